@@ -1,0 +1,62 @@
+# Everything that can be run here. CI runs `make test`; before a change is
+# proposed, run `make check` too.
+
+GO       ?= go
+FUZZTIME ?= 10s
+SEEDS    ?= 10000
+BIN      := bin
+
+.PHONY: all build demo test check fuzz e2e-rxe bench bench-quick fmt vet lint tidy race seeds clean help
+
+all: build
+
+help: ## what can be made
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+build: ## the tools, into bin/
+	$(GO) build -o $(BIN)/ ./cmd/...
+
+demo: build ## two processes exchange every operation over loopback
+	$(BIN)/rocev2 demo
+
+test: ## all tests, with real kernel peers where the machine allows it
+	$(GO) run ./internal/testreport -env ROCEV2_E2E=1 -- -timeout 25m ./...
+
+check: fmt vet lint tidy race seeds fuzz ## what must hold before a change is proposed
+
+fmt: ## every file is formatted
+	@out=$$(gofmt -l $$(git ls-files -co --exclude-standard '*.go')); \
+	if [ -n "$$out" ]; then echo "not formatted (run gofmt -w):"; echo "$$out"; exit 1; fi
+
+vet: ## go vet, also for other systems
+	$(GO) vet ./...
+	GOOS=linux GOARCH=arm64 $(GO) vet ./...
+	GOOS=darwin GOARCH=arm64 $(GO) vet ./...
+
+lint: ## staticcheck, the version that go.mod names
+	$(GO) tool staticcheck ./...
+
+tidy: ## go.mod and go.sum are what the code needs
+	$(GO) mod tidy -diff
+
+race: ## all tests under the race detector (no kernel guests)
+	$(GO) run ./internal/testreport -- -race -timeout 25m ./...
+
+seeds: ## the seeded world in virtual time, SEEDS of them
+	$(GO) test ./qp/qptest -count=1 -timeout 25m -run '^TestWorld' -seeds $(SEEDS)
+
+fuzz: ## every fuzz target for FUZZTIME
+	scripts/fuzz.sh $(FUZZTIME)
+
+e2e-rxe: ## the matrix against Linux rxe in guests, every cell printed
+	ROCEV2_E2E=1 $(GO) test ./e2e/... -count=1 -timeout 30m -v
+
+bench: ## micro-benchmarks with allocation counts, then rates between two processes
+	$(GO) test -run '^$$' -bench . -benchmem ./rocev2 ./memreg ./qp ./transport/... ./hca ./verbs
+	$(MAKE) bench-quick
+
+bench-quick: build ## rates between two processes on loopback
+	scripts/bench-quick.sh $(BIN)/rocev2
+
+clean: ## what was built here
+	rm -rf $(BIN) e2e/failures

@@ -1,0 +1,170 @@
+// Command testreport runs go test and reports in a form that hides nothing: the
+// result of every package, the whole output of what failed, and every skipped
+// test with its reason.
+//
+//	go run ./internal/testreport [-env NAME=VALUE]... -- [arguments of go test]
+//
+// Tests that print lines beginning with "report: " have them shown even when
+// they pass: tables that a reader of the run should see.
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+)
+
+type envList []string
+
+func (e *envList) String() string     { return strings.Join(*e, " ") }
+func (e *envList) Set(v string) error { *e = append(*e, v); return nil }
+
+func main() {
+	var env envList
+	flag.Var(&env, "env", "NAME=VALUE for the tests (may be repeated)")
+	flag.Parse()
+	code, err := run(env, flag.Args(), os.Stdout)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "testreport:", err)
+		os.Exit(1)
+	}
+	os.Exit(code)
+}
+
+func run(env, args []string, out io.Writer) (int, error) {
+	cmd := exec.Command("go", append([]string{"test", "-json"}, args...)...)
+	cmd.Env = append(os.Environ(), env...)
+	cmd.Stderr = os.Stderr
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		return 1, err
+	}
+	if err := cmd.Start(); err != nil {
+		return 1, err
+	}
+	r := newReport(out)
+	readErr := r.read(stdout)
+	waitErr := cmd.Wait()
+	r.summary()
+	var exit *exec.ExitError
+	switch {
+	case readErr != nil:
+		return 1, readErr
+	case errors.As(waitErr, &exit):
+		return exit.ExitCode(), nil
+	}
+	return 0, waitErr
+}
+
+// event is a line of go test -json.
+type event struct {
+	Action     string
+	Package    string
+	ImportPath string
+	Test       string
+	Output     string
+	Elapsed    float64
+}
+
+type report struct {
+	out                     io.Writer
+	output                  map[string][]string // by package and test, while it runs
+	passed, failed, skipped int
+	skips                   []string
+	failures                []string
+}
+
+func newReport(out io.Writer) *report {
+	return &report{out: out, output: map[string][]string{}}
+}
+
+func (r *report) read(in io.Reader) error {
+	lines := bufio.NewScanner(in)
+	lines.Buffer(make([]byte, 0, 64<<10), 16<<20)
+	for lines.Scan() {
+		var e event
+		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
+			fmt.Fprintln(r.out, lines.Text())
+			continue
+		}
+		r.handle(&e)
+	}
+	return lines.Err()
+}
+
+func (r *report) handle(e *event) {
+	key := e.Package + " " + e.Test
+	switch e.Action {
+	case "output":
+		if _, line, ok := strings.Cut(e.Output, "report: "); ok {
+			fmt.Fprint(r.out, line)
+		}
+		r.output[key] = append(r.output[key], e.Output)
+	case "build-output":
+		fmt.Fprint(r.out, e.Output)
+	case "pass", "fail", "skip":
+		r.finish(e, r.output[key])
+		delete(r.output, key)
+	}
+}
+
+func (r *report) finish(e *event, output []string) {
+	if e.Test == "" {
+		r.finishPackage(e, output)
+		return
+	}
+	switch e.Action {
+	case "pass":
+		r.passed++
+	case "skip":
+		r.skipped++
+		r.skips = append(r.skips, fmt.Sprintf("%s %s: %s", short(e.Package), e.Test, reason(output)))
+	case "fail":
+		r.failed++
+		r.failures = append(r.failures, short(e.Package)+" "+e.Test)
+		fmt.Fprint(r.out, strings.Join(output, ""))
+	}
+}
+
+func (r *report) finishPackage(e *event, output []string) {
+	switch e.Action {
+	case "pass":
+		fmt.Fprintf(r.out, "ok    %-28s %.1fs\n", short(e.Package), e.Elapsed)
+	case "fail":
+		fmt.Fprint(r.out, strings.Join(output, ""))
+		fmt.Fprintf(r.out, "FAIL  %-28s %.1fs\n", short(e.Package), e.Elapsed)
+	}
+}
+
+func (r *report) summary() {
+	if len(r.skips) > 0 {
+		fmt.Fprintf(r.out, "\nSkipped, and why:\n  %s\n", strings.Join(r.skips, "\n  "))
+	}
+	if len(r.failures) > 0 {
+		fmt.Fprintf(r.out, "\nFailed:\n  %s\n", strings.Join(r.failures, "\n  "))
+	}
+	fmt.Fprintf(r.out, "\n%d passed, %d failed, %d skipped\n", r.passed, r.failed, r.skipped)
+}
+
+func short(pkg string) string {
+	return strings.TrimPrefix(pkg, "github.com/gosoftroce/rocev2/")
+}
+
+// reason is what a skipped test printed, without the lines of the test runner.
+func reason(output []string) string {
+	var kept []string
+	for _, l := range output {
+		l = strings.TrimSpace(l)
+		if l == "" || strings.HasPrefix(l, "===") || strings.HasPrefix(l, "--- ") {
+			continue
+		}
+		kept = append(kept, l)
+	}
+	return strings.Join(kept, " ")
+}

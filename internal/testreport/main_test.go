@@ -1,0 +1,35 @@
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestReportShowsSkipsAndFailures(t *testing.T) {
+	t.Parallel()
+	const in = `{"Action":"output","Package":"p","Test":"TestA","Output":"    a_test.go:3: no such tool\n"}
+{"Action":"skip","Package":"p","Test":"TestA"}
+{"Action":"output","Package":"p","Test":"TestB","Output":"    b_test.go:9: wrong\n"}
+{"Action":"fail","Package":"p","Test":"TestB"}
+{"Action":"output","Package":"p","Test":"TestC","Output":"    c_test.go:9: report: | a table |\n"}
+{"Action":"pass","Package":"p","Test":"TestC"}
+{"Action":"fail","Package":"p","Elapsed":1}
+`
+	var out strings.Builder
+	r := newReport(&out)
+	if err := r.read(strings.NewReader(in)); err != nil {
+		t.Fatal(err)
+	}
+	r.summary()
+	for _, want := range []string{
+		"p TestA: a_test.go:3: no such tool",
+		"b_test.go:9: wrong",
+		"| a table |\n",
+		"FAIL  p",
+		"\n1 passed, 1 failed, 1 skipped\n",
+	} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("the report lacks %q:\n%s", want, out.String())
+		}
+	}
+}
