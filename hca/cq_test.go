@@ -1,0 +1,129 @@
+package hca
+
+import (
+	"net/netip"
+	"sync"
+	"testing"
+
+	"github.com/gosoftroce/rocev2/fabric"
+	"github.com/gosoftroce/rocev2/qp"
+)
+
+func newTestOwner(t *testing.T) *Owner {
+	t.Helper()
+	link, other := fabric.Pair(netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2"))
+	d := New(link, Config{})
+	t.Cleanup(func() { d.Close(); other.Close() })
+	o, err := d.NewOwner()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+func TestCQKeepsOrderAndTellsOfOverflow(t *testing.T) {
+	t.Parallel()
+	o := newTestOwner(t)
+	cq, err := o.CreateCQ(3, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cq.Cap() != 4 {
+		t.Fatalf("room for %d, want 3 rounded up to a power of two", cq.Cap())
+	}
+	var wc [8]qp.WC
+	for round := range 5 {
+		for i := range 4 {
+			if !cq.Complete(&qp.WC{ID: uint64(10*round + i)}) {
+				t.Fatalf("entry %d does not fit", i)
+			}
+		}
+		if n := cq.Poll(wc[:3]); n != 3 || wc[0].ID != uint64(10*round) || wc[2].ID != uint64(10*round+2) {
+			t.Fatalf("polled %d: %v", n, wc[:n])
+		}
+		if n := cq.Poll(wc[:]); n != 1 || wc[0].ID != uint64(10*round+3) {
+			t.Fatalf("polled %d: %v", n, wc[:n])
+		}
+	}
+	for range 4 {
+		cq.Complete(&qp.WC{})
+	}
+	if cq.Complete(&qp.WC{}) || cq.Complete(&qp.WC{}) {
+		t.Error("a full queue takes more")
+	}
+	e, err := o.dev.AsyncEvent(t.Context())
+	if err != nil || e.Kind != EventCQError || e.CQ != cq {
+		t.Errorf("event %v (%v)", e, err)
+	}
+}
+
+// Every completion reaches exactly one of several waiters, and no waiter sleeps
+// while there is one.
+func TestCQManyWaiters(t *testing.T) {
+	t.Parallel()
+	o := newTestOwner(t)
+	cq, err := o.CreateCQ(1024, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const n, waiters = 1000, 8
+	var mu sync.Mutex
+	seen := map[uint64]int{}
+	var wg sync.WaitGroup
+	for range waiters {
+		wg.Go(func() {
+			var wc [3]qp.WC
+			for {
+				k, err := cq.Wait(t.Context(), wc[:])
+				if err != nil {
+					return
+				}
+				mu.Lock()
+				for _, c := range wc[:k] {
+					seen[c.ID]++
+				}
+				done := len(seen) == n
+				mu.Unlock()
+				if done {
+					cq.Close()
+				}
+			}
+		})
+	}
+	for i := range n {
+		if !cq.Complete(&qp.WC{ID: uint64(i)}) {
+			t.Fatal("overflow")
+		}
+	}
+	wg.Wait()
+	for id, k := range seen {
+		if k != 1 {
+			t.Errorf("completion %d was taken %d times", id, k)
+		}
+	}
+}
+
+func TestEventQueueIsBounded(t *testing.T) {
+	t.Parallel()
+	q := newEventQueue()
+	for range asyncEventCap + 10 {
+		q.push(AsyncEvent{Kind: EventCommEstablished})
+	}
+	if len(q.items) != asyncEventCap || q.dropped != 10 {
+		t.Errorf("%d kept and %d dropped", len(q.items), q.dropped)
+	}
+}
+
+func TestLimitsAreNamed(t *testing.T) {
+	t.Parallel()
+	o := newTestOwner(t)
+	if _, err := o.CreateCQ(0, nil); err == nil {
+		t.Error("a completion queue without room")
+	}
+	if _, err := o.CreateCQ(MaxCQE+1, nil); err == nil {
+		t.Error("a completion queue beyond the limit")
+	}
+	if _, err := o.CreateQP(qp.Config{MaxSendWR: MaxWR + 1}); err == nil {
+		t.Error("a send queue beyond the limit")
+	}
+}

@@ -1,0 +1,175 @@
+package hca
+
+import (
+	crand "crypto/rand"
+	"encoding/binary"
+	"errors"
+	"net/netip"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/gosoftroce/rocev2/memreg"
+	"github.com/gosoftroce/rocev2/qp"
+	"github.com/gosoftroce/rocev2/rocev2"
+	"github.com/gosoftroce/rocev2/transport"
+)
+
+// Config adjusts a device. The zero value works.
+type Config struct {
+	// Spin is how many times a waiting program polls before it parks. 0 means
+	// a default that fits the number of processors; a negative number means
+	// never.
+	Spin int
+
+	// Window bounds what a queue pair keeps in flight. Zero fields take the
+	// defaults of package qp; MaxBytes defaults to a part of the socket buffer
+	// that the link was granted.
+	Window qp.WindowConfig
+
+	// ReadChunk is the largest RDMA READ request in bytes; longer READs go out
+	// as several. 0 means a default, a negative number one request a message.
+	ReadChunk int
+}
+
+// Device is a software host channel adapter on one link.
+type Device struct {
+	cfg    Config
+	addr   netip.Addr
+	caps   transport.Capabilities
+	mem    *memreg.Table
+	shards []*shard
+	events eventQueue
+	base   time.Time
+	spin   int
+
+	mu     sync.Mutex // guards what follows and serialises changes of mem
+	owners map[*Owner]struct{}
+	nQP    int
+	nMR    int
+	closed bool
+}
+
+// New makes a device on link and starts it. The device closes the link when it
+// is closed.
+func New(link transport.Link, cfg Config) *Device {
+	d := &Device{
+		cfg:    cfg,
+		addr:   link.Addr(),
+		caps:   link.Capabilities(),
+		mem:    memreg.NewTable(random32),
+		events: newEventQueue(),
+		base:   time.Now(),
+		spin:   spinCount(cfg.Spin),
+		owners: map[*Owner]struct{}{},
+	}
+	d.shards = []*shard{newShard(d, link)}
+	for _, s := range d.shards {
+		s.start()
+	}
+	return d
+}
+
+// defaultSpin polls cost some tens of microseconds, a little more than waking
+// two goroutines does.
+const defaultSpin = 32
+
+func spinCount(asked int) int {
+	switch {
+	case asked < 0:
+		return 0
+	case asked > 0:
+		return asked
+	case runtime.GOMAXPROCS(0) == 1:
+		return 1
+	}
+	return defaultSpin
+}
+
+// random32 gives keys, QPNs and starting PSNs: a peer must not be able to
+// guess them.
+func random32() uint32 {
+	var b [4]byte
+	crand.Read(b[:]) // never fails
+	return binary.LittleEndian.Uint32(b[:])
+}
+
+// RandomPSN returns a starting PSN.
+func RandomPSN() rocev2.PSN { return rocev2.PSN(random32() & uint32(rocev2.PSNMask)) }
+
+func (d *Device) now() qp.Time { return qp.Time(time.Since(d.base)) }
+
+// Addr returns the local address.
+func (d *Device) Addr() netip.Addr { return d.addr }
+
+// Capabilities returns what the link offers.
+func (d *Device) Capabilities() transport.Capabilities { return d.caps }
+
+// Memory returns the table of regions.
+func (d *Device) Memory() *memreg.Table { return d.mem }
+
+// Progress handles what the link has received, on the caller's goroutine, and
+// says whether there was anything. It never waits: when another goroutine is
+// at it, it returns at once.
+func (d *Device) Progress() bool {
+	any := false
+	for _, s := range d.shards {
+		if s.rxMu.TryLock() {
+			any = s.receive() > 0 || any
+			s.rxMu.Unlock()
+		}
+	}
+	return any
+}
+
+func (d *Device) shardOf(n rocev2.QPN) *shard { return d.shards[int(n)%len(d.shards)] }
+
+// Close ends the device: every object made on it is closed, then the link. It
+// waits for its goroutines.
+func (d *Device) Close() error {
+	d.mu.Lock()
+	if d.closed {
+		d.mu.Unlock()
+		return nil
+	}
+	d.closed = true
+	owners := make([]*Owner, 0, len(d.owners))
+	for o := range d.owners {
+		owners = append(owners, o)
+	}
+	d.mu.Unlock()
+	var errs []error
+	for _, o := range owners {
+		errs = append(errs, o.Close())
+	}
+	for _, s := range d.shards {
+		errs = append(errs, s.close())
+	}
+	d.events.close()
+	return errors.Join(errs...)
+}
+
+// defaultReadChunk keeps the answer to one READ request well below what a
+// modest socket buffer holds.
+const defaultReadChunk = 256 << 10
+
+func (d *Device) readChunk() int {
+	switch c := d.cfg.ReadChunk; {
+	case c < 0:
+		return 0
+	case c == 0:
+		return defaultReadChunk
+	default:
+		return c
+	}
+}
+
+// window fits what a queue pair may have in flight to the socket buffers: the
+// peer's is not known, so ours stands for it.
+func (d *Device) window() qp.WindowConfig {
+	w := d.cfg.Window
+	if w.MaxBytes == 0 && d.caps.RecvBuffer > 0 {
+		w.MaxBytes = max(d.caps.RecvBuffer/4, 16<<10)
+	}
+	return w
+}

@@ -1,0 +1,43 @@
+package hca
+
+import (
+	"errors"
+	"fmt"
+	"net"
+)
+
+// ErrClosed is returned for an object that has been closed, or whose device
+// has. errors.Is(err, net.ErrClosed) holds for it.
+var ErrClosed error = closedError{}
+
+type closedError struct{}
+
+func (closedError) Error() string { return "use of closed RDMA object" }
+func (closedError) Unwrap() error { return net.ErrClosed }
+
+// ErrNoResources is wrapped by errors that say which limit of the device was
+// reached.
+var ErrNoResources = errors.New("device limit reached")
+
+func limitError(what string, limit int) error {
+	return fmt.Errorf("%w: at most %d %s", ErrNoResources, limit, what)
+}
+
+// RangeError says that a number given by the caller is outside what the device
+// offers.
+type RangeError struct {
+	What     string
+	Got      int
+	Min, Max int
+}
+
+func (e *RangeError) Error() string {
+	return fmt.Sprintf("%s is %d; it must be between %d and %d", e.What, e.Got, e.Min, e.Max)
+}
+
+func checkRange(what string, got, least, most int) error {
+	if got < least || got > most {
+		return &RangeError{What: what, Got: got, Min: least, Max: most}
+	}
+	return nil
+}

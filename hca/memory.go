@@ -1,0 +1,147 @@
+package hca
+
+import (
+	"sync"
+
+	"github.com/gosoftroce/rocev2/memreg"
+)
+
+// PD is a protection domain.
+type PD struct {
+	owner *Owner
+	core  *memreg.PD
+
+	mu      sync.Mutex
+	closed  bool
+	regions map[*MR]struct{}
+}
+
+// MR is a registered memory region.
+type MR struct {
+	pd     *PD
+	region *memreg.Region
+	free   func() error // gives the memory back, or nil
+	once   sync.Once
+	err    error
+}
+
+// AllocPD makes a protection domain.
+func (o *Owner) AllocPD() (*PD, error) {
+	pd := &PD{owner: o, core: o.dev.mem.AllocPD(), regions: map[*MR]struct{}{}}
+	if err := o.adopt(pd, &o.pds, MaxPD, "protection domains"); err != nil {
+		return nil, err
+	}
+	return pd, nil
+}
+
+// Owner returns the owner of the domain.
+func (pd *PD) Owner() *Owner { return pd.owner }
+
+// Device returns the device of the domain.
+func (pd *PD) Device() *Device { return pd.owner.dev }
+
+// Core returns the domain as queue pairs know it.
+func (pd *PD) Core() *memreg.PD { return pd.core }
+
+// Close deregisters what is registered in the domain and frees it. A queue
+// pair of the domain lives on and reaches no memory.
+func (pd *PD) Close() error {
+	pd.mu.Lock()
+	if pd.closed {
+		pd.mu.Unlock()
+		return nil
+	}
+	pd.closed = true
+	left := make([]*MR, 0, len(pd.regions))
+	for mr := range pd.regions {
+		left = append(left, mr)
+	}
+	pd.mu.Unlock()
+	for _, mr := range left {
+		if err := mr.Close(); err != nil {
+			return err
+		}
+	}
+	d := pd.owner.dev
+	d.mu.Lock()
+	err := d.mem.DeallocPD(pd.core)
+	d.mu.Unlock()
+	pd.owner.release(pd, &pd.owner.pds)
+	return err
+}
+
+// Register registers memory. free, if not nil, is called once when the region
+// has been deregistered, or at once when Register fails.
+func (pd *PD) Register(m memreg.Memory, o memreg.Options, free func() error) (*MR, error) {
+	mr, err := pd.register(m, o, free)
+	if err != nil && free != nil {
+		free()
+	}
+	return mr, err
+}
+
+func (pd *PD) register(m memreg.Memory, o memreg.Options, free func() error) (*MR, error) {
+	d := pd.owner.dev
+	if err := d.reserve(&d.nMR, MaxMR, "memory regions"); err != nil {
+		return nil, err
+	}
+	pd.mu.Lock()
+	defer pd.mu.Unlock()
+	if pd.closed {
+		d.unreserve(&d.nMR)
+		return nil, ErrClosed
+	}
+	d.mu.Lock()
+	region, err := d.mem.Register(pd.core, m, o)
+	d.mu.Unlock()
+	if err != nil {
+		d.unreserve(&d.nMR)
+		return nil, err
+	}
+	mr := &MR{pd: pd, region: region, free: free}
+	pd.regions[mr] = struct{}{}
+	return mr, nil
+}
+
+// Region returns the region as the wire knows it.
+func (mr *MR) Region() *memreg.Region { return mr.region }
+
+// Close deregisters the region: its keys are dead at once, and when Close
+// returns no transfer touches the memory any more.
+func (mr *MR) Close() error {
+	mr.once.Do(func() {
+		pd := mr.pd
+		pd.mu.Lock()
+		delete(pd.regions, mr)
+		pd.mu.Unlock()
+		d := pd.owner.dev
+		d.mu.Lock()
+		d.mem.Deregister(mr.region)
+		d.mu.Unlock()
+		d.unreserve(&d.nMR)
+		if mr.free != nil {
+			mr.err = mr.free()
+		}
+	})
+	return mr.err
+}
+
+// reserve counts one more object towards a limit of the device.
+func (d *Device) reserve(n *int, limit int, what string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return ErrClosed
+	}
+	if *n >= limit {
+		return limitError(what, limit)
+	}
+	*n++
+	return nil
+}
+
+func (d *Device) unreserve(n *int) {
+	d.mu.Lock()
+	*n--
+	d.mu.Unlock()
+}

@@ -1,0 +1,263 @@
+package hca
+
+import (
+	"fmt"
+	"net/netip"
+	"sync"
+
+	"github.com/gosoftroce/rocev2/qp"
+	"github.com/gosoftroce/rocev2/rocev2"
+	"github.com/gosoftroce/rocev2/transport"
+)
+
+// QP is a queue pair on a device. Its methods may be called from any
+// goroutine.
+type QP struct {
+	shard *shard
+	owner *Owner
+	qpn   rocev2.QPN
+
+	userData any // the layer above's; set once, before the queue pair is used
+
+	// Guarded by the shard's lock.
+	core       *qp.QP
+	path       *transport.Path
+	ready      bool
+	nextReady  *QP
+	timerIndex int // -1: not in the heap
+	timerAt    qp.Time
+	closed     bool
+
+	closeOnce sync.Once
+}
+
+// CreateQP makes a queue pair in state RESET. The fields QPN, Memory, Window
+// and ReadChunk of c are the device's to fill.
+func (o *Owner) CreateQP(c qp.Config) (*QP, error) {
+	d := o.dev
+	for _, r := range []struct {
+		what       string
+		got, least int
+		most       int
+	}{
+		{"MaxSendWR", c.MaxSendWR, 0, MaxWR},
+		{"MaxRecvWR", c.MaxRecvWR, 0, MaxWR},
+		{"MaxSendSGE", c.MaxSendSGE, 0, MaxSGE},
+		{"MaxRecvSGE", c.MaxRecvSGE, 0, MaxSGE},
+		{"MaxInline", c.MaxInline, 0, MaxInline},
+	} {
+		if err := checkRange(r.what, r.got, r.least, r.most); err != nil {
+			return nil, err
+		}
+	}
+	if err := d.reserve(&d.nQP, MaxQP, "queue pairs"); err != nil {
+		return nil, err
+	}
+	q, err := o.createQP(c)
+	if err != nil {
+		d.unreserve(&d.nQP)
+		return nil, err
+	}
+	if err := o.adopt(q, &o.qps, MaxQP, "queue pairs"); err != nil {
+		q.Close()
+		return nil, err
+	}
+	return q, nil
+}
+
+func (o *Owner) createQP(c qp.Config) (*QP, error) {
+	d := o.dev
+	c.Memory = d.mem
+	c.Window = d.window()
+	c.ReadChunk = d.readChunk()
+	for {
+		c.QPN = rocev2.QPN(random32() & 0xffffff)
+		if c.QPN < minQPN || c.QPN == rocev2.MulticastQPN {
+			continue
+		}
+		s := d.shardOf(c.QPN)
+		core, err := qp.New(c)
+		if err != nil {
+			return nil, err
+		}
+		q := &QP{shard: s, owner: o, qpn: c.QPN, core: core, timerIndex: -1}
+		s.mu.Lock()
+		_, taken := s.qps[c.QPN]
+		if !taken && !s.closed {
+			s.qps[c.QPN] = q
+		}
+		closed := s.closed
+		s.mu.Unlock()
+		if closed {
+			return nil, ErrClosed
+		}
+		if !taken {
+			return q, nil
+		}
+	}
+}
+
+// QPN returns the queue pair number.
+func (q *QP) QPN() rocev2.QPN { return q.qpn }
+
+// SetUserData attaches a value of the layer above, once, before any other use.
+func (q *QP) SetUserData(v any) { q.userData = v }
+
+// UserData returns what SetUserData attached.
+func (q *QP) UserData() any { return q.userData }
+
+// State returns the current state.
+func (q *QP) State() qp.State {
+	q.shard.mu.Lock()
+	defer q.shard.mu.Unlock()
+	return q.core.State()
+}
+
+// Attr returns the current attributes.
+func (q *QP) Attr() qp.Attr {
+	q.shard.mu.Lock()
+	defer q.shard.mu.Unlock()
+	return q.core.Attr()
+}
+
+// Stats returns the queue pair's counters.
+func (q *QP) Stats() qp.Stats {
+	q.shard.mu.Lock()
+	defer q.shard.mu.Unlock()
+	return *q.core.Stats()
+}
+
+// Modify changes state and attributes (IBTA 11.2.5.2).
+func (q *QP) Modify(a *qp.Attr, mask qp.AttrMask) error {
+	if err := q.checkDevice(a, mask); err != nil {
+		return err
+	}
+	s := q.shard
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if q.closed {
+		return ErrClosed
+	}
+	if err := q.core.Modify(s.dev.now(), a, mask); err != nil {
+		return err
+	}
+	if mask&qp.AttrAV != 0 {
+		av := q.core.AV()
+		q.path = transport.NewPath(s.dev.addr, transport.Path{
+			Dst:          av.DGID,
+			TrafficClass: av.TrafficClass,
+			HopLimit:     av.HopLimit,
+			FlowLabel:    av.FlowLabel,
+		})
+	}
+	s.work(q)
+	return nil
+}
+
+// checkDevice checks what the state machine cannot know: what this device and
+// its link can do.
+func (q *QP) checkDevice(a *qp.Attr, mask qp.AttrMask) error {
+	d := q.shard.dev
+	if mask&qp.AttrPathMTU != 0 && a.PathMTU.Valid() && a.PathMTU > d.caps.MTU {
+		return fmt.Errorf("path MTU %d is more than the link of %v carries: its MTU of %d leaves room for %d",
+			a.PathMTU.Bytes(), d.addr, d.caps.LinkMTU, d.caps.MTU.Bytes())
+	}
+	if mask&qp.AttrAV != 0 {
+		if err := d.checkPeer(a.AV.DGID); err != nil {
+			return err
+		}
+	}
+	if mask&qp.AttrMaxQPRdAtomic != 0 {
+		if err := checkRange("MaxRdAtomic", int(a.MaxRdAtomic), 0, MaxRdAtomic); err != nil {
+			return err
+		}
+	}
+	if mask&qp.AttrMaxDestRdAtomic != 0 {
+		return checkRange("MaxDestRdAtomic", int(a.MaxDestRdAtomic), 0, MaxRdAtomic)
+	}
+	return nil
+}
+
+func (d *Device) checkPeer(peer netip.Addr) error {
+	switch {
+	case !peer.IsValid() || peer.IsUnspecified():
+		return fmt.Errorf("peer address %v is not an address of a host", peer)
+	case peer.IsMulticast():
+		return fmt.Errorf("peer address %v is a multicast group; a connected queue pair has one peer", peer)
+	case peer.Unmap().Is4() != d.addr.Unmap().Is4():
+		return fmt.Errorf("peer address %v and device address %v are of different IP versions", peer, d.addr)
+	}
+	return nil
+}
+
+// PostSend posts work requests in order. On an error it says how many were
+// accepted before the bad one.
+func (q *QP) PostSend(wrs []qp.SendWR) (int, error) {
+	s := q.shard
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if q.closed {
+		return 0, ErrClosed
+	}
+	now := s.dev.now()
+	for i := range wrs {
+		if err := q.core.PostSend(now, &wrs[i]); err != nil {
+			s.work(q)
+			return i, err
+		}
+	}
+	s.work(q)
+	return len(wrs), nil
+}
+
+// PostRecv posts receive buffers in order. On an error it says how many were
+// accepted before the bad one.
+func (q *QP) PostRecv(wrs []qp.RecvWR) (int, error) {
+	s := q.shard
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if q.closed {
+		return 0, ErrClosed
+	}
+	now := s.dev.now()
+	for i := range wrs {
+		if err := q.core.PostRecv(now, &wrs[i]); err != nil {
+			return i, err
+		}
+	}
+	return len(wrs), nil
+}
+
+// work sends what a queue pair has come to have to say. The shard is locked.
+func (s *shard) work(q *QP) {
+	s.ready.push(q)
+	s.flush()
+}
+
+// Close destroys the queue pair. Work that is outstanding completes no more.
+func (q *QP) Close() error {
+	q.closeOnce.Do(func() {
+		s := q.shard
+		s.mu.Lock()
+		q.closed = true
+		delete(s.qps, q.qpn)
+		s.ready.remove(q)
+		s.timers.remove(q)
+		q.core.Close(s.dev.now())
+		s.mu.Unlock()
+		q.owner.release(q, &q.owner.qps)
+		s.dev.unreserve(&s.dev.nQP)
+	})
+	return nil
+}
+
+var eventKinds = map[qp.Event]EventKind{
+	qp.EventCommEst:   EventCommEstablished,
+	qp.EventSQDrained: EventSQDrained,
+	qp.EventLastWQE:   EventLastWQEReached,
+	qp.EventAccessErr: EventQPAccessError,
+	qp.EventReqErr:    EventQPRequestError,
+	qp.EventFatal:     EventQPFatal,
+}
+
+func eventKind(e qp.Event) EventKind { return eventKinds[e] }

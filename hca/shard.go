@@ -1,0 +1,215 @@
+package hca
+
+import (
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/gosoftroce/rocev2/qp"
+	"github.com/gosoftroce/rocev2/rocev2"
+	"github.com/gosoftroce/rocev2/transport"
+)
+
+const (
+	rxDatagrams = 64      // datagrams (or coalesced runs of them) taken from the link at once
+	txArena     = 1 << 20 // bytes of one transmit batch
+	txQuota     = 64      // packets that a queue pair may send before the next one's turn
+	txBudget    = 8       // batches sent on a caller's goroutine before the shard's own takes over
+)
+
+// shard is a part of a device that works on its own: a link, the queue pairs
+// whose packets arrive there, and their timers.
+type shard struct {
+	dev  *Device
+	link transport.Link
+
+	rxMu sync.Mutex // held from Recv until the batch is handled, so that packets keep their order
+	rx   *transport.RxBatch
+
+	mu      sync.Mutex // guards everything below
+	qps     map[rocev2.QPN]*QP
+	ready   readyList
+	timers  timerHeap
+	timer   *time.Timer
+	timerAt qp.Time // when the timer fires; 0 while it is not running
+	sending bool    // somebody owns tx
+	tx      *transport.TxBatch
+	pkt     rocev2.Packet
+	drops   dropCounters
+	txErrs  uint64
+	closed  bool
+
+	kick chan struct{} // wakes the transmitter
+	done chan struct{}
+	wg   sync.WaitGroup
+}
+
+func newShard(d *Device, link transport.Link) *shard {
+	return &shard{
+		dev: d, link: link,
+		rx:   transport.NewRxBatch(rxDatagrams),
+		tx:   transport.NewTxBatch(txArena),
+		qps:  map[rocev2.QPN]*QP{},
+		kick: make(chan struct{}, 1),
+		done: make(chan struct{}),
+	}
+}
+
+func (s *shard) start() {
+	s.timer = time.AfterFunc(time.Hour, s.onTimer)
+	s.timer.Stop()
+	s.wg.Add(2)
+	go s.receiver()
+	go s.transmitter()
+}
+
+// receiver handles what arrives while no program polls.
+func (s *shard) receiver() {
+	defer s.wg.Done()
+	for s.link.Wait() == nil {
+		s.rxMu.Lock()
+		for s.receive() > 0 {
+		}
+		s.rxMu.Unlock()
+	}
+}
+
+// receive takes one batch from the link and handles it. The caller holds rxMu.
+func (s *shard) receive() int {
+	n, err := s.link.Recv(s.rx)
+	if n == 0 || err != nil {
+		return 0
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return 0
+	}
+	now := s.dev.now()
+	packets := s.rx.Packets()
+	for i := range packets {
+		s.dispatch(now, &packets[i])
+	}
+	s.flush()
+	return n
+}
+
+// dispatch hands one datagram to its queue pair.
+func (s *shard) dispatch(now qp.Time, d *transport.RxPacket) {
+	if err := s.pkt.Parse(d.Data); err != nil {
+		s.drops.malformed(err)
+		return
+	}
+	if d.ICRC == transport.ICRCBad {
+		s.drops.device[dropBadICRC]++
+		return
+	}
+	q := s.qps[s.pkt.BTH.DestQPN]
+	if q == nil {
+		s.drops.device[dropUnknownQP]++
+		return
+	}
+	if reason := q.core.HandlePacket(now, d.Src, &s.pkt); reason != qp.DropNone {
+		s.drops.qp[reason]++
+	}
+	s.ready.push(q)
+}
+
+// transmitter goes on sending when a caller has done its share.
+func (s *shard) transmitter() {
+	defer s.wg.Done()
+	for {
+		select {
+		case <-s.kick:
+			s.mu.Lock()
+			s.flush()
+			s.mu.Unlock()
+		case <-s.done:
+			return
+		}
+	}
+}
+
+// flush sends what the ready queue pairs have to say. It is called with mu
+// held, gives it up while it sends, and returns with it held. When another
+// goroutine is sending, that one goes on with what is ready now. After
+// txBudget batches the transmitter continues in the caller's place.
+func (s *shard) flush() {
+	if s.sending {
+		return
+	}
+	for range txBudget {
+		if s.closed || s.ready.empty() {
+			return
+		}
+		s.tx.Reset()
+		s.fill(s.dev.now())
+		if s.tx.Len() == 0 {
+			return
+		}
+		s.sending = true
+		s.mu.Unlock()
+		err := s.link.Send(s.tx)
+		s.mu.Lock()
+		s.sending = false
+		if err != nil && !errors.Is(err, transport.ErrClosed) {
+			s.txErrs++ // lost like any packet: the peer's silence will tell
+		}
+	}
+	if !s.ready.empty() {
+		select {
+		case s.kick <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// fill pulls packets from the ready queue pairs in turn until the batch is full
+// or nothing is left.
+func (s *shard) fill(now qp.Time) {
+	for q := s.ready.front(); q != nil; q = s.ready.front() {
+		for range txQuota {
+			room := s.tx.Room()
+			if room == nil {
+				return
+			}
+			n := q.core.PollTransmit(now, room)
+			if n == 0 {
+				s.ready.pop()
+				s.settle(q)
+				break
+			}
+			s.tx.Commit(n, q.path)
+		}
+		if s.ready.front() == q {
+			s.ready.rotate()
+		}
+	}
+}
+
+// settle takes note of what a queue pair wants besides sending: a timer, an
+// event raised.
+func (s *shard) settle(q *QP) {
+	if at, ok := q.core.PollTimeout(); ok {
+		s.schedule(q, at)
+	}
+	for {
+		e, ok := q.core.PollEvent()
+		if !ok {
+			return
+		}
+		s.dev.events.push(AsyncEvent{Kind: eventKind(e), QP: q})
+	}
+}
+
+// close ends the shard's goroutines and its link.
+func (s *shard) close() error {
+	s.mu.Lock()
+	s.closed = true
+	s.timer.Stop()
+	s.mu.Unlock()
+	close(s.done)
+	err := s.link.Close()
+	s.wg.Wait()
+	return err
+}
