@@ -1,0 +1,129 @@
+package verbs
+
+import (
+	"context"
+	"fmt"
+)
+
+// ConnectConfig holds what the two sides of a connection agree on. The zero
+// value of each field means the default that it names.
+type ConnectConfig struct {
+	PathMTU         MTU      // default: the largest that the link carries
+	Access          Access   // what the peer may do; default: RemoteWrite, RemoteRead and RemoteAtomic
+	Timeout         uint8    // local ACK timeout 4.096 µs × 2^n; default 14 (67 ms)
+	RetryCount      OptUint8 // retries before RETRY_EXC_ERR, up to 7; default 7
+	RNRRetry        OptUint8 // retries when the peer has no receive buffer, 7 means for ever; default 7
+	MinRNRTimer     OptUint8 // code of the time that a sender waits when this side has no receive buffer; default 12 (0.64 ms)
+	MaxRdAtomic     OptUint8 // READs and atomics that this side has outstanding; default 16
+	MaxDestRdAtomic OptUint8 // READs and atomics that the peer may have outstanding; default 16
+	TrafficClass    uint8
+	HopLimit        uint8 // default 64
+}
+
+// OptUint8 is a number that may be left out. Set makes one.
+type OptUint8 struct {
+	set   bool
+	value uint8
+}
+
+// Set returns v as a number that was given.
+func Set(v uint8) OptUint8 { return OptUint8{set: true, value: v} }
+
+func (o OptUint8) or(def uint8) uint8 {
+	if o.set {
+		return o.value
+	}
+	return def
+}
+
+// ConnectOption adjusts Connect.
+type ConnectOption func(*ConnectConfig)
+
+// WithConfig replaces the whole configuration.
+func WithConfig(c ConnectConfig) ConnectOption { return func(dst *ConnectConfig) { *dst = c } }
+
+// WithMTU sets the path MTU. Both sides must use the same.
+func WithMTU(m MTU) ConnectOption { return func(c *ConnectConfig) { c.PathMTU = m } }
+
+// Connect takes the queue pair from RESET to RTS towards peer. It exchanges no
+// packet: both sides call it, each with the other's Endpoint, and a request
+// that is sent before the peer has done so is repeated. Post receives before
+// the peer may send: call Init first, post, then Connect.
+func (q *QP) Connect(ctx context.Context, peer Endpoint, opts ...ConnectOption) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("verbs: connect QP %v: %w", q.QPN(), err)
+	}
+	if q.State() == StateReset {
+		if err := q.Init(opts...); err != nil {
+			return err
+		}
+	}
+	if err := q.ReadyToReceive(peer, opts...); err != nil {
+		return err
+	}
+	return q.ReadyToSend(opts...)
+}
+
+// Init takes the queue pair from RESET to INIT, in which receives can be
+// posted.
+func (q *QP) Init(opts ...ConnectOption) error {
+	c := q.connectConfig(opts)
+	return q.Modify(&Attr{State: StateInit, Port: 1, Access: c.Access},
+		AttrState|AttrPKeyIndex|AttrPort|AttrAccess)
+}
+
+// ReadyToReceive takes the queue pair from INIT to RTR: it answers the peer.
+func (q *QP) ReadyToReceive(peer Endpoint, opts ...ConnectOption) error {
+	c := q.connectConfig(opts)
+	return q.Modify(&Attr{
+		State:           StateRTR,
+		AV:              AddressVector{DGID: peer.Addr, TrafficClass: c.TrafficClass, HopLimit: c.HopLimit},
+		PathMTU:         c.PathMTU,
+		DestQPN:         peer.QPN,
+		RQPSN:           peer.PSN,
+		MaxDestRdAtomic: c.MaxDestRdAtomic.or(defaultRdAtomic),
+		MinRNRTimer:     c.MinRNRTimer.or(defaultMinRNRTimer),
+	}, AttrState|AttrAV|AttrPathMTU|AttrDestQPN|AttrRQPSN|AttrMaxDestRdAtomic|AttrMinRNRTimer)
+}
+
+// ReadyToSend takes the queue pair from RTR to RTS.
+func (q *QP) ReadyToSend(opts ...ConnectOption) error {
+	c := q.connectConfig(opts)
+	return q.Modify(&Attr{
+		State:       StateRTS,
+		SQPSN:       q.psn,
+		Timeout:     c.Timeout,
+		RetryCount:  c.RetryCount.or(defaultRetryCount),
+		RNRRetry:    c.RNRRetry.or(defaultRNRRetry),
+		MaxRdAtomic: c.MaxRdAtomic.or(defaultRdAtomic),
+	}, AttrState|AttrSQPSN|AttrTimeout|AttrRetryCount|AttrRNRRetry|AttrMaxQPRdAtomic)
+}
+
+const (
+	defaultTimeout     = 14
+	defaultRetryCount  = 7
+	defaultRNRRetry    = 7
+	defaultMinRNRTimer = 12
+	defaultRdAtomic    = 16
+	defaultHopLimit    = 64
+)
+
+func (q *QP) connectConfig(opts []ConnectOption) ConnectConfig {
+	var c ConnectConfig
+	for _, f := range opts {
+		f(&c)
+	}
+	if c.PathMTU == 0 {
+		c.PathMTU = q.dev.core.Capabilities().MTU
+	}
+	if c.Access == 0 {
+		c.Access = RemoteWrite | RemoteRead | RemoteAtomic
+	}
+	if c.Timeout == 0 {
+		c.Timeout = defaultTimeout
+	}
+	if c.HopLimit == 0 {
+		c.HopLimit = defaultHopLimit
+	}
+	return c
+}

@@ -1,0 +1,99 @@
+package verbs
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/gosoftroce/rocev2/hca"
+)
+
+// CQ is a completion queue. Its methods may be called from any goroutine.
+type CQ struct{ core *hca.CQ }
+
+// CompChannel is a completion channel: it tells a sleeping program which of its
+// armed completion queues has got work.
+type CompChannel struct{ core *hca.CompChannel }
+
+// CQOption adjusts a completion queue.
+type CQOption func(*cqConfig)
+
+type cqConfig struct{ channel *hca.CompChannel }
+
+// WithChannel attaches the completion queue to a completion channel.
+func WithChannel(ch *CompChannel) CQOption {
+	return func(c *cqConfig) { c.channel = ch.core }
+}
+
+// CreateCQ makes a completion queue of at least n entries. A completion that
+// finds it full is lost: the queue pair goes to the error state and
+// EventCQError is raised.
+func (d *Device) CreateCQ(n int, opts ...CQOption) (*CQ, error) {
+	var c cqConfig
+	for _, f := range opts {
+		f(&c)
+	}
+	core, err := d.owner.CreateCQ(n, c.channel)
+	if err != nil {
+		return nil, fmt.Errorf("verbs: create a completion queue: %w", err)
+	}
+	cq := &CQ{core: core}
+	core.SetUserData(cq)
+	return cq, nil
+}
+
+// CreateCompChannel makes a completion channel.
+func (d *Device) CreateCompChannel() (*CompChannel, error) {
+	core, err := d.owner.CreateCompChannel()
+	if err != nil {
+		return nil, fmt.Errorf("verbs: create a completion channel: %w", err)
+	}
+	return &CompChannel{core: core}, nil
+}
+
+// Cap returns the number of entries that the queue holds.
+func (cq *CQ) Cap() int { return cq.core.Cap() }
+
+// Poll takes up to len(wc) completions and returns how many it took. It never
+// waits. When the queue is empty it first handles what the device has received,
+// on the caller's goroutine.
+func (cq *CQ) Poll(wc []WC) int {
+	if n := cq.core.Poll(wc); n > 0 {
+		return n
+	}
+	if cq.core.Progress() {
+		return cq.core.Poll(wc)
+	}
+	return 0
+}
+
+// Wait takes at least one completion, waiting for it as long as ctx allows: it
+// polls for a short while, then sleeps.
+func (cq *CQ) Wait(ctx context.Context, wc []WC) (int, error) {
+	n, err := cq.core.Wait(ctx, wc)
+	if err != nil {
+		return 0, fmt.Errorf("verbs: wait for a completion: %w", err)
+	}
+	return n, nil
+}
+
+// Arm asks for one notification on the completion channel: for the next
+// completion, or, with solicitedOnly, for the next receive whose sender
+// solicited an event and for the next error. Completions that are there
+// already raise none, so arm first, then poll until empty, then wait.
+func (cq *CQ) Arm(solicitedOnly bool) { cq.core.Arm(solicitedOnly) }
+
+// Close ends the queue; goroutines in Wait return ErrClosed.
+func (cq *CQ) Close() error { return cq.core.Close() }
+
+// Get waits for a notification and returns the queue that it is about.
+func (ch *CompChannel) Get(ctx context.Context) (*CQ, error) {
+	core, err := ch.core.Get(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("verbs: wait on a completion channel: %w", err)
+	}
+	cq, _ := core.UserData().(*CQ)
+	return cq, nil
+}
+
+// Close ends the channel; goroutines in Get return ErrClosed.
+func (ch *CompChannel) Close() error { return ch.core.Close() }

@@ -1,0 +1,102 @@
+package verbs
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+
+	"github.com/gosoftroce/rocev2/hca"
+	"github.com/gosoftroce/rocev2/transport"
+	"github.com/gosoftroce/rocev2/transport/udp"
+)
+
+// Config adjusts a device. The zero value works.
+type Config struct {
+	// Device adjusts the engine: spinning, window, READ requests.
+	Device hca.Config
+	// Link adjusts the UDP socket; it has no meaning for OpenLink.
+	Link udp.Config
+}
+
+// Device is an RDMA device on one local address.
+type Device struct {
+	core  *hca.Device
+	owner *hca.Owner
+}
+
+// Open opens a device on a local address ("127.0.0.1", "::1", "fe80::1%eth0")
+// or on the first address of a network interface ("eth0"), UDP port 4791.
+func Open(name string) (*Device, error) {
+	addr, err := udp.Resolve(name)
+	if err != nil {
+		return nil, fmt.Errorf("verbs: open device %q: %w", name, err)
+	}
+	return OpenAddr(addr, Config{})
+}
+
+// OpenAddr opens a device on a local address.
+func OpenAddr(addr netip.Addr, cfg Config) (*Device, error) {
+	link, err := udp.Open(addr, cfg.Link)
+	if err != nil {
+		return nil, fmt.Errorf("verbs: open device on %v: %w", addr, err)
+	}
+	return OpenLink(link, cfg)
+}
+
+// Link carries the datagrams of a device; packages fabric and transport/... have
+// them.
+type Link = transport.Link
+
+// OpenLink opens a device on a link of any kind: a port of an in-process
+// network (package fabric), or a link wrapped to inject faults or to record.
+// The device owns the link from now on.
+func OpenLink(link Link, cfg Config) (*Device, error) {
+	core := hca.New(link, cfg.Device)
+	owner, err := core.NewOwner()
+	if err != nil {
+		return nil, fmt.Errorf("verbs: open device on %v: %w", link.Addr(), err)
+	}
+	return &Device{core: core, owner: owner}, nil
+}
+
+// Addr returns the local address.
+func (d *Device) Addr() netip.Addr { return d.core.Addr() }
+
+// Stats returns the device's counters since it was opened.
+func (d *Device) Stats() Stats { return d.core.Stats() }
+
+// Close closes the device and everything made on it, and waits until its
+// goroutines have ended.
+func (d *Device) Close() error { return d.core.Close() }
+
+// AsyncEvent tells of something that happened to an object and that no
+// completion reports.
+type AsyncEvent struct {
+	Kind EventKind
+	QP   *QP // set for events of a queue pair
+	CQ   *CQ // set for events of a completion queue
+}
+
+func (e AsyncEvent) String() string {
+	if e.QP != nil {
+		return fmt.Sprintf("%v on QP %v", e.Kind, e.QP.QPN())
+	}
+	return e.Kind.String()
+}
+
+// AsyncEvent waits for the next asynchronous event. Events are kept while
+// nobody reads them, up to some thousands.
+func (d *Device) AsyncEvent(ctx context.Context) (AsyncEvent, error) {
+	e, err := d.core.AsyncEvent(ctx)
+	if err != nil {
+		return AsyncEvent{}, fmt.Errorf("verbs: wait for an event of device %v: %w", d.Addr(), err)
+	}
+	out := AsyncEvent{Kind: e.Kind}
+	if e.QP != nil {
+		out.QP, _ = e.QP.UserData().(*QP)
+	}
+	if e.CQ != nil {
+		out.CQ, _ = e.CQ.UserData().(*CQ)
+	}
+	return out, nil
+}

@@ -1,0 +1,27 @@
+// Package verbs is what programs use: RDMA verbs in Go over a software RoCEv2
+// device, in an ordinary process, without privileges or a kernel module.
+//
+//	dev, err := verbs.Open("127.0.0.1")      // a device on one local address
+//	pd, err := dev.AllocPD()
+//	mr, err := pd.RegisterMemory(buf, verbs.LocalWrite|verbs.RemoteWrite)
+//	cq, err := dev.CreateCQ(256)
+//	qp, err := pd.CreateQP(verbs.QPConfig{SendCQ: cq, RecvCQ: cq, MaxSendWR: 128, MaxRecvWR: 128})
+//	err = qp.Connect(ctx, peer)              // peer is the other side's qp.Endpoint()
+//	err = qp.PostSend(verbs.SendWR{ID: 1, Opcode: verbs.Write, SGList: []verbs.SGE{mr.Slice(0, 4096)}, Remote: remote, Signaled: true})
+//	n, err := cq.Wait(ctx, wc[:])
+//
+// How the two sides learn of each other's Endpoint and RemoteMemory is up to
+// the program: both are plain values.
+//
+// Memory: a region's bytes belong to the device from the post of a work
+// request until its completion has been polled, and remote writes may land in
+// it at any time while it is registered for them. The completion is the
+// happens-before edge; to watch a flag in memory, use MR.Load64.
+//
+// Closing: everything has a Close that may be called more than once, in any
+// order and from any goroutine. Closing a Device closes all that was made on
+// it.
+//
+// Not here: UC and UD queue pairs, shared receive queues, memory windows and
+// the connection manager.
+package verbs
