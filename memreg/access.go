@@ -1,0 +1,150 @@
+package memreg
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Access is a set of access rights, with the bits of ibv_access_flags. Reading
+// by the local adapter is always allowed and has no bit.
+type Access uint32
+
+// Access rights of a region (IBTA 10.6.3).
+const (
+	LocalWrite      Access = 1 << 0
+	RemoteWrite     Access = 1 << 1
+	RemoteRead      Access = 1 << 2
+	RemoteAtomic    Access = 1 << 3
+	MWBind          Access = 1 << 4
+	ZeroBased       Access = 1 << 5 // the same as Options.Base = BaseZero
+	FlushGlobal     Access = 1 << 8
+	FlushPersistent Access = 1 << 9
+	RelaxedOrdering Access = 1 << 20 // a hint without effect here
+)
+
+// accessOptional are the bits that a provider ignores when it does not know
+// them (IBV_ACCESS_OPTIONAL_RANGE).
+const accessOptional Access = 0x3ff00000
+
+const accessKnown = LocalWrite | RemoteWrite | RemoteRead | RemoteAtomic | MWBind |
+	ZeroBased | FlushGlobal | FlushPersistent | accessOptional
+
+var accessNames = []struct {
+	bit  Access
+	name string
+}{
+	{LocalWrite, "LocalWrite"},
+	{RemoteWrite, "RemoteWrite"},
+	{RemoteRead, "RemoteRead"},
+	{RemoteAtomic, "RemoteAtomic"},
+	{MWBind, "MWBind"},
+	{ZeroBased, "ZeroBased"},
+	{FlushGlobal, "FlushGlobal"},
+	{FlushPersistent, "FlushPersistent"},
+	{RelaxedOrdering, "RelaxedOrdering"},
+}
+
+// String lists the rights, as in "LocalWrite|RemoteRead"; no right is
+// "LocalRead", which every region has.
+func (a Access) String() string {
+	if a == 0 {
+		return "LocalRead"
+	}
+	var parts []string
+	for _, n := range accessNames {
+		if a&n.bit != 0 {
+			parts = append(parts, n.name)
+			a &^= n.bit
+		}
+	}
+	if a != 0 {
+		parts = append(parts, fmt.Sprintf("%#x", uint32(a)))
+	}
+	return strings.Join(parts, "|")
+}
+
+// Key is an lkey or an rkey. 0 is never a valid key.
+type Key uint32
+
+// String prints the key as 0x and eight hexadecimal digits.
+func (k Key) String() string { return fmt.Sprintf("0x%08x", uint32(k)) }
+
+// SGE is one entry of a scatter/gather list: Length bytes at Addr of the
+// region that LKey names. An entry of length 0 stands for nothing.
+type SGE struct {
+	Addr   uint64
+	Length uint32 // bytes
+	LKey   Key
+}
+
+// TotalLength returns the sum of the lengths of a scatter/gather list, in bytes.
+func TotalLength(sg []SGE) uint64 {
+	var n uint64
+	for i := range sg {
+		n += uint64(sg[i].Length)
+	}
+	return n
+}
+
+// Fault says which check of a memory access failed. The zero value None is
+// success; use Err to hand a Fault on as an error.
+type Fault uint8
+
+// The faults, in the order in which the checks are made.
+const (
+	None        Fault = iota
+	UnknownKey        // no live region has this key
+	WrongPD           // the region belongs to another protection domain
+	NoAccess          // the region does not grant the access
+	OutOfBounds       // address and length are not inside the region (or the list)
+	Misaligned        // a 64-bit atomic whose address is not a multiple of 8
+	Gone              // the region was deregistered while it was in use
+	MemoryFault       // the memory behind the region could not be accessed
+)
+
+var faultNames = [...]string{
+	None:        "none",
+	UnknownKey:  "unknown key",
+	WrongPD:     "wrong protection domain",
+	NoAccess:    "access not granted",
+	OutOfBounds: "out of bounds",
+	Misaligned:  "misaligned",
+	Gone:        "region deregistered",
+	MemoryFault: "memory fault",
+}
+
+// String names the fault in a few words.
+func (f Fault) String() string {
+	if int(f) < len(faultNames) {
+		return faultNames[f]
+	}
+	return fmt.Sprintf("fault %d", uint8(f))
+}
+
+// Error is the fault as an error text.
+func (f Fault) Error() string { return "memreg: " + f.String() }
+
+// Err returns f as an error: nil for None.
+func (f Fault) Err() error {
+	if f == None {
+		return nil
+	}
+	return f
+}
+
+// faultOf turns what a Memory returned into a Fault: a Fault stays what it is,
+// any other error is a MemoryFault.
+func faultOf(err error) Fault {
+	if err == nil {
+		return None
+	}
+	if f, ok := err.(Fault); ok && f != None {
+		return f // without what errors.As allocates
+	}
+	var f Fault
+	if errors.As(err, &f) && f != None {
+		return f
+	}
+	return MemoryFault
+}

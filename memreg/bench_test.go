@@ -1,0 +1,209 @@
+package memreg
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+)
+
+func TestNoAllocations(t *testing.T) {
+	tab := newTable(1)
+	pd := tab.AllocPD()
+	buf := make([]byte, 4096)
+	local := mustRegister(t, tab, pd, Local(make([]byte, 8192)), Options{Access: all})
+	far := mustRegister(t, tab, pd, newForeign(8192), Options{Access: all, Base: BaseZero})
+	torn := newForeign(8192)
+	torn.good, torn.err = 0, MemoryFault
+	bad := mustRegister(t, tab, pd, torn, Options{Access: all, Base: BaseZero})
+	sg := []SGE{local.SGE(0, 3000), {}, far.SGE(100, 3000)}
+	for _, c := range []struct {
+		name string
+		do   func() Fault
+		want Fault
+	}{
+		{"Resolve and copy", func() Fault {
+			v, f := tab.Resolve(pd, local.RKey(), local.Addr(), 4096, RemoteWrite)
+			if f == None {
+				f = v.CopyIn(0, buf)
+				v.Release()
+			}
+			return f
+		}, None},
+		{"Resolve of an unknown key", func() Fault {
+			_, f := tab.Resolve(pd, local.LKey(), local.Addr(), 4096, RemoteWrite)
+			return f
+		}, UnknownKey},
+		{"Gather", func() Fault { return tab.Gather(pd, sg, 1000, buf) }, None},
+		{"Scatter", func() Fault { return tab.Scatter(pd, sg, 1000, buf) }, None},
+		{"Scatter that faults", func() Fault { return tab.Scatter(pd, []SGE{bad.SGE(0, 8)}, 0, buf[:8]) }, MemoryFault},
+		{"atomics", func() Fault {
+			v, f := tab.Resolve(pd, local.RKey(), local.Addr(), 8, RemoteAtomic)
+			if f == None {
+				_, f = v.FetchAdd64(0, 1)
+				_, _ = v.CompareSwap64(0, 1, 2)
+				v.Release()
+			}
+			return f
+		}, None},
+		{"atomics on foreign memory", func() Fault {
+			_, _ = far.CompareSwap64(8, 0, 1)
+			_ = far.Store64(8, 0)
+			_, f := far.FetchAdd64(8, 1)
+			return f
+		}, None},
+		{"Misaligned", func() Fault { return local.Store64(1, 1) }, Misaligned},
+	} {
+		var got Fault
+		if n := testing.AllocsPerRun(100, func() { got = c.do() }); n != 0 {
+			t.Errorf("%s allocates %v times", c.name, n)
+		}
+		wantFault(t, c.name, got, c.want)
+	}
+}
+
+// fill registers n regions over the same bytes.
+func fill(b *testing.B, n int) (*Table, *PD, []*Region) {
+	tab := newTable(1)
+	pd := tab.AllocPD()
+	m := Local(make([]byte, 65536))
+	regions := make([]*Region, n)
+	for i := range regions {
+		regions[i] = mustRegister(b, tab, pd, m, Options{Access: all})
+	}
+	rand.New(rand.NewPCG(2, 2)).Shuffle(n, func(i, j int) { regions[i], regions[j] = regions[j], regions[i] })
+	return tab, pd, regions
+}
+
+// The cost of Resolve and Release by the number of regions, for keys in use by
+// 8 peers (hot) and for any key at random (all: what grows are cache misses of
+// the keys' own list, the table and the regions).
+func BenchmarkResolve(b *testing.B) {
+	for _, n := range []int{10, 1000, 1000000} {
+		tab, pd, regions := fill(b, n)
+		keys := make([]Key, n)
+		for i, r := range regions {
+			keys[i] = r.RKey()
+		}
+		addr := regions[0].Addr()
+		for _, use := range []struct {
+			name string
+			n    int
+		}{{"hot", 8}, {"all", n}} {
+			b.Run(fmt.Sprintf("regions=%d/%s", n, use.name), func(b *testing.B) {
+				b.ReportAllocs()
+				i := 0
+				for b.Loop() {
+					v, f := tab.Resolve(pd, keys[i], addr, 4096, RemoteWrite)
+					if f != None {
+						b.Fatal(f)
+					}
+					v.Release()
+					if i++; i == use.n {
+						i = 0
+					}
+				}
+			})
+		}
+		b.Run(fmt.Sprintf("regions=%d/unknown", n), func(b *testing.B) {
+			b.ReportAllocs()
+			key := Key(0)
+			for b.Loop() {
+				key += 0x9e3779b1
+				if v, f := tab.Resolve(pd, key, addr, 4096, RemoteWrite); f == None {
+					v.Release()
+				}
+			}
+		})
+	}
+}
+
+// One region used by every processor at once: the pin count is shared.
+func BenchmarkResolveParallel(b *testing.B) {
+	tab, pd, regions := fill(b, 1)
+	r := regions[0]
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			v, f := tab.Resolve(pd, r.RKey(), r.Addr(), 4096, RemoteWrite)
+			if f != None {
+				b.Error(f)
+				return
+			}
+			v.Release()
+		}
+	})
+}
+
+func BenchmarkAcquireRelease(b *testing.B) {
+	_, _, regions := fill(b, 1)
+	for b.Loop() {
+		if regions[0].Acquire() {
+			regions[0].Release()
+		}
+	}
+}
+
+func BenchmarkGather(b *testing.B) {
+	tab, pd, regions := fill(b, 8)
+	for _, entries := range []int{1, 4} {
+		for _, size := range []int{8, 4096} {
+			b.Run(fmt.Sprintf("entries=%d/bytes=%d", entries, size), func(b *testing.B) {
+				b.ReportAllocs()
+				b.SetBytes(int64(size))
+				sg := make([]SGE, entries)
+				for i := range sg {
+					sg[i] = regions[i].SGE(0, uint32(size/entries))
+				}
+				dst := make([]byte, size)
+				for b.Loop() {
+					if f := tab.Gather(pd, sg, 0, dst); f != None {
+						b.Fatal(f)
+					}
+				}
+			})
+		}
+	}
+}
+
+func BenchmarkFetchAdd(b *testing.B) {
+	tab, pd, regions := fill(b, 8)
+	r := regions[0]
+	b.ReportAllocs()
+	for b.Loop() {
+		v, f := tab.Resolve(pd, r.RKey(), r.Addr(), 8, RemoteAtomic)
+		if f != None {
+			b.Fatal(f)
+		}
+		if _, f := v.FetchAdd64(0, 1); f != None {
+			b.Fatal(f)
+		}
+		v.Release()
+	}
+}
+
+// Registration and deregistration with many regions beside, growth included in
+// the first.
+func BenchmarkRegister(b *testing.B) {
+	b.Run("growing", func(b *testing.B) {
+		b.ReportAllocs()
+		tab := newTable(1)
+		pd := tab.AllocPD()
+		m := Local(make([]byte, 65536))
+		for b.Loop() {
+			if tab.Regions() == 1000000 {
+				tab = newTable(1)
+				pd = tab.AllocPD()
+			}
+			mustRegister(b, tab, pd, m, Options{Access: all})
+		}
+	})
+	for _, n := range []int{10, 1000000} {
+		tab, pd, _ := fill(b, n)
+		m := Local(make([]byte, 65536))
+		b.Run(fmt.Sprintf("churn/regions=%d", n), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				tab.Deregister(mustRegister(b, tab, pd, m, Options{Access: all}))
+			}
+		})
+	}
+}

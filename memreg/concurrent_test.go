@@ -1,0 +1,191 @@
+package memreg
+
+import (
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+)
+
+// tenant is what a region of the concurrency test belongs to.
+type tenant struct {
+	buf  []byte
+	gone atomic.Bool // set once Deregister has returned
+}
+
+// Readers resolve and use regions while a writer registers and deregisters
+// them: no view outlives Deregister. The race detector sees it too, because the
+// writer overwrites the bytes without any synchronisation of its own.
+func TestNoViewOutlivesDeregister(t *testing.T) {
+	t.Parallel()
+	const slots, rounds, readers = 64, 2000, 3
+	tab := newTable(5)
+	pd := tab.AllocPD()
+	var published [slots]atomic.Pointer[Region]
+	var done atomic.Bool
+	var hits, misses atomic.Int64
+	var wg sync.WaitGroup
+	for id := range readers {
+		wg.Go(func() {
+			rng := rand.New(rand.NewPCG(uint64(id), 3))
+			var dst [64]byte
+			for !done.Load() {
+				r := published[rng.IntN(slots)].Load()
+				if r == nil {
+					runtime.Gosched()
+					continue
+				}
+				if useOnce(t, tab, pd, r, rng.IntN(3), dst[:]) {
+					hits.Add(1)
+				} else {
+					misses.Add(1)
+				}
+			}
+		})
+	}
+	rng := rand.New(rand.NewPCG(8, 8))
+	var extra []*Region
+	for i := range rounds {
+		slot := &published[rng.IntN(slots)]
+		if r := slot.Load(); r != nil {
+			tab.Deregister(r) // still published: readers go on trying it
+			own := r.Owner().(*tenant)
+			own.gone.Store(true)
+			clear(own.buf)
+		}
+		own := &tenant{buf: make([]byte, 64)}
+		for j := range own.buf {
+			own.buf[j] = 0xa5
+		}
+		slot.Store(mustRegister(t, tab, pd, Local(own.buf), Options{Access: RemoteRead, Owner: own}))
+		// Waves of more regions make the table grow and shrink under the readers.
+		if i/500%2 == 0 {
+			extra = append(extra, mustRegister(t, tab, pd, Local(make([]byte, 8)), Options{}))
+		} else if n := len(extra); n > 0 {
+			tab.Deregister(extra[n-1])
+			extra = extra[:n-1]
+		}
+	}
+	done.Store(true)
+	wg.Wait()
+	t.Logf("%d accesses, %d refused", hits.Load(), misses.Load())
+	for i := range published {
+		if r := published[i].Load(); r != nil && r.pins.Load() != 0 {
+			t.Fatalf("%d pins are left", r.pins.Load())
+		}
+	}
+}
+
+// useOnce reads r in one of three ways and reports whether it was there.
+func useOnce(t *testing.T, tab *Table, pd *PD, r *Region, how int, dst []byte) bool {
+	own := r.Owner().(*tenant)
+	if how == 2 {
+		switch f := tab.Gather(pd, []SGE{r.SGE(0, 64)}, 0, dst); f {
+		case None:
+			checkBytes(t, dst)
+			return true
+		case UnknownKey:
+			return false
+		default:
+			t.Errorf("gather: %v", f)
+			return false
+		}
+	}
+	v, f := tab.Resolve(pd, r.RKey(), r.Addr(), 64, RemoteRead)
+	if f == UnknownKey {
+		return false
+	}
+	if f != None || v.Region() != r {
+		t.Errorf("resolve: %v, region %p, want %p", f, v.Region(), r)
+		return false
+	}
+	if how == 1 {
+		v.Release()
+		if !v.Acquire() {
+			return false
+		}
+	}
+	checkBytes(t, v.Bytes())
+	if own.gone.Load() {
+		t.Error("Deregister returned while a view was pinned")
+	}
+	v.Release()
+	return true
+}
+
+func checkBytes(t *testing.T, b []byte) {
+	for _, x := range b {
+		if x != 0xa5 {
+			t.Error("read memory that was given back")
+			return
+		}
+	}
+}
+
+func TestDeregisterKillsAtOnceAndWaits(t *testing.T) {
+	t.Parallel()
+	tab := newTable(1)
+	pd := tab.AllocPD()
+	r := mustRegister(t, tab, pd, Local(make([]byte, 64)), Options{Access: all})
+	v, f := tab.Resolve(pd, r.RKey(), r.Addr(), 64, RemoteRead)
+	wantFault(t, "resolve", f, None)
+	done := make(chan struct{})
+	go func() {
+		tab.Deregister(r)
+		close(done)
+	}()
+	for r.Alive() {
+		runtime.Gosched()
+	}
+	_, f = tab.Resolve(pd, r.RKey(), r.Addr(), 1, RemoteRead)
+	wantFault(t, "rkey of a region that waits for its pins", f, UnknownKey)
+	_, f = tab.Resolve(pd, r.RKey(), 0, 1, 0)
+	wantFault(t, "the same, out of bounds", f, UnknownKey)
+	_, f = tab.ResolveLocal(pd, r.SGE(0, 1), 0)
+	wantFault(t, "lkey", f, UnknownKey)
+	if r.Acquire() || v.Acquire() {
+		t.Error("Acquire of a dead region succeeded")
+	}
+	_, f = r.Load64(0)
+	wantFault(t, "Load64", f, Gone)
+	wantFault(t, "Store64", r.Store64(0, 1), Gone)
+	_, f = r.CompareSwap64(0, 0, 1)
+	wantFault(t, "CompareSwap64", f, Gone)
+	_, f = r.FetchAdd64(0, 1)
+	wantFault(t, "FetchAdd64", f, Gone)
+	select {
+	case <-done:
+		t.Fatal("Deregister returned while a view was pinned")
+	default:
+	}
+	wantFault(t, "the pinned view still works", v.CopyIn(0, []byte{1}), None)
+	v.Release()
+	<-done
+}
+
+// A lookup may have found the region just before it was killed; the checks and
+// the pin that follow must not let it through.
+func TestLookupBeforeKill(t *testing.T) {
+	t.Parallel()
+	tab := newTable(1)
+	pd := tab.AllocPD()
+	r := mustRegister(t, tab, pd, Local(make([]byte, 64)), Options{Base: BaseZero})
+	tab.Deregister(r)
+	_, f := r.view(pd, 0, 8, 0)
+	wantFault(t, "valid access", f, UnknownKey)
+	_, f = r.view(pd, 100, 8, 0)
+	wantFault(t, "bad access", f, UnknownKey)
+}
+
+func TestReleaseWithoutPinPanics(t *testing.T) {
+	t.Parallel()
+	tab := newTable(1)
+	r := mustRegister(t, tab, tab.AllocPD(), Local(make([]byte, 8)), Options{})
+	defer func() {
+		if recover() == nil {
+			t.Error("no panic")
+		}
+	}()
+	r.Release()
+}

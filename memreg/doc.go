@@ -1,0 +1,29 @@
+// Package memreg is the memory side of a host channel adapter: protection
+// domains, memory regions, keys, access rights and bounds. It turns a (key,
+// address, length, access) that came from the network or from a work request
+// into a bounds-checked View, or into a Fault that says which check failed.
+//
+// An address on the wire is an index into a registered region, never a
+// pointer. What a region stands on is a Memory: bytes of this process (Local,
+// package mapping), or memory that can only be copied in and out, where every
+// copy may fault.
+//
+// Concurrency: Register, Deregister, AllocPD, DeallocPD and All of one Table
+// are serialised by the caller. Everything else, foremost Resolve, ResolveLocal,
+// Gather and Scatter, runs on any goroutine beside them, without a lock and
+// without allocating. A resolved View pins its region until Release, and
+// Deregister waits for the pins, so whoever holds a pin must not block.
+//
+// Remote writes and reads race with the application by nature, as they do on an
+// adapter: the completion is the happens-before edge. For polling a flag there
+// are Load64, Store64, CompareSwap64 and FetchAdd64 on Region, which are atomic
+// towards each other and towards remote atomics.
+//
+// Guessing keys: a key is 32 random bits, so a peer that may try keys hits one
+// of n live regions with n/2^32 a try. The protection domain is checked too;
+// keys are a guard against mistakes and stale peers, not authentication.
+//
+// What it does not do: memory windows, fast registration and invalidation,
+// on-demand paging, locking pages, and the lifetime of the memory itself (the
+// caller keeps it mapped until Deregister has returned).
+package memreg

@@ -1,0 +1,120 @@
+package memreg
+
+// View is a checked range of a region: what Resolve returns. It holds a pin on
+// the region until Release; between Acquire and Release, and only then, its
+// memory may be touched. A copy of a View shares its pin. The zero View is empty.
+type View struct {
+	r   *Region
+	off uint64 // of the view in the region
+	n   uint64
+}
+
+// Region is the region that the view is of, nil for the zero View.
+func (v View) Region() *Region { return v.r }
+
+// Len is the view's length in bytes.
+func (v View) Len() uint64 { return v.n }
+
+// Addr is the address of the view's first byte, as it was resolved.
+func (v View) Addr() uint64 {
+	if v.r == nil {
+		return 0
+	}
+	return v.r.base + v.off
+}
+
+// Release drops the view's pin. The view may be kept and pinned again with
+// Acquire; releasing it twice is a bug of the caller. The zero View has nothing
+// to release.
+func (v View) Release() {
+	if v.r != nil {
+		v.r.Release()
+	}
+}
+
+// Acquire pins a released view again: false, without a pin, once the region is
+// deregistered (the fault then is Gone). Bounds and rights were checked when it
+// was resolved and cannot change. The zero View acquires nothing and reports true.
+func (v View) Acquire() bool { return v.r == nil || v.r.Acquire() }
+
+// Bytes is the view's memory, nil if it is not local. Its capacity ends with the
+// view. Only a view resolved for writing may be written through it.
+func (v View) Bytes() []byte {
+	if v.r == nil || v.r.bytes == nil {
+		return nil
+	}
+	end := v.off + v.n
+	return v.r.bytes[v.off:end:end]
+}
+
+// CopyIn writes src at byte off of the view: None; OutOfBounds, or NoAccess for
+// read-only memory (nothing is written); or the fault of the memory (any part
+// may be written). That the view was resolved for writing is the caller's care.
+func (v View) CopyIn(off uint64, src []byte) Fault {
+	if !inside(off, uint64(len(src)), v.n) {
+		return OutOfBounds
+	}
+	if v.r == nil {
+		return None
+	}
+	if v.r.sealed {
+		return NoAccess
+	}
+	if v.r.bytes != nil {
+		copy(v.r.bytes[v.off+off:], src)
+		return None
+	}
+	return faultOf(v.r.mem.CopyIn(v.off+off, src))
+}
+
+// CopyOut reads len(dst) bytes at byte off of the view; faults as CopyIn.
+func (v View) CopyOut(dst []byte, off uint64) Fault {
+	if !inside(off, uint64(len(dst)), v.n) {
+		return OutOfBounds
+	}
+	if v.r == nil {
+		return None
+	}
+	if v.r.bytes != nil {
+		copy(dst, v.r.bytes[v.off+off:])
+		return None
+	}
+	return faultOf(v.r.mem.CopyOut(dst, v.off+off))
+}
+
+// Load64 reads the 64-bit word at byte off of the view, atomically, in this
+// machine's byte order. Faults: OutOfBounds; Misaligned when the address
+// (Addr()+off) or, for local memory, the real address is not a multiple of 8,
+// which differ in a region whose address the caller chose badly; MemoryFault.
+func (v View) Load64(off uint64) (uint64, Fault) {
+	if !inside(off, 8, v.n) {
+		return 0, OutOfBounds
+	}
+	return v.r.load64(v.off + off)
+}
+
+// Store64 writes the word at off; faults as Load64.
+func (v View) Store64(off, x uint64) Fault {
+	if !inside(off, 8, v.n) {
+		return OutOfBounds
+	}
+	return v.r.store64(v.off+off, x)
+}
+
+// CompareSwap64 writes swap to the word at off if it equals compare, and returns
+// the value before; faults as Load64.
+func (v View) CompareSwap64(off, compare, swap uint64) (uint64, Fault) {
+	if !inside(off, 8, v.n) {
+		return 0, OutOfBounds
+	}
+	return v.r.compareSwap64(v.off+off, compare, swap)
+}
+
+// FetchAdd64 adds to the word at off modulo 2^64 and returns the value before;
+// faults as Load64.
+func (v View) FetchAdd64(off, add uint64) (uint64, Fault) {
+	if !inside(off, 8, v.n) {
+		return 0, OutOfBounds
+	}
+	return v.r.fetchAdd64(v.off+off, add)
+}
