@@ -1,0 +1,126 @@
+package rocev2
+
+import (
+	"testing"
+	"testing/quick"
+)
+
+func TestPSNArithmetic(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		p, q PSN
+		sub  int
+	}{
+		{0, 0, 0},
+		{1, 0, 1},
+		{0, 1, -1},
+		{0, MaxPSN, 1},
+		{MaxPSN, 0, -1},
+		{0x7fffff, 0, 0x7fffff},
+		{0x800000, 0, -0x800000},
+		{0, 0x800000, -0x800000},
+		{0x800001, 0, -0x7fffff},
+		{5, 0xfffff0, 21},
+	}
+	for _, tt := range tests {
+		if got := tt.p.Sub(tt.q); got != tt.sub {
+			t.Errorf("%#x.Sub(%#x) = %d, want %d", tt.p, tt.q, got, tt.sub)
+		}
+		if got := tt.q.Add(tt.sub); got != tt.p {
+			t.Errorf("%#x.Add(%d) = %#x, want %#x", tt.q, tt.sub, got, tt.p)
+		}
+		if before, after := tt.p.Before(tt.q), tt.p.After(tt.q); before != (tt.sub < 0) || after != (tt.sub > 0) {
+			t.Errorf("%#x against %#x: before %t, after %t; distance %d", tt.p, tt.q, before, after, tt.sub)
+		}
+	}
+	if MaxPSN.Next() != 0 {
+		t.Errorf("MaxPSN.Next() = %#x, want 0", MaxPSN.Next())
+	}
+}
+
+func TestPSNProperties(t *testing.T) {
+	t.Parallel()
+	properties := map[string]any{
+		"stays in 24 bits": func(a uint32, n int) bool {
+			p := PSN(a) & PSNMask
+			return p.Add(n)&^PSNMask == 0 && p.Next()&^PSNMask == 0
+		},
+		"Sub undoes Add": func(a uint32, n int32) bool {
+			n = n << 8 >> 8
+			p := PSN(a) & PSNMask
+			return p.Add(int(n)).Sub(p) == int(n)
+		},
+		"Add undoes Sub": func(a, b uint32) bool {
+			p, q := PSN(a)&PSNMask, PSN(b)&PSNMask
+			return q.Add(p.Sub(q)) == p
+		},
+		"Add adds up": func(a uint32, m, n int16) bool {
+			p := PSN(a) & PSNMask
+			return p.Add(int(m)).Add(int(n)) == p.Add(int(m)+int(n))
+		},
+		"Next is Add(1)": func(a uint32) bool {
+			p := PSN(a) & PSNMask
+			return p.Next() == p.Add(1) && p.Before(p.Next()) && p.Next().After(p)
+		},
+		"one of before, equal, after": func(a, b uint32) bool {
+			p, q := PSN(a)&PSNMask, PSN(b)&PSNMask
+			n := 0
+			for _, is := range []bool{p.Before(q), p == q, p.After(q)} {
+				if is {
+					n++
+				}
+			}
+			return n == 1
+		},
+		"before is the reverse of after": func(a, b uint32) bool {
+			p, q := PSN(a)&PSNMask, PSN(b)&PSNMask
+			return p.Before(q) == q.After(p) || p.Sub(q) == -1<<23
+		},
+		"order does not depend on where the count starts": func(a, b, shift uint32) bool {
+			p, q := PSN(a)&PSNMask, PSN(b)&PSNMask
+			return p.Sub(q) == p.Add(int(shift)).Sub(q.Add(int(shift)))
+		},
+	}
+	for name, property := range properties {
+		if err := quick.Check(property, &quick.Config{MaxCount: 5000}); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestQPNString(t *testing.T) {
+	t.Parallel()
+	for q, want := range map[QPN]string{0: "0x000000", 1: "0x000001", 0x11: "0x000011", 0x123456: "0x123456", MulticastQPN: "0xffffff"} {
+		if got := q.String(); got != want {
+			t.Errorf("QPN(%d).String() = %q, want %q", uint32(q), got, want)
+		}
+	}
+}
+
+func TestMTU(t *testing.T) {
+	t.Parallel()
+	for m, want := range map[MTU]int{0: 0, MTU256: 256, MTU512: 512, MTU1024: 1024, MTU2048: 2048, MTU4096: 4096, 6: 0, 255: 0} {
+		if got := m.Bytes(); got != want || m.Valid() != (want != 0) {
+			t.Errorf("MTU(%d): %d bytes, valid %t; want %d", uint8(m), got, m.Valid(), want)
+		}
+		if back, ok := MTUFromBytes(want); ok != (want != 0) || ok && back != m {
+			t.Errorf("MTUFromBytes(%d) = %d, %t, want %d", want, back, ok, m)
+		}
+	}
+	for _, n := range []int{-1, 1, 255, 257, 8192} {
+		if m, ok := MTUFromBytes(n); ok {
+			t.Errorf("MTUFromBytes(%d) = %v", n, m)
+		}
+	}
+	for link, want := range map[int]MTU{
+		-1: MTU256, 0: MTU256, 335: MTU256, 336: MTU256, 591: MTU256, 592: MTU512, 1500: MTU1024, 2127: MTU1024,
+		2128: MTU2048, 2200: MTU2048, 4175: MTU2048, 4176: MTU4096, 9000: MTU4096, 65536: MTU4096,
+	} {
+		if got := LargestMTU(link); got != want {
+			t.Errorf("LargestMTU(%d) = %v, want %v", link, got, want)
+		}
+	}
+	if got := MTU(9).String(); got != "invalid MTU 9" {
+		t.Errorf("MTU(9).String() = %q", got)
+	}
+}
