@@ -48,8 +48,10 @@ func TestCQKeepsOrderAndTellsOfOverflow(t *testing.T) {
 	for range 4 {
 		cq.Complete(&qp.WC{})
 	}
-	if cq.Complete(&qp.WC{}) || cq.Complete(&qp.WC{}) {
-		t.Error("a full queue takes more")
+	for range 2 {
+		if cq.Complete(&qp.WC{}) {
+			t.Error("a full queue takes more")
+		}
 	}
 	e, err := o.dev.AsyncEvent(t.Context())
 	if err != nil || e.Kind != EventCQError || e.CQ != cq {
