@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"sync"
 
+	"github.com/gosoftroce/rocev2/memreg"
 	"github.com/gosoftroce/rocev2/qp"
 	"github.com/gosoftroce/rocev2/rocev2"
 	"github.com/gosoftroce/rocev2/transport"
@@ -31,8 +32,8 @@ type QP struct {
 	closeOnce sync.Once
 }
 
-// CreateQP makes a queue pair in state RESET. The fields QPN, Memory, Window
-// and ReadChunk of c are the device's to fill.
+// CreateQP makes a queue pair in state RESET. The fields QPN, Memory, Window,
+// ReadChunk and Invalidate of c are the device's to fill.
 func (o *Owner) CreateQP(c qp.Config) (*QP, error) {
 	d := o.dev
 	for _, r := range []struct {
@@ -68,6 +69,7 @@ func (o *Owner) CreateQP(c qp.Config) (*QP, error) {
 func (o *Owner) createQP(c qp.Config) (*QP, error) {
 	d := o.dev
 	c.Memory = d.mem
+	c.Invalidate = func(key memreg.Key) bool { return d.mem.Invalidate(c.PD, key) == memreg.None }
 	c.Window = d.window()
 	c.ReadChunk = d.readChunk()
 	for {

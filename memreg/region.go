@@ -10,8 +10,8 @@ import (
 // atomic add both pins and tells whether the region was alive.
 const dead int64 = 1 << 62
 
-// Region is a registered memory region. Everything but the pin count is
-// constant from Register on. What a lookup needs lies in the first cache line.
+// Region is a registered memory region. Everything but the pin count
+// and invalid is constant from Register on. What a lookup needs lies in the first cache line.
 type Region struct {
 	pins   atomic.Int64 // views in use, plus dead
 	pd     *PD
@@ -23,10 +23,13 @@ type Region struct {
 	sealed bool   // the memory is read-only
 	bytes  []byte // mem.Bytes(), nil when the memory is not local
 
+	invalidatable bool
+	invalid       atomic.Bool // the rkey was invalidated
+
 	mem   Memory
 	table *Table
 	owner any
-	_     [16]byte // to 128 bytes: aligned, and no line shared with another region's pins
+	_     [8]byte // to 128 bytes: aligned, and no line shared with another region's pins
 }
 
 // LKey is the key for local use, in an SGE.
@@ -35,6 +38,9 @@ func (r *Region) LKey() Key { return r.lkey }
 // RKey is the key for the peer. A region without remote rights has one too, but it
 // grants nothing.
 func (r *Region) RKey() Key { return r.rkey }
+
+// Invalidated reports whether the rkey was invalidated; see Table.Invalidate.
+func (r *Region) Invalidated() bool { return r.invalid.Load() }
 
 // Addr is the address of the region's first byte, in SGEs and on the wire.
 func (r *Region) Addr() uint64 { return r.base }

@@ -9,7 +9,7 @@ import "fmt"
 // accesses does not call.
 func (t *Table) Resolve(pd *PD, key Key, addr, length uint64, need Access) (View, Fault) {
 	r := t.keys.lookup(key)
-	if r == nil || r.rkey != key {
+	if r == nil || r.rkey != key || r.invalid.Load() {
 		return View{}, UnknownKey
 	}
 	return r.view(pd, addr, length, need)
@@ -129,6 +129,8 @@ func (t *Table) Explain(pd *PD, key Key, addr, length uint64, need Access) strin
 		return fmt.Sprintf("key %v: no region has it", key)
 	case remote && r.rkey != key:
 		return fmt.Sprintf("key %v: it is an lkey, a remote access needs the rkey", key)
+	case remote && r.invalid.Load():
+		return fmt.Sprintf("key %v: it was invalidated", key)
 	case !remote && r.lkey != key:
 		return fmt.Sprintf("key %v: it is an rkey, a local access needs the lkey", key)
 	}

@@ -85,6 +85,9 @@ type Options struct {
 	IOVA   uint64 // the address of the first byte, with BaseIOVA only
 	Base   BaseKind
 	Owner  any // kept for the caller, see Region.Owner
+
+	// Invalidatable lets a peer end the rkey with a SEND with invalidate.
+	Invalidatable bool
 }
 
 // Regions is the number of registered regions. Unlike Register it may be called
@@ -130,7 +133,8 @@ func (t *Table) Register(pd *PD, m Memory, o Options) (*Region, error) {
 	if m == nil {
 		return nil, fmt.Errorf("%w: nil", ErrMemory)
 	}
-	r := &Region{pd: pd, mem: m, table: t, owner: o.Owner, access: o.Access, length: m.Len()}
+	r := &Region{pd: pd, mem: m, table: t, owner: o.Owner, access: o.Access, length: m.Len(),
+		invalidatable: o.Invalidatable}
 	if r.length == 0 {
 		return nil, fmt.Errorf("%w: 0 bytes", ErrLength)
 	}
@@ -224,4 +228,25 @@ func (t *Table) Deregister(r *Region) {
 	r.pd.regions.Add(-1)
 	r.kill()
 	t.keys.trim()
+}
+
+// Invalidate ends the rkey of a region that was registered for it, as a SEND with
+// invalidate asks (IBTA 9.4.1.1.3 and 10.6.5): remote accesses that are checked from
+// now on meet UnknownKey. Local use goes on, and the region stays registered. A
+// view that another goroutine holds meanwhile is not waited for. It may be called
+// at the same time as everything else. Faults: UnknownKey, also the second time;
+// WrongPD; NoAccess if the region was not registered for it.
+func (t *Table) Invalidate(pd *PD, key Key) Fault {
+	r := t.keys.lookup(key)
+	switch {
+	case r == nil || r.rkey != key || !r.Alive():
+		return UnknownKey
+	case r.pd != pd:
+		return WrongPD
+	case !r.invalidatable:
+		return NoAccess
+	case r.invalid.Swap(true):
+		return UnknownKey
+	}
+	return None
 }

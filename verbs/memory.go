@@ -131,6 +131,14 @@ func (mr *MR) Slice(off, n int) SGE {
 // All returns a scatter/gather entry for the whole region (at most 4 GiB - 1).
 func (mr *MR) All() SGE { return mr.Slice(0, int(min(mr.region.Len(), 1<<32-1))) }
 
+// Invalidatable lets a peer end the region's rkey with a SendWithInv that names
+// it: when the receive completes, with WC.WithInv, nobody reaches the region
+// through that key any more. Local use goes on. Regions that are not registered
+// for it refuse, which ends the connection.
+func Invalidatable() RegOption {
+	return func(o *memreg.Options) { o.Invalidatable = true }
+}
+
 // RemoteMemory is what a peer must know to reach a region. It is a plain value
 // to be sent to the peer.
 type RemoteMemory struct {

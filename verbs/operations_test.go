@@ -162,3 +162,25 @@ func TestManyQueuePairsAtOnce(t *testing.T) {
 		}
 	}
 }
+
+func TestSendWithInvalidate(t *testing.T) {
+	t.Parallel()
+	a, b := newPair(t, 64)
+	window, err := b.pd.RegisterMemory(make([]byte, 64), allAccess, verbs.Invalidatable())
+	check(t, err)
+	a.post(verbs.SendWR{ID: 1, Opcode: verbs.Write, Inline: []byte("in time"), Remote: window.RemoteAt(0)})
+	a.waitOK(1)
+	b.recv(2, 0, 64)
+	a.post(verbs.SendWR{ID: 3, Opcode: verbs.SendWithInv, Inline: []byte("done"), InvalidateKey: window.RKey()})
+	if wc := b.waitOK(2); !wc.WithInv || wc.InvalidatedKey != window.RKey() || wc.ByteLen != 4 {
+		t.Errorf("receive completion %+v", wc)
+	}
+	a.waitOK(3)
+	a.post(verbs.SendWR{ID: 4, Opcode: verbs.Write, Inline: []byte("too late"), Remote: window.RemoteAt(0)})
+	if wc := a.wait(); wc.Status != verbs.StatusRemAccessErr {
+		t.Errorf("a write with the invalidated key: %v", wc.Status)
+	}
+	if got := string(window.Bytes()[:7]); got != "in time" {
+		t.Errorf("the region holds %q", got)
+	}
+}
