@@ -1,0 +1,393 @@
+package fabric
+
+import (
+	"errors"
+	"math/rand/v2"
+	"net/netip"
+	"time"
+
+	"github.com/gosoftroce/rocev2/rocev2"
+	"github.com/gosoftroce/rocev2/transport"
+)
+
+// Port is a port of a Switch, a transport.Link.
+type Port struct {
+	sw    *Switch
+	addr  netip.Addr
+	local netip.AddrPort
+	cfg   PortConfig
+
+	ready    chan struct{} // holds a token while something may be queued
+	done     chan struct{} // closed by Close
+	verifier *transport.Verifier
+
+	// The rest belongs to sw.mu.
+	rng      *rand.Rand
+	upFree   time.Duration // when the uplink has sent all that waits for it
+	downFree time.Duration // when the egress queue is empty
+	queue    frameRing
+	queued   int // bytes in queue, overhead included
+	underWay int // bytes on the way from the egress queue
+	closed   bool
+	stats    transport.LinkStats
+	counters Counters
+}
+
+// Counters tell what happened to packets on their way to a port.
+type Counters struct {
+	Lost       uint64 // by Loss
+	Duplicated uint64
+	Corrupted  uint64
+	Reordered  uint64
+	TailDrops  uint64 // egress queue full
+	Marked     uint64 // ECN
+}
+
+var _ transport.Link = (*Port)(nil)
+
+// Addr returns the port's address.
+func (p *Port) Addr() netip.Addr { return p.addr }
+
+// Capabilities returns what the link can do.
+func (p *Port) Capabilities() transport.Capabilities {
+	return transport.Capabilities{
+		MTU:         rocev2.LargestMTU(p.sw.cfg.LinkMTU),
+		LinkMTU:     p.sw.cfg.LinkMTU,
+		Port:        rocev2.UDPPort,
+		FullICRC:    true,
+		ECN:         true,
+		SourcePorts: true,
+		RecvBuffer:  p.cfg.RecvBuffer,
+		SendBuffer:  p.cfg.SendBuffer,
+	}
+}
+
+// Wait blocks until a packet is queued.
+func (p *Port) Wait() error {
+	select {
+	case <-p.done:
+		return transport.ErrClosed
+	default:
+	}
+	select {
+	case <-p.ready:
+		return nil
+	case <-p.done:
+		return transport.ErrClosed
+	}
+}
+
+// Recv takes what is queued, as much as fits.
+func (p *Port) Recv(b *transport.RxBatch) (int, error) {
+	b.Reset()
+	p.sw.mu.Lock()
+	if p.closed {
+		p.sw.mu.Unlock()
+		return 0, transport.ErrClosed
+	}
+	for p.queue.len() > 0 {
+		f := p.queue.peek()
+		if !b.AppendCopy(transport.RxPacket{
+			Data: f.data(), Src: f.src, Dst: p.local.Addr(), SrcPort: f.srcPort, TrafficClass: f.class,
+		}) {
+			p.signal()
+			break
+		}
+		p.queue.pop()
+		p.queued -= f.n + frameOverhead
+		p.sw.release(f)
+	}
+	p.sw.mu.Unlock()
+
+	bad, bytes := 0, 0
+	for i := range b.Packets() {
+		k := &b.Packets()[i]
+		k.ICRC, k.IPID = p.verifier.Peer(netip.AddrPortFrom(k.Src, k.SrcPort)).Check(0, k.Data)
+		bytes += len(k.Data)
+		if k.ICRC == transport.ICRCBad {
+			bad++
+		}
+	}
+	if n := b.Len(); n > 0 {
+		p.sw.mu.Lock()
+		p.stats.RxPackets += uint64(n)
+		p.stats.RxBuffers += uint64(n)
+		p.stats.RxBytes += uint64(bytes)
+		p.stats.RxBadICRC += uint64(bad)
+		p.sw.mu.Unlock()
+	}
+	return b.Len(), nil
+}
+
+var (
+	errTooLong = errors.New("packet longer than the link's MTU")
+	errFamily  = errors.New("path of another address family")
+)
+
+// Send puts b on the port's uplink. It blocks while more than SendBuffer waits
+// there.
+func (p *Port) Send(b *transport.TxBatch) error {
+	b.SealAll(p.local, false)
+	var fail transport.SendError
+	s := p.sw
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.now()
+	s.runDue(now)
+	for i := range b.Len() {
+		for !p.closed && p.backlog(now) > p.cfg.SendBuffer {
+			s.arm(now)
+			now = p.awaitRoom(now)
+			s.runDue(now)
+		}
+		if p.closed {
+			return transport.ErrClosed
+		}
+		if err := p.transmit(now, b, i); err != nil {
+			if fail.Failed == 0 {
+				fail.Index, fail.Err = i, err
+			}
+			fail.Failed++
+			p.stats.TxErrors++
+		}
+	}
+	s.arm(now)
+	if fail.Failed > 0 {
+		e := fail // only now on the heap
+		return &e
+	}
+	return nil
+}
+
+// backlog returns the bytes that wait for the uplink.
+func (p *Port) backlog(now time.Duration) int {
+	return queuedBytes(p.cfg.Rate, p.upFree-now)
+}
+
+// queuedBytes is what a cable of rate sends in d.
+func queuedBytes(rate int64, d time.Duration) int {
+	if rate <= 0 || d <= 0 {
+		return 0
+	}
+	return int(float64(rate) * d.Seconds() / 8)
+}
+
+// awaitRoom gives up the lock until the uplink has room again.
+func (p *Port) awaitRoom(now time.Duration) time.Duration {
+	p.stats.TxWaits++
+	// Down to half, so that the sender does not wake for every packet.
+	d := p.upFree - now - p.cfg.serialization(p.cfg.SendBuffer/2)
+	p.sw.mu.Unlock()
+	t := time.NewTimer(max(d, 1))
+	select {
+	case <-t.C:
+	case <-p.done:
+		t.Stop()
+	}
+	p.sw.mu.Lock()
+	return p.sw.now()
+}
+
+// transmit puts packet i of b on the uplink.
+func (p *Port) transmit(now time.Duration, b *transport.TxBatch, i int) error {
+	data, _ := b.Sealed(i)
+	_, path := b.Packet(i)
+	headers := headersIPv6
+	if p.local.Addr().Is4() {
+		headers = headersIPv4
+	}
+	switch {
+	case path.Dst.Is4() != p.local.Addr().Is4():
+		return errFamily
+	case len(data)+headers > p.sw.cfg.LinkMTU:
+		return errTooLong
+	}
+	f := p.sw.newFrame(len(data))
+	f.n = copy(f.buf, data)
+	f.size = f.n + headers
+	f.src, f.dst = p.local.Addr(), path.Dst
+	f.srcPort, f.dstPort = path.SrcPort, path.Port(rocev2.UDPPort)
+	if f.srcPort == 0 {
+		f.srcPort = rocev2.UDPPort
+	}
+	f.class = path.TrafficClass
+	p.stats.TxPackets++
+	p.stats.TxBuffers++
+	p.stats.TxBytes += uint64(f.n)
+	at := now
+	if p.cfg.Rate > 0 {
+		p.upFree = max(now, p.upFree) + p.cfg.serialization(f.size)
+		at = p.upFree
+	}
+	p.sw.schedule(now, event{at: at, frame: f})
+	return nil
+}
+
+// chance decides with probability q. Without a probability the sequence of
+// random numbers does not advance.
+func (p *Port) chance(q float64) bool { return q > 0 && p.rng.Float64() < q }
+
+// egress is the switch's side of the port: impairments, then the queue.
+func (p *Port) egress(now time.Duration, f *frame) {
+	if p.chance(p.cfg.Loss) {
+		p.counters.Lost++
+		p.sw.release(f)
+		return
+	}
+	if p.chance(p.cfg.Corrupt) {
+		p.counters.Corrupted++
+		p.corrupt(f)
+	}
+	if p.chance(p.cfg.Duplicate) {
+		p.counters.Duplicated++
+		twin := p.sw.newFrame(f.n)
+		buf := twin.buf
+		copy(buf, f.data())
+		*twin = *f
+		twin.buf = buf
+		p.enqueue(now, twin)
+	}
+	p.enqueue(now, f)
+}
+
+// corrupt flips a bit of f, but none of the byte that the ICRC does not cover.
+func (p *Port) corrupt(f *frame) {
+	const uncovered = 4 // FECN, BECN and reserved bits
+	i := p.rng.IntN(f.n - 1)
+	if i >= uncovered {
+		i++
+	}
+	f.buf[i] ^= 1 << p.rng.IntN(8)
+}
+
+func (p *Port) enqueue(now time.Duration, f *frame) {
+	if p.underWay+f.n > maxUnderWay {
+		p.counters.TailDrops++
+		p.sw.release(f)
+		return
+	}
+	at := now
+	if p.cfg.Rate > 0 {
+		backlog := queuedBytes(p.cfg.Rate, p.downFree-now)
+		if backlog+f.size > p.cfg.QueueBytes {
+			p.counters.TailDrops++
+			p.sw.release(f)
+			return
+		}
+		if p.cfg.ECNThreshold > 0 && backlog >= p.cfg.ECNThreshold {
+			p.mark(f)
+		}
+		p.downFree = max(now, p.downFree) + p.cfg.serialization(f.size)
+		at = p.downFree
+	}
+	at += p.cfg.Delay
+	if p.chance(p.cfg.Reorder) {
+		p.counters.Reordered++
+		at += p.cfg.ReorderDelay
+	}
+	p.underWay += f.n
+	p.sw.schedule(now, event{at: at, frame: f, port: p})
+}
+
+// mark sets Congestion Experienced on an ECN-capable packet (RFC 3168).
+func (p *Port) mark(f *frame) {
+	const ecn = 3 // also the code point of Congestion Experienced
+	if f.class&ecn != 0 && f.class&ecn != ecn {
+		f.class |= ecn
+		p.counters.Marked++
+	}
+}
+
+// deliver puts f into the port's receive buffer.
+func (p *Port) deliver(f *frame) {
+	p.underWay -= f.n
+	if p.closed {
+		p.sw.release(f)
+		return
+	}
+	if p.queued+f.n+frameOverhead > p.cfg.RecvBuffer {
+		p.stats.RxOverflow++
+		p.sw.release(f)
+		return
+	}
+	p.queue.push(f)
+	p.queued += f.n + frameOverhead
+	p.signal()
+}
+
+func (p *Port) signal() {
+	select {
+	case p.ready <- struct{}{}:
+	default:
+	}
+}
+
+// Close removes the port from the network and wakes Wait and Send.
+func (p *Port) Close() error {
+	p.sw.mu.Lock()
+	defer p.sw.mu.Unlock()
+	if p.closed {
+		return transport.ErrClosed
+	}
+	p.closeLocked()
+	return nil
+}
+
+func (p *Port) closeLocked() {
+	p.closed = true
+	delete(p.sw.ports, p.local.Addr())
+	for p.queue.len() > 0 {
+		p.sw.release(p.queue.pop())
+	}
+	close(p.done)
+	if len(p.sw.ports) == 0 && p.sw.timer != nil {
+		p.sw.timer.Stop()
+		p.sw.idle = true
+		p.sw.events = nil
+	}
+}
+
+// Stats returns the counters of the link.
+func (p *Port) Stats() transport.LinkStats {
+	p.sw.mu.Lock()
+	defer p.sw.mu.Unlock()
+	return p.stats
+}
+
+// Counters returns what the network did to packets on their way to the port.
+func (p *Port) Counters() Counters {
+	p.sw.mu.Lock()
+	defer p.sw.mu.Unlock()
+	return p.counters
+}
+
+// frameRing is a queue that grows by doubling; the receive buffer bounds it.
+type frameRing struct {
+	frames []*frame
+	head   int
+	count  int
+}
+
+func (r *frameRing) len() int { return r.count }
+
+func (r *frameRing) push(f *frame) {
+	if r.count == len(r.frames) {
+		grown := make([]*frame, max(64, 2*len(r.frames)))
+		for i := range r.count {
+			grown[i] = r.frames[(r.head+i)%len(r.frames)]
+		}
+		r.frames, r.head = grown, 0
+	}
+	r.frames[(r.head+r.count)%len(r.frames)] = f
+	r.count++
+}
+
+func (r *frameRing) peek() *frame { return r.frames[r.head] }
+
+func (r *frameRing) pop() *frame {
+	f := r.frames[r.head]
+	r.frames[r.head] = nil
+	r.head = (r.head + 1) % len(r.frames)
+	r.count--
+	return f
+}

@@ -1,0 +1,15 @@
+// Package fault wraps a link and does to its packets what bad networks do:
+// drop, duplicate, reorder, corrupt and delay, chosen by rule (opcode, PSN,
+// direction, count, any function) or at random with a seed.
+//
+// With the same seed, rules and sequence of packets in a direction the same
+// packets are hit; how the two directions interleave does not matter.
+//
+// Corruption on receive flips a bit and marks the packet; corruption on
+// transmit spoils the ICRC, which any receiver notices alike. Delayed packets
+// wait on timers of package time, so a link inside a testing/synctest bubble
+// stays in virtual time.
+//
+// The wrapper copies packets and is meant for tests and measurements of
+// behaviour under loss, not for the fastest path. It does not limit rates.
+package fault

@@ -1,0 +1,250 @@
+package fault_test
+
+import (
+	"bytes"
+	"errors"
+	"net/netip"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gosoftroce/rocev2/fabric"
+	"github.com/gosoftroce/rocev2/rocev2"
+	"github.com/gosoftroce/rocev2/transport"
+	"github.com/gosoftroce/rocev2/transport/fault"
+)
+
+var (
+	addrA = netip.MustParseAddr("10.0.0.1")
+	addrB = netip.MustParseAddr("10.0.0.2")
+)
+
+// packet returns BTH to pad; even PSNs are SENDs, odd ones acknowledgements.
+func packet(psn, n int) []byte {
+	op := rocev2.RCSendOnly
+	if psn%2 == 1 {
+		op, n = rocev2.RCAcknowledge, 0
+	}
+	p := rocev2.Packet{
+		BTH:     rocev2.BTH{Opcode: op, PKey: rocev2.DefaultPKey, DestQPN: 7, PSN: rocev2.PSN(psn)},
+		Payload: bytes.Repeat([]byte{byte(psn)}, n),
+	}
+	return p.AppendTo(nil)
+}
+
+// send sends packets 0..n-1 in one batch.
+func send(t *testing.T, l transport.Link, dst netip.Addr, n int) {
+	t.Helper()
+	path := transport.NewPath(l.Addr(), transport.Path{Dst: dst})
+	b := transport.NewTxBatch(1 << 20)
+	for i := range n {
+		b.Commit(copy(b.Room(), packet(i, 64)), path)
+	}
+	if err := l.Send(b); err != nil {
+		t.Error(err)
+	}
+}
+
+// drain returns the PSNs that are there, those with a bad ICRC as -1-PSN.
+func drain(t *testing.T, l transport.Link) []int {
+	t.Helper()
+	var psns []int
+	b := transport.NewRxBatch(1)
+	for {
+		n, err := l.Recv(b)
+		if err != nil {
+			t.Error(err)
+		}
+		if n == 0 {
+			return psns
+		}
+		for _, k := range b.Packets() {
+			psn := int(k.Data[9])<<16 | int(k.Data[10])<<8 | int(k.Data[11])
+			if k.ICRC == transport.ICRCBad {
+				psn = -1 - psn
+			}
+			psns = append(psns, psn)
+		}
+	}
+}
+
+// Every action by rule, in both directions.
+func TestRules(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name  string
+		rules []fault.Rule
+		want  []int
+	}{
+		{"none", nil, []int{0, 1, 2, 3, 4, 5}},
+		{"drop the second", []fault.Rule{{Action: fault.Drop, Nth: 2}}, []int{0, 2, 3, 4, 5}},
+		{"drop every third", []fault.Rule{{Action: fault.Drop, Every: 3}}, []int{0, 1, 3, 4}},
+		{"drop two acknowledgements", []fault.Rule{{Action: fault.Drop, Opcodes: []rocev2.Opcode{rocev2.RCAcknowledge}, Limit: 2}}, []int{0, 2, 4, 5}},
+		{"drop by PSN", []fault.Rule{{Action: fault.Drop, PSNs: []rocev2.PSN{0, 5}}}, []int{1, 2, 3, 4}},
+		{"drop by function", []fault.Rule{{Action: fault.Drop, Match: func(p *rocev2.Packet) bool { return len(p.Payload) > 0 }}}, []int{1, 3, 5}},
+		{"duplicate", []fault.Rule{{Action: fault.Duplicate, PSNs: []rocev2.PSN{2}}}, []int{0, 1, 2, 2, 3, 4, 5}},
+		{"reorder by one", []fault.Rule{{Action: fault.Reorder, PSNs: []rocev2.PSN{1}}}, []int{0, 2, 1, 3, 4, 5}},
+		{"reorder by three", []fault.Rule{{Action: fault.Reorder, PSNs: []rocev2.PSN{1}, Distance: 3}}, []int{0, 2, 3, 4, 1, 5}},
+		{"reorder the last", []fault.Rule{{Action: fault.Reorder, PSNs: []rocev2.PSN{5}}}, []int{0, 1, 2, 3, 4, 5}},
+		{"corrupt", []fault.Rule{{Action: fault.Corrupt, PSNs: []rocev2.PSN{4}}}, []int{0, 1, 2, 3, -5, 5}},
+		{"delay", []fault.Rule{{Action: fault.Delay, PSNs: []rocev2.PSN{0}, Delay: time.Second}}, []int{1, 2, 3, 4, 5, 0}},
+		{"first rule decides", []fault.Rule{{Action: fault.Duplicate, Nth: 1}, {Action: fault.Drop, Limit: 4}}, []int{0, 0, 5}},
+	} {
+		for _, d := range []fault.Direction{fault.Tx, fault.Rx} {
+			name := "tx/" + c.name
+			if d == fault.Rx {
+				name = "rx/" + c.name
+			}
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) {
+					a, b := fabric.Pair(addrA, addrB)
+					rules := slices.Clone(c.rules)
+					for i := range rules {
+						rules[i].Direction = d
+					}
+					var wrapped *fault.Link
+					if d == fault.Tx {
+						wrapped = fault.New(a, 1, rules...)
+						a = wrapped
+					} else {
+						wrapped = fault.New(b, 1, rules...)
+						b = wrapped
+					}
+					defer a.Close()
+					defer b.Close()
+					send(t, a, addrB, 6)
+					got := drain(t, b)
+					time.Sleep(time.Minute)
+					if got = append(got, drain(t, b)...); !slices.Equal(got, c.want) {
+						t.Errorf("received %v, want %v", got, c.want)
+					}
+					if tx, rx := wrapped.Counts(); tx.Packets+rx.Packets != 6 {
+						t.Errorf("counts %+v, %+v for 6 packets", tx, rx)
+					}
+				})
+			})
+		}
+	}
+}
+
+// A received packet that is held back wakes Wait when it is due, although
+// nothing comes from the network.
+func TestWaitForDelayed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a, inner := fabric.Pair(addrA, addrB)
+		defer a.Close()
+		b := fault.New(inner, 1, fault.Rule{Action: fault.Delay, Delay: time.Second, Direction: fault.Rx})
+		send(t, a, addrB, 2)
+		start := time.Now()
+		var got []int
+		for len(got) < 2 {
+			if err := b.Wait(); err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, drain(t, b)...)
+		}
+		if d := time.Since(start); d != time.Second {
+			t.Errorf("delayed by %v, want 1s", d)
+		}
+		woken := make(chan error)
+		go func() {
+			for {
+				if err := b.Wait(); err != nil {
+					woken <- err
+					return
+				}
+			}
+		}()
+		synctest.Wait()
+		b.Close()
+		if err := <-woken; !errors.Is(err, transport.ErrClosed) {
+			t.Errorf("woken with %v", err)
+		}
+	})
+}
+
+// A batch of which some packets were dropped reports a failure at the caller's
+// index.
+func TestSendErrorIndex(t *testing.T) {
+	t.Parallel()
+	inner, b := fabric.Pair(addrA, addrB)
+	defer b.Close()
+	a := fault.New(inner, 1, fault.Rule{Action: fault.Drop, Nth: 1})
+	defer a.Close()
+	batch := transport.NewTxBatch(1 << 16)
+	good := transport.NewPath(addrA, transport.Path{Dst: addrB})
+	wrong := transport.NewPath(addrA, transport.Path{Dst: netip.MustParseAddr("fd00::1")})
+	for i, p := range []*transport.Path{good, good, wrong, good} {
+		batch.Commit(copy(batch.Room(), packet(i, 4)), p)
+	}
+	var se *transport.SendError
+	if err := a.Send(batch); !errors.As(err, &se) || se.Index != 2 || se.Failed != 1 {
+		t.Errorf("error %v, want one failure at 2", err)
+	}
+	if got := drain(t, b); !slices.Equal(got, []int{1, 3}) {
+		t.Errorf("received %v", got)
+	}
+}
+
+// Rates hit about as many packets as they say, and the same ones for a seed.
+func TestSeed(t *testing.T) {
+	t.Parallel()
+	run := func(seed uint64) (psns []int, counts fault.Counts) {
+		synctest.Test(t, func(t *testing.T) {
+			inner, b := fabric.Pair(addrA, addrB)
+			defer b.Close()
+			a := fault.New(inner, seed,
+				fault.Rule{Action: fault.Drop, Rate: 0.1},
+				fault.Rule{Action: fault.Duplicate, Rate: 0.1},
+				fault.Rule{Action: fault.Corrupt, Rate: 0.1},
+				fault.Rule{Action: fault.Reorder, Rate: 0.1, Distance: 4},
+				fault.Rule{Action: fault.Delay, Rate: 0.1, Delay: time.Millisecond})
+			defer a.Close()
+			send(t, a, addrB, 2000)
+			time.Sleep(time.Second)
+			psns = drain(t, b)
+			counts, _ = a.Counts()
+		})
+		return psns, counts
+	}
+	psns, c := run(1)
+	for _, n := range []uint64{c.Dropped, c.Duplicated, c.Corrupted, c.Reordered, c.Delayed} {
+		if n < 90 || n > 260 {
+			t.Errorf("counts %+v of 2000 packets at 10 %%", c)
+		}
+	}
+	if want := int(c.Packets - c.Dropped + c.Duplicated); len(psns) != want {
+		t.Errorf("%d packets received, want %d", len(psns), want)
+	}
+	if again, _ := run(1); !slices.Equal(psns, again) {
+		t.Error("the same seed gave another run")
+	}
+	if other, _ := run(2); slices.Equal(psns, other) {
+		t.Error("another seed gave the same run")
+	}
+}
+
+// More packets than the caller's batch holds are delivered by later calls.
+func TestSpill(t *testing.T) {
+	t.Parallel()
+	a, inner := fabric.Pair(addrA, addrB)
+	defer a.Close()
+	b := fault.New(inner, 1, fault.Rule{Action: fault.Duplicate})
+	defer b.Close()
+	path := transport.NewPath(addrA, transport.Path{Dst: addrB})
+	batch := transport.NewTxBatch(1 << 20)
+	p := rocev2.Packet{BTH: rocev2.BTH{Opcode: rocev2.RCSendOnly, PKey: rocev2.DefaultPKey}, Payload: make([]byte, 4096)}
+	const n = 40
+	for range n {
+		batch.Commit(len(p.AppendTo(batch.Room()[:0])), path)
+	}
+	if err := a.Send(batch); err != nil {
+		t.Fatal(err)
+	}
+	if got := drain(t, b); len(got) != 2*n {
+		t.Errorf("%d packets received, want %d", len(got), 2*n)
+	}
+}

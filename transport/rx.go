@@ -1,0 +1,134 @@
+package transport
+
+import (
+	"net/netip"
+
+	"github.com/gosoftroce/rocev2/rocev2"
+)
+
+// ICRCState is the result of checking a received packet's ICRC.
+type ICRCState uint8
+
+// Results of the ICRC check.
+const (
+	ICRCBad      ICRCState = iota // wrong
+	ICRCVerified                  // right in all 32 bits
+	ICRCWeak                      // right for some IPv4 Identification: a 16-bit check
+)
+
+var icrcNames = [...]string{"bad", "verified", "weak"}
+
+func (s ICRCState) String() string {
+	if int(s) < len(icrcNames) {
+		return icrcNames[s]
+	}
+	return "unknown"
+}
+
+// RxPacket is one received packet.
+type RxPacket struct {
+	Data         []byte     // BTH to ICRC
+	Src          netip.Addr // plain IPv4 or IPv6, without zone
+	Dst          netip.Addr // the link's address, without zone
+	SrcPort      uint16
+	IPID         uint16 // IPv4 Identification, as the ICRC revealed it; 0 if ICRC is bad
+	TrafficClass uint8
+	ICRC         ICRCState
+}
+
+// Sizes of receive buffers.
+const (
+	RxBufferLen    = 1 << 16 // one buffer holds any datagram or coalesced run
+	maxRunReceived = 128     // segments in a coalesced buffer; Linux ends at 64, since 6.9 at 128
+	minPacketLen   = rocev2.BTHLen + rocev2.ICRCLen
+)
+
+// RxBatch holds received packets and the buffers that they lie in. It is not
+// safe for concurrent use.
+type RxBatch struct {
+	n       int
+	arena   []byte // made at first use
+	off     int    // end of what AppendCopy has filled
+	packets []RxPacket
+}
+
+// NewRxBatch makes a batch of n receive buffers of RxBufferLen bytes, at least
+// one. Memory is taken at the first Recv.
+func NewRxBatch(n int) *RxBatch { return &RxBatch{n: max(n, 1)} }
+
+// Packets returns what was received.
+func (b *RxBatch) Packets() []RxPacket { return b.packets }
+
+// Len returns the number of packets.
+func (b *RxBatch) Len() int { return len(b.packets) }
+
+// Reset empties the batch.
+func (b *RxBatch) Reset() {
+	b.packets = b.packets[:0]
+	b.off = 0
+}
+
+// Buffers returns the number of receive buffers.
+func (b *RxBatch) Buffers() int { return b.n }
+
+// Buffer returns receive buffer i for a link to receive into.
+func (b *RxBatch) Buffer(i int) []byte {
+	b.alloc()
+	return b.arena[i*RxBufferLen : (i+1)*RxBufferLen : (i+1)*RxBufferLen]
+}
+
+func (b *RxBatch) alloc() {
+	if b.arena == nil {
+		b.arena = make([]byte, b.n*RxBufferLen)
+	}
+}
+
+// Append adds a packet whose Data the link keeps valid.
+func (b *RxBatch) Append(p RxPacket) { b.packets = append(b.packets, p) }
+
+// AppendCopy adds a packet and copies its Data into the batch's buffers. It
+// reports false when they are full. It is not to be mixed with Buffer between
+// two resets.
+func (b *RxBatch) AppendCopy(p RxPacket) bool {
+	b.alloc()
+	end := b.off + len(p.Data)
+	if end > len(b.arena) {
+		return false
+	}
+	copy(b.arena[b.off:end], p.Data)
+	p.Data = b.arena[b.off:end:end]
+	b.packets = append(b.packets, p)
+	b.off = end
+	return true
+}
+
+// Split adds the packets of one received buffer: data in segments of segment
+// bytes, the last one shorter or equal; segment 0 or one not smaller than data
+// is a single packet. meta gives all fields but Data, IPID and ICRC. Every
+// packet's ICRC is checked with v. It returns how many segments were dropped
+// because they cannot be a packet.
+func (b *RxBatch) Split(data []byte, segment int, meta RxPacket, v *Verifier) (malformed int) {
+	if segment <= 0 || segment > len(data) {
+		segment = len(data)
+	}
+	if len(data) == 0 {
+		return 1
+	}
+	peer := v.Peer(netip.AddrPortFrom(meta.Src, meta.SrcPort))
+	for i := 0; len(data) > 0; i++ {
+		if i == maxRunReceived {
+			return malformed + (len(data)+segment-1)/segment
+		}
+		n := min(segment, len(data))
+		seg := data[:n:n]
+		data = data[n:]
+		if n < minPacketLen || n > rocev2.MaxPacketLen {
+			malformed++
+			continue
+		}
+		meta.Data = seg
+		meta.ICRC, meta.IPID = peer.Check(i, seg)
+		b.packets = append(b.packets, meta)
+	}
+	return malformed
+}

@@ -1,0 +1,140 @@
+// Package tap wraps a link and writes what crosses it, in both directions, as a
+// pcapng capture.
+//
+// A link has no IP and UDP headers, so they are made up from what is known:
+// addresses, ports, traffic class, and the IPv4 Identification that the ICRC
+// was computed for, with correct checksums and an interface of raw IP packets.
+// Wireshark shows the capture as it shows one from the wire, and the ICRCs
+// match. Hop limits of received packets are not known and are shown as 64, flow
+// labels as 0.
+//
+// A packet is written before it is sent, so that it precedes its answer; one
+// that then cannot be sent is in the capture all the same.
+package tap
+
+import (
+	"fmt"
+	"io"
+	"net/netip"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/google/gopacket"
+	gplayers "github.com/google/gopacket/layers"
+	"github.com/google/gopacket/pcapgo"
+	"github.com/gosoftroce/rocev2/transport"
+)
+
+// Link wraps a link. It is a transport.Link.
+type Link struct {
+	transport.Link
+	local netip.AddrPort
+
+	mu     sync.Mutex
+	w      *pcapgo.NgWriter
+	err    error
+	closed bool
+	frame  []byte
+}
+
+var _ transport.Link = (*Link)(nil)
+
+// New wraps inner and begins a capture on w. Writing is buffered until Flush or
+// Close. It takes over inner but not w.
+func New(inner transport.Link, w io.Writer) (*Link, error) {
+	ifc := pcapgo.NgInterface{
+		Name:                inner.Addr().String(),
+		Description:         "rocev2 link",
+		OS:                  runtime.GOOS,
+		LinkType:            gplayers.LinkTypeRaw,
+		TimestampResolution: 9,
+	}
+	opts := pcapgo.DefaultNgWriterOptions
+	opts.SectionInfo.Application = "rocev2"
+	ng, err := pcapgo.NewNgWriterInterface(w, ifc, opts)
+	if err != nil {
+		return nil, fmt.Errorf("tap: %w", err)
+	}
+	return &Link{
+		Link:  inner,
+		local: netip.AddrPortFrom(inner.Addr().WithZone(""), inner.Capabilities().Port),
+		w:     ng,
+	}, nil
+}
+
+// Send writes and transmits b.
+func (l *Link) Send(b *transport.TxBatch) error {
+	// The inner link seals again, to the same result.
+	b.SealAll(l.local, l.Link.Capabilities().SegmentOffload)
+	now := time.Now()
+	l.mu.Lock()
+	for i := range b.Len() {
+		data, id := b.Sealed(i)
+		_, p := b.Packet(i)
+		sport := p.SrcPort
+		if sport == 0 {
+			sport = l.local.Port()
+		}
+		l.write(now, header{
+			src: netip.AddrPortFrom(l.local.Addr(), sport), dst: netip.AddrPortFrom(p.Dst, p.Port(l.local.Port())),
+			id: id, class: p.TrafficClass, hops: p.HopLimit, label: p.FlowLabel,
+		}, data)
+	}
+	l.mu.Unlock()
+	return l.Link.Send(b)
+}
+
+// Recv receives and writes what came.
+func (l *Link) Recv(b *transport.RxBatch) (int, error) {
+	n, err := l.Link.Recv(b)
+	if n > 0 {
+		now := time.Now()
+		l.mu.Lock()
+		for i := range b.Packets() {
+			p := &b.Packets()[i]
+			l.write(now, header{
+				src: netip.AddrPortFrom(p.Src, p.SrcPort), dst: netip.AddrPortFrom(p.Dst, l.local.Port()),
+				id: p.IPID, class: p.TrafficClass,
+			}, p.Data)
+		}
+		l.mu.Unlock()
+	}
+	return n, err
+}
+
+// write adds a packet to the capture. After an error the capture ends; the link
+// goes on.
+func (l *Link) write(now time.Time, h header, data []byte) {
+	if l.err != nil || l.closed {
+		return
+	}
+	l.frame = appendFrame(l.frame[:0], &h, data)
+	l.err = l.w.WritePacket(gopacket.CaptureInfo{
+		Timestamp: now, CaptureLength: len(l.frame), Length: len(l.frame),
+	}, l.frame)
+}
+
+// Flush writes out what is buffered and returns the first error of the capture.
+func (l *Link) Flush() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.err == nil && !l.closed {
+		l.err = l.w.Flush()
+	}
+	return l.err
+}
+
+// Close closes the inner link and flushes the capture. The link's error goes
+// before the capture's.
+func (l *Link) Close() error {
+	err := l.Link.Close()
+	flushErr := l.Flush()
+	l.mu.Lock()
+	l.closed = true
+	l.mu.Unlock()
+	if err == nil && flushErr != nil {
+		err = fmt.Errorf("tap: %w", flushErr)
+	}
+	return err
+}

@@ -1,0 +1,170 @@
+package transport
+
+import (
+	"net/netip"
+
+	"github.com/gosoftroce/rocev2/rocev2"
+)
+
+// Limits of a run: what UDP_SEGMENT takes on every kernel that has it.
+const (
+	MaxRunSegments = 64
+	MaxRunBytes    = 65507 // an IPv4 datagram without its headers
+)
+
+// TxBatch collects packets for one Send. It is not safe for concurrent use.
+type TxBatch struct {
+	arena []byte
+	off   int // end of the last packet, its ICRC included
+	pkts  []txPacket
+}
+
+type txPacket struct {
+	off, n int // BTH..pad is arena[off:off+n], the ICRC follows
+	path   *Path
+	damage uint32
+	id     uint16
+}
+
+// NewTxBatch makes a batch with room for arenaBytes, at least one packet of
+// the largest size.
+func NewTxBatch(arenaBytes int) *TxBatch {
+	arenaBytes = max(arenaBytes, rocev2.MaxPacketLen)
+	return &TxBatch{
+		arena: make([]byte, arenaBytes),
+		pkts:  make([]txPacket, 0, arenaBytes/1024+1),
+	}
+}
+
+// Room returns rocev2.MaxPacketLen bytes to encode the next packet into, or nil
+// when the batch is full.
+func (b *TxBatch) Room() []byte {
+	end := b.off + rocev2.MaxPacketLen
+	if end > len(b.arena) {
+		return nil
+	}
+	return b.arena[b.off:end:end]
+}
+
+// Commit adds the first n bytes of Room (BTH to pad) as a packet to p. It
+// panics if n is less than a BTH or does not leave room for the ICRC.
+func (b *TxBatch) Commit(n int, p *Path) {
+	if n < rocev2.BTHLen || n > rocev2.MaxPacketLen-rocev2.ICRCLen || p == nil {
+		panic("transport: TxBatch.Commit out of range")
+	}
+	b.pkts = append(b.pkts, txPacket{off: b.off, n: n, path: p})
+	b.off += n + rocev2.ICRCLen
+}
+
+// Len returns the number of packets.
+func (b *TxBatch) Len() int { return len(b.pkts) }
+
+// Bytes returns the number of bytes of all packets, their ICRCs included.
+func (b *TxBatch) Bytes() int { return b.off }
+
+// Reset empties the batch. Its paths are no longer referenced.
+func (b *TxBatch) Reset() {
+	clear(b.pkts)
+	b.pkts = b.pkts[:0]
+	b.off = 0
+}
+
+// Packet returns packet i from BTH to pad, and its path.
+func (b *TxBatch) Packet(i int) (data []byte, p *Path) {
+	k := &b.pkts[i]
+	return b.arena[k.off : k.off+k.n : k.off+k.n], k.path
+}
+
+// Sealed returns packet i from BTH to ICRC and the IPv4 Identification that it
+// was sealed with. It is valid after Seal.
+func (b *TxBatch) Sealed(i int) (data []byte, ipID uint16) {
+	k := &b.pkts[i]
+	end := k.off + k.n + rocev2.ICRCLen
+	return b.arena[k.off:end:end], k.id
+}
+
+// Damage makes Seal spoil the ICRC of packet i by exclusive-or with mask, as a
+// corrupted packet has it. Package fault uses it.
+func (b *TxBatch) Damage(i int, mask uint32) { b.pkts[i].damage = mask }
+
+// CopyPacket adds a copy of packet i of src, its damage included. It reports
+// false when the batch is full.
+func (b *TxBatch) CopyPacket(src *TxBatch, i int) bool {
+	data, p := src.Packet(i)
+	if b.off+len(data)+rocev2.ICRCLen > len(b.arena) {
+		return false
+	}
+	copy(b.arena[b.off:], data)
+	b.Commit(len(data), p)
+	b.pkts[len(b.pkts)-1].damage = src.pkts[i].damage
+	return true
+}
+
+// Run is a stretch of a TxBatch that can leave as one buffer: packets First to
+// Last-1, all to Path, all of SegmentSize bytes but the last, which may be
+// shorter. Data is all of them with their ICRCs.
+type Run struct {
+	Path        *Path
+	First, Last int
+	SegmentSize int
+	Data        []byte
+}
+
+// Len returns the number of packets in r.
+func (r *Run) Len() int { return r.Last - r.First }
+
+// Run returns the run that starts at packet first, which must exist. Without
+// offload every packet is a run of its own.
+func (b *TxBatch) Run(first int, offload bool) Run {
+	p := &b.pkts[first]
+	size := p.n + rocev2.ICRCLen
+	end, last := p.off+size, first+1
+	if offload {
+		limit := p.off + MaxRunBytes
+		for last < len(b.pkts) && last-first < MaxRunSegments {
+			q := &b.pkts[last]
+			n := q.n + rocev2.ICRCLen
+			if q.path != p.path || n > size || q.off+n > limit {
+				break
+			}
+			end = q.off + n
+			last++
+			if n < size {
+				break
+			}
+		}
+	}
+	return Run{Path: p.path, First: first, Last: last, SegmentSize: size, Data: b.arena[p.off:end:end]}
+}
+
+// Seal writes the ICRC of every packet of r for sending from local. Packet i of
+// the run is sealed for the IPv4 Identification i, which is what a datagram
+// socket with the don't-fragment flag, and segmentation behind it, send.
+func (b *TxBatch) Seal(r *Run, local netip.AddrPort) {
+	flow := r.Path.Flow(local)
+	for i := r.First; i < r.Last; i++ {
+		p := &b.pkts[i]
+		end := p.off + p.n
+		p.id = uint16(i - r.First)
+		data := b.arena[p.off : end : end+rocev2.ICRCLen]
+		if r.Path.KernelPeer {
+			flow.SealKernelFlush(p.id, data)
+		} else {
+			flow.Seal(p.id, data)
+		}
+		if p.damage != 0 {
+			for k := range rocev2.ICRCLen {
+				b.arena[end+k] ^= byte(p.damage >> (8 * k))
+			}
+		}
+	}
+}
+
+// SealAll seals the whole batch, run by run.
+func (b *TxBatch) SealAll(local netip.AddrPort, offload bool) {
+	for i := 0; i < len(b.pkts); {
+		r := b.Run(i, offload)
+		b.Seal(&r, local)
+		i = r.Last
+	}
+}

@@ -1,0 +1,93 @@
+package udp
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"github.com/gosoftroce/rocev2/rocev2"
+)
+
+// Config adjusts a link. The zero value is ready to use.
+type Config struct {
+	Port       uint16 // local UDP port; 0 = 4791, the only one that other stacks send to
+	RecvBuffer int    // bytes of socket receive buffer to ask for; 0 = 16 MiB
+	SendBuffer int    // bytes of socket send buffer to ask for; 0 = 4 MiB
+	DisableGSO bool   // send each packet as a datagram of its own
+	DisableGRO bool   // receive each packet as a datagram of its own
+	ReusePort  bool   // share the address and port with other links of this user (SO_REUSEPORT)
+}
+
+// Socket buffers asked for by default. The kernel grants at most
+// net.core.rmem_max and wmem_max to a process without CAP_NET_ADMIN.
+const (
+	defaultRecvBuffer = 16 << 20
+	defaultSendBuffer = 4 << 20
+)
+
+func (c *Config) fill() {
+	if c.Port == 0 {
+		c.Port = rocev2.UDPPort
+	}
+	if c.RecvBuffer <= 0 {
+		c.RecvBuffer = defaultRecvBuffer
+	}
+	if c.SendBuffer <= 0 {
+		c.SendBuffer = defaultSendBuffer
+	}
+}
+
+// OpenError says why a link could not be opened. It unwraps to the system's
+// error.
+type OpenError struct {
+	Addr netip.AddrPort
+	Op   string // what failed: "check address", "bind" …
+	Err  error  // the system's error
+	Hint string // who or what is in the way and what to do, may be empty
+}
+
+func (e *OpenError) Error() string {
+	s := fmt.Sprintf("udp: open %v: %s: %v", e.Addr, e.Op, e.Err)
+	if e.Hint != "" {
+		s += ": " + e.Hint
+	}
+	return s
+}
+
+// Unwrap returns the system's error.
+func (e *OpenError) Unwrap() error { return e.Err }
+
+// Reasons that are not a system's error.
+var (
+	errUnspecified = errors.New("not the address of one host")
+	errNoZone      = errors.New("link-local address without a zone")
+)
+
+// checkAddr refuses what a link cannot be bound to and completes the zone of a
+// link-local address where there is no choice.
+func checkAddr(addr netip.Addr, port uint16) (netip.Addr, error) {
+	addr = addr.Unmap()
+	bad := func(err error, hint string) error {
+		return &OpenError{Addr: netip.AddrPortFrom(addr, port), Op: "check address", Err: err, Hint: hint}
+	}
+	if !addr.IsValid() || addr.IsUnspecified() || addr.IsMulticast() {
+		return addr, bad(errUnspecified, "a device has one unicast address; local are "+localAddrs())
+	}
+	if !addr.IsLinkLocalUnicast() || !addr.Is6() {
+		return addr.WithZone(""), nil
+	}
+	if addr.Zone() != "" {
+		return addr, nil
+	}
+	var zoned []string
+	for _, l := range locals() {
+		if l.addr.WithZone("") == addr {
+			zoned = append(zoned, l.addr.String())
+		}
+	}
+	if len(zoned) == 1 {
+		return netip.MustParseAddr(zoned[0]), nil
+	}
+	return addr, bad(errNoZone, "write it with its interface; local are "+strings.Join(append(zoned, localAddrs()), ", "))
+}

@@ -1,0 +1,267 @@
+package udp
+
+import (
+	"errors"
+	"net"
+	"net/netip"
+	"os"
+	"sync/atomic"
+	"syscall"
+	"unsafe"
+
+	"github.com/gosoftroce/rocev2/rocev2"
+	"github.com/gosoftroce/rocev2/transport"
+	"golang.org/x/sys/unix"
+)
+
+// Link is a transport.Link over one unconnected UDP socket.
+type Link struct {
+	file  *os.File // owns the descriptor, registered with the runtime's poller
+	raw   syscall.RawConn
+	addr  netip.Addr     // as opened, with zone
+	local netip.AddrPort // without zone
+	scope uint32         // interface index of a link-local address
+	caps  transport.Capabilities
+	gso   atomic.Bool
+
+	closed  atomic.Bool
+	waiting waiter
+	tx      sender
+	rx      receiver
+	stats   counters
+}
+
+// counters are added to once per system call at most.
+type counters struct {
+	txPackets, txBytes, txBuffers, txErrors, txWaits          atomic.Uint64
+	rxPackets, rxBytes, rxBuffers, rxBad, rxWeak, rxMalformed atomic.Uint64
+	socketErrors, offloadFaults, rxOverflowClosed/* at Close */ atomic.Uint64
+}
+
+var _ transport.Link = (*Link)(nil)
+
+// Open binds a link to addr, which must be a unicast address of this machine. A
+// link-local IPv6 address needs its zone if several interfaces have it. The
+// error is an *OpenError.
+func Open(addr netip.Addr, c Config) (*Link, error) {
+	c.fill()
+	addr, err := checkAddr(addr, c.Port)
+	if err != nil {
+		return nil, err
+	}
+	at := netip.AddrPortFrom(addr, c.Port)
+	var scope uint32
+	if z := addr.Zone(); z != "" {
+		ifi, err := net.InterfaceByName(z)
+		if err != nil {
+			return nil, &OpenError{Addr: at, Op: "find interface " + z, Err: err, Hint: "local addresses are " + localAddrs()}
+		}
+		scope = uint32(ifi.Index)
+	}
+	family := unix.AF_INET6
+	if addr.Is4() {
+		family = unix.AF_INET
+	}
+	fd, err := unix.Socket(family, unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, unix.IPPROTO_UDP)
+	if err != nil {
+		return nil, &OpenError{Addr: at, Op: "socket", Err: err}
+	}
+	l := &Link{addr: addr, local: netip.AddrPortFrom(addr.WithZone(""), c.Port), scope: scope}
+	if err := l.setup(fd, &c); err != nil {
+		unix.Close(fd)
+		return nil, err
+	}
+	l.file = os.NewFile(uintptr(fd), "udp "+at.String())
+	if l.raw, err = l.file.SyscallConn(); err != nil {
+		l.file.Close()
+		return nil, &OpenError{Addr: at, Op: "register", Err: err}
+	}
+	l.waiting.init()
+	l.tx.init(l)
+	l.rx.init(l)
+	return l, nil
+}
+
+// setup sets the options of the socket and binds it.
+func (l *Link) setup(fd int, c *Config) error {
+	at := netip.AddrPortFrom(l.addr, c.Port)
+	if err := setOptions(fd, l.addr.Is4(), c); err != nil {
+		return &OpenError{Addr: at, Op: "set socket option", Err: err}
+	}
+	if err := unix.Bind(fd, l.sockaddr()); err != nil {
+		return &OpenError{Addr: at, Op: "bind", Err: err, Hint: bindHint(at, err)}
+	}
+	mtu := linkMTU(l.addr)
+	l.caps = transport.Capabilities{
+		MTU:        rocev2.LargestMTU(mtu),
+		LinkMTU:    mtu,
+		Port:       c.Port,
+		FullICRC:   !l.addr.Is4(),
+		ECN:        true,
+		RecvBuffer: setBuffer(fd, unix.SO_RCVBUFFORCE, unix.SO_RCVBUF, c.RecvBuffer),
+		SendBuffer: setBuffer(fd, unix.SO_SNDBUFFORCE, unix.SO_SNDBUF, c.SendBuffer),
+	}
+	if !c.DisableGSO {
+		_, err := unix.GetsockoptInt(fd, unix.IPPROTO_UDP, unix.UDP_SEGMENT)
+		l.gso.Store(err == nil)
+	}
+	if !c.DisableGRO {
+		l.caps.ReceiveOffload = unix.SetsockoptInt(fd, unix.IPPROTO_UDP, unix.UDP_GRO, 1) == nil
+	}
+	return nil
+}
+
+// setOptions makes the socket send what the ICRC was computed for: unfragmented
+// packets, on IPv4 with Identification 0.
+func setOptions(fd int, v4 bool, c *Config) error {
+	type option struct{ level, name, value int }
+	opts := []option{
+		{unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, 1},
+		{unix.IPPROTO_IPV6, unix.IPV6_MTU_DISCOVER, unix.IPV6_PMTUDISC_PROBE},
+		{unix.IPPROTO_IPV6, unix.IPV6_DONTFRAG, 1},
+		{unix.IPPROTO_IPV6, unix.IPV6_RECVTCLASS, 1},
+		{unix.IPPROTO_IPV6, ipv6FlowinfoSend, 1},
+		// Kernel rxe sends UDP checksum 0 on IPv6 too (allowed by RFC 6936).
+		{unix.IPPROTO_UDP, unix.UDP_NO_CHECK6_RX, 1},
+	}
+	if v4 {
+		opts = []option{
+			{unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_PROBE},
+			{unix.IPPROTO_IP, unix.IP_RECVTOS, 1},
+		}
+	}
+	if c.ReusePort {
+		opts = append(opts, option{unix.SOL_SOCKET, unix.SO_REUSEPORT, 1})
+	}
+	for _, o := range opts {
+		if err := unix.SetsockoptInt(fd, o.level, o.name, o.value); err != nil {
+			return os.NewSyscallError("setsockopt", err)
+		}
+	}
+	return nil
+}
+
+// setBuffer asks for n bytes and returns what was granted. The kernel doubles
+// the number to account for its overhead; that half is not counted.
+func setBuffer(fd, force, plain, n int) int {
+	if unix.SetsockoptInt(fd, unix.SOL_SOCKET, force, n) != nil {
+		// An error leaves the default, which is then what is reported.
+		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, plain, n)
+	}
+	got, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, plain)
+	if err != nil {
+		return 0
+	}
+	return got / 2
+}
+
+func (l *Link) sockaddr() unix.Sockaddr {
+	if l.addr.Is4() {
+		return &unix.SockaddrInet4{Port: int(l.local.Port()), Addr: l.addr.As4()}
+	}
+	return &unix.SockaddrInet6{Port: int(l.local.Port()), Addr: l.addr.As16(), ZoneId: l.scope}
+}
+
+// Addr returns the local address, with its zone if it is link-local.
+func (l *Link) Addr() netip.Addr { return l.addr }
+
+// Capabilities returns what the link can do.
+func (l *Link) Capabilities() transport.Capabilities {
+	c := l.caps
+	c.SegmentOffload = l.gso.Load()
+	return c
+}
+
+// waiter is the state of Wait.
+type waiter struct {
+	check  func(fd uintptr) bool
+	parked bool // check has said "not yet": the next call means woken
+	more   atomic.Bool
+	fds    [1]unix.PollFd
+}
+
+func (w *waiter) init() {
+	w.check = func(fd uintptr) bool {
+		if w.parked {
+			return true
+		}
+		w.parked = true
+		// The poller forgets an earlier edge when it is armed, so what is
+		// there already must be looked for.
+		w.fds[0] = unix.PollFd{Fd: int32(fd), Events: unix.POLLIN}
+		n, err := unix.Poll(w.fds[:], 0)
+		return n > 0 || err != nil
+	}
+}
+
+// Wait blocks in the runtime's poller until the socket is readable.
+func (l *Link) Wait() error {
+	if l.closed.Load() {
+		return transport.ErrClosed
+	}
+	if l.waiting.more.Load() {
+		return nil
+	}
+	l.waiting.parked = false
+	if err := l.raw.Read(l.waiting.check); err != nil {
+		return l.wrap(err)
+	}
+	return nil
+}
+
+// wrap turns the error of a closed descriptor into ErrClosed.
+func (l *Link) wrap(err error) error {
+	if err == nil {
+		return nil
+	}
+	if l.closed.Load() || errors.Is(err, os.ErrClosed) || errors.Is(err, net.ErrClosed) {
+		return transport.ErrClosed
+	}
+	return err
+}
+
+// Close closes the socket and wakes Wait and Send.
+func (l *Link) Close() error {
+	if l.closed.Swap(true) {
+		return transport.ErrClosed
+	}
+	l.stats.rxOverflowClosed.Store(l.kernelDrops())
+	return l.file.Close()
+}
+
+// Stats returns the counters. RxOverflow is the kernel's, asked for with
+// SO_MEMINFO; it includes datagrams dropped for a wrong UDP checksum.
+func (l *Link) Stats() transport.LinkStats {
+	s := &l.stats
+	st := transport.LinkStats{
+		TxPackets: s.txPackets.Load(), TxBytes: s.txBytes.Load(), TxBuffers: s.txBuffers.Load(),
+		TxErrors: s.txErrors.Load(), TxWaits: s.txWaits.Load(),
+		RxPackets: s.rxPackets.Load(), RxBytes: s.rxBytes.Load(), RxBuffers: s.rxBuffers.Load(),
+		RxBadICRC: s.rxBad.Load(), RxWeakICRC: s.rxWeak.Load(), RxMalformed: s.rxMalformed.Load(),
+		SocketErrors: s.socketErrors.Load(), OffloadFaults: s.offloadFaults.Load(),
+	}
+	if l.closed.Load() {
+		st.RxOverflow = s.rxOverflowClosed.Load()
+	} else {
+		st.RxOverflow = l.kernelDrops()
+	}
+	return st
+}
+
+// kernelDrops returns the socket's drop counter, SK_MEMINFO_DROPS.
+func (l *Link) kernelDrops() uint64 {
+	const fields, drops = 9, 8
+	var info [fields]uint32
+	size := uint32(unsafe.Sizeof(info))
+	err := l.raw.Control(func(fd uintptr) {
+		_, _, errno := unix.Syscall6(unix.SYS_GETSOCKOPT, fd, unix.SOL_SOCKET, unix.SO_MEMINFO,
+			uintptr(unsafe.Pointer(&info)), uintptr(unsafe.Pointer(&size)), 0)
+		if errno != 0 {
+			info[drops] = 0
+		}
+	})
+	if err != nil {
+		return 0
+	}
+	return uint64(info[drops])
+}

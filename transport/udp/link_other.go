@@ -1,0 +1,258 @@
+//go:build !linux
+
+package udp
+
+import (
+	"errors"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+
+	"github.com/gosoftroce/rocev2/rocev2"
+	"github.com/gosoftroce/rocev2/transport"
+)
+
+// queueLen is how many datagrams are read ahead of Recv; beyond that they stay
+// in the socket's buffer.
+const queueLen = 256
+
+// Link is a transport.Link over one unconnected UDP socket, one datagram per
+// system call. The package documentation says what it cannot do.
+type Link struct {
+	conn  *net.UDPConn
+	addr  netip.Addr
+	local netip.AddrPort
+	caps  transport.Capabilities
+
+	done     chan struct{} // closed by Close
+	stopped  chan struct{} // closed when the reader has ended
+	ready    chan struct{} // holds one token when queue may be non-empty
+	queue    chan datagram
+	free     sync.Pool
+	verifier *transport.Verifier
+
+	closed atomic.Bool
+	mu     sync.Mutex
+	stats  transport.LinkStats
+}
+
+type datagram struct {
+	buf *[rocev2.MaxPacketLen + 1]byte // one more, to notice what is too long
+	n   int
+	src netip.AddrPort
+}
+
+var _ transport.Link = (*Link)(nil)
+
+// Open binds a link to addr, which must be a unicast address of this machine. A
+// link-local IPv6 address needs its zone if several interfaces have it. The
+// error is an *OpenError. ReusePort is not supported here.
+func Open(addr netip.Addr, c Config) (*Link, error) {
+	c.fill()
+	addr, err := checkAddr(addr, c.Port)
+	if err != nil {
+		return nil, err
+	}
+	at := netip.AddrPortFrom(addr, c.Port)
+	if c.ReusePort {
+		return nil, &OpenError{Addr: at, Op: "share the port", Err: errors.ErrUnsupported}
+	}
+	network := "udp6"
+	if addr.Is4() {
+		network = "udp4"
+	}
+	conn, err := net.ListenUDP(network, net.UDPAddrFromAddrPort(at))
+	if err != nil {
+		return nil, &OpenError{Addr: at, Op: "bind", Err: err,
+			Hint: "the port may be taken by another process, or the address is not local; local are " + localAddrs()}
+	}
+	// What the system grants is not known; a refusal leaves its default.
+	_ = conn.SetReadBuffer(c.RecvBuffer)
+	_ = conn.SetWriteBuffer(c.SendBuffer)
+	mtu := linkMTU(addr)
+	l := &Link{
+		conn: conn, addr: addr, local: netip.AddrPortFrom(addr.WithZone(""), c.Port),
+		caps: transport.Capabilities{
+			MTU: rocev2.LargestMTU(mtu), LinkMTU: mtu, Port: c.Port, FullICRC: !addr.Is4(),
+		},
+		done: make(chan struct{}), stopped: make(chan struct{}),
+		ready: make(chan struct{}, 1), queue: make(chan datagram, queueLen),
+	}
+	l.free.New = func() any { return new([rocev2.MaxPacketLen + 1]byte) }
+	l.verifier = transport.NewVerifier(l.local)
+	go l.readLoop()
+	return l, nil
+}
+
+func (l *Link) readLoop() {
+	defer close(l.stopped)
+	for {
+		d := datagram{buf: l.free.Get().(*[rocev2.MaxPacketLen + 1]byte)}
+		n, src, err := l.conn.ReadFromUDPAddrPort(d.buf[:])
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil {
+			// An ICMP error of an earlier datagram, or one too long (Windows).
+			l.count(func(s *transport.LinkStats) { s.SocketErrors++ })
+			l.free.Put(d.buf)
+			continue
+		}
+		d.n = n
+		d.src = netip.AddrPortFrom(src.Addr().Unmap().WithZone(""), src.Port())
+		select {
+		case l.queue <- d:
+		case <-l.done:
+			return
+		}
+		select {
+		case l.ready <- struct{}{}:
+		default:
+		}
+	}
+}
+
+func (l *Link) count(f func(*transport.LinkStats)) {
+	l.mu.Lock()
+	f(&l.stats)
+	l.mu.Unlock()
+}
+
+// Addr returns the local address, with its zone if it is link-local.
+func (l *Link) Addr() netip.Addr { return l.addr }
+
+// Capabilities returns what the link can do.
+func (l *Link) Capabilities() transport.Capabilities { return l.caps }
+
+// Wait blocks until a datagram is queued.
+func (l *Link) Wait() error {
+	if l.closed.Load() {
+		return transport.ErrClosed
+	}
+	if len(l.queue) > 0 {
+		return nil
+	}
+	select {
+	case <-l.ready:
+		return nil
+	case <-l.done:
+		return transport.ErrClosed
+	}
+}
+
+// Recv takes what is queued, at most one datagram for each buffer of b.
+func (l *Link) Recv(b *transport.RxBatch) (int, error) {
+	b.Reset()
+	if l.closed.Load() {
+		return 0, transport.ErrClosed
+	}
+	meta := transport.RxPacket{Dst: l.local.Addr()}
+	var st transport.LinkStats
+	for i := range b.Buffers() {
+		var d datagram
+		select {
+		case d = <-l.queue:
+		default:
+		}
+		if d.buf == nil {
+			break
+		}
+		buf := b.Buffer(i)
+		n := copy(buf, d.buf[:d.n])
+		l.free.Put(d.buf)
+		meta.Src, meta.SrcPort = d.src.Addr(), d.src.Port()
+		st.RxMalformed += uint64(b.Split(buf[:n], 0, meta, l.verifier))
+		st.RxBuffers++
+		st.RxBytes += uint64(n)
+	}
+	for i := range b.Packets() {
+		switch b.Packets()[i].ICRC {
+		case transport.ICRCBad:
+			st.RxBadICRC++
+		case transport.ICRCWeak:
+			st.RxWeakICRC++
+		}
+	}
+	if st.RxBuffers > 0 {
+		l.count(func(s *transport.LinkStats) {
+			s.RxPackets += uint64(b.Len())
+			s.RxBytes += st.RxBytes
+			s.RxBuffers += st.RxBuffers
+			s.RxMalformed += st.RxMalformed
+			s.RxBadICRC += st.RxBadICRC
+			s.RxWeakICRC += st.RxWeakICRC
+		})
+	}
+	return b.Len(), nil
+}
+
+// Send transmits b, one datagram at a time.
+func (l *Link) Send(b *transport.TxBatch) error {
+	if l.closed.Load() {
+		return transport.ErrClosed
+	}
+	var fail transport.SendError
+	sent, bytes := 0, 0
+	for i := range b.Len() {
+		r := b.Run(i, false)
+		err := l.sendOne(b, &r)
+		switch {
+		case err == nil:
+			sent++
+			bytes += len(r.Data)
+		case errors.Is(err, net.ErrClosed):
+			return transport.ErrClosed
+		default:
+			if fail.Failed == 0 {
+				fail.Index, fail.Err = i, err
+			}
+			fail.Failed++
+		}
+	}
+	l.count(func(s *transport.LinkStats) {
+		s.TxPackets += uint64(sent)
+		s.TxBuffers += uint64(sent)
+		s.TxBytes += uint64(bytes)
+		s.TxErrors += uint64(fail.Failed)
+	})
+	if fail.Failed > 0 {
+		e := fail // only now on the heap
+		return &e
+	}
+	return nil
+}
+
+var errPath = errors.New("path of another address family or source port")
+
+func (l *Link) sendOne(b *transport.TxBatch, r *transport.Run) error {
+	p := r.Path
+	if p.Dst.Is4() != l.addr.Is4() || p.SrcPort != 0 && p.SrcPort != l.local.Port() {
+		return errPath
+	}
+	b.Seal(r, l.local)
+	dst := p.Dst
+	if dst.Is6() && dst.IsLinkLocalUnicast() {
+		dst = dst.WithZone(l.addr.Zone())
+	}
+	_, err := l.conn.WriteToUDPAddrPort(r.Data, netip.AddrPortFrom(dst, p.Port(l.local.Port())))
+	return err
+}
+
+// Close closes the socket and wakes Wait.
+func (l *Link) Close() error {
+	if l.closed.Swap(true) {
+		return transport.ErrClosed
+	}
+	close(l.done)
+	err := l.conn.Close()
+	<-l.stopped
+	return err
+}
+
+// Stats returns the counters. RxOverflow is not known on this system.
+func (l *Link) Stats() transport.LinkStats {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.stats
+}

@@ -1,0 +1,152 @@
+package udp
+
+import (
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/gosoftroce/rocev2/transport"
+	"golang.org/x/sys/unix"
+)
+
+// recvHeaders is the most that one recvmmsg fills.
+const recvHeaders = 64
+
+// recvSlot is what one header of a recvmmsg points to.
+type recvSlot struct {
+	iov     unix.Iovec
+	control [4 * controlInt]byte // aligned as the headers in it
+	addr    unix.RawSockaddrInet6
+}
+
+// receiver is the state of Recv.
+type receiver struct {
+	l        *Link
+	read     func(fd uintptr)
+	verifier *transport.Verifier
+	hdrs     [recvHeaders]mmsghdr
+	slots    [recvHeaders]recvSlot
+	n        int // headers to fill
+	got      int
+	errno    unix.Errno
+}
+
+func (r *receiver) init(l *Link) {
+	r.l = l
+	r.verifier = transport.NewVerifier(l.local)
+	r.read = r.receive
+	for i := range r.hdrs {
+		h, s := &r.hdrs[i].hdr, &r.slots[i]
+		h.Name = (*byte)(unsafe.Pointer(&s.addr))
+		h.Iov = &s.iov
+		h.SetIovlen(1)
+		h.Control = &s.control[0]
+	}
+}
+
+// Recv takes what is there without blocking, at most one buffer of b for each
+// datagram or coalesced run. Pending socket errors are counted and passed over.
+func (l *Link) Recv(b *transport.RxBatch) (int, error) {
+	b.Reset()
+	if l.closed.Load() {
+		return 0, transport.ErrClosed
+	}
+	r := &l.rx
+	r.n = min(b.Buffers(), recvHeaders)
+	for i := range r.n {
+		h, s := &r.hdrs[i].hdr, &r.slots[i]
+		buf := b.Buffer(i)
+		s.iov.Base = &buf[0]
+		s.iov.SetLen(len(buf))
+		h.Namelen = unix.SizeofSockaddrInet6
+		h.SetControllen(len(s.control))
+	}
+	r.got, r.errno = 0, 0
+	if err := l.raw.Control(r.read); err != nil {
+		return 0, l.wrap(err)
+	}
+	if r.errno != 0 && r.errno != unix.EAGAIN {
+		return 0, r.errno
+	}
+	l.waiting.more.Store(r.got == r.n)
+	if r.got > 0 {
+		r.deliver(b)
+	}
+	return b.Len(), nil
+}
+
+// receive calls recvmmsg. Errors that belong to earlier sends do not count.
+func (r *receiver) receive(fd uintptr) {
+	for range maxRefused {
+		n, _, errno := unix.Syscall6(unix.SYS_RECVMMSG, fd, uintptr(unsafe.Pointer(&r.hdrs)),
+			uintptr(r.n), unix.MSG_DONTWAIT, 0, 0)
+		switch errno {
+		case 0:
+			r.got = int(n)
+			return
+		case unix.EINTR:
+		case unix.EAGAIN, unix.EBADF, unix.ENOTSOCK, unix.EFAULT, unix.EINVAL:
+			r.errno = errno
+			return
+		default:
+			r.l.stats.socketErrors.Add(1)
+		}
+	}
+}
+
+// deliver splits the received buffers into packets of b.
+func (r *receiver) deliver(b *transport.RxBatch) {
+	malformed, bytes := 0, 0
+	meta := transport.RxPacket{Dst: r.l.local.Addr()}
+	for i := range r.got {
+		h, s := &r.hdrs[i], &r.slots[i]
+		meta.Src, meta.SrcPort = getSockaddr(&s.addr, h.hdr.Namelen)
+		if h.hdr.Flags&unix.MSG_TRUNC != 0 || !meta.Src.IsValid() {
+			malformed++
+			continue
+		}
+		segment := 0
+		meta.TrafficClass, segment = parseControl(s.control[:h.hdr.Controllen])
+		bytes += int(h.n)
+		malformed += b.Split(b.Buffer(i)[:h.n], segment, meta, r.verifier)
+	}
+	bad, weak := 0, 0
+	for i := range b.Packets() {
+		switch b.Packets()[i].ICRC {
+		case transport.ICRCBad:
+			bad++
+		case transport.ICRCWeak:
+			weak++
+		}
+	}
+	st := &r.l.stats
+	st.rxPackets.Add(uint64(b.Len()))
+	st.rxBytes.Add(uint64(bytes))
+	st.rxBuffers.Add(uint64(r.got))
+	add(&st.rxMalformed, malformed)
+	add(&st.rxBad, bad)
+	add(&st.rxWeak, weak)
+}
+
+// parseControl returns the traffic class and the segment size (0 = not coalesced).
+func parseControl(b []byte) (class uint8, segment int) {
+	for {
+		v, rest, ok := nextControl(b)
+		if !ok {
+			return class, segment
+		}
+		switch {
+		case v.level == unix.IPPROTO_UDP && v.typ == unix.UDP_GRO:
+			segment = v.value
+		case v.level == unix.IPPROTO_IP && v.typ == unix.IP_TOS,
+			v.level == unix.IPPROTO_IPV6 && v.typ == unix.IPV6_TCLASS:
+			class = uint8(v.value)
+		}
+		b = rest
+	}
+}
+
+func add(c *atomic.Uint64, n int) {
+	if n != 0 {
+		c.Add(uint64(n))
+	}
+}

@@ -1,0 +1,123 @@
+package udp
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// maxListed bounds the addresses in an error text.
+const maxListed = 16
+
+// local is an address of this machine.
+type local struct {
+	addr  netip.Addr // with zone if link-local IPv6
+	iface net.Interface
+	bits  int
+}
+
+func locals() []local {
+	var all []local
+	ifaces, err := net.Interfaces()
+	if err != nil {
+		return nil
+	}
+	for _, ifi := range ifaces {
+		addrs, err := ifi.Addrs()
+		if err != nil {
+			continue
+		}
+		for _, a := range addrs {
+			p, err := netip.ParsePrefix(a.String())
+			if err != nil {
+				continue
+			}
+			addr := p.Addr().Unmap()
+			if addr.Is6() && addr.IsLinkLocalUnicast() {
+				addr = addr.WithZone(ifi.Name)
+			}
+			all = append(all, local{addr: addr, iface: ifi, bits: p.Bits()})
+		}
+	}
+	return all
+}
+
+func localAddrs() string {
+	var s []string
+	for _, l := range locals() {
+		s = append(s, fmt.Sprintf("%v (%s)", l.addr, l.iface.Name))
+	}
+	return list(s)
+}
+
+func list(s []string) string {
+	switch {
+	case len(s) == 0:
+		return "none"
+	case len(s) > maxListed:
+		return strings.Join(s[:maxListed], ", ") + fmt.Sprintf(" and %d more", len(s)-maxListed)
+	}
+	return strings.Join(s, ", ")
+}
+
+// Resolve turns a local address or the name of an interface into an address to
+// open. Of an interface's addresses it prefers IPv4, then global IPv6, then
+// link-local IPv6. It does not check that an address is local; Open does.
+func Resolve(s string) (netip.Addr, error) {
+	if a, err := netip.ParseAddr(s); err == nil {
+		return checkAddr(a, 0)
+	}
+	var best netip.Addr
+	var names []string
+	rank := 0
+	for _, l := range locals() {
+		if !slices.Contains(names, l.iface.Name) {
+			names = append(names, l.iface.Name)
+		}
+		if l.iface.Name != s {
+			continue
+		}
+		if r := rankOf(l.addr); r > rank {
+			best, rank = l.addr, r
+		}
+	}
+	if rank > 0 {
+		return best, nil
+	}
+	if ifi, err := net.InterfaceByName(s); err == nil {
+		return best, fmt.Errorf("udp: interface %s has no address; choose an address of this machine: %s", ifi.Name, localAddrs())
+	}
+	return best, fmt.Errorf("udp: %q is neither an address nor an interface with one; interfaces are %s; addresses are %s", s, list(names), localAddrs())
+}
+
+func rankOf(a netip.Addr) int {
+	switch {
+	case a.Is4():
+		return 3
+	case !a.IsLinkLocalUnicast():
+		return 2
+	}
+	return 1
+}
+
+// minLinkMTU stands for an interface that is not found (an address that only a
+// local route makes ours).
+const minLinkMTU = 1500
+
+// linkMTU returns the MTU of the interface that holds addr.
+func linkMTU(addr netip.Addr) int {
+	mtu := minLinkMTU
+	bits := -1
+	for _, l := range locals() {
+		if l.addr == addr {
+			return l.iface.MTU
+		}
+		// All of 127.0.0.0/8 is local although the interface names one address.
+		if addr.IsLoopback() && l.iface.Flags&net.FlagLoopback != 0 && l.bits > bits {
+			mtu, bits = l.iface.MTU, l.bits
+		}
+	}
+	return mtu
+}

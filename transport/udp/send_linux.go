@@ -1,0 +1,285 @@
+package udp
+
+import (
+	"net/netip"
+	"os"
+	"time"
+	"unsafe"
+
+	"github.com/gosoftroce/rocev2/transport"
+	"golang.org/x/sys/unix"
+)
+
+// Shape of one sendmmsg: few large buffers, so that the receiver starts while
+// the next ones are sealed, or many small ones.
+const (
+	sendHeaders = 64
+	sendBytes   = 120 << 10
+)
+
+// mmsghdr is the kernel's struct mmsghdr.
+type mmsghdr struct {
+	hdr unix.Msghdr
+	n   uint32
+}
+
+// sendSlot is what one header of a sendmmsg points to. Address and the control
+// messages of the path stay from the last use, if the path is the same.
+type sendSlot struct {
+	path    *transport.Path
+	run     transport.Run
+	iov     unix.Iovec
+	addr    unix.RawSockaddrInet6 // large enough for both families
+	addrLen uint32
+	control [4 * controlInt]byte
+	pathLen int // control messages that depend on the path alone
+}
+
+// controlInt is room for a control message with an int or anything shorter.
+const controlInt = (unix.SizeofCmsghdr+7)/8*8 + 8
+
+// sender is the state of Send.
+type sender struct {
+	l       *Link
+	batch   *transport.TxBatch
+	write   func(fd uintptr) bool
+	hdrs    [sendHeaders]mmsghdr
+	slots   [sendHeaders]sendSlot
+	n, sent int // headers filled, headers sent
+	blocked bool
+	errno   unix.Errno // of header sent; 0 = none
+
+	refused int // pending socket errors met at this header
+	starved int // ENOBUFS in a row
+	fail    transport.SendError
+}
+
+func (s *sender) init(l *Link) {
+	s.l = l
+	s.write = s.writeSome
+}
+
+// Send transmits b. Runs of equal packets leave as one buffer if the kernel and
+// the device can segment.
+func (l *Link) Send(b *transport.TxBatch) error {
+	if l.closed.Load() {
+		return transport.ErrClosed
+	}
+	s := &l.tx
+	s.batch, s.fail = b, transport.SendError{}
+	defer s.release()
+	for next := 0; next < b.Len(); {
+		next = s.fill(next)
+		if err := s.flush(); err != nil {
+			return err
+		}
+	}
+	if s.fail.Failed > 0 {
+		e := s.fail
+		return &e
+	}
+	return nil
+}
+
+// release drops the references to the caller's batch.
+func (s *sender) release() { s.batch = nil }
+
+// fill seals packets from next on and prepares headers for them. It returns the
+// first packet not taken.
+func (s *sender) fill(next int) int {
+	s.n, s.sent = 0, 0
+	gso := s.l.gso.Load()
+	for bytes := 0; s.n < sendHeaders && bytes < sendBytes && next < s.batch.Len(); {
+		r := s.batch.Run(next, gso)
+		next = r.Last
+		if err := s.check(r.Path); err != nil {
+			s.failed(r.First, r.Len(), err)
+			continue
+		}
+		s.batch.Seal(&r, s.l.local)
+		s.prepare(&r)
+		bytes += len(r.Data)
+	}
+	return next
+}
+
+func (s *sender) check(p *transport.Path) error {
+	switch {
+	case p.Dst.Is4() != s.l.local.Addr().Is4():
+		return unix.EAFNOSUPPORT
+	case p.SrcPort != 0 && p.SrcPort != s.l.local.Port():
+		return unix.EADDRNOTAVAIL
+	}
+	return nil
+}
+
+// prepare fills header s.n for r.
+func (s *sender) prepare(r *transport.Run) {
+	slot, h := &s.slots[s.n], &s.hdrs[s.n].hdr
+	s.n++
+	if slot.path != r.Path {
+		slot.setPath(r.Path, s.l)
+		h.Name = (*byte)(unsafe.Pointer(&slot.addr))
+		h.Namelen = slot.addrLen
+		h.Iov = &slot.iov
+		h.SetIovlen(1)
+	}
+	slot.run = *r
+	slot.iov.Base = &r.Data[0]
+	slot.iov.SetLen(len(r.Data))
+	n := slot.pathLen
+	if r.Len() > 1 {
+		n += putControl(slot.control[n:], unix.IPPROTO_UDP, unix.UDP_SEGMENT, 2)
+		*(*uint16)(unsafe.Pointer(&slot.control[n-dataSpace])) = uint16(r.SegmentSize)
+	}
+	h.Control = nil
+	if n > 0 {
+		h.Control = &slot.control[0]
+	}
+	h.SetControllen(n)
+}
+
+// setPath writes the peer's address and the control messages that p asks for.
+func (k *sendSlot) setPath(p *transport.Path, l *Link) {
+	k.path, k.pathLen = p, 0
+	k.addr = unix.RawSockaddrInet6{}
+	k.addrLen = putSockaddr(&k.addr, netip.AddrPortFrom(p.Dst, p.Port(l.local.Port())), l.scope, p.FlowLabel)
+	level, tos, ttl := unix.IPPROTO_IPV6, unix.IPV6_TCLASS, unix.IPV6_HOPLIMIT
+	if p.Dst.Is4() {
+		level, tos, ttl = unix.IPPROTO_IP, unix.IP_TOS, unix.IP_TTL
+	}
+	if p.TrafficClass != 0 {
+		k.pathLen += putControl(k.control[k.pathLen:], level, tos, 4)
+		*(*int32)(unsafe.Pointer(&k.control[k.pathLen-dataSpace])) = int32(p.TrafficClass)
+	}
+	if p.HopLimit != 0 {
+		k.pathLen += putControl(k.control[k.pathLen:], level, ttl, 4)
+		*(*int32)(unsafe.Pointer(&k.control[k.pathLen-dataSpace])) = int32(p.HopLimit)
+	}
+}
+
+// flush sends the prepared headers, waiting for room as often as needed.
+func (s *sender) flush() error {
+	s.refused, s.starved = 0, 0
+	for s.sent < s.n {
+		s.errno, s.blocked = 0, false
+		if err := s.l.raw.Write(s.write); err != nil {
+			return s.l.wrap(err)
+		}
+		if s.errno != 0 {
+			if err := s.recover(s.errno); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// writeSome sends until all is sent, the socket is full (false: the poller
+// calls again) or a header fails (errno).
+func (s *sender) writeSome(fd uintptr) bool {
+	for s.sent < s.n {
+		n, _, errno := unix.Syscall6(unix.SYS_SENDMMSG, fd, uintptr(unsafe.Pointer(&s.hdrs[s.sent])),
+			uintptr(s.n-s.sent), unix.MSG_DONTWAIT, 0, 0)
+		switch errno {
+		case 0:
+			s.count(s.sent, s.sent+int(n))
+			s.sent += int(n)
+			s.refused, s.starved = 0, 0
+		case unix.EINTR:
+		case unix.EAGAIN:
+			s.l.stats.txWaits.Add(1)
+			return false
+		default:
+			s.errno = errno
+			return true
+		}
+	}
+	return true
+}
+
+// count adds the headers from..to-1 to the statistics.
+func (s *sender) count(from, to int) {
+	packets, bytes := 0, 0
+	for i := from; i < to; i++ {
+		packets += s.slots[i].run.Len()
+		bytes += len(s.slots[i].run.Data)
+	}
+	st := &s.l.stats
+	st.txBuffers.Add(uint64(to - from))
+	st.txPackets.Add(uint64(packets))
+	st.txBytes.Add(uint64(bytes))
+}
+
+// Bounds on retries, so that a broken device becomes an error, not a hang.
+const (
+	maxRefused  = 64
+	maxStarved  = 200
+	starvePause = 500 * time.Microsecond
+)
+
+// recover deals with errno of header s.sent: it makes progress or lets flush
+// try again.
+func (s *sender) recover(errno unix.Errno) error {
+	r := &s.slots[s.sent].run
+	switch errno {
+	case unix.ECONNREFUSED, unix.EHOSTUNREACH, unix.ENETUNREACH, unix.ECONNRESET, unix.EHOSTDOWN, unix.EPROTO:
+		// Either an ICMP error of an earlier datagram, which says nothing
+		// about this one and is gone once reported, or no route.
+		if s.refused++; s.refused < 3 {
+			s.l.stats.socketErrors.Add(1)
+			return nil
+		}
+	case unix.ENOBUFS, unix.ENOMEM:
+		// The device's queue is full; it does not report when it drains.
+		if s.starved++; s.starved < maxStarved {
+			s.l.stats.txWaits.Add(1)
+			time.Sleep(starvePause)
+			return nil
+		}
+	case unix.EIO, unix.EINVAL, unix.EMSGSIZE, unix.EOPNOTSUPP:
+		if r.Len() > 1 {
+			return s.plain()
+		}
+	}
+	s.failed(r.First, r.Len(), errno)
+	s.sent++
+	s.refused, s.starved = 0, 0
+	return nil
+}
+
+// failed counts n packets from first on as not sent.
+func (s *sender) failed(first, n int, err error) {
+	if errno, ok := err.(unix.Errno); ok {
+		err = os.NewSyscallError("sendmmsg", errno)
+	}
+	if s.fail.Failed == 0 {
+		s.fail.Index, s.fail.Err = first, err
+	}
+	s.fail.Failed += n
+	s.l.stats.txErrors.Add(uint64(n))
+}
+
+// plain sends the run of header s.sent packet by packet, sealed again for
+// Identification 0, after the device refused to segment it. If that goes
+// better, segmentation stays off.
+func (s *sender) plain() error {
+	run, n, at := s.slots[s.sent].run, s.n, s.sent
+	defer func() { s.n, s.sent = n, at+1 }()
+	before := s.l.stats.txPackets.Load()
+	// The slot of the run itself is reused; those behind it are untouched.
+	for i := run.First; i < run.Last; i++ {
+		r := s.batch.Run(i, false)
+		s.batch.Seal(&r, s.l.local)
+		s.n, s.sent = at, at
+		s.prepare(&r)
+		if err := s.flush(); err != nil {
+			return err
+		}
+	}
+	if s.l.stats.txPackets.Load() > before {
+		s.l.stats.offloadFaults.Add(1)
+		s.l.gso.Store(false)
+	}
+	return nil
+}

@@ -1,0 +1,541 @@
+//go:build linux
+
+package udp
+
+import (
+	"bytes"
+	"errors"
+	"net"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/gosoftroce/rocev2/rocev2"
+	"github.com/gosoftroce/rocev2/transport"
+	"golang.org/x/sys/unix"
+)
+
+// ends opens two links that reach each other, and the path from the first.
+func ends(t *testing.T, v6 bool, c Config, p transport.Path) (a, b *Link, path *transport.Path) {
+	t.Helper()
+	if !v6 {
+		a, b = open(t, loopback(), c), open(t, loopback(), c)
+	} else {
+		// There is one IPv6 loopback address: two ports instead.
+		c.Port = port()
+		a = open(t, netip.IPv6Loopback(), c)
+		c.Port = port()
+		b = open(t, netip.IPv6Loopback(), c)
+	}
+	p.Dst, p.DstPort = b.Addr(), b.Capabilities().Port
+	return a, b, transport.NewPath(a.Addr(), p)
+}
+
+func families(t *testing.T, f func(t *testing.T, v6 bool)) {
+	for _, v6 := range []bool{false, true} {
+		name := map[bool]string{false: "IPv4", true: "IPv6"}[v6]
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f(t, v6)
+		})
+	}
+}
+
+// sizes makes runs of every kind: full, with a shorter last, single, and one
+// that is longer than a buffer.
+func sizes() []int {
+	s := []int{4096, 4096, 4096, 100, 100, 8, 0, 0, 4, 4096}
+	for range 100 {
+		s = append(s, 1024)
+	}
+	return append(s, 512, 1024, 4096)
+}
+
+func TestTransfer(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name   string
+		config Config
+	}{
+		{"offload", Config{}},
+		{"plain", Config{DisableGSO: true, DisableGRO: true}},
+		{"GSO", Config{DisableGRO: true}},
+		{"GRO", Config{DisableGSO: true}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			families(t, func(t *testing.T, v6 bool) {
+				a, b, path := ends(t, v6, c.config, transport.Path{TrafficClass: 0x6a, HopLimit: 7, FlowLabel: 0x12345})
+				tx := transport.NewTxBatch(1 << 20)
+				for i, n := range sizes() {
+					put(t, tx, path, packet(i, n))
+				}
+				if err := a.Send(tx); err != nil {
+					t.Fatal(err)
+				}
+				for i, p := range receive(t, b, len(sizes())) {
+					if want := packet(i, sizes()[i]); !bytes.Equal(p.Data[:len(p.Data)-rocev2.ICRCLen], want) {
+						t.Fatalf("packet %d differs: %d bytes, want %d", i, len(p.Data), len(want)+rocev2.ICRCLen)
+					}
+					// Without GRO the place in a run is lost: the kernel shows no Identification.
+					weak := !v6 && c.config.DisableGRO && !c.config.DisableGSO
+					if p.ICRC != transport.ICRCVerified && !(weak && p.ICRC == transport.ICRCWeak) {
+						t.Errorf("packet %d: ICRC %v", i, p.ICRC)
+					}
+					if p.Src != a.Addr() || p.SrcPort != a.Capabilities().Port || p.Dst != b.Addr() || p.TrafficClass != 0x6a {
+						t.Errorf("packet %d: from %v:%d to %v, class %#x", i, p.Src, p.SrcPort, p.Dst, p.TrafficClass)
+					}
+				}
+				st, rt := a.Stats(), b.Stats()
+				if n := uint64(len(sizes())); st.TxPackets != n || rt.RxPackets != n || st.TxBytes != rt.RxBytes || rt.RxOverflow != 0 {
+					t.Errorf("sender %+v, receiver %+v", st, rt)
+				}
+				if a.Capabilities().SegmentOffload && st.TxBuffers >= st.TxPackets/4 {
+					t.Errorf("%d packets left in %d buffers", st.TxPackets, st.TxBuffers)
+				}
+			})
+		})
+	}
+}
+
+// One batch to several peers, alternating: every packet finds its own.
+func TestManyPaths(t *testing.T) {
+	t.Parallel()
+	a := open(t, loopback(), Config{})
+	var peers []*Link
+	var paths []*transport.Path
+	for range 3 {
+		p := open(t, loopback(), Config{})
+		peers = append(peers, p)
+		paths = append(paths, transport.NewPath(a.Addr(), transport.Path{Dst: p.Addr()}))
+	}
+	tx := transport.NewTxBatch(1 << 20)
+	const n = 150 // more headers than one sendmmsg takes
+	for i := range n {
+		put(t, tx, paths[i%3], packet(i, 64))
+	}
+	for range 2 { // the second time headers are reused
+		if err := a.Send(tx); err != nil {
+			t.Fatal(err)
+		}
+		for k, p := range peers {
+			for i, got := range receive(t, p, n/3) {
+				if want := packet(3*i+k, 64); !bytes.HasPrefix(got.Data, want) {
+					t.Fatalf("peer %d, packet %d is another's", k, i)
+				}
+			}
+		}
+	}
+}
+
+// foreign returns a function that sends datagrams as another implementation
+// does, from a socket with the options given.
+func foreign(t *testing.T, src, dst netip.AddrPort, connect bool, opts ...[3]int) func(data []byte) {
+	t.Helper()
+	family := unix.AF_INET6
+	var from, to unix.Sockaddr = &unix.SockaddrInet6{Addr: src.Addr().As16(), Port: int(src.Port())}, &unix.SockaddrInet6{Addr: dst.Addr().As16(), Port: int(dst.Port())}
+	if src.Addr().Is4() {
+		family = unix.AF_INET
+		from, to = &unix.SockaddrInet4{Addr: src.Addr().As4(), Port: int(src.Port())}, &unix.SockaddrInet4{Addr: dst.Addr().As4(), Port: int(dst.Port())}
+	}
+	fd, err := unix.Socket(family, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Close(fd) })
+	for _, o := range opts {
+		if err := unix.SetsockoptInt(fd, o[0], o[1], o[2]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := unix.Bind(fd, from); err != nil {
+		t.Fatal(err)
+	}
+	if connect {
+		if err := unix.Connect(fd, to); err != nil {
+			t.Fatal(err)
+		}
+		to = nil
+	}
+	return func(data []byte) {
+		if err := unix.Sendto(fd, data, 0, to); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Kernel rxe sends UDP checksum 0, on IPv6 too.
+func TestZeroChecksum(t *testing.T) {
+	t.Parallel()
+	l := open(t, netip.IPv6Loopback(), Config{Port: port()})
+	src := netip.AddrPortFrom(netip.IPv6Loopback(), port())
+	dst := netip.AddrPortFrom(l.Addr(), l.Capabilities().Port)
+	send := foreign(t, src, dst, false, [3]int{unix.IPPROTO_UDP, unix.UDP_NO_CHECK6_TX, 1})
+	flow := rocev2.NewFlow(src.Addr(), dst.Addr(), src.Port(), dst.Port())
+	send(flow.Seal(0, packet(1, 1024)))
+	if p := receive(t, l, 1)[0]; p.ICRC != transport.ICRCVerified || p.SrcPort != src.Port() {
+		t.Errorf("ICRC %v, port %d", p.ICRC, p.SrcPort)
+	}
+}
+
+// A sender whose Identification cannot be known is accepted by the 16-bit
+// check, and its damaged packets are not.
+func TestForeignIdentification(t *testing.T) {
+	t.Parallel()
+	l := open(t, loopback(), Config{})
+	src, dst := netip.AddrPortFrom(loopback(), 50000), netip.AddrPortFrom(l.Addr(), rocev2.UDPPort)
+	send := foreign(t, src, dst, true)
+	flow := rocev2.NewFlow(src.Addr(), dst.Addr(), src.Port(), dst.Port())
+	for i, id := range []uint16{0x1234, 0x1235, 0xffff, 0} {
+		send(flow.Seal(id, packet(i, 256)))
+		want := transport.ICRCWeak
+		if id == 0 {
+			want = transport.ICRCVerified
+		}
+		if p := receive(t, l, 1)[0]; p.ICRC != want || p.IPID != id {
+			t.Errorf("Identification %#x: ICRC %v, recovered %#x", id, p.ICRC, p.IPID)
+		}
+	}
+	bad := flow.Seal(0x1234, packet(9, 256))
+	bad[20] ^= 0x10
+	send(bad)
+	if p := receive(t, l, 1)[0]; p.ICRC != transport.ICRCBad {
+		t.Errorf("damaged packet: ICRC %v", p.ICRC)
+	}
+	// Too short for a packet: dropped and counted, not delivered.
+	send([]byte{1, 2, 3})
+	send(make([]byte, 15))
+	send(nil)
+	send(flow.Seal(0, packet(1, 0)))
+	if p := receive(t, l, 1); len(p) != 1 || p[0].ICRC != transport.ICRCVerified {
+		t.Errorf("received %+v", p)
+	}
+	if st := l.Stats(); st.RxMalformed != 3 || st.RxWeakICRC != 3 || st.RxBadICRC != 1 || st.RxPackets != 6 {
+		t.Errorf("stats %+v", st)
+	}
+}
+
+// A packet in the middle of a run with a wrong ICRC is marked; its neighbours
+// are not.
+func TestCorruptICRC(t *testing.T) {
+	t.Parallel()
+	families(t, func(t *testing.T, v6 bool) {
+		a, b, path := ends(t, v6, Config{}, transport.Path{})
+		tx := transport.NewTxBatch(1 << 18)
+		for i := range 5 {
+			put(t, tx, path, packet(i, 1024))
+		}
+		tx.Damage(2, 0x80000001)
+		if err := a.Send(tx); err != nil {
+			t.Fatal(err)
+		}
+		for i, p := range receive(t, b, 5) {
+			if bad := p.ICRC == transport.ICRCBad; bad != (i == 2) {
+				t.Errorf("packet %d: ICRC %v", i, p.ICRC)
+			}
+		}
+	})
+}
+
+// What cannot be sent is reported; the rest of the batch arrives.
+func TestSendErrors(t *testing.T) {
+	t.Parallel()
+	a, b, path := ends(t, false, Config{}, transport.Path{})
+	six := transport.NewPath(a.Addr(), transport.Path{Dst: netip.MustParseAddr("fd00::1")})
+	port := transport.NewPath(a.Addr(), transport.Path{Dst: b.Addr(), SrcPort: 50000})
+	// A broadcast address is refused by the kernel: the socket has no SO_BROADCAST.
+	broadcast := transport.NewPath(a.Addr(), transport.Path{Dst: netip.MustParseAddr("255.255.255.255")})
+	tx := transport.NewTxBatch(1 << 18)
+	for i, p := range []*transport.Path{path, six, port, broadcast, broadcast, path} {
+		put(t, tx, p, packet(i, 64))
+	}
+	var se *transport.SendError
+	if err := a.Send(tx); !errors.As(err, &se) || se.Failed != 4 || se.Index != 1 || !errors.Is(err, unix.EAFNOSUPPORT) {
+		t.Fatalf("error %v", err)
+	}
+	if got := receive(t, b, 2); !bytes.HasPrefix(got[1].Data, packet(5, 64)) {
+		t.Error("the last packet is not the one sent")
+	}
+	if st := a.Stats(); st.TxErrors != 4 || st.TxPackets != 2 || st.OffloadFaults != 0 || !a.Capabilities().SegmentOffload {
+		t.Errorf("stats %+v", st)
+	}
+}
+
+// When a device refuses a segmentation buffer, its packets leave one by one,
+// sealed for Identification 0, and so do all later ones.
+func TestOffloadRefused(t *testing.T) {
+	t.Parallel()
+	a, b, path := ends(t, false, Config{}, transport.Path{})
+	if !a.Capabilities().SegmentOffload {
+		t.Skip("the kernel has no UDP_SEGMENT")
+	}
+	// Without transmit checksums the kernel refuses UDP_SEGMENT, as it does
+	// on a device that cannot compute them.
+	if err := a.raw.Control(func(fd uintptr) {
+		if err := unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_NO_CHECK, 1); err != nil {
+			t.Error(err)
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	tx := transport.NewTxBatch(1 << 20)
+	for i, n := range sizes() {
+		put(t, tx, path, packet(i, n))
+	}
+	for range 2 {
+		if err := a.Send(tx); err != nil {
+			t.Fatal(err)
+		}
+		for i, p := range receive(t, b, len(sizes())) {
+			if want := packet(i, sizes()[i]); !bytes.HasPrefix(p.Data, want) || p.ICRC != transport.ICRCVerified {
+				t.Fatalf("packet %d: ICRC %v", i, p.ICRC)
+			}
+		}
+		if a.Capabilities().SegmentOffload {
+			t.Error("segmentation offload is still on")
+		}
+	}
+	if st := a.Stats(); st.OffloadFaults == 0 || st.TxErrors != 0 || st.TxPackets != uint64(2*len(sizes())) {
+		t.Errorf("stats %+v", st)
+	}
+}
+
+func TestCloseWakes(t *testing.T) {
+	t.Parallel()
+	families(t, func(t *testing.T, v6 bool) {
+		a, b, path := ends(t, v6, Config{}, transport.Path{})
+		errs := make(chan error)
+		go func() {
+			for {
+				if err := b.Wait(); err != nil {
+					errs <- err
+					return
+				}
+			}
+		}()
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := <-errs; !errors.Is(err, transport.ErrClosed) || !errors.Is(err, net.ErrClosed) {
+			t.Errorf("Wait woken with %v", err)
+		}
+		if _, err := b.Recv(transport.NewRxBatch(1)); !errors.Is(err, transport.ErrClosed) {
+			t.Errorf("Recv after close: %v", err)
+		}
+		// The peer is gone: its ICMP errors stop nothing.
+		tx := transport.NewTxBatch(1 << 16)
+		put(t, tx, path, packet(1, 4))
+		for range 3 {
+			if err := a.Send(tx); err != nil {
+				t.Errorf("Send to a closed peer: %v", err)
+			}
+			if n, err := a.Recv(transport.NewRxBatch(1)); n != 0 || err != nil {
+				t.Errorf("Recv after ICMP errors: %d, %v", n, err)
+			}
+		}
+		a.Close()
+		if err := a.Send(tx); !errors.Is(err, transport.ErrClosed) {
+			t.Errorf("Send after close: %v", err)
+		}
+		if err := a.Close(); !errors.Is(err, transport.ErrClosed) {
+			t.Errorf("second Close: %v", err)
+		}
+		a.Stats()
+	})
+}
+
+// A receiver that does not read loses packets; the loss is counted.
+func TestOverflowCounted(t *testing.T) {
+	t.Parallel()
+	a, b, path := ends(t, false, Config{RecvBuffer: 1 << 16, DisableGSO: true}, transport.Path{})
+	tx := transport.NewTxBatch(1 << 20)
+	const n = 200
+	for i := range n {
+		put(t, tx, path, packet(i, 4096))
+	}
+	if err := a.Send(tx); err != nil {
+		t.Fatal(err)
+	}
+	lost := b.Stats().RxOverflow
+	if lost == 0 || lost >= n {
+		t.Fatalf("%d of %d lost", lost, n)
+	}
+	receive(t, b, n-int(lost))
+	b.Close()
+	if st := b.Stats(); st.RxPackets+st.RxOverflow != n {
+		t.Errorf("after close: %+v", st)
+	}
+}
+
+func TestReusePort(t *testing.T) {
+	t.Parallel()
+	addr := loopback()
+	open(t, addr, Config{ReusePort: true})
+	open(t, addr, Config{ReusePort: true})
+	if l, err := Open(addr, Config{}); err == nil {
+		l.Close()
+		t.Error("opened a shared port without ReusePort")
+	}
+}
+
+func TestPortTaken(t *testing.T) {
+	t.Parallel()
+	families(t, func(t *testing.T, v6 bool) {
+		addr, c := loopback(), Config{}
+		if v6 {
+			addr, c.Port = netip.IPv6Loopback(), port()
+		}
+		open(t, addr, c)
+		_, err := Open(addr, c)
+		var oe *OpenError
+		if !errors.As(err, &oe) || !errors.Is(err, unix.EADDRINUSE) {
+			t.Fatalf("error %v", err)
+		}
+		for _, s := range []string{addr.String(), "is taken by this process itself (pid ", "open another local address"} {
+			if !strings.Contains(err.Error(), s) {
+				t.Errorf("error does not say %q: %v", s, err)
+			}
+		}
+	})
+}
+
+func TestHolderUnknown(t *testing.T) {
+	t.Parallel()
+	got := holder(netip.AddrPortFrom(loopback(), 1))
+	if !strings.Contains(got, "rdma_rxe") || !strings.Contains(got, "network namespace") {
+		t.Errorf("hint %q", got)
+	}
+}
+
+func TestParseProcAddr(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]string{
+		"0100007F:12B7":                         "127.0.0.1:4791",
+		"00000000:0000":                         "0.0.0.0:0",
+		"00000000000000000000000001000000:12B7": "[::1]:4791",
+		"0000000000000000FFFF00000100007F:0001": "127.0.0.1:1",
+	} {
+		if got, ok := parseProcAddr(in); !ok || got.String() != want {
+			t.Errorf("%s: %v, %v", in, got, ok)
+		}
+	}
+	for _, in := range []string{"", ":", "0100007F", "0100007:12B7", "0100007G:12B7", "0100007F:12B7B"} {
+		if got, ok := parseProcAddr(in); ok {
+			t.Errorf("%q parsed as %v", in, got)
+		}
+	}
+}
+
+func TestNotLocal(t *testing.T) {
+	t.Parallel()
+	_, err := Open(netip.MustParseAddr("203.0.113.7"), Config{})
+	if !errors.Is(err, unix.EADDRNOTAVAIL) || !strings.Contains(err.Error(), "not an address of this machine; local are ") ||
+		!strings.Contains(err.Error(), "127.0.0.1 (lo)") {
+		t.Errorf("error %v", err)
+	}
+	for _, s := range []string{"0.0.0.0", "::", "224.0.0.1", "ff02::1"} {
+		if l, err := Open(netip.MustParseAddr(s), Config{}); !errors.Is(err, errUnspecified) {
+			t.Errorf("%s: %v", s, err)
+			if err == nil {
+				l.Close()
+			}
+		}
+	}
+	if _, err := Open(netip.MustParseAddr("fe80::1234%nosuch0"), Config{}); err == nil || !strings.Contains(err.Error(), "nosuch0") {
+		t.Errorf("unknown zone: %v", err)
+	}
+}
+
+func TestResolve(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]string{"127.0.0.9": "127.0.0.9", "::1": "::1", "::ffff:10.0.0.1": "10.0.0.1", "lo": "127.0.0.1"} {
+		if got, err := Resolve(in); err != nil || got.String() != want {
+			t.Errorf("%s: %v, %v; want %s", in, got, err, want)
+		}
+	}
+	_, err := Resolve("nosuch0")
+	if err == nil || !strings.Contains(err.Error(), `"nosuch0"`) || !strings.Contains(err.Error(), "interfaces are") || !strings.Contains(err.Error(), "lo") {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestCapabilities(t *testing.T) {
+	t.Parallel()
+	for _, addr := range []netip.Addr{loopback(), netip.IPv6Loopback()} {
+		l := open(t, addr, Config{Port: port(), RecvBuffer: 1 << 18, SendBuffer: 1 << 17})
+		c := l.Capabilities()
+		if c.MTU != rocev2.MTU4096 || c.LinkMTU < 4176 || c.FullICRC != addr.Is6() || !c.ECN || c.SourcePorts {
+			t.Errorf("%v: %+v", addr, c)
+		}
+		if c.RecvBuffer <= 0 || c.RecvBuffer > 1<<18 || c.SendBuffer <= 0 || c.SendBuffer > 1<<17 {
+			t.Errorf("%v: buffers %d and %d", addr, c.RecvBuffer, c.SendBuffer)
+		}
+	}
+}
+
+func TestNoAllocations(t *testing.T) {
+	a, b, path := ends(t, false, Config{}, transport.Path{})
+	tx, rx := transport.NewTxBatch(1<<17), transport.NewRxBatch(8)
+	data := packet(1, 4096)
+	round := func() {
+		tx.Reset()
+		for range 20 {
+			tx.Commit(copy(tx.Room(), data), path)
+		}
+		if err := a.Send(tx); err != nil {
+			t.Fatal(err)
+		}
+		for got := 0; got < 20; {
+			if err := b.Wait(); err != nil {
+				t.Fatal(err)
+			}
+			n, err := b.Recv(rx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got += n
+		}
+	}
+	round()
+	if n := testing.AllocsPerRun(100, round); n != 0 {
+		t.Errorf("%v allocations for 20 packets", n)
+	}
+}
+
+// A link-local address needs its zone, which packets do not show.
+func TestLinkLocal(t *testing.T) {
+	t.Parallel()
+	var zoned netip.Addr
+	for _, l := range locals() {
+		if l.addr.Zone() != "" {
+			zoned = l.addr
+		}
+	}
+	if !zoned.IsValid() {
+		t.Skip("no interface has a link-local IPv6 address")
+	}
+	a, b := open(t, zoned, Config{Port: port()}), open(t, zoned, Config{Port: port()})
+	if a.Addr() != zoned {
+		t.Errorf("address %v", a.Addr())
+	}
+	tx := transport.NewTxBatch(1 << 16)
+	path := transport.NewPath(zoned, transport.Path{Dst: zoned.WithZone(""), DstPort: b.Capabilities().Port})
+	for i := range 3 {
+		put(t, tx, path, packet(i, 1024))
+	}
+	if err := a.Send(tx); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range receive(t, b, 3) {
+		if p.ICRC != transport.ICRCVerified || p.Src != zoned.WithZone("") || p.Dst != zoned.WithZone("") {
+			t.Errorf("from %v to %v, ICRC %v", p.Src, p.Dst, p.ICRC)
+		}
+	}
+	if l, err := Open(zoned.WithZone(""), Config{Port: port()}); err == nil {
+		defer l.Close()
+		if l.Addr().Zone() == "" {
+			t.Error("opened without a zone")
+		}
+	} else if !errors.Is(err, errNoZone) {
+		t.Error(err)
+	}
+}

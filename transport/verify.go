@@ -1,0 +1,62 @@
+package transport
+
+import (
+	"encoding/binary"
+	"net/netip"
+
+	"github.com/gosoftroce/rocev2/rocev2"
+)
+
+// peerSlots is the number of sources that a Verifier remembers. A source that
+// was evicted costs one NewFlow.
+const peerSlots = 256
+
+// Verifier checks the ICRC of received packets. It remembers the addressing of
+// recent sources in constant space. It is not safe for concurrent use.
+type Verifier struct {
+	local netip.AddrPort
+	peers [peerSlots]Peer
+}
+
+// Peer is one source of packets.
+type Peer struct {
+	src     netip.AddrPort
+	flow    rocev2.Flow
+	foreign bool // the last packets had an Identification of the kernel's choosing
+}
+
+// NewVerifier makes a verifier for packets to local.
+func NewVerifier(local netip.AddrPort) *Verifier { return &Verifier{local: local} }
+
+// Peer returns the entry for packets from src, valid until the next call.
+func (v *Verifier) Peer(src netip.AddrPort) *Peer {
+	a := src.Addr().As16()
+	h := binary.LittleEndian.Uint64(a[8:])*0x9e3779b97f4a7c15 ^ binary.LittleEndian.Uint64(a[:8])
+	h = (h ^ uint64(src.Port())) * 0x9e3779b97f4a7c15
+	p := &v.peers[h>>56%peerSlots]
+	if p.src != src {
+		*p = Peer{src: src, flow: rocev2.NewFlow(src.Addr(), v.local.Addr(), src.Port(), v.local.Port())}
+	}
+	return p
+}
+
+// Check checks b (BTH to ICRC), packet i of a coalesced buffer or 0. Packets of
+// our own kind have Identification 0, or i when they were segmented; any other
+// is taken for a foreign sender's and must be recovered from the ICRC, which
+// leaves a 16-bit check. It returns the Identification too.
+func (p *Peer) Check(i int, b []byte) (ICRCState, uint16) {
+	id := uint16(i)
+	if !p.foreign && p.flow.Verify(id, b) {
+		return ICRCVerified, id
+	}
+	id, ok := p.flow.Recover(b)
+	if !ok {
+		return ICRCBad, 0
+	}
+	if id == 0 || int(id) == i || p.src.Addr().Is6() {
+		p.foreign = false
+		return ICRCVerified, id
+	}
+	p.foreign = true
+	return ICRCWeak, id
+}
