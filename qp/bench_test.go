@@ -1,0 +1,114 @@
+package qp
+
+import (
+	"testing"
+
+	"github.com/gosoftroce/rocev2/rocev2"
+)
+
+// benchPair is a pair for steady traffic: deep queues, completions only counted.
+func benchPair(tb testing.TB, m rocev2.MTU, psns int) *pair {
+	return newPair(tb, pairConfig{noKeepCQ: true, mem: 4 << 20, attr: Attr{PathMTU: m, MaxRdAtomic: 16, MaxDestRdAtomic: 16},
+		config: Config{MaxSendWR: 1024, MaxRecvWR: 1024, MaxSendSGE: 1, MaxRecvSGE: 1, MaxInline: 64,
+			Window: WindowConfig{MaxPSNs: psns, MaxBytes: 8 << 20, InitialBytes: 8 << 20}}})
+}
+
+// post keeps the send queue of a full until n requests were posted.
+func (p *pair) stream(wr *SendWR, n int) {
+	for posted := 0; posted < n; {
+		for posted < n && p.a.PostSend(p.now, wr) == nil {
+			posted++
+		}
+		for p.transfer(p.a, 64)+p.transfer(p.b, 64) > 0 {
+			if p.a.req.queue.tail-p.a.req.head < 512 {
+				break
+			}
+		}
+	}
+	p.run()
+}
+
+func benchmark(b *testing.B, m rocev2.MTU, wr func(p *pair) SendWR) {
+	p := benchPair(b, m, 1024)
+	w := wr(p)
+	p.stream(&w, 2048)
+	b.ReportAllocs()
+	b.ResetTimer()
+	before := p.a.Stats().TxPackets + p.b.Stats().TxPackets
+	p.stream(&w, b.N)
+	b.StopTimer()
+	b.ReportMetric(float64(p.a.Stats().TxPackets+p.b.Stats().TxPackets-before)/float64(b.N), "packets/op")
+	if p.a.State() != StateRTS {
+		b.Fatal(p.a.State())
+	}
+}
+
+func BenchmarkWrite8(b *testing.B) {
+	benchmark(b, rocev2.MTU4096, func(p *pair) SendWR {
+		return SendWR{Opcode: OpWrite, SGList: p.a.sge(0, 8), Remote: p.b.remote(0)}
+	})
+}
+
+func BenchmarkWrite8Inline(b *testing.B) {
+	benchmark(b, rocev2.MTU4096, func(p *pair) SendWR {
+		return SendWR{Opcode: OpWrite, Inline: p.a.mem[:8], Remote: p.b.remote(0), Signaled: true}
+	})
+}
+
+func BenchmarkWrite4K(b *testing.B) {
+	b.SetBytes(4096)
+	benchmark(b, rocev2.MTU4096, func(p *pair) SendWR {
+		return SendWR{Opcode: OpWrite, SGList: p.a.sge(0, 4096), Remote: p.b.remote(0), Signaled: true}
+	})
+}
+
+func BenchmarkWrite1M(b *testing.B) {
+	b.SetBytes(1 << 20)
+	benchmark(b, rocev2.MTU4096, func(p *pair) SendWR {
+		return SendWR{Opcode: OpWrite, SGList: p.a.sge(0, 1<<20), Remote: p.b.remote(0), Signaled: true}
+	})
+}
+
+func BenchmarkRead1M(b *testing.B) {
+	b.SetBytes(1 << 20)
+	benchmark(b, rocev2.MTU4096, func(p *pair) SendWR {
+		return SendWR{Opcode: OpRead, SGList: p.a.sge(0, 1<<20), Remote: p.b.remote(0), Signaled: true}
+	})
+}
+
+func BenchmarkFetchAdd(b *testing.B) {
+	benchmark(b, rocev2.MTU4096, func(p *pair) SendWR {
+		return SendWR{Opcode: OpFetchAdd, SGList: p.a.sge(0, 8), Remote: p.b.remote(0), CompareAdd: 1, Signaled: true}
+	})
+}
+
+// TestNoAllocations holds each operation to no allocation on any path of the steady state, receives included.
+func TestNoAllocations(t *testing.T) {
+	for op := OpSend; op < numWROpcodes; op++ {
+		p := benchPair(t, rocev2.MTU1024, 128)
+		p.a.cfg.Invalidate, p.b.cfg.Invalidate = nil, nil
+		if op == OpSendInv {
+			continue // the hook is the driver's
+		}
+		n := 5000
+		if op >= OpCompareSwap {
+			n = 8
+		}
+		wr := SendWR{Opcode: op, Signaled: true, SGList: p.a.sge(0, n), Remote: p.b.remote(0)}
+		recv := RecvWR{SGList: p.b.sge(8192, 8192)}
+		round := func() {
+			for range 20 {
+				must(t, p.b.PostRecv(p.now, &recv))
+				must(t, p.a.PostSend(p.now, &wr))
+			}
+			p.run()
+			for p.b.resp.queue.len() > 900 {
+				p.b.resp.queue.head++
+			}
+		}
+		round()
+		if got := testing.AllocsPerRun(20, round); got != 0 {
+			t.Errorf("%v: %v allocations", op, got)
+		}
+	}
+}

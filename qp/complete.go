@@ -1,0 +1,111 @@
+package qp
+
+import "github.com/gosoftroce/rocev2/memreg"
+
+// sendWC delivers a completion of the send queue. It returns false if the sink refused.
+func (q *QP) sendWC(id uint64, op WROpcode, s Status, vendor uint32) bool {
+	q.wc = WC{ID: id, Status: s, Opcode: wcOpcodes[op], QPN: q.cfg.QPN, VendorErr: vendor}
+	return q.deliver(q.cfg.SendCQ)
+}
+
+// recvWC delivers the completion in q.wc to the receive queue's sink.
+func (q *QP) recvWC() bool {
+	q.wc.QPN, q.wc.SrcQPN = q.cfg.QPN, q.attr.DestQPN
+	return q.deliver(q.cfg.RecvCQ)
+}
+
+func (q *QP) deliver(sink CompletionSink) bool {
+	if sink.Complete(&q.wc) {
+		return true
+	}
+	q.stats.Overflows++
+	q.events.raise(EventFatal)
+	return false
+}
+
+// completeHead completes the oldest request with success. It returns false if that failed the queue pair.
+func (q *QP) completeHead() bool {
+	r := &q.req
+	w := r.queue.at(r.head)
+	r.head++
+	q.stats.SendDone++
+	if w.flags&flagSignaled == 0 {
+		return true
+	}
+	q.wc = WC{ID: w.id, Opcode: wcOpcodes[w.opcode], ByteLen: w.length, QPN: q.cfg.QPN}
+	if q.deliver(q.cfg.SendCQ) {
+		return true
+	}
+	q.enterError(false)
+	return false
+}
+
+// failHead completes the oldest request with an error, which ends the connection.
+func (q *QP) failHead(s Status, vendor uint32) {
+	r := &q.req
+	if q.state == StateErr {
+		return
+	}
+	if r.head != r.queue.tail {
+		w := r.queue.at(r.head)
+		r.head++
+		q.sendWC(w.id, w.opcode, s, vendor)
+	}
+	q.enterError(false)
+}
+
+// enterError goes to ERR and flushes both queues in order. Answers that wait are dropped, unless they end with the NAK
+// that is the reason.
+func (q *QP) enterError(keepAnswers bool) {
+	if q.state == StateErr {
+		return
+	}
+	q.state = StateErr
+	r, p := &q.req, &q.resp
+	r.retry.stop()
+	r.rnr.waiting = false
+	if !keepAnswers {
+		p.out.clear()
+		p.fatal.left = 0
+	}
+	for ; r.head != r.queue.tail; r.head++ {
+		w := r.queue.at(r.head)
+		q.sendWC(w.id, w.opcode, StatusWRFlushErr, 0)
+	}
+	r.cur, r.started = r.head, r.head
+	if p.held {
+		q.failRecv(StatusWRFlushErr, 0)
+	}
+	if q.cfg.RecvSource != nil {
+		q.events.raise(EventLastWQE)
+		return
+	}
+	for p.queue.NextRecv(&p.recv) {
+		q.failRecv(StatusWRFlushErr, 0)
+	}
+}
+
+// failRecv completes the receive in hand with an error.
+func (q *QP) failRecv(s Status, vendor uint32) {
+	q.resp.held = false
+	q.wc = WC{ID: q.resp.recv.ID, Status: s, Opcode: WCRecv, VendorErr: vendor}
+	q.recvWC()
+}
+
+// faultDetail is what WC.VendorErr says about a memory fault.
+func faultDetail(f memreg.Fault) uint32 {
+	if f == memreg.None {
+		return 0
+	}
+	return VendorFault | uint32(f)
+}
+
+// drained reports that no message is under way: everything that was started has completed.
+func (q *QP) drained() bool { return q.req.head == q.req.started }
+
+func (q *QP) checkDrained() {
+	if q.notify && q.drained() {
+		q.notify = false
+		q.events.raise(EventSQDrained)
+	}
+}

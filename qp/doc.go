@@ -1,0 +1,43 @@
+// Package qp is the queue pair: the transport protocol of RDMA as a state machine without input and output.
+//
+// It has the state table of the services RC, UC and UD, and the whole protocol of RC, reliable connections: requester,
+// responder, acknowledgements, retries, completions (IBTA 9.7). It does not have sockets, clocks, goroutines or locks:
+// the caller, called the driver here, brings packets and the time, and takes packets, completions and events away.
+//
+//	             PostSend, PostRecv, Modify
+//	                        │
+//	HandlePacket ──► ┌──────┴──────┐ ──► PollTransmit
+//	HandleTimeout ─► │  QP  (RC)   │ ──► PollTimeout, PollEvent
+//	                 └──────┬──────┘
+//	            CompletionSink, RecvSource
+//
+// A driver hands over what has arrived, then calls PollTransmit until it returns 0 or the link is full, then arms a timer
+// with PollTimeout. It does the same after posting, after Modify and after HandleTimeout. Several packets handed over
+// before polling are answered with one acknowledgement.
+//
+// Packets are pulled and made when they are asked for: a packet is a function of its request and its PSN, so nothing that
+// was sent is kept, and a retransmission reads the memory of the request again. For the same reason READ responses read
+// memory when they are sent: a WRITE or atomic that the peer sent behind a READ without a fence may or may not be seen
+// by it (IBTA 10.8.3.3).
+//
+// # Recovery
+//
+// The requester goes back to the oldest unacknowledged PSN on a timeout, on a sequence NAK, and when a response shows that
+// an earlier READ or atomic response was lost; a READ is resumed at the first missing byte.
+//
+// The responder sends a sequence NAK once per gap, and once more each time it sees that the peer went back and the expected
+// packet is missing again: the packet that first showed the gap, or an earlier one, comes once more. That is at most one NAK
+// for a packet received, and none that a duplicate or reordered packet could multiply. The requester takes a few such NAKs
+// without progress; Linux sends and takes one, and a second loss of the same packet costs a timeout.
+//
+// Timeouts cost one of RetryCount, and so does the first restart without progress; 7 is seven here, while Linux takes it
+// as without end. A Timeout of 0, none, gets GuardTimeout instead,
+// so that a vanished peer is an error at last.
+//
+// # What it does not do
+//
+// The datagrams of UC and UD, XRC, RD; memory windows and invalidation of local keys; FLUSH and ATOMIC_WRITE; path
+// migration; congestion control beyond the window; selective repeat.
+//
+// The IBTA sections are those of the InfiniBand Architecture Specification, Volume 1, release 1.6 or later.
+package qp

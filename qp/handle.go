@@ -1,0 +1,92 @@
+package qp
+
+import (
+	"net/netip"
+
+	"github.com/gosoftroce/rocev2/rocev2"
+)
+
+// HandlePacket takes a packet for this queue pair that came from src. The packet and its payload are only used during the
+// call. What does not belong here is dropped and counted under the reason that is returned.
+func (q *QP) HandlePacket(now Time, src netip.Addr, p *rocev2.Packet) Drop {
+	d := q.handlePacket(now, src, p)
+	q.stats.Drops[d]++
+	return d
+}
+
+func (q *QP) handlePacket(now Time, src netip.Addr, p *rocev2.Packet) Drop {
+	q.stats.RxPackets++
+	q.stats.RxBytes += uint64(len(p.Payload))
+	if q.state < StateRTR {
+		return DropState
+	}
+	info, known := p.BTH.Opcode.Info()
+	if !known || info.Service != q.cfg.Service {
+		return DropService
+	}
+	if p.BTH.DestQPN != q.cfg.QPN {
+		return DropQPN
+	}
+	if src != q.peer && src.Unmap() != q.peer {
+		return DropPeer
+	}
+	if p.BTH.PKey&0x7fff != rocev2.DefaultPKey&0x7fff {
+		return DropPKey
+	}
+	switch {
+	case info.Role == rocev2.RoleRequest && q.state != StateErr:
+		return q.handleRequest(now, p, info)
+	case info.Role == rocev2.RoleRequest:
+		return q.repeatFatal(p.BTH.PSN)
+	case info.Role == rocev2.RoleResponse && (q.state == StateRTS || q.state == StateSQD):
+		return q.handleResponse(now, p, info)
+	}
+	return DropState
+}
+
+// HandleTimeout does what is due at now; without anything due it does nothing.
+func (q *QP) HandleTimeout(now Time) {
+	r := &q.req
+	if r.rnr.expired(now) {
+		return // the next PollTransmit goes on from where rewind has put the cursor
+	}
+	if r.retry.armed && r.rtt.expired(now, r.retry.deadline) {
+		q.probe()
+		return
+	}
+	if r.retry.expired(now) {
+		q.stats.Timeouts++
+		if !r.retry.spend() {
+			q.failHead(r.retry.exhausted(), 0)
+			return
+		}
+		q.goBack()
+	}
+}
+
+// PollTimeout returns when HandleTimeout wants to be called, and whether at all.
+func (q *QP) PollTimeout() (Time, bool) {
+	r := &q.req
+	if r.rnr.waiting {
+		return r.rnr.deadline, true
+	}
+	return r.rtt.earlier(r.retry.deadline), r.retry.armed
+}
+
+// PollTransmit writes the next packet, BTH to pad without the ICRC, to buf, and returns its length: 0 if there is nothing
+// to send now. Answers come before requests. The capacity of buf must be at least rocev2.MaxPacketLen.
+func (q *QP) PollTransmit(now Time, buf []byte) int {
+	if q.resp.out.head != q.resp.out.tail {
+		if n := q.pollResponse(buf); n > 0 {
+			q.stats.TxPackets++
+			return n
+		}
+	}
+	if q.state == StateRTS || q.state == StateSQD {
+		if n := q.pollRequest(now, buf); n > 0 {
+			q.stats.TxPackets++
+			return n
+		}
+	}
+	return 0
+}

@@ -1,0 +1,232 @@
+package qp
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"testing"
+
+	"github.com/gosoftroce/rocev2/memreg"
+	"github.com/gosoftroce/rocev2/rocev2"
+)
+
+const (
+	testIOVA   = 0x10000000
+	testAccess = memreg.LocalWrite | memreg.RemoteWrite | memreg.RemoteRead | memreg.RemoteAtomic
+	initMask   = AttrState | AttrPKeyIndex | AttrPort | AttrAccess
+	rtrMask    = AttrState | AttrAV | AttrPathMTU | AttrDestQPN | AttrRQPSN | AttrMaxDestRdAtomic | AttrMinRNRTimer
+	rtsMask    = AttrState | AttrTimeout | AttrRetryCount | AttrRNRRetry | AttrSQPSN | AttrMaxQPRdAtomic
+)
+
+// testCQ is a sink that keeps completions in a ring without allocating.
+type testCQ struct {
+	wcs   []WC
+	n     int
+	limit int // completions taken; 0 is no limit
+	keep  bool
+}
+
+func (c *testCQ) Complete(w *WC) bool {
+	c.n++
+	if c.limit > 0 && c.n > c.limit {
+		return false
+	}
+	if c.keep {
+		c.wcs = append(c.wcs, *w)
+	} else if w.Status != StatusSuccess {
+		panic(fmt.Sprintf("completion %+v", *w))
+	}
+	return true
+}
+
+// testEnd is one side of a pair: a QP with a region of its own.
+type testEnd struct {
+	*QP
+	addr   netip.Addr
+	table  *memreg.Table
+	pd     *memreg.PD
+	mem    []byte
+	mr     *memreg.Region
+	sq, rq *testCQ
+}
+
+// options of a pair; the zero value is a connection with depth 64 and MTU 1024.
+type pairConfig struct {
+	config   Config
+	attr     Attr
+	mem      int
+	noRTS    bool // leave b in RTR
+	noKeepCQ bool
+}
+
+type pair struct {
+	t    testing.TB
+	a, b *testEnd
+	now  Time
+	buf  []byte
+	pkt  rocev2.Packet
+	// drop decides what gets lost; nil is nothing.
+	drop func(from *testEnd, p *rocev2.Packet) bool
+	log  []string // opcodes and PSNs on the wire, if tracing
+	trac bool
+}
+
+func newPair(t testing.TB, c pairConfig) *pair {
+	t.Helper()
+	if c.config.MaxSendWR == 0 {
+		c.config.MaxSendWR, c.config.MaxRecvWR = 64, 64
+	}
+	if c.config.MaxSendSGE == 0 {
+		c.config.MaxSendSGE, c.config.MaxRecvSGE = 4, 4
+	}
+	if c.mem == 0 {
+		c.mem = 1 << 18
+	}
+	a := c.attr
+	a.Port = 1
+	def(&a.PathMTU, rocev2.MTU1024)
+	def(&a.Timeout, 14)
+	def(&a.RetryCount, 7)
+	def(&a.RNRRetry, 7)
+	def(&a.MinRNRTimer, 12)
+	def(&a.MaxRdAtomic, 4)
+	def(&a.MaxDestRdAtomic, 4)
+	def(&a.Access, testAccess)
+	def(&a.SQPSN, 0xfffffe)
+	def(&a.RQPSN, a.SQPSN)
+	p := &pair{t: t, buf: make([]byte, rocev2.MaxPacketLen)}
+	p.a = newEnd(t, 1, c)
+	p.b = newEnd(t, 2, c)
+	p.connect(p.a, p.b, a, true)
+	p.connect(p.b, p.a, a, !c.noRTS)
+	return p
+}
+
+func def[T comparable](v *T, d T) {
+	var zero T
+	if *v == zero {
+		*v = d
+	}
+}
+
+func newEnd(t testing.TB, i byte, c pairConfig) *testEnd {
+	t.Helper()
+	e := &testEnd{addr: netip.AddrFrom4([4]byte{10, 0, 0, i}), sq: &testCQ{keep: !c.noKeepCQ}, rq: &testCQ{keep: !c.noKeepCQ}}
+	r := rand.New(rand.NewPCG(uint64(i), 1))
+	e.table = memreg.NewTable(r.Uint32)
+	e.pd = e.table.AllocPD()
+	e.mem = make([]byte, c.mem)
+	for b := e.mem; len(b) >= 8; b = b[8:] {
+		binary.NativeEndian.PutUint64(b, r.Uint64())
+	}
+	var err error
+	e.mr, err = e.table.Register(e.pd, memreg.Local(e.mem), memreg.Options{Access: testAccess, Base: memreg.BaseIOVA, IOVA: testIOVA})
+	must(t, err)
+	cfg := c.config
+	cfg.QPN = rocev2.QPN(0x10 + uint32(i))
+	cfg.Service = rocev2.ServiceRC
+	cfg.Memory, cfg.PD, cfg.SendCQ, cfg.RecvCQ = e.table, e.pd, e.sq, e.rq
+	e.QP, err = New(cfg)
+	must(t, err)
+	return e
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (p *pair) connect(e, peer *testEnd, a Attr, rts bool) {
+	p.t.Helper()
+	a.AV.DGID, a.DestQPN = peer.addr, peer.QPN()
+	a.State = StateInit
+	must(p.t, e.Modify(p.now, &a, initMask))
+	a.State = StateRTR
+	must(p.t, e.Modify(p.now, &a, rtrMask))
+	if rts {
+		a.State = StateRTS
+		must(p.t, e.Modify(p.now, &a, rtsMask))
+	}
+}
+
+func (p *pair) peer(e *testEnd) *testEnd {
+	if e == p.a {
+		return p.b
+	}
+	return p.a
+}
+
+// transfer brings up to max packets from one side to the other and returns how many were sent.
+func (p *pair) transfer(from *testEnd, max int) int {
+	to := p.peer(from)
+	for i := range max {
+		n := from.PollTransmit(p.now, p.buf[:0])
+		if n == 0 {
+			return i
+		}
+		b := p.buf[:n+rocev2.ICRCLen]
+		if err := p.pkt.Parse(b); err != nil {
+			p.t.Fatalf("sent an unreadable packet: %v: % x", err, b)
+		}
+		if p.trac {
+			p.log = append(p.log, fmt.Sprintf("%v %v", p.pkt.BTH.Opcode, p.pkt.BTH.PSN))
+		}
+		if p.drop != nil && p.drop(from, &p.pkt) {
+			continue
+		}
+		to.HandlePacket(p.now, from.addr, &p.pkt)
+	}
+	return max
+}
+
+// run exchanges packets until both sides are silent. Time stands still.
+func (p *pair) run() {
+	for range 1 << 20 {
+		if p.transfer(p.a, 16)+p.transfer(p.b, 16) == 0 {
+			return
+		}
+	}
+	p.t.Fatal("the exchange does not end")
+}
+
+// settle runs and lets time pass until no timer is set.
+func (p *pair) settle() {
+	p.t.Helper()
+	for range 10000 {
+		p.run()
+		at, ok := p.a.PollTimeout()
+		bt, bok := p.b.PollTimeout()
+		switch {
+		case !ok && !bok:
+			return
+		case !ok || bok && bt < at:
+			at = bt
+		}
+		p.now = max(p.now, at)
+		p.a.HandleTimeout(p.now)
+		p.b.HandleTimeout(p.now)
+	}
+	p.t.Fatal("timers do not end")
+}
+
+func (e *testEnd) sge(off, n int) []memreg.SGE { return []memreg.SGE{e.mr.SGE(uint64(off), uint32(n))} }
+
+func (e *testEnd) remote(off int) RemoteAddr {
+	return RemoteAddr{Addr: e.mr.Addr() + uint64(off), RKey: e.mr.RKey()}
+}
+
+// statuses returns and forgets the completions as text.
+func (c *testCQ) statuses() string {
+	s := ""
+	for i, w := range c.wcs {
+		if i > 0 {
+			s += ", "
+		}
+		s += fmt.Sprintf("%d %v", w.ID, w.Status)
+	}
+	c.wcs = c.wcs[:0]
+	return s
+}

@@ -1,0 +1,335 @@
+package qp
+
+import (
+	"fmt"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/gosoftroce/rocev2/rocev2"
+)
+
+func TestAhead(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		p, q rocev2.PSN
+		want uint32
+	}{{5, 5, 0}, {6, 5, 1}, {0, 0xffffff, 1}, {4, 5, 0xffffff}, {0x800000, 0, 0x800000}} {
+		if got := ahead(c.p, c.q); got != c.want {
+			t.Errorf("ahead(%#x, %#x) = %#x, want %#x", c.p, c.q, got, c.want)
+		}
+	}
+}
+
+func TestRingSize(t *testing.T) {
+	t.Parallel()
+	for n, want := range map[int]int{0: 0, 1: 1, 2: 2, 3: 4, 4: 4, 5: 8, 128: 128, 129: 256} {
+		if got := ringSize(n); got != want {
+			t.Errorf("ringSize(%d) = %d, want %d", n, got, want)
+		}
+	}
+}
+
+func TestWindow(t *testing.T) {
+	t.Parallel()
+	const packet = 1024 + packetOverhead
+	var w window
+	w.init(WindowConfig{InitialBytes: 8 * packet, MaxBytes: 64 * packet, MaxPSNs: 16})
+	if !w.admits(0, 0, 1<<30, 1<<20) {
+		t.Error("a READ larger than the window must go when nothing is in flight")
+	}
+	if w.admits(7*packet, 7, packet+1, 1) || !w.admits(7*packet, 7, packet, 1) {
+		t.Error("bytes are not bounded by the size")
+	}
+	if w.admits(0, 15, packet, 2) || !w.admits(0, 15, packet, 1) {
+		t.Error("PSNs are not bounded by MaxPSNs")
+	}
+	w.acked(8*packet, packet)
+	if w.size != 16*packet {
+		t.Errorf("after a window was acknowledged the size is %d packets, not doubled", w.size/packet)
+	}
+	w.cut(packet)
+	if w.size != 8*packet {
+		t.Errorf("after a loss the size is %d packets, not halved", w.size/packet)
+	}
+	for range 8 {
+		w.acked(packet, packet)
+	}
+	if grown := w.size - 8*packet; grown < packet/2 || grown > packet {
+		t.Errorf("after a loss a window acknowledged grew it by %d bytes, not by about a packet", grown)
+	}
+	for range 20 {
+		w.cut(packet)
+	}
+	if w.size != 2*packet {
+		t.Errorf("the floor is %d bytes, not two packets", w.size)
+	}
+	for range 1 << 14 {
+		w.acked(1<<20, packet)
+	}
+	if w.size != 64*packet {
+		t.Errorf("the size is %d, beyond or below the limit", w.size)
+	}
+	if got := w.ackInterval(packet); got != 4 {
+		t.Errorf("an acknowledgement every %d packets, want a quarter of 16", got)
+	}
+}
+
+func TestRetry(t *testing.T) {
+	t.Parallel()
+	var r retry
+	r.configure(14, 2)
+	interval := Time(rocev2.AckTimeout(14))
+	r.start(1000)
+	r.start(2000) // runs already
+	if r.deadline != 1000+interval || r.expired(999+interval) || !r.expired(1000+interval) || r.expired(1000+interval) {
+		t.Error("the timer does not run out once, an interval after the first packet")
+	}
+	for i := range 3 {
+		if got := r.spend(); got != (i < 2) {
+			t.Errorf("a count of 2, retry %d: %v", i+1, got)
+		}
+	}
+	if r.exhausted() != StatusRetryExcErr {
+		t.Error(r.exhausted())
+	}
+	r.badResp = true
+	if r.exhausted() != StatusBadRespErr {
+		t.Error("after responses that do not fit, the status must say so")
+	}
+	r.progress(5000, true)
+	if r.left != 2 || !r.armed || r.deadline != 5000+interval || r.badResp {
+		t.Errorf("progress left %+v", r)
+	}
+	r.progress(6000, false)
+	if r.armed {
+		t.Error("the timer runs without anything in flight")
+	}
+	r.configure(0, 7)
+	if r.interval != GuardTimeout || GuardTimeout != 2*rocev2.AckTimeout(20) {
+		t.Errorf("timeout 0 is %v", r.interval)
+	}
+}
+
+func TestRNR(t *testing.T) {
+	t.Parallel()
+	var r rnr
+	r.configure(1)
+	if !r.nak(100, time.Microsecond) || r.expired(1099) || !r.expired(1100) || r.expired(1100) {
+		t.Error("the wait does not end once, after the delay")
+	}
+	if r.nak(2000, 1) {
+		t.Error("a count of 1 allows a second retry")
+	}
+	r.reset()
+	if !r.nak(2000, 1) {
+		t.Error("progress does not reload the count")
+	}
+	r.configure(7)
+	for range 1000 {
+		if !r.nak(0, 1) {
+			t.Fatal("7 is not without end")
+		}
+	}
+}
+
+func TestCredit(t *testing.T) {
+	t.Parallel()
+	var c credit
+	if !c.allows(12345) {
+		t.Error("limited before the peer said anything")
+	}
+	c.update(&rocev2.AETH{Syndrome: rocev2.SyndromeACK(2), MSN: 0xffffff})
+	if !c.allows(0) || !c.allows(1) || c.allows(2) {
+		t.Errorf("MSN 0xffffff and 2 credits do not end at SSN 1: %+v", c)
+	}
+	c.update(&rocev2.AETH{Syndrome: rocev2.ACKNoCredits})
+	if !c.allows(100) {
+		t.Error("0x1f limits")
+	}
+}
+
+func TestResponses(t *testing.T) {
+	t.Parallel()
+	var r responses
+	r.resize(1) // room for 8
+	r.ack(1, 1)
+	if r.ack(2, 2) != 1 || r.tail != 1 || r.at(0).psn != 2 || r.at(0).msn != 2 {
+		t.Error("acknowledgements do not merge into the latest")
+	}
+	r.ack(1, 2)
+	if r.at(0).psn != 2 {
+		t.Error("an acknowledgement went backwards")
+	}
+	r.push(response{kind: responseRead, res: 3, psn: 3, left: 1})
+	r.ack(4, 4)
+	if r.tail != 3 || r.at(0).psn != 2 || r.at(2).psn != 4 {
+		t.Error("an acknowledgement merged across a READ")
+	}
+	if r.waiting(3) != r.at(1) || r.waiting(0) != nil {
+		t.Error("the answer of a resource is not found")
+	}
+	if !r.nak(rocev2.NAKSequence, 5, 4) || r.nak(rocev2.NAKSequence, 5, 4) {
+		t.Error("the same NAK waits twice")
+	}
+	r.ack(6, 5)
+	if e := r.at(r.tail - 1); r.tail != 3 || e.kind != responseAck || e.psn != 6 {
+		t.Error("a NAK for what has arrived is still sent")
+	}
+	for !r.full() {
+		r.push(response{kind: responseAtomic})
+	}
+	if r.nak(rocev2.NAKSequence, 9, 9) {
+		t.Error("a full queue took a NAK")
+	}
+	r.resize(16)
+	if r.full() || r.at(0).psn != 2 {
+		t.Error("resizing lost answers")
+	}
+}
+
+func TestResources(t *testing.T) {
+	t.Parallel()
+	var r resources
+	r.resize(3)
+	if len(r.ring) != 4 {
+		t.Fatalf("%d resources for a depth of 3, want 4", len(r.ring))
+	}
+	put := func(first rocev2.PSN, psns uint32) {
+		e, _ := r.oldest()
+		*e = resource{kind: resourceRead, first: first, psns: psns}
+		r.next++
+	}
+	put(0xfffffe, 5) // to 2
+	put(10, 1)
+	if e, i := r.find(1); e == nil || i != 0 || e.first != 0xfffffe {
+		t.Error("a PSN inside a READ across the wrap is not found")
+	}
+	if e, _ := r.find(3); e != nil {
+		t.Error("found beyond the end")
+	}
+	if got := r.ackLimit(5, 20); got != 9 {
+		t.Errorf("an acknowledgement for 5 to 20 goes to %d, want 9: the READ is at 10", got)
+	}
+	if got := r.ackLimit(11, 20); got != 20 {
+		t.Errorf("an acknowledgement behind the READ goes to %d", got)
+	}
+	put(30, 1)
+	put(40, 1)
+	put(50, 1)
+	if e, _ := r.find(1); e != nil {
+		t.Error("the oldest was not overwritten")
+	}
+	r.resize(2)
+	if e, _ := r.find(50); e == nil || len(r.ring) != 2 {
+		t.Error("shrinking lost the newest")
+	}
+	r.resize(8)
+	if e, _ := r.find(40); e == nil {
+		t.Error("growing lost an entry")
+	}
+	put(60, 1)
+	if e, _ := r.find(40); e == nil {
+		t.Error("after growing a new entry took an old one's place")
+	}
+}
+
+// TestIdleSize bounds the memory of a connected queue pair beyond its send and receive queues.
+func TestIdleSize(t *testing.T) {
+	t.Parallel()
+	size := unsafe.Sizeof(QP{}) + 16*unsafe.Sizeof(resource{}) + uintptr(ringSize(2*16+4))*unsafe.Sizeof(response{})
+	if size > 4096 {
+		t.Errorf("%d bytes with 16 outstanding READs, want at most 4096", size)
+	}
+}
+
+func TestRTT(t *testing.T) {
+	t.Parallel()
+	var r rtt
+	r.init(0)
+	r.start(0, 1)
+	r.arm(0)
+	if r.timing || r.expired(1<<60, 1<<61) || r.earlier(77) != 77 {
+		t.Error("without a floor it does something")
+	}
+	r.init(time.Millisecond)
+	r.arm(0)
+	if got := r.earlier(1 << 60); got != Time(4*firstGuess) {
+		t.Errorf("first probe after %d ns, want four guesses", got)
+	}
+	r.start(100, 0xffffff)
+	r.start(200, 5) // one at a time
+	r.progress(300, 0xffffff)
+	if r.known {
+		t.Error("measured before the acknowledgement")
+	}
+	r.progress(1100, 0)
+	if r.smooth != 1000 || r.probeAt != 1100+1e6 {
+		t.Errorf("measured %v, probe at %d", r.smooth, r.probeAt)
+	}
+	r.start(2000, 3)
+	r.discard()
+	r.progress(1e9, 4)
+	if r.smooth != 1000 {
+		t.Error("measured a packet that was sent again")
+	}
+	if r.expired(1e9+1e6-1, 1<<60) || !r.expired(1e9+1e6, 1<<60) || r.expired(1e9+1e6, 1e9) {
+		t.Error("a probe is due a floor after progress, and before the deadline")
+	}
+	for range maxProbes {
+		r.backOff()
+		r.arm(0)
+	}
+	if r.earlier(1<<60) != 1<<60 {
+		t.Error("probes without end")
+	}
+}
+
+// TestRetryKept: going back for a probe does not put off the local ACK timeout.
+func TestRetryKept(t *testing.T) {
+	t.Parallel()
+	var r retry
+	r.configure(14, 1)
+	r.start(0)
+	r.stop()
+	r.kept = true
+	r.start(1000)
+	if r.deadline != Time(r.interval) {
+		t.Errorf("deadline %d", r.deadline)
+	}
+	r.stop()
+	r.start(1000)
+	if r.deadline != 1000+Time(r.interval) {
+		t.Errorf("deadline %d after going back", r.deadline)
+	}
+}
+
+// TestResponseOrder: the answer to a duplicate goes before answers with later PSNs, across the wrap too.
+func TestResponseOrder(t *testing.T) {
+	t.Parallel()
+	var r responses
+	r.resize(2)
+	r.ack(0xfffffd, 1)
+	r.push(response{kind: responseRead, res: 1, psn: 3, msn: 2})
+	r.insert(response{kind: responseRead, res: 0, psn: 0xfffffe, msn: 5})
+	r.insert(response{kind: responseAtomic, res: 2, psn: 9, msn: 5})
+	for i, want := range []rocev2.PSN{0xfffffd, 0xfffffe, 3, 9} {
+		if got := r.at(uint32(i)).psn; got != want {
+			t.Errorf("answer %d has PSN %d, want %d", i, got, want)
+		}
+	}
+	msns := func() (s string) {
+		for i := r.head; i != r.tail; i++ {
+			s += fmt.Sprint(r.at(i).msn, " ")
+		}
+		return s
+	}
+	r.insert(response{kind: responseRead, res: 3, psn: 2, msn: 7})
+	if got := msns(); got != "1 5 7 7 7 " {
+		t.Errorf("MSNs %s: they go back, or change before the inserted", got)
+	}
+	r.back(r.at(1), 0xfffffc, 8)
+	if got := msns(); got != "1 8 8 8 8 " {
+		t.Errorf("MSNs %s after going back", got)
+	}
+}

@@ -1,0 +1,129 @@
+package qp
+
+import "github.com/gosoftroce/rocev2/memreg"
+
+// The errors of posting are made once: a caller that polls a full queue must not allocate.
+var (
+	sendErrors = map[error]*PostError{}
+	recvErrors = map[error]*PostError{}
+	stateErrs  [2][numStates]*PostError
+)
+
+func init() {
+	for _, e := range []error{ErrQueueFull, ErrTooManySGE, ErrInlineTooLong, ErrInline, ErrOpcode, ErrTooLong,
+		ErrAtomicLength, ErrNoRdAtomic, ErrShared} {
+		sendErrors[e] = &PostError{Op: "post send", Err: e}
+		recvErrors[e] = &PostError{Op: "post receive", Err: e}
+	}
+	for s := range numStates {
+		stateErrs[0][s] = &PostError{Op: "post send", State: s, Err: ErrState}
+		stateErrs[1][s] = &PostError{Op: "post receive", State: s, Err: ErrState}
+	}
+}
+
+// PostSend queues a send request. The error is a *PostError, and then nothing was queued. States RTS and SQD take
+// requests (SQD sends them once back in RTS); ERR completes them at once with WR_FLUSH_ERR; the others refuse.
+//
+// Keys and addresses of the scatter list are not looked at here: they become a completion status.
+func (q *QP) PostSend(_ Time, wr *SendWR) error {
+	switch q.state {
+	case StateRTS, StateSQD, StateErr:
+	default:
+		return stateErrs[0][q.state]
+	}
+	length, err := q.checkSend(wr)
+	if err != nil {
+		return sendErrors[err]
+	}
+	q.stats.SendPosted++
+	if q.state == StateErr {
+		q.sendWC(wr.ID, wr.Opcode, StatusWRFlushErr, 0)
+		return nil
+	}
+	s := &q.req.queue
+	i := s.tail
+	w := s.at(i)
+	*w = sendWQE{id: wr.ID, opcode: wr.Opcode, length: uint32(length), remote: wr.Remote.Addr,
+		rkey: uint32(wr.Remote.RKey), compareAdd: wr.CompareAdd, swap: wr.Swap, arg: wr.Imm}
+	if wr.Opcode == OpSendInv {
+		w.arg = uint32(wr.InvalidateKey)
+	}
+	if wr.Signaled || q.cfg.SignalAll {
+		w.flags |= flagSignaled
+	}
+	if wr.Solicited && w.consumesRecv() {
+		w.flags |= flagSolicited
+	}
+	if wr.Fence {
+		w.flags |= flagFence
+	}
+	if wr.Inline != nil {
+		w.flags |= flagInline
+		copy(s.data(i), wr.Inline)
+	} else {
+		w.nsge = uint8(len(wr.SGList))
+		copy(s.list(i, w), wr.SGList)
+	}
+	s.tail++
+	return nil
+}
+
+// checkSend returns the length of the message, or what is wrong with the request.
+func (q *QP) checkSend(wr *SendWR) (length uint64, err error) {
+	s := &q.req.queue
+	switch {
+	case q.state != StateErr && s.tail-q.req.head >= s.depth:
+		return 0, ErrQueueFull
+	case wr.Opcode >= numWROpcodes:
+		return 0, ErrOpcode
+	case wr.Inline != nil:
+		if wr.Opcode >= OpRead {
+			return 0, ErrInline
+		}
+		if len(wr.Inline) > int(s.bytes) {
+			return 0, ErrInlineTooLong
+		}
+		return uint64(len(wr.Inline)), nil
+	case len(wr.SGList) > int(s.sge):
+		return 0, ErrTooManySGE
+	}
+	length = memreg.TotalLength(wr.SGList)
+	if length > MaxMessage {
+		return 0, ErrTooLong
+	}
+	if wr.Opcode >= OpRead {
+		if q.attr.MaxRdAtomic == 0 {
+			return 0, ErrNoRdAtomic
+		}
+		if wr.Opcode != OpRead && length != 8 {
+			return 0, ErrAtomicLength
+		}
+	}
+	return length, nil
+}
+
+// PostRecv queues a receive, from state INIT on. In ERR it completes at once with WR_FLUSH_ERR. The error is a *PostError,
+// and then nothing was queued.
+func (q *QP) PostRecv(_ Time, wr *RecvWR) error {
+	switch {
+	case q.cfg.RecvSource != nil:
+		return recvErrors[ErrShared]
+	case q.state == StateReset:
+		return stateErrs[1][q.state]
+	case len(wr.SGList) > q.cfg.MaxRecvSGE:
+		return recvErrors[ErrTooManySGE]
+	case memreg.TotalLength(wr.SGList) > 1<<32-1:
+		return recvErrors[ErrTooLong]
+	}
+	if q.state == StateErr {
+		q.stats.RecvPosted++
+		q.wc = WC{ID: wr.ID, Opcode: WCRecv, Status: StatusWRFlushErr}
+		q.recvWC()
+		return nil
+	}
+	if !q.resp.queue.push(wr) {
+		return recvErrors[ErrQueueFull]
+	}
+	q.stats.RecvPosted++
+	return nil
+}

@@ -1,0 +1,158 @@
+package qp
+
+import (
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/gosoftroce/rocev2/memreg"
+	"github.com/gosoftroce/rocev2/rocev2"
+)
+
+// Time is a point in time in nanoseconds, on any monotonic clock of the driver.
+type Time int64
+
+// Add returns the time d later.
+func (t Time) Add(d time.Duration) Time { return t + Time(d) }
+
+// GuardTimeout stands in for the local ACK timeout if the attribute is 0, "none": the connection must not hang for ever
+// when a packet is lost.
+const GuardTimeout = 8589934592 * time.Nanosecond // code 21: 4.096 µs · 2^21
+
+// Config is what a queue pair is created with. Queue depths of 0 mean a queue that takes nothing.
+type Config struct {
+	QPN     rocev2.QPN
+	Service rocev2.Service // ServiceRC; others are refused for now
+
+	Memory *memreg.Table
+	PD     *memreg.PD
+
+	SendCQ, RecvCQ CompletionSink
+	RecvSource     RecvSource // nil: the queue pair's own receive queue
+
+	MaxSendWR, MaxRecvWR   int // queue depths in requests
+	MaxSendSGE, MaxRecvSGE int // scatter/gather entries per request; 0 means 1
+	MaxInline              int // bytes
+	SignalAll              bool
+
+	Window WindowConfig
+	// ReadChunk splits READs into requests of so many bytes, each of which takes one of MaxRdAtomic, so that their
+	// responses cannot overrun the receive buffer. It is rounded down to whole packets, one at least; 0 is no split.
+	ReadChunk int
+
+	// MinProbe, if not 0, makes the requester go back before the local ACK timeout when the peer has been silent for so
+	// long and for four round trips: otherwise the loss of the last packets in flight stops the connection for a whole
+	// timeout. It costs none of RetryCount, and is tried at twice the time when it does not help. A peer that is slow to
+	// answer now and then gets packets twice; a millisecond is a good value.
+	MinProbe time.Duration
+
+	// Invalidate ends a key of this side on behalf of a SEND with invalidate. False refuses: the peer gets a NAK, as it
+	// does if Invalidate is nil.
+	Invalidate func(key memreg.Key) bool
+}
+
+// Limits of Config.
+const (
+	MaxWR     = 1 << 20 // depth of a queue
+	MaxSGE    = 32
+	MaxInline = 1 << 16
+)
+
+// QP is a queue pair. It is not safe for concurrent use, and its sinks must not call back into it. Posting, handling and
+// polling do not allocate.
+type QP struct {
+	cfg   Config
+	state State
+	attr  Attr
+	peer  netip.Addr // attr.AV.DGID, unmapped
+
+	mtu      int // bytes
+	mtuShift uint8
+	events   eventSet
+	notify   bool // raise EventSQDrained when drained
+
+	req   requester
+	resp  responder
+	wc    WC      // scratch: a completion on its way to a sink
+	word  [8]byte // scratch: the result of an atomic
+	stats Stats
+}
+
+// New returns a queue pair in state RESET. The error wraps ErrService or ErrConfig.
+func New(c Config) (*QP, error) {
+	if err := c.check(); err != nil {
+		return nil, err
+	}
+	c.MaxSendSGE = max(c.MaxSendSGE, 1)
+	c.MaxRecvSGE = max(c.MaxRecvSGE, 1)
+	q := &QP{cfg: c}
+	q.req.queue.init(c.MaxSendWR, c.MaxSendSGE, c.MaxInline)
+	if c.RecvSource == nil {
+		q.resp.queue.init(c.MaxRecvWR, c.MaxRecvSGE)
+	}
+	q.resp.recv.SGList = make([]memreg.SGE, 0, c.MaxRecvSGE)
+	q.req.window.init(c.Window)
+	q.req.rtt.init(c.MinProbe)
+	return q, nil
+}
+
+func (c *Config) check() error {
+	switch {
+	case c.Service != rocev2.ServiceRC:
+		return fmt.Errorf("%w, not %v", ErrService, c.Service)
+	case c.QPN > rocev2.QPNMask:
+		return fmt.Errorf("%w: QPN %#x has more than 24 bits", ErrConfig, uint32(c.QPN))
+	case c.Memory == nil || c.PD == nil:
+		return fmt.Errorf("%w: no memory table or protection domain", ErrConfig)
+	case c.SendCQ == nil || c.RecvCQ == nil:
+		return fmt.Errorf("%w: no completion sink", ErrConfig)
+	case c.MinProbe < 0:
+		return fmt.Errorf("%w: MinProbe is negative", ErrConfig)
+	}
+	for _, l := range [...]struct {
+		name   string
+		v, max int
+	}{
+		{"MaxSendWR", c.MaxSendWR, MaxWR}, {"MaxRecvWR", c.MaxRecvWR, MaxWR},
+		{"MaxSendSGE", c.MaxSendSGE, MaxSGE}, {"MaxRecvSGE", c.MaxRecvSGE, MaxSGE},
+		{"MaxInline", c.MaxInline, MaxInline}, {"ReadChunk", c.ReadChunk, MaxMessage},
+		{"Window.InitialBytes", c.Window.InitialBytes, MaxMessage}, {"Window.MaxBytes", c.Window.MaxBytes, MaxMessage},
+		{"Window.MaxPSNs", c.Window.MaxPSNs, maxWindowPSNs},
+	} {
+		if l.v < 0 || l.v > l.max {
+			return fmt.Errorf("%w: %s is %d, not 0 to %d", ErrConfig, l.name, l.v, l.max)
+		}
+	}
+	return nil
+}
+
+// State returns the current state.
+func (q *QP) State() State { return q.state }
+
+// QPN returns the number of the queue pair.
+func (q *QP) QPN() rocev2.QPN { return q.cfg.QPN }
+
+// Attr returns the attributes. SQPSN is the next new PSN to send, RQPSN the next expected.
+func (q *QP) Attr() Attr {
+	a := q.attr
+	a.State, a.CurState = q.state, q.state
+	if q.state >= StateRTR {
+		a.RQPSN = q.resp.epsn
+	}
+	if q.state >= StateRTS {
+		a.SQPSN = q.req.max
+	}
+	return a
+}
+
+// AV returns the address vector, which must not be changed.
+func (q *QP) AV() *AddressVector { return &q.attr.AV }
+
+// Stats returns the live counters.
+func (q *QP) Stats() *Stats { return &q.stats }
+
+// PollEvent returns the next asynchronous event. Each kind is reported once however often it was raised in between.
+func (q *QP) PollEvent() (Event, bool) { return q.events.poll() }
+
+// Config returns what the queue pair was created with.
+func (q *QP) Config() Config { return q.cfg }

@@ -1,0 +1,128 @@
+package qp
+
+import "github.com/gosoftroce/rocev2/rocev2"
+
+// handleNAK takes a negative acknowledgement, whose PSN is in flight.
+func (q *QP) handleNAK(now Time, p *rocev2.Packet) Drop {
+	r := &q.req
+	s, psn := p.AETH.Syndrome, p.BTH.PSN
+	if !s.IsNAK() && !s.IsRNR() {
+		r.retry.badResp = true
+		return DropBadResponse
+	}
+	if r.rnr.waiting && psn == r.una && (s == rocev2.NAKSequence || s.IsRNR()) {
+		// Echoes of the packets behind the one that met no receive.
+		q.countNAK(s)
+		return DropStale
+	}
+	q.countNAK(s)
+	from, pos := r.una, r.posUna
+	reached := q.acknowledgeBefore(psn)
+	q.settle(now, from, pos)
+	switch {
+	case q.state == StateErr:
+		return DropNone
+	case !reached && !s.IsRNR() && s != rocev2.NAKSequence && q.inHead(psn):
+		q.failHead(nakStatus(s), VendorNAK|uint32(s)) // of a READ, overtaking its responses
+	case !reached:
+		// A READ or an atomic before it has not been answered: that comes first. A fatal NAK is lost by this, but its
+		// request is sent again as well.
+		q.restart(false)
+		return DropGap
+	case s == rocev2.NAKSequence:
+		q.restart(true)
+	case s.IsRNR():
+		q.waitRNR(now, s)
+	default:
+		q.failHead(nakStatus(s), VendorNAK|uint32(s))
+	}
+	return DropNone
+}
+
+// inHead reports whether a PSN belongs to the oldest request.
+func (q *QP) inHead(psn rocev2.PSN) bool {
+	w := q.req.queue.at(q.req.head)
+	return ahead(psn, w.first) < w.psns
+}
+
+func (q *QP) countNAK(s rocev2.Syndrome) {
+	st := &q.stats
+	switch {
+	case s.IsRNR():
+		st.RNRReceived++
+	case s == rocev2.NAKSequence:
+		st.NAKSeqReceived++
+	case s == rocev2.NAKInvalidRequest:
+		st.NAKInvalidReceived++
+	case s == rocev2.NAKRemoteAccess:
+		st.NAKAccessReceived++
+	case s == rocev2.NAKRemoteOperational:
+		st.NAKOpReceived++
+	default:
+		st.NAKOtherReceived++
+	}
+}
+
+// nakStatus is the completion status of a request that was refused for good.
+func nakStatus(s rocev2.Syndrome) Status {
+	switch s {
+	case rocev2.NAKInvalidRequest:
+		return StatusRemInvReqErr
+	case rocev2.NAKRemoteAccess:
+		return StatusRemAccessErr
+	case rocev2.NAKInvalidRD:
+		return StatusRemInvRDReqErr
+	}
+	return StatusRemOpErr
+}
+
+// waitRNR waits as long as the peer asks, then goes on with the request that met no receive. The peer is alive, so the
+// count for lost packets is reloaded.
+func (q *QP) waitRNR(now Time, s rocev2.Syndrome) {
+	r := &q.req
+	if !r.rnr.nak(now, rocev2.RNRDelay(s.Code())) {
+		q.failHead(StatusRNRRetryExcErr, VendorNAK|uint32(s))
+		return
+	}
+	q.stats.RNRWaits++
+	r.retry.reset()
+	r.rewind()
+}
+
+// restart goes back to the oldest unacknowledged PSN without a timeout, until there is progress or a timeout only once:
+// more signs of the same loss follow it. A sequence NAK that comes after the packet was sent again may also tell that it
+// was lost again; then it is sent again a few times at no cost, so that echoes cannot use up the retries.
+func (q *QP) restart(nak bool) {
+	r := &q.req
+	n := r.retry.restarts
+	switch {
+	case q.state == StateErr || r.rnr.waiting:
+		return
+	case n == 0:
+		if !r.retry.spend() {
+			q.failHead(r.retry.exhausted(), 0)
+			return
+		}
+	case !nak || n >= maxRestarts || r.nxt == r.una:
+		return
+	}
+	r.retry.restarts++
+	q.stats.Restarts++
+	q.goBack()
+}
+
+// probe goes back before the local ACK timeout, without cost, when the peer has been silent for much longer than it
+// usually takes: the last packets were lost, and nothing follows them that would show it.
+func (q *QP) probe() {
+	r := &q.req
+	r.rtt.backOff()
+	q.stats.Probes++
+	q.goBack()
+	r.retry.kept = true
+}
+
+func (q *QP) goBack() {
+	q.req.window.cut(q.packet())
+	q.stats.WindowCuts++
+	q.req.rewind()
+}

@@ -1,0 +1,273 @@
+package qp
+
+import (
+	"encoding/binary"
+
+	"github.com/gosoftroce/rocev2/memreg"
+	"github.com/gosoftroce/rocev2/rocev2"
+)
+
+// requester is the sending half (IBTA 9.7.2 to 9.7.4, 9.7.6).
+//
+//	head ≤ cur < started ≤ tail       WQEs
+//	una  ≤ nxt ≤ max                  PSNs: acknowledged | in flight | to be sent again | new
+//
+// The cursor is (cur, nxt): the request and the PSN that go next. Going back puts it at (head, una), and sending goes on
+// from there as if for the first time.
+type requester struct {
+	queue   sendQueue
+	head    uint32 // oldest request that has not completed
+	cur     uint32 // request at the cursor
+	started uint32 // first request of which nothing was ever sent
+
+	una rocev2.PSN // oldest PSN not acknowledged
+	nxt rocev2.PSN // PSN at the cursor
+	max rocev2.PSN // first PSN never sent
+	ssn rocev2.PSN // number of the last message that was started
+
+	posUna, posNxt uint64 // the same places in the stream of bytes that the window counts
+
+	chunk    uint32 // packets per READ request
+	rd       uint32 // READ requests and atomics between una and nxt
+	sinceAck uint32 // packets since the last one with AckReq
+	fault    bool   // some request between head and cur has a status that waits
+	stalled  bool   // the last poll stopped for lack of credits
+
+	retry  retry
+	rtt    rtt
+	rnr    rnr
+	window window
+	credit credit
+}
+
+// maxChunk bounds a READ request to 2^22 packets, so that PSN comparisons hold whatever the message length.
+const maxChunk = 1 << 22
+
+// rewind puts the cursor at the oldest unacknowledged PSN.
+func (r *requester) rewind() {
+	r.cur, r.nxt, r.posNxt = r.head, r.una, r.posUna
+	r.rd, r.sinceAck = 0, 0
+	r.retry.stop()
+	r.rtt.discard()
+	if r.una != r.max {
+		if w := r.queue.at(r.head); w.opcode == OpRead {
+			w.flags |= flagResumed
+		}
+	}
+}
+
+// position returns where PSN number rel of a request is in the stream.
+func (q *QP) position(w *sendWQE, rel uint32) uint64 {
+	return w.pos + uint64(rel)*uint64(q.mtu+packetOverhead)
+}
+
+// packet is the size of a full packet in the window.
+func (q *QP) packet() int { return q.mtu + packetOverhead }
+
+// handleResponse takes a packet of the peer's responder. The parts of it: what comes before its PSN is acknowledged by
+// it, whatever it says; then comes its own meaning.
+func (q *QP) handleResponse(now Time, p *rocev2.Packet, info *rocev2.OpcodeInfo) Drop {
+	r := &q.req
+	psn := p.BTH.PSN
+	if psn.Before(r.una) {
+		return q.handleStale(p, info)
+	}
+	if ahead(psn, r.una) >= ahead(r.max, r.una) {
+		return DropGhost
+	}
+	from, pos := r.una, r.posUna
+	var d Drop
+	switch {
+	case info.Operation == rocev2.OpReadResponse:
+		d = q.readResponse(now, p, info)
+	case info.Operation == rocev2.OpAtomicAcknowledge:
+		d = q.atomicResponse(now, p)
+	case p.AETH.Syndrome.IsACK():
+		d = q.acknowledge(psn)
+		if d == DropNone && q.state != StateErr {
+			r.credit.update(&p.AETH)
+		}
+	default:
+		return q.handleNAK(now, p)
+	}
+	q.settle(now, from, pos)
+	if d == DropGap {
+		q.restart(false)
+	}
+	return d
+}
+
+// handleStale takes a response to what has completed. It may still say something new: the credits of an unsolicited
+// acknowledgement (IBTA 9.7.7.2), and a fatal NAK of a READ in the middle of its responses, which Linux sends with the
+// PSN of the request.
+func (q *QP) handleStale(p *rocev2.Packet, info *rocev2.OpcodeInfo) Drop {
+	r := &q.req
+	if info.Operation != rocev2.OpAcknowledge {
+		return DropStale
+	}
+	s := p.AETH.Syndrome
+	switch {
+	case s.IsACK() && p.BTH.PSN.Next() == r.una:
+		r.credit.update(&p.AETH)
+	case s.IsNAK() && s != rocev2.NAKSequence && r.head != r.started:
+		w := r.queue.at(r.head)
+		if w.opcode == OpRead && ahead(p.BTH.PSN, w.first) < ahead(r.una, w.first) {
+			q.countNAK(s)
+			q.failHead(nakStatus(s), VendorNAK|uint32(s))
+			return DropNone
+		}
+	}
+	return DropStale
+}
+
+// acknowledgeBefore completes the requests before psn, which lies in (una, max], or is una. It stops and returns false at
+// one that needs a response of its own, or when the queue pair failed.
+func (q *QP) acknowledgeBefore(psn rocev2.PSN) bool {
+	r := &q.req
+	for r.una != psn {
+		w := r.queue.at(r.head)
+		if w.answered() {
+			return false
+		}
+		if n := ahead(psn, w.first); n < w.psns {
+			r.una, r.posUna = psn, q.position(w, n)
+			return true
+		}
+		r.una, r.posUna = w.first.Add(int(w.psns)), w.end()
+		if !q.completeHead() {
+			return false
+		}
+	}
+	return true
+}
+
+// acknowledge takes an ACK of everything up to psn.
+func (q *QP) acknowledge(psn rocev2.PSN) Drop {
+	r := &q.req
+	if q.acknowledgeBefore(psn.Next()) || q.state == StateErr {
+		return DropNone
+	}
+	if q.inHead(psn) {
+		// A plain ACK does not complete a READ or an atomic, for there is no data in it.
+		r.retry.badResp = true
+		return DropBadResponse
+	}
+	return DropGap
+}
+
+// settle does what follows from progress: una was at from before.
+func (q *QP) settle(now Time, from rocev2.PSN, pos uint64) {
+	r := &q.req
+	if r.una == from || q.state == StateErr {
+		return
+	}
+	if ahead(r.nxt, from) < ahead(r.una, from) {
+		// An answer to the first transmission came after going back: no need to send that again.
+		r.cur, r.nxt, r.posNxt = r.head, r.una, r.posUna
+		r.rd = 0
+	}
+	r.retry.progress(now, r.una != r.nxt)
+	r.rtt.progress(now, r.una)
+	r.rnr.reset()
+	r.window.acked(r.posUna-pos, q.packet())
+	if r.fault {
+		if w := r.queue.at(r.head); r.head != r.queue.tail && w.status != StatusSuccess {
+			q.failHead(w.status, w.vendor)
+			return
+		}
+	}
+	if q.state == StateSQD {
+		q.checkDrained()
+	}
+}
+
+// readResponse takes a packet of a READ's data.
+func (q *QP) readResponse(now Time, p *rocev2.Packet, info *rocev2.OpcodeInfo) Drop {
+	r := &q.req
+	psn := p.BTH.PSN
+	if !q.acknowledgeBefore(psn) {
+		return q.unlessFailed(DropGap)
+	}
+	w := r.queue.at(r.head)
+	rel := ahead(psn, w.first)
+	if w.opcode != OpRead || !q.readFits(w, rel, p, info) {
+		r.retry.badResp = true
+		return DropBadResponse
+	}
+	if len(p.Payload) > 0 {
+		f := q.cfg.Memory.Scatter(q.cfg.PD, r.queue.list(r.head, w), uint64(rel)<<q.mtuShift, p.Payload)
+		if f != memreg.None {
+			q.failHead(StatusLocProtErr, VendorFault|uint32(f))
+			return DropNone
+		}
+	}
+	if info.Last && r.nxt != psn && ahead(r.nxt, w.first) > rel {
+		r.rd--
+	}
+	r.una = psn.Next()
+	if rel+1 == w.psns {
+		r.posUna = w.end()
+		q.completeHead()
+	} else {
+		r.posUna = q.position(w, rel+1)
+	}
+	return DropNone
+}
+
+// chunkEnd returns the PSN number behind the READ request that owns PSN number rel.
+func (r *requester) chunkEnd(w *sendWQE, rel uint32) uint32 {
+	if w.psns <= r.chunk {
+		return w.psns
+	}
+	return min(rel-rel%r.chunk+r.chunk, w.psns)
+}
+
+// readFits checks a response's opcode and length against its place in the READ. After the READ was asked for again from
+// the middle, the answers to both requests are taken, and there Linux calls the one packet of a replay LAST.
+func (q *QP) readFits(w *sendWQE, rel uint32, p *rocev2.Packet, info *rocev2.OpcodeInfo) bool {
+	if info.Headers.Has(rocev2.HasAETH) && !p.AETH.Syndrome.IsACK() {
+		return false
+	}
+	end := q.req.chunkEnd(w, rel)
+	if info.Last != (rel+1 == end) {
+		return false
+	}
+	first := rel == 0 || (w.psns > q.req.chunk && rel%q.req.chunk == 0)
+	if info.First != first && (first || w.flags&flagResumed == 0) {
+		return false
+	}
+	want := min(w.length-rel<<q.mtuShift, uint32(q.mtu))
+	return len(p.Payload) == int(want)
+}
+
+// atomicResponse takes the result of an atomic.
+func (q *QP) atomicResponse(now Time, p *rocev2.Packet) Drop {
+	r := &q.req
+	psn := p.BTH.PSN
+	if !q.acknowledgeBefore(psn) {
+		return q.unlessFailed(DropGap)
+	}
+	w := r.queue.at(r.head)
+	if w.opcode < OpCompareSwap || !p.AETH.Syndrome.IsACK() {
+		r.retry.badResp = true
+		return DropBadResponse
+	}
+	binary.NativeEndian.PutUint64(q.word[:], p.AtomicAck.Original)
+	if f := q.cfg.Memory.Scatter(q.cfg.PD, r.queue.list(r.head, w), 0, q.word[:]); f != memreg.None {
+		q.failHead(StatusLocProtErr, VendorFault|uint32(f))
+		return DropNone
+	}
+	if r.nxt != psn && ahead(r.nxt, w.first) > 0 {
+		r.rd--
+	}
+	r.una, r.posUna = psn.Next(), w.end()
+	q.completeHead()
+	return DropNone
+}
+
+func (q *QP) unlessFailed(d Drop) Drop {
+	if q.state == StateErr {
+		return DropNone
+	}
+	return d
+}

@@ -1,0 +1,263 @@
+package qp
+
+import (
+	"github.com/gosoftroce/rocev2/memreg"
+	"github.com/gosoftroce/rocev2/rocev2"
+)
+
+// responder is the receiving half (IBTA 9.7.4 and 9.7.5).
+type responder struct {
+	queue recvQueue // the own receive queue, if there is no RecvSource
+	recv  RecvWQE   // the receive in hand, if held
+	held  bool
+	latch bool // a NAK was sent for epsn: silence until the expected packet comes
+	rearm bool // it was for a gap, before firstGap: when that or an earlier packet comes, epsn was sent again and lost again
+	acked bool // lastAck is set
+	heard bool // EventCommEst was raised
+
+	epsn    rocev2.PSN // expected
+	msn     rocev2.PSN // messages completed
+	lastAck rocev2.PSN // the latest SEND or WRITE packet executed
+
+	firstGap rocev2.PSN
+
+	message rocev2.Operation // the multi-packet message under way: OpSend, OpWrite or 0
+	space   uint64           // bytes of the receive in hand
+	done    uint32           // bytes of the message so far
+	left    uint32           // WRITE: bytes still to come
+	va      uint64           // WRITE: where they go
+	rkey    memreg.Key
+
+	res   resources
+	out   responses
+	fatal fatalNAK
+}
+
+// fatalNAK is the NAK that ended the connection. It is repeated for duplicates of its request: otherwise a peer that
+// missed it would learn nothing but a timeout.
+type fatalNAK struct {
+	first    rocev2.PSN // of the request
+	psn      rocev2.PSN // of the NAK: inside a READ, where its answer stopped
+	syndrome rocev2.Syndrome
+	left     uint8 // repetitions
+}
+
+const fatalRepeats = 8
+
+// repeatFatal takes a request in ERR.
+func (q *QP) repeatFatal(psn rocev2.PSN) Drop {
+	r := &q.resp
+	if r.fatal.left > 0 && ahead(psn, r.fatal.first) <= ahead(r.fatal.psn, r.fatal.first) {
+		if r.out.nak(r.fatal.syndrome, psn, r.msn) {
+			r.fatal.left--
+		}
+		return DropDuplicate
+	}
+	return DropState
+}
+
+// handleRequest checks a request in the order PSN, opcode sequence, rights of the queue pair, receive, length, key,
+// alignment (IBTA 9.7.4.1).
+func (q *QP) handleRequest(now Time, p *rocev2.Packet, info *rocev2.OpcodeInfo) Drop {
+	r := &q.resp
+	if r.out.full() {
+		return DropBusy
+	}
+	psn := p.BTH.PSN
+	if d := psn.Sub(r.epsn); d > 0 {
+		if !r.latch || (r.rearm && !psn.After(r.firstGap)) {
+			r.latch, r.rearm, r.firstGap = true, true, psn
+			r.out.nak(rocev2.NAKSequence, r.epsn, r.msn)
+		}
+		return DropOutOfOrder
+	} else if d < 0 {
+		return q.duplicate(p, info)
+	}
+	r.latch = false
+	if q.state == StateRTR && !r.heard {
+		r.heard = true
+		q.events.raise(EventCommEst)
+	}
+	if info.First == (r.message != 0) || (r.message != 0 && r.message != info.Operation) {
+		return q.refuse(rocev2.NAKInvalidRequest, StatusRemInvReqErr, memreg.None)
+	}
+	if need := accessFor(info.Operation); q.attr.Access&need != need {
+		return q.refuse(rocev2.NAKInvalidRequest, StatusRemInvReqErr, memreg.None)
+	}
+	switch info.Operation {
+	case rocev2.OpSend:
+		return q.executeSend(p, info)
+	case rocev2.OpWrite:
+		return q.executeWrite(p, info)
+	case rocev2.OpReadRequest:
+		return q.executeRead(p)
+	case rocev2.OpCompareSwap, rocev2.OpFetchAdd:
+		return q.executeAtomic(p, info)
+	}
+	return q.refuse(rocev2.NAKInvalidRequest, StatusRemInvReqErr, memreg.None)
+}
+
+// accessFor is the right that the queue pair must have. FLUSH and ATOMIC_WRITE get further only to be refused.
+func accessFor(op rocev2.Operation) memreg.Access {
+	switch op {
+	case rocev2.OpWrite:
+		return memreg.RemoteWrite
+	case rocev2.OpReadRequest:
+		return memreg.RemoteRead
+	case rocev2.OpCompareSwap, rocev2.OpFetchAdd:
+		return memreg.RemoteAtomic
+	}
+	return 0
+}
+
+// takeReceive gets a receive for the message, unless one is in hand.
+func (q *QP) takeReceive() bool {
+	r := &q.resp
+	if r.held {
+		return true
+	}
+	if q.cfg.RecvSource != nil {
+		r.held = q.cfg.RecvSource.NextRecv(&r.recv)
+	} else {
+		r.held = r.queue.NextRecv(&r.recv)
+	}
+	if r.held {
+		r.space = memreg.TotalLength(r.recv.SGList)
+	}
+	return r.held
+}
+
+// notReady asks the peer to send the packet again later. The packets that follow it on the wire get no NAK.
+func (q *QP) notReady() Drop {
+	r := &q.resp
+	r.latch, r.rearm = true, false
+	r.out.nak(rocev2.SyndromeRNR(q.attr.MinRNRTimer), r.epsn, r.msn)
+	return DropRNR
+}
+
+// refuse ends the connection because of the expected packet: NAK, completion of the receive in hand, event, ERR.
+func (q *QP) refuse(s rocev2.Syndrome, status Status, f memreg.Fault) Drop {
+	q.refuseAt(q.resp.epsn, q.resp.epsn, s, status, f)
+	return DropInvalid
+}
+
+func (q *QP) refuseAt(first, psn rocev2.PSN, s rocev2.Syndrome, status Status, f memreg.Fault) {
+	r := &q.resp
+	r.fatal = fatalNAK{first: first, psn: psn, syndrome: s, left: fatalRepeats}
+	r.out.nak(s, psn, r.msn)
+	switch s {
+	case rocev2.NAKRemoteAccess:
+		q.events.raise(EventAccessErr)
+	case rocev2.NAKInvalidRequest:
+		q.events.raise(EventReqErr)
+	default:
+		if !r.held {
+			q.events.raise(EventFatal)
+		}
+	}
+	if r.held {
+		q.failRecv(status, faultDetail(f))
+	}
+	q.enterError(true)
+}
+
+// refuseFault refuses a request for its remote key or memory.
+func (q *QP) refuseFault(f memreg.Fault) Drop {
+	s, status := faultNAK(f)
+	return q.refuse(s, status, f)
+}
+
+func faultNAK(f memreg.Fault) (rocev2.Syndrome, Status) {
+	switch f {
+	case memreg.Misaligned:
+		return rocev2.NAKInvalidRequest, StatusRemInvReqErr
+	case memreg.MemoryFault:
+		return rocev2.NAKRemoteOperational, StatusRemOpErr
+	}
+	return rocev2.NAKRemoteAccess, StatusRemAccessErr
+}
+
+// accepted moves on behind the expected packet of a SEND or WRITE and acknowledges it if asked.
+func (q *QP) accepted(p *rocev2.Packet) Drop {
+	r := &q.resp
+	r.lastAck, r.acked = r.epsn, true
+	r.epsn = r.epsn.Next()
+	if p.BTH.AckReq {
+		q.stats.AcksMerged += uint64(r.out.ack(r.lastAck, r.msn))
+	}
+	return DropNone
+}
+
+// duplicate answers a request that was executed before, without executing it (IBTA 9.7.5.1.4).
+func (q *QP) duplicate(p *rocev2.Packet, info *rocev2.OpcodeInfo) Drop {
+	switch info.Operation {
+	case rocev2.OpSend, rocev2.OpWrite:
+		q.duplicateMessage(p.BTH.PSN)
+	case rocev2.OpReadRequest:
+		q.duplicateRead(p)
+	case rocev2.OpCompareSwap, rocev2.OpFetchAdd:
+		q.duplicateAtomic(p)
+	}
+	return DropDuplicate
+}
+
+// duplicateMessage acknowledges all SEND and WRITE packets that were executed, but not past a READ or an atomic behind
+// the duplicate: the peer may have lost its response, and Linux takes an acknowledgement for one. Before anything was
+// executed there is nothing to say.
+func (q *QP) duplicateMessage(psn rocev2.PSN) {
+	r := &q.resp
+	if !r.acked || r.lastAck.Before(psn) {
+		return
+	}
+	if e, _ := r.res.find(psn); e != nil {
+		return // not what was executed there
+	}
+	q.stats.AcksMerged += uint64(r.out.ack(r.res.ackLimit(psn, r.lastAck), r.msn))
+}
+
+// duplicateRead answers a READ again, or a part of it from any of its PSNs on.
+func (q *QP) duplicateRead(p *rocev2.Packet) {
+	r := &q.resp
+	psn := p.BTH.PSN
+	e, index := r.res.find(psn)
+	if e == nil || e.kind != resourceRead {
+		return
+	}
+	rel := ahead(psn, e.first)
+	off := rel << q.mtuShift
+	if e.length > 0 && (p.RETH.RKey != e.rkey || p.RETH.VA != e.va+uint64(off)) {
+		return
+	}
+	if e.length < off || p.RETH.Length > e.length-off {
+		return
+	}
+	q.stats.ReadReplays++
+	end := off + p.RETH.Length
+	psns := q.psnsFor(p.RETH.Length)
+	if w := r.out.waiting(index); w != nil {
+		// Its answer is under way. If that has passed the asked place, it goes back; otherwise it will come there.
+		behind := max(ahead(w.psn, e.first)+w.left, rel+psns)
+		if w.psn.After(psn) {
+			r.out.back(w, psn, r.msn)
+		}
+		w.left, w.end = behind-ahead(w.psn, e.first), max(w.end, end)
+		return
+	}
+	e.pending = pendingReplay
+	r.out.insert(response{kind: responseRead, res: uint8(index), psn: psn, start: psn, msn: r.msn, left: psns, end: end})
+}
+
+// duplicateAtomic sends the stored result again.
+func (q *QP) duplicateAtomic(p *rocev2.Packet) {
+	r := &q.resp
+	e, index := r.res.find(p.BTH.PSN)
+	if e == nil || e.kind != resourceAtomic || e.opcode != p.BTH.Opcode || e.pending != pendingNone {
+		return
+	}
+	q.stats.AtomicReplay++
+	e.pending = pendingReplay
+	r.out.insert(response{kind: responseAtomic, res: uint8(index), psn: e.first, msn: r.msn})
+}
+
+// psnsFor is how many packets carry n bytes.
+func (q *QP) psnsFor(n uint32) uint32 { return max(1, (n+uint32(q.mtu)-1)>>q.mtuShift) }

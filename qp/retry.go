@@ -1,0 +1,86 @@
+package qp
+
+import (
+	"time"
+
+	"github.com/gosoftroce/rocev2/rocev2"
+)
+
+// retry is the local ACK timer and the count of retries (IBTA 9.7.6.1.3). The timer runs while packets are in flight,
+// from the last progress or else from the first packet.
+type retry struct {
+	interval time.Duration
+	deadline Time
+	armed    bool
+	limit    uint8
+	left     uint8
+	kept     bool // the deadline holds though the timer is stopped: a probe does not put it off
+	// restarts counts how often the requester went back without a timeout, since progress or a timeout.
+	restarts uint8
+	badResp  bool // since the last progress a response came that did not fit
+}
+
+// maxRestarts bounds how often the same PSN is sent again for sequence NAKs, without progress or a timeout in between. A
+// responder that sends one NAK for a gap never gets here; ours sends another when it sees that the retransmission has a
+// gap, too.
+const maxRestarts = 4
+
+func (r *retry) configure(timeout, count uint8) {
+	r.interval = rocev2.AckTimeout(timeout)
+	if r.interval == 0 {
+		r.interval = GuardTimeout
+	}
+	r.limit, r.left = count, count
+}
+
+// reset ends a connection's or an attempt's state.
+func (r *retry) reset() {
+	r.left = r.limit
+	r.armed, r.kept, r.restarts, r.badResp = false, false, 0, false
+}
+
+// start arms the timer unless it runs.
+func (r *retry) start(now Time) {
+	if r.armed {
+		return
+	}
+	if !r.kept {
+		r.deadline = now.Add(r.interval)
+	}
+	r.armed, r.kept = true, false
+}
+
+func (r *retry) stop() { r.armed, r.kept = false, false }
+
+// progress reloads the counter; the timer starts anew if something is still in flight.
+func (r *retry) progress(now Time, inFlight bool) {
+	r.left = r.limit
+	r.restarts, r.badResp = 0, false
+	r.armed, r.kept, r.deadline = inFlight, false, now.Add(r.interval)
+}
+
+// expired reports, once, that the timer has run out.
+func (r *retry) expired(now Time) bool {
+	if !r.armed || now < r.deadline {
+		return false
+	}
+	r.armed, r.restarts = false, 0
+	return true
+}
+
+// spend takes one retry, false if none is left.
+func (r *retry) spend() bool {
+	if r.left == 0 {
+		return false
+	}
+	r.left--
+	return true
+}
+
+// exhausted is the status of a request that has no retry left.
+func (r *retry) exhausted() Status {
+	if r.badResp {
+		return StatusBadRespErr
+	}
+	return StatusRetryExcErr
+}

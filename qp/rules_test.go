@@ -1,0 +1,677 @@
+package qp
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gosoftroce/rocev2/memreg"
+	"github.com/gosoftroce/rocev2/rocev2"
+)
+
+// inject hands b a packet as if from a.
+func (p *pair) inject(to *testEnd, pkt rocev2.Packet) Drop {
+	pkt.BTH.DestQPN = to.QPN()
+	pkt.BTH.PKey = rocev2.DefaultPKey
+	return to.HandlePacket(p.now, p.peer(to).addr, &pkt)
+}
+
+func packet(op rocev2.Opcode, psn rocev2.PSN) rocev2.Packet {
+	return rocev2.Packet{BTH: rocev2.BTH{Opcode: op, PSN: psn}}
+}
+
+// TestAddressing: what is not for this queue pair is dropped under its name and changes nothing.
+func TestAddressing(t *testing.T) {
+	t.Parallel()
+	p := newPair(t, pairConfig{})
+	good := packet(rocev2.RCWriteOnly, 0xfffffe)
+	good.BTH.DestQPN, good.BTH.PKey = p.b.QPN(), 0xffff
+	for _, c := range []struct {
+		want   Drop
+		change func(*rocev2.Packet)
+	}{
+		{DropQPN, func(p *rocev2.Packet) { p.BTH.DestQPN++ }},
+		{DropPKey, func(p *rocev2.Packet) { p.BTH.PKey = 0x8001 }},
+		{DropPKey, func(p *rocev2.Packet) { p.BTH.PKey = 0 }},
+		{DropService, func(p *rocev2.Packet) { p.BTH.Opcode = rocev2.UCSendOnly }},
+		{DropService, func(p *rocev2.Packet) { p.BTH.Opcode = rocev2.CNP }},
+		{DropService, func(p *rocev2.Packet) { p.BTH.Opcode = 0x1f }},
+		{DropGhost, func(p *rocev2.Packet) { p.BTH.Opcode = rocev2.RCAcknowledge }},
+		{DropNone, func(p *rocev2.Packet) {
+			p.BTH.PKey, p.BTH.MigReq, p.BTH.Reserved7, p.BTH.FECN = 0x7fff, true, 5, true
+		}},
+	} {
+		pkt := good
+		c.change(&pkt)
+		if got := p.b.HandlePacket(0, p.a.addr, &pkt); got != c.want {
+			t.Errorf("%v: got %v, want %v", pkt.BTH, got, c.want)
+		}
+	}
+	if got := p.b.HandlePacket(0, p.b.addr, &good); got != DropPeer {
+		t.Errorf("from another address: %v", got)
+	}
+	if p.b.Stats().Drops[DropPKey] != 2 || p.b.Stats().Drops[DropNone] != 1 {
+		t.Errorf("counted %v", p.b.Stats().Drops)
+	}
+}
+
+// TestRNRWait: the peer has no receive; the request is sent again after the time that the peer gives, until the count is used
+// up on NAK number count+1.
+func TestRNRWait(t *testing.T) {
+	t.Parallel()
+	for _, op := range []WROpcode{OpSend, OpWriteImm} {
+		for _, count := range []uint8{0, 1, 6, 7} {
+			p := newPair(t, pairConfig{attr: Attr{RNRRetry: 7}})
+			p.a.attr.RNRRetry = count
+			p.a.apply(AttrRNRRetry)
+			must(t, p.a.PostSend(0, &SendWR{ID: 1, Opcode: op, SGList: p.a.sge(0, 3000), Remote: p.b.remote(0)}))
+			must(t, p.a.PostSend(0, &SendWR{ID: 2, Opcode: OpWrite, Signaled: true}))
+			if count < rnrInfinite {
+				p.settle()
+				if got := p.a.sq.statuses(); got != "1 RNR_RETRY_EXC_ERR, 2 WR_FLUSH_ERR" {
+					t.Errorf("count %d: %q", count, got)
+				}
+				if n := p.b.Stats().RNRSent; n != uint64(count)+1 {
+					t.Errorf("count %d: failed on NAK %d", count, n)
+				}
+				continue
+			}
+			for range 50 {
+				p.run()
+				at, _ := p.a.PollTimeout()
+				if at-p.now != Time(rocev2.RNRDelay(12)) {
+					t.Fatalf("waits %d ns", at-p.now)
+				}
+				p.now = at
+				p.a.HandleTimeout(p.now)
+			}
+			must(t, p.b.PostRecv(0, &RecvWR{SGList: p.b.sge(4096, 4096)}))
+			p.settle()
+			if got := p.a.sq.statuses(); got != "2 SUCCESS" {
+				t.Errorf("after a receive was posted: %q", got)
+			}
+		}
+	}
+}
+
+// TestRNRQuiet: packets behind one that met no receive draw no further NAK, and one that comes is no reason to send early.
+func TestRNRQuiet(t *testing.T) {
+	t.Parallel()
+	p := newPair(t, pairConfig{})
+	for range 3 {
+		must(t, p.a.PostSend(0, &SendWR{Opcode: OpSend}))
+	}
+	p.run()
+	if s := p.b.Stats(); s.RNRSent != 1 || s.NAKSeqSent != 0 {
+		t.Errorf("%d RNR and %d sequence NAKs sent", s.RNRSent, s.NAKSeqSent)
+	}
+	nak := packet(rocev2.RCAcknowledge, 0xfffffe)
+	nak.AETH.Syndrome = rocev2.NAKSequence
+	p.inject(p.a, nak)
+	if n := p.transfer(p.a, 1); n != 0 {
+		t.Error("a sequence NAK ended the wait")
+	}
+}
+
+// TestCredits: a peer with few receives is not sent more than it has, but for one probe at a time.
+func TestCredits(t *testing.T) {
+	t.Parallel()
+	p := newPair(t, pairConfig{})
+	p.trac = true
+	for i := range 4 {
+		must(t, p.b.PostRecv(0, &RecvWR{ID: uint64(i)}))
+	}
+	for i := range 8 {
+		must(t, p.a.PostSend(0, &SendWR{ID: uint64(i), Opcode: OpSend, Signaled: true}))
+		if i == 0 {
+			p.run() // brings the credits: 3
+		}
+	}
+	p.run()
+	if got := p.a.Stats().SendDone; got != 4 {
+		t.Errorf("%d sends completed, want 4", got)
+	}
+	if s := p.b.Stats(); s.RNRSent != 1 || s.Drops[DropOutOfOrder] != 0 {
+		t.Errorf("beyond the credits went more than one probe: %d RNR NAKs, %d packets behind it", s.RNRSent, s.Drops[DropOutOfOrder])
+	}
+	for range 4 {
+		must(t, p.b.PostRecv(0, &RecvWR{}))
+	}
+	p.settle()
+	if got := p.a.Stats().SendDone; got != 8 {
+		t.Errorf("%d sends completed, want 8", got)
+	}
+	checkIdle(t, p.a)
+}
+
+// TestImplied: a batch is answered by one acknowledgement, and never across a READ.
+func TestImplied(t *testing.T) {
+	t.Parallel()
+	p := newPair(t, pairConfig{})
+	p.trac = true
+	for i, op := range []WROpcode{OpWrite, OpWrite, OpRead, OpWrite, OpFetchAdd, OpWrite, OpWrite} {
+		must(t, p.a.PostSend(0, &SendWR{ID: uint64(i), Opcode: op, SGList: p.a.sge(0, 8), Remote: p.b.remote(0), Signaled: true}))
+	}
+	p.run()
+	answers := slices.DeleteFunc(p.log, func(s string) bool { return !strings.Contains(s, "ACK") && !strings.Contains(s, "RESP") })
+	want := "[RC_ACKNOWLEDGE 16777215 RC_RDMA_READ_RESPONSE_ONLY 0 RC_ACKNOWLEDGE 1 RC_ATOMIC_ACKNOWLEDGE 2 RC_ACKNOWLEDGE 4]"
+	if got := fmt.Sprint(answers); got != want {
+		t.Errorf("answers\n%s, want\n%s", got, want)
+	}
+	checkIdle(t, p.a)
+}
+
+// TestReadLimits: never more than max_rd_atomic outstanding, though the window would allow more; a fence waits for all.
+func TestReadLimits(t *testing.T) {
+	t.Parallel()
+	for _, fence := range []bool{false, true} {
+		p := newPair(t, pairConfig{attr: Attr{MaxRdAtomic: 3}})
+		for range 10 {
+			must(t, p.a.PostSend(0, &SendWR{Opcode: OpRead, SGList: p.a.sge(0, 5000), Remote: p.b.remote(0), Fence: fence}))
+		}
+		want := 3
+		if fence {
+			want = 1
+		}
+		if n := p.transfer(p.a, 100); n != want {
+			t.Errorf("fence %v: %d READs outstanding, want %d", fence, n, want)
+		}
+		p.settle()
+		if p.a.Stats().SendDone != 10 {
+			t.Error("not done")
+		}
+	}
+}
+
+// TestReadDepth: the responder takes max_dest_rd_atomic rounded up to a power of two, and refuses more.
+func TestReadDepth(t *testing.T) {
+	t.Parallel()
+	p := newPair(t, pairConfig{attr: Attr{MaxRdAtomic: 8, MaxDestRdAtomic: 3}})
+	for i := range 5 {
+		pkt := packet(rocev2.RCReadRequest, rocev2.PSN(0xfffffe).Add(i))
+		pkt.RETH = rocev2.RETH{VA: testIOVA, RKey: uint32(p.b.mr.RKey()), Length: 8}
+		want := DropNone
+		if i == 4 {
+			want = DropInvalid
+		}
+		if got := p.inject(p.b, pkt); got != want {
+			t.Errorf("READ %d: %v, want %v", i, got, want)
+		}
+	}
+	p = newPair(t, pairConfig{})
+	p.b.attr.MaxDestRdAtomic = 0
+	p.b.apply(AttrMaxDestRdAtomic)
+	must(t, p.a.PostSend(0, &SendWR{Opcode: OpRead, Remote: p.b.remote(0)}))
+	p.settle()
+	if got := p.a.sq.statuses(); got != "0 REM_INV_REQ_ERR" {
+		t.Errorf("at depth 0: %q", got)
+	}
+}
+
+// TestReadReplay: a READ is answered again from any PSN of its range, also from an earlier one than the last replay.
+func TestReadReplay(t *testing.T) {
+	t.Parallel()
+	p := newPair(t, pairConfig{})
+	p.trac = true
+	must(t, p.a.PostSend(0, &SendWR{Opcode: OpRead, SGList: p.a.sge(0, 5000), Remote: p.b.remote(0)}))
+	p.settle()
+	for _, from := range []int{4, 1, 0, 3, 2} {
+		p.log = nil
+		pkt := packet(rocev2.RCReadRequest, rocev2.PSN(0xfffffe).Add(from))
+		pkt.RETH = rocev2.RETH{VA: testIOVA + uint64(from)*1024, RKey: uint32(p.b.mr.RKey()), Length: uint32(5000 - from*1024)}
+		if got := p.inject(p.b, pkt); got != DropDuplicate {
+			t.Fatal(got)
+		}
+		p.transfer(p.b, 10)
+		first, last := "FIRST", "LAST"
+		if from == 4 {
+			first, last = "ONLY", "ONLY"
+		}
+		if n := len(p.log); n != 5-from || !strings.Contains(p.log[0], first) || !strings.Contains(p.log[n-1], last) {
+			t.Errorf("from packet %d: %v", from, p.log)
+		}
+	}
+	// A range that was never asked for is not.
+	pkt := packet(rocev2.RCReadRequest, 0xfffffe)
+	pkt.RETH = rocev2.RETH{VA: testIOVA, RKey: uint32(p.b.mr.RKey()), Length: 5001}
+	p.inject(p.b, pkt)
+	if p.transfer(p.b, 1) != 0 {
+		t.Error("a longer duplicate was answered")
+	}
+}
+
+// TestDuplicateBeforeAnything: a stale PSN before the first request is dropped, not acknowledged with a PSN that the peer
+// may not even have sent, as Linux does.
+func TestDuplicateBeforeAnything(t *testing.T) {
+	t.Parallel()
+	p := newPair(t, pairConfig{})
+	if got := p.inject(p.b, packet(rocev2.RCWriteOnly, 0xfffffd)); got != DropDuplicate {
+		t.Error(got)
+	}
+	if p.transfer(p.b, 1) != 0 {
+		t.Error("was answered")
+	}
+}
+
+// TestDuplicateNotPastRead: a duplicate WRITE before a READ is acknowledged, but not past the READ.
+func TestDuplicateNotPastRead(t *testing.T) {
+	t.Parallel()
+	p := newPair(t, pairConfig{})
+	for _, op := range []WROpcode{OpWrite, OpWrite, OpRead, OpWrite} {
+		must(t, p.a.PostSend(0, &SendWR{Opcode: op, SGList: p.a.sge(0, 8), Remote: p.b.remote(0)}))
+	}
+	p.settle()
+	for psn, want := range map[rocev2.PSN]rocev2.PSN{0xfffffe: 0xffffff, 0xffffff: 0xffffff, 1: 1} {
+		p.inject(p.b, packet(rocev2.RCWriteOnly, psn))
+		n := p.b.PollTransmit(0, p.buf)
+		must(t, p.pkt.Parse(p.buf[:n+rocev2.ICRCLen]))
+		if p.pkt.BTH.Opcode != rocev2.RCAcknowledge || p.pkt.BTH.PSN != want {
+			t.Errorf("duplicate %d: %v %d, want ACK %d", psn, p.pkt.BTH.Opcode, p.pkt.BTH.PSN, want)
+		}
+	}
+}
+
+// TestWrongResponses: answers that do not fit never complete anything; the retries end in BAD_RESP_ERR.
+func TestWrongResponses(t *testing.T) {
+	t.Parallel()
+	ack := func(op rocev2.Opcode, syndrome rocev2.Syndrome, n int) rocev2.Packet {
+		pkt := packet(op, 0xfffffe)
+		pkt.AETH.Syndrome = syndrome
+		pkt.Payload = make([]byte, n)
+		return pkt
+	}
+	for _, c := range []struct {
+		name string
+		op   WROpcode
+		pkt  rocev2.Packet
+	}{
+		{"plain ACK for a READ", OpRead, ack(rocev2.RCAcknowledge, 0x1f, 0)},
+		{"plain ACK for an atomic", OpFetchAdd, ack(rocev2.RCAcknowledge, 0x1f, 0)},
+		{"LAST for FIRST", OpRead, ack(rocev2.RCReadResponseLast, 0x1f, 1024)},
+		{"ONLY for FIRST", OpRead, ack(rocev2.RCReadResponseOnly, 0x1f, 1024)},
+		{"MIDDLE for FIRST", OpRead, ack(rocev2.RCReadResponseMiddle, 0x1f, 1024)},
+		{"short FIRST", OpRead, ack(rocev2.RCReadResponseFirst, 0x1f, 1020)},
+		{"long FIRST", OpRead, ack(rocev2.RCReadResponseFirst, 0x1f, 1028)},
+		{"RNR in a response", OpRead, ack(rocev2.RCReadResponseFirst, 0x20, 1024)},
+		{"reserved syndrome", OpRead, ack(rocev2.RCReadResponseFirst, 0x40, 1024)},
+		{"reserved syndrome in an ACK", OpWrite, ack(rocev2.RCAcknowledge, 0x40, 0)},
+		{"data for a WRITE", OpWrite, ack(rocev2.RCReadResponseFirst, 0x1f, 1024)},
+		{"atomic result for a WRITE", OpWrite, ack(rocev2.RCAtomicAcknowledge, 0x1f, 0)},
+		{"data for an atomic", OpFetchAdd, ack(rocev2.RCReadResponseOnly, 0x1f, 8)},
+	} {
+		p := newPair(t, pairConfig{})
+		n := 2500
+		if c.op == OpFetchAdd {
+			n = 8
+		}
+		old := slices.Clone(p.a.mem)
+		p.drop = func(*testEnd, *rocev2.Packet) bool { return true }
+		must(t, p.a.PostSend(0, &SendWR{ID: 1, Opcode: c.op, SGList: p.a.sge(0, n), Remote: p.b.remote(0)}))
+		for range 20 {
+			p.run()
+			if p.a.State() == StateRTS && p.inject(p.a, c.pkt) != DropBadResponse {
+				t.Errorf("%s: was not dropped as a bad response", c.name)
+			}
+			p.now, _ = p.a.PollTimeout()
+			p.a.HandleTimeout(p.now)
+		}
+		if got := p.a.sq.statuses(); got != "1 BAD_RESP_ERR" {
+			t.Errorf("%s: %q", c.name, got)
+		}
+		if !slices.Equal(old, p.a.mem) {
+			t.Errorf("%s: memory changed", c.name)
+		}
+	}
+}
+
+// TestGhost: an acknowledgement of what was never sent is dropped.
+func TestGhost(t *testing.T) {
+	t.Parallel()
+	p := newPair(t, pairConfig{})
+	must(t, p.a.PostSend(0, &SendWR{Opcode: OpWrite}))
+	p.drop = func(*testEnd, *rocev2.Packet) bool { return true }
+	p.run()
+	pkt := packet(rocev2.RCAcknowledge, 0xffffff)
+	pkt.AETH.Syndrome = rocev2.ACKNoCredits
+	if got := p.inject(p.a, pkt); got != DropGhost || p.a.Stats().SendDone != 0 {
+		t.Errorf("%v, %d done", got, p.a.Stats().SendDone)
+	}
+}
+
+// TestSequence: packets out of place in their message.
+func TestSequence(t *testing.T) {
+	t.Parallel()
+	for _, ops := range [][]rocev2.Opcode{
+		{rocev2.RCSendMiddle}, {rocev2.RCSendLast}, {rocev2.RCWriteMiddle}, {rocev2.RCWriteLastImm},
+		{rocev2.RCSendFirst, rocev2.RCSendFirst}, {rocev2.RCSendFirst, rocev2.RCWriteLast},
+		{rocev2.RCSendFirst, rocev2.RCReadRequest}, {rocev2.RCSendFirst, rocev2.RCFetchAdd},
+		{rocev2.RCSendFirst, rocev2.RCSendOnly}, {rocev2.RCFlush}, {rocev2.RCAtomicWrite},
+	} {
+		p := newPair(t, pairConfig{})
+		must(t, p.b.PostRecv(0, &RecvWR{SGList: p.b.sge(0, 4096)}))
+		for i, op := range ops {
+			pkt := packet(op, rocev2.PSN(0xfffffe).Add(i))
+			pkt.Payload = make([]byte, 1024)
+			want := DropNone
+			if i == len(ops)-1 {
+				want = DropInvalid
+			}
+			if got := p.inject(p.b, pkt); got != want {
+				t.Errorf("%v: packet %d: %v, want %v", ops, i, got, want)
+			}
+		}
+		if p.b.resp.fatal.syndrome != rocev2.NAKInvalidRequest {
+			t.Errorf("%v: NAK %v", ops, p.b.resp.fatal.syndrome)
+		}
+	}
+}
+
+// TestLengths: payloads that do not fit their place.
+func TestLengths(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		op      rocev2.Opcode
+		payload int
+		length  uint32
+	}{
+		{rocev2.RCSendFirst, 1020, 0}, {rocev2.RCSendFirst, 0, 0}, {rocev2.RCSendOnly, 1028, 0},
+		{rocev2.RCWriteFirst, 1024, 1024}, {rocev2.RCWriteFirst, 512, 2048}, {rocev2.RCWriteOnly, 8, 9},
+		{rocev2.RCWriteOnly, 8, 7}, {rocev2.RCWriteOnly, 1028, 1028}, {rocev2.RCWriteFirst, 1024, 1<<31 + 1},
+		{rocev2.RCReadRequest, 0, 1<<31 + 1},
+	} {
+		p := newPair(t, pairConfig{})
+		must(t, p.b.PostRecv(0, &RecvWR{SGList: p.b.sge(0, 4096)}))
+		old := slices.Clone(p.b.mem)
+		pkt := packet(c.op, 0xfffffe)
+		pkt.RETH = rocev2.RETH{VA: testIOVA, RKey: uint32(p.b.mr.RKey()), Length: c.length}
+		pkt.Payload = make([]byte, c.payload)
+		if got := p.inject(p.b, pkt); got != DropInvalid || p.b.resp.fatal.syndrome != rocev2.NAKInvalidRequest {
+			t.Errorf("%+v: %v, NAK %v", c, got, p.b.resp.fatal.syndrome)
+		}
+		if !slices.Equal(old, p.b.mem) {
+			t.Errorf("%+v: memory changed", c)
+		}
+	}
+}
+
+// TestGapNAK: one sequence NAK for a gap however many packets follow it.
+func TestGapNAK(t *testing.T) {
+	t.Parallel()
+	p := newPair(t, pairConfig{})
+	lost := 0
+	p.drop = func(from *testEnd, pkt *rocev2.Packet) bool {
+		if from == p.a && pkt.BTH.PSN == 0 && lost == 0 {
+			lost++
+			return true
+		}
+		return false
+	}
+	for range 10 {
+		must(t, p.a.PostSend(0, &SendWR{Opcode: OpWrite, SGList: p.a.sge(0, 3000), Remote: p.b.remote(0)}))
+	}
+	p.run()
+	if n := p.b.Stats().NAKSeqSent; n != 1 || p.now != 0 || p.a.Stats().SendDone != 10 {
+		t.Errorf("%d NAKs, %d done, after %d ns", n, p.a.Stats().SendDone, p.now)
+	}
+	if got := p.a.Stats().WindowCuts; got != 1 {
+		t.Errorf("the window was cut %d times", got)
+	}
+}
+
+func TestSQD(t *testing.T) {
+	t.Parallel()
+	p := newPair(t, pairConfig{})
+	for i := range 3 {
+		must(t, p.a.PostSend(0, &SendWR{ID: uint64(i), Opcode: OpWrite, SGList: p.a.sge(0, 3000), Remote: p.b.remote(0), Signaled: true}))
+	}
+	p.transfer(p.a, 1) // one packet of the first
+	must(t, p.a.Modify(0, &Attr{State: StateSQD, EnableSQDNotify: true}, AttrState|AttrEnableSQDNotify))
+	if err := p.a.Modify(0, &Attr{State: StateRTS}, AttrState); err == nil {
+		t.Error("left SQD in the middle of a message")
+	}
+	if _, ok := p.a.PollEvent(); ok {
+		t.Error("an event before draining")
+	}
+	p.run()
+	if got := p.a.sq.statuses(); got != "0 SUCCESS" {
+		t.Errorf("drained: %q, want the started message only", got)
+	}
+	if e, _ := p.a.PollEvent(); e != EventSQDrained {
+		t.Errorf("event %v", e)
+	}
+	must(t, p.a.PostSend(0, &SendWR{ID: 3, Opcode: OpWrite, Signaled: true}))
+	must(t, p.a.Modify(0, &Attr{Timeout: 10, MaxDestRdAtomic: 16}, AttrTimeout|AttrMaxDestRdAtomic))
+	p.run()
+	must(t, p.a.Modify(0, &Attr{State: StateRTS}, AttrState))
+	p.run()
+	if got := p.a.sq.statuses(); got != "1 SUCCESS, 2 SUCCESS, 3 SUCCESS" {
+		t.Errorf("back in RTS: %q", got)
+	}
+}
+
+func TestCommEst(t *testing.T) {
+	t.Parallel()
+	p := newPair(t, pairConfig{noRTS: true})
+	must(t, p.a.PostSend(0, &SendWR{Opcode: OpWrite, Signaled: true}))
+	must(t, p.a.PostSend(0, &SendWR{Opcode: OpRead, Signaled: true}))
+	p.run()
+	if p.a.Stats().SendDone != 2 {
+		t.Error("a responder in RTR did not answer")
+	}
+	if e, _ := p.b.PollEvent(); e != EventCommEst {
+		t.Errorf("event %v", e)
+	}
+	if e, ok := p.b.PollEvent(); ok {
+		t.Errorf("second event %v", e)
+	}
+}
+
+// sharedSource hands out receives of no length.
+type sharedSource struct{ n int }
+
+func (s *sharedSource) NextRecv(w *RecvWQE) bool {
+	s.n--
+	w.ID, w.SGList = uint64(s.n), w.SGList[:0]
+	return s.n >= 0
+}
+
+func TestRecvSource(t *testing.T) {
+	t.Parallel()
+	p := newPair(t, pairConfig{config: Config{RecvSource: &sharedSource{n: 2}}})
+	for range 2 {
+		must(t, p.a.PostSend(0, &SendWR{Opcode: OpSend, Signaled: true}))
+	}
+	p.run()
+	if got := p.b.rq.statuses(); got != "1 SUCCESS, 0 SUCCESS" {
+		t.Errorf("receives %q", got)
+	}
+	if p.a.req.credit.limited {
+		t.Error("a shared queue gave credits")
+	}
+	must(t, p.b.Modify(0, &Attr{State: StateErr}, AttrState))
+	if e, _ := p.b.PollEvent(); e != EventLastWQE {
+		t.Errorf("event %v", e)
+	}
+}
+
+// TestReadGone: a region that goes while a READ is being answered.
+func TestReadGone(t *testing.T) {
+	t.Parallel()
+	p := newPair(t, pairConfig{})
+	must(t, p.a.PostSend(0, &SendWR{ID: 1, Opcode: OpRead, SGList: p.a.sge(0, 5000), Remote: p.b.remote(0)}))
+	p.transfer(p.a, 1)
+	p.transfer(p.b, 2)
+	p.b.table.Deregister(p.b.mr)
+	p.settle()
+	if got := p.a.sq.statuses(); got != "1 REM_ACCESS_ERR" {
+		t.Error(got)
+	}
+	if e, _ := p.b.PollEvent(); e != EventAccessErr {
+		t.Error(e)
+	}
+}
+
+// TestHuge: the longest READ at the smallest MTU is bounded to requests of 2^22 packets.
+func TestHuge(t *testing.T) {
+	t.Parallel()
+	p := newPair(t, pairConfig{attr: Attr{PathMTU: rocev2.MTU256}})
+	huge := []memreg.SGE{{Length: 1 << 31, LKey: 1}}
+	must(t, p.a.PostSend(0, &SendWR{Opcode: OpRead, SGList: huge}))
+	n := p.a.PollTransmit(0, p.buf)
+	must(t, p.pkt.Parse(p.buf[:n+rocev2.ICRCLen]))
+	if p.pkt.RETH.Length != 1<<30 {
+		t.Errorf("asks for %d bytes", p.pkt.RETH.Length)
+	}
+	if w := p.a.req.queue.at(0); w.psns != 1<<23 {
+		t.Errorf("takes %d PSNs", w.psns)
+	}
+}
+
+// TestGapNAKAgain: when the packet is lost again, the responder sees it by the packets that follow and sends another NAK,
+// which the requester takes; the timeout is not needed, and the retry count not used up by it.
+func TestGapNAKAgain(t *testing.T) {
+	t.Parallel()
+	p := newPair(t, pairConfig{attr: Attr{RetryCount: 1}})
+	lost := 0
+	p.drop = func(from *testEnd, pkt *rocev2.Packet) bool {
+		if from == p.a && pkt.BTH.PSN == 0 && lost < maxRestarts {
+			lost++
+			return true
+		}
+		return false
+	}
+	for range 10 {
+		must(t, p.a.PostSend(0, &SendWR{Opcode: OpWrite, SGList: p.a.sge(0, 3000), Remote: p.b.remote(0)}))
+	}
+	p.run()
+	if p.b.Stats().NAKSeqSent != maxRestarts || p.now != 0 || p.a.Stats().SendDone != 10 {
+		t.Errorf("%d NAKs, %d done, after %d ns", p.b.Stats().NAKSeqSent, p.a.Stats().SendDone, p.now)
+	}
+}
+
+// TestNAKEchoes: whatever the number of NAKs for the same PSN, they cost one retry and a bounded number of packets.
+func TestNAKEchoes(t *testing.T) {
+	t.Parallel()
+	p := newPair(t, pairConfig{attr: Attr{RetryCount: 1}})
+	p.drop = func(*testEnd, *rocev2.Packet) bool { return true }
+	for range 10 {
+		must(t, p.a.PostSend(0, &SendWR{Opcode: OpWrite}))
+	}
+	nak := packet(rocev2.RCAcknowledge, 0xfffffe)
+	nak.AETH.Syndrome = rocev2.NAKSequence
+	for range 100 {
+		p.run()
+		p.inject(p.a, nak)
+		p.inject(p.a, nak)
+	}
+	if s := p.a.Stats(); p.a.State() != StateRTS || s.Restarts != maxRestarts || p.a.req.retry.left != 0 {
+		t.Errorf("state %v, %d restarts, %d retries left", p.a.State(), s.Restarts, p.a.req.retry.left)
+	}
+}
+
+// TestProbe: the last packet is lost, and nothing follows it. With MinProbe it is sent again long before the timeout; a peer
+// that has vanished is still given up after count+1 timeouts.
+func TestProbe(t *testing.T) {
+	t.Parallel()
+	p := newPair(t, pairConfig{config: Config{MinProbe: 1e6}, attr: Attr{RetryCount: 2}})
+	write := SendWR{Opcode: OpWrite, SGList: p.a.sge(0, 3000), Remote: p.b.remote(0)}
+	must(t, p.a.PostSend(0, &write))
+	p.run()
+	p.drop = func(_ *testEnd, pkt *rocev2.Packet) bool {
+		if pkt.BTH.Opcode == rocev2.RCWriteLast {
+			p.drop = nil
+			return true
+		}
+		return false
+	}
+	must(t, p.a.PostSend(0, &write))
+	p.settle()
+	if s := p.a.Stats(); p.now != 1e6 || s.Probes != 1 || s.SendDone != 2 || s.Timeouts != 0 {
+		t.Errorf("after %d ns: %d probes, %d timeouts, %d done", p.now, s.Probes, s.Timeouts, s.SendDone)
+	}
+	start := p.now
+	p.drop = func(*testEnd, *rocev2.Packet) bool { return true }
+	must(t, p.a.PostSend(p.now, &write))
+	p.settle()
+	if got := p.now - start; got != 3*Time(rocev2.AckTimeout(14)) || p.a.State() != StateErr {
+		t.Errorf("given up after %d ns, state %v", got, p.a.State())
+	}
+}
+
+// TestFatalNAKInsideRead: Linux refuses a READ in the middle of its answer with the PSN of the request; others use that
+// of the next packet, and either may overtake data. The READ fails at once in every case.
+func TestFatalNAKInsideRead(t *testing.T) {
+	t.Parallel()
+	for at, syndrome := range []rocev2.Syndrome{0x61, 0x62, 0x63, 0x64, 0x65} {
+		p := newPair(t, pairConfig{})
+		must(t, p.a.PostSend(0, &SendWR{ID: 1, Opcode: OpRead, SGList: p.a.sge(0, 5000), Remote: p.b.remote(0)}))
+		p.transfer(p.a, 1)
+		p.transfer(p.b, 2)
+		nak := packet(rocev2.RCAcknowledge, rocev2.PSN(0xfffffe).Add(at))
+		nak.AETH.Syndrome = syndrome
+		p.inject(p.a, nak)
+		want := []string{"1 REM_INV_REQ_ERR", "1 REM_ACCESS_ERR", "1 REM_OP_ERR", "1 REM_INV_RD_REQ_ERR", "1 REM_OP_ERR"}[at]
+		if got := p.a.sq.statuses(); got != want {
+			t.Errorf("NAK %v at packet %d: %q, want %q", syndrome, at, got, want)
+		}
+	}
+}
+
+// TestUnsolicitedCredits: an acknowledgement of what has completed may bring more credits.
+func TestUnsolicitedCredits(t *testing.T) {
+	t.Parallel()
+	p := newPair(t, pairConfig{})
+	must(t, p.a.PostSend(0, &SendWR{Opcode: OpWrite}))
+	p.run()
+	ack := packet(rocev2.RCAcknowledge, 0xfffffe)
+	ack.AETH = rocev2.AETH{Syndrome: rocev2.SyndromeACK(rocev2.CreditCode(6)), MSN: 1}
+	if got := p.inject(p.a, ack); got != DropStale || !p.a.req.credit.allows(7) || p.a.req.credit.allows(8) {
+		t.Errorf("%v, credit %+v", got, p.a.req.credit)
+	}
+}
+
+// TestDuplicateWhileAnswering: a duplicate READ whose answer has not been sent completely does not add a second answer: it
+// is moved back if it has passed the place, and goes on otherwise.
+func TestDuplicateWhileAnswering(t *testing.T) {
+	t.Parallel()
+	for from, want := range []int{5, 4, 3, 3, 3} {
+		p := newPair(t, pairConfig{})
+		must(t, p.a.PostSend(0, &SendWR{Opcode: OpRead, SGList: p.a.sge(0, 5000), Remote: p.b.remote(0)}))
+		p.transfer(p.a, 1)
+		p.transfer(p.b, 2)
+		pkt := packet(rocev2.RCReadRequest, rocev2.PSN(0xfffffe).Add(from))
+		pkt.RETH = rocev2.RETH{VA: testIOVA + uint64(from)*1024, RKey: uint32(p.b.mr.RKey()), Length: uint32(5000 - from*1024)}
+		p.inject(p.b, pkt)
+		if n := p.transfer(p.b, 10); n != want {
+			t.Errorf("again from packet %d after two: %d packets, want %d", from, n, want)
+		}
+		if p.a.Stats().SendDone != 1 || p.b.resp.res.ring[0].pending != pendingNone {
+			t.Errorf("again from packet %d: not done", from)
+		}
+	}
+}
+
+// TestStrayReplay: the replay for a stray duplicate gives way to a new request that needs its place.
+func TestStrayReplay(t *testing.T) {
+	t.Parallel()
+	p := newPair(t, pairConfig{attr: Attr{MaxDestRdAtomic: 1}})
+	add := packet(rocev2.RCFetchAdd, 0xfffffe)
+	add.AtomicETH = rocev2.AtomicETH{VA: testIOVA, RKey: uint32(p.b.mr.RKey()), SwapAdd: 1}
+	before, _ := p.b.mr.Load64(0)
+	p.inject(p.b, add)
+	p.transfer(p.b, 10)
+	p.inject(p.b, add)
+	p.inject(p.b, add)
+	next := add
+	next.BTH.PSN = 0xffffff
+	if got := p.inject(p.b, next); got != DropNone {
+		t.Error(got)
+	}
+	if n := p.transfer(p.b, 10); n != 1 {
+		t.Errorf("%d answers, want that of the new request only", n)
+	}
+	if v, _ := p.b.mr.Load64(0); v != before+2 {
+		t.Errorf("added %d times, want 2", v-before)
+	}
+}

@@ -1,0 +1,78 @@
+package qp
+
+// packetOverhead is what a packet counts in the window beyond its payload, in bytes: about its headers.
+const packetOverhead = 64
+
+// maxWindowPSNs keeps everything in flight far from half of the PSN space, even together with a READ of its own.
+const maxWindowPSNs = 1 << 22
+
+// WindowConfig bounds what a requester has in flight: requests, and responses that READs ask for.
+type WindowConfig struct {
+	InitialBytes int // 0 means 128 KiB
+	MaxBytes     int // 0 means 512 KiB
+	MaxPSNs      int // 0 means 128, what Linux keeps in flight
+}
+
+const (
+	defaultInitialBytes = 128 << 10
+	defaultMaxBytes     = 512 << 10
+	defaultMaxPSNs      = 128
+)
+
+// window is the send window: so many bytes and PSNs between the oldest unacknowledged packet and the next one. It doubles
+// for every window acknowledged until the first loss, and grows by a packet for every window after it.
+type window struct {
+	size      int // bytes
+	initial   int
+	limit     int
+	threshold int // up to here growth is fast
+	psns      uint32
+}
+
+func (w *window) init(c WindowConfig) {
+	w.limit = or(c.MaxBytes, defaultMaxBytes)
+	w.initial = min(or(c.InitialBytes, defaultInitialBytes), w.limit)
+	w.psns = uint32(or(c.MaxPSNs, defaultMaxPSNs))
+	w.reset()
+}
+
+func or(v, zero int) int {
+	if v == 0 {
+		return zero
+	}
+	return v
+}
+
+func (w *window) reset() { w.size, w.threshold = w.initial, w.limit }
+
+// admits reports whether cost bytes in psns packets fit behind what is in flight. With nothing in flight anything does:
+// a READ may be larger than the window.
+func (w *window) admits(inFlight uint64, inFlightPSNs uint32, cost int, psns uint32) bool {
+	if inFlightPSNs == 0 {
+		return true
+	}
+	return inFlightPSNs+psns <= w.psns && inFlight+uint64(cost) <= uint64(w.size)
+}
+
+// acked grows the window after n bytes were acknowledged; packet is the size of a full packet.
+func (w *window) acked(n uint64, packet int) {
+	if w.size >= w.limit {
+		return
+	}
+	grow := int(min(n, uint64(w.size)))
+	if w.size >= w.threshold {
+		grow = max(1, grow*packet/w.size)
+	}
+	w.size = min(w.size+grow, w.limit)
+}
+
+// cut halves the window after a loss, to two packets at the least.
+func (w *window) cut(packet int) {
+	w.threshold = max(w.size/2, 2*packet)
+	w.size = min(w.threshold, w.limit)
+}
+
+// ackInterval is after how many packets inside a long message an acknowledgement is asked for: a quarter of the window.
+func (w *window) ackInterval(packet int) uint32 {
+	return max(1, min(uint32(w.size/packet), w.psns)/4)
+}
