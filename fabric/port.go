@@ -77,6 +77,9 @@ func (p *Port) Wait() error {
 	}
 }
 
+// Wake makes a Wait return.
+func (p *Port) Wake() { p.signal() }
+
 // Recv takes what is queued, as much as fits.
 func (p *Port) Recv(b *transport.RxBatch) (int, error) {
 	b.Reset()

@@ -26,6 +26,9 @@ type Link interface {
 	// without reason. Once the link is closed it returns ErrClosed.
 	Wait() error
 
+	// Wake makes a Wait return: the one that blocks now, or else the next.
+	Wake()
+
 	// Recv resets b and fills it with what is there, without blocking. It
 	// returns the number of packets, 0 when nothing is there. Packets with a
 	// wrong ICRC are delivered too, marked. What b holds is valid until b is

@@ -108,6 +108,12 @@ func (l *Link) Wait() error {
 	}
 }
 
+// Wake makes a Wait return.
+func (l *Link) Wake() {
+	l.signal()
+	l.inner.Wake()
+}
+
 // runPump waits on the inner link for Wait, which must not be stuck there when
 // a held packet is due.
 func (l *Link) runPump() {

@@ -1,6 +1,7 @@
 package udp
 
 import (
+	"encoding/binary"
 	"errors"
 	"net"
 	"net/netip"
@@ -16,7 +17,7 @@ import (
 
 // Link is a transport.Link over one unconnected UDP socket.
 type Link struct {
-	file  *os.File // owns the descriptor, registered with the runtime's poller
+	file  *os.File // owns the descriptor; a blocking one, so that the runtime's poller leaves it alone
 	raw   syscall.RawConn
 	addr  netip.Addr     // as opened, with zone
 	local netip.AddrPort // without zone
@@ -62,7 +63,7 @@ func Open(addr netip.Addr, c Config) (*Link, error) {
 	if addr.Is4() {
 		family = unix.AF_INET
 	}
-	fd, err := unix.Socket(family, unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, unix.IPPROTO_UDP)
+	fd, err := unix.Socket(family, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, unix.IPPROTO_UDP)
 	if err != nil {
 		return nil, &OpenError{Addr: at, Op: "socket", Err: err}
 	}
@@ -76,7 +77,10 @@ func Open(addr netip.Addr, c Config) (*Link, error) {
 		l.file.Close()
 		return nil, &OpenError{Addr: at, Op: "register", Err: err}
 	}
-	l.waiting.init()
+	if err := l.waiting.init(); err != nil {
+		l.file.Close()
+		return nil, &OpenError{Addr: at, Op: "make an eventfd", Err: err}
+	}
 	l.tx.init(l)
 	l.rx.init(l)
 	return l, nil
@@ -172,29 +176,52 @@ func (l *Link) Capabilities() transport.Capabilities {
 	return c
 }
 
-// waiter is the state of Wait.
+// waiter is the state of Wait: poll(2) on the socket and on an eventfd that
+// wakes it. The runtime's poller would be woken by every packet, also while a
+// program polls and nobody waits.
 type waiter struct {
-	check  func(fd uintptr) bool
-	parked bool // check has said "not yet": the next call means woken
-	more   atomic.Bool
-	fds    [1]unix.PollFd
+	event    *os.File
+	raw      syscall.RawConn // of event
+	onSocket func(fd uintptr)
+	onEvent  func(fd uintptr)
+	wake     func(fd uintptr)
+	more     atomic.Bool // the last Recv left something
+	fds      [2]unix.PollFd
 }
 
-func (w *waiter) init() {
-	w.check = func(fd uintptr) bool {
-		if w.parked {
-			return true
-		}
-		w.parked = true
-		// The poller forgets an earlier edge when it is armed, so what is
-		// there already must be looked for.
-		w.fds[0] = unix.PollFd{Fd: int32(fd), Events: unix.POLLIN}
-		n, err := unix.Poll(w.fds[:], 0)
-		return n > 0 || err != nil
+func (w *waiter) init() error {
+	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
+	if err != nil {
+		return os.NewSyscallError("eventfd", err)
 	}
+	w.event = os.NewFile(uintptr(fd), "eventfd")
+	if w.raw, err = w.event.SyscallConn(); err != nil {
+		w.event.Close()
+		return err
+	}
+	var one, count [8]byte
+	binary.NativeEndian.PutUint64(one[:], 1)
+	w.wake = func(fd uintptr) {
+		// It fails only when the counter is full: then the wake-up is due already.
+		_, _ = unix.Write(int(fd), one[:])
+	}
+	w.onEvent = func(fd uintptr) {
+		w.fds[1] = unix.PollFd{Fd: int32(fd), Events: unix.POLLIN}
+		n, err := unix.Poll(w.fds[:], -1)
+		if err == nil && n > 0 && w.fds[1].Revents != 0 {
+			// Readable, so it does not block: takes the wake-ups back.
+			_, _ = unix.Read(int(fd), count[:])
+		}
+	}
+	w.onSocket = func(fd uintptr) {
+		w.fds[0] = unix.PollFd{Fd: int32(fd), Events: unix.POLLIN}
+		// An error means closed, which Wait looks for.
+		_ = w.raw.Control(w.onEvent)
+	}
+	return nil
 }
 
-// Wait blocks in the runtime's poller until the socket is readable.
+// Wait blocks in poll(2) until the socket is readable.
 func (l *Link) Wait() error {
 	if l.closed.Load() {
 		return transport.ErrClosed
@@ -202,11 +229,19 @@ func (l *Link) Wait() error {
 	if l.waiting.more.Load() {
 		return nil
 	}
-	l.waiting.parked = false
-	if err := l.raw.Read(l.waiting.check); err != nil {
+	if err := l.raw.Control(l.waiting.onSocket); err != nil {
 		return l.wrap(err)
 	}
+	if l.closed.Load() {
+		return transport.ErrClosed
+	}
 	return nil
+}
+
+// Wake makes a Wait return, the current one or the next.
+func (l *Link) Wake() {
+	// It fails only on a closed link, whose Wait has ended.
+	_ = l.waiting.raw.Control(l.waiting.wake)
 }
 
 // wrap turns the error of a closed descriptor into ErrClosed.
@@ -226,7 +261,8 @@ func (l *Link) Close() error {
 		return transport.ErrClosed
 	}
 	l.stats.rxOverflowClosed.Store(l.kernelDrops())
-	return l.file.Close()
+	l.Wake()
+	return errors.Join(l.file.Close(), l.waiting.event.Close())
 }
 
 // Stats returns the counters. RxOverflow is the kernel's, asked for with

@@ -141,6 +141,14 @@ func (l *Link) Wait() error {
 	}
 }
 
+// Wake makes a Wait return.
+func (l *Link) Wake() {
+	select {
+	case l.ready <- struct{}{}:
+	default:
+	}
+}
+
 // Recv takes what is queued, at most one datagram for each buffer of b.
 func (l *Link) Recv(b *transport.RxBatch) (int, error) {
 	b.Reset()

@@ -25,8 +25,9 @@ type receiver struct {
 	verifier *transport.Verifier
 	hdrs     [recvHeaders]mmsghdr
 	slots    [recvHeaders]recvSlot
-	n        int // headers to fill
-	got      int
+	batch    *transport.RxBatch // whose buffers the headers point to
+	n        int                // headers to fill
+	got      int                // headers filled last time, to be made ready again
 	errno    unix.Errno
 }
 
@@ -51,16 +52,7 @@ func (l *Link) Recv(b *transport.RxBatch) (int, error) {
 		return 0, transport.ErrClosed
 	}
 	r := &l.rx
-	r.n = min(b.Buffers(), recvHeaders)
-	for i := range r.n {
-		h, s := &r.hdrs[i].hdr, &r.slots[i]
-		buf := b.Buffer(i)
-		s.iov.Base = &buf[0]
-		s.iov.SetLen(len(buf))
-		h.Namelen = unix.SizeofSockaddrInet6
-		h.SetControllen(len(s.control))
-	}
-	r.got, r.errno = 0, 0
+	r.prepare(b)
 	if err := l.raw.Control(r.read); err != nil {
 		return 0, l.wrap(err)
 	}
@@ -72,6 +64,28 @@ func (l *Link) Recv(b *transport.RxBatch) (int, error) {
 		r.deliver(b)
 	}
 	return b.Len(), nil
+}
+
+// prepare makes the headers ready that the last call has used, or all of them
+// for another batch.
+func (r *receiver) prepare(b *transport.RxBatch) {
+	used := r.got
+	if r.batch != b {
+		r.batch = b
+		r.n = min(b.Buffers(), recvHeaders)
+		used = r.n
+		for i := range r.n {
+			buf := b.Buffer(i)
+			r.slots[i].iov.Base = &buf[0]
+			r.slots[i].iov.SetLen(len(buf))
+		}
+	}
+	for i := range used {
+		h, s := &r.hdrs[i].hdr, &r.slots[i]
+		h.Namelen = unix.SizeofSockaddrInet6
+		h.SetControllen(len(s.control))
+	}
+	r.got, r.errno = 0, 0
 }
 
 // receive calls recvmmsg. Errors that belong to earlier sends do not count.

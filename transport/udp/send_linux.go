@@ -42,11 +42,10 @@ const controlInt = (unix.SizeofCmsghdr+7)/8*8 + 8
 type sender struct {
 	l       *Link
 	batch   *transport.TxBatch
-	write   func(fd uintptr) bool
+	write   func(fd uintptr)
 	hdrs    [sendHeaders]mmsghdr
 	slots   [sendHeaders]sendSlot
-	n, sent int // headers filled, headers sent
-	blocked bool
+	n, sent int        // headers filled, headers sent
 	errno   unix.Errno // of header sent; 0 = none
 
 	refused int // pending socket errors met at this header
@@ -162,9 +161,12 @@ func (k *sendSlot) setPath(p *transport.Path, l *Link) {
 func (s *sender) flush() error {
 	s.refused, s.starved = 0, 0
 	for s.sent < s.n {
-		s.errno, s.blocked = 0, false
-		if err := s.l.raw.Write(s.write); err != nil {
+		s.errno = 0
+		if err := s.l.raw.Control(s.write); err != nil {
 			return s.l.wrap(err)
+		}
+		if s.l.closed.Load() {
+			return transport.ErrClosed
 		}
 		if s.errno != 0 {
 			if err := s.recover(s.errno); err != nil {
@@ -175,9 +177,9 @@ func (s *sender) flush() error {
 	return nil
 }
 
-// writeSome sends until all is sent, the socket is full (false: the poller
-// calls again) or a header fails (errno).
-func (s *sender) writeSome(fd uintptr) bool {
+// writeSome sends until all is sent or a header fails (errno). While the socket
+// is full it waits, looking now and then whether the link was closed.
+func (s *sender) writeSome(fd uintptr) {
 	for s.sent < s.n {
 		n, _, errno := unix.Syscall6(unix.SYS_SENDMMSG, fd, uintptr(unsafe.Pointer(&s.hdrs[s.sent])),
 			uintptr(s.n-s.sent), unix.MSG_DONTWAIT, 0, 0)
@@ -189,14 +191,20 @@ func (s *sender) writeSome(fd uintptr) bool {
 		case unix.EINTR:
 		case unix.EAGAIN:
 			s.l.stats.txWaits.Add(1)
-			return false
+			if s.l.closed.Load() {
+				return
+			}
+			fds := [1]unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}
+			_, _ = unix.Poll(fds[:], fullCheckMillis)
 		default:
 			s.errno = errno
-			return true
+			return
 		}
 	}
-	return true
 }
+
+// fullCheckMillis is how long a Send waits for room at once.
+const fullCheckMillis = 20
 
 // count adds the headers from..to-1 to the statistics.
 func (s *sender) count(from, to int) {
