@@ -15,13 +15,13 @@ type CompChannel struct {
 	ready  []*CQ // each at most once
 	closed bool
 
-	wake chan struct{}
-	done chan struct{}
+	parker parker
 }
 
 // CreateCompChannel makes a completion channel.
 func (o *Owner) CreateCompChannel() (*CompChannel, error) {
-	ch := &CompChannel{owner: o, wake: make(chan struct{}, 1), done: make(chan struct{})}
+	ch := &CompChannel{owner: o}
+	ch.parker.init(o.dev)
 	if err := o.adopt(ch, &o.channels, MaxCQ, "completion channels"); err != nil {
 		return nil, err
 	}
@@ -34,14 +34,7 @@ func (ch *CompChannel) push(cq *CQ) {
 		ch.ready = append(ch.ready, cq)
 	}
 	ch.mu.Unlock()
-	ch.signal()
-}
-
-func (ch *CompChannel) signal() {
-	select {
-	case ch.wake <- struct{}{}:
-	default:
-	}
+	ch.parker.signal()
 }
 
 func (ch *CompChannel) forget(cq *CQ) {
@@ -59,14 +52,20 @@ func (ch *CompChannel) Get(ctx context.Context) (*CQ, error) {
 		if cq, err := ch.take(); cq != nil || err != nil {
 			return cq, err
 		}
-		select {
-		case <-ch.wake:
-		case <-ch.done:
-			return nil, ErrClosed
-		case <-ctx.Done():
-			return nil, ctx.Err()
+		if err := ch.parker.park(ctx, ch); err != nil {
+			return nil, err
 		}
 	}
+}
+
+// available implements waitable.
+func (ch *CompChannel) available() (bool, error) {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	if ch.closed {
+		return false, ErrClosed
+	}
+	return len(ch.ready) > 0, nil
 }
 
 func (ch *CompChannel) take() (*CQ, error) {
@@ -81,7 +80,7 @@ func (ch *CompChannel) take() (*CQ, error) {
 	cq := ch.ready[0]
 	ch.ready = slices.Delete(ch.ready, 0, 1)
 	if len(ch.ready) > 0 {
-		ch.signal() // another waiter may be parked
+		ch.parker.signal() // another waiter may be parked
 	}
 	return cq, nil
 }
@@ -97,7 +96,7 @@ func (ch *CompChannel) Close() error {
 	ch.closed = true
 	ch.ready = nil
 	ch.mu.Unlock()
-	close(ch.done)
+	ch.parker.close()
 	ch.owner.release(ch, &ch.owner.channels)
 	return nil
 }

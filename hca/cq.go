@@ -24,13 +24,12 @@ type CQ struct {
 	cap      uint32
 	armed    armState
 	channel  *CompChannel
-	waiting  int  // goroutines parked in Wait
 	overrun  bool // an entry was lost: the queue is in error
 	closed   bool
 	reported bool // the overrun has raised its event
 
-	wake chan struct{} // a token for one parked waiter
-	done chan struct{} // closed with the queue
+	parker parker
+	spin   atomic.Int32 // polls before parking: what has been worth while
 
 	// pending mirrors tail-head, so that an empty poll takes no lock.
 	pending atomic.Uint32
@@ -56,8 +55,9 @@ func (o *Owner) CreateCQ(n int, ch *CompChannel) (*CQ, error) {
 	cq := &CQ{
 		dev: o.dev, owner: o, channel: ch,
 		ring: make([]qp.WC, size), cap: uint32(size),
-		wake: make(chan struct{}, 1), done: make(chan struct{}),
 	}
+	cq.parker.init(o.dev)
+	cq.spin.Store(int32(o.dev.spin))
 	if err := o.adopt(cq, &o.cqs, MaxCQ, "completion queues"); err != nil {
 		return nil, err
 	}
@@ -72,9 +72,6 @@ func (cq *CQ) UserData() any { return cq.userData }
 
 // Device returns the device of the queue.
 func (cq *CQ) Device() *Device { return cq.dev }
-
-// Progress handles what the queue's device has received; see Device.Progress.
-func (cq *CQ) Progress() bool { return cq.dev.Progress() }
 
 // Cap returns the number of entries that the queue holds.
 func (cq *CQ) Cap() int { return int(cq.cap) }
@@ -98,23 +95,13 @@ func (cq *CQ) Complete(c *qp.WC) bool {
 	if notify {
 		cq.armed = notArmed
 	}
-	wake := cq.waiting > 0
 	ch := cq.channel
 	cq.mu.Unlock()
-	if wake {
-		cq.signal()
-	}
+	cq.parker.signal()
 	if notify && ch != nil {
 		ch.push(cq)
 	}
 	return true
-}
-
-func (cq *CQ) signal() {
-	select {
-	case cq.wake <- struct{}{}:
-	default:
-	}
 }
 
 // Poll takes up to len(wc) completions and returns how many it took. It never
@@ -131,12 +118,27 @@ func (cq *CQ) Poll(wc []qp.WC) int {
 	cq.head += n
 	left := cq.tail - cq.head
 	cq.pending.Store(left)
-	again := left > 0 && cq.waiting > 0
 	cq.mu.Unlock()
-	if again {
-		cq.signal()
+	if left > 0 {
+		cq.parker.signal() // another waiter may have gone to sleep over these
 	}
 	return int(n)
+}
+
+// PollProgress is Poll that first handles what the device has received, on the
+// caller's goroutine, when the queue is empty.
+func (cq *CQ) PollProgress(wc []qp.WC) int {
+	if n := cq.Poll(wc); n > 0 {
+		return n
+	}
+	if !cq.dev.Progress() {
+		return 0
+	}
+	n := cq.Poll(wc)
+	if n == 0 {
+		cq.dev.Settle()
+	}
+	return n
 }
 
 // Wait takes at least one completion, waiting for it as long as ctx allows.
@@ -144,57 +146,46 @@ func (cq *CQ) Wait(ctx context.Context, wc []qp.WC) (int, error) {
 	if len(wc) == 0 {
 		return 0, nil
 	}
-	for {
-		if n := cq.pollSpinning(wc); n > 0 {
-			return n, nil
-		}
-		if n, err := cq.park(ctx, wc); n > 0 || err != nil {
-			return n, err
+	n := cq.pollSpinning(wc)
+	for n == 0 {
+		err := cq.parker.park(ctx, cq)
+		if n = cq.Poll(wc); n == 0 && err != nil {
+			return 0, err
 		}
 	}
+	return n, nil
 }
 
-// pollSpinning polls for a short while, handling what the link has received on
-// this goroutine: that saves the wake-up of two goroutines.
+// pollSpinning polls for a short while, which saves going to sleep and being
+// woken. How long it does so follows what came of it.
 func (cq *CQ) pollSpinning(wc []qp.WC) int {
-	for i := 0; ; i++ {
-		if n := cq.Poll(wc); n > 0 || i >= cq.dev.spin {
+	budget := cq.spin.Load()
+	for i := int32(0); ; i++ {
+		if n := cq.PollProgress(wc); n > 0 {
+			if i > 0 {
+				cq.spin.Store(min(2*budget, int32(cq.dev.spin)))
+			}
 			return n
 		}
-		if !cq.dev.Progress() {
-			runtime.Gosched()
+		if i >= budget {
+			cq.spin.Store(max(budget/2, min(1, int32(cq.dev.spin))))
+			return 0
 		}
+		runtime.Gosched()
 	}
 }
 
-// park waits for a wake-up. It returns 0 and no error after a spurious one.
-func (cq *CQ) park(ctx context.Context, wc []qp.WC) (int, error) {
+// available implements waitable.
+func (cq *CQ) available() (bool, error) {
 	cq.mu.Lock()
+	defer cq.mu.Unlock()
+	if cq.tail != cq.head {
+		return true, nil
+	}
 	if cq.closed {
-		cq.mu.Unlock()
-		return 0, ErrClosed
+		return false, ErrClosed
 	}
-	cq.waiting++
-	empty := cq.tail == cq.head
-	cq.mu.Unlock()
-	var err error
-	if empty {
-		select {
-		case <-cq.wake:
-		case <-cq.done:
-			err = ErrClosed
-		case <-ctx.Done():
-			err = ctx.Err()
-		}
-	}
-	cq.mu.Lock()
-	cq.waiting--
-	cq.mu.Unlock()
-	n := cq.Poll(wc)
-	if n > 0 {
-		err = nil
-	}
-	return n, err
+	return false, nil
 }
 
 // Arm asks for one notification on the completion channel: for the next
@@ -222,7 +213,7 @@ func (cq *CQ) Close() error {
 	cq.closed = true
 	ch := cq.channel
 	cq.mu.Unlock()
-	close(cq.done)
+	cq.parker.close()
 	if ch != nil {
 		ch.forget(cq)
 	}

@@ -108,20 +108,6 @@ func (d *Device) Capabilities() transport.Capabilities { return d.caps }
 // Memory returns the table of regions.
 func (d *Device) Memory() *memreg.Table { return d.mem }
 
-// Progress handles what the link has received, on the caller's goroutine, and
-// says whether there was anything. It never waits: when another goroutine is
-// at it, it returns at once.
-func (d *Device) Progress() bool {
-	any := false
-	for _, s := range d.shards {
-		if s.rxMu.TryLock() {
-			any = s.receive() > 0 || any
-			s.rxMu.Unlock()
-		}
-	}
-	return any
-}
-
 func (d *Device) shardOf(n rocev2.QPN) *shard { return d.shards[int(n)%len(d.shards)] }
 
 // Close ends the device: every object made on it is closed, then the link. It

@@ -23,6 +23,7 @@ type shard struct {
 	dev  *Device
 	link transport.Link
 
+	lead lead
 	rxMu sync.Mutex // held from Recv until the batch is handled, so that packets keep their order
 	rx   *transport.RxBatch
 
@@ -50,6 +51,7 @@ func newShard(d *Device, link transport.Link) *shard {
 		rx:   transport.NewRxBatch(rxDatagrams),
 		tx:   transport.NewTxBatch(txArena),
 		qps:  map[rocev2.QPN]*QP{},
+		lead: lead{resume: make(chan struct{}, 1)},
 		kick: make(chan struct{}, 1),
 		done: make(chan struct{}),
 	}
@@ -61,58 +63,6 @@ func (s *shard) start() {
 	s.wg.Add(2)
 	go s.receiver()
 	go s.transmitter()
-}
-
-// receiver handles what arrives while no program polls.
-func (s *shard) receiver() {
-	defer s.wg.Done()
-	for s.link.Wait() == nil {
-		s.rxMu.Lock()
-		for s.receive() > 0 {
-		}
-		s.rxMu.Unlock()
-	}
-}
-
-// receive takes one batch from the link and handles it. The caller holds rxMu.
-func (s *shard) receive() int {
-	n, err := s.link.Recv(s.rx)
-	if n == 0 || err != nil {
-		return 0
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return 0
-	}
-	now := s.dev.now()
-	packets := s.rx.Packets()
-	for i := range packets {
-		s.dispatch(now, &packets[i])
-	}
-	s.flush()
-	return n
-}
-
-// dispatch hands one datagram to its queue pair.
-func (s *shard) dispatch(now qp.Time, d *transport.RxPacket) {
-	if err := s.pkt.Parse(d.Data); err != nil {
-		s.drops.malformed(err)
-		return
-	}
-	if d.ICRC == transport.ICRCBad {
-		s.drops.device[dropBadICRC]++
-		return
-	}
-	q := s.qps[s.pkt.BTH.DestQPN]
-	if q == nil {
-		s.drops.device[dropUnknownQP]++
-		return
-	}
-	if reason := q.core.HandlePacket(now, d.Src, &s.pkt); reason != qp.DropNone {
-		s.drops.qp[reason]++
-	}
-	s.ready.push(q)
 }
 
 // transmitter goes on sending when a caller has done its share.
@@ -135,6 +85,7 @@ func (s *shard) transmitter() {
 // goroutine is sending, that one goes on with what is ready now. After
 // txBudget batches the transmitter continues in the caller's place.
 func (s *shard) flush() {
+	s.lead.unsent.Store(false)
 	if s.sending {
 		return
 	}

@@ -56,15 +56,7 @@ func (cq *CQ) Cap() int { return cq.core.Cap() }
 // Poll takes up to len(wc) completions and returns how many it took. It never
 // waits. When the queue is empty it first handles what the device has received,
 // on the caller's goroutine.
-func (cq *CQ) Poll(wc []WC) int {
-	if n := cq.core.Poll(wc); n > 0 {
-		return n
-	}
-	if cq.core.Progress() {
-		return cq.core.Poll(wc)
-	}
-	return 0
-}
+func (cq *CQ) Poll(wc []WC) int { return cq.core.PollProgress(wc) }
 
 // Wait takes at least one completion, waiting for it as long as ctx allows: it
 // polls for a short while, then sleeps.

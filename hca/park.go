@@ -1,0 +1,131 @@
+package hca
+
+import (
+	"context"
+	"sync/atomic"
+)
+
+// waitable is what goroutines wait for.
+type waitable interface {
+	// available reports whether there is something to take; false and no error
+	// mean to wait.
+	available() (bool, error)
+}
+
+// parker lets goroutines wait until something is there for them. One that waits
+// receives for its device meanwhile, if nobody else does.
+type parker struct {
+	dev       *Device
+	wake      chan struct{} // a token for one follower
+	done      chan struct{} // closed with the object
+	followers atomic.Int32  // goroutines that wait without the lead
+	inWait    atomic.Bool   // one is about to block in link.Wait, or does
+
+	// The leader's context is watched by a callback, which stays for its next
+	// wait with the same context. Only the leader touches these.
+	watched <-chan struct{}
+	unwatch func() bool
+}
+
+func (p *parker) init(d *Device) {
+	p.dev = d
+	p.wake = make(chan struct{}, 1)
+	p.done = make(chan struct{})
+}
+
+// signal wakes a waiter, if there is one.
+func (p *parker) signal() {
+	if p.followers.Load() > 0 {
+		select {
+		case p.wake <- struct{}{}:
+		default:
+		}
+	}
+	p.interrupt()
+}
+
+// interrupt ends the leader's Wait.
+func (p *parker) interrupt() {
+	if p.inWait.Load() {
+		p.dev.shards[0].link.Wake()
+	}
+}
+
+// close wakes all waiters for good; available must fail from before on.
+func (p *parker) close() {
+	close(p.done)
+	p.interrupt()
+}
+
+// park waits once. It may return without anything being available.
+func (p *parker) park(ctx context.Context, w waitable) error {
+	// Of several links a goroutine can wait for one only; the receivers of the
+	// shards wait for them then.
+	if len(p.dev.shards) == 1 {
+		s := p.dev.shards[0]
+		s.lead.activity.Add(1)
+		if s.lead.taken.CompareAndSwap(false, true) {
+			err := p.parkLeading(ctx, s, w)
+			s.unlead()
+			return err
+		}
+		s.lead.parked.Add(1)
+		defer s.lead.parked.Add(-1)
+	}
+	p.dev.Settle()
+	p.followers.Add(1)
+	defer p.followers.Add(-1)
+	if ok, err := w.available(); ok || err != nil {
+		return err
+	}
+	select {
+	case <-p.wake:
+		return nil
+	case <-p.done:
+		return ErrClosed
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// parkLeading waits in the link and receives until something is available.
+func (p *parker) parkLeading(ctx context.Context, s *shard, w waitable) error {
+	p.watch(ctx)
+	for {
+		s.flushUnsent()
+		p.inWait.Store(true)
+		ok, err := w.available()
+		if err == nil {
+			err = ctx.Err()
+		}
+		if !ok && err == nil && s.link.Wait() != nil {
+			err = ErrClosed
+		}
+		p.inWait.Store(false)
+		if ok || err != nil {
+			return err
+		}
+		s.rxMu.Lock()
+		s.receive(true)
+		s.rxMu.Unlock()
+		if ok, err := w.available(); ok || err != nil {
+			return err
+		}
+	}
+}
+
+// watch has ctx interrupt the leader.
+func (p *parker) watch(ctx context.Context) {
+	done := ctx.Done()
+	if done == p.watched {
+		return
+	}
+	if p.unwatch != nil {
+		p.unwatch()
+		p.unwatch = nil
+	}
+	p.watched = done
+	if done != nil {
+		p.unwatch = context.AfterFunc(ctx, p.interrupt)
+	}
+}
