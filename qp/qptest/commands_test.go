@@ -1,0 +1,584 @@
+package qptest
+
+import (
+	"bytes"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gosoftroce/rocev2/memreg"
+	"github.com/gosoftroce/rocev2/qp"
+	"github.com/gosoftroce/rocev2/rocev2"
+)
+
+// commands of the script language; doc.go describes them.
+var commands map[string]func(s *scene, words []string) error
+
+func init() {
+	commands = map[string]func(s *scene, words []string) error{
+		"qp": (*scene).cmdQP, "clear": (*scene).cmdClear, "mr": (*scene).cmdMR, "dereg": (*scene).cmdDereg,
+		"post": (*scene).cmdPost, "recv": (*scene).cmdRecv,
+		"deliver": (*scene).cmdDeliver, "release": (*scene).cmdRelease, "inject": (*scene).cmdInject,
+		"advance": (*scene).cmdAdvance, "modify": (*scene).cmdModify,
+		"cq": (*scene).cmdCQ, "events": (*scene).cmdEvents, "state": (*scene).cmdState,
+		"mem": (*scene).cmdMem, "same": (*scene).cmdSame, "load": (*scene).cmdLoad, "store": (*scene).cmdStore,
+	}
+}
+
+// side splits the name of a side off the words of a command.
+func (s *scene) side(words []string) (*actor, []string, error) {
+	if len(words) == 0 {
+		return nil, nil, errors.New("which side?")
+	}
+	a, err := s.actor(words[0])
+	return a, words[1:], err
+}
+
+func (s *scene) sideWithQP(words []string) (*actor, []string, error) {
+	a, rest, err := s.side(words)
+	if err == nil && a.endpoint == nil {
+		err = fmt.Errorf("%s has no QP", a.name)
+	}
+	return a, rest, err
+}
+
+var stateNames = map[string]qp.State{
+	"reset": qp.StateReset, "init": qp.StateInit, "rtr": qp.StateRTR, "rts": qp.StateRTS,
+	"sqd": qp.StateSQD, "sqe": qp.StateSQE, "err": qp.StateErr,
+}
+
+func parseAccess(s string) (memreg.Access, error) {
+	var acc memreg.Access
+	for _, c := range s {
+		bit, ok := map[rune]memreg.Access{'l': accessLocal, 'w': accessWrite, 'r': accessRead, 'a': accessAtomic, '-': 0}[c]
+		if !ok {
+			return 0, fmt.Errorf("access %q: want letters of lwra, or -", s)
+		}
+		acc |= bit
+	}
+	return acc, nil
+}
+
+// cmdQP: qp a|b|ab [mtu=1024] [psn=] [rqpsn=] [timeout=14] [retry=7] [rnr=7] …
+func (s *scene) cmdQP(words []string) error {
+	if len(words) == 0 {
+		return errors.New("which side?")
+	}
+	for _, c := range words[0] {
+		a, err := s.actor(string(c))
+		if err != nil {
+			return err
+		}
+		if err := s.makeQP(a, parseArgs(words[1:])); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// cmdClear takes both QPs away, so that the next one stands alone again.
+func (s *scene) cmdClear([]string) error {
+	s.actors[0].endpoint, s.actors[1].endpoint = nil, nil
+	return nil
+}
+
+func (s *scene) makeQP(a *actor, w args) error {
+	psns := [2]uint64{100, 200}
+	me := int(a.name[0] - 'a')
+	psn, rqpsn := psns[me], psns[1-me]
+	mtu, timeout, retry, rnr, rnrTimer := uint64(1024), uint64(14), uint64(7), uint64(7), uint64(12)
+	rd, destRd := uint64(4), uint64(4)
+	sendWR, recvWR, sendSGE, recvSGE, inline := uint64(64), uint64(64), uint64(4), uint64(4), uint64(64)
+	window, windowBytes, chunk, cqe, dqpn := uint64(0), uint64(0), uint64(0), uint64(0), uint64(a.peer.qpn)
+	err := w.nums(map[string]*uint64{
+		"psn": &psn, "rqpsn": &rqpsn, "mtu": &mtu, "timeout": &timeout, "retry": &retry, "rnr": &rnr, "rnrtimer": &rnrTimer,
+		"rd": &rd, "destrd": &destRd, "sendwr": &sendWR, "recvwr": &recvWR, "sendsge": &sendSGE, "recvsge": &recvSGE,
+		"inline": &inline, "window": &window, "windowbytes": &windowBytes, "chunk": &chunk, "cqe": &cqe, "dqpn": &dqpn,
+	})
+	if err != nil {
+		return err
+	}
+	probe, err := time.ParseDuration(w.text("probe", "0"))
+	if err != nil {
+		return err
+	}
+	access, err := parseAccess(w.text("access", "wra"))
+	if err != nil {
+		return err
+	}
+	state, ok := stateNames[w.text("state", "rts")]
+	if err := w.done(); err != nil || !ok {
+		return errors.Join(err, errors.New("no such state"))
+	}
+	path, ok := rocev2.MTUFromBytes(int(mtu))
+	if !ok {
+		return fmt.Errorf("mtu=%d", mtu)
+	}
+	c := qp.Config{
+		QPN: a.qpn, MinProbe: probe, MaxSendWR: int(sendWR), MaxRecvWR: int(recvWR), MaxSendSGE: int(sendSGE), MaxRecvSGE: int(recvSGE),
+		MaxInline: int(inline), SignalAll: w.has("sigall"), ReadChunk: int(chunk),
+		Window: qp.WindowConfig{InitialBytes: int(windowBytes), MaxBytes: int(windowBytes), MaxPSNs: int(window)},
+	}
+	c.Invalidate = func(key memreg.Key) bool {
+		name := s.keyName(key)
+		s.printf("%s is asked to invalidate %s", a.name, name)
+		return strings.HasSuffix(name, ".window")
+	}
+	if w.has("srq") {
+		a.srq = &sharedReceives{}
+		c.RecvSource = a.srq
+	}
+	e, err := newEndpoint(a.node, c)
+	if err != nil {
+		return err
+	}
+	e.sendCQ.limit, e.recvCQ.limit = int(cqe), int(cqe)
+	a.endpoint = e
+	return e.connect(s.now, qp.Attr{
+		State: state, Access: access, Port: 1, AV: qp.AddressVector{DGID: a.peer.node.addr, HopLimit: 64},
+		PathMTU: path, Timeout: uint8(timeout), RetryCount: uint8(retry), RNRRetry: uint8(rnr), MinRNRTimer: uint8(rnrTimer),
+		SQPSN: rocev2.PSN(psn), RQPSN: rocev2.PSN(rqpsn), MaxRdAtomic: uint8(rd), MaxDestRdAtomic: uint8(destRd),
+		DestQPN: rocev2.QPN(dqpn),
+	})
+}
+
+// cmdMR: mr b name at=0x100000 len=4096 access=lw [pd=other]
+func (s *scene) cmdMR(words []string) error {
+	a, rest, err := s.side(words)
+	if err != nil {
+		return err
+	}
+	w := parseArgs(rest)
+	at, n := uint64(0x100000), uint64(4096)
+	if err := w.nums(map[string]*uint64{"at": &at, "len": &n}); err != nil {
+		return err
+	}
+	access, err := parseAccess(w.text("access", "lwra"))
+	pd := a.node.pd
+	if w.text("pd", "") == "other" {
+		pd = a.node.table.AllocPD()
+	}
+	if len(w.pos) != 1 {
+		return errors.New("a region needs a name")
+	}
+	if err := errors.Join(err, w.done()); err != nil {
+		return err
+	}
+	return s.addRegion(a, w.pos[0], at, int(n), access, pd)
+}
+
+func (s *scene) cmdDereg(words []string) error {
+	a, rest, err := s.side(words)
+	if err != nil || len(rest) != 1 {
+		return errors.Join(err, errors.New("dereg SIDE REGION"))
+	}
+	r, err := a.region(rest[0])
+	if err != nil {
+		return err
+	}
+	a.node.table.Deregister(r.reg)
+	r.reg = nil
+	return nil
+}
+
+var sendOpcodes = map[string]qp.WROpcode{
+	"send": qp.OpSend, "send-imm": qp.OpSendImm, "send-inv": qp.OpSendInv, "write": qp.OpWrite, "write-imm": qp.OpWriteImm,
+	"read": qp.OpRead, "compare-swap": qp.OpCompareSwap, "fetch-add": qp.OpFetchAdd,
+}
+
+// sgeList reads at=, len= and lkey= (or sge=ADDR+LEN,ADDR+LEN).
+func (s *scene) sgeList(a *actor, w *args, at, n uint64) ([]memreg.SGE, error) {
+	if err := w.nums(map[string]*uint64{"at": &at, "len": &n}); err != nil {
+		return nil, err
+	}
+	lkey := a.regions[0].lkey
+	if name := w.text("lkey", ""); name != "" {
+		if r, err := a.region(name); err == nil {
+			lkey = r.lkey
+		} else if k, err := strconv.ParseUint(name, 0, 32); err == nil {
+			lkey = memreg.Key(k)
+		} else {
+			return nil, fmt.Errorf("lkey=%s", name)
+		}
+	}
+	list := w.text("sge", "")
+	if list == "" {
+		return []memreg.SGE{{Addr: at, Length: uint32(n), LKey: lkey}}, nil
+	}
+	var sg []memreg.SGE
+	for _, e := range strings.Split(list, ",") {
+		addr, length, _ := strings.Cut(e, "+")
+		x, err1 := strconv.ParseUint(addr, 0, 64)
+		y, err2 := strconv.ParseUint(length, 0, 32)
+		if err := errors.Join(err1, err2); err != nil {
+			return nil, err
+		}
+		sg = append(sg, memreg.SGE{Addr: x, Length: uint32(y), LKey: lkey})
+	}
+	return sg, nil
+}
+
+// cmdPost: post a write id=1 len=5000 [at=] [to=] [rkey=] [fence] [solicited] [unsignaled] [inline] …
+func (s *scene) cmdPost(words []string) error {
+	a, rest, err := s.sideWithQP(words)
+	if err != nil || len(rest) == 0 {
+		return errors.Join(err, errors.New("post SIDE OPERATION"))
+	}
+	op, ok := sendOpcodes[rest[0]]
+	if !ok {
+		return fmt.Errorf("no operation %q", rest[0])
+	}
+	w := parseArgs(rest[1:])
+	wr := qp.SendWR{Opcode: op, Signaled: !w.has("unsignaled"), Solicited: w.has("solicited"), Fence: w.has("fence")}
+	at, to, n := uint64(memBase), uint64(memBase+memHalf), uint64(8)
+	if op == qp.OpRead || op == qp.OpCompareSwap || op == qp.OpFetchAdd {
+		at, to = to, at
+	}
+	var imm, compareAdd uint64
+	repeat := uint64(1)
+	rkey := w.text("rkey", a.peer.name+".m")
+	inv := w.text("inv", "0")
+	err = w.nums(map[string]*uint64{
+		"id": &wr.ID, "to": &to, "imm": &imm, "add": &compareAdd, "compare": &compareAdd, "swap": &wr.Swap, "times": &repeat,
+	})
+	if err != nil {
+		return err
+	}
+	wr.CompareAdd = compareAdd
+	if wr.SGList, err = s.sgeList(a, &w, at, n); err != nil {
+		return err
+	}
+	if w.has("inline") {
+		for _, sg := range wr.SGList {
+			b, err := a.at(sg.Addr, int(sg.Length))
+			if err != nil {
+				return err
+			}
+			wr.Inline = append(wr.Inline, b...)
+		}
+		wr.SGList = nil
+	}
+	wr.Imm, wr.Remote.Addr = uint32(imm), to
+	var errKey, errInv error
+	wr.Remote.RKey, errKey = s.keyOf(rkey)
+	wr.InvalidateKey, errInv = s.keyOf(inv)
+	if err := errors.Join(errKey, errInv, w.done()); err != nil {
+		return err
+	}
+	for range repeat {
+		if err := a.PostSend(s.now, &wr); err != nil {
+			s.printf("error: %v", err)
+		}
+		wr.ID++
+	}
+	return nil
+}
+
+// cmdRecv: recv b id=9 len=4096 [at=] [sge=] [times=4]
+func (s *scene) cmdRecv(words []string) error {
+	a, rest, err := s.sideWithQP(words)
+	if err != nil {
+		return err
+	}
+	w := parseArgs(rest)
+	var wr qp.RecvWR
+	repeat := uint64(1)
+	if err := w.nums(map[string]*uint64{"id": &wr.ID, "times": &repeat}); err != nil {
+		return err
+	}
+	if wr.SGList, err = s.sgeList(a, &w, memBase+memHalf, 4096); err != nil {
+		return err
+	}
+	if err := w.done(); err != nil {
+		return err
+	}
+	for range repeat {
+		if a.srq != nil {
+			a.srq.queue = append(a.srq.queue, wr)
+		} else if err := a.PostRecv(s.now, &wr); err != nil {
+			s.printf("error: %v", err)
+		}
+		wr.ID++
+	}
+	return nil
+}
+
+func (s *scene) cmdDeliver(words []string) error {
+	a := parseArgs(words)
+	w, err := parseWireRules(&a)
+	if err != nil {
+		return err
+	}
+	if !s.live() {
+		return errors.New("deliver needs two QPs")
+	}
+	s.exchange(&w, "")
+	return s.finish(&w)
+}
+
+// cmdRelease puts the packets that hold= took off the wire back on it.
+func (s *scene) cmdRelease(words []string) error {
+	a, _, err := s.side(words)
+	if err != nil {
+		return err
+	}
+	for _, wire := range a.held {
+		s.printf("%s  (late)", s.show(a, wire))
+		if why := s.hand(a.peer, wire); why != "" {
+			s.printf("  %s", why)
+		}
+	}
+	a.held = nil
+	return nil
+}
+
+// cmdInject: inject a PACKET [src=10.0.0.9]: a packet as though from a's peer.
+func (s *scene) cmdInject(words []string) error {
+	a, rest, err := s.sideWithQP(words)
+	if err != nil {
+		return err
+	}
+	src := a.peer.node.addr
+	var packet []string
+	for _, w := range rest {
+		if addr, ok := strings.CutPrefix(w, "src="); ok {
+			if src, err = netip.ParseAddr(addr); err != nil {
+				return err
+			}
+			continue
+		}
+		packet = append(packet, w)
+	}
+	p, err := parsePacket(packet, a.qpn, s)
+	if err != nil {
+		return err
+	}
+	wire := a.peer.flow.Seal(0, p.AppendTo(nil))
+	var q rocev2.Packet
+	if err := q.Parse(wire); err != nil {
+		return err
+	}
+	if why := s.handParsed(a, src, &q); why != "" {
+		s.printf("%s", why)
+	}
+	return nil
+}
+
+func (s *scene) cmdAdvance(words []string) error {
+	if len(words) == 0 {
+		return errors.New("advance DURATION")
+	}
+	d, err := time.ParseDuration(words[0])
+	if err != nil {
+		return err
+	}
+	a := parseArgs(words[1:])
+	w, err := parseWireRules(&a)
+	if err != nil {
+		return err
+	}
+	if err := s.advanceTo(s.now+qp.Time(d), &w); err != nil {
+		return err
+	}
+	return s.finish(&w)
+}
+
+// cmdModify: modify a sqd [notify]. INIT, RTR and RTS take the attributes that
+// the qp command gave, psn= and rqpsn= can be changed.
+func (s *scene) cmdModify(words []string) error {
+	a, rest, err := s.sideWithQP(words)
+	if err != nil || len(rest) == 0 {
+		return errors.Join(err, errors.New("modify SIDE STATE"))
+	}
+	to, ok := stateNames[rest[0]]
+	if !ok {
+		return fmt.Errorf("no state %q", rest[0])
+	}
+	w := parseArgs(rest[1:])
+	attr := a.attr
+	attr.State = to
+	psn, rqpsn := uint64(attr.SQPSN), uint64(attr.RQPSN)
+	if err := w.nums(map[string]*uint64{"psn": &psn, "rqpsn": &rqpsn}); err != nil {
+		return err
+	}
+	attr.SQPSN, attr.RQPSN = rocev2.PSN(psn), rocev2.PSN(rqpsn)
+	mask := attrState
+	switch from := a.State(); {
+	case from == qp.StateReset && to == qp.StateInit:
+		mask = maskInit
+	case from == qp.StateInit && to == qp.StateRTR:
+		mask = maskRTR
+	case from == qp.StateRTR && to == qp.StateRTS:
+		mask = maskRTS
+	}
+	if w.has("notify") {
+		attr.EnableSQDNotify = true
+		mask |= attrSQDNotify
+	}
+	if acc := w.text("access", ""); acc != "" {
+		if attr.Access, err = parseAccess(acc); err != nil {
+			return err
+		}
+		mask |= attrAccess
+	}
+	if err := w.done(); err != nil {
+		return err
+	}
+	if err := a.Modify(s.now, &attr, mask); err != nil {
+		s.printf("error: %v", err)
+	}
+	return nil
+}
+
+// cmdCQ prints and takes the completions of one side.
+func (s *scene) cmdCQ(words []string) error {
+	a, _, err := s.sideWithQP(words)
+	if err != nil {
+		return err
+	}
+	n := 0
+	for _, wc := range append(a.sendCQ.drain(), a.recvCQ.drain()...) {
+		s.printf("%s", s.formatWC(&wc))
+		n++
+	}
+	if n == 0 {
+		s.printf("nothing")
+	}
+	return nil
+}
+
+func (s *scene) formatWC(wc *qp.WC) string {
+	out := fmt.Sprintf("id=%d %v", wc.ID, wc.Status)
+	if wc.Status != qp.StatusSuccess {
+		return out
+	}
+	out += fmt.Sprintf(" %v len=%d", wc.Opcode, wc.ByteLen)
+	if wc.WithImm {
+		out += fmt.Sprintf(" imm=%#x", wc.Imm)
+	}
+	if wc.WithInv {
+		out += " inv=" + s.keyName(wc.InvalidatedKey)
+	}
+	if wc.Solicited {
+		out += " solicited"
+	}
+	return out
+}
+
+func (s *scene) cmdEvents(words []string) error {
+	a, _, err := s.sideWithQP(words)
+	if err != nil {
+		return err
+	}
+	n := 0
+	for {
+		e, ok := a.PollEvent()
+		if !ok {
+			break
+		}
+		s.printf("%v", e)
+		n++
+	}
+	if n == 0 {
+		s.printf("nothing")
+	}
+	return nil
+}
+
+// cmdState prints the state and the deadline of a QP.
+func (s *scene) cmdState(words []string) error {
+	a, _, err := s.sideWithQP(words)
+	if err != nil {
+		return err
+	}
+	if t, ok := a.PollTimeout(); ok {
+		s.printf("%v, timer in %s", a.State(), duration(t-s.now))
+	} else {
+		s.printf("%v, no timer", a.State())
+	}
+	return nil
+}
+
+// cmdMem: mem b 0x11000 16
+func (s *scene) cmdMem(words []string) error {
+	a, b, err := s.span(words)
+	if err != nil {
+		return err
+	}
+	_ = a
+	zero := len(bytes.Trim(b, "\x00")) == 0
+	switch {
+	case zero:
+		s.printf("%d zero bytes", len(b))
+	case len(b) > 64:
+		return errors.New("too much memory to show")
+	default:
+		s.printf("%s", hex.EncodeToString(b))
+	}
+	return nil
+}
+
+// span reads SIDE ADDRESS LENGTH.
+func (s *scene) span(words []string) (*actor, []byte, error) {
+	a, rest, err := s.side(words)
+	if err != nil || len(rest) < 2 {
+		return nil, nil, errors.Join(err, errors.New("SIDE ADDRESS LENGTH"))
+	}
+	va, err1 := strconv.ParseUint(rest[0], 0, 64)
+	n, err2 := strconv.Atoi(rest[1])
+	if err := errors.Join(err1, err2); err != nil {
+		return nil, nil, err
+	}
+	b, err := a.at(va, n)
+	return a, b, err
+}
+
+// cmdSame: same a 0x1000 b 0x11000 5000
+func (s *scene) cmdSame(words []string) error {
+	if len(words) != 5 {
+		return errors.New("same SIDE ADDRESS SIDE ADDRESS LENGTH")
+	}
+	_, x, err1 := s.span([]string{words[0], words[1], words[4]})
+	_, y, err2 := s.span([]string{words[2], words[3], words[4]})
+	if err := errors.Join(err1, err2); err != nil {
+		return err
+	}
+	for i := range x {
+		if x[i] != y[i] {
+			s.printf("different from byte %d", i)
+			return nil
+		}
+	}
+	s.printf("same")
+	return nil
+}
+
+func (s *scene) cmdLoad(words []string) error {
+	a, b, err := s.span(append(words[:len(words):len(words)], "8"))
+	if err != nil {
+		return err
+	}
+	_ = a
+	s.printf("%d", nativeLoad(b))
+	return nil
+}
+
+func (s *scene) cmdStore(words []string) error {
+	if len(words) != 3 {
+		return errors.New("store SIDE ADDRESS VALUE")
+	}
+	_, b, err := s.span([]string{words[0], words[1], "8"})
+	if err != nil {
+		return err
+	}
+	v, err := strconv.ParseUint(words[2], 0, 64)
+	if err != nil {
+		return err
+	}
+	nativeStore(b, v)
+	return nil
+}

@@ -1,0 +1,124 @@
+package qptest
+
+import (
+	"fmt"
+	"net/netip"
+
+	"github.com/gosoftroce/rocev2/memreg"
+	"github.com/gosoftroce/rocev2/qp"
+	"github.com/gosoftroce/rocev2/rocev2"
+)
+
+// Attribute bits of ibv_modify_qp, spelled out here so that the scripts check
+// the numbers and not the names.
+const (
+	attrState       qp.AttrMask = 0x1
+	attrSQDNotify   qp.AttrMask = 0x4
+	attrAccess      qp.AttrMask = 0x8
+	attrPKeyIndex   qp.AttrMask = 0x10
+	attrPort        qp.AttrMask = 0x20
+	attrAV          qp.AttrMask = 0x80
+	attrPathMTU     qp.AttrMask = 0x100
+	attrTimeout     qp.AttrMask = 0x200
+	attrRetryCount  qp.AttrMask = 0x400
+	attrRNRRetry    qp.AttrMask = 0x800
+	attrRQPSN       qp.AttrMask = 0x1000
+	attrMaxRd       qp.AttrMask = 0x2000
+	attrMinRNRTimer qp.AttrMask = 0x8000
+	attrSQPSN       qp.AttrMask = 0x10000
+	attrMaxDestRd   qp.AttrMask = 0x20000
+	attrDestQPN     qp.AttrMask = 0x100000
+
+	maskInit = attrState | attrPKeyIndex | attrPort | attrAccess
+	maskRTR  = attrState | attrAV | attrPathMTU | attrDestQPN | attrRQPSN | attrMaxDestRd | attrMinRNRTimer
+	maskRTS  = attrState | attrTimeout | attrRetryCount | attrRNRRetry | attrSQPSN | attrMaxRd
+)
+
+const (
+	accessLocal  memreg.Access = 1
+	accessWrite  memreg.Access = 2
+	accessRead   memreg.Access = 4
+	accessAtomic memreg.Access = 8
+	accessAll                  = accessLocal | accessWrite | accessRead | accessAtomic
+)
+
+// cqRing is a completion queue for tests: it keeps everything, or overflows
+// after a set number of entries.
+type cqRing struct {
+	entries []qp.WC
+	limit   int // 0: none
+}
+
+func (c *cqRing) Complete(wc *qp.WC) bool {
+	if c.limit > 0 && len(c.entries) >= c.limit {
+		return false
+	}
+	c.entries = append(c.entries, *wc)
+	return true
+}
+
+func (c *cqRing) drain() []qp.WC {
+	e := c.entries
+	c.entries = nil
+	return e
+}
+
+// node is what several QPs of one side share: an address, a protection domain
+// and the table of regions.
+type node struct {
+	addr  netip.Addr
+	table *memreg.Table
+	pd    *memreg.PD
+}
+
+func newNode(addr netip.Addr, random func() uint32) *node {
+	n := &node{addr: addr, table: memreg.NewTable(random)}
+	n.pd = n.table.AllocPD()
+	return n
+}
+
+func (n *node) register(pd *memreg.PD, b []byte, iova uint64, access memreg.Access) (*memreg.Region, error) {
+	return n.table.Register(pd, memreg.Local(b), memreg.Options{Access: access, IOVA: iova, Base: memreg.BaseIOVA})
+}
+
+// endpoint is one QP with its completion queues.
+type endpoint struct {
+	*qp.QP
+	node   *node
+	sendCQ *cqRing
+	recvCQ *cqRing
+	attr   qp.Attr // what connect last asked for
+}
+
+func newEndpoint(n *node, c qp.Config) (*endpoint, error) {
+	e := &endpoint{node: n, sendCQ: &cqRing{}, recvCQ: &cqRing{}}
+	c.Service = rocev2.ServiceRC
+	c.Memory, c.PD = n.table, n.pd
+	c.SendCQ, c.RecvCQ = e.sendCQ, e.recvCQ
+	q, err := qp.New(c)
+	if err != nil {
+		return nil, err
+	}
+	e.QP = q
+	return e, nil
+}
+
+// connect walks the QP from RESET up to the state a.State.
+func (e *endpoint) connect(now qp.Time, a qp.Attr) error {
+	e.attr = a
+	steps := []struct {
+		state qp.State
+		mask  qp.AttrMask
+	}{{qp.StateInit, maskInit}, {qp.StateRTR, maskRTR}, {qp.StateRTS, maskRTS}}
+	for _, s := range steps {
+		if a.State < s.state {
+			break
+		}
+		step := a
+		step.State = s.state
+		if err := e.Modify(now, &step, s.mask); err != nil {
+			return fmt.Errorf("to %v: %w", s.state, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,170 @@
+package qptest
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gosoftroce/rocev2/memreg"
+	"github.com/gosoftroce/rocev2/qp"
+	"github.com/gosoftroce/rocev2/rocev2"
+)
+
+const (
+	goodputFile  = "testdata/goodput.txt"
+	goodputSize  = 64 << 10 // bytes of a message
+	goodputDepth = 16       // messages outstanding
+	goodputTotal = 20000    // packets of payload per cell without loss
+	goodputLimit = qp.Time(20e9)
+)
+
+// goodputLoss are the loss probabilities per packet, in both directions.
+var goodputLoss = []float64{0, 0.0001, 0.001, 0.01, 0.02, 0.05, 0.10}
+
+// flood is an application that keeps a number of requests of one kind
+// outstanding and counts what completes.
+type flood struct {
+	sim
+	op       qp.WROpcode
+	posted   int
+	done     int
+	messages int
+	endpoint [2]*simQP
+	region   [2]*memreg.Region
+	err      error
+}
+
+func newFlood(op qp.WROpcode, mtu rocev2.MTU, loss float64, probe time.Duration) (*flood, error) {
+	f := &flood{op: op, messages: goodputTotal * mtu.Bytes() / goodputSize}
+	f.skipCRC = true
+	f.hooks = simHooks{touched: f.touched, unexpected: func(format string, args ...any) { f.err = fmt.Errorf(format, args...) }}
+	for i, addr := range []string{"10.0.0.1", "10.0.0.2"} {
+		rng := rand.New(rand.NewPCG(uint64(i)+1, 0x900d))
+		f.nodes[i] = &simNode{node: newNode(netip.MustParseAddr(addr), rng.Uint32), rng: rng,
+			link: linkParams{loss: loss, delay: 10000, bitsPerSecond: 10e9, queue: 10000}}
+		region, err := f.nodes[i].register(f.nodes[i].pd, alignedBytes(goodputSize), 0x10000, accessAll)
+		if err != nil {
+			return nil, err
+		}
+		f.region[i] = region
+		e, err := newEndpoint(f.nodes[i].node, qp.Config{QPN: rocev2.QPN(0x11 + i), MaxSendWR: goodputDepth, MaxRecvWR: 4 * goodputDepth, MinProbe: probe})
+		if err != nil {
+			return nil, err
+		}
+		f.endpoint[i] = &simQP{endpoint: e, on: f.nodes[i], qpn: e.QPN()}
+		f.nodes[i].qps = []*simQP{f.endpoint[i]}
+	}
+	f.nodes[0].peer, f.nodes[1].peer = f.nodes[1], f.nodes[0]
+	for i, q := range f.endpoint {
+		err := q.connect(0, qp.Attr{
+			State: qp.StateRTS, Access: accessAll, Port: 1, AV: qp.AddressVector{DGID: f.nodes[1-i].addr}, PathMTU: mtu,
+			Timeout: 14, RetryCount: 7, RNRRetry: 7, MinRNRTimer: 12, MaxRdAtomic: goodputDepth, MaxDestRdAtomic: goodputDepth,
+			DestQPN: f.endpoint[1-i].qpn,
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return f, nil
+}
+
+// touched counts completions and posts what replaces them.
+func (f *flood) touched(q *simQP) {
+	for _, wc := range append(q.sendCQ.drain(), q.recvCQ.drain()...) {
+		if wc.Status != qp.StatusSuccess {
+			f.err = fmt.Errorf("completion with %v", wc.Status)
+		}
+		if q == f.endpoint[0] {
+			f.done++
+		} else if err := f.recv(); err != nil {
+			f.err = err
+		}
+	}
+	for q == f.endpoint[0] && f.posted < f.messages && f.posted-f.done < goodputDepth && f.err == nil {
+		f.posted++
+		f.err = q.PostSend(f.now, &qp.SendWR{ID: uint64(f.posted), Opcode: f.op, Signaled: true,
+			SGList: []memreg.SGE{{Addr: f.region[0].Addr(), Length: goodputSize, LKey: f.region[0].LKey()}},
+			Remote: qp.RemoteAddr{Addr: f.region[1].Addr(), RKey: f.region[1].RKey()}})
+	}
+}
+
+func (f *flood) recv() error {
+	return f.endpoint[1].PostRecv(f.now, &qp.RecvWR{SGList: []memreg.SGE{{Addr: f.region[1].Addr(), Length: goodputSize, LKey: f.region[1].LKey()}}})
+}
+
+// run returns the goodput in bits per second of virtual time.
+func (f *flood) run() (float64, error) {
+	for range 4 * goodputDepth {
+		if err := f.recv(); err != nil {
+			return 0, err
+		}
+	}
+	f.touch(f.endpoint[0])
+	for f.done < f.messages && f.err == nil && f.now < goodputLimit && f.step(nil) {
+	}
+	if f.err == nil && f.done < f.messages && f.now < goodputLimit {
+		f.err = fmt.Errorf("stands still after %d of %d messages", f.done, f.messages)
+	}
+	return float64(f.done) * goodputSize * 8 / (float64(f.now) / 1e9), f.err
+}
+
+func goodput(t *testing.T, op qp.WROpcode, mtu rocev2.MTU, loss float64, probe time.Duration) float64 {
+	f, err := newFlood(op, mtu, loss, probe)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rate, err := f.run()
+	if err != nil {
+		t.Errorf("%v, mtu %d, loss %g, probe %v: %v", op, mtu.Bytes(), loss, probe, err)
+	}
+	return rate
+}
+
+// TestGoodput compares the goodput against loss with the committed table, so
+// that a change of the recovery shows up as a difference in numbers. It is a
+// function of the code alone: virtual time, fixed seeds.
+func TestGoodput(t *testing.T) {
+	t.Parallel()
+	var b strings.Builder
+	b.WriteString(goodputHeader)
+	for _, probe := range []time.Duration{0, time.Millisecond} {
+		fmt.Fprintf(&b, "\nMinProbe %v:\n\n| operation, MTU |", probe)
+		for _, l := range goodputLoss {
+			fmt.Fprintf(&b, " %g %% |", l*100)
+		}
+		b.WriteString("\n| --- |" + strings.Repeat(" ---: |", len(goodputLoss)) + "\n")
+		for _, mtu := range []rocev2.MTU{rocev2.MTU1024, rocev2.MTU4096} {
+			for _, op := range []qp.WROpcode{qp.OpSend, qp.OpWrite, qp.OpRead} {
+				fmt.Fprintf(&b, "| %v, %d |", op, mtu.Bytes())
+				for _, loss := range goodputLoss {
+					fmt.Fprintf(&b, " %.0f |", goodput(t, op, mtu, loss, probe)/1e6)
+				}
+				b.WriteString("\n")
+			}
+		}
+	}
+	if *rewrite {
+		if err := os.WriteFile(goodputFile, []byte(b.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(goodputFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b.String() != string(want) {
+		t.Errorf("the goodput has changed:\n%s\nwas:\n%s\nAfter a change that is understood: go test ./qp/qptest -run TestGoodput -rewrite", b.String(), want)
+	}
+}
+
+const goodputHeader = `# Goodput against loss, in Mb/s
+
+One connection over a link of 10 Gb/s and 10 µs in each direction, in virtual time. Messages of 64 KiB, 16 outstanding;
+local ACK timeout 14 (67 ms), retry count 7; every packet, responses too, is lost with the probability of the column.
+TestGoodput compares; -rewrite writes.
+`

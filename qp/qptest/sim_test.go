@@ -1,0 +1,320 @@
+package qptest
+
+import (
+	"math/rand/v2"
+
+	"github.com/gosoftroce/rocev2/qp"
+	"github.com/gosoftroce/rocev2/rocev2"
+)
+
+// sim is a discrete-event simulation of two nodes and the link between them. It
+// drives queue pairs as a device does: packets in, timers, and PollTransmit for
+// as long as the link has room.
+type sim struct {
+	now     qp.Time
+	heap    eventHeap
+	seq     uint64
+	events  int
+	free    [][]byte // packet buffers to use again
+	nodes   [2]*simNode
+	hooks   simHooks
+	skipCRC bool // the goodput runs have no corruption to find
+}
+
+// simHooks let the world look at everything that happens. All may be nil.
+type simHooks struct {
+	sent       func(q *simQP, wire []byte, lost, late bool) // q transmitted a packet
+	arrived    func(q *simQP, p *rocev2.Packet)             // around HandlePacket
+	dropped    func(q *simQP, p *rocev2.Packet, d qp.Drop)  // HandlePacket refused it
+	touched    func(q *simQP)                               // after every input
+	drained    func(q *simQP)                               // PollTransmit has nothing to send
+	unexpected func(format string, args ...any)
+}
+
+// linkParams describe one direction of the link.
+type linkParams struct {
+	loss, dup, reorder, corrupt float64 // probabilities per packet
+	forge                       float64 // corruption that the ICRC does not find
+	delay                       qp.Time
+	jitter                      qp.Time // of reordered packets
+	bitsPerSecond               int64
+	queue                       qp.Time // how far ahead a node may fill the link
+}
+
+// simNode is one side: a port with its queue pairs.
+type simNode struct {
+	*node
+	peer      *simNode
+	flow      rocev2.Flow
+	link      linkParams // of what this node sends
+	rng       *rand.Rand
+	dead      bool // the link loses everything from now on
+	qps       []*simQP
+	turn      int     // round robin over qps
+	busyUntil qp.Time // the link takes the next packet then
+	polling   bool    // an eventPoll is pending
+	lag       qp.Time // how long received packets wait before the node transmits: batches
+}
+
+// simQP is one queue pair on a node.
+type simQP struct {
+	*endpoint
+	on       *simNode
+	qpn      rocev2.QPN
+	armed    qp.Time // when the earliest pending eventTimer fires
+	hasTimer bool
+	ready    bool // may have something to send
+	closed   bool
+	model    *side // of the world; nil elsewhere
+}
+
+type eventKind uint8
+
+const (
+	eventArrive eventKind = iota // wire arrives at node
+	eventPoll                    // node transmits
+	eventTimer                   // the timer of q is due
+	eventAct                     // the application of q does something
+)
+
+type event struct {
+	at   qp.Time
+	seq  uint64
+	kind eventKind
+	node *simNode
+	q    *simQP
+	wire []byte
+}
+
+// push schedules an event. Equal times keep the order of the calls.
+func (s *sim) push(e event) {
+	s.seq++
+	e.seq = s.seq
+	s.heap.push(e)
+}
+
+// step runs the next event; false when there is none.
+func (s *sim) step(act func(q *simQP)) bool {
+	if len(s.heap) == 0 {
+		return false
+	}
+	e := s.heap.pop()
+	s.now = max(s.now, e.at)
+	s.events++
+	switch e.kind {
+	case eventArrive:
+		s.arrive(e.node, e.wire)
+	case eventPoll:
+		e.node.polling = false
+		s.transmit(e.node)
+	case eventTimer:
+		s.timer(e.q)
+	case eventAct:
+		act(e.q)
+	}
+	return true
+}
+
+func (s *sim) timer(q *simQP) {
+	q.hasTimer = false
+	if q.closed {
+		return
+	}
+	if t, ok := q.PollTimeout(); ok && t <= s.now {
+		q.HandleTimeout(s.now)
+		if t, ok := q.PollTimeout(); ok && t <= s.now {
+			s.hooks.unexpected("QP %v: the timer is still due after HandleTimeout", q.qpn)
+		}
+	}
+	s.touch(q)
+}
+
+// touch follows every input to a QP: it looks after the timer and has the node
+// transmit.
+func (s *sim) touch(q *simQP) {
+	if s.hooks.touched != nil {
+		s.hooks.touched(q)
+	}
+	if q.closed {
+		return
+	}
+	q.ready = true
+	s.arm(q)
+	s.wake(q.on, s.now+q.on.lag)
+}
+
+func (s *sim) arm(q *simQP) {
+	if t, ok := q.PollTimeout(); ok && (!q.hasTimer || t < q.armed) {
+		q.hasTimer, q.armed = true, t
+		s.push(event{at: t, kind: eventTimer, q: q})
+	}
+}
+
+func (s *sim) wake(n *simNode, at qp.Time) {
+	if !n.polling {
+		n.polling = true
+		s.push(event{at: at, kind: eventPoll, node: n})
+	}
+}
+
+// transmit fills the link from the QPs of n in turn.
+func (s *sim) transmit(n *simNode) {
+	for idle := 0; idle < len(n.qps); {
+		if n.busyUntil > s.now+n.link.queue {
+			s.wake(n, n.busyUntil-n.link.queue)
+			return
+		}
+		q := n.qps[n.turn%len(n.qps)]
+		n.turn++
+		if !q.ready || q.closed {
+			idle++
+			continue
+		}
+		buf := s.buffer()
+		size := q.PollTransmit(s.now, buf[:rocev2.MaxPacketLen])
+		s.arm(q)
+		if size == 0 {
+			s.free = append(s.free, buf)
+			q.ready = false
+			if s.hooks.drained != nil {
+				s.hooks.drained(q)
+			}
+			idle++
+			continue
+		}
+		idle = 0
+		s.carry(q, buf[:size])
+	}
+}
+
+func (s *sim) buffer() []byte {
+	if n := len(s.free); n > 0 {
+		b := s.free[n-1]
+		s.free = s.free[:n-1]
+		return b[:cap(b)]
+	}
+	return make([]byte, rocev2.MaxPacketLen)
+}
+
+// carry puts one packet on the link and decides its fate.
+func (s *sim) carry(q *simQP, wire []byte) {
+	n, l := q.on, &q.on.link
+	if s.skipCRC {
+		wire = append(wire, 0, 0, 0, 0)
+	} else {
+		wire = n.flow.Seal(0, wire)
+	}
+	// Ethernet, IP and UDP headers, preamble and gap: 66 bytes.
+	n.busyUntil = max(n.busyUntil, s.now) + qp.Time(int64(len(wire)+66)*8*1e9/l.bitsPerSecond)
+	at := n.busyUntil + l.delay
+	lost := n.dead || n.rng.Float64() < l.loss
+	late := l.reorder > 0 && n.rng.Float64() < l.reorder
+	if late {
+		at += qp.Time(n.rng.Int64N(int64(l.jitter)))
+	}
+	if s.hooks.sent != nil {
+		s.hooks.sent(q, wire, lost, late)
+	}
+	if lost {
+		s.free = append(s.free, wire)
+		return
+	}
+	if l.dup > 0 && n.rng.Float64() < l.dup {
+		again := append(s.buffer()[:0], wire...)
+		s.push(event{at: at + qp.Time(n.rng.Int64N(int64(l.jitter))), kind: eventArrive, node: n.peer, wire: again})
+	}
+	if l.corrupt > 0 && n.rng.Float64() < l.corrupt {
+		flipBits(n.rng, wire)
+	}
+	if l.forge > 0 && n.rng.Float64() < l.forge {
+		flipBits(n.rng, wire[:len(wire)-4])
+		wire = n.flow.Seal(0, wire[:len(wire)-4])
+	}
+	s.push(event{at: at, kind: eventArrive, node: n.peer, wire: wire})
+}
+
+// flipBits flips one to three bits, more often in the headers than a fair
+// choice would.
+func flipBits(rng *rand.Rand, b []byte) {
+	for range 1 + rng.IntN(3) {
+		i := rng.IntN(len(b))
+		if rng.IntN(2) == 0 {
+			i = rng.IntN(min(len(b), 32))
+		}
+		b[i] ^= 1 << rng.IntN(8)
+	}
+}
+
+// arrive is the receive path of a device: ICRC, parser, QPN, QP.
+func (s *sim) arrive(n *simNode, wire []byte) {
+	defer func() { s.free = append(s.free, wire) }()
+	if !s.skipCRC && !n.peer.flow.Verify(0, wire) {
+		return
+	}
+	var p rocev2.Packet
+	if p.Parse(wire) != nil {
+		return
+	}
+	for _, q := range n.qps {
+		if q.qpn != p.BTH.DestQPN || q.closed {
+			continue
+		}
+		if s.hooks.arrived != nil {
+			s.hooks.arrived(q, &p)
+		}
+		d := q.HandlePacket(s.now, n.peer.addr, &p)
+		if d != qp.DropNone && s.hooks.dropped != nil {
+			s.hooks.dropped(q, &p, d)
+		}
+		s.touch(q)
+		return
+	}
+}
+
+// eventHeap is a binary heap by time, then by order of scheduling.
+type eventHeap []event
+
+func (h eventHeap) less(i, j int) bool {
+	if h[i].at != h[j].at {
+		return h[i].at < h[j].at
+	}
+	return h[i].seq < h[j].seq
+}
+
+func (h *eventHeap) push(e event) {
+	*h = append(*h, e)
+	s := *h
+	for i := len(s) - 1; i > 0; {
+		up := (i - 1) / 2
+		if !s.less(i, up) {
+			break
+		}
+		s[i], s[up] = s[up], s[i]
+		i = up
+	}
+}
+
+func (h *eventHeap) pop() event {
+	s := *h
+	top := s[0]
+	last := len(s) - 1
+	s[0] = s[last]
+	s[last] = event{}
+	s = s[:last]
+	*h = s
+	for i := 0; ; {
+		c := 2*i + 1
+		if c >= last {
+			break
+		}
+		if c+1 < last && s.less(c+1, c) {
+			c++
+		}
+		if !s.less(c, i) {
+			break
+		}
+		s[i], s[c] = s[c], s[i]
+		i = c
+	}
+	return top
+}

@@ -1,0 +1,266 @@
+package qptest
+
+import (
+	"hash/crc32"
+
+	"github.com/gosoftroce/rocev2/rocev2"
+)
+
+// sniffer watches what one side sends and checks that it is what the rules of
+// reliable connections allow (IBTA 9.7), whatever happened to it on the way.
+type sniffer struct {
+	w     *world
+	s     *side
+	first rocev2.PSN // of all requests
+	next  rocev2.PSN // of the next new request packet
+	acked rocev2.PSN // the highest PSN that an arrived response can have acknowledged
+	sent0 [historyLen]sentPacket
+
+	message rocev2.Operation // the unfinished one, 0: none
+	left    int              // bytes that the unfinished WRITE still has to send
+
+	reads []sentRead // READ and atomic requests
+
+	op    int          // the request of the model that the next new packet belongs to
+	opEnd rocev2.PSN   // its end
+	ends  []rocev2.PSN // last PSNs of all messages, in order
+
+	seen rocev2.PSN // the highest request PSN that arrived at this side
+	any  bool       // a request has arrived
+	msn  rocev2.PSN
+}
+
+const historyLen = 1 << 12
+
+// sentPacket is what a retransmission must repeat.
+type sentPacket struct {
+	psn    rocev2.PSN
+	opcode rocev2.Opcode
+	n      int
+	sum    uint32
+	read   int // index of its READ or atomic, from 1
+}
+
+type sentRead struct {
+	first, last rocev2.PSN
+	opcode      rocev2.Opcode
+	reth        rocev2.RETH
+	atomic      rocev2.AtomicETH
+	answered    bool // its last response has arrived: it may be done
+}
+
+func newSniffer(w *world, s *side, psn rocev2.PSN) *sniffer {
+	return &sniffer{w: w, s: s, first: psn, next: psn, acked: psn.Add(-1), op: -1, opEnd: psn}
+}
+
+func (f *sniffer) sent(p *rocev2.Packet) {
+	info, ok := p.BTH.Opcode.Info()
+	if !ok {
+		f.w.fail("%s sends unknown opcode %v", f.s.name, p.BTH.Opcode)
+	}
+	if p.BTH.DestQPN != f.s.peer.ep.qpn || p.BTH.PKey != rocev2.DefaultPKey || p.BTH.MigReq || p.BTH.Reserved7 != 0 {
+		f.w.fail("%s sends a wrong BTH: %+v", f.s.name, p.BTH)
+	}
+	if !info.Payload.Allows(len(p.Payload), f.w.p.mtu) {
+		f.w.fail("%s sends %v with %d bytes at mtu %d", f.s.name, p.BTH.Opcode, len(p.Payload), f.w.p.mtu.Bytes())
+	}
+	if info.Role == rocev2.RoleResponse {
+		f.response(p, info)
+		return
+	}
+	if p.BTH.Solicited && (!info.Last || info.Operation != rocev2.OpSend && !info.WithImm) {
+		f.w.fail("%s sends %v with the solicited bit", f.s.name, p.BTH.Opcode)
+	}
+	switch d := p.BTH.PSN.Sub(f.next); {
+	case d > 0:
+		f.w.fail("%s sends PSN %v and skips %d", f.s.name, psnString(p.BTH.PSN), d)
+	case d == 0:
+		f.fresh(p, info)
+	default:
+		f.again(p, info)
+	}
+}
+
+// fresh checks a request packet that was never sent before.
+func (f *sniffer) fresh(p *rocev2.Packet, info *rocev2.OpcodeInfo) {
+	if info.First == (f.message != 0) || !info.First && info.Operation != f.message {
+		f.w.fail("%s sends %v in the middle of %v", f.s.name, p.BTH.Opcode, f.message)
+	}
+	f.checkRequest(p, info)
+	f.message = info.Operation
+	if info.Last {
+		f.message = 0
+		if !p.BTH.AckReq {
+			f.w.fail("%s ends a message with %v without asking for an acknowledgement", f.s.name, p.BTH.Opcode)
+		}
+	}
+	if info.Operation == rocev2.OpWrite {
+		if info.First {
+			f.left = int(p.RETH.Length)
+		}
+		f.left -= len(p.Payload)
+		if f.left < 0 || info.Last && f.left != 0 {
+			f.w.fail("%s ends a WRITE with %d bytes left", f.s.name, f.left)
+		}
+	}
+	n := 1
+	e := &f.sent0[p.BTH.PSN%historyLen]
+	*e = sentPacket{psn: p.BTH.PSN, opcode: p.BTH.Opcode, n: len(p.Payload), sum: crc32.ChecksumIEEE(p.Payload)}
+	if info.Operation == rocev2.OpReadRequest {
+		n = max(1, (int(p.RETH.Length)+f.w.p.mtu.Bytes()-1)/f.w.p.mtu.Bytes())
+	}
+	if atomic := info.Operation == rocev2.OpCompareSwap || info.Operation == rocev2.OpFetchAdd; atomic || info.Operation == rocev2.OpReadRequest {
+		f.reads = append(f.reads, sentRead{first: p.BTH.PSN, last: p.BTH.PSN.Add(n - 1), opcode: p.BTH.Opcode, reth: p.RETH, atomic: p.AtomicETH})
+		for i := range n {
+			f.sent0[p.BTH.PSN.Add(i)%historyLen] = sentPacket{psn: p.BTH.PSN.Add(i), opcode: p.BTH.Opcode, read: len(f.reads)}
+		}
+		f.checkDepth()
+	}
+	f.next = f.next.Add(n)
+	if info.Last {
+		f.ends = append(f.ends, f.next.Add(-1))
+	}
+	most := f.s.config.Window.MaxPSNs
+	if most == 0 {
+		most = 128
+	}
+	if inFlight := f.next.Sub(f.acked) - 1; inFlight > most && inFlight > n {
+		f.w.fail("%s has %d PSNs in flight, %d are allowed", f.s.name, inFlight, most)
+	}
+}
+
+// checkRequest finds the request that a new packet belongs to, and checks its
+// opcode and its fence.
+func (f *sniffer) checkRequest(p *rocev2.Packet, info *rocev2.OpcodeInfo) {
+	if p.BTH.PSN != f.opEnd {
+		return // goes on with the same request
+	}
+	if f.op++; f.op >= len(f.s.ops) {
+		f.w.fail("%s starts request %d before it was posted", f.s.name, f.op)
+	}
+	o, mtu := f.s.ops[f.op], f.w.p.mtu.Bytes()
+	f.opEnd = p.BTH.PSN.Add(max(1, (o.n+mtu-1)/mtu))
+	if info.Operation != kindOperations[o.kind] {
+		f.w.fail("%s sends %v for request %d, %v", f.s.name, p.BTH.Opcode, f.op, kindOpcodes[o.kind])
+	}
+	for i := range f.reads {
+		if o.fence && !f.reads[i].answered {
+			f.w.fail("%s starts the fenced request %d and a READ or atomic before it is not done", f.s.name, f.op)
+		}
+	}
+	if f.s.sqd == sqdDrained {
+		f.w.fail("%s starts request %d in SQD", f.s.name, f.op)
+	}
+}
+
+var kindOperations = [numKinds]rocev2.Operation{
+	rocev2.OpSend, rocev2.OpSend, rocev2.OpSend, rocev2.OpWrite, rocev2.OpWrite,
+	rocev2.OpReadRequest, rocev2.OpCompareSwap, rocev2.OpFetchAdd,
+}
+
+// messages counts the messages that ended up to a PSN.
+func (f *sniffer) messages(psn rocev2.PSN) int {
+	n := len(f.ends)
+	for n > 0 && f.ends[n-1].After(psn) {
+		n--
+	}
+	return n
+}
+
+// checkDepth checks the number of READs and atomics that cannot be done yet
+// because their last response has not arrived.
+func (f *sniffer) checkDepth() {
+	open := 0
+	for i := range f.reads {
+		if !f.reads[i].answered {
+			open++
+		}
+	}
+	if open > f.s.rdLimit {
+		f.w.fail("%s has %d READs and atomics outstanding, %d are allowed", f.s.name, open, f.s.rdLimit)
+	}
+}
+
+// again checks a retransmission against the first transmission.
+func (f *sniffer) again(p *rocev2.Packet, info *rocev2.OpcodeInfo) {
+	e := &f.sent0[p.BTH.PSN%historyLen]
+	if e.psn != p.BTH.PSN || p.BTH.PSN.Before(f.first) {
+		f.w.fail("%s sends PSN %v again, which it never sent or long ago", f.s.name, psnString(p.BTH.PSN))
+	}
+	if e.opcode != p.BTH.Opcode || e.read == 0 && (e.n != len(p.Payload) || e.sum != crc32.ChecksumIEEE(p.Payload)) {
+		f.w.fail("%s sends PSN %v again as %v of %d bytes, not %v of %d, or with other bytes", f.s.name, psnString(p.BTH.PSN), p.BTH.Opcode, len(p.Payload), e.opcode, e.n)
+	}
+	if e.read == 0 {
+		return
+	}
+	r := &f.reads[e.read-1]
+	if info.Operation != rocev2.OpReadRequest {
+		if r.atomic.VA != p.AtomicETH.VA || r.atomic.SwapAdd != p.AtomicETH.SwapAdd || r.atomic.RKey != p.AtomicETH.RKey {
+			f.w.fail("%s repeats an atomic with other arguments", f.s.name)
+		}
+		return
+	}
+	skipped := p.BTH.PSN.Sub(r.first) * f.w.p.mtu.Bytes()
+	if p.RETH.RKey != r.reth.RKey || p.RETH.VA != r.reth.VA+uint64(skipped) || int(p.RETH.Length) > max(int(r.reth.Length)-skipped, 0) {
+		f.w.fail("%s resumes a READ of %+v at packet %d with %+v", f.s.name, r.reth, p.BTH.PSN.Sub(r.first), p.RETH)
+	}
+}
+
+// response checks a packet that the responder of this side sent.
+func (f *sniffer) response(p *rocev2.Packet, info *rocev2.OpcodeInfo) {
+	if p.BTH.AckReq || p.BTH.Solicited {
+		f.w.fail("%s sends a response with flags: %+v", f.s.name, p.BTH)
+	}
+	if !f.any {
+		f.w.fail("%s responds and nothing has arrived", f.s.name)
+	}
+	if d := p.BTH.PSN.Sub(f.seen); d > 0 || d == 0 && p.AETH.Syndrome == rocev2.NAKSequence && info.Operation == rocev2.OpAcknowledge {
+		f.w.fail("%s sends %v for PSN %v, and no more than %v has arrived", f.s.name, p.BTH.Opcode, psnString(p.BTH.PSN), psnString(f.seen))
+	}
+	if info.Headers.Has(rocev2.HasAETH) {
+		if p.AETH.MSN.Before(f.msn) {
+			f.w.fail("%s counts its messages back from %v to %v", f.s.name, f.msn, p.AETH.MSN)
+		}
+		f.msn = p.AETH.MSN
+		done := p.BTH.PSN
+		if !p.AETH.Syndrome.IsACK() || info.Operation == rocev2.OpReadResponse && !info.Last {
+			done = done.Add(-1)
+		}
+		peer := f.s.peer.wire
+		if least, most := peer.messages(done), peer.messages(f.seen); int(f.msn) < least || int(f.msn) > most {
+			f.w.fail("%s says that %d messages are done with PSN %v; %d to %d are", f.s.name, f.msn, psnString(p.BTH.PSN), least, most)
+		}
+	}
+}
+
+// arrived looks at a packet that reached this side.
+func (f *sniffer) arrived(p *rocev2.Packet) {
+	info, ok := p.BTH.Opcode.Info()
+	if !ok {
+		return
+	}
+	last := p.BTH.PSN
+	if info.Role == rocev2.RoleRequest {
+		if info.Operation == rocev2.OpReadRequest {
+			last = last.Add(max(1, (int(p.RETH.Length)+f.w.p.mtu.Bytes()-1)/f.w.p.mtu.Bytes()) - 1)
+		}
+		if !f.any || last.After(f.seen) {
+			f.seen, f.any = last, true
+		}
+		return
+	}
+	if info.Operation == rocev2.OpAcknowledge && !p.AETH.Syndrome.IsACK() {
+		last = last.Add(-1)
+	}
+	if last.After(f.acked) && last.Before(f.next) {
+		f.acked = last
+	}
+	if info.Operation == rocev2.OpAcknowledge || !info.Last {
+		return
+	}
+	for i := range f.reads {
+		if r := &f.reads[i]; r.last == p.BTH.PSN {
+			r.answered = true
+		}
+	}
+}
