@@ -135,6 +135,11 @@ func (d *Device) Close() error {
 	return errors.Join(errs...)
 }
 
+// minProbe is how soon a silent peer is asked again, at the least; it is also
+// never sooner than four round trips. The local ACK timeout, tens of
+// milliseconds, is the last resort.
+const minProbe = time.Millisecond
+
 // defaultReadChunk keeps the answer to one READ request well below what a
 // modest socket buffer holds.
 const defaultReadChunk = 256 << 10
@@ -148,14 +153,4 @@ func (d *Device) readChunk() int {
 	default:
 		return c
 	}
-}
-
-// window fits what a queue pair may have in flight to the socket buffers: the
-// peer's is not known, so ours stands for it.
-func (d *Device) window() qp.WindowConfig {
-	w := d.cfg.Window
-	if w.MaxBytes == 0 && d.caps.RecvBuffer > 0 {
-		w.MaxBytes = max(d.caps.RecvBuffer/4, 16<<10)
-	}
-	return w
 }

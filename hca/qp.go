@@ -23,17 +23,19 @@ type QP struct {
 	// Guarded by the shard's lock.
 	core       *qp.QP
 	path       *transport.Path
-	ready      bool
-	nextReady  *QP
+	links      [qpLists]qpLink
 	timerIndex int // -1: not in the heap
 	timerAt    qp.Time
 	closed     bool
+	own        bool // the peer is of our own kind
+	peer       *peer
+	inFlight   int // bytes counted in peer
 
 	closeOnce sync.Once
 }
 
 // CreateQP makes a queue pair in state RESET. The fields QPN, Memory, Window,
-// ReadChunk and Invalidate of c are the device's to fill.
+// ReadChunk, MinProbe and Invalidate of c are the device's to fill.
 func (o *Owner) CreateQP(c qp.Config) (*QP, error) {
 	d := o.dev
 	for _, r := range []struct {
@@ -70,7 +72,8 @@ func (o *Owner) createQP(c qp.Config) (*QP, error) {
 	d := o.dev
 	c.Memory = d.mem
 	c.Invalidate = func(key memreg.Key) bool { return d.mem.Invalidate(c.PD, key) == memreg.None }
-	c.Window = d.window()
+	c.Window = d.foreignWindow()
+	c.MinProbe = minProbe
 	c.ReadChunk = d.readChunk()
 	for {
 		c.QPN = rocev2.QPN(random32() & 0xffffff)
@@ -151,6 +154,7 @@ func (q *QP) Modify(a *qp.Attr, mask qp.AttrMask) error {
 			HopLimit:     av.HopLimit,
 			FlowLabel:    av.FlowLabel,
 		})
+		s.connectPeer(q, q.path.Dst)
 	}
 	s.work(q)
 	return nil
@@ -245,6 +249,7 @@ func (q *QP) Close() error {
 		delete(s.qps, q.qpn)
 		s.ready.remove(q)
 		s.timers.remove(q)
+		s.disconnectPeer(q)
 		q.core.Close(s.dev.now())
 		s.mu.Unlock()
 		q.owner.release(q, &q.owner.qps)

@@ -1,60 +1,75 @@
 package hca
 
-// readyList is a queue of queue pairs that may have packets to send. A queue
-// pair is in it at most once.
-type readyList struct{ head, tail *QP }
+// qpLists are the queues that a queue pair may stand in, in each at most once.
+const (
+	listReady   = iota // it may have packets to send
+	listStopped        // its peer's limit has stopped it
+	qpLists
+)
 
-func (l *readyList) empty() bool { return l.head == nil }
-func (l *readyList) front() *QP  { return l.head }
+// qpLink is a queue pair's place in one of them.
+type qpLink struct {
+	next *QP
+	in   bool
+}
 
-func (l *readyList) push(q *QP) {
-	if q.ready {
+// qpList is a queue of queue pairs; kind says which.
+type qpList struct {
+	head, tail *QP
+	kind       int
+}
+
+func (l *qpList) empty() bool { return l.head == nil }
+func (l *qpList) front() *QP  { return l.head }
+
+func (l *qpList) push(q *QP) {
+	k := &q.links[l.kind]
+	if k.in {
 		return
 	}
-	q.ready = true
-	q.nextReady = nil
+	*k = qpLink{in: true}
 	if l.tail == nil {
 		l.head = q
 	} else {
-		l.tail.nextReady = q
+		l.tail.links[l.kind].next = q
 	}
 	l.tail = q
 }
 
-func (l *readyList) pop() {
+// pop takes out the front and returns it.
+func (l *qpList) pop() *QP {
 	q := l.head
-	l.head = q.nextReady
+	l.head = q.links[l.kind].next
 	if l.head == nil {
 		l.tail = nil
 	}
-	q.ready, q.nextReady = false, nil
+	q.links[l.kind] = qpLink{}
+	return q
 }
 
 // rotate moves the front to the back.
-func (l *readyList) rotate() {
-	if q := l.head; q != l.tail {
-		l.pop()
-		l.push(q)
+func (l *qpList) rotate() {
+	if l.head != l.tail {
+		l.push(l.pop())
 	}
 }
 
 // remove takes out a queue pair wherever it stands. It is rare (a queue pair
 // closes), so it walks.
-func (l *readyList) remove(q *QP) {
-	if !q.ready {
+func (l *qpList) remove(q *QP) {
+	if !q.links[l.kind].in {
 		return
 	}
-	for n, first := l.len(), l.head; n > 0; n, first = n-1, l.head {
-		l.pop()
-		if first != q {
+	for n := l.len(); n > 0; n-- {
+		if first := l.pop(); first != q {
 			l.push(first)
 		}
 	}
 }
 
-func (l *readyList) len() int {
+func (l *qpList) len() int {
 	n := 0
-	for q := l.head; q != nil; q = q.nextReady {
+	for q := l.head; q != nil; q = q.links[l.kind].next {
 		n++
 	}
 	return n

@@ -5,17 +5,17 @@ import (
 	"testing"
 )
 
-func order(l *readyList) []*QP {
+func order(l *qpList) []*QP {
 	var out []*QP
-	for q := l.front(); q != nil; q = q.nextReady {
+	for q := l.front(); q != nil; q = q.links[l.kind].next {
 		out = append(out, q)
 	}
 	return out
 }
 
-func TestReadyListIsFairAndHoldsEachOnce(t *testing.T) {
+func TestListIsFairAndHoldsEachOnce(t *testing.T) {
 	t.Parallel()
-	var l readyList
+	l := qpList{kind: listStopped}
 	a, b, c := &QP{}, &QP{}, &QP{}
 	for _, q := range []*QP{a, b, c, a, b} {
 		l.push(q)

@@ -204,7 +204,10 @@ func (s *shard) dispatch(now qp.Time, d *transport.RxPacket) {
 	}
 	if reason := q.core.HandlePacket(now, d.Src, &s.pkt); reason != qp.DropNone {
 		s.drops.qp[reason]++
+	} else {
+		s.recognise(q, d)
 	}
+	q.account()
 	s.ready.push(q)
 }
 

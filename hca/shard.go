@@ -2,6 +2,7 @@ package hca
 
 import (
 	"errors"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -29,7 +30,9 @@ type shard struct {
 
 	mu      sync.Mutex // guards everything below
 	qps     map[rocev2.QPN]*QP
-	ready   readyList
+	ready   qpList
+	peers   map[netip.Addr]*peer
+	stopped []*peer // peers with queue pairs that their limit has stopped
 	timers  timerHeap
 	timer   *time.Timer
 	timerAt qp.Time // when the timer fires; 0 while it is not running
@@ -48,12 +51,13 @@ type shard struct {
 func newShard(d *Device, link transport.Link) *shard {
 	return &shard{
 		dev: d, link: link,
-		rx:   transport.NewRxBatch(rxDatagrams),
-		tx:   transport.NewTxBatch(txArena),
-		qps:  map[rocev2.QPN]*QP{},
-		lead: lead{resume: make(chan struct{}, 1)},
-		kick: make(chan struct{}, 1),
-		done: make(chan struct{}),
+		rx:    transport.NewRxBatch(rxDatagrams),
+		tx:    transport.NewTxBatch(txArena),
+		qps:   map[rocev2.QPN]*QP{},
+		peers: map[netip.Addr]*peer{},
+		lead:  lead{resume: make(chan struct{}, 1)},
+		kick:  make(chan struct{}, 1),
+		done:  make(chan struct{}),
 	}
 }
 
@@ -90,7 +94,7 @@ func (s *shard) flush() {
 		return
 	}
 	for range txBudget {
-		if s.closed || s.ready.empty() {
+		if s.closed || s.next() == nil {
 			return
 		}
 		s.tx.Reset()
@@ -107,7 +111,7 @@ func (s *shard) flush() {
 			s.txErrs++ // lost like any packet: the peer's silence will tell
 		}
 	}
-	if !s.ready.empty() {
+	if s.next() != nil {
 		select {
 		case s.kick <- struct{}{}:
 		default:
@@ -118,29 +122,42 @@ func (s *shard) flush() {
 // fill pulls packets from the ready queue pairs in turn until the batch is full
 // or nothing is left.
 func (s *shard) fill(now qp.Time) {
-	for q := s.ready.front(); q != nil; q = s.ready.front() {
-		for range txQuota {
-			room := s.tx.Room()
-			if room == nil {
-				return
-			}
-			n := q.core.PollTransmit(now, room)
-			if n == 0 {
-				s.ready.pop()
-				s.settle(q)
-				break
-			}
-			s.tx.Commit(n, q.path)
-		}
-		if s.ready.front() == q {
-			s.ready.rotate()
+	for q := s.next(); q != nil; q = s.next() {
+		if !s.pull(q, now) {
+			return
 		}
 	}
+}
+
+// pull takes packets from q, up to its share. It is false when the batch is full.
+func (s *shard) pull(q *QP, now qp.Time) bool {
+	for range txQuota {
+		room := s.tx.Room()
+		if room == nil {
+			return false
+		}
+		held := q.full()
+		q.core.Hold(held)
+		n := q.core.PollTransmit(now, room)
+		if n == 0 {
+			s.ready.pop()
+			if held {
+				s.stop(q)
+			}
+			s.settle(q)
+			return true
+		}
+		s.tx.Commit(n, q.path)
+		q.account()
+	}
+	s.ready.rotate()
+	return true
 }
 
 // settle takes note of what a queue pair wants besides sending: a timer, an
 // event raised.
 func (s *shard) settle(q *QP) {
+	q.account()
 	if at, ok := q.core.PollTimeout(); ok {
 		s.schedule(q, at)
 	}

@@ -88,6 +88,7 @@ func (s *shard) onTimer() {
 			continue
 		}
 		q.core.HandleTimeout(now)
+		q.account()
 		s.ready.push(q)
 	}
 	s.flush()

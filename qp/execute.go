@@ -54,7 +54,7 @@ func (q *QP) finish(p *rocev2.Packet, info *rocev2.OpcodeInfo) Drop {
 			q.wc.WithImm, q.wc.Imm = true, p.Imm
 		}
 		if !q.recvWC() {
-			q.enterError(false)
+			q.enterError(true)
 			return DropInvalid
 		}
 	}

@@ -156,3 +156,14 @@ func (q *QP) PollEvent() (Event, bool) { return q.events.poll() }
 
 // Config returns what the queue pair was created with.
 func (q *QP) Config() Config { return q.cfg }
+
+// SetWindow changes the bounds of the send window, for a driver that has learned what the peer can take. InitialBytes is
+// not looked at.
+func (q *QP) SetWindow(c WindowConfig) { q.req.window.limits(c) }
+
+// InFlight returns the bytes between the oldest unacknowledged packet and the next one, as the window counts them.
+func (q *QP) InFlight() int { return int(q.req.posNxt - q.req.posUna) }
+
+// Hold stops new requests, or lets them go again, for a driver that shares a peer's buffers among queue pairs. Answers
+// and timers go on.
+func (q *QP) Hold(on bool) { q.req.held = on }

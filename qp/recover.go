@@ -92,7 +92,7 @@ func (q *QP) waitRNR(now Time, s rocev2.Syndrome) {
 // restart goes back to the oldest unacknowledged PSN without a timeout, until there is progress or a timeout only once:
 // more signs of the same loss follow it. A sequence NAK that comes after the packet was sent again may also tell that it
 // was lost again; then it is sent again a few times at no cost, so that echoes cannot use up the retries.
-func (q *QP) restart(nak bool) {
+func (q *QP) restart(again bool) {
 	r := &q.req
 	n := r.retry.restarts
 	switch {
@@ -103,12 +103,27 @@ func (q *QP) restart(nak bool) {
 			q.failHead(r.retry.exhausted(), 0)
 			return
 		}
-	case !nak || n >= maxRestarts || r.nxt == r.una:
+	case !again || n >= maxRestarts || r.nxt == r.una:
 		return
 	}
 	r.retry.restarts++
 	q.stats.Restarts++
 	q.goBack()
+}
+
+// handleGap takes a response behind a READ or an atomic whose response was lost. While the requests are sent again the rest
+// of the first answers still arrives, in PSN order; when the response that showed the gap, or an earlier one, comes once
+// more, the repeated answers have begun and their first is lost as well. Acknowledgements tell nothing here: each duplicate
+// may cause one.
+func (q *QP) handleGap(psn rocev2.PSN, info *rocev2.OpcodeInfo) {
+	r := &q.req.retry
+	again := r.gapped && !psn.After(r.gap)
+	if info.Operation != rocev2.OpAcknowledge && (again || !r.gapped) {
+		r.gapped, r.gap = true, psn
+	} else {
+		again = false
+	}
+	q.restart(again)
 }
 
 // probe goes back before the local ACK timeout, without cost, when the peer has been silent for much longer than it

@@ -32,6 +32,7 @@ type requester struct {
 	sinceAck uint32 // packets since the last one with AckReq
 	fault    bool   // some request between head and cur has a status that waits
 	stalled  bool   // the last poll stopped for lack of credits
+	held     bool   // the driver wants no requests
 
 	retry  retry
 	rtt    rtt
@@ -92,7 +93,7 @@ func (q *QP) handleResponse(now Time, p *rocev2.Packet, info *rocev2.OpcodeInfo)
 	}
 	q.settle(now, from, pos)
 	if d == DropGap {
-		q.restart(false)
+		q.handleGap(psn, info)
 	}
 	return d
 }

@@ -17,7 +17,10 @@ type retry struct {
 	kept     bool // the deadline holds though the timer is stopped: a probe does not put it off
 	// restarts counts how often the requester went back without a timeout, since progress or a timeout.
 	restarts uint8
+	gapped   bool // since the last progress a READ or atomic response came that showed a gap
 	badResp  bool // since the last progress a response came that did not fit
+
+	gap rocev2.PSN // if gapped: the response that showed the gap first, after the last restart for one
 }
 
 // maxRestarts bounds how often the same PSN is sent again for sequence NAKs, without progress or a timeout in between. A
@@ -36,7 +39,7 @@ func (r *retry) configure(timeout, count uint8) {
 // reset ends a connection's or an attempt's state.
 func (r *retry) reset() {
 	r.left = r.limit
-	r.armed, r.kept, r.restarts, r.badResp = false, false, 0, false
+	r.armed, r.kept, r.restarts, r.gapped, r.badResp = false, false, 0, false, false
 }
 
 // start arms the timer unless it runs.
@@ -55,7 +58,7 @@ func (r *retry) stop() { r.armed, r.kept = false, false }
 // progress reloads the counter; the timer starts anew if something is still in flight.
 func (r *retry) progress(now Time, inFlight bool) {
 	r.left = r.limit
-	r.restarts, r.badResp = 0, false
+	r.restarts, r.gapped, r.badResp = 0, false, false
 	r.armed, r.kept, r.deadline = inFlight, false, now.Add(r.interval)
 }
 

@@ -42,7 +42,7 @@ type request struct {
 // pollRequest writes the packet at the cursor, if it may be sent now.
 func (q *QP) pollRequest(now Time, buf []byte) int {
 	r := &q.req
-	if r.cur == r.queue.tail || r.rnr.waiting || (q.state == StateSQD && r.cur == r.started) {
+	if r.cur == r.queue.tail || r.held || r.rnr.waiting || (q.state == StateSQD && r.cur == r.started) {
 		return 0
 	}
 	w := r.queue.at(r.cur)

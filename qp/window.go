@@ -36,6 +36,18 @@ func (w *window) init(c WindowConfig) {
 	w.reset()
 }
 
+// limits changes the bounds; what is in flight stays.
+func (w *window) limits(c WindowConfig) {
+	grown := or(c.MaxBytes, defaultMaxBytes)
+	if w.threshold == w.limit { // no loss yet
+		w.threshold = grown
+	}
+	w.limit = grown
+	w.size = min(w.size, w.limit)
+	w.initial = min(w.initial, w.limit)
+	w.psns = uint32(or(c.MaxPSNs, defaultMaxPSNs))
+}
+
 func or(v, zero int) int {
 	if v == 0 {
 		return zero

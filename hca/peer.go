@@ -1,0 +1,138 @@
+package hca
+
+import (
+	"net/netip"
+
+	"github.com/gosoftroce/rocev2/qp"
+	"github.com/gosoftroce/rocev2/transport"
+)
+
+// peer is another host, as far as the queue pairs of a shard share it: they all
+// fill the same socket buffer there. Its fields belong to the shard's lock.
+type peer struct {
+	addr     netip.Addr
+	users    int    // queue pairs connected to it
+	inFlight int    // bytes unacknowledged, of all of them
+	limit    int    // how many may be
+	waiting  qpList // queue pairs that the limit has stopped
+	listed   bool   // in shard.stopped
+}
+
+// connectPeer makes q a user of the peer at addr.
+func (s *shard) connectPeer(q *QP, addr netip.Addr) {
+	s.disconnectPeer(q)
+	p := s.peers[addr]
+	if p == nil {
+		p = &peer{addr: addr, limit: s.dev.window().MaxBytes, waiting: qpList{kind: listStopped}}
+		s.peers[addr] = p
+	}
+	p.users++
+	q.peer = p
+}
+
+// disconnectPeer ends what q has in flight to its peer.
+func (s *shard) disconnectPeer(q *QP) {
+	p := q.peer
+	if p == nil {
+		return
+	}
+	q.peer = nil
+	p.waiting.remove(q)
+	p.inFlight -= q.inFlight
+	q.inFlight = 0
+	if p.users--; p.users == 0 {
+		delete(s.peers, p.addr)
+	}
+}
+
+// account takes note of what q has in flight now.
+func (q *QP) account() {
+	if p := q.peer; p != nil {
+		n := q.core.InFlight()
+		p.inFlight += n - q.inFlight
+		q.inFlight = n
+	}
+}
+
+// full says whether q must not send more requests to its peer.
+func (q *QP) full() bool { return q.peer != nil && q.peer.inFlight >= q.peer.limit }
+
+// stop puts q, which the limit holds back, on its peer's list.
+func (s *shard) stop(q *QP) {
+	p := q.peer
+	p.waiting.push(q)
+	if !p.listed {
+		p.listed = true
+		s.stopped = append(s.stopped, p)
+	}
+}
+
+// next returns the queue pair whose turn it is to send, the front of the ready
+// list, nil if there is none. Those that a peer's limit has stopped come when
+// there is room again.
+func (s *shard) next() *QP {
+	if q := s.ready.front(); q != nil {
+		return q
+	}
+	for i := 0; i < len(s.stopped); i++ {
+		p := s.stopped[i]
+		if p.waiting.empty() {
+			p.listed = false
+			s.stopped = append(s.stopped[:i], s.stopped[i+1:]...)
+			i--
+		} else if p.inFlight < p.limit {
+			s.ready.push(p.waiting.pop())
+			return s.ready.front()
+		}
+	}
+	return nil
+}
+
+// Window limits. A peer that is not known to be of our own kind gets what Linux
+// keeps in flight itself. One of our own kind has a large socket buffer, of which
+// it takes packets in batches.
+const (
+	foreignPSNs  = 128
+	foreignBytes = 512 << 10
+	ownPSNs      = 4096
+)
+
+// window fits what a queue pair, and all to one peer together, may have in
+// flight to the socket buffers: the peer's is not known, so ours stands for it.
+func (d *Device) window() qp.WindowConfig {
+	w := d.cfg.Window
+	if w.MaxBytes == 0 {
+		w.MaxBytes = maxWindow
+		if b := d.caps.RecvBuffer; b > 0 {
+			w.MaxBytes = min(w.MaxBytes, max(b/2, 16<<10))
+		}
+	}
+	return w
+}
+
+// maxWindow is a window beyond which more in flight only grows queues.
+const maxWindow = 2 << 20
+
+// foreignWindow is the window towards a peer of unknown kind.
+func (d *Device) foreignWindow() qp.WindowConfig {
+	w := d.window()
+	w.MaxBytes = min(w.MaxBytes, foreignBytes)
+	if w.MaxPSNs == 0 {
+		w.MaxPSNs = foreignPSNs
+	}
+	return w
+}
+
+// recognise widens the window when a packet shows that the peer is of our own
+// kind: only that sends from the well-known port.
+func (s *shard) recognise(q *QP, d *transport.RxPacket) {
+	if q.own || d.SrcPort != s.dev.caps.Port {
+		return
+	}
+	q.own = true
+	w := s.dev.window()
+	if w.MaxPSNs == 0 {
+		w.MaxPSNs = ownPSNs
+	}
+	q.core.SetWindow(w)
+}
