@@ -117,11 +117,13 @@ func (q *QP) restart(again bool) {
 // may cause one.
 func (q *QP) handleGap(psn rocev2.PSN, info *rocev2.OpcodeInfo) {
 	r := &q.req.retry
-	again := r.gapped && !psn.After(r.gap)
-	if info.Operation != rocev2.OpAcknowledge && (again || !r.gapped) {
+	if info.Operation == rocev2.OpAcknowledge {
+		q.restart(false)
+		return
+	}
+	again := r.gapped && !psn.After(r.gap) && !r.badResp
+	if again || !r.gapped {
 		r.gapped, r.gap = true, psn
-	} else {
-		again = false
 	}
 	q.restart(again)
 }
@@ -137,7 +139,11 @@ func (q *QP) probe() {
 }
 
 func (q *QP) goBack() {
+	r := &q.req
+	if r.posUna >= r.window.recover {
+		r.window.recover = max(r.window.recover, r.posNxt)
 	q.req.window.cut(q.packet())
 	q.stats.WindowCuts++
+	}
 	q.req.rewind()
 }

@@ -27,6 +27,7 @@ type window struct {
 	limit     int
 	threshold int // up to here growth is fast
 	psns      uint32
+	recover   uint64
 }
 
 func (w *window) init(c WindowConfig) {
@@ -63,7 +64,11 @@ func (w *window) admits(inFlight uint64, inFlightPSNs uint32, cost int, psns uin
 	if inFlightPSNs == 0 {
 		return true
 	}
-	return inFlightPSNs+psns <= w.psns && inFlight+uint64(cost) <= uint64(w.size)
+	size := w.size
+	if psns > 1 && inFlight < uint64(size) {
+		size = w.limit
+	}
+	return inFlightPSNs+psns <= w.psns && inFlight+uint64(cost) <= uint64(size)
 }
 
 // acked grows the window after n bytes were acknowledged; packet is the size of a full packet.
@@ -80,7 +85,7 @@ func (w *window) acked(n uint64, packet int) {
 
 // cut halves the window after a loss, to two packets at the least.
 func (w *window) cut(packet int) {
-	w.threshold = max(w.size/2, 2*packet)
+	w.threshold=w.size
 	w.size = min(w.threshold, w.limit)
 }
 
