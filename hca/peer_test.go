@@ -1,0 +1,176 @@
+package hca
+
+import (
+	"net/netip"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gosoftroce/rocev2/fabric"
+	"github.com/gosoftroce/rocev2/memreg"
+	"github.com/gosoftroce/rocev2/qp"
+	"github.com/gosoftroce/rocev2/rocev2"
+)
+
+var (
+	testAddrA = netip.MustParseAddr("192.0.2.1")
+	testAddrB = netip.MustParseAddr("192.0.2.2")
+)
+
+// host is a device with what a test needs on it.
+type host struct {
+	t     *testing.T
+	dev   *Device
+	owner *Owner
+	pd    *PD
+	mr    *MR
+	cq    *CQ
+}
+
+func newHosts(t *testing.T, cfg Config, fc ...fabric.Config) (a, b *host) {
+	t.Helper()
+	la, lb := fabric.Pair(testAddrA, testAddrB, fc...)
+	a, b = &host{t: t, dev: New(la, cfg)}, &host{t: t, dev: New(lb, cfg)}
+	for _, h := range []*host{a, b} {
+		t.Cleanup(func() { h.dev.Close() })
+		var err error
+		h.owner, err = h.dev.NewOwner()
+		h.must(err)
+		h.pd, err = h.owner.AllocPD()
+		h.must(err)
+		h.mr, err = h.pd.Register(memreg.Local(make([]byte, 1<<20)),
+			memreg.Options{Access: memreg.LocalWrite | memreg.RemoteWrite | memreg.RemoteRead}, nil)
+		h.must(err)
+		h.cq, err = h.owner.CreateCQ(4096, nil)
+		h.must(err)
+	}
+	return a, b
+}
+
+func (h *host) must(err error) {
+	h.t.Helper()
+	if err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+func (h *host) newQP() *QP {
+	h.t.Helper()
+	q, err := h.owner.CreateQP(qp.Config{PD: h.pd.Core(), SendCQ: h.cq, RecvCQ: h.cq, MaxSendWR: 16, MaxRecvWR: 16})
+	h.must(err)
+	return q
+}
+
+func (h *host) connect(q *QP, addr netip.Addr, qpn rocev2.QPN) {
+	h.t.Helper()
+	h.must(q.Modify(&qp.Attr{State: qp.StateInit, Port: 1, Access: memreg.RemoteWrite | memreg.RemoteRead},
+		qp.AttrState|qp.AttrPKeyIndex|qp.AttrPort|qp.AttrAccess))
+	h.must(q.Modify(&qp.Attr{State: qp.StateRTR, AV: qp.AddressVector{DGID: addr, HopLimit: 64}, PathMTU: rocev2.MTU1024,
+		DestQPN: qpn, MaxDestRdAtomic: 4},
+		qp.AttrState|qp.AttrAV|qp.AttrPathMTU|qp.AttrDestQPN|qp.AttrRQPSN|qp.AttrMaxDestRdAtomic|qp.AttrMinRNRTimer))
+	h.must(q.Modify(&qp.Attr{State: qp.StateRTS, Timeout: 14, RetryCount: 7, RNRRetry: 7, MaxRdAtomic: 4},
+		qp.AttrState|qp.AttrTimeout|qp.AttrRetryCount|qp.AttrRNRRetry|qp.AttrSQPSN|qp.AttrMaxQPRdAtomic))
+}
+
+func (h *host) write(q *QP, to *host, n uint32) {
+	h.t.Helper()
+	_, err := q.PostSend([]qp.SendWR{{Opcode: qp.OpWrite, Signaled: true, SGList: []memreg.SGE{h.mr.Region().SGE(0, n)},
+		Remote: qp.RemoteAddr{Addr: to.mr.Region().Addr(), RKey: to.mr.Region().RKey()}}})
+	h.must(err)
+}
+
+func (h *host) waitOK(n int) {
+	h.t.Helper()
+	var wc [64]qp.WC
+	for n > 0 {
+		k, err := h.cq.Wait(h.t.Context(), wc[:])
+		h.must(err)
+		for _, c := range wc[:k] {
+			if c.Status != qp.StatusSuccess {
+				h.t.Fatalf("completion %+v (%v)", c, c.Status)
+			}
+		}
+		n -= k
+	}
+}
+
+// However many queue pairs there are, together they have no more in flight to a
+// peer than its limit and one packet, and all get their turn.
+func TestQueuePairsShareThePeersLimit(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const qps, limit, size = 100, 32 << 10, 20000
+		a, b := newHosts(t, Config{Window: qp.WindowConfig{MaxBytes: limit}}, fabric.Config{Port: fabric.PortConfig{Delay: time.Millisecond}})
+		for range qps {
+			qa, qb := a.newQP(), b.newQP()
+			a.connect(qa, testAddrB, qb.QPN())
+			b.connect(qb, testAddrA, qa.QPN())
+			a.write(qa, b, size)
+		}
+		s := a.dev.shards[0]
+		most := 0
+		for range 200 {
+			time.Sleep(200 * time.Microsecond) // virtual
+			synctest.Wait()
+			s.mu.Lock()
+			for _, p := range s.peers {
+				most = max(most, p.inFlight)
+			}
+			s.mu.Unlock()
+		}
+		if most < limit/2 || most > limit+2000 {
+			t.Errorf("at most %d bytes were in flight, want about the limit of %d", most, limit)
+		}
+		a.waitOK(qps)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for _, p := range s.peers {
+			if p.inFlight != 0 || p.users != qps || !p.waiting.empty() {
+				t.Errorf("in the end the peer has %d bytes in flight, %d users", p.inFlight, p.users)
+			}
+		}
+	})
+}
+
+// A queue pair that closes while its peer's limit holds it back leaves nothing.
+func TestClosedQueuePairsLeaveThePeer(t *testing.T) {
+	t.Parallel()
+	a, b := newHosts(t, Config{Window: qp.WindowConfig{MaxBytes: 4 << 10}})
+	b.must(b.dev.Close()) // nothing is acknowledged
+	var qps []*QP
+	for range 10 {
+		q := a.newQP()
+		a.connect(q, testAddrB, 77)
+		a.write(q, b, 20000)
+		qps = append(qps, q)
+	}
+	for _, q := range qps {
+		a.must(q.Close())
+	}
+	s := a.dev.shards[0]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.peers) != 0 || s.next() != nil || len(s.timers) != 0 {
+		t.Errorf("%d peers, %d timers left", len(s.peers), len(s.timers))
+	}
+}
+
+// A peer of our own kind, known by its source port, gets the wide window.
+func TestOwnKindIsRecognised(t *testing.T) {
+	t.Parallel()
+	a, b := newHosts(t, Config{})
+	qa, qb := a.newQP(), b.newQP()
+	a.connect(qa, testAddrB, qb.QPN())
+	b.connect(qb, testAddrA, qa.QPN())
+	if qa.own {
+		t.Error("recognised before anything came")
+	}
+	a.write(qa, b, 8)
+	a.waitOK(1)
+	s := a.dev.shards[0]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !qa.own {
+		t.Error("not recognised")
+	}
+}
