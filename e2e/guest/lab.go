@@ -1,0 +1,236 @@
+//go:build linux
+
+package guest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/gosoftroce/rocev2/e2e/guest/proto"
+)
+
+// Options say what Start boots.
+type Options struct {
+	Lines []string                         // kernel lines; nil = all of Lines
+	Dir   string                           // for serial logs and the like; "" = a temporary directory, removed by Close
+	Logf  func(format string, args ...any) // progress; nil = none
+}
+
+// Lab is a set of guests on one bridge and our side of it.
+type Lab struct {
+	Guests []*Guest
+	Host   *Host
+	Dir    string // serial logs: serial.LINE.log
+
+	ns      *namespace
+	tempDir bool
+	cancel  context.CancelFunc
+}
+
+// Start prepares the images, makes the namespace, boots the guests at the same
+// time and returns when all are ready. ctx bounds the start only.
+func Start(ctx context.Context, o Options) (*Lab, error) {
+	if o.Logf == nil {
+		o.Logf = func(string, ...any) {}
+	}
+	if o.Lines == nil {
+		o.Lines = Lines
+	}
+	images, err := Prepare(ctx, o.Logf)
+	if err != nil {
+		return nil, err
+	}
+	l := &Lab{Dir: o.Dir}
+	if l.Dir == "" {
+		if l.Dir, err = TempDir("lab"); err != nil {
+			return nil, err
+		}
+		l.tempDir = true
+	}
+	life, cancel := context.WithCancel(context.Background())
+	l.cancel = cancel
+	if err := l.boot(ctx, life, o, images); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return l, nil
+}
+
+func (l *Lab) boot(ctx, life context.Context, o Options, images []Image) (err error) {
+	agent := filepath.Join(l.Dir, "agent")
+	if err := buildAgent(ctx, agent); err != nil {
+		return err
+	}
+	if l.ns, err = newNamespace(ctx); err != nil {
+		return err
+	}
+	l.Host = &Host{ns: l.ns}
+	start := time.Now()
+	for _, line := range o.Lines {
+		i := indexLine(images, line)
+		if i < 0 {
+			return fmt.Errorf("no kernel line %q; there are %v", line, Lines)
+		}
+		g := newGuest(l.ns, i, images[i])
+		o.Logf("booting Linux %s (%s)", g.Line, images[i].Package)
+		if err := g.boot(ctx, life, l.Dir, agent); err != nil {
+			return err
+		}
+		l.Guests = append(l.Guests, g)
+	}
+	for _, g := range l.Guests {
+		if err := g.waitReady(ctx); err != nil {
+			return err
+		}
+	}
+	if err := l.meet(ctx); err != nil {
+		return err
+	}
+	o.Logf("guests are ready after %.1f s in network namespace %s", time.Since(start).Seconds(), l.ns.name)
+	return nil
+}
+
+// meet makes every guest reach its peers once. Until a neighbour's address is
+// known, a kernel holds QP changes up or lets them fail, and link-local
+// addresses are on trial for the first second or two.
+func (l *Lab) meet(ctx context.Context) error {
+	for _, g := range l.Guests {
+		peers := []netip.Addr{g.Host4, g.Host6}
+		for _, other := range l.Guests {
+			if other != g {
+				peers = append(peers, other.Addr4, other.Addr6)
+			}
+		}
+		for _, p := range peers {
+			if _, err := Run(ctx, g, "ping", "-q", "-c", "1", "-w", "10", p.String()); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func indexLine(images []Image, line string) int {
+	for i, img := range images {
+		if img.Line == line {
+			return i
+		}
+	}
+	return -1
+}
+
+// buildAgent compiles the agent for the guests, from the source beside this
+// file.
+func buildAgent(ctx context.Context, out string) error {
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", out, "github.com/gosoftroce/rocev2/e2e/guest/agent")
+	if _, file, _, ok := runtime.Caller(0); ok && filepath.IsAbs(file) {
+		cmd.Dir = filepath.Dir(file)
+	}
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH=amd64", "GOFLAGS=")
+	if b, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("build the guest agent: %w\n%s", err, b)
+	}
+	return nil
+}
+
+// Namespace returns the name of the lab's network namespace.
+func (l *Lab) Namespace() string { return l.ns.name }
+
+// Guest returns the guest of a kernel line, or nil.
+func (l *Lab) Guest(line string) *Guest {
+	for _, g := range l.Guests {
+		if g.Line == line {
+			return g
+		}
+	}
+	return nil
+}
+
+// Close ends the guests and removes the namespace.
+func (l *Lab) Close() error {
+	l.cancel()
+	var errs []error
+	for _, g := range l.Guests {
+		<-g.exited
+	}
+	if l.ns != nil {
+		errs = append(errs, l.ns.remove())
+	}
+	if l.tempDir {
+		errs = append(errs, os.RemoveAll(l.Dir))
+	}
+	return errors.Join(errs...)
+}
+
+// The addresses of guest i and of our side as that guest's peer.
+func guest4(i int) netip.Addr { return netip.AddrFrom4([4]byte{198, 18, 0, byte(2 + 2*i)}) }
+func guest6(i int) netip.Addr { return addr6(2 + 2*i) }
+func host4(i int) netip.Addr  { return netip.AddrFrom4([4]byte{198, 18, 0, byte(1 + 10*i)}) }
+func host6(i int) netip.Addr  { return addr6(1 + 10*i) }
+
+// addr6 writes the decimal digits of n as the last group, as people do.
+func addr6(n int) netip.Addr { return netip.MustParseAddr(fmt.Sprintf("fd00:aa::%d", n)) }
+
+// Host is our side of the bridge.
+type Host struct{ ns *namespace }
+
+// Name returns "host".
+func (h *Host) Name() string { return "host" }
+
+// Start starts a program in the lab's namespace as root.
+func (h *Host) Start(ctx context.Context, argv ...string) (*Process, error) {
+	return startLocal(ctx, h.ns.command(ctx, argv), argv)
+}
+
+// Unprivileged returns our side with programs run as an ordinary user without
+// any capability.
+func (h *Host) Unprivileged() Node { return unprivileged{h} }
+
+type unprivileged struct{ *Host }
+
+func (u unprivileged) Start(ctx context.Context, argv ...string) (*Process, error) {
+	drop := []string{"setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--bounding-set=-all", "--no-new-privs", "--pdeathsig=KILL"}
+	return startLocal(ctx, u.ns.command(ctx, append(drop, argv...)), argv)
+}
+
+// WaitListen returns when a TCP socket of the namespace listens on port.
+func (h *Host) WaitListen(ctx context.Context, port int) error {
+	tick := time.NewTicker(10 * time.Millisecond) // the kernel has no event for it
+	defer tick.Stop()
+	for {
+		var ok bool
+		err := h.ns.do(func() (err error) {
+			ok, err = proto.Listening("thread-self", port)
+			return err
+		})
+		if err != nil || ok {
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("nothing listens on TCP port %d: %w", port, context.Cause(ctx))
+		}
+	}
+}
+
+// Command prepares a program in the namespace for callers that wire up its
+// streams themselves.
+func (h *Host) Command(ctx context.Context, argv ...string) *exec.Cmd { return h.ns.command(ctx, argv) }
+
+// String lists the addresses for people.
+func (l *Lab) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "network namespace %s\n", l.ns.name)
+	for _, g := range l.Guests {
+		fmt.Fprintf(&b, "guest %-5s Linux %-22s %v  %v   our side towards it: %v  %v\n", g.Line, g.Image.Release, g.Addr4, g.Addr6, g.Host4, g.Host6)
+	}
+	return b.String()
+}

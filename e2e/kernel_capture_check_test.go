@@ -1,0 +1,77 @@
+//go:build linux
+
+package e2e
+
+import (
+	"encoding/binary"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/gosoftroce/rocev2/rocev2"
+)
+
+// The captures of two kernels talking to each other must pass what every cell
+// asks of its capture.
+func TestCheckCapture(t *testing.T) {
+	t.Parallel()
+	server, client := netip.MustParseAddr("198.18.0.2"), netip.MustParseAddr("198.18.0.4")
+	sum, err := checkCapture(golden("ib_write_bw"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s, c := sum[server], sum[client]; s == nil || c == nil || s.payload != 0 || c.payload != 50000 || c.changed != "" {
+		t.Errorf("5 WRITEs of 10000 bytes: server %+v, client %+v", s, c)
+	}
+	if sum, err = checkCapture(golden("ib_atomic_bw")); err != nil || sum[client].atomics != 5 {
+		t.Errorf("5 atomics: %+v, %v", sum[client], err)
+	}
+	if sum, err = checkCapture(golden("rc_pingpong_v6")); err != nil || len(sum) != 2 {
+		t.Errorf("IPv6: %d senders, %v", len(sum), err)
+	}
+}
+
+func TestCheckCaptureFindsDamage(t *testing.T) {
+	t.Parallel()
+	b, err := os.ReadFile(golden("ib_write_bw"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := 24 + 16 // file header, record header
+	length := int(binary.LittleEndian.Uint32(b[24+8:]))
+	b[first+length-5] ^= 1 // in the first frame's payload or headers
+	file := filepath.Join(t.TempDir(), "damaged.pcap")
+	if err := os.WriteFile(file, b, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := checkCapture(file); err == nil || !strings.Contains(err.Error(), "frame 1 ") {
+		t.Errorf("a damaged first frame: %v", err)
+	}
+}
+
+func golden(name string) string {
+	return filepath.Join("..", "rocev2", "testdata", "golden", name+".pcap")
+}
+
+func TestTrafficChanged(t *testing.T) {
+	t.Parallel()
+	packet := func(op rocev2.Opcode, psn rocev2.PSN) *rocev2.Packet {
+		return &rocev2.Packet{BTH: rocev2.BTH{Opcode: op, DestQPN: 17, PSN: psn}}
+	}
+	tr := &traffic{opcodes: map[request]rocev2.Opcode{}}
+	for i, p := range []*rocev2.Packet{
+		packet(rocev2.RCWriteFirst, 1), packet(rocev2.RCWriteMiddle, 2), packet(rocev2.RCWriteLast, 3),
+		packet(rocev2.RCWriteMiddle, 2), packet(rocev2.RCWriteLast, 3), // go-back-N
+		packet(rocev2.RCReadRequest, 4), packet(rocev2.RCReadRequest, 5),
+		packet(rocev2.RCAcknowledge, 3), // the other direction's PSN
+	} {
+		if tr.add(i, p); tr.changed != "" {
+			t.Fatalf("packet %d: %s", i, tr.changed)
+		}
+	}
+	if tr.add(9, packet(rocev2.RCWriteMiddle, 3)); tr.changed == "" {
+		t.Error("a PSN that was sent again as another packet was not noticed")
+	}
+}

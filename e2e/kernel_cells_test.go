@@ -1,0 +1,154 @@
+//go:build linux
+
+package e2e
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/gosoftroce/rocev2/e2e/guest"
+)
+
+// cell is one tool with one set of parameters.
+type cell struct {
+	op     string // "pingpong", or perftest's name without "ib_"
+	size   int    // bytes; 0 for atomics, which have 8
+	mtu    int    // path MTU in bytes
+	iters  int
+	qps    int // 0 = 1
+	ipv6   bool
+	lossy  bool // the guest loses packets in both directions
+	sample bool // tshark reads the capture
+}
+
+func (c cell) name() string {
+	family := "ipv4"
+	if c.ipv6 {
+		family = "ipv6"
+	}
+	s := fmt.Sprintf("%s/%s/mtu%d", c.op, family, c.mtu)
+	if c.size > 0 {
+		s += "/" + sizeName(c.size)
+	}
+	if c.qps > 1 {
+		s += fmt.Sprintf("/%dqps", c.qps)
+	}
+	if c.lossy {
+		s += fmt.Sprintf("/loss%d%%", lossPercent)
+	}
+	return s
+}
+
+func sizeName(n int) string {
+	switch {
+	case n >= 1<<20 && n%(1<<20) == 0:
+		return fmt.Sprintf("%dMiB", n>>20)
+	case n >= 16<<10 && n%(1<<10) == 0:
+		return fmt.Sprintf("%dKiB", n>>10)
+	}
+	return fmt.Sprintf("%dB", n)
+}
+
+// kernelArgv is the field's own tool in a guest. server is "" for the server.
+func (c cell) kernelArgv(g *guest.Guest, port int, server string) []string {
+	if c.op == "pingpong" {
+		return c.add([]string{"ibv_rc_pingpong", "-d", "rxe0", "-g", strconv.Itoa(g.GIDIndex(c.ipv6)), "-e"}, port, server)
+	}
+	argv := []string{"ib_" + c.op, "-d", "rxe0", "-x", strconv.Itoa(g.GIDIndex(c.ipv6)), "-F"}
+	if !c.lossy {
+		// A starved emulator is no lost packet: 0.5 s instead of 67 ms before
+		// the kernel sends again.
+		argv = append(argv, "-u", "17")
+	}
+	return c.add(argv, port, server)
+}
+
+// ourArgv is this project's tool on the host.
+func (c cell) ourArgv(bin string, g *guest.Guest, port int, server string) []string {
+	local := g.Host(c.ipv6).String()
+	if c.op == "pingpong" {
+		return c.add([]string{bin, "pingpong", "-d", local, "-e"}, port, server)
+	}
+	return c.add([]string{bin, "perf", c.op, "-d", local, "-F"}, port, server)
+}
+
+// add appends the flags that both worlds share.
+func (c cell) add(argv []string, port int, server string) []string {
+	argv = append(argv, "-p", strconv.Itoa(port), "-n", strconv.Itoa(c.iters), "-m", strconv.Itoa(c.mtu))
+	if c.size > 0 {
+		argv = append(argv, "-s", strconv.Itoa(c.size))
+	}
+	if c.qps > 1 {
+		argv = append(argv, "-q", strconv.Itoa(c.qps))
+	}
+	if server != "" {
+		argv = append(argv, server)
+	}
+	return argv
+}
+
+// expected is the least that client and server must have put on the wire.
+func (c cell) expected() (client, server traffic) {
+	all := c.size * c.iters * max(c.qps, 1)
+	switch c.op {
+	case "pingpong", "send_lat", "write_lat":
+		return traffic{payload: all}, traffic{payload: all}
+	case "send_bw", "write_bw":
+		return traffic{payload: all}, traffic{}
+	case "read_bw", "read_lat":
+		return traffic{}, traffic{payload: all}
+	}
+	return traffic{atomics: c.iters}, traffic{}
+}
+
+// matrixCells are run in both roles against every kernel.
+func matrixCells() []cell {
+	var cells []cell
+	for _, ipv6 := range []bool{false, true} {
+		for _, mtu := range []int{1024, 4096} {
+			for _, s := range []struct{ size, iters int }{{1, 200}, {1000, 200}, {4096, 200}, {1 << 20, 10}} {
+				cells = append(cells, cell{op: "pingpong", ipv6: ipv6, mtu: mtu, size: s.size, iters: s.iters, sample: s.size == 4096 && mtu == 1024})
+			}
+		}
+	}
+	for _, op := range []string{"send_bw", "write_bw", "read_bw"} {
+		cells = append(cells,
+			cell{op: op, mtu: 4096, size: 65536, iters: 200},
+			cell{op: op, mtu: 1024, size: 65536, iters: 100, ipv6: true, sample: true},
+			cell{op: op, mtu: 1024, size: 1000, iters: 500},
+		)
+	}
+	return append(cells,
+		cell{op: "write_bw", mtu: 4096, size: 4096, iters: 100, qps: 4},
+		cell{op: "atomic_bw", mtu: 1024, iters: 200, sample: true},
+		cell{op: "atomic_bw", mtu: 4096, iters: 200, ipv6: true},
+		cell{op: "send_lat", mtu: 1024, size: 2, iters: 100},
+		cell{op: "send_lat", mtu: 4096, size: 8192, iters: 50, ipv6: true},
+		cell{op: "write_lat", mtu: 1024, size: 2, iters: 100},
+		cell{op: "write_lat", mtu: 4096, size: 8192, iters: 50, ipv6: true},
+		cell{op: "read_lat", mtu: 1024, size: 2, iters: 100},
+		cell{op: "read_lat", mtu: 4096, size: 8192, iters: 50, ipv6: true},
+		cell{op: "atomic_lat", mtu: 1024, iters: 100},
+	)
+}
+
+// lossyCells are run while the guest loses packets in both directions.
+func lossyCells() []cell {
+	cells := []cell{
+		{op: "pingpong", mtu: 1024, size: 1000, iters: 100, ipv6: true},
+		{op: "pingpong", mtu: 4096, size: 4096, iters: 100},
+		{op: "pingpong", mtu: 1024, size: 1 << 20, iters: 3},
+		{op: "send_bw", mtu: 1024, size: 65536, iters: 50},
+		{op: "write_bw", mtu: 1024, size: 65536, iters: 50},
+		{op: "read_bw", mtu: 1024, size: 65536, iters: 50},
+		{op: "atomic_bw", mtu: 1024, iters: 200},
+		{op: "send_lat", mtu: 1024, size: 4096, iters: 50},
+		{op: "write_lat", mtu: 1024, size: 4096, iters: 50},
+		{op: "read_lat", mtu: 1024, size: 4096, iters: 50},
+		{op: "atomic_lat", mtu: 1024, iters: 100},
+	}
+	for i := range cells {
+		cells[i].lossy = true
+	}
+	return cells
+}

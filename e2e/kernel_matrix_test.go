@@ -1,0 +1,166 @@
+//go:build linux
+
+package e2e
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/gosoftroce/rocev2/e2e/guest"
+)
+
+// matrix collects the outcome of every cell: rows are tools with their
+// parameters, columns are kernels and roles.
+type matrix struct {
+	mu     sync.Mutex
+	guests []*guest.Guest
+	result map[matrixKey]result
+}
+
+type matrixKey struct {
+	line    string
+	weServe bool
+	cell    cell
+}
+
+type result struct {
+	outcome string
+	faults  int // attempts that a fault of the kernel spoilt
+	took    time.Duration
+}
+
+const faultNote = "repeated, after an attempt in which the kernel sent another packet under a PSN that it had used"
+
+func (r result) mark() string {
+	if r.faults > 0 {
+		return r.outcome + "*"
+	}
+	return r.outcome
+}
+
+func newMatrix(guests []*guest.Guest) *matrix {
+	return &matrix{guests: guests, result: map[matrixKey]result{}}
+}
+
+func (m *matrix) set(line string, weServe bool, c cell, r result) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.result[matrixKey{line, weServe, c}] = r
+}
+
+// columns calls f for every column, in order.
+func (m *matrix) columns(f func(line string, weServe bool)) {
+	for _, g := range m.guests {
+		f(g.Line, true)
+		f(g.Line, false)
+	}
+}
+
+func (m *matrix) get(line string, weServe bool, c cell) result {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if r, ok := m.result[matrixKey{line, weServe, c}]; ok {
+		return r
+	}
+	return result{outcome: "SKIP"} // its test did not run
+}
+
+// group is a block of rows: the cells of one operation.
+type group struct {
+	title string
+	cells []cell
+}
+
+func groups() []group {
+	var gs []group
+	for _, c := range append(matrixCells(), lossyCells()...) {
+		title := "ib_" + c.op
+		if c.op == "pingpong" {
+			title = "ibv_rc_pingpong"
+		}
+		if c.lossy {
+			title = fmt.Sprintf("%d %% loss in the guest, each direction", lossPercent)
+		}
+		if n := len(gs); n == 0 || gs[n-1].title != title {
+			gs = append(gs, group{title: title})
+		}
+		g := &gs[len(gs)-1]
+		g.cells = append(g.cells, c)
+	}
+	return gs
+}
+
+// rowName describes a cell for people.
+func (c cell) rowName() string {
+	var s []string
+	if c.lossy {
+		s = append(s, c.op)
+	}
+	if c.size > 0 {
+		s = append(s, sizeName(c.size))
+	}
+	s = append(s, fmt.Sprintf("MTU %d", c.mtu))
+	if c.ipv6 {
+		s = append(s, "IPv6")
+	} else {
+		s = append(s, "IPv4")
+	}
+	if c.qps > 1 {
+		s = append(s, fmt.Sprintf("%d QPs", c.qps))
+	}
+	return strings.Join(append(s, fmt.Sprintf("×%d", c.iters)), ", ")
+}
+
+func columnName(line string, weServe bool) string {
+	if weServe {
+		return line + " → us"
+	}
+	return "us → " + line
+}
+
+// text is the matrix for a terminal; "a → b" means a is the client of b.
+func (m *matrix) text() string {
+	var b strings.Builder
+	count := map[string]int{}
+	for _, g := range groups() {
+		fmt.Fprintf(&b, "\n%-44s", g.title)
+		m.columns(func(line string, weServe bool) { fmt.Fprintf(&b, "  %-12s", columnName(line, weServe)) })
+		b.WriteByte('\n')
+		for _, c := range g.cells {
+			fmt.Fprintf(&b, "  %-42s", c.rowName())
+			m.columns(func(line string, weServe bool) {
+				r := m.get(line, weServe, c)
+				count[r.outcome]++
+				fmt.Fprintf(&b, "  %-5s%5.1f s", r.mark(), r.took.Seconds())
+			})
+			b.WriteByte('\n')
+		}
+	}
+	fmt.Fprintf(&b, "\n%d cells PASS, %d FAIL, %d SKIP; * = %s\n", count["PASS"], count["FAIL"], count["SKIP"], faultNote)
+	return b.String()
+}
+
+// markdown is the matrix for a document.
+func (m *matrix) markdown() string {
+	var b strings.Builder
+	b.WriteString("Kernels:\n\n")
+	for _, g := range m.guests {
+		fmt.Fprintf(&b, "- %s: %s; tools of %s\n", g.Line, g.Image.Package, g.Image.Userland)
+	}
+	fmt.Fprintf(&b, "\n\"a → b\": a is the client, b the server; * = %s.\n", faultNote)
+	for _, g := range groups() {
+		fmt.Fprintf(&b, "\n### %s\n\n| |", g.title)
+		m.columns(func(line string, weServe bool) { fmt.Fprintf(&b, " %s |", columnName(line, weServe)) })
+		fmt.Fprintf(&b, "\n| --- |%s\n", strings.Repeat(" --- |", 2*len(m.guests)))
+		for _, c := range g.cells {
+			fmt.Fprintf(&b, "| %s |", c.rowName())
+			m.columns(func(line string, weServe bool) {
+				fmt.Fprintf(&b, " %s |", m.get(line, weServe, c).mark())
+			})
+			b.WriteByte('\n')
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,175 @@
+//go:build linux
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/gosoftroce/rocev2/e2e/guest"
+)
+
+// TestGuestPair runs the tools between two kernels: if it fails, the harness
+// or the machine is broken, not this project's stack.
+func TestGuestPair(t *testing.T) {
+	lab := startLab(t)
+	clean := []cell{
+		{op: "pingpong", mtu: 1024, size: 4096, iters: 100},
+		{op: "pingpong", mtu: 4096, size: 4096, iters: 100, ipv6: true},
+		{op: "write_bw", mtu: 4096, size: 65536, iters: 100},
+	}
+	lossy := []cell{{op: "pingpong", mtu: 1024, size: 1000, iters: 50, lossy: true}}
+	if os.Getenv(pairEnv) == "all" {
+		clean, lossy = matrixCells(), lossyCells()
+	}
+	a, b := lab.Guests[0], lab.Guests[1]
+	for _, roles := range []struct{ server, client *guest.Guest }{{a, b}, {b, a}} {
+		each := func(cells []cell) {
+			for _, c := range cells {
+				t.Run("server="+roles.server.Line+"/"+c.name(), func(t *testing.T) {
+					runCell(t, &run{
+						cell: c, server: kernelSide(roles.server, c), client: kernelSide(roles.client, c),
+						serverAddr: roles.server.Addr(c.ipv6).String(), clientAddr: roles.client.Addr(c.ipv6).String(),
+						tap: roles.server.Tap, host: lab.Host,
+					}, a, b)
+				})
+			}
+		}
+		each(clean)
+		withLoss(t, roles.server, func() { each(lossy) })
+	}
+}
+
+// TestKernelMatrix runs every tool between this project's programs, as an
+// ordinary user without capabilities, and the kernels, in both roles, without
+// and with packet loss, and prints the matrix.
+func TestKernelMatrix(t *testing.T) {
+	lab := startLab(t)
+	bin := buildTool(t, lab.Host)
+	m := newMatrix(lab.Guests)
+	t.Run("kernel", func(t *testing.T) {
+		for _, g := range lab.Guests {
+			t.Run(g.Line, func(t *testing.T) {
+				t.Parallel() // every guest has an address of ours to itself
+				for _, weServe := range []bool{true, false} {
+					runColumn(t, m, lab.Host, bin, g, weServe, matrixCells())
+				}
+				withLoss(t, g, func() {
+					for _, weServe := range []bool{true, false} {
+						runColumn(t, m, lab.Host, bin, g, weServe, lossyCells())
+					}
+				})
+			})
+		}
+	})
+	fmt.Print(m.text())
+	if file := os.Getenv(matrixEnv); file != "" {
+		if err := os.WriteFile(file, []byte(m.markdown()), 0o644); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// runColumn runs the cells of one column of the matrix.
+func runColumn(t *testing.T, m *matrix, h *guest.Host, bin string, g *guest.Guest, weServe bool, cells []cell) {
+	role := "client"
+	if weServe {
+		role = "server"
+	}
+	for _, c := range cells {
+		ours, kernel := ourSide(h, bin, g, c), kernelSide(g, c)
+		r := &run{cell: c, tap: g.Tap, host: h, ours: g.Host(c.ipv6).String()}
+		if weServe {
+			r.server, r.serverAddr, r.client, r.clientAddr = ours, g.Host(c.ipv6).String(), kernel, g.Addr(c.ipv6).String()
+		} else {
+			r.client, r.clientAddr, r.server, r.serverAddr = ours, g.Host(c.ipv6).String(), kernel, g.Addr(c.ipv6).String()
+		}
+		t.Run("we="+role+"/"+c.name(), func(t *testing.T) {
+			start := time.Now()
+			faults := 0
+			defer func() { m.set(g.Line, weServe, c, result{outcome(t), faults, time.Since(start)}) }()
+			if err := alive(t.Context(), g); err != nil {
+				t.Fatalf("guest does not answer: %v", err)
+			}
+			faults = runCell(t, r, g)
+		})
+	}
+}
+
+func outcome(t *testing.T) string {
+	switch {
+	case t.Failed():
+		return "FAIL"
+	case t.Skipped():
+		return "SKIP"
+	}
+	return "PASS"
+}
+
+// alive tells a dead guest from a failing tool, quickly.
+func alive(ctx context.Context, g *guest.Guest) error {
+	select {
+	case <-g.Exited():
+		return fmt.Errorf("it has ended")
+	default:
+	}
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	_, err := guest.Run(ctx, g, "true")
+	return err
+}
+
+// withLoss runs f while the guest loses packets, and checks that it did.
+func withLoss(t *testing.T, g *guest.Guest, f func()) {
+	t.Helper()
+	set := func(ctx context.Context, percent float64) {
+		ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+		defer cancel()
+		if err := g.SetLoss(ctx, percent); err != nil {
+			t.Error(err)
+		}
+	}
+	set(t.Context(), lossPercent)
+	f()
+	sent, received, err := g.Losses(t.Context())
+	t.Logf("guest %s lost %d of %d packets sent and %d of %d received", g.Line, sent.Lost, sent.Passed+sent.Lost, received.Lost, received.Passed+received.Lost)
+	const enough = 1000 // then losing none is no chance
+	if err != nil || sent.Passed > enough && sent.Lost == 0 || received.Passed > enough && received.Lost == 0 {
+		t.Errorf("guest %s did not lose packets as it should: %v", g.Line, err)
+	}
+	set(t.Context(), 0)
+}
+
+// buildTool builds the program under test where an ordinary user can run it.
+func buildTool(t *testing.T, h *guest.Host) string {
+	t.Helper()
+	dir, err := guest.TempDir("bin") // t.TempDir is for its owner only
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	bin := filepath.Join(dir, "rocev2")
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if given := os.Getenv(binEnv); given != "" {
+		b, err := os.ReadFile(given)
+		if err == nil {
+			err = os.WriteFile(bin, b, 0o755)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	} else if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", bin, "github.com/gosoftroce/rocev2/cmd/rocev2").CombinedOutput(); err != nil {
+		t.Fatalf("build cmd/rocev2: %v\n%s", err, out)
+	}
+	if _, err := guest.Run(t.Context(), h.Unprivileged(), "test", "-x", bin); err != nil {
+		t.Fatalf("an ordinary user cannot run the program: %v", err)
+	}
+	return bin
+}
