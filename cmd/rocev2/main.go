@@ -1,0 +1,119 @@
+// Command rocev2 is RDMA over Converged Ethernet version 2 on the command
+// line: it shows what the software adapter can do (devinfo), talks to
+// ibv_rc_pingpong (pingpong) and to the perftest programs (perf), and shows
+// all operations at work (demo), in an ordinary process without privileges.
+//
+// Exit status: 0 when all went well, 1 when something failed, 2 when the
+// command line was wrong.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gosoftroce/rocev2/interop"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := run(ctx, os.Args[1:], streams{in: os.Stdin, out: os.Stdout, err: os.Stderr})
+	stop()
+	os.Exit(code)
+}
+
+// Exit statuses.
+const (
+	exitOK      = 0
+	exitFailure = 1
+	exitUsage   = 2
+)
+
+// streams are the standard streams, or those of a test.
+type streams struct {
+	in       io.Reader
+	out, err io.Writer
+}
+
+// usageError is a mistake on the command line.
+type usageError struct{ err error }
+
+func (e usageError) Error() string { return e.err.Error() }
+func (e usageError) Unwrap() error { return e.err }
+
+func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+
+func run(ctx context.Context, args []string, io streams) int {
+	root := newRoot(io)
+	root.SetArgs(args)
+	cmd, err := root.ExecuteContextC(ctx)
+	if err == nil {
+		return exitOK
+	}
+	var usage usageError
+	var config *interop.ConfigError
+	if errors.As(err, &usage) || errors.As(err, &config) {
+		fmt.Fprintf(io.err, "rocev2: %v\nTry '%s --help'.\n", err, cmd.CommandPath())
+		return exitUsage
+	}
+	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		err = errors.New("interrupted")
+	}
+	fmt.Fprintf(io.err, "rocev2: %v\n", err)
+	return exitFailure
+}
+
+func newRoot(io streams) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "rocev2",
+		Short: "RoCEv2 (RDMA over UDP) in an ordinary process",
+		Long: `RDMA over Converged Ethernet v2 in an ordinary process: no RDMA hardware, no
+kernel module, no root. It talks to the Linux kernel's Soft-RoCE, and to itself.
+
+A device is one local address; -d names it everywhere, as an address or as a
+network interface. Two processes on one host take two addresses: 127.0.0.1 and
+127.0.0.2.`,
+		Example: `  rocev2 demo                                  see everything at work
+  rocev2 devinfo -d eth0                       what the device on eth0 can do
+  rocev2 perf write_bw -d 127.0.0.1            the server of a bandwidth test ...
+  rocev2 perf write_bw -d 127.0.0.2 127.0.0.1  ... and its client
+  rocev2 pingpong -d eth0 192.0.2.7            against ibv_rc_pingpong -g 1 there`,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usagef("there is no command %q", args[0])
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error { return cmd.Help() },
+	}
+	root.SetIn(io.in)
+	root.SetOut(io.out)
+	root.SetErr(io.err)
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	root.CompletionOptions.HiddenDefaultCmd = true
+	root.AddCommand(newDevinfo(io), newPingpong(io), newPerf(io), newDemo(io), newDemoPeer(io), newVersion(io))
+	return root
+}
+
+// atMostServer is the rule for the arguments of pingpong and perf.
+func atMostServer(cmd *cobra.Command, args []string) error {
+	if len(args) > 1 {
+		return usagef("one server can be named, not %d: %q", len(args), args)
+	}
+	return nil
+}
+
+func noArgs(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return usagef("%s takes no arguments, but there is %q", cmd.CommandPath(), args[0])
+	}
+	return nil
+}

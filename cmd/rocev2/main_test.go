@@ -1,0 +1,393 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net"
+	"net/netip"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+// TestMain lets the test binary be the second process of the demo.
+func TestMain(m *testing.M) {
+	if os.Getenv(demoPeerEnv) != "" {
+		main()
+	}
+	os.Exit(m.Run())
+}
+
+// buffer is a bytes.Buffer that goroutines may share.
+type buffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
+
+// result is how a command ended.
+type result struct {
+	code     int
+	out, err string
+}
+
+func invoke(ctx context.Context, args ...string) result {
+	var out, errs buffer
+	code := run(ctx, args, streams{in: strings.NewReader(""), out: &out, err: &errs})
+	return result{code, out.String(), errs.String()}
+}
+
+// freePort returns a TCP port that nobody has.
+func freePort(t *testing.T) string {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	return strconv.Itoa(ln.Addr().(*net.TCPAddr).Port)
+}
+
+var devices atomic.Uint32
+
+// freeAddress returns a loopback address that no test had before. An address
+// that was just given up may be held for a moment by the child of a fork.
+func freeAddress() string {
+	n := devices.Add(1)
+	return netip.AddrFrom4([4]byte{127, 78, byte(n >> 8), byte(n)}).String()
+}
+
+// waiting is a standard error that tells when a server waits for its client.
+type waiting struct {
+	buffer
+	once  sync.Once
+	ready chan struct{}
+}
+
+func (w *waiting) Write(p []byte) (int, error) {
+	if bytes.Contains(p, []byte("waiting on TCP port")) {
+		w.once.Do(func() { close(w.ready) })
+	}
+	return w.buffer.Write(p)
+}
+
+// pair runs a command as server and as client.
+func pair(t *testing.T, args ...string) (server, client result) {
+	t.Helper()
+	serverAddr, clientAddr := freeAddress(), freeAddress()
+	args = append(args, "-p", freePort(t), "--timeout", "60s")
+	errs := &waiting{ready: make(chan struct{})}
+	var out buffer
+	done := make(chan int, 1)
+	go func() {
+		done <- run(t.Context(), append([]string(nil), append(args, "-d", serverAddr)...),
+			streams{in: strings.NewReader(""), out: &out, err: errs})
+	}()
+	select {
+	case <-errs.ready:
+	case code := <-done:
+		t.Fatalf("the server ended with %d: %s", code, errs.String())
+	}
+	client = invoke(t.Context(), append(append([]string(nil), args...), "-d", clientAddr, serverAddr)...)
+	server = result{code: <-done, out: out.String(), err: errs.String()}
+	if server.code != 0 || client.code != 0 {
+		t.Fatalf("%v: server %d: %s; client %d: %s", args, server.code, server.err, client.code, client.err)
+	}
+	return server, client
+}
+
+func TestUsageErrors(t *testing.T) {
+	t.Parallel()
+	for args, want := range map[string]string{
+		"nonsense":                    `no command "nonsense"`,
+		"perf":                        "",
+		"perf sned_bw":                "send_bw",
+		"perf write_bw --nonsense":    "unknown flag",
+		"perf write_bw -s 0":          "at least 1",
+		"perf write_bw -s -5":         "at least 1",
+		"perf write_bw -s x":          "invalid argument",
+		"perf write_bw -n 0":          "at least 1",
+		"perf write_bw -q 0":          "at least 1",
+		"perf write_bw -m 1000":       "256, 512, 1024, 2048 or 4096",
+		"perf write_bw -p 0":          "1 to 65535",
+		"perf write_bw -p 70000":      "1 to 65535",
+		"perf write_bw -i 2":          "one port",
+		"perf write_bw -u 32":         "1 to 31",
+		"perf write_bw -D 0":          "number of seconds",
+		"perf write_bw -D NaN":        "number of seconds",
+		"perf write_bw -D 5 -n 10":    "-D and -n",
+		"perf write_bw -a -s 5":       "-a and -s",
+		"perf write_bw --timeout -1s": "positive",
+		"perf write_bw a b":           "one server",
+		"perf write_lat -q 2":         "unknown shorthand flag",
+		"perf write_lat -e":           "unknown shorthand flag",
+		"perf read_bw -I 5":           "unknown shorthand flag",
+		"perf atomic_bw -s 8":         "unknown shorthand flag",
+		"perf atomic_bw -A SWAP":      "CMP_AND_SWAP",
+		"pingpong -n 0":               "at least 1",
+		"pingpong -m 0":               "at least 1",
+		"pingpong -m 5":               "256, 512",
+		"pingpong a b":                "one server",
+		"devinfo x":                   "no arguments",
+		"demo x":                      "no arguments",
+		"demo --local nowhere":        "not an address",
+		"demo --rates 1h":             "--rates",
+		"version x":                   "no arguments",
+		"--nonsense":                  "unknown flag",
+	} {
+		r := invoke(t.Context(), strings.Fields(args)...)
+		if want == "" {
+			if r.code != 0 || !strings.Contains(r.out, "Usage") {
+				t.Errorf("rocev2 %s: exit status %d, %q", args, r.code, r.out)
+			}
+			continue
+		}
+		if r.code != exitUsage || !strings.Contains(r.err, want) || !strings.Contains(r.err, "--help") {
+			t.Errorf("rocev2 %s: exit status %d, %q; expected status 2 and %q", args, r.code, r.err, want)
+		}
+		if r.out != "" {
+			t.Errorf("rocev2 %s: an error prints %q to standard output", args, r.out)
+		}
+	}
+}
+
+func TestConfigErrorsAreUsageErrors(t *testing.T) {
+	t.Parallel()
+	// These need a device to be known, and a connection.
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	port := strconv.Itoa(ln.Addr().(*net.TCPAddr).Port)
+	for args, want := range map[string]string{
+		"perf write_bw -I 1000000":  "inline size",
+		"perf read_bw -o 1000":      "outstanding reads",
+		"perf write_bw -t 10000000": "transmit depth",
+		"perf send_bw -a -D 2":      "all sizes",
+		"pingpong -s 2000000000":    "size",
+	} {
+		args := append(strings.Fields(args), "-d", freeAddress(), "-p", port, "127.0.0.1")
+		if r := invoke(t.Context(), args...); r.code != exitUsage || !strings.Contains(r.err, want) {
+			t.Errorf("rocev2 %v: exit status %d, %q; expected status 2 and %q", args, r.code, r.err, want)
+		}
+	}
+}
+
+func TestFailures(t *testing.T) {
+	t.Parallel()
+	taken, err := net.Listen("tcp", ":0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { taken.Close() })
+	port := strconv.Itoa(taken.Addr().(*net.TCPAddr).Port)
+	for name, tt := range map[string]struct {
+		args string
+		want []string
+	}{
+		"unknown address":     {"devinfo -d 203.0.113.9", []string{"203.0.113.9", "local", "127.0.0.1"}},
+		"unknown interface":   {"devinfo -d eth77", []string{"eth77", "interfaces are", "lo"}},
+		"no server":           {"perf write_bw -d " + freeAddress() + " -p " + freePort(t) + " 127.0.0.1", []string{"nobody listens", "-p"}},
+		"no server over IPv6": {"pingpong -d " + freeAddress() + " -p " + freePort(t) + " ::1", []string{"[::1]"}},
+		"port taken":          {"pingpong -d " + freeAddress() + " --timeout 10s -p " + port, []string{"taken", "-p", port}},
+		"nobody comes":        {"perf send_lat -d " + freeAddress() + " --timeout 50ms -p " + freePort(t), []string{"wait for a client", "--timeout 50ms"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := invoke(t.Context(), strings.Fields(tt.args)...)
+			if r.code != exitFailure {
+				t.Errorf("exit status %d; expected 1", r.code)
+			}
+			for _, w := range tt.want {
+				if !strings.Contains(r.err, w) {
+					t.Errorf("%q does not say %q", r.err, w)
+				}
+			}
+		})
+	}
+}
+
+func TestInterrupt(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	errs := &waiting{ready: make(chan struct{})}
+	go func() {
+		<-errs.ready
+		cancel()
+	}()
+	code := run(ctx, []string{"pingpong", "-d", freeAddress(), "-p", freePort(t)}, streams{out: &buffer{}, err: errs})
+	if code != exitFailure || !strings.HasSuffix(errs.String(), "rocev2: interrupted\n") {
+		t.Errorf("exit status %d, %q", code, errs.String())
+	}
+}
+
+func TestEveryCommandHelps(t *testing.T) {
+	t.Parallel()
+	var walk func(c *cobra.Command)
+	walk = func(c *cobra.Command) {
+		if c.Name() != "version" && c.Example == "" && !c.Hidden {
+			t.Errorf("%s has no example", c.CommandPath())
+		}
+		r := invoke(t.Context(), append(strings.Fields(c.CommandPath())[1:], "--help")...)
+		if r.code != 0 || !strings.Contains(r.out, "Usage") {
+			t.Errorf("%s --help: exit status %d, %q", c.CommandPath(), r.code, r.out)
+		}
+		for _, sub := range c.Commands() {
+			walk(sub)
+		}
+	}
+	walk(newRoot(streams{}))
+}
+
+func TestDevinfo(t *testing.T) {
+	t.Parallel()
+	r := invoke(t.Context(), "devinfo", "-d", "127.79.84.1")
+	if r.code != 0 {
+		t.Fatal(r.err)
+	}
+	for _, want := range []string{"hca_id:", "max_qp_wr:", "active_mtu:     4096 (5)", "PORT_ACTIVE (4)", "0000:0000:0000:0000:0000:ffff:7f4f:5401 (127.79.84.1), RoCE v2"} {
+		if !strings.Contains(r.out, want) {
+			t.Errorf("%q is not in\n%s", want, r.out)
+		}
+	}
+}
+
+func TestVersion(t *testing.T) {
+	t.Parallel()
+	if r := invoke(t.Context(), "version"); r.code != 0 || !strings.HasPrefix(r.out, "rocev2 ") || !strings.Contains(r.out, "6.06") {
+		t.Errorf("exit status %d, %q", r.code, r.out)
+	}
+}
+
+func TestPingpong(t *testing.T) {
+	t.Parallel()
+	s, c := pair(t, "pingpong", "-n", "50", "-s", "3000", "-c", "-e")
+	for _, want := range []string{"  local address:  LID 0x0000, QPN 0x", "GID ::ffff:127.78.", "  remote address: ", "300000 bytes in ", " Mbit/sec\n50 iters in ", " usec/iter\n"} {
+		if !strings.Contains(c.out, want) {
+			t.Errorf("%q is not in\n%s", want, c.out)
+		}
+	}
+	if !strings.Contains(s.out, "300000 bytes") {
+		t.Errorf("the server prints\n%s", s.out)
+	}
+}
+
+func TestPerfTables(t *testing.T) {
+	t.Parallel()
+	_, c := pair(t, "perf", "write_bw", "-n", "100", "-q", "2")
+	for _, want := range []string{"RDMA_Write BW Test", "Number of qps   : 2", "#bytes     #iterations    BW peak[MiB/s]", "\n 65536      200 ", "local address: LID 0x0000 QPN 0x"} {
+		if !strings.Contains(c.out, want) {
+			t.Errorf("%q is not in\n%s", want, c.out)
+		}
+	}
+	s, c := pair(t, "perf", "read_lat", "-n", "100")
+	for _, want := range []string{"RDMA_Read Latency Test", "t_typical[usec]", "\n 2       100 "} {
+		if !strings.Contains(c.out, want) {
+			t.Errorf("%q is not in\n%s", want, c.out)
+		}
+	}
+	if !strings.Contains(s.out, "the client has the figures") {
+		t.Errorf("the server prints\n%s", s.out)
+	}
+}
+
+func TestPerfJSON(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		args  string
+		lines int
+		keys  []string
+	}{
+		"bandwidth": {"perf write_bw -n 64 -s 1024 --json", 1, nil},
+		"sizes":     {"perf send_bw -n 2 -a --json", 23, nil},
+		"duration":  {"perf read_bw -D 0.2 --json", 1, nil},
+		"duplex":    {"perf atomic_bw -b -n 64 -q 2 --json", 1, nil},
+		"latency":   {"perf send_lat -n 64 --json", 1, []string{"lat_us_min", "lat_us_p50", "lat_us_p99", "lat_us_max"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, c := pair(t, strings.Fields(tt.args)...)
+			lines := strings.Split(strings.TrimSpace(c.out), "\n")
+			if len(lines) != tt.lines {
+				t.Fatalf("%d lines, expected %d:\n%s", len(lines), tt.lines, c.out)
+			}
+			for _, line := range lines {
+				var v map[string]any
+				if err := json.Unmarshal([]byte(line), &v); err != nil {
+					t.Fatalf("%v: %s", err, line)
+				}
+				for _, k := range append([]string{"size", "qps", "mtu", "iterations", "seconds", "gbps", "mpps"}, tt.keys...) {
+					if n, ok := v[k].(float64); !ok || n <= 0 {
+						t.Errorf("%q is %v in %s", k, v[k], line)
+					}
+				}
+				if v["op"] != strings.Fields(tt.args)[1] || v["role"] != "client" {
+					t.Errorf("operation and role are %v and %v", v["op"], v["role"])
+				}
+				if _, ok := v["lat_us_min"]; ok != (tt.keys != nil) {
+					t.Errorf("latencies in %s", line)
+				}
+			}
+		})
+	}
+}
+
+func TestDemo(t *testing.T) {
+	t.Parallel()
+	r := invoke(t.Context(), "demo", "--local", freeAddress(), "--peer", freeAddress(), "--rates", "50ms")
+	if r.code != 0 {
+		t.Fatalf("exit status %d: %s\n%s", r.code, r.err, r.out)
+	}
+	for _, want := range []string{"SEND_IMM", "WRITE_IMM", "READ", "CMP_SWAP", "FETCH_ADD", "REM_ACCESS_ERR as it must be", "SEND bandwidth", "All 10 operations"} {
+		if !strings.Contains(r.out, want) {
+			t.Errorf("%q is not in\n%s", want, r.out)
+		}
+	}
+}
+
+func TestDemoSaysWhatFailed(t *testing.T) {
+	t.Parallel()
+	// The second process cannot have this address.
+	r := invoke(t.Context(), "demo", "--local", freeAddress(), "--peer", "203.0.113.9")
+	if r.code != exitFailure || !strings.Contains(r.err, "second process") || !strings.Contains(r.err, "203.0.113.9") {
+		t.Errorf("exit status %d, %q", r.code, r.err)
+	}
+}
+
+func TestProgress(t *testing.T) {
+	t.Parallel()
+	var errs buffer
+	p := newProgress(streams{err: &errs}, true)
+	p.show("test", 1, 10)
+	if errs.String() != "" {
+		t.Errorf("a short run shows %q", errs.String())
+	}
+	p.start = p.start.Add(-time.Minute)
+	p.show("test", 5, 10)
+	p.show("test", 6, 10)
+	if got := errs.String(); !strings.HasPrefix(got, "test: 5 of 10 (50 %)") || strings.Count(got, "\n") != 1 {
+		t.Errorf("progress is %q", got)
+	}
+	if p := newProgress(streams{err: &errs}, false); p.on {
+		t.Error("progress is shown although standard error is no terminal")
+	}
+}

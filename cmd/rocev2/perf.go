@@ -1,0 +1,215 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gosoftroce/rocev2/interop"
+	"github.com/gosoftroce/rocev2/interop/perftest"
+)
+
+func newPerf(io streams) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "perf",
+		Short: "Measure bandwidth and latency, with the perftest programs or with itself",
+		Long: `Measure the bandwidth or the latency of an operation over reliable connections.
+The peer is another rocev2 perf with the same test, or the program of the
+perftest package (version 4.5, which calls itself 6.06) of the same name: "perf
+write_bw" talks to ib_write_bw. Without a server this side is the server.
+
+Both sides must be given the same test, size, iterations or duration, number of
+queue pairs and direction: only the path MTU is negotiated.`,
+		Example: `  rocev2 perf write_bw -d 127.0.0.1                   a server, and
+  rocev2 perf write_bw -d 127.0.0.2 127.0.0.1         its client
+  rocev2 perf send_lat -s 64 192.0.2.7                against ib_send_lat -s 64 there
+  rocev2 perf read_bw -D 10 -q 4 --json 192.0.2.7     ten seconds, four queue pairs, a JSON line`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return nil
+			}
+			_, err := perftest.ParseTest(args[0])
+			return usageError{err}
+		},
+		RunE: func(cmd *cobra.Command, args []string) error { return cmd.Help() },
+	}
+	for _, t := range perftest.Tests {
+		cmd.AddCommand(newPerfTest(io, t))
+	}
+	return cmd
+}
+
+// perfFlags are the flags of one test.
+type perfFlags struct {
+	peerFlags
+	perftest.Config
+	seconds float64
+	atomic  string
+	timeout uint8
+	json    bool
+	gbits   bool
+	cpuFreq bool
+}
+
+var perfTexts = map[perftest.Test]string{
+	{Verb: perftest.Send, Kind: perftest.Bandwidth}:   "SEND bandwidth",
+	{Verb: perftest.Write, Kind: perftest.Bandwidth}:  "RDMA WRITE bandwidth",
+	{Verb: perftest.Read, Kind: perftest.Bandwidth}:   "RDMA READ bandwidth",
+	{Verb: perftest.Atomic, Kind: perftest.Bandwidth}: "atomic operations bandwidth",
+	{Verb: perftest.Send, Kind: perftest.Latency}:     "SEND latency: half of a round trip",
+	{Verb: perftest.Write, Kind: perftest.Latency}:    "RDMA WRITE latency: half of a round trip",
+	{Verb: perftest.Read, Kind: perftest.Latency}:     "RDMA READ latency: a round trip",
+	{Verb: perftest.Atomic, Kind: perftest.Latency}:   "atomic operations latency: a round trip",
+}
+
+func newPerfTest(io streams, t perftest.Test) *cobra.Command {
+	f := &perfFlags{}
+	f.Test = t
+	cmd := &cobra.Command{
+		Use:     t.String() + " [flags] [server]",
+		Aliases: []string{t.Tool()},
+		Short:   perfTexts[t] + " (" + t.Tool() + ")",
+		Long: fmt.Sprintf("Measure %s.\n\nThe peer is another rocev2 perf %v, or %s, started with\nthe same flags. Without a server this side is the server.",
+			perfTexts[t], t, t.Tool()),
+		Example: fmt.Sprintf("  rocev2 perf %[1]v -d 127.0.0.1\n  rocev2 perf %[1]v -d 127.0.0.2 127.0.0.1\n  rocev2 perf %[1]v -D 10 --json 192.0.2.7", t),
+		Args:    atMostServer,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return runPerf(cmd.Context(), io, f, serverOf(args), cmd)
+		},
+	}
+	f.register(cmd)
+	return cmd
+}
+
+func (f *perfFlags) register(cmd *cobra.Command) {
+	f.peerFlags.register(cmd, "gid-index", "x")
+	fs, t := cmd.Flags(), f.Test
+	bw, atomic := t.Kind == perftest.Bandwidth, t.Verb == perftest.Atomic
+	iterations := perftest.DefaultIterations
+	if t.Verb == perftest.Write && bw {
+		iterations = perftest.DefaultIterationsWrite
+	}
+	if !atomic {
+		size := perftest.DefaultSizeBW
+		if !bw {
+			size = perftest.DefaultSizeLat
+		}
+		fs.IntVarP(&f.Size, "size", "s", size, "`bytes` of a message")
+		fs.BoolVarP(&f.AllSizes, "all", "a", false, "run through the sizes from 2 to 2^23")
+	}
+	fs.IntVarP(&f.Iterations, "iters", "n", iterations, "`number` of operations of each queue pair")
+	fs.Float64VarP(&f.seconds, "duration", "D", 0, "run for so many `seconds` instead; the middle half is measured")
+	fs.IntVarP(&f.mtu, "mtu", "m", 0, "path MTU in `bytes` (default: the largest that the link carries)")
+	fs.Uint8VarP(&f.timeout, "qp-timeout", "u", perftest.DefaultTimeout, "acknowledgement timeout 4.096 µs × 2^`n`")
+	fs.BoolVarP(&f.cpuFreq, "CPU-freq", "F", false, "accepted for compatibility")
+	fs.IntVarP(&f.sl, "sl", "S", 0, "accepted for compatibility: Ethernet has no service level here")
+	if bw {
+		fs.IntVarP(&f.QPs, "qp", "q", 1, "`number` of queue pairs")
+		fs.IntVarP(&f.TxDepth, "tx-depth", "t", perftest.DefaultTxDepth, "`number` of operations outstanding on a queue pair")
+		fs.IntVarP(&f.CQMod, "cq-mod", "Q", 0, "one completion for so `many` operations (default: by size and depth)")
+		fs.BoolVarP(&f.Bidirectional, "bidirectional", "b", false, "both sides send")
+		fs.BoolVar(&f.gbits, "report_gbits", false, "accepted for compatibility: both units are shown")
+	}
+	if t.Verb == perftest.Send {
+		fs.IntVarP(&f.RxDepth, "rx-depth", "r", perftest.DefaultRxDepth, "`number` of receives kept posted on a queue pair")
+	}
+	if t.Verb == perftest.Send || t.Verb == perftest.Write {
+		fs.IntVarP(&f.Inline, "inline_size", "I", 0, "messages up to so many `bytes` go within the work request")
+	}
+	if t.Verb == perftest.Read || atomic {
+		fs.IntVarP(&f.OutstandingReads, "outs", "o", 0, "`number` of operations that the wire has outstanding (default: the most that the device can do)")
+	}
+	if atomic {
+		fs.StringVarP(&f.atomic, "atomic_type", "A", "FETCH_AND_ADD", "FETCH_AND_ADD or CMP_AND_SWAP")
+	}
+	if (t != perftest.Test{Verb: perftest.Write, Kind: perftest.Latency}) {
+		fs.BoolVarP(&f.Events, "events", "e", false, "sleep on completion events instead of polling")
+	}
+	fs.BoolVar(&f.json, "json", false, "print one JSON object a line instead of a table")
+}
+
+// config checks what was given and makes a configuration of it.
+func (f *perfFlags) config(cmd *cobra.Command) (perftest.Config, error) {
+	if err := f.check(); err != nil {
+		return f.Config, err
+	}
+	c := f.Config
+	var err error
+	if c.MTU, err = parseMTU(f.mtu); err != nil {
+		return c, err
+	}
+	for _, n := range []struct {
+		flag string
+		got  int
+	}{
+		{"size", c.Size}, {"iters", c.Iterations}, {"qp", c.QPs}, {"tx-depth", c.TxDepth}, {"rx-depth", c.RxDepth},
+		{"outs", c.OutstandingReads}, {"mtu", f.mtu}, {"cq-mod", c.CQMod},
+	} {
+		if cmd.Flags().Changed(n.flag) && n.got < 1 {
+			return c, usagef("--%s %d: it must be at least 1", n.flag, n.got)
+		}
+	}
+	if cmd.Flags().Changed("duration") {
+		if !(f.seconds >= 0.1 && f.seconds <= 1e6) {
+			return c, usagef("-D %v: a duration is a number of seconds from 0.1 to 1000000", f.seconds)
+		}
+		if cmd.Flags().Changed("iters") {
+			return c, usagef("-D and -n do not go together: a run is bounded by time or by iterations")
+		}
+		c.Duration = time.Duration(f.seconds * float64(time.Second))
+	}
+	if c.AllSizes && cmd.Flags().Changed("size") {
+		return c, usagef("-a and -s do not go together: all sizes, or one")
+	}
+	if f.timeout < 1 || f.timeout > 31 {
+		return c, usagef("-u %d: a QP timeout is a number from 1 to 31", f.timeout)
+	}
+	c.Timeout = f.timeout
+	switch strings.ToUpper(f.atomic) {
+	case "", "FETCH_AND_ADD":
+	case "CMP_AND_SWAP":
+		c.Atomic = perftest.CompareSwap
+	default:
+		return c, usagef("-A %s: the atomic operations are FETCH_AND_ADD and CMP_AND_SWAP", f.atomic)
+	}
+	return c, nil
+}
+
+func runPerf(ctx context.Context, io streams, f *perfFlags, server string, cmd *cobra.Command) error {
+	c, err := f.config(cmd)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := f.limit(ctx)
+	defer cancel()
+	dev, conn, err := f.meet(ctx, io, server)
+	if err != nil {
+		return err
+	}
+	defer dev.Close()
+	var out printer = &table{out: io.out, cfg: c, device: dev.Addr().String()}
+	if f.json {
+		out = &jsonLines{out: io.out}
+	}
+	p := newProgress(io, f.progress)
+	c.OnStart = out.start
+	c.OnResult = func(r perftest.Result) {
+		p.clear()
+		out.result(r)
+	}
+	c.OnProgress = func(size int, done, total uint64) {
+		p.show(fmt.Sprintf("%v %d bytes", c.Test, size), done, total)
+	}
+	_, err = perftest.Run(ctx, dev, conn, roleOf(server), c)
+	p.clear()
+	if err != nil {
+		return err
+	}
+	if c.Test.Kind == perftest.Latency && roleOf(server) == interop.Server && !f.json {
+		out.note("the client has the figures of a latency test")
+	}
+	return out.end()
+}

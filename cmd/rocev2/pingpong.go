@@ -1,0 +1,83 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gosoftroce/rocev2/interop/pingpong"
+)
+
+func newPingpong(io streams) *cobra.Command {
+	var f peerFlags
+	var c pingpong.Config
+	cmd := &cobra.Command{
+		Use:   "pingpong [flags] [server]",
+		Short: "Send messages back and forth, with ibv_rc_pingpong or with itself",
+		Long: `Send messages back and forth over a reliable connection. The peer is another
+rocev2 pingpong, or ibv_rc_pingpong with a GID index (-g). Without a server this
+side is the server. Size, iterations and path MTU must be the same on both
+sides: nothing is negotiated.`,
+		Example: `  rocev2 pingpong -d 127.0.0.1                  on one terminal, and
+  rocev2 pingpong -d 127.0.0.2 127.0.0.1        on another
+  rocev2 pingpong -d eth0 -n 10000 -s 64 -e 192.0.2.7
+                                                against ibv_rc_pingpong -g 1 -n 10000 -s 64 -e`,
+		Args: atMostServer,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return runPingpong(cmd.Context(), io, &f, c, serverOf(args))
+		},
+	}
+	f.register(cmd, "gid-idx", "g")
+	fs := cmd.Flags()
+	fs.IntVarP(&c.Size, "size", "s", pingpong.DefaultSize, "`bytes` of a message")
+	fs.IntVarP(&f.mtu, "mtu", "m", pingpong.DefaultMTU.Bytes(), "path MTU in `bytes`")
+	fs.IntVarP(&c.RxDepth, "rx-depth", "r", pingpong.DefaultRxDepth, "`number` of receives kept posted")
+	fs.IntVarP(&c.Iterations, "iters", "n", pingpong.DefaultIterations, "`number` of messages in each direction")
+	fs.IntVarP(&f.sl, "sl", "l", 0, "accepted for compatibility: Ethernet has no service level here")
+	fs.BoolVarP(&c.Events, "events", "e", false, "sleep on completion events instead of polling")
+	fs.BoolVarP(&c.Validate, "chk", "c", false, "check the content of the buffer at the end (both sides must say so)")
+	return cmd
+}
+
+func runPingpong(ctx context.Context, io streams, f *peerFlags, c pingpong.Config, server string) error {
+	if err := f.check(); err != nil {
+		return err
+	}
+	var err error
+	if c.MTU, err = parseMTU(f.mtu); err != nil {
+		return err
+	}
+	for _, n := range []struct {
+		flag string
+		got  int
+	}{{"-s", c.Size}, {"-n", c.Iterations}, {"-r", c.RxDepth}, {"-m", f.mtu}} {
+		if n.got < 1 {
+			return usagef("%s %d: it must be at least 1", n.flag, n.got)
+		}
+	}
+	ctx, cancel := f.limit(ctx)
+	defer cancel()
+	dev, conn, err := f.meet(ctx, io, server)
+	if err != nil {
+		return err
+	}
+	defer dev.Close()
+	c.OnAddresses = func(local, remote pingpong.Address) {
+		fmt.Fprintf(io.out, "  local address:  %v\n  remote address: %v\n", local, remote)
+	}
+	p := newProgress(io, f.progress)
+	c.OnProgress = func(done, total uint64) { p.show("pingpong", done, total) }
+	res, err := pingpong.Run(ctx, dev, conn, roleOf(server), c)
+	p.clear()
+	if err != nil {
+		return err
+	}
+	if res.Unconfirmed {
+		fmt.Fprintln(io.err, "note: the peer was gone before it acknowledged the last message")
+	}
+	seconds := res.Elapsed.Seconds()
+	_, err = fmt.Fprintf(io.out, "%d bytes in %.2f seconds = %.2f Mbit/sec\n%d iters in %.2f seconds = %.2f usec/iter\n",
+		res.Bytes, seconds, res.Gbps()*1000, res.Iterations, seconds, seconds*1e6/float64(res.Iterations))
+	return err
+}

@@ -1,0 +1,75 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"sync"
+	"time"
+)
+
+// progress shows on standard error how far a long run is.
+type progress struct {
+	io      streams
+	on, tty bool
+
+	mu    sync.Mutex
+	start time.Time
+	last  time.Time
+	shown bool // a line stands that must be wiped
+}
+
+// A run shows progress once it has taken so long, and then so often.
+const (
+	progressAfter    = 2 * time.Second
+	progressEvery    = 500 * time.Millisecond
+	progressEveryLog = 2 * time.Second // where lines cannot be overwritten
+)
+
+// newProgress makes one that shows if standard error is a terminal, or if the
+// user asks for it.
+func newProgress(io streams, asked bool) *progress {
+	p := &progress{io: io, start: time.Now()}
+	if f, ok := io.err.(*os.File); ok {
+		if st, err := f.Stat(); err == nil {
+			p.tty = st.Mode()&os.ModeCharDevice != 0
+		}
+	}
+	p.on = asked || p.tty
+	return p
+}
+
+// show says how many of total operations are through; total 0 means that time
+// bounds the run.
+func (p *progress) show(what string, done, total uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := time.Now()
+	every := progressEvery
+	if !p.tty {
+		every = progressEveryLog
+	}
+	if !p.on || now.Sub(p.start) < progressAfter || now.Sub(p.last) < every {
+		return
+	}
+	p.last = now
+	line := fmt.Sprintf("%s: %d done, %v", what, done, now.Sub(p.start).Round(time.Second))
+	if total > 0 {
+		line = fmt.Sprintf("%s: %d of %d (%d %%), %v", what, done, total, done*100/total, now.Sub(p.start).Round(time.Second))
+	}
+	if !p.tty {
+		fmt.Fprintln(p.io.err, line)
+		return
+	}
+	fmt.Fprintf(p.io.err, "\r\x1b[K%s", line)
+	p.shown = true
+}
+
+// clear wipes the line before something else is printed.
+func (p *progress) clear() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.shown {
+		fmt.Fprint(p.io.err, "\r\x1b[K")
+		p.shown = false
+	}
+}

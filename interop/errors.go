@@ -1,0 +1,101 @@
+package interop
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+
+	"github.com/gosoftroce/rocev2/verbs"
+)
+
+// ErrPeerClosed is wrapped by errors that come from the peer ending the
+// control connection before the protocol was over. errors.Is(err,
+// net.ErrClosed) holds for it.
+var ErrPeerClosed error = peerClosedError{}
+
+type peerClosedError struct{}
+
+func (peerClosedError) Error() string { return "the peer closed the control connection" }
+func (peerClosedError) Unwrap() error { return net.ErrClosed }
+
+// ErrNoProgress is wrapped by errors that say for how long nothing completed.
+var ErrNoProgress = errors.New("no progress")
+
+// ProtocolError says that the peer did not keep to the protocol of the control
+// connection, or that the connection failed under it.
+type ProtocolError struct {
+	Step string // what was being exchanged
+	Got  []byte // what came, at most some hundred bytes of it
+	Want string // what was expected
+	Err  error  // the connection's error, or nil
+}
+
+func (e *ProtocolError) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "control connection: %s: expected %s", e.Step, e.Want)
+	switch {
+	case len(e.Got) > 0:
+		fmt.Fprintf(&b, ", the peer sent %d bytes %s", len(e.Got), quote(e.Got))
+	case e.Err != nil:
+		b.WriteString(", nothing came")
+	}
+	if e.Err != nil {
+		fmt.Fprintf(&b, ": %v", e.Err)
+	}
+	return b.String()
+}
+
+func (e *ProtocolError) Unwrap() error { return e.Err }
+
+// quote shows at most 120 bytes of what a stranger sent.
+func quote(b []byte) string {
+	const most = 120
+	if len(b) > most {
+		return strconv.QuoteToASCII(string(b[:most])) + "…"
+	}
+	return strconv.QuoteToASCII(string(b))
+}
+
+// CompletionError says that a work request completed with an error.
+type CompletionError struct {
+	Doing string // the operation, in words
+	Done  uint64 // operations that had completed before
+	WC    verbs.WC
+}
+
+func (e *CompletionError) Error() string {
+	s := fmt.Sprintf("%s: completion status %v (code %d) for work request 0x%x on QP %v after %d completed; vendor error 0x%x",
+		e.Doing, e.WC.Status, uint8(e.WC.Status), e.WC.ID, e.WC.QPN, e.Done, e.WC.VendorErr)
+	if hint := statusHint(e.WC.Status); hint != "" {
+		s += ": " + hint
+	}
+	return s
+}
+
+func statusHint(s verbs.Status) string {
+	switch s {
+	case verbs.StatusRetryExcErr:
+		return "the peer does not acknowledge: it is gone, or UDP port 4791 between the two is filtered"
+	case verbs.StatusRNRRetryExcErr:
+		return "the peer posts no receive buffers"
+	case verbs.StatusRemInvReqErr:
+		return "the peer refuses the request: path MTU, message size or access rights of the two sides differ"
+	case verbs.StatusRemAccessErr:
+		return "the peer refuses the address, the key or the access"
+	case verbs.StatusWRFlushErr:
+		return "the queue pair was in the error state"
+	}
+	return ""
+}
+
+// ConfigError says that what was asked for cannot be run.
+type ConfigError struct{ Msg string }
+
+func (e *ConfigError) Error() string { return e.Msg }
+
+// BadConfig makes a ConfigError.
+func BadConfig(format string, args ...any) error {
+	return &ConfigError{Msg: fmt.Sprintf(format, args...)}
+}

@@ -1,0 +1,183 @@
+// Package control is the control connection of the application protocols: TCP
+// over which two sides exchange items of fixed size in strict turns.
+//
+// The originals read each item with a single read call that must return the
+// whole of it, so an item leaves here in a single write. What comes in is read
+// to the announced size and never beyond a limit of this package.
+package control
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/gosoftroce/rocev2/interop"
+)
+
+// MaxItem is the size of the largest item that any protocol has, with room.
+const MaxItem = 1024
+
+// Conn is a control connection. It is for one goroutine, Close excepted.
+type Conn struct {
+	c       net.Conn
+	r       *bufio.Reader
+	role    interop.Role
+	timeout time.Duration
+}
+
+// New takes over a connection. timeout bounds the wait for one item where the
+// peer is expected to answer at once; 0 means no bound.
+func New(c net.Conn, role interop.Role, timeout time.Duration) *Conn {
+	return &Conn{c: c, r: bufio.NewReaderSize(c, MaxItem), role: role, timeout: timeout}
+}
+
+// Role returns the side that this process takes.
+func (c *Conn) Role() interop.Role { return c.role }
+
+// Close closes the connection.
+func (c *Conn) Close() error { return c.c.Close() }
+
+// Write sends one item.
+func (c *Conn) Write(ctx context.Context, step string, item []byte) error {
+	defer c.arm(ctx, true)()
+	if _, err := c.c.Write(item); err != nil {
+		return fmt.Errorf("control connection: %s: send: %w", step, c.cause(ctx, err))
+	}
+	return nil
+}
+
+// Read receives one item of the size of b from a peer that should answer soon.
+func (c *Conn) Read(ctx context.Context, step string, b []byte) error {
+	return c.read(ctx, step, b, true)
+}
+
+// Await receives one item of the size of b from a peer that sends it once it
+// is done with its work, which may take long.
+func (c *Conn) Await(ctx context.Context, step string, b []byte) error {
+	return c.read(ctx, step, b, false)
+}
+
+func (c *Conn) read(ctx context.Context, step string, b []byte, soon bool) error {
+	if len(b) > MaxItem {
+		return fmt.Errorf("control connection: %s: an item of %d bytes is more than %d", step, len(b), MaxItem)
+	}
+	defer c.arm(ctx, soon)()
+	n, err := io.ReadFull(c.r, b)
+	if err != nil {
+		return &interop.ProtocolError{
+			Step: step, Got: b[:n:n], Want: fmt.Sprintf("%d bytes", len(b)), Err: c.cause(ctx, err),
+		}
+	}
+	return nil
+}
+
+// Exchange sends mine and receives theirs, the client first.
+func (c *Conn) Exchange(ctx context.Context, step string, mine, theirs []byte) error {
+	return c.exchange(ctx, step, mine, theirs, true)
+}
+
+// Join is an Exchange for which the peer may take long.
+func (c *Conn) Join(ctx context.Context, step string, mine, theirs []byte) error {
+	return c.exchange(ctx, step, mine, theirs, false)
+}
+
+func (c *Conn) exchange(ctx context.Context, step string, mine, theirs []byte, soon bool) error {
+	if c.role == interop.Client {
+		if err := c.Write(ctx, step, mine); err != nil {
+			return err
+		}
+		return c.read(ctx, step, theirs, soon)
+	}
+	if err := c.read(ctx, step, theirs, soon); err != nil {
+		return err
+	}
+	return c.Write(ctx, step, mine)
+}
+
+// arm sets the deadline of one step and lets ctx cut it short. The function
+// that it returns takes both back.
+func (c *Conn) arm(ctx context.Context, soon bool) (disarm func()) {
+	var deadline time.Time
+	if soon && c.timeout > 0 {
+		deadline = time.Now().Add(c.timeout)
+	}
+	c.c.SetDeadline(deadline)
+	done := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		c.c.SetDeadline(time.Unix(1, 0))
+		close(done)
+	})
+	return func() {
+		if !stop() {
+			<-done // or its deadline would hit the next step
+		}
+		c.c.SetDeadline(time.Time{})
+	}
+}
+
+// cause turns a connection's error into what the caller should read.
+func (c *Conn) cause(ctx context.Context, err error) error {
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return interop.ErrPeerClosed
+	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
+		return fmt.Errorf("%w (%v)", interop.ErrPeerClosed, err)
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return fmt.Errorf("no answer within %v: %w", c.timeout, err)
+	}
+	return err
+}
+
+// Watch lets closed be called once if the peer ends the connection while the
+// caller is busy elsewhere. Items that arrive meanwhile stay for the next
+// Read. The function that it returns ends the watch; no other method may be
+// called before.
+func (c *Conn) Watch(closed func(error)) (stop func()) {
+	done := make(chan struct{})
+	var mu sync.Mutex
+	stopped := false
+	go func() {
+		defer close(done)
+		for n := 1; n <= MaxItem; n = c.r.Buffered() + 1 {
+			if _, err := c.r.Peek(n); err != nil {
+				mu.Lock()
+				quiet := stopped
+				mu.Unlock()
+				if !quiet {
+					closed(interop.ErrPeerClosed)
+				}
+				return
+			}
+		}
+	}()
+	return func() {
+		mu.Lock()
+		stopped = true
+		mu.Unlock()
+		c.c.SetReadDeadline(time.Unix(1, 0))
+		<-done
+		c.c.SetReadDeadline(time.Time{})
+	}
+}
+
+// Finish ends a connection of which nothing more is wanted: it says so to the
+// peer and waits, at most for limit, until the peer has ended it too. Bytes
+// that still come are thrown away: closing over unread bytes would reset the
+// connection under a peer that is still sending.
+func (c *Conn) Finish(limit time.Duration) {
+	if h, ok := c.c.(interface{ CloseWrite() error }); ok {
+		h.CloseWrite()
+		c.c.SetReadDeadline(time.Now().Add(limit))
+		io.CopyN(io.Discard, c.r, 64<<10)
+	}
+	c.c.Close()
+}

@@ -1,0 +1,99 @@
+// Package work has what the measured part of every protocol needs: waiting for
+// completions in the way that was asked for, and a guard that ends a run which
+// makes no progress or whose peer is gone, so that nothing hangs.
+package work
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/gosoftroce/rocev2/interop"
+)
+
+// Guard watches a run.
+type Guard struct {
+	// Ctx ends when the run must end; context.Cause says why.
+	Ctx context.Context
+
+	cancel  context.CancelCauseFunc
+	count   atomic.Uint64
+	stopped atomic.Bool
+	unhook  func() bool
+	done    chan struct{}
+}
+
+// NewGuard starts watching a run under ctx. When idle passes without Add, the
+// run is ended. report, if not nil, is called with the count a few times a
+// second, from another goroutine.
+func NewGuard(ctx context.Context, idle time.Duration, report func(done uint64)) *Guard {
+	g := &Guard{done: make(chan struct{})}
+	g.Ctx, g.cancel = context.WithCancelCause(ctx)
+	g.unhook = context.AfterFunc(g.Ctx, func() { g.stopped.Store(true) })
+	go g.watch(idle, report)
+	return g
+}
+
+// Add counts n completed operations.
+func (g *Guard) Add(n int) { g.count.Add(uint64(n)) }
+
+// Count returns how many operations were counted.
+func (g *Guard) Count() uint64 { return g.count.Load() }
+
+// Stopped says whether the run must end. It costs one atomic load.
+func (g *Guard) Stopped() bool { return g.stopped.Load() }
+
+// Cancel ends the run for a reason.
+func (g *Guard) Cancel(cause error) { g.cancel(cause) }
+
+// Err returns why the run was ended, or err where it was not.
+func (g *Guard) Err(err error) error {
+	if g.Ctx.Err() != nil {
+		return context.Cause(g.Ctx)
+	}
+	return err
+}
+
+// Stop ends the watch.
+func (g *Guard) Stop() {
+	g.unhook()
+	g.cancel(context.Canceled)
+	<-g.done
+}
+
+// tick is how often the count is looked at and reported.
+const tick = 250 * time.Millisecond
+
+func (g *Guard) watch(idle time.Duration, report func(done uint64)) {
+	defer close(g.done)
+	every := tick
+	if idle > 0 {
+		every = max(min(every, idle/4), time.Millisecond)
+	}
+	t := time.NewTicker(every)
+	defer t.Stop()
+	var seen uint64
+	var still time.Duration
+	for {
+		select {
+		case <-g.Ctx.Done():
+			return
+		case <-t.C:
+		}
+		n := g.count.Load()
+		if n != seen {
+			seen, still = n, 0
+		} else {
+			still += every
+		}
+		if report != nil {
+			report(n)
+		}
+		if idle > 0 && still >= idle {
+			g.cancel(fmt.Errorf("%w for %v, after %d operations: the two sides may run different tests, sizes or numbers of iterations",
+				interop.ErrNoProgress, idle, n))
+			return
+		}
+	}
+}

@@ -1,0 +1,65 @@
+package interop
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/gosoftroce/rocev2/verbs"
+)
+
+func TestGID(t *testing.T) {
+	t.Parallel()
+	v4, v6 := netip.MustParseAddr("198.18.0.2"), netip.MustParseAddr("fd00:aa::2")
+	for _, a := range []netip.Addr{v4, v6} {
+		if got := GIDOf(a).Addr(); got != a {
+			t.Errorf("the GID of %v stands for %v", a, got)
+		}
+		if err := GIDOf(a).CheckPeer(a); err != nil {
+			t.Errorf("a peer at %v: %v", a, err)
+		}
+	}
+	for _, tt := range []struct{ peer, local string }{
+		{"::", "198.18.0.1"}, {"0.0.0.0", "198.18.0.1"}, {"224.0.0.1", "198.18.0.1"}, {"ff02::1", "fd00::1"},
+		{"fd00::2", "198.18.0.1"}, {"198.18.0.2", "fd00::1"},
+	} {
+		if err := GIDOf(netip.MustParseAddr(tt.peer)).CheckPeer(netip.MustParseAddr(tt.local)); err == nil {
+			t.Errorf("a peer at %s is good for %s", tt.peer, tt.local)
+		}
+	}
+}
+
+func TestErrorsSayWhatHappened(t *testing.T) {
+	t.Parallel()
+	pe := &ProtocolError{Step: "version", Got: []byte(strings.Repeat("\xff", 1000)), Want: "16 bytes", Err: ErrPeerClosed}
+	if s := pe.Error(); len(s) > 700 || !strings.Contains(s, `\xff`) || !errors.Is(pe, net.ErrClosed) {
+		t.Errorf("%d bytes of %q", len(s), s)
+	}
+	ce := &CompletionError{Doing: "write of 8 bytes", Done: 7, WC: verbs.WC{ID: 0x30, Status: verbs.StatusRemAccessErr, VendorErr: 5}}
+	for _, want := range []string{"write of 8 bytes", "REM_ACCESS_ERR", "0x30", "vendor error 0x5", "after 7"} {
+		if !strings.Contains(ce.Error(), want) {
+			t.Errorf("%q does not say %q", ce.Error(), want)
+		}
+	}
+}
+
+func TestAcceptEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	ln, err := Listen(t.Context(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	why := errors.New("enough")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(why)
+	if _, err := Accept(ctx, ln); !errors.Is(err, why) {
+		t.Errorf("error is %v, expected the cause of the context", err)
+	}
+	port := ln.Addr().(*net.TCPAddr).Port
+	if _, err := Dial(t.Context(), "127.0.0.1", port); err == nil || !strings.Contains(err.Error(), "nobody listens") {
+		t.Errorf("error is %v; expected the listener to be closed", err)
+	}
+}

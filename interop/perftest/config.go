@@ -1,0 +1,234 @@
+package perftest
+
+import (
+	"time"
+
+	"github.com/gosoftroce/rocev2/interop"
+	"github.com/gosoftroce/rocev2/verbs"
+)
+
+// Defaults of Config, those of the originals.
+const (
+	DefaultSizeBW          = 65536
+	DefaultSizeLat         = 2
+	DefaultSizeAtomic      = 8
+	DefaultIterations      = 1000
+	DefaultIterationsWrite = 5000 // of write_bw
+	DefaultTxDepth         = 128
+	DefaultRxDepth         = 512
+	DefaultCQMod           = 100
+	DefaultTimeout         = 14
+)
+
+// Limits of Config.
+const (
+	MaxSize       = 1 << 30 // bytes of a message
+	MaxQPs        = 4096
+	MaxIterations = 1 << 40
+	MaxDepth      = 1 << 16
+	maxBuffers    = 8 << 30 // bytes of memory that a run registers
+)
+
+// The sizes that AllSizes runs through: 2, 4, … 2^23.
+const (
+	allSizesFirst = 1
+	allSizesLast  = 23
+)
+
+// AtomicOp is the operation of the atomic tests.
+type AtomicOp uint8
+
+// Atomic operations.
+const (
+	FetchAdd AtomicOp = iota
+	CompareSwap
+)
+
+// Config says what to run. Everything up to Bidirectional must be the peer's
+// too.
+type Config struct {
+	Test          Test
+	Size          int           // bytes of a message; 0 means the test's default
+	AllSizes      bool          // run through the sizes 2, 4, … 2^23 instead
+	Iterations    int           // operations of each queue pair and size; 0 means the test's default
+	Duration      time.Duration // run for so long instead of a number of iterations; the middle half is measured
+	QPs           int           // queue pairs; 0 means 1
+	Bidirectional bool          // both sides send
+
+	TxDepth          int       // operations outstanding on a queue pair; 0 means DefaultTxDepth
+	RxDepth          int       // receives kept posted on a queue pair; 0 means DefaultRxDepth
+	CQMod            int       // one completion for so many operations; 0 means a choice by size and depth
+	MTU              verbs.MTU // path MTU, the smaller of both sides' is used; 0 means the largest that the link carries
+	Inline           int       // SENDs and WRITEs up to so many bytes carry their data in the work request
+	OutstandingReads int       // READs and atomics outstanding on a queue pair; 0 means the most that the device can do
+	Timeout          uint8     // local ACK timeout, 4.096 µs × 2^n; 0 means DefaultTimeout
+	Events           bool      // sleep on a completion channel
+	Atomic           AtomicOp
+
+	// HandshakeTimeout bounds each step of the control connection at which the
+	// peer should answer at once; 0 means 30 s.
+	HandshakeTimeout time.Duration
+	// IdleTimeout ends a run in which nothing completes for so long; 0 means
+	// 60 s.
+	IdleTimeout time.Duration
+
+	// OnStart, if set, is called when the connections stand.
+	OnStart func(Setup)
+	// OnResult, if set, is called with each result as it comes.
+	OnResult func(Result)
+	// OnProgress, if set, is called a few times a second, from another
+	// goroutine, with the operations that have completed; total is 0 where the
+	// run is bounded by time.
+	OnProgress func(size int, done, total uint64)
+}
+
+// Setup is what the two sides have come to.
+type Setup struct {
+	Test          Test
+	Role          interop.Role
+	MTU           int // bytes
+	TxDepth       int
+	RxDepth       int
+	CQMod         int
+	RemoteVersion string
+	Local, Remote []Address // one for each queue pair
+}
+
+func (c Config) withDefaults(dev *verbs.Device) (Config, error) {
+	if c.Test.Verb > Atomic || c.Test.Kind > Latency {
+		return c, interop.BadConfig("there is no test %v", c.Test)
+	}
+	c.setDefaults(dev)
+	if err := c.check(dev); err != nil {
+		return c, err
+	}
+	c.fit()
+	return c, nil
+}
+
+func (c *Config) setDefaults(dev *verbs.Device) {
+	set := func(p *int, def int) {
+		if *p == 0 {
+			*p = def
+		}
+	}
+	switch {
+	case c.Test.Verb == Atomic:
+		set(&c.Size, DefaultSizeAtomic)
+	case c.Test.Kind == Latency:
+		set(&c.Size, DefaultSizeLat)
+	default:
+		set(&c.Size, DefaultSizeBW)
+	}
+	if c.AllSizes {
+		c.Size = 1 << allSizesLast
+	}
+	if c.Test == (Test{Write, Bandwidth}) {
+		set(&c.Iterations, DefaultIterationsWrite)
+	}
+	set(&c.Iterations, DefaultIterations)
+	set(&c.QPs, 1)
+	set(&c.TxDepth, DefaultTxDepth)
+	set(&c.RxDepth, DefaultRxDepth)
+	set(&c.OutstandingReads, dev.Query().MaxQPRdAtomic)
+	if c.MTU == 0 {
+		c.MTU = dev.QueryPort().ActiveMTU
+	}
+	if c.Timeout == 0 {
+		c.Timeout = DefaultTimeout
+	}
+	if c.HandshakeTimeout == 0 {
+		c.HandshakeTimeout = 30 * time.Second
+	}
+	if c.IdleTimeout == 0 {
+		c.IdleTimeout = 60 * time.Second
+	}
+}
+
+func (c *Config) check(dev *verbs.Device) error {
+	attr, port := dev.Query(), dev.QueryPort()
+	for _, r := range []struct {
+		what       string
+		got        int
+		least, max int
+	}{
+		{"message size", c.Size, 1, MaxSize},
+		{"number of iterations", c.Iterations, 1, MaxIterations},
+		{"number of queue pairs", c.QPs, 1, MaxQPs},
+		{"transmit depth", c.TxDepth, 1, min(MaxDepth, attr.MaxQPWR)},
+		{"receive depth", c.RxDepth, 1, min(MaxDepth, attr.MaxQPWR)},
+		{"CQ moderation", c.CQMod, 0, MaxDepth},
+		{"inline size", c.Inline, 0, attr.MaxInline},
+		{"number of outstanding reads", c.OutstandingReads, 1, attr.MaxQPRdAtomic},
+		{"QP timeout", int(c.Timeout), 1, 31},
+	} {
+		if r.got < r.least || r.got > r.max {
+			return interop.BadConfig("the %s is %d; it must be between %d and %d", r.what, r.got, r.least, r.max)
+		}
+	}
+	switch {
+	case !c.MTU.Valid():
+		return interop.BadConfig("the path MTU must be 256, 512, 1024, 2048 or 4096 bytes")
+	case c.MTU > port.ActiveMTU:
+		return interop.BadConfig("a path MTU of %d does not fit the link of %v: its MTU of %d carries at most %d",
+			c.MTU.Bytes(), dev.Addr(), port.LinkMTU, port.ActiveMTU.Bytes())
+	case c.Test.Verb == Atomic && (c.Size != 8 || c.AllSizes):
+		return interop.BadConfig("atomic operations are on 8 bytes; the size cannot be chosen")
+	case c.Duration < 0:
+		return interop.BadConfig("the duration is %v; it must be positive", c.Duration)
+	case c.Duration > 0 && c.AllSizes:
+		return interop.BadConfig("a duration and all sizes do not go together: perftest knows no such run")
+	case c.Test.Kind == Latency && c.Bidirectional:
+		return interop.BadConfig("a latency test has no bidirectional form")
+	case c.Test.Kind == Latency && c.QPs != 1:
+		return interop.BadConfig("a latency test has one queue pair")
+	case c.Test == (Test{Write, Latency}) && c.Events:
+		return interop.BadConfig("write_lat watches memory: there are no events to sleep on")
+	case 2*uint64(c.QPs)*uint64(slotSize(c.Size, maxCycle)) > maxBuffers:
+		return interop.BadConfig("%d queue pairs with messages of %d bytes need more than %d GiB of memory", c.QPs, c.Size, maxBuffers>>30)
+	}
+	return nil
+}
+
+// largeMessage is the size above which the originals ask for a completion of
+// every operation.
+const largeMessage = 8192
+
+// fit makes numbers agree that depend on each other.
+func (c *Config) fit() {
+	if c.Test.Kind == Latency {
+		c.TxDepth = 1
+	}
+	if c.Duration == 0 {
+		c.TxDepth = min(c.TxDepth, c.Iterations)
+		c.RxDepth = min(c.RxDepth, c.Iterations)
+	}
+	if c.CQMod == 0 {
+		c.CQMod = min(DefaultCQMod, max(c.TxDepth/2, 1))
+		if c.Size > largeMessage && !c.AllSizes {
+			c.CQMod = 1
+		}
+	}
+	c.CQMod = min(c.CQMod, c.TxDepth)
+}
+
+// sizes returns the message sizes to run through.
+func (c *Config) sizes() []int {
+	if !c.AllSizes {
+		return []int{c.Size}
+	}
+	var s []int
+	for p := allSizesFirst; p <= allSizesLast; p++ {
+		s = append(s, 1<<p)
+	}
+	return s
+}
+
+// total returns how many operations a run of one size has in one direction, 0
+// where time bounds it.
+func (c *Config) total() uint64 {
+	if c.Duration > 0 {
+		return 0
+	}
+	return uint64(c.Iterations) * uint64(c.QPs)
+}

@@ -1,0 +1,18 @@
+// Package perftest speaks the protocol of the perftest programs, version 6.06
+// (Debian 4.5), over reliable connections, as server and as client:
+// ib_send_bw, ib_write_bw, ib_read_bw, ib_atomic_bw, ib_send_lat,
+// ib_write_lat, ib_read_lat and ib_atomic_lat.
+//
+// The two sides exchange version, page size, cache line size and path MTU, and
+// then one address message a queue pair, several times. They do not tell each
+// other what test they run: test, size, iterations, duration, direction and
+// number of queue pairs must be given alike to both. Where they differ, one
+// side waits for something that never comes; the run then ends with an error
+// after Config.IdleTimeout or Config.HandshakeTimeout.
+//
+// In the bandwidth tests other than SEND, and in READ and atomic latency, the
+// server only answers; it reports the client's figures.
+//
+// Not here: UC, UD, XRC and SRQ, the exchange over the connection manager (-R,
+// -z), post lists, dual port, rate limits.
+package perftest

@@ -1,0 +1,47 @@
+package pingpong
+
+import (
+	"net"
+	"net/netip"
+	"testing"
+
+	"github.com/gosoftroce/rocev2/fabric"
+	"github.com/gosoftroce/rocev2/verbs"
+)
+
+// devices returns two devices that reach each other.
+func devices(t testing.TB) (a, b *verbs.Device) {
+	t.Helper()
+	la, lb := fabric.Pair(netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2"))
+	a, err := verbs.OpenLink(la, verbs.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { a.Close() })
+	b, err = verbs.OpenLink(lb, verbs.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { b.Close() })
+	return a, b
+}
+
+// connections returns the two ends of a TCP connection over loopback.
+func connections(t testing.TB) (server, client net.Conn) {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	client, err = net.Dial("tcp", ln.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, err = ln.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close(); server.Close() })
+	return server, client
+}

@@ -1,0 +1,414 @@
+// Package pingpong speaks the protocol of ibv_rc_pingpong (rdma-core 44), as
+// server and as client: an exchange of addresses over TCP, then messages that
+// go back and forth with SEND.
+//
+// The two sides negotiate nothing: size, number of iterations and path MTU
+// must be given alike to both. On the other side ibv_rc_pingpong needs a GID
+// index (-g), since its addresses have no GID otherwise.
+//
+// Not here: on-demand paging, device memory and hardware timestamps, which the
+// original has flags for.
+package pingpong
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"time"
+
+	"github.com/gosoftroce/rocev2/interop"
+	"github.com/gosoftroce/rocev2/interop/internal/control"
+	"github.com/gosoftroce/rocev2/interop/internal/work"
+	"github.com/gosoftroce/rocev2/verbs"
+)
+
+// Defaults of Config, those of the original.
+const (
+	DefaultSize       = 4096
+	DefaultIterations = 1000
+	DefaultRxDepth    = 500
+	DefaultMTU        = verbs.MTU1024
+)
+
+// MaxSize is the largest message.
+const MaxSize = 1 << 30
+
+// Config says what to run. Size, Iterations and MTU must be the peer's too.
+type Config struct {
+	Size       int       // bytes of a message; 0 means DefaultSize
+	Iterations int       // messages in each direction; 0 means DefaultIterations
+	RxDepth    int       // receives kept posted; 0 means DefaultRxDepth
+	MTU        verbs.MTU // path MTU; 0 means DefaultMTU
+	Events     bool      // sleep on a completion channel instead of polling
+	Validate   bool      // check the content of the buffer at the end
+
+	// HandshakeTimeout bounds each step of the exchange of addresses, once the
+	// connection stands; 0 means 30 s.
+	HandshakeTimeout time.Duration
+	// IdleTimeout ends a run in which nothing completes for so long; 0 means
+	// 60 s.
+	IdleTimeout time.Duration
+	// Linger is how long this side still answers after its last completion, in
+	// case the acknowledgement of the peer's last message was lost; 0 means
+	// 200 ms, a negative number not at all.
+	Linger time.Duration
+
+	// OnAddresses, if set, is called when the addresses have been exchanged.
+	OnAddresses func(local, remote Address)
+	// OnProgress, if set, is called a few times a second, from another
+	// goroutine, with the messages that were sent and received so far.
+	OnProgress func(done, total uint64)
+}
+
+// Result is what a run measured.
+type Result struct {
+	Bytes      uint64 // payload in both directions
+	Iterations int
+	Elapsed    time.Duration
+
+	// Unconfirmed says that the acknowledgement of the very last message never
+	// came: the peer was gone by then.
+	Unconfirmed bool
+}
+
+// Gbps returns the rate in both directions together, in 10^9 bits a second.
+func (r Result) Gbps() float64 { return float64(r.Bytes) * 8 / 1e9 / r.Elapsed.Seconds() }
+
+func (c Config) withDefaults() (Config, error) {
+	set := func(p *int, def int) {
+		if *p == 0 {
+			*p = def
+		}
+	}
+	set(&c.Size, DefaultSize)
+	set(&c.Iterations, DefaultIterations)
+	set(&c.RxDepth, DefaultRxDepth)
+	if c.MTU == 0 {
+		c.MTU = DefaultMTU
+	}
+	if c.HandshakeTimeout == 0 {
+		c.HandshakeTimeout = 30 * time.Second
+	}
+	if c.IdleTimeout == 0 {
+		c.IdleTimeout = 60 * time.Second
+	}
+	if c.Linger == 0 {
+		c.Linger = 200 * time.Millisecond
+	}
+	c.RxDepth = min(c.RxDepth, max(c.Iterations, 1))
+	switch {
+	case c.Size < 1 || c.Size > MaxSize:
+		return c, interop.BadConfig("pingpong: size is %d; it must be between 1 and %d bytes", c.Size, MaxSize)
+	case c.Iterations < 1:
+		return c, interop.BadConfig("pingpong: the number of iterations is %d; it must be at least 1", c.Iterations)
+	case c.RxDepth < 1:
+		return c, interop.BadConfig("pingpong: receive depth is %d; it must be at least 1", c.RxDepth)
+	case !c.MTU.Valid():
+		return c, interop.BadConfig("pingpong: the path MTU must be 256, 512, 1024, 2048 or 4096 bytes")
+	}
+	return c, nil
+}
+
+// Run runs one ping-pong over dev with the peer at the other end of conn,
+// which it closes. It returns when all messages are through, when something
+// failed, or when ctx ends.
+func Run(ctx context.Context, dev *verbs.Device, conn net.Conn, role interop.Role, c Config) (Result, error) {
+	defer conn.Close()
+	c, err := c.withDefaults()
+	if err != nil {
+		return Result{}, err
+	}
+	s := &session{dev: dev, role: role, cfg: c, ctl: control.New(conn, role, c.HandshakeTimeout)}
+	defer s.close()
+	if err := s.setUp(); err != nil {
+		return Result{}, fmt.Errorf("pingpong: %w", err)
+	}
+	if err := s.meet(ctx); err != nil {
+		return Result{}, fmt.Errorf("pingpong: %w", interop.Cause(ctx, err))
+	}
+	res, err := s.run(ctx)
+	if err != nil {
+		return Result{}, fmt.Errorf("pingpong: %w", interop.Cause(ctx, err))
+	}
+	s.linger(ctx)
+	return res, nil
+}
+
+// session is one run.
+type session struct {
+	dev  *verbs.Device
+	role interop.Role
+	cfg  Config
+	ctl  *control.Conn
+
+	pd    *verbs.PD
+	mr    *verbs.MR
+	w     *work.Waiter
+	qp    *verbs.QP
+	recvs []verbs.RecvWR // a batch to post
+	wc    [32]verbs.WC
+}
+
+func (s *session) close() {
+	if s.qp != nil {
+		s.qp.Close()
+	}
+	if s.w != nil {
+		s.w.Close()
+	}
+	if s.mr != nil {
+		s.mr.Close()
+	}
+	if s.pd != nil {
+		s.pd.Close()
+	}
+}
+
+const (
+	recvID = 1
+	sendID = 2
+
+	fill = 0x7b
+)
+
+// setUp makes everything that the exchange of addresses needs, receives
+// posted.
+func (s *session) setUp() (err error) {
+	c := &s.cfg
+	if s.pd, err = s.dev.AllocPD(); err != nil {
+		return err
+	}
+	// One buffer for both directions, as the original has it: what comes in is
+	// what goes out next, so the content that the client chose survives.
+	if s.mr, err = s.pd.AllocMemory(c.Size, verbs.LocalWrite); err != nil {
+		return err
+	}
+	buf := s.mr.Bytes()
+	for i := range buf {
+		buf[i] = fill
+	}
+	if c.Validate && s.role == interop.Client {
+		for i := 0; i < len(buf); i += os.Getpagesize() {
+			buf[i] = 0
+		}
+	}
+	mode := work.Block
+	if c.Events {
+		mode = work.Events
+	}
+	if s.w, err = work.NewWaiter(s.dev, c.RxDepth+1, mode); err != nil {
+		return err
+	}
+	s.qp, err = s.pd.CreateQP(verbs.QPConfig{SendCQ: s.w.CQ, RecvCQ: s.w.CQ, MaxSendWR: 1, MaxRecvWR: c.RxDepth})
+	if err != nil {
+		return err
+	}
+	if err := s.qp.Init(s.connectConfig()); err != nil {
+		return err
+	}
+	sg := []verbs.SGE{s.mr.Slice(0, c.Size)}
+	s.recvs = make([]verbs.RecvWR, c.RxDepth)
+	for i := range s.recvs {
+		s.recvs[i] = verbs.RecvWR{ID: recvID, SGList: sg}
+	}
+	return s.qp.PostRecv(s.recvs...)
+}
+
+func (s *session) connectConfig() verbs.ConnectOption {
+	return verbs.WithConfig(verbs.ConnectConfig{
+		PathMTU:         s.cfg.MTU,
+		Access:          verbs.LocalWrite, // nothing for the peer
+		MaxRdAtomic:     verbs.Set(1),
+		MaxDestRdAtomic: verbs.Set(1),
+	})
+}
+
+// meet exchanges the addresses. The server is ready to receive and to send
+// before it answers; the client says "done" before it connects.
+func (s *session) meet(ctx context.Context) error {
+	end := s.qp.Endpoint()
+	local := Address{QPN: end.QPN, PSN: end.PSN, GID: interop.GIDOf(end.Addr)}
+	mine := local.append(make([]byte, 0, addressLen))
+	var theirs [addressLen]byte
+	if s.role == interop.Client {
+		if err := s.ctl.Write(ctx, "address", mine); err != nil {
+			return err
+		}
+	}
+	if err := s.ctl.Read(ctx, "address", theirs[:]); err != nil {
+		return err
+	}
+	remote, err := parseAddress(theirs[:])
+	if err != nil {
+		return err
+	}
+	if err := remote.GID.CheckPeer(s.dev.Addr()); err != nil {
+		return err
+	}
+	if s.cfg.OnAddresses != nil {
+		s.cfg.OnAddresses(local, remote)
+	}
+	peer := verbs.Endpoint{Addr: remote.GID.Addr(), QPN: remote.QPN, PSN: remote.PSN}
+	if s.role == interop.Client {
+		if err := s.ctl.Write(ctx, "end of the exchange", []byte(done)); err != nil {
+			return err
+		}
+		s.ctl.Close()
+		return s.qp.Connect(ctx, peer, s.connectConfig())
+	}
+	if err := s.qp.Connect(ctx, peer, s.connectConfig()); err != nil {
+		return err
+	}
+	if err := s.ctl.Write(ctx, "address", mine); err != nil {
+		return err
+	}
+	return s.readDone(ctx)
+}
+
+const done = "done\x00"
+
+func (s *session) readDone(ctx context.Context) error {
+	var b [len(done)]byte
+	const step = "end of the exchange"
+	if err := s.ctl.Read(ctx, step, b[:]); err != nil {
+		return err
+	}
+	if string(b[:]) != done {
+		return &interop.ProtocolError{Step: step, Got: b[:], Want: fmt.Sprintf("%q", done)}
+	}
+	s.ctl.Close()
+	return nil
+}
+
+// counts is where a run stands.
+type counts struct {
+	posted, sent, received int
+	reposted               int // receives that were posted in place of used ones
+	sending                bool
+	awaiting               bool
+}
+
+func (s *session) run(ctx context.Context) (Result, error) {
+	c := &s.cfg
+	var report func(uint64)
+	if c.OnProgress != nil {
+		report = func(n uint64) { c.OnProgress(n, 2*uint64(c.Iterations)) }
+	}
+	g := work.NewGuard(ctx, c.IdleTimeout, report)
+	defer g.Stop()
+	res := Result{Bytes: 2 * uint64(c.Size) * uint64(c.Iterations), Iterations: c.Iterations}
+	start := time.Now()
+	n := counts{awaiting: true}
+	if s.role == interop.Client {
+		if err := s.send(&n); err != nil {
+			return res, err
+		}
+	}
+	for n.sent < c.Iterations || n.received < c.Iterations {
+		k, err := s.w.Next(g, s.wc[:])
+		if err != nil {
+			return res, fmt.Errorf("after %d messages sent and %d received: %w", n.sent, n.received, err)
+		}
+		g.Add(k)
+		if err := s.handle(s.wc[:k], &n); err != nil {
+			if !s.lastUnconfirmed(err, &n) {
+				return res, err
+			}
+			res.Unconfirmed = true
+			break
+		}
+	}
+	res.Elapsed = time.Since(start)
+	return res, s.validate()
+}
+
+// handle takes completions and keeps the ball in play: the next message goes
+// out when the last one is through and the peer's has come.
+func (s *session) handle(wc []verbs.WC, n *counts) error {
+	for i := range wc {
+		if wc[i].Status != verbs.StatusSuccess {
+			return &interop.CompletionError{Doing: "ping-pong", Done: uint64(n.sent + n.received), WC: wc[i]}
+		}
+		if wc[i].ID == sendID {
+			n.sent++
+			n.sending = false
+		} else {
+			n.received++
+			n.awaiting = false
+		}
+		if err := s.repost(n); err != nil {
+			return err
+		}
+		if n.posted < s.cfg.Iterations && !n.sending && !n.awaiting {
+			n.awaiting = true
+			if err := s.send(n); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// repost fills the receive queue up when it runs low.
+func (s *session) repost(n *counts) error {
+	used := n.received - n.reposted
+	if len(s.recvs)-used > 1 || n.received >= s.cfg.Iterations || used == 0 {
+		return nil
+	}
+	n.reposted += used
+	return s.qp.PostRecv(s.recvs[:used]...)
+}
+
+func (s *session) send(n *counts) error {
+	n.posted++
+	n.sending = true
+	return s.qp.PostSend(verbs.SendWR{
+		ID: sendID, Opcode: verbs.Send, Signaled: true, SGList: s.recvs[0].SGList,
+	})
+}
+
+// lastUnconfirmed says whether all that went wrong is that the acknowledgement
+// of the last message did not come. The originals leave at once when they are
+// done, so it may be lost with nobody left to repeat it.
+func (s *session) lastUnconfirmed(err error, n *counts) bool {
+	var ce *interop.CompletionError
+	return errors.As(err, &ce) && ce.WC.Status == verbs.StatusRetryExcErr &&
+		n.received == s.cfg.Iterations && n.sent == s.cfg.Iterations-1 && n.posted == s.cfg.Iterations
+}
+
+// ErrContent is wrapped by the error of a run whose buffer does not hold what
+// it should.
+var ErrContent = errors.New("wrong content")
+
+// validate checks the pattern that the client writes: a zero at the start of
+// every page, the fill byte elsewhere.
+func (s *session) validate() error {
+	if !s.cfg.Validate {
+		return nil
+	}
+	page := os.Getpagesize()
+	for i, b := range s.mr.Bytes() {
+		want := byte(fill)
+		if i%page == 0 {
+			want = 0
+		}
+		if b != want {
+			return fmt.Errorf("%w: byte %d of the buffer is 0x%02x, expected 0x%02x (both sides must validate)", ErrContent, i, b, want)
+		}
+	}
+	return nil
+}
+
+func (s *session) linger(ctx context.Context) {
+	if s.cfg.Linger <= 0 {
+		return
+	}
+	t := time.NewTimer(s.cfg.Linger)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}

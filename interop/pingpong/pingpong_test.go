@@ -1,0 +1,246 @@
+package pingpong
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gosoftroce/rocev2/interop"
+	"github.com/gosoftroce/rocev2/verbs"
+)
+
+const golden = "0000:000011:9a1b2c:00000000000000000000ffffc6120002\x00"
+
+var goldenAddress = Address{QPN: 0x11, PSN: 0x9a1b2c, GID: interop.GIDOf(netip.MustParseAddr("198.18.0.2"))}
+
+func TestAddressIsByteExact(t *testing.T) {
+	t.Parallel()
+	if got := string(goldenAddress.append(nil)); got != golden {
+		t.Errorf("address is %q, expected %q", got, golden)
+	}
+	if got, err := parseAddress([]byte(golden)); err != nil || got != goldenAddress {
+		t.Errorf("parsed %+v, %v; expected %+v", got, err, goldenAddress)
+	}
+	if len(golden) != 52 || addressLen != 52 {
+		t.Errorf("an address message has 52 bytes, not %d or %d", len(golden), addressLen)
+	}
+}
+
+func TestBadAddresses(t *testing.T) {
+	t.Parallel()
+	for i := range len(golden) {
+		b := []byte(golden)
+		b[i] = 0xff
+		if _, err := parseAddress(b); err == nil {
+			t.Errorf("a wrong byte at %d is accepted", i)
+		}
+		if _, err := parseAddress(b[:i]); err == nil {
+			t.Errorf("%d bytes are accepted", i)
+		}
+	}
+}
+
+func FuzzAddress(f *testing.F) {
+	f.Add([]byte(golden))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		a, err := parseAddress(b)
+		if err == nil && !bytes.EqualFold(a.append(nil), b) {
+			t.Errorf("%q parses, but is written as %q", b, a.append(nil))
+		}
+	})
+}
+
+type outcome struct {
+	res Result
+	err error
+}
+
+// both runs the two roles against each other.
+func both(t *testing.T, server, client Config) (s, c outcome) {
+	t.Helper()
+	a, b := devices(t)
+	sc, cc := connections(t)
+	ch := make(chan outcome, 1)
+	go func() {
+		res, err := Run(t.Context(), a, sc, interop.Server, server)
+		ch <- outcome{res, err}
+	}()
+	c.res, c.err = Run(t.Context(), b, cc, interop.Client, client)
+	s = <-ch
+	return s, c
+}
+
+func TestBothRoles(t *testing.T) {
+	t.Parallel()
+	for name, cfg := range map[string]Config{
+		"defaults":    {Iterations: 200},
+		"one byte":    {Size: 1, Iterations: 50},
+		"odd size":    {Size: 100_001, Iterations: 10, MTU: verbs.MTU4096},
+		"events":      {Iterations: 50, Events: true},
+		"validated":   {Size: 10_000, Iterations: 30, Validate: true},
+		"shallow":     {Iterations: 50, RxDepth: 1},
+		"one message": {Iterations: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cfg.Linger = -1
+			var addresses [2][2]Address
+			sc, cc := cfg, cfg
+			sc.OnAddresses = func(l, r Address) { addresses[0] = [2]Address{l, r} }
+			cc.OnAddresses = func(l, r Address) { addresses[1] = [2]Address{r, l} }
+			s, c := both(t, sc, cc)
+			if s.err != nil || c.err != nil {
+				t.Fatalf("server: %v; client: %v", s.err, c.err)
+			}
+			if addresses[0] != addresses[1] {
+				t.Errorf("the sides saw different addresses: %v", addresses)
+			}
+			size := cfg.Size
+			if size == 0 {
+				size = DefaultSize
+			}
+			if want := uint64(2 * size * cfg.Iterations); s.res.Bytes != want || c.res.Bytes != want {
+				t.Errorf("bytes: server %d, client %d, expected %d", s.res.Bytes, c.res.Bytes, want)
+			}
+		})
+	}
+}
+
+func TestServerAloneValidatesInVain(t *testing.T) {
+	t.Parallel()
+	s, c := both(t, Config{Iterations: 5, Validate: true, Linger: -1}, Config{Iterations: 5, Linger: -1})
+	if !errors.Is(s.err, ErrContent) || c.err != nil {
+		t.Errorf("server: %v (expected %v); client: %v", s.err, ErrContent, c.err)
+	}
+}
+
+// TestClientSequence plays the server by hand: what the client writes, and
+// when, is what the original expects.
+func TestClientSequence(t *testing.T) {
+	t.Parallel()
+	dev, _ := devices(t)
+	sc, cc := connections(t)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	gone := errors.New("the test is over")
+	done := make(chan error, 1)
+	go func() {
+		_, err := Run(ctx, dev, cc, interop.Client, Config{Iterations: 1})
+		done <- err
+	}()
+	b := make([]byte, 64)
+	n, err := sc.Read(b) // one read, as the original does
+	if n != 52 || err != nil {
+		t.Fatalf("read %d bytes, %v; expected 52", n, err)
+	}
+	if a, err := parseAddress(b[:n]); err != nil || a.GID.Addr() != dev.Addr() {
+		t.Errorf("the client's address is %v, %v", a, err)
+	}
+	sc.Write([]byte("0000:000011:9a1b2c:00000000000000000000ffffc0000209\x00"))
+	n, err = sc.Read(b)
+	if string(b[:n]) != "done\x00" || err != nil {
+		t.Errorf("read %q, %v; expected the end of the exchange", b[:n], err)
+	}
+	if n, err := sc.Read(b); err != io.EOF {
+		t.Errorf("read %q, %v; expected the client to close", b[:n], err)
+	}
+	cancel(gone)
+	if err := <-done; !errors.Is(err, gone) {
+		t.Errorf("the client ended with %v, expected the cause of its context", err)
+	}
+}
+
+func TestHostilePeers(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		role interop.Role
+		send string
+		want string
+	}{
+		"nothing":      {interop.Server, "", "closed the control connection"},
+		"short":        {interop.Server, golden[:20], "20 bytes"},
+		"garbage":      {interop.Server, strings.Repeat("GET / HTTP/1.1\r\n", 200), "GET / HTTP"},
+		"no GID":       {interop.Server, "0000:000011:9a1b2c:00000000000000000000000000000000\x00", "-g"},
+		"multicast":    {interop.Server, "0000:000011:9a1b2c:00000000000000000000ffffe0000001\x00", "no address of a host"},
+		"IPv6":         {interop.Server, "0000:000011:9a1b2c:fd0000aa000000000000000000000002\x00", "IP versions"},
+		"wrong end":    {interop.Server, "0000:000011:9a1b2c:00000000000000000000ffffc0000209\x00DONE\x00", `"DONE`},
+		"no end":       {interop.Server, "0000:000011:9a1b2c:00000000000000000000ffffc0000209\x00", "end of the exchange"},
+		"client short": {interop.Client, golden[:51], "51 bytes"},
+		"client none":  {interop.Client, "", "nothing came"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dev, _ := devices(t)
+			own, peer := connections(t)
+			go func() {
+				io.WriteString(peer, tt.send)
+				peer.(*net.TCPConn).CloseWrite()
+				io.Copy(io.Discard, peer)
+				peer.Close()
+			}()
+			_, err := Run(t.Context(), dev, own, tt.role, Config{Linger: -1})
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("error is %v; expected it to say %q", err, tt.want)
+			}
+			if len(err.Error()) > 600 {
+				t.Errorf("the error quotes %d bytes", len(err.Error()))
+			}
+		})
+	}
+}
+
+func TestSilentPeerEndsByTimeout(t *testing.T) {
+	t.Parallel()
+	dev, _ := devices(t)
+	own, _ := connections(t)
+	_, err := Run(t.Context(), dev, own, interop.Server, Config{HandshakeTimeout: 20 * time.Millisecond})
+	var pe *interop.ProtocolError
+	if !errors.As(err, &pe) || pe.Step != "address" {
+		t.Errorf("error is %v; expected a protocol error of the step \"address\"", err)
+	}
+}
+
+func TestDeadPeerEndsTheRun(t *testing.T) {
+	t.Parallel()
+	// A server whose client never sends waits no longer than IdleTimeout.
+	dev, _ := devices(t)
+	own, peer := connections(t)
+	go io.WriteString(peer, "0000:000011:9a1b2c:00000000000000000000ffffc0000209\x00done\x00")
+	_, err := Run(t.Context(), dev, own, interop.Server, Config{IdleTimeout: 20 * time.Millisecond})
+	if !errors.Is(err, interop.ErrNoProgress) {
+		t.Errorf("the server's error is %v; expected %v", err, interop.ErrNoProgress)
+	}
+	// A client whose server is not there gets its own completion error.
+	own, peer = connections(t)
+	go io.WriteString(own, "0000:000011:9a1b2c:00000000000000000000ffffc0000209\x00")
+	_, err = Run(t.Context(), dev, peer, interop.Client, Config{})
+	var ce *interop.CompletionError
+	if !errors.As(err, &ce) || ce.WC.Status != verbs.StatusRetryExcErr {
+		t.Errorf("the client's error is %v; expected RETRY_EXC_ERR", err)
+	}
+}
+
+func TestBadConfigs(t *testing.T) {
+	t.Parallel()
+	dev, _ := devices(t)
+	for name, cfg := range map[string]Config{
+		"size":       {Size: -1},
+		"huge":       {Size: MaxSize + 1},
+		"iterations": {Iterations: -1},
+		"depth":      {RxDepth: -1},
+		"MTU":        {MTU: 9},
+	} {
+		own, _ := connections(t)
+		_, err := Run(t.Context(), dev, own, interop.Client, cfg)
+		var ce *interop.ConfigError
+		if !errors.As(err, &ce) {
+			t.Errorf("%s: error is %v; expected a ConfigError", name, err)
+		}
+	}
+}
