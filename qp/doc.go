@@ -28,11 +28,13 @@
 // The responder sends a sequence NAK once per gap, and once more each time it sees that the peer went back and the expected
 // packet is missing again: the packet that first showed the gap, or an earlier one, comes once more. That is at most one NAK
 // for a packet received, and none that a duplicate or reordered packet could multiply. The requester takes a few such NAKs
-// without progress; Linux sends and takes one, and a second loss of the same packet costs a timeout.
+// without progress; Linux sends and takes one, and a second loss of the same packet costs a timeout. The
+// requester sees by the same sign that a READ response asked for again was lost again.
+//
+// A loss halves the send window, once for all losses in it; silence halves it in any case.
 //
 // Timeouts cost one of RetryCount, and so does the first restart without progress; 7 is seven here, while Linux takes it
-// as without end. A Timeout of 0, none, gets GuardTimeout instead,
-// so that a vanished peer is an error at last.
+// as without end. A Timeout of 0, none, gets GuardTimeout instead, so that a vanished peer is an error at last.
 //
 // # What it does not do
 //

@@ -41,31 +41,37 @@ func TestWindow(t *testing.T) {
 	if w.admits(7*packet, 7, packet+1, 1) || !w.admits(7*packet, 7, packet, 1) {
 		t.Error("bytes are not bounded by the size")
 	}
+	if w.admits(8*packet, 8, 2*packet, 2) || !w.admits(7*packet, 7, 2*packet, 2) || w.admits(7*packet, 7, 58*packet, 2) {
+		t.Error("a READ may begin inside the window and end outside, but not beyond the limit")
+	}
 	if w.admits(0, 15, packet, 2) || !w.admits(0, 15, packet, 1) {
 		t.Error("PSNs are not bounded by MaxPSNs")
 	}
-	w.acked(8*packet, packet)
+	w.acked(8 * packet)
 	if w.size != 16*packet {
 		t.Errorf("after a window was acknowledged the size is %d packets, not doubled", w.size/packet)
 	}
-	w.cut(packet)
+	w.cut(packet, 16*packet)
+	if !w.recovering(16*packet-1) || w.recovering(16*packet) {
+		t.Error("the loss is overcome before, or not, when all that was in flight is acknowledged")
+	}
 	if w.size != 8*packet {
 		t.Errorf("after a loss the size is %d packets, not halved", w.size/packet)
 	}
 	for range 8 {
-		w.acked(packet, packet)
+		w.acked(packet)
 	}
-	if grown := w.size - 8*packet; grown < packet/2 || grown > packet {
-		t.Errorf("after a loss a window acknowledged grew it by %d bytes, not by about a packet", grown)
+	if grown := w.size - 8*packet; grown < growth/2 || grown > growth {
+		t.Errorf("after a loss a window acknowledged grew it by %d bytes, not by about %d", grown, growth)
 	}
 	for range 20 {
-		w.cut(packet)
+		w.cut(packet, 0)
 	}
 	if w.size != 2*packet {
 		t.Errorf("the floor is %d bytes, not two packets", w.size)
 	}
 	for range 1 << 14 {
-		w.acked(1<<20, packet)
+		w.acked(1 << 20)
 	}
 	if w.size != 64*packet {
 		t.Errorf("the size is %d, beyond or below the limit", w.size)

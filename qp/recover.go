@@ -90,8 +90,8 @@ func (q *QP) waitRNR(now Time, s rocev2.Syndrome) {
 }
 
 // restart goes back to the oldest unacknowledged PSN without a timeout, until there is progress or a timeout only once:
-// more signs of the same loss follow it. A sequence NAK that comes after the packet was sent again may also tell that it
-// was lost again; then it is sent again a few times at no cost, so that echoes cannot use up the retries.
+// more signs of the same loss follow it. Those that may also tell that the packet was sent again and lost again are taken a
+// few times, at no cost, so that echoes cannot use up the retries.
 func (q *QP) restart(again bool) {
 	r := &q.req
 	n := r.retry.restarts
@@ -108,13 +108,16 @@ func (q *QP) restart(again bool) {
 	}
 	r.retry.restarts++
 	q.stats.Restarts++
-	q.goBack()
+	if !r.window.recovering(r.posUna) {
+		q.cutWindow()
+	}
+	r.rewind()
 }
 
 // handleGap takes a response behind a READ or an atomic whose response was lost. While the requests are sent again the rest
 // of the first answers still arrives, in PSN order; when the response that showed the gap, or an earlier one, comes once
-// more, the repeated answers have begun and their first is lost as well. Acknowledgements tell nothing here: each duplicate
-// may cause one.
+// more, the repeated answers have begun and their first is lost as well. Acknowledgements tell nothing here, for each
+// duplicate may cause one; nor does anything after a response that does not fit, which would not when repeated.
 func (q *QP) handleGap(psn rocev2.PSN, info *rocev2.OpcodeInfo) {
 	r := &q.req.retry
 	if info.Operation == rocev2.OpAcknowledge {
@@ -138,12 +141,14 @@ func (q *QP) probe() {
 	r.retry.kept = true
 }
 
+// goBack goes back because of silence, which says more of the path than a packet that is missing: the window is cut even
+// if it was for the same loss.
 func (q *QP) goBack() {
-	r := &q.req
-	if r.posUna >= r.window.recover {
-		r.window.recover = max(r.window.recover, r.posNxt)
-	q.req.window.cut(q.packet())
-	q.stats.WindowCuts++
-	}
+	q.cutWindow()
 	q.req.rewind()
+}
+
+func (q *QP) cutWindow() {
+	q.req.window.cut(q.packet(), q.req.posNxt)
+	q.stats.WindowCuts++
 }

@@ -170,7 +170,7 @@ func (q *QP) settle(now Time, from rocev2.PSN, pos uint64) {
 	r.retry.progress(now, r.una != r.nxt)
 	r.rtt.progress(now, r.una)
 	r.rnr.reset()
-	r.window.acked(r.posUna-pos, q.packet())
+	r.window.acked(r.posUna - pos)
 	if r.fault {
 		if w := r.queue.at(r.head); r.head != r.queue.tail && w.status != StatusSuccess {
 			q.failHead(w.status, w.vendor)

@@ -19,15 +19,19 @@ const (
 	defaultMaxPSNs      = 128
 )
 
+// growth is by how many bytes the window grows for every window acknowledged after a loss: the largest packet. Were it a
+// packet of the path MTU, small MTUs would recover from the same loss several times more slowly.
+const growth = 4096 + packetOverhead
+
 // window is the send window: so many bytes and PSNs between the oldest unacknowledged packet and the next one. It doubles
-// for every window acknowledged until the first loss, and grows by a packet for every window after it.
+// for every window acknowledged until the first loss, and grows slowly after it.
 type window struct {
 	size      int // bytes
 	initial   int
 	limit     int
-	threshold int // up to here growth is fast
+	threshold int    // up to here growth is fast
+	recovered uint64 // the place in the stream where the last loss is overcome
 	psns      uint32
-	recover   uint64
 }
 
 func (w *window) init(c WindowConfig) {
@@ -56,10 +60,11 @@ func or(v, zero int) int {
 	return v
 }
 
-func (w *window) reset() { w.size, w.threshold = w.initial, w.limit }
+func (w *window) reset() { w.size, w.threshold, w.recovered = w.initial, w.limit, 0 }
 
 // admits reports whether cost bytes in psns packets fit behind what is in flight. With nothing in flight anything does:
-// a READ may be larger than the window.
+// a READ may be larger than the window. It may also begin inside of it and end outside, short of the limit: else there
+// would be no request behind it that shows the loss of its last response.
 func (w *window) admits(inFlight uint64, inFlightPSNs uint32, cost int, psns uint32) bool {
 	if inFlightPSNs == 0 {
 		return true
@@ -71,23 +76,28 @@ func (w *window) admits(inFlight uint64, inFlightPSNs uint32, cost int, psns uin
 	return inFlightPSNs+psns <= w.psns && inFlight+uint64(cost) <= uint64(size)
 }
 
-// acked grows the window after n bytes were acknowledged; packet is the size of a full packet.
-func (w *window) acked(n uint64, packet int) {
+// acked grows the window after n bytes were acknowledged.
+func (w *window) acked(n uint64) {
 	if w.size >= w.limit {
 		return
 	}
 	grow := int(min(n, uint64(w.size)))
 	if w.size >= w.threshold {
-		grow = max(1, grow*packet/w.size)
+		grow = max(1, min(grow, grow*growth/w.size))
 	}
 	w.size = min(w.size+grow, w.limit)
 }
 
-// cut halves the window after a loss, to two packets at the least.
-func (w *window) cut(packet int) {
-	w.threshold=w.size
+// cut halves the window after a loss, to two packets at the least; sent is where the stream has got to.
+func (w *window) cut(packet int, sent uint64) {
+	w.threshold = max(w.size/2, 2*packet)
 	w.size = min(w.threshold, w.limit)
+	w.recovered = max(w.recovered, sent)
 }
+
+// recovering reports whether what was in flight at the last cut is not yet acknowledged up to una. Losses in it are of the
+// same round trip, or met what is sent again at the lower rate: one cut is enough for them.
+func (w *window) recovering(una uint64) bool { return una < w.recovered }
 
 // ackInterval is after how many packets inside a long message an acknowledgement is asked for: a quarter of the window.
 func (w *window) ackInterval(packet int) uint32 {
