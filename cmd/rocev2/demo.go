@@ -71,7 +71,6 @@ func runDemo(ctx context.Context, io streams, f demoFlags) error {
 			return err
 		}
 	}
-	fmt.Fprintf(io.out, "\nSEND_INV is left out: it invalidates memory windows, and the devices have none yet.\n")
 	if f.rates > 0 {
 		if err := d.measure(ctx); err != nil {
 			return err

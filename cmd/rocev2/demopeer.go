@@ -42,9 +42,12 @@ type demoReply struct {
 	Length   int                `json:"length,omitempty"`
 	Imm      uint32             `json:"imm,omitempty"`
 	WithImm  bool               `json:"with_imm,omitempty"`
-	Sum      string             `json:"sum,omitempty"`
-	Word     uint64             `json:"word,omitempty"`
-	TCP      string             `json:"tcp,omitempty"` // where the server of a rate waits
+
+	Invalidated verbs.Key `json:"invalidated,omitempty"`
+
+	Sum  string `json:"sum,omitempty"`
+	Word uint64 `json:"word,omitempty"`
+	TCP  string `json:"tcp,omitempty"` // where the server of a rate waits
 }
 
 // demoChild is the second process as the first one has it.
@@ -219,6 +222,11 @@ func (p *demoPeer) answer(ctx context.Context, q demoAsk, out *json.Encoder) (r 
 		r.Endpoint = p.qp.Endpoint()
 	case "connect":
 		err = p.qp.Connect(ctx, *q.Endpoint)
+	case "grant":
+		var mr *verbs.MR
+		if mr, err = p.pd.AllocMemory(q.Length, verbs.LocalWrite|verbs.RemoteWrite, verbs.Invalidatable()); err == nil {
+			r.Memory = mr.Remote()
+		}
 	case "received":
 		return p.received(ctx)
 	case "sum":
@@ -253,7 +261,10 @@ func (p *demoPeer) received(ctx context.Context) (r demoReply, err error) {
 		mr = p.mr
 	}
 	n := int(wc[0].ByteLen)
-	r = demoReply{Length: n, Imm: wc[0].Imm, WithImm: wc[0].WithImm, Sum: sum(mr.Bytes()[:min(n, mr.Len())])}
+	if wc[0].WithInv {
+		r.Invalidated = wc[0].InvalidatedKey
+	}
+	r.Length, r.Imm, r.WithImm, r.Sum = n, wc[0].Imm, wc[0].WithImm, sum(mr.Bytes()[:min(n, mr.Len())])
 	return r, p.postRecv()
 }
 

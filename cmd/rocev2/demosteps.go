@@ -8,7 +8,8 @@ import (
 	"github.com/gosoftroce/rocev2/verbs"
 )
 
-// demoSteps is the table of the demo.
+// demoSteps is the table of the demo. Those that end a queue pair of the peer
+// come last, for its flushed receives are not waited for.
 var demoSteps = []demoStep{
 	{"SEND", "a message into a receive buffer of the peer", 13, demoSend},
 	{"SEND", "a message of many packets", demoArea, demoSend},
@@ -19,6 +20,7 @@ var demoSteps = []demoStep{
 	{"CMP_SWAP", "swaps a 64-bit word if it has the expected value", 8, demoCompareSwap},
 	{"CMP_SWAP", "leaves it alone if it has not", 8, demoCompareSwapFails},
 	{"FETCH_ADD", "adds to a 64-bit word and returns what it was", 8, demoFetchAdd},
+	{"SEND_INV", "a message that ends a key which the peer gave", 64, demoSendInv},
 	{"WRITE", "with a key that the peer never gave", 64, demoWrongKey},
 }
 
@@ -164,30 +166,70 @@ func demoFetchAdd(ctx context.Context, d *demo, _ int) (string, error) {
 	return d.atomic(ctx, verbs.SendWR{Opcode: verbs.FetchAdd, CompareAdd: 42}, 2000, 2042)
 }
 
-// demoWrongKey shows an error. It takes a queue pair of its own, since the
-// error ends it on both sides.
+// demoSendInv has the peer grant a key, ends it with a message, and sees that
+// it is refused then.
+func demoSendInv(ctx context.Context, d *demo, size int) (string, error) {
+	granted, err := d.child.ask(ctx, demoAsk{Do: "grant", Length: size})
+	if err != nil {
+		return "", err
+	}
+	write := verbs.SendWR{Opcode: verbs.Write, SGList: []verbs.SGE{d.mr.Slice(0, size)}, Remote: granted.Memory.At(0)}
+	if err := d.finish(ctx, write); err != nil {
+		return "", err
+	}
+	err = d.finish(ctx, verbs.SendWR{
+		Opcode: verbs.SendWithInv, SGList: []verbs.SGE{d.mr.Slice(0, size)}, InvalidateKey: granted.Memory.RKey,
+	})
+	if err != nil {
+		return "", err
+	}
+	got, err := d.child.ask(ctx, demoAsk{Do: "received"})
+	if err != nil {
+		return "", err
+	}
+	if got.Invalidated != granted.Memory.RKey {
+		return "", mismatchf("the peer was told that key %v is dead, expected %v", got.Invalidated, granted.Memory.RKey)
+	}
+	status, err := d.tryOnce(ctx, write)
+	if err != nil {
+		return "", err
+	}
+	if status != verbs.StatusRemAccessErr {
+		return "", mismatchf("a WRITE with the dead key: %v, expected %v", status, verbs.StatusRemAccessErr)
+	}
+	return fmt.Sprintf("ok, a WRITE with the key is now refused with %v", status), nil
+}
+
+// tryOnce runs a request that may fail. It takes a queue pair of its own, since
+// an error ends it on both sides.
+func (d *demo) tryOnce(ctx context.Context, wr verbs.SendWR) (verbs.Status, error) {
+	other, err := d.child.ask(ctx, demoAsk{Do: "newqp"})
+	if err != nil {
+		return 0, err
+	}
+	q, err := d.connect(ctx, other.Endpoint)
+	if err != nil {
+		return 0, err
+	}
+	defer q.Close()
+	wc, err := d.do(ctx, q, wr)
+	return wc.Status, err
+}
+
+// demoWrongKey shows an error.
 func demoWrongKey(ctx context.Context, d *demo, size int) (string, error) {
 	before, err := d.child.ask(ctx, demoAsk{Do: "sum", Length: demoTotal})
 	if err != nil {
 		return "", err
 	}
-	other, err := d.child.ask(ctx, demoAsk{Do: "newqp"})
-	if err != nil {
-		return "", err
-	}
-	q, err := d.connect(ctx, other.Endpoint)
-	if err != nil {
-		return "", err
-	}
-	defer q.Close()
 	bad := d.hello.Memory.At(0)
 	bad.RKey ^= 0x5a5a5a5a
-	wc, err := d.do(ctx, q, verbs.SendWR{Opcode: verbs.Write, SGList: []verbs.SGE{d.mr.Slice(0, size)}, Remote: bad})
+	status, err := d.tryOnce(ctx, verbs.SendWR{Opcode: verbs.Write, SGList: []verbs.SGE{d.mr.Slice(0, size)}, Remote: bad})
 	if err != nil {
 		return "", err
 	}
-	if wc.Status != verbs.StatusRemAccessErr {
-		return "", mismatchf("completion status %v, expected %v", wc.Status, verbs.StatusRemAccessErr)
+	if status != verbs.StatusRemAccessErr {
+		return "", mismatchf("completion status %v, expected %v", status, verbs.StatusRemAccessErr)
 	}
 	after, err := d.child.ask(ctx, demoAsk{Do: "sum", Length: demoTotal})
 	if err != nil {
@@ -196,5 +238,5 @@ func demoWrongKey(ctx context.Context, d *demo, size int) (string, error) {
 	if before.Sum != after.Sum {
 		return "", mismatchf("refused, but the peer's memory has changed")
 	}
-	return fmt.Sprintf("ok, refused with %v as it must be", wc.Status), nil
+	return fmt.Sprintf("ok, refused with %v as it must be", status), nil
 }
