@@ -81,9 +81,9 @@ func (r *receiver) prepare(b *transport.RxBatch) {
 		}
 	}
 	for i := range used {
-		h, s := &r.hdrs[i].hdr, &r.slots[i]
+		h := &r.hdrs[i].hdr
 		h.Namelen = unix.SizeofSockaddrInet6
-		h.SetControllen(len(s.control))
+		h.SetControllen(recvControl)
 	}
 	r.got, r.errno = 0, 0
 }

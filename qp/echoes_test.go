@@ -1,0 +1,157 @@
+package qp
+
+import (
+	"testing"
+
+	"github.com/gosoftroce/rocev2/rocev2"
+)
+
+// Late, repeated and stray packets.
+
+// TestGapNAKAgain: when the packet is lost again, the responder sees it by the packets that follow and sends another NAK,
+// which the requester takes; the timeout is not needed, and the retry count not used up by it.
+func TestGapNAKAgain(t *testing.T) {
+	t.Parallel()
+	p := newPair(t, pairConfig{attr: Attr{RetryCount: 1}})
+	lost := 0
+	p.drop = func(from *testEnd, pkt *rocev2.Packet) bool {
+		if from == p.a && pkt.BTH.PSN == 0 && lost < maxRestarts {
+			lost++
+			return true
+		}
+		return false
+	}
+	for range 10 {
+		must(t, p.a.PostSend(0, &SendWR{Opcode: OpWrite, SGList: p.a.sge(0, 3000), Remote: p.b.remote(0)}))
+	}
+	p.run()
+	if p.b.Stats().NAKSeqSent != maxRestarts || p.now != 0 || p.a.Stats().SendDone != 10 {
+		t.Errorf("%d NAKs, %d done, after %d ns", p.b.Stats().NAKSeqSent, p.a.Stats().SendDone, p.now)
+	}
+}
+
+// TestNAKEchoes: whatever the number of NAKs for the same PSN, they cost one retry and a bounded number of packets.
+func TestNAKEchoes(t *testing.T) {
+	t.Parallel()
+	p := newPair(t, pairConfig{attr: Attr{RetryCount: 1}})
+	p.drop = func(*testEnd, *rocev2.Packet) bool { return true }
+	for range 10 {
+		must(t, p.a.PostSend(0, &SendWR{Opcode: OpWrite}))
+	}
+	nak := packet(rocev2.RCAcknowledge, 0xfffffe)
+	nak.AETH.Syndrome = rocev2.NAKSequence
+	for range 100 {
+		p.run()
+		p.inject(p.a, nak)
+		p.inject(p.a, nak)
+	}
+	if s := p.a.Stats(); p.a.State() != StateRTS || s.Restarts != maxRestarts || p.a.req.retry.left != 0 {
+		t.Errorf("state %v, %d restarts, %d retries left", p.a.State(), s.Restarts, p.a.req.retry.left)
+	}
+}
+
+// TestProbe: the last packet is lost, and nothing follows it. With MinProbe it is sent again long before the timeout; a peer
+// that has vanished is still given up after count+1 timeouts.
+func TestProbe(t *testing.T) {
+	t.Parallel()
+	p := newPair(t, pairConfig{config: Config{MinProbe: 1e6}, attr: Attr{RetryCount: 2}})
+	write := SendWR{Opcode: OpWrite, SGList: p.a.sge(0, 3000), Remote: p.b.remote(0)}
+	must(t, p.a.PostSend(0, &write))
+	p.run()
+	p.drop = func(_ *testEnd, pkt *rocev2.Packet) bool {
+		if pkt.BTH.Opcode == rocev2.RCWriteLast {
+			p.drop = nil
+			return true
+		}
+		return false
+	}
+	must(t, p.a.PostSend(0, &write))
+	p.settle()
+	if s := p.a.Stats(); p.now != 1e6 || s.Probes != 1 || s.SendDone != 2 || s.Timeouts != 0 {
+		t.Errorf("after %d ns: %d probes, %d timeouts, %d done", p.now, s.Probes, s.Timeouts, s.SendDone)
+	}
+	start := p.now
+	p.drop = func(*testEnd, *rocev2.Packet) bool { return true }
+	must(t, p.a.PostSend(p.now, &write))
+	p.settle()
+	if got := p.now - start; got != 3*Time(rocev2.AckTimeout(14)) || p.a.State() != StateErr {
+		t.Errorf("given up after %d ns, state %v", got, p.a.State())
+	}
+}
+
+// TestFatalNAKInsideRead: Linux refuses a READ in the middle of its answer with the PSN of the request; others use that
+// of the next packet, and either may overtake data. The READ fails at once in every case.
+func TestFatalNAKInsideRead(t *testing.T) {
+	t.Parallel()
+	for at, syndrome := range []rocev2.Syndrome{0x61, 0x62, 0x63, 0x64, 0x65} {
+		p := newPair(t, pairConfig{})
+		must(t, p.a.PostSend(0, &SendWR{ID: 1, Opcode: OpRead, SGList: p.a.sge(0, 5000), Remote: p.b.remote(0)}))
+		p.transfer(p.a, 1)
+		p.transfer(p.b, 2)
+		nak := packet(rocev2.RCAcknowledge, rocev2.PSN(0xfffffe).Add(at))
+		nak.AETH.Syndrome = syndrome
+		p.inject(p.a, nak)
+		want := []string{"1 REM_INV_REQ_ERR", "1 REM_ACCESS_ERR", "1 REM_OP_ERR", "1 REM_INV_RD_REQ_ERR", "1 REM_OP_ERR"}[at]
+		if got := p.a.sq.statuses(); got != want {
+			t.Errorf("NAK %v at packet %d: %q, want %q", syndrome, at, got, want)
+		}
+	}
+}
+
+// TestUnsolicitedCredits: an acknowledgement of what has completed may bring more credits.
+func TestUnsolicitedCredits(t *testing.T) {
+	t.Parallel()
+	p := newPair(t, pairConfig{})
+	must(t, p.a.PostSend(0, &SendWR{Opcode: OpWrite}))
+	p.run()
+	ack := packet(rocev2.RCAcknowledge, 0xfffffe)
+	ack.AETH = rocev2.AETH{Syndrome: rocev2.SyndromeACK(rocev2.CreditCode(6)), MSN: 1}
+	if got := p.inject(p.a, ack); got != DropStale || !p.a.req.credit.allows(7) || p.a.req.credit.allows(8) {
+		t.Errorf("%v, credit %+v", got, p.a.req.credit)
+	}
+}
+
+// TestDuplicateWhileAnswering: a duplicate READ whose answer has not been sent completely does not add a second answer: it
+// is moved back if it has passed the place, and goes on otherwise.
+func TestDuplicateWhileAnswering(t *testing.T) {
+	t.Parallel()
+	for from, want := range []int{5, 4, 3, 3, 3} {
+		p := newPair(t, pairConfig{})
+		must(t, p.a.PostSend(0, &SendWR{Opcode: OpRead, SGList: p.a.sge(0, 5000), Remote: p.b.remote(0)}))
+		p.transfer(p.a, 1)
+		p.transfer(p.b, 2)
+		pkt := packet(rocev2.RCReadRequest, rocev2.PSN(0xfffffe).Add(from))
+		pkt.RETH = rocev2.RETH{VA: testIOVA + uint64(from)*1024, RKey: uint32(p.b.mr.RKey()), Length: uint32(5000 - from*1024)}
+		p.inject(p.b, pkt)
+		if n := p.transfer(p.b, 10); n != want {
+			t.Errorf("again from packet %d after two: %d packets, want %d", from, n, want)
+		}
+		if p.a.Stats().SendDone != 1 || p.b.resp.res.ring[0].pending != pendingNone {
+			t.Errorf("again from packet %d: not done", from)
+		}
+	}
+}
+
+// TestStrayReplay: the replay for a stray duplicate gives way to a new request that needs its place.
+func TestStrayReplay(t *testing.T) {
+	t.Parallel()
+	p := newPair(t, pairConfig{attr: Attr{MaxDestRdAtomic: 1}})
+	add := packet(rocev2.RCFetchAdd, 0xfffffe)
+	add.AtomicETH = rocev2.AtomicETH{VA: testIOVA, RKey: uint32(p.b.mr.RKey()), SwapAdd: 1}
+	before, _ := p.b.mr.Load64(0)
+	p.inject(p.b, add)
+	p.transfer(p.b, 10)
+	p.inject(p.b, add)
+	p.inject(p.b, add)
+	next := add
+	next.BTH.PSN = 0xffffff
+	if got := p.inject(p.b, next); got != DropNone {
+		t.Error(got)
+	}
+	if n := p.transfer(p.b, 10); n != 1 {
+		t.Errorf("%d answers, want that of the new request only", n)
+	}
+	if v, _ := p.b.mr.Load64(0); v != before+2 {
+		t.Errorf("added %d times, want 2", v-before)
+	}
+}
