@@ -14,9 +14,12 @@ const recvHeaders = 64
 // recvSlot is what one header of a recvmmsg points to.
 type recvSlot struct {
 	iov     unix.Iovec
-	control [4 * controlInt]byte // aligned as the headers in it
+	control [recvControl]byte // aligned as the headers in it
 	addr    unix.RawSockaddrInet6
 }
+
+// recvControl is room for the control messages of a datagram.
+const recvControl = 4 * controlInt
 
 // receiver is the state of Recv.
 type receiver struct {
