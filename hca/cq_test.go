@@ -12,7 +12,7 @@ import (
 func newTestOwner(t *testing.T) *Owner {
 	t.Helper()
 	link, other := fabric.Pair(netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2"))
-	d := New(link, Config{})
+	d := New(Config{}, link)
 	t.Cleanup(func() { d.Close(); other.Close() })
 	o, err := d.NewOwner()
 	if err != nil {

@@ -32,7 +32,7 @@ type Config struct {
 	ReadChunk int
 }
 
-// Device is a software host channel adapter on one link.
+// Device is a software host channel adapter on one address.
 type Device struct {
 	cfg    Config
 	addr   netip.Addr
@@ -50,20 +50,27 @@ type Device struct {
 	closed bool
 }
 
-// New makes a device on link and starts it. The device closes the link when it
-// is closed.
-func New(link transport.Link, cfg Config) *Device {
+// New makes a device on links of one address and starts it. Of several links,
+// whose number is a power of two, link i is where packets for QPNs that are i
+// modulo that number should arrive; each becomes a shard that works beside the
+// others. The device closes the links when it is closed.
+func New(cfg Config, links ...transport.Link) *Device {
+	if n := len(links); n == 0 || n&(n-1) != 0 {
+		panic("hca: the number of links must be a power of two")
+	}
 	d := &Device{
 		cfg:    cfg,
-		addr:   link.Addr(),
-		caps:   link.Capabilities(),
+		addr:   links[0].Addr(),
+		caps:   links[0].Capabilities(),
 		mem:    memreg.NewTable(random32),
 		events: newEventQueue(),
 		base:   time.Now(),
 		spin:   spinCount(cfg.Spin),
 		owners: map[*Owner]struct{}{},
 	}
-	d.shards = []*shard{newShard(d, link)}
+	for _, l := range links {
+		d.shards = append(d.shards, newShard(d, l))
+	}
 	for _, s := range d.shards {
 		s.start()
 	}
@@ -108,7 +115,7 @@ func (d *Device) Capabilities() transport.Capabilities { return d.caps }
 // Memory returns the table of regions.
 func (d *Device) Memory() *memreg.Table { return d.mem }
 
-func (d *Device) shardOf(n rocev2.QPN) *shard { return d.shards[int(n)%len(d.shards)] }
+func (d *Device) shardOf(n rocev2.QPN) *shard { return d.shards[int(n)&(len(d.shards)-1)] }
 
 // Close ends the device: every object made on it is closed, then the link. It
 // waits for its goroutines.

@@ -30,21 +30,26 @@ type host struct {
 func newHosts(t *testing.T, cfg Config, fc ...fabric.Config) (a, b *host) {
 	t.Helper()
 	la, lb := fabric.Pair(testAddrA, testAddrB, fc...)
-	a, b = &host{t: t, dev: New(la, cfg)}, &host{t: t, dev: New(lb, cfg)}
-	for _, h := range []*host{a, b} {
-		t.Cleanup(func() { h.dev.Close() })
-		var err error
-		h.owner, err = h.dev.NewOwner()
-		h.must(err)
-		h.pd, err = h.owner.AllocPD()
-		h.must(err)
-		h.mr, err = h.pd.Register(memreg.Local(make([]byte, 1<<20)),
-			memreg.Options{Access: memreg.LocalWrite | memreg.RemoteWrite | memreg.RemoteRead}, nil)
-		h.must(err)
-		h.cq, err = h.owner.CreateCQ(4096, nil)
-		h.must(err)
-	}
+	a, b = &host{t: t, dev: New(cfg, la)}, &host{t: t, dev: New(cfg, lb)}
+	a.equip()
+	b.equip()
 	return a, b
+}
+
+// equip makes what a test needs on the device.
+func (h *host) equip() {
+	h.t.Helper()
+	h.t.Cleanup(func() { h.dev.Close() })
+	var err error
+	h.owner, err = h.dev.NewOwner()
+	h.must(err)
+	h.pd, err = h.owner.AllocPD()
+	h.must(err)
+	h.mr, err = h.pd.Register(memreg.Local(make([]byte, 1<<20)),
+		memreg.Options{Access: memreg.LocalWrite | memreg.RemoteWrite | memreg.RemoteRead}, nil)
+	h.must(err)
+	h.cq, err = h.owner.CreateCQ(4096, nil)
+	h.must(err)
 }
 
 func (h *host) must(err error) {

@@ -1,10 +1,12 @@
 package hca
 
 import (
+	"encoding/binary"
 	"sync/atomic"
 	"time"
 
 	"github.com/gosoftroce/rocev2/qp"
+	"github.com/gosoftroce/rocev2/rocev2"
 	"github.com/gosoftroce/rocev2/transport"
 )
 
@@ -161,8 +163,8 @@ func (s *shard) receive(later bool) int {
 		return 0
 	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	if s.closed {
+		s.mu.Unlock()
 		return 0
 	}
 	now := s.dev.now()
@@ -175,7 +177,30 @@ func (s *shard) receive(later bool) int {
 	} else {
 		s.flush()
 	}
+	s.mu.Unlock()
+	s.handOver()
 	return n
+}
+
+// handOver gives packets that belong to other shards to them. The network may
+// coalesce packets to several queue pairs into one buffer, which arrives where
+// the first one belongs. The caller holds rxMu.
+func (s *shard) handOver() {
+	for _, d := range s.strays {
+		t := s.dev.shardOf(destQPN(d.Data))
+		t.mu.Lock()
+		if !t.closed {
+			t.dispatch(t.dev.now(), d)
+			t.flush()
+		}
+		t.mu.Unlock()
+	}
+	s.strays = s.strays[:0]
+}
+
+// destQPN reads the destination from a packet that has parsed.
+func destQPN(b []byte) rocev2.QPN {
+	return rocev2.QPN(binary.BigEndian.Uint32(b[4:])) & rocev2.QPNMask
 }
 
 // flushUnsent sends what was left for a program's next call.
@@ -199,6 +224,10 @@ func (s *shard) dispatch(now qp.Time, d *transport.RxPacket) {
 	}
 	q := s.qps[s.pkt.BTH.DestQPN]
 	if q == nil {
+		if s.dev.shardOf(s.pkt.BTH.DestQPN) != s {
+			s.strays = append(s.strays, d)
+			return
+		}
 		s.drops.device[dropUnknownQP]++
 		return
 	}

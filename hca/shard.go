@@ -28,6 +28,8 @@ type shard struct {
 	rxMu sync.Mutex // held from Recv until the batch is handled, so that packets keep their order
 	rx   *transport.RxBatch
 
+	strays []*transport.RxPacket // of rx, for other shards; under rxMu
+
 	mu      sync.Mutex // guards everything below
 	qps     map[rocev2.QPN]*QP
 	ready   qpList

@@ -16,6 +16,11 @@ type Config struct {
 	Device hca.Config
 	// Link adjusts the UDP socket; it has no meaning for OpenLink.
 	Link udp.Config
+	// Shards is how many sockets the device has, each with its own lock and
+	// receiver; queue pairs are spread over them by their number. A power of two;
+	// 0 means 1. More pay off when several processors serve many queue pairs. It
+	// has no meaning for OpenLink.
+	Shards int
 }
 
 // Device is an RDMA device on one local address.
@@ -36,11 +41,15 @@ func Open(name string) (*Device, error) {
 
 // OpenAddr opens a device on a local address.
 func OpenAddr(addr netip.Addr, cfg Config) (*Device, error) {
-	link, err := udp.Open(addr, cfg.Link)
+	group, err := udp.OpenGroup(addr, cfg.Link, cfg.Shards)
 	if err != nil {
 		return nil, fmt.Errorf("verbs: open device on %v: %w", addr, err)
 	}
-	return OpenLink(link, cfg)
+	links := make([]Link, len(group))
+	for i, l := range group {
+		links[i] = l
+	}
+	return open(cfg, links...)
 }
 
 // Link carries the datagrams of a device; packages fabric and transport/... have
@@ -50,11 +59,13 @@ type Link = transport.Link
 // OpenLink opens a device on a link of any kind: a port of an in-process
 // network (package fabric), or a link wrapped to inject faults or to record.
 // The device owns the link from now on.
-func OpenLink(link Link, cfg Config) (*Device, error) {
-	core := hca.New(link, cfg.Device)
+func OpenLink(link Link, cfg Config) (*Device, error) { return open(cfg, link) }
+
+func open(cfg Config, links ...Link) (*Device, error) {
+	core := hca.New(cfg.Device, links...)
 	owner, err := core.NewOwner()
 	if err != nil {
-		return nil, fmt.Errorf("verbs: open device on %v: %w", link.Addr(), err)
+		return nil, fmt.Errorf("verbs: open device on %v: %w", core.Addr(), err)
 	}
 	return &Device{core: core, owner: owner}, nil
 }

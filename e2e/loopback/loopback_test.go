@@ -224,3 +224,38 @@ func TestEveryOperation(t *testing.T) {
 		}
 	}
 }
+
+// A device of several shards: queue pairs are spread over its sockets, and each
+// finds its packets.
+func TestShards(t *testing.T) {
+	t.Parallel()
+	const qps = 64
+	open := func() *verbs.Device {
+		dev, err := verbs.OpenAddr(freshIPv4(), verbs.Config{Shards: 4})
+		check(t, err)
+		t.Cleanup(func() { check(t, dev.Close()) })
+		return dev
+	}
+	a, b := newSide(t, open()), newSide(t, open())
+	rng := rand.New(rand.NewPCG(5, 6))
+	for i := range a.mr.Bytes() {
+		a.mr.Bytes()[i] = byte(rng.Uint32())
+	}
+	for i := range qps {
+		qa, err := a.pd.CreateQP(verbs.QPConfig{SendCQ: a.cq, RecvCQ: a.cq})
+		check(t, err)
+		qb, err := b.pd.CreateQP(verbs.QPConfig{SendCQ: b.cq, RecvCQ: b.cq})
+		check(t, err)
+		check(t, qa.Connect(t.Context(), qb.Endpoint()))
+		check(t, qb.Connect(t.Context(), qa.Endpoint()))
+		check(t, qa.PostSend(verbs.SendWR{Opcode: verbs.Write, Signaled: true,
+			SGList: []verbs.SGE{a.mr.Slice(8192*i, 8192)}, Remote: b.mr.RemoteAt(8192 * i)}))
+	}
+	for range qps {
+		a.waitOK(0)
+	}
+	compare(t, "WRITE over shards", b.mr.Bytes()[:8192*qps], a.mr.Bytes()[:8192*qps])
+	if drops := b.pd.Device().Stats().Drops; len(drops) != 0 {
+		t.Errorf("packets were dropped: %v", drops)
+	}
+}

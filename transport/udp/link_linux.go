@@ -3,6 +3,7 @@ package udp
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"os"
@@ -84,6 +85,73 @@ func Open(addr netip.Addr, c Config) (*Link, error) {
 	l.tx.init(l)
 	l.rx.init(l)
 	return l, nil
+}
+
+// OpenGroup binds n links, a power of two, to the same address and port. A
+// packet arrives at the link whose index is its destination QPN modulo n; one in
+// a buffer that the kernel has coalesced, where the first of the buffer belongs.
+// ReusePort is implied. The error is an *OpenError.
+func OpenGroup(addr netip.Addr, c Config, n int) ([]*Link, error) {
+	if n <= 1 {
+		l, err := Open(addr, c)
+		if err != nil {
+			return nil, err
+		}
+		return []*Link{l}, nil
+	}
+	if n&(n-1) != 0 {
+		return nil, &OpenError{Addr: netip.AddrPortFrom(addr, c.Port), Op: "open a group",
+			Err: fmt.Errorf("%d links: the number must be a power of two", n)}
+	}
+	// Sharing is among these links only: whoever else holds the port shows now.
+	alone, err := Open(addr, c)
+	if err != nil {
+		return nil, err
+	}
+	if err := alone.Close(); err != nil {
+		return nil, err
+	}
+	c.ReusePort = true
+	links := make([]*Link, 0, n)
+	for range n {
+		l, err := Open(addr, c)
+		if err == nil && len(links) == 0 {
+			err = l.steer(n)
+		}
+		if err != nil {
+			for _, l := range links {
+				l.Close()
+			}
+			return nil, err
+		}
+		links = append(links, l)
+	}
+	return links, nil
+}
+
+// steer has the kernel choose among the n sockets of the group, which are
+// numbered in the order in which they were bound, by the destination QPN.
+func (l *Link) steer(n int) error {
+	const qpnOffset = 4 // the word of reserved bits and destination QPN in the BTH
+	prog := []unix.SockFilter{
+		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: qpnOffset},
+		{Code: unix.BPF_ALU | unix.BPF_AND | unix.BPF_K, K: uint32(n - 1)},
+		{Code: unix.BPF_RET | unix.BPF_A},
+	}
+	fprog := unix.SockFprog{Len: uint16(len(prog)), Filter: &prog[0]}
+	var errno unix.Errno
+	err := l.raw.Control(func(fd uintptr) {
+		_, _, errno = unix.Syscall6(unix.SYS_SETSOCKOPT, fd, unix.SOL_SOCKET, unix.SO_ATTACH_REUSEPORT_CBPF,
+			uintptr(unsafe.Pointer(&fprog)), unsafe.Sizeof(fprog), 0)
+	})
+	if err == nil && errno != 0 {
+		err = os.NewSyscallError("setsockopt SO_ATTACH_REUSEPORT_CBPF", errno)
+	}
+	if err != nil {
+		l.Close()
+		return &OpenError{Addr: l.local, Op: "steer packets", Err: err}
+	}
+	return nil
 }
 
 // setup sets the options of the socket and binds it.

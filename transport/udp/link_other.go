@@ -264,3 +264,15 @@ func (l *Link) Stats() transport.LinkStats {
 	defer l.mu.Unlock()
 	return l.stats
 }
+
+// OpenGroup binds one link: ports are not shared here. n must be 1 or less.
+func OpenGroup(addr netip.Addr, c Config, n int) ([]*Link, error) {
+	if n > 1 {
+		return nil, &OpenError{Addr: netip.AddrPortFrom(addr, c.Port), Op: "open a group", Err: errors.ErrUnsupported}
+	}
+	l, err := Open(addr, c)
+	if err != nil {
+		return nil, err
+	}
+	return []*Link{l}, nil
+}
