@@ -100,7 +100,7 @@ func (s *shard) drain() int {
 func (s *shard) standAside(tick *time.Timer) bool {
 	l := &s.lead
 	l.aside.Store(true)
-	defer l.aside.Store(false)
+	defer s.comeBack()
 	seen := l.activity.Load()
 	for {
 		tick.Reset(asideTick)
@@ -125,6 +125,15 @@ func (s *shard) standAside(tick *time.Timer) bool {
 			}
 		}
 	}
+}
+
+// comeBack ends standing aside. It is done with the lock held, under which
+// programs leave answers unsent: none is left behind.
+func (s *shard) comeBack() {
+	s.mu.Lock()
+	s.lead.aside.Store(false)
+	s.flush()
+	s.mu.Unlock()
 }
 
 // sleepWhileLed waits until the program that has the lead gives it up.
