@@ -63,7 +63,7 @@ func TestStraysAreHandedOver(t *testing.T) {
 	}
 	a.waitOK(qps)
 	b.waitOK(qps)
-	if drops := a.dev.Stats().Drops; len(drops) != 0 {
-		t.Errorf("packets were dropped: %v", drops)
+	if drops := a.dev.Stats().Drops; drops["unknown_qpn"] != 0 {
+		t.Errorf("packets did not find their queue pair: %v", drops)
 	}
 }

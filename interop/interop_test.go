@@ -58,8 +58,8 @@ func TestAcceptEndsWithItsContext(t *testing.T) {
 	if _, err := Accept(ctx, ln); !errors.Is(err, why) {
 		t.Errorf("error is %v, expected the cause of the context", err)
 	}
-	port := ln.Addr().(*net.TCPAddr).Port
-	if _, err := Dial(t.Context(), "127.0.0.1", port); err == nil || !strings.Contains(err.Error(), "nobody listens") {
+	// Not by dialling: somebody else may have got the port meanwhile.
+	if _, err := ln.Accept(); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("error is %v; expected the listener to be closed", err)
 	}
 }

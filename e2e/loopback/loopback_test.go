@@ -255,7 +255,7 @@ func TestShards(t *testing.T) {
 		a.waitOK(0)
 	}
 	compare(t, "WRITE over shards", b.mr.Bytes()[:8192*qps], a.mr.Bytes()[:8192*qps])
-	if drops := b.pd.Device().Stats().Drops; len(drops) != 0 {
-		t.Errorf("packets were dropped: %v", drops)
+	if drops := b.pd.Device().Stats().Drops; drops["unknown_qpn"] != 0 {
+		t.Errorf("packets did not find their queue pair: %v", drops)
 	}
 }
