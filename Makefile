@@ -6,7 +6,7 @@ FUZZTIME ?= 10s
 SEEDS    ?= 10000
 BIN      := bin
 
-.PHONY: all build demo test check fuzz e2e-rxe bench bench-quick fmt vet lint tidy race seeds clean help
+.PHONY: all build demo test check fuzz e2e-rxe bench bench-quick microbench benchcheck fmt vet lint tidy race seeds clean help
 
 all: build
 
@@ -22,7 +22,7 @@ demo: build ## two processes exchange every operation over loopback
 test: ## all tests, with real kernel peers where the machine allows it
 	$(GO) run ./internal/testreport -env ROCEV2_E2E=1 -- -timeout 25m ./...
 
-check: fmt vet lint tidy race seeds fuzz ## what must hold before a change is proposed
+check: fmt vet lint tidy race benchcheck seeds fuzz ## what must hold before a change is proposed
 
 fmt: ## every file is formatted
 	@out=$$(gofmt -l $$(git ls-files -co --exclude-standard '*.go')); \
@@ -51,12 +51,17 @@ fuzz: ## every fuzz target for FUZZTIME
 e2e-rxe: ## the matrix against Linux rxe in guests, every cell printed
 	ROCEV2_E2E=1 $(GO) test ./e2e/... -count=1 -timeout 30m -v
 
-bench: ## micro-benchmarks with allocation counts, then rates between two processes
-	$(GO) test -run '^$$' -bench . -benchmem ./rocev2 ./memreg ./qp ./transport/... ./hca ./verbs
-	$(MAKE) bench-quick
+bench: ## the full grid beside other stacks, into bench/report (about 20 minutes)
+	cd bench && $(GO) run ./cmd/rocebench -out report -kernel
 
-bench-quick: build ## rates between two processes on loopback
-	scripts/bench-quick.sh $(BIN)/rocev2
+bench-quick: ## a reduced grid into bench/out-quick (about 2 minutes)
+	cd bench && $(GO) run ./cmd/rocebench -quick -out out-quick
+
+microbench: ## micro-benchmarks with allocation counts
+	$(GO) test -run '^$$' -bench . -benchmem ./rocev2 ./memreg ./qp ./transport/... ./fabric
+
+benchcheck: ## the measuring program itself
+	cd bench && $(GO) vet ./... && $(GO) test ./...
 
 clean: ## what was built here
-	rm -rf $(BIN) e2e/failures
+	rm -rf $(BIN) e2e/failures bench/out-quick

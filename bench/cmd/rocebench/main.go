@@ -1,0 +1,228 @@
+// Command rocebench measures this project's stack beside its peers on the
+// loopback of one machine and writes a report.
+//
+//	rocebench -out report            the full grid, about 15 minutes
+//	rocebench -quick -out DIR        a reduced one, less than 3 minutes
+//	rocebench -kernel -out report    the full grid and kernel rxe in emulated guests
+//	rocebench -match 'lat' -out DIR  only cells whose name matches
+//	rocebench -render DIR            the report again from DIR/results.json
+//
+// Exit status: 0 when everything that was planned was measured, 1 when a cell
+// failed or the run was interrupted, 2 when the command line was wrong.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/gosoftroce/rocev2/bench/internal/cell"
+	"github.com/gosoftroce/rocev2/bench/internal/grid"
+	"github.com/gosoftroce/rocev2/bench/internal/kernel"
+	"github.com/gosoftroce/rocev2/bench/internal/ours"
+	"github.com/gosoftroce/rocev2/bench/internal/pair"
+	"github.com/gosoftroce/rocev2/bench/internal/peers"
+	"github.com/gosoftroce/rocev2/bench/internal/quicpeer"
+	"github.com/gosoftroce/rocev2/bench/internal/rawudp"
+	"github.com/gosoftroce/rocev2/bench/internal/report"
+)
+
+// flags are what the command line says.
+type flags struct {
+	out, match, a, b, render string
+	quick, kernel, list      bool
+	install                  bool
+	repeat, again            int
+	warm, measure            time.Duration
+}
+
+func main() {
+	rawudp.Register()
+	ours.Register()
+	quicpeer.Register()
+	if len(os.Args) > 1 && os.Args[1] == pair.WorkerArg {
+		os.Exit(pair.Worker(os.Args[2:]))
+	}
+	log.SetFlags(0)
+	f, match := parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, f, match)
+	stop()
+	if err != nil {
+		log.Print("rocebench: ", err)
+		os.Exit(1)
+	}
+}
+
+func parse() (*flags, *regexp.Regexp) {
+	f := &flags{}
+	flag.StringVar(&f.out, "out", "", "`directory` for the report (required)")
+	flag.BoolVar(&f.quick, "quick", false, "the reduced grid")
+	flag.BoolVar(&f.kernel, "kernel", false, "measure kernel rxe in emulated guests too (root; several minutes)")
+	flag.BoolVar(&f.install, "install", true, "install peers' tools that are missing with apt-get, as root")
+	flag.BoolVar(&f.list, "list", false, "only show the cells")
+	flag.StringVar(&f.match, "match", "", "only cells whose name matches the `expression`")
+	flag.StringVar(&f.a, "a", "127.0.0.1", "`address` of the first process")
+	flag.StringVar(&f.b, "b", "127.0.0.2", "`address` of the second process")
+	flag.StringVar(&f.render, "render", "", "write the report in the `directory` again from its results.json")
+	flag.IntVar(&f.repeat, "repeat", 0, "`runs` of each cell (default 5, quick 3)")
+	flag.IntVar(&f.again, "again", 3, "how `often` a run is repeated that had errors while other programs used the processors")
+	flag.DurationVar(&f.warm, "warm", 0, "`time` of a run before it counts (default 300ms, quick 100ms)")
+	flag.DurationVar(&f.measure, "measure", 0, "`time` of a run that counts (default 1s, quick 400ms)")
+	flag.Parse()
+	match, err := regexp.Compile(f.match)
+	if err != nil || flag.NArg() > 0 || f.out == "" && f.render == "" && !f.list {
+		if err != nil {
+			log.Print(err)
+		}
+		flag.Usage()
+		os.Exit(2)
+	}
+	pick := func(full, quick time.Duration) time.Duration {
+		if f.quick {
+			return quick
+		}
+		return full
+	}
+	if f.warm == 0 {
+		f.warm = pick(300*time.Millisecond, 100*time.Millisecond)
+	}
+	if f.measure == 0 {
+		f.measure = pick(time.Second, 400*time.Millisecond)
+	}
+	if f.repeat == 0 {
+		f.repeat = int(pick(5, 3))
+	}
+	return f, match
+}
+
+func run(ctx context.Context, f *flags, match *regexp.Regexp) error {
+	if f.render != "" {
+		return render(f.render)
+	}
+	o := grid.Options{
+		Quick: f.quick, A: f.a, B: f.b, Match: match.MatchString, Repeat: f.repeat, Again: f.again,
+		Window: cell.Window{Warm: f.warm, Measure: f.measure}, Logf: log.Printf,
+	}
+	plan := grid.Plan(o)
+	if f.list {
+		for _, c := range plan {
+			fmt.Printf("%-34s %-20s %s\n", c.Name, c.Group, c.What)
+		}
+		return nil
+	}
+	r := &report.Report{Env: report.Here(), Versions: map[string]string{}}
+	r.Env.Grid, r.Env.Warm, r.Env.Measure = "full", f.warm, f.measure
+	if f.quick {
+		r.Env.Grid = "quick"
+	}
+	if err := os.MkdirAll(f.out, 0o755); err != nil {
+		return err
+	}
+	if f.install {
+		if err := peers.Install(ctx, log.Printf); err != nil {
+			log.Print(err)
+		}
+	}
+	for _, t := range peers.Missing() {
+		r.Notes = append(r.Notes, fmt.Sprintf("Left out: %s is not installed (Debian package %s).", t.Program, t.Package))
+	}
+	peerVersions(ctx, r.Versions)
+	begin := time.Now()
+	r.Rows = grid.Run(ctx, plan, o)
+	if f.kernel && ctx.Err() == nil {
+		rows, err := kernel.Measure(ctx, kernel.Options{Repeat: f.repeat, Logf: log.Printf, Match: match.MatchString})
+		r.Rows = append(r.Rows, rows...)
+		if err != nil {
+			r.Notes = append(r.Notes, "Kernel guests: "+err.Error())
+		}
+	} else {
+		r.Notes = append(r.Notes, "Kernel rxe was not measured in this run (`rocebench -kernel`).")
+	}
+	log.Printf("measured in %v", time.Since(begin).Round(time.Second))
+	return errors.Join(finish(f.out, r), context.Cause(ctx))
+}
+
+func peerVersions(ctx context.Context, versions map[string]string) {
+	versions[grid.QUIC] = moduleVersion("github.com/quic-go/quic-go")
+	missing := map[string]bool{}
+	for _, t := range peers.Missing() {
+		missing[t.Program] = true
+	}
+	for who, program := range map[string]string{
+		grid.IPerf3: "iperf3", grid.UCX: "ucx_perftest", grid.FabricTCP: "fi_pingpong", grid.FabricRxd: "fi_pingpong",
+	} {
+		if !missing[program] {
+			versions[who] = peers.Version(ctx, program)
+		}
+	}
+}
+
+// finish writes all files, shows the verdicts, and says whether cells failed.
+func finish(dir string, r *report.Report) error {
+	file, err := os.Create(filepath.Join(dir, resultsFile))
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(r.WriteJSON(file), file.Close()); err != nil {
+		return err
+	}
+	if err := write(dir, r); err != nil {
+		return err
+	}
+	for _, v := range r.Verdicts() {
+		figure, met := v.Result()
+		log.Printf("%-50s %-34s %-9s %s", v.What+" / "+v.Against, figure, met, "")
+	}
+	var failed []string
+	for i := range r.Rows {
+		if r.Rows[i].Failed != "" {
+			failed = append(failed, r.Rows[i].Name)
+		}
+	}
+	if len(failed) > 0 {
+		return fmt.Errorf("%d cells failed: %s", len(failed), strings.Join(failed, ", "))
+	}
+	return nil
+}
+
+const (
+	resultsFile = "results.json"
+	reportFile  = "report.md"
+)
+
+// render writes the report of a directory again from its rows.
+func render(dir string) error {
+	file, err := os.Open(filepath.Join(dir, resultsFile))
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	r, err := report.ReadJSON(file)
+	if err != nil {
+		return err
+	}
+	return write(dir, r)
+}
+
+// write writes the report and its plots.
+func write(dir string, r *report.Report) error {
+	plots, err := r.Plots(dir)
+	if err != nil {
+		return err
+	}
+	file, err := os.Create(filepath.Join(dir, reportFile))
+	if err != nil {
+		return err
+	}
+	return errors.Join(r.Markdown(file, plots), file.Close())
+}

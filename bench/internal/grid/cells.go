@@ -1,0 +1,315 @@
+package grid
+
+import (
+	"fmt"
+	"time"
+
+	"context"
+
+	"github.com/gosoftroce/rocev2/bench/internal/cell"
+	"github.com/gosoftroce/rocev2/bench/internal/ours"
+	"github.com/gosoftroce/rocev2/bench/internal/peers"
+	"github.com/gosoftroce/rocev2/bench/internal/quicpeer"
+	"github.com/gosoftroce/rocev2/bench/internal/rawudp"
+)
+
+// Segment sizes of the raw limit probe: a WRITE middle packet of the path MTU
+// has 12 bytes of BTH and 4 of ICRC; a first one has 16 of RETH too, and that
+// is what the limit is measured at.
+const (
+	segment4096 = 4140
+	segment1024 = 1064
+)
+
+const mib = 1 << 20
+
+// cells returns the whole grid.
+func cells(o Options) []cell.Cell {
+	b := &builder{o: o}
+	b.bulk()
+	b.bidirectional()
+	b.smallMTU()
+	b.rates()
+	b.pollingLatency()
+	b.eventLatency()
+	b.idle()
+	b.queuePairs()
+	b.memory()
+	b.regions()
+	b.loss()
+	if !o.Quick {
+		b.sizes()
+		b.depths()
+		b.mtus()
+	}
+	return b.cells
+}
+
+type builder struct {
+	o     Options
+	group string
+	cells []cell.Cell
+}
+
+type runFunc = func(context.Context, cell.Window) cell.Sample
+
+func (b *builder) add(c cell.Cell, run runFunc) {
+	c.Group, c.Run = b.group, run
+	b.cells = append(b.cells, c)
+}
+
+// ours adds a cell of this stack; value names what is taken.
+func (b *builder) ours(name, what, unit, value string, c ours.Config) {
+	if c.MTU == 0 {
+		c.MTU = 4096
+	}
+	c.QPs, c.Depth = max(c.QPs, 1), max(c.Depth, 1)
+	b.add(cell.Cell{
+		Name: name, Who: Rocev2, What: what, Unit: unit, Op: c.Op, Size: c.Size, QPs: c.QPs, Depth: c.Depth, MTU: c.MTU,
+		Loss: c.Loss * 100,
+	}, ours.Runner(ours.Addrs{A: b.o.A, B: b.o.B}, c, value))
+}
+
+func (b *builder) peer(name, who, what, unit string, size int, run runFunc) {
+	b.add(cell.Cell{Name: name, Who: who, What: what, Unit: unit, Size: size}, run)
+}
+
+func (b *builder) raw(name string, segment int) {
+	b.peer(name, RawUDP, fmt.Sprintf("GSO/GRO, CRC both sides, copy; %d-byte segments", segment), cell.Gbps, segment,
+		rawudp.Throughput(b.o.A, b.o.B, segment))
+}
+
+func stream(op string, size int) ours.Config {
+	return ours.Config{Test: ours.Stream, Op: op, Size: size, Depth: 16}
+}
+
+// bulk: large messages on one queue pair, beside every peer.
+func (b *builder) bulk() {
+	b.group = "bulk"
+	b.raw("raw/4140", segment4096)
+	b.peer("iperf3/tcp", IPerf3, "one TCP stream", cell.Gbps, 0, peers.IPerf(false))
+	for _, op := range []string{"write", "send", "read"} {
+		b.ours("ours/"+op+"/1MiB", verb(op)+" of 1 MiB, one queue pair", cell.Gbps, "gbps", stream(op, mib))
+	}
+	n := b.iterations(4000, 1000)
+	b.peer("ucx/am_bw/1MiB", UCX, "active messages of 1 MiB", cell.Gbps, mib, peers.UCX(peers.UCXTest{Name: "ucp_am_bw", Size: mib, Iterations: n}))
+	b.peer("ucx/put_bw/1MiB", UCX, "puts of 1 MiB", cell.Gbps, mib, peers.UCX(peers.UCXTest{Name: "ucp_put_bw", Size: mib, Iterations: n / 4}))
+	b.peer("fabric/tcp/1MiB", FabricTCP, "fi_pingpong of 1 MiB", cell.Gbps, mib, peers.Libfabric("tcp", mib, n/2))
+	b.peer("fabric/rxd/1MiB", FabricRxd, "fi_pingpong of 1 MiB", cell.Gbps, mib, peers.Libfabric("udp;ofi_rxd", mib, n/40))
+	b.peer("quic-go/stream", QUIC, "one stream", cell.Gbps, 0, quicpeer.Throughput(b.o.A, b.o.B))
+}
+
+// iterations chooses a number for tools that are not bounded by time.
+func (b *builder) iterations(full, quick int) int {
+	if b.o.Quick {
+		return quick
+	}
+	return full
+}
+
+func verb(op string) string {
+	switch op {
+	case "write":
+		return "RDMA WRITE"
+	case "read":
+		return "RDMA READ"
+	case "atomic":
+		return "fetch-and-add"
+	}
+	return "SEND"
+}
+
+func (b *builder) bidirectional() {
+	b.group = "bidirectional"
+	b.peer("iperf3/bidir", IPerf3, "one TCP stream in each direction, their sum", cell.Gbps, 0, peers.IPerf(true))
+	for _, op := range []string{"write", "send"} {
+		c := stream(op, mib)
+		c.Both = true
+		b.ours("ours/"+op+"/1MiB/both", verb(op)+" of 1 MiB, both directions at once, their sum", cell.Gbps, "gbps", c)
+	}
+}
+
+func (b *builder) smallMTU() {
+	b.group = "mtu 1024"
+	b.raw("raw/1064", segment1024)
+	for _, op := range []string{"write", "send"} {
+		c := stream(op, mib)
+		c.MTU = 1024
+		b.ours("ours/"+op+"/1MiB/mtu=1024", verb(op)+" of 1 MiB, path MTU 1024", cell.Gbps, "gbps", c)
+	}
+}
+
+// rates: small messages, deep queues.
+func (b *builder) rates() {
+	b.group = "rates"
+	b.peer("ucx/put_rate/8B", UCX, "puts of 8 bytes", cell.MsgRate, 8,
+		peers.UCX(peers.UCXTest{Name: "ucp_put_bw", Size: 8, Iterations: b.iterations(500000, 100000), Value: peers.UCXMsgRate}))
+	for _, n := range []int{1, 16} {
+		c := ours.Config{Test: ours.Stream, Op: "write", Size: 8, QPs: n, Depth: 2048, Burst: 64}
+		b.ours(fmt.Sprintf("ours/write/8B/qps=%d", n), fmt.Sprintf("RDMA WRITE of 8 bytes, %d queue pairs, 2048 outstanding, posted by 64", n),
+			cell.MsgRate, "mmsg", c)
+	}
+	b.ours("ours/send/8B/qps=1", "SEND of 8 bytes, 2048 outstanding, posted by 64", cell.MsgRate, "mmsg",
+		ours.Config{Test: ours.Stream, Op: "send", Size: 8, Depth: 2048, Burst: 64})
+	b.ours("ours/read/8B/qps=1", "RDMA READ of 8 bytes, 256 outstanding, posted by 16", cell.MsgRate, "mmsg",
+		ours.Config{Test: ours.Stream, Op: "read", Size: 8, Depth: 256, Burst: 16})
+	b.ours("ours/atomic/8B/qps=1", "fetch-and-add, 256 outstanding, posted by 16", cell.MsgRate, "mmsg",
+		ours.Config{Test: ours.Stream, Op: "atomic", Size: 8, Depth: 256, Burst: 16})
+	b.ours("ours/write/4KiB/qps=1", "RDMA WRITE of 4 KiB, 256 outstanding, posted by 16", cell.MsgRate, "mmsg",
+		ours.Config{Test: ours.Stream, Op: "write", Size: 4096, Depth: 256, Burst: 16})
+}
+
+// pollingLatency: both sides poll. SEND, WRITE and the raw datagrams show half
+// of a round trip, READ and atomic a whole one.
+func (b *builder) pollingLatency() {
+	b.group = "latency, polling"
+	b.peer("raw/rtt/spin", RawUDP, "half a round trip of 64 bytes, spinning", cell.Micros, 64, rawudp.RoundTrip(b.o.A, b.o.B, true))
+	for _, op := range []string{"send", "write", "read", "atomic"} {
+		what, value := "half a round trip", half
+		if op == "read" || op == "atomic" {
+			what, value = "a round trip", whole
+		}
+		b.latency("ours/"+op+"/lat", verb(op)+" of 8 bytes, "+what+", polling", value, ours.Config{Op: op, Spin: true})
+	}
+	b.latency("ours/read/lat/parked", "RDMA READ of 8 bytes, a round trip, the responder's program asleep", whole, ours.Config{Op: "read"})
+	b.peer("ucx/put_lat/8B", UCX, "puts of 8 bytes, half a round trip", cell.Micros, 8,
+		peers.UCX(peers.UCXTest{Name: "ucp_put_lat", Size: 8, Iterations: b.iterations(50000, 10000), Value: peers.UCXLatency}))
+}
+
+// half and whole are what a latency cell shows of a round trip.
+const (
+	half  = 0.5
+	whole = 1.0
+)
+
+func (b *builder) latency(name, what string, part float64, c ours.Config) {
+	c.Test, c.Size = ours.Latency, 8
+	b.ours(name, what, cell.Micros, "p50_us", c)
+	run := b.cells[len(b.cells)-1].Run
+	b.cells[len(b.cells)-1].Run = func(ctx context.Context, w cell.Window) cell.Sample {
+		s := run(ctx, w)
+		s.Value *= part
+		return s
+	}
+}
+
+func (b *builder) eventLatency() {
+	b.group = "latency, blocked"
+	b.peer("raw/rtt/block", RawUDP, "half a round trip of 64 bytes, blocking", cell.Micros, 64, rawudp.RoundTrip(b.o.A, b.o.B, false))
+	b.latency("ours/send/lat/event", "SEND of 8 bytes, half a round trip, asleep on a completion channel", half,
+		ours.Config{Op: "send", Events: true})
+	b.latency("ours/read/lat/event", "RDMA READ of 8 bytes, a round trip, both sides asleep", whole,
+		ours.Config{Op: "read", Events: true})
+}
+
+func (b *builder) idle() {
+	b.group = "idle"
+	b.ours("ours/idle/qps=1000", "CPU time with 1000 connected queue pairs, the busier of both processes", cell.Percent, "percent",
+		ours.Config{Test: ours.Idle, Op: "write", Size: 64, QPs: 1000})
+	c := &b.cells[len(b.cells)-1]
+	c.Repeat = 3
+	run := c.Run
+	c.Run = func(ctx context.Context, w cell.Window) cell.Sample {
+		w.Warm, w.Measure = time.Second, max(3*w.Measure, 2*time.Second) // the share is small, the clock coarse
+		return run(ctx, w)
+	}
+}
+
+// queuePairs: WRITEs of 4 KiB, one on each queue pair in turn, so many
+// outstanding that all see the same number whatever the number of queue pairs.
+func (b *builder) queuePairs() {
+	b.group = "queue pairs"
+	counts := []int{1, 10, 100, 1000, 10000}
+	if b.o.Quick {
+		counts = []int{10, 10000}
+	}
+	for _, n := range counts {
+		b.ours(fmt.Sprintf("ours/write/4KiB/qps=%d/rr", n), fmt.Sprintf("RDMA WRITE of 4 KiB in turn on %d queue pairs, 512 outstanding", n),
+			cell.Gbps, "gbps", ours.Config{Test: ours.Stream, Op: "write", Size: 4096, QPs: n, Depth: 512})
+	}
+}
+
+// memory: the queues grow with their depth, what is beyond them does not.
+func (b *builder) memory() {
+	b.group = "memory"
+	for _, depth := range []int{16, 32} {
+		b.ours(fmt.Sprintf("ours/memory/depth=%d", depth), fmt.Sprintf("heap of an idle connected queue pair, of 10000, both queues %d deep", depth),
+			cell.BytesPer, "heap_per_qp", ours.Config{Test: ours.Memory, Op: "write", Size: 64, QPs: 10000, Depth: depth})
+		b.cells[len(b.cells)-1].Repeat = b.iterations(3, 1)
+	}
+}
+
+func (b *builder) regions() {
+	b.group = "regions"
+	counts := []int{10, 1000, 100_000, 1_000_000}
+	if b.o.Quick {
+		counts = []int{10, 1_000_000}
+	}
+	for _, n := range counts {
+		b.ours(fmt.Sprintf("ours/lookup/mrs=%d", n), fmt.Sprintf("resolving ten keys in turn among %d regions", n), cell.Nanos, "hot_ns",
+			ours.Config{Test: ours.Lookup, Op: "write", Regions: n})
+	}
+	for _, n := range counts {
+		if !b.o.Quick && n != counts[0] && n != counts[len(counts)-1] {
+			continue
+		}
+		b.ours(fmt.Sprintf("ours/write/8B/mrs=%d", n), fmt.Sprintf("RDMA WRITE of 8 bytes, %d regions registered on either side", n),
+			cell.MsgRate, "mmsg", ours.Config{Test: ours.Stream, Op: "write", Size: 8, Depth: 2048, Burst: 64, Regions: n})
+	}
+}
+
+// loss: the link is wrapped on both sides, also without loss.
+func (b *builder) loss() {
+	b.group = "loss"
+	rates := []float64{0, 0.001, 0.01, 0.05}
+	if b.o.Quick {
+		rates = []float64{0, 0.001, 0.05}
+	}
+	for _, op := range []string{"write", "read"} {
+		if b.o.Quick && op == "read" {
+			continue
+		}
+		b.ours("ours/"+op+"/1MiB/plain", verb(op)+" of 1 MiB, link not wrapped", cell.Gbps, "gbps", stream(op, mib))
+		for _, rate := range rates {
+			c := stream(op, mib)
+			c.Fault, c.Loss = true, rate
+			b.ours(fmt.Sprintf("ours/%s/1MiB/loss=%g%%", op, rate*100),
+				fmt.Sprintf("%s of 1 MiB, %g %% of the packets lost in each direction", verb(op), rate*100), cell.Gbps, "gbps", c)
+		}
+	}
+}
+
+// sizes: the curve over the message size.
+func (b *builder) sizes() {
+	b.group = "sizes"
+	for _, size := range []int{8, 64, 512, 4096, 16 << 10, 64 << 10, 256 << 10, mib, 4 * mib} {
+		depth := min(max(8*mib/size, 8), 1024)
+		for _, op := range []string{"write", "send", "read"} {
+			burst := min(max(depth/16, 1), 32)
+			b.ours(fmt.Sprintf("ours/%s/size=%s", op, cell.Bytes(size)), fmt.Sprintf("%s of %s", verb(op), cell.Bytes(size)), cell.Gbps, "gbps",
+				ours.Config{Test: ours.Stream, Op: op, Size: size, Depth: depth, Burst: burst})
+			b.cells[len(b.cells)-1].Repeat = 3
+		}
+	}
+}
+
+func (b *builder) depths() {
+	b.group = "depths"
+	for _, depth := range []int{1, 2, 8, 32, 128} {
+		for _, op := range []string{"write", "read"} {
+			b.ours(fmt.Sprintf("ours/%s/64KiB/depth=%d", op, depth), fmt.Sprintf("%s of 64 KiB, %d outstanding", verb(op), depth), cell.Gbps, "gbps",
+				ours.Config{Test: ours.Stream, Op: op, Size: 64 << 10, Depth: depth})
+			b.cells[len(b.cells)-1].Repeat = 3
+		}
+	}
+}
+
+func (b *builder) mtus() {
+	b.group = "path MTUs"
+	for _, mtu := range []int{256, 512, 1024, 2048, 4096} {
+		c := stream("write", mib)
+		c.MTU = mtu
+		b.ours(fmt.Sprintf("ours/write/1MiB/pathmtu=%d", mtu), fmt.Sprintf("RDMA WRITE of 1 MiB, path MTU %d", mtu), cell.Gbps, "gbps", c)
+		b.cells[len(b.cells)-1].Repeat = 3
+	}
+}

@@ -1,0 +1,81 @@
+package grid
+
+import (
+	"context"
+	"testing"
+
+	"github.com/gosoftroce/rocev2/bench/internal/cell"
+)
+
+func bad(n uint64) cell.Sample { return cell.Sample{Errors: map[string]uint64{"lost": n}} }
+
+// fake makes a cell of which each run takes the next sample.
+func fake(name string, order *[]string, samples ...cell.Sample) cell.Cell {
+	return cell.Cell{Name: name, Group: "g", Unit: "x", Repeat: 3, Run: func(context.Context, cell.Window) cell.Sample {
+		*order = append(*order, name)
+		s := samples[0]
+		samples = samples[1:]
+		return s
+	}}
+}
+
+func TestCellsOfAGroupTakeTurns(t *testing.T) {
+	t.Parallel()
+	var order []string
+	v := func(v float64) cell.Sample { return cell.Sample{Value: v} }
+	plan := []cell.Cell{fake("a", &order, v(1), v(2), v(3)), fake("b", &order, v(4), bad(7), v(6))}
+	rows := Run(t.Context(), plan, Options{Logf: t.Logf, load: func() func() float64 { return func() float64 { return 0 } }})
+	want := []string{"a", "b", "a", "b", "a", "b"}
+	for i := range want {
+		if i >= len(order) || order[i] != want[i] {
+			t.Fatalf("order %v, want %v", order, want)
+		}
+	}
+	if !rows[0].OK() || rows[0].Median != 2 {
+		t.Errorf("row a: %+v", rows[0])
+	}
+	if rows[1].OK() || rows[1].Median != 0 || rows[1].Errors["lost"] != 7 {
+		t.Errorf("a row with an error in one run has a value: %+v", rows[1])
+	}
+}
+
+// A run with errors is repeated if other programs took the processors, which is
+// counted, and not otherwise.
+func TestOnlyDisturbedRunsAreRepeated(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name      string
+		load      float64
+		again     int
+		runs      int
+		ok        bool
+		disturbed int
+	}{
+		{"quiet machine", 2, 3, 3, false, 0},
+		{"busy machine", 60, 3, 4, true, 1},
+		{"busy machine, strict", 60, 0, 3, false, 0},
+	} {
+		var order []string
+		one := cell.Sample{Value: 1}
+		row := Run(t.Context(), []cell.Cell{fake("a", &order, bad(1), one, one, one)}, Options{
+			Logf: t.Logf, Again: c.again, load: func() func() float64 { return func() float64 { return c.load } },
+		})[0]
+		if len(order) != c.runs || row.OK() != c.ok || row.Disturbed != c.disturbed {
+			t.Errorf("%s: %d runs, ok %v, disturbed %d; want %d, %v, %d", c.name, len(order), row.OK(), row.Disturbed, c.runs, c.ok, c.disturbed)
+		}
+	}
+}
+
+func TestNamesAreUnique(t *testing.T) {
+	t.Parallel()
+	seen := map[string]bool{}
+	for _, c := range Plan(Options{Repeat: 5}) {
+		if seen[c.Name] {
+			t.Errorf("two cells are named %s", c.Name)
+		}
+		seen[c.Name] = true
+		if c.Repeat < 1 || c.Run == nil || c.Unit == "" || c.Who == "" || c.What == "" || c.Group == "" {
+			t.Errorf("incomplete: %+v", c)
+		}
+	}
+}

@@ -1,0 +1,106 @@
+package ours
+
+import (
+	"fmt"
+	"runtime/metrics"
+	"syscall"
+	"time"
+
+	"github.com/gosoftroce/rocev2/bench/internal/pair"
+	"github.com/gosoftroce/rocev2/verbs"
+)
+
+// counters are the costs and mishaps of a process up to one moment.
+type counters struct {
+	at      time.Time
+	cpu     time.Duration
+	objects uint64 // allocated on the heap since the process began
+}
+
+func cpuTime() time.Duration {
+	var u syscall.Rusage
+	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+func heapObjects() uint64 {
+	s := []metrics.Sample{{Name: "/gc/heap/allocs:objects"}}
+	metrics.Read(s)
+	return s[0].Value.Uint64()
+}
+
+func readCounters() counters {
+	return counters{at: time.Now(), cpu: cpuTime(), objects: heapObjects()}
+}
+
+// begin starts the accounting of costs.
+func (s *side) begin() {
+	c := readCounters()
+	s.before.Store(&c)
+}
+
+// beginAfterWarm does so when the peer begins to measure, about.
+func (s *side) beginAfterWarm() {
+	s.begin()
+	time.AfterFunc(s.cfg.Warm, s.begin)
+}
+
+// costs adds what was spent since before: CPU time and heap objects.
+func (s *side) costs(r *pair.Result) {
+	now, before := readCounters(), s.before.Load()
+	r.Values["seconds"] = now.at.Sub(before.at).Seconds()
+	r.Values["cpu_seconds"] = (now.cpu - before.cpu).Seconds()
+	r.Values["heap_objects"] = float64(now.objects - before.objects)
+}
+
+// mishaps adds what went wrong on this side since the device was opened. With
+// faults being injected, losses and what repairs them are no errors.
+func (s *side) mishaps(r *pair.Result) {
+	fatal, maybe := r.Errors, r.Errors
+	if s.cfg.Loss > 0 {
+		maybe = r.Counts
+	}
+	add := func(m map[string]uint64, name string, n uint64) {
+		if n > 0 {
+			m[name] += n
+		}
+	}
+	for _, q := range s.qps {
+		st := q.Stats()
+		add(maybe, "retransmissions", st.Retransmits)
+		add(maybe, "ack timeouts", st.Timeouts)
+		add(maybe, "read replays", st.ReadReplays)
+		add(fatal, "completion overflows", st.Overflows)
+		add(r.Counts, "probes", st.Probes)
+		add(r.Counts, "restarts", st.Restarts)
+		add(r.Counts, "RNR waits", st.RNRWaits)
+		add(r.Counts, "window cuts", st.WindowCuts)
+		add(r.Counts, "credit stalls", st.CreditStalls)
+	}
+	st := s.dev.Stats()
+	for reason, n := range st.Drops {
+		add(maybe, "dropped: "+reason, n)
+	}
+	add(fatal, "bad ICRC", st.Link.RxBadICRC)
+	add(fatal, "malformed", st.Link.RxMalformed)
+	add(fatal, "send errors", st.Link.TxErrors)
+	add(fatal, "asynchronous events dropped", st.Events)
+	add(maybe, "receive buffer overflows", st.Link.RxOverflow)
+	if s.link != nil {
+		tx, _ := s.link.Counts()
+		add(r.Counts, "packets", tx.Packets)
+		add(r.Counts, "packets lost on purpose", tx.Dropped)
+	}
+}
+
+// newResult returns an empty result.
+func newResult() pair.Result {
+	return pair.Result{Values: map[string]float64{}, Counts: map[string]uint64{}, Errors: map[string]uint64{}}
+}
+
+// completionError describes a completion without success.
+func completionError(wc *verbs.WC) error {
+	return fmt.Errorf("completion with status %v (vendor error %#x) on queue pair %v", wc.Status, wc.VendorErr, wc.QPN)
+}

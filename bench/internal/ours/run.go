@@ -1,0 +1,78 @@
+package ours
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/gosoftroce/rocev2/bench/internal/cell"
+	"github.com/gosoftroce/rocev2/bench/internal/pair"
+)
+
+// Addrs are the addresses of the two devices: the passive side's and the active
+// side's.
+type Addrs struct{ A, B string }
+
+// Runner returns a function that runs c between two processes and takes value
+// (a key of the active side's values) as the sample's. With c.Both the values
+// of both sides are added.
+func Runner(a Addrs, c Config, value string) func(context.Context, cell.Window) cell.Sample {
+	return func(ctx context.Context, w cell.Window) cell.Sample {
+		passive, active := c, c
+		passive.Addr, passive.Active, passive.Warm, passive.Measure = a.A, c.Both, w.Warm, w.Measure
+		active.Addr, active.Active, active.Warm, active.Measure = a.B, true, w.Warm, w.Measure
+		rp, ra, err := pair.Run(ctx, Kind, pair.Role{Config: passive, Active: c.Both}, pair.Role{Config: active, Active: true},
+			w.Total()+time.Minute)
+		if err != nil {
+			return cell.Failed(fmt.Errorf("rocev2: %w", err))
+		}
+		return sample(&c, rp, ra, value)
+	}
+}
+
+// sample joins what the two sides report.
+func sample(c *Config, passive, active pair.Result, value string) cell.Sample {
+	s := cell.Sample{Value: active.Values[value], Extra: map[string]float64{}}
+	for k, v := range active.Values {
+		if k != value && k != "messages" && k != "cpu_seconds" && k != "heap_objects" && k != "seconds" {
+			s.Extra[k] = v
+		}
+	}
+	messages := active.Values["messages"]
+	if c.Both {
+		s.Value += passive.Values[value]
+		s.Extra["mmsg"] += passive.Values["mmsg"]
+		messages += passive.Values["messages"]
+		if value != "gbps" {
+			s.Extra["gbps"] += passive.Values["gbps"]
+		}
+	}
+	switch c.Test {
+	case Idle, Memory:
+		s.Value = max(s.Value, passive.Values[value])
+	case Stream, Latency:
+		if messages > 0 {
+			s.Extra["active_allocs_per_msg"] = active.Values["heap_objects"] / messages
+			s.Extra["passive_allocs_per_msg"] = passive.Values["heap_objects"] / messages
+			s.Extra["active_cpu_us_per_msg"] = active.Values["cpu_seconds"] * 1e6 / messages
+			s.Extra["passive_cpu_us_per_msg"] = passive.Values["cpu_seconds"] * 1e6 / messages
+		}
+	}
+	s.Count, s.Errors = sum(active.Counts, passive.Counts), sum(active.Errors, passive.Errors)
+	return s
+}
+
+func sum(a, b map[string]uint64) map[string]uint64 {
+	if len(a)+len(b) == 0 {
+		return nil
+	}
+	m := maps.Clone(a)
+	if m == nil {
+		m = map[string]uint64{}
+	}
+	for k, v := range b {
+		m[k] += v
+	}
+	return m
+}

@@ -1,0 +1,174 @@
+package rawudp
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"runtime"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gosoftroce/rocev2/bench/internal/pair"
+)
+
+const (
+	maxRun     = 65507 // bytes of one UDP buffer
+	creditRuns = 4     // runs received before the sender is told
+	target     = 4 << 20
+	// headerLen of a segment: its number, then the payload, then the CRC32.
+	headerLen, crcLen = 8, 4
+)
+
+// stream is one end of the throughput measurement.
+type stream struct{ *end }
+
+// Run sends or receives.
+func (s *stream) Run(stop <-chan struct{}) (pair.Result, error) {
+	runtime.LockOSThread()
+	if s.cfg.Segment < 64 || s.cfg.Segment > maxRun/2 {
+		return pair.Result{}, fmt.Errorf("segments of %d bytes", s.cfg.Segment)
+	}
+	if s.cfg.Active {
+		return s.receive()
+	}
+	return s.send(stop)
+}
+
+// send transmits runs as fast as the window allows.
+func (s *stream) send(stop <-chan struct{}) (pair.Result, error) {
+	seg := s.cfg.Segment
+	perRun := maxRun / seg
+	if err := unix.SetsockoptInt(s.fd, unix.SOL_UDP, unix.UDP_SEGMENT, seg); err != nil {
+		return pair.Result{}, fmt.Errorf("UDP_SEGMENT: %w", err)
+	}
+	// A segment occupies more of the receive buffer than its bytes; a quarter of
+	// what is granted is always free of overruns. Both ends are granted the same.
+	window := uint64(max(s.recvBuffer()/4/(perRun*seg), 2) * perRun)
+	arena := make([]byte, perRun*seg)
+	for i := range arena {
+		arena[i] = byte(i * 7)
+	}
+	credit := make([]byte, 8)
+	var sent, acked uint64
+	for {
+		select {
+		case <-stop:
+			return pair.Result{}, nil
+		default:
+		}
+		for sent-acked >= window || (sent-acked >= window/2 && sent%uint64(8*perRun) == 0) {
+			if n, e := s.recvfrom(credit, unix.MSG_DONTWAIT); e == 0 && n == 8 {
+				acked = max(acked, binary.LittleEndian.Uint64(credit))
+			} else if e != unix.EAGAIN && e != 0 {
+				return pair.Result{}, e
+			} else if sent-acked < window {
+				break
+			}
+			select {
+			case <-stop:
+				return pair.Result{}, nil
+			default:
+			}
+		}
+		for i := range perRun {
+			p := arena[i*seg : (i+1)*seg]
+			binary.LittleEndian.PutUint64(p, sent+uint64(i))
+			binary.LittleEndian.PutUint32(p[seg-crcLen:], crc32.ChecksumIEEE(p[:seg-crcLen]))
+		}
+		if e := s.sendto(arena, 0); e != 0 && e != unix.EAGAIN && e != unix.ENOBUFS {
+			return pair.Result{}, fmt.Errorf("sending a run: %w", e)
+		} else if e == 0 {
+			sent += uint64(perRun)
+		}
+	}
+}
+
+// receiver is the state of the receiving end.
+type receiver struct {
+	next                  uint64 // number of the next segment
+	bytes, lost, bad, odd uint64
+	buffers, segments     uint64
+	memory                []byte
+	place                 int
+}
+
+func (s *stream) receive() (pair.Result, error) {
+	if err := unix.SetsockoptInt(s.fd, unix.SOL_UDP, unix.UDP_GRO, 1); err != nil {
+		return pair.Result{}, fmt.Errorf("UDP_GRO: %w", err)
+	}
+	r := receiver{memory: make([]byte, target)}
+	buf, oob, credit := make([]byte, 1<<16), make([]byte, 64), make([]byte, 8)
+	var first, from time.Time
+	started := time.Now()
+	runs := 0
+	for {
+		n, seg, e := s.recvSegments(buf, oob, unix.MSG_DONTWAIT)
+		if e == unix.EAGAIN {
+			if time.Since(started) > s.cfg.Warm+s.cfg.Measure+10*time.Second {
+				return pair.Result{}, errors.New("the sender fell silent")
+			}
+			continue
+		}
+		if e != 0 {
+			return pair.Result{}, fmt.Errorf("receiving: %w", e)
+		}
+		r.take(buf[:n], seg, s.cfg.Segment)
+		if runs++; runs%creditRuns == 0 {
+			binary.LittleEndian.PutUint64(credit, r.next)
+			if e := s.sendto(credit, 0); e != 0 {
+				return pair.Result{}, fmt.Errorf("sending a credit: %w", e)
+			}
+		}
+		now := time.Now()
+		switch {
+		case first.IsZero():
+			first = now
+		case from.IsZero() && now.Sub(first) >= s.cfg.Warm:
+			from, r.bytes, r.segments, r.buffers = now, 0, 0, 0
+		case !from.IsZero() && now.Sub(from) >= s.cfg.Measure:
+			return r.result(now.Sub(from)), nil
+		}
+	}
+}
+
+// take checks and copies the segments of one buffer.
+func (r *receiver) take(b []byte, seg, want int) {
+	r.buffers++
+	for ; len(b) >= seg && seg > 0; b = b[seg:] {
+		p := b[:seg]
+		if seg != want {
+			r.odd++
+			continue
+		}
+		if crc32.ChecksumIEEE(p[:seg-crcLen]) != binary.LittleEndian.Uint32(p[seg-crcLen:]) {
+			r.bad++
+			continue
+		}
+		n := binary.LittleEndian.Uint64(p)
+		r.lost += n - r.next
+		r.next = n + 1
+		payload := p[headerLen : seg-crcLen]
+		if r.place+len(payload) > len(r.memory) {
+			r.place = 0
+		}
+		copy(r.memory[r.place:], payload)
+		r.place += len(payload)
+		r.bytes += uint64(len(payload))
+		r.segments++
+	}
+}
+
+func (r *receiver) result(d time.Duration) pair.Result {
+	out := pair.Result{Values: map[string]float64{
+		"gbps":                float64(r.bytes) * 8 / 1e9 / d.Seconds(),
+		"segments_per_buffer": float64(r.segments) / float64(max(r.buffers, 1)),
+	}, Errors: map[string]uint64{}}
+	for name, n := range map[string]uint64{"lost": r.lost, "bad_crc": r.bad, "odd_size": r.odd} {
+		if n > 0 {
+			out.Errors[name] = n
+		}
+	}
+	return out
+}

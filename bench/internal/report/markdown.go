@@ -1,0 +1,154 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/gosoftroce/rocev2/bench/internal/cell"
+	"github.com/gosoftroce/rocev2/bench/internal/stats"
+)
+
+// Report is a run with all that it gave.
+type Report struct {
+	Env      Environment
+	Rows     []cell.Row
+	Versions map[string]string // of the peers
+	Notes    []string          // what was left out, and why
+}
+
+// byName indexes the rows.
+func (r *Report) byName() Rows {
+	m := Rows{}
+	for i := range r.Rows {
+		m[r.Rows[i].Name] = &r.Rows[i]
+	}
+	return m
+}
+
+// Verdicts judges all targets.
+func (r *Report) Verdicts() []Verdict {
+	rows := r.byName()
+	var out []Verdict
+	for _, t := range Targets() {
+		out = append(out, t.Judge(rows))
+	}
+	return out
+}
+
+// Markdown writes the report. plots are the names of the plots' files and their
+// captions.
+func (r *Report) Markdown(w io.Writer, plots []Plot) error {
+	var b strings.Builder
+	r.head(&b)
+	r.reach(&b)
+	for _, p := range plots {
+		fmt.Fprintf(&b, "\n![%s](%s)\n", p.Title, p.File)
+	}
+	r.tables(&b)
+	r.failures(&b)
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func (r *Report) head(b *strings.Builder) {
+	e := &r.Env
+	fmt.Fprintf(b, "# Measurements\n\nWritten by `rocebench`, %s grid; what the figures mean and how to repeat them: [bench/README.md](../README.md).\n\n", e.Grid)
+	fmt.Fprintf(b, "| | |\n| --- | --- |\n| commit | `%s` |\n| machine | %d × %s |\n| kernel | %s |\n| Go | %s |\n| when | %s |\n| a run | %v after %v of warm-up |\n",
+		e.Commit, e.CPUs, e.CPU, e.Kernel, e.Go, e.Time.Format("2006-01-02 15:04 UTC"), e.Measure, e.Warm)
+	for _, k := range slices.Sorted(maps.Keys(r.Versions)) {
+		fmt.Fprintf(b, "| %s | %s |\n", k, r.Versions[k])
+	}
+	var others []float64
+	disturbed := 0
+	for i := range r.Rows {
+		disturbed += r.Rows[i].Disturbed
+		for _, s := range r.Rows[i].Samples {
+			others = append(others, s.Others)
+		}
+	}
+	if s := stats.Of(others); s.N > 0 {
+		fmt.Fprintf(b, "| other programs and the hypervisor | %s %% of one processor in the median run, at most %s %% |\n", number(s.Median), number(s.Max))
+		fmt.Fprintf(b, "| runs repeated | %d: with errors while others used more than a tenth of a processor |\n", disturbed)
+	}
+	for _, n := range r.Notes {
+		fmt.Fprintf(b, "\n%s\n", n)
+	}
+}
+
+func (r *Report) reach(b *strings.Builder) {
+	b.WriteString("\n## What was to be reached\n\nRatios are medians over the rounds, in each of which both cells ran one after the other; in parentheses the smallest and the largest.\n\n")
+	b.WriteString("| what | against | to reach | measured | |\n| --- | --- | --- | --- | --- |\n")
+	for _, v := range r.Verdicts() {
+		figure, met := v.Result()
+		fmt.Fprintf(b, "| %s | %s | %s | %s | %s |\n", v.What, v.Against, v.bound(), figure, escape(met))
+	}
+}
+
+func (r *Report) tables(b *strings.Builder) {
+	group := ""
+	for i := range r.Rows {
+		row := &r.Rows[i]
+		if row.Group != group {
+			group = row.Group
+			fmt.Fprintf(b, "\n## %s%s\n\n", strings.ToUpper(group[:1]), group[1:])
+			b.WriteString("| cell | who | what | median | unit | smallest … largest | runs | CPU µs/message (active, passive) |\n| --- | --- | --- | ---: | --- | --- | ---: | --- |\n")
+		}
+		value, spread, cpu := "—", "", ""
+		switch {
+		case row.Skipped != "":
+			value = "skipped"
+		case row.Failed != "":
+			value = "**failed**"
+		default:
+			value, spread = number(row.Median), number(row.Min)+" … "+number(row.Max)
+			if a, ok := row.Extra["active_cpu_us_per_msg"]; ok {
+				cpu = number(a) + ", " + number(row.Extra["passive_cpu_us_per_msg"])
+			}
+		}
+		fmt.Fprintf(b, "| %s | %s | %s | %s | %s | %s | %d | %s |\n", row.Name, row.Who, row.What, value, row.Unit, spread, len(row.Samples), cpu)
+	}
+}
+
+func (r *Report) failures(b *strings.Builder) {
+	first := true
+	for i := range r.Rows {
+		row := &r.Rows[i]
+		if row.Failed == "" && row.Skipped == "" {
+			continue
+		}
+		if first {
+			b.WriteString("\n## Failed and skipped\n\n")
+			first = false
+		}
+		why := row.Failed
+		if why == "" {
+			why = "skipped: " + row.Skipped
+		}
+		fmt.Fprintf(b, "- `%s`: %s\n", row.Name, escape(why))
+	}
+}
+
+// escape keeps a text within a cell of a table.
+func escape(s string) string {
+	return strings.NewReplacer("|", "\\|", "\n", " ").Replace(s)
+}
+
+// number formats with three significant digits.
+func number(v float64) string {
+	if math.IsNaN(v) {
+		return "—"
+	}
+	if math.Abs(v) >= 1000 {
+		return strconv.FormatFloat(math.Round(v), 'f', -1, 64)
+	}
+	s := strconv.FormatFloat(v, 'g', 3, 64)
+	if f, err := strconv.ParseFloat(s, 64); err == nil {
+		return strconv.FormatFloat(f, 'f', -1, 64)
+	}
+	return s
+}

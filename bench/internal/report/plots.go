@@ -1,0 +1,168 @@
+package report
+
+import (
+	"fmt"
+	"image/color"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+
+	"github.com/gosoftroce/rocev2/bench/internal/cell"
+)
+
+// Plot is a file with a plot.
+type Plot struct{ File, Title string }
+
+var (
+	blue   = color.RGBA{0x1f, 0x6f, 0xb4, 0xff}
+	grey   = color.RGBA{0x9a, 0xa0, 0xa6, 0xff}
+	orange = color.RGBA{0xe0, 0x7b, 0x1a, 0xff}
+	green  = color.RGBA{0x2c, 0x8c, 0x4a, 0xff}
+)
+
+// Plots draws what the rows allow into dir, and returns what it drew.
+func (r *Report) Plots(dir string) ([]Plot, error) {
+	rows := r.byName()
+	var out []Plot
+	for _, d := range []struct {
+		Plot
+		draw func() (*plot.Plot, vg.Length)
+	}{
+		{Plot{"throughput.svg", "1 MiB messages between two processes"}, func() (*plot.Plot, vg.Length) {
+			return bars(rows, "Gb/s", []bar{
+				{"raw/4140", "limit: raw UDP with CRC"},
+				{"ours/write/1MiB", "rocev2 WRITE"}, {"ours/send/1MiB", "rocev2 SEND"}, {"ours/read/1MiB", "rocev2 READ"},
+				{"iperf3/tcp", "iperf3 TCP"}, {"ucx/am_bw/1MiB", "UCX tcp messages"}, {"ucx/put_bw/1MiB", "UCX tcp put"},
+				{"fabric/tcp/1MiB", "libfabric tcp"}, {"fabric/rxd/1MiB", "libfabric udp;ofi_rxd"}, {"quic-go/stream", "quic-go"},
+			})
+		}},
+		{Plot{"latency.svg", "Latency of 8 bytes, polling"}, func() (*plot.Plot, vg.Length) {
+			return bars(rows, "µs: half a round trip, READ and fetch-and-add a whole one", []bar{
+				{"raw/rtt/spin", "limit: raw UDP"}, {"ours/send/lat", "rocev2 SEND"}, {"ours/write/lat", "rocev2 WRITE"},
+				{"ucx/put_lat/8B", "UCX tcp put"}, {"ours/read/lat", "rocev2 READ"}, {"ours/atomic/lat", "rocev2 fetch-and-add"},
+			})
+		}},
+		{Plot{"rates.svg", "Messages of 8 bytes"}, func() (*plot.Plot, vg.Length) {
+			return bars(rows, "million messages a second", []bar{
+				{"ours/write/8B/qps=1", "rocev2 WRITE, 1 QP"}, {"ours/write/8B/qps=16", "rocev2 WRITE, 16 QPs"},
+				{"ours/send/8B/qps=1", "rocev2 SEND"}, {"ours/read/8B/qps=1", "rocev2 READ"},
+				{"ours/atomic/8B/qps=1", "rocev2 fetch-and-add"}, {"ucx/put_rate/8B", "UCX tcp put"},
+			})
+		}},
+		{Plot{"sizes.svg", "Throughput over the message size, one queue pair"}, func() (*plot.Plot, vg.Length) {
+			return curves(r.Rows, "sizes", "bytes of a message", func(c *cell.Cell) float64 { return float64(c.Size) })
+		}},
+		{Plot{"queue-pairs.svg", "WRITEs of 4 KiB on queue pairs in turn"}, func() (*plot.Plot, vg.Length) {
+			return curves(r.Rows, "queue pairs", "queue pairs", func(c *cell.Cell) float64 { return float64(c.QPs) })
+		}},
+		{Plot{"loss.svg", "1 MiB messages under loss"}, func() (*plot.Plot, vg.Length) {
+			return bars(rows, "Gb/s", []bar{
+				{"ours/write/1MiB/loss=0%", "WRITE, no loss"}, {"ours/write/1MiB/loss=0.1%", "WRITE, 0.1 % lost"},
+				{"ours/write/1MiB/loss=1%", "WRITE, 1 % lost"}, {"ours/write/1MiB/loss=5%", "WRITE, 5 % lost"},
+				{"ours/read/1MiB/loss=0%", "READ, no loss"}, {"ours/read/1MiB/loss=0.1%", "READ, 0.1 % lost"},
+				{"ours/read/1MiB/loss=1%", "READ, 1 % lost"}, {"ours/read/1MiB/loss=5%", "READ, 5 % lost"},
+			})
+		}},
+	} {
+		file := filepath.Join(dir, d.File)
+		p, height := d.draw()
+		if p == nil {
+			if err := os.Remove(file); err != nil && !os.IsNotExist(err) { // of an earlier run
+				return out, err
+			}
+			continue
+		}
+		p.Title.Text = d.Title
+		p.Title.Padding = 3 * vg.Millimeter
+		p.BackgroundColor = color.White
+		if err := p.Save(18*vg.Centimeter, height, file); err != nil {
+			return out, fmt.Errorf("%s: %w", d.File, err)
+		}
+		out = append(out, d.Plot)
+	}
+	return out, nil
+}
+
+// bar is the name of a cell and what stands beside its bar.
+type bar struct{ cell, label string }
+
+// bars draws the medians of cells below each other, this project's in colour.
+// It returns nil if fewer than two have one.
+func bars(rows Rows, axis string, wanted []bar) (*plot.Plot, vg.Length) {
+	var labels []string
+	var mine, others plotter.Values
+	longest := 0.0
+	for _, w := range slices.Backward(wanted) { // the first is drawn at the top
+		r := rows[w.cell]
+		if !r.OK() {
+			continue
+		}
+		labels = append(labels, w.label+"  "+number(r.Median))
+		longest = max(longest, r.Median)
+		a, b := r.Median, 0.0
+		if !strings.HasPrefix(r.Name, "ours/") {
+			a, b = b, a
+		}
+		mine, others = append(mine, a), append(others, b)
+	}
+	if len(labels) < 2 {
+		return nil, 0
+	}
+	p := plot.New()
+	p.X.Label.Text = axis
+	for _, s := range []struct {
+		values plotter.Values
+		color  color.Color
+	}{{mine, blue}, {others, grey}} {
+		c, err := plotter.NewBarChart(s.values, 12)
+		if err != nil {
+			return nil, 0
+		}
+		c.Horizontal, c.Color, c.LineStyle.Width = true, s.color, 0
+		p.Add(c)
+	}
+	p.NominalY(labels...)
+	p.X.Min, p.X.Max = 0, 1.05*longest
+	return p, vg.Length(len(labels))*0.75*vg.Centimeter + 2.5*vg.Centimeter
+}
+
+// curves draws a line for each operation of a group, over x on a logarithmic
+// axis.
+func curves(rows []cell.Row, group, axis string, x func(*cell.Cell) float64) (*plot.Plot, vg.Length) {
+	p := plot.New()
+	p.X.Label.Text, p.Y.Label.Text = axis, "Gb/s"
+	p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
+	p.Y.Min = 0
+	p.Legend.Top, p.Legend.Left = true, true
+	p.Add(plotter.NewGrid())
+	colors := []color.Color{blue, orange, green}
+	lines := 0
+	for _, op := range []string{"write", "send", "read"} {
+		var xy plotter.XYs
+		for i := range rows {
+			if r := &rows[i]; r.Group == group && r.Op == op && r.OK() {
+				xy = append(xy, plotter.XY{X: x(&r.Cell), Y: r.Median})
+			}
+		}
+		if len(xy) < 3 {
+			continue
+		}
+		l, s, err := plotter.NewLinePoints(xy)
+		if err != nil {
+			continue
+		}
+		l.Color, s.Color, l.Width = colors[lines], colors[lines], vg.Points(1.5)
+		p.Add(l, s)
+		p.Legend.Add(strings.ToUpper(op), l, s)
+		lines++
+	}
+	if lines == 0 {
+		return nil, 0
+	}
+	return p, 9 * vg.Centimeter
+}
