@@ -1,11 +1,12 @@
 // Package hca is the software host channel adapter: it joins queue pairs
 // (package qp), memory (memreg) and a link (transport) into a device that runs.
 //
-// A datagram's way in: the shard's reader takes a batch from the link, locks
-// the shard once, finds each packet's queue pair by its destination QPN, lets
-// it handle the packet, and unlocks. The way out: whoever has made work (a
-// program that posted, the reader, a timer) pulls packets from the queue pairs
-// into one batch and sends it without the lock.
+// A datagram's way in: whoever receives (a program that polls or waits, or the
+// shard's own goroutine while none does, see receive.go) takes a batch from the
+// link, locks the shard once, finds each packet's queue pair by its destination
+// QPN, lets it handle the packet, and unlocks. The way out: whoever has made
+// work (a program that posted, the receiver, a timer) pulls packets from the
+// queue pairs into one batch and sends it without the lock.
 //
 //	link.Recv → [shard lock] dispatch → qp.HandlePacket ─┐
 //	PostSend  → [shard lock] qp.PostSend ────────────────┤→ ready list
@@ -16,7 +17,7 @@
 // PollTransmit gave them. So there is one receiver and one transmitter per
 // shard at any time, and neither lock is held across a system call that waits.
 //
-// Lock order: receive token, shard, completion queue, completion channel. The
+// Lock order: a shard's rxMu, its mu, completion queue, completion channel. The
 // device lock guards the tables of objects and is never taken inside a shard's.
 //
 // The package knows nothing of programs' conveniences: those are in verbs.
