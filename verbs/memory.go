@@ -116,6 +116,9 @@ func (mr *MR) Len() int { return int(mr.region.Len()) }
 // Addr returns the wire address of the region's first byte.
 func (mr *MR) Addr() uint64 { return mr.region.Addr() }
 
+// Access returns the rights that the region was registered with.
+func (mr *MR) Access() Access { return mr.region.Access() }
+
 // LKey returns the key for the owner's own work requests.
 func (mr *MR) LKey() Key { return mr.region.LKey() }
 

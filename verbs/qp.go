@@ -23,11 +23,18 @@ type QPConfig struct {
 	SignalAll  bool // every send completes with an entry, Signaled or not
 }
 
-func orDefault(n, def int) int {
-	if n == 0 {
-		return def
+// fill puts the defaults where nothing is given.
+func (c *QPConfig) fill() {
+	for _, f := range []struct {
+		field *int
+		def   int
+	}{
+		{&c.MaxSendWR, 128}, {&c.MaxRecvWR, 128}, {&c.MaxSendSGE, 4}, {&c.MaxRecvSGE, 4}, {&c.MaxInline, 64},
+	} {
+		if *f.field == 0 {
+			*f.field = f.def
+		}
 	}
-	return n
 }
 
 // QP is a queue pair. Its methods may be called from any goroutine.
@@ -35,6 +42,7 @@ type QP struct {
 	dev  *Device
 	core *hca.QP
 	psn  PSN
+	made QPConfig // with the defaults filled in
 }
 
 // CreateQP makes a queue pair in state RESET.
@@ -45,22 +53,23 @@ func (pd *PD) CreateQP(c QPConfig) (*QP, error) {
 	if c.SendCQ.core.Device() != pd.core.Device() || c.RecvCQ.core.Device() != pd.core.Device() {
 		return nil, errors.New("verbs: create a queue pair: its completion queues belong to another device")
 	}
+	c.fill()
 	core, err := pd.core.Owner().CreateQP(qp.Config{
 		Service:    c.Type,
 		PD:         pd.core.Core(),
 		SendCQ:     c.SendCQ.core,
 		RecvCQ:     c.RecvCQ.core,
-		MaxSendWR:  orDefault(c.MaxSendWR, 128),
-		MaxRecvWR:  orDefault(c.MaxRecvWR, 128),
-		MaxSendSGE: orDefault(c.MaxSendSGE, 4),
-		MaxRecvSGE: orDefault(c.MaxRecvSGE, 4),
-		MaxInline:  orDefault(c.MaxInline, 64),
+		MaxSendWR:  c.MaxSendWR,
+		MaxRecvWR:  c.MaxRecvWR,
+		MaxSendSGE: c.MaxSendSGE,
+		MaxRecvSGE: c.MaxRecvSGE,
+		MaxInline:  c.MaxInline,
 		SignalAll:  c.SignalAll,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("verbs: create a queue pair: %w", err)
 	}
-	q := &QP{dev: pd.dev, core: core, psn: hca.RandomPSN()}
+	q := &QP{dev: pd.dev, core: core, psn: hca.RandomPSN(), made: c}
 	core.SetUserData(q)
 	return q, nil
 }
@@ -76,6 +85,9 @@ func (q *QP) State() State { return q.core.State() }
 
 // Query returns the current attributes.
 func (q *QP) Query() Attr { return q.core.Attr() }
+
+// Config returns what the queue pair was made for, with the defaults filled in.
+func (q *QP) Config() QPConfig { return q.made }
 
 // Stats returns the queue pair's counters.
 func (q *QP) Stats() QPStats { return q.core.Stats() }
