@@ -83,9 +83,24 @@ func (r *Report) Plots(dir string) ([]Plot, error) {
 		if err := p.Save(18*vg.Centimeter, height, file); err != nil {
 			return out, fmt.Errorf("%s: %w", d.File, err)
 		}
+		if err := nameFonts(file); err != nil {
+			return out, fmt.Errorf("%s: %w", d.File, err)
+		}
 		out = append(out, d.Plot)
 	}
 	return out, nil
+}
+
+// nameFonts lets a viewer without the font that the plot was measured with take
+// one of the same widths.
+func nameFonts(file string) error {
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	const measured = "font-family:Liberation Serif"
+	s := strings.ReplaceAll(string(b), measured, measured+",Times New Roman,Times,Nimbus Roman,serif")
+	return os.WriteFile(file, []byte(s), 0o644)
 }
 
 // bar is the name of a cell and what stands beside its bar.
@@ -127,6 +142,8 @@ func bars(rows Rows, axis string, wanted []bar) (*plot.Plot, vg.Length) {
 		p.Add(c)
 	}
 	p.NominalY(labels...)
+	p.Y.Tick.Label.Font.Size = vg.Points(9)
+	p.Y.Padding = 4 * vg.Millimeter
 	p.X.Min, p.X.Max = 0, 1.05*longest
 	return p, vg.Length(len(labels))*0.75*vg.Centimeter + 2.5*vg.Centimeter
 }
