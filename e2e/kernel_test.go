@@ -15,7 +15,9 @@ import (
 )
 
 // TestGuestPair runs the tools between two kernels: if it fails, the harness
-// or the machine is broken, not this project's stack.
+// or the machine is broken, not this project's stack. Loss is not part of it by
+// default: a server of the originals leaves when it has all, and if its last
+// acknowledgement was lost, the kernel of the client asks for it for ever.
 func TestGuestPair(t *testing.T) {
 	lab := startLab(t)
 	clean := []cell{
@@ -23,7 +25,7 @@ func TestGuestPair(t *testing.T) {
 		{op: "pingpong", mtu: 4096, size: 4096, iters: 100, ipv6: true},
 		{op: "write_bw", mtu: 4096, size: 65536, iters: 100},
 	}
-	lossy := []cell{{op: "pingpong", mtu: 1024, size: 1000, iters: 50, lossy: true}}
+	var lossy []cell
 	if os.Getenv(pairEnv) == "all" {
 		clean, lossy = matrixCells(), lossyCells()
 	}
@@ -41,7 +43,9 @@ func TestGuestPair(t *testing.T) {
 			}
 		}
 		each(clean)
-		withLoss(t, roles.server, func() { each(lossy) })
+		if len(lossy) > 0 {
+			withLoss(t, roles.server, func() { each(lossy) })
+		}
 	}
 }
 
