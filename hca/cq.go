@@ -136,7 +136,7 @@ func (cq *CQ) PollProgress(wc []qp.WC) int {
 	}
 	n := cq.Poll(wc)
 	if n == 0 {
-		cq.dev.Settle()
+		cq.dev.Settle(true)
 	}
 	return n
 }

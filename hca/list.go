@@ -4,6 +4,7 @@ package hca
 const (
 	listReady   = iota // it may have packets to send
 	listStopped        // its peer's limit has stopped it
+	listDelayed        // it has an acknowledgement to send that can wait
 	qpLists
 )
 

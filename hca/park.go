@@ -72,7 +72,7 @@ func (p *parker) park(ctx context.Context, w waitable) error {
 		s.lead.parked.Add(1)
 		defer s.lead.parked.Add(-1)
 	}
-	p.dev.Settle()
+	p.dev.Settle(false)
 	p.followers.Add(1)
 	defer p.followers.Add(-1)
 	if ok, err := w.available(); ok || err != nil {

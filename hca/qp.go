@@ -237,17 +237,20 @@ func (q *QP) PostRecv(wrs []qp.RecvWR) (int, error) {
 // work sends what a queue pair has come to have to say. The shard is locked.
 func (s *shard) work(q *QP) {
 	s.ready.push(q)
-	s.flush()
+	s.flushBut(s.lead.aside.Load())
 }
 
-// Close destroys the queue pair. Work that is outstanding completes no more.
+// Close destroys the queue pair. Work that is outstanding completes no more;
+// what the peer has sent is acknowledged.
 func (q *QP) Close() error {
 	q.closeOnce.Do(func() {
 		s := q.shard
 		s.mu.Lock()
+		s.flushAll()
 		q.closed = true
 		delete(s.qps, q.qpn)
 		s.ready.remove(q)
+		s.delayed.remove(q)
 		s.timers.remove(q)
 		s.disconnectPeer(q)
 		q.core.Close(s.dev.now())

@@ -37,8 +37,8 @@ const (
 	asideTick = 250 * time.Microsecond
 	// asideBan is how long it then stays, when packets had been waiting.
 	asideBan = 20 * time.Millisecond
-	// deferMax is how many packets may stay unanswered until the program's next
-	// call. A bulk transfer is answered at once.
+	// deferMax is how many packets, and how many batches of them in a row, may stay
+	// unanswered until the program's next call. A bulk transfer is answered at once.
 	deferMax = 4
 )
 
@@ -181,9 +181,11 @@ func (s *shard) receive(later bool) int {
 	for i := range packets {
 		s.dispatch(now, &packets[i])
 	}
-	if later && n <= deferMax && s.lead.aside.Load() {
+	if later && n <= deferMax && s.lead.aside.Load() && s.deferred < deferMax {
+		s.deferred++
 		s.lead.unsent.Store(true)
 	} else {
+		s.deferred = 0
 		s.flush()
 	}
 	s.mu.Unlock()
@@ -257,18 +259,27 @@ func (d *Device) Progress() bool {
 	any := false
 	for _, s := range d.shards {
 		s.lead.activity.Add(1)
-		s.flushUnsent()
+		n := 0
 		if s.rxMu.TryLock() {
-			any = s.receive(true) > 0 || any
+			n = s.receive(true)
 			s.rxMu.Unlock()
 		}
+		if n == 0 {
+			s.flushUnsent()
+		}
+		any = any || n > 0
 	}
 	return any
 }
 
-// Settle sends the answers that Progress has left.
-func (d *Device) Settle() {
+// Settle sends the answers that Progress has left. With soon, lone
+// acknowledgements wait on, for the program will be back in a moment.
+func (d *Device) Settle(soon bool) {
 	for _, s := range d.shards {
-		s.flushUnsent()
+		if s.lead.unsent.Load() {
+			s.mu.Lock()
+			s.flushBut(soon && s.lead.aside.Load())
+			s.mu.Unlock()
+		}
 	}
 }

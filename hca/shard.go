@@ -3,6 +3,7 @@ package hca
 import (
 	"errors"
 	"net/netip"
+	"runtime"
 	"sync"
 	"time"
 
@@ -28,22 +29,26 @@ type shard struct {
 	rxMu sync.Mutex // held from Recv until the batch is handled, so that packets keep their order
 	rx   *transport.RxBatch
 
-	strays []*transport.RxPacket // of rx, for other shards; under rxMu
+	deferred int                   // batches in a row whose answers were left for the program's next call
+	strays   []*transport.RxPacket // of rx, for other shards; under rxMu
 
 	mu      sync.Mutex // guards everything below
 	qps     map[rocev2.QPN]*QP
 	ready   qpList
-	peers   map[netip.Addr]*peer
-	stopped []*peer // peers with queue pairs that their limit has stopped
-	timers  timerHeap
-	timer   *time.Timer
-	timerAt qp.Time // when the timer fires; 0 while it is not running
-	sending bool    // somebody owns tx
-	tx      *transport.TxBatch
-	pkt     rocev2.Packet
-	drops   dropCounters
-	txErrs  uint64
-	closed  bool
+	delayed qpList // with an acknowledgement that waits for the next flush
+
+	delayAcks bool // what the flush under way does with lone acknowledgements
+	peers     map[netip.Addr]*peer
+	stopped   []*peer // peers with queue pairs that their limit has stopped
+	timers    timerHeap
+	timer     *time.Timer
+	timerAt   qp.Time // when the timer fires; 0 while it is not running
+	sending   bool    // somebody owns tx
+	tx        *transport.TxBatch
+	pkt       rocev2.Packet
+	drops     dropCounters
+	txErrs    uint64
+	closed    bool
 
 	kick chan struct{} // wakes the transmitter
 	done chan struct{}
@@ -90,8 +95,19 @@ func (s *shard) transmitter() {
 // held, gives it up while it sends, and returns with it held. When another
 // goroutine is sending, that one goes on with what is ready now. After
 // txBudget batches the transmitter continues in the caller's place.
-func (s *shard) flush() {
-	s.lead.unsent.Store(false)
+func (s *shard) flush() { s.flushBut(false) }
+
+// flushBut is flush that, with acks, leaves lone acknowledgements for the next
+// flush: a program that polls will be back in a moment, and what it has posted
+// goes first.
+func (s *shard) flushBut(acks bool) {
+	s.delayAcks = acks
+	if !acks {
+		s.lead.unsent.Store(false)
+		for !s.delayed.empty() {
+			s.ready.push(s.delayed.pop())
+		}
+	}
 	if s.sending {
 		return
 	}
@@ -121,6 +137,19 @@ func (s *shard) flush() {
 	}
 }
 
+// flushAll is flush that also waits for another goroutine's.
+func (s *shard) flushAll() {
+	for {
+		s.flush()
+		if !s.sending {
+			return
+		}
+		s.mu.Unlock()
+		runtime.Gosched()
+		s.mu.Lock()
+	}
+}
+
 // fill pulls packets from the ready queue pairs in turn until the batch is full
 // or nothing is left.
 func (s *shard) fill(now qp.Time) {
@@ -140,11 +169,16 @@ func (s *shard) pull(q *QP, now qp.Time) bool {
 		}
 		held := q.full()
 		q.core.Hold(held)
+		q.core.DelayAcks(s.delayAcks)
 		n := q.core.PollTransmit(now, room)
 		if n == 0 {
 			s.ready.pop()
 			if held {
 				s.stop(q)
+			}
+			if q.core.AckDelayed() {
+				s.delayed.push(q)
+				s.lead.unsent.Store(true)
 			}
 			s.settle(q)
 			return true

@@ -76,7 +76,7 @@ func (q *QP) PollTimeout() (Time, bool) {
 // PollTransmit writes the next packet, BTH to pad without the ICRC, to buf, and returns its length: 0 if there is nothing
 // to send now. Answers come before requests. The capacity of buf must be at least rocev2.MaxPacketLen.
 func (q *QP) PollTransmit(now Time, buf []byte) int {
-	if q.resp.out.head != q.resp.out.tail {
+	if q.resp.out.head != q.resp.out.tail && !q.AckDelayed() {
 		if n := q.pollResponse(buf); n > 0 {
 			q.stats.TxPackets++
 			return n
@@ -89,4 +89,14 @@ func (q *QP) PollTransmit(now Time, buf []byte) int {
 		}
 	}
 	return 0
+}
+
+// DelayAcks has a lone acknowledgement wait while it is on, for a driver that polls again in a moment: so a request that
+// the program posts in answer goes first. All other answers go as ever, and acknowledgements with them.
+func (q *QP) DelayAcks(on bool) { q.resp.delay = on }
+
+// AckDelayed reports whether an acknowledgement waits because of DelayAcks.
+func (q *QP) AckDelayed() bool {
+	r := &q.resp
+	return r.delay && r.out.tail-r.out.head == 1 && r.out.at(r.out.head).kind == responseAck
 }

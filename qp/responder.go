@@ -13,6 +13,7 @@ type responder struct {
 	latch bool // a NAK was sent for epsn: silence until the expected packet comes
 	rearm bool // it was for a gap, before firstGap: when that or an earlier packet comes, epsn was sent again and lost again
 	acked bool // lastAck is set
+	delay bool // a lone acknowledgement waits
 	heard bool // EventCommEst was raised
 
 	epsn    rocev2.PSN // expected

@@ -104,3 +104,40 @@ func TestReceivingChangesHands(t *testing.T) {
 	wg.Go(func() { play(b, qb, cqb, chb, false, 1) })
 	wg.Wait()
 }
+
+// A program that closes right after it has received leaves nobody waiting for
+// the acknowledgement, which may have been put off until its next call.
+func TestLastMessageIsAcknowledged(t *testing.T) {
+	t.Parallel()
+	for range 20 {
+		a, b := newPair(t, 64)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		const rounds = 100
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			for i := range rounds {
+				waiters[0](ctx, t, b.cq, nil)
+				if i < rounds-1 {
+					check(t, b.qp.PostRecv(verbs.RecvWR{SGList: []verbs.SGE{b.mr.Slice(0, 1)}}))
+					check(t, b.qp.PostSend(verbs.SendWR{Opcode: verbs.Send, Inline: []byte{1}}))
+				}
+			}
+			check(t, b.qp.Close())
+		})
+		check(t, a.qp.PostRecv(verbs.RecvWR{SGList: []verbs.SGE{a.mr.Slice(0, 1)}}))
+		check(t, b.qp.PostRecv(verbs.RecvWR{SGList: []verbs.SGE{b.mr.Slice(0, 1)}}))
+		for i := range rounds {
+			last := i == rounds-1
+			check(t, a.qp.PostSend(verbs.SendWR{ID: 7, Opcode: verbs.Send, Inline: []byte{1}, Signaled: last}))
+			wc := waiters[0](ctx, t, a.cq, nil)
+			if wc.Status != verbs.StatusSuccess || (wc.ID == 7) != last {
+				t.Fatalf("round %d: %+v (%v)", i, wc, wc.Status)
+			}
+			if !last {
+				check(t, a.qp.PostRecv(verbs.RecvWR{SGList: []verbs.SGE{a.mr.Slice(0, 1)}}))
+			}
+		}
+		wg.Wait()
+	}
+}

@@ -1,0 +1,75 @@
+package qp
+
+import (
+	"testing"
+
+	"github.com/gosoftroce/rocev2/memreg"
+	"github.com/gosoftroce/rocev2/rocev2"
+)
+
+// polled returns the opcodes that e has to send.
+func (p *pair) polled(e *testEnd) []rocev2.Opcode {
+	p.t.Helper()
+	var ops []rocev2.Opcode
+	for n := e.PollTransmit(p.now, p.buf); n > 0; n = e.PollTransmit(p.now, p.buf) {
+		ops = append(ops, rocev2.Opcode(p.buf[0]))
+	}
+	return ops
+}
+
+// A lone acknowledgement waits as long as the driver wants, requests pass it,
+// and nothing else waits.
+func TestDelayedAcks(t *testing.T) {
+	t.Parallel()
+	p := newPair(t, pairConfig{})
+	write := SendWR{Opcode: OpWrite, SGList: []memreg.SGE{p.a.mr.SGE(0, 8)}, Remote: RemoteAddr{Addr: testIOVA, RKey: p.b.mr.RKey()}}
+	answer := write
+	answer.SGList, answer.Remote.RKey = []memreg.SGE{p.b.mr.SGE(0, 8)}, p.a.mr.RKey()
+	post := func(e *testEnd, wr SendWR) {
+		t.Helper()
+		if err := e.PostSend(p.now, &wr); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := func(why string, ops ...rocev2.Opcode) {
+		t.Helper()
+		got := p.polled(p.b)
+		if len(got) != len(ops) {
+			t.Fatalf("%s: %v, want %v", why, got, ops)
+		}
+		for i := range ops {
+			if got[i] != ops[i] {
+				t.Fatalf("%s: %v, want %v", why, got, ops)
+			}
+		}
+	}
+	p.b.DelayAcks(true)
+	post(p.a, write)
+	p.transfer(p.a, 1)
+	want("the acknowledgement waits")
+	post(p.b, answer)
+	want("a request passes it", rocev2.RCWriteOnly)
+	if !p.b.AckDelayed() {
+		t.Error("nothing is delayed any more")
+	}
+	post(p.a, write)
+	p.transfer(p.a, 1)
+	want("a second one joins it")
+	p.b.DelayAcks(false)
+	want("one for both", rocev2.RCAcknowledge)
+	if p.b.AckDelayed() {
+		t.Error("something is still delayed")
+	}
+
+	p.b.DelayAcks(true)
+	read := write
+	read.Opcode = OpRead
+	post(p.a, write)
+	post(p.a, read)
+	p.transfer(p.a, 2)
+	want("with a READ behind it it goes", rocev2.RCAcknowledge, rocev2.RCReadResponseOnly)
+	write.Remote.RKey ^= 1
+	post(p.a, write)
+	p.transfer(p.a, 1)
+	want("a NAK does not wait", rocev2.RCAcknowledge)
+}
