@@ -246,7 +246,7 @@ func (q *QP) Close() error {
 	q.closeOnce.Do(func() {
 		s := q.shard
 		s.mu.Lock()
-		s.flushAll()
+		s.flushOut(q)
 		q.closed = true
 		delete(s.qps, q.qpn)
 		s.ready.remove(q)

@@ -137,11 +137,12 @@ func (s *shard) flushBut(acks bool) {
 	}
 }
 
-// flushAll is flush that also waits for another goroutine's.
-func (s *shard) flushAll() {
-	for {
+// flushOut sends what q has to say, or sees another goroutine take it along. It
+// gives up rather than wait for ever beside one that always has more to send.
+func (s *shard) flushOut(q *QP) {
+	for range flushTurns {
 		s.flush()
-		if !s.sending {
+		if s.closed || !q.links[listReady].in {
 			return
 		}
 		s.mu.Unlock()
@@ -149,6 +150,8 @@ func (s *shard) flushAll() {
 		s.mu.Lock()
 	}
 }
+
+const flushTurns = 1000
 
 // fill pulls packets from the ready queue pairs in turn until the batch is full
 // or nothing is left.

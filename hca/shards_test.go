@@ -50,7 +50,8 @@ func TestStraysAreHandedOver(t *testing.T) {
 	b.equip()
 	const qps = 20
 	odd := 0
-	for range qps {
+	made := 0
+	for ; made < qps || odd == 0 || odd == made; made++ { // QPNs are random: of both shards
 		qa, qb := a.newQP(), b.newQP()
 		odd += int(qa.QPN()) & 1
 		a.connect(qa, testAddrB, qb.QPN())
@@ -58,11 +59,8 @@ func TestStraysAreHandedOver(t *testing.T) {
 		a.write(qa, b, 3000)
 		b.write(qb, a, 3000)
 	}
-	if odd == 0 || odd == qps {
-		t.Skipf("all %d random QPNs fell into one shard", qps)
-	}
-	a.waitOK(qps)
-	b.waitOK(qps)
+	a.waitOK(made)
+	b.waitOK(made)
 	if drops := a.dev.Stats().Drops; drops["unknown_qpn"] != 0 {
 		t.Errorf("packets did not find their queue pair: %v", drops)
 	}
