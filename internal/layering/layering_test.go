@@ -42,6 +42,8 @@ var layers = map[string][]string{
 
 	"verbs": {"rocev2", "memreg", "memreg/mapping", "qp", "transport", "transport/udp", "hca"},
 
+	"interop/internal/testpair": {"verbs", "fabric"},
+
 	"interop/...":  {"verbs", "rocev2", "interop/..."},
 	"cmd/...":      {"verbs", "rocev2", "transport/...", "interop/...", "cmd/..."},
 	"e2e/...":      {"*"},

@@ -13,6 +13,7 @@ import (
 
 	"github.com/gosoftroce/rocev2/interop"
 	"github.com/gosoftroce/rocev2/interop/internal/control"
+	"github.com/gosoftroce/rocev2/interop/internal/testpair"
 	"github.com/gosoftroce/rocev2/verbs"
 )
 
@@ -25,8 +26,8 @@ type outcome struct {
 func both(t testing.TB, server, client Config) (s, c outcome) {
 	t.Helper()
 	server.IdleTimeout, client.IdleTimeout = idle(server), idle(client)
-	a, b := devices(t)
-	sc, cc := connections(t)
+	a, b := testpair.Devices(t)
+	sc, cc := testpair.Connections(t)
 	ch := make(chan outcome, 1)
 	go func() {
 		res, err := Run(t.Context(), a, sc, interop.Server, server)
@@ -178,8 +179,8 @@ func TestSequence(t *testing.T) {
 	for _, test := range Tests {
 		t.Run(test.String(), func(t *testing.T) {
 			t.Parallel()
-			a, b := devices(t)
-			sc, cc := connections(t)
+			a, b := testpair.Devices(t)
+			sc, cc := testpair.Connections(t)
 			srec, crec := &recorder{Conn: sc}, &recorder{Conn: cc}
 			cfg := Config{Test: test, Iterations: 5}
 			ch := make(chan error, 1)
@@ -256,8 +257,8 @@ func TestHostilePeers(t *testing.T) {
 		for _, role := range []interop.Role{interop.Server, interop.Client} {
 			t.Run(name+"/"+role.String(), func(t *testing.T) {
 				t.Parallel()
-				dev, _ := devices(t)
-				own, far := connections(t)
+				dev, _ := testpair.Devices(t)
+				own, far := testpair.Connections(t)
 				go func() {
 					io.WriteString(far, tt.send)
 					far.(*net.TCPConn).CloseWrite()
@@ -278,8 +279,8 @@ func TestHostilePeers(t *testing.T) {
 // original's client waits for it.
 func TestWriteLatencyBeginsAtTheServer(t *testing.T) {
 	t.Parallel()
-	a, b := devices(t)
-	sc, cc := connections(t)
+	a, b := testpair.Devices(t)
+	sc, cc := testpair.Connections(t)
 	cfg := Config{Test: Test{Write, Latency}, Iterations: 3}
 	ctx, cancel := context.WithCancel(t.Context())
 	ch := make(chan error, 1)
@@ -320,8 +321,8 @@ func TestPeerThatDies(t *testing.T) {
 		for _, role := range []interop.Role{interop.Server, interop.Client} {
 			t.Run(test.String()+"/"+role.String(), func(t *testing.T) {
 				t.Parallel()
-				a, b := devices(t)
-				own, far := connections(t)
+				a, b := testpair.Devices(t)
+				own, far := testpair.Connections(t)
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				cfg := Config{Test: test, Iterations: 1 << 30}
@@ -363,8 +364,8 @@ func TestDifferentRuns(t *testing.T) {
 
 func TestRefusedKeyIsExplained(t *testing.T) {
 	t.Parallel()
-	a, b := devices(t)
-	sc, cc := connections(t)
+	a, b := testpair.Devices(t)
+	sc, cc := testpair.Connections(t)
 	cfg := Config{Test: Test{Write, Bandwidth}, Iterations: 10}
 	ch := make(chan error, 1)
 	go func() {
@@ -397,7 +398,7 @@ func (f *forger) Write(b []byte) (int, error) {
 
 func TestBadConfigs(t *testing.T) {
 	t.Parallel()
-	dev, _ := devices(t)
+	dev, _ := testpair.Devices(t)
 	write, lat := Test{Write, Bandwidth}, Test{Write, Latency}
 	for name, cfg := range map[string]Config{
 		"size":             {Test: write, Size: -1},
@@ -414,7 +415,7 @@ func TestBadConfigs(t *testing.T) {
 		"atomic size":      {Test: Test{Atomic, Bandwidth}, Size: 16},
 		"test":             {Test: Test{9, 9}},
 	} {
-		own, _ := connections(t)
+		own, _ := testpair.Connections(t)
 		_, err := Run(t.Context(), dev, own, interop.Client, cfg)
 		var ce *interop.ConfigError
 		if !errors.As(err, &ce) {

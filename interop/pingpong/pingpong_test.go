@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/gosoftroce/rocev2/interop"
+	"github.com/gosoftroce/rocev2/interop/internal/testpair"
 	"github.com/gosoftroce/rocev2/verbs"
 )
 
@@ -64,8 +65,8 @@ type outcome struct {
 // both runs the two roles against each other.
 func both(t *testing.T, server, client Config) (s, c outcome) {
 	t.Helper()
-	a, b := devices(t)
-	sc, cc := connections(t)
+	a, b := testpair.Devices(t)
+	sc, cc := testpair.Connections(t)
 	ch := make(chan outcome, 1)
 	go func() {
 		res, err := Run(t.Context(), a, sc, interop.Server, server)
@@ -124,8 +125,8 @@ func TestServerAloneValidatesInVain(t *testing.T) {
 // when, is what the original expects.
 func TestClientSequence(t *testing.T) {
 	t.Parallel()
-	dev, _ := devices(t)
-	sc, cc := connections(t)
+	dev, _ := testpair.Devices(t)
+	sc, cc := testpair.Connections(t)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	gone := errors.New("the test is over")
 	done := make(chan error, 1)
@@ -176,8 +177,8 @@ func TestHostilePeers(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			dev, _ := devices(t)
-			own, peer := connections(t)
+			dev, _ := testpair.Devices(t)
+			own, peer := testpair.Connections(t)
 			go func() {
 				io.WriteString(peer, tt.send)
 				peer.(*net.TCPConn).CloseWrite()
@@ -197,8 +198,8 @@ func TestHostilePeers(t *testing.T) {
 
 func TestSilentPeerEndsByTimeout(t *testing.T) {
 	t.Parallel()
-	dev, _ := devices(t)
-	own, _ := connections(t)
+	dev, _ := testpair.Devices(t)
+	own, _ := testpair.Connections(t)
 	_, err := Run(t.Context(), dev, own, interop.Server, Config{HandshakeTimeout: 20 * time.Millisecond})
 	var pe *interop.ProtocolError
 	if !errors.As(err, &pe) || pe.Step != "address" {
@@ -209,15 +210,15 @@ func TestSilentPeerEndsByTimeout(t *testing.T) {
 func TestDeadPeerEndsTheRun(t *testing.T) {
 	t.Parallel()
 	// A server whose client never sends waits no longer than IdleTimeout.
-	dev, _ := devices(t)
-	own, peer := connections(t)
+	dev, _ := testpair.Devices(t)
+	own, peer := testpair.Connections(t)
 	go io.WriteString(peer, "0000:000011:9a1b2c:00000000000000000000ffffc0000209\x00done\x00")
 	_, err := Run(t.Context(), dev, own, interop.Server, Config{IdleTimeout: 20 * time.Millisecond})
 	if !errors.Is(err, interop.ErrNoProgress) {
 		t.Errorf("the server's error is %v; expected %v", err, interop.ErrNoProgress)
 	}
 	// A client whose server is not there gets its own completion error.
-	own, peer = connections(t)
+	own, peer = testpair.Connections(t)
 	go io.WriteString(own, "0000:000011:9a1b2c:00000000000000000000ffffc0000209\x00")
 	_, err = Run(t.Context(), dev, peer, interop.Client, Config{})
 	var ce *interop.CompletionError
@@ -228,7 +229,7 @@ func TestDeadPeerEndsTheRun(t *testing.T) {
 
 func TestBadConfigs(t *testing.T) {
 	t.Parallel()
-	dev, _ := devices(t)
+	dev, _ := testpair.Devices(t)
 	for name, cfg := range map[string]Config{
 		"size":       {Size: -1},
 		"huge":       {Size: MaxSize + 1},
@@ -236,7 +237,7 @@ func TestBadConfigs(t *testing.T) {
 		"depth":      {RxDepth: -1},
 		"MTU":        {MTU: 9},
 	} {
-		own, _ := connections(t)
+		own, _ := testpair.Connections(t)
 		_, err := Run(t.Context(), dev, own, interop.Client, cfg)
 		var ce *interop.ConfigError
 		if !errors.As(err, &ce) {

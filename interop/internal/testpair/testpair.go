@@ -1,4 +1,5 @@
-package perftest
+// Package testpair makes what tests of the protocols need at both ends.
+package testpair
 
 import (
 	"net"
@@ -9,8 +10,8 @@ import (
 	"github.com/gosoftroce/rocev2/verbs"
 )
 
-// devices returns two devices that reach each other.
-func devices(t testing.TB) (a, b *verbs.Device) {
+// Devices returns two devices that reach each other.
+func Devices(t testing.TB) (a, b *verbs.Device) {
 	t.Helper()
 	la, lb := fabric.Pair(netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2"))
 	a, err := verbs.OpenLink(la, verbs.Config{})
@@ -26,8 +27,8 @@ func devices(t testing.TB) (a, b *verbs.Device) {
 	return a, b
 }
 
-// connections returns the two ends of a TCP connection over loopback.
-func connections(t testing.TB) (server, client net.Conn) {
+// Connections returns the two ends of a TCP connection over loopback.
+func Connections(t testing.TB) (server, client net.Conn) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
