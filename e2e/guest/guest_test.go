@@ -18,7 +18,7 @@ func TestCPIO(t *testing.T) {
 	t.Parallel()
 	cpio, err := exec.LookPath("cpio")
 	if err != nil {
-		t.Skip("no cpio to read the archive with")
+		t.Skip("no cpio to read the archive with (on Debian: apt-get install cpio)")
 	}
 	tr := tree{}
 	tr.file("/a/b/file", []byte("hello"), 0o755)

@@ -123,7 +123,7 @@ func tshark(t *testing.T, capture []byte, want int) {
 	t.Run("tshark", func(t *testing.T) {
 		bin, err := exec.LookPath("tshark")
 		if err != nil {
-			t.Skip("tshark is not installed")
+			t.Skip("tshark is not installed (on Debian: apt-get install tshark)")
 		}
 		file := filepath.Join(t.TempDir(), "capture.pcapng")
 		if err := os.WriteFile(file, capture, 0o600); err != nil {
