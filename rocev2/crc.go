@@ -149,22 +149,52 @@ func recoverID(diff uint32, n int) (ipID uint16, ok bool) {
 	return uint16(diff<<8 | diff>>8&0xff), diff>>16 == 0
 }
 
-// bulkLen is the length from which hash/crc32 is faster than updateShort. It folds blocks of 16 bytes and does what is
-// left over byte by byte, which update spares it.
-const bulkLen = 64
+const (
+	// kernelLen is the length from which the vector kernel, where there is one, is faster than updateTables.
+	kernelLen = 24
+	// bulkLen is the length from which hash/crc32 is faster than updateTables. It folds blocks of 16 bytes and does what
+	// is left over byte by byte, which updateStd spares it.
+	bulkLen = 64
+)
 
 // update runs a register over b. It makes b escape, as hash/crc32 does.
 func update(r uint32, b []byte) uint32 {
-	if len(b) < bulkLen {
-		return updateShort(r, b)
+	switch {
+	case len(b) < kernelLen:
+		return updateTables(r, b)
+	case haveKernel && len(b)&3 == 0:
+		return updateWords(r, b)
+	case haveKernel:
+		return updateKernel(r, b)
+	case len(b) < bulkLen:
+		return updateTables(r, b)
 	}
-	head := len(b) & 15
-	r = updateShort(r, b[:head])
-	return ^crc32.Update(^r, crc32.IEEETable, b[head:])
+	return updateStd(r, b)
 }
 
 // updateShort is update for short b, or for b that shall stay on the stack.
 func updateShort(r uint32, b []byte) uint32 {
+	if haveKernel && len(b) >= kernelLen {
+		return updateKernel(r, b)
+	}
+	return updateTables(r, b)
+}
+
+// updateKernel is update by the vector kernel, for b of at least 7 bytes.
+func updateKernel(r uint32, b []byte) uint32 {
+	odd := len(b) & 3
+	return updateWords(updateTables(r, b[:odd]), b[odd:])
+}
+
+// updateStd is update by hash/crc32.
+func updateStd(r uint32, b []byte) uint32 {
+	head := len(b) & 15
+	r = updateTables(r, b[:head])
+	return ^crc32.Update(^r, crc32.IEEETable, b[head:])
+}
+
+// updateTables is update by tables alone.
+func updateTables(r uint32, b []byte) uint32 {
 	t := &sliceTables
 	for ; len(b) >= 16; b = b[16:] {
 		r ^= le.Uint32(b)
