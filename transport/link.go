@@ -57,7 +57,7 @@ type Capabilities struct {
 	ECN            bool       // traffic classes (ECN bits included) are sent and reported
 	SegmentOffload bool       // runs leave as one buffer; segment i has Identification i
 	ReceiveOffload bool       // received runs arrive coalesced
-	SourcePorts    bool       // Path.SrcPort other than the link's own is honoured
+	SourcePorts    bool       // Path.SrcPort other than the link's own is honoured; see OpenSourcePort
 	RecvBuffer     int        // bytes that the receive buffer holds, as granted; 0 = unknown
 	SendBuffer     int        // bytes that the send buffer holds, as granted; 0 = unknown
 }

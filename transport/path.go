@@ -13,7 +13,7 @@ import (
 type Path struct {
 	Dst          netip.Addr // peer; a zone is ignored, the link's own counts
 	DstPort      uint16     // 0 = the port of the link (4791)
-	SrcPort      uint16     // 0 = the port of the link; others need Capabilities.SourcePorts
+	SrcPort      uint16     // 0 = the port of the link; others need Capabilities.SourcePorts, see OpenSourcePort
 	TrafficClass uint8      // DSCP and ECN
 	HopLimit     uint8      // 0 = the system's default
 	FlowLabel    uint32     // IPv6, 20 bits; 0 = the system's choice

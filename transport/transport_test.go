@@ -238,6 +238,31 @@ func TestPathPorts(t *testing.T) {
 	}
 }
 
+// plainLink is a link of which only the abilities matter.
+type plainLink struct {
+	Link
+	caps Capabilities
+}
+
+func (l plainLink) Capabilities() Capabilities { return l.caps }
+func (l plainLink) Addr() netip.Addr           { return addrA }
+
+// A link that need not open source ports takes any; one that has none refuses
+// all but its own.
+func TestOpenSourcePort(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		port  uint16
+		ports bool
+		ok    bool
+	}{{0, false, true}, {4791, false, true}, {50000, true, true}, {50000, false, false}} {
+		got, err := OpenSourcePort(plainLink{caps: Capabilities{Port: 4791, SourcePorts: c.ports}}, c.port, false)
+		if (err == nil) != c.ok || c.ok && got != c.port {
+			t.Errorf("%+v: %d, %v", c, got, err)
+		}
+	}
+}
+
 func TestRxBatchCopy(t *testing.T) {
 	t.Parallel()
 	b := NewRxBatch(0)

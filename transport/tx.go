@@ -100,6 +100,12 @@ func (b *TxBatch) CopyPacket(src *TxBatch, i int) bool {
 	return true
 }
 
+// View makes v the packets first to last-1 of b, which v shares until it is
+// reset: it is for sending them, not for adding others.
+func (b *TxBatch) View(v *TxBatch, first, last int) {
+	v.arena, v.off, v.pkts = b.arena, len(b.arena), b.pkts[first:last:last]
+}
+
 // Run is a stretch of a TxBatch that can leave as one buffer: packets First to
 // Last-1, all to Path, all of SegmentSize bytes but the last, which may be
 // shorter. Data is all of them with their ICRCs.

@@ -248,3 +248,83 @@ func TestSpill(t *testing.T) {
 		t.Errorf("%d packets received, want %d", len(got), 2*n)
 	}
 }
+
+// opener is a link that opens another port than the one asked for.
+type opener struct{ transport.Link }
+
+func (opener) OpenSourcePort(port uint16, exact bool) (uint16, error) {
+	if exact {
+		return 0, errors.New("taken")
+	}
+	return port + 1, nil
+}
+
+// The wrapper asks the link below for source ports.
+func TestSourcePortIsPassedOn(t *testing.T) {
+	t.Parallel()
+	inner, _ := fabric.Pair(addrA, addrB)
+	l := fault.New(opener{inner}, 1)
+	defer l.Close()
+	if got, err := transport.OpenSourcePort(l, 50000, false); got != 50001 || err != nil {
+		t.Errorf("%d, %v", got, err)
+	}
+	if _, err := transport.OpenSourcePort(l, 50000, true); err == nil {
+		t.Error("no error")
+	}
+}
+
+// sink is a link that takes and brings the same batch for ever.
+type sink struct {
+	transport.Link
+	sent int
+	data []byte
+}
+
+func (s *sink) Send(b *transport.TxBatch) error { s.sent += b.Len(); return nil }
+
+func (s *sink) Recv(b *transport.RxBatch) (int, error) {
+	b.Reset()
+	for range 16 {
+		b.Append(transport.RxPacket{Data: s.data})
+	}
+	return 16, nil
+}
+
+// Losing packets allocates nothing, in either direction; nor does losing none.
+func TestNoAllocations(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		rate float64
+		want int // packets of each batch of 16, in each direction
+	}{{"none", 0, 16}, {"all", 1, 0}} {
+		inner := &sink{data: append(packet(0, 64), 0, 0, 0, 0)}
+		var rules []fault.Rule
+		if c.rate > 0 {
+			rules = append(rules, fault.Rule{Action: fault.Drop, Rate: c.rate})
+		}
+		l := fault.New(inner, 1, rules...)
+		tx, rx := transport.NewTxBatch(1<<20), transport.NewRxBatch(1)
+		path := transport.NewPath(addrA, transport.Path{Dst: addrB})
+		for i := range 16 {
+			tx.Commit(copy(tx.Room(), packet(i, 64)), path)
+		}
+		received := 0
+		runs := 0
+		if n := testing.AllocsPerRun(100, func() {
+			runs++
+			if err := l.Send(tx); err != nil {
+				t.Error(err)
+			}
+			n, err := l.Recv(rx)
+			if err != nil {
+				t.Error(err)
+			}
+			received += n
+		}); n != 0 {
+			t.Errorf("%s lost: %v allocations per batch", c.name, n)
+		}
+		if inner.sent != runs*c.want || received != runs*c.want {
+			t.Errorf("%s lost: %d sent and %d received in %d batches of 16", c.name, inner.sent, received, runs)
+		}
+	}
+}

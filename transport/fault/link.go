@@ -31,6 +31,7 @@ type txSide struct {
 	lock chan struct{}
 	judge
 	hold  holding[txPacket]
+	view  transport.TxBatch // a stretch of the caller's batch
 	out   *transport.TxBatch
 	index []int // of each packet of out, in the caller's batch; -1 = held earlier
 	fail  transport.SendError
@@ -102,6 +103,11 @@ func (l *Link) Addr() netip.Addr { return l.inner.Addr() }
 // Capabilities returns the inner link's.
 func (l *Link) Capabilities() transport.Capabilities { return l.inner.Capabilities() }
 
+// OpenSourcePort passes the call on to the inner link.
+func (l *Link) OpenSourcePort(port uint16, exact bool) (uint16, error) {
+	return transport.OpenSourcePort(l.inner, port, exact)
+}
+
 // Stats returns the inner link's counters.
 func (l *Link) Stats() transport.LinkStats { return l.inner.Stats() }
 
@@ -132,6 +138,10 @@ func (l *Link) Send(b *transport.TxBatch) error {
 	s.acquire()
 	defer s.release()
 	s.begin()
+	if s.onlyDrops && len(s.hold.items) == 0 {
+		l.sendRest(b)
+		return s.result()
+	}
 	now := time.Now()
 	for i := range b.Len() {
 		sealed, _ := b.Sealed(i)
@@ -149,6 +159,49 @@ func (l *Link) Send(b *transport.TxBatch) error {
 	l.flush()
 	s.hold.arm(now)
 	return s.result()
+}
+
+// sendRest sends what is left of b when packets are dropped, in stretches and
+// without copying.
+func (l *Link) sendRest(b *transport.TxBatch) {
+	s := &l.tx
+	first := 0
+	for i := range b.Len() {
+		sealed, _ := b.Sealed(i)
+		if s.decide(sealed, 0) != nil {
+			l.sendStretch(b, first, i)
+			first = i + 1
+		}
+	}
+	l.sendStretch(b, first, b.Len())
+}
+
+func (l *Link) sendStretch(b *transport.TxBatch, first, last int) {
+	s := &l.tx
+	if first == last || s.err != nil {
+		return
+	}
+	b.View(&s.view, first, last)
+	s.note(l.inner.Send(&s.view), func(i int) int { return first + i })
+	s.view = transport.TxBatch{}
+}
+
+// note takes the result of a Send of the inner link, whose packet i is packet
+// index(i) of the caller.
+func (s *txSide) note(err error, index func(int) int) {
+	if err == nil {
+		return
+	}
+	var se *transport.SendError
+	switch {
+	case errors.As(err, &se):
+		if s.fail.Failed == 0 {
+			s.fail.Index, s.fail.Err = max(index(se.Index), 0), se.Err
+		}
+		s.fail.Failed += se.Failed
+	default:
+		s.err = err
+	}
 }
 
 // begin prepares for a new call.
@@ -201,17 +254,7 @@ func (l *Link) emit(p txPacket) {
 func (l *Link) flush() {
 	s := &l.tx
 	if s.out.Len() > 0 && s.err == nil {
-		err := l.inner.Send(s.out)
-		var se *transport.SendError
-		switch {
-		case errors.As(err, &se):
-			if s.fail.Failed == 0 {
-				s.fail.Index, s.fail.Err = max(s.index[se.Index], 0), se.Err
-			}
-			s.fail.Failed += se.Failed
-		case err != nil:
-			s.err = err
-		}
+		s.note(l.inner.Send(s.out), func(i int) int { return s.index[i] })
 	}
 	s.out.Reset()
 	s.index = s.index[:0]

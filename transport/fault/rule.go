@@ -119,21 +119,28 @@ type Counts struct {
 
 // judge is the rules of one direction with their state.
 type judge struct {
-	rules  []ruleState
-	parse  bool
-	rng    *rand.Rand
-	counts Counts
-	packet rocev2.Packet
+	rules []ruleState
+	parse bool
+	holds bool // a rule can hold packets back
+	// inPlace says that no rule makes more packets of one, or later ones.
+	inPlace   bool
+	onlyDrops bool
+	rng       *rand.Rand
+	counts    Counts
+	packet    rocev2.Packet
 }
 
 func (j *judge) set(d Direction, rules []Rule) {
 	j.rules = newRules(d, rules)
-	j.parse = slices.ContainsFunc(j.rules, func(r ruleState) bool { return r.parsed })
-}
-
-// holds reports whether a rule can hold packets back.
-func (j *judge) holds() bool {
-	return slices.ContainsFunc(j.rules, func(r ruleState) bool { return r.Action == Delay || r.Action == Reorder })
+	j.parse, j.holds, j.inPlace, j.onlyDrops = false, false, true, true
+	for i := range j.rules {
+		r := &j.rules[i]
+		holds := r.Action == Delay || r.Action == Reorder
+		j.parse = j.parse || r.parsed
+		j.holds = j.holds || holds
+		j.onlyDrops = j.onlyDrops && r.Action == Drop
+		j.inPlace = j.inPlace && !holds && r.Action != Duplicate
+	}
 }
 
 // decide returns the rule that hits the packet (BTH to ICRC), or nil. held is

@@ -85,6 +85,11 @@ func (l *Link) Send(b *transport.TxBatch) error {
 	return l.Link.Send(b)
 }
 
+// OpenSourcePort passes the call on to the inner link.
+func (l *Link) OpenSourcePort(port uint16, exact bool) (uint16, error) {
+	return transport.OpenSourcePort(l.Link, port, exact)
+}
+
 // Recv receives and writes what came.
 func (l *Link) Recv(b *transport.RxBatch) (int, error) {
 	n, err := l.Link.Recv(b)

@@ -161,6 +161,9 @@ func TestCapture(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			if port, err := transport.OpenSourcePort(l, 50123, true); port != 50123 || err != nil {
+				t.Errorf("source port: %d, %v", port, err)
+			}
 			send(t, l, transport.Path{Dst: b.Addr(), TrafficClass: 0x62, SrcPort: 50123, HopLimit: 3}, 0, 1, 256, 4096)
 			send(t, b, transport.Path{Dst: a.Addr(), TrafficClass: 0x18}, 64, 7)
 			receive(t, l, 2)

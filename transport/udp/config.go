@@ -38,12 +38,16 @@ func (c *Config) fill() {
 	}
 }
 
-// OpenError says why a link could not be opened. It unwraps to the system's
-// error.
+// MaxSourcePorts is how many source ports beside its own a link, or a group of
+// links, can send from. A socket is open for each until the link is closed.
+const MaxSourcePorts = 64
+
+// OpenError says why a link or a source port could not be opened. It unwraps to
+// the cause.
 type OpenError struct {
 	Addr netip.AddrPort
 	Op   string // what failed: "check address", "bind" …
-	Err  error  // the system's error
+	Err  error  // the cause, mostly the system's error
 	Hint string // who or what is in the way and what to do, may be empty
 }
 
@@ -55,7 +59,7 @@ func (e *OpenError) Error() string {
 	return s
 }
 
-// Unwrap returns the system's error.
+// Unwrap returns the cause.
 func (e *OpenError) Unwrap() error { return e.Err }
 
 // Reasons that are not a system's error.

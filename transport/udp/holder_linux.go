@@ -25,6 +25,18 @@ func bindHint(at netip.AddrPort, err error) string {
 	return ""
 }
 
+// sourcePortHint explains why bind failed for a port to send from.
+func sourcePortHint(at netip.AddrPort, err error) string {
+	if !errors.Is(err, unix.EADDRINUSE) {
+		return bindHint(at, err)
+	}
+	who := findProcess(socketInodes(at))
+	if who == "" {
+		who = "a process that is not visible here, of another user or namespace"
+	}
+	return fmt.Sprintf("UDP port %d on %v is taken by %s; choose another source port, or let one be chosen", at.Port(), at.Addr(), who)
+}
+
 // holder says who has the port, as far as /proc shows it, and what to do.
 func holder(at netip.AddrPort) string {
 	inodes := socketInodes(at)
@@ -104,7 +116,7 @@ func findProcess(inodes map[string]bool) string {
 		}
 		pid := strings.Split(fd, "/")[2]
 		if pid == strconv.Itoa(os.Getpid()) {
-			return "this process itself (pid " + pid + "), which has a link open there"
+			return "this process itself (pid " + pid + "), which has a socket open there"
 		}
 		name, err := os.ReadFile("/proc/" + pid + "/comm")
 		if err != nil {

@@ -16,15 +16,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Link is a transport.Link over one unconnected UDP socket.
+// Link is a transport.Link over one unconnected UDP socket, and one more for
+// each source port that paths ask for.
 type Link struct {
-	file  *os.File // owns the descriptor; a blocking one, so that the runtime's poller leaves it alone
-	raw   syscall.RawConn
-	addr  netip.Addr     // as opened, with zone
-	local netip.AddrPort // without zone
-	scope uint32         // interface index of a link-local address
-	caps  transport.Capabilities
-	gso   atomic.Bool
+	socket                // sends from the link's own port and receives
+	addr   netip.Addr     // as opened, with zone
+	local  netip.AddrPort // without zone
+	scope  uint32         // interface index of a link-local address
+	caps   transport.Capabilities
+	gso    atomic.Bool
+	others *sourcePorts
 
 	closed  atomic.Bool
 	waiting waiter
@@ -60,24 +61,16 @@ func Open(addr netip.Addr, c Config) (*Link, error) {
 		}
 		scope = uint32(ifi.Index)
 	}
-	family := unix.AF_INET6
-	if addr.Is4() {
-		family = unix.AF_INET
-	}
-	fd, err := unix.Socket(family, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, unix.IPPROTO_UDP)
+	fd, op, err := bind(at, scope, &c, false)
 	if err != nil {
-		return nil, &OpenError{Addr: at, Op: "socket", Err: err}
+		return nil, &OpenError{Addr: at, Op: op, Err: err, Hint: bindHint(at, err)}
 	}
 	l := &Link{addr: addr, local: netip.AddrPortFrom(addr.WithZone(""), c.Port), scope: scope}
-	if err := l.setup(fd, &c); err != nil {
-		unix.Close(fd)
-		return nil, err
-	}
-	l.file = os.NewFile(uintptr(fd), "udp "+at.String())
-	if l.raw, err = l.file.SyscallConn(); err != nil {
-		l.file.Close()
+	l.setup(fd, &c)
+	if l.socket, err = newSocket(fd, at); err != nil {
 		return nil, &OpenError{Addr: at, Op: "register", Err: err}
 	}
+	l.others = newSourcePorts(at, scope, c)
 	if err := l.waiting.init(); err != nil {
 		l.file.Close()
 		return nil, &OpenError{Addr: at, Op: "make an eventfd", Err: err}
@@ -124,6 +117,9 @@ func OpenGroup(addr netip.Addr, c Config, n int) ([]*Link, error) {
 			}
 			return nil, err
 		}
+		if len(links) > 0 {
+			l.others = links[0].others.join()
+		}
 		links = append(links, l)
 	}
 	return links, nil
@@ -154,24 +150,18 @@ func (l *Link) steer(n int) error {
 	return nil
 }
 
-// setup sets the options of the socket and binds it.
-func (l *Link) setup(fd int, c *Config) error {
-	at := netip.AddrPortFrom(l.addr, c.Port)
-	if err := setOptions(fd, l.addr.Is4(), c); err != nil {
-		return &OpenError{Addr: at, Op: "set socket option", Err: err}
-	}
-	if err := unix.Bind(fd, l.sockaddr()); err != nil {
-		return &OpenError{Addr: at, Op: "bind", Err: err, Hint: bindHint(at, err)}
-	}
+// setup sizes the buffers of the socket and finds out what it can do.
+func (l *Link) setup(fd int, c *Config) {
 	mtu := linkMTU(l.addr)
 	l.caps = transport.Capabilities{
-		MTU:        rocev2.LargestMTU(mtu),
-		LinkMTU:    mtu,
-		Port:       c.Port,
-		FullICRC:   !l.addr.Is4(),
-		ECN:        true,
-		RecvBuffer: setBuffer(fd, unix.SO_RCVBUFFORCE, unix.SO_RCVBUF, c.RecvBuffer),
-		SendBuffer: setBuffer(fd, unix.SO_SNDBUFFORCE, unix.SO_SNDBUF, c.SendBuffer),
+		MTU:         rocev2.LargestMTU(mtu),
+		LinkMTU:     mtu,
+		Port:        c.Port,
+		FullICRC:    !l.addr.Is4(),
+		ECN:         true,
+		SourcePorts: true,
+		RecvBuffer:  setBuffer(fd, unix.SO_RCVBUFFORCE, unix.SO_RCVBUF, c.RecvBuffer),
+		SendBuffer:  setBuffer(fd, unix.SO_SNDBUFFORCE, unix.SO_SNDBUF, c.SendBuffer),
 	}
 	if !c.DisableGSO {
 		_, err := unix.GetsockoptInt(fd, unix.IPPROTO_UDP, unix.UDP_SEGMENT)
@@ -180,58 +170,6 @@ func (l *Link) setup(fd int, c *Config) error {
 	if !c.DisableGRO {
 		l.caps.ReceiveOffload = unix.SetsockoptInt(fd, unix.IPPROTO_UDP, unix.UDP_GRO, 1) == nil
 	}
-	return nil
-}
-
-// setOptions makes the socket send what the ICRC was computed for: unfragmented
-// packets, on IPv4 with Identification 0.
-func setOptions(fd int, v4 bool, c *Config) error {
-	type option struct{ level, name, value int }
-	opts := []option{
-		{unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, 1},
-		{unix.IPPROTO_IPV6, unix.IPV6_MTU_DISCOVER, unix.IPV6_PMTUDISC_PROBE},
-		{unix.IPPROTO_IPV6, unix.IPV6_DONTFRAG, 1},
-		{unix.IPPROTO_IPV6, unix.IPV6_RECVTCLASS, 1},
-		{unix.IPPROTO_IPV6, ipv6FlowinfoSend, 1},
-		// Kernel rxe sends UDP checksum 0 on IPv6 too (allowed by RFC 6936).
-		{unix.IPPROTO_UDP, unix.UDP_NO_CHECK6_RX, 1},
-	}
-	if v4 {
-		opts = []option{
-			{unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_PROBE},
-			{unix.IPPROTO_IP, unix.IP_RECVTOS, 1},
-		}
-	}
-	if c.ReusePort {
-		opts = append(opts, option{unix.SOL_SOCKET, unix.SO_REUSEPORT, 1})
-	}
-	for _, o := range opts {
-		if err := unix.SetsockoptInt(fd, o.level, o.name, o.value); err != nil {
-			return os.NewSyscallError("setsockopt", err)
-		}
-	}
-	return nil
-}
-
-// setBuffer asks for n bytes and returns what was granted. The kernel doubles
-// the number to account for its overhead; that half is not counted.
-func setBuffer(fd, force, plain, n int) int {
-	if unix.SetsockoptInt(fd, unix.SOL_SOCKET, force, n) != nil {
-		// An error leaves the default, which is then what is reported.
-		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, plain, n)
-	}
-	got, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, plain)
-	if err != nil {
-		return 0
-	}
-	return got / 2
-}
-
-func (l *Link) sockaddr() unix.Sockaddr {
-	if l.addr.Is4() {
-		return &unix.SockaddrInet4{Port: int(l.local.Port()), Addr: l.addr.As4()}
-	}
-	return &unix.SockaddrInet6{Port: int(l.local.Port()), Addr: l.addr.As16(), ZoneId: l.scope}
 }
 
 // Addr returns the local address, with its zone if it is link-local.
@@ -330,7 +268,7 @@ func (l *Link) Close() error {
 	}
 	l.stats.rxOverflowClosed.Store(l.kernelDrops())
 	l.Wake()
-	return errors.Join(l.file.Close(), l.waiting.event.Close())
+	return errors.Join(l.file.Close(), l.waiting.event.Close(), l.others.leave())
 }
 
 // Stats returns the counters. RxOverflow is the kernel's, asked for with

@@ -42,6 +42,7 @@ const controlInt = (unix.SizeofCmsghdr+7)/8*8 + 8
 type sender struct {
 	l       *Link
 	batch   *transport.TxBatch
+	sock    *socket // that the headers are for
 	write   func(fd uintptr)
 	hdrs    [sendHeaders]mmsghdr
 	slots   [sendHeaders]sendSlot
@@ -83,18 +84,25 @@ func (l *Link) Send(b *transport.TxBatch) error {
 // release drops the references to the caller's batch.
 func (s *sender) release() { s.batch = nil }
 
-// fill seals packets from next on and prepares headers for them. It returns the
-// first packet not taken.
+// fill seals packets from next on, as many as leave by one socket, and prepares
+// headers for them. It returns the first packet not taken.
 func (s *sender) fill(next int) int {
 	s.n, s.sent = 0, 0
 	gso := s.l.gso.Load()
 	for bytes := 0; s.n < sendHeaders && bytes < sendBytes && next < s.batch.Len(); {
 		r := s.batch.Run(next, gso)
-		next = r.Last
-		if err := s.check(r.Path); err != nil {
+		sock, err := s.socket(r.Path)
+		switch {
+		case err != nil:
 			s.failed(r.First, r.Len(), err)
+			next = r.Last
 			continue
+		case s.n == 0:
+			s.sock = sock
+		case s.sock != sock:
+			return next
 		}
+		next = r.Last
 		s.batch.Seal(&r, s.l.local)
 		s.prepare(&r)
 		bytes += len(r.Data)
@@ -102,14 +110,15 @@ func (s *sender) fill(next int) int {
 	return next
 }
 
-func (s *sender) check(p *transport.Path) error {
+// socket returns the one that sends to p.
+func (s *sender) socket(p *transport.Path) (*socket, error) {
 	switch {
 	case p.Dst.Is4() != s.l.local.Addr().Is4():
-		return unix.EAFNOSUPPORT
+		return nil, unix.EAFNOSUPPORT
 	case p.SrcPort != 0 && p.SrcPort != s.l.local.Port():
-		return unix.EADDRNOTAVAIL
+		return s.l.others.socket(p.SrcPort)
 	}
-	return nil
+	return &s.l.socket, nil
 }
 
 // prepare fills header s.n for r.
@@ -162,7 +171,7 @@ func (s *sender) flush() error {
 	s.refused, s.starved = 0, 0
 	for s.sent < s.n {
 		s.errno = 0
-		if err := s.l.raw.Control(s.write); err != nil {
+		if err := s.sock.raw.Control(s.write); err != nil {
 			return s.l.wrap(err)
 		}
 		if s.l.closed.Load() {

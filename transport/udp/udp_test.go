@@ -132,6 +132,9 @@ func TestManyPaths(t *testing.T) {
 func foreign(t *testing.T, src, dst netip.AddrPort, connect bool, opts ...[3]int) func(data []byte) {
 	t.Helper()
 	family := unix.AF_INET6
+	if !dst.IsValid() {
+		dst = src // binds only
+	}
 	var from, to unix.Sockaddr = &unix.SockaddrInet6{Addr: src.Addr().As16(), Port: int(src.Port())}, &unix.SockaddrInet6{Addr: dst.Addr().As16(), Port: int(dst.Port())}
 	if src.Addr().Is4() {
 		family = unix.AF_INET
@@ -241,7 +244,8 @@ func TestSendErrors(t *testing.T) {
 	t.Parallel()
 	a, b, path := ends(t, false, Config{}, transport.Path{})
 	six := transport.NewPath(a.Addr(), transport.Path{Dst: netip.MustParseAddr("fd00::1")})
-	port := transport.NewPath(a.Addr(), transport.Path{Dst: b.Addr(), SrcPort: 50000})
+	port := transport.NewPath(a.Addr(), transport.Path{Dst: b.Addr(), SrcPort: 61501})
+	foreign(t, netip.AddrPortFrom(a.Addr(), 61501), netip.AddrPort{}, false) // has the port
 	// A broadcast address is refused by the kernel: the socket has no SO_BROADCAST.
 	broadcast := transport.NewPath(a.Addr(), transport.Path{Dst: netip.MustParseAddr("255.255.255.255")})
 	tx := transport.NewTxBatch(1 << 18)
@@ -264,13 +268,29 @@ func TestSendErrors(t *testing.T) {
 // sealed for Identification 0, and so do all later ones.
 func TestOffloadRefused(t *testing.T) {
 	t.Parallel()
-	a, b, path := ends(t, false, Config{}, transport.Path{})
+	for _, c := range []struct {
+		name string
+		port uint16
+	}{{"own port", 0}, {"source port", 61500}} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			a, b, path := ends(t, false, Config{}, transport.Path{SrcPort: c.port})
+			testOffloadRefused(t, a, b, path)
+		})
+	}
+}
+
+func testOffloadRefused(t *testing.T, a, b *Link, path *transport.Path) {
 	if !a.Capabilities().SegmentOffload {
 		t.Skip("the kernel has no UDP_SEGMENT")
 	}
 	// Without transmit checksums the kernel refuses UDP_SEGMENT, as it does
 	// on a device that cannot compute them.
-	if err := a.raw.Control(func(fd uintptr) {
+	sock, err := a.tx.socket(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := sock.raw.Control(func(fd uintptr) {
 		if err := unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_NO_CHECK, 1); err != nil {
 			t.Error(err)
 		}
@@ -463,7 +483,7 @@ func TestCapabilities(t *testing.T) {
 	for _, addr := range []netip.Addr{loopback(), netip.IPv6Loopback()} {
 		l := open(t, addr, Config{Port: port(), RecvBuffer: 1 << 18, SendBuffer: 1 << 17})
 		c := l.Capabilities()
-		if c.MTU != rocev2.MTU4096 || c.LinkMTU < 4176 || c.FullICRC != addr.Is6() || !c.ECN || c.SourcePorts {
+		if c.MTU != rocev2.MTU4096 || c.LinkMTU < 4176 || c.FullICRC != addr.Is6() || !c.ECN || !c.SourcePorts {
 			t.Errorf("%v: %+v", addr, c)
 		}
 		if c.RecvBuffer <= 0 || c.RecvBuffer > 1<<18 || c.SendBuffer <= 0 || c.SendBuffer > 1<<17 {
@@ -518,10 +538,11 @@ func TestLinkLocal(t *testing.T) {
 		t.Errorf("address %v", a.Addr())
 	}
 	tx := transport.NewTxBatch(1 << 16)
-	path := transport.NewPath(zoned, transport.Path{Dst: zoned.WithZone(""), DstPort: b.Capabilities().Port})
-	for i := range 3 {
-		put(t, tx, path, packet(i, 1024))
-	}
+	path := transport.Path{Dst: zoned.WithZone(""), DstPort: b.Capabilities().Port}
+	put(t, tx, transport.NewPath(zoned, path), packet(0, 1024))
+	put(t, tx, transport.NewPath(zoned, path), packet(1, 1024))
+	path.SrcPort = openPort(t, a, 61502)
+	put(t, tx, transport.NewPath(zoned, path), packet(2, 1024))
 	if err := a.Send(tx); err != nil {
 		t.Fatal(err)
 	}

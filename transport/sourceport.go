@@ -1,0 +1,28 @@
+package transport
+
+import "fmt"
+
+// SourcePortOpener is a Link that must open a source port before it can send
+// from it. A link that wraps another one passes the call on, with
+// OpenSourcePort.
+type SourcePortOpener interface {
+	// OpenSourcePort makes the link ready for paths with SrcPort port and
+	// returns port. Unless exact, it may return another one instead that
+	// spreads flows as well: when the port is taken by somebody else, or when
+	// the link has as many open as it can. A port stays open until the link is
+	// closed. It may be called beside every other method.
+	OpenSourcePort(port uint16, exact bool) (uint16, error)
+}
+
+// OpenSourcePort asks l for a source port before a path uses it, so that a port
+// that cannot be had is an error now and not packets that are not sent later.
+// See SourcePortOpener for what it returns.
+func OpenSourcePort(l Link, port uint16, exact bool) (uint16, error) {
+	if o, ok := l.(SourcePortOpener); ok {
+		return o.OpenSourcePort(port, exact)
+	}
+	if c := l.Capabilities(); !c.SourcePorts && port != 0 && port != c.Port {
+		return 0, fmt.Errorf("transport: the link of %v sends from port %d only, not from %d", l.Addr(), c.Port, port)
+	}
+	return port, nil
+}
