@@ -17,6 +17,7 @@ type response struct {
 	kind     responseKind
 	syndrome rocev2.Syndrome // NAKs
 	res      uint8           // index of the resource
+	part     bool            // READ: another answer of the same resource waits behind this one
 	psn      rocev2.PSN      // of the (next) packet
 	start    rocev2.PSN      // READ: where the FIRST is
 	msn      rocev2.PSN

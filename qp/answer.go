@@ -120,7 +120,9 @@ func (q *QP) buildReadResponse(e *response, buf []byte) (int, memreg.Fault) {
 	e.psn = e.psn.Next()
 	e.left--
 	if last {
-		res.pending = pendingNone
+		if !e.part {
+			res.pending = pendingNone
+		}
 		r.out.head++
 	}
 	return len(b), memreg.None

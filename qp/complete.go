@@ -64,6 +64,7 @@ func (q *QP) enterError(keepAnswers bool) {
 	r, p := &q.req, &q.resp
 	r.retry.stop()
 	r.rnr.waiting = false
+	q.discardKept()
 	if !keepAnswers {
 		p.out.clear()
 		p.fatal.left = 0

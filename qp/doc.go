@@ -31,7 +31,13 @@
 // without progress; Linux sends and takes one, and a second loss of the same packet costs a timeout. The
 // requester sees by the same sign that a READ response asked for again was lost again.
 //
-// A loss halves the send window, once for all losses in it; silence halves it in any case.
+// Between two of our own kind, see KeepPackets, both directions keep what arrives behind a gap, within bounds, and go on
+// from there when the gap is closed: to the peer that looks as if the network had delayed packets. So the requester sends
+// only a few packets again from the missing one on, or asks for the missing part of a READ, and goes on where it was. It
+// still hears of one gap at a time: the wire has no selective acknowledgement.
+//
+// A loss halves the send window, once for all losses in it; silence halves it in any case. Single losses that are repaired
+// as above do not: only many in one window do, or packets lost in a row, as when a buffer overflows.
 //
 // Timeouts cost one of RetryCount, and so does the first restart without progress; 7 is seven here, while Linux takes it
 // as without end. A Timeout of 0, none, gets GuardTimeout instead, so that a vanished peer is an error at last.
@@ -39,7 +45,7 @@
 // # What it does not do
 //
 // The datagrams of UC and UD, XRC, RD; memory windows and invalidation of local keys; FLUSH and ATOMIC_WRITE; path
-// migration; congestion control beyond the window; selective repeat.
+// migration; congestion control beyond the window; selective acknowledgement.
 //
 // The IBTA sections are those of the InfiniBand Architecture Specification, Volume 1, release 1.6 or later.
 package qp

@@ -116,7 +116,7 @@ func (q *QP) reserve() (*resource, uint32, bool) {
 		return nil, 0, false
 	case pendingReplay:
 		// Only a stray duplicate can have asked for this: the peer goes on without it.
-		if w := r.out.waiting(index); w != nil {
+		for w := r.out.waiting(index); w != nil; w = r.out.waiting(index) {
 			w.kind = responseDead
 		}
 	}

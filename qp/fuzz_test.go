@@ -10,6 +10,21 @@ import (
 
 // checkInvariants holds at any moment.
 func checkInvariants(t *testing.T, e *testEnd) {
+	for _, l := range []struct {
+		list *kept
+		psn  rocev2.PSN
+	}{{&e.resp.kept, e.resp.epsn}, {&e.req.kept, e.req.una}} {
+		n, at := 0, l.psn
+		for k := l.list.first; k != nil; k = k.next {
+			if k.packet.BTH.PSN.Before(at) {
+				t.Fatalf("PSN %v is kept behind %v", k.packet.BTH.PSN, at)
+			}
+			n, at = n+1, k.packet.BTH.PSN.Next()
+		}
+		if n != l.list.n || (n == 0) != (l.list.last == nil) {
+			t.Fatalf("%d packets are kept, not %d", n, l.list.n)
+		}
+	}
 	t.Helper()
 	r := &e.req
 	order := r.head <= r.cur && r.cur <= r.started && r.started <= r.queue.tail && r.queue.tail-r.head <= r.queue.depth
@@ -57,6 +72,9 @@ func FuzzHandlePacket(f *testing.F) {
 	f.Add([]byte{}, []byte{})
 	f.Fuzz(func(t *testing.T, first, second []byte) {
 		p := newPair(t, pairConfig{mem: 1 << 14, attr: Attr{PathMTU: rocev2.MTU256, RNRRetry: 3}})
+		if len(first)&1 != 0 {
+			p.b.KeepPackets(NewStore(4))
+		}
 		for i := range 4 {
 			must(t, p.b.PostRecv(0, &RecvWR{ID: uint64(i), SGList: p.b.sge(0, 1000)}))
 		}

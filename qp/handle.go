@@ -35,7 +35,7 @@ func (q *QP) handlePacket(now Time, src netip.Addr, p *rocev2.Packet) Drop {
 	}
 	switch {
 	case info.Role == rocev2.RoleRequest && q.state != StateErr:
-		return q.handleRequest(now, p, info)
+		return q.handleRequest(p, info)
 	case info.Role == rocev2.RoleRequest:
 		return q.repeatFatal(p.BTH.PSN)
 	case info.Role == rocev2.RoleResponse && (q.state == StateRTS || q.state == StateSQD):
@@ -51,7 +51,7 @@ func (q *QP) HandleTimeout(now Time) {
 		return // the next PollTransmit goes on from where rewind has put the cursor
 	}
 	if r.retry.armed && r.rtt.expired(now, r.retry.deadline) {
-		q.probe()
+		q.probe(now)
 		return
 	}
 	if r.retry.expired(now) {

@@ -110,6 +110,7 @@ func (q *QP) reset() {
 	r.queue.tail = 0
 	r.window.reset()
 	p := &q.resp
+	q.discardKept()
 	*p = responder{queue: p.queue, recv: RecvWQE{SGList: p.recv.SGList[:0]}}
 	p.queue.clear()
 }

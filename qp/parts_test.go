@@ -47,7 +47,7 @@ func TestWindow(t *testing.T) {
 	if w.admits(0, 15, packet, 2) || !w.admits(0, 15, packet, 1) {
 		t.Error("PSNs are not bounded by MaxPSNs")
 	}
-	w.acked(8 * packet)
+	w.acked(8*packet, 1<<62)
 	if w.size != 16*packet {
 		t.Errorf("after a window was acknowledged the size is %d packets, not doubled", w.size/packet)
 	}
@@ -59,7 +59,7 @@ func TestWindow(t *testing.T) {
 		t.Errorf("after a loss the size is %d packets, not halved", w.size/packet)
 	}
 	for range 8 {
-		w.acked(packet)
+		w.acked(packet, 1<<62)
 	}
 	if grown := w.size - 8*packet; grown < growth/2 || grown > growth {
 		t.Errorf("after a loss a window acknowledged grew it by %d bytes, not by about %d", grown, growth)
@@ -71,7 +71,7 @@ func TestWindow(t *testing.T) {
 		t.Errorf("the floor is %d bytes, not two packets", w.size)
 	}
 	for range 1 << 14 {
-		w.acked(1 << 20)
+		w.acked(1<<20, 1<<62)
 	}
 	if w.size != 64*packet {
 		t.Errorf("the size is %d, beyond or below the limit", w.size)
@@ -274,7 +274,7 @@ func TestRTT(t *testing.T) {
 		t.Errorf("measured %v, probe at %d", r.smooth, r.probeAt)
 	}
 	r.start(2000, 3)
-	r.discard()
+	r.discard() // sent again
 	r.progress(1e9, 4)
 	if r.smooth != 1000 {
 		t.Error("measured a packet that was sent again")
@@ -288,6 +288,95 @@ func TestRTT(t *testing.T) {
 	}
 	if r.earlier(1<<60) != 1<<60 {
 		t.Error("probes without end")
+	}
+}
+
+// TestRTTUnderLoad: where an answer takes longer than the floor, as with many queue pairs on a device, there is one probe too
+// many at the most before that is known, whatever the time was before.
+func TestRTTUnderLoad(t *testing.T) {
+	t.Parallel()
+	const floor, fast, slow = time.Millisecond, 20 * time.Microsecond, 30 * time.Millisecond
+	var r rtt
+	r.init(floor)
+	now, psn, spurious := Time(0), rocev2.PSN(0), 0
+	for i := range 200 {
+		answer := now.Add(fast)
+		if i >= 100 {
+			answer = now.Add(slow)
+		}
+		r.start(now, psn)
+		r.arm(now)
+		for r.expired(answer, 1<<60) {
+			r.backOff()
+			r.discard() // the packet goes again
+			r.arm(r.probeAt)
+			if i > 100 {
+				spurious++
+			}
+		}
+		psn = psn.Next()
+		now = answer
+		r.progress(now, psn)
+	}
+	if spurious > 1 {
+		t.Errorf("%d packets were sent again for nothing after the first", spurious)
+	}
+}
+
+// TestRTTNoise: after a repaired loss a probe comes sooner, until none was seen for long.
+func TestRTTNoise(t *testing.T) {
+	t.Parallel()
+	var r rtt
+	r.init(8 * time.Millisecond)
+	r.lossy()
+	r.progress(0, 0)
+	if r.probeAt != Time(8*time.Millisecond/noiseFloor) {
+		t.Errorf("probe after %d ns while losses are to be expected", r.probeAt)
+	}
+	r.start(0, 0)
+	r.progress(1000, 1)
+	for range noiseAcks {
+		r.progress(1000, 1)
+	}
+	if r.probeAt != 1000+Time(8*time.Millisecond) {
+		t.Errorf("probe after %d ns when there were none for long", r.probeAt)
+	}
+}
+
+// TestWindowRepairs: single losses that are repaired leave the window alone and let more be in flight meanwhile; many of
+// them, or packets in a row, halve it once.
+func TestWindowRepairs(t *testing.T) {
+	t.Parallel()
+	const packet, size = 1024 + packetOverhead, 128 << 10
+	fresh := func() *window {
+		var w window
+		w.init(WindowConfig{InitialBytes: size, MaxBytes: size, MaxPSNs: 1000})
+		return &w
+	}
+	w := fresh()
+	w.lost(packet, 0, size, false)
+	if w.size != size || !w.admits(size, 100, packet, 1) || w.admits(size+size/spareShare, 100, packet, 1) {
+		t.Errorf("after a single loss the size is %d", w.size)
+	}
+	if got := w.charge(size + size/spareShare); got != size {
+		t.Errorf("a full window and its share are charged as %d bytes", got)
+	}
+	w.acked(size, size)
+	if w.admits(size, 100, packet, 1) || w.charge(size) != size {
+		t.Error("more is in flight though the loss is repaired")
+	}
+	w = fresh()
+	for range 3 * burst {
+		w.lost(packet, 0, size, false)
+	}
+	if w.size != size/2 || w.spare {
+		t.Errorf("after many losses in a window the size is %d", w.size)
+	}
+	w = fresh()
+	w.lost(packet, 0, size, true)
+	w.lost(packet, 0, size, true)
+	if w.size != size/2 || w.spare {
+		t.Errorf("after losses in a row the size is %d", w.size)
 	}
 }
 

@@ -40,10 +40,11 @@ type Config struct {
 	// responses cannot overrun the receive buffer. It is rounded down to whole packets, one at least; 0 is no split.
 	ReadChunk int
 
-	// MinProbe, if not 0, makes the requester go back before the local ACK timeout when the peer has been silent for so
-	// long and for four round trips: otherwise the loss of the last packets in flight stops the connection for a whole
-	// timeout. It costs none of RetryCount, and is tried at twice the time when it does not help. A peer that is slow to
-	// answer now and then gets packets twice; a millisecond is a good value.
+	// MinProbe, if not 0, makes the requester send again before the local ACK timeout when the peer has been silent for so
+	// long and for four round trips and their deviations: otherwise the loss of the last packets in flight stops the
+	// connection for a whole timeout. It costs none of RetryCount, and is tried at twice the time when it does not help. A
+	// peer that is slow to answer now and then gets packets twice; a millisecond is a good value. After losses that
+	// KeepPackets made cheap an eighth of it is enough.
 	MinProbe time.Duration
 
 	// Invalidate ends a key of this side on behalf of a SEND with invalidate. False refuses: the peer gets a NAK, as it
@@ -73,6 +74,7 @@ type QP struct {
 
 	req   requester
 	resp  responder
+	store *Store  // for requests behind a gap; nil unless KeepPackets was called
 	wc    WC      // scratch: a completion on its way to a sink
 	word  [8]byte // scratch: the result of an atomic
 	stats Stats
@@ -161,8 +163,9 @@ func (q *QP) Config() Config { return q.cfg }
 // not looked at.
 func (q *QP) SetWindow(c WindowConfig) { q.req.window.limits(c) }
 
-// InFlight returns the bytes between the oldest unacknowledged packet and the next one, as the window counts them.
-func (q *QP) InFlight() int { return int(q.req.posNxt - q.req.posUna) }
+// InFlight returns the bytes that may lie in the peer's receive buffer: those between the oldest unacknowledged packet and
+// the next one, as the window counts them, without a share that the peer has kept behind a gap.
+func (q *QP) InFlight() int { return q.req.window.charge(int(q.req.posNxt - q.req.posUna)) }
 
 // Hold stops new requests, or lets them go again, for a driver that shares a peer's buffers among queue pairs. Answers
 // and timers go on.

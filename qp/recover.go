@@ -103,11 +103,15 @@ func (q *QP) restart(again bool) {
 			q.failHead(r.retry.exhausted(), 0)
 			return
 		}
-	case !again || n >= maxRestarts || r.nxt == r.una:
+	case !again || n >= maxRestarts || r.nxt == r.una || r.repair.left > 0:
 		return
 	}
 	r.retry.restarts++
 	q.stats.Restarts++
+	if q.repair(repairRun) {
+		r.rtt.lossy()
+		return
+	}
 	if !r.window.recovering(r.posUna) {
 		q.cutWindow()
 	}
@@ -133,10 +137,14 @@ func (q *QP) handleGap(psn rocev2.PSN, info *rocev2.OpcodeInfo) {
 
 // probe goes back before the local ACK timeout, without cost, when the peer has been silent for much longer than it
 // usually takes: the last packets were lost, and nothing follows them that would show it.
-func (q *QP) probe() {
+func (q *QP) probe(now Time) {
 	r := &q.req
 	r.rtt.backOff()
 	q.stats.Probes++
+	if r.rtt.attempts == 1 && q.repair(probeRun) {
+		r.rtt.arm(now)
+		return
+	}
 	q.goBack()
 	r.retry.kept = true
 }

@@ -34,6 +34,8 @@ type requester struct {
 	stalled  bool   // the last poll stopped for lack of credits
 	held     bool   // the driver wants no requests
 
+	repair repair
+	kept   kept // responses behind a gap
 	retry  retry
 	rtt    rtt
 	rnr    rnr
@@ -48,6 +50,7 @@ const maxChunk = 1 << 22
 func (r *requester) rewind() {
 	r.cur, r.nxt, r.posNxt = r.head, r.una, r.posUna
 	r.rd, r.sinceAck = 0, 0
+	r.repair.left = 0
 	r.retry.stop()
 	r.rtt.discard()
 	if r.una != r.max {
@@ -65,9 +68,23 @@ func (q *QP) position(w *sendWQE, rel uint32) uint64 {
 // packet is the size of a full packet in the window.
 func (q *QP) packet() int { return q.mtu + packetOverhead }
 
-// handleResponse takes a packet of the peer's responder. The parts of it: what comes before its PSN is acknowledged by
-// it, whatever it says; then comes its own meaning.
+// handleResponse takes a packet of the peer's responder. What comes behind a gap may be kept until that is closed.
 func (q *QP) handleResponse(now Time, p *rocev2.Packet, info *rocev2.OpcodeInfo) Drop {
+	r := &q.req
+	una := r.una
+	d := q.executeResponse(now, p, info)
+	if d == DropGap && q.keep(&r.kept, p, r.una) {
+		d = DropNone
+	}
+	if r.kept.first != nil && r.una != una {
+		q.executeKeptResponses(now)
+	}
+	return d
+}
+
+// executeResponse takes a packet of the peer's responder in its turn. The parts of it: what comes before its PSN is acknowledged by
+// it, whatever it says; then comes its own meaning.
+func (q *QP) executeResponse(now Time, p *rocev2.Packet, info *rocev2.OpcodeInfo) Drop {
 	r := &q.req
 	psn := p.BTH.PSN
 	if psn.Before(r.una) {
@@ -170,7 +187,10 @@ func (q *QP) settle(now Time, from rocev2.PSN, pos uint64) {
 	r.retry.progress(now, r.una != r.nxt)
 	r.rtt.progress(now, r.una)
 	r.rnr.reset()
-	r.window.acked(r.posUna - pos)
+	r.window.acked(r.posUna-pos, r.posUna)
+	if r.repairFailed() {
+		q.restart(true)
+	}
 	if r.fault {
 		if w := r.queue.at(r.head); r.head != r.queue.tail && w.status != StatusSuccess {
 			q.failHead(w.status, w.vendor)
@@ -202,7 +222,7 @@ func (q *QP) readResponse(now Time, p *rocev2.Packet, info *rocev2.OpcodeInfo) D
 			return DropNone
 		}
 	}
-	if info.Last && r.nxt != psn && ahead(r.nxt, w.first) > rel {
+	if rel+1 == r.chunkEnd(w, rel) && r.nxt != psn && ahead(r.nxt, w.first) > rel {
 		r.rd--
 	}
 	r.una = psn.Next()
@@ -230,7 +250,7 @@ func (q *QP) readFits(w *sendWQE, rel uint32, p *rocev2.Packet, info *rocev2.Opc
 		return false
 	}
 	end := q.req.chunkEnd(w, rel)
-	if info.Last != (rel+1 == end) {
+	if last := rel+1 == end; info.Last != last && (last || w.flags&flagResumed == 0 || q.store == nil) {
 		return false
 	}
 	first := rel == 0 || (w.psns > q.req.chunk && rel%q.req.chunk == 0)

@@ -31,6 +31,7 @@ type responder struct {
 
 	res   resources
 	out   responses
+	kept  kept
 	fatal fatalNAK
 }
 
@@ -57,18 +58,30 @@ func (q *QP) repeatFatal(psn rocev2.PSN) Drop {
 	return DropState
 }
 
-// handleRequest checks a request in the order PSN, opcode sequence, rights of the queue pair, receive, length, key,
+// handleRequest executes a request, and what was kept behind it.
+func (q *QP) handleRequest(p *rocev2.Packet, info *rocev2.OpcodeInfo) Drop {
+	d := q.executeRequest(p, info)
+	if q.resp.kept.first != nil {
+		q.executeKept()
+	}
+	return d
+}
+
+// executeRequest checks a request in the order PSN, opcode sequence, rights of the queue pair, receive, length, key,
 // alignment (IBTA 9.7.4.1).
-func (q *QP) handleRequest(now Time, p *rocev2.Packet, info *rocev2.OpcodeInfo) Drop {
+func (q *QP) executeRequest(p *rocev2.Packet, info *rocev2.OpcodeInfo) Drop {
 	r := &q.resp
 	if r.out.full() {
 		return DropBusy
 	}
 	psn := p.BTH.PSN
 	if d := psn.Sub(r.epsn); d > 0 {
+		kept := (r.rearm || !r.latch) && q.keep(&r.kept, p, r.epsn)
 		if !r.latch || (r.rearm && !psn.After(r.firstGap)) {
-			r.latch, r.rearm, r.firstGap = true, true, psn
-			r.out.nak(rocev2.NAKSequence, r.epsn, r.msn)
+			q.nakGap(psn)
+		}
+		if kept {
+			return DropNone
 		}
 		return DropOutOfOrder
 	} else if d < 0 {
@@ -235,17 +248,29 @@ func (q *QP) duplicateRead(p *rocev2.Packet) {
 	q.stats.ReadReplays++
 	end := off + p.RETH.Length
 	psns := q.psnsFor(p.RETH.Length)
-	if w := r.out.waiting(index); w != nil {
+	part := false
+	for i := r.out.head; i != r.out.tail; i++ {
+		w := r.out.at(i)
+		if w.kind != responseRead || uint32(w.res) != index {
+			continue
+		}
+		from := ahead(w.psn, e.first)
+		if rel+psns <= from {
+			part = true // sent and lost: a part of its own, before the rest
+			continue
+		}
 		// Its answer is under way. If that has passed the asked place, it goes back; otherwise it will come there.
-		behind := max(ahead(w.psn, e.first)+w.left, rel+psns)
+		behind := max(from+w.left, rel+psns)
 		if w.psn.After(psn) {
 			r.out.back(w, psn, r.msn)
 		}
 		w.left, w.end = behind-ahead(w.psn, e.first), max(w.end, end)
 		return
 	}
-	e.pending = pendingReplay
-	r.out.insert(response{kind: responseRead, res: uint8(index), psn: psn, start: psn, msn: r.msn, left: psns, end: end})
+	if !part {
+		e.pending = pendingReplay
+	}
+	r.out.insert(response{kind: responseRead, res: uint8(index), part: part, psn: psn, start: psn, msn: r.msn, left: psns, end: end})
 }
 
 // duplicateAtomic sends the stored result again.

@@ -55,11 +55,13 @@ type Stats struct {
 
 	Retransmits  uint64 // request packets sent again
 	Timeouts     uint64 // local ACK timeouts
-	Probes       uint64 // go-back-N before the timeout, see Config.MinProbe
-	Restarts     uint64 // go-back-N without a timeout: sequence NAKs, lost responses
+	Probes       uint64 // packets sent again before the timeout, see Config.MinProbe
+	Restarts     uint64 // packets sent again without a timeout: sequence NAKs, lost responses
 	RNRWaits     uint64 // receiver-not-ready NAKs that we wait for
 	CreditStalls uint64 // times that sending stopped for lack of the peer's credits
-	WindowCuts   uint64 // times that the send window was halved
+	WindowCuts   uint64 // times that the send window was made smaller
+	Repairs      uint64 // restarts and probes that sent a few packets instead of going back, see KeepPackets
+	Kept         uint64 // requests kept until the gap before them was closed
 	ReadReplays  uint64 // READ requests answered again
 	AtomicReplay uint64 // atomics answered again without executing
 	AcksSent     uint64

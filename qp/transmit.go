@@ -42,6 +42,11 @@ type request struct {
 // pollRequest writes the packet at the cursor, if it may be sent now.
 func (q *QP) pollRequest(now Time, buf []byte) int {
 	r := &q.req
+	if r.repair.left > 0 && !r.rnr.waiting {
+		if n := q.pollRepair(now, buf); n > 0 {
+			return n
+		}
+	}
 	if r.cur == r.queue.tail || r.held || r.rnr.waiting || (q.state == StateSQD && r.cur == r.started) {
 		return 0
 	}
@@ -198,7 +203,7 @@ func (q *QP) appendPayload(rq *request, b []byte) (int, memreg.Fault) {
 // with a probe beyond the credits.
 func (q *QP) wantAck(rq *request) bool {
 	r := &q.req
-	if r.sinceAck+1 >= r.window.ackInterval(q.packet()) {
+	if r.sinceAck+1 >= r.window.ackInterval(q.packet()) || r.repair.left == 1 {
 		return true
 	}
 	if rq.rel == 0 && rq.w.consumesRecv() && !r.credit.allows(rq.w.ssn) {

@@ -23,6 +23,9 @@ const (
 // packet of the path MTU, small MTUs would recover from the same loss several times more slowly.
 const growth = 4096 + packetOverhead
 
+// regrowth is in how many windows at the most the size before repaired losses is reached again.
+const regrowth = 32
+
 // window is the send window: so many bytes and PSNs between the oldest unacknowledged packet and the next one. It doubles
 // for every window acknowledged until the first loss, and grows slowly after it.
 type window struct {
@@ -31,6 +34,9 @@ type window struct {
 	limit     int
 	threshold int    // up to here growth is fast
 	recovered uint64 // the place in the stream where the last loss is overcome
+	losses    int    // that were repaired since the last cut, up to recovered
+	before    int    // size at the first of them
+	spare     bool   // such a loss is being repaired: more may be in flight
 	psns      uint32
 }
 
@@ -60,7 +66,9 @@ func or(v, zero int) int {
 	return v
 }
 
-func (w *window) reset() { w.size, w.threshold, w.recovered = w.initial, w.limit, 0 }
+func (w *window) reset() {
+	w.size, w.threshold, w.recovered, w.losses, w.before, w.spare = w.initial, w.limit, 0, 0, 0, false
+}
 
 // admits reports whether cost bytes in psns packets fit behind what is in flight. With nothing in flight anything does:
 // a READ may be larger than the window. It may also begin inside of it and end outside, short of the limit: else there
@@ -70,20 +78,39 @@ func (w *window) admits(inFlight uint64, inFlightPSNs uint32, cost int, psns uin
 		return true
 	}
 	size := w.size
+	if w.spare {
+		size += size / spareShare
+	}
 	if psns > 1 && inFlight < uint64(size) {
-		size = w.limit
+		size = max(size, w.limit)
 	}
 	return inFlightPSNs+psns <= w.psns && inFlight+uint64(cost) <= uint64(size)
 }
 
-// acked grows the window after n bytes were acknowledged.
-func (w *window) acked(n uint64) {
+// spareShare is by what part of itself the window is wider while single losses are repaired. What the peer has kept behind
+// the gap is acknowledged only with what is missing, but it does not lie in the peer's receive buffer any more; without
+// the share the requester would stand still at every loss.
+const spareShare = 2
+
+// charge is what so many bytes in flight are to the peer's receive buffer.
+func (w *window) charge(inFlight int) int {
+	if w.spare {
+		return inFlight - inFlight/(1+spareShare)
+	}
+	return inFlight
+}
+
+// acked grows the window after n bytes were acknowledged, up to una.
+func (w *window) acked(n, una uint64) {
+	w.spare = w.spare && w.recovering(una)
 	if w.size >= w.limit {
 		return
 	}
 	grow := int(min(n, uint64(w.size)))
 	if w.size >= w.threshold {
-		grow = max(1, min(grow, grow*growth/w.size))
+		// Where losses are cheap the way back takes some windows, not as many as the last size has packets.
+		perWindow := max(growth, w.before/regrowth)
+		grow = max(1, min(grow, grow*perWindow/w.size))
 	}
 	w.size = min(w.size+grow, w.limit)
 }
@@ -93,6 +120,38 @@ func (w *window) cut(packet int, sent uint64) {
 	w.threshold = max(w.size/2, 2*packet)
 	w.size = min(w.threshold, w.limit)
 	w.recovered = max(w.recovered, sent)
+	w.losses, w.spare = burst, false
+}
+
+// What is more losses in one window than chance: so many, or one packet of so many.
+const (
+	burst      = 16
+	burstShare = 8
+)
+
+// lost takes a loss that is repaired without sending everything again. As long as such losses are few and single packets,
+// they are taken for noise of the path, not for a queue that is full: the window gives way a little, and is soon back
+// where it was. A burst of them, or packets lost in a row, halve it. The result says whether this loss changed the window.
+func (w *window) lost(packet int, una, sent uint64, row bool) bool {
+	if !w.recovering(una) {
+		w.losses, w.before, w.spare = 0, w.size, true
+		w.recovered = sent
+	}
+	w.losses++
+	switch {
+	case w.losses > burst: // cut already
+		return false
+	case w.losses == burst || row || w.losses > 2 && w.losses*burstShare > w.before/packet:
+		w.losses, w.spare = burst, false
+		w.size = min(w.size, max(w.before/2, 2*packet))
+		w.threshold = w.size
+	case w.losses == 2: // more than one
+		w.size = max(w.before/8*7, min(2*packet, w.before))
+		w.threshold = w.before
+	default:
+		return false
+	}
+	return true
 }
 
 // recovering reports whether what was in flight at the last cut is not yet acknowledged up to una. Losses in it are of the

@@ -93,11 +93,12 @@ func (s *scene) makeQP(a *actor, w args) error {
 	mtu, timeout, retry, rnr, rnrTimer := uint64(1024), uint64(14), uint64(7), uint64(7), uint64(12)
 	rd, destRd := uint64(4), uint64(4)
 	sendWR, recvWR, sendSGE, recvSGE, inline := uint64(64), uint64(64), uint64(4), uint64(4), uint64(64)
-	window, windowBytes, chunk, cqe, dqpn := uint64(0), uint64(0), uint64(0), uint64(0), uint64(a.peer.qpn)
+	window, windowBytes, chunk, cqe, dqpn, keep := uint64(0), uint64(0), uint64(0), uint64(0), uint64(a.peer.qpn), uint64(0)
 	err := w.nums(map[string]*uint64{
 		"psn": &psn, "rqpsn": &rqpsn, "mtu": &mtu, "timeout": &timeout, "retry": &retry, "rnr": &rnr, "rnrtimer": &rnrTimer,
 		"rd": &rd, "destrd": &destRd, "sendwr": &sendWR, "recvwr": &recvWR, "sendsge": &sendSGE, "recvsge": &recvSGE,
 		"inline": &inline, "window": &window, "windowbytes": &windowBytes, "chunk": &chunk, "cqe": &cqe, "dqpn": &dqpn,
+		"keep": &keep,
 	})
 	if err != nil {
 		return err
@@ -137,6 +138,9 @@ func (s *scene) makeQP(a *actor, w args) error {
 		return err
 	}
 	e.sendCQ.limit, e.recvCQ.limit = int(cqe), int(cqe)
+	if keep > 0 {
+		e.KeepPackets(qp.NewStore(int(keep)))
+	}
 	a.endpoint = e
 	return e.connect(s.now, qp.Attr{
 		State: state, Access: access, Port: 1, AV: qp.AddressVector{DGID: a.peer.node.addr, HopLimit: 64},

@@ -26,7 +26,7 @@
 // from 0x1000 and aim at 0x11000 of the peer; READs and atomics the other way round; receives are at 0x11000.
 //
 //	qp a|b|ab [state=rts] [mtu=1024] [psn= rqpsn=] [timeout=14 retry=7 rnr=7 rnrtimer=12] [rd=4 destrd=4] [access=wra]
-//	    [sendwr= recvwr= sendsge= recvsge= inline=] [window=PSNS windowbytes= chunk= probe=1ms] [cqe=N] [sigall] [srq]
+//	    [sendwr= recvwr= sendsge= recvsge= inline=] [window=PSNS windowbytes= chunk= probe=1ms] [keep=PACKETS] [cqe=N] [sigall] [srq]
 //	clear                      takes both queue pairs away
 //	mr b NAME at= len= access=lwra [pd=other];  dereg b NAME
 //	post a send|send-imm|send-inv|write|write-imm|read|compare-swap|fetch-add id= len= [at= to= rkey= lkey= sge=ADDR+LEN,…]
@@ -62,8 +62,8 @@
 //
 // # Goodput
 //
-// TestGoodput compares the goodput against loss, in virtual time, with testdata/goodput.txt; -rewrite writes it. A change
-// of the recovery shows up as a difference in numbers.
+// TestGoodput compares the goodput against loss, and against a receive buffer that overflows, in virtual time with
+// testdata/goodput.txt; -rewrite writes it. A change of the recovery shows up as a difference in numbers.
 //
 // # What is not tested here
 //

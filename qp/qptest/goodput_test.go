@@ -38,22 +38,40 @@ type flood struct {
 	err      error
 }
 
-func newFlood(op qp.WROpcode, mtu rocev2.MTU, loss float64, probe time.Duration) (*flood, error) {
+// floodParams are the link and the two ends of a flood.
+type floodParams struct {
+	loss   float64
+	buffer int // bytes at the receiver; 0: it takes everything
+	probe  time.Duration
+	own    bool // both sides know that the other one is of our own kind
+}
+
+// The window between two of our own kind, and at what rate a receiver with a
+// buffer takes packets from it.
+var ownWindow = qp.WindowConfig{MaxBytes: 2 << 20, MaxPSNs: 4096}
+
+const goodputTakes = 8e9
+
+func newFlood(op qp.WROpcode, mtu rocev2.MTU, p floodParams) (*flood, error) {
 	f := &flood{op: op, messages: goodputTotal * mtu.Bytes() / goodputSize}
 	f.skipCRC = true
 	f.hooks = simHooks{touched: f.touched, unexpected: func(format string, args ...any) { f.err = fmt.Errorf(format, args...) }}
 	for i, addr := range []string{"10.0.0.1", "10.0.0.2"} {
 		rng := rand.New(rand.NewPCG(uint64(i)+1, 0x900d))
 		f.nodes[i] = &simNode{node: newNode(netip.MustParseAddr(addr), rng.Uint32), rng: rng,
-			link: linkParams{loss: loss, delay: 10000, bitsPerSecond: 10e9, queue: 10000}}
+			link: linkParams{loss: p.loss, delay: 10000, bitsPerSecond: 10e9, queue: 10000, buffer: p.buffer, takes: goodputTakes}}
 		region, err := f.nodes[i].register(f.nodes[i].pd, alignedBytes(goodputSize), 0x10000, accessAll)
 		if err != nil {
 			return nil, err
 		}
 		f.region[i] = region
-		e, err := newEndpoint(f.nodes[i].node, qp.Config{QPN: rocev2.QPN(0x11 + i), MaxSendWR: goodputDepth, MaxRecvWR: 4 * goodputDepth, MinProbe: probe})
+		e, err := newEndpoint(f.nodes[i].node, qp.Config{QPN: rocev2.QPN(0x11 + i), MaxSendWR: goodputDepth, MaxRecvWR: 4 * goodputDepth, MinProbe: p.probe})
 		if err != nil {
 			return nil, err
+		}
+		if p.own {
+			e.SetWindow(ownWindow)
+			e.KeepPackets(qp.NewStore(1024))
 		}
 		f.endpoint[i] = &simQP{endpoint: e, on: f.nodes[i], qpn: e.QPN()}
 		f.nodes[i].qps = []*simQP{f.endpoint[i]}
@@ -112,16 +130,35 @@ func (f *flood) run() (float64, error) {
 	return float64(f.done) * goodputSize * 8 / (float64(f.now) / 1e9), f.err
 }
 
-func goodput(t *testing.T, op qp.WROpcode, mtu rocev2.MTU, loss float64, probe time.Duration) float64 {
-	f, err := newFlood(op, mtu, loss, probe)
+func goodput(t *testing.T, op qp.WROpcode, mtu rocev2.MTU, p floodParams) float64 {
+	f, err := newFlood(op, mtu, p)
 	if err != nil {
 		t.Fatal(err)
 	}
 	rate, err := f.run()
 	if err != nil {
-		t.Errorf("%v, mtu %d, loss %g, probe %v: %v", op, mtu.Bytes(), loss, probe, err)
+		t.Errorf("%v, mtu %d, %+v: %v", op, mtu.Bytes(), p, err)
 	}
 	return rate
+}
+
+// goodputTable writes a row for each operation and MTU and a column for each of
+// the parameters.
+func goodputTable(t *testing.T, b *strings.Builder, columns []string, params []floodParams) {
+	b.WriteString("| operation, MTU |")
+	for _, c := range columns {
+		fmt.Fprintf(b, " %s |", c)
+	}
+	b.WriteString("\n| --- |" + strings.Repeat(" ---: |", len(columns)) + "\n")
+	for _, mtu := range []rocev2.MTU{rocev2.MTU1024, rocev2.MTU4096} {
+		for _, op := range []qp.WROpcode{qp.OpSend, qp.OpWrite, qp.OpRead} {
+			fmt.Fprintf(b, "| %v, %d |", op, mtu.Bytes())
+			for _, p := range params {
+				fmt.Fprintf(b, " %.0f |", goodput(t, op, mtu, p)/1e6)
+			}
+			b.WriteString("\n")
+		}
+	}
 }
 
 // TestGoodput compares the goodput against loss with the committed table, so
@@ -131,21 +168,34 @@ func TestGoodput(t *testing.T) {
 	t.Parallel()
 	var b strings.Builder
 	b.WriteString(goodputHeader)
-	for _, probe := range []time.Duration{0, time.Millisecond} {
-		fmt.Fprintf(&b, "\nMinProbe %v:\n\n| operation, MTU |", probe)
+	for _, k := range []struct {
+		title string
+		probe time.Duration
+		own   bool
+	}{{"MinProbe 0s", 0, false}, {"MinProbe 1ms", time.Millisecond, false}, {"MinProbe 1ms, two of our own kind", time.Millisecond, true}} {
+		fmt.Fprintf(&b, "\n%s:\n\n", k.title)
+		var columns []string
+		var params []floodParams
 		for _, l := range goodputLoss {
-			fmt.Fprintf(&b, " %g %% |", l*100)
+			columns = append(columns, fmt.Sprintf("%g %%", l*100))
+			params = append(params, floodParams{loss: l, probe: k.probe, own: k.own})
 		}
-		b.WriteString("\n| --- |" + strings.Repeat(" ---: |", len(goodputLoss)) + "\n")
-		for _, mtu := range []rocev2.MTU{rocev2.MTU1024, rocev2.MTU4096} {
-			for _, op := range []qp.WROpcode{qp.OpSend, qp.OpWrite, qp.OpRead} {
-				fmt.Fprintf(&b, "| %v, %d |", op, mtu.Bytes())
-				for _, loss := range goodputLoss {
-					fmt.Fprintf(&b, " %.0f |", goodput(t, op, mtu, loss, probe)/1e6)
-				}
-				b.WriteString("\n")
-			}
+		goodputTable(t, &b, columns, params)
+	}
+	b.WriteString(goodputBuffers)
+	for _, own := range []bool{false, true} {
+		title := "MinProbe 1ms"
+		if own {
+			title += ", two of our own kind"
 		}
+		fmt.Fprintf(&b, "\n%s:\n\n", title)
+		var columns []string
+		var params []floodParams
+		for _, kib := range []int{16, 64, 256, 1024, 4096} {
+			columns = append(columns, fmt.Sprintf("%d KiB", kib))
+			params = append(params, floodParams{buffer: kib << 10, probe: time.Millisecond, own: own})
+		}
+		goodputTable(t, &b, columns, params)
 	}
 	if *rewrite {
 		if err := os.WriteFile(goodputFile, []byte(b.String()), 0o644); err != nil {
@@ -167,4 +217,10 @@ const goodputHeader = `# Goodput against loss, in Mb/s
 One connection over a link of 10 Gb/s and 10 µs in each direction, in virtual time. Messages of 64 KiB, 16 outstanding;
 local ACK timeout 14 (67 ms), retry count 7; every packet, responses too, is lost with the probability of the column.
 TestGoodput compares; -rewrite writes.
+`
+
+const goodputBuffers = `
+# Goodput against the receiver's buffer, in Mb/s
+
+The same link without loss, but the receiver takes 8 Gb/s, and drops what does not fit into its buffer.
 `

@@ -39,6 +39,8 @@ type linkParams struct {
 	jitter                      qp.Time // of reordered packets
 	bitsPerSecond               int64
 	queue                       qp.Time // how far ahead a node may fill the link
+	buffer                      int     // bytes at the receiver that wait to be taken; 0: taken at once
+	takes                       int64   // at so many bits per second
 }
 
 // simNode is one side: a port with its queue pairs.
@@ -50,6 +52,8 @@ type simNode struct {
 	rng       *rand.Rand
 	dead      bool // the link loses everything from now on
 	qps       []*simQP
+	store     *qp.Store
+	takenAt   qp.Time // when what has arrived is taken off the buffer
 	turn      int     // round robin over qps
 	busyUntil qp.Time // the link takes the next packet then
 	polling   bool    // an eventPoll is pending
@@ -187,6 +191,17 @@ func (s *sim) transmit(n *simNode) {
 	}
 }
 
+// overrun puts a packet into the receiver's buffer and returns when it is taken, or that there was no room.
+func (n *simNode) overrun(at qp.Time, size int) (qp.Time, bool) {
+	l := &n.link
+	waiting := int64(max(n.takenAt-at, 0)) * l.takes / 8e9
+	if waiting+int64(size) > int64(l.buffer) {
+		return at, true
+	}
+	n.takenAt = max(n.takenAt, at) + qp.Time(int64(size)*8*1e9/l.takes)
+	return n.takenAt, false
+}
+
 func (s *sim) buffer() []byte {
 	if n := len(s.free); n > 0 {
 		b := s.free[n-1]
@@ -208,6 +223,9 @@ func (s *sim) carry(q *simQP, wire []byte) {
 	n.busyUntil = max(n.busyUntil, s.now) + qp.Time(int64(len(wire)+66)*8*1e9/l.bitsPerSecond)
 	at := n.busyUntil + l.delay
 	lost := n.dead || n.rng.Float64() < l.loss
+	if l.buffer > 0 && !lost {
+		at, lost = n.overrun(at, len(wire))
+	}
 	late := l.reorder > 0 && n.rng.Float64() < l.reorder
 	if late {
 		at += qp.Time(n.rng.Int64N(int64(l.jitter)))

@@ -329,6 +329,9 @@ func (s *side) received(id int, r *recvOp, wc *qp.WC, got []byte) int {
 // invalidate is what the QP asks for when a SEND with invalidate has arrived:
 // once for each, in order.
 func (s *side) invalidate(key memreg.Key) bool {
+	for _, wc := range s.ep.recvCQ.drain() { // messages before it, which one packet has completed
+		s.recvDone(&wc)
+	}
 	o, k := s.nextMessage()
 	if !s.w.p.forge && (o == nil || o.kind != kindSendInv || o.inv != key) {
 		s.w.fail("%s: key %v is invalidated, and request %d of the peer does not ask for it", s.name, key, k)

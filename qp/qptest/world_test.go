@@ -56,6 +56,7 @@ type tally struct {
 	completed, flushed, failed        int
 	retransmits, timeouts, restarts   uint64
 	rnr, naks, readReplay, atomReplay uint64
+	kept, repairs                     uint64
 	dropDup, dropOrder, dropGhost     uint64
 	virtual                           qp.Time
 }
@@ -77,6 +78,8 @@ func (t *tally) add(o *tally) {
 	t.naks += o.naks
 	t.readReplay += o.readReplay
 	t.atomReplay += o.atomReplay
+	t.kept += o.kept
+	t.repairs += o.repairs
 	t.dropDup += o.dropDup
 	t.dropOrder += o.dropOrder
 	t.dropGhost += o.dropGhost
@@ -90,6 +93,7 @@ func newWorld(seed uint64) *world {
 	for i, addr := range []string{"10.0.0.1", "10.0.0.2"} {
 		r := rand.New(rand.NewPCG(seed, uint64(i)+7))
 		w.nodes[i] = &simNode{node: newNode(netip.MustParseAddr(addr), r.Uint32), rng: rand.New(rand.NewPCG(seed, uint64(i)+11)), link: w.chooseLink()}
+		w.nodes[i].store = qp.NewStore([]int{1024, 5}[w.seed>>(3+i)&1])
 		if w.rng.IntN(3) == 0 {
 			w.nodes[i].lag = qp.Time(w.rng.IntN(20000))
 		}
@@ -187,6 +191,9 @@ func (w *world) connect(i int) {
 		if err != nil {
 			w.fail("qp.New: %v", err)
 		}
+		if w.seed>>(1+j)&1 == 1 {
+			ep.KeepPackets(n.store)
+		}
 		q.endpoint = ep
 		n.qps = append(n.qps, q)
 		pair[j] = newSide(w, q, i, c)
@@ -272,6 +279,8 @@ func (w *world) count() {
 			t.naks += st.NAKSeqReceived
 			t.readReplay += st.ReadReplays
 			t.atomReplay += st.AtomicReplay
+			t.kept += st.Kept
+			t.repairs += st.Repairs
 			t.dropDup += st.Drops[qp.DropDuplicate]
 			t.dropOrder += st.Drops[qp.DropOutOfOrder]
 			t.dropGhost += st.Drops[qp.DropGhost]

@@ -1,0 +1,136 @@
+package qp
+
+import "github.com/gosoftroce/rocev2/rocev2"
+
+// repair is a cursor beside the requester's own: a few packets are sent again from the oldest unacknowledged one on, while
+// what follows goes on where it was. It is for a peer that keeps what arrives behind a gap, and for READs whose later
+// responses were kept here.
+type repair struct {
+	left uint32     // packets still to be sent; 0: none is under way
+	cur  uint32     // request of the next one
+	nxt  rocev2.PSN // and its PSN
+
+	run        uint32     // length of the last run; 0: there was none
+	start, end rocev2.PSN // from the first packet of it to what follows the last
+	limit      rocev2.PSN // what was sent before it ends here
+}
+
+const (
+	// repairRun is how many packets are sent first: the missing one, and two that show the peer if it is lost again.
+	repairRun = 3
+	// probeRun is how many are sent after a silence: the last packets in flight may be lost, which shows nowhere else.
+	probeRun = 32
+	// repairGrowth is by how much a run is longer than the one that it follows or repeats.
+	repairGrowth = 4
+	// repairReads is how often the request for missing READ responses is sent: nothing would show that it is lost.
+	repairReads = 2
+)
+
+// repair begins to send a run of packets again, from the oldest unacknowledged one on, if that may be enough.
+func (q *QP) repair(run uint32) bool {
+	r := &q.req
+	if q.store == nil || r.nxt == r.una {
+		return false
+	}
+	p := &r.repair
+	// A run that began with the packet that is missing again, or ended with the one before: more is missing than single
+	// packets.
+	grows := p.run > 0 && (r.una == p.start || r.una == p.end)
+	if r.window.lost(q.packet(), r.posUna, r.posNxt, grows && p.run > run) {
+		q.stats.WindowCuts++
+	}
+	q.stats.Repairs++
+	p.cur, p.nxt = r.head, r.una
+	if w := r.queue.at(r.head); w.answered() {
+		w.flags |= flagResumed
+		p.left, p.run = repairReads, 0
+		return true
+	}
+	if grows {
+		p.run = min(p.run*repairGrowth, maxWindowPSNs)
+	} else {
+		p.run = run
+	}
+	p.limit = r.nxt
+	p.left, p.start, p.end = p.run, r.una, r.una.Add(int(p.run))
+	return true
+}
+
+// repairFailed reports that just the last run is acknowledged, and nothing of what had been sent behind it before: the peer
+// has not kept that.
+func (r *requester) repairFailed() bool {
+	p := &r.repair
+	return p.run > 0 && p.left == 0 && r.una == p.end && r.una.Before(p.limit)
+}
+
+// pollRepair writes the next packet of a repair.
+func (q *QP) pollRepair(now Time, buf []byte) int {
+	r := &q.req
+	p := &r.repair
+	if p.nxt.Before(r.una) || ahead(p.nxt, r.una) >= ahead(r.nxt, r.una) {
+		p.left = 0 // done meanwhile
+		return 0
+	}
+	w := r.queue.at(p.cur)
+	if w.answered() && p.nxt != r.una {
+		p.left = 0 // a READ or an atomic is repaired when its turn comes
+		return 0
+	}
+	cur, nxt := r.cur, r.nxt
+	r.cur, r.nxt = p.cur, p.nxt
+	rq := q.requestAt(w)
+	q.limitRepair(&rq)
+	n, fault := q.buildRequest(&rq, buf)
+	r.cur, r.nxt = cur, nxt
+	if fault != 0 {
+		r.rewind() // meets the fault again, and handles it
+		return 0
+	}
+	p.left--
+	if !w.answered() {
+		p.nxt = p.nxt.Next()
+		if rq.rel+1 == w.psns {
+			p.cur++
+		}
+	}
+	q.stats.Retransmits++
+	if w.opcode < OpRead {
+		q.stats.TxBytes += uint64(rq.n)
+	}
+	r.retry.stop()
+	r.retry.start(now)
+	r.rtt.discard()
+	r.rtt.arm(now)
+	return n
+}
+
+// limitRepair cuts the request for a READ off behind the first response that is here already, which is asked for again so
+// that it shows if those before it are lost once more.
+func (q *QP) limitRepair(rq *request) {
+	k := q.req.kept.first
+	if rq.w.opcode != OpRead || k == nil {
+		return
+	}
+	if info, _ := k.packet.BTH.Opcode.Info(); info.Operation != rocev2.OpReadResponse {
+		return
+	}
+	if n := ahead(k.packet.BTH.PSN, q.req.una) + 1; n < rq.psns {
+		rq.psns, rq.n = n, n<<q.mtuShift
+	}
+}
+
+// executeKeptResponses goes on with the responses that were kept, as far as nothing is missing before them.
+func (q *QP) executeKeptResponses(now Time) {
+	r := &q.req
+	for r.kept.first != nil {
+		p := &r.kept.first.packet
+		if !p.BTH.PSN.Before(r.una) {
+			info, _ := p.BTH.Opcode.Info()
+			d := q.executeResponse(now, p, info)
+			if q.state == StateErr || d == DropGap {
+				return
+			}
+		}
+		q.store.put(r.kept.pop())
+	}
+}
