@@ -123,16 +123,36 @@ func (d *Device) foreignWindow() qp.WindowConfig {
 	return w
 }
 
+// meet sets the window for a new peer. One of our own kind that sends from
+// another port than the well-known one cannot be recognised by its packets; the
+// program must know.
+func (s *shard) meet(q *QP, own bool) {
+	if q.own { // the peer before
+		q.own = false
+		q.core.SetWindow(s.dev.foreignWindow())
+		q.core.KeepPackets(nil)
+	}
+	if own {
+		s.widen(q)
+	}
+}
+
 // recognise widens the window when a packet shows that the peer is of our own
 // kind: only that sends from the well-known port.
 func (s *shard) recognise(q *QP, d *transport.RxPacket) {
 	if q.own || d.SrcPort != s.dev.caps.Port {
 		return
 	}
+	s.widen(q)
+}
+
+// widen opens the window for a peer of our own kind.
+func (s *shard) widen(q *QP) {
 	q.own = true
 	w := s.dev.window()
 	if w.MaxPSNs == 0 {
 		w.MaxPSNs = ownPSNs
 	}
 	q.core.SetWindow(w)
+	q.core.KeepPackets(s.store)
 }

@@ -132,9 +132,14 @@ func (q *QP) Stats() qp.Stats {
 	return *q.core.Stats()
 }
 
-// Modify changes state and attributes (IBTA 11.2.5.2).
+// Modify changes state and attributes (IBTA 11.2.5.2). AV.SrcPort may be
+// AutoSourcePort; Attr then returns the port that was chosen.
 func (q *QP) Modify(a *qp.Attr, mask qp.AttrMask) error {
 	if err := q.checkDevice(a, mask); err != nil {
+		return err
+	}
+	a, err := q.withSourcePort(a, mask)
+	if err != nil {
 		return err
 	}
 	s := q.shard
@@ -153,8 +158,10 @@ func (q *QP) Modify(a *qp.Attr, mask qp.AttrMask) error {
 			TrafficClass: av.TrafficClass,
 			HopLimit:     av.HopLimit,
 			FlowLabel:    av.FlowLabel,
+			SrcPort:      av.SrcPort,
 		})
 		s.connectPeer(q, q.path.Dst)
+		s.meet(q, av.OwnKind)
 	}
 	s.work(q)
 	return nil

@@ -13,6 +13,8 @@ import (
 )
 
 const (
+	storePackets = 1024 // requests that a shard keeps behind gaps, about 4.5 MiB
+
 	rxDatagrams = 64      // datagrams (or coalesced runs of them) taken from the link at once
 	txArena     = 1 << 20 // bytes of one transmit batch
 	txQuota     = 64      // packets that a queue pair may send before the next one's turn
@@ -39,7 +41,8 @@ type shard struct {
 
 	delayAcks bool // what the flush under way does with lone acknowledgements
 	peers     map[netip.Addr]*peer
-	stopped   []*peer // peers with queue pairs that their limit has stopped
+	stopped   []*peer   // peers with queue pairs that their limit has stopped
+	store     *qp.Store // what arrived behind gaps
 	timers    timerHeap
 	timer     *time.Timer
 	timerAt   qp.Time // when the timer fires; 0 while it is not running
@@ -62,6 +65,7 @@ func newShard(d *Device, link transport.Link) *shard {
 		tx:    transport.NewTxBatch(txArena),
 		qps:   map[rocev2.QPN]*QP{},
 		peers: map[netip.Addr]*peer{},
+		store: qp.NewStore(storePackets),
 		lead:  lead{resume: make(chan struct{}, 1)},
 		kick:  make(chan struct{}, 1),
 		done:  make(chan struct{}),

@@ -67,15 +67,20 @@ const (
 	MaxMessage = 1 << 31
 )
 
-// AddressVector is where the packets of a connection go. Flow label, traffic class and hop limit are for the driver,
-// which writes the IP header.
+// AddressVector is where the packets of a connection go. All but DGID is for the driver, which writes the IP header.
 type AddressVector struct {
 	DGID         netip.Addr // the peer's address; the only one that packets are accepted from
 	TrafficClass uint8
 	HopLimit     uint8
 	FlowLabel    uint32
 	SGIDIndex    uint8
+	SrcPort      uint16 // UDP source port, 49152 to 65535; 0 is the device's own
+	OwnKind      bool   // the peer is known to be this software, whose buffers take more than is safe to send to others
 }
+
+// MinSrcPort is the smallest UDP source port that an address vector may name: the dynamic range (RFC 6335), of which
+// RoCEv2 takes the entropy of a flow.
+const MinSrcPort = 0xc000
 
 // Attr holds the attributes of a queue pair. Modify reads only those that its mask selects.
 type Attr struct {
@@ -111,6 +116,7 @@ func (a *Attr) value(mask AttrMask) (bad AttrMask, why string) {
 		{AttrPKeyIndex, a.PKeyIndex == 0, "the P_Key table has one entry, index 0"},
 		{AttrPort, a.Port == 1, "the device has one port, number 1"},
 		{AttrAV, a.AV.DGID.IsValid() && !a.AV.DGID.IsUnspecified(), "the destination address is not set"},
+		{AttrAV, a.AV.SrcPort == 0 || a.AV.SrcPort >= MinSrcPort, "the source port is neither 0 nor from 49152 to 65535"},
 		{AttrPathMTU, a.PathMTU.Valid(), "not one of 256, 512, 1024, 2048 and 4096 bytes"},
 		{AttrTimeout, a.Timeout <= 31, "larger than 31"},
 		{AttrRetryCount, a.RetryCount <= 7, "larger than 7"},

@@ -3,6 +3,8 @@ package verbs
 import (
 	"context"
 	"fmt"
+
+	"github.com/gosoftroce/rocev2/hca"
 )
 
 // ConnectConfig holds what the two sides of a connection agree on. The zero
@@ -17,8 +19,13 @@ type ConnectConfig struct {
 	MaxRdAtomic     OptUint8 // READs and atomics that this side has outstanding; default 16
 	MaxDestRdAtomic OptUint8 // READs and atomics that the peer may have outstanding; default 16
 	TrafficClass    uint8
-	HopLimit        uint8 // default 64
+	HopLimit        uint8  // default 64
+	SourcePort      uint16 // UDP source port, 49152 to 65535, or AutoSourcePort; default: the device's, 4791
 }
+
+// AutoSourcePort as SourcePort stands for the port that Linux would choose from
+// the two queue pair numbers.
+const AutoSourcePort = hca.AutoSourcePort
 
 // OptUint8 is a number that may be left out. Set makes one.
 type OptUint8 struct {
@@ -44,6 +51,25 @@ func WithConfig(c ConnectConfig) ConnectOption { return func(dst *ConnectConfig)
 
 // WithMTU sets the path MTU. Both sides must use the same.
 func WithMTU(m MTU) ConnectOption { return func(c *ConnectConfig) { c.PathMTU = m } }
+
+// WithSourcePort sends the packets of this queue pair from UDP source port port,
+// 49152 to 65535, or with AutoSourcePort from one that depends on the two queue
+// pair numbers. Networks with several ways (ECMP) and adapters with several
+// queues (RSS) spread flows by it; the packets of a queue pair share one way and
+// keep their order. The peer need not do the same, and sends to port 4791 as
+// ever.
+//
+// A device has at most 64 such ports (udp.MaxSourcePorts), which it keeps until
+// it is closed. Connect fails when another process has the port or when there
+// would be one more. AutoSourcePort then takes another port: thousands of queue
+// pairs share them. Query().AV.SrcPort is the port in use.
+//
+// A peer of this software knows by port 4791 that it may have more in flight to
+// this side than to other stacks. Where the peer is given this side's Endpoint
+// as it is, it knows without.
+func WithSourcePort(port uint16) ConnectOption {
+	return func(c *ConnectConfig) { c.SourcePort = port }
+}
 
 // Connect takes the queue pair from RESET to RTS towards peer. It exchanges no
 // packet: both sides call it, each with the other's Endpoint, and a request
@@ -76,8 +102,9 @@ func (q *QP) Init(opts ...ConnectOption) error {
 func (q *QP) ReadyToReceive(peer Endpoint, opts ...ConnectOption) error {
 	c := q.connectConfig(opts)
 	return q.Modify(&Attr{
-		State:           StateRTR,
-		AV:              AddressVector{DGID: peer.Addr, TrafficClass: c.TrafficClass, HopLimit: c.HopLimit},
+		State: StateRTR,
+		AV: AddressVector{DGID: peer.Addr, TrafficClass: c.TrafficClass, HopLimit: c.HopLimit,
+			SrcPort: c.SourcePort, OwnKind: peer.OwnKind},
 		PathMTU:         c.PathMTU,
 		DestQPN:         peer.QPN,
 		RQPSN:           peer.PSN,

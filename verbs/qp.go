@@ -141,6 +141,13 @@ type Endpoint struct {
 	Addr netip.Addr `json:"addr"`
 	QPN  QPN        `json:"qpn"`
 	PSN  PSN        `json:"psn"` // the first that this side sends
+
+	// OwnKind says that this side is this software: its buffers take more in
+	// flight than is safe to send to others. Endpoint sets it. In an Endpoint that
+	// a program makes for a peer that it learned of in another way, it stays
+	// false unless that peer is known to be one: towards others (Linux, adapters)
+	// it would lead to loss.
+	OwnKind bool `json:"own_kind,omitempty"`
 }
 
 func (e Endpoint) String() string {
@@ -150,5 +157,5 @@ func (e Endpoint) String() string {
 // Endpoint returns this side's. The starting PSN was chosen at random when the
 // queue pair was made.
 func (q *QP) Endpoint() Endpoint {
-	return Endpoint{Addr: q.dev.Addr(), QPN: q.QPN(), PSN: q.psn}
+	return Endpoint{Addr: q.dev.Addr(), QPN: q.QPN(), PSN: q.psn, OwnKind: true}
 }

@@ -130,6 +130,8 @@ func TestUsageErrors(t *testing.T) {
 		"perf write_bw -p 0":          "1 to 65535",
 		"perf write_bw -p 70000":      "1 to 65535",
 		"perf write_bw -i 2":          "one port",
+		"perf write_bw --sport 4791":  "49152 to 65535, or auto",
+		"pingpong --sport 1":          "49152 to 65535, or auto",
 		"perf write_bw -u 32":         "1 to 31",
 		"perf write_bw -D 0":          "number of seconds",
 		"perf write_bw -D NaN":        "number of seconds",
@@ -289,6 +291,12 @@ func TestPingpong(t *testing.T) {
 	if !strings.Contains(s.out, "300000 bytes") {
 		t.Errorf("the server prints\n%s", s.out)
 	}
+}
+
+func TestSourcePortFlag(t *testing.T) {
+	t.Parallel()
+	pair(t, "pingpong", "-n", "50", "--sport", "61001")
+	pair(t, "perf", "write_bw", "-n", "50", "-q", "4", "--sport", "auto")
 }
 
 func TestPerfTables(t *testing.T) {

@@ -22,7 +22,12 @@ perftest package (version 4.5, which calls itself 6.06) of the same name: "perf
 write_bw" talks to ib_write_bw. Without a server this side is the server.
 
 Both sides must be given the same test, size, iterations or duration, number of
-queue pairs and direction: only the path MTU is negotiated.`,
+queue pairs and direction: only the path MTU is negotiated.
+
+With --sport the packets that this side sends take another way through networks
+that spread flows (ECMP). A rocev2 that sends bulk data has more in flight to
+another one, which it knows by its source port 4791: for full speed give --sport
+to one side only, to the one that sends.`,
 		Example: `  rocev2 perf write_bw -d 127.0.0.1                   a server, and
   rocev2 perf write_bw -d 127.0.0.2 127.0.0.1         its client
   rocev2 perf send_lat -s 64 192.0.2.7                against ib_send_lat -s 64 there
@@ -139,6 +144,9 @@ func (f *perfFlags) config(cmd *cobra.Command) (perftest.Config, error) {
 	c := f.Config
 	var err error
 	if c.MTU, err = parseMTU(f.mtu); err != nil {
+		return c, err
+	}
+	if c.SourcePort, err = f.sourcePort(); err != nil {
 		return c, err
 	}
 	for _, n := range []struct {

@@ -48,6 +48,9 @@ func runPingpong(ctx context.Context, io streams, f *peerFlags, c pingpong.Confi
 	if c.MTU, err = parseMTU(f.mtu); err != nil {
 		return err
 	}
+	if c.SourcePort, err = f.sourcePort(); err != nil {
+		return err
+	}
 	for _, n := range []struct {
 		flag string
 		got  int

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -22,6 +23,7 @@ type peerFlags struct {
 	ibPort   int
 	gidIndex int
 	sl       int
+	sport    string
 }
 
 func (f *peerFlags) register(cmd *cobra.Command, gidName, gidShort string) {
@@ -33,6 +35,7 @@ func (f *peerFlags) register(cmd *cobra.Command, gidName, gidShort string) {
 	fs.StringVar(&f.device, "device", "", "the same as --ib-dev")
 	fs.MarkHidden("device")
 	fs.IntVarP(&f.gidIndex, gidName, gidShort, 0, "accepted for compatibility: a device has one address")
+	fs.StringVar(&f.sport, "sport", "", "UDP source `port` of the queue pairs, 49152 to 65535, or \"auto\" for one from their numbers (default: 4791)")
 	fs.DurationVar(&f.timeout, "timeout", 0, "give up after this `time` (for example 30s; default: no limit while there is progress)")
 	fs.BoolVar(&f.progress, "progress", false, "show progress even where standard error is no terminal")
 }
@@ -46,6 +49,23 @@ func (f *peerFlags) check() error {
 	}
 	return checkPort(f.port)
 }
+
+// sourcePort returns what --sport asks for.
+func (f *peerFlags) sourcePort() (uint16, error) {
+	switch f.sport {
+	case "":
+		return 0, nil
+	case "auto":
+		return verbs.AutoSourcePort, nil
+	}
+	n, err := strconv.ParseUint(f.sport, 10, 16)
+	if err != nil || n < minSourcePort {
+		return 0, usagef("--sport %s: a source port is a number from %d to 65535, or auto", f.sport, minSourcePort)
+	}
+	return uint16(n), nil
+}
+
+const minSourcePort = 49152
 
 // meet opens the device and the control connection. The device comes first: a
 // server that cannot run does not let a client in.

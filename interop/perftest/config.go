@@ -63,6 +63,7 @@ type Config struct {
 	OutstandingReads int       // READs and atomics outstanding on a queue pair; 0 means the most that the device can do
 	Timeout          uint8     // local ACK timeout, 4.096 µs × 2^n; 0 means DefaultTimeout
 	Events           bool      // sleep on a completion channel
+	SourcePort       uint16    // of every queue pair, as in verbs.ConnectConfig; 0 means the device's
 	Atomic           AtomicOp
 
 	// HandshakeTimeout bounds each step of the control connection at which the

@@ -281,6 +281,7 @@ func (s *session) connectQP(ctx context.Context, q *verbs.QP, r Address) error {
 		PathMTU: s.mtu, Access: access, Timeout: s.cfg.Timeout,
 		MaxRdAtomic:     verbs.Set(uint8(max(min(most, int(r.OutReads)), 1))),
 		MaxDestRdAtomic: verbs.Set(uint8(s.local[0].OutReads)),
+		SourcePort:      s.cfg.SourcePort,
 	}))
 }
 

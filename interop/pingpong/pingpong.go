@@ -43,6 +43,7 @@ type Config struct {
 	MTU        verbs.MTU // path MTU; 0 means DefaultMTU
 	Events     bool      // sleep on a completion channel instead of polling
 	Validate   bool      // check the content of the buffer at the end
+	SourcePort uint16    // as in verbs.ConnectConfig; 0 means the device's
 
 	// HandshakeTimeout bounds each step of the exchange of addresses, once the
 	// connection stands; 0 means 30 s.
@@ -222,6 +223,7 @@ func (s *session) connectConfig() verbs.ConnectOption {
 		Access:          verbs.LocalWrite, // nothing for the peer
 		MaxRdAtomic:     verbs.Set(1),
 		MaxDestRdAtomic: verbs.Set(1),
+		SourcePort:      s.cfg.SourcePort,
 	})
 }
 

@@ -1,0 +1,178 @@
+package hca
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/gosoftroce/rocev2/fabric"
+	"github.com/gosoftroce/rocev2/memreg"
+	"github.com/gosoftroce/rocev2/qp"
+	"github.com/gosoftroce/rocev2/rocev2"
+	"github.com/gosoftroce/rocev2/transport"
+)
+
+// ownPort is a link that sends from its own port only.
+type ownPort struct{ transport.Link }
+
+func (l ownPort) Capabilities() transport.Capabilities {
+	c := l.Link.Capabilities()
+	c.SourcePorts = false
+	return c
+}
+
+// connectAV is connect with a given address vector.
+func (h *host) connectAV(q *QP, av qp.AddressVector, qpn rocev2.QPN) error {
+	h.t.Helper()
+	h.must(q.Modify(&qp.Attr{State: qp.StateInit, Port: 1, Access: memreg.RemoteWrite},
+		qp.AttrState|qp.AttrPKeyIndex|qp.AttrPort|qp.AttrAccess))
+	if err := q.Modify(&qp.Attr{State: qp.StateRTR, AV: av, PathMTU: rocev2.MTU1024, DestQPN: qpn, MaxDestRdAtomic: 4},
+		qp.AttrState|qp.AttrAV|qp.AttrPathMTU|qp.AttrDestQPN|qp.AttrRQPSN|qp.AttrMaxDestRdAtomic|qp.AttrMinRNRTimer); err != nil {
+		return err
+	}
+	return q.Modify(&qp.Attr{State: qp.StateRTS, Timeout: 14, RetryCount: 7, RNRRetry: 7, MaxRdAtomic: 4},
+		qp.AttrState|qp.AttrTimeout|qp.AttrRetryCount|qp.AttrRNRRetry|qp.AttrSQPSN|qp.AttrMaxQPRdAtomic)
+}
+
+// isOwn says whether q has the wide window.
+func (q *QP) isOwn() bool {
+	q.shard.mu.Lock()
+	defer q.shard.mu.Unlock()
+	return q.own
+}
+
+// The port that Linux sends from. The first one is of a capture.
+func TestFlowPort(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		label uint32
+		a, b  rocev2.QPN
+		want  uint16
+	}{
+		{0, 17, 17, 49441},
+		{0, 1, 0xfff, 0xc000 | 0xfff},
+		{0, 0x10000, 0x10000, 0xd000},   // 2^32: the bits above the label count
+		{0, 0x800000, 0x800000, 0xc040}, // 2^46
+		{1, 17, 17, 0xc001},
+		{0x4000, 17, 17, 0xc001},  // the upper six bits of a label are folded in
+		{0xfffff, 17, 17, 0xffc0}, // 0x3fff ^ 0x3f
+		{0x100000, 17, 17, 49441}, // no label: it has 20 bits
+	} {
+		if got := flowPort(c.label, c.a, c.b); got != c.want {
+			t.Errorf("label %#x, QPNs %v and %v: port %#x, want %#x", c.label, c.a, c.b, got, c.want)
+		}
+		if x, y := flowPort(c.label, c.a, c.b), flowPort(c.label, c.b, c.a); x != y {
+			t.Errorf("the ends differ: %#x and %#x", x, y)
+		}
+	}
+}
+
+// Which source ports an address vector may name.
+func TestSourcePortOfAddressVector(t *testing.T) {
+	t.Parallel()
+	a, b := newHosts(t, Config{})
+	for _, c := range []struct {
+		port, want uint16
+		err        string
+	}{
+		{0, 0, ""},
+		{49152, 49152, ""},
+		{65535, 65535, ""},
+		{49151, 0, "the source port is neither 0 nor from 49152 to 65535"},
+		{2, 0, "the source port is neither"},
+		{rocev2.UDPPort, 0, "the source port is neither"},
+	} {
+		q := a.newQP()
+		err := a.connectAV(q, qp.AddressVector{DGID: testAddrB, SrcPort: c.port}, 99)
+		if c.err != "" {
+			if err == nil || !strings.Contains(err.Error(), c.err) {
+				t.Errorf("port %d: %v", c.port, err)
+			}
+			continue
+		}
+		if got := q.Attr().AV.SrcPort; err != nil || got != c.want {
+			t.Errorf("port %d: %d, %v", c.port, got, err)
+		}
+	}
+	q, peer := a.newQP(), b.newQP()
+	a.must(a.connectAV(q, qp.AddressVector{DGID: testAddrB, SrcPort: AutoSourcePort}, peer.QPN()))
+	if got, want := q.Attr().AV.SrcPort, flowPort(0, q.QPN(), peer.QPN()); got != want {
+		t.Errorf("automatic: %d, want %d", got, want)
+	}
+	// The label counts more, and the peer's number need not be given again.
+	a.must(q.Modify(&qp.Attr{State: qp.StateSQD}, qp.AttrState))
+	a.must(q.Modify(&qp.Attr{State: qp.StateSQD, AV: qp.AddressVector{DGID: testAddrB, SrcPort: AutoSourcePort}}, qp.AttrState|qp.AttrAV))
+	if got, want := q.Attr().AV.SrcPort, flowPort(0, q.QPN(), peer.QPN()); got != want {
+		t.Errorf("automatic, later: %d, want %d", got, want)
+	}
+	a.must(q.Modify(&qp.Attr{State: qp.StateSQD, AV: qp.AddressVector{DGID: testAddrB, SrcPort: AutoSourcePort, FlowLabel: 5}}, qp.AttrState|qp.AttrAV))
+	if got := q.Attr().AV.SrcPort; got != 0xc005 {
+		t.Errorf("with a label: %#x", got)
+	}
+}
+
+// A link that has no source ports says so when one is asked for.
+func TestLinkWithoutSourcePorts(t *testing.T) {
+	t.Parallel()
+	la, _ := fabric.Pair(testAddrA, testAddrB)
+	h := &host{t: t, dev: New(Config{}, ownPort{la})}
+	h.equip()
+	for _, port := range []uint16{50000, AutoSourcePort} {
+		q := h.newQP()
+		if err := h.connectAV(q, qp.AddressVector{DGID: testAddrB, SrcPort: port}, 99); err == nil || !strings.Contains(err.Error(), "sends from port 4791 only") {
+			t.Errorf("port %d: %v", port, err)
+		}
+		if q.Attr().AV.SrcPort != 0 {
+			t.Error("the attribute was changed all the same")
+		}
+	}
+}
+
+// Peers that send from ports of their own do not recognise each other; they
+// have the wide window when they are told, from the start.
+func TestOwnKindWithSourcePorts(t *testing.T) {
+	t.Parallel()
+	for _, told := range []bool{false, true} {
+		a, b := newHosts(t, Config{})
+		qa, qb := a.newQP(), b.newQP()
+		a.must(a.connectAV(qa, qp.AddressVector{DGID: testAddrB, SrcPort: AutoSourcePort, OwnKind: told}, qb.QPN()))
+		b.must(b.connectAV(qb, qp.AddressVector{DGID: testAddrA, SrcPort: AutoSourcePort, OwnKind: told}, qa.QPN()))
+		a.write(qa, b, 8)
+		a.waitOK(1)
+		if qa.isOwn() != told || qb.isOwn() != told {
+			t.Errorf("told %v: wide windows are %v and %v", told, qa.isOwn(), qb.isOwn())
+		}
+	}
+	// A port on one side is seen by the other one only.
+	a, b := newHosts(t, Config{})
+	qa, qb := a.newQP(), b.newQP()
+	a.must(a.connectAV(qa, qp.AddressVector{DGID: testAddrB, SrcPort: 50000}, qb.QPN()))
+	b.must(b.connectAV(qb, qp.AddressVector{DGID: testAddrA}, qa.QPN()))
+	a.write(qa, b, 8)
+	a.waitOK(1)
+	if !qa.isOwn() || qb.isOwn() {
+		t.Errorf("wide windows are %v at the side with a port and %v at the other", qa.isOwn(), qb.isOwn())
+	}
+}
+
+// What was known of one peer does not hold for the next.
+func TestOwnKindIsForgotten(t *testing.T) {
+	t.Parallel()
+	a, b := newHosts(t, Config{})
+	qa, qb := a.newQP(), b.newQP()
+	a.connect(qa, testAddrB, qb.QPN())
+	b.connect(qb, testAddrA, qa.QPN())
+	a.write(qa, b, 8)
+	a.waitOK(1)
+	if !qa.isOwn() {
+		t.Fatal("not recognised")
+	}
+	a.must(qa.Modify(&qp.Attr{State: qp.StateReset}, qp.AttrState))
+	other := b.newQP()
+	a.connect(qa, testAddrB, other.QPN())
+	b.must(b.connectAV(other, qp.AddressVector{DGID: testAddrA, SrcPort: 50000}, qa.QPN()))
+	a.write(qa, b, 8)
+	a.waitOK(1)
+	if qa.isOwn() {
+		t.Error("a peer that was not recognised has the wide window of the one before")
+	}
+}
