@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 	"unsafe"
 
+	"github.com/gosoftroce/rocev2/rocev2"
 	"github.com/gosoftroce/rocev2/transport"
 	"golang.org/x/sys/unix"
 )
@@ -31,6 +32,8 @@ type receiver struct {
 	batch    *transport.RxBatch // whose buffers the headers point to
 	n        int                // headers to fill
 	got      int                // headers filled last time, to be made ready again
+	few      bool               // little comes: one system call for one datagram is the cheapest
+	left     bool               // there may be more than was taken
 	errno    unix.Errno
 }
 
@@ -62,7 +65,7 @@ func (l *Link) Recv(b *transport.RxBatch) (int, error) {
 	if r.errno != 0 && r.errno != unix.EAGAIN {
 		return 0, r.errno
 	}
-	l.waiting.more.Store(r.got == r.n)
+	l.waiting.more.Store(r.left)
 	if r.got > 0 {
 		r.deliver(b)
 	}
@@ -91,23 +94,69 @@ func (r *receiver) prepare(b *transport.RxBatch) {
 	r.got, r.errno = 0, 0
 }
 
-// receive calls recvmmsg. Errors that belong to earlier sends do not count.
+// receive takes what is there. While little comes it asks for one datagram, the
+// quickest way, and goes on only behind one that is a run of packets.
 func (r *receiver) receive(fd uintptr) {
-	for range maxRefused {
-		n, _, errno := unix.Syscall6(unix.SYS_RECVMMSG, fd, uintptr(unsafe.Pointer(&r.hdrs)),
-			uintptr(r.n), unix.MSG_DONTWAIT, 0, 0)
-		switch errno {
-		case 0:
-			r.got = int(n)
+	r.left = false
+	if r.few {
+		if !r.one(fd) {
 			return
-		case unix.EINTR:
-		case unix.EAGAIN, unix.EBADF, unix.ENOTSOCK, unix.EFAULT, unix.EINVAL:
-			r.errno = errno
+		}
+		r.got = 1
+		if r.hdrs[0].n <= rocev2.MaxPacketLen || r.n == 1 {
+			r.few, r.left = false, true
 			return
-		default:
-			r.l.stats.socketErrors.Add(1)
 		}
 	}
+	r.many(fd)
+	r.few, r.left = r.got <= 1, r.got == r.n
+}
+
+// one calls recvmsg for the first header and reports success. It cannot block,
+// so the scheduler need not know of it.
+func (r *receiver) one(fd uintptr) bool {
+	for range maxRefused {
+		n, _, errno := unix.RawSyscall(unix.SYS_RECVMSG, fd, uintptr(unsafe.Pointer(&r.hdrs[0].hdr)), unix.MSG_DONTWAIT)
+		if errno == 0 {
+			r.hdrs[0].n = uint32(n)
+			return true
+		}
+		if r.ended(errno) {
+			return false
+		}
+	}
+	return false
+}
+
+// many calls recvmmsg for the headers that are not filled.
+func (r *receiver) many(fd uintptr) {
+	for range maxRefused {
+		n, _, errno := unix.Syscall6(unix.SYS_RECVMMSG, fd, uintptr(unsafe.Pointer(&r.hdrs[r.got])),
+			uintptr(r.n-r.got), unix.MSG_DONTWAIT, 0, 0)
+		if errno == 0 {
+			r.got += int(n)
+			return
+		}
+		if r.ended(errno) {
+			return
+		}
+	}
+}
+
+// ended reports whether receiving is over for now. Errors that belong to earlier
+// sends do not count.
+func (r *receiver) ended(errno unix.Errno) bool {
+	switch errno {
+	case unix.EINTR:
+		return false
+	case unix.EAGAIN, unix.EBADF, unix.ENOTSOCK, unix.EFAULT, unix.EINVAL:
+		if r.got == 0 {
+			r.errno = errno
+		}
+		return true
+	}
+	r.l.stats.socketErrors.Add(1)
+	return false
 }
 
 // deliver splits the received buffers into packets of b.

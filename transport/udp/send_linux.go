@@ -160,7 +160,7 @@ func (k *sendSlot) setPath(p *transport.Path, l *Link) {
 		k.pathLen += putControl(k.control[k.pathLen:], level, tos, 4)
 		*(*int32)(unsafe.Pointer(&k.control[k.pathLen-dataSpace])) = int32(p.TrafficClass)
 	}
-	if p.HopLimit != 0 {
+	if p.HopLimit != 0 && p.HopLimit != hopLimit {
 		k.pathLen += putControl(k.control[k.pathLen:], level, ttl, 4)
 		*(*int32)(unsafe.Pointer(&k.control[k.pathLen-dataSpace])) = int32(p.HopLimit)
 	}
@@ -190,12 +190,11 @@ func (s *sender) flush() error {
 // is full it waits, looking now and then whether the link was closed.
 func (s *sender) writeSome(fd uintptr) {
 	for s.sent < s.n {
-		n, _, errno := unix.Syscall6(unix.SYS_SENDMMSG, fd, uintptr(unsafe.Pointer(&s.hdrs[s.sent])),
-			uintptr(s.n-s.sent), unix.MSG_DONTWAIT, 0, 0)
+		n, errno := s.transmit(fd)
 		switch errno {
 		case 0:
-			s.count(s.sent, s.sent+int(n))
-			s.sent += int(n)
+			s.count(s.sent, s.sent+n)
+			s.sent += n
 			s.refused, s.starved = 0, 0
 		case unix.EINTR:
 		case unix.EAGAIN:
@@ -211,6 +210,24 @@ func (s *sender) writeSome(fd uintptr) {
 		}
 	}
 }
+
+// transmit sends from header s.sent on and returns how many were sent. A small
+// packet alone goes the quickest way: it cannot block, so the scheduler need not
+// know of it.
+func (s *sender) transmit(fd uintptr) (int, unix.Errno) {
+	h := &s.hdrs[s.sent].hdr
+	if s.n-s.sent == 1 && h.Controllen == 0 && h.Iov.Len <= smallPacket {
+		_, _, errno := unix.RawSyscall6(unix.SYS_SENDTO, fd, uintptr(unsafe.Pointer(h.Iov.Base)), uintptr(h.Iov.Len),
+			unix.MSG_DONTWAIT, uintptr(unsafe.Pointer(h.Name)), uintptr(h.Namelen))
+		return 1, errno
+	}
+	n, _, errno := unix.Syscall6(unix.SYS_SENDMMSG, fd, uintptr(unsafe.Pointer(h)), uintptr(s.n-s.sent), unix.MSG_DONTWAIT, 0, 0)
+	return int(n), errno
+}
+
+// smallPacket bounds how long a system call takes that the scheduler does not
+// know of.
+const smallPacket = 4 << 10
 
 // fullCheckMillis is how long a Send waits for room at once.
 const fullCheckMillis = 20

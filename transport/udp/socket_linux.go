@@ -74,6 +74,7 @@ func setOptions(fd int, v4 bool, c *Config) error {
 		{unix.IPPROTO_IPV6, unix.IPV6_DONTFRAG, 1},
 		{unix.IPPROTO_IPV6, unix.IPV6_RECVTCLASS, 1},
 		{unix.IPPROTO_IPV6, ipv6FlowinfoSend, 1},
+		{unix.IPPROTO_IPV6, unix.IPV6_UNICAST_HOPS, hopLimit},
 		// Kernel rxe sends UDP checksum 0 on IPv6 too (allowed by RFC 6936).
 		{unix.IPPROTO_UDP, unix.UDP_NO_CHECK6_RX, 1},
 	}
@@ -81,6 +82,7 @@ func setOptions(fd int, v4 bool, c *Config) error {
 		opts = []option{
 			{unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_PROBE},
 			{unix.IPPROTO_IP, unix.IP_RECVTOS, 1},
+			{unix.IPPROTO_IP, unix.IP_TTL, hopLimit},
 		}
 	}
 	if c.ReusePort {
@@ -93,6 +95,9 @@ func setOptions(fd int, v4 bool, c *Config) error {
 	}
 	return nil
 }
+
+// hopLimit is what packets have whose path asks for no other.
+const hopLimit = 64
 
 // setBuffer asks for n bytes and returns what was granted. The kernel doubles
 // the number to account for its overhead; that half is not counted.

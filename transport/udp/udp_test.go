@@ -494,7 +494,7 @@ func TestCapabilities(t *testing.T) {
 
 func TestNoAllocations(t *testing.T) {
 	a, b, path := ends(t, false, Config{}, transport.Path{})
-	tx, rx := transport.NewTxBatch(1<<17), transport.NewRxBatch(8)
+	tx, rx := transport.NewTxBatch(1<<18), transport.NewRxBatch(8)
 	data := packet(1, 4096)
 	round := func() {
 		tx.Reset()
