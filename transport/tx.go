@@ -16,7 +16,12 @@ const (
 type TxBatch struct {
 	arena []byte
 	off   int // end of the last packet, its ICRC included
+	soft  int // from here on the batch ends with a whole run
 	pkts  []txPacket
+
+	runStart, runSize int  // the latest run: where it begins, and the size of its packets
+	runLen            int  // packets
+	runEnded          bool // nothing can join it
 }
 
 type txPacket struct {
@@ -32,15 +37,17 @@ func NewTxBatch(arenaBytes int) *TxBatch {
 	arenaBytes = max(arenaBytes, rocev2.MaxPacketLen)
 	return &TxBatch{
 		arena: make([]byte, arenaBytes),
+		soft:  max(arenaBytes-MaxRunBytes-rocev2.MaxPacketLen, 0),
 		pkts:  make([]txPacket, 0, arenaBytes/1024+1),
 	}
 }
 
 // Room returns rocev2.MaxPacketLen bytes to encode the next packet into, or nil
-// when the batch is full.
+// when the batch is full. The last of the arena, as much as a run may have, only
+// takes what completes a run: so that none leaves half full.
 func (b *TxBatch) Room() []byte {
 	end := b.off + rocev2.MaxPacketLen
-	if end > len(b.arena) {
+	if end > len(b.arena) || b.off >= b.soft && b.runEnded {
 		return nil
 	}
 	return b.arena[b.off:end:end]
@@ -53,7 +60,19 @@ func (b *TxBatch) Commit(n int, p *Path) {
 		panic("transport: TxBatch.Commit out of range")
 	}
 	b.pkts = append(b.pkts, txPacket{off: b.off, n: n, path: p})
+	b.track(n+rocev2.ICRCLen, p)
 	b.off += n + rocev2.ICRCLen
+}
+
+// track keeps account of the latest run, which a packet of size bytes joins or
+// ends.
+func (b *TxBatch) track(size int, p *Path) {
+	if b.runEnded || b.runLen == 0 || size > b.runSize || b.pkts[len(b.pkts)-2].path != p {
+		b.runStart, b.runSize, b.runLen = b.off, size, 0
+	}
+	b.runLen++
+	end := b.off + size
+	b.runEnded = size < b.runSize || b.runLen == MaxRunSegments || end+b.runSize > b.runStart+MaxRunBytes
 }
 
 // Len returns the number of packets.
@@ -66,7 +85,7 @@ func (b *TxBatch) Bytes() int { return b.off }
 func (b *TxBatch) Reset() {
 	clear(b.pkts)
 	b.pkts = b.pkts[:0]
-	b.off = 0
+	b.off, b.runLen, b.runEnded = 0, 0, false
 }
 
 // Packet returns packet i from BTH to pad, and its path.
