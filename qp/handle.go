@@ -95,6 +95,13 @@ func (q *QP) PollTransmit(now Time, buf []byte) int {
 // the program posts in answer goes first. All other answers go as ever, and acknowledgements with them.
 func (q *QP) DelayAcks(on bool) { q.resp.delay = on }
 
+// Answering reports whether an answer other than a lone acknowledgement waits to be sent.
+func (q *QP) Answering() bool {
+	r := &q.resp.out
+	n := r.tail - r.head
+	return n > 1 || n == 1 && r.at(r.head).kind != responseAck
+}
+
 // AckDelayed reports whether an acknowledgement waits because of DelayAcks.
 func (q *QP) AckDelayed() bool {
 	r := &q.resp

@@ -1,6 +1,7 @@
 package qp
 
 import (
+	"math"
 	"math/bits"
 	"net/netip"
 )
@@ -105,7 +106,7 @@ func (q *QP) reset() {
 	q.peer = netip.Addr{}
 	q.events, q.notify = 0, false
 	r := &q.req
-	*r = requester{queue: r.queue, window: r.window}
+	*r = requester{queue: r.queue, window: r.window, allowance: math.MaxInt}
 	r.rtt.init(q.cfg.MinProbe)
 	r.queue.tail = 0
 	r.window.reset()

@@ -2,6 +2,7 @@ package qp
 
 import (
 	"fmt"
+	"math"
 	"net/netip"
 	"time"
 
@@ -95,6 +96,7 @@ func New(c Config) (*QP, error) {
 	q.resp.recv.SGList = make([]memreg.SGE, 0, c.MaxRecvSGE)
 	q.req.window.init(c.Window)
 	q.req.rtt.init(c.MinProbe)
+	q.req.allowance = math.MaxInt
 	return q, nil
 }
 
@@ -167,6 +169,6 @@ func (q *QP) SetWindow(c WindowConfig) { q.req.window.limits(c) }
 // the next one, as the window counts them, without a share that the peer has kept behind a gap.
 func (q *QP) InFlight() int { return q.req.window.charge(int(q.req.posNxt - q.req.posUna)) }
 
-// Hold stops new requests, or lets them go again, for a driver that shares a peer's buffers among queue pairs. Answers
-// and timers go on.
-func (q *QP) Hold(on bool) { q.req.held = on }
+// Allow bounds the bytes of the requests that the next polls write, for a driver that shares a peer's buffers among queue
+// pairs: while there are bytes left a request may go, and with 0 none. Answers and timers go on. At first there is no bound.
+func (q *QP) Allow(bytes int) { q.req.allowance = bytes }

@@ -32,7 +32,8 @@ type requester struct {
 	sinceAck uint32 // packets since the last one with AckReq
 	fault    bool   // some request between head and cur has a status that waits
 	stalled  bool   // the last poll stopped for lack of credits
-	held     bool   // the driver wants no requests
+
+	allowance int // bytes of requests that the driver lets go
 
 	repair repair
 	kept   kept // responses behind a gap

@@ -47,7 +47,7 @@ func (q *QP) pollRequest(now Time, buf []byte) int {
 			return n
 		}
 	}
-	if r.cur == r.queue.tail || r.held || r.rnr.waiting || (q.state == StateSQD && r.cur == r.started) {
+	if r.cur == r.queue.tail || r.allowance <= 0 || r.rnr.waiting || (q.state == StateSQD && r.cur == r.started) {
 		return 0
 	}
 	w := r.queue.at(r.cur)
@@ -231,6 +231,7 @@ func (q *QP) sent(now Time, rq *request) {
 	grows := ahead(r.nxt, r.una)+rq.psns > ahead(r.max, r.una)
 	r.nxt = r.nxt.Add(int(rq.psns))
 	r.posNxt += uint64(rq.cost)
+	r.allowance -= rq.cost
 	if grows {
 		r.max = r.nxt
 	}

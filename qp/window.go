@@ -87,6 +87,14 @@ func (w *window) admits(inFlight uint64, inFlightPSNs uint32, cost int, psns uin
 	return inFlightPSNs+psns <= w.psns && inFlight+uint64(cost) <= uint64(size)
 }
 
+// room returns how many more packets of size bytes the window admits.
+func (w *window) room(inFlight uint64, inFlightPSNs uint32, packet int) int {
+	if inFlight >= uint64(w.size) || inFlightPSNs >= w.psns {
+		return 0
+	}
+	return min(int(uint64(w.size)-inFlight)/packet, int(w.psns-inFlightPSNs))
+}
+
 // spareShare is by what part of itself the window is wider while single losses are repaired. What the peer has kept behind
 // the gap is acknowledged only with what is missing, but it does not lie in the peer's receive buffer any more; without
 // the share the requester would stand still at every loss.
