@@ -17,7 +17,7 @@ import (
 const (
 	// targetBytes is how much memory the peer writes to and reads from at
 	// least; larger messages get as much as they need.
-	targetBytes = 4 << 20
+	targetBytes = 1 << 20
 	// recvAhead is how many receives a SEND finds posted, as a multiple of the
 	// sender's depth: completions of the receiver may lag behind.
 	recvAhead = 16
