@@ -128,17 +128,19 @@ func (cq *CQ) Poll(wc []qp.WC) int {
 // PollProgress is Poll that first handles what the device has received, on the
 // caller's goroutine, when the queue is empty.
 func (cq *CQ) PollProgress(wc []qp.WC) int {
+	n, _ := cq.pollProgress(wc)
+	return n
+}
+
+// pollProgress is PollProgress that also says whether the device had anything.
+func (cq *CQ) pollProgress(wc []qp.WC) (n int, progress bool) {
 	if n := cq.Poll(wc); n > 0 {
-		return n
+		return n, true
 	}
 	if !cq.dev.Progress() {
-		return 0
+		return 0, false
 	}
-	n := cq.Poll(wc)
-	if n == 0 {
-		cq.dev.Settle(true)
-	}
-	return n
+	return cq.Poll(wc), true
 }
 
 // Wait takes at least one completion, waiting for it as long as ctx allows.
@@ -157,22 +159,27 @@ func (cq *CQ) Wait(ctx context.Context, wc []qp.WC) (int, error) {
 }
 
 // pollSpinning polls for a short while, which saves going to sleep and being
-// woken. How long it does so follows what came of it.
+// woken. How long it does so follows what came of it; in the middle of a bulk
+// transfer it is longer.
 func (cq *CQ) pollSpinning(wc []qp.WC) int {
+	most := int32(cq.dev.spin)
 	budget := cq.spin.Load()
-	for i := int32(0); ; i++ {
-		if n := cq.PollProgress(wc); n > 0 {
-			if i > 0 {
-				cq.spin.Store(min(2*budget, int32(cq.dev.spin)))
-			}
+	for i := int32(0); i <= budget || i <= lingerPolls && cq.dev.bulk(); i++ {
+		n, progress := cq.pollProgress(wc)
+		if i > 0 && progress {
+			budget = min(2*budget, most)
+			cq.spin.Store(budget)
+		}
+		if n > 0 {
 			return n
 		}
-		if i >= budget {
-			cq.spin.Store(max(budget/2, min(1, int32(cq.dev.spin))))
-			return 0
+		if progress {
+			i = 0 // it is on its way
 		}
 		runtime.Gosched()
 	}
+	cq.spin.Store(max(budget/2, min(1, most)))
+	return 0
 }
 
 // available implements waitable.

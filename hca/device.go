@@ -145,7 +145,7 @@ func (d *Device) Close() error {
 // minProbe is how soon a silent peer is asked again, at the least; it is also
 // never sooner than four round trips. The local ACK timeout, tens of
 // milliseconds, is the last resort.
-const minProbe = 10 * time.Millisecond
+const minProbe = 20 * time.Millisecond
 
 // defaultReadChunk keeps the answer to one READ request well below what a
 // modest socket buffer holds.

@@ -72,7 +72,7 @@ func (p *parker) park(ctx context.Context, w waitable) error {
 		s.lead.parked.Add(1)
 		defer s.lead.parked.Add(-1)
 	}
-	p.dev.Settle(false)
+	p.dev.Settle()
 	p.followers.Add(1)
 	defer p.followers.Add(-1)
 	if ok, err := w.available(); ok || err != nil {
@@ -93,6 +93,10 @@ func (p *parker) parkLeading(ctx context.Context, s *shard, w waitable) error {
 	p.watch(ctx)
 	for {
 		s.flushUnsent()
+		s.linger(func() bool {
+			ok, err := w.available()
+			return ok || err != nil || ctx.Err() != nil
+		})
 		p.inWait.Store(true)
 		ok, err := w.available()
 		if err == nil {
@@ -106,8 +110,11 @@ func (p *parker) parkLeading(ctx context.Context, s *shard, w waitable) error {
 			return err
 		}
 		s.rxMu.Lock()
-		s.receive(true)
+		r := s.take()
 		s.rxMu.Unlock()
+		if r.n > 0 {
+			s.answer(&r, true)
+		}
 		if ok, err := w.available(); ok || err != nil {
 			return err
 		}

@@ -1,6 +1,7 @@
 package hca
 
 import (
+	"math"
 	"net/netip"
 
 	"github.com/gosoftroce/rocev2/qp"
@@ -54,8 +55,13 @@ func (q *QP) account() {
 	}
 }
 
-// full says whether q must not send more requests to its peer.
-func (q *QP) full() bool { return q.peer != nil && q.peer.inFlight >= q.peer.limit }
+// allowance returns how many bytes of requests q may send to its peer.
+func (q *QP) allowance() int {
+	if q.peer == nil {
+		return math.MaxInt
+	}
+	return max(q.peer.limit-q.peer.inFlight, 0)
+}
 
 // stop puts q, which the limit holds back, on its peer's list.
 func (s *shard) stop(q *QP) {

@@ -33,12 +33,14 @@ type lead struct {
 }
 
 const (
-	// asideTick is how long the receiver gives programs before it takes over.
-	asideTick = 250 * time.Microsecond
+	// asideTick is how long the receiver gives programs before it takes over; while
+	// they keep busy it looks less often.
+	asideTick    = 250 * time.Microsecond
+	asideTickMax = time.Millisecond
 	// asideBan is how long it then stays, when packets had been waiting.
 	asideBan = 20 * time.Millisecond
-	// deferMax is how many packets, and how many batches of them in a row, may stay
-	// unanswered until the program's next call. A bulk transfer is answered at once.
+	// deferMax is how many packets may stay unanswered until the program's next call.
+	// A bulk transfer is answered at once.
 	deferMax = 4
 )
 
@@ -73,6 +75,7 @@ func (s *shard) receiveAlone() bool {
 			return false
 		}
 		n := s.drain()
+		s.linger(func() bool { return s.lead.activity.Load() != seen })
 		parked := s.lead.parked.Load()
 		active := s.lead.activity.Load() != seen
 		if (n == 0 && active && parked == 0 || parked == 1) && s.dev.now() >= ban {
@@ -81,17 +84,48 @@ func (s *shard) receiveAlone() bool {
 	}
 }
 
+// linger goes on receiving in the middle of a bulk transfer, until nothing has
+// come for a while or until done. Going to sleep between two buffers would have
+// the sender wake this side for each, which costs it more than anything else that
+// it does.
+func (s *shard) linger(done func() bool) {
+	if !s.bulk.Swap(false) {
+		return
+	}
+	for i := 0; i < lingerPolls && !done(); i++ {
+		if s.drain() > 0 {
+			i = 0
+		}
+	}
+}
+
+// bulk reports whether a bulk transfer is under way.
+func (d *Device) bulk() bool {
+	for _, s := range d.shards {
+		if s.bulk.Load() {
+			return true
+		}
+	}
+	return false
+}
+
+const (
+	bulkPackets = 8   // at once are a bulk transfer
+	lingerPolls = 200 // in vain, some 100 µs
+)
+
 // drain receives all that is there.
 func (s *shard) drain() int {
-	s.rxMu.Lock()
-	defer s.rxMu.Unlock()
 	total := 0
 	for {
-		n := s.receive(false)
-		if n == 0 {
+		s.rxMu.Lock()
+		r := s.take()
+		s.rxMu.Unlock()
+		if r.n == 0 {
 			return total
 		}
-		total += n
+		total += r.n
+		s.answer(&r, false)
 	}
 }
 
@@ -102,8 +136,8 @@ func (s *shard) standAside(tick *time.Timer) bool {
 	l.aside.Store(true)
 	defer s.comeBack()
 	seen := l.activity.Load()
-	for {
-		tick.Reset(asideTick)
+	for every := asideTick; ; every = min(2*every, asideTickMax) {
+		tick.Reset(every)
 		select {
 		case <-tick.C:
 		case <-l.resume:
@@ -163,35 +197,74 @@ func (s *shard) unlead() {
 	}
 }
 
-// receive takes one batch from the link and handles it. The caller holds rxMu.
-// With later, a few answers may wait for the program's next call, where they
-// leave together with what it posts.
-func (s *shard) receive(later bool) int {
+// taken is what a batch of packets was.
+type taken struct {
+	n        int
+	now      qp.Time
+	asked    bool // there were requests
+	pressing bool // something wants an answer that does not wait
+}
+
+// take takes one batch from the link and handles it. The caller holds rxMu. If
+// anything has come, take returns with mu held, and there may be something to
+// send.
+func (s *shard) take() (r taken) {
 	n, err := s.link.Recv(s.rx)
 	if n == 0 || err != nil {
-		return 0
+		return taken{}
 	}
 	s.mu.Lock()
 	if s.closed {
 		s.mu.Unlock()
-		return 0
+		return taken{}
 	}
-	now := s.dev.now()
+	r.n, r.now = n, s.dev.now()
+	if n >= bulkPackets && s.dev.spin > 0 {
+		s.bulk.Store(true)
+	}
 	packets := s.rx.Packets()
 	for i := range packets {
-		s.dispatch(now, &packets[i])
+		s.dispatch(&r, &packets[i])
 	}
-	if later && n <= deferMax && s.lead.aside.Load() && s.deferred < deferMax {
-		s.deferred++
+	if len(s.strays) > 0 {
+		s.mu.Unlock()
+		s.handOver()
+		s.mu.Lock()
+	}
+	return r
+}
+
+// answer sends what the packets of r call for, and gives up mu. With later, a few
+// answers may wait for the program's next call, where they leave together with
+// what it posts.
+func (s *shard) answer(r *taken, later bool) {
+	if later && r.n <= deferMax && s.lead.aside.Load() && !r.pressing && (!r.asked || s.patience.more(r.now)) {
 		s.lead.unsent.Store(true)
 	} else {
-		s.deferred = 0
 		s.flush()
 	}
 	s.mu.Unlock()
-	s.handOver()
-	return n
 }
+
+// takeMeanwhile takes what has come while a long batch was sent: the
+// acknowledgements that let the next one go. It reports whether mu is held.
+func (s *shard) takeMeanwhile() bool {
+	if s.tx.Bytes() < longBatch {
+		return false
+	}
+	s.bulk.Store(s.dev.spin > 0)
+	if !s.rxMu.TryLock() {
+		return false
+	}
+	s.lead.activity.Add(1)
+	r := s.take()
+	s.rxMu.Unlock()
+	return r.n > 0
+}
+
+// longBatch is how many bytes take so long to send that it is worth looking
+// whether something has come.
+const longBatch = 64 << 10
 
 // handOver gives packets that belong to other shards to them. The network may
 // coalesce packets to several queue pairs into one buffer, which arrives where
@@ -201,7 +274,8 @@ func (s *shard) handOver() {
 		t := s.dev.shardOf(destQPN(d.Data))
 		t.mu.Lock()
 		if !t.closed {
-			t.dispatch(t.dev.now(), d)
+			r := taken{now: t.dev.now()}
+			t.dispatch(&r, d)
 			t.flush()
 		}
 		t.mu.Unlock()
@@ -223,8 +297,18 @@ func (s *shard) flushUnsent() {
 	}
 }
 
-// dispatch hands one datagram to its queue pair.
-func (s *shard) dispatch(now qp.Time, d *transport.RxPacket) {
+// flushIdle is flushUnsent when a program polls and nothing has come: lone
+// acknowledgements may wait on.
+func (s *shard) flushIdle() {
+	if s.lead.unsent.Load() {
+		s.mu.Lock()
+		s.flushBut(s.lead.aside.Load() && !s.patience.over(s.dev.now()))
+		s.mu.Unlock()
+	}
+}
+
+// dispatch hands one datagram of r to its queue pair.
+func (s *shard) dispatch(r *taken, d *transport.RxPacket) {
 	if err := s.pkt.Parse(d.Data); err != nil {
 		s.drops.malformed(err)
 		return
@@ -242,11 +326,15 @@ func (s *shard) dispatch(now qp.Time, d *transport.RxPacket) {
 		s.drops.device[dropUnknownQP]++
 		return
 	}
-	if reason := q.core.HandlePacket(now, d.Src, &s.pkt); reason != qp.DropNone {
+	if reason := q.core.HandlePacket(r.now, d.Src, &s.pkt); reason != qp.DropNone {
 		s.drops.qp[reason]++
 	} else {
 		s.recognise(q, d)
 	}
+	if info, _ := s.pkt.BTH.Opcode.Info(); info.Role == rocev2.RoleRequest {
+		r.asked = true
+	}
+	r.pressing = r.pressing || q.core.Answering()
 	q.account()
 	s.ready.push(q)
 }
@@ -261,25 +349,23 @@ func (d *Device) Progress() bool {
 		s.lead.activity.Add(1)
 		n := 0
 		if s.rxMu.TryLock() {
-			n = s.receive(true)
+			r := s.take()
 			s.rxMu.Unlock()
+			if n = r.n; n > 0 {
+				s.answer(&r, true)
+			}
 		}
 		if n == 0 {
-			s.flushUnsent()
+			s.flushIdle()
 		}
 		any = any || n > 0
 	}
 	return any
 }
 
-// Settle sends the answers that Progress has left. With soon, lone
-// acknowledgements wait on, for the program will be back in a moment.
-func (d *Device) Settle(soon bool) {
+// Settle sends the answers that Progress has left.
+func (d *Device) Settle() {
 	for _, s := range d.shards {
-		if s.lead.unsent.Load() {
-			s.mu.Lock()
-			s.flushBut(soon && s.lead.aside.Load())
-			s.mu.Unlock()
-		}
+		s.flushUnsent()
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/gosoftroce/rocev2/qp"
@@ -15,10 +16,10 @@ import (
 const (
 	storePackets = 1024 // requests that a shard keeps behind gaps, about 4.5 MiB
 
-	rxDatagrams = 64      // datagrams (or coalesced runs of them) taken from the link at once
-	txArena     = 1 << 20 // bytes of one transmit batch
-	txQuota     = 64      // packets that a queue pair may send before the next one's turn
-	txBudget    = 8       // batches sent on a caller's goroutine before the shard's own takes over
+	rxDatagrams = 64        // datagrams (or coalesced runs of them) taken from the link at once
+	txArena     = 160 << 10 // bytes of one transmit batch
+	txQuota     = 64        // packets that a queue pair may send before the next one's turn
+	txBudget    = 64        // batches sent on a caller's goroutine before the shard's own takes over
 )
 
 // shard is a part of a device that works on its own: a link, the queue pairs
@@ -31,8 +32,9 @@ type shard struct {
 	rxMu sync.Mutex // held from Recv until the batch is handled, so that packets keep their order
 	rx   *transport.RxBatch
 
-	deferred int                   // batches in a row whose answers were left for the program's next call
-	strays   []*transport.RxPacket // of rx, for other shards; under rxMu
+	strays []*transport.RxPacket // of rx, for other shards; under rxMu
+
+	bulk atomic.Bool // more of a bulk transfer may come any moment
 
 	mu      sync.Mutex // guards everything below
 	qps     map[rocev2.QPN]*QP
@@ -40,6 +42,7 @@ type shard struct {
 	delayed qpList // with an acknowledgement that waits for the next flush
 
 	delayAcks bool // what the flush under way does with lone acknowledgements
+	patience  patience
 	peers     map[netip.Addr]*peer
 	stopped   []*peer   // peers with queue pairs that their limit has stopped
 	store     *qp.Store // what arrived behind gaps
@@ -48,6 +51,7 @@ type shard struct {
 	timerAt   qp.Time // when the timer fires; 0 while it is not running
 	sending   bool    // somebody owns tx
 	tx        *transport.TxBatch
+	out       pathWriter // into tx
 	pkt       rocev2.Packet
 	drops     dropCounters
 	txErrs    uint64
@@ -59,16 +63,22 @@ type shard struct {
 }
 
 func newShard(d *Device, link transport.Link) *shard {
+	tx := transport.NewTxBatch(txArena)
 	return &shard{
 		dev: d, link: link,
 		rx:    transport.NewRxBatch(rxDatagrams),
-		tx:    transport.NewTxBatch(txArena),
+		tx:    tx,
+		out:   pathWriter{tx: tx},
 		qps:   map[rocev2.QPN]*QP{},
 		peers: map[netip.Addr]*peer{},
 		store: qp.NewStore(storePackets),
-		lead:  lead{resume: make(chan struct{}, 1)},
-		kick:  make(chan struct{}, 1),
-		done:  make(chan struct{}),
+
+		ready:   qpList{kind: listReady},
+		delayed: qpList{kind: listDelayed},
+
+		lead: lead{resume: make(chan struct{}, 1)},
+		kick: make(chan struct{}, 1),
+		done: make(chan struct{}),
 	}
 }
 
@@ -108,6 +118,7 @@ func (s *shard) flushBut(acks bool) {
 	s.delayAcks = acks
 	if !acks {
 		s.lead.unsent.Store(false)
+		s.patience.sent()
 		for !s.delayed.empty() {
 			s.ready.push(s.delayed.pop())
 		}
@@ -127,7 +138,9 @@ func (s *shard) flushBut(acks bool) {
 		s.sending = true
 		s.mu.Unlock()
 		err := s.link.Send(s.tx)
-		s.mu.Lock()
+		if !s.takeMeanwhile() {
+			s.mu.Lock()
+		}
 		s.sending = false
 		if err != nil && !errors.Is(err, transport.ErrClosed) {
 			s.txErrs++ // lost like any packet: the peer's silence will tell
@@ -169,18 +182,24 @@ func (s *shard) fill(now qp.Time) {
 
 // pull takes packets from q, up to its share. It is false when the batch is full.
 func (s *shard) pull(q *QP, now qp.Time) bool {
-	for range txQuota {
+	s.out.path = q.path
+	for left := txQuota; left > 0; {
 		room := s.tx.Room()
 		if room == nil {
 			return false
 		}
-		held := q.full()
-		q.core.Hold(held)
+		allowance := q.allowance()
+		q.core.Allow(allowance)
 		q.core.DelayAcks(s.delayAcks)
+		if n := q.core.PollBurst(now, left, &s.out); n > 0 {
+			left -= n
+			q.account()
+			continue
+		}
 		n := q.core.PollTransmit(now, room)
 		if n == 0 {
 			s.ready.pop()
-			if held {
+			if allowance == 0 {
 				s.stop(q)
 			}
 			if q.core.AckDelayed() {
@@ -191,11 +210,21 @@ func (s *shard) pull(q *QP, now qp.Time) bool {
 			return true
 		}
 		s.tx.Commit(n, q.path)
+		left--
 		q.account()
 	}
 	s.ready.rotate()
 	return true
 }
+
+// pathWriter writes packets of one path into a batch.
+type pathWriter struct {
+	tx   *transport.TxBatch
+	path *transport.Path
+}
+
+func (w *pathWriter) Room() []byte { return w.tx.Room() }
+func (w *pathWriter) Commit(n int) { w.tx.Commit(n, w.path) }
 
 // settle takes note of what a queue pair wants besides sending: a timer, an
 // event raised.

@@ -73,24 +73,39 @@ func (s *shard) onTimer() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.timerAt = 0
-	if s.closed {
-		return
+	if s.due() {
+		// The answer may be there, only nobody has looked: on a busy machine
+		// everything here may have stood still.
+		s.mu.Unlock()
+		s.drain()
+		s.mu.Lock()
 	}
-	now := s.dev.now()
-	for len(s.timers) > 0 && s.timers[0].timerAt <= now {
+	for s.due() {
 		q := heap.Pop(&s.timers).(*QP)
-		at, ok := q.core.PollTimeout()
-		if !ok {
-			continue
-		}
-		if at > now {
-			s.schedule(q, at)
-			continue
-		}
-		q.core.HandleTimeout(now)
+		q.core.HandleTimeout(s.dev.now())
 		q.account()
 		s.ready.push(q)
 	}
 	s.flush()
 	s.armTimer()
+}
+
+// due reports whether the deadline of the first queue pair in the heap has come.
+// Entries that have come up before their time are put where they belong.
+func (s *shard) due() bool {
+	if s.closed {
+		return false
+	}
+	now := s.dev.now()
+	for len(s.timers) > 0 && s.timers[0].timerAt <= now {
+		at, ok := s.timers[0].core.PollTimeout()
+		if ok && at <= now {
+			return true
+		}
+		q := heap.Pop(&s.timers).(*QP)
+		if ok {
+			s.schedule(q, at)
+		}
+	}
+	return false
 }
