@@ -26,36 +26,47 @@ type response struct {
 }
 
 // responses is the bounded queue of answers, in the order of the requests. Acknowledgements that have not been sent merge
-// into the latest, but never across the answer to a READ or an atomic.
+// into the latest, but never across the answer to a READ or an atomic. It takes memory as it is needed: most connections
+// never have more than a few answers waiting.
 type responses struct {
 	ring       []response
 	head, tail uint32
+	limit      int // entries at the most
 }
 
-// resize makes room for the answers to depth READs and atomics with an acknowledgement before each. Waiting answers are
-// kept.
-func (r *responses) resize(depth int) {
-	n := ringSize(2*depth + 4)
-	if n <= len(r.ring) {
-		return
+// firstResponses is how many entries there are when the first is needed.
+const firstResponses = 8
+
+// resize allows for the answers to depth READs and atomics with an acknowledgement before each. Waiting answers are kept.
+func (r *responses) resize(depth int) { r.limit = max(r.limit, ringSize(2*depth+4)) }
+
+// full reports whether there is no room for another answer.
+func (r *responses) full() bool {
+	n := len(r.ring)
+	if int(r.tail-r.head) < n {
+		return false
 	}
+	if n >= r.limit {
+		return true
+	}
+	n = max(2*n, firstResponses)
 	ring := make([]response, n)
 	for i := r.head; i != r.tail; i++ {
 		ring[i&uint32(n-1)] = *r.at(i)
 	}
 	r.ring = ring
+	return false
 }
 
 func (r *responses) at(i uint32) *response { return &r.ring[i&uint32(len(r.ring)-1)] }
 
 func (r *responses) empty() bool { return r.head == r.tail }
 
-func (r *responses) full() bool { return int(r.tail-r.head) >= len(r.ring) }
-
 func (r *responses) clear() { r.head = r.tail }
 
 // push appends an answer; the caller has made sure of the room.
 func (r *responses) push(e response) {
+	r.full() // takes memory if need be
 	*r.at(r.tail) = e
 	r.tail++
 }
@@ -63,6 +74,7 @@ func (r *responses) push(e response) {
 // insert adds the answer to a duplicate in PSN order: the peer drops what has a later PSN until it has this one. MSNs must
 // not go back, so those of the answers behind it are brought up to its own, which is the current one.
 func (r *responses) insert(e response) {
+	r.full() // takes memory if need be
 	i := r.tail
 	for ; i != r.head && r.at(i-1).psn.After(e.psn); i-- {
 		*r.at(i) = *r.at(i - 1)

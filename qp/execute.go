@@ -107,7 +107,7 @@ func (q *QP) executeWrite(p *rocev2.Packet, info *rocev2.OpcodeInfo) Drop {
 // agreed: the oldest has not even been answered.
 func (q *QP) reserve() (*resource, uint32, bool) {
 	r := &q.resp
-	if len(r.res.ring) == 0 {
+	if r.res.depth == 0 {
 		return nil, 0, false
 	}
 	e, index := r.res.oldest()

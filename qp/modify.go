@@ -78,7 +78,7 @@ func (q *QP) apply(mask AttrMask) {
 	}
 	if mask&AttrMaxDestRdAtomic != 0 {
 		q.resp.res.resize(int(q.attr.MaxDestRdAtomic))
-		q.resp.out.resize(len(q.resp.res.ring))
+		q.resp.out.resize(q.resp.res.depth)
 	}
 }
 

@@ -198,7 +198,10 @@ func TestResources(t *testing.T) {
 	t.Parallel()
 	var r resources
 	r.resize(3)
-	if len(r.ring) != 4 {
+	if r.ring != nil {
+		t.Error("memory is taken before it is needed")
+	}
+	if r.oldest(); len(r.ring) != 4 {
 		t.Fatalf("%d resources for a depth of 3, want 4", len(r.ring))
 	}
 	put := func(first rocev2.PSN, psns uint32) {

@@ -34,22 +34,23 @@ type resource struct {
 }
 
 // resources is the ring of the last READs and atomics. Its size is max_dest_rd_atomic rounded up to a power of two, for
-// a Linux requester rounds its own depth up.
+// a Linux requester rounds its own depth up. It takes memory with the first of them.
 type resources struct {
-	ring []resource
-	next uint32
+	ring  []resource
+	depth int
+	next  uint32
 }
 
 // resize sets the depth and keeps the latest entries. Entries that wait in the response queue are referred to by index,
 // so the caller must not shrink the ring while there are any.
 func (r *resources) resize(depth int) {
-	n := ringSize(depth)
-	if n == len(r.ring) {
+	r.depth = ringSize(depth)
+	if len(r.ring) == 0 || r.depth == len(r.ring) {
 		return
 	}
 	old := *r
-	*r = resources{ring: make([]resource, n)}
-	keep := min(n, len(old.ring))
+	*r = resources{ring: make([]resource, r.depth), depth: r.depth}
+	keep := min(r.depth, len(old.ring))
 	for i := keep; i > 0; i-- {
 		*r.slot(r.next) = *old.slot(old.next - uint32(i))
 		r.next++
@@ -60,6 +61,9 @@ func (r *resources) slot(i uint32) *resource { return &r.ring[i&uint32(len(r.rin
 
 // oldest is the slot that the next request will take.
 func (r *resources) oldest() (*resource, uint32) {
+	if len(r.ring) == 0 {
+		r.ring = make([]resource, r.depth)
+	}
 	i := r.next & uint32(len(r.ring)-1)
 	return &r.ring[i], i
 }
