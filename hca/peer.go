@@ -17,6 +17,22 @@ type peer struct {
 	limit    int    // how many may be
 	waiting  qpList // queue pairs that the limit has stopped
 	listed   bool   // in shard.stopped
+
+	paths []*transport.Path // one for all queue pairs that want the same
+}
+
+// path returns how to send to the peer with the addressing of c. Packets of
+// several queue pairs can leave as one run if they have the same path.
+func (p *peer) path(src netip.Addr, c transport.Path) *transport.Path {
+	for _, have := range p.paths {
+		if have.SrcPort == c.SrcPort && have.TrafficClass == c.TrafficClass && have.HopLimit == c.HopLimit &&
+			have.FlowLabel == c.FlowLabel {
+			return have
+		}
+	}
+	made := transport.NewPath(src, c)
+	p.paths = append(p.paths, made)
+	return made
 }
 
 // connectPeer makes q a user of the peer at addr.

@@ -21,15 +21,14 @@ type QP struct {
 	userData any // the layer above's; set once, before the queue pair is used
 
 	// Guarded by the shard's lock.
-	core       *qp.QP
-	path       *transport.Path
-	links      [qpLists]qpLink
-	timerIndex int // -1: not in the heap
-	timerAt    qp.Time
-	closed     bool
-	own        bool // the peer is of our own kind
-	peer       *peer
-	inFlight   int // bytes counted in peer
+	core     *qp.QP
+	path     *transport.Path
+	links    [qpLists]qpLink
+	timerAt  qp.Time // of the valid entry in the heap; 0: there is none
+	closed   bool
+	own      bool // the peer is of our own kind
+	peer     *peer
+	inFlight int // bytes counted in peer
 
 	closeOnce sync.Once
 }
@@ -85,7 +84,7 @@ func (o *Owner) createQP(c qp.Config) (*QP, error) {
 		if err != nil {
 			return nil, err
 		}
-		q := &QP{shard: s, owner: o, qpn: c.QPN, core: core, timerIndex: -1}
+		q := &QP{shard: s, owner: o, qpn: c.QPN, core: core}
 		s.mu.Lock()
 		_, taken := s.qps[c.QPN]
 		if !taken && !s.closed {
@@ -153,14 +152,14 @@ func (q *QP) Modify(a *qp.Attr, mask qp.AttrMask) error {
 	}
 	if mask&qp.AttrAV != 0 {
 		av := q.core.AV()
-		q.path = transport.NewPath(s.dev.addr, transport.Path{
+		s.connectPeer(q, av.DGID.Unmap().WithZone(""))
+		q.path = q.peer.path(s.dev.addr, transport.Path{
 			Dst:          av.DGID,
 			TrafficClass: av.TrafficClass,
 			HopLimit:     av.HopLimit,
 			FlowLabel:    av.FlowLabel,
 			SrcPort:      av.SrcPort,
 		})
-		s.connectPeer(q, q.path.Dst)
 		s.meet(q, av.OwnKind)
 	}
 	s.work(q)
@@ -258,7 +257,7 @@ func (q *QP) Close() error {
 		delete(s.qps, q.qpn)
 		s.ready.remove(q)
 		s.delayed.remove(q)
-		s.timers.remove(q)
+		s.unschedule(q)
 		s.disconnectPeer(q)
 		q.core.Close(s.dev.now())
 		s.mu.Unlock()

@@ -47,6 +47,7 @@ type shard struct {
 	stopped   []*peer   // peers with queue pairs that their limit has stopped
 	store     *qp.Store // what arrived behind gaps
 	timers    timerHeap
+	void      int // entries of it that are not valid
 	timer     *time.Timer
 	timerAt   qp.Time // when the timer fires; 0 while it is not running
 	sending   bool    // somebody owns tx

@@ -1,7 +1,6 @@
 package hca
 
 import (
-	"container/heap"
 	"time"
 
 	"github.com/gosoftroce/rocev2/qp"
@@ -10,61 +9,102 @@ import (
 // Timers are lazy: a queue pair stands in the heap under the earliest deadline
 // that it ever asked for. Progress only moves deadlines later, so the steady
 // state touches no heap; when an entry comes up, the queue pair is asked anew.
+// Should an earlier deadline come, the queue pair gets a second entry, and the
+// first is void.
 
-type timerHeap []*QP
-
-func (h timerHeap) Len() int           { return len(h) }
-func (h timerHeap) Less(i, j int) bool { return h[i].timerAt < h[j].timerAt }
-func (h timerHeap) Swap(i, j int) {
-	h[i], h[j] = h[j], h[i]
-	h[i].timerIndex, h[j].timerIndex = i, j
+// timerEntry is valid as long as the queue pair's timerAt is at. The heap compares
+// entries without a look at the queue pairs, of which there may be very many.
+type timerEntry struct {
+	at qp.Time
+	q  *QP
 }
 
-func (h *timerHeap) Push(x any) {
-	q := x.(*QP)
-	q.timerIndex = len(*h)
-	*h = append(*h, q)
-}
+// timerHeap is a binary heap, its earliest entry first.
+type timerHeap []timerEntry
 
-func (h *timerHeap) Pop() any {
-	old := *h
-	q := old[len(old)-1]
-	old[len(old)-1] = nil
-	*h = old[:len(old)-1]
-	q.timerIndex = -1
-	return q
-}
-
-func (h *timerHeap) remove(q *QP) {
-	if q.timerIndex >= 0 {
-		heap.Remove(h, q.timerIndex)
+func (h *timerHeap) push(e timerEntry) {
+	*h = append(*h, e)
+	t := *h
+	i := len(t) - 1
+	for i > 0 {
+		up := (i - 1) / 2
+		if t[up].at <= e.at {
+			break
+		}
+		t[i] = t[up]
+		i = up
 	}
+	t[i] = e
+}
+
+func (h *timerHeap) pop() timerEntry {
+	t := *h
+	first, last := t[0], t[len(t)-1]
+	t[len(t)-1] = timerEntry{}
+	t = t[:len(t)-1]
+	*h = t
+	if len(t) == 0 {
+		return first
+	}
+	i := 0
+	for {
+		down := 2*i + 1
+		if down >= len(t) {
+			break
+		}
+		if right := down + 1; right < len(t) && t[right].at < t[down].at {
+			down = right
+		}
+		if last.at <= t[down].at {
+			break
+		}
+		t[i] = t[down]
+		i = down
+	}
+	t[i] = last
+	return first
 }
 
 // schedule sees to it that the queue pair is asked no later than at.
 func (s *shard) schedule(q *QP, at qp.Time) {
-	switch {
-	case q.timerIndex < 0:
-		q.timerAt = at
-		heap.Push(&s.timers, q)
-	case at < q.timerAt:
-		q.timerAt = at
-		heap.Fix(&s.timers, q.timerIndex)
-	default:
+	at = max(at, 1)
+	if q.timerAt != 0 && q.timerAt <= at {
 		return
 	}
+	s.unschedule(q)
+	q.timerAt = at
+	s.timers.push(timerEntry{at, q})
 	s.armTimer()
+}
+
+// unschedule makes the queue pair's entry void. When most entries are, they go.
+func (s *shard) unschedule(q *QP) {
+	if q.timerAt == 0 {
+		return
+	}
+	q.timerAt = 0
+	if s.void++; 2*s.void <= len(s.timers) {
+		return
+	}
+	valid := s.timers[:0]
+	for _, e := range s.timers {
+		if e.q.timerAt == e.at {
+			valid.push(e) // writes no further than was read
+		}
+	}
+	clear(s.timers[len(valid):])
+	s.timers, s.void = valid, 0
 }
 
 func (s *shard) armTimer() {
 	if len(s.timers) == 0 || s.closed {
 		return
 	}
-	first := s.timers[0].timerAt
+	first := s.timers[0].at
 	if s.timerAt != 0 && s.timerAt <= first {
 		return
 	}
-	s.timerAt = max(first, 1)
+	s.timerAt = first
 	s.timer.Reset(max(time.Duration(first-s.dev.now()), 0))
 }
 
@@ -81,7 +121,8 @@ func (s *shard) onTimer() {
 		s.mu.Lock()
 	}
 	for s.due() {
-		q := heap.Pop(&s.timers).(*QP)
+		q := s.timers.pop().q
+		q.timerAt = 0
 		q.core.HandleTimeout(s.dev.now())
 		q.account()
 		s.ready.push(q)
@@ -91,20 +132,28 @@ func (s *shard) onTimer() {
 }
 
 // due reports whether the deadline of the first queue pair in the heap has come.
-// Entries that have come up before their time are put where they belong.
+// Entries that are void go, and those that have come up before their time are put
+// where they belong.
 func (s *shard) due() bool {
 	if s.closed {
 		return false
 	}
 	now := s.dev.now()
-	for len(s.timers) > 0 && s.timers[0].timerAt <= now {
-		at, ok := s.timers[0].core.PollTimeout()
+	for len(s.timers) > 0 && s.timers[0].at <= now {
+		e := s.timers[0]
+		if e.q.timerAt != e.at {
+			s.timers.pop()
+			s.void = max(s.void-1, 0)
+			continue
+		}
+		at, ok := e.q.core.PollTimeout()
 		if ok && at <= now {
 			return true
 		}
-		q := heap.Pop(&s.timers).(*QP)
+		s.timers.pop()
+		e.q.timerAt = 0
 		if ok {
-			s.schedule(q, at)
+			s.schedule(e.q, at)
 		}
 	}
 	return false
