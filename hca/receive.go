@@ -326,7 +326,13 @@ func (s *shard) dispatch(r *taken, d *transport.RxPacket) {
 		s.drops.device[dropUnknownQP]++
 		return
 	}
-	if reason := q.core.HandlePacket(r.now, d.Src, &s.pkt); reason != qp.DropNone {
+	var reason qp.Drop
+	if d.TrafficClass&ecnMask == ecnMarked {
+		reason = q.core.HandleMarked(r.now, d.Src, &s.pkt)
+	} else {
+		reason = q.core.HandlePacket(r.now, d.Src, &s.pkt)
+	}
+	if reason != qp.DropNone {
 		s.drops.qp[reason]++
 	} else {
 		s.recognise(q, d)
@@ -338,6 +344,12 @@ func (s *shard) dispatch(r *taken, d *transport.RxPacket) {
 	q.account()
 	s.ready.push(q)
 }
+
+// The ECN field of the traffic class, and Congestion Experienced (RFC 3168).
+const (
+	ecnMask   = 3
+	ecnMarked = 3
+)
 
 // Progress handles what the link has received, on the caller's goroutine, and
 // says whether there was anything. It never waits: when another goroutine is

@@ -20,6 +20,9 @@ type PacketWriter interface {
 // for all of them. Whatever is special, the first and the last packet, one that asks for an acknowledgement, a
 // retransmission, a fault, is left to PollTransmit, as are all other packets: 0 means no more than that it is its turn.
 func (q *QP) PollBurst(now Time, limit int, out PacketWriter) int {
+	if q.notice.due {
+		return 0
+	}
 	if q.resp.out.head != q.resp.out.tail && !q.AckDelayed() {
 		return q.burstResponse(limit, out)
 	}

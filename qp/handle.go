@@ -21,7 +21,7 @@ func (q *QP) handlePacket(now Time, src netip.Addr, p *rocev2.Packet) Drop {
 		return DropState
 	}
 	info, known := p.BTH.Opcode.Info()
-	if !known || info.Service != q.cfg.Service {
+	if !known || info.Service != q.cfg.Service && info.Service != rocev2.ServiceCNP {
 		return DropService
 	}
 	if p.BTH.DestQPN != q.cfg.QPN {
@@ -40,6 +40,8 @@ func (q *QP) handlePacket(now Time, src netip.Addr, p *rocev2.Packet) Drop {
 		return q.repeatFatal(p.BTH.PSN)
 	case info.Role == rocev2.RoleResponse && (q.state == StateRTS || q.state == StateSQD):
 		return q.handleResponse(now, p, info)
+	case info.Role == rocev2.RoleNotify:
+		return q.handleNotice()
 	}
 	return DropState
 }
@@ -74,8 +76,12 @@ func (q *QP) PollTimeout() (Time, bool) {
 }
 
 // PollTransmit writes the next packet, BTH to pad without the ICRC, to buf, and returns its length: 0 if there is nothing
-// to send now. Answers come before requests. The capacity of buf must be at least rocev2.MaxPacketLen.
+// to send now. Congestion notifications come before answers, and those before requests. The capacity of buf must be at least rocev2.MaxPacketLen.
 func (q *QP) PollTransmit(now Time, buf []byte) int {
+	if q.notice.due {
+		q.stats.TxPackets++
+		return q.pollNotice(buf)
+	}
 	if q.resp.out.head != q.resp.out.tail && !q.AckDelayed() {
 		if n := q.pollResponse(buf); n > 0 {
 			q.stats.TxPackets++
@@ -95,11 +101,11 @@ func (q *QP) PollTransmit(now Time, buf []byte) int {
 // the program posts in answer goes first. All other answers go as ever, and acknowledgements with them.
 func (q *QP) DelayAcks(on bool) { q.resp.delay = on }
 
-// Answering reports whether an answer other than a lone acknowledgement waits to be sent.
+// Answering reports whether an answer other than a lone acknowledgement, or a congestion notification, waits to be sent.
 func (q *QP) Answering() bool {
 	r := &q.resp.out
 	n := r.tail - r.head
-	return n > 1 || n == 1 && r.at(r.head).kind != responseAck
+	return q.notice.due || n > 1 || n == 1 && r.at(r.head).kind != responseAck
 }
 
 // AckDelayed reports whether an acknowledgement waits because of DelayAcks.

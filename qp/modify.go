@@ -104,7 +104,7 @@ func (q *QP) reset() {
 	q.state = StateReset
 	q.attr = Attr{}
 	q.peer = netip.Addr{}
-	q.events, q.notify = 0, false
+	q.events, q.notify, q.notice = 0, false, notice{}
 	r := &q.req
 	*r = requester{queue: r.queue, window: r.window, allowance: math.MaxInt}
 	r.rtt.init(q.cfg.MinProbe)

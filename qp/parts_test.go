@@ -51,7 +51,7 @@ func TestWindow(t *testing.T) {
 	if w.size != 16*packet {
 		t.Errorf("after a window was acknowledged the size is %d packets, not doubled", w.size/packet)
 	}
-	w.cut(packet, 16*packet)
+	w.cut(w.size, packet, 16*packet)
 	if !w.recovering(16*packet-1) || w.recovering(16*packet) {
 		t.Error("the loss is overcome before, or not, when all that was in flight is acknowledged")
 	}
@@ -65,7 +65,7 @@ func TestWindow(t *testing.T) {
 		t.Errorf("after a loss a window acknowledged grew it by %d bytes, not by about %d", grown, growth)
 	}
 	for range 20 {
-		w.cut(packet, 0)
+		w.cut(w.size, packet, 0)
 	}
 	if w.size != 2*packet {
 		t.Errorf("the floor is %d bytes, not two packets", w.size)

@@ -73,12 +73,13 @@ type QP struct {
 	events   eventSet
 	notify   bool // raise EventSQDrained when drained
 
-	req   requester
-	resp  responder
-	store *Store  // for requests behind a gap; nil unless KeepPackets was called
-	wc    WC      // scratch: a completion on its way to a sink
-	word  [8]byte // scratch: the result of an atomic
-	stats Stats
+	req    requester
+	resp   responder
+	notice notice
+	store  *Store  // for requests behind a gap; nil unless KeepPackets was called
+	wc     WC      // scratch: a completion on its way to a sink
+	word   [8]byte // scratch: the result of an atomic
+	stats  Stats
 }
 
 // New returns a queue pair in state RESET. The error wraps ErrService or ErrConfig.

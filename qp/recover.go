@@ -113,7 +113,7 @@ func (q *QP) restart(again bool) {
 		return
 	}
 	if !r.window.recovering(r.posUna) {
-		q.cutWindow()
+		q.cutWindow(r.window.flown(r.posUna))
 	}
 	r.rewind()
 }
@@ -152,11 +152,12 @@ func (q *QP) probe(now Time) {
 // goBack goes back because of silence, which says more of the path than a packet that is missing: the window is cut even
 // if it was for the same loss.
 func (q *QP) goBack() {
-	q.cutWindow()
+	q.cutWindow(q.req.window.size)
 	q.req.rewind()
 }
 
-func (q *QP) cutWindow() {
-	q.req.window.cut(q.packet(), q.req.posNxt)
+// cutWindow halves the window, from size.
+func (q *QP) cutWindow(size int) {
+	q.req.window.cut(size, q.packet(), q.req.posNxt)
 	q.stats.WindowCuts++
 }

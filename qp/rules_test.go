@@ -35,7 +35,6 @@ func TestAddressing(t *testing.T) {
 		{DropPKey, func(p *rocev2.Packet) { p.BTH.PKey = 0x8001 }},
 		{DropPKey, func(p *rocev2.Packet) { p.BTH.PKey = 0 }},
 		{DropService, func(p *rocev2.Packet) { p.BTH.Opcode = rocev2.UCSendOnly }},
-		{DropService, func(p *rocev2.Packet) { p.BTH.Opcode = rocev2.CNP }},
 		{DropService, func(p *rocev2.Packet) { p.BTH.Opcode = 0x1f }},
 		{DropGhost, func(p *rocev2.Packet) { p.BTH.Opcode = rocev2.RCAcknowledge }},
 		{DropNone, func(p *rocev2.Packet) {

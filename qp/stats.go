@@ -60,6 +60,9 @@ type Stats struct {
 	RNRWaits     uint64 // receiver-not-ready NAKs that we wait for
 	CreditStalls uint64 // times that sending stopped for lack of the peer's credits
 	WindowCuts   uint64 // times that the send window was made smaller
+	ECNMarked    uint64 // packets with data that the network had marked, see HandleMarked
+	CNPsSent     uint64 // congestion notifications for them
+	CNPsReceived uint64 // congestion notifications of the peer
 	Repairs      uint64 // restarts and probes that sent a few packets instead of going back, see KeepPackets
 	Kept         uint64 // requests kept until the gap before them was closed
 	ReadReplays  uint64 // READ requests answered again

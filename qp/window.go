@@ -27,15 +27,16 @@ const growth = 4096 + packetOverhead
 const regrowth = 32
 
 // window is the send window: so many bytes and PSNs between the oldest unacknowledged packet and the next one. It doubles
-// for every window acknowledged until the first loss, and grows slowly after it.
+// for every window acknowledged until the first loss or congestion notification, and grows slowly after it.
 type window struct {
 	size      int // bytes
 	initial   int
 	limit     int
 	threshold int    // up to here growth is fast
 	recovered uint64 // the place in the stream where the last loss is overcome
+	eased     uint64 // the place from which on notifications are of packets sent after the last cut for one
 	losses    int    // that were repaired since the last cut, up to recovered
-	before    int    // size at the first of them
+	before    int    // size at the first of them, or before that cut
 	spare     bool   // such a loss is being repaired: more may be in flight
 	psns      uint32
 }
@@ -67,7 +68,7 @@ func or(v, zero int) int {
 }
 
 func (w *window) reset() {
-	w.size, w.threshold, w.recovered, w.losses, w.before, w.spare = w.initial, w.limit, 0, 0, 0, false
+	w.size, w.threshold, w.recovered, w.eased, w.losses, w.before, w.spare = w.initial, w.limit, 0, 0, 0, 0, false
 }
 
 // admits reports whether cost bytes in psns packets fit behind what is in flight. With nothing in flight anything does:
@@ -123,9 +124,9 @@ func (w *window) acked(n, una uint64) {
 	w.size = min(w.size+grow, w.limit)
 }
 
-// cut halves the window after a loss, to two packets at the least; sent is where the stream has got to.
-func (w *window) cut(packet int, sent uint64) {
-	w.threshold = max(w.size/2, 2*packet)
+// cut halves the window after a loss, from size, to two packets at the least; sent is where the stream has got to.
+func (w *window) cut(size, packet int, sent uint64) {
+	w.threshold = max(size/2, 2*packet)
 	w.size = min(w.threshold, w.limit)
 	w.recovered = max(w.recovered, sent)
 	w.losses, w.spare = burst, false
@@ -142,7 +143,7 @@ const (
 // where it was. A burst of them, or packets lost in a row, halve it. The result says whether this loss changed the window.
 func (w *window) lost(packet int, una, sent uint64, row bool) bool {
 	if !w.recovering(una) {
-		w.losses, w.before, w.spare = 0, w.size, true
+		w.losses, w.before, w.spare = 0, w.flown(una), true
 		w.recovered = sent
 	}
 	w.losses++
@@ -153,7 +154,7 @@ func (w *window) lost(packet int, una, sent uint64, row bool) bool {
 		w.losses, w.spare = burst, false
 		w.size = min(w.size, max(w.before/2, 2*packet))
 		w.threshold = w.size
-	case w.losses == 2: // more than one
+	case w.losses == 2 && una >= w.eased: // more than one
 		w.size = max(w.before/8*7, min(2*packet, w.before))
 		w.threshold = w.before
 	default:
@@ -165,6 +166,42 @@ func (w *window) lost(packet int, una, sent uint64, row bool) bool {
 // recovering reports whether what was in flight at the last cut is not yet acknowledged up to una. Losses in it are of the
 // same round trip, or met what is sent again at the lower rate: one cut is enough for them.
 func (w *window) recovering(una uint64) bool { return una < w.recovered }
+
+// congested takes a congestion notification. It says that a queue has begun to build up, not that it is full as a loss
+// does, and stands for any number of marked packets, so that their share (DCTCP) is not known. Half would leave the link
+// idle where queues are marked early; a quarter less is about what RFC 8511 has for ECN. While the window still doubles, it
+// is halved: that is what it was a round trip ago. What is in flight at a cut may cause more notifications, which say
+// nothing new; so there is one cut for a window in flight, whether it met marks or losses or both. The result says whether
+// the window changed.
+func (w *window) congested(packet int, una, sent uint64) bool {
+	switch {
+	case una < w.eased:
+		return false
+	case !w.recovering(una):
+		w.before = w.size
+	case w.losses >= burst:
+		return false // cut already
+	}
+	// Otherwise single losses are being repaired: before is as they found it, and so is the peer's receive buffer.
+	w.eased = sent + 1
+	size := w.before - w.before/4
+	if w.size < w.threshold {
+		size = w.before / 2
+	}
+	size = min(w.size, max(size, 2*packet))
+	changed := size < w.size
+	w.size, w.threshold = size, size
+	return changed
+}
+
+// flown is the size that the packets which are in flight at una were sent with: that before the last cut, if it was for a
+// notification about them.
+func (w *window) flown(una uint64) int {
+	if una < w.eased {
+		return max(w.before, w.size)
+	}
+	return w.size
+}
 
 // ackInterval is after how many packets inside a long message an acknowledgement is asked for: a quarter of the window.
 func (w *window) ackInterval(packet int) uint32 {

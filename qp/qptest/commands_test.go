@@ -330,9 +330,9 @@ func (s *scene) cmdRelease(words []string) error {
 	if err != nil {
 		return err
 	}
-	for _, wire := range a.held {
-		s.printf("%s  (late)", s.show(a, wire))
-		if why := s.hand(a.peer, wire); why != "" {
+	for _, c := range a.held {
+		s.printf("%s  (late)", s.show(a, c.wire))
+		if why := s.hand(a.peer, c); why != "" {
 			s.printf("  %s", why)
 		}
 	}
@@ -346,13 +346,17 @@ func (s *scene) cmdInject(words []string) error {
 	if err != nil {
 		return err
 	}
-	src := a.peer.node.addr
+	src, marked := a.peer.node.addr, false
 	var packet []string
 	for _, w := range rest {
 		if addr, ok := strings.CutPrefix(w, "src="); ok {
 			if src, err = netip.ParseAddr(addr); err != nil {
 				return err
 			}
+			continue
+		}
+		if w == "marked" {
+			marked = true
 			continue
 		}
 		packet = append(packet, w)
@@ -366,7 +370,7 @@ func (s *scene) cmdInject(words []string) error {
 	if err := q.Parse(wire); err != nil {
 		return err
 	}
-	if why := s.handParsed(a, src, &q); why != "" {
+	if why := s.handParsed(a, src, &q, marked); why != "" {
 		s.printf("%s", why)
 	}
 	return nil

@@ -32,12 +32,14 @@
 //	post a send|send-imm|send-inv|write|write-imm|read|compare-swap|fetch-add id= len= [at= to= rkey= lkey= sge=ADDR+LEN,…]
 //	    [imm= inv= add= compare= swap=] [unsignaled] [solicited] [fence] [inline] [times=N]
 //	recv b id= len= [at= lkey= sge=] [times=N]
-//	deliver [drop=a2,b1] [dup=] [swap=] [hold=] [from=a] [n=3] [quiet]
+//	deliver [drop=a2,b1] [dup=] [swap=] [hold=] [mark=] [from=a] [n=3] [quiet]
 //	                           carries packets both ways until both sides are silent; a2 is the second packet that a
-//	                           sends in this command, a* all of a's, * all; hold keeps a packet until release
+//	                           sends in this command, a* all of a's, * all; hold keeps a packet until release;
+//	                           mark has it arrive with Congestion Experienced
 //	release a                  delivers what hold kept of a's packets
 //	advance 5ms [rules]        moves the time; timers fire on the way, and what they cause is carried
-//	inject a PACKET [src=ADDR] hands a packet to a as though its peer had sent it, in the notation of the output
+//	inject a PACKET [src=ADDR] [marked]
+//	                           hands a packet to a as though its peer had sent it, in the notation of the output
 //	modify a STATE [notify] [psn= rqpsn=] [access=]
 //	cq a;  events a;  state a  completions, asynchronous events, state and timer
 //	mem b ADDR LEN;  same a ADDR b ADDR LEN;  load b ADDR;  store b ADDR VALUE

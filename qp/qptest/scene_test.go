@@ -40,7 +40,7 @@ type actor struct {
 	peer    *actor
 	regions []*region
 	flow    rocev2.Flow // of what it sends
-	held    [][]byte    // packets taken off the wire by hold=
+	held    []carried   // packets taken off the wire by hold=
 	polled  int         // packets emitted during the running command
 	srq     *sharedReceives
 }
@@ -284,19 +284,23 @@ func (s *scene) show(a *actor, wire []byte) string {
 }
 
 // hand gives a packet to its receiver as the device would: ICRC, parser, QP.
-func (s *scene) hand(to *actor, wire []byte) string {
-	if !to.peer.flow.Verify(0, wire) {
+func (s *scene) hand(to *actor, c carried) string {
+	if !to.peer.flow.Verify(0, c.wire) {
 		return "drop: icrc"
 	}
 	var p rocev2.Packet
-	if err := p.Parse(wire); err != nil {
+	if err := p.Parse(c.wire); err != nil {
 		return "drop: " + err.Error()
 	}
-	return s.handParsed(to, to.peer.node.addr, &p)
+	return s.handParsed(to, to.peer.node.addr, &p, c.marked)
 }
 
-func (s *scene) handParsed(to *actor, src netip.Addr, p *rocev2.Packet) string {
-	if d := to.HandlePacket(s.now, src, p); d != qp.DropNone {
+func (s *scene) handParsed(to *actor, src netip.Addr, p *rocev2.Packet, marked bool) string {
+	handle := to.HandlePacket
+	if marked {
+		handle = to.HandleMarked
+	}
+	if d := handle(s.now, src, p); d != qp.DropNone {
 		return fmt.Sprintf("%s drops it: %v", to.name, d)
 	}
 	return ""

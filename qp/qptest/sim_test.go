@@ -41,6 +41,8 @@ type linkParams struct {
 	queue                       qp.Time // how far ahead a node may fill the link
 	buffer                      int     // bytes at the receiver that wait to be taken; 0: taken at once
 	takes                       int64   // at so many bits per second
+	mark                        float64 // probability that a packet is marked with Congestion Experienced
+	markFrom                    int     // bytes that wait in the buffer from which on packets are marked; 0: none are
 }
 
 // simNode is one side: a port with its queue pairs.
@@ -50,7 +52,9 @@ type simNode struct {
 	flow      rocev2.Flow
 	link      linkParams // of what this node sends
 	rng       *rand.Rand
-	dead      bool // the link loses everything from now on
+	marks     *rand.Rand // decides about marks alone
+	losses    int        // packets that the link lost
+	dead      bool       // the link loses everything from now on
 	qps       []*simQP
 	store     *qp.Store
 	takenAt   qp.Time // when what has arrived is taken off the buffer
@@ -87,7 +91,7 @@ type event struct {
 	kind eventKind
 	node *simNode
 	q    *simQP
-	wire []byte
+	carried
 }
 
 // push schedules an event. Equal times keep the order of the calls.
@@ -107,7 +111,7 @@ func (s *sim) step(act func(q *simQP)) bool {
 	s.events++
 	switch e.kind {
 	case eventArrive:
-		s.arrive(e.node, e.wire)
+		s.arrive(e.node, e.carried)
 	case eventPoll:
 		e.node.polling = false
 		s.transmit(e.node)
@@ -191,15 +195,16 @@ func (s *sim) transmit(n *simNode) {
 	}
 }
 
-// overrun puts a packet into the receiver's buffer and returns when it is taken, or that there was no room.
-func (n *simNode) overrun(at qp.Time, size int) (qp.Time, bool) {
+// overrun puts a packet into the receiver's buffer and returns when it is taken, or that there was no room, and whether it
+// is marked on the way.
+func (n *simNode) overrun(at qp.Time, size int) (taken qp.Time, lost, marked bool) {
 	l := &n.link
 	waiting := int64(max(n.takenAt-at, 0)) * l.takes / 8e9
 	if waiting+int64(size) > int64(l.buffer) {
-		return at, true
+		return at, true, false
 	}
 	n.takenAt = max(n.takenAt, at) + qp.Time(int64(size)*8*1e9/l.takes)
-	return n.takenAt, false
+	return n.takenAt, false, l.markFrom > 0 && waiting >= int64(l.markFrom)
 }
 
 func (s *sim) buffer() []byte {
@@ -223,8 +228,12 @@ func (s *sim) carry(q *simQP, wire []byte) {
 	n.busyUntil = max(n.busyUntil, s.now) + qp.Time(int64(len(wire)+66)*8*1e9/l.bitsPerSecond)
 	at := n.busyUntil + l.delay
 	lost := n.dead || n.rng.Float64() < l.loss
+	marked := l.mark > 0 && n.marks.Float64() < l.mark
 	if l.buffer > 0 && !lost {
-		at, lost = n.overrun(at, len(wire))
+		at, lost, marked = n.overrun(at, len(wire))
+	}
+	if lost {
+		n.losses++
 	}
 	late := l.reorder > 0 && n.rng.Float64() < l.reorder
 	if late {
@@ -239,7 +248,7 @@ func (s *sim) carry(q *simQP, wire []byte) {
 	}
 	if l.dup > 0 && n.rng.Float64() < l.dup {
 		again := append(s.buffer()[:0], wire...)
-		s.push(event{at: at + qp.Time(n.rng.Int64N(int64(l.jitter))), kind: eventArrive, node: n.peer, wire: again})
+		s.push(event{at: at + qp.Time(n.rng.Int64N(int64(l.jitter))), kind: eventArrive, node: n.peer, carried: carried{again, marked}})
 	}
 	if l.corrupt > 0 && n.rng.Float64() < l.corrupt {
 		flipBits(n.rng, wire)
@@ -248,7 +257,7 @@ func (s *sim) carry(q *simQP, wire []byte) {
 		flipBits(n.rng, wire[:len(wire)-4])
 		wire = n.flow.Seal(0, wire[:len(wire)-4])
 	}
-	s.push(event{at: at, kind: eventArrive, node: n.peer, wire: wire})
+	s.push(event{at: at, kind: eventArrive, node: n.peer, carried: carried{wire, marked}})
 }
 
 // flipBits flips one to three bits, more often in the headers than a fair
@@ -264,13 +273,13 @@ func flipBits(rng *rand.Rand, b []byte) {
 }
 
 // arrive is the receive path of a device: ICRC, parser, QPN, QP.
-func (s *sim) arrive(n *simNode, wire []byte) {
-	defer func() { s.free = append(s.free, wire) }()
-	if !s.skipCRC && !n.peer.flow.Verify(0, wire) {
+func (s *sim) arrive(n *simNode, c carried) {
+	defer func() { s.free = append(s.free, c.wire) }()
+	if !s.skipCRC && !n.peer.flow.Verify(0, c.wire) {
 		return
 	}
 	var p rocev2.Packet
-	if p.Parse(wire) != nil {
+	if p.Parse(c.wire) != nil {
 		return
 	}
 	for _, q := range n.qps {
@@ -280,7 +289,11 @@ func (s *sim) arrive(n *simNode, wire []byte) {
 		if s.hooks.arrived != nil {
 			s.hooks.arrived(q, &p)
 		}
-		d := q.HandlePacket(s.now, n.peer.addr, &p)
+		handle := q.HandlePacket
+		if c.marked {
+			handle = q.HandleMarked
+		}
+		d := handle(s.now, n.peer.addr, &p)
 		if d != qp.DropNone && s.hooks.dropped != nil {
 			s.hooks.dropped(q, &p, d)
 		}

@@ -64,8 +64,12 @@ func (f *sniffer) sent(p *rocev2.Packet) {
 	if !info.Payload.Allows(len(p.Payload), f.w.p.mtu) {
 		f.w.fail("%s sends %v with %d bytes at mtu %d", f.s.name, p.BTH.Opcode, len(p.Payload), f.w.p.mtu.Bytes())
 	}
-	if info.Role == rocev2.RoleResponse {
+	switch info.Role {
+	case rocev2.RoleResponse:
 		f.response(p, info)
+		return
+	case rocev2.RoleNotify:
+		f.notice(p)
 		return
 	}
 	if p.BTH.Solicited && (!info.Last || info.Operation != rocev2.OpSend && !info.WithImm) {
@@ -206,6 +210,17 @@ func (f *sniffer) again(p *rocev2.Packet, info *rocev2.OpcodeInfo) {
 	}
 }
 
+// notice checks a congestion notification: there is one for a marked packet with data, and not more than one in 50 µs.
+func (f *sniffer) notice(p *rocev2.Packet) {
+	if p.BTH.AckReq || p.BTH.Solicited || p.BTH.PSN != 0 || !p.BTH.BECN || p.CNP != [rocev2.CNPLen]byte{} {
+		f.w.fail("%s sends a wrong CNP: %+v", f.s.name, p)
+	}
+	st := f.s.ep.Stats()
+	if st.CNPsSent > st.ECNMarked || st.CNPsSent > 1+uint64(f.w.now/50000) {
+		f.w.fail("%s sends %d CNPs in %s, and %d packets were marked", f.s.name, st.CNPsSent, duration(f.w.now), st.ECNMarked)
+	}
+}
+
 // response checks a packet that the responder of this side sent.
 func (f *sniffer) response(p *rocev2.Packet, info *rocev2.OpcodeInfo) {
 	if p.BTH.AckReq || p.BTH.Solicited {
@@ -236,7 +251,7 @@ func (f *sniffer) response(p *rocev2.Packet, info *rocev2.OpcodeInfo) {
 // arrived looks at a packet that reached this side.
 func (f *sniffer) arrived(p *rocev2.Packet) {
 	info, ok := p.BTH.Opcode.Info()
-	if !ok {
+	if !ok || info.Role == rocev2.RoleNotify {
 		return
 	}
 	last := p.BTH.PSN

@@ -13,9 +13,10 @@ import (
 // is the first packet that a sends. a* is every packet of a, * every packet.
 type wireRules struct {
 	drop, dup, swap, hold map[string]bool
-	from                  string // only this side transmits
-	limit                 int    // at most so many packets are sent; 0 is no limit
-	quiet                 bool   // print a count, not the packets
+	mark                  map[string]bool // Congestion Experienced
+	from                  string          // only this side transmits
+	limit                 int             // at most so many packets are sent; 0 is no limit
+	quiet                 bool            // print a count, not the packets
 }
 
 func parseWireRules(a *args) (wireRules, error) {
@@ -28,7 +29,7 @@ func parseWireRules(a *args) (wireRules, error) {
 		delete(m, "")
 		return m
 	}
-	w.drop, w.dup, w.swap, w.hold = set("drop"), set("dup"), set("swap"), set("hold")
+	w.drop, w.dup, w.swap, w.hold, w.mark = set("drop"), set("dup"), set("swap"), set("hold"), set("mark")
 	n, err := a.num("n", 0)
 	w.limit = int(n)
 	if err != nil {
@@ -41,10 +42,16 @@ func (w *wireRules) applies(m map[string]bool, a *actor, n int) bool {
 	return m["*"] || m[a.name+"*"] || m[a.name+strconv.Itoa(n)]
 }
 
+// carried is a packet on the wire, as it arrives.
+type carried struct {
+	wire   []byte
+	marked bool // with Congestion Experienced
+}
+
 // exchange carries packets both ways until both sides are silent.
 func (s *scene) exchange(w *wireRules, prefix string) {
 	for {
-		var inbox [2][][]byte
+		var inbox [2][]carried
 		moved := false
 		for i, a := range s.actors {
 			if w.from != "" && w.from != a.name {
@@ -54,8 +61,8 @@ func (s *scene) exchange(w *wireRules, prefix string) {
 			moved = moved || len(inbox[1-i]) > 0
 		}
 		for i, a := range s.actors {
-			for _, wire := range inbox[i] {
-				if why := s.hand(a, wire); why != "" && !w.quiet {
+			for _, c := range inbox[i] {
+				if why := s.hand(a, c); why != "" && !w.quiet {
 					s.printf("%s  %s", prefix, why)
 				}
 			}
@@ -72,7 +79,7 @@ func (s *scene) finish(w *wireRules) error {
 	if w.quiet {
 		s.printf("a sent %d packets, b sent %d", s.actors[0].polled, s.actors[1].polled)
 	}
-	for _, m := range []map[string]bool{w.drop, w.dup, w.swap, w.hold} {
+	for _, m := range []map[string]bool{w.drop, w.dup, w.swap, w.hold, w.mark} {
 		for name := range m {
 			if n, err := strconv.Atoi(name[1:]); len(name) > 1 && err == nil && n > s.actors[name[0]-'a'].polled {
 				return fmt.Errorf("%s was never sent", name)
@@ -83,38 +90,42 @@ func (s *scene) finish(w *wireRules) error {
 }
 
 // transmit polls one side until it is silent and applies the rules.
-func (s *scene) transmit(a *actor, w *wireRules, prefix string) [][]byte {
-	var arriving [][]byte
-	var late []byte
+func (s *scene) transmit(a *actor, w *wireRules, prefix string) []carried {
+	var arriving []carried
+	var late carried
 	for w.limit == 0 || s.actors[0].polled+s.actors[1].polled < w.limit {
 		wire := s.poll(a)
 		if wire == nil {
 			break
 		}
+		c := carried{wire, w.applies(w.mark, a, a.polled)}
 		fate := ""
+		if c.marked {
+			fate = "  (marked)"
+		}
 		switch {
 		case w.applies(w.drop, a, a.polled):
 			fate = "  (lost)"
 		case w.applies(w.hold, a, a.polled):
 			fate = "  (held)"
-			a.held = append(a.held, wire)
+			a.held = append(a.held, c)
 		case w.applies(w.swap, a, a.polled):
 			fate = "  (overtaken)"
-			late = wire
+			late = c
 		case w.applies(w.dup, a, a.polled):
 			fate = "  (twice)"
-			arriving = append(arriving, wire, wire)
+			arriving = append(arriving, c, c)
 		default:
-			arriving = append(arriving, wire)
-			if late != nil {
-				arriving, late = append(arriving, late), nil
+			arriving = append(arriving, c)
+			if late.wire != nil {
+				arriving, late = append(arriving, late), carried{}
 			}
 		}
 		if !w.quiet {
 			s.printf("%s%s%s", prefix, s.show(a, wire), fate)
 		}
 	}
-	if late != nil {
+	if late.wire != nil {
 		arriving = append(arriving, late)
 	}
 	return arriving

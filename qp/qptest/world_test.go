@@ -57,6 +57,7 @@ type tally struct {
 	retransmits, timeouts, restarts   uint64
 	rnr, naks, readReplay, atomReplay uint64
 	kept, repairs                     uint64
+	marked, cnps                      uint64
 	dropDup, dropOrder, dropGhost     uint64
 	virtual                           qp.Time
 }
@@ -80,6 +81,8 @@ func (t *tally) add(o *tally) {
 	t.atomReplay += o.atomReplay
 	t.kept += o.kept
 	t.repairs += o.repairs
+	t.marked += o.marked
+	t.cnps += o.cnps
 	t.dropDup += o.dropDup
 	t.dropOrder += o.dropOrder
 	t.dropGhost += o.dropGhost
@@ -93,6 +96,7 @@ func newWorld(seed uint64) *world {
 	for i, addr := range []string{"10.0.0.1", "10.0.0.2"} {
 		r := rand.New(rand.NewPCG(seed, uint64(i)+7))
 		w.nodes[i] = &simNode{node: newNode(netip.MustParseAddr(addr), r.Uint32), rng: rand.New(rand.NewPCG(seed, uint64(i)+11)), link: w.chooseLink()}
+		w.chooseMarks(i)
 		w.nodes[i].store = qp.NewStore([]int{1024, 5}[w.seed>>(3+i)&1])
 		if w.rng.IntN(3) == 0 {
 			w.nodes[i].lag = qp.Time(w.rng.IntN(20000))
@@ -158,6 +162,16 @@ func (w *world) chooseLink() linkParams {
 		l.forge = 0.05
 	}
 	return l
+}
+
+// chooseMarks has the network mark packets in a fifth of the worlds. It draws from numbers of its own, so that seeds that
+// found a bug stay what they were.
+func (w *world) chooseMarks(i int) {
+	n := w.nodes[i]
+	n.marks = rand.New(rand.NewPCG(w.seed, uint64(i)+0xece))
+	if w.seed%5 == 0 {
+		n.link.mark = pick(n.marks, 0, 0.01, 0.2, 1)
+	}
 }
 
 // connect makes the two sides of connection i.
@@ -281,6 +295,8 @@ func (w *world) count() {
 			t.atomReplay += st.AtomicReplay
 			t.kept += st.Kept
 			t.repairs += st.Repairs
+			t.marked += st.ECNMarked
+			t.cnps += st.CNPsReceived
 			t.dropDup += st.Drops[qp.DropDuplicate]
 			t.dropOrder += st.Drops[qp.DropOutOfOrder]
 			t.dropGhost += st.Drops[qp.DropGhost]

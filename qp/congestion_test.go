@@ -1,0 +1,181 @@
+package qp
+
+import (
+	"testing"
+	"time"
+
+	"github.com/gosoftroce/rocev2/rocev2"
+)
+
+// TestWindowCongestion: a notification makes the window smaller once for what is in flight, together with losses in it,
+// and nothing that takes single losses for noise puts it back.
+func TestWindowCongestion(t *testing.T) {
+	t.Parallel()
+	const packet, size = 1024 + packetOverhead, 128 << 10
+	fresh := func() *window {
+		var w window
+		w.init(WindowConfig{InitialBytes: size, MaxBytes: size, MaxPSNs: 1000})
+		return &w
+	}
+	check := func(what string, w *window, want int) {
+		t.Helper()
+		if w.size != want {
+			t.Errorf("%s: the size is %d, want %d", what, w.size, want)
+		}
+	}
+	w := fresh()
+	if !w.congested(packet, 0, size) || w.congested(packet, 0, size) || w.congested(packet, size, size) {
+		t.Error("not one cut for what is in flight")
+	}
+	check("one cut", w, size/4*3)
+	w.acked(size, size)
+	if n := w.size - size/4*3; n < growth/2 || n > growth {
+		t.Errorf("a window acknowledged grew it by %d", n)
+	}
+	if !w.congested(packet, size+packet, 2*size) {
+		t.Error("no cut for what was sent after the first")
+	}
+	for place := uint64(2 * size); place < 100*size; place += size {
+		w.congested(packet, place+1, place+1)
+	}
+	check("many cuts", w, 2*packet)
+
+	w = fresh()
+	w.cut(w.size, packet, size)
+	w.congested(packet, 0, size)
+	check("in the window of a loss", w, size/2)
+
+	w = fresh()
+	w.congested(packet, 0, size)
+	w.cut(w.flown(0), packet, size)
+	check("and a loss in its window", w, size/2)
+
+	w = fresh()
+	w.congested(packet, 0, size)
+	for range 2 * burst {
+		w.lost(packet, 0, size, false)
+	}
+	check("and a burst in its window", w, size/2)
+
+	w = fresh()
+	w.congested(packet, 0, size)
+	w.lost(packet, 0, size, false)
+	w.lost(packet, 0, size, false)
+	check("and two losses", w, size/4*3)
+
+	w = fresh()
+	w.lost(packet, 0, size, false)
+	w.congested(packet, 0, size)
+	w.lost(packet, 0, size, false)
+	check("between two losses", w, size/4*3)
+	if !w.spare {
+		t.Error("the peer's buffer is not counted as it is any more")
+	}
+
+	w = fresh()
+	w.size = size / 2 // and it doubles
+	w.congested(packet, 0, size)
+	check("while it doubles", w, size/4)
+}
+
+// TestNoticePace: marked data of the connection is answered with a CNP at once, once in 50 µs, and nothing else is.
+func TestNoticePace(t *testing.T) {
+	t.Parallel()
+	p := newPair(t, pairConfig{})
+	p.b.DelayAcks(true)
+	marked := func(change func(*rocev2.Packet)) {
+		pkt := packet(rocev2.RCSendOnly, 5) // behind a gap
+		pkt.BTH.DestQPN, pkt.BTH.PKey, pkt.Payload = p.b.QPN(), rocev2.DefaultPKey, make([]byte, 8)
+		change(&pkt)
+		p.b.HandleMarked(p.now, p.a.addr, &pkt)
+	}
+	none := func(why string) {
+		t.Helper()
+		if p.b.notice.due {
+			t.Errorf("a CNP for %s", why)
+		}
+	}
+	marked(func(p *rocev2.Packet) { p.BTH.DestQPN++ })
+	none("a packet to another queue pair")
+	marked(func(p *rocev2.Packet) { p.BTH.PKey = 1 })
+	none("a packet of another partition")
+	marked(func(p *rocev2.Packet) { p.BTH.Opcode = rocev2.UCSendOnly })
+	none("a packet of another service")
+	marked(func(p *rocev2.Packet) { p.BTH.Opcode, p.Payload = rocev2.RCAcknowledge, nil })
+	none("an acknowledgement")
+	marked(func(p *rocev2.Packet) { p.BTH.Opcode, p.Payload = rocev2.CNP, nil })
+	none("a CNP")
+
+	for _, after := range []time.Duration{0, 10 * time.Microsecond, 39 * time.Microsecond, time.Microsecond, time.Millisecond} {
+		p.now = p.now.Add(after)
+		marked(func(*rocev2.Packet) {})
+		if p.b.notice.due && !p.b.Answering() {
+			t.Error("the CNP waits")
+		}
+		p.transfer(p.b, 1)
+	}
+	if n := p.b.Stats().CNPsSent; n != 3 {
+		t.Errorf("%d CNPs, want 3", n)
+	}
+	if n := p.a.Stats().CNPsReceived; n != 3 || p.b.Stats().ECNMarked != 5 {
+		t.Errorf("%d CNPs arrived, %d packets were marked", n, p.b.Stats().ECNMarked)
+	}
+	p.now = p.now.Add(time.Millisecond)
+	marked(func(*rocev2.Packet) {})
+	p.b.reset()
+	none("a connection that has ended")
+}
+
+// TestNoticeStates: a queue pair that cannot send has no use for a CNP, and one from elsewhere has no effect.
+func TestNoticeStates(t *testing.T) {
+	t.Parallel()
+	p := newPair(t, pairConfig{noRTS: true})
+	cnp := packet(rocev2.CNP, 0)
+	cnp.BTH.DestQPN, cnp.BTH.PKey = p.b.QPN(), rocev2.DefaultPKey
+	if d := p.b.HandlePacket(0, p.a.addr, &cnp); d != DropState {
+		t.Errorf("in RTR: %v", d)
+	}
+	if d := p.b.HandlePacket(0, p.b.addr, &cnp); d != DropPeer {
+		t.Errorf("from elsewhere: %v", d)
+	}
+	cnp.BTH.DestQPN = p.a.QPN()
+	if d := p.a.HandlePacket(0, p.b.addr, &cnp); d != DropNone {
+		t.Errorf("in RTS: %v", d)
+	}
+	must(t, p.a.Modify(0, &Attr{State: StateErr}, AttrState))
+	if d := p.a.HandlePacket(0, p.b.addr, &cnp); d != DropState {
+		t.Errorf("in ERR: %v", d)
+	}
+	if s := p.a.Stats(); s.CNPsReceived != 1 || s.WindowCuts != 1 {
+		t.Errorf("%d CNPs, %d cuts", s.CNPsReceived, s.WindowCuts)
+	}
+}
+
+// TestMarkedRead: the data of a READ that comes in marked makes the window of the side that asked for it smaller.
+func TestMarkedRead(t *testing.T) {
+	t.Parallel()
+	p := newPair(t, pairConfig{})
+	must(t, p.a.PostSend(0, &SendWR{Opcode: OpRead, SGList: p.a.sge(0, 4000), Remote: p.b.remote(0)}))
+	p.transfer(p.a, 1)
+	before := p.a.req.window.size
+	for p.transferMarked(p.b) {
+	}
+	if s := p.a.Stats(); s.SendDone != 1 || s.ECNMarked != 4 || s.WindowCuts != 1 || p.a.req.window.size > before/4*3+growth {
+		t.Errorf("%d done, %d marked, %d cuts, window %d, was %d", s.SendDone, s.ECNMarked, s.WindowCuts, p.a.req.window.size, before)
+	}
+	p.transfer(p.a, 1)
+	if n := p.b.Stats().CNPsReceived; n != 1 {
+		t.Errorf("%d CNPs arrived", n)
+	}
+}
+
+// transferMarked brings one packet to the other side, marked.
+func (p *pair) transferMarked(from *testEnd) bool {
+	n := from.PollTransmit(p.now, p.buf)
+	if n == 0 {
+		return false
+	}
+	must(p.t, p.pkt.Parse(p.buf[:n+rocev2.ICRCLen]))
+	p.peer(from).HandleMarked(p.now, from.addr, &p.pkt)
+	return true
+}
