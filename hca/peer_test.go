@@ -68,9 +68,14 @@ func (h *host) newQP() *QP {
 
 func (h *host) connect(q *QP, addr netip.Addr, qpn rocev2.QPN) {
 	h.t.Helper()
+	h.connectVia(q, qp.AddressVector{DGID: addr, HopLimit: 64}, qpn)
+}
+
+func (h *host) connectVia(q *QP, av qp.AddressVector, qpn rocev2.QPN) {
+	h.t.Helper()
 	h.must(q.Modify(&qp.Attr{State: qp.StateInit, Port: 1, Access: memreg.RemoteWrite | memreg.RemoteRead},
 		qp.AttrState|qp.AttrPKeyIndex|qp.AttrPort|qp.AttrAccess))
-	h.must(q.Modify(&qp.Attr{State: qp.StateRTR, AV: qp.AddressVector{DGID: addr, HopLimit: 64}, PathMTU: rocev2.MTU1024,
+	h.must(q.Modify(&qp.Attr{State: qp.StateRTR, AV: av, PathMTU: rocev2.MTU1024,
 		DestQPN: qpn, MaxDestRdAtomic: 4},
 		qp.AttrState|qp.AttrAV|qp.AttrPathMTU|qp.AttrDestQPN|qp.AttrRQPSN|qp.AttrMaxDestRdAtomic|qp.AttrMinRNRTimer))
 	h.must(q.Modify(&qp.Attr{State: qp.StateRTS, Timeout: 14, RetryCount: 7, RNRRetry: 7, MaxRdAtomic: 4},

@@ -39,13 +39,21 @@
 // A loss halves the send window, once for all losses in it; silence halves it in any case. Single losses that are repaired
 // as above do not: only many in one window do, or packets lost in a row, as when a buffer overflows.
 //
+// # Congestion
+//
+// A packet with data that the driver has seen marked by the network is answered with a notification, CNP; a CNP makes the
+// window of the queue pair that it is for smaller, see HandleMarked. Whether packets are ECN-capable, so that they are marked
+// and not dropped, is a matter of the address vector's traffic class. Linux rxe does neither, and drops CNPs silently.
+//
+// # Timeouts
+//
 // Timeouts cost one of RetryCount, and so does the first restart without progress; 7 is seven here, while Linux takes it
 // as without end. A Timeout of 0, none, gets GuardTimeout instead, so that a vanished peer is an error at last.
 //
 // # What it does not do
 //
 // The datagrams of UC and UD, XRC, RD; memory windows and invalidation of local keys; FLUSH and ATOMIC_WRITE; path
-// migration; congestion control beyond the window; selective acknowledgement.
+// migration; congestion control by rates (DCQCN), the window adapts instead; selective acknowledgement.
 //
 // The IBTA sections are those of the InfiniBand Architecture Specification, Volume 1, release 1.6 or later.
 package qp

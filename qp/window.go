@@ -140,21 +140,22 @@ const (
 
 // lost takes a loss that is repaired without sending everything again. As long as such losses are few and single packets,
 // they are taken for noise of the path, not for a queue that is full: the window gives way a little, and is soon back
-// where it was. A burst of them, or packets lost in a row, halve it. The result says whether this loss changed the window.
+// where it was. A burst of them, packets lost in a row, or one where marks have shown a queue, halve it. The result says
+// whether this loss changed the window.
 func (w *window) lost(packet int, una, sent uint64, row bool) bool {
 	if !w.recovering(una) {
-		w.losses, w.before, w.spare = 0, w.flown(una), true
+		w.losses, w.before, w.spare = 0, w.flown(una), una >= w.eased
 		w.recovered = sent
 	}
 	w.losses++
 	switch {
 	case w.losses > burst: // cut already
 		return false
-	case w.losses == burst || row || w.losses > 2 && w.losses*burstShare > w.before/packet:
+	case w.losses == burst || row || una < w.eased || w.losses > 2 && w.losses*burstShare > w.before/packet:
 		w.losses, w.spare = burst, false
 		w.size = min(w.size, max(w.before/2, 2*packet))
 		w.threshold = w.size
-	case w.losses == 2 && una >= w.eased: // more than one
+	case w.losses == 2: // more than one
 		w.size = max(w.before/8*7, min(2*packet, w.before))
 		w.threshold = w.before
 	default:
@@ -170,9 +171,9 @@ func (w *window) recovering(una uint64) bool { return una < w.recovered }
 // congested takes a congestion notification. It says that a queue has begun to build up, not that it is full as a loss
 // does, and stands for any number of marked packets, so that their share (DCTCP) is not known. Half would leave the link
 // idle where queues are marked early; a quarter less is about what RFC 8511 has for ECN. While the window still doubles, it
-// is halved: that is what it was a round trip ago. What is in flight at a cut may cause more notifications, which say
-// nothing new; so there is one cut for a window in flight, whether it met marks or losses or both. The result says whether
-// the window changed.
+// is halved: that is what it was a round trip ago. It is too where losses are being repaired, which then are no noise. What
+// is in flight at a cut may cause more notifications, which say nothing new; so there is one cut for a window in flight,
+// whether it met marks or losses or both. The result says whether the window changed.
 func (w *window) congested(packet int, una, sent uint64) bool {
 	switch {
 	case una < w.eased:
@@ -182,12 +183,14 @@ func (w *window) congested(packet int, una, sent uint64) bool {
 	case w.losses >= burst:
 		return false // cut already
 	}
-	// Otherwise single losses are being repaired: before is as they found it, and so is the peer's receive buffer.
-	w.eased = sent + 1
 	size := w.before - w.before/4
-	if w.size < w.threshold {
+	if w.size < w.threshold || w.recovering(una) {
 		size = w.before / 2
 	}
+	if w.recovering(una) { // the losses are no noise
+		w.losses, w.spare = burst, false
+	}
+	w.eased = sent + 1
 	size = min(w.size, max(size, 2*packet))
 	changed := size < w.size
 	w.size, w.threshold = size, size

@@ -18,9 +18,9 @@ type ConnectConfig struct {
 	MinRNRTimer     OptUint8 // code of the time that a sender waits when this side has no receive buffer; default 12 (0.64 ms)
 	MaxRdAtomic     OptUint8 // READs and atomics that this side has outstanding; default 16
 	MaxDestRdAtomic OptUint8 // READs and atomics that the peer may have outstanding; default 16
-	TrafficClass    uint8
-	HopLimit        uint8  // default 64
-	SourcePort      uint16 // UDP source port, 49152 to 65535, or AutoSourcePort; default: the device's, 4791
+	TrafficClass    uint8    // DSCP, and in the low 2 bits ECN: 2, ECT(0), has switches mark packets before they drop them; default 0
+	HopLimit        uint8    // default 64
+	SourcePort      uint16   // UDP source port, 49152 to 65535, or AutoSourcePort; default: the device's, 4791
 }
 
 // AutoSourcePort as SourcePort stands for the port that Linux would choose from

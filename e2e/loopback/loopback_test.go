@@ -97,6 +97,15 @@ func newSide(t *testing.T, dev *verbs.Device) *side {
 // connects a queue pair of each.
 func connectedPair(t *testing.T, n network, mtu verbs.MTU, wrap func(transport.Link, uint64) transport.Link) (a, b *side) {
 	t.Helper()
+	a, b = devicePair(t, n, wrap)
+	check(t, a.qp.Connect(t.Context(), b.qp.Endpoint(), verbs.WithMTU(mtu)))
+	check(t, b.qp.Connect(t.Context(), a.qp.Endpoint(), verbs.WithMTU(mtu)))
+	return a, b
+}
+
+// devicePair is connectedPair without the connection.
+func devicePair(t *testing.T, n network, wrap func(transport.Link, uint64) transport.Link) (a, b *side) {
+	t.Helper()
 	la, lb := n.open(t)
 	open := func(l transport.Link, seed uint64) *verbs.Device {
 		dev, err := verbs.OpenLink(wrap(l, seed), verbs.Config{})
@@ -109,10 +118,7 @@ func connectedPair(t *testing.T, n network, mtu verbs.MTU, wrap func(transport.L
 	if lb != nil {
 		db = open(lb, 2)
 	}
-	a, b = newSide(t, da), newSide(t, db)
-	check(t, a.qp.Connect(t.Context(), b.qp.Endpoint(), verbs.WithMTU(mtu)))
-	check(t, b.qp.Connect(t.Context(), a.qp.Endpoint(), verbs.WithMTU(mtu)))
-	return a, b
+	return newSide(t, da), newSide(t, db)
 }
 
 func check(t *testing.T, err error) {

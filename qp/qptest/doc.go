@@ -64,7 +64,8 @@
 //
 // # Goodput
 //
-// TestGoodput compares the goodput against loss, and against a receive buffer that overflows, in virtual time with
+// TestGoodput compares the goodput against loss, and against a receive buffer that overflows, with and without marks of
+// congestion, in virtual time with
 // testdata/goodput.txt; -rewrite writes it. A change of the recovery shows up as a difference in numbers.
 //
 // # What is not tested here

@@ -42,6 +42,7 @@ type flood struct {
 type floodParams struct {
 	loss   float64
 	buffer int // bytes at the receiver; 0: it takes everything
+	mark   int // bytes that wait there from which on packets are marked; 0: none are
 	probe  time.Duration
 	own    bool // both sides know that the other one is of our own kind
 }
@@ -59,7 +60,7 @@ func newFlood(op qp.WROpcode, mtu rocev2.MTU, p floodParams) (*flood, error) {
 	for i, addr := range []string{"10.0.0.1", "10.0.0.2"} {
 		rng := rand.New(rand.NewPCG(uint64(i)+1, 0x900d))
 		f.nodes[i] = &simNode{node: newNode(netip.MustParseAddr(addr), rng.Uint32), rng: rng,
-			link: linkParams{loss: p.loss, delay: 10000, bitsPerSecond: 10e9, queue: 10000, buffer: p.buffer, takes: goodputTakes}}
+			link: linkParams{loss: p.loss, delay: 10000, bitsPerSecond: 10e9, queue: 10000, buffer: p.buffer, takes: goodputTakes, markFrom: p.mark}}
 		region, err := f.nodes[i].register(f.nodes[i].pd, alignedBytes(goodputSize), 0x10000, accessAll)
 		if err != nil {
 			return nil, err
@@ -131,6 +132,11 @@ func (f *flood) run() (float64, error) {
 }
 
 func goodput(t *testing.T, op qp.WROpcode, mtu rocev2.MTU, p floodParams) float64 {
+	rate, _ := goodputAndLosses(t, op, mtu, p)
+	return rate
+}
+
+func goodputAndLosses(t *testing.T, op qp.WROpcode, mtu rocev2.MTU, p floodParams) (float64, int) {
 	f, err := newFlood(op, mtu, p)
 	if err != nil {
 		t.Fatal(err)
@@ -139,7 +145,7 @@ func goodput(t *testing.T, op qp.WROpcode, mtu rocev2.MTU, p floodParams) float6
 	if err != nil {
 		t.Errorf("%v, mtu %d, %+v: %v", op, mtu.Bytes(), p, err)
 	}
-	return rate
+	return rate, f.nodes[0].losses + f.nodes[1].losses
 }
 
 // goodputTable writes a row for each operation and MTU and a column for each of
@@ -158,6 +164,29 @@ func goodputTable(t *testing.T, b *strings.Builder, columns []string, params []f
 			}
 			b.WriteString("\n")
 		}
+	}
+}
+
+// bufferTables writes the tables for receive buffers of some KiB. With a share
+// packets are marked from that part of the buffer on.
+func bufferTables(t *testing.T, b *strings.Builder, sizes []int, share int) {
+	for _, own := range []bool{false, true} {
+		title := "MinProbe 1ms"
+		if own {
+			title += ", two of our own kind"
+		}
+		fmt.Fprintf(b, "\n%s:\n\n", title)
+		var columns []string
+		var params []floodParams
+		for _, kib := range sizes {
+			p := floodParams{buffer: kib << 10, probe: time.Millisecond, own: own}
+			if share > 0 {
+				p.mark = p.buffer / share
+			}
+			columns = append(columns, fmt.Sprintf("%d KiB", kib))
+			params = append(params, p)
+		}
+		goodputTable(t, b, columns, params)
 	}
 }
 
@@ -183,20 +212,9 @@ func TestGoodput(t *testing.T) {
 		goodputTable(t, &b, columns, params)
 	}
 	b.WriteString(goodputBuffers)
-	for _, own := range []bool{false, true} {
-		title := "MinProbe 1ms"
-		if own {
-			title += ", two of our own kind"
-		}
-		fmt.Fprintf(&b, "\n%s:\n\n", title)
-		var columns []string
-		var params []floodParams
-		for _, kib := range []int{16, 64, 256, 1024, 4096} {
-			columns = append(columns, fmt.Sprintf("%d KiB", kib))
-			params = append(params, floodParams{buffer: kib << 10, probe: time.Millisecond, own: own})
-		}
-		goodputTable(t, &b, columns, params)
-	}
+	bufferTables(t, &b, []int{16, 64, 256, 1024, 4096}, 0)
+	b.WriteString(goodputMarks)
+	bufferTables(t, &b, []int{16, 64, 256}, 4)
 	if *rewrite {
 		if err := os.WriteFile(goodputFile, []byte(b.String()), 0o644); err != nil {
 			t.Fatal(err)
@@ -223,4 +241,10 @@ const goodputBuffers = `
 # Goodput against the receiver's buffer, in Mb/s
 
 The same link without loss, but the receiver takes 8 Gb/s, and drops what does not fit into its buffer.
+`
+
+const goodputMarks = `
+# The same with marks, in Mb/s
+
+Packets that find a quarter of the buffer taken are marked with Congestion Experienced.
 `
