@@ -182,3 +182,20 @@ func (p *pair) transferMarked(from *testEnd) bool {
 	p.peer(from).HandleMarked(p.now, from.addr, &p.pkt)
 	return true
 }
+
+// TestNoticeAllocations: marked packets and their CNPs cost no memory.
+func TestNoticeAllocations(t *testing.T) {
+	p := newPair(t, pairConfig{noKeepCQ: true})
+	wr := SendWR{Opcode: OpWrite, SGList: p.a.sge(0, 8), Remote: p.b.remote(0)}
+	if n := testing.AllocsPerRun(100, func() {
+		must(t, p.a.PostSend(p.now, &wr))
+		p.transferMarked(p.a)
+		p.transfer(p.b, 2)
+		p.now = p.now.Add(cnpInterval)
+	}); n > 0 {
+		t.Errorf("%v allocations", n)
+	}
+	if p.a.Stats().CNPsReceived != 101 {
+		t.Errorf("%d CNPs", p.a.Stats().CNPsReceived)
+	}
+}

@@ -69,6 +69,8 @@ func FuzzHandlePacket(f *testing.F) {
 		pkt.Payload = make([]byte, 256)
 		f.Add(append([]byte{0, byte(op)}, pkt.AppendTo(nil)...), []byte{1, 0, 0x11, 0, 0, 0})
 	}
+	cnp := packet(rocev2.CNP, 0)
+	f.Add(append([]byte{0, 2}, cnp.AppendTo(nil)...), []byte{})
 	f.Add([]byte{}, []byte{})
 	f.Fuzz(func(t *testing.T, first, second []byte) {
 		p := newPair(t, pairConfig{mem: 1 << 14, attr: Attr{PathMTU: rocev2.MTU256, RNRRetry: 3}})
@@ -119,7 +121,12 @@ func fuzzOne(t *testing.T, p *pair, in []byte) {
 		pkt.RETH.RKey, pkt.AtomicETH.RKey = uint32(p.b.mr.RKey()), uint32(p.b.mr.RKey())
 		pkt.RETH.VA, pkt.AtomicETH.VA = testIOVA+pkt.RETH.VA&0x1fff, testIOVA+pkt.AtomicETH.VA&0x1fff
 	}
-	p.inject(p.b, pkt)
+	if in[1]&2 != 0 {
+		pkt.BTH.DestQPN, pkt.BTH.PKey = p.b.QPN(), rocev2.DefaultPKey
+		p.b.HandleMarked(p.now, p.a.addr, &pkt)
+	} else {
+		p.inject(p.b, pkt)
+	}
 	checkInvariants(t, p.b)
 }
 
