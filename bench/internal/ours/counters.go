@@ -77,6 +77,7 @@ func (s *side) mishaps(r *pair.Result) {
 		add(r.Counts, "restarts", st.Restarts)
 		add(r.Counts, "RNR waits", st.RNRWaits)
 		add(r.Counts, "window cuts", st.WindowCuts)
+		add(r.Counts, "congestion notifications", st.CNPsReceived)
 		add(r.Counts, "credit stalls", st.CreditStalls)
 	}
 	st := s.dev.Stats()
