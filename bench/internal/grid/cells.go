@@ -76,7 +76,7 @@ func (b *builder) peer(name, who, what, unit string, size int, run runFunc) {
 
 func (b *builder) raw(name string, segment int) {
 	b.peer(name, RawUDP, fmt.Sprintf("GSO/GRO, CRC both sides, copy; %d-byte segments", segment), cell.Gbps, segment,
-		rawudp.Throughput(b.o.A, b.o.B, segment))
+		rawudp.Throughput(b.o.A, b.o.B, segment, false))
 }
 
 func stream(op string, size int) ours.Config {
@@ -87,6 +87,10 @@ func stream(op string, size int) ours.Config {
 func (b *builder) bulk() {
 	b.group = "bulk"
 	b.raw("raw/4140", segment4096)
+	if !b.o.Quick { // with the CRC that the product has; the limits above are those of hash/crc32
+		b.peer("raw/4140/icrc", RawUDP, "the same, with the product's ICRC in place of hash/crc32", cell.Gbps, segment4096,
+			rawudp.Throughput(b.o.A, b.o.B, segment4096, true))
+	}
 	b.peer("iperf3/tcp", IPerf3, "one TCP stream", cell.Gbps, 0, peers.IPerf(false))
 	for _, op := range []string{"write", "send", "read"} {
 		b.ours("ours/"+op+"/1MiB", verb(op)+" of 1 MiB, one queue pair", cell.Gbps, "gbps", stream(op, mib))

@@ -32,6 +32,7 @@ type config struct {
 	Active  bool          `json:"active"`  // receives (throughput), or measures (round trips)
 	Spin    bool          `json:"spin"`    // round trips: spin instead of blocking
 	Segment int           `json:"segment"` // bytes of a datagram
+	ICRC    bool          `json:"icrc"`    // throughput: the CRC by the product's code instead of hash/crc32
 	Warm    time.Duration `json:"warm"`
 	Measure time.Duration `json:"measure"`
 }
@@ -48,10 +49,11 @@ func Register() {
 }
 
 // Throughput returns a function that measures Gb/s of received segments of so
-// many bytes, from address a to address b.
-func Throughput(a, b string, segment int) func(context.Context, cell.Window) cell.Sample {
+// many bytes, from address a to address b. The CRC is that of hash/crc32 or, with
+// icrc, of the product.
+func Throughput(a, b string, segment int, icrc bool) func(context.Context, cell.Window) cell.Sample {
 	return func(ctx context.Context, w cell.Window) cell.Sample {
-		c := config{Addr: a, Segment: segment, Warm: w.Warm, Measure: w.Measure}
+		c := config{Addr: a, Segment: segment, ICRC: icrc, Warm: w.Warm, Measure: w.Measure}
 		d := c
 		d.Addr, d.Active = b, true
 		return run(ctx, c, d, w, "gbps")

@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"net/netip"
 	"runtime"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/gosoftroce/rocev2/bench/internal/pair"
+	"github.com/gosoftroce/rocev2/rocev2"
 )
 
 const (
@@ -75,7 +77,7 @@ func (s *stream) send(stop <-chan struct{}) (pair.Result, error) {
 		for i := range perRun {
 			p := arena[i*seg : (i+1)*seg]
 			binary.LittleEndian.PutUint64(p, sent+uint64(i))
-			binary.LittleEndian.PutUint32(p[seg-crcLen:], crc32.ChecksumIEEE(p[:seg-crcLen]))
+			binary.LittleEndian.PutUint32(p[seg-crcLen:], s.checksum(p[:seg-crcLen]))
 		}
 		if e := s.sendto(arena, 0); e != 0 && e != unix.EAGAIN && e != unix.ENOBUFS {
 			return pair.Result{}, fmt.Errorf("sending a run: %w", e)
@@ -84,6 +86,17 @@ func (s *stream) send(stop <-chan struct{}) (pair.Result, error) {
 		}
 	}
 }
+
+// checksum is a CRC32 over b.
+func (s *stream) checksum(b []byte) uint32 {
+	if s.cfg.ICRC {
+		return flow.ICRC(0, b)
+	}
+	return crc32.ChecksumIEEE(b)
+}
+
+// flow has any addresses: the same ones on both sides.
+var flow = rocev2.NewFlow(netip.IPv6Loopback(), netip.IPv6Loopback(), 1, 1)
 
 // receiver is the state of the receiving end.
 type receiver struct {
@@ -114,7 +127,7 @@ func (s *stream) receive() (pair.Result, error) {
 		if e != 0 {
 			return pair.Result{}, fmt.Errorf("receiving: %w", e)
 		}
-		r.take(buf[:n], seg, s.cfg.Segment)
+		r.take(buf[:n], seg, s)
 		if runs++; runs%creditRuns == 0 {
 			binary.LittleEndian.PutUint64(credit, r.next)
 			if e := s.sendto(credit, 0); e != 0 {
@@ -134,15 +147,15 @@ func (s *stream) receive() (pair.Result, error) {
 }
 
 // take checks and copies the segments of one buffer.
-func (r *receiver) take(b []byte, seg, want int) {
+func (r *receiver) take(b []byte, seg int, s *stream) {
 	r.buffers++
 	for ; len(b) >= seg && seg > 0; b = b[seg:] {
 		p := b[:seg]
-		if seg != want {
+		if seg != s.cfg.Segment {
 			r.odd++
 			continue
 		}
-		if crc32.ChecksumIEEE(p[:seg-crcLen]) != binary.LittleEndian.Uint32(p[seg-crcLen:]) {
+		if s.checksum(p[:seg-crcLen]) != binary.LittleEndian.Uint32(p[seg-crcLen:]) {
 			r.bad++
 			continue
 		}
