@@ -30,18 +30,28 @@ type Config struct {
 	// ReadChunk is the largest RDMA READ request in bytes; longer READs go out
 	// as several. 0 means a default, a negative number one request a message.
 	ReadChunk int
+
+	// Loopback has packets between queue pairs of this device, those whose peer
+	// address is the device's own, pass inside it, as adapters do: copied from
+	// memory to memory on the way, without socket and ICRC. All else is as
+	// between two hosts: rights, RNR, errors, order, timers. It is off by
+	// default, because the link does not see such packets: nothing of them is
+	// captured, lost by injected faults, or counted in Stats.Link.
+	Loopback bool
 }
 
 // Device is a software host channel adapter on one address.
 type Device struct {
-	cfg    Config
-	addr   netip.Addr
-	caps   transport.Capabilities
-	mem    *memreg.Table
-	shards []*shard
-	events eventQueue
-	base   time.Time
-	spin   int
+	cfg  Config
+	addr netip.Addr
+	// loopAddr is addr as paths have it if packets to it loop back, else no address.
+	loopAddr netip.Addr
+	caps     transport.Capabilities
+	mem      *memreg.Table
+	shards   []*shard
+	events   eventQueue
+	base     time.Time
+	spin     int
 
 	mu     sync.Mutex // guards what follows and serialises changes of mem
 	owners map[*Owner]struct{}
@@ -68,6 +78,7 @@ func New(cfg Config, links ...transport.Link) *Device {
 		spin:   spinCount(cfg.Spin),
 		owners: map[*Owner]struct{}{},
 	}
+	d.loopAddr = d.findLoopAddr()
 	for _, l := range links {
 		d.shards = append(d.shards, newShard(d, l))
 	}

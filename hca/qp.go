@@ -27,6 +27,7 @@ type QP struct {
 	timerAt  qp.Time // of the valid entry in the heap; 0: there is none
 	closed   bool
 	own      bool // the peer is of our own kind
+	local    bool // the peer is on this device, and packets to it loop back
 	peer     *peer
 	inFlight int // bytes counted in peer
 
@@ -160,7 +161,8 @@ func (q *QP) Modify(a *qp.Attr, mask qp.AttrMask) error {
 			FlowLabel:    av.FlowLabel,
 			SrcPort:      av.SrcPort,
 		})
-		s.meet(q, av.OwnKind)
+		q.local = q.path.Dst == s.dev.loopAddr
+		s.meet(q, av.OwnKind || q.local)
 	}
 	s.work(q)
 	return nil

@@ -53,10 +53,14 @@ type shard struct {
 	sending   bool    // somebody owns tx
 	tx        *transport.TxBatch
 	out       pathWriter // into tx
+	loop      loopback   // the other way, to the device itself
 	pkt       rocev2.Packet
 	drops     dropCounters
 	txErrs    uint64
-	closed    bool
+
+	loopPackets, loopBytes uint64
+
+	closed bool
 
 	kick chan struct{} // wakes the transmitter
 	done chan struct{}
@@ -65,7 +69,7 @@ type shard struct {
 
 func newShard(d *Device, link transport.Link) *shard {
 	tx := transport.NewTxBatch(txArena)
-	return &shard{
+	s := &shard{
 		dev: d, link: link,
 		rx:    transport.NewRxBatch(rxDatagrams),
 		tx:    tx,
@@ -81,6 +85,10 @@ func newShard(d *Device, link transport.Link) *shard {
 		kick: make(chan struct{}, 1),
 		done: make(chan struct{}),
 	}
+	if d.loopAddr.IsValid() {
+		s.loop.init(d.loopAddr, d.caps.Port)
+	}
+	return s
 }
 
 func (s *shard) start() {
@@ -133,25 +141,41 @@ func (s *shard) flushBut(acks bool) {
 		}
 		s.tx.Reset()
 		s.fill(s.dev.now())
-		if s.tx.Len() == 0 {
+		if s.tx.Len() == 0 && s.loop.empty() {
 			return
 		}
 		s.sending = true
-		s.mu.Unlock()
-		err := s.link.Send(s.tx)
-		if !s.takeMeanwhile() {
-			s.mu.Lock()
+		if !s.loop.empty() {
+			s.loopBack()
+		}
+		if s.tx.Len() > 0 {
+			s.send()
 		}
 		s.sending = false
-		if err != nil && !errors.Is(err, transport.ErrClosed) {
-			s.txErrs++ // lost like any packet: the peer's silence will tell
-		}
 	}
 	if s.next() != nil {
-		select {
-		case s.kick <- struct{}{}:
-		default:
-		}
+		s.kickTransmitter()
+	}
+}
+
+// send sends the batch. It is called with mu held, gives it up meanwhile, and
+// returns with it held.
+func (s *shard) send() {
+	s.mu.Unlock()
+	err := s.link.Send(s.tx)
+	if !s.takeMeanwhile() {
+		s.mu.Lock()
+	}
+	if err != nil && !errors.Is(err, transport.ErrClosed) {
+		s.txErrs++ // lost like any packet: the peer's silence will tell
+	}
+}
+
+// kickTransmitter has the transmitter send what is ready.
+func (s *shard) kickTransmitter() {
+	select {
+	case s.kick <- struct{}{}:
+	default:
 	}
 }
 
@@ -183,16 +207,19 @@ func (s *shard) fill(now qp.Time) {
 
 // pull takes packets from q, up to its share. It is false when the batch is full.
 func (s *shard) pull(q *QP, now qp.Time) bool {
-	s.out.path = q.path
+	out := s.writer(q)
 	for left := txQuota; left > 0; {
-		room := s.tx.Room()
+		room := out.Room()
 		if room == nil {
+			if q.local {
+				s.ready.rotate() // what it waits for comes at once: the others would have no turn
+			}
 			return false
 		}
 		allowance := q.allowance()
 		q.core.Allow(allowance)
-		q.core.DelayAcks(s.delayAcks)
-		if n := q.core.PollBurst(now, left, &s.out); n > 0 {
+		q.core.DelayAcks(s.delayAcks && !q.local)
+		if n := q.core.PollBurst(now, left, out); n > 0 {
 			left -= n
 			q.account()
 			continue
@@ -210,12 +237,21 @@ func (s *shard) pull(q *QP, now qp.Time) bool {
 			s.settle(q)
 			return true
 		}
-		s.tx.Commit(n, q.path)
+		out.Commit(n)
 		left--
 		q.account()
 	}
 	s.ready.rotate()
 	return true
+}
+
+// writer returns where the packets of q go.
+func (s *shard) writer(q *QP) qp.PacketWriter {
+	if q.local {
+		return &s.loop
+	}
+	s.out.path = q.path
+	return &s.out
 }
 
 // pathWriter writes packets of one path into a batch.

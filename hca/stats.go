@@ -57,12 +57,14 @@ func (c *dropCounters) malformed(err error) {
 
 // Stats is a snapshot of a device's counters.
 type Stats struct {
-	Link       transport.LinkStats
-	Drops      map[string]uint64 // received datagrams dropped, by reason; reasons that never occurred are absent
-	SendErrors uint64            // batches of which the link refused a part
-	QPs        int
-	MRs        int
-	Events     uint64 // asynchronous events dropped because nobody read them
+	Link        transport.LinkStats
+	Drops       map[string]uint64 // received datagrams dropped, by reason; reasons that never occurred are absent
+	LoopPackets uint64            // packets that passed inside the device (Config.Loopback); Link counts none of them
+	LoopBytes   uint64            // of these, BTH to ICRC, which is not computed
+	SendErrors  uint64            // batches of which the link refused a part
+	QPs         int
+	MRs         int
+	Events      uint64 // asynchronous events dropped because nobody read them
 }
 
 // Stats returns the device's counters since it was opened.
@@ -83,6 +85,8 @@ func (d *Device) Stats() Stats {
 			}
 		}
 		st.SendErrors += s.txErrs
+		st.LoopPackets += s.loopPackets
+		st.LoopBytes += s.loopBytes
 		s.mu.Unlock()
 	}
 	d.mu.Lock()
