@@ -51,9 +51,13 @@ func (s *side) newQP(c verbs.QPConfig) *verbs.QP {
 	return q
 }
 
-// pair is two connected sides on an in-process network.
+// newPair makes two connected sides: two devices on an in-process network, or
+// one device in a test that TestLoopback has started.
 func newPair(t testing.TB, size int, opts ...verbs.ConnectOption) (a, b *side) {
 	t.Helper()
+	if overLoopback(t) {
+		return newLoopbackPair(t, size, opts...)
+	}
 	la, lb := fabric.Pair(addrA, addrB)
 	da, err := verbs.OpenLink(la, verbs.Config{})
 	check(t, err)
