@@ -13,6 +13,9 @@
 //	timer     → [shard lock] qp.HandleTimeout ───────────┘      │
 //	link.Send ← (no lock) ← one batch ← qp.PollTransmit ←───────┘
 //
+// With Config.Loopback, packets to the device itself are gathered in a batch
+// beside that one and dispatched at once, see loopback.go.
+//
 // Ordering rule: packets of one queue pair leave in the order in which
 // PollTransmit gave them. So there is one receiver and one transmitter per
 // shard at any time, and neither lock is held across a system call that waits.

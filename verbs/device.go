@@ -12,7 +12,7 @@ import (
 
 // Config adjusts a device. The zero value works.
 type Config struct {
-	// Device adjusts the engine: spinning, window, READ requests.
+	// Device adjusts the engine: spinning, window, READ requests, loopback.
 	Device hca.Config
 	// Link adjusts the UDP socket; it has no meaning for OpenLink.
 	Link udp.Config

@@ -18,6 +18,10 @@
 // it at any time while it is registered for them. The completion is the
 // happens-before edge; to watch a flag in memory, use MR.Load64.
 //
+// Two queue pairs of one device may be connected to each other, and one to
+// itself. Their packets take the link like all others, unless
+// Config.Device.Loopback has them pass inside the device.
+//
 // Closing: everything has a Close that may be called more than once, in any
 // order and from any goroutine. Closing a Device closes all that was made on
 // it.
