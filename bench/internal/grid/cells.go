@@ -41,6 +41,7 @@ func cells(o Options) []cell.Cell {
 		b.sizes()
 		b.depths()
 		b.mtus()
+		b.loopback()
 	}
 	return b.cells
 }
@@ -294,6 +295,25 @@ func (b *builder) sizes() {
 				ours.Config{Test: ours.Stream, Op: op, Size: size, Depth: depth, Burst: burst})
 			b.cells[len(b.cells)-1].Repeat = 3
 		}
+	}
+}
+
+// LoopbackGroup has figures that stand beside no others: in one process nothing
+// is sent, and what a message costs is two copies in memory.
+const LoopbackGroup = "loopback, one process"
+
+func (b *builder) loopback() {
+	b.group = LoopbackGroup
+	for _, op := range []string{"write", "send", "read"} {
+		c := stream(op, mib)
+		c.Test = ours.Loopback
+		b.ours("loopback/"+op+"/1MiB", verb(op)+" of 1 MiB within one device, 16 outstanding", cell.Gbps, "gbps", c)
+		c = ours.Config{Test: ours.Loopback, Op: op, Size: 8, Depth: 2048, Burst: 64}
+		if op == "read" {
+			c.Depth, c.Burst = 256, 16
+		}
+		b.ours("loopback/"+op+"/8B", fmt.Sprintf("%s of 8 bytes within one device, %d outstanding, posted by %d", verb(op), c.Depth, c.Burst),
+			cell.MsgRate, "mmsg", c)
 	}
 }
 

@@ -2,6 +2,7 @@ package grid
 
 import (
 	"context"
+	"strings"
 	"testing"
 
 	"github.com/gosoftroce/rocev2/bench/internal/cell"
@@ -62,6 +63,25 @@ func TestOnlyDisturbedRunsAreRepeated(t *testing.T) {
 		})[0]
 		if len(order) != c.runs || row.OK() != c.ok || row.Disturbed != c.disturbed {
 			t.Errorf("%s: %d runs, ok %v, disturbed %d; want %d, %v, %d", c.name, len(order), row.OK(), row.Disturbed, c.runs, c.ok, c.disturbed)
+		}
+	}
+}
+
+// What does not leave the process stays apart from what does.
+func TestLoopbackStandsAlone(t *testing.T) {
+	t.Parallel()
+	for _, quick := range []bool{false, true} {
+		n := 0
+		for _, c := range Plan(Options{Quick: quick, Repeat: 1}) {
+			if c.Group == LoopbackGroup {
+				n++
+			}
+			if inside := strings.HasPrefix(c.Name, "loopback/"); inside != (c.Group == LoopbackGroup) {
+				t.Errorf("%s is in group %s", c.Name, c.Group)
+			}
+		}
+		if (n > 0) == quick {
+			t.Errorf("quick %v: %d cells", quick, n)
 		}
 	}
 }

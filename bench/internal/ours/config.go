@@ -29,7 +29,11 @@ const (
 	Latency Test = "latency" // one operation at a time
 	Idle    Test = "idle"    // CPU time of connected queue pairs that do nothing
 	Memory  Test = "memory"  // memory of connected queue pairs that do nothing
-	Lookup  Test = "lookup"  // resolving keys among many regions; needs no peer
+	// Loopback is Stream between two queue pairs of one device in one process,
+	// where packets pass inside the device. It needs no peer and is comparable
+	// with nothing that has one.
+	Loopback Test = "loopback"
+	Lookup   Test = "lookup" // resolving keys among many regions; needs no peer
 )
 
 // Config is what a worker is told.
@@ -61,8 +65,11 @@ func Register() {
 			return nil, err
 		}
 		c.QPs, c.Depth, c.Burst = max(c.QPs, 1), max(c.Depth, 1), max(c.Burst, 1)
-		if c.Test == Lookup {
+		switch c.Test {
+		case Lookup:
 			return &lookup{cfg: c}, nil
+		case Loopback:
+			return &loopback{cfg: c}, nil
 		}
 		s := &side{cfg: c}
 		switch c.Test {

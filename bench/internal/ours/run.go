@@ -51,7 +51,7 @@ func sample(c *Config, passive, active pair.Result, value string) cell.Sample {
 	switch c.Test {
 	case Idle, Memory:
 		s.Value = max(s.Value, passive.Values[value])
-	case Stream, Latency:
+	case Stream, Latency, Loopback:
 		if messages > 0 {
 			s.Extra["active_allocs_per_msg"] = active.Values["heap_objects"] / messages
 			s.Extra["passive_allocs_per_msg"] = passive.Values["heap_objects"] / messages

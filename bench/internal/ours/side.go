@@ -87,10 +87,12 @@ func (s *side) openDevice() error {
 	return err
 }
 
-// Hello opens the device and makes everything on it.
+// Hello opens the device, if it has none yet, and makes everything on it.
 func (s *side) Hello() (any, error) {
-	if err := s.openDevice(); err != nil {
-		return nil, err
+	if s.dev == nil {
+		if err := s.openDevice(); err != nil {
+			return nil, err
+		}
 	}
 	var err error
 	if s.pd, err = s.dev.AllocPD(); err != nil {

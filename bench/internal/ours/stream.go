@@ -30,12 +30,13 @@ type stream struct {
 	done        uint64 // operations completed
 	place       int    // of the next operation in memory
 	watch       *watch
+
+	partner *stream // the other side, if this program serves that one too
 }
 
 // Run keeps the stream up, or serves the peer's.
 func (s *stream) Run(stop <-chan struct{}) (pair.Result, error) {
-	s.rsge[0] = s.target.Slice(0, s.cfg.Size)
-	s.rwr[0].SGList = s.rsge[:]
+	s.prepareRecv()
 	if !s.cfg.Active {
 		return s.serve(stop)
 	}
@@ -95,6 +96,11 @@ func (s *stream) linger(d time.Duration) error {
 	return nil
 }
 
+func (s *stream) prepareRecv() {
+	s.rsge[0] = s.target.Slice(0, s.cfg.Size)
+	s.rwr[0].SGList = s.rsge[:]
+}
+
 func (s *stream) prepare() {
 	s.room = make([]int, len(s.qps))
 	for i := range s.room {
@@ -146,7 +152,23 @@ func (s *stream) take() error {
 		}
 	}
 	s.watch.progress.Add(1)
+	if s.partner != nil {
+		if err := s.partner.drain(); err != nil {
+			return err
+		}
+	}
 	return s.handle(s.wc[:n])
+}
+
+// drain handles all completions that there are.
+func (s *stream) drain() error {
+	for n := len(s.wc); n == len(s.wc); {
+		n = s.cq.Poll(s.wc[:])
+		if err := s.handle(s.wc[:n]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (s *stream) handle(wcs []verbs.WC) error {

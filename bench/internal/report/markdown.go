@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/gosoftroce/rocev2/bench/internal/cell"
+	"github.com/gosoftroce/rocev2/bench/internal/grid"
 	"github.com/gosoftroce/rocev2/bench/internal/stats"
 )
 
@@ -96,6 +97,10 @@ func (r *Report) tables(b *strings.Builder) {
 		if row.Group != group {
 			group = row.Group
 			fmt.Fprintf(b, "\n## %s%s\n\n", strings.ToUpper(group[:1]), group[1:])
+			if group == grid.LoopbackGroup {
+				b.WriteString("Both queue pairs are of one device in one process, and packets pass inside it: no socket, no ICRC, no second process. " +
+					"These are copies in memory, comparable with no other figure here.\n\n")
+			}
 			b.WriteString("| cell | who | what | median | unit | smallest … largest | runs | CPU µs/message (active, passive) |\n| --- | --- | --- | ---: | --- | --- | ---: | --- |\n")
 		}
 		value, spread, cpu := "—", "", ""

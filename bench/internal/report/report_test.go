@@ -32,6 +32,8 @@ func row(name, who, unit string, values ...float64) cell.Row {
 
 func example() *Report {
 	skipped := row("ucx/put_rate/8B", "UCX tcp", cell.MsgRate)
+	loopback := row("loopback/write/1MiB", "rocev2", cell.Gbps, 100)
+	loopback.Group = grid.LoopbackGroup
 	skipped.Skipped = "ucx_perftest (package ucx-utils) is not installed"
 	return &Report{
 		Env: Environment{
@@ -50,6 +52,7 @@ func example() *Report {
 			row("ours/idle/qps=1000", "rocev2", cell.Percent, 0.75),
 			row("ours/memory/depth=16", "rocev2", cell.BytesPer, 7000),
 			row("ours/memory/depth=32", "rocev2", cell.BytesPer, 10000),
+			loopback,
 		},
 	}
 }
