@@ -87,7 +87,7 @@ func (s *shard) receiveAlone() bool {
 // linger goes on receiving in the middle of a bulk transfer, until nothing has
 // come for a while or until done. Going to sleep between two buffers would have
 // the sender wake this side for each, which costs it more than anything else that
-// it does.
+// it does. With one processor it is the other side that needs it.
 func (s *shard) linger(done func() bool) {
 	if !s.bulk.Swap(false) {
 		return
@@ -219,7 +219,7 @@ func (s *shard) take() (r taken) {
 		return taken{}
 	}
 	r.n, r.now = n, s.dev.now()
-	if n >= bulkPackets && s.dev.spin > 0 {
+	if n >= bulkPackets && s.dev.spin > 1 {
 		s.bulk.Store(true)
 	}
 	packets := s.rx.Packets()
@@ -252,7 +252,9 @@ func (s *shard) takeMeanwhile() bool {
 	if s.tx.Bytes() < longBatch {
 		return false
 	}
-	s.bulk.Store(s.dev.spin > 0)
+	if s.dev.spin > 1 {
+		s.bulk.Store(true)
+	}
 	if !s.rxMu.TryLock() {
 		return false
 	}
