@@ -1,6 +1,7 @@
 package qp
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/gosoftroce/rocev2/rocev2"
@@ -29,7 +30,24 @@ func (p *pair) stream(wr *SendWR, n int) {
 }
 
 func benchmark(b *testing.B, m rocev2.MTU, wr func(p *pair) SendWR) {
-	p := benchPair(b, m, 1024)
+	benchmarkPair(b, benchPair(b, m, 1024), wr)
+}
+
+// benchmarkBursts compares with and without PollBurst.
+func benchmarkBursts(b *testing.B, wr func(p *pair) SendWR) {
+	for _, m := range []rocev2.MTU{rocev2.MTU1024, rocev2.MTU4096} {
+		for _, bursts := range []bool{false, true} {
+			b.Run(fmt.Sprintf("mtu=%d/bursts=%v", m.Bytes(), bursts), func(b *testing.B) {
+				b.SetBytes(1 << 20)
+				p := benchPair(b, m, 4096)
+				p.batches, p.bursts = true, bursts
+				benchmarkPair(b, p, wr)
+			})
+		}
+	}
+}
+
+func benchmarkPair(b *testing.B, p *pair, wr func(p *pair) SendWR) {
 	w := wr(p)
 	p.stream(&w, 2048)
 	b.ReportAllocs()
@@ -63,15 +81,13 @@ func BenchmarkWrite4K(b *testing.B) {
 }
 
 func BenchmarkWrite1M(b *testing.B) {
-	b.SetBytes(1 << 20)
-	benchmark(b, rocev2.MTU4096, func(p *pair) SendWR {
+	benchmarkBursts(b, func(p *pair) SendWR {
 		return SendWR{Opcode: OpWrite, SGList: p.a.sge(0, 1<<20), Remote: p.b.remote(0), Signaled: true}
 	})
 }
 
 func BenchmarkRead1M(b *testing.B) {
-	b.SetBytes(1 << 20)
-	benchmark(b, rocev2.MTU4096, func(p *pair) SendWR {
+	benchmarkBursts(b, func(p *pair) SendWR {
 		return SendWR{Opcode: OpRead, SGList: p.a.sge(0, 1<<20), Remote: p.b.remote(0), Signaled: true}
 	})
 }
@@ -84,8 +100,15 @@ func BenchmarkFetchAdd(b *testing.B) {
 
 // TestNoAllocations holds each operation to no allocation on any path of the steady state, receives included.
 func TestNoAllocations(t *testing.T) {
+	for _, bursts := range []bool{false, true} {
+		testNoAllocations(t, bursts)
+	}
+}
+
+func testNoAllocations(t *testing.T, bursts bool) {
 	for op := OpSend; op < numWROpcodes; op++ {
 		p := benchPair(t, rocev2.MTU1024, 128)
+		p.bursts = bursts
 		p.a.cfg.Invalidate, p.b.cfg.Invalidate = nil, nil
 		if op == OpSendInv {
 			continue // the hook is the driver's
@@ -108,7 +131,7 @@ func TestNoAllocations(t *testing.T) {
 		}
 		round()
 		if got := testing.AllocsPerRun(20, round); got != 0 {
-			t.Errorf("%v: %v allocations", op, got)
+			t.Errorf("%v, bursts %v: %v allocations", op, bursts, got)
 		}
 	}
 }

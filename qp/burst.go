@@ -74,6 +74,7 @@ func (q *QP) burstRequest(now Time, limit int, out PacketWriter) int {
 	r.posNxt += uint64(n * size)
 	r.allowance -= n * size
 	r.sinceAck += uint32(n)
+	r.stalled = r.stalled && (n == 0 || !r.credit.limited)
 	if n > 0 && !r.retry.armed {
 		r.retry.start(now)
 		r.rtt.arm(now)

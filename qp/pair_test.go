@@ -70,6 +70,32 @@ type pair struct {
 	drop func(from *testEnd, p *rocev2.Packet) bool
 	log  []string // opcodes and PSNs on the wire, if tracing
 	trac bool
+
+	batches bool // poll many packets before they are carried, as a driver does
+	bursts  bool // and with PollBurst too
+	train   trainList
+}
+
+// trainList takes a batch without allocating.
+type trainList struct {
+	bufs [64][]byte
+	lens [64]int
+	n    int
+}
+
+func (l *trainList) Room() []byte {
+	if l.n == len(l.bufs) {
+		return nil
+	}
+	if l.bufs[l.n] == nil {
+		l.bufs[l.n] = make([]byte, rocev2.MaxPacketLen)
+	}
+	return l.bufs[l.n]
+}
+
+func (l *trainList) Commit(n int) {
+	l.lens[l.n] = n
+	l.n++
 }
 
 func newPair(t testing.TB, c pairConfig) *pair {
@@ -161,25 +187,55 @@ func (p *pair) peer(e *testEnd) *testEnd {
 
 // transfer brings up to max packets from one side to the other and returns how many were sent.
 func (p *pair) transfer(from *testEnd, max int) int {
-	to := p.peer(from)
+	if p.batches || p.bursts {
+		return p.transferBatch(from, max)
+	}
 	for i := range max {
 		n := from.PollTransmit(p.now, p.buf[:0])
 		if n == 0 {
 			return i
 		}
-		b := p.buf[:n+rocev2.ICRCLen]
-		if err := p.pkt.Parse(b); err != nil {
-			p.t.Fatalf("sent an unreadable packet: %v: % x", err, b)
-		}
-		if p.trac {
-			p.log = append(p.log, fmt.Sprintf("%v %v", p.pkt.BTH.Opcode, p.pkt.BTH.PSN))
-		}
-		if p.drop != nil && p.drop(from, &p.pkt) {
-			continue
-		}
-		to.HandlePacket(p.now, from.addr, &p.pkt)
+		p.carry(from, p.buf, n)
 	}
 	return max
+}
+
+// transferBatch is transfer of what fits into a batch.
+func (p *pair) transferBatch(from *testEnd, max int) int {
+	l := &p.train
+	for l.n = 0; l.n < max; {
+		room := l.Room()
+		if room == nil {
+			break
+		}
+		if p.bursts && from.PollBurst(p.now, max-l.n, l) > 0 {
+			continue
+		}
+		n := from.PollTransmit(p.now, room)
+		if n == 0 {
+			break
+		}
+		l.Commit(n)
+	}
+	for i := range l.n {
+		p.carry(from, l.bufs[i], l.lens[i])
+	}
+	return l.n
+}
+
+// carry brings a packet of n bytes to the other side.
+func (p *pair) carry(from *testEnd, buf []byte, n int) {
+	b := buf[:n+rocev2.ICRCLen]
+	if err := p.pkt.Parse(b); err != nil {
+		p.t.Fatalf("sent an unreadable packet: %v: % x", err, b)
+	}
+	if p.trac {
+		p.log = append(p.log, fmt.Sprintf("%v %v", p.pkt.BTH.Opcode, p.pkt.BTH.PSN))
+	}
+	if p.drop != nil && p.drop(from, &p.pkt) {
+		return
+	}
+	p.peer(from).HandlePacket(p.now, from.addr, &p.pkt)
 }
 
 // run exchanges packets until both sides are silent. Time stands still.
