@@ -21,7 +21,7 @@ type TxBatch struct {
 
 	runStart, runSize int  // the latest run: where it begins, and the size of its packets
 	runLen            int  // packets
-	runEnded          bool // nothing can join it
+	runShort          bool // the last of them is shorter: nothing can join it
 }
 
 type txPacket struct {
@@ -47,7 +47,7 @@ func NewTxBatch(arenaBytes int) *TxBatch {
 // takes what completes a run: so that none leaves half full.
 func (b *TxBatch) Room() []byte {
 	end := b.off + rocev2.MaxPacketLen
-	if end > len(b.arena) || b.off >= b.soft && b.runEnded {
+	if end > len(b.arena) || b.off >= b.soft && b.full() {
 		return nil
 	}
 	return b.arena[b.off:end:end]
@@ -65,15 +65,22 @@ func (b *TxBatch) Commit(n int, p *Path) {
 }
 
 // track keeps account of the latest run, which a packet of size bytes joins or
-// ends.
+// ends: as Run finds it, too.
 func (b *TxBatch) track(size int, p *Path) {
-	if b.runEnded || b.runLen == 0 || size > b.runSize || b.pkts[len(b.pkts)-2].path != p {
+	if size > b.runSize || !b.fits(size) || b.pkts[len(b.pkts)-2].path != p {
 		b.runStart, b.runSize, b.runLen = b.off, size, 0
 	}
 	b.runLen++
-	end := b.off + size
-	b.runEnded = size < b.runSize || b.runLen == MaxRunSegments || end+b.runSize > b.runStart+MaxRunBytes
+	b.runShort = size < b.runSize
 }
+
+// fits reports whether the latest run can take size bytes more, as a packet.
+func (b *TxBatch) fits(size int) bool {
+	return !b.runShort && b.runLen > 0 && b.runLen < MaxRunSegments && b.off+size <= b.runStart+MaxRunBytes
+}
+
+// full reports whether the latest run can take no other packet of its size.
+func (b *TxBatch) full() bool { return b.runLen > 0 && !b.fits(b.runSize) }
 
 // Len returns the number of packets.
 func (b *TxBatch) Len() int { return len(b.pkts) }
@@ -85,7 +92,7 @@ func (b *TxBatch) Bytes() int { return b.off }
 func (b *TxBatch) Reset() {
 	clear(b.pkts)
 	b.pkts = b.pkts[:0]
-	b.off, b.runLen, b.runEnded = 0, 0, false
+	b.off, b.runLen, b.runShort = 0, 0, false
 }
 
 // Packet returns packet i from BTH to pad, and its path.
