@@ -50,7 +50,7 @@
 //
 // TestWorld plays seeded worlds in virtual time: one to three connections, random requests of random sizes in both
 // directions at once, over a link that loses, doubles, delays, reorders and corrupts packets, with one deliberate fault
-// in every third world. Packets pass the real encoder, ICRC and parser. A model says what must come out; checked are
+// in every third world. Half of the sides keep what comes behind a gap, and half send with PollBurst. Packets pass the real encoder, ICRC and parser. A model says what must come out; checked are
 // every completion (once, in order, right status, right data), exactly-once execution of SENDs, invalidations and
 // atomics, memory outside of what was granted, every packet on the wire (sequence, retransmissions equal to the first
 // transmission, limits of window and READ depth, fences, MSN), timers (none without work, no work without one), events,

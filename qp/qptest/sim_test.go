@@ -18,6 +18,7 @@ type sim struct {
 	free    [][]byte // packet buffers to use again
 	nodes   [2]*simNode
 	hooks   simHooks
+	burst   int  // packets of bursts
 	skipCRC bool // the goodput runs have no corruption to find
 }
 
@@ -73,6 +74,7 @@ type simQP struct {
 	hasTimer bool
 	ready    bool // may have something to send
 	closed   bool
+	burst    int   // packets of a PollBurst at the most, after which comes another's turn; 0: it is not called
 	model    *side // of the world; nil elsewhere
 }
 
@@ -178,6 +180,11 @@ func (s *sim) transmit(n *simNode) {
 			idle++
 			continue
 		}
+		if q.burst > 0 && s.transmitBurst(q) {
+			s.arm(q)
+			idle = 0
+			continue
+		}
 		buf := s.buffer()
 		size := q.PollTransmit(s.now, buf[:rocev2.MaxPacketLen])
 		s.arm(q)
@@ -193,6 +200,46 @@ func (s *sim) transmit(n *simNode) {
 		idle = 0
 		s.carry(q, buf[:size])
 	}
+}
+
+// transmitBurst is transmit of the middle of a message, as PollBurst has it. It
+// reports whether there was any.
+func (s *sim) transmitBurst(q *simQP) bool {
+	b := burstList{s: s, room: q.burst - q.on.turn%3} // now and then the room ends first
+	if n := q.PollBurst(s.now, q.burst, &b); n != len(b.packets) {
+		s.hooks.unexpected("QP %v: a burst of %d packets, returned %d", q.qpn, len(b.packets), n)
+	}
+	if b.next != nil {
+		s.free = append(s.free, b.next)
+	}
+	for _, p := range b.packets {
+		s.carry(q, p)
+	}
+	s.burst += len(b.packets)
+	return len(b.packets) > 0
+}
+
+// burstList takes a burst. Nothing looks at the packets before it is over.
+type burstList struct {
+	s       *sim
+	room    int
+	next    []byte
+	packets [][]byte
+}
+
+func (b *burstList) Room() []byte {
+	if len(b.packets) >= b.room {
+		return nil
+	}
+	if b.next == nil {
+		b.next = b.s.buffer()
+	}
+	return b.next[:rocev2.MaxPacketLen]
+}
+
+func (b *burstList) Commit(n int) {
+	b.packets = append(b.packets, b.next[:n])
+	b.next = nil
 }
 
 // overrun puts a packet into the receiver's buffer and returns when it is taken, or that there was no room, and whether it

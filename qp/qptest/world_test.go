@@ -58,6 +58,7 @@ type tally struct {
 	rnr, naks, readReplay, atomReplay uint64
 	kept, repairs                     uint64
 	marked, cnps                      uint64
+	bursts                            uint64 // packets of them
 	dropDup, dropOrder, dropGhost     uint64
 	virtual                           qp.Time
 }
@@ -83,6 +84,7 @@ func (t *tally) add(o *tally) {
 	t.repairs += o.repairs
 	t.marked += o.marked
 	t.cnps += o.cnps
+	t.bursts += o.bursts
 	t.dropDup += o.dropDup
 	t.dropOrder += o.dropOrder
 	t.dropGhost += o.dropGhost
@@ -208,6 +210,9 @@ func (w *world) connect(i int) {
 		if w.seed>>(1+j)&1 == 1 {
 			ep.KeepPackets(n.store)
 		}
+		if w.seed>>(5+j)&1 == 1 {
+			q.burst = 2 + int(w.seed>>7%31)
+		}
 		q.endpoint = ep
 		n.qps = append(n.qps, q)
 		pair[j] = newSide(w, q, i, c)
@@ -281,7 +286,7 @@ func (w *world) run() (err error) {
 }
 
 func (w *world) count() {
-	w.tally.events, w.tally.virtual = w.events, w.now
+	w.tally.events, w.tally.virtual, w.tally.bursts = w.events, w.now, uint64(w.burst)
 	for _, pair := range w.pairs {
 		for _, s := range pair {
 			st := s.ep.Stats()
