@@ -148,7 +148,7 @@ func (cq *CQ) Wait(ctx context.Context, wc []qp.WC) (int, error) {
 	if len(wc) == 0 {
 		return 0, nil
 	}
-	n := cq.pollSpinning(wc)
+	n := cq.pollSpinning(ctx, wc)
 	for n == 0 {
 		err := cq.parker.park(ctx, cq)
 		if n = cq.Poll(wc); n == 0 && err != nil {
@@ -161,7 +161,7 @@ func (cq *CQ) Wait(ctx context.Context, wc []qp.WC) (int, error) {
 // pollSpinning polls for a short while, which saves going to sleep and being
 // woken. How long it does so follows what came of it; in the middle of a bulk
 // transfer it is longer.
-func (cq *CQ) pollSpinning(wc []qp.WC) int {
+func (cq *CQ) pollSpinning(ctx context.Context, wc []qp.WC) int {
 	most := int32(cq.dev.spin)
 	budget := cq.spin.Load()
 	for i := int32(0); i <= budget || i <= lingerPolls && cq.dev.bulk(); i++ {
@@ -174,6 +174,9 @@ func (cq *CQ) pollSpinning(wc []qp.WC) int {
 			return n
 		}
 		if progress {
+			if ctx.Err() != nil {
+				break
+			}
 			i = 0 // it is on its way
 		}
 		runtime.Gosched()

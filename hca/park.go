@@ -109,12 +109,7 @@ func (p *parker) parkLeading(ctx context.Context, s *shard, w waitable) error {
 		if ok || err != nil {
 			return err
 		}
-		s.rxMu.Lock()
-		r := s.take()
-		s.rxMu.Unlock()
-		if r.n > 0 {
-			s.answer(&r, true)
-		}
+		s.receive(true)
 		if ok, err := w.available(); ok || err != nil {
 			return err
 		}

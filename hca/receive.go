@@ -93,7 +93,7 @@ func (s *shard) linger(done func() bool) {
 		return
 	}
 	for i := 0; i < lingerPolls && !done(); i++ {
-		if s.drain() > 0 {
+		if s.receive(false) > 0 {
 			i = 0
 		}
 	}
@@ -114,20 +114,34 @@ const (
 	lingerPolls = 200 // in vain, some 100 µs
 )
 
-// drain receives all that is there.
+// receive receives one batch, and answers as answer does. It returns the number
+// of packets.
+func (s *shard) receive(later bool) int {
+	s.rxMu.Lock()
+	r := s.take()
+	s.rxMu.Unlock()
+	if r.n > 0 {
+		s.answer(&r, later)
+	}
+	return r.n
+}
+
+// drain receives all that is there. Traffic that does not pause it follows for a
+// while only: the caller has other things to do.
 func (s *shard) drain() int {
 	total := 0
-	for {
-		s.rxMu.Lock()
-		r := s.take()
-		s.rxMu.Unlock()
-		if r.n == 0 {
-			return total
+	for range drainBatches {
+		n := s.receive(false)
+		if n == 0 {
+			break
 		}
-		total += r.n
-		s.answer(&r, false)
+		total += n
 	}
+	return total
 }
+
+// drainBatches are more than a socket buffer holds of any but tiny packets.
+const drainBatches = 64
 
 // standAside leaves receiving to programs until none does it. It is false when
 // the shard is closed.

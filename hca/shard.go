@@ -124,7 +124,9 @@ func (s *shard) flush() { s.flushBut(false) }
 // flush: a program that polls will be back in a moment, and what it has posted
 // goes first.
 func (s *shard) flushBut(acks bool) {
-	s.delayAcks = acks
+	if !acks || !s.sending { // the one who sends may be about to send them for somebody else
+		s.delayAcks = acks
+	}
 	if !acks {
 		s.lead.unsent.Store(false)
 		s.patience.sent()
