@@ -295,12 +295,12 @@ func (s *sender) failed(first, n int, err error) {
 }
 
 // plain sends the run of header s.sent packet by packet, sealed again for
-// Identification 0, after the device refused to segment it. If that goes
-// better, segmentation stays off.
+// Identification 0, after the device refused to segment it. If all of them
+// leave, it was the segmentation, which stays off.
 func (s *sender) plain() error {
 	run, n, at := s.slots[s.sent].run, s.n, s.sent
 	defer func() { s.n, s.sent = n, at+1 }()
-	before := s.l.stats.txPackets.Load()
+	failed := s.fail.Failed
 	// The slot of the run itself is reused; those behind it are untouched.
 	for i := run.First; i < run.Last; i++ {
 		r := s.batch.Run(i, false)
@@ -311,7 +311,7 @@ func (s *sender) plain() error {
 			return err
 		}
 	}
-	if s.l.stats.txPackets.Load() > before {
+	if s.fail.Failed == failed {
 		s.l.stats.offloadFaults.Add(1)
 		s.l.gso.Store(false)
 	}
