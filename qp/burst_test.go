@@ -400,7 +400,7 @@ func (w *twins) play() {
 func TestBurst(t *testing.T) {
 	t.Parallel()
 	var sum burstTally
-	seeds := uint64(400)
+	seeds := uint64(250)
 	if testing.Short() {
 		seeds = 100
 	}
