@@ -87,9 +87,9 @@ func (o *Owner) createQP(c qp.Config) (*QP, error) {
 		}
 		q := &QP{shard: s, owner: o, qpn: c.QPN, core: core}
 		s.mu.Lock()
-		_, taken := s.qps[c.QPN]
+		taken := s.qps.get(c.QPN) != nil
 		if !taken && !s.closed {
-			s.qps[c.QPN] = q
+			s.qps.put(c.QPN, q)
 		}
 		closed := s.closed
 		s.mu.Unlock()
@@ -256,7 +256,7 @@ func (q *QP) Close() error {
 		s.mu.Lock()
 		s.flushOut(q)
 		q.closed = true
-		delete(s.qps, q.qpn)
+		s.qps.remove(q.qpn)
 		s.ready.remove(q)
 		s.delayed.remove(q)
 		s.unschedule(q)

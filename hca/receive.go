@@ -333,7 +333,7 @@ func (s *shard) dispatch(r *taken, d *transport.RxPacket) {
 		s.drops.device[dropBadICRC]++
 		return
 	}
-	q := s.qps[s.pkt.BTH.DestQPN]
+	q := s.qps.get(s.pkt.BTH.DestQPN)
 	if q == nil {
 		if s.dev.shardOf(s.pkt.BTH.DestQPN) != s {
 			s.strays = append(s.strays, d)

@@ -37,7 +37,7 @@ type shard struct {
 	bulk atomic.Bool // more of a bulk transfer may come any moment
 
 	mu      sync.Mutex // guards everything below
-	qps     map[rocev2.QPN]*QP
+	qps     qpTable
 	ready   qpList
 	delayed qpList // with an acknowledgement that waits for the next flush
 
@@ -74,7 +74,6 @@ func newShard(d *Device, link transport.Link) *shard {
 		rx:    transport.NewRxBatch(rxDatagrams),
 		tx:    tx,
 		out:   pathWriter{tx: tx},
-		qps:   map[rocev2.QPN]*QP{},
 		peers: map[netip.Addr]*peer{},
 		store: qp.NewStore(storePackets),
 

@@ -65,11 +65,25 @@ func (h *timerHeap) pop() timerEntry {
 	return first
 }
 
-// schedule sees to it that the queue pair is asked no later than at.
+// Deadlines that are far away are met a little late, all those of a millisecond
+// together: with many queue pairs the timer would fire for each.
+const (
+	farDeadline = 4 * time.Millisecond
+	farGrain    = 1 << 20 // ns
+)
+
+// schedule sees to it that the queue pair is asked at the time at, or a little
+// later if that is far away.
 func (s *shard) schedule(q *QP, at qp.Time) {
 	at = max(at, 1)
 	if q.timerAt != 0 && q.timerAt <= at {
 		return
+	}
+	if at > s.dev.now().Add(farDeadline) {
+		at = (at + farGrain - 1) &^ (farGrain - 1)
+		if q.timerAt != 0 && q.timerAt <= at {
+			return
+		}
 	}
 	s.unschedule(q)
 	q.timerAt = at
