@@ -144,7 +144,7 @@ func TestTimerInAFlood(t *testing.T) {
 		a.lead()
 		a.write(qa, b, 8)
 		f.on.Store(true)
-		time.Sleep(minProbe)
+		time.Sleep(minProbe + farGrain)
 		synctest.Wait()
 		f.on.Store(false)
 		if st := qa.Stats(); st.Retransmits != 1 {

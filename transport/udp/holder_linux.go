@@ -30,7 +30,7 @@ func sourcePortHint(at netip.AddrPort, err error) string {
 	if !errors.Is(err, unix.EADDRINUSE) {
 		return bindHint(at, err)
 	}
-	who := findProcess(socketInodes(at))
+	who := holdingProcess(at)
 	if who == "" {
 		who = "a process that is not visible here, of another user or namespace"
 	}
@@ -39,14 +39,25 @@ func sourcePortHint(at netip.AddrPort, err error) string {
 
 // holder says who has the port, as far as /proc shows it, and what to do.
 func holder(at netip.AddrPort) string {
-	inodes := socketInodes(at)
-	if who := findProcess(inodes); who != "" {
+	if who := holdingProcess(at); who != "" {
 		return fmt.Sprintf("by %s; stop it, or open another local address (on loopback, any of 127.0.0.0/8)", who)
 	}
 	if _, err := os.Stat("/sys/module/rdma_rxe"); err == nil {
 		return "and the kernel's Soft-RoCE (rdma_rxe) is loaded, which holds the port on every address of the initial network namespace; unload it (modprobe -r rdma_rxe) or run in another network namespace"
 	}
 	return "by a process that is not visible here, of another user or namespace, or by the kernel (rdma_rxe in this network namespace); stop it (ss -ulpn shows it to root), open another local address or use another network namespace"
+}
+
+// holdingProcess returns the process that has the port, "" if it is not visible.
+// The kernel's list may lack a socket while others come and go, so it is read
+// more than once.
+func holdingProcess(at netip.AddrPort) string {
+	for range 5 {
+		if who := findProcess(socketInodes(at)); who != "" {
+			return who
+		}
+	}
+	return ""
 }
 
 // socketInodes returns the inodes of the UDP sockets that conflict with at.
