@@ -6,6 +6,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/gosoftroce/rocev2/rocev2"
 	"github.com/gosoftroce/rocev2/transport"
 	"golang.org/x/sys/unix"
 )
@@ -227,7 +228,7 @@ func (s *sender) transmit(fd uintptr) (int, unix.Errno) {
 
 // smallPacket bounds how long a system call takes that the scheduler does not
 // know of.
-const smallPacket = 4 << 10
+const smallPacket = rocev2.MaxPacketLen
 
 // fullCheckMillis is how long a Send waits for room at once.
 const fullCheckMillis = 20
