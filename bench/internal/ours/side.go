@@ -20,7 +20,7 @@ const (
 	targetBytes = 1 << 20
 	// recvAhead is how many receives a SEND finds posted, as a multiple of the
 	// sender's depth: completions of the receiver may lag behind.
-	recvAhead = 16
+	recvAhead = 64
 	maxRecvs  = 32 << 10
 )
 
