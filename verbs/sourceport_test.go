@@ -22,7 +22,7 @@ import (
 func loopbackSide(t *testing.T, cfg verbs.Config, size int) *side {
 	t.Helper()
 	if runtime.GOOS != "linux" {
-		t.Skip("source ports are there on Linux only")
+		t.Skip("source ports are there on Linux only: run it there")
 	}
 	n := rand.Uint32()
 	addr := netip.AddrFrom4([4]byte{127, byte(n>>16)%250 + 2, byte(n >> 8), byte(n)%250 + 2})

@@ -54,7 +54,7 @@ func openUDP(t *testing.T, a netip.Addr, port uint16) transport.Link {
 	l, err := udp.Open(a, udp.Config{Port: port})
 	if err != nil {
 		if a.Is6() && strings.Contains(err.Error(), "not") && !hasIPv6() {
-			t.Skipf("this machine has no IPv6 loopback address: %v", err)
+			t.Skipf("this machine has no IPv6 loopback address (sysctl net.ipv6.conf.lo.disable_ipv6=0): %v", err)
 		}
 		t.Fatal(err)
 	}

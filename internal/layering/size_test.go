@@ -46,6 +46,9 @@ func TestNothingGrowsWithoutEnd(t *testing.T) {
 			return err
 		}
 		checkSizes(t, filepath.ToSlash(rel), src)
+		if sleepsForReal(filepath.ToSlash(rel), src) {
+			t.Errorf("%s sleeps: wait for an event instead, or use virtual time (testing/synctest)", rel)
+		}
 		return nil
 	})
 	if err != nil {
@@ -77,5 +80,20 @@ func checkSizes(t *testing.T, rel string, src []byte) {
 		if n > maxFunctionLines && tooLong[name] == "" && !strings.HasSuffix(rel, "_test.go") {
 			t.Errorf("%s: function %s has %d lines, more than %d", rel, fn.Name.Name, n, maxFunctionLines)
 		}
+	}
+}
+
+// sleepsForReal reports whether a test waits for time to pass that is not virtual.
+// Tests with guests may.
+func sleepsForReal(rel string, src []byte) bool {
+	return strings.HasSuffix(rel, "_test.go") && !strings.HasPrefix(rel, "e2e/") && !strings.HasPrefix(rel, "internal/layering/") &&
+		bytes.Contains(src, []byte("time.Sleep(")) && !bytes.Contains(src, []byte(`"testing/synctest"`))
+}
+
+func TestSleepsAreSeen(t *testing.T) {
+	t.Parallel()
+	sleeps, virtual := "package x\nfunc f() { time.Sleep(1) }\n", "package x\nimport \"testing/synctest\"\nfunc f() { time.Sleep(1) }\n"
+	if !sleepsForReal("hca/x_test.go", []byte(sleeps)) || sleepsForReal("hca/x_test.go", []byte(virtual)) || sleepsForReal("hca/x.go", []byte(sleeps)) {
+		t.Error("sleeps in tests are not told from virtual ones")
 	}
 }

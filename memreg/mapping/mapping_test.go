@@ -291,7 +291,7 @@ func TestLock(t *testing.T) {
 	t.Parallel()
 	m, err := Anonymous(page, Options{Lock: true})
 	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENOMEM) {
-		t.Skipf("this user may not lock memory: %v", err)
+		t.Skipf("this user may not lock memory (raise it with ulimit -l, or run as root): %v", err)
 	}
 	if err != nil {
 		t.Fatal(err)

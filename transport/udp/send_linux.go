@@ -217,13 +217,19 @@ func (s *sender) writeSome(fd uintptr) {
 // know of it.
 func (s *sender) transmit(fd uintptr) (int, unix.Errno) {
 	h := &s.hdrs[s.sent].hdr
-	if s.n-s.sent == 1 && h.Controllen == 0 && h.Iov.Len <= smallPacket {
+	if s.alone() {
 		_, _, errno := unix.RawSyscall6(unix.SYS_SENDTO, fd, uintptr(unsafe.Pointer(h.Iov.Base)), uintptr(h.Iov.Len),
 			unix.MSG_DONTWAIT, uintptr(unsafe.Pointer(h.Name)), uintptr(h.Namelen))
 		return 1, errno
 	}
 	n, _, errno := unix.Syscall6(unix.SYS_SENDMMSG, fd, uintptr(unsafe.Pointer(h)), uintptr(s.n-s.sent), unix.MSG_DONTWAIT, 0, 0)
 	return int(n), errno
+}
+
+// alone reports whether what is left is one packet that needs no control message.
+func (s *sender) alone() bool {
+	h := &s.hdrs[s.sent].hdr
+	return s.n-s.sent == 1 && h.Controllen == 0 && h.Iov.Len <= smallPacket
 }
 
 // smallPacket bounds how long a system call takes that the scheduler does not
@@ -286,7 +292,11 @@ func (s *sender) recover(errno unix.Errno) error {
 // failed counts n packets from first on as not sent.
 func (s *sender) failed(first, n int, err error) {
 	if errno, ok := err.(unix.Errno); ok {
-		err = os.NewSyscallError("sendmmsg", errno)
+		call := "sendmmsg"
+		if s.sent < s.n && s.alone() {
+			call = "sendto"
+		}
+		err = os.NewSyscallError(call, errno)
 	}
 	if s.fail.Failed == 0 {
 		s.fail.Index, s.fail.Err = first, err

@@ -320,7 +320,7 @@ func inNamespace(t *testing.T, mtu int, f func()) {
 	go run()
 	<-done
 	if skip != nil {
-		t.Skipf("no network namespace: %v", skip)
+		t.Skipf("no network namespace (run as root, or with CAP_SYS_ADMIN): %v", skip)
 	}
 }
 

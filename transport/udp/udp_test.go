@@ -282,7 +282,7 @@ func TestOffloadRefused(t *testing.T) {
 
 func testOffloadRefused(t *testing.T, a, b *Link, path *transport.Path) {
 	if !a.Capabilities().SegmentOffload {
-		t.Skip("the kernel has no UDP_SEGMENT")
+		t.Skip("the kernel has no UDP_SEGMENT; Linux 4.18 and later have it")
 	}
 	// Without transmit checksums the kernel refuses UDP_SEGMENT, as it does
 	// on a device that cannot compute them.
@@ -531,7 +531,7 @@ func TestLinkLocal(t *testing.T) {
 		}
 	}
 	if !zoned.IsValid() {
-		t.Skip("no interface has a link-local IPv6 address")
+		t.Skip("no interface has a link-local IPv6 address; one that is up gets it with net.ipv6.conf.all.disable_ipv6=0")
 	}
 	a, b := open(t, zoned, Config{Port: port()}), open(t, zoned, Config{Port: port()})
 	if a.Addr() != zoned {
