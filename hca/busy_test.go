@@ -144,7 +144,7 @@ func TestTimerInAFlood(t *testing.T) {
 		a.lead()
 		a.write(qa, b, 8)
 		f.on.Store(true)
-		time.Sleep(minProbe + farGrain)
+		time.Sleep(4*defaultMinProbe + farGrain) // before a round trip was measured
 		synctest.Wait()
 		f.on.Store(false)
 		if st := qa.Stats(); st.Retransmits != 1 {

@@ -31,6 +31,12 @@ type Config struct {
 	// as several. 0 means a default, a negative number one request a message.
 	ReadChunk int
 
+	// MinProbe is how long a peer must be silent, at the least, before the oldest
+	// packet in flight is sent again without waiting for the local ACK timeout. It
+	// is longer where round trips are, and where the peer's host was seen to pause.
+	// 0 means 1 ms, a negative number never.
+	MinProbe time.Duration
+
 	// Loopback has packets between queue pairs of this device, those whose peer
 	// address is the device's own, pass inside it, as adapters do: copied from
 	// memory to memory on the way, without socket and ICRC. All else is as
@@ -153,10 +159,20 @@ func (d *Device) Close() error {
 	return errors.Join(errs...)
 }
 
-// minProbe is how soon a silent peer is asked again, at the least; it is also
-// never sooner than four round trips. The local ACK timeout, tens of
-// milliseconds, is the last resort.
-const minProbe = 20 * time.Millisecond
+// defaultMinProbe is above what a peer in software needs to answer, if it is
+// not paused; and for how long it is, queue pairs learn.
+const defaultMinProbe = time.Millisecond
+
+func (d *Device) minProbe() time.Duration {
+	switch p := d.cfg.MinProbe; {
+	case p < 0:
+		return 0
+	case p == 0:
+		return defaultMinProbe
+	default:
+		return p
+	}
+}
 
 // defaultReadChunk keeps the answer to one READ request well below what a
 // modest socket buffer holds.

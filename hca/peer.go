@@ -17,6 +17,7 @@ type peer struct {
 	limit    int    // how many may be
 	waiting  qpList // queue pairs that the limit has stopped
 	listed   bool   // in shard.stopped
+	pauses   qp.Pauses
 
 	paths []*transport.Path // one for all queue pairs that want the same
 }

@@ -73,7 +73,7 @@ func (o *Owner) createQP(c qp.Config) (*QP, error) {
 	c.Memory = d.mem
 	c.Invalidate = func(key memreg.Key) bool { return d.mem.Invalidate(c.PD, key) == memreg.None }
 	c.Window = d.foreignWindow()
-	c.MinProbe = minProbe
+	c.MinProbe = d.minProbe()
 	c.ReadChunk = d.readChunk()
 	for {
 		c.QPN = rocev2.QPN(random32() & 0xffffff)
@@ -154,6 +154,7 @@ func (q *QP) Modify(a *qp.Attr, mask qp.AttrMask) error {
 	if mask&qp.AttrAV != 0 {
 		av := q.core.AV()
 		s.connectPeer(q, av.DGID.Unmap().WithZone(""))
+		q.core.SharePauses(&q.peer.pauses)
 		q.path = q.peer.path(s.dev.addr, transport.Path{
 			Dst:          av.DGID,
 			TrafficClass: av.TrafficClass,

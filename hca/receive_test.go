@@ -114,7 +114,7 @@ func TestPostPassesDelayedAck(t *testing.T) {
 func TestOneAckForSeveralMessages(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		a, b, qa, _ := connected(t, Config{})
+		a, b, qa, _ := connected(t, Config{MinProbe: time.Second})
 		b.lead()
 		before := b.txPackets()
 		for i := range ackBatchMax {

@@ -155,3 +155,33 @@ func TestStrayReplay(t *testing.T) {
 		t.Errorf("added %d times, want 2", v-before)
 	}
 }
+
+// TestNeedlessProbe: the peer's answer comes late, and nothing was lost. What the probes cut off the window is given back,
+// and the next pause as long is waited for.
+func TestNeedlessProbe(t *testing.T) {
+	t.Parallel()
+	const pause = 9e6 // ns
+	p := newPair(t, pairConfig{config: Config{MinProbe: 1e6}})
+	write := SendWR{Opcode: OpWrite, SGList: p.a.sge(0, 8), Remote: p.b.remote(0)}
+	must(t, p.a.PostSend(p.now, &write))
+	p.run()
+	window := p.a.req.window.size
+	for round, want := range []uint64{1, 1, 1} {
+		must(t, p.a.PostSend(p.now, &write))
+		p.transfer(p.a, 1)
+		end := p.now + pause
+		for at, ok := p.a.PollTimeout(); ok && at < end; at, ok = p.a.PollTimeout() {
+			p.now = at
+			p.a.HandleTimeout(at)
+			p.transfer(p.a, 1)
+		}
+		if round == 0 && p.a.req.window.size >= window {
+			t.Error("silence did not cut the window")
+		}
+		p.now = end
+		p.run()
+		if s := p.a.Stats(); s.NeedlessProbes != want || s.SendDone != uint64(round+2) || p.a.req.window.size < window {
+			t.Errorf("pause %d: %d times needless, %d done, window %d of %d", round, s.NeedlessProbes, s.SendDone, p.a.req.window.size, window)
+		}
+	}
+}

@@ -62,6 +62,10 @@ func (q *QP) HandleTimeout(now Time) {
 			q.failHead(r.retry.exhausted(), 0)
 			return
 		}
+		if !r.rtt.asked {
+			r.window.remember()
+		}
+		r.rtt.ask(now)
 		q.goBack()
 	}
 }

@@ -263,8 +263,8 @@ func TestRTT(t *testing.T) {
 	}
 	r.init(time.Millisecond)
 	r.arm(0)
-	if got := r.earlier(1 << 60); got != Time(4*firstGuess) {
-		t.Errorf("first probe after %d ns, want four guesses", got)
+	if got := r.earlier(1 << 60); got != 4e6 {
+		t.Errorf("first probe after %d ns, want four floors", got)
 	}
 	r.start(100, 0xffffff)
 	r.start(200, 5) // one at a time
@@ -278,6 +278,7 @@ func TestRTT(t *testing.T) {
 	}
 	r.start(2000, 3)
 	r.discard() // sent again
+	r.arm(1e9)
 	r.progress(1e9, 4)
 	if r.smooth != 1000 {
 		t.Error("measured a packet that was sent again")
@@ -310,6 +311,7 @@ func TestRTTUnderLoad(t *testing.T) {
 		r.start(now, psn)
 		r.arm(now)
 		for r.expired(answer, 1<<60) {
+			r.ask(r.probeAt)
 			r.backOff()
 			r.discard() // the packet goes again
 			r.arm(r.probeAt)
@@ -323,6 +325,59 @@ func TestRTTUnderLoad(t *testing.T) {
 	}
 	if spurious > 1 {
 		t.Errorf("%d packets were sent again for nothing after the first", spurious)
+	}
+}
+
+// TestRTTPauses: a probe that found the peer late, and nothing lost, raises the wait to what that took; the answer to one
+// that was needed does not. The memory of a pause fades.
+func TestRTTPauses(t *testing.T) {
+	t.Parallel()
+	const floor, trip = time.Millisecond, 20 * time.Microsecond
+	var r rtt
+	r.init(floor)
+	now, psn := Time(0), rocev2.PSN(0)
+	// silence sends a packet that is acknowledged after answer, or, with lost, a round trip after the last probe before.
+	silence := func(answer time.Duration, lost bool) (probes int, needless bool) {
+		r.start(now, psn)
+		r.arm(now)
+		end := now.Add(answer)
+		for at := r.probeAt; at < end; at = r.probeAt {
+			probes++
+			r.ask(at)
+			r.backOff()
+			r.discard()
+			r.arm(at)
+			if lost {
+				end = at.Add(trip)
+			}
+		}
+		now, psn = end, psn.Next()
+		return probes, r.progress(now, psn)
+	}
+	wait := func() time.Duration { return time.Duration(r.probeAt - now) }
+	silence(trip, false)
+	for range 100 {
+		if probes, needless := silence(time.Second, true); probes != 1 || needless || wait() != floor {
+			t.Fatalf("a loss took %d probes, needless %v; the next wait is %v", probes, needless, wait())
+		}
+	}
+	if probes, needless := silence(9*time.Millisecond, false); probes == 0 || !needless {
+		t.Errorf("a pause of 9 ms met %d probes, needless %v", probes, needless)
+	}
+	for range 100 {
+		if probes, _ := silence(9*time.Millisecond, false); probes != 0 {
+			t.Fatalf("another pause met %d probes", probes)
+		}
+	}
+	if got := r.pauses.expected(now); got < 9*time.Millisecond || got > 10*time.Millisecond {
+		t.Errorf("the pause that is expected is %v", got)
+	}
+	now = now.Add(20 * pauseHalfLife)
+	for range 100 {
+		silence(trip, false)
+	}
+	if wait() != floor {
+		t.Errorf("long after the last pause the wait is %v", wait())
 	}
 }
 

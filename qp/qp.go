@@ -42,10 +42,10 @@ type Config struct {
 	ReadChunk int
 
 	// MinProbe, if not 0, makes the requester send again before the local ACK timeout when the peer has been silent for so
-	// long and for four round trips and their deviations: otherwise the loss of the last packets in flight stops the
-	// connection for a whole timeout. It costs none of RetryCount, and is tried at twice the time when it does not help. A
-	// peer that is slow to answer now and then gets packets twice; a millisecond is a good value. After losses that
-	// KeepPackets made cheap an eighth of it is enough.
+	// long, for four round trips and their deviations, and for longer than the pauses in which lately nothing was lost:
+	// otherwise the loss of the last packets in flight stops the connection for a whole timeout. It costs none of
+	// RetryCount, and is tried at twice the time when it does not help. Before a round trip was measured it is four times
+	// as long. A millisecond is a good value. After losses that KeepPackets made cheap an eighth of it is enough.
 	MinProbe time.Duration
 
 	// Invalidate ends a key of this side on behalf of a SEND with invalidate. False refuses: the peer gets a NAK, as it

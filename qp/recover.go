@@ -139,6 +139,10 @@ func (q *QP) handleGap(psn rocev2.PSN, info *rocev2.OpcodeInfo) {
 // usually takes: the last packets were lost, and nothing follows them that would show it.
 func (q *QP) probe(now Time) {
 	r := &q.req
+	if !r.rtt.asked {
+		r.window.remember()
+	}
+	r.rtt.ask(now)
 	r.rtt.backOff()
 	q.stats.Probes++
 	if r.rtt.attempts == 1 && q.repair(probeRun) {

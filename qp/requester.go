@@ -186,7 +186,10 @@ func (q *QP) settle(now Time, from rocev2.PSN, pos uint64) {
 		r.rd = 0
 	}
 	r.retry.progress(now, r.una != r.nxt)
-	r.rtt.progress(now, r.una)
+	if r.rtt.progress(now, r.una) {
+		r.window.restore()
+		q.stats.NeedlessProbes++
+	}
 	r.rnr.reset()
 	r.window.acked(r.posUna-pos, r.posUna)
 	if r.repairFailed() {

@@ -13,17 +13,28 @@ import (
 // from one round trip to the next. So the deviation counts too, as for TCP (RFC 6298); and after a probe, which spoils the
 // measurement, the longer wait holds until a round trip was measured, not only until the next acknowledgement (Karn), or
 // for a while at least.
+//
+// A peer in software also pauses now and then, for as long as its processor is taken away. No packet is lost then, and a
+// probe is needless. The longest pause that was seen lately is therefore waited for as well. A probe that was needed is
+// answered a round trip after it was sent; if progress comes at another time, the peer was silent for a reason of its own.
 type rtt struct {
 	floor    time.Duration
 	smooth   time.Duration
 	deviates time.Duration
-	known    bool // smooth is more than a guess
+	least    time.Duration // of all round trips: one without queues
+	pauses   *Pauses
+	own      Pauses // unless they are shared
+	known    bool   // smooth is more than a guess
+	asked    bool   // since the last progress packets were sent again because of silence
+	resent   bool   // or for whatever reason
 	timing   bool
 	attempts uint8  // probes since the last progress
 	backoff  uint8  // doublings of the wait for lack of a measurement
 	blind    uint8  // acknowledgements since then, or since the last doubling was taken back
 	noise    uint16 // acknowledgements for which losses are to be expected
 	sentAt   Time
+	quietAt  Time // since when the peer has been silent
+	askedAt  Time // if asked: when
 	probeAt  Time
 	psn      rocev2.PSN
 }
@@ -31,8 +42,8 @@ type rtt struct {
 const (
 	// maxProbes is how many probes without progress double the wait; after them the local ACK timeout has its turn.
 	maxProbes = 6
-	// firstGuess is what a round trip is taken for before one was measured: long enough for a loaded Linux peer.
-	firstGuess = 5 * time.Millisecond
+	// pauseHalfLife is how long it takes until half as long a pause is expected, if none comes.
+	pauseHalfLife = 1 << 31 // ns, about 2 s
 	// noiseAcks is for how many acknowledgements after a loss that was repaired others are to be expected; meanwhile the
 	// floor is so many times lower: what costs a few packets need not wait until all doubt is gone.
 	noiseAcks = 1 << 12
@@ -42,7 +53,11 @@ const (
 	noiseFloor = 8
 )
 
-func (r *rtt) init(floor time.Duration) { *r = rtt{floor: floor, smooth: firstGuess} }
+// init begins with the guess that a round trip takes as long as the floor, so that the first probe waits four times as long.
+func (r *rtt) init(floor time.Duration) {
+	*r = rtt{floor: floor, smooth: floor}
+	r.pauses = &r.own
+}
 
 // start times the acknowledgement of psn, unless another is being timed.
 func (r *rtt) start(now Time, psn rocev2.PSN) {
@@ -52,22 +67,33 @@ func (r *rtt) start(now Time, psn rocev2.PSN) {
 }
 
 // discard ends a measurement: what is sent again cannot be told from the first time.
-func (r *rtt) discard() { r.timing = false }
+func (r *rtt) discard() { r.timing, r.resent = false, true }
 
 // lossy notes that the path loses packets.
 func (r *rtt) lossy() { r.noise = noiseAcks }
 
-// progress takes that everything before una is acknowledged.
-func (r *rtt) progress(now Time, una rocev2.PSN) {
+// progress takes that everything before una is acknowledged, and reports whether probes that were sent meanwhile have
+// turned out needless.
+func (r *rtt) progress(now Time, una rocev2.PSN) (needless bool) {
 	if r.floor == 0 {
-		return
+		return false
 	}
+	if r.known {
+		needless = r.asked && !r.answersProbe(now)
+		if !r.resent || needless {
+			r.paused(now)
+		} else if r.asked {
+			r.backoff = 0 // the round trip is what it was
+		}
+	}
+	r.asked, r.resent = false, false
 	if r.timing && r.psn.Before(una) {
 		r.timing, r.backoff, r.blind = false, 0, 0
 		d := max(time.Duration(now-r.sentAt), 1)
 		if !r.known {
-			r.known, r.smooth, r.deviates = true, d, 0
+			r.known, r.smooth, r.deviates, r.least = true, d, 0, d
 		}
+		r.least = min(r.least, d)
 		r.deviates += ((d - r.smooth).Abs() - r.deviates) / 4
 		r.smooth += (d - r.smooth) / 8
 	}
@@ -77,22 +103,61 @@ func (r *rtt) progress(now Time, una rocev2.PSN) {
 	r.attempts = 0
 	r.noise -= min(r.noise, 1)
 	r.arm(now)
+	return needless
 }
 
-// arm sets the time of the next probe.
-func (r *rtt) arm(now Time) {
-	if r.floor > 0 {
-		wait := max(r.floor, 4*(r.smooth+r.deviates)) << r.backoff
-		if r.noise > 0 {
-			wait = min(wait, max(r.floor/noiseFloor, 2*r.smooth)) << r.attempts
-			if !r.known { // a guess is no reason to wait
-				wait = r.floor / noiseFloor << r.attempts
-			}
-		}
-		r.probeAt = now.Add(wait)
+// answersProbe reports whether progress at now is a round trip after the packets were sent again: not sooner than without queues,
+// and not much later than usual.
+func (r *rtt) answersProbe(now Time) bool {
+	d := time.Duration(now - r.askedAt)
+	return 2*d >= r.least && d <= 2*r.smooth+4*r.deviates+r.floor/2
+}
+
+// paused takes note that the peer was silent until now though nothing was lost.
+func (r *rtt) paused(now Time) {
+	if d := time.Duration(now - r.quietAt); d > max(r.pauses.expected(now), r.floor) {
+		*r.pauses = Pauses{longest: d, at: now}
 	}
 }
 
+// Pauses remembers for how long a peer was silent though nothing was lost. Queue pairs that are not used concurrently can
+// share it, those to one host, say: a host that pauses does so for all of them.
+type Pauses struct {
+	longest time.Duration
+	at      Time
+}
+
+// expected is the longest pause that was seen, which counts for less as time goes by.
+func (p *Pauses) expected(now Time) time.Duration {
+	return p.longest >> min(uint64(now-p.at)/pauseHalfLife, 63)
+}
+
+// SharePauses has the queue pair share p with others until it is reset.
+func (q *QP) SharePauses(p *Pauses) { q.req.rtt.pauses = p }
+
+// arm sets the time of the next probe: the peer has just been heard, or has something to answer from now on.
+func (r *rtt) arm(now Time) {
+	if r.floor == 0 {
+		return
+	}
+	if !r.asked {
+		r.quietAt = now
+	}
+	pause := r.pauses.expected(now)
+	wait := max(r.floor, 4*(r.smooth+r.deviates), pause+pause/4) << r.backoff
+	if r.noise > 0 {
+		wait = min(wait, max(r.floor/noiseFloor, 2*r.smooth)) << r.attempts
+		if !r.known { // a guess is no reason to wait
+			wait = r.floor / noiseFloor << r.attempts
+		}
+	}
+	r.probeAt = now.Add(wait)
+}
+
+// ask takes note that packets are sent again at now because the peer is silent.
+func (r *rtt) ask(now Time) { r.asked, r.askedAt = true, now }
+
+// backOff doubles the wait for the next probe.
 func (r *rtt) backOff() {
 	r.attempts++
 	r.backoff = min(r.backoff+1, maxProbes)

@@ -39,6 +39,8 @@ type window struct {
 	before    int    // size at the first of them, or before that cut
 	spare     bool   // such a loss is being repaired: more may be in flight
 	psns      uint32
+
+	keptSize, keptThreshold int // as remember found them
 }
 
 func (w *window) init(c WindowConfig) {
@@ -162,6 +164,16 @@ func (w *window) lost(packet int, una, sent uint64, row bool) bool {
 		return false
 	}
 	return true
+}
+
+// remember notes the size before a cut for mere silence, which may mean no loss.
+func (w *window) remember() { w.keptSize, w.keptThreshold = w.size, w.threshold }
+
+// restore takes back what was cut since remember: nothing was lost (RFC 4015).
+func (w *window) restore() {
+	w.size = max(w.size, min(w.keptSize, w.limit))
+	w.threshold = max(w.threshold, min(w.keptThreshold, w.limit))
+	w.recovered, w.losses, w.spare = 0, 0, false
 }
 
 // recovering reports whether what was in flight at the last cut is not yet acknowledged up to una. Losses in it are of the
