@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/gosoftroce/rocev2/e2e/guest/proto"
 )
 
@@ -122,6 +124,7 @@ func TestWaitListen(t *testing.T) {
 		t.Errorf("a listening port: %+v", x)
 	}
 	l.Close()
+	port = silentPort(t)
 	_, pc, _ = converse(t, proto.Request{Op: proto.OpWaitListen, Port: port, Timeout: time.Millisecond})
 	if _, _, x := finish(t, pc); !x.TimedOut {
 		t.Errorf("a port on which nothing listens: %+v", x)
@@ -129,4 +132,32 @@ func TestWaitListen(t *testing.T) {
 	conn, _, served := converse(t, proto.Request{Op: proto.OpWaitListen, Port: port})
 	conn.Close()
 	<-served
+}
+
+// silentPort returns a TCP port that nobody listens on, and nobody can until the
+// test ends: a socket is bound to it on all addresses and does not listen. A port
+// that was just closed may be somebody else's the next moment.
+func silentPort(t *testing.T) int {
+	t.Helper()
+	fd, err := unix.Socket(unix.AF_INET6, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	var all unix.Sockaddr = &unix.SockaddrInet6{} // IPv4 as well
+	if err == unix.EAFNOSUPPORT {                 // no IPv6 here
+		fd, err = unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+		all = &unix.SockaddrInet4{}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Close(fd) })
+	if err := unix.Bind(fd, all); err != nil {
+		t.Fatal(err)
+	}
+	name, err := unix.Getsockname(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a, ok := name.(*unix.SockaddrInet6); ok {
+		return a.Port
+	}
+	return name.(*unix.SockaddrInet4).Port
 }
