@@ -62,10 +62,7 @@ func (q *QP) HandleTimeout(now Time) {
 			q.failHead(r.retry.exhausted(), 0)
 			return
 		}
-		if !r.rtt.asked {
-			r.window.remember()
-		}
-		r.rtt.ask(now)
+		q.ask(now)
 		q.goBack()
 	}
 }

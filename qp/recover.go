@@ -139,10 +139,7 @@ func (q *QP) handleGap(psn rocev2.PSN, info *rocev2.OpcodeInfo) {
 // usually takes: the last packets were lost, and nothing follows them that would show it.
 func (q *QP) probe(now Time) {
 	r := &q.req
-	if !r.rtt.asked {
-		r.window.remember()
-	}
-	r.rtt.ask(now)
+	q.ask(now)
 	r.rtt.backOff()
 	q.stats.Probes++
 	if r.rtt.attempts == 1 && q.repair(probeRun) {
@@ -151,6 +148,22 @@ func (q *QP) probe(now Time) {
 	}
 	q.goBack()
 	r.retry.kept = true
+}
+
+// ask takes note, before anything is sent again because of silence, of what there will be to take back if that is needless.
+func (q *QP) ask(now Time) {
+	r := &q.req
+	if !r.rtt.asked {
+		r.window.remember()
+		r.resent = q.stats.Retransmits
+	}
+	r.rtt.ask(now)
+}
+
+// takeBack takes back what was done because of silence: the peer was only late.
+func (q *QP) takeBack() {
+	q.req.window.restore()
+	q.stats.Needless += q.stats.Retransmits - q.req.resent
 }
 
 // goBack goes back because of silence, which says more of the path than a packet that is missing: the window is cut even

@@ -30,6 +30,7 @@ type requester struct {
 	chunk    uint32 // packets per READ request
 	rd       uint32 // READ requests and atomics between una and nxt
 	sinceAck uint32 // packets since the last one with AckReq
+	resent   uint64 // Stats.Retransmits when the peer's silence first had packets sent again, if rtt.asked
 	fault    bool   // some request between head and cur has a status that waits
 	stalled  bool   // the last poll stopped for lack of credits
 
@@ -187,8 +188,7 @@ func (q *QP) settle(now Time, from rocev2.PSN, pos uint64) {
 	}
 	r.retry.progress(now, r.una != r.nxt)
 	if r.rtt.progress(now, r.una) {
-		r.window.restore()
-		q.stats.NeedlessProbes++
+		q.takeBack()
 	}
 	r.rnr.reset()
 	r.window.acked(r.posUna-pos, r.posUna)

@@ -53,23 +53,23 @@ type Stats struct {
 	SendDone   uint64 // send requests completed with success, unsignaled ones too
 	RecvDone   uint64
 
-	Retransmits    uint64 // request packets sent again
-	Timeouts       uint64 // local ACK timeouts
-	Probes         uint64 // packets sent again before the timeout, see Config.MinProbe
-	NeedlessProbes uint64 // times that such packets, or those after a timeout, found the peer late and nothing lost
-	Restarts       uint64 // packets sent again without a timeout: sequence NAKs, lost responses
-	RNRWaits       uint64 // receiver-not-ready NAKs that we wait for
-	CreditStalls   uint64 // times that sending stopped for lack of the peer's credits
-	WindowCuts     uint64 // times that the send window was made smaller
-	ECNMarked      uint64 // packets with data that the network had marked, see HandleMarked
-	CNPsSent       uint64 // congestion notifications for them
-	CNPsReceived   uint64 // congestion notifications of the peer
-	Repairs        uint64 // restarts and probes that sent a few packets instead of going back, see KeepPackets
-	Kept           uint64 // requests kept until the gap before them was closed
-	ReadReplays    uint64 // READ requests answered again
-	AtomicReplay   uint64 // atomics answered again without executing
-	AcksSent       uint64
-	AcksMerged     uint64 // acknowledgements that a later one made superfluous before they were sent
+	Needless     uint64 // of Retransmits: the peer was silent for long, but nothing had been lost
+	Retransmits  uint64 // request packets sent again
+	Timeouts     uint64 // local ACK timeouts
+	Probes       uint64 // packets sent again before the timeout, see Config.MinProbe
+	Restarts     uint64 // packets sent again without a timeout: sequence NAKs, lost responses
+	RNRWaits     uint64 // receiver-not-ready NAKs that we wait for
+	CreditStalls uint64 // times that sending stopped for lack of the peer's credits
+	WindowCuts   uint64 // times that the send window was made smaller
+	ECNMarked    uint64 // packets with data that the network had marked, see HandleMarked
+	CNPsSent     uint64 // congestion notifications for them
+	CNPsReceived uint64 // congestion notifications of the peer
+	Repairs      uint64 // restarts and probes that sent a few packets instead of going back, see KeepPackets
+	Kept         uint64 // requests kept until the gap before them was closed
+	ReadReplays  uint64 // READ requests answered again
+	AtomicReplay uint64 // atomics answered again without executing
+	AcksSent     uint64
+	AcksMerged   uint64 // acknowledgements that a later one made superfluous before they were sent
 
 	NAKSeqSent, NAKSeqReceived         uint64
 	NAKInvalidSent, NAKInvalidReceived uint64

@@ -88,10 +88,8 @@ func stream(op string, size int) ours.Config {
 func (b *builder) bulk() {
 	b.group = "bulk"
 	b.raw("raw/4140", segment4096)
-	if !b.o.Quick { // with the CRC that the product has; the limits above are those of hash/crc32
-		b.peer("raw/4140/icrc", RawUDP, "the same, with the product's ICRC in place of hash/crc32", cell.Gbps, segment4096,
-			rawudp.Throughput(b.o.A, b.o.B, segment4096, true))
-	}
+	b.peer("raw/4140/icrc", RawUDP, "the same, with the product's ICRC in place of hash/crc32", cell.Gbps, segment4096,
+		rawudp.Throughput(b.o.A, b.o.B, segment4096, true))
 	b.peer("iperf3/tcp", IPerf3, "one TCP stream", cell.Gbps, 0, peers.IPerf(false))
 	for _, op := range []string{"write", "send", "read"} {
 		b.ours("ours/"+op+"/1MiB", verb(op)+" of 1 MiB, one queue pair", cell.Gbps, "gbps", stream(op, mib))
@@ -99,9 +97,27 @@ func (b *builder) bulk() {
 	n := b.iterations(4000, 1000)
 	b.peer("ucx/am_bw/1MiB", UCX, "active messages of 1 MiB", cell.Gbps, mib, peers.UCX(peers.UCXTest{Name: "ucp_am_bw", Size: mib, Iterations: n}))
 	b.peer("ucx/put_bw/1MiB", UCX, "puts of 1 MiB", cell.Gbps, mib, peers.UCX(peers.UCXTest{Name: "ucp_put_bw", Size: mib, Iterations: n / 4}))
-	b.peer("fabric/tcp/1MiB", FabricTCP, "fi_pingpong of 1 MiB", cell.Gbps, mib, peers.Libfabric("tcp", mib, n/2))
-	b.peer("fabric/rxd/1MiB", FabricRxd, "fi_pingpong of 1 MiB", cell.Gbps, mib, peers.Libfabric("udp;ofi_rxd", mib, n/40))
+	b.pingpong()
+	b.peer("fabric/tcp/1MiB", FabricTCP, "fi_pingpong of 1 MiB, one at a time", cell.Gbps, mib, peers.Libfabric("tcp", mib, n/2))
+	b.peer("fabric/rxd/1MiB", FabricRxd, "fi_pingpong of 1 MiB, one at a time", cell.Gbps, mib, peers.Libfabric("udp;ofi_rxd", mib, n/40))
 	b.peer("quic-go/stream", QUIC, "one stream", cell.Gbps, 0, quicpeer.Throughput(b.o.A, b.o.B))
+}
+
+// pingpong is what fi_pingpong does: one message under way, in turns in either
+// direction.
+func (b *builder) pingpong() {
+	b.latency("ours/send/1MiB/pingpong", "SEND of 1 MiB, one at a time in turns in either direction", half,
+		ours.Config{Op: "send", Size: mib, Spin: true})
+	c := &b.cells[len(b.cells)-1]
+	c.Unit = cell.Gbps
+	run := c.Run
+	c.Run = func(ctx context.Context, w cell.Window) cell.Sample {
+		s := run(ctx, w)
+		if s.Value > 0 { // µs
+			s.Value = 8 * mib / s.Value / 1e3
+		}
+		return s
+	}
 }
 
 // iterations chooses a number for tools that are not bounded by time.
@@ -149,6 +165,8 @@ func (b *builder) rates() {
 	b.group = "rates"
 	b.peer("ucx/put_rate/8B", UCX, "puts of 8 bytes", cell.MsgRate, 8,
 		peers.UCX(peers.UCXTest{Name: "ucp_put_bw", Size: 8, Iterations: b.iterations(500000, 100000), Value: peers.UCXMsgRate}))
+	b.peer("ucx/am_rate/8B", UCX, "active messages of 8 bytes", cell.MsgRate, 8,
+		peers.UCX(peers.UCXTest{Name: "ucp_am_bw", Size: 8, Iterations: b.iterations(500000, 100000), Value: peers.UCXMsgRate}))
 	for _, n := range []int{1, 16} {
 		c := ours.Config{Test: ours.Stream, Op: "write", Size: 8, QPs: n, Depth: 2048, Burst: 64}
 		b.ours(fmt.Sprintf("ours/write/8B/qps=%d", n), fmt.Sprintf("RDMA WRITE of 8 bytes, %d queue pairs, 2048 outstanding, posted by 64", n),
@@ -188,7 +206,10 @@ const (
 )
 
 func (b *builder) latency(name, what string, part float64, c ours.Config) {
-	c.Test, c.Size = ours.Latency, 8
+	c.Test = ours.Latency
+	if c.Size == 0 {
+		c.Size = 8
+	}
 	b.ours(name, what, cell.Micros, "p50_us", c)
 	run := b.cells[len(b.cells)-1].Run
 	b.cells[len(b.cells)-1].Run = func(ctx context.Context, w cell.Window) cell.Sample {

@@ -56,7 +56,8 @@ func (s *side) costs(r *pair.Result) {
 }
 
 // mishaps adds what went wrong on this side since the device was opened. With
-// faults being injected, losses and what repairs them are no errors.
+// faults being injected, losses and what repairs them are no errors; nor is a
+// packet sent again for nothing, because the peer was not scheduled for a while.
 func (s *side) mishaps(r *pair.Result) {
 	fatal, maybe := r.Errors, r.Errors
 	if s.cfg.Loss > 0 {
@@ -69,7 +70,8 @@ func (s *side) mishaps(r *pair.Result) {
 	}
 	for _, q := range s.qps {
 		st := q.Stats()
-		add(maybe, "retransmissions", st.Retransmits)
+		add(maybe, "retransmissions", st.Retransmits-st.Needless)
+		add(r.Counts, "needless retransmissions", st.Needless)
 		add(maybe, "ack timeouts", st.Timeouts)
 		add(maybe, "read replays", st.ReadReplays)
 		add(fatal, "completion overflows", st.Overflows)
@@ -82,6 +84,10 @@ func (s *side) mishaps(r *pair.Result) {
 	}
 	st := s.dev.Stats()
 	for reason, n := range st.Drops {
+		if reason == "duplicate" { // an error where it was sent again, if it was needed
+			add(r.Counts, "dropped: "+reason, n)
+			continue
+		}
 		add(maybe, "dropped: "+reason, n)
 	}
 	add(fatal, "bad ICRC", st.Link.RxBadICRC)

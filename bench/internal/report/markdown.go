@@ -82,7 +82,7 @@ func (r *Report) head(b *strings.Builder) {
 }
 
 func (r *Report) reach(b *strings.Builder) {
-	b.WriteString("\n## What was to be reached\n\nRatios are medians over the rounds, in each of which both cells ran one after the other; in parentheses the smallest and the largest.\n\n")
+	b.WriteString("\n## Targets\n\nRatios are medians over the rounds, in each of which both cells ran one after the other; in parentheses the smallest and the largest.\n\n")
 	b.WriteString("| what | against | to reach | measured | |\n| --- | --- | --- | --- | --- |\n")
 	for _, v := range r.Verdicts() {
 		figure, met := v.Result()

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"bytes"
 	"fmt"
 	"image/color"
 	"os"
@@ -9,8 +10,10 @@ import (
 	"strings"
 
 	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/font"
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
 
 	"github.com/gosoftroce/rocev2/bench/internal/cell"
 )
@@ -35,10 +38,12 @@ func (r *Report) Plots(dir string) ([]Plot, error) {
 	}{
 		{Plot{"throughput.svg", "1 MiB messages between two processes"}, func() (*plot.Plot, vg.Length) {
 			return bars(rows, "Gb/s", []bar{
-				{"raw/4140", "limit: raw UDP with CRC"},
+				{"raw/4140/icrc", "limit: raw UDP, rocev2's ICRC"}, {"raw/4140", "limit: raw UDP, hash/crc32"},
 				{"ours/write/1MiB", "rocev2 WRITE"}, {"ours/send/1MiB", "rocev2 SEND"}, {"ours/read/1MiB", "rocev2 READ"},
 				{"iperf3/tcp", "iperf3 TCP"}, {"ucx/am_bw/1MiB", "UCX tcp messages"}, {"ucx/put_bw/1MiB", "UCX tcp put"},
-				{"fabric/tcp/1MiB", "libfabric tcp"}, {"fabric/rxd/1MiB", "libfabric udp;ofi_rxd"}, {"quic-go/stream", "quic-go"},
+				{"quic-go/stream", "quic-go"},
+				{"ours/send/1MiB/pingpong", "rocev2 SEND, one at a time"},
+				{"fabric/tcp/1MiB", "libfabric tcp, one at a time"}, {"fabric/rxd/1MiB", "libfabric udp;ofi_rxd, one at a time"},
 			})
 		}},
 		{Plot{"latency.svg", "Latency of 8 bytes, polling"}, func() (*plot.Plot, vg.Length) {
@@ -51,7 +56,7 @@ func (r *Report) Plots(dir string) ([]Plot, error) {
 			return bars(rows, "million messages a second", []bar{
 				{"ours/write/8B/qps=1", "rocev2 WRITE, 1 QP"}, {"ours/write/8B/qps=16", "rocev2 WRITE, 16 QPs"},
 				{"ours/send/8B/qps=1", "rocev2 SEND"}, {"ours/read/8B/qps=1", "rocev2 READ"},
-				{"ours/atomic/8B/qps=1", "rocev2 fetch-and-add"}, {"ucx/put_rate/8B", "UCX tcp put"},
+				{"ours/atomic/8B/qps=1", "rocev2 fetch-and-add"}, {"ucx/put_rate/8B", "UCX tcp put"}, {"ucx/am_rate/8B", "UCX tcp active message"},
 			})
 		}},
 		{Plot{"sizes.svg", "Throughput over the message size, one queue pair"}, func() (*plot.Plot, vg.Length) {
@@ -80,10 +85,7 @@ func (r *Report) Plots(dir string) ([]Plot, error) {
 		p.Title.Text = d.Title
 		p.Title.Padding = 3 * vg.Millimeter
 		p.BackgroundColor = color.White
-		if err := p.Save(18*vg.Centimeter, height, file); err != nil {
-			return out, fmt.Errorf("%s: %w", d.File, err)
-		}
-		if err := nameFonts(file); err != nil {
+		if err := save(p, height, file); err != nil {
 			return out, fmt.Errorf("%s: %w", d.File, err)
 		}
 		out = append(out, d.Plot)
@@ -91,16 +93,18 @@ func (r *Report) Plots(dir string) ([]Plot, error) {
 	return out, nil
 }
 
-// nameFonts lets a viewer without the font that the plot was measured with take
-// one of the same widths.
-func nameFonts(file string) error {
-	b, err := os.ReadFile(file)
-	if err != nil {
+// save draws a plot into a file.
+func save(p *plot.Plot, height vg.Length, file string) error {
+	c := newOutlines(18*vg.Centimeter, height)
+	c.SetColor(p.BackgroundColor)
+	c.Fill(c.Rectangle.Path())
+	const margin = 2 * vg.Millimeter
+	p.Draw(draw.Crop(c, margin, -margin, margin, -margin))
+	var b bytes.Buffer
+	if _, err := c.Canvas.(*outlines).WriteTo(&b); err != nil {
 		return err
 	}
-	const measured = "font-family:Liberation Serif"
-	s := strings.ReplaceAll(string(b), measured, measured+",Times New Roman,Times,Nimbus Roman,serif")
-	return os.WriteFile(file, []byte(s), 0o644)
+	return os.WriteFile(file, b.Bytes(), 0o644)
 }
 
 // bar is the name of a cell and what stands beside its bar.
@@ -128,7 +132,7 @@ func bars(rows Rows, axis string, wanted []bar) (*plot.Plot, vg.Length) {
 	if len(labels) < 2 {
 		return nil, 0
 	}
-	p := plot.New()
+	p := newPlot()
 	p.X.Label.Text = axis
 	for _, s := range []struct {
 		values plotter.Values
@@ -149,37 +153,75 @@ func bars(rows Rows, axis string, wanted []bar) (*plot.Plot, vg.Length) {
 }
 
 // curves draws a line for each operation of a group, over x on a logarithmic
-// axis.
+// axis. Where a cell has no value the line has a gap.
 func curves(rows []cell.Row, group, axis string, x func(*cell.Cell) float64) (*plot.Plot, vg.Length) {
-	p := plot.New()
+	p := newPlot()
 	p.X.Label.Text, p.Y.Label.Text = axis, "Gb/s"
 	p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
 	p.Y.Min = 0
 	p.Legend.Top, p.Legend.Left = true, true
 	p.Add(plotter.NewGrid())
 	colors := []color.Color{blue, orange, green}
-	lines := 0
+	drawn := 0
 	for _, op := range []string{"write", "send", "read"} {
-		var xy plotter.XYs
-		for i := range rows {
-			if r := &rows[i]; r.Group == group && r.Op == op && r.OK() {
-				xy = append(xy, plotter.XY{X: x(&r.Cell), Y: r.Median})
+		lines := pieces(rows, group, op, x)
+		n := 0
+		for _, xy := range lines {
+			n += len(xy)
+		}
+		if n < 3 {
+			continue
+		}
+		for i, xy := range lines {
+			l, s, err := plotter.NewLinePoints(xy)
+			if err != nil {
+				continue
+			}
+			l.Color, s.Color, l.Width = colors[drawn], colors[drawn], vg.Points(1.5)
+			p.Add(l, s)
+			if i == 0 {
+				p.Legend.Add(strings.ToUpper(op), l, s)
 			}
 		}
-		if len(xy) < 3 {
-			continue
-		}
-		l, s, err := plotter.NewLinePoints(xy)
-		if err != nil {
-			continue
-		}
-		l.Color, s.Color, l.Width = colors[lines], colors[lines], vg.Points(1.5)
-		p.Add(l, s)
-		p.Legend.Add(strings.ToUpper(op), l, s)
-		lines++
+		drawn++
 	}
-	if lines == 0 {
+	if drawn == 0 {
 		return nil, 0
 	}
 	return p, 9 * vg.Centimeter
+}
+
+// pieces returns the points of an operation in runs without a cell that has no
+// value.
+func pieces(rows []cell.Row, group, op string, x func(*cell.Cell) float64) []plotter.XYs {
+	var lines []plotter.XYs
+	gap := true
+	for i := range rows {
+		r := &rows[i]
+		switch {
+		case r.Group != group || r.Op != op:
+		case !r.OK():
+			gap = true
+		default:
+			if gap {
+				lines = append(lines, nil)
+				gap = false
+			}
+			last := &lines[len(lines)-1]
+			*last = append(*last, plotter.XY{X: x(&r.Cell), Y: r.Median})
+		}
+	}
+	return lines
+}
+
+// newPlot is plot.New with a font that is easily read on a screen.
+func newPlot() *plot.Plot {
+	p := plot.New()
+	for _, f := range []*font.Font{
+		&p.Title.TextStyle.Font, &p.X.Label.TextStyle.Font, &p.Y.Label.TextStyle.Font,
+		&p.X.Tick.Label.Font, &p.Y.Tick.Label.Font, &p.Legend.TextStyle.Font,
+	} {
+		f.Variant = "Sans"
+	}
+	return p
 }

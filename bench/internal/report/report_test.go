@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/xml"
 	"flag"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -155,8 +156,29 @@ func TestPlotsAreSVG(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	if bytes.Contains(b, []byte("<text")) || bytes.Contains(b, []byte("font-family")) {
+		t.Error("the plot needs a font of the viewer's")
+	}
 	if _, err := os.Stat(stale); err == nil {
 		t.Error("a plot without data was left from an earlier run")
+	}
+}
+
+// A cell without a value is a gap in the line, not a stroke across it.
+func TestFailedCellIsAGap(t *testing.T) {
+	t.Parallel()
+	var rows []cell.Row
+	for i, failed := range []bool{true, false, false, true, false, true} {
+		r := row(fmt.Sprintf("ours/write/%d", i), "rocev2", cell.Gbps, float64(i+1))
+		r.Group, r.Op, r.Size = "sizes", "write", i
+		if failed {
+			r.Failed = "why"
+		}
+		rows = append(rows, r)
+	}
+	lines := pieces(rows, "sizes", "write", func(c *cell.Cell) float64 { return float64(c.Size) })
+	if len(lines) != 2 || len(lines[0]) != 2 || len(lines[1]) != 1 || lines[1][0].X != 4 {
+		t.Errorf("lines %v", lines)
 	}
 }
 
