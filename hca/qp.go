@@ -263,6 +263,7 @@ func (q *QP) Close() error {
 		s.unschedule(q)
 		s.disconnectPeer(q)
 		q.core.Close(s.dev.now())
+		s.past.Add(q.core.Stats())
 		s.mu.Unlock()
 		q.owner.release(q, &q.owner.qps)
 		s.dev.unreserve(&s.dev.nQP)

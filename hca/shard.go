@@ -60,6 +60,8 @@ type shard struct {
 
 	loopPackets, loopBytes uint64
 
+	past qp.Stats // of queue pairs that are closed
+
 	closed bool
 
 	kick chan struct{} // wakes the transmitter

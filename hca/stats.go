@@ -97,3 +97,21 @@ func (d *Device) Stats() Stats {
 	d.events.mu.Unlock()
 	return st
 }
+
+// QPStats returns the sum of the counters of all queue pairs since the device
+// was opened, those that are closed included. It looks at every queue pair:
+// with thousands of them it takes some milliseconds of the datapath's time.
+func (d *Device) QPStats() qp.Stats {
+	var sum qp.Stats
+	for _, s := range d.shards {
+		s.mu.Lock()
+		sum.Add(&s.past)
+		for _, q := range s.qps.qps {
+			if q != nil {
+				sum.Add(q.core.Stats())
+			}
+		}
+		s.mu.Unlock()
+	}
+	return sum
+}

@@ -76,6 +76,11 @@ func (d *Device) Addr() netip.Addr { return d.core.Addr() }
 // Stats returns the device's counters since it was opened.
 func (d *Device) Stats() Stats { return d.core.Stats() }
 
+// QPStats returns the sum of the counters of all queue pairs since the device
+// was opened, those that are closed included. With thousands of queue pairs it
+// costs some milliseconds.
+func (d *Device) QPStats() QPStats { return d.core.QPStats() }
+
 // Close closes the device and everything made on it, and waits until its
 // goroutines have ended.
 func (d *Device) Close() error { return d.core.Close() }
