@@ -129,6 +129,9 @@ func (d *Device) Addr() netip.Addr { return d.addr }
 // Capabilities returns what the link offers.
 func (d *Device) Capabilities() transport.Capabilities { return d.caps }
 
+// PortStatus returns how the port is now.
+func (d *Device) PortStatus() transport.PortStatus { return transport.StatusOf(d.shards[0].link) }
+
 // Memory returns the table of regions.
 func (d *Device) Memory() *memreg.Table { return d.mem }
 

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 
 	"github.com/gosoftroce/rocev2/hca"
+	"github.com/gosoftroce/rocev2/transport"
 )
 
 // DeviceAttr describes a device, in the terms of ibv_query_device.
@@ -25,11 +26,14 @@ type DeviceAttr struct {
 	PortCount       int
 }
 
-// PortState is the state of a port.
+// PortState is the logical state of a port, with the numbers of ibv_port_state.
 type PortState uint8
 
-// PortActive is the state of a port that carries traffic.
-const PortActive PortState = 4
+// States of a port.
+const (
+	PortDown   PortState = 1
+	PortActive PortState = 4 // it carries traffic
+)
 
 func (s PortState) String() string {
 	if s == PortActive {
@@ -38,9 +42,35 @@ func (s PortState) String() string {
 	return "PORT_DOWN"
 }
 
+// PhysState is the physical state of a port, with the numbers of ibv_devinfo.
+type PhysState uint8
+
+// Physical states, in the sense that Linux rxe gives them.
+const (
+	PhysPolling  PhysState = 2 // the interface is up and has no carrier
+	PhysDisabled PhysState = 3 // the interface is down, or has the address no longer
+	PhysLinkUp   PhysState = 5
+)
+
+func (s PhysState) String() string {
+	switch s {
+	case PhysPolling:
+		return "POLLING"
+	case PhysDisabled:
+		return "DISABLED"
+	case PhysLinkUp:
+		return "LINK_UP"
+	}
+	return "invalid physical state"
+}
+
 // PortAttr describes the port of a device, in the terms of ibv_query_port.
 type PortAttr struct {
 	State      PortState
+	PhysState  PhysState
+	DownReason string // why State is PortDown, for people; empty if it is not
+	Interface  string // the network interface that has the address; empty if none is known
+	Speed      int    // of the interface, in Mb/s; 0 if not known
 	MaxMTU     MTU
 	ActiveMTU  MTU // the largest path MTU that the link carries
 	LinkMTU    int // bytes of an IP packet
@@ -49,7 +79,14 @@ type PortAttr struct {
 	MaxMessage uint64
 	LinkLayer  string
 	UDPPort    int
-	FullICRC   bool // the ICRC of any peer is checked in all 32 bits
+
+	FullICRC       bool // the ICRC of any peer is checked in all 32 bits
+	ECN            bool // traffic classes (DSCP and ECN) are sent and received
+	SourcePorts    bool // queue pairs can have UDP source ports of their own
+	SegmentOffload bool // packets leave in segmentation-offload buffers (GSO)
+	ReceiveOffload bool // packets arrive in coalesced buffers (GRO)
+	RecvBuffer     int  // bytes of the socket's receive buffer as granted; 0 if not known
+	SendBuffer     int  // bytes of the socket's send buffer as granted; 0 if not known
 }
 
 // GID is an entry of the GID table: an address that the device answers to.
@@ -89,11 +126,16 @@ func nodeGUID(a netip.Addr) uint64 {
 	return h.Sum64()&^(0x03<<56) | 0x02<<56
 }
 
-// QueryPort returns the state of the device's port.
+// QueryPort returns the state of the device's port. It asks the system for the
+// interface as it is now, which takes some 100 µs.
 func (d *Device) QueryPort() PortAttr {
 	caps := d.core.Capabilities()
-	return PortAttr{
+	status := d.core.PortStatus()
+	p := PortAttr{
 		State:      PortActive,
+		PhysState:  PhysLinkUp,
+		Interface:  status.Interface,
+		Speed:      status.Speed,
 		MaxMTU:     MTU4096,
 		ActiveMTU:  caps.MTU,
 		LinkMTU:    caps.LinkMTU,
@@ -102,8 +144,27 @@ func (d *Device) QueryPort() PortAttr {
 		MaxMessage: hca.MaxMessage,
 		LinkLayer:  "Ethernet",
 		UDPPort:    int(caps.Port),
-		FullICRC:   caps.FullICRC,
+
+		FullICRC:       caps.FullICRC,
+		ECN:            caps.ECN,
+		SourcePorts:    caps.SourcePorts,
+		SegmentOffload: caps.SegmentOffload,
+		ReceiveOffload: caps.ReceiveOffload,
+		RecvBuffer:     caps.RecvBuffer,
+		SendBuffer:     caps.SendBuffer,
 	}
+	switch status.State {
+	case transport.PortDisabled:
+		p.State, p.PhysState = PortDown, PhysDisabled
+		p.DownReason = "interface " + status.Interface + " is down"
+	case transport.PortNoCarrier:
+		p.State, p.PhysState = PortDown, PhysPolling
+		p.DownReason = "interface " + status.Interface + " has no carrier"
+	case transport.PortNoAddress:
+		p.State, p.PhysState = PortDown, PhysDisabled
+		p.DownReason = "no interface has the address " + d.Addr().String() + " any more"
+	}
+	return p
 }
 
 // GIDs returns the GID table. A device has one address, so it has one entry.

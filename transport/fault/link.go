@@ -108,6 +108,9 @@ func (l *Link) OpenSourcePort(port uint16, exact bool) (uint16, error) {
 	return transport.OpenSourcePort(l.inner, port, exact)
 }
 
+// PortStatus returns the inner link's.
+func (l *Link) PortStatus() transport.PortStatus { return transport.StatusOf(l.inner) }
+
 // Stats returns the inner link's counters.
 func (l *Link) Stats() transport.LinkStats { return l.inner.Stats() }
 

@@ -90,6 +90,9 @@ func (l *Link) OpenSourcePort(port uint16, exact bool) (uint16, error) {
 	return transport.OpenSourcePort(l.Link, port, exact)
 }
 
+// PortStatus returns the inner link's.
+func (l *Link) PortStatus() transport.PortStatus { return transport.StatusOf(l.Link) }
+
 // Recv receives and writes what came.
 func (l *Link) Recv(b *transport.RxBatch) (int, error) {
 	n, err := l.Link.Recv(b)
