@@ -17,6 +17,7 @@ import (
 type demoFlags struct {
 	local, peer string
 	rates       time.Duration
+	inspect     inspectFlags
 }
 
 func newDemo(io streams) *cobra.Command {
@@ -30,24 +31,32 @@ the two, over real UDP packets on loopback: this process has the device
 Then the bandwidth and the latency are measured for a moment.
 
 No root, no kernel module; nothing is left behind. The exit status is 0 if all
-was as it should be.`,
-		Example: "  rocev2 demo",
-		Args:    noArgs,
+was as it should be.
+
+--fault makes the network between the two a bad one, --pcap records it: both
+work on this process's device, which all packets pass. The data must arrive all
+the same; the end says what was lost and repaired.`,
+		Example: `  rocev2 demo
+  rocev2 demo --fault drop=1% --fault reorder=1% --stats    a bad network
+  rocev2 demo --rates 0 --pcap demo.pcapng                  for Wireshark`,
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return runDemo(cmd.Context(), io, f)
+			return runDemo(cmd.Context(), io, &f)
 		},
 	}
 	fs := cmd.Flags()
+	fs.SortFlags = false
 	fs.StringVar(&f.local, "local", "127.0.0.2", "`address` of this process's device")
 	fs.StringVar(&f.peer, "peer", "127.0.0.1", "`address` of the other process's device")
 	fs.DurationVar(&f.rates, "rates", time.Second, "how long each bandwidth is measured; 0 leaves bandwidths and latencies out")
+	f.inspect.register(cmd)
 	return cmd
 }
 
 // demoLimit bounds the whole demo.
 const demoLimit = time.Minute
 
-func runDemo(ctx context.Context, io streams, f demoFlags) error {
+func runDemo(ctx context.Context, io streams, f *demoFlags) (err error) {
 	for _, a := range []string{f.local, f.peer} {
 		if _, err := netip.ParseAddr(a); err != nil {
 			return usagef("%q is not an address", a)
@@ -56,16 +65,21 @@ func runDemo(ctx context.Context, io streams, f demoFlags) error {
 	if f.rates != 0 && (f.rates < 50*time.Millisecond || f.rates > 10*time.Second) {
 		return usagef("--rates %v: it is 0, or a time from 50ms to 10s", f.rates)
 	}
+	in, err := f.inspect.begin(io)
+	if err != nil {
+		return err
+	}
 	ctx, cancel := context.WithTimeoutCause(ctx, demoLimit, fmt.Errorf("the demo took longer than %v", demoLimit))
 	defer cancel()
 	begin := time.Now()
-	d := &demo{io: io, flags: f}
+	d := &demo{in: in, io: in.streams, flags: f}
+	defer func() { err = in.end(err) }()
 	defer d.close()
 	if err := d.setUp(ctx); err != nil {
 		return err
 	}
-	fmt.Fprintf(io.out, "\nOperations: this process asks, the other one checks what arrived.\n\n")
-	fmt.Fprintf(io.out, "  %-14s %-52s %10s  %s\n", "operation", "what happens", "bytes", "result")
+	fmt.Fprintf(d.io.out, "\nOperations: this process asks, the other one checks what arrived.\n\n")
+	fmt.Fprintf(d.io.out, "  %-14s %-52s %10s  %s\n", "operation", "what happens", "bytes", "result")
 	for _, step := range demoSteps {
 		if err := d.step(ctx, step); err != nil {
 			return err
@@ -76,10 +90,13 @@ func runDemo(ctx context.Context, io streams, f demoFlags) error {
 			return err
 		}
 	}
+	if err := d.account(ctx); err != nil {
+		return err
+	}
 	if d.failed > 0 {
 		return fmt.Errorf("%d of %d operations did not do what they should", d.failed, d.ran)
 	}
-	fmt.Fprintf(io.out, "\nAll %d operations did what they should, in %.1f s.\n", d.ran, time.Since(begin).Seconds())
+	fmt.Fprintf(d.io.out, "\nAll %d operations did what they should, in %.1f s.\n", d.ran, time.Since(begin).Seconds())
 	return nil
 }
 
@@ -95,8 +112,9 @@ const (
 
 // demo is the asking process.
 type demo struct {
-	io     streams
-	flags  demoFlags
+	in     *inspector
+	io     streams // of in
+	flags  *demoFlags
 	dev    *verbs.Device
 	pd     *verbs.PD
 	mr     *verbs.MR
@@ -113,13 +131,10 @@ func (d *demo) close() {
 	if d.child != nil {
 		d.child.stop()
 	}
-	if d.dev != nil {
-		d.dev.Close()
-	}
 }
 
 func (d *demo) setUp(ctx context.Context) (err error) {
-	if d.dev, err = verbs.Open(d.flags.local); err != nil {
+	if d.dev, err = openDevice(d.io, d.flags.local, "", d.in.open); err != nil {
 		return err
 	}
 	if d.pd, err = d.dev.AllocPD(); err != nil {
@@ -131,7 +146,7 @@ func (d *demo) setUp(ctx context.Context) (err error) {
 	if d.cq, err = d.dev.CreateCQ(4 * demoDepth); err != nil {
 		return err
 	}
-	if d.child, err = startDemoChild(ctx, d.flags.peer, d.io); err != nil {
+	if d.child, err = startDemoChild(ctx, d.flags.peer, d.in.trafficClass(), d.io); err != nil {
 		return err
 	}
 	if d.hello, err = d.child.ask(ctx, demoAsk{Do: "hello"}); err != nil {
@@ -159,7 +174,40 @@ func (d *demo) connect(ctx context.Context, to verbs.Endpoint) (*verbs.QP, error
 	if _, err := d.child.ask(ctx, demoAsk{Do: "connect", Endpoint: &end}); err != nil {
 		return nil, err
 	}
-	return q, q.Connect(ctx, to)
+	return q, q.Connect(ctx, to, withTrafficClass(d.in.trafficClass()))
+}
+
+func withTrafficClass(class uint8) verbs.ConnectOption {
+	return func(c *verbs.ConnectConfig) { c.TrafficClass = class }
+}
+
+// account asks the other process for its counters, and says what faults there
+// were and what they have cost.
+func (d *demo) account(ctx context.Context) error {
+	if d.in.faults == nil && d.in.flags.stats == "" {
+		return nil
+	}
+	theirs, err := d.child.ask(ctx, demoAsk{Do: "stats"})
+	if err != nil {
+		return err
+	}
+	d.in.extra = append(d.in.extra, theirs.Stats)
+	if d.in.faults == nil {
+		return nil
+	}
+	tx, rx := d.in.faults.Counts()
+	ours := d.in.report()
+	again := func(r report) uint64 {
+		c := r.section(sectionQPs)
+		return c.get("retransmits") + c.get("read_replays") + c.get("atomic_replays")
+	}
+	_, err = fmt.Fprintf(d.io.out, `
+Faults, of %d packets: %d dropped, %d duplicated, %d reordered, %d corrupted, %d delayed.
+Sent again for them: %d requests by this process, %d by the other one.
+`,
+		tx.Packets+rx.Packets, tx.Dropped+rx.Dropped, tx.Duplicated+rx.Duplicated, tx.Reordered+rx.Reordered,
+		tx.Corrupted+rx.Corrupted, tx.Delayed+rx.Delayed, again(ours), again(theirs.Stats))
+	return err
 }
 
 // do runs one work request to its completion.

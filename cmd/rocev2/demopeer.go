@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -48,6 +49,8 @@ type demoReply struct {
 	Sum  string `json:"sum,omitempty"`
 	Word uint64 `json:"word,omitempty"`
 	TCP  string `json:"tcp,omitempty"` // where the server of a rate waits
+
+	Stats report `json:"stats"`
 }
 
 // demoChild is the second process as the first one has it.
@@ -57,13 +60,13 @@ type demoChild struct {
 	out *json.Decoder
 }
 
-func startDemoChild(ctx context.Context, address string, s streams) (*demoChild, error) {
+func startDemoChild(ctx context.Context, address string, class uint8, s streams) (*demoChild, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("find the own program to start it again: %w", err)
 	}
 	// It ends when its standard input does, that is, with this process.
-	cmd := exec.CommandContext(ctx, self, "demo-peer", "--address", address)
+	cmd := exec.CommandContext(ctx, self, "demo-peer", "--address", address, "--tclass", strconv.Itoa(int(class)))
 	cmd.Env = append(os.Environ(), demoPeerEnv+"=1")
 	cmd.Stderr = s.err
 	in, err := cmd.StdinPipe()
@@ -122,13 +125,15 @@ func (c *demoChild) reply(ctx context.Context, do string) (r demoReply, err erro
 
 func newDemoPeer(io streams) *cobra.Command {
 	var address string
+	var class uint8
 	cmd := &cobra.Command{
 		Use: "demo-peer", Hidden: true, Args: noArgs,
 		Short: "The second process of the demo",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return runDemoPeer(cmd.Context(), io, address)
+			return runDemoPeer(cmd.Context(), io, address, class)
 		},
 	}
+	cmd.Flags().Uint8Var(&class, "tclass", 0, "traffic `class` of what it sends")
 	cmd.Flags().StringVar(&address, "address", "127.0.0.1", "`address` of the device")
 	return cmd
 }
@@ -136,6 +141,7 @@ func newDemoPeer(io streams) *cobra.Command {
 // demoPeer is the second process from within.
 type demoPeer struct {
 	address string
+	class   uint8
 	dev     *verbs.Device
 	pd      *verbs.PD
 	mr      *verbs.MR // what the first process reaches
@@ -144,8 +150,8 @@ type demoPeer struct {
 	qp      *verbs.QP // the one that was made last
 }
 
-func runDemoPeer(ctx context.Context, s streams, address string) error {
-	p := &demoPeer{address: address}
+func runDemoPeer(ctx context.Context, s streams, address string, class uint8) error {
+	p := &demoPeer{address: address, class: class}
 	err := p.setUp()
 	defer func() {
 		if p.dev != nil {
@@ -221,7 +227,7 @@ func (p *demoPeer) answer(ctx context.Context, q demoAsk, out *json.Encoder) (r 
 		err = p.newQP()
 		r.Endpoint = p.qp.Endpoint()
 	case "connect":
-		err = p.qp.Connect(ctx, *q.Endpoint)
+		err = p.qp.Connect(ctx, *q.Endpoint, withTrafficClass(p.class))
 	case "grant":
 		var mr *verbs.MR
 		if mr, err = p.pd.AllocMemory(q.Length, verbs.LocalWrite|verbs.RemoteWrite, verbs.Invalidatable()); err == nil {
@@ -238,6 +244,8 @@ func (p *demoPeer) answer(ctx context.Context, q demoAsk, out *json.Encoder) (r 
 		err = p.mr.Store64(demoWord, q.Word)
 	case "load":
 		r.Word, err = p.mr.Load64(demoWord)
+	case "stats":
+		r.Stats = reportOf(p.dev)
 	case "rate":
 		err = p.rate(ctx, q, out)
 	default:
@@ -283,7 +291,7 @@ func (p *demoPeer) rate(ctx context.Context, q demoAsk, out *json.Encoder) error
 		return err
 	}
 	_, err = perftest.Run(ctx, p.dev, conn, interop.Server, perftest.Config{
-		Test: q.Test, Size: q.Size, Duration: q.Duration, Iterations: q.Rounds,
+		Test: q.Test, Size: q.Size, Duration: q.Duration, Iterations: q.Rounds, TrafficClass: p.class,
 	})
 	return err
 }

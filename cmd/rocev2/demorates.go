@@ -34,7 +34,7 @@ func (d *demo) measure(ctx context.Context) error {
 		d.flags.rates, demoRounds)
 	fmt.Fprintf(d.io.out, "  %-18s %10s  %s\n", "test", "bytes", "result")
 	for _, r := range demoRates {
-		c := perftest.Config{Test: r.test, Size: r.size, Duration: d.flags.rates}
+		c := perftest.Config{Test: r.test, Size: r.size, Duration: d.flags.rates, TrafficClass: d.in.trafficClass()}
 		if r.test.Kind == perftest.Latency {
 			c.Duration, c.Iterations = 0, demoRounds
 		}

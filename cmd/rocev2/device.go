@@ -10,6 +10,7 @@ import (
 
 	"github.com/gosoftroce/rocev2/interop"
 	"github.com/gosoftroce/rocev2/rocev2"
+	"github.com/gosoftroce/rocev2/transport/udp"
 	"github.com/gosoftroce/rocev2/verbs"
 )
 
@@ -18,22 +19,26 @@ const deviceUsage = "local device: an `address` of this host or an interface"
 // openDevice opens the device that the user named, or chooses one: for a
 // client the address from which the server is reached, else the first address
 // that is not of the loopback interface.
-func openDevice(io streams, name, server string) (*verbs.Device, error) {
+func openDevice(io streams, name, server string, open opener) (*verbs.Device, error) {
 	if name != "" {
-		return verbs.Open(name)
+		addr, err := udp.Resolve(name)
+		if err != nil {
+			return nil, fmt.Errorf("open device %q: %w", name, err)
+		}
+		return open(addr)
 	}
 	addr, why, err := chooseAddress(server)
 	if err != nil {
 		return nil, err
 	}
-	dev, err := verbs.OpenAddr(addr, verbs.Config{})
+	dev, err := open(addr)
 	if addr.Is4() && addr.IsLoopback() && errors.Is(err, syscall.EADDRINUSE) {
 		// The server is on this host and has that address: there are more.
 		next := netip.MustParseAddr("127.0.0.2")
 		if next == addr {
 			next = netip.MustParseAddr("127.0.0.1")
 		}
-		if d, err2 := verbs.OpenAddr(next, verbs.Config{}); err2 == nil {
+		if d, err2 := open(next); err2 == nil {
 			dev, err, addr = d, nil, next
 			why = "the server is on this host"
 		}

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -8,69 +10,196 @@ import (
 	"github.com/gosoftroce/rocev2/verbs"
 )
 
+// devinfoFlags are the flags of devinfo.
+type devinfoFlags struct {
+	device  string
+	verbose bool
+	json    bool
+}
+
 func newDevinfo(io streams) *cobra.Command {
-	var device string
+	var f devinfoFlags
 	cmd := &cobra.Command{
 		Use:   "devinfo",
 		Short: "Show what a device can do, its port and its GID table",
-		Long: `Show the attributes of a device, of its port and its GID table, in the manner of
-ibv_devinfo -v.`,
-		Example: "  rocev2 devinfo\n  rocev2 devinfo -d 127.0.0.1\n  rocev2 devinfo -d eth0",
+		Long: `Show a device and the state of its port, in the manner of ibv_devinfo. With -v
+also all limits, offloads and the GID table.
+
+The port is down where no packet gets through: the interface that has the
+address is down (physical state DISABLED) or has no carrier (POLLING).`,
+		Example: "  rocev2 devinfo\n  rocev2 devinfo -d 127.0.0.1 -v\n  rocev2 devinfo -d eth0 --json",
 		Args:    noArgs,
 		RunE: func(*cobra.Command, []string) error {
-			dev, err := openDevice(io, device, "")
+			dev, err := openDevice(io, f.device, "", openPlain)
 			if err != nil {
 				return err
 			}
 			defer dev.Close()
-			return printDevice(io, dev)
+			return printDevice(io, dev, f)
 		},
 	}
-	cmd.Flags().StringVarP(&device, "device", "d", "", deviceUsage)
+	fs := cmd.Flags()
+	fs.SortFlags = false
+	fs.StringVarP(&f.device, "device", "d", "", deviceUsage)
+	fs.BoolVarP(&f.verbose, "verbose", "v", false, "all attributes, and the GID table")
+	fs.BoolVar(&f.json, "json", false, "print all of it as a JSON object")
 	return cmd
 }
 
-func printDevice(io streams, dev *verbs.Device) error {
-	a, p := dev.Query(), dev.QueryPort()
+func printDevice(io streams, dev *verbs.Device, f devinfoFlags) error {
+	p := dev.QueryPort()
+	device, port, gids := deviceAttrs(dev), portAttrs(p), dev.GIDs()
+	if f.json {
+		port.add("gids", gidList(gids), "")
+		device.add("ports", []attrs{port}, "")
+		b, err := json.MarshalIndent(device, "", "  ")
+		if err != nil {
+			return err
+		}
+		_, err = io.out.Write(append(b, '\n'))
+		return err
+	}
 	w := &lines{}
-	w.add(0, "hca_id", "%v", dev.Addr())
-	w.add(1, "transport", "InfiniBand (0)")
-	w.add(1, "fw_ver", "%s", buildVersion())
-	w.add(1, "node_guid", "%s", guid(a.NodeGUID))
-	w.add(1, "sys_image_guid", "%s", guid(a.NodeGUID))
-	w.add(1, "vendor_id", "0x%06x", a.VendorID)
-	w.add(1, "phys_port_cnt", "%d", a.PortCount)
-	w.add(1, "max_mr_size", "0x%x", a.MaxMRSize)
-	w.add(1, "max_qp", "%d", a.MaxQP)
-	w.add(1, "max_qp_wr", "%d", a.MaxQPWR)
-	w.add(1, "max_sge", "%d", a.MaxSGE)
-	w.add(1, "max_inline_data", "%d", a.MaxInline)
-	w.add(1, "max_cq", "%d", a.MaxCQ)
-	w.add(1, "max_cqe", "%d", a.MaxCQE)
-	w.add(1, "max_mr", "%d", a.MaxMR)
-	w.add(1, "max_pd", "%d", a.MaxPD)
-	w.add(1, "max_qp_rd_atom", "%d", a.MaxQPRdAtomic)
-	w.add(1, "max_qp_init_rd_atom", "%d", a.MaxQPInitRdAtom)
-	w.add(1, "atomic_cap", "ATOMIC_HCA (1)")
+	w.list(0, device, f.verbose)
 	w.add(2, "port", "1")
-	w.add(3, "state", "%v (%d)", p.State, p.State)
-	w.add(3, "max_mtu", "%d (%d)", p.MaxMTU.Bytes(), p.MaxMTU)
-	w.add(3, "active_mtu", "%d (%d)", p.ActiveMTU.Bytes(), p.ActiveMTU)
-	w.add(3, "link_mtu", "%d", p.LinkMTU)
-	w.add(3, "sm_lid", "0")
-	w.add(3, "port_lid", "0")
-	w.add(3, "link_layer", "%s", p.LinkLayer)
-	w.add(3, "max_msg_sz", "0x%x", p.MaxMessage)
-	w.add(3, "udp_port", "%d", p.UDPPort)
-	w.add(3, "icrc_check", "%s", icrcCheck(p.FullICRC))
-	w.add(3, "gid_tbl_len", "%d", p.GIDTable)
-	w.add(3, "pkey_tbl_len", "%d", p.PKeyTable)
-	for i, g := range dev.GIDs() {
-		b := g.Bytes()
-		w.add(3, fmt.Sprintf("GID[%3d]", i), "%s (%v), %s", groups(b[:]), g.Addr, g.Type)
+	w.list(3, port[1:], f.verbose)
+	if f.verbose {
+		for i, g := range gidList(gids) {
+			w.add(3, fmt.Sprintf("GID[%3d]", i), "%s (%s), %s", g.GID, g.Address, g.Type)
+		}
 	}
 	_, err := io.out.Write(w.b)
 	return err
+}
+
+// attr is an attribute: its value for JSON, and as text.
+type attr struct {
+	name  string
+	value any
+	text  string
+	long  bool // shown with -v only
+}
+
+// attrs are an object in JSON, its members in this order.
+type attrs []attr
+
+// add adds an attribute; without a format its text is its value.
+func (a *attrs) add(name string, value any, format string, args ...any) {
+	text := fmt.Sprint(value)
+	if format != "" {
+		text = fmt.Sprintf(format, args...)
+	}
+	*a = append(*a, attr{name: name, value: value, text: text})
+}
+
+// long adds an attribute that is shown with -v only.
+func (a *attrs) long(name string, value any, format string, args ...any) {
+	a.add(name, value, format, args...)
+	(*a)[len(*a)-1].long = true
+}
+
+// MarshalJSON writes the object.
+func (a attrs) MarshalJSON() ([]byte, error) {
+	var b bytes.Buffer
+	b.WriteByte('{')
+	for i, m := range a {
+		v, err := json.Marshal(m.value)
+		if err != nil {
+			return nil, err
+		}
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		fmt.Fprintf(&b, "%q:%s", m.name, v)
+	}
+	b.WriteByte('}')
+	return b.Bytes(), nil
+}
+
+// Capability flags, the bits of ibv_device_cap_flags.
+const (
+	capCurrQPStateMod = 1 << 7  // Modify takes the current state
+	capRNRNAKGen      = 1 << 12 // a responder without a receive says so
+	capFlags          = capCurrQPStateMod | capRNRNAKGen
+)
+
+func deviceAttrs(dev *verbs.Device) (l attrs) {
+	a := dev.Query()
+	l.add("hca_id", dev.Addr().String(), "")
+	l.add("transport", "InfiniBand", "InfiniBand (0)")
+	l.add("fw_ver", buildVersion(), "")
+	l.add("node_guid", guid(a.NodeGUID), "")
+	l.add("sys_image_guid", guid(a.NodeGUID), "")
+	l.add("vendor_id", a.VendorID, "0x%04x", a.VendorID)
+	l.add("vendor_part_id", 0, "")
+	l.add("hw_ver", 0, "0x0")
+	l.add("phys_port_cnt", a.PortCount, "")
+	l.long("max_mr_size", a.MaxMRSize, "0x%x", a.MaxMRSize)
+	l.long("max_qp", a.MaxQP, "")
+	l.long("max_qp_wr", a.MaxQPWR, "")
+	l.long("device_cap_flags", capFlags, "0x%08x (CURR_QP_STATE_MOD, RC_RNR_NAK_GEN)", capFlags)
+	l.long("max_sge", a.MaxSGE, "")
+	l.long("max_sge_rd", a.MaxSGE, "")
+	l.long("max_inline_data", a.MaxInline, "")
+	l.long("max_cq", a.MaxCQ, "")
+	l.long("max_cqe", a.MaxCQE, "")
+	l.long("max_mr", a.MaxMR, "")
+	l.long("max_pd", a.MaxPD, "")
+	l.long("max_qp_rd_atom", a.MaxQPRdAtomic, "")
+	l.long("max_res_rd_atom", a.MaxQPRdAtomic*a.MaxQP, "")
+	l.long("max_qp_init_rd_atom", a.MaxQPInitRdAtom, "")
+	l.long("atomic_cap", "ATOMIC_HCA", "ATOMIC_HCA (1)")
+	l.long("max_mw", 0, "")
+	l.long("max_ah", 0, "")
+	l.long("max_srq", 0, "")
+	l.long("max_mcast_grp", 0, "")
+	l.long("max_pkeys", 1, "")
+	return l
+}
+
+// portAttrs begins with the number of the port.
+func portAttrs(p verbs.PortAttr) (l attrs) {
+	l.add("port", 1, "")
+	l.add("state", p.State.String(), "%v (%d)", p.State, p.State)
+	if p.DownReason != "" {
+		l.add("down_reason", p.DownReason, "")
+	}
+	l.add("max_mtu", p.MaxMTU.Bytes(), "%d (%d)", p.MaxMTU.Bytes(), p.MaxMTU)
+	l.add("active_mtu", p.ActiveMTU.Bytes(), "%d (%d)", p.ActiveMTU.Bytes(), p.ActiveMTU)
+	l.add("sm_lid", 0, "")
+	l.add("port_lid", 0, "")
+	l.add("port_lmc", 0, "0x00")
+	l.add("link_layer", p.LinkLayer, "")
+	l.long("phys_state", p.PhysState.String(), "%v (%d)", p.PhysState, p.PhysState)
+	l.long("interface", p.Interface, "%s", orUnknown(p.Interface, p.Interface != ""))
+	l.long("link_mtu", p.LinkMTU, "%d bytes of an IP packet", p.LinkMTU)
+	l.long("speed_mbps", p.Speed, "%s", orUnknown(fmt.Sprint(p.Speed), p.Speed > 0))
+	l.long("max_msg_sz", p.MaxMessage, "0x%x", p.MaxMessage)
+	l.long("gid_tbl_len", p.GIDTable, "")
+	l.long("pkey_tbl_len", p.PKeyTable, "")
+	l.long("udp_port", p.UDPPort, "")
+	l.long("source_ports", p.SourcePorts, "%s", yes(p.SourcePorts))
+	l.long("ecn", p.ECN, "%s", yes(p.ECN))
+	l.long("full_icrc", p.FullICRC, "%s", icrcCheck(p.FullICRC))
+	l.long("gso", p.SegmentOffload, "%s", yes(p.SegmentOffload))
+	l.long("gro", p.ReceiveOffload, "%s", yes(p.ReceiveOffload))
+	l.long("recv_buffer", p.RecvBuffer, "%s", orUnknown(fmt.Sprintf("%d bytes", p.RecvBuffer), p.RecvBuffer > 0))
+	l.long("send_buffer", p.SendBuffer, "%s", orUnknown(fmt.Sprintf("%d bytes", p.SendBuffer), p.SendBuffer > 0))
+	return l
+}
+
+func orUnknown(text string, known bool) string {
+	if known {
+		return text
+	}
+	return "unknown"
+}
+
+func yes(b bool) string {
+	if b {
+		return "yes"
+	}
+	return "no"
 }
 
 func icrcCheck(full bool) string {
@@ -80,8 +209,37 @@ func icrcCheck(full bool) string {
 	return "all 32 bits where the peer's IPv4 Identification is known, else 16"
 }
 
+// gidEntry is an entry of the GID table as it is shown.
+type gidEntry struct {
+	GID     string `json:"gid"`
+	Address string `json:"address"`
+	Type    string `json:"type"`
+}
+
+func gidList(gids []verbs.GID) []gidEntry {
+	list := []gidEntry{}
+	for _, g := range gids {
+		b := g.Bytes()
+		list = append(list, gidEntry{groups(b[:]), g.Addr.String(), g.Type})
+	}
+	return list
+}
+
 // lines collects "name: value" with the values aligned.
 type lines struct{ b []byte }
+
+// list adds attributes; the first of a device is its name and not indented.
+func (l *lines) list(indent int, list attrs, long bool) {
+	for i, a := range list {
+		if a.long && !long {
+			continue
+		}
+		if i == 1 && indent == 0 {
+			indent = 1
+		}
+		l.add(indent, a.name, "%s", a.text)
+	}
+}
 
 func (l *lines) add(indent int, name, format string, args ...any) {
 	const column = 40

@@ -262,7 +262,7 @@ func TestEveryCommandHelps(t *testing.T) {
 
 func TestDevinfo(t *testing.T) {
 	t.Parallel()
-	r := invoke(t.Context(), "devinfo", "-d", "127.79.84.1")
+	r := invoke(t.Context(), "devinfo", "-v", "-d", "127.79.84.1")
 	if r.code != 0 {
 		t.Fatal(r.err)
 	}

@@ -186,18 +186,24 @@ func (f *perfFlags) config(cmd *cobra.Command) (perftest.Config, error) {
 	return c, nil
 }
 
-func runPerf(ctx context.Context, io streams, f *perfFlags, server string, cmd *cobra.Command) error {
+func runPerf(ctx context.Context, io streams, f *perfFlags, server string, cmd *cobra.Command) (err error) {
 	c, err := f.config(cmd)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := f.limit(ctx)
-	defer cancel()
-	dev, conn, err := f.meet(ctx, io, server)
+	in, err := f.inspect.begin(io)
 	if err != nil {
 		return err
 	}
-	defer dev.Close()
+	io = in.streams
+	c.TrafficClass = in.trafficClass()
+	ctx, cancel := f.limit(ctx)
+	defer cancel()
+	defer func() { err = in.end(err) }()
+	dev, conn, err := f.meet(ctx, in, server)
+	if err != nil {
+		return err
+	}
 	var out printer = &table{out: io.out, cfg: c, device: dev.Addr().String()}
 	if f.json {
 		out = &jsonLines{out: io.out}

@@ -40,11 +40,16 @@ sides: nothing is negotiated.`,
 	return cmd
 }
 
-func runPingpong(ctx context.Context, io streams, f *peerFlags, c pingpong.Config, server string) error {
+func runPingpong(ctx context.Context, io streams, f *peerFlags, c pingpong.Config, server string) (err error) {
 	if err := f.check(); err != nil {
 		return err
 	}
-	var err error
+	in, err := f.inspect.begin(io)
+	if err != nil {
+		return err
+	}
+	io = in.streams
+	c.TrafficClass = in.trafficClass()
 	if c.MTU, err = parseMTU(f.mtu); err != nil {
 		return err
 	}
@@ -61,11 +66,11 @@ func runPingpong(ctx context.Context, io streams, f *peerFlags, c pingpong.Confi
 	}
 	ctx, cancel := f.limit(ctx)
 	defer cancel()
-	dev, conn, err := f.meet(ctx, io, server)
+	defer func() { err = in.end(err) }()
+	dev, conn, err := f.meet(ctx, in, server)
 	if err != nil {
 		return err
 	}
-	defer dev.Close()
 	c.OnAddresses = func(local, remote pingpong.Address) {
 		fmt.Fprintf(io.out, "  local address:  %v\n  remote address: %v\n", local, remote)
 	}

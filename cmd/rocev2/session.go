@@ -24,6 +24,7 @@ type peerFlags struct {
 	gidIndex int
 	sl       int
 	sport    string
+	inspect  inspectFlags
 }
 
 func (f *peerFlags) register(cmd *cobra.Command, gidName, gidShort string) {
@@ -37,6 +38,7 @@ func (f *peerFlags) register(cmd *cobra.Command, gidName, gidShort string) {
 	fs.IntVarP(&f.gidIndex, gidName, gidShort, 0, "accepted for compatibility: a device has one address")
 	fs.StringVar(&f.sport, "sport", "", "UDP source `port` of the queue pairs, 49152 to 65535, or \"auto\" for one from their numbers (default: 4791)")
 	fs.DurationVar(&f.timeout, "timeout", 0, "give up after this `time` (for example 30s; default: no limit while there is progress)")
+	f.inspect.register(cmd)
 	fs.BoolVar(&f.progress, "progress", false, "show progress even where standard error is no terminal")
 }
 
@@ -67,19 +69,16 @@ func (f *peerFlags) sourcePort() (uint16, error) {
 
 const minSourcePort = 49152
 
-// meet opens the device and the control connection. The device comes first: a
-// server that cannot run does not let a client in.
-func (f *peerFlags) meet(ctx context.Context, io streams, server string) (*verbs.Device, net.Conn, error) {
-	dev, err := openDevice(io, f.device, server)
+// meet opens the device, which the inspector closes at its end, and the control
+// connection. The device comes first: a server that cannot run does not let a
+// client in.
+func (f *peerFlags) meet(ctx context.Context, io *inspector, server string) (*verbs.Device, net.Conn, error) {
+	dev, err := openDevice(io.streams, f.device, server, io.open)
 	if err != nil {
 		return nil, nil, err
 	}
-	conn, err := f.connect(ctx, io, dev, server)
-	if err != nil {
-		dev.Close()
-		return nil, nil, err
-	}
-	return dev, conn, nil
+	conn, err := f.connect(ctx, io.streams, dev, server)
+	return dev, conn, err
 }
 
 func (f *peerFlags) connect(ctx context.Context, io streams, dev *verbs.Device, server string) (net.Conn, error) {

@@ -64,6 +64,7 @@ type Config struct {
 	Timeout          uint8     // local ACK timeout, 4.096 µs × 2^n; 0 means DefaultTimeout
 	Events           bool      // sleep on a completion channel
 	SourcePort       uint16    // of every queue pair, as in verbs.ConnectConfig; 0 means the device's
+	TrafficClass     uint8     // of every packet that this side sends, as in verbs.ConnectConfig
 	Atomic           AtomicOp
 
 	// HandshakeTimeout bounds each step of the control connection at which the

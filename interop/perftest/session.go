@@ -282,6 +282,7 @@ func (s *session) connectQP(ctx context.Context, q *verbs.QP, r Address) error {
 		MaxRdAtomic:     verbs.Set(uint8(max(min(most, int(r.OutReads)), 1))),
 		MaxDestRdAtomic: verbs.Set(uint8(s.local[0].OutReads)),
 		SourcePort:      s.cfg.SourcePort,
+		TrafficClass:    s.cfg.TrafficClass,
 	}))
 }
 

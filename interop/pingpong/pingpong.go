@@ -45,6 +45,8 @@ type Config struct {
 	Validate   bool      // check the content of the buffer at the end
 	SourcePort uint16    // as in verbs.ConnectConfig; 0 means the device's
 
+	TrafficClass uint8 // of what this side sends, as in verbs.ConnectConfig
+
 	// HandshakeTimeout bounds each step of the exchange of addresses, once the
 	// connection stands; 0 means 30 s.
 	HandshakeTimeout time.Duration
@@ -224,6 +226,7 @@ func (s *session) connectConfig() verbs.ConnectOption {
 		MaxRdAtomic:     verbs.Set(1),
 		MaxDestRdAtomic: verbs.Set(1),
 		SourcePort:      s.cfg.SourcePort,
+		TrafficClass:    s.cfg.TrafficClass,
 	})
 }
 

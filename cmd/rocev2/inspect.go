@@ -1,0 +1,269 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/netip"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/gosoftroce/rocev2/transport"
+	"github.com/gosoftroce/rocev2/transport/fault"
+	"github.com/gosoftroce/rocev2/transport/tap"
+	"github.com/gosoftroce/rocev2/transport/udp"
+	"github.com/gosoftroce/rocev2/verbs"
+)
+
+// opener opens a device on a local address.
+type opener func(netip.Addr) (*verbs.Device, error)
+
+func openPlain(addr netip.Addr) (*verbs.Device, error) { return verbs.OpenAddr(addr, verbs.Config{}) }
+
+// inspectFlags are the flags that record, count and disturb the packets of a
+// device.
+type inspectFlags struct {
+	pcap   string
+	faults []string
+	stats  string
+	tclass int
+	flags  *pflag.FlagSet
+}
+
+func (f *inspectFlags) register(cmd *cobra.Command) {
+	fs := cmd.Flags()
+	f.flags = fs
+	fs.StringVar(&f.pcap, "pcap", "", "record all packets of this side, both directions, to `FILE` in pcapng; - is standard output, the results then go to standard error")
+	fs.StringArrayVar(&f.faults, "fault", nil, "do to packets of this side what `RULE` says, such as drop=1%, drop:nth=100:dir=in or delay=10%:by=5ms; may be repeated; \"rocev2 faults\" tells all")
+	fs.StringVar(&f.stats, "stats", "", "at the end, print the counters that are not zero to standard error; --stats=json prints all, as a JSON line to standard output")
+	fs.Lookup("stats").NoOptDefVal = statsText
+	fs.IntVar(&f.tclass, "tclass", 0, "traffic `class` of the packets that this side sends, 0 to 255: 4 × DSCP + ECN")
+}
+
+const (
+	statsText = "text"
+	statsJSON = "json"
+
+	pcapStdout = "-"
+)
+
+// inspector is what the flags ask for, around the device of a command.
+type inspector struct {
+	streams // for the command to use: out is standard error while the capture has standard output
+
+	flags  *inspectFlags
+	rules  fault.Spec
+	stdout io.Writer
+	extra  []report // of other processes
+
+	device *verbs.Device
+	faults *fault.Link
+	tap    *tap.Link
+	file   *os.File // of the capture, if not standard output
+	stop   context.CancelFunc
+	wg     sync.WaitGroup
+}
+
+// begin checks the flags. When the command is done it must call end.
+func (f *inspectFlags) begin(s streams) (*inspector, error) {
+	i := &inspector{streams: s, flags: f, stdout: s.out, stop: func() {}}
+	for _, text := range f.faults {
+		if err := i.rules.Add(text); err != nil {
+			return nil, usagef("--fault: %w (\"rocev2 faults\" tells all)", err)
+		}
+	}
+	switch {
+	case len(f.faults) > 0 && len(i.rules.Rules) == 0:
+		return nil, usagef("--fault %s: a seed without a rule does nothing: add a rule, such as --fault drop=1%%", f.faults[0])
+	case f.stats != "" && f.stats != statsText && f.stats != statsJSON:
+		return nil, usagef("--stats=%s: it is --stats or --stats=json", f.stats)
+	case f.tclass < 0 || f.tclass > 255:
+		return nil, usagef("--tclass %d: a traffic class is a number from 0 to 255", f.tclass)
+	case f.pcap == "" && f.flags.Changed("pcap"):
+		return nil, usagef("--pcap has no file: name one, or - for standard output")
+	case f.pcap == pcapStdout && isTerminal(s.out):
+		return nil, usagef("--pcap -: standard output is a terminal: redirect it, for example to wireshark -k -i -")
+	}
+	if f.pcap == pcapStdout {
+		i.out = s.err
+	}
+	if len(i.rules.Rules) > 0 && !i.rules.Seeded {
+		i.rules.Seed = uint64(rand.Uint32())
+	}
+	return i, nil
+}
+
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	st, err := f.Stat()
+	return err == nil && st.Mode()&os.ModeCharDevice != 0
+}
+
+// open opens the device, with what the flags ask for between it and its socket.
+// The capture is next to the socket: it shows what a capture on the wire would.
+func (i *inspector) open(addr netip.Addr) (*verbs.Device, error) {
+	if i.flags.pcap == "" && len(i.rules.Rules) == 0 {
+		dev, err := openPlain(addr)
+		i.device = dev
+		return dev, err
+	}
+	socket, err := udp.Open(addr, udp.Config{})
+	if err != nil {
+		return nil, fmt.Errorf("open device on %v: %w", addr, err)
+	}
+	link := transport.Link(socket)
+	if i.flags.pcap != "" {
+		if err := i.capture(link); err != nil {
+			link.Close()
+			return nil, err
+		}
+		link = i.tap
+	}
+	if len(i.rules.Rules) > 0 {
+		i.faults = fault.New(link, i.rules.Seed, i.rules.Rules...)
+		link = i.faults
+		fmt.Fprintf(i.err, "faults on %v: %s; the same again: --fault seed=%d\n", addr, i.ruleTexts(), i.rules.Seed)
+	}
+	i.device, err = verbs.OpenLink(link, verbs.Config{})
+	if err != nil {
+		link.Close()
+		return nil, err
+	}
+	return i.device, nil
+}
+
+func (i *inspector) ruleTexts() string {
+	var s []string
+	for _, r := range i.rules.Rules {
+		s = append(s, r.String())
+	}
+	return strings.Join(s, ", ")
+}
+
+// flushEvery is how old the end of a capture gets: somebody may watch it, and
+// the process may be killed.
+const flushEvery = 200 * time.Millisecond
+
+// capture begins the capture of a link.
+func (i *inspector) capture(link transport.Link) (err error) {
+	to := i.stdout
+	if i.flags.pcap != pcapStdout {
+		if i.file, err = os.Create(i.flags.pcap); err != nil {
+			return fmt.Errorf("--pcap: %w", err)
+		}
+		to = i.file
+	}
+	i.tap, err = tap.New(link, to)
+	if err == nil {
+		err = i.tap.Flush()
+	}
+	if err != nil {
+		i.closeFile()
+		return i.captureError(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	i.stop = stop
+	i.wg.Go(func() {
+		tick := time.NewTicker(flushEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				_ = i.tap.Flush() // end asks again
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+	return nil
+}
+
+func (i *inspector) captureError(err error) error {
+	return fmt.Errorf("--pcap %s: the capture is not complete: %w", i.flags.pcap, err)
+}
+
+func (i *inspector) closeFile() error {
+	if i.file == nil {
+		return nil
+	}
+	return i.file.Close()
+}
+
+// end closes the device, completes the capture and prints the counters. It
+// returns err, what the command has come to, or if that is nil what went wrong
+// here.
+func (i *inspector) end(err error) error {
+	i.stop()
+	i.wg.Wait()
+	if i.device == nil {
+		return errors.Join(err, i.closeFile())
+	}
+	i.device.Close() // the error of the capture is asked for below
+	var own error
+	if i.tap != nil {
+		if e := errors.Join(i.tap.Flush(), i.closeFile()); e != nil {
+			own = i.captureError(e)
+		}
+	}
+	if e := i.print(); e != nil && own == nil {
+		own = e
+	}
+	if err != nil && own != nil {
+		fmt.Fprintf(i.err, "rocev2: %v\n", own)
+	}
+	if err != nil {
+		return err
+	}
+	return own
+}
+
+// trafficClass returns what --tclass asks for.
+func (i *inspector) trafficClass() uint8 { return uint8(i.flags.tclass) }
+
+func newFaults(io streams) *cobra.Command {
+	return &cobra.Command{
+		Use:   "faults [RULE]...",
+		Short: "Explain the rules of --fault, and check some",
+		Long: `With --fault RULE, pingpong, perf and demo do to the packets of their device
+what bad networks do. A RULE is
+
+` + fault.Grammar + `
+
+What is random comes from one seed, which is printed: with it, the same rules
+hit the same packets again, as far as these come in the same order.
+
+Rules given to this command are checked and printed as they were understood.`,
+		Example: `  rocev2 demo --fault drop=1%                             one packet of 100 is lost, either way
+  rocev2 demo --fault drop=1% --fault seed=7              the same packets each time
+  rocev2 pingpong --fault drop:opcode=ACK:dir=in:nth=10   the tenth acknowledgement gets lost
+  rocev2 perf write_bw --fault reorder=0.1%:by=3          some packets are overtaken by three
+  rocev2 perf read_bw --fault corrupt:every=1000:dir=in --fault delay:by=2ms:dir=in`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return cmd.Help()
+			}
+			var s fault.Spec
+			for _, text := range args {
+				if err := s.Add(text); err != nil {
+					return usageError{err}
+				}
+			}
+			for _, r := range s.Rules {
+				if _, err := fmt.Fprintln(io.out, r); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+}
