@@ -197,16 +197,15 @@ func (d *demo) account(ctx context.Context) error {
 	}
 	tx, rx := d.in.faults.Counts()
 	ours := d.in.report()
-	again := func(r report) uint64 {
-		c := r.section(sectionQPs)
-		return c.get("retransmits") + c.get("read_replays") + c.get("atomic_replays")
-	}
+	a, b := ours.section(sectionQPs), theirs.Stats.section(sectionQPs)
+	both := func(name string) uint64 { return a.get(name) + b.get(name) }
 	_, err = fmt.Fprintf(d.io.out, `
 Faults, of %d packets: %d dropped, %d duplicated, %d reordered, %d corrupted, %d delayed.
-Sent again for them: %d requests by this process, %d by the other one.
+Repaired: %d packets of requests sent again, %d READs and atomics answered again.
 `,
 		tx.Packets+rx.Packets, tx.Dropped+rx.Dropped, tx.Duplicated+rx.Duplicated, tx.Reordered+rx.Reordered,
-		tx.Corrupted+rx.Corrupted, tx.Delayed+rx.Delayed, again(ours), again(theirs.Stats))
+		tx.Corrupted+rx.Corrupted, tx.Delayed+rx.Delayed,
+		both("retransmits"), both("read_replays")+both("atomic_replays"))
 	return err
 }
 

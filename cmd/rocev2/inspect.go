@@ -132,7 +132,7 @@ func (i *inspector) open(addr netip.Addr) (*verbs.Device, error) {
 	if len(i.rules.Rules) > 0 {
 		i.faults = fault.New(link, i.rules.Seed, i.rules.Rules...)
 		link = i.faults
-		fmt.Fprintf(i.err, "faults on %v: %s; the same again: --fault seed=%d\n", addr, i.ruleTexts(), i.rules.Seed)
+		fmt.Fprintf(i.err, "faults on %v: %s; the same again: --fault seed=%d\n", addr, strings.Join(i.ruleTexts(), ", "), i.rules.Seed)
 	}
 	i.device, err = verbs.OpenLink(link, verbs.Config{})
 	if err != nil {
@@ -142,12 +142,14 @@ func (i *inspector) open(addr netip.Addr) (*verbs.Device, error) {
 	return i.device, nil
 }
 
-func (i *inspector) ruleTexts() string {
-	var s []string
-	for _, r := range i.rules.Rules {
-		s = append(s, r.String())
+// ruleTexts returns the rules as they were given.
+func (i *inspector) ruleTexts() (list []string) {
+	for _, text := range i.flags.faults {
+		if !strings.HasPrefix(text, "seed=") {
+			list = append(list, text)
+		}
 	}
-	return strings.Join(s, ", ")
+	return list
 }
 
 // flushEvery is how old the end of a capture gets: somebody may watch it, and

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -92,24 +93,29 @@ func (w *waiting) Write(p []byte) (int, error) {
 // pair runs a command as server and as client.
 func pair(t *testing.T, args ...string) (server, client result) {
 	t.Helper()
+	return sides(t, args, args)
+}
+
+// sides runs a server and its client, each with its own flags.
+func sides(t *testing.T, serverArgs, clientArgs []string) (server, client result) {
+	t.Helper()
 	serverAddr, clientAddr := freeAddress(), freeAddress()
-	args = append(args, "-p", freePort(t), "--timeout", "60s")
+	both := []string{"-p", freePort(t), "--timeout", "60s"}
+	serverArgs = slices.Concat(serverArgs, both, []string{"-d", serverAddr})
+	clientArgs = slices.Concat(clientArgs, both, []string{"-d", clientAddr, serverAddr})
 	errs := &waiting{ready: make(chan struct{})}
 	var out buffer
 	done := make(chan int, 1)
-	go func() {
-		done <- run(t.Context(), append([]string(nil), append(args, "-d", serverAddr)...),
-			streams{in: strings.NewReader(""), out: &out, err: errs})
-	}()
+	go func() { done <- run(t.Context(), serverArgs, streams{in: strings.NewReader(""), out: &out, err: errs}) }()
 	select {
 	case <-errs.ready:
 	case code := <-done:
 		t.Fatalf("the server ended with %d: %s", code, errs.String())
 	}
-	client = invoke(t.Context(), append(append([]string(nil), args...), "-d", clientAddr, serverAddr)...)
+	client = invoke(t.Context(), clientArgs...)
 	server = result{code: <-done, out: out.String(), err: errs.String()}
 	if server.code != 0 || client.code != 0 {
-		t.Fatalf("%v: server %d: %s; client %d: %s", args, server.code, server.err, client.code, client.err)
+		t.Fatalf("%v: server %d: %s; client %d: %s", clientArgs, server.code, server.err, client.code, client.err)
 	}
 	return server, client
 }

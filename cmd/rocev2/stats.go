@@ -44,22 +44,22 @@ func (c counters) get(name string) uint64 {
 
 // Names of sections.
 const (
-	sectionLink   = "link"
-	sectionDevice = "device"
-	sectionDrops  = "drops"
-	sectionQPs    = "queue_pairs"
+	sectionLink    = "link"
+	sectionAdapter = "adapter"
+	sectionDrops   = "drops"
+	sectionQPs     = "queue_pairs"
 )
 
 // reportOf reads the counters of a device.
 func reportOf(dev *verbs.Device) report {
 	st, qps := dev.Stats(), dev.QPStats()
 	r := report{Device: dev.Addr().String()}
-	var link, device, drops, pairs counters
+	var link, adapter, drops, pairs counters
 	st.Link.Each(link.add)
-	device.add("send_errors", st.SendErrors)
-	device.add("loop_packets", st.LoopPackets)
-	device.add("loop_bytes", st.LoopBytes)
-	device.add("events_dropped", st.Events)
+	adapter.add("send_errors", st.SendErrors)
+	adapter.add("loop_packets", st.LoopPackets)
+	adapter.add("loop_bytes", st.LoopBytes)
+	adapter.add("events_dropped", st.Events)
 	qps.Each(func(name string, value uint64) {
 		// The device has the reasons of all its queue pairs.
 		if reason, ok := strings.CutPrefix(name, "drop_"); ok {
@@ -72,7 +72,7 @@ func reportOf(dev *verbs.Device) report {
 	for _, name := range slices.Sorted(maps.Keys(st.Drops)) {
 		drops.add(name, st.Drops[name])
 	}
-	r.Sections = []section{{sectionLink, link}, {sectionDevice, device}, {sectionDrops, drops}, {sectionQPs, pairs}}
+	r.Sections = []section{{sectionLink, link}, {sectionAdapter, adapter}, {sectionDrops, drops}, {sectionQPs, pairs}}
 	return r
 }
 
