@@ -42,7 +42,7 @@ func (f *inspectFlags) register(cmd *cobra.Command) {
 	f.flags = fs
 	fs.StringVar(&f.pcap, "pcap", "", "record all packets of this side, both directions, to `FILE` in pcapng; - is standard output, the results then go to standard error")
 	fs.StringArrayVar(&f.faults, "fault", nil, "do to packets of this side what `RULE` says, such as drop=1%, drop:nth=100:dir=in or delay=10%:by=5ms; may be repeated; \"rocev2 faults\" tells all")
-	fs.StringVar(&f.stats, "stats", "", "at the end, print the counters that are not zero to standard error; --stats=json prints all, as a JSON line to standard output")
+	fs.StringVar(&f.stats, "stats", "", "at the end, print the counters that are not zero to standard error; --stats=`json` prints all, as a JSON line to standard output")
 	fs.Lookup("stats").NoOptDefVal = statsText
 	fs.IntVar(&f.tclass, "tclass", 0, "traffic `class` of the packets that this side sends, 0 to 255: 4 × DSCP + ECN")
 }

@@ -2,6 +2,10 @@
 // drop, duplicate, reorder, corrupt and delay, chosen by rule (opcode, PSN,
 // direction, count, any function) or at random with a seed.
 //
+// A rule is a value of Rule, or a text in the syntax of Grammar, such as
+// "drop=1%" or "delay:by=5ms:dir=in", that ParseRule reads: for command lines
+// and configuration files.
+//
 // With the same seed, rules and sequence of packets in a direction the same
 // packets are hit; how the two directions interleave does not matter.
 //

@@ -2,7 +2,9 @@ package fault_test
 
 import (
 	"errors"
+	"os"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -145,6 +147,29 @@ func TestGrammarNamesWhatThereIs(t *testing.T) {
 		if r, err := fault.ParseRule(a); err != nil || r.String() != a || !strings.Contains(fault.Grammar, r.Action.String()) {
 			t.Errorf("%s: %v, %v", a, r, err)
 		}
+	}
+}
+
+// The rules that the documentation shows are rules.
+func TestDocumentedRules(t *testing.T) {
+	t.Parallel()
+	rule := regexp.MustCompile("(?:`|--fault )((?:drop|duplicate|corrupt|delay|reorder|seed)[:=][^` ]+)")
+	seen := 0
+	for _, name := range []string{"README.md", "docs/inspect.md"} {
+		text, err := os.ReadFile("../../" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range rule.FindAllSubmatch(text, -1) {
+			seen++
+			var s fault.Spec
+			if err := s.Add(string(m[1])); err != nil && string(m[1]) != "seed=N" {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	}
+	if seen < 10 {
+		t.Errorf("saw %d rules", seen)
 	}
 }
 
