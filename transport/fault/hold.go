@@ -17,6 +17,7 @@ type held[P any] struct {
 // holding is the packets held back in one direction, in the order they came.
 type holding[P any] struct {
 	items []held[P]
+	order int // of items, those that wait for later packets to pass
 	timer *time.Timer
 	fire  func()
 }
@@ -25,6 +26,7 @@ func (h *holding[P]) add(p P, r *ruleState, now time.Time) {
 	k := held[P]{packet: p, due: now.Add(r.Delay)}
 	if r.Action == Reorder {
 		k.pass = r.Distance
+		h.order++
 	}
 	h.items = append(h.items, k)
 }
@@ -32,6 +34,9 @@ func (h *holding[P]) add(p P, r *ruleState, now time.Time) {
 // passed counts a later packet that went, and hands the packets that this
 // releases to emit.
 func (h *holding[P]) passed(emit func(P)) {
+	if h.order == 0 {
+		return
+	}
 	h.release(emit, func(k *held[P]) bool {
 		if k.pass == 0 {
 			return false
@@ -53,11 +58,16 @@ func (h *holding[P]) release(emit func(P), free func(*held[P]) bool) {
 	var out []P
 	kept := h.items[:0]
 	for i := range h.items {
-		if k := h.items[i]; free(&k) {
-			out = append(out, k.packet)
-		} else {
+		k := h.items[i]
+		waits := k.pass > 0
+		switch {
+		case !free(&k):
 			kept = append(kept, k)
+			continue
+		case waits:
+			h.order--
 		}
+		out = append(out, k.packet)
 	}
 	clear(h.items[len(kept):])
 	h.items = kept
@@ -90,5 +100,5 @@ func (h *holding[P]) stop() {
 	if h.timer != nil {
 		h.timer.Stop()
 	}
-	h.items = nil
+	h.items, h.order = nil, 0
 }
