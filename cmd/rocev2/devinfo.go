@@ -3,10 +3,16 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"net"
+	"net/netip"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
+	"github.com/gosoftroce/rocev2/rocev2"
+	"github.com/gosoftroce/rocev2/transport/udp"
 	"github.com/gosoftroce/rocev2/verbs"
 )
 
@@ -15,6 +21,23 @@ type devinfoFlags struct {
 	device  string
 	verbose bool
 	json    bool
+	inUse   bool // another process has the device
+}
+
+// open opens the device to look at it: at another port if some process has it.
+func (f *devinfoFlags) open(addr netip.Addr) (*verbs.Device, error) {
+	dev, err := openPlain(addr)
+	if !errors.Is(err, syscall.EADDRINUSE) {
+		return dev, err
+	}
+	free, e := net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(addr, 0)))
+	if e != nil {
+		return nil, err
+	}
+	port := free.LocalAddr().(*net.UDPAddr).Port
+	free.Close()
+	f.inUse = true
+	return verbs.OpenAddr(addr, verbs.Config{Link: udp.Config{Port: uint16(port)}})
 }
 
 func newDevinfo(io streams) *cobra.Command {
@@ -26,11 +49,12 @@ func newDevinfo(io streams) *cobra.Command {
 also all limits, offloads and the GID table.
 
 The port is down where no packet gets through: the interface that has the
-address is down (physical state DISABLED) or has no carrier (POLLING).`,
+address is down (physical state DISABLED) or has no carrier (POLLING). A device
+that another process has open can be looked at all the same.`,
 		Example: "  rocev2 devinfo\n  rocev2 devinfo -d 127.0.0.1 -v\n  rocev2 devinfo -d eth0 --json",
 		Args:    noArgs,
 		RunE: func(*cobra.Command, []string) error {
-			dev, err := openDevice(io, f.device, "", openPlain)
+			dev, err := openDevice(io, f.device, "", f.open)
 			if err != nil {
 				return err
 			}
@@ -48,7 +72,9 @@ address is down (physical state DISABLED) or has no carrier (POLLING).`,
 
 func printDevice(io streams, dev *verbs.Device, f devinfoFlags) error {
 	p := dev.QueryPort()
+	p.UDPPort = rocev2.UDPPort
 	device, port, gids := deviceAttrs(dev), portAttrs(p), dev.GIDs()
+	port.long("in_use", f.inUse, "%s", yes(f.inUse))
 	if f.json {
 		port.add("gids", gidList(gids), "")
 		device.add("ports", []attrs{port}, "")

@@ -18,6 +18,7 @@ import (
 	"github.com/google/gopacket/pcapgo"
 
 	"github.com/gosoftroce/rocev2/rocev2/layers"
+	"github.com/gosoftroce/rocev2/verbs"
 )
 
 // frame is a packet of a capture.
@@ -405,6 +406,20 @@ func TestDevinfoForms(t *testing.T) {
 	if v.ID != addr || v.MaxQP == 0 || len(v.Ports) != 1 || v.Ports[0].State != "PORT_ACTIVE" || v.Ports[0].PhysState != "LINK_UP" ||
 		v.Ports[0].ActiveMTU == 0 || len(v.Ports[0].GIDs) != 1 || v.Ports[0].GIDs[0].GID != groups(gid[:]) {
 		t.Errorf("%+v\nof %s", v, r.out)
+	}
+}
+
+// A device that somebody else has is shown too.
+func TestDevinfoOfDeviceInUse(t *testing.T) {
+	t.Parallel()
+	dev, err := verbs.Open(freeAddress())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dev.Close()
+	r := invoke(t.Context(), "devinfo", "-v", "-d", dev.Addr().String())
+	if r.code != 0 || !strings.Contains(r.out, "in_use:         yes") || !strings.Contains(r.out, "udp_port:       4791") {
+		t.Errorf("exit status %d: %s%s", r.code, r.err, r.out)
 	}
 }
 
