@@ -28,13 +28,13 @@ func (o *Owner) CreateCompChannel() (*CompChannel, error) {
 	return ch, nil
 }
 
-func (ch *CompChannel) push(cq *CQ) {
+// add lists cq. The caller signals the parker.
+func (ch *CompChannel) add(cq *CQ) {
 	ch.mu.Lock()
 	if !ch.closed && !slices.Contains(ch.ready, cq) {
 		ch.ready = append(ch.ready, cq)
 	}
 	ch.mu.Unlock()
-	ch.parker.signal()
 }
 
 func (ch *CompChannel) forget(cq *CQ) {

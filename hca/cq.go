@@ -17,16 +17,15 @@ type CQ struct {
 
 	userData any // the layer above's; set once, before the queue is used
 
-	mu       sync.Mutex
-	ring     []qp.WC // a power of two
-	head     uint32  // next to take
-	tail     uint32  // next to fill
-	cap      uint32
-	armed    armState
-	channel  *CompChannel
-	overrun  bool // an entry was lost: the queue is in error
-	closed   bool
-	reported bool // the overrun has raised its event
+	mu      sync.Mutex
+	ring    []qp.WC // a power of two
+	head    uint32  // next to take
+	tail    uint32  // next to fill
+	cap     uint32
+	armed   armState
+	channel *CompChannel
+	overrun bool // an entry was lost: the queue is in error, which raised its event
+	closed  bool
 
 	parker parker
 	spin   atomic.Int32 // polls before parking: what has been worth while
@@ -80,12 +79,11 @@ func (cq *CQ) Cap() int { return int(cq.cap) }
 func (cq *CQ) Complete(c *qp.WC) bool {
 	cq.mu.Lock()
 	if cq.closed || cq.tail-cq.head == cq.cap {
-		report := !cq.closed && !cq.reported
-		cq.overrun, cq.reported = true, true
-		cq.mu.Unlock()
-		if report {
-			cq.dev.events.push(AsyncEvent{Kind: EventCQError, CQ: cq})
+		if !cq.closed && !cq.overrun {
+			cq.overrun = true
+			cq.dev.events.push(AsyncEvent{Kind: EventCQError, CQ: cq}) // before Close takes it out
 		}
+		cq.mu.Unlock()
 		return false
 	}
 	cq.ring[cq.tail&(cq.cap-1)] = *c
@@ -96,10 +94,13 @@ func (cq *CQ) Complete(c *qp.WC) bool {
 		cq.armed = notArmed
 	}
 	ch := cq.channel
+	if notify = notify && ch != nil; notify {
+		ch.add(cq) // before Close takes it out
+	}
 	cq.mu.Unlock()
 	cq.parker.signal()
-	if notify && ch != nil {
-		ch.push(cq)
+	if notify {
+		ch.parker.signal()
 	}
 	return true
 }
@@ -143,10 +144,11 @@ func (cq *CQ) pollProgress(wc []qp.WC) (n int, progress bool) {
 	return cq.Poll(wc), true
 }
 
-// Wait takes at least one completion, waiting for it as long as ctx allows.
+// Wait takes at least one completion, waiting for it as long as ctx allows. It
+// returns ErrNoRoom if wc is empty.
 func (cq *CQ) Wait(ctx context.Context, wc []qp.WC) (int, error) {
 	if len(wc) == 0 {
-		return 0, nil
+		return 0, ErrNoRoom
 	}
 	n := cq.pollSpinning(ctx, wc)
 	for n == 0 {
@@ -212,8 +214,9 @@ func (cq *CQ) Arm(solicitedOnly bool) {
 	}
 }
 
-// Close ends the queue. Goroutines in Wait return ErrClosed; a queue pair that
-// still completes into it goes to the error state.
+// Close ends the queue and drops what is in it. Goroutines in Wait return
+// ErrClosed; a queue pair that still completes into it goes to the error state.
+// Its memory is free also while queue pairs or the program still hold it.
 func (cq *CQ) Close() error {
 	cq.mu.Lock()
 	if cq.closed {
@@ -221,11 +224,17 @@ func (cq *CQ) Close() error {
 		return nil
 	}
 	cq.closed = true
-	ch := cq.channel
+	cq.ring, cq.head, cq.tail = nil, 0, 0
+	cq.pending.Store(0)
+	ch, overrun := cq.channel, cq.overrun
+	cq.channel = nil
 	cq.mu.Unlock()
 	cq.parker.close()
 	if ch != nil {
 		ch.forget(cq)
+	}
+	if overrun {
+		cq.dev.events.forget(nil, cq)
 	}
 	cq.owner.release(cq, &cq.owner.cqs)
 	return nil

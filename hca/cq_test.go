@@ -105,14 +105,36 @@ func TestCQManyWaiters(t *testing.T) {
 	}
 }
 
+// The oldest events go when nobody reads, and those of a closed object go with
+// it; the order of the others stays.
 func TestEventQueueIsBounded(t *testing.T) {
 	t.Parallel()
 	q := newEventQueue()
-	for range asyncEventCap + 10 {
-		q.push(AsyncEvent{Kind: EventCommEstablished})
+	var qps [3]QP
+	for i := range asyncEventCap + 10 {
+		q.push(AsyncEvent{Kind: EventCommEstablished, QP: &qps[i%3]})
 	}
-	if len(q.items) != asyncEventCap || q.dropped != 10 {
-		t.Errorf("%d kept and %d dropped", len(q.items), q.dropped)
+	if q.n != asyncEventCap || len(q.ring) != asyncEventCap || q.dropped != 10 {
+		t.Errorf("%d kept in a ring of %d and %d dropped", q.n, len(q.ring), q.dropped)
+	}
+	q.forget(&qps[1], nil)
+	if want := asyncEventCap - asyncEventCap/3; q.n != want && q.n != want-1 {
+		t.Errorf("%d are left, want %d", q.n, want)
+	}
+	for i, first := 0, 10%3; q.n > 0; first = (first + 1) % 3 {
+		if first == 1 {
+			continue
+		}
+		e, err := q.get(t.Context())
+		if err != nil || e.QP != &qps[first] {
+			t.Fatalf("event %d is of another queue pair (%v)", i, err)
+		}
+		i++
+	}
+	for _, e := range q.ring {
+		if e != (AsyncEvent{}) {
+			t.Fatal("a slot that was read refers to its object")
+		}
 	}
 }
 

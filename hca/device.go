@@ -17,9 +17,9 @@ import (
 
 // Config adjusts a device. The zero value works.
 type Config struct {
-	// Spin is how many times a waiting program polls before it parks. 0 means
-	// a default that fits the number of processors; a negative number means
-	// never.
+	// Spin is how many times a waiting program polls before it parks, at most
+	// 2^20. 0 means a default that fits the number of processors; a negative
+	// number means never.
 	Spin int
 
 	// Window bounds what a queue pair keeps in flight. Zero fields take the
@@ -96,14 +96,17 @@ func New(cfg Config, links ...transport.Link) *Device {
 
 // defaultSpin polls cost some tens of microseconds, a little more than waking
 // two goroutines does.
-const defaultSpin = 32
+const (
+	defaultSpin = 32
+	maxSpin     = 1 << 20 // some seconds
+)
 
 func spinCount(asked int) int {
 	switch {
 	case asked < 0:
 		return 0
 	case asked > 0:
-		return asked
+		return min(asked, maxSpin)
 	case runtime.GOMAXPROCS(0) == 1:
 		return 1
 	}

@@ -19,6 +19,10 @@ func (closedError) Unwrap() error { return net.ErrClosed }
 // reached.
 var ErrNoResources = errors.New("device limit reached")
 
+// ErrNoRoom is returned by Wait when the slice for the completions is empty: it
+// would have to wait for ever, or return without one.
+var ErrNoRoom = errors.New("the slice for the completions is empty: it needs room for one at least")
+
 func limitError(what string, limit int) error {
 	return fmt.Errorf("%w: at most %d %s", ErrNoResources, limit, what)
 }

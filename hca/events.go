@@ -45,11 +45,15 @@ type AsyncEvent struct {
 	CQ   *CQ
 }
 
-// eventQueue keeps events for a program that reads them. It is bounded: when
-// nobody reads, the oldest are dropped and counted.
+// eventQueue keeps events for a program that reads them, in a ring. It is
+// bounded: when nobody reads, the oldest are dropped and counted. It refers to
+// nothing but objects that are open: closing one takes its events out, as
+// destroying an object does in the kernel, and a slot that was read is cleared.
 type eventQueue struct {
 	mu      sync.Mutex
-	items   []AsyncEvent
+	ring    []AsyncEvent // a power of two, at most asyncEventCap
+	head    int          // of the oldest
+	n       int
 	dropped uint64
 	closed  bool
 	wake    chan struct{}
@@ -63,14 +67,48 @@ func newEventQueue() eventQueue {
 func (q *eventQueue) push(e AsyncEvent) {
 	q.mu.Lock()
 	if !q.closed {
-		if len(q.items) == asyncEventCap {
-			q.items = append(q.items[:0], q.items[1:]...)
+		if q.n == asyncEventCap {
+			q.take()
 			q.dropped++
 		}
-		q.items = append(q.items, e)
+		q.put(e)
 	}
 	q.mu.Unlock()
 	q.signal()
+}
+
+// put adds an event behind the others.
+func (q *eventQueue) put(e AsyncEvent) {
+	if q.n == len(q.ring) {
+		ring := make([]AsyncEvent, max(2*len(q.ring), 16))
+		for i := range q.n {
+			ring[i] = q.ring[(q.head+i)&(len(q.ring)-1)]
+		}
+		q.ring, q.head = ring, 0
+	}
+	q.ring[(q.head+q.n)&(len(q.ring)-1)] = e
+	q.n++
+}
+
+// take removes the oldest event.
+func (q *eventQueue) take() AsyncEvent {
+	e := q.ring[q.head]
+	q.ring[q.head] = AsyncEvent{}
+	q.head = (q.head + 1) & (len(q.ring) - 1)
+	q.n--
+	return e
+}
+
+// forget drops the events of an object, which is closed and raises no more. The
+// other argument is nil.
+func (q *eventQueue) forget(qp *QP, cq *CQ) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for range q.n {
+		if e := q.take(); qp != nil && e.QP != qp || cq != nil && e.CQ != cq {
+			q.put(e)
+		}
+	}
 }
 
 func (q *eventQueue) signal() {
@@ -83,10 +121,9 @@ func (q *eventQueue) signal() {
 func (q *eventQueue) get(ctx context.Context) (AsyncEvent, error) {
 	for {
 		q.mu.Lock()
-		if len(q.items) > 0 {
-			e := q.items[0]
-			q.items = append(q.items[:0], q.items[1:]...)
-			if len(q.items) > 0 {
+		if q.n > 0 {
+			e := q.take()
+			if q.n > 0 {
 				q.signal()
 			}
 			q.mu.Unlock()
@@ -108,10 +145,11 @@ func (q *eventQueue) close() {
 	defer q.mu.Unlock()
 	if !q.closed {
 		q.closed = true
-		q.items = nil
+		q.ring, q.n = nil, 0
 		close(q.done)
 	}
 }
 
-// AsyncEvent waits for the next event of the device.
+// AsyncEvent waits for the next event of the device. Events of objects that have
+// been closed meanwhile are not among them.
 func (d *Device) AsyncEvent(ctx context.Context) (AsyncEvent, error) { return d.events.get(ctx) }

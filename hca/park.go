@@ -2,6 +2,7 @@ package hca
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 )
 
@@ -22,7 +23,9 @@ type parker struct {
 	inWait    atomic.Bool   // one is about to block in link.Wait, or does
 
 	// The leader's context is watched by a callback, which stays for its next
-	// wait with the same context. Only the leader touches these.
+	// wait with the same context, until the object is closed.
+	watchMu sync.Mutex
+	closed  bool
 	watched <-chan struct{}
 	unwatch func() bool
 }
@@ -51,10 +54,15 @@ func (p *parker) interrupt() {
 	}
 }
 
-// close wakes all waiters for good; available must fail from before on.
+// close wakes all waiters for good; available must fail from before on. A context
+// that lives on does not keep the object.
 func (p *parker) close() {
 	close(p.done)
 	p.interrupt()
+	p.watchMu.Lock()
+	defer p.watchMu.Unlock()
+	p.closed = true
+	p.stopWatching()
 }
 
 // park waits once. It may return without anything being available.
@@ -119,15 +127,21 @@ func (p *parker) parkLeading(ctx context.Context, s *shard, w waitable) error {
 // watch has ctx interrupt the leader.
 func (p *parker) watch(ctx context.Context) {
 	done := ctx.Done()
-	if done == p.watched {
+	p.watchMu.Lock()
+	defer p.watchMu.Unlock()
+	if done == p.watched || p.closed {
 		return
 	}
-	if p.unwatch != nil {
-		p.unwatch()
-		p.unwatch = nil
-	}
+	p.stopWatching()
 	p.watched = done
 	if done != nil {
 		p.unwatch = context.AfterFunc(ctx, p.interrupt)
 	}
+}
+
+func (p *parker) stopWatching() {
+	if p.unwatch != nil {
+		p.unwatch()
+	}
+	p.watched, p.unwatch = nil, nil
 }

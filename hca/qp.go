@@ -24,7 +24,8 @@ type QP struct {
 	core     *qp.QP
 	path     *transport.Path
 	links    [qpLists]qpLink
-	timerAt  qp.Time // of the valid entry in the heap; 0: there is none
+	timer    *qpTimer
+	raised   bool // there may be events of it in the device's queue
 	closed   bool
 	own      bool // the peer is of our own kind
 	local    bool // the peer is on this device, and packets to it loop back
@@ -85,7 +86,8 @@ func (o *Owner) createQP(c qp.Config) (*QP, error) {
 		if err != nil {
 			return nil, err
 		}
-		q := &QP{shard: s, owner: o, qpn: c.QPN, core: core}
+		q := &QP{shard: s, owner: o, qpn: c.QPN, core: core, timer: new(qpTimer)}
+		q.timer.q = q
 		s.mu.Lock()
 		taken := s.qps.get(c.QPN) != nil
 		if !taken && !s.closed {
@@ -250,7 +252,8 @@ func (s *shard) work(q *QP) {
 }
 
 // Close destroys the queue pair. Work that is outstanding completes no more;
-// what the peer has sent is acknowledged.
+// what the peer has sent is acknowledged. Its events that nobody has read are
+// dropped, and its memory is free also while somebody still holds q.
 func (q *QP) Close() error {
 	q.closeOnce.Do(func() {
 		s := q.shard
@@ -261,10 +264,14 @@ func (q *QP) Close() error {
 		s.ready.remove(q)
 		s.delayed.remove(q)
 		s.unschedule(q)
+		q.timer.q = nil
 		s.disconnectPeer(q)
 		q.core.Close(s.dev.now())
 		s.past.Add(q.core.Stats())
 		s.mu.Unlock()
+		if q.raised {
+			s.dev.events.forget(q, nil)
+		}
 		q.owner.release(q, &q.owner.qps)
 		s.dev.unreserve(&s.dev.nQP)
 	})

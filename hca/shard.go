@@ -278,6 +278,7 @@ func (s *shard) settle(q *QP) {
 		if !ok {
 			return
 		}
+		q.raised = true
 		s.dev.events.push(AsyncEvent{Kind: eventKind(e), QP: q})
 	}
 }

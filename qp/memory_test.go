@@ -166,9 +166,9 @@ func TestReset(t *testing.T) {
 		for _, e := range []*testEnd{p.a, p.b} {
 			attr := e.Attr()
 			attr.SQPSN, attr.RQPSN = 77, 77
-			e.Close(p.now)
+			must(t, e.Modify(p.now, &Attr{State: StateReset}, AttrState))
 			if e.State() != StateReset || len(e.sq.wcs)+len(e.rq.wcs) != 0 {
-				t.Fatalf("closed: state %v, %d completions", e.State(), len(e.sq.wcs)+len(e.rq.wcs))
+				t.Fatalf("reset: state %v, %d completions", e.State(), len(e.sq.wcs)+len(e.rq.wcs))
 			}
 			p.connect(e, p.peer(e), attr, true)
 			checkIdle(t, e)

@@ -101,7 +101,12 @@ func (e AsyncEvent) String() string {
 }
 
 // AsyncEvent waits for the next asynchronous event. Events are kept while
-// nobody reads them, up to some thousands.
+// nobody reads them, the latest 4096 of them (Stats.Events counts the others).
+// Closing an object drops its events: what is read never tells of an object that
+// was closed before, and unread events keep nothing in memory. A program that
+// must not miss why a queue pair failed reads the events before it closes it.
+//
+// The error is ErrClosed when the device is closed, or that of ctx.
 func (d *Device) AsyncEvent(ctx context.Context) (AsyncEvent, error) {
 	e, err := d.core.AsyncEvent(ctx)
 	if err != nil {

@@ -1,0 +1,152 @@
+package verbs_test
+
+import (
+	"runtime"
+	"testing"
+	"weak"
+
+	"github.com/gosoftroce/rocev2/verbs"
+)
+
+// mustBeCollected fails if objects that are closed and out of the test's reach
+// stay in memory.
+func mustBeCollected[T any](t *testing.T, what string, objects ...weak.Pointer[T]) {
+	t.Helper()
+	left := 0
+	for range 10 { // another goroutine's stack may hold one for a moment
+		runtime.GC()
+		left = 0
+		for _, p := range objects {
+			if p.Value() != nil {
+				left++
+			}
+		}
+		if left == 0 {
+			return
+		}
+		runtime.Gosched()
+	}
+	t.Errorf("%s: %d of %d are still in memory", what, left, len(objects))
+}
+
+// refused has the peer of a new queue pair of b name a wrong key, and closes
+// both sides. Nobody reads the event.
+func refused(t *testing.T, a, b *side) weak.Pointer[verbs.QP] {
+	t.Helper()
+	qa, qb := a.newQP(verbs.QPConfig{}), b.newQP(verbs.QPConfig{})
+	connect(t, qa, qb)
+	check(t, qa.PostSend(verbs.SendWR{Opcode: verbs.Write, Inline: []byte("x"), Signaled: true,
+		Remote: verbs.RemoteAddr{Addr: b.mr.Addr(), RKey: b.mr.RKey() ^ 1}}))
+	if wc := a.wait(); wc.Status != verbs.StatusRemAccessErr {
+		t.Fatalf("status %v", wc.Status)
+	}
+	check(t, qa.Close())
+	check(t, qb.Close())
+	return weak.Make(qb)
+}
+
+// A peer that comes again and again with wrong keys costs no memory, though
+// nobody reads the events.
+func TestRefusedPeersLeaveNothing(t *testing.T) {
+	t.Parallel()
+	n := 10_000
+	if testing.Short() {
+		n = 1000
+	}
+	a, b := newPair(t, 64)
+	var closed []weak.Pointer[verbs.QP]
+	for range n {
+		closed = append(closed, refused(t, a, b))
+	}
+	mustBeCollected(t, "closed queue pairs", closed...)
+}
+
+// What a program reads after it has closed an object is never about that one.
+func TestEventsEndWithTheirObject(t *testing.T) {
+	t.Parallel()
+	a, b := newPair(t, 64)
+	refused(t, a, b)
+	check(t, a.qp.PostSend(verbs.SendWR{Opcode: verbs.Write, Inline: []byte("x"), Signaled: true,
+		Remote: verbs.RemoteAddr{Addr: b.mr.Addr(), RKey: b.mr.RKey() ^ 1}}))
+	a.wait()
+	e, err := b.dev.AsyncEvent(t.Context())
+	if err != nil || e.QP != b.qp || e.Kind != verbs.EventQPAccessError {
+		t.Errorf("event %v (%v), want the one of the queue pair that is open", e, err)
+	}
+}
+
+func TestClosedObjectsAreCollected(t *testing.T) {
+	t.Parallel()
+	a, b := newPair(t, 64)
+	t.Run("queue pair whose event was read", func(t *testing.T) {
+		q := func() weak.Pointer[verbs.QP] {
+			qa, qb := a.newQP(verbs.QPConfig{}), b.newQP(verbs.QPConfig{})
+			check(t, qb.Init())
+			check(t, qb.ReadyToReceive(qa.Endpoint()))
+			check(t, qa.Connect(t.Context(), qb.Endpoint()))
+			check(t, qa.PostSend(verbs.SendWR{Opcode: verbs.Write, Inline: []byte("x"), Signaled: true, Remote: b.mr.RemoteAt(0)}))
+			a.waitOK(0)
+			if e, err := b.dev.AsyncEvent(t.Context()); err != nil || e.QP != qb {
+				t.Errorf("event %v (%v)", e, err)
+			}
+			check(t, qa.Close())
+			check(t, qb.Close())
+			return weak.Make(qb)
+		}()
+		mustBeCollected(t, "queue pair", q)
+	})
+	t.Run("queue pair with a timer", func(t *testing.T) {
+		// Their peers do not exist, so that their timers run; those that are closed
+		// are the fewer ones, whose entries nobody clears away.
+		var closed []weak.Pointer[verbs.QP]
+		for i := range 8 {
+			q := a.newQP(verbs.QPConfig{})
+			check(t, q.Connect(t.Context(), verbs.Endpoint{Addr: addrB, QPN: 99},
+				verbs.WithConfig(verbs.ConnectConfig{Timeout: 31})))
+			check(t, q.PostSend(verbs.SendWR{Opcode: verbs.Write, Inline: []byte("x")}))
+			if i < 3 {
+				check(t, q.Close())
+				closed = append(closed, weak.Make(q))
+			}
+		}
+		mustBeCollected(t, "queue pairs", closed...)
+	})
+	t.Run("completion queue with an event", func(t *testing.T) {
+		p := func() weak.Pointer[verbs.CQ] {
+			cq, err := a.dev.CreateCQ(1)
+			check(t, err)
+			q, err := a.pd.CreateQP(verbs.QPConfig{SendCQ: cq, RecvCQ: cq})
+			check(t, err)
+			connect(t, q, b.newQP(verbs.QPConfig{}))
+			for range 2 {
+				check(t, q.PostSend(verbs.SendWR{Opcode: verbs.Write, Inline: []byte("x"), Signaled: true, Remote: b.mr.RemoteAt(0)}))
+			}
+			for q.State() != verbs.StateErr {
+				runtime.Gosched()
+			}
+			check(t, q.Close())
+			check(t, cq.Close())
+			return weak.Make(cq)
+		}()
+		mustBeCollected(t, "completion queue", p)
+	})
+	t.Run("completion queue with a notification", func(t *testing.T) {
+		ch, err := b.dev.CreateCompChannel()
+		check(t, err)
+		p := func() weak.Pointer[verbs.CQ] {
+			cq, err := b.dev.CreateCQ(4, verbs.WithChannel(ch))
+			check(t, err)
+			q, err := b.pd.CreateQP(verbs.QPConfig{SendCQ: cq, RecvCQ: cq})
+			check(t, err)
+			cq.Arm(false)
+			connect(t, q, a.newQP(verbs.QPConfig{}))
+			check(t, q.PostSend(verbs.SendWR{Opcode: verbs.Write, Inline: []byte("x"), Signaled: true, Remote: a.mr.RemoteAt(0)}))
+			waitCQ(t, cq)
+			check(t, q.Close())
+			check(t, cq.Close())
+			return weak.Make(cq)
+		}()
+		mustBeCollected(t, "completion queue", p)
+		runtime.KeepAlive(ch)
+	})
+}
