@@ -2,6 +2,7 @@ package hca
 
 import (
 	"context"
+	"fmt"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -42,10 +43,19 @@ const (
 	armedAny
 )
 
-// CreateCQ makes a completion queue of at least n entries. ch may be nil.
+// CreateCQ makes a completion queue of at least n entries. ch may be nil; else it
+// is open and of the same device.
 func (o *Owner) CreateCQ(n int, ch *CompChannel) (*CQ, error) {
 	if err := checkRange("completion queue size", n, 1, MaxCQE); err != nil {
 		return nil, err
+	}
+	if ch != nil {
+		if ch.owner.dev != o.dev {
+			return nil, fmt.Errorf("completion channel: %w", ErrOtherDevice)
+		}
+		if _, err := ch.available(); err != nil {
+			return nil, fmt.Errorf("completion channel: %w", err)
+		}
 	}
 	size := 1
 	for size < n {
@@ -71,6 +81,19 @@ func (cq *CQ) UserData() any { return cq.userData }
 
 // Device returns the device of the queue.
 func (cq *CQ) Device() *Device { return cq.dev }
+
+// usable reports what keeps queue pairs of d from completing into the queue.
+func (cq *CQ) usable(d *Device) error {
+	cq.mu.Lock()
+	defer cq.mu.Unlock()
+	switch {
+	case cq.dev != d:
+		return ErrOtherDevice
+	case cq.closed:
+		return ErrClosed
+	}
+	return nil
+}
 
 // Cap returns the number of entries that the queue holds.
 func (cq *CQ) Cap() int { return int(cq.cap) }

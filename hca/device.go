@@ -4,8 +4,10 @@ import (
 	crand "crypto/rand"
 	"encoding/binary"
 	"errors"
+	"maps"
 	"net/netip"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -64,6 +66,9 @@ type Device struct {
 	nQP    int
 	nMR    int
 	closed bool
+
+	closeOnce sync.Once
+	closeErr  error
 }
 
 // New makes a device on links of one address and starts it. Of several links,
@@ -138,31 +143,38 @@ func (d *Device) PortStatus() transport.PortStatus { return transport.StatusOf(d
 // Memory returns the table of regions.
 func (d *Device) Memory() *memreg.Table { return d.mem }
 
+// QP returns the open queue pair with a number, nil if there is none.
+func (d *Device) QP(n rocev2.QPN) *QP {
+	if n > rocev2.QPNMask {
+		return nil
+	}
+	s := d.shardOf(n)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.qps.get(n)
+}
+
 func (d *Device) shardOf(n rocev2.QPN) *shard { return d.shards[int(n)&(len(d.shards)-1)] }
 
 // Close ends the device: every object made on it is closed, then the link. It
-// waits for its goroutines.
+// waits for its goroutines, also when another call does the work.
 func (d *Device) Close() error {
-	d.mu.Lock()
-	if d.closed {
+	d.closeOnce.Do(func() {
+		d.mu.Lock()
+		d.closed = true
+		owners := slices.Collect(maps.Keys(d.owners))
 		d.mu.Unlock()
-		return nil
-	}
-	d.closed = true
-	owners := make([]*Owner, 0, len(d.owners))
-	for o := range d.owners {
-		owners = append(owners, o)
-	}
-	d.mu.Unlock()
-	var errs []error
-	for _, o := range owners {
-		errs = append(errs, o.Close())
-	}
-	for _, s := range d.shards {
-		errs = append(errs, s.close())
-	}
-	d.events.close()
-	return errors.Join(errs...)
+		var errs []error
+		for _, o := range owners {
+			errs = append(errs, o.Close())
+		}
+		for _, s := range d.shards {
+			errs = append(errs, s.close())
+		}
+		d.events.close()
+		d.closeErr = errors.Join(errs...)
+	})
+	return d.closeErr
 }
 
 // defaultMinProbe is above what a peer in software needs to answer, if it is

@@ -19,6 +19,10 @@ func (closedError) Unwrap() error { return net.ErrClosed }
 // reached.
 var ErrNoResources = errors.New("device limit reached")
 
+// ErrOtherDevice is wrapped by errors that say which object was made on another
+// device than the one that is to use it.
+var ErrOtherDevice = errors.New("it belongs to another device")
+
 // ErrNoRoom is returned by Wait when the slice for the completions is empty: it
 // would have to wait for ever, or return without one.
 var ErrNoRoom = errors.New("the slice for the completions is empty: it needs room for one at least")

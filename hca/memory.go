@@ -1,6 +1,9 @@
 package hca
 
 import (
+	"errors"
+	"maps"
+	"slices"
 	"sync"
 
 	"github.com/gosoftroce/rocev2/memreg"
@@ -13,7 +16,10 @@ type PD struct {
 
 	mu      sync.Mutex
 	closed  bool
-	regions map[*MR]struct{}
+	regions map[*MR]struct{} // those that are not deregistered yet
+
+	once sync.Once
+	err  error
 }
 
 // MR is a registered memory region.
@@ -43,31 +49,35 @@ func (pd *PD) Device() *Device { return pd.owner.dev }
 // Core returns the domain as queue pairs know it.
 func (pd *PD) Core() *memreg.PD { return pd.core }
 
-// Close deregisters what is registered in the domain and frees it. A queue
-// pair of the domain lives on and reaches no memory.
-func (pd *PD) Close() error {
+// Closed reports whether the domain has been closed.
+func (pd *PD) Closed() bool {
 	pd.mu.Lock()
-	if pd.closed {
+	defer pd.mu.Unlock()
+	return pd.closed
+}
+
+// Close deregisters what is registered in the domain and frees it. A queue
+// pair of the domain lives on and reaches no memory. The error is that of giving
+// memory back; the domain is freed all the same. Whoever calls it beside
+// another, or beside the Close of a region, returns when all is done.
+func (pd *PD) Close() error {
+	pd.once.Do(func() {
+		pd.mu.Lock()
+		pd.closed = true
+		left := slices.Collect(maps.Keys(pd.regions))
 		pd.mu.Unlock()
-		return nil
-	}
-	pd.closed = true
-	left := make([]*MR, 0, len(pd.regions))
-	for mr := range pd.regions {
-		left = append(left, mr)
-	}
-	pd.mu.Unlock()
-	for _, mr := range left {
-		if err := mr.Close(); err != nil {
-			return err
+		var errs []error
+		for _, mr := range left {
+			errs = append(errs, mr.Close())
 		}
-	}
-	d := pd.owner.dev
-	d.mu.Lock()
-	err := d.mem.DeallocPD(pd.core)
-	d.mu.Unlock()
-	pd.owner.release(pd, &pd.owner.pds)
-	return err
+		d := pd.owner.dev
+		d.mu.Lock()
+		errs = append(errs, d.mem.DeallocPD(pd.core))
+		d.mu.Unlock()
+		pd.owner.release(pd, &pd.owner.pds)
+		pd.err = errors.Join(errs...)
+	})
+	return pd.err
 }
 
 // Register registers memory. free, if not nil, is called once when the region
@@ -111,13 +121,13 @@ func (mr *MR) Region() *memreg.Region { return mr.region }
 func (mr *MR) Close() error {
 	mr.once.Do(func() {
 		pd := mr.pd
-		pd.mu.Lock()
-		delete(pd.regions, mr)
-		pd.mu.Unlock()
 		d := pd.owner.dev
 		d.mu.Lock()
 		d.mem.Deregister(mr.region)
 		d.mu.Unlock()
+		pd.mu.Lock()
+		delete(pd.regions, mr) // now: the domain's Close waits for those it finds
+		pd.mu.Unlock()
 		d.unreserve(&d.nMR)
 		if mr.free != nil {
 			mr.err = mr.free()

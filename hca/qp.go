@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 
 	"github.com/gosoftroce/rocev2/memreg"
 	"github.com/gosoftroce/rocev2/qp"
@@ -18,7 +19,7 @@ type QP struct {
 	owner *Owner
 	qpn   rocev2.QPN
 
-	userData any // the layer above's; set once, before the queue pair is used
+	userData atomic.Value // the layer above's; set once, before the queue pair is used
 
 	// Guarded by the shard's lock.
 	core     *qp.QP
@@ -36,7 +37,8 @@ type QP struct {
 }
 
 // CreateQP makes a queue pair in state RESET. The fields QPN, Memory, Window,
-// ReadChunk, MinProbe and Invalidate of c are the device's to fill.
+// ReadChunk, MinProbe and Invalidate of c are the device's to fill. Sinks that
+// are completion queues are open and of the same device.
 func (o *Owner) CreateQP(c qp.Config) (*QP, error) {
 	d := o.dev
 	for _, r := range []struct {
@@ -52,6 +54,16 @@ func (o *Owner) CreateQP(c qp.Config) (*QP, error) {
 	} {
 		if err := checkRange(r.what, r.got, r.least, r.most); err != nil {
 			return nil, err
+		}
+	}
+	for _, sink := range []struct {
+		name string
+		sink qp.CompletionSink
+	}{{"SendCQ", c.SendCQ}, {"RecvCQ", c.RecvCQ}} {
+		if cq, ok := sink.sink.(*CQ); ok {
+			if err := cq.usable(d); err != nil {
+				return nil, fmt.Errorf("%s: %w", sink.name, err)
+			}
 		}
 	}
 	if err := d.reserve(&d.nQP, MaxQP, "queue pairs"); err != nil {
@@ -108,10 +120,10 @@ func (o *Owner) createQP(c qp.Config) (*QP, error) {
 func (q *QP) QPN() rocev2.QPN { return q.qpn }
 
 // SetUserData attaches a value of the layer above, once, before any other use.
-func (q *QP) SetUserData(v any) { q.userData = v }
+func (q *QP) SetUserData(v any) { q.userData.Store(v) }
 
 // UserData returns what SetUserData attached.
-func (q *QP) UserData() any { return q.userData }
+func (q *QP) UserData() any { return q.userData.Load() }
 
 // State returns the current state.
 func (q *QP) State() qp.State {
