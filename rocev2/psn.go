@@ -1,6 +1,9 @@
 package rocev2
 
-import "strconv"
+import (
+	"fmt"
+	"strconv"
+)
 
 const (
 	// PSNMask has the bits of a PSN. Every PSN value has only these.
@@ -50,10 +53,12 @@ func (q QPN) String() string {
 	return string(strconv.AppendUint(b, uint64(q), 16))
 }
 
-// MTU is a path MTU, in the enumeration that the wire and verbs share. It counts the payload of a packet.
-type MTU uint8
+// MTU is a path MTU, which counts the payload of a packet. Its values are the codes 1 to 5 that connection management and
+// verbs share (enum ibv_mtu), not bytes: Bytes tells those, MTUOf makes a code of them. There is room for a number of bytes
+// that was converted by mistake, so that it is seen as one and refused.
+type MTU uint16
 
-// The path MTUs (IBTA 5.2.1).
+// The path MTUs (IBTA 5.2.1): codes, whose names say the bytes.
 const (
 	MTU256  MTU = 1
 	MTU512  MTU = 2
@@ -80,9 +85,30 @@ func (m MTU) Valid() bool { return m >= MTU256 && m <= MTU4096 }
 // String returns the MTU in bytes, as a decimal number.
 func (m MTU) String() string {
 	if !m.Valid() {
-		return "invalid MTU " + strconv.Itoa(int(m))
+		return "invalid MTU code " + strconv.Itoa(int(m))
 	}
 	return strconv.Itoa(m.Bytes())
+}
+
+// Err says what is wrong with an MTU that is not valid, and what to do; nil if it is valid.
+func (m MTU) Err() error {
+	if m.Valid() {
+		return nil
+	}
+	if of, ok := MTUFromBytes(int(m)); ok {
+		return fmt.Errorf("MTU(%d) is a number of bytes, where a code is wanted: use MTU%d or MTUOf(%d), which is code %d",
+			uint16(m), uint16(m), uint16(m), uint16(of))
+	}
+	return fmt.Errorf("MTU(%d) is not one of the codes 1 to 5, for 256, 512, 1024, 2048 and 4096 bytes: use MTU256 to MTU4096, or MTUOf",
+		uint16(m))
+}
+
+// MTUOf returns the MTU of exactly n bytes, or an error that says which there are.
+func MTUOf(n int) (MTU, error) {
+	if m, ok := MTUFromBytes(n); ok {
+		return m, nil
+	}
+	return 0, fmt.Errorf("no path MTU has %d bytes: there are 256, 512, 1024, 2048 and 4096", n)
 }
 
 // MTUFromBytes returns the MTU of exactly n bytes, and whether there is one.

@@ -1,6 +1,8 @@
 package rocev2
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 	"testing/quick"
 )
@@ -120,7 +122,33 @@ func TestMTU(t *testing.T) {
 			t.Errorf("LargestMTU(%d) = %v, want %v", link, got, want)
 		}
 	}
-	if got := MTU(9).String(); got != "invalid MTU 9" {
+	if got := MTU(9).String(); got != "invalid MTU code 9" {
 		t.Errorf("MTU(9).String() = %q", got)
+	}
+}
+
+// A number of bytes where a code belongs is seen as one.
+func TestMTUOfBytes(t *testing.T) {
+	t.Parallel()
+	for m := MTU256; m <= MTU4096; m++ {
+		n := m.Bytes()
+		got, err := MTUOf(n)
+		if got != m || err != nil || m.Err() != nil {
+			t.Errorf("MTUOf(%d) = %v, %v; Err %v", n, got, err, m.Err())
+		}
+		mistaken := MTU(n)
+		if err := mistaken.Err(); mistaken.Valid() || err == nil || !strings.Contains(err.Error(), fmt.Sprintf("use MTU%d or MTUOf(%d)", n, n)) {
+			t.Errorf("MTU(%d): %v", n, err)
+		}
+	}
+	for _, n := range []int{-1, 0, 5, 1000, 1 << 30} {
+		if m, err := MTUOf(n); m != 0 || err == nil {
+			t.Errorf("MTUOf(%d) = %v, %v", n, m, err)
+		}
+	}
+	for _, m := range []MTU{0, 6, 1000} {
+		if err := m.Err(); err == nil || !strings.Contains(err.Error(), "codes 1 to 5") {
+			t.Errorf("%d: %v", m, err)
+		}
 	}
 }
