@@ -66,29 +66,18 @@ type CompletionError struct {
 }
 
 func (e *CompletionError) Error() string {
-	s := fmt.Sprintf("%s: completion status %v (code %d) for work request 0x%x on QP %v after %d completed; vendor error 0x%x",
-		e.Doing, e.WC.Status, uint8(e.WC.Status), e.WC.ID, e.WC.QPN, e.Done, e.WC.VendorErr)
-	if hint := statusHint(e.WC.Status); hint != "" {
-		s += ": " + hint
+	s := fmt.Sprintf("%s: completion status %v (code %d) for work request 0x%x on QP %v after %d completed",
+		e.Doing, e.WC.Status, uint8(e.WC.Status), e.WC.ID, e.WC.QPN, e.Done)
+	for _, words := range []string{e.WC.Vendor(), e.WC.Explain()} {
+		if words != "" {
+			s += ": " + words
+		}
 	}
 	return s
 }
 
-func statusHint(s verbs.Status) string {
-	switch s {
-	case verbs.StatusRetryExcErr:
-		return "the peer does not acknowledge: it is gone, or UDP port 4791 between the two is filtered"
-	case verbs.StatusRNRRetryExcErr:
-		return "the peer posts no receive buffers"
-	case verbs.StatusRemInvReqErr:
-		return "the peer refuses the request: path MTU, message size or access rights of the two sides differ"
-	case verbs.StatusRemAccessErr:
-		return "the peer refuses the address, the key or the access"
-	case verbs.StatusWRFlushErr:
-		return "the queue pair was in the error state"
-	}
-	return ""
-}
+// Unwrap returns the completion's error, for errors.Is with a status.
+func (e *CompletionError) Unwrap() error { return e.WC.Err() }
 
 // ConfigError says that what was asked for cannot be run.
 type ConfigError struct{ Msg string }

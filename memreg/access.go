@@ -3,6 +3,7 @@ package memreg
 import (
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 )
 
@@ -73,9 +74,39 @@ func (k Key) String() string { return fmt.Sprintf("0x%08x", uint32(k)) }
 // SGE is one entry of a scatter/gather list: Length bytes at Addr of the
 // region that LKey names. An entry of length 0 stands for nothing.
 type SGE struct {
-	Addr   uint64
+	Addr   uint64 // wire address, see Region.Addr
 	Length uint32 // bytes
 	LKey   Key
+}
+
+// ErrRange is wrapped by what SGE.Err returns.
+var ErrRange = errors.New("range outside of the memory region")
+
+// rangeErrors say why Slice cannot make an entry.
+var rangeErrors = [...]error{
+	badOffset: fmt.Errorf("%w: its offset is negative", ErrRange),
+	badLength: fmt.Errorf("%w: its length is negative", ErrRange),
+	badEnd:    fmt.Errorf("%w: it ends behind the region", ErrRange),
+	badSize:   fmt.Errorf("%w: one entry has at most 4 GiB - 1 bytes, use several", ErrRange),
+}
+
+const (
+	badOffset = iota + 1
+	badLength
+	badEnd
+	badSize
+)
+
+// invalidSGE is an entry that stands for no memory, because of rangeErrors[why].
+// No region has its key, and no message is as long as it is.
+func invalidSGE(why uint64) SGE { return SGE{Addr: why, Length: math.MaxUint32} }
+
+// Err says why Region.Slice could not make the entry; nil if it could.
+func (s SGE) Err() error {
+	if s.LKey == 0 && s.Length == math.MaxUint32 && s.Addr != 0 && s.Addr < uint64(len(rangeErrors)) {
+		return rangeErrors[s.Addr]
+	}
+	return nil
 }
 
 // TotalLength returns the sum of the lengths of a scatter/gather list, in bytes.

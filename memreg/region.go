@@ -1,6 +1,7 @@
 package memreg
 
 import (
+	"math"
 	"runtime"
 	"sync/atomic"
 	"unsafe"
@@ -67,6 +68,65 @@ func (r *Region) Alive() bool { return r.pins.Load() < dead }
 // It is not checked here: one beyond the region faults OutOfBounds when used.
 func (r *Region) SGE(off uint64, n uint32) SGE {
 	return SGE{Addr: r.base + off, Length: n, LKey: r.lkey}
+}
+
+// Slice returns a scatter/gather entry for n bytes from offset off of the region.
+// An entry of a range that is not inside the region, or longer than the 32 bits
+// of its length, stands for no memory: its Err says why.
+func (r *Region) Slice(off, n int) SGE {
+	switch {
+	case off < 0:
+		return invalidSGE(badOffset)
+	case n < 0:
+		return invalidSGE(badLength)
+	case !inside(uint64(off), uint64(n), r.length):
+		return invalidSGE(badEnd)
+	}
+	return r.entry(uint64(off), uint64(n))
+}
+
+// All returns a scatter/gather entry for the whole region; its Err says so if
+// that is longer than the 32 bits of its length.
+func (r *Region) All() SGE { return r.entry(0, r.length) }
+
+func (r *Region) entry(off, n uint64) SGE {
+	if n > math.MaxUint32 {
+		return invalidSGE(badSize)
+	}
+	return r.SGE(off, uint32(n))
+}
+
+// CopyIn writes src at byte off of the region. Like Load64 it asks for no right.
+// Faults: OutOfBounds, and nothing is written; NoAccess for read-only memory;
+// Gone after deregistration; MemoryFault, and any part may be written.
+func (r *Region) CopyIn(off uint64, src []byte) Fault {
+	v, f := r.pinned(off, len(src))
+	if f == None {
+		f = v.CopyIn(0, src)
+		v.Release()
+	}
+	return f
+}
+
+// CopyOut reads len(dst) bytes at byte off of the region; faults as CopyIn.
+func (r *Region) CopyOut(dst []byte, off uint64) Fault {
+	v, f := r.pinned(off, len(dst))
+	if f == None {
+		f = v.CopyOut(dst, 0)
+		v.Release()
+	}
+	return f
+}
+
+// pinned returns a view of n bytes at off.
+func (r *Region) pinned(off uint64, n int) (View, Fault) {
+	if !inside(off, uint64(n), r.length) {
+		return View{}, OutOfBounds
+	}
+	if !r.Acquire() {
+		return View{}, Gone
+	}
+	return View{r: r, off: off, n: uint64(n)}, None
 }
 
 // Acquire pins the region again, for a view resolved earlier whose pin was

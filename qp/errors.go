@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/gosoftroce/rocev2/memreg"
 	"github.com/gosoftroce/rocev2/rocev2"
 )
 
@@ -25,10 +26,13 @@ var (
 	ErrInlineTooLong = errors.New("inline data too long")
 	ErrInline        = errors.New("operation cannot have inline data")
 	ErrOpcode        = errors.New("unknown operation")
+	ErrNoOpcode      = fmt.Errorf("%w: Opcode is not set", ErrOpcode)
 	ErrTooLong       = errors.New("message longer than 2^31 bytes")
 	ErrAtomicLength  = errors.New("the result of an atomic needs exactly 8 bytes")
 	ErrNoRdAtomic    = errors.New("max_rd_atomic is 0: the peer takes neither READ nor atomics")
 	ErrShared        = errors.New("receives come from a shared source")
+	ErrRange         = memreg.ErrRange // an entry of the list stands for no memory; the text says which and why
+	ErrRemote        = errors.New("the remote address was made for a place outside of the peer's memory")
 )
 
 // Errors of New.
@@ -60,8 +64,8 @@ func (e *ModifyError) Error() string {
 // Unwrap returns the kind of error.
 func (e *ModifyError) Unwrap() error { return e.Err }
 
-// PostError says why a request was not queued. The values are preallocated for each kind of error; only the text of
-// ErrState depends on the state.
+// PostError says why a request was not queued. The values are preallocated for each kind of error but ErrRange; only the
+// text of ErrState depends on the state.
 type PostError struct {
 	Op    string // "post send" or "post receive"
 	State State

@@ -18,10 +18,14 @@ func TestPostErrors(t *testing.T) {
 		want error
 	}{
 		{"unknown operation", SendWR{Opcode: numWROpcodes}, ErrOpcode},
-		{"three entries", SendWR{SGList: append(append(sge, sge...), sge...)}, ErrTooManySGE},
-		{"17 bytes inline", SendWR{Inline: make([]byte, 17)}, ErrInlineTooLong},
+		{"three entries", SendWR{Opcode: OpSend, SGList: append(append(sge, sge...), sge...)}, ErrTooManySGE},
+		{"no operation", SendWR{}, ErrNoOpcode},
+		{"no operation with data", SendWR{Inline: []byte("x")}, ErrNoOpcode},
+		{"remote outside", SendWR{Opcode: OpWrite, Remote: OutsideRemote}, ErrRemote},
+		{"remote outside, inline", SendWR{Opcode: OpWriteImm, Inline: []byte("x"), Remote: OutsideRemote}, ErrRemote},
+		{"17 bytes inline", SendWR{Opcode: OpSend, Inline: make([]byte, 17)}, ErrInlineTooLong},
 		{"inline READ", SendWR{Opcode: OpRead, Inline: []byte{1}}, ErrInline},
-		{"2^31+1 bytes", SendWR{SGList: []memreg.SGE{{Length: 1 << 31}, {Length: 1}}}, ErrTooLong},
+		{"2^31+1 bytes", SendWR{Opcode: OpSend, SGList: []memreg.SGE{{Length: 1 << 31}, {Length: 1}}}, ErrTooLong},
 		{"atomic of 4 bytes", SendWR{Opcode: OpFetchAdd, SGList: p.a.sge(0, 4)}, ErrAtomicLength},
 	} {
 		var pe *PostError
@@ -33,7 +37,7 @@ func TestPostErrors(t *testing.T) {
 		must(t, p.a.PostSend(0, &SendWR{Opcode: OpWrite, SGList: sge, Remote: p.b.remote(0)}))
 		must(t, p.a.PostRecv(0, &RecvWR{}))
 	}
-	if err := p.a.PostSend(0, &SendWR{}); !errors.Is(err, ErrQueueFull) {
+	if err := p.a.PostSend(0, &SendWR{Opcode: OpSend}); !errors.Is(err, ErrQueueFull) {
 		t.Errorf("third of two sends: %v", err)
 	}
 	if err := p.a.PostRecv(0, &RecvWR{}); !errors.Is(err, ErrQueueFull) {
@@ -58,13 +62,13 @@ func TestPostStates(t *testing.T) {
 				t.Errorf("receive in %v: %v", s, err)
 			}
 		}
-		if err := p.b.PostSend(0, &SendWR{}); !errors.Is(err, ErrState) {
+		if err := p.b.PostSend(0, &SendWR{Opcode: OpSend}); !errors.Is(err, ErrState) {
 			t.Errorf("send in %v: %v", s, err)
 		}
 	}
 	must(t, p.a.PostRecv(0, &RecvWR{ID: 1}))
 	must(t, p.a.Modify(0, &Attr{State: StateErr}, AttrState))
-	must(t, p.a.PostSend(0, &SendWR{ID: 2, Inline: nil}))
+	must(t, p.a.PostSend(0, &SendWR{ID: 2, Opcode: OpSend, Inline: nil}))
 	must(t, p.a.PostRecv(0, &RecvWR{ID: 3}))
 	if s, r := p.a.sq.statuses(), p.a.rq.statuses(); s != "2 WR_FLUSH_ERR" || r != "1 WR_FLUSH_ERR, 3 WR_FLUSH_ERR" {
 		t.Errorf("flushed %q and %q", s, r)

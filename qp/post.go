@@ -1,6 +1,10 @@
 package qp
 
-import "github.com/gosoftroce/rocev2/memreg"
+import (
+	"fmt"
+
+	"github.com/gosoftroce/rocev2/memreg"
+)
 
 // The errors of posting are made once: a caller that polls a full queue must not allocate.
 var (
@@ -11,7 +15,7 @@ var (
 
 func init() {
 	for _, e := range []error{ErrQueueFull, ErrTooManySGE, ErrInlineTooLong, ErrInline, ErrOpcode, ErrTooLong,
-		ErrAtomicLength, ErrNoRdAtomic, ErrShared} {
+		ErrAtomicLength, ErrNoRdAtomic, ErrShared, ErrRemote, ErrNoOpcode} {
 		sendErrors[e] = &PostError{Op: "post send", Err: e}
 		recvErrors[e] = &PostError{Op: "post receive", Err: e}
 	}
@@ -32,6 +36,9 @@ func (q *QP) PostSend(_ Time, wr *SendWR) error {
 		return stateErrs[0][q.state]
 	}
 	length, err := q.checkSend(wr)
+	if err == ErrTooLong {
+		return tooLong("post send", wr.SGList, sendErrors[err])
+	}
 	if err != nil {
 		return sendErrors[err]
 	}
@@ -74,8 +81,13 @@ func (q *QP) checkSend(wr *SendWR) (length uint64, err error) {
 	switch {
 	case q.state != StateErr && s.tail-q.req.head >= s.depth:
 		return 0, ErrQueueFull
-	case wr.Opcode >= numWROpcodes:
+	case wr.Opcode-1 >= numWROpcodes-1:
+		if wr.Opcode == 0 {
+			return 0, ErrNoOpcode
+		}
 		return 0, ErrOpcode
+	case wr.Opcode >= OpWrite && wr.Remote == OutsideRemote:
+		return 0, ErrRemote
 	case wr.Inline != nil:
 		if wr.Opcode >= OpRead {
 			return 0, ErrInline
@@ -102,6 +114,16 @@ func (q *QP) checkSend(wr *SendWR) (length uint64, err error) {
 	return length, nil
 }
 
+// tooLong returns the error for a list that is too long: an entry that stands for no memory makes it so.
+func tooLong(op string, sg []memreg.SGE, otherwise error) error {
+	for i := range sg {
+		if err := sg[i].Err(); err != nil {
+			return &PostError{Op: op, Err: fmt.Errorf("scatter/gather entry %d: %w", i, err)}
+		}
+	}
+	return otherwise
+}
+
 // PostRecv queues a receive, from state INIT on. In ERR it completes at once with WR_FLUSH_ERR. The error is a *PostError,
 // and then nothing was queued.
 func (q *QP) PostRecv(_ Time, wr *RecvWR) error {
@@ -112,8 +134,13 @@ func (q *QP) PostRecv(_ Time, wr *RecvWR) error {
 		return stateErrs[1][q.state]
 	case len(wr.SGList) > q.cfg.MaxRecvSGE:
 		return recvErrors[ErrTooManySGE]
-	case memreg.TotalLength(wr.SGList) > 1<<32-1:
-		return recvErrors[ErrTooLong]
+	case memreg.TotalLength(wr.SGList) >= 1<<32-1: // as an invalid entry is
+		if err := tooLong("post receive", wr.SGList, nil); err != nil {
+			return err
+		}
+		if memreg.TotalLength(wr.SGList) > 1<<32-1 {
+			return recvErrors[ErrTooLong]
+		}
 	}
 	if q.state == StateErr {
 		q.stats.RecvPosted++

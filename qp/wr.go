@@ -1,30 +1,32 @@
 package qp
 
 import (
+	"math"
 	"strconv"
 
 	"github.com/gosoftroce/rocev2/memreg"
 	"github.com/gosoftroce/rocev2/rocev2"
 )
 
-// WROpcode is what a send request does.
+// WROpcode is what a send request does. The numbers are of this package. 0 is no operation: one that was forgotten must not
+// become a SEND, nor, as in ibv_wr_opcode, a WRITE.
 type WROpcode uint8
 
 // The operations of send requests.
 const (
-	OpSend        WROpcode = iota // message into the peer's next receive
-	OpSendImm                     // the same with 32 bits of immediate data
-	OpSendInv                     // the same, and the peer invalidates one of its keys
-	OpWrite                       // RDMA WRITE
-	OpWriteImm                    // RDMA WRITE that also consumes a receive, with immediate data
-	OpRead                        // RDMA READ into the scatter list
-	OpCompareSwap                 // 64-bit compare and swap; the old value goes to the scatter list
-	OpFetchAdd                    // 64-bit fetch and add; the old value goes to the scatter list
+	OpSend        WROpcode = iota + 1 // message into the peer's next receive
+	OpSendImm                         // the same with 32 bits of immediate data
+	OpSendInv                         // the same, and the peer invalidates one of its keys
+	OpWrite                           // RDMA WRITE
+	OpWriteImm                        // RDMA WRITE that also consumes a receive, with immediate data
+	OpRead                            // RDMA READ into the scatter list
+	OpCompareSwap                     // 64-bit compare and swap; the old value goes to the scatter list
+	OpFetchAdd                        // 64-bit fetch and add; the old value goes to the scatter list
 	numWROpcodes
 )
 
 var wrOpcodeNames = [numWROpcodes]string{
-	"SEND", "SEND_WITH_IMM", "SEND_WITH_INV", "RDMA_WRITE", "RDMA_WRITE_WITH_IMM", "RDMA_READ",
+	"no operation", "SEND", "SEND_WITH_IMM", "SEND_WITH_INV", "RDMA_WRITE", "RDMA_WRITE_WITH_IMM", "RDMA_READ",
 	"ATOMIC_CMP_AND_SWP", "ATOMIC_FETCH_AND_ADD",
 }
 
@@ -38,20 +40,25 @@ func (o WROpcode) String() string {
 
 // RemoteAddr is memory of the peer.
 type RemoteAddr struct {
-	Addr uint64
+	Addr uint64 // wire address, as the peer gave it
 	RKey memreg.Key
 }
+
+// OutsideRemote stands for a place outside of the memory that an address was asked for. PostSend refuses it with
+// ErrRemote. No region reaches so far up.
+var OutsideRemote = RemoteAddr{Addr: math.MaxUint64}
 
 // SendWR is a send request. PostSend copies what it needs: the struct and its slices may be reused after the call, the
 // memory that SGList names only after the completion.
 type SendWR struct {
-	ID        uint64
-	Opcode    WROpcode
+	ID        uint64       // comes back in WC.ID
+	Opcode    WROpcode     // must be set: 0 is no operation, ErrNoOpcode
 	Signaled  bool         // complete to the send queue's sink also on success
 	Solicited bool         // set the solicited event bit: SEND and immediate data only, ignored otherwise
 	Fence     bool         // start only when all earlier READs and atomics have completed
 	SGList    []memreg.SGE // where data comes from; for READ and atomics, where it goes
-	// Inline is the data itself, copied by PostSend, instead of SGList if it is not nil. SEND and WRITE only.
+	// Inline is the data itself, copied by PostSend, instead of SGList if it is not nil. SEND and WRITE only, at most
+	// Config.MaxInline bytes.
 	Inline        []byte
 	Imm           uint32     // OpSendImm, OpWriteImm: most significant byte first on the wire
 	InvalidateKey memreg.Key // OpSendInv: the peer's key
@@ -62,8 +69,8 @@ type SendWR struct {
 
 // RecvWR is a receive request. PostRecv copies it.
 type RecvWR struct {
-	ID     uint64
-	SGList []memreg.SGE
+	ID     uint64       // comes back in WC.ID
+	SGList []memreg.SGE // where the message goes, at most 2^32-1 bytes; the memory belongs to the queue pair until it completes
 }
 
 // RecvWQE is a receive that a RecvSource hands over.
@@ -87,7 +94,8 @@ type CompletionSink interface {
 	Complete(c *WC) bool
 }
 
-// Status is the result of a work request, with the numbers of ibv_wc_status.
+// Status is the result of a work request, with the numbers of ibv_wc_status. It is an error too, the one that a WCError
+// unwraps to: errors.Is(err, StatusRetryExcErr). WC.Err is nil for a success.
 type Status uint8
 
 // The statuses.
@@ -167,20 +175,21 @@ func (o WCOpcode) String() string {
 	return "opcode " + strconv.Itoa(int(o))
 }
 
-// WC is a completion. After an error only ID, Status, Opcode, QPN and VendorErr have a meaning.
+// WC is a completion. After an error only ID, Status, Opcode, QPN and VendorErr have a meaning; Err and String put them
+// into words.
 type WC struct {
-	ID             uint64
-	Status         Status
-	Opcode         WCOpcode
-	WithImm        bool   // a receive: Imm is set
-	WithInv        bool   // a receive: InvalidatedKey is set
-	Solicited      bool   // a receive: the message asked for an event
-	ByteLen        uint32 // bytes of the message; up to 2^31
-	Imm            uint32
-	InvalidatedKey memreg.Key
+	ID             uint64     // of the request
+	Status         Status     // StatusSuccess, or see Err
+	Opcode         WCOpcode   // what completed
+	WithImm        bool       // a receive: Imm is set
+	WithInv        bool       // a receive: InvalidatedKey is set
+	Solicited      bool       // a receive: the message asked for an event
+	ByteLen        uint32     // bytes of the message; up to 2^31
+	Imm            uint32     // immediate data
+	InvalidatedKey memreg.Key // the key of this side that the peer has ended
 	QPN            rocev2.QPN // the local queue pair
 	SrcQPN         rocev2.QPN // a receive: the peer's
-	VendorErr      uint32     // what went wrong in detail: VendorFault plus a memreg.Fault, VendorNAK plus a syndrome, or 0
+	VendorErr      uint32     // what went wrong in detail: VendorFault plus a memreg.Fault, VendorNAK plus a syndrome, or 0; see Vendor
 }
 
 // What WC.VendorErr holds after an error.
@@ -191,5 +200,6 @@ const (
 
 // wcOpcodes has the completion of each send request.
 var wcOpcodes = [numWROpcodes]WCOpcode{
-	WCSend, WCSend, WCSend, WCWrite, WCWrite, WCRead, WCCompareSwap, WCFetchAdd,
+	OpSend: WCSend, OpSendImm: WCSend, OpSendInv: WCSend, OpWrite: WCWrite, OpWriteImm: WCWrite, OpRead: WCRead,
+	OpCompareSwap: WCCompareSwap, OpFetchAdd: WCFetchAdd,
 }

@@ -10,7 +10,7 @@ import (
 // ConnectConfig holds what the two sides of a connection agree on. The zero
 // value of each field means the default that it names.
 type ConnectConfig struct {
-	PathMTU         MTU      // default: the largest that the link carries
+	PathMTU         MTU      // MTU256 to MTU4096, see MTUOf; default: the largest that the link carries
 	Access          Access   // what the peer may do; default: RemoteWrite, RemoteRead and RemoteAtomic
 	Timeout         uint8    // local ACK timeout 4.096 µs × 2^n; default 14 (67 ms)
 	RetryCount      OptUint8 // retries before RETRY_EXC_ERR, up to 7; default 7
@@ -49,7 +49,8 @@ type ConnectOption func(*ConnectConfig)
 // WithConfig replaces the whole configuration.
 func WithConfig(c ConnectConfig) ConnectOption { return func(dst *ConnectConfig) { *dst = c } }
 
-// WithMTU sets the path MTU. Both sides must use the same.
+// WithMTU sets the path MTU: MTU256 to MTU4096, or what MTUOf makes of a number of
+// bytes. Both sides must use the same.
 func WithMTU(m MTU) ConnectOption { return func(c *ConnectConfig) { c.PathMTU = m } }
 
 // WithSourcePort sends the packets of this queue pair from UDP source port port,
@@ -118,7 +119,7 @@ func (q *QP) ReadyToSend(opts ...ConnectOption) error {
 	c := q.connectConfig(opts)
 	return q.Modify(&Attr{
 		State:       StateRTS,
-		SQPSN:       q.psn,
+		SQPSN:       q.startPSN(),
 		Timeout:     c.Timeout,
 		RetryCount:  c.RetryCount.or(defaultRetryCount),
 		RNRRetry:    c.RNRRetry.or(defaultRNRRetry),

@@ -3,6 +3,7 @@ package verbs
 import (
 	"context"
 	"fmt"
+	"iter"
 
 	"github.com/gosoftroce/rocev2/hca"
 )
@@ -19,9 +20,14 @@ type CQOption func(*cqConfig)
 
 type cqConfig struct{ channel *hca.CompChannel }
 
-// WithChannel attaches the completion queue to a completion channel.
+// WithChannel attaches the completion queue to a completion channel of the same
+// device, which is open; nil stands for none.
 func WithChannel(ch *CompChannel) CQOption {
-	return func(c *cqConfig) { c.channel = ch.core }
+	return func(c *cqConfig) {
+		if c.channel = nil; ch != nil {
+			c.channel = ch.core
+		}
+	}
 }
 
 // CreateCQ makes a completion queue of at least n entries. A completion that
@@ -58,8 +64,10 @@ func (cq *CQ) Cap() int { return cq.core.Cap() }
 // on the caller's goroutine.
 func (cq *CQ) Poll(wc []WC) int { return cq.core.PollProgress(wc) }
 
-// Wait takes at least one completion, waiting for it as long as ctx allows: it
-// polls for a short while, then sleeps.
+// Wait takes at least one completion and at most len(wc), waiting for the first as
+// long as ctx allows: it polls for a short while, then sleeps. The error is that
+// of ctx, wraps ErrClosed when the queue is closed, or ErrNoRoom when wc is
+// empty; no completion is taken then.
 func (cq *CQ) Wait(ctx context.Context, wc []WC) (int, error) {
 	n, err := cq.core.Wait(ctx, wc)
 	if err != nil {
@@ -68,13 +76,44 @@ func (cq *CQ) Wait(ctx context.Context, wc []WC) (int, error) {
 	return n, nil
 }
 
+// Completions returns the completions as they come, waiting for each as Wait does.
+// Whether the work succeeded is for the WC to say; an error is that of Wait, and
+// the last that is returned.
+//
+//	for wc, err := range cq.Completions(ctx) {
+//		if err != nil {
+//			return err
+//		}
+//		if err := wc.Err(); err != nil {
+//			…
+//		}
+//	}
+//
+// A loop that is left loses nothing: completions are taken one at a time. Where
+// that costs too much, Poll and Wait take as many as there are.
+func (cq *CQ) Completions(ctx context.Context) iter.Seq2[WC, error] {
+	return func(yield func(WC, error) bool) {
+		var wc [1]WC
+		for {
+			if _, err := cq.Wait(ctx, wc[:]); err != nil {
+				yield(WC{}, err)
+				return
+			}
+			if !yield(wc[0], nil) {
+				return
+			}
+		}
+	}
+}
+
 // Arm asks for one notification on the completion channel: for the next
 // completion, or, with solicitedOnly, for the next receive whose sender
 // solicited an event and for the next error. Completions that are there
 // already raise none, so arm first, then poll until empty, then wait.
 func (cq *CQ) Arm(solicitedOnly bool) { cq.core.Arm(solicitedOnly) }
 
-// Close ends the queue; goroutines in Wait return ErrClosed.
+// Close ends the queue and drops what is in it; goroutines in Wait return
+// ErrClosed. Queue pairs that still complete into it go to the error state.
 func (cq *CQ) Close() error { return cq.core.Close() }
 
 // Get waits for a notification and returns the queue that it is about.

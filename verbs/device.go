@@ -73,6 +73,17 @@ func open(cfg Config, links ...Link) (*Device, error) {
 // Addr returns the local address.
 func (d *Device) Addr() netip.Addr { return d.core.Addr() }
 
+// QP returns the open queue pair with a number, such as WC.QPN, nil if there is
+// none (any more).
+func (d *Device) QP(n QPN) *QP {
+	core := d.core.QP(n)
+	if core == nil {
+		return nil
+	}
+	q, _ := core.UserData().(*QP)
+	return q
+}
+
 // Stats returns the device's counters since it was opened.
 func (d *Device) Stats() Stats { return d.core.Stats() }
 

@@ -2,11 +2,14 @@ package verbs
 
 import (
 	"fmt"
+	"io"
+	"math"
 	"os"
 
 	"github.com/gosoftroce/rocev2/hca"
 	"github.com/gosoftroce/rocev2/memreg"
 	"github.com/gosoftroce/rocev2/memreg/mapping"
+	"github.com/gosoftroce/rocev2/qp"
 )
 
 // PD is a protection domain: queue pairs reach only the regions of their own.
@@ -125,14 +128,16 @@ func (mr *MR) LKey() Key { return mr.region.LKey() }
 // RKey returns the key for the peer.
 func (mr *MR) RKey() Key { return mr.region.RKey() }
 
-// Slice returns a scatter/gather entry for n bytes from offset off. A range
-// outside the region is found when the work request is executed.
-func (mr *MR) Slice(off, n int) SGE {
-	return SGE{Addr: mr.Addr() + uint64(off), Length: uint32(n), LKey: mr.LKey()}
-}
+// Slice returns a scatter/gather entry for n bytes from offset off. off and n may
+// come from anywhere: an entry for a range that is not inside the region, or of
+// more than the 4 GiB - 1 bytes that one entry can have, stands for no memory.
+// SGE.Err says why, and PostSend and PostRecv refuse it with the same error,
+// which wraps ErrRange, before anything is sent.
+func (mr *MR) Slice(off, n int) SGE { return mr.region.Slice(off, n) }
 
-// All returns a scatter/gather entry for the whole region (at most 4 GiB - 1).
-func (mr *MR) All() SGE { return mr.Slice(0, int(min(mr.region.Len(), 1<<32-1))) }
+// All returns a scatter/gather entry for the whole region. One of 4 GiB or more
+// does not fit into an entry; see Slice.
+func (mr *MR) All() SGE { return mr.region.All() }
 
 // Invalidatable lets a peer end the region's rkey with a SendWithInv that names
 // it: when the receive completes, with WC.WithInv, nobody reaches the region
@@ -150,25 +155,97 @@ type RemoteMemory struct {
 	RKey   Key    `json:"rkey"`
 }
 
-// At returns the address off bytes into the memory.
-func (m RemoteMemory) At(off uint64) RemoteAddr { return RemoteAddr{Addr: m.Addr + off, RKey: m.RKey} }
+// At returns the address off bytes into the memory. A place behind the memory has
+// none: PostSend refuses what At returns for it, with ErrRemote. Of memory whose
+// Length is 0 the length is not known.
+func (m RemoteMemory) At(off uint64) RemoteAddr {
+	if m.Length != 0 && off > m.Length || off > math.MaxUint64-m.Addr {
+		return qp.OutsideRemote
+	}
+	return RemoteAddr{Addr: m.Addr + off, RKey: m.RKey}
+}
+
+// Slice returns n bytes, at least one, from offset off of the memory: a part for
+// somebody else, or to keep a transfer inside. The error wraps ErrRange.
+func (m RemoteMemory) Slice(off, n uint64) (RemoteMemory, error) {
+	switch {
+	case m.Length == 0:
+		return RemoteMemory{}, fmt.Errorf("verbs: slice of remote memory of unknown length (0): %w", ErrRange)
+	case n == 0 || off > m.Length || n > m.Length-off:
+		return RemoteMemory{}, fmt.Errorf("verbs: %d bytes at offset %d of the %d bytes of remote memory: %w", n, off, m.Length, ErrRange)
+	}
+	return RemoteMemory{Addr: m.Addr + off, Length: n, RKey: m.RKey}, nil
+}
 
 // Remote returns what a peer must know to reach the region.
 func (mr *MR) Remote() RemoteMemory {
 	return RemoteMemory{Addr: mr.Addr(), Length: mr.region.Len(), RKey: mr.RKey()}
 }
 
-// RemoteAt returns the address that a peer uses for the byte at off.
+// RemoteAt returns the address that a peer uses for the byte at off. A place
+// outside the region has none, see RemoteMemory.At.
 func (mr *MR) RemoteAt(off int) RemoteAddr {
-	return RemoteAddr{Addr: mr.Addr() + uint64(off), RKey: mr.RKey()}
+	if off < 0 {
+		return qp.OutsideRemote
+	}
+	return mr.Remote().At(uint64(off))
+}
+
+// ReadAt copies the bytes at off to p, as io.ReaderAt asks: at the end of the
+// region it copies what there is and returns io.EOF. It reads every kind of
+// memory, also that of a file that was truncated, where it returns an error.
+// After Close the error is ErrClosed.
+//
+// Like Bytes it is not synchronised with what the peer writes: a completion says
+// when the peer has done so.
+func (mr *MR) ReadAt(p []byte, off int64) (int, error) {
+	n, err := mr.inside("read", len(p), off, io.EOF)
+	if f := mr.region.CopyOut(p[:n], uint64(off)); n > 0 && f != memreg.None {
+		return 0, noFault("read", f)
+	}
+	return n, err
+}
+
+// WriteAt copies p to the region's bytes at off, as io.WriterAt asks. What does
+// not fit is not written, and the error then wraps io.ErrShortWrite. The rights
+// of the region are those of others, and do not count; memory that is mapped for
+// reading only refuses. Otherwise it is as ReadAt.
+func (mr *MR) WriteAt(p []byte, off int64) (int, error) {
+	n, err := mr.inside("write", len(p), off, io.ErrShortWrite)
+	if f := mr.region.CopyIn(uint64(off), p[:n]); n > 0 && f != memreg.None {
+		return 0, noFault("write", f)
+	}
+	return n, err
+}
+
+// inside returns how many of n bytes at off are in the region, and the error if
+// they are not all.
+func (mr *MR) inside(doing string, n int, off int64, short error) (int, error) {
+	size := mr.region.Len()
+	switch {
+	case off < 0:
+		return 0, fmt.Errorf("verbs: %s memory: negative offset %d", doing, off)
+	case n == 0:
+		return 0, nil
+	case !mr.region.Alive():
+		return 0, fmt.Errorf("verbs: %s memory: %w", doing, ErrClosed)
+	case uint64(off) < size && uint64(n) <= size-uint64(off):
+		return n, nil
+	case short == io.EOF:
+		return int(max(size, uint64(off)) - uint64(off)), io.EOF // by itself: callers compare
+	}
+	return int(max(size, uint64(off)) - uint64(off)), fmt.Errorf("verbs: %s %d bytes at offset %d of a region of %d: %w", doing, n, off, size, short)
 }
 
 // Load64 loads the aligned 64-bit word at off atomically, also towards remote
-// atomics and remote writes of that word.
+// atomics and remote writes of that word. off is in bytes. The error is ErrClosed
+// after Close.
 func (mr *MR) Load64(off int) (uint64, error) { return fault(mr.region.Load64(uint64(off))) }
 
 // Store64 stores the aligned 64-bit word at off atomically.
-func (mr *MR) Store64(off int, v uint64) error { return noFault(mr.region.Store64(uint64(off), v)) }
+func (mr *MR) Store64(off int, v uint64) error {
+	return noFault("atomic access to", mr.region.Store64(uint64(off), v))
+}
 
 // CompareSwap64 sets the aligned 64-bit word at off to swap if it equals
 // compare, atomically, and returns what it was.
@@ -186,11 +263,14 @@ func (mr *MR) FetchAdd64(off int, add uint64) (uint64, error) {
 // no transfer touches the memory any more.
 func (mr *MR) Close() error { return mr.core.Close() }
 
-func fault(v uint64, f memreg.Fault) (uint64, error) { return v, noFault(f) }
+func fault(v uint64, f memreg.Fault) (uint64, error) { return v, noFault("atomic access to", f) }
 
-func noFault(f memreg.Fault) error {
-	if f == memreg.None {
+func noFault(doing string, f memreg.Fault) error {
+	switch f {
+	case memreg.None:
 		return nil
+	case memreg.Gone:
+		return fmt.Errorf("verbs: %s memory: %w", doing, ErrClosed)
 	}
-	return fmt.Errorf("verbs: atomic access to memory: %w", f)
+	return fmt.Errorf("verbs: %s memory: %w", doing, f)
 }

@@ -4,23 +4,25 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"sync"
 
 	"github.com/gosoftroce/rocev2/hca"
 	"github.com/gosoftroce/rocev2/qp"
 )
 
 // QPConfig says what a queue pair is made for. SendCQ and RecvCQ are required,
-// and may be the same.
+// and may be the same; they are open and of the same device as the domain.
 type QPConfig struct {
 	Type       Service // RC; the zero value is RC
-	SendCQ     *CQ
-	RecvCQ     *CQ
-	MaxSendWR  int  // entries of the send queue; 0 means 128
-	MaxRecvWR  int  // entries of the receive queue; 0 means 128
-	MaxSendSGE int  // entries of a send's scatter/gather list; 0 means 4
-	MaxRecvSGE int  // entries of a receive's scatter/gather list; 0 means 4
-	MaxInline  int  // bytes that a request may carry in itself; 0 means 64
-	SignalAll  bool // every send completes with an entry, Signaled or not
+	SendCQ     *CQ     // takes the completions of PostSend
+	RecvCQ     *CQ     // takes the completions of PostRecv
+	MaxSendWR  int     // entries of the send queue; 0 means 128
+	MaxRecvWR  int     // entries of the receive queue; 0 means 128
+	MaxSendSGE int     // entries of a send's scatter/gather list; 0 means 4
+	MaxRecvSGE int     // entries of a receive's scatter/gather list; 0 means 4
+	MaxInline  int     // bytes that a request may carry in itself; 0 means 64
+	SignalAll  bool    // every send completes with an entry, Signaled or not
+	UserData   any     // the program's own, for QP.UserData: its connection, for example
 }
 
 // fill puts the defaults where nothing is given.
@@ -41,17 +43,21 @@ func (c *QPConfig) fill() {
 type QP struct {
 	dev  *Device
 	core *hca.QP
-	psn  PSN
 	made QPConfig // with the defaults filled in
+
+	mu  sync.Mutex // held by Modify
+	psn PSN        // the first to send, until the next RESET
 }
 
-// CreateQP makes a queue pair in state RESET.
+// CreateQP makes a queue pair in state RESET. The error wraps ErrClosed or
+// ErrOtherDevice and says which object it is, ErrNoResources, or is a *RangeError
+// for a size that the device does not offer.
 func (pd *PD) CreateQP(c QPConfig) (*QP, error) {
 	if c.SendCQ == nil || c.RecvCQ == nil {
 		return nil, errors.New("verbs: create a queue pair: SendCQ and RecvCQ must be set (they may be the same)")
 	}
-	if c.SendCQ.core.Device() != pd.core.Device() || c.RecvCQ.core.Device() != pd.core.Device() {
-		return nil, errors.New("verbs: create a queue pair: its completion queues belong to another device")
+	if pd.core.Closed() {
+		return nil, fmt.Errorf("verbs: create a queue pair: its protection domain: %w", ErrClosed)
 	}
 	c.fill()
 	core, err := pd.core.Owner().CreateQP(qp.Config{
@@ -80,6 +86,9 @@ func (q *QP) QPN() QPN { return q.core.QPN() }
 // Device returns the device of the queue pair.
 func (q *QP) Device() *Device { return q.dev }
 
+// UserData returns QPConfig.UserData.
+func (q *QP) UserData() any { return q.made.UserData }
+
 // State returns the current state.
 func (q *QP) State() State { return q.core.State() }
 
@@ -93,20 +102,47 @@ func (q *QP) Config() QPConfig { return q.made }
 func (q *QP) Stats() QPStats { return q.core.Stats() }
 
 // Modify changes the state and attributes, by the rules of the state table
-// (IBTA 11.2.5.2). Connect does the usual sequence.
+// (IBTA 11.2.5.2). Connect does the usual sequence. A queue pair that goes back
+// to RESET gets a new starting PSN, so that no packet of the old connection fits
+// into the next: give the peer the Endpoint anew.
+//
+// The error is a *ModifyError, a *RangeError, or wraps ErrClosed; nothing was
+// changed then.
 func (q *QP) Modify(a *Attr, mask AttrMask) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	used := q.core.State() != StateReset
 	if err := q.core.Modify(a, mask); err != nil {
 		return fmt.Errorf("verbs: modify QP %v: %w", q.QPN(), err)
+	}
+	if used && mask&AttrState != 0 && a.State == StateReset {
+		q.psn = newPSN(q.psn)
 	}
 	return nil
 }
 
-// PostError says which of the work requests of a call was refused; those
-// before it were accepted, those after it were not looked at.
+// newPSN returns a random PSN that is not old.
+func newPSN(old PSN) PSN {
+	psn := hca.RandomPSN()
+	for psn == old {
+		psn = hca.RandomPSN()
+	}
+	return psn
+}
+
+func (q *QP) startPSN() PSN {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.psn
+}
+
+// PostError says which of the work requests of a call was refused. The Index
+// requests before it were accepted and will complete; those after it were not
+// looked at. errors.Is tells the cause, ErrQueueFull for example.
 type PostError struct {
-	Index int // of the refused request
-	ID    uint64
-	Err   error
+	Index int    // of the refused request: as many were accepted
+	ID    uint64 // of the refused request
+	Err   error  // the cause
 }
 
 func (e *PostError) Error() string {
@@ -116,23 +152,34 @@ func (e *PostError) Error() string {
 // Unwrap returns the cause.
 func (e *PostError) Unwrap() error { return e.Err }
 
-// PostSend posts requests to the send queue in order and starts sending them.
+// PostSend posts requests to the send queue in order and starts sending them. The
+// requests are copied: their slices may be reused at once, inline data too, but
+// not the memory that SGList names, which belongs to the device until the
+// completion. States RTS and SQD take requests; in ERR they complete at once
+// with WR_FLUSH_ERR. The error is a *PostError. What is wrong with keys and
+// addresses shows in the completion.
 func (q *QP) PostSend(wrs ...SendWR) error {
-	if n, err := q.core.PostSend(wrs); err != nil {
-		return &PostError{Index: n, ID: wrs[min(n, len(wrs)-1)].ID, Err: err}
+	n, err := q.core.PostSend(wrs)
+	if err != nil && n < len(wrs) {
+		return &PostError{Index: n, ID: wrs[n].ID, Err: err}
 	}
-	return nil
+	return err
 }
 
-// PostRecv posts buffers to the receive queue in order.
+// PostRecv posts buffers to the receive queue in order, from state INIT on; each
+// takes one SEND, or tells of one WRITE with immediate data. Otherwise it is as
+// PostSend.
 func (q *QP) PostRecv(wrs ...RecvWR) error {
-	if n, err := q.core.PostRecv(wrs); err != nil {
-		return &PostError{Index: n, ID: wrs[min(n, len(wrs)-1)].ID, Err: err}
+	n, err := q.core.PostRecv(wrs)
+	if err != nil && n < len(wrs) {
+		return &PostError{Index: n, ID: wrs[n].ID, Err: err}
 	}
-	return nil
+	return err
 }
 
-// Close destroys the queue pair. Work that is outstanding completes no more.
+// Close destroys the queue pair. Work that is outstanding completes no more, and
+// events that nobody has read are dropped; completions that were delivered stay
+// in their queues.
 func (q *QP) Close() error { return q.core.Close() }
 
 // Endpoint is what a peer must know to connect. It is a plain value to be sent
@@ -155,7 +202,7 @@ func (e Endpoint) String() string {
 }
 
 // Endpoint returns this side's. The starting PSN was chosen at random when the
-// queue pair was made.
+// queue pair was made, and is chosen anew when it goes back to RESET.
 func (q *QP) Endpoint() Endpoint {
-	return Endpoint{Addr: q.dev.Addr(), QPN: q.QPN(), PSN: q.psn, OwnKind: true}
+	return Endpoint{Addr: q.dev.Addr(), QPN: q.QPN(), PSN: q.startPSN(), OwnKind: true}
 }

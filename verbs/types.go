@@ -1,6 +1,8 @@
 package verbs
 
 import (
+	"fmt"
+
 	"github.com/gosoftroce/rocev2/hca"
 	"github.com/gosoftroce/rocev2/memreg"
 	"github.com/gosoftroce/rocev2/qp"
@@ -17,8 +19,11 @@ type (
 	SGE = memreg.SGE
 	// WC is a work completion.
 	WC = qp.WC
+	// WCError is the error of a completion without success, as WC.Err returns it.
+	WCError = qp.WCError
 	// Status is the outcome of a work request; its String is the name that
-	// ibv_wc_status has for it.
+	// ibv_wc_status has for it. A WCError wraps it, so that errors.Is(err,
+	// StatusRetryExcErr) tells the outcome.
 	Status = qp.Status
 	// WCOpcode says what kind of work completed.
 	WCOpcode = qp.WCOpcode
@@ -42,7 +47,8 @@ type (
 	QPN = rocev2.QPN
 	// PSN is a packet sequence number.
 	PSN = rocev2.PSN
-	// MTU is a path MTU.
+	// MTU is a path MTU: a code from 1 to 5, not a number of bytes. Bytes tells
+	// those, MTUOf makes an MTU of them.
 	MTU = rocev2.MTU
 	// Service is a transport service type.
 	Service = rocev2.Service
@@ -50,6 +56,10 @@ type (
 	EventKind = hca.EventKind
 	// Stats is a snapshot of a device's counters.
 	Stats = hca.Stats
+	// ModifyError says which transition or attribute Modify refused, and why.
+	ModifyError = qp.ModifyError
+	// RangeError says that a number is outside of what the device offers.
+	RangeError = hca.RangeError
 	// QPStats is a snapshot of a queue pair's counters.
 	QPStats = qp.Stats
 )
@@ -77,7 +87,17 @@ const (
 	RemoteAtomic = memreg.RemoteAtomic
 )
 
-// Path MTUs, in bytes of payload.
+// MTUOf returns the path MTU of exactly so many bytes of payload: 256, 512, 1024,
+// 2048 or 4096. Others are an error, which says so.
+func MTUOf(bytes int) (MTU, error) {
+	m, err := rocev2.MTUOf(bytes)
+	if err != nil {
+		return 0, fmt.Errorf("verbs: %w", err)
+	}
+	return m, nil
+}
+
+// Path MTUs: codes, whose names say the bytes of payload.
 const (
 	MTU256  = rocev2.MTU256
 	MTU512  = rocev2.MTU512
@@ -157,6 +177,43 @@ const (
 	EventLastWQEReached  = hca.EventLastWQEReached
 )
 
-// ErrClosed is returned for an object that has been closed;
-// errors.Is(err, net.ErrClosed) holds for it.
-var ErrClosed = hca.ErrClosed
+// Errors that programs tell apart with errors.Is. The errors that carry them say
+// which object, request or attribute it was.
+var (
+	// ErrClosed is returned for an object that has been closed, or whose device
+	// has; errors.Is(err, net.ErrClosed) holds for it.
+	ErrClosed = hca.ErrClosed
+	// ErrOtherDevice: two objects of different devices cannot work together.
+	ErrOtherDevice = hca.ErrOtherDevice
+	// ErrNoResources: a limit of the device is reached.
+	ErrNoResources = hca.ErrNoResources
+	// ErrNoRoom: Wait was given an empty slice.
+	ErrNoRoom = hca.ErrNoRoom
+	// ErrRange: a range that Slice was asked for is not inside the memory.
+	ErrRange = memreg.ErrRange
+)
+
+// Errors of PostSend and PostRecv, in a PostError. Nothing of the request was
+// queued, and the queue pair is as before.
+var (
+	ErrQueueFull     = qp.ErrQueueFull     // as many requests are outstanding as the queue holds: poll completions, then post again
+	ErrState         = qp.ErrState         // the state of the queue pair does not allow it: connect it first
+	ErrOpcode        = qp.ErrOpcode        // Opcode is not set, or none that exists
+	ErrTooManySGE    = qp.ErrTooManySGE    // more entries than QPConfig.MaxSendSGE or MaxRecvSGE
+	ErrInline        = qp.ErrInline        // only SEND and WRITE carry inline data
+	ErrInlineTooLong = qp.ErrInlineTooLong // more bytes than QPConfig.MaxInline
+	ErrTooLong       = qp.ErrTooLong       // a message has at most 2^31 bytes
+	ErrAtomicLength  = qp.ErrAtomicLength  // an atomic returns 8 bytes
+	ErrNoRdAtomic    = qp.ErrNoRdAtomic    // ConnectConfig.MaxRdAtomic is 0
+	ErrRemote        = qp.ErrRemote        // Remote was asked for a place outside of the peer's memory
+)
+
+// Errors of Modify and of what calls it, in a ModifyError. Nothing was changed.
+var (
+	ErrTransition     = qp.ErrTransition     // the state table has no such transition
+	ErrAttrMissing    = qp.ErrAttrMissing    // the transition needs an attribute that the mask lacks
+	ErrAttrNotAllowed = qp.ErrAttrNotAllowed // the mask names an attribute that the transition does not take
+	ErrAttrValue      = qp.ErrAttrValue      // an attribute is out of its range
+	ErrCurState       = qp.ErrCurState       // the queue pair is not in Attr.CurState
+	ErrNotDrained     = qp.ErrNotDrained     // the send queue has not drained yet
+)

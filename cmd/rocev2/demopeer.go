@@ -261,8 +261,8 @@ func (p *demoPeer) received(ctx context.Context) (r demoReply, err error) {
 	if _, err := p.cq.Wait(ctx, wc[:]); err != nil {
 		return r, err
 	}
-	if wc[0].Status != verbs.StatusSuccess {
-		return r, fmt.Errorf("completion status %v", wc[0].Status)
+	if err := wc[0].Err(); err != nil {
+		return r, err
 	}
 	mr := p.inbox
 	if wc[0].Opcode == verbs.WCRecvWriteImm {

@@ -41,8 +41,8 @@ func (d *demo) finish(ctx context.Context, wr verbs.SendWR) error {
 	if err != nil {
 		return err
 	}
-	if wc.Status != verbs.StatusSuccess {
-		return mismatchf("completion status %v", wc.Status)
+	if err := wc.Err(); err != nil {
+		return mismatchf("%v", err)
 	}
 	return nil
 }

@@ -1,13 +1,11 @@
 package ours
 
 import (
-	"fmt"
 	"runtime/metrics"
 	"syscall"
 	"time"
 
 	"github.com/gosoftroce/rocev2/bench/internal/pair"
-	"github.com/gosoftroce/rocev2/verbs"
 )
 
 // counters are the costs and mishaps of a process up to one moment.
@@ -105,9 +103,4 @@ func (s *side) mishaps(r *pair.Result) {
 // newResult returns an empty result.
 func newResult() pair.Result {
 	return pair.Result{Values: map[string]float64{}, Counts: map[string]uint64{}, Errors: map[string]uint64{}}
-}
-
-// completionError describes a completion without success.
-func completionError(wc *verbs.WC) error {
-	return fmt.Errorf("completion with status %v (vendor error %#x) on queue pair %v", wc.Status, wc.VendorErr, wc.QPN)
 }

@@ -96,7 +96,7 @@ func (d *idle) useEach() error {
 		w.progress.Add(1)
 		for i := range wc[:n] {
 			if wc[i].Status != verbs.StatusSuccess {
-				return completionError(&wc[i])
+				return wc[i].Err()
 			}
 		}
 		done += n

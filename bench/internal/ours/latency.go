@@ -273,7 +273,7 @@ func (l *latency) handle(n int) error {
 	for i := range l.wc[:n] {
 		wc := &l.wc[i]
 		if wc.Status != verbs.StatusSuccess {
-			return completionError(wc)
+			return wc.Err()
 		}
 		if wc.ID&recvFlag != 0 {
 			l.received++

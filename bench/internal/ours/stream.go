@@ -175,7 +175,7 @@ func (s *stream) handle(wcs []verbs.WC) error {
 	for i := range wcs {
 		wc := &wcs[i]
 		if wc.Status != verbs.StatusSuccess {
-			return completionError(wc)
+			return wc.Err()
 		}
 		q := int(wc.ID &^ recvFlag)
 		if wc.ID&recvFlag != 0 {

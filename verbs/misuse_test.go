@@ -1,0 +1,278 @@
+package verbs_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/gosoftroce/rocev2/verbs"
+)
+
+// Objects that are closed, or of another device, are refused by name.
+func TestQueuePairNeedsOpenObjects(t *testing.T) {
+	t.Parallel()
+	a, b := newPair(t, 64)
+	closed, err := a.dev.CreateCQ(4)
+	check(t, err)
+	check(t, closed.Close())
+	pd, err := a.dev.AllocPD()
+	check(t, err)
+	check(t, pd.Close())
+	ch, err := a.dev.CreateCompChannel()
+	check(t, err)
+	check(t, ch.Close())
+	open, err := a.dev.CreateCompChannel()
+	check(t, err)
+	create := func(pd *verbs.PD, send, recv *verbs.CQ) error {
+		_, err := pd.CreateQP(verbs.QPConfig{SendCQ: send, RecvCQ: recv})
+		return err
+	}
+	cases := []struct {
+		err   error
+		want  error
+		words string
+	}{
+		{create(a.pd, closed, a.cq), verbs.ErrClosed, "SendCQ"},
+		{create(a.pd, a.cq, closed), verbs.ErrClosed, "RecvCQ"},
+		{create(pd, a.cq, a.cq), verbs.ErrClosed, "protection domain"},
+		{createCQ(a.dev, ch), verbs.ErrClosed, "completion channel"},
+	}
+	if b.dev != a.dev {
+		cases = append(cases, []struct {
+			err   error
+			want  error
+			words string
+		}{
+			{create(a.pd, b.cq, a.cq), verbs.ErrOtherDevice, "SendCQ"},
+			{create(a.pd, a.cq, b.cq), verbs.ErrOtherDevice, "RecvCQ"},
+			{createCQ(b.dev, open), verbs.ErrOtherDevice, "completion channel"},
+		}...)
+	}
+	for _, c := range cases {
+		if !errors.Is(c.err, c.want) || !strings.Contains(c.err.Error(), c.words) {
+			t.Errorf("%v, want %v and %q", c.err, c.want, c.words)
+		}
+	}
+	check(t, createCQ(a.dev, nil))
+	check(t, createCQ(a.dev, open))
+}
+
+func createCQ(d *verbs.Device, ch *verbs.CompChannel) error {
+	_, err := d.CreateCQ(1, verbs.WithChannel(ch))
+	return err
+}
+
+// A domain that is closed while its regions are is gone afterwards.
+func TestDomainClosedBesideItsRegions(t *testing.T) {
+	t.Parallel()
+	a, _ := newPair(t, 64)
+	before := a.dev.Stats().MRs
+	for range 2000 {
+		pd, err := a.dev.AllocPD()
+		check(t, err)
+		var mrs []*verbs.MR
+		for range 3 {
+			mr, err := pd.RegisterMemory(make([]byte, 8), 0)
+			check(t, err)
+			mrs = append(mrs, mr)
+		}
+		var wg sync.WaitGroup
+		for _, mr := range mrs {
+			wg.Go(func() {
+				if err := mr.Close(); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		for range 2 {
+			wg.Go(func() {
+				if err := pd.Close(); err != nil {
+					t.Error(err)
+				}
+				for _, mr := range mrs {
+					if _, err := mr.Load64(0); !errors.Is(err, verbs.ErrClosed) {
+						t.Errorf("a region of a closed domain is there: %v", err)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		if t.Failed() {
+			return
+		}
+	}
+	if n := a.dev.Stats().MRs; n != before {
+		t.Errorf("%d regions, want %d", n, before)
+	}
+}
+
+// A queue pair that is used again starts at another PSN, and works.
+func TestResetChoosesAnotherPSN(t *testing.T) {
+	t.Parallel()
+	a, b := newPair(t, 64)
+	seen := map[verbs.PSN]bool{}
+	for i := range 20 {
+		if psn := a.qp.Endpoint().PSN; seen[psn] {
+			t.Fatalf("round %d: PSN %v again", i, psn)
+		} else {
+			seen[psn] = true
+		}
+		if got := b.qp.Query().RQPSN; got != a.qp.Endpoint().PSN {
+			t.Errorf("the peer expects PSN %v, the endpoint says %v", got, a.qp.Endpoint().PSN)
+		}
+		a.post(verbs.SendWR{ID: 1, Opcode: verbs.Write, Inline: []byte("x"), Remote: b.mr.RemoteAt(0)})
+		a.waitOK(1)
+		for _, s := range []*side{a, b} {
+			check(t, s.qp.Modify(&verbs.Attr{State: verbs.StateReset}, verbs.AttrState))
+		}
+		connect(t, a.qp, b.qp)
+	}
+	fresh := a.newQP(verbs.QPConfig{})
+	e := fresh.Endpoint()
+	check(t, fresh.Modify(&verbs.Attr{State: verbs.StateReset}, verbs.AttrState))
+	if fresh.Endpoint() != e {
+		t.Error("a queue pair that was never used changes the endpoint that the peer may have")
+	}
+}
+
+func TestWaitNeedsRoom(t *testing.T) {
+	t.Parallel()
+	a, _ := newPair(t, 64)
+	for _, wc := range [][]verbs.WC{nil, {}} {
+		if _, err := a.cq.Wait(t.Context(), wc); !errors.Is(err, verbs.ErrNoRoom) {
+			t.Errorf("Wait: %v", err)
+		}
+	}
+}
+
+func TestPostErrorsTellTheirCause(t *testing.T) {
+	t.Parallel()
+	a, b := newPair(t, 64)
+	q := a.newQP(verbs.QPConfig{MaxSendWR: 4, MaxRecvWR: 4})
+	check(t, q.Connect(t.Context(), verbs.Endpoint{Addr: addrB, QPN: 99}))
+	var post *verbs.PostError
+	wrs := make([]verbs.SendWR, 6)
+	for i := range wrs {
+		wrs[i] = verbs.SendWR{ID: uint64(10 + i), Opcode: verbs.Write, Inline: []byte("x"), Remote: b.mr.RemoteAt(0)}
+	}
+	if err := q.PostSend(wrs...); !errors.Is(err, verbs.ErrQueueFull) || !errors.As(err, &post) || post.Index != 4 || post.ID != 14 {
+		t.Errorf("six sends into a queue of four: %v", err)
+	}
+	if err := q.PostRecv(make([]verbs.RecvWR, 5)...); !errors.Is(err, verbs.ErrQueueFull) || !errors.As(err, &post) || post.Index != 4 {
+		t.Errorf("five receives into a queue of four: %v", err)
+	}
+	if err := a.qp.PostSend(verbs.SendWR{ID: 3, Inline: []byte("x")}); !errors.Is(err, verbs.ErrOpcode) || !strings.Contains(err.Error(), "Opcode is not set") {
+		t.Errorf("no operation: %v", err)
+	}
+	check(t, q.Close())
+	for _, err := range []error{q.PostSend(), q.PostRecv(), q.PostSend(wrs...), q.PostRecv(verbs.RecvWR{})} {
+		if !errors.Is(err, verbs.ErrClosed) {
+			t.Errorf("closed: %v", err)
+		}
+	}
+	check(t, a.qp.PostSend())
+}
+
+// What a number of bytes in the place of an MTU says, and how to make one.
+func TestPathMTU(t *testing.T) {
+	t.Parallel()
+	a, b := newPair(t, 64)
+	q := a.newQP(verbs.QPConfig{})
+	bytes := 1024
+	err := q.Connect(t.Context(), b.qp.Endpoint(), verbs.WithMTU(verbs.MTU(bytes)))
+	if !errors.Is(err, verbs.ErrAttrValue) || !strings.Contains(err.Error(), "MTUOf(1024)") {
+		t.Errorf("1024 as an MTU: %v", err)
+	}
+	if err := q.ReadyToReceive(b.qp.Endpoint(), verbs.WithMTU(9)); err == nil || !strings.Contains(err.Error(), "codes 1 to 5") {
+		t.Errorf("9 as an MTU: %v", err)
+	}
+	m, err := verbs.MTUOf(bytes)
+	check(t, err)
+	if m != verbs.MTU1024 || m.Bytes() != bytes {
+		t.Errorf("MTU %v", m)
+	}
+	check(t, q.Connect(t.Context(), b.qp.Endpoint(), verbs.WithMTU(m)))
+	for _, n := range []int{0, -1, 5, 1500, 1 << 20} {
+		if _, err := verbs.MTUOf(n); err == nil || !strings.Contains(err.Error(), "256, 512, 1024, 2048 and 4096") {
+			t.Errorf("%d bytes: %v", n, err)
+		}
+	}
+}
+
+func TestCompletionErrors(t *testing.T) {
+	t.Parallel()
+	a, b := newPair(t, 64)
+	a.post(verbs.SendWR{ID: 5, Opcode: verbs.Write, Inline: []byte("x"), Remote: b.mr.RemoteAt(0)})
+	wc := a.wait()
+	check(t, wc.Err())
+	if s := wc.String(); !strings.Contains(s, "RDMA_WRITE 5") || !strings.Contains(s, "SUCCESS, 1 bytes") {
+		t.Error(s)
+	}
+	bad := b.mr.RemoteAt(0)
+	bad.RKey ^= 1
+	a.post(verbs.SendWR{ID: 6, Opcode: verbs.Write, Inline: []byte("x"), Remote: bad})
+	err := a.wait().Err()
+	var e *verbs.WCError
+	if !errors.Is(err, verbs.StatusRemAccessErr) || errors.Is(err, verbs.StatusRetryExcErr) || !errors.As(err, &e) || e.WC.ID != 6 {
+		t.Errorf("wrong key: %v", err)
+	}
+	for _, words := range []string{"RDMA_WRITE 6", a.qp.QPN().String(), "REM_ACCESS_ERR (code 10)", "refuses the address, the key", "NAK: remote access error", "0x262"} {
+		if !strings.Contains(err.Error(), words) {
+			t.Errorf("%q does not say %q", err, words)
+		}
+	}
+}
+
+// Completions of several queue pairs find their way by QPN, and a loop over them
+// that is left loses none.
+func TestCompletionsInALoop(t *testing.T) {
+	t.Parallel()
+	a, b := newPair(t, 64)
+	type conn struct {
+		qp   *verbs.QP
+		done int
+	}
+	var conns [3]*conn
+	for i := range conns {
+		conns[i] = &conn{}
+		conns[i].qp = a.newQP(verbs.QPConfig{UserData: conns[i]})
+		connect(t, conns[i].qp, b.newQP(verbs.QPConfig{}))
+	}
+	const each = 20
+	for range each {
+		for _, c := range conns {
+			check(t, c.qp.PostSend(verbs.SendWR{Opcode: verbs.Write, Inline: []byte("x"), Remote: b.mr.RemoteAt(0), Signaled: true}))
+		}
+	}
+	for left := each * len(conns); left > 0; {
+		for wc, err := range a.cq.Completions(t.Context()) {
+			check(t, err)
+			check(t, wc.Err())
+			q := a.dev.QP(wc.QPN)
+			q.UserData().(*conn).done++
+			if left--; left%7 == 0 {
+				break
+			}
+		}
+	}
+	for i, c := range conns {
+		if c.done != each || c.qp.Config().UserData != c {
+			t.Errorf("queue pair %d: %d done", i, c.done)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	var errs []error
+	for _, err := range a.cq.Completions(ctx) {
+		errs = append(errs, err)
+	}
+	if len(errs) != 1 || !errors.Is(errs[0], context.Canceled) {
+		t.Errorf("a loop without completions ends with %v", errs)
+	}
+	check(t, conns[0].qp.Close())
+	if a.dev.QP(conns[0].qp.QPN()) != nil || a.dev.QP(0) != nil || a.dev.QP(1<<30) != nil || a.qp.UserData() != nil {
+		t.Error("a queue pair that is not there")
+	}
+}
