@@ -15,13 +15,15 @@ type Port struct {
 	sw    *Switch
 	addr  netip.Addr
 	local netip.AddrPort
-	cfg   PortConfig
 
 	ready    chan struct{} // holds a token while something may be queued
 	done     chan struct{} // closed by Close
 	verifier *transport.Verifier
 
 	// The rest belongs to sw.mu.
+	cfg      PortConfig
+	cut      bool
+	cuts     uint64 // how often the cable was cut: what was on it is lost
 	rng      *rand.Rand
 	upFree   time.Duration // when the uplink has sent all that waits for it
 	downFree time.Duration // when the egress queue is empty
@@ -41,6 +43,7 @@ type Counters struct {
 	Reordered  uint64
 	TailDrops  uint64 // egress queue full
 	Marked     uint64 // ECN
+	Cut        uint64 // on the port's cable, in either direction, when it was cut, or sent into one
 }
 
 var _ transport.Link = (*Port)(nil)
@@ -50,6 +53,8 @@ func (p *Port) Addr() netip.Addr { return p.addr }
 
 // Capabilities returns what the link can do.
 func (p *Port) Capabilities() transport.Capabilities {
+	p.sw.mu.Lock()
+	defer p.sw.mu.Unlock()
 	return transport.Capabilities{
 		MTU:         rocev2.LargestMTU(p.sw.cfg.LinkMTU),
 		LinkMTU:     p.sw.cfg.LinkMTU,
@@ -222,8 +227,23 @@ func (p *Port) transmit(now time.Duration, b *transport.TxBatch, i int) error {
 		p.upFree = max(now, p.upFree) + p.cfg.serialization(f.size)
 		at = p.upFree
 	}
+	f.cable, f.cuts = p, p.cuts
+	if f.severed() {
+		return nil
+	}
 	p.sw.schedule(now, event{at: at, frame: f})
 	return nil
+}
+
+// severed reports whether the cable that f is on was cut under it; f is gone then.
+func (f *frame) severed() bool {
+	p := f.cable
+	if !p.cut && f.cuts == p.cuts {
+		return false
+	}
+	p.counters.Cut++
+	p.sw.release(f)
+	return true
 }
 
 // chance decides with probability q. Without a probability the sequence of
@@ -232,6 +252,10 @@ func (p *Port) chance(q float64) bool { return q > 0 && p.rng.Float64() < q }
 
 // egress is the switch's side of the port: impairments, then the queue.
 func (p *Port) egress(now time.Duration, f *frame) {
+	f.cable, f.cuts = p, p.cuts
+	if f.severed() {
+		return
+	}
 	if p.chance(p.cfg.Loss) {
 		p.counters.Lost++
 		p.sw.release(f)
@@ -304,8 +328,11 @@ func (p *Port) mark(f *frame) {
 // deliver puts f into the port's receive buffer.
 func (p *Port) deliver(f *frame) {
 	p.underWay -= f.n
-	if p.closed {
+	switch {
+	case p.closed:
 		p.sw.release(f)
+		return
+	case f.severed():
 		return
 	}
 	if p.queued+f.n+frameOverhead > p.cfg.RecvBuffer {

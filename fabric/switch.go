@@ -48,6 +48,9 @@ type frame struct {
 	srcPort uint16
 	dstPort uint16
 	class   uint8
+
+	cable *Port  // whose cable the frame is on
+	cuts  uint64 // of that cable when it came there
 }
 
 func (f *frame) data() []byte { return f.buf[:f.n] }
@@ -60,8 +63,8 @@ func NewSwitch(c Config) *Switch {
 }
 
 // Pair makes a network of two ports and returns them; the first Config given,
-// if any, describes it. Both ports are to be closed. It panics if a and b are
-// not two unicast addresses.
+// if any, describes it. Both links are a *Port, and are to be closed. It panics if
+// a and b are not two unicast addresses.
 func Pair(a, b netip.Addr, c ...Config) (transport.Link, transport.Link) {
 	var cfg Config
 	if len(c) > 0 {
@@ -171,6 +174,7 @@ func (s *Switch) newFrame(n int) *frame {
 }
 
 func (s *Switch) release(f *frame) {
+	f.cable = nil
 	c := frameClass(len(f.buf))
 	if len(s.free[c]) < maxFree {
 		s.free[c] = append(s.free[c], f)
@@ -230,6 +234,9 @@ func (s *Switch) tick() {
 
 // forward is the switch: f has come in from its sender.
 func (s *Switch) forward(now time.Duration, f *frame) {
+	if f.severed() {
+		return
+	}
 	p := s.ports[f.dst]
 	switch {
 	case p == nil:

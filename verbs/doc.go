@@ -22,9 +22,18 @@
 // itself. Their packets take the link like all others, unless
 // Config.Device.Loopback has them pass inside the device.
 //
+// Errors: what a program asks for wrongly is refused at once, by an error that
+// errors.Is tells (ErrQueueFull, ErrRange, ErrClosed …). What fails on its way is
+// a completion without success; WC.Err makes an error of it, which errors.Is
+// compares with a status.
+//
+// Tests of programs find connected devices, loss and cables to cut in package
+// verbs/verbstest.
+//
 // Closing: everything has a Close that may be called more than once, in any
 // order and from any goroutine. Closing a Device closes all that was made on
-// it.
+// it. What is closed takes no memory, unread events and completions included,
+// also while the program still refers to it.
 //
 // Not here: UC and UD queue pairs, shared receive queues, memory windows and
 // the connection manager.

@@ -42,6 +42,7 @@ func Example() {
 }
 
 type endpoint struct {
+	pd *verbs.PD
 	qp *verbs.QP
 	cq *verbs.CQ
 	mr *verbs.MR
@@ -60,7 +61,7 @@ func open(link verbs.Link, text string) (*verbs.Device, endpoint, verbs.RemoteMe
 	must(err)
 	qp, err := pd.CreateQP(verbs.QPConfig{SendCQ: cq, RecvCQ: cq})
 	must(err)
-	return dev, endpoint{qp, cq, mr}, mr.Remote()
+	return dev, endpoint{pd, qp, cq, mr}, mr.Remote()
 }
 
 func must(err error) {

@@ -42,12 +42,14 @@ var layers = map[string][]string{
 
 	"verbs": {"rocev2", "memreg", "memreg/mapping", "qp", "transport", "transport/udp", "hca"},
 
-	"interop/internal/testpair": {"verbs", "fabric"},
+	"verbs/verbstest": {"verbs", "fabric"}, // imports testing: for tests only
+
+	"interop/internal/testpair": {"verbs", "verbs/verbstest"},
 
 	"interop/...":  {"verbs", "rocev2", "interop/..."},
 	"cmd/...":      {"verbs", "rocev2", "transport/...", "interop/...", "cmd/..."},
 	"e2e/...":      {"*"},
-	"examples/...": {"verbs", "fabric", "transport/..."},
+	"examples/...": {"verbs", "verbs/verbstest", "fabric", "transport/..."},
 	"internal/...": {},
 }
 

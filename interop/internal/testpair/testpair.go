@@ -3,28 +3,16 @@ package testpair
 
 import (
 	"net"
-	"net/netip"
 	"testing"
 
-	"github.com/gosoftroce/rocev2/fabric"
 	"github.com/gosoftroce/rocev2/verbs"
+	"github.com/gosoftroce/rocev2/verbs/verbstest"
 )
 
 // Devices returns two devices that reach each other.
 func Devices(t testing.TB) (a, b *verbs.Device) {
 	t.Helper()
-	la, lb := fabric.Pair(netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2"))
-	a, err := verbs.OpenLink(la, verbs.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { a.Close() })
-	b, err = verbs.OpenLink(lb, verbs.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { b.Close() })
-	return a, b
+	return verbstest.Devices(t)
 }
 
 // Connections returns the two ends of a TCP connection over loopback.
