@@ -6,6 +6,9 @@ import (
 	"runtime"
 	"testing"
 	"weak"
+
+	"github.com/gosoftroce/rocev2/memreg"
+	"github.com/gosoftroce/rocev2/qp"
 )
 
 // A context that lives longer than a completion queue which was waited for with
@@ -66,4 +69,42 @@ func TestClosedObjectsFreeTheirQueues(t *testing.T) {
 		t.Errorf("available: %v, %v", ok, err)
 	}
 	runtime.KeepAlive(q)
+}
+
+// A peer that connects again and again with wrong keys leaves nothing in any
+// table of the device.
+func TestRefusedPeersLeaveTablesEmpty(t *testing.T) {
+	t.Parallel()
+	a, b := newHosts(t, Config{})
+	var wc [1]qp.WC
+	for range 500 {
+		qa, qb := a.newQP(), b.newQP()
+		a.connect(qa, testAddrB, qb.QPN())
+		b.connect(qb, testAddrA, qa.QPN())
+		_, err := qa.PostSend([]qp.SendWR{{Opcode: qp.OpWrite, Signaled: true, SGList: []memreg.SGE{a.mr.Region().SGE(0, 8)},
+			Remote: qp.RemoteAddr{Addr: b.mr.Region().Addr(), RKey: b.mr.Region().RKey() ^ 1}}})
+		a.must(err)
+		if _, err := a.cq.Wait(t.Context(), wc[:]); err != nil || wc[0].Status != qp.StatusRemAccessErr {
+			t.Fatalf("%v (%v)", wc[0], err)
+		}
+		a.must(qa.Close())
+		b.must(qb.Close())
+	}
+	for _, h := range []*host{a, b} {
+		s := h.dev.shards[0]
+		s.mu.Lock()
+		queued := s.ready.len() + s.delayed.len()
+		if len(s.peers)+s.qps.n+queued != 0 || len(s.timers) > 1 || len(s.qps.keys) > 2*firstTable {
+			t.Errorf("%d peers, %d queue pairs in a table of %d, %d in lists, %d timers", len(s.peers), s.qps.n, len(s.qps.keys), queued, len(s.timers))
+		}
+		s.mu.Unlock()
+		h.owner.mu.Lock()
+		if n := len(h.owner.qps); n != 0 {
+			t.Errorf("the owner has %d queue pairs", n)
+		}
+		h.owner.mu.Unlock()
+		if h.dev.events.n != 0 {
+			t.Errorf("%d events", h.dev.events.n)
+		}
+	}
 }

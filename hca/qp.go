@@ -25,8 +25,9 @@ type QP struct {
 	core     *qp.QP
 	path     *transport.Path
 	links    [qpLists]qpLink
-	timer    *qpTimer
-	raised   bool // there may be events of it in the device's queue
+	timerAt  qp.Time // of the valid entry in the heap; 0: there is none
+	ref      *qpRef  // for the heap
+	raised   bool    // there may be events of it in the device's queue
 	closed   bool
 	own      bool // the peer is of our own kind
 	local    bool // the peer is on this device, and packets to it loop back
@@ -98,8 +99,8 @@ func (o *Owner) createQP(c qp.Config) (*QP, error) {
 		if err != nil {
 			return nil, err
 		}
-		q := &QP{shard: s, owner: o, qpn: c.QPN, core: core, timer: new(qpTimer)}
-		q.timer.q = q
+		q := &QP{shard: s, owner: o, qpn: c.QPN, core: core, ref: new(qpRef)}
+		q.ref.q = q
 		s.mu.Lock()
 		taken := s.qps.get(c.QPN) != nil
 		if !taken && !s.closed {
@@ -276,7 +277,7 @@ func (q *QP) Close() error {
 		s.ready.remove(q)
 		s.delayed.remove(q)
 		s.unschedule(q)
-		q.timer.q = nil
+		q.ref.q = nil
 		s.disconnectPeer(q)
 		q.core.Close(s.dev.now())
 		s.past.Add(q.core.Stats())

@@ -12,20 +12,18 @@ import (
 // Should an earlier deadline come, the queue pair gets a second entry, and the
 // first is void.
 
-// qpTimer is what a queue pair has in the heap. It stands apart, so that a void
-// entry, which may stay there for a long time, does not keep a closed queue pair
-// with its rings.
-type qpTimer struct {
-	at qp.Time // of the valid entry; 0: there is none
-	q  *QP     // nil once closed
-}
+// qpRef refers to a queue pair until that is closed: an entry that is void may
+// stay in the heap for long, and must not keep a closed queue pair with its rings.
+type qpRef struct{ q *QP }
 
-// timerEntry is valid as long as its timer's at is the same. The heap compares
+// timerEntry is valid as long as the queue pair's timerAt is at. The heap compares
 // entries without a look at the queue pairs, of which there may be very many.
 type timerEntry struct {
-	at qp.Time
-	t  *qpTimer
+	at  qp.Time
+	ref *qpRef
 }
+
+func (e timerEntry) valid() bool { return e.ref.q != nil && e.ref.q.timerAt == e.at }
 
 // timerHeap is a binary heap, its earliest entry first.
 type timerHeap []timerEntry
@@ -84,33 +82,33 @@ const (
 // later if that is far away.
 func (s *shard) schedule(q *QP, at qp.Time) {
 	at = max(at, 1)
-	if q.timer.at != 0 && q.timer.at <= at {
+	if q.timerAt != 0 && q.timerAt <= at {
 		return
 	}
 	if at > s.dev.now().Add(farDeadline) {
 		at = (at + farGrain - 1) &^ (farGrain - 1)
-		if q.timer.at != 0 && q.timer.at <= at {
+		if q.timerAt != 0 && q.timerAt <= at {
 			return
 		}
 	}
 	s.unschedule(q)
-	q.timer.at = at
-	s.timers.push(timerEntry{at, q.timer})
+	q.timerAt = at
+	s.timers.push(timerEntry{at, q.ref})
 	s.armTimer()
 }
 
 // unschedule makes the queue pair's entry void. When most entries are, they go.
 func (s *shard) unschedule(q *QP) {
-	if q.timer.at == 0 {
+	if q.timerAt == 0 {
 		return
 	}
-	q.timer.at = 0
+	q.timerAt = 0
 	if s.void++; 2*s.void <= len(s.timers) {
 		return
 	}
 	valid := s.timers[:0]
 	for _, e := range s.timers {
-		if e.t.at == e.at {
+		if e.valid() {
 			valid.push(e) // writes no further than was read
 		}
 	}
@@ -143,8 +141,8 @@ func (s *shard) onTimer() {
 		s.mu.Lock()
 	}
 	for s.due() {
-		q := s.timers.pop().t.q
-		q.timer.at = 0
+		q := s.timers.pop().ref.q
+		q.timerAt = 0
 		q.core.HandleTimeout(s.dev.now())
 		q.account()
 		s.ready.push(q)
@@ -163,19 +161,19 @@ func (s *shard) due() bool {
 	now := s.dev.now()
 	for len(s.timers) > 0 && s.timers[0].at <= now {
 		e := s.timers[0]
-		if e.t.at != e.at {
+		if !e.valid() {
 			s.timers.pop()
 			s.void = max(s.void-1, 0)
 			continue
 		}
-		at, ok := e.t.q.core.PollTimeout()
+		at, ok := e.ref.q.core.PollTimeout()
 		if ok && at <= now {
 			return true
 		}
 		s.timers.pop()
-		e.t.at = 0
+		e.ref.q.timerAt = 0
 		if ok {
-			s.schedule(e.t.q, at)
+			s.schedule(e.ref.q, at)
 		}
 	}
 	return false
