@@ -17,8 +17,8 @@ type PortConfig struct {
 	Rate  int64         // bits per second in each direction, IP headers counted; 0 = no limit
 	Delay time.Duration // from the switch to the port
 
-	Loss         float64
-	Duplicate    float64
+	Loss         float64       // the packet is gone
+	Duplicate    float64       // it comes twice
 	Corrupt      float64       // one bit that the ICRC covers is flipped
 	Reorder      float64       // the packet is late by ReorderDelay
 	ReorderDelay time.Duration // 0 = 100 µs

@@ -38,9 +38,9 @@ type Port struct {
 // Counters tell what happened to packets on their way to a port.
 type Counters struct {
 	Lost       uint64 // by Loss
-	Duplicated uint64
-	Corrupted  uint64
-	Reordered  uint64
+	Duplicated uint64 // by Duplicate
+	Corrupted  uint64 // by Corrupt
+	Reordered  uint64 // by Reorder
 	TailDrops  uint64 // egress queue full
 	Marked     uint64 // ECN
 	Cut        uint64 // on the port's cable, in either direction, when it was cut, or sent into one

@@ -13,14 +13,14 @@ type Access uint32
 
 // Access rights of a region (IBTA 10.6.3).
 const (
-	LocalWrite      Access = 1 << 0
-	RemoteWrite     Access = 1 << 1
-	RemoteRead      Access = 1 << 2
-	RemoteAtomic    Access = 1 << 3
-	MWBind          Access = 1 << 4
-	ZeroBased       Access = 1 << 5 // the same as Options.Base = BaseZero
-	FlushGlobal     Access = 1 << 8
-	FlushPersistent Access = 1 << 9
+	LocalWrite      Access = 1 << 0  // the adapter may write
+	RemoteWrite     Access = 1 << 1  // the peer may WRITE; needs LocalWrite
+	RemoteRead      Access = 1 << 2  // the peer may READ
+	RemoteAtomic    Access = 1 << 3  // the peer may do atomics; needs LocalWrite
+	MWBind          Access = 1 << 4  // accepted; there are no memory windows
+	ZeroBased       Access = 1 << 5  // the same as Options.Base = BaseZero
+	FlushGlobal     Access = 1 << 8  // accepted; there is no FLUSH
+	FlushPersistent Access = 1 << 9  // accepted; there is no FLUSH
 	RelaxedOrdering Access = 1 << 20 // a hint without effect here
 )
 

@@ -17,10 +17,10 @@ var (
 	ErrPD        = errors.New("memreg: not a protection domain of this table")
 	ErrPDInUse   = errors.New("memreg: protection domain still has regions")
 	ErrMemory    = errors.New("memreg: no usable memory")
-	ErrLength    = errors.New("memreg: bad region length")
-	ErrAccess    = errors.New("memreg: bad access rights")
-	ErrAddress   = errors.New("memreg: bad region address")
-	ErrExhausted = errors.New("memreg: no key left")
+	ErrLength    = errors.New("memreg: bad region length")  // 0, or another than the memory's
+	ErrAccess    = errors.New("memreg: bad access rights")  // unknown, or without the LocalWrite that they need
+	ErrAddress   = errors.New("memreg: bad region address") // wraps around, or does not fit Options.Base
+	ErrExhausted = errors.New("memreg: no key left")        // MaxRegions are registered
 )
 
 // PD is a protection domain: a region can be used only together with objects of

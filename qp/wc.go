@@ -12,7 +12,9 @@ import (
 func (s Status) Error() string { return s.String() }
 
 // WCError is the error of a completion without success.
-type WCError struct{ WC WC }
+type WCError struct {
+	WC WC // the completion
+}
 
 // Error says what failed, with which status, and what that means.
 func (e *WCError) Error() string { return e.WC.String() }

@@ -39,8 +39,12 @@ func Open(name string) (*Device, error) {
 	return OpenAddr(addr, Config{})
 }
 
-// OpenAddr opens a device on a local address.
+// OpenAddr opens a device on a local address. The error says what has the port, or
+// which setting cannot be.
 func OpenAddr(addr netip.Addr, cfg Config) (*Device, error) {
+	if cfg.Shards < 0 {
+		return nil, fmt.Errorf("verbs: open device on %v: Config.Shards is %d; it must be a power of two, or 0 for 1", addr, cfg.Shards)
+	}
 	group, err := udp.OpenGroup(addr, cfg.Link, cfg.Shards)
 	if err != nil {
 		return nil, fmt.Errorf("verbs: open device on %v: %w", addr, err)
@@ -99,11 +103,12 @@ func (d *Device) Close() error { return d.core.Close() }
 // AsyncEvent tells of something that happened to an object and that no
 // completion reports.
 type AsyncEvent struct {
-	Kind EventKind
-	QP   *QP // set for events of a queue pair
-	CQ   *CQ // set for events of a completion queue
+	Kind EventKind // what happened
+	QP   *QP       // set for events of a queue pair
+	CQ   *CQ       // set for events of a completion queue
 }
 
+// String names the event and the queue pair.
 func (e AsyncEvent) String() string {
 	if e.QP != nil {
 		return fmt.Sprintf("%v on QP %v", e.Kind, e.QP.QPN())

@@ -150,9 +150,9 @@ func Invalidatable() RegOption {
 // RemoteMemory is what a peer must know to reach a region. It is a plain value
 // to be sent to the peer.
 type RemoteMemory struct {
-	Addr   uint64 `json:"addr"`
-	Length uint64 `json:"length"`
-	RKey   Key    `json:"rkey"`
+	Addr   uint64 `json:"addr"`   // wire address of the first byte
+	Length uint64 `json:"length"` // bytes; 0 if it is not known
+	RKey   Key    `json:"rkey"`   // of the region
 }
 
 // At returns the address off bytes into the memory. A place behind the memory has

@@ -276,3 +276,21 @@ func TestCompletionsInALoop(t *testing.T) {
 		t.Error("a queue pair that is not there")
 	}
 }
+
+func TestNegativeSizes(t *testing.T) {
+	t.Parallel()
+	a, _ := newPair(t, 64)
+	var r *verbs.RangeError
+	if _, err := a.dev.CreateCQ(-1); !errors.As(err, &r) {
+		t.Errorf("completion queue: %v", err)
+	}
+	for _, c := range []verbs.QPConfig{{MaxSendWR: -1}, {MaxRecvWR: -1}, {MaxSendSGE: -1}, {MaxRecvSGE: -1}, {MaxInline: -1}, {MaxSendWR: 1 << 30}} {
+		c.SendCQ, c.RecvCQ = a.cq, a.cq
+		if _, err := a.pd.CreateQP(c); !errors.As(err, &r) {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+	if _, err := verbs.OpenAddr(parseAddr("127.0.0.1"), verbs.Config{Shards: -2}); err == nil || !strings.Contains(err.Error(), "Shards is -2") {
+		t.Errorf("shards: %v", err)
+	}
+}

@@ -145,6 +145,7 @@ type PostError struct {
 	Err   error  // the cause
 }
 
+// Error says which request was refused and why.
 func (e *PostError) Error() string {
 	return fmt.Sprintf("verbs: work request %d (id %d) refused: %v", e.Index, e.ID, e.Err)
 }
@@ -185,9 +186,9 @@ func (q *QP) Close() error { return q.core.Close() }
 // Endpoint is what a peer must know to connect. It is a plain value to be sent
 // to the peer.
 type Endpoint struct {
-	Addr netip.Addr `json:"addr"`
-	QPN  QPN        `json:"qpn"`
-	PSN  PSN        `json:"psn"` // the first that this side sends
+	Addr netip.Addr `json:"addr"` // of the device
+	QPN  QPN        `json:"qpn"`  // of the queue pair
+	PSN  PSN        `json:"psn"`  // the first that this side sends
 
 	// OwnKind says that this side is this software: its buffers take more in
 	// flight than is safe to send to others. Endpoint sets it. In an Endpoint that
@@ -197,6 +198,7 @@ type Endpoint struct {
 	OwnKind bool `json:"own_kind,omitempty"`
 }
 
+// String prints address, QPN and PSN.
 func (e Endpoint) String() string {
 	return fmt.Sprintf("%v QPN %v PSN 0x%06x", e.Addr, e.QPN, uint32(e.PSN))
 }

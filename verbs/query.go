@@ -11,19 +11,19 @@ import (
 // DeviceAttr describes a device, in the terms of ibv_query_device.
 type DeviceAttr struct {
 	NodeGUID        uint64 // made from the address: the same at every opening
-	VendorID        uint32
-	MaxQP           int
-	MaxQPWR         int // entries of one send or receive queue
-	MaxSGE          int
-	MaxInline       int // bytes
-	MaxCQ           int
-	MaxCQE          int
-	MaxMR           int
-	MaxMRSize       uint64
-	MaxPD           int
-	MaxQPRdAtomic   int // READs and atomics that a peer may have outstanding on one queue pair
-	MaxQPInitRdAtom int // READs and atomics that one queue pair may have outstanding
-	PortCount       int
+	VendorID        uint32 // 0xffffff: none
+	MaxQP           int    // queue pairs
+	MaxQPWR         int    // entries of one send or receive queue
+	MaxSGE          int    // entries of one scatter/gather list
+	MaxInline       int    // bytes
+	MaxCQ           int    // completion queues
+	MaxCQE          int    // entries of one completion queue
+	MaxMR           int    // memory regions
+	MaxMRSize       uint64 // bytes of one memory region
+	MaxPD           int    // protection domains
+	MaxQPRdAtomic   int    // READs and atomics that a peer may have outstanding on one queue pair
+	MaxQPInitRdAtom int    // READs and atomics that one queue pair may have outstanding
+	PortCount       int    // 1
 }
 
 // PortState is the logical state of a port, with the numbers of ibv_port_state.
@@ -35,6 +35,7 @@ const (
 	PortActive PortState = 4 // it carries traffic
 )
 
+// String returns the name as ibv_devinfo prints it.
 func (s PortState) String() string {
 	if s == PortActive {
 		return "PORT_ACTIVE"
@@ -52,6 +53,7 @@ const (
 	PhysLinkUp   PhysState = 5
 )
 
+// String returns the name as ibv_devinfo prints it.
 func (s PhysState) String() string {
 	switch s {
 	case PhysPolling:
@@ -66,19 +68,19 @@ func (s PhysState) String() string {
 
 // PortAttr describes the port of a device, in the terms of ibv_query_port.
 type PortAttr struct {
-	State      PortState
-	PhysState  PhysState
-	DownReason string // why State is PortDown, for people; empty if it is not
-	Interface  string // the network interface that has the address; empty if none is known
-	Speed      int    // of the interface, in Mb/s; 0 if not known
-	MaxMTU     MTU
-	ActiveMTU  MTU // the largest path MTU that the link carries
-	LinkMTU    int // bytes of an IP packet
-	GIDTable   int // entries
-	PKeyTable  int // entries; entry 0 is 0xffff
-	MaxMessage uint64
-	LinkLayer  string
-	UDPPort    int
+	State      PortState // whether it carries traffic
+	PhysState  PhysState // of the interface
+	DownReason string    // why State is PortDown, for people; empty if it is not
+	Interface  string    // the network interface that has the address; empty if none is known
+	Speed      int       // of the interface, in Mb/s; 0 if not known
+	MaxMTU     MTU       // MTU4096
+	ActiveMTU  MTU       // the largest path MTU that the link carries
+	LinkMTU    int       // bytes of an IP packet
+	GIDTable   int       // entries
+	PKeyTable  int       // entries; entry 0 is 0xffff
+	MaxMessage uint64    // bytes
+	LinkLayer  string    // "Ethernet"
+	UDPPort    int       // where the device receives
 
 	FullICRC       bool // the ICRC of any peer is checked in all 32 bits
 	ECN            bool // traffic classes (DSCP and ECN) are sent and received
@@ -91,8 +93,8 @@ type PortAttr struct {
 
 // GID is an entry of the GID table: an address that the device answers to.
 type GID struct {
-	Addr netip.Addr
-	Type string // "RoCE v2"
+	Addr netip.Addr // of the device
+	Type string     // "RoCE v2"
 }
 
 // Bytes returns the GID in network order; an IPv4 address is mapped to IPv6.

@@ -11,13 +11,16 @@ import (
 
 // The plain values of the interface are those of the engine.
 type (
-	// SendWR is a work request for the send queue.
+	// SendWR is a work request for the send queue: ID, Opcode, SGList or Inline,
+	// Remote … (go doc github.com/gosoftroce/rocev2/qp.SendWR shows the fields).
 	SendWR = qp.SendWR
-	// RecvWR is a receive buffer.
+	// RecvWR is a work request for the receive queue: ID and SGList, the buffer.
 	RecvWR = qp.RecvWR
-	// SGE is one entry of a scatter/gather list; MR.Slice makes them.
+	// SGE is one entry of a scatter/gather list: Addr, Length in bytes, LKey.
+	// MR.Slice makes them.
 	SGE = memreg.SGE
-	// WC is a work completion.
+	// WC is a work completion: ID, Status, Opcode, ByteLen, QPN … Err makes an
+	// error of it, String tells it in words (go doc .../qp.WC shows the fields).
 	WC = qp.WC
 	// WCError is the error of a completion without success, as WC.Err returns it.
 	WCError = qp.WCError
@@ -29,7 +32,8 @@ type (
 	WCOpcode = qp.WCOpcode
 	// Opcode is the operation of a send work request.
 	Opcode = qp.WROpcode
-	// RemoteAddr is an address in a region of the peer.
+	// RemoteAddr is an address in a region of the peer: Addr and RKey. RemoteMemory.At
+	// makes them.
 	RemoteAddr = qp.RemoteAddr
 	// Access is a set of access rights.
 	Access = memreg.Access
@@ -37,7 +41,8 @@ type (
 	Key = memreg.Key
 	// State is the state of a queue pair.
 	State = qp.State
-	// Attr holds the attributes of a queue pair.
+	// Attr holds the attributes of a queue pair, in the units of the standard
+	// (timeouts are codes); go doc .../qp.Attr shows the fields.
 	Attr = qp.Attr
 	// AttrMask says which fields of an Attr are meant.
 	AttrMask = qp.AttrMask
@@ -64,27 +69,27 @@ type (
 	QPStats = qp.Stats
 )
 
-// Transport services.
+// RC is the reliable connection, the transport service that there is.
 const RC = rocev2.ServiceRC
 
-// Operations.
+// Operations of SendWR.Opcode, which must be set: the zero value is none.
 const (
-	Send         = qp.OpSend
-	SendWithImm  = qp.OpSendImm
-	SendWithInv  = qp.OpSendInv
-	Write        = qp.OpWrite
-	WriteWithImm = qp.OpWriteImm
-	Read         = qp.OpRead
-	CompareSwap  = qp.OpCompareSwap
-	FetchAdd     = qp.OpFetchAdd
+	Send         = qp.OpSend        // a message into the next receive of the peer
+	SendWithImm  = qp.OpSendImm     // the same with 32 bits of immediate data, WC.Imm there
+	SendWithInv  = qp.OpSendInv     // the same, and the peer ends its key InvalidateKey
+	Write        = qp.OpWrite       // into memory of the peer; completes there with nothing
+	WriteWithImm = qp.OpWriteImm    // the same, and takes a receive of the peer, with immediate data
+	Read         = qp.OpRead        // from memory of the peer into SGList
+	CompareSwap  = qp.OpCompareSwap // 8 aligned bytes of the peer become Swap if they equal CompareAdd; SGList gets what they were
+	FetchAdd     = qp.OpFetchAdd    // CompareAdd is added to 8 aligned bytes of the peer; SGList gets what they were
 )
 
-// Access rights.
+// Access rights, to be combined with |. Reading by the own device needs none.
 const (
-	LocalWrite   = memreg.LocalWrite
-	RemoteWrite  = memreg.RemoteWrite
-	RemoteRead   = memreg.RemoteRead
-	RemoteAtomic = memreg.RemoteAtomic
+	LocalWrite   = memreg.LocalWrite   // the device may write: receives, READs, atomics, and all that the peer writes
+	RemoteWrite  = memreg.RemoteWrite  // the peer may WRITE; needs LocalWrite
+	RemoteRead   = memreg.RemoteRead   // the peer may READ
+	RemoteAtomic = memreg.RemoteAtomic // the peer may do atomics; needs LocalWrite
 )
 
 // MTUOf returns the path MTU of exactly so many bytes of payload: 256, 512, 1024,
@@ -106,75 +111,75 @@ const (
 	MTU4096 = rocev2.MTU4096
 )
 
-// Queue pair states.
+// Queue pair states (IBTA 10.3.1).
 const (
-	StateReset = qp.StateReset
-	StateInit  = qp.StateInit
-	StateRTR   = qp.StateRTR
-	StateRTS   = qp.StateRTS
-	StateSQD   = qp.StateSQD
-	StateSQE   = qp.StateSQE
-	StateErr   = qp.StateErr
+	StateReset = qp.StateReset // made, or taken back: nothing can be posted
+	StateInit  = qp.StateInit  // receives can be posted; packets are dropped
+	StateRTR   = qp.StateRTR   // ready to receive: requests of the peer are answered
+	StateRTS   = qp.StateRTS   // ready to send: the working state
+	StateSQD   = qp.StateSQD   // the send queue drains: what has started ends, nothing starts
+	StateSQE   = qp.StateSQE   // of UC and UD only
+	StateErr   = qp.StateErr   // everything posted completes with WR_FLUSH_ERR
 )
 
-// Attributes of a queue pair, for Modify.
+// Attributes of a queue pair, for Modify: each stands for a field of Attr.
 const (
-	AttrState           = qp.AttrState
-	AttrCurState        = qp.AttrCurState
-	AttrEnableSQDNotify = qp.AttrEnableSQDNotify
-	AttrAccess          = qp.AttrAccess
-	AttrPKeyIndex       = qp.AttrPKeyIndex
-	AttrPort            = qp.AttrPort
-	AttrQKey            = qp.AttrQKey
-	AttrAV              = qp.AttrAV
-	AttrPathMTU         = qp.AttrPathMTU
-	AttrTimeout         = qp.AttrTimeout
-	AttrRetryCount      = qp.AttrRetryCount
-	AttrRNRRetry        = qp.AttrRNRRetry
-	AttrRQPSN           = qp.AttrRQPSN
-	AttrMaxQPRdAtomic   = qp.AttrMaxQPRdAtomic
-	AttrMinRNRTimer     = qp.AttrMinRNRTimer
-	AttrSQPSN           = qp.AttrSQPSN
-	AttrMaxDestRdAtomic = qp.AttrMaxDestRdAtomic
-	AttrDestQPN         = qp.AttrDestQPN
+	AttrState           = qp.AttrState           // State
+	AttrCurState        = qp.AttrCurState        // CurState
+	AttrEnableSQDNotify = qp.AttrEnableSQDNotify // EnableSQDNotify
+	AttrAccess          = qp.AttrAccess          // Access
+	AttrPKeyIndex       = qp.AttrPKeyIndex       // PKeyIndex
+	AttrPort            = qp.AttrPort            // Port
+	AttrQKey            = qp.AttrQKey            // QKey, of UD
+	AttrAV              = qp.AttrAV              // AV
+	AttrPathMTU         = qp.AttrPathMTU         // PathMTU
+	AttrTimeout         = qp.AttrTimeout         // Timeout
+	AttrRetryCount      = qp.AttrRetryCount      // RetryCount
+	AttrRNRRetry        = qp.AttrRNRRetry        // RNRRetry
+	AttrRQPSN           = qp.AttrRQPSN           // RQPSN
+	AttrMaxQPRdAtomic   = qp.AttrMaxQPRdAtomic   // MaxRdAtomic
+	AttrMinRNRTimer     = qp.AttrMinRNRTimer     // MinRNRTimer
+	AttrSQPSN           = qp.AttrSQPSN           // SQPSN
+	AttrMaxDestRdAtomic = qp.AttrMaxDestRdAtomic // MaxDestRdAtomic
+	AttrDestQPN         = qp.AttrDestQPN         // DestQPN
 )
 
 // Completion statuses that programs commonly tell apart; the others print
 // their names.
 const (
 	StatusSuccess        = qp.StatusSuccess
-	StatusLocLenErr      = qp.StatusLocLenErr
-	StatusLocQPOpErr     = qp.StatusLocQPOpErr
-	StatusLocProtErr     = qp.StatusLocProtErr
-	StatusWRFlushErr     = qp.StatusWRFlushErr
-	StatusBadRespErr     = qp.StatusBadRespErr
-	StatusRemInvReqErr   = qp.StatusRemInvReqErr
-	StatusRemAccessErr   = qp.StatusRemAccessErr
-	StatusRemOpErr       = qp.StatusRemOpErr
-	StatusRetryExcErr    = qp.StatusRetryExcErr
-	StatusRNRRetryExcErr = qp.StatusRNRRetryExcErr
+	StatusLocLenErr      = qp.StatusLocLenErr      // a message is longer than the receive buffer
+	StatusLocQPOpErr     = qp.StatusLocQPOpErr     // the queue pair cannot carry out the request
+	StatusLocProtErr     = qp.StatusLocProtErr     // SGList names no memory of the domain, or memory without the right
+	StatusWRFlushErr     = qp.StatusWRFlushErr     // the queue pair was in ERR, or came there first
+	StatusBadRespErr     = qp.StatusBadRespErr     // the peer sent a response that does not fit
+	StatusRemInvReqErr   = qp.StatusRemInvReqErr   // the peer refuses the request: path MTU, size or rights differ
+	StatusRemAccessErr   = qp.StatusRemAccessErr   // the peer refuses the address, the key or the access
+	StatusRemOpErr       = qp.StatusRemOpErr       // the peer could not carry out the request
+	StatusRetryExcErr    = qp.StatusRetryExcErr    // the peer does not acknowledge, RetryCount times
+	StatusRNRRetryExcErr = qp.StatusRNRRetryExcErr // the peer has no receive posted, RNRRetry times
 )
 
 // Kinds of completed work.
 const (
-	WCSend         = qp.WCSend
-	WCWrite        = qp.WCWrite
-	WCRead         = qp.WCRead
+	WCSend         = qp.WCSend  // SEND of any kind
+	WCWrite        = qp.WCWrite // WRITE of any kind
+	WCRead         = qp.WCRead  // READ: the data is there
 	WCCompareSwap  = qp.WCCompareSwap
 	WCFetchAdd     = qp.WCFetchAdd
-	WCRecv         = qp.WCRecv
-	WCRecvWriteImm = qp.WCRecvWriteImm
+	WCRecv         = qp.WCRecv         // a receive: a message has come
+	WCRecvWriteImm = qp.WCRecvWriteImm // a receive: a WRITE with immediate data has come
 )
 
 // Asynchronous events.
 const (
-	EventCQError         = hca.EventCQError
-	EventQPFatal         = hca.EventQPFatal
-	EventQPRequestError  = hca.EventQPRequestError
-	EventQPAccessError   = hca.EventQPAccessError
-	EventCommEstablished = hca.EventCommEstablished
-	EventSQDrained       = hca.EventSQDrained
-	EventLastWQEReached  = hca.EventLastWQEReached
+	EventCQError         = hca.EventCQError         // a completion was lost, for the queue was full; its queue pair is in ERR
+	EventQPFatal         = hca.EventQPFatal         // a queue pair met an error that no completion tells of; it is in ERR
+	EventQPRequestError  = hca.EventQPRequestError  // the peer sent an invalid request; the queue pair is in ERR
+	EventQPAccessError   = hca.EventQPAccessError   // the peer violated access rights; the queue pair is in ERR
+	EventCommEstablished = hca.EventCommEstablished // the first packet came while the queue pair was in RTR
+	EventSQDrained       = hca.EventSQDrained       // a queue pair in SQD has finished what it had begun
+	EventLastWQEReached  = hca.EventLastWQEReached  // of shared receive queues, which programs do not have yet
 )
 
 // Errors that programs tell apart with errors.Is. The errors that carry them say

@@ -43,7 +43,7 @@ type Config struct {
 // Close, which the test's cleanup calls, closes all of it.
 type Side struct {
 	Dev  *verbs.Device
-	PD   *verbs.PD
+	PD   *verbs.PD    // of QP and MR
 	CQ   *verbs.CQ    // of both queues of QP
 	QP   *verbs.QP    // connected to the other side's
 	MR   *verbs.MR    // memory with all rights
