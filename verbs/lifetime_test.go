@@ -34,7 +34,8 @@ func mustBeCollected[T any](t *testing.T, what string, objects ...weak.Pointer[T
 // both sides. Nobody reads the event.
 func refused(t *testing.T, a, b *side) weak.Pointer[verbs.QP] {
 	t.Helper()
-	qa, qb := a.newQP(verbs.QPConfig{}), b.newQP(verbs.QPConfig{})
+	small := verbs.QPConfig{MaxSendWR: 1, MaxRecvWR: 1, MaxInline: 8}
+	qa, qb := a.newQP(small), b.newQP(small)
 	connect(t, qa, qb)
 	check(t, qa.PostSend(verbs.SendWR{Opcode: verbs.Write, Inline: []byte("x"), Signaled: true,
 		Remote: verbs.RemoteAddr{Addr: b.mr.Addr(), RKey: b.mr.RKey() ^ 1}}))
