@@ -117,14 +117,44 @@ func (r *responses) nak(s rocev2.Syndrome, psn, msn rocev2.PSN) bool {
 	return true
 }
 
-// waiting returns the unsent answer of a resource.
-func (r *responses) waiting(res uint32) *response {
+// kill takes the unsent answers of a resource away.
+func (r *responses) kill(res uint8) {
 	for i := r.head; i != r.tail; i++ {
-		if e := r.at(i); e.kind >= responseRead && uint32(e.res) == res {
-			return e
+		if e := r.at(i); e.kind >= responseRead && e.res == res {
+			e.kind = responseDead
 		}
 	}
-	return nil
+}
+
+// move has the unsent answers of a resource refer to another one.
+func (r *responses) move(from, to uint8) {
+	for i := r.head; i != r.tail; i++ {
+		if e := r.at(i); e.kind >= responseRead && e.res == from {
+			e.res = to
+		}
+	}
+}
+
+// quiet drops the answers from the first one on that has data of a READ, which it returns if there is one. What is left is
+// small.
+func (r *responses) quiet() (first response, dropped bool) {
+	for i := r.head; i != r.tail; i++ {
+		if e := r.at(i); e.kind == responseRead {
+			r.tail = i
+			return *e, true
+		}
+	}
+	return response{}, false
+}
+
+// deny adds a NAK for a duplicate in its turn, unless another one waits.
+func (r *responses) deny(s rocev2.Syndrome, psn, msn rocev2.PSN) {
+	for i := r.head; i != r.tail; i++ {
+		if e := r.at(i); e.kind == responseNAK && e.syndrome.IsNAK() && e.syndrome != rocev2.NAKSequence {
+			return
+		}
+	}
+	r.insert(response{kind: responseNAK, syndrome: s, psn: psn, msn: msn})
 }
 
 // back moves a READ's answer back to psn, and brings MSNs up as insert does.

@@ -20,7 +20,7 @@ func (q *QP) pollResponse(buf []byte) int {
 			q.countSentNAK(e.syndrome)
 			return q.buildAck(buf, rocev2.RCAcknowledge, e.psn, rocev2.AETH{Syndrome: e.syndrome, MSN: e.msn})
 		case responseAtomic:
-			res := &r.res.ring[e.res]
+			res := r.res.at(e.res)
 			res.pending = pendingNone
 			r.out.head++
 			n := q.buildAck(buf, rocev2.RCAtomicAcknowledge, e.psn, rocev2.AETH{Syndrome: q.ackSyndrome(), MSN: e.msn})
@@ -32,9 +32,13 @@ func (q *QP) pollResponse(buf []byte) int {
 				return n
 			}
 			s, status := faultNAK(f)
-			first, psn := r.res.ring[e.res].first, e.psn
-			r.out.clear()
-			q.refuseAt(first, psn, s, status, f)
+			if res := r.res.at(e.res); res.pending == pendingFirst {
+				q.refuseFrom(res.first, s, status, f)
+				continue
+			} else if !e.part {
+				res.pending = pendingNone
+			}
+			*e = response{kind: responseNAK, syndrome: s, psn: e.psn, msn: e.msn}
 		default:
 			r.out.head++
 		}
@@ -82,7 +86,7 @@ func (q *QP) buildAck(buf []byte, op rocev2.Opcode, psn rocev2.PSN, a rocev2.AET
 // region may be gone.
 func (q *QP) buildReadResponse(e *response, buf []byte) (int, memreg.Fault) {
 	r := &q.resp
-	res := &r.res.ring[e.res]
+	res := r.res.at(e.res)
 	off := ahead(e.psn, res.first) << q.mtuShift
 	n := min(e.end-off, uint32(q.mtu))
 	h := rocev2.BTH{PKey: rocev2.DefaultPKey, DestQPN: q.attr.DestQPN, PSN: e.psn, PadCount: rocev2.PadCount(int(n))}

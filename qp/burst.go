@@ -96,7 +96,7 @@ func (q *QP) burstResponse(limit int, out PacketWriter) int {
 	if n < burstLeast {
 		return 0
 	}
-	res := &r.res.ring[e.res]
+	res := r.res.at(e.res)
 	off := uint64(ahead(e.psn, res.first)) << q.mtuShift
 	v, f := q.cfg.Memory.Resolve(q.cfg.PD, memreg.Key(res.rkey), res.va+off, uint64(n)<<q.mtuShift, memreg.RemoteRead)
 	if f != memreg.None {

@@ -1,6 +1,9 @@
 package qp
 
-import "github.com/gosoftroce/rocev2/memreg"
+import (
+	"github.com/gosoftroce/rocev2/memreg"
+	"github.com/gosoftroce/rocev2/rocev2"
+)
 
 // sendWC delivers a completion of the send queue. It returns false if the sink refused.
 func (q *QP) sendWC(id uint64, op WROpcode, s Status, vendor uint32) bool {
@@ -36,7 +39,10 @@ func (q *QP) completeHead() bool {
 	if q.deliver(q.cfg.SendCQ) {
 		return true
 	}
-	q.enterError(false)
+	if q.resp.endAnswers(q.resp.epsn, rocev2.NAKRemoteOperational) {
+		q.resp.tellFatal()
+	}
+	q.enterError(true)
 	return false
 }
 
@@ -54,8 +60,8 @@ func (q *QP) failHead(s Status, vendor uint32) {
 	q.enterError(false)
 }
 
-// enterError goes to ERR and flushes both queues in order. Answers that wait are dropped, unless they end with the NAK
-// that is the reason.
+// enterError goes to ERR and flushes both queues in order. Answers that wait are dropped, unless endAnswers has left only
+// what may still be sent.
 func (q *QP) enterError(keepAnswers bool) {
 	if q.state == StateErr {
 		return
@@ -64,6 +70,7 @@ func (q *QP) enterError(keepAnswers bool) {
 	r, p := &q.req, &q.resp
 	r.retry.stop()
 	r.rnr.waiting = false
+	q.notice.due = false
 	q.discardKept()
 	if !keepAnswers {
 		p.out.clear()

@@ -31,6 +31,10 @@
 // without progress; Linux sends and takes one, and a second loss of the same packet costs a timeout. The
 // requester sees by the same sign that a READ response asked for again was lost again.
 //
+// READs and atomics beyond Attr.MaxDestRdAtomic are put off: a sequence NAK goes behind the answers that wait, so that there
+// is room when they come again. If that makes the responder forget a READ that the peer asks for once more, it is executed
+// again; an atomic cannot be, and is refused.
+//
 // Between two of our own kind, see KeepPackets, both directions keep what arrives behind a gap, within bounds, and go on
 // from there when the gap is closed: to the peer that looks as if the network had delayed packets. So the requester sends
 // only a few packets again from the missing one on, or asks for the missing part of a READ, and goes on where it was. It
@@ -48,7 +52,7 @@
 // # Timeouts
 //
 // Timeouts cost one of RetryCount, and so does the first restart without progress; 7 is seven here, while Linux takes it
-// as without end. A Timeout of 0, none, gets GuardTimeout instead, so that a vanished peer is an error at last.
+// as without end. Progress reloads the count, whatever packet brings it. A Timeout of 0, none, gets GuardTimeout instead, so that a vanished peer is an error at last.
 //
 // # What it does not do
 //

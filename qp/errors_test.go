@@ -192,8 +192,8 @@ func TestOverflow(t *testing.T) {
 	if e, _ := p.b.PollEvent(); e != EventFatal || p.b.State() != StateErr {
 		t.Errorf("receive queue: event %v, state %v", e, p.b.State())
 	}
-	// The message that overflowed is not acknowledged, and the peer learns by its timeouts; the one before it in the batch is.
-	if got := p.a.sq.statuses(); got != "0 SUCCESS, 1 RETRY_EXC_ERR, 2 WR_FLUSH_ERR" {
+	// The message that overflowed is refused; the one before it in the batch is acknowledged.
+	if got := p.a.sq.statuses(); got != "0 SUCCESS, 1 REM_OP_ERR, 2 WR_FLUSH_ERR" {
 		t.Errorf("the peer has %q", got)
 	}
 }

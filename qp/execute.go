@@ -45,7 +45,6 @@ func (q *QP) executeSend(p *rocev2.Packet, info *rocev2.OpcodeInfo) Drop {
 func (q *QP) finish(p *rocev2.Packet, info *rocev2.OpcodeInfo) Drop {
 	r := &q.resp
 	r.message = 0
-	r.msn = r.msn.Next()
 	if r.held {
 		r.held = false
 		q.stats.RecvDone++
@@ -54,10 +53,10 @@ func (q *QP) finish(p *rocev2.Packet, info *rocev2.OpcodeInfo) Drop {
 			q.wc.WithImm, q.wc.Imm = true, p.Imm
 		}
 		if !q.recvWC() {
-			q.enterError(true)
-			return DropInvalid
+			return q.refuse(rocev2.NAKRemoteOperational, StatusLocQPOpErr, memreg.None) // nobody has received it
 		}
 	}
+	r.msn = r.msn.Next()
 	return q.accepted(p)
 }
 
@@ -103,58 +102,74 @@ func (q *QP) executeWrite(p *rocev2.Packet, info *rocev2.OpcodeInfo) Drop {
 	return q.finish(p, info)
 }
 
-// reserve gets the resource for a READ or an atomic. False means that the peer has more of them outstanding than was
-// agreed: the oldest has not even been answered.
-func (q *QP) reserve() (*resource, uint32, bool) {
-	r := &q.resp
-	if r.res.depth == 0 {
-		return nil, 0, false
-	}
+// reserve puts a READ or an atomic that was accepted into the ring, where it takes the place of the oldest one, and moves
+// on behind it.
+func (r *responder) reserve(n resource) (index uint8) {
 	e, index := r.res.oldest()
-	switch e.pending {
-	case pendingFirst:
-		return nil, 0, false
-	case pendingReplay:
-		// Only a stray duplicate can have asked for this: the peer goes on without it.
-		for w := r.out.waiting(index); w != nil; w = r.out.waiting(index) {
-			w.kind = responseDead
+	r.res.push(e)
+	if e.pending == pendingReplay {
+		// A stray duplicate has asked for this, or a peer that has more outstanding than agreed.
+		if to, ok := r.res.addBeside(*e); ok {
+			r.out.move(index, to)
+		} else {
+			r.out.kill(index)
 		}
 	}
-	return e, index, true
+	n.pending, n.first = pendingFirst, r.epsn
+	*e = n
+	r.res.next++
+	r.msn = r.msn.Next()
+	r.epsn = r.epsn.Add(int(n.psns))
+	return index
+}
+
+// busy reports whether a READ or an atomic of so many PSNs must wait for earlier answers to be sent: the peer has more
+// outstanding than agreed, or than PSNs can tell apart.
+func (r *responder) busy(psns uint32) bool {
+	e, _ := r.res.oldest()
+	return e.pending == pendingFirst || crossesAge(r.epsn, psns) && !r.age(psns)
 }
 
 // executeRead accepts a READ. Its data is read when the responses are sent.
 func (q *QP) executeRead(p *rocev2.Packet) Drop {
 	r := &q.resp
-	e, index, ok := q.reserve()
-	if !ok || p.RETH.Length > MaxMessage {
+	if r.res.depth == 0 || p.RETH.Length > MaxMessage {
 		return q.refuse(rocev2.NAKInvalidRequest, StatusRemInvReqErr, memreg.None)
 	}
-	if p.RETH.Length > 0 {
-		v, f := q.cfg.Memory.Resolve(q.cfg.PD, memreg.Key(p.RETH.RKey), p.RETH.VA, uint64(p.RETH.Length),
-			memreg.RemoteRead)
-		if f != memreg.None {
-			return q.refuseFault(f)
-		}
+	psns := q.psnsFor(p.RETH.Length)
+	if r.busy(psns) {
+		return q.putOff()
+	}
+	if f := q.checkRead(&p.RETH); f != memreg.None {
+		return q.refuseFault(f)
+	}
+	psn := r.epsn
+	index := r.reserve(resource{kind: resourceRead, opcode: p.BTH.Opcode, psns: psns, va: p.RETH.VA, rkey: p.RETH.RKey,
+		length: p.RETH.Length})
+	r.out.push(response{kind: responseRead, res: index, psn: psn, start: psn, msn: r.msn, left: psns, end: p.RETH.Length})
+	return DropNone
+}
+
+// checkRead checks the whole range of a READ; an empty one may have any key.
+func (q *QP) checkRead(h *rocev2.RETH) memreg.Fault {
+	if h.Length == 0 {
+		return memreg.None
+	}
+	v, f := q.cfg.Memory.Resolve(q.cfg.PD, memreg.Key(h.RKey), h.VA, uint64(h.Length), memreg.RemoteRead)
+	if f == memreg.None {
 		v.Release()
 	}
-	psns := q.psnsFor(p.RETH.Length)
-	r.msn = r.msn.Next()
-	*e = resource{kind: resourceRead, pending: pendingFirst, opcode: p.BTH.Opcode, first: r.epsn, psns: psns,
-		va: p.RETH.VA, rkey: p.RETH.RKey, length: p.RETH.Length}
-	r.res.next++
-	r.out.push(response{kind: responseRead, res: uint8(index), psn: r.epsn, start: r.epsn, msn: r.msn, left: psns,
-		end: p.RETH.Length})
-	r.epsn = r.epsn.Add(int(psns))
-	return DropNone
+	return f
 }
 
 // executeAtomic executes an atomic and keeps its result.
 func (q *QP) executeAtomic(p *rocev2.Packet, info *rocev2.OpcodeInfo) Drop {
 	r := &q.resp
-	e, index, ok := q.reserve()
-	if !ok {
+	if r.res.depth == 0 {
 		return q.refuse(rocev2.NAKInvalidRequest, StatusRemInvReqErr, memreg.None)
+	}
+	if r.busy(1) {
+		return q.putOff()
 	}
 	a := &p.AtomicETH
 	v, f := q.cfg.Memory.Resolve(q.cfg.PD, memreg.Key(a.RKey), a.VA, 8, memreg.RemoteAtomic)
@@ -174,10 +189,8 @@ func (q *QP) executeAtomic(p *rocev2.Packet, info *rocev2.OpcodeInfo) Drop {
 	if f != memreg.None {
 		return q.refuseFault(f)
 	}
-	r.msn = r.msn.Next()
-	*e = resource{kind: resourceAtomic, pending: pendingFirst, opcode: p.BTH.Opcode, first: r.epsn, psns: 1, value: old}
-	r.res.next++
-	r.out.push(response{kind: responseAtomic, res: uint8(index), psn: r.epsn, msn: r.msn})
-	r.epsn = r.epsn.Next()
+	psn := r.epsn
+	index := r.reserve(resource{kind: resourceAtomic, opcode: p.BTH.Opcode, psns: 1, value: old})
+	r.out.push(response{kind: responseAtomic, res: index, psn: psn, msn: r.msn})
 	return DropNone
 }

@@ -37,7 +37,7 @@ func (q *QP) handlePacket(now Time, src netip.Addr, p *rocev2.Packet) Drop {
 	case info.Role == rocev2.RoleRequest && q.state != StateErr:
 		return q.handleRequest(p, info)
 	case info.Role == rocev2.RoleRequest:
-		return q.repeatFatal(p.BTH.PSN)
+		return q.repeatFatal(p)
 	case info.Role == rocev2.RoleResponse && (q.state == StateRTS || q.state == StateSQD):
 		return q.handleResponse(now, p, info)
 	case info.Role == rocev2.RoleNotify:

@@ -172,8 +172,10 @@ func TestResponses(t *testing.T) {
 	if r.tail != 3 || r.at(0).psn != 2 || r.at(2).psn != 4 {
 		t.Error("an acknowledgement merged across a READ")
 	}
-	if r.waiting(3) != r.at(1) || r.waiting(0) != nil {
-		t.Error("the answer of a resource is not found")
+	r.move(3, 5)
+	r.kill(3)
+	if e := r.at(1); e.kind != responseRead || e.res != 5 {
+		t.Error("the answer of a resource did not move to another one")
 	}
 	if !r.nak(rocev2.NAKSequence, 5, 4) || r.nak(rocev2.NAKSequence, 5, 4) {
 		t.Error("the same NAK waits twice")

@@ -63,6 +63,13 @@ func (r *requester) repairFailed() bool {
 	return p.run > 0 && p.left == 0 && r.una == p.end && r.una.Before(p.limit)
 }
 
+// forget ends the memory of the last run when una has got past all that it was about: PSNs come again.
+func (p *repair) forget(una rocev2.PSN) {
+	if p.run > 0 && p.left == 0 && una.After(p.end) && !una.Before(p.limit) {
+		p.run = 0
+	}
+}
+
 // pollRepair writes the next packet of a repair.
 func (q *QP) pollRepair(now Time, buf []byte) int {
 	r := &q.req

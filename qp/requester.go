@@ -194,6 +194,8 @@ func (q *QP) settle(now Time, from rocev2.PSN, pos uint64) {
 	r.window.acked(r.posUna-pos, r.posUna)
 	if r.repairFailed() {
 		q.restart(true)
+	} else {
+		r.repair.forget(r.una)
 	}
 	if r.fault {
 		if w := r.queue.at(r.head); r.head != r.queue.tail && w.status != StatusSuccess {
@@ -218,6 +220,9 @@ func (q *QP) readResponse(now Time, p *rocev2.Packet, info *rocev2.OpcodeInfo) D
 	if w.opcode != OpRead || !q.readFits(w, rel, p, info) {
 		r.retry.badResp = true
 		return DropBadResponse
+	}
+	if info.Headers.Has(rocev2.HasAETH) {
+		r.credit.update(&p.AETH)
 	}
 	if len(p.Payload) > 0 {
 		f := q.cfg.Memory.Scatter(q.cfg.PD, r.queue.list(r.head, w), uint64(rel)<<q.mtuShift, p.Payload)
@@ -277,6 +282,7 @@ func (q *QP) atomicResponse(now Time, p *rocev2.Packet) Drop {
 		r.retry.badResp = true
 		return DropBadResponse
 	}
+	r.credit.update(&p.AETH)
 	binary.NativeEndian.PutUint64(q.word[:], p.AtomicAck.Original)
 	if f := q.cfg.Memory.Scatter(q.cfg.PD, r.queue.list(r.head, w), 0, q.word[:]); f != memreg.None {
 		q.failHead(StatusLocProtErr, VendorFault|uint32(f))

@@ -11,7 +11,7 @@ type responder struct {
 	recv  RecvWQE   // the receive in hand, if held
 	held  bool
 	latch bool // a NAK was sent for epsn: silence until the expected packet comes
-	rearm bool // it was for a gap, before firstGap: when that or an earlier packet comes, epsn was sent again and lost again
+	rearm bool // it was for a gap, before firstGap: when that or an earlier packet comes, epsn was sent again and lost again. With epsn as firstGap, nothing came behind it yet
 	acked bool // lastAck is set
 	delay bool // a lone acknowledgement waits
 	heard bool // EventCommEst was raised
@@ -35,27 +35,55 @@ type responder struct {
 	fatal fatalNAK
 }
 
-// fatalNAK is the NAK that ended the connection. It is repeated for duplicates of its request: otherwise a peer that
-// missed it would learn nothing but a timeout.
+// fatalNAK is why the connection ended. A peer that asks again, for the request that was refused or for one that was not
+// answered because of it, is told again: otherwise it would learn nothing but a timeout.
 type fatalNAK struct {
-	first    rocev2.PSN // of the request
-	psn      rocev2.PSN // of the NAK: inside a READ, where its answer stopped
+	first    rocev2.PSN // of the first request without an answer
+	refused  rocev2.PSN // of the request that was refused
+	last     rocev2.PSN // that was told of: what comes behind it is of the same attempt
 	syndrome rocev2.Syndrome
 	left     uint8 // repetitions
 }
 
 const fatalRepeats = 8
 
+// code is what a request learns: one before the refused one was right, but there is no answer to it any more.
+func (f *fatalNAK) code(psn rocev2.PSN) rocev2.Syndrome {
+	if ahead(psn, f.first) < ahead(f.refused, f.first) {
+		return rocev2.NAKRemoteOperational
+	}
+	return f.syndrome
+}
+
 // repeatFatal takes a request in ERR.
-func (q *QP) repeatFatal(psn rocev2.PSN) Drop {
+func (q *QP) repeatFatal(p *rocev2.Packet) Drop {
 	r := &q.resp
-	if r.fatal.left > 0 && ahead(psn, r.fatal.first) <= ahead(r.fatal.psn, r.fatal.first) {
-		if r.out.nak(r.fatal.syndrome, psn, r.msn) {
-			r.fatal.left--
+	f, psn := &r.fatal, p.BTH.PSN
+	if f.left == 0 || psn.After(r.epsn) || r.out.full() {
+		return DropState
+	}
+	if ahead(psn, f.first) > ahead(r.epsn, f.first) {
+		// Before that: only a READ or an atomic whose answer was lost keeps the peer from asking for the others.
+		e, index := r.res.find(psn)
+		switch {
+		case e == nil || e.opcode != p.BTH.Opcode:
+			return DropState
+		case e.kind == resourceAtomic:
+			r.out.push(response{kind: responseAtomic, res: index, psn: psn, msn: r.msn})
+		default:
+			r.out.nak(rocev2.NAKRemoteOperational, psn, r.msn)
 		}
+		f.left--
 		return DropDuplicate
 	}
-	return DropState
+	if ahead(psn, f.first) > ahead(f.last, f.first) {
+		return DropState
+	}
+	if r.out.nak(f.code(psn), psn, r.msn) {
+		f.last = psn
+		f.left--
+	}
+	return DropDuplicate
 }
 
 // handleRequest executes a request, and what was kept behind it.
@@ -79,6 +107,8 @@ func (q *QP) executeRequest(p *rocev2.Packet, info *rocev2.OpcodeInfo) Drop {
 		kept := (r.rearm || !r.latch) && q.keep(&r.kept, p, r.epsn)
 		if !r.latch || (r.rearm && !psn.After(r.firstGap)) {
 			q.nakGap(psn)
+		} else if r.firstGap == r.epsn {
+			r.firstGap = psn
 		}
 		if kept {
 			return DropNone
@@ -86,6 +116,9 @@ func (q *QP) executeRequest(p *rocev2.Packet, info *rocev2.OpcodeInfo) Drop {
 		return DropOutOfOrder
 	} else if d < 0 {
 		return q.duplicate(p, info)
+	}
+	if crossesAge(psn, 1) && !r.age(1) {
+		return q.putOff()
 	}
 	r.latch = false
 	if q.state == StateRTR && !r.heard {
@@ -149,16 +182,40 @@ func (q *QP) notReady() Drop {
 	return DropRNR
 }
 
+// putOff has the peer send the expected packet again when the answers that wait have left: the NAK goes behind them. What
+// follows the packet gets no other.
+func (q *QP) putOff() Drop {
+	r := &q.resp
+	r.latch, r.rearm, r.firstGap = true, true, r.epsn
+	r.out.nak(rocev2.NAKSequence, r.epsn, r.msn)
+	return DropRdAtomic
+}
+
 // refuse ends the connection because of the expected packet: NAK, completion of the receive in hand, event, ERR.
 func (q *QP) refuse(s rocev2.Syndrome, status Status, f memreg.Fault) Drop {
-	q.refuseAt(q.resp.epsn, q.resp.epsn, s, status, f)
+	q.refuseFrom(q.resp.epsn, s, status, f)
 	return DropInvalid
 }
 
-func (q *QP) refuseAt(first, psn rocev2.PSN, s rocev2.Syndrome, status Status, f memreg.Fault) {
+// endAnswers prepares the responder for ERR: no READ is answered any more, and nothing behind one. It reports whether
+// there was one, and that the peer must be told.
+func (r *responder) endAnswers(refused rocev2.PSN, s rocev2.Syndrome) bool {
+	r.fatal = fatalNAK{first: r.epsn, refused: refused, last: r.epsn, syndrome: s, left: fatalRepeats}
+	e, cut := r.out.quiet()
+	if cut {
+		r.fatal.first, r.fatal.last = r.res.at(e.res).first, e.psn
+	}
+	return cut
+}
+
+// tellFatal sends the NAK for the first request without an answer.
+func (r *responder) tellFatal() { r.out.nak(r.fatal.code(r.fatal.last), r.fatal.last, r.msn) }
+
+// refuseFrom ends the connection because of the request that begins at psn.
+func (q *QP) refuseFrom(psn rocev2.PSN, s rocev2.Syndrome, status Status, f memreg.Fault) {
 	r := &q.resp
-	r.fatal = fatalNAK{first: first, psn: psn, syndrome: s, left: fatalRepeats}
-	r.out.nak(s, psn, r.msn)
+	r.endAnswers(psn, s)
+	r.tellFatal()
 	switch s {
 	case rocev2.NAKRemoteAccess:
 		q.events.raise(EventAccessErr)
@@ -220,7 +277,7 @@ func (q *QP) duplicate(p *rocev2.Packet, info *rocev2.OpcodeInfo) Drop {
 // executed there is nothing to say.
 func (q *QP) duplicateMessage(psn rocev2.PSN) {
 	r := &q.resp
-	if !r.acked || r.lastAck.Before(psn) {
+	if !r.acked || ahead(r.epsn, r.lastAck) > ahead(r.epsn, psn) {
 		return
 	}
 	if e, _ := r.res.find(psn); e != nil {
@@ -234,7 +291,11 @@ func (q *QP) duplicateRead(p *rocev2.Packet) {
 	r := &q.resp
 	psn := p.BTH.PSN
 	e, index := r.res.find(psn)
-	if e == nil || e.kind != resourceRead {
+	if e == nil {
+		q.readAgain(&p.BTH, &p.RETH)
+		return
+	}
+	if e.kind != resourceRead {
 		return
 	}
 	rel := ahead(psn, e.first)
@@ -251,7 +312,7 @@ func (q *QP) duplicateRead(p *rocev2.Packet) {
 	part := false
 	for i := r.out.head; i != r.out.tail; i++ {
 		w := r.out.at(i)
-		if w.kind != responseRead || uint32(w.res) != index {
+		if w.kind != responseRead || w.res != index {
 			continue
 		}
 		from := ahead(w.psn, e.first)
@@ -270,19 +331,53 @@ func (q *QP) duplicateRead(p *rocev2.Packet) {
 	if !part {
 		e.pending = pendingReplay
 	}
-	r.out.insert(response{kind: responseRead, res: uint8(index), part: part, psn: psn, start: psn, msn: r.msn, left: psns, end: end})
+	r.out.insert(response{kind: responseRead, res: index, part: part, psn: psn, start: psn, msn: r.msn, left: psns, end: end})
 }
 
-// duplicateAtomic sends the stored result again.
+// readAgain executes a READ again that lost its place in the ring, because the peer had more outstanding than agreed: a
+// READ changes nothing, so that is allowed (IBTA 9.7.5.1.5). If it is refused this time, the peer is told, and nothing else
+// happens: anybody can guess a PSN that looks like a duplicate.
+func (q *QP) readAgain(h *rocev2.BTH, e *rocev2.RETH) {
+	r := &q.resp
+	if e.Length > MaxMessage {
+		return
+	}
+	psns := q.psnsFor(e.Length)
+	if !r.res.wasPushed(h.PSN, psns, r.epsn) {
+		return
+	}
+	if q.attr.Access&memreg.RemoteRead == 0 {
+		r.out.deny(rocev2.NAKInvalidRequest, h.PSN, r.msn)
+		return
+	}
+	if f := q.checkRead(e); f != memreg.None {
+		s, _ := faultNAK(f)
+		r.out.deny(s, h.PSN, r.msn)
+		return
+	}
+	index, ok := r.res.addBeside(resource{kind: resourceRead, opcode: h.Opcode, first: h.PSN, psns: psns, va: e.VA,
+		rkey: e.RKey, length: e.Length})
+	if !ok {
+		return // as if lost
+	}
+	q.stats.ReadReplays++
+	r.out.insert(response{kind: responseRead, res: index, psn: h.PSN, start: h.PSN, msn: r.msn, left: psns, end: e.Length})
+}
+
+// duplicateAtomic sends the stored result again. One that lost its place in the ring cannot be executed again, so the peer
+// is told that it had more outstanding than agreed; nothing else happens, see readAgain.
 func (q *QP) duplicateAtomic(p *rocev2.Packet) {
 	r := &q.resp
 	e, index := r.res.find(p.BTH.PSN)
+	if e == nil && r.res.wasPushed(p.BTH.PSN, 1, r.epsn) {
+		r.out.deny(rocev2.NAKInvalidRequest, p.BTH.PSN, r.msn)
+	}
 	if e == nil || e.kind != resourceAtomic || e.opcode != p.BTH.Opcode || e.pending != pendingNone {
 		return
 	}
 	q.stats.AtomicReplay++
 	e.pending = pendingReplay
-	r.out.insert(response{kind: responseAtomic, res: uint8(index), psn: e.first, msn: r.msn})
+	r.out.insert(response{kind: responseAtomic, res: index, psn: e.first, msn: r.msn})
 }
 
 // psnsFor is how many packets carry n bytes.

@@ -183,7 +183,8 @@ func TestReadLimits(t *testing.T) {
 	}
 }
 
-// TestReadDepth: the responder takes max_dest_rd_atomic rounded up to a power of two, and refuses more.
+// TestReadDepth: the responder takes max_dest_rd_atomic rounded up to a power of two, and puts off what comes before there is
+// room again.
 func TestReadDepth(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, pairConfig{attr: Attr{MaxRdAtomic: 8, MaxDestRdAtomic: 3}})
@@ -192,7 +193,7 @@ func TestReadDepth(t *testing.T) {
 		pkt.RETH = rocev2.RETH{VA: testIOVA, RKey: uint32(p.b.mr.RKey()), Length: 8}
 		want := DropNone
 		if i == 4 {
-			want = DropInvalid
+			want = DropRdAtomic
 		}
 		if got := p.inject(p.b, pkt); got != want {
 			t.Errorf("READ %d: %v, want %v", i, got, want)

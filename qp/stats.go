@@ -22,12 +22,13 @@ const (
 	DropStale                   // a response to what has completed
 	DropGap                     // a response behind a lost one
 	DropBadResponse             // a response that does not fit its request
+	DropRdAtomic                // a request that came while too many READs or atomics were unanswered: the peer was told to send it again
 	numDrops
 )
 
 var dropNames = [numDrops]string{
 	"none", "state", "service", "peer", "pkey", "qpn", "duplicate", "out_of_order", "rnr", "invalid", "busy", "ghost",
-	"stale", "gap", "bad_response",
+	"stale", "gap", "bad_response", "rd_atomic",
 }
 
 // String returns the reason as one word, fit for the label of a counter.

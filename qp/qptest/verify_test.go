@@ -148,6 +148,10 @@ func (s *side) mayFail(o *op, st qp.Status) bool {
 		return w.p.rnrRetry < 7
 	case st == qp.StatusRemInvReqErr:
 		return w.p.fault == faultRecvTooSmall && p.faulted && o.kind.sends()
+	case st == qp.StatusRemOpErr: // it waited for its answer when another request was refused
+		refused := s.faulted && w.p.fault.breaksResponder() ||
+			p.faulted && (w.p.fault == faultRecvTooSmall || w.p.fault == faultDeregister)
+		return refused && (o.kind == kindRead || o.kind.atomic())
 	case st == qp.StatusRemAccessErr:
 		return w.p.fault == faultDeregister && p.faulted && !o.kind.sends() && o.n > 0
 	}
