@@ -11,7 +11,7 @@ type responder struct {
 	recv  RecvWQE   // the receive in hand, if held
 	held  bool
 	latch bool // a NAK was sent for epsn: silence until the expected packet comes
-	rearm bool // it was for a gap, before firstGap: when that or an earlier packet comes, epsn was sent again and lost again. With epsn as firstGap, nothing came behind it yet
+	rearm bool // it was for a gap, before firstGap: when that or an earlier packet comes, epsn was sent again and lost again
 	acked bool // lastAck is set
 	delay bool // a lone acknowledgement waits
 	heard bool // EventCommEst was raised
@@ -20,7 +20,7 @@ type responder struct {
 	msn     rocev2.PSN // messages completed
 	lastAck rocev2.PSN // the latest SEND or WRITE packet executed
 
-	firstGap rocev2.PSN
+	firstGap rocev2.PSN // epsn: nothing came behind it since the NAK
 
 	message rocev2.Operation // the multi-packet message under way: OpSend, OpWrite or 0
 	space   uint64           // bytes of the receive in hand

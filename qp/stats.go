@@ -22,7 +22,7 @@ const (
 	DropStale                   // a response to what has completed
 	DropGap                     // a response behind a lost one
 	DropBadResponse             // a response that does not fit its request
-	DropRdAtomic                // a request that came while too many READs or atomics were unanswered: the peer was told to send it again
+	DropRdAtomic                // too many READs or atomics are unanswered: the peer was told to send it again
 	numDrops
 )
 

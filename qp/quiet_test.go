@@ -1,0 +1,88 @@
+package qp
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/gosoftroce/rocev2/rocev2"
+)
+
+// TestQuietInError: whatever ends a queue pair, none of the READ data that waits is sent afterwards, by PollTransmit or
+// PollBurst, and the peer is told without a timeout.
+func TestQuietInError(t *testing.T) {
+	t.Parallel()
+	ends := map[string]struct {
+		end  func(p *pair) error
+		want Status
+	}{
+		"wrong key": {func(p *pair) error {
+			return p.a.PostSend(0, &SendWR{Opcode: OpWrite, SGList: p.a.sge(0, 8), Remote: RemoteAddr{RKey: 1}})
+		}, StatusRemOpErr},
+		"no room for a receive's completion": {func(p *pair) error {
+			p.b.rq.limit, p.b.rq.n = 1, 1
+			must(p.t, p.b.PostRecv(0, &RecvWR{}))
+			return p.a.PostSend(0, &SendWR{Opcode: OpSend})
+		}, StatusRemOpErr},
+		"no room for a send's completion": {func(p *pair) error {
+			p.b.sq.limit, p.b.sq.n = 1, 1
+			p.a.DelayAcks(true) // until the READs are there
+			err := p.b.PostSend(0, &SendWR{Opcode: OpSend, Signaled: true})
+			p.transfer(p.b, 1)
+			return err
+		}, StatusRemOpErr},
+		"Modify": {func(p *pair) error {
+			return p.b.Modify(p.now, &Attr{State: StateErr}, AttrState)
+		}, StatusRetryExcErr},
+	}
+	for name, c := range ends {
+		for _, bursts := range []bool{false, true} {
+			p := newPair(t, pairConfig{attr: Attr{MaxRdAtomic: 16, MaxDestRdAtomic: 16}})
+			p.bursts = bursts
+			must(t, p.a.PostRecv(0, &RecvWR{}))
+			for i := range 16 {
+				must(t, p.a.PostSend(0, &SendWR{ID: uint64(i), Opcode: OpRead, SGList: p.a.sge(0, 1<<17), Remote: p.b.remote(0)}))
+			}
+			must(t, c.end(p))
+			p.a.SetWindow(WindowConfig{MaxPSNs: 1 << 20, MaxBytes: MaxMessage})
+			p.a.req.window.size = MaxMessage
+			data, packets := 0, 0
+			p.drop = func(from *testEnd, pkt *rocev2.Packet) bool {
+				if from == p.b && p.b.State() == StateErr {
+					packets++
+					data += len(pkt.Payload)
+				}
+				return false
+			}
+			p.transfer(p.a, 64) // all of it before the first answer
+			p.a.DelayAcks(false)
+			p.transfer(p.a, 1)
+			if p.b.State() != StateErr {
+				t.Fatalf("%s: no error", name)
+			}
+			p.settle()
+			if data > 0 || packets > fatalRepeats+1 {
+				t.Errorf("%s, bursts=%v: %d packets with %d bytes after the error", name, bursts, packets, data)
+			}
+			s := p.a.sq.statuses()
+			if !strings.Contains(s, c.want.String()) || p.a.Stats().Timeouts > 0 && c.want == StatusRemOpErr {
+				t.Errorf("%s, bursts=%v: %d timeouts, %q", name, bursts, p.a.Stats().Timeouts, s)
+			}
+		}
+	}
+}
+
+// TestCreditsWithReads: answers to READs and atomics bring credits like acknowledgements, so that a limit does not grow old
+// on a connection that does nothing else.
+func TestCreditsWithReads(t *testing.T) {
+	t.Parallel()
+	p := newPair(t, pairConfig{})
+	for _, op := range []WROpcode{OpRead, OpFetchAdd} {
+		must(t, p.b.PostRecv(0, &RecvWR{}))
+		before := p.a.req.credit
+		must(t, p.a.PostSend(0, &SendWR{Opcode: op, SGList: p.a.sge(0, 8), Remote: p.b.remote(0)}))
+		p.run()
+		if c := p.a.req.credit; !c.limited || c.lsn.Sub(before.lsn) < 2 {
+			t.Errorf("%v: %+v after %+v", op, c, before)
+		}
+	}
+}
