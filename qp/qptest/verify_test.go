@@ -146,6 +146,8 @@ func (s *side) mayFail(o *op, st qp.Status) bool {
 		return w.p.foul || s.ep.on.dead || p.ep.closed || p.broken != "" || p.ep.State() == qp.StateErr
 	case st == qp.StatusRNRRetryExcErr:
 		return w.p.rnrRetry < 7
+	case st == qp.StatusRemInvReqErr && w.beyondDepth() && o.kind.atomic():
+		return true // the answer was lost, and what is kept of it
 	case st == qp.StatusRemInvReqErr:
 		return w.p.fault == faultRecvTooSmall && p.faulted && o.kind.sends()
 	case st == qp.StatusRemOpErr: // it waited for its answer when another request was refused
@@ -405,7 +407,7 @@ func (w *world) checkWords() {
 	for i := range w.words {
 		wd, s := &w.words[i], w.pairs[0][i]
 		v := int(nativeLoad(s.at(s.shared)))
-		if v < wd.completed || v > wd.posted || w.p.fault == faultNone && !w.p.foul && v != wd.posted {
+		if v < wd.completed || v > wd.posted || w.p.fault == faultNone && !w.p.foul && !w.beyondDepth() && v != wd.posted {
 			w.fail("the counter of %c is %d after %d FETCH_ADDs, %d of them completed", 'a'+i, v, wd.posted, wd.completed)
 		}
 	}

@@ -228,6 +228,9 @@ func (w *world) connect(i int) {
 			SQPSN: psn[j], RQPSN: psn[1-j], DestQPN: s.peer.ep.qpn,
 			MaxRdAtomic: uint8(1 + r.IntN(int(destRd[1-j]))), MaxDestRdAtomic: destRd[j],
 		}
+		if w.beyondDepth() {
+			a.MaxRdAtomic *= 3
+		}
 		s.rdLimit = int(a.MaxRdAtomic)
 		if err := s.ep.connect(0, a); err != nil {
 			w.fail("connect: %v", err)
@@ -238,6 +241,9 @@ func (w *world) connect(i int) {
 		s.postRecvs()
 	}
 }
+
+// beyondDepth reports whether the sides have more READs and atomics outstanding than agreed.
+func (w *world) beyondDepth() bool { return w.seed%5 == 4 }
 
 func (w *world) startPSN() rocev2.PSN {
 	if w.rng.IntN(3) == 0 {
