@@ -43,8 +43,8 @@ func TestQuietInError(t *testing.T) {
 				must(t, p.a.PostSend(0, &SendWR{ID: uint64(i), Opcode: OpRead, SGList: p.a.sge(0, 1<<17), Remote: p.b.remote(0)}))
 			}
 			must(t, c.end(p))
-			p.a.SetWindow(WindowConfig{MaxPSNs: 1 << 20, MaxBytes: MaxMessage})
-			p.a.req.window.size = MaxMessage
+			p.a.SetWindow(WindowConfig{MaxPSNs: 1 << 20, MaxBytes: 1 << 30})
+			p.a.req.window.size = 1 << 30
 			data, packets := 0, 0
 			p.drop = func(from *testEnd, pkt *rocev2.Packet) bool {
 				if from == p.b && p.b.State() == StateErr {
