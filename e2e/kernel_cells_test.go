@@ -65,11 +65,18 @@ func (c cell) kernelArgv(g *guest.Guest, port int, server string) []string {
 
 // ourArgv is this project's tool on the host.
 func (c cell) ourArgv(bin string, g *guest.Guest, port int, server string) []string {
-	local := g.Host(c.ipv6).String()
+	argv := []string{bin, "perf", c.op, "-F"}
 	if c.op == "pingpong" {
-		return c.add([]string{bin, "pingpong", "-d", local, "-e"}, port, server)
+		argv = []string{bin, "pingpong", "-e"}
 	}
-	return c.add([]string{bin, "perf", c.op, "-d", local, "-F"}, port, server)
+	argv = append(argv, "-d", g.Host(c.ipv6).String())
+	if c.ipv6 { // the field's tools meet over IPv4 all the same
+		argv = append(argv, "--peer-gid", g.Addr(true).String())
+		if server == "" {
+			argv = append(argv, "--listen", g.Host4.String())
+		}
+	}
+	return c.add(argv, port, server)
 }
 
 // add appends the flags that both worlds share.

@@ -12,11 +12,13 @@
 // return: a ProtocolError says what the peer sent and what was expected, a
 // CompletionError which work request failed and how.
 //
-// The control connection is neither encrypted nor authenticated, and a peer is
-// believed about the address that it gives: these are measuring tools for
-// networks that one trusts. What a peer announces is nevertheless checked and
-// bounded, so that it cannot make this side crash, hang or use memory without
-// limit.
+// The control connection is neither encrypted nor authenticated: these are
+// measuring tools for networks that one trusts. What a peer announces is
+// nevertheless checked and bounded, so that it cannot make this side crash,
+// hang or use memory without limit. A server takes the first client that
+// speaks the protocol and refuses all others, see the Serve functions; a peer
+// may name no other address for its traffic than the one that it connects
+// from, see Peers.
 //
 // Not here: exchange over the connection manager (-R and -z of the originals),
 // and UC and UD.

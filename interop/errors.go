@@ -38,6 +38,9 @@ func (e *ProtocolError) Error() string {
 	switch {
 	case len(e.Got) > 0:
 		fmt.Fprintf(&b, ", the peer sent %d bytes %s", len(e.Got), quote(e.Got))
+		if who := speaker(e.Got); who != "" {
+			fmt.Fprintf(&b, " (%s)", who)
+		}
 	case e.Err != nil:
 		b.WriteString(", nothing came")
 	}
@@ -57,6 +60,44 @@ func quote(b []byte) string {
 	}
 	return strconv.QuoteToASCII(string(b))
 }
+
+// speaker guesses from the first bytes who it was that sent them.
+func speaker(b []byte) string {
+	switch {
+	case len(b) >= 5 && b[4] == ':' && isHex(b[:4]), string(b) == "0000":
+		return "so begins ibv_rc_pingpong: the two sides run different programs"
+	case len(b) >= 4 && isDigit(b[0]) && b[1] == '.' && isDigit(b[2]) && isDigit(b[3]):
+		return "so begins perftest: the two sides run different programs"
+	}
+	for _, start := range []string{"GET ", "HEAD ", "POST ", "PUT ", "OPTIONS ", "CONNECT ", "PRI * HTTP"} {
+		if n := min(len(b), len(start)); n >= 4 && string(b[:n]) == start[:n] {
+			return "so begins an HTTP client"
+		}
+	}
+	if len(b) >= 3 && b[0] == 0x16 && b[1] == 3 {
+		return "so begins TLS"
+	}
+	if len(b) >= 4 && string(b[:4]) == "SSH-" {
+		return "so begins SSH"
+	}
+	return ""
+}
+
+func isDigit(c byte) bool { return '0' <= c && c <= '9' }
+
+func isHex(b []byte) bool {
+	for _, c := range b {
+		if !isDigit(c) && (c|0x20 < 'a' || c|0x20 > 'f') {
+			return false
+		}
+	}
+	return true
+}
+
+// RefusedError says that the server did not take this client, in its words.
+type RefusedError struct{ Why string }
+
+func (e *RefusedError) Error() string { return "the server refused: " + e.Why }
 
 // CompletionError says that a work request completed with an error.
 type CompletionError struct {

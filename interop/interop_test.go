@@ -1,7 +1,6 @@
 package interop
 
 import (
-	"context"
 	"errors"
 	"net"
 	"net/netip"
@@ -43,23 +42,5 @@ func TestErrorsSayWhatHappened(t *testing.T) {
 		if !strings.Contains(ce.Error(), want) {
 			t.Errorf("%q does not say %q", ce.Error(), want)
 		}
-	}
-}
-
-func TestAcceptEndsWithItsContext(t *testing.T) {
-	t.Parallel()
-	ln, err := Listen(t.Context(), 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	why := errors.New("enough")
-	ctx, cancel := context.WithCancelCause(t.Context())
-	cancel(why)
-	if _, err := Accept(ctx, ln); !errors.Is(err, why) {
-		t.Errorf("error is %v, expected the cause of the context", err)
-	}
-	// Not by dialling: somebody else may have got the port meanwhile.
-	if _, err := ln.Accept(); !errors.Is(err, net.ErrClosed) {
-		t.Errorf("error is %v; expected the listener to be closed", err)
 	}
 }

@@ -34,21 +34,30 @@ func (r Role) String() string {
 // DialTimeout bounds how long Dial tries.
 const DialTimeout = 10 * time.Second
 
-// Dial opens the control connection to a server.
-func Dial(ctx context.Context, host string, port int) (net.Conn, error) {
+// Dial opens the control connection to a server, from local where that is an
+// address of the server's IP version: a server compares where the connection
+// comes from with the GID that the client names. The zero Addr leaves the
+// choice to the system.
+func Dial(ctx context.Context, local netip.Addr, host string, port int) (net.Conn, error) {
 	d := net.Dialer{Timeout: DialTimeout}
+	if local.IsValid() {
+		d.LocalAddr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(local, 0))
+	}
 	target := net.JoinHostPort(host, strconv.Itoa(port))
 	conn, err := d.DialContext(ctx, "tcp", target)
 	if err == nil {
 		return conn, nil
 	}
+	var addr *net.AddrError
 	switch {
 	case errors.Is(err, syscall.ECONNREFUSED) && isIPv6(host):
-		return nil, fmt.Errorf("connect to %s: nobody listens there: the tools of rdma-core and perftest listen on IPv4 only, so name the server by its IPv4 address and choose the IPv6 device with -d: %w", target, err)
+		return nil, fmt.Errorf("connect to %s: nobody listens there: the tools of rdma-core and perftest listen on IPv4 only, so name the server by its IPv4 address and choose the IPv6 device with -d; a rocev2 server listens on the address of its device unless --listen says otherwise: %w", target, err)
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return nil, fmt.Errorf("connect to %s: nobody listens there: start the server side first, and give both sides the same port (-p): %w", target, err)
+		return nil, fmt.Errorf("connect to %s: nobody listens there: start the server side first, and give both sides the same port (-p); a rocev2 server listens on the address of its device unless --listen says otherwise: %w", target, err)
 	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH):
 		return nil, fmt.Errorf("connect to %s: there is no route to that host: %w", target, err)
+	case local.IsValid() && (errors.As(err, &addr) || errors.Is(err, syscall.EADDRNOTAVAIL) || errors.Is(err, syscall.EINVAL)):
+		return nil, fmt.Errorf("connect to %s from %v: the server is not reached from that address: %w", target, local, err)
 	}
 	return nil, fmt.Errorf("connect to %s: %w", target, err)
 }
@@ -58,32 +67,24 @@ func isIPv6(host string) bool {
 	return err == nil && a.Is6() && !a.Is4In6()
 }
 
-// Listen listens for control connections on all addresses of the host.
-func Listen(ctx context.Context, port int) (net.Listener, error) {
+// Listen listens for control connections on an address of this host, or on all
+// of them where host is "".
+func Listen(ctx context.Context, host string, port int) (net.Listener, error) {
 	var lc net.ListenConfig
-	ln, err := lc.Listen(ctx, "tcp", net.JoinHostPort("", strconv.Itoa(port)))
-	if errors.Is(err, syscall.EADDRINUSE) {
-		return nil, fmt.Errorf("listen on TCP port %d: the port is taken, perhaps by another server of this kind: end it, or give both sides another port (-p): %w", port, err)
+	where := fmt.Sprintf("TCP port %d", port)
+	if host != "" {
+		where += " of " + host
 	}
-	if err != nil {
-		return nil, fmt.Errorf("listen on TCP port %d: %w", port, err)
+	ln, err := lc.Listen(ctx, "tcp", net.JoinHostPort(host, strconv.Itoa(port)))
+	switch {
+	case err == nil:
+		return ln, nil
+	case errors.Is(err, syscall.EADDRINUSE):
+		return nil, fmt.Errorf("listen on %s: the port is taken, perhaps by another server of this kind: end it, or give both sides another port (-p): %w", where, err)
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		return nil, fmt.Errorf("listen on %s: this host has no such address: %w", where, err)
 	}
-	return ln, nil
-}
-
-// Accept takes one control connection and closes the listener.
-func Accept(ctx context.Context, ln net.Listener) (net.Conn, error) {
-	defer ln.Close()
-	stop := context.AfterFunc(ctx, func() { ln.Close() })
-	defer stop()
-	conn, err := ln.Accept()
-	if err != nil && ctx.Err() != nil {
-		err = context.Cause(ctx)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("wait for a client: %w", err)
-	}
-	return conn, nil
+	return nil, fmt.Errorf("listen on %s: %w", where, err)
 }
 
 // Cause returns err with the cause of ctx in place of the context's own error,

@@ -14,7 +14,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/gosoftroce/rocev2/interop"
 	"github.com/gosoftroce/rocev2/interop/perftest"
 	"github.com/gosoftroce/rocev2/verbs"
 )
@@ -286,11 +285,7 @@ func (p *demoPeer) rate(ctx context.Context, q demoAsk, out *json.Encoder) error
 	if err := out.Encode(demoReply{TCP: ln.Addr().String()}); err != nil {
 		return err
 	}
-	conn, err := interop.Accept(ctx, ln)
-	if err != nil {
-		return err
-	}
-	_, err = perftest.Run(ctx, p.dev, conn, interop.Server, perftest.Config{
+	_, err = perftest.Serve(ctx, p.dev, ln, perftest.Config{
 		Test: q.Test, Size: q.Size, Duration: q.Duration, Iterations: q.Rounds, TrafficClass: p.class,
 	})
 	return err

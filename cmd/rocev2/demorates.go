@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"net/netip"
 
 	"github.com/gosoftroce/rocev2/interop"
 	"github.com/gosoftroce/rocev2/interop/perftest"
@@ -62,7 +63,7 @@ func (d *demo) rate(ctx context.Context, c perftest.Config) (perftest.Result, er
 	if err != nil {
 		return perftest.Result{}, err
 	}
-	var dialer net.Dialer
+	dialer := net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(d.dev.Addr(), 0))}
 	conn, err := dialer.DialContext(ctx, "tcp", where.TCP)
 	if err != nil {
 		return perftest.Result{}, err

@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"syscall"
 
-	"github.com/gosoftroce/rocev2/interop"
 	"github.com/gosoftroce/rocev2/rocev2"
 	"github.com/gosoftroce/rocev2/transport/udp"
 	"github.com/gosoftroce/rocev2/verbs"
@@ -105,12 +104,4 @@ func checkPort(port int) error {
 		return usagef("-p %d: a port is a number from 1 to 65535", port)
 	}
 	return nil
-}
-
-// roleOf says which side a command takes: the client names the server.
-func roleOf(server string) interop.Role {
-	if server != "" {
-		return interop.Client
-	}
-	return interop.Server
 }

@@ -64,7 +64,7 @@ that another process has open can be looked at all the same.`,
 	}
 	fs := cmd.Flags()
 	fs.SortFlags = false
-	fs.StringVarP(&f.device, "device", "d", "", deviceUsage)
+	fs.VarP(deviceFlag{&f.device}, "device", "d", deviceUsage)
 	fs.BoolVarP(&f.verbose, "verbose", "v", false, "all attributes, and the GID table")
 	fs.BoolVar(&f.json, "json", false, "print all of it as a JSON object")
 	return cmd

@@ -97,7 +97,7 @@ network interface. Two processes on one host take two addresses: 127.0.0.1 and
 	root.SetIn(io.in)
 	root.SetOut(io.out)
 	root.SetErr(io.err)
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return flagError(err) })
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(newDevinfo(io), newPingpong(io), newPerf(io), newDemo(io), newDemoPeer(io), newFaults(io), newVersion(io))
 	return root

@@ -56,24 +56,26 @@ func invoke(ctx context.Context, args ...string) result {
 	return result{code, out.String(), errs.String()}
 }
 
-// freePort returns a TCP port that nobody has.
+// freePort returns a TCP port that nobody has at the addresses of freeAddress.
+// It stays taken at another one, so that nobody gets it by chance.
 func freePort(t *testing.T) string {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	ln, err := net.Listen("tcp", "127.77.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer ln.Close()
+	t.Cleanup(func() { ln.Close() })
 	return strconv.Itoa(ln.Addr().(*net.TCPAddr).Port)
 }
 
 var devices atomic.Uint32
 
-// freeAddress returns a loopback address that no test had before. An address
+// freeAddress returns a loopback address that no test of this process had
+// before, and that no test of another is likely to have. An address
 // that was just given up may be held for a moment by the child of a fork.
 func freeAddress() string {
 	n := devices.Add(1)
-	return netip.AddrFrom4([4]byte{127, 78, byte(n >> 8), byte(n)}).String()
+	return netip.AddrFrom4([4]byte{127, byte(128 + os.Getpid()%100), byte(n >> 8), byte(n)}).String()
 }
 
 // waiting is a standard error that tells when a server waits for its client.
@@ -81,13 +83,26 @@ type waiting struct {
 	buffer
 	once  sync.Once
 	ready chan struct{}
+	wrote chan struct{} // if set, has a token after a write
 }
 
 func (w *waiting) Write(p []byte) (int, error) {
 	if bytes.Contains(p, []byte("waiting on TCP port")) {
 		w.once.Do(func() { close(w.ready) })
 	}
-	return w.buffer.Write(p)
+	n, err := w.buffer.Write(p)
+	select {
+	case w.wrote <- struct{}{}:
+	default:
+	}
+	return n, err
+}
+
+// await waits until a text has been written.
+func (w *waiting) await(text string) {
+	for !strings.Contains(w.String(), text) {
+		<-w.wrote
+	}
 }
 
 // pair runs a command as server and as client.
@@ -123,43 +138,82 @@ func sides(t *testing.T, serverArgs, clientArgs []string) (server, client result
 func TestUsageErrors(t *testing.T) {
 	t.Parallel()
 	for args, want := range map[string]string{
-		"nonsense":                    `no command "nonsense"`,
-		"perf":                        "",
-		"perf sned_bw":                "send_bw",
-		"perf write_bw --nonsense":    "unknown flag",
-		"perf write_bw -s 0":          "at least 1",
-		"perf write_bw -s -5":         "at least 1",
-		"perf write_bw -s x":          "invalid argument",
-		"perf write_bw -n 0":          "at least 1",
-		"perf write_bw -q 0":          "at least 1",
-		"perf write_bw -m 1000":       "256, 512, 1024, 2048 or 4096",
-		"perf write_bw -p 0":          "1 to 65535",
-		"perf write_bw -p 70000":      "1 to 65535",
-		"perf write_bw -i 2":          "one port",
-		"perf write_bw --sport 4791":  "49152 to 65535, or auto",
-		"pingpong --sport 1":          "49152 to 65535, or auto",
-		"perf write_bw -u 32":         "1 to 31",
-		"perf write_bw -D 0":          "number of seconds",
-		"perf write_bw -D NaN":        "number of seconds",
-		"perf write_bw -D 5 -n 10":    "-D and -n",
-		"perf write_bw -a -s 5":       "-a and -s",
-		"perf write_bw --timeout -1s": "positive",
-		"perf write_bw a b":           "one server",
-		"perf write_lat -q 2":         "unknown shorthand flag",
-		"perf write_lat -e":           "unknown shorthand flag",
-		"perf read_bw -I 5":           "unknown shorthand flag",
-		"perf atomic_bw -s 8":         "unknown shorthand flag",
-		"perf atomic_bw -A SWAP":      "CMP_AND_SWAP",
-		"pingpong -n 0":               "at least 1",
-		"pingpong -m 0":               "at least 1",
-		"pingpong -m 5":               "256, 512",
-		"pingpong a b":                "one server",
-		"devinfo x":                   "no arguments",
-		"demo x":                      "no arguments",
-		"demo --local nowhere":        "not an address",
-		"demo --rates 1h":             "--rates",
-		"version x":                   "no arguments",
-		"--nonsense":                  "unknown flag",
+		"nonsense":                                    `no command "nonsense"`,
+		"perf":                                        "",
+		"perf sned_bw":                                "send_bw",
+		"perf write_bw --nonsense":                    "unknown flag",
+		"perf write_bw -s 0":                          "at least 1",
+		"perf write_bw -s -5":                         "at least 1",
+		"perf write_bw -s x":                          "invalid argument",
+		"perf write_bw -n 0":                          "at least 1",
+		"perf write_bw -q 0":                          "at least 1",
+		"perf write_bw -m 1000":                       "256, 512, 1024, 2048 or 4096",
+		"perf write_bw -p 0":                          "1 to 65535",
+		"perf write_bw -p 70000":                      "1 to 65535",
+		"perf write_bw -i 2":                          "one port",
+		"perf write_bw --sport 4791":                  "49152 to 65535, or auto",
+		"pingpong --sport 1":                          "49152 to 65535, or auto",
+		"perf write_bw -u 32":                         "1 to 31",
+		"perf write_bw -D 0":                          "number of seconds",
+		"perf write_bw -D NaN":                        "number of seconds",
+		"perf write_bw -D 5 -n 10":                    "-D and -n",
+		"perf write_bw -a -s 5":                       "-a and -s",
+		"perf write_bw --timeout -1s":                 "positive",
+		"perf write_bw a b":                           "one server",
+		"perf write_lat -q 2":                         "-q, --qp: a latency test has one queue pair",
+		"perf write_lat -e":                           "-e, --events: write_lat watches memory",
+		"perf write_lat -N":                           "-N, --noPeak: a latency test",
+		"perf read_lat --no_peak":                     "--no_peak: a latency test",
+		"perf read_bw -I 5":                           "-I, --inline_size: only SEND and WRITE",
+		"perf read_bw -r 5":                           "-r, --rx-depth: only SEND",
+		"perf write_bw -o 5":                          "-o, --outs: only READ",
+		"perf atomic_bw -s 8":                         "-s, --size: atomic operations are on 8 bytes",
+		"perf atomic_lat -a":                          "-a, --all: atomic operations are on 8 bytes",
+		"perf write_bw -R":                            "-R, --rdma_cm: there is no connection manager",
+		"perf write_bw -z -R":                         "-z, --com_rdma_cm: there is no connection manager",
+		"perf write_bw -c UD":                         "reliable connections (RC) only",
+		"perf write_bw -O":                            "-O, --dualport: a device has one port",
+		"perf write_bw -T 5":                          "--tclass",
+		"perf write_bw -L 5":                          "hop limit",
+		"perf write_bw --rate_limit 5":                "rate limiter",
+		"perf write_bw --force-link IB":               "Ethernet",
+		"perf send_bw --use-srq":                      "shared receive queues",
+		"perf send_lat -H":                            "-H, --report-histogram: the times",
+		"perf send_bw -g":                             "multicast",
+		"perf write_bw --output latency":              "message_rate",
+		"perf write_lat --output bandwidth":           "latency",
+		"perf write_bw --output bandwidth --json":     "do not go together",
+		"perf write_bw -w -3":                         "positive",
+		"perf write_bw --run_infinitely -n 5":         "-n do not go together",
+		"perf write_lat --run_infinitely":             "bandwidth only",
+		"perf write_bw -f 1":                          "-f 1",
+		"perf write_bw -s 64Q":                        "with K or M",
+		"perf write_bw -s 4096M":                      "message size",
+		"perf write_bw --out_json_file /nowhere/file": "--out_json_file",
+		"perf write_bw -d 127.0.0.1 -d 127.0.0.2":     "the device is already 127.0.0.1",
+		"devinfo -d lo -d lo":                         "one device",
+		"perf write_bw -d lo --device lo":             "one device",
+		"pingpong -d lo -d lo":                        "one device",
+		"pingpong --listen everywhere":                "not an address",
+		"pingpong --listen any 127.0.0.1":             "a client does not listen",
+		"perf write_bw --source_ip 127.0.0.1":         "a server does not connect",
+		"pingpong --source_ip any":                    "not an address",
+		"pingpong --peer-gid nobody":                  "neither an address",
+		"pingpong --idle-timeout 0s":                  "positive",
+		"pingpong -o":                                 "-o, --odp: buffers",
+		"pingpong -t":                                 "-t, --ts: there are no hardware timestamps",
+		"pingpong -j":                                 "device memory",
+		"perf atomic_bw -A SWAP":                      "CMP_AND_SWAP",
+		"pingpong -n 0":                               "at least 1",
+		"pingpong -m 0":                               "at least 1",
+		"pingpong -m 5":                               "256, 512",
+		"pingpong a b":                                "one server",
+		"devinfo x":                                   "no arguments",
+		"demo x":                                      "no arguments",
+		"demo --local nowhere":                        "not an address",
+		"demo --rates 1h":                             "--rates",
+		"version x":                                   "no arguments",
+		"--nonsense":                                  "unknown flag",
 	} {
 		r := invoke(t.Context(), strings.Fields(args)...)
 		if want == "" {
@@ -179,21 +233,21 @@ func TestUsageErrors(t *testing.T) {
 
 func TestConfigErrorsAreUsageErrors(t *testing.T) {
 	t.Parallel()
-	// These need a device to be known, and a connection.
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
-	port := strconv.Itoa(ln.Addr().(*net.TCPAddr).Port)
+	// These need a device to be known. A server finds them before it waits: it
+	// does not come to its time limit.
+	port := freePort(t)
 	for args, want := range map[string]string{
-		"perf write_bw -I 1000000":  "inline size",
-		"perf read_bw -o 1000":      "outstanding reads",
-		"perf write_bw -t 10000000": "transmit depth",
-		"perf send_bw -a -D 2":      "all sizes",
-		"pingpong -s 2000000000":    "size",
+		"perf write_bw -I 1000000":   "inline size",
+		"perf read_bw -o 1000":       "outstanding reads",
+		"perf write_bw -t 10000000":  "transmit depth",
+		"perf send_bw -a -D 2":       "all sizes",
+		"perf write_bw -l 1000":      "post list",
+		"perf write_bw -l 7 -Q 3":    "multiple",
+		"perf write_bw -D 1 -f 0.5":  "margin",
+		"pingpong -s 2000000000":     "size",
+		"pingpong -r 99999 -n 99999": "receive depth",
 	} {
-		args := append(strings.Fields(args), "-d", freeAddress(), "-p", port, "127.0.0.1")
+		args := append(strings.Fields(args), "-d", freeAddress(), "-p", port, "--timeout", "10s")
 		if r := invoke(t.Context(), args...); r.code != exitUsage || !strings.Contains(r.err, want) {
 			t.Errorf("rocev2 %v: exit status %d, %q; expected status 2 and %q", args, r.code, r.err, want)
 		}
@@ -214,7 +268,7 @@ func TestFailures(t *testing.T) {
 	}{
 		"unknown address":     {"devinfo -d 203.0.113.9", []string{"203.0.113.9", "local", "127.0.0.1"}},
 		"unknown interface":   {"devinfo -d eth77", []string{"eth77", "interfaces are", "lo"}},
-		"no server":           {"perf write_bw -d " + freeAddress() + " -p " + freePort(t) + " 127.0.0.1", []string{"nobody listens", "-p"}},
+		"no server":           {"perf write_bw -d " + freeAddress() + " -p " + freePort(t) + " " + freeAddress(), []string{"nobody listens", "-p", "--listen"}},
 		"no server over IPv6": {"pingpong -d " + freeAddress() + " -p " + freePort(t) + " ::1", []string{"[::1]"}},
 		"port taken":          {"pingpong -d " + freeAddress() + " --timeout 10s -p " + port, []string{"taken", "-p", port}},
 		"nobody comes":        {"perf send_lat -d " + freeAddress() + " --timeout 50ms -p " + freePort(t), []string{"wait for a client", "--timeout 50ms"}},
@@ -289,7 +343,7 @@ func TestVersion(t *testing.T) {
 func TestPingpong(t *testing.T) {
 	t.Parallel()
 	s, c := pair(t, "pingpong", "-n", "50", "-s", "3000", "-c", "-e")
-	for _, want := range []string{"  local address:  LID 0x0000, QPN 0x", "GID ::ffff:127.78.", "  remote address: ", "300000 bytes in ", " Mbit/sec\n50 iters in ", " usec/iter\n"} {
+	for _, want := range []string{"  local address:  LID 0x0000, QPN 0x", "GID ::ffff:127.", "  remote address: ", "300000 bytes in ", " Mbit/sec\n50 iters in ", " usec/iter\n"} {
 		if !strings.Contains(c.out, want) {
 			t.Errorf("%q is not in\n%s", want, c.out)
 		}
@@ -308,19 +362,19 @@ func TestSourcePortFlag(t *testing.T) {
 func TestPerfTables(t *testing.T) {
 	t.Parallel()
 	_, c := pair(t, "perf", "write_bw", "-n", "100", "-q", "2")
-	for _, want := range []string{"RDMA_Write BW Test", "Number of qps   : 2", "#bytes     #iterations    BW peak[MiB/s]", "\n 65536      200 ", "local address: LID 0x0000 QPN 0x"} {
+	for _, want := range []string{"RDMA_Write BW Test", "Number of qps   : 2", "\n #bytes     #iterations    BW peak[MiB/sec]    BW average[MiB/sec]   MsgRate[Mpps]\n", "\n 65536      200 ", "local address: LID 0000 QPN 0x"} {
 		if !strings.Contains(c.out, want) {
 			t.Errorf("%q is not in\n%s", want, c.out)
 		}
 	}
 	s, c := pair(t, "perf", "read_lat", "-n", "100")
-	for _, want := range []string{"RDMA_Read Latency Test", "t_typical[usec]", "\n 2       100 "} {
+	for _, want := range []string{"RDMA_Read Latency Test", "\n #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec]    t_stdev[usec]   99% percentile[usec]   99.9% percentile[usec] \n", "\n 2       100 "} {
 		if !strings.Contains(c.out, want) {
 			t.Errorf("%q is not in\n%s", want, c.out)
 		}
 	}
-	if !strings.Contains(s.out, "the client has the figures") {
-		t.Errorf("the server prints\n%s", s.out)
+	if !strings.Contains(s.err, "the client has the figures") {
+		t.Errorf("the server prints\n%s\n%s", s.out, s.err)
 	}
 }
 

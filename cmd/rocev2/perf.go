@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -27,7 +28,12 @@ queue pairs and direction: only the path MTU is negotiated.
 With --sport the packets that this side sends take another way through networks
 that spread flows (ECMP). A rocev2 that sends bulk data has more in flight to
 another one, which it knows by its source port 4791: for full speed give --sport
-to one side only, to the one that sends.`,
+to one side only, to the one that sends.
+
+` + controlHelp + `
+
+Two rocev2 sides that were started differently say in what. Options of the
+perftest programs that do not apply here say why.`,
 		Example: `  rocev2 perf write_bw -d 127.0.0.1                   a server, and
   rocev2 perf write_bw -d 127.0.0.2 127.0.0.1         its client
   rocev2 perf send_lat -s 64 192.0.2.7                against ib_send_lat -s 64 there
@@ -52,11 +58,12 @@ type perfFlags struct {
 	peerFlags
 	perftest.Config
 	seconds float64
+	margin  float64
 	atomic  string
 	timeout uint8
-	json    bool
-	gbits   bool
 	cpuFreq bool
+	version bool
+	reportFlags
 }
 
 var perfTexts = map[perftest.Test]string{
@@ -77,11 +84,14 @@ func newPerfTest(io streams, t perftest.Test) *cobra.Command {
 		Use:     t.String() + " [flags] [server]",
 		Aliases: []string{t.Tool()},
 		Short:   perfTexts[t] + " (" + t.Tool() + ")",
-		Long: fmt.Sprintf("Measure %s.\n\nThe peer is another rocev2 perf %v, or %s, started with\nthe same flags. Without a server this side is the server.",
+		Long: fmt.Sprintf("Measure %s.\n\nThe peer is another rocev2 perf %v, or %s, started with\nthe same flags. Without a server this side is the server. How the two meet is in\nrocev2 perf --help.",
 			perfTexts[t], t, t.Tool()),
 		Example: fmt.Sprintf("  rocev2 perf %[1]v -d 127.0.0.1\n  rocev2 perf %[1]v -d 127.0.0.2 127.0.0.1\n  rocev2 perf %[1]v -D 10 --json 192.0.2.7", t),
 		Args:    atMostServer,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if f.version {
+				return printVersion(io)
+			}
 			return runPerf(cmd.Context(), io, f, serverOf(args), cmd)
 		},
 	}
@@ -98,15 +108,16 @@ func (f *perfFlags) register(cmd *cobra.Command) {
 		iterations = perftest.DefaultIterationsWrite
 	}
 	if !atomic {
-		size := perftest.DefaultSizeBW
+		f.Size = perftest.DefaultSizeBW
 		if !bw {
-			size = perftest.DefaultSizeLat
+			f.Size = perftest.DefaultSizeLat
 		}
-		fs.IntVarP(&f.Size, "size", "s", size, "`bytes` of a message")
+		fs.VarP(sizeFlag{&f.Size}, "size", "s", "`bytes` of a message, also 64K or 1M")
 		fs.BoolVarP(&f.AllSizes, "all", "a", false, "run through the sizes from 2 to 2^23")
 	}
 	fs.IntVarP(&f.Iterations, "iters", "n", iterations, "`number` of operations of each queue pair")
 	fs.Float64VarP(&f.seconds, "duration", "D", 0, "run for so many `seconds` instead; the middle half is measured")
+	fs.Float64VarP(&f.margin, "margin", "f", 0, "with -D: `seconds` at both ends that are not measured (default: a quarter)")
 	fs.IntVarP(&f.mtu, "mtu", "m", 0, "path MTU in `bytes` (default: the largest that the link carries)")
 	fs.Uint8VarP(&f.timeout, "qp-timeout", "u", perftest.DefaultTimeout, "acknowledgement timeout 4.096 µs × 2^`n`")
 	fs.BoolVarP(&f.cpuFreq, "CPU-freq", "F", false, "accepted for compatibility")
@@ -115,9 +126,14 @@ func (f *perfFlags) register(cmd *cobra.Command) {
 		fs.IntVarP(&f.QPs, "qp", "q", 1, "`number` of queue pairs")
 		fs.IntVarP(&f.TxDepth, "tx-depth", "t", perftest.DefaultTxDepth, "`number` of operations outstanding on a queue pair")
 		fs.IntVarP(&f.CQMod, "cq-mod", "Q", 0, "one completion for so `many` operations (default: by size and depth)")
+		fs.IntVarP(&f.PostList, "post_list", "l", 0, "post so `many` operations at a time (default: as many as there is room for)")
 		fs.BoolVarP(&f.Bidirectional, "bidirectional", "b", false, "both sides send")
-		fs.BoolVar(&f.gbits, "report_gbits", false, "accepted for compatibility: both units are shown")
+		fs.BoolVar(&f.Endless, "run_infinitely", false, "run until interrupted, and print a result every -D seconds (default: 5)")
+		if t.Verb == perftest.Send {
+			fs.IntVar(&f.RecvPostList, "recv_post_list", 0, "post so `many` receives at a time")
+		}
 	}
+	f.reportFlags.register(cmd, bw)
 	if t.Verb == perftest.Send {
 		fs.IntVarP(&f.RxDepth, "rx-depth", "r", perftest.DefaultRxDepth, "`number` of receives kept posted on a queue pair")
 	}
@@ -133,7 +149,8 @@ func (f *perfFlags) register(cmd *cobra.Command) {
 	if (t != perftest.Test{Verb: perftest.Write, Kind: perftest.Latency}) {
 		fs.BoolVarP(&f.Events, "events", "e", false, "sleep on completion events instead of polling")
 	}
-	fs.BoolVar(&f.json, "json", false, "print one JSON object a line instead of a table")
+	fs.BoolVarP(&f.version, "version", "V", false, "print the version")
+	registerForeign(cmd, t)
 }
 
 // config checks what was given and makes a configuration of it.
@@ -149,12 +166,16 @@ func (f *perfFlags) config(cmd *cobra.Command) (perftest.Config, error) {
 	if c.SourcePort, err = f.sourcePort(); err != nil {
 		return c, err
 	}
+	if c.Peers, err = f.peers(); err != nil {
+		return c, err
+	}
+	c.IdleTimeout = f.idle
 	for _, n := range []struct {
 		flag string
 		got  int
 	}{
 		{"size", c.Size}, {"iters", c.Iterations}, {"qp", c.QPs}, {"tx-depth", c.TxDepth}, {"rx-depth", c.RxDepth},
-		{"outs", c.OutstandingReads}, {"mtu", f.mtu}, {"cq-mod", c.CQMod},
+		{"outs", c.OutstandingReads}, {"mtu", f.mtu}, {"cq-mod", c.CQMod}, {"post_list", c.PostList}, {"recv_post_list", c.RecvPostList},
 	} {
 		if cmd.Flags().Changed(n.flag) && n.got < 1 {
 			return c, usagef("--%s %d: it must be at least 1", n.flag, n.got)
@@ -168,6 +189,19 @@ func (f *perfFlags) config(cmd *cobra.Command) (perftest.Config, error) {
 			return c, usagef("-D and -n do not go together: a run is bounded by time or by iterations")
 		}
 		c.Duration = time.Duration(f.seconds * float64(time.Second))
+	}
+	if cmd.Flags().Changed("margin") {
+		if !(f.margin > 0 && f.margin < 1e6) || c.Duration == 0 {
+			return c, usagef("-f %v: a margin is a number of seconds at both ends of -D", f.margin)
+		}
+		c.Margin = time.Duration(f.margin * float64(time.Second))
+	}
+	if c.Endless && cmd.Flags().Changed("iters") {
+		return c, usagef("--run_infinitely and -n do not go together")
+	}
+	f.outJSON = f.outJSON || cmd.Flags().Changed("out_json_file")
+	if err := f.checkReport(c); err != nil {
+		return c, err
 	}
 	if c.AllSizes && cmd.Flags().Changed("size") {
 		return c, usagef("-a and -s do not go together: all sizes, or one")
@@ -200,15 +234,13 @@ func runPerf(ctx context.Context, io streams, f *perfFlags, server string, cmd *
 	ctx, cancel := f.limit(ctx)
 	defer cancel()
 	defer func() { err = in.end(err) }()
-	dev, conn, err := f.meet(ctx, in, server)
+	dev, at, err := f.meet(ctx, in, server, c.Check)
 	if err != nil {
 		return err
 	}
-	var out printer = &table{out: io.out, cfg: c, device: dev.Addr().String()}
-	if f.json {
-		out = &jsonLines{out: io.out}
-	}
 	p := newProgress(io, f.progress)
+	out := f.printer(io.out, c, dev.Addr().String(), f.gidIndex)
+	c.OnRefused = refused(io)
 	c.OnStart = out.start
 	c.OnResult = func(r perftest.Result) {
 		p.clear()
@@ -217,13 +249,24 @@ func runPerf(ctx context.Context, io streams, f *perfFlags, server string, cmd *
 	c.OnProgress = func(size int, done, total uint64) {
 		p.show(fmt.Sprintf("%v %d bytes", c.Test, size), done, total)
 	}
-	_, err = perftest.Run(ctx, dev, conn, roleOf(server), c)
+	var res []perftest.Result
+	if server == "" {
+		res, err = perftest.Serve(ctx, dev, at.ln, c)
+	} else {
+		res, err = perftest.Run(ctx, dev, at.conn, interop.Client, c)
+	}
 	p.clear()
+	if c.Endless && len(res) > 0 && errors.Is(err, context.Canceled) {
+		err = nil // the user has seen enough
+	}
 	if err != nil {
 		return err
 	}
-	if c.Test.Kind == perftest.Latency && roleOf(server) == interop.Server && !f.json {
-		out.note("the client has the figures of a latency test")
+	if c.Test.Kind == perftest.Latency && len(res) == 0 {
+		fmt.Fprintln(io.err, "the client has the figures of this test")
 	}
-	return out.end()
+	if err := out.end(); err != nil {
+		return err
+	}
+	return f.limits(res)
 }

@@ -6,7 +6,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/gosoftroce/rocev2/interop"
 	"github.com/gosoftroce/rocev2/interop/pingpong"
+	"github.com/gosoftroce/rocev2/verbs"
 )
 
 func newPingpong(io streams) *cobra.Command {
@@ -18,7 +20,9 @@ func newPingpong(io streams) *cobra.Command {
 		Long: `Send messages back and forth over a reliable connection. The peer is another
 rocev2 pingpong, or ibv_rc_pingpong with a GID index (-g). Without a server this
 side is the server. Size, iterations and path MTU must be the same on both
-sides: nothing is negotiated.`,
+sides: nothing is negotiated.
+
+` + controlHelp,
 		Example: `  rocev2 pingpong -d 127.0.0.1                  on one terminal, and
   rocev2 pingpong -d 127.0.0.2 127.0.0.1        on another
   rocev2 pingpong -d eth0 -n 10000 -s 64 -e 192.0.2.7
@@ -30,13 +34,16 @@ sides: nothing is negotiated.`,
 	}
 	f.register(cmd, "gid-idx", "g")
 	fs := cmd.Flags()
-	fs.IntVarP(&c.Size, "size", "s", pingpong.DefaultSize, "`bytes` of a message")
+	c.Size = pingpong.DefaultSize
+	fs.VarP(sizeFlag{&c.Size}, "size", "s", "`bytes` of a message")
 	fs.IntVarP(&f.mtu, "mtu", "m", pingpong.DefaultMTU.Bytes(), "path MTU in `bytes`")
 	fs.IntVarP(&c.RxDepth, "rx-depth", "r", pingpong.DefaultRxDepth, "`number` of receives kept posted")
 	fs.IntVarP(&c.Iterations, "iters", "n", pingpong.DefaultIterations, "`number` of messages in each direction")
 	fs.IntVarP(&f.sl, "sl", "l", 0, "accepted for compatibility: Ethernet has no service level here")
 	fs.BoolVarP(&c.Events, "events", "e", false, "sleep on completion events instead of polling")
 	fs.BoolVarP(&c.Validate, "chk", "c", false, "check the content of the buffer at the end (both sides must say so)")
+	fs.BoolP("new_send", "N", false, "accepted for compatibility: there is one way to post")
+	refuse(cmd, foreignPingpong)
 	return cmd
 }
 
@@ -64,10 +71,14 @@ func runPingpong(ctx context.Context, io streams, f *peerFlags, c pingpong.Confi
 			return usagef("%s %d: it must be at least 1", n.flag, n.got)
 		}
 	}
+	if c.Peers, err = f.peers(); err != nil {
+		return err
+	}
+	c.IdleTimeout, c.OnRefused = f.idle, refused(io)
 	ctx, cancel := f.limit(ctx)
 	defer cancel()
 	defer func() { err = in.end(err) }()
-	dev, conn, err := f.meet(ctx, in, server)
+	dev, at, err := f.meet(ctx, in, server, func(*verbs.Device) error { return c.Check() })
 	if err != nil {
 		return err
 	}
@@ -76,7 +87,12 @@ func runPingpong(ctx context.Context, io streams, f *peerFlags, c pingpong.Confi
 	}
 	p := newProgress(io, f.progress)
 	c.OnProgress = func(done, total uint64) { p.show("pingpong", done, total) }
-	res, err := pingpong.Run(ctx, dev, conn, roleOf(server), c)
+	var res pingpong.Result
+	if server == "" {
+		res, err = pingpong.Serve(ctx, dev, at.ln, c)
+	} else {
+		res, err = pingpong.Run(ctx, dev, at.conn, interop.Client, c)
+	}
 	p.clear()
 	if err != nil {
 		return err

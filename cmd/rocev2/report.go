@@ -4,7 +4,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"time"
+	"os"
+
+	"github.com/spf13/cobra"
 
 	"github.com/gosoftroce/rocev2/interop/perftest"
 )
@@ -13,111 +15,136 @@ import (
 type printer interface {
 	start(perftest.Setup)
 	result(perftest.Result)
-	note(string)
 	end() error
 }
 
-const rule = "---------------------------------------------------------------------------------------"
-
-// table shows results in the manner of perftest. The first error of writing is
-// kept for the end.
-type table struct {
-	out    io.Writer
-	cfg    perftest.Config
-	device string
-	rows   int
-	err    error
+// reportFlags are the flags that say how results are shown.
+type reportFlags struct {
+	json         bool
+	gbits        bool
+	noPeak       bool
+	outJSON      bool
+	outJSONFile  string
+	output       string
+	limitBW      float64
+	limitMsgRate float64
 }
 
-func (t *table) printf(format string, args ...any) {
-	if _, err := fmt.Fprintf(t.out, format, args...); err != nil && t.err == nil {
-		t.err = err
+// defaultJSONFile is perftest's.
+const defaultJSONFile = "perftest_out.json"
+
+func (f *reportFlags) register(cmd *cobra.Command, bandwidth bool) {
+	fs := cmd.Flags()
+	if bandwidth {
+		fs.BoolVar(&f.gbits, "report_gbits", false, "report 10^9 bits a second instead of 2^20 bytes a second")
+		fs.BoolVarP(&f.noPeak, "noPeak", "N", false, "report no peak: it is 0 (so it is with -D and beyond 20000 iterations)")
+		fs.BoolVar(&f.noPeak, "no_peak", false, "the same as --noPeak")
+		fs.MarkHidden("no_peak")
+		fs.Float64VarP(&f.limitBW, "limit_bw", "w", 0, "fail if the average bandwidth is below this `value`, in the unit of the report")
+		fs.Float64VarP(&f.limitMsgRate, "limit_msgrate", "y", 0, "fail if the message rate is below this `value`, in 10^6 a second")
 	}
+	fs.StringVar(&f.output, "output", "", "print one number only: `what`, bandwidth or message_rate, or latency")
+	fs.BoolVar(&f.outJSON, "out_json", false, "write the report to a JSON file too")
+	fs.StringVar(&f.outJSONFile, "out_json_file", defaultJSONFile, "`name` of that file")
+	fs.BoolVar(&f.json, "json", false, "print one JSON object a line instead of a table")
 }
 
-var titles = [...]string{
-	perftest.Send: "Send", perftest.Write: "RDMA_Write", perftest.Read: "RDMA_Read", perftest.Atomic: "Atomic",
+func (f *reportFlags) checkReport(c perftest.Config) error {
+	latency := c.Test.Kind == perftest.Latency
+	switch {
+	case f.output == "", f.output == "latency" && latency, !latency && (f.output == "bandwidth" || f.output == "message_rate"):
+	case latency:
+		return usagef("--output %s: a latency test can print its latency", f.output)
+	default:
+		return usagef("--output %s: a bandwidth test can print its bandwidth or its message_rate", f.output)
+	}
+	if f.output != "" && f.json {
+		return usagef("--output and --json do not go together: one number, or JSON")
+	}
+	if !(f.limitBW >= 0) || !(f.limitMsgRate >= 0) {
+		return usagef("-w %v -y %v: a limit is a positive number", f.limitBW, f.limitMsgRate)
+	}
+	if !f.outJSON {
+		return nil
+	}
+	file, err := os.OpenFile(f.outJSONFile, os.O_WRONLY|os.O_CREATE, 0o644)
+	if err != nil {
+		return usagef("--out_json_file: %w", err)
+	}
+	return file.Close()
 }
 
-func (t *table) start(s perftest.Setup) {
-	title := titles[s.Test.Verb]
-	if s.Test.Verb == perftest.Atomic {
-		title += map[perftest.AtomicOp]string{perftest.FetchAdd: " FETCH_AND_ADD", perftest.CompareSwap: " CMP_AND_SWAP"}[t.cfg.Atomic]
+// printer makes what shows the results.
+func (f *reportFlags) printer(out io.Writer, c perftest.Config, device string, gidIndex int) printer {
+	var p printer
+	switch {
+	case f.json:
+		p = &jsonLines{out: out}
+	case f.output != "":
+		p = &oneNumber{out: out, flags: f}
+	default:
+		p = &table{out: out, cfg: c, flags: f, device: device, gidIndex: gidIndex}
 	}
-	if t.cfg.Bidirectional {
-		title += " Bidirectional"
+	if f.outJSON {
+		p = &jsonFile{printer: p, cfg: c, flags: f, device: device, gidIndex: gidIndex}
 	}
-	title += map[perftest.Kind]string{perftest.Bandwidth: " BW", perftest.Latency: " Latency"}[s.Test.Kind]
-	t.printf("%s\n                    %s Test\n", rule, title)
-	t.printf(" Device          : %-20s Role            : %v\n", t.device, s.Role)
-	t.printf(" Number of qps   : %-20d Connection type : RC\n", len(s.Local))
-	t.printf(" TX depth        : %-20d Mtu             : %d[B]\n", s.TxDepth, s.MTU)
-	if s.Test.Verb == perftest.Send {
-		t.printf(" RX depth        : %-20d", s.RxDepth)
-	} else {
-		t.printf(" Outstand reads  : %-20d", s.Remote[0].OutReads)
-	}
-	t.printf(" CQ Moderation   : %d\n", s.CQMod)
-	t.printf(" Peer's version  : %-20s Data ex. method : Ethernet\n%s\n", s.RemoteVersion, rule)
-	t.addresses("local", s.Test, s.Local)
-	t.addresses("remote", s.Test, s.Remote)
-	t.printf("%s\n", rule)
+	return p
 }
 
-// mostAddresses is how many queue pairs are listed.
-const mostAddresses = 8
+// unit returns how many bytes a second are one in the report.
+func (f *reportFlags) unit() float64 {
+	if f.gbits {
+		return 1e9 / 8
+	}
+	return 1 << 20
+}
 
-func (t *table) addresses(side string, test perftest.Test, list []perftest.Address) {
-	for i, a := range list {
-		if i == mostAddresses {
-			t.printf(" ... and %d more\n", len(list)-i)
-			return
+// mostPeak is beyond how many iterations perftest keeps no peak.
+const mostPeak = 20000
+
+// peak returns the peak in bytes a second as perftest reports it.
+func (f *reportFlags) peak(c perftest.Config, r perftest.Result) float64 {
+	if f.noPeak || c.Duration > 0 || c.Endless || c.Iterations > mostPeak {
+		return 0
+	}
+	return r.Peak
+}
+
+// limits says whether the results reach what the user asked for.
+func (f *reportFlags) limits(res []perftest.Result) error {
+	for _, r := range res {
+		if got := r.Average / f.unit(); got < f.limitBW {
+			return fmt.Errorf("BW result is below bw limit: %.2f with %d bytes, the limit (-w) is %v", got, r.Size, f.limitBW)
 		}
-		t.printf(" %s address: LID 0x%04x QPN 0x%06x PSN 0x%06x", side, a.LID, uint32(a.QPN), uint32(a.PSN))
-		if test.Verb == perftest.Read || test.Verb == perftest.Atomic {
-			t.printf(" OUT 0x%02x", a.OutReads)
+		if got := r.MsgRate / 1e6; got < f.limitMsgRate {
+			return fmt.Errorf("message rate is below msg_rate limit: %.6f with %d bytes, the limit (-y) is %v", got, r.Size, f.limitMsgRate)
 		}
-		if test.Verb != perftest.Send {
-			t.printf(" RKey 0x%08x VAddr 0x%016x", uint32(a.RKey), a.VAddr)
-		}
-		t.printf("\n GID: %v\n", a.GID.Addr())
 	}
+	return nil
 }
 
-func (t *table) result(r perftest.Result) {
-	t.rows++
-	if r.Test.Kind == perftest.Latency {
-		t.latency(r)
-		return
-	}
-	if t.rows == 1 {
-		t.printf(" #bytes     #iterations    BW peak[MiB/s]     BW average[MiB/s]   BW average[Gb/s]   MsgRate[Mpps]\n")
-	}
-	t.printf(" %-10d %-14d %-18.2f %-19.2f %-18.3f %.6f\n",
-		r.Size, r.Iterations, r.Peak/(1<<20), r.MiBps(), r.Gbps(), r.MsgRate/1e6)
+// oneNumber prints a number for each result.
+type oneNumber struct {
+	out   io.Writer
+	flags *reportFlags
+	err   error
 }
 
-func (t *table) latency(r perftest.Result) {
-	if t.rows == 1 {
-		t.printf(" #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec]    t_stdev[usec]   99%% percentile[usec]   99.9%% percentile[usec]\n")
+func (o *oneNumber) start(perftest.Setup) {}
+func (o *oneNumber) end() error           { return o.err }
+
+func (o *oneNumber) result(r perftest.Result) {
+	n := r.Average / o.flags.unit()
+	switch o.flags.output {
+	case "message_rate":
+		n = r.MsgRate / 1e6
+	case "latency":
+		n = usec(r.Latency.Average)
 	}
-	l := r.Latency
-	t.printf(" %-7d %-13d %-14.2f %-12.2f %-18.2f %-14.2f %-15.2f %-22.2f %.2f\n",
-		r.Size, r.Iterations, usec(l.Min), usec(l.Max), usec(l.Typical), usec(l.Average), usec(l.StdDev), usec(l.P99), usec(l.P999))
-}
-
-func (t *table) note(s string) {
-	if t.rows == 0 {
-		t.printf(" %s\n", s)
+	if _, err := fmt.Fprintf(o.out, "%f\n", n); err != nil && o.err == nil {
+		o.err = err
 	}
 }
-
-func (t *table) end() error {
-	t.printf("%s\n", rule)
-	return t.err
-}
-
-func usec(d time.Duration) float64 { return float64(d) / 1e3 }
 
 // jsonLines prints a JSON object a line.
 type jsonLines struct {
@@ -149,7 +176,6 @@ type jsonLatency struct {
 }
 
 func (j *jsonLines) start(perftest.Setup) {}
-func (j *jsonLines) note(string)          {}
 func (j *jsonLines) end() error           { return j.err }
 
 func (j *jsonLines) result(r perftest.Result) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"net/netip"
 	"strconv"
 	"time"
 
@@ -25,18 +26,26 @@ type peerFlags struct {
 	sl       int
 	sport    string
 	inspect  inspectFlags
+	listen   string // a server's control connections
+	sourceIP string // a client's
+	peerGID  string
+	idle     time.Duration
 }
 
 func (f *peerFlags) register(cmd *cobra.Command, gidName, gidShort string) {
 	fs := cmd.Flags()
 	fs.SortFlags = false
-	fs.StringVarP(&f.device, "ib-dev", "d", "", deviceUsage+" (default: the way to the server, or the first address of this host)")
+	fs.VarP(deviceFlag{&f.device}, "ib-dev", "d", deviceUsage+" (default: the way to the server, or the first address of this host)")
 	fs.IntVarP(&f.port, "port", "p", interop.DefaultPort, "TCP `port` on which the two sides meet")
 	fs.IntVarP(&f.ibPort, "ib-port", "i", 1, "accepted for compatibility: a device has one port")
-	fs.StringVar(&f.device, "device", "", "the same as --ib-dev")
+	fs.Var(deviceFlag{&f.device}, "device", "the same as --ib-dev")
 	fs.MarkHidden("device")
 	fs.IntVarP(&f.gidIndex, gidName, gidShort, 0, "accepted for compatibility: a device has one address")
 	fs.StringVar(&f.sport, "sport", "", "UDP source `port` of the queue pairs, 49152 to 65535, or \"auto\" for one from their numbers (default: 4791)")
+	fs.StringVar(&f.listen, "listen", "", "server: `address` on which it accepts TCP connections, or \"any\" (default: the device's)")
+	fs.StringVar(&f.sourceIP, "source_ip", "", "client: `address` from which it connects (default: the device's, if that is on the way to the server)")
+	fs.StringVar(&f.peerGID, "peer-gid", "", "`address` or network that the peer may have for RDMA, or \"any\" (default: where its TCP connection comes from)")
+	fs.DurationVar(&f.idle, "idle-timeout", time.Minute, "give up when the peer has been silent for this `time`")
 	fs.DurationVar(&f.timeout, "timeout", 0, "give up after this `time` (for example 30s; default: no limit while there is progress)")
 	f.inspect.register(cmd)
 	fs.BoolVar(&f.progress, "progress", false, "show progress even where standard error is no terminal")
@@ -49,7 +58,24 @@ func (f *peerFlags) check() error {
 	if f.timeout < 0 {
 		return usagef("--timeout %v: a time is positive", f.timeout)
 	}
+	if f.idle <= 0 {
+		return usagef("--idle-timeout %v: a time is positive", f.idle)
+	}
+	for flag, addr := range map[string]string{"--listen": f.listen, "--source_ip": f.sourceIP} {
+		if _, err := netip.ParseAddr(addr); err != nil && addr != "" && !(addr == "any" && flag == "--listen") {
+			return usagef("%s %s: that is not an address", flag, addr)
+		}
+	}
 	return checkPort(f.port)
+}
+
+// peers returns what --peer-gid asks for.
+func (f *peerFlags) peers() (interop.Peers, error) {
+	p, err := interop.ParsePeers(f.peerGID)
+	if err != nil {
+		return p, usagef("--peer-gid %v", err)
+	}
+	return p, nil
 }
 
 // sourcePort returns what --sport asks for.
@@ -69,28 +95,122 @@ func (f *peerFlags) sourcePort() (uint16, error) {
 
 const minSourcePort = 49152
 
-// meet opens the device, which the inspector closes at its end, and the control
-// connection. The device comes first: a server that cannot run does not let a
-// client in.
-func (f *peerFlags) meet(ctx context.Context, io *inspector, server string) (*verbs.Device, net.Conn, error) {
+// meeting is where the two sides meet: a server's listener or a client's
+// connection.
+type meeting struct {
+	ln   net.Listener
+	conn net.Conn
+}
+
+// meet opens the device, which the inspector closes at its end, checks what is to run on it, and opens the listener or
+// the control connection. A server that cannot run does not let a client in.
+func (f *peerFlags) meet(ctx context.Context, io *inspector, server string, check func(*verbs.Device) error) (*verbs.Device, *meeting, error) {
+	switch {
+	case server != "" && f.listen != "":
+		return nil, nil, usagef("--listen %s: a client does not listen; --source_ip chooses where it connects from", f.listen)
+	case server == "" && f.sourceIP != "":
+		return nil, nil, usagef("--source_ip %s: a server does not connect; --listen chooses where it listens", f.sourceIP)
+	}
 	dev, err := openDevice(io.streams, f.device, server, io.open)
 	if err != nil {
 		return nil, nil, err
 	}
-	conn, err := f.connect(ctx, io.streams, dev, server)
-	return dev, conn, err
+	var m meeting
+	if err = check(dev); err == nil {
+		if server == "" {
+			m.ln, err = f.listenFor(ctx, io.streams, dev)
+		} else {
+			m.conn, err = interop.Dial(ctx, f.source(dev, server), server, f.port)
+		}
+	}
+	return dev, &m, err
 }
 
-func (f *peerFlags) connect(ctx context.Context, io streams, dev *verbs.Device, server string) (net.Conn, error) {
-	if server != "" {
-		return interop.Dial(ctx, server, f.port)
+// listenFor opens the listener of a server, on the device's address unless the
+// user wants another.
+func (f *peerFlags) listenFor(ctx context.Context, io streams, dev *verbs.Device) (net.Listener, error) {
+	host := f.listen
+	switch host {
+	case "":
+		host = dev.Addr().String()
+	case "any":
+		host = ""
 	}
-	ln, err := interop.Listen(ctx, f.port)
+	ln, err := interop.Listen(ctx, host, f.port)
 	if err != nil {
 		return nil, err
 	}
-	fmt.Fprintf(io.err, "waiting on TCP port %d for a client of the device %v\n", f.port, dev.Addr())
-	return interop.Accept(ctx, ln)
+	where := "of " + host
+	if host == "" {
+		where = "of all addresses"
+	}
+	fmt.Fprintf(io.err, "waiting on TCP port %d %s for a client of the device %v\n", f.port, where, dev.Addr())
+	return ln, nil
+}
+
+// source returns the address from which a client connects: the device's, which
+// the server expects, unless the way to the server is on another network.
+func (f *peerFlags) source(dev *verbs.Device, server string) netip.Addr {
+	if f.sourceIP != "" {
+		a, _ := netip.ParseAddr(f.sourceIP) // check has seen it
+		return a
+	}
+	way, err := routeTo(server)
+	if err != nil || !sameInterface(way, dev.Addr()) {
+		return netip.Addr{}
+	}
+	return dev.Addr()
+}
+
+// sameInterface says whether two addresses of this host, of the same IP
+// version, are on one network interface.
+func sameInterface(a, b netip.Addr) bool {
+	if a.WithZone("") == b.WithZone("") {
+		return true
+	}
+	if a.Is4() != b.Is4() {
+		return false
+	}
+	ia, oka := interfaceOf(a)
+	ib, okb := interfaceOf(b)
+	return oka && okb && ia == ib
+}
+
+func interfaceOf(a netip.Addr) (int, bool) {
+	list, err := net.Interfaces()
+	if err != nil {
+		return 0, false
+	}
+	for _, i := range list {
+		if a.IsLoopback() && i.Flags&net.FlagLoopback != 0 {
+			return i.Index, true
+		}
+		addrs, err := i.Addrs()
+		if err != nil {
+			continue
+		}
+		for _, n := range addrs {
+			if p, err := netip.ParsePrefix(n.String()); err == nil && p.Addr() == a.WithZone("") {
+				return i.Index, true
+			}
+		}
+	}
+	return 0, false
+}
+
+// mostRefusals is how many refused clients get a line each; after them every
+// thousandth does.
+const mostRefusals = 100
+
+// refused returns a function that tells of clients that a server does not
+// take.
+func refused(io streams) func(net.Addr, error) {
+	n := 0
+	return func(from net.Addr, why error) {
+		if n++; n <= mostRefusals || n%1000 == 0 {
+			fmt.Fprintf(io.err, "client %v refused (number %d): %v\n", from, n, why)
+		}
+	}
 }
 
 // limit bounds ctx by the user's time limit.
@@ -107,3 +227,11 @@ func serverOf(args []string) string {
 	}
 	return args[0]
 }
+
+// controlHelp is what the commands with two sides say about the TCP connection.
+const controlHelp = `The server accepts TCP connections on the address of its device; --listen chooses
+another, or "any". It takes the first client that speaks the protocol; all others
+it refuses with a line on standard error. The RDMA traffic goes to the address
+that the peer names, which must be the one of its TCP connection: --peer-gid
+allows others, where control and RDMA are on different networks. A peer that is
+silent for --idle-timeout ends the run.`

@@ -16,11 +16,16 @@ func newVersion(io streams) *cobra.Command {
 		Short: "Print the version",
 		Args:  noArgs,
 		RunE: func(*cobra.Command, []string) error {
-			_, err := fmt.Fprintf(io.out, "rocev2 %s\n%s %s/%s\nperftest exchange %s\n",
-				buildVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH, perftest.Version)
-			return err
+			return printVersion(io)
 		},
 	}
+}
+
+// printVersion prints the version, and that of perftest as its programs do.
+func printVersion(io streams) error {
+	_, err := fmt.Fprintf(io.out, "rocev2 %s\n%s %s/%s\nperftest exchange\nVersion: %s\n",
+		buildVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH, perftest.Version)
+	return err
 }
 
 // buildVersion is the module's version, or the commit it was built from.

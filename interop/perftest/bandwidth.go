@@ -36,7 +36,7 @@ func (s *session) runBandwidth(ctx context.Context) error {
 				return err
 			}
 		}
-		r, err := s.measure(ctx, &flow{s: s, size: size, sends: true})
+		r, err := s.measure(ctx, newFlow(s, size, true, false))
 		if err != nil {
 			return err
 		}
@@ -66,14 +66,10 @@ func (s *session) runBandwidth(ctx context.Context) error {
 func (s *session) runSendBandwidth(ctx context.Context) error {
 	both := s.cfg.Bidirectional
 	for _, size := range s.cfg.sizes() {
-		f := &flow{
-			s: s, size: size,
-			sends: both || s.role == interop.Client,
-			recvs: both || s.role == interop.Server,
-			// In both directions the client begins, or a message would find a
-			// peer without receives.
-			hold: s.role == interop.Server,
-		}
+		f := newFlow(s, size, both || s.role == interop.Client, both || s.role == interop.Server)
+		// In both directions the client begins, or a message would find a peer
+		// without receives.
+		f.hold = s.role == interop.Server
 		if err := f.postRecvs(); err != nil {
 			return err
 		}
@@ -144,11 +140,20 @@ type flow struct {
 	stopping bool        // the time is over: nothing new is posted
 	alarm    *time.Timer // ends a wait when the time is over
 
-	wrs  [batch]verbs.SendWR
-	sges [batch]verbs.SGE
-	rwrs [batch]verbs.RecvWR
+	wrs  []verbs.SendWR
+	sges []verbs.SGE
+	rwrs []verbs.RecvWR
 	rsge [1]verbs.SGE
 	wc   [batch]verbs.WC
+}
+
+func newFlow(s *session, size int, sends, recvs bool) *flow {
+	c := &s.cfg
+	n, r := max(batch, c.PostList), max(batch, c.RecvPostList)
+	return &flow{
+		s: s, size: size, sends: sends, recvs: recvs,
+		wrs: make([]verbs.SendWR, n), sges: make([]verbs.SGE, n), rwrs: make([]verbs.RecvWR, r),
+	}
 }
 
 // flowQP is where one queue pair stands.
@@ -241,7 +246,7 @@ func (f *flow) postRecvs() error {
 func (f *flow) repost(i int) error {
 	q := &f.qps[i]
 	for q.owed > 0 {
-		n := min(q.owed, batch)
+		n := min(q.owed, len(f.rwrs))
 		q.owed -= n
 		n = int(min(uint64(n), q.rlimit-q.recvs))
 		if n == 0 {
@@ -292,10 +297,10 @@ func (f *flow) run(g *work.Guard) (Result, error) {
 func (f *flow) start(g *work.Guard, now time.Time) {
 	f.started = true
 	f.meter.begin(now)
-	if !f.timed {
+	if !f.timed || f.s.cfg.Endless {
 		return
 	}
-	f.clock = newClock(now, f.s.cfg.Duration)
+	f.clock = newClock(now, f.s.cfg.Duration, f.s.cfg.Margin)
 	limit := f.s.cfg.Duration
 	switch {
 	case f.sends && f.s.cfg.Test.Verb == Send:
@@ -357,13 +362,19 @@ func (f *flow) fillAll() error {
 	return nil
 }
 
-// fill posts as many operations as the send queue has room for.
+// fill posts as many operations as the send queue has room for, in whole lists
+// if the user asked for lists.
 func (f *flow) fill(i int) error {
 	q := &f.qps[i]
-	depth := uint64(f.s.cfg.TxDepth)
+	depth, list := uint64(f.s.cfg.TxDepth), uint64(f.s.cfg.PostList)
+	most := uint64(len(f.wrs))
+	if list > 1 {
+		most = list
+	}
 	for {
-		n := min(depth-(q.posted-q.done), q.limit-q.posted, batch)
-		if n == 0 {
+		left := q.limit - q.posted
+		n := min(depth-(q.posted-q.done), left, most)
+		if n < min(list, left) || n == 0 {
 			return nil
 		}
 		for j := range f.wrs[:n] {
@@ -422,12 +433,26 @@ func (f *flow) handle(g *work.Guard, n int) error {
 		q.done = through
 	}
 	g.Add(n)
+	if f.s.cfg.Endless {
+		f.interval(now, ops)
+		return f.next(now)
+	}
 	if !f.timed || f.clock.sampling(now) {
 		f.meter.add(now, ops)
 	} else if f.meter.count == 0 {
 		f.meter.begin(now)
 	}
 	return f.next(now)
+}
+
+// interval counts operations of a run without end, which has a result for
+// every interval.
+func (f *flow) interval(now time.Time, ops uint64) {
+	f.meter.add(now, ops)
+	if now.Sub(f.meter.start) >= f.s.cfg.Duration {
+		f.s.record(f.meter.result())
+		f.meter.begin(now)
+	}
 }
 
 func (f *flow) doing(wc *verbs.WC) string {
@@ -440,13 +465,13 @@ func (f *flow) doing(wc *verbs.WC) string {
 // next posts receives, then sends.
 func (f *flow) next(now time.Time) error {
 	for i := range f.qps {
-		if f.qps[i].owed > 0 {
+		if f.qps[i].owed >= f.s.cfg.RecvPostList {
 			if err := f.repost(i); err != nil {
 				return err
 			}
 		}
 	}
-	if f.timed && !now.Before(f.clock.end) {
+	if f.timed && !f.s.cfg.Endless && !now.Before(f.clock.end) {
 		f.stop()
 	}
 	if !f.sends {

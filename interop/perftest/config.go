@@ -1,6 +1,7 @@
 package perftest
 
 import (
+	"net"
 	"time"
 
 	"github.com/gosoftroce/rocev2/interop"
@@ -18,6 +19,7 @@ const (
 	DefaultRxDepth         = 512
 	DefaultCQMod           = 100
 	DefaultTimeout         = 14
+	DefaultInterval        = 5 * time.Second // between the results of an endless run
 )
 
 // Limits of Config.
@@ -51,28 +53,40 @@ type Config struct {
 	Size          int           // bytes of a message; 0 means the test's default
 	AllSizes      bool          // run through the sizes 2, 4, … 2^23 instead
 	Iterations    int           // operations of each queue pair and size; 0 means the test's default
-	Duration      time.Duration // run for so long instead of a number of iterations; the middle half is measured
+	Duration      time.Duration // run for so long instead of a number of iterations; the middle of it is measured, see Margin
+	Endless       bool          // run until ctx ends, with a result for every Duration; 0 means DefaultInterval
 	QPs           int           // queue pairs; 0 means 1
 	Bidirectional bool          // both sides send
 
-	TxDepth          int       // operations outstanding on a queue pair; 0 means DefaultTxDepth
-	RxDepth          int       // receives kept posted on a queue pair; 0 means DefaultRxDepth
-	CQMod            int       // one completion for so many operations; 0 means a choice by size and depth
-	MTU              verbs.MTU // path MTU, the smaller of both sides' is used; 0 means the largest that the link carries
-	Inline           int       // SENDs and WRITEs up to so many bytes carry their data in the work request
-	OutstandingReads int       // READs and atomics outstanding on a queue pair; 0 means the most that the device can do
-	Timeout          uint8     // local ACK timeout, 4.096 µs × 2^n; 0 means DefaultTimeout
-	Events           bool      // sleep on a completion channel
-	SourcePort       uint16    // of every queue pair, as in verbs.ConnectConfig; 0 means the device's
-	TrafficClass     uint8     // of every packet that this side sends, as in verbs.ConnectConfig
+	TxDepth          int           // operations outstanding on a queue pair; 0 means DefaultTxDepth
+	RxDepth          int           // receives kept posted on a queue pair; 0 means DefaultRxDepth
+	CQMod            int           // one completion for so many operations; 0 means a choice by size and depth
+	PostList         int           // operations are posted in lists of so many; 0 means as many as there is room for
+	RecvPostList     int           // the same for receives
+	Margin           time.Duration // at both ends of Duration that is not measured; 0 means a quarter of it
+	MTU              verbs.MTU     // path MTU, the smaller of both sides' is used; 0 means the largest that the link carries
+	Inline           int           // SENDs and WRITEs up to so many bytes carry their data in the work request
+	OutstandingReads int           // READs and atomics outstanding on a queue pair; 0 means the most that the device can do
+	Timeout          uint8         // local ACK timeout, 4.096 µs × 2^n; 0 means DefaultTimeout
+	Events           bool          // sleep on a completion channel
+	SourcePort       uint16        // of every queue pair, as in verbs.ConnectConfig; 0 means the device's
+	TrafficClass     uint8         // of every packet that this side sends, as in verbs.ConnectConfig
 	Atomic           AtomicOp
 
+	// Peers says which address the peer may name for its traffic; the zero
+	// value allows only the one of the control connection.
+	Peers interop.Peers
+
 	// HandshakeTimeout bounds each step of the control connection at which the
-	// peer should answer at once; 0 means 30 s.
+	// peer should answer at once; 0 means 30 s, or IdleTimeout if that is less.
 	HandshakeTimeout time.Duration
-	// IdleTimeout ends a run in which nothing completes for so long; 0 means
-	// 60 s.
+	// IdleTimeout ends a run in which nothing completes, or, on a side that
+	// only answers, nothing arrives for so long; 0 means 60 s.
 	IdleTimeout time.Duration
+
+	// OnRefused, if set, is called by Serve for every client that it does not
+	// take.
+	OnRefused func(from net.Addr, why error)
 
 	// OnStart, if set, is called when the connections stand.
 	OnStart func(Setup)
@@ -82,6 +96,8 @@ type Config struct {
 	// goroutine, with the operations that have completed; total is 0 where the
 	// run is bounded by time.
 	OnProgress func(size int, done, total uint64)
+
+	plain bool // tests: behave towards this software as towards the originals
 }
 
 // Setup is what the two sides have come to.
@@ -94,6 +110,13 @@ type Setup struct {
 	CQMod         int
 	RemoteVersion string
 	Local, Remote []Address // one for each queue pair
+}
+
+// Check says whether the configuration can be run on dev, with an
+// *interop.ConfigError if not.
+func (c Config) Check(dev *verbs.Device) error {
+	_, err := c.withDefaults(dev)
+	return err
 }
 
 func (c Config) withDefaults(dev *verbs.Device) (Config, error) {
@@ -139,11 +162,17 @@ func (c *Config) setDefaults(dev *verbs.Device) {
 	if c.Timeout == 0 {
 		c.Timeout = DefaultTimeout
 	}
-	if c.HandshakeTimeout == 0 {
-		c.HandshakeTimeout = 30 * time.Second
-	}
 	if c.IdleTimeout == 0 {
 		c.IdleTimeout = 60 * time.Second
+	}
+	if c.HandshakeTimeout == 0 {
+		c.HandshakeTimeout = min(30*time.Second, c.IdleTimeout)
+	}
+	if c.Endless && c.Duration == 0 {
+		c.Duration = DefaultInterval
+	}
+	if c.Margin == 0 {
+		c.Margin = c.Duration / 4
 	}
 }
 
@@ -160,6 +189,8 @@ func (c *Config) check(dev *verbs.Device) error {
 		{"transmit depth", c.TxDepth, 1, min(MaxDepth, attr.MaxQPWR)},
 		{"receive depth", c.RxDepth, 1, min(MaxDepth, attr.MaxQPWR)},
 		{"CQ moderation", c.CQMod, 0, MaxDepth},
+		{"post list", c.PostList, 0, c.TxDepth},
+		{"receive post list", c.RecvPostList, 0, c.RxDepth},
 		{"inline size", c.Inline, 0, attr.MaxInline},
 		{"number of outstanding reads", c.OutstandingReads, 1, attr.MaxQPRdAtomic},
 		{"QP timeout", int(c.Timeout), 1, 31},
@@ -178,6 +209,20 @@ func (c *Config) check(dev *verbs.Device) error {
 		return interop.BadConfig("atomic operations are on 8 bytes; the size cannot be chosen")
 	case c.Duration < 0:
 		return interop.BadConfig("the duration is %v; it must be positive", c.Duration)
+	case c.HandshakeTimeout < 0 || c.IdleTimeout < 0:
+		return interop.BadConfig("a timeout is negative")
+	case c.Margin < 0 || c.Duration > 0 && 2*c.Margin >= c.Duration:
+		return interop.BadConfig("margins of %v at both ends leave nothing of a duration of %v to measure", c.Margin, c.Duration)
+	case c.PostList > 1 && c.CQMod > 0 && c.PostList%c.CQMod != 0:
+		return interop.BadConfig("the post list is %d and CQ moderation %d: a post list must be a multiple of the moderation", c.PostList, c.CQMod)
+	case (c.PostList > 1 || c.RecvPostList > 1) && c.Test.Kind == Latency:
+		return interop.BadConfig("post lists are for the bandwidth tests: a latency test has one operation at a time")
+	case c.RecvPostList > 1 && c.Test.Verb != Send:
+		return interop.BadConfig("receive post lists are for SEND: nothing else uses receives")
+	case c.Endless && c.Test.Kind == Latency:
+		return interop.BadConfig("a run without end is for the bandwidth tests")
+	case c.Endless && (c.AllSizes || c.Test.Verb == Send && c.Bidirectional):
+		return interop.BadConfig("a run without end has one size, and SEND in one direction only: perftest knows no other")
 	case c.Duration > 0 && c.AllSizes:
 		return interop.BadConfig("a duration and all sizes do not go together: perftest knows no such run")
 	case c.Test.Kind == Latency && c.Bidirectional:
@@ -204,6 +249,10 @@ func (c *Config) fit() {
 	if c.Duration == 0 {
 		c.TxDepth = min(c.TxDepth, c.Iterations)
 		c.RxDepth = min(c.RxDepth, c.Iterations)
+	}
+	c.PostList, c.RecvPostList = min(max(c.PostList, 1), c.TxDepth), min(max(c.RecvPostList, 1), c.RxDepth)
+	if c.CQMod == 0 && c.PostList > 1 {
+		c.CQMod = c.PostList
 	}
 	if c.CQMod == 0 {
 		c.CQMod = min(DefaultCQMod, max(c.TxDepth/2, 1))

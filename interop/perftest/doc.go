@@ -4,15 +4,21 @@
 // ib_write_lat, ib_read_lat and ib_atomic_lat.
 //
 // The two sides exchange version, page size, cache line size and path MTU, and
-// then one address message a queue pair, several times. They do not tell each
-// other what test they run: test, size, iterations, duration, direction and
-// number of queue pairs must be given alike to both. Where they differ, one
-// side waits for something that never comes; the run then ends with an error
-// after Config.IdleTimeout or Config.HandshakeTimeout.
+// then one address message a queue pair, several times. The originals do not
+// tell each other what test they run: test, size, iterations, duration,
+// direction and number of queue pairs must be given alike to both. Where they
+// differ, one side waits for something that never comes; the run then ends with
+// an error after Config.IdleTimeout or Config.HandshakeTimeout. Two sides of
+// this software recognize each other by a mark behind the version, where the
+// originals have zeros that nobody reads; they compare what they run and name
+// the difference.
+//
+// Serve waits for a client that gets as far as its first address; other clients
+// do not end it. Run takes a connection that stands.
 //
 // In the bandwidth tests other than SEND, and in READ and atomic latency, the
 // server only answers; it reports the client's figures.
 //
 // Not here: UC, UD, XRC and SRQ, the exchange over the connection manager (-R,
-// -z), post lists, dual port, rate limits.
+// -z), dual port, rate limits.
 package perftest

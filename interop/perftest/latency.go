@@ -151,7 +151,7 @@ func (p *pinger) tick() {
 	now := time.Now()
 	if p.last.IsZero() {
 		p.first = now
-		p.clock = newClock(now, p.s.cfg.Duration)
+		p.clock = newClock(now, p.s.cfg.Duration, p.s.cfg.Margin)
 		if p.deadline != nil {
 			p.alarm = p.deadline()
 		}

@@ -30,12 +30,19 @@ const (
 	done       = "done\x00"
 )
 
-func appendVersion(b []byte) []byte {
-	return append(b, Version+strings.Repeat("\x00", versionLen-len(Version))...)
+// appendVersion makes the version item, with the mark of this software or, as
+// the originals have it, without.
+func appendVersion(b []byte, mark bool) []byte {
+	text := Version
+	if mark {
+		text += ownMark
+	}
+	return append(b, text+strings.Repeat("\x00", versionLen-len(text))...)
 }
 
-// parseVersion reads the leading number, as atof does, and the text.
-func parseVersion(b []byte) (string, error) {
+// parseVersion reads the leading number, as atof does, and says whether the
+// peer is this software.
+func parseVersion(b []byte) (version string, own bool, err error) {
 	text, _, _ := bytes.Cut(b, []byte{0})
 	n := 0
 	for n < len(text) && (text[n] >= '0' && text[n] <= '9' || text[n] == '.') {
@@ -43,9 +50,13 @@ func parseVersion(b []byte) (string, error) {
 	}
 	v, err := strconv.ParseFloat(string(text[:n]), 64)
 	if err != nil || v < minVersion {
-		return "", &interop.ProtocolError{Step: "version", Got: b, Want: fmt.Sprintf("perftest %.2f or newer (the name and number in 16 bytes)", minVersion)}
+		return "", false, badVersion(b)
 	}
-	return string(text[:n]), nil
+	return string(text[:n]), bytes.HasPrefix(b[n:], []byte(ownMark)), nil
+}
+
+func badVersion(b []byte) error {
+	return &interop.ProtocolError{Step: "version", Got: b, Want: fmt.Sprintf("the number of perftest %.2f or newer, in 16 bytes", minVersion)}
 }
 
 // What a peer may announce. Pages are at most 64 KiB on the machines of this

@@ -28,7 +28,8 @@ func TestItemsAreByteExact(t *testing.T) {
 		what      string
 		got, want string
 	}{
-		{"version", string(appendVersion(nil)), "6.06\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"},
+		{"version of the originals", string(appendVersion(nil, false)), "6.06\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"},
+		{"version", string(appendVersion(nil, true)), "6.06\x00rocev2\x01\x00\x00\x00\x00"},
 		{"page size", string(appendNumber(nil, pageSize)), "\x00\x00\x10\x00"},
 		{"cache line size", string(appendNumber(nil, cacheLine)), "\x00\x00\x00\x40"},
 		{"path MTU 1024", string(appendMTU(nil, verbs.MTU1024)), "3\x00"},
@@ -73,14 +74,14 @@ func TestBadItems(t *testing.T) {
 	for _, v := range []string{"", "5.69", "abc", "-6.06", "6.0.6.1", "\xff\xff", "NaN", "1e9"} {
 		b := make([]byte, versionLen)
 		copy(b, v)
-		if got, err := parseVersion(b); err == nil {
+		if got, _, err := parseVersion(b); err == nil {
 			t.Errorf("version %q is taken for %s", v, got)
 		}
 	}
 	for _, v := range []string{"5.70", "6.06", "6.29", "6.06-rc1"} {
 		b := make([]byte, versionLen)
 		copy(b, v)
-		if _, err := parseVersion(b); err != nil {
+		if _, _, err := parseVersion(b); err != nil {
 			t.Errorf("version %q: %v", v, err)
 		}
 	}

@@ -95,14 +95,15 @@ func (m *meter) result() Result {
 	return r
 }
 
-// clock divides a run that is bounded by time: the first and the last quarter
-// are for getting up to speed and for differences between the two sides.
+// clock divides a run that is bounded by time: the margins at both ends, a
+// quarter each if nothing else is said, are for getting up to speed and for
+// differences between the two sides.
 type clock struct {
 	from, to, end time.Time
 }
 
-func newClock(start time.Time, d time.Duration) clock {
-	return clock{from: start.Add(d / 4), to: start.Add(d - d/4), end: start.Add(d)}
+func newClock(start time.Time, d, margin time.Duration) clock {
+	return clock{from: start.Add(margin), to: start.Add(d - margin), end: start.Add(d)}
 }
 
 func (c *clock) sampling(now time.Time) bool { return !now.Before(c.from) && now.Before(c.to) }

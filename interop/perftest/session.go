@@ -25,11 +25,29 @@ func Run(ctx context.Context, dev *verbs.Device, conn net.Conn, role interop.Rol
 		return nil, fmt.Errorf("%v: %w", c.Test, err)
 	}
 	s := &session{dev: dev, role: role, cfg: c, ctl: control.New(conn, role, c.HandshakeTimeout)}
-	defer s.close()
-	if err := s.run(ctx); err != nil {
-		return s.results, fmt.Errorf("%v %v: %w", c.Test, role, interop.Cause(ctx, err))
+	if s.greeting, err = greet(ctx, s.ctl, dev, &s.cfg); err != nil {
+		return nil, s.explain(ctx, err)
 	}
-	return s.results, nil
+	return s.all(ctx)
+}
+
+// Serve is Run as the server of the first client of ln that runs the same test
+// from an address which it may have. All others are refused: they neither end
+// the server nor hold it up. Serve closes ln.
+func Serve(ctx context.Context, dev *verbs.Device, ln net.Listener, c Config) ([]Result, error) {
+	defer ln.Close()
+	c, err := c.withDefaults(dev)
+	if err != nil {
+		return nil, fmt.Errorf("%v: %w", c.Test, err)
+	}
+	s := &session{dev: dev, role: interop.Server, cfg: c}
+	s.ctl, s.greeting, err = control.Admit(ctx, ln, control.Admission{Timeout: c.HandshakeTimeout, Refused: c.OnRefused},
+		func(ctx context.Context, ctl *control.Conn) (greeting, error) { return greet(ctx, ctl, dev, &s.cfg) })
+	if err != nil {
+		return nil, s.explain(ctx, err)
+	}
+	defer s.ctl.Close()
+	return s.all(ctx)
 }
 
 // session is one test with one peer.
@@ -38,10 +56,7 @@ type session struct {
 	role interop.Role
 	cfg  Config
 	ctl  *control.Conn
-
-	remoteVersion string
-	cycle, line   int // bytes in which addresses go round, and their least step
-	mtu           verbs.MTU
+	greeting
 
 	pd   *verbs.PD
 	mr   *verbs.MR
@@ -53,10 +68,20 @@ type session struct {
 	results       []Result
 }
 
-func (s *session) run(ctx context.Context) error {
-	if err := s.agree(ctx); err != nil {
-		return err
+func (s *session) explain(ctx context.Context, err error) error {
+	return fmt.Errorf("%v %v: %w", s.cfg.Test, s.role, interop.Cause(ctx, err))
+}
+
+// all runs a session whose greeting is over.
+func (s *session) all(ctx context.Context) ([]Result, error) {
+	defer s.close()
+	if err := s.run(ctx); err != nil {
+		return s.results, s.explain(ctx, err)
 	}
+	return s.results, nil
+}
+
+func (s *session) run(ctx context.Context) error {
 	if err := s.setUp(); err != nil {
 		return err
 	}
@@ -66,13 +91,25 @@ func (s *session) run(ctx context.Context) error {
 	if s.cfg.OnStart != nil {
 		s.cfg.OnStart(Setup{
 			Test: s.cfg.Test, Role: s.role, MTU: s.mtu.Bytes(), TxDepth: s.cfg.TxDepth, RxDepth: s.cfg.RxDepth,
-			CQMod: s.cfg.CQMod, RemoteVersion: s.remoteVersion, Local: s.local, Remote: s.remote,
+			CQMod: s.cfg.CQMod, RemoteVersion: s.version, Local: s.local, Remote: s.remote,
 		})
 	}
 	if s.cfg.Test.Kind == Latency {
 		return s.runLatency(ctx)
 	}
-	return s.runBandwidth(ctx)
+	if err := s.runBandwidth(ctx); err != nil {
+		return s.endOfEndless(err)
+	}
+	return nil
+}
+
+// endOfEndless takes the error of a run that only its client ends: the server
+// is done when the client leaves.
+func (s *session) endOfEndless(err error) error {
+	if s.cfg.Endless && s.role == interop.Server && errors.Is(err, interop.ErrPeerClosed) {
+		return nil
+	}
+	return err
 }
 
 func (s *session) close() {
@@ -88,52 +125,6 @@ func (s *session) close() {
 	if s.pd != nil {
 		s.pd.Close()
 	}
-}
-
-const (
-	pageSize  = 4096 // of the machine, as announced
-	cacheLine = 64
-)
-
-// agree exchanges version, page size, cache line size and path MTU.
-func (s *session) agree(ctx context.Context) error {
-	var b [versionLen]byte
-	if err := s.ctl.Exchange(ctx, "version", appendVersion(nil), b[:]); err != nil {
-		return err
-	}
-	var err error
-	if s.remoteVersion, err = parseVersion(b[:]); err != nil {
-		return err
-	}
-	if s.cycle, err = s.agreeNumber(ctx, "page size", pageSize, maxCycle); err != nil {
-		return err
-	}
-	if s.line, err = s.agreeNumber(ctx, "cache line size", cacheLine, maxCacheLine); err != nil {
-		return err
-	}
-	m := b[:mtuLen]
-	if err := s.ctl.Exchange(ctx, "path MTU", appendMTU(nil, s.cfg.MTU), m); err != nil {
-		return err
-	}
-	theirs, err := parseMTU(m)
-	if err != nil {
-		return err
-	}
-	s.mtu = min(s.cfg.MTU, theirs)
-	return nil
-}
-
-// agreeNumber exchanges a number of which both sides take the larger.
-func (s *session) agreeNumber(ctx context.Context, step string, mine, most int) (int, error) {
-	var b [numberLen]byte
-	if err := s.ctl.Exchange(ctx, step, appendNumber(nil, mine), b[:]); err != nil {
-		return 0, err
-	}
-	theirs, err := parseNumber(step, b[:], most)
-	if err != nil {
-		return 0, err
-	}
-	return max(mine, theirs), nil
 }
 
 // slotSize is the distance of two buffers: a message, or the cycle in which
@@ -251,7 +242,7 @@ func (s *session) meet(ctx context.Context, i int) error {
 	if err != nil {
 		return err
 	}
-	if err := a.GID.CheckPeer(s.dev.Addr()); err != nil {
+	if err := checkAddress(a, s.ctl, s.dev, &s.cfg); err != nil {
 		return err
 	}
 	if i > 0 && a.QPN == s.remote[i-1].QPN {
@@ -290,45 +281,85 @@ func (s *session) connectQP(ctx context.Context, q *verbs.QP, r Address) error {
 // answers at once unless soon is false.
 func (s *session) shake(ctx context.Context, step string, i int, soon bool) (Address, error) {
 	mine := s.local[i].append(make([]byte, 0, addressLen))
-	var theirs [addressLen]byte
-	exchange := s.ctl.Join
+	read := s.ctl.Await
 	if soon {
-		exchange = s.ctl.Exchange
+		read = s.ctl.Read
 	}
-	if err := exchange(ctx, step, mine, theirs[:]); err != nil {
-		var pe *interop.ProtocolError
-		if errors.As(err, &pe) && len(pe.Got) == shortAddressLen && isShortAddress(pe.Got) {
-			pe.Want = "an address with a GID, 108 bytes: the peer runs without one, start it with a GID index (-x)"
+	if s.role == interop.Client {
+		if err := s.ctl.Write(ctx, step, mine); err != nil {
+			return Address{}, err
 		}
-		return Address{}, err
 	}
-	return parseAddress(step, theirs[:])
+	theirs := s.first
+	if s.first = nil; theirs == nil {
+		theirs = make([]byte, addressLen)
+		if err := readAddress(ctx, read, step, theirs); err != nil {
+			return Address{}, err
+		}
+	}
+	if s.role == interop.Server {
+		if err := s.ctl.Write(ctx, step, mine); err != nil {
+			return Address{}, err
+		}
+	}
+	return parseAddress(step, theirs)
 }
 
-// ready is the handshake before a run of SEND: receives are posted.
-func (s *session) ready(ctx context.Context) error {
-	_, err := s.shake(ctx, "handshake before the run", 0, false)
+// join is a handshake for which the peer may take long, as long as its packets
+// keep coming.
+func (s *session) join(ctx context.Context, step string) error {
+	return s.await(ctx, func(ctx context.Context) error {
+		_, err := s.shake(ctx, step, 0, false)
+		return err
+	})
+}
+
+// await bounds the silence of the peer while f waits for it on the control
+// connection.
+func (s *session) await(ctx context.Context, f func(context.Context) error) error {
+	g := work.NewGuard(ctx, s.cfg.IdleTimeout, s.heard, nil)
+	defer g.Stop()
+	err := f(g.Ctx)
+	if g.Ctx.Err() != nil && err != nil {
+		return fmt.Errorf("wait for the peer: %w", context.Cause(g.Ctx))
+	}
 	return err
 }
+
+// heard counts the peer's packets. Those that were dropped could be anybody's.
+func (s *session) heard() uint64 {
+	var n uint64
+	for _, q := range s.qps {
+		st := q.Stats()
+		n += st.RxPackets
+		for _, d := range st.Drops[1:] { // 0 is for those that were used
+			n -= d
+		}
+	}
+	return n
+}
+
+// ready is the handshake before a run: receives are posted.
+func (s *session) ready(ctx context.Context) error { return s.join(ctx, "handshake before the run") }
 
 // over is the handshake after a run.
-func (s *session) over(ctx context.Context) error {
-	_, err := s.shake(ctx, "handshake after the run", 0, false)
-	return err
-}
+func (s *session) over(ctx context.Context) error { return s.join(ctx, "handshake after the run") }
 
 // swapReports exchanges results.
 func (s *session) swapReports(ctx context.Context, mine report) (report, error) {
 	var theirs [5]uint64
-	for i, v := range mine.items() {
-		var b [reportLen]byte
-		step := fmt.Sprintf("report, item %d of 5", i+1)
-		if err := s.ctl.Join(ctx, step, binary.BigEndian.AppendUint64(nil, v), b[:]); err != nil {
-			return report{}, err
+	err := s.await(ctx, func(ctx context.Context) error {
+		for i, v := range mine.items() {
+			var b [reportLen]byte
+			step := fmt.Sprintf("report, item %d of 5", i+1)
+			if err := s.ctl.Join(ctx, step, binary.BigEndian.AppendUint64(nil, v), b[:]); err != nil {
+				return err
+			}
+			theirs[i] = binary.BigEndian.Uint64(b[:])
 		}
-		theirs[i] = binary.BigEndian.Uint64(b[:])
-	}
-	return reportOf(theirs), nil
+		return nil
+	})
+	return reportOf(theirs), err
 }
 
 // finishLimit bounds the wait for the peer to end the connection too.
@@ -352,7 +383,7 @@ func (s *session) guard(ctx context.Context, size int, total uint64) (g *work.Gu
 	if s.cfg.OnProgress != nil {
 		report = func(n uint64) { s.cfg.OnProgress(size, n, total) }
 	}
-	g = work.NewGuard(ctx, s.cfg.IdleTimeout, report)
+	g = work.NewGuard(ctx, s.cfg.IdleTimeout, nil, report)
 	unwatch := s.ctl.Watch(g.Cancel)
 	return g, func() {
 		unwatch()
@@ -363,6 +394,9 @@ func (s *session) guard(ctx context.Context, size int, total uint64) (g *work.Gu
 // record keeps a result.
 func (s *session) record(r Result) {
 	r.Test, r.Role, r.QPs, r.MTU, r.Bidirectional = s.cfg.Test, s.role, s.cfg.QPs, s.mtu.Bytes(), s.cfg.Bidirectional
+	if s.cfg.Endless {
+		s.results = s.results[:0] // the last one is enough
+	}
 	s.results = append(s.results, r)
 	if s.cfg.OnResult != nil {
 		s.cfg.OnResult(r)

@@ -3,8 +3,9 @@
 // go back and forth with SEND.
 //
 // The two sides negotiate nothing: size, number of iterations and path MTU
-// must be given alike to both. On the other side ibv_rc_pingpong needs a GID
-// index (-g), since its addresses have no GID otherwise.
+// must be given alike to both. Another size is noticed with the first message
+// and named. On the other side ibv_rc_pingpong needs a GID index (-g), since
+// its addresses have no GID otherwise.
 //
 // Not here: on-demand paging, device memory and hardware timestamps, which the
 // original has flags for.
@@ -35,6 +36,9 @@ const (
 // MaxSize is the largest message.
 const MaxSize = 1 << 30
 
+// MaxDepth is the largest number of receives kept posted.
+const MaxDepth = 1 << 16
+
 // Config says what to run. Size, Iterations and MTU must be the peer's too.
 type Config struct {
 	Size       int       // bytes of a message; 0 means DefaultSize
@@ -47,8 +51,12 @@ type Config struct {
 
 	TrafficClass uint8 // of what this side sends, as in verbs.ConnectConfig
 
+	// Peers says which address the peer may name for its traffic; the zero
+	// value allows only the one of the control connection.
+	Peers interop.Peers
+
 	// HandshakeTimeout bounds each step of the exchange of addresses, once the
-	// connection stands; 0 means 30 s.
+	// connection stands; 0 means 30 s, or IdleTimeout if that is less.
 	HandshakeTimeout time.Duration
 	// IdleTimeout ends a run in which nothing completes for so long; 0 means
 	// 60 s.
@@ -58,6 +66,9 @@ type Config struct {
 	// 200 ms, a negative number not at all.
 	Linger time.Duration
 
+	// OnRefused, if set, is called by Serve for every client that it does not
+	// take.
+	OnRefused func(from net.Addr, why error)
 	// OnAddresses, if set, is called when the addresses have been exchanged.
 	OnAddresses func(local, remote Address)
 	// OnProgress, if set, is called a few times a second, from another
@@ -79,6 +90,13 @@ type Result struct {
 // Gbps returns the rate in both directions together, in 10^9 bits a second.
 func (r Result) Gbps() float64 { return float64(r.Bytes) * 8 / 1e9 / r.Elapsed.Seconds() }
 
+// Check says whether the configuration can be run, with an
+// *interop.ConfigError if not.
+func (c Config) Check() error {
+	_, err := c.withDefaults()
+	return err
+}
+
 func (c Config) withDefaults() (Config, error) {
 	set := func(p *int, def int) {
 		if *p == 0 {
@@ -91,11 +109,11 @@ func (c Config) withDefaults() (Config, error) {
 	if c.MTU == 0 {
 		c.MTU = DefaultMTU
 	}
-	if c.HandshakeTimeout == 0 {
-		c.HandshakeTimeout = 30 * time.Second
-	}
 	if c.IdleTimeout == 0 {
 		c.IdleTimeout = 60 * time.Second
+	}
+	if c.HandshakeTimeout == 0 {
+		c.HandshakeTimeout = min(30*time.Second, c.IdleTimeout)
 	}
 	if c.Linger == 0 {
 		c.Linger = 200 * time.Millisecond
@@ -106,10 +124,12 @@ func (c Config) withDefaults() (Config, error) {
 		return c, interop.BadConfig("pingpong: size is %d; it must be between 1 and %d bytes", c.Size, MaxSize)
 	case c.Iterations < 1:
 		return c, interop.BadConfig("pingpong: the number of iterations is %d; it must be at least 1", c.Iterations)
-	case c.RxDepth < 1:
-		return c, interop.BadConfig("pingpong: receive depth is %d; it must be at least 1", c.RxDepth)
+	case c.RxDepth < 1 || c.RxDepth > MaxDepth:
+		return c, interop.BadConfig("pingpong: receive depth is %d; it must be between 1 and %d", c.RxDepth, MaxDepth)
 	case !c.MTU.Valid():
 		return c, interop.BadConfig("pingpong: the path MTU must be 256, 512, 1024, 2048 or 4096 bytes")
+	case c.HandshakeTimeout < 0 || c.IdleTimeout < 0:
+		return c, interop.BadConfig("pingpong: a timeout is negative")
 	}
 	return c, nil
 }
@@ -124,11 +144,42 @@ func Run(ctx context.Context, dev *verbs.Device, conn net.Conn, role interop.Rol
 		return Result{}, err
 	}
 	s := &session{dev: dev, role: role, cfg: c, ctl: control.New(conn, role, c.HandshakeTimeout)}
+	var remote Address
+	if role == interop.Server {
+		if remote, err = readAddress(ctx, s.ctl, dev, &c); err != nil {
+			return Result{}, fmt.Errorf("pingpong: %w", interop.Cause(ctx, err))
+		}
+	}
+	return s.all(ctx, remote)
+}
+
+// Serve is Run as the server of the first client of ln that sends an address
+// which it may have. All others are refused: they neither end the server nor
+// hold it up. Serve closes ln.
+func Serve(ctx context.Context, dev *verbs.Device, ln net.Listener, c Config) (Result, error) {
+	defer ln.Close()
+	c, err := c.withDefaults()
+	if err != nil {
+		return Result{}, err
+	}
+	ctl, remote, err := control.Admit(ctx, ln, control.Admission{Timeout: c.HandshakeTimeout, Refused: c.OnRefused},
+		func(ctx context.Context, ctl *control.Conn) (Address, error) { return readAddress(ctx, ctl, dev, &c) })
+	if err != nil {
+		return Result{}, fmt.Errorf("pingpong: %w", err)
+	}
+	defer ctl.Close()
+	s := &session{dev: dev, role: interop.Server, cfg: c, ctl: ctl}
+	return s.all(ctx, remote)
+}
+
+// all runs a session. remote is the address that the client sent, if this is
+// the server.
+func (s *session) all(ctx context.Context, remote Address) (Result, error) {
 	defer s.close()
 	if err := s.setUp(); err != nil {
 		return Result{}, fmt.Errorf("pingpong: %w", err)
 	}
-	if err := s.meet(ctx); err != nil {
+	if err := s.meet(ctx, remote); err != nil {
 		return Result{}, fmt.Errorf("pingpong: %w", interop.Cause(ctx, err))
 	}
 	res, err := s.run(ctx)
@@ -230,27 +281,43 @@ func (s *session) connectConfig() verbs.ConnectOption {
 	})
 }
 
+// readAddress receives the peer's address and checks it. It looks at the first
+// bytes alone, since whoever speaks another protocol may send no more.
+func readAddress(ctx context.Context, ctl *control.Conn, dev *verbs.Device, c *Config) (Address, error) {
+	const step, head = "address", 5 // the LID and a colon
+	var b [addressLen]byte
+	if err := ctl.Read(ctx, step, b[:head]); err != nil {
+		return Address{}, err
+	}
+	if _, ok := parseHex(b[:head-1]); !ok || b[head-1] != ':' {
+		return Address{}, &interop.ProtocolError{Step: step, Got: b[:head], Want: addressForm}
+	}
+	if err := ctl.Read(ctx, step, b[head:]); err != nil {
+		return Address{}, control.Whole(err, b[:], head, addressForm)
+	}
+	a, err := parseAddress(b[:])
+	if err != nil {
+		return Address{}, err
+	}
+	if err := a.GID.CheckPeer(dev.Addr()); err != nil {
+		return Address{}, err
+	}
+	return a, c.Peers.Check(a.GID, ctl.Peer())
+}
+
 // meet exchanges the addresses. The server is ready to receive and to send
 // before it answers; the client says "done" before it connects.
-func (s *session) meet(ctx context.Context) error {
+func (s *session) meet(ctx context.Context, remote Address) (err error) {
 	end := s.qp.Endpoint()
 	local := Address{QPN: end.QPN, PSN: end.PSN, GID: interop.GIDOf(end.Addr)}
 	mine := local.append(make([]byte, 0, addressLen))
-	var theirs [addressLen]byte
 	if s.role == interop.Client {
 		if err := s.ctl.Write(ctx, "address", mine); err != nil {
 			return err
 		}
-	}
-	if err := s.ctl.Read(ctx, "address", theirs[:]); err != nil {
-		return err
-	}
-	remote, err := parseAddress(theirs[:])
-	if err != nil {
-		return err
-	}
-	if err := remote.GID.CheckPeer(s.dev.Addr()); err != nil {
-		return err
+		if remote, err = readAddress(ctx, s.ctl, s.dev, &s.cfg); err != nil {
+			return err
+		}
 	}
 	if s.cfg.OnAddresses != nil {
 		s.cfg.OnAddresses(local, remote)
@@ -293,6 +360,12 @@ type counts struct {
 	reposted               int // receives that were posted in place of used ones
 	sending                bool
 	awaiting               bool
+	foreign                int // bytes of a message of another size, or 0
+}
+
+// sizeError says that the peer was started with another message size.
+func (s *session) sizeError(theirs string) error {
+	return fmt.Errorf("the two sides run different tests: messages (-s) have %d bytes here, %s there", s.cfg.Size, theirs)
 }
 
 func (s *session) run(ctx context.Context) (Result, error) {
@@ -301,7 +374,7 @@ func (s *session) run(ctx context.Context) (Result, error) {
 	if c.OnProgress != nil {
 		report = func(n uint64) { c.OnProgress(n, 2*uint64(c.Iterations)) }
 	}
-	g := work.NewGuard(ctx, c.IdleTimeout, report)
+	g := work.NewGuard(ctx, c.IdleTimeout, nil, report)
 	defer g.Stop()
 	res := Result{Bytes: 2 * uint64(c.Size) * uint64(c.Iterations), Iterations: c.Iterations}
 	start := time.Now()
@@ -333,8 +406,18 @@ func (s *session) run(ctx context.Context) (Result, error) {
 // out when the last one is through and the peer's has come.
 func (s *session) handle(wc []verbs.WC, n *counts) error {
 	for i := range wc {
-		if wc[i].Status != verbs.StatusSuccess {
+		switch {
+		case n.foreign > 0 && wc[i].ID == sendID:
+			return s.sizeError(fmt.Sprint(n.foreign))
+		case wc[i].ID == recvID && wc[i].Status == verbs.StatusLocLenErr:
+			return s.sizeError("more")
+		case wc[i].Status != verbs.StatusSuccess:
 			return &interop.CompletionError{Doing: "ping-pong", Done: uint64(n.sent + n.received), WC: wc[i]}
+		case wc[i].ID == recvID && int(wc[i].ByteLen) != s.cfg.Size && n.foreign == 0:
+			n.foreign = int(wc[i].ByteLen)
+			if n.sent == s.cfg.Iterations {
+				return s.sizeError(fmt.Sprint(n.foreign))
+			}
 		}
 		if wc[i].ID == sendID {
 			n.sent++

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"net"
 	"net/netip"
 	"strings"
 	"testing"
@@ -142,7 +141,7 @@ func TestClientSequence(t *testing.T) {
 	if a, err := parseAddress(b[:n]); err != nil || a.GID.Addr() != dev.Addr() {
 		t.Errorf("the client's address is %v, %v", a, err)
 	}
-	sc.Write([]byte("0000:000011:9a1b2c:00000000000000000000ffffc0000209\x00"))
+	sc.Write([]byte("0000:000011:9a1b2c:00000000000000000000ffffc0000201\x00"))
 	n, err = sc.Read(b)
 	if string(b[:n]) != "done\x00" || err != nil {
 		t.Errorf("read %q, %v; expected the end of the exchange", b[:n], err)
@@ -165,12 +164,12 @@ func TestHostilePeers(t *testing.T) {
 	}{
 		"nothing":      {interop.Server, "", "closed the control connection"},
 		"short":        {interop.Server, golden[:20], "20 bytes"},
-		"garbage":      {interop.Server, strings.Repeat("GET / HTTP/1.1\r\n", 200), "GET / HTTP"},
+		"garbage":      {interop.Server, strings.Repeat("GET / HTTP/1.1\r\n", 200), "HTTP client"},
 		"no GID":       {interop.Server, "0000:000011:9a1b2c:00000000000000000000000000000000\x00", "-g"},
 		"multicast":    {interop.Server, "0000:000011:9a1b2c:00000000000000000000ffffe0000001\x00", "no address of a host"},
 		"IPv6":         {interop.Server, "0000:000011:9a1b2c:fd0000aa000000000000000000000002\x00", "IP versions"},
-		"wrong end":    {interop.Server, "0000:000011:9a1b2c:00000000000000000000ffffc0000209\x00DONE\x00", `"DONE`},
-		"no end":       {interop.Server, "0000:000011:9a1b2c:00000000000000000000ffffc0000209\x00", "end of the exchange"},
+		"wrong end":    {interop.Server, "0000:000011:9a1b2c:00000000000000000000ffffc0000202\x00DONE\x00", `"DONE`},
+		"no end":       {interop.Server, "0000:000011:9a1b2c:00000000000000000000ffffc0000202\x00", "end of the exchange"},
 		"client short": {interop.Client, golden[:51], "51 bytes"},
 		"client none":  {interop.Client, "", "nothing came"},
 	}
@@ -181,7 +180,7 @@ func TestHostilePeers(t *testing.T) {
 			own, peer := testpair.Connections(t)
 			go func() {
 				io.WriteString(peer, tt.send)
-				peer.(*net.TCPConn).CloseWrite()
+				peer.(interface{ CloseWrite() error }).CloseWrite()
 				io.Copy(io.Discard, peer)
 				peer.Close()
 			}()
@@ -212,14 +211,14 @@ func TestDeadPeerEndsTheRun(t *testing.T) {
 	// A server whose client never sends waits no longer than IdleTimeout.
 	dev, _ := testpair.Devices(t)
 	own, peer := testpair.Connections(t)
-	go io.WriteString(peer, "0000:000011:9a1b2c:00000000000000000000ffffc0000209\x00done\x00")
+	go io.WriteString(peer, "0000:000011:9a1b2c:00000000000000000000ffffc0000202\x00done\x00")
 	_, err := Run(t.Context(), dev, own, interop.Server, Config{IdleTimeout: 20 * time.Millisecond})
 	if !errors.Is(err, interop.ErrNoProgress) {
 		t.Errorf("the server's error is %v; expected %v", err, interop.ErrNoProgress)
 	}
 	// A client whose server is not there gets its own completion error.
 	own, peer = testpair.Connections(t)
-	go io.WriteString(own, "0000:000011:9a1b2c:00000000000000000000ffffc0000209\x00")
+	go io.WriteString(own, "0000:000011:9a1b2c:00000000000000000000ffffc0000201\x00")
 	_, err = Run(t.Context(), dev, peer, interop.Client, Config{})
 	var ce *interop.CompletionError
 	if !errors.As(err, &ce) || ce.WC.Status != verbs.StatusRetryExcErr {

@@ -41,6 +41,9 @@ func New(c net.Conn, role interop.Role, timeout time.Duration) *Conn {
 // Role returns the side that this process takes.
 func (c *Conn) Role() interop.Role { return c.role }
 
+// Peer returns the peer's address.
+func (c *Conn) Peer() net.Addr { return c.c.RemoteAddr() }
+
 // Close closes the connection.
 func (c *Conn) Close() error { return c.c.Close() }
 
@@ -70,12 +73,25 @@ func (c *Conn) read(ctx context.Context, step string, b []byte, soon bool) error
 	}
 	defer c.arm(ctx, soon)()
 	n, err := io.ReadFull(c.r, b)
+	if refused := c.refused(b[:n:n]); refused != nil && c.role == interop.Client {
+		return refused
+	}
 	if err != nil {
 		return &interop.ProtocolError{
 			Step: step, Got: b[:n:n], Want: fmt.Sprintf("%d bytes", len(b)), Err: c.cause(ctx, err),
 		}
 	}
 	return nil
+}
+
+// Whole makes the error of an item that was read in two parts speak of the
+// whole: b is the item, of which head bytes had come before.
+func Whole(err error, b []byte, head int, want string) error {
+	var pe *interop.ProtocolError
+	if errors.As(err, &pe) {
+		pe.Got, pe.Want = b[:head+len(pe.Got)], want
+	}
+	return err
 }
 
 // Exchange sends mine and receives theirs, the client first.

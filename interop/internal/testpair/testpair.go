@@ -3,11 +3,14 @@ package testpair
 
 import (
 	"net"
+	"net/netip"
 	"testing"
 
 	"github.com/gosoftroce/rocev2/verbs"
 	"github.com/gosoftroce/rocev2/verbs/verbstest"
 )
+
+var addrA, addrB = netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")
 
 // Devices returns two devices that reach each other.
 func Devices(t testing.TB) (a, b *verbs.Device) {
@@ -15,7 +18,9 @@ func Devices(t testing.TB) (a, b *verbs.Device) {
 	return verbstest.Devices(t)
 }
 
-// Connections returns the two ends of a TCP connection over loopback.
+// Connections returns the two ends of a TCP connection over loopback. They say
+// that they join the hosts of Devices: the server's end the second with the
+// first, and the client's the first with the second.
 func Connections(t testing.TB) (server, client net.Conn) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -32,5 +37,47 @@ func Connections(t testing.TB) (server, client net.Conn) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { client.Close(); server.Close() })
-	return server, client
+	return From(server, addrB), From(client, addrA)
+}
+
+// From returns the connection with a peer that has another address.
+func From(c net.Conn, peer netip.Addr) net.Conn {
+	return &conn{c.(*net.TCPConn), net.TCPAddrFromAddrPort(netip.AddrPortFrom(peer, 1))}
+}
+
+type conn struct {
+	*net.TCPConn
+	peer net.Addr
+}
+
+func (c *conn) RemoteAddr() net.Addr { return c.peer }
+
+// Listener returns a listener on loopback whose clients come from the second
+// of the Devices, and a way to connect to it.
+func Listener(t testing.TB) (net.Listener, func() net.Conn) {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ln.Close() })
+	return &listener{ln}, func() net.Conn {
+		t.Helper()
+		c, err := net.Dial("tcp", ln.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		return From(c, addrA)
+	}
+}
+
+type listener struct{ net.Listener }
+
+func (l *listener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return From(c, addrB), nil
 }

@@ -24,14 +24,15 @@ type Guard struct {
 	done    chan struct{}
 }
 
-// NewGuard starts watching a run under ctx. When idle passes without Add, the
-// run is ended. report, if not nil, is called with the count a few times a
+// NewGuard starts watching a run under ctx. When idle passes without Add, and
+// without change of what alive returns, if that is not nil, the run is ended.
+// report, if not nil, is called with the count. Both are called a few times a
 // second, from another goroutine.
-func NewGuard(ctx context.Context, idle time.Duration, report func(done uint64)) *Guard {
+func NewGuard(ctx context.Context, idle time.Duration, alive func() uint64, report func(done uint64)) *Guard {
 	g := &Guard{done: make(chan struct{})}
 	g.Ctx, g.cancel = context.WithCancelCause(ctx)
 	g.unhook = context.AfterFunc(g.Ctx, func() { g.stopped.Store(true) })
-	go g.watch(idle, report)
+	go g.watch(idle, alive, report)
 	return g
 }
 
@@ -65,7 +66,7 @@ func (g *Guard) Stop() {
 // tick is how often the count is looked at and reported.
 const tick = 250 * time.Millisecond
 
-func (g *Guard) watch(idle time.Duration, report func(done uint64)) {
+func (g *Guard) watch(idle time.Duration, alive func() uint64, report func(done uint64)) {
 	defer close(g.done)
 	every := tick
 	if idle > 0 {
@@ -73,7 +74,7 @@ func (g *Guard) watch(idle time.Duration, report func(done uint64)) {
 	}
 	t := time.NewTicker(every)
 	defer t.Stop()
-	var seen uint64
+	var seen, life uint64
 	var still time.Duration
 	for {
 		select {
@@ -82,8 +83,12 @@ func (g *Guard) watch(idle time.Duration, report func(done uint64)) {
 		case <-t.C:
 		}
 		n := g.count.Load()
-		if n != seen {
-			seen, still = n, 0
+		sign := life
+		if alive != nil {
+			sign = alive()
+		}
+		if n != seen || sign != life {
+			seen, life, still = n, sign, 0
 		} else {
 			still += every
 		}

@@ -1,0 +1,142 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// deviceFlag is the name of a device. A command has one.
+type deviceFlag struct{ name *string }
+
+func (f deviceFlag) String() string {
+	if f.name == nil {
+		return ""
+	}
+	return *f.name
+}
+func (f deviceFlag) Type() string { return "address" }
+
+func (f deviceFlag) Set(s string) error {
+	switch {
+	case s == "":
+		return errors.New("a device is an address of this host or an interface")
+	case *f.name != "":
+		return fmt.Errorf("the device is already %s: a command has one device", *f.name)
+	}
+	*f.name = s
+	return nil
+}
+
+// sizeFlag is a number of bytes, with K or M for 2^10 and 2^20 as perftest has
+// them.
+type sizeFlag struct{ n *int }
+
+func (f sizeFlag) String() string {
+	if f.n == nil {
+		return "0"
+	}
+	return strconv.Itoa(*f.n)
+}
+func (f sizeFlag) Type() string { return "bytes" }
+
+func (f sizeFlag) Set(s string) error {
+	digits, shift := s, 0
+	switch {
+	case strings.HasSuffix(s, "K"), strings.HasSuffix(s, "k"):
+		digits, shift = s[:len(s)-1], 10
+	case strings.HasSuffix(s, "M"), strings.HasSuffix(s, "m"):
+		digits, shift = s[:len(s)-1], 20
+	}
+	n, err := strconv.ParseInt(digits, 10, 32)
+	if err != nil {
+		return errors.New("a size is a number of bytes, or with K or M of 2^10 or 2^20 bytes")
+	}
+	*f.n = int(min(n<<shift, 1<<31-1))
+	return nil
+}
+
+// choiceFlag accepts the values that make no difference here.
+type choiceFlag struct {
+	values []string // the first is the default
+	why    string   // there is nothing else
+}
+
+func (f choiceFlag) String() string {
+	if len(f.values) == 0 {
+		return ""
+	}
+	return f.values[0]
+}
+func (f choiceFlag) Type() string { return "string" }
+
+func (f choiceFlag) Set(s string) error {
+	for _, v := range f.values {
+		if strings.EqualFold(s, v) {
+			return nil
+		}
+	}
+	return errors.New(f.why)
+}
+
+// foreign is an option of the original program that does not apply here.
+type foreign struct {
+	name, short string // short may be ""
+	value       bool   // it takes a value
+	why         string
+}
+
+// foreignFlag is the value of one. Setting it fails and says why.
+type foreignFlag struct{ foreign }
+
+func (f foreignFlag) String() string   { return "" }
+func (f foreignFlag) Type() string     { return "" }
+func (f foreignFlag) Set(string) error { return &foreignError{f.foreign} }
+
+type foreignError struct{ foreign }
+
+func (e *foreignError) Error() string {
+	if e.short != "" {
+		return fmt.Sprintf("-%s, --%s: %s", e.short, e.name, e.why)
+	}
+	return fmt.Sprintf("--%s: %s", e.name, e.why)
+}
+
+// refuse registers options that say why they do not apply. Those that the
+// command has are left alone.
+func refuse(cmd *cobra.Command, list []foreign) {
+	fs := cmd.Flags()
+	for _, f := range list {
+		if fs.Lookup(f.name) != nil {
+			continue
+		}
+		if f.short != "" && fs.ShorthandLookup(f.short) != nil {
+			f.short = ""
+		}
+		flag := fs.VarPF(foreignFlag{f}, f.name, f.short, "")
+		flag.Hidden = true
+		if !f.value {
+			flag.NoOptDefVal = "true"
+		}
+	}
+}
+
+// accept registers options without meaning here that scripts may have.
+func accept(cmd *cobra.Command, names ...string) {
+	for _, name := range names {
+		cmd.Flags().Bool(name, false, "accepted for compatibility: it makes no difference here")
+		cmd.Flags().MarkHidden(name)
+	}
+}
+
+// flagError is what the user reads of an error in a flag.
+func flagError(err error) error {
+	var f *foreignError
+	if errors.As(err, &f) {
+		err = f
+	}
+	return usageError{err}
+}

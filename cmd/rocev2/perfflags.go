@@ -1,0 +1,124 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/gosoftroce/rocev2/interop/perftest"
+)
+
+// Why options of perftest do not apply to any test here.
+const (
+	whyRC       = "there are reliable connections (RC) only"
+	whyCM       = "there is no connection manager here: the two sides meet over TCP, so leave it out on both"
+	whyOnePort  = "a device has one port"
+	whyRate     = "there is no rate limiter"
+	whyCrypto   = "there is no encryption offload"
+	whyMemory   = "buffers are anonymous memory that is registered in full"
+	whyTimes    = "the times are summed up in a histogram: the table has minimum, percentiles and maximum, --json too"
+	whySRQ      = "there are no shared receive queues in these tests"
+	whyMcast    = "multicast is for datagrams (UD), and " + whyRC
+	whyCounters = "counters of the kernel's devices do not exist here: see --stats"
+)
+
+var foreignPerf = []foreign{
+	{"rdma_cm", "R", false, whyCM},
+	{"com_rdma_cm", "z", false, whyCM},
+	{"tos", "T", true, "it is for connections by the connection manager (-R): use --tclass"},
+	{"retry_count", "", true, "it is for connections by the connection manager (-R): here it is 7"},
+	{"dualport", "O", false, whyOnePort},
+	{"report-per-port", "", false, whyOnePort},
+	{"report-both", "", false, "both directions are summed up, as without this option"},
+	{"reversed", "", false, "start the server on the other host instead"},
+	{"hop_limit", "L", true, "the hop limit is the system's (net.ipv4.ip_default_ttl, net.ipv6.conf.*.hop_limit)"},
+	{"dlid", "", true, "there are no LIDs on Ethernet"},
+	{"dont_xchg_versions", "", false, "the exchange of versions is part of the protocol"},
+	{"ipv6", "", false, "the IP version is that of the device: choose an IPv6 address with -d"},
+	{"report-counters", "W", true, whyCounters},
+	{"cpu_util", "", false, "the processor's use is not measured: use time or top"},
+	{"perform_warm_up", "", false, "there is no separate warm-up: use -D, which does not measure the ends"},
+	{"wait_destroy", "", true, "resources are freed at once"},
+	{"mmap", "", true, whyMemory},
+	{"mmap-offset", "", true, whyMemory},
+	{"odp", "", false, whyMemory},
+	{"use_hugepages", "", false, whyMemory},
+	{"log_dci_streams", "", true, whyRC},
+	{"log_active_dci_streams", "", true, whyRC},
+	{"aes_xts", "", false, whyCrypto},
+	{"encrypt_on_tx", "", false, whyCrypto},
+	{"sig_before", "", false, whyCrypto},
+	{"aes_block_size", "", true, whyCrypto},
+	{"data_enc_keys_number", "", true, whyCrypto},
+	{"kek_path", "", true, whyCrypto},
+	{"credentials_path", "", true, whyCrypto},
+	{"data_enc_key_app_path", "", true, whyCrypto},
+	{"burst_size", "", true, whyRate},
+	{"typical_pkt_size", "", true, whyRate},
+	{"rate_limit", "", true, whyRate},
+	{"rate_units", "", true, whyRate},
+	{"rate_limit_type", "", true, whyRate},
+	{"vector", "X", true, "there are no completion vectors: a device has no interrupts"},
+	{"inline_recv", "", true, "receives are never inline"},
+	{"use-srq", "", false, whySRQ},
+	{"mcg", "g", false, whyMcast},
+	{"MGID", "M", true, whyMcast},
+	{"report-cycles", "C", false, "times are in microseconds"},
+	{"report-histogram", "H", false, whyTimes},
+	{"report-unsorted", "U", false, whyTimes},
+	{"latency_gap", "", true, "operations follow each other at once"},
+}
+
+// Why options of other tests do not apply to one.
+var (
+	foreignLatency = []foreign{
+		{"qp", "q", true, "a latency test has one queue pair"},
+		{"tx-depth", "t", true, "a latency test has one operation outstanding"},
+		{"cq-mod", "Q", true, "every operation of a latency test has its completion"},
+		{"bidirectional", "b", false, "a latency test has no bidirectional form"},
+		{"report_gbits", "", false, "a latency test reports microseconds"},
+		{"noPeak", "N", false, "a latency test reports no bandwidth"},
+		{"no_peak", "", false, "a latency test reports no bandwidth"},
+		{"limit_bw", "w", true, "a latency test reports no bandwidth"},
+		{"limit_msgrate", "y", true, "a latency test reports no message rate"},
+		{"post_list", "l", true, "a latency test has one operation at a time"},
+		{"recv_post_list", "", true, "a latency test has one operation at a time"},
+		{"run_infinitely", "", false, "perftest has it for bandwidth only"},
+	}
+	foreignTest = []foreign{
+		{"rx-depth", "r", true, "only SEND (send_bw, send_lat) uses receives"},
+		{"recv_post_list", "", true, "only SEND (send_bw) uses receives"},
+		{"inline_size", "I", true, "only SEND and WRITE carry data that can go within the work request"},
+		{"outs", "o", true, "only READ and atomics have a number of their own that may be outstanding"},
+		{"atomic_type", "A", true, "it is for the atomic tests"},
+		{"size", "s", true, "atomic operations are on 8 bytes"},
+		{"all", "a", false, "atomic operations are on 8 bytes"},
+		{"events", "e", false, "write_lat watches memory: there are no events to sleep on"},
+	}
+)
+
+// registerForeign makes all options of perftest known to the command of one
+// test.
+func registerForeign(cmd *cobra.Command, t perftest.Test) {
+	fs := cmd.Flags()
+	fs.VarP(choiceFlag{[]string{"RC"}, whyRC}, "connection", "c", "`type` of the connections: RC")
+	for name, c := range map[string]choiceFlag{
+		"force-link": {[]string{"Ethernet"}, "the link is Ethernet"},
+		"pkey_index": {[]string{"0"}, "there is one partition key, number 0"},
+	} {
+		fs.Var(c, name, "accepted for compatibility")
+		fs.MarkHidden(name)
+	}
+	accept(cmd, "use_old_post_send", "disable_pcie_relaxed", "mr_per_qp")
+	if t.Kind == perftest.Latency {
+		refuse(cmd, foreignLatency)
+	}
+	refuse(cmd, foreignTest)
+	refuse(cmd, foreignPerf)
+}
+
+var foreignPingpong = []foreign{
+	{"odp", "o", false, whyMemory},
+	{"iodp", "O", false, whyMemory},
+	{"prefetch", "P", false, whyMemory},
+	{"ts", "t", false, "there are no hardware timestamps"},
+	{"dm", "j", false, "there is no device memory"},
+}

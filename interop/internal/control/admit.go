@@ -1,0 +1,221 @@
+package control
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/gosoftroce/rocev2/interop"
+)
+
+// Admission says how a server chooses its client.
+type Admission struct {
+	// Timeout bounds the whole greeting of one client; 0 means no bound.
+	Timeout time.Duration
+	// Refused, if set, is told of every client that is not admitted, one after
+	// the other.
+	Refused func(from net.Addr, why error)
+}
+
+// maxCandidates is how many clients may be in their greeting at a time. When
+// there are more, the oldest has to go: a real client says at once what it has
+// to say.
+const maxCandidates = 64
+
+// refusalLimit bounds the wait for a refused client to read why.
+const refusalLimit = 250 * time.Millisecond
+
+var (
+	errCrowded = errors.New("it was silent while many others came")
+	errServed  = errors.New("another client was first")
+)
+
+// Admit accepts clients until one passes greet, which speaks with it up to the
+// point where it is known that it may be served. All clients are greeted at
+// the same time, so that a silent one holds up nobody. Admit closes the
+// listener and all other connections.
+func Admit[T any](ctx context.Context, ln net.Listener, a Admission, greet func(context.Context, *Conn) (T, error)) (*Conn, T, error) {
+	defer ln.Close()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(errServed)
+	defer context.AfterFunc(ctx, func() { ln.Close() })()
+	arrivals := make(chan arrival)
+	go accept(ctx, ln, arrivals)
+
+	type outcome struct {
+		from  *candidate
+		value T
+		err   error
+	}
+	outcomes := make(chan outcome)
+	var none T
+	var list []*candidate // oldest first
+	var open atomic.Int32
+	for {
+		select {
+		case <-ctx.Done():
+			return nil, none, fmt.Errorf("wait for a client: %w", context.Cause(ctx))
+		case in := <-arrivals:
+			if in.err != nil {
+				return nil, none, fmt.Errorf("wait for a client: %w", in.err)
+			}
+			if n := len(list) - maxCandidates; n >= 0 {
+				list[n].cancel(errCrowded) // those before it are on their way
+			}
+			c := newCandidate(ctx, in.conn, a.Timeout)
+			list = append(list, c)
+			open.Add(1)
+			go func() {
+				defer open.Add(-1)
+				v, err := greet(c.ctx, c.conn)
+				select {
+				case outcomes <- outcome{c, v, err}:
+				case <-ctx.Done():
+					err = context.Cause(ctx)
+				}
+				if err != nil {
+					c.conn.refuse(err, open.Load() <= maxCandidates/2)
+				}
+				c.cancel(nil)
+			}()
+		case o := <-outcomes:
+			list = slices.DeleteFunc(list, func(c *candidate) bool { return c == o.from })
+			if o.err == nil {
+				for _, c := range list {
+					a.refused(c.conn, errServed)
+				}
+				return o.from.conn, o.value, nil
+			}
+			a.refused(o.from.conn, o.err)
+		}
+	}
+}
+
+func (a *Admission) refused(c *Conn, why error) {
+	if a.Refused != nil {
+		a.Refused(c.c.RemoteAddr(), why)
+	}
+}
+
+// candidate is a client in its greeting.
+type candidate struct {
+	conn   *Conn
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+}
+
+func newCandidate(ctx context.Context, c net.Conn, limit time.Duration) *candidate {
+	n := &candidate{conn: New(c, interop.Server, limit)}
+	n.ctx, n.cancel = context.WithCancelCause(ctx)
+	if limit > 0 {
+		var stop context.CancelFunc
+		n.ctx, stop = context.WithTimeoutCause(n.ctx, limit, fmt.Errorf("it did not say within %v what it wants", limit))
+		cancel := n.cancel
+		n.cancel = func(err error) { cancel(err); stop() }
+	}
+	return n
+}
+
+type arrival struct {
+	conn net.Conn
+	err  error
+}
+
+// acceptPause is the wait after the system had no room for a connection.
+const acceptPause = 50 * time.Millisecond
+
+// accept hands connections over until ctx ends or the listener fails.
+func accept(ctx context.Context, ln net.Listener, arrivals chan<- arrival) {
+	for {
+		conn, err := ln.Accept()
+		if shortage(err) {
+			select {
+			case <-time.After(acceptPause):
+				continue
+			case <-ctx.Done():
+				return
+			}
+		}
+		select {
+		case arrivals <- arrival{conn, err}:
+		case <-ctx.Done():
+			if err == nil {
+				conn.Close()
+			}
+			return
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// shortage says whether a failure of accept is one that passes: too many open
+// files or too little memory, of which clients that come and go may be the
+// reason, or a client that left before it was accepted.
+func shortage(err error) bool {
+	for _, e := range []syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.ECONNABORTED} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+// refusal begins what a server says to a client that it does not take. No item
+// of the protocols begins so.
+const refusal = "rocev2: "
+
+// maxRefusal is the longest refusal, end of line included.
+const maxRefusal = 512
+
+// refuse closes the connection and tells the client why, if there is time.
+func (c *Conn) refuse(why error, tell bool) {
+	if tell && !errors.Is(why, interop.ErrPeerClosed) {
+		text := append([]byte(refusal), printable([]byte(why.Error()), maxRefusal-len(refusal)-1)...)
+		c.c.SetDeadline(time.Now().Add(refusalLimit))
+		if _, err := c.c.Write(append(text, '\n')); err == nil {
+			c.Finish(refusalLimit)
+		}
+	}
+	c.c.Close()
+}
+
+// refused says whether what came of an item is the beginning of a refusal,
+// and reads the rest of it.
+func (c *Conn) refused(got []byte) error {
+	if n := min(len(got), len(refusal)); n < 2 || string(got[:n]) != refusal[:n] {
+		return nil
+	}
+	c.c.SetReadDeadline(time.Now().Add(time.Second))
+	for len(got) < maxRefusal && got[len(got)-1] != '\n' {
+		b, err := c.r.ReadByte()
+		if err != nil {
+			break
+		}
+		got = append(got, b)
+	}
+	text, ok := bytes.CutPrefix(got, []byte(refusal))
+	if !ok {
+		return nil
+	}
+	return &interop.RefusedError{Why: string(printable(bytes.TrimSpace(text), maxRefusal))}
+}
+
+// printable returns at most n bytes of text with nothing in it that could
+// control a terminal.
+func printable(text []byte, n int) []byte {
+	text = text[:min(len(text), n)]
+	return bytes.Map(func(r rune) rune {
+		if r < ' ' || r > '~' {
+			return '?'
+		}
+		return r
+	}, text)
+}

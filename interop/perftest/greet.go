@@ -1,0 +1,161 @@
+package perftest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/gosoftroce/rocev2/interop"
+	"github.com/gosoftroce/rocev2/interop/internal/control"
+	"github.com/gosoftroce/rocev2/verbs"
+)
+
+// greeting is what the two sides say before either has made a queue pair.
+type greeting struct {
+	version     string // the peer's
+	cycle, line int    // bytes in which addresses go round, and their least step
+	mtu         verbs.MTU
+	first       []byte // the first address message, which a server has already read
+}
+
+const (
+	pageSize  = 4096 // of the machine, as announced
+	cacheLine = 64
+)
+
+// greet exchanges version, page size, cache line size and path MTU, and takes
+// the first address of a client: then it is known whether the peer speaks this
+// protocol, may be talked to, and runs the same test.
+func greet(ctx context.Context, ctl *control.Conn, dev *verbs.Device, c *Config) (greeting, error) {
+	var g greeting
+	var b [versionLen]byte
+	var own bool
+	err := exchangeVersion(ctx, ctl, appendVersion(nil, !c.plain), b[:])
+	if err != nil {
+		return g, err
+	}
+	if g.version, own, err = parseVersion(b[:]); err != nil {
+		return g, err
+	}
+	if own && !c.plain {
+		if err := compareParams(ctx, ctl, c); err != nil {
+			return g, err
+		}
+	}
+	if g.cycle, err = agreeNumber(ctx, ctl, "page size", pageSize, maxCycle); err != nil {
+		return g, err
+	}
+	if g.line, err = agreeNumber(ctx, ctl, "cache line size", cacheLine, maxCacheLine); err != nil {
+		return g, err
+	}
+	m := b[:mtuLen]
+	if err := ctl.Exchange(ctx, "path MTU", appendMTU(nil, c.MTU), m); err != nil {
+		return g, err
+	}
+	theirs, err := parseMTU(m)
+	if err != nil {
+		return g, err
+	}
+	g.mtu = min(c.MTU, theirs)
+	if ctl.Role() == interop.Client {
+		return g, nil
+	}
+	const step = "first address"
+	g.first = make([]byte, addressLen)
+	if err := readAddress(ctx, ctl.Read, step, g.first); err != nil {
+		return g, err
+	}
+	a, err := parseAddress(step, g.first)
+	if err != nil {
+		return g, err
+	}
+	return g, checkAddress(a, ctl, dev, c)
+}
+
+// exchangeVersion exchanges the version, the client first. The number at its
+// beginning is looked at alone, since whoever speaks another protocol may send
+// no more.
+func exchangeVersion(ctx context.Context, ctl *control.Conn, mine, theirs []byte) error {
+	const step, head = "version", 4
+	if ctl.Role() == interop.Client {
+		if err := ctl.Write(ctx, step, mine); err != nil {
+			return err
+		}
+	}
+	if err := ctl.Read(ctx, step, theirs[:head]); err != nil {
+		return leftEarly(err)
+	}
+	if !bytes.Contains(theirs[:head], []byte{'.'}) {
+		return badVersion(theirs[:head])
+	}
+	if err := ctl.Read(ctx, step, theirs[head:]); err != nil {
+		return control.Whole(err, theirs, head, fmt.Sprintf("%d bytes", len(theirs)))
+	}
+	if ctl.Role() == interop.Server {
+		return ctl.Write(ctx, step, mine)
+	}
+	return nil
+}
+
+// compareParams exchanges what must be alike on both sides.
+func compareParams(ctx context.Context, ctl *control.Conn, c *Config) error {
+	var b [paramsLen]byte
+	mine := c.params()
+	if err := ctl.Exchange(ctx, "parameters", mine.append(nil), b[:]); err != nil {
+		return err
+	}
+	theirs, err := parseParams(b[:])
+	if err != nil {
+		return err
+	}
+	return mine.differs(theirs, ctl.Role())
+}
+
+// leftEarly adds what may be behind a peer that closes the connection without
+// a word.
+func leftEarly(err error) error {
+	var pe *interop.ProtocolError
+	if errors.As(err, &pe) && len(pe.Got) == 0 && errors.Is(err, interop.ErrPeerClosed) {
+		return fmt.Errorf("%w (it may be a server of another program, or one that serves another client)", err)
+	}
+	return err
+}
+
+// agreeNumber exchanges a number of which both sides take the larger.
+func agreeNumber(ctx context.Context, ctl *control.Conn, step string, mine, most int) (int, error) {
+	var b [numberLen]byte
+	if err := ctl.Exchange(ctx, step, appendNumber(nil, mine), b[:]); err != nil {
+		return 0, err
+	}
+	theirs, err := parseNumber(step, b[:], most)
+	if err != nil {
+		return 0, err
+	}
+	return max(mine, theirs), nil
+}
+
+// readAddress receives an address message. The form without a GID is shorter,
+// and a peer that sent it sends no more.
+func readAddress(ctx context.Context, read func(context.Context, string, []byte) error, step string, b []byte) error {
+	err := read(ctx, step, b[:shortAddressLen])
+	if err != nil {
+		return err
+	}
+	if isShortAddress(b) {
+		return &interop.ProtocolError{
+			Step: step, Got: b[:shortAddressLen],
+			Want: "an address with a GID, 108 bytes: the peer runs without one, start it with a GID index (-x)",
+		}
+	}
+	return control.Whole(read(ctx, step, b[shortAddressLen:]), b, shortAddressLen, addressForm)
+}
+
+// checkAddress says whether this side may have a connection with the peer at
+// the GID that it names.
+func checkAddress(a Address, ctl *control.Conn, dev *verbs.Device, c *Config) error {
+	if err := a.GID.CheckPeer(dev.Addr()); err != nil {
+		return err
+	}
+	return c.Peers.Check(a.GID, ctl.Peer())
+}
