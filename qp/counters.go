@@ -7,7 +7,7 @@ type counter struct {
 }
 
 // counters lists every field of s but Drops.
-func (s *Stats) counters() [37]counter {
+func (s *Stats) counters() [38]counter {
 	return [...]counter{
 		{"tx_packets", &s.TxPackets},
 		{"tx_bytes", &s.TxBytes},
@@ -30,6 +30,7 @@ func (s *Stats) counters() [37]counter {
 		{"cnps_received", &s.CNPsReceived},
 		{"repairs", &s.Repairs},
 		{"kept", &s.Kept},
+		{"kept_lost", &s.KeptLost},
 		{"read_replays", &s.ReadReplays},
 		{"atomic_replays", &s.AtomicReplay},
 		{"acks_sent", &s.AcksSent},

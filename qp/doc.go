@@ -27,7 +27,7 @@
 //
 // The responder sends a sequence NAK once per gap, and once more each time it sees that the peer went back and the expected
 // packet is missing again: the packet that first showed the gap, or an earlier one, comes once more. That is at most one NAK
-// for a packet received, and none that a duplicate or reordered packet could multiply. The requester takes a few such NAKs
+// for a packet received, two between two of our own kind, and without progress at most five times in a millisecond. The requester takes a few such NAKs
 // without progress; Linux sends and takes one, and a second loss of the same packet costs a timeout. The
 // requester sees by the same sign that a READ response asked for again was lost again.
 //
@@ -39,6 +39,10 @@
 // from there when the gap is closed: to the peer that looks as if the network had delayed packets. So the requester sends
 // only a few packets again from the missing one on, or asks for the missing part of a READ, and goes on where it was. It
 // still hears of one gap at a time: the wire has no selective acknowledgement.
+//
+// What is kept has not been checked by the order of PSNs, and may be forged. So it is bounded: at most 128 PSNs past the
+// expected packet or the last one that is kept and no more than a peer has in flight, for some tens of milliseconds, in an
+// equal share of the store; and two packets of one PSN that differ are both dropped.
 //
 // A loss halves the send window, once for all losses in it; silence halves it in any case. Single losses that are repaired
 // as above do not: only many in one window do, or packets lost in a row, as when a buffer overflows.

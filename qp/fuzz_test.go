@@ -8,24 +8,40 @@ import (
 	"github.com/gosoftroce/rocev2/rocev2"
 )
 
+// checkKept checks that what is kept is found in the order of its PSNs, all of it behind the expected one and in reach.
+func checkKept(t *testing.T, l kept, expected rocev2.PSN) {
+	t.Helper()
+	if l.reorderBuffer == nil {
+		return
+	}
+	n := 0
+	for k := l.oldest; k != nil; k = k.newer {
+		if k.of != l.reorderBuffer || l.find(k.packet.BTH.PSN) != k || k.newer == nil && k != l.newest {
+			t.Fatalf("PSN %v is not found", k.packet.BTH.PSN)
+		}
+		n++
+	}
+	if n == 0 || n != l.n {
+		t.Fatalf("%d packets are kept, not %d", n, l.n)
+	}
+	psn := l.first
+	for range n - 1 {
+		psn = l.after(psn)
+	}
+	if !l.first.After(expected) || psn.Sub(expected) > MaxReorder || l.find(psn) == nil || l.end.Before(psn.Next()) {
+		t.Fatalf("PSN %v is expected, %v to %v are kept, up to %v", expected, l.first, psn, l.end)
+	}
+}
+
 // checkInvariants holds at any moment.
 func checkInvariants(t *testing.T, e *testEnd) {
-	for _, l := range []struct {
-		list *kept
-		psn  rocev2.PSN
-	}{{&e.resp.kept, e.resp.epsn}, {&e.req.kept, e.req.una}} {
-		n, at := 0, l.psn
-		for k := l.list.first; k != nil; k = k.next {
-			if k.packet.BTH.PSN.Before(at) {
-				t.Fatalf("PSN %v is kept behind %v", k.packet.BTH.PSN, at)
-			}
-			n, at = n+1, k.packet.BTH.PSN.Next()
-		}
-		if n != l.list.n || (n == 0) != (l.list.last == nil) {
-			t.Fatalf("%d packets are kept, not %d", n, l.list.n)
-		}
-	}
 	t.Helper()
+	checkKept(t, e.resp.kept, e.resp.epsn)
+	checkKept(t, e.req.kept, e.req.una)
+	_, aged := e.keptDeadline()
+	if aged != (e.Held() > 0) {
+		t.Fatalf("%d packets are held, with an age: %v", e.Held(), aged)
+	}
 	r := &e.req
 	order := r.head <= r.cur && r.cur <= r.started && r.started <= r.queue.tail && r.queue.tail-r.head <= r.queue.depth
 	psns := ahead(r.nxt, r.una) <= ahead(r.max, r.una) && r.posUna <= r.posNxt
@@ -43,7 +59,7 @@ func checkInvariants(t *testing.T, e *testEnd) {
 		t.Fatalf("%d READs outstanding and nothing in flight", r.rd)
 	}
 	_, armed := e.PollTimeout()
-	if working := r.una != r.nxt || r.rnr.waiting; e.state != StateErr && armed != working {
+	if working := r.una != r.nxt || r.rnr.waiting || aged; e.state != StateErr && armed != working {
 		t.Fatalf("timer %v, work %v", armed, working)
 	}
 	if e.state == StateErr && (armed || r.head != r.queue.tail || e.resp.queue.len() != 0) {

@@ -35,7 +35,7 @@ func (q *QP) handlePacket(now Time, src netip.Addr, p *rocev2.Packet) Drop {
 	}
 	switch {
 	case info.Role == rocev2.RoleRequest && q.state != StateErr:
-		return q.handleRequest(p, info)
+		return q.handleRequest(now, p, info)
 	case info.Role == rocev2.RoleRequest:
 		return q.repeatFatal(p)
 	case info.Role == rocev2.RoleResponse && (q.state == StateRTS || q.state == StateSQD):
@@ -49,6 +49,7 @@ func (q *QP) handlePacket(now Time, src netip.Addr, p *rocev2.Packet) Drop {
 // HandleTimeout does what is due at now; without anything due it does nothing.
 func (q *QP) HandleTimeout(now Time) {
 	r := &q.req
+	q.expireKept(now)
 	if r.rnr.expired(now) {
 		return // the next PollTransmit goes on from where rewind has put the cursor
 	}
@@ -70,10 +71,14 @@ func (q *QP) HandleTimeout(now Time) {
 // PollTimeout returns when HandleTimeout wants to be called, and whether at all.
 func (q *QP) PollTimeout() (Time, bool) {
 	r := &q.req
-	if r.rnr.waiting {
-		return r.rnr.deadline, true
+	at, armed := r.rnr.deadline, r.rnr.waiting
+	if !armed {
+		at, armed = r.rtt.earlier(r.retry.deadline), r.retry.armed
 	}
-	return r.rtt.earlier(r.retry.deadline), r.retry.armed
+	if t, ok := q.keptDeadline(); ok && (!armed || t < at) {
+		return t, true
+	}
+	return at, armed
 }
 
 // PollTransmit writes the next packet, BTH to pad without the ICRC, to buf, and returns its length: 0 if there is nothing

@@ -1,52 +1,10 @@
 package qp
 
-import "github.com/gosoftroce/rocev2/rocev2"
+import (
+	"bytes"
+	"time"
 
-// Store is memory for packets that arrived behind a gap, shared by queue pairs that are not used concurrently. It takes
-// memory as it is needed, up to its limit, and keeps it for the next loss.
-type Store struct {
-	free *keptPacket
-	left int // packets that may still be allocated
-}
-
-// NewStore makes a store for so many packets, of 4.5 KiB each at the most.
-func NewStore(packets int) *Store { return &Store{left: packets} }
-
-// keptPacket is a request packet behind a gap.
-type keptPacket struct {
-	next   *keptPacket
-	packet rocev2.Packet
-	buf    [4096]byte
-}
-
-// take returns room for a packet, nil if there is none.
-func (s *Store) take() *keptPacket {
-	k := s.free
-	switch {
-	case k != nil:
-		s.free = k.next
-	case s.left > 0:
-		s.left--
-		k = new(keptPacket)
-	}
-	return k
-}
-
-func (s *Store) put(k *keptPacket) {
-	k.next = s.free
-	s.free = k
-}
-
-// kept is what a responder keeps: packets behind the expected one, in the order of their PSNs.
-type kept struct {
-	first, last *keptPacket
-	n           int
-}
-
-// Bounds of what one queue pair keeps: packets, and how far ahead of the expected one.
-const (
-	maxKept      = 1024
-	maxKeptAhead = 1 << 13
+	"github.com/gosoftroce/rocev2/rocev2"
 )
 
 // KeepPackets says that the peer is of our own kind and keeps what arrives behind a gap. So does this queue pair from
@@ -54,98 +12,258 @@ const (
 // network had delayed the packets. And after a loss it does not send everything again that was in flight, but a few
 // packets from the missing one on, and more if they do not help; so a peer that keeps nothing, or not everything, costs
 // time only.
+//
+// A packet that is kept takes effect without the packets before it having shown that its PSN is right; so a PSN is up to
+// 128 times easier to guess than without. The program must know who the peer is.
 func (q *QP) KeepPackets(s *Store) {
 	q.discardKept()
 	q.store = s
 }
 
-// keep stores a packet behind the gap at the expected PSN, and reports whether it did. One that is there already is not
-// stored again.
-func (q *QP) keep(l *kept, p *rocev2.Packet, expected rocev2.PSN) bool {
-	if q.store == nil || q.state == StateErr || l.n >= maxKept || len(p.Payload) > q.mtu ||
-		ahead(p.BTH.PSN, expected) > maxKeptAhead {
-		return false
+// Held returns the number of packets that are kept behind gaps now.
+func (q *QP) Held() int { return q.req.kept.len() + q.resp.kept.len() }
+
+// keepAge is how long a packet is kept at least: about the usual local ACK timeout, after which a peer sends everything
+// again. Where the round trip is known to be long, it is keepTrips of it, up to keepAgeMax.
+const (
+	keepAge    = 64 * time.Millisecond
+	keepAgeMax = 512 * time.Millisecond
+	keepTrips  = 4
+)
+
+func (q *QP) keepAge() time.Duration {
+	if r := &q.req.rtt; r.known {
+		return min(max(keepAge, keepTrips*r.smooth), keepAgeMax)
 	}
-	at := &l.first // nearly always the packet is the last one
-	if l.last != nil && p.BTH.PSN.After(l.last.packet.BTH.PSN) {
-		at = &l.last.next
-	}
-	for *at != nil && (*at).packet.BTH.PSN.Before(p.BTH.PSN) {
-		at = &(*at).next
-	}
-	if *at != nil && (*at).packet.BTH.PSN == p.BTH.PSN {
-		return false
-	}
-	k := q.store.take()
-	if k == nil {
-		return false
-	}
-	k.packet = *p
-	k.packet.Payload = k.buf[:copy(k.buf[:], p.Payload)]
-	k.next = *at
-	*at = k
-	if k.next == nil {
-		l.last = k
-	}
-	l.n++
-	q.stats.Kept++
-	return true
+	return keepAge
 }
 
-// pop takes the first packet off the list.
-func (l *kept) pop() *keptPacket {
-	k := l.first
-	l.first = k.next
-	if l.first == nil {
-		l.last = nil
+// kept is the packets of one direction behind a gap. It takes memory when there are some.
+type kept struct{ *reorderBuffer }
+
+func (l kept) len() int {
+	if l.reorderBuffer == nil {
+		return 0
 	}
-	l.n--
-	return k
+	return l.n
 }
 
-// discard gives the packets back.
-func (l *kept) discard(s *Store) {
-	for l.first != nil {
-		s.put(l.pop())
+// lowest returns the packet with the lowest PSN, nil if there is none.
+func (l kept) lowest() *keptPacket {
+	if l.reorderBuffer == nil {
+		return nil
+	}
+	return l.find(l.first)
+}
+
+// trim gives the buffer back if it is empty.
+func (l *kept) trim() {
+	if b := l.reorderBuffer; b != nil && b.n == 0 {
+		b.store.release(b)
+		l.reorderBuffer = nil
+	}
+}
+
+// discard gives everything back.
+func (l *kept) discard() {
+	if b := l.reorderBuffer; b != nil {
+		for b.n > 0 {
+			b.remove(b.newest)
+		}
+		l.trim()
 	}
 }
 
 func (q *QP) discardKept() {
-	q.req.kept.discard(q.store)
-	q.resp.kept.discard(q.store)
+	q.req.kept.discard()
+	q.resp.kept.discard()
 }
 
-// executeKept goes on with what was kept, as far as it follows without a gap. The next gap gets its NAK at once: the
-// peer went back no further than to the last one.
-func (q *QP) executeKept() {
+// keep stores a packet behind the gap at the expected PSN; psns is how many it takes. The result is DropNone, or d if it is
+// not stored, or DropConflict.
+func (q *QP) keep(now Time, l *kept, p *rocev2.Packet, psns uint32, expected rocev2.PSN, d Drop) Drop {
+	if q.store == nil || q.state == StateErr || len(p.Payload) > q.mtu {
+		return d
+	}
+	if l.reorderBuffer != nil {
+		l.discardBefore(expected)
+		l.trim()
+	}
+	psn := p.BTH.PSN
+	distance := ahead(psn, expected)
+	limit := uint32(reorderGap)
+	if l.reorderBuffer != nil {
+		limit = min(ahead(l.end, expected)-1+reorderGap, MaxReorder)
+		if distance <= limit {
+			if k := l.find(psn); k != nil {
+				return q.keptTwice(l, k, p, d)
+			}
+		}
+	}
+	if distance > limit {
+		return d
+	}
+	if l.reorderBuffer == nil {
+		l.reorderBuffer = q.store.buffer()
+	}
+	k := q.store.take(l.reorderBuffer)
+	if k == nil {
+		l.trim()
+		return d
+	}
+	k.at, k.psns, k.packet = now, min(psns, MaxReorder), *p
+	k.packet.Payload = k.buf[:copy(k.buf[:], p.Payload)]
+	l.insert(k)
+	q.stats.Kept++
+	return DropNone
+}
+
+// keptTwice takes a packet for whose PSN one is kept. If it says something else, one of them is forged and nobody knows
+// which: both go, and the peer sends the right one again. Data that the program over there has changed meanwhile looks the
+// same, and costs no more.
+func (q *QP) keptTwice(l *kept, k *keptPacket, p *rocev2.Packet, d Drop) Drop {
+	a, b := &k.packet, p
+	if a.BTH.Opcode == rocev2.RCAcknowledge && b.BTH.Opcode == rocev2.RCAcknowledge {
+		a.BTH, a.AETH = b.BTH, b.AETH // as the NAK for a PSN and then its acknowledgement
+		return DropNone
+	}
+	if sameMeaning(a, b) {
+		return d
+	}
+	l.remove(k)
+	l.bound()
+	l.trim()
+	q.stats.KeptLost++
+	return DropConflict
+}
+
+// sameMeaning reports whether two packets of a PSN are the same but for what may change when it is sent again: AckReq,
+// marks, AETH, and where the answer to a READ begins and ends.
+func sameMeaning(a, b *rocev2.Packet) bool {
+	x, _ := a.BTH.Opcode.Info()
+	y, _ := b.BTH.Opcode.Info()
+	if x.Operation == rocev2.OpReadResponse {
+		return y.Operation == rocev2.OpReadResponse && bytes.Equal(a.Payload, b.Payload)
+	}
+	return a.BTH.Opcode == b.BTH.Opcode && a.BTH.Solicited == b.BTH.Solicited && a.RETH == b.RETH &&
+		a.AtomicETH == b.AtomicETH && a.AtomicAck == b.AtomicAck && a.Imm == b.Imm && a.IETH == b.IETH &&
+		bytes.Equal(a.Payload, b.Payload)
+}
+
+// keptDeadline returns when the oldest kept packet is too old.
+func (q *QP) keptDeadline() (at Time, ok bool) {
+	for _, l := range [...]kept{q.req.kept, q.resp.kept} {
+		if l.reorderBuffer == nil {
+			continue
+		}
+		if t := l.oldest.at.Add(q.keepAge()); !ok || t < at {
+			at, ok = t, true
+		}
+	}
+	return at, ok
+}
+
+// expireKept gives back what is too old.
+func (q *QP) expireKept(now Time) {
+	limit := now.Add(-q.keepAge())
+	for _, l := range [...]*kept{&q.req.kept, &q.resp.kept} {
+		if l.reorderBuffer != nil {
+			q.stats.KeptLost += uint64(l.discardUntil(limit))
+			l.trim()
+		}
+	}
+}
+
+// keepRequest takes a request behind a gap.
+func (q *QP) keepRequest(now Time, p *rocev2.Packet, info *rocev2.OpcodeInfo) Drop {
 	r := &q.resp
-	for r.kept.first != nil && !r.out.full() {
-		p := &r.kept.first.packet
-		d := p.BTH.PSN.Sub(r.epsn)
+	psn := p.BTH.PSN
+	d := DropOutOfOrder
+	if q.store != nil && ahead(psn, r.epsn) > MaxReorder {
+		return d // not in flight
+	}
+	if r.rearm || !r.latch {
+		psns := uint32(1)
+		if info.Operation == rocev2.OpReadRequest {
+			psns = q.psnsFor(p.RETH.Length)
+		}
+		d = q.keep(now, &r.kept, p, psns, r.epsn, d)
+	}
+	if !r.latch || r.rearm && !psn.After(r.firstGap) {
+		q.nakGap(now, psn)
+	} else if r.firstGap == r.epsn {
+		r.firstGap = psn
+	}
+	return d
+}
+
+// executeKept goes on with what was kept, as far as it follows without a gap. The next gap gets its NAK at once: the peer
+// went back no further than to the last one.
+func (q *QP) executeKept(now Time) {
+	r := &q.resp
+	executed := false
+	for r.kept.len() > 0 && !r.out.full() {
+		d := r.kept.first.Sub(r.epsn)
 		if d > 0 {
 			break
 		}
 		if d == 0 { // else sent again and executed meanwhile
+			p := &r.kept.lowest().packet
 			info, _ := p.BTH.Opcode.Info()
 			q.executeRequest(p, info)
+			executed = true
+			if q.state == StateErr {
+				return
+			}
+			if r.latch && !r.rearm {
+				break // the peer sends everything again
+			}
 		}
-		if q.state == StateErr || r.latch && !r.rearm {
-			r.kept.discard(q.store) // the peer sends everything again, or nothing any more
-			return
-		}
-		q.store.put(r.kept.pop())
+		r.kept.pop()
 	}
-	if r.kept.first != nil && !r.latch && !r.out.full() {
-		q.nakGap(r.kept.first.packet.BTH.PSN)
+	if r.latch && !r.rearm {
+		r.kept.discard()
+	}
+	r.kept.trim()
+	if executed && r.kept.len() > 0 && !r.latch && !r.out.full() {
+		q.nakGap(now, r.kept.first)
 	}
 }
 
 // nakGap asks for the expected packet, because psn came. One of our own kind is asked twice: it sends so little again
-// that nothing shows the loss of the NAK, and takes both for one.
-func (q *QP) nakGap(psn rocev2.PSN) {
+// that nothing shows the loss of the NAK, and takes both for one. Without progress the number of NAKs in a while is
+// bounded, whatever comes.
+func (q *QP) nakGap(now Time, psn rocev2.PSN) {
 	r := &q.resp
+	if !r.naks.allow(now, r.epsn) {
+		return
+	}
 	r.latch, r.rearm, r.firstGap = true, true, psn
-	if r.out.nak(rocev2.NAKSequence, r.epsn, r.msn) && r.kept.first != nil && !r.out.full() {
+	if r.out.nak(rocev2.NAKSequence, r.epsn, r.msn) && r.kept.len() > 0 && !r.out.full() {
 		r.out.push(*r.out.at(r.out.tail - 1))
 	}
+}
+
+// nakLimit bounds the sequence NAKs for one expected PSN: maxGapNAKs in each nakPeriod. A peer takes no more of them for
+// signs that the packet was lost again (maxRestarts).
+type nakLimit struct {
+	since Time
+	psn   rocev2.PSN
+	n     uint8
+}
+
+const (
+	maxGapNAKs = maxRestarts + 1
+	nakPeriod  = Time(time.Millisecond)
+)
+
+func (l *nakLimit) allow(now Time, psn rocev2.PSN) bool {
+	if l.n == 0 || l.psn != psn || now-l.since >= nakPeriod {
+		*l = nakLimit{since: now, psn: psn}
+	}
+	if l.n == maxGapNAKs {
+		return false
+	}
+	l.n++
+	return true
 }

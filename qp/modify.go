@@ -105,13 +105,13 @@ func (q *QP) reset() {
 	q.attr = Attr{}
 	q.peer = netip.Addr{}
 	q.events, q.notify, q.notice = 0, false, notice{}
+	q.discardKept()
 	r := &q.req
 	*r = requester{queue: r.queue, window: r.window, allowance: math.MaxInt}
 	r.rtt.init(q.cfg.MinProbe)
 	r.queue.tail = 0
 	r.window.reset()
 	p := &q.resp
-	q.discardKept()
 	*p = responder{queue: p.queue, recv: RecvWQE{SGList: p.recv.SGList[:0]}}
 	p.queue.clear()
 }

@@ -114,7 +114,7 @@ func (q *QP) pollRepair(now Time, buf []byte) int {
 // limitRepair cuts the request for a READ off behind the first response that is here already, which is asked for again so
 // that it shows if those before it are lost once more.
 func (q *QP) limitRepair(rq *request) {
-	k := q.req.kept.first
+	k := q.req.kept.lowest()
 	if rq.w.opcode != OpRead || k == nil {
 		return
 	}
@@ -126,18 +126,29 @@ func (q *QP) limitRepair(rq *request) {
 	}
 }
 
-// executeKeptResponses goes on with the responses that were kept, as far as nothing is missing before them.
+// executeKeptResponses goes on with the responses that were kept, as far as nothing is missing before them. The next gap
+// is repaired at once, as the first was when it showed.
 func (q *QP) executeKeptResponses(now Time) {
 	r := &q.req
-	for r.kept.first != nil {
-		p := &r.kept.first.packet
-		if !p.BTH.PSN.Before(r.una) {
+	executed := false
+	for r.kept.len() > 0 {
+		psn := r.kept.first
+		if !psn.Before(r.una) {
+			p := &r.kept.lowest().packet
 			info, _ := p.BTH.Opcode.Info()
+			if psn != r.una && r.queue.at(r.head).answered() {
+				if executed {
+					q.handleGap(psn, info)
+				}
+				return
+			}
 			d := q.executeResponse(now, p, info)
 			if q.state == StateErr || d == DropGap {
 				return
 			}
+			executed = true
 		}
-		q.store.put(r.kept.pop())
+		r.kept.pop()
 	}
+	r.kept.trim()
 }

@@ -75,10 +75,10 @@ func (q *QP) handleResponse(now Time, p *rocev2.Packet, info *rocev2.OpcodeInfo)
 	r := &q.req
 	una := r.una
 	d := q.executeResponse(now, p, info)
-	if d == DropGap && q.keep(&r.kept, p, r.una) {
-		d = DropNone
+	if d == DropGap {
+		d = q.keep(now, &r.kept, p, 1, r.una, d)
 	}
-	if r.kept.first != nil && r.una != una {
+	if r.kept.len() > 0 && r.una != una {
 		q.executeKeptResponses(now)
 	}
 	return d

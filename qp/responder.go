@@ -21,6 +21,7 @@ type responder struct {
 	lastAck rocev2.PSN // the latest SEND or WRITE packet executed
 
 	firstGap rocev2.PSN // epsn: nothing came behind it since the NAK
+	naks     nakLimit
 
 	message rocev2.Operation // the multi-packet message under way: OpSend, OpWrite or 0
 	space   uint64           // bytes of the receive in hand
@@ -87,10 +88,13 @@ func (q *QP) repeatFatal(p *rocev2.Packet) Drop {
 }
 
 // handleRequest executes a request, and what was kept behind it.
-func (q *QP) handleRequest(p *rocev2.Packet, info *rocev2.OpcodeInfo) Drop {
+func (q *QP) handleRequest(now Time, p *rocev2.Packet, info *rocev2.OpcodeInfo) Drop {
 	d := q.executeRequest(p, info)
-	if q.resp.kept.first != nil {
-		q.executeKept()
+	if d == DropOutOfOrder {
+		return q.keepRequest(now, p, info)
+	}
+	if q.resp.kept.len() > 0 {
+		q.executeKept(now)
 	}
 	return d
 }
@@ -104,15 +108,6 @@ func (q *QP) executeRequest(p *rocev2.Packet, info *rocev2.OpcodeInfo) Drop {
 	}
 	psn := p.BTH.PSN
 	if d := psn.Sub(r.epsn); d > 0 {
-		kept := (r.rearm || !r.latch) && q.keep(&r.kept, p, r.epsn)
-		if !r.latch || (r.rearm && !psn.After(r.firstGap)) {
-			q.nakGap(psn)
-		} else if r.firstGap == r.epsn {
-			r.firstGap = psn
-		}
-		if kept {
-			return DropNone
-		}
 		return DropOutOfOrder
 	} else if d < 0 {
 		return q.duplicate(p, info)

@@ -23,12 +23,13 @@ const (
 	DropGap                     // a response behind a lost one
 	DropBadResponse             // a response that does not fit its request
 	DropRdAtomic                // too many READs or atomics are unanswered: the peer was told to send it again
+	DropConflict                // not what is kept for its PSN, which is dropped too: one of them is forged
 	numDrops
 )
 
 var dropNames = [numDrops]string{
 	"none", "state", "service", "peer", "pkey", "qpn", "duplicate", "out_of_order", "rnr", "invalid", "busy", "ghost",
-	"stale", "gap", "bad_response", "rd_atomic",
+	"stale", "gap", "bad_response", "rd_atomic", "conflict",
 }
 
 // String returns the reason as one word, fit for the label of a counter.
@@ -66,7 +67,8 @@ type Stats struct {
 	CNPsSent     uint64 // congestion notifications for them
 	CNPsReceived uint64 // congestion notifications of the peer
 	Repairs      uint64 // restarts and probes that sent a few packets instead of going back, see KeepPackets
-	Kept         uint64 // requests kept until the gap before them was closed
+	Kept         uint64 // packets kept until the gap before them is closed
+	KeptLost     uint64 // of these, given back unused: too old, or in conflict with another for the same PSN
 	ReadReplays  uint64 // READ requests answered again
 	AtomicReplay uint64 // atomics answered again without executing
 	AcksSent     uint64

@@ -35,7 +35,9 @@ func (s *side) drained() {
 		s.w.fail("%s: request %d of %d is not done, nothing is to send and no timer runs", s.name, s.next, len(s.ops))
 	case s.ep.State() == qp.StateErr && armed:
 		s.w.fail("%s: a timer runs in ERR", s.name)
-	case s.next == len(s.ops) && armed:
+	case s.ep.State() == qp.StateErr && s.ep.Held() > 0:
+		s.w.fail("%s: packets are held in ERR", s.name)
+	case s.next == len(s.ops) && armed && s.ep.Held() == 0:
 		s.w.fail("%s: all %d requests are done and a timer runs", s.name, len(s.ops))
 	}
 }
