@@ -125,7 +125,7 @@ func (q *QP) keptTwice(l *kept, k *keptPacket, p *rocev2.Packet, d Drop) Drop {
 	a, b := &k.packet, p
 	if a.BTH.Opcode == rocev2.RCAcknowledge && b.BTH.Opcode == rocev2.RCAcknowledge {
 		a.BTH, a.AETH = b.BTH, b.AETH // as the NAK for a PSN and then its acknowledgement
-		return DropNone
+		return d
 	}
 	if sameMeaning(a, b) {
 		return d

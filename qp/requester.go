@@ -92,7 +92,7 @@ func (q *QP) executeResponse(now Time, p *rocev2.Packet, info *rocev2.OpcodeInfo
 	if psn.Before(r.una) {
 		return q.handleStale(p, info)
 	}
-	if ahead(psn, r.una) >= ahead(r.max, r.una) {
+	if ahead(psn, r.una) >= ahead(r.max, r.una) || !q.possibleMSN(p, info) {
 		return DropGhost
 	}
 	from, pos := r.una, r.posUna
@@ -117,6 +117,19 @@ func (q *QP) executeResponse(now Time, p *rocev2.Packet, info *rocev2.OpcodeInfo
 	return d
 }
 
+// possibleMSN reports whether the peer can have completed as many messages as a response says: those before the oldest
+// request at least, and none that was not started. With many packets in flight a PSN is easily guessed, and this is not.
+// Only a peer of our own kind is sure to count as we do.
+func (q *QP) possibleMSN(p *rocev2.Packet, info *rocev2.OpcodeInfo) bool {
+	if q.store == nil || !info.Headers.Has(rocev2.HasAETH) {
+		return true
+	}
+	r := &q.req
+	w := r.queue.at(r.head)
+	done := w.ssn.Add(-int(r.messages(w)))
+	return ahead(p.AETH.MSN, done) <= ahead(r.ssn, done)
+}
+
 // handleStale takes a response to what has completed. It may still say something new: the credits of an unsolicited
 // acknowledgement (IBTA 9.7.7.2), and a fatal NAK of a READ in the middle of its responses, which Linux sends with the
 // PSN of the request.
@@ -131,7 +144,7 @@ func (q *QP) handleStale(p *rocev2.Packet, info *rocev2.OpcodeInfo) Drop {
 		r.credit.update(&p.AETH)
 	case s.IsNAK() && s != rocev2.NAKSequence && r.head != r.started:
 		w := r.queue.at(r.head)
-		if w.opcode == OpRead && ahead(p.BTH.PSN, w.first) < ahead(r.una, w.first) {
+		if w.opcode == OpRead && ahead(p.BTH.PSN, w.first) < ahead(r.una, w.first) && q.possibleMSN(p, info) {
 			q.countNAK(s)
 			q.failHead(nakStatus(s), VendorNAK|uint32(s))
 			return DropNone

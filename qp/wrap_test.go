@@ -57,6 +57,7 @@ func (p *pair) jump(n uint32) {
 		}
 	}
 	r.una, r.nxt, r.max = end, end, end
+	r.ssn = b.resp.msn // they were messages
 }
 
 // fullTurn brings PSNs back to where they were.
