@@ -117,7 +117,7 @@ func (s *shard) next() *QP {
 const (
 	foreignPSNs  = 128
 	foreignBytes = 512 << 10
-	ownPSNs      = 4096
+	ownPSNs      = qp.MaxReorder
 )
 
 // window fits what a queue pair, and all to one peer together, may have in
@@ -146,36 +146,53 @@ func (d *Device) foreignWindow() qp.WindowConfig {
 	return w
 }
 
-// meet sets the window for a new peer. One of our own kind that sends from
-// another port than the well-known one cannot be recognised by its packets; the
-// program must know.
+// meet takes note of a new peer. Whether it is of our own kind the program must
+// say: no packet can prove it.
 func (s *shard) meet(q *QP, own bool) {
-	if q.own { // the peer before
-		q.own = false
+	if q.wide { // for the peer before
+		q.wide = false
 		q.core.SetWindow(s.dev.foreignWindow())
+	}
+	if q.own {
 		q.core.KeepPackets(nil)
 	}
+	q.own, q.proven, q.peerPort = own, false, 0
 	if own {
+		s.widen(q)
+		q.core.KeepPackets(s.store)
+	}
+	if q.local {
+		q.proven, q.peerPort = true, s.dev.caps.Port
+	}
+}
+
+// fromPeer reports whether d comes from the port of the peer. One of our own kind
+// sends from one port only, which the first packet with the right PSN shows; any
+// process of the peer's host can send from another. Other peers may use several.
+func (q *QP) fromPeer(d *transport.RxPacket) bool {
+	return q.peerPort == 0 || q.peerPort == d.SrcPort
+}
+
+// prove learns the port of the peer from the first packet whose PSN was right,
+// which one in millions of guesses is. One of our own kind sends from there from
+// now on. Another that uses the well-known port, as Linux never does, gets the
+// wide window, and nothing else: its port anybody can choose.
+func (s *shard) prove(q *QP, d *transport.RxPacket) {
+	q.proven = true
+	switch {
+	case q.own:
+		q.peerPort = d.SrcPort
+	case d.SrcPort == s.dev.caps.Port:
 		s.widen(q)
 	}
 }
 
-// recognise widens the window when a packet shows that the peer is of our own
-// kind: only that sends from the well-known port.
-func (s *shard) recognise(q *QP, d *transport.RxPacket) {
-	if q.own || d.SrcPort != s.dev.caps.Port {
-		return
-	}
-	s.widen(q)
-}
-
 // widen opens the window for a peer of our own kind.
 func (s *shard) widen(q *QP) {
-	q.own = true
+	q.wide = true
 	w := s.dev.window()
 	if w.MaxPSNs == 0 {
 		w.MaxPSNs = ownPSNs
 	}
 	q.core.SetWindow(w)
-	q.core.KeepPackets(s.store)
 }

@@ -164,23 +164,3 @@ func TestClosedQueuePairsLeaveThePeer(t *testing.T) {
 		t.Errorf("%d peers, %d timers left", len(s.peers), len(s.timers))
 	}
 }
-
-// A peer of our own kind, known by its source port, gets the wide window.
-func TestOwnKindIsRecognised(t *testing.T) {
-	t.Parallel()
-	a, b := newHosts(t, Config{})
-	qa, qb := a.newQP(), b.newQP()
-	a.connect(qa, testAddrB, qb.QPN())
-	b.connect(qb, testAddrA, qa.QPN())
-	if qa.own {
-		t.Error("recognised before anything came")
-	}
-	a.write(qa, b, 8)
-	a.waitOK(1)
-	s := a.dev.shards[0]
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !qa.own {
-		t.Error("not recognised")
-	}
-}

@@ -29,8 +29,11 @@ type QP struct {
 	ref      *qpRef  // for the heap
 	raised   bool    // there may be events of it in the device's queue
 	closed   bool
-	own      bool // the peer is of our own kind
-	local    bool // the peer is on this device, and packets to it loop back
+	own      bool   // the program says that the peer is of our own kind
+	wide     bool   // it has the window of one
+	local    bool   // it is on this device, and packets to it loop back
+	proven   bool   // a packet came whose PSN was right
+	peerPort uint16 // the only source port of the peer's packets; 0: any
 	peer     *peer
 	inFlight int // bytes counted in peer
 

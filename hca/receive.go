@@ -342,18 +342,24 @@ func (s *shard) dispatch(r *taken, d *transport.RxPacket) {
 		s.drops.device[dropUnknownQP]++
 		return
 	}
+	if !q.fromPeer(d) {
+		s.drops.device[dropSourcePort]++
+		return
+	}
+	kept := q.core.Stats().Kept
 	var reason qp.Drop
 	if d.TrafficClass&ecnMask == ecnMarked {
 		reason = q.core.HandleMarked(r.now, d.Src, &s.pkt)
 	} else {
 		reason = q.core.HandlePacket(r.now, d.Src, &s.pkt)
 	}
+	info, _ := s.pkt.BTH.Opcode.Info()
 	if reason != qp.DropNone {
 		s.drops.qp[reason]++
-	} else {
-		s.recognise(q, d)
+	} else if !q.proven && info.Role != rocev2.RoleNotify && q.core.Stats().Kept == kept {
+		s.prove(q, d)
 	}
-	if info, _ := s.pkt.BTH.Opcode.Info(); info.Role == rocev2.RoleRequest {
+	if info.Role == rocev2.RoleRequest {
 		r.asked = true
 	}
 	r.pressing = r.pressing || q.core.Answering()

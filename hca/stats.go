@@ -18,18 +18,20 @@ const (
 	dropMalformed
 	dropBadICRC
 	dropUnknownQP
+	dropSourcePort
 	deviceDrops
 )
 
 var deviceDropNames = [deviceDrops]string{
-	dropShort:     "short_packet",
-	dropOpcode:    "unknown_opcode",
-	dropVersion:   "wrong_version",
-	dropLength:    "wrong_length",
-	dropPad:       "wrong_pad",
-	dropMalformed: "malformed",
-	dropBadICRC:   "bad_icrc",
-	dropUnknownQP: "unknown_qpn",
+	dropShort:      "short_packet",
+	dropOpcode:     "unknown_opcode",
+	dropVersion:    "wrong_version",
+	dropLength:     "wrong_length",
+	dropPad:        "wrong_pad",
+	dropMalformed:  "malformed",
+	dropBadICRC:    "bad_icrc",
+	dropUnknownQP:  "unknown_qpn",
+	dropSourcePort: "wrong_source_port",
 }
 
 // dropCounters counts what a shard drops.

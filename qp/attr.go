@@ -75,7 +75,7 @@ type AddressVector struct {
 	FlowLabel    uint32
 	SGIDIndex    uint8
 	SrcPort      uint16 // UDP source port, 49152 to 65535; 0 is the device's own
-	OwnKind      bool   // the peer is known to be this software, whose buffers take more than is safe to send to others
+	OwnKind      bool   // the peer is known to be this software: it takes more in flight than others, and sends from one port only
 }
 
 // MinSrcPort is the smallest UDP source port that an address vector may name: the dynamic range (RFC 6335), of which

@@ -67,7 +67,8 @@ func WithMTU(m MTU) ConnectOption { return func(c *ConnectConfig) { c.PathMTU = 
 //
 // A peer of this software knows by port 4791 that it may have more in flight to
 // this side than to other stacks. Where the peer is given this side's Endpoint
-// as it is, it knows without.
+// as it is, it knows without, and takes packets of this queue pair from no port
+// but that of the first: another one needs a new connection.
 func WithSourcePort(port uint16) ConnectOption {
 	return func(c *ConnectConfig) { c.SourcePort = port }
 }

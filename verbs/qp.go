@@ -191,10 +191,11 @@ type Endpoint struct {
 	PSN  PSN        `json:"psn"`  // the first that this side sends
 
 	// OwnKind says that this side is this software: its buffers take more in
-	// flight than is safe to send to others. Endpoint sets it. In an Endpoint that
-	// a program makes for a peer that it learned of in another way, it stays
-	// false unless that peer is known to be one: towards others (Linux, adapters)
-	// it would lead to loss.
+	// flight than is safe to send to others, it keeps packets behind a lost one, and
+	// it sends from one UDP port, so that packets from others are dropped. Endpoint
+	// sets it. In an Endpoint that a program makes for a peer that it learned of in
+	// another way, it stays false unless that peer is known to be one: towards
+	// others (Linux, adapters) it would lead to loss.
 	OwnKind bool `json:"own_kind,omitempty"`
 }
 
