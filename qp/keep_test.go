@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"math/rand/v2"
 	"testing"
+	"time"
 
 	"github.com/gosoftroce/rocev2/rocev2"
 )
@@ -329,6 +330,28 @@ func TestForgedPacketCost(t *testing.T) {
 	p.settle()
 	if a := p.a.Stats(); a.Repairs > 2 || a.Retransmits > 2*repairReads || a.SendDone != 1 {
 		t.Errorf("%d repairs, %d requests again", a.Repairs, a.Retransmits)
+	}
+}
+
+// TestNAKsAreBounded: packets ahead of the expected one cannot make a responder send NAKs without end, whoever the peer is.
+func TestNAKsAreBounded(t *testing.T) {
+	t.Parallel()
+	const packets, step = 2000, 10 * time.Microsecond
+	for _, store := range []*Store{nil, NewStore(64)} {
+		p := newPair(t, pairConfig{})
+		p.b.KeepPackets(store)
+		for i := range packets {
+			p.now = Time(i) * Time(step)
+			p.arrive(p.b, p.now, packet(rocev2.RCSendOnly, p.b.resp.epsn.Add(packets-i)))
+			p.run()
+		}
+		most := uint64(maxGapNAKs * (packets*Time(step)/nakPeriod + 1))
+		if store != nil {
+			most *= 2
+		}
+		if n := p.b.Stats().NAKSeqSent; n == 0 || n > most {
+			t.Errorf("%d NAKs for %d packets in %v, want at most %d", n, packets, packets*step, most)
+		}
 	}
 }
 
