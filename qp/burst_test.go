@@ -3,6 +3,7 @@ package qp
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"reflect"
 	"testing"
@@ -357,7 +358,7 @@ func (w *twins) trouble() {
 			return
 		}
 		w.both(k, "may send again", func(_ *pair, e *testEnd, _ int) error {
-			e.Allow(1 << 40)
+			e.Allow(math.MaxInt)
 			return nil
 		})
 	}

@@ -115,8 +115,9 @@ func (c *Config) check() error {
 		return fmt.Errorf("%w: MinProbe is negative", ErrConfig)
 	}
 	for _, l := range [...]struct {
-		name   string
-		v, max int
+		name string
+		v    int
+		max  int64 // 2 GiB are more than an int of 32 bits has
 	}{
 		{"MaxSendWR", c.MaxSendWR, MaxWR}, {"MaxRecvWR", c.MaxRecvWR, MaxWR},
 		{"MaxSendSGE", c.MaxSendSGE, MaxSGE}, {"MaxRecvSGE", c.MaxRecvSGE, MaxSGE},
@@ -124,7 +125,7 @@ func (c *Config) check() error {
 		{"Window.InitialBytes", c.Window.InitialBytes, MaxMessage}, {"Window.MaxBytes", c.Window.MaxBytes, MaxMessage},
 		{"Window.MaxPSNs", c.Window.MaxPSNs, maxWindowPSNs},
 	} {
-		if l.v < 0 || l.v > l.max {
+		if l.v < 0 || int64(l.v) > l.max {
 			return fmt.Errorf("%w: %s is %d, not 0 to %d", ErrConfig, l.name, l.v, l.max)
 		}
 	}
@@ -168,7 +169,12 @@ func (q *QP) SetWindow(c WindowConfig) { q.req.window.limits(c) }
 
 // InFlight returns the bytes that may lie in the peer's receive buffer: those between the oldest unacknowledged packet and
 // the next one, as the window counts them, without a share that the peer has kept behind a gap.
-func (q *QP) InFlight() int { return q.req.window.charge(int(q.req.posNxt - q.req.posUna)) }
+func (q *QP) InFlight() int {
+	return q.req.window.charge(int(min(q.req.posNxt-q.req.posUna, mostCounted)))
+}
+
+// mostCounted bounds numbers of bytes that become an int, which may have 32 bits: a READ can be of more.
+const mostCounted = math.MaxInt / 2
 
 // Allow bounds the bytes of the requests that the next polls write, for a driver that shares a peer's buffers among queue
 // pairs: while there are bytes left a request may go, and with 0 none. Answers and timers go on. At first there is no bound.

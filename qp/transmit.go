@@ -35,7 +35,7 @@ type request struct {
 	off  uint32
 	psns uint32 // PSNs that the packet takes: more than one for a READ
 	n    uint32 // bytes that it carries or asks for
-	cost int
+	cost uint64
 	ack  bool // AckReq
 }
 
@@ -90,7 +90,7 @@ func (q *QP) requestAt(w *sendWQE) request {
 	} else {
 		rq.n = min(rq.n, uint32(q.mtu))
 	}
-	rq.cost = int(rq.n) + int(rq.psns)*packetOverhead
+	rq.cost = uint64(rq.n) + uint64(rq.psns)*packetOverhead
 	return rq
 }
 
@@ -210,7 +210,7 @@ func (q *QP) wantAck(rq *request) bool {
 		return true
 	}
 	next := q.packet()
-	return !r.window.admits(r.posNxt-r.posUna+uint64(rq.cost), ahead(r.nxt, r.una)+1, next, 1)
+	return !r.window.admits(r.posNxt-r.posUna+rq.cost, ahead(r.nxt, r.una)+1, uint64(next), 1)
 }
 
 // sent moves the cursor behind a packet.
@@ -230,8 +230,8 @@ func (q *QP) sent(now Time, rq *request) {
 	newest := r.cur == r.started
 	grows := ahead(r.nxt, r.una)+rq.psns > ahead(r.max, r.una)
 	r.nxt = r.nxt.Add(int(rq.psns))
-	r.posNxt += uint64(rq.cost)
-	r.allowance -= rq.cost
+	r.posNxt += rq.cost
+	r.allowance -= int(min(rq.cost, mostCounted))
 	if grows {
 		r.max = r.nxt
 	}

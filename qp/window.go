@@ -76,18 +76,18 @@ func (w *window) reset() {
 // admits reports whether cost bytes in psns packets fit behind what is in flight. With nothing in flight anything does:
 // a READ may be larger than the window. It may also begin inside of it and end outside, short of the limit: else there
 // would be no request behind it that shows the loss of its last response.
-func (w *window) admits(inFlight uint64, inFlightPSNs uint32, cost int, psns uint32) bool {
+func (w *window) admits(inFlight uint64, inFlightPSNs uint32, cost uint64, psns uint32) bool {
 	if inFlightPSNs == 0 {
 		return true
 	}
-	size := w.size
+	size := uint64(w.size)
 	if w.spare {
 		size += size / spareShare
 	}
-	if psns > 1 && inFlight < uint64(size) {
-		size = max(size, w.limit)
+	if psns > 1 && inFlight < size {
+		size = max(size, uint64(w.limit))
 	}
-	return inFlightPSNs+psns <= w.psns && inFlight+uint64(cost) <= uint64(size)
+	return inFlightPSNs+psns <= w.psns && inFlight+cost <= size
 }
 
 // room returns how many more packets of size bytes the window admits.
@@ -121,9 +121,9 @@ func (w *window) acked(n, una uint64) {
 	if w.size >= w.threshold {
 		// Where losses are cheap the way back takes some windows, not as many as the last size has packets.
 		perWindow := max(growth, w.before/regrowth)
-		grow = max(1, min(grow, grow*perWindow/w.size))
+		grow = max(1, min(grow, int(uint64(grow)*uint64(perWindow)/uint64(w.size))))
 	}
-	w.size = min(w.size+grow, w.limit)
+	w.size += min(grow, w.limit-w.size)
 }
 
 // cut halves the window after a loss, from size, to two packets at the least; sent is where the stream has got to.

@@ -61,6 +61,7 @@ var pure = []string{"rocev2", "memreg", "qp"}
 var bannedImports = []string{
 	"net", "os", "sync", "log", "log/slog", "math/rand", "math/rand/v2", "syscall", "context",
 	"golang.org/x/sys/unix",
+	"golang.org/x/sys/windows",
 }
 
 // bannedCalls are functions of package time that read or wait for a clock.
@@ -72,6 +73,7 @@ var onlyIn = map[string][]string{
 	"github.com/prometheus/client_golang":            {"metrics"},
 	"github.com/spf13/cobra":                         {"cmd/..."},
 	"golang.org/x/sys/unix":                          {"transport/udp", "memreg/mapping", "hca", "e2e/...", "cmd/..."},
+	"golang.org/x/sys/windows":                       {"transport/udp", "memreg/mapping"},
 	"github.com/gosoftroce/rocev2/rocev2/layers":     {"e2e/...", "cmd/..."},
 	"github.com/gosoftroce/rocev2/qp/qptest":         {},
 	"github.com/gosoftroce/rocev2/internal/layering": {},

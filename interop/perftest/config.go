@@ -1,6 +1,7 @@
 package perftest
 
 import (
+	"math"
 	"net"
 	"time"
 
@@ -26,9 +27,9 @@ const (
 const (
 	MaxSize       = 1 << 30 // bytes of a message
 	MaxQPs        = 4096
-	MaxIterations = 1 << 40
+	MaxIterations = min(1<<40, math.MaxInt)
 	MaxDepth      = 1 << 16
-	maxBuffers    = 8 << 30 // bytes of memory that a run registers
+	maxBuffers    = min(8<<30, math.MaxInt) // bytes of memory that a run registers
 )
 
 // The sizes that AllSizes runs through: 2, 4, … 2^23.
@@ -232,7 +233,7 @@ func (c *Config) check(dev *verbs.Device) error {
 	case c.Test == (Test{Write, Latency}) && c.Events:
 		return interop.BadConfig("write_lat watches memory: there are no events to sleep on")
 	case 2*uint64(c.QPs)*uint64(slotSize(c.Size, maxCycle)) > maxBuffers:
-		return interop.BadConfig("%d queue pairs with messages of %d bytes need more than %d GiB of memory", c.QPs, c.Size, maxBuffers>>30)
+		return interop.BadConfig("%d queue pairs with messages of %d bytes need more than %d GiB of memory", c.QPs, c.Size, (maxBuffers+1)>>30)
 	}
 	return nil
 }

@@ -1,5 +1,3 @@
-//go:build unix
-
 // Package mapping makes page-aligned memory for memory regions: anonymous, or
 // backed by a file. A Mapping is a memreg.Memory; the region that stands on it is
 // deregistered before the Mapping is closed.
@@ -19,8 +17,6 @@ import (
 	"os"
 	"sync"
 	"unsafe"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/gosoftroce/rocev2/memreg"
 )
@@ -46,10 +42,16 @@ type Options struct {
 type Mapping struct {
 	memreg.Memory
 	readOnly bool
-	file     bool
 
-	mu   sync.Mutex
-	data []byte // nil once closed
+	mu    sync.Mutex
+	pages pages // data is nil once closed
+}
+
+// pages is memory as the system gives it.
+type pages struct {
+	data    []byte
+	flush   func() error // to the file; nil for anonymous memory
+	release func() error
 }
 
 // Anonymous maps size bytes of zeros, starting on a page.
@@ -57,15 +59,15 @@ func Anonymous(size int, o Options) (*Mapping, error) {
 	if size <= 0 {
 		return nil, fmt.Errorf("mapping: anonymous: size %d is not positive", size)
 	}
-	data, err := unix.Mmap(-1, 0, size, o.prot(), unix.MAP_PRIVATE|unix.MAP_ANON)
+	p, err := mapAnonymous(size, &o)
 	if err != nil {
-		return nil, fmt.Errorf("mapping: anonymous: mmap of %d bytes: %w", size, err)
+		return nil, fmt.Errorf("mapping: anonymous: %w", err)
 	}
-	return newMapping(data, false, o)
+	return newMapping(p, o)
 }
 
-// File maps size bytes of f from byte off, a multiple of the page size. The file
-// must be a regular one that reaches to off+size, open for reading and, unless
+// File maps size bytes of f from byte off, a multiple of the page size (on Windows
+// of 64 KiB, the allocation granularity). The file must be a regular one that reaches to off+size, open for reading and, unless
 // ReadOnly or Private, for writing. It may be closed afterwards.
 func File(f *os.File, off int64, size int, o Options) (*Mapping, error) {
 	if f == nil {
@@ -75,27 +77,20 @@ func File(f *os.File, off int64, size int, o Options) (*Mapping, error) {
 	if err := checkRange(f, off, size); err != nil {
 		return fail(err)
 	}
-	flags := unix.MAP_SHARED
-	if o.Private {
-		flags = unix.MAP_PRIVATE
-	}
 	// Not f.Fd, which would make the file blocking.
 	conn, err := f.SyscallConn()
 	if err != nil {
 		return fail(err)
 	}
-	var data []byte
+	var p pages
 	var mapErr error
-	err = conn.Control(func(fd uintptr) { data, mapErr = unix.Mmap(int(fd), off, size, o.prot(), flags) })
-	switch {
-	case err != nil:
+	if err := conn.Control(func(fd uintptr) { p, mapErr = mapFile(fd, off, size, &o) }); err != nil {
 		return fail(err)
-	case errors.Is(mapErr, unix.EACCES):
-		return fail(fmt.Errorf("mmap: %w (is it open for what is asked? a shared writable mapping needs O_RDWR)", mapErr))
-	case mapErr != nil:
-		return fail(fmt.Errorf("mmap of %d bytes at %d: %w", size, off, mapErr))
 	}
-	m, err := newMapping(data, true, o)
+	if mapErr != nil {
+		return fail(mapErr)
+	}
+	m, err := newMapping(p, o)
 	if err != nil {
 		return fail(err)
 	}
@@ -108,8 +103,8 @@ func checkRange(f *os.File, off int64, size int) error {
 	if size <= 0 {
 		return fmt.Errorf("size %d is not positive", size)
 	}
-	if page := int64(os.Getpagesize()); off < 0 || off%page != 0 {
-		return fmt.Errorf("offset %d is not a multiple of the page size %d", off, page)
+	if unit := offsetUnit(); off < 0 || off%unit != 0 {
+		return fmt.Errorf("offset %d is not a multiple of %s %d", off, offsetUnitName, unit)
 	}
 	st, err := f.Stat()
 	if err != nil {
@@ -124,32 +119,21 @@ func checkRange(f *os.File, off int64, size int) error {
 	return nil
 }
 
-func (o *Options) prot() int {
-	if o.ReadOnly {
-		return unix.PROT_READ
-	}
-	return unix.PROT_READ | unix.PROT_WRITE
-}
-
-func newMapping(data []byte, file bool, o Options) (*Mapping, error) {
+func newMapping(p pages, o Options) (*Mapping, error) {
 	if o.Lock {
-		if err := unix.Mlock(data); err != nil {
-			return nil, errors.Join(lockError(len(data), err), unix.Munmap(data))
+		if err := lock(p.data); err != nil {
+			return nil, errors.Join(lockError(len(p.data), err), p.release())
 		}
 	}
-	m := &Mapping{Memory: memreg.Local(data), readOnly: o.ReadOnly, file: file, data: data}
+	m := &Mapping{Memory: memreg.Local(p.data), readOnly: o.ReadOnly, pages: p}
 	if o.Guard {
-		m.Memory = &guarded{data: data, local: m.Memory}
+		m.Memory = &guarded{data: p.data, local: m.Memory}
 	}
 	return m, nil
 }
 
 func lockError(size int, err error) error {
-	var l unix.Rlimit
-	if unix.Getrlimit(unix.RLIMIT_MEMLOCK, &l) == nil && l.Cur != math.MaxUint64 {
-		return fmt.Errorf("mapping: locking %d bytes: %w (RLIMIT_MEMLOCK is %d bytes; raise it or map without Lock)", size, err, l.Cur)
-	}
-	return fmt.Errorf("mapping: locking %d bytes: %w", size, err)
+	return fmt.Errorf("mapping: locking %d bytes: %w%s", size, err, lockHint())
 }
 
 // ReadOnly reports whether the mapping may not be written.
@@ -192,7 +176,7 @@ func (m *Mapping) FetchAdd64(off, add uint64) (uint64, error) {
 func (m *Mapping) Data() []byte {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.data
+	return m.pages.data
 }
 
 // Addr is the address of the first byte, a multiple of the page size; 0 once closed.
@@ -200,19 +184,19 @@ func (m *Mapping) Addr() uint64 {
 	return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(m.Data()))))
 }
 
-// Sync writes what changed to the file and waits until it is there (msync). It
+// Sync writes what changed to the file and waits until it is there. It
 // does nothing for an anonymous mapping, and fails with os.ErrClosed once closed.
 func (m *Mapping) Sync() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.data == nil {
+	switch {
+	case m.pages.data == nil:
 		return fmt.Errorf("mapping: sync: %w", os.ErrClosed)
-	}
-	if !m.file {
+	case m.pages.flush == nil:
 		return nil
 	}
-	if err := unix.Msync(m.data, unix.MS_SYNC); err != nil {
-		return fmt.Errorf("mapping: msync: %w", err)
+	if err := m.pages.flush(); err != nil {
+		return fmt.Errorf("mapping: sync: %w", err)
 	}
 	return nil
 }
@@ -222,14 +206,14 @@ func (m *Mapping) Sync() error {
 func (m *Mapping) Close() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.data == nil {
+	if m.pages.data == nil {
 		return nil
 	}
-	data := m.data
-	m.data = nil
+	release := m.pages.release
+	m.pages = pages{}
 	m.Memory = memreg.Local(nil)
-	if err := unix.Munmap(data); err != nil {
-		return fmt.Errorf("mapping: munmap: %w", err)
+	if err := release(); err != nil {
+		return fmt.Errorf("mapping: close: %w", err)
 	}
 	return nil
 }

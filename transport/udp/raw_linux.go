@@ -8,8 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Layout of a control message: header, then data padded to the word size.
-const dataSpace = 8
+// dataSpace is what an int or anything shorter takes in a control message: the
+// word size, to which header and data are padded.
+const dataSpace = unix.SizeofPtr
 
 func putControl(b []byte, level, typ, size int) int {
 	h := (*unix.Cmsghdr)(unsafe.Pointer(&b[0]))

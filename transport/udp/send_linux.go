@@ -36,8 +36,9 @@ type sendSlot struct {
 	pathLen int // control messages that depend on the path alone
 }
 
-// controlInt is room for a control message with an int or anything shorter.
-const controlInt = (unix.SizeofCmsghdr+7)/8*8 + 8
+// controlInt is room for a control message with an int or anything shorter: the
+// header, and data padded to the word size.
+const controlInt = (unix.SizeofCmsghdr+dataSpace-1)/dataSpace*dataSpace + dataSpace
 
 // sender is the state of Send.
 type sender struct {
