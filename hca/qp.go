@@ -156,7 +156,7 @@ func (q *QP) Modify(a *qp.Attr, mask qp.AttrMask) error {
 	if err := q.checkDevice(a, mask); err != nil {
 		return err
 	}
-	a, err := q.withSourcePort(a, mask)
+	a, err := q.withSourcePort(q.withZone(a, mask), mask)
 	if err != nil {
 		return err
 	}
@@ -211,7 +211,25 @@ func (q *QP) checkDevice(a *qp.Attr, mask qp.AttrMask) error {
 	return nil
 }
 
+// withZone returns a with the device's zone at a link-local peer, which is on the
+// device's link. The peer's own name for that link, which may have come with its
+// address, says nothing here.
+func (q *QP) withZone(a *qp.Attr, mask qp.AttrMask) *qp.Attr {
+	peer := a.AV.DGID.Unmap()
+	zone := ""
+	if peer.Is6() && peer.IsLinkLocalUnicast() {
+		zone = q.shard.dev.addr.Zone()
+	}
+	if mask&qp.AttrAV == 0 || peer.Zone() == zone {
+		return a
+	}
+	b := *a
+	b.AV.DGID = peer.WithZone(zone)
+	return &b
+}
+
 func (d *Device) checkPeer(peer netip.Addr) error {
+	linkLocal := func(a netip.Addr) bool { return a.Is6() && a.IsLinkLocalUnicast() }
 	switch {
 	case !peer.IsValid() || peer.IsUnspecified():
 		return fmt.Errorf("peer address %v is not an address of a host", peer)
@@ -219,6 +237,8 @@ func (d *Device) checkPeer(peer netip.Addr) error {
 		return fmt.Errorf("peer address %v is a multicast group; a connected queue pair has one peer", peer)
 	case peer.Unmap().Is4() != d.addr.Unmap().Is4():
 		return fmt.Errorf("peer address %v and device address %v are of different IP versions", peer, d.addr)
+	case linkLocal(peer) && !linkLocal(d.addr):
+		return fmt.Errorf("peer address %v is link-local and device address %v is not, so that no link is named: open the device on the link-local address of that interface", peer, d.addr)
 	}
 	return nil
 }

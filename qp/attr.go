@@ -69,7 +69,7 @@ const (
 
 // AddressVector is where the packets of a connection go. All but DGID is for the driver, which writes the IP header.
 type AddressVector struct {
-	DGID         netip.Addr // the peer's address; the only one that packets are accepted from
+	DGID         netip.Addr // the peer's address; the only one that packets are accepted from. A zone says nothing
 	TrafficClass uint8      // DSCP, and in the low 2 bits ECN: 2, ECT(0), lets switches mark packets instead of dropping them
 	HopLimit     uint8
 	FlowLabel    uint32

@@ -27,7 +27,7 @@ func (q *QP) handlePacket(now Time, src netip.Addr, p *rocev2.Packet) Drop {
 	if p.BTH.DestQPN != q.cfg.QPN {
 		return DropQPN
 	}
-	if src != q.peer && src.Unmap() != q.peer {
+	if src != q.peer && src.Unmap().WithZone("") != q.peer {
 		return DropPeer
 	}
 	if p.BTH.PKey&0x7fff != rocev2.DefaultPKey&0x7fff {

@@ -66,7 +66,7 @@ func (q *QP) transit(now Time, to State, notify bool) {
 // apply brings changed attributes to where they are used.
 func (q *QP) apply(mask AttrMask) {
 	if mask&AttrAV != 0 {
-		q.peer = q.attr.AV.DGID.Unmap()
+		q.peer = q.attr.AV.DGID.Unmap().WithZone("")
 	}
 	if mask&(AttrTimeout|AttrRetryCount) != 0 {
 		armed := q.req.retry.armed

@@ -66,7 +66,7 @@ type QP struct {
 	cfg   Config
 	state State
 	attr  Attr
-	peer  netip.Addr // attr.AV.DGID, unmapped
+	peer  netip.Addr // attr.AV.DGID, unmapped and without zone
 
 	mtu      int // bytes
 	mtuShift uint8

@@ -186,7 +186,7 @@ func (q *QP) Close() error { return q.core.Close() }
 // Endpoint is what a peer must know to connect. It is a plain value to be sent
 // to the peer.
 type Endpoint struct {
-	Addr netip.Addr `json:"addr"` // of the device
+	Addr netip.Addr `json:"addr"` // of the device, without zone; one that is there is ignored: zones are names of one host
 	QPN  QPN        `json:"qpn"`  // of the queue pair
 	PSN  PSN        `json:"psn"`  // the first that this side sends
 
@@ -207,5 +207,5 @@ func (e Endpoint) String() string {
 // Endpoint returns this side's. The starting PSN was chosen at random when the
 // queue pair was made, and is chosen anew when it goes back to RESET.
 func (q *QP) Endpoint() Endpoint {
-	return Endpoint{Addr: q.dev.Addr(), QPN: q.QPN(), PSN: q.startPSN(), OwnKind: true}
+	return Endpoint{Addr: q.dev.Addr().WithZone(""), QPN: q.QPN(), PSN: q.startPSN(), OwnKind: true}
 }
