@@ -114,7 +114,12 @@ func pair(t *testing.T, args ...string) (server, client result) {
 // sides runs a server and its client, each with its own flags.
 func sides(t *testing.T, serverArgs, clientArgs []string) (server, client result) {
 	t.Helper()
-	serverAddr, clientAddr := freeAddress(), freeAddress()
+	return sidesOn(t, freeAddress(), freeAddress(), serverArgs, clientArgs)
+}
+
+// sidesOn is sides with given devices.
+func sidesOn(t *testing.T, serverAddr, clientAddr string, serverArgs, clientArgs []string) (server, client result) {
+	t.Helper()
 	both := []string{"-p", freePort(t), "--timeout", "60s"}
 	serverArgs = slices.Concat(serverArgs, both, []string{"-d", serverAddr})
 	clientArgs = slices.Concat(clientArgs, both, []string{"-d", clientAddr, serverAddr})

@@ -72,7 +72,7 @@ var onlyIn = map[string][]string{
 	"github.com/google/gopacket":                     {"rocev2/layers", "transport/tap", "e2e/..."},
 	"github.com/prometheus/client_golang":            {"metrics"},
 	"github.com/spf13/cobra":                         {"cmd/..."},
-	"golang.org/x/sys/unix":                          {"transport/udp", "memreg/mapping", "hca", "e2e/...", "cmd/..."},
+	"golang.org/x/sys/unix":                          {"transport/udp", "memreg/mapping", "hca", "e2e/...", "cmd/...", "internal/testnet"},
 	"golang.org/x/sys/windows":                       {"transport/udp", "memreg/mapping"},
 	"github.com/gosoftroce/rocev2/rocev2/layers":     {"e2e/...", "cmd/..."},
 	"github.com/gosoftroce/rocev2/qp/qptest":         {},

@@ -1,0 +1,129 @@
+// Package testnet runs tests in network namespaces of their own, where they may
+// make interfaces and set them up as they like.
+package testnet
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+const inside = "ROCEV2_TESTNET"
+
+// Isolated runs the calling test again in a process that has a network namespace
+// of its own, with nothing but lo, which is up. In that process it returns true.
+// In the first one it reports how that ended and returns false: the test
+// returns. Where no namespaces can be made, the test is skipped.
+func Isolated(t *testing.T) bool {
+	t.Helper()
+	if os.Getenv(inside) != "" {
+		IP(t, "link set lo up")
+		return true
+	}
+	if strings.Contains(t.Name(), "/") {
+		t.Fatal("Isolated is for tests, not for subtests")
+	}
+	if _, err := exec.LookPath("ip"); err != nil {
+		t.Skip("there is no ip command; Debian's package iproute2 has it")
+	}
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v", "-test.count=1")
+	cmd.Env = append(os.Environ(), inside+"=1")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
+	if os.Geteuid() != 0 {
+		cmd.SysProcAttr.Cloneflags |= unix.CLONE_NEWUSER
+		cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}}
+		cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}}
+	}
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	// The death signal is of the thread that starts the process.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if err := cmd.Start(); err != nil {
+		t.Skipf("this user may not make a network namespace (run as root, or allow user namespaces: sysctl user.max_user_namespaces): %v", err)
+	}
+	err := cmd.Wait()
+	switch text := out.String(); {
+	case err != nil:
+		t.Fatalf("in a network namespace of its own: %v\n%s", err, text)
+	case strings.Contains(text, "--- SKIP: "+t.Name()+" "):
+		t.Skipf("in a network namespace of its own:\n%s", text)
+	case !strings.Contains(text, "--- PASS: "+t.Name()+" "):
+		t.Fatalf("the test did not run in its network namespace:\n%s", text)
+	}
+	return false
+}
+
+// IP runs the ip command with the words of args.
+func IP(t *testing.T, args string) {
+	t.Helper()
+	if out, err := exec.CommandContext(t.Context(), "ip", strings.Fields(args)...).CombinedOutput(); err != nil {
+		t.Fatalf("ip %s: %v: %s", args, err, out)
+	}
+}
+
+// Veth makes two interfaces that are the ends of a cable, both up, with the MTU
+// given. It skips the test where the kernel has none.
+func Veth(t *testing.T, a, b, mtu string) {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "ip", "link", "add", a, "mtu", mtu, "type", "veth", "peer", "name", b, "mtu", mtu).CombinedOutput()
+	if err != nil {
+		if strings.Contains(string(out), "not supported") || strings.Contains(string(out), "nknown") {
+			t.Skipf("this kernel has no veth interfaces (CONFIG_VETH): %s", out)
+		}
+		t.Fatalf("make veth interfaces %s and %s: %v: %s", a, b, err, out)
+	}
+	for _, name := range []string{a, b} {
+		IP(t, "link set "+name+" addrgenmode none")
+		IP(t, "link set "+name+" up")
+	}
+}
+
+// Elsewhere runs f on a thread in a network namespace of its own, to which the
+// interface is moved first. Sockets that f opens stay there; f returns before
+// Elsewhere does.
+func Elsewhere(t *testing.T, iface string, f func()) {
+	t.Helper()
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread() // for good: the thread ends with the goroutine
+		defer close(done)
+		home, err := os.Open("/proc/thread-self/ns/net")
+		if err != nil {
+			done <- err
+			return
+		}
+		defer home.Close()
+		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+			done <- os.NewSyscallError("unshare", err)
+			return
+		}
+		// The ip command is started here: in the new namespace it brings lo up; the
+		// interface is moved by one that is in the old one.
+		there, err := os.Open("/proc/thread-self/ns/net")
+		if err != nil {
+			done <- err
+			return
+		}
+		defer there.Close()
+		move := exec.Command("nsenter", "--net=/proc/self/fd/3", "ip", "link", "set", iface, "netns", "/proc/self/fd/4")
+		move.ExtraFiles = []*os.File{home, there}
+		for _, cmd := range []*exec.Cmd{move, exec.Command("ip", "link", "set", "lo", "up"),
+			exec.Command("ip", "link", "set", iface, "addrgenmode", "none"), exec.Command("ip", "link", "set", iface, "up")} {
+			if out, err := cmd.CombinedOutput(); err != nil {
+				t.Errorf("%v: %v: %s", cmd.Args, err, out)
+				return
+			}
+		}
+		f()
+	}()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+}
