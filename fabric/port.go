@@ -2,6 +2,7 @@ package fabric
 
 import (
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"net/netip"
 	"time"
@@ -128,7 +129,7 @@ func (p *Port) Recv(b *transport.RxBatch) (int, error) {
 }
 
 var (
-	errTooLong = errors.New("packet longer than the link's MTU")
+	errTooLong = fmt.Errorf("fabric: %w", transport.ErrTooLong)
 	errFamily  = errors.New("path of another address family")
 )
 

@@ -87,6 +87,14 @@ var (
 	errTaken = errors.New("a port has the address already")
 )
 
+// SetLinkMTU changes the bytes of an IP packet that the network carries.
+func (s *Switch) SetLinkMTU(bytes int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.cfg.LinkMTU = bytes
+	s.cfg.fill()
+}
+
 // Attach adds a port with the network's default PortConfig. The link is closed
 // by its own Close or the network's.
 func (s *Switch) Attach(addr netip.Addr) (*Port, error) {

@@ -134,8 +134,11 @@ func (d *Device) now() qp.Time { return qp.Time(time.Since(d.base)) }
 // Addr returns the local address.
 func (d *Device) Addr() netip.Addr { return d.addr }
 
-// Capabilities returns what the link offers.
-func (d *Device) Capabilities() transport.Capabilities { return d.caps }
+// Capabilities returns what the link offers, its MTU as it is now.
+func (d *Device) Capabilities() transport.Capabilities {
+	d.linkMTU(netip.Addr{})
+	return d.shards[0].link.Capabilities()
+}
 
 // PortStatus returns how the port is now.
 func (d *Device) PortStatus() transport.PortStatus { return transport.StatusOf(d.shards[0].link) }

@@ -18,6 +18,7 @@ const (
 	EventCommEstablished                      // the first packet arrived while the queue pair was in RTR
 	EventSQDrained                            // a queue pair in SQD has finished what it had begun
 	EventLastWQEReached                       // a queue pair in ERR takes no more from its shared receive queue
+	EventPathMTU                              // packets of a queue pair do not fit the way to its peer: an MTU there has become smaller than the path MTU needs
 )
 
 var eventNames = map[EventKind]string{
@@ -28,6 +29,7 @@ var eventNames = map[EventKind]string{
 	EventCommEstablished: "COMM_EST",
 	EventSQDrained:       "SQ_DRAINED",
 	EventLastWQEReached:  "QP_LAST_WQE_REACHED",
+	EventPathMTU:         "PATH_MTU",
 }
 
 func (k EventKind) String() string {

@@ -35,7 +35,8 @@ type QP struct {
 	proven   bool   // a packet came whose PSN was right
 	peerPort uint16 // the only source port of the peer's packets; 0: any
 	peer     *peer
-	inFlight int // bytes counted in peer
+	inFlight int  // bytes counted in peer
+	mtuTold  bool // EventPathMTU was raised
 
 	closeOnce sync.Once
 }
@@ -183,6 +184,9 @@ func (q *QP) Modify(a *qp.Attr, mask qp.AttrMask) error {
 		q.local = q.path.Dst == s.dev.loopAddr
 		s.meet(q, av.OwnKind || q.local)
 	}
+	if mask&qp.AttrPathMTU != 0 {
+		q.mtuTold = false
+	}
 	s.work(q)
 	return nil
 }
@@ -191,12 +195,13 @@ func (q *QP) Modify(a *qp.Attr, mask qp.AttrMask) error {
 // its link can do.
 func (q *QP) checkDevice(a *qp.Attr, mask qp.AttrMask) error {
 	d := q.shard.dev
-	if mask&qp.AttrPathMTU != 0 && a.PathMTU.Valid() && a.PathMTU > d.caps.MTU {
-		return fmt.Errorf("path MTU %d is more than the link of %v carries: its MTU of %d leaves room for %d",
-			a.PathMTU.Bytes(), d.addr, d.caps.LinkMTU, d.caps.MTU.Bytes())
-	}
 	if mask&qp.AttrAV != 0 {
 		if err := d.checkPeer(a.AV.DGID); err != nil {
+			return err
+		}
+	}
+	if mask&qp.AttrPathMTU != 0 && a.PathMTU.Valid() {
+		if err := d.checkPathMTU(a.PathMTU, a.AV.DGID); err != nil {
 			return err
 		}
 	}

@@ -81,3 +81,12 @@ func (t *qpTable) remove(n rocev2.QPN) {
 	t.keys[i], t.qps[i] = 0, nil
 	t.n--
 }
+
+// each calls f for every queue pair, in no order.
+func (t *qpTable) each(f func(*QP)) {
+	for _, q := range t.qps {
+		if q != nil {
+			f(q)
+		}
+	}
+}

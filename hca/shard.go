@@ -166,11 +166,16 @@ func (s *shard) flushBut(acks bool) {
 func (s *shard) send() {
 	s.mu.Unlock()
 	err := s.link.Send(s.tx)
+	var small narrowed
+	if err != nil {
+		small = s.narrowed(err)
+	}
 	if !s.takeMeanwhile() {
 		s.mu.Lock()
 	}
 	if err != nil && !errors.Is(err, transport.ErrClosed) {
 		s.txErrs++ // lost like any packet: the peer's silence will tell
+		s.tellNarrowed(small)
 	}
 }
 

@@ -18,8 +18,7 @@ type Link interface {
 	Addr() netip.Addr
 
 	// Capabilities says what the link can do. It may change while the link
-	// runs only in SegmentOffload, which turns false when the device below
-	// turns out to refuse it.
+	// runs only in MTU and LinkMTU; see ReadLinkMTU.
 	Capabilities() Capabilities
 
 	// Wait blocks until something may be there to receive; it may return

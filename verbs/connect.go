@@ -10,7 +10,7 @@ import (
 // ConnectConfig holds what the two sides of a connection agree on. The zero
 // value of each field means the default that it names.
 type ConnectConfig struct {
-	PathMTU         MTU      // MTU256 to MTU4096, see MTUOf; default: the largest that the link carries
+	PathMTU         MTU      // MTU256 to MTU4096, see MTUOf; default: the largest that the links of both sides and the way to the peer carry, as far as known here
 	Access          Access   // what the peer may do; default: RemoteWrite, RemoteRead and RemoteAtomic
 	Timeout         uint8    // local ACK timeout 4.096 µs × 2^n; default 14 (67 ms)
 	RetryCount      OptUint8 // retries before RETRY_EXC_ERR, up to 7; default 7
@@ -50,7 +50,8 @@ type ConnectOption func(*ConnectConfig)
 func WithConfig(c ConnectConfig) ConnectOption { return func(dst *ConnectConfig) { *dst = c } }
 
 // WithMTU sets the path MTU: MTU256 to MTU4096, or what MTUOf makes of a number of
-// bytes. Both sides must use the same.
+// bytes. Both sides must use the same; ReadyToReceive and Connect fail where this
+// side's way to the peer does not carry it.
 func WithMTU(m MTU) ConnectOption { return func(c *ConnectConfig) { c.PathMTU = m } }
 
 // WithSourcePort sends the packets of this queue pair from UDP source port port,
@@ -103,6 +104,12 @@ func (q *QP) Init(opts ...ConnectOption) error {
 // ReadyToReceive takes the queue pair from INIT to RTR: it answers the peer.
 func (q *QP) ReadyToReceive(peer Endpoint, opts ...ConnectOption) error {
 	c := q.connectConfig(opts)
+	if c.PathMTU == 0 {
+		var err error
+		if c.PathMTU, err = q.defaultMTU(peer); err != nil {
+			return err
+		}
+	}
 	return q.Modify(&Attr{
 		State: StateRTR,
 		AV: AddressVector{DGID: peer.Addr, TrafficClass: c.TrafficClass, HopLimit: c.HopLimit,
@@ -113,6 +120,19 @@ func (q *QP) ReadyToReceive(peer Endpoint, opts ...ConnectOption) error {
 		MaxDestRdAtomic: c.MaxDestRdAtomic.or(defaultRdAtomic),
 		MinRNRTimer:     c.MinRNRTimer.or(defaultMinRNRTimer),
 	}, AttrState|AttrAV|AttrPathMTU|AttrDestQPN|AttrRQPSN|AttrMaxDestRdAtomic|AttrMinRNRTimer)
+}
+
+// defaultMTU returns the path MTU of a connection where the program chooses none:
+// the two sides, each with the other's Endpoint, arrive at the same.
+func (q *QP) defaultMTU(peer Endpoint) (MTU, error) {
+	most := q.dev.core.PathMTU(peer.Addr)
+	switch {
+	case peer.PathMTU == 0:
+		return most, nil
+	case !peer.PathMTU.Valid():
+		return 0, fmt.Errorf("verbs: connect QP %v: the peer's Endpoint has path MTU code %d; there are codes 1 (256 bytes) to 5 (4096)", q.QPN(), uint8(peer.PathMTU))
+	}
+	return min(most, peer.PathMTU), nil
 }
 
 // ReadyToSend takes the queue pair from RTR to RTS.
@@ -141,9 +161,6 @@ func (q *QP) connectConfig(opts []ConnectOption) ConnectConfig {
 	var c ConnectConfig
 	for _, f := range opts {
 		f(&c)
-	}
-	if c.PathMTU == 0 {
-		c.PathMTU = q.dev.core.Capabilities().MTU
 	}
 	if c.Access == 0 {
 		c.Access = RemoteWrite | RemoteRead | RemoteAtomic

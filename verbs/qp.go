@@ -190,6 +190,11 @@ type Endpoint struct {
 	QPN  QPN        `json:"qpn"`  // of the queue pair
 	PSN  PSN        `json:"psn"`  // the first that this side sends
 
+	// PathMTU is the largest path MTU that this side's link carries. Connect takes
+	// the smaller one of both sides unless it is told a path MTU; without this one
+	// (0) it takes its own.
+	PathMTU MTU `json:"path_mtu,omitempty"`
+
 	// OwnKind says that this side is this software: its buffers take more in
 	// flight than is safe to send to others, it keeps packets behind a lost one, and
 	// it sends from one UDP port, so that packets from others are dropped. Endpoint
@@ -207,5 +212,5 @@ func (e Endpoint) String() string {
 // Endpoint returns this side's. The starting PSN was chosen at random when the
 // queue pair was made, and is chosen anew when it goes back to RESET.
 func (q *QP) Endpoint() Endpoint {
-	return Endpoint{Addr: q.dev.Addr().WithZone(""), QPN: q.QPN(), PSN: q.startPSN(), OwnKind: true}
+	return Endpoint{Addr: q.dev.Addr().WithZone(""), QPN: q.QPN(), PSN: q.startPSN(), PathMTU: q.dev.core.PathMTU(netip.Addr{}), OwnKind: true}
 }

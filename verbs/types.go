@@ -180,6 +180,7 @@ const (
 	EventCommEstablished = hca.EventCommEstablished // the first packet came while the queue pair was in RTR
 	EventSQDrained       = hca.EventSQDrained       // a queue pair in SQD has finished what it had begun
 	EventLastWQEReached  = hca.EventLastWQEReached  // of shared receive queues, which programs do not have yet
+	EventPathMTU         = hca.EventPathMTU         // packets of a queue pair do not fit the way to its peer any more: an MTU there has become smaller
 )
 
 // Errors that programs tell apart with errors.Is. The errors that carry them say

@@ -103,6 +103,9 @@ func (l *Link) Addr() netip.Addr { return l.inner.Addr() }
 // Capabilities returns the inner link's.
 func (l *Link) Capabilities() transport.Capabilities { return l.inner.Capabilities() }
 
+// ReadLinkMTU passes the call on to the inner link.
+func (l *Link) ReadLinkMTU(peer netip.Addr) int { return transport.ReadLinkMTU(l.inner, peer) }
+
 // OpenSourcePort passes the call on to the inner link.
 func (l *Link) OpenSourcePort(port uint16, exact bool) (uint16, error) {
 	return transport.OpenSourcePort(l.inner, port, exact)

@@ -85,6 +85,9 @@ func (l *Link) Send(b *transport.TxBatch) error {
 	return l.Link.Send(b)
 }
 
+// ReadLinkMTU passes the call on to the inner link.
+func (l *Link) ReadLinkMTU(peer netip.Addr) int { return transport.ReadLinkMTU(l.Link, peer) }
+
 // OpenSourcePort passes the call on to the inner link.
 func (l *Link) OpenSourcePort(port uint16, exact bool) (uint16, error) {
 	return transport.OpenSourcePort(l.Link, port, exact)

@@ -11,7 +11,6 @@ import (
 	"syscall"
 	"unsafe"
 
-	"github.com/gosoftroce/rocev2/rocev2"
 	"github.com/gosoftroce/rocev2/transport"
 	"golang.org/x/sys/unix"
 )
@@ -19,11 +18,12 @@ import (
 // Link is a transport.Link over one unconnected UDP socket, and one more for
 // each source port that paths ask for.
 type Link struct {
-	socket                // sends from the link's own port and receives
-	addr   netip.Addr     // as opened, with zone
-	local  netip.AddrPort // without zone
-	scope  uint32         // interface index of a link-local address
-	caps   transport.Capabilities
+	socket                        // sends from the link's own port and receives
+	addr   netip.Addr             // as opened, with zone
+	local  netip.AddrPort         // without zone
+	scope  uint32                 // interface index of a link-local address
+	caps   transport.Capabilities // without what changes
+	mtu    ownMTU
 	gso    atomic.Bool
 	others *sourcePorts
 
@@ -152,10 +152,8 @@ func (l *Link) steer(n int) error {
 
 // setup sizes the buffers of the socket and finds out what it can do.
 func (l *Link) setup(fd int, c *Config) {
-	mtu := linkMTU(l.addr)
+	l.mtu.init(l.addr)
 	l.caps = transport.Capabilities{
-		MTU:         rocev2.LargestMTU(mtu),
-		LinkMTU:     mtu,
 		Port:        c.Port,
 		FullICRC:    !l.addr.Is4(),
 		ECN:         true,
@@ -179,8 +177,34 @@ func (l *Link) Addr() netip.Addr { return l.addr }
 func (l *Link) Capabilities() transport.Capabilities {
 	c := l.caps
 	c.SegmentOffload = l.gso.Load()
+	l.mtu.fill(&c)
 	return c
 }
+
+// ReadLinkMTU reads the MTU of the link's interface, and that of the way to peer
+// where packets leave by another one.
+func (l *Link) ReadLinkMTU(peer netip.Addr) int {
+	own := l.mtu.read()
+	peer = peer.Unmap().WithZone("")
+	if !peer.IsValid() || peer.Is4() != l.local.Addr().Is4() {
+		return own
+	}
+	r, ok := findRoute(l.local.Addr(), peer, l.scope)
+	if !ok || r.local {
+		return own
+	}
+	if r.mtu > 0 {
+		own = min(own, r.mtu)
+	}
+	if r.iface != 0 && r.iface != l.mtu.iface {
+		if ifi, err := net.InterfaceByIndex(r.iface); err == nil {
+			own = min(own, ifi.MTU)
+		}
+	}
+	return own
+}
+
+var _ transport.LinkMTUReader = (*Link)(nil)
 
 // waiter is the state of Wait: poll(2) on the socket and on an eventfd that
 // wakes it. The runtime's poller would be woken by every packet, also while a

@@ -23,7 +23,8 @@ type Link struct {
 	conn  *net.UDPConn
 	addr  netip.Addr
 	local netip.AddrPort
-	caps  transport.Capabilities
+	caps  transport.Capabilities // without what changes
+	mtu   ownMTU
 
 	done     chan struct{} // closed by Close
 	stopped  chan struct{} // closed when the reader has ended
@@ -70,15 +71,13 @@ func Open(addr netip.Addr, c Config) (*Link, error) {
 	// What the system grants is not known; a refusal leaves its default.
 	_ = conn.SetReadBuffer(c.RecvBuffer)
 	_ = conn.SetWriteBuffer(c.SendBuffer)
-	mtu := linkMTU(addr)
 	l := &Link{
 		conn: conn, addr: addr, local: netip.AddrPortFrom(addr.WithZone(""), c.Port),
-		caps: transport.Capabilities{
-			MTU: rocev2.LargestMTU(mtu), LinkMTU: mtu, Port: c.Port, FullICRC: !addr.Is4(),
-		},
+		caps: transport.Capabilities{Port: c.Port, FullICRC: !addr.Is4()},
 		done: make(chan struct{}), stopped: make(chan struct{}),
 		ready: make(chan struct{}, 1), queue: make(chan datagram, queueLen),
 	}
+	l.mtu.init(addr)
 	l.free.New = func() any { return new([rocev2.MaxPacketLen + 1]byte) }
 	l.verifier = transport.NewVerifier(l.local)
 	go l.readLoop()
@@ -123,7 +122,15 @@ func (l *Link) count(f func(*transport.LinkStats)) {
 func (l *Link) Addr() netip.Addr { return l.addr }
 
 // Capabilities returns what the link can do.
-func (l *Link) Capabilities() transport.Capabilities { return l.caps }
+func (l *Link) Capabilities() transport.Capabilities {
+	c := l.caps
+	l.mtu.fill(&c)
+	return c
+}
+
+// ReadLinkMTU reads the MTU of the link's interface; the way to a peer is not
+// known on this system.
+func (l *Link) ReadLinkMTU(netip.Addr) int { return l.mtu.read() }
 
 // Wait blocks until a datagram is queued.
 func (l *Link) Wait() error {

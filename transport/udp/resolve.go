@@ -101,23 +101,3 @@ func rankOf(a netip.Addr) int {
 	}
 	return 1
 }
-
-// minLinkMTU stands for an interface that is not found (an address that only a
-// local route makes ours).
-const minLinkMTU = 1500
-
-// linkMTU returns the MTU of the interface that holds addr.
-func linkMTU(addr netip.Addr) int {
-	mtu := minLinkMTU
-	bits := -1
-	for _, l := range locals() {
-		if l.addr == addr {
-			return l.iface.MTU
-		}
-		// All of 127.0.0.0/8 is local although the interface names one address.
-		if addr.IsLoopback() && l.iface.Flags&net.FlagLoopback != 0 && l.bits > bits {
-			mtu, bits = l.iface.MTU, l.bits
-		}
-	}
-	return mtu
-}

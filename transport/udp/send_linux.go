@@ -1,6 +1,7 @@
 package udp
 
 import (
+	"fmt"
 	"net/netip"
 	"os"
 	"time"
@@ -298,6 +299,9 @@ func (s *sender) failed(first, n int, err error) {
 			call = "sendto"
 		}
 		err = os.NewSyscallError(call, errno)
+		if errno == unix.EMSGSIZE {
+			err = fmt.Errorf("%w: %w", transport.ErrTooLong, err)
+		}
 	}
 	if s.fail.Failed == 0 {
 		s.fail.Index, s.fail.Err = first, err

@@ -1,0 +1,87 @@
+package udp
+
+import (
+	"net"
+	"net/netip"
+	"sync/atomic"
+
+	"github.com/gosoftroce/rocev2/rocev2"
+	"github.com/gosoftroce/rocev2/transport"
+)
+
+// minLinkMTU stands for an interface that is not found (an address that only a
+// local route makes ours).
+const minLinkMTU = 1500
+
+// ownMTU is the MTU of the interface that holds the link's address, as last read.
+type ownMTU struct {
+	addr  netip.Addr
+	iface int // index; 0: it must be searched for
+	bytes atomic.Int64
+}
+
+func (m *ownMTU) init(addr netip.Addr) {
+	m.addr = addr
+	bytes, iface := linkMTU(addr)
+	m.iface = iface
+	m.bytes.Store(int64(bytes))
+}
+
+// read asks the system.
+func (m *ownMTU) read() int {
+	var bytes int
+	if m.iface == 0 {
+		bytes, _ = linkMTU(m.addr)
+	} else if ifi, err := net.InterfaceByIndex(m.iface); err == nil {
+		bytes = ifi.MTU
+	} else {
+		return int(m.bytes.Load()) // it is gone, and nothing is sent
+	}
+	m.bytes.Store(int64(bytes))
+	return bytes
+}
+
+// fill sets the MTUs of c.
+func (m *ownMTU) fill(c *transport.Capabilities) {
+	c.LinkMTU = int(m.bytes.Load())
+	c.MTU = rocev2.LargestMTU(c.LinkMTU)
+}
+
+// linkMTU returns the MTU of the interface that holds addr, and its index. Where
+// the interface is not the one that packets leave by (an address of the host on
+// lo that is not a loopback address), the smallest of those that they may leave
+// by counts, and the index is 0.
+func linkMTU(addr netip.Addr) (mtu, index int) {
+	mtu = minLinkMTU
+	bits := -1
+	all := locals()
+	for _, l := range all {
+		loop := l.iface.Flags&net.FlagLoopback != 0
+		switch {
+		case l.addr == addr && loop && !addr.IsLoopback():
+			return leastMTU(l.iface.MTU), 0
+		case l.addr == addr:
+			return l.iface.MTU, l.iface.Index
+		case addr.IsLoopback() && loop && l.bits > bits:
+			// All of 127.0.0.0/8 is local although the interface names one address.
+			mtu, bits, index = l.iface.MTU, l.bits, l.iface.Index
+		}
+	}
+	return mtu, index
+}
+
+// leastMTU returns the smallest MTU of the interfaces that lead out and are up,
+// else that of lo.
+func leastMTU(lo int) int {
+	least := lo
+	ifaces, err := net.Interfaces()
+	if err != nil {
+		return min(least, minLinkMTU)
+	}
+	for _, i := range ifaces {
+		if i.Flags&net.FlagUp != 0 && i.Flags&net.FlagLoopback == 0 && i.MTU > 0 {
+			least = min(least, i.MTU)
+		}
+	}
+	return least
+}
