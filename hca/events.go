@@ -18,6 +18,8 @@ const (
 	EventCommEstablished                      // the first packet arrived while the queue pair was in RTR
 	EventSQDrained                            // a queue pair in SQD has finished what it had begun
 	EventLastWQEReached                       // a queue pair in ERR takes no more from its shared receive queue
+	EventPortError                            // the link fails to receive; the device goes on trying
+	EventPortActive                           // the link receives again after EventPortError
 	EventPathMTU                              // packets of a queue pair do not fit the way to its peer: an MTU there has become smaller than the path MTU needs
 )
 
@@ -29,6 +31,8 @@ var eventNames = map[EventKind]string{
 	EventCommEstablished: "COMM_EST",
 	EventSQDrained:       "SQ_DRAINED",
 	EventLastWQEReached:  "QP_LAST_WQE_REACHED",
+	EventPortError:       "PORT_ERR",
+	EventPortActive:      "PORT_ACTIVE",
 	EventPathMTU:         "PATH_MTU",
 }
 

@@ -2,6 +2,7 @@ package hca
 
 import (
 	"encoding/binary"
+	"errors"
 	"sync/atomic"
 	"time"
 
@@ -224,6 +225,9 @@ type taken struct {
 // send.
 func (s *shard) take() (r taken) {
 	n, err := s.link.Recv(s.rx)
+	if err != nil || s.deaf {
+		s.heard(err)
+	}
 	if n == 0 || err != nil {
 		return taken{}
 	}
@@ -246,6 +250,19 @@ func (s *shard) take() (r taken) {
 		s.mu.Lock()
 	}
 	return r
+}
+
+// heard notes whether the link receives. The caller holds rxMu.
+func (s *shard) heard(err error) {
+	switch deaf := err != nil; {
+	case deaf == s.deaf || errors.Is(err, transport.ErrClosed):
+		return
+	case deaf:
+		s.dev.events.push(AsyncEvent{Kind: EventPortError})
+	default:
+		s.dev.events.push(AsyncEvent{Kind: EventPortActive})
+	}
+	s.deaf = !s.deaf
 }
 
 // answer sends what the packets of r call for, and gives up mu. With later, a few

@@ -33,6 +33,7 @@ type shard struct {
 	rx   *transport.RxBatch
 
 	strays []*transport.RxPacket // of rx, for other shards; under rxMu
+	deaf   bool                  // the link fails to receive; under rxMu
 
 	bulk atomic.Bool // more of a bulk transfer may come any moment
 

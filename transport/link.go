@@ -22,7 +22,9 @@ type Link interface {
 	Capabilities() Capabilities
 
 	// Wait blocks until something may be there to receive; it may return
-	// without reason. Once the link is closed it returns ErrClosed.
+	// without reason. After a Recv that failed it waits some time, up to 100 ms:
+	// what the link stands on may be broken. Once the link is closed it returns
+	// ErrClosed.
 	Wait() error
 
 	// Wake makes a Wait return: the one that blocks now, or else the next.
@@ -31,7 +33,8 @@ type Link interface {
 	// Recv resets b and fills it with what is there, without blocking. It
 	// returns the number of packets, 0 when nothing is there. Packets with a
 	// wrong ICRC are delivered too, marked. What b holds is valid until b is
-	// used again.
+	// used again. An error but ErrClosed need not be for good: the next call may
+	// succeed.
 	Recv(b *RxBatch) (int, error)
 
 	// Send seals and transmits the packets of b in order and leaves b

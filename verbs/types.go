@@ -181,6 +181,8 @@ const (
 	EventSQDrained       = hca.EventSQDrained       // a queue pair in SQD has finished what it had begun
 	EventLastWQEReached  = hca.EventLastWQEReached  // of shared receive queues, which programs do not have yet
 	EventPathMTU         = hca.EventPathMTU         // packets of a queue pair do not fit the way to its peer any more: an MTU there has become smaller
+	EventPortError       = hca.EventPortError       // the link fails to receive; the device goes on trying
+	EventPortActive      = hca.EventPortActive      // the link receives again after EventPortError
 )
 
 // Errors that programs tell apart with errors.Is. The errors that carry them say

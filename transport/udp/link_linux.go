@@ -24,7 +24,7 @@ type Link struct {
 	scope  uint32                 // interface index of a link-local address
 	caps   transport.Capabilities // without what changes
 	mtu    ownMTU
-	gso    atomic.Bool
+	gso    bool
 	others *sourcePorts
 
 	closed  atomic.Bool
@@ -163,7 +163,7 @@ func (l *Link) setup(fd int, c *Config) {
 	}
 	if !c.DisableGSO {
 		_, err := unix.GetsockoptInt(fd, unix.IPPROTO_UDP, unix.UDP_SEGMENT)
-		l.gso.Store(err == nil)
+		l.gso = err == nil
 	}
 	if !c.DisableGRO {
 		l.caps.ReceiveOffload = unix.SetsockoptInt(fd, unix.IPPROTO_UDP, unix.UDP_GRO, 1) == nil
@@ -176,7 +176,7 @@ func (l *Link) Addr() netip.Addr { return l.addr }
 // Capabilities returns what the link can do.
 func (l *Link) Capabilities() transport.Capabilities {
 	c := l.caps
-	c.SegmentOffload = l.gso.Load()
+	c.SegmentOffload = l.gso
 	l.mtu.fill(&c)
 	return c
 }
@@ -215,7 +215,8 @@ type waiter struct {
 	onSocket func(fd uintptr)
 	onEvent  func(fd uintptr)
 	wake     func(fd uintptr)
-	more     atomic.Bool // the last Recv left something
+	more     atomic.Bool  // the last Recv left something
+	failing  atomic.Int32 // Recv calls in a row that failed
 	fds      [2]unix.PollFd
 }
 
@@ -237,7 +238,12 @@ func (w *waiter) init() error {
 	}
 	w.onEvent = func(fd uintptr) {
 		w.fds[1] = unix.PollFd{Fd: int32(fd), Events: unix.POLLIN}
-		n, err := unix.Poll(w.fds[:], -1)
+		fds, millis := w.fds[:], -1
+		if n := w.failing.Load(); n > 0 {
+			// The socket would be ready at once, to fail again.
+			fds, millis = w.fds[1:], pauseMillis(n)
+		}
+		n, err := unix.Poll(fds, millis)
 		if err == nil && n > 0 && w.fds[1].Revents != 0 {
 			// Readable, so it does not block: takes the wake-ups back.
 			_, _ = unix.Read(int(fd), count[:])
@@ -251,7 +257,14 @@ func (w *waiter) init() error {
 	return nil
 }
 
-// Wait blocks in poll(2) until the socket is readable.
+// pauseMillis is how long Wait lasts after so many Recv calls in a row that have
+// failed: a socket that is broken, or whose device is, must not take a processor.
+func pauseMillis(failed int32) int { return min(1<<min(failed-1, 10), maxPauseMillis) }
+
+const maxPauseMillis = 100
+
+// Wait blocks in poll(2) until the socket is readable, and where receiving fails
+// for a while.
 func (l *Link) Wait() error {
 	if l.closed.Load() {
 		return transport.ErrClosed

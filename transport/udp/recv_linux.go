@@ -1,6 +1,7 @@
 package udp
 
 import (
+	"os"
 	"sync/atomic"
 	"unsafe"
 
@@ -34,7 +35,7 @@ type receiver struct {
 	got      int                // headers filled last time, to be made ready again
 	few      bool               // little comes: one system call for one datagram is the cheapest
 	left     bool               // there may be more than was taken
-	errno    unix.Errno
+	errno    unix.Errno         // with which receiving failed, or EAGAIN
 }
 
 func (r *receiver) init(l *Link) {
@@ -63,7 +64,12 @@ func (l *Link) Recv(b *transport.RxBatch) (int, error) {
 		return 0, l.wrap(err)
 	}
 	if r.errno != 0 && r.errno != unix.EAGAIN {
-		return 0, r.errno
+		l.waiting.failing.Add(1)
+		l.waiting.more.Store(false)
+		return 0, os.NewSyscallError("receive", r.errno)
+	}
+	if l.waiting.failing.Load() > 0 {
+		l.waiting.failing.Store(0)
 	}
 	l.waiting.more.Store(r.left)
 	if r.got > 0 {
@@ -115,10 +121,10 @@ func (r *receiver) receive(fd uintptr) {
 // one calls recvmsg for the first header and reports success. It cannot block,
 // so the scheduler need not know of it.
 func (r *receiver) one(fd uintptr) bool {
-	for range maxRefused {
+	for range r.tries() {
 		n, _, errno := unix.RawSyscall(unix.SYS_RECVMSG, fd, uintptr(unsafe.Pointer(&r.hdrs[0].hdr)), unix.MSG_DONTWAIT)
 		if errno == 0 {
-			r.hdrs[0].n = uint32(n)
+			r.hdrs[0].n, r.errno = uint32(n), 0
 			return true
 		}
 		if r.ended(errno) {
@@ -130,11 +136,12 @@ func (r *receiver) one(fd uintptr) bool {
 
 // many calls recvmmsg for the headers that are not filled.
 func (r *receiver) many(fd uintptr) {
-	for range maxRefused {
+	for range r.tries() {
 		n, _, errno := unix.Syscall6(unix.SYS_RECVMMSG, fd, uintptr(unsafe.Pointer(&r.hdrs[r.got])),
 			uintptr(r.n-r.got), unix.MSG_DONTWAIT, 0, 0)
 		if errno == 0 {
 			r.got += int(n)
+			r.errno = 0
 			return
 		}
 		if r.ended(errno) {
@@ -143,16 +150,29 @@ func (r *receiver) many(fd uintptr) {
 	}
 }
 
-// ended reports whether receiving is over for now. Errors that belong to earlier
-// sends do not count.
+// tries is how many errors one call takes for those of earlier sends, of which
+// each is reported once. Where they do not end it is receiving that fails.
+func (r *receiver) tries() int {
+	if r.l.waiting.failing.Load() > 0 {
+		return 1
+	}
+	return maxRefused
+}
+
+// ended reports whether receiving is over for now. What errno then is, stays if
+// nothing was received.
 func (r *receiver) ended(errno unix.Errno) bool {
-	switch errno {
-	case unix.EINTR:
+	if errno == unix.EINTR {
 		return false
-	case unix.EAGAIN, unix.EBADF, unix.ENOTSOCK, unix.EFAULT, unix.EINVAL:
-		if r.got == 0 {
-			r.errno = errno
-		}
+	}
+	if r.got == 0 {
+		r.errno = errno
+	}
+	switch errno {
+	case unix.EAGAIN:
+		return true
+	case unix.EBADF, unix.ENOTSOCK, unix.EFAULT, unix.EINVAL:
+		r.l.stats.socketErrors.Add(1)
 		return true
 	}
 	r.l.stats.socketErrors.Add(1)

@@ -53,7 +53,8 @@ type sender struct {
 	errno   unix.Errno // of header sent; 0 = none
 
 	refused int // pending socket errors met at this header
-	starved int // ENOBUFS in a row
+	starved int // ENOBUFS since a header was sent
+	whole   refusals
 	fail    transport.SendError
 }
 
@@ -91,9 +92,9 @@ func (s *sender) release() { s.batch = nil }
 // headers for them. It returns the first packet not taken.
 func (s *sender) fill(next int) int {
 	s.n, s.sent = 0, 0
-	gso := s.l.gso.Load()
 	for bytes := 0; s.n < sendHeaders && bytes < sendBytes && next < s.batch.Len(); {
-		r := s.batch.Run(next, gso)
+		_, path := s.batch.Packet(next)
+		r := s.batch.Run(next, s.l.gso && s.whole.allow(path.Dst))
 		sock, err := s.socket(r.Path)
 		switch {
 		case err != nil:
@@ -171,7 +172,7 @@ func (k *sendSlot) setPath(p *transport.Path, l *Link) {
 
 // flush sends the prepared headers, waiting for room as often as needed.
 func (s *sender) flush() error {
-	s.refused, s.starved = 0, 0
+	s.refused = 0
 	for s.sent < s.n {
 		s.errno = 0
 		if err := s.sock.raw.Control(s.write); err != nil {
@@ -274,7 +275,8 @@ func (s *sender) recover(errno unix.Errno) error {
 			return nil
 		}
 	case unix.ENOBUFS, unix.ENOMEM:
-		// The device's queue is full; it does not report when it drains.
+		// The device's queue is full; it does not report when it drains. Where
+		// that does not end, what follows fails at once until something is sent.
 		if s.starved++; s.starved < maxStarved {
 			s.l.stats.txWaits.Add(1)
 			time.Sleep(starvePause)
@@ -287,7 +289,7 @@ func (s *sender) recover(errno unix.Errno) error {
 	}
 	s.failed(r.First, r.Len(), errno)
 	s.sent++
-	s.refused, s.starved = 0, 0
+	s.refused = 0
 	return nil
 }
 
@@ -312,7 +314,7 @@ func (s *sender) failed(first, n int, err error) {
 
 // plain sends the run of header s.sent packet by packet, sealed again for
 // Identification 0, after the device refused to segment it. If all of them
-// leave, it was the segmentation, which stays off.
+// leave, it was the segmentation, which stays off towards that destination.
 func (s *sender) plain() error {
 	run, n, at := s.slots[s.sent].run, s.n, s.sent
 	defer func() { s.n, s.sent = n, at+1 }()
@@ -329,7 +331,7 @@ func (s *sender) plain() error {
 	}
 	if s.fail.Failed == failed {
 		s.l.stats.offloadFaults.Add(1)
-		s.l.gso.Store(false)
+		s.whole.add(run.Path.Dst)
 	}
 	return nil
 }
