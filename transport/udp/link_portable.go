@@ -1,13 +1,16 @@
-//go:build !linux
+//go:build !linux || portable
 
 package udp
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
+	"strconv"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/gosoftroce/rocev2/rocev2"
 	"github.com/gosoftroce/rocev2/transport"
@@ -23,6 +26,7 @@ type Link struct {
 	conn  *net.UDPConn
 	addr  netip.Addr
 	local netip.AddrPort
+	zone  string // of a link-local address, as a number: names are looked up at every use
 	caps  transport.Capabilities // without what changes
 	mtu   ownMTU
 
@@ -32,6 +36,8 @@ type Link struct {
 	queue    chan datagram
 	free     sync.Pool
 	verifier *transport.Verifier
+
+	failing atomic.Pointer[error] // why nothing can be read at present
 
 	closed atomic.Bool
 	mu     sync.Mutex
@@ -59,6 +65,14 @@ func Open(addr netip.Addr, c Config) (*Link, error) {
 	if c.ReusePort {
 		return nil, &OpenError{Addr: at, Op: "share the port", Err: errors.ErrUnsupported}
 	}
+	zone := ""
+	if z := addr.Zone(); z != "" {
+		ifi, err := net.InterfaceByName(z)
+		if err != nil {
+			return nil, &OpenError{Addr: at, Op: "find interface " + z, Err: err, Hint: "local addresses are " + localAddrs()}
+		}
+		zone = strconv.Itoa(ifi.Index)
+	}
 	network := "udp6"
 	if addr.Is4() {
 		network = "udp4"
@@ -68,11 +82,19 @@ func Open(addr netip.Addr, c Config) (*Link, error) {
 		return nil, &OpenError{Addr: at, Op: "bind", Err: err,
 			Hint: "the port may be taken by another process, or the address is not local; local are " + localAddrs()}
 	}
+	raw, err := conn.SyscallConn()
+	if err == nil {
+		err = dontFragment(raw, addr.Is4())
+	}
+	if err != nil {
+		conn.Close()
+		return nil, &OpenError{Addr: at, Op: "have packets sent unfragmented", Err: err}
+	}
 	// What the system grants is not known; a refusal leaves its default.
 	_ = conn.SetReadBuffer(c.RecvBuffer)
 	_ = conn.SetWriteBuffer(c.SendBuffer)
 	l := &Link{
-		conn: conn, addr: addr, local: netip.AddrPortFrom(addr.WithZone(""), c.Port),
+		conn: conn, addr: addr, zone: zone, local: netip.AddrPortFrom(addr.WithZone(""), c.Port),
 		caps: transport.Capabilities{Port: c.Port, FullICRC: !addr.Is4()},
 		done: make(chan struct{}), stopped: make(chan struct{}),
 		ready: make(chan struct{}, 1), queue: make(chan datagram, queueLen),
@@ -86,6 +108,7 @@ func Open(addr netip.Addr, c Config) (*Link, error) {
 
 func (l *Link) readLoop() {
 	defer close(l.stopped)
+	failed := 0 // in a row
 	for {
 		d := datagram{buf: l.free.Get().(*[rocev2.MaxPacketLen + 1]byte)}
 		n, src, err := l.conn.ReadFromUDPAddrPort(d.buf[:])
@@ -93,10 +116,22 @@ func (l *Link) readLoop() {
 			return
 		}
 		if err != nil {
-			// An ICMP error of an earlier datagram, or one too long (Windows).
+			// An ICMP error of an earlier datagram, or one too long (Windows). More
+			// of them in a row is something that is broken.
 			l.count(func(s *transport.LinkStats) { s.SocketErrors++ })
 			l.free.Put(d.buf)
+			if failed++; failed > maxRefused {
+				l.failing.Store(&err)
+				l.Wake()
+				if !l.pause() {
+					return
+				}
+			}
 			continue
+		}
+		failed = 0
+		if l.failing.Load() != nil {
+			l.failing.Store(nil)
 		}
 		d.n = n
 		d.src = netip.AddrPortFrom(src.Addr().Unmap().WithZone(""), src.Port())
@@ -109,6 +144,24 @@ func (l *Link) readLoop() {
 		case l.ready <- struct{}{}:
 		default:
 		}
+	}
+}
+
+// maxRefused is how many errors in a row are those of earlier datagrams.
+const maxRefused = 64
+
+// failurePause is how long nothing is read where reading fails.
+const failurePause = 100 * time.Millisecond
+
+// pause waits. It is false when the link is closed.
+func (l *Link) pause() bool {
+	t := time.NewTimer(failurePause)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-l.done:
+		return false
 	}
 }
 
@@ -161,6 +214,9 @@ func (l *Link) Recv(b *transport.RxBatch) (int, error) {
 	b.Reset()
 	if l.closed.Load() {
 		return 0, transport.ErrClosed
+	}
+	if err := l.failing.Load(); err != nil && len(l.queue) == 0 {
+		return 0, *err
 	}
 	meta := transport.RxPacket{Dst: l.local.Addr()}
 	var st transport.LinkStats
@@ -248,9 +304,12 @@ func (l *Link) sendOne(b *transport.TxBatch, r *transport.Run) error {
 	b.Seal(r, l.local)
 	dst := p.Dst
 	if dst.Is6() && dst.IsLinkLocalUnicast() {
-		dst = dst.WithZone(l.addr.Zone())
+		dst = dst.WithZone(l.zone)
 	}
 	_, err := l.conn.WriteToUDPAddrPort(r.Data, netip.AddrPortFrom(dst, p.Port(l.local.Port())))
+	if errors.Is(err, errMessageSize) {
+		return fmt.Errorf("%w: %w", transport.ErrTooLong, err)
+	}
 	return err
 }
 

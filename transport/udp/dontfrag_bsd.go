@@ -1,0 +1,27 @@
+//go:build darwin || freebsd
+
+package udp
+
+import (
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// errMessageSize is the system's word for a packet longer than the MTU.
+const errMessageSize = unix.EMSGSIZE
+
+// dontFragment makes the socket send unfragmented packets, for which these
+// systems set Identification 0 (RFC 6864), as the ICRC was computed.
+func dontFragment(c syscall.RawConn, v4 bool) error {
+	level, option := unix.IPPROTO_IPV6, unix.IPV6_DONTFRAG
+	if v4 {
+		level, option = unix.IPPROTO_IP, unix.IP_DONTFRAG
+	}
+	var err error
+	if e := c.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), level, option, 1) }); e != nil {
+		return e
+	}
+	return os.NewSyscallError("setsockopt", err)
+}

@@ -1,0 +1,26 @@
+//go:build portable
+
+package udp
+
+import (
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// errMessageSize is the system's word for a packet longer than the MTU.
+const errMessageSize = unix.EMSGSIZE
+
+// dontFragment makes the socket send unfragmented packets, with Identification 0.
+func dontFragment(c syscall.RawConn, v4 bool) error {
+	level, option, probe := unix.IPPROTO_IPV6, unix.IPV6_MTU_DISCOVER, unix.IPV6_PMTUDISC_PROBE
+	if v4 {
+		level, option, probe = unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_PROBE
+	}
+	var err error
+	if e := c.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), level, option, probe) }); e != nil {
+		return e
+	}
+	return os.NewSyscallError("setsockopt", err)
+}
