@@ -23,7 +23,7 @@ func TestLinkLocal(t *testing.T) {
 	a := newSide(t, dev)
 	forThem, err := json.Marshal(a.qp.Endpoint())
 	check(t, err)
-	testnet.Elsewhere(t, "there0", func() {
+	testnet.Elsewhere(t, "there0", "here0", func() {
 		testnet.IP(t, "address add fe80::2/64 dev there0 nodad")
 		dev, err := verbs.Open("there0")
 		if err != nil {

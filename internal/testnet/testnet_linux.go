@@ -4,6 +4,7 @@ package testnet
 
 import (
 	"bytes"
+	"net"
 	"os"
 	"os/exec"
 	"runtime"
@@ -83,14 +84,33 @@ func Veth(t *testing.T, a, b, mtu string) {
 		IP(t, "link set "+name+" addrgenmode none")
 		IP(t, "link set "+name+" up")
 	}
+	awaitRunning(t, a)
+	awaitRunning(t, b)
+}
+
+// awaitRunning waits until the kernel has taken note of an interface's carrier,
+// which may be a second after both its ends are up; until then it drops packets.
+func awaitRunning(t *testing.T, iface string) {
+	t.Helper()
+	for t.Context().Err() == nil {
+		ifi, err := net.InterfaceByName(iface)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ifi.Flags&net.FlagRunning != 0 {
+			return
+		}
+		runtime.Gosched()
+	}
+	t.Fatalf("interface %s does not run: %v", iface, t.Context().Err())
 }
 
 // Elsewhere runs f on a thread in a network namespace of its own, to which the
-// interface is moved first. Sockets that f opens stay there; f returns before
-// Elsewhere does.
-func Elsewhere(t *testing.T, iface string, f func()) {
+// interface is moved first; its other end, far, stays. Both run when f begins.
+// Sockets that f opens stay there; f returns before Elsewhere does.
+func Elsewhere(t *testing.T, iface, far string, f func()) {
 	t.Helper()
-	done := make(chan error)
+	done, moved, ready := make(chan error), make(chan struct{}), make(chan struct{})
 	go func() {
 		runtime.LockOSThread() // for good: the thread ends with the goroutine
 		defer close(done)
@@ -121,8 +141,20 @@ func Elsewhere(t *testing.T, iface string, f func()) {
 				return
 			}
 		}
+		awaitRunning(t, iface)
+		moved <- struct{}{}
+		<-ready
 		f()
 	}()
+	select {
+	case <-moved:
+		awaitRunning(t, far) // which was without a carrier meanwhile
+		close(ready)
+	case err := <-done:
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}

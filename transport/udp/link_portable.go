@@ -26,7 +26,7 @@ type Link struct {
 	conn  *net.UDPConn
 	addr  netip.Addr
 	local netip.AddrPort
-	zone  string // of a link-local address, as a number: names are looked up at every use
+	zone  string                 // of a link-local address, as a number: names are looked up at every use
 	caps  transport.Capabilities // without what changes
 	mtu   ownMTU
 
