@@ -55,7 +55,7 @@ test-386: ## all tests as a 32-bit process (x86 alone; no race detector, no kern
 # and the name of the process that has the port.
 test-portable: ## the link of other systems, on this one
 	$(GO) test -tags portable ./transport/udp ./hca ./verbs ./interop/... ./e2e/loopback ./cmd/... \
-		-skip 'SourcePort|^TestShards$$|^TestMarkedDatagrams$$|^TestOpenErrorsSayWhatToDo$$'
+		-skip 'SourcePort|TrafficClass|^TestDemoWithFaults$$|^TestShards$$|^TestMarkedDatagrams$$|^TestOpenErrorsSayWhatToDo$$'
 
 seeds: ## the seeded world in virtual time, SEEDS of them
 	$(GO) test ./qp/qptest -count=1 -timeout 25m -run '^TestWorld' -seeds $(SEEDS)

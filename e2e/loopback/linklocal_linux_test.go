@@ -17,7 +17,11 @@ func TestLinkLocal(t *testing.T) {
 		return
 	}
 	testnet.Veth(t, "here0", "there0", "1500")
+	// Neighbors are known: a solicitation that is lost is repeated after a second.
+	testnet.IP(t, "link set here0 address 02:00:00:00:00:01")
+	testnet.IP(t, "link set there0 address 02:00:00:00:00:02")
 	testnet.IP(t, "address add fe80::1/64 dev here0 nodad")
+	testnet.IP(t, "neighbor add fe80::2 lladdr 02:00:00:00:00:02 dev here0 nud permanent")
 	dev, err := verbs.Open("fe80::1%here0")
 	check(t, err)
 	a := newSide(t, dev)
@@ -25,6 +29,7 @@ func TestLinkLocal(t *testing.T) {
 	check(t, err)
 	testnet.Elsewhere(t, "there0", "here0", func() {
 		testnet.IP(t, "address add fe80::2/64 dev there0 nodad")
+		testnet.IP(t, "neighbor add fe80::1 lladdr 02:00:00:00:00:01 dev there0 nud permanent")
 		dev, err := verbs.Open("there0")
 		if err != nil {
 			t.Error(err)
