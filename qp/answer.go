@@ -13,16 +13,19 @@ func (q *QP) pollResponse(buf []byte) int {
 		switch e.kind {
 		case responseAck:
 			r.out.head++
+			r.say(e.psn)
 			q.stats.AcksSent++
 			return q.buildAck(buf, rocev2.RCAcknowledge, e.psn, rocev2.AETH{Syndrome: q.ackSyndrome(), MSN: e.msn})
 		case responseNAK:
 			r.out.head++
+			r.say(e.psn.Add(-1))
 			q.countSentNAK(e.syndrome)
 			return q.buildAck(buf, rocev2.RCAcknowledge, e.psn, rocev2.AETH{Syndrome: e.syndrome, MSN: e.msn})
 		case responseAtomic:
 			res := r.res.at(e.res)
 			res.pending = pendingNone
 			r.out.head++
+			r.say(e.psn)
 			n := q.buildAck(buf, rocev2.RCAtomicAcknowledge, e.psn, rocev2.AETH{Syndrome: q.ackSyndrome(), MSN: e.msn})
 			ack := rocev2.AtomicAckETH{Original: res.value}
 			return len(ack.AppendTo(buf[:n]))
@@ -121,6 +124,7 @@ func (q *QP) buildReadResponse(e *response, buf []byte) (int, memreg.Fault) {
 		}
 	}
 	q.stats.TxBytes += uint64(n)
+	r.say(e.psn)
 	e.psn = e.psn.Next()
 	e.left--
 	if last {

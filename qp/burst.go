@@ -55,10 +55,10 @@ func (q *QP) burstRequest(now Time, limit int, out PacketWriter) int {
 	if w.consumesRecv() && !r.credit.allows(w.ssn) {
 		return 0
 	}
-	// The last one that the window admits asks for an acknowledgement, and so does one now and then.
+	// The last one that the window or the driver admits asks for an acknowledgement, and so does one now and then.
 	size := q.packet()
 	n := min(limit, int(w.psns-rel)-1, r.window.room(r.posNxt-r.posUna, ahead(r.nxt, r.una), size)-1,
-		int(r.window.ackInterval(size))-1-int(r.sinceAck), r.allowance/size)
+		int(r.window.ackInterval(size))-1-int(r.sinceAck), (r.allowance-1)/size)
 	if n < burstLeast {
 		return 0
 	}

@@ -60,8 +60,8 @@ func (q *QP) failHead(s Status, vendor uint32) {
 	q.enterError(false)
 }
 
-// enterError goes to ERR and flushes both queues in order. Answers that wait are dropped, unless endAnswers has left only
-// what may still be sent.
+// enterError goes to ERR and flushes both queues in order. Of the answers that wait only the acknowledgement of what was
+// executed is left, unless endAnswers has left what may still be sent.
 func (q *QP) enterError(keepAnswers bool) {
 	if q.state == StateErr {
 		return
@@ -73,7 +73,7 @@ func (q *QP) enterError(keepAnswers bool) {
 	q.notice.due = false
 	q.discardKept()
 	if !keepAnswers {
-		p.out.clear()
+		q.condense()
 		p.fatal.left = 0
 	}
 	for ; r.head != r.queue.tail; r.head++ {

@@ -11,7 +11,7 @@ import (
 // which then are no noise.
 func TestWindowCongestion(t *testing.T) {
 	t.Parallel()
-	const packet, size = 1024 + packetOverhead, 128 << 10
+	const packet, size = 1024 + PacketOverhead, 128 << 10
 	fresh := func() *window {
 		var w window
 		w.init(WindowConfig{InitialBytes: size, MaxBytes: size, MaxPSNs: 1000})

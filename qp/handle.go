@@ -95,7 +95,11 @@ func (q *QP) PollTransmit(now Time, buf []byte) int {
 		}
 	}
 	if q.state == StateRTS || q.state == StateSQD {
-		if n := q.pollRequest(now, buf); n > 0 {
+		n := q.pollRequest(now, buf)
+		if n == 0 && q.state == StateErr { // a fault on this side; what was received is acknowledged all the same
+			n = q.pollResponse(buf)
+		}
+		if n > 0 {
 			q.stats.TxPackets++
 			return n
 		}

@@ -32,7 +32,7 @@ func TestRingSize(t *testing.T) {
 
 func TestWindow(t *testing.T) {
 	t.Parallel()
-	const packet = 1024 + packetOverhead
+	const packet = 1024 + PacketOverhead
 	var w window
 	w.init(WindowConfig{InitialBytes: 8 * packet, MaxBytes: 64 * packet, MaxPSNs: 16})
 	if !w.admits(0, 0, 1<<30, 1<<20) {
@@ -407,7 +407,7 @@ func TestRTTNoise(t *testing.T) {
 // them, or packets in a row, halve it once.
 func TestWindowRepairs(t *testing.T) {
 	t.Parallel()
-	const packet, size = 1024 + packetOverhead, 128 << 10
+	const packet, size = 1024 + PacketOverhead, 128 << 10
 	fresh := func() *window {
 		var w window
 		w.init(WindowConfig{InitialBytes: size, MaxBytes: size, MaxPSNs: 1000})

@@ -168,13 +168,23 @@ func (q *QP) Config() Config { return q.cfg }
 func (q *QP) SetWindow(c WindowConfig) { q.req.window.limits(c) }
 
 // InFlight returns the bytes that may lie in the peer's receive buffer: those between the oldest unacknowledged packet and
-// the next one, as the window counts them, without a share that the peer has kept behind a gap.
+// the next one, as the window counts them, without a share that the peer has kept behind a gap. Outside of RTS and SQD
+// nothing is in flight.
 func (q *QP) InFlight() int {
+	if q.state != StateRTS && q.state != StateSQD {
+		return 0
+	}
 	return q.req.window.charge(int(min(q.req.posNxt-q.req.posUna, mostCounted)))
 }
 
 // mostCounted bounds numbers of bytes that become an int, which may have 32 bits: a READ can be of more.
 const mostCounted = math.MaxInt / 2
+
+// Silent reports that the peer has not answered what is in flight for so long that it was sent again, or would be.
+func (q *QP) Silent() bool {
+	r := &q.req.retry
+	return q.req.rtt.attempts > 0 || r.left < r.limit && r.restarts == 0
+}
 
 // Allow bounds the bytes of the requests that the next polls write, for a driver that shares a peer's buffers among queue
 // pairs: while there are bytes left a request may go, and with 0 none. Answers and timers go on. At first there is no bound.

@@ -64,11 +64,11 @@ func (r *requester) rewind() {
 
 // position returns where PSN number rel of a request is in the stream.
 func (q *QP) position(w *sendWQE, rel uint32) uint64 {
-	return w.pos + uint64(rel)*uint64(q.mtu+packetOverhead)
+	return w.pos + uint64(rel)*uint64(q.mtu+PacketOverhead)
 }
 
 // packet is the size of a full packet in the window.
-func (q *QP) packet() int { return q.mtu + packetOverhead }
+func (q *QP) packet() int { return q.mtu + PacketOverhead }
 
 // handleResponse takes a packet of the peer's responder. What comes behind a gap may be kept until that is closed.
 func (q *QP) handleResponse(now Time, p *rocev2.Packet, info *rocev2.OpcodeInfo) Drop {

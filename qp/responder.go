@@ -13,12 +13,14 @@ type responder struct {
 	latch bool // a NAK was sent for epsn: silence until the expected packet comes
 	rearm bool // it was for a gap, before firstGap: when that or an earlier packet comes, epsn was sent again and lost again
 	acked bool // lastAck is set
+	owed  bool // nothing that was sent acknowledges what lies from owes to lastAck
 	delay bool // a lone acknowledgement waits
 	heard bool // EventCommEst was raised
 
 	epsn    rocev2.PSN // expected
 	msn     rocev2.PSN // messages completed
 	lastAck rocev2.PSN // the latest SEND or WRITE packet executed
+	owes    rocev2.PSN
 
 	firstGap rocev2.PSN // epsn: nothing came behind it since the NAK
 	naks     nakLimit
@@ -247,6 +249,9 @@ func faultNAK(f memreg.Fault) (rocev2.Syndrome, Status) {
 func (q *QP) accepted(p *rocev2.Packet) Drop {
 	r := &q.resp
 	r.lastAck, r.acked = r.epsn, true
+	if !r.owed {
+		r.owed, r.owes = true, r.epsn
+	}
 	r.epsn = r.epsn.Next()
 	if p.BTH.AckReq {
 		q.stats.AcksMerged += uint64(r.out.ack(r.lastAck, r.msn))

@@ -54,7 +54,7 @@ func (w *sendWQE) answered() bool { return w.opcode >= OpRead }
 func (w *sendWQE) consumesRecv() bool { return w.opcode <= OpSendInv || w.opcode == OpWriteImm }
 
 // end is the position behind the request.
-func (w *sendWQE) end() uint64 { return w.pos + uint64(w.length) + uint64(w.psns)*packetOverhead }
+func (w *sendWQE) end() uint64 { return w.pos + uint64(w.length) + uint64(w.psns)*PacketOverhead }
 
 // sendQueue is the ring of send requests with their scatter lists and inline data. Indices run freely.
 type sendQueue struct {

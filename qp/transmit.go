@@ -90,7 +90,7 @@ func (q *QP) requestAt(w *sendWQE) request {
 	} else {
 		rq.n = min(rq.n, uint32(q.mtu))
 	}
-	rq.cost = uint64(rq.n) + uint64(rq.psns)*packetOverhead
+	rq.cost = uint64(rq.n) + uint64(rq.psns)*PacketOverhead
 	return rq
 }
 
@@ -199,11 +199,11 @@ func (q *QP) appendPayload(rq *request, b []byte) (int, memreg.Fault) {
 	return len(b), f
 }
 
-// wantAck asks for an acknowledgement inside a message: every quarter of the window, with the packet that fills it, and
-// with a probe beyond the credits.
+// wantAck asks for an acknowledgement inside a message: every quarter of the window, with the packet that fills it, with
+// the last one that the driver lets go, and with a probe beyond the credits.
 func (q *QP) wantAck(rq *request) bool {
 	r := &q.req
-	if r.sinceAck+1 >= r.window.ackInterval(q.packet()) || r.repair.left == 1 {
+	if r.sinceAck+1 >= r.window.ackInterval(q.packet()) || r.repair.left == 1 || uint64(max(r.allowance, 0)) <= rq.cost {
 		return true
 	}
 	if rq.rel == 0 && rq.w.consumesRecv() && !r.credit.allows(rq.w.ssn) {
