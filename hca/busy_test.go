@@ -62,6 +62,7 @@ func newMeddled(t *testing.T, cfg Config, m *meddler, fc ...fabric.Config) (a, b
 // a queue pair that there is not, up to a bound that ends a test that hangs.
 type flood struct {
 	on    atomic.Bool
+	over  atomic.Bool
 	calls atomic.Int64 // of Recv, since it is on
 	then  func(call int64)
 	data  []byte
@@ -76,7 +77,7 @@ func newFlood() *flood {
 }
 
 func (f *flood) received(b *transport.RxBatch) {
-	if !f.on.Load() {
+	if !f.on.Load() || f.over.Load() {
 		return
 	}
 	n := f.calls.Add(1)
@@ -118,7 +119,10 @@ func TestWaitEndsInAFlood(t *testing.T) {
 					}
 				}
 				f.on.Store(c.spins)
-				m.waits = func() bool { return !f.on.Swap(true) }
+				m.waits = func() bool {
+					f.on.Store(true) // from now on there always is something to receive
+					return !f.over.Load()
+				}
 				var wc [1]qp.WC
 				n, err := a.cq.Wait(ctx, wc[:])
 				if cancelled && !errors.Is(err, context.Canceled) || !cancelled && (n != 1 || err != nil || wc[0].ID != 7) {
@@ -127,7 +131,7 @@ func TestWaitEndsInAFlood(t *testing.T) {
 				if got := f.calls.Load(); got < after || got > after+10 {
 					t.Errorf("%s, cancelled %v: returned after %d batches, want %d", c.why, cancelled, got, after)
 				}
-				f.on.Store(false)
+				f.over.Store(true)
 			})
 		}
 	}
@@ -208,7 +212,7 @@ func TestLingeringEnds(t *testing.T) {
 					bulk.Add(1)
 				}
 			}}
-			a, b := newMeddled(t, Config{}, m, fabric.Config{Port: fabric.PortConfig{Delay: testDelay}})
+			a, b := newMeddled(t, Config{Spin: defaultSpin}, m, fabric.Config{Port: fabric.PortConfig{Delay: testDelay}})
 			qa, qb := a.newQP(), b.newQP()
 			a.connect(qa, testAddrB, qb.QPN())
 			b.connect(qb, testAddrA, qa.QPN())

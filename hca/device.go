@@ -60,6 +60,7 @@ type Device struct {
 	events   eventQueue
 	base     time.Time
 	spin     int
+	yield    yielder
 
 	mu     sync.Mutex // guards what follows and serialises changes of mem
 	owners map[*Owner]struct{}
@@ -89,6 +90,7 @@ func New(cfg Config, links ...transport.Link) *Device {
 		spin:   spinCount(cfg.Spin),
 		owners: map[*Owner]struct{}{},
 	}
+	d.yield.init()
 	d.loopAddr = d.findLoopAddr()
 	for _, l := range links {
 		d.shards = append(d.shards, newShard(d, l))
@@ -196,7 +198,7 @@ func (d *Device) minProbe() time.Duration {
 }
 
 // defaultReadChunk keeps the answer to one READ request well below what a
-// modest socket buffer holds.
+// socket buffer holds; with a modest one it is half of the window.
 const defaultReadChunk = 256 << 10
 
 func (d *Device) readChunk() int {
@@ -204,7 +206,7 @@ func (d *Device) readChunk() int {
 	case c < 0:
 		return 0
 	case c == 0:
-		return defaultReadChunk
+		return min(defaultReadChunk, d.window().MaxBytes/2)
 	default:
 		return c
 	}

@@ -3,6 +3,7 @@ package hca
 // qpLists are the queues that a queue pair may stand in, in each at most once.
 const (
 	listReady   = iota // it may have packets to send
+	listRest           // it has had a turn and may have more
 	listStopped        // its peer's limit has stopped it
 	listDelayed        // it has an acknowledgement to send that can wait
 	qpLists

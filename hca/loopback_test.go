@@ -302,8 +302,8 @@ func TestLoopbackLimits(t *testing.T) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, p := range s.peers {
-		if p.inFlight != 0 || p.limit != limit || p.users != 2*pairs {
-			t.Errorf("in the end %d bytes of %d are in flight, of %d users", p.inFlight, p.limit, p.users)
+		if a := &p.acct[accountLive]; a.inFlight != 0 || a.limit != limit || p.users != 2*pairs {
+			t.Errorf("in the end %d bytes of %d are in flight, of %d users", a.inFlight, a.limit, p.users)
 		}
 	}
 }

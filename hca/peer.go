@@ -11,16 +11,32 @@ import (
 // peer is another host, as far as the queue pairs of a shard share it: they all
 // fill the same socket buffer there. Its fields belong to the shard's lock.
 type peer struct {
-	addr     netip.Addr
-	users    int    // queue pairs connected to it
-	inFlight int    // bytes unacknowledged, of all of them
-	limit    int    // how many may be
-	waiting  qpList // queue pairs that the limit has stopped
-	listed   bool   // in shard.stopped
-	pauses   qp.Pauses
+	addr   netip.Addr
+	users  int        // queue pairs connected to it
+	acct   [2]account // of queue pairs that it answers, and of silent ones
+	pauses qp.Pauses
 
 	paths []*transport.Path // one for all queue pairs that want the same
 }
+
+// account is what some of the queue pairs have in flight to a peer. What went to
+// a silent one long ago does not lie in the peer's buffer any more, or else all
+// are silent: so they have an account of their own, and take nothing from others.
+type account struct {
+	inFlight int    // bytes unacknowledged, of all of them
+	busy     int    // of them, queue pairs with anything in flight
+	limit    int    // how many bytes may be
+	waiting  qpList // queue pairs that the limit has stopped
+	listed   bool   // in shard.stopped
+}
+
+const (
+	accountLive   = 0
+	accountSilent = 1
+
+	silentPart = 4 // of the limit the silent ones have one part of so many
+	sharePart  = 4 // and one of so many is shared out beyond it
+)
 
 // path returns how to send to the peer with the addressing of c. Packets of
 // several queue pairs can leave as one run if they have the same path.
@@ -41,7 +57,10 @@ func (s *shard) connectPeer(q *QP, addr netip.Addr) {
 	s.disconnectPeer(q)
 	p := s.peers[addr]
 	if p == nil {
-		p = &peer{addr: addr, limit: s.dev.window().MaxBytes, waiting: qpList{kind: listStopped}}
+		limit := s.dev.window().MaxBytes
+		p = &peer{addr: addr}
+		p.acct[accountLive] = account{limit: limit, waiting: qpList{kind: listStopped}}
+		p.acct[accountSilent] = account{limit: limit / silentPart, waiting: qpList{kind: listStopped}}
 		s.peers[addr] = p
 	}
 	p.users++
@@ -54,57 +73,95 @@ func (s *shard) disconnectPeer(q *QP) {
 	if p == nil {
 		return
 	}
-	q.peer = nil
-	p.waiting.remove(q)
-	p.inFlight -= q.inFlight
-	q.inFlight = 0
+	q.account().take(q, 0)
+	q.account().waiting.remove(q)
+	q.peer, q.silent = nil, accountLive
 	if p.users--; p.users == 0 {
 		delete(s.peers, p.addr)
 	}
 }
 
-// account takes note of what q has in flight now.
-func (q *QP) account() {
-	if p := q.peer; p != nil {
-		n := q.core.InFlight()
-		p.inFlight += n - q.inFlight
-		q.inFlight = n
+// account is where q counts; it has a peer.
+func (q *QP) account() *account { return &q.peer.acct[q.silent] }
+
+// take takes note that q has n bytes in flight now.
+func (a *account) take(q *QP, n int) {
+	if q.inFlight == 0 && n > 0 {
+		a.busy++
+	} else if q.inFlight > 0 && n == 0 {
+		a.busy--
 	}
+	a.inFlight += n - q.inFlight
+	q.inFlight = n
 }
 
-// allowance returns how many bytes of requests q may send to its peer.
+// count takes note of what q has in flight now.
+func (s *shard) count(q *QP) {
+	if q.peer == nil {
+		return
+	}
+	silent := accountLive
+	if q.core.Silent() {
+		silent = accountSilent
+	}
+	if silent != q.silent {
+		a := q.account()
+		a.take(q, 0)
+		if q.links[listStopped].in {
+			a.waiting.remove(q)
+			s.ready.push(q)
+		}
+		q.silent = silent
+	}
+	q.account().take(q, q.core.InFlight())
+}
+
+// allowance returns how many bytes of requests q may send to its peer: what is
+// left of the limit, or of the share that q has in any case. With very many
+// queue pairs the share is one packet, for as many of them as fit.
 func (q *QP) allowance() int {
 	if q.peer == nil {
 		return math.MaxInt
 	}
-	return max(q.peer.limit-q.peer.inFlight, 0)
+	a := q.account()
+	left := a.limit - a.inFlight
+	if left > 0 || q.silent != accountLive || a.inFlight >= a.limit*3/2 { // a READ may be larger than what is left
+		return max(left, 0)
+	}
+	share, packet := a.limit/sharePart/q.peer.users, q.packet+qp.PacketOverhead
+	if share < packet {
+		share = 0
+		if a.busy*packet < a.limit/sharePart {
+			share = packet
+		}
+	}
+	return max(share-q.inFlight, 0)
 }
 
 // stop puts q, which the limit holds back, on its peer's list.
 func (s *shard) stop(q *QP) {
-	p := q.peer
-	p.waiting.push(q)
-	if !p.listed {
-		p.listed = true
-		s.stopped = append(s.stopped, p)
+	a := q.account()
+	a.waiting.push(q)
+	if !a.listed {
+		a.listed = true
+		s.stopped = append(s.stopped, a)
 	}
 }
 
-// next returns the queue pair whose turn it is to send, the front of the ready
-// list, nil if there is none. Those that a peer's limit has stopped come when
-// there is room again.
+// next returns the queue pair whose turn it is to send, nil if there is none.
+// Those that a peer's limit has stopped come when there is room again.
 func (s *shard) next() *QP {
 	if q := s.ready.front(); q != nil {
 		return q
 	}
 	for i := 0; i < len(s.stopped); i++ {
-		p := s.stopped[i]
-		if p.waiting.empty() {
-			p.listed = false
+		a := s.stopped[i]
+		if a.waiting.empty() {
+			a.listed = false
 			s.stopped = append(s.stopped[:i], s.stopped[i+1:]...)
 			i--
-		} else if p.inFlight < p.limit {
-			s.ready.push(p.waiting.pop())
+		} else if a.inFlight < a.limit {
+			s.ready.push(a.waiting.pop())
 			return s.ready.front()
 		}
 	}
@@ -116,7 +173,7 @@ func (s *shard) next() *QP {
 // it takes packets in batches.
 const (
 	foreignPSNs  = 128
-	foreignBytes = 512 << 10
+	foreignBytes = foreignPSNs * (4096 + qp.PacketOverhead)
 	ownPSNs      = qp.MaxReorder
 )
 
@@ -134,7 +191,7 @@ func (d *Device) window() qp.WindowConfig {
 }
 
 // maxWindow is a window beyond which more in flight only grows queues.
-const maxWindow = 2 << 20
+const maxWindow = 9 << 18
 
 // foreignWindow is the window towards a peer of unknown kind.
 func (d *Device) foreignWindow() qp.WindowConfig {

@@ -37,6 +37,10 @@ type QP struct {
 	peer     *peer
 	inFlight int  // bytes counted in peer
 	mtuTold  bool // EventPathMTU was raised
+	silent   int  // which of its accounts
+	turn     int  // bytes left of the turn to send
+	idle     bool // only keeps its place in the round
+	packet   int  // bytes of a full packet, BTH to ICRC
 
 	closeOnce sync.Once
 }
@@ -163,12 +167,30 @@ func (q *QP) Modify(a *qp.Attr, mask qp.AttrMask) error {
 	}
 	s := q.shard
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	sent, err := q.modify(a, mask)
+	s.mu.Unlock()
+	s.await(sent)
+	return err
+}
+
+// modify is Modify with the shard locked. It returns what to await.
+func (q *QP) modify(a *qp.Attr, mask qp.AttrMask) (sent <-chan struct{}, err error) {
+	s := q.shard
 	if q.closed {
-		return ErrClosed
+		return nil, ErrClosed
+	}
+	if mask == qp.AttrState && a.State == qp.StateReset { // which is never refused
+		s.part(q)
 	}
 	if err := q.core.Modify(s.dev.now(), a, mask); err != nil {
-		return err
+		return nil, err
+	}
+	if mask&qp.AttrState != 0 && a.State == qp.StateErr {
+		s.part(q)
+	}
+	s.count(q)
+	if mask&qp.AttrPathMTU != 0 {
+		q.packet = rocev2.BTHLen + a.PathMTU.Bytes() + rocev2.ICRCLen
 	}
 	if mask&qp.AttrAV != 0 {
 		av := q.core.AV()
@@ -188,7 +210,7 @@ func (q *QP) Modify(a *qp.Attr, mask qp.AttrMask) error {
 		q.mtuTold = false
 	}
 	s.work(q)
-	return nil
+	return s.sendPartings(), nil
 }
 
 // checkDevice checks what the state machine cannot know: what this device and
@@ -299,7 +321,8 @@ func (q *QP) Close() error {
 	q.closeOnce.Do(func() {
 		s := q.shard
 		s.mu.Lock()
-		s.flushOut(q)
+		s.giveTurn(q)
+		s.part(q)
 		q.closed = true
 		s.qps.remove(q.qpn)
 		s.ready.remove(q)
@@ -309,7 +332,12 @@ func (q *QP) Close() error {
 		s.disconnectPeer(q)
 		q.core.Close(s.dev.now())
 		s.past.Add(q.core.Stats())
+		sent := s.sendPartings()
+		if s.next() != nil { // it has left room for others
+			s.kickTransmitter()
+		}
 		s.mu.Unlock()
+		s.await(sent)
 		if q.raised {
 			s.dev.events.forget(q, nil)
 		}

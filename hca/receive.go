@@ -380,7 +380,7 @@ func (s *shard) dispatch(r *taken, d *transport.RxPacket) {
 		r.asked = true
 	}
 	r.pressing = r.pressing || q.core.Answering()
-	q.account()
+	s.count(q)
 	s.ready.push(q)
 }
 
@@ -411,6 +411,7 @@ func (d *Device) Progress() bool {
 		}
 		any = any || n > 0
 	}
+	d.yield.polled(any)
 	return any
 }
 

@@ -3,7 +3,6 @@ package hca
 import (
 	"errors"
 	"net/netip"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,7 +17,6 @@ const (
 
 	rxDatagrams = 64        // datagrams (or coalesced runs of them) taken from the link at once
 	txArena     = 160 << 10 // bytes of one transmit batch
-	txQuota     = 64        // packets that a queue pair may send before the next one's turn
 	txBudget    = 64        // batches sent on a caller's goroutine before the shard's own takes over
 )
 
@@ -39,19 +37,22 @@ type shard struct {
 
 	mu      sync.Mutex // guards everything below
 	qps     qpTable
-	ready   qpList
+	ready   turns
 	delayed qpList // with an acknowledgement that waits for the next flush
 
 	delayAcks bool // what the flush under way does with lone acknowledgements
 	patience  patience
 	peers     map[netip.Addr]*peer
-	stopped   []*peer   // peers with queue pairs that their limit has stopped
-	store     *qp.Store // what arrived behind gaps
+	stopped   []*account // with queue pairs that their limit has stopped
+	store     *qp.Store  // what arrived behind gaps
 	timers    timerHeap
 	void      int // entries of it that are not valid
 	timer     *time.Timer
 	timerAt   qp.Time // when the timer fires; 0 while it is not running
 	sending   bool    // somebody owns tx
+	partings  []parting
+	sent      chan struct{} // closed with the next batch that is sent, if somebody waits for that
+	stuck     bool          // somebody has waited for it in vain
 	tx        *transport.TxBatch
 	out       pathWriter // into tx
 	loop      loopback   // the other way, to the device itself
@@ -80,7 +81,7 @@ func newShard(d *Device, link transport.Link) *shard {
 		peers: map[netip.Addr]*peer{},
 		store: qp.NewStore(storePackets),
 
-		ready:   qpList{kind: listReady},
+		ready:   newTurns(),
 		delayed: qpList{kind: listDelayed},
 
 		lead: lead{resume: make(chan struct{}, 1)},
@@ -136,18 +137,23 @@ func (s *shard) flushBut(acks bool) {
 			s.ready.push(s.delayed.pop())
 		}
 	}
+	s.pump(txBudget)
+}
+
+// pump sends so many batches, unless another goroutine is at it. The transmitter
+// continues in the caller's place.
+func (s *shard) pump(batches int) {
 	if s.sending {
 		return
 	}
-	for range txBudget {
-		if s.closed || s.next() == nil {
+	for range batches {
+		if s.closed || !s.wantsOut() {
 			return
 		}
 		s.tx.Reset()
+		sent := s.takePartings()
 		s.fill(s.dev.now())
-		if s.tx.Len() == 0 && s.loop.empty() {
-			return
-		}
+		idle := s.tx.Len() == 0 && s.loop.empty()
 		s.sending = true
 		if !s.loop.empty() {
 			s.loopBack()
@@ -156,11 +162,21 @@ func (s *shard) flushBut(acks bool) {
 			s.send()
 		}
 		s.sending = false
+		if sent != nil {
+			close(sent)
+		}
+		if idle {
+			return
+		}
 	}
-	if s.next() != nil {
+	if s.wantsOut() {
 		s.kickTransmitter()
 	}
 }
+
+// wantsOut reports whether there may be something to send, or somebody waits
+// until there is not.
+func (s *shard) wantsOut() bool { return len(s.partings) > 0 || s.sent != nil || s.next() != nil }
 
 // send sends the batch. It is called with mu held, gives it up meanwhile, and
 // returns with it held.
@@ -174,6 +190,7 @@ func (s *shard) send() {
 	if !s.takeMeanwhile() {
 		s.mu.Lock()
 	}
+	s.stuck = false
 	if err != nil && !errors.Is(err, transport.ErrClosed) {
 		s.txErrs++ // lost like any packet: the peer's silence will tell
 		s.tellNarrowed(small)
@@ -186,72 +203,6 @@ func (s *shard) kickTransmitter() {
 	case s.kick <- struct{}{}:
 	default:
 	}
-}
-
-// flushOut sends what q has to say, or sees another goroutine take it along. It
-// gives up rather than wait for ever beside one that always has more to send.
-func (s *shard) flushOut(q *QP) {
-	for range flushTurns {
-		s.flush()
-		if s.closed || !q.links[listReady].in {
-			return
-		}
-		s.mu.Unlock()
-		runtime.Gosched()
-		s.mu.Lock()
-	}
-}
-
-const flushTurns = 1000
-
-// fill pulls packets from the ready queue pairs in turn until the batch is full
-// or nothing is left.
-func (s *shard) fill(now qp.Time) {
-	for q := s.next(); q != nil; q = s.next() {
-		if !s.pull(q, now) {
-			return
-		}
-	}
-}
-
-// pull takes packets from q, up to its share. It is false when the batch is full.
-func (s *shard) pull(q *QP, now qp.Time) bool {
-	out := s.writer(q)
-	for left := txQuota; left > 0; {
-		room := out.Room()
-		if room == nil {
-			if q.local {
-				s.ready.rotate() // what it waits for comes at once: the others would have no turn
-			}
-			return false
-		}
-		allowance := q.allowance()
-		q.core.Allow(allowance)
-		q.core.DelayAcks(s.delayAcks && !q.local)
-		if n := q.core.PollBurst(now, left, out); n > 0 {
-			left -= n
-			q.account()
-			continue
-		}
-		n := q.core.PollTransmit(now, room)
-		if n == 0 {
-			s.ready.pop()
-			if allowance == 0 {
-				s.stop(q)
-			}
-			if q.core.AckDelayed() {
-				s.delayed.push(q)
-				s.lead.unsent.Store(true)
-			}
-			s.settle(q)
-			return true
-		}
-		out.Commit(n)
-		left--
-		q.account()
-	}
-	s.ready.rotate()
-	return true
 }
 
 // writer returns where the packets of q go.
@@ -275,7 +226,7 @@ func (w *pathWriter) Commit(n int) { w.tx.Commit(n, w.path) }
 // settle takes note of what a queue pair wants besides sending: a timer, an
 // event raised.
 func (s *shard) settle(q *QP) {
-	q.account()
+	s.count(q)
 	if at, ok := q.core.PollTimeout(); ok {
 		s.schedule(q, at)
 	}

@@ -144,7 +144,7 @@ func (s *shard) onTimer() {
 		q := s.timers.pop().ref.q
 		q.timerAt = 0
 		q.core.HandleTimeout(s.dev.now())
-		q.account()
+		s.count(q)
 		s.ready.push(q)
 	}
 	s.flush()

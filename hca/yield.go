@@ -1,0 +1,46 @@
+package hca
+
+import (
+	"runtime"
+	"runtime/metrics"
+	"sync"
+	"sync/atomic"
+)
+
+// yielder has programs that do nothing but poll let others run. Without that, as
+// many of them as there are processors shut out the timers, whoever was
+// interrupted with a lock held, and the programs that are to answer, until the
+// scheduler steps in after 10 ms, twice perhaps.
+//
+// It does so only if some goroutine waits for a processor: where one is idle,
+// runtime.Gosched wakes it, and the program goes on there, later.
+type yielder struct {
+	vain     atomic.Uint32 // polls in vain, in a row
+	mu       sync.Mutex
+	runnable []metrics.Sample
+}
+
+// yieldEvery is after how many polls in vain it is looked who waits.
+const yieldEvery = 8
+
+func (y *yielder) init() {
+	y.runnable = []metrics.Sample{{Name: "/sched/goroutines/runnable:goroutines"}}
+}
+
+// polled takes note of a poll, in vain or not.
+func (y *yielder) polled(any bool) {
+	if any {
+		y.vain.Store(0)
+		return
+	}
+	if y.vain.Add(1)%yieldEvery != 0 || !y.mu.TryLock() {
+		return
+	}
+	metrics.Read(y.runnable) // some 100 ns; it does not allocate
+	v := y.runnable[0].Value
+	others := v.Kind() != metrics.KindUint64 || v.Uint64() > 0
+	y.mu.Unlock()
+	if others {
+		runtime.Gosched()
+	}
+}
