@@ -35,6 +35,11 @@
 // it. What is closed takes no memory, unread events and completions included,
 // also while the program still refers to it.
 //
+// What a program has received is acknowledged before the Close of its queue
+// pair or device returns. A process that ends without Close may take with it
+// acknowledgements of the last millisecond: the program has received the data,
+// and the sender sees RETRY_EXC_ERR.
+//
 // Not here: UC and UD queue pairs, shared receive queues, memory windows and
 // the connection manager.
 package verbs
