@@ -35,6 +35,11 @@ type Options struct {
 	// Guard lets every access that the adapter makes survive the loss of the
 	// memory, as memreg.MemoryFault. Such memory has no local Bytes: it is slower,
 	// and its region needs an IOVA (Addr, for instance) or is zero-based.
+	//
+	// The adapter touches it with a shard of the device locked, as all memory: a
+	// page of a file that is not in memory holds up every queue pair of the shard
+	// until it has been read. Lock, or a program that touches the pages before it
+	// posts or hands out the key, keeps that from happening.
 	Guard bool
 }
 
