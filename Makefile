@@ -45,7 +45,7 @@ tidy: ## go.mod and go.sum are what the code needs
 
 race: ## all tests under the race detector, and with one processor (no kernel guests)
 	$(GO) run ./internal/testreport -- -race -timeout 25m ./...
-	GOMAXPROCS=1 $(GO) test ./hca ./verbs
+	GOMAXPROCS=1 $(GO) test -count=1 ./hca ./verbs
 
 test-386: ## all tests as a 32-bit process (x86 alone; no race detector, no kernel guests)
 	@case "$$($(GO) env GOHOSTARCH)" in \
