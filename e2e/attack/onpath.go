@@ -1,0 +1,344 @@
+package attack
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/gosoftroce/rocev2/rocev2"
+	"github.com/gosoftroce/rocev2/verbs"
+)
+
+// byPeers are attacks by hosts that the victim has connections with.
+func byPeers() []Attack {
+	attacks := []Attack{
+		{
+			Name: "read-wrong-key",
+			What: "a peer sends 16 READs with a wrong rkey, then repeats them",
+			Must: "one NAK and at most 8 repetitions, then silence; others go on",
+			run:  readWrongKey,
+		}, {
+			Name:    "error-keeps-nothing",
+			What:    "the victim's program posts 16 READs of 256 KiB with a wrong rkey on each of 4 queue pairs, which stay open",
+			Must:    "a neighbour to the same host goes on as before",
+			Goodput: 0.5,
+			run:     errorKeepsNothing,
+		}, {
+			Name:    "silent-peer",
+			What:    "32 queue pairs have WRITEs outstanding to a host that never acknowledges them",
+			Must:    "a neighbour to the same host keeps a share",
+			Goodput: 0.1,
+			run:     silentPeer,
+		}, {
+			Name: "quiet-in-error",
+			What: "a peer asks for 1 GiB, then sends a request that ends the connection",
+			Must: "not more than two turns of packets after the queue pair is in ERR, with the NAK among them",
+			run:  quietInError,
+		}, {
+			Name: "events",
+			What: "a peer connects again and again and uses a wrong rkey; the program closes the queue pair and reads no events",
+			Must: "less than 4 MiB of heap",
+			run:  eventFlood,
+		}, {
+			Name: "reorder",
+			What: "a peer of our kind sends behind gaps on 32 connections, until nothing more is kept",
+			Must: "less than 16 MiB of heap, and another connection can still keep a packet behind a gap",
+			run:  reorderFlood,
+		}, {
+			Name: "rnr",
+			What: "a peer sends messages for which no receive is posted",
+			Must: "at most one answer for each, others go on",
+			run:  func(t *Trial) { t.answered(rnrPacket) },
+		}, {
+			Name: "duplicates",
+			What: "a peer repeats one SEND, one READ of 64 bytes and one FETCH_ADD",
+			Must: "each is executed once, at most one answer for each packet",
+			run:  duplicates,
+		}, {
+			Name: "full-cq",
+			What: "a peer sends more messages than the receive completion queue holds; the program does not poll",
+			Must: "the queue pair is in ERR and its peer is told by a NAK; others go on",
+			run:  fullCQ,
+		},
+	}
+	for m := verbs.MTU256; m <= verbs.MTU4096; m++ {
+		attacks = append(attacks, Attack{
+			Name:    fmt.Sprintf("read-storm-%d", m.Bytes()),
+			What:    fmt.Sprintf("a peer asks for 16 READs of 2 GiB at path MTU %d", m.Bytes()),
+			Must:    "all other connections go on, with a share",
+			Goodput: 0.1,
+			run:     func(t *Trial) { readStorm(t, m) },
+		})
+	}
+	return attacks
+}
+
+// readStorm has every turn begin with a storm of its own; closing the attacked
+// queue pair ends it.
+func readStorm(t *Trial, mtu verbs.MTU) {
+	const reads = 16
+	h := t.hostile(true)
+	size := min(uint64(2<<30), math.MaxInt/2+1)
+	region := make([]byte, size) // of zeros that nobody touches: it costs no memory
+	mr, err := t.lab.victim.pd.RegisterMemory(region, verbs.RemoteRead)
+	t.check(err)
+	t.compare(t.neighbour(), func() func() {
+		f := t.foe(h, endConfig{mtu: mtu})
+		psns := int((size + uint64(mtu.Bytes()) - 1) / uint64(mtu.Bytes()))
+		for i := range reads {
+			t.check(f.send(f.packet(rocev2.RCReadRequest, i*psns, read(mr, uint32(size)))))
+			t.result.Sent++
+		}
+		return func() {
+			t.result.Answers += f.end.qp.Stats().TxPackets
+			t.check(f.end.close())
+		}
+	})
+	t.check(mr.Close())
+}
+
+func readWrongKey(t *Trial) {
+	const reads, repeats = 16, 8
+	h := t.hostile(false)
+	f := t.foe(h, endConfig{})
+	wrong := func(p *rocev2.Packet) {
+		p.RETH = rocev2.RETH{VA: f.end.mr.Addr(), RKey: uint32(f.end.mr.RKey()) ^ 0x55, Length: 64 << 10}
+	}
+	var storm [][]byte
+	for i := range reads {
+		storm = append(storm, f.packet(rocev2.RCReadRequest, i*64, wrong))
+	}
+	for range max(t.Packets/reads, 2) {
+		t.check(f.send(storm...))
+		t.result.Sent += reads
+	}
+	t.fence()
+	t.must(f.end.qp.State() == verbs.StateErr, "a wrong rkey left the queue pair in state %v", f.end.qp.State())
+	t.result.Answers = f.end.qp.Stats().TxPackets
+	t.must(t.result.Answers >= 1 && t.result.Answers <= 1+repeats, "%d READs with a wrong rkey were answered with %d packets, not 1 to %d",
+		t.result.Sent, t.result.Answers, 1+repeats)
+	t.await("NAK at the peer", func() bool { return h.got().fatal > 0 })
+	t.compare(t.neighbour(), func() func() {
+		return flood(func(int) { _ = f.send(storm...) })
+	})
+}
+
+func errorKeepsNothing(t *Trial) {
+	const conns, reads = 4, 16
+	t.compare(t.connect(t.lab.peer, t.lab.victim, endConfig{}), func() func() {
+		var failed []*conn
+		for range conns {
+			c := t.connect(t.lab.peer, t.lab.victim, endConfig{})
+			var grow [2]pace // the windows, so that much is in flight
+			t.check(t.turn(c, &grow))
+			failed = append(failed, c)
+		}
+		for _, c := range failed {
+			t.failReads(c, reads)
+		}
+		return func() {
+			for _, c := range failed {
+				t.check(c.close())
+			}
+		}
+	})
+}
+
+// failReads has the victim post READs with a wrong rkey.
+func (t *Trial) failReads(c *conn, n int) {
+	wrong := c.a.mr.RemoteAt(0)
+	wrong.RKey ^= 0x55
+	for range n {
+		err := c.b.qp.PostSend(verbs.SendWR{Opcode: verbs.Read, SGList: []verbs.SGE{c.b.mr.Slice(0, 256<<10)}, Remote: wrong})
+		t.check(err)
+		t.result.Sent++
+	}
+	t.await("failure of the queue pair", func() bool { return c.b.qp.State() == verbs.StateErr })
+}
+
+func silentPeer(t *Trial) {
+	const silents, writes = 32, 2
+	t.compare(t.connect(t.lab.peer, t.lab.victim, endConfig{}), func() func() {
+		var ends []*end
+		for i := range silents {
+			e := t.end(t.lab.victim, endConfig{})
+			c := endConfig{timeout: 22} // 17 s: the queue pair waits
+			t.join(e, verbs.Endpoint{Addr: t.lab.peer.addr, QPN: verbs.QPN(2 + i), PSN: 1, OwnKind: true}, c)
+			for range writes {
+				t.check(e.qp.PostSend(verbs.SendWR{Opcode: verbs.Write, SGList: []verbs.SGE{e.mr.All()}}))
+				t.result.Sent++
+			}
+			ends = append(ends, e)
+		}
+		t.fence()
+		return func() {
+			for _, e := range ends {
+				t.check(e.close())
+			}
+		}
+	})
+}
+
+func quietInError(t *Trial) {
+	const turns = 2 * 64 // packets
+	h := t.hostile(false)
+	f := t.foe(h, endConfig{})
+	size := min(uint64(1<<30), math.MaxInt/2+1)
+	mr, err := t.lab.victim.pd.RegisterMemory(make([]byte, size), verbs.RemoteRead)
+	t.check(err)
+	t.check(f.send(f.packet(rocev2.RCReadRequest, 0, read(mr, uint32(size)))))
+	t.await("data of the READ", func() bool { return f.end.qp.Stats().TxPackets > 0 })
+	bad := f.packet(rocev2.RCSendLast, int(size/uint64(f.end.mtu.Bytes())), payload(forged)) // no message is under way
+	t.await("end of the connection", func() bool {
+		t.check(f.send(bad)) // the victim's socket buffer may be full
+		t.result.Sent++
+		return f.end.qp.State() == verbs.StateErr
+	})
+	before := f.end.qp.Stats().TxPackets
+	t.fence()
+	t.result.Answers = f.end.qp.Stats().TxPackets - before
+	t.must(t.result.Answers <= turns, "%d packets after the queue pair was in ERR, more than %d", t.result.Answers, turns)
+	t.must(f.end.qp.Stats().NAKInvalidSent > 0, "no NAK")
+	t.healthy(t.neighbour(), 20)
+	t.check(mr.Close())
+}
+
+func eventFlood(t *Trial) {
+	const limit = 4 << 20
+	h := t.hostile(true)
+	scq, err := t.lab.victim.dev.CreateCQ(1024)
+	t.check(err)
+	reconnect := func() {
+		qp, err := t.lab.victim.pd.CreateQP(verbs.QPConfig{SendCQ: scq, RecvCQ: scq})
+		t.check(err)
+		f := &foe{hostile: h, end: &end{host: t.lab.victim, qp: qp}, qpn: 77, psn: 1000}
+		t.join(f.end, verbs.Endpoint{Addr: h.link.Addr(), QPN: f.qpn, PSN: f.psn, OwnKind: true}, endConfig{})
+		wrong := f.packet(rocev2.RCWriteOnly, 0, func(p *rocev2.Packet) {
+			p.RETH, p.Payload = rocev2.RETH{VA: 1, RKey: 1, Length: slotSize}, forged
+		})
+		t.await("end of the connection", func() bool {
+			t.check(f.send(wrong))
+			return t.happens(50*pollTime, func() bool { return qp.State() == verbs.StateErr })
+		})
+		t.check(qp.Close())
+	}
+	for range 8 { // what is taken once and kept
+		reconnect()
+	}
+	before := heap()
+	for range t.Conns {
+		reconnect()
+		t.result.Sent++
+	}
+	grown := heap() - before
+	t.figure("heap growth", float64(grown), "bytes")
+	t.must(grown < limit, "%d connections that ended in ERR and were closed hold %d bytes", t.Conns, grown)
+	t.healthy(t.neighbour(), 20)
+}
+
+func reorderFlood(t *Trial) {
+	const conns, limit = 32, 16 << 20
+	h := t.hostile(true)
+	honest := t.foe(h, endConfig{})
+	t.check(honest.end.postReceives())
+	var foes []*foe
+	for range conns {
+		foes = append(foes, t.foe(h, endConfig{mtu: verbs.MTU4096}))
+	}
+	full := make([]byte, verbs.MTU4096.Bytes())
+	before := heap()
+	for _, f := range foes {
+		var gap [][]byte
+		for i := range 1200 {
+			gap = append(gap, f.packet(rocev2.RCSendMiddle, 1+i, payload(full)))
+		}
+		t.check(f.send(gap...))
+		t.result.Sent += uint64(len(gap))
+		t.fence()
+		t.result.Answers += f.end.qp.Stats().TxPackets
+	}
+	var kept, most uint64
+	for _, f := range foes {
+		n := f.end.qp.Stats().Kept
+		kept, most = kept+n, max(most, n)
+	}
+	grown := heap() - before
+	t.figure("heap growth", float64(grown), "bytes")
+	t.figure("kept", float64(kept), "packets")
+	t.figure("kept by one connection", float64(most), "packets")
+	t.must(grown < limit, "packets behind gaps hold %d bytes", grown)
+	t.must(t.result.Answers <= nakPackets*conns, "%d gaps were answered with %d packets", conns, t.result.Answers)
+	t.check(honest.send(honest.packet(rocev2.RCSendOnly, 1, payload(forged))))
+	t.fence()
+	t.must(honest.end.qp.Stats().Kept == 1, "an innocent connection cannot keep a packet behind a gap any more")
+	t.check(honest.send(honest.packet(rocev2.RCSendOnly, 0, payload(forged))))
+	t.fence()
+	t.must(honest.end.expects() == honest.psn.Add(2), "a gap that was closed moved the innocent connection by %d packets, not 2",
+		honest.end.expects().Sub(honest.psn))
+	t.healthy(t.neighbour(), 20)
+}
+
+func rnrPacket(f *foe, _ int) []byte { return f.packet(rocev2.RCSendOnly, 0, payload(forged)) }
+
+// answered floods a connection of its own and counts the answers, of which
+// there may be one for each packet.
+func (t *Trial) answered(packet func(f *foe, i int) []byte) *foe {
+	f := t.foe(t.hostile(false), endConfig{})
+	for i := range t.Packets {
+		t.check(f.send(packet(f, i)))
+		if t.result.Sent++; i%256 == 255 {
+			t.fence() // so that none is lost
+		}
+	}
+	t.fence()
+	t.result.Answers = f.end.qp.Stats().TxPackets
+	t.must(t.result.Answers > 0 && t.result.Answers <= t.result.Sent, "%d packets were answered with %d", t.result.Sent, t.result.Answers)
+	t.must(f.end.qp.State() == verbs.StateRTS, "the queue pair is in state %v", f.end.qp.State())
+	t.compare(t.neighbour(), func() func() {
+		return flood(func(i int) { _ = f.send(packet(f, i)) })
+	})
+	return f
+}
+
+func duplicates(t *Trial) {
+	const psns = 3
+	f := t.answered(func(f *foe, i int) []byte {
+		if i == 0 {
+			t.check(f.end.postReceives())
+		}
+		switch i % psns {
+		case 0:
+			return f.packet(rocev2.RCSendOnly, 0, payload(forged))
+		case 1:
+			return f.packet(rocev2.RCReadRequest, 1, read(f.end.mr, slotSize))
+		}
+		return f.packet(rocev2.RCFetchAdd, 2, func(p *rocev2.Packet) {
+			p.AtomicETH = rocev2.AtomicETH{VA: f.end.mr.Addr() + sendBase, RKey: uint32(f.end.mr.RKey()), SwapAdd: 1}
+		})
+	})
+	n, err := f.end.mr.Load64(sendBase)
+	t.check(err)
+	s := f.end.qp.Stats()
+	t.must(n == 1, "a FETCH_ADD that was repeated is executed %d times", n)
+	t.must(s.RecvDone == 1, "a SEND that was repeated is executed %d times", s.RecvDone)
+}
+
+func fullCQ(t *Trial) {
+	const entries = 4
+	h := t.hostile(false)
+	f := t.foe(h, endConfig{cqe: entries})
+	t.check(f.end.postReceives())
+	for i := range 4 * entries {
+		t.check(f.send(f.packet(rocev2.RCSendOnly, i, payload(forged))))
+		t.result.Sent++
+		t.fence()
+		if f.end.qp.State() == verbs.StateErr {
+			t.effect(t.result.Sent)
+			break
+		}
+	}
+	t.must(f.end.qp.State() == verbs.StateErr, "%d messages into a queue of %d completions left the queue pair in state %v",
+		t.result.Sent, entries, f.end.qp.State())
+	t.result.Answers = f.end.qp.Stats().TxPackets
+	t.must(t.happens(1000*pollTime, func() bool { return h.got().fatal > 0 }), "the peer is not told: no NAK")
+	t.healthy(t.neighbour(), 20)
+}

@@ -1,0 +1,6 @@
+package attack
+
+import "slices"
+
+// All returns every attack.
+func All() []Attack { return slices.Concat(offPath, byPeers()) }

@@ -1,0 +1,207 @@
+package attack
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+
+	"github.com/gosoftroce/rocev2/memreg"
+	"github.com/gosoftroce/rocev2/qp"
+	"github.com/gosoftroce/rocev2/rocev2"
+)
+
+// rig is a connection of two state machines, a the requester and b the
+// responder, without devices, network and real time: cheap enough to be made
+// anew for every guess.
+type rig struct {
+	a, b         *qp.QP
+	now          qp.Time
+	aDone, bDone sink
+	room         []byte // of the packet under way
+	packet       rocev2.Packet
+	sent         int // messages posted by a
+}
+
+// sink counts completions.
+type sink struct {
+	ok, failed int
+}
+
+func (s *sink) Complete(c *qp.WC) bool {
+	if c.Status == qp.StatusSuccess {
+		s.ok++
+	} else {
+		s.failed++
+	}
+	return true
+}
+
+// rigMemory is what all rigs of a series share.
+type rigMemory struct {
+	table *memreg.Table
+	pd    *memreg.PD
+	a, b  []byte
+	ra, r *memreg.Region
+}
+
+const (
+	rigMessages = 1 << 14 // receives that b has
+	messageLen  = 8
+	rigBytes    = rigMessages * messageLen
+	rigRead     = 64 << 10 // bytes of one READ
+)
+
+func newRigMemory(rng *rand.Rand) (*rigMemory, error) {
+	m := &rigMemory{table: memreg.NewTable(rng.Uint32), a: make([]byte, rigBytes), b: make([]byte, rigBytes)}
+	m.pd = m.table.AllocPD()
+	all := memreg.LocalWrite | memreg.RemoteWrite | memreg.RemoteRead | memreg.RemoteAtomic
+	var err error
+	if m.ra, err = m.table.Register(m.pd, memreg.Local(m.a), memreg.Options{Access: all}); err != nil {
+		return nil, err
+	}
+	m.r, err = m.table.Register(m.pd, memreg.Local(m.b), memreg.Options{Access: all})
+	return m, err
+}
+
+var rigAddr = [2]netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")}
+
+const (
+	rigQPN = 0x100 // of a; b's is one more
+	rigPSN = 1000  // that a and b send first
+)
+
+// The window towards a peer of our kind.
+const (
+	ownBytes   = 2 << 20
+	ownPackets = 4096
+)
+
+// newRig connects two queue pairs, which with own keep packets behind gaps and
+// have the wide window. Room for n receives is made.
+func newRig(m *rigMemory, own bool, n int) (*rig, error) {
+	r := &rig{room: make([]byte, rocev2.MaxPacketLen)}
+	for i, q := range []**qp.QP{&r.a, &r.b} {
+		c := qp.Config{QPN: rocev2.QPN(rigQPN + i), Memory: m.table, PD: m.pd, SendCQ: &r.aDone, RecvCQ: &r.bDone, MaxInline: messageLen}
+		if own { // grown to its limit
+			c.Window = qp.WindowConfig{InitialBytes: ownBytes, MaxBytes: ownBytes, MaxPSNs: ownPackets}
+		}
+		if i == 0 {
+			c.MaxSendWR = n
+		} else {
+			c.MaxRecvWR, c.MaxRecvSGE = n, 1
+		}
+		var err error
+		if *q, err = qp.New(c); err != nil {
+			return nil, err
+		}
+		if err := r.connect(*q, i); err != nil {
+			return nil, err
+		}
+		if own {
+			(*q).KeepPackets(qp.NewStore(1024))
+		}
+	}
+	for i := range n {
+		wr := qp.RecvWR{SGList: []memreg.SGE{{Addr: m.r.Addr() + uint64(i*messageLen), Length: messageLen, LKey: m.r.LKey()}}}
+		if err := r.b.PostRecv(0, &wr); err != nil {
+			return nil, err
+		}
+	}
+	return r, nil
+}
+
+func (r *rig) connect(q *qp.QP, i int) error {
+	all := memreg.RemoteWrite | memreg.RemoteRead | memreg.RemoteAtomic
+	for _, s := range []struct {
+		attr qp.Attr
+		mask qp.AttrMask
+	}{
+		{qp.Attr{State: qp.StateInit, Port: 1, Access: all},
+			qp.AttrState | qp.AttrPKeyIndex | qp.AttrPort | qp.AttrAccess},
+		{qp.Attr{State: qp.StateRTR, AV: qp.AddressVector{DGID: rigAddr[1-i]}, PathMTU: rocev2.MTU1024,
+			DestQPN: rocev2.QPN(rigQPN + 1 - i), RQPSN: rigPSN, MaxDestRdAtomic: 16, MinRNRTimer: 1},
+			qp.AttrState | qp.AttrAV | qp.AttrPathMTU | qp.AttrDestQPN | qp.AttrRQPSN | qp.AttrMaxDestRdAtomic | qp.AttrMinRNRTimer},
+		{qp.Attr{State: qp.StateRTS, SQPSN: rigPSN, Timeout: 14, RetryCount: 7, RNRRetry: 7, MaxRdAtomic: 16},
+			qp.AttrState | qp.AttrSQPSN | qp.AttrTimeout | qp.AttrRetryCount | qp.AttrRNRRetry | qp.AttrMaxQPRdAtomic},
+	} {
+		if err := q.Modify(r.now, &s.attr, s.mask); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// send posts n numbered messages to a.
+func (r *rig) send(n int) error {
+	var b [messageLen]byte
+	for range n {
+		binary.BigEndian.PutUint64(b[:], uint64(r.sent))
+		if err := r.a.PostSend(r.now, &qp.SendWR{Opcode: qp.OpSend, Signaled: true, Inline: b[:]}); err != nil {
+			if r.a.State() == qp.StateErr {
+				return nil
+			}
+			return fmt.Errorf("post message %d: %w", r.sent, err)
+		}
+		r.sent++
+	}
+	return nil
+}
+
+// hand gives a packet to q as if its peer had sent it. b has room for the ICRC,
+// which nobody looks at here.
+func (r *rig) hand(q *qp.QP, b []byte) error {
+	if err := r.packet.Parse(b); err != nil {
+		return err
+	}
+	from := rigAddr[1]
+	if q == r.b {
+		from = rigAddr[0]
+	}
+	q.HandlePacket(r.now, from, &r.packet)
+	return nil
+}
+
+// move carries what from has to say to to, and reports whether there was any.
+func (r *rig) move(from, to *qp.QP) (bool, error) {
+	any := false
+	for {
+		n := from.PollTransmit(r.now, r.room)
+		if n == 0 {
+			return any, nil
+		}
+		any = true
+		if to != nil {
+			if err := r.hand(to, r.room[:n+rocev2.ICRCLen]); err != nil {
+				return any, err
+			}
+		}
+	}
+}
+
+// finish carries packets, and moves time on where there are none, until a has
+// no more work or the connection has ended.
+func (r *rig) finish() error {
+	const timeouts = 100
+	for fired := 0; fired < timeouts; {
+		there, err := r.move(r.a, r.b)
+		if err != nil {
+			return err
+		}
+		back, err := r.move(r.b, r.a)
+		if err != nil {
+			return err
+		}
+		if there || back {
+			continue
+		}
+		at, ok := r.a.PollTimeout()
+		if !ok || r.a.State() == qp.StateErr {
+			return nil
+		}
+		r.now = max(r.now, at)
+		r.a.HandleTimeout(r.now)
+		fired++
+	}
+	return nil
+}
