@@ -73,3 +73,24 @@ func TestBlind(t *testing.T) {
 		})
 	}
 }
+
+// TestRawWire runs the attacks whose packets are forged as somebody else's
+// through a raw socket, as the command does.
+func TestRawWire(t *testing.T) {
+	w, err := openRaw()
+	if err != nil {
+		t.Skip(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range All() {
+		switch a.Name {
+		case "wrong-qpn", "wrong-address", "blind-request":
+			t.Run(a.Name, func(t *testing.T) {
+				r, err := a.Run(t.Context(), Options{Scale: Short, Raw: true})
+				report(t, r, err)
+			})
+		}
+	}
+}

@@ -319,13 +319,15 @@ func (t *Trial) fence() {
 			return t.happens(10*pollTime, func() bool { return t.lab.sentinel.Stats().RxPackets > seen })
 		})
 	}
-	sent := t.lab.victim.dev.Stats().Link.TxPackets
-	for quiet := 0; quiet < 5; quiet++ {
-		t.happens(2*pollTime, func() bool { return false })
+	const rounds = 5
+	quiet, sent := 0, t.lab.victim.dev.Stats().Link.TxPackets
+	t.happens(patience, func() bool {
 		if now := t.lab.victim.dev.Stats().Link.TxPackets; now != sent {
-			sent, quiet = now, 0
+			quiet, sent = 0, now
 		}
-	}
+		quiet++
+		return quiet > rounds
+	})
 }
 
 // forge sends a packet to the victim that claims to come from src, with a right

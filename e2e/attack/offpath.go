@@ -84,14 +84,13 @@ func (t *Trial) shoot(answers int, shot func(c *conn, i int)) {
 	if !t.healthy(c, 20) {
 		return
 	}
-	t.settle()
-	const parts = 8
+	t.fence()
 	before := t.lab.victim.dev.Stats().Link.TxPackets
-	for part := range parts {
-		for i := range t.Packets / parts {
-			shot(c, part*t.Packets/parts+i)
+	for part := 1; t.result.Sent < uint64(t.Packets); part *= 2 { // small ones first, to see when an effect begins
+		for range part {
+			shot(c, int(t.result.Sent))
+			t.result.Sent++
 		}
-		t.result.Sent += uint64(t.Packets / parts)
 		t.fence()
 		if s := c.b.qp.State(); s != verbs.StateRTS {
 			t.effect(t.result.Sent)
@@ -110,9 +109,6 @@ func (t *Trial) shoot(answers int, shot func(c *conn, i int)) {
 		t.healthy(c, 20)
 	}
 }
-
-// settle waits until the victim has nothing left to say.
-func (t *Trial) settle() { t.fence() }
 
 func (t *Trial) randomAddr() netip.Addr {
 	n := t.rng.Uint32()

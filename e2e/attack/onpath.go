@@ -152,7 +152,8 @@ func (t *Trial) failReads(c *conn, n int) {
 		t.check(err)
 		t.result.Sent++
 	}
-	t.await("failure of the queue pair", func() bool { return c.b.qp.State() == verbs.StateErr })
+	t.must(t.happens(patience, func() bool { return c.b.qp.State() == verbs.StateErr }),
+		"READs on a queue pair beside failed ones are not answered in %v", patience)
 }
 
 func silentPeer(t *Trial) {
