@@ -102,8 +102,8 @@ func (g *Guess) Blind(seed uint64, step, far int) (BlindResult, error) {
 	}
 	near, most := 150, float64(g.Most)
 	if g.InFlight > near {
-		near = 20
-		most += float64(step) / 2 // what a sample may be wrong
+		near, far = 8, max(far/10, 1) // for each costs as many messages
+		most += float64(step) / 2     // what a sample may be wrong
 	}
 	for d := -near; d <= near && err == nil; d++ {
 		err = s.try(d, 1)

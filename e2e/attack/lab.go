@@ -336,7 +336,8 @@ func (t *Trial) fence() {
 func (t *Trial) forge(src netip.Addr, port uint16, packet []byte) {
 	dst := t.lab.victim.addr
 	flow := rocev2.NewFlow(src, dst, port, rocev2.UDPPort)
-	t.datagram(netip.AddrPortFrom(src, port), flow.Seal(0, packet))
+	sealed := append(make([]byte, 0, len(packet)+rocev2.ICRCLen), packet...) // the wire keeps it
+	t.datagram(netip.AddrPortFrom(src, port), flow.Seal(0, sealed))
 }
 
 // datagram sends any bytes to the victim. It may be called from any goroutine.

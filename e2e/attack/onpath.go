@@ -118,7 +118,7 @@ func readWrongKey(t *Trial) {
 		t.result.Sent, t.result.Answers, 1+repeats)
 	t.await("NAK at the peer", func() bool { return h.got().fatal > 0 })
 	t.compare(t.neighbour(), func() func() {
-		return flood(func(int) { _ = f.send(storm...) })
+		return flood(func(i int) { t.forge(h.link.Addr(), rocev2.UDPPort, storm[i%reads]) })
 	})
 }
 
@@ -280,7 +280,7 @@ func reorderFlood(t *Trial) {
 
 func rnrPacket(f *foe, _ int) []byte { return f.packet(rocev2.RCSendOnly, 0, payload(forged)) }
 
-// answered floods a connection of its own and counts the answers, of which
+// answered sends to a connection of its own and counts the answers, of which
 // there may be one for each packet.
 func (t *Trial) answered(packet func(f *foe, i int) []byte) *foe {
 	f := t.foe(t.hostile(false), endConfig{})
@@ -295,7 +295,7 @@ func (t *Trial) answered(packet func(f *foe, i int) []byte) *foe {
 	t.must(t.result.Answers > 0 && t.result.Answers <= t.result.Sent, "%d packets were answered with %d", t.result.Sent, t.result.Answers)
 	t.must(f.end.qp.State() == verbs.StateRTS, "the queue pair is in state %v", f.end.qp.State())
 	t.compare(t.neighbour(), func() func() {
-		return flood(func(i int) { _ = f.send(packet(f, i)) })
+		return flood(func(i int) { t.forge(f.link.Addr(), rocev2.UDPPort, packet(f, i)) })
 	})
 	return f
 }
