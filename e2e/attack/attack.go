@@ -28,7 +28,7 @@ type Attack struct {
 type Scale struct {
 	Packets int           // of a flood, whose answers are counted
 	Conns   int           // connections that an attacker opens one after another
-	Rounds  int           // turns without and with the attack
+	Rounds  int           // turns without and with the attack; 0: none
 	Bytes   int           // that a neighbour moves in a turn and direction, at the least
 	Turn    time.Duration // how long a turn lasts at the least
 }

@@ -1,11 +1,13 @@
 package attack
 
 import (
+	"bytes"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/gosoftroce/rocev2/fabric"
+	"github.com/gosoftroce/rocev2/verbs"
 )
 
 func report(t *testing.T, r Result, err error) {
@@ -74,9 +76,17 @@ func TestBlind(t *testing.T) {
 	}
 }
 
-// TestRawWire runs the attacks whose packets are forged as somebody else's
-// through a raw socket, as the command does.
-func TestRawWire(t *testing.T) {
+// wires are the ways to forge, and whether this process may.
+var wires = []struct {
+	name string
+	raw  bool
+}{{"inject", false}, {"raw", true}}
+
+func skipWithoutRaw(t *testing.T, raw bool) {
+	t.Helper()
+	if !raw {
+		return
+	}
 	w, err := openRaw()
 	if err != nil {
 		t.Skip(err)
@@ -84,11 +94,39 @@ func TestRawWire(t *testing.T) {
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// TestForgedPacketsArrive shows that attacks which must have no effect are no
+// empty ones: a packet that is right in everything is executed, whoever sent it.
+func TestForgedPacketsArrive(t *testing.T) {
+	for _, w := range wires {
+		t.Run(w.name, func(t *testing.T) {
+			skipWithoutRaw(t, w.raw)
+			a := Attack{Name: "arrive", run: func(t *Trial) {
+				c := t.connect(t.lab.peer, t.lab.victim, endConfig{})
+				t.check(c.b.postReceives())
+				t.forgeSend(c, 0, forged)
+				t.fence()
+				wc, err := t.wait(c.b.rcq)
+				t.check(err)
+				t.must(wc.Status == verbs.StatusSuccess && bytes.Equal(c.b.mr.Bytes()[:slotSize], forged), "completion %+v", wc)
+				t.must(c.b.qp.Stats().TxPackets == 1, "%d answers", c.b.qp.Stats().TxPackets)
+			}}
+			r, err := a.Run(t.Context(), Options{Scale: Short, Raw: w.raw})
+			report(t, r, err)
+		})
+	}
+}
+
+// TestRawWire runs some attacks with packets that are forged on a raw socket, as
+// the command does. Floods are left out: they would fill the victim's socket.
+func TestRawWire(t *testing.T) {
+	skipWithoutRaw(t, true)
 	for _, a := range All() {
 		switch a.Name {
-		case "wrong-qpn", "wrong-address", "blind-request":
+		case "garbage", "wrong-qpn", "wrong-address", "blind-request":
 			t.Run(a.Name, func(t *testing.T) {
-				r, err := a.Run(t.Context(), Options{Scale: Short, Raw: true})
+				r, err := a.Run(t.Context(), Options{Scale: Scale{Packets: 500}, Raw: true})
 				report(t, r, err)
 			})
 		}

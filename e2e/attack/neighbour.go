@@ -102,6 +102,9 @@ func (t *Trial) turn(c *conn, sum *[2]pace) error {
 // begin starts and its result ends. It reports the ratio of the direction that
 // suffers more.
 func (t *Trial) compare(c *conn, begin func() (stop func())) {
+	if t.Rounds == 0 {
+		return
+	}
 	var warm, quiet, under [2]pace
 	if err := t.turn(c, &warm); err != nil {
 		t.broken("the neighbour without an attack, %v", err)

@@ -75,7 +75,10 @@ var offPath = []Attack{
 	},
 }
 
-const silent = 0 // answers allowed for each packet
+const (
+	silent    = 0       // answers allowed for each packet
+	shootHeap = 6 << 20 // bytes: what a device takes with its first packets, and packets behind gaps
+)
 
 // shoot sends packets to an idle connection, counts the answers, and compares
 // the goodput of a neighbour.
@@ -85,7 +88,7 @@ func (t *Trial) shoot(answers int, shot func(c *conn, i int)) {
 		return
 	}
 	t.fence()
-	before := t.lab.victim.dev.Stats().Link.TxPackets
+	memory, before := heap(), t.lab.victim.dev.Stats().Link.TxPackets
 	for part := 1; t.result.Sent < uint64(t.Packets); part *= 2 { // small ones first, to see when an effect begins
 		for range part {
 			shot(c, int(t.result.Sent))
@@ -101,6 +104,9 @@ func (t *Trial) shoot(answers int, shot func(c *conn, i int)) {
 	t.result.Answers = t.lab.victim.dev.Stats().Link.TxPackets - before
 	t.must(t.result.Answers <= uint64(answers)*t.result.Sent, "%d packets were answered with %d, more than %d each",
 		t.result.Sent, t.result.Answers, answers)
+	memory = heap() - memory
+	t.figure("heap growth", float64(memory), "bytes")
+	t.must(memory < shootHeap, "%d packets hold %d bytes", t.result.Sent, memory)
 	if len(t.result.Broken) == 0 && !t.healthy(c, 20) {
 		t.effect(t.result.Sent)
 	}
