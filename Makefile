@@ -6,7 +6,7 @@ FUZZTIME ?= 10s
 SEEDS    ?= 10000
 BIN      := bin
 
-.PHONY: test-386 test-portable all build demo test check fuzz e2e-rxe bench bench-quick microbench benchcheck fmt vet lint tidy race seeds clean help
+.PHONY: all build demo test test-386 test-portable check fuzz e2e-rxe attack bench bench-quick microbench benchcheck fmt vet lint tidy race seeds clean help
 
 all: build
 
@@ -66,6 +66,9 @@ fuzz: ## every fuzz target for FUZZTIME
 
 e2e-rxe: ## the matrix against Linux rxe in guests, every cell printed
 	ROCEV2_E2E=1 $(GO) test ./e2e/... -count=1 -timeout 30m -v
+
+attack: ## attacks on live devices, and what came of them (docs/threat-model.md)
+	$(GO) run ./e2e/attack/cmd/roceattack
 
 bench: ## the full grid beside other stacks, into bench/report (about 20 minutes)
 	cd bench && $(GO) run ./cmd/rocebench -out report -kernel
