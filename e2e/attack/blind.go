@@ -37,8 +37,10 @@ type BlindResult struct {
 	Lies     float64 `json:"lies"`     // with which a request completes with SUCCESS that the peer has not executed
 	Hits     float64 `json:"hits"`     // with any of these
 	Run      int     `json:"run"`      // longest row of them
-	Random   float64 `json:"random"`   // packets until a hit with random PSNs, on average; 0: there is none
+	MSNs     float64 `json:"msns"`     // MSNs of 2^24 that such a packet may carry; all others make it harmless
+	Random   float64 `json:"random"`   // packets until a hit with random numbers, on average; 0: there is none
 	Sweep    float64 `json:"sweep"`    // the same with PSNs that lie Run apart
+	Young    float64 `json:"young"`    // the same as Sweep where the MSN is known: of a connection that has done little
 	Broken   string  `json:"broken,omitempty"`
 }
 
@@ -82,76 +84,105 @@ func Guesses() []Guess {
 	return g
 }
 
-// survey is a BlindResult under way.
+// space is how many PSNs there are, and MSNs.
+const space = 1 << 24
+
+// survey tries distances from the number that the victim expects: every one near
+// it, one in the middle of every step up to reach, and far random others.
 type survey struct {
-	BlindResult
-	guess  *Guess
-	memory *rigMemory
-	run    int // PSNs with an effect in a row, up to here
+	step, far int
+	rng       *rand.Rand
+	try       func(distance int) (outcome, error)
+
+	tried, run, longest  int // run is of distances with an effect, up to here
+	hits                 float64
+	ends, replaces, lies float64
 }
 
-// Blind tries the guess at every distance near the PSN that the victim expects,
-// in the middle of every step PSNs up to 9000 ahead, and at far random others.
-func (g *Guess) Blind(seed uint64, step, far int) (BlindResult, error) {
+func (s *survey) do(near int) error {
 	const reach = 9000
-	rng := rand.New(rand.NewPCG(seed, 2))
-	s := survey{BlindResult: BlindResult{Name: g.Name, What: g.What}, guess: g}
-	var err error
-	if s.memory, err = newRigMemory(rng); err != nil {
-		return s.BlindResult, err
+	for d := -near; d <= near; d++ {
+		if err := s.at(d, 1); err != nil {
+			return err
+		}
+	}
+	for d := near + 1 + s.step/2; d < reach; d += s.step {
+		if err := s.at(d, float64(s.step)); err != nil {
+			return err
+		}
+	}
+	rest := space - reach - near
+	for range s.far {
+		s.run = 0
+		if err := s.at(reach+s.rng.IntN(rest), float64(rest)/float64(s.far)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// at tries one distance, which stands for so many.
+func (s *survey) at(d int, weight float64) error {
+	o, err := s.try(d)
+	if err != nil {
+		return fmt.Errorf("at distance %d: %w", d, err)
+	}
+	s.tried++
+	if o == (outcome{}) {
+		s.run = 0
+		return nil
+	}
+	s.run += int(weight)
+	s.longest = max(s.longest, s.run)
+	s.hits += weight
+	for _, x := range []struct {
+		yes bool
+		sum *float64
+	}{{o.ended, &s.ends}, {o.replaced, &s.replaces}, {o.lied, &s.lies}} {
+		if x.yes {
+			*x.sum += weight
+		}
+	}
+	return nil
+}
+
+// Blind tries the guess with PSNs, and at one that hits with MSNs: step far from
+// the expected one, and far random ones of the rest.
+func (g *Guess) Blind(seed uint64, step, far int) (BlindResult, error) {
+	r := BlindResult{Name: g.Name, What: g.What, MSNs: space}
+	m, err := newRigMemory(rand.New(rand.NewPCG(seed, 2)))
+	if err != nil {
+		return r, err
 	}
 	near, most := 150, float64(g.Most)
 	if g.InFlight > near {
 		near, far = 8, max(far/10, 1) // for each costs as many messages
 		most += float64(step) / 2     // what a sample may be wrong
 	}
-	for d := -near; d <= near && err == nil; d++ {
-		err = s.try(d, 1)
+	s := survey{step: step, far: far, rng: rand.New(rand.NewPCG(seed, 3))}
+	s.try = func(d int) (outcome, error) { return g.try(m, d, 0) }
+	if err := s.do(near); err != nil {
+		return r, fmt.Errorf("attack: guess %s: PSN %w", g.Name, err)
 	}
-	for d := near + 1 + step/2; d < reach && err == nil; d += step {
-		err = s.try(d, step)
+	r.Tried, r.Ends, r.Replaces, r.Lies, r.Hits, r.Run = s.tried, s.ends, s.replaces, s.lies, s.hits, s.longest
+	if r.Hits > most {
+		r.Broken = fmt.Sprintf("%.0f PSNs have an effect, more than %d", r.Hits, g.Most)
 	}
-	rest := 1<<24 - reach - near
-	for range far {
-		if err != nil {
-			break
+	if info, _ := g.op.Info(); r.Hits > 0 && info.Headers.Has(rocev2.HasAETH) {
+		n := survey{step: step, far: far, rng: s.rng}
+		n.try = func(d int) (outcome, error) { return g.try(m, 1, d) }
+		if err := n.do(near); err != nil {
+			return r, fmt.Errorf("attack: guess %s: MSN %w", g.Name, err)
 		}
-		s.run = 0
-		err = s.try(reach+rng.IntN(rest), rest/far)
+		r.Tried += n.tried
+		r.MSNs = min(n.hits, space)
 	}
-	if s.Hits > 0 {
-		s.Random = (1 << 24) / s.Hits
-		s.Sweep = (1 << 24) / float64(s.Run) / 2
+	if r.Hits > 0 && r.MSNs > 0 {
+		r.Young = space / float64(r.Run) / 2
+		r.Sweep = r.Young * space / r.MSNs
+		r.Random = space / r.Hits * space / r.MSNs
 	}
-	if s.Hits > most {
-		s.Broken = fmt.Sprintf("%.0f PSNs have an effect, more than %d: one of %.0f packets hits", s.Hits, g.Most, s.Random)
-	}
-	return s.BlindResult, err
-}
-
-// try tries one distance, which stands for so many.
-func (s *survey) try(d, weight int) error {
-	o, err := s.guess.try(s.memory, d)
-	if err != nil {
-		return fmt.Errorf("attack: guess %s at distance %d: %w", s.Name, d, err)
-	}
-	s.Tried++
-	if o == (outcome{}) {
-		s.run = 0
-		return nil
-	}
-	s.run += weight
-	s.Run = max(s.Run, s.run)
-	s.Hits += float64(weight)
-	for _, x := range []struct {
-		yes bool
-		sum *float64
-	}{{o.ended, &s.Ends}, {o.replaced, &s.Replaces}, {o.lied, &s.Lies}} {
-		if x.yes {
-			*x.sum += float64(weight)
-		}
-	}
-	return nil
+	return r, nil
 }
 
 // outcome is what a forged packet did to a connection.
@@ -164,9 +195,9 @@ const follow = 12
 // show its effect without.
 const maxReach = 10_000
 
-// try makes a connection, forges a packet d PSNs from the expected one, and lets
-// the connection go on.
-func (g *Guess) try(m *rigMemory, d int) (outcome, error) {
+// try makes a connection, forges a packet d PSNs from the expected one, whose
+// MSN is so far from the true one, and lets the connection go on.
+func (g *Guess) try(m *rigMemory, d, msn int) (outcome, error) {
 	n := follow + g.InFlight
 	if d > 0 && d < maxReach && !g.read {
 		n = max(n, d+follow)
@@ -180,7 +211,7 @@ func (g *Guess) try(m *rigMemory, d int) (outcome, error) {
 	}
 	clear(m.b)
 	toRequester := g.syndrome != 0
-	first := 4 // so that there is something behind
+	const first = 4 // messages, so that there is something behind
 	if err := r.send(first); err != nil {
 		return outcome{}, err
 	}
@@ -197,7 +228,7 @@ func (g *Guess) try(m *rigMemory, d int) (outcome, error) {
 			return outcome{}, err
 		}
 	}
-	if err := r.hand(victim, g.packet(victim, psn.Add(d))); err != nil {
+	if err := r.hand(victim, g.packet(victim, psn.Add(d), rocev2.PSN(first).Add(msn))); err != nil {
 		return outcome{}, err
 	}
 	if err := r.send(n - r.sent); err != nil {
@@ -210,9 +241,9 @@ func (g *Guess) try(m *rigMemory, d int) (outcome, error) {
 }
 
 // packet is the forged packet, with room for the ICRC.
-func (g *Guess) packet(victim *qp.QP, psn rocev2.PSN) []byte {
+func (g *Guess) packet(victim *qp.QP, psn, msn rocev2.PSN) []byte {
 	b := encode(g.op, victim.QPN(), psn, func(p *rocev2.Packet) {
-		p.AETH.Syndrome = g.syndrome
+		p.AETH = rocev2.AETH{Syndrome: g.syndrome, MSN: msn}
 		p.RETH = rocev2.RETH{VA: 1, RKey: 1, Length: messageLen}
 		switch info, _ := g.op.Info(); {
 		case g.read:
@@ -261,7 +292,7 @@ func (g *Guess) tryRead(m *rigMemory, r *rig, d int) (outcome, error) {
 			return outcome{}, err
 		}
 	}
-	if err := r.hand(r.a, g.packet(r.a, psn.Add(d))); err != nil {
+	if err := r.hand(r.a, g.packet(r.a, psn.Add(d), 0)); err != nil {
 		return outcome{}, err
 	}
 	if err := r.finish(); err != nil {

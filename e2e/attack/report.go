@@ -44,8 +44,9 @@ func (r *Report) Text(w io.Writer) error {
 		r.attacks(&b)
 	}
 	if len(r.Blind) > 0 {
-		b.WriteString("\nBlind packets: addresses and QPN known, PSN guessed. PSNs with an effect, of 2^24, and packets\n" +
-			"until one hits on average, extrapolated from the PSNs tried: random PSNs, and a sweep in the largest steps.\n\n")
+		b.WriteString("\nBlind packets: addresses and QPN known, PSN guessed. PSNs with an effect, of 2^24, MSNs that\n" +
+			"the packet may carry, and packets until one hits on average, extrapolated from the numbers tried: random\n" +
+			"numbers; PSNs swept in the largest steps; the same on a young connection, whose MSN is known.\n\n")
 		r.blind(&b)
 	}
 	for i := range r.Attacks {
@@ -88,14 +89,14 @@ func (r *Report) attacks(b *strings.Builder) {
 
 func (r *Report) blind(b *strings.Builder) {
 	t := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "packet\ttried\tends\treplaces\tlies\tany\trandom\tsweep\twhat")
+	fmt.Fprintln(t, "packet\ttried\tends\treplaces\tlies\tany\tMSNs\trandom\tsweep\tyoung\twhat")
 	for i := range r.Blind {
 		g := &r.Blind[i]
-		random, sweep := "never", "never"
+		packets := "never\tnever\tnever"
 		if g.Random > 0 {
-			random, sweep = fmt.Sprintf("%.0f", g.Random), fmt.Sprintf("%.0f", g.Sweep)
+			packets = fmt.Sprintf("%.4g\t%.4g\t%.4g", g.Random, g.Sweep, g.Young)
 		}
-		fmt.Fprintf(t, "%s\t%d\t%.0f\t%.0f\t%.0f\t%.0f\t%s\t%s\t%s\n", g.Name, g.Tried, g.Ends, g.Replaces, g.Lies, g.Hits, random, sweep, g.What)
+		fmt.Fprintf(t, "%s\t%d\t%.0f\t%.0f\t%.0f\t%.0f\t%.0f\t%s\t%s\n", g.Name, g.Tried, g.Ends, g.Replaces, g.Lies, g.Hits, g.MSNs, packets, g.What)
 	}
 	t.Flush() // to a strings.Builder: it cannot fail
 }
