@@ -2,7 +2,6 @@ package attack
 
 import (
 	"math/rand/v2"
-	"net/netip"
 	"sync"
 
 	"github.com/gosoftroce/rocev2/rocev2"
@@ -172,11 +171,8 @@ var forged = func() []byte {
 	return b
 }()
 
-// victimPSN is the next PSN that the end e sends.
+// nextPSN is the next PSN that the end e sends.
 func (e *end) nextPSN() verbs.PSN { return e.qp.Query().SQPSN }
 
 // expects is the PSN that the end e expects next.
 func (e *end) expects() verbs.PSN { return e.qp.Query().RQPSN }
-
-// addrPort is the port that devices send from.
-func addrPort(a netip.Addr) netip.AddrPort { return netip.AddrPortFrom(a, rocev2.UDPPort) }
