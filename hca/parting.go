@@ -39,7 +39,7 @@ func (s *shard) part(q *QP) {
 // another goroutine will. The caller holds mu, which is given up meanwhile.
 func (s *shard) sendPartings() <-chan struct{} {
 	if len(s.partings) > 0 && !s.sending {
-		s.pump(1)
+		s.pump(1, nil)
 	}
 	if len(s.partings) > 0 {
 		return s.nextBatch()
@@ -53,7 +53,7 @@ func (s *shard) giveTurn(q *QP) {
 	switch {
 	case !s.ready.has(q):
 	case !s.sending:
-		s.pump(1)
+		s.pump(1, nil)
 	default:
 		sent := s.nextBatch()
 		s.mu.Unlock()

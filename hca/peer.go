@@ -100,7 +100,10 @@ func (s *shard) count(q *QP) {
 	if q.peer == nil {
 		return
 	}
-	silent := accountLive
+	n, silent := q.core.InFlight(), accountLive
+	if n == 0 && q.inFlight == 0 && q.silent == accountLive {
+		return
+	}
 	if q.core.Silent() {
 		silent = accountSilent
 	}
@@ -113,7 +116,7 @@ func (s *shard) count(q *QP) {
 		}
 		q.silent = silent
 	}
-	q.account().take(q, q.core.InFlight())
+	q.account().take(q, n)
 }
 
 // allowance returns how many bytes of requests q may send to its peer: what is
@@ -128,7 +131,7 @@ func (q *QP) allowance() int {
 	if left > 0 || q.silent != accountLive || a.inFlight >= a.limit*3/2 { // a READ may be larger than what is left
 		return max(left, 0)
 	}
-	share, packet := a.limit/sharePart/q.peer.users, q.packet+qp.PacketOverhead
+	share, packet := a.limit/sharePart/q.peer.users, q.mtu+qp.PacketOverhead
 	if share < packet {
 		share = 0
 		if a.busy*packet < a.limit/sharePart {

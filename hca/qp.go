@@ -40,7 +40,7 @@ type QP struct {
 	silent   int  // which of its accounts
 	turn     int  // bytes left of the turn to send
 	idle     bool // only keeps its place in the round
-	packet   int  // bytes of a full packet, BTH to ICRC
+	mtu      int  // path MTU in bytes
 
 	closeOnce sync.Once
 }
@@ -190,7 +190,7 @@ func (q *QP) modify(a *qp.Attr, mask qp.AttrMask) (sent <-chan struct{}, err err
 	}
 	s.count(q)
 	if mask&qp.AttrPathMTU != 0 {
-		q.packet = rocev2.BTHLen + a.PathMTU.Bytes() + rocev2.ICRCLen
+		q.mtu = a.PathMTU.Bytes()
 	}
 	if mask&qp.AttrAV != 0 {
 		av := q.core.AV()
@@ -311,7 +311,7 @@ func (q *QP) PostRecv(wrs []qp.RecvWR) (int, error) {
 // work sends what a queue pair has come to have to say. The shard is locked.
 func (s *shard) work(q *QP) {
 	s.ready.push(q)
-	s.flushBut(s.lead.aside.Load())
+	s.flushBut(s.lead.aside.Load(), q)
 }
 
 // Close destroys the queue pair. Work that is outstanding completes no more;

@@ -335,7 +335,7 @@ func (s *shard) flushUnsent() {
 func (s *shard) flushIdle() {
 	if s.lead.unsent.Load() {
 		s.mu.Lock()
-		s.flushBut(s.lead.aside.Load() && !s.patience.over(s.dev.now()))
+		s.flushBut(s.lead.aside.Load() && !s.patience.over(s.dev.now()), nil)
 		s.mu.Unlock()
 	}
 }
@@ -363,7 +363,10 @@ func (s *shard) dispatch(r *taken, d *transport.RxPacket) {
 		s.drops.device[dropSourcePort]++
 		return
 	}
-	kept := q.core.Stats().Kept
+	var kept uint64
+	if !q.proven {
+		kept = q.core.Stats().Kept
+	}
 	var reason qp.Drop
 	if d.TrafficClass&ecnMask == ecnMarked {
 		reason = q.core.HandleMarked(r.now, d.Src, &s.pkt)

@@ -18,6 +18,7 @@ const (
 	rxDatagrams = 64        // datagrams (or coalesced runs of them) taken from the link at once
 	txArena     = 160 << 10 // bytes of one transmit batch
 	txBudget    = 64        // batches sent on a caller's goroutine before the shard's own takes over
+	txLongest   = qp.Time(time.Millisecond)
 )
 
 // shard is a part of a device that works on its own: a link, the queue pairs
@@ -121,12 +122,12 @@ func (s *shard) transmitter() {
 // held, gives it up while it sends, and returns with it held. When another
 // goroutine is sending, that one goes on with what is ready now. After
 // txBudget batches the transmitter continues in the caller's place.
-func (s *shard) flush() { s.flushBut(false) }
+func (s *shard) flush() { s.flushBut(false, nil) }
 
-// flushBut is flush that, with acks, leaves lone acknowledgements for the next
+// flushBut is flush for a caller, see pump, that, with acks, leaves lone acknowledgements for the next
 // flush: a program that polls will be back in a moment, and what it has posted
 // goes first.
-func (s *shard) flushBut(acks bool) {
+func (s *shard) flushBut(acks bool, caller *QP) {
 	if !acks || !s.sending { // the one who sends may be about to send them for somebody else
 		s.delayAcks = acks
 	}
@@ -137,22 +138,29 @@ func (s *shard) flushBut(acks bool) {
 			s.ready.push(s.delayed.pop())
 		}
 	}
-	s.pump(txBudget)
+	s.pump(txBudget, caller)
 }
 
-// pump sends so many batches, unless another goroutine is at it. The transmitter
-// continues in the caller's place.
-func (s *shard) pump(batches int) {
+// pump sends so many batches at the most, unless another goroutine is at it. The
+// transmitter continues in the caller's place: also when the queue pair that the
+// caller is here for, if any, has nothing more to send, and when it has taken
+// long, for what others send is no reason to hold the caller up.
+func (s *shard) pump(batches int, caller *QP) {
 	if s.sending {
 		return
 	}
-	for range batches {
+	begun := s.dev.now()
+	for i := range batches {
 		if s.closed || !s.wantsOut() {
 			return
 		}
+		now := s.dev.now()
+		if i > 0 && (caller != nil && !s.ready.has(caller) || now > begun+txLongest) {
+			break
+		}
 		s.tx.Reset()
 		sent := s.takePartings()
-		s.fill(s.dev.now())
+		s.fill(now)
 		idle := s.tx.Len() == 0 && s.loop.empty()
 		s.sending = true
 		if !s.loop.empty() {

@@ -31,7 +31,7 @@ func newTurns() turns {
 }
 
 // fullPacket is what a packet of the path MTU takes of a turn.
-func (q *QP) fullPacket() int { return max(q.packet, turnLeast) }
+func (q *QP) fullPacket() int { return max(rocev2.BTHLen+q.mtu+rocev2.ICRCLen, turnLeast) }
 
 func (t *turns) len() int { return t.fresh.len() + t.rest.len() }
 
@@ -113,39 +113,44 @@ func (s *shard) fill(now qp.Time) {
 func (s *shard) pull(q *QP, now qp.Time) bool {
 	out := s.writer(q)
 	full := q.fullPacket()
+	q.core.Allow(q.allowance())
+	q.core.DelayAcks(s.delayAcks && !q.local)
 	for q.turn >= full {
 		room := out.Room()
 		if room == nil {
+			s.count(q)
 			if q.local {
 				s.ready.rotate() // what it waits for comes at once: the others would have no turn
 			}
 			return false
 		}
-		allowance := q.allowance()
-		q.core.Allow(allowance)
-		q.core.DelayAcks(s.delayAcks && !q.local)
 		if n := q.core.PollBurst(now, q.turn/full, out); n > 0 {
 			q.turn -= n * full
-			s.count(q)
 			continue
 		}
-		n := q.core.PollTransmit(now, room)
-		if n == 0 {
-			s.ready.done()
-			if allowance == 0 {
-				s.stop(q)
-			}
-			if q.core.AckDelayed() {
-				s.delayed.push(q)
-				s.lead.unsent.Store(true)
-			}
-			s.settle(q)
-			return true
+		if n := q.core.PollTransmit(now, room); n > 0 {
+			out.Commit(n)
+			q.turn -= max(n+rocev2.ICRCLen, turnLeast)
+			continue
 		}
-		out.Commit(n)
-		q.turn -= max(n+rocev2.ICRCLen, turnLeast)
 		s.count(q)
+		allowance := q.allowance()
+		if allowance > 0 && q.core.Allowance() <= 0 { // the limit is reached, and there is the share
+			q.core.Allow(allowance)
+			continue
+		}
+		s.ready.done()
+		if allowance == 0 {
+			s.stop(q)
+		}
+		if q.core.AckDelayed() {
+			s.delayed.push(q)
+			s.lead.unsent.Store(true)
+		}
+		s.settle(q)
+		return true
 	}
+	s.count(q)
 	s.ready.rotate()
 	return true
 }

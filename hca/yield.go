@@ -21,7 +21,7 @@ type yielder struct {
 }
 
 // yieldEvery is after how many polls in vain it is looked who waits.
-const yieldEvery = 8
+const yieldEvery = 64
 
 func (y *yielder) init() {
 	y.runnable = []metrics.Sample{{Name: "/sched/goroutines/runnable:goroutines"}}

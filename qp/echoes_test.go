@@ -188,3 +188,32 @@ func TestNeedlessProbe(t *testing.T) {
 		probes = p.a.Stats().Probes
 	}
 }
+
+// TestAnsweredTwice: a lone packet that was sent again is answered as if that had been needed, and then once more: so it
+// was not, and the peer is waited for longer.
+func TestAnsweredTwice(t *testing.T) {
+	t.Parallel()
+	p := newPair(t, pairConfig{config: Config{MinProbe: 1e6}})
+	write := SendWR{Opcode: OpWrite, SGList: p.a.sge(0, 8), Remote: p.b.remote(0)}
+	must(t, p.a.PostSend(p.now, &write))
+	p.run()
+	must(t, p.a.PostSend(p.now, &write))
+	p.transfer(p.a, 1)
+	var packets [2][rocev2.MaxPacketLen]byte
+	var lens [2]int
+	lens[0] = p.b.PollTransmit(p.now, packets[0][:])
+	p.now, _ = p.a.PollTimeout()
+	p.a.HandleTimeout(p.now)
+	p.transfer(p.a, 1)
+	lens[1] = p.b.PollTransmit(p.now, packets[1][:])
+	p.now += 1000 // as if to the second one
+	for i := range packets {
+		p.carry(p.b, packets[i][:], lens[i])
+		if s := p.a.Stats(); s.SendDone != 2 || s.Needless != uint64(i) {
+			t.Errorf("answer %d: %d done, %d packets needless", i, s.SendDone, s.Needless)
+		}
+	}
+	if got := p.a.req.rtt.pauses.expected(p.now); got < 1e6 {
+		t.Errorf("the pause that is expected is %v", got)
+	}
+}

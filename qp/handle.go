@@ -30,6 +30,7 @@ func (q *QP) handlePacket(now Time, src netip.Addr, p *rocev2.Packet) Drop {
 	if src != q.peer && src.Unmap().WithZone("") != q.peer {
 		return DropPeer
 	}
+	q.req.rtt.pauses.heard = now
 	if p.BTH.PKey&0x7fff != rocev2.DefaultPKey&0x7fff {
 		return DropPKey
 	}
@@ -54,7 +55,9 @@ func (q *QP) HandleTimeout(now Time) {
 		return // the next PollTransmit goes on from where rewind has put the cursor
 	}
 	if r.retry.armed && r.rtt.expired(now, r.retry.deadline) {
-		q.probe(now)
+		if !r.rtt.postpone(now) {
+			q.probe(now)
+		}
 		return
 	}
 	if r.retry.expired(now) {

@@ -383,6 +383,41 @@ func TestRTTPauses(t *testing.T) {
 	}
 }
 
+// TestOneProbeForAHost: of the queue pairs that share what is known of a host one asks when that falls silent, and the
+// others when it has been heard again and has not answered them.
+func TestOneProbeForAHost(t *testing.T) {
+	t.Parallel()
+	const floor = time.Millisecond
+	var host Pauses
+	var a, b rtt
+	for _, r := range []*rtt{&a, &b} {
+		r.init(floor)
+		r.pauses = &host
+		r.arm(0)
+	}
+	at := Time(4 * floor)
+	if a.postpone(at) {
+		t.Fatal("the first question was put off")
+	}
+	a.ask(at)
+	for range 3 {
+		if !b.expired(b.probeAt, 1<<60) || !b.postpone(b.probeAt) || !b.late {
+			t.Fatalf("the second question was not put off")
+		}
+	}
+	if a.postpone(at.Add(floor)) {
+		t.Error("who has asked may ask again")
+	}
+	host.heard = b.probeAt
+	if b.postpone(b.probeAt) {
+		t.Error("the host is there, and the question was put off")
+	}
+	b.ask(b.probeAt)
+	if b.progress(b.probeAt.Add(floor), 1); b.late {
+		t.Error("late after an answer")
+	}
+}
+
 // TestRTTNoise: after a repaired loss a probe comes sooner, until none was seen for long.
 func TestRTTNoise(t *testing.T) {
 	t.Parallel()

@@ -183,9 +183,12 @@ const mostCounted = math.MaxInt / 2
 // Silent reports that the peer has not answered what is in flight for so long that it was sent again, or would be.
 func (q *QP) Silent() bool {
 	r := &q.req.retry
-	return q.req.rtt.attempts > 0 || r.left < r.limit && r.restarts == 0
+	return q.req.rtt.attempts > 0 || q.req.rtt.late || r.left < r.limit && r.restarts == 0
 }
 
 // Allow bounds the bytes of the requests that the next polls write, for a driver that shares a peer's buffers among queue
 // pairs: while there are bytes left a request may go, and with 0 none. Answers and timers go on. At first there is no bound.
 func (q *QP) Allow(bytes int) { q.req.allowance = bytes }
+
+// Allowance returns what is left of the bytes that Allow has let go; it may be negative.
+func (q *QP) Allowance() int { return q.req.allowance }

@@ -166,6 +166,16 @@ func (q *QP) takeBack() {
 	q.stats.Needless += q.stats.Retransmits - q.req.resent
 }
 
+// answeredTwice takes a response to what has completed. If one packet was sent again because of silence, and now both have
+// their answer, then nothing had been lost.
+func (q *QP) answeredTwice(now Time, psn rocev2.PSN) {
+	r := &q.req
+	if psn.Next() == r.una && q.stats.Retransmits == r.resent+1 {
+		r.rtt.echo(now)
+		q.stats.Needless++
+	}
+}
+
 // goBack goes back because of silence, which says more of the path than a packet that is missing: the window is cut even
 // if it was for the same loss.
 func (q *QP) goBack() {

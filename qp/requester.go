@@ -90,7 +90,7 @@ func (q *QP) executeResponse(now Time, p *rocev2.Packet, info *rocev2.OpcodeInfo
 	r := &q.req
 	psn := p.BTH.PSN
 	if psn.Before(r.una) {
-		return q.handleStale(p, info)
+		return q.handleStale(now, p, info)
 	}
 	if ahead(psn, r.una) >= ahead(r.max, r.una) || !q.possibleMSN(p, info) {
 		return DropGhost
@@ -133,8 +133,11 @@ func (q *QP) possibleMSN(p *rocev2.Packet, info *rocev2.OpcodeInfo) bool {
 // handleStale takes a response to what has completed. It may still say something new: the credits of an unsolicited
 // acknowledgement (IBTA 9.7.7.2), and a fatal NAK of a READ in the middle of its responses, which Linux sends with the
 // PSN of the request.
-func (q *QP) handleStale(p *rocev2.Packet, info *rocev2.OpcodeInfo) Drop {
+func (q *QP) handleStale(now Time, p *rocev2.Packet, info *rocev2.OpcodeInfo) Drop {
 	r := &q.req
+	if r.rtt.doubted {
+		q.answeredTwice(now, p.BTH.PSN)
+	}
 	if info.Operation != rocev2.OpAcknowledge {
 		return DropStale
 	}

@@ -26,6 +26,8 @@ type rtt struct {
 	own      Pauses // unless they are shared
 	known    bool   // smooth is more than a guess
 	asked    bool   // since the last progress packets were sent again because of silence
+	late     bool   // a probe was put off since then
+	doubted  bool   // before the last progress they were, and it may have been needless
 	resent   bool   // or for whatever reason
 	timing   bool
 	attempts uint8  // probes since the last progress
@@ -33,8 +35,9 @@ type rtt struct {
 	blind    uint8  // acknowledgements since then, or since the last doubling was taken back
 	noise    uint16 // acknowledgements for which losses are to be expected
 	sentAt   Time
-	quietAt  Time // since when the peer has been silent
-	askedAt  Time // if asked: when
+	quietAt  Time          // since when the peer has been silent
+	askedAt  Time          // if asked: when
+	silence  time.Duration // if doubted: how long it was, until the peer answered
 	probeAt  Time
 	psn      rocev2.PSN
 }
@@ -86,7 +89,10 @@ func (r *rtt) progress(now Time, una rocev2.PSN) (needless bool) {
 			r.backoff = 0 // the round trip is what it was
 		}
 	}
-	r.asked, r.resent = false, false
+	if r.asked {
+		r.doubted, r.silence = !needless, time.Duration(now-r.quietAt)
+	}
+	r.asked, r.late, r.resent = false, false, false
 	if r.timing && r.psn.Before(una) {
 		r.timing, r.backoff, r.blind = false, 0, 0
 		d := max(time.Duration(now-r.sentAt), 1)
@@ -110,14 +116,27 @@ func (r *rtt) progress(now Time, una rocev2.PSN) (needless bool) {
 // and not much later than usual.
 func (r *rtt) answersProbe(now Time) bool {
 	d := time.Duration(now - r.askedAt)
-	return 2*d >= r.least && d <= 2*r.smooth+4*r.deviates+r.floor/2
+	return 2*d >= r.least && d <= 2*r.smooth+4*r.deviates+r.floor/8
 }
 
 // paused takes note that the peer was silent until now though nothing was lost.
-func (r *rtt) paused(now Time) {
-	if d := time.Duration(now - r.quietAt); d > max(r.pauses.expected(now), r.floor) {
-		*r.pauses = Pauses{longest: d, at: now}
+func (r *rtt) paused(now Time) { r.pauses.add(now, time.Duration(now-r.quietAt), r.floor) }
+
+// echo takes the second answer to what was sent twice: nothing had been lost.
+func (r *rtt) echo(now Time) {
+	r.doubted = false
+	r.pauses.add(now, r.silence, r.floor)
+}
+
+// postpone puts off a probe, and reports whether it did: another queue pair has asked the same host, and that has not been
+// heard since. One question is enough to find out whether it is there.
+func (r *rtt) postpone(now Time) bool {
+	if r.asked || r.pauses.asked <= r.pauses.heard {
+		return false
 	}
+	r.late = true
+	r.probeAt = now.Add(r.floor)
+	return true
 }
 
 // Pauses remembers for how long a peer was silent though nothing was lost. Queue pairs that are not used concurrently can
@@ -125,6 +144,14 @@ func (r *rtt) paused(now Time) {
 type Pauses struct {
 	longest time.Duration
 	at      Time
+	heard   Time // when a packet came last
+	asked   Time // when packets were last sent again because of silence
+}
+
+func (p *Pauses) add(now Time, d, floor time.Duration) {
+	if d > floor && d > p.expected(now) {
+		p.longest, p.at = d, now
+	}
 }
 
 // expected is the longest pause that was seen, which counts for less as time goes by.
@@ -155,7 +182,10 @@ func (r *rtt) arm(now Time) {
 }
 
 // ask takes note that packets are sent again at now because the peer is silent.
-func (r *rtt) ask(now Time) { r.asked, r.askedAt = true, now }
+func (r *rtt) ask(now Time) {
+	r.asked, r.doubted, r.askedAt = true, false, now
+	r.pauses.asked = now
+}
 
 // backOff doubles the wait for the next probe.
 func (r *rtt) backOff() {

@@ -71,7 +71,7 @@ func (s *side) mishaps(r *pair.Result) {
 		add(maybe, "retransmissions", st.Retransmits-st.Needless)
 		add(r.Counts, "needless retransmissions", st.Needless)
 		add(maybe, "ack timeouts", st.Timeouts)
-		add(maybe, "read replays", st.ReadReplays)
+		add(r.Counts, "read replays", st.ReadReplays) // of what was sent again
 		add(fatal, "completion overflows", st.Overflows)
 		add(r.Counts, "probes", st.Probes)
 		add(r.Counts, "restarts", st.Restarts)
@@ -82,7 +82,7 @@ func (s *side) mishaps(r *pair.Result) {
 	}
 	st := s.dev.Stats()
 	for reason, n := range st.Drops {
-		if reason == "duplicate" { // an error where it was sent again, if it was needed
+		if reason == "duplicate" || reason == "stale" { // an error where it was sent again, if it was needed
 			add(r.Counts, "dropped: "+reason, n)
 			continue
 		}
