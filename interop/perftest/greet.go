@@ -14,6 +14,7 @@ import (
 // greeting is what the two sides say before either has made a queue pair.
 type greeting struct {
 	version     string // the peer's
+	own         bool   // it is this software
 	cycle, line int    // bytes in which addresses go round, and their least step
 	mtu         verbs.MTU
 	first       []byte // the first address message, which a server has already read
@@ -30,15 +31,14 @@ const (
 func greet(ctx context.Context, ctl *control.Conn, dev *verbs.Device, c *Config) (greeting, error) {
 	var g greeting
 	var b [versionLen]byte
-	var own bool
 	err := exchangeVersion(ctx, ctl, appendVersion(nil, !c.plain), b[:])
 	if err != nil {
 		return g, err
 	}
-	if g.version, own, err = parseVersion(b[:]); err != nil {
+	if g.version, g.own, err = parseVersion(b[:]); err != nil {
 		return g, err
 	}
-	if own && !c.plain {
+	if g.own = g.own && !c.plain; g.own {
 		if err := compareParams(ctx, ctl, c); err != nil {
 			return g, err
 		}

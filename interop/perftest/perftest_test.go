@@ -11,10 +11,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gosoftroce/rocev2/fabric"
 	"github.com/gosoftroce/rocev2/interop"
 	"github.com/gosoftroce/rocev2/interop/internal/control"
 	"github.com/gosoftroce/rocev2/interop/internal/testpair"
 	"github.com/gosoftroce/rocev2/verbs"
+	"github.com/gosoftroce/rocev2/verbs/verbstest"
 )
 
 type outcome struct {
@@ -88,6 +90,31 @@ var variants = map[string]struct {
 	"moderated":    {func(c *Config) { c.Size = 64; c.TxDepth = 16; c.CQMod = 7 }, func(t Test) bool { return t.Kind == Bandwidth && t.Verb != Atomic }, 60},
 	"compare-swap": {func(c *Config) { c.Atomic = CompareSwap }, func(t Test) bool { return t.Verb == Atomic }, 60},
 	"one message":  {func(c *Config) { c.Iterations = 1 }, func(t Test) bool { return true }, 1},
+}
+
+// Two sides of this software keep what arrives behind a gap and repair single
+// losses; the originals would not.
+func TestOwnKindIsTold(t *testing.T) {
+	t.Parallel()
+	for _, plain := range []bool{false, true} {
+		a, b := verbstest.Devices(t, verbstest.Config{Network: fabric.Config{Port: fabric.PortConfig{Loss: 0.02}}})
+		sc, cc := testpair.Connections(t)
+		cfg := Config{Test: Test{Write, Bandwidth}, Iterations: 100, Size: 64 << 10, IdleTimeout: 10 * time.Second, plain: plain}
+		served := make(chan error, 1)
+		go func() {
+			_, err := Run(t.Context(), a, sc, interop.Server, cfg)
+			served <- err
+		}()
+		if _, err := Run(t.Context(), b, cc, interop.Client, cfg); err != nil {
+			t.Error(err)
+		}
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+		if st := a.QPStats(); (st.Kept == 0) != plain {
+			t.Errorf("as towards the originals %v: %d packets were kept behind gaps", plain, st.Kept)
+		}
+	}
 }
 
 func TestBothRoles(t *testing.T) {

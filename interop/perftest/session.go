@@ -268,7 +268,8 @@ func (s *session) connectQP(ctx context.Context, q *verbs.QP, r Address) error {
 	if s.cfg.Test.hasReadDepth() {
 		most = min(most, s.cfg.OutstandingReads)
 	}
-	return q.Connect(ctx, verbs.Endpoint{Addr: r.GID.Addr(), QPN: r.QPN, PSN: r.PSN}, verbs.WithConfig(verbs.ConnectConfig{
+	peer := verbs.Endpoint{Addr: r.GID.Addr(), QPN: r.QPN, PSN: r.PSN, OwnKind: s.own}
+	return q.Connect(ctx, peer, verbs.WithConfig(verbs.ConnectConfig{
 		PathMTU: s.mtu, Access: access, Timeout: s.cfg.Timeout,
 		MaxRdAtomic:     verbs.Set(uint8(max(min(most, int(r.OutReads)), 1))),
 		MaxDestRdAtomic: verbs.Set(uint8(s.local[0].OutReads)),
