@@ -18,12 +18,16 @@ import (
 // meddler is a link with a hand in it.
 type meddler struct {
 	transport.Link
+	sending  func()                     // before every Send
 	sent     func()                     // behind every Send
 	received func(b *transport.RxBatch) // behind every Recv
 	waits    func() bool                // before every Wait, which returns at once if true
 }
 
 func (m *meddler) Send(b *transport.TxBatch) error {
+	if m.sending != nil {
+		m.sending()
+	}
 	err := m.Link.Send(b)
 	if m.sent != nil {
 		m.sent()

@@ -36,12 +36,13 @@ func (s *shard) part(q *QP) {
 }
 
 // sendPartings sends the last packets that wait, or returns what to await when
-// another goroutine will. The caller holds mu, which is given up meanwhile.
+// another goroutine will, or has an acknowledgement in the batch that it is about
+// to hand to the link. The caller holds mu, which is given up meanwhile.
 func (s *shard) sendPartings() <-chan struct{} {
 	if len(s.partings) > 0 && !s.sending {
 		s.pump(1, nil)
 	}
-	if len(s.partings) > 0 {
+	if len(s.partings) > 0 || s.sending {
 		return s.nextBatch()
 	}
 	return nil

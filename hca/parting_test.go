@@ -93,6 +93,58 @@ func TestReceivedIsAcknowledged(t *testing.T) {
 	}
 }
 
+// An acknowledgement that another goroutine is just about to hand to the link is
+// waited for as well.
+func TestAcknowledgementUnderWay(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		why string
+		end func(b *host, q *QP) error
+	}{
+		{"Close", func(_ *host, q *QP) error { return q.Close() }},
+		{"ERR", func(_ *host, q *QP) error { return q.Modify(&qp.Attr{State: qp.StateErr}, qp.AttrState) }},
+		{"device", func(b *host, _ *QP) error { return b.dev.Close() }},
+	} {
+		t.Run(c.why, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				m := &meddler{}
+				b, a := newMeddled(t, Config{}, m)
+				qb, qa := b.newQP(), a.newQP()
+				b.connect(qb, testAddrB, qa.QPN())
+				a.connect(qa, testAddrA, qb.QPN())
+				b.standAside()
+				a.write(qa, b, 8)
+				synctest.Wait()
+				if !b.dev.Progress() {
+					t.Fatal("nothing came")
+				}
+				held := make(chan struct{})
+				m.sending = func() { <-held }
+				go b.dev.Settle() // the acknowledgement
+				synctest.Wait()
+				var ended atomic.Bool
+				go func() {
+					if err := c.end(b, qb); err != nil {
+						t.Error(err)
+					}
+					ended.Store(true)
+				}()
+				synctest.Wait()
+				if ended.Load() {
+					t.Error("returned before the acknowledgement was sent")
+				}
+				close(held)
+				synctest.Wait()
+				if !ended.Load() {
+					t.Error("did not return when it was sent")
+				}
+				a.waitOK(1)
+			})
+		})
+	}
+}
+
 // A link that takes nothing any more holds up one Close for a while, and then
 // no other.
 func TestCloseOnAStuckLink(t *testing.T) {

@@ -210,7 +210,10 @@ func (q *QP) modify(a *qp.Attr, mask qp.AttrMask) (sent <-chan struct{}, err err
 		q.mtuTold = false
 	}
 	s.work(q)
-	return s.sendPartings(), nil
+	if mask&qp.AttrState != 0 && (a.State == qp.StateErr || a.State == qp.StateReset) {
+		sent = s.sendPartings()
+	}
+	return sent, nil
 }
 
 // checkDevice checks what the state machine cannot know: what this device and

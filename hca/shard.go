@@ -251,6 +251,10 @@ func (s *shard) settle(q *QP) {
 // close ends the shard's goroutines and its link.
 func (s *shard) close() error {
 	s.mu.Lock()
+	sent := s.sendPartings()
+	s.mu.Unlock()
+	s.await(sent)
+	s.mu.Lock()
 	s.closed = true
 	s.timer.Stop()
 	s.mu.Unlock()
