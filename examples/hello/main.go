@@ -11,6 +11,7 @@ import (
 	"log"
 	"net"
 	"os"
+	"time"
 
 	"github.com/gosoftroce/rocev2/verbs"
 )
@@ -108,7 +109,7 @@ func swap(local, peer string, mine card) (theirs card, err error) {
 		if conn, err = l.Accept(); err != nil {
 			return theirs, err
 		}
-	} else if conn, err = net.Dial("tcp", net.JoinHostPort(peer, port)); err != nil {
+	} else if conn, err = dial(net.JoinHostPort(peer, port)); err != nil {
 		return theirs, err
 	}
 	defer conn.Close()
@@ -116,4 +117,18 @@ func swap(local, peer string, mine card) (theirs card, err error) {
 		err = json.NewDecoder(conn).Decode(&theirs)
 	}
 	return theirs, err
+}
+
+// dial waits some seconds for a peer that has not started yet.
+func dial(addr string) (conn net.Conn, err error) {
+	for try := range 100 {
+		if conn, err = net.Dial("tcp", addr); err == nil {
+			break
+		}
+		if try == 0 {
+			log.Printf("waiting for %v", addr)
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	return conn, err
 }
