@@ -1,6 +1,7 @@
 package hca
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"sync"
@@ -222,12 +223,12 @@ func (q *QP) checkDevice(a *qp.Attr, mask qp.AttrMask) error {
 	d := q.shard.dev
 	if mask&qp.AttrAV != 0 {
 		if err := d.checkPeer(a.AV.DGID); err != nil {
-			return err
+			return q.badValue(a, mask, qp.AttrAV, err)
 		}
 	}
 	if mask&qp.AttrPathMTU != 0 && a.PathMTU.Valid() {
 		if err := d.checkPathMTU(a.PathMTU, a.AV.DGID); err != nil {
-			return err
+			return q.badValue(a, mask, qp.AttrPathMTU, err)
 		}
 	}
 	if mask&qp.AttrMaxQPRdAtomic != 0 {
@@ -258,10 +259,23 @@ func (q *QP) withZone(a *qp.Attr, mask qp.AttrMask) *qp.Attr {
 	return &b
 }
 
+// badValue says that the device does not take the value of an attribute, as the
+// state machine says it of those that it checks.
+func (q *QP) badValue(a *qp.Attr, mask, which qp.AttrMask, why error) error {
+	from := q.State()
+	to := from
+	if mask&qp.AttrState != 0 {
+		to = a.State
+	}
+	return &qp.ModifyError{From: from, To: to, Service: rocev2.ServiceRC, Attr: which, Detail: why.Error(), Err: qp.ErrAttrValue}
+}
+
 func (d *Device) checkPeer(peer netip.Addr) error {
 	linkLocal := func(a netip.Addr) bool { return a.Is6() && a.IsLinkLocalUnicast() }
 	switch {
-	case !peer.IsValid() || peer.IsUnspecified():
+	case !peer.IsValid():
+		return errors.New("the peer has no address: its Endpoint, or AV.DGID, was not filled in")
+	case peer.IsUnspecified():
 		return fmt.Errorf("peer address %v is not an address of a host", peer)
 	case peer.IsMulticast():
 		return fmt.Errorf("peer address %v is a multicast group; a connected queue pair has one peer", peer)

@@ -21,7 +21,7 @@ var (
 // Errors of PostSend and PostRecv. They come wrapped in a PostError, and nothing was queued.
 var (
 	ErrState         = errors.New("wrong queue pair state")
-	ErrQueueFull     = errors.New("queue full")
+	ErrQueueFull     = errors.New("queue full: it has room again when an earlier request completes")
 	ErrTooManySGE    = errors.New("too many scatter/gather entries")
 	ErrInlineTooLong = errors.New("inline data too long")
 	ErrInline        = errors.New("operation cannot have inline data")
@@ -64,20 +64,28 @@ func (e *ModifyError) Error() string {
 // Unwrap returns the kind of error.
 func (e *ModifyError) Unwrap() error { return e.Err }
 
-// PostError says why a request was not queued. The values are preallocated for each kind of error but ErrRange; only the
-// text of ErrState depends on the state.
+// PostError says why a request was not queued. Those that a program meets in its normal course are preallocated:
+// ErrQueueFull and ErrState. Err wraps its kind where there are figures to tell.
 type PostError struct {
 	Op    string // "post send" or "post receive"
 	State State
-	Err   error // one of the errors above
+	Err   error // one of the errors above, or wraps it
 }
 
 func (e *PostError) Error() string {
 	if e.Err == ErrState {
-		return fmt.Sprintf("qp: %s: %v: %v", e.Op, e.Err, e.State)
+		return fmt.Sprintf("qp: %s: %v: %v: %s", e.Op, e.Err, e.State, needsState(e.Op))
 	}
 	return fmt.Sprintf("qp: %s: %v", e.Op, e.Err)
 }
 
-// Unwrap returns the kind of error.
+// needsState says what a queue pair must be for an operation.
+func needsState(op string) string {
+	if op == opPostRecv {
+		return "receives are posted from INIT on"
+	}
+	return "sends are posted from RTS on, when the queue pair is connected"
+}
+
+// Unwrap returns the error, which is one of the above or wraps it.
 func (e *PostError) Unwrap() error { return e.Err }

@@ -2,6 +2,7 @@ package qp
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/gosoftroce/rocev2/memreg"
@@ -49,6 +50,44 @@ func TestPostErrors(t *testing.T) {
 	p.settle()
 	if p.a.Stats().SendDone != 2 {
 		t.Errorf("%d of 2 done; a refused request was queued?", p.a.Stats().SendDone)
+	}
+}
+
+// The errors say what is too much and what there is, and what a program meets
+// in its normal course allocates nothing.
+func TestPostErrorTexts(t *testing.T) {
+	p := newPair(t, pairConfig{config: Config{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1, MaxInline: 16}})
+	two := append(p.a.sge(0, 8), p.a.sge(8, 8)...)
+	for want, wr := range map[string]SendWR{
+		"unknown operation 99": {Opcode: 99},
+		"too many scatter/gather entries: 2; the queue pair was made for 1": {Opcode: OpSend, SGList: two},
+		"inline data too long: 17 bytes; the queue pair was made for 16":    {Opcode: OpSend, Inline: make([]byte, 17)},
+		"cannot have inline data: RDMA_READ; only SEND":                     {Opcode: OpRead, Inline: []byte{1}},
+		"an atomic needs exactly 8 bytes: SGList has 4":                     {Opcode: OpFetchAdd, SGList: p.a.sge(0, 4)},
+	} {
+		if err := p.a.PostSend(0, &wr); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error is %v, want %q", err, want)
+		}
+	}
+	if err := p.a.PostRecv(0, &RecvWR{SGList: two}); err == nil || !strings.Contains(err.Error(), "2; the queue pair was made for 1") {
+		t.Errorf("receive with two entries: %v", err)
+	}
+	must(t, p.a.PostSend(0, &SendWR{Opcode: OpWrite, Remote: p.b.remote(0)}))
+	must(t, p.a.PostRecv(0, &RecvWR{}))
+	reset := newPair(t, pairConfig{noRTS: true}).b
+	send, recv := &SendWR{Opcode: OpSend}, &RecvWR{}
+	for want, post := range map[string]func() error{
+		"has room again":         func() error { return p.a.PostSend(0, send) },
+		"receive: queue full":    func() error { return p.a.PostRecv(0, recv) },
+		"posted from RTS on":     func() error { return reset.PostSend(0, send) },
+		"wrong queue pair state": func() error { return reset.PostSend(0, send) },
+	} {
+		if err := post(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error is %v, want %q", err, want)
+		}
+		if n := testing.AllocsPerRun(10, func() { post() }); n != 0 {
+			t.Errorf("%q: %v allocations", want, n)
+		}
 	}
 }
 

@@ -6,6 +6,11 @@ import (
 	"github.com/gosoftroce/rocev2/memreg"
 )
 
+const (
+	opPostSend = "post send"
+	opPostRecv = "post receive"
+)
+
 // The errors of posting are made once: a caller that polls a full queue must not allocate.
 var (
 	sendErrors = map[error]*PostError{}
@@ -14,14 +19,13 @@ var (
 )
 
 func init() {
-	for _, e := range []error{ErrQueueFull, ErrTooManySGE, ErrInlineTooLong, ErrInline, ErrOpcode, ErrTooLong,
-		ErrAtomicLength, ErrNoRdAtomic, ErrShared, ErrRemote, ErrNoOpcode} {
-		sendErrors[e] = &PostError{Op: "post send", Err: e}
-		recvErrors[e] = &PostError{Op: "post receive", Err: e}
+	for _, e := range []error{ErrQueueFull, ErrTooLong, ErrNoRdAtomic, ErrShared, ErrRemote, ErrNoOpcode} {
+		sendErrors[e] = &PostError{Op: opPostSend, Err: e}
+		recvErrors[e] = &PostError{Op: opPostRecv, Err: e}
 	}
 	for s := range numStates {
-		stateErrs[0][s] = &PostError{Op: "post send", State: s, Err: ErrState}
-		stateErrs[1][s] = &PostError{Op: "post receive", State: s, Err: ErrState}
+		stateErrs[0][s] = &PostError{Op: opPostSend, State: s, Err: ErrState}
+		stateErrs[1][s] = &PostError{Op: opPostRecv, State: s, Err: ErrState}
 	}
 }
 
@@ -36,11 +40,8 @@ func (q *QP) PostSend(_ Time, wr *SendWR) error {
 		return stateErrs[0][q.state]
 	}
 	length, err := q.checkSend(wr)
-	if err == ErrTooLong {
-		return tooLong("post send", wr.SGList, sendErrors[err])
-	}
 	if err != nil {
-		return sendErrors[err]
+		return q.refuseSend(wr, err)
 	}
 	q.stats.SendPosted++
 	if q.state == StateErr {
@@ -114,6 +115,28 @@ func (q *QP) checkSend(wr *SendWR) (length uint64, err error) {
 	return length, nil
 }
 
+// refuseSend adds to err, of checkSend, the figures that it is about.
+func (q *QP) refuseSend(wr *SendWR, err error) error {
+	s := &q.req.queue
+	switch err {
+	case ErrTooLong:
+		return tooLong(opPostSend, wr.SGList, sendErrors[err])
+	case ErrOpcode:
+		err = fmt.Errorf("%w %d", err, wr.Opcode)
+	case ErrInlineTooLong:
+		err = fmt.Errorf("%w: %d bytes; the queue pair was made for %d (MaxInline)", err, len(wr.Inline), s.bytes)
+	case ErrInline:
+		err = fmt.Errorf("%w: %v; only SEND and WRITE can", err, wr.Opcode)
+	case ErrTooManySGE:
+		err = fmt.Errorf("%w: %d; the queue pair was made for %d (MaxSendSGE)", err, len(wr.SGList), s.sge)
+	case ErrAtomicLength:
+		err = fmt.Errorf("%w: SGList has %d", err, memreg.TotalLength(wr.SGList))
+	default:
+		return sendErrors[err]
+	}
+	return &PostError{Op: opPostSend, Err: err}
+}
+
 // tooLong returns the error for a list that is too long: an entry that stands for no memory makes it so.
 func tooLong(op string, sg []memreg.SGE, otherwise error) error {
 	for i := range sg {
@@ -133,9 +156,10 @@ func (q *QP) PostRecv(_ Time, wr *RecvWR) error {
 	case q.state == StateReset:
 		return stateErrs[1][q.state]
 	case len(wr.SGList) > q.cfg.MaxRecvSGE:
-		return recvErrors[ErrTooManySGE]
+		return &PostError{Op: opPostRecv, Err: fmt.Errorf("%w: %d; the queue pair was made for %d (MaxRecvSGE)",
+			ErrTooManySGE, len(wr.SGList), q.cfg.MaxRecvSGE)}
 	case memreg.TotalLength(wr.SGList) >= 1<<32-1: // as an invalid entry is
-		if err := tooLong("post receive", wr.SGList, nil); err != nil {
+		if err := tooLong(opPostRecv, wr.SGList, nil); err != nil {
 			return err
 		}
 		if memreg.TotalLength(wr.SGList) > 1<<32-1 {

@@ -34,7 +34,7 @@ func (c WC) Err() error {
 // String says what completed and how, in words.
 func (c WC) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%v %d on QP %v: %v", c.Opcode, c.ID, c.QPN, c.Status)
+	fmt.Fprintf(&b, "%v (id %d) on QP %v: %v", c.Opcode, c.ID, c.QPN, c.Status)
 	if c.Status != StatusSuccess {
 		fmt.Fprintf(&b, " (code %d)", uint8(c.Status))
 		for _, words := range []string{c.Explain(), c.Vendor()} {
@@ -59,12 +59,12 @@ var statusWords = [numStatuses]string{
 	StatusLocLenErr:      "a message is longer than the receive buffer",
 	StatusLocQPOpErr:     "the queue pair cannot carry out the request",
 	StatusLocProtErr:     "a scatter/gather entry names no memory of this protection domain, or memory without the right",
-	StatusWRFlushErr:     "the queue pair was in the error state",
+	StatusWRFlushErr:     "the queue pair was in the error state, into which an earlier failure or Modify took it; reset it and connect anew",
 	StatusBadRespErr:     "the peer sent a response that does not fit the request",
-	StatusRemInvReqErr:   "the peer refuses the request: path MTU, message size or access rights of the two sides differ",
+	StatusRemInvReqErr:   "the peer refuses the request: path MTU, message size or access rights of the two sides differ, its receive is too short, or an atomic is not on a multiple of 8 bytes",
 	StatusRemAccessErr:   "the peer refuses the address, the key or the access",
 	StatusRemOpErr:       "the peer could not carry out the request",
-	StatusRetryExcErr:    "the peer does not acknowledge: it is gone, or UDP port 4791 between the two is filtered",
+	StatusRetryExcErr:    "the peer does not acknowledge: it or its queue pair is gone, not connected or in the error state, or UDP port 4791 between the two is filtered",
 	StatusRNRRetryExcErr: "the peer posts no receive buffers",
 }
 

@@ -78,6 +78,11 @@ func WithSourcePort(port uint16) ConnectOption {
 // packet: both sides call it, each with the other's Endpoint, and a request
 // that is sent before the peer has done so is repeated. Post receives before
 // the peer may send: call Init first, post, then Connect.
+//
+// A queue pair that is connected or in ERR goes back to RESET first, by
+// Modify(&Attr{State: StateReset}, AttrState), and both sides exchange their
+// Endpoints anew. The error is that of Modify, of ctx, or of the link for a
+// source port that it cannot have.
 func (q *QP) Connect(ctx context.Context, peer Endpoint, opts ...ConnectOption) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("verbs: connect QP %v: %w", q.QPN(), err)
@@ -130,7 +135,8 @@ func (q *QP) defaultMTU(peer Endpoint) (MTU, error) {
 	case peer.PathMTU == 0:
 		return most, nil
 	case !peer.PathMTU.Valid():
-		return 0, fmt.Errorf("verbs: connect QP %v: the peer's Endpoint has path MTU code %d; there are codes 1 (256 bytes) to 5 (4096)", q.QPN(), uint8(peer.PathMTU))
+		return 0, fmt.Errorf("verbs: connect QP %v: %w", q.QPN(), &ModifyError{From: q.State(), To: StateRTR, Service: RC, Attr: AttrPathMTU, Err: ErrAttrValue,
+			Detail: fmt.Sprintf("the peer's Endpoint has path MTU code %d; there are codes 1 (256 bytes) to 5 (4096)", uint8(peer.PathMTU))})
 	}
 	return min(most, peer.PathMTU), nil
 }

@@ -238,32 +238,50 @@ func (mr *MR) inside(doing string, n int, off int64, short error) (int, error) {
 }
 
 // Load64 loads the aligned 64-bit word at off atomically, also towards remote
-// atomics and remote writes of that word. off is in bytes. The error is ErrClosed
-// after Close.
-func (mr *MR) Load64(off int) (uint64, error) { return fault(mr.region.Load64(uint64(off))) }
+// atomics and remote writes of that word. off is in bytes. The error wraps
+// ErrClosed after Close, and ErrRange where the word is not inside the region.
+func (mr *MR) Load64(off int) (uint64, error) {
+	v, f := mr.region.Load64(uint64(off))
+	return v, mr.atomicFault(off, f)
+}
 
 // Store64 stores the aligned 64-bit word at off atomically.
 func (mr *MR) Store64(off int, v uint64) error {
-	return noFault("atomic access to", mr.region.Store64(uint64(off), v))
+	return mr.atomicFault(off, mr.region.Store64(uint64(off), v))
 }
 
 // CompareSwap64 sets the aligned 64-bit word at off to swap if it equals
 // compare, atomically, and returns what it was.
 func (mr *MR) CompareSwap64(off int, compare, swap uint64) (uint64, error) {
-	return fault(mr.region.CompareSwap64(uint64(off), compare, swap))
+	v, f := mr.region.CompareSwap64(uint64(off), compare, swap)
+	return v, mr.atomicFault(off, f)
 }
 
 // FetchAdd64 adds to the aligned 64-bit word at off atomically and returns
 // what it was.
 func (mr *MR) FetchAdd64(off int, add uint64) (uint64, error) {
-	return fault(mr.region.FetchAdd64(uint64(off), add))
+	v, f := mr.region.FetchAdd64(uint64(off), add)
+	return v, mr.atomicFault(off, f)
 }
 
 // Close deregisters the region. Its keys are dead at once; when Close returns,
 // no transfer touches the memory any more.
 func (mr *MR) Close() error { return mr.core.Close() }
 
-func fault(v uint64, f memreg.Fault) (uint64, error) { return v, noFault("atomic access to", f) }
+// atomicFault makes an error of a fault of the 64-bit word at off.
+func (mr *MR) atomicFault(off int, f memreg.Fault) error {
+	if f == memreg.None {
+		return nil
+	}
+	err := noFault("atomic access to", f)
+	switch f {
+	case memreg.OutOfBounds:
+		err = fmt.Errorf("%w: %w: 8 bytes at offset %d of %d", err, ErrRange, off, mr.Len())
+	case memreg.Misaligned:
+		err = fmt.Errorf("%w: the word at offset %d must be at a multiple of 8, in memory and on the wire", err, off)
+	}
+	return err
+}
 
 func noFault(doing string, f memreg.Fault) error {
 	switch f {

@@ -7,7 +7,9 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/gosoftroce/rocev2/memreg"
 	"github.com/gosoftroce/rocev2/verbs"
+	"github.com/gosoftroce/rocev2/verbs/verbstest"
 )
 
 // Objects that are closed, or of another device, are refused by name.
@@ -207,7 +209,7 @@ func TestCompletionErrors(t *testing.T) {
 	a.post(verbs.SendWR{ID: 5, Opcode: verbs.Write, Inline: []byte("x"), Remote: b.mr.RemoteAt(0)})
 	wc := a.wait()
 	check(t, wc.Err())
-	if s := wc.String(); !strings.Contains(s, "RDMA_WRITE 5") || !strings.Contains(s, "SUCCESS, 1 bytes") {
+	if s := wc.String(); !strings.Contains(s, "RDMA_WRITE (id 5)") || !strings.Contains(s, "SUCCESS, 1 bytes") {
 		t.Error(s)
 	}
 	bad := b.mr.RemoteAt(0)
@@ -218,7 +220,7 @@ func TestCompletionErrors(t *testing.T) {
 	if !errors.Is(err, verbs.StatusRemAccessErr) || errors.Is(err, verbs.StatusRetryExcErr) || !errors.As(err, &e) || e.WC.ID != 6 {
 		t.Errorf("wrong key: %v", err)
 	}
-	for _, words := range []string{"RDMA_WRITE 6", a.qp.QPN().String(), "REM_ACCESS_ERR (code 10)", "refuses the address, the key", "NAK: remote access error", "0x262"} {
+	for _, words := range []string{"RDMA_WRITE (id 6)", a.qp.QPN().String(), "REM_ACCESS_ERR (code 10)", "refuses the address, the key", "NAK: remote access error", "0x262"} {
 		if !strings.Contains(err.Error(), words) {
 			t.Errorf("%q does not say %q", err, words)
 		}
@@ -292,5 +294,43 @@ func TestNegativeSizes(t *testing.T) {
 	}
 	if _, err := verbs.OpenAddr(parseAddr("127.0.0.1"), verbs.Config{Shards: -2}); err == nil || !strings.Contains(err.Error(), "Shards is -2") {
 		t.Errorf("shards: %v", err)
+	}
+}
+
+// What a program gives wrongly is in the error, with a kind to tell it by.
+func TestErrorsSayWhere(t *testing.T) {
+	t.Parallel()
+	a, b := verbstest.NewPair(t, verbstest.Config{Memory: 4096})
+	qp, err := a.PD.CreateQP(verbs.QPConfig{SendCQ: a.CQ, RecvCQ: a.CQ})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, out := a.MR.Load64(4096)
+	_, before := a.MR.FetchAdd64(-8, 1)
+	_, odd := a.MR.CompareSwap64(12, 0, 1)
+	for _, c := range []struct {
+		err  error
+		want string
+		is   error
+	}{
+		{out, "8 bytes at offset 4096 of 4096", verbs.ErrRange},
+		{before, "8 bytes at offset -8 of 4096", verbs.ErrRange},
+		{a.MR.Store64(1<<30, 1), "of 4096", verbs.ErrRange},
+		{odd, "offset 12 must be at a multiple of 8", memreg.Misaligned},
+		{qp.Connect(t.Context(), verbs.Endpoint{}), "the peer has no address", verbs.ErrAttrValue},
+		{qp.ReadyToReceive(verbs.Endpoint{Addr: b.Dev.Addr(), PathMTU: 7}), "path MTU code 7", verbs.ErrAttrValue},
+		{qp.Connect(t.Context(), b.QP.Endpoint(), verbs.WithMTU(9)), "MTU(9)", verbs.ErrAttrValue},
+		{qp.PostSend(verbs.SendWR{Opcode: verbs.Send}), "from RTS on", verbs.ErrState},
+		{a.QP.PostSend(verbs.SendWR{Opcode: 77}), "unknown operation 77", verbs.ErrOpcode},
+		{a.QP.PostSend(verbs.SendWR{Opcode: verbs.Write, Remote: b.MR.RemoteAt(0), Inline: make([]byte, 65)}), "65 bytes; the queue pair was made for 64", verbs.ErrInlineTooLong},
+		{a.QP.PostRecv(verbs.RecvWR{SGList: make([]verbs.SGE, 5)}), "made for 4 (MaxRecvSGE)", verbs.ErrTooManySGE},
+	} {
+		if c.err == nil || !strings.Contains(c.err.Error(), c.want) || !errors.Is(c.err, c.is) {
+			t.Errorf("error is %v, want %q and %v", c.err, c.want, c.is)
+		}
+		var me *verbs.ModifyError
+		if c.is == verbs.ErrAttrValue && !errors.As(c.err, &me) {
+			t.Errorf("%v is no ModifyError", c.err)
+		}
 	}
 }

@@ -20,7 +20,7 @@ type (
 	// MR.Slice makes them.
 	SGE = memreg.SGE
 	// WC is a work completion: ID, Status, Opcode, ByteLen, QPN … Err makes an
-	// error of it, String tells it in words (go doc .../qp.WC shows the fields).
+	// error of it, String tells it in words (go doc github.com/gosoftroce/rocev2/qp.WC shows the fields).
 	WC = qp.WC
 	// WCError is the error of a completion without success, as WC.Err returns it.
 	WCError = qp.WCError
@@ -42,7 +42,7 @@ type (
 	// State is the state of a queue pair.
 	State = qp.State
 	// Attr holds the attributes of a queue pair, in the units of the standard
-	// (timeouts are codes); go doc .../qp.Attr shows the fields.
+	// (timeouts are codes); go doc github.com/gosoftroce/rocev2/qp.Attr shows the fields.
 	Attr = qp.Attr
 	// AttrMask says which fields of an Attr are meant.
 	AttrMask = qp.AttrMask
@@ -197,7 +197,7 @@ var (
 	ErrNoResources = hca.ErrNoResources
 	// ErrNoRoom: Wait was given an empty slice.
 	ErrNoRoom = hca.ErrNoRoom
-	// ErrRange: a range that Slice was asked for is not inside the memory.
+	// ErrRange: a range or an offset is not inside the memory.
 	ErrRange = memreg.ErrRange
 )
 
