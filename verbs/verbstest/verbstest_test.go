@@ -15,17 +15,19 @@ import (
 // The test in the package's documentation.
 func TestSurvivesACutCable(t *testing.T) {
 	t.Parallel()
-	a, b := verbstest.NewPair(t)
-	b.Port.Cut()
-	err := a.QP.PostSend(verbs.SendWR{ID: 1, Opcode: verbs.Write, Inline: []byte("hello"),
-		Remote: b.MR.RemoteAt(0), Signaled: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	b.Port.Plug()
-	if err := a.Next(t).Err(); err != nil {
-		t.Error(err)
-	}
+	synctest.Test(t, func(t *testing.T) { // in virtual time
+		a, b := verbstest.NewPair(t)
+		b.Port.Cut()
+		time.AfterFunc(200*time.Millisecond, b.Port.Plug)
+		err := a.QP.PostSend(verbs.SendWR{ID: 1, Opcode: verbs.Write, Inline: []byte("hello"),
+			Remote: b.MR.RemoteAt(0), Signaled: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := a.Next(t).Err(); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // A cable that stays cut ends the connection after its retries, and a new
