@@ -67,7 +67,7 @@ func speaker(b []byte) string {
 	case len(b) >= 5 && b[4] == ':' && isHex(b[:4]), string(b) == "0000":
 		return "so begins ibv_rc_pingpong: the two sides run different programs"
 	case len(b) >= 4 && isDigit(b[0]) && b[1] == '.' && isDigit(b[2]) && isDigit(b[3]):
-		return "so begins perftest: the two sides run different programs"
+		return "so begins perftest: the two sides run different programs, or versions"
 	}
 	for _, start := range []string{"GET ", "HEAD ", "POST ", "PUT ", "OPTIONS ", "CONNECT ", "PRI * HTTP"} {
 		if n := min(len(b), len(start)); n >= 4 && string(b[:n]) == start[:n] {

@@ -3,10 +3,12 @@ package main
 import (
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // deviceFlag is the name of a device. A command has one.
@@ -135,8 +137,30 @@ func accept(cmd *cobra.Command, names ...string) {
 // flagError is what the user reads of an error in a flag.
 func flagError(err error) error {
 	var f *foreignError
-	if errors.As(err, &f) {
+	var bad *pflag.InvalidValueError
+	switch {
+	case errors.As(err, &f):
 		err = f
+	case errors.As(err, &bad):
+		if want := wantedOf(bad.GetFlag()); want != "" {
+			err = fmt.Errorf("--%s %q: it must be %s", bad.GetFlag().Name, bad.GetValue(), want)
+		}
 	}
 	return usageError{err}
+}
+
+// wantedOf says what the value of a flag must be, where the parser of its type
+// tells only of itself.
+func wantedOf(f *pflag.Flag) string {
+	switch f.Value.Type() {
+	case "int":
+		return fmt.Sprintf("a whole number of at most %d", math.MaxInt)
+	case "float64":
+		return "a number"
+	case "duration":
+		return "a time with its unit, such as 30s, 500ms or 2m"
+	case "bool":
+		return "true or false"
+	}
+	return ""
 }

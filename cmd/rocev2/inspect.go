@@ -42,10 +42,18 @@ func (f *inspectFlags) register(cmd *cobra.Command) {
 	f.flags = fs
 	fs.StringVar(&f.pcap, "pcap", "", "record all packets of this side, both directions, to `FILE` in pcapng; - is standard output, the results then go to standard error")
 	fs.StringArrayVar(&f.faults, "fault", nil, "do to packets of this side what `RULE` says, such as drop=1%, drop:nth=100:dir=in or delay=10%:by=5ms; may be repeated; \"rocev2 faults\" tells all")
-	fs.StringVar(&f.stats, "stats", "", "at the end, print the counters that are not zero to standard error; --stats=`json` prints all, as a JSON line to standard output")
+	fs.Var(statsFlag{&f.stats}, "stats", "at the end, print the counters that are not zero to standard error; --stats=json prints all, as a JSON line to standard output")
 	fs.Lookup("stats").NoOptDefVal = statsText
 	fs.IntVar(&f.tclass, "tclass", 0, "traffic `class` of the packets that this side sends, 0 to 255: 4 × DSCP + ECN")
 }
+
+// statsFlag is a text that may be left out. Without a type of its own the help
+// does not show it as one that must follow.
+type statsFlag struct{ value *string }
+
+func (f statsFlag) String() string     { return "" }
+func (f statsFlag) Type() string       { return "" }
+func (f statsFlag) Set(s string) error { *f.value = s; return nil }
 
 const (
 	statsText = "text"

@@ -149,6 +149,11 @@ func TestUsageErrors(t *testing.T) {
 		"perf write_bw --nonsense":                    "unknown flag",
 		"perf write_bw -s 0":                          "at least 1",
 		"perf write_bw -s -5":                         "at least 1",
+		"perf write_bw -q x":                          `--qp "x": it must be a whole number`,
+		"perf write_bw -n 1e9":                        `--iters "1e9": it must be a whole number`,
+		"perf write_bw --tclass z":                    `--tclass "z": it must be a whole number`,
+		"pingpong --idle-timeout 5":                   `--idle-timeout "5": it must be a time with its unit`,
+		"pingpong -e=maybe":                           `--events "maybe": it must be true or false`,
 		"perf write_bw -s x":                          "invalid argument",
 		"perf write_bw -n 0":                          "at least 1",
 		"perf write_bw -q 0":                          "at least 1",
@@ -317,6 +322,9 @@ func TestEveryCommandHelps(t *testing.T) {
 		r := invoke(t.Context(), append(strings.Fields(c.CommandPath())[1:], "--help")...)
 		if r.code != 0 || !strings.Contains(r.out, "Usage") {
 			t.Errorf("%s --help: exit status %d, %q", c.CommandPath(), r.code, r.out)
+		}
+		if c.Flags().Lookup("stats") != nil && !strings.Contains(r.out, "--stats[=text]") {
+			t.Errorf("%s --help does not show that --stats needs no value:\n%s", c.CommandPath(), r.out)
 		}
 		for _, sub := range c.Commands() {
 			walk(sub)

@@ -92,6 +92,9 @@ func TestServerOutlivesBadClients(t *testing.T) {
 					t.Errorf("the server does not say %q:\n%s", want, r.err)
 				}
 			}
+			if strings.Contains(r.err, "may be a server") {
+				t.Errorf("the server takes a client for a server:\n%s", r.err)
+			}
 		})
 	}
 }

@@ -84,7 +84,7 @@ func exchangeVersion(ctx context.Context, ctl *control.Conn, mine, theirs []byte
 		}
 	}
 	if err := ctl.Read(ctx, step, theirs[:head]); err != nil {
-		return leftEarly(err)
+		return leftEarly(err, ctl.Role())
 	}
 	if !bytes.Contains(theirs[:head], []byte{'.'}) {
 		return badVersion(theirs[:head])
@@ -112,11 +112,11 @@ func compareParams(ctx context.Context, ctl *control.Conn, c *Config) error {
 	return mine.differs(theirs, ctl.Role())
 }
 
-// leftEarly adds what may be behind a peer that closes the connection without
+// leftEarly adds what may be behind a server that closes the connection without
 // a word.
-func leftEarly(err error) error {
+func leftEarly(err error, role interop.Role) error {
 	var pe *interop.ProtocolError
-	if errors.As(err, &pe) && len(pe.Got) == 0 && errors.Is(err, interop.ErrPeerClosed) {
+	if role == interop.Client && errors.As(err, &pe) && len(pe.Got) == 0 && errors.Is(err, interop.ErrPeerClosed) {
 		return fmt.Errorf("%w (it may be a server of another program, or one that serves another client)", err)
 	}
 	return err
