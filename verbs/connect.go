@@ -82,7 +82,8 @@ func WithSourcePort(port uint16) ConnectOption {
 // A queue pair that is connected or in ERR goes back to RESET first, by
 // Modify(&Attr{State: StateReset}, AttrState), and both sides exchange their
 // Endpoints anew. The error is that of Modify, of ctx, or of the link for a
-// source port that it cannot have.
+// source port that it cannot have; the queue pair may then have come as far as
+// INIT or RTR.
 func (q *QP) Connect(ctx context.Context, peer Endpoint, opts ...ConnectOption) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("verbs: connect QP %v: %w", q.QPN(), err)

@@ -289,6 +289,10 @@ func noFault(doing string, f memreg.Fault) error {
 		return nil
 	case memreg.Gone:
 		return fmt.Errorf("verbs: %s memory: %w", doing, ErrClosed)
+	case memreg.NoAccess:
+		return fmt.Errorf("verbs: %s memory: %w: it is mapped for reading only", doing, f)
+	case memreg.MemoryFault:
+		return fmt.Errorf("verbs: %s memory: %w: the file behind it has become shorter, or cannot be read", doing, f)
 	}
 	return fmt.Errorf("verbs: %s memory: %w", doing, f)
 }
