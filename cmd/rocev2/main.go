@@ -108,6 +108,9 @@ func atMostServer(cmd *cobra.Command, args []string) error {
 	if len(args) > 1 {
 		return usagef("one server can be named, not %d: %q", len(args), args)
 	}
+	if len(args) == 1 && args[0] == statsJSON && cmd.Flags().Changed("stats") {
+		return usagef("--stats %s names a server %q; the format is --stats=%s", args[0], args[0], args[0])
+	}
 	return nil
 }
 

@@ -149,6 +149,7 @@ func TestUsageErrors(t *testing.T) {
 		"perf write_bw --nonsense":                    "unknown flag",
 		"perf write_bw -s 0":                          "at least 1",
 		"perf write_bw -s -5":                         "at least 1",
+		"perf write_bw --stats json":                  "the format is --stats=json",
 		"perf write_bw -q x":                          `--qp "x": it must be a whole number`,
 		"perf write_bw -n 1e9":                        `--iters "1e9": it must be a whole number`,
 		"perf write_bw --tclass z":                    `--tclass "z": it must be a whole number`,
