@@ -59,7 +59,7 @@ func (s *shard) tellNarrowed(n narrowed) {
 	s.qps.each(func(q *QP) {
 		if q.path != nil && q.path.Dst == n.peer && !q.mtuTold && q.core.Attr().PathMTU > n.mtu {
 			q.mtuTold = true
-			s.dev.events.push(AsyncEvent{Kind: EventPathMTU, QP: q})
+			q.raise(EventPathMTU)
 		}
 	})
 }

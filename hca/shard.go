@@ -243,9 +243,14 @@ func (s *shard) settle(q *QP) {
 		if !ok {
 			return
 		}
-		q.raised = true
-		s.dev.events.push(AsyncEvent{Kind: eventKind(e), QP: q})
+		q.raise(eventKind(e))
 	}
+}
+
+// raise puts an event of q into the device's queue, for Close to take out.
+func (q *QP) raise(k EventKind) {
+	q.raised = true
+	q.shard.dev.events.push(AsyncEvent{Kind: k, QP: q})
 }
 
 // close ends the shard's goroutines and its link.

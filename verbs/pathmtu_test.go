@@ -1,11 +1,14 @@
 package verbs_test
 
 import (
+	"context"
+	"errors"
 	"net/netip"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/gosoftroce/rocev2/fabric"
 	"github.com/gosoftroce/rocev2/rocev2"
@@ -120,23 +123,29 @@ func TestQueryPortReadsMTU(t *testing.T) {
 	}
 }
 
+// newJumboPair makes two connected sides on a network for 9000 bytes of IP.
+func newJumboPair(t *testing.T) (sw *fabric.Switch, a, b *side) {
+	sw = fabric.NewSwitch(fabric.Config{LinkMTU: 9000})
+	open := func(addr netip.Addr) *side {
+		port, err := sw.Attach(addr)
+		check(t, err)
+		dev, err := verbs.OpenLink(port, verbs.Config{})
+		check(t, err)
+		t.Cleanup(func() { check(t, dev.Close()) })
+		return newSide(t, dev, 64<<10)
+	}
+	a, b = open(addrA), open(addrB)
+	connect(t, a.qp, b.qp)
+	return sw, a, b
+}
+
 // TestLinkMTUShrinks: packets that do not fit any more are not lost in silence.
 // The connection goes on if the MTU comes back in time.
 func TestLinkMTUShrinks(t *testing.T) {
 	t.Parallel()
 	for _, recovers := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
-			sw := fabric.NewSwitch(fabric.Config{LinkMTU: 9000})
-			open := func(addr netip.Addr) *side {
-				port, err := sw.Attach(addr)
-				check(t, err)
-				dev, err := verbs.OpenLink(port, verbs.Config{})
-				check(t, err)
-				t.Cleanup(func() { check(t, dev.Close()) })
-				return newSide(t, dev, 64<<10)
-			}
-			a, b := open(addrA), open(addrB)
-			connect(t, a.qp, b.qp)
+			sw, a, b := newJumboPair(t)
 			small := a.newQP(verbs.QPConfig{MaxSendWR: 1})
 			other := b.newQP(verbs.QPConfig{})
 			connect(t, small, other, verbs.WithMTU(verbs.MTU1024))
@@ -158,4 +167,24 @@ func TestLinkMTUShrinks(t *testing.T) {
 			a.waitOK(2)
 		})
 	}
+}
+
+// TestPathMTUEventEndsWithItsQueuePair: closing the queue pair drops the event,
+// as it drops all others of its own.
+func TestPathMTUEventEndsWithItsQueuePair(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		sw, a, b := newJumboPair(t)
+		sw.SetLinkMTU(1500)
+		a.post(verbs.SendWR{Opcode: verbs.Write, SGList: []verbs.SGE{a.mr.Slice(0, 20000)}, Remote: b.mr.RemoteAt(0)})
+		if wc := a.wait(); wc.Status != verbs.StatusRetryExcErr {
+			t.Fatalf("completion %v", wc)
+		}
+		check(t, a.qp.Close())
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if e, err := a.dev.AsyncEvent(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("event %v (%v) after its queue pair was closed", e, err)
+		}
+	})
 }
