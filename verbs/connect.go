@@ -137,7 +137,7 @@ func (q *QP) defaultMTU(peer Endpoint) (MTU, error) {
 		return most, nil
 	case !peer.PathMTU.Valid():
 		return 0, fmt.Errorf("verbs: connect QP %v: %w", q.QPN(), &ModifyError{From: q.State(), To: StateRTR, Service: RC, Attr: AttrPathMTU, Err: ErrAttrValue,
-			Detail: fmt.Sprintf("the peer's Endpoint has path MTU code %d; there are codes 1 (256 bytes) to 5 (4096)", uint8(peer.PathMTU))})
+			Detail: fmt.Sprintf("of the peer's Endpoint: %v", peer.PathMTU.Err())})
 	}
 	return min(most, peer.PathMTU), nil
 }

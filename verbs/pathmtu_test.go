@@ -82,9 +82,11 @@ func TestPathMTUOfEndpoint(t *testing.T) {
 	if end.PathMTU != verbs.MTU1024 {
 		t.Errorf("the Endpoint of a link with an MTU of 1500 has path MTU %v", end.PathMTU)
 	}
-	end.PathMTU = 77
-	if err := a.qp.Connect(t.Context(), end); err == nil || !strings.Contains(err.Error(), "path MTU code 77") {
-		t.Errorf("path MTU 77: %v", err)
+	for m, want := range map[verbs.MTU]string{77: "MTU(77) is not one of the codes", 1024: "MTU(1024) is a number of bytes"} {
+		end.PathMTU = m
+		if err := a.qp.Connect(t.Context(), end); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("path MTU %d: %v", m, err)
+		}
 	}
 	connectTo := func(end verbs.Endpoint, opts ...verbs.ConnectOption) (verbs.MTU, error) {
 		q := a.newQP(verbs.QPConfig{})
