@@ -164,7 +164,7 @@ func (i *inspector) ruleTexts() (list []string) {
 // the process may be killed.
 const flushEvery = 200 * time.Millisecond
 
-// capture begins the capture of a link.
+// capture begins the capture of a link; end closes the file.
 func (i *inspector) capture(link transport.Link) (err error) {
 	to := i.stdout
 	if i.flags.pcap != pcapStdout {
@@ -178,7 +178,6 @@ func (i *inspector) capture(link transport.Link) (err error) {
 		err = i.tap.Flush()
 	}
 	if err != nil {
-		i.closeFile()
 		return i.captureError(err)
 	}
 	ctx, stop := context.WithCancel(context.Background())

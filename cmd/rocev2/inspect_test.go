@@ -222,7 +222,8 @@ func TestPcapErrors(t *testing.T) {
 			continue // another system
 		}
 		r := invoke(t.Context(), "pingpong", "-d", freeAddress(), "-p", freePort(t), "--pcap", file)
-		if r.code != exitFailure || !strings.Contains(r.err, "--pcap") || !strings.Contains(r.err, file) || strings.Contains(r.err, "waiting") {
+		if r.code != exitFailure || !strings.Contains(r.err, "--pcap") || !strings.Contains(r.err, file) || strings.Contains(r.err, "waiting") ||
+			strings.Count(r.err, "\n") != 1 {
 			t.Errorf("%s: exit status %d, %q", file, r.code, r.err)
 		}
 	}
