@@ -138,7 +138,7 @@ func (d *Device) Addr() netip.Addr { return d.addr }
 
 // Capabilities returns what the link offers, its MTU as it is now.
 func (d *Device) Capabilities() transport.Capabilities {
-	d.linkMTU(netip.Addr{})
+	d.linkMTU(netip.Addr{}) // has the link read it again
 	return d.shards[0].link.Capabilities()
 }
 

@@ -20,7 +20,7 @@ const (
 	EventLastWQEReached                       // a queue pair in ERR takes no more from its shared receive queue
 	EventPortError                            // the link fails to receive; the device goes on trying
 	EventPortActive                           // the link receives again after EventPortError
-	EventPathMTU                              // packets of a queue pair do not fit the way to its peer: an MTU there has become smaller than the path MTU needs
+	EventPathMTU                              // an MTU on the way to the peer has become too small for a queue pair's packets
 )
 
 var eventNames = map[EventKind]string{

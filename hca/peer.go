@@ -24,8 +24,8 @@ type peer struct {
 // are silent: so they have an account of their own, and take nothing from others.
 type account struct {
 	inFlight int    // bytes unacknowledged, of all of them
-	busy     int    // of them, queue pairs with anything in flight
-	limit    int    // how many bytes may be
+	busy     int    // queue pairs with anything in flight
+	limit    int    // how many bytes may be in flight
 	waiting  qpList // queue pairs that the limit has stopped
 	listed   bool   // in shard.stopped
 }
@@ -34,8 +34,8 @@ const (
 	accountLive   = 0
 	accountSilent = 1
 
-	silentPart = 4 // of the limit the silent ones have one part of so many
-	sharePart  = 4 // and one of so many is shared out beyond it
+	silentPart = 4 // 1/silentPart of the limit is for the silent ones
+	sharePart  = 4 // 1/sharePart of it is shared out beyond it
 )
 
 // path returns how to send to the peer with the addressing of c. Packets of
@@ -193,7 +193,8 @@ func (d *Device) window() qp.WindowConfig {
 	return w
 }
 
-// maxWindow is a window beyond which more in flight only grows queues.
+// maxWindow is a window beyond which more in flight only grows queues: 2 MiB of
+// data with what the packets count beyond it.
 const maxWindow = 9 << 18
 
 // foreignWindow is the window towards a peer of unknown kind.

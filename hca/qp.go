@@ -20,7 +20,7 @@ type QP struct {
 	owner *Owner
 	qpn   rocev2.QPN
 
-	userData atomic.Value // the layer above's; set once, before the queue pair is used
+	userData atomic.Value // the layer above's; set once, but Device.QP may be asked before
 
 	// Guarded by the shard's lock.
 	core     *qp.QP
@@ -37,11 +37,11 @@ type QP struct {
 	peerPort uint16 // the only source port of the peer's packets; 0: any
 	peer     *peer
 	inFlight int  // bytes counted in peer
-	mtuTold  bool // EventPathMTU was raised
-	silent   int  // which of its accounts
+	silent   int  // which of its accounts counts them
 	turn     int  // bytes left of the turn to send
 	idle     bool // only keeps its place in the round
 	mtu      int  // path MTU in bytes
+	mtuTold  bool // EventPathMTU was raised
 
 	closeOnce sync.Once
 }
@@ -191,7 +191,7 @@ func (q *QP) modify(a *qp.Attr, mask qp.AttrMask) (sent <-chan struct{}, err err
 	}
 	s.count(q)
 	if mask&qp.AttrPathMTU != 0 {
-		q.mtu = a.PathMTU.Bytes()
+		q.mtu, q.mtuTold = a.PathMTU.Bytes(), false
 	}
 	if mask&qp.AttrAV != 0 {
 		av := q.core.AV()
@@ -206,9 +206,6 @@ func (q *QP) modify(a *qp.Attr, mask qp.AttrMask) (sent <-chan struct{}, err err
 		})
 		q.local = q.path.Dst == s.dev.loopAddr
 		s.meet(q, av.OwnKind || q.local)
-	}
-	if mask&qp.AttrPathMTU != 0 {
-		q.mtuTold = false
 	}
 	s.work(q)
 	if mask&qp.AttrState != 0 && (a.State == qp.StateErr || a.State == qp.StateReset) {

@@ -15,10 +15,10 @@ import (
 const (
 	storePackets = 1024 // requests that a shard keeps behind gaps, about 4.5 MiB
 
-	rxDatagrams = 64        // datagrams (or coalesced runs of them) taken from the link at once
-	txArena     = 160 << 10 // bytes of one transmit batch
-	txBudget    = 64        // batches sent on a caller's goroutine before the shard's own takes over
-	txLongest   = qp.Time(time.Millisecond)
+	rxDatagrams = 64                        // datagrams (or coalesced runs of them) taken from the link at once
+	txArena     = 160 << 10                 // bytes of one transmit batch
+	txBudget    = 64                        // batches sent on a caller's goroutine before the shard's own takes over
+	txLongest   = qp.Time(time.Millisecond) // and for how long
 )
 
 // shard is a part of a device that works on its own: a link, the queue pairs
@@ -49,9 +49,9 @@ type shard struct {
 	timers    timerHeap
 	void      int // entries of it that are not valid
 	timer     *time.Timer
-	timerAt   qp.Time // when the timer fires; 0 while it is not running
-	sending   bool    // somebody owns tx
-	partings  []parting
+	timerAt   qp.Time       // when the timer fires; 0 while it is not running
+	sending   bool          // somebody owns tx
+	partings  []parting     // last packets of queue pairs, for the next batch
 	sent      chan struct{} // closed with the next batch that is sent, if somebody waits for that
 	stuck     bool          // somebody has waited for it in vain
 	tx        *transport.TxBatch
@@ -124,9 +124,9 @@ func (s *shard) transmitter() {
 // txBudget batches the transmitter continues in the caller's place.
 func (s *shard) flush() { s.flushBut(false, nil) }
 
-// flushBut is flush for a caller, see pump, that, with acks, leaves lone acknowledgements for the next
-// flush: a program that polls will be back in a moment, and what it has posted
-// goes first.
+// flushBut is flush on behalf of caller, see pump. With acks it leaves lone
+// acknowledgements for the next flush: a program that polls will be back in a
+// moment, and what it has posted goes first.
 func (s *shard) flushBut(acks bool, caller *QP) {
 	if !acks || !s.sending { // the one who sends may be about to send them for somebody else
 		s.delayAcks = acks
@@ -141,21 +141,23 @@ func (s *shard) flushBut(acks bool, caller *QP) {
 	s.pump(txBudget, caller)
 }
 
-// pump sends so many batches at the most, unless another goroutine is at it. The
-// transmitter continues in the caller's place: also when the queue pair that the
-// caller is here for, if any, has nothing more to send, and when it has taken
-// long, for what others send is no reason to hold the caller up.
+// pump sends up to so many batches, unless another goroutine is at it. It stops
+// early when caller, the queue pair that it is called for, if any, has nothing
+// more to send, and after txLongest: what others send must not hold up the
+// caller's program. Then the transmitter goes on in its place.
 func (s *shard) pump(batches int, caller *QP) {
 	if s.sending {
 		return
 	}
-	begun := s.dev.now()
+	var begun qp.Time
 	for i := range batches {
 		if s.closed || !s.wantsOut() {
 			return
 		}
 		now := s.dev.now()
-		if i > 0 && (caller != nil && !s.ready.has(caller) || now > begun+txLongest) {
+		if i == 0 {
+			begun = now
+		} else if caller != nil && !s.ready.has(caller) || now > begun+txLongest {
 			break
 		}
 		s.tx.Reset()

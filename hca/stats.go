@@ -108,11 +108,7 @@ func (d *Device) QPStats() qp.Stats {
 	for _, s := range d.shards {
 		s.mu.Lock()
 		sum.Add(&s.past)
-		for _, q := range s.qps.qps {
-			if q != nil {
-				sum.Add(q.core.Stats())
-			}
-		}
+		s.qps.each(func(q *QP) { sum.Add(q.core.Stats()) })
 		s.mu.Unlock()
 	}
 	return sum

@@ -109,7 +109,8 @@ func (s *shard) fill(now qp.Time) {
 	}
 }
 
-// pull takes packets from q, up to its share. It is false when the batch is full.
+// pull takes packets from q, up to what is left of its turn. It returns false
+// when the batch is full.
 func (s *shard) pull(q *QP, now qp.Time) bool {
 	out := s.writer(q)
 	full := q.fullPacket()

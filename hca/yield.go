@@ -30,7 +30,9 @@ func (y *yielder) init() {
 // polled takes note of a poll, in vain or not.
 func (y *yielder) polled(any bool) {
 	if any {
-		y.vain.Store(0)
+		if y.vain.Load() != 0 { // the programs on all processors share it
+			y.vain.Store(0)
+		}
 		return
 	}
 	if y.vain.Add(1)%yieldEvery != 0 || !y.mu.TryLock() {

@@ -117,7 +117,7 @@ func (a *Attr) value(mask AttrMask) (bad AttrMask, why string) {
 		{AttrPort, a.Port == 1, "the device has one port, number 1"},
 		{AttrAV, a.AV.DGID.IsValid() && !a.AV.DGID.IsUnspecified(), "the destination address is not set"},
 		{AttrAV, a.AV.SrcPort == 0 || a.AV.SrcPort >= MinSrcPort, "the source port is neither 0 nor from 49152 to 65535"},
-		{AttrPathMTU, a.PathMTU.Valid(), "not a valid code"},
+		{AttrPathMTU, a.PathMTU.Valid(), ""}, // its Err says why
 		{AttrTimeout, a.Timeout <= 31, "larger than 31"},
 		{AttrRetryCount, a.RetryCount <= 7, "larger than 7"},
 		{AttrRNRRetry, a.RNRRetry <= 7, "larger than 7"},
