@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -126,20 +125,11 @@ func (a *attrs) long(name string, value any, format string, args ...any) {
 
 // MarshalJSON writes the object.
 func (a attrs) MarshalJSON() ([]byte, error) {
-	var b bytes.Buffer
-	b.WriteByte('{')
-	for i, m := range a {
-		v, err := json.Marshal(m.value)
-		if err != nil {
-			return nil, err
-		}
-		if i > 0 {
-			b.WriteByte(',')
-		}
-		fmt.Fprintf(&b, "%q:%s", m.name, v)
+	var o ordered
+	for _, m := range a {
+		o.add(m.name, m.value)
 	}
-	b.WriteByte('}')
-	return b.Bytes(), nil
+	return o.MarshalJSON()
 }
 
 // Capability flags, the bits of ibv_device_cap_flags.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -34,6 +35,8 @@ type member struct {
 	value any
 }
 
+func (o *ordered) add(key string, value any) { *o = append(*o, member{key, value}) }
+
 func (o ordered) MarshalJSON() ([]byte, error) {
 	var b bytes.Buffer
 	b.WriteByte('{')
@@ -58,7 +61,7 @@ func (j *jsonFile) start(s perftest.Setup) {
 		{"Transport_type", "IB"}, {"Connection_type", "RC"}, {"Using_SRQ", "OFF"},
 	}
 	for _, f := range facts(j.cfg, s, j.gidIndex) {
-		j.info = append(j.info, member{f.key, f.value})
+		j.info.add(f.key, f.value)
 	}
 }
 
@@ -71,20 +74,25 @@ func (j *jsonFile) result(r perftest.Result) {
 	l := r.Latency
 	switch {
 	case l == nil:
-		o = append(o, member{"BW_peak", rounded(j.flags.peak(j.cfg, r)/j.flags.unit(), 2)},
-			member{"BW_average", rounded(r.Average/j.flags.unit(), 2)}, member{"MsgRate", rounded(r.MsgRate/1e6, 6)})
+		o.add("BW_peak", rounded(j.flags.peak(j.cfg, r)/j.flags.unit(), 2))
+		o.add("BW_average", rounded(r.Average/j.flags.unit(), 2))
+		o.add("MsgRate", rounded(r.MsgRate/1e6, 6))
 	case j.cfg.Duration > 0:
-		o = append(o, member{"t_avg", rounded(usec(l.Average), 2)}, member{"tps_average", rounded(r.MsgRate, 2)})
+		o.add("t_avg", rounded(usec(l.Average), 2))
+		o.add("tps_average", rounded(r.MsgRate, 2))
 	default:
-		for _, m := range []member{
+		for _, t := range []struct {
+			key string
+			d   time.Duration
+		}{
 			{"t_min", l.Min}, {"t_max", l.Max}, {"t_typical", l.Typical}, {"t_avg", l.Average}, {"t_stdev", l.StdDev},
 			{"percentile_99", l.P99}, {"percentile_99.9", l.P999},
 		} {
-			o = append(o, member{m.key, rounded(usec(m.value.(time.Duration)), 2)})
+			o.add(t.key, rounded(usec(t.d), 2))
 		}
 	}
 	if len(j.results) == mostIntervals {
-		j.results = append(j.results[:0], j.results[1:]...)
+		j.results = slices.Delete(j.results, 0, 1)
 	}
 	j.results = append(j.results, o)
 }
@@ -100,9 +108,9 @@ func (j *jsonFile) end() error {
 	switch len(j.results) {
 	case 0:
 	case 1:
-		report = append(report, member{"results", j.results[0]})
+		report.add("results", j.results[0])
 	default:
-		report = append(report, member{"results", j.results})
+		report.add("results", j.results)
 	}
 	b, err := json.MarshalIndent(report, "", "  ")
 	if err == nil {

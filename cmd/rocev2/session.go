@@ -102,8 +102,9 @@ type meeting struct {
 	conn net.Conn
 }
 
-// meet opens the device, which the inspector closes at its end, checks what is to run on it, and opens the listener or
-// the control connection. A server that cannot run does not let a client in.
+// meet opens the device, which the inspector closes at its end, checks what is
+// to run on it, and opens the listener or the control connection. A server that
+// cannot run does not let a client in.
 func (f *peerFlags) meet(ctx context.Context, io *inspector, server string, check func(*verbs.Device) error) (*verbs.Device, *meeting, error) {
 	switch {
 	case server != "" && f.listen != "":

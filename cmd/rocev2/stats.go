@@ -111,9 +111,7 @@ func (i *inspector) print() error {
 		return err
 	case statsJSON:
 		for _, r := range all {
-			line := attrs{}
-			line.add("stats", i.object(r), "")
-			if err := json.NewEncoder(i.out).Encode(line); err != nil {
+			if err := json.NewEncoder(i.out).Encode(ordered{{"stats", i.object(r)}}); err != nil {
 				return err
 			}
 		}
@@ -122,18 +120,18 @@ func (i *inspector) print() error {
 }
 
 // object is a report as it is printed in JSON.
-func (i *inspector) object(r report) (o attrs) {
-	o.add("device", r.Device, "")
+func (i *inspector) object(r report) (o ordered) {
+	o.add("device", r.Device)
 	for _, s := range r.Sections {
-		var members attrs
+		var members ordered
 		for _, c := range s.Counters {
-			members.add(c.Name, c.Value, "")
+			members.add(c.Name, c.Value)
 		}
-		o.add(s.Name, members, "")
+		o.add(s.Name, members)
 	}
 	if i.faults != nil && r.Device == i.device.Addr().String() {
-		o.add("fault_rules", i.ruleTexts(), "")
-		o.add("fault_seed", i.rules.Seed, "")
+		o.add("fault_rules", i.ruleTexts())
+		o.add("fault_seed", i.rules.Seed)
 	}
 	return o
 }
