@@ -110,7 +110,8 @@ func (h *host) waitOK(n int) {
 }
 
 // However many queue pairs there are, together they have no more in flight to a
-// peer than its limit, what is shared out beyond it, and a packet of each, and all get their turn.
+// peer than its limit, what is shared out beyond it, and a packet of each, and
+// all get their turn.
 func TestQueuePairsShareThePeersLimit(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -27,9 +27,9 @@
 //
 // The responder sends a sequence NAK once per gap, and once more each time it sees that the peer went back and the expected
 // packet is missing again: the packet that first showed the gap, or an earlier one, comes once more. That is at most one NAK
-// for a packet received, two between two of our own kind, and without progress at most five times in a millisecond. The requester takes a few such NAKs
-// without progress; Linux sends and takes one, and a second loss of the same packet costs a timeout. The
-// requester sees by the same sign that a READ response asked for again was lost again.
+// for a packet received, two between two of our own kind, and without progress at most five times in a millisecond. The
+// requester takes a few such NAKs without progress; Linux sends and takes one, and a second loss of the same packet costs a
+// timeout. The requester sees by the same sign that a READ response asked for again was lost again.
 //
 // READs and atomics beyond Attr.MaxDestRdAtomic are put off: a sequence NAK goes behind the answers that wait, so that there
 // is room when they come again. If that makes the responder forget a READ that the peer asks for once more, it is executed
@@ -55,8 +55,9 @@
 //
 // # Timeouts
 //
-// Timeouts cost one of RetryCount, and so does the first restart without progress; 7 is seven here, while Linux takes it
-// as without end. Progress reloads the count, whatever packet brings it. A Timeout of 0, none, gets GuardTimeout instead, so that a vanished peer is an error at last.
+// Timeouts cost one of RetryCount, and so does the first restart without progress; 7 is seven here, while Linux takes it as
+// without end. Progress reloads the count, whatever packet brings it. A Timeout of 0, none, gets GuardTimeout instead, so
+// that a vanished peer is an error at last.
 //
 // # What it does not do
 //

@@ -2,9 +2,10 @@ package qp
 
 import "github.com/gosoftroce/rocev2/rocev2"
 
-// PollFinal writes what the peer must be told before the queue pair is taken away: the acknowledgement of what was executed,
-// whether it was asked for or not, and the NAK that ended the connection. It is to be called until it returns 0; of all other
-// answers, and of requests, nothing is left then.
+// PollFinal writes what the peer must be told before the queue pair is taken
+// away: the acknowledgement of what was executed, whether it was asked for or
+// not, and the NAK that ended the connection. Call it until it returns 0. It
+// drops all other answers.
 func (q *QP) PollFinal(buf []byte) int {
 	q.condense()
 	n := q.pollResponse(buf)
@@ -14,8 +15,9 @@ func (q *QP) PollFinal(buf []byte) int {
 	return n
 }
 
-// condense leaves of the answers that wait those that PollFinal writes. An acknowledgement must not pass the answer to a READ
-// or an atomic, which now is lost: so it ends before the first of them.
+// condense reduces the answers that wait to those that PollFinal writes. An
+// acknowledgement must not pass the answer to a READ or an atomic, which is lost
+// now: so it ends before the first of them.
 func (q *QP) condense() {
 	r := &q.resp
 	ack := response{kind: responseAck, psn: r.lastAck, msn: r.msn}

@@ -84,8 +84,9 @@ func (q *QP) PollTimeout() (Time, bool) {
 	return at, armed
 }
 
-// PollTransmit writes the next packet, BTH to pad without the ICRC, to buf, and returns its length: 0 if there is nothing
-// to send now. Congestion notifications come before answers, and those before requests. The capacity of buf must be at least rocev2.MaxPacketLen.
+// PollTransmit writes the next packet, BTH to pad without the ICRC, to buf, and returns its length: 0 if there is nothing to
+// send now. Congestion notifications come before answers, and those before requests. The capacity of buf must be at least
+// rocev2.MaxPacketLen.
 func (q *QP) PollTransmit(now Time, buf []byte) int {
 	if q.notice.due {
 		q.stats.TxPackets++

@@ -7,14 +7,17 @@ import (
 	"github.com/gosoftroce/rocev2/rocev2"
 )
 
-// KeepPackets says that the peer is of our own kind and keeps what arrives behind a gap. So does this queue pair from
-// now on, in s, as long as there is room, and executes it in order when the gap is closed: to the peer that is as if the
-// network had delayed the packets. And after a loss it does not send everything again that was in flight, but a few
-// packets from the missing one on, and more if they do not help; so a peer that keeps nothing, or not everything, costs
-// time only.
+// KeepPackets says that the peer is of our own kind and keeps what arrives
+// behind a gap. So does this queue pair from now on, in s, as long as there is
+// room, and executes it in order when the gap is closed: to the peer that is as
+// if the network had delayed the packets. And after a loss it does not send
+// everything again that was in flight, but a few packets from the missing one
+// on, and more if they do not help; so a peer that keeps nothing, or not
+// everything, costs time only.
 //
-// A packet that is kept takes effect without the packets before it having shown that its PSN is right; so a PSN is up to
-// 128 times easier to guess than without. The program must know who the peer is.
+// A packet that is kept takes effect without the packets before it having shown
+// that its PSN is right; so a PSN is up to 128 times easier to guess than
+// without. The program must know who the peer is.
 func (q *QP) KeepPackets(s *Store) {
 	q.discardKept()
 	q.store = s
@@ -23,8 +26,9 @@ func (q *QP) KeepPackets(s *Store) {
 // Held returns the number of packets that are kept behind gaps now.
 func (q *QP) Held() int { return q.req.kept.len() + q.resp.kept.len() }
 
-// keepAge is how long a packet is kept at least: about the usual local ACK timeout, after which a peer sends everything
-// again. Where the round trip is known to be long, it is keepTrips of it, up to keepAgeMax.
+// keepAge is how long a packet is kept at the most: about the usual local ACK
+// timeout, after which a peer sends everything again. Where the round trip is
+// known to be long, it is keepTrips of it, up to keepAgeMax.
 const (
 	keepAge    = 64 * time.Millisecond
 	keepAgeMax = 512 * time.Millisecond
@@ -38,7 +42,8 @@ func (q *QP) keepAge() time.Duration {
 	return keepAge
 }
 
-// kept is the packets of one direction behind a gap. It takes memory when there are some.
+// kept is the packets of one direction behind a gap. It takes memory when there
+// are some.
 type kept struct{ *reorderBuffer }
 
 func (l kept) len() int {
@@ -79,8 +84,8 @@ func (q *QP) discardKept() {
 	q.resp.kept.discard()
 }
 
-// keep stores a packet behind the gap at the expected PSN; psns is how many it takes. The result is DropNone, or d if it is
-// not stored, or DropConflict.
+// keep stores a packet behind the gap at the expected PSN; psns is how many it
+// takes. The result is DropNone, or d if it is not stored, or DropConflict.
 func (q *QP) keep(now Time, l *kept, p *rocev2.Packet, psns uint32, expected rocev2.PSN, d Drop) Drop {
 	if q.store == nil || q.state == StateErr || len(p.Payload) > q.mtu {
 		return d
@@ -118,9 +123,10 @@ func (q *QP) keep(now Time, l *kept, p *rocev2.Packet, psns uint32, expected roc
 	return DropNone
 }
 
-// keptTwice takes a packet for whose PSN one is kept. If it says something else, one of them is forged and nobody knows
-// which: both go, and the peer sends the right one again. Data that the program over there has changed meanwhile looks the
-// same, and costs no more.
+// keptTwice takes a packet for whose PSN one is kept. If it says something
+// else, one of them is forged and nobody knows which: both go, and the peer
+// sends the right one again. A peer's program that changed its data meanwhile
+// looks the same, and costs no more.
 func (q *QP) keptTwice(l *kept, k *keptPacket, p *rocev2.Packet, d Drop) Drop {
 	a, b := &k.packet, p
 	if a.BTH.Opcode == rocev2.RCAcknowledge && b.BTH.Opcode == rocev2.RCAcknowledge {
@@ -137,8 +143,9 @@ func (q *QP) keptTwice(l *kept, k *keptPacket, p *rocev2.Packet, d Drop) Drop {
 	return DropConflict
 }
 
-// sameMeaning reports whether two packets of a PSN are the same but for what may change when it is sent again: AckReq,
-// marks, AETH, and where the answer to a READ begins and ends.
+// sameMeaning reports whether two packets of a PSN are the same but for what
+// may change when it is sent again: AckReq, marks, AETH, and where the answer
+// to a READ begins and ends.
 func sameMeaning(a, b *rocev2.Packet) bool {
 	x, _ := a.BTH.Opcode.Info()
 	y, _ := b.BTH.Opcode.Info()
@@ -197,8 +204,9 @@ func (q *QP) keepRequest(now Time, p *rocev2.Packet, info *rocev2.OpcodeInfo) Dr
 	return d
 }
 
-// executeKept goes on with what was kept, as far as it follows without a gap. The next gap gets its NAK at once: the peer
-// went back no further than to the last one.
+// executeKept goes on with what was kept, as far as it follows without a gap.
+// The next gap gets its NAK at once: the peer went back no further than to the
+// last one.
 func (q *QP) executeKept(now Time) {
 	r := &q.resp
 	executed := false
@@ -230,8 +238,9 @@ func (q *QP) executeKept(now Time) {
 	}
 }
 
-// nakGap asks for the expected packet, because psn came. One of our own kind is asked twice: it sends so little again
-// that nothing shows the loss of the NAK, and takes both for one. Without progress the number of NAKs in a while is
+// nakGap asks for the expected packet, because psn came. One of our own kind is
+// asked twice: it sends so little again that nothing shows the loss of the NAK,
+// and takes both for one. Without progress the number of NAKs in a while is
 // bounded, whatever comes.
 func (q *QP) nakGap(now Time, psn rocev2.PSN) {
 	r := &q.resp
@@ -244,8 +253,9 @@ func (q *QP) nakGap(now Time, psn rocev2.PSN) {
 	}
 }
 
-// nakLimit bounds the sequence NAKs for one expected PSN: maxGapNAKs in each nakPeriod. A peer takes no more of them for
-// signs that the packet was lost again (maxRestarts).
+// nakLimit bounds the sequence NAKs for one expected PSN: maxGapNAKs in each
+// nakPeriod. A peer takes no more of them for signs that the packet was lost
+// again (maxRestarts).
 type nakLimit struct {
 	since Time
 	psn   rocev2.PSN

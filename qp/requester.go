@@ -84,8 +84,8 @@ func (q *QP) handleResponse(now Time, p *rocev2.Packet, info *rocev2.OpcodeInfo)
 	return d
 }
 
-// executeResponse takes a packet of the peer's responder in its turn. The parts of it: what comes before its PSN is acknowledged by
-// it, whatever it says; then comes its own meaning.
+// executeResponse takes a packet of the peer's responder in its turn. The parts of it: what comes before its PSN is
+// acknowledged by it, whatever it says; then comes its own meaning.
 func (q *QP) executeResponse(now Time, p *rocev2.Packet, info *rocev2.OpcodeInfo) Drop {
 	r := &q.req
 	psn := p.BTH.PSN

@@ -6,17 +6,19 @@ import (
 	"github.com/gosoftroce/rocev2/rocev2"
 )
 
-// MaxReorder is how many PSNs past the expected one a packet may be to be kept: what a sender of our own kind has in
-// flight at the most.
+// MaxReorder is how many PSNs past the expected one a packet may be to be kept:
+// what a sender of our own kind has in flight at the most.
 const MaxReorder = 1 << 12
 
-// reorderGap is how many PSNs past the expected packet, or past the last one that is kept, a packet may be to be kept. It
-// is by so much that a guess of a PSN is easier than without a reorder buffer.
+// reorderGap is how many PSNs past the expected packet, or past the last one
+// that is kept, a packet may be to be kept. A PSN is that many times easier to
+// guess than without a reorder buffer.
 const reorderGap = 128
 
-// Store is memory for packets that arrived behind a gap, shared by queue pairs that are not used concurrently. It takes
-// memory as it is needed, up to its limit, and keeps it for the next loss. When it is full, each queue pair that needs it
-// has an equal share.
+// Store is memory for packets that arrived behind a gap, shared by queue pairs
+// that are not used concurrently. It takes memory as it is needed, up to its
+// limit, and keeps it for the next loss. When it is full, each queue pair that
+// needs it has an equal share.
 type Store struct {
 	limit   int // packets
 	made    int // packets allocated so far
@@ -44,8 +46,9 @@ type keptPacket struct {
 	buf          [4096]byte
 }
 
-// reorderBuffer is what one direction of a queue pair has in a store: packets at most MaxReorder PSNs past the expected
-// one. The queue pair has none while nothing is kept.
+// reorderBuffer is what one direction of a queue pair has in a store: packets
+// at most MaxReorder PSNs past the expected one. The queue pair has none while
+// nothing is kept.
 type reorderBuffer struct {
 	store          *Store
 	left, right    *reorderBuffer // in the store's ring of those in use; the free list goes by right
@@ -88,8 +91,9 @@ func (s *Store) release(b *reorderBuffer) {
 	s.spare = b
 }
 
-// take returns room for another packet of b, nil if there is none. When the store is full, room comes from a buffer that
-// has more than its share, if b has less.
+// take returns room for another packet of b, nil if there is none. When the
+// store is full, room comes from a buffer that has more than its share, if b
+// has less.
 func (s *Store) take(b *reorderBuffer) *keptPacket {
 	if s.free == nil && s.made == s.limit && !s.reclaim(b) {
 		return nil
@@ -107,8 +111,8 @@ func (s *Store) take(b *reorderBuffer) *keptPacket {
 	return new(keptPacket)
 }
 
-// reclaim cuts a buffer that has more than its share down to that, for one that has less. The newest packets go: as if
-// they had met a full store themselves.
+// reclaim cuts a buffer that has more than its share down to that, for one that
+// has less. The newest packets go: as if they had met a full store themselves.
 func (s *Store) reclaim(b *reorderBuffer) bool {
 	share := s.limit / s.buffers
 	if b.n >= share {
@@ -136,7 +140,8 @@ func (b *reorderBuffer) bit(psn rocev2.PSN) (word *uint64, mask uint64) {
 	return &b.have[i/64], 1 << (i % 64)
 }
 
-// find returns the packet that is kept for a PSN, which lies in the buffer's range, or nil.
+// find returns the packet that is kept for a PSN, which lies in the buffer's
+// range, or nil.
 func (b *reorderBuffer) find(psn rocev2.PSN) *keptPacket {
 	if w, m := b.bit(psn); *w&m == 0 {
 		return nil

@@ -8,7 +8,8 @@ import (
 	"github.com/gosoftroce/rocev2/rocev2"
 )
 
-// Error makes a status an error, which WCError unwraps to: errors.Is(err, StatusRetryExcErr). It is the name, as String.
+// Error makes a status an error, which WCError unwraps to: errors.Is(err,
+// StatusRetryExcErr). It is the name, as String.
 func (s Status) Error() string { return s.String() }
 
 // WCError is the error of a completion without success.
@@ -22,8 +23,8 @@ func (e *WCError) Error() string { return e.WC.String() }
 // Unwrap returns the status.
 func (e *WCError) Unwrap() error { return e.WC.Status }
 
-// Err returns nil for a success, else a *WCError: errors.Is(err, StatusRetryExcErr) tells the status, errors.As gives the
-// whole completion.
+// Err returns nil for a success, else a *WCError: errors.Is(err,
+// StatusRetryExcErr) tells the status, errors.As gives the whole completion.
 func (c WC) Err() error {
 	if c.Status == StatusSuccess {
 		return nil
@@ -68,8 +69,8 @@ var statusWords = [numStatuses]string{
 	StatusRNRRetryExcErr: "the peer posts no receive buffers",
 }
 
-// Explain says in words what the status of the completion means, or where to look; nothing for a success or a status that
-// does not occur.
+// Explain says in words what the status of the completion means, or where to
+// look; nothing for a success or a status that does not occur.
 func (c WC) Explain() string {
 	if c.Opcode >= WCRecv && (c.Status == StatusRemInvReqErr || c.Status == StatusRemAccessErr || c.Status == StatusRemOpErr) {
 		return "the peer's request was refused"
@@ -80,8 +81,8 @@ func (c WC) Explain() string {
 	return statusWords[c.Status]
 }
 
-// Vendor says in words what VendorErr tells: the NAK that came, or the check of a memory access that failed; nothing if
-// it is 0.
+// Vendor says in words what VendorErr tells: the NAK that came, or the check of
+// a memory access that failed; nothing if it is 0.
 func (c WC) Vendor() string {
 	switch low := c.VendorErr & 0xff; {
 	case c.VendorErr == 0:

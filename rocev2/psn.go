@@ -53,9 +53,11 @@ func (q QPN) String() string {
 	return string(strconv.AppendUint(b, uint64(q), 16))
 }
 
-// MTU is a path MTU, which counts the payload of a packet. Its values are the codes 1 to 5 that connection management and
-// verbs share (enum ibv_mtu), not bytes: Bytes tells those, MTUOf makes a code of them. There is room for a number of bytes
-// that was converted by mistake, so that it is seen as one and refused.
+// MTU is a path MTU, which counts the payload of a packet. Its values are the
+// codes 1 to 5 that connection management and verbs share (enum ibv_mtu), not
+// bytes: Bytes tells those, MTUOf makes a code of them. There is room for a
+// number of bytes that was converted by mistake, so that it is seen as one and
+// refused.
 type MTU uint16
 
 // The path MTUs (IBTA 5.2.1): codes, whose names say the bytes.
@@ -90,7 +92,8 @@ func (m MTU) String() string {
 	return strconv.Itoa(m.Bytes())
 }
 
-// Err says what is wrong with an MTU that is not valid, and what to do; nil if it is valid.
+// Err says what is wrong with an MTU that is not valid, and what to do; nil if it
+// is valid.
 func (m MTU) Err() error {
 	if m.Valid() {
 		return nil

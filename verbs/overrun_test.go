@@ -15,7 +15,8 @@ import (
 
 // BenchmarkSmallMessages sends from many queue pairs to a socket with the
 // receive buffer that Linux grants by default, where packets are not coalesced,
-// and tells how many of the packets it drops. The number does not depend on -benchtime.
+// and tells how many of the packets it drops. The number does not depend on
+// -benchtime.
 func BenchmarkSmallMessages(b *testing.B) {
 	for _, qps := range []int{1, 8, 32} {
 		for _, size := range []int{8, 64, 512, 4096} {

@@ -32,8 +32,8 @@ type (
 	WCOpcode = qp.WCOpcode
 	// Opcode is the operation of a send work request.
 	Opcode = qp.WROpcode
-	// RemoteAddr is an address in a region of the peer: Addr and RKey. RemoteMemory.At
-	// makes them.
+	// RemoteAddr is an address in a region of the peer: Addr and RKey.
+	// RemoteMemory.At makes them.
 	RemoteAddr = qp.RemoteAddr
 	// Access is a set of access rights.
 	Access = memreg.Access

@@ -27,7 +27,8 @@ type Options struct {
 	// Lock keeps the pages in memory. It needs CAP_IPC_LOCK or a sufficient
 	// RLIMIT_MEMLOCK.
 	Lock bool
-	// ReadOnly maps without the right to write; a region over it gets no LocalWrite.
+	// ReadOnly maps without the right to write; a region over it gets no
+	// LocalWrite.
 	ReadOnly bool
 	// Private keeps what is written from the file and from others. Files only;
 	// anonymous mappings always are.
@@ -71,9 +72,10 @@ func Anonymous(size int, o Options) (*Mapping, error) {
 	return newMapping(p, o)
 }
 
-// File maps size bytes of f from byte off, a multiple of the page size (on Windows
-// of 64 KiB, the allocation granularity). The file must be a regular one that reaches to off+size, open for reading and, unless
-// ReadOnly or Private, for writing. It may be closed afterwards.
+// File maps size bytes of f from byte off, a multiple of the page size (on
+// Windows of 64 KiB, the allocation granularity). The file must be a regular
+// one that reaches to off+size, open for reading and, unless ReadOnly or
+// Private, for writing. It may be closed afterwards.
 func File(f *os.File, off int64, size int, o Options) (*Mapping, error) {
 	if f == nil {
 		return nil, errors.New("mapping: file is nil")
@@ -160,7 +162,8 @@ func (m *Mapping) Store64(off, v uint64) error {
 	return m.Memory.Store64(off, v)
 }
 
-// CompareSwap64 compares and swaps the word at off; memreg.NoAccess if the mapping is read-only.
+// CompareSwap64 compares and swaps the word at off; memreg.NoAccess if the
+// mapping is read-only.
 func (m *Mapping) CompareSwap64(off, compare, swap uint64) (uint64, error) {
 	if m.readOnly {
 		return 0, memreg.NoAccess
@@ -184,7 +187,8 @@ func (m *Mapping) Data() []byte {
 	return m.pages.data
 }
 
-// Addr is the address of the first byte, a multiple of the page size; 0 once closed.
+// Addr is the address of the first byte, a multiple of the page size; 0 once
+// closed.
 func (m *Mapping) Addr() uint64 {
 	return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(m.Data()))))
 }
