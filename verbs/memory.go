@@ -200,8 +200,10 @@ func (mr *MR) RemoteAt(off int) RemoteAddr {
 // when the peer has done so.
 func (mr *MR) ReadAt(p []byte, off int64) (int, error) {
 	n, err := mr.inside("read", len(p), off, io.EOF)
-	if f := mr.region.CopyOut(p[:n], uint64(off)); n > 0 && f != memreg.None {
-		return 0, noFault("read", f)
+	if n > 0 {
+		if f := mr.region.CopyOut(p[:n], uint64(off)); f != memreg.None {
+			return 0, noFault("read", f)
+		}
 	}
 	return n, err
 }
@@ -212,8 +214,10 @@ func (mr *MR) ReadAt(p []byte, off int64) (int, error) {
 // reading only refuses. Otherwise it is as ReadAt.
 func (mr *MR) WriteAt(p []byte, off int64) (int, error) {
 	n, err := mr.inside("write", len(p), off, io.ErrShortWrite)
-	if f := mr.region.CopyIn(uint64(off), p[:n]); n > 0 && f != memreg.None {
-		return 0, noFault("write", f)
+	if n > 0 {
+		if f := mr.region.CopyIn(uint64(off), p[:n]); f != memreg.None {
+			return 0, noFault("write", f)
+		}
 	}
 	return n, err
 }
@@ -231,10 +235,11 @@ func (mr *MR) inside(doing string, n int, off int64, short error) (int, error) {
 		return 0, fmt.Errorf("verbs: %s memory: %w", doing, ErrClosed)
 	case uint64(off) < size && uint64(n) <= size-uint64(off):
 		return n, nil
-	case short == io.EOF:
-		return int(max(size, uint64(off)) - uint64(off)), io.EOF // by itself: callers compare
 	}
-	return int(max(size, uint64(off)) - uint64(off)), fmt.Errorf("verbs: %s %d bytes at offset %d of a region of %d: %w", doing, n, off, size, short)
+	if short != io.EOF { // which stays as it is: callers compare
+		short = fmt.Errorf("verbs: %s %d bytes at offset %d of a region of %d: %w", doing, n, off, size, short)
+	}
+	return int(size - min(size, uint64(off))), short
 }
 
 // Load64 loads the aligned 64-bit word at off atomically, also towards remote

@@ -59,7 +59,6 @@ type Spec struct {
 	Rules  []Rule
 	Seed   uint64
 	Seeded bool // a seed was given
-
 }
 
 // Add parses text, a rule or "seed=N" alone, and adds it. The syntax is that of
