@@ -55,13 +55,9 @@ func Open(addr netip.Addr, c Config) (*Link, error) {
 		return nil, err
 	}
 	at := netip.AddrPortFrom(addr, c.Port)
-	var scope uint32
-	if z := addr.Zone(); z != "" {
-		ifi, err := net.InterfaceByName(z)
-		if err != nil {
-			return nil, &OpenError{Addr: at, Op: "find interface " + z, Err: err, Hint: "local addresses are " + localAddrs()}
-		}
-		scope = uint32(ifi.Index)
+	scope, err := scopeOf(at)
+	if err != nil {
+		return nil, err
 	}
 	fd, op, err := bind(at, scope, &c, false)
 	if err != nil {

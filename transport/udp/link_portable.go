@@ -65,13 +65,9 @@ func Open(addr netip.Addr, c Config) (*Link, error) {
 	if c.ReusePort {
 		return nil, &OpenError{Addr: at, Op: "share the port", Err: errors.ErrUnsupported}
 	}
-	zone := ""
-	if z := addr.Zone(); z != "" {
-		ifi, err := net.InterfaceByName(z)
-		if err != nil {
-			return nil, &OpenError{Addr: at, Op: "find interface " + z, Err: err, Hint: "local addresses are " + localAddrs()}
-		}
-		zone = strconv.Itoa(ifi.Index)
+	scope, err := scopeOf(at)
+	if err != nil {
+		return nil, err
 	}
 	network := "udp6"
 	if addr.Is4() {
@@ -94,7 +90,7 @@ func Open(addr netip.Addr, c Config) (*Link, error) {
 	_ = conn.SetReadBuffer(c.RecvBuffer)
 	_ = conn.SetWriteBuffer(c.SendBuffer)
 	l := &Link{
-		conn: conn, addr: addr, zone: zone, local: netip.AddrPortFrom(addr.WithZone(""), c.Port),
+		conn: conn, addr: addr, zone: strconv.Itoa(int(scope)), local: netip.AddrPortFrom(addr.WithZone(""), c.Port),
 		caps: transport.Capabilities{Port: c.Port, FullICRC: !addr.Is4()},
 		done: make(chan struct{}), stopped: make(chan struct{}),
 		ready: make(chan struct{}, 1), queue: make(chan datagram, queueLen),

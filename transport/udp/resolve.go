@@ -101,3 +101,17 @@ func rankOf(a netip.Addr) int {
 	}
 	return 1
 }
+
+// scopeOf returns the index of the interface that the zone of an address names;
+// 0 without a zone.
+func scopeOf(at netip.AddrPort) (uint32, error) {
+	z := at.Addr().Zone()
+	if z == "" {
+		return 0, nil
+	}
+	ifi, err := net.InterfaceByName(z)
+	if err != nil {
+		return 0, &OpenError{Addr: at, Op: "find interface " + z, Err: err, Hint: "local addresses are " + localAddrs()}
+	}
+	return uint32(ifi.Index), nil
+}
