@@ -267,3 +267,38 @@ func TestSilentQueuePairsLeaveTheirNeighboursAShare(t *testing.T) {
 		}
 	}
 }
+
+// Beyond the limit of a peer a part of it is shared out: who has nothing in
+// flight sends a little although others have used the limit up, and not all of
+// them when they are many.
+func TestShareBeyondTheLimit(t *testing.T) {
+	t.Parallel()
+	const limit = 64 << 10
+	for _, others := range []int{1, 5, 100} {
+		synctest.Test(t, func(t *testing.T) {
+			a, b := newHosts(t, Config{Window: qp.WindowConfig{MaxBytes: limit}})
+			b.must(b.dev.Close()) // nothing is acknowledged
+			qps := make([]*QP, 1+others)
+			for i := range qps {
+				qps[i] = a.newQP()
+				a.connect(qps[i], testAddrB, 77)
+			}
+			var sent []int
+			for _, q := range qps {
+				for range 4 {
+					a.write(q, b, 20000)
+				}
+				if q.inFlight > 0 {
+					sent = append(sent, q.inFlight)
+				}
+			}
+			s := a.shard()
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			together := qps[0].peer.acct[accountLive].inFlight
+			if sent[0] < limit/2 || len(sent) < min(1+others, 10) || together < limit+limit/sharePart/4 || together > limit+limit/sharePart+3000 {
+				t.Errorf("%d queue pairs beside the first: in flight are %v bytes, together %d, with a limit of %d", others, sent, together, limit)
+			}
+		})
+	}
+}

@@ -1,8 +1,10 @@
 package hca
 
 import (
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/gosoftroce/rocev2/memreg"
 	"github.com/gosoftroce/rocev2/qp"
@@ -49,7 +51,7 @@ func TestBulkIsFairAtEveryMTU(t *testing.T) {
 		for _, reads := range []bool{false, true} {
 			synctest.Test(t, func(t *testing.T) {
 				const senders, rounds = 3, 60
-				a, b, peers := bulkSenders(t, mtu, senders, reads)
+				a, _, peers := bulkSenders(t, mtu, senders, reads)
 				total := map[rocev2.QPN]int{}
 				for i := range rounds {
 					for qpn, n := range a.shard().nextTurns() {
@@ -66,7 +68,6 @@ func TestBulkIsFairAtEveryMTU(t *testing.T) {
 				if most-least > most/20 {
 					t.Errorf("MTU %v, reads %v: one has sent %d bytes and another %d", mtu, reads, most, least)
 				}
-				_ = b
 			})
 		}
 	}
@@ -101,6 +102,59 @@ func bulkSenders(t *testing.T, mtu rocev2.MTU, n int, reads bool) (a, b *host, p
 	for a.dev.Progress() { // takes the READs
 	}
 	return a, b, peers
+}
+
+// A caller sends for its own queue pair, and not for long: what is left is the
+// transmitter's.
+func TestCallerSendsBriefly(t *testing.T) {
+	t.Parallel()
+	const batch = 100 * time.Microsecond // that the link takes for one
+	for _, c := range []struct {
+		why     string
+		size    uint32
+		longest time.Duration
+	}{
+		{"a small request beside bulk", 8, 3 * batch}, // the acknowledgement may call for more
+		{"bulk of its own", 1 << 20, time.Duration(txLongest) + 2*batch},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var slow atomic.Bool
+			m := &meddler{sent: func() {
+				if slow.Load() {
+					time.Sleep(batch)
+				}
+			}}
+			a, b := newMeddled(t, Config{Window: boundless}, m)
+			s := a.shard()
+			hold := func(on bool) {
+				s.mu.Lock()
+				s.sending = on
+				s.mu.Unlock()
+			}
+			hold(true)
+			for range 4 {
+				qa, qb := a.newQP(), b.newQP()
+				a.connect(qa, testAddrB, qb.QPN())
+				b.connect(qb, testAddrA, qa.QPN())
+				for range 8 {
+					a.write(qa, b, 1<<20)
+				}
+			}
+			qa, qb := a.newQP(), b.newQP()
+			a.connect(qa, testAddrB, qb.QPN())
+			b.connect(qb, testAddrA, qa.QPN())
+			for range 4 {
+				s.nextTurns() // they all have had their first turn
+			}
+			hold(false)
+			slow.Store(true)
+			start := time.Now()
+			a.write(qa, b, c.size)
+			if d := time.Since(start); d > c.longest {
+				t.Errorf("%s: posting took %v, want at most %v", c.why, d, c.longest)
+			}
+		})
+	}
 }
 
 // An acknowledgement goes with the next batch, however many queue pairs send
