@@ -76,3 +76,25 @@ func TestDomainGoesDespiteErrors(t *testing.T) {
 		t.Errorf("the domain is there, with %d regions", n)
 	}
 }
+
+// A region that was closed takes no memory of its domain, which may live long.
+func TestClosedRegionLeavesItsDomain(t *testing.T) {
+	t.Parallel()
+	o := newTestOwner(t)
+	pd, err := o.AllocPD()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 10 {
+		mr, err := pd.Register(memreg.Local(make([]byte, 8)), memreg.Options{}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := mr.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := len(pd.regions); n != 0 {
+		t.Errorf("the domain still knows %d regions", n)
+	}
+}

@@ -159,4 +159,7 @@ func TestStrayReplayFault(t *testing.T) {
 		p.b.State() != StateRTS || p.b.PollTransmit(p.now, p.buf[:0]) != 0 {
 		t.Errorf("%+v, state %v", nak, p.b.State())
 	}
+	if e, _ := p.b.resp.res.find(0xfffffe); e == nil || e.pending != pendingNone {
+		t.Errorf("the READ still waits for its answer: %+v", e)
+	}
 }

@@ -86,3 +86,19 @@ func TestCreditsWithReads(t *testing.T) {
 		}
 	}
 }
+
+// A congestion notification that was due is not sent in ERR.
+func TestErrSendsNoNotice(t *testing.T) {
+	t.Parallel()
+	p := newPair(t, pairConfig{})
+	pkt := packet(rocev2.RCWriteMiddle, 5) // behind a gap
+	pkt.BTH.DestQPN, pkt.BTH.PKey, pkt.Payload = p.b.QPN(), rocev2.DefaultPKey, make([]byte, 1024)
+	p.b.HandleMarked(p.now, p.a.addr, &pkt)
+	if !p.b.notice.due {
+		t.Fatal("no CNP is due")
+	}
+	must(t, p.b.Modify(p.now, &Attr{State: StateErr}, AttrState))
+	if n := p.b.PollTransmit(p.now, p.buf[:0]); n != 0 {
+		t.Errorf("in ERR it sends % x", p.buf[:n])
+	}
+}

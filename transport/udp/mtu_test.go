@@ -97,3 +97,28 @@ func TestParseRoute(t *testing.T) {
 		}
 	}
 }
+
+// TestLearnedMTUDoesNotCount: the kernel puts a path MTU that it has from ICMP,
+// which anybody can send, where the route's own is, with a time at which it ends.
+func TestLearnedMTUDoesNotCount(t *testing.T) {
+	t.Parallel()
+	attr := func(typ uint16, data []byte) []byte {
+		b := binary.NativeEndian.AppendUint16(nil, uint16(unix.SizeofRtAttr+len(data)))
+		return append(binary.NativeEndian.AppendUint16(b, typ), data...)
+	}
+	word := func(v uint32) []byte { return binary.NativeEndian.AppendUint32(nil, v) }
+	for _, c := range []struct {
+		expires uint32
+		want    int
+	}{{0, 1400}, {60000, 0}} {
+		b := make([]byte, unix.SizeofNlMsghdr+unix.SizeofRtMsg)
+		binary.NativeEndian.PutUint16(b[4:], unix.RTM_NEWROUTE)
+		b = append(b, attr(unix.RTA_OIF, word(7))...)
+		b = append(b, attr(unix.RTA_METRICS, attr(unix.RTAX_MTU, word(1400)))...)
+		b = append(b, attr(unix.RTA_CACHEINFO, append(make([]byte, 8), word(c.expires)...))...)
+		binary.NativeEndian.PutUint32(b, uint32(len(b)))
+		if r, ok := parseRoute(b); !ok || r.mtu != c.want || r.iface != 7 || r.local {
+			t.Errorf("an MTU of 1400 that ends after %d: %+v, %v", c.expires, r, ok)
+		}
+	}
+}
