@@ -223,14 +223,11 @@ func (q *QP) executeKept(now Time) {
 			if q.state == StateErr {
 				return
 			}
-			if r.latch && !r.rearm {
-				break // the peer sends everything again
-			}
 		}
 		r.kept.pop()
 	}
 	if r.latch && !r.rearm {
-		r.kept.discard()
+		r.kept.discard() // the peer sends everything again
 	}
 	r.kept.trim()
 	if executed && r.kept.len() > 0 && !r.latch && !r.out.full() {

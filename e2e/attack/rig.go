@@ -71,10 +71,10 @@ const (
 	rigPSN = 1000  // that a and b send first
 )
 
-// The window towards a peer of our kind.
+// The window towards a peer of our kind: all of the 4096 small packets fit.
 const (
-	ownBytes   = 2 << 20
-	ownPackets = 4096
+	ownBytes   = 9 << 18
+	ownPackets = qp.MaxReorder
 )
 
 // newRig connects two queue pairs, which with own keep packets behind gaps and
