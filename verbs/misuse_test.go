@@ -318,7 +318,7 @@ func TestErrorsSayWhere(t *testing.T) {
 		{a.MR.Store64(1<<30, 1), "of 4096", verbs.ErrRange},
 		{odd, "offset 12 must be at a multiple of 8", memreg.Misaligned},
 		{qp.Connect(t.Context(), verbs.Endpoint{}), "the peer has no address", verbs.ErrAttrValue},
-		{qp.ReadyToReceive(verbs.Endpoint{Addr: b.Dev.Addr(), PathMTU: 7}), "path MTU code 7", verbs.ErrAttrValue},
+		{qp.ReadyToReceive(verbs.Endpoint{Addr: b.Dev.Addr(), PathMTU: 7}), "MTU(7) is not one of the codes", verbs.ErrAttrValue},
 		{qp.Connect(t.Context(), b.QP.Endpoint(), verbs.WithMTU(9)), "MTU(9)", verbs.ErrAttrValue},
 		{qp.PostSend(verbs.SendWR{Opcode: verbs.Send}), "from RTS on", verbs.ErrState},
 		{a.QP.PostSend(verbs.SendWR{Opcode: 77}), "unknown operation 77", verbs.ErrOpcode},
