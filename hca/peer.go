@@ -121,17 +121,23 @@ func (s *shard) count(q *QP) {
 
 // allowance returns how many bytes of requests q may send to its peer: what is
 // left of the limit, or of the share that q has in any case. With very many
-// queue pairs the share is one packet, for as many of them as fit.
+// queue pairs the share is one packet, for as many of them as fit. A silent one
+// always has one packet to ask with.
 func (q *QP) allowance() int {
 	if q.peer == nil {
 		return math.MaxInt
 	}
 	a := q.account()
-	left := a.limit - a.inFlight
-	if left > 0 || q.silent != accountLive || a.inFlight >= a.limit*3/2 { // a READ may be larger than what is left
-		return max(left, 0)
+	left, packet := a.limit-a.inFlight, q.mtu+qp.PacketOverhead
+	switch {
+	case left > 0:
+		return left
+	case q.silent == accountSilent && q.inFlight == 0:
+		return packet // else it would learn that its peer is gone only when all before it have
+	case q.silent == accountSilent || a.inFlight >= a.limit*3/2: // a READ may be larger than what is left
+		return 0
 	}
-	share, packet := a.limit/sharePart/q.peer.users, q.mtu+qp.PacketOverhead
+	share := a.limit / sharePart / q.peer.users
 	if share < packet {
 		share = 0
 		if a.busy*packet < a.limit/sharePart {

@@ -128,10 +128,15 @@ func (r *rtt) echo(now Time) {
 	r.pauses.add(now, r.silence, r.floor)
 }
 
-// postpone puts off a probe, and reports whether it did: another queue pair has asked the same host, and that has not been
-// heard since. One question is enough to find out whether it is there.
+// maxPostponed is for how many waits a peer may be silent before a probe is not put off any more.
+const maxPostponed = 8
+
+// postpone puts off a probe, and reports whether it did: another queue pair has just asked the same host, and that has not
+// been heard since. One question at a time is enough to find out whether it is there. But who was asked may be gone, and
+// his host with others on it not; so the next one asks soon, and nobody waits for others for long.
 func (r *rtt) postpone(now Time) bool {
-	if r.asked || r.pauses.asked <= r.pauses.heard {
+	p, wait := r.pauses, r.wait(now)
+	if r.asked || p.asked <= p.heard || now >= p.asked.Add(wait) || now >= r.quietAt.Add(maxPostponed*wait) {
 		return false
 	}
 	r.late = true
@@ -145,7 +150,7 @@ type Pauses struct {
 	longest time.Duration
 	at      Time
 	heard   Time // when a packet came last
-	asked   Time // when packets were last sent again because of silence
+	asked   Time // when one of them last began to ask, because of silence
 }
 
 func (p *Pauses) add(now Time, d, floor time.Duration) {
@@ -170,8 +175,7 @@ func (r *rtt) arm(now Time) {
 	if !r.asked {
 		r.quietAt = now
 	}
-	pause := r.pauses.expected(now)
-	wait := max(r.floor, 4*(r.smooth+r.deviates), pause+pause/4) << r.backoff
+	wait := r.wait(now) << r.backoff
 	if r.noise > 0 {
 		wait = min(wait, max(r.floor/noiseFloor, 2*r.smooth)) << r.attempts
 		if !r.known { // a guess is no reason to wait
@@ -181,10 +185,19 @@ func (r *rtt) arm(now Time) {
 	r.probeAt = now.Add(wait)
 }
 
-// ask takes note that packets are sent again at now because the peer is silent.
+// wait is how long the peer is silent at the most, as far as is known.
+func (r *rtt) wait(now Time) time.Duration {
+	pause := r.pauses.expected(now)
+	return max(r.floor, 4*(r.smooth+r.deviates), pause+pause/4)
+}
+
+// ask takes note that packets are sent again at now because the peer is silent. Who asks again, in vain so far, gives
+// others no reason to wait.
 func (r *rtt) ask(now Time) {
+	if !r.asked {
+		r.pauses.asked = now
+	}
 	r.asked, r.doubted, r.askedAt = true, false, now
-	r.pauses.asked = now
 }
 
 // backOff doubles the wait for the next probe.
