@@ -27,6 +27,7 @@ type account struct {
 	busy     int    // queue pairs with anything in flight
 	limit    int    // how many bytes may be in flight
 	waiting  qpList // queue pairs that the limit has stopped
+	admitted *QP    // of them, the one whose turn it is to take what is left
 	listed   bool   // in shard.stopped
 }
 
@@ -73,8 +74,7 @@ func (s *shard) disconnectPeer(q *QP) {
 	if p == nil {
 		return
 	}
-	q.account().take(q, 0)
-	q.account().waiting.remove(q)
+	q.account().leave(q)
 	q.peer, q.silent = nil, accountLive
 	if p.users--; p.users == 0 {
 		delete(s.peers, p.addr)
@@ -95,6 +95,17 @@ func (a *account) take(q *QP, n int) {
 	q.inFlight = n
 }
 
+// leave takes q out, and reports whether it was waiting.
+func (a *account) leave(q *QP) (waited bool) {
+	a.take(q, 0)
+	waited = q.links[listStopped].in
+	a.waiting.remove(q)
+	if a.admitted == q {
+		a.admitted = nil
+	}
+	return waited
+}
+
 // count takes note of what q has in flight now.
 func (s *shard) count(q *QP) {
 	if q.peer == nil {
@@ -108,10 +119,7 @@ func (s *shard) count(q *QP) {
 		silent = accountSilent
 	}
 	if silent != q.silent {
-		a := q.account()
-		a.take(q, 0)
-		if q.links[listStopped].in {
-			a.waiting.remove(q)
+		if q.account().leave(q) {
 			s.ready.push(q)
 		}
 		q.silent = silent
@@ -120,9 +128,10 @@ func (s *shard) count(q *QP) {
 }
 
 // allowance returns how many bytes of requests q may send to its peer: what is
-// left of the limit, or of the share that q has in any case. With very many
-// queue pairs the share is one packet, for as many of them as fit. A silent one
-// always has one packet to ask with.
+// left of the limit, unless others wait for that, or a request that fits into the
+// share that q has in any case. With very many queue pairs the share is one
+// packet, for as many of them as fit. A silent one always has one packet to ask
+// with.
 func (q *QP) allowance() int {
 	if q.peer == nil {
 		return math.MaxInt
@@ -130,11 +139,11 @@ func (q *QP) allowance() int {
 	a := q.account()
 	left, packet := a.limit-a.inFlight, q.mtu+qp.PacketOverhead
 	switch {
-	case left > 0:
+	case left > 0 && (a.waiting.empty() || a.admitted == q): // a READ may be larger
 		return left
 	case q.silent == accountSilent && q.inFlight == 0:
 		return packet // else it would learn that its peer is gone only when all before it have
-	case q.silent == accountSilent || a.inFlight >= a.limit*3/2: // a READ may be larger than what is left
+	case q.silent == accountSilent || a.inFlight >= a.limit*3/2:
 		return 0
 	}
 	share := a.limit / sharePart / q.peer.users
@@ -144,7 +153,10 @@ func (q *QP) allowance() int {
 			share = packet
 		}
 	}
-	return max(share-q.inFlight, 0)
+	if q.inFlight+q.core.NextCost() > share {
+		return 0
+	}
+	return 1
 }
 
 // stop puts q, which the limit holds back, on its peer's list.
@@ -157,24 +169,38 @@ func (s *shard) stop(q *QP) {
 	}
 }
 
-// next returns the queue pair whose turn it is to send, nil if there is none.
-// Those that a peer's limit has stopped come when there is room again.
-func (s *shard) next() *QP {
-	if q := s.ready.front(); q != nil {
-		return q
-	}
+// admit lets those that a peer's limit has stopped go on when there is room again,
+// one after the other: what an acknowledgement makes free is for who has waited
+// longest, not for who it came to.
+func (s *shard) admit() {
 	for i := 0; i < len(s.stopped); i++ {
 		a := s.stopped[i]
-		if a.waiting.empty() {
+		switch {
+		case a.admitted != nil:
+		case a.waiting.empty():
 			a.listed = false
 			s.stopped = append(s.stopped[:i], s.stopped[i+1:]...)
 			i--
-		} else if a.inFlight < a.limit {
-			s.ready.push(a.waiting.pop())
-			return s.ready.front()
+		case a.inFlight < a.limit:
+			a.admitted = a.waiting.pop()
+			s.ready.push(a.admitted)
 		}
 	}
-	return nil
+}
+
+// endAdmitted ends the turn of q to take what is left of the limit, if it had that.
+func (q *QP) endAdmitted() {
+	if q.peer != nil && q.account().admitted == q {
+		q.account().admitted = nil
+	}
+}
+
+// next returns the queue pair whose turn it is to send, nil if there is none.
+func (s *shard) next() *QP {
+	if len(s.stopped) > 0 {
+		s.admit()
+	}
+	return s.ready.front()
 }
 
 // Window limits. A peer that is not known to be of our own kind gets what Linux

@@ -138,6 +138,7 @@ func TestQueuePairsShareThePeersLimit(t *testing.T) {
 			t.Errorf("at most %d bytes were in flight, want about the limit of %d", most, limit)
 		}
 		a.waitOK(qps)
+		a.dev.Settle()
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		for _, p := range s.peers {

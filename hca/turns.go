@@ -121,6 +121,7 @@ func (s *shard) pull(q *QP, now qp.Time) bool {
 		if room == nil {
 			s.count(q)
 			if q.local {
+				q.endAdmitted()
 				s.ready.rotate() // what it waits for comes at once: the others would have no turn
 			}
 			return false
@@ -140,6 +141,7 @@ func (s *shard) pull(q *QP, now qp.Time) bool {
 			q.core.Allow(allowance)
 			continue
 		}
+		q.endAdmitted()
 		s.ready.done()
 		if allowance == 0 {
 			s.stop(q)
@@ -152,6 +154,7 @@ func (s *shard) pull(q *QP, now qp.Time) bool {
 		return true
 	}
 	s.count(q)
+	q.endAdmitted()
 	s.ready.rotate()
 	return true
 }

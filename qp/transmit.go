@@ -94,6 +94,28 @@ func (q *QP) requestAt(w *sendWQE) request {
 	return rq
 }
 
+// NextCost returns the bytes that the request at the cursor counts in the window, for a READ those that it asks for; 0 if
+// there is none.
+func (q *QP) NextCost() int {
+	r := &q.req
+	if r.cur == r.queue.tail {
+		return 0
+	}
+	w := r.queue.at(r.cur)
+	n, begun := uint64(w.length), r.cur != r.started
+	if begun {
+		n -= uint64(ahead(r.nxt, w.first)) << q.mtuShift
+	}
+	psns := uint64(1)
+	switch {
+	case w.opcode == OpRead && begun:
+		psns = uint64(r.chunkEnd(w, ahead(r.nxt, w.first)) - ahead(r.nxt, w.first))
+	case w.opcode == OpRead:
+		psns = min(uint64(q.psnsFor(w.length)), uint64(r.chunk))
+	}
+	return int(min(min(n, psns<<q.mtuShift)+psns*PacketOverhead, mostCounted))
+}
+
 // mayStart checks the window, the depth of READs and atomics, fences and credits.
 func (q *QP) mayStart(rq *request) bool {
 	r, w := &q.req, rq.w

@@ -1,0 +1,73 @@
+package hca
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gosoftroce/rocev2/fabric"
+	"github.com/gosoftroce/rocev2/memreg"
+	"github.com/gosoftroce/rocev2/qp"
+	"github.com/gosoftroce/rocev2/rocev2"
+)
+
+// However many queue pairs always have something to send to a host, each goes on.
+func TestLimitIsFair(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{2, 8, 60} {
+		for _, op := range []qp.WROpcode{qp.OpWrite, qp.OpRead} {
+			for _, mtu := range []rocev2.MTU{rocev2.MTU1024, rocev2.MTU4096} {
+				t.Run(fmt.Sprintf("%d %v %v", n, op, mtu), func(t *testing.T) {
+					t.Parallel()
+					synctest.Test(t, func(t *testing.T) { limitIsFair(t, n, op, mtu) })
+				})
+			}
+		}
+	}
+}
+
+func limitIsFair(t *testing.T, n int, op qp.WROpcode, mtu rocev2.MTU) {
+	const limit, size = 106 << 10, 64 << 10
+	port := fabric.PortConfig{Rate: 10e9, Delay: 20 * time.Microsecond}
+	a, b := newHosts(t, Config{Window: qp.WindowConfig{MaxBytes: limit}}, fabric.Config{Port: port})
+	a.mtu, b.mtu = mtu, mtu
+	byQPN := map[rocev2.QPN]*QP{}
+	post := func(q *QP) {
+		_, err := q.PostSend([]qp.SendWR{{Opcode: op, Signaled: true, SGList: []memreg.SGE{a.mr.Region().SGE(0, size)},
+			Remote: qp.RemoteAddr{Addr: b.mr.Region().Addr(), RKey: b.mr.Region().RKey()}}})
+		a.must(err)
+	}
+	for range n {
+		qa, qb := a.newQP(), b.newQP()
+		a.connectVia(qa, qp.AddressVector{DGID: testAddrB, HopLimit: 64, OwnKind: true}, qb.QPN())
+		b.connectVia(qb, qp.AddressVector{DGID: testAddrA, HopLimit: 64, OwnKind: true}, qa.QPN())
+		byQPN[qa.QPN()] = qa
+	}
+	for _, q := range byQPN {
+		for range 4 {
+			post(q)
+		}
+	}
+	done := map[rocev2.QPN]int{}
+	var wc [16]qp.WC
+	for total := 0; total < 40*n; {
+		k, err := a.cq.Wait(t.Context(), wc[:])
+		a.must(err)
+		for _, c := range wc[:k] {
+			if c.Status != qp.StatusSuccess {
+				t.Fatalf("%v", c.Status)
+			}
+			done[c.QPN]++
+			total++
+			post(byQPN[c.QPN])
+		}
+	}
+	least, most := 1<<30, 0
+	for qpn := range byQPN {
+		least, most = min(least, done[qpn]), max(most, done[qpn])
+	}
+	if least < most/3 {
+		t.Errorf("one queue pair has sent %d messages, another one %d", least, most)
+	}
+}
