@@ -169,22 +169,35 @@ func (s *shard) stop(q *QP) {
 	}
 }
 
+// admitLook is how many peers are looked at before each turn, unless nobody has
+// anything to send.
+const admitLook = 8
+
 // admit lets those that a peer's limit has stopped go on when there is room again,
 // one after the other: what an acknowledgement makes free is for who has waited
 // longest, not for who it came to.
 func (s *shard) admit() {
-	for i := 0; i < len(s.stopped); i++ {
-		a := s.stopped[i]
-		switch {
-		case a.admitted != nil:
-		case a.waiting.empty():
+	n := len(s.stopped)
+	if s.ready.front() != nil {
+		n = min(n, admitLook)
+	}
+	for range n {
+		last := len(s.stopped) - 1
+		i := s.stoppedAt % (last + 1)
+		switch a := s.stopped[i]; {
+		case a.admitted == nil && a.waiting.empty():
 			a.listed = false
-			s.stopped = append(s.stopped[:i], s.stopped[i+1:]...)
-			i--
-		case a.inFlight < a.limit:
+			s.stopped[i], s.stopped[last] = s.stopped[last], nil
+			s.stopped = s.stopped[:last]
+			if last == 0 {
+				return
+			}
+			continue
+		case a.admitted == nil && a.inFlight < a.limit:
 			a.admitted = a.waiting.pop()
 			s.ready.push(a.admitted)
 		}
+		s.stoppedAt = i + 1
 	}
 }
 

@@ -45,6 +45,7 @@ type shard struct {
 	patience  patience
 	peers     map[netip.Addr]*peer
 	stopped   []*account // with queue pairs that their limit has stopped
+	stoppedAt int        // of them, the next to be looked at
 	store     *qp.Store  // what arrived behind gaps
 	timers    timerHeap
 	void      int // entries of it that are not valid
