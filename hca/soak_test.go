@@ -31,7 +31,7 @@ func TestRandomTraffic(t *testing.T) {
 }
 
 const (
-	soakSeeds = 30
+	soakSeeds = 15
 	soakLen   = 1 << 18 // bytes of the longest message
 )
 
