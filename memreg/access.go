@@ -132,6 +132,7 @@ const (
 	Misaligned        // a 64-bit atomic whose address is not a multiple of 8
 	Gone              // the region was deregistered while it was in use
 	MemoryFault       // the memory behind the region could not be accessed
+	NotPresent        // a page must be fetched first, see PagedMemory
 )
 
 var faultNames = [...]string{
@@ -143,6 +144,7 @@ var faultNames = [...]string{
 	Misaligned:  "misaligned",
 	Gone:        "region deregistered",
 	MemoryFault: "memory fault",
+	NotPresent:  "page not present",
 }
 
 // String names the fault in a few words.
@@ -165,16 +167,16 @@ func (f Fault) Err() error {
 }
 
 // faultOf turns what a Memory returned into a Fault: a Fault stays what it is,
-// any other error is a MemoryFault.
+// any other error is a MemoryFault. So is NotPresent, which is Present's to say.
 func faultOf(err error) Fault {
 	if err == nil {
 		return None
 	}
-	if f, ok := err.(Fault); ok && f != None {
+	if f, ok := err.(Fault); ok && f != None && f != NotPresent {
 		return f // without what errors.As allocates
 	}
 	var f Fault
-	if errors.As(err, &f) && f != None {
+	if errors.As(err, &f) && f != None && f != NotPresent {
 		return f
 	}
 	return MemoryFault

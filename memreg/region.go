@@ -22,6 +22,7 @@ type Region struct {
 	rkey   Key
 	access Access
 	sealed bool   // the memory is read-only
+	paged  bool   // mem is a PagedMemory
 	bytes  []byte // mem.Bytes(), nil when the memory is not local
 
 	invalidatable bool
@@ -101,20 +102,30 @@ func (r *Region) entry(off, n uint64) SGE {
 // Gone after deregistration; MemoryFault, and any part may be written.
 func (r *Region) CopyIn(off uint64, src []byte) Fault {
 	v, f := r.pinned(off, len(src))
-	if f == None {
+	switch {
+	case f != None:
+		return f
+	case r.paged && !r.sealed: // the program may wait for its pages
+		f = faultOf(r.mem.CopyIn(off, src))
+	default:
 		f = v.CopyIn(0, src)
-		v.Release()
 	}
+	v.Release()
 	return f
 }
 
 // CopyOut reads len(dst) bytes at byte off of the region; faults as CopyIn.
 func (r *Region) CopyOut(dst []byte, off uint64) Fault {
 	v, f := r.pinned(off, len(dst))
-	if f == None {
+	switch {
+	case f != None:
+		return f
+	case r.paged:
+		f = faultOf(r.mem.CopyOut(dst, off))
+	default:
 		f = v.CopyOut(dst, 0)
-		v.Release()
 	}
+	v.Release()
 	return f
 }
 

@@ -144,6 +144,9 @@ func (t *Table) Register(pd *PD, m Memory, o Options) (*Region, error) {
 		}
 		r.bytes = b
 	}
+	if _, ok := m.(PagedMemory); ok {
+		r.paged = r.bytes == nil
+	}
 	if ro, ok := m.(ReadOnlyMemory); ok && ro.ReadOnly() {
 		if o.Access&LocalWrite != 0 {
 			return nil, fmt.Errorf("%w: LocalWrite on read-only memory", ErrAccess)

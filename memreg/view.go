@@ -48,8 +48,8 @@ func (v View) Bytes() []byte {
 }
 
 // CopyIn writes src at byte off of the view: None; OutOfBounds, or NoAccess for
-// read-only memory (nothing is written); or the fault of the memory (any part
-// may be written). That the view was resolved for writing is the caller's care.
+// read-only memory, or NotPresent (nothing is written); or the fault of the memory
+// (any part may be written). That the view was resolved for writing is the caller's care.
 func (v View) CopyIn(off uint64, src []byte) Fault {
 	if !inside(off, uint64(len(src)), v.n) {
 		return OutOfBounds
@@ -63,6 +63,9 @@ func (v View) CopyIn(off uint64, src []byte) Fault {
 	if v.r.bytes != nil {
 		copy(v.r.bytes[v.off+off:], src)
 		return None
+	}
+	if !v.r.present(v.off+off, uint64(len(src)), true) {
+		return NotPresent
 	}
 	return faultOf(v.r.mem.CopyIn(v.off+off, src))
 }
@@ -79,16 +82,23 @@ func (v View) CopyOut(dst []byte, off uint64) Fault {
 		copy(dst, v.r.bytes[v.off+off:])
 		return None
 	}
+	if !v.r.present(v.off+off, uint64(len(dst)), false) {
+		return NotPresent
+	}
 	return faultOf(v.r.mem.CopyOut(dst, v.off+off))
 }
 
 // Load64 reads the 64-bit word at byte off of the view, atomically, in this
 // machine's byte order. Faults: OutOfBounds; Misaligned when the address
 // (Addr()+off) or, for local memory, the real address is not a multiple of 8,
-// which differ in a region whose address the caller chose badly; MemoryFault.
+// which differ in a region whose address the caller chose badly; NotPresent;
+// MemoryFault.
 func (v View) Load64(off uint64) (uint64, Fault) {
 	if !inside(off, 8, v.n) {
 		return 0, OutOfBounds
+	}
+	if !v.r.present(v.off+off, 8, false) {
+		return 0, NotPresent
 	}
 	return v.r.load64(v.off + off)
 }
@@ -97,6 +107,9 @@ func (v View) Load64(off uint64) (uint64, Fault) {
 func (v View) Store64(off, x uint64) Fault {
 	if !inside(off, 8, v.n) {
 		return OutOfBounds
+	}
+	if !v.r.present(v.off+off, 8, true) {
+		return NotPresent
 	}
 	return v.r.store64(v.off+off, x)
 }
@@ -107,6 +120,9 @@ func (v View) CompareSwap64(off, compare, swap uint64) (uint64, Fault) {
 	if !inside(off, 8, v.n) {
 		return 0, OutOfBounds
 	}
+	if !v.r.present(v.off+off, 8, true) {
+		return 0, NotPresent
+	}
 	return v.r.compareSwap64(v.off+off, compare, swap)
 }
 
@@ -115,6 +131,9 @@ func (v View) CompareSwap64(off, compare, swap uint64) (uint64, Fault) {
 func (v View) FetchAdd64(off, add uint64) (uint64, Fault) {
 	if !inside(off, 8, v.n) {
 		return 0, OutOfBounds
+	}
+	if !v.r.present(v.off+off, 8, true) {
+		return 0, NotPresent
 	}
 	return v.r.fetchAdd64(v.off+off, add)
 }

@@ -1,0 +1,89 @@
+package memreg
+
+// PagedMemory is a Memory without local Bytes whose pages may have to be fetched
+// first, from a disk or over a network, which takes any time. What is not present
+// is not touched on behalf of a packet: the access meets NotPresent, and whoever
+// can wait calls Fetch and then has the access made again.
+//
+// The program's own accesses (Region.CopyIn, Load64 and so on) do not ask whether
+// pages are present.
+type PagedMemory interface {
+	Memory
+	// Present reports whether n bytes at off can be read, or written, now without
+	// waiting for a page. It does not block. True is also right where the access
+	// will fail at once.
+	Present(off, n uint64, write bool) bool
+	// Fetch fetches n bytes at off for reading, or for writing, and blocks until
+	// they are there or cannot be had. Present is true of them afterwards, for a
+	// time that is long enough to send a packet again.
+	Fetch(off, n uint64, write bool)
+}
+
+// fetchAhead is how much is fetched at once, in bytes, of a message or buffer that
+// is longer than what was asked for.
+const fetchAhead = 256 << 10
+
+// Missing is a part of a region that must be fetched, after NotPresent. The zero
+// value stands for nothing. It pins nothing: whoever fetches sees to it that the
+// memory stays.
+type Missing struct {
+	Region *Region
+	Off    uint64 // in the region
+	Len    uint64 // bytes
+	Write  bool
+}
+
+// Fetch fetches it, and blocks meanwhile. The region may be deregistered, but its
+// memory must still be there.
+func (m Missing) Fetch() {
+	if m.Region == nil {
+		return
+	}
+	if p, ok := m.Region.mem.(PagedMemory); ok {
+		p.Fetch(m.Off, m.Len, m.Write)
+	}
+}
+
+// present reports whether a view may touch n bytes at off of r.
+func (r *Region) present(off, n uint64, write bool) bool {
+	return !r.paged || r.mem.(PagedMemory).Present(off, n, write)
+}
+
+// Missing returns what to fetch when n bytes at off of the view were NotPresent:
+// these, and some of the view that follows.
+func (v View) Missing(off, n uint64, write bool) Missing {
+	if v.r == nil || !v.r.paged || !inside(off, n, v.n) {
+		return Missing{}
+	}
+	return Missing{Region: v.r, Off: v.off + off, Len: max(n, min(v.n-off, fetchAhead)), Write: write}
+}
+
+// MissingLocal returns what to fetch when Gather or Scatter of n bytes from byte
+// off of a list met NotPresent: the first part that is not present, and some of
+// its entry that follows. The need is LocalWrite for writing and 0 for reading.
+// The zero value says that nothing is missing any more.
+func (t *Table) MissingLocal(pd *PD, sg []SGE, off, n uint64, need Access) Missing {
+	if !inside(off, n, TotalLength(sg)) {
+		return Missing{}
+	}
+	write := need&LocalWrite != 0
+	for i := 0; n > 0; i++ {
+		size := uint64(sg[i].Length)
+		if off >= size {
+			off -= size
+			continue
+		}
+		part := min(size-off, n)
+		v, f := t.ResolveLocal(pd, sg[i], need)
+		if f != None {
+			return Missing{}
+		}
+		present := v.r.present(v.off+off, part, write)
+		v.Release()
+		if !present {
+			return v.Missing(off, part, write)
+		}
+		n, off = n-part, 0
+	}
+	return Missing{}
+}
