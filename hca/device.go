@@ -61,6 +61,7 @@ type Device struct {
 	base     time.Time
 	spin     int
 	yield    yielder
+	pager    pager
 
 	mu     sync.Mutex // guards what follows and serialises changes of mem
 	owners map[*Owner]struct{}
@@ -91,6 +92,7 @@ func New(cfg Config, links ...transport.Link) *Device {
 		owners: map[*Owner]struct{}{},
 	}
 	d.yield.init()
+	d.pager.init()
 	d.loopAddr = d.findLoopAddr()
 	for _, l := range links {
 		d.shards = append(d.shards, newShard(d, l))
@@ -173,6 +175,7 @@ func (d *Device) Close() error {
 		for _, o := range owners {
 			errs = append(errs, o.Close())
 		}
+		d.pager.wg.Wait()
 		for _, s := range d.shards {
 			errs = append(errs, s.close())
 		}

@@ -19,6 +19,9 @@
 // Whose turn it is to send, and how much a turn is, says turns.go; what queue
 // pairs to one peer share, peer.go; what is sent for one that goes, parting.go.
 //
+// No page of memory is waited for under a lock: pager.go fetches what is not
+// there.
+//
 // Ordering rule: packets of one queue pair leave in the order in which
 // PollTransmit gave them. So there is one receiver and one transmitter per
 // shard at any time, and neither lock is held across a system call that waits.

@@ -117,7 +117,8 @@ func (pd *PD) register(m memreg.Memory, o memreg.Options, free func() error) (*M
 func (mr *MR) Region() *memreg.Region { return mr.region }
 
 // Close deregisters the region: its keys are dead at once, and when Close
-// returns no transfer touches the memory any more.
+// returns no transfer touches the memory any more. It waits for pages that are
+// being fetched.
 func (mr *MR) Close() error {
 	mr.once.Do(func() {
 		pd := mr.pd
@@ -125,6 +126,7 @@ func (mr *MR) Close() error {
 		d.mu.Lock()
 		d.mem.Deregister(mr.region)
 		d.mu.Unlock()
+		d.pager.leave(mr.region)
 		pd.mu.Lock()
 		delete(pd.regions, mr) // now: the domain's Close waits for those it finds
 		pd.mu.Unlock()

@@ -376,6 +376,9 @@ func (s *shard) dispatch(r *taken, d *transport.RxPacket) {
 	info, _ := s.pkt.BTH.Opcode.Info()
 	if reason != qp.DropNone {
 		s.drops.qp[reason]++
+		if reason == qp.DropNotPresent {
+			s.fetch(q)
+		}
 	} else if !q.proven && info.Role != rocev2.RoleNotify && q.core.Stats().Kept == kept {
 		s.prove(q, d)
 	}

@@ -234,10 +234,11 @@ type pathWriter struct {
 func (w *pathWriter) Room() []byte { return w.tx.Room() }
 func (w *pathWriter) Commit(n int) { w.tx.Commit(n, w.path) }
 
-// settle takes note of what a queue pair wants besides sending: a timer, an
-// event raised.
+// settle takes note of what a queue pair wants besides sending: a timer, pages,
+// an event raised.
 func (s *shard) settle(q *QP) {
 	s.count(q)
+	s.fetch(q)
 	if at, ok := q.core.PollTimeout(); ok {
 		s.schedule(q, at)
 	}

@@ -155,6 +155,7 @@ func (s *shard) pull(q *QP, now qp.Time) bool {
 	}
 	s.count(q)
 	q.endAdmitted()
+	s.fetch(q)
 	s.ready.rotate()
 	return true
 }

@@ -34,6 +34,10 @@ func (q *QP) pollResponse(buf []byte) int {
 			if f == memreg.None {
 				return n
 			}
+			if f == memreg.NotPresent {
+				q.awaitAnswer(e)
+				return 0
+			}
 			s, status := faultNAK(f)
 			if res := r.res.at(e.res); res.pending == pendingFirst {
 				q.refuseFrom(res.first, s, status, f)

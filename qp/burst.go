@@ -44,7 +44,7 @@ type train struct {
 // burstRequest writes the middle packets of a SEND or WRITE.
 func (q *QP) burstRequest(now Time, limit int, out PacketWriter) int {
 	r := &q.req
-	if q.state != StateRTS || r.cur == r.started || r.nxt != r.max || r.repair.left > 0 || r.rnr.waiting {
+	if q.state != StateRTS || r.cur == r.started || r.nxt != r.max || r.repair.left > 0 || r.rnr.waiting || r.paging {
 		return 0
 	}
 	w := r.queue.at(r.cur)

@@ -72,6 +72,7 @@ func (q *QP) enterError(keepAnswers bool) {
 	r.rnr.waiting = false
 	q.notice.due = false
 	q.discardKept()
+	q.absent, r.paging = nil, false
 	if !keepAnswers {
 		q.condense()
 		p.fatal.left = 0

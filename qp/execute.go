@@ -21,13 +21,18 @@ func (q *QP) executeSend(p *rocev2.Packet, info *rocev2.OpcodeInfo) Drop {
 	if uint64(r.done)+uint64(n) > r.space {
 		return q.refuse(rocev2.NAKInvalidRequest, StatusLocLenErr, memreg.OutOfBounds)
 	}
-	if info.WithInv && (q.cfg.Invalidate == nil || !q.cfg.Invalidate(memreg.Key(p.IETH.RKey))) {
-		return q.refuse(rocev2.NAKRemoteAccess, StatusRemAccessErr, memreg.UnknownKey)
-	}
 	if n > 0 {
-		if f := q.cfg.Memory.Scatter(q.cfg.PD, r.recv.SGList, uint64(r.done), p.Payload); f != memreg.None {
+		f := q.cfg.Memory.Scatter(q.cfg.PD, r.recv.SGList, uint64(r.done), p.Payload)
+		if f == memreg.NotPresent {
+			return q.dropForPage(q.cfg.Memory.MissingLocal(q.cfg.PD, r.recv.SGList, uint64(r.done), uint64(n), memreg.LocalWrite))
+		}
+		if f != memreg.None {
 			return q.refuse(rocev2.NAKRemoteOperational, StatusLocProtErr, f)
 		}
+	}
+	// After the copy, which may be put off: a key can be invalidated only once.
+	if info.WithInv && (q.cfg.Invalidate == nil || !q.cfg.Invalidate(memreg.Key(p.IETH.RKey))) {
+		return q.refuse(rocev2.NAKRemoteAccess, StatusRemAccessErr, memreg.UnknownKey)
 	}
 	r.done += uint32(n)
 	if !info.Last {
@@ -85,6 +90,9 @@ func (q *QP) executeWrite(p *rocev2.Packet, info *rocev2.OpcodeInfo) Drop {
 		}
 		f = v.CopyIn(0, p.Payload)
 		v.Release()
+		if f == memreg.NotPresent {
+			return q.dropForPage(v.Missing(0, uint64(n), true))
+		}
 		if f != memreg.None {
 			return q.refuseFault(f)
 		}
@@ -186,6 +194,9 @@ func (q *QP) executeAtomic(p *rocev2.Packet, info *rocev2.OpcodeInfo) Drop {
 		old, f = v.FetchAdd64(0, a.SwapAdd)
 	}
 	v.Release()
+	if f == memreg.NotPresent {
+		return q.dropForPage(v.Missing(0, 8, true))
+	}
 	if f != memreg.None {
 		return q.refuseFault(f)
 	}

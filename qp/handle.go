@@ -54,6 +54,10 @@ func (q *QP) HandleTimeout(now Time) {
 	if r.rnr.expired(now) {
 		return // the next PollTransmit goes on from where rewind has put the cursor
 	}
+	if r.retry.armed && q.waitsForPayload() {
+		r.retry.stop()
+		return
+	}
 	if r.retry.armed && r.rtt.expired(now, r.retry.deadline) {
 		if !r.rtt.postpone(now) {
 			q.probe(now)

@@ -241,7 +241,7 @@ func (q *QP) executeKept(now Time) {
 // bounded, whatever comes.
 func (q *QP) nakGap(now Time, psn rocev2.PSN) {
 	r := &q.resp
-	if !r.naks.allow(now, r.epsn) {
+	if q.waitsForPage() || !r.naks.allow(now, r.epsn) {
 		return
 	}
 	r.latch, r.rearm, r.firstGap = true, true, psn

@@ -106,6 +106,7 @@ func (q *QP) reset() {
 	q.peer = netip.Addr{}
 	q.events, q.notify, q.notice = 0, false, notice{}
 	q.discardKept()
+	q.absent = nil
 	r := &q.req
 	*r = requester{queue: r.queue, window: r.window, allowance: math.MaxInt}
 	r.rtt.init(q.cfg.MinProbe)

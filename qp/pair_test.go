@@ -68,7 +68,10 @@ type pair struct {
 	pkt  rocev2.Packet
 	// drop decides what gets lost; nil is nothing.
 	drop func(from *testEnd, p *rocev2.Packet) bool
-	log  []string // opcodes and PSNs on the wire, if tracing
+	// late takes a fetch that is to be done later; nil is none.
+	late func(e *testEnd, f Fetch) bool
+	idle func() bool // reports that there is more to do before time passes; nil is never
+	log  []string    // opcodes and PSNs on the wire, if tracing
 	trac bool
 
 	batches bool // poll many packets before they are carried, as a driver does
@@ -241,11 +244,24 @@ func (p *pair) carry(from *testEnd, buf []byte, n int) {
 // run exchanges packets until both sides are silent. Time stands still.
 func (p *pair) run() {
 	for range 1 << 20 {
-		if p.transfer(p.a, 16)+p.transfer(p.b, 16) == 0 {
+		if p.transfer(p.a, 16)+p.transfer(p.b, 16)+p.fetch(p.a)+p.fetch(p.b) == 0 {
 			return
 		}
 	}
 	p.t.Fatal("the exchange does not end")
+}
+
+// fetch fetches the pages that a side waits for, and returns how often.
+func (p *pair) fetch(e *testEnd) (n int) {
+	for f, ok := e.PollFetch(); ok; f, ok = e.PollFetch() {
+		if p.late != nil && p.late(e, f) {
+			continue
+		}
+		f.Fetch()
+		e.Fetched(p.now, f)
+		n++
+	}
+	return n
 }
 
 // settle runs and lets time pass until no timer is set.
@@ -253,6 +269,9 @@ func (p *pair) settle() {
 	p.t.Helper()
 	for range 10000 {
 		p.run()
+		if p.idle != nil && p.idle() {
+			continue
+		}
 		at, ok := p.a.PollTimeout()
 		bt, bok := p.b.PollTimeout()
 		switch {

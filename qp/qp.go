@@ -76,7 +76,8 @@ type QP struct {
 	req    requester
 	resp   responder
 	notice notice
-	store  *Store  // for packets behind a gap; nil unless KeepPackets was called
+	store  *Store // for packets behind a gap; nil unless KeepPackets was called
+	absent *absence
 	wc     WC      // scratch: a completion on its way to a sink
 	word   [8]byte // scratch: the result of an atomic
 	stats  Stats

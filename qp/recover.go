@@ -96,7 +96,7 @@ func (q *QP) restart(again bool) {
 	r := &q.req
 	n := r.retry.restarts
 	switch {
-	case q.state == StateErr || r.rnr.waiting:
+	case q.state == StateErr || r.rnr.waiting || r.paging:
 		return
 	case n == 0:
 		if !r.retry.spend() {

@@ -1,6 +1,9 @@
 package qp
 
-import "github.com/gosoftroce/rocev2/rocev2"
+import (
+	"github.com/gosoftroce/rocev2/memreg"
+	"github.com/gosoftroce/rocev2/rocev2"
+)
 
 // repair is a cursor beside the requester's own: a few packets are sent again from the oldest unacknowledged one on, while
 // what follows goes on where it was. It is for a peer that keeps what arrives behind a gap, and for READs whose later
@@ -89,7 +92,10 @@ func (q *QP) pollRepair(now Time, buf []byte) int {
 	q.limitRepair(&rq)
 	n, fault := q.buildRequest(&rq, buf)
 	r.cur, r.nxt = cur, nxt
-	if fault != 0 {
+	if fault == memreg.NotPresent {
+		return 0
+	}
+	if fault != memreg.None {
 		r.rewind() // meets the fault again, and handles it
 		return 0
 	}
@@ -143,7 +149,7 @@ func (q *QP) executeKeptResponses(now Time) {
 				return
 			}
 			d := q.executeResponse(now, p, info)
-			if q.state == StateErr || d == DropGap {
+			if q.state == StateErr || d == DropGap || d == DropNotPresent {
 				return
 			}
 			executed = true

@@ -33,6 +33,7 @@ type requester struct {
 	resent   uint64 // Stats.Retransmits when the peer's silence first had packets sent again, if rtt.asked
 	fault    bool   // some request between head and cur has a status that waits
 	stalled  bool   // the last poll stopped for lack of credits
+	paging   bool   // nothing is sent until the place of a response is fetched
 
 	allowance int // bytes of requests that the driver lets go
 
@@ -242,6 +243,9 @@ func (q *QP) readResponse(now Time, p *rocev2.Packet, info *rocev2.OpcodeInfo) D
 	}
 	if len(p.Payload) > 0 {
 		f := q.cfg.Memory.Scatter(q.cfg.PD, r.queue.list(r.head, w), uint64(rel)<<q.mtuShift, p.Payload)
+		if f == memreg.NotPresent {
+			return q.dropResult(w, uint64(rel)<<q.mtuShift, len(p.Payload))
+		}
 		if f != memreg.None {
 			q.failHead(StatusLocProtErr, VendorFault|uint32(f))
 			return DropNone
@@ -300,7 +304,11 @@ func (q *QP) atomicResponse(now Time, p *rocev2.Packet) Drop {
 	}
 	r.credit.update(&p.AETH)
 	binary.NativeEndian.PutUint64(q.word[:], p.AtomicAck.Original)
-	if f := q.cfg.Memory.Scatter(q.cfg.PD, r.queue.list(r.head, w), 0, q.word[:]); f != memreg.None {
+	f := q.cfg.Memory.Scatter(q.cfg.PD, r.queue.list(r.head, w), 0, q.word[:])
+	if f == memreg.NotPresent {
+		return q.dropResult(w, 0, len(q.word))
+	}
+	if f != memreg.None {
 		q.failHead(StatusLocProtErr, VendorFault|uint32(f))
 		return DropNone
 	}

@@ -24,12 +24,13 @@ const (
 	DropBadResponse             // a response that does not fit its request
 	DropRdAtomic                // too many READs or atomics are unanswered: the peer was told to send it again
 	DropConflict                // not what is kept for its PSN, which is dropped too: one of them is forged
+	DropNotPresent              // its page must be fetched: the request is asked for again then
 	numDrops
 )
 
 var dropNames = [numDrops]string{
 	"none", "state", "service", "peer", "pkey", "qpn", "duplicate", "out_of_order", "rnr", "invalid", "busy", "ghost",
-	"stale", "gap", "bad_response", "rd_atomic", "conflict",
+	"stale", "gap", "bad_response", "rd_atomic", "conflict", "not_present",
 }
 
 // String returns the reason as one word, fit for the label of a counter.

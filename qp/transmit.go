@@ -42,12 +42,12 @@ type request struct {
 // pollRequest writes the packet at the cursor, if it may be sent now.
 func (q *QP) pollRequest(now Time, buf []byte) int {
 	r := &q.req
-	if r.repair.left > 0 && !r.rnr.waiting {
+	if r.repair.left > 0 && !r.rnr.waiting && !r.paging {
 		if n := q.pollRepair(now, buf); n > 0 {
 			return n
 		}
 	}
-	if r.cur == r.queue.tail || r.allowance <= 0 || r.rnr.waiting || (q.state == StateSQD && r.cur == r.started) {
+	if r.cur == r.queue.tail || r.allowance <= 0 || r.rnr.waiting || r.paging || (q.state == StateSQD && r.cur == r.started) {
 		return 0
 	}
 	w := r.queue.at(r.cur)
@@ -60,6 +60,9 @@ func (q *QP) pollRequest(now Time, buf []byte) int {
 		return 0
 	}
 	n, fault := q.buildRequest(&rq, buf)
+	if fault == memreg.NotPresent {
+		return 0
+	}
 	if fault != memreg.None {
 		q.localFault(w, StatusLocProtErr, faultDetail(fault))
 		return 0
@@ -217,7 +220,11 @@ func (q *QP) appendPayload(rq *request, b []byte) (int, memreg.Fault) {
 		copy(b[at:end], r.queue.data(r.cur)[rq.off:])
 		return len(b), memreg.None
 	}
-	f := q.cfg.Memory.Gather(q.cfg.PD, r.queue.list(r.cur, rq.w), uint64(rq.off), b[at:end])
+	list := r.queue.list(r.cur, rq.w)
+	f := q.cfg.Memory.Gather(q.cfg.PD, list, uint64(rq.off), b[at:end])
+	if f == memreg.NotPresent {
+		q.await(waitPayload, q.cfg.Memory.MissingLocal(q.cfg.PD, list, uint64(rq.off), uint64(rq.n), 0))
+	}
 	return len(b), f
 }
 

@@ -12,6 +12,7 @@ import (
 type guarded struct {
 	data  []byte
 	local memreg.Memory
+	pages *presence
 }
 
 // catch ends the guard of one access, as a deferred call: a panic that is a fault

@@ -37,14 +37,21 @@ type Options struct {
 	// memory, as memreg.MemoryFault. Such memory has no local Bytes: it is slower,
 	// and its region needs an IOVA (Addr, for instance) or is zero-based.
 	//
-	// The adapter touches it with a shard of the device locked, as all memory: a
-	// page of a file that is not in memory holds up every queue pair of the shard
-	// until it has been read. Lock, or a program that touches the pages before it
-	// posts or hands out the key, keeps that from happening.
+	// Pages that are not in memory are fetched before the adapter touches them,
+	// which holds up no more than the queue pairs that need them, see
+	// memreg.PagedMemory. A page that was found is taken to be there for 50 ms, one
+	// that was fetched to be written for 2 s or until Sync; where the system does
+	// not say what is in memory (not on Linux, or of a file of another user that is
+	// not open for writing), all pages are fetched, and taken to be there for 2 s.
+	// What is left is an access that waits with a shard of the device locked: to a
+	// page that the system takes away in that time, or writes to the file, if the
+	// file system then has the next write wait. Lock keeps the former from
+	// happening.
 	Guard bool
 }
 
-// Mapping is mapped memory. It implements memreg.ReadOnlyMemory.
+// Mapping is mapped memory. It implements memreg.ReadOnlyMemory and
+// memreg.PagedMemory.
 type Mapping struct {
 	memreg.Memory
 	readOnly bool
@@ -56,6 +63,7 @@ type Mapping struct {
 // pages is memory as the system gives it.
 type pages struct {
 	data    []byte
+	asks    bool         // the system says which are in memory
 	flush   func() error // to the file; nil for anonymous memory
 	release func() error
 }
@@ -69,6 +77,7 @@ func Anonymous(size int, o Options) (*Mapping, error) {
 	if err != nil {
 		return nil, fmt.Errorf("mapping: anonymous: %w", err)
 	}
+	p.asks = mayAskAnonymous
 	return newMapping(p, o)
 }
 
@@ -81,7 +90,11 @@ func File(f *os.File, off int64, size int, o Options) (*Mapping, error) {
 		return nil, errors.New("mapping: file is nil")
 	}
 	fail := func(err error) (*Mapping, error) { return nil, fmt.Errorf("mapping: %s: %w", f.Name(), err) }
-	if err := checkRange(f, off, size); err != nil {
+	st, err := f.Stat()
+	if err != nil {
+		return fail(err)
+	}
+	if err := checkRange(st, off, size); err != nil {
 		return fail(err)
 	}
 	// Not f.Fd, which would make the file blocking.
@@ -97,6 +110,7 @@ func File(f *os.File, off int64, size int, o Options) (*Mapping, error) {
 	if mapErr != nil {
 		return fail(mapErr)
 	}
+	p.asks = mayAsk(st, &o)
 	m, err := newMapping(p, o)
 	if err != nil {
 		return fail(err)
@@ -106,16 +120,12 @@ func File(f *os.File, off int64, size int, o Options) (*Mapping, error) {
 
 // checkRange checks what mmap would take silently, to crash later, or refuse
 // with a bare EINVAL.
-func checkRange(f *os.File, off int64, size int) error {
+func checkRange(st os.FileInfo, off int64, size int) error {
 	if size <= 0 {
 		return fmt.Errorf("size %d is not positive", size)
 	}
 	if unit := offsetUnit(); off < 0 || off%unit != 0 {
 		return fmt.Errorf("offset %d is not a multiple of %s %d", off, offsetUnitName, unit)
-	}
-	st, err := f.Stat()
-	if err != nil {
-		return err
 	}
 	if !st.Mode().IsRegular() {
 		return fmt.Errorf("not a regular file (%v)", st.Mode().Type())
@@ -134,7 +144,7 @@ func newMapping(p pages, o Options) (*Mapping, error) {
 	}
 	m := &Mapping{Memory: memreg.Local(p.data), readOnly: o.ReadOnly, pages: p}
 	if o.Guard {
-		m.Memory = &guarded{data: p.data, local: m.Memory}
+		m.Memory = &guarded{data: p.data, local: m.Memory, pages: newPresence(p.data, p.asks)}
 	}
 	return m, nil
 }
@@ -179,6 +189,20 @@ func (m *Mapping) FetchAdd64(off, add uint64) (uint64, error) {
 	return m.Memory.FetchAdd64(off, add)
 }
 
+// Present reports whether n bytes at off can be touched without waiting for a
+// page. It is true of memory that is not guarded.
+func (m *Mapping) Present(off, n uint64, write bool) bool {
+	g, ok := m.Memory.(*guarded)
+	return !ok || g.pages.present(off, n, write)
+}
+
+// Fetch brings n bytes at off into memory, if it is guarded, and waits for them.
+func (m *Mapping) Fetch(off, n uint64, write bool) {
+	if g, ok := m.Memory.(*guarded); ok {
+		g.pages.fetch(off, n, write)
+	}
+}
+
 // Data is the mapped memory for the program's own use, nil once closed. Unlike
 // Bytes it is there for a guarded mapping too, but touching it is not guarded.
 func (m *Mapping) Data() []byte {
@@ -203,6 +227,10 @@ func (m *Mapping) Sync() error {
 		return fmt.Errorf("mapping: sync: %w", os.ErrClosed)
 	case m.pages.flush == nil:
 		return nil
+	}
+	if g, ok := m.Memory.(*guarded); ok {
+		g.pages.flushed()
+		defer g.pages.flushed()
 	}
 	if err := m.pages.flush(); err != nil {
 		return fmt.Errorf("mapping: sync: %w", err)

@@ -243,6 +243,7 @@ func TestGuardSurvivesTruncation(t *testing.T) {
 	buf := make([]byte, 100)
 	check := func(when string, off uint64, want memreg.Fault) {
 		t.Helper()
+		m.Fetch(off, uint64(len(buf)), true)
 		_, load := v.Load64(off)
 		_, swap := v.CompareSwap64(off, 0, 0)
 		_, add := v.FetchAdd64(off, 0)
@@ -259,6 +260,7 @@ func TestGuardSurvivesTruncation(t *testing.T) {
 	}
 	check("truncated file, what is left", 0, memreg.None)
 	check("truncated file, what is lost", uint64(page), memreg.MemoryFault)
+	m.Fetch(uint64(page-50), uint64(len(buf)), true)
 	if f := v.CopyIn(uint64(page-50), buf); f != memreg.MemoryFault {
 		t.Errorf("a copy across the end: %v", f)
 	}

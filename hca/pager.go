@@ -1,0 +1,131 @@
+package hca
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/gosoftroce/rocev2/memreg"
+	"github.com/gosoftroce/rocev2/qp"
+)
+
+// Memory whose pages may be elsewhere (memreg.PagedMemory, such as a mapped file)
+// is not touched under a shard's lock before they are there: a page that a disk or
+// a network brings would hold up every queue pair of the shard. A queue pair that
+// needs one puts off what needs it, and the pager fetches the page with no lock
+// held, on goroutines that are there while something is to be fetched. A region
+// that is closed waits for those that are fetching pages of it.
+
+const (
+	// maxPagers bounds the goroutines, each of which may keep a thread in the kernel.
+	maxPagers = 64
+	// maxRegionPagers are those for one region: one whose pages never come must not
+	// keep the pages of the others from coming.
+	maxRegionPagers = 4
+)
+
+type pager struct {
+	mu      sync.Mutex
+	waiting []pageJob
+	busy    map[*memreg.Region]int // goroutines that fetch pages of it now
+	changed sync.Cond              // busy has, with mu
+	workers int
+	wg      sync.WaitGroup
+}
+
+type pageJob struct {
+	q *QP
+	f qp.Fetch
+}
+
+func (p *pager) init() {
+	p.busy = map[*memreg.Region]int{}
+	p.changed.L = &p.mu
+}
+
+// fetch has the memory fetched that q waits for. The caller holds mu.
+func (s *shard) fetch(q *QP) {
+	for f, ok := q.core.PollFetch(); ok; f, ok = q.core.PollFetch() {
+		s.dev.pager.add(pageJob{q, f})
+	}
+}
+
+// fetched has q go on. The caller does not hold mu.
+func (s *shard) fetched(q *QP, f qp.Fetch) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if q.closed || s.closed {
+		return
+	}
+	q.core.Fetched(s.dev.now(), f)
+	s.ready.push(q)
+	s.flush()
+}
+
+func (p *pager) add(j pageJob) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.waiting = append(p.waiting, j)
+	if p.workers < maxPagers {
+		p.workers++
+		p.wg.Go(p.work)
+	}
+}
+
+// work does jobs until there is none that may be done.
+func (p *pager) work() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for {
+		j, ok := p.take()
+		if !ok {
+			p.workers--
+			return
+		}
+		region := j.f.Region
+		alive := region != nil && region.Alive()
+		if alive {
+			p.busy[region]++
+		}
+		p.mu.Unlock()
+		if alive {
+			j.f.Fetch()
+		}
+		if alive {
+			p.done(region)
+		}
+		j.q.shard.fetched(j.q, j.f)
+		p.mu.Lock()
+	}
+}
+
+// done ends a fetch.
+func (p *pager) done(r *memreg.Region) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.busy[r]--; p.busy[r] == 0 {
+		delete(p.busy, r)
+	}
+	p.changed.Broadcast()
+}
+
+// take takes the first job whose region has not enough goroutines yet. That of a
+// region which is gone only tells its queue pair.
+func (p *pager) take() (pageJob, bool) {
+	for i, j := range p.waiting {
+		if p.busy[j.f.Region] < maxRegionPagers || !j.f.Region.Alive() {
+			p.waiting = slices.Delete(p.waiting, i, i+1)
+			return j, true
+		}
+	}
+	return pageJob{}, false
+}
+
+// leave returns when nobody fetches pages of a region, which was deregistered:
+// then nobody will.
+func (p *pager) leave(r *memreg.Region) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for p.busy[r] > 0 {
+		p.changed.Wait()
+	}
+}

@@ -1,0 +1,154 @@
+package mapping
+
+import (
+	"errors"
+	"os"
+	"runtime/debug"
+	"sync/atomic"
+	"time"
+	"unsafe"
+)
+
+// presence knows which pages can be touched without waiting for them. What was
+// found or fetched holds for a while only: the system may take a clean page away
+// at any time, and once it has written a page to the file the next write to that
+// must be allowed by the file system again.
+type presence struct {
+	data  []byte
+	page  uint64 // bytes
+	asks  bool   // the system says truly which pages are in memory
+	read  []atomic.Int64
+	write []atomic.Int64 // until when each page may be touched, on clock
+	flush atomic.Int64   // what was to be written until then may not be: a flush has begun since
+}
+
+const (
+	// readFor is how long a page is taken to stay in memory. Where the system can
+	// be asked it is asked again then.
+	readFor = 50 * time.Millisecond
+	// fetchedFor is how long a page may be written that was fetched for it, and how
+	// long one that cannot be had is left alone, so that an access shows it. It is
+	// longer than a peer takes to send a packet again.
+	fetchedFor = 2 * time.Second
+)
+
+var clockBase = time.Now()
+
+// clock is in nanoseconds, and never 0.
+func clock() int64 { return int64(time.Since(clockBase)) + 1 }
+
+func newPresence(data []byte, asks bool) *presence {
+	page := os.Getpagesize()
+	n := (len(data) + page - 1) / page
+	return &presence{data: data, page: uint64(page), asks: asks, read: make([]atomic.Int64, n), write: make([]atomic.Int64, n)}
+}
+
+// pages returns the pages first to last-1 of n bytes at off, all of the mapping.
+func (p *presence) pages(off, n uint64) (first, last uint64) {
+	size := uint64(len(p.data))
+	off = min(off, size)
+	return off / p.page, (min(off+n, size) + p.page - 1) / p.page
+}
+
+// bytes returns the memory of pages.
+func (p *presence) bytes(first, last uint64) []byte {
+	return p.data[first*p.page : min(last*p.page, uint64(len(p.data)))]
+}
+
+// present reports whether n bytes at off can be touched now.
+func (p *presence) present(off, n uint64, write bool) bool {
+	now := clock()
+	first, last := p.pages(off, n)
+	flushed := p.flush.Load()
+	fresh := true
+	for i := first; i < last; i++ {
+		if until := p.write[i].Load(); write && (until <= now || until <= flushed) {
+			return false
+		}
+		fresh = fresh && p.read[i].Load() > now
+	}
+	if fresh {
+		return true
+	}
+	if !p.asks || !resident(p.bytes(first, last)) {
+		return false
+	}
+	until := now + int64(readFor)
+	for i := first; i < last; i++ {
+		raise(&p.read[i], until)
+	}
+	return true
+}
+
+// raise does not shorten what another one has found.
+func raise(v *atomic.Int64, to int64) {
+	for old := v.Load(); old < to; old = v.Load() {
+		if v.CompareAndSwap(old, to) {
+			return
+		}
+	}
+}
+
+// fetch brings pages into memory, and waits for them.
+func (p *presence) fetch(off, n uint64, write bool) {
+	first, last := p.pages(off, n)
+	if first == last {
+		return
+	}
+	if populate(p.bytes(first, last), write) == nil {
+		p.mark(first, last, readFor, write)
+		return
+	}
+	for i := first; i < last; i++ { // some cannot be had
+		stays := readFor
+		if populate(p.bytes(i, i+1), write) != nil {
+			stays = fetchedFor
+		}
+		p.mark(i, i+1, stays, write)
+	}
+}
+
+func (p *presence) mark(first, last uint64, stays time.Duration, write bool) {
+	now := clock()
+	if write || !p.asks { // what is to be written to the file stays until then
+		stays = fetchedFor
+	}
+	for i := first; i < last; i++ {
+		raise(&p.read[i], now+int64(stays))
+		if write {
+			raise(&p.write[i], now+int64(fetchedFor))
+		}
+	}
+}
+
+// flushed says that pages may have been written to the file.
+func (p *presence) flushed() { raise(&p.flush, clock()+int64(fetchedFor)) }
+
+// errNoPopulate says that the system does not fetch pages when asked.
+var errNoPopulate = errors.New("no such call")
+
+// populate fetches pages by a system call, in which a goroutine can wait without
+// a processor of Go's, so that garbage collection need not wait for it. Where
+// there is none it touches them.
+func populate(b []byte, write bool) error {
+	err := populatePages(b, write)
+	if err != errNoPopulate {
+		return err
+	}
+	return touch(b, write)
+}
+
+// touch touches each page of b, and returns an error if one cannot be.
+func touch(b []byte, write bool) (err error) {
+	g := guarded{data: b}
+	defer g.catch(debug.SetPanicOnFault(true), &err)
+	for i := 0; i < len(b); i += os.Getpagesize() {
+		word := (*uint32)(unsafe.Pointer(&b[i])) // a page of a mapping begins on a page, and has that much
+		if write {
+			atomic.AddUint32(word, 0)
+		} else {
+			atomic.LoadUint32(word)
+		}
+	}
+	return nil
+}
