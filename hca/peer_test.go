@@ -26,6 +26,7 @@ type host struct {
 	mr    *MR
 	cq    *CQ
 	mtu   rocev2.MTU // of what it connects; 0 is 1024
+	slow  bool       // what it connects has a timeout of 8 s, not 67 ms
 }
 
 func newHosts(t *testing.T, cfg Config, fc ...fabric.Config) (a, b *host) {
@@ -83,7 +84,11 @@ func (h *host) connectVia(q *QP, av qp.AddressVector, qpn rocev2.QPN) {
 	h.must(q.Modify(&qp.Attr{State: qp.StateRTR, AV: av, PathMTU: mtu,
 		DestQPN: qpn, MaxDestRdAtomic: 16},
 		qp.AttrState|qp.AttrAV|qp.AttrPathMTU|qp.AttrDestQPN|qp.AttrRQPSN|qp.AttrMaxDestRdAtomic|qp.AttrMinRNRTimer))
-	h.must(q.Modify(&qp.Attr{State: qp.StateRTS, Timeout: 14, RetryCount: 7, RNRRetry: 7, MaxRdAtomic: 16},
+	timeout := uint8(14)
+	if h.slow {
+		timeout = 21
+	}
+	h.must(q.Modify(&qp.Attr{State: qp.StateRTS, Timeout: timeout, RetryCount: 7, RNRRetry: 7, MaxRdAtomic: 16},
 		qp.AttrState|qp.AttrTimeout|qp.AttrRetryCount|qp.AttrRNRRetry|qp.AttrSQPSN|qp.AttrMaxQPRdAtomic))
 }
 

@@ -1,0 +1,261 @@
+package hca
+
+import (
+	"bytes"
+	"encoding/binary"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+
+	"github.com/gosoftroce/rocev2/memreg"
+	"github.com/gosoftroce/rocev2/qp"
+)
+
+const pagerAccess = memreg.LocalWrite | memreg.RemoteWrite | memreg.RemoteRead | memreg.RemoteAtomic
+
+// farMemory is memory that must be fetched, which lasts until the test lets it
+// come; whoever touches it before waits as long.
+type farMemory struct {
+	memreg.Memory
+	bytes []byte
+	here  atomic.Bool
+	come  chan struct{}
+	asked chan struct{} // has an element for each that waits
+}
+
+func newFarMemory() *farMemory {
+	b := make([]byte, 1<<20)
+	return &farMemory{Memory: memreg.Local(b), bytes: b, come: make(chan struct{}), asked: make(chan struct{}, 1000)}
+}
+
+func (m *farMemory) Bytes() []byte { return nil }
+
+func (m *farMemory) Present(off, n uint64, write bool) bool { return m.here.Load() }
+
+func (m *farMemory) Fetch(off, n uint64, write bool) {
+	m.wait()
+	m.here.Store(true)
+}
+
+func (m *farMemory) wait() {
+	if !m.here.Load() {
+		m.asked <- struct{}{}
+		<-m.come
+	}
+}
+
+func (m *farMemory) CopyIn(off uint64, src []byte) error {
+	m.wait()
+	return m.Memory.CopyIn(off, src)
+}
+
+func (m *farMemory) CopyOut(dst []byte, off uint64) error {
+	m.wait()
+	return m.Memory.CopyOut(dst, off)
+}
+
+func (m *farMemory) CompareSwap64(off, compare, swap uint64) (uint64, error) {
+	m.wait()
+	return m.Memory.CompareSwap64(off, compare, swap)
+}
+
+func (m *farMemory) FetchAdd64(off, add uint64) (uint64, error) {
+	m.wait()
+	return m.Memory.FetchAdd64(off, add)
+}
+
+// pagerTest is two hosts with two connections, one of which has asked for a
+// transfer that needs far memory on one side.
+type pagerTest struct {
+	a, b             *host
+	far              *farMemory
+	farMR            *MR
+	freed            atomic.Bool
+	qa, qb, oa, ob   *QP
+	local, remote    *MR
+	localMem, remMem []byte
+	word             uint64 // at the start of remMem before
+}
+
+func newPagerTest(t *testing.T, op qp.WROpcode, n uint32, here bool, cfg Config) *pagerTest {
+	p := &pagerTest{far: newFarMemory()}
+	p.a, p.b = newHosts(t, cfg)
+	near := make([]byte, 1<<20)
+	for i := range near {
+		near[i], p.far.bytes[i] = byte(i>>3)+1, byte(i>>7)+2
+	}
+	o := memreg.Options{Access: pagerAccess, Base: memreg.BaseZero}
+	side, other := p.b, p.a
+	if here {
+		side, other = p.a, p.b
+	}
+	var err error
+	p.farMR, err = side.pd.Register(p.far, o, func() error { p.freed.Store(true); return nil })
+	side.must(err)
+	nearMR, err := other.pd.Register(memreg.Local(near), o, nil)
+	side.must(err)
+	p.local, p.localMem, p.remote, p.remMem = nearMR, near, p.farMR, p.far.bytes
+	if here {
+		p.local, p.localMem, p.remote, p.remMem = p.farMR, p.far.bytes, nearMR, near
+	}
+	join := func() (qa, qb *QP) {
+		qa, qb = p.a.newQP(), p.b.newQP()
+		p.a.connect(qa, testAddrB, qb.QPN())
+		p.b.connect(qb, testAddrA, qa.QPN())
+		p.b.must(qb.Modify(&qp.Attr{Access: pagerAccess}, qp.AttrAccess))
+		return qa, qb
+	}
+	p.qa, p.qb = join()
+	p.oa, p.ob = join()
+	if op <= qp.OpSendInv || op == qp.OpWriteImm {
+		_, err := p.qb.PostRecv([]qp.RecvWR{{SGList: []memreg.SGE{p.remote.Region().SGE(0, 1<<20)}}})
+		p.b.must(err)
+	}
+	p.word = binary.NativeEndian.Uint64(p.remMem)
+	_, err = p.qa.PostSend([]qp.SendWR{{ID: 1, Opcode: op, Signaled: true, CompareAdd: p.word, SGList: []memreg.SGE{p.local.Region().SGE(0, n)},
+		Remote: qp.RemoteAddr{Addr: p.remote.Region().Addr(), RKey: p.remote.Region().RKey()}}})
+	p.a.must(err)
+	<-p.far.asked
+	return p
+}
+
+// completion returns the next one of a's queue.
+func (p *pagerTest) completion() qp.WC {
+	var wc [1]qp.WC
+	_, err := p.a.cq.Wait(p.a.t.Context(), wc[:])
+	p.a.must(err)
+	return wc[0]
+}
+
+// pagerOps are operations with how many bytes they have.
+var pagerOps = map[qp.WROpcode]uint32{qp.OpSend: 5000, qp.OpWrite: 300000, qp.OpWriteImm: 5000, qp.OpRead: 300000,
+	qp.OpCompareSwap: 8, qp.OpFetchAdd: 8}
+
+// While a page that a transfer needs is fetched, the other queue pairs of the
+// shard go on, on both hosts; and then the transfer is as it should be.
+func TestPagesDoNotHoldUpTheShard(t *testing.T) {
+	t.Parallel()
+	for op, n := range pagerOps {
+		for _, here := range []bool{true, false} {
+			synctest.Test(t, func(t *testing.T) {
+				p := newPagerTest(t, op, n, here, Config{})
+				for range 10 {
+					p.a.write(p.oa, p.b, 100000)
+					if wc := p.completion(); wc.QPN != p.oa.QPN() || wc.Status != qp.StatusSuccess {
+						t.Fatalf("%v: completion %+v", op, wc)
+					}
+				}
+				p.b.write(p.ob, p.a, 100000)
+				p.b.waitOK(1)
+				close(p.far.come)
+				if wc := p.completion(); wc.QPN != p.qa.QPN() || wc.Status != qp.StatusSuccess {
+					t.Fatalf("%v, far memory here %v: completion %+v", op, here, wc)
+				}
+				same := bytes.Equal(p.localMem[:n], p.remMem[:n])
+				if op >= qp.OpCompareSwap {
+					want := map[qp.WROpcode]uint64{qp.OpCompareSwap: 0, qp.OpFetchAdd: 2 * p.word}[op]
+					same = binary.NativeEndian.Uint64(p.localMem) == p.word && binary.NativeEndian.Uint64(p.remMem) == want
+				}
+				if !same {
+					t.Errorf("%v, far memory here %v: the data is not right", op, here)
+				}
+				if st := p.qa.Stats(); st.Timeouts > 0 {
+					t.Errorf("%v, far memory here %v: %d timeouts", op, here, st.Timeouts)
+				}
+			})
+		}
+	}
+}
+
+// A region that is closed while its pages are fetched is dead at once, and its
+// memory is given back when nobody touches it any more.
+func TestRegionClosesAfterItsPages(t *testing.T) {
+	t.Parallel()
+	for op, n := range pagerOps {
+		for _, here := range []bool{true, false} {
+			synctest.Test(t, func(t *testing.T) {
+				p := newPagerTest(t, op, n, here, Config{})
+				closed := make(chan error)
+				go func() { closed <- p.farMR.Close() }()
+				synctest.Wait()
+				if p.freed.Load() || p.farMR.Region().Alive() {
+					t.Errorf("%v: the memory was given back (%v) while its pages were fetched, or the region lives", op, p.freed.Load())
+				}
+				p.a.write(p.oa, p.b, 1000)
+				p.a.waitOK(1)
+				close(p.far.come)
+				p.a.must(<-closed)
+				if !p.freed.Load() {
+					t.Error("the memory was not given back")
+				}
+				want := qp.StatusLocProtErr
+				if !here {
+					want = qp.StatusRemAccessErr
+				}
+				if !here && op == qp.OpSend {
+					want = qp.StatusRemOpErr
+				}
+				if wc := p.completion(); wc.QPN != p.qa.QPN() || wc.Status != want {
+					t.Errorf("%v, far memory here %v: completion %+v, want %v", op, here, wc, want)
+				}
+			})
+		}
+	}
+}
+
+// A queue pair that waits for a page is closed at once; a device waits for the
+// page, for it closes the region.
+func TestCloseWhilePagesAreFetched(t *testing.T) {
+	t.Parallel()
+	for op, n := range pagerOps {
+		for _, here := range []bool{true, false} {
+			synctest.Test(t, func(t *testing.T) {
+				p := newPagerTest(t, op, n, here, Config{})
+				p.a.must(p.qa.Close())
+				p.b.must(p.qb.Close())
+				closed := make(chan error, 2)
+				go func() { closed <- p.a.dev.Close() }()
+				go func() { closed <- p.b.dev.Close() }()
+				p.a.must(<-closed)
+				synctest.Wait()
+				if len(closed) > 0 {
+					t.Error("the device was closed while its memory was fetched")
+				}
+				close(p.far.come)
+				p.a.must(<-closed)
+				if !p.freed.Load() {
+					t.Error("the memory was not given back")
+				}
+			})
+		}
+	}
+}
+
+// A region whose pages never come does not keep those of other regions from
+// coming, however many queue pairs wait for it.
+func TestPagesOfOneRegionDoNotHoldUpOthers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := newPagerTest(t, qp.OpWrite, 8, true, Config{})
+		for range 2 * maxPagers {
+			qa, qb := p.a.newQP(), p.b.newQP()
+			p.a.connect(qa, testAddrB, qb.QPN())
+			p.b.connect(qb, testAddrA, qa.QPN())
+			_, err := qa.PostSend([]qp.SendWR{{Opcode: qp.OpWrite, SGList: []memreg.SGE{p.local.Region().SGE(0, 8)},
+				Remote: qp.RemoteAddr{Addr: p.remote.Region().Addr(), RKey: p.remote.Region().RKey()}}})
+			p.a.must(err)
+		}
+		other := newFarMemory()
+		close(other.come)
+		mr, err := p.a.pd.Register(other, memreg.Options{Access: pagerAccess, Base: memreg.BaseZero}, nil)
+		p.a.must(err)
+		_, err = p.oa.PostSend([]qp.SendWR{{Opcode: qp.OpRead, Signaled: true, SGList: []memreg.SGE{mr.Region().SGE(0, 100000)},
+			Remote: qp.RemoteAddr{Addr: p.b.mr.Region().Addr(), RKey: p.b.mr.Region().RKey()}}})
+		p.a.must(err)
+		p.a.waitOK(1)
+		if n := 1 + len(p.far.asked); n != maxRegionPagers {
+			t.Errorf("%d goroutines fetch pages of one region, not %d", n, maxRegionPagers)
+		}
+		close(p.far.come)
+	})
+}
