@@ -39,14 +39,18 @@ type Options struct {
 	//
 	// Pages that are not in memory are fetched before the adapter touches them,
 	// which holds up no more than the queue pairs that need them, see
-	// memreg.PagedMemory. A page that was found is taken to be there for 50 ms, one
-	// that was fetched to be written for 2 s or until Sync; where the system does
-	// not say what is in memory (not on Linux, or of a file of another user that is
-	// not open for writing), all pages are fetched, and taken to be there for 2 s.
+	// memreg.PagedMemory. A page that was found in memory is taken to be there for
+	// 50 ms. On other file systems than the usual ones of a machine's own disks and
+	// memory, a page is also fetched to be written, which holds for 2 s or until
+	// Sync; so a WRITE to a page that was not written lately costs the peer a
+	// retransmission there. Where the system does not say what is in memory (not on
+	// Linux, or of a file of another user that is not open for writing), all pages
+	// are fetched, and taken to be there for 2 s.
+	//
 	// What is left is an access that waits with a shard of the device locked: to a
-	// page that the system takes away in that time, or writes to the file, if the
-	// file system then has the next write wait. Lock keeps the former from
-	// happening.
+	// page that the system takes away in that time, which Lock excludes, or a write
+	// that the file system makes wait though the page is in memory, because that is
+	// being written to the disk or the journal is.
 	Guard bool
 }
 
@@ -62,8 +66,8 @@ type Mapping struct {
 
 // pages is memory as the system gives it.
 type pages struct {
-	data    []byte
-	asks    bool         // the system says which are in memory
+	data []byte
+	residence
 	flush   func() error // to the file; nil for anonymous memory
 	release func() error
 }
@@ -77,7 +81,7 @@ func Anonymous(size int, o Options) (*Mapping, error) {
 	if err != nil {
 		return nil, fmt.Errorf("mapping: anonymous: %w", err)
 	}
-	p.asks = mayAskAnonymous
+	p.residence = anonymousResidence
 	return newMapping(p, o)
 }
 
@@ -104,13 +108,16 @@ func File(f *os.File, off int64, size int, o Options) (*Mapping, error) {
 	}
 	var p pages
 	var mapErr error
-	if err := conn.Control(func(fd uintptr) { p, mapErr = mapFile(fd, off, size, &o) }); err != nil {
+	if err := conn.Control(func(fd uintptr) {
+		if p, mapErr = mapFile(fd, off, size, &o); mapErr == nil {
+			p.residence = residenceOf(fd, st, &o)
+		}
+	}); err != nil {
 		return fail(err)
 	}
 	if mapErr != nil {
 		return fail(mapErr)
 	}
-	p.asks = mayAsk(st, &o)
 	m, err := newMapping(p, o)
 	if err != nil {
 		return fail(err)
@@ -144,7 +151,7 @@ func newMapping(p pages, o Options) (*Mapping, error) {
 	}
 	m := &Mapping{Memory: memreg.Local(p.data), readOnly: o.ReadOnly, pages: p}
 	if o.Guard {
-		m.Memory = &guarded{data: p.data, local: m.Memory, pages: newPresence(p.data, p.asks)}
+		m.Memory = &guarded{data: p.data, local: m.Memory, pages: newPresence(p.data, p.residence)}
 	}
 	return m, nil
 }

@@ -12,11 +12,12 @@ import (
 // presence knows which pages can be touched without waiting for them. What was
 // found or fetched holds for a while only: the system may take a clean page away
 // at any time, and once it has written a page to the file the next write to that
-// must be allowed by the file system again.
+// must be allowed by the file system again. For that, one over a network, or in
+// another process, may take any time.
 type presence struct {
-	data  []byte
-	page  uint64 // bytes
-	asks  bool   // the system says truly which pages are in memory
+	data []byte
+	page uint64 // bytes
+	residence
 	read  []atomic.Int64
 	write []atomic.Int64 // until when each page may be touched, on clock
 	flush atomic.Int64   // what was to be written until then may not be: a flush has begun since
@@ -37,10 +38,10 @@ var clockBase = time.Now()
 // clock is in nanoseconds, and never 0.
 func clock() int64 { return int64(time.Since(clockBase)) + 1 }
 
-func newPresence(data []byte, asks bool) *presence {
+func newPresence(data []byte, r residence) *presence {
 	page := os.Getpagesize()
 	n := (len(data) + page - 1) / page
-	return &presence{data: data, page: uint64(page), asks: asks, read: make([]atomic.Int64, n), write: make([]atomic.Int64, n)}
+	return &presence{data: data, page: uint64(page), residence: r, read: make([]atomic.Int64, n), write: make([]atomic.Int64, n)}
 }
 
 // pages returns the pages first to last-1 of n bytes at off, all of the mapping.
@@ -60,24 +61,37 @@ func (p *presence) present(off, n uint64, write bool) bool {
 	now := clock()
 	first, last := p.pages(off, n)
 	flushed := p.flush.Load()
+	write = write && !p.local
 	fresh := true
 	for i := first; i < last; i++ {
-		if until := p.write[i].Load(); write && (until <= now || until <= flushed) {
-			return false
+		if write {
+			if until := p.write[i].Load(); until <= now || until <= flushed {
+				return false
+			}
 		}
 		fresh = fresh && p.read[i].Load() > now
 	}
-	if fresh {
-		return true
-	}
-	if !p.asks || !resident(p.bytes(first, last)) {
-		return false
-	}
+	return fresh || p.asks && p.ask(now, first, last)
+}
+
+// ask asks the system for the pages first to last-1, and some that follow, for
+// others will be asked for soon.
+func (p *presence) ask(now int64, first, last uint64) bool {
+	here := first + uint64(resident(p.bytes(first, max(last, min(first+askedAtOnce, uint64(len(p.read)))))))
 	until := now + int64(readFor)
-	for i := first; i < last; i++ {
+	for i := first; i < here; i++ {
 		raise(&p.read[i], until)
 	}
-	return true
+	return here >= last
+}
+
+// askedAtOnce is how many pages are asked for together.
+const askedAtOnce = 64
+
+// residence is what the system says of pages.
+type residence struct {
+	asks  bool // which are in memory, and truly
+	local bool // their writes wait for nothing but this machine's disks
 }
 
 // raise does not shorten what another one has found.

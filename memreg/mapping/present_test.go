@@ -26,6 +26,7 @@ func TestPresent(t *testing.T) {
 	if !m.Memory.(*guarded).pages.asks {
 		t.Skip("the system does not say what is in memory")
 	}
+	m.Memory.(*guarded).pages.local = false
 	want := func(when string, off, n int, write, want bool) {
 		t.Helper()
 		if got := m.Present(uint64(off), uint64(n), write); got != want {
@@ -48,6 +49,8 @@ func TestPresent(t *testing.T) {
 	m.Fetch(uint64(pages*page), 0, true) // nothing
 	m.Fetch(uint64(pages*page-1), 1, true)
 	want("the last byte", pages*page-1, 1, true, true)
+	m.Memory.(*guarded).pages.local = true
+	want("read, on a local file system", 2*page, page, true, true)
 	if bytes.Count(m.Data(), []byte{0}) != pages*page {
 		t.Error("fetching has changed the memory")
 	}
