@@ -23,7 +23,11 @@
 // of n live regions with n/2^32 a try. The protection domain is checked too;
 // keys are a guard against mistakes and stale peers, not authentication.
 //
-// What it does not do: memory windows, fast registration and invalidation,
-// on-demand paging, locking pages, and the lifetime of the memory itself (the
-// caller keeps it mapped until Deregister has returned).
+// Memory whose pages may be elsewhere is a PagedMemory: views refuse what is not
+// present with NotPresent, so that nobody waits who holds a lock, and Missing says
+// what to fetch.
+//
+// What it does not do: memory windows, fast registration, locking pages, and the
+// lifetime of the memory itself (the caller keeps it mapped until Deregister has
+// returned, and nobody fetches what is Missing of it).
 package memreg

@@ -8,8 +8,8 @@ import (
 // Memory is what a region stands on. Offsets and lengths are bytes from its
 // start. Len and Bytes are constant for as long as a region stands on it. All
 // methods may be called on any goroutine at the same time, and must neither
-// block nor panic: memory that cannot be reached is an error, which becomes the
-// Fault MemoryFault unless the error is (or wraps) a Fault.
+// block (see PagedMemory) nor panic: memory that cannot be reached is an error,
+// which becomes the Fault MemoryFault unless the error is (or wraps) a Fault.
 //
 // The 64-bit methods hold the value in the byte order of this machine and are
 // atomic towards each other. An offset whose word is not aligned is Misaligned.

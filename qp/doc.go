@@ -47,6 +47,12 @@
 // A loss halves the send window, once for all losses in it; silence halves it in any case. Single losses that are repaired
 // as above do not: only many in one window do, or packets lost in a row, as when a buffer overflows.
 //
+// # Memory that must be fetched
+//
+// What needs a page that is not in memory (memreg.PagedMemory) is put off and the rest goes on; the driver calls PollFetch,
+// fetches elsewhere, and calls Fetched. A request that meets such a page gets no answer until it is there, and then a
+// sequence NAK: not receiver not ready, which not every operation may get, and which a peer may take for an error at once.
+//
 // # Congestion
 //
 // A packet with data that the driver has seen marked by the network is answered with a notification, CNP; a CNP makes the

@@ -74,7 +74,9 @@ func (pd *PD) AllocMemory(size int, access Access, opts ...RegOption) (*MR, erro
 // page size), mapped shared: what is written to the region is written to the
 // file. The mapping ends when the region is closed; f may be closed before.
 // A transfer into a part that was cut off the file meanwhile fails with an
-// error, no crash.
+// error, no crash. A transfer that needs a page which is not in memory waits for
+// it, and others do not; how long it may take is for the peer's retries to say.
+// Closing the region waits for such a page, too.
 func (pd *PD) MapFile(f *os.File, off int64, size int, access Access, opts ...RegOption) (*MR, error) {
 	m, err := mapping.File(f, off, size, mapping.Options{
 		ReadOnly: access&(LocalWrite|RemoteWrite|RemoteAtomic) == 0,

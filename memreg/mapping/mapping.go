@@ -4,7 +4,8 @@
 //
 // A file that is truncated under a mapping takes the process down with SIGBUS when
 // the lost part is touched. Options.Guard turns that into a memory fault, for
-// files that others may change.
+// files that others may change, and lets who holds a lock ask for pages before it
+// touches them.
 //
 // What it does not do: huge pages, binding to NUMA nodes, device memory, and
 // sharing anonymous memory between processes.
