@@ -27,7 +27,7 @@
 // present with NotPresent, so that nobody waits who holds a lock, and Missing says
 // what to fetch.
 //
-// What it does not do: memory windows, fast registration, locking pages, and the
-// lifetime of the memory itself (the caller keeps it mapped until Deregister has
-// returned, and nobody fetches what is Missing of it).
+// What it does not do: memory windows, fast registration and invalidation,
+// locking pages, and the lifetime of the memory itself (the caller keeps it mapped
+// until Deregister has returned, and nobody fetches what is Missing of it).
 package memreg
