@@ -15,8 +15,10 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 )
 
@@ -137,8 +139,24 @@ func (r *report) finishPackage(e *event, output []string) {
 	case "pass":
 		fmt.Fprintf(r.out, "ok    %-28s %.1fs\n", short(e.Package), e.Elapsed)
 	case "fail":
+		r.unfinished(e.Package)
 		fmt.Fprint(r.out, strings.Join(output, ""))
 		fmt.Fprintf(r.out, "FAIL  %-28s %.1fs\n", short(e.Package), e.Elapsed)
+	}
+}
+
+// unfinished reports the tests of a package that have no result, because the
+// process ended with them: what it said last is in the output of one of them.
+func (r *report) unfinished(pkg string) {
+	for _, key := range slices.Sorted(maps.Keys(r.output)) {
+		test, ok := strings.CutPrefix(key, pkg+" ")
+		if !ok || test == "" {
+			continue
+		}
+		r.failed++
+		r.failures = append(r.failures, short(pkg)+" "+test+" (did not end)")
+		fmt.Fprint(r.out, strings.Join(r.output[key], ""))
+		delete(r.output, key)
 	}
 }
 

@@ -33,3 +33,22 @@ func TestReportShowsSkipsAndFailures(t *testing.T) {
 		}
 	}
 }
+
+// A process that ends in the middle of a test gives that no result.
+func TestReportShowsCrashes(t *testing.T) {
+	t.Parallel()
+	const in = `{"Action":"output","Package":"p","Test":"TestA","Output":"fatal error: out of memory\n"}
+{"Action":"fail","Package":"p","Elapsed":1}
+`
+	var out strings.Builder
+	r := newReport(&out)
+	if err := r.read(strings.NewReader(in)); err != nil {
+		t.Fatal(err)
+	}
+	r.summary()
+	for _, want := range []string{"fatal error: out of memory", "p TestA (did not end)", "\n0 passed, 1 failed, 0 skipped\n"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("the report lacks %q:\n%s", want, out.String())
+		}
+	}
+}
