@@ -218,7 +218,9 @@ func (q *QP) executeKept(now Time) {
 		if d == 0 { // else sent again and executed meanwhile
 			p := &r.kept.lowest().packet
 			info, _ := p.BTH.Opcode.Info()
-			q.executeRequest(p, info)
+			if q.executeRequest(p, info) == DropRdAtomic {
+				q.stats.Drops[DropRdAtomic]++
+			}
 			executed = true
 			if q.state == StateErr {
 				return
