@@ -383,6 +383,34 @@ func TestRTTPauses(t *testing.T) {
 	}
 }
 
+// TestRTTSlowAnswers: a peer that must be woken takes many round trips to answer a probe. Its losses are not taken for
+// pauses, of which each would make the next wait longer.
+func TestRTTSlowAnswers(t *testing.T) {
+	t.Parallel()
+	const floor, trip = time.Millisecond, 20 * time.Microsecond
+	for _, slow := range []time.Duration{170 * time.Microsecond, 430 * time.Microsecond, 620 * time.Microsecond} {
+		var r rtt
+		r.init(floor)
+		now, psn := Time(0), rocev2.PSN(0)
+		for i := range 500 {
+			r.start(now, psn)
+			r.arm(now)
+			end := now.Add(trip)
+			if i%5 == 4 { // lost
+				r.ask(r.probeAt)
+				r.backOff()
+				r.discard()
+				end = r.probeAt.Add(slow)
+			}
+			now, psn = end, psn.Next()
+			r.progress(now, psn)
+		}
+		if wait := time.Duration(r.probeAt - now); wait > 8*floor {
+			t.Errorf("answers after %v: the wait has grown to %v", slow, wait)
+		}
+	}
+}
+
 // TestOneProbeForAHost: of the queue pairs that share what is known of a host one asks when that falls silent, and the
 // others when it has been heard again and has not answered them.
 func TestOneProbeForAHost(t *testing.T) {

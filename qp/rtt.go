@@ -45,6 +45,8 @@ type rtt struct {
 const (
 	// maxProbes is how many probes without progress double the wait; after them the local ACK timeout has its turn.
 	maxProbes = 6
+	// maxPause bounds what is waited for because of pauses: well below the usual local ACK timeout.
+	maxPause = 32 * time.Millisecond
 	// pauseHalfLife is how long it takes until half as long a pause is expected, if none comes.
 	pauseHalfLife = 1 << 31 // ns, about 2 s
 	// noiseAcks is for how many acknowledgements after a loss that was repaired others are to be expected; meanwhile the
@@ -113,10 +115,11 @@ func (r *rtt) progress(now Time, una rocev2.PSN) (needless bool) {
 }
 
 // answersProbe reports whether progress at now is a round trip after the packets were sent again: not sooner than without queues,
-// and not much later than usual.
+// and not much later than usual, for which a peer that must be woken has
+// some time. Otherwise each loss would be taken for a pause, and make the next wait longer.
 func (r *rtt) answersProbe(now Time) bool {
-	d := time.Duration(now - r.askedAt)
-	return 2*d >= r.least && d <= 2*r.smooth+4*r.deviates+r.floor/8
+	d, silence := time.Duration(now-r.askedAt), time.Duration(now-r.quietAt)
+	return 2*d >= r.least && d <= max(2*r.smooth+4*r.deviates+r.floor/2, silence/8)
 }
 
 // paused takes note that the peer was silent until now though nothing was lost.
@@ -188,7 +191,7 @@ func (r *rtt) arm(now Time) {
 // wait is how long the peer is silent at the most, as far as is known.
 func (r *rtt) wait(now Time) time.Duration {
 	pause := r.pauses.expected(now)
-	return max(r.floor, 4*(r.smooth+r.deviates), pause+pause/4)
+	return max(r.floor, 4*(r.smooth+r.deviates), min(pause+pause/4, maxPause))
 }
 
 // ask takes note that packets are sent again at now because the peer is silent. Who asks again, in vain so far, gives
