@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/gosoftroce/rocev2/fabric"
-	"github.com/gosoftroce/rocev2/memreg"
+	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/qp"
 	"github.com/gosoftroce/rocev2/rocev2"
 	"github.com/gosoftroce/rocev2/transport"
@@ -119,7 +119,7 @@ func TestWaitEndsInAFlood(t *testing.T) {
 					case cancelled:
 						cancel()
 					default:
-						a.cq.Complete(&qp.WC{ID: 7})
+						a.cq.Complete(&ib.WC{ID: 7})
 					}
 				}
 				f.on.Store(c.spins)
@@ -127,7 +127,7 @@ func TestWaitEndsInAFlood(t *testing.T) {
 					f.on.Store(true) // from now on there always is something to receive
 					return !f.over.Load()
 				}
-				var wc [1]qp.WC
+				var wc [1]ib.WC
 				n, err := a.cq.Wait(ctx, wc[:])
 				if cancelled && !errors.Is(err, context.Canceled) || !cancelled && (n != 1 || err != nil || wc[0].ID != 7) {
 					t.Errorf("%s: %d completions, %v", c.why, n, err)
@@ -180,10 +180,10 @@ func TestSenderTakesAcknowledgements(t *testing.T) {
 		a.waitOK(1)
 		a.lead()
 		b.lead()
-		wrs := make([]qp.SendWR, messages)
+		wrs := make([]ib.SendWR, messages)
 		for i := range wrs {
-			wrs[i] = qp.SendWR{Opcode: qp.OpWrite, Signaled: true, SGList: []memreg.SGE{a.mr.Region().SGE(0, size)},
-				Remote: qp.RemoteAddr{Addr: b.mr.Region().Addr(), RKey: b.mr.Region().RKey()}}
+			wrs[i] = ib.SendWR{Opcode: ib.OpWrite, Signaled: true, SGList: []ib.SGE{a.mr.Region().SGE(0, size)},
+				Remote: ib.RemoteAddr{Addr: b.mr.Region().Addr(), RKey: b.mr.Region().RKey()}}
 		}
 		before := qa.Stats()
 		if _, err := qa.PostSend(wrs); err != nil {
@@ -224,7 +224,7 @@ func TestLingeringEnds(t *testing.T) {
 				a.standAside()
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
-				go a.cq.Wait(ctx, make([]qp.WC, 1))
+				go a.cq.Wait(ctx, make([]ib.WC, 1))
 				synctest.Wait()
 			}
 			before := calls.Load()

@@ -4,12 +4,14 @@ import (
 	"context"
 	"slices"
 	"sync"
+
+	"github.com/gosoftroce/rocev2/ib"
 )
 
 // CompChannel is a completion channel: it tells a sleeping program which of
 // its armed completion queues has got work.
 type CompChannel struct {
-	owner *Owner
+	owner *Context
 
 	mu     sync.Mutex
 	ready  []*CQ // each at most once
@@ -19,10 +21,10 @@ type CompChannel struct {
 }
 
 // CreateCompChannel makes a completion channel.
-func (o *Owner) CreateCompChannel() (*CompChannel, error) {
+func (o *Context) CreateCompChannel() (*CompChannel, error) {
 	ch := &CompChannel{owner: o}
 	ch.parker.init(o.dev)
-	if err := o.adopt(ch, &o.channels, MaxCQ, "completion channels"); err != nil {
+	if err := o.adopt(ch, &o.channels, ib.MaxCQ, "completion channels"); err != nil {
 		return nil, err
 	}
 	return ch, nil

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/gosoftroce/rocev2/fabric"
-	"github.com/gosoftroce/rocev2/qp"
+	"github.com/gosoftroce/rocev2/ib"
 )
 
 // A switch that marks packets before its queue is full loses none of them if
@@ -40,8 +40,8 @@ func sendThroughBottleneck(t *testing.T, class uint8) (drops uint64, elapsed tim
 	a, pa := host(testAddrA, fabric.PortConfig{Rate: 10e9, Delay: 10 * time.Microsecond, ECNThreshold: 16 << 10})
 	b, pb := host(testAddrB, fabric.PortConfig{Rate: 1e9, Delay: 10 * time.Microsecond, QueueBytes: 128 << 10, ECNThreshold: 16 << 10})
 	qa, qb := a.newQP(), b.newQP()
-	a.connectVia(qa, qp.AddressVector{DGID: testAddrB, HopLimit: 64, TrafficClass: class}, qb.QPN())
-	b.connectVia(qb, qp.AddressVector{DGID: testAddrA, HopLimit: 64, TrafficClass: class}, qa.QPN())
+	a.connectVia(qa, ib.AddressVector{DGID: testAddrB, HopLimit: 64, TrafficClass: class}, qb.QPN())
+	b.connectVia(qb, ib.AddressVector{DGID: testAddrA, HopLimit: 64, TrafficClass: class}, qa.QPN())
 	start := time.Now()
 	for range 8 {
 		for range 4 {

@@ -7,19 +7,19 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/gosoftroce/rocev2/qp"
+	"github.com/gosoftroce/rocev2/ib"
 )
 
 // CQ is a completion queue: a ring that queue pairs fill and a program empties.
 // Its methods may be called from any goroutine.
 type CQ struct {
 	dev   *Device
-	owner *Owner
+	owner *Context
 
 	userData any // the layer above's; set once, before the queue is used
 
 	mu      sync.Mutex
-	ring    []qp.WC // a power of two
+	ring    []ib.WC // a power of two
 	head    uint32  // next to take
 	tail    uint32  // next to fill
 	cap     uint32
@@ -45,8 +45,8 @@ const (
 
 // CreateCQ makes a completion queue of at least n entries. ch may be nil; else it
 // is open and of the same device.
-func (o *Owner) CreateCQ(n int, ch *CompChannel) (*CQ, error) {
-	if err := checkRange("completion queue size", n, 1, MaxCQE); err != nil {
+func (o *Context) CreateCQ(n int, ch *CompChannel) (*CQ, error) {
+	if err := checkRange("completion queue size", n, 1, ib.MaxCQE); err != nil {
 		return nil, err
 	}
 	if ch != nil {
@@ -63,11 +63,11 @@ func (o *Owner) CreateCQ(n int, ch *CompChannel) (*CQ, error) {
 	}
 	cq := &CQ{
 		dev: o.dev, owner: o, channel: ch,
-		ring: make([]qp.WC, size), cap: uint32(size),
+		ring: make([]ib.WC, size), cap: uint32(size),
 	}
 	cq.parker.init(o.dev)
 	cq.spin.Store(int32(o.dev.spin))
-	if err := o.adopt(cq, &o.cqs, MaxCQ, "completion queues"); err != nil {
+	if err := o.adopt(cq, &o.cqs, ib.MaxCQ, "completion queues"); err != nil {
 		return nil, err
 	}
 	return cq, nil
@@ -99,12 +99,12 @@ func (cq *CQ) usable(d *Device) error {
 func (cq *CQ) Cap() int { return int(cq.cap) }
 
 // Complete implements qp.CompletionSink. It is called with a shard locked.
-func (cq *CQ) Complete(c *qp.WC) bool {
+func (cq *CQ) Complete(c *ib.WC) bool {
 	cq.mu.Lock()
 	if cq.closed || cq.tail-cq.head == cq.cap {
 		if !cq.closed && !cq.overrun {
 			cq.overrun = true
-			cq.dev.events.push(AsyncEvent{Kind: EventCQError, CQ: cq}) // before Close takes it out
+			cq.dev.events.push(AsyncEvent{Kind: ib.EventCQError, CQ: cq}) // before Close takes it out
 		}
 		cq.mu.Unlock()
 		return false
@@ -112,7 +112,7 @@ func (cq *CQ) Complete(c *qp.WC) bool {
 	cq.ring[cq.tail&(cq.cap-1)] = *c
 	cq.tail++
 	cq.pending.Store(cq.tail - cq.head)
-	notify := cq.armed == armedAny || cq.armed == armedSolicited && (c.Solicited || c.Status != qp.StatusSuccess)
+	notify := cq.armed == armedAny || cq.armed == armedSolicited && (c.Solicited || c.Status != ib.StatusSuccess)
 	if notify {
 		cq.armed = notArmed
 	}
@@ -130,7 +130,7 @@ func (cq *CQ) Complete(c *qp.WC) bool {
 
 // Poll takes up to len(wc) completions and returns how many it took. It never
 // waits.
-func (cq *CQ) Poll(wc []qp.WC) int {
+func (cq *CQ) Poll(wc []ib.WC) int {
 	if cq.pending.Load() == 0 {
 		return 0
 	}
@@ -151,13 +151,13 @@ func (cq *CQ) Poll(wc []qp.WC) int {
 
 // PollProgress is Poll that first handles what the device has received, on the
 // caller's goroutine, when the queue is empty.
-func (cq *CQ) PollProgress(wc []qp.WC) int {
+func (cq *CQ) PollProgress(wc []ib.WC) int {
 	n, _ := cq.pollProgress(wc)
 	return n
 }
 
 // pollProgress is PollProgress that also says whether the device had anything.
-func (cq *CQ) pollProgress(wc []qp.WC) (n int, progress bool) {
+func (cq *CQ) pollProgress(wc []ib.WC) (n int, progress bool) {
 	if n := cq.Poll(wc); n > 0 {
 		return n, true
 	}
@@ -169,7 +169,7 @@ func (cq *CQ) pollProgress(wc []qp.WC) (n int, progress bool) {
 
 // Wait takes at least one completion, waiting for it as long as ctx allows. It
 // returns ErrNoRoom if wc is empty.
-func (cq *CQ) Wait(ctx context.Context, wc []qp.WC) (int, error) {
+func (cq *CQ) Wait(ctx context.Context, wc []ib.WC) (int, error) {
 	if len(wc) == 0 {
 		return 0, ErrNoRoom
 	}
@@ -186,7 +186,7 @@ func (cq *CQ) Wait(ctx context.Context, wc []qp.WC) (int, error) {
 // pollSpinning polls for a short while, which saves going to sleep and being
 // woken. How long it does so follows what came of it; in the middle of a bulk
 // transfer it is longer.
-func (cq *CQ) pollSpinning(ctx context.Context, wc []qp.WC) int {
+func (cq *CQ) pollSpinning(ctx context.Context, wc []ib.WC) int {
 	most := int32(cq.dev.spin)
 	budget := cq.spin.Load()
 	for i := int32(0); i <= budget || i <= lingerPolls && cq.dev.bulk(); i++ {

@@ -6,15 +6,16 @@ import (
 	"testing"
 
 	"github.com/gosoftroce/rocev2/fabric"
+	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/qp"
 )
 
-func newTestOwner(t *testing.T) *Owner {
+func newTestOwner(t *testing.T) *Context {
 	t.Helper()
 	link, other := fabric.Pair(netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2"))
 	d := New(Config{}, link)
 	t.Cleanup(func() { d.Close(); other.Close() })
-	o, err := d.NewOwner()
+	o, err := d.NewContext()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,10 +32,10 @@ func TestCQKeepsOrderAndTellsOfOverflow(t *testing.T) {
 	if cq.Cap() != 4 {
 		t.Fatalf("room for %d, want 3 rounded up to a power of two", cq.Cap())
 	}
-	var wc [8]qp.WC
+	var wc [8]ib.WC
 	for round := range 5 {
 		for i := range 4 {
-			if !cq.Complete(&qp.WC{ID: uint64(10*round + i)}) {
+			if !cq.Complete(&ib.WC{ID: uint64(10*round + i)}) {
 				t.Fatalf("entry %d does not fit", i)
 			}
 		}
@@ -46,15 +47,15 @@ func TestCQKeepsOrderAndTellsOfOverflow(t *testing.T) {
 		}
 	}
 	for range 4 {
-		cq.Complete(&qp.WC{})
+		cq.Complete(&ib.WC{})
 	}
 	for range 2 {
-		if cq.Complete(&qp.WC{}) {
+		if cq.Complete(&ib.WC{}) {
 			t.Error("a full queue takes more")
 		}
 	}
 	e, err := o.dev.AsyncEvent(t.Context())
-	if err != nil || e.Kind != EventCQError || e.CQ != cq {
+	if err != nil || e.Kind != ib.EventCQError || e.CQ != cq {
 		t.Errorf("event %v (%v)", e, err)
 	}
 }
@@ -74,7 +75,7 @@ func TestCQManyWaiters(t *testing.T) {
 	var wg sync.WaitGroup
 	for range waiters {
 		wg.Go(func() {
-			var wc [3]qp.WC
+			var wc [3]ib.WC
 			for {
 				k, err := cq.Wait(t.Context(), wc[:])
 				if err != nil {
@@ -93,7 +94,7 @@ func TestCQManyWaiters(t *testing.T) {
 		})
 	}
 	for i := range n {
-		if !cq.Complete(&qp.WC{ID: uint64(i)}) {
+		if !cq.Complete(&ib.WC{ID: uint64(i)}) {
 			t.Fatal("overflow")
 		}
 	}
@@ -112,7 +113,7 @@ func TestEventQueueIsBounded(t *testing.T) {
 	q := newEventQueue()
 	var qps [3]QP
 	for i := range asyncEventCap + 10 {
-		q.push(AsyncEvent{Kind: EventCommEstablished, QP: &qps[i%3]})
+		q.push(AsyncEvent{Kind: ib.EventCommEstablished, QP: &qps[i%3]})
 	}
 	if q.n != asyncEventCap || len(q.ring) != asyncEventCap || q.dropped != 10 {
 		t.Errorf("%d kept in a ring of %d and %d dropped", q.n, len(q.ring), q.dropped)
@@ -144,10 +145,10 @@ func TestLimitsAreNamed(t *testing.T) {
 	if _, err := o.CreateCQ(0, nil); err == nil {
 		t.Error("a completion queue without room")
 	}
-	if _, err := o.CreateCQ(MaxCQE+1, nil); err == nil {
+	if _, err := o.CreateCQ(ib.MaxCQE+1, nil); err == nil {
 		t.Error("a completion queue beyond the limit")
 	}
-	if _, err := o.CreateQP(qp.Config{MaxSendWR: MaxWR + 1}); err == nil {
+	if _, err := o.CreateQP(qp.Config{MaxSendWR: ib.MaxWR + 1}); err == nil {
 		t.Error("a send queue beyond the limit")
 	}
 }

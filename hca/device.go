@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gosoftroce/rocev2/clock"
 	"github.com/gosoftroce/rocev2/memreg"
 	"github.com/gosoftroce/rocev2/qp"
 	"github.com/gosoftroce/rocev2/rocev2"
@@ -63,11 +64,11 @@ type Device struct {
 	yield    yielder
 	pager    pager
 
-	mu     sync.Mutex // guards what follows and serialises changes of mem
-	owners map[*Owner]struct{}
-	nQP    int
-	nMR    int
-	closed bool
+	mu       sync.Mutex // guards what follows and serialises changes of mem
+	contexts map[*Context]struct{}
+	nQP      int
+	nMR      int
+	closed   bool
 
 	closeOnce sync.Once
 	closeErr  error
@@ -82,14 +83,14 @@ func New(cfg Config, links ...transport.Link) *Device {
 		panic("hca: the number of links must be a power of two")
 	}
 	d := &Device{
-		cfg:    cfg,
-		addr:   links[0].Addr(),
-		caps:   links[0].Capabilities(),
-		mem:    memreg.NewTable(random32),
-		events: newEventQueue(),
-		base:   time.Now(),
-		spin:   spinCount(cfg.Spin),
-		owners: map[*Owner]struct{}{},
+		cfg:      cfg,
+		addr:     links[0].Addr(),
+		caps:     links[0].Capabilities(),
+		mem:      memreg.NewTable(random32),
+		events:   newEventQueue(),
+		base:     time.Now(),
+		spin:     spinCount(cfg.Spin),
+		contexts: map[*Context]struct{}{},
 	}
 	d.yield.init()
 	d.pager.init()
@@ -133,7 +134,7 @@ func random32() uint32 {
 // RandomPSN returns a starting PSN.
 func RandomPSN() rocev2.PSN { return rocev2.PSN(random32() & uint32(rocev2.PSNMask)) }
 
-func (d *Device) now() qp.Time { return qp.Time(time.Since(d.base)) }
+func (d *Device) now() clock.Time { return clock.Time(time.Since(d.base)) }
 
 // Addr returns the local address.
 func (d *Device) Addr() netip.Addr { return d.addr }
@@ -169,10 +170,10 @@ func (d *Device) Close() error {
 	d.closeOnce.Do(func() {
 		d.mu.Lock()
 		d.closed = true
-		owners := slices.Collect(maps.Keys(d.owners))
+		contexts := slices.Collect(maps.Keys(d.contexts))
 		d.mu.Unlock()
 		var errs []error
-		for _, o := range owners {
+		for _, o := range contexts {
 			errs = append(errs, o.Close())
 		}
 		d.pager.wg.Wait()

@@ -2,51 +2,15 @@ package hca
 
 import (
 	"context"
-	"fmt"
 	"sync"
+
+	"github.com/gosoftroce/rocev2/ib"
 )
-
-// EventKind names an asynchronous event.
-type EventKind uint8
-
-// The asynchronous events, named as verbs do.
-const (
-	EventCQError         EventKind = iota + 1 // a completion was lost: the queue was full or closed
-	EventQPFatal                              // a queue pair met an error that no completion tells of
-	EventQPRequestError                       // the peer sent an invalid request; the queue pair is in ERR
-	EventQPAccessError                        // the peer violated access rights; the queue pair is in ERR
-	EventCommEstablished                      // the first packet arrived while the queue pair was in RTR
-	EventSQDrained                            // a queue pair in SQD has finished what it had begun
-	EventLastWQEReached                       // a queue pair in ERR takes no more from its shared receive queue
-	EventPortError                            // the link fails to receive; the device goes on trying
-	EventPortActive                           // the link receives again after EventPortError
-	EventPathMTU                              // an MTU on the way to the peer has become too small for a queue pair's packets
-)
-
-var eventNames = map[EventKind]string{
-	EventCQError:         "CQ_ERR",
-	EventQPFatal:         "QP_FATAL",
-	EventQPRequestError:  "QP_REQ_ERR",
-	EventQPAccessError:   "QP_ACCESS_ERR",
-	EventCommEstablished: "COMM_EST",
-	EventSQDrained:       "SQ_DRAINED",
-	EventLastWQEReached:  "QP_LAST_WQE_REACHED",
-	EventPortError:       "PORT_ERR",
-	EventPortActive:      "PORT_ACTIVE",
-	EventPathMTU:         "PATH_MTU",
-}
-
-func (k EventKind) String() string {
-	if s, ok := eventNames[k]; ok {
-		return s
-	}
-	return fmt.Sprintf("EVENT_%d", uint8(k))
-}
 
 // AsyncEvent tells of something that happened to an object and that no
 // completion reports. QP or CQ is set, as the kind says.
 type AsyncEvent struct {
-	Kind EventKind
+	Kind ib.Event
 	QP   *QP
 	CQ   *CQ
 }

@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/qp"
 	"github.com/gosoftroce/rocev2/rocev2"
 	"github.com/gosoftroce/rocev2/transport"
@@ -35,7 +36,7 @@ func (q *QP) kind() (own, wide bool, port uint16) {
 // A peer of whom the program says nothing is not taken for one of our own kind
 // whatever it sends. From the well-known port it gets the wide window once a PSN
 // was right, and no packet behind a gap is kept.
-func TestOwnKindIsNotGuessed(t *testing.T) {
+func TestNativeIsNotGuessed(t *testing.T) {
 	t.Parallel()
 	a, b := newHosts(t, Config{})
 	qa, qb := a.newQP(), b.newQP()
@@ -63,13 +64,13 @@ func TestOwnKindIsNotGuessed(t *testing.T) {
 
 // A peer that the program says is of our own kind sends from one port, which its
 // first packet with the right PSN shows.
-func TestOwnKindHasOnePort(t *testing.T) {
+func TestNativeHasOnePort(t *testing.T) {
 	t.Parallel()
 	for _, sport := range []uint16{0, 50000} {
 		a, b := newHosts(t, Config{})
 		qa, qb := a.newQP(), b.newQP()
-		a.must(a.connectAV(qa, qp.AddressVector{DGID: testAddrB, OwnKind: true}, qb.QPN()))
-		b.must(b.connectAV(qb, qp.AddressVector{DGID: testAddrA, OwnKind: true, SrcPort: sport}, qa.QPN()))
+		a.must(a.connectAV(qa, ib.AddressVector{DGID: testAddrB, Native: true}, qb.QPN()))
+		b.must(b.connectAV(qb, ib.AddressVector{DGID: testAddrA, Native: true, SrcPort: sport}, qa.QPN()))
 		want := max(sport, rocev2.UDPPort)
 		// What is kept, a duplicate and a notification show nothing.
 		a.forge(qa, testAddrB, 60000, rocev2.RCSendOnly, 100)
@@ -107,21 +108,21 @@ func TestOwnKindHasOnePort(t *testing.T) {
 }
 
 // What was known of one peer does not hold for the next.
-func TestOwnKindIsForgotten(t *testing.T) {
+func TestNativeIsForgotten(t *testing.T) {
 	t.Parallel()
 	a, b := newHosts(t, Config{})
 	qa, qb := a.newQP(), b.newQP()
-	a.must(a.connectAV(qa, qp.AddressVector{DGID: testAddrB, OwnKind: true}, qb.QPN()))
-	b.must(b.connectAV(qb, qp.AddressVector{DGID: testAddrA}, qa.QPN()))
+	a.must(a.connectAV(qa, ib.AddressVector{DGID: testAddrB, Native: true}, qb.QPN()))
+	b.must(b.connectAV(qb, ib.AddressVector{DGID: testAddrA}, qa.QPN()))
 	a.write(qa, b, 8)
 	a.waitOK(1)
 	if own, wide, port := qa.kind(); !own || !wide || port != rocev2.UDPPort {
 		t.Fatalf("own kind %v, wide window %v, port %d", own, wide, port)
 	}
-	a.must(qa.Modify(&qp.Attr{State: qp.StateReset}, qp.AttrState))
+	a.must(qa.Modify(&ib.Attr{State: ib.StateReset}, ib.AttrState))
 	other := b.newQP()
 	a.connect(qa, testAddrB, other.QPN())
-	b.must(b.connectAV(other, qp.AddressVector{DGID: testAddrA, SrcPort: 50000}, qa.QPN()))
+	b.must(b.connectAV(other, ib.AddressVector{DGID: testAddrA, SrcPort: 50000}, qa.QPN()))
 	a.write(qa, b, 8)
 	a.waitOK(1)
 	if own, wide, port := qa.kind(); own || wide || port != 0 {
@@ -139,8 +140,8 @@ func TestLoopbackPeerHasTheDevicesPort(t *testing.T) {
 	t.Parallel()
 	a, _ := newHosts(t, Config{Loopback: true})
 	q, other := a.newQP(), a.newQP()
-	a.must(a.connectAV(q, qp.AddressVector{DGID: testAddrA, SrcPort: 50000}, other.QPN()))
-	a.must(a.connectAV(other, qp.AddressVector{DGID: testAddrA, SrcPort: 50001}, q.QPN()))
+	a.must(a.connectAV(q, ib.AddressVector{DGID: testAddrA, SrcPort: 50000}, other.QPN()))
+	a.must(a.connectAV(other, ib.AddressVector{DGID: testAddrA, SrcPort: 50001}, q.QPN()))
 	a.forge(q, testAddrA, 60000, rocev2.RCSendOnly, 0)
 	a.write(q, a, 20000)
 	a.waitOK(1)
@@ -155,7 +156,7 @@ func TestKeptPacketsAge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := newHosts(t, Config{})
 		qa, qb := a.newQP(), b.newQP()
-		a.must(a.connectAV(qa, qp.AddressVector{DGID: testAddrB, OwnKind: true}, qb.QPN()))
+		a.must(a.connectAV(qa, ib.AddressVector{DGID: testAddrB, Native: true}, qb.QPN()))
 		for i := range 100 {
 			a.forge(qa, testAddrB, rocev2.UDPPort, rocev2.RCSendOnly, rocev2.PSN(5+i))
 		}

@@ -7,8 +7,7 @@ import (
 	"testing"
 	"weak"
 
-	"github.com/gosoftroce/rocev2/memreg"
-	"github.com/gosoftroce/rocev2/qp"
+	"github.com/gosoftroce/rocev2/ib"
 )
 
 // A context that lives longer than a completion queue which was waited for with
@@ -76,15 +75,15 @@ func TestClosedObjectsFreeTheirQueues(t *testing.T) {
 func TestRefusedPeersLeaveTablesEmpty(t *testing.T) {
 	t.Parallel()
 	a, b := newHosts(t, Config{})
-	var wc [1]qp.WC
+	var wc [1]ib.WC
 	for range 500 {
 		qa, qb := a.newQP(), b.newQP()
 		a.connect(qa, testAddrB, qb.QPN())
 		b.connect(qb, testAddrA, qa.QPN())
-		_, err := qa.PostSend([]qp.SendWR{{Opcode: qp.OpWrite, Signaled: true, SGList: []memreg.SGE{a.mr.Region().SGE(0, 8)},
-			Remote: qp.RemoteAddr{Addr: b.mr.Region().Addr(), RKey: b.mr.Region().RKey() ^ 1}}})
+		_, err := qa.PostSend([]ib.SendWR{{Opcode: ib.OpWrite, Signaled: true, SGList: []ib.SGE{a.mr.Region().SGE(0, 8)},
+			Remote: ib.RemoteAddr{Addr: b.mr.Region().Addr(), RKey: b.mr.Region().RKey() ^ 1}}})
 		a.must(err)
-		if _, err := a.cq.Wait(t.Context(), wc[:]); err != nil || wc[0].Status != qp.StatusRemAccessErr {
+		if _, err := a.cq.Wait(t.Context(), wc[:]); err != nil || wc[0].Status != ib.StatusRemAccessErr {
 			t.Fatalf("%v (%v)", wc[0], err)
 		}
 		a.must(qa.Close())

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/gosoftroce/rocev2/fabric"
-	"github.com/gosoftroce/rocev2/memreg"
+	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/qp"
 	"github.com/gosoftroce/rocev2/rocev2"
 	"github.com/gosoftroce/rocev2/transport"
@@ -48,14 +48,14 @@ func (h *host) newPair(sameShard bool) (a, b *QP) {
 	return a, b
 }
 
-func (h *host) mustPost(q *QP, wr qp.SendWR) {
+func (h *host) mustPost(q *QP, wr ib.SendWR) {
 	h.t.Helper()
 	wr.Signaled = true
 	if wr.SGList == nil {
-		wr.SGList = []memreg.SGE{h.mr.Region().SGE(0, 8)}
+		wr.SGList = []ib.SGE{h.mr.Region().SGE(0, 8)}
 	}
-	wr.Remote = qp.RemoteAddr{Addr: h.mr.Region().Addr() + 512<<10, RKey: h.mr.Region().RKey()}
-	_, err := q.PostSend([]qp.SendWR{wr})
+	wr.Remote = ib.RemoteAddr{Addr: h.mr.Region().Addr() + 512<<10, RKey: h.mr.Region().RKey()}
+	_, err := q.PostSend([]ib.SendWR{wr})
 	h.must(err)
 }
 
@@ -102,28 +102,28 @@ const (
 
 // The queue pairs of a connection are on side 0 and 1, each with memory of its
 // own.
-func (h *host) slot(side, i int) []memreg.SGE {
-	return []memreg.SGE{h.mr.Region().SGE(uint64(8*side+i)*slotLen, slotLen-1)}
+func (h *host) slot(side, i int) []ib.SGE {
+	return []ib.SGE{h.mr.Region().SGE(uint64(8*side+i)*slotLen, slotLen-1)}
 }
 
 // postRecvs posts the receives that the peer's postAll wants.
 func (h *host) postRecvs(q *QP, side int) {
 	h.t.Helper()
-	_, err := q.PostRecv([]qp.RecvWR{{SGList: h.slot(side, 1)}, {SGList: h.slot(side, 2)}, {SGList: h.slot(side, 3)}})
+	_, err := q.PostRecv([]ib.RecvWR{{SGList: h.slot(side, 1)}, {SGList: h.slot(side, 2)}, {SGList: h.slot(side, 3)}})
 	h.must(err)
 }
 
 // postAll posts requests of every kind.
 func (h *host) postAll(q *QP, side int) {
 	h.t.Helper()
-	for i, op := range []qp.WROpcode{qp.OpSend, qp.OpSendImm, qp.OpWriteImm, qp.OpWrite, qp.OpRead} {
-		wr := qp.SendWR{Opcode: op, Signaled: true, SGList: h.slot(side, 0)}
+	for i, op := range []ib.Opcode{ib.OpSend, ib.OpSendImm, ib.OpWriteImm, ib.OpWrite, ib.OpRead} {
+		wr := ib.SendWR{Opcode: op, Signaled: true, SGList: h.slot(side, 0)}
 		remote := h.slot(1-side, 4+i)
-		if op == qp.OpRead {
+		if op == ib.OpRead {
 			wr.SGList, remote = h.slot(side, 4), h.slot(1-side, 0)
 		}
-		wr.Remote = qp.RemoteAddr{Addr: remote[0].Addr, RKey: h.mr.Region().RKey()}
-		_, err := q.PostSend([]qp.SendWR{wr})
+		wr.Remote = ib.RemoteAddr{Addr: remote[0].Addr, RKey: h.mr.Region().RKey()}
+		_, err := q.PostSend([]ib.SendWR{wr})
 		h.must(err)
 	}
 }
@@ -159,8 +159,8 @@ func TestLoopbackLeavesOthersTheirTurn(t *testing.T) {
 		}
 	}
 	sending(true) // nothing is sent but by the test
-	h.mustPost(busy, qp.SendWR{Opcode: qp.OpWrite, SGList: []memreg.SGE{h.mr.Region().SGE(0, 500000)}})
-	h.mustPost(remote, qp.SendWR{Opcode: qp.OpWrite})
+	h.mustPost(busy, ib.SendWR{Opcode: ib.OpWrite, SGList: []ib.SGE{h.mr.Region().SGE(0, 500000)}})
+	h.mustPost(remote, ib.SendWR{Opcode: ib.OpWrite})
 	s.mu.Lock()
 	s.fill(s.dev.now())
 	if s.loop.off < loopArena/2 || s.tx.Len() != 0 {
@@ -218,16 +218,16 @@ func TestLoopbackWakesTheWaiting(t *testing.T) {
 		}
 		h.connect(a, testAddrA, c.QPN())
 		h.connect(c, testAddrA, a.QPN())
-		recv := []qp.RecvWR{{SGList: []memreg.SGE{h.mr.Region().SGE(0, 8)}}}
+		recv := []ib.RecvWR{{SGList: []ib.SGE{h.mr.Region().SGE(0, 8)}}}
 		ping := func(q *QP, cq *CQ, first bool) {
-			var wc [1]qp.WC
+			var wc [1]ib.WC
 			for i := range 1000 {
 				if first || i > 0 {
-					if _, err := q.PostSend([]qp.SendWR{{Opcode: qp.OpSend, SGList: recv[0].SGList}}); err != nil {
+					if _, err := q.PostSend([]ib.SendWR{{Opcode: ib.OpSend, SGList: recv[0].SGList}}); err != nil {
 						t.Error(err)
 					}
 				}
-				if n, err := cq.Wait(t.Context(), wc[:]); n != 1 || err != nil || wc[0].Status != qp.StatusSuccess {
+				if n, err := cq.Wait(t.Context(), wc[:]); n != 1 || err != nil || wc[0].Status != ib.StatusSuccess {
 					t.Error(err, wc)
 					return
 				}
@@ -236,7 +236,7 @@ func TestLoopbackWakesTheWaiting(t *testing.T) {
 				}
 			}
 			if !first {
-				if _, err := q.PostSend([]qp.SendWR{{Opcode: qp.OpSend, SGList: recv[0].SGList}}); err != nil {
+				if _, err := q.PostSend([]ib.SendWR{{Opcode: ib.OpSend, SGList: recv[0].SGList}}); err != nil {
 					t.Error(err)
 				}
 			}
@@ -262,21 +262,21 @@ func TestLoopbackTimers(t *testing.T) {
 			h, far := newLoopbackHost(t, Config{}, shards)
 			defer far.Close()
 			a, b := h.newPair(shards == 1)
-			h.mustPost(a, qp.SendWR{Opcode: qp.OpSend})
+			h.mustPost(a, ib.SendWR{Opcode: ib.OpSend})
 			time.Sleep(time.Second) // virtual
 			if a.Stats().RNRWaits == 0 {
 				t.Errorf("no RNR NAK: %+v", a.Stats())
 			}
-			_, err := b.PostRecv([]qp.RecvWR{{SGList: []memreg.SGE{h.mr.Region().SGE(0, 8)}}})
+			_, err := b.PostRecv([]ib.RecvWR{{SGList: []ib.SGE{h.mr.Region().SGE(0, 8)}}})
 			h.must(err)
 			h.waitOK(2)
 			h.must(b.Close())
 			start := time.Now()
-			h.mustPost(a, qp.SendWR{Opcode: qp.OpWrite})
-			var wc [1]qp.WC
+			h.mustPost(a, ib.SendWR{Opcode: ib.OpWrite})
+			var wc [1]ib.WC
 			_, err = h.cq.Wait(t.Context(), wc[:])
 			h.must(err)
-			if d := time.Since(start); wc[0].Status != qp.StatusRetryExcErr || d < 8*67*time.Millisecond || d > time.Second {
+			if d := time.Since(start); wc[0].Status != ib.StatusRetryExcErr || d < 8*67*time.Millisecond || d > time.Second {
 				t.Errorf("%v after %v", wc[0].Status, d)
 			}
 			if n := h.dev.Stats().Drops["unknown_qpn"]; n == 0 {
@@ -317,12 +317,12 @@ func TestLoopbackClosesUnderTraffic(t *testing.T) {
 		for pair := range 4 {
 			a, b := h.newPair(i%2 == 0)
 			wg.Go(func() {
-				var wc [16]qp.WC
+				var wc [16]ib.WC
 				for n := 0; ; n++ {
 					q := []*QP{a, b}[n%2]
 					to := h.slot(0, 4*pair+n%2)[0].Addr // nobody else uses these bytes
-					wr := qp.SendWR{Opcode: qp.OpWrite, SGList: h.slot(0, 4*pair+2+n%2), Remote: qp.RemoteAddr{Addr: to, RKey: h.mr.Region().RKey()}}
-					if _, err := q.PostSend([]qp.SendWR{wr}); errors.Is(err, ErrClosed) {
+					wr := ib.SendWR{Opcode: ib.OpWrite, SGList: h.slot(0, 4*pair+2+n%2), Remote: ib.RemoteAddr{Addr: to, RKey: h.mr.Region().RKey()}}
+					if _, err := q.PostSend([]ib.SendWR{wr}); errors.Is(err, ErrClosed) {
 						return
 					}
 					h.cq.PollProgress(wc[:])
@@ -403,12 +403,12 @@ func TestLoopbackBatch(t *testing.T) {
 }
 
 func TestLoopbackDoesNotAllocate(t *testing.T) { // not parallel: it counts allocations
-	for _, op := range []qp.WROpcode{qp.OpWrite, qp.OpRead} {
+	for _, op := range []ib.Opcode{ib.OpWrite, ib.OpRead} {
 		h, _ := newLoopbackHost(t, Config{}, 1)
 		a, _ := h.newPair(true)
-		wrs := []qp.SendWR{{Opcode: op, Signaled: true, SGList: []memreg.SGE{h.mr.Region().SGE(0, 100000)},
-			Remote: qp.RemoteAddr{Addr: h.mr.Region().Addr(), RKey: h.mr.Region().RKey()}}}
-		var wc [1]qp.WC
+		wrs := []ib.SendWR{{Opcode: op, Signaled: true, SGList: []ib.SGE{h.mr.Region().SGE(0, 100000)},
+			Remote: ib.RemoteAddr{Addr: h.mr.Region().Addr(), RKey: h.mr.Region().RKey()}}}
+		var wc [1]ib.WC
 		once := func() {
 			_, err := a.PostSend(wrs)
 			h.must(err)

@@ -6,12 +6,13 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/memreg"
 )
 
 // PD is a protection domain.
 type PD struct {
-	owner *Owner
+	owner *Context
 	core  *memreg.PD
 
 	mu      sync.Mutex
@@ -32,16 +33,16 @@ type MR struct {
 }
 
 // AllocPD makes a protection domain.
-func (o *Owner) AllocPD() (*PD, error) {
+func (o *Context) AllocPD() (*PD, error) {
 	pd := &PD{owner: o, core: o.dev.mem.AllocPD(), regions: map[*MR]struct{}{}}
-	if err := o.adopt(pd, &o.pds, MaxPD, "protection domains"); err != nil {
+	if err := o.adopt(pd, &o.pds, ib.MaxPD, "protection domains"); err != nil {
 		return nil, err
 	}
 	return pd, nil
 }
 
-// Owner returns the owner of the domain.
-func (pd *PD) Owner() *Owner { return pd.owner }
+// Context returns the owner of the domain.
+func (pd *PD) Context() *Context { return pd.owner }
 
 // Device returns the device of the domain.
 func (pd *PD) Device() *Device { return pd.owner.dev }
@@ -92,7 +93,7 @@ func (pd *PD) Register(m memreg.Memory, o memreg.Options, free func() error) (*M
 
 func (pd *PD) register(m memreg.Memory, o memreg.Options, free func() error) (*MR, error) {
 	d := pd.owner.dev
-	if err := d.reserve(&d.nMR, MaxMR, "memory regions"); err != nil {
+	if err := d.reserve(&d.nMR, ib.MaxMR, "memory regions"); err != nil {
 		return nil, err
 	}
 	pd.mu.Lock()

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 
+	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/rocev2"
 	"github.com/gosoftroce/rocev2/transport"
 )
@@ -59,7 +60,7 @@ func (s *shard) tellNarrowed(n narrowed) {
 	s.qps.each(func(q *QP) {
 		if q.path != nil && q.path.Dst == n.peer && !q.mtuTold && q.core.Attr().PathMTU > n.mtu {
 			q.mtuTold = true
-			q.raise(EventPathMTU)
+			q.raise(ib.EventPathMTU)
 		}
 	})
 }

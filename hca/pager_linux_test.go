@@ -11,9 +11,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/memreg"
 	"github.com/gosoftroce/rocev2/memreg/mapping"
-	"github.com/gosoftroce/rocev2/qp"
 )
 
 // The interface of userfaultfd(2), linux/userfaultfd.h.
@@ -50,25 +50,25 @@ func holdPages(t *testing.T, b []byte) (fd int, release func()) {
 // pair of the shard goes on, and so does garbage collection.
 func TestPageThatTheKernelLacks(t *testing.T) {
 	t.Parallel()
-	for _, op := range []qp.WROpcode{qp.OpWrite, qp.OpRead, qp.OpFetchAdd} {
+	for _, op := range []ib.Opcode{ib.OpWrite, ib.OpRead, ib.OpFetchAdd} {
 		a, b := newHosts(t, Config{MinProbe: -1})
 		a.slow, b.slow = true, true // the peer sees no more than silence
 		m, err := mapping.Anonymous(16*os.Getpagesize(), mapping.Options{Guard: true})
 		b.must(err)
 		far, err := b.pd.Register(m, memreg.Options{Access: pagerAccess, Base: memreg.BaseZero}, m.Close)
 		b.must(err)
-		near, err := a.pd.Register(memreg.Local([]byte("01234567")), memreg.Options{Access: memreg.LocalWrite}, nil)
+		near, err := a.pd.Register(memreg.Local([]byte("01234567")), memreg.Options{Access: ib.LocalWrite}, nil)
 		a.must(err)
 		fd, release := holdPages(t, m.Data())
 		qa, qb := a.newQP(), b.newQP()
 		a.connect(qa, testAddrB, qb.QPN())
 		b.connect(qb, testAddrA, qa.QPN())
-		b.must(qb.Modify(&qp.Attr{Access: pagerAccess}, qp.AttrAccess))
+		b.must(qb.Modify(&ib.Attr{Access: pagerAccess}, ib.AttrAccess))
 		oa, ob := a.newQP(), b.newQP()
 		a.connect(oa, testAddrB, ob.QPN())
 		b.connect(ob, testAddrA, oa.QPN())
-		_, err = qa.PostSend([]qp.SendWR{{ID: 7, Opcode: op, Signaled: true, SGList: []memreg.SGE{near.Region().SGE(0, 8)}, CompareAdd: 5,
-			Remote: qp.RemoteAddr{Addr: 8, RKey: far.Region().RKey()}}})
+		_, err = qa.PostSend([]ib.SendWR{{ID: 7, Opcode: op, Signaled: true, SGList: []ib.SGE{near.Region().SGE(0, 8)}, CompareAdd: 5,
+			Remote: ib.RemoteAddr{Addr: 8, RKey: far.Region().RKey()}}})
 		a.must(err)
 		if _, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, -1); err != nil && !errors.Is(err, unix.EINTR) {
 			t.Fatal(err)
@@ -79,7 +79,7 @@ func TestPageThatTheKernelLacks(t *testing.T) {
 		release()
 		a.waitOK(1)
 		v, fault := far.Region().Load64(8)
-		if want := map[qp.WROpcode]bool{qp.OpWrite: v != 0, qp.OpRead: v == 0, qp.OpFetchAdd: v == 5}; !want[op] || fault != memreg.None {
+		if want := map[ib.Opcode]bool{ib.OpWrite: v != 0, ib.OpRead: v == 0, ib.OpFetchAdd: v == 5}; !want[op] || fault != ib.FaultNone {
 			t.Errorf("%v: %#x, %v", op, v, fault)
 		}
 	}

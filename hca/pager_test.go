@@ -7,11 +7,11 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/memreg"
-	"github.com/gosoftroce/rocev2/qp"
 )
 
-const pagerAccess = memreg.LocalWrite | memreg.RemoteWrite | memreg.RemoteRead | memreg.RemoteAtomic
+const pagerAccess = ib.LocalWrite | ib.RemoteWrite | ib.RemoteRead | ib.RemoteAtomic
 
 // farMemory is memory that must be fetched, which lasts until the test lets it
 // come; whoever touches it before waits as long.
@@ -77,7 +77,7 @@ type pagerTest struct {
 	word             uint64 // at the start of remMem before
 }
 
-func newPagerTest(t *testing.T, op qp.WROpcode, n uint32, here bool, cfg Config) *pagerTest {
+func newPagerTest(t *testing.T, op ib.Opcode, n uint32, here bool, cfg Config) *pagerTest {
 	p := &pagerTest{far: newFarMemory()}
 	p.a, p.b = newHosts(t, cfg)
 	near := make([]byte, 1<<20)
@@ -102,34 +102,34 @@ func newPagerTest(t *testing.T, op qp.WROpcode, n uint32, here bool, cfg Config)
 		qa, qb = p.a.newQP(), p.b.newQP()
 		p.a.connect(qa, testAddrB, qb.QPN())
 		p.b.connect(qb, testAddrA, qa.QPN())
-		p.b.must(qb.Modify(&qp.Attr{Access: pagerAccess}, qp.AttrAccess))
+		p.b.must(qb.Modify(&ib.Attr{Access: pagerAccess}, ib.AttrAccess))
 		return qa, qb
 	}
 	p.qa, p.qb = join()
 	p.oa, p.ob = join()
-	if op <= qp.OpSendInv || op == qp.OpWriteImm {
-		_, err := p.qb.PostRecv([]qp.RecvWR{{SGList: []memreg.SGE{p.remote.Region().SGE(0, 1<<20)}}})
+	if op <= ib.OpSendInv || op == ib.OpWriteImm {
+		_, err := p.qb.PostRecv([]ib.RecvWR{{SGList: []ib.SGE{p.remote.Region().SGE(0, 1<<20)}}})
 		p.b.must(err)
 	}
 	p.word = binary.NativeEndian.Uint64(p.remMem)
-	_, err = p.qa.PostSend([]qp.SendWR{{ID: 1, Opcode: op, Signaled: true, CompareAdd: p.word, SGList: []memreg.SGE{p.local.Region().SGE(0, n)},
-		Remote: qp.RemoteAddr{Addr: p.remote.Region().Addr(), RKey: p.remote.Region().RKey()}}})
+	_, err = p.qa.PostSend([]ib.SendWR{{ID: 1, Opcode: op, Signaled: true, CompareAdd: p.word, SGList: []ib.SGE{p.local.Region().SGE(0, n)},
+		Remote: ib.RemoteAddr{Addr: p.remote.Region().Addr(), RKey: p.remote.Region().RKey()}}})
 	p.a.must(err)
 	<-p.far.asked
 	return p
 }
 
 // completion returns the next one of a's queue.
-func (p *pagerTest) completion() qp.WC {
-	var wc [1]qp.WC
+func (p *pagerTest) completion() ib.WC {
+	var wc [1]ib.WC
 	_, err := p.a.cq.Wait(p.a.t.Context(), wc[:])
 	p.a.must(err)
 	return wc[0]
 }
 
 // pagerOps are operations with how many bytes they have.
-var pagerOps = map[qp.WROpcode]uint32{qp.OpSend: 5000, qp.OpWrite: 300000, qp.OpWriteImm: 5000, qp.OpRead: 300000,
-	qp.OpCompareSwap: 8, qp.OpFetchAdd: 8}
+var pagerOps = map[ib.Opcode]uint32{ib.OpSend: 5000, ib.OpWrite: 300000, ib.OpWriteImm: 5000, ib.OpRead: 300000,
+	ib.OpCompareSwap: 8, ib.OpFetchAdd: 8}
 
 // While a page that a transfer needs is fetched, the other queue pairs of the
 // shard go on, on both hosts; and then the transfer is as it should be.
@@ -141,19 +141,19 @@ func TestPagesDoNotHoldUpTheShard(t *testing.T) {
 				p := newPagerTest(t, op, n, here, Config{})
 				for range 10 {
 					p.a.write(p.oa, p.b, 100000)
-					if wc := p.completion(); wc.QPN != p.oa.QPN() || wc.Status != qp.StatusSuccess {
+					if wc := p.completion(); wc.QPN != p.oa.QPN() || wc.Status != ib.StatusSuccess {
 						t.Fatalf("%v: completion %+v", op, wc)
 					}
 				}
 				p.b.write(p.ob, p.a, 100000)
 				p.b.waitOK(1)
 				close(p.far.come)
-				if wc := p.completion(); wc.QPN != p.qa.QPN() || wc.Status != qp.StatusSuccess {
+				if wc := p.completion(); wc.QPN != p.qa.QPN() || wc.Status != ib.StatusSuccess {
 					t.Fatalf("%v, far memory here %v: completion %+v", op, here, wc)
 				}
 				same := bytes.Equal(p.localMem[:n], p.remMem[:n])
-				if op >= qp.OpCompareSwap {
-					want := map[qp.WROpcode]uint64{qp.OpCompareSwap: 0, qp.OpFetchAdd: 2 * p.word}[op]
+				if op >= ib.OpCompareSwap {
+					want := map[ib.Opcode]uint64{ib.OpCompareSwap: 0, ib.OpFetchAdd: 2 * p.word}[op]
 					same = binary.NativeEndian.Uint64(p.localMem) == p.word && binary.NativeEndian.Uint64(p.remMem) == want
 				}
 				if !same {
@@ -188,12 +188,12 @@ func TestRegionClosesAfterItsPages(t *testing.T) {
 				if !p.freed.Load() {
 					t.Error("the memory was not given back")
 				}
-				want := qp.StatusLocProtErr
+				want := ib.StatusLocProtErr
 				if !here {
-					want = qp.StatusRemAccessErr
+					want = ib.StatusRemAccessErr
 				}
-				if !here && op == qp.OpSend {
-					want = qp.StatusRemOpErr
+				if !here && op == ib.OpSend {
+					want = ib.StatusRemOpErr
 				}
 				if wc := p.completion(); wc.QPN != p.qa.QPN() || wc.Status != want {
 					t.Errorf("%v, far memory here %v: completion %+v, want %v", op, here, wc, want)
@@ -236,21 +236,21 @@ func TestCloseWhilePagesAreFetched(t *testing.T) {
 func TestPagesOfOneRegionDoNotHoldUpOthers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p := newPagerTest(t, qp.OpWrite, 8, true, Config{})
+		p := newPagerTest(t, ib.OpWrite, 8, true, Config{})
 		for range 2 * maxPagers {
 			qa, qb := p.a.newQP(), p.b.newQP()
 			p.a.connect(qa, testAddrB, qb.QPN())
 			p.b.connect(qb, testAddrA, qa.QPN())
-			_, err := qa.PostSend([]qp.SendWR{{Opcode: qp.OpWrite, SGList: []memreg.SGE{p.local.Region().SGE(0, 8)},
-				Remote: qp.RemoteAddr{Addr: p.remote.Region().Addr(), RKey: p.remote.Region().RKey()}}})
+			_, err := qa.PostSend([]ib.SendWR{{Opcode: ib.OpWrite, SGList: []ib.SGE{p.local.Region().SGE(0, 8)},
+				Remote: ib.RemoteAddr{Addr: p.remote.Region().Addr(), RKey: p.remote.Region().RKey()}}})
 			p.a.must(err)
 		}
 		other := newFarMemory()
 		close(other.come)
 		mr, err := p.a.pd.Register(other, memreg.Options{Access: pagerAccess, Base: memreg.BaseZero}, nil)
 		p.a.must(err)
-		_, err = p.oa.PostSend([]qp.SendWR{{Opcode: qp.OpRead, Signaled: true, SGList: []memreg.SGE{mr.Region().SGE(0, 100000)},
-			Remote: qp.RemoteAddr{Addr: p.b.mr.Region().Addr(), RKey: p.b.mr.Region().RKey()}}})
+		_, err = p.oa.PostSend([]ib.SendWR{{Opcode: ib.OpRead, Signaled: true, SGList: []ib.SGE{mr.Region().SGE(0, 100000)},
+			Remote: ib.RemoteAddr{Addr: p.b.mr.Region().Addr(), RKey: p.b.mr.Region().RKey()}}})
 		p.a.must(err)
 		p.a.waitOK(1)
 		if n := 1 + len(p.far.asked); n != maxRegionPagers {

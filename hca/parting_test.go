@@ -9,8 +9,7 @@ import (
 	"time"
 
 	"github.com/gosoftroce/rocev2/fabric"
-	"github.com/gosoftroce/rocev2/memreg"
-	"github.com/gosoftroce/rocev2/qp"
+	"github.com/gosoftroce/rocev2/ib"
 )
 
 // What a program has received is acknowledged before its queue pair goes, in
@@ -18,8 +17,8 @@ import (
 func TestReceivedIsAcknowledged(t *testing.T) {
 	t.Parallel()
 	const messages = 100
-	toState := func(s qp.State) func(*host, *QP) {
-		return func(b *host, q *QP) { b.must(q.Modify(&qp.Attr{State: s}, qp.AttrState)) }
+	toState := func(s ib.State) func(*host, *QP) {
+		return func(b *host, q *QP) { b.must(q.Modify(&ib.Attr{State: s}, ib.AttrState)) }
 	}
 	for _, c := range []struct {
 		why string
@@ -27,12 +26,12 @@ func TestReceivedIsAcknowledged(t *testing.T) {
 		end func(b *host, q *QP)
 	}{
 		{"Close", false, func(b *host, q *QP) { b.must(q.Close()) }},
-		{"ERR", false, toState(qp.StateErr)},
-		{"RESET", false, toState(qp.StateReset)},
+		{"ERR", false, toState(ib.StateErr)},
+		{"RESET", false, toState(ib.StateReset)},
 		{"owner", true, func(b *host, _ *QP) { b.must(b.owner.Close()) }},
 		{"device", true, func(b *host, _ *QP) { b.must(b.dev.Close()) }},
 		{"local error", false, func(b *host, q *QP) {
-			_, err := q.PostSend([]qp.SendWR{{Opcode: qp.OpSend, SGList: []memreg.SGE{{Addr: 1, Length: 8, LKey: 1}}}})
+			_, err := q.PostSend([]ib.SendWR{{Opcode: ib.OpSend, SGList: []ib.SGE{{Addr: 1, Length: 8, LKey: 1}}}})
 			b.must(err)
 		}},
 	} {
@@ -56,8 +55,8 @@ func TestReceivedIsAcknowledged(t *testing.T) {
 				defer wg.Wait()
 				defer over.Store(true)
 				wg.Go(func() {
-					bulk := []qp.SendWR{{Opcode: qp.OpWrite, SGList: []memreg.SGE{b.mr.Region().SGE(0, 1<<20)},
-						Remote: qp.RemoteAddr{Addr: a.mr.Region().Addr(), RKey: a.mr.Region().RKey()}}}
+					bulk := []ib.SendWR{{Opcode: ib.OpWrite, SGList: []ib.SGE{b.mr.Region().SGE(0, 1<<20)},
+						Remote: ib.RemoteAddr{Addr: a.mr.Region().Addr(), RKey: a.mr.Region().RKey()}}}
 					for range 16 {
 						if _, err := bulkB.PostSend(bulk); err != nil && !errors.Is(err, ErrClosed) {
 							t.Error(err)
@@ -69,9 +68,9 @@ func TestReceivedIsAcknowledged(t *testing.T) {
 				})
 				for i, q := range recvs {
 					for range 10 {
-						_, err := q.PostRecv([]qp.RecvWR{{SGList: []memreg.SGE{b.mr.Region().SGE(0, 8)}}})
+						_, err := q.PostRecv([]ib.RecvWR{{SGList: []ib.SGE{b.mr.Region().SGE(0, 8)}}})
 						b.must(err)
-						_, err = sends[i].PostSend([]qp.SendWR{{Opcode: qp.OpSend, Signaled: true, SGList: []memreg.SGE{a.mr.Region().SGE(0, 8)}}})
+						_, err = sends[i].PostSend([]ib.SendWR{{Opcode: ib.OpSend, Signaled: true, SGList: []ib.SGE{a.mr.Region().SGE(0, 8)}}})
 						a.must(err)
 					}
 				}
@@ -102,7 +101,7 @@ func TestAcknowledgementUnderWay(t *testing.T) {
 		end func(b *host, q *QP) error
 	}{
 		{"Close", func(_ *host, q *QP) error { return q.Close() }},
-		{"ERR", func(_ *host, q *QP) error { return q.Modify(&qp.Attr{State: qp.StateErr}, qp.AttrState) }},
+		{"ERR", func(_ *host, q *QP) error { return q.Modify(&ib.Attr{State: ib.StateErr}, ib.AttrState) }},
 		{"device", func(b *host, _ *QP) error { return b.dev.Close() }},
 	} {
 		t.Run(c.why, func(t *testing.T) {

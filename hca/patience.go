@@ -3,7 +3,7 @@ package hca
 import (
 	"time"
 
-	"github.com/gosoftroce/rocev2/qp"
+	"github.com/gosoftroce/rocev2/clock"
 )
 
 // A lone acknowledgement costs a datagram at both ends, just when a program
@@ -23,15 +23,15 @@ const (
 
 // patience is how a shard's lone acknowledgements wait.
 type patience struct {
-	since   qp.Time // when the latest message came whose acknowledgement waits; 0: none waits
-	batches int     // that it stands for
-	prompt  int     // how many more go at once; 0: they wait
-	again   int     // how many that will be after the next wait in vain
+	since   clock.Time // when the latest message came whose acknowledgement waits; 0: none waits
+	batches int        // that it stands for
+	prompt  int        // how many more go at once; 0: they wait
+	again   int        // how many that will be after the next wait in vain
 }
 
 // more takes note of a batch with requests that is left unanswered at now. It is
 // false when its acknowledgement should not wait any longer.
-func (p *patience) more(now qp.Time) bool {
+func (p *patience) more(now clock.Time) bool {
 	switch {
 	case p.since == 0:
 		p.prompt = max(p.prompt-1, 0)
@@ -44,11 +44,11 @@ func (p *patience) more(now qp.Time) bool {
 }
 
 // over reports at now, when nothing more has come, whether the wait is over.
-func (p *patience) over(now qp.Time) bool {
+func (p *patience) over(now clock.Time) bool {
 	switch {
 	case p.since == 0 || p.prompt > 0 || p.batches >= ackBatchMax:
 		return true
-	case now < p.since+qp.Time(ackWait):
+	case now < p.since+clock.Time(ackWait):
 		return false
 	}
 	p.prompt = max(p.again, ackTryMin)

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gosoftroce/rocev2/qp"
+	"github.com/gosoftroce/rocev2/clock"
 )
 
 // An acknowledgement waits for the next message, and for one after that, but
@@ -12,7 +12,7 @@ import (
 func TestPatienceIsBounded(t *testing.T) {
 	t.Parallel()
 	var p patience
-	now := qp.Time(1000)
+	now := clock.Time(1000)
 	if !p.over(now) {
 		t.Error("something waits from the start")
 	}
@@ -20,7 +20,7 @@ func TestPatienceIsBounded(t *testing.T) {
 		if !p.more(now) || p.over(now) {
 			t.Fatalf("batch %d of a stream does not wait", i)
 		}
-		now += qp.Time(ackWait) - 1
+		now += clock.Time(ackWait) - 1
 		if p.over(now) {
 			t.Fatalf("the wait behind batch %d is over before its time", i)
 		}
@@ -44,7 +44,7 @@ func TestPatienceIsBounded(t *testing.T) {
 
 // waits plays n messages of a peer that sends the next one only when it has the
 // acknowledgement, and returns how many of these waited in vain.
-func (p *patience) waits(now *qp.Time, n int) (vain int) {
+func (p *patience) waits(now *clock.Time, n int) (vain int) {
 	for range n {
 		*now += 10000
 		start := *now
@@ -53,7 +53,7 @@ func (p *patience) waits(now *qp.Time, n int) (vain int) {
 			*now += 1000
 		}
 		p.sent()
-		if waited := *now - start; waited >= qp.Time(ackWait) {
+		if waited := *now - start; waited >= clock.Time(ackWait) {
 			vain++
 		}
 	}
@@ -65,7 +65,7 @@ func (p *patience) waits(now *qp.Time, n int) (vain int) {
 func TestPatienceWithAPeerThatWaits(t *testing.T) {
 	t.Parallel()
 	var p patience
-	now := qp.Time(1)
+	now := clock.Time(1)
 	if got := p.waits(&now, ackTryMin-1); got != 1 {
 		t.Errorf("%d of the first %d acknowledgements waited in vain, want one", got, ackTryMin-1)
 	}
@@ -82,7 +82,7 @@ func TestPatienceWithAPeerThatWaits(t *testing.T) {
 func TestPatienceComesBack(t *testing.T) {
 	t.Parallel()
 	var p patience
-	now := qp.Time(1)
+	now := clock.Time(1)
 	p.waits(&now, 1<<16)
 	acks, messages := 0, 0
 	for acks < ackTryMax+1 {
@@ -109,7 +109,7 @@ func TestPatienceComesBack(t *testing.T) {
 		now += 1000
 		p.more(now)
 	}
-	now += qp.Time(time.Second)
+	now += clock.Time(time.Second)
 	if !p.over(now) {
 		t.Fatal("the wait does not end")
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gosoftroce/rocev2/fabric"
+	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/memreg"
 	"github.com/gosoftroce/rocev2/qp"
 	"github.com/gosoftroce/rocev2/rocev2"
@@ -21,7 +22,7 @@ var (
 type host struct {
 	t     *testing.T
 	dev   *Device
-	owner *Owner
+	owner *Context
 	pd    *PD
 	mr    *MR
 	cq    *CQ
@@ -43,12 +44,12 @@ func (h *host) equip() {
 	h.t.Helper()
 	h.t.Cleanup(func() { h.dev.Close() })
 	var err error
-	h.owner, err = h.dev.NewOwner()
+	h.owner, err = h.dev.NewContext()
 	h.must(err)
 	h.pd, err = h.owner.AllocPD()
 	h.must(err)
 	h.mr, err = h.pd.Register(memreg.Local(make([]byte, 1<<20)),
-		memreg.Options{Access: memreg.LocalWrite | memreg.RemoteWrite | memreg.RemoteRead}, nil)
+		memreg.Options{Access: ib.LocalWrite | ib.RemoteWrite | ib.RemoteRead}, nil)
 	h.must(err)
 	h.cq, err = h.owner.CreateCQ(4096, nil)
 	h.must(err)
@@ -70,43 +71,43 @@ func (h *host) newQP() *QP {
 
 func (h *host) connect(q *QP, addr netip.Addr, qpn rocev2.QPN) {
 	h.t.Helper()
-	h.connectVia(q, qp.AddressVector{DGID: addr, HopLimit: 64}, qpn)
+	h.connectVia(q, ib.AddressVector{DGID: addr, HopLimit: 64}, qpn)
 }
 
-func (h *host) connectVia(q *QP, av qp.AddressVector, qpn rocev2.QPN) {
+func (h *host) connectVia(q *QP, av ib.AddressVector, qpn rocev2.QPN) {
 	h.t.Helper()
-	h.must(q.Modify(&qp.Attr{State: qp.StateInit, Port: 1, Access: memreg.RemoteWrite | memreg.RemoteRead},
-		qp.AttrState|qp.AttrPKeyIndex|qp.AttrPort|qp.AttrAccess))
+	h.must(q.Modify(&ib.Attr{State: ib.StateInit, Port: 1, Access: ib.RemoteWrite | ib.RemoteRead},
+		ib.AttrState|ib.AttrPKeyIndex|ib.AttrPort|ib.AttrAccess))
 	mtu := h.mtu
 	if mtu == 0 {
 		mtu = rocev2.MTU1024
 	}
-	h.must(q.Modify(&qp.Attr{State: qp.StateRTR, AV: av, PathMTU: mtu,
+	h.must(q.Modify(&ib.Attr{State: ib.StateRTR, AV: av, PathMTU: mtu,
 		DestQPN: qpn, MaxDestRdAtomic: 16},
-		qp.AttrState|qp.AttrAV|qp.AttrPathMTU|qp.AttrDestQPN|qp.AttrRQPSN|qp.AttrMaxDestRdAtomic|qp.AttrMinRNRTimer))
+		ib.AttrState|ib.AttrAV|ib.AttrPathMTU|ib.AttrDestQPN|ib.AttrRQPSN|ib.AttrMaxDestRdAtomic|ib.AttrMinRNRTimer))
 	timeout := uint8(14)
 	if h.slow {
 		timeout = 21
 	}
-	h.must(q.Modify(&qp.Attr{State: qp.StateRTS, Timeout: timeout, RetryCount: 7, RNRRetry: 7, MaxRdAtomic: 16},
-		qp.AttrState|qp.AttrTimeout|qp.AttrRetryCount|qp.AttrRNRRetry|qp.AttrSQPSN|qp.AttrMaxQPRdAtomic))
+	h.must(q.Modify(&ib.Attr{State: ib.StateRTS, Timeout: timeout, RetryCount: 7, RNRRetry: 7, MaxRdAtomic: 16},
+		ib.AttrState|ib.AttrTimeout|ib.AttrRetryCount|ib.AttrRNRRetry|ib.AttrSQPSN|ib.AttrMaxQPRdAtomic))
 }
 
 func (h *host) write(q *QP, to *host, n uint32) {
 	h.t.Helper()
-	_, err := q.PostSend([]qp.SendWR{{Opcode: qp.OpWrite, Signaled: true, SGList: []memreg.SGE{h.mr.Region().SGE(0, n)},
-		Remote: qp.RemoteAddr{Addr: to.mr.Region().Addr(), RKey: to.mr.Region().RKey()}}})
+	_, err := q.PostSend([]ib.SendWR{{Opcode: ib.OpWrite, Signaled: true, SGList: []ib.SGE{h.mr.Region().SGE(0, n)},
+		Remote: ib.RemoteAddr{Addr: to.mr.Region().Addr(), RKey: to.mr.Region().RKey()}}})
 	h.must(err)
 }
 
 func (h *host) waitOK(n int) {
 	h.t.Helper()
-	var wc [64]qp.WC
+	var wc [64]ib.WC
 	for n > 0 {
 		k, err := h.cq.Wait(h.t.Context(), wc[:])
 		h.must(err)
 		for _, c := range wc[:k] {
-			if c.Status != qp.StatusSuccess {
+			if c.Status != ib.StatusSuccess {
 				h.t.Fatalf("completion %+v (%v)", c, c.Status)
 			}
 		}
@@ -188,8 +189,8 @@ func TestFailedQueuePairFreesTheLimit(t *testing.T) {
 	}{
 		{"refused READs", func(a, b *host, q *QP) {
 			for range 16 {
-				_, err := q.PostSend([]qp.SendWR{{Opcode: qp.OpRead, SGList: []memreg.SGE{a.mr.Region().SGE(0, 20000)},
-					Remote: qp.RemoteAddr{Addr: b.mr.Region().Addr(), RKey: b.mr.Region().RKey() + 1}}})
+				_, err := q.PostSend([]ib.SendWR{{Opcode: ib.OpRead, SGList: []ib.SGE{a.mr.Region().SGE(0, 20000)},
+					Remote: ib.RemoteAddr{Addr: b.mr.Region().Addr(), RKey: b.mr.Region().RKey() + 1}}})
 				a.must(err)
 			}
 			deliver()
@@ -197,17 +198,17 @@ func TestFailedQueuePairFreesTheLimit(t *testing.T) {
 		}},
 		{"Modify", func(a, b *host, q *QP) {
 			a.write(q, b, 100000)
-			a.must(q.Modify(&qp.Attr{State: qp.StateErr}, qp.AttrState))
+			a.must(q.Modify(&ib.Attr{State: ib.StateErr}, ib.AttrState))
 		}},
 		{"RESET", func(a, b *host, q *QP) {
 			a.write(q, b, 100000)
-			a.must(q.Modify(&qp.Attr{State: qp.StateReset}, qp.AttrState))
+			a.must(q.Modify(&ib.Attr{State: ib.StateReset}, ib.AttrState))
 		}},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			a, b, qa, _ := connected(t, Config{Window: qp.WindowConfig{MaxBytes: 16 << 10}})
 			c.fail(a, b, qa)
-			if st := qa.State(); st == qp.StateRTS {
+			if st := qa.State(); st == ib.StateRTS {
 				t.Fatalf("%s: state %v", c.why, st)
 			}
 			s := a.shard()
@@ -228,16 +229,16 @@ func TestFailedQueuePairFreesTheLimit(t *testing.T) {
 // that shows, and then not at all.
 func TestSilentQueuePairsLeaveTheirNeighboursAShare(t *testing.T) {
 	t.Parallel()
-	for _, op := range []qp.WROpcode{qp.OpWrite, qp.OpRead} {
+	for _, op := range []ib.Opcode{ib.OpWrite, ib.OpRead} {
 		for _, silent := range []int{1, 3, 30} {
 			synctest.Test(t, func(t *testing.T) {
 				const size, timeout = 100000, 68 * time.Millisecond
 				limit := max(4, silent) * 16 << 10
 				delay := 20 * time.Microsecond
 				a, b, qa, _ := connected(t, Config{Window: qp.WindowConfig{MaxBytes: limit}}, fabric.Config{Port: fabric.PortConfig{Delay: delay}})
-				post := func(q *QP, op qp.WROpcode, signaled bool) {
-					_, err := q.PostSend([]qp.SendWR{{Opcode: op, Signaled: signaled, SGList: []memreg.SGE{a.mr.Region().SGE(0, size)},
-						Remote: qp.RemoteAddr{Addr: b.mr.Region().Addr(), RKey: b.mr.Region().RKey()}}})
+				post := func(q *QP, op ib.Opcode, signaled bool) {
+					_, err := q.PostSend([]ib.SendWR{{Opcode: op, Signaled: signaled, SGList: []ib.SGE{a.mr.Region().SGE(0, size)},
+						Remote: ib.RemoteAddr{Addr: b.mr.Region().Addr(), RKey: b.mr.Region().RKey()}}})
 					a.must(err)
 				}
 				for range silent {
@@ -248,7 +249,7 @@ func TestSilentQueuePairsLeaveTheirNeighboursAShare(t *testing.T) {
 					}
 				}
 				start := time.Now()
-				post(qa, qp.OpWrite, true)
+				post(qa, ib.OpWrite, true)
 				a.waitOK(1)
 				first := time.Since(start)
 				time.Sleep(2 * timeout)
@@ -260,7 +261,7 @@ func TestSilentQueuePairsLeaveTheirNeighboursAShare(t *testing.T) {
 				// A packet and its acknowledgement take four times the delay.
 				// Of very many not all can have a share at once.
 				most := 8 * delay * size / 1024
-				if op == qp.OpRead {
+				if op == ib.OpRead {
 					most += timeout // they are larger than what is left of the limit
 				}
 				if first > most && silent < 30 {

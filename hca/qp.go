@@ -7,7 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/gosoftroce/rocev2/memreg"
+	"github.com/gosoftroce/rocev2/clock"
+	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/qp"
 	"github.com/gosoftroce/rocev2/rocev2"
 	"github.com/gosoftroce/rocev2/transport"
@@ -17,7 +18,7 @@ import (
 // goroutine.
 type QP struct {
 	shard *shard
-	owner *Owner
+	owner *Context
 	qpn   rocev2.QPN
 
 	userData atomic.Value // the layer above's; set once, but Device.QP may be asked before
@@ -26,9 +27,9 @@ type QP struct {
 	core     *qp.QP
 	path     *transport.Path
 	links    [qpLists]qpLink
-	timerAt  qp.Time // of the valid entry in the heap; 0: there is none
-	ref      *qpRef  // for the heap
-	raised   bool    // there may be events of it in the device's queue
+	timerAt  clock.Time // of the valid entry in the heap; 0: there is none
+	ref      *qpRef     // for the heap
+	raised   bool       // there may be events of it in the device's queue
 	closed   bool
 	own      bool   // the program says that the peer is of our own kind
 	wide     bool   // it has the window of one
@@ -49,18 +50,18 @@ type QP struct {
 // CreateQP makes a queue pair in state RESET. The fields QPN, Memory, Window,
 // ReadChunk, MinProbe and Invalidate of c are the device's to fill. Sinks that
 // are completion queues are open and of the same device.
-func (o *Owner) CreateQP(c qp.Config) (*QP, error) {
+func (o *Context) CreateQP(c qp.Config) (*QP, error) {
 	d := o.dev
 	for _, r := range []struct {
 		what       string
 		got, least int
 		most       int
 	}{
-		{"MaxSendWR", c.MaxSendWR, 0, MaxWR},
-		{"MaxRecvWR", c.MaxRecvWR, 0, MaxWR},
-		{"MaxSendSGE", c.MaxSendSGE, 0, MaxSGE},
-		{"MaxRecvSGE", c.MaxRecvSGE, 0, MaxSGE},
-		{"MaxInline", c.MaxInline, 0, MaxInline},
+		{"MaxSendWR", c.MaxSendWR, 0, ib.MaxWR},
+		{"MaxRecvWR", c.MaxRecvWR, 0, ib.MaxWR},
+		{"MaxSendSGE", c.MaxSendSGE, 0, ib.MaxSGE},
+		{"MaxRecvSGE", c.MaxRecvSGE, 0, ib.MaxSGE},
+		{"MaxInline", c.MaxInline, 0, ib.MaxInline},
 	} {
 		if err := checkRange(r.what, r.got, r.least, r.most); err != nil {
 			return nil, err
@@ -76,7 +77,7 @@ func (o *Owner) CreateQP(c qp.Config) (*QP, error) {
 			}
 		}
 	}
-	if err := d.reserve(&d.nQP, MaxQP, "queue pairs"); err != nil {
+	if err := d.reserve(&d.nQP, ib.MaxQP, "queue pairs"); err != nil {
 		return nil, err
 	}
 	q, err := o.createQP(c)
@@ -84,17 +85,17 @@ func (o *Owner) CreateQP(c qp.Config) (*QP, error) {
 		d.unreserve(&d.nQP)
 		return nil, err
 	}
-	if err := o.adopt(q, &o.qps, MaxQP, "queue pairs"); err != nil {
+	if err := o.adopt(q, &o.qps, ib.MaxQP, "queue pairs"); err != nil {
 		q.Close()
 		return nil, err
 	}
 	return q, nil
 }
 
-func (o *Owner) createQP(c qp.Config) (*QP, error) {
+func (o *Context) createQP(c qp.Config) (*QP, error) {
 	d := o.dev
 	c.Memory = d.mem
-	c.Invalidate = func(key memreg.Key) bool { return d.mem.Invalidate(c.PD, key) == memreg.None }
+	c.Invalidate = func(key ib.Key) bool { return d.mem.Invalidate(c.PD, key) == ib.FaultNone }
 	c.Window = d.foreignWindow()
 	c.MinProbe = d.minProbe()
 	c.ReadChunk = d.readChunk()
@@ -136,14 +137,14 @@ func (q *QP) SetUserData(v any) { q.userData.Store(v) }
 func (q *QP) UserData() any { return q.userData.Load() }
 
 // State returns the current state.
-func (q *QP) State() qp.State {
+func (q *QP) State() ib.State {
 	q.shard.mu.Lock()
 	defer q.shard.mu.Unlock()
 	return q.core.State()
 }
 
 // Attr returns the current attributes.
-func (q *QP) Attr() qp.Attr {
+func (q *QP) Attr() ib.Attr {
 	q.shard.mu.Lock()
 	defer q.shard.mu.Unlock()
 	return q.core.Attr()
@@ -158,7 +159,7 @@ func (q *QP) Stats() qp.Stats {
 
 // Modify changes state and attributes (IBTA 11.2.5.2). AV.SrcPort may be
 // AutoSourcePort; Attr then returns the port that was chosen.
-func (q *QP) Modify(a *qp.Attr, mask qp.AttrMask) error {
+func (q *QP) Modify(a *ib.Attr, mask ib.AttrMask) error {
 	if err := q.checkDevice(a, mask); err != nil {
 		return err
 	}
@@ -175,25 +176,25 @@ func (q *QP) Modify(a *qp.Attr, mask qp.AttrMask) error {
 }
 
 // modify is Modify with the shard locked. It returns what to await.
-func (q *QP) modify(a *qp.Attr, mask qp.AttrMask) (sent <-chan struct{}, err error) {
+func (q *QP) modify(a *ib.Attr, mask ib.AttrMask) (sent <-chan struct{}, err error) {
 	s := q.shard
 	if q.closed {
 		return nil, ErrClosed
 	}
-	if mask == qp.AttrState && a.State == qp.StateReset { // which is never refused
+	if mask == ib.AttrState && a.State == ib.StateReset { // which is never refused
 		s.part(q)
 	}
 	if err := q.core.Modify(s.dev.now(), a, mask); err != nil {
 		return nil, err
 	}
-	if mask&qp.AttrState != 0 && a.State == qp.StateErr {
+	if mask&ib.AttrState != 0 && a.State == ib.StateErr {
 		s.part(q)
 	}
 	s.count(q)
-	if mask&qp.AttrPathMTU != 0 {
+	if mask&ib.AttrPathMTU != 0 {
 		q.mtu, q.mtuTold = a.PathMTU.Bytes(), false
 	}
-	if mask&qp.AttrAV != 0 {
+	if mask&ib.AttrAV != 0 {
 		av := q.core.AV()
 		s.connectPeer(q, av.DGID.Unmap().WithZone(""))
 		q.core.SharePauses(&q.peer.pauses)
@@ -205,10 +206,10 @@ func (q *QP) modify(a *qp.Attr, mask qp.AttrMask) (sent <-chan struct{}, err err
 			SrcPort:      av.SrcPort,
 		})
 		q.local = q.path.Dst == s.dev.loopAddr
-		s.meet(q, av.OwnKind || q.local)
+		s.meet(q, av.Native || q.local)
 	}
 	s.work(q)
-	if mask&qp.AttrState != 0 && (a.State == qp.StateErr || a.State == qp.StateReset) {
+	if mask&ib.AttrState != 0 && (a.State == ib.StateErr || a.State == ib.StateReset) {
 		sent = s.sendPartings()
 	}
 	return sent, nil
@@ -216,25 +217,25 @@ func (q *QP) modify(a *qp.Attr, mask qp.AttrMask) (sent <-chan struct{}, err err
 
 // checkDevice checks what the state machine cannot know: what this device and
 // its link can do.
-func (q *QP) checkDevice(a *qp.Attr, mask qp.AttrMask) error {
+func (q *QP) checkDevice(a *ib.Attr, mask ib.AttrMask) error {
 	d := q.shard.dev
-	if mask&qp.AttrAV != 0 {
+	if mask&ib.AttrAV != 0 {
 		if err := d.checkPeer(a.AV.DGID); err != nil {
-			return q.badValue(a, mask, qp.AttrAV, err)
+			return q.badValue(a, mask, ib.AttrAV, err)
 		}
 	}
-	if mask&qp.AttrPathMTU != 0 && a.PathMTU.Valid() {
+	if mask&ib.AttrPathMTU != 0 && a.PathMTU.Valid() {
 		if err := d.checkPathMTU(a.PathMTU, a.AV.DGID); err != nil {
-			return q.badValue(a, mask, qp.AttrPathMTU, err)
+			return q.badValue(a, mask, ib.AttrPathMTU, err)
 		}
 	}
-	if mask&qp.AttrMaxQPRdAtomic != 0 {
-		if err := checkRange("MaxRdAtomic", int(a.MaxRdAtomic), 0, MaxRdAtomic); err != nil {
+	if mask&ib.AttrMaxQPRdAtomic != 0 {
+		if err := checkRange("MaxRdAtomic", int(a.MaxRdAtomic), 0, ib.MaxRdAtomic); err != nil {
 			return err
 		}
 	}
-	if mask&qp.AttrMaxDestRdAtomic != 0 {
-		return checkRange("MaxDestRdAtomic", int(a.MaxDestRdAtomic), 0, MaxRdAtomic)
+	if mask&ib.AttrMaxDestRdAtomic != 0 {
+		return checkRange("MaxDestRdAtomic", int(a.MaxDestRdAtomic), 0, ib.MaxRdAtomic)
 	}
 	return nil
 }
@@ -242,13 +243,13 @@ func (q *QP) checkDevice(a *qp.Attr, mask qp.AttrMask) error {
 // withZone returns a with the device's zone at a link-local peer, which is on the
 // device's link. The peer's own name for that link, which may have come with its
 // address, says nothing here.
-func (q *QP) withZone(a *qp.Attr, mask qp.AttrMask) *qp.Attr {
+func (q *QP) withZone(a *ib.Attr, mask ib.AttrMask) *ib.Attr {
 	peer := a.AV.DGID.Unmap()
 	zone := ""
 	if peer.Is6() && peer.IsLinkLocalUnicast() {
 		zone = q.shard.dev.addr.Zone()
 	}
-	if mask&qp.AttrAV == 0 || peer.Zone() == zone {
+	if mask&ib.AttrAV == 0 || peer.Zone() == zone {
 		return a
 	}
 	b := *a
@@ -258,13 +259,13 @@ func (q *QP) withZone(a *qp.Attr, mask qp.AttrMask) *qp.Attr {
 
 // badValue says that the device does not take the value of an attribute, as the
 // state machine says it of those that it checks.
-func (q *QP) badValue(a *qp.Attr, mask, which qp.AttrMask, why error) error {
+func (q *QP) badValue(a *ib.Attr, mask, which ib.AttrMask, why error) error {
 	from := q.State()
 	to := from
-	if mask&qp.AttrState != 0 {
+	if mask&ib.AttrState != 0 {
 		to = a.State
 	}
-	return &qp.ModifyError{From: from, To: to, Service: rocev2.ServiceRC, Attr: which, Detail: why.Error(), Err: qp.ErrAttrValue}
+	return &ib.ModifyError{From: from, To: to, Service: rocev2.ServiceRC, Attr: which, Detail: why.Error(), Err: ib.ErrAttrValue}
 }
 
 func (d *Device) checkPeer(peer netip.Addr) error {
@@ -286,7 +287,7 @@ func (d *Device) checkPeer(peer netip.Addr) error {
 
 // PostSend posts work requests in order. On an error it says how many were
 // accepted before the bad one.
-func (q *QP) PostSend(wrs []qp.SendWR) (int, error) {
+func (q *QP) PostSend(wrs []ib.SendWR) (int, error) {
 	s := q.shard
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -306,7 +307,7 @@ func (q *QP) PostSend(wrs []qp.SendWR) (int, error) {
 
 // PostRecv posts receive buffers in order. On an error it says how many were
 // accepted before the bad one.
-func (q *QP) PostRecv(wrs []qp.RecvWR) (int, error) {
+func (q *QP) PostRecv(wrs []ib.RecvWR) (int, error) {
 	s := q.shard
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -360,14 +361,3 @@ func (q *QP) Close() error {
 	})
 	return nil
 }
-
-var eventKinds = map[qp.Event]EventKind{
-	qp.EventCommEst:   EventCommEstablished,
-	qp.EventSQDrained: EventSQDrained,
-	qp.EventLastWQE:   EventLastWQEReached,
-	qp.EventAccessErr: EventQPAccessError,
-	qp.EventReqErr:    EventQPRequestError,
-	qp.EventFatal:     EventQPFatal,
-}
-
-func eventKind(e qp.Event) EventKind { return eventKinds[e] }

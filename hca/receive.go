@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/gosoftroce/rocev2/clock"
+	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/qp"
 	"github.com/gosoftroce/rocev2/rocev2"
 	"github.com/gosoftroce/rocev2/transport"
@@ -66,9 +68,9 @@ func (s *shard) receiver() {
 // receiveAlone has the lead and receives until programs do it better. It is
 // false when the link is closed.
 func (s *shard) receiveAlone() bool {
-	var ban qp.Time
+	var ban clock.Time
 	if s.drain() > 0 {
-		ban = s.dev.now() + qp.Time(asideBan) // programs had left them lying
+		ban = s.dev.now() + clock.Time(asideBan) // programs had left them lying
 	}
 	for {
 		seen := s.lead.activity.Load()
@@ -215,7 +217,7 @@ func (s *shard) unlead() {
 // taken is what a batch of packets was.
 type taken struct {
 	n        int
-	now      qp.Time
+	now      clock.Time
 	asked    bool // there were requests
 	pressing bool // something wants an answer that does not wait
 }
@@ -258,9 +260,9 @@ func (s *shard) heard(err error) {
 	case deaf == s.deaf || errors.Is(err, transport.ErrClosed):
 		return
 	case deaf:
-		s.dev.events.push(AsyncEvent{Kind: EventPortError})
+		s.dev.events.push(AsyncEvent{Kind: ib.EventPortError})
 	default:
-		s.dev.events.push(AsyncEvent{Kind: EventPortActive})
+		s.dev.events.push(AsyncEvent{Kind: ib.EventPortActive})
 	}
 	s.deaf = !s.deaf
 }

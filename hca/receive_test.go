@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/gosoftroce/rocev2/fabric"
-	"github.com/gosoftroce/rocev2/qp"
+	"github.com/gosoftroce/rocev2/ib"
 )
 
 // testDelay is how long packets take in these tests: virtual time, and more than
@@ -184,7 +184,7 @@ func TestAckLeaves(t *testing.T) {
 		{"it parks", func(b *host, _ *QP) {
 			ctx, cancel := context.WithCancel(b.t.Context())
 			b.t.Cleanup(cancel)
-			go b.cq.Wait(ctx, make([]qp.WC, 1))
+			go b.cq.Wait(ctx, make([]ib.WC, 1))
 		}},
 		{"it parks without the lead", func(b *host, _ *QP) {
 			ctx, cancel := context.WithCancel(b.t.Context())
@@ -193,7 +193,7 @@ func TestAckLeaves(t *testing.T) {
 			b.must(err)
 			b.shard().lead.taken.Store(true) // somebody leads who does not look
 			b.t.Cleanup(b.shard().unlead)
-			go other.Wait(ctx, make([]qp.WC, 1))
+			go other.Wait(ctx, make([]ib.WC, 1))
 		}},
 		{"it arms the channel and settles", func(b *host, _ *QP) { b.cq.Arm(false); b.dev.Settle() }},
 		{"it closes the queue pair", func(b *host, qb *QP) { b.must(qb.Close()) }},
@@ -245,8 +245,8 @@ func TestTimeoutLooksFirst(t *testing.T) {
 		if st := qa.Stats(); st.Retransmits != 0 || st.Timeouts != 0 || st.SendDone != 1 {
 			t.Errorf("%d packets sent again, %d timeouts, %d requests done", st.Retransmits, st.Timeouts, st.SendDone)
 		}
-		var wc [1]qp.WC
-		if a.cq.Poll(wc[:]) != 1 || wc[0].Status != qp.StatusSuccess {
+		var wc [1]ib.WC
+		if a.cq.Poll(wc[:]) != 1 || wc[0].Status != ib.StatusSuccess {
 			t.Errorf("completion %+v", wc[0])
 		}
 	})

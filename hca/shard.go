@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/gosoftroce/rocev2/clock"
+	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/qp"
 	"github.com/gosoftroce/rocev2/rocev2"
 	"github.com/gosoftroce/rocev2/transport"
@@ -15,10 +17,10 @@ import (
 const (
 	storePackets = 1024 // requests that a shard keeps behind gaps, about 4.5 MiB
 
-	rxDatagrams = 64                        // datagrams (or coalesced runs of them) taken from the link at once
-	txArena     = 160 << 10                 // bytes of one transmit batch
-	txBudget    = 64                        // batches sent on a caller's goroutine before the shard's own takes over
-	txLongest   = qp.Time(time.Millisecond) // and for how long
+	rxDatagrams = 64                           // datagrams (or coalesced runs of them) taken from the link at once
+	txArena     = 160 << 10                    // bytes of one transmit batch
+	txBudget    = 64                           // batches sent on a caller's goroutine before the shard's own takes over
+	txLongest   = clock.Time(time.Millisecond) // and for how long
 )
 
 // shard is a part of a device that works on its own: a link, the queue pairs
@@ -50,7 +52,7 @@ type shard struct {
 	timers    timerHeap
 	void      int // entries of it that are not valid
 	timer     *time.Timer
-	timerAt   qp.Time       // when the timer fires; 0 while it is not running
+	timerAt   clock.Time    // when the timer fires; 0 while it is not running
 	sending   bool          // somebody owns tx
 	partings  []parting     // last packets of queue pairs, for the next batch
 	sent      chan struct{} // closed with the next batch that is sent, if somebody waits for that
@@ -150,7 +152,7 @@ func (s *shard) pump(batches int, caller *QP) {
 	if s.sending {
 		return
 	}
-	var begun qp.Time
+	var begun clock.Time
 	for i := range batches {
 		if s.closed || !s.wantsOut() {
 			return
@@ -247,12 +249,12 @@ func (s *shard) settle(q *QP) {
 		if !ok {
 			return
 		}
-		q.raise(eventKind(e))
+		q.raise(e)
 	}
 }
 
 // raise puts an event of q into the device's queue, for Close to take out.
-func (q *QP) raise(k EventKind) {
+func (q *QP) raise(k ib.Event) {
 	q.raised = true
 	q.shard.dev.events.push(AsyncEvent{Kind: k, QP: q})
 }

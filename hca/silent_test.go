@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/gosoftroce/rocev2/fabric"
+	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/qp"
 )
 
@@ -68,7 +69,7 @@ func TestManyLoseTheirPeers(t *testing.T) {
 				a.connect(q, testAddrB, 77)
 				a.write(q, b, 100000)
 			}
-			var wc [1]qp.WC
+			var wc [1]ib.WC
 			for range n {
 				_, err := a.cq.Wait(t.Context(), wc[:])
 				a.must(err)

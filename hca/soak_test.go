@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/gosoftroce/rocev2/fabric"
+	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/memreg"
 	"github.com/gosoftroce/rocev2/qp"
 	"github.com/gosoftroce/rocev2/rocev2"
@@ -140,10 +141,10 @@ func (s *soak) open() {
 	}
 	a := &soakEnd{h: s.hosts[i]}
 	a.q = a.h.newQP()
-	av := qp.AddressVector{HopLimit: 64, OwnKind: s.rng.IntN(2) == 0}
+	av := ib.AddressVector{HopLimit: 64, Native: s.rng.IntN(2) == 0}
 	s.add(a)
 	if s.rng.IntN(8) == 0 {
-		av.DGID, av.OwnKind = addrs[j], true
+		av.DGID, av.Native = addrs[j], true
 		a.h.connectVia(a.q, av, 77)
 		return
 	}
@@ -160,7 +161,7 @@ func (s *soak) open() {
 func (s *soak) add(e *soakEnd) {
 	var err error
 	e.mr, err = e.h.pd.Register(memreg.Local(make([]byte, soakLen)),
-		memreg.Options{Access: memreg.LocalWrite | memreg.RemoteWrite | memreg.RemoteRead}, nil)
+		memreg.Options{Access: ib.LocalWrite | ib.RemoteWrite | ib.RemoteRead}, nil)
 	e.h.must(err)
 	s.ends[endKey{e.h, e.q.QPN()}] = e
 	s.order = append(s.order, e)
@@ -175,21 +176,21 @@ func (s *soak) post(e *soakEnd) {
 	if e.peer != nil {
 		to = e.peer.mr.Region()
 	}
-	wr := qp.SendWR{Opcode: qp.OpWrite, Signaled: true, SGList: []memreg.SGE{e.mr.Region().SGE(0, n)},
-		Remote: qp.RemoteAddr{Addr: to.Addr(), RKey: to.RKey()}, Fence: s.rng.IntN(4) == 0}
+	wr := ib.SendWR{Opcode: ib.OpWrite, Signaled: true, SGList: []ib.SGE{e.mr.Region().SGE(0, n)},
+		Remote: ib.RemoteAddr{Addr: to.Addr(), RKey: to.RKey()}, Fence: s.rng.IntN(4) == 0}
 	switch s.rng.IntN(4) {
 	case 0:
-		wr.Opcode = qp.OpRead
+		wr.Opcode = ib.OpRead
 	case 1:
-		wr.Opcode = qp.OpSend
+		wr.Opcode = ib.OpSend
 		if p := e.peer; p != nil {
 			// A receive that does not fit any more is one that the SEND waits for.
-			if _, err := p.q.PostRecv([]qp.RecvWR{{SGList: []memreg.SGE{p.mr.Region().SGE(0, soakLen)}}}); err != nil {
-				wr.Opcode = qp.OpWrite
+			if _, err := p.q.PostRecv([]ib.RecvWR{{SGList: []ib.SGE{p.mr.Region().SGE(0, soakLen)}}}); err != nil {
+				wr.Opcode = ib.OpWrite
 			}
 		}
 	}
-	if _, err := e.q.PostSend([]qp.SendWR{wr}); err != nil {
+	if _, err := e.q.PostSend([]ib.SendWR{wr}); err != nil {
 		s.t.Errorf("post: %v", err)
 	}
 	e.posted++
@@ -206,9 +207,9 @@ func (s *soak) end(e *soakEnd) {
 	}
 	switch s.rng.IntN(4) {
 	case 0:
-		e.h.must(e.q.Modify(&qp.Attr{State: qp.StateErr}, qp.AttrState))
+		e.h.must(e.q.Modify(&ib.Attr{State: ib.StateErr}, ib.AttrState))
 	case 1:
-		e.h.must(e.q.Modify(&qp.Attr{State: qp.StateReset}, qp.AttrState))
+		e.h.must(e.q.Modify(&ib.Attr{State: ib.StateReset}, ib.AttrState))
 	default:
 		e.h.must(e.q.Close())
 	}
@@ -216,22 +217,22 @@ func (s *soak) end(e *soakEnd) {
 
 // take takes the completions of a host.
 func (s *soak) take(h *host) {
-	var wc [64]qp.WC
+	var wc [64]ib.WC
 	for n := h.cq.Poll(wc[:]); n > 0; n = h.cq.Poll(wc[:]) {
 		s.took(h, wc[:n])
 	}
 }
 
-func (s *soak) took(h *host, wcs []qp.WC) {
+func (s *soak) took(h *host, wcs []ib.WC) {
 	for _, c := range wcs {
 		e := s.ends[endKey{h, c.QPN}]
-		if e.broken || e.peer == nil && c.Status != qp.StatusSuccess {
+		if e.broken || e.peer == nil && c.Status != ib.StatusSuccess {
 			continue
 		}
-		if c.Status != qp.StatusSuccess {
+		if c.Status != ib.StatusSuccess {
 			s.t.Fatalf("%s: %v %v", s.about, c.Opcode, c.Status)
 		}
-		if c.Opcode != qp.WCRecv {
+		if c.Opcode != ib.WCRecv {
 			e.done++
 		}
 	}
@@ -243,7 +244,7 @@ func (s *soak) finish() {
 	defer cancel()
 	for _, e := range s.order {
 		for !e.broken && e.peer != nil && e.done < e.posted {
-			var wc [64]qp.WC
+			var wc [64]ib.WC
 			n, err := e.h.cq.Wait(ctx, wc[:])
 			if err != nil {
 				s.t.Fatalf("%s: %d of %d requests: %v", s.about, e.done, e.posted, err)
@@ -273,7 +274,7 @@ func (s *soak) finish() {
 		if held := e.q.core.Held(); held != 0 {
 			s.t.Errorf("%s: %d packets are kept", s.about, held)
 		}
-		if e.peer == nil && e.posted > 0 && !e.broken && e.q.State() != qp.StateErr {
+		if e.peer == nil && e.posted > 0 && !e.broken && e.q.State() != ib.StateErr {
 			s.t.Errorf("%s: a queue pair without a peer is in %v", s.about, e.q.State())
 		}
 		e.h.must(e.q.Close())

@@ -1,7 +1,7 @@
 package hca
 
 import (
-	"github.com/gosoftroce/rocev2/qp"
+	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/rocev2"
 	"github.com/gosoftroce/rocev2/transport"
 )
@@ -14,15 +14,15 @@ const AutoSourcePort = 1
 
 // withSourcePort opens the source port that a asks for. It returns a with the
 // port that was chosen.
-func (q *QP) withSourcePort(a *qp.Attr, mask qp.AttrMask) (*qp.Attr, error) {
+func (q *QP) withSourcePort(a *ib.Attr, mask ib.AttrMask) (*ib.Attr, error) {
 	port := a.AV.SrcPort
 	auto := port == AutoSourcePort
-	if mask&qp.AttrAV == 0 || port < qp.MinSrcPort && !auto {
+	if mask&ib.AttrAV == 0 || port < ib.MinSrcPort && !auto {
 		return a, nil // nothing to open, or refused with the other attributes
 	}
 	if auto {
 		peer := a.DestQPN
-		if mask&qp.AttrDestQPN == 0 {
+		if mask&ib.AttrDestQPN == 0 {
 			peer = q.Attr().DestQPN
 		}
 		port = flowPort(a.AV.FlowLabel, q.qpn, peer)
@@ -46,5 +46,5 @@ func flowPort(label uint32, a, b rocev2.QPN) uint16 {
 		v ^= v>>20 ^ v>>40
 		label = uint32(v) & labelMask
 	}
-	return uint16(label&0x3fff^label>>14) | qp.MinSrcPort
+	return uint16(label&0x3fff^label>>14) | ib.MinSrcPort
 }

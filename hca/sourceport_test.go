@@ -5,8 +5,7 @@ import (
 	"testing"
 
 	"github.com/gosoftroce/rocev2/fabric"
-	"github.com/gosoftroce/rocev2/memreg"
-	"github.com/gosoftroce/rocev2/qp"
+	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/rocev2"
 	"github.com/gosoftroce/rocev2/transport"
 )
@@ -21,16 +20,16 @@ func (l ownPort) Capabilities() transport.Capabilities {
 }
 
 // connectAV is connect with a given address vector.
-func (h *host) connectAV(q *QP, av qp.AddressVector, qpn rocev2.QPN) error {
+func (h *host) connectAV(q *QP, av ib.AddressVector, qpn rocev2.QPN) error {
 	h.t.Helper()
-	h.must(q.Modify(&qp.Attr{State: qp.StateInit, Port: 1, Access: memreg.RemoteWrite},
-		qp.AttrState|qp.AttrPKeyIndex|qp.AttrPort|qp.AttrAccess))
-	if err := q.Modify(&qp.Attr{State: qp.StateRTR, AV: av, PathMTU: rocev2.MTU1024, DestQPN: qpn, MaxDestRdAtomic: 4},
-		qp.AttrState|qp.AttrAV|qp.AttrPathMTU|qp.AttrDestQPN|qp.AttrRQPSN|qp.AttrMaxDestRdAtomic|qp.AttrMinRNRTimer); err != nil {
+	h.must(q.Modify(&ib.Attr{State: ib.StateInit, Port: 1, Access: ib.RemoteWrite},
+		ib.AttrState|ib.AttrPKeyIndex|ib.AttrPort|ib.AttrAccess))
+	if err := q.Modify(&ib.Attr{State: ib.StateRTR, AV: av, PathMTU: rocev2.MTU1024, DestQPN: qpn, MaxDestRdAtomic: 4},
+		ib.AttrState|ib.AttrAV|ib.AttrPathMTU|ib.AttrDestQPN|ib.AttrRQPSN|ib.AttrMaxDestRdAtomic|ib.AttrMinRNRTimer); err != nil {
 		return err
 	}
-	return q.Modify(&qp.Attr{State: qp.StateRTS, Timeout: 14, RetryCount: 7, RNRRetry: 7, MaxRdAtomic: 4},
-		qp.AttrState|qp.AttrTimeout|qp.AttrRetryCount|qp.AttrRNRRetry|qp.AttrSQPSN|qp.AttrMaxQPRdAtomic)
+	return q.Modify(&ib.Attr{State: ib.StateRTS, Timeout: 14, RetryCount: 7, RNRRetry: 7, MaxRdAtomic: 4},
+		ib.AttrState|ib.AttrTimeout|ib.AttrRetryCount|ib.AttrRNRRetry|ib.AttrSQPSN|ib.AttrMaxQPRdAtomic)
 }
 
 // isWide says whether q has the wide window.
@@ -82,7 +81,7 @@ func TestSourcePortOfAddressVector(t *testing.T) {
 		{rocev2.UDPPort, 0, "the source port is neither"},
 	} {
 		q := a.newQP()
-		err := a.connectAV(q, qp.AddressVector{DGID: testAddrB, SrcPort: c.port}, 99)
+		err := a.connectAV(q, ib.AddressVector{DGID: testAddrB, SrcPort: c.port}, 99)
 		if c.err != "" {
 			if err == nil || !strings.Contains(err.Error(), c.err) {
 				t.Errorf("port %d: %v", c.port, err)
@@ -94,17 +93,17 @@ func TestSourcePortOfAddressVector(t *testing.T) {
 		}
 	}
 	q, peer := a.newQP(), b.newQP()
-	a.must(a.connectAV(q, qp.AddressVector{DGID: testAddrB, SrcPort: AutoSourcePort}, peer.QPN()))
+	a.must(a.connectAV(q, ib.AddressVector{DGID: testAddrB, SrcPort: AutoSourcePort}, peer.QPN()))
 	if got, want := q.Attr().AV.SrcPort, flowPort(0, q.QPN(), peer.QPN()); got != want {
 		t.Errorf("automatic: %d, want %d", got, want)
 	}
 	// The label counts more, and the peer's number need not be given again.
-	a.must(q.Modify(&qp.Attr{State: qp.StateSQD}, qp.AttrState))
-	a.must(q.Modify(&qp.Attr{State: qp.StateSQD, AV: qp.AddressVector{DGID: testAddrB, SrcPort: AutoSourcePort}}, qp.AttrState|qp.AttrAV))
+	a.must(q.Modify(&ib.Attr{State: ib.StateSQD}, ib.AttrState))
+	a.must(q.Modify(&ib.Attr{State: ib.StateSQD, AV: ib.AddressVector{DGID: testAddrB, SrcPort: AutoSourcePort}}, ib.AttrState|ib.AttrAV))
 	if got, want := q.Attr().AV.SrcPort, flowPort(0, q.QPN(), peer.QPN()); got != want {
 		t.Errorf("automatic, later: %d, want %d", got, want)
 	}
-	a.must(q.Modify(&qp.Attr{State: qp.StateSQD, AV: qp.AddressVector{DGID: testAddrB, SrcPort: AutoSourcePort, FlowLabel: 5}}, qp.AttrState|qp.AttrAV))
+	a.must(q.Modify(&ib.Attr{State: ib.StateSQD, AV: ib.AddressVector{DGID: testAddrB, SrcPort: AutoSourcePort, FlowLabel: 5}}, ib.AttrState|ib.AttrAV))
 	if got := q.Attr().AV.SrcPort; got != 0xc005 {
 		t.Errorf("with a label: %#x", got)
 	}
@@ -118,7 +117,7 @@ func TestLinkWithoutSourcePorts(t *testing.T) {
 	h.equip()
 	for _, port := range []uint16{50000, AutoSourcePort} {
 		q := h.newQP()
-		if err := h.connectAV(q, qp.AddressVector{DGID: testAddrB, SrcPort: port}, 99); err == nil || !strings.Contains(err.Error(), "sends from port 4791 only") {
+		if err := h.connectAV(q, ib.AddressVector{DGID: testAddrB, SrcPort: port}, 99); err == nil || !strings.Contains(err.Error(), "sends from port 4791 only") {
 			t.Errorf("port %d: %v", port, err)
 		}
 		if q.Attr().AV.SrcPort != 0 {
@@ -129,13 +128,13 @@ func TestLinkWithoutSourcePorts(t *testing.T) {
 
 // Peers that send from ports of their own do not recognise each other; they
 // have the wide window when they are told, from the start.
-func TestOwnKindWithSourcePorts(t *testing.T) {
+func TestNativeWithSourcePorts(t *testing.T) {
 	t.Parallel()
 	for _, told := range []bool{false, true} {
 		a, b := newHosts(t, Config{})
 		qa, qb := a.newQP(), b.newQP()
-		a.must(a.connectAV(qa, qp.AddressVector{DGID: testAddrB, SrcPort: AutoSourcePort, OwnKind: told}, qb.QPN()))
-		b.must(b.connectAV(qb, qp.AddressVector{DGID: testAddrA, SrcPort: AutoSourcePort, OwnKind: told}, qa.QPN()))
+		a.must(a.connectAV(qa, ib.AddressVector{DGID: testAddrB, SrcPort: AutoSourcePort, Native: told}, qb.QPN()))
+		b.must(b.connectAV(qb, ib.AddressVector{DGID: testAddrA, SrcPort: AutoSourcePort, Native: told}, qa.QPN()))
 		a.write(qa, b, 8)
 		a.waitOK(1)
 		if qa.isWide() != told || qb.isWide() != told {
@@ -145,8 +144,8 @@ func TestOwnKindWithSourcePorts(t *testing.T) {
 	// A port on one side is seen by the other one only.
 	a, b := newHosts(t, Config{})
 	qa, qb := a.newQP(), b.newQP()
-	a.must(a.connectAV(qa, qp.AddressVector{DGID: testAddrB, SrcPort: 50000}, qb.QPN()))
-	b.must(b.connectAV(qb, qp.AddressVector{DGID: testAddrA}, qa.QPN()))
+	a.must(a.connectAV(qa, ib.AddressVector{DGID: testAddrB, SrcPort: 50000}, qb.QPN()))
+	b.must(b.connectAV(qb, ib.AddressVector{DGID: testAddrA}, qa.QPN()))
 	a.write(qa, b, 8)
 	a.waitOK(1)
 	if !qa.isWide() || qb.isWide() {

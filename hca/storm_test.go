@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/gosoftroce/rocev2/fabric"
+	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/memreg"
-	"github.com/gosoftroce/rocev2/qp"
 	"github.com/gosoftroce/rocev2/transport"
 )
 
@@ -48,12 +48,12 @@ func TestEverythingAtOnce(t *testing.T) {
 				if far == a {
 					to = testAddrA
 				}
-				a.connectVia(qa, qp.AddressVector{DGID: to, HopLimit: 64, OwnKind: i%2 == 0}, qb.QPN())
-				far.connectVia(qb, qp.AddressVector{DGID: addrs, HopLimit: 64, OwnKind: i%2 == 0}, qa.QPN())
+				a.connectVia(qa, ib.AddressVector{DGID: to, HopLimit: 64, Native: i%2 == 0}, qb.QPN())
+				far.connectVia(qb, ib.AddressVector{DGID: addrs, HopLimit: 64, Native: i%2 == 0}, qa.QPN())
 				pairs[i] = [2]*QP{qa, qb}
 				for q, h := range map[*QP]*host{qa: a, qb: far} {
 					mr, err := h.pd.Register(memreg.Local(make([]byte, 60000)),
-						memreg.Options{Access: memreg.LocalWrite | memreg.RemoteWrite | memreg.RemoteRead}, nil)
+						memreg.Options{Access: ib.LocalWrite | ib.RemoteWrite | ib.RemoteRead}, nil)
 					h.must(err)
 					mrs[q] = mr
 				}
@@ -88,7 +88,7 @@ func TestEverythingAtOnce(t *testing.T) {
 }
 
 func storm(t *testing.T, rng *rand.Rand, a, b *host, pairs [][2]*QP, mrs map[*QP]*MR, closes bool) {
-	var wc [16]qp.WC
+	var wc [16]ib.WC
 	for range 400 {
 		p := pairs[rng.IntN(len(pairs))]
 		end := rng.IntN(2)
@@ -100,11 +100,11 @@ func storm(t *testing.T, rng *rand.Rand, a, b *host, pairs [][2]*QP, mrs map[*QP
 		var err error
 		switch n := rng.IntN(20); {
 		case n < 8:
-			op := []qp.WROpcode{qp.OpWrite, qp.OpRead, qp.OpSend}[rng.IntN(3)]
-			_, err = q.PostSend([]qp.SendWR{{Opcode: op, Signaled: true, SGList: []memreg.SGE{mrs[q].Region().SGE(0, uint32(rng.IntN(60000)))},
-				Remote: qp.RemoteAddr{Addr: mrs[p[1-end]].Region().Addr(), RKey: mrs[p[1-end]].Region().RKey()}}})
+			op := []ib.Opcode{ib.OpWrite, ib.OpRead, ib.OpSend}[rng.IntN(3)]
+			_, err = q.PostSend([]ib.SendWR{{Opcode: op, Signaled: true, SGList: []ib.SGE{mrs[q].Region().SGE(0, uint32(rng.IntN(60000)))},
+				Remote: ib.RemoteAddr{Addr: mrs[p[1-end]].Region().Addr(), RKey: mrs[p[1-end]].Region().RKey()}}})
 		case n < 10:
-			_, err = q.PostRecv([]qp.RecvWR{{SGList: []memreg.SGE{mrs[q].Region().SGE(0, 60000)}}})
+			_, err = q.PostRecv([]ib.RecvWR{{SGList: []ib.SGE{mrs[q].Region().SGE(0, 60000)}}})
 		case n < 13:
 			h.cq.PollProgress(wc[:])
 		case n < 15:
@@ -117,8 +117,8 @@ func storm(t *testing.T, rng *rand.Rand, a, b *host, pairs [][2]*QP, mrs map[*QP
 		case n == 15 && closes:
 			err = q.Close()
 		case n == 16 && closes:
-			state := []qp.State{qp.StateErr, qp.StateReset}[rng.IntN(2)]
-			err = q.Modify(&qp.Attr{State: state}, qp.AttrState)
+			state := []ib.State{ib.StateErr, ib.StateReset}[rng.IntN(2)]
+			err = q.Modify(&ib.Attr{State: state}, ib.AttrState)
 		case n == 17:
 			q.Stats()
 			h.dev.Stats()
@@ -126,7 +126,7 @@ func storm(t *testing.T, rng *rand.Rand, a, b *host, pairs [][2]*QP, mrs map[*QP
 		default:
 			time.Sleep(time.Duration(rng.IntN(50)) * time.Microsecond)
 		}
-		if err != nil && !errors.Is(err, ErrClosed) && !errors.Is(err, qp.ErrQueueFull) && !errors.Is(err, qp.ErrState) && !errors.Is(err, qp.ErrTransition) && !errors.Is(err, qp.ErrNoRdAtomic) {
+		if err != nil && !errors.Is(err, ErrClosed) && !errors.Is(err, ib.ErrQueueFull) && !errors.Is(err, ib.ErrState) && !errors.Is(err, ib.ErrTransition) && !errors.Is(err, ib.ErrNoRdAtomic) {
 			t.Errorf("%v", err)
 		}
 	}

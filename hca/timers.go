@@ -3,7 +3,7 @@ package hca
 import (
 	"time"
 
-	"github.com/gosoftroce/rocev2/qp"
+	"github.com/gosoftroce/rocev2/clock"
 )
 
 // Timers are lazy: a queue pair stands in the heap under the earliest deadline
@@ -19,7 +19,7 @@ type qpRef struct{ q *QP }
 // timerEntry is valid as long as the queue pair's timerAt is at. The heap compares
 // entries without a look at the queue pairs, of which there may be very many.
 type timerEntry struct {
-	at  qp.Time
+	at  clock.Time
 	ref *qpRef
 }
 
@@ -80,7 +80,7 @@ const (
 
 // schedule sees to it that the queue pair is asked at the time at, or a little
 // later if that is far away.
-func (s *shard) schedule(q *QP, at qp.Time) {
+func (s *shard) schedule(q *QP, at clock.Time) {
 	at = max(at, 1)
 	if q.timerAt != 0 && q.timerAt <= at {
 		return

@@ -1,7 +1,7 @@
 package hca
 
 import (
-	"github.com/gosoftroce/rocev2/qp"
+	"github.com/gosoftroce/rocev2/clock"
 	"github.com/gosoftroce/rocev2/rocev2"
 	"github.com/gosoftroce/rocev2/transport"
 )
@@ -101,7 +101,7 @@ func (t *turns) remove(q *QP) {
 
 // fill pulls packets from the ready queue pairs in turn until the batch is full
 // or nothing is left.
-func (s *shard) fill(now qp.Time) {
+func (s *shard) fill(now clock.Time) {
 	for q := s.next(); q != nil; q = s.next() {
 		if !s.pull(q, now) {
 			return
@@ -111,7 +111,7 @@ func (s *shard) fill(now qp.Time) {
 
 // pull takes packets from q, up to what is left of its turn. It returns false
 // when the batch is full.
-func (s *shard) pull(q *QP, now qp.Time) bool {
+func (s *shard) pull(q *QP, now clock.Time) bool {
 	out := s.writer(q)
 	full := q.fullPacket()
 	q.core.Allow(q.allowance())

@@ -6,7 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/gosoftroce/rocev2/memreg"
+	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/qp"
 	"github.com/gosoftroce/rocev2/rocev2"
 )
@@ -88,14 +88,14 @@ func bulkSenders(t *testing.T, mtu rocev2.MTU, n int, reads bool) (a, b *host, p
 		a.connect(qa, testAddrB, qb.QPN())
 		b.connect(qb, testAddrA, qa.QPN())
 		peers = append(peers, qb.QPN())
-		q, op, from, to := qa, qp.OpWrite, a, b
+		q, op, from, to := qa, ib.OpWrite, a, b
 		if reads {
-			q, op, from, to = qb, qp.OpRead, b, a
+			q, op, from, to = qb, ib.OpRead, b, a
 		}
-		wr := qp.SendWR{Opcode: op, SGList: []memreg.SGE{from.mr.Region().SGE(0, 1<<20)},
-			Remote: qp.RemoteAddr{Addr: to.mr.Region().Addr(), RKey: to.mr.Region().RKey()}}
+		wr := ib.SendWR{Opcode: op, SGList: []ib.SGE{from.mr.Region().SGE(0, 1<<20)},
+			Remote: ib.RemoteAddr{Addr: to.mr.Region().Addr(), RKey: to.mr.Region().RKey()}}
 		for range 16 {
-			_, err := q.PostSend([]qp.SendWR{wr})
+			_, err := q.PostSend([]ib.SendWR{wr})
 			a.must(err)
 		}
 	}

@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/gosoftroce/rocev2/qp"
+	"github.com/gosoftroce/rocev2/ib"
 )
 
 // A program that does nothing but poll leaves the processor to others now and
@@ -18,7 +18,7 @@ func TestPollYields(t *testing.T) { // not parallel: it changes GOMAXPROCS
 			a.shard().rxMu.Lock()
 		}
 		const rounds = 100
-		var wc [1]qp.WC
+		var wc [1]ib.WC
 		polls := 0
 		for range rounds {
 			var ran atomic.Bool

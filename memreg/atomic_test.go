@@ -6,6 +6,8 @@ import (
 	"sync"
 	"testing"
 	"unsafe"
+
+	"github.com/gosoftroce/rocev2/ib"
 )
 
 // aligned returns n zero bytes whose address is skew beyond a multiple of 8.
@@ -23,16 +25,16 @@ func TestAtomicSemantics(t *testing.T) {
 		tab := newTable(1)
 		pd := tab.AllocPD()
 		r := mustRegister(t, tab, pd, m, Options{Access: all, Base: BaseZero})
-		v, f := tab.Resolve(pd, r.RKey(), 8, 8, RemoteAtomic)
-		wantFault(t, name, f, None)
-		step := func(what string, got uint64, f Fault, want, after uint64) {
+		v, f := tab.Resolve(pd, 1, r.RKey(), 8, 8, ib.RemoteAtomic)
+		wantFault(t, name, f, ib.FaultNone)
+		step := func(what string, got uint64, f ib.Fault, want, after uint64) {
 			t.Helper()
 			now, _ := r.Load64(8)
-			if f != None || got != want || now != after {
+			if f != ib.FaultNone || got != want || now != after {
 				t.Errorf("%s: %s returned %#x (%v) and left %#x; want %#x, %#x", name, what, got, f, now, want, after)
 			}
 		}
-		wantFault(t, "store", r.Store64(8, 5), None)
+		wantFault(t, "store", r.Store64(8, 5), ib.FaultNone)
 		got, f := v.Load64(0)
 		step("load", got, f, 5, 5)
 		got, f = v.CompareSwap64(0, 4, 9)
@@ -48,11 +50,11 @@ func TestAtomicSemantics(t *testing.T) {
 		got, f = r.CompareSwap64(8, 0, 0x0102030405060708)
 		step("region's compare and swap", got, f, 0, 0x0102030405060708)
 		var b [8]byte
-		wantFault(t, "copy", v.CopyOut(b[:], 0), None)
+		wantFault(t, "copy", v.CopyOut(b[:], 0), ib.FaultNone)
 		if binary.NativeEndian.Uint64(b[:]) != 0x0102030405060708 {
 			t.Errorf("%s: not in native order: %x", name, b)
 		}
-		wantFault(t, "store by view", v.Store64(0, 1), None)
+		wantFault(t, "store by view", v.Store64(0, 1), ib.FaultNone)
 		got, f = r.Load64(8)
 		step("load of the region", got, f, 1, 1)
 		v.Release()
@@ -68,26 +70,26 @@ func TestAtomicAlignment(t *testing.T) {
 		skew int
 		iova uint64
 		off  uint64
-		want Fault
+		want ib.Fault
 	}{
-		{"both aligned", 0, 4096, 8, None},
-		{"address and offset add up", 4, 4100, 4, None},
-		{"offset misaligned", 0, 4096, 4, Misaligned},
-		{"address misaligned", 0, 4100, 8, Misaligned},
-		{"address aligned, bytes not", 4, 4096, 8, Misaligned},
-		{"address misaligned, bytes aligned", 4, 4096, 4, Misaligned},
-		{"last word", 0, 4096, 56, None},
-		{"beyond and misaligned", 0, 4096, 57, OutOfBounds},
-		{"far beyond", 0, 4096, math.MaxUint64 - 3, OutOfBounds},
+		{"both aligned", 0, 4096, 8, ib.FaultNone},
+		{"address and offset add up", 4, 4100, 4, ib.FaultNone},
+		{"offset misaligned", 0, 4096, 4, ib.FaultMisaligned},
+		{"address misaligned", 0, 4100, 8, ib.FaultMisaligned},
+		{"address aligned, bytes not", 4, 4096, 8, ib.FaultMisaligned},
+		{"address misaligned, bytes aligned", 4, 4096, 4, ib.FaultMisaligned},
+		{"last word", 0, 4096, 56, ib.FaultNone},
+		{"beyond and misaligned", 0, 4096, 57, ib.FaultOutOfBounds},
+		{"far beyond", 0, 4096, math.MaxUint64 - 3, ib.FaultOutOfBounds},
 	} {
 		r := mustRegister(t, tab, pd, Local(aligned(64, c.skew)), Options{Access: all, Base: BaseIOVA, IOVA: c.iova})
-		v, f := tab.Resolve(pd, r.RKey(), c.iova, 64, RemoteAtomic)
-		wantFault(t, c.name, f, None)
+		v, f := tab.Resolve(pd, 1, r.RKey(), c.iova, 64, ib.RemoteAtomic)
+		wantFault(t, c.name, f, ib.FaultNone)
 		for _, m := range []interface {
-			Load64(uint64) (uint64, Fault)
-			Store64(uint64, uint64) Fault
-			CompareSwap64(uint64, uint64, uint64) (uint64, Fault)
-			FetchAdd64(uint64, uint64) (uint64, Fault)
+			Load64(uint64) (uint64, ib.Fault)
+			Store64(uint64, uint64) ib.Fault
+			CompareSwap64(uint64, uint64, uint64) (uint64, ib.Fault)
+			FetchAdd64(uint64, uint64) (uint64, ib.Fault)
 		}{r, v} {
 			_, f := m.Load64(c.off)
 			wantFault(t, c.name+": load", f, c.want)
@@ -107,8 +109,8 @@ func TestLocalMemory(t *testing.T) {
 	m := Local(aligned(16, 0))
 	for _, c := range []struct {
 		off  uint64
-		want Fault
-	}{{0, None}, {8, None}, {1, Misaligned}, {9, OutOfBounds}, {16, OutOfBounds}, {math.MaxUint64 - 3, OutOfBounds}} {
+		want ib.Fault
+	}{{0, ib.FaultNone}, {8, ib.FaultNone}, {1, ib.FaultMisaligned}, {9, ib.FaultOutOfBounds}, {16, ib.FaultOutOfBounds}, {math.MaxUint64 - 3, ib.FaultOutOfBounds}} {
 		_, err := m.Load64(c.off)
 		wantFault(t, "load", faultOf(err), c.want)
 		wantFault(t, "store", faultOf(m.Store64(c.off, 1)), c.want)
@@ -120,8 +122,8 @@ func TestLocalMemory(t *testing.T) {
 	for _, c := range []struct {
 		off  uint64
 		n    int
-		want Fault
-	}{{0, 16, None}, {16, 0, None}, {0, 17, OutOfBounds}, {17, 0, OutOfBounds}, {math.MaxUint64, 1, OutOfBounds}} {
+		want ib.Fault
+	}{{0, 16, ib.FaultNone}, {16, 0, ib.FaultNone}, {0, 17, ib.FaultOutOfBounds}, {17, 0, ib.FaultOutOfBounds}, {math.MaxUint64, 1, ib.FaultOutOfBounds}} {
 		wantFault(t, "CopyIn", faultOf(m.CopyIn(c.off, make([]byte, c.n))), c.want)
 		wantFault(t, "CopyOut", faultOf(m.CopyOut(make([]byte, c.n), c.off)), c.want)
 	}
@@ -143,8 +145,8 @@ func TestAtomicsTogether(t *testing.T) {
 		})
 	}
 	remote := func(do func(View)) {
-		v, f := tab.Resolve(pd, r.RKey(), r.Addr(), 8, RemoteAtomic)
-		if f != None {
+		v, f := tab.Resolve(pd, 1, r.RKey(), r.Addr(), 8, ib.RemoteAtomic)
+		if f != ib.FaultNone {
 			t.Error(f)
 			return
 		}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/gosoftroce/rocev2/ib"
 )
 
 func TestNoAllocations(t *testing.T) {
@@ -13,47 +15,47 @@ func TestNoAllocations(t *testing.T) {
 	local := mustRegister(t, tab, pd, Local(make([]byte, 8192)), Options{Access: all})
 	far := mustRegister(t, tab, pd, newForeign(8192), Options{Access: all, Base: BaseZero})
 	torn := newForeign(8192)
-	torn.good, torn.err = 0, MemoryFault
+	torn.good, torn.err = 0, ib.FaultMemory
 	bad := mustRegister(t, tab, pd, torn, Options{Access: all, Base: BaseZero})
-	sg := []SGE{local.SGE(0, 3000), {}, far.SGE(100, 3000)}
+	sg := []ib.SGE{local.SGE(0, 3000), {}, far.SGE(100, 3000)}
 	for _, c := range []struct {
 		name string
-		do   func() Fault
-		want Fault
+		do   func() ib.Fault
+		want ib.Fault
 	}{
-		{"Resolve and copy", func() Fault {
-			v, f := tab.Resolve(pd, local.RKey(), local.Addr(), 4096, RemoteWrite)
-			if f == None {
+		{"Resolve and copy", func() ib.Fault {
+			v, f := tab.Resolve(pd, 1, local.RKey(), local.Addr(), 4096, ib.RemoteWrite)
+			if f == ib.FaultNone {
 				f = v.CopyIn(0, buf)
 				v.Release()
 			}
 			return f
-		}, None},
-		{"Resolve of an unknown key", func() Fault {
-			_, f := tab.Resolve(pd, local.LKey(), local.Addr(), 4096, RemoteWrite)
+		}, ib.FaultNone},
+		{"Resolve of an unknown key", func() ib.Fault {
+			_, f := tab.Resolve(pd, 1, local.LKey(), local.Addr(), 4096, ib.RemoteWrite)
 			return f
-		}, UnknownKey},
-		{"Gather", func() Fault { return tab.Gather(pd, sg, 1000, buf) }, None},
-		{"Scatter", func() Fault { return tab.Scatter(pd, sg, 1000, buf) }, None},
-		{"Scatter that faults", func() Fault { return tab.Scatter(pd, []SGE{bad.SGE(0, 8)}, 0, buf[:8]) }, MemoryFault},
-		{"atomics", func() Fault {
-			v, f := tab.Resolve(pd, local.RKey(), local.Addr(), 8, RemoteAtomic)
-			if f == None {
+		}, ib.FaultUnknownKey},
+		{"Gather", func() ib.Fault { return tab.Gather(pd, sg, 1000, buf) }, ib.FaultNone},
+		{"Scatter", func() ib.Fault { return tab.Scatter(pd, sg, 1000, buf) }, ib.FaultNone},
+		{"Scatter that faults", func() ib.Fault { return tab.Scatter(pd, []ib.SGE{bad.SGE(0, 8)}, 0, buf[:8]) }, ib.FaultMemory},
+		{"atomics", func() ib.Fault {
+			v, f := tab.Resolve(pd, 1, local.RKey(), local.Addr(), 8, ib.RemoteAtomic)
+			if f == ib.FaultNone {
 				_, f = v.FetchAdd64(0, 1)
 				_, _ = v.CompareSwap64(0, 1, 2)
 				v.Release()
 			}
 			return f
-		}, None},
-		{"atomics on foreign memory", func() Fault {
+		}, ib.FaultNone},
+		{"atomics on foreign memory", func() ib.Fault {
 			_, _ = far.CompareSwap64(8, 0, 1)
 			_ = far.Store64(8, 0)
 			_, f := far.FetchAdd64(8, 1)
 			return f
-		}, None},
-		{"Misaligned", func() Fault { return local.Store64(1, 1) }, Misaligned},
+		}, ib.FaultNone},
+		{"Misaligned", func() ib.Fault { return local.Store64(1, 1) }, ib.FaultMisaligned},
 	} {
-		var got Fault
+		var got ib.Fault
 		if n := testing.AllocsPerRun(100, func() { got = c.do() }); n != 0 {
 			t.Errorf("%s allocates %v times", c.name, n)
 		}
@@ -80,7 +82,7 @@ func fill(b *testing.B, n int) (*Table, *PD, []*Region) {
 func BenchmarkResolve(b *testing.B) {
 	for _, n := range []int{10, 1000, 1000000} {
 		tab, pd, regions := fill(b, n)
-		keys := make([]Key, n)
+		keys := make([]ib.Key, n)
 		for i, r := range regions {
 			keys[i] = r.RKey()
 		}
@@ -93,8 +95,8 @@ func BenchmarkResolve(b *testing.B) {
 				b.ReportAllocs()
 				i := 0
 				for b.Loop() {
-					v, f := tab.Resolve(pd, keys[i], addr, 4096, RemoteWrite)
-					if f != None {
+					v, f := tab.Resolve(pd, 1, keys[i], addr, 4096, ib.RemoteWrite)
+					if f != ib.FaultNone {
 						b.Fatal(f)
 					}
 					v.Release()
@@ -106,10 +108,10 @@ func BenchmarkResolve(b *testing.B) {
 		}
 		b.Run(fmt.Sprintf("regions=%d/unknown", n), func(b *testing.B) {
 			b.ReportAllocs()
-			key := Key(0)
+			key := ib.Key(0)
 			for b.Loop() {
 				key += 0x9e3779b1
-				if v, f := tab.Resolve(pd, key, addr, 4096, RemoteWrite); f == None {
+				if v, f := tab.Resolve(pd, 1, key, addr, 4096, ib.RemoteWrite); f == ib.FaultNone {
 					v.Release()
 				}
 			}
@@ -123,8 +125,8 @@ func BenchmarkResolveParallel(b *testing.B) {
 	r := regions[0]
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
-			v, f := tab.Resolve(pd, r.RKey(), r.Addr(), 4096, RemoteWrite)
-			if f != None {
+			v, f := tab.Resolve(pd, 1, r.RKey(), r.Addr(), 4096, ib.RemoteWrite)
+			if f != ib.FaultNone {
 				b.Error(f)
 				return
 			}
@@ -149,13 +151,13 @@ func BenchmarkGather(b *testing.B) {
 			b.Run(fmt.Sprintf("entries=%d/bytes=%d", entries, size), func(b *testing.B) {
 				b.ReportAllocs()
 				b.SetBytes(int64(size))
-				sg := make([]SGE, entries)
+				sg := make([]ib.SGE, entries)
 				for i := range sg {
 					sg[i] = regions[i].SGE(0, uint32(size/entries))
 				}
 				dst := make([]byte, size)
 				for b.Loop() {
-					if f := tab.Gather(pd, sg, 0, dst); f != None {
+					if f := tab.Gather(pd, sg, 0, dst); f != ib.FaultNone {
 						b.Fatal(f)
 					}
 				}
@@ -169,11 +171,11 @@ func BenchmarkFetchAdd(b *testing.B) {
 	r := regions[0]
 	b.ReportAllocs()
 	for b.Loop() {
-		v, f := tab.Resolve(pd, r.RKey(), r.Addr(), 8, RemoteAtomic)
-		if f != None {
+		v, f := tab.Resolve(pd, 1, r.RKey(), r.Addr(), 8, ib.RemoteAtomic)
+		if f != ib.FaultNone {
 			b.Fatal(f)
 		}
-		if _, f := v.FetchAdd64(0, 1); f != None {
+		if _, f := v.FetchAdd64(0, 1); f != ib.FaultNone {
 			b.Fatal(f)
 		}
 		v.Release()

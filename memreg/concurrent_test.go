@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"github.com/gosoftroce/rocev2/ib"
 )
 
 // tenant is what a region of the concurrency test belongs to.
@@ -58,7 +60,7 @@ func TestNoViewOutlivesDeregister(t *testing.T) {
 		for j := range own.buf {
 			own.buf[j] = 0xa5
 		}
-		slot.Store(mustRegister(t, tab, pd, Local(own.buf), Options{Access: RemoteRead, Owner: own}))
+		slot.Store(mustRegister(t, tab, pd, Local(own.buf), Options{Access: ib.RemoteRead, Owner: own}))
 		// Waves of more regions make the table grow and shrink under the readers.
 		if i/500%2 == 0 {
 			extra = append(extra, mustRegister(t, tab, pd, Local(make([]byte, 8)), Options{}))
@@ -81,22 +83,22 @@ func TestNoViewOutlivesDeregister(t *testing.T) {
 func useOnce(t *testing.T, tab *Table, pd *PD, r *Region, how int, dst []byte) bool {
 	own := r.Owner().(*tenant)
 	if how == 2 {
-		switch f := tab.Gather(pd, []SGE{r.SGE(0, 64)}, 0, dst); f {
-		case None:
+		switch f := tab.Gather(pd, []ib.SGE{r.SGE(0, 64)}, 0, dst); f {
+		case ib.FaultNone:
 			checkBytes(t, dst)
 			return true
-		case UnknownKey:
+		case ib.FaultUnknownKey:
 			return false
 		default:
 			t.Errorf("gather: %v", f)
 			return false
 		}
 	}
-	v, f := tab.Resolve(pd, r.RKey(), r.Addr(), 64, RemoteRead)
-	if f == UnknownKey {
+	v, f := tab.Resolve(pd, 1, r.RKey(), r.Addr(), 64, ib.RemoteRead)
+	if f == ib.FaultUnknownKey {
 		return false
 	}
-	if f != None || v.Region() != r {
+	if f != ib.FaultNone || v.Region() != r {
 		t.Errorf("resolve: %v, region %p, want %p", f, v.Region(), r)
 		return false
 	}
@@ -128,8 +130,8 @@ func TestDeregisterKillsAtOnceAndWaits(t *testing.T) {
 	tab := newTable(1)
 	pd := tab.AllocPD()
 	r := mustRegister(t, tab, pd, Local(make([]byte, 64)), Options{Access: all})
-	v, f := tab.Resolve(pd, r.RKey(), r.Addr(), 64, RemoteRead)
-	wantFault(t, "resolve", f, None)
+	v, f := tab.Resolve(pd, 1, r.RKey(), r.Addr(), 64, ib.RemoteRead)
+	wantFault(t, "resolve", f, ib.FaultNone)
 	done := make(chan struct{})
 	go func() {
 		tab.Deregister(r)
@@ -138,28 +140,28 @@ func TestDeregisterKillsAtOnceAndWaits(t *testing.T) {
 	for r.Alive() {
 		runtime.Gosched()
 	}
-	_, f = tab.Resolve(pd, r.RKey(), r.Addr(), 1, RemoteRead)
-	wantFault(t, "rkey of a region that waits for its pins", f, UnknownKey)
-	_, f = tab.Resolve(pd, r.RKey(), 0, 1, 0)
-	wantFault(t, "the same, out of bounds", f, UnknownKey)
+	_, f = tab.Resolve(pd, 1, r.RKey(), r.Addr(), 1, ib.RemoteRead)
+	wantFault(t, "rkey of a region that waits for its pins", f, ib.FaultUnknownKey)
+	_, f = tab.Resolve(pd, 1, r.RKey(), 0, 1, 0)
+	wantFault(t, "the same, out of bounds", f, ib.FaultUnknownKey)
 	_, f = tab.ResolveLocal(pd, r.SGE(0, 1), 0)
-	wantFault(t, "lkey", f, UnknownKey)
+	wantFault(t, "lkey", f, ib.FaultUnknownKey)
 	if r.Acquire() || v.Acquire() {
 		t.Error("Acquire of a dead region succeeded")
 	}
 	_, f = r.Load64(0)
-	wantFault(t, "Load64", f, Gone)
-	wantFault(t, "Store64", r.Store64(0, 1), Gone)
+	wantFault(t, "Load64", f, ib.FaultGone)
+	wantFault(t, "Store64", r.Store64(0, 1), ib.FaultGone)
 	_, f = r.CompareSwap64(0, 0, 1)
-	wantFault(t, "CompareSwap64", f, Gone)
+	wantFault(t, "CompareSwap64", f, ib.FaultGone)
 	_, f = r.FetchAdd64(0, 1)
-	wantFault(t, "FetchAdd64", f, Gone)
+	wantFault(t, "FetchAdd64", f, ib.FaultGone)
 	select {
 	case <-done:
 		t.Fatal("Deregister returned while a view was pinned")
 	default:
 	}
-	wantFault(t, "the pinned view still works", v.CopyIn(0, []byte{1}), None)
+	wantFault(t, "the pinned view still works", v.CopyIn(0, []byte{1}), ib.FaultNone)
 	v.Release()
 	<-done
 }
@@ -173,9 +175,9 @@ func TestLookupBeforeKill(t *testing.T) {
 	r := mustRegister(t, tab, pd, Local(make([]byte, 64)), Options{Base: BaseZero})
 	tab.Deregister(r)
 	_, f := r.view(pd, 0, 8, 0)
-	wantFault(t, "valid access", f, UnknownKey)
+	wantFault(t, "valid access", f, ib.FaultUnknownKey)
 	_, f = r.view(pd, 100, 8, 0)
-	wantFault(t, "bad access", f, UnknownKey)
+	wantFault(t, "bad access", f, ib.FaultUnknownKey)
 }
 
 func TestReleaseWithoutPinPanics(t *testing.T) {

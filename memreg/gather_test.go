@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"math"
 	"testing"
+
+	"github.com/gosoftroce/rocev2/ib"
 )
 
 // pattern returns n bytes of which no two neighbours are alike.
@@ -20,12 +22,12 @@ func TestGatherScatterEveryRange(t *testing.T) {
 	tab := newTable(1)
 	pd := tab.AllocPD()
 	fm := newForeign(32)
-	a := mustRegister(t, tab, pd, Local(make([]byte, 32)), Options{Access: LocalWrite})
-	b := mustRegister(t, tab, pd, fm, Options{Access: LocalWrite, Base: BaseIOVA, IOVA: 12345})
+	a := mustRegister(t, tab, pd, Local(make([]byte, 32)), Options{Access: ib.LocalWrite})
+	b := mustRegister(t, tab, pd, fm, Options{Access: ib.LocalWrite, Base: BaseIOVA, IOVA: 12345})
 	// Entries of 0 bytes are skipped, whatever their key and address.
-	sg := []SGE{{0, 0, 0}, a.SGE(3, 5), {math.MaxUint64, 0, 77}, b.SGE(1, 9), b.SGE(20, 1), a.SGE(16, 16), {0, 0, 0}}
+	sg := []ib.SGE{{Addr: 0, Length: 0, LKey: 0}, a.SGE(3, 5), {Addr: math.MaxUint64, Length: 0, LKey: 77}, b.SGE(1, 9), b.SGE(20, 1), a.SGE(16, 16), {Addr: 0, Length: 0, LKey: 0}}
 	const total = 5 + 9 + 1 + 16
-	if n := TotalLength(sg); n != total {
+	if n := ib.TotalLength(sg); n != total {
 		t.Fatalf("TotalLength = %d, want %d", n, total)
 	}
 	clear32 := make([]byte, 32)
@@ -36,7 +38,7 @@ func TestGatherScatterEveryRange(t *testing.T) {
 				t.Fatal(err)
 			}
 			src := pattern(n)
-			wantFault(t, "scatter", tab.Scatter(pd, sg, uint64(off), src), None)
+			wantFault(t, "scatter", tab.Scatter(pd, sg, uint64(off), src), ib.FaultNone)
 			image := make([]byte, 32)
 			if err := fm.CopyOut(image, 0); err != nil {
 				t.Fatal(err)
@@ -51,7 +53,7 @@ func TestGatherScatterEveryRange(t *testing.T) {
 				t.Fatalf("scatter of %d at %d wrote outside the entries", n, off)
 			}
 			dst := make([]byte, n)
-			wantFault(t, "gather", tab.Gather(pd, sg, uint64(off), dst), None)
+			wantFault(t, "gather", tab.Gather(pd, sg, uint64(off), dst), ib.FaultNone)
 			if !bytes.Equal(dst, src) {
 				t.Fatalf("gather of %d at %d: %x, want %x", n, off, dst, src)
 			}
@@ -63,48 +65,48 @@ func TestGatherScatterFaults(t *testing.T) {
 	t.Parallel()
 	tab := newTable(1)
 	pd, pd2 := tab.AllocPD(), tab.AllocPD()
-	rw := mustRegister(t, tab, pd, Local(make([]byte, 32)), Options{Access: LocalWrite})
+	rw := mustRegister(t, tab, pd, Local(make([]byte, 32)), Options{Access: ib.LocalWrite})
 	ro := mustRegister(t, tab, pd, Local(make([]byte, 32)), Options{})
-	other := mustRegister(t, tab, pd2, Local(make([]byte, 32)), Options{Access: LocalWrite})
+	other := mustRegister(t, tab, pd2, Local(make([]byte, 32)), Options{Access: ib.LocalWrite})
 	good := rw.SGE(0, 8)
 	for _, c := range []struct {
 		name            string
-		sg              []SGE
+		sg              []ib.SGE
 		off             uint64
 		n               int
-		gather, scatter Fault
+		gather, scatter ib.Fault
 	}{
-		{"empty list, nothing", nil, 0, 0, None, None},
-		{"empty list", nil, 0, 1, OutOfBounds, OutOfBounds},
-		{"nothing at the end", []SGE{good}, 8, 0, None, None},
-		{"nothing behind the end", []SGE{good}, 9, 0, OutOfBounds, OutOfBounds},
-		{"list too short", []SGE{good, good}, 1, 16, OutOfBounds, OutOfBounds},
-		{"offset wraps", []SGE{good}, math.MaxUint64, 8, OutOfBounds, OutOfBounds},
-		{"unknown key", []SGE{{good.Addr, 8, good.LKey + 1}}, 0, 1, UnknownKey, UnknownKey},
-		{"unknown key before the part that is used", []SGE{{0, 8, 0}, good}, 8, 8, None, None},
-		{"unknown key behind the part that is used", []SGE{good, {0, 8, 0}}, 0, 8, None, None},
-		{"unknown key in the second entry", []SGE{good, {0, 8, 0}}, 0, 9, UnknownKey, UnknownKey},
-		{"rkey", []SGE{{rw.Addr(), 8, rw.RKey()}}, 0, 1, UnknownKey, UnknownKey},
-		{"other domain", []SGE{good, other.SGE(0, 8)}, 7, 2, WrongPD, WrongPD},
-		{"not writable", []SGE{ro.SGE(0, 8)}, 0, 8, None, NoAccess},
-		{"entry beyond its region", []SGE{rw.SGE(25, 8)}, 0, 8, OutOfBounds, OutOfBounds},
-		{"an entry is checked as a whole", []SGE{rw.SGE(25, 8)}, 0, 1, OutOfBounds, OutOfBounds},
-		{"entry before its region", []SGE{{rw.Addr() - 1, 8, rw.LKey()}}, 4, 1, OutOfBounds, OutOfBounds},
+		{"empty list, nothing", nil, 0, 0, ib.FaultNone, ib.FaultNone},
+		{"empty list", nil, 0, 1, ib.FaultOutOfBounds, ib.FaultOutOfBounds},
+		{"nothing at the end", []ib.SGE{good}, 8, 0, ib.FaultNone, ib.FaultNone},
+		{"nothing behind the end", []ib.SGE{good}, 9, 0, ib.FaultOutOfBounds, ib.FaultOutOfBounds},
+		{"list too short", []ib.SGE{good, good}, 1, 16, ib.FaultOutOfBounds, ib.FaultOutOfBounds},
+		{"offset wraps", []ib.SGE{good}, math.MaxUint64, 8, ib.FaultOutOfBounds, ib.FaultOutOfBounds},
+		{"unknown key", []ib.SGE{{Addr: good.Addr, Length: 8, LKey: good.LKey + 1}}, 0, 1, ib.FaultUnknownKey, ib.FaultUnknownKey},
+		{"unknown key before the part that is used", []ib.SGE{{Addr: 0, Length: 8, LKey: 0}, good}, 8, 8, ib.FaultNone, ib.FaultNone},
+		{"unknown key behind the part that is used", []ib.SGE{good, {Addr: 0, Length: 8, LKey: 0}}, 0, 8, ib.FaultNone, ib.FaultNone},
+		{"unknown key in the second entry", []ib.SGE{good, {Addr: 0, Length: 8, LKey: 0}}, 0, 9, ib.FaultUnknownKey, ib.FaultUnknownKey},
+		{"rkey", []ib.SGE{{Addr: rw.Addr(), Length: 8, LKey: rw.RKey()}}, 0, 1, ib.FaultUnknownKey, ib.FaultUnknownKey},
+		{"other domain", []ib.SGE{good, other.SGE(0, 8)}, 7, 2, ib.FaultWrongPD, ib.FaultWrongPD},
+		{"not writable", []ib.SGE{ro.SGE(0, 8)}, 0, 8, ib.FaultNone, ib.FaultNoAccess},
+		{"entry beyond its region", []ib.SGE{rw.SGE(25, 8)}, 0, 8, ib.FaultOutOfBounds, ib.FaultOutOfBounds},
+		{"an entry is checked as a whole", []ib.SGE{rw.SGE(25, 8)}, 0, 1, ib.FaultOutOfBounds, ib.FaultOutOfBounds},
+		{"entry before its region", []ib.SGE{{Addr: rw.Addr() - 1, Length: 8, LKey: rw.LKey()}}, 4, 1, ib.FaultOutOfBounds, ib.FaultOutOfBounds},
 	} {
 		b := make([]byte, c.n)
 		wantFault(t, c.name+": gather", tab.Gather(pd, c.sg, c.off, b), c.gather)
 		wantFault(t, c.name+": scatter", tab.Scatter(pd, c.sg, c.off, b), c.scatter)
 	}
 	tab.Deregister(rw)
-	wantFault(t, "dead key", tab.Gather(pd, []SGE{good}, 0, make([]byte, 8)), UnknownKey)
+	wantFault(t, "dead key", tab.Gather(pd, []ib.SGE{good}, 0, make([]byte, 8)), ib.FaultUnknownKey)
 }
 
 func TestTooShortListIsNotTouched(t *testing.T) {
 	t.Parallel()
 	tab := newTable(1)
 	pd := tab.AllocPD()
-	r := mustRegister(t, tab, pd, Local(make([]byte, 32)), Options{Access: LocalWrite})
-	wantFault(t, "scatter", tab.Scatter(pd, []SGE{r.SGE(0, 8)}, 0, pattern(9)), OutOfBounds)
+	r := mustRegister(t, tab, pd, Local(make([]byte, 32)), Options{Access: ib.LocalWrite})
+	wantFault(t, "scatter", tab.Scatter(pd, []ib.SGE{r.SGE(0, 8)}, 0, pattern(9)), ib.FaultOutOfBounds)
 	if !bytes.Equal(r.bytes, make([]byte, 32)) {
 		t.Error("bytes were written")
 	}
@@ -112,8 +114,8 @@ func TestTooShortListIsNotTouched(t *testing.T) {
 
 func TestTotalLengthDoesNotWrap(t *testing.T) {
 	t.Parallel()
-	sg := []SGE{{0, math.MaxUint32, 1}, {0, math.MaxUint32, 1}, {0, 2, 1}}
-	if n := TotalLength(sg); n != 1<<33 {
+	sg := []ib.SGE{{Addr: 0, Length: math.MaxUint32, LKey: 1}, {Addr: 0, Length: math.MaxUint32, LKey: 1}, {Addr: 0, Length: 2, LKey: 1}}
+	if n := ib.TotalLength(sg); n != 1<<33 {
 		t.Errorf("TotalLength = %d", n)
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/gosoftroce/rocev2/ib"
 )
 
 // newTable returns a table with repeatable keys.
@@ -20,7 +22,7 @@ func mustRegister(t testing.TB, tab *Table, pd *PD, m Memory, o Options) *Region
 	return r
 }
 
-func wantFault(t testing.TB, why string, got, want Fault) {
+func wantFault(t testing.TB, why string, got, want ib.Fault) {
 	t.Helper()
 	if got != want {
 		t.Errorf("%s: fault %q, want %q", why, got, want)

@@ -1,6 +1,10 @@
 package memreg
 
-import "sync/atomic"
+import (
+	"sync/atomic"
+
+	"github.com/gosoftroce/rocev2/ib"
+)
 
 // bucketSlots keys and their regions fill one cache line of 64 bytes.
 const bucketSlots = 5
@@ -26,7 +30,7 @@ type bucket struct {
 }
 
 // find returns the slot that holds key, or -1. It looks at every slot.
-func (b *bucket) find(key Key) int {
+func (b *bucket) find(key ib.Key) int {
 	at := -1
 	for i := range b.keys {
 		if b.keys[i].Load() == uint32(key) {
@@ -49,7 +53,7 @@ func (b *bucket) free() int {
 
 // put stores key in a free slot; false if there is none. The key is published
 // last, so that a reader that finds it finds the region.
-func (b *bucket) put(key Key, r *Region) bool {
+func (b *bucket) put(key ib.Key, r *Region) bool {
 	i := b.find(0)
 	if i < 0 {
 		return false
@@ -67,11 +71,11 @@ type keyTable struct {
 	buckets atomic.Pointer[[]bucket]
 
 	// The rest is the writer's.
-	used     int   // slots that are not free
-	shrinkAt int   // try to shrink when used falls to this
-	limit    int   // of keys in quarantine
-	killed   []Key // ring of keys in quarantine
-	next     int   // its oldest entry, once it is full
+	used     int      // slots that are not free
+	shrinkAt int      // try to shrink when used falls to this
+	limit    int      // of keys in quarantine
+	killed   []ib.Key // ring of keys in quarantine
+	next     int      // its oldest entry, once it is full
 }
 
 func (t *keyTable) init() {
@@ -80,14 +84,14 @@ func (t *keyTable) init() {
 	t.limit = quarantineKeys
 }
 
-func bucketOf(buckets []bucket, key Key) *bucket {
+func bucketOf(buckets []bucket, key ib.Key) *bucket {
 	return &buckets[uint32(key)&uint32(len(buckets)-1)]
 }
 
 // lookup returns the region that key was registered for, or nil. The slot may
 // have changed hands between the two loads: the caller compares the region's
 // own key, and Acquire tells whether it is alive.
-func (t *keyTable) lookup(key Key) *Region {
+func (t *keyTable) lookup(key ib.Key) *Region {
 	b := bucketOf(*t.buckets.Load(), key)
 	i := b.find(key)
 	if i < 0 {
@@ -97,7 +101,7 @@ func (t *keyTable) lookup(key Key) *Region {
 }
 
 // quarantined reports whether key was killed recently.
-func (t *keyTable) quarantined(key Key) bool {
+func (t *keyTable) quarantined(key ib.Key) bool {
 	b := bucketOf(*t.buckets.Load(), key)
 	i := b.find(key)
 	return key != 0 && i >= 0 && b.regions[i].Load() == nil
@@ -105,10 +109,10 @@ func (t *keyTable) quarantined(key Key) bool {
 
 // draw returns a key that is not 0, not in use, not in quarantine, not taken, and
 // has room in its bucket beside taken. It reports false if random yields none.
-func (t *keyTable) draw(random func() uint32, taken Key) (Key, bool) {
+func (t *keyTable) draw(random func() uint32, taken ib.Key) (ib.Key, bool) {
 	buckets := *t.buckets.Load()
 	for range maxDraws {
-		key := Key(random())
+		key := ib.Key(random())
 		if key == 0 || key == taken {
 			continue
 		}
@@ -125,14 +129,14 @@ func (t *keyTable) draw(random func() uint32, taken Key) (Key, bool) {
 }
 
 // insert publishes a key of draw.
-func (t *keyTable) insert(key Key, r *Region) {
+func (t *keyTable) insert(key ib.Key, r *Region) {
 	bucketOf(*t.buckets.Load(), key).put(key, r)
 	t.used++
 }
 
 // kill takes the region from key and puts the key in quarantine, which frees the
 // oldest key there.
-func (t *keyTable) kill(key Key) {
+func (t *keyTable) kill(key ib.Key) {
 	buckets := *t.buckets.Load()
 	b := bucketOf(buckets, key)
 	b.regions[b.find(key)].Store(nil)
@@ -179,7 +183,7 @@ func (t *keyTable) rebuild(size int) bool {
 	buckets := make([]bucket, size)
 	for i := range old {
 		for j := range old[i].keys {
-			key := Key(old[i].keys[j].Load())
+			key := ib.Key(old[i].keys[j].Load())
 			if key == 0 {
 				continue
 			}

@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"testing"
 	"unsafe"
+
+	"github.com/gosoftroce/rocev2/ib"
 )
 
 func TestBucketIsACacheLine(t *testing.T) {
@@ -29,9 +31,9 @@ func TestKeyTableAgainstMap(t *testing.T) {
 	var kt keyTable
 	kt.init()
 	kt.limit = 64
-	model := map[Key]*Region{}
-	var live []Key
-	check := func(key Key) {
+	model := map[ib.Key]*Region{}
+	var live []ib.Key
+	check := func(key ib.Key) {
 		t.Helper()
 		if got := kt.lookup(key); got != model[key] {
 			t.Fatalf("lookup(%v) = %p, want %p", key, got, model[key])
@@ -67,7 +69,7 @@ func TestKeyTableAgainstMap(t *testing.T) {
 				}
 				check(key)
 			}
-			check(Key(random()))
+			check(ib.Key(random()))
 			if len(live) > 0 {
 				check(live[rng.IntN(len(live))])
 			}
@@ -92,7 +94,7 @@ func TestShrinkThatDoesNotFit(t *testing.T) {
 	kt.rebuild(2 * minBuckets)
 	// Six keys that share their low bits but for the highest.
 	r := &Region{}
-	for i := range Key(6) {
+	for i := range ib.Key(6) {
 		kt.insert(i<<16|i%2*minBuckets|1, r)
 	}
 	if kt.rebuild(minBuckets) {
@@ -103,7 +105,7 @@ func TestShrinkThatDoesNotFit(t *testing.T) {
 	if len(*kt.buckets.Load()) != 2*minBuckets || kt.shrinkAt != 3 {
 		t.Errorf("%d buckets, next try at %d keys", len(*kt.buckets.Load()), kt.shrinkAt)
 	}
-	for i := range Key(6) {
+	for i := range ib.Key(6) {
 		if kt.lookup(i<<16|i%2*minBuckets|1) != r {
 			t.Errorf("key %d is lost", i)
 		}
@@ -165,7 +167,7 @@ func TestDrawLeavesRoomForTheOther(t *testing.T) {
 	t.Parallel()
 	var kt keyTable
 	kt.init()
-	for i := range Key(4) {
+	for i := range ib.Key(4) {
 		kt.insert((i+1)*minBuckets, &Region{})
 	}
 	source := []uint32{9 * minBuckets, 10 * minBuckets, 11*minBuckets + 1}
@@ -181,7 +183,7 @@ func TestKeysAreDistinct(t *testing.T) {
 	t.Parallel()
 	tab := newTable(3)
 	pd := tab.AllocPD()
-	seen := map[Key]bool{0: true}
+	seen := map[ib.Key]bool{0: true}
 	for range 20000 {
 		r := mustRegister(t, tab, pd, Local(make([]byte, 8)), Options{})
 		if seen[r.LKey()] || seen[r.RKey()] || r.LKey() == r.RKey() {

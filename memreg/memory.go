@@ -3,6 +3,8 @@ package memreg
 import (
 	"sync/atomic"
 	"unsafe"
+
+	"github.com/gosoftroce/rocev2/ib"
 )
 
 // Memory is what a region stands on. Offsets and lengths are bytes from its
@@ -56,7 +58,7 @@ func inside(off, n, size uint64) bool { return off <= size && n <= size-off }
 
 func (m local) CopyIn(off uint64, src []byte) error {
 	if !inside(off, uint64(len(src)), uint64(len(m))) {
-		return OutOfBounds
+		return ib.FaultOutOfBounds
 	}
 	copy(m[off:], src)
 	return nil
@@ -64,27 +66,27 @@ func (m local) CopyIn(off uint64, src []byte) error {
 
 func (m local) CopyOut(dst []byte, off uint64) error {
 	if !inside(off, uint64(len(dst)), uint64(len(m))) {
-		return OutOfBounds
+		return ib.FaultOutOfBounds
 	}
 	copy(dst, m[off:])
 	return nil
 }
 
 // word returns the aligned 64-bit word at off.
-func (m local) word(off uint64) (*uint64, Fault) {
+func (m local) word(off uint64) (*uint64, ib.Fault) {
 	if !inside(off, 8, uint64(len(m))) {
-		return nil, OutOfBounds
+		return nil, ib.FaultOutOfBounds
 	}
 	p := unsafe.Pointer(&m[off])
 	if uintptr(p)%8 != 0 {
-		return nil, Misaligned
+		return nil, ib.FaultMisaligned
 	}
-	return (*uint64)(p), None
+	return (*uint64)(p), ib.FaultNone
 }
 
 func (m local) Load64(off uint64) (uint64, error) {
 	p, f := m.word(off)
-	if f != None {
+	if f != ib.FaultNone {
 		return 0, f
 	}
 	return atomic.LoadUint64(p), nil
@@ -92,7 +94,7 @@ func (m local) Load64(off uint64) (uint64, error) {
 
 func (m local) Store64(off, v uint64) error {
 	p, f := m.word(off)
-	if f != None {
+	if f != ib.FaultNone {
 		return f
 	}
 	atomic.StoreUint64(p, v)
@@ -101,7 +103,7 @@ func (m local) Store64(off, v uint64) error {
 
 func (m local) CompareSwap64(off, compare, swap uint64) (uint64, error) {
 	p, f := m.word(off)
-	if f != None {
+	if f != ib.FaultNone {
 		return 0, f
 	}
 	return compareSwap64(p, compare, swap), nil
@@ -109,7 +111,7 @@ func (m local) CompareSwap64(off, compare, swap uint64) (uint64, error) {
 
 func (m local) FetchAdd64(off, add uint64) (uint64, error) {
 	p, f := m.word(off)
-	if f != None {
+	if f != ib.FaultNone {
 		return 0, f
 	}
 	return atomic.AddUint64(p, add) - add, nil

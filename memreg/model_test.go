@@ -7,6 +7,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"github.com/gosoftroce/rocev2/ib"
 )
 
 // modelRegion is what the model knows of a region.
@@ -15,7 +17,7 @@ type modelRegion struct {
 	pd    *PD
 	base  uint64
 	image []byte
-	acc   Access
+	acc   ib.Access
 	alive bool
 }
 
@@ -41,7 +43,7 @@ func (w *world) next(n int) int {
 // bases are addresses where sums wrap or almost do.
 var bases = []uint64{0, 1, 8, 4096, 1<<32 - 8, 1 << 32, 1<<63 - 8, 1 << 63, math.MaxUint64 - 300, math.MaxUint64 - 64, math.MaxUint64 - 8, math.MaxUint64}
 
-var rights = []Access{0, LocalWrite, RemoteRead, RemoteWrite, LocalWrite | RemoteWrite, LocalWrite | RemoteAtomic, all, LocalWrite | RemoteRead}
+var rights = []ib.Access{0, ib.LocalWrite, ib.RemoteRead, ib.RemoteWrite, ib.LocalWrite | ib.RemoteWrite, ib.LocalWrite | ib.RemoteAtomic, all, ib.LocalWrite | ib.RemoteRead}
 
 func (w *world) register() {
 	n := w.next(256)
@@ -54,7 +56,7 @@ func (w *world) register() {
 	}
 	r, err := w.tab.Register(pd, m, Options{Access: acc, Base: BaseIOVA, IOVA: base})
 	_, wraps := bits.Add64(base, uint64(n), 0)
-	bad := n == 0 || wraps != 0 || acc&(RemoteWrite|RemoteAtomic) != 0 && acc&LocalWrite == 0
+	bad := n == 0 || wraps != 0 || acc&(ib.RemoteWrite|ib.RemoteAtomic) != 0 && acc&ib.LocalWrite == 0
 	if bad != (err != nil) {
 		w.t.Fatalf("Register of %d bytes at %#x with %v: %v", n, base, acc, err)
 	}
@@ -73,19 +75,19 @@ func (w *world) deregister() {
 }
 
 // want is the model's answer, by arithmetic in 65 bits.
-func (m *modelRegion) want(pd *PD, addr, length uint64, need Access) Fault {
+func (m *modelRegion) want(pd *PD, addr, length uint64, need ib.Access) ib.Fault {
 	end, wrap := bits.Add64(addr, length, 0)
 	switch {
 	case !m.alive:
-		return UnknownKey
+		return ib.FaultUnknownKey
 	case m.pd != pd:
-		return WrongPD
+		return ib.FaultWrongPD
 	case m.acc&need != need:
-		return NoAccess
+		return ib.FaultNoAccess
 	case addr < m.base || wrap != 0 || end > m.base+uint64(len(m.image)):
-		return OutOfBounds
+		return ib.FaultOutOfBounds
 	}
-	return None
+	return ib.FaultNone
 }
 
 func (w *world) resolve() {
@@ -107,17 +109,17 @@ func (w *world) resolve() {
 	}
 	local := w.next(2) == 0
 	var v View
-	var f Fault
+	var f ib.Fault
 	if local {
 		length &= math.MaxUint32
-		v, f = w.tab.ResolveLocal(pd, SGE{addr, uint32(length), m.r.LKey()}, need)
+		v, f = w.tab.ResolveLocal(pd, ib.SGE{Addr: addr, Length: uint32(length), LKey: m.r.LKey()}, need)
 	} else {
-		v, f = w.tab.Resolve(pd, m.r.RKey(), addr, length, need)
+		v, f = w.tab.Resolve(pd, 1, m.r.RKey(), addr, length, need)
 	}
 	if want := m.want(pd, addr, length, need); f != want {
 		w.t.Fatalf("%d bytes at %#x, region of %d at %#x: fault %q, want %q", length, addr, len(m.image), m.base, f, want)
 	}
-	if f == None {
+	if f == ib.FaultNone {
 		w.use(m, v, addr-m.base, length)
 		v.Release()
 	}
@@ -129,7 +131,7 @@ func (w *world) use(m *modelRegion, v View, off, length uint64) {
 		w.t.Fatalf("view of %d bytes, want %d", v.Len(), length)
 	}
 	src := bytes.Repeat([]byte{byte(w.next(256))}, int(length))
-	wantFault(w.t, "CopyIn", v.CopyIn(0, src), None)
+	wantFault(w.t, "CopyIn", v.CopyIn(0, src), ib.FaultNone)
 	copy(m.image[off:], src)
 	got := make([]byte, len(m.image))
 	if err := m.r.Memory().CopyOut(got, 0); err != nil || !bytes.Equal(got, m.image) {
@@ -140,14 +142,14 @@ func (w *world) use(m *modelRegion, v View, off, length uint64) {
 // copyList moves bytes through a list of entries of several regions.
 func (w *world) copyList() {
 	pd := w.pds[0]
-	var sg []SGE
+	var sg []ib.SGE
 	var flat []byte
 	for range w.next(5) {
 		if len(w.regions) == 0 {
 			break
 		}
 		m := w.regions[w.next(len(w.regions))]
-		if m.want(pd, m.base, 0, 0) != None {
+		if m.want(pd, m.base, 0, 0) != ib.FaultNone {
 			continue
 		}
 		off := w.next(len(m.image))
@@ -159,10 +161,10 @@ func (w *world) copyList() {
 	dst := make([]byte, n)
 	f := w.tab.Gather(pd, sg, uint64(off), dst)
 	if off+n > len(flat) {
-		wantFault(w.t, "Gather beyond the list", f, OutOfBounds)
+		wantFault(w.t, "Gather beyond the list", f, ib.FaultOutOfBounds)
 		return
 	}
-	if f != None || !bytes.Equal(dst, flat[off:off+n]) {
+	if f != ib.FaultNone || !bytes.Equal(dst, flat[off:off+n]) {
 		w.t.Fatalf("Gather of %d at %d: %v", n, off, f)
 	}
 }

@@ -1,5 +1,7 @@
 package memreg
 
+import "github.com/gosoftroce/rocev2/ib"
+
 // PagedMemory is a Memory without local Bytes whose pages may have to be fetched
 // first, from a disk or over a network, which takes any time. What is not present
 // is not touched on behalf of a packet: the access meets NotPresent, and whoever
@@ -62,11 +64,11 @@ func (v View) Missing(off, n uint64, write bool) Missing {
 // off of a list met NotPresent: the first part that is not present, and some of
 // its entry that follows. The need is LocalWrite for writing and 0 for reading.
 // The zero value says that nothing is missing any more.
-func (t *Table) MissingLocal(pd *PD, sg []SGE, off, n uint64, need Access) Missing {
-	if !inside(off, n, TotalLength(sg)) {
+func (t *Table) MissingLocal(pd *PD, sg []ib.SGE, off, n uint64, need ib.Access) Missing {
+	if !inside(off, n, ib.TotalLength(sg)) {
 		return Missing{}
 	}
-	write := need&LocalWrite != 0
+	write := need&ib.LocalWrite != 0
 	for i := 0; n > 0; i++ {
 		size := uint64(sg[i].Length)
 		if off >= size {
@@ -75,7 +77,7 @@ func (t *Table) MissingLocal(pd *PD, sg []SGE, off, n uint64, need Access) Missi
 		}
 		part := min(size-off, n)
 		v, f := t.ResolveLocal(pd, sg[i], need)
-		if f != None {
+		if f != ib.FaultNone {
 			return Missing{}
 		}
 		present := v.r.present(v.off+off, part, write)

@@ -1,6 +1,10 @@
 package memreg
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/gosoftroce/rocev2/ib"
+)
 
 // paged is memory of which a part is present.
 type paged struct {
@@ -23,27 +27,27 @@ func TestPagedMemory(t *testing.T) {
 	m := &paged{foreign: newForeign(size)}
 	tab := newTable(1)
 	pd := tab.AllocPD()
-	r := mustRegister(t, tab, pd, m, Options{Base: BaseIOVA, IOVA: 0x1000, Access: LocalWrite | RemoteWrite})
-	v, f := tab.Resolve(pd, r.RKey(), 0x1000+64, size-128, RemoteWrite)
-	wantFault(t, "resolving", f, None)
+	r := mustRegister(t, tab, pd, m, Options{Base: BaseIOVA, IOVA: 0x1000, Access: ib.LocalWrite | ib.RemoteWrite})
+	v, f := tab.Resolve(pd, 1, r.RKey(), 0x1000+64, size-128, ib.RemoteWrite)
+	wantFault(t, "resolving", f, ib.FaultNone)
 	defer v.Release()
 	buf := make([]byte, 16)
 	for _, c := range []struct {
 		why   string
 		n     uint64
 		write bool
-		do    func() Fault
+		do    func() ib.Fault
 	}{
-		{"CopyIn", 16, true, func() Fault { return v.CopyIn(8, buf) }},
-		{"CopyOut", 16, false, func() Fault { return v.CopyOut(buf, 8) }},
-		{"Load64", 8, false, func() Fault { _, f := v.Load64(8); return f }},
-		{"Store64", 8, true, func() Fault { return v.Store64(8, 1) }},
-		{"CompareSwap64", 8, true, func() Fault { _, f := v.CompareSwap64(8, 1, 2); return f }},
-		{"FetchAdd64", 8, true, func() Fault { _, f := v.FetchAdd64(8, 2); return f }},
+		{"CopyIn", 16, true, func() ib.Fault { return v.CopyIn(8, buf) }},
+		{"CopyOut", 16, false, func() ib.Fault { return v.CopyOut(buf, 8) }},
+		{"Load64", 8, false, func() ib.Fault { _, f := v.Load64(8); return f }},
+		{"Store64", 8, true, func() ib.Fault { return v.Store64(8, 1) }},
+		{"CompareSwap64", 8, true, func() ib.Fault { _, f := v.CompareSwap64(8, 1, 2); return f }},
+		{"FetchAdd64", 8, true, func() ib.Fault { _, f := v.FetchAdd64(8, 2); return f }},
 	} {
 		*m = paged{foreign: m.foreign}
 		m.n = 0
-		wantFault(t, c.why, c.do(), NotPresent)
+		wantFault(t, c.why, c.do(), ib.FaultNotPresent)
 		if m.n != 0 {
 			t.Errorf("%s has touched the memory", c.why)
 		}
@@ -52,13 +56,13 @@ func TestPagedMemory(t *testing.T) {
 			t.Errorf("%s: %+v, want %+v", c.why, missing, want)
 		}
 		missing.Fetch()
-		wantFault(t, c.why+" of what is present", c.do(), None)
+		wantFault(t, c.why+" of what is present", c.do(), ib.FaultNone)
 	}
 	*m = paged{foreign: m.foreign}
-	wantFault(t, "the program's copy", r.CopyIn(0, buf), None)
-	wantFault(t, "the program's copy", r.CopyOut(buf, 0), None)
+	wantFault(t, "the program's copy", r.CopyIn(0, buf), ib.FaultNone)
+	wantFault(t, "the program's copy", r.CopyOut(buf, 0), ib.FaultNone)
 	_, f = r.FetchAdd64(0, 1)
-	wantFault(t, "the program's atomic", f, None)
+	wantFault(t, "the program's atomic", f, ib.FaultNone)
 	v.Missing(size, 1, true).Fetch() // nothing: out of bounds
 	if m.to != 0 {
 		t.Error("something was fetched")
@@ -71,16 +75,16 @@ func TestMissingLocal(t *testing.T) {
 	tab := newTable(1)
 	pd := tab.AllocPD()
 	m := &paged{foreign: newForeign(4096), to: 100}
-	here := mustRegister(t, tab, pd, Local(make([]byte, 64)), Options{Access: LocalWrite})
-	r := mustRegister(t, tab, pd, m, Options{Base: BaseZero, Access: LocalWrite})
-	sg := []SGE{here.SGE(0, 50), r.SGE(0, 50), {}, r.SGE(60, 100)}
+	here := mustRegister(t, tab, pd, Local(make([]byte, 64)), Options{Access: ib.LocalWrite})
+	r := mustRegister(t, tab, pd, m, Options{Base: BaseZero, Access: ib.LocalWrite})
+	sg := []ib.SGE{here.SGE(0, 50), r.SGE(0, 50), {}, r.SGE(60, 100)}
 	buf := make([]byte, 150)
-	wantFault(t, "Gather", tab.Gather(pd, sg, 10, buf), NotPresent)
+	wantFault(t, "Gather", tab.Gather(pd, sg, 10, buf), ib.FaultNotPresent)
 	if got, want := tab.MissingLocal(pd, sg, 10, 150, 0), (Missing{Region: r, Off: 60, Len: 100}); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
-	wantFault(t, "Scatter", tab.Scatter(pd, sg, 60, buf[:40]), NotPresent)
-	if got, want := tab.MissingLocal(pd, sg, 60, 40, LocalWrite), (Missing{Region: r, Off: 10, Len: 40, Write: true}); got != want {
+	wantFault(t, "Scatter", tab.Scatter(pd, sg, 60, buf[:40]), ib.FaultNotPresent)
+	if got, want := tab.MissingLocal(pd, sg, 60, 40, ib.LocalWrite), (Missing{Region: r, Off: 10, Len: 40, Write: true}); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 	if got := tab.MissingLocal(pd, sg, 0, 140, 0); got != (Missing{}) {
@@ -101,7 +105,7 @@ func TestNotPresentIsForPagedMemory(t *testing.T) {
 	tab := newTable(1)
 	pd := tab.AllocPD()
 	m := newForeign(64)
-	m.good, m.err = 0, NotPresent
+	m.good, m.err = 0, ib.FaultNotPresent
 	r := mustRegister(t, tab, pd, m, Options{Base: BaseZero})
-	wantFault(t, "Gather", tab.Gather(pd, []SGE{r.SGE(0, 8)}, 0, make([]byte, 8)), MemoryFault)
+	wantFault(t, "Gather", tab.Gather(pd, []ib.SGE{r.SGE(0, 8)}, 0, make([]byte, 8)), ib.FaultMemory)
 }

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"unsafe"
+
+	"github.com/gosoftroce/rocev2/ib"
 )
 
 // liar claims a length that its bytes do not have.
@@ -37,14 +39,14 @@ func TestRegisterRefuses(t *testing.T) {
 		{"length 0", pd, Local(nil), Options{}, ErrLength, "0 bytes"},
 		{"length 0, not nil", pd, Local([]byte{}), Options{Base: BaseZero}, ErrLength, "0 bytes"},
 		{"lying length", pd, liar{buf}, Options{}, ErrLength, "Len is 100"},
-		{"remote write without local write", pd, buf, Options{Access: RemoteWrite}, ErrAccess, "RemoteWrite needs LocalWrite"},
-		{"remote atomic without local write", pd, buf, Options{Access: RemoteAtomic | RemoteRead}, ErrAccess, "RemoteAtomic needs LocalWrite"},
-		{"unknown right", pd, buf, Options{Access: LocalWrite | 0x40}, ErrAccess, "0x40"},
+		{"remote write without local write", pd, buf, Options{Access: ib.RemoteWrite}, ErrAccess, "RemoteWrite needs LocalWrite"},
+		{"remote atomic without local write", pd, buf, Options{Access: ib.RemoteAtomic | ib.RemoteRead}, ErrAccess, "RemoteAtomic needs LocalWrite"},
+		{"unknown right", pd, buf, Options{Access: ib.LocalWrite | 0x40}, ErrAccess, "0x40"},
 		{"unknown high right", pd, buf, Options{Access: 1 << 31}, ErrAccess, "0x80000000"},
-		{"local write on read-only memory", pd, readOnly{buf}, Options{Access: LocalWrite}, ErrAccess, "read-only"},
+		{"local write on read-only memory", pd, readOnly{buf}, Options{Access: ib.LocalWrite}, ErrAccess, "read-only"},
 		{"IOVA without asking for it", pd, buf, Options{IOVA: 4096}, ErrAddress, "without BaseIOVA"},
 		{"IOVA and zero-based", pd, buf, Options{IOVA: 4096, Base: BaseZero}, ErrAddress, "without BaseIOVA"},
-		{"BaseIOVA and the ZeroBased right", pd, buf, Options{IOVA: 1, Base: BaseIOVA, Access: ZeroBased}, ErrAddress, "both"},
+		{"BaseIOVA and the ZeroBased right", pd, buf, Options{IOVA: 1, Base: BaseIOVA, Access: ib.ZeroBased}, ErrAddress, "both"},
 		{"unknown base", pd, buf, Options{Base: 9}, ErrAddress, "base kind 9"},
 		{"real address of foreign memory", pd, newForeign(64), Options{}, ErrAddress, "real address"},
 		{"wrap", pd, buf, Options{Base: BaseIOVA, IOVA: math.MaxUint64 - 62}, ErrAddress, "wrap"},
@@ -77,14 +79,14 @@ func TestRegisterAddress(t *testing.T) {
 		{"IOVA 0", Options{Base: BaseIOVA}, 0},
 		{"the last address that fits", Options{Base: BaseIOVA, IOVA: math.MaxUint64 - 64}, math.MaxUint64 - 64},
 		{"zero-based", Options{Base: BaseZero}, 0},
-		{"zero-based by right", Options{Access: ZeroBased | LocalWrite}, 0},
-		{"optional rights are ignored", Options{Access: RelaxedOrdering | 1<<29, Base: BaseZero}, 0},
+		{"zero-based by right", Options{Access: ib.ZeroBased | ib.LocalWrite}, 0},
+		{"optional rights are ignored", Options{Access: ib.RelaxedOrdering | 1<<29, Base: BaseZero}, 0},
 	} {
 		r := mustRegister(t, tab, pd, Local(b), c.o)
 		if r.Addr() != c.want || r.Len() != 64 {
 			t.Errorf("%s: %d bytes at %#x, want 64 at %#x", c.name, r.Len(), r.Addr(), c.want)
 		}
-		if got := r.Access()&ZeroBased != 0; got != (c.o.Base == BaseZero || c.o.Access&ZeroBased != 0) {
+		if got := r.Access()&ib.ZeroBased != 0; got != (c.o.Base == BaseZero || c.o.Access&ib.ZeroBased != 0) {
 			t.Errorf("%s: ZeroBased reported %v", c.name, got)
 		}
 	}
@@ -95,14 +97,14 @@ func TestRegionSaysWhatItIs(t *testing.T) {
 	tab := newTable(1)
 	pd := tab.AllocPD()
 	m := Local(make([]byte, 64))
-	r := mustRegister(t, tab, pd, m, Options{Access: RemoteRead, Base: BaseIOVA, IOVA: 1000, Owner: "me"})
-	if r.PD() != pd || r.Owner() != "me" || r.Access() != RemoteRead || !r.Alive() {
+	r := mustRegister(t, tab, pd, m, Options{Access: ib.RemoteRead, Base: BaseIOVA, IOVA: 1000, Owner: "me"})
+	if r.PD() != pd || r.Owner() != "me" || r.Access() != ib.RemoteRead || !r.Alive() {
 		t.Errorf("region is %+v", r)
 	}
 	if &r.Memory().Bytes()[0] != &m.Bytes()[0] {
 		t.Error("Memory is not what was registered")
 	}
-	if s := r.SGE(8, 16); s != (SGE{Addr: 1008, Length: 16, LKey: r.LKey()}) {
+	if s := r.SGE(8, 16); s != (ib.SGE{Addr: 1008, Length: 16, LKey: r.LKey()}) {
 		t.Errorf("SGE(8, 16) = %+v", s)
 	}
 }
@@ -176,27 +178,27 @@ func TestNewTableNeedsRandom(t *testing.T) {
 
 func TestNames(t *testing.T) {
 	t.Parallel()
-	for f := None; f <= MemoryFault; f++ {
+	for f := ib.FaultNone; f <= ib.FaultMemory; f++ {
 		if s := f.String(); s == "" || strings.HasPrefix(s, "fault ") {
 			t.Errorf("fault %d has no name", f)
 		}
 	}
-	if s := Fault(200).Error(); s != "memreg: fault 200" {
+	if s := ib.Fault(200).Error(); s != "memreg: fault 200" {
 		t.Errorf("unknown fault: %q", s)
 	}
-	if None.Err() != nil || !errors.Is(WrongPD.Err(), WrongPD) {
+	if ib.FaultNone.Err() != nil || !errors.Is(ib.FaultWrongPD.Err(), ib.FaultWrongPD) {
 		t.Error("Err is wrong")
 	}
-	for a, want := range map[Access]string{
-		0:                       "LocalRead",
-		LocalWrite | RemoteRead: "LocalWrite|RemoteRead",
-		MWBind | 1<<31:          "MWBind|0x80000000",
+	for a, want := range map[ib.Access]string{
+		0:                             "LocalRead",
+		ib.LocalWrite | ib.RemoteRead: "LocalWrite|RemoteRead",
+		ib.MWBind | 1<<31:             "MWBind|0x80000000",
 	} {
 		if a.String() != want {
 			t.Errorf("Access %#x prints %q, want %q", uint32(a), a, want)
 		}
 	}
-	if s := Key(0xabc).String(); s != "0x00000abc" {
+	if s := ib.Key(0xabc).String(); s != "0x00000abc" {
 		t.Errorf("Key prints %q", s)
 	}
 }

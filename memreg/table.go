@@ -7,6 +7,8 @@ import (
 	"math"
 	"sync/atomic"
 	"unsafe"
+
+	"github.com/gosoftroce/rocev2/ib"
 )
 
 // MaxRegions is how many regions one table holds at a time.
@@ -81,7 +83,7 @@ const (
 // Options of a registration. The zero value registers for local reading, at the
 // real address.
 type Options struct {
-	Access Access
+	Access ib.Access
 	IOVA   uint64 // the address of the first byte, with BaseIOVA only
 	Base   BaseKind
 	Owner  any // kept for the caller, see Region.Owner
@@ -102,7 +104,7 @@ func (t *Table) All() iter.Seq[*Region] {
 		for i := range buckets {
 			b := &buckets[i]
 			for j := range b.keys {
-				key := Key(b.keys[j].Load())
+				key := ib.Key(b.keys[j].Load())
 				r := b.regions[j].Load()
 				if key != 0 && r != nil && r.rkey == key && !yield(r) {
 					return
@@ -148,7 +150,7 @@ func (t *Table) Register(pd *PD, m Memory, o Options) (*Region, error) {
 		r.paged = r.bytes == nil
 	}
 	if ro, ok := m.(ReadOnlyMemory); ok && ro.ReadOnly() {
-		if o.Access&LocalWrite != 0 {
+		if o.Access&ib.LocalWrite != 0 {
 			return nil, fmt.Errorf("%w: LocalWrite on read-only memory", ErrAccess)
 		}
 		r.sealed = true
@@ -174,12 +176,12 @@ func (t *Table) Register(pd *PD, m Memory, o Options) (*Region, error) {
 	return r, nil
 }
 
-func checkAccess(a Access) error {
+func checkAccess(a ib.Access) error {
 	if bad := a &^ accessKnown; bad != 0 {
 		return fmt.Errorf("%w: unknown bits %#x", ErrAccess, uint32(bad))
 	}
-	if a&(RemoteWrite|RemoteAtomic) != 0 && a&LocalWrite == 0 {
-		return fmt.Errorf("%w: %v needs LocalWrite too", ErrAccess, a&(RemoteWrite|RemoteAtomic))
+	if a&(ib.RemoteWrite|ib.RemoteAtomic) != 0 && a&ib.LocalWrite == 0 {
+		return fmt.Errorf("%w: %v needs LocalWrite too", ErrAccess, a&(ib.RemoteWrite|ib.RemoteAtomic))
 	}
 	return nil
 }
@@ -187,7 +189,7 @@ func checkAccess(a Access) error {
 // setBase chooses the region's address.
 func (r *Region) setBase(o Options) error {
 	base := o.Base
-	if o.Access&ZeroBased != 0 {
+	if o.Access&ib.ZeroBased != 0 {
 		if base == BaseIOVA {
 			return fmt.Errorf("%w: both zero-based and an IOVA asked for", ErrAddress)
 		}
@@ -205,7 +207,7 @@ func (r *Region) setBase(o Options) error {
 	case BaseIOVA:
 		r.base = o.IOVA
 	case BaseZero:
-		r.access |= ZeroBased
+		r.access |= ib.ZeroBased
 	default:
 		return fmt.Errorf("%w: unknown base kind %d", ErrAddress, base)
 	}
@@ -239,17 +241,17 @@ func (t *Table) Deregister(r *Region) {
 // view that another goroutine holds meanwhile is not waited for. It may be called
 // at the same time as everything else. Faults: UnknownKey, also the second time;
 // WrongPD; NoAccess if the region was not registered for it.
-func (t *Table) Invalidate(pd *PD, key Key) Fault {
+func (t *Table) Invalidate(pd *PD, key ib.Key) ib.Fault {
 	r := t.keys.lookup(key)
 	switch {
 	case r == nil || r.rkey != key || !r.Alive():
-		return UnknownKey
+		return ib.FaultUnknownKey
 	case r.pd != pd:
-		return WrongPD
+		return ib.FaultWrongPD
 	case !r.invalidatable:
-		return NoAccess
+		return ib.FaultNoAccess
 	case r.invalid.Swap(true):
-		return UnknownKey
+		return ib.FaultUnknownKey
 	}
-	return None
+	return ib.FaultNone
 }

@@ -1,5 +1,7 @@
 package memreg
 
+import "github.com/gosoftroce/rocev2/ib"
+
 // View is a checked range of a region: what Resolve returns. It holds a pin on
 // the region until Release; between Acquire and Release, and only then, its
 // memory may be touched. A copy of a View shares its pin. The zero View is empty.
@@ -50,40 +52,40 @@ func (v View) Bytes() []byte {
 // CopyIn writes src at byte off of the view: None; OutOfBounds, or NoAccess for
 // read-only memory, or NotPresent (nothing is written); or the fault of the memory
 // (any part may be written). That the view was resolved for writing is the caller's care.
-func (v View) CopyIn(off uint64, src []byte) Fault {
+func (v View) CopyIn(off uint64, src []byte) ib.Fault {
 	if !inside(off, uint64(len(src)), v.n) {
-		return OutOfBounds
+		return ib.FaultOutOfBounds
 	}
 	if v.r == nil {
-		return None
+		return ib.FaultNone
 	}
 	if v.r.sealed {
-		return NoAccess
+		return ib.FaultNoAccess
 	}
 	if v.r.bytes != nil {
 		copy(v.r.bytes[v.off+off:], src)
-		return None
+		return ib.FaultNone
 	}
 	if !v.r.present(v.off+off, uint64(len(src)), true) {
-		return NotPresent
+		return ib.FaultNotPresent
 	}
 	return faultOf(v.r.mem.CopyIn(v.off+off, src))
 }
 
 // CopyOut reads len(dst) bytes at byte off of the view; faults as CopyIn.
-func (v View) CopyOut(dst []byte, off uint64) Fault {
+func (v View) CopyOut(dst []byte, off uint64) ib.Fault {
 	if !inside(off, uint64(len(dst)), v.n) {
-		return OutOfBounds
+		return ib.FaultOutOfBounds
 	}
 	if v.r == nil {
-		return None
+		return ib.FaultNone
 	}
 	if v.r.bytes != nil {
 		copy(dst, v.r.bytes[v.off+off:])
-		return None
+		return ib.FaultNone
 	}
 	if !v.r.present(v.off+off, uint64(len(dst)), false) {
-		return NotPresent
+		return ib.FaultNotPresent
 	}
 	return faultOf(v.r.mem.CopyOut(dst, v.off+off))
 }
@@ -93,47 +95,47 @@ func (v View) CopyOut(dst []byte, off uint64) Fault {
 // (Addr()+off) or, for local memory, the real address is not a multiple of 8,
 // which differ in a region whose address the caller chose badly; NotPresent;
 // MemoryFault.
-func (v View) Load64(off uint64) (uint64, Fault) {
+func (v View) Load64(off uint64) (uint64, ib.Fault) {
 	if !inside(off, 8, v.n) {
-		return 0, OutOfBounds
+		return 0, ib.FaultOutOfBounds
 	}
 	if !v.r.present(v.off+off, 8, false) {
-		return 0, NotPresent
+		return 0, ib.FaultNotPresent
 	}
 	return v.r.load64(v.off + off)
 }
 
 // Store64 writes the word at off; faults as Load64.
-func (v View) Store64(off, x uint64) Fault {
+func (v View) Store64(off, x uint64) ib.Fault {
 	if !inside(off, 8, v.n) {
-		return OutOfBounds
+		return ib.FaultOutOfBounds
 	}
 	if !v.r.present(v.off+off, 8, true) {
-		return NotPresent
+		return ib.FaultNotPresent
 	}
 	return v.r.store64(v.off+off, x)
 }
 
 // CompareSwap64 writes swap to the word at off if it equals compare, and returns
 // the value before; faults as Load64.
-func (v View) CompareSwap64(off, compare, swap uint64) (uint64, Fault) {
+func (v View) CompareSwap64(off, compare, swap uint64) (uint64, ib.Fault) {
 	if !inside(off, 8, v.n) {
-		return 0, OutOfBounds
+		return 0, ib.FaultOutOfBounds
 	}
 	if !v.r.present(v.off+off, 8, true) {
-		return 0, NotPresent
+		return 0, ib.FaultNotPresent
 	}
 	return v.r.compareSwap64(v.off+off, compare, swap)
 }
 
 // FetchAdd64 adds to the word at off modulo 2^64 and returns the value before;
 // faults as Load64.
-func (v View) FetchAdd64(off, add uint64) (uint64, Fault) {
+func (v View) FetchAdd64(off, add uint64) (uint64, ib.Fault) {
 	if !inside(off, 8, v.n) {
-		return 0, OutOfBounds
+		return 0, ib.FaultOutOfBounds
 	}
 	if !v.r.present(v.off+off, 8, true) {
-		return 0, NotPresent
+		return 0, ib.FaultNotPresent
 	}
 	return v.r.fetchAdd64(v.off+off, add)
 }

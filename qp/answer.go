@@ -1,7 +1,7 @@
 package qp
 
 import (
-	"github.com/gosoftroce/rocev2/memreg"
+	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/rocev2"
 )
 
@@ -31,10 +31,10 @@ func (q *QP) pollResponse(buf []byte) int {
 			return len(ack.AppendTo(buf[:n]))
 		case responseRead:
 			n, f := q.buildReadResponse(e, buf)
-			if f == memreg.None {
+			if f == ib.FaultNone {
 				return n
 			}
-			if f == memreg.NotPresent {
+			if f == ib.FaultNotPresent {
 				q.awaitAnswer(e)
 				return 0
 			}
@@ -91,7 +91,7 @@ func (q *QP) buildAck(buf []byte, op rocev2.Opcode, psn rocev2.PSN, a rocev2.AET
 
 // buildReadResponse writes the next packet of a READ's answer and moves on. The key is looked up again for each: the
 // region may be gone.
-func (q *QP) buildReadResponse(e *response, buf []byte) (int, memreg.Fault) {
+func (q *QP) buildReadResponse(e *response, buf []byte) (int, ib.Fault) {
 	r := &q.resp
 	res := r.res.at(e.res)
 	off := ahead(e.psn, res.first) << q.mtuShift
@@ -117,13 +117,13 @@ func (q *QP) buildReadResponse(e *response, buf []byte) (int, memreg.Fault) {
 		at, end := len(b), len(b)+int(n)
 		b = b[:end+int(h.PadCount)]
 		clear(b[end:])
-		v, f := q.cfg.Memory.Resolve(q.cfg.PD, memreg.Key(res.rkey), res.va+uint64(off), uint64(n), memreg.RemoteRead)
-		if f != memreg.None {
+		v, f := q.cfg.Memory.Resolve(q.cfg.PD, q.cfg.QPN, ib.Key(res.rkey), res.va+uint64(off), uint64(n), ib.RemoteRead)
+		if f != ib.FaultNone {
 			return 0, f
 		}
 		f = v.CopyOut(b[at:end], 0)
 		v.Release()
-		if f != memreg.None {
+		if f != ib.FaultNone {
 			return 0, f
 		}
 	}
@@ -137,5 +137,5 @@ func (q *QP) buildReadResponse(e *response, buf []byte) (int, memreg.Fault) {
 		}
 		r.out.head++
 	}
-	return len(b), memreg.None
+	return len(b), ib.FaultNone
 }

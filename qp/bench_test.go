@@ -4,18 +4,19 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/rocev2"
 )
 
 // benchPair is a pair for steady traffic: deep queues, completions only counted.
 func benchPair(tb testing.TB, m rocev2.MTU, psns int) *pair {
-	return newPair(tb, pairConfig{noKeepCQ: true, mem: 4 << 20, attr: Attr{PathMTU: m, MaxRdAtomic: 16, MaxDestRdAtomic: 16},
+	return newPair(tb, pairConfig{noKeepCQ: true, mem: 4 << 20, attr: ib.Attr{PathMTU: m, MaxRdAtomic: 16, MaxDestRdAtomic: 16},
 		config: Config{MaxSendWR: 1024, MaxRecvWR: 1024, MaxSendSGE: 1, MaxRecvSGE: 1, MaxInline: 64,
 			Window: WindowConfig{MaxPSNs: psns, MaxBytes: 8 << 20, InitialBytes: 8 << 20}}})
 }
 
 // post keeps the send queue of a full until n requests were posted.
-func (p *pair) stream(wr *SendWR, n int) {
+func (p *pair) stream(wr *ib.SendWR, n int) {
 	for posted := 0; posted < n; {
 		for posted < n && p.a.PostSend(p.now, wr) == nil {
 			posted++
@@ -29,12 +30,12 @@ func (p *pair) stream(wr *SendWR, n int) {
 	p.run()
 }
 
-func benchmark(b *testing.B, m rocev2.MTU, wr func(p *pair) SendWR) {
+func benchmark(b *testing.B, m rocev2.MTU, wr func(p *pair) ib.SendWR) {
 	benchmarkPair(b, benchPair(b, m, 1024), wr)
 }
 
 // benchmarkBursts compares with and without PollBurst.
-func benchmarkBursts(b *testing.B, wr func(p *pair) SendWR) {
+func benchmarkBursts(b *testing.B, wr func(p *pair) ib.SendWR) {
 	for _, m := range []rocev2.MTU{rocev2.MTU1024, rocev2.MTU4096} {
 		for _, bursts := range []bool{false, true} {
 			b.Run(fmt.Sprintf("mtu=%d/bursts=%v", m.Bytes(), bursts), func(b *testing.B) {
@@ -47,7 +48,7 @@ func benchmarkBursts(b *testing.B, wr func(p *pair) SendWR) {
 	}
 }
 
-func benchmarkPair(b *testing.B, p *pair, wr func(p *pair) SendWR) {
+func benchmarkPair(b *testing.B, p *pair, wr func(p *pair) ib.SendWR) {
 	w := wr(p)
 	p.stream(&w, 2048)
 	b.ReportAllocs()
@@ -56,45 +57,45 @@ func benchmarkPair(b *testing.B, p *pair, wr func(p *pair) SendWR) {
 	p.stream(&w, b.N)
 	b.StopTimer()
 	b.ReportMetric(float64(p.a.Stats().TxPackets+p.b.Stats().TxPackets-before)/float64(b.N), "packets/op")
-	if p.a.State() != StateRTS {
+	if p.a.State() != ib.StateRTS {
 		b.Fatal(p.a.State())
 	}
 }
 
 func BenchmarkWrite8(b *testing.B) {
-	benchmark(b, rocev2.MTU4096, func(p *pair) SendWR {
-		return SendWR{Opcode: OpWrite, SGList: p.a.sge(0, 8), Remote: p.b.remote(0)}
+	benchmark(b, rocev2.MTU4096, func(p *pair) ib.SendWR {
+		return ib.SendWR{Opcode: ib.OpWrite, SGList: p.a.sge(0, 8), Remote: p.b.remote(0)}
 	})
 }
 
 func BenchmarkWrite8Inline(b *testing.B) {
-	benchmark(b, rocev2.MTU4096, func(p *pair) SendWR {
-		return SendWR{Opcode: OpWrite, Inline: p.a.mem[:8], Remote: p.b.remote(0), Signaled: true}
+	benchmark(b, rocev2.MTU4096, func(p *pair) ib.SendWR {
+		return ib.SendWR{Opcode: ib.OpWrite, Inline: p.a.mem[:8], Remote: p.b.remote(0), Signaled: true}
 	})
 }
 
 func BenchmarkWrite4K(b *testing.B) {
 	b.SetBytes(4096)
-	benchmark(b, rocev2.MTU4096, func(p *pair) SendWR {
-		return SendWR{Opcode: OpWrite, SGList: p.a.sge(0, 4096), Remote: p.b.remote(0), Signaled: true}
+	benchmark(b, rocev2.MTU4096, func(p *pair) ib.SendWR {
+		return ib.SendWR{Opcode: ib.OpWrite, SGList: p.a.sge(0, 4096), Remote: p.b.remote(0), Signaled: true}
 	})
 }
 
 func BenchmarkWrite1M(b *testing.B) {
-	benchmarkBursts(b, func(p *pair) SendWR {
-		return SendWR{Opcode: OpWrite, SGList: p.a.sge(0, 1<<20), Remote: p.b.remote(0), Signaled: true}
+	benchmarkBursts(b, func(p *pair) ib.SendWR {
+		return ib.SendWR{Opcode: ib.OpWrite, SGList: p.a.sge(0, 1<<20), Remote: p.b.remote(0), Signaled: true}
 	})
 }
 
 func BenchmarkRead1M(b *testing.B) {
-	benchmarkBursts(b, func(p *pair) SendWR {
-		return SendWR{Opcode: OpRead, SGList: p.a.sge(0, 1<<20), Remote: p.b.remote(0), Signaled: true}
+	benchmarkBursts(b, func(p *pair) ib.SendWR {
+		return ib.SendWR{Opcode: ib.OpRead, SGList: p.a.sge(0, 1<<20), Remote: p.b.remote(0), Signaled: true}
 	})
 }
 
 func BenchmarkFetchAdd(b *testing.B) {
-	benchmark(b, rocev2.MTU4096, func(p *pair) SendWR {
-		return SendWR{Opcode: OpFetchAdd, SGList: p.a.sge(0, 8), Remote: p.b.remote(0), CompareAdd: 1, Signaled: true}
+	benchmark(b, rocev2.MTU4096, func(p *pair) ib.SendWR {
+		return ib.SendWR{Opcode: ib.OpFetchAdd, SGList: p.a.sge(0, 8), Remote: p.b.remote(0), CompareAdd: 1, Signaled: true}
 	})
 }
 
@@ -106,19 +107,19 @@ func TestNoAllocations(t *testing.T) {
 }
 
 func testNoAllocations(t *testing.T, bursts bool) {
-	for op := OpSend; op < numWROpcodes; op++ {
+	for _, op := range ib.Opcodes() {
 		p := benchPair(t, rocev2.MTU1024, 128)
 		p.bursts = bursts
 		p.a.cfg.Invalidate, p.b.cfg.Invalidate = nil, nil
-		if op == OpSendInv {
+		if op == ib.OpSendInv {
 			continue // the hook is the driver's
 		}
 		n := 5000
-		if op >= OpCompareSwap {
+		if op.Is(ib.OpAtomic) {
 			n = 8
 		}
-		wr := SendWR{Opcode: op, Signaled: true, SGList: p.a.sge(0, n), Remote: p.b.remote(0)}
-		recv := RecvWR{SGList: p.b.sge(8192, 8192)}
+		wr := ib.SendWR{Opcode: op, Signaled: true, SGList: p.a.sge(0, n), Remote: p.b.remote(0)}
+		recv := ib.RecvWR{SGList: p.b.sge(8192, 8192)}
 		round := func() {
 			for range 20 {
 				must(t, p.b.PostRecv(p.now, &recv))

@@ -3,6 +3,8 @@ package qp
 import (
 	"encoding/binary"
 
+	"github.com/gosoftroce/rocev2/clock"
+	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/memreg"
 	"github.com/gosoftroce/rocev2/rocev2"
 )
@@ -19,7 +21,7 @@ type PacketWriter interface {
 // and returns how many. They differ in PSN and payload only, so that what PollTransmit asks for each packet is asked once
 // for all of them. Whatever is special, the first and the last packet, one that asks for an acknowledgement, a
 // retransmission, a fault, is left to PollTransmit, as are all other packets: 0 means no more than that it is its turn.
-func (q *QP) PollBurst(now Time, limit int, out PacketWriter) int {
+func (q *QP) PollBurst(now clock.Time, limit int, out PacketWriter) int {
 	if q.notice.due {
 		return 0
 	}
@@ -42,14 +44,14 @@ type train struct {
 }
 
 // burstRequest writes the middle packets of a SEND or WRITE.
-func (q *QP) burstRequest(now Time, limit int, out PacketWriter) int {
+func (q *QP) burstRequest(now clock.Time, limit int, out PacketWriter) int {
 	r := &q.req
-	if q.state != StateRTS || r.cur == r.started || r.nxt != r.max || r.repair.left > 0 || r.rnr.waiting || r.paging {
+	if q.state != ib.StateRTS || r.cur == r.started || r.nxt != r.max || r.repair.left > 0 || r.rnr.waiting || r.paging {
 		return 0
 	}
 	w := r.queue.at(r.cur)
 	rel := ahead(r.nxt, w.first)
-	if w.opcode >= OpRead || w.status != StatusSuccess || rel == 0 || w.flags&flagInline != 0 || w.nsge != 1 {
+	if !w.opcode.Is(ib.OpCarries) || w.status != ib.StatusSuccess || rel == 0 || w.flags&flagInline != 0 || w.nsge != 1 {
 		return 0
 	}
 	if w.consumesRecv() && !r.credit.allows(w.ssn) {
@@ -64,7 +66,7 @@ func (q *QP) burstRequest(now Time, limit int, out PacketWriter) int {
 	}
 	sge := r.queue.list(r.cur, w)[0]
 	v, f := q.cfg.Memory.ResolveLocal(q.cfg.PD, sge, 0)
-	if f != memreg.None {
+	if f != ib.FaultNone {
 		return 0
 	}
 	n = q.writeBurst(out, train{op: wireOpcodes[w.opcode][placeMiddle], psn: r.nxt, n: n, view: v, off: uint64(rel) << q.mtuShift})
@@ -98,8 +100,8 @@ func (q *QP) burstResponse(limit int, out PacketWriter) int {
 	}
 	res := r.res.at(e.res)
 	off := uint64(ahead(e.psn, res.first)) << q.mtuShift
-	v, f := q.cfg.Memory.Resolve(q.cfg.PD, memreg.Key(res.rkey), res.va+off, uint64(n)<<q.mtuShift, memreg.RemoteRead)
-	if f != memreg.None {
+	v, f := q.cfg.Memory.Resolve(q.cfg.PD, q.cfg.QPN, ib.Key(res.rkey), res.va+off, uint64(n)<<q.mtuShift, ib.RemoteRead)
+	if f != ib.FaultNone {
 		return 0
 	}
 	n = q.writeBurst(out, train{op: rocev2.RCReadResponseMiddle, psn: e.psn, n: n, view: v})
@@ -123,7 +125,7 @@ func (q *QP) writeBurst(out PacketWriter, t train) int {
 		}
 		copy(buf, head[:])
 		binary.BigEndian.PutUint32(buf[psnOffset:], uint32(t.psn.Add(n)))
-		if t.view.CopyOut(buf[rocev2.BTHLen:end], t.off+uint64(n)<<q.mtuShift) != memreg.None {
+		if t.view.CopyOut(buf[rocev2.BTHLen:end], t.off+uint64(n)<<q.mtuShift) != ib.FaultNone {
 			break
 		}
 		out.Commit(end)

@@ -8,6 +8,8 @@ import (
 	"reflect"
 	"testing"
 
+	"github.com/gosoftroce/rocev2/clock"
+	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/memreg"
 	"github.com/gosoftroce/rocev2/rocev2"
 )
@@ -73,8 +75,8 @@ func newTwins(t *testing.T, seed uint64) *twins {
 	w := &twins{t: t, rng: rand.New(rand.NewPCG(seed, 0xb0257))}
 	r := w.rng
 	mtu := []rocev2.MTU{rocev2.MTU256, rocev2.MTU512, rocev2.MTU1024, rocev2.MTU2048, rocev2.MTU4096}[r.IntN(5)]
-	c := pairConfig{mem: twinMemory, attr: Attr{PathMTU: mtu, Timeout: 10, MaxRdAtomic: uint8(1 + r.IntN(4)), MaxDestRdAtomic: 4},
-		config: Config{MaxSendWR: 16, MaxRecvWR: 16, MaxSendSGE: 3, MaxRecvSGE: 3, MaxInline: 8 * mtu.Bytes()}}
+	c := pairConfig{mem: twinMemory, attr: ib.Attr{PathMTU: mtu, Timeout: 10, MaxRdAtomic: uint8(1 + r.IntN(4)), MaxDestRdAtomic: 4},
+		config: Config{MaxSendWR: 16, MaxRecvWR: 16, MaxSendSGE: 3, MaxRecvSGE: 3, MaxInline: min(8*mtu.Bytes(), ib.MaxInline)}}
 	if r.IntN(2) == 0 {
 		c.config.Window = WindowConfig{InitialBytes: 1 + r.IntN(60*mtu.Bytes()), MaxPSNs: r.IntN(100)}
 		c.config.Window.MaxBytes = c.config.Window.InitialBytes * (1 + r.IntN(3))
@@ -244,24 +246,24 @@ func (w *twins) compare() {
 func (w *twins) post(k int) {
 	r := w.rng
 	mtu := w.each[0].a.mtu
-	op := []WROpcode{OpWrite, OpWrite, OpSend, OpRead, OpRead, OpWriteImm, OpSendImm, OpFetchAdd}[r.IntN(8)]
+	op := []ib.Opcode{ib.OpWrite, ib.OpWrite, ib.OpSend, ib.OpRead, ib.OpRead, ib.OpWriteImm, ib.OpSendImm, ib.OpFetchAdd}[r.IntN(8)]
 	n := []int{r.IntN(twinMemory / 2), r.IntN(30*mtu) % (twinMemory / 2), r.IntN(3) * mtu, 8}[r.IntN(4)]
-	if op == OpFetchAdd {
+	if op == ib.OpFetchAdd {
 		n = 8
 	}
 	from, to := 8*r.IntN((twinMemory-n)/8+1), 8*r.IntN((twinMemory-n)/8+1)
 	lists := r.IntN(6)
-	if op <= OpSendImm && r.IntN(4) > 0 || r.IntN(3) == 0 {
+	if (op == ib.OpSend || op == ib.OpSendImm) && r.IntN(4) > 0 || r.IntN(3) == 0 {
 		w.recv(1 - k)
 	}
 	flags := r.IntN(64)
 	w.both(k, fmt.Sprintf("posts %v of %d bytes, flags %x, lists %d", op, n, flags, lists), func(p *pair, e *testEnd, _ int) error {
-		wr := SendWR{ID: 1, Opcode: op, SGList: e.sge(from, n), Remote: p.peer(e).remote(to), Signaled: flags&1 == 0, Fence: flags&6 == 0, CompareAdd: 3}
+		wr := ib.SendWR{ID: 1, Opcode: op, SGList: e.sge(from, n), Remote: p.peer(e).remote(to), Signaled: flags&1 == 0, Fence: flags&6 == 0, CompareAdd: 3}
 		switch {
-		case op == OpFetchAdd:
+		case op == ib.OpFetchAdd:
 		case lists == 0: // in two pieces
 			wr.SGList = append(e.sge(from, n/3), e.sge(from+n/3, n-n/3)...)
-		case lists == 1 && op != OpRead && n <= 8*mtu:
+		case lists == 1 && op != ib.OpRead && n <= 8*mtu:
 			wr.Inline = e.mem[from : from+n]
 		case flags == 63: // no such key, or beyond the region
 			wr.SGList[0].LKey ^= 1
@@ -274,7 +276,7 @@ func (w *twins) post(k int) {
 
 func (w *twins) recv(k int) {
 	w.both(k, "posts a receive", func(p *pair, e *testEnd, _ int) error {
-		return e.PostRecv(p.now, &RecvWR{ID: 2, SGList: e.sge(0, twinMemory)})
+		return e.PostRecv(p.now, &ib.RecvWR{ID: 2, SGList: e.sge(0, twinMemory)})
 	})
 }
 
@@ -286,7 +288,7 @@ func (w *twins) pass() {
 			now = max(now, at)
 		}
 	}
-	now += Time(w.rng.IntN(2000))
+	now += clock.Time(w.rng.IntN(2000))
 	for k := range 2 {
 		w.both(k, fmt.Sprintf("time passes to %d", now), func(p *pair, e *testEnd, _ int) error {
 			p.now = now
@@ -326,11 +328,11 @@ func (w *twins) trouble() {
 	case 3, 4, 5, 6:
 		w.n.drained++
 		w.both(k, "drains", func(p *pair, e *testEnd, _ int) error {
-			return e.Modify(p.now, &Attr{State: StateSQD}, AttrState)
+			return e.Modify(p.now, &ib.Attr{State: ib.StateSQD}, ib.AttrState)
 		})
 		w.send(k, w.rng.IntN(40))
 		w.both(k, "goes on", func(p *pair, e *testEnd, _ int) error {
-			return e.Modify(p.now, &Attr{State: StateRTS}, AttrState)
+			return e.Modify(p.now, &ib.Attr{State: ib.StateRTS}, ib.AttrState)
 		})
 	case 7:
 		w.n.reset++
@@ -339,7 +341,7 @@ func (w *twins) trouble() {
 			w.both(k, "is reset", func(p *pair, e *testEnd, _ int) error {
 				a := attr
 				a.SQPSN, a.RQPSN = 5, 5
-				err := e.Modify(p.now, &Attr{State: StateReset}, AttrState)
+				err := e.Modify(p.now, &ib.Attr{State: ib.StateReset}, ib.AttrState)
 				p.connect(e, p.peer(e), a, true)
 				return err
 			})
@@ -390,7 +392,7 @@ func (w *twins) play() {
 	for i := range 2 {
 		if x, y := w.each[0].side(i), w.each[1].side(i); !bytes.Equal(x.mem, y.mem) {
 			w.fail("%c: other memory with bursts", 'a'+i)
-		} else if x.state == StateErr {
+		} else if x.state == ib.StateErr {
 			w.n.failed++
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/memreg"
 	"github.com/gosoftroce/rocev2/memreg/mapping"
 )
@@ -17,11 +18,11 @@ func TestBurstFromCutFile(t *testing.T) {
 	t.Parallel()
 	const size = 256 << 10
 	left := 10 * os.Getpagesize()
-	for _, op := range []WROpcode{OpWrite, OpRead} {
+	for _, op := range []ib.Opcode{ib.OpWrite, ib.OpRead} {
 		p := newPair(t, pairConfig{})
 		p.bursts = true
 		e := p.a
-		if op == OpRead {
+		if op == ib.OpRead {
 			e = p.b
 		}
 		name := filepath.Join(t.TempDir(), "region")
@@ -33,7 +34,7 @@ func TestBurstFromCutFile(t *testing.T) {
 		must(t, err)
 		e.mr, err = e.table.Register(e.pd, m, memreg.Options{Access: testAccess, Base: memreg.BaseIOVA, IOVA: testIOVA})
 		must(t, err)
-		must(t, p.a.PostSend(0, &SendWR{ID: 1, Opcode: op, SGList: p.a.sge(0, size/2), Remote: p.b.remote(0), Signaled: true}))
+		must(t, p.a.PostSend(0, &ib.SendWR{ID: 1, Opcode: op, SGList: p.a.sge(0, size/2), Remote: p.b.remote(0), Signaled: true}))
 		p.transfer(p.a, 1)
 		p.transfer(e, 3)
 		must(t, f.Truncate(int64(left)))
@@ -44,12 +45,12 @@ func TestBurstFromCutFile(t *testing.T) {
 				break
 			}
 		}
-		if e.stats.TxBytes > uint64(left) || e.stats.TxBytes+1024 < uint64(left) && op == OpRead {
+		if e.stats.TxBytes > uint64(left) || e.stats.TxBytes+1024 < uint64(left) && op == ib.OpRead {
 			t.Errorf("%v: %d bytes of %d that are there left", op, e.stats.TxBytes, left)
 		}
 		p.settle()
 		want := "1 LOC_PROT_ERR"
-		if op == OpRead {
+		if op == ib.OpRead {
 			want = "1 REM_OP_ERR"
 		}
 		if got := p.a.sq.statuses(); got != want {

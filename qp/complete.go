@@ -1,13 +1,13 @@
 package qp
 
 import (
-	"github.com/gosoftroce/rocev2/memreg"
+	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/rocev2"
 )
 
 // sendWC delivers a completion of the send queue. It returns false if the sink refused.
-func (q *QP) sendWC(id uint64, op WROpcode, s Status, vendor uint32) bool {
-	q.wc = WC{ID: id, Status: s, Opcode: wcOpcodes[op], QPN: q.cfg.QPN, VendorErr: vendor}
+func (q *QP) sendWC(id uint64, op ib.Opcode, s ib.Status, vendor uint32) bool {
+	q.wc = ib.WC{ID: id, Status: s, Opcode: op.Completion(), QPN: q.cfg.QPN, VendorErr: vendor}
 	return q.deliver(q.cfg.SendCQ)
 }
 
@@ -22,7 +22,7 @@ func (q *QP) deliver(sink CompletionSink) bool {
 		return true
 	}
 	q.stats.Overflows++
-	q.events.raise(EventFatal)
+	q.events.raise(ib.EventQPFatal)
 	return false
 }
 
@@ -35,7 +35,7 @@ func (q *QP) completeHead() bool {
 	if w.flags&flagSignaled == 0 {
 		return true
 	}
-	q.wc = WC{ID: w.id, Opcode: wcOpcodes[w.opcode], ByteLen: w.length, QPN: q.cfg.QPN}
+	q.wc = ib.WC{ID: w.id, Opcode: w.opcode.Completion(), ByteLen: w.length, QPN: q.cfg.QPN}
 	if q.deliver(q.cfg.SendCQ) {
 		return true
 	}
@@ -47,9 +47,9 @@ func (q *QP) completeHead() bool {
 }
 
 // failHead completes the oldest request with an error, which ends the connection.
-func (q *QP) failHead(s Status, vendor uint32) {
+func (q *QP) failHead(s ib.Status, vendor uint32) {
 	r := &q.req
-	if q.state == StateErr {
+	if q.state == ib.StateErr {
 		return
 	}
 	if r.head != r.queue.tail {
@@ -63,10 +63,10 @@ func (q *QP) failHead(s Status, vendor uint32) {
 // enterError goes to ERR and flushes both queues in order. Of the answers that wait only the acknowledgement of what was
 // executed is left, unless endAnswers has left what may still be sent.
 func (q *QP) enterError(keepAnswers bool) {
-	if q.state == StateErr {
+	if q.state == ib.StateErr {
 		return
 	}
-	q.state = StateErr
+	q.state = ib.StateErr
 	r, p := &q.req, &q.resp
 	r.retry.stop()
 	r.rnr.waiting = false
@@ -79,34 +79,34 @@ func (q *QP) enterError(keepAnswers bool) {
 	}
 	for ; r.head != r.queue.tail; r.head++ {
 		w := r.queue.at(r.head)
-		q.sendWC(w.id, w.opcode, StatusWRFlushErr, 0)
+		q.sendWC(w.id, w.opcode, ib.StatusWRFlushErr, 0)
 	}
 	r.cur, r.started = r.head, r.head
 	if p.held {
-		q.failRecv(StatusWRFlushErr, 0)
+		q.failRecv(ib.StatusWRFlushErr, 0)
 	}
 	if q.cfg.RecvSource != nil {
-		q.events.raise(EventLastWQE)
+		q.events.raise(ib.EventLastWQEReached)
 		return
 	}
 	for p.queue.NextRecv(&p.recv) {
-		q.failRecv(StatusWRFlushErr, 0)
+		q.failRecv(ib.StatusWRFlushErr, 0)
 	}
 }
 
 // failRecv completes the receive in hand with an error.
-func (q *QP) failRecv(s Status, vendor uint32) {
+func (q *QP) failRecv(s ib.Status, vendor uint32) {
 	q.resp.held = false
-	q.wc = WC{ID: q.resp.recv.ID, Status: s, Opcode: WCRecv, VendorErr: vendor}
+	q.wc = ib.WC{ID: q.resp.recv.ID, Status: s, Opcode: ib.WCRecv, VendorErr: vendor}
 	q.recvWC()
 }
 
 // faultDetail is what WC.VendorErr says about a memory fault.
-func faultDetail(f memreg.Fault) uint32 {
-	if f == memreg.None {
+func faultDetail(f ib.Fault) uint32 {
+	if f == ib.FaultNone {
 		return 0
 	}
-	return VendorFault | uint32(f)
+	return ib.VendorFault | uint32(f)
 }
 
 // drained reports that no message is under way: everything that was started has completed.
@@ -115,6 +115,6 @@ func (q *QP) drained() bool { return q.req.head == q.req.started }
 func (q *QP) checkDrained() {
 	if q.notify && q.drained() {
 		q.notify = false
-		q.events.raise(EventSQDrained)
+		q.events.raise(ib.EventSQDrained)
 	}
 }

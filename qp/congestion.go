@@ -4,13 +4,15 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/gosoftroce/rocev2/clock"
+	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/rocev2"
 )
 
 // notice is the receiving side of congestion notification (IBTA A17.9): it tells the peer that its packets meet a queue.
 type notice struct {
-	due  bool // a CNP is to be sent
-	next Time // and no other before
+	due  bool       // a CNP is to be sent
+	next clock.Time // and no other before
 }
 
 // cnpInterval is the least time between two notifications to one peer queue pair, as adapters have it.
@@ -20,10 +22,10 @@ const cnpInterval = 50 * time.Microsecond
 // carries data of this connection, the peer is sent a notification (CNP) with the next PollTransmit, before everything else,
 // at most one in 50 µs. The data of a READ is on its way because this side asked for it, so for that the own send window,
 // which bounds what is asked for, gives way too.
-func (q *QP) HandleMarked(now Time, src netip.Addr, p *rocev2.Packet) Drop {
+func (q *QP) HandleMarked(now clock.Time, src netip.Addr, p *rocev2.Packet) Drop {
 	d := q.HandlePacket(now, src, p)
 	switch {
-	case d >= DropState && d <= DropQPN, q.state == StateErr:
+	case d >= DropState && d <= DropQPN, q.state == ib.StateErr:
 		return d // not of this connection
 	case len(p.Payload) == 0:
 		return d // there would be no fewer of them
@@ -48,7 +50,7 @@ func (q *QP) pollNotice(buf []byte) int {
 
 // handleNotice takes a CNP.
 func (q *QP) handleNotice() Drop {
-	if q.state != StateRTS && q.state != StateSQD {
+	if q.state != ib.StateRTS && q.state != ib.StateSQD {
 		return DropState
 	}
 	q.stats.CNPsReceived++

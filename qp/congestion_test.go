@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/rocev2"
 )
 
@@ -145,7 +146,7 @@ func TestNoticeStates(t *testing.T) {
 	if d := p.a.HandlePacket(0, p.b.addr, &cnp); d != DropNone {
 		t.Errorf("in RTS: %v", d)
 	}
-	must(t, p.a.Modify(0, &Attr{State: StateErr}, AttrState))
+	must(t, p.a.Modify(0, &ib.Attr{State: ib.StateErr}, ib.AttrState))
 	if d := p.a.HandlePacket(0, p.b.addr, &cnp); d != DropState {
 		t.Errorf("in ERR: %v", d)
 	}
@@ -158,7 +159,7 @@ func TestNoticeStates(t *testing.T) {
 func TestMarkedRead(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, pairConfig{})
-	must(t, p.a.PostSend(0, &SendWR{Opcode: OpRead, SGList: p.a.sge(0, 4000), Remote: p.b.remote(0)}))
+	must(t, p.a.PostSend(0, &ib.SendWR{Opcode: ib.OpRead, SGList: p.a.sge(0, 4000), Remote: p.b.remote(0)}))
 	p.transfer(p.a, 1)
 	before := p.a.req.window.size
 	for p.transferMarked(p.b) {
@@ -186,7 +187,7 @@ func (p *pair) transferMarked(from *testEnd) bool {
 // TestNoticeAllocations: marked packets and their CNPs cost no memory.
 func TestNoticeAllocations(t *testing.T) {
 	p := newPair(t, pairConfig{noKeepCQ: true})
-	wr := SendWR{Opcode: OpWrite, SGList: p.a.sge(0, 8), Remote: p.b.remote(0)}
+	wr := ib.SendWR{Opcode: ib.OpWrite, SGList: p.a.sge(0, 8), Remote: p.b.remote(0)}
 	if n := testing.AllocsPerRun(100, func() {
 		must(t, p.a.PostSend(p.now, &wr))
 		p.transferMarked(p.a)

@@ -18,7 +18,7 @@ func (s *Stats) counters() [38]counter {
 		{"send_done", &s.SendDone},
 		{"recv_done", &s.RecvDone},
 		{"retransmits", &s.Retransmits},
-		{"needless_retransmits", &s.Needless},
+		{"spurious_retransmits", &s.Spurious},
 		{"timeouts", &s.Timeouts},
 		{"probes", &s.Probes},
 		{"restarts", &s.Restarts},

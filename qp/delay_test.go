@@ -3,7 +3,7 @@ package qp
 import (
 	"testing"
 
-	"github.com/gosoftroce/rocev2/memreg"
+	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/rocev2"
 )
 
@@ -22,10 +22,10 @@ func (p *pair) polled(e *testEnd) []rocev2.Opcode {
 func TestDelayedAcks(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, pairConfig{})
-	write := SendWR{Opcode: OpWrite, SGList: []memreg.SGE{p.a.mr.SGE(0, 8)}, Remote: RemoteAddr{Addr: testIOVA, RKey: p.b.mr.RKey()}}
+	write := ib.SendWR{Opcode: ib.OpWrite, SGList: []ib.SGE{p.a.mr.SGE(0, 8)}, Remote: ib.RemoteAddr{Addr: testIOVA, RKey: p.b.mr.RKey()}}
 	answer := write
-	answer.SGList, answer.Remote.RKey = []memreg.SGE{p.b.mr.SGE(0, 8)}, p.a.mr.RKey()
-	post := func(e *testEnd, wr SendWR) {
+	answer.SGList, answer.Remote.RKey = []ib.SGE{p.b.mr.SGE(0, 8)}, p.a.mr.RKey()
+	post := func(e *testEnd, wr ib.SendWR) {
 		t.Helper()
 		if err := e.PostSend(p.now, &wr); err != nil {
 			t.Fatal(err)
@@ -63,7 +63,7 @@ func TestDelayedAcks(t *testing.T) {
 
 	p.b.DelayAcks(true)
 	read := write
-	read.Opcode = OpRead
+	read.Opcode = ib.OpRead
 	post(p.a, write)
 	post(p.a, read)
 	p.transfer(p.a, 2)

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/rocev2"
 )
 
@@ -31,7 +32,7 @@ func TestReadsBeyondDepth(t *testing.T) {
 
 func readsBeyondDepth(t *testing.T, depth uint8, keep bool, batch int, seed uint64) {
 	const reads, length = 20, 700 // three packets each
-	c := pairConfig{attr: Attr{PathMTU: rocev2.MTU256, MaxRdAtomic: 32, MaxDestRdAtomic: depth, Timeout: 10, RetryCount: 7}}
+	c := pairConfig{attr: ib.Attr{PathMTU: rocev2.MTU256, MaxRdAtomic: 32, MaxDestRdAtomic: depth, Timeout: 10, RetryCount: 7}}
 	p := newPair(t, c)
 	if keep {
 		p = keepers(t, c, 64)
@@ -40,7 +41,7 @@ func readsBeyondDepth(t *testing.T, depth uint8, keep bool, batch int, seed uint
 	loss := []float64{0, 0, 0.05, 0.15}[seed%4]
 	p.drop = func(*testEnd, *rocev2.Packet) bool { return r.Float64() < loss }
 	for i := range reads {
-		must(t, p.a.PostSend(0, &SendWR{ID: uint64(i), Opcode: OpRead, SGList: p.a.sge(i*length, length),
+		must(t, p.a.PostSend(0, &ib.SendWR{ID: uint64(i), Opcode: ib.OpRead, SGList: p.a.sge(i*length, length),
 			Remote: p.b.remote((i * length) ^ 1), Signaled: true}))
 	}
 	for range 1 << 16 {
@@ -77,14 +78,14 @@ func readsBeyondDepth(t *testing.T, depth uint8, keep bool, batch int, seed uint
 func TestAtomicsBeyondDepth(t *testing.T) {
 	t.Parallel()
 	for _, keep := range []bool{false, true} {
-		c := pairConfig{attr: Attr{MaxRdAtomic: 32, MaxDestRdAtomic: 2}}
+		c := pairConfig{attr: ib.Attr{MaxRdAtomic: 32, MaxDestRdAtomic: 2}}
 		p := newPair(t, c)
 		if keep {
 			p = keepers(t, c, 64)
 		}
 		before, _ := p.b.mr.Load64(0)
 		for i := range 20 {
-			must(t, p.a.PostSend(0, &SendWR{ID: uint64(i), Opcode: OpFetchAdd, CompareAdd: 1, SGList: p.a.sge(8*i, 8),
+			must(t, p.a.PostSend(0, &ib.SendWR{ID: uint64(i), Opcode: ib.OpFetchAdd, CompareAdd: 1, SGList: p.a.sge(8*i, 8),
 				Remote: p.b.remote(0), Signaled: true}))
 		}
 		p.settle()
@@ -103,9 +104,9 @@ func TestAtomicsBeyondDepth(t *testing.T) {
 // most, and what waits stays bounded.
 func TestForgedDuplicates(t *testing.T) {
 	t.Parallel()
-	p := newPair(t, pairConfig{attr: Attr{MaxRdAtomic: 8, MaxDestRdAtomic: 2}})
+	p := newPair(t, pairConfig{attr: ib.Attr{MaxRdAtomic: 8, MaxDestRdAtomic: 2}})
 	for i := range 12 {
-		must(t, p.a.PostSend(0, &SendWR{ID: uint64(i), Opcode: OpFetchAdd, CompareAdd: 1, SGList: p.a.sge(8*i, 8), Remote: p.b.remote(0)}))
+		must(t, p.a.PostSend(0, &ib.SendWR{ID: uint64(i), Opcode: ib.OpFetchAdd, CompareAdd: 1, SGList: p.a.sge(8*i, 8), Remote: p.b.remote(0)}))
 	}
 	p.settle()
 	r := rand.New(rand.NewPCG(1, 1))
@@ -126,10 +127,10 @@ func TestForgedDuplicates(t *testing.T) {
 			}
 		}
 	}
-	if p.b.State() != StateRTS {
+	if p.b.State() != ib.StateRTS {
 		t.Errorf("state %v", p.b.State())
 	}
-	must(t, p.a.PostSend(0, &SendWR{ID: 99, Opcode: OpWrite, Remote: p.b.remote(0), Signaled: true}))
+	must(t, p.a.PostSend(0, &ib.SendWR{ID: 99, Opcode: ib.OpWrite, Remote: p.b.remote(0), Signaled: true}))
 	p.settle()
 	if s := p.a.sq.statuses(); s != "99 SUCCESS" {
 		t.Errorf("%q", s)
@@ -156,7 +157,7 @@ func TestStrayReplayFault(t *testing.T) {
 	}
 	must(t, nak.Parse(p.buf[:n+rocev2.ICRCLen]))
 	if nak.BTH.Opcode != rocev2.RCAcknowledge || nak.AETH.Syndrome != rocev2.NAKRemoteAccess || nak.BTH.PSN != 0xfffffe ||
-		p.b.State() != StateRTS || p.b.PollTransmit(p.now, p.buf[:0]) != 0 {
+		p.b.State() != ib.StateRTS || p.b.PollTransmit(p.now, p.buf[:0]) != 0 {
 		t.Errorf("%+v, state %v", nak, p.b.State())
 	}
 	if e, _ := p.b.resp.res.find(0xfffffe); e == nil || e.pending != pendingNone {

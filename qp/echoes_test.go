@@ -3,6 +3,8 @@ package qp
 import (
 	"testing"
 
+	"github.com/gosoftroce/rocev2/clock"
+	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/rocev2"
 )
 
@@ -12,7 +14,7 @@ import (
 // which the requester takes; the timeout is not needed, and the retry count not used up by it.
 func TestGapNAKAgain(t *testing.T) {
 	t.Parallel()
-	p := newPair(t, pairConfig{attr: Attr{RetryCount: 1}})
+	p := newPair(t, pairConfig{attr: ib.Attr{RetryCount: 1}})
 	lost := 0
 	p.drop = func(from *testEnd, pkt *rocev2.Packet) bool {
 		if from == p.a && pkt.BTH.PSN == 0 && lost < maxRestarts {
@@ -22,7 +24,7 @@ func TestGapNAKAgain(t *testing.T) {
 		return false
 	}
 	for range 10 {
-		must(t, p.a.PostSend(0, &SendWR{Opcode: OpWrite, SGList: p.a.sge(0, 3000), Remote: p.b.remote(0)}))
+		must(t, p.a.PostSend(0, &ib.SendWR{Opcode: ib.OpWrite, SGList: p.a.sge(0, 3000), Remote: p.b.remote(0)}))
 	}
 	p.run()
 	if p.b.Stats().NAKSeqSent != maxRestarts || p.now != 0 || p.a.Stats().SendDone != 10 {
@@ -33,10 +35,10 @@ func TestGapNAKAgain(t *testing.T) {
 // TestNAKEchoes: whatever the number of NAKs for the same PSN, they cost one retry and a bounded number of packets.
 func TestNAKEchoes(t *testing.T) {
 	t.Parallel()
-	p := newPair(t, pairConfig{attr: Attr{RetryCount: 1}})
+	p := newPair(t, pairConfig{attr: ib.Attr{RetryCount: 1}})
 	p.drop = func(*testEnd, *rocev2.Packet) bool { return true }
 	for range 10 {
-		must(t, p.a.PostSend(0, &SendWR{Opcode: OpWrite}))
+		must(t, p.a.PostSend(0, &ib.SendWR{Opcode: ib.OpWrite}))
 	}
 	nak := packet(rocev2.RCAcknowledge, 0xfffffe)
 	nak.AETH.Syndrome = rocev2.NAKSequence
@@ -45,7 +47,7 @@ func TestNAKEchoes(t *testing.T) {
 		p.inject(p.a, nak)
 		p.inject(p.a, nak)
 	}
-	if s := p.a.Stats(); p.a.State() != StateRTS || s.Restarts != maxRestarts || p.a.req.retry.left != 0 {
+	if s := p.a.Stats(); p.a.State() != ib.StateRTS || s.Restarts != maxRestarts || p.a.req.retry.left != 0 {
 		t.Errorf("state %v, %d restarts, %d retries left", p.a.State(), s.Restarts, p.a.req.retry.left)
 	}
 }
@@ -54,8 +56,8 @@ func TestNAKEchoes(t *testing.T) {
 // that has vanished is still given up after count+1 timeouts.
 func TestProbe(t *testing.T) {
 	t.Parallel()
-	p := newPair(t, pairConfig{config: Config{MinProbe: 1e6}, attr: Attr{RetryCount: 2}})
-	write := SendWR{Opcode: OpWrite, SGList: p.a.sge(0, 3000), Remote: p.b.remote(0)}
+	p := newPair(t, pairConfig{config: Config{MinProbe: 1e6}, attr: ib.Attr{RetryCount: 2}})
+	write := ib.SendWR{Opcode: ib.OpWrite, SGList: p.a.sge(0, 3000), Remote: p.b.remote(0)}
 	must(t, p.a.PostSend(0, &write))
 	p.run()
 	p.drop = func(_ *testEnd, pkt *rocev2.Packet) bool {
@@ -74,7 +76,7 @@ func TestProbe(t *testing.T) {
 	p.drop = func(*testEnd, *rocev2.Packet) bool { return true }
 	must(t, p.a.PostSend(p.now, &write))
 	p.settle()
-	if got := p.now - start; got != 3*Time(rocev2.AckTimeout(14)) || p.a.State() != StateErr {
+	if got := p.now - start; got != 3*clock.Time(rocev2.AckTimeout(14)) || p.a.State() != ib.StateErr {
 		t.Errorf("given up after %d ns, state %v", got, p.a.State())
 	}
 }
@@ -85,7 +87,7 @@ func TestFatalNAKInsideRead(t *testing.T) {
 	t.Parallel()
 	for at, syndrome := range []rocev2.Syndrome{0x61, 0x62, 0x63, 0x64, 0x65} {
 		p := newPair(t, pairConfig{})
-		must(t, p.a.PostSend(0, &SendWR{ID: 1, Opcode: OpRead, SGList: p.a.sge(0, 5000), Remote: p.b.remote(0)}))
+		must(t, p.a.PostSend(0, &ib.SendWR{ID: 1, Opcode: ib.OpRead, SGList: p.a.sge(0, 5000), Remote: p.b.remote(0)}))
 		p.transfer(p.a, 1)
 		p.transfer(p.b, 2)
 		nak := packet(rocev2.RCAcknowledge, rocev2.PSN(0xfffffe).Add(at))
@@ -102,7 +104,7 @@ func TestFatalNAKInsideRead(t *testing.T) {
 func TestUnsolicitedCredits(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, pairConfig{})
-	must(t, p.a.PostSend(0, &SendWR{Opcode: OpWrite}))
+	must(t, p.a.PostSend(0, &ib.SendWR{Opcode: ib.OpWrite}))
 	p.run()
 	ack := packet(rocev2.RCAcknowledge, 0xfffffe)
 	ack.AETH = rocev2.AETH{Syndrome: rocev2.SyndromeACK(rocev2.CreditCode(6)), MSN: 1}
@@ -117,7 +119,7 @@ func TestDuplicateWhileAnswering(t *testing.T) {
 	t.Parallel()
 	for from, want := range []int{5, 4, 3, 3, 3} {
 		p := newPair(t, pairConfig{})
-		must(t, p.a.PostSend(0, &SendWR{Opcode: OpRead, SGList: p.a.sge(0, 5000), Remote: p.b.remote(0)}))
+		must(t, p.a.PostSend(0, &ib.SendWR{Opcode: ib.OpRead, SGList: p.a.sge(0, 5000), Remote: p.b.remote(0)}))
 		p.transfer(p.a, 1)
 		p.transfer(p.b, 2)
 		pkt := packet(rocev2.RCReadRequest, rocev2.PSN(0xfffffe).Add(from))
@@ -136,7 +138,7 @@ func TestDuplicateWhileAnswering(t *testing.T) {
 // peer may have more outstanding than agreed.
 func TestStrayReplay(t *testing.T) {
 	t.Parallel()
-	p := newPair(t, pairConfig{attr: Attr{MaxDestRdAtomic: 1}})
+	p := newPair(t, pairConfig{attr: ib.Attr{MaxDestRdAtomic: 1}})
 	add := packet(rocev2.RCFetchAdd, 0xfffffe)
 	add.AtomicETH = rocev2.AtomicETH{VA: testIOVA, RKey: uint32(p.b.mr.RKey()), SwapAdd: 1}
 	before, _ := p.b.mr.Load64(0)
@@ -157,13 +159,13 @@ func TestStrayReplay(t *testing.T) {
 	}
 }
 
-// TestNeedlessProbe: the peer's answer comes late, and nothing was lost. What the probes cut off the window is given back,
+// TestSpuriousProbe: the peer's answer comes late, and nothing was lost. What the probes cut off the window is given back,
 // and the next pause as long is waited for.
-func TestNeedlessProbe(t *testing.T) {
+func TestSpuriousProbe(t *testing.T) {
 	t.Parallel()
 	const pause = 9e6 // ns
 	p := newPair(t, pairConfig{config: Config{MinProbe: 1e6}})
-	write := SendWR{Opcode: OpWrite, SGList: p.a.sge(0, 8), Remote: p.b.remote(0)}
+	write := ib.SendWR{Opcode: ib.OpWrite, SGList: p.a.sge(0, 8), Remote: p.b.remote(0)}
 	must(t, p.a.PostSend(p.now, &write))
 	p.run()
 	window, probes := p.a.req.window.size, uint64(0)
@@ -181,9 +183,9 @@ func TestNeedlessProbe(t *testing.T) {
 		}
 		p.now = end
 		p.run()
-		if s := p.a.Stats(); s.Needless == 0 || s.Needless != s.Retransmits || round > 0 && s.Probes != probes || s.SendDone != uint64(round+2) || p.a.req.window.size < window {
-			t.Errorf("pause %d: %d probes, %d packets of %d needless, %d done, window %d of %d",
-				round, s.Probes, s.Needless, s.Retransmits, s.SendDone, p.a.req.window.size, window)
+		if s := p.a.Stats(); s.Spurious == 0 || s.Spurious != s.Retransmits || round > 0 && s.Probes != probes || s.SendDone != uint64(round+2) || p.a.req.window.size < window {
+			t.Errorf("pause %d: %d probes, %d packets of %d spurious, %d done, window %d of %d",
+				round, s.Probes, s.Spurious, s.Retransmits, s.SendDone, p.a.req.window.size, window)
 		}
 		probes = p.a.Stats().Probes
 	}
@@ -194,7 +196,7 @@ func TestNeedlessProbe(t *testing.T) {
 func TestAnsweredTwice(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, pairConfig{config: Config{MinProbe: 1e6}})
-	write := SendWR{Opcode: OpWrite, SGList: p.a.sge(0, 8), Remote: p.b.remote(0)}
+	write := ib.SendWR{Opcode: ib.OpWrite, SGList: p.a.sge(0, 8), Remote: p.b.remote(0)}
 	must(t, p.a.PostSend(p.now, &write))
 	p.run()
 	must(t, p.a.PostSend(p.now, &write))
@@ -209,8 +211,8 @@ func TestAnsweredTwice(t *testing.T) {
 	p.now += 1000 // as if to the second one
 	for i := range packets {
 		p.carry(p.b, packets[i][:], lens[i])
-		if s := p.a.Stats(); s.SendDone != 2 || s.Needless != uint64(i) {
-			t.Errorf("answer %d: %d done, %d packets needless", i, s.SendDone, s.Needless)
+		if s := p.a.Stats(); s.SendDone != 2 || s.Spurious != uint64(i) {
+			t.Errorf("answer %d: %d done, %d packets spurious", i, s.SendDone, s.Spurious)
 		}
 	}
 	if got := p.a.req.rtt.pauses.expected(p.now); got < 1e6 {

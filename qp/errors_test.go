@@ -5,7 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gosoftroce/rocev2/memreg"
+	"github.com/gosoftroce/rocev2/clock"
+	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/rocev2"
 )
 
@@ -15,19 +16,19 @@ func TestPostErrors(t *testing.T) {
 	sge := p.a.sge(0, 8)
 	for _, c := range []struct {
 		name string
-		wr   SendWR
+		wr   ib.SendWR
 		want error
 	}{
-		{"unknown operation", SendWR{Opcode: numWROpcodes}, ErrOpcode},
-		{"three entries", SendWR{Opcode: OpSend, SGList: append(append(sge, sge...), sge...)}, ErrTooManySGE},
-		{"no operation", SendWR{}, ErrNoOpcode},
-		{"no operation with data", SendWR{Inline: []byte("x")}, ErrNoOpcode},
-		{"remote outside", SendWR{Opcode: OpWrite, Remote: OutsideRemote}, ErrRemote},
-		{"remote outside, inline", SendWR{Opcode: OpWriteImm, Inline: []byte("x"), Remote: OutsideRemote}, ErrRemote},
-		{"17 bytes inline", SendWR{Opcode: OpSend, Inline: make([]byte, 17)}, ErrInlineTooLong},
-		{"inline READ", SendWR{Opcode: OpRead, Inline: []byte{1}}, ErrInline},
-		{"2^31+1 bytes", SendWR{Opcode: OpSend, SGList: []memreg.SGE{{Length: 1 << 31}, {Length: 1}}}, ErrTooLong},
-		{"atomic of 4 bytes", SendWR{Opcode: OpFetchAdd, SGList: p.a.sge(0, 4)}, ErrAtomicLength},
+		{"unknown operation", ib.SendWR{Opcode: ib.NumOpcodes}, ib.ErrOpcode},
+		{"three entries", ib.SendWR{Opcode: ib.OpSend, SGList: append(append(sge, sge...), sge...)}, ib.ErrTooManySGE},
+		{"no operation", ib.SendWR{}, ib.ErrNoOpcode},
+		{"no operation with data", ib.SendWR{Inline: []byte("x")}, ib.ErrNoOpcode},
+		{"remote outside", ib.SendWR{Opcode: ib.OpWrite, Remote: ib.OutsideRemote}, ib.ErrRemote},
+		{"remote outside, inline", ib.SendWR{Opcode: ib.OpWriteImm, Inline: []byte("x"), Remote: ib.OutsideRemote}, ib.ErrRemote},
+		{"17 bytes inline", ib.SendWR{Opcode: ib.OpSend, Inline: make([]byte, 17)}, ib.ErrInlineTooLong},
+		{"inline READ", ib.SendWR{Opcode: ib.OpRead, Inline: []byte{1}}, ib.ErrInline},
+		{"2^31+1 bytes", ib.SendWR{Opcode: ib.OpSend, SGList: []ib.SGE{{Length: 1 << 31}, {Length: 1}}}, ib.ErrTooLong},
+		{"atomic of 4 bytes", ib.SendWR{Opcode: ib.OpFetchAdd, SGList: p.a.sge(0, 4)}, ib.ErrAtomicLength},
 	} {
 		var pe *PostError
 		if err := p.a.PostSend(0, &c.wr); !errors.Is(err, c.want) || !errors.As(err, &pe) {
@@ -35,16 +36,16 @@ func TestPostErrors(t *testing.T) {
 		}
 	}
 	for range 2 {
-		must(t, p.a.PostSend(0, &SendWR{Opcode: OpWrite, SGList: sge, Remote: p.b.remote(0)}))
-		must(t, p.a.PostRecv(0, &RecvWR{}))
+		must(t, p.a.PostSend(0, &ib.SendWR{Opcode: ib.OpWrite, SGList: sge, Remote: p.b.remote(0)}))
+		must(t, p.a.PostRecv(0, &ib.RecvWR{}))
 	}
-	if err := p.a.PostSend(0, &SendWR{Opcode: OpSend}); !errors.Is(err, ErrQueueFull) {
+	if err := p.a.PostSend(0, &ib.SendWR{Opcode: ib.OpSend}); !errors.Is(err, ib.ErrQueueFull) {
 		t.Errorf("third of two sends: %v", err)
 	}
-	if err := p.a.PostRecv(0, &RecvWR{}); !errors.Is(err, ErrQueueFull) {
+	if err := p.a.PostRecv(0, &ib.RecvWR{}); !errors.Is(err, ib.ErrQueueFull) {
 		t.Errorf("third of two receives: %v", err)
 	}
-	if err := p.a.PostRecv(0, &RecvWR{SGList: append(sge, sge...)}); !errors.Is(err, ErrTooManySGE) {
+	if err := p.a.PostRecv(0, &ib.RecvWR{SGList: append(sge, sge...)}); !errors.Is(err, ib.ErrTooManySGE) {
 		t.Errorf("receive with two entries: %v", err)
 	}
 	p.settle()
@@ -58,24 +59,24 @@ func TestPostErrors(t *testing.T) {
 func TestPostErrorTexts(t *testing.T) {
 	p := newPair(t, pairConfig{config: Config{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1, MaxInline: 16}})
 	two := append(p.a.sge(0, 8), p.a.sge(8, 8)...)
-	for want, wr := range map[string]SendWR{
+	for want, wr := range map[string]ib.SendWR{
 		"unknown operation 99": {Opcode: 99},
-		"too many scatter/gather entries: 2; the queue pair was made for 1": {Opcode: OpSend, SGList: two},
-		"inline data too long: 17 bytes; the queue pair was made for 16":    {Opcode: OpSend, Inline: make([]byte, 17)},
-		"cannot have inline data: RDMA_READ; only SEND":                     {Opcode: OpRead, Inline: []byte{1}},
-		"an atomic needs exactly 8 bytes: SGList has 4":                     {Opcode: OpFetchAdd, SGList: p.a.sge(0, 4)},
+		"too many scatter/gather entries: 2; the queue pair was made for 1": {Opcode: ib.OpSend, SGList: two},
+		"inline data too long: 17 bytes; the queue pair was made for 16":    {Opcode: ib.OpSend, Inline: make([]byte, 17)},
+		"cannot have inline data: RDMA_READ; only SEND":                     {Opcode: ib.OpRead, Inline: []byte{1}},
+		"an atomic needs exactly 8 bytes: SGList has 4":                     {Opcode: ib.OpFetchAdd, SGList: p.a.sge(0, 4)},
 	} {
 		if err := p.a.PostSend(0, &wr); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error is %v, want %q", err, want)
 		}
 	}
-	if err := p.a.PostRecv(0, &RecvWR{SGList: two}); err == nil || !strings.Contains(err.Error(), "2; the queue pair was made for 1") {
+	if err := p.a.PostRecv(0, &ib.RecvWR{SGList: two}); err == nil || !strings.Contains(err.Error(), "2; the queue pair was made for 1") {
 		t.Errorf("receive with two entries: %v", err)
 	}
-	must(t, p.a.PostSend(0, &SendWR{Opcode: OpWrite, Remote: p.b.remote(0)}))
-	must(t, p.a.PostRecv(0, &RecvWR{}))
+	must(t, p.a.PostSend(0, &ib.SendWR{Opcode: ib.OpWrite, Remote: p.b.remote(0)}))
+	must(t, p.a.PostRecv(0, &ib.RecvWR{}))
 	reset := newPair(t, pairConfig{noRTS: true}).b
-	send, recv := &SendWR{Opcode: OpSend}, &RecvWR{}
+	send, recv := &ib.SendWR{Opcode: ib.OpSend}, &ib.RecvWR{}
 	for want, post := range map[string]func() error{
 		"has room again":         func() error { return p.a.PostSend(0, send) },
 		"receive: queue full":    func() error { return p.a.PostRecv(0, recv) },
@@ -94,21 +95,21 @@ func TestPostErrorTexts(t *testing.T) {
 func TestPostStates(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, pairConfig{noRTS: true})
-	for _, s := range []State{StateRTR, StateReset} {
-		if s == StateReset {
-			must(t, p.b.Modify(0, &Attr{State: StateReset}, AttrState))
-			if err := p.b.PostRecv(0, &RecvWR{}); !errors.Is(err, ErrState) {
+	for _, s := range []ib.State{ib.StateRTR, ib.StateReset} {
+		if s == ib.StateReset {
+			must(t, p.b.Modify(0, &ib.Attr{State: ib.StateReset}, ib.AttrState))
+			if err := p.b.PostRecv(0, &ib.RecvWR{}); !errors.Is(err, ib.ErrState) {
 				t.Errorf("receive in %v: %v", s, err)
 			}
 		}
-		if err := p.b.PostSend(0, &SendWR{Opcode: OpSend}); !errors.Is(err, ErrState) {
+		if err := p.b.PostSend(0, &ib.SendWR{Opcode: ib.OpSend}); !errors.Is(err, ib.ErrState) {
 			t.Errorf("send in %v: %v", s, err)
 		}
 	}
-	must(t, p.a.PostRecv(0, &RecvWR{ID: 1}))
-	must(t, p.a.Modify(0, &Attr{State: StateErr}, AttrState))
-	must(t, p.a.PostSend(0, &SendWR{ID: 2, Opcode: OpSend, Inline: nil}))
-	must(t, p.a.PostRecv(0, &RecvWR{ID: 3}))
+	must(t, p.a.PostRecv(0, &ib.RecvWR{ID: 1}))
+	must(t, p.a.Modify(0, &ib.Attr{State: ib.StateErr}, ib.AttrState))
+	must(t, p.a.PostSend(0, &ib.SendWR{ID: 2, Opcode: ib.OpSend, Inline: nil}))
+	must(t, p.a.PostRecv(0, &ib.RecvWR{ID: 3}))
 	if s, r := p.a.sq.statuses(), p.a.rq.statuses(); s != "2 WR_FLUSH_ERR" || r != "1 WR_FLUSH_ERR, 3 WR_FLUSH_ERR" {
 		t.Errorf("flushed %q and %q", s, r)
 	}
@@ -120,40 +121,40 @@ func TestRefused(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name   string
-		change func(p *pair, wr *SendWR)
-		send   Status
+		change func(p *pair, wr *ib.SendWR)
+		send   ib.Status
 		recv   string
-		event  Event
+		event  ib.Event
 	}{
-		{"write with an unknown key", func(p *pair, wr *SendWR) { wr.Remote.RKey++ }, StatusRemAccessErr, "1 WR_FLUSH_ERR", EventAccessErr},
-		{"write beyond the region", func(p *pair, wr *SendWR) { wr.Remote.Addr += 1<<18 - 64 }, StatusRemAccessErr, "1 WR_FLUSH_ERR", EventAccessErr},
-		{"write without the right", func(p *pair, wr *SendWR) {
-			must(t, p.b.Modify(0, &Attr{Access: memreg.RemoteRead}, AttrAccess))
-		}, StatusRemInvReqErr, "1 WR_FLUSH_ERR", EventReqErr},
-		{"read of another's memory", func(p *pair, wr *SendWR) { wr.Opcode, wr.Remote.RKey = OpRead, 1 }, StatusRemAccessErr, "1 WR_FLUSH_ERR", EventAccessErr},
-		{"misaligned atomic", func(p *pair, wr *SendWR) {
-			wr.Opcode, wr.SGList, wr.Remote.Addr = OpFetchAdd, p.a.sge(0, 8), wr.Remote.Addr+4
-		}, StatusRemInvReqErr, "1 WR_FLUSH_ERR", EventReqErr},
-		{"misaligned atomic with a bad key", func(p *pair, wr *SendWR) {
-			wr.Opcode, wr.SGList, wr.Remote = OpFetchAdd, p.a.sge(0, 8), RemoteAddr{Addr: 4, RKey: 5}
-		}, StatusRemAccessErr, "1 WR_FLUSH_ERR", EventAccessErr},
-		{"receive too small", func(p *pair, wr *SendWR) { wr.Opcode, wr.SGList = OpSend, p.a.sge(0, 5000) }, StatusRemInvReqErr, "1 LOC_LEN_ERR", EventReqErr},
-		{"receive with a bad key", func(p *pair, wr *SendWR) {
+		{"write with an unknown key", func(p *pair, wr *ib.SendWR) { wr.Remote.RKey++ }, ib.StatusRemAccessErr, "1 WR_FLUSH_ERR", ib.EventQPAccessError},
+		{"write beyond the region", func(p *pair, wr *ib.SendWR) { wr.Remote.Addr += 1<<18 - 64 }, ib.StatusRemAccessErr, "1 WR_FLUSH_ERR", ib.EventQPAccessError},
+		{"write without the right", func(p *pair, wr *ib.SendWR) {
+			must(t, p.b.Modify(0, &ib.Attr{Access: ib.RemoteRead}, ib.AttrAccess))
+		}, ib.StatusRemInvReqErr, "1 WR_FLUSH_ERR", ib.EventQPRequestError},
+		{"read of another's memory", func(p *pair, wr *ib.SendWR) { wr.Opcode, wr.Remote.RKey = ib.OpRead, 1 }, ib.StatusRemAccessErr, "1 WR_FLUSH_ERR", ib.EventQPAccessError},
+		{"misaligned atomic", func(p *pair, wr *ib.SendWR) {
+			wr.Opcode, wr.SGList, wr.Remote.Addr = ib.OpFetchAdd, p.a.sge(0, 8), wr.Remote.Addr+4
+		}, ib.StatusRemInvReqErr, "1 WR_FLUSH_ERR", ib.EventQPRequestError},
+		{"misaligned atomic with a bad key", func(p *pair, wr *ib.SendWR) {
+			wr.Opcode, wr.SGList, wr.Remote = ib.OpFetchAdd, p.a.sge(0, 8), ib.RemoteAddr{Addr: 4, RKey: 5}
+		}, ib.StatusRemAccessErr, "1 WR_FLUSH_ERR", ib.EventQPAccessError},
+		{"receive too small", func(p *pair, wr *ib.SendWR) { wr.Opcode, wr.SGList = ib.OpSend, p.a.sge(0, 5000) }, ib.StatusRemInvReqErr, "1 LOC_LEN_ERR", ib.EventQPRequestError},
+		{"receive with a bad key", func(p *pair, wr *ib.SendWR) {
 			p.b.table.Deregister(p.b.mr)
-			wr.Opcode = OpSend
-		}, StatusRemOpErr, "1 LOC_PROT_ERR", EventNone},
-		{"write with immediate and a bad key", func(p *pair, wr *SendWR) {
-			wr.Opcode, wr.Remote.RKey = OpWriteImm, 1
-		}, StatusRemAccessErr, "1 REM_ACCESS_ERR", EventAccessErr},
-		{"send with invalidate, no hook", func(p *pair, wr *SendWR) { wr.Opcode = OpSendInv }, StatusRemAccessErr, "1 REM_ACCESS_ERR", EventAccessErr},
+			wr.Opcode = ib.OpSend
+		}, ib.StatusRemOpErr, "1 LOC_PROT_ERR", 0},
+		{"write with immediate and a bad key", func(p *pair, wr *ib.SendWR) {
+			wr.Opcode, wr.Remote.RKey = ib.OpWriteImm, 1
+		}, ib.StatusRemAccessErr, "1 REM_ACCESS_ERR", ib.EventQPAccessError},
+		{"send with invalidate, no hook", func(p *pair, wr *ib.SendWR) { wr.Opcode = ib.OpSendInv }, ib.StatusRemAccessErr, "1 REM_ACCESS_ERR", ib.EventQPAccessError},
 	} {
 		for _, lose := range []bool{false, true} {
 			p := newPair(t, pairConfig{})
-			must(t, p.b.PostRecv(0, &RecvWR{ID: 1, SGList: p.b.sge(0, 4096)}))
-			wr := SendWR{ID: 10, Opcode: OpWrite, SGList: p.a.sge(0, 100), Remote: p.b.remote(0)}
+			must(t, p.b.PostRecv(0, &ib.RecvWR{ID: 1, SGList: p.b.sge(0, 4096)}))
+			wr := ib.SendWR{ID: 10, Opcode: ib.OpWrite, SGList: p.a.sge(0, 100), Remote: p.b.remote(0)}
 			c.change(p, &wr)
 			must(t, p.a.PostSend(0, &wr))
-			must(t, p.a.PostSend(0, &SendWR{ID: 11, Opcode: OpSend}))
+			must(t, p.a.PostSend(0, &ib.SendWR{ID: 11, Opcode: ib.OpSend}))
 			p.drop = func(_ *testEnd, pkt *rocev2.Packet) bool {
 				lost := lose && pkt.BTH.Opcode == rocev2.RCAcknowledge
 				lose = lose && !lost
@@ -170,7 +171,7 @@ func TestRefused(t *testing.T) {
 			if e, _ := p.b.PollEvent(); e != c.event {
 				t.Errorf("%s: event %v, want %v", c.name, e, c.event)
 			}
-			if p.a.State() != StateErr || p.b.State() != StateErr {
+			if p.a.State() != ib.StateErr || p.b.State() != ib.StateErr {
 				t.Errorf("%s: states %v and %v", c.name, p.a.State(), p.b.State())
 			}
 		}
@@ -180,14 +181,14 @@ func TestRefused(t *testing.T) {
 // TestLocalFault: a key that is wrong on this side fails its own request, after those before it have completed.
 func TestLocalFault(t *testing.T) {
 	t.Parallel()
-	for op := OpSend; op <= OpFetchAdd; op++ {
+	for _, op := range ib.Opcodes() {
 		p := newPair(t, pairConfig{})
 		for i := range 4 {
-			must(t, p.b.PostRecv(0, &RecvWR{ID: uint64(i), SGList: p.b.sge(0, 4096)}))
+			must(t, p.b.PostRecv(0, &ib.RecvWR{ID: uint64(i), SGList: p.b.sge(0, 4096)}))
 		}
-		good := SendWR{ID: 1, Opcode: OpWrite, SGList: p.a.sge(0, 100), Remote: p.b.remote(0), Signaled: true}
-		bad := SendWR{ID: 2, Opcode: op, SGList: []memreg.SGE{{Addr: testIOVA, Length: 8, LKey: 12345}}, Remote: p.b.remote(0)}
-		p.b.cfg.Invalidate = func(memreg.Key) bool { return true }
+		good := ib.SendWR{ID: 1, Opcode: ib.OpWrite, SGList: p.a.sge(0, 100), Remote: p.b.remote(0), Signaled: true}
+		bad := ib.SendWR{ID: 2, Opcode: op, SGList: []ib.SGE{{Addr: testIOVA, Length: 8, LKey: 12345}}, Remote: p.b.remote(0)}
+		p.b.cfg.Invalidate = func(ib.Key) bool { return true }
 		must(t, p.a.PostSend(0, &good))
 		must(t, p.a.PostSend(0, &bad))
 		must(t, p.a.PostSend(0, &good))
@@ -196,12 +197,12 @@ func TestLocalFault(t *testing.T) {
 			t.Errorf("%v: %q", op, got)
 		}
 		// Without a length the key does not matter.
-		if op >= OpCompareSwap {
+		if op.Is(ib.OpAtomic) {
 			continue
 		}
-		p = newPair(t, pairConfig{config: Config{Invalidate: func(memreg.Key) bool { return true }}})
-		must(t, p.b.PostRecv(0, &RecvWR{}))
-		bad.SGList[0].Length, bad.Remote, bad.Signaled = 0, RemoteAddr{Addr: 1, RKey: 2}, true
+		p = newPair(t, pairConfig{config: Config{Invalidate: func(ib.Key) bool { return true }}})
+		must(t, p.b.PostRecv(0, &ib.RecvWR{}))
+		bad.SGList[0].Length, bad.Remote, bad.Signaled = 0, ib.RemoteAddr{Addr: 1, RKey: 2}, true
 		must(t, p.a.PostSend(0, &bad))
 		p.settle()
 		if got := p.a.sq.statuses(); got != "2 SUCCESS" {
@@ -215,20 +216,20 @@ func TestOverflow(t *testing.T) {
 	p := newPair(t, pairConfig{})
 	p.a.sq.limit = 1
 	for i := range 3 {
-		must(t, p.a.PostSend(0, &SendWR{ID: uint64(i), Opcode: OpWrite, Signaled: true}))
+		must(t, p.a.PostSend(0, &ib.SendWR{ID: uint64(i), Opcode: ib.OpWrite, Signaled: true}))
 	}
 	p.settle()
-	if e, _ := p.a.PollEvent(); e != EventFatal || p.a.State() != StateErr {
+	if e, _ := p.a.PollEvent(); e != ib.EventQPFatal || p.a.State() != ib.StateErr {
 		t.Errorf("send queue: event %v, state %v", e, p.a.State())
 	}
 	p = newPair(t, pairConfig{})
 	p.b.rq.limit = 1
 	for i := range 3 {
-		must(t, p.b.PostRecv(0, &RecvWR{}))
-		must(t, p.a.PostSend(0, &SendWR{ID: uint64(i), Opcode: OpSend, Signaled: true}))
+		must(t, p.b.PostRecv(0, &ib.RecvWR{}))
+		must(t, p.a.PostSend(0, &ib.SendWR{ID: uint64(i), Opcode: ib.OpSend, Signaled: true}))
 	}
 	p.settle()
-	if e, _ := p.b.PollEvent(); e != EventFatal || p.b.State() != StateErr {
+	if e, _ := p.b.PollEvent(); e != ib.EventQPFatal || p.b.State() != ib.StateErr {
 		t.Errorf("receive queue: event %v, state %v", e, p.b.State())
 	}
 	// The message that overflowed is refused; the one before it in the batch is acknowledged.
@@ -245,11 +246,11 @@ func TestVanished(t *testing.T) {
 		for _, timeout := range []uint8{0, 1, 14} {
 			p := newPair(t, pairConfig{})
 			p.a.attr.Timeout, p.a.attr.RetryCount = timeout, count
-			p.a.apply(AttrTimeout | AttrRetryCount)
+			p.a.apply(ib.AttrTimeout | ib.AttrRetryCount)
 			p.drop = func(*testEnd, *rocev2.Packet) bool { return true }
-			must(t, p.a.PostSend(0, &SendWR{ID: 1, Opcode: OpRead, SGList: p.a.sge(0, 10)}))
+			must(t, p.a.PostSend(0, &ib.SendWR{ID: 1, Opcode: ib.OpRead, SGList: p.a.sge(0, 10)}))
 			p.settle()
-			want := Time(count+1) * Time(p.a.req.retry.interval)
+			want := clock.Time(count+1) * clock.Time(p.a.req.retry.interval)
 			if got := p.a.sq.statuses(); got != "1 RETRY_EXC_ERR" || p.now != want {
 				t.Errorf("count %d timeout %d: %q after %d ns, want RETRY_EXC_ERR after %d", count, timeout, got, p.now, want)
 			}

@@ -1,7 +1,7 @@
 package qp
 
 import (
-	"github.com/gosoftroce/rocev2/memreg"
+	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/rocev2"
 )
 
@@ -15,33 +15,33 @@ func (q *QP) executeSend(p *rocev2.Packet, info *rocev2.OpcodeInfo) Drop {
 		r.done = 0
 	}
 	n := len(p.Payload)
-	if !info.Payload.Allows(n, q.attr.PathMTU) || uint64(r.done)+uint64(n) > MaxMessage {
-		return q.refuse(rocev2.NAKInvalidRequest, StatusRemInvReqErr, memreg.None)
+	if !info.Payload.Allows(n, q.attr.PathMTU) || uint64(r.done)+uint64(n) > ib.MaxMessage {
+		return q.refuse(rocev2.NAKInvalidRequest, ib.StatusRemInvReqErr, ib.FaultNone)
 	}
 	if uint64(r.done)+uint64(n) > r.space {
-		return q.refuse(rocev2.NAKInvalidRequest, StatusLocLenErr, memreg.OutOfBounds)
+		return q.refuse(rocev2.NAKInvalidRequest, ib.StatusLocLenErr, ib.FaultOutOfBounds)
 	}
 	if n > 0 {
 		f := q.cfg.Memory.Scatter(q.cfg.PD, r.recv.SGList, uint64(r.done), p.Payload)
-		if f == memreg.NotPresent {
-			return q.dropForPage(q.cfg.Memory.MissingLocal(q.cfg.PD, r.recv.SGList, uint64(r.done), uint64(n), memreg.LocalWrite))
+		if f == ib.FaultNotPresent {
+			return q.dropForPage(q.cfg.Memory.MissingLocal(q.cfg.PD, r.recv.SGList, uint64(r.done), uint64(n), ib.LocalWrite))
 		}
-		if f != memreg.None {
-			return q.refuse(rocev2.NAKRemoteOperational, StatusLocProtErr, f)
+		if f != ib.FaultNone {
+			return q.refuse(rocev2.NAKRemoteOperational, ib.StatusLocProtErr, f)
 		}
 	}
 	// After the copy, which may be put off: a key can be invalidated only once.
-	if info.WithInv && (q.cfg.Invalidate == nil || !q.cfg.Invalidate(memreg.Key(p.IETH.RKey))) {
-		return q.refuse(rocev2.NAKRemoteAccess, StatusRemAccessErr, memreg.UnknownKey)
+	if info.WithInv && (q.cfg.Invalidate == nil || !q.cfg.Invalidate(ib.Key(p.IETH.RKey))) {
+		return q.refuse(rocev2.NAKRemoteAccess, ib.StatusRemAccessErr, ib.FaultUnknownKey)
 	}
 	r.done += uint32(n)
 	if !info.Last {
 		r.message = rocev2.OpSend
 		return q.accepted(p)
 	}
-	q.wc = WC{ID: r.recv.ID, Opcode: WCRecv, ByteLen: r.done}
+	q.wc = ib.WC{ID: r.recv.ID, Opcode: ib.WCRecv, ByteLen: r.done}
 	if info.WithInv {
-		q.wc.WithInv, q.wc.InvalidatedKey = true, memreg.Key(p.IETH.RKey)
+		q.wc.WithInv, q.wc.InvalidatedKey = true, ib.Key(p.IETH.RKey)
 	}
 	return q.finish(p, info)
 }
@@ -58,7 +58,7 @@ func (q *QP) finish(p *rocev2.Packet, info *rocev2.OpcodeInfo) Drop {
 			q.wc.WithImm, q.wc.Imm = true, p.Imm
 		}
 		if !q.recvWC() {
-			return q.refuse(rocev2.NAKRemoteOperational, StatusLocQPOpErr, memreg.None) // nobody has received it
+			return q.refuse(rocev2.NAKRemoteOperational, ib.StatusLocQPOpErr, ib.FaultNone) // nobody has received it
 		}
 	}
 	r.msn = r.msn.Next()
@@ -73,27 +73,27 @@ func (q *QP) executeWrite(p *rocev2.Packet, info *rocev2.OpcodeInfo) Drop {
 	}
 	n := uint32(len(p.Payload))
 	if info.First {
-		if p.RETH.Length > MaxMessage {
-			return q.refuse(rocev2.NAKInvalidRequest, StatusRemInvReqErr, memreg.None)
+		if p.RETH.Length > ib.MaxMessage {
+			return q.refuse(rocev2.NAKInvalidRequest, ib.StatusRemInvReqErr, ib.FaultNone)
 		}
-		r.va, r.rkey, r.left, r.done = p.RETH.VA, memreg.Key(p.RETH.RKey), p.RETH.Length, 0
+		r.va, r.rkey, r.left, r.done = p.RETH.VA, ib.Key(p.RETH.RKey), p.RETH.Length, 0
 	}
 	// Exactly what is left, or a full packet and more to come.
 	if !info.Payload.Allows(int(n), q.attr.PathMTU) || n > r.left || info.Last != (n == r.left) {
-		return q.refuse(rocev2.NAKInvalidRequest, StatusRemInvReqErr, memreg.None)
+		return q.refuse(rocev2.NAKInvalidRequest, ib.StatusRemInvReqErr, ib.FaultNone)
 	}
 	if n > 0 {
 		// The whole range is checked with the first packet, so nothing is written if it straddles the region.
-		v, f := q.cfg.Memory.Resolve(q.cfg.PD, r.rkey, r.va, uint64(r.left), memreg.RemoteWrite)
-		if f != memreg.None {
+		v, f := q.cfg.Memory.Resolve(q.cfg.PD, q.cfg.QPN, r.rkey, r.va, uint64(r.left), ib.RemoteWrite)
+		if f != ib.FaultNone {
 			return q.refuseFault(f)
 		}
 		f = v.CopyIn(0, p.Payload)
 		v.Release()
-		if f == memreg.NotPresent {
+		if f == ib.FaultNotPresent {
 			return q.dropForPage(v.Missing(0, uint64(n), true))
 		}
-		if f != memreg.None {
+		if f != ib.FaultNone {
 			return q.refuseFault(f)
 		}
 	}
@@ -105,7 +105,7 @@ func (q *QP) executeWrite(p *rocev2.Packet, info *rocev2.OpcodeInfo) Drop {
 		return q.accepted(p)
 	}
 	if r.held {
-		q.wc = WC{ID: r.recv.ID, Opcode: WCRecvWriteImm, ByteLen: r.done}
+		q.wc = ib.WC{ID: r.recv.ID, Opcode: ib.WCRecvWriteImm, ByteLen: r.done}
 	}
 	return q.finish(p, info)
 }
@@ -141,14 +141,14 @@ func (r *responder) busy(psns uint32) bool {
 // executeRead accepts a READ. Its data is read when the responses are sent.
 func (q *QP) executeRead(p *rocev2.Packet) Drop {
 	r := &q.resp
-	if r.res.depth == 0 || p.RETH.Length > MaxMessage {
-		return q.refuse(rocev2.NAKInvalidRequest, StatusRemInvReqErr, memreg.None)
+	if r.res.depth == 0 || p.RETH.Length > ib.MaxMessage {
+		return q.refuse(rocev2.NAKInvalidRequest, ib.StatusRemInvReqErr, ib.FaultNone)
 	}
 	psns := q.psnsFor(p.RETH.Length)
 	if r.busy(psns) {
 		return q.putOff()
 	}
-	if f := q.checkRead(&p.RETH); f != memreg.None {
+	if f := q.checkRead(&p.RETH); f != ib.FaultNone {
 		return q.refuseFault(f)
 	}
 	psn := r.epsn
@@ -159,12 +159,12 @@ func (q *QP) executeRead(p *rocev2.Packet) Drop {
 }
 
 // checkRead checks the whole range of a READ; an empty one may have any key.
-func (q *QP) checkRead(h *rocev2.RETH) memreg.Fault {
+func (q *QP) checkRead(h *rocev2.RETH) ib.Fault {
 	if h.Length == 0 {
-		return memreg.None
+		return ib.FaultNone
 	}
-	v, f := q.cfg.Memory.Resolve(q.cfg.PD, memreg.Key(h.RKey), h.VA, uint64(h.Length), memreg.RemoteRead)
-	if f == memreg.None {
+	v, f := q.cfg.Memory.Resolve(q.cfg.PD, q.cfg.QPN, ib.Key(h.RKey), h.VA, uint64(h.Length), ib.RemoteRead)
+	if f == ib.FaultNone {
 		v.Release()
 	}
 	return f
@@ -174,30 +174,30 @@ func (q *QP) checkRead(h *rocev2.RETH) memreg.Fault {
 func (q *QP) executeAtomic(p *rocev2.Packet, info *rocev2.OpcodeInfo) Drop {
 	r := &q.resp
 	if r.res.depth == 0 {
-		return q.refuse(rocev2.NAKInvalidRequest, StatusRemInvReqErr, memreg.None)
+		return q.refuse(rocev2.NAKInvalidRequest, ib.StatusRemInvReqErr, ib.FaultNone)
 	}
 	if r.busy(1) {
 		return q.putOff()
 	}
 	a := &p.AtomicETH
-	v, f := q.cfg.Memory.Resolve(q.cfg.PD, memreg.Key(a.RKey), a.VA, 8, memreg.RemoteAtomic)
-	if f != memreg.None {
+	v, f := q.cfg.Memory.Resolve(q.cfg.PD, q.cfg.QPN, ib.Key(a.RKey), a.VA, 8, ib.RemoteAtomic)
+	if f != ib.FaultNone {
 		return q.refuseFault(f)
 	}
 	var old uint64
 	switch {
 	case a.VA&7 != 0:
-		f = memreg.Misaligned
+		f = ib.FaultMisaligned
 	case info.Operation == rocev2.OpCompareSwap:
 		old, f = v.CompareSwap64(0, a.Compare, a.SwapAdd)
 	default:
 		old, f = v.FetchAdd64(0, a.SwapAdd)
 	}
 	v.Release()
-	if f == memreg.NotPresent {
+	if f == ib.FaultNotPresent {
 		return q.dropForPage(v.Missing(0, 8, true))
 	}
-	if f != memreg.None {
+	if f != ib.FaultNone {
 		return q.refuseFault(f)
 	}
 	psn := r.epsn

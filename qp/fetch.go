@@ -1,6 +1,8 @@
 package qp
 
 import (
+	"github.com/gosoftroce/rocev2/clock"
+	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/memreg"
 	"github.com/gosoftroce/rocev2/rocev2"
 )
@@ -82,7 +84,7 @@ func (q *QP) PollFetch() (Fetch, bool) {
 
 // Fetched has what waited for f go on. It may come late, when nothing waits any more. PollTransmit may then have something
 // to send.
-func (q *QP) Fetched(now Time, f Fetch) {
+func (q *QP) Fetched(now clock.Time, f Fetch) {
 	a := q.absent
 	if a == nil || !a.pending[f.what] || a.wanted[f.what] {
 		return
@@ -121,7 +123,7 @@ func (q *QP) dropForPage(m memreg.Missing) Drop {
 // dropResult drops a response to the oldest request, whose data goes to byte off of its list, and stops the requester.
 func (q *QP) dropResult(w *sendWQE, off uint64, n int) Drop {
 	r := &q.req
-	q.await(waitResult, q.cfg.Memory.MissingLocal(q.cfg.PD, r.queue.list(r.head, w), off, uint64(n), memreg.LocalWrite))
+	q.await(waitResult, q.cfg.Memory.MissingLocal(q.cfg.PD, r.queue.list(r.head, w), off, uint64(n), ib.LocalWrite))
 	r.paging = true
 	r.rewind()
 	return DropNotPresent
@@ -132,8 +134,8 @@ func (q *QP) awaitAnswer(e *response) {
 	res := q.resp.res.at(e.res)
 	off := ahead(e.psn, res.first) << q.mtuShift
 	var m memreg.Missing
-	v, f := q.cfg.Memory.Resolve(q.cfg.PD, memreg.Key(res.rkey), res.va+uint64(off), uint64(e.end-off), memreg.RemoteRead)
-	if f == memreg.None {
+	v, f := q.cfg.Memory.Resolve(q.cfg.PD, q.cfg.QPN, ib.Key(res.rkey), res.va+uint64(off), uint64(e.end-off), ib.RemoteRead)
+	if f == ib.FaultNone {
 		m = v.Missing(0, uint64(min(e.end-off, uint32(q.mtu))), false)
 		v.Release()
 	}

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/memreg"
 	"github.com/gosoftroce/rocev2/rocev2"
 )
@@ -90,7 +91,7 @@ func TestPagesAreFetched(t *testing.T) {
 		}
 		invalidated := 0
 		p := newPair(t, pairConfig{config: Config{ReadChunk: r.IntN(2) * 16 << 10,
-			Invalidate: func(memreg.Key) bool { invalidated++; return invalidated == 1 }}})
+			Invalidate: func(ib.Key) bool { invalidated++; return invalidated == 1 }}})
 		p.batches, p.bursts = r.IntN(2) == 0, r.IntN(2) == 0
 		if own {
 			for _, e := range []*testEnd{p.a, p.b} {
@@ -113,15 +114,15 @@ func TestPagesAreFetched(t *testing.T) {
 				addPaged(t, e, uses)
 			}
 		}
-		op := OpSend + WROpcode(r.IntN(int(numWROpcodes-OpSend)))
+		op := ib.Opcodes()[r.IntN(len(ib.Opcodes()))]
 		n := 1 + r.IntN(60000)
-		if op >= OpCompareSwap {
+		if op.Is(ib.OpAtomic) {
 			n = 8
 		}
 		from, to := r.IntN(1000), 100000+8*r.IntN(1000)
 		word := binary.NativeEndian.Uint64(p.b.mem[to:])
-		must(t, p.b.PostRecv(0, &RecvWR{ID: 2, SGList: append(p.b.sge(to, n/2), p.b.sge(to+n/2, n-n/2)...)}))
-		must(t, p.a.PostSend(0, &SendWR{ID: 1, Opcode: op, Signaled: true, CompareAdd: word, Swap: 5, Remote: p.b.remote(to),
+		must(t, p.b.PostRecv(0, &ib.RecvWR{ID: 2, SGList: append(p.b.sge(to, n/2), p.b.sge(to+n/2, n-n/2)...)}))
+		must(t, p.a.PostSend(0, &ib.SendWR{ID: 1, Opcode: op, Signaled: true, CompareAdd: word, Swap: 5, Remote: p.b.remote(to),
 			SGList: append(p.a.sge(from, n/2), p.a.sge(from+n/2, n-n/2)...)}))
 		p.idle = func() bool {
 			late := waiting
@@ -138,9 +139,9 @@ func TestPagesAreFetched(t *testing.T) {
 		}
 		same := bytes.Equal(p.a.mem[from:from+n], p.b.mem[to:to+n])
 		switch op {
-		case OpCompareSwap:
+		case ib.OpCompareSwap:
 			same = binary.NativeEndian.Uint64(p.a.mem[from:]) == word && binary.NativeEndian.Uint64(p.b.mem[to:]) == 5
-		case OpFetchAdd:
+		case ib.OpFetchAdd:
 			same = binary.NativeEndian.Uint64(p.a.mem[from:]) == word && binary.NativeEndian.Uint64(p.b.mem[to:]) == 2*word
 		}
 		if !same {
@@ -154,7 +155,7 @@ func TestPagesAreFetched(t *testing.T) {
 		if st := p.a.Stats(); !lossy && !own && st.Timeouts+st.Probes > 0 {
 			t.Errorf("%s: %d timeouts, %d probes", name, st.Timeouts, st.Probes)
 		}
-		if op == OpSendInv && invalidated != 1 {
+		if op == ib.OpSendInv && invalidated != 1 {
 			t.Errorf("%s: a key was invalidated %d times", name, invalidated)
 		}
 		if t.Failed() {
@@ -167,19 +168,19 @@ func TestPagesAreFetched(t *testing.T) {
 // to its next connection. The requester's timer does not run while it waits for a page of its own.
 func TestPageThatNeverComes(t *testing.T) {
 	t.Parallel()
-	for op := OpSend; op < numWROpcodes; op++ {
+	for _, op := range ib.Opcodes() {
 		for side := range 2 {
-			p := newPair(t, pairConfig{config: Config{Invalidate: func(memreg.Key) bool { return true }}})
+			p := newPair(t, pairConfig{config: Config{Invalidate: func(ib.Key) bool { return true }}})
 			e := []*testEnd{p.a, p.b}[side]
 			addPaged(t, e, 1<<30)
 			var never []Fetch
 			p.late = func(_ *testEnd, f Fetch) bool { never = append(never, f); return true }
 			n := 5000
-			if op >= OpCompareSwap {
+			if op.Is(ib.OpAtomic) {
 				n = 8
 			}
-			must(t, p.b.PostRecv(0, &RecvWR{ID: 2, SGList: p.b.sge(0, 1<<16)}))
-			must(t, p.a.PostSend(0, &SendWR{ID: 1, Opcode: op, SGList: p.a.sge(0, n), Remote: p.b.remote(0), Signaled: true}))
+			must(t, p.b.PostRecv(0, &ib.RecvWR{ID: 2, SGList: p.b.sge(0, 1<<16)}))
+			must(t, p.a.PostSend(0, &ib.SendWR{ID: 1, Opcode: op, SGList: p.a.sge(0, n), Remote: p.b.remote(0), Signaled: true}))
 			p.settle()
 			want := ""
 			if side == 1 {
@@ -189,10 +190,10 @@ func TestPageThatNeverComes(t *testing.T) {
 				t.Errorf("%v, side %d: %q, %d fetches, want %q", op, side, got, len(never), want)
 			}
 			a := p.a.Attr()
-			a.State = StateErr
-			must(t, e.Modify(p.now, &a, AttrState))
-			a.State = StateReset
-			must(t, e.Modify(p.now, &a, AttrState))
+			a.State = ib.StateErr
+			must(t, e.Modify(p.now, &a, ib.AttrState))
+			a.State = ib.StateReset
+			must(t, e.Modify(p.now, &a, ib.AttrState))
 			for _, f := range never {
 				e.Fetched(p.now, f)
 			}

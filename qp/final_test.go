@@ -5,7 +5,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/gosoftroce/rocev2/memreg"
+	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/rocev2"
 )
 
@@ -54,21 +54,21 @@ func TestFinalAcknowledgement(t *testing.T) {
 		{"SB", 0, 0, []string{"ACK 100", "NAK 101"}},
 		{"SB", 0, 2, nil},
 	} {
-		p := newPair(t, pairConfig{attr: Attr{SQPSN: first, RQPSN: first}})
+		p := newPair(t, pairConfig{attr: ib.Attr{SQPSN: first, RQPSN: first}})
 		for range 4 {
-			must(t, p.b.PostRecv(0, &RecvWR{SGList: p.b.sge(0, 4096)}))
+			must(t, p.b.PostRecv(0, &ib.RecvWR{SGList: p.b.sge(0, 4096)}))
 		}
 		for _, op := range c.posts {
-			wr := SendWR{Opcode: OpSend, SGList: p.a.sge(0, 8), Remote: p.b.remote(0), Signaled: true}
+			wr := ib.SendWR{Opcode: ib.OpSend, SGList: p.a.sge(0, 8), Remote: p.b.remote(0), Signaled: true}
 			switch op {
 			case 'R':
-				wr.Opcode, wr.SGList = OpRead, p.a.sge(0, 2000)
+				wr.Opcode, wr.SGList = ib.OpRead, p.a.sge(0, 2000)
 			case 'A':
-				wr.Opcode = OpFetchAdd
+				wr.Opcode = ib.OpFetchAdd
 			case 'L':
 				wr.SGList = p.a.sge(0, 2000)
 			case 'B':
-				wr.Opcode, wr.Remote.RKey = OpWrite, wr.Remote.RKey+1
+				wr.Opcode, wr.Remote.RKey = ib.OpWrite, wr.Remote.RKey+1
 			}
 			must(t, p.a.PostSend(0, &wr))
 		}
@@ -93,20 +93,20 @@ func TestLocalErrorAcknowledges(t *testing.T) {
 	t.Parallel()
 	for _, end := range []func(p *pair){
 		func(p *pair) {
-			must(t, p.b.PostSend(0, &SendWR{Opcode: OpSend, SGList: []memreg.SGE{{Addr: 1, Length: 8, LKey: 1}}}))
+			must(t, p.b.PostSend(0, &ib.SendWR{Opcode: ib.OpSend, SGList: []ib.SGE{{Addr: 1, Length: 8, LKey: 1}}}))
 		},
-		func(p *pair) { must(t, p.b.Modify(0, &Attr{State: StateErr}, AttrState)) },
+		func(p *pair) { must(t, p.b.Modify(0, &ib.Attr{State: ib.StateErr}, ib.AttrState)) },
 	} {
 		p := newPair(t, pairConfig{})
-		must(t, p.b.PostRecv(0, &RecvWR{SGList: p.b.sge(0, 8)}))
-		must(t, p.a.PostSend(0, &SendWR{ID: 1, Opcode: OpSend, SGList: p.a.sge(0, 8), Signaled: true}))
+		must(t, p.b.PostRecv(0, &ib.RecvWR{SGList: p.b.sge(0, 8)}))
+		must(t, p.a.PostSend(0, &ib.SendWR{ID: 1, Opcode: ib.OpSend, SGList: p.a.sge(0, 8), Signaled: true}))
 		p.b.DelayAcks(true)
 		p.transfer(p.a, 1)
 		end(p)
 		p.transfer(p.b, 1)
 		p.b.DelayAcks(false)
 		p.run()
-		if p.b.State() != StateErr {
+		if p.b.State() != ib.StateErr {
 			t.Fatalf("state %v", p.b.State())
 		}
 		if got := p.a.sq.statuses(); got != "1 SUCCESS" {

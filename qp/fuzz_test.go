@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"testing"
 
+	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/rocev2"
 )
 
@@ -59,10 +60,10 @@ func checkInvariants(t *testing.T, e *testEnd) {
 		t.Fatalf("%d READs outstanding and nothing in flight", r.rd)
 	}
 	_, armed := e.PollTimeout()
-	if working := r.una != r.nxt || r.rnr.waiting || aged; e.state != StateErr && armed != working {
+	if working := r.una != r.nxt || r.rnr.waiting || aged; e.state != ib.StateErr && armed != working {
 		t.Fatalf("timer %v, work %v", armed, working)
 	}
-	if e.state == StateErr && (armed || r.head != r.queue.tail || e.resp.queue.len() != 0) {
+	if e.state == ib.StateErr && (armed || r.head != r.queue.tail || e.resp.queue.len() != 0) {
 		t.Fatal("ERR with a timer or something in a queue")
 	}
 	if o := &e.resp.out; int(o.tail-o.head) > len(o.ring) {
@@ -89,19 +90,19 @@ func FuzzHandlePacket(f *testing.F) {
 	f.Add(append([]byte{0, 2}, cnp.AppendTo(nil)...), []byte{})
 	f.Add([]byte{}, []byte{})
 	f.Fuzz(func(t *testing.T, first, second []byte) {
-		p := newPair(t, pairConfig{mem: 1 << 14, attr: Attr{PathMTU: rocev2.MTU256, RNRRetry: 3}})
+		p := newPair(t, pairConfig{mem: 1 << 14, attr: ib.Attr{PathMTU: rocev2.MTU256, RNRRetry: 3}})
 		if len(first)&1 != 0 {
 			p.b.KeepPackets(NewStore(4))
 		}
 		for i := range 4 {
-			must(t, p.b.PostRecv(0, &RecvWR{ID: uint64(i), SGList: p.b.sge(0, 1000)}))
+			must(t, p.b.PostRecv(0, &ib.RecvWR{ID: uint64(i), SGList: p.b.sge(0, 1000)}))
 		}
-		for op := OpSend; op < numWROpcodes; op++ {
+		for _, op := range ib.Opcodes() {
 			n := 700
-			if op >= OpCompareSwap {
+			if op.Is(ib.OpAtomic) {
 				n = 8
 			}
-			must(t, p.b.PostSend(0, &SendWR{Opcode: op, SGList: p.b.sge(8192, n), Remote: p.a.remote(0)}))
+			must(t, p.b.PostSend(0, &ib.SendWR{Opcode: op, SGList: p.b.sge(8192, n), Remote: p.a.remote(0)}))
 		}
 		guard := bytes.Clone(p.b.mem[12000:])
 		for i, in := range [][]byte{first, second, first, second, second, first} {
@@ -151,7 +152,7 @@ func FuzzAPI(f *testing.F) {
 	f.Add([]byte{0, 1, 1, 0, 5, 5, 6, 1, 7, 0, 2, 9, 4, 2, 5, 9, 8, 3})
 	f.Add([]byte{0, 5, 0, 6, 0, 7, 5, 1, 3, 4, 5, 0, 6, 6, 3, 3, 8, 8})
 	f.Fuzz(func(t *testing.T, in []byte) {
-		p := newPair(t, pairConfig{mem: 1 << 14, attr: Attr{PathMTU: rocev2.MTU256, RNRRetry: 3}, config: Config{MaxSendWR: 5, MaxRecvWR: 3,
+		p := newPair(t, pairConfig{mem: 1 << 14, attr: ib.Attr{PathMTU: rocev2.MTU256, RNRRetry: 3}, config: Config{MaxSendWR: 5, MaxRecvWR: 3,
 			MaxInline: 32, ReadChunk: 512}})
 		for ; len(in) >= 2; in = in[2:] {
 			apiCall(t, p, in[0], in[1])
@@ -172,11 +173,11 @@ func apiCall(t *testing.T, p *pair, call, arg byte) {
 	arg &= 0x7f
 	switch call % 9 {
 	case 0, 1:
-		wr := SendWR{Opcode: WROpcode(arg % 9), SGList: e.sge(0, int(arg)*20), Remote: p.peer(e).remote(int(arg) * 8),
+		wr := ib.SendWR{Opcode: ib.Opcode(arg % 9), SGList: e.sge(0, int(arg)*20), Remote: p.peer(e).remote(int(arg) * 8),
 			Fence: arg&1 != 0, Signaled: arg&2 != 0}
 		if call%9 == 1 {
 			wr.Inline = e.mem[:arg]
-		} else if wr.Opcode >= OpCompareSwap {
+		} else if wr.Opcode.Is(ib.OpAtomic) {
 			wr.SGList = e.sge(0, 8)
 		}
 		if arg == 99 {
@@ -184,17 +185,17 @@ func apiCall(t *testing.T, p *pair, call, arg byte) {
 		}
 		_ = e.PostSend(p.now, &wr)
 	case 2:
-		_ = e.PostRecv(p.now, &RecvWR{SGList: e.sge(0, int(arg)*20)})
+		_ = e.PostRecv(p.now, &ib.RecvWR{SGList: e.sge(0, int(arg)*20)})
 	case 3:
 		if arg == 77 {
-			mask := AttrState
-			_ = e.Modify(p.now, &Attr{State: StateErr}, mask)
+			mask := ib.AttrState
+			_ = e.Modify(p.now, &ib.Attr{State: ib.StateErr}, mask)
 		}
-		states := []State{StateSQD, StateRTS, StateSQD}
-		_ = e.Modify(p.now, &Attr{State: states[arg%3], EnableSQDNotify: true}, AttrState)
+		states := []ib.State{ib.StateSQD, ib.StateRTS, ib.StateSQD}
+		_ = e.Modify(p.now, &ib.Attr{State: states[arg%3], EnableSQDNotify: true}, ib.AttrState)
 	case 4:
-		mask := AttrMask(binary.LittleEndian.Uint32([]byte{arg, arg * 3, arg * 5, 0}))
-		_ = e.Modify(p.now, &Attr{State: State(arg % 9), Port: 1}, mask&^AttrState)
+		mask := ib.AttrMask(binary.LittleEndian.Uint32([]byte{arg, arg * 3, arg * 5, 0}))
+		_ = e.Modify(p.now, &ib.Attr{State: ib.State(arg % 9), Port: 1}, mask&^ib.AttrState)
 	case 5:
 		p.transfer(e, int(arg%8))
 	case 6:

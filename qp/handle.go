@@ -3,21 +3,23 @@ package qp
 import (
 	"net/netip"
 
+	"github.com/gosoftroce/rocev2/clock"
+	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/rocev2"
 )
 
 // HandlePacket takes a packet for this queue pair that came from src. The packet and its payload are only used during the
 // call. What does not belong here is dropped and counted under the reason that is returned.
-func (q *QP) HandlePacket(now Time, src netip.Addr, p *rocev2.Packet) Drop {
+func (q *QP) HandlePacket(now clock.Time, src netip.Addr, p *rocev2.Packet) Drop {
 	d := q.handlePacket(now, src, p)
 	q.stats.Drops[d]++
 	return d
 }
 
-func (q *QP) handlePacket(now Time, src netip.Addr, p *rocev2.Packet) Drop {
+func (q *QP) handlePacket(now clock.Time, src netip.Addr, p *rocev2.Packet) Drop {
 	q.stats.RxPackets++
 	q.stats.RxBytes += uint64(len(p.Payload))
-	if q.state < StateRTR {
+	if q.state < ib.StateRTR {
 		return DropState
 	}
 	info, known := p.BTH.Opcode.Info()
@@ -35,11 +37,11 @@ func (q *QP) handlePacket(now Time, src netip.Addr, p *rocev2.Packet) Drop {
 		return DropPKey
 	}
 	switch {
-	case info.Role == rocev2.RoleRequest && q.state != StateErr:
+	case info.Role == rocev2.RoleRequest && q.state != ib.StateErr:
 		return q.handleRequest(now, p, info)
 	case info.Role == rocev2.RoleRequest:
 		return q.repeatFatal(p)
-	case info.Role == rocev2.RoleResponse && (q.state == StateRTS || q.state == StateSQD):
+	case info.Role == rocev2.RoleResponse && (q.state == ib.StateRTS || q.state == ib.StateSQD):
 		return q.handleResponse(now, p, info)
 	case info.Role == rocev2.RoleNotify:
 		return q.handleNotice()
@@ -48,7 +50,7 @@ func (q *QP) handlePacket(now Time, src netip.Addr, p *rocev2.Packet) Drop {
 }
 
 // HandleTimeout does what is due at now; without anything due it does nothing.
-func (q *QP) HandleTimeout(now Time) {
+func (q *QP) HandleTimeout(now clock.Time) {
 	r := &q.req
 	q.expireKept(now)
 	if r.rnr.expired(now) {
@@ -76,7 +78,7 @@ func (q *QP) HandleTimeout(now Time) {
 }
 
 // PollTimeout returns when HandleTimeout wants to be called, and whether at all.
-func (q *QP) PollTimeout() (Time, bool) {
+func (q *QP) PollTimeout() (clock.Time, bool) {
 	r := &q.req
 	at, armed := r.rnr.deadline, r.rnr.waiting
 	if !armed {
@@ -91,7 +93,7 @@ func (q *QP) PollTimeout() (Time, bool) {
 // PollTransmit writes the next packet, BTH to pad without the ICRC, to buf, and returns its length: 0 if there is nothing to
 // send now. Congestion notifications come before answers, and those before requests. The capacity of buf must be at least
 // rocev2.MaxPacketLen.
-func (q *QP) PollTransmit(now Time, buf []byte) int {
+func (q *QP) PollTransmit(now clock.Time, buf []byte) int {
 	if q.notice.due {
 		q.stats.TxPackets++
 		return q.pollNotice(buf)
@@ -102,9 +104,9 @@ func (q *QP) PollTransmit(now Time, buf []byte) int {
 			return n
 		}
 	}
-	if q.state == StateRTS || q.state == StateSQD {
+	if q.state == ib.StateRTS || q.state == ib.StateSQD {
 		n := q.pollRequest(now, buf)
-		if n == 0 && q.state == StateErr { // a fault on this side; what was received is acknowledged all the same
+		if n == 0 && q.state == ib.StateErr { // a fault on this side; what was received is acknowledged all the same
 			n = q.pollResponse(buf)
 		}
 		if n > 0 {

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"time"
 
+	"github.com/gosoftroce/rocev2/clock"
+	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/rocev2"
 )
 
@@ -86,8 +88,8 @@ func (q *QP) discardKept() {
 
 // keep stores a packet behind the gap at the expected PSN; psns is how many it
 // takes. The result is DropNone, or d if it is not stored, or DropConflict.
-func (q *QP) keep(now Time, l *kept, p *rocev2.Packet, psns uint32, expected rocev2.PSN, d Drop) Drop {
-	if q.store == nil || q.state == StateErr || len(p.Payload) > q.mtu {
+func (q *QP) keep(now clock.Time, l *kept, p *rocev2.Packet, psns uint32, expected rocev2.PSN, d Drop) Drop {
+	if q.store == nil || q.state == ib.StateErr || len(p.Payload) > q.mtu {
 		return d
 	}
 	if l.reorderBuffer != nil {
@@ -158,7 +160,7 @@ func sameMeaning(a, b *rocev2.Packet) bool {
 }
 
 // keptDeadline returns when the oldest kept packet is too old.
-func (q *QP) keptDeadline() (at Time, ok bool) {
+func (q *QP) keptDeadline() (at clock.Time, ok bool) {
 	for _, l := range [...]kept{q.req.kept, q.resp.kept} {
 		if l.reorderBuffer == nil {
 			continue
@@ -171,7 +173,7 @@ func (q *QP) keptDeadline() (at Time, ok bool) {
 }
 
 // expireKept gives back what is too old.
-func (q *QP) expireKept(now Time) {
+func (q *QP) expireKept(now clock.Time) {
 	limit := now.Add(-q.keepAge())
 	for _, l := range [...]*kept{&q.req.kept, &q.resp.kept} {
 		if l.reorderBuffer != nil {
@@ -182,7 +184,7 @@ func (q *QP) expireKept(now Time) {
 }
 
 // keepRequest takes a request behind a gap.
-func (q *QP) keepRequest(now Time, p *rocev2.Packet, info *rocev2.OpcodeInfo) Drop {
+func (q *QP) keepRequest(now clock.Time, p *rocev2.Packet, info *rocev2.OpcodeInfo) Drop {
 	r := &q.resp
 	psn := p.BTH.PSN
 	d := DropOutOfOrder
@@ -207,7 +209,7 @@ func (q *QP) keepRequest(now Time, p *rocev2.Packet, info *rocev2.OpcodeInfo) Dr
 // executeKept goes on with what was kept, as far as it follows without a gap.
 // The next gap gets its NAK at once: the peer went back no further than to the
 // last one.
-func (q *QP) executeKept(now Time) {
+func (q *QP) executeKept(now clock.Time) {
 	r := &q.resp
 	executed := false
 	for r.kept.len() > 0 && !r.out.full() {
@@ -222,7 +224,7 @@ func (q *QP) executeKept(now Time) {
 				q.stats.Drops[DropRdAtomic]++
 			}
 			executed = true
-			if q.state == StateErr {
+			if q.state == ib.StateErr {
 				return
 			}
 		}
@@ -241,7 +243,7 @@ func (q *QP) executeKept(now Time) {
 // asked twice: it sends so little again that nothing shows the loss of the NAK,
 // and takes both for one. Without progress the number of NAKs in a while is
 // bounded, whatever comes.
-func (q *QP) nakGap(now Time, psn rocev2.PSN) {
+func (q *QP) nakGap(now clock.Time, psn rocev2.PSN) {
 	r := &q.resp
 	if q.waitsForPage() || !r.naks.allow(now, r.epsn) {
 		return
@@ -256,17 +258,17 @@ func (q *QP) nakGap(now Time, psn rocev2.PSN) {
 // nakPeriod. A peer takes no more of them for signs that the packet was lost
 // again (maxRestarts).
 type nakLimit struct {
-	since Time
+	since clock.Time
 	psn   rocev2.PSN
 	n     uint8
 }
 
 const (
 	maxGapNAKs = maxRestarts + 1
-	nakPeriod  = Time(time.Millisecond)
+	nakPeriod  = clock.Time(time.Millisecond)
 )
 
-func (l *nakLimit) allow(now Time, psn rocev2.PSN) bool {
+func (l *nakLimit) allow(now clock.Time, psn rocev2.PSN) bool {
 	if l.n == 0 || l.psn != psn || now-l.since >= nakPeriod {
 		*l = nakLimit{since: now, psn: psn}
 	}

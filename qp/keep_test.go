@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gosoftroce/rocev2/clock"
+	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/rocev2"
 )
 
@@ -56,14 +58,14 @@ func (s *Store) held(t *testing.T) int {
 // TestRepairCost: a lost packet costs a few, not all that is in flight behind it, in both directions.
 func TestRepairCost(t *testing.T) {
 	t.Parallel()
-	for _, op := range []WROpcode{OpWrite, OpRead} {
+	for _, op := range []ib.Opcode{ib.OpWrite, ib.OpRead} {
 		p := keepers(t, pairConfig{}, 256)
-		if op == OpWrite {
+		if op == ib.OpWrite {
 			p.dropNth(p.a, 5)
 		} else {
 			p.dropNth(p.b, 5)
 		}
-		must(t, p.a.PostSend(0, &SendWR{ID: 1, Opcode: op, Signaled: true, SGList: p.a.sge(0, 1<<17), Remote: p.b.remote(0)}))
+		must(t, p.a.PostSend(0, &ib.SendWR{ID: 1, Opcode: op, Signaled: true, SGList: p.a.sge(0, 1<<17), Remote: p.b.remote(0)}))
 		p.settle()
 		if !bytes.Equal(p.a.mem[:1<<17], p.b.mem[:1<<17]) {
 			t.Errorf("%v: wrong data", op)
@@ -72,7 +74,7 @@ func TestRepairCost(t *testing.T) {
 		if a.SendDone != 1 || a.Repairs != 1 || a.Retransmits > repairRun || a.Kept+b.Kept < 8 || a.Timeouts+a.Probes > 0 {
 			t.Errorf("%v: %d done, %d repairs, %d packets again, %d and %d kept", op, a.SendDone, a.Repairs, a.Retransmits, a.Kept, b.Kept)
 		}
-		if n := b.TxPackets; op == OpRead && n > 128+2*2 {
+		if n := b.TxPackets; op == ib.OpRead && n > 128+2*2 {
 			t.Errorf("READ: %d responses for 128 packets", n)
 		}
 		if p.a.store.held(t) != 0 || p.b.store.held(t) != 0 {
@@ -85,22 +87,22 @@ func TestRepairCost(t *testing.T) {
 func TestStoreIsGivenBack(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(e *testEnd){
-		"age":   func(e *testEnd) { e.HandleTimeout(Time(keepAge)) },
+		"age":   func(e *testEnd) { e.HandleTimeout(clock.Time(keepAge)) },
 		"close": func(e *testEnd) { e.Close(0) },
-		"error": func(e *testEnd) { must(t, e.Modify(0, &Attr{State: StateErr}, AttrState)) },
-		"reset": func(e *testEnd) { must(t, e.Modify(0, &Attr{State: StateReset}, AttrState)) },
+		"error": func(e *testEnd) { must(t, e.Modify(0, &ib.Attr{State: ib.StateErr}, ib.AttrState)) },
+		"reset": func(e *testEnd) { must(t, e.Modify(0, &ib.Attr{State: ib.StateReset}, ib.AttrState)) },
 		"store": func(e *testEnd) { e.KeepPackets(nil) },
 	} {
-		for _, op := range []WROpcode{OpWrite, OpRead} {
+		for _, op := range []ib.Opcode{ib.OpWrite, ib.OpRead} {
 			p := keepers(t, pairConfig{}, 64)
 			p.drop = func(_ *testEnd, pkt *rocev2.Packet) bool {
 				info, _ := pkt.BTH.Opcode.Info()
 				return pkt.BTH.PSN == 0xffffff && info.Operation != rocev2.OpReadRequest
 			}
-			must(t, p.a.PostSend(0, &SendWR{Opcode: op, SGList: p.a.sge(0, 1<<14), Remote: p.b.remote(0)}))
+			must(t, p.a.PostSend(0, &ib.SendWR{Opcode: op, SGList: p.a.sge(0, 1<<14), Remote: p.b.remote(0)}))
 			p.run()
 			keeper := p.b
-			if op == OpRead {
+			if op == ib.OpRead {
 				keeper = p.a
 			}
 			s := keeper.store
@@ -116,7 +118,7 @@ func TestStoreIsGivenBack(t *testing.T) {
 }
 
 // arrive hands a packet that the peer may never have sent to e.
-func (p *pair) arrive(e *testEnd, now Time, pkt rocev2.Packet) Drop {
+func (p *pair) arrive(e *testEnd, now clock.Time, pkt rocev2.Packet) Drop {
 	from := p.a
 	if e == p.a {
 		from = p.b
@@ -174,21 +176,21 @@ func TestReorderBuffer(t *testing.T) {
 		type model struct {
 			l        kept
 			expected rocev2.PSN
-			at       map[rocev2.PSN]Time
+			at       map[rocev2.PSN]clock.Time
 		}
 		models := make([]*model, 1+r.IntN(5))
 		for i := range models {
-			models[i] = &model{expected: rocev2.PSN(r.Uint32()) & rocev2.PSNMask, at: map[rocev2.PSN]Time{}}
+			models[i] = &model{expected: rocev2.PSN(r.Uint32()) & rocev2.PSNMask, at: map[rocev2.PSN]clock.Time{}}
 		}
 		models[0].expected = rocev2.MaxPSN - 100
-		for now := range Time(3000) {
+		for now := range clock.Time(3000) {
 			m := models[r.IntN(len(models))]
 			switch r.IntN(20) {
 			case 0:
 				m.expected = m.expected.Add(r.IntN(300))
 			case 1:
 				if m.l.reorderBuffer != nil {
-					limit := now - Time(r.IntN(500))
+					limit := now - clock.Time(r.IntN(500))
 					m.l.discardUntil(limit)
 					for psn, at := range m.at {
 						if at <= limit {
@@ -308,7 +310,7 @@ func TestForgedPacketCost(t *testing.T) {
 		t.Fatal(d)
 	}
 	for range 100 {
-		must(t, p.a.PostSend(0, &SendWR{Opcode: OpWrite, SGList: p.a.sge(0, 8), Remote: p.b.remote(0)}))
+		must(t, p.a.PostSend(0, &ib.SendWR{Opcode: ib.OpWrite, SGList: p.a.sge(0, 8), Remote: p.b.remote(0)}))
 		p.run()
 	}
 	if a, b := p.a.Stats(), p.b.Stats(); b.NAKSeqSent > 2 || a.Repairs > 1 || a.SendDone != 100 {
@@ -316,7 +318,7 @@ func TestForgedPacketCost(t *testing.T) {
 	}
 
 	p = keepers(t, pairConfig{}, 64)
-	must(t, p.a.PostSend(0, &SendWR{Opcode: OpRead, SGList: p.a.sge(0, 1<<17), Remote: p.b.remote(0)}))
+	must(t, p.a.PostSend(0, &ib.SendWR{Opcode: ib.OpRead, SGList: p.a.sge(0, 1<<17), Remote: p.b.remote(0)}))
 	p.transfer(p.a, 1)
 	forged = packet(rocev2.RCReadResponseMiddle, p.a.req.una.Add(120))
 	forged.Payload = make([]byte, 1024)
@@ -341,11 +343,11 @@ func TestNAKsAreBounded(t *testing.T) {
 		p := newPair(t, pairConfig{})
 		p.b.KeepPackets(store)
 		for i := range packets {
-			p.now = Time(i) * Time(step)
+			p.now = clock.Time(i) * clock.Time(step)
 			p.arrive(p.b, p.now, packet(rocev2.RCSendOnly, p.b.resp.epsn.Add(packets-i)))
 			p.run()
 		}
-		most := uint64(maxGapNAKs * (packets*Time(step)/nakPeriod + 1))
+		most := uint64(maxGapNAKs * (packets*clock.Time(step)/nakPeriod + 1))
 		if store != nil {
 			most *= 2
 		}
@@ -363,8 +365,8 @@ func TestNoAllocationsWithLoss(t *testing.T) {
 	p.b.KeepPackets(s)
 	n := 0
 	p.drop = func(*testEnd, *rocev2.Packet) bool { n++; return n%37 == 0 }
-	for _, op := range []WROpcode{OpWrite, OpRead} {
-		wr := SendWR{Opcode: op, Signaled: true, SGList: p.a.sge(0, 1<<16), Remote: p.b.remote(0)}
+	for _, op := range []ib.Opcode{ib.OpWrite, ib.OpRead} {
+		wr := ib.SendWR{Opcode: op, Signaled: true, SGList: p.a.sge(0, 1<<16), Remote: p.b.remote(0)}
 		round := func() {
 			must(t, p.a.PostSend(p.now, &wr))
 			p.settle()
@@ -392,9 +394,9 @@ func TestAge(t *testing.T) {
 	p.arrive(p.b, 20, packet(rocev2.RCSendOnly, e.Add(4)))
 	p.arrive(p.b, 30, packet(rocev2.RCSendOnly, e.Add(3))) // makes it no younger
 	for _, c := range []struct {
-		now  Time
+		now  clock.Time
 		left int
-	}{{Time(keepAge) - 1, 3}, {Time(keepAge), 2}, {Time(keepAge) + 19, 1}, {Time(keepAge) + 20, 0}} {
+	}{{clock.Time(keepAge) - 1, 3}, {clock.Time(keepAge), 2}, {clock.Time(keepAge) + 19, 1}, {clock.Time(keepAge) + 20, 0}} {
 		if p.b.HandleTimeout(c.now); p.b.Held() != c.left {
 			t.Errorf("%d packets are kept at %d, want %d", p.b.Held(), c.now, c.left)
 		}
@@ -405,7 +407,7 @@ func TestAge(t *testing.T) {
 	}
 	p.b.req.rtt.known, p.b.req.rtt.smooth = true, keepAge
 	p.arrive(p.b, 0, packet(rocev2.RCSendOnly, e.Add(3)))
-	if at, ok := p.b.PollTimeout(); !ok || at != Time(keepTrips*keepAge) {
+	if at, ok := p.b.PollTimeout(); !ok || at != clock.Time(keepTrips*keepAge) {
 		t.Errorf("with a long round trip the time is %d, %v", at, ok)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/memreg"
 )
 
@@ -52,31 +53,31 @@ func addForeign(t *testing.T, e *testEnd) *foreign {
 // TestForeignMemory: every operation works on memory without bytes, and a fault of it is a status on either side.
 func TestForeignMemory(t *testing.T) {
 	t.Parallel()
-	for op := OpSend; op < numWROpcodes; op++ {
+	for _, op := range ib.Opcodes() {
 		for _, where := range []string{"nowhere", "here", "there"} {
-			p := newPair(t, pairConfig{config: Config{Invalidate: func(memreg.Key) bool { return true }}})
+			p := newPair(t, pairConfig{config: Config{Invalidate: func(ib.Key) bool { return true }}})
 			a, b := addForeign(t, p.a), addForeign(t, p.b)
 			a.broken, b.broken = where == "here", where == "there"
-			must(t, p.b.PostRecv(0, &RecvWR{ID: 2, SGList: p.b.sge(0, 1<<16)}))
+			must(t, p.b.PostRecv(0, &ib.RecvWR{ID: 2, SGList: p.b.sge(0, 1<<16)}))
 			n := 5000
-			if op >= OpCompareSwap {
+			if op.Is(ib.OpAtomic) {
 				n = 8
 			}
-			must(t, p.a.PostSend(0, &SendWR{ID: 1, Opcode: op, SGList: p.a.sge(0, n), Remote: p.b.remote(0), Signaled: true}))
+			must(t, p.a.PostSend(0, &ib.SendWR{ID: 1, Opcode: op, SGList: p.a.sge(0, n), Remote: p.b.remote(0), Signaled: true}))
 			p.settle()
 			want := "1 SUCCESS"
 			switch {
 			case where == "here":
 				want = "1 LOC_PROT_ERR"
-			case where == "there" && op != OpCompareSwap:
+			case where == "there" && op != ib.OpCompareSwap:
 				want = "1 REM_OP_ERR"
 			}
 			if got := p.a.sq.statuses(); got != want {
 				t.Errorf("%v, broken %s: %q, want %q", op, where, got, want)
 			}
-			if where == "there" && op != OpCompareSwap {
+			if where == "there" && op != ib.OpCompareSwap {
 				wantRecv := "2 WR_FLUSH_ERR"
-				if op <= OpSendInv {
+				if op.Is(ib.OpConsumesRecv) && op != ib.OpWriteImm {
 					wantRecv = "2 LOC_PROT_ERR"
 				}
 				if got := p.b.rq.statuses(); got != wantRecv {
@@ -90,30 +91,30 @@ func TestForeignMemory(t *testing.T) {
 // TestScatterGather: lists on both sides whose entries end inside packets, with empty ones between.
 func TestScatterGather(t *testing.T) {
 	t.Parallel()
-	for _, op := range []WROpcode{OpSend, OpWrite, OpRead} {
-		p := newPair(t, pairConfig{config: Config{MaxSendWR: 4, MaxRecvWR: 4, MaxSendSGE: MaxSGE, MaxRecvSGE: MaxSGE}})
-		list := func(e *testEnd) (l []memreg.SGE) {
-			for i := range MaxSGE {
+	for _, op := range []ib.Opcode{ib.OpSend, ib.OpWrite, ib.OpRead} {
+		p := newPair(t, pairConfig{config: Config{MaxSendWR: 4, MaxRecvWR: 4, MaxSendSGE: ib.MaxSGE, MaxRecvSGE: ib.MaxSGE}})
+		list := func(e *testEnd) (l []ib.SGE) {
+			for i := range ib.MaxSGE {
 				l = append(l, e.mr.SGE(uint64(i)*1000, uint32(i*23)))
 			}
 			return l
 		}
 		joined := func(e *testEnd) (b []byte) {
-			for i := range MaxSGE {
+			for i := range ib.MaxSGE {
 				b = append(b, e.mem[i*1000:i*1000+i*23]...)
 			}
 			return b
 		}
 		n := len(joined(p.a))
-		must(t, p.b.PostRecv(0, &RecvWR{SGList: list(p.b)}))
-		must(t, p.a.PostSend(0, &SendWR{Opcode: op, SGList: list(p.a), Remote: p.b.remote(1 << 16), Signaled: true}))
+		must(t, p.b.PostRecv(0, &ib.RecvWR{SGList: list(p.b)}))
+		must(t, p.a.PostSend(0, &ib.SendWR{Opcode: op, SGList: list(p.a), Remote: p.b.remote(1 << 16), Signaled: true}))
 		p.settle()
 		to := p.b.mem[1<<16 : 1<<16+n]
-		if op == OpSend {
+		if op == ib.OpSend {
 			to = joined(p.b)
 		}
 		if p.a.sq.statuses() != "0 SUCCESS" || !bytes.Equal(joined(p.a), to) {
-			t.Errorf("%v of %d bytes in %d entries", op, n, MaxSGE)
+			t.Errorf("%v of %d bytes in %d entries", op, n, ib.MaxSGE)
 		}
 	}
 }
@@ -124,7 +125,7 @@ func TestInline(t *testing.T) {
 	for _, n := range []int{0, 1, 1024, 3000} {
 		p := newPair(t, pairConfig{config: Config{MaxSendWR: 4, MaxRecvWR: 4, MaxInline: 3000}})
 		data := bytes.Repeat([]byte{0x5a}, n)
-		must(t, p.a.PostSend(0, &SendWR{Opcode: OpWrite, Inline: data, SGList: []memreg.SGE{{Length: 9, LKey: 9}},
+		must(t, p.a.PostSend(0, &ib.SendWR{Opcode: ib.OpWrite, Inline: data, SGList: []ib.SGE{{Length: 9, LKey: 9}},
 			Remote: p.b.remote(0), Signaled: true}))
 		clear(data)
 		p.settle()
@@ -139,13 +140,13 @@ func TestSmallWindow(t *testing.T) {
 	t.Parallel()
 	for _, w := range []WindowConfig{{InitialBytes: 1, MaxBytes: 1}, {MaxPSNs: 1}, {InitialBytes: 3000, MaxBytes: 5000, MaxPSNs: 3}} {
 		p := newPair(t, pairConfig{config: Config{Window: w, ReadChunk: 4096}})
-		must(t, p.b.PostRecv(0, &RecvWR{SGList: p.b.sge(0, 1<<16)}))
-		for _, op := range []WROpcode{OpSend, OpWrite, OpRead, OpFetchAdd, OpWrite} {
+		must(t, p.b.PostRecv(0, &ib.RecvWR{SGList: p.b.sge(0, 1<<16)}))
+		for _, op := range []ib.Opcode{ib.OpSend, ib.OpWrite, ib.OpRead, ib.OpFetchAdd, ib.OpWrite} {
 			n := 1 << 16
-			if op == OpFetchAdd {
+			if op == ib.OpFetchAdd {
 				n = 8
 			}
-			must(t, p.a.PostSend(0, &SendWR{Opcode: op, SGList: p.a.sge(0, n), Remote: p.b.remote(1 << 17)}))
+			must(t, p.a.PostSend(0, &ib.SendWR{Opcode: op, SGList: p.a.sge(0, n), Remote: p.b.remote(1 << 17)}))
 		}
 		p.run()
 		if p.a.Stats().SendDone != 5 || p.a.Stats().Retransmits != 0 {
@@ -159,22 +160,22 @@ func TestReset(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, pairConfig{})
 	for round := range 3 {
-		must(t, p.b.PostRecv(0, &RecvWR{ID: 5, SGList: p.b.sge(0, 4096)}))
-		must(t, p.a.PostSend(0, &SendWR{Opcode: OpSend, SGList: p.a.sge(0, 3000), Signaled: true}))
-		must(t, p.a.PostSend(0, &SendWR{Opcode: OpRead, SGList: p.a.sge(0, 3000), Remote: p.b.remote(0)}))
+		must(t, p.b.PostRecv(0, &ib.RecvWR{ID: 5, SGList: p.b.sge(0, 4096)}))
+		must(t, p.a.PostSend(0, &ib.SendWR{Opcode: ib.OpSend, SGList: p.a.sge(0, 3000), Signaled: true}))
+		must(t, p.a.PostSend(0, &ib.SendWR{Opcode: ib.OpRead, SGList: p.a.sge(0, 3000), Remote: p.b.remote(0)}))
 		p.transfer(p.a, round)
 		for _, e := range []*testEnd{p.a, p.b} {
 			attr := e.Attr()
 			attr.SQPSN, attr.RQPSN = 77, 77
-			must(t, e.Modify(p.now, &Attr{State: StateReset}, AttrState))
-			if e.State() != StateReset || len(e.sq.wcs)+len(e.rq.wcs) != 0 {
+			must(t, e.Modify(p.now, &ib.Attr{State: ib.StateReset}, ib.AttrState))
+			if e.State() != ib.StateReset || len(e.sq.wcs)+len(e.rq.wcs) != 0 {
 				t.Fatalf("reset: state %v, %d completions", e.State(), len(e.sq.wcs)+len(e.rq.wcs))
 			}
 			p.connect(e, p.peer(e), attr, true)
 			checkIdle(t, e)
 		}
-		must(t, p.b.PostRecv(0, &RecvWR{ID: 6, SGList: p.b.sge(0, 4096)}))
-		must(t, p.a.PostSend(0, &SendWR{ID: 9, Opcode: OpSend, SGList: p.a.sge(0, 3000), Signaled: true}))
+		must(t, p.b.PostRecv(0, &ib.RecvWR{ID: 6, SGList: p.b.sge(0, 4096)}))
+		must(t, p.a.PostSend(0, &ib.SendWR{ID: 9, Opcode: ib.OpSend, SGList: p.a.sge(0, 3000), Signaled: true}))
 		p.settle()
 		if s, r := p.a.sq.statuses(), p.b.rq.statuses(); s != "9 SUCCESS" || r != "6 SUCCESS" {
 			t.Errorf("connected again: %q and %q", s, r)

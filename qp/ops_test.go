@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/gosoftroce/rocev2/memreg"
+	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/rocev2"
 )
 
@@ -15,14 +15,14 @@ func TestOperations(t *testing.T) {
 	t.Parallel()
 	for m := rocev2.MTU256; m <= rocev2.MTU4096; m++ {
 		mtu := m.Bytes()
-		for op := OpSend; op < numWROpcodes; op++ {
+		for _, op := range ib.Opcodes() {
 			sizes := []int{0, 1, 3, 4, mtu - 1, mtu, mtu + 1, 2 * mtu, 5*mtu + 7, 40 * mtu}
-			if op >= OpCompareSwap {
+			if op.Is(ib.OpAtomic) {
 				sizes = []int{8}
 			}
 			for _, size := range sizes {
 				for _, chunk := range []int{0, 3 * mtu} {
-					if chunk != 0 && op != OpRead {
+					if chunk != 0 && op != ib.OpRead {
 						continue
 					}
 					name := fmt.Sprintf("%v/%d/%d/chunk%d", op, mtu, size, chunk)
@@ -44,23 +44,23 @@ func TestOperations(t *testing.T) {
 
 // runOperation runs one operation and checks it on both sides; the packet number lost gets lost. It returns how many
 // packets there were.
-func runOperation(t *testing.T, m rocev2.MTU, op WROpcode, size, chunk, lost int) int {
+func runOperation(t *testing.T, m rocev2.MTU, op ib.Opcode, size, chunk, lost int) int {
 	t.Helper()
-	var invalidated memreg.Key
+	var invalidated ib.Key
 	mem := 1 << 16
 	if size > mem/4 {
 		mem = 1 << 19
 	}
-	p := newPair(t, pairConfig{mem: mem, attr: Attr{PathMTU: m}, config: Config{ReadChunk: chunk,
-		Invalidate: func(k memreg.Key) bool { invalidated = k; return true }}})
+	p := newPair(t, pairConfig{mem: mem, attr: ib.Attr{PathMTU: m}, config: Config{ReadChunk: chunk,
+		Invalidate: func(k ib.Key) bool { invalidated = k; return true }}})
 	packets := 0
 	p.drop = func(*testEnd, *rocev2.Packet) bool {
 		packets++
 		return packets-1 == lost
 	}
-	wr := SendWR{ID: 7, Opcode: op, Signaled: true, SGList: p.a.sge(64, size), Remote: p.b.remote(128), Imm: 0x11223344,
+	wr := ib.SendWR{ID: 7, Opcode: op, Signaled: true, SGList: p.a.sge(64, size), Remote: p.b.remote(128), Imm: 0x11223344,
 		InvalidateKey: 99, CompareAdd: 5, Swap: 6}
-	must(t, p.b.PostRecv(p.now, &RecvWR{ID: 3, SGList: p.b.sge(200, mem/2)}))
+	must(t, p.b.PostRecv(p.now, &ib.RecvWR{ID: 3, SGList: p.b.sge(200, mem/2)}))
 	must(t, p.b.mr.Store64(128, 5).Err())
 	old := bytes.Clone(p.b.mem)
 	must(t, p.a.PostSend(p.now, &wr))
@@ -71,17 +71,17 @@ func runOperation(t *testing.T, m rocev2.MTU, op WROpcode, size, chunk, lost int
 	from, to := p.a.mem[64:64+size], p.b.mem[128:128+size]
 	wantRecv := ""
 	switch op {
-	case OpSend, OpSendImm, OpSendInv:
+	case ib.OpSend, ib.OpSendImm, ib.OpSendInv:
 		to = p.b.mem[200 : 200+size]
 		wantRecv = "3 SUCCESS"
-	case OpWriteImm:
+	case ib.OpWriteImm:
 		wantRecv = "3 SUCCESS"
-	case OpCompareSwap:
+	case ib.OpCompareSwap:
 		if v, _ := p.b.mr.Load64(128); v != 6 {
 			t.Fatalf("lost %d: the word is %d, not swapped once", lost, v)
 		}
 		to = old[128:136]
-	case OpFetchAdd:
+	case ib.OpFetchAdd:
 		if v, _ := p.b.mr.Load64(128); v != 10 {
 			t.Fatalf("lost %d: the word is %d, not added to once", lost, v)
 		}
@@ -92,10 +92,10 @@ func runOperation(t *testing.T, m rocev2.MTU, op WROpcode, size, chunk, lost int
 	}
 	if len(p.b.rq.wcs) > 0 {
 		w := p.b.rq.wcs[0]
-		if int(w.ByteLen) != size || (w.Imm == wr.Imm) != w.WithImm || w.WithImm != (op == OpSendImm || op == OpWriteImm) {
+		if int(w.ByteLen) != size || (w.Imm == wr.Imm) != w.WithImm || w.WithImm != (op == ib.OpSendImm || op == ib.OpWriteImm) {
 			t.Fatalf("receive completion %+v", w)
 		}
-		if w.WithInv != (op == OpSendInv) || w.InvalidatedKey != invalidated {
+		if w.WithInv != (op == ib.OpSendInv) || w.InvalidatedKey != invalidated {
 			t.Fatalf("receive completion %+v, invalidated %v", w, invalidated)
 		}
 	}

@@ -7,34 +7,36 @@ import (
 	"net/netip"
 	"testing"
 
+	"github.com/gosoftroce/rocev2/clock"
+	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/memreg"
 	"github.com/gosoftroce/rocev2/rocev2"
 )
 
 const (
 	testIOVA   = 0x10000000
-	testAccess = memreg.LocalWrite | memreg.RemoteWrite | memreg.RemoteRead | memreg.RemoteAtomic
-	initMask   = AttrState | AttrPKeyIndex | AttrPort | AttrAccess
-	rtrMask    = AttrState | AttrAV | AttrPathMTU | AttrDestQPN | AttrRQPSN | AttrMaxDestRdAtomic | AttrMinRNRTimer
-	rtsMask    = AttrState | AttrTimeout | AttrRetryCount | AttrRNRRetry | AttrSQPSN | AttrMaxQPRdAtomic
+	testAccess = ib.LocalWrite | ib.RemoteWrite | ib.RemoteRead | ib.RemoteAtomic
+	initMask   = ib.AttrState | ib.AttrPKeyIndex | ib.AttrPort | ib.AttrAccess
+	rtrMask    = ib.AttrState | ib.AttrAV | ib.AttrPathMTU | ib.AttrDestQPN | ib.AttrRQPSN | ib.AttrMaxDestRdAtomic | ib.AttrMinRNRTimer
+	rtsMask    = ib.AttrState | ib.AttrTimeout | ib.AttrRetryCount | ib.AttrRNRRetry | ib.AttrSQPSN | ib.AttrMaxQPRdAtomic
 )
 
 // testCQ is a sink that keeps completions in a ring without allocating.
 type testCQ struct {
-	wcs   []WC
+	wcs   []ib.WC
 	n     int
 	limit int // completions taken; 0 is no limit
 	keep  bool
 }
 
-func (c *testCQ) Complete(w *WC) bool {
+func (c *testCQ) Complete(w *ib.WC) bool {
 	c.n++
 	if c.limit > 0 && c.n > c.limit {
 		return false
 	}
 	if c.keep {
 		c.wcs = append(c.wcs, *w)
-	} else if w.Status != StatusSuccess {
+	} else if w.Status != ib.StatusSuccess {
 		panic(fmt.Sprintf("completion %+v", *w))
 	}
 	return true
@@ -54,7 +56,7 @@ type testEnd struct {
 // options of a pair; the zero value is a connection with depth 64 and MTU 1024.
 type pairConfig struct {
 	config   Config
-	attr     Attr
+	attr     ib.Attr
 	mem      int
 	noRTS    bool // leave b in RTR
 	noKeepCQ bool
@@ -63,7 +65,7 @@ type pairConfig struct {
 type pair struct {
 	t    testing.TB
 	a, b *testEnd
-	now  Time
+	now  clock.Time
 	buf  []byte
 	pkt  rocev2.Packet
 	// drop decides what gets lost; nil is nothing.
@@ -168,15 +170,15 @@ func must(t testing.TB, err error) {
 	}
 }
 
-func (p *pair) connect(e, peer *testEnd, a Attr, rts bool) {
+func (p *pair) connect(e, peer *testEnd, a ib.Attr, rts bool) {
 	p.t.Helper()
 	a.AV.DGID, a.DestQPN = peer.addr, peer.QPN()
-	a.State = StateInit
+	a.State = ib.StateInit
 	must(p.t, e.Modify(p.now, &a, initMask))
-	a.State = StateRTR
+	a.State = ib.StateRTR
 	must(p.t, e.Modify(p.now, &a, rtrMask))
 	if rts {
-		a.State = StateRTS
+		a.State = ib.StateRTS
 		must(p.t, e.Modify(p.now, &a, rtsMask))
 	}
 }
@@ -287,10 +289,10 @@ func (p *pair) settle() {
 	p.t.Fatal("timers do not end")
 }
 
-func (e *testEnd) sge(off, n int) []memreg.SGE { return []memreg.SGE{e.mr.SGE(uint64(off), uint32(n))} }
+func (e *testEnd) sge(off, n int) []ib.SGE { return []ib.SGE{e.mr.SGE(uint64(off), uint32(n))} }
 
-func (e *testEnd) remote(off int) RemoteAddr {
-	return RemoteAddr{Addr: e.mr.Addr() + uint64(off), RKey: e.mr.RKey()}
+func (e *testEnd) remote(off int) ib.RemoteAddr {
+	return ib.RemoteAddr{Addr: e.mr.Addr() + uint64(off), RKey: e.mr.RKey()}
 }
 
 // statuses returns and forgets the completions as text.

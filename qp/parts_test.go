@@ -6,6 +6,8 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/gosoftroce/rocev2/clock"
+	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/rocev2"
 )
 
@@ -85,7 +87,7 @@ func TestRetry(t *testing.T) {
 	t.Parallel()
 	var r retry
 	r.configure(14, 2)
-	interval := Time(rocev2.AckTimeout(14))
+	interval := clock.Time(rocev2.AckTimeout(14))
 	r.start(1000)
 	r.start(2000) // runs already
 	if r.deadline != 1000+interval || r.expired(999+interval) || !r.expired(1000+interval) || r.expired(1000+interval) {
@@ -96,11 +98,11 @@ func TestRetry(t *testing.T) {
 			t.Errorf("a count of 2, retry %d: %v", i+1, got)
 		}
 	}
-	if r.exhausted() != StatusRetryExcErr {
+	if r.exhausted() != ib.StatusRetryExcErr {
 		t.Error(r.exhausted())
 	}
 	r.badResp = true
-	if r.exhausted() != StatusBadRespErr {
+	if r.exhausted() != ib.StatusBadRespErr {
 		t.Error("after responses that do not fit, the status must say so")
 	}
 	r.progress(5000, true)
@@ -304,7 +306,7 @@ func TestRTTUnderLoad(t *testing.T) {
 	const floor, fast, slow = time.Millisecond, 20 * time.Microsecond, 30 * time.Millisecond
 	var r rtt
 	r.init(floor)
-	now, psn, spurious := Time(0), rocev2.PSN(0), 0
+	now, psn, spurious := clock.Time(0), rocev2.PSN(0), 0
 	for i := range 200 {
 		answer := now.Add(fast)
 		if i >= 100 {
@@ -337,9 +339,9 @@ func TestRTTPauses(t *testing.T) {
 	const floor, trip = time.Millisecond, 20 * time.Microsecond
 	var r rtt
 	r.init(floor)
-	now, psn := Time(0), rocev2.PSN(0)
+	now, psn := clock.Time(0), rocev2.PSN(0)
 	// silence sends a packet that is acknowledged after answer, or, with lost, a round trip after the last probe before.
-	silence := func(answer time.Duration, lost bool) (probes int, needless bool) {
+	silence := func(answer time.Duration, lost bool) (probes int, spurious bool) {
 		r.start(now, psn)
 		r.arm(now)
 		end := now.Add(answer)
@@ -359,12 +361,12 @@ func TestRTTPauses(t *testing.T) {
 	wait := func() time.Duration { return time.Duration(r.probeAt - now) }
 	silence(trip, false)
 	for range 100 {
-		if probes, needless := silence(time.Second, true); probes != 1 || needless || wait() != floor {
-			t.Fatalf("a loss took %d probes, needless %v; the next wait is %v", probes, needless, wait())
+		if probes, spurious := silence(time.Second, true); probes != 1 || spurious || wait() != floor {
+			t.Fatalf("a loss took %d probes, spurious %v; the next wait is %v", probes, spurious, wait())
 		}
 	}
-	if probes, needless := silence(9*time.Millisecond, false); probes == 0 || !needless {
-		t.Errorf("a pause of 9 ms met %d probes, needless %v", probes, needless)
+	if probes, spurious := silence(9*time.Millisecond, false); probes == 0 || !spurious {
+		t.Errorf("a pause of 9 ms met %d probes, spurious %v", probes, spurious)
 	}
 	for range 100 {
 		if probes, _ := silence(9*time.Millisecond, false); probes != 0 {
@@ -391,7 +393,7 @@ func TestRTTSlowAnswers(t *testing.T) {
 	for _, slow := range []time.Duration{170 * time.Microsecond, 430 * time.Microsecond, 620 * time.Microsecond} {
 		var r rtt
 		r.init(floor)
-		now, psn := Time(0), rocev2.PSN(0)
+		now, psn := clock.Time(0), rocev2.PSN(0)
 		for i := range 500 {
 			r.start(now, psn)
 			r.arm(now)
@@ -423,7 +425,7 @@ func TestOneProbeForAHost(t *testing.T) {
 		r.pauses = &host
 		r.arm(0)
 	}
-	at := Time(4 * floor)
+	at := clock.Time(4 * floor)
 	if a.postpone(at) {
 		t.Fatal("the first question was put off")
 	}
@@ -453,7 +455,7 @@ func TestRTTNoise(t *testing.T) {
 	r.init(8 * time.Millisecond)
 	r.lossy()
 	r.progress(0, 0)
-	if r.probeAt != Time(8*time.Millisecond/noiseFloor) {
+	if r.probeAt != clock.Time(8*time.Millisecond/noiseFloor) {
 		t.Errorf("probe after %d ns while losses are to be expected", r.probeAt)
 	}
 	r.start(0, 0)
@@ -461,7 +463,7 @@ func TestRTTNoise(t *testing.T) {
 	for range noiseAcks {
 		r.progress(1000, 1)
 	}
-	if r.probeAt != 1000+Time(8*time.Millisecond) {
+	if r.probeAt != 1000+clock.Time(8*time.Millisecond) {
 		t.Errorf("probe after %d ns when there were none for long", r.probeAt)
 	}
 }
@@ -512,12 +514,12 @@ func TestRetryKept(t *testing.T) {
 	r.stop()
 	r.kept = true
 	r.start(1000)
-	if r.deadline != Time(r.interval) {
+	if r.deadline != clock.Time(r.interval) {
 		t.Errorf("deadline %d", r.deadline)
 	}
 	r.stop()
 	r.start(1000)
-	if r.deadline != 1000+Time(r.interval) {
+	if r.deadline != 1000+clock.Time(r.interval) {
 		t.Errorf("deadline %d after going back", r.deadline)
 	}
 }

@@ -6,15 +6,10 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/memreg"
 	"github.com/gosoftroce/rocev2/rocev2"
 )
-
-// Time is a point in time in nanoseconds, on any monotonic clock of the driver.
-type Time int64
-
-// Add returns the time d later.
-func (t Time) Add(d time.Duration) Time { return t + Time(d) }
 
 // GuardTimeout stands in for the local ACK timeout if the attribute is 0, "none": the connection must not hang for ever
 // when a packet is lost.
@@ -50,22 +45,15 @@ type Config struct {
 
 	// Invalidate ends a key of this side on behalf of a SEND with invalidate. False refuses: the peer gets a NAK, as it
 	// does if Invalidate is nil.
-	Invalidate func(key memreg.Key) bool
+	Invalidate func(key ib.Key) bool
 }
-
-// Limits of Config.
-const (
-	MaxWR     = 1 << 20 // depth of a queue
-	MaxSGE    = 32
-	MaxInline = 1 << 16
-)
 
 // QP is a queue pair. It is not safe for concurrent use, and its sinks must not call back into it. Posting, handling and
 // polling do not allocate.
 type QP struct {
 	cfg   Config
-	state State
-	attr  Attr
+	state ib.State
+	attr  ib.Attr
 	peer  netip.Addr // attr.AV.DGID, unmapped and without zone
 
 	mtu      int // bytes
@@ -78,7 +66,7 @@ type QP struct {
 	notice notice
 	store  *Store // for packets behind a gap; nil unless KeepPackets was called
 	absent *absence
-	wc     WC      // scratch: a completion on its way to a sink
+	wc     ib.WC   // scratch: a completion on its way to a sink
 	word   [8]byte // scratch: the result of an atomic
 	stats  Stats
 }
@@ -95,7 +83,7 @@ func New(c Config) (*QP, error) {
 	if c.RecvSource == nil {
 		q.resp.queue.init(c.MaxRecvWR, c.MaxRecvSGE)
 	}
-	q.resp.recv.SGList = make([]memreg.SGE, 0, c.MaxRecvSGE)
+	q.resp.recv.SGList = make([]ib.SGE, 0, c.MaxRecvSGE)
 	q.req.window.init(c.Window)
 	q.req.rtt.init(c.MinProbe)
 	q.req.allowance = math.MaxInt
@@ -120,10 +108,10 @@ func (c *Config) check() error {
 		v    int
 		max  int64 // 2 GiB are more than an int of 32 bits has
 	}{
-		{"MaxSendWR", c.MaxSendWR, MaxWR}, {"MaxRecvWR", c.MaxRecvWR, MaxWR},
-		{"MaxSendSGE", c.MaxSendSGE, MaxSGE}, {"MaxRecvSGE", c.MaxRecvSGE, MaxSGE},
-		{"MaxInline", c.MaxInline, MaxInline}, {"ReadChunk", c.ReadChunk, MaxMessage},
-		{"Window.InitialBytes", c.Window.InitialBytes, MaxMessage}, {"Window.MaxBytes", c.Window.MaxBytes, MaxMessage},
+		{"MaxSendWR", c.MaxSendWR, ib.MaxWR}, {"MaxRecvWR", c.MaxRecvWR, ib.MaxWR},
+		{"MaxSendSGE", c.MaxSendSGE, ib.MaxSGE}, {"MaxRecvSGE", c.MaxRecvSGE, ib.MaxSGE},
+		{"MaxInline", c.MaxInline, ib.MaxInline}, {"ReadChunk", c.ReadChunk, ib.MaxMessage},
+		{"Window.InitialBytes", c.Window.InitialBytes, ib.MaxMessage}, {"Window.MaxBytes", c.Window.MaxBytes, ib.MaxMessage},
 		{"Window.MaxPSNs", c.Window.MaxPSNs, maxWindowPSNs},
 	} {
 		if l.v < 0 || int64(l.v) > l.max {
@@ -134,32 +122,32 @@ func (c *Config) check() error {
 }
 
 // State returns the current state.
-func (q *QP) State() State { return q.state }
+func (q *QP) State() ib.State { return q.state }
 
 // QPN returns the number of the queue pair.
 func (q *QP) QPN() rocev2.QPN { return q.cfg.QPN }
 
 // Attr returns the attributes. SQPSN is the next new PSN to send, RQPSN the next expected.
-func (q *QP) Attr() Attr {
+func (q *QP) Attr() ib.Attr {
 	a := q.attr
 	a.State, a.CurState = q.state, q.state
-	if q.state >= StateRTR {
+	if q.state >= ib.StateRTR {
 		a.RQPSN = q.resp.epsn
 	}
-	if q.state >= StateRTS {
+	if q.state >= ib.StateRTS {
 		a.SQPSN = q.req.max
 	}
 	return a
 }
 
 // AV returns the address vector, which must not be changed.
-func (q *QP) AV() *AddressVector { return &q.attr.AV }
+func (q *QP) AV() *ib.AddressVector { return &q.attr.AV }
 
 // Stats returns the live counters.
 func (q *QP) Stats() *Stats { return &q.stats }
 
 // PollEvent returns the next asynchronous event. Each kind is reported once however often it was raised in between.
-func (q *QP) PollEvent() (Event, bool) { return q.events.poll() }
+func (q *QP) PollEvent() (ib.Event, bool) { return q.events.poll() }
 
 // Config returns what the queue pair was created with.
 func (q *QP) Config() Config { return q.cfg }
@@ -172,7 +160,7 @@ func (q *QP) SetWindow(c WindowConfig) { q.req.window.limits(c) }
 // the next one, as the window counts them, without a share that the peer has kept behind a gap. Outside of RTS and SQD
 // nothing is in flight.
 func (q *QP) InFlight() int {
-	if q.state != StateRTS && q.state != StateSQD {
+	if q.state != ib.StateRTS && q.state != ib.StateSQD {
 		return 0
 	}
 	return q.req.window.charge(int(min(q.req.posNxt-q.req.posUna, mostCounted)))

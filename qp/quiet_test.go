@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/rocev2"
 )
 
@@ -13,41 +14,41 @@ func TestQuietInError(t *testing.T) {
 	t.Parallel()
 	ends := map[string]struct {
 		end  func(p *pair) error
-		want Status
+		want ib.Status
 	}{
 		"wrong key": {func(p *pair) error {
-			return p.a.PostSend(0, &SendWR{Opcode: OpWrite, SGList: p.a.sge(0, 8), Remote: RemoteAddr{RKey: 1}})
-		}, StatusRemOpErr},
+			return p.a.PostSend(0, &ib.SendWR{Opcode: ib.OpWrite, SGList: p.a.sge(0, 8), Remote: ib.RemoteAddr{RKey: 1}})
+		}, ib.StatusRemOpErr},
 		"no room for a receive's completion": {func(p *pair) error {
 			p.b.rq.limit, p.b.rq.n = 1, 1
-			must(p.t, p.b.PostRecv(0, &RecvWR{}))
-			return p.a.PostSend(0, &SendWR{Opcode: OpSend})
-		}, StatusRemOpErr},
+			must(p.t, p.b.PostRecv(0, &ib.RecvWR{}))
+			return p.a.PostSend(0, &ib.SendWR{Opcode: ib.OpSend})
+		}, ib.StatusRemOpErr},
 		"no room for a send's completion": {func(p *pair) error {
 			p.b.sq.limit, p.b.sq.n = 1, 1
 			p.a.DelayAcks(true) // until the READs are there
-			err := p.b.PostSend(0, &SendWR{Opcode: OpSend, Signaled: true})
+			err := p.b.PostSend(0, &ib.SendWR{Opcode: ib.OpSend, Signaled: true})
 			p.transfer(p.b, 1)
 			return err
-		}, StatusRemOpErr},
+		}, ib.StatusRemOpErr},
 		"Modify": {func(p *pair) error {
-			return p.b.Modify(p.now, &Attr{State: StateErr}, AttrState)
-		}, StatusRetryExcErr},
+			return p.b.Modify(p.now, &ib.Attr{State: ib.StateErr}, ib.AttrState)
+		}, ib.StatusRetryExcErr},
 	}
 	for name, c := range ends {
 		for _, bursts := range []bool{false, true} {
-			p := newPair(t, pairConfig{attr: Attr{MaxRdAtomic: 16, MaxDestRdAtomic: 16}})
+			p := newPair(t, pairConfig{attr: ib.Attr{MaxRdAtomic: 16, MaxDestRdAtomic: 16}})
 			p.bursts = bursts
-			must(t, p.a.PostRecv(0, &RecvWR{}))
+			must(t, p.a.PostRecv(0, &ib.RecvWR{}))
 			for i := range 16 {
-				must(t, p.a.PostSend(0, &SendWR{ID: uint64(i), Opcode: OpRead, SGList: p.a.sge(0, 1<<17), Remote: p.b.remote(0)}))
+				must(t, p.a.PostSend(0, &ib.SendWR{ID: uint64(i), Opcode: ib.OpRead, SGList: p.a.sge(0, 1<<17), Remote: p.b.remote(0)}))
 			}
 			must(t, c.end(p))
 			p.a.SetWindow(WindowConfig{MaxPSNs: 1 << 20, MaxBytes: 1 << 30})
 			p.a.req.window.size = 1 << 30
 			data, packets := 0, 0
 			p.drop = func(from *testEnd, pkt *rocev2.Packet) bool {
-				if from == p.b && p.b.State() == StateErr {
+				if from == p.b && p.b.State() == ib.StateErr {
 					packets++
 					data += len(pkt.Payload)
 				}
@@ -56,7 +57,7 @@ func TestQuietInError(t *testing.T) {
 			p.transfer(p.a, 64) // all of it before the first answer
 			p.a.DelayAcks(false)
 			p.transfer(p.a, 1)
-			if p.b.State() != StateErr {
+			if p.b.State() != ib.StateErr {
 				t.Fatalf("%s: no error", name)
 			}
 			p.settle()
@@ -64,7 +65,7 @@ func TestQuietInError(t *testing.T) {
 				t.Errorf("%s, bursts=%v: %d packets with %d bytes after the error", name, bursts, packets, data)
 			}
 			s := p.a.sq.statuses()
-			if !strings.Contains(s, c.want.String()) || p.a.Stats().Timeouts > 0 && c.want == StatusRemOpErr {
+			if !strings.Contains(s, c.want.String()) || p.a.Stats().Timeouts > 0 && c.want == ib.StatusRemOpErr {
 				t.Errorf("%s, bursts=%v: %d timeouts, %q", name, bursts, p.a.Stats().Timeouts, s)
 			}
 		}
@@ -76,10 +77,10 @@ func TestQuietInError(t *testing.T) {
 func TestCreditsWithReads(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, pairConfig{})
-	for _, op := range []WROpcode{OpRead, OpFetchAdd} {
-		must(t, p.b.PostRecv(0, &RecvWR{}))
+	for _, op := range []ib.Opcode{ib.OpRead, ib.OpFetchAdd} {
+		must(t, p.b.PostRecv(0, &ib.RecvWR{}))
 		before := p.a.req.credit
-		must(t, p.a.PostSend(0, &SendWR{Opcode: op, SGList: p.a.sge(0, 8), Remote: p.b.remote(0)}))
+		must(t, p.a.PostSend(0, &ib.SendWR{Opcode: op, SGList: p.a.sge(0, 8), Remote: p.b.remote(0)}))
 		p.run()
 		if c := p.a.req.credit; !c.limited || c.lsn.Sub(before.lsn) < 2 {
 			t.Errorf("%v: %+v after %+v", op, c, before)
@@ -97,7 +98,7 @@ func TestErrSendsNoNotice(t *testing.T) {
 	if !p.b.notice.due {
 		t.Fatal("no CNP is due")
 	}
-	must(t, p.b.Modify(p.now, &Attr{State: StateErr}, AttrState))
+	must(t, p.b.Modify(p.now, &ib.Attr{State: ib.StateErr}, ib.AttrState))
 	if n := p.b.PollTransmit(p.now, p.buf[:0]); n != 0 {
 		t.Errorf("in ERR it sends % x", p.buf[:n])
 	}

@@ -1,9 +1,13 @@
 package qp
 
-import "github.com/gosoftroce/rocev2/rocev2"
+import (
+	"github.com/gosoftroce/rocev2/clock"
+	"github.com/gosoftroce/rocev2/ib"
+	"github.com/gosoftroce/rocev2/rocev2"
+)
 
 // handleNAK takes a negative acknowledgement, whose PSN is in flight.
-func (q *QP) handleNAK(now Time, p *rocev2.Packet) Drop {
+func (q *QP) handleNAK(now clock.Time, p *rocev2.Packet) Drop {
 	r := &q.req
 	s, psn := p.AETH.Syndrome, p.BTH.PSN
 	if !s.IsNAK() && !s.IsRNR() {
@@ -20,10 +24,10 @@ func (q *QP) handleNAK(now Time, p *rocev2.Packet) Drop {
 	reached := q.acknowledgeBefore(psn)
 	q.settle(now, from, pos)
 	switch {
-	case q.state == StateErr:
+	case q.state == ib.StateErr:
 		return DropNone
 	case !reached && !s.IsRNR() && s != rocev2.NAKSequence && q.inHead(psn):
-		q.failHead(nakStatus(s), VendorNAK|uint32(s)) // of a READ, overtaking its responses
+		q.failHead(nakStatus(s), ib.VendorNAK|uint32(s)) // of a READ, overtaking its responses
 	case !reached:
 		// A READ or an atomic before it has not been answered: that comes first. A fatal NAK is lost by this, but its
 		// request is sent again as well.
@@ -34,7 +38,7 @@ func (q *QP) handleNAK(now Time, p *rocev2.Packet) Drop {
 	case s.IsRNR():
 		q.waitRNR(now, s)
 	default:
-		q.failHead(nakStatus(s), VendorNAK|uint32(s))
+		q.failHead(nakStatus(s), ib.VendorNAK|uint32(s))
 	}
 	return DropNone
 }
@@ -64,24 +68,24 @@ func (q *QP) countNAK(s rocev2.Syndrome) {
 }
 
 // nakStatus is the completion status of a request that was refused for good.
-func nakStatus(s rocev2.Syndrome) Status {
+func nakStatus(s rocev2.Syndrome) ib.Status {
 	switch s {
 	case rocev2.NAKInvalidRequest:
-		return StatusRemInvReqErr
+		return ib.StatusRemInvReqErr
 	case rocev2.NAKRemoteAccess:
-		return StatusRemAccessErr
+		return ib.StatusRemAccessErr
 	case rocev2.NAKInvalidRD:
-		return StatusRemInvRDReqErr
+		return ib.StatusRemInvRDReqErr
 	}
-	return StatusRemOpErr
+	return ib.StatusRemOpErr
 }
 
 // waitRNR waits as long as the peer asks, then goes on with the request that met no receive. The peer is alive, so the
 // count for lost packets is reloaded.
-func (q *QP) waitRNR(now Time, s rocev2.Syndrome) {
+func (q *QP) waitRNR(now clock.Time, s rocev2.Syndrome) {
 	r := &q.req
 	if !r.rnr.nak(now, rocev2.RNRDelay(s.Code())) {
-		q.failHead(StatusRNRRetryExcErr, VendorNAK|uint32(s))
+		q.failHead(ib.StatusRNRRetryExcErr, ib.VendorNAK|uint32(s))
 		return
 	}
 	q.stats.RNRWaits++
@@ -96,7 +100,7 @@ func (q *QP) restart(again bool) {
 	r := &q.req
 	n := r.retry.restarts
 	switch {
-	case q.state == StateErr || r.rnr.waiting || r.paging:
+	case q.state == ib.StateErr || r.rnr.waiting || r.paging:
 		return
 	case n == 0:
 		if !r.retry.spend() {
@@ -137,7 +141,7 @@ func (q *QP) handleGap(psn rocev2.PSN, info *rocev2.OpcodeInfo) {
 
 // probe goes back before the local ACK timeout, without cost, when the peer has been silent for much longer than it
 // usually takes: the last packets were lost, and nothing follows them that would show it.
-func (q *QP) probe(now Time) {
+func (q *QP) probe(now clock.Time) {
 	r := &q.req
 	q.ask(now)
 	r.rtt.backOff()
@@ -150,8 +154,8 @@ func (q *QP) probe(now Time) {
 	r.retry.kept = true
 }
 
-// ask takes note, before anything is sent again because of silence, of what there will be to take back if that is needless.
-func (q *QP) ask(now Time) {
+// ask takes note, before anything is sent again because of silence, of what there will be to take back if that is spurious.
+func (q *QP) ask(now clock.Time) {
 	r := &q.req
 	if !r.rtt.asked {
 		r.window.remember()
@@ -163,16 +167,16 @@ func (q *QP) ask(now Time) {
 // takeBack takes back what was done because of silence: the peer was only late.
 func (q *QP) takeBack() {
 	q.req.window.restore()
-	q.stats.Needless += q.stats.Retransmits - q.req.resent
+	q.stats.Spurious += q.stats.Retransmits - q.req.resent
 }
 
 // answeredTwice takes a response to what has completed. If one packet was sent again because of silence, and now both have
 // their answer, then nothing had been lost.
-func (q *QP) answeredTwice(now Time, psn rocev2.PSN) {
+func (q *QP) answeredTwice(now clock.Time, psn rocev2.PSN) {
 	r := &q.req
 	if psn.Next() == r.una && q.stats.Retransmits == r.resent+1 {
 		r.rtt.echo(now)
-		q.stats.Needless++
+		q.stats.Spurious++
 	}
 }
 

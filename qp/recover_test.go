@@ -3,6 +3,7 @@ package qp
 import (
 	"testing"
 
+	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/rocev2"
 )
 
@@ -10,7 +11,7 @@ import (
 // one cuts it again, and so does every timeout.
 func TestOneCut(t *testing.T) {
 	t.Parallel()
-	p := newPair(t, pairConfig{attr: Attr{RetryCount: 7}})
+	p := newPair(t, pairConfig{attr: ib.Attr{RetryCount: 7}})
 	drop := map[rocev2.PSN]int{0: 1, 5: 2, 27: 1} // PSN to the number of transmissions that are lost
 	p.drop = func(from *testEnd, pkt *rocev2.Packet) bool {
 		if from != p.a || drop[pkt.BTH.PSN] == 0 {
@@ -21,7 +22,7 @@ func TestOneCut(t *testing.T) {
 	}
 	post := func() {
 		for range 10 {
-			must(t, p.a.PostSend(0, &SendWR{Opcode: OpWrite, SGList: p.a.sge(0, 3000), Remote: p.b.remote(0)}))
+			must(t, p.a.PostSend(0, &ib.SendWR{Opcode: ib.OpWrite, SGList: p.a.sge(0, 3000), Remote: p.b.remote(0)}))
 		}
 		p.settle()
 	}
@@ -41,10 +42,10 @@ func TestOneCut(t *testing.T) {
 // requests.
 func TestGapEchoes(t *testing.T) {
 	t.Parallel()
-	p := newPair(t, pairConfig{attr: Attr{RetryCount: 1}})
+	p := newPair(t, pairConfig{attr: ib.Attr{RetryCount: 1}})
 	p.drop = func(*testEnd, *rocev2.Packet) bool { return true }
 	for range 4 {
-		must(t, p.a.PostSend(0, &SendWR{Opcode: OpRead, SGList: p.a.sge(0, 1024), Remote: p.b.remote(0)}))
+		must(t, p.a.PostSend(0, &ib.SendWR{Opcode: ib.OpRead, SGList: p.a.sge(0, 1024), Remote: p.b.remote(0)}))
 	}
 	late, early := packet(rocev2.RCReadResponseOnly, 1), packet(rocev2.RCReadResponseOnly, 0)
 	late.Payload, early.Payload = make([]byte, 1024), make([]byte, 1024)
@@ -55,7 +56,7 @@ func TestGapEchoes(t *testing.T) {
 		p.inject(p.a, early)
 		p.inject(p.a, late)
 	}
-	if s := p.a.Stats(); p.a.State() != StateRTS || s.Restarts != maxRestarts || p.a.req.retry.left != 0 {
+	if s := p.a.Stats(); p.a.State() != ib.StateRTS || s.Restarts != maxRestarts || p.a.req.retry.left != 0 {
 		t.Errorf("state %v, %d restarts, %d retries left", p.a.State(), s.Restarts, p.a.req.retry.left)
 	}
 }

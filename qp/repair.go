@@ -1,7 +1,8 @@
 package qp
 
 import (
-	"github.com/gosoftroce/rocev2/memreg"
+	"github.com/gosoftroce/rocev2/clock"
+	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/rocev2"
 )
 
@@ -74,7 +75,7 @@ func (p *repair) forget(una rocev2.PSN) {
 }
 
 // pollRepair writes the next packet of a repair.
-func (q *QP) pollRepair(now Time, buf []byte) int {
+func (q *QP) pollRepair(now clock.Time, buf []byte) int {
 	r := &q.req
 	p := &r.repair
 	if p.nxt.Before(r.una) || ahead(p.nxt, r.una) >= ahead(r.nxt, r.una) {
@@ -92,10 +93,10 @@ func (q *QP) pollRepair(now Time, buf []byte) int {
 	q.limitRepair(&rq)
 	n, fault := q.buildRequest(&rq, buf)
 	r.cur, r.nxt = cur, nxt
-	if fault == memreg.NotPresent {
+	if fault == ib.FaultNotPresent {
 		return 0
 	}
-	if fault != memreg.None {
+	if fault != ib.FaultNone {
 		r.rewind() // meets the fault again, and handles it
 		return 0
 	}
@@ -107,7 +108,7 @@ func (q *QP) pollRepair(now Time, buf []byte) int {
 		}
 	}
 	q.stats.Retransmits++
-	if w.opcode < OpRead {
+	if w.opcode.Is(ib.OpCarries) {
 		q.stats.TxBytes += uint64(rq.n)
 	}
 	r.retry.stop()
@@ -121,7 +122,7 @@ func (q *QP) pollRepair(now Time, buf []byte) int {
 // that it shows if those before it are lost once more.
 func (q *QP) limitRepair(rq *request) {
 	k := q.req.kept.lowest()
-	if rq.w.opcode != OpRead || k == nil {
+	if rq.w.opcode != ib.OpRead || k == nil {
 		return
 	}
 	if info, _ := k.packet.BTH.Opcode.Info(); info.Operation != rocev2.OpReadResponse {
@@ -134,7 +135,7 @@ func (q *QP) limitRepair(rq *request) {
 
 // executeKeptResponses goes on with the responses that were kept, as far as nothing is missing before them. The next gap
 // is repaired at once, as the first was when it showed.
-func (q *QP) executeKeptResponses(now Time) {
+func (q *QP) executeKeptResponses(now clock.Time) {
 	r := &q.req
 	executed := false
 	for r.kept.len() > 0 {
@@ -149,7 +150,7 @@ func (q *QP) executeKeptResponses(now Time) {
 				return
 			}
 			d := q.executeResponse(now, p, info)
-			if q.state == StateErr || d == DropGap || d == DropNotPresent {
+			if q.state == ib.StateErr || d == DropGap || d == DropNotPresent {
 				return
 			}
 			executed = true

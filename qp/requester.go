@@ -3,7 +3,8 @@ package qp
 import (
 	"encoding/binary"
 
-	"github.com/gosoftroce/rocev2/memreg"
+	"github.com/gosoftroce/rocev2/clock"
+	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/rocev2"
 )
 
@@ -57,7 +58,7 @@ func (r *requester) rewind() {
 	r.retry.stop()
 	r.rtt.discard()
 	if r.una != r.max {
-		if w := r.queue.at(r.head); w.opcode == OpRead {
+		if w := r.queue.at(r.head); w.opcode == ib.OpRead {
 			w.flags |= flagResumed
 		}
 	}
@@ -72,7 +73,7 @@ func (q *QP) position(w *sendWQE, rel uint32) uint64 {
 func (q *QP) packet() int { return q.mtu + PacketOverhead }
 
 // handleResponse takes a packet of the peer's responder. What comes behind a gap may be kept until that is closed.
-func (q *QP) handleResponse(now Time, p *rocev2.Packet, info *rocev2.OpcodeInfo) Drop {
+func (q *QP) handleResponse(now clock.Time, p *rocev2.Packet, info *rocev2.OpcodeInfo) Drop {
 	r := &q.req
 	una := r.una
 	d := q.executeResponse(now, p, info)
@@ -87,7 +88,7 @@ func (q *QP) handleResponse(now Time, p *rocev2.Packet, info *rocev2.OpcodeInfo)
 
 // executeResponse takes a packet of the peer's responder in its turn. The parts of it: what comes before its PSN is
 // acknowledged by it, whatever it says; then comes its own meaning.
-func (q *QP) executeResponse(now Time, p *rocev2.Packet, info *rocev2.OpcodeInfo) Drop {
+func (q *QP) executeResponse(now clock.Time, p *rocev2.Packet, info *rocev2.OpcodeInfo) Drop {
 	r := &q.req
 	psn := p.BTH.PSN
 	if psn.Before(r.una) {
@@ -105,7 +106,7 @@ func (q *QP) executeResponse(now Time, p *rocev2.Packet, info *rocev2.OpcodeInfo
 		d = q.atomicResponse(now, p)
 	case p.AETH.Syndrome.IsACK():
 		d = q.acknowledge(psn)
-		if d == DropNone && q.state != StateErr {
+		if d == DropNone && q.state != ib.StateErr {
 			r.credit.update(&p.AETH)
 		}
 	default:
@@ -134,7 +135,7 @@ func (q *QP) possibleMSN(p *rocev2.Packet, info *rocev2.OpcodeInfo) bool {
 // handleStale takes a response to what has completed. It may still say something new: the credits of an unsolicited
 // acknowledgement (IBTA 9.7.7.2), and a fatal NAK of a READ in the middle of its responses, which Linux sends with the
 // PSN of the request.
-func (q *QP) handleStale(now Time, p *rocev2.Packet, info *rocev2.OpcodeInfo) Drop {
+func (q *QP) handleStale(now clock.Time, p *rocev2.Packet, info *rocev2.OpcodeInfo) Drop {
 	r := &q.req
 	if r.rtt.doubted {
 		q.answeredTwice(now, p.BTH.PSN)
@@ -148,9 +149,9 @@ func (q *QP) handleStale(now Time, p *rocev2.Packet, info *rocev2.OpcodeInfo) Dr
 		r.credit.update(&p.AETH)
 	case s.IsNAK() && s != rocev2.NAKSequence && r.head != r.started:
 		w := r.queue.at(r.head)
-		if w.opcode == OpRead && ahead(p.BTH.PSN, w.first) < ahead(r.una, w.first) && q.possibleMSN(p, info) {
+		if w.opcode == ib.OpRead && ahead(p.BTH.PSN, w.first) < ahead(r.una, w.first) && q.possibleMSN(p, info) {
 			q.countNAK(s)
-			q.failHead(nakStatus(s), VendorNAK|uint32(s))
+			q.failHead(nakStatus(s), ib.VendorNAK|uint32(s))
 			return DropNone
 		}
 	}
@@ -181,7 +182,7 @@ func (q *QP) acknowledgeBefore(psn rocev2.PSN) bool {
 // acknowledge takes an ACK of everything up to psn.
 func (q *QP) acknowledge(psn rocev2.PSN) Drop {
 	r := &q.req
-	if q.acknowledgeBefore(psn.Next()) || q.state == StateErr {
+	if q.acknowledgeBefore(psn.Next()) || q.state == ib.StateErr {
 		return DropNone
 	}
 	if q.inHead(psn) {
@@ -193,9 +194,9 @@ func (q *QP) acknowledge(psn rocev2.PSN) Drop {
 }
 
 // settle does what follows from progress: una was at from before.
-func (q *QP) settle(now Time, from rocev2.PSN, pos uint64) {
+func (q *QP) settle(now clock.Time, from rocev2.PSN, pos uint64) {
 	r := &q.req
-	if r.una == from || q.state == StateErr {
+	if r.una == from || q.state == ib.StateErr {
 		return
 	}
 	if ahead(r.nxt, from) < ahead(r.una, from) {
@@ -215,18 +216,18 @@ func (q *QP) settle(now Time, from rocev2.PSN, pos uint64) {
 		r.repair.forget(r.una)
 	}
 	if r.fault {
-		if w := r.queue.at(r.head); r.head != r.queue.tail && w.status != StatusSuccess {
+		if w := r.queue.at(r.head); r.head != r.queue.tail && w.status != ib.StatusSuccess {
 			q.failHead(w.status, w.vendor)
 			return
 		}
 	}
-	if q.state == StateSQD {
+	if q.state == ib.StateSQD {
 		q.checkDrained()
 	}
 }
 
 // readResponse takes a packet of a READ's data.
-func (q *QP) readResponse(now Time, p *rocev2.Packet, info *rocev2.OpcodeInfo) Drop {
+func (q *QP) readResponse(now clock.Time, p *rocev2.Packet, info *rocev2.OpcodeInfo) Drop {
 	r := &q.req
 	psn := p.BTH.PSN
 	if !q.acknowledgeBefore(psn) {
@@ -234,7 +235,7 @@ func (q *QP) readResponse(now Time, p *rocev2.Packet, info *rocev2.OpcodeInfo) D
 	}
 	w := r.queue.at(r.head)
 	rel := ahead(psn, w.first)
-	if w.opcode != OpRead || !q.readFits(w, rel, p, info) {
+	if w.opcode != ib.OpRead || !q.readFits(w, rel, p, info) {
 		r.retry.badResp = true
 		return DropBadResponse
 	}
@@ -243,11 +244,11 @@ func (q *QP) readResponse(now Time, p *rocev2.Packet, info *rocev2.OpcodeInfo) D
 	}
 	if len(p.Payload) > 0 {
 		f := q.cfg.Memory.Scatter(q.cfg.PD, r.queue.list(r.head, w), uint64(rel)<<q.mtuShift, p.Payload)
-		if f == memreg.NotPresent {
+		if f == ib.FaultNotPresent {
 			return q.dropResult(w, uint64(rel)<<q.mtuShift, len(p.Payload))
 		}
-		if f != memreg.None {
-			q.failHead(StatusLocProtErr, VendorFault|uint32(f))
+		if f != ib.FaultNone {
+			q.failHead(ib.StatusLocProtErr, ib.VendorFault|uint32(f))
 			return DropNone
 		}
 	}
@@ -291,25 +292,25 @@ func (q *QP) readFits(w *sendWQE, rel uint32, p *rocev2.Packet, info *rocev2.Opc
 }
 
 // atomicResponse takes the result of an atomic.
-func (q *QP) atomicResponse(now Time, p *rocev2.Packet) Drop {
+func (q *QP) atomicResponse(now clock.Time, p *rocev2.Packet) Drop {
 	r := &q.req
 	psn := p.BTH.PSN
 	if !q.acknowledgeBefore(psn) {
 		return q.unlessFailed(DropGap)
 	}
 	w := r.queue.at(r.head)
-	if w.opcode < OpCompareSwap || !p.AETH.Syndrome.IsACK() {
+	if !w.opcode.Is(ib.OpAtomic) || !p.AETH.Syndrome.IsACK() {
 		r.retry.badResp = true
 		return DropBadResponse
 	}
 	r.credit.update(&p.AETH)
 	binary.NativeEndian.PutUint64(q.word[:], p.AtomicAck.Original)
 	f := q.cfg.Memory.Scatter(q.cfg.PD, r.queue.list(r.head, w), 0, q.word[:])
-	if f == memreg.NotPresent {
+	if f == ib.FaultNotPresent {
 		return q.dropResult(w, 0, len(q.word))
 	}
-	if f != memreg.None {
-		q.failHead(StatusLocProtErr, VendorFault|uint32(f))
+	if f != ib.FaultNone {
+		q.failHead(ib.StatusLocProtErr, ib.VendorFault|uint32(f))
 		return DropNone
 	}
 	if r.nxt != psn && ahead(r.nxt, w.first) > 0 {
@@ -321,7 +322,7 @@ func (q *QP) atomicResponse(now Time, p *rocev2.Packet) Drop {
 }
 
 func (q *QP) unlessFailed(d Drop) Drop {
-	if q.state == StateErr {
+	if q.state == ib.StateErr {
 		return DropNone
 	}
 	return d

@@ -1,6 +1,9 @@
 package qp
 
-import "github.com/gosoftroce/rocev2/rocev2"
+import (
+	"github.com/gosoftroce/rocev2/ib"
+	"github.com/gosoftroce/rocev2/rocev2"
+)
 
 type resourceKind uint8
 
@@ -47,7 +50,7 @@ type resources struct {
 	behind rocev2.PSN // if pushed: what follows the last such PSN
 }
 
-const besideRing = MaxRdAtomic
+const besideRing = ib.MaxRdAtomic
 
 // PSNs come again after 2^24, so what is kept by PSN is forgotten before. That is seen to when the expected PSN passes a
 // multiple of ageStep, so that a packet costs nothing.

@@ -1,7 +1,8 @@
 package qp
 
 import (
-	"github.com/gosoftroce/rocev2/memreg"
+	"github.com/gosoftroce/rocev2/clock"
+	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/rocev2"
 )
 
@@ -30,7 +31,7 @@ type responder struct {
 	done    uint32           // bytes of the message so far
 	left    uint32           // WRITE: bytes still to come
 	va      uint64           // WRITE: where they go
-	rkey    memreg.Key
+	rkey    ib.Key
 
 	res   resources
 	out   responses
@@ -90,7 +91,7 @@ func (q *QP) repeatFatal(p *rocev2.Packet) Drop {
 }
 
 // handleRequest executes a request, and what was kept behind it.
-func (q *QP) handleRequest(now Time, p *rocev2.Packet, info *rocev2.OpcodeInfo) Drop {
+func (q *QP) handleRequest(now clock.Time, p *rocev2.Packet, info *rocev2.OpcodeInfo) Drop {
 	d := q.executeRequest(p, info)
 	if d == DropOutOfOrder {
 		return q.keepRequest(now, p, info)
@@ -118,15 +119,15 @@ func (q *QP) executeRequest(p *rocev2.Packet, info *rocev2.OpcodeInfo) Drop {
 		return q.putOff()
 	}
 	r.latch = false
-	if q.state == StateRTR && !r.heard {
+	if q.state == ib.StateRTR && !r.heard {
 		r.heard = true
-		q.events.raise(EventCommEst)
+		q.events.raise(ib.EventCommEstablished)
 	}
 	if info.First == (r.message != 0) || (r.message != 0 && r.message != info.Operation) {
-		return q.refuse(rocev2.NAKInvalidRequest, StatusRemInvReqErr, memreg.None)
+		return q.refuse(rocev2.NAKInvalidRequest, ib.StatusRemInvReqErr, ib.FaultNone)
 	}
 	if need := accessFor(info.Operation); q.attr.Access&need != need {
-		return q.refuse(rocev2.NAKInvalidRequest, StatusRemInvReqErr, memreg.None)
+		return q.refuse(rocev2.NAKInvalidRequest, ib.StatusRemInvReqErr, ib.FaultNone)
 	}
 	switch info.Operation {
 	case rocev2.OpSend:
@@ -138,18 +139,18 @@ func (q *QP) executeRequest(p *rocev2.Packet, info *rocev2.OpcodeInfo) Drop {
 	case rocev2.OpCompareSwap, rocev2.OpFetchAdd:
 		return q.executeAtomic(p, info)
 	}
-	return q.refuse(rocev2.NAKInvalidRequest, StatusRemInvReqErr, memreg.None)
+	return q.refuse(rocev2.NAKInvalidRequest, ib.StatusRemInvReqErr, ib.FaultNone)
 }
 
 // accessFor is the right that the queue pair must have. FLUSH and ATOMIC_WRITE get further only to be refused.
-func accessFor(op rocev2.Operation) memreg.Access {
+func accessFor(op rocev2.Operation) ib.Access {
 	switch op {
 	case rocev2.OpWrite:
-		return memreg.RemoteWrite
+		return ib.RemoteWrite
 	case rocev2.OpReadRequest:
-		return memreg.RemoteRead
+		return ib.RemoteRead
 	case rocev2.OpCompareSwap, rocev2.OpFetchAdd:
-		return memreg.RemoteAtomic
+		return ib.RemoteAtomic
 	}
 	return 0
 }
@@ -166,7 +167,7 @@ func (q *QP) takeReceive() bool {
 		r.held = r.queue.NextRecv(&r.recv)
 	}
 	if r.held {
-		r.space = memreg.TotalLength(r.recv.SGList)
+		r.space = ib.TotalLength(r.recv.SGList)
 	}
 	return r.held
 }
@@ -189,7 +190,7 @@ func (q *QP) putOff() Drop {
 }
 
 // refuse ends the connection because of the expected packet: NAK, completion of the receive in hand, event, ERR.
-func (q *QP) refuse(s rocev2.Syndrome, status Status, f memreg.Fault) Drop {
+func (q *QP) refuse(s rocev2.Syndrome, status ib.Status, f ib.Fault) Drop {
 	q.refuseFrom(q.resp.epsn, s, status, f)
 	return DropInvalid
 }
@@ -209,18 +210,18 @@ func (r *responder) endAnswers(refused rocev2.PSN, s rocev2.Syndrome) bool {
 func (r *responder) tellFatal() { r.out.nak(r.fatal.code(r.fatal.last), r.fatal.last, r.msn) }
 
 // refuseFrom ends the connection because of the request that begins at psn.
-func (q *QP) refuseFrom(psn rocev2.PSN, s rocev2.Syndrome, status Status, f memreg.Fault) {
+func (q *QP) refuseFrom(psn rocev2.PSN, s rocev2.Syndrome, status ib.Status, f ib.Fault) {
 	r := &q.resp
 	r.endAnswers(psn, s)
 	r.tellFatal()
 	switch s {
 	case rocev2.NAKRemoteAccess:
-		q.events.raise(EventAccessErr)
+		q.events.raise(ib.EventQPAccessError)
 	case rocev2.NAKInvalidRequest:
-		q.events.raise(EventReqErr)
+		q.events.raise(ib.EventQPRequestError)
 	default:
 		if !r.held {
-			q.events.raise(EventFatal)
+			q.events.raise(ib.EventQPFatal)
 		}
 	}
 	if r.held {
@@ -230,19 +231,19 @@ func (q *QP) refuseFrom(psn rocev2.PSN, s rocev2.Syndrome, status Status, f memr
 }
 
 // refuseFault refuses a request for its remote key or memory.
-func (q *QP) refuseFault(f memreg.Fault) Drop {
+func (q *QP) refuseFault(f ib.Fault) Drop {
 	s, status := faultNAK(f)
 	return q.refuse(s, status, f)
 }
 
-func faultNAK(f memreg.Fault) (rocev2.Syndrome, Status) {
+func faultNAK(f ib.Fault) (rocev2.Syndrome, ib.Status) {
 	switch f {
-	case memreg.Misaligned:
-		return rocev2.NAKInvalidRequest, StatusRemInvReqErr
-	case memreg.MemoryFault:
-		return rocev2.NAKRemoteOperational, StatusRemOpErr
+	case ib.FaultMisaligned:
+		return rocev2.NAKInvalidRequest, ib.StatusRemInvReqErr
+	case ib.FaultMemory:
+		return rocev2.NAKRemoteOperational, ib.StatusRemOpErr
 	}
-	return rocev2.NAKRemoteAccess, StatusRemAccessErr
+	return rocev2.NAKRemoteAccess, ib.StatusRemAccessErr
 }
 
 // accepted moves on behind the expected packet of a SEND or WRITE and acknowledges it if asked.
@@ -339,18 +340,18 @@ func (q *QP) duplicateRead(p *rocev2.Packet) {
 // happens: anybody can guess a PSN that looks like a duplicate.
 func (q *QP) readAgain(h *rocev2.BTH, e *rocev2.RETH) {
 	r := &q.resp
-	if e.Length > MaxMessage {
+	if e.Length > ib.MaxMessage {
 		return
 	}
 	psns := q.psnsFor(e.Length)
 	if !r.res.wasPushed(h.PSN, psns, r.epsn) {
 		return
 	}
-	if q.attr.Access&memreg.RemoteRead == 0 {
+	if q.attr.Access&ib.RemoteRead == 0 {
 		r.out.deny(rocev2.NAKInvalidRequest, h.PSN, r.msn)
 		return
 	}
-	if f := q.checkRead(e); f != memreg.None {
+	if f := q.checkRead(e); f != ib.FaultNone {
 		s, _ := faultNAK(f)
 		r.out.deny(s, h.PSN, r.msn)
 		return

@@ -3,6 +3,8 @@ package qp
 import (
 	"time"
 
+	"github.com/gosoftroce/rocev2/clock"
+	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/rocev2"
 )
 
@@ -10,7 +12,7 @@ import (
 // from the last progress or else from the first packet.
 type retry struct {
 	interval time.Duration
-	deadline Time
+	deadline clock.Time
 	armed    bool
 	limit    uint8
 	left     uint8
@@ -43,7 +45,7 @@ func (r *retry) reset() {
 }
 
 // start arms the timer unless it runs.
-func (r *retry) start(now Time) {
+func (r *retry) start(now clock.Time) {
 	if r.armed {
 		return
 	}
@@ -56,14 +58,14 @@ func (r *retry) start(now Time) {
 func (r *retry) stop() { r.armed, r.kept = false, false }
 
 // progress reloads the counter; the timer starts anew if something is still in flight.
-func (r *retry) progress(now Time, inFlight bool) {
+func (r *retry) progress(now clock.Time, inFlight bool) {
 	r.left = r.limit
 	r.restarts, r.gapped, r.badResp = 0, false, false
 	r.armed, r.kept, r.deadline = inFlight, false, now.Add(r.interval)
 }
 
 // expired reports, once, that the timer has run out.
-func (r *retry) expired(now Time) bool {
+func (r *retry) expired(now clock.Time) bool {
 	if !r.armed || now < r.deadline {
 		return false
 	}
@@ -81,9 +83,9 @@ func (r *retry) spend() bool {
 }
 
 // exhausted is the status of a request that has no retry left.
-func (r *retry) exhausted() Status {
+func (r *retry) exhausted() ib.Status {
 	if r.badResp {
-		return StatusBadRespErr
+		return ib.StatusBadRespErr
 	}
-	return StatusRetryExcErr
+	return ib.StatusRetryExcErr
 }

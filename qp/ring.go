@@ -3,7 +3,7 @@ package qp
 import (
 	"math/bits"
 
-	"github.com/gosoftroce/rocev2/memreg"
+	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/rocev2"
 )
 
@@ -42,16 +42,16 @@ type sendWQE struct {
 	first      rocev2.PSN
 	ssn        rocev2.PSN // number of the (last) message that it is
 	vendor     uint32
-	opcode     WROpcode
+	opcode     ib.Opcode
 	flags      uint8
 	nsge       uint8
-	status     Status // an error that waits for the requests before it
+	status     ib.Status // an error that waits for the requests before it
 }
 
 // answered reports whether the request has a response of its own: no acknowledgement of a later one completes it.
-func (w *sendWQE) answered() bool { return w.opcode >= OpRead }
+func (w *sendWQE) answered() bool { return w.opcode.Is(ib.OpAnswered) }
 
-func (w *sendWQE) consumesRecv() bool { return w.opcode <= OpSendInv || w.opcode == OpWriteImm }
+func (w *sendWQE) consumesRecv() bool { return w.opcode.Is(ib.OpConsumesRecv) }
 
 // end is the position behind the request.
 func (w *sendWQE) end() uint64 { return w.pos + uint64(w.length) + uint64(w.psns)*PacketOverhead }
@@ -59,7 +59,7 @@ func (w *sendWQE) end() uint64 { return w.pos + uint64(w.length) + uint64(w.psns
 // sendQueue is the ring of send requests with their scatter lists and inline data. Indices run freely.
 type sendQueue struct {
 	wqes   []sendWQE
-	sges   []memreg.SGE
+	sges   []ib.SGE
 	inline []byte
 	mask   uint32
 	depth  uint32
@@ -71,14 +71,14 @@ type sendQueue struct {
 func (s *sendQueue) init(depth, sge, inline int) {
 	n := ringSize(depth)
 	*s = sendQueue{
-		wqes: make([]sendWQE, n), sges: make([]memreg.SGE, n*sge), inline: make([]byte, n*inline),
+		wqes: make([]sendWQE, n), sges: make([]ib.SGE, n*sge), inline: make([]byte, n*inline),
 		mask: uint32(n - 1), depth: uint32(depth), sge: uint32(sge), bytes: uint32(inline),
 	}
 }
 
 func (s *sendQueue) at(i uint32) *sendWQE { return &s.wqes[i&s.mask] }
 
-func (s *sendQueue) list(i uint32, w *sendWQE) []memreg.SGE {
+func (s *sendQueue) list(i uint32, w *sendWQE) []ib.SGE {
 	at := (i & s.mask) * s.sge
 	return s.sges[at : at+uint32(w.nsge)]
 }
@@ -92,7 +92,7 @@ func (s *sendQueue) data(i uint32) []byte {
 type recvQueue struct {
 	ids        []uint64
 	lens       []uint8
-	sges       []memreg.SGE
+	sges       []ib.SGE
 	mask       uint32
 	depth      uint32
 	sge        uint32
@@ -102,7 +102,7 @@ type recvQueue struct {
 func (r *recvQueue) init(depth, sge int) {
 	n := ringSize(depth)
 	*r = recvQueue{
-		ids: make([]uint64, n), lens: make([]uint8, n), sges: make([]memreg.SGE, n*sge),
+		ids: make([]uint64, n), lens: make([]uint8, n), sges: make([]ib.SGE, n*sge),
 		mask: uint32(n - 1), depth: uint32(depth), sge: uint32(sge),
 	}
 }
@@ -112,7 +112,7 @@ func (r *recvQueue) len() int { return int(r.tail - r.head) }
 func (r *recvQueue) clear() { r.head = r.tail }
 
 // push adds a receive; the caller has checked the entries' number. It returns false if the queue is full.
-func (r *recvQueue) push(wr *RecvWR) bool {
+func (r *recvQueue) push(wr *ib.RecvWR) bool {
 	if r.tail-r.head >= r.depth {
 		return false
 	}

@@ -3,6 +3,7 @@ package qp
 import (
 	"time"
 
+	"github.com/gosoftroce/rocev2/clock"
 	"github.com/gosoftroce/rocev2/rocev2"
 )
 
@@ -15,7 +16,7 @@ import (
 // for a while at least.
 //
 // A peer in software also pauses now and then, for as long as its processor is taken away. No packet is lost then, and a
-// probe is needless. The longest pause that was seen lately is therefore waited for as well. A probe that was needed is
+// probe is spurious. The longest pause that was seen lately is therefore waited for as well. A probe that was needed is
 // answered a round trip after it was sent; if progress comes at another time, the peer was silent for a reason of its own.
 type rtt struct {
 	floor    time.Duration
@@ -27,18 +28,18 @@ type rtt struct {
 	known    bool   // smooth is more than a guess
 	asked    bool   // since the last progress packets were sent again because of silence
 	late     bool   // a probe was put off since then
-	doubted  bool   // before the last progress they were, and it may have been needless
+	doubted  bool   // before the last progress they were, and it may have been spurious
 	resent   bool   // or for whatever reason
 	timing   bool
 	attempts uint8  // probes since the last progress
 	backoff  uint8  // doublings of the wait for lack of a measurement
 	blind    uint8  // acknowledgements since then, or since the last doubling was taken back
 	noise    uint16 // acknowledgements for which losses are to be expected
-	sentAt   Time
-	quietAt  Time          // since when the peer has been silent
-	askedAt  Time          // if asked: when
+	sentAt   clock.Time
+	quietAt  clock.Time    // since when the peer has been silent
+	askedAt  clock.Time    // if asked: when
 	silence  time.Duration // if doubted: how long it was, until the peer answered
-	probeAt  Time
+	probeAt  clock.Time
 	psn      rocev2.PSN
 }
 
@@ -65,7 +66,7 @@ func (r *rtt) init(floor time.Duration) {
 }
 
 // start times the acknowledgement of psn, unless another is being timed.
-func (r *rtt) start(now Time, psn rocev2.PSN) {
+func (r *rtt) start(now clock.Time, psn rocev2.PSN) {
 	if r.floor > 0 && !r.timing {
 		r.timing, r.psn, r.sentAt = true, psn, now
 	}
@@ -78,21 +79,21 @@ func (r *rtt) discard() { r.timing, r.resent = false, true }
 func (r *rtt) lossy() { r.noise = noiseAcks }
 
 // progress takes that everything before una is acknowledged, and reports whether probes that were sent meanwhile have
-// turned out needless.
-func (r *rtt) progress(now Time, una rocev2.PSN) (needless bool) {
+// turned out spurious.
+func (r *rtt) progress(now clock.Time, una rocev2.PSN) (spurious bool) {
 	if r.floor == 0 {
 		return false
 	}
 	if r.known {
-		needless = r.asked && !r.answersProbe(now)
-		if !r.resent || needless {
+		spurious = r.asked && !r.answersProbe(now)
+		if !r.resent || spurious {
 			r.paused(now)
 		} else if r.asked {
 			r.backoff = 0 // the round trip is what it was
 		}
 	}
 	if r.asked {
-		r.doubted, r.silence = !needless, time.Duration(now-r.quietAt)
+		r.doubted, r.silence = !spurious, time.Duration(now-r.quietAt)
 	}
 	r.asked, r.late, r.resent = false, false, false
 	if r.timing && r.psn.Before(una) {
@@ -111,22 +112,22 @@ func (r *rtt) progress(now Time, una rocev2.PSN) (needless bool) {
 	r.attempts = 0
 	r.noise -= min(r.noise, 1)
 	r.arm(now)
-	return needless
+	return spurious
 }
 
 // answersProbe reports whether progress at now is a round trip after the packets were sent again: not sooner than without queues,
 // and not much later than usual, for which a peer that must be woken has
 // some time. Otherwise each loss would be taken for a pause, and make the next wait longer.
-func (r *rtt) answersProbe(now Time) bool {
+func (r *rtt) answersProbe(now clock.Time) bool {
 	d, silence := time.Duration(now-r.askedAt), time.Duration(now-r.quietAt)
 	return 2*d >= r.least && d <= max(2*r.smooth+4*r.deviates+r.floor/2, silence/8)
 }
 
 // paused takes note that the peer was silent until now though nothing was lost.
-func (r *rtt) paused(now Time) { r.pauses.add(now, time.Duration(now-r.quietAt), r.floor) }
+func (r *rtt) paused(now clock.Time) { r.pauses.add(now, time.Duration(now-r.quietAt), r.floor) }
 
 // echo takes the second answer to what was sent twice: nothing had been lost.
-func (r *rtt) echo(now Time) {
+func (r *rtt) echo(now clock.Time) {
 	r.doubted = false
 	r.pauses.add(now, r.silence, r.floor)
 }
@@ -137,7 +138,7 @@ const maxPostponed = 8
 // postpone puts off a probe, and reports whether it did: another queue pair has just asked the same host, and that has not
 // been heard since. One question at a time is enough to find out whether it is there. But who was asked may be gone, and
 // his host with others on it not; so the next one asks soon, and nobody waits for others for long.
-func (r *rtt) postpone(now Time) bool {
+func (r *rtt) postpone(now clock.Time) bool {
 	p, wait := r.pauses, r.wait(now)
 	if r.asked || p.asked <= p.heard || now >= p.asked.Add(wait) || now >= r.quietAt.Add(maxPostponed*wait) {
 		return false
@@ -151,19 +152,19 @@ func (r *rtt) postpone(now Time) bool {
 // share it, those to one host, say: a host that pauses does so for all of them.
 type Pauses struct {
 	longest time.Duration
-	at      Time
-	heard   Time // when a packet came last
-	asked   Time // when one of them last began to ask, because of silence
+	at      clock.Time
+	heard   clock.Time // when a packet came last
+	asked   clock.Time // when one of them last began to ask, because of silence
 }
 
-func (p *Pauses) add(now Time, d, floor time.Duration) {
+func (p *Pauses) add(now clock.Time, d, floor time.Duration) {
 	if d > floor && d > p.expected(now) {
 		p.longest, p.at = d, now
 	}
 }
 
 // expected is the longest pause that was seen, which counts for less as time goes by.
-func (p *Pauses) expected(now Time) time.Duration {
+func (p *Pauses) expected(now clock.Time) time.Duration {
 	return p.longest >> min(uint64(now-p.at)/pauseHalfLife, 63)
 }
 
@@ -171,7 +172,7 @@ func (p *Pauses) expected(now Time) time.Duration {
 func (q *QP) SharePauses(p *Pauses) { q.req.rtt.pauses = p }
 
 // arm sets the time of the next probe: the peer has just been heard, or has something to answer from now on.
-func (r *rtt) arm(now Time) {
+func (r *rtt) arm(now clock.Time) {
 	if r.floor == 0 {
 		return
 	}
@@ -189,14 +190,14 @@ func (r *rtt) arm(now Time) {
 }
 
 // wait is how long the peer is silent at the most, as far as is known.
-func (r *rtt) wait(now Time) time.Duration {
+func (r *rtt) wait(now clock.Time) time.Duration {
 	pause := r.pauses.expected(now)
 	return max(r.floor, 4*(r.smooth+r.deviates), min(pause+pause/4, maxPause))
 }
 
 // ask takes note that packets are sent again at now because the peer is silent. Who asks again, in vain so far, gives
 // others no reason to wait.
-func (r *rtt) ask(now Time) {
+func (r *rtt) ask(now clock.Time) {
 	if !r.asked {
 		r.pauses.asked = now
 	}
@@ -212,12 +213,12 @@ func (r *rtt) backOff() {
 func (r *rtt) active() bool { return r.floor > 0 && r.attempts < maxProbes }
 
 // expired reports that it is time for a probe before the deadline of the local ACK timeout.
-func (r *rtt) expired(now, deadline Time) bool {
+func (r *rtt) expired(now, deadline clock.Time) bool {
 	return r.active() && r.probeAt < deadline && now >= r.probeAt
 }
 
 // earlier returns the time of the probe or the deadline.
-func (r *rtt) earlier(deadline Time) Time {
+func (r *rtt) earlier(deadline clock.Time) clock.Time {
 	if r.active() {
 		return min(r.probeAt, deadline)
 	}

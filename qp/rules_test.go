@@ -6,7 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gosoftroce/rocev2/memreg"
+	"github.com/gosoftroce/rocev2/clock"
+	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/rocev2"
 )
 
@@ -59,13 +60,13 @@ func TestAddressing(t *testing.T) {
 // up on NAK number count+1.
 func TestRNRWait(t *testing.T) {
 	t.Parallel()
-	for _, op := range []WROpcode{OpSend, OpWriteImm} {
+	for _, op := range []ib.Opcode{ib.OpSend, ib.OpWriteImm} {
 		for _, count := range []uint8{0, 1, 6, 7} {
-			p := newPair(t, pairConfig{attr: Attr{RNRRetry: 7}})
+			p := newPair(t, pairConfig{attr: ib.Attr{RNRRetry: 7}})
 			p.a.attr.RNRRetry = count
-			p.a.apply(AttrRNRRetry)
-			must(t, p.a.PostSend(0, &SendWR{ID: 1, Opcode: op, SGList: p.a.sge(0, 3000), Remote: p.b.remote(0)}))
-			must(t, p.a.PostSend(0, &SendWR{ID: 2, Opcode: OpWrite, Signaled: true}))
+			p.a.apply(ib.AttrRNRRetry)
+			must(t, p.a.PostSend(0, &ib.SendWR{ID: 1, Opcode: op, SGList: p.a.sge(0, 3000), Remote: p.b.remote(0)}))
+			must(t, p.a.PostSend(0, &ib.SendWR{ID: 2, Opcode: ib.OpWrite, Signaled: true}))
 			if count < rnrInfinite {
 				p.settle()
 				if got := p.a.sq.statuses(); got != "1 RNR_RETRY_EXC_ERR, 2 WR_FLUSH_ERR" {
@@ -79,13 +80,13 @@ func TestRNRWait(t *testing.T) {
 			for range 50 {
 				p.run()
 				at, _ := p.a.PollTimeout()
-				if at-p.now != Time(rocev2.RNRDelay(12)) {
+				if at-p.now != clock.Time(rocev2.RNRDelay(12)) {
 					t.Fatalf("waits %d ns", at-p.now)
 				}
 				p.now = at
 				p.a.HandleTimeout(p.now)
 			}
-			must(t, p.b.PostRecv(0, &RecvWR{SGList: p.b.sge(4096, 4096)}))
+			must(t, p.b.PostRecv(0, &ib.RecvWR{SGList: p.b.sge(4096, 4096)}))
 			p.settle()
 			if got := p.a.sq.statuses(); got != "2 SUCCESS" {
 				t.Errorf("after a receive was posted: %q", got)
@@ -99,7 +100,7 @@ func TestRNRQuiet(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, pairConfig{})
 	for range 3 {
-		must(t, p.a.PostSend(0, &SendWR{Opcode: OpSend}))
+		must(t, p.a.PostSend(0, &ib.SendWR{Opcode: ib.OpSend}))
 	}
 	p.run()
 	if s := p.b.Stats(); s.RNRSent != 1 || s.NAKSeqSent != 0 {
@@ -119,10 +120,10 @@ func TestCredits(t *testing.T) {
 	p := newPair(t, pairConfig{})
 	p.trac = true
 	for i := range 4 {
-		must(t, p.b.PostRecv(0, &RecvWR{ID: uint64(i)}))
+		must(t, p.b.PostRecv(0, &ib.RecvWR{ID: uint64(i)}))
 	}
 	for i := range 8 {
-		must(t, p.a.PostSend(0, &SendWR{ID: uint64(i), Opcode: OpSend, Signaled: true}))
+		must(t, p.a.PostSend(0, &ib.SendWR{ID: uint64(i), Opcode: ib.OpSend, Signaled: true}))
 		if i == 0 {
 			p.run() // brings the credits: 3
 		}
@@ -135,7 +136,7 @@ func TestCredits(t *testing.T) {
 		t.Errorf("beyond the credits went more than one probe: %d RNR NAKs, %d packets behind it", s.RNRSent, s.Drops[DropOutOfOrder])
 	}
 	for range 4 {
-		must(t, p.b.PostRecv(0, &RecvWR{}))
+		must(t, p.b.PostRecv(0, &ib.RecvWR{}))
 	}
 	p.settle()
 	if got := p.a.Stats().SendDone; got != 8 {
@@ -149,8 +150,8 @@ func TestImplied(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, pairConfig{})
 	p.trac = true
-	for i, op := range []WROpcode{OpWrite, OpWrite, OpRead, OpWrite, OpFetchAdd, OpWrite, OpWrite} {
-		must(t, p.a.PostSend(0, &SendWR{ID: uint64(i), Opcode: op, SGList: p.a.sge(0, 8), Remote: p.b.remote(0), Signaled: true}))
+	for i, op := range []ib.Opcode{ib.OpWrite, ib.OpWrite, ib.OpRead, ib.OpWrite, ib.OpFetchAdd, ib.OpWrite, ib.OpWrite} {
+		must(t, p.a.PostSend(0, &ib.SendWR{ID: uint64(i), Opcode: op, SGList: p.a.sge(0, 8), Remote: p.b.remote(0), Signaled: true}))
 	}
 	p.run()
 	answers := slices.DeleteFunc(p.log, func(s string) bool { return !strings.Contains(s, "ACK") && !strings.Contains(s, "RESP") })
@@ -165,9 +166,9 @@ func TestImplied(t *testing.T) {
 func TestReadLimits(t *testing.T) {
 	t.Parallel()
 	for _, fence := range []bool{false, true} {
-		p := newPair(t, pairConfig{attr: Attr{MaxRdAtomic: 3}})
+		p := newPair(t, pairConfig{attr: ib.Attr{MaxRdAtomic: 3}})
 		for range 10 {
-			must(t, p.a.PostSend(0, &SendWR{Opcode: OpRead, SGList: p.a.sge(0, 5000), Remote: p.b.remote(0), Fence: fence}))
+			must(t, p.a.PostSend(0, &ib.SendWR{Opcode: ib.OpRead, SGList: p.a.sge(0, 5000), Remote: p.b.remote(0), Fence: fence}))
 		}
 		want := 3
 		if fence {
@@ -187,7 +188,7 @@ func TestReadLimits(t *testing.T) {
 // room again.
 func TestReadDepth(t *testing.T) {
 	t.Parallel()
-	p := newPair(t, pairConfig{attr: Attr{MaxRdAtomic: 8, MaxDestRdAtomic: 3}})
+	p := newPair(t, pairConfig{attr: ib.Attr{MaxRdAtomic: 8, MaxDestRdAtomic: 3}})
 	for i := range 5 {
 		pkt := packet(rocev2.RCReadRequest, rocev2.PSN(0xfffffe).Add(i))
 		pkt.RETH = rocev2.RETH{VA: testIOVA, RKey: uint32(p.b.mr.RKey()), Length: 8}
@@ -201,8 +202,8 @@ func TestReadDepth(t *testing.T) {
 	}
 	p = newPair(t, pairConfig{})
 	p.b.attr.MaxDestRdAtomic = 0
-	p.b.apply(AttrMaxDestRdAtomic)
-	must(t, p.a.PostSend(0, &SendWR{Opcode: OpRead, Remote: p.b.remote(0)}))
+	p.b.apply(ib.AttrMaxDestRdAtomic)
+	must(t, p.a.PostSend(0, &ib.SendWR{Opcode: ib.OpRead, Remote: p.b.remote(0)}))
 	p.settle()
 	if got := p.a.sq.statuses(); got != "0 REM_INV_REQ_ERR" {
 		t.Errorf("at depth 0: %q", got)
@@ -214,7 +215,7 @@ func TestReadReplay(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, pairConfig{})
 	p.trac = true
-	must(t, p.a.PostSend(0, &SendWR{Opcode: OpRead, SGList: p.a.sge(0, 5000), Remote: p.b.remote(0)}))
+	must(t, p.a.PostSend(0, &ib.SendWR{Opcode: ib.OpRead, SGList: p.a.sge(0, 5000), Remote: p.b.remote(0)}))
 	p.settle()
 	for _, from := range []int{4, 1, 0, 3, 2} {
 		p.log = nil
@@ -258,8 +259,8 @@ func TestDuplicateBeforeAnything(t *testing.T) {
 func TestDuplicateNotPastRead(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, pairConfig{})
-	for _, op := range []WROpcode{OpWrite, OpWrite, OpRead, OpWrite} {
-		must(t, p.a.PostSend(0, &SendWR{Opcode: op, SGList: p.a.sge(0, 8), Remote: p.b.remote(0)}))
+	for _, op := range []ib.Opcode{ib.OpWrite, ib.OpWrite, ib.OpRead, ib.OpWrite} {
+		must(t, p.a.PostSend(0, &ib.SendWR{Opcode: op, SGList: p.a.sge(0, 8), Remote: p.b.remote(0)}))
 	}
 	p.settle()
 	for psn, want := range map[rocev2.PSN]rocev2.PSN{0xfffffe: 0xffffff, 0xffffff: 0xffffff, 1: 1} {
@@ -283,34 +284,34 @@ func TestWrongResponses(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name string
-		op   WROpcode
+		op   ib.Opcode
 		pkt  rocev2.Packet
 	}{
-		{"plain ACK for a READ", OpRead, ack(rocev2.RCAcknowledge, 0x1f, 0)},
-		{"plain ACK for an atomic", OpFetchAdd, ack(rocev2.RCAcknowledge, 0x1f, 0)},
-		{"LAST for FIRST", OpRead, ack(rocev2.RCReadResponseLast, 0x1f, 1024)},
-		{"ONLY for FIRST", OpRead, ack(rocev2.RCReadResponseOnly, 0x1f, 1024)},
-		{"MIDDLE for FIRST", OpRead, ack(rocev2.RCReadResponseMiddle, 0x1f, 1024)},
-		{"short FIRST", OpRead, ack(rocev2.RCReadResponseFirst, 0x1f, 1020)},
-		{"long FIRST", OpRead, ack(rocev2.RCReadResponseFirst, 0x1f, 1028)},
-		{"RNR in a response", OpRead, ack(rocev2.RCReadResponseFirst, 0x20, 1024)},
-		{"reserved syndrome", OpRead, ack(rocev2.RCReadResponseFirst, 0x40, 1024)},
-		{"reserved syndrome in an ACK", OpWrite, ack(rocev2.RCAcknowledge, 0x40, 0)},
-		{"data for a WRITE", OpWrite, ack(rocev2.RCReadResponseFirst, 0x1f, 1024)},
-		{"atomic result for a WRITE", OpWrite, ack(rocev2.RCAtomicAcknowledge, 0x1f, 0)},
-		{"data for an atomic", OpFetchAdd, ack(rocev2.RCReadResponseOnly, 0x1f, 8)},
+		{"plain ACK for a READ", ib.OpRead, ack(rocev2.RCAcknowledge, 0x1f, 0)},
+		{"plain ACK for an atomic", ib.OpFetchAdd, ack(rocev2.RCAcknowledge, 0x1f, 0)},
+		{"LAST for FIRST", ib.OpRead, ack(rocev2.RCReadResponseLast, 0x1f, 1024)},
+		{"ONLY for FIRST", ib.OpRead, ack(rocev2.RCReadResponseOnly, 0x1f, 1024)},
+		{"MIDDLE for FIRST", ib.OpRead, ack(rocev2.RCReadResponseMiddle, 0x1f, 1024)},
+		{"short FIRST", ib.OpRead, ack(rocev2.RCReadResponseFirst, 0x1f, 1020)},
+		{"long FIRST", ib.OpRead, ack(rocev2.RCReadResponseFirst, 0x1f, 1028)},
+		{"RNR in a response", ib.OpRead, ack(rocev2.RCReadResponseFirst, 0x20, 1024)},
+		{"reserved syndrome", ib.OpRead, ack(rocev2.RCReadResponseFirst, 0x40, 1024)},
+		{"reserved syndrome in an ACK", ib.OpWrite, ack(rocev2.RCAcknowledge, 0x40, 0)},
+		{"data for a WRITE", ib.OpWrite, ack(rocev2.RCReadResponseFirst, 0x1f, 1024)},
+		{"atomic result for a WRITE", ib.OpWrite, ack(rocev2.RCAtomicAcknowledge, 0x1f, 0)},
+		{"data for an atomic", ib.OpFetchAdd, ack(rocev2.RCReadResponseOnly, 0x1f, 8)},
 	} {
 		p := newPair(t, pairConfig{})
 		n := 2500
-		if c.op == OpFetchAdd {
+		if c.op == ib.OpFetchAdd {
 			n = 8
 		}
 		old := slices.Clone(p.a.mem)
 		p.drop = func(*testEnd, *rocev2.Packet) bool { return true }
-		must(t, p.a.PostSend(0, &SendWR{ID: 1, Opcode: c.op, SGList: p.a.sge(0, n), Remote: p.b.remote(0)}))
+		must(t, p.a.PostSend(0, &ib.SendWR{ID: 1, Opcode: c.op, SGList: p.a.sge(0, n), Remote: p.b.remote(0)}))
 		for range 20 {
 			p.run()
-			if p.a.State() == StateRTS && p.inject(p.a, c.pkt) != DropBadResponse {
+			if p.a.State() == ib.StateRTS && p.inject(p.a, c.pkt) != DropBadResponse {
 				t.Errorf("%s: was not dropped as a bad response", c.name)
 			}
 			p.now, _ = p.a.PollTimeout()
@@ -329,7 +330,7 @@ func TestWrongResponses(t *testing.T) {
 func TestGhost(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, pairConfig{})
-	must(t, p.a.PostSend(0, &SendWR{Opcode: OpWrite}))
+	must(t, p.a.PostSend(0, &ib.SendWR{Opcode: ib.OpWrite}))
 	p.drop = func(*testEnd, *rocev2.Packet) bool { return true }
 	p.run()
 	pkt := packet(rocev2.RCAcknowledge, 0xffffff)
@@ -349,7 +350,7 @@ func TestSequence(t *testing.T) {
 		{rocev2.RCSendFirst, rocev2.RCSendOnly}, {rocev2.RCFlush}, {rocev2.RCAtomicWrite},
 	} {
 		p := newPair(t, pairConfig{})
-		must(t, p.b.PostRecv(0, &RecvWR{SGList: p.b.sge(0, 4096)}))
+		must(t, p.b.PostRecv(0, &ib.RecvWR{SGList: p.b.sge(0, 4096)}))
 		for i, op := range ops {
 			pkt := packet(op, rocev2.PSN(0xfffffe).Add(i))
 			pkt.Payload = make([]byte, 1024)
@@ -381,7 +382,7 @@ func TestLengths(t *testing.T) {
 		{rocev2.RCReadRequest, 0, 1<<31 + 1},
 	} {
 		p := newPair(t, pairConfig{})
-		must(t, p.b.PostRecv(0, &RecvWR{SGList: p.b.sge(0, 4096)}))
+		must(t, p.b.PostRecv(0, &ib.RecvWR{SGList: p.b.sge(0, 4096)}))
 		old := slices.Clone(p.b.mem)
 		pkt := packet(c.op, 0xfffffe)
 		pkt.RETH = rocev2.RETH{VA: testIOVA, RKey: uint32(p.b.mr.RKey()), Length: c.length}
@@ -408,7 +409,7 @@ func TestGapNAK(t *testing.T) {
 		return false
 	}
 	for range 10 {
-		must(t, p.a.PostSend(0, &SendWR{Opcode: OpWrite, SGList: p.a.sge(0, 3000), Remote: p.b.remote(0)}))
+		must(t, p.a.PostSend(0, &ib.SendWR{Opcode: ib.OpWrite, SGList: p.a.sge(0, 3000), Remote: p.b.remote(0)}))
 	}
 	p.run()
 	if n := p.b.Stats().NAKSeqSent; n != 1 || p.now != 0 || p.a.Stats().SendDone != 10 {
@@ -423,11 +424,11 @@ func TestSQD(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, pairConfig{})
 	for i := range 3 {
-		must(t, p.a.PostSend(0, &SendWR{ID: uint64(i), Opcode: OpWrite, SGList: p.a.sge(0, 3000), Remote: p.b.remote(0), Signaled: true}))
+		must(t, p.a.PostSend(0, &ib.SendWR{ID: uint64(i), Opcode: ib.OpWrite, SGList: p.a.sge(0, 3000), Remote: p.b.remote(0), Signaled: true}))
 	}
 	p.transfer(p.a, 1) // one packet of the first
-	must(t, p.a.Modify(0, &Attr{State: StateSQD, EnableSQDNotify: true}, AttrState|AttrEnableSQDNotify))
-	if err := p.a.Modify(0, &Attr{State: StateRTS}, AttrState); err == nil {
+	must(t, p.a.Modify(0, &ib.Attr{State: ib.StateSQD, EnableSQDNotify: true}, ib.AttrState|ib.AttrEnableSQDNotify))
+	if err := p.a.Modify(0, &ib.Attr{State: ib.StateRTS}, ib.AttrState); err == nil {
 		t.Error("left SQD in the middle of a message")
 	}
 	if _, ok := p.a.PollEvent(); ok {
@@ -437,13 +438,13 @@ func TestSQD(t *testing.T) {
 	if got := p.a.sq.statuses(); got != "0 SUCCESS" {
 		t.Errorf("drained: %q, want the started message only", got)
 	}
-	if e, _ := p.a.PollEvent(); e != EventSQDrained {
+	if e, _ := p.a.PollEvent(); e != ib.EventSQDrained {
 		t.Errorf("event %v", e)
 	}
-	must(t, p.a.PostSend(0, &SendWR{ID: 3, Opcode: OpWrite, Signaled: true}))
-	must(t, p.a.Modify(0, &Attr{Timeout: 10, MaxDestRdAtomic: 16}, AttrTimeout|AttrMaxDestRdAtomic))
+	must(t, p.a.PostSend(0, &ib.SendWR{ID: 3, Opcode: ib.OpWrite, Signaled: true}))
+	must(t, p.a.Modify(0, &ib.Attr{Timeout: 10, MaxDestRdAtomic: 16}, ib.AttrTimeout|ib.AttrMaxDestRdAtomic))
 	p.run()
-	must(t, p.a.Modify(0, &Attr{State: StateRTS}, AttrState))
+	must(t, p.a.Modify(0, &ib.Attr{State: ib.StateRTS}, ib.AttrState))
 	p.run()
 	if got := p.a.sq.statuses(); got != "1 SUCCESS, 2 SUCCESS, 3 SUCCESS" {
 		t.Errorf("back in RTS: %q", got)
@@ -453,13 +454,13 @@ func TestSQD(t *testing.T) {
 func TestCommEst(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, pairConfig{noRTS: true})
-	must(t, p.a.PostSend(0, &SendWR{Opcode: OpWrite, Signaled: true}))
-	must(t, p.a.PostSend(0, &SendWR{Opcode: OpRead, Signaled: true}))
+	must(t, p.a.PostSend(0, &ib.SendWR{Opcode: ib.OpWrite, Signaled: true}))
+	must(t, p.a.PostSend(0, &ib.SendWR{Opcode: ib.OpRead, Signaled: true}))
 	p.run()
 	if p.a.Stats().SendDone != 2 {
 		t.Error("a responder in RTR did not answer")
 	}
-	if e, _ := p.b.PollEvent(); e != EventCommEst {
+	if e, _ := p.b.PollEvent(); e != ib.EventCommEstablished {
 		t.Errorf("event %v", e)
 	}
 	if e, ok := p.b.PollEvent(); ok {
@@ -480,7 +481,7 @@ func TestRecvSource(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, pairConfig{config: Config{RecvSource: &sharedSource{n: 2}}})
 	for range 2 {
-		must(t, p.a.PostSend(0, &SendWR{Opcode: OpSend, Signaled: true}))
+		must(t, p.a.PostSend(0, &ib.SendWR{Opcode: ib.OpSend, Signaled: true}))
 	}
 	p.run()
 	if got := p.b.rq.statuses(); got != "1 SUCCESS, 0 SUCCESS" {
@@ -489,8 +490,8 @@ func TestRecvSource(t *testing.T) {
 	if p.a.req.credit.limited {
 		t.Error("a shared queue gave credits")
 	}
-	must(t, p.b.Modify(0, &Attr{State: StateErr}, AttrState))
-	if e, _ := p.b.PollEvent(); e != EventLastWQE {
+	must(t, p.b.Modify(0, &ib.Attr{State: ib.StateErr}, ib.AttrState))
+	if e, _ := p.b.PollEvent(); e != ib.EventLastWQEReached {
 		t.Errorf("event %v", e)
 	}
 }
@@ -499,7 +500,7 @@ func TestRecvSource(t *testing.T) {
 func TestReadGone(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, pairConfig{})
-	must(t, p.a.PostSend(0, &SendWR{ID: 1, Opcode: OpRead, SGList: p.a.sge(0, 5000), Remote: p.b.remote(0)}))
+	must(t, p.a.PostSend(0, &ib.SendWR{ID: 1, Opcode: ib.OpRead, SGList: p.a.sge(0, 5000), Remote: p.b.remote(0)}))
 	p.transfer(p.a, 1)
 	p.transfer(p.b, 2)
 	p.b.table.Deregister(p.b.mr)
@@ -507,7 +508,7 @@ func TestReadGone(t *testing.T) {
 	if got := p.a.sq.statuses(); got != "1 REM_ACCESS_ERR" {
 		t.Error(got)
 	}
-	if e, _ := p.b.PollEvent(); e != EventAccessErr {
+	if e, _ := p.b.PollEvent(); e != ib.EventQPAccessError {
 		t.Error(e)
 	}
 }
@@ -515,9 +516,9 @@ func TestReadGone(t *testing.T) {
 // TestHuge: the longest READ at the smallest MTU is bounded to requests of 2^22 packets.
 func TestHuge(t *testing.T) {
 	t.Parallel()
-	p := newPair(t, pairConfig{attr: Attr{PathMTU: rocev2.MTU256}})
-	huge := []memreg.SGE{{Length: 1 << 31, LKey: 1}}
-	must(t, p.a.PostSend(0, &SendWR{Opcode: OpRead, SGList: huge}))
+	p := newPair(t, pairConfig{attr: ib.Attr{PathMTU: rocev2.MTU256}})
+	huge := []ib.SGE{{Length: 1 << 31, LKey: 1}}
+	must(t, p.a.PostSend(0, &ib.SendWR{Opcode: ib.OpRead, SGList: huge}))
 	n := p.a.PollTransmit(0, p.buf)
 	must(t, p.pkt.Parse(p.buf[:n+rocev2.ICRCLen]))
 	if p.pkt.RETH.Length != 1<<30 {

@@ -1,35 +1,9 @@
 package qp
 
 import (
-	"strconv"
-
+	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/rocev2"
 )
-
-// State is the state of a queue pair (IBTA 10.3.1), with the numbers of ibv_qp_state.
-type State uint8
-
-// The states.
-const (
-	StateReset State = iota // created; nothing can be posted
-	StateInit               // receives can be posted, packets are dropped
-	StateRTR                // ready to receive: answers requests
-	StateRTS                // ready to send: the working state
-	StateSQD                // send queue drained, or draining: started messages end, no new one starts
-	StateSQE                // send queue error; UC and UD only
-	StateErr                // everything posted is flushed, packets are dropped
-	numStates
-)
-
-var stateNames = [numStates]string{"RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR"}
-
-// String returns the name as the specification writes it.
-func (s State) String() string {
-	if s < numStates {
-		return stateNames[s]
-	}
-	return "state " + strconv.Itoa(int(s))
-}
 
 // ruleClass is a column of the state table: the services have different attributes.
 type ruleClass uint8
@@ -55,71 +29,71 @@ func classOf(s rocev2.Service) ruleClass {
 
 // transition is a row of the state table.
 type transition struct {
-	from, to State
+	from, to ib.State
 	class    ruleClass
-	required AttrMask
-	optional AttrMask // AttrState is always allowed
+	required ib.AttrMask
+	optional ib.AttrMask // AttrState is always allowed
 }
 
 const (
-	migOpt   = AttrCurState | AttrAltPath | AttrAccess | AttrPathMigState
-	drainedC = AttrAltPath | AttrAccess | AttrPKeyIndex | AttrPathMigState
+	migOpt   = ib.AttrCurState | ib.AttrAltPath | ib.AttrAccess | ib.AttrPathMigState
+	drainedC = ib.AttrAltPath | ib.AttrAccess | ib.AttrPKeyIndex | ib.AttrPathMigState
 )
 
 // transitions is the whole state table of the three services (IBTA 10.3.1 and 11.2.5.2, as Linux has it): what is not
 // listed is not allowed. Any state may go to RESET, any but RESET to ERR.
 var transitions = []transition{
-	{StateReset, StateReset, classAll, 0, 0},
-	{StateInit, StateReset, classAll, 0, 0},
-	{StateRTR, StateReset, classAll, 0, 0},
-	{StateRTS, StateReset, classAll, 0, 0},
-	{StateSQD, StateReset, classAll, 0, 0},
-	{StateSQE, StateReset, classAll, 0, 0},
-	{StateErr, StateReset, classAll, 0, 0},
+	{ib.StateReset, ib.StateReset, classAll, 0, 0},
+	{ib.StateInit, ib.StateReset, classAll, 0, 0},
+	{ib.StateRTR, ib.StateReset, classAll, 0, 0},
+	{ib.StateRTS, ib.StateReset, classAll, 0, 0},
+	{ib.StateSQD, ib.StateReset, classAll, 0, 0},
+	{ib.StateSQE, ib.StateReset, classAll, 0, 0},
+	{ib.StateErr, ib.StateReset, classAll, 0, 0},
 
-	{StateInit, StateErr, classAll, 0, 0},
-	{StateRTR, StateErr, classAll, 0, 0},
-	{StateRTS, StateErr, classAll, 0, 0},
-	{StateSQD, StateErr, classAll, 0, 0},
-	{StateSQE, StateErr, classAll, 0, 0},
-	{StateErr, StateErr, classAll, 0, 0},
+	{ib.StateInit, ib.StateErr, classAll, 0, 0},
+	{ib.StateRTR, ib.StateErr, classAll, 0, 0},
+	{ib.StateRTS, ib.StateErr, classAll, 0, 0},
+	{ib.StateSQD, ib.StateErr, classAll, 0, 0},
+	{ib.StateSQE, ib.StateErr, classAll, 0, 0},
+	{ib.StateErr, ib.StateErr, classAll, 0, 0},
 
-	{StateReset, StateInit, classUD, AttrPKeyIndex | AttrPort | AttrQKey, 0},
-	{StateReset, StateInit, classRC | classUC, AttrPKeyIndex | AttrPort | AttrAccess, 0},
-	{StateInit, StateInit, classUD, 0, AttrPKeyIndex | AttrPort | AttrQKey},
-	{StateInit, StateInit, classRC | classUC, 0, AttrPKeyIndex | AttrPort | AttrAccess},
+	{ib.StateReset, ib.StateInit, classUD, ib.AttrPKeyIndex | ib.AttrPort | ib.AttrQKey, 0},
+	{ib.StateReset, ib.StateInit, classRC | classUC, ib.AttrPKeyIndex | ib.AttrPort | ib.AttrAccess, 0},
+	{ib.StateInit, ib.StateInit, classUD, 0, ib.AttrPKeyIndex | ib.AttrPort | ib.AttrQKey},
+	{ib.StateInit, ib.StateInit, classRC | classUC, 0, ib.AttrPKeyIndex | ib.AttrPort | ib.AttrAccess},
 
-	{StateInit, StateRTR, classUD, 0, AttrPKeyIndex | AttrQKey},
-	{StateInit, StateRTR, classUC, AttrAV | AttrPathMTU | AttrDestQPN | AttrRQPSN,
-		AttrAltPath | AttrAccess | AttrPKeyIndex},
-	{StateInit, StateRTR, classRC,
-		AttrAV | AttrPathMTU | AttrDestQPN | AttrRQPSN | AttrMaxDestRdAtomic | AttrMinRNRTimer,
-		AttrAltPath | AttrAccess | AttrPKeyIndex},
+	{ib.StateInit, ib.StateRTR, classUD, 0, ib.AttrPKeyIndex | ib.AttrQKey},
+	{ib.StateInit, ib.StateRTR, classUC, ib.AttrAV | ib.AttrPathMTU | ib.AttrDestQPN | ib.AttrRQPSN,
+		ib.AttrAltPath | ib.AttrAccess | ib.AttrPKeyIndex},
+	{ib.StateInit, ib.StateRTR, classRC,
+		ib.AttrAV | ib.AttrPathMTU | ib.AttrDestQPN | ib.AttrRQPSN | ib.AttrMaxDestRdAtomic | ib.AttrMinRNRTimer,
+		ib.AttrAltPath | ib.AttrAccess | ib.AttrPKeyIndex},
 
-	{StateRTR, StateRTS, classUD, AttrSQPSN, AttrCurState | AttrQKey},
-	{StateRTR, StateRTS, classUC, AttrSQPSN, migOpt},
-	{StateRTR, StateRTS, classRC, AttrTimeout | AttrRetryCount | AttrRNRRetry | AttrSQPSN | AttrMaxQPRdAtomic,
-		migOpt | AttrMinRNRTimer},
+	{ib.StateRTR, ib.StateRTS, classUD, ib.AttrSQPSN, ib.AttrCurState | ib.AttrQKey},
+	{ib.StateRTR, ib.StateRTS, classUC, ib.AttrSQPSN, migOpt},
+	{ib.StateRTR, ib.StateRTS, classRC, ib.AttrTimeout | ib.AttrRetryCount | ib.AttrRNRRetry | ib.AttrSQPSN | ib.AttrMaxQPRdAtomic,
+		migOpt | ib.AttrMinRNRTimer},
 
-	{StateRTS, StateRTS, classUD, 0, AttrCurState | AttrQKey},
-	{StateRTS, StateRTS, classUC, 0, migOpt},
-	{StateRTS, StateRTS, classRC, 0, migOpt | AttrMinRNRTimer},
-	{StateRTS, StateSQD, classAll, 0, AttrEnableSQDNotify},
+	{ib.StateRTS, ib.StateRTS, classUD, 0, ib.AttrCurState | ib.AttrQKey},
+	{ib.StateRTS, ib.StateRTS, classUC, 0, migOpt},
+	{ib.StateRTS, ib.StateRTS, classRC, 0, migOpt | ib.AttrMinRNRTimer},
+	{ib.StateRTS, ib.StateSQD, classAll, 0, ib.AttrEnableSQDNotify},
 
-	{StateSQD, StateRTS, classUD, 0, AttrCurState | AttrQKey},
-	{StateSQD, StateRTS, classUC, 0, migOpt},
-	{StateSQD, StateRTS, classRC, 0, migOpt | AttrMinRNRTimer},
-	{StateSQD, StateSQD, classUD, 0, AttrPKeyIndex | AttrQKey},
-	{StateSQD, StateSQD, classUC, 0, drainedC | AttrAV},
-	{StateSQD, StateSQD, classRC, 0, drainedC | AttrAV | AttrPort | AttrTimeout | AttrRetryCount | AttrRNRRetry |
-		AttrMaxQPRdAtomic | AttrMaxDestRdAtomic | AttrMinRNRTimer},
+	{ib.StateSQD, ib.StateRTS, classUD, 0, ib.AttrCurState | ib.AttrQKey},
+	{ib.StateSQD, ib.StateRTS, classUC, 0, migOpt},
+	{ib.StateSQD, ib.StateRTS, classRC, 0, migOpt | ib.AttrMinRNRTimer},
+	{ib.StateSQD, ib.StateSQD, classUD, 0, ib.AttrPKeyIndex | ib.AttrQKey},
+	{ib.StateSQD, ib.StateSQD, classUC, 0, drainedC | ib.AttrAV},
+	{ib.StateSQD, ib.StateSQD, classRC, 0, drainedC | ib.AttrAV | ib.AttrPort | ib.AttrTimeout | ib.AttrRetryCount | ib.AttrRNRRetry |
+		ib.AttrMaxQPRdAtomic | ib.AttrMaxDestRdAtomic | ib.AttrMinRNRTimer},
 
-	{StateSQE, StateRTS, classUD, 0, AttrCurState | AttrQKey},
-	{StateSQE, StateRTS, classUC, 0, AttrCurState | AttrAccess},
+	{ib.StateSQE, ib.StateRTS, classUD, 0, ib.AttrCurState | ib.AttrQKey},
+	{ib.StateSQE, ib.StateRTS, classUC, 0, ib.AttrCurState | ib.AttrAccess},
 }
 
 // findTransition returns the row for a service, or nil if the pair is not in the table.
-func findTransition(from, to State, s rocev2.Service) *transition {
+func findTransition(from, to ib.State, s rocev2.Service) *transition {
 	class := classOf(s)
 	for i := range transitions {
 		if t := &transitions[i]; t.from == from && t.to == to && t.class&class != 0 {
@@ -130,16 +104,16 @@ func findTransition(from, to State, s rocev2.Service) *transition {
 }
 
 // checkTransition applies the state table to a Modify call.
-func checkTransition(from, to State, s rocev2.Service, mask AttrMask) error {
+func checkTransition(from, to ib.State, s rocev2.Service, mask ib.AttrMask) error {
 	t := findTransition(from, to, s)
 	if t == nil {
-		return &ModifyError{From: from, To: to, Service: s, Err: ErrTransition}
+		return &ib.ModifyError{From: from, To: to, Service: s, Err: ib.ErrTransition}
 	}
 	if missing := t.required &^ mask; missing != 0 {
-		return &ModifyError{From: from, To: to, Service: s, Attr: missing, Err: ErrAttrMissing}
+		return &ib.ModifyError{From: from, To: to, Service: s, Attr: missing, Err: ib.ErrAttrMissing}
 	}
-	if extra := mask &^ (t.required | t.optional | AttrState); extra != 0 {
-		return &ModifyError{From: from, To: to, Service: s, Attr: extra, Err: ErrAttrNotAllowed}
+	if extra := mask &^ (t.required | t.optional | ib.AttrState); extra != 0 {
+		return &ib.ModifyError{From: from, To: to, Service: s, Attr: extra, Err: ib.ErrAttrNotAllowed}
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/memreg"
 	"github.com/gosoftroce/rocev2/rocev2"
 )
@@ -14,49 +15,49 @@ import (
 // required and optional bits as numbers of ibv_qp_attr_mask.
 func TestTransitionTable(t *testing.T) {
 	t.Parallel()
-	type bits struct{ required, optional AttrMask }
+	type bits struct{ required, optional ib.AttrMask }
 	type key struct {
 		s        rocev2.Service
-		from, to State
+		from, to ib.State
 	}
 	want := map[key]bits{}
 	services := []rocev2.Service{rocev2.ServiceRC, rocev2.ServiceUC, rocev2.ServiceUD}
 	for _, s := range services {
-		for from := range numStates {
-			want[key{s, from, StateReset}] = bits{}
-			if from != StateReset {
-				want[key{s, from, StateErr}] = bits{}
+		for from := range ib.NumStates {
+			want[key{s, from, ib.StateReset}] = bits{}
+			if from != ib.StateReset {
+				want[key{s, from, ib.StateErr}] = bits{}
 			}
 		}
-		want[key{s, StateRTS, StateSQD}] = bits{0, 0x4}
+		want[key{s, ib.StateRTS, ib.StateSQD}] = bits{0, 0x4}
 	}
 	rc, uc, ud := services[0], services[1], services[2]
 	for _, s := range []rocev2.Service{rc, uc} {
-		want[key{s, StateReset, StateInit}] = bits{0x38, 0}
-		want[key{s, StateInit, StateInit}] = bits{0, 0x38}
+		want[key{s, ib.StateReset, ib.StateInit}] = bits{0x38, 0}
+		want[key{s, ib.StateInit, ib.StateInit}] = bits{0, 0x38}
 	}
-	want[key{ud, StateReset, StateInit}] = bits{0x70, 0}
-	want[key{ud, StateInit, StateInit}] = bits{0, 0x70}
-	want[key{rc, StateInit, StateRTR}] = bits{0x80 | 0x100 | 0x100000 | 0x1000 | 0x20000 | 0x8000, 0x4000 | 0x8 | 0x10}
-	want[key{uc, StateInit, StateRTR}] = bits{0x80 | 0x100 | 0x100000 | 0x1000, 0x4000 | 0x8 | 0x10}
-	want[key{ud, StateInit, StateRTR}] = bits{0, 0x50}
-	want[key{rc, StateRTR, StateRTS}] = bits{0x200 | 0x400 | 0x800 | 0x10000 | 0x2000, 0x2 | 0x4000 | 0x8 | 0x8000 | 0x40000}
-	want[key{uc, StateRTR, StateRTS}] = bits{0x10000, 0x2 | 0x4000 | 0x8 | 0x40000}
-	want[key{ud, StateRTR, StateRTS}] = bits{0x10000, 0x42}
-	for _, from := range []State{StateRTS, StateSQD} {
-		want[key{rc, from, StateRTS}] = bits{0, 0x2 | 0x8 | 0x4000 | 0x40000 | 0x8000}
-		want[key{uc, from, StateRTS}] = bits{0, 0x2 | 0x8 | 0x4000 | 0x40000}
-		want[key{ud, from, StateRTS}] = bits{0, 0x42}
+	want[key{ud, ib.StateReset, ib.StateInit}] = bits{0x70, 0}
+	want[key{ud, ib.StateInit, ib.StateInit}] = bits{0, 0x70}
+	want[key{rc, ib.StateInit, ib.StateRTR}] = bits{0x80 | 0x100 | 0x100000 | 0x1000 | 0x20000 | 0x8000, 0x4000 | 0x8 | 0x10}
+	want[key{uc, ib.StateInit, ib.StateRTR}] = bits{0x80 | 0x100 | 0x100000 | 0x1000, 0x4000 | 0x8 | 0x10}
+	want[key{ud, ib.StateInit, ib.StateRTR}] = bits{0, 0x50}
+	want[key{rc, ib.StateRTR, ib.StateRTS}] = bits{0x200 | 0x400 | 0x800 | 0x10000 | 0x2000, 0x2 | 0x4000 | 0x8 | 0x8000 | 0x40000}
+	want[key{uc, ib.StateRTR, ib.StateRTS}] = bits{0x10000, 0x2 | 0x4000 | 0x8 | 0x40000}
+	want[key{ud, ib.StateRTR, ib.StateRTS}] = bits{0x10000, 0x42}
+	for _, from := range []ib.State{ib.StateRTS, ib.StateSQD} {
+		want[key{rc, from, ib.StateRTS}] = bits{0, 0x2 | 0x8 | 0x4000 | 0x40000 | 0x8000}
+		want[key{uc, from, ib.StateRTS}] = bits{0, 0x2 | 0x8 | 0x4000 | 0x40000}
+		want[key{ud, from, ib.StateRTS}] = bits{0, 0x42}
 	}
-	want[key{rc, StateSQD, StateSQD}] = bits{0, 0x20 | 0x80 | 0x200 | 0x400 | 0x800 | 0x2000 | 0x20000 | 0x4000 | 0x8 | 0x10 |
+	want[key{rc, ib.StateSQD, ib.StateSQD}] = bits{0, 0x20 | 0x80 | 0x200 | 0x400 | 0x800 | 0x2000 | 0x20000 | 0x4000 | 0x8 | 0x10 |
 		0x8000 | 0x40000}
-	want[key{uc, StateSQD, StateSQD}] = bits{0, 0x80 | 0x4000 | 0x8 | 0x10 | 0x40000}
-	want[key{ud, StateSQD, StateSQD}] = bits{0, 0x50}
-	want[key{uc, StateSQE, StateRTS}] = bits{0, 0x2 | 0x8}
-	want[key{ud, StateSQE, StateRTS}] = bits{0, 0x42}
+	want[key{uc, ib.StateSQD, ib.StateSQD}] = bits{0, 0x80 | 0x4000 | 0x8 | 0x10 | 0x40000}
+	want[key{ud, ib.StateSQD, ib.StateSQD}] = bits{0, 0x50}
+	want[key{uc, ib.StateSQE, ib.StateRTS}] = bits{0, 0x2 | 0x8}
+	want[key{ud, ib.StateSQE, ib.StateRTS}] = bits{0, 0x42}
 	for _, s := range services {
-		for from := range numStates {
-			for to := range numStates {
+		for from := range ib.NumStates {
+			for to := range ib.NumStates {
 				w, ok := want[key{s, from, to}]
 				checkPair(t, s, from, to, w.required, w.optional, ok)
 			}
@@ -64,9 +65,9 @@ func TestTransitionTable(t *testing.T) {
 	}
 }
 
-func checkPair(t *testing.T, s rocev2.Service, from, to State, required, optional AttrMask, ok bool) {
+func checkPair(t *testing.T, s rocev2.Service, from, to ib.State, required, optional ib.AttrMask, ok bool) {
 	t.Helper()
-	check := func(mask AttrMask, want error) {
+	check := func(mask ib.AttrMask, want error) {
 		t.Helper()
 		err := checkTransition(from, to, s, mask)
 		if !errors.Is(err, want) || (want == nil) != (err == nil) {
@@ -74,20 +75,20 @@ func checkPair(t *testing.T, s rocev2.Service, from, to State, required, optiona
 		}
 	}
 	if !ok {
-		check(AttrState, ErrTransition)
+		check(ib.AttrState, ib.ErrTransition)
 		return
 	}
-	check(AttrState|required, nil)
+	check(ib.AttrState|required, nil)
 	check(required|optional, nil)
 	for i := range 32 {
-		bit := AttrMask(1) << i
+		bit := ib.AttrMask(1) << i
 		switch {
 		case bit&required != 0:
-			check((AttrState|required)&^bit, ErrAttrMissing)
-		case bit&(optional|AttrState) != 0:
-			check(AttrState|required|bit, nil)
+			check((ib.AttrState|required)&^bit, ib.ErrAttrMissing)
+		case bit&(optional|ib.AttrState) != 0:
+			check(ib.AttrState|required|bit, nil)
 		default:
-			check(AttrState|required|bit, ErrAttrNotAllowed)
+			check(ib.AttrState|required|bit, ib.ErrAttrNotAllowed)
 		}
 	}
 }
@@ -95,12 +96,12 @@ func checkPair(t *testing.T, s rocev2.Service, from, to State, required, optiona
 func TestModifyErrors(t *testing.T) {
 	t.Parallel()
 	e := newEnd(t, 1, pairConfig{mem: 4096})
-	good := Attr{State: StateInit, Port: 1, Access: testAccess}
-	try := func(a Attr, mask AttrMask, want error, text string) {
+	good := ib.Attr{State: ib.StateInit, Port: 1, Access: testAccess}
+	try := func(a ib.Attr, mask ib.AttrMask, want error, text string) {
 		t.Helper()
 		before := e.State()
 		err := e.Modify(0, &a, mask)
-		var m *ModifyError
+		var m *ib.ModifyError
 		if !errors.Is(err, want) || !errors.As(err, &m) || !strings.Contains(err.Error(), text) {
 			t.Errorf("got %v, want %v naming %q", err, want, text)
 		}
@@ -108,57 +109,57 @@ func TestModifyErrors(t *testing.T) {
 			t.Errorf("state changed to %v", e.State())
 		}
 	}
-	try(Attr{State: StateRTS}, AttrState, ErrTransition, "from RESET to RTS")
-	try(good, AttrState|AttrPort, ErrAttrMissing, "ACCESS_FLAGS, PKEY_INDEX")
-	try(good, initMask|AttrPathMTU, ErrAttrNotAllowed, "PATH_MTU")
+	try(ib.Attr{State: ib.StateRTS}, ib.AttrState, ib.ErrTransition, "from RESET to RTS")
+	try(good, ib.AttrState|ib.AttrPort, ib.ErrAttrMissing, "ACCESS_FLAGS, PKEY_INDEX")
+	try(good, initMask|ib.AttrPathMTU, ib.ErrAttrNotAllowed, "PATH_MTU")
 	bad := good
 	bad.PKeyIndex = 1
-	try(bad, initMask, ErrAttrValue, "PKEY_INDEX")
+	try(bad, initMask, ib.ErrAttrValue, "PKEY_INDEX")
 	bad = good
 	bad.Port = 2
-	try(bad, initMask, ErrAttrValue, "PORT")
+	try(bad, initMask, ib.ErrAttrValue, "PORT")
 	must(t, e.Modify(0, &good, initMask))
 
-	rtr := Attr{State: StateRTR, PathMTU: rocev2.MTU256, MinRNRTimer: 31, MaxDestRdAtomic: 128,
-		AV: AddressVector{DGID: netip.MustParseAddr("::ffff:10.0.0.9")}, DestQPN: 5}
+	rtr := ib.Attr{State: ib.StateRTR, PathMTU: rocev2.MTU256, MinRNRTimer: 31, MaxDestRdAtomic: 128,
+		AV: ib.AddressVector{DGID: netip.MustParseAddr("::ffff:10.0.0.9")}, DestQPN: 5}
 	for _, c := range []struct {
-		change func(*Attr)
+		change func(*ib.Attr)
 		attr   string
 	}{
-		{func(a *Attr) { a.PathMTU = 6 }, "PATH_MTU"},
-		{func(a *Attr) { a.PathMTU = 0 }, "PATH_MTU"},
-		{func(a *Attr) { a.MinRNRTimer = 32 }, "MIN_RNR_TIMER"},
-		{func(a *Attr) { a.MaxDestRdAtomic = 129 }, "MAX_DEST_RD_ATOMIC"},
-		{func(a *Attr) { a.AV.DGID = netip.Addr{} }, "AV"},
-		{func(a *Attr) { a.DestQPN = 1 << 24 }, "DEST_QPN"},
+		{func(a *ib.Attr) { a.PathMTU = 6 }, "PATH_MTU"},
+		{func(a *ib.Attr) { a.PathMTU = 0 }, "PATH_MTU"},
+		{func(a *ib.Attr) { a.MinRNRTimer = 32 }, "MIN_RNR_TIMER"},
+		{func(a *ib.Attr) { a.MaxDestRdAtomic = 129 }, "MAX_DEST_RD_ATOMIC"},
+		{func(a *ib.Attr) { a.AV.DGID = netip.Addr{} }, "AV"},
+		{func(a *ib.Attr) { a.DestQPN = 1 << 24 }, "DEST_QPN"},
 	} {
 		a := rtr
 		c.change(&a)
-		try(a, rtrMask, ErrAttrValue, c.attr)
+		try(a, rtrMask, ib.ErrAttrValue, c.attr)
 	}
-	try(rtr, rtrMask|AttrAltPath, ErrAttrValue, "ALT_PATH")
+	try(rtr, rtrMask|ib.AttrAltPath, ib.ErrAttrValue, "ALT_PATH")
 	must(t, e.Modify(0, &rtr, rtrMask))
 	if e.peer != netip.MustParseAddr("10.0.0.9") {
 		t.Errorf("peer is %v", e.peer)
 	}
-	rts := Attr{State: StateRTS, CurState: StateRTS, Timeout: 31, RetryCount: 7, RNRRetry: 7, SQPSN: 0xffabcdef, MaxRdAtomic: 128}
-	try(rts, rtsMask|AttrCurState, ErrCurState, "RTS")
+	rts := ib.Attr{State: ib.StateRTS, CurState: ib.StateRTS, Timeout: 31, RetryCount: 7, RNRRetry: 7, SQPSN: 0xffabcdef, MaxRdAtomic: 128}
+	try(rts, rtsMask|ib.AttrCurState, ib.ErrCurState, "RTS")
 	for _, c := range []struct {
-		change func(*Attr)
+		change func(*ib.Attr)
 		attr   string
 	}{
-		{func(a *Attr) { a.Timeout = 32 }, "TIMEOUT"},
-		{func(a *Attr) { a.RetryCount = 8 }, "RETRY_CNT"},
-		{func(a *Attr) { a.RNRRetry = 8 }, "RNR_RETRY"},
-		{func(a *Attr) { a.MaxRdAtomic = 129 }, "MAX_QP_RD_ATOMIC"},
+		{func(a *ib.Attr) { a.Timeout = 32 }, "TIMEOUT"},
+		{func(a *ib.Attr) { a.RetryCount = 8 }, "RETRY_CNT"},
+		{func(a *ib.Attr) { a.RNRRetry = 8 }, "RNR_RETRY"},
+		{func(a *ib.Attr) { a.MaxRdAtomic = 129 }, "MAX_QP_RD_ATOMIC"},
 	} {
 		a := rts
 		c.change(&a)
-		try(a, rtsMask, ErrAttrValue, c.attr)
+		try(a, rtsMask, ib.ErrAttrValue, c.attr)
 	}
-	rts.CurState = StateRTR
-	must(t, e.Modify(0, &rts, rtsMask|AttrCurState))
-	if got := e.Attr(); got.SQPSN != 0xabcdef || got.State != StateRTS || got.Timeout != 31 {
+	rts.CurState = ib.StateRTR
+	must(t, e.Modify(0, &rts, rtsMask|ib.AttrCurState))
+	if got := e.Attr(); got.SQPSN != 0xabcdef || got.State != ib.StateRTS || got.Timeout != 31 {
 		t.Errorf("attributes %+v", got)
 	}
 }
@@ -179,7 +180,7 @@ func TestNewErrors(t *testing.T) {
 		{func(c *Config) { c.QPN = 1 << 24 }, ErrConfig, "QPN"},
 		{func(c *Config) { c.PD = nil }, ErrConfig, "protection domain"},
 		{func(c *Config) { c.SendCQ = nil }, ErrConfig, "sink"},
-		{func(c *Config) { c.MaxSendWR = MaxWR + 1 }, ErrConfig, "MaxSendWR"},
+		{func(c *Config) { c.MaxSendWR = ib.MaxWR + 1 }, ErrConfig, "MaxSendWR"},
 		{func(c *Config) { c.MaxRecvSGE = -1 }, ErrConfig, "MaxRecvSGE"},
 		{func(c *Config) { c.Window.MaxPSNs = 1 << 23 }, ErrConfig, "MaxPSNs"},
 	} {
@@ -194,11 +195,11 @@ func TestNewErrors(t *testing.T) {
 func TestNames(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ got, want string }{
-		{StateSQD.String(), "SQD"}, {State(9).String(), "state 9"}, {(AttrState | AttrRateLimit).String(), "STATE, RATE_LIMIT"},
-		{StatusRNRRetryExcErr.String(), "RNR_RETRY_EXC_ERR"}, {Status(13).String(), "RNR_RETRY_EXC_ERR"},
-		{Status(21).String(), "GENERAL_ERR"}, {Status(99).String(), "status 99"}, {OpFetchAdd.String(), "ATOMIC_FETCH_AND_ADD"},
-		{WCRecvWriteImm.String(), "RECV_RDMA_WITH_IMM"}, {DropBadResponse.String(), "bad_response"}, {Drop(200).String(), "drop 200"},
-		{EventSQDrained.String(), "SQ_DRAINED"}, {AttrMask(1 << 30).String(), "bit 30"},
+		{ib.StateSQD.String(), "SQD"}, {ib.State(9).String(), "state 9"}, {(ib.AttrState | ib.AttrRateLimit).String(), "STATE, RATE_LIMIT"},
+		{ib.StatusRNRRetryExcErr.String(), "RNR_RETRY_EXC_ERR"}, {ib.Status(13).String(), "RNR_RETRY_EXC_ERR"},
+		{ib.Status(21).String(), "GENERAL_ERR"}, {ib.Status(99).String(), "status 99"}, {ib.OpFetchAdd.String(), "ATOMIC_FETCH_AND_ADD"},
+		{ib.WCRecvWriteImm.String(), "RECV_RDMA_WITH_IMM"}, {DropBadResponse.String(), "bad_response"}, {Drop(200).String(), "drop 200"},
+		{ib.EventSQDrained.String(), "SQ_DRAINED"}, {ib.AttrMask(1 << 30).String(), "bit 30"},
 	} {
 		if c.got != c.want {
 			t.Errorf("got %q, want %q", c.got, c.want)

@@ -56,7 +56,7 @@ type Stats struct {
 	SendDone   uint64 // send requests completed with success, unsignaled ones too
 	RecvDone   uint64
 
-	Needless     uint64 // of Retransmits: the peer was silent for long, but nothing had been lost
+	Spurious     uint64 // of Retransmits: the peer was silent for long, but nothing had been lost
 	Retransmits  uint64 // request packets sent again
 	Timeouts     uint64 // local ACK timeouts
 	Probes       uint64 // packets sent again before the timeout, see Config.MinProbe

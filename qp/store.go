@@ -3,6 +3,7 @@ package qp
 import (
 	"math/bits"
 
+	"github.com/gosoftroce/rocev2/clock"
 	"github.com/gosoftroce/rocev2/rocev2"
 )
 
@@ -40,8 +41,8 @@ type keptPacket struct {
 	next         *keptPacket // in its chain of the index, or in the free list
 	older, newer *keptPacket // in its buffer
 	of           *reorderBuffer
-	at           Time   // of its arrival
-	psns         uint32 // that it takes: more than one for a READ request
+	at           clock.Time // of its arrival
+	psns         uint32     // that it takes: more than one for a READ request
 	packet       rocev2.Packet
 	buf          [4096]byte
 }
@@ -248,7 +249,7 @@ func (b *reorderBuffer) discardBefore(psn rocev2.PSN) {
 }
 
 // discardUntil gives back what arrived at a time or before.
-func (b *reorderBuffer) discardUntil(at Time) (n int) {
+func (b *reorderBuffer) discardUntil(at clock.Time) (n int) {
 	for b.n > 0 && b.oldest.at <= at {
 		b.remove(b.oldest)
 		n++

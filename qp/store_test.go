@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/gosoftroce/rocev2/clock"
+	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/rocev2"
 )
 
@@ -13,7 +15,7 @@ type keeper struct {
 	q        *QP
 	expected rocev2.PSN
 	want     map[rocev2.PSN]byte // content
-	at       map[rocev2.PSN]Time
+	at       map[rocev2.PSN]clock.Time
 }
 
 // TestStoreModel: whatever queue pairs keep, lose, execute and forget in one store, each finds what it has kept, in PSN
@@ -26,14 +28,14 @@ func TestStoreModel(t *testing.T) {
 		s := NewStore(limit)
 		keepers := make([]*keeper, 1+rng.IntN(50))
 		for i := range keepers {
-			keepers[i] = &keeper{q: &QP{store: s, mtu: 4096, state: StateRTS}, expected: rocev2.PSN(rng.Uint32N(1 << 24)),
-				want: map[rocev2.PSN]byte{}, at: map[rocev2.PSN]Time{}}
+			keepers[i] = &keeper{q: &QP{store: s, mtu: 4096, state: ib.StateRTS}, expected: rocev2.PSN(rng.Uint32N(1 << 24)),
+				want: map[rocev2.PSN]byte{}, at: map[rocev2.PSN]clock.Time{}}
 		}
-		now := Time(1)
+		now := clock.Time(1)
 		for range 3000 {
 			k := keepers[rng.IntN(min(len(keepers), 1+rng.IntN(len(keepers))))]
 			k.step(rng, now)
-			now += Time(rng.IntN(3))
+			now += clock.Time(rng.IntN(3))
 			for _, k := range keepers {
 				k.follow()
 			}
@@ -52,7 +54,7 @@ func TestStoreModel(t *testing.T) {
 	}
 }
 
-func (k *keeper) step(rng *rand.Rand, now Time) {
+func (k *keeper) step(rng *rand.Rand, now clock.Time) {
 	l := &k.q.resp.kept
 	switch rng.IntN(12) {
 	default:
@@ -95,7 +97,7 @@ func (k *keeper) step(rng *rand.Rand, now Time) {
 		k.trim()
 	case 2:
 		if l.len() > 0 {
-			until := now - Time(rng.IntN(60))
+			until := now - clock.Time(rng.IntN(60))
 			l.discardUntil(until)
 			l.trim()
 			for psn := range k.want {
@@ -131,7 +133,7 @@ func (k *keeper) follow() {
 	if l.len() == len(k.want) {
 		return
 	}
-	newest := Time(-1)
+	newest := clock.Time(-1)
 	if l.len() > 0 {
 		newest = l.newest.at
 	}
@@ -178,7 +180,7 @@ func checkStore(t *testing.T, s *Store, keepers []*keeper) {
 		if set != l.n || first != l.first || l.find(first) == nil || l.end.Before(end) {
 			t.Fatalf("queue pair %d: %d bits, from %v to %v, want %d, %v to %v", i, set, l.first, l.end, l.n, first, end)
 		}
-		var last Time
+		var last clock.Time
 		n := 0
 		for e := l.oldest; e != nil; e = e.newer {
 			if e.at < last || e.of != l.reorderBuffer {

@@ -3,7 +3,8 @@ package qp
 import (
 	"encoding/binary"
 
-	"github.com/gosoftroce/rocev2/memreg"
+	"github.com/gosoftroce/rocev2/clock"
+	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/rocev2"
 )
 
@@ -16,16 +17,16 @@ const (
 )
 
 // wireOpcodes has the opcode of each packet of a request by its place.
-var wireOpcodes = [numWROpcodes][4]rocev2.Opcode{
-	OpSend:     {rocev2.RCSendMiddle, rocev2.RCSendFirst, rocev2.RCSendLast, rocev2.RCSendOnly},
-	OpSendImm:  {rocev2.RCSendMiddle, rocev2.RCSendFirst, rocev2.RCSendLastImm, rocev2.RCSendOnlyImm},
-	OpSendInv:  {rocev2.RCSendMiddle, rocev2.RCSendFirst, rocev2.RCSendLastInv, rocev2.RCSendOnlyInv},
-	OpWrite:    {rocev2.RCWriteMiddle, rocev2.RCWriteFirst, rocev2.RCWriteLast, rocev2.RCWriteOnly},
-	OpWriteImm: {rocev2.RCWriteMiddle, rocev2.RCWriteFirst, rocev2.RCWriteLastImm, rocev2.RCWriteOnlyImm},
-	OpRead: {rocev2.RCReadRequest, rocev2.RCReadRequest, rocev2.RCReadRequest,
+var wireOpcodes = [ib.NumOpcodes][4]rocev2.Opcode{
+	ib.OpSend:     {rocev2.RCSendMiddle, rocev2.RCSendFirst, rocev2.RCSendLast, rocev2.RCSendOnly},
+	ib.OpSendImm:  {rocev2.RCSendMiddle, rocev2.RCSendFirst, rocev2.RCSendLastImm, rocev2.RCSendOnlyImm},
+	ib.OpSendInv:  {rocev2.RCSendMiddle, rocev2.RCSendFirst, rocev2.RCSendLastInv, rocev2.RCSendOnlyInv},
+	ib.OpWrite:    {rocev2.RCWriteMiddle, rocev2.RCWriteFirst, rocev2.RCWriteLast, rocev2.RCWriteOnly},
+	ib.OpWriteImm: {rocev2.RCWriteMiddle, rocev2.RCWriteFirst, rocev2.RCWriteLastImm, rocev2.RCWriteOnlyImm},
+	ib.OpRead: {rocev2.RCReadRequest, rocev2.RCReadRequest, rocev2.RCReadRequest,
 		rocev2.RCReadRequest},
-	OpCompareSwap: {placeOnly: rocev2.RCCompareSwap},
-	OpFetchAdd:    {placeOnly: rocev2.RCFetchAdd},
+	ib.OpCompareSwap: {placeOnly: rocev2.RCCompareSwap},
+	ib.OpFetchAdd:    {placeOnly: rocev2.RCFetchAdd},
 }
 
 // request is a request packet to be: PSNs and bytes of the message from number rel and byte off on.
@@ -40,14 +41,14 @@ type request struct {
 }
 
 // pollRequest writes the packet at the cursor, if it may be sent now.
-func (q *QP) pollRequest(now Time, buf []byte) int {
+func (q *QP) pollRequest(now clock.Time, buf []byte) int {
 	r := &q.req
 	if r.repair.left > 0 && !r.rnr.waiting && !r.paging {
 		if n := q.pollRepair(now, buf); n > 0 {
 			return n
 		}
 	}
-	if r.cur == r.queue.tail || r.allowance <= 0 || r.rnr.waiting || r.paging || (q.state == StateSQD && r.cur == r.started) {
+	if r.cur == r.queue.tail || r.allowance <= 0 || r.rnr.waiting || r.paging || (q.state == ib.StateSQD && r.cur == r.started) {
 		return 0
 	}
 	w := r.queue.at(r.cur)
@@ -56,15 +57,15 @@ func (q *QP) pollRequest(now Time, buf []byte) int {
 		w.ssn = r.ssn.Add(int(r.messages(w)))
 	}
 	rq := q.requestAt(w)
-	if w.status != StatusSuccess || !q.mayStart(&rq) {
+	if w.status != ib.StatusSuccess || !q.mayStart(&rq) {
 		return 0
 	}
 	n, fault := q.buildRequest(&rq, buf)
-	if fault == memreg.NotPresent {
+	if fault == ib.FaultNotPresent {
 		return 0
 	}
-	if fault != memreg.None {
-		q.localFault(w, StatusLocProtErr, faultDetail(fault))
+	if fault != ib.FaultNone {
+		q.localFault(w, ib.StatusLocProtErr, faultDetail(fault))
 		return 0
 	}
 	q.sent(now, &rq)
@@ -73,7 +74,7 @@ func (q *QP) pollRequest(now Time, buf []byte) int {
 
 // messages is how many messages a request is to the peer: a READ may be several.
 func (r *requester) messages(w *sendWQE) uint32 {
-	if w.opcode != OpRead {
+	if w.opcode != ib.OpRead {
 		return 1
 	}
 	return (w.psns + r.chunk - 1) / r.chunk
@@ -84,7 +85,7 @@ func (q *QP) requestAt(w *sendWQE) request {
 	rq := request{w: w, rel: ahead(r.nxt, w.first), psns: 1}
 	rq.off = rq.rel << q.mtuShift
 	rq.n = w.length - rq.off
-	if w.opcode == OpRead {
+	if w.opcode == ib.OpRead {
 		end := r.chunkEnd(w, rq.rel)
 		rq.psns = end - rq.rel
 		if end < w.psns {
@@ -111,9 +112,9 @@ func (q *QP) NextCost() int {
 	}
 	psns := uint64(1)
 	switch {
-	case w.opcode == OpRead && begun:
+	case w.opcode == ib.OpRead && begun:
 		psns = uint64(r.chunkEnd(w, ahead(r.nxt, w.first)) - ahead(r.nxt, w.first))
-	case w.opcode == OpRead:
+	case w.opcode == ib.OpRead:
 		psns = min(uint64(q.psnsFor(w.length)), uint64(r.chunk))
 	}
 	return int(min(min(n, psns<<q.mtuShift)+psns*PacketOverhead, mostCounted))
@@ -128,7 +129,7 @@ func (q *QP) mayStart(rq *request) bool {
 	}
 	if w.answered() {
 		if q.attr.MaxRdAtomic == 0 { // lowered in SQD after the request was posted
-			q.localFault(w, StatusLocQPOpErr, 0)
+			q.localFault(w, ib.StatusLocQPOpErr, 0)
 			return false
 		}
 		if r.rd >= uint32(q.attr.MaxRdAtomic) {
@@ -157,7 +158,7 @@ func (q *QP) mayProbe(rq *request, inFlight uint32) bool {
 }
 
 // localFault fails a request for a reason on this side: at once if it is the oldest, or when those before it are done.
-func (q *QP) localFault(w *sendWQE, s Status, vendor uint32) {
+func (q *QP) localFault(w *sendWQE, s ib.Status, vendor uint32) {
 	r := &q.req
 	if r.cur == r.head {
 		q.failHead(s, vendor)
@@ -167,7 +168,7 @@ func (q *QP) localFault(w *sendWQE, s Status, vendor uint32) {
 }
 
 // buildRequest writes the packet and returns its length.
-func (q *QP) buildRequest(rq *request, buf []byte) (int, memreg.Fault) {
+func (q *QP) buildRequest(rq *request, buf []byte) (int, ib.Fault) {
 	w := rq.w
 	place := placeMiddle
 	if rq.rel == 0 {
@@ -180,49 +181,49 @@ func (q *QP) buildRequest(rq *request, buf []byte) (int, memreg.Fault) {
 		Opcode: wireOpcodes[w.opcode][place], PKey: rocev2.DefaultPKey, DestQPN: q.attr.DestQPN, PSN: q.req.nxt,
 		Solicited: place&placeLast != 0 && w.flags&flagSolicited != 0,
 	}
-	rq.ack = place&placeLast != 0 || w.opcode == OpRead || q.wantAck(rq)
+	rq.ack = place&placeLast != 0 || w.opcode == ib.OpRead || q.wantAck(rq)
 	h.AckReq = rq.ack
-	carries := w.opcode != OpRead && w.opcode < OpCompareSwap
+	carries := w.opcode.Is(ib.OpCarries)
 	if carries {
 		h.PadCount = rocev2.PadCount(int(rq.n))
 	}
 	b := h.AppendTo(buf[:0])
 	switch {
-	case w.opcode >= OpCompareSwap:
+	case w.opcode.Is(ib.OpAtomic):
 		a := rocev2.AtomicETH{VA: w.remote, RKey: w.rkey, SwapAdd: w.swap, Compare: w.compareAdd}
-		if w.opcode == OpFetchAdd {
+		if w.opcode == ib.OpFetchAdd {
 			a.SwapAdd, a.Compare = w.compareAdd, 0
 		}
-		return len(a.AppendTo(b)), memreg.None
-	case w.opcode == OpRead:
+		return len(a.AppendTo(b)), ib.FaultNone
+	case w.opcode == ib.OpRead:
 		e := rocev2.RETH{VA: w.remote + uint64(rq.off), RKey: w.rkey, Length: rq.n}
-		return len(e.AppendTo(b)), memreg.None
-	case w.opcode >= OpWrite && place&placeFirst != 0:
+		return len(e.AppendTo(b)), ib.FaultNone
+	case w.opcode.Is(ib.OpRemote) && place&placeFirst != 0:
 		e := rocev2.RETH{VA: w.remote, RKey: w.rkey, Length: w.length}
 		b = e.AppendTo(b)
 	}
-	if place&placeLast != 0 && (w.opcode == OpSendImm || w.opcode == OpSendInv || w.opcode == OpWriteImm) {
+	if place&placeLast != 0 && w.opcode.Is(ib.OpArgument) {
 		b = binary.BigEndian.AppendUint32(b, w.arg)
 	}
 	if rq.n == 0 {
-		return len(b), memreg.None
+		return len(b), ib.FaultNone
 	}
 	return q.appendPayload(rq, b)
 }
 
 // appendPayload reads a packet's part of the message from memory.
-func (q *QP) appendPayload(rq *request, b []byte) (int, memreg.Fault) {
+func (q *QP) appendPayload(rq *request, b []byte) (int, ib.Fault) {
 	r := &q.req
 	at, end := len(b), len(b)+int(rq.n)
 	b = b[:end+int(rocev2.PadCount(int(rq.n)))]
 	clear(b[end:])
 	if rq.w.flags&flagInline != 0 {
 		copy(b[at:end], r.queue.data(r.cur)[rq.off:])
-		return len(b), memreg.None
+		return len(b), ib.FaultNone
 	}
 	list := r.queue.list(r.cur, rq.w)
 	f := q.cfg.Memory.Gather(q.cfg.PD, list, uint64(rq.off), b[at:end])
-	if f == memreg.NotPresent {
+	if f == ib.FaultNotPresent {
 		q.await(waitPayload, q.cfg.Memory.MissingLocal(q.cfg.PD, list, uint64(rq.off), uint64(rq.n), 0))
 	}
 	return len(b), f
@@ -243,14 +244,14 @@ func (q *QP) wantAck(rq *request) bool {
 }
 
 // sent moves the cursor behind a packet.
-func (q *QP) sent(now Time, rq *request) {
+func (q *QP) sent(now clock.Time, rq *request) {
 	r, w := &q.req, rq.w
 	if r.nxt != r.max {
 		q.stats.Retransmits++
 	} else if rq.ack {
 		r.rtt.start(now, r.nxt)
 	}
-	if w.opcode < OpRead {
+	if w.opcode.Is(ib.OpCarries) {
 		q.stats.TxBytes += uint64(rq.n)
 	}
 	if w.answered() {

@@ -3,6 +3,7 @@ package qp
 import (
 	"testing"
 
+	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/memreg"
 	"github.com/gosoftroce/rocev2/rocev2"
 )
@@ -13,7 +14,7 @@ const wrapRegion = 1 << 26
 // wrapPair is a pair that can jump: its memory is large, and so is the ring, so that what is kept in it survives 64 READs.
 func wrapPair(t *testing.T, keep bool) *pair {
 	t.Helper()
-	c := pairConfig{attr: Attr{PathMTU: rocev2.MTU256, MaxRdAtomic: 128, MaxDestRdAtomic: 128, Timeout: 8, RetryCount: 2},
+	c := pairConfig{attr: ib.Attr{PathMTU: rocev2.MTU256, MaxRdAtomic: 128, MaxDestRdAtomic: 128, Timeout: 8, RetryCount: 2},
 		mem: 1 << 16}
 	var p *pair
 	if keep {
@@ -71,7 +72,7 @@ func TestWrapAtomic(t *testing.T) {
 	t.Parallel()
 	p := wrapPair(t, false)
 	post := func() {
-		must(t, p.a.PostSend(0, &SendWR{Opcode: OpFetchAdd, CompareAdd: 5, SGList: p.a.sge(0, 8), Remote: p.b.remote(0), Signaled: true}))
+		must(t, p.a.PostSend(0, &ib.SendWR{Opcode: ib.OpFetchAdd, CompareAdd: 5, SGList: p.a.sge(0, 8), Remote: p.b.remote(0), Signaled: true}))
 	}
 	post()
 	p.settle()
@@ -95,7 +96,7 @@ func TestWrapAtomic(t *testing.T) {
 func TestWrapRead(t *testing.T) {
 	t.Parallel()
 	p := wrapPair(t, false)
-	must(t, p.a.PostSend(0, &SendWR{Opcode: OpRead, SGList: p.a.sge(0, 1000), Remote: p.b.remote(0), Signaled: true}))
+	must(t, p.a.PostSend(0, &ib.SendWR{Opcode: ib.OpRead, SGList: p.a.sge(0, 1000), Remote: p.b.remote(0), Signaled: true}))
 	p.settle()
 	p.jump(1<<24 - 3) // to the second packet of the READ
 	lost := false
@@ -104,7 +105,7 @@ func TestWrapRead(t *testing.T) {
 		lost = lost || first
 		return first
 	}
-	must(t, p.a.PostSend(0, &SendWR{ID: 1, Opcode: OpWrite, SGList: p.a.sge(0, 8), Remote: p.b.remote(0), Signaled: true}))
+	must(t, p.a.PostSend(0, &ib.SendWR{ID: 1, Opcode: ib.OpWrite, SGList: p.a.sge(0, 8), Remote: p.b.remote(0), Signaled: true}))
 	p.settle()
 	if s := p.a.sq.statuses(); s != "0 SUCCESS, 1 SUCCESS" || !lost {
 		t.Errorf("%q", s)
@@ -117,7 +118,7 @@ func TestWrapLastAck(t *testing.T) {
 	t.Parallel()
 	p := wrapPair(t, false)
 	p.b.resp.res.resize(4) // what the ring holds is not looked at further
-	must(t, p.a.PostSend(0, &SendWR{Opcode: OpWrite, SGList: p.a.sge(0, 8), Remote: p.b.remote(0), Signaled: true}))
+	must(t, p.a.PostSend(0, &ib.SendWR{Opcode: ib.OpWrite, SGList: p.a.sge(0, 8), Remote: p.b.remote(0), Signaled: true}))
 	p.settle()
 	p.jump(1 << 22)
 	for range 16 {
@@ -136,7 +137,7 @@ func TestWrapRepair(t *testing.T) {
 	t.Parallel()
 	p := wrapPair(t, true)
 	write := func(n int) {
-		must(t, p.a.PostSend(0, &SendWR{Opcode: OpWrite, SGList: p.a.sge(0, n), Remote: p.b.remote(0), Signaled: true}))
+		must(t, p.a.PostSend(0, &ib.SendWR{Opcode: ib.OpWrite, SGList: p.a.sge(0, n), Remote: p.b.remote(0), Signaled: true}))
 	}
 	p.dropNth(p.a, 1)
 	write(20 * 256)
@@ -153,7 +154,7 @@ func TestWrapRepair(t *testing.T) {
 		write(8)
 		p.settle()
 	}
-	if s := p.a.Stats(); s.Restarts != restarts || p.a.State() != StateRTS {
+	if s := p.a.Stats(); s.Restarts != restarts || p.a.State() != ib.StateRTS {
 		t.Errorf("%d restarts without a loss, state %v", s.Restarts-restarts, p.a.State())
 	}
 }
@@ -178,7 +179,7 @@ func TestUnansweredSpan(t *testing.T) {
 	if taken != 32 { // 2^18 PSNs each
 		t.Errorf("%d READs of 64 MiB wait for their answers", taken)
 	}
-	if e := b.resp.out.at(b.resp.out.tail - 1); b.State() != StateRTR && b.State() != StateRTS || e.kind != responseNAK ||
+	if e := b.resp.out.at(b.resp.out.tail - 1); b.State() != ib.StateRTR && b.State() != ib.StateRTS || e.kind != responseNAK ||
 		e.syndrome != rocev2.NAKSequence || e.psn != b.resp.epsn {
 		t.Errorf("state %v, last answer %+v", b.State(), e)
 	}

@@ -119,7 +119,7 @@ func (q *QP) ReadyToReceive(peer Endpoint, opts ...ConnectOption) error {
 	return q.Modify(&Attr{
 		State: StateRTR,
 		AV: AddressVector{DGID: peer.Addr, TrafficClass: c.TrafficClass, HopLimit: c.HopLimit,
-			SrcPort: c.SourcePort, OwnKind: peer.OwnKind},
+			SrcPort: c.SourcePort, Native: peer.Native},
 		PathMTU:         c.PathMTU,
 		DestQPN:         peer.QPN,
 		RQPSN:           peer.PSN,

@@ -26,7 +26,7 @@ type Config struct {
 // Device is an RDMA device on one local address.
 type Device struct {
 	core  *hca.Device
-	owner *hca.Owner
+	owner *hca.Context
 }
 
 // Open opens a device on a local address ("127.0.0.1", "::1", "fe80::1%eth0")
@@ -67,7 +67,7 @@ func OpenLink(link Link, cfg Config) (*Device, error) { return open(cfg, link) }
 
 func open(cfg Config, links ...Link) (*Device, error) {
 	core := hca.New(cfg.Device, links...)
-	owner, err := core.NewOwner()
+	owner, err := core.NewContext()
 	if err != nil {
 		return nil, fmt.Errorf("verbs: open device on %v: %w", core.Addr(), err)
 	}

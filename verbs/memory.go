@@ -7,9 +7,9 @@ import (
 	"os"
 
 	"github.com/gosoftroce/rocev2/hca"
+	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/memreg"
 	"github.com/gosoftroce/rocev2/memreg/mapping"
-	"github.com/gosoftroce/rocev2/qp"
 )
 
 // PD is a protection domain: queue pairs reach only the regions of their own.
@@ -162,7 +162,7 @@ type RemoteMemory struct {
 // Length is 0 the length is not known.
 func (m RemoteMemory) At(off uint64) RemoteAddr {
 	if m.Length != 0 && off > m.Length || off > math.MaxUint64-m.Addr {
-		return qp.OutsideRemote
+		return ib.OutsideRemote
 	}
 	return RemoteAddr{Addr: m.Addr + off, RKey: m.RKey}
 }
@@ -188,7 +188,7 @@ func (mr *MR) Remote() RemoteMemory {
 // outside the region has none, see RemoteMemory.At.
 func (mr *MR) RemoteAt(off int) RemoteAddr {
 	if off < 0 {
-		return qp.OutsideRemote
+		return ib.OutsideRemote
 	}
 	return mr.Remote().At(uint64(off))
 }
@@ -203,7 +203,7 @@ func (mr *MR) RemoteAt(off int) RemoteAddr {
 func (mr *MR) ReadAt(p []byte, off int64) (int, error) {
 	n, err := mr.inside("read", len(p), off, io.EOF)
 	if n > 0 {
-		if f := mr.region.CopyOut(p[:n], uint64(off)); f != memreg.None {
+		if f := mr.region.CopyOut(p[:n], uint64(off)); f != ib.FaultNone {
 			return 0, noFault("read", f)
 		}
 	}
@@ -217,7 +217,7 @@ func (mr *MR) ReadAt(p []byte, off int64) (int, error) {
 func (mr *MR) WriteAt(p []byte, off int64) (int, error) {
 	n, err := mr.inside("write", len(p), off, io.ErrShortWrite)
 	if n > 0 {
-		if f := mr.region.CopyIn(uint64(off), p[:n]); f != memreg.None {
+		if f := mr.region.CopyIn(uint64(off), p[:n]); f != ib.FaultNone {
 			return 0, noFault("write", f)
 		}
 	}
@@ -276,29 +276,29 @@ func (mr *MR) FetchAdd64(off int, add uint64) (uint64, error) {
 func (mr *MR) Close() error { return mr.core.Close() }
 
 // atomicFault makes an error of a fault of the 64-bit word at off.
-func (mr *MR) atomicFault(off int, f memreg.Fault) error {
-	if f == memreg.None {
+func (mr *MR) atomicFault(off int, f ib.Fault) error {
+	if f == ib.FaultNone {
 		return nil
 	}
 	err := noFault("atomic access to", f)
 	switch f {
-	case memreg.OutOfBounds:
+	case ib.FaultOutOfBounds:
 		err = fmt.Errorf("%w: %w: 8 bytes at offset %d of %d", err, ErrRange, off, mr.Len())
-	case memreg.Misaligned:
+	case ib.FaultMisaligned:
 		err = fmt.Errorf("%w: the word at offset %d must be at a multiple of 8, in memory and on the wire", err, off)
 	}
 	return err
 }
 
-func noFault(doing string, f memreg.Fault) error {
+func noFault(doing string, f ib.Fault) error {
 	switch f {
-	case memreg.None:
+	case ib.FaultNone:
 		return nil
-	case memreg.Gone:
+	case ib.FaultGone:
 		return fmt.Errorf("verbs: %s memory: %w", doing, ErrClosed)
-	case memreg.NoAccess:
+	case ib.FaultNoAccess:
 		return fmt.Errorf("verbs: %s memory: %w: it is mapped for reading only", doing, f)
-	case memreg.MemoryFault:
+	case ib.FaultMemory:
 		return fmt.Errorf("verbs: %s memory: %w: the file behind it has become shorter, or cannot be read", doing, f)
 	}
 	return fmt.Errorf("verbs: %s memory: %w", doing, f)

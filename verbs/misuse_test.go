@@ -7,7 +7,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/gosoftroce/rocev2/memreg"
+	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/verbs"
 	"github.com/gosoftroce/rocev2/verbs/verbstest"
 )
@@ -316,7 +316,7 @@ func TestErrorsSayWhere(t *testing.T) {
 		{out, "8 bytes at offset 4096 of 4096", verbs.ErrRange},
 		{before, "8 bytes at offset -8 of 4096", verbs.ErrRange},
 		{a.MR.Store64(1<<30, 1), "of 4096", verbs.ErrRange},
-		{odd, "offset 12 must be at a multiple of 8", memreg.Misaligned},
+		{odd, "offset 12 must be at a multiple of 8", ib.FaultMisaligned},
 		{qp.Connect(t.Context(), verbs.Endpoint{}), "the peer has no address", verbs.ErrAttrValue},
 		{qp.ReadyToReceive(verbs.Endpoint{Addr: b.Dev.Addr(), PathMTU: 7}), "MTU(7) is not one of the codes", verbs.ErrAttrValue},
 		{qp.Connect(t.Context(), b.QP.Endpoint(), verbs.WithMTU(9)), "MTU(9)", verbs.ErrAttrValue},

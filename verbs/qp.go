@@ -60,7 +60,7 @@ func (pd *PD) CreateQP(c QPConfig) (*QP, error) {
 		return nil, fmt.Errorf("verbs: create a queue pair: its protection domain: %w", ErrClosed)
 	}
 	c.fill()
-	core, err := pd.core.Owner().CreateQP(qp.Config{
+	core, err := pd.core.Context().CreateQP(qp.Config{
 		Service:    c.Type,
 		PD:         pd.core.Core(),
 		SendCQ:     c.SendCQ.core,
@@ -195,13 +195,13 @@ type Endpoint struct {
 	// (0) it takes its own.
 	PathMTU MTU `json:"path_mtu,omitempty"`
 
-	// OwnKind says that this side is this software: its buffers take more in
+	// Native says that this side is this software: its buffers take more in
 	// flight than is safe to send to others, it keeps packets behind a lost one, and
 	// it sends from one UDP port, so that packets from others are dropped. Endpoint
 	// sets it. In an Endpoint that a program makes for a peer that it learned of in
 	// another way, it stays false unless that peer is known to be one: towards
 	// others (Linux, adapters) it would lead to loss.
-	OwnKind bool `json:"own_kind,omitempty"`
+	Native bool `json:"native,omitempty"`
 }
 
 // String prints address, QPN and PSN.
@@ -212,5 +212,5 @@ func (e Endpoint) String() string {
 // Endpoint returns this side's. The starting PSN was chosen at random when the
 // queue pair was made, and is chosen anew when it goes back to RESET.
 func (q *QP) Endpoint() Endpoint {
-	return Endpoint{Addr: q.dev.Addr().WithZone(""), QPN: q.QPN(), PSN: q.startPSN(), PathMTU: q.dev.core.PathMTU(netip.Addr{}), OwnKind: true}
+	return Endpoint{Addr: q.dev.Addr().WithZone(""), QPN: q.QPN(), PSN: q.startPSN(), PathMTU: q.dev.core.PathMTU(netip.Addr{}), Native: true}
 }

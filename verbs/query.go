@@ -4,7 +4,7 @@ import (
 	"hash/fnv"
 	"net/netip"
 
-	"github.com/gosoftroce/rocev2/hca"
+	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/transport"
 )
 
@@ -105,17 +105,17 @@ func (d *Device) Query() DeviceAttr {
 	return DeviceAttr{
 		NodeGUID:        nodeGUID(d.Addr()),
 		VendorID:        0xffffff,
-		MaxQP:           hca.MaxQP,
-		MaxQPWR:         hca.MaxWR,
-		MaxSGE:          hca.MaxSGE,
-		MaxInline:       hca.MaxInline,
-		MaxCQ:           hca.MaxCQ,
-		MaxCQE:          hca.MaxCQE,
-		MaxMR:           hca.MaxMR,
+		MaxQP:           ib.MaxQP,
+		MaxQPWR:         ib.MaxWR,
+		MaxSGE:          ib.MaxSGE,
+		MaxInline:       ib.MaxInline,
+		MaxCQ:           ib.MaxCQ,
+		MaxCQE:          ib.MaxCQE,
+		MaxMR:           ib.MaxMR,
 		MaxMRSize:       1<<63 - 1,
-		MaxPD:           hca.MaxPD,
-		MaxQPRdAtomic:   hca.MaxRdAtomic,
-		MaxQPInitRdAtom: hca.MaxRdAtomic,
+		MaxPD:           ib.MaxPD,
+		MaxQPRdAtomic:   ib.MaxRdAtomic,
+		MaxQPInitRdAtom: ib.MaxRdAtomic,
 		PortCount:       1,
 	}
 }
@@ -143,7 +143,7 @@ func (d *Device) QueryPort() PortAttr {
 		LinkMTU:    caps.LinkMTU,
 		GIDTable:   1,
 		PKeyTable:  1,
-		MaxMessage: hca.MaxMessage,
+		MaxMessage: ib.MaxMessage,
 		LinkLayer:  "Ethernet",
 		UDPPort:    int(caps.Port),
 

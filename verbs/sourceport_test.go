@@ -162,7 +162,7 @@ func TestEndpointTellsItsKind(t *testing.T) {
 	check(t, err)
 	var e verbs.Endpoint
 	check(t, json.Unmarshal(text, &e))
-	if e != b.qp.Endpoint() || !e.OwnKind || !a.qp.Query().AV.OwnKind {
+	if e != b.qp.Endpoint() || !e.Native || !a.qp.Query().AV.Native {
 		t.Errorf("%s became %+v", text, e)
 	}
 	text, err = json.Marshal(verbs.Endpoint{Addr: addrB, QPN: 1})

@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"github.com/gosoftroce/rocev2/hca"
-	"github.com/gosoftroce/rocev2/memreg"
+	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/qp"
 	"github.com/gosoftroce/rocev2/rocev2"
 )
@@ -13,41 +13,41 @@ import (
 type (
 	// SendWR is a work request for the send queue: ID, Opcode, SGList or Inline,
 	// Remote … (go doc github.com/gosoftroce/rocev2/qp.SendWR shows the fields).
-	SendWR = qp.SendWR
+	SendWR = ib.SendWR
 	// RecvWR is a work request for the receive queue: ID and SGList, the buffer.
-	RecvWR = qp.RecvWR
+	RecvWR = ib.RecvWR
 	// SGE is one entry of a scatter/gather list: Addr, Length in bytes, LKey.
 	// MR.Slice makes them.
-	SGE = memreg.SGE
+	SGE = ib.SGE
 	// WC is a work completion: ID, Status, Opcode, ByteLen, QPN … Err makes an
 	// error of it, String tells it in words (go doc github.com/gosoftroce/rocev2/qp.WC shows the fields).
-	WC = qp.WC
+	WC = ib.WC
 	// WCError is the error of a completion without success, as WC.Err returns it.
-	WCError = qp.WCError
+	WCError = ib.WCError
 	// Status is the outcome of a work request; its String is the name that
 	// ibv_wc_status has for it. A WCError wraps it, so that errors.Is(err,
 	// StatusRetryExcErr) tells the outcome.
-	Status = qp.Status
+	Status = ib.Status
 	// WCOpcode says what kind of work completed.
-	WCOpcode = qp.WCOpcode
+	WCOpcode = ib.WCOpcode
 	// Opcode is the operation of a send work request.
-	Opcode = qp.WROpcode
+	Opcode = ib.Opcode
 	// RemoteAddr is an address in a region of the peer: Addr and RKey.
 	// RemoteMemory.At makes them.
-	RemoteAddr = qp.RemoteAddr
+	RemoteAddr = ib.RemoteAddr
 	// Access is a set of access rights.
-	Access = memreg.Access
+	Access = ib.Access
 	// Key is an lkey or an rkey.
-	Key = memreg.Key
+	Key = ib.Key
 	// State is the state of a queue pair.
-	State = qp.State
+	State = ib.State
 	// Attr holds the attributes of a queue pair, in the units of the standard
 	// (timeouts are codes); go doc github.com/gosoftroce/rocev2/qp.Attr shows the fields.
-	Attr = qp.Attr
+	Attr = ib.Attr
 	// AttrMask says which fields of an Attr are meant.
-	AttrMask = qp.AttrMask
+	AttrMask = ib.AttrMask
 	// AddressVector says how to reach the peer.
-	AddressVector = qp.AddressVector
+	AddressVector = ib.AddressVector
 	// QPN is a queue pair number.
 	QPN = rocev2.QPN
 	// PSN is a packet sequence number.
@@ -58,11 +58,11 @@ type (
 	// Service is a transport service type.
 	Service = rocev2.Service
 	// EventKind names an asynchronous event.
-	EventKind = hca.EventKind
+	EventKind = ib.Event
 	// Stats is a snapshot of a device's counters.
 	Stats = hca.Stats
 	// ModifyError says which transition or attribute Modify refused, and why.
-	ModifyError = qp.ModifyError
+	ModifyError = ib.ModifyError
 	// RangeError says that a number is outside of what the device offers.
 	RangeError = hca.RangeError
 	// QPStats is a snapshot of a queue pair's counters.
@@ -74,22 +74,22 @@ const RC = rocev2.ServiceRC
 
 // Operations of SendWR.Opcode, which must be set: the zero value is none.
 const (
-	Send         = qp.OpSend        // a message into the next receive of the peer
-	SendWithImm  = qp.OpSendImm     // the same with 32 bits of immediate data, WC.Imm there
-	SendWithInv  = qp.OpSendInv     // the same, and the peer ends its key InvalidateKey
-	Write        = qp.OpWrite       // into memory of the peer; completes there with nothing
-	WriteWithImm = qp.OpWriteImm    // the same, and takes a receive of the peer, with immediate data
-	Read         = qp.OpRead        // from memory of the peer into SGList
-	CompareSwap  = qp.OpCompareSwap // 8 aligned bytes of the peer become Swap if they equal CompareAdd; SGList gets what they were
-	FetchAdd     = qp.OpFetchAdd    // CompareAdd is added to 8 aligned bytes of the peer; SGList gets what they were
+	Send         = ib.OpSend        // a message into the next receive of the peer
+	SendWithImm  = ib.OpSendImm     // the same with 32 bits of immediate data, WC.Imm there
+	SendWithInv  = ib.OpSendInv     // the same, and the peer ends its key InvalidateKey
+	Write        = ib.OpWrite       // into memory of the peer; completes there with nothing
+	WriteWithImm = ib.OpWriteImm    // the same, and takes a receive of the peer, with immediate data
+	Read         = ib.OpRead        // from memory of the peer into SGList
+	CompareSwap  = ib.OpCompareSwap // 8 aligned bytes of the peer become Swap if they equal CompareAdd; SGList gets what they were
+	FetchAdd     = ib.OpFetchAdd    // CompareAdd is added to 8 aligned bytes of the peer; SGList gets what they were
 )
 
 // Access rights, to be combined with |. Reading by the own device needs none.
 const (
-	LocalWrite   = memreg.LocalWrite   // the device may write: receives, READs, atomics, and all that the peer writes
-	RemoteWrite  = memreg.RemoteWrite  // the peer may WRITE; needs LocalWrite
-	RemoteRead   = memreg.RemoteRead   // the peer may READ
-	RemoteAtomic = memreg.RemoteAtomic // the peer may do atomics; needs LocalWrite
+	LocalWrite   = ib.LocalWrite   // the device may write: receives, READs, atomics, and all that the peer writes
+	RemoteWrite  = ib.RemoteWrite  // the peer may WRITE; needs LocalWrite
+	RemoteRead   = ib.RemoteRead   // the peer may READ
+	RemoteAtomic = ib.RemoteAtomic // the peer may do atomics; needs LocalWrite
 )
 
 // MTUOf returns the path MTU of exactly so many bytes of payload: 256, 512, 1024,
@@ -113,76 +113,76 @@ const (
 
 // Queue pair states (IBTA 10.3.1).
 const (
-	StateReset = qp.StateReset // made, or taken back: nothing can be posted
-	StateInit  = qp.StateInit  // receives can be posted; packets are dropped
-	StateRTR   = qp.StateRTR   // ready to receive: requests of the peer are answered
-	StateRTS   = qp.StateRTS   // ready to send: the working state
-	StateSQD   = qp.StateSQD   // the send queue drains: what has started ends, nothing starts
-	StateSQE   = qp.StateSQE   // of UC and UD only
-	StateErr   = qp.StateErr   // everything posted completes with WR_FLUSH_ERR
+	StateReset = ib.StateReset // made, or taken back: nothing can be posted
+	StateInit  = ib.StateInit  // receives can be posted; packets are dropped
+	StateRTR   = ib.StateRTR   // ready to receive: requests of the peer are answered
+	StateRTS   = ib.StateRTS   // ready to send: the working state
+	StateSQD   = ib.StateSQD   // the send queue drains: what has started ends, nothing starts
+	StateSQE   = ib.StateSQE   // of UC and UD only
+	StateErr   = ib.StateErr   // everything posted completes with WR_FLUSH_ERR
 )
 
 // Attributes of a queue pair, for Modify: each stands for a field of Attr.
 const (
-	AttrState           = qp.AttrState           // State
-	AttrCurState        = qp.AttrCurState        // CurState
-	AttrEnableSQDNotify = qp.AttrEnableSQDNotify // EnableSQDNotify
-	AttrAccess          = qp.AttrAccess          // Access
-	AttrPKeyIndex       = qp.AttrPKeyIndex       // PKeyIndex
-	AttrPort            = qp.AttrPort            // Port
-	AttrQKey            = qp.AttrQKey            // QKey, of UD
-	AttrAV              = qp.AttrAV              // AV
-	AttrPathMTU         = qp.AttrPathMTU         // PathMTU
-	AttrTimeout         = qp.AttrTimeout         // Timeout
-	AttrRetryCount      = qp.AttrRetryCount      // RetryCount
-	AttrRNRRetry        = qp.AttrRNRRetry        // RNRRetry
-	AttrRQPSN           = qp.AttrRQPSN           // RQPSN
-	AttrMaxQPRdAtomic   = qp.AttrMaxQPRdAtomic   // MaxRdAtomic
-	AttrMinRNRTimer     = qp.AttrMinRNRTimer     // MinRNRTimer
-	AttrSQPSN           = qp.AttrSQPSN           // SQPSN
-	AttrMaxDestRdAtomic = qp.AttrMaxDestRdAtomic // MaxDestRdAtomic
-	AttrDestQPN         = qp.AttrDestQPN         // DestQPN
+	AttrState           = ib.AttrState           // State
+	AttrCurState        = ib.AttrCurState        // CurState
+	AttrEnableSQDNotify = ib.AttrEnableSQDNotify // EnableSQDNotify
+	AttrAccess          = ib.AttrAccess          // Access
+	AttrPKeyIndex       = ib.AttrPKeyIndex       // PKeyIndex
+	AttrPort            = ib.AttrPort            // Port
+	AttrQKey            = ib.AttrQKey            // QKey, of UD
+	AttrAV              = ib.AttrAV              // AV
+	AttrPathMTU         = ib.AttrPathMTU         // PathMTU
+	AttrTimeout         = ib.AttrTimeout         // Timeout
+	AttrRetryCount      = ib.AttrRetryCount      // RetryCount
+	AttrRNRRetry        = ib.AttrRNRRetry        // RNRRetry
+	AttrRQPSN           = ib.AttrRQPSN           // RQPSN
+	AttrMaxQPRdAtomic   = ib.AttrMaxQPRdAtomic   // MaxRdAtomic
+	AttrMinRNRTimer     = ib.AttrMinRNRTimer     // MinRNRTimer
+	AttrSQPSN           = ib.AttrSQPSN           // SQPSN
+	AttrMaxDestRdAtomic = ib.AttrMaxDestRdAtomic // MaxDestRdAtomic
+	AttrDestQPN         = ib.AttrDestQPN         // DestQPN
 )
 
 // Completion statuses that programs commonly tell apart; the others print
 // their names.
 const (
-	StatusSuccess        = qp.StatusSuccess
-	StatusLocLenErr      = qp.StatusLocLenErr      // a message is longer than the receive buffer
-	StatusLocQPOpErr     = qp.StatusLocQPOpErr     // the queue pair cannot carry out the request
-	StatusLocProtErr     = qp.StatusLocProtErr     // SGList names no memory of the domain, or memory without the right
-	StatusWRFlushErr     = qp.StatusWRFlushErr     // the queue pair was in ERR, or came there first
-	StatusBadRespErr     = qp.StatusBadRespErr     // the peer sent a response that does not fit
-	StatusRemInvReqErr   = qp.StatusRemInvReqErr   // the peer refuses the request: path MTU, size or rights differ
-	StatusRemAccessErr   = qp.StatusRemAccessErr   // the peer refuses the address, the key or the access
-	StatusRemOpErr       = qp.StatusRemOpErr       // the peer could not carry out the request
-	StatusRetryExcErr    = qp.StatusRetryExcErr    // the peer does not acknowledge, RetryCount times
-	StatusRNRRetryExcErr = qp.StatusRNRRetryExcErr // the peer has no receive posted, RNRRetry times
+	StatusSuccess        = ib.StatusSuccess
+	StatusLocLenErr      = ib.StatusLocLenErr      // a message is longer than the receive buffer
+	StatusLocQPOpErr     = ib.StatusLocQPOpErr     // the queue pair cannot carry out the request
+	StatusLocProtErr     = ib.StatusLocProtErr     // SGList names no memory of the domain, or memory without the right
+	StatusWRFlushErr     = ib.StatusWRFlushErr     // the queue pair was in ERR, or came there first
+	StatusBadRespErr     = ib.StatusBadRespErr     // the peer sent a response that does not fit
+	StatusRemInvReqErr   = ib.StatusRemInvReqErr   // the peer refuses the request: path MTU, size or rights differ
+	StatusRemAccessErr   = ib.StatusRemAccessErr   // the peer refuses the address, the key or the access
+	StatusRemOpErr       = ib.StatusRemOpErr       // the peer could not carry out the request
+	StatusRetryExcErr    = ib.StatusRetryExcErr    // the peer does not acknowledge, RetryCount times
+	StatusRNRRetryExcErr = ib.StatusRNRRetryExcErr // the peer has no receive posted, RNRRetry times
 )
 
 // Kinds of completed work.
 const (
-	WCSend         = qp.WCSend  // SEND of any kind
-	WCWrite        = qp.WCWrite // WRITE of any kind
-	WCRead         = qp.WCRead  // READ: the data is there
-	WCCompareSwap  = qp.WCCompareSwap
-	WCFetchAdd     = qp.WCFetchAdd
-	WCRecv         = qp.WCRecv         // a receive: a message has come
-	WCRecvWriteImm = qp.WCRecvWriteImm // a receive: a WRITE with immediate data has come
+	WCSend         = ib.WCSend  // SEND of any kind
+	WCWrite        = ib.WCWrite // WRITE of any kind
+	WCRead         = ib.WCRead  // READ: the data is there
+	WCCompareSwap  = ib.WCCompareSwap
+	WCFetchAdd     = ib.WCFetchAdd
+	WCRecv         = ib.WCRecv         // a receive: a message has come
+	WCRecvWriteImm = ib.WCRecvWriteImm // a receive: a WRITE with immediate data has come
 )
 
 // Asynchronous events.
 const (
-	EventCQError         = hca.EventCQError         // a completion was lost, for the queue was full; its queue pair is in ERR
-	EventQPFatal         = hca.EventQPFatal         // a queue pair met an error that no completion tells of; it is in ERR
-	EventQPRequestError  = hca.EventQPRequestError  // the peer sent an invalid request; the queue pair is in ERR
-	EventQPAccessError   = hca.EventQPAccessError   // the peer violated access rights; the queue pair is in ERR
-	EventCommEstablished = hca.EventCommEstablished // the first packet came while the queue pair was in RTR
-	EventSQDrained       = hca.EventSQDrained       // a queue pair in SQD has finished what it had begun
-	EventLastWQEReached  = hca.EventLastWQEReached  // of shared receive queues, which programs do not have yet
-	EventPathMTU         = hca.EventPathMTU         // packets of a queue pair do not fit the way to its peer any more: an MTU there has become smaller
-	EventPortError       = hca.EventPortError       // the link fails to receive; the device goes on trying
-	EventPortActive      = hca.EventPortActive      // the link receives again after EventPortError
+	EventCQError         = ib.EventCQError         // a completion was lost, for the queue was full; its queue pair is in ERR
+	EventQPFatal         = ib.EventQPFatal         // a queue pair met an error that no completion tells of; it is in ERR
+	EventQPRequestError  = ib.EventQPRequestError  // the peer sent an invalid request; the queue pair is in ERR
+	EventQPAccessError   = ib.EventQPAccessError   // the peer violated access rights; the queue pair is in ERR
+	EventCommEstablished = ib.EventCommEstablished // the first packet came while the queue pair was in RTR
+	EventSQDrained       = ib.EventSQDrained       // a queue pair in SQD has finished what it had begun
+	EventLastWQEReached  = ib.EventLastWQEReached  // of shared receive queues, which programs do not have yet
+	EventPathMTU         = ib.EventPathMTU         // packets of a queue pair do not fit the way to its peer any more: an MTU there has become smaller
+	EventPortError       = ib.EventPortError       // the link fails to receive; the device goes on trying
+	EventPortActive      = ib.EventPortActive      // the link receives again after EventPortError
 )
 
 // Errors that programs tell apart with errors.Is. The errors that carry them say
@@ -198,30 +198,30 @@ var (
 	// ErrNoRoom: Wait was given an empty slice.
 	ErrNoRoom = hca.ErrNoRoom
 	// ErrRange: a range or an offset is not inside the memory.
-	ErrRange = memreg.ErrRange
+	ErrRange = ib.ErrRange
 )
 
 // Errors of PostSend and PostRecv, in a PostError. Nothing of the request was
 // queued, and the queue pair is as before.
 var (
-	ErrQueueFull     = qp.ErrQueueFull     // as many requests are outstanding as the queue holds: poll completions, then post again
-	ErrState         = qp.ErrState         // the state of the queue pair does not allow it: connect it first
-	ErrOpcode        = qp.ErrOpcode        // Opcode is not set, or none that exists
-	ErrTooManySGE    = qp.ErrTooManySGE    // more entries than QPConfig.MaxSendSGE or MaxRecvSGE
-	ErrInline        = qp.ErrInline        // only SEND and WRITE carry inline data
-	ErrInlineTooLong = qp.ErrInlineTooLong // more bytes than QPConfig.MaxInline
-	ErrTooLong       = qp.ErrTooLong       // a message has at most 2^31 bytes
-	ErrAtomicLength  = qp.ErrAtomicLength  // an atomic returns 8 bytes
-	ErrNoRdAtomic    = qp.ErrNoRdAtomic    // ConnectConfig.MaxRdAtomic is 0
-	ErrRemote        = qp.ErrRemote        // Remote was asked for a place outside of the peer's memory
+	ErrQueueFull     = ib.ErrQueueFull     // as many requests are outstanding as the queue holds: poll completions, then post again
+	ErrState         = ib.ErrState         // the state of the queue pair does not allow it: connect it first
+	ErrOpcode        = ib.ErrOpcode        // Opcode is not set, or none that exists
+	ErrTooManySGE    = ib.ErrTooManySGE    // more entries than QPConfig.MaxSendSGE or MaxRecvSGE
+	ErrInline        = ib.ErrInline        // only SEND and WRITE carry inline data
+	ErrInlineTooLong = ib.ErrInlineTooLong // more bytes than QPConfig.MaxInline
+	ErrTooLong       = ib.ErrTooLong       // a message has at most 2^31 bytes
+	ErrAtomicLength  = ib.ErrAtomicLength  // an atomic returns 8 bytes
+	ErrNoRdAtomic    = ib.ErrNoRdAtomic    // ConnectConfig.MaxRdAtomic is 0
+	ErrRemote        = ib.ErrRemote        // Remote was asked for a place outside of the peer's memory
 )
 
 // Errors of Modify and of what calls it, in a ModifyError. Nothing was changed.
 var (
-	ErrTransition     = qp.ErrTransition     // the state table has no such transition
-	ErrAttrMissing    = qp.ErrAttrMissing    // the transition needs an attribute that the mask lacks
-	ErrAttrNotAllowed = qp.ErrAttrNotAllowed // the mask names an attribute that the transition does not take
-	ErrAttrValue      = qp.ErrAttrValue      // an attribute is out of its range
-	ErrCurState       = qp.ErrCurState       // the queue pair is not in Attr.CurState
-	ErrNotDrained     = qp.ErrNotDrained     // the send queue has not drained yet
+	ErrTransition     = ib.ErrTransition     // the state table has no such transition
+	ErrAttrMissing    = ib.ErrAttrMissing    // the transition needs an attribute that the mask lacks
+	ErrAttrNotAllowed = ib.ErrAttrNotAllowed // the mask names an attribute that the transition does not take
+	ErrAttrValue      = ib.ErrAttrValue      // an attribute is out of its range
+	ErrCurState       = ib.ErrCurState       // the queue pair is not in Attr.CurState
+	ErrNotDrained     = ib.ErrNotDrained     // the send queue has not drained yet
 )

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 
-	"github.com/gosoftroce/rocev2/memreg"
+	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/qp"
 	"github.com/gosoftroce/rocev2/rocev2"
 )
@@ -257,7 +257,7 @@ func (g *Guess) packet(victim *qp.QP, psn, msn rocev2.PSN) []byte {
 
 // judge compares what the programs of both sides were told.
 func (r *rig) judge(m *rigMemory) (o outcome) {
-	o.ended = r.a.State() == qp.StateErr || r.b.State() == qp.StateErr
+	o.ended = r.a.State() == ib.StateErr || r.b.State() == ib.StateErr
 	genuine := 0
 	for i := range r.bDone.ok {
 		if binary.BigEndian.Uint64(m.b[i*messageLen:]) != uint64(i) {
@@ -276,9 +276,9 @@ func (g *Guess) tryRead(m *rigMemory, r *rig, d int) (outcome, error) {
 	for i := range m.b {
 		m.b[i] = byte(i)*3 + byte(i>>10)
 	}
-	err := r.a.PostSend(r.now, &qp.SendWR{Opcode: qp.OpRead, Signaled: true,
-		SGList: []memreg.SGE{{Addr: m.ra.Addr(), Length: rigRead, LKey: m.ra.LKey()}},
-		Remote: qp.RemoteAddr{Addr: m.r.Addr(), RKey: m.r.RKey()}})
+	err := r.a.PostSend(r.now, &ib.SendWR{Opcode: ib.OpRead, Signaled: true,
+		SGList: []ib.SGE{{Addr: m.ra.Addr(), Length: rigRead, LKey: m.ra.LKey()}},
+		Remote: ib.RemoteAddr{Addr: m.r.Addr(), RKey: m.r.RKey()}})
 	if err != nil {
 		return outcome{}, err
 	}
@@ -299,7 +299,7 @@ func (g *Guess) tryRead(m *rigMemory, r *rig, d int) (outcome, error) {
 		return outcome{}, err
 	}
 	return outcome{
-		ended:    r.a.State() == qp.StateErr,
+		ended:    r.a.State() == ib.StateErr,
 		replaced: r.aDone.ok > 0 && !bytes.Equal(m.a[:rigRead], m.b[:rigRead]),
 	}, nil
 }

@@ -129,7 +129,7 @@ type foe struct {
 func (t *Trial) foe(h *hostile, c endConfig) *foe {
 	f := &foe{hostile: h, end: t.end(t.lab.victim, c), qpn: verbs.QPN(rand.Uint32N(1<<24-32) + 16),
 		psn: verbs.PSN(rand.Uint32N(1 << 24))}
-	t.join(f.end, verbs.Endpoint{Addr: h.link.Addr(), QPN: f.qpn, PSN: f.psn, OwnKind: true}, c)
+	t.join(f.end, verbs.Endpoint{Addr: h.link.Addr(), QPN: f.qpn, PSN: f.psn, Native: true}, c)
 	return f
 }
 

@@ -200,7 +200,7 @@ func (e *end) close() error {
 func (t *Trial) join(e *end, to verbs.Endpoint, c endConfig) {
 	c.fill()
 	if c.foreign {
-		to.OwnKind = false
+		to.Native = false
 	}
 	t.check(e.qp.Connect(t.ctx, to, verbs.WithConfig(verbs.ConnectConfig{PathMTU: c.mtu, Timeout: c.timeout})))
 }

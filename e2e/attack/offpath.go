@@ -61,7 +61,7 @@ var offPath = []Attack{
 		Name: "cnp-own-kind",
 		What: "congestion notifications from port 4791 to a connection whose peer is of unknown kind",
 		Must: "no more in flight than 128 packets: what nobody had to guess a number for does not make the peer one of our kind",
-		run:  cnpOwnKind,
+		run:  cnpNative,
 	}, {
 		Name: "inject-ahead",
 		What: "forged as the peer's: one SEND, from 129 to 8000 PSNs ahead of the expected one; then the peer goes on",
@@ -261,10 +261,10 @@ func cnpFlood(t *Trial) {
 // foreignPackets is what is in flight to a peer of unknown kind at the most.
 const foreignPackets = 128
 
-// cnpOwnKind looks at how much the victim has in flight to a peer that never
+// cnpNative looks at how much the victim has in flight to a peer that never
 // answers: with and without notifications, and, so that the difference is seen
 // to show, to one that the program says is of our kind.
-func cnpOwnKind(t *Trial) {
+func cnpNative(t *Trial) {
 	h := t.hostile(true)
 	inFlight := func(cnps int, foreign bool) uint64 {
 		f := t.foe(h, endConfig{mtu: verbs.MTU256, foreign: foreign})

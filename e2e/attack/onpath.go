@@ -174,7 +174,7 @@ func silentPeer(t *Trial) {
 		for i := range silents {
 			e := t.end(t.lab.victim, endConfig{})
 			c := endConfig{timeout: 22} // 17 s: the queue pair waits
-			t.join(e, verbs.Endpoint{Addr: t.lab.peer.addr, QPN: verbs.QPN(2 + i), PSN: 1, OwnKind: true}, c)
+			t.join(e, verbs.Endpoint{Addr: t.lab.peer.addr, QPN: verbs.QPN(2 + i), PSN: 1, Native: true}, c)
 			for range writes {
 				t.check(e.qp.PostSend(verbs.SendWR{Opcode: verbs.Write, SGList: []verbs.SGE{e.mr.All()}}))
 				t.result.Sent++
@@ -224,7 +224,7 @@ func eventFlood(t *Trial) {
 		qp, err := t.lab.victim.pd.CreateQP(verbs.QPConfig{SendCQ: scq, RecvCQ: scq})
 		t.check(err)
 		f := &foe{hostile: h, end: &end{host: t.lab.victim, qp: qp}, qpn: 77, psn: 1000}
-		t.join(f.end, verbs.Endpoint{Addr: h.link.Addr(), QPN: f.qpn, PSN: f.psn, OwnKind: true}, endConfig{})
+		t.join(f.end, verbs.Endpoint{Addr: h.link.Addr(), QPN: f.qpn, PSN: f.psn, Native: true}, endConfig{})
 		wrong := f.packet(rocev2.RCWriteOnly, 0, func(p *rocev2.Packet) {
 			p.RETH, p.Payload = rocev2.RETH{VA: 1, RKey: 1, Length: slotSize}, forged
 		})

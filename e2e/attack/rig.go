@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"net/netip"
 
+	"github.com/gosoftroce/rocev2/clock"
+	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/memreg"
 	"github.com/gosoftroce/rocev2/qp"
 	"github.com/gosoftroce/rocev2/rocev2"
@@ -16,7 +18,7 @@ import (
 // anew for every guess.
 type rig struct {
 	a, b         *qp.QP
-	now          qp.Time
+	now          clock.Time
 	aDone, bDone sink
 	room         []byte // of the packet under way
 	packet       rocev2.Packet
@@ -28,8 +30,8 @@ type sink struct {
 	ok, failed int
 }
 
-func (s *sink) Complete(c *qp.WC) bool {
-	if c.Status == qp.StatusSuccess {
+func (s *sink) Complete(c *ib.WC) bool {
+	if c.Status == ib.StatusSuccess {
 		s.ok++
 	} else {
 		s.failed++
@@ -55,7 +57,7 @@ const (
 func newRigMemory(rng *rand.Rand) (*rigMemory, error) {
 	m := &rigMemory{table: memreg.NewTable(rng.Uint32), a: make([]byte, rigBytes), b: make([]byte, rigBytes)}
 	m.pd = m.table.AllocPD()
-	all := memreg.LocalWrite | memreg.RemoteWrite | memreg.RemoteRead | memreg.RemoteAtomic
+	all := ib.LocalWrite | ib.RemoteWrite | ib.RemoteRead | ib.RemoteAtomic
 	var err error
 	if m.ra, err = m.table.Register(m.pd, memreg.Local(m.a), memreg.Options{Access: all}); err != nil {
 		return nil, err
@@ -103,7 +105,7 @@ func newRig(m *rigMemory, own bool, n int) (*rig, error) {
 		}
 	}
 	for i := range n {
-		wr := qp.RecvWR{SGList: []memreg.SGE{{Addr: m.r.Addr() + uint64(i*messageLen), Length: messageLen, LKey: m.r.LKey()}}}
+		wr := ib.RecvWR{SGList: []ib.SGE{{Addr: m.r.Addr() + uint64(i*messageLen), Length: messageLen, LKey: m.r.LKey()}}}
 		if err := r.b.PostRecv(0, &wr); err != nil {
 			return nil, err
 		}
@@ -112,18 +114,18 @@ func newRig(m *rigMemory, own bool, n int) (*rig, error) {
 }
 
 func (r *rig) connect(q *qp.QP, i int) error {
-	all := memreg.RemoteWrite | memreg.RemoteRead | memreg.RemoteAtomic
+	all := ib.RemoteWrite | ib.RemoteRead | ib.RemoteAtomic
 	for _, s := range []struct {
-		attr qp.Attr
-		mask qp.AttrMask
+		attr ib.Attr
+		mask ib.AttrMask
 	}{
-		{qp.Attr{State: qp.StateInit, Port: 1, Access: all},
-			qp.AttrState | qp.AttrPKeyIndex | qp.AttrPort | qp.AttrAccess},
-		{qp.Attr{State: qp.StateRTR, AV: qp.AddressVector{DGID: rigAddr[1-i]}, PathMTU: rocev2.MTU1024,
+		{ib.Attr{State: ib.StateInit, Port: 1, Access: all},
+			ib.AttrState | ib.AttrPKeyIndex | ib.AttrPort | ib.AttrAccess},
+		{ib.Attr{State: ib.StateRTR, AV: ib.AddressVector{DGID: rigAddr[1-i]}, PathMTU: rocev2.MTU1024,
 			DestQPN: rocev2.QPN(rigQPN + 1 - i), RQPSN: rigPSN, MaxDestRdAtomic: 16, MinRNRTimer: 1},
-			qp.AttrState | qp.AttrAV | qp.AttrPathMTU | qp.AttrDestQPN | qp.AttrRQPSN | qp.AttrMaxDestRdAtomic | qp.AttrMinRNRTimer},
-		{qp.Attr{State: qp.StateRTS, SQPSN: rigPSN, Timeout: 14, RetryCount: 7, RNRRetry: 7, MaxRdAtomic: 16},
-			qp.AttrState | qp.AttrSQPSN | qp.AttrTimeout | qp.AttrRetryCount | qp.AttrRNRRetry | qp.AttrMaxQPRdAtomic},
+			ib.AttrState | ib.AttrAV | ib.AttrPathMTU | ib.AttrDestQPN | ib.AttrRQPSN | ib.AttrMaxDestRdAtomic | ib.AttrMinRNRTimer},
+		{ib.Attr{State: ib.StateRTS, SQPSN: rigPSN, Timeout: 14, RetryCount: 7, RNRRetry: 7, MaxRdAtomic: 16},
+			ib.AttrState | ib.AttrSQPSN | ib.AttrTimeout | ib.AttrRetryCount | ib.AttrRNRRetry | ib.AttrMaxQPRdAtomic},
 	} {
 		if err := q.Modify(r.now, &s.attr, s.mask); err != nil {
 			return err
@@ -137,8 +139,8 @@ func (r *rig) send(n int) error {
 	var b [messageLen]byte
 	for range n {
 		binary.BigEndian.PutUint64(b[:], uint64(r.sent))
-		if err := r.a.PostSend(r.now, &qp.SendWR{Opcode: qp.OpSend, Signaled: true, Inline: b[:]}); err != nil {
-			if r.a.State() == qp.StateErr {
+		if err := r.a.PostSend(r.now, &ib.SendWR{Opcode: ib.OpSend, Signaled: true, Inline: b[:]}); err != nil {
+			if r.a.State() == ib.StateErr {
 				return nil
 			}
 			return fmt.Errorf("post message %d: %w", r.sent, err)
@@ -196,7 +198,7 @@ func (r *rig) finish() error {
 			continue
 		}
 		at, ok := r.a.PollTimeout()
-		if !ok || r.a.State() == qp.StateErr {
+		if !ok || r.a.State() == ib.StateErr {
 			return nil
 		}
 		r.now = max(r.now, at)

@@ -25,11 +25,14 @@ var layers = map[string][]string{
 	"rocev2":        {},
 	"rocev2/layers": {"rocev2"},
 
-	"memreg":         {},
-	"memreg/mapping": {"memreg"},
+	"clock": {},
+	"ib":    {"rocev2"},
 
-	"qp":        {"rocev2", "memreg"},
-	"qp/qptest": {"rocev2", "memreg", "qp"},
+	"memreg":         {"rocev2", "ib"},
+	"memreg/mapping": {"ib", "memreg"},
+
+	"qp":        {"clock", "rocev2", "ib", "memreg"},
+	"qp/qptest": {"clock", "rocev2", "ib", "memreg", "qp"},
 
 	"transport":       {"rocev2"},
 	"transport/udp":   {"rocev2", "transport"},
@@ -38,9 +41,9 @@ var layers = map[string][]string{
 
 	"fabric": {"rocev2", "transport"},
 
-	"hca": {"rocev2", "memreg", "qp", "transport", "transport/udp", "fabric"},
+	"hca": {"clock", "rocev2", "ib", "memreg", "qp", "transport", "transport/udp", "fabric"},
 
-	"verbs": {"rocev2", "memreg", "memreg/mapping", "qp", "transport", "transport/udp", "hca"},
+	"verbs": {"rocev2", "ib", "memreg", "memreg/mapping", "qp", "transport", "transport/udp", "hca"},
 
 	"verbs/verbstest": {"verbs", "fabric"}, // imports testing: for tests only
 
@@ -55,7 +58,7 @@ var layers = map[string][]string{
 
 // pure packages hold no goroutine, lock, clock, socket or log: time and
 // randomness are parameters.
-var pure = []string{"rocev2", "memreg", "qp"}
+var pure = []string{"clock", "rocev2", "ib", "memreg", "qp"}
 
 // bannedImports are what a pure package (tests excepted) never imports.
 var bannedImports = []string{

@@ -94,7 +94,7 @@ var variants = map[string]struct {
 
 // Two sides of this software keep what arrives behind a gap and repair single
 // losses; the originals would not.
-func TestOwnKindIsTold(t *testing.T) {
+func TestNativeIsTold(t *testing.T) {
 	t.Parallel()
 	for _, plain := range []bool{false, true} {
 		a, b := verbstest.Devices(t, verbstest.Config{Network: fabric.Config{Port: fabric.PortConfig{Loss: 0.02}}})

@@ -268,7 +268,7 @@ func (s *session) connectQP(ctx context.Context, q *verbs.QP, r Address) error {
 	if s.cfg.Test.hasReadDepth() {
 		most = min(most, s.cfg.OutstandingReads)
 	}
-	peer := verbs.Endpoint{Addr: r.GID.Addr(), QPN: r.QPN, PSN: r.PSN, OwnKind: s.own}
+	peer := verbs.Endpoint{Addr: r.GID.Addr(), QPN: r.QPN, PSN: r.PSN, Native: s.own}
 	return q.Connect(ctx, peer, verbs.WithConfig(verbs.ConnectConfig{
 		PathMTU: s.mtu, Access: access, Timeout: s.cfg.Timeout,
 		MaxRdAtomic:     verbs.Set(uint8(max(min(most, int(r.OutReads)), 1))),

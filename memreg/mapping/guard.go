@@ -4,6 +4,7 @@ import (
 	"runtime/debug"
 	"unsafe"
 
+	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/memreg"
 )
 
@@ -26,7 +27,7 @@ func (g *guarded) catch(before bool, err *error) {
 	if fault, ok := p.(interface{ Addr() uintptr }); ok {
 		start := uintptr(unsafe.Pointer(unsafe.SliceData(g.data)))
 		if fault.Addr()-start < uintptr(len(g.data)) {
-			*err = memreg.MemoryFault
+			*err = ib.FaultMemory
 			return
 		}
 	}

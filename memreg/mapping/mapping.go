@@ -19,6 +19,7 @@ import (
 	"sync"
 	"unsafe"
 
+	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/memreg"
 )
 
@@ -167,7 +168,7 @@ func (m *Mapping) ReadOnly() bool { return m.readOnly }
 // CopyIn writes src at off; memreg.NoAccess if the mapping is read-only.
 func (m *Mapping) CopyIn(off uint64, src []byte) error {
 	if m.readOnly {
-		return memreg.NoAccess
+		return ib.FaultNoAccess
 	}
 	return m.Memory.CopyIn(off, src)
 }
@@ -175,7 +176,7 @@ func (m *Mapping) CopyIn(off uint64, src []byte) error {
 // Store64 writes the word at off; memreg.NoAccess if the mapping is read-only.
 func (m *Mapping) Store64(off, v uint64) error {
 	if m.readOnly {
-		return memreg.NoAccess
+		return ib.FaultNoAccess
 	}
 	return m.Memory.Store64(off, v)
 }
@@ -184,7 +185,7 @@ func (m *Mapping) Store64(off, v uint64) error {
 // mapping is read-only.
 func (m *Mapping) CompareSwap64(off, compare, swap uint64) (uint64, error) {
 	if m.readOnly {
-		return 0, memreg.NoAccess
+		return 0, ib.FaultNoAccess
 	}
 	return m.Memory.CompareSwap64(off, compare, swap)
 }
@@ -192,7 +193,7 @@ func (m *Mapping) CompareSwap64(off, compare, swap uint64) (uint64, error) {
 // FetchAdd64 adds to the word at off; memreg.NoAccess if the mapping is read-only.
 func (m *Mapping) FetchAdd64(off, add uint64) (uint64, error) {
 	if m.readOnly {
-		return 0, memreg.NoAccess
+		return 0, ib.FaultNoAccess
 	}
 	return m.Memory.FetchAdd64(off, add)
 }

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/memreg"
 )
 
@@ -73,11 +74,11 @@ func TestAnonymous(t *testing.T) {
 		if !bytes.Equal(m.Bytes(), make([]byte, size)) {
 			t.Errorf("size %d: not zero", size)
 		}
-		tab, pd, r := register(t, m, memreg.Options{Access: memreg.LocalWrite})
+		tab, pd, r := register(t, m, memreg.Options{Access: ib.LocalWrite})
 		if r.Addr() != m.Addr() {
 			t.Errorf("region at %#x, mapping at %#x", r.Addr(), m.Addr())
 		}
-		if f := tab.Scatter(pd, []memreg.SGE{r.SGE(0, uint32(size))}, uint64(size-1), []byte{7}); f != memreg.None {
+		if f := tab.Scatter(pd, []ib.SGE{r.SGE(0, uint32(size))}, uint64(size-1), []byte{7}); f != ib.FaultNone {
 			t.Error(f)
 		}
 		if m.Data()[size-1] != 7 {
@@ -95,7 +96,7 @@ func TestAnonymous(t *testing.T) {
 		if m.Len() != 0 || m.Bytes() != nil || m.Data() != nil || m.Addr() != 0 {
 			t.Error("a closed mapping has memory")
 		}
-		if err := m.CopyIn(0, []byte{1}); err != memreg.OutOfBounds {
+		if err := m.CopyIn(0, []byte{1}); err != ib.FaultOutOfBounds {
 			t.Errorf("CopyIn after Close: %v", err)
 		}
 		if err := m.Sync(); !errors.Is(err, os.ErrClosed) {
@@ -167,9 +168,9 @@ func TestFileIsShared(t *testing.T) {
 	f := file(t, 3*page, os.O_RDWR)
 	m := mustFile(t, f, int64(page), page, Options{})
 	f.Close() // the mapping stays
-	tab, pd, r := register(t, m, memreg.Options{Access: memreg.LocalWrite | memreg.RemoteWrite})
-	v, fault := tab.Resolve(pd, r.RKey(), r.Addr(), 5, memreg.RemoteWrite)
-	if fault != memreg.None {
+	tab, pd, r := register(t, m, memreg.Options{Access: ib.LocalWrite | ib.RemoteWrite})
+	v, fault := tab.Resolve(pd, 1, r.RKey(), r.Addr(), 5, ib.RemoteWrite)
+	if fault != ib.FaultNone {
 		t.Fatal(fault)
 	}
 	copy(v.Bytes(), "hello")
@@ -204,23 +205,23 @@ func TestReadOnly(t *testing.T) {
 	t.Parallel()
 	for _, guard := range []bool{false, true} {
 		m := mustFile(t, file(t, page, os.O_RDONLY), 0, page, Options{ReadOnly: true, Guard: guard})
-		o := memreg.Options{Access: memreg.RemoteRead, Base: memreg.BaseIOVA, IOVA: m.Addr()}
+		o := memreg.Options{Access: ib.RemoteRead, Base: memreg.BaseIOVA, IOVA: m.Addr()}
 		tab, pd, r := register(t, m, o)
-		o.Access |= memreg.LocalWrite
+		o.Access |= ib.LocalWrite
 		if _, err := tab.Register(pd, m, o); !errors.Is(err, memreg.ErrAccess) {
 			t.Errorf("LocalWrite on a read-only mapping: %v", err)
 		}
-		if f := r.Store64(0, 1); f != memreg.NoAccess {
+		if f := r.Store64(0, 1); f != ib.FaultNoAccess {
 			t.Errorf("Store64 of the region: %v", f)
 		}
 		_, swapErr := m.CompareSwap64(0, 0, 1)
 		_, addErr := m.FetchAdd64(0, 1)
 		for _, err := range []error{m.CopyIn(0, []byte{1}), m.Store64(0, 1), swapErr, addErr} {
-			if err != memreg.NoAccess {
+			if err != ib.FaultNoAccess {
 				t.Errorf("a write to a read-only mapping: %v", err)
 			}
 		}
-		if v, f := r.Load64(0); v != 0 || f != memreg.None {
+		if v, f := r.Load64(0); v != 0 || f != ib.FaultNone {
 			t.Errorf("Load64: %v, %v", v, f)
 		}
 		tab.Deregister(r)
@@ -234,34 +235,34 @@ func TestGuardSurvivesTruncation(t *testing.T) {
 	if m.Bytes() != nil || len(m.Data()) != 2*page || m.Len() != uint64(2*page) {
 		t.Fatalf("guarded mapping of %d bytes has %d local ones", m.Len(), len(m.Bytes()))
 	}
-	const rights = memreg.LocalWrite | memreg.RemoteWrite | memreg.RemoteAtomic
+	const rights = ib.LocalWrite | ib.RemoteWrite | ib.RemoteAtomic
 	tab, pd, r := register(t, m, memreg.Options{Access: rights, Base: memreg.BaseIOVA, IOVA: m.Addr()})
-	v, fault := tab.Resolve(pd, r.RKey(), r.Addr(), r.Len(), memreg.RemoteWrite)
-	if fault != memreg.None {
+	v, fault := tab.Resolve(pd, 1, r.RKey(), r.Addr(), r.Len(), ib.RemoteWrite)
+	if fault != ib.FaultNone {
 		t.Fatal(fault)
 	}
 	buf := make([]byte, 100)
-	check := func(when string, off uint64, want memreg.Fault) {
+	check := func(when string, off uint64, want ib.Fault) {
 		t.Helper()
 		m.Fetch(off, uint64(len(buf)), true)
 		_, load := v.Load64(off)
 		_, swap := v.CompareSwap64(off, 0, 0)
 		_, add := v.FetchAdd64(off, 0)
-		for i, f := range []memreg.Fault{v.CopyIn(off, buf), v.CopyOut(buf, off), load, v.Store64(off, 0), swap, add} {
+		for i, f := range []ib.Fault{v.CopyIn(off, buf), v.CopyOut(buf, off), load, v.Store64(off, 0), swap, add} {
 			if f != want {
 				t.Errorf("%s, access %d at %d: %v, want %v", when, i, off, f, want)
 			}
 		}
 	}
-	check("whole file", 0, memreg.None)
-	check("whole file", uint64(page), memreg.None)
+	check("whole file", 0, ib.FaultNone)
+	check("whole file", uint64(page), ib.FaultNone)
 	if err := f.Truncate(int64(page)); err != nil {
 		t.Fatal(err)
 	}
-	check("truncated file, what is left", 0, memreg.None)
-	check("truncated file, what is lost", uint64(page), memreg.MemoryFault)
+	check("truncated file, what is left", 0, ib.FaultNone)
+	check("truncated file, what is lost", uint64(page), ib.FaultMemory)
 	m.Fetch(uint64(page-50), uint64(len(buf)), true)
-	if f := v.CopyIn(uint64(page-50), buf); f != memreg.MemoryFault {
+	if f := v.CopyIn(uint64(page-50), buf); f != ib.FaultMemory {
 		t.Errorf("a copy across the end: %v", f)
 	}
 	v.Release()

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/gosoftroce/rocev2/memreg"
+	"github.com/gosoftroce/rocev2/ib"
 )
 
 // What is not in memory is not present before it was fetched, for reading or for
@@ -76,7 +76,7 @@ func TestFetchOfTruncatedFile(t *testing.T) {
 		var b [1]byte
 		for i := range 4 {
 			err := m.CopyOut(b[:], uint64(i*page))
-			if lost := i >= 2; lost != errors.Is(err, memreg.MemoryFault) || !lost && err != nil {
+			if lost := i >= 2; lost != errors.Is(err, ib.FaultMemory) || !lost && err != nil {
 				t.Errorf("page %d: %v", i, err)
 			}
 		}
@@ -113,7 +113,7 @@ func TestTouch(t *testing.T) {
 		if err := touch(m.Data()[:page], write); err != nil {
 			t.Error(err)
 		}
-		if err := touch(m.Data(), write); !errors.Is(err, memreg.MemoryFault) {
+		if err := touch(m.Data(), write); !errors.Is(err, ib.FaultMemory) {
 			t.Errorf("a page that is lost: %v", err)
 		}
 	}

@@ -10,7 +10,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gosoftroce/rocev2/memreg"
+	"github.com/gosoftroce/rocev2/clock"
+	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/qp"
 	"github.com/gosoftroce/rocev2/rocev2"
 )
@@ -46,15 +47,15 @@ func (s *scene) sideWithQP(words []string) (*actor, []string, error) {
 	return a, rest, err
 }
 
-var stateNames = map[string]qp.State{
-	"reset": qp.StateReset, "init": qp.StateInit, "rtr": qp.StateRTR, "rts": qp.StateRTS,
-	"sqd": qp.StateSQD, "sqe": qp.StateSQE, "err": qp.StateErr,
+var stateNames = map[string]ib.State{
+	"reset": ib.StateReset, "init": ib.StateInit, "rtr": ib.StateRTR, "rts": ib.StateRTS,
+	"sqd": ib.StateSQD, "sqe": ib.StateSQE, "err": ib.StateErr,
 }
 
-func parseAccess(s string) (memreg.Access, error) {
-	var acc memreg.Access
+func parseAccess(s string) (ib.Access, error) {
+	var acc ib.Access
 	for _, c := range s {
-		bit, ok := map[rune]memreg.Access{'l': accessLocal, 'w': accessWrite, 'r': accessRead, 'a': accessAtomic, '-': 0}[c]
+		bit, ok := map[rune]ib.Access{'l': accessLocal, 'w': accessWrite, 'r': accessRead, 'a': accessAtomic, '-': 0}[c]
 		if !ok {
 			return 0, fmt.Errorf("access %q: want letters of lwra, or -", s)
 		}
@@ -124,7 +125,7 @@ func (s *scene) makeQP(a *actor, w args) error {
 		MaxInline: int(inline), SignalAll: w.has("sigall"), ReadChunk: int(chunk),
 		Window: qp.WindowConfig{InitialBytes: int(windowBytes), MaxBytes: int(windowBytes), MaxPSNs: int(window)},
 	}
-	c.Invalidate = func(key memreg.Key) bool {
+	c.Invalidate = func(key ib.Key) bool {
 		name := s.keyName(key)
 		s.printf("%s is asked to invalidate %s", a.name, name)
 		return strings.HasSuffix(name, ".window")
@@ -142,8 +143,8 @@ func (s *scene) makeQP(a *actor, w args) error {
 		e.KeepPackets(qp.NewStore(int(keep)))
 	}
 	a.endpoint = e
-	return e.connect(s.now, qp.Attr{
-		State: state, Access: access, Port: 1, AV: qp.AddressVector{DGID: a.peer.node.addr, HopLimit: 64},
+	return e.connect(s.now, ib.Attr{
+		State: state, Access: access, Port: 1, AV: ib.AddressVector{DGID: a.peer.node.addr, HopLimit: 64},
 		PathMTU: path, Timeout: uint8(timeout), RetryCount: uint8(retry), RNRRetry: uint8(rnr), MinRNRTimer: uint8(rnrTimer),
 		SQPSN: rocev2.PSN(psn), RQPSN: rocev2.PSN(rqpsn), MaxRdAtomic: uint8(rd), MaxDestRdAtomic: uint8(destRd),
 		DestQPN: rocev2.QPN(dqpn),
@@ -189,13 +190,13 @@ func (s *scene) cmdDereg(words []string) error {
 	return nil
 }
 
-var sendOpcodes = map[string]qp.WROpcode{
-	"send": qp.OpSend, "send-imm": qp.OpSendImm, "send-inv": qp.OpSendInv, "write": qp.OpWrite, "write-imm": qp.OpWriteImm,
-	"read": qp.OpRead, "compare-swap": qp.OpCompareSwap, "fetch-add": qp.OpFetchAdd,
+var sendOpcodes = map[string]ib.Opcode{
+	"send": ib.OpSend, "send-imm": ib.OpSendImm, "send-inv": ib.OpSendInv, "write": ib.OpWrite, "write-imm": ib.OpWriteImm,
+	"read": ib.OpRead, "compare-swap": ib.OpCompareSwap, "fetch-add": ib.OpFetchAdd,
 }
 
 // sgeList reads at=, len= and lkey= (or sge=ADDR+LEN,ADDR+LEN).
-func (s *scene) sgeList(a *actor, w *args, at, n uint64) ([]memreg.SGE, error) {
+func (s *scene) sgeList(a *actor, w *args, at, n uint64) ([]ib.SGE, error) {
 	if err := w.nums(map[string]*uint64{"at": &at, "len": &n}); err != nil {
 		return nil, err
 	}
@@ -204,16 +205,16 @@ func (s *scene) sgeList(a *actor, w *args, at, n uint64) ([]memreg.SGE, error) {
 		if r, err := a.region(name); err == nil {
 			lkey = r.lkey
 		} else if k, err := strconv.ParseUint(name, 0, 32); err == nil {
-			lkey = memreg.Key(k)
+			lkey = ib.Key(k)
 		} else {
 			return nil, fmt.Errorf("lkey=%s", name)
 		}
 	}
 	list := w.text("sge", "")
 	if list == "" {
-		return []memreg.SGE{{Addr: at, Length: uint32(n), LKey: lkey}}, nil
+		return []ib.SGE{{Addr: at, Length: uint32(n), LKey: lkey}}, nil
 	}
-	var sg []memreg.SGE
+	var sg []ib.SGE
 	for _, e := range strings.Split(list, ",") {
 		addr, length, _ := strings.Cut(e, "+")
 		x, err1 := strconv.ParseUint(addr, 0, 64)
@@ -221,7 +222,7 @@ func (s *scene) sgeList(a *actor, w *args, at, n uint64) ([]memreg.SGE, error) {
 		if err := errors.Join(err1, err2); err != nil {
 			return nil, err
 		}
-		sg = append(sg, memreg.SGE{Addr: x, Length: uint32(y), LKey: lkey})
+		sg = append(sg, ib.SGE{Addr: x, Length: uint32(y), LKey: lkey})
 	}
 	return sg, nil
 }
@@ -237,9 +238,9 @@ func (s *scene) cmdPost(words []string) error {
 		return fmt.Errorf("no operation %q", rest[0])
 	}
 	w := parseArgs(rest[1:])
-	wr := qp.SendWR{Opcode: op, Signaled: !w.has("unsignaled"), Solicited: w.has("solicited"), Fence: w.has("fence")}
+	wr := ib.SendWR{Opcode: op, Signaled: !w.has("unsignaled"), Solicited: w.has("solicited"), Fence: w.has("fence")}
 	at, to, n := uint64(memBase), uint64(memBase+memHalf), uint64(8)
-	if op == qp.OpRead || op == qp.OpCompareSwap || op == qp.OpFetchAdd {
+	if op == ib.OpRead || op == ib.OpCompareSwap || op == ib.OpFetchAdd {
 		at, to = to, at
 	}
 	var imm, compareAdd uint64
@@ -289,7 +290,7 @@ func (s *scene) cmdRecv(words []string) error {
 		return err
 	}
 	w := parseArgs(rest)
-	var wr qp.RecvWR
+	var wr ib.RecvWR
 	repeat := uint64(1)
 	if err := w.nums(map[string]*uint64{"id": &wr.ID, "times": &repeat}); err != nil {
 		return err
@@ -389,7 +390,7 @@ func (s *scene) cmdAdvance(words []string) error {
 	if err != nil {
 		return err
 	}
-	if err := s.advanceTo(s.now+qp.Time(d), &w); err != nil {
+	if err := s.advanceTo(s.now+clock.Time(d), &w); err != nil {
 		return err
 	}
 	return s.finish(&w)
@@ -416,11 +417,11 @@ func (s *scene) cmdModify(words []string) error {
 	attr.SQPSN, attr.RQPSN = rocev2.PSN(psn), rocev2.PSN(rqpsn)
 	mask := attrState
 	switch from := a.State(); {
-	case from == qp.StateReset && to == qp.StateInit:
+	case from == ib.StateReset && to == ib.StateInit:
 		mask = maskInit
-	case from == qp.StateInit && to == qp.StateRTR:
+	case from == ib.StateInit && to == ib.StateRTR:
 		mask = maskRTR
-	case from == qp.StateRTR && to == qp.StateRTS:
+	case from == ib.StateRTR && to == ib.StateRTS:
 		mask = maskRTS
 	}
 	if w.has("notify") {
@@ -459,9 +460,9 @@ func (s *scene) cmdCQ(words []string) error {
 	return nil
 }
 
-func (s *scene) formatWC(wc *qp.WC) string {
+func (s *scene) formatWC(wc *ib.WC) string {
 	out := fmt.Sprintf("id=%d %v", wc.ID, wc.Status)
-	if wc.Status != qp.StatusSuccess {
+	if wc.Status != ib.StatusSuccess {
 		return out
 	}
 	out += fmt.Sprintf(" %v len=%d", wc.Opcode, wc.ByteLen)

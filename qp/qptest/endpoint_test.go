@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"net/netip"
 
+	"github.com/gosoftroce/rocev2/clock"
+	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/memreg"
 	"github.com/gosoftroce/rocev2/qp"
 	"github.com/gosoftroce/rocev2/rocev2"
@@ -12,22 +14,22 @@ import (
 // Attribute bits of ibv_modify_qp, spelled out here so that the scripts check
 // the numbers and not the names.
 const (
-	attrState       qp.AttrMask = 0x1
-	attrSQDNotify   qp.AttrMask = 0x4
-	attrAccess      qp.AttrMask = 0x8
-	attrPKeyIndex   qp.AttrMask = 0x10
-	attrPort        qp.AttrMask = 0x20
-	attrAV          qp.AttrMask = 0x80
-	attrPathMTU     qp.AttrMask = 0x100
-	attrTimeout     qp.AttrMask = 0x200
-	attrRetryCount  qp.AttrMask = 0x400
-	attrRNRRetry    qp.AttrMask = 0x800
-	attrRQPSN       qp.AttrMask = 0x1000
-	attrMaxRd       qp.AttrMask = 0x2000
-	attrMinRNRTimer qp.AttrMask = 0x8000
-	attrSQPSN       qp.AttrMask = 0x10000
-	attrMaxDestRd   qp.AttrMask = 0x20000
-	attrDestQPN     qp.AttrMask = 0x100000
+	attrState       ib.AttrMask = 0x1
+	attrSQDNotify   ib.AttrMask = 0x4
+	attrAccess      ib.AttrMask = 0x8
+	attrPKeyIndex   ib.AttrMask = 0x10
+	attrPort        ib.AttrMask = 0x20
+	attrAV          ib.AttrMask = 0x80
+	attrPathMTU     ib.AttrMask = 0x100
+	attrTimeout     ib.AttrMask = 0x200
+	attrRetryCount  ib.AttrMask = 0x400
+	attrRNRRetry    ib.AttrMask = 0x800
+	attrRQPSN       ib.AttrMask = 0x1000
+	attrMaxRd       ib.AttrMask = 0x2000
+	attrMinRNRTimer ib.AttrMask = 0x8000
+	attrSQPSN       ib.AttrMask = 0x10000
+	attrMaxDestRd   ib.AttrMask = 0x20000
+	attrDestQPN     ib.AttrMask = 0x100000
 
 	maskInit = attrState | attrPKeyIndex | attrPort | attrAccess
 	maskRTR  = attrState | attrAV | attrPathMTU | attrDestQPN | attrRQPSN | attrMaxDestRd | attrMinRNRTimer
@@ -35,21 +37,21 @@ const (
 )
 
 const (
-	accessLocal  memreg.Access = 1
-	accessWrite  memreg.Access = 2
-	accessRead   memreg.Access = 4
-	accessAtomic memreg.Access = 8
-	accessAll                  = accessLocal | accessWrite | accessRead | accessAtomic
+	accessLocal  ib.Access = 1
+	accessWrite  ib.Access = 2
+	accessRead   ib.Access = 4
+	accessAtomic ib.Access = 8
+	accessAll              = accessLocal | accessWrite | accessRead | accessAtomic
 )
 
 // cqRing is a completion queue for tests: it keeps everything, or overflows
 // after a set number of entries.
 type cqRing struct {
-	entries []qp.WC
+	entries []ib.WC
 	limit   int // 0: none
 }
 
-func (c *cqRing) Complete(wc *qp.WC) bool {
+func (c *cqRing) Complete(wc *ib.WC) bool {
 	if c.limit > 0 && len(c.entries) >= c.limit {
 		return false
 	}
@@ -57,7 +59,7 @@ func (c *cqRing) Complete(wc *qp.WC) bool {
 	return true
 }
 
-func (c *cqRing) drain() []qp.WC {
+func (c *cqRing) drain() []ib.WC {
 	e := c.entries
 	c.entries = nil
 	return e
@@ -77,7 +79,7 @@ func newNode(addr netip.Addr, random func() uint32) *node {
 	return n
 }
 
-func (n *node) register(pd *memreg.PD, b []byte, iova uint64, access memreg.Access) (*memreg.Region, error) {
+func (n *node) register(pd *memreg.PD, b []byte, iova uint64, access ib.Access) (*memreg.Region, error) {
 	return n.table.Register(pd, memreg.Local(b), memreg.Options{Access: access, IOVA: iova, Base: memreg.BaseIOVA})
 }
 
@@ -87,7 +89,7 @@ type endpoint struct {
 	node   *node
 	sendCQ *cqRing
 	recvCQ *cqRing
-	attr   qp.Attr // what connect last asked for
+	attr   ib.Attr // what connect last asked for
 }
 
 func newEndpoint(n *node, c qp.Config) (*endpoint, error) {
@@ -104,12 +106,12 @@ func newEndpoint(n *node, c qp.Config) (*endpoint, error) {
 }
 
 // connect walks the QP from RESET up to the state a.State.
-func (e *endpoint) connect(now qp.Time, a qp.Attr) error {
+func (e *endpoint) connect(now clock.Time, a ib.Attr) error {
 	e.attr = a
 	steps := []struct {
-		state qp.State
-		mask  qp.AttrMask
-	}{{qp.StateInit, maskInit}, {qp.StateRTR, maskRTR}, {qp.StateRTS, maskRTS}}
+		state ib.State
+		mask  ib.AttrMask
+	}{{ib.StateInit, maskInit}, {ib.StateRTR, maskRTR}, {ib.StateRTS, maskRTS}}
 	for _, s := range steps {
 		if a.State < s.state {
 			break

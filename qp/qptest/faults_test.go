@@ -1,8 +1,6 @@
 package qptest
 
-import (
-	"github.com/gosoftroce/rocev2/qp"
-)
+import "github.com/gosoftroce/rocev2/ib"
 
 // faultKind is something that goes wrong once in a world, on purpose.
 type faultKind uint8
@@ -30,14 +28,14 @@ func (f faultKind) String() string { return faultNames[f] }
 
 // status is what the request with the fault completes with, unless the network
 // loses the news.
-func (f faultKind) status() qp.Status {
+func (f faultKind) status() ib.Status {
 	switch f {
 	case faultUnknownKey, faultRemoteBounds, faultNoRight:
-		return qp.StatusRemAccessErr
+		return ib.StatusRemAccessErr
 	case faultMisaligned:
-		return qp.StatusRemInvReqErr
+		return ib.StatusRemInvReqErr
 	}
-	return qp.StatusLocProtErr
+	return ib.StatusLocProtErr
 }
 
 // breaksResponder reports whether the fault of one side moves its peer to ERR.
@@ -53,7 +51,7 @@ func (f faultKind) breaksSelf() bool {
 func (s *side) faultHere() bool { return s == s.w.pairs[0][s.w.seed%2] }
 
 // spoil makes the fault part of a request.
-func (s *side) spoil(o *op, wr *qp.SendWR) {
+func (s *side) spoil(o *op, wr *ib.SendWR) {
 	w := s.w
 	if s.faulted || !s.faultHere() || len(s.ops) < 2 || w.rng.IntN(3) > 0 || o.n == 0 {
 		return
@@ -93,7 +91,7 @@ func (s *side) faultNow() {
 	switch w.p.fault {
 	case faultModifyErr:
 		s.faulted, s.broken = true, "modified to ERR"
-		if err := s.ep.Modify(w.now, &qp.Attr{State: qp.StateErr}, attrState); err != nil {
+		if err := s.ep.Modify(w.now, &ib.Attr{State: ib.StateErr}, attrState); err != nil {
 			w.fail("%s: modify to ERR: %v", s.name, err)
 		}
 	case faultDestroy:
@@ -117,16 +115,16 @@ func (s *side) faultNow() {
 // sqdStep walks a side through SQD and back once, where the world asks for it.
 func (s *side) sqdStep() {
 	w := s.w
-	if !w.p.sqd || s.broken != "" || s.ep.State() == qp.StateErr || s != w.pairs[0][0] {
+	if !w.p.sqd || s.broken != "" || s.ep.State() == ib.StateErr || s != w.pairs[0][0] {
 		return
 	}
 	var err error
 	switch {
 	case s.sqd == sqdNever && len(s.ops) > 3:
-		err = s.ep.Modify(w.now, &qp.Attr{State: qp.StateSQD, EnableSQDNotify: true}, attrState|attrSQDNotify)
+		err = s.ep.Modify(w.now, &ib.Attr{State: ib.StateSQD, EnableSQDNotify: true}, attrState|attrSQDNotify)
 		s.sqd = sqdDraining
 	case s.sqd == sqdDrained:
-		err = s.ep.Modify(w.now, &qp.Attr{State: qp.StateRTS}, attrState)
+		err = s.ep.Modify(w.now, &ib.Attr{State: ib.StateRTS}, attrState)
 		s.sqd = sqdDone
 	default:
 		return
@@ -146,10 +144,10 @@ func (s *side) pollEvents() {
 		}
 		s.w.tracef("%s event %v", s.name, e)
 		switch {
-		case e == qp.EventSQDrained && s.sqd == sqdDraining:
+		case e == ib.EventSQDrained && s.sqd == sqdDraining:
 			s.sqd = sqdDrained
-		case s.w.p.forge || e == qp.EventCommEst:
-		case (e == qp.EventAccessErr || e == qp.EventReqErr) && s.broken != "":
+		case s.w.p.forge || e == ib.EventCommEstablished:
+		case (e == ib.EventQPAccessError || e == ib.EventQPRequestError) && s.broken != "":
 		default:
 			s.w.fail("%s: event %v without a cause", s.name, e)
 		}

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gosoftroce/rocev2/clock"
+	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/memreg"
 	"github.com/gosoftroce/rocev2/qp"
 	"github.com/gosoftroce/rocev2/rocev2"
@@ -19,7 +21,7 @@ const (
 	goodputSize  = 64 << 10 // bytes of a message
 	goodputDepth = 16       // messages outstanding
 	goodputTotal = 20000    // packets of payload per cell without loss
-	goodputLimit = qp.Time(20e9)
+	goodputLimit = clock.Time(20e9)
 )
 
 // goodputLoss are the loss probabilities per packet, in both directions.
@@ -29,7 +31,7 @@ var goodputLoss = []float64{0, 0.0001, 0.001, 0.01, 0.02, 0.05, 0.10}
 // outstanding and counts what completes.
 type flood struct {
 	sim
-	op       qp.WROpcode
+	op       ib.Opcode
 	posted   int
 	done     int
 	messages int
@@ -53,7 +55,7 @@ var ownWindow = qp.WindowConfig{MaxBytes: 2 << 20, MaxPSNs: 4096}
 
 const goodputTakes = 8e9
 
-func newFlood(op qp.WROpcode, mtu rocev2.MTU, p floodParams) (*flood, error) {
+func newFlood(op ib.Opcode, mtu rocev2.MTU, p floodParams) (*flood, error) {
 	f := &flood{op: op, messages: goodputTotal * mtu.Bytes() / goodputSize}
 	f.skipCRC = true
 	f.hooks = simHooks{touched: f.touched, unexpected: func(format string, args ...any) { f.err = fmt.Errorf(format, args...) }}
@@ -79,8 +81,8 @@ func newFlood(op qp.WROpcode, mtu rocev2.MTU, p floodParams) (*flood, error) {
 	}
 	f.nodes[0].peer, f.nodes[1].peer = f.nodes[1], f.nodes[0]
 	for i, q := range f.endpoint {
-		err := q.connect(0, qp.Attr{
-			State: qp.StateRTS, Access: accessAll, Port: 1, AV: qp.AddressVector{DGID: f.nodes[1-i].addr}, PathMTU: mtu,
+		err := q.connect(0, ib.Attr{
+			State: ib.StateRTS, Access: accessAll, Port: 1, AV: ib.AddressVector{DGID: f.nodes[1-i].addr}, PathMTU: mtu,
 			Timeout: 14, RetryCount: 7, RNRRetry: 7, MinRNRTimer: 12, MaxRdAtomic: goodputDepth, MaxDestRdAtomic: goodputDepth,
 			DestQPN: f.endpoint[1-i].qpn,
 		})
@@ -94,7 +96,7 @@ func newFlood(op qp.WROpcode, mtu rocev2.MTU, p floodParams) (*flood, error) {
 // touched counts completions and posts what replaces them.
 func (f *flood) touched(q *simQP) {
 	for _, wc := range append(q.sendCQ.drain(), q.recvCQ.drain()...) {
-		if wc.Status != qp.StatusSuccess {
+		if wc.Status != ib.StatusSuccess {
 			f.err = fmt.Errorf("completion with %v", wc.Status)
 		}
 		if q == f.endpoint[0] {
@@ -105,14 +107,14 @@ func (f *flood) touched(q *simQP) {
 	}
 	for q == f.endpoint[0] && f.posted < f.messages && f.posted-f.done < goodputDepth && f.err == nil {
 		f.posted++
-		f.err = q.PostSend(f.now, &qp.SendWR{ID: uint64(f.posted), Opcode: f.op, Signaled: true,
-			SGList: []memreg.SGE{{Addr: f.region[0].Addr(), Length: goodputSize, LKey: f.region[0].LKey()}},
-			Remote: qp.RemoteAddr{Addr: f.region[1].Addr(), RKey: f.region[1].RKey()}})
+		f.err = q.PostSend(f.now, &ib.SendWR{ID: uint64(f.posted), Opcode: f.op, Signaled: true,
+			SGList: []ib.SGE{{Addr: f.region[0].Addr(), Length: goodputSize, LKey: f.region[0].LKey()}},
+			Remote: ib.RemoteAddr{Addr: f.region[1].Addr(), RKey: f.region[1].RKey()}})
 	}
 }
 
 func (f *flood) recv() error {
-	return f.endpoint[1].PostRecv(f.now, &qp.RecvWR{SGList: []memreg.SGE{{Addr: f.region[1].Addr(), Length: goodputSize, LKey: f.region[1].LKey()}}})
+	return f.endpoint[1].PostRecv(f.now, &ib.RecvWR{SGList: []ib.SGE{{Addr: f.region[1].Addr(), Length: goodputSize, LKey: f.region[1].LKey()}}})
 }
 
 // run returns the goodput in bits per second of virtual time.
@@ -131,12 +133,12 @@ func (f *flood) run() (float64, error) {
 	return float64(f.done) * goodputSize * 8 / (float64(f.now) / 1e9), f.err
 }
 
-func goodput(t *testing.T, op qp.WROpcode, mtu rocev2.MTU, p floodParams) float64 {
+func goodput(t *testing.T, op ib.Opcode, mtu rocev2.MTU, p floodParams) float64 {
 	rate, _ := goodputAndLosses(t, op, mtu, p)
 	return rate
 }
 
-func goodputAndLosses(t *testing.T, op qp.WROpcode, mtu rocev2.MTU, p floodParams) (float64, int) {
+func goodputAndLosses(t *testing.T, op ib.Opcode, mtu rocev2.MTU, p floodParams) (float64, int) {
 	f, err := newFlood(op, mtu, p)
 	if err != nil {
 		t.Fatal(err)
@@ -157,7 +159,7 @@ func goodputTable(t *testing.T, b *strings.Builder, columns []string, params []f
 	}
 	b.WriteString("\n| --- |" + strings.Repeat(" ---: |", len(columns)) + "\n")
 	for _, mtu := range []rocev2.MTU{rocev2.MTU1024, rocev2.MTU4096} {
-		for _, op := range []qp.WROpcode{qp.OpSend, qp.OpWrite, qp.OpRead} {
+		for _, op := range []ib.Opcode{ib.OpSend, ib.OpWrite, ib.OpRead} {
 			fmt.Fprintf(b, "| %v, %d |", op, mtu.Bytes())
 			for _, p := range params {
 				fmt.Fprintf(b, " %.0f |", goodput(t, op, mtu, p)/1e6)

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gosoftroce/rocev2/qp"
+	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/rocev2"
 )
 
@@ -13,7 +13,7 @@ import (
 func TestMarksSpareTheBuffer(t *testing.T) {
 	t.Parallel()
 	for _, own := range []bool{false, true} {
-		for _, op := range []qp.WROpcode{qp.OpWrite, qp.OpRead} {
+		for _, op := range []ib.Opcode{ib.OpWrite, ib.OpRead} {
 			p := floodParams{buffer: 64 << 10, probe: time.Millisecond, own: own}
 			plain, lost := goodputAndLosses(t, op, rocev2.MTU4096, p)
 			p.mark = p.buffer / 4

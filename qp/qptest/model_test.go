@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/gosoftroce/rocev2/clock"
+	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/memreg"
 	"github.com/gosoftroce/rocev2/qp"
 )
@@ -23,9 +25,9 @@ const (
 	numKinds
 )
 
-var kindOpcodes = [numKinds]qp.WROpcode{qp.OpSend, qp.OpSendImm, qp.OpSendInv, qp.OpWrite, qp.OpWriteImm, qp.OpRead, qp.OpCompareSwap, qp.OpFetchAdd}
+var kindOpcodes = [numKinds]ib.Opcode{ib.OpSend, ib.OpSendImm, ib.OpSendInv, ib.OpWrite, ib.OpWriteImm, ib.OpRead, ib.OpCompareSwap, ib.OpFetchAdd}
 
-var kindWCs = [numKinds]qp.WCOpcode{qp.WCSend, qp.WCSend, qp.WCSend, qp.WCWrite, qp.WCWrite, qp.WCRead, qp.WCCompareSwap, qp.WCFetchAdd}
+var kindWCs = [numKinds]ib.WCOpcode{ib.WCSend, ib.WCSend, ib.WCSend, ib.WCWrite, ib.WCWrite, ib.WCRead, ib.WCCompareSwap, ib.WCFetchAdd}
 
 func (k opKind) receives() bool { return k <= kindSendInv || k == kindWriteImm }
 func (k opKind) sends() bool    { return k <= kindSendInv }
@@ -40,7 +42,7 @@ type op struct {
 	solicited bool
 	fence     bool
 	imm       uint32
-	inv       memreg.Key
+	inv       ib.Key
 	local     []slot // nil for inline data
 	data      []byte // what SEND and WRITE carry
 	remote    int    // offset in the peer's target, or -1: the shared word
@@ -165,7 +167,7 @@ func nodeIndex(w *world, n *simNode) int {
 
 func (s *side) at(sp span) []byte { return s.backing[sp.off:][:sp.n] }
 
-func (s *side) register(sp span, access memreg.Access) *memreg.Region {
+func (s *side) register(sp span, access ib.Access) *memreg.Region {
 	reg, err := s.ep.on.register(s.ep.on.pd, s.at(sp), uint64(s.w.rng.Uint32())<<12, access)
 	if err != nil {
 		s.w.fail("register: %v", err)
@@ -235,10 +237,10 @@ func (s *side) scatter(free *[]slot, n, pieces int) ([]slot, bool) {
 	return out, true
 }
 
-func sgeList(reg *memreg.Region, slots []slot) []memreg.SGE {
-	var sg []memreg.SGE
+func sgeList(reg *memreg.Region, slots []slot) []ib.SGE {
+	var sg []ib.SGE
 	for _, sl := range slots {
-		sg = append(sg, memreg.SGE{Addr: reg.Addr() + uint64(sl.off), Length: uint32(sl.n), LKey: reg.LKey()})
+		sg = append(sg, ib.SGE{Addr: reg.Addr() + uint64(sl.off), Length: uint32(sl.n), LKey: reg.LKey()})
 	}
 	return sg
 }
@@ -281,7 +283,7 @@ func (s *side) act() {
 	w.touch(s.ep)
 	sqd := s.broken == "" && (s.sqd == sqdDrained || s.sqd == sqdDraining)
 	if s.budget > 0 || s.recvsMissing() || sqd {
-		pause := qp.Time(w.rng.IntN(200000))
+		pause := clock.Time(w.rng.IntN(200000))
 		if w.rng.IntN(20) == 0 {
 			pause *= 100
 		}
@@ -317,7 +319,7 @@ func (s *side) postRecvs() {
 		if !ok {
 			return
 		}
-		wr := qp.RecvWR{ID: uint64(len(s.recvs)), SGList: sgeList(s.recvReg, slots)}
+		wr := ib.RecvWR{ID: uint64(len(s.recvs)), SGList: sgeList(s.recvReg, slots)}
 		if err := s.ep.PostRecv(w.now, &wr); err != nil {
 			w.fail("%s: PostRecv: %v", s.name, err)
 		}
@@ -330,7 +332,7 @@ func (s *side) postRecvs() {
 func (s *side) postOp() bool {
 	w := s.w
 	o := &op{kind: opKind(w.rng.IntN(int(numKinds))), signaled: w.rng.IntN(3) > 0 || s.budget == 1, solicited: w.rng.IntN(4) == 0, imm: w.rng.Uint32()}
-	wr := qp.SendWR{ID: uint64(len(s.ops)), Opcode: kindOpcodes[o.kind], Signaled: o.signaled, Solicited: o.solicited, Imm: o.imm, Fence: w.rng.IntN(6) == 0}
+	wr := ib.SendWR{ID: uint64(len(s.ops)), Opcode: kindOpcodes[o.kind], Signaled: o.signaled, Solicited: o.solicited, Imm: o.imm, Fence: w.rng.IntN(6) == 0}
 	o.signaled, o.fence = o.signaled || s.config.SignalAll, wr.Fence
 	switch {
 	case o.kind.atomic():
@@ -366,7 +368,7 @@ func (s *side) postOp() bool {
 		wr.Inline[i] = ^wr.Inline[i] // the QP must have its own copy
 	}
 	if err != nil {
-		if !errors.Is(err, qp.ErrQueueFull) || len(s.ops)-s.next < s.config.MaxSendWR {
+		if !errors.Is(err, ib.ErrQueueFull) || len(s.ops)-s.next < s.config.MaxSendWR {
 			w.fail("%s: PostSend with %d outstanding of %d: %v", s.name, len(s.ops)-s.next, s.config.MaxSendWR, err)
 		}
 		for _, sl := range o.local {
@@ -399,38 +401,38 @@ func (s *side) length(most int) int {
 }
 
 // aim chooses the remote memory of a request.
-func (s *side) aim(o *op, wr *qp.SendWR) {
+func (s *side) aim(o *op, wr *ib.SendWR) {
 	r, t := s.w.rng, s.peer.targetReg
 	switch {
 	case o.kind == kindSendInv:
-		o.inv = memreg.Key(r.Uint32())
+		o.inv = ib.Key(r.Uint32())
 		wr.InvalidateKey = o.inv
 	case o.kind == kindFetchAdd && r.IntN(3) == 0:
 		o.remote = -1
 		shared := s.w.pairs[0][nodeIndex(s.w, s.peer.ep.on)].sharedReg
-		wr.Remote = qp.RemoteAddr{Addr: shared.Addr(), RKey: shared.RKey()}
+		wr.Remote = ib.RemoteAddr{Addr: shared.Addr(), RKey: shared.RKey()}
 		wr.CompareAdd = 1
 	case o.kind.atomic():
 		o.remote = 8 * r.IntN(targetWords)
-		wr.Remote = qp.RemoteAddr{Addr: t.Addr() + uint64(o.remote), RKey: t.RKey()}
+		wr.Remote = ib.RemoteAddr{Addr: t.Addr() + uint64(o.remote), RKey: t.RKey()}
 		wr.CompareAdd, wr.Swap = r.Uint64(), r.Uint64()
 		if r.IntN(2) == 0 {
 			wr.CompareAdd = nativeLoad(s.peer.model[o.remote:])
 		}
 	case o.kind == kindRead:
 		o.remote = r.IntN(s.peer.target.n - o.n + 1)
-		wr.Remote = qp.RemoteAddr{Addr: t.Addr() + uint64(o.remote), RKey: t.RKey()}
+		wr.Remote = ib.RemoteAddr{Addr: t.Addr() + uint64(o.remote), RKey: t.RKey()}
 	case o.kind.writes():
 		o.remote = targetWords*8 + r.IntN(s.peer.target.n-targetWords*8-o.n+1)
-		wr.Remote = qp.RemoteAddr{Addr: t.Addr() + uint64(o.remote), RKey: t.RKey()}
+		wr.Remote = ib.RemoteAddr{Addr: t.Addr() + uint64(o.remote), RKey: t.RKey()}
 	}
 	if o.n == 0 && !o.kind.sends() && r.IntN(2) == 0 {
-		wr.Remote = qp.RemoteAddr{Addr: r.Uint64(), RKey: memreg.Key(r.Uint32())} // not looked at: IBTA 9.7.4.1.5
+		wr.Remote = ib.RemoteAddr{Addr: r.Uint64(), RKey: ib.Key(r.Uint32())} // not looked at: IBTA 9.7.4.1.5
 	}
 }
 
 // apply executes a posted request in the model of the peer's memory.
-func (s *side) apply(o *op, wr *qp.SendWR) {
+func (s *side) apply(o *op, wr *ib.SendWR) {
 	p := s.peer
 	switch {
 	case o.fault.breaksResponder():

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/gosoftroce/rocev2/memreg"
+	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/rocev2"
 )
 
@@ -51,18 +51,18 @@ var nakNames = map[rocev2.Syndrome]string{
 
 // keyNamer turns keys into names and back ("b.m" is region m of side b).
 type keyNamer interface {
-	keyName(k memreg.Key) string
-	keyOf(name string) (memreg.Key, error)
+	keyName(k ib.Key) string
+	keyOf(name string) (ib.Key, error)
 }
 
 // noNames prints keys as numbers.
 type noNames struct{}
 
-func (noNames) keyName(k memreg.Key) string { return k.String() }
+func (noNames) keyName(k ib.Key) string { return k.String() }
 
-func (noNames) keyOf(name string) (memreg.Key, error) {
+func (noNames) keyOf(name string) (ib.Key, error) {
 	n, err := strconv.ParseUint(name, 0, 32)
-	return memreg.Key(n), err
+	return ib.Key(n), err
 }
 
 func psnString(p rocev2.PSN) string {
@@ -104,10 +104,10 @@ func format(p *rocev2.Packet, dst rocev2.QPN, keys keyNamer) string {
 	flag(p.BTH.DestQPN != dst, "dqpn="+p.BTH.DestQPN.String())
 	flag(p.BTH.PKey != 0xffff, fmt.Sprintf("pkey=0x%04x", p.BTH.PKey))
 	if h&hasRETH != 0 {
-		fmt.Fprintf(&b, " va=%#x rkey=%s len=%d", p.RETH.VA, keys.keyName(memreg.Key(p.RETH.RKey)), p.RETH.Length)
+		fmt.Fprintf(&b, " va=%#x rkey=%s len=%d", p.RETH.VA, keys.keyName(ib.Key(p.RETH.RKey)), p.RETH.Length)
 	}
 	if h&hasAtomic != 0 {
-		fmt.Fprintf(&b, " va=%#x rkey=%s", p.AtomicETH.VA, keys.keyName(memreg.Key(p.AtomicETH.RKey)))
+		fmt.Fprintf(&b, " va=%#x rkey=%s", p.AtomicETH.VA, keys.keyName(ib.Key(p.AtomicETH.RKey)))
 		if op == 0x13 {
 			fmt.Fprintf(&b, " compare=%d swap=%d", p.AtomicETH.Compare, p.AtomicETH.SwapAdd)
 		} else {
@@ -121,7 +121,7 @@ func format(p *rocev2.Packet, dst rocev2.QPN, keys keyNamer) string {
 		fmt.Fprintf(&b, " original=%d", p.AtomicAck.Original)
 	}
 	flag(h&hasImm != 0, fmt.Sprintf("imm=%#x", p.Imm))
-	flag(h&hasInv != 0, "inv="+keys.keyName(memreg.Key(p.IETH.RKey)))
+	flag(h&hasInv != 0, "inv="+keys.keyName(ib.Key(p.IETH.RKey)))
 	flag(h&hasPayload != 0 || len(p.Payload) > 0, fmt.Sprintf("[%d]", len(p.Payload)))
 	return b.String()
 }

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gosoftroce/rocev2/clock"
+	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/memreg"
 	"github.com/gosoftroce/rocev2/qp"
 	"github.com/gosoftroce/rocev2/rocev2"
@@ -27,8 +29,8 @@ type region struct {
 	iova  uint64
 	bytes []byte
 	reg   *memreg.Region // nil once deregistered
-	lkey  memreg.Key
-	rkey  memreg.Key
+	lkey  ib.Key
+	rkey  ib.Key
 }
 
 // actor is one side of a script: a, b.
@@ -46,7 +48,7 @@ type actor struct {
 }
 
 // sharedReceives is a shared receive queue.
-type sharedReceives struct{ queue []qp.RecvWR }
+type sharedReceives struct{ queue []ib.RecvWR }
 
 func (r *sharedReceives) NextRecv(w *qp.RecvWQE) bool {
 	if len(r.queue) == 0 {
@@ -59,7 +61,7 @@ func (r *sharedReceives) NextRecv(w *qp.RecvWQE) bool {
 
 // scene is the state of one running script.
 type scene struct {
-	now    qp.Time
+	now    clock.Time
 	actors [2]*actor
 	out    []string
 }
@@ -83,7 +85,7 @@ func newScene() *scene {
 	return s
 }
 
-func (s *scene) addRegion(a *actor, name string, iova uint64, n int, access memreg.Access, pd *memreg.PD) error {
+func (s *scene) addRegion(a *actor, name string, iova uint64, n int, access ib.Access, pd *memreg.PD) error {
 	r := &region{name: name, iova: iova, bytes: alignedBytes(n)}
 	reg, err := a.node.register(pd, r.bytes, iova, access)
 	if err != nil {
@@ -109,7 +111,7 @@ func (s *scene) actor(name string) (*actor, error) {
 // script itself, and whatever it emits is printed at once.
 func (s *scene) live() bool { return s.actors[0].endpoint != nil && s.actors[1].endpoint != nil }
 
-func (s *scene) keyName(k memreg.Key) string {
+func (s *scene) keyName(k ib.Key) string {
 	for _, a := range s.actors {
 		for _, r := range a.regions {
 			if k == r.lkey || k == r.rkey {
@@ -120,7 +122,7 @@ func (s *scene) keyName(k memreg.Key) string {
 	return fmt.Sprintf("%#x", uint32(k))
 }
 
-func (s *scene) keyOf(name string) (memreg.Key, error) {
+func (s *scene) keyOf(name string) (ib.Key, error) {
 	if side, reg, ok := strings.Cut(name, "."); ok {
 		a, err := s.actor(side)
 		if err != nil {
@@ -133,7 +135,7 @@ func (s *scene) keyOf(name string) (memreg.Key, error) {
 		return r.rkey, nil
 	}
 	n, err := strconv.ParseUint(name, 0, 32)
-	return memreg.Key(n), err
+	return ib.Key(n), err
 }
 
 func (a *actor) region(name string) (*region, error) {
@@ -307,4 +309,4 @@ func (s *scene) handParsed(to *actor, src netip.Addr, p *rocev2.Packet, marked b
 }
 
 // duration prints virtual time without trailing noise.
-func duration(t qp.Time) string { return time.Duration(t).String() }
+func duration(t clock.Time) string { return time.Duration(t).String() }

@@ -3,6 +3,7 @@ package qptest
 import (
 	"math/rand/v2"
 
+	"github.com/gosoftroce/rocev2/clock"
 	"github.com/gosoftroce/rocev2/qp"
 	"github.com/gosoftroce/rocev2/rocev2"
 )
@@ -11,7 +12,7 @@ import (
 // drives queue pairs as a device does: packets in, timers, and PollTransmit for
 // as long as the link has room.
 type sim struct {
-	now     qp.Time
+	now     clock.Time
 	heap    eventHeap
 	seq     uint64
 	events  int
@@ -36,14 +37,14 @@ type simHooks struct {
 type linkParams struct {
 	loss, dup, reorder, corrupt float64 // probabilities per packet
 	forge                       float64 // corruption that the ICRC does not find
-	delay                       qp.Time
-	jitter                      qp.Time // of reordered packets
+	delay                       clock.Time
+	jitter                      clock.Time // of reordered packets
 	bitsPerSecond               int64
-	queue                       qp.Time // how far ahead a node may fill the link
-	buffer                      int     // bytes at the receiver that wait to be taken; 0: taken at once
-	takes                       int64   // at so many bits per second
-	mark                        float64 // probability that a packet is marked with Congestion Experienced
-	markFrom                    int     // bytes that wait in the buffer from which on packets are marked; 0: none are
+	queue                       clock.Time // how far ahead a node may fill the link
+	buffer                      int        // bytes at the receiver that wait to be taken; 0: taken at once
+	takes                       int64      // at so many bits per second
+	mark                        float64    // probability that a packet is marked with Congestion Experienced
+	markFrom                    int        // bytes that wait in the buffer from which on packets are marked; 0: none are
 }
 
 // simNode is one side: a port with its queue pairs.
@@ -58,11 +59,11 @@ type simNode struct {
 	dead      bool       // the link loses everything from now on
 	qps       []*simQP
 	store     *qp.Store
-	takenAt   qp.Time // when what has arrived is taken off the buffer
-	turn      int     // round robin over qps
-	busyUntil qp.Time // the link takes the next packet then
-	polling   bool    // an eventPoll is pending
-	lag       qp.Time // how long received packets wait before the node transmits: batches
+	takenAt   clock.Time // when what has arrived is taken off the buffer
+	turn      int        // round robin over qps
+	busyUntil clock.Time // the link takes the next packet then
+	polling   bool       // an eventPoll is pending
+	lag       clock.Time // how long received packets wait before the node transmits: batches
 }
 
 // simQP is one queue pair on a node.
@@ -70,7 +71,7 @@ type simQP struct {
 	*endpoint
 	on       *simNode
 	qpn      rocev2.QPN
-	armed    qp.Time // when the earliest pending eventTimer fires
+	armed    clock.Time // when the earliest pending eventTimer fires
 	hasTimer bool
 	ready    bool // may have something to send
 	closed   bool
@@ -88,7 +89,7 @@ const (
 )
 
 type event struct {
-	at   qp.Time
+	at   clock.Time
 	seq  uint64
 	kind eventKind
 	node *simNode
@@ -160,7 +161,7 @@ func (s *sim) arm(q *simQP) {
 	}
 }
 
-func (s *sim) wake(n *simNode, at qp.Time) {
+func (s *sim) wake(n *simNode, at clock.Time) {
 	if !n.polling {
 		n.polling = true
 		s.push(event{at: at, kind: eventPoll, node: n})
@@ -244,13 +245,13 @@ func (b *burstList) Commit(n int) {
 
 // overrun puts a packet into the receiver's buffer and returns when it is taken, or that there was no room, and whether it
 // is marked on the way.
-func (n *simNode) overrun(at qp.Time, size int) (taken qp.Time, lost, marked bool) {
+func (n *simNode) overrun(at clock.Time, size int) (taken clock.Time, lost, marked bool) {
 	l := &n.link
 	waiting := int64(max(n.takenAt-at, 0)) * l.takes / 8e9
 	if waiting+int64(size) > int64(l.buffer) {
 		return at, true, false
 	}
-	n.takenAt = max(n.takenAt, at) + qp.Time(int64(size)*8*1e9/l.takes)
+	n.takenAt = max(n.takenAt, at) + clock.Time(int64(size)*8*1e9/l.takes)
 	return n.takenAt, false, l.markFrom > 0 && waiting >= int64(l.markFrom)
 }
 
@@ -272,7 +273,7 @@ func (s *sim) carry(q *simQP, wire []byte) {
 		wire = n.flow.Seal(0, wire)
 	}
 	// Ethernet, IP and UDP headers, preamble and gap: 66 bytes.
-	n.busyUntil = max(n.busyUntil, s.now) + qp.Time(int64(len(wire)+66)*8*1e9/l.bitsPerSecond)
+	n.busyUntil = max(n.busyUntil, s.now) + clock.Time(int64(len(wire)+66)*8*1e9/l.bitsPerSecond)
 	at := n.busyUntil + l.delay
 	lost := n.dead || n.rng.Float64() < l.loss
 	marked := l.mark > 0 && n.marks.Float64() < l.mark
@@ -284,7 +285,7 @@ func (s *sim) carry(q *simQP, wire []byte) {
 	}
 	late := l.reorder > 0 && n.rng.Float64() < l.reorder
 	if late {
-		at += qp.Time(n.rng.Int64N(int64(l.jitter)))
+		at += clock.Time(n.rng.Int64N(int64(l.jitter)))
 	}
 	if s.hooks.sent != nil {
 		s.hooks.sent(q, wire, lost, late)
@@ -295,7 +296,7 @@ func (s *sim) carry(q *simQP, wire []byte) {
 	}
 	if l.dup > 0 && n.rng.Float64() < l.dup {
 		again := append(s.buffer()[:0], wire...)
-		s.push(event{at: at + qp.Time(n.rng.Int64N(int64(l.jitter))), kind: eventArrive, node: n.peer, carried: carried{again, marked}})
+		s.push(event{at: at + clock.Time(n.rng.Int64N(int64(l.jitter))), kind: eventArrive, node: n.peer, carried: carried{again, marked}})
 	}
 	if l.corrupt > 0 && n.rng.Float64() < l.corrupt {
 		flipBits(n.rng, wire)

@@ -3,8 +3,7 @@ package qptest
 import (
 	"bytes"
 
-	"github.com/gosoftroce/rocev2/memreg"
-	"github.com/gosoftroce/rocev2/qp"
+	"github.com/gosoftroce/rocev2/ib"
 )
 
 // touched follows every input to the QP of this side.
@@ -31,11 +30,11 @@ func (s *side) drained() {
 		waiting = waiting || o.signaled
 	}
 	switch {
-	case s.ep.State() == qp.StateRTS && waiting && !armed:
+	case s.ep.State() == ib.StateRTS && waiting && !armed:
 		s.w.fail("%s: request %d of %d is not done, nothing is to send and no timer runs", s.name, s.next, len(s.ops))
-	case s.ep.State() == qp.StateErr && armed:
+	case s.ep.State() == ib.StateErr && armed:
 		s.w.fail("%s: a timer runs in ERR", s.name)
-	case s.ep.State() == qp.StateErr && s.ep.Held() > 0:
+	case s.ep.State() == ib.StateErr && s.ep.Held() > 0:
 		s.w.fail("%s: packets are held in ERR", s.name)
 	case s.next == len(s.ops) && armed && s.ep.Held() == 0:
 		s.w.fail("%s: all %d requests are done and a timer runs", s.name, len(s.ops))
@@ -46,7 +45,7 @@ func (w *world) hasArrivals() bool { return len(w.heap) > 0 && w.heap[0].at <= w
 
 // noticeErr checks that a QP that went to ERR had a reason to.
 func (s *side) noticeErr() {
-	if s.ep.State() != qp.StateErr || s.broken != "" {
+	if s.ep.State() != ib.StateErr || s.broken != "" {
 		return
 	}
 	switch {
@@ -71,12 +70,12 @@ func (s *side) collect() {
 		s.w.tracef("%s received %d %v %v n=%d", s.name, wc.ID, wc.Status, wc.Opcode, wc.ByteLen)
 		s.recvDone(&wc)
 	}
-	if s.ep.State() == qp.StateErr && s.broken == "" {
+	if s.ep.State() == ib.StateErr && s.broken == "" {
 		s.w.fail("%s is in ERR and nothing says why", s.name)
 	}
 }
 
-func (s *side) sendDone(wc *qp.WC) {
+func (s *side) sendDone(wc *ib.WC) {
 	w := s.w
 	id := int(wc.ID)
 	if id < s.next || id >= len(s.ops) {
@@ -92,7 +91,7 @@ func (s *side) sendDone(wc *qp.WC) {
 		s.succeed(s.next)
 	}
 	o := s.ops[id]
-	if wc.Status == qp.StatusSuccess {
+	if wc.Status == ib.StatusSuccess {
 		switch {
 		case s.failed:
 			w.fail("%s: request %d succeeds after an error", s.name, id)
@@ -110,13 +109,13 @@ func (s *side) sendDone(wc *qp.WC) {
 }
 
 // checkStatus judges an unsuccessful completion.
-func (s *side) checkStatus(id int, st qp.Status) {
+func (s *side) checkStatus(id int, st ib.Status) {
 	w, o := s.w, s.ops[id]
-	if s.ep.State() != qp.StateErr {
+	if s.ep.State() != ib.StateErr {
 		w.fail("%s: request %d fails with %v in state %v", s.name, id, st, s.ep.State())
 	}
-	if s.failed || st == qp.StatusWRFlushErr {
-		if st != qp.StatusWRFlushErr {
+	if s.failed || st == ib.StatusWRFlushErr {
+		if st != ib.StatusWRFlushErr {
 			w.fail("%s: request %d fails with %v after another error", s.name, id, st)
 		}
 		if s.broken == "" {
@@ -137,26 +136,26 @@ func (s *side) checkStatus(id int, st qp.Status) {
 }
 
 // mayFail reports whether a status is a right end of a request.
-func (s *side) mayFail(o *op, st qp.Status) bool {
+func (s *side) mayFail(o *op, st ib.Status) bool {
 	w, p := s.w, s.peer
 	switch {
 	case w.p.forge:
 		return true
 	case o.fault != faultNone && st == o.fault.status():
 		return true
-	case st == qp.StatusRetryExcErr:
-		return w.p.foul || s.ep.on.dead || p.ep.closed || p.broken != "" || p.ep.State() == qp.StateErr
-	case st == qp.StatusRNRRetryExcErr:
+	case st == ib.StatusRetryExcErr:
+		return w.p.foul || s.ep.on.dead || p.ep.closed || p.broken != "" || p.ep.State() == ib.StateErr
+	case st == ib.StatusRNRRetryExcErr:
 		return w.p.rnrRetry < 7
-	case st == qp.StatusRemInvReqErr && w.beyondDepth() && o.kind.atomic():
+	case st == ib.StatusRemInvReqErr && w.beyondDepth() && o.kind.atomic():
 		return true // the answer was lost, and what is kept of it
-	case st == qp.StatusRemInvReqErr:
+	case st == ib.StatusRemInvReqErr:
 		return w.p.fault == faultRecvTooSmall && p.faulted && o.kind.sends()
-	case st == qp.StatusRemOpErr: // it waited for its answer when another request was refused
+	case st == ib.StatusRemOpErr: // it waited for its answer when another request was refused
 		refused := s.faulted && w.p.fault.breaksResponder() ||
 			p.faulted && (w.p.fault == faultRecvTooSmall || w.p.fault == faultDeregister)
 		return refused && (o.kind == kindRead || o.kind.atomic())
-	case st == qp.StatusRemAccessErr:
+	case st == ib.StatusRemAccessErr:
 		return w.p.fault == faultDeregister && p.faulted && !o.kind.sends() && o.n > 0
 	}
 	return false
@@ -234,7 +233,7 @@ func (s *side) finish(o *op) {
 	}
 }
 
-func (s *side) recvDone(wc *qp.WC) {
+func (s *side) recvDone(wc *ib.WC) {
 	w := s.w
 	id := int(wc.ID)
 	if id != s.recvPos || id >= len(s.recvs) {
@@ -248,16 +247,16 @@ func (s *side) recvDone(wc *qp.WC) {
 	used := r.n
 	switch {
 	case w.p.forge:
-	case wc.Status == qp.StatusSuccess:
+	case wc.Status == ib.StatusSuccess:
 		used = s.received(id, r, wc, got)
-	case s.ep.State() != qp.StateErr:
+	case s.ep.State() != ib.StateErr:
 		w.fail("%s: receive %d fails with %v in state %v", s.name, id, wc.Status, s.ep.State())
-	case wc.Status == qp.StatusLocLenErr:
+	case wc.Status == ib.StatusLocLenErr:
 		if o, _ := s.nextMessage(); w.p.fault != faultRecvTooSmall || o == nil || o.n <= r.n {
 			w.fail("%s: receive %d of %d bytes fails with %v", s.name, id, r.n, wc.Status)
 		}
 		s.broken = "message too long for a receive"
-	case wc.Status != qp.StatusWRFlushErr:
+	case wc.Status != ib.StatusWRFlushErr:
 		// The message that this receive was for broke a rule half way.
 		if s.broken == "" {
 			w.fail("%s: receive %d fails with %v", s.name, id, wc.Status)
@@ -265,7 +264,7 @@ func (s *side) recvDone(wc *qp.WC) {
 	case id > 0 && s.recvs[id-1].n < 0:
 		used = 0 // only the first one that is flushed may have been in use
 	}
-	if wc.Status != qp.StatusSuccess {
+	if wc.Status != ib.StatusSuccess {
 		r.n = -1
 	}
 	if !bytes.Equal(got[used:], had[used:]) {
@@ -289,7 +288,7 @@ func (s *side) nextMessage() (*op, int) {
 
 // received checks a message against what the peer sent; it returns how many
 // bytes of the buffer it used.
-func (s *side) received(id int, r *recvOp, wc *qp.WC, got []byte) int {
+func (s *side) received(id int, r *recvOp, wc *ib.WC, got []byte) int {
 	w := s.w
 	o, k := s.nextMessage()
 	if o == nil || o.fault != faultNone {
@@ -297,9 +296,9 @@ func (s *side) received(id int, r *recvOp, wc *qp.WC, got []byte) int {
 	}
 	s.sendPos = k + 1
 	o.received = true
-	opcode := qp.WCRecv
+	opcode := ib.WCRecv
 	if o.kind == kindWriteImm {
-		opcode = qp.WCRecvWriteImm
+		opcode = ib.WCRecvWriteImm
 	}
 	if wc.Opcode != opcode || int(wc.ByteLen) != o.n || wc.QPN != s.ep.qpn || wc.SrcQPN != s.peer.ep.qpn {
 		w.fail("%s: receive %d completes as %+v for request %d of %d bytes", s.name, id, *wc, k, o.n)
@@ -336,7 +335,7 @@ func (s *side) received(id int, r *recvOp, wc *qp.WC, got []byte) int {
 
 // invalidate is what the QP asks for when a SEND with invalidate has arrived:
 // once for each, in order.
-func (s *side) invalidate(key memreg.Key) bool {
+func (s *side) invalidate(key ib.Key) bool {
 	for _, wc := range s.ep.recvCQ.drain() { // messages before it, which one packet has completed
 		s.recvDone(&wc)
 	}
@@ -373,10 +372,10 @@ func (s *side) checkEnd() {
 		return
 	}
 	s.touched()
-	if s.next != len(s.ops) && (s.ep.State() == qp.StateErr || s.ops[len(s.ops)-1].signaled) {
+	if s.next != len(s.ops) && (s.ep.State() == ib.StateErr || s.ops[len(s.ops)-1].signaled) {
 		w.fail("%s: the world stands still in %v and requests %d to %d are not done", s.name, s.ep.State(), s.next, len(s.ops)-1)
 	}
-	if s.ep.State() == qp.StateErr && s.recvPos != len(s.recvs) {
+	if s.ep.State() == ib.StateErr && s.recvPos != len(s.recvs) {
 		w.fail("%s: receives %d to %d were not flushed", s.name, s.recvPos, len(s.recvs)-1)
 	}
 	if s.budget > 0 {

@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/gosoftroce/rocev2/qp"
+	"github.com/gosoftroce/rocev2/clock"
 )
 
 // wireRules say what happens to the packets that cross the wire during one
@@ -132,12 +132,12 @@ func (s *scene) transmit(a *actor, w *wireRules, prefix string) []carried {
 }
 
 // advanceTo moves virtual time, firing timers and carrying packets on the way.
-func (s *scene) advanceTo(end qp.Time, w *wireRules) error {
+func (s *scene) advanceTo(end clock.Time, w *wireRules) error {
 	for fired := 0; ; fired++ {
 		if fired > 10000 {
 			return fmt.Errorf("timers fire without end")
 		}
-		next, due := qp.Time(0), (*actor)(nil)
+		next, due := clock.Time(0), (*actor)(nil)
 		for _, a := range s.actors {
 			if a.endpoint == nil {
 				continue

@@ -8,7 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gosoftroce/rocev2/memreg"
+	"github.com/gosoftroce/rocev2/clock"
+	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/qp"
 	"github.com/gosoftroce/rocev2/rocev2"
 )
@@ -60,7 +61,7 @@ type tally struct {
 	marked, cnps                      uint64
 	bursts                            uint64 // packets of them
 	dropDup, dropOrder, dropGhost     uint64
-	virtual                           qp.Time
+	virtual                           clock.Time
 }
 
 func (t *tally) add(o *tally) {
@@ -101,7 +102,7 @@ func newWorld(seed uint64) *world {
 		w.chooseMarks(i)
 		w.nodes[i].store = qp.NewStore([]int{1024, 5}[w.seed>>(3+i)&1])
 		if w.rng.IntN(3) == 0 {
-			w.nodes[i].lag = qp.Time(w.rng.IntN(20000))
+			w.nodes[i].lag = clock.Time(w.rng.IntN(20000))
 		}
 	}
 	for i, n := range w.nodes {
@@ -146,7 +147,7 @@ func (w *world) choose() {
 
 func (w *world) chooseLink() linkParams {
 	r := w.rng
-	l := linkParams{delay: qp.Time(1000 + r.IntN(50000)), bitsPerSecond: pick(r, int64(10e9), 10e9, 1e9, 3e8), queue: qp.Time(r.IntN(20000)), jitter: qp.Time(1 + r.IntN(200000))}
+	l := linkParams{delay: clock.Time(1000 + r.IntN(50000)), bitsPerSecond: pick(r, int64(10e9), 10e9, 1e9, 3e8), queue: clock.Time(r.IntN(20000)), jitter: clock.Time(1 + r.IntN(200000))}
 	chance := func(most float64) float64 {
 		if r.IntN(2) == 0 {
 			return 0
@@ -202,7 +203,7 @@ func (w *world) connect(i int) {
 			c.Window.MaxBytes = c.Window.InitialBytes * (1 + r.IntN(8))
 		}
 		q := &simQP{on: n, qpn: qpn}
-		c.Invalidate = func(key memreg.Key) bool { return q.model.invalidate(key) }
+		c.Invalidate = func(key ib.Key) bool { return q.model.invalidate(key) }
 		ep, err := newEndpoint(n.node, c)
 		if err != nil {
 			w.fail("qp.New: %v", err)
@@ -221,9 +222,9 @@ func (w *world) connect(i int) {
 	pair[0].peer, pair[1].peer = pair[1], pair[0]
 	for j, s := range pair {
 		s.wire = newSniffer(w, s, psn[j])
-		a := qp.Attr{
-			State: qp.StateRTS, Access: accessWrite | accessRead | accessAtomic, Port: 1,
-			AV: qp.AddressVector{DGID: s.peer.ep.on.addr, HopLimit: 64}, PathMTU: w.p.mtu,
+		a := ib.Attr{
+			State: ib.StateRTS, Access: accessWrite | accessRead | accessAtomic, Port: 1,
+			AV: ib.AddressVector{DGID: s.peer.ep.on.addr, HopLimit: 64}, PathMTU: w.p.mtu,
 			Timeout: w.p.timeout, RetryCount: w.p.retry, RNRRetry: w.p.rnrRetry, MinRNRTimer: uint8(1 + r.IntN(20)),
 			SQPSN: psn[j], RQPSN: psn[1-j], DestQPN: s.peer.ep.qpn,
 			MaxRdAtomic: uint8(1 + r.IntN(int(destRd[1-j]))), MaxDestRdAtomic: destRd[j],
@@ -235,7 +236,7 @@ func (w *world) connect(i int) {
 		if err := s.ep.connect(0, a); err != nil {
 			w.fail("connect: %v", err)
 		}
-		w.push(event{at: qp.Time(r.IntN(100000)), kind: eventAct, q: s.ep})
+		w.push(event{at: clock.Time(r.IntN(100000)), kind: eventAct, q: s.ep})
 	}
 	for _, s := range pair {
 		s.postRecvs()
@@ -253,7 +254,7 @@ func (w *world) startPSN() rocev2.PSN {
 }
 
 const (
-	maxVirtual = qp.Time(300e9) // five minutes
+	maxVirtual = clock.Time(300e9) // five minutes
 	maxEvents  = 2_000_000
 )
 

@@ -68,8 +68,8 @@ func (s *side) mishaps(r *pair.Result) {
 	}
 	for _, q := range s.qps {
 		st := q.Stats()
-		add(maybe, "retransmissions", st.Retransmits-st.Needless)
-		add(r.Counts, "needless retransmissions", st.Needless)
+		add(maybe, "retransmissions", st.Retransmits-st.Spurious)
+		add(r.Counts, "spurious retransmissions", st.Spurious)
 		add(maybe, "ack timeouts", st.Timeouts)
 		add(r.Counts, "read replays", st.ReadReplays) // of what was sent again
 		add(fatal, "completion overflows", st.Overflows)

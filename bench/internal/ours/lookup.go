@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gosoftroce/rocev2/bench/internal/pair"
+	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/memreg"
 )
 
@@ -42,11 +43,11 @@ func (l *lookup) Run(stop <-chan struct{}) (pair.Result, error) {
 	table := memreg.NewTable(rnd.Uint32)
 	pd := table.AllocPD()
 	memory := memreg.Local(make([]byte, 4096))
-	keys := make([]memreg.Key, l.cfg.Regions)
+	keys := make([]ib.Key, l.cfg.Regions)
 	addrs := make([]uint64, l.cfg.Regions)
 	begin := time.Now()
 	for i := range keys {
-		r, err := table.Register(pd, memory, memreg.Options{Access: memreg.LocalWrite | memreg.RemoteWrite})
+		r, err := table.Register(pd, memory, memreg.Options{Access: ib.LocalWrite | ib.RemoteWrite})
 		if err != nil {
 			return pair.Result{}, err
 		}
@@ -74,13 +75,13 @@ func (l *lookup) Run(stop <-chan struct{}) (pair.Result, error) {
 
 // resolve looks keys up in the given order for a while, and returns the
 // nanoseconds that one look-up takes.
-func resolve(t *memreg.Table, pd *memreg.PD, keys []memreg.Key, addrs []uint64, order []uint32, d time.Duration) (float64, error) {
+func resolve(t *memreg.Table, pd *memreg.PD, keys []ib.Key, addrs []uint64, order []uint32, d time.Duration) (float64, error) {
 	n := 0
 	begin := time.Now()
 	for {
 		for _, k := range order {
-			v, fault := t.Resolve(pd, keys[k], addrs[k], 4096, memreg.RemoteWrite)
-			if fault != memreg.None {
+			v, fault := t.Resolve(pd, 1, keys[k], addrs[k], 4096, ib.RemoteWrite)
+			if fault != ib.FaultNone {
 				return 0, errors.New("a key that was registered does not resolve")
 			}
 			v.Release()

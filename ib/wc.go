@@ -1,11 +1,115 @@
-package qp
+package ib
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 
-	"github.com/gosoftroce/rocev2/memreg"
 	"github.com/gosoftroce/rocev2/rocev2"
+)
+
+// Status is the result of a work request, with the numbers of ibv_wc_status. It is an error too, the one that a WCError
+// unwraps to: errors.Is(err, StatusRetryExcErr). WC.Err is nil for a success.
+type Status uint8
+
+// The statuses.
+const (
+	StatusSuccess Status = iota
+	StatusLocLenErr
+	StatusLocQPOpErr
+	StatusLocEECOpErr
+	StatusLocProtErr
+	StatusWRFlushErr
+	StatusMWBindErr
+	StatusBadRespErr
+	StatusLocAccessErr
+	StatusRemInvReqErr
+	StatusRemAccessErr
+	StatusRemOpErr
+	StatusRetryExcErr
+	StatusRNRRetryExcErr
+	StatusLocRDDViolErr
+	StatusRemInvRDReqErr
+	StatusRemAbortErr
+	StatusInvEECNErr
+	StatusInvEECStateErr
+	StatusFatalErr
+	StatusRespTimeoutErr
+	StatusGeneralErr
+	NumStatuses
+)
+
+var statusNames = [NumStatuses]string{
+	"SUCCESS", "LOC_LEN_ERR", "LOC_QP_OP_ERR", "LOC_EEC_OP_ERR", "LOC_PROT_ERR", "WR_FLUSH_ERR", "MW_BIND_ERR",
+	"BAD_RESP_ERR", "LOC_ACCESS_ERR", "REM_INV_REQ_ERR", "REM_ACCESS_ERR", "REM_OP_ERR", "RETRY_EXC_ERR",
+	"RNR_RETRY_EXC_ERR", "LOC_RDD_VIOL_ERR", "REM_INV_RD_REQ_ERR", "REM_ABORT_ERR", "INV_EECN_ERR",
+	"INV_EEC_STATE_ERR", "FATAL_ERR", "RESP_TIMEOUT_ERR", "GENERAL_ERR",
+}
+
+// String returns the name of ibv_wc_status without its prefix.
+func (s Status) String() string {
+	if s < NumStatuses {
+		return statusNames[s]
+	}
+	return "status " + strconv.Itoa(int(s))
+}
+
+// WCOpcode is what a completion completes, with the numbers of ibv_wc_opcode.
+type WCOpcode uint8
+
+// The kinds of completions.
+const (
+	WCSend         WCOpcode = 0
+	WCWrite        WCOpcode = 1
+	WCRead         WCOpcode = 2
+	WCCompareSwap  WCOpcode = 3
+	WCFetchAdd     WCOpcode = 4
+	WCRecv         WCOpcode = 128
+	WCRecvWriteImm WCOpcode = 129
+)
+
+// String returns the name of ibv_wc_opcode without its prefix.
+func (o WCOpcode) String() string {
+	switch o {
+	case WCSend:
+		return "SEND"
+	case WCWrite:
+		return "RDMA_WRITE"
+	case WCRead:
+		return "RDMA_READ"
+	case WCCompareSwap:
+		return "COMP_SWAP"
+	case WCFetchAdd:
+		return "FETCH_ADD"
+	case WCRecv:
+		return "RECV"
+	case WCRecvWriteImm:
+		return "RECV_RDMA_WITH_IMM"
+	}
+	return "opcode " + strconv.Itoa(int(o))
+}
+
+// WC is a completion. After an error only ID, Status, Opcode, QPN and VendorErr have a meaning; Err and String put them
+// into words.
+type WC struct {
+	ID             uint64     // of the request
+	Status         Status     // StatusSuccess, or see Err
+	Opcode         WCOpcode   // what completed
+	WithImm        bool       // a receive: Imm is set
+	WithInv        bool       // a receive: InvalidatedKey is set
+	Solicited      bool       // a receive: the message asked for an event
+	ByteLen        uint32     // bytes of the message; up to 2^31
+	Imm            uint32     // immediate data
+	InvalidatedKey Key        // the key of this side that the peer has ended
+	QPN            rocev2.QPN // the local queue pair
+	SrcQPN         rocev2.QPN // a receive: the peer's
+	VendorErr      uint32     // what went wrong in detail: VendorFault plus a Fault, VendorNAK plus a syndrome, or 0; see Vendor
+}
+
+// What WC.VendorErr holds after an error.
+const (
+	VendorFault uint32 = 0x100 // the low byte is the Fault of a memory access
+	VendorNAK   uint32 = 0x200 // the low byte is the syndrome of a NAK that was received
 )
 
 // Error makes a status an error, which WCError unwraps to: errors.Is(err,
@@ -56,7 +160,7 @@ func (c WC) String() string {
 }
 
 // statusWords say what a status means to the one who gets it, or where to look.
-var statusWords = [numStatuses]string{
+var statusWords = [NumStatuses]string{
 	StatusLocLenErr:      "a message is longer than the receive buffer",
 	StatusLocQPOpErr:     "the queue pair cannot carry out the request",
 	StatusLocProtErr:     "a scatter/gather entry names no memory of this protection domain, or memory without the right",
@@ -75,7 +179,7 @@ func (c WC) Explain() string {
 	if c.Opcode >= WCRecv && (c.Status == StatusRemInvReqErr || c.Status == StatusRemAccessErr || c.Status == StatusRemOpErr) {
 		return "the peer's request was refused"
 	}
-	if c.Status >= numStatuses {
+	if c.Status >= NumStatuses {
 		return ""
 	}
 	return statusWords[c.Status]
@@ -90,7 +194,7 @@ func (c WC) Vendor() string {
 	case c.VendorErr == VendorNAK|low:
 		return fmt.Sprintf("the peer sent %v (vendor error %#x)", rocev2.Syndrome(low), c.VendorErr)
 	case c.VendorErr == VendorFault|low:
-		return fmt.Sprintf("memory access: %v (vendor error %#x)", memreg.Fault(low).String(), c.VendorErr)
+		return fmt.Sprintf("memory access: %v (vendor error %#x)", Fault(low).String(), c.VendorErr)
 	}
 	return fmt.Sprintf("vendor error %#x", c.VendorErr)
 }

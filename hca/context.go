@@ -6,10 +6,10 @@ import (
 	"sync"
 )
 
-// Owner is a program's share of a device: everything made through it is freed
-// when it closes. A device may have many owners (one for each program that it
+// Context is a program's share of a device: everything made through it is freed
+// when it closes. A device may have many contexts (one for each program that it
 // serves).
-type Owner struct {
+type Context struct {
 	dev *Device
 
 	mu       sync.Mutex
@@ -20,9 +20,9 @@ type Owner struct {
 	pds      map[io.Closer]struct{}
 }
 
-// NewOwner makes an owner.
-func (d *Device) NewOwner() (*Owner, error) {
-	o := &Owner{
+// NewContext makes a context.
+func (d *Device) NewContext() (*Context, error) {
+	o := &Context{
 		dev:      d,
 		qps:      map[io.Closer]struct{}{},
 		cqs:      map[io.Closer]struct{}{},
@@ -34,12 +34,12 @@ func (d *Device) NewOwner() (*Owner, error) {
 	if d.closed {
 		return nil, ErrClosed
 	}
-	d.owners[o] = struct{}{}
+	d.contexts[o] = struct{}{}
 	return o, nil
 }
 
-// adopt enters an object into one of the owner's sets.
-func (o *Owner) adopt(obj io.Closer, set *map[io.Closer]struct{}, limit int, what string) error {
+// adopt enters an object into one of the context's sets.
+func (o *Context) adopt(obj io.Closer, set *map[io.Closer]struct{}, limit int, what string) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.closed {
@@ -52,15 +52,15 @@ func (o *Owner) adopt(obj io.Closer, set *map[io.Closer]struct{}, limit int, wha
 	return nil
 }
 
-func (o *Owner) release(obj io.Closer, set *map[io.Closer]struct{}) {
+func (o *Context) release(obj io.Closer, set *map[io.Closer]struct{}) {
 	o.mu.Lock()
 	delete(*set, obj)
 	o.mu.Unlock()
 }
 
-// Close frees everything that was made through the owner: queue pairs first,
+// Close frees everything that was made through the context: queue pairs first,
 // so that nothing uses what goes after them.
-func (o *Owner) Close() error {
+func (o *Context) Close() error {
 	o.mu.Lock()
 	o.closed = true
 	o.mu.Unlock()
@@ -71,12 +71,12 @@ func (o *Owner) Close() error {
 		}
 	}
 	o.dev.mu.Lock()
-	delete(o.dev.owners, o)
+	delete(o.dev.contexts, o)
 	o.dev.mu.Unlock()
 	return errors.Join(errs...)
 }
 
-func (o *Owner) members(set *map[io.Closer]struct{}) []io.Closer {
+func (o *Context) members(set *map[io.Closer]struct{}) []io.Closer {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	out := make([]io.Closer, 0, len(*set))

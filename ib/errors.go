@@ -1,0 +1,57 @@
+package ib
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/gosoftroce/rocev2/rocev2"
+)
+
+// Errors of Modify. They come wrapped in a ModifyError.
+var (
+	ErrTransition     = errors.New("no such state transition")
+	ErrAttrMissing    = errors.New("attribute missing")
+	ErrAttrNotAllowed = errors.New("attribute not allowed")
+	ErrAttrValue      = errors.New("attribute has a bad value")
+	ErrCurState       = errors.New("not the current state")
+	ErrNotDrained     = errors.New("the send queue is still draining")
+)
+
+// Errors of PostSend and PostRecv. They come wrapped in a PostError, and nothing was queued.
+var (
+	ErrState         = errors.New("wrong queue pair state")
+	ErrQueueFull     = errors.New("queue full: it has room again when an earlier request completes")
+	ErrTooManySGE    = errors.New("too many scatter/gather entries")
+	ErrInlineTooLong = errors.New("inline data too long")
+	ErrInline        = errors.New("operation cannot have inline data")
+	ErrOpcode        = errors.New("unknown operation")
+	ErrNoOpcode      = fmt.Errorf("%w: Opcode is not set", ErrOpcode)
+	ErrTooLong       = errors.New("message longer than 2^31 bytes")
+	ErrAtomicLength  = errors.New("the result of an atomic needs exactly 8 bytes")
+	ErrNoRdAtomic    = errors.New("max_rd_atomic is 0: the peer takes neither READ nor atomics")
+	ErrShared        = errors.New("receives come from a shared source")
+	ErrRemote        = errors.New("the remote address was made for a place outside of the peer's memory")
+)
+
+// ModifyError says which state transition or attribute Modify refused. Nothing was changed.
+type ModifyError struct {
+	From, To State
+	Service  rocev2.Service
+	Attr     AttrMask // the attributes at fault, 0 if it is the transition itself
+	Detail   string   // what is wrong with a value; may be empty
+	Err      error    // one of the errors above
+}
+
+func (e *ModifyError) Error() string {
+	s := fmt.Sprintf("qp: modify %v queue pair from %v to %v: %v", e.Service, e.From, e.To, e.Err)
+	if e.Attr != 0 {
+		s += ": " + e.Attr.String()
+	}
+	if e.Detail != "" {
+		s += ": " + e.Detail
+	}
+	return s
+}
+
+// Unwrap returns the kind of error.
+func (e *ModifyError) Unwrap() error { return e.Err }

@@ -1,0 +1,51 @@
+package ib
+
+import "fmt"
+
+// Fault says which check of a memory access failed. The zero value FaultNone is
+// success; use Err to hand a Fault on as an error.
+type Fault uint8
+
+// The faults, in the order in which the checks are made.
+const (
+	FaultNone        Fault = iota
+	FaultUnknownKey        // no live region has this key
+	FaultWrongPD           // the region belongs to another protection domain
+	FaultNoAccess          // the region does not grant the access
+	FaultOutOfBounds       // address and length are not inside the region (or the list)
+	FaultMisaligned        // a 64-bit atomic whose address is not a multiple of 8
+	FaultGone              // the region was deregistered while it was in use
+	FaultMemory            // the memory behind the region could not be accessed
+	FaultNotPresent        // a page must be fetched first, see memreg.PagedMemory
+)
+
+var faultNames = [...]string{
+	FaultNone:        "none",
+	FaultUnknownKey:  "unknown key",
+	FaultWrongPD:     "wrong protection domain",
+	FaultNoAccess:    "access not granted",
+	FaultOutOfBounds: "out of bounds",
+	FaultMisaligned:  "misaligned",
+	FaultGone:        "region deregistered",
+	FaultMemory:      "memory fault",
+	FaultNotPresent:  "page not present",
+}
+
+// String names the fault in a few words.
+func (f Fault) String() string {
+	if int(f) < len(faultNames) {
+		return faultNames[f]
+	}
+	return fmt.Sprintf("fault %d", uint8(f))
+}
+
+// Error is the fault as an error text.
+func (f Fault) Error() string { return "memreg: " + f.String() }
+
+// Err returns f as an error: nil for FaultNone.
+func (f Fault) Err() error {
+	if f == FaultNone {
+		return nil
+	}
+	return f
+}

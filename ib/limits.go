@@ -1,0 +1,16 @@
+package ib
+
+// Limits of a device. They bound what one program can ask for, not what the
+// wire could carry.
+const (
+	MaxQP       = 1 << 20
+	MaxCQ       = 1 << 20
+	MaxMR       = 1 << 24
+	MaxPD       = 1 << 20
+	MaxWR       = 1 << 17 // entries of one send or receive queue
+	MaxSGE      = 32      // entries of one scatter/gather list
+	MaxCQE      = 1 << 22 // entries of one completion queue
+	MaxInline   = 4096    // bytes carried in a work request
+	MaxRdAtomic = 128     // outstanding READs and atomics of one queue pair, either side
+	MaxMessage  = 1 << 31 // bytes of one message (IBTA 9.7.4.1.6)
+)

@@ -1,0 +1,95 @@
+package ib
+
+import (
+	"errors"
+	"fmt"
+	"math"
+)
+
+// RemoteAddr is memory of the peer.
+type RemoteAddr struct {
+	Addr uint64 // wire address, as the peer gave it
+	RKey Key
+}
+
+// OutsideRemote stands for a place outside of the memory that an address was asked for. PostSend refuses it with
+// ErrRemote. No region reaches so far up.
+var OutsideRemote = RemoteAddr{Addr: math.MaxUint64}
+
+// SendWR is a send request. PostSend copies what it needs: the struct and its slices may be reused after the call, the
+// memory that SGList names only after the completion.
+type SendWR struct {
+	ID        uint64 // comes back in WC.ID
+	Opcode    Opcode // must be set: 0 is no operation, ErrNoOpcode
+	Signaled  bool   // complete to the send queue's sink also on success
+	Solicited bool   // set the solicited event bit: SEND and immediate data only, ignored otherwise
+	Fence     bool   // start only when all earlier READs and atomics have completed
+	SGList    []SGE  // where data comes from; for READ and atomics, where it goes
+	// Inline is the data itself, copied by PostSend, instead of SGList if it is not nil. SEND and WRITE only, at most
+	// Config.MaxInline bytes.
+	Inline        []byte
+	Imm           uint32     // OpSendImm, OpWriteImm: most significant byte first on the wire
+	InvalidateKey Key        // OpSendInv: the peer's key
+	Remote        RemoteAddr // WRITE, READ, atomics
+	CompareAdd    uint64     // OpCompareSwap: the value compared with; OpFetchAdd: the value added
+	Swap          uint64     // OpCompareSwap
+}
+
+// RecvWR is a receive request. PostRecv copies it.
+type RecvWR struct {
+	ID     uint64 // comes back in WC.ID
+	SGList []SGE  // where the message goes, at most 2^32-1 bytes; the memory belongs to the queue pair until it completes
+}
+
+// Key is an lkey or an rkey. 0 is never a valid key.
+type Key uint32
+
+// String prints the key as 0x and eight hexadecimal digits.
+func (k Key) String() string { return fmt.Sprintf("0x%08x", uint32(k)) }
+
+// SGE is one entry of a scatter/gather list: Length bytes at Addr of the
+// region that LKey names. An entry of length 0 stands for nothing.
+type SGE struct {
+	Addr   uint64 // wire address, see Region.Addr
+	Length uint32 // bytes
+	LKey   Key
+}
+
+// ErrRange is wrapped by what SGE.Err returns.
+var ErrRange = errors.New("range outside of the memory region")
+
+// rangeErrors say why Slice cannot make an entry.
+var rangeErrors = [...]error{
+	BadOffset: fmt.Errorf("%w: its offset is negative", ErrRange),
+	BadLength: fmt.Errorf("%w: its length is negative", ErrRange),
+	BadEnd:    fmt.Errorf("%w: it ends behind the region", ErrRange),
+	BadSize:   fmt.Errorf("%w: one entry has at most 4 GiB - 1 bytes, use several", ErrRange),
+}
+
+const (
+	BadOffset = iota + 1
+	BadLength
+	BadEnd
+	BadSize
+)
+
+// InvalidSGE is an entry that stands for no memory, because of rangeErrors[why].
+// No region has its key, and no message is as long as it is.
+func InvalidSGE(why uint64) SGE { return SGE{Addr: why, Length: math.MaxUint32} }
+
+// Err says why Region.Slice could not make the entry; nil if it could.
+func (s SGE) Err() error {
+	if s.LKey == 0 && s.Length == math.MaxUint32 && s.Addr != 0 && s.Addr < uint64(len(rangeErrors)) {
+		return rangeErrors[s.Addr]
+	}
+	return nil
+}
+
+// TotalLength returns the sum of the lengths of a scatter/gather list, in bytes.
+func TotalLength(sg []SGE) uint64 {
+	var n uint64
+	for i := range sg {
+		n += uint64(sg[i].Length)
+	}
+	return n
+}
