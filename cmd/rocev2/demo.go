@@ -24,21 +24,21 @@ func newDemo(io streams) *cobra.Command {
 	var f demoFlags
 	cmd := &cobra.Command{
 		Use:   "demo",
-		Short: "Two processes, every operation, verified, with rates",
-		Long: `Start a second process and run every operation of a reliable connection between
-the two, over real UDP packets on loopback: this process has the device
-127.0.0.2, the other one 127.0.0.1. What arrives is compared with what was sent.
-Then the bandwidth and the latency are measured for a moment.
+		Short: "Run and verify every operation between two processes, and measure rates",
+		Long: `Start a second process, and run every operation of a reliable connection
+between the two, with real UDP packets over loopback. This process has the
+device 127.0.0.2, and the other process has 127.0.0.1. The demo compares what
+arrives with what was sent. Then it measures bandwidth and latency for a moment.
 
-No root, no kernel module; nothing is left behind. The exit status is 0 if all
-was as it should be.
+The demo needs no root and no kernel module, and it leaves nothing behind. The
+exit status is 0 if every operation did what it should.
 
---fault makes the network between the two a bad one, --pcap records it: both
-work on this process's device, which all packets pass. The data must arrive all
-the same; the end says what was lost and repaired.`,
+--fault makes the network between the two a bad one. --pcap records the packets.
+Both work on the device of this process, and all packets pass through it. All
+data must arrive even so. At the end the demo says what was lost and repaired.`,
 		Example: `  rocev2 demo
-  rocev2 demo --fault drop=1% --fault reorder=1% --stats    a bad network
-  rocev2 demo --rates 0 --pcap demo.pcapng                  for Wireshark`,
+  rocev2 demo --fault drop=1% --fault reorder=1% --stats    on a bad network
+  rocev2 demo --rates 0 --pcap demo.pcapng                  with a capture for Wireshark`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return runDemo(cmd.Context(), io, &f)
@@ -48,7 +48,7 @@ the same; the end says what was lost and repaired.`,
 	fs.SortFlags = false
 	fs.StringVar(&f.local, "local", "127.0.0.2", "`address` of this process's device")
 	fs.StringVar(&f.peer, "peer", "127.0.0.1", "`address` of the other process's device")
-	fs.DurationVar(&f.rates, "rates", time.Second, "how long each bandwidth is measured; 0 leaves bandwidths and latencies out")
+	fs.DurationVar(&f.rates, "rates", time.Second, "how long to measure each bandwidth; 0 measures neither bandwidths nor latencies")
 	f.inspect.register(cmd)
 	return cmd
 }
@@ -59,11 +59,11 @@ const demoLimit = time.Minute
 func runDemo(ctx context.Context, io streams, f *demoFlags) (err error) {
 	for _, a := range []string{f.local, f.peer} {
 		if _, err := netip.ParseAddr(a); err != nil {
-			return usagef("%q is not an address", a)
+			return usagef("%q is not an address: use an IP address of this host", a)
 		}
 	}
 	if f.rates != 0 && (f.rates < 50*time.Millisecond || f.rates > 10*time.Second) {
-		return usagef("--rates %v: it is 0, or a time from 50ms to 10s", f.rates)
+		return usagef("--rates %v: it must be 0, or a time from 50ms to 10s", f.rates)
 	}
 	in, err := f.inspect.begin(io)
 	if err != nil {
@@ -78,7 +78,7 @@ func runDemo(ctx context.Context, io streams, f *demoFlags) (err error) {
 	if err := d.setUp(ctx); err != nil {
 		return err
 	}
-	fmt.Fprintf(d.io.out, "\nOperations: this process asks, the other one checks what arrived.\n\n")
+	fmt.Fprintf(d.io.out, "\nOperations: this process starts each one, and compares what arrived with what was sent.\n\n")
 	fmt.Fprintf(d.io.out, "  %-14s %-52s %10s  %s\n", "operation", "what happens", "bytes", "result")
 	for _, step := range demoSteps {
 		if err := d.step(ctx, step); err != nil {
@@ -155,7 +155,7 @@ func (d *demo) setUp(ctx context.Context) (err error) {
 	if d.qp, err = d.connect(ctx, d.hello.Endpoint); err != nil {
 		return err
 	}
-	fmt.Fprintf(d.io.out, "Two processes, each with a software RDMA device on an address of its own:\n\n")
+	fmt.Fprintf(d.io.out, "Two processes, each with its own software RDMA device on its own address:\n\n")
 	fmt.Fprintf(d.io.out, "  this one       process %-8d %v\n", os.Getpid(), d.qp.Endpoint())
 	fmt.Fprintf(d.io.out, "  the other one  process %-8d %v, memory of %d bytes with rkey 0x%08x\n",
 		d.child.pid(), d.hello.Endpoint, d.hello.Memory.Length, uint32(d.hello.Memory.RKey))

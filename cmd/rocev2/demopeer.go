@@ -62,7 +62,7 @@ type demoChild struct {
 func startDemoChild(ctx context.Context, address string, class uint8, s streams) (*demoChild, error) {
 	self, err := os.Executable()
 	if err != nil {
-		return nil, fmt.Errorf("find the own program to start it again: %w", err)
+		return nil, fmt.Errorf("find the program file of this process, to start it again: %w", err)
 	}
 	// It ends when its standard input does, that is, with this process.
 	cmd := exec.CommandContext(ctx, self, "demo-peer", "--address", address, "--tclass", strconv.Itoa(int(class)))
@@ -217,7 +217,7 @@ func (p *demoPeer) postRecv() error {
 
 func (p *demoPeer) answer(ctx context.Context, q demoAsk, out *json.Encoder) (r demoReply, err error) {
 	if q.Length < 0 || q.Length > demoTotal {
-		return r, fmt.Errorf("a length of %d", q.Length)
+		return r, fmt.Errorf("length %d is not from 0 to %d", q.Length, demoTotal)
 	}
 	switch q.Do {
 	case "hello":

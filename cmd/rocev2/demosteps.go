@@ -14,13 +14,13 @@ var demoSteps = []demoStep{
 	{"SEND", "a message into a receive buffer of the peer", 13, demoSend},
 	{"SEND", "a message of many packets", demoArea, demoSend},
 	{"SEND_IMM", "a message with 32 bits of immediate data", 4096, demoSendImm},
-	{"WRITE", "into the peer's memory; its program is not asked", 1_000_003, demoWrite},
+	{"WRITE", "into the peer's memory, without its program", 1_000_003, demoWrite},
 	{"WRITE_IMM", "the same, and the peer gets a completion", 65536, demoWriteImm},
 	{"READ", "out of the peer's memory", demoArea, demoRead},
 	{"CMP_SWAP", "swaps a 64-bit word if it has the expected value", 8, demoCompareSwap},
-	{"CMP_SWAP", "leaves it alone if it has not", 8, demoCompareSwapFails},
+	{"CMP_SWAP", "leaves it alone if it has another value", 8, demoCompareSwapFails},
 	{"FETCH_ADD", "adds to a 64-bit word and returns what it was", 8, demoFetchAdd},
-	{"SEND_INV", "a message that ends a key which the peer gave", 64, demoSendInv},
+	{"SEND_INV", "a message that invalidates a key of the peer", 64, demoSendInv},
 	{"WRITE", "with a key that the peer never gave", 64, demoWrongKey},
 }
 
@@ -188,14 +188,14 @@ func demoSendInv(ctx context.Context, d *demo, size int) (string, error) {
 		return "", err
 	}
 	if got.Invalidated != granted.Memory.RKey {
-		return "", mismatchf("the peer was told that key %v is dead, expected %v", got.Invalidated, granted.Memory.RKey)
+		return "", mismatchf("the peer was told that key %v is invalid, expected %v", got.Invalidated, granted.Memory.RKey)
 	}
 	status, err := d.tryOnce(ctx, write)
 	if err != nil {
 		return "", err
 	}
 	if status != verbs.StatusRemAccessErr {
-		return "", mismatchf("a WRITE with the dead key: %v, expected %v", status, verbs.StatusRemAccessErr)
+		return "", mismatchf("a WRITE with the invalid key: %v, expected %v", status, verbs.StatusRemAccessErr)
 	}
 	return fmt.Sprintf("ok, a WRITE with the key is now refused with %v", status), nil
 }
@@ -236,7 +236,7 @@ func demoWrongKey(ctx context.Context, d *demo, size int) (string, error) {
 		return "", err
 	}
 	if before.Sum != after.Sum {
-		return "", mismatchf("refused, but the peer's memory has changed")
+		return "", mismatchf("the WRITE was refused, but the peer's memory has changed")
 	}
 	return fmt.Sprintf("ok, refused with %v as it must be", status), nil
 }

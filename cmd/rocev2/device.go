@@ -52,7 +52,7 @@ func openDevice(io streams, name, server string, open opener) (*verbs.Device, er
 func chooseAddress(server string) (addr netip.Addr, why string, err error) {
 	if server != "" {
 		if addr, err := routeTo(server); err == nil {
-			return addr, "the way to " + server, nil
+			return addr, "on the route to " + server, nil
 		}
 	}
 	addrs, err := net.InterfaceAddrs()

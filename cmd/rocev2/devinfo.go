@@ -44,12 +44,12 @@ func newDevinfo(io streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "devinfo",
 		Short: "Show what a device can do, its port and its GID table",
-		Long: `Show a device and the state of its port, in the manner of ibv_devinfo. With -v
-also all limits, offloads and the GID table.
+		Long: `Show a device and the state of its port, as ibv_devinfo does. -v adds all
+limits, the offloads and the GID table.
 
-The port is down where no packet gets through: the interface that has the
-address is down (physical state DISABLED) or has no carrier (POLLING). A device
-that another process has open can be looked at all the same.`,
+The port is down if no packet can get through: the interface that has the
+address is down (physical state DISABLED) or has no carrier (POLLING). The
+command also shows a device that another process has open.`,
 		Example: "  rocev2 devinfo\n  rocev2 devinfo -d 127.0.0.1 -v\n  rocev2 devinfo -d eth0 --json",
 		Args:    noArgs,
 		RunE: func(*cobra.Command, []string) error {
@@ -64,8 +64,8 @@ that another process has open can be looked at all the same.`,
 	fs := cmd.Flags()
 	fs.SortFlags = false
 	fs.VarP(deviceFlag{&f.device}, "device", "d", deviceUsage)
-	fs.BoolVarP(&f.verbose, "verbose", "v", false, "all attributes, and the GID table")
-	fs.BoolVar(&f.json, "json", false, "print all of it as a JSON object")
+	fs.BoolVarP(&f.verbose, "verbose", "v", false, "show all attributes and the GID table")
+	fs.BoolVar(&f.json, "json", false, "print everything as one JSON object")
 	return cmd
 }
 
@@ -222,7 +222,7 @@ func icrcCheck(full bool) string {
 	if full {
 		return "all 32 bits"
 	}
-	return "all 32 bits where the peer's IPv4 Identification is known, else 16"
+	return "all 32 bits if the peer's IPv4 Identification is known, else 16"
 }
 
 // gidEntry is an entry of the GID table as it is shown.

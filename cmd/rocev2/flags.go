@@ -27,7 +27,7 @@ func (f deviceFlag) Set(s string) error {
 	case s == "":
 		return errors.New("a device is an address of this host or an interface")
 	case *f.name != "":
-		return fmt.Errorf("the device is already %s: a command has one device", *f.name)
+		return fmt.Errorf("the device is already %s: a command has only one device", *f.name)
 	}
 	*f.name = s
 	return nil
@@ -55,7 +55,7 @@ func (f sizeFlag) Set(s string) error {
 	}
 	n, err := strconv.ParseInt(digits, 10, 32)
 	if err != nil {
-		return errors.New("a size is a number of bytes, or with K or M of 2^10 or 2^20 bytes")
+		return errors.New("a size is a number of bytes, or a number with K or M for 2^10 or 2^20 bytes")
 	}
 	*f.n = int(min(n<<shift, 1<<31-1))
 	return nil

@@ -40,9 +40,9 @@ type inspectFlags struct {
 func (f *inspectFlags) register(cmd *cobra.Command) {
 	fs := cmd.Flags()
 	f.flags = fs
-	fs.StringVar(&f.pcap, "pcap", "", "record all packets of this side, both directions, to `FILE` in pcapng; - is standard output, the results then go to standard error")
-	fs.StringArrayVar(&f.faults, "fault", nil, "do to packets of this side what `RULE` says, such as drop=1%, drop:nth=100:dir=in or delay=10%:by=5ms; may be repeated; \"rocev2 faults\" tells all")
-	fs.Var(statsFlag{&f.stats}, "stats", "at the end, print the counters that are not zero to standard error; --stats=json prints all, as a JSON line to standard output")
+	fs.StringVar(&f.pcap, "pcap", "", "record all packets of this side, in both directions, to `FILE` as pcapng; - means standard output, and the results then go to standard error")
+	fs.StringArrayVar(&f.faults, "fault", nil, "inject the fault of `RULE` into the packets of this side: drop=1%, drop:nth=100:dir=in, delay=10%:by=5ms ...; may be repeated; \"rocev2 faults\" explains the rules")
+	fs.Var(statsFlag{&f.stats}, "stats", "at the end, print the counters that are not zero to standard error; --stats=json prints all counters as a line of JSON to standard output")
 	fs.Lookup("stats").NoOptDefVal = statsText
 	fs.IntVar(&f.tclass, "tclass", 0, "traffic `class` of the packets that this side sends, 0 to 255: 4 × DSCP + ECN")
 }
@@ -84,14 +84,14 @@ func (f *inspectFlags) begin(s streams) (*inspector, error) {
 	i := &inspector{streams: s, flags: f, stdout: s.out, stop: func() {}}
 	for _, text := range f.faults {
 		if err := i.rules.Add(text); err != nil {
-			return nil, usagef("--fault: %w (\"rocev2 faults\" tells all)", err)
+			return nil, usagef("--fault: %w (\"rocev2 faults\" explains the rules)", err)
 		}
 	}
 	switch {
 	case len(f.faults) > 0 && len(i.rules.Rules) == 0:
 		return nil, usagef("--fault %s: a seed without a rule does nothing: add a rule, such as --fault drop=1%%", f.faults[0])
 	case f.stats != "" && f.stats != statsText && f.stats != statsJSON:
-		return nil, usagef("--stats=%s: it is --stats or --stats=json", f.stats)
+		return nil, usagef("--stats=%s: write --stats or --stats=json", f.stats)
 	case f.tclass < 0 || f.tclass > 255:
 		return nil, usagef("--tclass %d: a traffic class is a number from 0 to 255", f.tclass)
 	case f.pcap == "" && f.flags.Changed("pcap"):
@@ -140,7 +140,7 @@ func (i *inspector) open(addr netip.Addr) (*verbs.Device, error) {
 	if len(i.rules.Rules) > 0 {
 		i.faults = fault.New(link, i.rules.Seed, i.rules.Rules...)
 		link = i.faults
-		fmt.Fprintf(i.err, "faults on %v: %s; the same again: --fault seed=%d\n", addr, strings.Join(i.ruleTexts(), ", "), i.rules.Seed)
+		fmt.Fprintf(i.err, "faults on %v: %s; to repeat them: --fault seed=%d\n", addr, strings.Join(i.ruleTexts(), ", "), i.rules.Seed)
 	}
 	i.device, err = verbs.OpenLink(link, verbs.Config{})
 	if err != nil {
@@ -242,20 +242,22 @@ func (i *inspector) trafficClass() uint8 { return uint8(i.flags.tclass) }
 func newFaults(io streams) *cobra.Command {
 	return &cobra.Command{
 		Use:   "faults [RULE]...",
-		Short: "Explain the rules of --fault, and check some",
-		Long: `With --fault RULE, pingpong, perf and demo do to the packets of their device
-what bad networks do. A RULE is
+		Short: "Explain the rules of --fault, or check rules",
+		Long: `With --fault RULE, the commands pingpong, perf and demo treat the packets of
+their device as a bad network does. A RULE has this form:
 
 ` + fault.Grammar + `
 
-What is random comes from one seed, which is printed: with it, the same rules
-hit the same packets again, as far as these come in the same order.
+All random choices come from one seed, and the command prints it. With the same
+seed, the same rules hit the same packets again, as far as the packets come in
+the same order.
 
-Rules given to this command are checked and printed as they were understood.`,
-		Example: `  rocev2 demo --fault drop=1%                             one packet of 100 is lost, either way
-  rocev2 demo --fault drop=1% --fault seed=7              the same packets each time
-  rocev2 pingpong --fault drop:opcode=ACK:dir=in:nth=10   the tenth acknowledgement gets lost
-  rocev2 perf write_bw --fault reorder=0.1%:by=3          some packets are overtaken by three
+This command checks the rules that you give it, and prints how it understood
+them.`,
+		Example: `  rocev2 demo --fault drop=1%                             lose one packet of 100 in each direction
+  rocev2 demo --fault drop=1% --fault seed=7              lose the same packets each time
+  rocev2 pingpong --fault drop:opcode=ACK:dir=in:nth=10   lose the tenth acknowledgement
+  rocev2 perf write_bw --fault reorder=0.1%:by=3          let three packets overtake some packets
   rocev2 perf read_bw --fault corrupt:every=1000:dir=in --fault delay:by=2ms:dir=in`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {

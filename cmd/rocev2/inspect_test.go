@@ -254,7 +254,7 @@ func TestFaultFlag(t *testing.T) {
 			t.Parallel()
 			args := strings.Fields("pingpong -n 50 -s 1000 -c -e --stats=json")
 			s, r := sides(t, args, append(args, "--fault", c.rule, "--fault", "seed=7"))
-			if !strings.Contains(r.err, "the same again: --fault seed=7\n") || !strings.Contains(r.err, c.rule) {
+			if !strings.Contains(r.err, "to repeat them: --fault seed=7\n") || !strings.Contains(r.err, c.rule) {
 				t.Errorf("the seed is not in %q", r.err)
 			}
 			st := statsOf(t, r.out)[0]

@@ -73,17 +73,18 @@ func newRoot(io streams) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "rocev2",
 		Short: "RoCEv2 (RDMA over UDP) in an ordinary process",
-		Long: `RDMA over Converged Ethernet v2 in an ordinary process: no RDMA hardware, no
-kernel module, no root. It talks to the Linux kernel's Soft-RoCE, and to itself.
+		Long: `rocev2 speaks RDMA over Converged Ethernet v2 (RoCEv2) in an ordinary process.
+It needs no RDMA hardware, no kernel module and no root. The peer is the Linux
+kernel's Soft-RoCE, or another rocev2.
 
-A device is one local address; -d names it everywhere, as an address or as a
-network interface. Two processes on one host take two addresses: 127.0.0.1 and
-127.0.0.2.`,
-		Example: `  rocev2 demo                                  see everything at work
-  rocev2 devinfo -d eth0                       what the device on eth0 can do
-  rocev2 perf write_bw -d 127.0.0.1            the server of a bandwidth test ...
+A device is one local address. -d names it, as an address or as a network
+interface. Two processes on one host need two addresses, for example 127.0.0.1
+and 127.0.0.2.`,
+		Example: `  rocev2 demo                                  run every operation
+  rocev2 devinfo -d eth0                       show what the device on eth0 can do
+  rocev2 perf write_bw -d 127.0.0.1            run the server of a bandwidth test ...
   rocev2 perf write_bw -d 127.0.0.2 127.0.0.1  ... and its client
-  rocev2 pingpong -d eth0 192.0.2.7            against ibv_rc_pingpong -g 1 there`,
+  rocev2 pingpong -d eth0 192.0.2.7            connect to ibv_rc_pingpong -g 1 on 192.0.2.7`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -106,17 +107,17 @@ network interface. Two processes on one host take two addresses: 127.0.0.1 and
 // atMostServer is the rule for the arguments of pingpong and perf.
 func atMostServer(cmd *cobra.Command, args []string) error {
 	if len(args) > 1 {
-		return usagef("one server can be named, not %d: %q", len(args), args)
+		return usagef("you can name one server, not %d: %q", len(args), args)
 	}
 	if len(args) == 1 && args[0] == statsJSON && cmd.Flags().Changed("stats") {
-		return usagef("--stats %s names a server %q; the format is --stats=%s", args[0], args[0], args[0])
+		return usagef("--stats %s means a server named %q; the format is --stats=%s", args[0], args[0], args[0])
 	}
 	return nil
 }
 
 func noArgs(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		return usagef("%s takes no arguments, but there is %q", cmd.CommandPath(), args[0])
+		return usagef("%s takes no arguments, but got %q", cmd.CommandPath(), args[0])
 	}
 	return nil
 }

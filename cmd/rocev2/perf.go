@@ -16,28 +16,27 @@ import (
 func newPerf(io streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "perf",
-		Short: "Measure bandwidth and latency, with the perftest programs or with itself",
+		Short: "Measure bandwidth and latency, against a perftest program or another rocev2",
 		Long: `Measure the bandwidth or the latency of an operation over reliable connections.
-The peer is another rocev2 perf with the same test, or the program of the
-perftest package (version 4.5, which calls itself 6.06) of the same name: "perf
-write_bw" talks to ib_write_bw. Without a server this side is the server.
+The peer is another rocev2 perf with the same test, or the program of that name
+in the perftest package (version 4.5, which calls itself 6.06): "perf write_bw"
+talks to ib_write_bw. Without a server argument, this side is the server.
 
-Both sides must be given the same test, size, iterations or duration, number of
-queue pairs and direction: only the path MTU is negotiated.
+Start both sides with the same test, size, iterations or duration, number of
+queue pairs and direction. The two sides negotiate only the path MTU.
 
-With --sport the packets that this side sends take another way through networks
-that spread flows (ECMP). A rocev2 that sends bulk data has more in flight to
-another one, which it knows by its source port 4791: for full speed give --sport
-to one side only, to the one that sends.
+With --sport, the packets that this side sends can take another path through a
+network that spreads flows (ECMP). Two rocev2 sides recognise each other, so
+--sport does not slow them down.
 
 ` + controlHelp + `
 
-Two rocev2 sides that were started differently say in what. Options of the
-perftest programs that do not apply here say why.`,
-		Example: `  rocev2 perf write_bw -d 127.0.0.1                   a server, and
-  rocev2 perf write_bw -d 127.0.0.2 127.0.0.1         its client
-  rocev2 perf send_lat -s 64 192.0.2.7                against ib_send_lat -s 64 there
-  rocev2 perf read_bw -D 10 -q 4 --json 192.0.2.7     ten seconds, four queue pairs, a JSON line`,
+If two rocev2 sides were started differently, they name the difference. If an
+option of a perftest program does not apply here, the error says why.`,
+		Example: `  rocev2 perf write_bw -d 127.0.0.1                   run a server ...
+  rocev2 perf write_bw -d 127.0.0.2 127.0.0.1         ... and its client
+  rocev2 perf send_lat -s 64 192.0.2.7                connect to ib_send_lat -s 64 on 192.0.2.7
+  rocev2 perf read_bw -D 10 -q 4 --json 192.0.2.7     ten seconds, four queue pairs, a line of JSON`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return nil
@@ -84,7 +83,7 @@ func newPerfTest(io streams, t perftest.Test) *cobra.Command {
 		Use:     t.String() + " [flags] [server]",
 		Aliases: []string{t.Tool()},
 		Short:   perfTexts[t] + " (" + t.Tool() + ")",
-		Long: fmt.Sprintf("Measure %s.\n\nThe peer is another rocev2 perf %v, or %s, started with\nthe same flags. Without a server this side is the server. How the two meet is in\nrocev2 perf --help.",
+		Long: fmt.Sprintf("Measure %s.\n\nThe peer is another rocev2 perf %v, or %s, started\nwith the same flags. Without a server argument, this side is the server.\n\nTo learn how the two sides connect, see rocev2 perf --help.",
 			perfTexts[t], t, t.Tool()),
 		Example: fmt.Sprintf("  rocev2 perf %[1]v -d 127.0.0.1\n  rocev2 perf %[1]v -d 127.0.0.2 127.0.0.1\n  rocev2 perf %[1]v -D 10 --json 192.0.2.7", t),
 		Args:    atMostServer,
@@ -112,39 +111,39 @@ func (f *perfFlags) register(cmd *cobra.Command) {
 		if !bw {
 			f.Size = perftest.DefaultSizeLat
 		}
-		fs.VarP(sizeFlag{&f.Size}, "size", "s", "`bytes` of a message, also 64K or 1M")
-		fs.BoolVarP(&f.AllSizes, "all", "a", false, "run through the sizes from 2 to 2^23")
+		fs.VarP(sizeFlag{&f.Size}, "size", "s", "size of a message in `bytes`, also 64K or 1M")
+		fs.BoolVarP(&f.AllSizes, "all", "a", false, "run the test with all sizes from 2 to 2^23")
 	}
-	fs.IntVarP(&f.Iterations, "iters", "n", iterations, "`number` of operations of each queue pair")
-	fs.Float64VarP(&f.seconds, "duration", "D", 0, "run for so many `seconds` instead; the middle half is measured")
-	fs.Float64VarP(&f.margin, "margin", "f", 0, "with -D: `seconds` at both ends that are not measured (default: a quarter)")
+	fs.IntVarP(&f.Iterations, "iters", "n", iterations, "`number` of operations on each queue pair")
+	fs.Float64VarP(&f.seconds, "duration", "D", 0, "run for this many `seconds` instead, and measure the middle half")
+	fs.Float64VarP(&f.margin, "margin", "f", 0, "with -D: do not measure this many `seconds` at each end (default: a quarter)")
 	fs.IntVarP(&f.mtu, "mtu", "m", 0, "path MTU in `bytes` (default: the largest that the link carries)")
-	fs.Uint8VarP(&f.timeout, "qp-timeout", "u", perftest.DefaultTimeout, "acknowledgement timeout 4.096 µs × 2^`n`")
+	fs.Uint8VarP(&f.timeout, "qp-timeout", "u", perftest.DefaultTimeout, "acknowledgement timeout of 4.096 µs × 2^`n`")
 	fs.BoolVarP(&f.cpuFreq, "CPU-freq", "F", false, "accepted for compatibility")
 	fs.IntVarP(&f.sl, "sl", "S", 0, "accepted for compatibility: Ethernet has no service level here")
 	if bw {
 		fs.IntVarP(&f.QPs, "qp", "q", 1, "`number` of queue pairs")
 		fs.IntVarP(&f.TxDepth, "tx-depth", "t", perftest.DefaultTxDepth, "`number` of operations outstanding on a queue pair")
-		fs.IntVarP(&f.CQMod, "cq-mod", "Q", 0, "one completion for so `many` operations (default: by size and depth)")
-		fs.IntVarP(&f.PostList, "post_list", "l", 0, "post so `many` operations at a time (default: as many as there is room for)")
+		fs.IntVarP(&f.CQMod, "cq-mod", "Q", 0, "one completion for this `many` operations (default: depends on size and depth)")
+		fs.IntVarP(&f.PostList, "post_list", "l", 0, "post this `many` operations at a time (default: as many as there is room for)")
 		fs.BoolVarP(&f.Bidirectional, "bidirectional", "b", false, "both sides send")
-		fs.BoolVar(&f.Endless, "run_infinitely", false, "run until interrupted, and print a result every -D seconds (default: 5)")
+		fs.BoolVar(&f.Endless, "run_infinitely", false, "run until interrupted, and print a result every -D seconds (default: every 5)")
 		if t.Verb == perftest.Send {
-			fs.IntVar(&f.RecvPostList, "recv_post_list", 0, "post so `many` receives at a time")
+			fs.IntVar(&f.RecvPostList, "recv_post_list", 0, "post this `many` receives at a time")
 		}
 	}
 	f.reportFlags.register(cmd, bw)
 	if t.Verb == perftest.Send {
-		fs.IntVarP(&f.RxDepth, "rx-depth", "r", perftest.DefaultRxDepth, "`number` of receives kept posted on a queue pair")
+		fs.IntVarP(&f.RxDepth, "rx-depth", "r", perftest.DefaultRxDepth, "`number` of receives that stay posted on a queue pair")
 	}
 	if t.Verb == perftest.Send || t.Verb == perftest.Write {
-		fs.IntVarP(&f.Inline, "inline_size", "I", 0, "messages up to so many `bytes` go within the work request")
+		fs.IntVarP(&f.Inline, "inline_size", "I", 0, "put messages of up to this many `bytes` into the work request")
 	}
 	if t.Verb == perftest.Read || atomic {
-		fs.IntVarP(&f.OutstandingReads, "outs", "o", 0, "`number` of operations that the wire has outstanding (default: the most that the device can do)")
+		fs.IntVarP(&f.OutstandingReads, "outs", "o", 0, "`number` of operations outstanding on the wire (default: the device's limit)")
 	}
 	if atomic {
-		fs.StringVarP(&f.atomic, "atomic_type", "A", "FETCH_AND_ADD", "FETCH_AND_ADD or CMP_AND_SWAP")
+		fs.StringVarP(&f.atomic, "atomic_type", "A", "FETCH_AND_ADD", "`operation`: FETCH_AND_ADD or CMP_AND_SWAP")
 	}
 	if (t != perftest.Test{Verb: perftest.Write, Kind: perftest.Latency}) {
 		fs.BoolVarP(&f.Events, "events", "e", false, "sleep on completion events instead of polling")
@@ -186,7 +185,7 @@ func (f *perfFlags) config(cmd *cobra.Command) (perftest.Config, error) {
 			return c, usagef("-D %v: a duration is a number of seconds from 0.1 to 1000000", f.seconds)
 		}
 		if cmd.Flags().Changed("iters") {
-			return c, usagef("-D and -n do not go together: a run is bounded by time or by iterations")
+			return c, usagef("-D and -n do not go together: time or iterations limit a run, not both")
 		}
 		c.Duration = time.Duration(f.seconds * float64(time.Second))
 	}
@@ -204,7 +203,7 @@ func (f *perfFlags) config(cmd *cobra.Command) (perftest.Config, error) {
 		return c, err
 	}
 	if c.AllSizes && cmd.Flags().Changed("size") {
-		return c, usagef("-a and -s do not go together: all sizes, or one")
+		return c, usagef("-a and -s do not go together: use all sizes, or one")
 	}
 	if f.timeout < 1 || f.timeout > 31 {
 		return c, usagef("-u %d: a QP timeout is a number from 1 to 31", f.timeout)
@@ -263,7 +262,7 @@ func runPerf(ctx context.Context, io streams, f *perfFlags, server string, cmd *
 		return err
 	}
 	if c.Test.Kind == perftest.Latency && len(res) == 0 {
-		fmt.Fprintln(io.err, "the client has the figures of this test")
+		fmt.Fprintln(io.err, "the client has the figures of this test: see there")
 	}
 	if err := out.end(); err != nil {
 		return err

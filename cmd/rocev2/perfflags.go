@@ -8,35 +8,35 @@ import (
 
 // Why options of perftest do not apply to any test here.
 const (
-	whyRC       = "there are reliable connections (RC) only"
-	whyCM       = "there is no connection manager here: the two sides meet over TCP, so leave it out on both"
+	whyRC       = "this tool has reliable connections (RC) only"
+	whyCM       = "there is no connection manager: the two sides connect over TCP, so omit the option on both"
 	whyOnePort  = "a device has one port"
-	whyRate     = "there is no rate limiter"
+	whyRate     = "this tool has no rate limiter"
 	whyCrypto   = "there is no encryption offload"
-	whyMemory   = "buffers are anonymous memory that is registered in full"
-	whyTimes    = "the times are summed up in a histogram: the table has minimum, percentiles and maximum, --json too"
-	whySRQ      = "there are no shared receive queues in these tests"
-	whyMcast    = "multicast is for datagrams (UD), and " + whyRC
-	whyCounters = "counters of the kernel's devices do not exist here: see --stats"
+	whyMemory   = "buffers are anonymous memory, registered as a whole"
+	whyTimes    = "the times go into a histogram: the table and --json have minimum, percentiles and maximum"
+	whySRQ      = "these tests have no shared receive queues"
+	whyMcast    = "multicast needs datagrams (UD): " + whyRC
+	whyCounters = "this device has no counters in the kernel: use --stats"
 )
 
 var foreignPerf = []foreign{
 	{"rdma_cm", "R", false, whyCM},
 	{"com_rdma_cm", "z", false, whyCM},
-	{"tos", "T", true, "it is for connections by the connection manager (-R): use --tclass"},
-	{"retry_count", "", true, "it is for connections by the connection manager (-R): here it is 7"},
+	{"tos", "T", true, "it applies only to the connection manager (-R): use --tclass"},
+	{"retry_count", "", true, "it applies only to the connection manager (-R): the retry count is 7"},
 	{"dualport", "O", false, whyOnePort},
 	{"report-per-port", "", false, whyOnePort},
-	{"report-both", "", false, "both directions are summed up, as without this option"},
+	{"report-both", "", false, "the report is the sum of both directions, as without this option"},
 	{"reversed", "", false, "start the server on the other host instead"},
-	{"hop_limit", "L", true, "the hop limit is the system's (net.ipv4.ip_default_ttl, net.ipv6.conf.*.hop_limit)"},
-	{"dlid", "", true, "there are no LIDs on Ethernet"},
-	{"dont_xchg_versions", "", false, "the exchange of versions is part of the protocol"},
-	{"ipv6", "", false, "the IP version is that of the device: choose an IPv6 address with -d"},
+	{"hop_limit", "L", true, "the system sets the hop limit (net.ipv4.ip_default_ttl, net.ipv6.conf.*.hop_limit)"},
+	{"dlid", "", true, "Ethernet has no LIDs"},
+	{"dont_xchg_versions", "", false, "the protocol always exchanges versions"},
+	{"ipv6", "", false, "the device decides the IP version: choose an IPv6 address with -d"},
 	{"report-counters", "W", true, whyCounters},
-	{"cpu_util", "", false, "the processor's use is not measured: use time or top"},
-	{"perform_warm_up", "", false, "there is no separate warm-up: use -D, which does not measure the ends"},
-	{"wait_destroy", "", true, "resources are freed at once"},
+	{"cpu_util", "", false, "this tool does not measure processor use: use time or top"},
+	{"perform_warm_up", "", false, "there is no separate warm-up: use -D, which does not measure the start and the end"},
+	{"wait_destroy", "", true, "this tool always frees resources at once"},
 	{"mmap", "", true, whyMemory},
 	{"mmap-offset", "", true, whyMemory},
 	{"odp", "", false, whyMemory},
@@ -64,7 +64,7 @@ var foreignPerf = []foreign{
 	{"report-cycles", "C", false, "times are in microseconds"},
 	{"report-histogram", "H", false, whyTimes},
 	{"report-unsorted", "U", false, whyTimes},
-	{"latency_gap", "", true, "operations follow each other at once"},
+	{"latency_gap", "", true, "each operation always follows the one before at once"},
 }
 
 // Why options of other tests do not apply to one.
@@ -72,23 +72,23 @@ var (
 	foreignLatency = []foreign{
 		{"qp", "q", true, "a latency test has one queue pair"},
 		{"tx-depth", "t", true, "a latency test has one operation outstanding"},
-		{"cq-mod", "Q", true, "every operation of a latency test has its completion"},
+		{"cq-mod", "Q", true, "every operation of a latency test has its own completion"},
 		{"bidirectional", "b", false, "a latency test has no bidirectional form"},
 		{"report_gbits", "", false, "a latency test reports microseconds"},
 		{"noPeak", "N", false, "a latency test reports no bandwidth"},
 		{"no_peak", "", false, "a latency test reports no bandwidth"},
 		{"limit_bw", "w", true, "a latency test reports no bandwidth"},
 		{"limit_msgrate", "y", true, "a latency test reports no message rate"},
-		{"post_list", "l", true, "a latency test has one operation at a time"},
-		{"recv_post_list", "", true, "a latency test has one operation at a time"},
+		{"post_list", "l", true, "a latency test posts one operation at a time"},
+		{"recv_post_list", "", true, "a latency test posts one operation at a time"},
 		{"run_infinitely", "", false, "perftest has it for bandwidth only"},
 	}
 	foreignTest = []foreign{
 		{"rx-depth", "r", true, "only SEND (send_bw, send_lat) uses receives"},
 		{"recv_post_list", "", true, "only SEND (send_bw) uses receives"},
-		{"inline_size", "I", true, "only SEND and WRITE carry data that can go within the work request"},
-		{"outs", "o", true, "only READ and atomics have a number of their own that may be outstanding"},
-		{"atomic_type", "A", true, "it is for the atomic tests"},
+		{"inline_size", "I", true, "only SEND and WRITE can carry their data in the work request"},
+		{"outs", "o", true, "only READ and atomics have a limit of their own for outstanding operations"},
+		{"atomic_type", "A", true, "only the atomic tests have it"},
 		{"size", "s", true, "atomic operations are on 8 bytes"},
 		{"all", "a", false, "atomic operations are on 8 bytes"},
 		{"events", "e", false, "write_lat watches memory: there are no events to sleep on"},
@@ -102,7 +102,7 @@ func registerForeign(cmd *cobra.Command, t perftest.Test) {
 	fs.VarP(choiceFlag{[]string{"RC"}, whyRC}, "connection", "c", "`type` of the connections: RC")
 	for name, c := range map[string]choiceFlag{
 		"force-link": {[]string{"Ethernet"}, "the link is Ethernet"},
-		"pkey_index": {[]string{"0"}, "there is one partition key, number 0"},
+		"pkey_index": {[]string{"0"}, "the device has one partition key, number 0"},
 	} {
 		fs.Var(c, name, "accepted for compatibility")
 		fs.MarkHidden(name)

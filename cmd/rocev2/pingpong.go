@@ -16,17 +16,17 @@ func newPingpong(io streams) *cobra.Command {
 	var c pingpong.Config
 	cmd := &cobra.Command{
 		Use:   "pingpong [flags] [server]",
-		Short: "Send messages back and forth, with ibv_rc_pingpong or with itself",
+		Short: "Send messages back and forth, against ibv_rc_pingpong or another rocev2",
 		Long: `Send messages back and forth over a reliable connection. The peer is another
-rocev2 pingpong, or ibv_rc_pingpong with a GID index (-g). Without a server this
-side is the server. Size, iterations and path MTU must be the same on both
-sides: nothing is negotiated.
+rocev2 pingpong, or ibv_rc_pingpong with a GID index (-g). Without a server
+argument, this side is the server. Start both sides with the same size,
+iterations and path MTU: the protocol negotiates nothing.
 
 ` + controlHelp,
-		Example: `  rocev2 pingpong -d 127.0.0.1                  on one terminal, and
-  rocev2 pingpong -d 127.0.0.2 127.0.0.1        on another
+		Example: `  rocev2 pingpong -d 127.0.0.1                  run a server on one terminal ...
+  rocev2 pingpong -d 127.0.0.2 127.0.0.1        ... and its client on another
   rocev2 pingpong -d eth0 -n 10000 -s 64 -e 192.0.2.7
-                                                against ibv_rc_pingpong -g 1 -n 10000 -s 64 -e`,
+                                                connect to ibv_rc_pingpong -g 1 -n 10000 -s 64 -e`,
 		Args: atMostServer,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return runPingpong(cmd.Context(), io, &f, c, serverOf(args))
@@ -35,13 +35,13 @@ sides: nothing is negotiated.
 	f.register(cmd, "gid-idx", "g")
 	fs := cmd.Flags()
 	c.Size = pingpong.DefaultSize
-	fs.VarP(sizeFlag{&c.Size}, "size", "s", "`bytes` of a message")
+	fs.VarP(sizeFlag{&c.Size}, "size", "s", "size of a message in `bytes`, also 64K or 1M")
 	fs.IntVarP(&f.mtu, "mtu", "m", pingpong.DefaultMTU.Bytes(), "path MTU in `bytes`")
-	fs.IntVarP(&c.RxDepth, "rx-depth", "r", pingpong.DefaultRxDepth, "`number` of receives kept posted")
+	fs.IntVarP(&c.RxDepth, "rx-depth", "r", pingpong.DefaultRxDepth, "`number` of receives that stay posted")
 	fs.IntVarP(&c.Iterations, "iters", "n", pingpong.DefaultIterations, "`number` of messages in each direction")
 	fs.IntVarP(&f.sl, "sl", "l", 0, "accepted for compatibility: Ethernet has no service level here")
 	fs.BoolVarP(&c.Events, "events", "e", false, "sleep on completion events instead of polling")
-	fs.BoolVarP(&c.Validate, "chk", "c", false, "check the content of the buffer at the end (both sides must say so)")
+	fs.BoolVarP(&c.Validate, "chk", "c", false, "check the content of the buffer at the end (give it to both sides)")
 	fs.BoolP("new_send", "N", false, "accepted for compatibility: there is one way to post")
 	refuse(cmd, foreignPingpong)
 	return cmd
@@ -98,7 +98,7 @@ func runPingpong(ctx context.Context, io streams, f *peerFlags, c pingpong.Confi
 		return err
 	}
 	if res.Unconfirmed {
-		fmt.Fprintln(io.err, "note: the peer was gone before it acknowledged the last message")
+		fmt.Fprintln(io.err, "note: the peer ended before it acknowledged the last message")
 	}
 	seconds := res.Elapsed.Seconds()
 	_, err = fmt.Fprintf(io.out, "%d bytes in %.2f seconds = %.2f Mbit/sec\n%d iters in %.2f seconds = %.2f usec/iter\n",

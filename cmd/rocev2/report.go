@@ -36,16 +36,16 @@ const defaultJSONFile = "perftest_out.json"
 func (f *reportFlags) register(cmd *cobra.Command, bandwidth bool) {
 	fs := cmd.Flags()
 	if bandwidth {
-		fs.BoolVar(&f.gbits, "report_gbits", false, "report 10^9 bits a second instead of 2^20 bytes a second")
-		fs.BoolVarP(&f.noPeak, "noPeak", "N", false, "report no peak: it is 0 (so it is with -D and beyond 20000 iterations)")
+		fs.BoolVar(&f.gbits, "report_gbits", false, "report in units of 10^9 bits a second instead of 2^20 bytes a second")
+		fs.BoolVarP(&f.noPeak, "noPeak", "N", false, "report a peak of 0 (as with -D and beyond 20000 iterations)")
 		fs.BoolVar(&f.noPeak, "no_peak", false, "the same as --noPeak")
 		fs.MarkHidden("no_peak")
 		fs.Float64VarP(&f.limitBW, "limit_bw", "w", 0, "fail if the average bandwidth is below this `value`, in the unit of the report")
-		fs.Float64VarP(&f.limitMsgRate, "limit_msgrate", "y", 0, "fail if the message rate is below this `value`, in 10^6 a second")
+		fs.Float64VarP(&f.limitMsgRate, "limit_msgrate", "y", 0, "fail if the message rate is below this `value`, in 10^6 messages a second")
 	}
-	fs.StringVar(&f.output, "output", "", "print one number only: `what`, bandwidth or message_rate, or latency")
-	fs.BoolVar(&f.outJSON, "out_json", false, "write the report to a JSON file too")
-	fs.StringVar(&f.outJSONFile, "out_json_file", defaultJSONFile, "`name` of that file")
+	fs.StringVar(&f.output, "output", "", "print only the number that `what` names: bandwidth or message_rate; in a latency test, latency")
+	fs.BoolVar(&f.outJSON, "out_json", false, "also write the report to a JSON file")
+	fs.StringVar(&f.outJSONFile, "out_json_file", defaultJSONFile, "`name` of the JSON file")
 	fs.BoolVar(&f.json, "json", false, "print one JSON object a line instead of a table")
 }
 
@@ -54,15 +54,15 @@ func (f *reportFlags) checkReport(c perftest.Config) error {
 	switch {
 	case f.output == "", f.output == "latency" && latency, !latency && (f.output == "bandwidth" || f.output == "message_rate"):
 	case latency:
-		return usagef("--output %s: a latency test can print its latency", f.output)
+		return usagef("--output %s: a latency test can print only latency", f.output)
 	default:
-		return usagef("--output %s: a bandwidth test can print its bandwidth or its message_rate", f.output)
+		return usagef("--output %s: a bandwidth test can print bandwidth or message_rate", f.output)
 	}
 	if f.output != "" && f.json {
-		return usagef("--output and --json do not go together: one number, or JSON")
+		return usagef("--output and --json do not go together: print one number, or JSON")
 	}
 	if !(f.limitBW >= 0) || !(f.limitMsgRate >= 0) {
-		return usagef("-w %v -y %v: a limit is a positive number", f.limitBW, f.limitMsgRate)
+		return usagef("-w %v -y %v: a limit must be a positive number", f.limitBW, f.limitMsgRate)
 	}
 	if !f.outJSON {
 		return nil
@@ -114,10 +114,10 @@ func (f *reportFlags) peak(c perftest.Config, r perftest.Result) float64 {
 func (f *reportFlags) limits(res []perftest.Result) error {
 	for _, r := range res {
 		if got := r.Average / f.unit(); got < f.limitBW {
-			return fmt.Errorf("BW result is below bw limit: %.2f with %d bytes, the limit (-w) is %v", got, r.Size, f.limitBW)
+			return fmt.Errorf("BW result is below bw limit: %.2f with messages of %d bytes; the limit (-w) is %v", got, r.Size, f.limitBW)
 		}
 		if got := r.MsgRate / 1e6; got < f.limitMsgRate {
-			return fmt.Errorf("message rate is below msg_rate limit: %.6f with %d bytes, the limit (-y) is %v", got, r.Size, f.limitMsgRate)
+			return fmt.Errorf("message rate is below msg_rate limit: %.6f with messages of %d bytes; the limit (-y) is %v", got, r.Size, f.limitMsgRate)
 		}
 	}
 	return nil

@@ -35,20 +35,20 @@ type peerFlags struct {
 func (f *peerFlags) register(cmd *cobra.Command, gidName, gidShort string) {
 	fs := cmd.Flags()
 	fs.SortFlags = false
-	fs.VarP(deviceFlag{&f.device}, "ib-dev", "d", deviceUsage+" (default: the way to the server, or the first address of this host)")
-	fs.IntVarP(&f.port, "port", "p", interop.DefaultPort, "TCP `port` on which the two sides meet")
+	fs.VarP(deviceFlag{&f.device}, "ib-dev", "d", deviceUsage+" (default: the address that leads to the server, or the first address of this host)")
+	fs.IntVarP(&f.port, "port", "p", interop.DefaultPort, "TCP `port` of the server's control connection")
 	fs.IntVarP(&f.ibPort, "ib-port", "i", 1, "accepted for compatibility: a device has one port")
 	fs.Var(deviceFlag{&f.device}, "device", "the same as --ib-dev")
 	fs.MarkHidden("device")
 	fs.IntVarP(&f.gidIndex, gidName, gidShort, 0, "accepted for compatibility: a device has one address")
-	fs.StringVar(&f.sport, "sport", "", "UDP source `port` of the queue pairs, 49152 to 65535, or \"auto\" for one from their numbers (default: 4791)")
-	fs.StringVar(&f.listen, "listen", "", "server: `address` on which it accepts TCP connections, or \"any\" (default: the device's)")
-	fs.StringVar(&f.sourceIP, "source_ip", "", "client: `address` from which it connects (default: the device's, if that is on the way to the server)")
-	fs.StringVar(&f.peerGID, "peer-gid", "", "`address` or network that the peer may have for RDMA, or \"any\" (default: where its TCP connection comes from)")
-	fs.DurationVar(&f.idle, "idle-timeout", time.Minute, "give up when the peer has been silent for this `time`")
+	fs.StringVar(&f.sport, "sport", "", "UDP source `port` of the queue pairs, 49152 to 65535, or \"auto\" to derive it from their numbers (default: 4791)")
+	fs.StringVar(&f.listen, "listen", "", "server: `address` on which to accept TCP connections, or \"any\" (default: the device's)")
+	fs.StringVar(&f.sourceIP, "source_ip", "", "client: `address` from which to connect (default: the device's, if it is on the route to the server)")
+	fs.StringVar(&f.peerGID, "peer-gid", "", "`address` or network that the peer may use for RDMA, or \"any\" (default: the address of its TCP connection)")
+	fs.DurationVar(&f.idle, "idle-timeout", time.Minute, "give up if the peer is silent for this `time`")
 	fs.DurationVar(&f.timeout, "timeout", 0, "give up after this `time` (for example 30s; default: no limit while there is progress)")
 	f.inspect.register(cmd)
-	fs.BoolVar(&f.progress, "progress", false, "show progress even where standard error is no terminal")
+	fs.BoolVar(&f.progress, "progress", false, "show progress even if standard error is not a terminal")
 }
 
 func (f *peerFlags) check() error {
@@ -56,14 +56,14 @@ func (f *peerFlags) check() error {
 		return usagef("-i %d: a device has one port, number 1", f.ibPort)
 	}
 	if f.timeout < 0 {
-		return usagef("--timeout %v: a time is positive", f.timeout)
+		return usagef("--timeout %v: the time must be positive", f.timeout)
 	}
 	if f.idle <= 0 {
-		return usagef("--idle-timeout %v: a time is positive", f.idle)
+		return usagef("--idle-timeout %v: the time must be positive", f.idle)
 	}
 	for flag, addr := range map[string]string{"--listen": f.listen, "--source_ip": f.sourceIP} {
 		if _, err := netip.ParseAddr(addr); err != nil && addr != "" && !(addr == "any" && flag == "--listen") {
-			return usagef("%s %s: that is not an address", flag, addr)
+			return usagef("%s %s: this is not an address", flag, addr)
 		}
 	}
 	return checkPort(f.port)
@@ -108,9 +108,9 @@ type meeting struct {
 func (f *peerFlags) meet(ctx context.Context, io *inspector, server string, check func(*verbs.Device) error) (*verbs.Device, *meeting, error) {
 	switch {
 	case server != "" && f.listen != "":
-		return nil, nil, usagef("--listen %s: a client does not listen; --source_ip chooses where it connects from", f.listen)
+		return nil, nil, usagef("--listen %s: a client does not listen; --source_ip chooses the address that it connects from", f.listen)
 	case server == "" && f.sourceIP != "":
-		return nil, nil, usagef("--source_ip %s: a server does not connect; --listen chooses where it listens", f.sourceIP)
+		return nil, nil, usagef("--source_ip %s: a server does not connect; --listen chooses the address that it listens on", f.sourceIP)
 	}
 	dev, err := openDevice(io.streams, f.device, server, io.open)
 	if err != nil {
@@ -145,7 +145,7 @@ func (f *peerFlags) listenFor(ctx context.Context, io streams, dev *verbs.Device
 	if host == "" {
 		where = "of all addresses"
 	}
-	fmt.Fprintf(io.err, "waiting on TCP port %d %s for a client of the device %v\n", f.port, where, dev.Addr())
+	fmt.Fprintf(io.err, "waiting on TCP port %d %s for a client of device %v\n", f.port, where, dev.Addr())
 	return ln, nil
 }
 
@@ -230,9 +230,12 @@ func serverOf(args []string) string {
 }
 
 // controlHelp is what the commands with two sides say about the TCP connection.
-const controlHelp = `The server accepts TCP connections on the address of its device; --listen chooses
-another, or "any". It takes the first client that speaks the protocol; all others
-it refuses with a line on standard error. The RDMA traffic goes to the address
-that the peer names, which must be the one of its TCP connection: --peer-gid
-allows others, where control and RDMA are on different networks. A peer that is
-silent for --idle-timeout ends the run.`
+const controlHelp = `The two sides exchange addresses and keys over TCP. The server accepts TCP
+connections on the address of its device. --listen chooses another address, or
+"any". The server takes the first client that speaks the protocol. It refuses
+all others with a line on standard error.
+
+The RDMA traffic goes to the address that the peer names. This must be the
+address of the peer's TCP connection. --peer-gid allows others, for hosts that
+have control and RDMA on different networks. If a peer is silent for
+--idle-timeout, the run ends.`
