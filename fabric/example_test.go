@@ -89,7 +89,7 @@ func connect(a, b *host, c verbs.ConnectConfig) {
 
 // write writes into the other's memory and waits for the outcome.
 func (h *host) write(to *host, text string) error {
-	must(h.qp.PostSend(verbs.SendWR{Opcode: verbs.Write, Inline: []byte(text), Remote: to.mr.RemoteAt(0), Signaled: true}))
+	must(h.qp.PostSend(verbs.SendWR{Opcode: verbs.OpWrite, Inline: []byte(text), Remote: to.mr.RemoteAt(0), Signaled: true}))
 	var wc [1]verbs.WC
 	_, err := h.cq.Wait(context.Background(), wc[:])
 	must(err)

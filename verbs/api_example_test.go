@@ -29,7 +29,7 @@ func ExampleWCError() {
 	defer done()
 	remote := target.At(0)
 	remote.RKey++ // not the key that the peer gave
-	must(a.qp.PostSend(verbs.SendWR{ID: 7, Opcode: verbs.Write, Inline: []byte("x"), Remote: remote, Signaled: true}))
+	must(a.qp.PostSend(verbs.SendWR{ID: 7, Opcode: verbs.OpWrite, Inline: []byte("x"), Remote: remote, Signaled: true}))
 	var wc [1]verbs.WC
 	_, err := a.cq.Wait(context.Background(), wc[:])
 	must(err)
@@ -50,7 +50,7 @@ func ExampleQP_PostSend_queueFull() {
 	defer done()
 	wrs := make([]verbs.SendWR, 200) // the queue has 128 entries
 	for i := range wrs {
-		wrs[i] = verbs.SendWR{ID: uint64(i), Opcode: verbs.Write, Inline: []byte("x"), Remote: target.At(0), Signaled: i%8 == 7}
+		wrs[i] = verbs.SendWR{ID: uint64(i), Opcode: verbs.OpWrite, Inline: []byte("x"), Remote: target.At(0), Signaled: i%8 == 7}
 	}
 	var wc [16]verbs.WC
 	completed := 0
@@ -91,7 +91,7 @@ func ExampleCQ_Completions() {
 		must(err)
 		must(qa.Connect(ctx, qb.Endpoint()))
 		must(qb.Connect(ctx, qa.Endpoint()))
-		must(qa.PostSend(verbs.SendWR{Opcode: verbs.Write, Inline: []byte(name), Remote: target.At(0), Signaled: true}))
+		must(qa.PostSend(verbs.SendWR{Opcode: verbs.OpWrite, Inline: []byte(name), Remote: target.At(0), Signaled: true}))
 		for wc, err := range a.cq.Completions(ctx) {
 			must(err)
 			must(wc.Err())
@@ -140,7 +140,7 @@ func ExampleMR_Slice() {
 	a, _, target, done := connected()
 	defer done()
 	err := a.qp.PostSend(verbs.SendWR{
-		ID: 1, Opcode: verbs.Write, SGList: []verbs.SGE{a.mr.Slice(4000, 100)}, Remote: target.At(0),
+		ID: 1, Opcode: verbs.OpWrite, SGList: []verbs.SGE{a.mr.Slice(4000, 100)}, Remote: target.At(0),
 	})
 	fmt.Println(errors.Is(err, verbs.ErrRange))
 	fmt.Println(err)
@@ -157,5 +157,5 @@ func ExampleMTUOf() {
 	fmt.Println(err)
 	// Output:
 	// true 1024 <nil>
-	// verbs: no path MTU has 1500 bytes: there are 256, 512, 1024, 2048 and 4096
+	// no path MTU has 1500 bytes: there are 256, 512, 1024, 2048 and 4096
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/gosoftroce/rocev2/hca"
+	"github.com/gosoftroce/rocev2/transport/udp"
 )
 
 // ConnectConfig holds what the two sides of a connection agree on. The zero
@@ -26,6 +27,10 @@ type ConnectConfig struct {
 // AutoSourcePort as SourcePort stands for the port that Linux would choose from
 // the two queue pair numbers.
 const AutoSourcePort = hca.AutoSourcePort
+
+// MaxSourcePorts is how many UDP source ports beside its own a device can send
+// from.
+const MaxSourcePorts = udp.MaxSourcePorts
 
 // OptUint8 is a number that may be left out. Set makes one.
 type OptUint8 struct {
@@ -61,8 +66,8 @@ func WithMTU(m MTU) ConnectOption { return func(c *ConnectConfig) { c.PathMTU = 
 // keep their order. The peer need not do the same, and sends to port 4791 as
 // ever.
 //
-// A device has at most 64 such ports (udp.MaxSourcePorts), which it keeps until
-// it is closed. Connect fails when another process has the port or when there
+// A device has at most MaxSourcePorts such ports, which it keeps until it is
+// closed. Connect fails when another process has the port or when there
 // would be one more. AutoSourcePort then takes another port: thousands of queue
 // pairs share them. Query().AV.SrcPort is the port in use.
 //
@@ -116,6 +121,9 @@ func (q *QP) ReadyToReceive(peer Endpoint, opts ...ConnectOption) error {
 			return err
 		}
 	}
+	if peer.QPN == 0 && peer.Addr.IsValid() { // Modify refuses the address
+		return q.badPeer(AttrDestQPN, "its QPN is 0: it was not filled in")
+	}
 	return q.Modify(&Attr{
 		State: StateRTR,
 		AV: AddressVector{DGID: peer.Addr, TrafficClass: c.TrafficClass, HopLimit: c.HopLimit,
@@ -136,10 +144,16 @@ func (q *QP) defaultMTU(peer Endpoint) (MTU, error) {
 	case peer.PathMTU == 0:
 		return most, nil
 	case !peer.PathMTU.Valid():
-		return 0, fmt.Errorf("verbs: connect QP %v: %w", q.QPN(), &ModifyError{From: q.State(), To: StateRTR, Service: RC, Attr: AttrPathMTU, Err: ErrAttrValue,
-			Detail: fmt.Sprintf("of the peer's Endpoint: %v", peer.PathMTU.Err())})
+		return 0, q.badPeer(AttrPathMTU, peer.PathMTU.Err().Error())
 	}
 	return min(most, peer.PathMTU), nil
+}
+
+// badPeer says what is wrong with the Endpoint of the peer.
+func (q *QP) badPeer(attr AttrMask, why string) error {
+	return fmt.Errorf("verbs: connect QP %v: %w", q.QPN(), &ModifyError{
+		From: q.State(), To: StateRTR, Service: RC, Attr: attr, Detail: "of the peer's Endpoint: " + why, Err: ErrAttrValue,
+	})
 }
 
 // ReadyToSend takes the queue pair from RTR to RTS.
@@ -152,7 +166,7 @@ func (q *QP) ReadyToSend(opts ...ConnectOption) error {
 		RetryCount:  c.RetryCount.or(defaultRetryCount),
 		RNRRetry:    c.RNRRetry.or(defaultRNRRetry),
 		MaxRdAtomic: c.MaxRdAtomic.or(defaultRdAtomic),
-	}, AttrState|AttrSQPSN|AttrTimeout|AttrRetryCount|AttrRNRRetry|AttrMaxQPRdAtomic)
+	}, AttrState|AttrSQPSN|AttrTimeout|AttrRetryCount|AttrRNRRetry|AttrMaxRdAtomic)
 }
 
 const (

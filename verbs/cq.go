@@ -9,7 +9,10 @@ import (
 )
 
 // CQ is a completion queue. Its methods may be called from any goroutine.
-type CQ struct{ core *hca.CQ }
+type CQ struct {
+	core   *hca.CQ
+	handle uint32
+}
 
 // CompChannel is a completion channel: it tells a sleeping program which of its
 // armed completion queues has got work.
@@ -32,7 +35,8 @@ func WithChannel(ch *CompChannel) CQOption {
 
 // CreateCQ makes a completion queue of at least n entries. A completion that
 // finds it full is lost: the queue pair goes to the error state and
-// EventCQError is raised.
+// EventCQError is raised. The error wraps ErrClosed, ErrOtherDevice or
+// ErrNoResources, or a *RangeError for a size that the device does not offer.
 func (d *Device) CreateCQ(n int, opts ...CQOption) (*CQ, error) {
 	var c cqConfig
 	for _, f := range opts {
@@ -40,9 +44,9 @@ func (d *Device) CreateCQ(n int, opts ...CQOption) (*CQ, error) {
 	}
 	core, err := d.owner.CreateCQ(n, c.channel)
 	if err != nil {
-		return nil, fmt.Errorf("verbs: create a completion queue: %w", err)
+		return nil, fmt.Errorf("verbs: create a completion queue: %w", errorFrom(err))
 	}
-	cq := &CQ{core: core}
+	cq := &CQ{core: core, handle: d.cqs.Add(1)}
 	core.SetUserData(cq)
 	return cq, nil
 }
@@ -56,20 +60,25 @@ func (d *Device) CreateCompChannel() (*CompChannel, error) {
 	return &CompChannel{core: core}, nil
 }
 
-// Cap returns the number of entries that the queue holds.
+// Cap returns how many completions the queue holds: at least what CreateCQ was
+// asked for.
 func (cq *CQ) Cap() int { return cq.core.Cap() }
+
+// Handle returns the number of the queue on its device, for logs: AsyncEvent
+// prints it. Queues are numbered from 1 in the order in which they were made.
+func (cq *CQ) Handle() uint32 { return cq.handle }
 
 // Poll takes up to len(wc) completions and returns how many it took. It never
 // waits. When the queue is empty it first handles what the device has received,
 // on the caller's goroutine.
-func (cq *CQ) Poll(wc []WC) int { return cq.core.PollProgress(wc) }
+func (cq *CQ) Poll(wc []WC) int { return cq.core.PollProgress(wcsOf(wc)) }
 
 // Wait takes at least one completion and at most len(wc), waiting for the first as
 // long as ctx allows: it polls for a short while, then sleeps. The error is that
 // of ctx, wraps ErrClosed when the queue is closed, or ErrNoRoom when wc is
 // empty; no completion is taken then.
 func (cq *CQ) Wait(ctx context.Context, wc []WC) (int, error) {
-	n, err := cq.core.Wait(ctx, wc)
+	n, err := cq.core.Wait(ctx, wcsOf(wc))
 	if err != nil {
 		return 0, fmt.Errorf("verbs: wait for a completion: %w", err)
 	}

@@ -7,7 +7,7 @@
 //	cq, err := dev.CreateCQ(256)
 //	qp, err := pd.CreateQP(verbs.QPConfig{SendCQ: cq, RecvCQ: cq, MaxSendWR: 128, MaxRecvWR: 128})
 //	err = qp.Connect(ctx, peer)              // peer is the other side's qp.Endpoint()
-//	err = qp.PostSend(verbs.SendWR{ID: 1, Opcode: verbs.Write, SGList: []verbs.SGE{mr.Slice(0, 4096)}, Remote: remote, Signaled: true})
+//	err = qp.PostSend(verbs.SendWR{ID: 1, Opcode: verbs.OpWrite, SGList: []verbs.SGE{mr.Slice(0, 4096)}, Remote: remote, Signaled: true})
 //	n, err := cq.Wait(ctx, wc[:])
 //
 // How the two sides learn of each other's Endpoint and RemoteMemory is up to
@@ -20,7 +20,7 @@
 //
 // Two queue pairs of one device may be connected to each other, and one to
 // itself. Their packets take the link like all others, unless
-// Config.Device.Loopback has them pass inside the device.
+// Config.Loopback has them pass inside the device.
 //
 // Errors: what a program asks for wrongly is refused at once, by an error that
 // errors.Is tells (ErrQueueFull, ErrRange, ErrClosed …). What fails on its way is

@@ -37,7 +37,7 @@ func TestSolicitedNotification(t *testing.T) {
 		}()
 		send := func(solicited bool) {
 			t.Helper()
-			check(t, qa.PostSend(verbs.SendWR{Opcode: verbs.Send, Inline: []byte("x"), Signaled: true, Solicited: solicited}))
+			check(t, qa.PostSend(verbs.SendWR{Opcode: verbs.OpSend, Inline: []byte("x"), Signaled: true, Solicited: solicited}))
 			a.waitOK(0)
 			synctest.Wait()
 		}
@@ -69,10 +69,10 @@ func TestCommunicationEstablished(t *testing.T) {
 	check(t, qb.Init())
 	check(t, qb.ReadyToReceive(qa.Endpoint()))
 	check(t, qa.Connect(t.Context(), qb.Endpoint()))
-	check(t, qa.PostSend(verbs.SendWR{Opcode: verbs.Write, Inline: []byte("x"), Remote: b.mr.RemoteAt(0), Signaled: true}))
+	check(t, qa.PostSend(verbs.SendWR{Opcode: verbs.OpWrite, Inline: []byte("x"), Remote: b.mr.RemoteAt(0), Signaled: true}))
 	a.waitOK(0)
 	e, err := b.dev.AsyncEvent(t.Context())
-	if err != nil || e.Kind != verbs.EventCommEstablished || e.QP != qb {
+	if err != nil || e.Event != verbs.EventCommEstablished || e.QP != qb {
 		t.Errorf("event %v (%v)", e, err)
 	}
 }

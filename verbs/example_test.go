@@ -26,7 +26,7 @@ func Example() {
 
 	must(aq.qp.PostSend(verbs.SendWR{
 		ID:       1,
-		Opcode:   verbs.Write,
+		Opcode:   verbs.OpWrite,
 		SGList:   []verbs.SGE{aq.mr.Slice(0, 20)},
 		Remote:   target.At(0),
 		Signaled: true,

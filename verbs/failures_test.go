@@ -3,6 +3,7 @@ package verbs_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"strings"
 	"testing"
@@ -19,24 +20,24 @@ func TestFaultsOfThePeerBecomeStatuses(t *testing.T) {
 		name   string
 		wr     func(a, b *side) verbs.SendWR
 		status verbs.Status
-		event  verbs.EventKind
+		event  verbs.Event
 	}{
 		{"unknown rkey", func(a, b *side) verbs.SendWR {
 			r := b.mr.RemoteAt(0)
 			r.RKey ^= 0x5555
-			return verbs.SendWR{Opcode: verbs.Write, SGList: []verbs.SGE{a.mr.Slice(0, 8)}, Remote: r}
+			return verbs.SendWR{Opcode: verbs.OpWrite, SGList: []verbs.SGE{a.mr.Slice(0, 8)}, Remote: r}
 		}, verbs.StatusRemAccessErr, verbs.EventQPAccessError},
 		{"beyond the region", func(a, b *side) verbs.SendWR {
-			return verbs.SendWR{Opcode: verbs.Read, SGList: []verbs.SGE{a.mr.Slice(0, 8)}, Remote: b.mr.RemoteAt(4090)}
+			return verbs.SendWR{Opcode: verbs.OpRead, SGList: []verbs.SGE{a.mr.Slice(0, 8)}, Remote: b.mr.RemoteAt(4090)}
 		}, verbs.StatusRemAccessErr, verbs.EventQPAccessError},
 		{"address wraps", func(a, b *side) verbs.SendWR {
-			return verbs.SendWR{Opcode: verbs.Write, SGList: []verbs.SGE{a.mr.Slice(0, 64)}, Remote: verbs.RemoteAddr{Addr: ^uint64(0) - 3, RKey: b.mr.RKey()}}
+			return verbs.SendWR{Opcode: verbs.OpWrite, SGList: []verbs.SGE{a.mr.Slice(0, 64)}, Remote: verbs.RemoteAddr{Addr: ^uint64(0) - 3, RKey: b.mr.RKey()}}
 		}, verbs.StatusRemAccessErr, verbs.EventQPAccessError},
 		{"misaligned atomic", func(a, b *side) verbs.SendWR {
-			return verbs.SendWR{Opcode: verbs.FetchAdd, SGList: []verbs.SGE{a.mr.Slice(0, 8)}, Remote: b.mr.RemoteAt(4)}
+			return verbs.SendWR{Opcode: verbs.OpFetchAdd, SGList: []verbs.SGE{a.mr.Slice(0, 8)}, Remote: b.mr.RemoteAt(4)}
 		}, verbs.StatusRemInvReqErr, verbs.EventQPRequestError},
 		{"no such local memory", func(a, b *side) verbs.SendWR {
-			return verbs.SendWR{Opcode: verbs.Write, SGList: []verbs.SGE{{Addr: a.mr.Addr(), Length: 8, LKey: 1}}, Remote: b.mr.RemoteAt(0)}
+			return verbs.SendWR{Opcode: verbs.OpWrite, SGList: []verbs.SGE{{Addr: a.mr.Addr(), Length: 8, LKey: 1}}, Remote: b.mr.RemoteAt(0)}
 		}, verbs.StatusLocProtErr, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -49,7 +50,7 @@ func TestFaultsOfThePeerBecomeStatuses(t *testing.T) {
 			if a.qp.State() != verbs.StateErr {
 				t.Errorf("the requester is in %v, want ERR", a.qp.State())
 			}
-			a.post(verbs.SendWR{ID: 9, Opcode: verbs.Send})
+			a.post(verbs.SendWR{ID: 9, Opcode: verbs.OpSend})
 			if wc := a.wait(); wc.Status != verbs.StatusWRFlushErr || wc.ID != 9 {
 				t.Errorf("posting in ERR gives %+v, want a flush", wc)
 			}
@@ -57,10 +58,10 @@ func TestFaultsOfThePeerBecomeStatuses(t *testing.T) {
 				return
 			}
 			e, err := b.dev.AsyncEvent(t.Context())
-			for err == nil && e.Kind == verbs.EventCommEstablished {
+			for err == nil && e.Event == verbs.EventCommEstablished {
 				e, err = b.dev.AsyncEvent(t.Context())
 			}
-			if err != nil || e.Kind != c.event || e.QP != b.qp {
+			if err != nil || e.Event != c.event || e.QP != b.qp {
 				t.Errorf("event %v (%v), want %v", e, err, c.event)
 			}
 		})
@@ -75,7 +76,7 @@ func TestVanishedPeerIsNoticedInTime(t *testing.T) {
 		a, b := newPair(t, 64, verbs.WithConfig(verbs.ConnectConfig{RetryCount: verbs.Set(3)}))
 		check(t, b.dev.Close())
 		start := time.Now()
-		a.post(verbs.SendWR{ID: 1, Opcode: verbs.Write, SGList: []verbs.SGE{a.mr.Slice(0, 8)}, Remote: b.mr.RemoteAt(0)})
+		a.post(verbs.SendWR{ID: 1, Opcode: verbs.OpWrite, SGList: []verbs.SGE{a.mr.Slice(0, 8)}, Remote: b.mr.RemoteAt(0)})
 		wc := a.wait()
 		if wc.Status != verbs.StatusRetryExcErr {
 			t.Errorf("status %v, want %v", wc.Status, verbs.StatusRetryExcErr)
@@ -90,7 +91,7 @@ func TestMissingReceiveIsAwaited(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		a, b := newPair(t, 64)
-		a.post(verbs.SendWR{ID: 1, Opcode: verbs.Send, SGList: []verbs.SGE{a.mr.Slice(0, 8)}})
+		a.post(verbs.SendWR{ID: 1, Opcode: verbs.OpSend, SGList: []verbs.SGE{a.mr.Slice(0, 8)}})
 		time.Sleep(10 * time.Second) // virtual: rnr_retry 7 waits for ever
 		b.recv(2, 0, 64)
 		b.waitOK(2)
@@ -106,15 +107,15 @@ func TestPostErrors(t *testing.T) {
 	defer da.Close()
 	defer lb.Close()
 	a := newSide(t, da, 64)
-	err = a.qp.PostSend(verbs.SendWR{ID: 3, Opcode: verbs.Send})
+	err = a.qp.PostSend(verbs.SendWR{ID: 3, Opcode: verbs.OpSend})
 	var post *verbs.PostError
 	if !errors.As(err, &post) || post.ID != 3 || !strings.Contains(err.Error(), "RESET") {
 		t.Errorf("posting in RESET: %v", err)
 	}
 	check(t, a.qp.Connect(t.Context(), verbs.Endpoint{Addr: addrB, QPN: 99}))
 	for name, wr := range map[string]verbs.SendWR{
-		"too many entries": {Opcode: verbs.Send, SGList: make([]verbs.SGE, 33)},
-		"too long inline":  {Opcode: verbs.Send, Inline: make([]byte, 1000)},
+		"too many entries": {Opcode: verbs.OpSend, SGList: make([]verbs.SGE, 33)},
+		"too long inline":  {Opcode: verbs.OpSend, Inline: make([]byte, 1000)},
 		"no such opcode":   {Opcode: 200},
 	} {
 		if err := a.qp.PostSend(wr); err == nil {
@@ -173,12 +174,15 @@ func TestCompletionQueueOverflow(t *testing.T) {
 	qb := b.newQP(verbs.QPConfig{})
 	connect(t, q, qb)
 	for i := range 8 {
-		check(t, q.PostSend(verbs.SendWR{ID: uint64(i), Opcode: verbs.Write, Inline: []byte{1}, Remote: b.mr.RemoteAt(0)}))
+		check(t, q.PostSend(verbs.SendWR{ID: uint64(i), Opcode: verbs.OpWrite, Inline: []byte{1}, Remote: b.mr.RemoteAt(0)}))
 	}
 	for {
 		e, err := a.dev.AsyncEvent(t.Context())
 		check(t, err)
-		if e.Kind == verbs.EventCQError && e.CQ == small {
+		if e.Event == verbs.EventCQError && e.CQ == small {
+			if want := fmt.Sprintf("CQ_ERR on CQ %d", small.Handle()); e.String() != want || small.Handle() == a.cq.Handle() {
+				t.Errorf("the event says %q, want %q", e, want)
+			}
 			break
 		}
 	}
@@ -197,8 +201,8 @@ func TestCloseInAnyOrder(t *testing.T) {
 			check(t, err)
 			a, b := newSide(t, da, 1<<20), newSide(t, db, 1<<20)
 			connect(t, a.qp, b.qp)
-			a.post(verbs.SendWR{ID: 1, Opcode: verbs.Write, SGList: []verbs.SGE{a.mr.Slice(0, 1<<20)}, Remote: b.mr.RemoteAt(0)})
-			b.post(verbs.SendWR{ID: 1, Opcode: verbs.Read, SGList: []verbs.SGE{b.mr.Slice(0, 1<<20)}, Remote: a.mr.RemoteAt(0)})
+			a.post(verbs.SendWR{ID: 1, Opcode: verbs.OpWrite, SGList: []verbs.SGE{a.mr.Slice(0, 1<<20)}, Remote: b.mr.RemoteAt(0)})
+			b.post(verbs.SendWR{ID: 1, Opcode: verbs.OpRead, SGList: []verbs.SGE{b.mr.Slice(0, 1<<20)}, Remote: a.mr.RemoteAt(0)})
 			closers := []func() error{a.qp.Close, a.cq.Close, a.mr.Close, a.pd.Close}
 			for n, k := order, len(closers); k > 0; k-- {
 				i := n % k
@@ -221,7 +225,7 @@ func TestDeregisteredMemoryIsOutOfReach(t *testing.T) {
 	a, b := newPair(t, 64)
 	remote := b.mr.RemoteAt(0)
 	check(t, b.mr.Close())
-	a.post(verbs.SendWR{ID: 1, Opcode: verbs.Write, Inline: []byte("x"), Remote: remote})
+	a.post(verbs.SendWR{ID: 1, Opcode: verbs.OpWrite, Inline: []byte("x"), Remote: remote})
 	if wc := a.wait(); wc.Status != verbs.StatusRemAccessErr {
 		t.Errorf("status %v", wc.Status)
 	}

@@ -37,7 +37,7 @@ func refused(t *testing.T, a, b *side) weak.Pointer[verbs.QP] {
 	small := verbs.QPConfig{MaxSendWR: 1, MaxRecvWR: 1, MaxInline: 8}
 	qa, qb := a.newQP(small), b.newQP(small)
 	connect(t, qa, qb)
-	check(t, qa.PostSend(verbs.SendWR{Opcode: verbs.Write, Inline: []byte("x"), Signaled: true,
+	check(t, qa.PostSend(verbs.SendWR{Opcode: verbs.OpWrite, Inline: []byte("x"), Signaled: true,
 		Remote: verbs.RemoteAddr{Addr: b.mr.Addr(), RKey: b.mr.RKey() ^ 1}}))
 	if wc := a.wait(); wc.Status != verbs.StatusRemAccessErr {
 		t.Fatalf("status %v", wc.Status)
@@ -68,11 +68,11 @@ func TestEventsEndWithTheirObject(t *testing.T) {
 	t.Parallel()
 	a, b := newPair(t, 64)
 	refused(t, a, b)
-	check(t, a.qp.PostSend(verbs.SendWR{Opcode: verbs.Write, Inline: []byte("x"), Signaled: true,
+	check(t, a.qp.PostSend(verbs.SendWR{Opcode: verbs.OpWrite, Inline: []byte("x"), Signaled: true,
 		Remote: verbs.RemoteAddr{Addr: b.mr.Addr(), RKey: b.mr.RKey() ^ 1}}))
 	a.wait()
 	e, err := b.dev.AsyncEvent(t.Context())
-	if err != nil || e.QP != b.qp || e.Kind != verbs.EventQPAccessError {
+	if err != nil || e.QP != b.qp || e.Event != verbs.EventQPAccessError {
 		t.Errorf("event %v (%v), want the one of the queue pair that is open", e, err)
 	}
 }
@@ -86,7 +86,7 @@ func TestClosedObjectsAreCollected(t *testing.T) {
 			check(t, qb.Init())
 			check(t, qb.ReadyToReceive(qa.Endpoint()))
 			check(t, qa.Connect(t.Context(), qb.Endpoint()))
-			check(t, qa.PostSend(verbs.SendWR{Opcode: verbs.Write, Inline: []byte("x"), Signaled: true, Remote: b.mr.RemoteAt(0)}))
+			check(t, qa.PostSend(verbs.SendWR{Opcode: verbs.OpWrite, Inline: []byte("x"), Signaled: true, Remote: b.mr.RemoteAt(0)}))
 			a.waitOK(0)
 			if e, err := b.dev.AsyncEvent(t.Context()); err != nil || e.QP != qb {
 				t.Errorf("event %v (%v)", e, err)
@@ -105,7 +105,7 @@ func TestClosedObjectsAreCollected(t *testing.T) {
 			check(t, err)
 			connect(t, q, b.newQP(verbs.QPConfig{}))
 			for range 2 {
-				check(t, q.PostSend(verbs.SendWR{Opcode: verbs.Write, Inline: []byte("x"), Signaled: true, Remote: b.mr.RemoteAt(0)}))
+				check(t, q.PostSend(verbs.SendWR{Opcode: verbs.OpWrite, Inline: []byte("x"), Signaled: true, Remote: b.mr.RemoteAt(0)}))
 			}
 			for q.State() != verbs.StateErr {
 				runtime.Gosched()
@@ -126,7 +126,7 @@ func TestClosedObjectsAreCollected(t *testing.T) {
 			check(t, err)
 			cq.Arm(false)
 			connect(t, q, a.newQP(verbs.QPConfig{}))
-			check(t, q.PostSend(verbs.SendWR{Opcode: verbs.Write, Inline: []byte("x"), Signaled: true, Remote: a.mr.RemoteAt(0)}))
+			check(t, q.PostSend(verbs.SendWR{Opcode: verbs.OpWrite, Inline: []byte("x"), Signaled: true, Remote: a.mr.RemoteAt(0)}))
 			waitCQ(t, cq)
 			check(t, q.Close())
 			check(t, cq.Close())
@@ -148,7 +148,7 @@ func TestTimersDoNotKeepQueuePairs(t *testing.T) {
 		for i := range open {
 			open[i] = a.newQP(verbs.QPConfig{})
 			check(t, open[i].Connect(t.Context(), verbs.Endpoint{Addr: addrB, QPN: 0xfffffe}))
-			check(t, open[i].PostSend(verbs.SendWR{Opcode: verbs.Write, Inline: []byte("x")}))
+			check(t, open[i].PostSend(verbs.SendWR{Opcode: verbs.OpWrite, Inline: []byte("x")}))
 		}
 		var closed []weak.Pointer[verbs.QP]
 		for range 3 {

@@ -31,12 +31,12 @@ func TestLinkLocal(t *testing.T) {
 				t.Errorf("the peer is %v, want it in the zone of the device", peer)
 			}
 			want := a.fill(1)
-			a.post(verbs.SendWR{ID: 1, Opcode: verbs.Write, SGList: []verbs.SGE{a.mr.Slice(0, 8192)}, Remote: b.mr.RemoteAt(0)})
+			a.post(verbs.SendWR{ID: 1, Opcode: verbs.OpWrite, SGList: []verbs.SGE{a.mr.Slice(0, 8192)}, Remote: b.mr.RemoteAt(0)})
 			a.waitOK(1)
 			if !bytes.Equal(b.mr.Bytes()[:8192], want[:8192]) {
 				t.Error("other bytes arrived")
 			}
-			b.post(verbs.SendWR{ID: 2, Opcode: verbs.Read, SGList: []verbs.SGE{b.mr.Slice(0, 64)}, Remote: a.mr.RemoteAt(0)})
+			b.post(verbs.SendWR{ID: 2, Opcode: verbs.OpRead, SGList: []verbs.SGE{b.mr.Slice(0, 64)}, Remote: a.mr.RemoteAt(0)})
 			b.waitOK(2)
 		})
 	}

@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"github.com/gosoftroce/rocev2/fabric"
-	"github.com/gosoftroce/rocev2/hca"
 	"github.com/gosoftroce/rocev2/verbs"
 )
 
@@ -42,7 +41,7 @@ func overLoopback(t testing.TB) bool { return strings.HasPrefix(t.Name(), "TestL
 func newLoopbackPair(t testing.TB, size int, opts ...verbs.ConnectOption) (a, b *side) {
 	t.Helper()
 	link, other := fabric.Pair(addrA, addrB)
-	dev, err := verbs.OpenLink(link, verbs.Config{Device: hca.Config{Loopback: true}})
+	dev, err := verbs.OpenLink(link, verbs.Config{Loopback: true})
 	check(t, err)
 	t.Cleanup(func() {
 		if n := dev.Stats().Link.TxPackets; n != 0 {

@@ -12,6 +12,29 @@ import (
 	"github.com/gosoftroce/rocev2/memreg/mapping"
 )
 
+// Access is a set of rights to memory, combined with |. The constants below are
+// the rights. Reading by the own device needs none. Of the other bits of
+// ibv_access_flags, RELAXED_ORDERING and those for windows and FLUSH are
+// accepted without effect.
+type Access = ib.Access
+
+// Access rights (IBTA 10.6.3).
+const (
+	// LocalWrite: the device may write: receives, READs, atomics, and all that
+	// the peer writes.
+	LocalWrite Access = ib.LocalWrite
+	// RemoteWrite: the peer may WRITE. It needs LocalWrite.
+	RemoteWrite Access = ib.RemoteWrite
+	// RemoteRead: the peer may READ.
+	RemoteRead Access = ib.RemoteRead
+	// RemoteAtomic: the peer may do atomics. It needs LocalWrite.
+	RemoteAtomic Access = ib.RemoteAtomic
+)
+
+// Key is an lkey, for the own requests, or an rkey, for those of a peer: 32 bits
+// that name a region. 0 is none.
+type Key = ib.Key
+
 // PD is a protection domain: queue pairs reach only the regions of their own.
 type PD struct {
 	dev  *Device
@@ -41,17 +64,19 @@ type MR struct {
 }
 
 // RegOption adjusts a registration.
-type RegOption func(*memreg.Options)
+type RegOption func(*regConfig)
+
+type regConfig struct{ options memreg.Options }
 
 // WithIOVA lets the wire address of the region's first byte be addr. Without
 // it, it is the real address of the memory.
 func WithIOVA(addr uint64) RegOption {
-	return func(o *memreg.Options) { o.Base, o.IOVA = memreg.BaseIOVA, addr }
+	return func(c *regConfig) { c.options.Base, c.options.IOVA = memreg.BaseIOVA, addr }
 }
 
 // ZeroBased lets wire addresses of the region start at 0.
 func ZeroBased() RegOption {
-	return func(o *memreg.Options) { o.Base = memreg.BaseZero }
+	return func(c *regConfig) { c.options.Base = memreg.BaseZero }
 }
 
 // RegisterMemory registers Go memory. buf stays in place and alive as long as
@@ -100,11 +125,11 @@ func (pd *PD) registerMapping(m *mapping.Mapping, access Access, opts []RegOptio
 }
 
 func (pd *PD) register(m memreg.Memory, access Access, opts []RegOption, free func() error) (*MR, error) {
-	o := memreg.Options{Access: access}
+	c := regConfig{memreg.Options{Access: access}}
 	for _, f := range opts {
-		f(&o)
+		f(&c)
 	}
-	core, err := pd.core.Register(m, o, free)
+	core, err := pd.core.Register(m, c.options, free)
 	if err != nil {
 		return nil, fmt.Errorf("verbs: register %d bytes of memory: %w", m.Len(), err)
 	}
@@ -135,18 +160,18 @@ func (mr *MR) RKey() Key { return mr.region.RKey() }
 // more than the 4 GiB - 1 bytes that one entry can have, stands for no memory.
 // SGE.Err says why, and PostSend and PostRecv refuse it with the same error,
 // which wraps ErrRange, before anything is sent.
-func (mr *MR) Slice(off, n int) SGE { return mr.region.Slice(off, n) }
+func (mr *MR) Slice(off, n int) SGE { return SGE(mr.region.Slice(off, n)) }
 
 // All returns a scatter/gather entry for the whole region. One of 4 GiB or more
 // does not fit into an entry; see Slice.
-func (mr *MR) All() SGE { return mr.region.All() }
+func (mr *MR) All() SGE { return SGE(mr.region.All()) }
 
-// Invalidatable lets a peer end the region's rkey with a SendWithInv that names
+// Invalidatable lets a peer end the region's rkey with an OpSendInv that names
 // it: when the receive completes, with WC.WithInv, nobody reaches the region
 // through that key any more. Local use goes on. Regions that are not registered
 // for it refuse, which ends the connection.
 func Invalidatable() RegOption {
-	return func(o *memreg.Options) { o.Invalidatable = true }
+	return func(c *regConfig) { c.options.Invalidatable = true }
 }
 
 // RemoteMemory is what a peer must know to reach a region. It is a plain value
@@ -162,7 +187,7 @@ type RemoteMemory struct {
 // Length is 0 the length is not known.
 func (m RemoteMemory) At(off uint64) RemoteAddr {
 	if m.Length != 0 && off > m.Length || off > math.MaxUint64-m.Addr {
-		return ib.OutsideRemote
+		return RemoteAddr(ib.OutsideRemote)
 	}
 	return RemoteAddr{Addr: m.Addr + off, RKey: m.RKey}
 }
@@ -188,7 +213,7 @@ func (mr *MR) Remote() RemoteMemory {
 // outside the region has none, see RemoteMemory.At.
 func (mr *MR) RemoteAt(off int) RemoteAddr {
 	if off < 0 {
-		return ib.OutsideRemote
+		return RemoteAddr(ib.OutsideRemote)
 	}
 	return mr.Remote().At(uint64(off))
 }

@@ -29,9 +29,9 @@ func TestKindsOfMemory(t *testing.T) {
 		t.Errorf("addresses %#x, %#x, %#x", zero.Addr(), chosen.Addr(), anonymous.Addr())
 	}
 	for name, mr := range map[string]*verbs.MR{"file": mapped, "anonymous": anonymous, "zero-based": zero, "IOVA": chosen} {
-		a.post(verbs.SendWR{ID: 1, Opcode: verbs.Write, Inline: []byte("here"), Remote: mr.RemoteAt(100)})
+		a.post(verbs.SendWR{ID: 1, Opcode: verbs.OpWrite, Inline: []byte("here"), Remote: mr.RemoteAt(100)})
 		a.waitOK(1)
-		a.post(verbs.SendWR{ID: 2, Opcode: verbs.Read, SGList: []verbs.SGE{a.mr.Slice(0, 4)}, Remote: mr.RemoteAt(100)})
+		a.post(verbs.SendWR{ID: 2, Opcode: verbs.OpRead, SGList: []verbs.SGE{a.mr.Slice(0, 4)}, Remote: mr.RemoteAt(100)})
 		a.waitOK(2)
 		if got, read := string(mr.Bytes()[100:104]), string(a.mr.Bytes()[:4]); got != "here" || read != "here" {
 			t.Errorf("%s: wrote %q, read %q", name, got, read)
@@ -67,7 +67,7 @@ func TestTruncatedFileIsAFault(t *testing.T) {
 	mr, err := b.pd.MapFile(file, 0, 8192, allAccess)
 	check(t, err)
 	check(t, file.Truncate(4096))
-	a.post(verbs.SendWR{ID: 1, Opcode: verbs.Write, Inline: []byte("gone"), Remote: mr.RemoteAt(5000)})
+	a.post(verbs.SendWR{ID: 1, Opcode: verbs.OpWrite, Inline: []byte("gone"), Remote: mr.RemoteAt(5000)})
 	if wc := a.wait(); wc.Status != verbs.StatusRemOpErr {
 		t.Errorf("status %v, want %v", wc.Status, verbs.StatusRemOpErr)
 	}

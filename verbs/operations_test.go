@@ -38,7 +38,7 @@ func transferAll(t *testing.T, a, b *side, n int, want []byte) {
 	}
 
 	b.recv(1, 9, n)
-	a.post(verbs.SendWR{ID: 2, Opcode: verbs.Send, SGList: local})
+	a.post(verbs.SendWR{ID: 2, Opcode: verbs.OpSend, SGList: local})
 	if wc := b.waitOK(1); wc.Opcode != verbs.WCRecv || int(wc.ByteLen) != n || wc.WithImm {
 		t.Fatalf("receive completion %+v", wc)
 	}
@@ -46,26 +46,26 @@ func transferAll(t *testing.T, a, b *side, n int, want []byte) {
 	expect("SEND")
 
 	b.recv(3, 9, n)
-	a.post(verbs.SendWR{ID: 4, Opcode: verbs.SendWithImm, SGList: local, Imm: 0xcafe})
+	a.post(verbs.SendWR{ID: 4, Opcode: verbs.OpSendImm, SGList: local, Imm: 0xcafe})
 	if wc := b.waitOK(3); !wc.WithImm || wc.Imm != 0xcafe || int(wc.ByteLen) != n {
 		t.Fatalf("receive completion %+v", wc)
 	}
 	a.waitOK(4)
 	expect("SEND_WITH_IMM")
 
-	a.post(verbs.SendWR{ID: 5, Opcode: verbs.Write, SGList: local, Remote: b.mr.RemoteAt(9)})
+	a.post(verbs.SendWR{ID: 5, Opcode: verbs.OpWrite, SGList: local, Remote: b.mr.RemoteAt(9)})
 	a.waitOK(5)
 	expect("WRITE")
 
 	b.recv(6, 0, 0)
-	a.post(verbs.SendWR{ID: 7, Opcode: verbs.WriteWithImm, SGList: local, Remote: b.mr.RemoteAt(9), Imm: 7})
+	a.post(verbs.SendWR{ID: 7, Opcode: verbs.OpWriteImm, SGList: local, Remote: b.mr.RemoteAt(9), Imm: 7})
 	if wc := b.waitOK(6); wc.Opcode != verbs.WCRecvWriteImm || wc.Imm != 7 || int(wc.ByteLen) != n {
 		t.Fatalf("receive completion %+v", wc)
 	}
 	a.waitOK(7)
 	expect("WRITE_WITH_IMM")
 
-	b.post(verbs.SendWR{ID: 8, Opcode: verbs.Read, SGList: []verbs.SGE{b.mr.Slice(9, n)}, Remote: a.mr.RemoteAt(5)})
+	b.post(verbs.SendWR{ID: 8, Opcode: verbs.OpRead, SGList: []verbs.SGE{b.mr.Slice(9, n)}, Remote: a.mr.RemoteAt(5)})
 	b.waitOK(8)
 	expect("READ")
 }
@@ -81,13 +81,13 @@ func TestAtomicsReturnTheOldValue(t *testing.T) {
 		a.waitOK(wr.ID)
 		return binary.NativeEndian.Uint64(a.mr.Bytes())
 	}
-	if old := atomic(verbs.SendWR{ID: 1, Opcode: verbs.FetchAdd, CompareAdd: 2}); old != 40 {
+	if old := atomic(verbs.SendWR{ID: 1, Opcode: verbs.OpFetchAdd, CompareAdd: 2}); old != 40 {
 		t.Errorf("FETCH_ADD returned %d, want 40", old)
 	}
-	if old := atomic(verbs.SendWR{ID: 2, Opcode: verbs.CompareSwap, CompareAdd: 41, Swap: 1}); old != 42 {
+	if old := atomic(verbs.SendWR{ID: 2, Opcode: verbs.OpCompareSwap, CompareAdd: 41, Swap: 1}); old != 42 {
 		t.Errorf("CMP_SWP returned %d, want 42", old)
 	}
-	if old := atomic(verbs.SendWR{ID: 3, Opcode: verbs.CompareSwap, CompareAdd: 42, Swap: 7}); old != 42 {
+	if old := atomic(verbs.SendWR{ID: 3, Opcode: verbs.OpCompareSwap, CompareAdd: 42, Swap: 7}); old != 42 {
 		t.Errorf("CMP_SWP returned %d, want 42", old)
 	}
 	if v, err := b.mr.Load64(8); v != 7 || err != nil {
@@ -100,7 +100,7 @@ func TestInlineNeedsNoRegion(t *testing.T) {
 	a, b := newPair(t, 64)
 	msg := []byte("not registered")
 	b.recv(1, 0, 64)
-	a.post(verbs.SendWR{ID: 2, Opcode: verbs.Send, Inline: msg})
+	a.post(verbs.SendWR{ID: 2, Opcode: verbs.OpSend, Inline: msg})
 	clear(msg) // copied at the call
 	b.waitOK(1)
 	a.waitOK(2)
@@ -114,7 +114,7 @@ func TestScatterGather(t *testing.T) {
 	a, b := newPair(t, 8192)
 	want := a.fill(1)
 	check(t, b.qp.PostRecv(verbs.RecvWR{ID: 1, SGList: []verbs.SGE{b.mr.Slice(0, 3), b.mr.Slice(100, 5000), b.mr.Slice(6000, 100)}}))
-	a.post(verbs.SendWR{ID: 2, Opcode: verbs.Send, SGList: []verbs.SGE{a.mr.Slice(4000, 1), a.mr.Slice(0, 2000), a.mr.Slice(2000, 3000)}})
+	a.post(verbs.SendWR{ID: 2, Opcode: verbs.OpSend, SGList: []verbs.SGE{a.mr.Slice(4000, 1), a.mr.Slice(0, 2000), a.mr.Slice(2000, 3000)}})
 	b.waitOK(1)
 	a.waitOK(2)
 	sent := append(append(bytes.Clone(want[4000:4001]), want[:2000]...), want[2000:5000]...)
@@ -129,7 +129,7 @@ func TestUnsignaledSendsAreSilent(t *testing.T) {
 	t.Parallel()
 	a, b := newPair(t, 64)
 	for i := range 10 {
-		check(t, a.qp.PostSend(verbs.SendWR{ID: uint64(i), Opcode: verbs.Write, Signaled: i == 9,
+		check(t, a.qp.PostSend(verbs.SendWR{ID: uint64(i), Opcode: verbs.OpWrite, Signaled: i == 9,
 			SGList: []verbs.SGE{a.mr.Slice(0, 8)}, Remote: b.mr.RemoteAt(0)}))
 	}
 	a.waitOK(9)
@@ -147,7 +147,7 @@ func TestManyQueuePairsAtOnce(t *testing.T) {
 		qa := a.newQP(verbs.QPConfig{MaxSendWR: 4, MaxRecvWR: 4})
 		qb := b.newQP(verbs.QPConfig{MaxSendWR: 4, MaxRecvWR: 4})
 		connect(t, qa, qb)
-		check(t, qa.PostSend(verbs.SendWR{ID: uint64(i), Opcode: verbs.Write, Signaled: true,
+		check(t, qa.PostSend(verbs.SendWR{ID: uint64(i), Opcode: verbs.OpWrite, Signaled: true,
 			Inline: fmt.Appendf(nil, "queue pair %d", i), Remote: b.mr.RemoteAt(64 * i)}))
 	}
 	for range n {
@@ -168,15 +168,15 @@ func TestSendWithInvalidate(t *testing.T) {
 	a, b := newPair(t, 64)
 	window, err := b.pd.RegisterMemory(make([]byte, 64), allAccess, verbs.Invalidatable())
 	check(t, err)
-	a.post(verbs.SendWR{ID: 1, Opcode: verbs.Write, Inline: []byte("in time"), Remote: window.RemoteAt(0)})
+	a.post(verbs.SendWR{ID: 1, Opcode: verbs.OpWrite, Inline: []byte("in time"), Remote: window.RemoteAt(0)})
 	a.waitOK(1)
 	b.recv(2, 0, 64)
-	a.post(verbs.SendWR{ID: 3, Opcode: verbs.SendWithInv, Inline: []byte("done"), InvalidateKey: window.RKey()})
+	a.post(verbs.SendWR{ID: 3, Opcode: verbs.OpSendInv, Inline: []byte("done"), InvalidateKey: window.RKey()})
 	if wc := b.waitOK(2); !wc.WithInv || wc.InvalidatedKey != window.RKey() || wc.ByteLen != 4 {
 		t.Errorf("receive completion %+v", wc)
 	}
 	a.waitOK(3)
-	a.post(verbs.SendWR{ID: 4, Opcode: verbs.Write, Inline: []byte("too late"), Remote: window.RemoteAt(0)})
+	a.post(verbs.SendWR{ID: 4, Opcode: verbs.OpWrite, Inline: []byte("too late"), Remote: window.RemoteAt(0)})
 	if wc := a.wait(); wc.Status != verbs.StatusRemAccessErr {
 		t.Errorf("a write with the invalidated key: %v", wc.Status)
 	}

@@ -51,7 +51,7 @@ func smallMessages(b *testing.B, qps, size int) {
 			inFlight := 0
 			for sent, done := 0, 0; done < b.N; {
 				for ; sent < b.N && inFlight < depth; sent, inFlight = sent+1, inFlight+1 {
-					check(b, from.PostSend(verbs.SendWR{Opcode: verbs.Write, SGList: []verbs.SGE{x.mr.Slice(0, size)}, Remote: remote, Signaled: true}))
+					check(b, from.PostSend(verbs.SendWR{Opcode: verbs.OpWrite, SGList: []verbs.SGE{x.mr.Slice(0, size)}, Remote: remote, Signaled: true}))
 				}
 				n, err := cq.Wait(context.Background(), wc[:])
 				check(b, err)

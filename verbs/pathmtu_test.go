@@ -66,7 +66,7 @@ func TestDefaultPathMTU(t *testing.T) {
 				t.Errorf("path MTUs are %v and %v, want %v", got, peers, want)
 			}
 			for _, dir := range [][2]*side{{a, b}, {b, a}} {
-				dir[0].post(verbs.SendWR{ID: 1, Opcode: verbs.Write, SGList: []verbs.SGE{dir[0].mr.Slice(0, 20000)}, Remote: dir[1].mr.RemoteAt(0)})
+				dir[0].post(verbs.SendWR{ID: 1, Opcode: verbs.OpWrite, SGList: []verbs.SGE{dir[0].mr.Slice(0, 20000)}, Remote: dir[1].mr.RemoteAt(0)})
 				dir[0].waitOK(1)
 			}
 		})
@@ -152,10 +152,10 @@ func TestLinkMTUShrinks(t *testing.T) {
 			other := b.newQP(verbs.QPConfig{})
 			connect(t, small, other, verbs.WithMTU(verbs.MTU1024))
 			sw.SetLinkMTU(1500)
-			a.post(verbs.SendWR{ID: 1, Opcode: verbs.Write, SGList: []verbs.SGE{a.mr.Slice(0, 20000)}, Remote: b.mr.RemoteAt(0)})
+			a.post(verbs.SendWR{ID: 1, Opcode: verbs.OpWrite, SGList: []verbs.SGE{a.mr.Slice(0, 20000)}, Remote: b.mr.RemoteAt(0)})
 			e, err := a.dev.AsyncEvent(t.Context())
 			check(t, err)
-			if e.Kind != verbs.EventPathMTU || e.QP != a.qp || !strings.Contains(e.String(), "PATH_MTU on QP") {
+			if e.Event != verbs.EventPathMTU || e.QP != a.qp || !strings.Contains(e.String(), "PATH_MTU on QP") {
 				t.Errorf("event %v", e)
 			}
 			if recovers {
@@ -164,7 +164,7 @@ func TestLinkMTUShrinks(t *testing.T) {
 			} else if wc := a.wait(); wc.Status != verbs.StatusRetryExcErr {
 				t.Errorf("completion %v", wc.Status)
 			}
-			check(t, small.PostSend(verbs.SendWR{ID: 2, Opcode: verbs.Write, Signaled: true,
+			check(t, small.PostSend(verbs.SendWR{ID: 2, Opcode: verbs.OpWrite, Signaled: true,
 				SGList: []verbs.SGE{a.mr.Slice(0, 4096)}, Remote: b.mr.RemoteAt(0)}))
 			a.waitOK(2)
 		})
@@ -178,7 +178,7 @@ func TestPathMTUEventEndsWithItsQueuePair(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sw, a, b := newJumboPair(t)
 		sw.SetLinkMTU(1500)
-		a.post(verbs.SendWR{Opcode: verbs.Write, SGList: []verbs.SGE{a.mr.Slice(0, 20000)}, Remote: b.mr.RemoteAt(0)})
+		a.post(verbs.SendWR{Opcode: verbs.OpWrite, SGList: []verbs.SGE{a.mr.Slice(0, 20000)}, Remote: b.mr.RemoteAt(0)})
 		if wc := a.wait(); wc.Status != verbs.StatusRetryExcErr {
 			t.Fatalf("completion %v", wc)
 		}

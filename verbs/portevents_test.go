@@ -52,16 +52,16 @@ func TestPortEvents(t *testing.T) {
 		connect(t, a.qp, b.qp)
 		la.broken.Store(true)
 		pa.Wake()
-		next := func(want verbs.EventKind) {
+		next := func(want verbs.Event) {
 			t.Helper()
 			e, err := da.AsyncEvent(t.Context())
 			check(t, err)
-			if e.Kind != want || e.QP != nil || e.CQ != nil {
+			if e.Event != want || e.QP != nil || e.CQ != nil {
 				t.Errorf("event %v, want %v", e, want)
 			}
 		}
 		next(verbs.EventPortError)
-		a.post(verbs.SendWR{ID: 1, Opcode: verbs.Write, SGList: []verbs.SGE{a.mr.Slice(0, 100)}, Remote: b.mr.RemoteAt(0)})
+		a.post(verbs.SendWR{ID: 1, Opcode: verbs.OpWrite, SGList: []verbs.SGE{a.mr.Slice(0, 100)}, Remote: b.mr.RemoteAt(0)})
 		time.Sleep(50 * time.Millisecond)
 		if n := la.calls.Load(); n < 2 || n > 1000 {
 			t.Errorf("%d attempts to receive in 50 ms", n)

@@ -13,7 +13,7 @@ import (
 // QPConfig says what a queue pair is made for. SendCQ and RecvCQ are required,
 // and may be the same; they are open and of the same device as the domain.
 type QPConfig struct {
-	Type       Service // RC; the zero value is RC
+	Service    Service // RC, which is the zero value
 	SendCQ     *CQ     // takes the completions of PostSend
 	RecvCQ     *CQ     // takes the completions of PostRecv
 	MaxSendWR  int     // entries of the send queue; 0 means 128
@@ -45,8 +45,10 @@ type QP struct {
 	core *hca.QP
 	made QPConfig // with the defaults filled in
 
-	mu  sync.Mutex // held by Modify
-	psn PSN        // the first to send, until the next RESET
+	modify sync.Mutex // held by Modify, which may wait for the link
+
+	mu  sync.Mutex
+	psn PSN // the first to send, until the next RESET; guarded by mu
 }
 
 // CreateQP makes a queue pair in state RESET. The error wraps ErrClosed or
@@ -61,7 +63,7 @@ func (pd *PD) CreateQP(c QPConfig) (*QP, error) {
 	}
 	c.fill()
 	core, err := pd.core.Context().CreateQP(qp.Config{
-		Service:    c.Type,
+		Service:    c.Service,
 		PD:         pd.core.Core(),
 		SendCQ:     c.SendCQ.core,
 		RecvCQ:     c.RecvCQ.core,
@@ -73,7 +75,7 @@ func (pd *PD) CreateQP(c QPConfig) (*QP, error) {
 		SignalAll:  c.SignalAll,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("verbs: create a queue pair: %w", err)
+		return nil, fmt.Errorf("verbs: create a queue pair: %w", errorFrom(err))
 	}
 	q := &QP{dev: pd.dev, core: core, psn: hca.RandomPSN(), made: c}
 	core.SetUserData(q)
@@ -93,13 +95,13 @@ func (q *QP) UserData() any { return q.made.UserData }
 func (q *QP) State() State { return q.core.State() }
 
 // Query returns the current attributes.
-func (q *QP) Query() Attr { return q.core.Attr() }
+func (q *QP) Query() Attr {
+	a := q.core.Attr()
+	return attrFrom(&a)
+}
 
 // Config returns what the queue pair was made for, with the defaults filled in.
 func (q *QP) Config() QPConfig { return q.made }
-
-// Stats returns the queue pair's counters.
-func (q *QP) Stats() QPStats { return q.core.Stats() }
 
 // Modify changes the state and attributes, by the rules of the state table
 // (IBTA 11.2.5.2). Connect does the usual sequence. A queue pair that goes back
@@ -109,14 +111,16 @@ func (q *QP) Stats() QPStats { return q.core.Stats() }
 // The error is a *ModifyError, a *RangeError, or wraps ErrClosed; nothing was
 // changed then.
 func (q *QP) Modify(a *Attr, mask AttrMask) error {
-	q.mu.Lock()
-	defer q.mu.Unlock()
+	q.modify.Lock()
+	defer q.modify.Unlock()
 	used := q.core.State() != StateReset
-	if err := q.core.Modify(a, mask); err != nil {
-		return fmt.Errorf("verbs: modify QP %v: %w", q.QPN(), err)
+	if err := q.core.Modify(attrOf(a), mask); err != nil {
+		return fmt.Errorf("verbs: modify QP %v: %w", q.QPN(), errorFrom(err))
 	}
 	if used && mask&AttrState != 0 && a.State == StateReset {
+		q.mu.Lock()
 		q.psn = newPSN(q.psn)
+		q.mu.Unlock()
 	}
 	return nil
 }
@@ -136,23 +140,6 @@ func (q *QP) startPSN() PSN {
 	return q.psn
 }
 
-// PostError says which of the work requests of a call was refused. The Index
-// requests before it were accepted and will complete; those after it were not
-// looked at. errors.Is tells the cause, ErrQueueFull for example.
-type PostError struct {
-	Index int    // of the refused request: as many were accepted
-	ID    uint64 // of the refused request
-	Err   error  // the cause
-}
-
-// Error says which request was refused and why.
-func (e *PostError) Error() string {
-	return fmt.Sprintf("verbs: work request %d (id %d) refused: %v", e.Index, e.ID, e.Err)
-}
-
-// Unwrap returns the cause.
-func (e *PostError) Unwrap() error { return e.Err }
-
 // PostSend posts requests to the send queue in order and starts sending them. The
 // requests are copied: their slices may be reused at once, inline data too, but
 // not the memory that SGList names, which belongs to the device until the
@@ -160,7 +147,7 @@ func (e *PostError) Unwrap() error { return e.Err }
 // with WR_FLUSH_ERR. The error is a *PostError. What is wrong with keys and
 // addresses shows in the completion.
 func (q *QP) PostSend(wrs ...SendWR) error {
-	n, err := q.core.PostSend(wrs)
+	n, err := q.core.PostSend(sendWRsOf(wrs))
 	if err != nil && n < len(wrs) {
 		return &PostError{Index: n, ID: wrs[n].ID, Err: err}
 	}
@@ -171,7 +158,7 @@ func (q *QP) PostSend(wrs ...SendWR) error {
 // takes one SEND, or tells of one WRITE with immediate data. Otherwise it is as
 // PostSend.
 func (q *QP) PostRecv(wrs ...RecvWR) error {
-	n, err := q.core.PostRecv(wrs)
+	n, err := q.core.PostRecv(recvWRsOf(wrs))
 	if err != nil && n < len(wrs) {
 		return &PostError{Index: n, ID: wrs[n].ID, Err: err}
 	}

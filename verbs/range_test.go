@@ -40,8 +40,8 @@ func TestSliceOutsideRegion(t *testing.T) {
 			t.Errorf("%s: entry with the error %v", c.name, err)
 		}
 		list := []verbs.SGE{a.mr.Slice(0, 8), e}
-		send := a.qp.PostSend(verbs.SendWR{ID: 7, Opcode: verbs.Write, SGList: list, Remote: b.mr.RemoteAt(0), Signaled: true})
-		read := a.qp.PostSend(verbs.SendWR{ID: 7, Opcode: verbs.Read, SGList: list[1:], Remote: b.mr.RemoteAt(0), Signaled: true})
+		send := a.qp.PostSend(verbs.SendWR{ID: 7, Opcode: verbs.OpWrite, SGList: list, Remote: b.mr.RemoteAt(0), Signaled: true})
+		read := a.qp.PostSend(verbs.SendWR{ID: 7, Opcode: verbs.OpRead, SGList: list[1:], Remote: b.mr.RemoteAt(0), Signaled: true})
 		recv := a.qp.PostRecv(verbs.RecvWR{ID: 7, SGList: list[1:]})
 		both := a.qp.PostRecv(verbs.RecvWR{ID: 7, SGList: list})
 		for _, err := range []error{send, read, recv, both} {
@@ -56,7 +56,7 @@ func TestSliceOutsideRegion(t *testing.T) {
 	}
 	for _, e := range []verbs.SGE{a.mr.All(), a.mr.Slice(0, 4096), a.mr.Slice(4096, 0), a.mr.Slice(0, 0)} {
 		check(t, e.Err())
-		a.post(verbs.SendWR{ID: 1, Opcode: verbs.Write, SGList: []verbs.SGE{e}, Remote: b.mr.RemoteAt(0)})
+		a.post(verbs.SendWR{ID: 1, Opcode: verbs.OpWrite, SGList: []verbs.SGE{e}, Remote: b.mr.RemoteAt(0)})
 		a.waitOK(1)
 	}
 }
@@ -75,7 +75,7 @@ func TestRemoteOutsideMemory(t *testing.T) {
 		"wraps, length unknown": verbs.RemoteMemory{Addr: m.Addr, RKey: m.RKey}.
 			At(math.MaxUint64),
 	} {
-		for _, op := range []verbs.Opcode{verbs.Write, verbs.WriteWithImm, verbs.Read, verbs.FetchAdd} {
+		for _, op := range []verbs.Opcode{verbs.OpWrite, verbs.OpWriteImm, verbs.OpRead, verbs.OpFetchAdd} {
 			wr := verbs.SendWR{Opcode: op, SGList: []verbs.SGE{a.mr.Slice(0, 8)}, Remote: r}
 			if err := a.qp.PostSend(wr); !errors.Is(err, verbs.ErrRemote) {
 				t.Errorf("%v, %s: %v", op, name, err)
@@ -95,7 +95,7 @@ func TestRemoteOutsideMemory(t *testing.T) {
 	if _, err := (verbs.RemoteMemory{Addr: 8}).Slice(0, 1); !errors.Is(err, verbs.ErrRange) {
 		t.Errorf("a slice of memory of unknown length: %v", err)
 	}
-	a.post(verbs.SendWR{ID: 1, Opcode: verbs.Write, Inline: []byte("fits"), Remote: part.At(0)})
+	a.post(verbs.SendWR{ID: 1, Opcode: verbs.OpWrite, Inline: []byte("fits"), Remote: part.At(0)})
 	a.waitOK(1)
 	if got := string(b.mr.Bytes()[4000:4004]); got != "fits" {
 		t.Errorf("%q", got)

@@ -37,10 +37,10 @@ func sendBoth(t *testing.T, a, b *side, q *verbs.QP) {
 	t.Helper()
 	want := a.fill(uint64(q.QPN()))
 	n := len(want)
-	check(t, q.PostSend(verbs.SendWR{ID: 1, Opcode: verbs.Write, Signaled: true, SGList: []verbs.SGE{a.mr.Slice(0, n)}, Remote: b.mr.Remote().At(0)}))
+	check(t, q.PostSend(verbs.SendWR{ID: 1, Opcode: verbs.OpWrite, Signaled: true, SGList: []verbs.SGE{a.mr.Slice(0, n)}, Remote: b.mr.Remote().At(0)}))
 	a.waitOK(1)
 	clear(a.mr.Bytes())
-	check(t, q.PostSend(verbs.SendWR{ID: 2, Opcode: verbs.Read, Signaled: true, SGList: []verbs.SGE{a.mr.Slice(0, n)}, Remote: b.mr.Remote().At(0)}))
+	check(t, q.PostSend(verbs.SendWR{ID: 2, Opcode: verbs.OpRead, Signaled: true, SGList: []verbs.SGE{a.mr.Slice(0, n)}, Remote: b.mr.Remote().At(0)}))
 	a.waitOK(2)
 	if !bytes.Equal(a.mr.Bytes(), want) {
 		t.Fatal("what was read differs")

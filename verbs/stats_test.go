@@ -12,7 +12,7 @@ func TestQPStatsOfDevice(t *testing.T) {
 	a, _ := newPair(t, 64)
 	remote := verbs.RemoteMemory{}
 	second := a.newQP(verbs.QPConfig{})
-	wr := verbs.SendWR{ID: 1, Opcode: verbs.Write, Signaled: true, Inline: []byte{1}, Remote: remote.At(0)}
+	wr := verbs.SendWR{ID: 1, Opcode: verbs.OpWrite, Signaled: true, Inline: []byte{1}, Remote: remote.At(0)}
 	check(t, a.qp.PostSend(wr)) // no such key: the peer answers with a NAK
 	if wc := a.wait(); wc.Status != verbs.StatusRemAccessErr {
 		t.Fatalf("completion status %v", wc.Status)

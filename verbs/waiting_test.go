@@ -59,7 +59,7 @@ func TestReceivingChangesHands(t *testing.T) {
 		for i := range rounds {
 			wait := waiters[(i/change*7+seed)%len(waiters)]
 			if first || i > 0 {
-				if err := qp.PostSend(verbs.SendWR{Opcode: verbs.Send, Inline: []byte{1}}); err != nil {
+				if err := qp.PostSend(verbs.SendWR{Opcode: verbs.OpSend, Inline: []byte{1}}); err != nil {
 					t.Error(err)
 					return
 				}
@@ -78,7 +78,7 @@ func TestReceivingChangesHands(t *testing.T) {
 		}
 		if !first {
 			// The last answer.
-			check(t, qp.PostSend(verbs.SendWR{Opcode: verbs.Send, Inline: []byte{1}}))
+			check(t, qp.PostSend(verbs.SendWR{Opcode: verbs.OpSend, Inline: []byte{1}}))
 		}
 	}
 	mk := func(s *side) (*verbs.QP, *verbs.CQ, *verbs.CompChannel) {
@@ -120,7 +120,7 @@ func TestLastMessageIsAcknowledged(t *testing.T) {
 				waiters[0](ctx, t, b.cq, nil)
 				if i < rounds-1 {
 					check(t, b.qp.PostRecv(verbs.RecvWR{SGList: []verbs.SGE{b.mr.Slice(0, 1)}}))
-					check(t, b.qp.PostSend(verbs.SendWR{Opcode: verbs.Send, Inline: []byte{1}}))
+					check(t, b.qp.PostSend(verbs.SendWR{Opcode: verbs.OpSend, Inline: []byte{1}}))
 				}
 			}
 			check(t, b.qp.Close())
@@ -129,7 +129,7 @@ func TestLastMessageIsAcknowledged(t *testing.T) {
 		check(t, b.qp.PostRecv(verbs.RecvWR{SGList: []verbs.SGE{b.mr.Slice(0, 1)}}))
 		for i := range rounds {
 			last := i == rounds-1
-			check(t, a.qp.PostSend(verbs.SendWR{ID: 7, Opcode: verbs.Send, Inline: []byte{1}, Signaled: last}))
+			check(t, a.qp.PostSend(verbs.SendWR{ID: 7, Opcode: verbs.OpSend, Inline: []byte{1}, Signaled: last}))
 			wc := waiters[0](ctx, t, a.cq, nil)
 			if wc.Status != verbs.StatusSuccess || (wc.ID == 7) != last {
 				t.Fatalf("round %d: %+v (%v)", i, wc, wc.Status)

@@ -74,16 +74,16 @@ func (d *demo) sendAndCheck(ctx context.Context, wr verbs.SendWR, size int, with
 }
 
 func demoSend(ctx context.Context, d *demo, size int) (string, error) {
-	return d.sendAndCheck(ctx, verbs.SendWR{Opcode: verbs.Send}, size, false)
+	return d.sendAndCheck(ctx, verbs.SendWR{Opcode: verbs.OpSend}, size, false)
 }
 
 func demoSendImm(ctx context.Context, d *demo, size int) (string, error) {
-	return d.sendAndCheck(ctx, verbs.SendWR{Opcode: verbs.SendWithImm, Imm: 0xcafe0001}, size, true)
+	return d.sendAndCheck(ctx, verbs.SendWR{Opcode: verbs.OpSendImm, Imm: 0xcafe0001}, size, true)
 }
 
 func demoWriteImm(ctx context.Context, d *demo, size int) (string, error) {
 	return d.sendAndCheck(ctx, verbs.SendWR{
-		Opcode: verbs.WriteWithImm, Imm: 0xcafe0002, Remote: d.hello.Memory.At(0),
+		Opcode: verbs.OpWriteImm, Imm: 0xcafe0002, Remote: d.hello.Memory.At(0),
 	}, size, true)
 }
 
@@ -91,7 +91,7 @@ func demoWrite(ctx context.Context, d *demo, size int) (string, error) {
 	buf := d.mr.Bytes()[:size]
 	pattern(buf, 77)
 	err := d.finish(ctx, verbs.SendWR{
-		Opcode: verbs.Write, SGList: []verbs.SGE{d.mr.Slice(0, size)}, Remote: d.hello.Memory.At(0),
+		Opcode: verbs.OpWrite, SGList: []verbs.SGE{d.mr.Slice(0, size)}, Remote: d.hello.Memory.At(0),
 	})
 	if err != nil {
 		return "", err
@@ -114,7 +114,7 @@ func demoRead(ctx context.Context, d *demo, size int) (string, error) {
 	buf := d.mr.Bytes()[:size]
 	clear(buf)
 	err = d.finish(ctx, verbs.SendWR{
-		Opcode: verbs.Read, SGList: []verbs.SGE{d.mr.Slice(0, size)}, Remote: d.hello.Memory.At(0),
+		Opcode: verbs.OpRead, SGList: []verbs.SGE{d.mr.Slice(0, size)}, Remote: d.hello.Memory.At(0),
 	})
 	if err != nil {
 		return "", err
@@ -155,15 +155,15 @@ func (d *demo) atomic(ctx context.Context, wr verbs.SendWR, before, after uint64
 }
 
 func demoCompareSwap(ctx context.Context, d *demo, _ int) (string, error) {
-	return d.atomic(ctx, verbs.SendWR{Opcode: verbs.CompareSwap, CompareAdd: 1000, Swap: 2000}, 1000, 2000)
+	return d.atomic(ctx, verbs.SendWR{Opcode: verbs.OpCompareSwap, CompareAdd: 1000, Swap: 2000}, 1000, 2000)
 }
 
 func demoCompareSwapFails(ctx context.Context, d *demo, _ int) (string, error) {
-	return d.atomic(ctx, verbs.SendWR{Opcode: verbs.CompareSwap, CompareAdd: 1, Swap: 2}, 2000, 2000)
+	return d.atomic(ctx, verbs.SendWR{Opcode: verbs.OpCompareSwap, CompareAdd: 1, Swap: 2}, 2000, 2000)
 }
 
 func demoFetchAdd(ctx context.Context, d *demo, _ int) (string, error) {
-	return d.atomic(ctx, verbs.SendWR{Opcode: verbs.FetchAdd, CompareAdd: 42}, 2000, 2042)
+	return d.atomic(ctx, verbs.SendWR{Opcode: verbs.OpFetchAdd, CompareAdd: 42}, 2000, 2042)
 }
 
 // demoSendInv has the peer grant a key, ends it with a message, and sees that
@@ -173,12 +173,12 @@ func demoSendInv(ctx context.Context, d *demo, size int) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	write := verbs.SendWR{Opcode: verbs.Write, SGList: []verbs.SGE{d.mr.Slice(0, size)}, Remote: granted.Memory.At(0)}
+	write := verbs.SendWR{Opcode: verbs.OpWrite, SGList: []verbs.SGE{d.mr.Slice(0, size)}, Remote: granted.Memory.At(0)}
 	if err := d.finish(ctx, write); err != nil {
 		return "", err
 	}
 	err = d.finish(ctx, verbs.SendWR{
-		Opcode: verbs.SendWithInv, SGList: []verbs.SGE{d.mr.Slice(0, size)}, InvalidateKey: granted.Memory.RKey,
+		Opcode: verbs.OpSendInv, SGList: []verbs.SGE{d.mr.Slice(0, size)}, InvalidateKey: granted.Memory.RKey,
 	})
 	if err != nil {
 		return "", err
@@ -224,7 +224,7 @@ func demoWrongKey(ctx context.Context, d *demo, size int) (string, error) {
 	}
 	bad := d.hello.Memory.At(0)
 	bad.RKey ^= 0x5a5a5a5a
-	status, err := d.tryOnce(ctx, verbs.SendWR{Opcode: verbs.Write, SGList: []verbs.SGE{d.mr.Slice(0, size)}, Remote: bad})
+	status, err := d.tryOnce(ctx, verbs.SendWR{Opcode: verbs.OpWrite, SGList: []verbs.SGE{d.mr.Slice(0, size)}, Remote: bad})
 	if err != nil {
 		return "", err
 	}

@@ -8,8 +8,6 @@ import (
 	"strconv"
 	"syscall"
 
-	"github.com/gosoftroce/rocev2/rocev2"
-	"github.com/gosoftroce/rocev2/transport/udp"
 	"github.com/gosoftroce/rocev2/verbs"
 )
 
@@ -20,7 +18,7 @@ const deviceUsage = "local device: an `address` of this host or an interface"
 // that is not of the loopback interface.
 func openDevice(io streams, name, server string, open opener) (*verbs.Device, error) {
 	if name != "" {
-		addr, err := udp.Resolve(name)
+		addr, err := verbs.ResolveAddr(name)
 		if err != nil {
 			return nil, fmt.Errorf("open device %q: %w", name, err)
 		}
@@ -79,7 +77,7 @@ func chooseAddress(server string) (addr netip.Addr, why string, err error) {
 // routeTo asks the kernel for the local address from which a host is reached.
 // Nothing is sent.
 func routeTo(host string) (netip.Addr, error) {
-	c, err := net.Dial("udp", net.JoinHostPort(host, strconv.Itoa(rocev2.UDPPort)))
+	c, err := net.Dial("udp", net.JoinHostPort(host, strconv.Itoa(verbs.UDPPort)))
 	if err != nil {
 		return netip.Addr{}, err
 	}
@@ -92,8 +90,8 @@ func parseMTU(bytes int) (verbs.MTU, error) {
 	if bytes == 0 {
 		return 0, nil
 	}
-	m, ok := rocev2.MTUFromBytes(bytes)
-	if !ok {
+	m, err := verbs.MTUOf(bytes)
+	if err != nil {
 		return 0, usagef("-m %d: a path MTU is 256, 512, 1024, 2048 or 4096 bytes", bytes)
 	}
 	return m, nil

@@ -10,8 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/gosoftroce/rocev2/rocev2"
-	"github.com/gosoftroce/rocev2/transport/udp"
 	"github.com/gosoftroce/rocev2/verbs"
 )
 
@@ -36,7 +34,7 @@ func (f *devinfoFlags) open(addr netip.Addr) (*verbs.Device, error) {
 	port := free.LocalAddr().(*net.UDPAddr).Port
 	free.Close()
 	f.inUse = true
-	return verbs.OpenAddr(addr, verbs.Config{Link: udp.Config{Port: uint16(port)}})
+	return verbs.OpenAddr(addr, verbs.Config{Port: uint16(port)})
 }
 
 func newDevinfo(io streams) *cobra.Command {
@@ -71,7 +69,7 @@ command also shows a device that another process has open.`,
 
 func printDevice(io streams, dev *verbs.Device, f devinfoFlags) error {
 	p := dev.QueryPort()
-	p.UDPPort = rocev2.UDPPort
+	p.UDPPort = verbs.UDPPort
 	device, port, gids := deviceAttrs(dev), portAttrs(p), dev.GIDs()
 	port.long("in_use", f.inUse, "%s", yes(f.inUse))
 	if f.json {

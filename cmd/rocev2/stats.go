@@ -59,7 +59,7 @@ func reportOf(dev *verbs.Device) report {
 	adapter.add("send_errors", st.SendErrors)
 	adapter.add("loop_packets", st.LoopPackets)
 	adapter.add("loop_bytes", st.LoopBytes)
-	adapter.add("events_dropped", st.Events)
+	adapter.add("events_dropped", st.EventsDropped)
 	qps.Each(func(name string, value uint64) {
 		// The device has the reasons of all its queue pairs.
 		if reason, ok := strings.CutPrefix(name, "drop_"); ok {

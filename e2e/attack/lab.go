@@ -244,7 +244,7 @@ func (t *Trial) stream(a, b *end, n int) error {
 		for i := range k {
 			at := sendBase + i*slotSize
 			binary.BigEndian.PutUint64(a.mr.Bytes()[at:], t.seq+uint64(i)+1)
-			if err := a.qp.PostSend(verbs.SendWR{Opcode: verbs.Send, Signaled: true, SGList: []verbs.SGE{a.mr.Slice(at, slotSize)}}); err != nil {
+			if err := a.qp.PostSend(verbs.SendWR{Opcode: verbs.OpSend, Signaled: true, SGList: []verbs.SGE{a.mr.Slice(at, slotSize)}}); err != nil {
 				return fmt.Errorf("post message %d of %d: %w", sent+i+1, n, err)
 			}
 		}

@@ -35,7 +35,7 @@ func (t *Trial) pump(a, b *end) (pace, error) {
 	}
 	post := func(n int) error {
 		for range n {
-			err := a.qp.PostSend(verbs.SendWR{Opcode: verbs.Write, Signaled: true,
+			err := a.qp.PostSend(verbs.SendWR{Opcode: verbs.OpWrite, Signaled: true,
 				SGList: []verbs.SGE{a.mr.Slice(0, pumpBytes)}, Remote: b.mr.RemoteAt(half)})
 			if err != nil {
 				return err

@@ -272,7 +272,7 @@ func cnpNative(t *Trial) {
 			t.check(f.send(t.cnp(f.end)))
 		}
 		t.fence()
-		t.check(f.end.qp.PostSend(verbs.SendWR{Opcode: verbs.Write, SGList: []verbs.SGE{f.end.mr.All()}}))
+		t.check(f.end.qp.PostSend(verbs.SendWR{Opcode: verbs.OpWrite, SGList: []verbs.SGE{f.end.mr.All()}}))
 		t.fence()
 		s := f.end.qp.Stats()
 		t.check(f.end.close())

@@ -159,7 +159,7 @@ func (t *Trial) failReads(c *conn, n int) {
 	wrong := c.a.mr.RemoteAt(0)
 	wrong.RKey ^= 0x55
 	for range n {
-		err := c.b.qp.PostSend(verbs.SendWR{Opcode: verbs.Read, SGList: []verbs.SGE{c.b.mr.Slice(0, 256<<10)}, Remote: wrong})
+		err := c.b.qp.PostSend(verbs.SendWR{Opcode: verbs.OpRead, SGList: []verbs.SGE{c.b.mr.Slice(0, 256<<10)}, Remote: wrong})
 		t.check(err)
 		t.result.Sent++
 	}
@@ -176,7 +176,7 @@ func silentPeer(t *Trial) {
 			c := endConfig{timeout: 22} // 17 s: the queue pair waits
 			t.join(e, verbs.Endpoint{Addr: t.lab.peer.addr, QPN: verbs.QPN(2 + i), PSN: 1, Native: true}, c)
 			for range writes {
-				t.check(e.qp.PostSend(verbs.SendWR{Opcode: verbs.Write, SGList: []verbs.SGE{e.mr.All()}}))
+				t.check(e.qp.PostSend(verbs.SendWR{Opcode: verbs.OpWrite, SGList: []verbs.SGE{e.mr.All()}}))
 				t.result.Sent++
 			}
 			ends = append(ends, e)
@@ -271,7 +271,7 @@ func reorderFlood(t *Trial) {
 	}
 	var kept, most uint64
 	for _, f := range foes {
-		n := f.end.qp.Stats().Kept
+		n := f.end.qp.Stats().Reordered
 		kept, most = kept+n, max(most, n)
 	}
 	grown := heap() - before
@@ -282,7 +282,7 @@ func reorderFlood(t *Trial) {
 	t.must(t.result.Answers <= nakPackets*conns, "%d gaps were answered with %d packets", conns, t.result.Answers)
 	t.check(honest.send(honest.packet(rocev2.RCSendOnly, 1, payload(forged))))
 	t.fence()
-	t.must(honest.end.qp.Stats().Kept == 1, "an innocent connection cannot keep a packet behind a gap any more")
+	t.must(honest.end.qp.Stats().Reordered == 1, "an innocent connection cannot keep a packet behind a gap any more")
 	t.check(honest.send(honest.packet(rocev2.RCSendOnly, 0, payload(forged))))
 	t.fence()
 	t.must(honest.end.expects() == honest.psn.Add(2), "a gap that was closed moved the innocent connection by %d packets, not 2",

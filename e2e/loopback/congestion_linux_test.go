@@ -30,13 +30,13 @@ func TestMarkedDatagrams(t *testing.T) {
 			}
 			check(t, a.qp.Connect(t.Context(), b.qp.Endpoint(), verbs.WithConfig(verbs.ConnectConfig{TrafficClass: congestionExperienced})))
 			check(t, b.qp.Connect(t.Context(), a.qp.Endpoint()))
-			a.post(verbs.SendWR{ID: 1, Opcode: verbs.Write, SGList: []verbs.SGE{a.mr.Slice(0, size)}, Remote: b.mr.RemoteAt(0)})
+			a.post(verbs.SendWR{ID: 1, Opcode: verbs.OpWrite, SGList: []verbs.SGE{a.mr.Slice(0, size)}, Remote: b.mr.RemoteAt(0)})
 			a.waitOK(1)
 			if sent := b.qp.Stats(); sent.ECNMarked == 0 || sent.CNPsSent == 0 {
 				t.Fatalf("%d packets arrived marked, %d CNPs were sent", sent.ECNMarked, sent.CNPsSent)
 			}
 			// What b sends comes behind its first CNP.
-			b.post(verbs.SendWR{ID: 2, Opcode: verbs.Write, SGList: []verbs.SGE{b.mr.Slice(0, 8)}, Remote: a.mr.RemoteAt(0)})
+			b.post(verbs.SendWR{ID: 2, Opcode: verbs.OpWrite, SGList: []verbs.SGE{b.mr.Slice(0, 8)}, Remote: a.mr.RemoteAt(0)})
 			b.waitOK(2)
 			if got := a.qp.Stats(); got.CNPsReceived == 0 || got.WindowCuts == 0 || got.ECNMarked > 0 {
 				t.Errorf("%d CNPs arrived, %d cuts, %d packets marked", got.CNPsReceived, got.WindowCuts, got.ECNMarked)

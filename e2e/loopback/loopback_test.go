@@ -161,11 +161,11 @@ func exercise(t *testing.T, a, b *side, sizes []int) {
 				data[i] = byte(rng.Uint32())
 			}
 			copy(from.mr.Bytes(), data)
-			for _, op := range []verbs.Opcode{verbs.Send, verbs.SendWithImm, verbs.Write, verbs.WriteWithImm} {
+			for _, op := range []verbs.Opcode{verbs.OpSend, verbs.OpSendImm, verbs.OpWrite, verbs.OpWriteImm} {
 				transfer(t, from, to, op, data)
 			}
 			clear(to.mr.Bytes()[:n])
-			to.post(verbs.SendWR{ID: 5, Opcode: verbs.Read, SGList: []verbs.SGE{to.mr.Slice(0, n)}, Remote: from.mr.RemoteAt(0)})
+			to.post(verbs.SendWR{ID: 5, Opcode: verbs.OpRead, SGList: []verbs.SGE{to.mr.Slice(0, n)}, Remote: from.mr.RemoteAt(0)})
 			to.waitOK(5)
 			compare(t, "READ", to.mr.Bytes()[:n], data)
 			atomics(t, from, to)
@@ -177,14 +177,14 @@ func transfer(t *testing.T, from, to *side, op verbs.Opcode, data []byte) {
 	t.Helper()
 	n := len(data)
 	clear(to.mr.Bytes()[:n])
-	receives := op != verbs.Write
+	receives := op != verbs.OpWrite
 	if receives {
 		check(t, to.qp.PostRecv(verbs.RecvWR{ID: 1, SGList: []verbs.SGE{to.mr.Slice(0, n)}}))
 	}
 	from.post(verbs.SendWR{ID: 2, Opcode: op, SGList: []verbs.SGE{from.mr.Slice(0, n)}, Remote: to.mr.RemoteAt(0), Imm: 0xbeef})
 	if receives {
 		wc := to.waitOK(1)
-		if int(wc.ByteLen) != n || wc.WithImm != (op != verbs.Send) || wc.WithImm && wc.Imm != 0xbeef {
+		if int(wc.ByteLen) != n || wc.WithImm != (op != verbs.OpSend) || wc.WithImm && wc.Imm != 0xbeef {
 			t.Fatalf("%v: receive completion %+v", op, wc)
 		}
 	}
@@ -204,9 +204,9 @@ func atomics(t *testing.T, from, to *side) {
 	const word, result = regionSize - 8, regionSize - 64
 	check(t, to.mr.Store64(word, 100))
 	for i, wr := range []verbs.SendWR{
-		{Opcode: verbs.FetchAdd, CompareAdd: 5},
-		{Opcode: verbs.CompareSwap, CompareAdd: 105, Swap: 7},
-		{Opcode: verbs.CompareSwap, CompareAdd: 105, Swap: 8},
+		{Opcode: verbs.OpFetchAdd, CompareAdd: 5},
+		{Opcode: verbs.OpCompareSwap, CompareAdd: 105, Swap: 7},
+		{Opcode: verbs.OpCompareSwap, CompareAdd: 105, Swap: 8},
 	} {
 		wr.ID, wr.SGList, wr.Remote = 9, []verbs.SGE{from.mr.Slice(result, 8)}, to.mr.RemoteAt(word)
 		from.post(wr)
@@ -254,7 +254,7 @@ func TestShards(t *testing.T) {
 		check(t, err)
 		check(t, qa.Connect(t.Context(), qb.Endpoint()))
 		check(t, qb.Connect(t.Context(), qa.Endpoint()))
-		check(t, qa.PostSend(verbs.SendWR{Opcode: verbs.Write, Signaled: true,
+		check(t, qa.PostSend(verbs.SendWR{Opcode: verbs.OpWrite, Signaled: true,
 			SGList: []verbs.SGE{a.mr.Slice(8192*i, 8192)}, Remote: b.mr.RemoteAt(8192 * i)}))
 	}
 	for range qps {

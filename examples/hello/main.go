@@ -75,7 +75,7 @@ func hello(ctx context.Context, local, peer string) error {
 	if peer != "" {
 		n := copy(mr.Bytes(), "hello from "+local)
 		err := qp.PostSend(verbs.SendWR{
-			Opcode: verbs.WriteWithImm, // a WRITE that the peer learns of
+			Opcode: verbs.OpWriteImm, // a WRITE that the peer learns of
 			SGList: []verbs.SGE{mr.Slice(0, n)}, Remote: theirs.Memory.At(0),
 			Signaled: true,
 		})

@@ -209,16 +209,16 @@ func (f *flow) begin() {
 func (f *flow) opcode() verbs.Opcode {
 	switch f.s.cfg.Test.Verb {
 	case Write:
-		return verbs.Write
+		return verbs.OpWrite
 	case Read:
-		return verbs.Read
+		return verbs.OpRead
 	case Atomic:
 		if f.s.cfg.Atomic == CompareSwap {
-			return verbs.CompareSwap
+			return verbs.OpCompareSwap
 		}
-		return verbs.FetchAdd
+		return verbs.OpFetchAdd
 	}
-	return verbs.Send
+	return verbs.OpSend
 }
 
 // postRecvs fills the receive queues before the peer is told to begin.

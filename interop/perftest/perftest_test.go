@@ -111,8 +111,8 @@ func TestNativeIsTold(t *testing.T) {
 		if err := <-served; err != nil {
 			t.Error(err)
 		}
-		if st := a.QPStats(); (st.Kept == 0) != plain {
-			t.Errorf("as towards the originals %v: %d packets were kept behind gaps", plain, st.Kept)
+		if st := a.QPStats(); (st.Reordered == 0) != plain {
+			t.Errorf("as towards the originals %v: %d packets were kept behind gaps", plain, st.Reordered)
 		}
 	}
 }

@@ -332,10 +332,7 @@ func (s *session) heard() uint64 {
 	var n uint64
 	for _, q := range s.qps {
 		st := q.Stats()
-		n += st.RxPackets
-		for _, d := range st.Drops[1:] { // 0 is for those that were used
-			n -= d
-		}
+		n += st.RxPackets - st.Drops.Total()
 	}
 	return n
 }

@@ -453,7 +453,7 @@ func (s *session) send(n *counts) error {
 	n.posted++
 	n.sending = true
 	return s.qp.PostSend(verbs.SendWR{
-		ID: sendID, Opcode: verbs.Send, Signaled: true, SGList: s.recvs[0].SGList,
+		ID: sendID, Opcode: verbs.OpSend, Signaled: true, SGList: s.recvs[0].SGList,
 	})
 }
 

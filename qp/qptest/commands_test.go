@@ -116,8 +116,8 @@ func (s *scene) makeQP(a *actor, w args) error {
 	if err := w.done(); err != nil || !ok {
 		return errors.Join(err, errors.New("no such state"))
 	}
-	path, ok := rocev2.MTUFromBytes(int(mtu))
-	if !ok {
+	path, err := rocev2.MTUOf(int(mtu))
+	if err != nil {
 		return fmt.Errorf("mtu=%d", mtu)
 	}
 	c := qp.Config{

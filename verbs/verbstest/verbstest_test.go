@@ -19,7 +19,7 @@ func TestSurvivesACutCable(t *testing.T) {
 		a, b := verbstest.NewPair(t)
 		b.Port.Cut()
 		time.AfterFunc(200*time.Millisecond, b.Port.Plug)
-		err := a.QP.PostSend(verbs.SendWR{ID: 1, Opcode: verbs.Write, Inline: []byte("hello"),
+		err := a.QP.PostSend(verbs.SendWR{ID: 1, Opcode: verbs.OpWrite, Inline: []byte("hello"),
 			Remote: b.MR.RemoteAt(0), Signaled: true})
 		if err != nil {
 			t.Fatal(err)
@@ -41,7 +41,7 @@ func TestCutCableEndsConnection(t *testing.T) {
 		})
 		write := func() error {
 			t.Helper()
-			if err := a.QP.PostSend(verbs.SendWR{Opcode: verbs.Write, Inline: []byte("x"), Remote: b.MR.RemoteAt(0), Signaled: true}); err != nil {
+			if err := a.QP.PostSend(verbs.SendWR{Opcode: verbs.OpWrite, Inline: []byte("x"), Remote: b.MR.RemoteAt(0), Signaled: true}); err != nil {
 				t.Fatal(err)
 			}
 			return a.Next(t).Err()
@@ -83,7 +83,7 @@ func TestLossInMidTest(t *testing.T) {
 		for j := range a.MR.Bytes() {
 			a.MR.Bytes()[j] = byte(i + j*j)
 		}
-		if err := a.QP.PostSend(verbs.SendWR{Opcode: verbs.Write, SGList: []verbs.SGE{a.MR.All()}, Remote: b.MR.RemoteAt(0), Signaled: true}); err != nil {
+		if err := a.QP.PostSend(verbs.SendWR{Opcode: verbs.OpWrite, SGList: []verbs.SGE{a.MR.All()}, Remote: b.MR.RemoteAt(0), Signaled: true}); err != nil {
 			t.Fatal(err)
 		}
 		if err := a.Next(t).Err(); err != nil {

@@ -68,11 +68,11 @@ func (s *side) mishaps(r *pair.Result) {
 	}
 	for _, q := range s.qps {
 		st := q.Stats()
-		add(maybe, "retransmissions", st.Retransmits-st.Spurious)
-		add(r.Counts, "spurious retransmissions", st.Spurious)
+		add(maybe, "retransmissions", st.Retransmits-st.SpuriousRetransmits)
+		add(r.Counts, "spurious retransmissions", st.SpuriousRetransmits)
 		add(maybe, "ack timeouts", st.Timeouts)
 		add(r.Counts, "read replays", st.ReadReplays) // of what was sent again
-		add(fatal, "completion overflows", st.Overflows)
+		add(fatal, "completion overflows", st.CQOverflows)
 		add(r.Counts, "probes", st.Probes)
 		add(r.Counts, "restarts", st.Restarts)
 		add(r.Counts, "RNR waits", st.RNRWaits)
@@ -91,7 +91,7 @@ func (s *side) mishaps(r *pair.Result) {
 	add(fatal, "bad ICRC", st.Link.RxBadICRC)
 	add(fatal, "malformed", st.Link.RxMalformed)
 	add(fatal, "send errors", st.Link.TxErrors)
-	add(fatal, "asynchronous events dropped", st.Events)
+	add(fatal, "asynchronous events dropped", st.EventsDropped)
 	add(maybe, "receive buffer overflows", st.Link.RxOverflow)
 	if s.link != nil {
 		tx, _ := s.link.Counts()

@@ -82,7 +82,7 @@ func (d *idle) useEach() error {
 	for posted, done := 0, 0; done < len(d.qps); {
 		for posted < len(d.qps) && posted-done < 256 {
 			err := d.qps[posted].PostSend(verbs.SendWR{
-				Opcode: verbs.Write, Signaled: true, SGList: []verbs.SGE{d.source.Slice(0, d.cfg.Size)}, Remote: d.remote.At(0),
+				Opcode: verbs.OpWrite, Signaled: true, SGList: []verbs.SGE{d.source.Slice(0, d.cfg.Size)}, Remote: d.remote.At(0),
 			})
 			if err != nil {
 				return fmt.Errorf("posting: %w", err)

@@ -51,10 +51,10 @@ func (l *latency) Run(stop <-chan struct{}) (pair.Result, error) {
 	l.ctx = l.watch.ctx
 	l.wr[0] = verbs.SendWR{Opcode: op, CompareAdd: 1, SGList: l.sge[:]}
 	l.sge[0] = l.source.Slice(0, l.cfg.Size)
-	if op == verbs.Write || op == verbs.Send && l.cfg.Size == len(l.word) {
+	if op == verbs.OpWrite || op == verbs.OpSend && l.cfg.Size == len(l.word) {
 		l.wr[0].SGList, l.wr[0].Inline = nil, l.word[:]
 	}
-	if op != verbs.Send {
+	if op != verbs.OpSend {
 		l.wr[0].Remote = l.remote.At(0)
 	}
 	l.rwr[0] = verbs.RecvWR{ID: recvFlag, SGList: l.rsge[:]}

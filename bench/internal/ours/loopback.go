@@ -5,7 +5,6 @@ import (
 	"net/netip"
 
 	"github.com/gosoftroce/rocev2/bench/internal/pair"
-	"github.com/gosoftroce/rocev2/hca"
 	"github.com/gosoftroce/rocev2/verbs"
 )
 
@@ -26,7 +25,7 @@ func (l *loopback) Hello() (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if l.dev, err = verbs.OpenAddr(addr, verbs.Config{Device: hca.Config{Loopback: true}}); err != nil {
+	if l.dev, err = verbs.OpenAddr(addr, verbs.Config{Loopback: true}); err != nil {
 		return nil, err
 	}
 	var sides [2]*stream

@@ -8,7 +8,6 @@ import (
 	"os"
 	"sync/atomic"
 
-	"github.com/gosoftroce/rocev2/rocev2"
 	"github.com/gosoftroce/rocev2/transport/fault"
 	"github.com/gosoftroce/rocev2/transport/udp"
 	"github.com/gosoftroce/rocev2/verbs"
@@ -165,9 +164,9 @@ func (s *side) Connect(raw json.RawMessage) error {
 	if len(h.Endpoints) != len(s.qps) {
 		return fmt.Errorf("the peer has %d queue pairs, not %d", len(h.Endpoints), len(s.qps))
 	}
-	mtu, ok := rocev2.MTUFromBytes(s.cfg.MTU)
-	if !ok {
-		return fmt.Errorf("%d bytes are no path MTU", s.cfg.MTU)
+	mtu, err := verbs.MTUOf(s.cfg.MTU)
+	if err != nil {
+		return err
 	}
 	s.remote = h.Target
 	for i, q := range s.qps {
@@ -211,13 +210,13 @@ func (s *side) Close() error {
 func opcode(op string) (verbs.Opcode, error) {
 	switch op {
 	case "write":
-		return verbs.Write, nil
+		return verbs.OpWrite, nil
 	case "send":
-		return verbs.Send, nil
+		return verbs.OpSend, nil
 	case "read":
-		return verbs.Read, nil
+		return verbs.OpRead, nil
 	case "atomic":
-		return verbs.FetchAdd, nil
+		return verbs.OpFetchAdd, nil
 	}
 	return 0, fmt.Errorf("there is no operation %q", op)
 }

@@ -125,7 +125,7 @@ func (s *stream) fill() error {
 			s.sge[j].Addr = s.source.Addr() + uint64(s.place)
 			wr.ID = uint64(s.turn)
 			wr.Signaled = j == burst-1
-			if s.opcode != verbs.Send {
+			if s.opcode != verbs.OpSend {
 				wr.Remote = s.remote.At(uint64(s.place))
 			}
 			s.place += (size + 63) &^ 63

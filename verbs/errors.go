@@ -1,0 +1,141 @@
+package verbs
+
+import (
+	"fmt"
+	"net/netip"
+
+	"github.com/gosoftroce/rocev2/hca"
+	"github.com/gosoftroce/rocev2/ib"
+)
+
+// Errors that programs tell apart with errors.Is. The errors that wrap them say
+// which object, request or attribute it was.
+var (
+	// ErrClosed is returned for an object that has been closed, or whose device
+	// has; errors.Is(err, net.ErrClosed) holds for it.
+	ErrClosed = hca.ErrClosed
+	// ErrOtherDevice: two objects of different devices cannot work together.
+	ErrOtherDevice = hca.ErrOtherDevice
+	// ErrNoResources: a limit of the device is reached.
+	ErrNoResources = hca.ErrNoResources
+	// ErrNoRoom: CQ.Wait was given an empty slice.
+	ErrNoRoom = hca.ErrNoRoom
+	// ErrRange: a range or an offset is not inside the memory.
+	ErrRange = ib.ErrRange
+)
+
+// Errors of PostSend and PostRecv, in a PostError. Nothing of the request was
+// queued, and the queue pair is as before.
+var (
+	// ErrQueueFull: as many requests are outstanding as the queue holds. Poll
+	// completions, then post again.
+	ErrQueueFull = ib.ErrQueueFull
+	// ErrState: the state of the queue pair does not allow it. Connect it first.
+	ErrState = ib.ErrState
+	// ErrOpcode: Opcode is not set, or none that exists.
+	ErrOpcode = ib.ErrOpcode
+	// ErrTooManySGE: more entries than QPConfig.MaxSendSGE or MaxRecvSGE.
+	ErrTooManySGE = ib.ErrTooManySGE
+	// ErrInline: only SEND and WRITE carry inline data.
+	ErrInline = ib.ErrInline
+	// ErrInlineTooLong: more bytes than QPConfig.MaxInline.
+	ErrInlineTooLong = ib.ErrInlineTooLong
+	// ErrTooLong: a message has at most 2^31 bytes.
+	ErrTooLong = ib.ErrTooLong
+	// ErrAtomicLength: SGList of an atomic must have 8 bytes.
+	ErrAtomicLength = ib.ErrAtomicLength
+	// ErrNoRdAtomic: ConnectConfig.MaxRdAtomic is 0.
+	ErrNoRdAtomic = ib.ErrNoRdAtomic
+	// ErrRemote: RemoteMemory.At or MR.RemoteAt was asked for a place outside of
+	// the memory.
+	ErrRemote = ib.ErrRemote
+)
+
+// Errors of QP.Modify and of what calls it, in a ModifyError. Nothing was
+// changed.
+var (
+	// ErrTransition: the state table has no such transition.
+	ErrTransition = ib.ErrTransition
+	// ErrAttrMissing: the transition needs an attribute that the mask lacks.
+	ErrAttrMissing = ib.ErrAttrMissing
+	// ErrAttrNotAllowed: the mask names an attribute that the transition does not
+	// take.
+	ErrAttrNotAllowed = ib.ErrAttrNotAllowed
+	// ErrAttrValue: the value of an attribute is not possible.
+	ErrAttrValue = ib.ErrAttrValue
+	// ErrCurState: the queue pair is not in Attr.CurState.
+	ErrCurState = ib.ErrCurState
+	// ErrNotDrained: the send queue has not drained yet.
+	ErrNotDrained = ib.ErrNotDrained
+)
+
+// PostError says which of the work requests of a call was refused. The Index
+// requests before it were accepted and will complete; those after it were not
+// looked at. errors.Is tells the cause, ErrQueueFull for example.
+type PostError struct {
+	Index int    // of the refused request: as many were accepted
+	ID    uint64 // of the refused request
+	Err   error  // the cause
+}
+
+// Error says which request was refused and why.
+func (e *PostError) Error() string {
+	return fmt.Sprintf("verbs: work request %d (id %d) refused: %v", e.Index, e.ID, e.Err)
+}
+
+// Unwrap returns the cause.
+func (e *PostError) Unwrap() error { return e.Err }
+
+// ModifyError says which state transition or attribute QP.Modify, or what calls
+// it, refused, and why. Nothing was changed.
+type ModifyError struct {
+	From, To State    // the transition; the same state twice if it is none
+	Service  Service  // of the queue pair
+	Attr     AttrMask // the attributes at fault; 0 if it is the transition itself
+	Detail   string   // what is wrong with a value, in words; may be empty
+	Err      error    // ErrTransition, ErrAttrMissing …
+}
+
+// Error says what was refused and why.
+func (e *ModifyError) Error() string {
+	s := fmt.Sprintf("%v to %v: %v", e.From, e.To, e.Err)
+	if e.Attr != 0 {
+		s += ": " + e.Attr.String()
+	}
+	if e.Detail != "" {
+		s += ": " + e.Detail
+	}
+	return s
+}
+
+// Unwrap returns the cause, for errors.Is.
+func (e *ModifyError) Unwrap() error { return e.Err }
+
+// RangeError says that a number is outside of what the device offers. See
+// Device.Query for the limits.
+type RangeError struct {
+	What     string // the number: "MaxSendWR" for example
+	Got      int    // what it is
+	Min, Max int    // what it may be
+}
+
+// Error says which number it is, and what it may be.
+func (e *RangeError) Error() string {
+	return fmt.Sprintf("%s is %d; it must be between %d and %d", e.What, e.Got, e.Min, e.Max)
+}
+
+// OpenError says why the socket of a device, or a source port of a queue pair,
+// could not be opened. errors.Is tells the system's error, syscall.EADDRINUSE
+// for example.
+type OpenError struct {
+	Addr netip.AddrPort // what was to be opened
+	Op   string         // what failed: "check address", "bind" …
+	Err  error          // the cause, mostly the system's error
+	Hint string         // who has it, or what to do; may be empty
+}
+
+// Error says what could not be opened and why.
+func (e *OpenError) Error() string { return openErrorText(e) }
+
+// Unwrap returns the cause.
+func (e *OpenError) Unwrap() error { return e.Err }

@@ -1,0 +1,85 @@
+package verbs
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/gosoftroce/rocev2/ib"
+)
+
+// Event says what an AsyncEvent tells of. The constants below are the events,
+// with the numbers of ibv_event_type where it has them.
+type Event = ib.Event
+
+// Asynchronous events (IBTA 11.6.3).
+const (
+	// EventCQError: a completion was lost, because the queue was full. Its queue
+	// pair is in ERR.
+	EventCQError Event = ib.EventCQError
+	// EventQPFatal: a queue pair met an error that no completion tells of. It is
+	// in ERR.
+	EventQPFatal Event = ib.EventQPFatal
+	// EventQPRequestError: the peer sent an invalid request. The queue pair is in
+	// ERR.
+	EventQPRequestError Event = ib.EventQPRequestError
+	// EventQPAccessError: the peer violated access rights. The queue pair is in
+	// ERR.
+	EventQPAccessError Event = ib.EventQPAccessError
+	// EventCommEstablished: the first packet came while the queue pair was in RTR.
+	EventCommEstablished Event = ib.EventCommEstablished
+	// EventSQDrained: a queue pair in SQD has finished what it had begun, see
+	// Attr.EnableSQDNotify.
+	EventSQDrained Event = ib.EventSQDrained
+	// EventLastWQEReached is of shared receive queues, which programs do not have
+	// yet.
+	EventLastWQEReached Event = ib.EventLastWQEReached
+	// EventPathMTU: packets of a queue pair do not fit the way to its peer any
+	// more, because an MTU there has become smaller. ibverbs has no such event.
+	EventPathMTU Event = ib.EventPathMTU
+	// EventPortError: the link fails to receive. The device goes on trying.
+	EventPortError Event = ib.EventPortError
+	// EventPortActive: the link receives again after EventPortError.
+	EventPortActive Event = ib.EventPortActive
+)
+
+// AsyncEvent tells of something that happened to an object and that no
+// completion reports.
+type AsyncEvent struct {
+	Event Event // what happened
+	QP    *QP   // of events of a queue pair, else nil
+	CQ    *CQ   // of events of a completion queue, else nil
+}
+
+// String names the event and the queue pair or completion queue.
+func (e AsyncEvent) String() string {
+	switch {
+	case e.QP != nil:
+		return fmt.Sprintf("%v on QP %v", e.Event, e.QP.QPN())
+	case e.CQ != nil:
+		return fmt.Sprintf("%v on CQ %d", e.Event, e.CQ.Handle())
+	}
+	return e.Event.String()
+}
+
+// AsyncEvent waits for the next asynchronous event. Events are kept while
+// nobody reads them, the latest 4096 of them; Stats.EventsDropped counts the
+// others. Closing an object drops its events: what is read never tells of an
+// object that was closed before, and unread events keep nothing in memory. A
+// program that must not miss why a queue pair failed reads the events before it
+// closes it.
+//
+// The error wraps ErrClosed when the device is closed, or is that of ctx.
+func (d *Device) AsyncEvent(ctx context.Context) (AsyncEvent, error) {
+	e, err := d.core.AsyncEvent(ctx)
+	if err != nil {
+		return AsyncEvent{}, fmt.Errorf("verbs: wait for an event of device %v: %w", d.Addr(), err)
+	}
+	out := AsyncEvent{Event: e.Kind}
+	if e.QP != nil {
+		out.QP, _ = e.QP.UserData().(*QP)
+	}
+	if e.CQ != nil {
+		out.CQ, _ = e.CQ.UserData().(*CQ)
+	}
+	return out, nil
+}

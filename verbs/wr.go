@@ -1,0 +1,112 @@
+package verbs
+
+import "github.com/gosoftroce/rocev2/ib"
+
+// Opcode is the operation of a send request. The constants below are the
+// operations; the zero value is none, so that a forgotten Opcode is refused.
+// String returns the name of ibv_wr_opcode without its prefix, such as
+// "RDMA_WRITE".
+type Opcode = ib.Opcode
+
+// Operations of SendWR.Opcode (IBTA 9.4).
+const (
+	// OpSend sends a message, which goes into the next receive of the peer.
+	OpSend Opcode = ib.OpSend
+	// OpSendImm is OpSend with 32 bits of immediate data: WC.Imm at the peer.
+	OpSendImm Opcode = ib.OpSendImm
+	// OpSendInv is OpSend, and the peer's key InvalidateKey ends: see
+	// Invalidatable.
+	OpSendInv Opcode = ib.OpSendInv
+	// OpWrite writes into memory of the peer. The peer gets no completion.
+	OpWrite Opcode = ib.OpWrite
+	// OpWriteImm is OpWrite with 32 bits of immediate data. It takes a receive of
+	// the peer, whose completion has WC.Imm.
+	OpWriteImm Opcode = ib.OpWriteImm
+	// OpRead reads from memory of the peer into SGList.
+	OpRead Opcode = ib.OpRead
+	// OpCompareSwap sets 8 aligned bytes of the peer to Swap if they equal
+	// CompareAdd. What they were before goes to SGList.
+	OpCompareSwap Opcode = ib.OpCompareSwap
+	// OpFetchAdd adds CompareAdd to 8 aligned bytes of the peer. What they were
+	// before goes to SGList.
+	OpFetchAdd Opcode = ib.OpFetchAdd
+)
+
+// SGE is one entry of a scatter/gather list: Length bytes at Addr of the region
+// that LKey names. MR.Slice and MR.All make them. An entry of length 0 stands
+// for nothing.
+type SGE struct {
+	Addr   uint64 // wire address: MR.Addr plus an offset in bytes
+	Length uint32 // bytes
+	LKey   Key    // of the region
+}
+
+// Err says why MR.Slice could not make the entry; it wraps ErrRange. It is nil
+// for all other entries.
+func (s SGE) Err() error { return ib.SGE(s).Err() }
+
+// RemoteAddr is a place in memory of the peer. RemoteMemory.At makes them.
+type RemoteAddr struct {
+	Addr uint64 // wire address, as the peer gave it
+	RKey Key    // of the peer's region
+}
+
+// SendWR is a request for the send queue, see QP.PostSend. Opcode must be set;
+// which of the other fields count depends on it.
+type SendWR struct {
+	// ID is the program's own. It comes back in WC.ID.
+	ID uint64
+
+	// Opcode is the operation.
+	Opcode Opcode
+
+	// Signaled asks for a completion also on success. Requests that fail complete
+	// always, and with QPConfig.SignalAll all do. At least every so many requests
+	// as the send queue holds one should be signaled: a completion frees its
+	// entry and those of the unsignaled requests before it.
+	Signaled bool
+
+	// Solicited has the completion at the peer raise a notification that was
+	// armed for solicited ones only, see CQ.Arm. It counts for operations that
+	// take a receive, and is ignored for others.
+	Solicited bool
+
+	// Fence has the request start only when all earlier READs and atomics of the
+	// queue pair have completed.
+	Fence bool
+
+	// SGList is the local memory: where the data of SEND and WRITE comes from, and
+	// where that of READ and atomics goes. PostSend copies the list. The memory
+	// belongs to the device until the completion.
+	SGList []SGE
+
+	// Inline, if not nil, is the data itself instead of SGList, at most
+	// QPConfig.MaxInline bytes, for SEND and WRITE only. PostSend copies it.
+	Inline []byte
+
+	// Imm is the immediate data of OpSendImm and OpWriteImm. On the wire its most
+	// significant byte comes first.
+	Imm uint32
+
+	// InvalidateKey is the key of the peer that OpSendInv ends.
+	InvalidateKey Key
+
+	// Remote is the memory of the peer, for WRITE, READ and atomics.
+	Remote RemoteAddr
+
+	// CompareAdd is what OpCompareSwap compares with, and what OpFetchAdd adds.
+	CompareAdd uint64
+
+	// Swap is what OpCompareSwap stores.
+	Swap uint64
+}
+
+// RecvWR is a request for the receive queue, see QP.PostRecv.
+type RecvWR struct {
+	// ID is the program's own. It comes back in WC.ID.
+	ID uint64
+
+	// SGList is where the message goes, together at most 2^32-1 bytes. PostRecv
+	// copies the list. The memory belongs to the device until the completion.
+	SGList []SGE
+}
