@@ -19,9 +19,9 @@ type Service = rocev2.Service
 // RC is the reliable connection (IBTA 9.7).
 const RC Service = rocev2.ServiceRC
 
-// MTU is a path MTU: how many bytes of payload a packet has at most. It is a code
-// from 1 to 5, not a number of bytes; the constants below are the codes. Bytes
-// returns the number of bytes, MTUOf makes an MTU of one.
+// MTU is a path MTU: how many bytes of payload a packet has at most. It is a
+// code from 1 to 5, not a number of bytes; the constants below are the codes.
+// Bytes returns the number of bytes, MTUOf makes an MTU of one.
 type MTU = rocev2.MTU
 
 // Path MTUs (IBTA 5.2.1): codes, whose names say the bytes.
@@ -33,8 +33,8 @@ const (
 	MTU4096 MTU = rocev2.MTU4096
 )
 
-// MTUOf returns the path MTU of exactly n bytes of payload: 256, 512, 1024, 2048
-// or 4096. Other numbers are an error, which says so.
+// MTUOf returns the path MTU of exactly n bytes of payload: 256, 512, 1024,
+// 2048 or 4096. Other numbers are an error, which says so.
 func MTUOf(n int) (MTU, error) { return rocev2.MTUOf(n) }
 
 // State is the state of a queue pair (IBTA 10.3.1), with the numbers of
@@ -44,13 +44,21 @@ type State = ib.State
 
 // States of a queue pair.
 const (
-	StateReset State = ib.StateReset // made, or taken back: nothing can be posted
-	StateInit  State = ib.StateInit  // receives can be posted; packets are dropped
-	StateRTR   State = ib.StateRTR   // ready to receive: requests of the peer are answered
-	StateRTS   State = ib.StateRTS   // ready to send: the working state
-	StateSQD   State = ib.StateSQD   // the send queue drains: what has started ends, nothing starts
-	StateSQE   State = ib.StateSQE   // send queue error, of UC and UD only
-	StateErr   State = ib.StateErr   // everything posted completes with StatusWRFlushErr
+	// StateReset: just made, or taken back. Nothing can be posted.
+	StateReset State = ib.StateReset
+	// StateInit: receives can be posted. Packets are dropped.
+	StateInit State = ib.StateInit
+	// StateRTR: ready to receive. Requests of the peer are answered.
+	StateRTR State = ib.StateRTR
+	// StateRTS: ready to send, the working state.
+	StateRTS State = ib.StateRTS
+	// StateSQD: the send queue drains. What has started ends, nothing
+	// starts.
+	StateSQD State = ib.StateSQD
+	// StateSQE: send queue error, of UC and UD only.
+	StateSQE State = ib.StateSQE
+	// StateErr: everything posted completes with StatusWRFlushErr.
+	StateErr State = ib.StateErr
 )
 
 // AttrMask says which fields of an Attr Modify reads. The constants below, one
@@ -81,7 +89,8 @@ const (
 )
 
 // Attr holds the attributes of a queue pair, in the units of the standard (IBTA
-// 11.2.5.2). QP.Modify reads the fields that its mask names; QP.Query fills all.
+// 11.2.5.2). QP.Modify reads the fields that its mask names; QP.Query fills
+// all.
 type Attr struct {
 	State    State // the state to go to; of Query, the current one
 	CurState State // what the caller takes the current state to be
@@ -89,8 +98,8 @@ type Attr struct {
 	// EnableSQDNotify asks for EventSQDrained on the way to SQD.
 	EnableSQDNotify bool
 
-	// Access is what the peer may do on this connection: RemoteWrite, RemoteRead,
-	// RemoteAtomic. The region must grant it, too.
+	// Access is what the peer may do on this connection: RemoteWrite,
+	// RemoteRead, RemoteAtomic. The region must grant it, too.
 	Access Access
 
 	PKeyIndex uint16 // 0: the table has one entry
@@ -103,9 +112,10 @@ type Attr struct {
 	// PathMTU must be the same on both sides.
 	PathMTU MTU
 
-	// Timeout is the code of the local ACK timeout, 4.096 µs × 2^Timeout, up to
-	// 31. 0 is "none" in the standard; here it means 8.6 s, because the loss of
-	// the last packet would stop the connection for ever.
+	// Timeout is the code of the local ACK timeout, 4.096 µs × 2^Timeout,
+	// up to
+	// 31. 0 is "none" in the standard; here it means 8.6 s, because the
+	// loss of the last packet would stop the connection for ever.
 	Timeout uint8
 
 	// RetryCount is how many times, 0 to 7, a request is sent again after a
@@ -113,9 +123,9 @@ type Attr struct {
 	// StatusRetryExcErr.
 	RetryCount uint8
 
-	// RNRRetry is how many times, 0 to 6, a request is sent again because the peer
-	// has no receive posted, before it fails with StatusRNRRetryExcErr. 7 means
-	// for ever.
+	// RNRRetry is how many times, 0 to 6, a request is sent again because
+	// the peer has no receive posted, before it fails with
+	// StatusRNRRetryExcErr. 7 means for ever.
 	RNRRetry uint8
 
 	// RQPSN is the first PSN expected from the peer: its SQPSN.
@@ -124,16 +134,16 @@ type Attr struct {
 	// SQPSN is the first PSN to send. Query returns the next one.
 	SQPSN PSN
 
-	// MaxRdAtomic is how many READs and atomics may be outstanding at the peer, 0
-	// to 128.
+	// MaxRdAtomic is how many READs and atomics may be outstanding at the
+	// peer, 0 to 128.
 	MaxRdAtomic uint8
 
-	// MaxDestRdAtomic is how many READs and atomics the peer may have outstanding
-	// here, 0 to 128.
+	// MaxDestRdAtomic is how many READs and atomics the peer may have
+	// outstanding here, 0 to 128.
 	MaxDestRdAtomic uint8
 
-	// MinRNRTimer is the code, 0 to 31, of the time that the peer waits when this
-	// side has no receive posted (IBTA 9.7.5.2.8, table 45).
+	// MinRNRTimer is the code, 0 to 31, of the time that the peer waits
+	// when this side has no receive posted (IBTA 9.7.5.2.8, table 45).
 	MinRNRTimer uint8
 
 	// DestQPN is the peer's queue pair.
@@ -142,20 +152,20 @@ type Attr struct {
 
 // AddressVector says how packets reach a peer.
 type AddressVector struct {
-	// DGID is the peer's address, and the only one that packets are accepted
-	// from. A zone is ignored.
+	// DGID is the peer's address, and the only one that packets are
+	// accepted from. A zone is ignored.
 	DGID netip.Addr
 
-	// TrafficClass has the DSCP, and in the low 2 bits the ECN field: 2, ECT(0),
-	// lets switches mark packets instead of dropping them.
+	// TrafficClass has the DSCP, and in the low 2 bits the ECN field: 2,
+	// ECT(0), lets switches mark packets instead of dropping them.
 	TrafficClass uint8
 
 	HopLimit  uint8  // 0 means the system's default
 	FlowLabel uint32 // of IPv6, 20 bits; 0 means the system's choice
 	SGIDIndex uint8  // 0: the table has one entry
 
-	// SrcPort is the UDP source port, 49152 to 65535, or AutoSourcePort. 0 means
-	// the device's own. See WithSourcePort.
+	// SrcPort is the UDP source port, 49152 to 65535, or AutoSourcePort. 0
+	// means the device's own. See WithSourcePort.
 	SrcPort uint16
 
 	// Native says that the peer is this software: see Endpoint.Native.

@@ -7,67 +7,72 @@ import "time"
 // Port, RecvBuffer, SendBuffer, DisableGSO, DisableGRO and Shards describe the
 // UDP socket. They have no meaning for OpenLink.
 type Config struct {
-	// Port is the local UDP port. 0 means 4791, the only one that other stacks
-	// send to.
+	// Port is the local UDP port. 0 means 4791, the only one that other
+	// stacks send to.
 	Port uint16
 
-	// RecvBuffer is how many bytes of socket receive buffer to ask for. 0 means
-	// 16 MiB. The system may grant less: see PortAttr.RecvBuffer.
+	// RecvBuffer is how many bytes of socket receive buffer to ask for. 0
+	// means 16 MiB. The system may grant less: see PortAttr.RecvBuffer.
 	RecvBuffer int
 
-	// SendBuffer is how many bytes of socket send buffer to ask for. 0 means
-	// 4 MiB. The system may grant less: see PortAttr.SendBuffer.
+	// SendBuffer is how many bytes of socket send buffer to ask for. 0
+	// means 4 MiB. The system may grant less: see PortAttr.SendBuffer.
 	SendBuffer int
 
-	// DisableGSO sends each packet as a datagram of its own. False means that
-	// packets leave in segmentation-offload buffers where the system has them.
+	// DisableGSO sends each packet as a datagram of its own. False means
+	// that packets leave in segmentation-offload buffers where the system
+	// has them.
 	DisableGSO bool
 
-	// DisableGRO receives each packet as a datagram of its own. False means that
-	// packets arrive in coalesced buffers where the system has them.
+	// DisableGRO receives each packet as a datagram of its own. False means
+	// that packets arrive in coalesced buffers where the system has them.
 	DisableGRO bool
 
 	// Shards is how many sockets the device has, each with its own lock and
-	// receiver; queue pairs are spread over them by their number. It is a power
-	// of two. 0 means 1. More pay off when several processors serve many queue
-	// pairs.
+	// receiver; queue pairs are spread over them by their number. It is a
+	// power of two. 0 means 1. More pay off when several processors serve
+	// many queue pairs.
 	Shards int
 
-	// Spin is how many times a waiting program polls before it sleeps, at most
-	// 2^20. 0 means a default that fits the number of processors; a negative
-	// number means never.
+	// Spin is how many times a waiting program polls before it sleeps, at
+	// most 2^20. 0 means a default that fits the number of processors; a
+	// negative number means never.
 	Spin int
 
-	// InitialWindow is how many bytes a queue pair may have in flight at first,
-	// requests and the READ responses that it asks for. 0 means 128 KiB.
+	// InitialWindow is how many bytes a queue pair may have in flight at
+	// first, requests and the READ responses that it asks for. 0 means 128
+	// KiB.
 	InitialWindow int
 
-	// MaxWindow is how many bytes a queue pair may have in flight at most, and
-	// all queue pairs to one peer together. 0 means 2.25 MiB, or half of the
-	// socket's receive buffer if that is less. Towards a peer that is not known
-	// to be this software it is about 0.5 MiB at most.
+	// MaxWindow is how many bytes a queue pair may have in flight at most,
+	// and all queue pairs to one peer together. 0 means 2.25 MiB, or half
+	// of the socket's receive buffer if that is less. Towards a peer that
+	// is not known to be this software it is about 0.5 MiB at most.
 	MaxWindow int
 
-	// MaxWindowPackets is how many packets a queue pair may have in flight at
-	// most. 0 means 128 towards a peer that is not known to be this software
-	// (Linux does the same), and else what the peer's reorder buffer holds.
+	// MaxWindowPackets is how many packets a queue pair may have in flight
+	// at most. 0 means 128 towards a peer that is not known to be this
+	// software (Linux does the same), and else what the peer's reorder
+	// buffer holds.
 	MaxWindowPackets int
 
-	// ReadChunk is the largest RDMA READ request in bytes; longer READs go out
-	// as several. 0 means 256 KiB, or half of MaxWindow if that is less; a
-	// negative number means one request for each READ.
+	// ReadChunk is the largest RDMA READ request in bytes; longer READs go
+	// out as several. 0 means 256 KiB, or half of MaxWindow if that is
+	// less; a negative number means one request for each READ.
 	ReadChunk int
 
-	// MinProbe is how long a peer must be silent, at the least, before the oldest
-	// packet in flight is sent again without waiting for the local ACK timeout.
-	// The time is longer where round trips are, and where the peer's host was
-	// seen to pause. 0 means 1 ms; a negative number means never.
+	// MinProbe is how long a peer must be silent, at the least, before the
+	// oldest packet in flight is sent again without waiting for the local
+	// ACK timeout. The time is longer where round trips are, and where the
+	// peer's host was seen to pause. 0 means 1 ms; a negative number means
+	// never.
 	MinProbe time.Duration
 
-	// Loopback lets packets between queue pairs of this device pass inside it, as
-	// in adapters: they are copied from memory to memory, without socket and
-	// ICRC. All else is as between two hosts: rights, RNR, errors, order, timers.
-	// False means that they take the link like all others. Then they can be
-	// captured, lost by injected faults, and are counted in Stats.Link.
+	// Loopback lets packets between queue pairs of this device pass inside
+	// it, as in adapters: they are copied from memory to memory, without
+	// socket and ICRC. All else is as between two hosts: rights, RNR,
+	// errors, order, timers. False means that they take the link like all
+	// others. Then they can be captured, lost by injected faults, and are
+	// counted in Stats.Link.
 	Loopback bool
 }

@@ -11,21 +11,57 @@ import (
 // ConnectConfig holds what the two sides of a connection agree on. The zero
 // value of each field means the default that it names.
 type ConnectConfig struct {
-	PathMTU         MTU      // MTU256 to MTU4096, see MTUOf; default: the largest that the links of both sides and the way to the peer carry, as far as known here
-	Access          Access   // what the peer may do; default: RemoteWrite, RemoteRead and RemoteAtomic
-	Timeout         uint8    // local ACK timeout 4.096 µs × 2^n; default 14 (67 ms)
-	RetryCount      OptUint8 // retries before RETRY_EXC_ERR, up to 7; default 7
-	RNRRetry        OptUint8 // retries when the peer has no receive buffer, 7 means for ever; default 7
-	MinRNRTimer     OptUint8 // code of the time that a sender waits when this side has no receive buffer; default 12 (0.64 ms)
-	MaxRdAtomic     OptUint8 // READs and atomics that this side has outstanding; default 16
-	MaxDestRdAtomic OptUint8 // READs and atomics that the peer may have outstanding; default 16
-	TrafficClass    uint8    // DSCP, and in the low 2 bits ECN: 2, ECT(0), has switches mark packets before they drop them; default 0
-	HopLimit        uint8    // default 64
-	SourcePort      uint16   // UDP source port, 49152 to 65535, or AutoSourcePort; default: the device's, 4791
+	// PathMTU is the path MTU, see MTUOf; both sides need the same. By
+	// default it is the largest that the links of both sides and the way to
+	// the peer carry, as far as that is known here.
+	PathMTU MTU
+
+	// Access is what the peer may do. The default is RemoteWrite,
+	// RemoteRead and RemoteAtomic; LocalWrite alone grants nothing.
+	Access Access
+
+	// Timeout is the code of the local ACK timeout, 4.096 µs × 2^Timeout.
+	// The default is 14, which is 67 ms.
+	Timeout uint8
+
+	// RetryCount is how many times, up to 7, a request is sent again before
+	// it fails with StatusRetryExcErr. The default is 7.
+	RetryCount OptUint8
+
+	// RNRRetry is how many times a request is sent again because the peer
+	// has no receive posted, before it fails with StatusRNRRetryExcErr. 7
+	// means for ever, and is the default.
+	RNRRetry OptUint8
+
+	// MinRNRTimer is the code of the time that the peer waits when this
+	// side has no receive posted, see Attr.MinRNRTimer. The default is 12,
+	// which is 0.64 ms.
+	MinRNRTimer OptUint8
+
+	// MaxRdAtomic is how many READs and atomics this side may have
+	// outstanding. More than the peer's MaxDestRdAtomic make no sense. The
+	// default is 16.
+	MaxRdAtomic OptUint8
+
+	// MaxDestRdAtomic is how many READs and atomics the peer may have
+	// outstanding. The default is 16.
+	MaxDestRdAtomic OptUint8
+
+	// TrafficClass has the DSCP, and in the low 2 bits the ECN field: 2,
+	// ECT(0), lets switches mark packets before they drop them. The default
+	// is 0.
+	TrafficClass uint8
+
+	// HopLimit is the hop limit (IPv6) or TTL (IPv4). The default is 64.
+	HopLimit uint8
+
+	// SourcePort is the UDP source port, 49152 to 65535, or AutoSourcePort.
+	// The default is the device's own, 4791. See WithSourcePort.
+	SourcePort uint16
 }
 
-// AutoSourcePort as SourcePort stands for the port that Linux would choose from
-// the two queue pair numbers.
+// AutoSourcePort, as ConnectConfig.SourcePort or AddressVector.SrcPort, stands
+// for the port that Linux would choose from the two queue pair numbers.
 const AutoSourcePort = hca.AutoSourcePort
 
 // MaxSourcePorts is how many UDP source ports beside its own a device can send
@@ -51,30 +87,30 @@ func (o OptUint8) or(def uint8) uint8 {
 // ConnectOption adjusts Connect.
 type ConnectOption func(*ConnectConfig)
 
-// WithConfig replaces the whole configuration.
+// WithConfig replaces the whole configuration; options behind it adjust it.
 func WithConfig(c ConnectConfig) ConnectOption { return func(dst *ConnectConfig) { *dst = c } }
 
-// WithMTU sets the path MTU: MTU256 to MTU4096, or what MTUOf makes of a number of
-// bytes. Both sides must use the same; ReadyToReceive and Connect fail where this
-// side's way to the peer does not carry it.
+// WithMTU sets the path MTU: MTU256 to MTU4096, or what MTUOf makes of a number
+// of bytes. Both sides must use the same; ReadyToReceive and Connect fail where
+// this side's way to the peer does not carry it.
 func WithMTU(m MTU) ConnectOption { return func(c *ConnectConfig) { c.PathMTU = m } }
 
-// WithSourcePort sends the packets of this queue pair from UDP source port port,
-// 49152 to 65535, or with AutoSourcePort from one that depends on the two queue
+// WithSourcePort sends the packets of this queue pair from UDP source port
+// port, 49152 to 65535. With AutoSourcePort the port depends on the two queue
 // pair numbers. Networks with several ways (ECMP) and adapters with several
-// queues (RSS) spread flows by it; the packets of a queue pair share one way and
-// keep their order. The peer need not do the same, and sends to port 4791 as
-// ever.
+// queues (RSS) spread flows by the source port; the packets of a queue pair
+// share one way and keep their order. The peer need not do the same. It sends
+// to port 4791 in any case.
 //
-// A device has at most MaxSourcePorts such ports, which it keeps until it is
-// closed. Connect fails when another process has the port or when there
-// would be one more. AutoSourcePort then takes another port: thousands of queue
+// A device has at most MaxSourcePorts such ports, and keeps them until it is
+// closed. Connect fails when another process has the port, and when the device
+// has its maximum. AutoSourcePort then takes another port: thousands of queue
 // pairs share them. Query().AV.SrcPort is the port in use.
 //
-// A peer of this software knows by port 4791 that it may have more in flight to
-// this side than to other stacks. Where the peer is given this side's Endpoint
-// as it is, it knows without, and takes packets of this queue pair from no port
-// but that of the first: another one needs a new connection.
+// A peer that runs this software recognises it by source port 4791, and then
+// keeps more in flight to this side than to other stacks. A peer that was given
+// this side's Endpoint as it is knows without. It accepts packets of this queue
+// pair only from the port of the first one: to change the port, connect anew.
 func WithSourcePort(port uint16) ConnectOption {
 	return func(c *ConnectConfig) { c.SourcePort = port }
 }
@@ -86,9 +122,10 @@ func WithSourcePort(port uint16) ConnectOption {
 //
 // A queue pair that is connected or in ERR goes back to RESET first, by
 // Modify(&Attr{State: StateReset}, AttrState), and both sides exchange their
-// Endpoints anew. The error is that of Modify, of ctx, or of the link for a
-// source port that it cannot have; the queue pair may then have come as far as
-// INIT or RTR.
+// Endpoints anew.
+//
+// The error wraps that of ctx or of Modify, which is an *OpenError for a source
+// port that cannot be had. The queue pair may then be in INIT or RTR.
 func (q *QP) Connect(ctx context.Context, peer Endpoint, opts ...ConnectOption) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("verbs: connect QP %v: %w", q.QPN(), err)
@@ -136,8 +173,8 @@ func (q *QP) ReadyToReceive(peer Endpoint, opts ...ConnectOption) error {
 	}, AttrState|AttrAV|AttrPathMTU|AttrDestQPN|AttrRQPSN|AttrMaxDestRdAtomic|AttrMinRNRTimer)
 }
 
-// defaultMTU returns the path MTU of a connection where the program chooses none:
-// the two sides, each with the other's Endpoint, arrive at the same.
+// defaultMTU returns the path MTU of a connection where the program chooses
+// none: the two sides, each with the other's Endpoint, arrive at the same.
 func (q *QP) defaultMTU(peer Endpoint) (MTU, error) {
 	most := q.dev.core.PathMTU(peer.Addr)
 	switch {

@@ -13,8 +13,8 @@ import (
 	"github.com/gosoftroce/rocev2/transport/udp"
 )
 
-// TestLayouts: what is seen as another type without a copy has its layout, field
-// by field: names, types and offsets.
+// TestLayouts: what is seen as another type without a copy has its layout,
+// field by field: names, types and offsets.
 func TestLayouts(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ ours, theirs any }{
@@ -64,8 +64,8 @@ func sameLayout(a, b reflect.Type) error {
 	return nil
 }
 
-// numbered sets every field below v to a number of its own, and returns how many
-// it has set.
+// numbered sets every field below v to a number of its own, and returns how
+// many it has set.
 func numbered(v reflect.Value, n int) int {
 	switch v.Kind() {
 	case reflect.Struct:

@@ -51,7 +51,7 @@ func (d *Device) CreateCQ(n int, opts ...CQOption) (*CQ, error) {
 	return cq, nil
 }
 
-// CreateCompChannel makes a completion channel.
+// CreateCompChannel makes a completion channel. The error wraps ErrClosed.
 func (d *Device) CreateCompChannel() (*CompChannel, error) {
 	core, err := d.owner.CreateCompChannel()
 	if err != nil {
@@ -73,10 +73,10 @@ func (cq *CQ) Handle() uint32 { return cq.handle }
 // on the caller's goroutine.
 func (cq *CQ) Poll(wc []WC) int { return cq.core.PollProgress(wcsOf(wc)) }
 
-// Wait takes at least one completion and at most len(wc), waiting for the first as
-// long as ctx allows: it polls for a short while, then sleeps. The error is that
-// of ctx, wraps ErrClosed when the queue is closed, or ErrNoRoom when wc is
-// empty; no completion is taken then.
+// Wait takes at least one completion and at most len(wc). It waits for the
+// first as long as ctx allows: it polls for a short while, then sleeps. The
+// error wraps that of ctx, ErrClosed when the queue is closed, or ErrNoRoom
+// when wc is empty. No completion is taken then.
 func (cq *CQ) Wait(ctx context.Context, wc []WC) (int, error) {
 	n, err := cq.core.Wait(ctx, wcsOf(wc))
 	if err != nil {
@@ -85,9 +85,9 @@ func (cq *CQ) Wait(ctx context.Context, wc []WC) (int, error) {
 	return n, nil
 }
 
-// Completions returns the completions as they come, waiting for each as Wait does.
-// Whether the work succeeded is for the WC to say; an error is that of Wait, and
-// the last that is returned.
+// Completions returns the completions as they come, waiting for each as Wait
+// does. Whether the work succeeded is for the WC to say; an error is that of
+// Wait, and the last that is returned.
 //
 //	for wc, err := range cq.Completions(ctx) {
 //		if err != nil {
@@ -125,7 +125,8 @@ func (cq *CQ) Arm(solicitedOnly bool) { cq.core.Arm(solicitedOnly) }
 // ErrClosed. Queue pairs that still complete into it go to the error state.
 func (cq *CQ) Close() error { return cq.core.Close() }
 
-// Get waits for a notification and returns the queue that it is about.
+// Get waits for a notification and returns the queue that it is about. Arm the
+// queue again, and then poll it. The error wraps ErrClosed, or that of ctx.
 func (ch *CompChannel) Get(ctx context.Context) (*CQ, error) {
 	core, err := ch.core.Get(ctx)
 	if err != nil {

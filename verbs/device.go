@@ -54,8 +54,9 @@ func OpenAddr(addr netip.Addr, cfg Config) (*Device, error) {
 	return open(cfg, links...)
 }
 
-// Link carries the datagrams of a device. It is an interface: packages fabric and
-// transport/... have the kinds, among them wrappers that inject faults or record.
+// Link carries the datagrams of a device. It is an interface: packages fabric
+// and transport/... have the kinds, among them wrappers that inject faults or
+// record.
 type Link = transport.Link
 
 // OpenLink opens a device on a link of any kind: a port of an in-process

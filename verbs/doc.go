@@ -1,45 +1,67 @@
 // Package verbs is what programs use: RDMA verbs in Go over a software RoCEv2
 // device, in an ordinary process, without privileges or a kernel module.
 //
-//	dev, err := verbs.Open("127.0.0.1")      // a device on one local address
+//	dev, err := verbs.Open("127.0.0.1") // a device on one local address
 //	pd, err := dev.AllocPD()
 //	mr, err := pd.RegisterMemory(buf, verbs.LocalWrite|verbs.RemoteWrite)
 //	cq, err := dev.CreateCQ(256)
-//	qp, err := pd.CreateQP(verbs.QPConfig{SendCQ: cq, RecvCQ: cq, MaxSendWR: 128, MaxRecvWR: 128})
-//	err = qp.Connect(ctx, peer)              // peer is the other side's qp.Endpoint()
-//	err = qp.PostSend(verbs.SendWR{ID: 1, Opcode: verbs.OpWrite, SGList: []verbs.SGE{mr.Slice(0, 4096)}, Remote: remote, Signaled: true})
+//	qp, err := pd.CreateQP(verbs.QPConfig{SendCQ: cq, RecvCQ: cq})
+//	err = qp.Connect(ctx, peer) // peer is the other side's qp.Endpoint()
+//	err = qp.PostSend(verbs.SendWR{
+//		ID: 1, Opcode: verbs.OpWrite, Signaled: true,
+//		SGList: []verbs.SGE{mr.Slice(0, 4096)}, Remote: remote.At(0),
+//	})
 //	n, err := cq.Wait(ctx, wc[:])
 //
 // How the two sides learn of each other's Endpoint and RemoteMemory is up to
 // the program: both are plain values.
 //
-// Memory: a region's bytes belong to the device from the post of a work
-// request until its completion has been polled, and remote writes may land in
-// it at any time while it is registered for them. The completion is the
-// happens-before edge; to watch a flag in memory, use MR.Load64.
+// Programs need no other package of this module, except for a link of another
+// kind than a UDP socket (OpenLink).
+//
+// # Memory
+//
+// A region's bytes belong to the device from the post of a work request until
+// its completion has been polled, and remote writes may land in it at any time
+// while it is registered for them. The completion is the happens-before edge.
+// To watch a flag in memory, use MR.Load64.
+//
+// # One device
 //
 // Two queue pairs of one device may be connected to each other, and one to
-// itself. Their packets take the link like all others, unless
-// Config.Loopback has them pass inside the device.
+// itself. Their packets take the link like all others, unless Config.Loopback
+// lets them pass inside the device.
 //
-// Errors: what a program asks for wrongly is refused at once, by an error that
-// errors.Is tells (ErrQueueFull, ErrRange, ErrClosed …). What fails on its way is
-// a completion without success; WC.Err makes an error of it, which errors.Is
-// compares with a status.
+// # Errors
 //
-// Tests of programs find connected devices, loss and cables to cut in package
-// verbs/verbstest.
+// What a program asks for wrongly is refused at once. errors.Is tells the cause
+// (ErrQueueFull, ErrRange, ErrClosed …), and errors.As gives the details
+// (PostError, ModifyError, RangeError, OpenError).
 //
-// Closing: everything has a Close that may be called more than once, in any
-// order and from any goroutine. Closing a Device closes all that was made on
-// it. What is closed takes no memory, unread events and completions included,
-// also while the program still refers to it.
+// What fails later is a completion without success. WC.Err makes a WCError of
+// it; errors.Is compares it with a Status, and with a Fault where an access to
+// local memory failed. The queue pair is in ERR then. Device.AsyncEvent tells
+// of what no completion reports.
+//
+// # Closing
+//
+// Everything has a Close that may be called more than once, in any order and
+// from any goroutine. Closing a Device closes all that was made on it. What is
+// closed takes no memory, unread events and completions included, also while
+// the program still refers to it.
 //
 // What a program has received is acknowledged before the Close of its queue
 // pair or device returns. A process that ends without Close may take with it
 // acknowledgements of the last millisecond: the program has received the data,
 // and the sender sees RETRY_EXC_ERR.
 //
-// Not here: UC and UD queue pairs, shared receive queues, memory windows and
-// the connection manager.
+// # Tests
+//
+// Tests of programs find connected devices, loss and cables to cut in package
+// verbs/verbstest.
+//
+// # Not here
+//
+// UC and UD queue pairs, shared receive queues, memory windows and the
+// connection manager.
 package verbs

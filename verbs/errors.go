@@ -11,10 +11,11 @@ import (
 // Errors that programs tell apart with errors.Is. The errors that wrap them say
 // which object, request or attribute it was.
 var (
-	// ErrClosed is returned for an object that has been closed, or whose device
-	// has; errors.Is(err, net.ErrClosed) holds for it.
+	// ErrClosed is returned for an object that has been closed, or whose
+	// device has; errors.Is(err, net.ErrClosed) holds for it.
 	ErrClosed = hca.ErrClosed
-	// ErrOtherDevice: two objects of different devices cannot work together.
+	// ErrOtherDevice: two objects of different devices cannot work
+	// together.
 	ErrOtherDevice = hca.ErrOtherDevice
 	// ErrNoResources: a limit of the device is reached.
 	ErrNoResources = hca.ErrNoResources
@@ -27,12 +28,13 @@ var (
 // Errors of PostSend and PostRecv, in a PostError. Nothing of the request was
 // queued, and the queue pair is as before.
 var (
-	// ErrQueueFull: as many requests are outstanding as the queue holds. Poll
-	// completions, then post again.
+	// ErrQueueFull: as many requests are outstanding as the queue holds.
+	// Poll completions, then post again.
 	ErrQueueFull = ib.ErrQueueFull
-	// ErrState: the state of the queue pair does not allow it. Connect it first.
+	// ErrState: the state of the queue pair does not allow it. Connect it
+	// first.
 	ErrState = ib.ErrState
-	// ErrOpcode: Opcode is not set, or none that exists.
+	// ErrOpcode: Opcode is not set, or there is no such operation.
 	ErrOpcode = ib.ErrOpcode
 	// ErrTooManySGE: more entries than QPConfig.MaxSendSGE or MaxRecvSGE.
 	ErrTooManySGE = ib.ErrTooManySGE
@@ -46,8 +48,8 @@ var (
 	ErrAtomicLength = ib.ErrAtomicLength
 	// ErrNoRdAtomic: ConnectConfig.MaxRdAtomic is 0.
 	ErrNoRdAtomic = ib.ErrNoRdAtomic
-	// ErrRemote: RemoteMemory.At or MR.RemoteAt was asked for a place outside of
-	// the memory.
+	// ErrRemote: RemoteMemory.At or MR.RemoteAt was asked for a place
+	// outside of the memory.
 	ErrRemote = ib.ErrRemote
 )
 
@@ -56,10 +58,11 @@ var (
 var (
 	// ErrTransition: the state table has no such transition.
 	ErrTransition = ib.ErrTransition
-	// ErrAttrMissing: the transition needs an attribute that the mask lacks.
+	// ErrAttrMissing: the transition needs an attribute that the mask
+	// lacks.
 	ErrAttrMissing = ib.ErrAttrMissing
-	// ErrAttrNotAllowed: the mask names an attribute that the transition does not
-	// take.
+	// ErrAttrNotAllowed: the mask names an attribute that the transition
+	// does not take.
 	ErrAttrNotAllowed = ib.ErrAttrNotAllowed
 	// ErrAttrValue: the value of an attribute is not possible.
 	ErrAttrValue = ib.ErrAttrValue
@@ -91,7 +94,7 @@ func (e *PostError) Unwrap() error { return e.Err }
 type ModifyError struct {
 	From, To State    // the transition; the same state twice if it is none
 	Service  Service  // of the queue pair
-	Attr     AttrMask // the attributes at fault; 0 if it is the transition itself
+	Attr     AttrMask // those at fault; 0 if it is the transition itself
 	Detail   string   // what is wrong with a value, in words; may be empty
 	Err      error    // ErrTransition, ErrAttrMissing …
 }

@@ -13,28 +13,30 @@ type Event = ib.Event
 
 // Asynchronous events (IBTA 11.6.3).
 const (
-	// EventCQError: a completion was lost, because the queue was full. Its queue
-	// pair is in ERR.
+	// EventCQError: a completion was lost, because the queue was full. Its
+	// queue pair is in ERR.
 	EventCQError Event = ib.EventCQError
-	// EventQPFatal: a queue pair met an error that no completion tells of. It is
-	// in ERR.
+	// EventQPFatal: a queue pair met an error that no completion tells of.
+	// It is in ERR.
 	EventQPFatal Event = ib.EventQPFatal
-	// EventQPRequestError: the peer sent an invalid request. The queue pair is in
-	// ERR.
+	// EventQPRequestError: the peer sent an invalid request. The queue pair
+	// is in ERR.
 	EventQPRequestError Event = ib.EventQPRequestError
-	// EventQPAccessError: the peer violated access rights. The queue pair is in
-	// ERR.
+	// EventQPAccessError: the peer violated access rights. The queue pair
+	// is in ERR.
 	EventQPAccessError Event = ib.EventQPAccessError
-	// EventCommEstablished: the first packet came while the queue pair was in RTR.
+	// EventCommEstablished: the first packet came while the queue pair was
+	// in RTR.
 	EventCommEstablished Event = ib.EventCommEstablished
-	// EventSQDrained: a queue pair in SQD has finished what it had begun, see
-	// Attr.EnableSQDNotify.
+	// EventSQDrained: a queue pair in SQD has finished what it had begun,
+	// see Attr.EnableSQDNotify.
 	EventSQDrained Event = ib.EventSQDrained
-	// EventLastWQEReached is of shared receive queues, which programs do not have
-	// yet.
+	// EventLastWQEReached is of shared receive queues, which programs do
+	// not have yet.
 	EventLastWQEReached Event = ib.EventLastWQEReached
-	// EventPathMTU: packets of a queue pair do not fit the way to its peer any
-	// more, because an MTU there has become smaller. ibverbs has no such event.
+	// EventPathMTU: packets of a queue pair do not fit the way to its peer
+	// any more, because an MTU there has become smaller. ibverbs has no
+	// such event.
 	EventPathMTU Event = ib.EventPathMTU
 	// EventPortError: the link fails to receive. The device goes on trying.
 	EventPortError Event = ib.EventPortError

@@ -142,8 +142,8 @@ func TestTimersDoNotKeepQueuePairs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) { // where no timer comes up
 		a, _ := newPair(t, 64)
-		// Nobody answers, so that the timers run; those that are closed are the fewer
-		// ones, whose entries nobody clears away.
+		// Nobody answers, so that the timers run; those that are closed
+		// are the fewer ones, whose entries nobody clears away.
 		open := make([]*verbs.QP, 8)
 		for i := range open {
 			open[i] = a.newQP(verbs.QPConfig{})

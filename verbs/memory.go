@@ -20,8 +20,8 @@ type Access = ib.Access
 
 // Access rights (IBTA 10.6.3).
 const (
-	// LocalWrite: the device may write: receives, READs, atomics, and all that
-	// the peer writes.
+	// LocalWrite: the device may write: receives, READs, atomics, and all
+	// that the peer writes.
 	LocalWrite Access = ib.LocalWrite
 	// RemoteWrite: the peer may WRITE. It needs LocalWrite.
 	RemoteWrite Access = ib.RemoteWrite
@@ -31,8 +31,8 @@ const (
 	RemoteAtomic Access = ib.RemoteAtomic
 )
 
-// Key is an lkey, for the own requests, or an rkey, for those of a peer: 32 bits
-// that name a region. 0 is none.
+// Key is an lkey, for the own requests, or an rkey, for those of a peer: 32
+// bits that name a region. 0 is none.
 type Key = ib.Key
 
 // PD is a protection domain: queue pairs reach only the regions of their own.
@@ -41,7 +41,8 @@ type PD struct {
 	core *hca.PD
 }
 
-// AllocPD makes a protection domain.
+// AllocPD makes a protection domain. The error wraps ErrClosed or
+// ErrNoResources.
 func (d *Device) AllocPD() (*PD, error) {
 	core, err := d.owner.AllocPD()
 	if err != nil {
@@ -80,7 +81,8 @@ func ZeroBased() RegOption {
 }
 
 // RegisterMemory registers Go memory. buf stays in place and alive as long as
-// the region is registered.
+// the region is registered. The error wraps ErrClosed or ErrNoResources, or
+// says which right or option is not possible.
 func (pd *PD) RegisterMemory(buf []byte, access Access, opts ...RegOption) (*MR, error) {
 	return pd.register(memreg.Local(buf), access, opts, nil)
 }
@@ -97,10 +99,10 @@ func (pd *PD) AllocMemory(size int, access Access, opts ...RegOption) (*MR, erro
 
 // MapFile registers size bytes of a file from offset off (a multiple of the
 // page size), mapped shared: what is written to the region is written to the
-// file. The mapping ends when the region is closed; f may be closed before.
-// A transfer into a part that was cut off the file meanwhile fails with an
-// error, no crash. A transfer that needs a page which is not in memory waits for
-// it, and others do not; how long it may take is for the peer's retries to say.
+// file. The mapping ends when the region is closed; f may be closed before. A
+// transfer into a part that was cut off the file meanwhile fails with an error,
+// no crash. A transfer that needs a page which is not in memory waits for it,
+// and others do not; how long it may take is for the peer's retries to say.
 // Closing the region waits for such a page, too.
 func (pd *PD) MapFile(f *os.File, off int64, size int, access Access, opts ...RegOption) (*MR, error) {
 	m, err := mapping.File(f, off, size, mapping.Options{
@@ -155,11 +157,11 @@ func (mr *MR) LKey() Key { return mr.region.LKey() }
 // RKey returns the key for the peer.
 func (mr *MR) RKey() Key { return mr.region.RKey() }
 
-// Slice returns a scatter/gather entry for n bytes from offset off. off and n may
-// come from anywhere: an entry for a range that is not inside the region, or of
-// more than the 4 GiB - 1 bytes that one entry can have, stands for no memory.
-// SGE.Err says why, and PostSend and PostRecv refuse it with the same error,
-// which wraps ErrRange, before anything is sent.
+// Slice returns a scatter/gather entry for n bytes from offset off. off and n
+// may come from anywhere: an entry for a range that is not inside the region,
+// or of more than the 4 GiB - 1 bytes that one entry can have, stands for no
+// memory. SGE.Err says why, and PostSend and PostRecv refuse it with the same
+// error, which wraps ErrRange, before anything is sent.
 func (mr *MR) Slice(off, n int) SGE { return SGE(mr.region.Slice(off, n)) }
 
 // All returns a scatter/gather entry for the whole region. One of 4 GiB or more
@@ -182,9 +184,9 @@ type RemoteMemory struct {
 	RKey   Key    `json:"rkey"`   // of the region
 }
 
-// At returns the address off bytes into the memory. A place behind the memory has
-// none: PostSend refuses what At returns for it, with ErrRemote. Of memory whose
-// Length is 0 the length is not known.
+// At returns the address off bytes into the memory. A place behind the memory
+// has none: PostSend refuses what At returns for it, with ErrRemote. If Length
+// is 0, the length is not known and not checked.
 func (m RemoteMemory) At(off uint64) RemoteAddr {
 	if m.Length != 0 && off > m.Length || off > math.MaxUint64-m.Addr {
 		return RemoteAddr(ib.OutsideRemote)
@@ -192,8 +194,8 @@ func (m RemoteMemory) At(off uint64) RemoteAddr {
 	return RemoteAddr{Addr: m.Addr + off, RKey: m.RKey}
 }
 
-// Slice returns n bytes, at least one, from offset off of the memory: a part for
-// somebody else, or to keep a transfer inside. The error wraps ErrRange.
+// Slice returns n bytes, at least one, from offset off of the memory: a part
+// for somebody else, or to keep a transfer inside. The error wraps ErrRange.
 func (m RemoteMemory) Slice(off, n uint64) (RemoteMemory, error) {
 	switch {
 	case m.Length == 0:
@@ -223,8 +225,8 @@ func (mr *MR) RemoteAt(off int) RemoteAddr {
 // memory, also that of a file that was truncated, where it returns an error.
 // After Close the error is ErrClosed.
 //
-// Like Bytes it is not synchronised with what the peer writes: a completion says
-// when the peer has done so.
+// Like Bytes it is not synchronised with what the peer writes: a completion
+// says when the peer has done so.
 func (mr *MR) ReadAt(p []byte, off int64) (int, error) {
 	n, err := mr.inside("read", len(p), off, io.EOF)
 	if n > 0 {
@@ -237,8 +239,8 @@ func (mr *MR) ReadAt(p []byte, off int64) (int, error) {
 
 // WriteAt copies p to the region's bytes at off, as io.WriterAt asks. What does
 // not fit is not written, and the error then wraps io.ErrShortWrite. The rights
-// of the region are those of others, and do not count; memory that is mapped for
-// reading only refuses. Otherwise it is as ReadAt.
+// of the region do not matter, because they are for the device and the peer;
+// only memory that is mapped for reading refuses. Otherwise it is as ReadAt.
 func (mr *MR) WriteAt(p []byte, off int64) (int, error) {
 	n, err := mr.inside("write", len(p), off, io.ErrShortWrite)
 	if n > 0 {

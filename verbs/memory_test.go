@@ -8,7 +8,8 @@ import (
 	"github.com/gosoftroce/rocev2/verbs"
 )
 
-// Every kind of memory, at every kind of address, takes a WRITE and gives a READ.
+// Every kind of memory, at every kind of address, takes a WRITE and gives a
+// READ.
 func TestKindsOfMemory(t *testing.T) {
 	t.Parallel()
 	a, b := newPair(t, 64)

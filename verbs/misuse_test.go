@@ -226,8 +226,8 @@ func TestCompletionErrors(t *testing.T) {
 	}
 }
 
-// Completions of several queue pairs find their way by QPN, and a loop over them
-// that is left loses none.
+// Completions of several queue pairs find their way by QPN, and a loop over
+// them that is left loses none.
 func TestCompletionsInALoop(t *testing.T) {
 	t.Parallel()
 	a, b := newPair(t, 64)

@@ -73,8 +73,9 @@ func TestDefaultPathMTU(t *testing.T) {
 	}
 }
 
-// TestPathMTUOfEndpoint: an Endpoint without a path MTU, as earlier versions and
-// programs make it, and one with nonsense; a path MTU that the program chooses.
+// TestPathMTUOfEndpoint: an Endpoint without a path MTU, as earlier versions
+// and programs make it, and one with nonsense; a path MTU that the program
+// chooses.
 func TestPathMTUOfEndpoint(t *testing.T) {
 	t.Parallel()
 	a, b, la, _ := mtuSides(t, 9000, 1500)
@@ -101,7 +102,8 @@ func TestPathMTUOfEndpoint(t *testing.T) {
 	if got, err := connectTo(b.qp.Endpoint(), verbs.WithMTU(verbs.MTU2048)); err != nil || got != verbs.MTU2048 {
 		t.Errorf("with a path MTU of the program's: %v, %v", got, err)
 	}
-	// The address is on an interface with a large MTU, and packets leave by another.
+	// The address is on an interface with a large MTU, and packets leave by
+	// another.
 	la.leaves.Store(1500)
 	if got, err := connectTo(end); err != nil || got != verbs.MTU1024 {
 		t.Errorf("over another interface: %v, %v", got, err)

@@ -22,7 +22,7 @@ type QPConfig struct {
 	MaxRecvSGE int     // entries of a receive's scatter/gather list; 0 means 4
 	MaxInline  int     // bytes that a request may carry in itself; 0 means 64
 	SignalAll  bool    // every send completes with an entry, Signaled or not
-	UserData   any     // the program's own, for QP.UserData: its connection, for example
+	UserData   any     // the program's own, see QP.UserData
 }
 
 // fill puts the defaults where nothing is given.
@@ -52,8 +52,8 @@ type QP struct {
 }
 
 // CreateQP makes a queue pair in state RESET. The error wraps ErrClosed or
-// ErrOtherDevice and says which object it is, ErrNoResources, or is a *RangeError
-// for a size that the device does not offer.
+// ErrOtherDevice, and says which object it is; or ErrNoResources; or a
+// *RangeError, for a size that the device does not offer.
 func (pd *PD) CreateQP(c QPConfig) (*QP, error) {
 	if c.SendCQ == nil || c.RecvCQ == nil {
 		return nil, errors.New("verbs: create a queue pair: SendCQ and RecvCQ must be set (they may be the same)")
@@ -105,11 +105,11 @@ func (q *QP) Config() QPConfig { return q.made }
 
 // Modify changes the state and attributes, by the rules of the state table
 // (IBTA 11.2.5.2). Connect does the usual sequence. A queue pair that goes back
-// to RESET gets a new starting PSN, so that no packet of the old connection fits
-// into the next: give the peer the Endpoint anew.
+// to RESET gets a new starting PSN, so that no packet of the old connection
+// fits into the next: give the peer the Endpoint anew.
 //
-// The error is a *ModifyError, a *RangeError, or wraps ErrClosed; nothing was
-// changed then.
+// The error wraps a *ModifyError, a *RangeError, an *OpenError for a source
+// port, or ErrClosed. Nothing was changed then.
 func (q *QP) Modify(a *Attr, mask AttrMask) error {
 	q.modify.Lock()
 	defer q.modify.Unlock()
@@ -140,12 +140,14 @@ func (q *QP) startPSN() PSN {
 	return q.psn
 }
 
-// PostSend posts requests to the send queue in order and starts sending them. The
-// requests are copied: their slices may be reused at once, inline data too, but
-// not the memory that SGList names, which belongs to the device until the
-// completion. States RTS and SQD take requests; in ERR they complete at once
-// with WR_FLUSH_ERR. The error is a *PostError. What is wrong with keys and
-// addresses shows in the completion.
+// PostSend posts requests to the send queue in order and starts sending them.
+// The requests are copied, so that their slices may be reused at once, inline
+// data too. The memory that SGList names belongs to the device until the
+// completion.
+//
+// States RTS and SQD take requests; in ERR they complete at once with
+// StatusWRFlushErr. The error is a *PostError, or wraps ErrClosed where no
+// request is at fault. Wrong keys and addresses show in the completion.
 func (q *QP) PostSend(wrs ...SendWR) error {
 	n, err := q.core.PostSend(sendWRsOf(wrs))
 	if err != nil && n < len(wrs) {
@@ -154,9 +156,9 @@ func (q *QP) PostSend(wrs ...SendWR) error {
 	return err
 }
 
-// PostRecv posts buffers to the receive queue in order, from state INIT on; each
-// takes one SEND, or tells of one WRITE with immediate data. Otherwise it is as
-// PostSend.
+// PostRecv posts buffers to the receive queue in order, from state INIT on;
+// each takes one SEND, or tells of one WRITE with immediate data. Otherwise it
+// is as PostSend.
 func (q *QP) PostRecv(wrs ...RecvWR) error {
 	n, err := q.core.PostRecv(recvWRsOf(wrs))
 	if err != nil && n < len(wrs) {
@@ -165,29 +167,36 @@ func (q *QP) PostRecv(wrs ...RecvWR) error {
 	return err
 }
 
-// Close destroys the queue pair. Work that is outstanding completes no more, and
-// events that nobody has read are dropped; completions that were delivered stay
-// in their queues.
+// Close destroys the queue pair. Outstanding work does not complete any more,
+// and events that nobody has read are dropped. Completions that were delivered
+// stay in their queues.
 func (q *QP) Close() error { return q.core.Close() }
 
 // Endpoint is what a peer must know to connect. It is a plain value to be sent
 // to the peer.
 type Endpoint struct {
-	Addr netip.Addr `json:"addr"` // of the device, without zone; one that is there is ignored: zones are names of one host
-	QPN  QPN        `json:"qpn"`  // of the queue pair
-	PSN  PSN        `json:"psn"`  // the first that this side sends
+	// Addr is the address of the device, without zone. A zone that is there
+	// is ignored, because zones are names of one host.
+	Addr netip.Addr `json:"addr"`
 
-	// PathMTU is the largest path MTU that this side's link carries. Connect takes
-	// the smaller one of both sides unless it is told a path MTU; without this one
-	// (0) it takes its own.
+	// QPN is the number of the queue pair.
+	QPN QPN `json:"qpn"`
+
+	// PSN is the first that this side sends.
+	PSN PSN `json:"psn"`
+
+	// PathMTU is the largest path MTU that this side's link carries.
+	// Connect takes the smaller one of both sides unless it is told a path
+	// MTU; without this one (0) it takes its own.
 	PathMTU MTU `json:"path_mtu,omitempty"`
 
-	// Native says that this side is this software: its buffers take more in
-	// flight than is safe to send to others, it keeps packets behind a lost one, and
-	// it sends from one UDP port, so that packets from others are dropped. Endpoint
-	// sets it. In an Endpoint that a program makes for a peer that it learned of in
-	// another way, it stays false unless that peer is known to be one: towards
-	// others (Linux, adapters) it would lead to loss.
+	// Native says that this side is this software. Its buffers take more in
+	// flight than is safe to send to others, it keeps packets behind a lost
+	// one, and it sends from one UDP port, so that packets from other ports
+	// are dropped. QP.Endpoint sets it. Where a program makes an Endpoint
+	// itself, for a peer that it learned of in another way, Native stays
+	// false unless the peer is known to be this software: towards others
+	// (Linux, adapters) it would lead to loss.
 	Native bool `json:"native,omitempty"`
 }
 

@@ -21,8 +21,8 @@ type DeviceAttr struct {
 	MaxMR           int    // memory regions
 	MaxMRSize       uint64 // bytes of one memory region
 	MaxPD           int    // protection domains
-	MaxQPRdAtomic   int    // READs and atomics that a peer may have outstanding on one queue pair
-	MaxQPInitRdAtom int    // READs and atomics that one queue pair may have outstanding
+	MaxRdAtomic     int    // largest Attr.MaxRdAtomic
+	MaxDestRdAtomic int    // largest Attr.MaxDestRdAtomic
 	PortCount       int    // 1
 }
 
@@ -49,7 +49,7 @@ type PhysState uint8
 // Physical states, in the sense that Linux rxe gives them.
 const (
 	PhysPolling  PhysState = 2 // the interface is up and has no carrier
-	PhysDisabled PhysState = 3 // the interface is down, or has the address no longer
+	PhysDisabled PhysState = 3 // it is down, or has the address no longer
 	PhysLinkUp   PhysState = 5
 )
 
@@ -70,8 +70,8 @@ func (s PhysState) String() string {
 type PortAttr struct {
 	State      PortState // whether it carries traffic
 	PhysState  PhysState // of the interface
-	DownReason string    // why State is PortDown, for people; empty if it is not
-	Interface  string    // the network interface that has the address; empty if none is known
+	DownReason string    // why State is PortDown, in words; else empty
+	Interface  string    // the one that has the address; empty if not known
 	Speed      int       // of the interface, in Mb/s; 0 if not known
 	MaxMTU     MTU       // MTU4096
 	ActiveMTU  MTU       // the largest path MTU that the link carries
@@ -87,8 +87,8 @@ type PortAttr struct {
 	SourcePorts    bool // queue pairs can have UDP source ports of their own
 	SegmentOffload bool // packets leave in segmentation-offload buffers (GSO)
 	ReceiveOffload bool // packets arrive in coalesced buffers (GRO)
-	RecvBuffer     int  // bytes of the socket's receive buffer as granted; 0 if not known
-	SendBuffer     int  // bytes of the socket's send buffer as granted; 0 if not known
+	RecvBuffer     int  // bytes of the receive buffer as granted; 0 if not known
+	SendBuffer     int  // bytes of the send buffer as granted; 0 if not known
 }
 
 // GID is an entry of the GID table: an address that the device answers to.
@@ -114,8 +114,8 @@ func (d *Device) Query() DeviceAttr {
 		MaxMR:           ib.MaxMR,
 		MaxMRSize:       1<<63 - 1,
 		MaxPD:           ib.MaxPD,
-		MaxQPRdAtomic:   ib.MaxRdAtomic,
-		MaxQPInitRdAtom: ib.MaxRdAtomic,
+		MaxRdAtomic:     ib.MaxRdAtomic,
+		MaxDestRdAtomic: ib.MaxRdAtomic,
 		PortCount:       1,
 	}
 }

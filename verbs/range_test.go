@@ -102,8 +102,8 @@ func TestRemoteOutsideMemory(t *testing.T) {
 	}
 }
 
-// ReadAt and WriteAt are what io.ReaderAt and io.WriterAt ask for, on every kind
-// of memory.
+// ReadAt and WriteAt are what io.ReaderAt and io.WriterAt ask for, on every
+// kind of memory.
 func TestReadAtWriteAt(t *testing.T) {
 	t.Parallel()
 	a, _ := newPair(t, 64)

@@ -5,18 +5,21 @@ type Stats struct {
 	// Link counts what passes the link.
 	Link LinkStats
 
-	// Drops counts received packets that had no effect, by reason. Reasons that
-	// never occurred are absent.
+	// Drops counts received packets that had no effect, by reason. Reasons
+	// that never occurred are absent.
 	//
 	// Before a queue pair sees the packet: short_packet, unknown_opcode,
-	// wrong_version, wrong_length, wrong_pad, malformed, bad_icrc, unknown_qpn,
-	// wrong_source_port. By a queue pair: the fields of QPDrops, as out_of_order
-	// for OutOfOrder.
+	// wrong_version, wrong_length, wrong_pad, malformed, bad_icrc,
+	// unknown_qpn, wrong_source_port. By a queue pair: the fields of
+	// QPDrops, as out_of_order for OutOfOrder.
 	Drops map[string]uint64
 
-	LoopPackets uint64 // packets that passed inside the device, see Config.Loopback; Link counts none of them
-	LoopBytes   uint64 // of these, from BTH to ICRC
-	SendErrors  uint64 // batches of which the link refused a part
+	// LoopPackets counts packets that passed inside the device, see
+	// Config.Loopback. Link counts none of them.
+	LoopPackets uint64
+	LoopBytes   uint64 // bytes in them, BTH to ICRC
+
+	SendErrors uint64 // batches of which the link refused a part
 
 	QPs           int    // open queue pairs
 	MRs           int    // open memory regions
@@ -36,7 +39,7 @@ type LinkStats struct {
 	RxBuffers     uint64 // buffers they came in: datagrams or coalesced runs
 	RxBadICRC     uint64 // of RxPackets, those with a wrong ICRC
 	RxWeakICRC    uint64 // of RxPackets, those accepted with a 16-bit check
-	RxMalformed   uint64 // datagrams dropped: too short for a packet or too long
+	RxMalformed   uint64 // datagrams dropped: too short or too long
 	RxOverflow    uint64 // datagrams lost because the receive buffer was full
 	SocketErrors  uint64 // pending socket errors (ICMP) that were ignored
 	OffloadFaults uint64 // times that the device refused segmentation offload
@@ -52,27 +55,48 @@ type QPStats struct {
 
 	SendPosted uint64 // send requests accepted
 	RecvPosted uint64 // receives accepted
-	SendDone   uint64 // send requests completed with success, unsignaled ones too
-	RecvDone   uint64 // receives completed with success
+	SendDone   uint64 // send requests that succeeded, unsignaled ones too
+	RecvDone   uint64 // receives that succeeded
 
-	Retransmits         uint64 // request packets sent again
-	SpuriousRetransmits uint64 // of these, those that were not needed: the peer was silent for long, but nothing was lost
-	Timeouts            uint64 // local ACK timeouts
-	Probes              uint64 // packets sent again before the timeout, see Config.MinProbe
-	Restarts            uint64 // times that sending went back without a timeout: sequence NAKs, lost responses
-	Repairs             uint64 // restarts and probes that sent a few packets instead of all from there on
-	RNRWaits            uint64 // receiver-not-ready NAKs that this side waited for
-	CreditStalls        uint64 // times that sending stopped for lack of the peer's credits
-	WindowCuts          uint64 // times that the send window was made smaller
-	ECNMarked           uint64 // packets with data that the network had marked
-	CNPsSent            uint64 // congestion notifications for them
-	CNPsReceived        uint64 // congestion notifications of the peer
-	Reordered           uint64 // packets kept in the reorder buffer until the gap before them was closed
-	ReorderDiscarded    uint64 // of these, those dropped unused: too old, or in conflict with another for the same PSN
-	ReadReplays         uint64 // READ requests answered again
-	AtomicReplays       uint64 // atomics answered again without executing them
-	AcksSent            uint64 // acknowledgements sent
-	AcksMerged          uint64 // acknowledgements that a later one made superfluous before they were sent
+	// Retransmits counts request packets sent again.
+	Retransmits uint64
+	// SpuriousRetransmits counts those of Retransmits that were not needed:
+	// the peer was silent for long, but nothing was lost.
+	SpuriousRetransmits uint64
+	// Timeouts counts local ACK timeouts.
+	Timeouts uint64
+	// Probes counts packets sent again before the timeout, see
+	// Config.MinProbe.
+	Probes uint64
+	// Restarts counts retransmissions without a timeout, because of
+	// sequence NAKs and lost responses.
+	Restarts uint64
+	// Repairs counts the restarts and probes that sent a few packets,
+	// instead of all from there on.
+	Repairs uint64
+	// RNRWaits counts receiver-not-ready NAKs that this side waited for.
+	RNRWaits uint64
+	// CreditStalls counts how often sending stopped for lack of the peer's
+	// credits.
+	CreditStalls uint64
+	// WindowCuts counts how often the send window was made smaller.
+	WindowCuts uint64
+
+	ECNMarked    uint64 // packets with data that the network had marked
+	CNPsSent     uint64 // congestion notifications for them
+	CNPsReceived uint64 // congestion notifications of the peer
+
+	// Reordered counts packets that were kept in the reorder buffer until
+	// the gap before them was closed.
+	Reordered uint64
+	// ReorderDiscarded counts those of Reordered that were dropped unused:
+	// too old, or in conflict with another packet for the same PSN.
+	ReorderDiscarded uint64
+
+	ReadReplays   uint64 // READ requests answered again
+	AtomicReplays uint64 // atomics answered again, without executing them
+	AcksSent      uint64 // acknowledgements sent
+	AcksMerged    uint64 // acknowledgements that a later one replaced
 
 	NAKSeqSent         uint64 // NAKs sent: sequence error
 	NAKSeqReceived     uint64 // NAKs received: sequence error
@@ -111,16 +135,16 @@ type QPDrops struct {
 	Gap         uint64 // responses behind a lost one
 	BadResponse uint64 // responses that do not fit their request
 
-	// RdAtomic counts requests that came while too many READs or atomics were
-	// unanswered: the peer was told to send them again.
+	// RdAtomic counts requests that came while too many READs or atomics
+	// were unanswered: the peer was told to send them again.
 	RdAtomic uint64
 
-	// Conflict counts packets that differed from the one kept for their PSN. Both
-	// were dropped, because one of them is forged.
+	// Conflict counts packets that differed from the one kept for their
+	// PSN. Both were dropped, because one of them is forged.
 	Conflict uint64
 
-	// NotPresent counts requests for memory whose page had to be fetched first.
-	// They are asked for again then.
+	// NotPresent counts requests for memory whose page had to be fetched
+	// first. They are asked for again then.
 	NotPresent uint64
 }
 

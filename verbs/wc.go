@@ -13,8 +13,8 @@ const (
 	WCRead         WCOpcode = ib.WCRead         // READ: the data is there
 	WCCompareSwap  WCOpcode = ib.WCCompareSwap  // the old value is there
 	WCFetchAdd     WCOpcode = ib.WCFetchAdd     // the old value is there
-	WCRecv         WCOpcode = ib.WCRecv         // a receive: a message has come
-	WCRecvWriteImm WCOpcode = ib.WCRecvWriteImm // a receive: a WRITE with immediate data has come
+	WCRecv         WCOpcode = ib.WCRecv         // a receive, by a SEND
+	WCRecvWriteImm WCOpcode = ib.WCRecvWriteImm // a receive, by OpWriteImm
 )
 
 // Status is the outcome of a work request, with the numbers of ibv_wc_status.
@@ -39,17 +39,20 @@ const (
 	// StatusWRFlushErr: the queue pair was in ERR, or came there before the
 	// request was carried out.
 	StatusWRFlushErr Status = ib.StatusWRFlushErr
-	// StatusBadRespErr: the peer sent a response that does not fit the request.
+	// StatusBadRespErr: the peer sent a response that does not fit the
+	// request.
 	StatusBadRespErr Status = ib.StatusBadRespErr
-	// StatusRemInvReqErr: the peer refuses the request; path MTU, message size or
-	// rights of the two sides differ. A receive has it for a request of the peer
-	// that was refused.
+	// StatusRemInvReqErr: the peer refuses the request; path MTU, message
+	// size or rights of the two sides differ. A receive has it for a
+	// request of the peer that was refused.
 	StatusRemInvReqErr Status = ib.StatusRemInvReqErr
-	// StatusRemAccessErr: the peer refuses the address, the key or the access.
+	// StatusRemAccessErr: the peer refuses the address, the key or the
+	// access.
 	StatusRemAccessErr Status = ib.StatusRemAccessErr
 	// StatusRemOpErr: the peer could not carry out the request.
 	StatusRemOpErr Status = ib.StatusRemOpErr
-	// StatusRetryExcErr: the peer does not acknowledge, after RetryCount retries.
+	// StatusRetryExcErr: the peer does not acknowledge, after RetryCount
+	// retries.
 	StatusRetryExcErr Status = ib.StatusRetryExcErr
 	// StatusRNRRetryExcErr: the peer has no receive posted, after RNRRetry
 	// retries.
@@ -73,8 +76,9 @@ type WC struct {
 	QPN            QPN    // the local queue pair, see Device.QP
 	SrcQPN         QPN    // of a receive: the peer's queue pair
 
-	// VendorErr says after an error what went wrong in detail: VendorFault plus a
-	// Fault, VendorNAK plus the syndrome of a NAK, or 0. Fault and Vendor read it.
+	// VendorErr says after an error what went wrong in detail: VendorFault
+	// plus a Fault, VendorNAK plus the syndrome of a NAK, or 0. Fault and
+	// Vendor read it.
 	VendorErr uint32
 }
 
@@ -82,7 +86,8 @@ type WC struct {
 const (
 	// VendorFault plus a Fault: an access to local memory failed.
 	VendorFault uint32 = ib.VendorFault
-	// VendorNAK plus a syndrome (8 bits, IBTA 9.7.5.2.1): the peer sent that NAK.
+	// VendorNAK plus a syndrome (8 bits, IBTA 9.7.5.2.1): the peer sent
+	// that NAK.
 	VendorNAK uint32 = ib.VendorNAK
 )
 
@@ -140,12 +145,21 @@ type Fault = ib.Fault
 
 // Faults, in the order in which the checks are made.
 const (
-	FaultNone        Fault = ib.FaultNone        // there is none
-	FaultUnknownKey  Fault = ib.FaultUnknownKey  // no open region has the key
-	FaultWrongPD     Fault = ib.FaultWrongPD     // the region belongs to another protection domain
-	FaultNoAccess    Fault = ib.FaultNoAccess    // the region does not grant the access
-	FaultOutOfBounds Fault = ib.FaultOutOfBounds // address and length are not inside the region
-	FaultMisaligned  Fault = ib.FaultMisaligned  // the address of an atomic is not a multiple of 8
-	FaultGone        Fault = ib.FaultGone        // the region was closed while it was in use
-	FaultMemory      Fault = ib.FaultMemory      // the memory behind the region cannot be reached, see PD.MapFile
+	// FaultNone: there is no fault.
+	FaultNone Fault = ib.FaultNone
+	// FaultUnknownKey: no open region has the key.
+	FaultUnknownKey Fault = ib.FaultUnknownKey
+	// FaultWrongPD: the region belongs to another protection domain.
+	FaultWrongPD Fault = ib.FaultWrongPD
+	// FaultNoAccess: the region does not grant the access.
+	FaultNoAccess Fault = ib.FaultNoAccess
+	// FaultOutOfBounds: address and length are not inside the region.
+	FaultOutOfBounds Fault = ib.FaultOutOfBounds
+	// FaultMisaligned: the address of an atomic is not a multiple of 8.
+	FaultMisaligned Fault = ib.FaultMisaligned
+	// FaultGone: the region was closed while it was in use.
+	FaultGone Fault = ib.FaultGone
+	// FaultMemory: the memory behind the region cannot be reached, because
+	// its file was truncated for example. See PD.MapFile.
+	FaultMemory Fault = ib.FaultMemory
 )

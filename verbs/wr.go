@@ -12,23 +12,24 @@ type Opcode = ib.Opcode
 const (
 	// OpSend sends a message, which goes into the next receive of the peer.
 	OpSend Opcode = ib.OpSend
-	// OpSendImm is OpSend with 32 bits of immediate data: WC.Imm at the peer.
+	// OpSendImm is OpSend with 32 bits of immediate data: WC.Imm at the
+	// peer.
 	OpSendImm Opcode = ib.OpSendImm
 	// OpSendInv is OpSend, and the peer's key InvalidateKey ends: see
 	// Invalidatable.
 	OpSendInv Opcode = ib.OpSendInv
 	// OpWrite writes into memory of the peer. The peer gets no completion.
 	OpWrite Opcode = ib.OpWrite
-	// OpWriteImm is OpWrite with 32 bits of immediate data. It takes a receive of
-	// the peer, whose completion has WC.Imm.
+	// OpWriteImm is OpWrite with 32 bits of immediate data. It takes a
+	// receive of the peer, whose completion has WC.Imm.
 	OpWriteImm Opcode = ib.OpWriteImm
 	// OpRead reads from memory of the peer into SGList.
 	OpRead Opcode = ib.OpRead
 	// OpCompareSwap sets 8 aligned bytes of the peer to Swap if they equal
 	// CompareAdd. What they were before goes to SGList.
 	OpCompareSwap Opcode = ib.OpCompareSwap
-	// OpFetchAdd adds CompareAdd to 8 aligned bytes of the peer. What they were
-	// before goes to SGList.
+	// OpFetchAdd adds CompareAdd to 8 aligned bytes of the peer. What they
+	// were before goes to SGList.
 	OpFetchAdd Opcode = ib.OpFetchAdd
 )
 
@@ -60,32 +61,33 @@ type SendWR struct {
 	// Opcode is the operation.
 	Opcode Opcode
 
-	// Signaled asks for a completion also on success. Requests that fail complete
-	// always, and with QPConfig.SignalAll all do. At least every so many requests
-	// as the send queue holds one should be signaled: a completion frees its
-	// entry and those of the unsignaled requests before it.
+	// Signaled asks for a completion on success. Requests that fail always
+	// complete, and with QPConfig.SignalAll all do. A completion also frees
+	// the entries of the unsignaled requests before it, so signal at least
+	// one request in QPConfig.MaxSendWR.
 	Signaled bool
 
-	// Solicited has the completion at the peer raise a notification that was
-	// armed for solicited ones only, see CQ.Arm. It counts for operations that
-	// take a receive, and is ignored for others.
+	// Solicited makes the completion at the peer raise a notification that
+	// was armed for solicited events only, see CQ.Arm. It counts for
+	// operations that take a receive, and is ignored for others.
 	Solicited bool
 
-	// Fence has the request start only when all earlier READs and atomics of the
+	// Fence delays the request until all earlier READs and atomics of the
 	// queue pair have completed.
 	Fence bool
 
-	// SGList is the local memory: where the data of SEND and WRITE comes from, and
-	// where that of READ and atomics goes. PostSend copies the list. The memory
-	// belongs to the device until the completion.
+	// SGList is the local memory: where the data of SEND and WRITE comes
+	// from, and where that of READ and atomics goes. PostSend copies the
+	// list. The memory belongs to the device until the completion.
 	SGList []SGE
 
 	// Inline, if not nil, is the data itself instead of SGList, at most
-	// QPConfig.MaxInline bytes, for SEND and WRITE only. PostSend copies it.
+	// QPConfig.MaxInline bytes, for SEND and WRITE only. PostSend copies
+	// it.
 	Inline []byte
 
-	// Imm is the immediate data of OpSendImm and OpWriteImm. On the wire its most
-	// significant byte comes first.
+	// Imm is the immediate data of OpSendImm and OpWriteImm. On the wire
+	// its most significant byte comes first.
 	Imm uint32
 
 	// InvalidateKey is the key of the peer that OpSendInv ends.
@@ -94,7 +96,8 @@ type SendWR struct {
 	// Remote is the memory of the peer, for WRITE, READ and atomics.
 	Remote RemoteAddr
 
-	// CompareAdd is what OpCompareSwap compares with, and what OpFetchAdd adds.
+	// CompareAdd is what OpCompareSwap compares with, and what OpFetchAdd
+	// adds.
 	CompareAdd uint64
 
 	// Swap is what OpCompareSwap stores.
@@ -106,7 +109,8 @@ type RecvWR struct {
 	// ID is the program's own. It comes back in WC.ID.
 	ID uint64
 
-	// SGList is where the message goes, together at most 2^32-1 bytes. PostRecv
-	// copies the list. The memory belongs to the device until the completion.
+	// SGList is where the message goes, together at most 2^32-1 bytes.
+	// PostRecv copies the list. The memory belongs to the device until the
+	// completion.
 	SGList []SGE
 }

@@ -156,7 +156,7 @@ func (c *Config) setDefaults(dev *verbs.Device) {
 	set(&c.QPs, 1)
 	set(&c.TxDepth, DefaultTxDepth)
 	set(&c.RxDepth, DefaultRxDepth)
-	set(&c.OutstandingReads, dev.Query().MaxQPRdAtomic)
+	set(&c.OutstandingReads, dev.Query().MaxDestRdAtomic)
 	if c.MTU == 0 {
 		c.MTU = dev.QueryPort().ActiveMTU
 	}
@@ -193,7 +193,7 @@ func (c *Config) check(dev *verbs.Device) error {
 		{"post list", c.PostList, 0, c.TxDepth},
 		{"receive post list", c.RecvPostList, 0, c.RxDepth},
 		{"inline size", c.Inline, 0, attr.MaxInline},
-		{"number of outstanding reads", c.OutstandingReads, 1, attr.MaxQPRdAtomic},
+		{"number of outstanding reads", c.OutstandingReads, 1, attr.MaxDestRdAtomic},
 		{"QP timeout", int(c.Timeout), 1, 31},
 	} {
 		if r.got < r.least || r.got > r.max {

@@ -264,7 +264,7 @@ func (s *session) connectQP(ctx context.Context, q *verbs.QP, r Address) error {
 	case Atomic:
 		access = verbs.RemoteAtomic
 	}
-	most := s.dev.Query().MaxQPInitRdAtom
+	most := s.dev.Query().MaxRdAtomic
 	if s.cfg.Test.hasReadDepth() {
 		most = min(most, s.cfg.OutstandingReads)
 	}

@@ -1,8 +1,9 @@
 // Package verbstest gives the tests of programs connected RDMA devices on a
-// network inside the process, which go when the test ends. The network can lose,
-// delay, reorder and corrupt packets, by seed, and change in the middle of a
-// test: see fabric.Port. It needs no privileges, no address and no port, so tests
-// run in parallel; inside a testing/synctest bubble they run in virtual time.
+// network inside the process, which go when the test ends. The network can
+// lose, delay, reorder and corrupt packets, by seed, and change in the middle
+// of a test: see fabric.Port. It needs no privileges, no address and no port,
+// so tests run in parallel; inside a testing/synctest bubble they run in
+// virtual time.
 //
 //	func TestSurvivesACutCable(t *testing.T) {
 //		synctest.Test(t, func(t *testing.T) { // in virtual time
@@ -20,8 +21,8 @@
 //		})
 //	}
 //
-// Make the pair inside the bubble: its goroutines and timers are then in virtual
-// time too, and a test of seconds takes none.
+// Make the pair inside the bubble: its goroutines and timers are then in
+// virtual time too, and a test of seconds takes none.
 package verbstest
 
 import (
@@ -39,13 +40,13 @@ type Config struct {
 	Network fabric.Config       // with the impairments of both cables
 	Device  verbs.Config        // of both devices
 	Memory  int                 // bytes of each side's region; 0 means 64 KiB
-	CQE     int                 // entries of each side's completion queue; 0 means 256
-	QP      verbs.QPConfig      // of both queue pairs; the completion queues are filled in
+	CQE     int                 // entries of each side's CQ; 0 means 256
+	QP      verbs.QPConfig      // of both queue pairs; NewPair fills in the CQs
 	Connect verbs.ConnectConfig // of both sides
 }
 
-// Side is one end of a connection: a device with one of everything. The device's
-// Close, which the test's cleanup calls, closes all of it.
+// Side is one end of a connection: a device with one of everything. The
+// device's Close, which the test's cleanup calls, closes all of it.
 type Side struct {
 	Dev  *verbs.Device
 	PD   *verbs.PD    // of QP and MR
