@@ -39,8 +39,8 @@ func (f Fault) String() string {
 	return fmt.Sprintf("fault %d", uint8(f))
 }
 
-// Error is the fault as an error text.
-func (f Fault) Error() string { return "memreg: " + f.String() }
+// Error makes a fault an error, for errors.Is. It is the words, as String.
+func (f Fault) Error() string { return f.String() }
 
 // Err returns f as an error: nil for FaultNone.
 func (f Fault) Err() error {

@@ -8,8 +8,7 @@ import (
 	"github.com/gosoftroce/rocev2/rocev2"
 )
 
-// Status is the result of a work request, with the numbers of ibv_wc_status. It is an error too, the one that a WCError
-// unwraps to: errors.Is(err, StatusRetryExcErr). WC.Err is nil for a success.
+// Status is the result of a work request, with the numbers of ibv_wc_status. It is an error too, for errors.Is.
 type Status uint8
 
 // The statuses.
@@ -89,11 +88,11 @@ func (o WCOpcode) String() string {
 	return "opcode " + strconv.Itoa(int(o))
 }
 
-// WC is a completion. After an error only ID, Status, Opcode, QPN and VendorErr have a meaning; Err and String put them
+// WC is a completion. After an error only ID, Status, Opcode, QPN and VendorErr have a meaning; String puts them
 // into words.
 type WC struct {
 	ID             uint64     // of the request
-	Status         Status     // StatusSuccess, or see Err
+	Status         Status     // StatusSuccess, or see Explain
 	Opcode         WCOpcode   // what completed
 	WithImm        bool       // a receive: Imm is set
 	WithInv        bool       // a receive: InvalidatedKey is set
@@ -112,29 +111,8 @@ const (
 	VendorNAK   uint32 = 0x200 // the low byte is the syndrome of a NAK that was received
 )
 
-// Error makes a status an error, which WCError unwraps to: errors.Is(err,
-// StatusRetryExcErr). It is the name, as String.
+// Error makes a status an error, for errors.Is. It is the name, as String.
 func (s Status) Error() string { return s.String() }
-
-// WCError is the error of a completion without success.
-type WCError struct {
-	WC WC // the completion
-}
-
-// Error says what failed, with which status, and what that means.
-func (e *WCError) Error() string { return e.WC.String() }
-
-// Unwrap returns the status.
-func (e *WCError) Unwrap() error { return e.WC.Status }
-
-// Err returns nil for a success, else a *WCError: errors.Is(err,
-// StatusRetryExcErr) tells the status, errors.As gives the whole completion.
-func (c WC) Err() error {
-	if c.Status == StatusSuccess {
-		return nil
-	}
-	return &WCError{WC: c}
-}
 
 // String says what completed and how, in words.
 func (c WC) String() string {

@@ -183,7 +183,7 @@ func TestNames(t *testing.T) {
 			t.Errorf("fault %d has no name", f)
 		}
 	}
-	if s := ib.Fault(200).Error(); s != "memreg: fault 200" {
+	if s := ib.Fault(200).Error(); s != "fault 200" {
 		t.Errorf("unknown fault: %q", s)
 	}
 	if ib.FaultNone.Err() != nil || !errors.Is(ib.FaultWrongPD.Err(), ib.FaultWrongPD) {
