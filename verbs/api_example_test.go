@@ -149,6 +149,38 @@ func ExampleMR_Slice() {
 	// verbs: work request 0 (id 1) refused: qp: post send: scatter/gather entry 0: range outside of the memory region: it ends behind the region
 }
 
+// A completion says which check of a memory access failed.
+func ExampleWC_Fault() {
+	a, _, target, done := connected()
+	defer done()
+	must(a.qp.PostSend(verbs.SendWR{
+		ID: 1, Opcode: verbs.OpWrite, SGList: []verbs.SGE{{Addr: 0x1000, Length: 8, LKey: 1}}, Remote: target.At(0),
+	}))
+	var wc [1]verbs.WC
+	_, err := a.cq.Wait(context.Background(), wc[:])
+	must(err)
+	fmt.Println(wc[0].Status, "by", wc[0].Fault())
+	fmt.Println(errors.Is(wc[0].Err(), verbs.FaultUnknownKey))
+	// Output:
+	// LOC_PROT_ERR by unknown key
+	// true
+}
+
+// A ModifyError says which attribute was refused.
+func ExampleModifyError() {
+	a, _, _, done := connected()
+	defer done()
+	qp, err := a.pd.CreateQP(verbs.QPConfig{SendCQ: a.cq, RecvCQ: a.cq})
+	must(err)
+	err = qp.Connect(context.Background(), verbs.Endpoint{Addr: netip.MustParseAddr("192.0.2.2")}) // its QPN was forgotten
+	var e *verbs.ModifyError
+	fmt.Println(errors.As(err, &e), errors.Is(err, verbs.ErrAttrValue))
+	fmt.Println(e)
+	// Output:
+	// true true
+	// INIT to RTR: attribute has a bad value: DEST_QPN: the peer's Endpoint: its QPN is 0, so it was not filled in
+}
+
 // MTU values are codes; MTUOf makes them of bytes.
 func ExampleMTUOf() {
 	m, err := verbs.MTUOf(1024)

@@ -159,7 +159,7 @@ func (q *QP) ReadyToReceive(peer Endpoint, opts ...ConnectOption) error {
 		}
 	}
 	if peer.QPN == 0 && peer.Addr.IsValid() { // Modify refuses the address
-		return q.badPeer(AttrDestQPN, "its QPN is 0: it was not filled in")
+		return q.badPeer(AttrDestQPN, "its QPN is 0, so it was not filled in")
 	}
 	return q.Modify(&Attr{
 		State: StateRTR,
@@ -189,7 +189,7 @@ func (q *QP) defaultMTU(peer Endpoint) (MTU, error) {
 // badPeer says what is wrong with the Endpoint of the peer.
 func (q *QP) badPeer(attr AttrMask, why string) error {
 	return fmt.Errorf("verbs: connect QP %v: %w", q.QPN(), &ModifyError{
-		From: q.State(), To: StateRTR, Service: RC, Attr: attr, Detail: "of the peer's Endpoint: " + why, Err: ErrAttrValue,
+		From: q.State(), To: StateRTR, Service: RC, Attr: attr, Detail: "the peer's Endpoint: " + why, Err: ErrAttrValue,
 	})
 }
 

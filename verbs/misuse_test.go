@@ -291,6 +291,14 @@ func TestNegativeSizes(t *testing.T) {
 			t.Errorf("%+v: %v", c, err)
 		}
 	}
+	r = nil
+	if err := a.qp.Modify(&verbs.Attr{State: verbs.StateRTS, MaxRdAtomic: 200}, verbs.AttrState|verbs.AttrMaxRdAtomic); !errors.As(err, &r) || r.Got != 200 {
+		t.Errorf("MaxRdAtomic: %v", err)
+	}
+	var open *verbs.OpenError
+	if _, err := verbs.OpenAddr(addrA, verbs.Config{}); !errors.As(err, &open) || open.Addr.Addr() != addrA || open.Err == nil {
+		t.Errorf("an address of nobody: %v", err)
+	}
 	if _, err := verbs.OpenAddr(parseAddr("127.0.0.1"), verbs.Config{Shards: -2}); err == nil || !strings.Contains(err.Error(), "Shards is -2") {
 		t.Errorf("shards: %v", err)
 	}
