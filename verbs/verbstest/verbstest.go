@@ -10,8 +10,10 @@
 //			a, b := verbstest.NewPair(t)
 //			b.Port.Cut()
 //			time.AfterFunc(200*time.Millisecond, b.Port.Plug)
-//			err := a.QP.PostSend(verbs.SendWR{ID: 1, Opcode: verbs.OpWrite, Inline: []byte("hello"),
-//				Remote: b.MR.RemoteAt(0), Signaled: true})
+//			err := a.QP.PostSend(verbs.SendWR{
+//				ID: 1, Opcode: verbs.OpWrite, Signaled: true,
+//				Inline: []byte("hello"), Remote: b.MR.RemoteAt(0),
+//			})
 //			if err != nil {
 //				t.Fatal(err)
 //			}
