@@ -15,12 +15,20 @@ const (
 	RemoteWrite     Access = 1 << 1  // the peer may WRITE; needs LocalWrite
 	RemoteRead      Access = 1 << 2  // the peer may READ
 	RemoteAtomic    Access = 1 << 3  // the peer may do atomics; needs LocalWrite
-	MWBind          Access = 1 << 4  // accepted; there are no memory windows
+	MWBind          Access = 1 << 4  // the region may get grants besides its keys: memory windows
 	ZeroBased       Access = 1 << 5  // the same as Options.Base = BaseZero
 	FlushGlobal     Access = 1 << 8  // accepted; there is no FLUSH
 	FlushPersistent Access = 1 << 9  // accepted; there is no FLUSH
 	RelaxedOrdering Access = 1 << 20 // a hint without effect here
 )
+
+// AccessHints are the bits that a provider ignores when it does not know them
+// (IBV_ACCESS_OPTIONAL_RANGE).
+const AccessHints Access = 0x3ff00000
+
+// AccessMask holds every bit that an Access may have.
+const AccessMask = LocalWrite | RemoteWrite | RemoteRead | RemoteAtomic | MWBind | ZeroBased |
+	FlushGlobal | FlushPersistent | AccessHints
 
 var accessNames = []struct {
 	bit  Access

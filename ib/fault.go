@@ -9,10 +9,10 @@ type Fault uint8
 // The faults, in the order in which the checks are made.
 const (
 	FaultNone        Fault = iota
-	FaultUnknownKey        // no live region has this key
+	FaultUnknownKey        // the key is not known, or dead
 	FaultWrongPD           // the region belongs to another protection domain
-	FaultNoAccess          // the region does not grant the access
-	FaultOutOfBounds       // address and length are not inside the region (or the list)
+	FaultNoAccess          // the key does not grant the access, or not to this queue pair
+	FaultOutOfBounds       // address and length are not inside what the key stands for, or the list
 	FaultMisaligned        // a 64-bit atomic whose address is not a multiple of 8
 	FaultGone              // the region was deregistered while it was in use
 	FaultMemory            // the memory behind the region could not be accessed
