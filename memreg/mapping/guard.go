@@ -16,8 +16,8 @@ type guarded struct {
 	pages *presence
 }
 
-// catch ends the guard of one access, as a deferred call: a panic that is a fault
-// inside the mapping becomes MemoryFault, any other goes on.
+// catch ends the guard of one access, as a deferred call: a panic that is a
+// fault inside the mapping becomes ib.FaultMemory, any other goes on.
 func (g *guarded) catch(before bool, err *error) {
 	debug.SetPanicOnFault(before)
 	p := recover()

@@ -1,11 +1,11 @@
 // Package mapping makes page-aligned memory for memory regions: anonymous, or
-// backed by a file. A Mapping is a memreg.Memory; the region that stands on it is
-// deregistered before the Mapping is closed.
+// backed by a file. A Mapping is a memreg.Memory; the region that stands on it
+// is deregistered before the Mapping is closed.
 //
-// A file that is truncated under a mapping takes the process down with SIGBUS when
-// the lost part is touched. Options.Guard turns that into a memory fault, for
-// files that others may change, and lets who holds a lock ask for pages before it
-// touches them.
+// A file that is truncated under a mapping takes the process down with SIGBUS
+// when the lost part is touched. Options.Guard turns that into a memory fault,
+// for files that others may change, and lets who holds a lock ask for pages
+// before it touches them.
 //
 // What it does not do: huge pages, binding to NUMA nodes, device memory, and
 // sharing anonymous memory between processes.
@@ -23,8 +23,8 @@ import (
 	"github.com/gosoftroce/rocev2/memreg"
 )
 
-// Options of a mapping. The zero value maps for reading and writing, a file shared
-// with everybody else who maps it.
+// Options of a mapping. The zero value maps for reading and writing, a file
+// shared with everybody else who maps it.
 type Options struct {
 	// Lock keeps the pages in memory. It needs CAP_IPC_LOCK or a sufficient
 	// RLIMIT_MEMLOCK.
@@ -36,23 +36,24 @@ type Options struct {
 	// anonymous mappings always are.
 	Private bool
 	// Guard lets every access that the adapter makes survive the loss of the
-	// memory, as memreg.MemoryFault. Such memory has no local Bytes: it is slower,
-	// and its region needs an IOVA (Addr, for instance) or is zero-based.
+	// memory, as ib.FaultMemory. Such memory has no local Bytes: it is
+	// slower, and its region needs an IOVA (Addr, for instance) or is
+	// zero-based.
 	//
 	// Pages that are not in memory are fetched before the adapter touches them,
 	// which holds up no more than the queue pairs that need them, see
-	// memreg.PagedMemory. A page that was found in memory is taken to be there for
-	// 50 ms. On other file systems than the usual ones of a machine's own disks and
-	// memory, a page is also fetched to be written, which holds for 2 s or until
-	// Sync; so a WRITE to a page that was not written lately costs the peer a
-	// retransmission there. Where the system does not say what is in memory (not on
-	// Linux, or of a file of another user that is not open for writing), all pages
-	// are fetched, and taken to be there for 2 s.
+	// memreg.PagedMemory. A page that was found in memory is taken to be there
+	// for 50 ms. On other file systems than the usual ones of a machine's own
+	// disks and memory, a page is also fetched to be written, which holds for
+	// 2 s or until Sync; so a WRITE to a page that was not written lately costs
+	// the peer a retransmission there. Where the system does not say what is in
+	// memory (not on Linux, or of a file of another user that is not open for
+	// writing), all pages are fetched, and taken to be there for 2 s.
 	//
-	// What is left is an access that waits with a shard of the device locked: to a
-	// page that the system takes away in that time, which Lock excludes, or a write
-	// that the file system makes wait though the page is in memory, because that is
-	// being written to the disk or the journal is.
+	// What is left is an access that waits with a shard of the device locked:
+	// to a page that the system takes away in that time, which Lock excludes,
+	// or a write that the file system makes wait though the page is in memory,
+	// because that is being written to the disk or the journal is.
 	Guard bool
 }
 
@@ -165,7 +166,7 @@ func lockError(size int, err error) error {
 // ReadOnly reports whether the mapping may not be written.
 func (m *Mapping) ReadOnly() bool { return m.readOnly }
 
-// CopyIn writes src at off; memreg.NoAccess if the mapping is read-only.
+// CopyIn writes src at off; ib.FaultNoAccess if the mapping is read-only.
 func (m *Mapping) CopyIn(off uint64, src []byte) error {
 	if m.readOnly {
 		return ib.FaultNoAccess
@@ -173,7 +174,7 @@ func (m *Mapping) CopyIn(off uint64, src []byte) error {
 	return m.Memory.CopyIn(off, src)
 }
 
-// Store64 writes the word at off; memreg.NoAccess if the mapping is read-only.
+// Store64 writes the word at off; ib.FaultNoAccess if the mapping is read-only.
 func (m *Mapping) Store64(off, v uint64) error {
 	if m.readOnly {
 		return ib.FaultNoAccess
@@ -181,7 +182,7 @@ func (m *Mapping) Store64(off, v uint64) error {
 	return m.Memory.Store64(off, v)
 }
 
-// CompareSwap64 compares and swaps the word at off; memreg.NoAccess if the
+// CompareSwap64 compares and swaps the word at off; ib.FaultNoAccess if the
 // mapping is read-only.
 func (m *Mapping) CompareSwap64(off, compare, swap uint64) (uint64, error) {
 	if m.readOnly {
@@ -190,7 +191,8 @@ func (m *Mapping) CompareSwap64(off, compare, swap uint64) (uint64, error) {
 	return m.Memory.CompareSwap64(off, compare, swap)
 }
 
-// FetchAdd64 adds to the word at off; memreg.NoAccess if the mapping is read-only.
+// FetchAdd64 adds to the word at off; ib.FaultNoAccess if the mapping is
+// read-only.
 func (m *Mapping) FetchAdd64(off, add uint64) (uint64, error) {
 	if m.readOnly {
 		return 0, ib.FaultNoAccess
@@ -205,7 +207,8 @@ func (m *Mapping) Present(off, n uint64, write bool) bool {
 	return !ok || g.pages.present(off, n, write)
 }
 
-// Fetch brings n bytes at off into memory, if it is guarded, and waits for them.
+// Fetch brings n bytes at off into memory, if it is guarded, and waits for
+// them.
 func (m *Mapping) Fetch(off, n uint64, write bool) {
 	if g, ok := m.Memory.(*guarded); ok {
 		g.pages.fetch(off, n, write)
@@ -226,8 +229,8 @@ func (m *Mapping) Addr() uint64 {
 	return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(m.Data()))))
 }
 
-// Sync writes what changed to the file and waits until it is there. It
-// does nothing for an anonymous mapping, and fails with os.ErrClosed once closed.
+// Sync writes what changed to the file and waits until it is there. It does
+// nothing for an anonymous mapping, and fails with os.ErrClosed once closed.
 func (m *Mapping) Sync() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -247,8 +250,8 @@ func (m *Mapping) Sync() error {
 	return nil
 }
 
-// Close unmaps the memory. Whoever still uses it crashes: deregister its regions
-// first. Closing again does nothing.
+// Close unmaps the memory. Whoever still uses it crashes: deregister its
+// regions first. Closing again does nothing.
 func (m *Mapping) Close() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -10,10 +10,10 @@ import (
 )
 
 // presence knows which pages can be touched without waiting for them. What was
-// found or fetched holds for a while only: the system may take a clean page away
-// at any time, and once it has written a page to the file the next write to that
-// must be allowed by the file system again. For that, one over a network, or in
-// another process, may take any time.
+// found or fetched holds for a while only: the system may take a clean page
+// away at any time, and once it has written a page to the file the next write
+// to that must be allowed by the file system again. For that, one over a
+// network, or in another process, may take any time.
 type presence struct {
 	data []byte
 	page uint64 // bytes
@@ -24,12 +24,12 @@ type presence struct {
 }
 
 const (
-	// readFor is how long a page is taken to stay in memory. Where the system can
-	// be asked it is asked again then.
+	// readFor is how long a page is taken to stay in memory. Where the system
+	// can be asked it is asked again then.
 	readFor = 50 * time.Millisecond
-	// fetchedFor is how long a page may be written that was fetched for it, and how
-	// long one that cannot be had is left alone, so that an access shows it. It is
-	// longer than a peer takes to send a packet again.
+	// fetchedFor is how long a page may be written that was fetched for it, and
+	// how long one that cannot be had is left alone, so that an access shows
+	// it. It is longer than a peer takes to send a packet again.
 	fetchedFor = 2 * time.Second
 )
 
@@ -44,7 +44,8 @@ func newPresence(data []byte, r residence) *presence {
 	return &presence{data: data, page: uint64(page), residence: r, read: make([]atomic.Int64, n), write: make([]atomic.Int64, n)}
 }
 
-// pages returns the pages first to last-1 of n bytes at off, all of the mapping.
+// pages returns the pages first to last-1 of n bytes at off, all of the
+// mapping.
 func (p *presence) pages(off, n uint64) (first, last uint64) {
 	size := uint64(len(p.data))
 	off = min(off, size)
@@ -141,9 +142,9 @@ func (p *presence) flushed() { raise(&p.flush, clock()+int64(fetchedFor)) }
 // errNoPopulate says that the system does not fetch pages when asked.
 var errNoPopulate = errors.New("no such call")
 
-// populate fetches pages by a system call, in which a goroutine can wait without
-// a processor of Go's, so that garbage collection need not wait for it. Where
-// there is none it touches them.
+// populate fetches pages by a system call, in which a goroutine can wait
+// without a processor of Go's, so that garbage collection need not wait for it.
+// Where there is none it touches them.
 func populate(b []byte, write bool) error {
 	err := populatePages(b, write)
 	if err != errNoPopulate {

@@ -19,8 +19,8 @@ func residenceOf(fd uintptr, st os.FileInfo, o *Options) residence {
 // anonymousResidence is that of memory without a file.
 var anonymousResidence = residence{asks: true, local: true}
 
-// isLocal reports whether a file system is known to need only this machine when a
-// page that is in memory is written.
+// isLocal reports whether a file system is known to need only this machine when
+// a page that is in memory is written.
 func isLocal(magic uint32) bool {
 	switch magic {
 	case unix.TMPFS_MAGIC, unix.RAMFS_MAGIC, unix.HUGETLBFS_MAGIC, unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC,
@@ -40,7 +40,8 @@ func mayAsk(st os.FileInfo, o *Options) bool {
 	return ok && int(s.Uid) == os.Geteuid()
 }
 
-// resident returns how many pages from the first of b on are in memory (mincore(2)).
+// resident returns how many pages from the first of b on are in memory
+// (mincore(2)).
 func resident(b []byte) (pages int) {
 	var vec [askedAtOnce]byte
 	page := os.Getpagesize()

@@ -13,8 +13,9 @@ import (
 	"github.com/gosoftroce/rocev2/ib"
 )
 
-// What is not in memory is not present before it was fetched, for reading or for
-// writing, and what was written to the file is not to be written again at once.
+// What is not in memory is not present before it was fetched, for reading or
+// for writing, and what was written to the file is not to be written again at
+// once.
 func TestPresent(t *testing.T) {
 	t.Parallel()
 	const pages = 100
@@ -59,8 +60,8 @@ func TestPresent(t *testing.T) {
 	}
 }
 
-// What cannot be had is present: its access fails at once. The pages beside it are
-// there.
+// What cannot be had is present: its access fails at once. The pages beside it
+// are there.
 func TestFetchOfTruncatedFile(t *testing.T) {
 	t.Parallel()
 	for _, write := range []bool{false, true} {
@@ -83,7 +84,8 @@ func TestFetchOfTruncatedFile(t *testing.T) {
 	}
 }
 
-// Where the kernel does not populate pages they are touched, beside who uses them.
+// Where the kernel does not populate pages they are touched, beside who uses
+// them.
 func TestTouch(t *testing.T) {
 	t.Parallel()
 	f := file(t, 2*page, os.O_RDWR)
