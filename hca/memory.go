@@ -125,8 +125,11 @@ func (mr *MR) Close() error {
 		pd := mr.pd
 		d := pd.owner.dev
 		d.mu.Lock()
-		d.mem.Deregister(mr.region)
+		mr.err = d.mem.Deregister(mr.region)
 		d.mu.Unlock()
+		if mr.err != nil {
+			return // the region is in use: its memory must stay
+		}
 		d.pager.leave(mr.region)
 		pd.mu.Lock()
 		delete(pd.regions, mr) // now: the domain's Close waits for those it finds

@@ -95,7 +95,7 @@ func (o *Context) CreateQP(c qp.Config) (*QP, error) {
 func (o *Context) createQP(c qp.Config) (*QP, error) {
 	d := o.dev
 	c.Memory = d.mem
-	c.Invalidate = func(key ib.Key) bool { return d.mem.Invalidate(c.PD, key) == ib.FaultNone }
+	c.Invalidate = func(key ib.Key) bool { return d.mem.Invalidate(c.PD, c.QPN, key) == ib.FaultNone }
 	c.Window = d.foreignWindow()
 	c.MinProbe = d.minProbe()
 	c.ReadChunk = d.readChunk()

@@ -129,7 +129,8 @@ func TestLocalMemory(t *testing.T) {
 	}
 }
 
-// Remote atomics and the application's own count together, without a lost update.
+// Remote atomics and the application's own count together, without a lost
+// update.
 func TestAtomicsTogether(t *testing.T) {
 	t.Parallel()
 	tab := newTable(1)

@@ -12,7 +12,8 @@ func TestNoAllocations(t *testing.T) {
 	tab := newTable(1)
 	pd := tab.AllocPD()
 	buf := make([]byte, 4096)
-	local := mustRegister(t, tab, pd, Local(make([]byte, 8192)), Options{Access: all})
+	local := mustRegister(t, tab, pd, Local(make([]byte, 8192)), Options{Access: all | ib.MWBind})
+	window := mustGrant(t, tab, local, GrantOptions{Offset: 8, Length: 4000, Access: ib.RemoteWrite, QPN: 7})
 	far := mustRegister(t, tab, pd, newForeign(8192), Options{Access: all, Base: BaseZero})
 	torn := newForeign(8192)
 	torn.good, torn.err = 0, ib.FaultMemory
@@ -28,6 +29,17 @@ func TestNoAllocations(t *testing.T) {
 			if f == ib.FaultNone {
 				f = v.CopyIn(0, buf)
 				v.Release()
+			}
+			return f
+		}, ib.FaultNone},
+		{"Resolve of a grant, and a refusal", func() ib.Fault {
+			v, f := tab.Resolve(pd, 7, window.Key(), window.Addr(), 4000, ib.RemoteWrite)
+			if f == ib.FaultNone {
+				f = v.CopyIn(0, buf[:4000])
+				v.Release()
+			}
+			if _, refused := tab.Resolve(pd, 8, window.Key(), window.Addr(), 1, ib.RemoteWrite); refused != ib.FaultNoAccess {
+				return refused
 			}
 			return f
 		}, ib.FaultNone},
@@ -119,6 +131,32 @@ func BenchmarkResolve(b *testing.B) {
 	}
 }
 
+// An access through a grant that is bound to a queue pair, and what it costs to
+// make and revoke one.
+func BenchmarkGrant(b *testing.B) {
+	tab := newTable(1)
+	pd := tab.AllocPD()
+	r := mustRegister(b, tab, pd, Local(make([]byte, 65536)), Options{Access: all | ib.MWBind})
+	o := GrantOptions{Offset: 4096, Length: 4096, Access: ib.RemoteWrite, QPN: 7}
+	b.Run("resolve", func(b *testing.B) {
+		g := mustGrant(b, tab, r, o)
+		b.ReportAllocs()
+		for b.Loop() {
+			v, f := tab.Resolve(pd, 7, g.Key(), g.Addr(), 4096, ib.RemoteWrite)
+			if f != ib.FaultNone {
+				b.Fatal(f)
+			}
+			v.Release()
+		}
+	})
+	b.Run("grant and revoke", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			tab.Revoke(mustGrant(b, tab, r, o))
+		}
+	})
+}
+
 // One region used by every processor at once: the pin count is shared.
 func BenchmarkResolveParallel(b *testing.B) {
 	tab, pd, regions := fill(b, 1)
@@ -138,8 +176,8 @@ func BenchmarkResolveParallel(b *testing.B) {
 func BenchmarkAcquireRelease(b *testing.B) {
 	_, _, regions := fill(b, 1)
 	for b.Loop() {
-		if regions[0].Acquire() {
-			regions[0].Release()
+		if regions[0].local.acquire() {
+			regions[0].local.release()
 		}
 	}
 }
@@ -204,7 +242,7 @@ func BenchmarkRegister(b *testing.B) {
 		b.Run(fmt.Sprintf("churn/regions=%d", n), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				tab.Deregister(mustRegister(b, tab, pd, m, Options{Access: all}))
+				mustDeregister(b, tab, mustRegister(b, tab, pd, m, Options{Access: all}))
 			}
 		})
 	}

@@ -10,8 +10,9 @@ import (
 	"github.com/gosoftroce/rocev2/ib"
 )
 
-// tenant is what a region of the concurrency test belongs to.
+// tenant is a region of the concurrency test and its memory.
 type tenant struct {
+	r    *Region
 	buf  []byte
 	gone atomic.Bool // set once Deregister has returned
 }
@@ -24,7 +25,7 @@ func TestNoViewOutlivesDeregister(t *testing.T) {
 	const slots, rounds, readers = 64, 2000, 3
 	tab := newTable(5)
 	pd := tab.AllocPD()
-	var published [slots]atomic.Pointer[Region]
+	var published [slots]atomic.Pointer[tenant]
 	var done atomic.Bool
 	var hits, misses atomic.Int64
 	var wg sync.WaitGroup
@@ -33,12 +34,12 @@ func TestNoViewOutlivesDeregister(t *testing.T) {
 			rng := rand.New(rand.NewPCG(uint64(id), 3))
 			var dst [64]byte
 			for !done.Load() {
-				r := published[rng.IntN(slots)].Load()
-				if r == nil {
+				own := published[rng.IntN(slots)].Load()
+				if own == nil {
 					runtime.Gosched()
 					continue
 				}
-				if useOnce(t, tab, pd, r, rng.IntN(3), dst[:]) {
+				if useOnce(t, tab, pd, own, rng.IntN(3), dst[:]) {
 					hits.Add(1)
 				} else {
 					misses.Add(1)
@@ -50,9 +51,8 @@ func TestNoViewOutlivesDeregister(t *testing.T) {
 	var extra []*Region
 	for i := range rounds {
 		slot := &published[rng.IntN(slots)]
-		if r := slot.Load(); r != nil {
-			tab.Deregister(r) // still published: readers go on trying it
-			own := r.Owner().(*tenant)
+		if own := slot.Load(); own != nil {
+			mustDeregister(t, tab, own.r) // still published: readers go on trying it
 			own.gone.Store(true)
 			clear(own.buf)
 		}
@@ -60,12 +60,14 @@ func TestNoViewOutlivesDeregister(t *testing.T) {
 		for j := range own.buf {
 			own.buf[j] = 0xa5
 		}
-		slot.Store(mustRegister(t, tab, pd, Local(own.buf), Options{Access: ib.RemoteRead, Owner: own}))
-		// Waves of more regions make the table grow and shrink under the readers.
+		own.r = mustRegister(t, tab, pd, Local(own.buf), Options{Access: ib.RemoteRead})
+		slot.Store(own)
+		// Waves of more regions make the table grow and shrink under the
+		// readers.
 		if i/500%2 == 0 {
 			extra = append(extra, mustRegister(t, tab, pd, Local(make([]byte, 8)), Options{}))
 		} else if n := len(extra); n > 0 {
-			tab.Deregister(extra[n-1])
+			mustDeregister(t, tab, extra[n-1])
 			extra = extra[:n-1]
 		}
 	}
@@ -73,15 +75,16 @@ func TestNoViewOutlivesDeregister(t *testing.T) {
 	wg.Wait()
 	t.Logf("%d accesses, %d refused", hits.Load(), misses.Load())
 	for i := range published {
-		if r := published[i].Load(); r != nil && r.pins.Load() != 0 {
-			t.Fatalf("%d pins are left", r.pins.Load())
+		if own := published[i].Load(); own != nil && pinsOf(own.r) != 0 {
+			t.Fatalf("%d pins are left", pinsOf(own.r))
 		}
 	}
 }
 
-// useOnce reads r in one of three ways and reports whether it was there.
-func useOnce(t *testing.T, tab *Table, pd *PD, r *Region, how int, dst []byte) bool {
-	own := r.Owner().(*tenant)
+// useOnce reads the region in one of three ways and reports whether it was
+// there.
+func useOnce(t *testing.T, tab *Table, pd *PD, own *tenant, how int, dst []byte) bool {
+	r := own.r
 	if how == 2 {
 		switch f := tab.Gather(pd, []ib.SGE{r.SGE(0, 64)}, 0, dst); f {
 		case ib.FaultNone:
@@ -134,7 +137,7 @@ func TestDeregisterKillsAtOnceAndWaits(t *testing.T) {
 	wantFault(t, "resolve", f, ib.FaultNone)
 	done := make(chan struct{})
 	go func() {
-		tab.Deregister(r)
+		mustDeregister(t, tab, r)
 		close(done)
 	}()
 	for r.Alive() {
@@ -146,7 +149,7 @@ func TestDeregisterKillsAtOnceAndWaits(t *testing.T) {
 	wantFault(t, "the same, out of bounds", f, ib.FaultUnknownKey)
 	_, f = tab.ResolveLocal(pd, r.SGE(0, 1), 0)
 	wantFault(t, "lkey", f, ib.FaultUnknownKey)
-	if r.Acquire() || v.Acquire() {
+	if r.local.acquire() || v.Acquire() {
 		t.Error("Acquire of a dead region succeeded")
 	}
 	_, f = r.Load64(0)
@@ -173,10 +176,10 @@ func TestLookupBeforeKill(t *testing.T) {
 	tab := newTable(1)
 	pd := tab.AllocPD()
 	r := mustRegister(t, tab, pd, Local(make([]byte, 64)), Options{Base: BaseZero})
-	tab.Deregister(r)
-	_, f := r.view(pd, 0, 8, 0)
+	mustDeregister(t, tab, r)
+	_, f := r.local.view(pd, 1, 0, 8, 0)
 	wantFault(t, "valid access", f, ib.FaultUnknownKey)
-	_, f = r.view(pd, 100, 8, 0)
+	_, f = r.remote.view(pd, 1, 100, 8, 0)
 	wantFault(t, "bad access", f, ib.FaultUnknownKey)
 }
 
@@ -189,5 +192,5 @@ func TestReleaseWithoutPinPanics(t *testing.T) {
 			t.Error("no panic")
 		}
 	}()
-	r.Release()
+	r.local.release()
 }

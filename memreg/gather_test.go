@@ -33,7 +33,7 @@ func TestGatherScatterEveryRange(t *testing.T) {
 	clear32 := make([]byte, 32)
 	for off := 0; off <= total; off++ {
 		for n := 0; n <= total-off; n++ {
-			copy(a.bytes, clear32)
+			copy(a.bytes(), clear32)
 			if err := fm.CopyIn(0, clear32); err != nil {
 				t.Fatal(err)
 			}
@@ -43,13 +43,13 @@ func TestGatherScatterEveryRange(t *testing.T) {
 			if err := fm.CopyOut(image, 0); err != nil {
 				t.Fatal(err)
 			}
-			flat := bytes.Join([][]byte{a.bytes[3:8], image[1:10], image[20:21], a.bytes[16:32]}, nil)
+			flat := bytes.Join([][]byte{a.bytes()[3:8], image[1:10], image[20:21], a.bytes()[16:32]}, nil)
 			want := make([]byte, total)
 			copy(want[off:], src)
 			if !bytes.Equal(flat, want) {
 				t.Fatalf("scatter of %d at %d: %x, want %x", n, off, flat, want)
 			}
-			if a.bytes[2] != 0 || a.bytes[8] != 0 || a.bytes[15] != 0 || image[0] != 0 || image[10] != 0 {
+			if a.bytes()[2] != 0 || a.bytes()[8] != 0 || a.bytes()[15] != 0 || image[0] != 0 || image[10] != 0 {
 				t.Fatalf("scatter of %d at %d wrote outside the entries", n, off)
 			}
 			dst := make([]byte, n)
@@ -97,7 +97,7 @@ func TestGatherScatterFaults(t *testing.T) {
 		wantFault(t, c.name+": gather", tab.Gather(pd, c.sg, c.off, b), c.gather)
 		wantFault(t, c.name+": scatter", tab.Scatter(pd, c.sg, c.off, b), c.scatter)
 	}
-	tab.Deregister(rw)
+	mustDeregister(t, tab, rw)
 	wantFault(t, "dead key", tab.Gather(pd, []ib.SGE{good}, 0, make([]byte, 8)), ib.FaultUnknownKey)
 }
 
@@ -107,7 +107,7 @@ func TestTooShortListIsNotTouched(t *testing.T) {
 	pd := tab.AllocPD()
 	r := mustRegister(t, tab, pd, Local(make([]byte, 32)), Options{Access: ib.LocalWrite})
 	wantFault(t, "scatter", tab.Scatter(pd, []ib.SGE{r.SGE(0, 8)}, 0, pattern(9)), ib.FaultOutOfBounds)
-	if !bytes.Equal(r.bytes, make([]byte, 32)) {
+	if !bytes.Equal(r.bytes(), make([]byte, 32)) {
 		t.Error("bytes were written")
 	}
 }

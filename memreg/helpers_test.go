@@ -29,10 +29,23 @@ func wantFault(t testing.TB, why string, got, want ib.Fault) {
 	}
 }
 
+// pinsOf counts the pins on the region's own grants.
+func pinsOf(r *Region) int {
+	return int(r.local.pins.Load()&^dead + r.remote.pins.Load()&^dead)
+}
+
+// mustDeregister deregisters a region that has no grants but its own.
+func mustDeregister(t testing.TB, tab *Table, r *Region) {
+	t.Helper()
+	if err := tab.Deregister(r); err != nil {
+		t.Errorf("Deregister: %v", err)
+	}
+}
+
 var errTorn = errors.New("the owner unmapped it")
 
-// foreign is memory that can only be copied: it hides its bytes, and beyond good
-// bytes every access faults.
+// foreign is memory that can only be copied: it hides its bytes, and beyond
+// good bytes every access faults.
 type foreign struct {
 	m    Memory
 	good uint64

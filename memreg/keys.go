@@ -6,7 +6,7 @@ import (
 	"github.com/gosoftroce/rocev2/ib"
 )
 
-// bucketSlots keys and their regions fill one cache line of 64 bytes.
+// bucketSlots keys and their grants fill one cache line of 64 bytes.
 const bucketSlots = 5
 
 // minBuckets is the size of a new table; sizes are powers of two.
@@ -15,27 +15,39 @@ const minBuckets = 8
 // quarantineKeys is how many killed keys are kept from being given out again.
 const quarantineKeys = 4096
 
-// maxDraws bounds the search for a key. A bucket with room is found with a chance
-// of at least 2 in 5 a draw, so only a broken random source gets there.
+// maxDraws bounds the search for a key. A bucket with room is found with a
+// chance of at least 2 in 5 a draw, so only a broken random source gets there.
 const maxDraws = 1024
 
 // bucket holds the keys whose low bits are its index. There is no overflow:
-// keys are ours to choose, so one whose bucket is full is simply not used. A lookup
-// therefore reads one cache line and does the same work for every key.
+// keys are ours to choose, so one whose bucket is full is simply not used. A
+// lookup therefore reads one cache line and does the same work for every key.
 //
-// A slot with a key and no region is a killed key in quarantine; key 0 is a free slot.
+// A slot with a key and no grant is a killed key in quarantine. Key 0 is a free
+// slot.
 type bucket struct {
-	keys    [bucketSlots]atomic.Uint32
-	regions [bucketSlots]atomic.Pointer[Region]
+	keys   [bucketSlots]atomic.Uint32
+	grants [bucketSlots]atomic.Pointer[Grant]
 }
 
-// find returns the slot that holds key, or -1. It looks at every slot.
+// find returns the slot that holds key, or -1. It looks at every slot. A loop
+// would take twice the time.
 func (b *bucket) find(key ib.Key) int {
-	at := -1
-	for i := range b.keys {
-		if b.keys[i].Load() == uint32(key) {
-			at = i
-		}
+	k, at := uint32(key), -1
+	if b.keys[0].Load() == k {
+		at = 0
+	}
+	if b.keys[1].Load() == k {
+		at = 1
+	}
+	if b.keys[2].Load() == k {
+		at = 2
+	}
+	if b.keys[3].Load() == k {
+		at = 3
+	}
+	if b.keys[4].Load() == k {
+		at = 4
 	}
 	return at
 }
@@ -51,22 +63,22 @@ func (b *bucket) free() int {
 	return n
 }
 
-// put stores key in a free slot; false if there is none. The key is published
-// last, so that a reader that finds it finds the region.
-func (b *bucket) put(key ib.Key, r *Region) bool {
+// put stores key in a free slot, and reports whether there is one. The key is
+// published last, so that a reader that finds it finds the grant.
+func (b *bucket) put(key ib.Key, g *Grant) bool {
 	i := b.find(0)
 	if i < 0 {
 		return false
 	}
-	b.regions[i].Store(r)
+	b.grants[i].Store(g)
 	b.keys[i].Store(uint32(key))
 	return true
 }
 
-// keyTable is the hash table from keys to regions: any number of readers, one writer.
-// To grow or shrink it is copied and the copy is published; a reader that still
-// looks at the old one sees a state that was true when it began, and the pin
-// count of the region tells what died since.
+// keyTable is the hash table from keys to grants: any number of readers, one
+// writer. To grow or shrink it is copied and the copy is published. A reader
+// that still looks at the old one sees a state that was true when it began, and
+// the pin count of the grant tells what died since.
 type keyTable struct {
 	buckets atomic.Pointer[[]bucket]
 
@@ -88,27 +100,28 @@ func bucketOf(buckets []bucket, key ib.Key) *bucket {
 	return &buckets[uint32(key)&uint32(len(buckets)-1)]
 }
 
-// lookup returns the region that key was registered for, or nil. The slot may
-// have changed hands between the two loads: the caller compares the region's
-// own key, and Acquire tells whether it is alive.
-func (t *keyTable) lookup(key ib.Key) *Region {
+// lookup returns the grant that key stands for, or nil. The slot may have
+// changed hands between the two loads: the caller compares the grant's own key,
+// and acquire tells whether it is alive.
+func (t *keyTable) lookup(key ib.Key) *Grant {
 	b := bucketOf(*t.buckets.Load(), key)
 	i := b.find(key)
 	if i < 0 {
 		return nil
 	}
-	return b.regions[i].Load()
+	return b.grants[i].Load()
 }
 
 // quarantined reports whether key was killed recently.
 func (t *keyTable) quarantined(key ib.Key) bool {
 	b := bucketOf(*t.buckets.Load(), key)
 	i := b.find(key)
-	return key != 0 && i >= 0 && b.regions[i].Load() == nil
+	return key != 0 && i >= 0 && b.grants[i].Load() == nil
 }
 
-// draw returns a key that is not 0, not in use, not in quarantine, not taken, and
-// has room in its bucket beside taken. It reports false if random yields none.
+// draw returns a key that is not 0, not in use, not in quarantine, not taken,
+// and has room in its bucket beside taken. It reports whether random yields
+// one.
 func (t *keyTable) draw(random func() uint32, taken ib.Key) (ib.Key, bool) {
 	buckets := *t.buckets.Load()
 	for range maxDraws {
@@ -129,17 +142,17 @@ func (t *keyTable) draw(random func() uint32, taken ib.Key) (ib.Key, bool) {
 }
 
 // insert publishes a key of draw.
-func (t *keyTable) insert(key ib.Key, r *Region) {
-	bucketOf(*t.buckets.Load(), key).put(key, r)
+func (t *keyTable) insert(key ib.Key, g *Grant) {
+	bucketOf(*t.buckets.Load(), key).put(key, g)
 	t.used++
 }
 
-// kill takes the region from key and puts the key in quarantine, which frees the
+// kill takes the grant from key and puts the key in quarantine, which frees the
 // oldest key there.
 func (t *keyTable) kill(key ib.Key) {
 	buckets := *t.buckets.Load()
 	b := bucketOf(buckets, key)
-	b.regions[b.find(key)].Store(nil)
+	b.grants[b.find(key)].Store(nil)
 	if len(t.killed) < t.limit {
 		t.killed = append(t.killed, key)
 		return
@@ -176,8 +189,8 @@ func (t *keyTable) trim() {
 	}
 }
 
-// rebuild copies the table to one of size buckets and publishes it; false, and
-// nothing changes, if some keys do not fit.
+// rebuild copies the table to one of size buckets and publishes it. It reports
+// false, and nothing changes, if some keys do not fit.
 func (t *keyTable) rebuild(size int) bool {
 	old := *t.buckets.Load()
 	buckets := make([]bucket, size)
@@ -187,7 +200,7 @@ func (t *keyTable) rebuild(size int) bool {
 			if key == 0 {
 				continue
 			}
-			if !bucketOf(buckets, key).put(key, old[i].regions[j].Load()) {
+			if !bucketOf(buckets, key).put(key, old[i].grants[j].Load()) {
 				return false
 			}
 		}

@@ -17,13 +17,19 @@ func TestBucketIsACacheLine(t *testing.T) {
 	if n := unsafe.Sizeof(Region{}); unsafe.Sizeof(uintptr(0)) == 8 && n != 128 {
 		t.Errorf("a region has %d bytes", n)
 	}
-	// What a lookup reads of a region is in its first line.
-	if o := unsafe.Offsetof(Region{}.bytes); unsafe.Sizeof(uintptr(0)) == 8 && o > 48 {
-		t.Errorf("Region.bytes is at %d", o)
+	// What the lookup of an rkey reads of a region is in its first line, and
+	// the grant of the lkey is in the second.
+	var r Region
+	if end := unsafe.Offsetof(r.remote) + unsafe.Sizeof(r.remote); unsafe.Sizeof(uintptr(0)) == 8 && end > 64 {
+		t.Errorf("Region.remote ends at %d", end)
+	}
+	if o := unsafe.Offsetof(r.local); unsafe.Sizeof(uintptr(0)) == 8 && o != 64 {
+		t.Errorf("Region.local is at %d", o)
 	}
 }
 
-// A small key space makes collisions, full buckets and keys in quarantine common.
+// A small key space makes collisions, full buckets and keys in quarantine
+// common.
 func TestKeyTableAgainstMap(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(7, 7))
@@ -31,7 +37,7 @@ func TestKeyTableAgainstMap(t *testing.T) {
 	var kt keyTable
 	kt.init()
 	kt.limit = 64
-	model := map[ib.Key]*Region{}
+	model := map[ib.Key]*Grant{}
 	var live []ib.Key
 	check := func(key ib.Key) {
 		t.Helper()
@@ -42,7 +48,8 @@ func TestKeyTableAgainstMap(t *testing.T) {
 	var biggest int
 	for phase, target := range []int{300, 10, 9000, 200, 0, 5000, 0} {
 		for range 12000 {
-			// Registration and deregistration are mixed, with a drift to the target.
+			// Registration and deregistration are mixed, with a drift to the
+			// target.
 			if len(live) < target && rng.IntN(4) != 0 || len(live) == 0 {
 				kt.reserve(2)
 				key, ok := kt.draw(random, 0)
@@ -52,7 +59,7 @@ func TestKeyTableAgainstMap(t *testing.T) {
 				if key == 0 || model[key] != nil || kt.quarantined(key) {
 					t.Fatalf("drew %v, which is in use or in quarantine", key)
 				}
-				r := &Region{rkey: key}
+				r := &Grant{key: key}
 				kt.insert(key, r)
 				model[key] = r
 				live = append(live, key)
@@ -93,7 +100,7 @@ func TestShrinkThatDoesNotFit(t *testing.T) {
 	kt.init()
 	kt.rebuild(2 * minBuckets)
 	// Six keys that share their low bits but for the highest.
-	r := &Region{}
+	r := &Grant{}
 	for i := range ib.Key(6) {
 		kt.insert(i<<16|i%2*minBuckets|1, r)
 	}
@@ -130,14 +137,14 @@ func TestKilledKeysAreNotReusedSoon(t *testing.T) {
 	if first.LKey() != 11 || first.RKey() != 22 {
 		t.Fatalf("keys %v and %v", first.LKey(), first.RKey())
 	}
-	tab.Deregister(first)
+	mustDeregister(t, tab, first)
 	killed := 0
 	for ; killed < 10*quarantineKeys; killed += 2 {
 		r := mustRegister(t, tab, pd, Local(make([]byte, 8)), Options{})
 		if r.LKey() == 11 || r.LKey() == 22 {
 			break
 		}
-		tab.Deregister(r)
+		mustDeregister(t, tab, r)
 	}
 	if killed < quarantineKeys-2 || killed > quarantineKeys {
 		t.Errorf("a key came back after %d others, want %d", killed, quarantineKeys)
@@ -162,13 +169,14 @@ func TestBadRandomSources(t *testing.T) {
 	}
 }
 
-// The key that is drawn beside another of the same bucket needs a second free slot.
+// The key that is drawn beside another of the same bucket needs a second free
+// slot.
 func TestDrawLeavesRoomForTheOther(t *testing.T) {
 	t.Parallel()
 	var kt keyTable
 	kt.init()
 	for i := range ib.Key(4) {
-		kt.insert((i+1)*minBuckets, &Region{})
+		kt.insert((i+1)*minBuckets, &Grant{})
 	}
 	source := []uint32{9 * minBuckets, 10 * minBuckets, 11*minBuckets + 1}
 	random := func() uint32 { k := source[0]; source = source[1:]; return k }

@@ -11,11 +11,11 @@ import (
 // start. Len and Bytes are constant for as long as a region stands on it. All
 // methods may be called on any goroutine at the same time, and must neither
 // block (see PagedMemory) nor panic: memory that cannot be reached is an error,
-// which becomes the Fault MemoryFault unless the error is (or wraps) a Fault.
+// which becomes ib.FaultMemory unless the error is (or wraps) a Fault.
 //
 // The 64-bit methods hold the value in the byte order of this machine and are
-// atomic towards each other. An offset whose word is not aligned is Misaligned.
-// A region checks offsets against Len before it calls.
+// atomic towards each other. An offset whose word is not aligned is
+// ib.FaultMisaligned. A region checks offsets against Len before it calls.
 type Memory interface {
 	// Len is the size in bytes.
 	Len() uint64
@@ -30,22 +30,24 @@ type Memory interface {
 	Load64(off uint64) (uint64, error)
 	// Store64 writes the word at off.
 	Store64(off, v uint64) error
-	// CompareSwap64 writes swap if the word equals compare and returns the word before.
+	// CompareSwap64 writes swap if the word equals compare and returns the word
+	// before.
 	CompareSwap64(off, compare, swap uint64) (old uint64, err error)
 	// FetchAdd64 adds modulo 2^64 and returns the word before.
 	FetchAdd64(off, add uint64) (old uint64, err error)
 }
 
-// ReadOnlyMemory is a Memory that may say that it cannot be written. Such a region
-// gets no LocalWrite, and what would write it faults with NoAccess.
+// ReadOnlyMemory is a Memory that may say that it cannot be written. A region
+// on it gets no LocalWrite, and writing it faults with ib.FaultNoAccess.
 type ReadOnlyMemory interface {
 	Memory
 	ReadOnly() bool
 }
 
 // Local returns b as a Memory. The caller keeps b in place and accessible until
-// regions over it are deregistered (ordinary Go memory always is). Its methods
-// return OutOfBounds and Misaligned; alignment is that of the real address.
+// regions on it are deregistered (ordinary Go memory always is). Its methods
+// return ib.FaultOutOfBounds and ib.FaultMisaligned; alignment is that of the
+// real address.
 func Local(b []byte) Memory { return local(b) }
 
 type local []byte
@@ -53,7 +55,8 @@ type local []byte
 func (m local) Len() uint64   { return uint64(len(m)) }
 func (m local) Bytes() []byte { return m }
 
-// inside reports whether n bytes at off are in memory of size bytes, without wrapping.
+// inside reports whether n bytes at off are in memory of size bytes, without
+// wrapping.
 func inside(off, n, size uint64) bool { return off <= size && n <= size-off }
 
 func (m local) CopyIn(off uint64, src []byte) error {
@@ -117,8 +120,8 @@ func (m local) FetchAdd64(off, add uint64) (uint64, error) {
 	return atomic.AddUint64(p, add) - add, nil
 }
 
-// compareSwap64 returns the value before, which sync/atomic does not: a value
-// that differs from compare is itself an atomic answer.
+// compareSwap64 returns the value before, which sync/atomic does not. A value
+// that differs from compare is an atomic answer by itself.
 func compareSwap64(p *uint64, compare, swap uint64) uint64 {
 	for {
 		if old := atomic.LoadUint64(p); old != compare {

@@ -2,6 +2,7 @@ package memreg
 
 import (
 	"bytes"
+	"errors"
 	"math"
 	"math/bits"
 	"math/rand/v2"
@@ -28,6 +29,16 @@ type world struct {
 	tab     *Table
 	pds     []*PD
 	regions []*modelRegion
+	grants  []*modelGrant
+}
+
+// modelGrant is what the model knows of a grant on a part of a region.
+type modelGrant struct {
+	g     *Grant
+	m     *modelRegion
+	o     GrantOptions
+	alive bool // neither revoked nor invalidated
+	there bool // not revoked
 }
 
 // next is the next number below n of the sequence; 0 at its end.
@@ -43,7 +54,7 @@ func (w *world) next(n int) int {
 // bases are addresses where sums wrap or almost do.
 var bases = []uint64{0, 1, 8, 4096, 1<<32 - 8, 1 << 32, 1<<63 - 8, 1 << 63, math.MaxUint64 - 300, math.MaxUint64 - 64, math.MaxUint64 - 8, math.MaxUint64}
 
-var rights = []ib.Access{0, ib.LocalWrite, ib.RemoteRead, ib.RemoteWrite, ib.LocalWrite | ib.RemoteWrite, ib.LocalWrite | ib.RemoteAtomic, all, ib.LocalWrite | ib.RemoteRead}
+var rights = []ib.Access{0, ib.LocalWrite, ib.RemoteRead, ib.RemoteWrite, ib.LocalWrite | ib.RemoteWrite, ib.LocalWrite | ib.RemoteAtomic, all, all | ib.MWBind, ib.LocalWrite | ib.RemoteRead}
 
 func (w *world) register() {
 	n := w.next(256)
@@ -70,8 +81,17 @@ func (w *world) deregister() {
 		return
 	}
 	m := w.regions[w.next(len(w.regions))]
-	w.tab.Deregister(m.r) // of a dead one: nothing happens
-	m.alive = false
+	n := 0
+	for _, g := range w.grants {
+		if g.there && g.m == m {
+			n++
+		}
+	}
+	err := w.tab.Deregister(m.r) // of a dead one: nothing happens
+	if errors.Is(err, ErrRegionInUse) != (n != 0) {
+		w.t.Fatalf("Deregister with %d grants: %v", n, err)
+	}
+	m.alive = m.alive && n != 0
 }
 
 // want is the model's answer, by arithmetic in 65 bits.
@@ -174,21 +194,27 @@ func runModel(t *testing.T, in []byte) {
 	w := &world{t: t, in: in, tab: NewTable(rng.Uint32)}
 	w.pds = []*PD{w.tab.AllocPD(), w.tab.AllocPD()}
 	for len(w.in) > 0 {
-		switch w.next(8) {
+		switch w.next(12) {
 		case 0, 1:
 			w.register()
 		case 2:
 			w.deregister()
 		case 3:
 			w.copyList()
+		case 8:
+			w.grant()
+		case 9:
+			w.endGrant()
+		case 10, 11:
+			w.resolveGrant()
 		default:
 			w.resolve()
 		}
 	}
 	live := 0
 	for _, m := range w.regions {
-		if m.alive != m.r.Alive() || m.r.pins.Load()&^dead != 0 {
-			t.Fatalf("region alive %v, want %v; pins %#x", m.r.Alive(), m.alive, m.r.pins.Load())
+		if m.alive != m.r.Alive() || pinsOf(m.r) != 0 {
+			t.Fatalf("region alive %v, want %v; %d pins", m.r.Alive(), m.alive, pinsOf(m.r))
 		}
 		if m.alive {
 			live++

@@ -2,32 +2,33 @@ package memreg
 
 import "github.com/gosoftroce/rocev2/ib"
 
-// PagedMemory is a Memory without local Bytes whose pages may have to be fetched
-// first, from a disk or over a network, which takes any time. What is not present
-// is not touched on behalf of a packet: the access meets NotPresent, and whoever
-// can wait calls Fetch and then has the access made again.
+// PagedMemory is a Memory without local Bytes whose pages may have to be
+// fetched first, from a disk or over a network, which takes any time. A packet
+// does not touch a page that is not present: the access meets
+// ib.FaultNotPresent. Somebody who can wait calls Fetch, and the access is made
+// again.
 //
-// The program's own accesses (Region.CopyIn, Load64 and so on) do not ask whether
-// pages are present.
+// The program's own accesses (Region.CopyIn, Load64 and so on) do not ask
+// whether pages are present.
 type PagedMemory interface {
 	Memory
-	// Present reports whether n bytes at off can be read, or written, now without
-	// waiting for a page. It does not block. True is also right where the access
-	// will fail at once.
+	// Present reports whether n bytes at off can be read, or written, now
+	// without waiting for a page. It does not block. True is also right where
+	// the access will fail at once.
 	Present(off, n uint64, write bool) bool
-	// Fetch fetches n bytes at off for reading, or for writing, and blocks until
-	// they are there or cannot be had. Present is true of them afterwards, for a
-	// time that is long enough to send a packet again.
+	// Fetch fetches n bytes at off for reading, or for writing, and blocks
+	// until they are there or cannot be had. Present is true of them
+	// afterwards, for a time that is long enough to send a packet again.
 	Fetch(off, n uint64, write bool)
 }
 
-// fetchAhead is how much is fetched at once, in bytes, of a message or buffer that
-// is longer than what was asked for.
+// fetchAhead is how many bytes are fetched at once if the message or buffer is
+// longer than what was asked for.
 const fetchAhead = 256 << 10
 
-// Missing is a part of a region that must be fetched, after NotPresent. The zero
-// value stands for nothing. It pins nothing: whoever fetches sees to it that the
-// memory stays.
+// Missing is a part of a region that must be fetched, after ib.FaultNotPresent.
+// The zero value stands for nothing. It pins nothing: the caller of Fetch keeps
+// the memory.
 type Missing struct {
 	Region *Region
 	Off    uint64 // in the region
@@ -35,8 +36,8 @@ type Missing struct {
 	Write  bool
 }
 
-// Fetch fetches it, and blocks meanwhile. The region may be deregistered, but its
-// memory must still be there.
+// Fetch fetches it, and blocks meanwhile. The region may be deregistered, but
+// its memory must still be there.
 func (m Missing) Fetch() {
 	if m.Region == nil {
 		return
@@ -51,19 +52,21 @@ func (r *Region) present(off, n uint64, write bool) bool {
 	return !r.paged || r.mem.(PagedMemory).Present(off, n, write)
 }
 
-// Missing returns what to fetch when n bytes at off of the view were NotPresent:
-// these, and some of the view that follows.
+// Missing returns what to fetch when n bytes at off of the view were
+// ib.FaultNotPresent: these, and some of the view that follows.
 func (v View) Missing(off, n uint64, write bool) Missing {
-	if v.r == nil || !v.r.paged || !inside(off, n, v.n) {
+	r := v.Region()
+	if r == nil || !r.paged || !inside(off, n, v.n) {
 		return Missing{}
 	}
-	return Missing{Region: v.r, Off: v.off + off, Len: max(n, min(v.n-off, fetchAhead)), Write: write}
+	return Missing{Region: r, Off: v.off + off, Len: max(n, min(v.n-off, fetchAhead)), Write: write}
 }
 
-// MissingLocal returns what to fetch when Gather or Scatter of n bytes from byte
-// off of a list met NotPresent: the first part that is not present, and some of
-// its entry that follows. The need is LocalWrite for writing and 0 for reading.
-// The zero value says that nothing is missing any more.
+// MissingLocal returns what to fetch when Gather or Scatter of n bytes from
+// byte off of a list met ib.FaultNotPresent: the first part that is not
+// present, and some of its entry that follows. The need is LocalWrite for
+// writing and 0 for reading. The zero value says that nothing is missing any
+// more.
 func (t *Table) MissingLocal(pd *PD, sg []ib.SGE, off, n uint64, need ib.Access) Missing {
 	if !inside(off, n, ib.TotalLength(sg)) {
 		return Missing{}
@@ -80,7 +83,7 @@ func (t *Table) MissingLocal(pd *PD, sg []ib.SGE, off, n uint64, need ib.Access)
 		if f != ib.FaultNone {
 			return Missing{}
 		}
-		present := v.r.present(v.off+off, part, write)
+		present := v.g.region.present(v.off+off, part, write)
 		v.Release()
 		if !present {
 			return v.Missing(off, part, write)

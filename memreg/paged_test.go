@@ -19,8 +19,8 @@ func (m *paged) Present(off, n uint64, write bool) bool {
 
 func (m *paged) Fetch(off, n uint64, write bool) { m.from, m.to, m.writable = off, off+n, write }
 
-// Views do not touch what is not present, and say what to fetch; the program's own
-// accesses do not ask.
+// Views do not touch what is not present, and say what to fetch; the program's
+// own accesses do not ask.
 func TestPagedMemory(t *testing.T) {
 	t.Parallel()
 	const size = 1 << 20
@@ -93,13 +93,13 @@ func TestMissingLocal(t *testing.T) {
 	if got := tab.MissingLocal(pd, sg, 0, 1000, 0); got != (Missing{}) {
 		t.Errorf("beyond the list: %+v", got)
 	}
-	tab.Deregister(r)
+	mustDeregister(t, tab, r)
 	if got := tab.MissingLocal(pd, sg, 10, 150, 0); got != (Missing{}) {
 		t.Errorf("a region that is gone: %+v", got)
 	}
 }
 
-// Memory that says NotPresent by itself is not put off for ever.
+// Memory that says ib.FaultNotPresent by itself is not put off for ever.
 func TestNotPresentIsForPagedMemory(t *testing.T) {
 	t.Parallel()
 	tab := newTable(1)

@@ -2,55 +2,48 @@ package memreg
 
 import (
 	"math"
-	"runtime"
 	"sync/atomic"
 	"unsafe"
 
 	"github.com/gosoftroce/rocev2/ib"
 )
 
-// dead is added to a region's pin count when it is deregistered, so that one
-// atomic add both pins and tells whether the region was alive.
-const dead int64 = 1 << 62
-
-// Region is a registered memory region. Everything but the pin count
-// and invalid is constant from Register on. What a lookup needs lies in the first cache line.
+// Region is a registered memory region. Only the pins in its two grants change
+// after Register. A lookup of an rkey reads the first cache line, a lookup of
+// an lkey both.
 type Region struct {
-	pins   atomic.Int64 // views in use, plus dead
+	access ib.Access
+	sealed bool // the memory is read-only
+	paged  bool // mem is a PagedMemory
 	pd     *PD
 	base   uint64 // the address of byte 0; base+length does not wrap
-	length uint64
-	lkey   ib.Key
-	rkey   ib.Key
-	access ib.Access
-	sealed bool   // the memory is read-only
-	paged  bool   // mem is a PagedMemory
-	bytes  []byte // mem.Bytes(), nil when the memory is not local
+	remote Grant  // of the rkey
 
-	invalidatable bool
-	invalid       atomic.Bool // the rkey was invalidated
-
+	local Grant // of the lkey
+	data  *byte // the first byte of mem.Bytes(), nil when the memory is not local
 	mem   Memory
-	table *Table
-	owner any
-	_     [8]byte // to 128 bytes: aligned, and no line shared with another region's pins
 }
 
 // LKey is the key for local use, in an SGE.
-func (r *Region) LKey() ib.Key { return r.lkey }
+func (r *Region) LKey() ib.Key { return r.local.key }
 
-// RKey is the key for the peer. A region without remote rights has one too, but it
-// grants nothing.
-func (r *Region) RKey() ib.Key { return r.rkey }
+// RKey is the key for the peer. A region without remote rights has one too, but
+// it grants nothing.
+func (r *Region) RKey() ib.Key { return r.remote.key }
 
-// Invalidated reports whether the rkey was invalidated; see Table.Invalidate.
-func (r *Region) Invalidated() bool { return r.invalid.Load() }
+// Invalidated reports whether the region is registered and its rkey was
+// invalidated. See Table.Invalidate.
+func (r *Region) Invalidated() bool {
+	// Deregister kills the lkey first: a dead rkey beside a live lkey is
+	// invalidated.
+	return !r.remote.Alive() && r.Alive()
+}
 
 // Addr is the address of the region's first byte, in SGEs and on the wire.
 func (r *Region) Addr() uint64 { return r.base }
 
 // Len is the region's length in bytes.
-func (r *Region) Len() uint64 { return r.length }
+func (r *Region) Len() uint64 { return r.local.length }
 
 // Access is the set of granted rights.
 func (r *Region) Access() ib.Access { return r.access }
@@ -61,36 +54,45 @@ func (r *Region) PD() *PD { return r.pd }
 // Memory is what the region was registered over.
 func (r *Region) Memory() Memory { return r.mem }
 
-// Owner is Options.Owner of the registration.
-func (r *Region) Owner() any { return r.owner }
-
 // Alive reports whether the region is still registered.
-func (r *Region) Alive() bool { return r.pins.Load() < dead }
+func (r *Region) Alive() bool { return r.local.Alive() }
 
-// SGE returns a scatter/gather entry for n bytes from offset off of the region.
-// It is not checked here: one beyond the region faults OutOfBounds when used.
-func (r *Region) SGE(off uint64, n uint32) ib.SGE {
-	return ib.SGE{Addr: r.base + off, Length: n, LKey: r.lkey}
+// owns reports whether g is one of the region's own two grants.
+func (r *Region) owns(g *Grant) bool { return g == &r.local || g == &r.remote }
+
+// bytes is the memory of a local region, nil of another.
+func (r *Region) bytes() []byte {
+	if r.data == nil {
+		return nil
+	}
+	return unsafe.Slice(r.data, r.local.length)
 }
 
-// Slice returns a scatter/gather entry for n bytes from offset off of the region.
-// An entry of a range that is not inside the region, or longer than the 32 bits
-// of its length, stands for no memory: its Err says why.
+// SGE returns a scatter/gather entry for n bytes from offset off of the region.
+// It is not checked here: one beyond the region faults with ib.FaultOutOfBounds
+// when used.
+func (r *Region) SGE(off uint64, n uint32) ib.SGE {
+	return ib.SGE{Addr: r.base + off, Length: n, LKey: r.local.key}
+}
+
+// Slice returns a scatter/gather entry for n bytes from offset off of the
+// region. An entry of a range that is not inside the region, or longer than the
+// 32 bits of its length, stands for no memory: its Err says why.
 func (r *Region) Slice(off, n int) ib.SGE {
 	switch {
 	case off < 0:
 		return ib.InvalidSGE(ib.BadOffset)
 	case n < 0:
 		return ib.InvalidSGE(ib.BadLength)
-	case !inside(uint64(off), uint64(n), r.length):
+	case !inside(uint64(off), uint64(n), r.local.length):
 		return ib.InvalidSGE(ib.BadEnd)
 	}
 	return r.entry(uint64(off), uint64(n))
 }
 
-// All returns a scatter/gather entry for the whole region; its Err says so if
-// that is longer than the 32 bits of its length.
-func (r *Region) All() ib.SGE { return r.entry(0, r.length) }
+// All returns a scatter/gather entry for the whole region. If that is longer
+// than the 32 bits of an entry's length, the entry's Err says so.
+func (r *Region) All() ib.SGE { return r.entry(0, r.local.length) }
 
 func (r *Region) entry(off, n uint64) ib.SGE {
 	if n > math.MaxUint32 {
@@ -99,9 +101,10 @@ func (r *Region) entry(off, n uint64) ib.SGE {
 	return r.SGE(off, uint32(n))
 }
 
-// CopyIn writes src at byte off of the region. Like Load64 it asks for no right.
-// Faults: OutOfBounds, and nothing is written; NoAccess for read-only memory;
-// Gone after deregistration; MemoryFault, and any part may be written.
+// CopyIn writes src at byte off of the region. It needs no right, as Load64.
+// Faults: ib.FaultOutOfBounds, and nothing is written; ib.FaultNoAccess
+// for read-only memory; ib.FaultGone after deregistration; ib.FaultMemory, and
+// any part may be written.
 func (r *Region) CopyIn(off uint64, src []byte) ib.Fault {
 	v, f := r.pinned(off, len(src))
 	switch {
@@ -133,115 +136,91 @@ func (r *Region) CopyOut(dst []byte, off uint64) ib.Fault {
 
 // pinned returns a view of n bytes at off.
 func (r *Region) pinned(off uint64, n int) (View, ib.Fault) {
-	if !inside(off, uint64(n), r.length) {
+	if !inside(off, uint64(n), r.local.length) {
 		return View{}, ib.FaultOutOfBounds
 	}
-	if !r.Acquire() {
+	if !r.local.acquire() {
 		return View{}, ib.FaultGone
 	}
-	return View{r: r, off: off, n: uint64(n)}, ib.FaultNone
-}
-
-// Acquire pins the region again, for a view resolved earlier whose pin was
-// released. It reports false, without a pin, once the region is deregistered.
-// A holder of a pin must not block and must not call Deregister.
-func (r *Region) Acquire() bool {
-	if r.pins.Add(1) >= dead {
-		r.pins.Add(-1)
-		return false
-	}
-	return true
-}
-
-// Release drops a pin of Acquire.
-func (r *Region) Release() {
-	if r.pins.Add(-1) < 0 {
-		panic("memreg: Release without a pin")
-	}
-}
-
-// kill makes Acquire fail from now on and returns when no pin is left.
-func (r *Region) kill() {
-	r.pins.Add(dead)
-	// Failed Acquires show up here for an instant; holders do not block, so this ends.
-	for r.pins.Load() > dead {
-		runtime.Gosched()
-	}
+	return View{g: &r.local, off: off, n: uint64(n)}, ib.FaultNone
 }
 
 // Load64 reads the 64-bit word at byte off of the region, atomically towards
-// remote atomics, in this machine's byte order. Unlike an access by key it asks
-// for no right: the region is the owner's. Faults: OutOfBounds; Misaligned when
-// the word's address in the region (Addr()+off) or its real address is not a
-// multiple of 8; Gone after deregistration; MemoryFault.
+// remote atomics, in this machine's byte order. It needs no right, because it
+// is the program's own access. Faults: ib.FaultOutOfBounds;
+// ib.FaultMisaligned when the word's address in the region (Addr()+off) or its
+// real address is not a multiple of 8; ib.FaultGone after deregistration;
+// ib.FaultMemory.
 func (r *Region) Load64(off uint64) (uint64, ib.Fault) {
-	if !r.Acquire() {
+	if !r.local.acquire() {
 		return 0, ib.FaultGone
 	}
-	v, f := r.load64(off)
-	r.Release()
+	v, f := r.load64(r.base+off, off)
+	r.local.release()
 	return v, f
 }
 
 // Store64 writes the word at off; otherwise as Load64. Read-only memory faults
-// with NoAccess, as it does in CompareSwap64 and FetchAdd64.
+// with ib.FaultNoAccess, as it does in CompareSwap64 and FetchAdd64.
 func (r *Region) Store64(off, v uint64) ib.Fault {
-	if !r.Acquire() {
+	if !r.local.acquire() {
 		return ib.FaultGone
 	}
-	f := r.store64(off, v)
-	r.Release()
+	f := r.store64(r.base+off, off, v)
+	r.local.release()
 	return f
 }
 
-// CompareSwap64 writes swap to the word at off if it equals compare, and returns
-// the value before; otherwise as Load64.
+// CompareSwap64 writes swap to the word at off if it equals compare, and
+// returns the value before; otherwise as Load64.
 func (r *Region) CompareSwap64(off, compare, swap uint64) (uint64, ib.Fault) {
-	if !r.Acquire() {
+	if !r.local.acquire() {
 		return 0, ib.FaultGone
 	}
-	v, f := r.compareSwap64(off, compare, swap)
-	r.Release()
+	v, f := r.compareSwap64(r.base+off, off, compare, swap)
+	r.local.release()
 	return v, f
 }
 
 // FetchAdd64 adds to the word at off modulo 2^64 and returns the value before;
 // otherwise as Load64.
 func (r *Region) FetchAdd64(off, add uint64) (uint64, ib.Fault) {
-	if !r.Acquire() {
+	if !r.local.acquire() {
 		return 0, ib.FaultGone
 	}
-	v, f := r.fetchAdd64(off, add)
-	r.Release()
+	v, f := r.fetchAdd64(r.base+off, off, add)
+	r.local.release()
 	return v, f
 }
 
-// checkWord checks bounds and the alignment of the address that the peer uses
-// (IBTA 9.4.5.1: the virtual address of an atomic is 8-byte aligned).
-func (r *Region) checkWord(off uint64) ib.Fault {
-	if !inside(off, 8, r.length) {
+// checkWord checks the bounds of the word at off, and the alignment of addr,
+// the address that its user knows it by (IBTA 9.4.5.1: the virtual address of
+// an atomic is 8-byte aligned).
+func (r *Region) checkWord(addr, off uint64) ib.Fault {
+	if !inside(off, 8, r.local.length) {
 		return ib.FaultOutOfBounds
 	}
-	if (r.base+off)%8 != 0 {
+	if addr%8 != 0 {
 		return ib.FaultMisaligned
 	}
 	return ib.FaultNone
 }
 
-// localWord returns the word at off of a local region, or nil for a foreign one.
-func (r *Region) localWord(off uint64) (*uint64, ib.Fault) {
-	if f := r.checkWord(off); f != ib.FaultNone || r.bytes == nil {
+// localWord returns the word at off of a local region, or nil for a foreign
+// one.
+func (r *Region) localWord(addr, off uint64) (*uint64, ib.Fault) {
+	if f := r.checkWord(addr, off); f != ib.FaultNone || r.data == nil {
 		return nil, f
 	}
-	p := unsafe.Pointer(&r.bytes[off])
+	p := unsafe.Pointer(&r.bytes()[off])
 	if uintptr(p)%8 != 0 {
 		return nil, ib.FaultMisaligned
 	}
 	return (*uint64)(p), ib.FaultNone
 }
 
-func (r *Region) load64(off uint64) (uint64, ib.Fault) {
-	p, f := r.localWord(off)
+func (r *Region) load64(addr, off uint64) (uint64, ib.Fault) {
+	p, f := r.localWord(addr, off)
 	if p != nil {
 		return atomic.LoadUint64(p), ib.FaultNone
 	}
@@ -252,11 +231,11 @@ func (r *Region) load64(off uint64) (uint64, ib.Fault) {
 	return v, faultOf(err)
 }
 
-func (r *Region) store64(off, v uint64) ib.Fault {
+func (r *Region) store64(addr, off, v uint64) ib.Fault {
 	if r.sealed {
 		return ib.FaultNoAccess
 	}
-	p, f := r.localWord(off)
+	p, f := r.localWord(addr, off)
 	if p != nil {
 		atomic.StoreUint64(p, v)
 		return ib.FaultNone
@@ -267,11 +246,11 @@ func (r *Region) store64(off, v uint64) ib.Fault {
 	return faultOf(r.mem.Store64(off, v))
 }
 
-func (r *Region) compareSwap64(off, compare, swap uint64) (uint64, ib.Fault) {
+func (r *Region) compareSwap64(addr, off, compare, swap uint64) (uint64, ib.Fault) {
 	if r.sealed {
 		return 0, ib.FaultNoAccess
 	}
-	p, f := r.localWord(off)
+	p, f := r.localWord(addr, off)
 	if p != nil {
 		return compareSwap64(p, compare, swap), ib.FaultNone
 	}
@@ -282,11 +261,11 @@ func (r *Region) compareSwap64(off, compare, swap uint64) (uint64, ib.Fault) {
 	return v, faultOf(err)
 }
 
-func (r *Region) fetchAdd64(off, add uint64) (uint64, ib.Fault) {
+func (r *Region) fetchAdd64(addr, off, add uint64) (uint64, ib.Fault) {
 	if r.sealed {
 		return 0, ib.FaultNoAccess
 	}
-	p, f := r.localWord(off)
+	p, f := r.localWord(addr, off)
 	if p != nil {
 		return atomic.AddUint64(p, add) - add, ib.FaultNone
 	}

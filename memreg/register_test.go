@@ -97,8 +97,8 @@ func TestRegionSaysWhatItIs(t *testing.T) {
 	tab := newTable(1)
 	pd := tab.AllocPD()
 	m := Local(make([]byte, 64))
-	r := mustRegister(t, tab, pd, m, Options{Access: ib.RemoteRead, Base: BaseIOVA, IOVA: 1000, Owner: "me"})
-	if r.PD() != pd || r.Owner() != "me" || r.Access() != ib.RemoteRead || !r.Alive() {
+	r := mustRegister(t, tab, pd, m, Options{Access: ib.RemoteRead, Base: BaseIOVA, IOVA: 1000})
+	if r.PD() != pd || r.Access() != ib.RemoteRead || !r.Alive() {
 		t.Errorf("region is %+v", r)
 	}
 	if &r.Memory().Bytes()[0] != &m.Bytes()[0] {
@@ -115,19 +115,19 @@ func TestPD(t *testing.T) {
 	pd := tab.AllocPD()
 	a := mustRegister(t, tab, pd, Local(make([]byte, 8)), Options{})
 	b := mustRegister(t, tab, pd, Local(make([]byte, 8)), Options{})
-	tab.Deregister(a)
+	mustDeregister(t, tab, a)
 	if err := tab.DeallocPD(pd); !errors.Is(err, ErrPDInUse) || !strings.Contains(err.Error(), "1") {
 		t.Errorf("DeallocPD with a region left: %v", err)
 	}
-	tab.Deregister(b)
+	mustDeregister(t, tab, b)
 	tab.Deregister(b) // again: nothing happens
-	tab.Deregister(nil)
+	mustDeregister(t, tab, nil)
 	newTable(2).Deregister(mustRegister(t, tab, pd, Local(make([]byte, 8)), Options{}))
 	if pd.Regions() != 1 || tab.Regions() != 1 {
 		t.Errorf("%d and %d regions, want 1: another table's Deregister must not touch it", pd.Regions(), tab.Regions())
 	}
 	for r := range tab.All() {
-		tab.Deregister(r)
+		mustDeregister(t, tab, r)
 	}
 	if err := tab.DeallocPD(pd); err != nil {
 		t.Errorf("DeallocPD of an empty domain: %v", err)

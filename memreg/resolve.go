@@ -7,67 +7,70 @@ import (
 	"github.com/gosoftroce/rocev2/rocev2"
 )
 
-// Resolve checks an access by rkey to length bytes at addr: the key, the protection
-// domain, every right in need, and the bounds, in this order. On None the view is
-// pinned and the caller releases it. Of length 0 the same is asked, with addr
-// inside the region or just behind it; a caller that does not validate empty
-// accesses does not call.
+// Resolve checks an access of queue pair qpn by rkey to length bytes at addr:
+// the key, the protection domain, the queue pair if the grant is bound to one,
+// every right in need, and the bounds, in this order (IBTA 9.7.4.1.5). A grant
+// that is bound to another queue pair is ib.FaultNoAccess. On ib.FaultNone the
+// view is pinned and the caller releases it. Of length 0 the same is asked,
+// with addr inside the grant or just behind it; a caller that does not validate
+// empty accesses does not call.
 func (t *Table) Resolve(pd *PD, qpn rocev2.QPN, key ib.Key, addr, length uint64, need ib.Access) (View, ib.Fault) {
-	r := t.keys.lookup(key)
-	if r == nil || r.rkey != key || r.invalid.Load() {
+	g := t.keys.lookup(key)
+	if g == nil || g.key != key || g.local() {
 		return View{}, ib.FaultUnknownKey
 	}
-	return r.view(pd, addr, length, need)
+	return g.view(pd, qpn, addr, length, need)
 }
 
 // ResolveLocal checks an access by lkey to the whole of s, as Resolve does. The
 // need is LocalWrite for writing and 0 for reading.
 func (t *Table) ResolveLocal(pd *PD, s ib.SGE, need ib.Access) (View, ib.Fault) {
-	r := t.keys.lookup(s.LKey)
-	if r == nil || r.lkey != s.LKey {
+	g := t.keys.lookup(s.LKey)
+	if g == nil || g.key != s.LKey || !g.local() {
 		return View{}, ib.FaultUnknownKey
 	}
-	return r.view(pd, s.Addr, uint64(s.Length), need)
+	return g.view(pd, 0, s.Addr, uint64(s.Length), need)
 }
 
-// view checks and pins. The pin comes last: it is the check that the region is
+// view checks and pins. The pin comes last: it is the check that the key is
 // alive, and a refused access costs no atomic write.
-func (r *Region) view(pd *PD, addr, length uint64, need ib.Access) (View, ib.Fault) {
-	off, f := r.check(pd, addr, length, need)
+func (g *Grant) view(pd *PD, qpn rocev2.QPN, addr, length uint64, need ib.Access) (View, ib.Fault) {
+	off, f := g.check(pd, qpn, addr, length, need)
 	if f != ib.FaultNone {
-		if !r.Alive() {
+		if !g.Alive() {
 			f = ib.FaultUnknownKey
 		}
 		return View{}, f
 	}
-	if !r.Acquire() {
+	if !g.acquire() {
 		return View{}, ib.FaultUnknownKey
 	}
-	return View{r: r, off: off, n: length}, ib.FaultNone
+	return View{g: g, off: off, n: length}, ib.FaultNone
 }
 
-// check returns the offset of addr in the region. addr+length is never formed: it
-// could wrap. base+length does not, so an addr below base has, modulo 2^64, a
-// distance from base beyond every length.
-func (r *Region) check(pd *PD, addr, length uint64, need ib.Access) (off uint64, f ib.Fault) {
-	if r.pd != pd {
+// check returns the offset of addr in the region. addr+length is never formed:
+// it could wrap. The grant's address plus its length does not, so an addr below
+// it has, modulo 2^64, a distance from it beyond every length.
+func (g *Grant) check(pd *PD, qpn rocev2.QPN, addr, length uint64, need ib.Access) (off uint64, f ib.Fault) {
+	if g.region.pd != pd {
 		return 0, ib.FaultWrongPD
 	}
-	if r.access&need != need {
+	if g.qpn != 0 && g.qpn != qpn || ib.Access(g.rights)&need != need {
 		return 0, ib.FaultNoAccess
 	}
-	off = addr - r.base
-	if !inside(off, length, r.length) {
+	off = addr - g.Addr()
+	if !inside(off, length, g.length) {
 		return 0, ib.FaultOutOfBounds
 	}
-	return off, ib.FaultNone
+	return g.off + off, ib.FaultNone
 }
 
-// Gather reads len(dst) bytes of a scatter/gather list, from byte off of the list.
-// Faults: OutOfBounds, with nothing copied, when the list is shorter than that;
-// those of ResolveLocal for each entry that contributes a byte, which must be
-// valid as a whole; those of the memory. Entries that contribute nothing are not
-// looked at. After a fault any part of dst may have been written.
+// Gather reads len(dst) bytes of a scatter/gather list, from byte off of the
+// list. Faults: ib.FaultOutOfBounds, with nothing copied, when the list is
+// shorter than that; those of ResolveLocal for each entry that contributes a
+// byte, which must be valid as a whole; those of the memory. Entries that
+// contribute nothing are not looked at. After a fault any part of dst may have
+// been written.
 func (t *Table) Gather(pd *PD, sg []ib.SGE, off uint64, dst []byte) ib.Fault {
 	if !inside(off, uint64(len(dst)), ib.TotalLength(sg)) {
 		return ib.FaultOutOfBounds
@@ -124,30 +127,36 @@ func (t *Table) Scatter(pd *PD, sg []ib.SGE, off uint64, src []byte) ib.Fault {
 // Explain says in words what Resolve (or ResolveLocal, when need has no remote
 // right) finds wrong with an access, or that nothing is. It is for diagnostics:
 // it allocates, and what it sees may change at any moment.
-func (t *Table) Explain(pd *PD, key ib.Key, addr, length uint64, need ib.Access) string {
-	remote := need&(ib.RemoteWrite|ib.RemoteRead|ib.RemoteAtomic|ib.FlushGlobal|ib.FlushPersistent) != 0
-	r := t.keys.lookup(key)
+func (t *Table) Explain(pd *PD, qpn rocev2.QPN, key ib.Key, addr, length uint64, need ib.Access) string {
+	remote := need&grantRights != 0
+	g := t.keys.lookup(key)
 	switch {
 	case t.keys.quarantined(key):
-		return fmt.Sprintf("key %v: its region was deregistered", key)
-	case r == nil || r.lkey != key && r.rkey != key:
+		return fmt.Sprintf("key %v: its region was deregistered, or its grant revoked", key)
+	case g == nil || g.key != key:
 		return fmt.Sprintf("key %v: no region has it", key)
-	case remote && r.rkey != key:
+	case remote && g.local():
 		return fmt.Sprintf("key %v: it is an lkey, a remote access needs the rkey", key)
-	case remote && r.invalid.Load():
+	case remote && !g.Alive():
 		return fmt.Sprintf("key %v: it was invalidated", key)
-	case !remote && r.lkey != key:
+	case !remote && !g.local():
 		return fmt.Sprintf("key %v: it is an rkey, a local access needs the lkey", key)
 	}
-	_, f := r.check(pd, addr, length, need)
-	switch f {
-	case ib.FaultNone:
+	what, has := "region", g.region.access
+	if !g.region.owns(g) {
+		what, has = "grant", g.Access()
+	}
+	_, f := g.check(pd, qpn, addr, length, need)
+	switch {
+	case f == ib.FaultNone:
 		return fmt.Sprintf("key %v: the access is valid", key)
-	case ib.FaultNoAccess:
-		return fmt.Sprintf("key %v: %v is not granted, the region has %v", key, need&^r.access, r.access)
-	case ib.FaultOutOfBounds:
-		return fmt.Sprintf("key %v: %d bytes at %#x are not inside the region's %d bytes at %#x",
-			key, length, addr, r.length, r.base)
+	case f == ib.FaultNoAccess && has&need == need:
+		return fmt.Sprintf("key %v: it is bound to queue pair %#x, the access is by %#x", key, uint32(g.qpn), uint32(qpn))
+	case f == ib.FaultNoAccess:
+		return fmt.Sprintf("key %v: %v is not granted, the %s has %v", key, need&^has, what, has)
+	case f == ib.FaultOutOfBounds:
+		return fmt.Sprintf("key %v: %d bytes at %#x are not inside the %s's %d bytes at %#x",
+			key, length, addr, what, g.length, g.Addr())
 	}
 	return fmt.Sprintf("key %v: %v", key, f)
 }

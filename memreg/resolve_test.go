@@ -21,7 +21,7 @@ func TestResolve(t *testing.T) {
 	top := mustRegister(t, tab, pd, Local(make([]byte, 4096)), Options{Access: all, Base: BaseIOVA, IOVA: math.MaxUint64 - 4096})
 	low := mustRegister(t, tab, pd, Local(make([]byte, 4096)), Options{Access: all, Base: BaseZero})
 	dead := mustRegister(t, tab, pd, Local(make([]byte, 4096)), Options{Access: all, Base: BaseZero})
-	tab.Deregister(dead)
+	mustDeregister(t, tab, dead)
 	const maxU = math.MaxUint64
 
 	for _, c := range []struct {
@@ -33,36 +33,36 @@ func TestResolve(t *testing.T) {
 		want         ib.Fault
 		explain      string
 	}{
-		{"whole region", pd, r.rkey, base, 4096, ib.RemoteRead, ib.FaultNone, "valid"},
-		{"last byte", pd, r.rkey, base + 4095, 1, ib.RemoteRead, ib.FaultNone, "valid"},
-		{"nothing at the end", pd, r.rkey, base + 4096, 0, ib.RemoteRead, ib.FaultNone, "valid"},
-		{"nothing behind the end", pd, r.rkey, base + 4097, 0, ib.RemoteRead, ib.FaultOutOfBounds, "not inside"},
+		{"whole region", pd, r.RKey(), base, 4096, ib.RemoteRead, ib.FaultNone, "valid"},
+		{"last byte", pd, r.RKey(), base + 4095, 1, ib.RemoteRead, ib.FaultNone, "valid"},
+		{"nothing at the end", pd, r.RKey(), base + 4096, 0, ib.RemoteRead, ib.FaultNone, "valid"},
+		{"nothing behind the end", pd, r.RKey(), base + 4097, 0, ib.RemoteRead, ib.FaultOutOfBounds, "not inside"},
 		{"key 0", pd, 0, base, 1, ib.RemoteRead, ib.FaultUnknownKey, "no region"},
-		{"key off by a bit", pd, r.rkey ^ 1<<31, base, 1, ib.RemoteRead, ib.FaultUnknownKey, "no region"},
-		{"lkey as rkey", pd, r.lkey, base, 1, ib.RemoteRead, ib.FaultUnknownKey, "is an lkey"},
-		{"dead key", pd, dead.rkey, 0, 1, ib.RemoteRead, ib.FaultUnknownKey, "deregistered"},
-		{"other domain", pd2, r.rkey, base, 1, ib.RemoteRead, ib.FaultWrongPD, "wrong protection domain"},
-		{"no domain", nil, r.rkey, base, 1, ib.RemoteRead, ib.FaultWrongPD, "wrong protection domain"},
-		{"right missing", pd, r.rkey, base, 1, ib.RemoteWrite, ib.FaultNoAccess, "RemoteWrite is not granted, the region has LocalWrite|RemoteRead"},
-		{"one of two rights missing", pd, r.rkey, base, 1, ib.RemoteRead | ib.RemoteAtomic, ib.FaultNoAccess, "RemoteAtomic is not granted"},
-		{"flush", pd, r.rkey, base, 1, ib.FlushGlobal, ib.FaultNoAccess, "FlushGlobal is not granted"},
-		{"one byte below", pd, r.rkey, base - 1, 2, ib.RemoteRead, ib.FaultOutOfBounds, "not inside"},
-		{"one byte beyond", pd, r.rkey, base + 1, 4096, ib.RemoteRead, ib.FaultOutOfBounds, "not inside"},
-		{"behind", pd, r.rkey, base + 4096, 1, ib.RemoteRead, ib.FaultOutOfBounds, "not inside"},
-		{"address + length wraps to inside", pd, r.rkey, base + 8, maxU - 4, ib.RemoteRead, ib.FaultOutOfBounds, "not inside"},
-		{"address + length wraps to the start", pd, r.rkey, maxU - 7, base + 8 + 100, ib.RemoteRead, ib.FaultOutOfBounds, "not inside"},
-		{"longest length", pd, r.rkey, base, maxU, ib.RemoteRead, ib.FaultOutOfBounds, "not inside"},
-		{"highest address", pd, r.rkey, maxU, maxU, ib.RemoteRead, ib.FaultOutOfBounds, "not inside"},
-		{"top region whole", pd, top.rkey, maxU - 4096, 4096, ib.RemoteWrite, ib.FaultNone, "valid"},
-		{"top region, wraps", pd, top.rkey, maxU - 1, 3, ib.RemoteWrite, ib.FaultOutOfBounds, "not inside"},
-		{"top region, wraps into the low one", pd, top.rkey, maxU - 1, 100, ib.RemoteWrite, ib.FaultOutOfBounds, "not inside"},
-		{"top region by wrapped address", pd, top.rkey, 0, 1, ib.RemoteWrite, ib.FaultOutOfBounds, "not inside"},
-		{"zero-based", pd, low.rkey, 4095, 1, ib.RemoteAtomic, ib.FaultNone, "valid"},
-		{"zero-based, below 0", pd, low.rkey, maxU, 2, ib.RemoteWrite, ib.FaultOutOfBounds, "not inside"},
+		{"key off by a bit", pd, r.RKey() ^ 1<<31, base, 1, ib.RemoteRead, ib.FaultUnknownKey, "no region"},
+		{"lkey as rkey", pd, r.LKey(), base, 1, ib.RemoteRead, ib.FaultUnknownKey, "is an lkey"},
+		{"dead key", pd, dead.RKey(), 0, 1, ib.RemoteRead, ib.FaultUnknownKey, "deregistered"},
+		{"other domain", pd2, r.RKey(), base, 1, ib.RemoteRead, ib.FaultWrongPD, "wrong protection domain"},
+		{"no domain", nil, r.RKey(), base, 1, ib.RemoteRead, ib.FaultWrongPD, "wrong protection domain"},
+		{"right missing", pd, r.RKey(), base, 1, ib.RemoteWrite, ib.FaultNoAccess, "RemoteWrite is not granted, the region has LocalWrite|RemoteRead"},
+		{"one of two rights missing", pd, r.RKey(), base, 1, ib.RemoteRead | ib.RemoteAtomic, ib.FaultNoAccess, "RemoteAtomic is not granted"},
+		{"flush", pd, r.RKey(), base, 1, ib.FlushGlobal, ib.FaultNoAccess, "FlushGlobal is not granted"},
+		{"one byte below", pd, r.RKey(), base - 1, 2, ib.RemoteRead, ib.FaultOutOfBounds, "not inside"},
+		{"one byte beyond", pd, r.RKey(), base + 1, 4096, ib.RemoteRead, ib.FaultOutOfBounds, "not inside"},
+		{"behind", pd, r.RKey(), base + 4096, 1, ib.RemoteRead, ib.FaultOutOfBounds, "not inside"},
+		{"address + length wraps to inside", pd, r.RKey(), base + 8, maxU - 4, ib.RemoteRead, ib.FaultOutOfBounds, "not inside"},
+		{"address + length wraps to the start", pd, r.RKey(), maxU - 7, base + 8 + 100, ib.RemoteRead, ib.FaultOutOfBounds, "not inside"},
+		{"longest length", pd, r.RKey(), base, maxU, ib.RemoteRead, ib.FaultOutOfBounds, "not inside"},
+		{"highest address", pd, r.RKey(), maxU, maxU, ib.RemoteRead, ib.FaultOutOfBounds, "not inside"},
+		{"top region whole", pd, top.RKey(), maxU - 4096, 4096, ib.RemoteWrite, ib.FaultNone, "valid"},
+		{"top region, wraps", pd, top.RKey(), maxU - 1, 3, ib.RemoteWrite, ib.FaultOutOfBounds, "not inside"},
+		{"top region, wraps into the low one", pd, top.RKey(), maxU - 1, 100, ib.RemoteWrite, ib.FaultOutOfBounds, "not inside"},
+		{"top region by wrapped address", pd, top.RKey(), 0, 1, ib.RemoteWrite, ib.FaultOutOfBounds, "not inside"},
+		{"zero-based", pd, low.RKey(), 4095, 1, ib.RemoteAtomic, ib.FaultNone, "valid"},
+		{"zero-based, below 0", pd, low.RKey(), maxU, 2, ib.RemoteWrite, ib.FaultOutOfBounds, "not inside"},
 		// The order: domain before right before bounds.
 		{"wrong in all, no key", pd2, 0, 0, 1, ib.RemoteWrite, ib.FaultUnknownKey, ""},
-		{"wrong domain, right, bounds", pd2, r.rkey, 0, 1, ib.RemoteWrite, ib.FaultWrongPD, ""},
-		{"wrong right and bounds", pd, r.rkey, 0, 1, ib.RemoteWrite, ib.FaultNoAccess, ""},
+		{"wrong domain, right, bounds", pd2, r.RKey(), 0, 1, ib.RemoteWrite, ib.FaultWrongPD, ""},
+		{"wrong right and bounds", pd, r.RKey(), 0, 1, ib.RemoteWrite, ib.FaultNoAccess, ""},
 	} {
 		v, f := tab.Resolve(c.pd, 1, c.key, c.addr, c.length, c.need)
 		wantFault(t, c.name, f, c.want)
@@ -74,12 +74,12 @@ func TestResolve(t *testing.T) {
 		} else if v != (View{}) {
 			t.Errorf("%s: a view came with the fault", c.name)
 		}
-		if s := tab.Explain(c.pd, c.key, c.addr, c.length, c.need); !strings.Contains(s, c.explain) {
+		if s := tab.Explain(c.pd, 1, c.key, c.addr, c.length, c.need); !strings.Contains(s, c.explain) {
 			t.Errorf("%s: Explain says %q, want %q in it", c.name, s, c.explain)
 		}
 	}
 	for _, r := range []*Region{r, top, low} {
-		if n := r.pins.Load(); n != 0 {
+		if n := pinsOf(r); n != 0 {
 			t.Errorf("%d pins are left", n)
 		}
 	}
@@ -108,7 +108,7 @@ func TestResolveLocal(t *testing.T) {
 		wantFault(t, c.name, f, c.want)
 		v.Release()
 	}
-	if s := tab.Explain(pd, ro.RKey(), 0, 64, 0); !strings.Contains(s, "is an rkey") {
+	if s := tab.Explain(pd, 1, ro.RKey(), 0, 64, 0); !strings.Contains(s, "is an rkey") {
 		t.Errorf("Explain of an rkey used locally: %q", s)
 	}
 }
@@ -208,7 +208,7 @@ func TestForeignMemoryFaults(t *testing.T) {
 	m.err = fmt.Errorf("owner is closing: %w", ib.FaultGone)
 	check("lost part, the memory knows why", 64, ib.FaultGone)
 	v.Release()
-	if n := r.pins.Load(); n != 0 {
+	if n := pinsOf(r); n != 0 {
 		t.Errorf("%d pins are left after faults", n)
 	}
 }
@@ -223,7 +223,8 @@ func TestReadOnlyMemory(t *testing.T) {
 	wantFault(t, "remote write", f, ib.FaultNoAccess)
 	v, f := tab.Resolve(pd, 1, r.RKey(), r.Addr(), 64, ib.RemoteRead)
 	wantFault(t, "remote read", f, ib.FaultNone)
-	// Even a caller that asked for the wrong right cannot write what would crash.
+	// Even a caller that asked for the wrong right cannot write what would
+	// crash.
 	wantFault(t, "CopyIn", v.CopyIn(0, b[:1]), ib.FaultNoAccess)
 	wantFault(t, "Store64", v.Store64(0, 1), ib.FaultNoAccess)
 	_, f = v.CompareSwap64(0, 0, 1)

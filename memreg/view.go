@@ -2,74 +2,82 @@ package memreg
 
 import "github.com/gosoftroce/rocev2/ib"
 
-// View is a checked range of a region: what Resolve returns. It holds a pin on
-// the region until Release; between Acquire and Release, and only then, its
-// memory may be touched. A copy of a View shares its pin. The zero View is empty.
+// View is a checked range of a region: what Resolve returns. It pins its grant,
+// and so the region, until Release. Its memory may be touched only while it is
+// pinned. A copy of a View shares its pin. The zero View is empty.
 type View struct {
-	r   *Region
-	off uint64 // of the view in the region
+	g   *Grant
+	off uint64 // of the view, in the region
 	n   uint64
 }
 
 // Region is the region that the view is of, nil for the zero View.
-func (v View) Region() *Region { return v.r }
+func (v View) Region() *Region {
+	if v.g == nil {
+		return nil
+	}
+	return v.g.region
+}
 
 // Len is the view's length in bytes.
 func (v View) Len() uint64 { return v.n }
 
 // Addr is the address of the view's first byte, as it was resolved.
 func (v View) Addr() uint64 {
-	if v.r == nil {
+	if v.g == nil {
 		return 0
 	}
-	return v.r.base + v.off
+	return v.g.Addr() + (v.off - v.g.off)
 }
 
 // Release drops the view's pin. The view may be kept and pinned again with
-// Acquire; releasing it twice is a bug of the caller. The zero View has nothing
-// to release.
+// Acquire. To release it twice is a bug of the caller. The zero View has
+// nothing to release.
 func (v View) Release() {
-	if v.r != nil {
-		v.r.Release()
+	if v.g != nil {
+		v.g.release()
 	}
 }
 
-// Acquire pins a released view again: false, without a pin, once the region is
-// deregistered (the fault then is Gone). Bounds and rights were checked when it
-// was resolved and cannot change. The zero View acquires nothing and reports true.
-func (v View) Acquire() bool { return v.r == nil || v.r.Acquire() }
+// Acquire pins a released view again. It reports false, without a pin, once the
+// key that it was resolved with is dead (the fault then is ib.FaultGone).
+// Bounds and rights were checked when it was resolved and cannot change. The
+// zero View acquires nothing and reports true.
+func (v View) Acquire() bool { return v.g == nil || v.g.acquire() }
 
-// Bytes is the view's memory, nil if it is not local. Its capacity ends with the
-// view. Only a view resolved for writing may be written through it.
+// Bytes is the view's memory, nil if it is not local. Its capacity ends with
+// the view. Only a view resolved for writing may be written through it.
 func (v View) Bytes() []byte {
-	if v.r == nil || v.r.bytes == nil {
+	if v.g == nil || v.g.region.data == nil {
 		return nil
 	}
 	end := v.off + v.n
-	return v.r.bytes[v.off:end:end]
+	return v.g.region.bytes()[v.off:end:end]
 }
 
-// CopyIn writes src at byte off of the view: None; OutOfBounds, or NoAccess for
-// read-only memory, or NotPresent (nothing is written); or the fault of the memory
-// (any part may be written). That the view was resolved for writing is the caller's care.
+// CopyIn writes src at byte off of the view: ib.FaultNone; ib.FaultOutOfBounds,
+// or ib.FaultNoAccess for read-only memory, or ib.FaultNotPresent (nothing is
+// written); or the fault of the memory (any part may be written). The caller
+// makes sure that the view was resolved for writing.
 func (v View) CopyIn(off uint64, src []byte) ib.Fault {
 	if !inside(off, uint64(len(src)), v.n) {
 		return ib.FaultOutOfBounds
 	}
-	if v.r == nil {
+	if v.g == nil {
 		return ib.FaultNone
 	}
-	if v.r.sealed {
+	r := v.g.region
+	if r.sealed {
 		return ib.FaultNoAccess
 	}
-	if v.r.bytes != nil {
-		copy(v.r.bytes[v.off+off:], src)
+	if r.data != nil {
+		copy(r.bytes()[v.off+off:], src)
 		return ib.FaultNone
 	}
-	if !v.r.present(v.off+off, uint64(len(src)), true) {
+	if !r.present(v.off+off, uint64(len(src)), true) {
 		return ib.FaultNotPresent
 	}
-	return faultOf(v.r.mem.CopyIn(v.off+off, src))
+	return faultOf(r.mem.CopyIn(v.off+off, src))
 }
 
 // CopyOut reads len(dst) bytes at byte off of the view; faults as CopyIn.
@@ -77,32 +85,34 @@ func (v View) CopyOut(dst []byte, off uint64) ib.Fault {
 	if !inside(off, uint64(len(dst)), v.n) {
 		return ib.FaultOutOfBounds
 	}
-	if v.r == nil {
+	if v.g == nil {
 		return ib.FaultNone
 	}
-	if v.r.bytes != nil {
-		copy(dst, v.r.bytes[v.off+off:])
+	r := v.g.region
+	if r.data != nil {
+		copy(dst, r.bytes()[v.off+off:])
 		return ib.FaultNone
 	}
-	if !v.r.present(v.off+off, uint64(len(dst)), false) {
+	if !r.present(v.off+off, uint64(len(dst)), false) {
 		return ib.FaultNotPresent
 	}
-	return faultOf(v.r.mem.CopyOut(dst, v.off+off))
+	return faultOf(r.mem.CopyOut(dst, v.off+off))
 }
 
 // Load64 reads the 64-bit word at byte off of the view, atomically, in this
-// machine's byte order. Faults: OutOfBounds; Misaligned when the address
-// (Addr()+off) or, for local memory, the real address is not a multiple of 8,
-// which differ in a region whose address the caller chose badly; NotPresent;
-// MemoryFault.
+// machine's byte order. Faults: ib.FaultOutOfBounds; ib.FaultMisaligned when
+// the address (Addr()+off) or, for local memory, the real address is not a
+// multiple of 8, which differ in a region whose address the caller chose badly;
+// ib.FaultNotPresent; ib.FaultMemory.
 func (v View) Load64(off uint64) (uint64, ib.Fault) {
 	if !inside(off, 8, v.n) {
 		return 0, ib.FaultOutOfBounds
 	}
-	if !v.r.present(v.off+off, 8, false) {
+	r := v.g.region
+	if !r.present(v.off+off, 8, false) {
 		return 0, ib.FaultNotPresent
 	}
-	return v.r.load64(v.off + off)
+	return r.load64(v.Addr()+off, v.off+off)
 }
 
 // Store64 writes the word at off; faults as Load64.
@@ -110,22 +120,24 @@ func (v View) Store64(off, x uint64) ib.Fault {
 	if !inside(off, 8, v.n) {
 		return ib.FaultOutOfBounds
 	}
-	if !v.r.present(v.off+off, 8, true) {
+	r := v.g.region
+	if !r.present(v.off+off, 8, true) {
 		return ib.FaultNotPresent
 	}
-	return v.r.store64(v.off+off, x)
+	return r.store64(v.Addr()+off, v.off+off, x)
 }
 
-// CompareSwap64 writes swap to the word at off if it equals compare, and returns
-// the value before; faults as Load64.
+// CompareSwap64 writes swap to the word at off if it equals compare, and
+// returns the value before; faults as Load64.
 func (v View) CompareSwap64(off, compare, swap uint64) (uint64, ib.Fault) {
 	if !inside(off, 8, v.n) {
 		return 0, ib.FaultOutOfBounds
 	}
-	if !v.r.present(v.off+off, 8, true) {
+	r := v.g.region
+	if !r.present(v.off+off, 8, true) {
 		return 0, ib.FaultNotPresent
 	}
-	return v.r.compareSwap64(v.off+off, compare, swap)
+	return r.compareSwap64(v.Addr()+off, v.off+off, compare, swap)
 }
 
 // FetchAdd64 adds to the word at off modulo 2^64 and returns the value before;
@@ -134,8 +146,9 @@ func (v View) FetchAdd64(off, add uint64) (uint64, ib.Fault) {
 	if !inside(off, 8, v.n) {
 		return 0, ib.FaultOutOfBounds
 	}
-	if !v.r.present(v.off+off, 8, true) {
+	r := v.g.region
+	if !r.present(v.off+off, 8, true) {
 		return 0, ib.FaultNotPresent
 	}
-	return v.r.fetchAdd64(v.off+off, add)
+	return r.fetchAdd64(v.Addr()+off, v.off+off, add)
 }

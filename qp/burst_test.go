@@ -314,7 +314,7 @@ func (w *twins) trouble() {
 		})
 	case 1:
 		w.both(k, "invalidates its region's key", func(_ *pair, e *testEnd, _ int) error {
-			return fmt.Errorf("%v", e.table.Invalidate(e.pd, e.mr.RKey()))
+			return fmt.Errorf("%v", e.table.Invalidate(e.pd, 1, e.mr.RKey()))
 		})
 	case 2:
 		if w.mem[0][k] == nil {
