@@ -100,7 +100,7 @@ func (o *Context) createQP(c qp.Config) (*QP, error) {
 	c.MinProbe = d.minProbe()
 	c.ReadChunk = d.readChunk()
 	for {
-		c.QPN = rocev2.QPN(random32() & 0xffffff)
+		c.QPN = rocev2.QPN(random32()) & rocev2.QPNMask
 		if c.QPN < minQPN || c.QPN == rocev2.MulticastQPN {
 			continue
 		}
