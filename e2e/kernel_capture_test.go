@@ -37,9 +37,9 @@ type capture struct {
 // startCapture returns when tcpdump captures.
 func startCapture(ctx context.Context, h *guest.Host, dev, file string) (*capture, error) {
 	c := &capture{file: file, done: make(chan struct{})}
-	// Immediate mode: a frame is in the file once it is seen, none waits in a
-	// ring when the capture stops. The length bounds a slot of the ring; no
-	// RoCE frame is longer.
+	// Immediate mode: a frame is in the file once it is seen, none waits in
+	// a ring when the capture stops. The length bounds a slot of the ring;
+	// no RoCE frame is longer.
 	c.cmd = h.Command(ctx, "tcpdump", "-i", dev, "-n", "-U", "-s", "8192", "-B", "32768", "--immediate-mode", "-Z", "root", "-w", file)
 	stderr, err := c.cmd.StderrPipe()
 	if err != nil {

@@ -56,8 +56,8 @@ func (c cell) kernelArgv(g *guest.Guest, port int, server string) []string {
 	}
 	argv := []string{"ib_" + c.op, "-d", "rxe0", "-x", strconv.Itoa(g.GIDIndex(c.ipv6)), "-F"}
 	if !c.lossy {
-		// A starved emulator is no lost packet: 0.5 s instead of 67 ms before
-		// the kernel sends again.
+		// A starved emulator is no lost packet: 0.5 s instead of 67 ms
+		// before the kernel sends again.
 		argv = append(argv, "-u", "17")
 	}
 	return c.add(argv, port, server)

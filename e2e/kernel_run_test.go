@@ -123,7 +123,8 @@ func (r *run) do(ctx context.Context) error {
 	if err != nil {
 		return errors.Join(toolErr, err)
 	}
-	// Also after a failure: what went over the wire may say whose fault it was.
+	// Also after a failure: what went over the wire may say whose fault it
+	// was.
 	return errors.Join(toolErr, r.check(context.WithoutCancel(ctx), capt.file, dropped))
 }
 

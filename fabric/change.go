@@ -26,10 +26,10 @@ func (p *Port) SetLoss(probability float64) {
 	p.change(func() { p.cfg.Loss = probability })
 }
 
-// Cut cuts the port's cable: what is on it is lost in both directions, and so is
-// all that follows, until Plug. As with a real cable neither side is told: Send
-// succeeds, and nothing arrives. What the port has received already is still
-// there. Cutting twice is cutting once.
+// Cut cuts the port's cable: what is on it is lost in both directions, and so
+// is all that follows, until Plug. As with a real cable neither side is told:
+// Send succeeds, and nothing arrives. What the port has received already is
+// still there. Cutting twice is cutting once.
 func (p *Port) Cut() {
 	p.change(func() {
 		if !p.cut {

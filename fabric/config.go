@@ -73,7 +73,8 @@ const (
 	headersIPv6 = 40 + 8
 )
 
-// frameOverhead is charged for a packet in the receive buffer besides its bytes.
+// frameOverhead is charged for a packet in the receive buffer besides its
+// bytes.
 const frameOverhead = 64
 
 // maxUnderWay bounds the bytes that are under way to one port, whatever its

@@ -8,11 +8,12 @@
 // bounded queues with tail drop and ECN marking.
 //
 //	Send ──▶ uplink: Rate, Send blocks ──▶ switch: address lookup
-//	     ──▶ egress queue: loss …, tail drop, ECN ──▶ downlink: Rate, Delay ──▶ Recv
+//	     ──▶ egress queue: loss …, tail drop, ECN
+//	     ──▶ downlink: Rate, Delay ──▶ Recv
 //
-// A port changes in the middle of everything: SetLoss and SetConfig, and Cut and
-// Plug for its cable. Package verbs/verbstest has connected devices on such a
-// network for the tests of programs.
+// A port changes in the middle of everything: SetLoss and SetConfig, and Cut
+// and Plug for its cable. Package verbs/verbstest has connected devices on such
+// a network for the tests of programs.
 //
 // Everything waits on channels and timers of package time, so a network made
 // inside a testing/synctest bubble runs in virtual time, where delays and rates

@@ -63,8 +63,8 @@ func NewSwitch(c Config) *Switch {
 }
 
 // Pair makes a network of two ports and returns them; the first Config given,
-// if any, describes it. Both links are a *Port, and are to be closed. It panics if
-// a and b are not two unicast addresses.
+// if any, describes it. Both links are a *Port, and are to be closed. It panics
+// if a and b are not two unicast addresses.
 func Pair(a, b netip.Addr, c ...Config) (transport.Link, transport.Link) {
 	var cfg Config
 	if len(c) > 0 {

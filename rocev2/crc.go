@@ -5,17 +5,21 @@ import (
 	"hash/crc32"
 )
 
-// The ICRC is CRC-32 of IEEE 802.3. Below, a register is the state of the reflected division as it runs: all ones at the
-// start, inverted at the end (hash/crc32 inverts at both ends of every call).
+// The ICRC is CRC-32 of IEEE 802.3. Below, a register is the state of the
+// reflected division as it runs: all ones at the start, inverted at the end
+// (hash/crc32 inverts at both ends of every call).
 //
-// The register after some bytes is linear in the register before and in the bytes. Three things follow, and the tables
-// below are all that they need:
+// The register after some bytes is linear in the register before and in the
+// bytes. Three things follow, and the tables below are all that they need:
 //
-//   - What the length fields and the Identification contribute to the register at the end of the UDP header can be
-//     looked up and added to that of a flow, instead of running the CRC over a pseudo header for every packet.
-//   - To change a byte of the BTH, as masking does, one may as well change the register in front of the BTH. So a packet
-//     is one run of the CRC over its own bytes, unchanged.
-//   - The difference of two registers can be taken back over any number of bytes: see recoverID.
+//   - What the length fields and the Identification contribute to the register
+//     at the end of the UDP header can be looked up and added to that of a
+//     flow, instead of running the CRC over a pseudo header for every packet.
+//   - To change a byte of the BTH, as masking does, one may as well change the
+//     register in front of the BTH. So a packet is one run of the CRC over its
+//     own bytes, unchanged.
+//   - The difference of two registers can be taken back over any number of
+//     bytes: see recoverID.
 
 var le = binary.LittleEndian
 
@@ -32,18 +36,21 @@ var (
 	// sliceTables[k] is for a byte with k bytes behind it.
 	sliceTables = buildSliceTables()
 
-	// The fields of the pseudo header, most significant byte first, with what lies between them and the BTH.
+	// The fields of the pseudo header, most significant byte first, with
+	// what lies between them and the BTH.
 	ipv4LengthTables = fieldTables(ipv4Len + udpLen - 4)
 	ipv4IDTables     = fieldTables(ipv4Len + udpLen - 6)
 	ipv6LengthTables = fieldTables(ipv6Len + udpLen - 6)
 	udpLengthTables  = fieldTables(udpLen - 6)
 
-	// maskTable is what makes byte 4 of the BTH count as 0xff, by the value that it has. It is added to the register in
-	// front of the BTH.
+	// maskTable is what makes byte 4 of the BTH count as 0xff, by the value
+	// that it has. It is added to the register in front of the BTH.
 	maskTable = buildMaskTable()
 
-	// recede4 and recede128 take a register back over 0 to 31 words of 4 bytes, and over 0 to 32 blocks of 128 bytes.
-	// Two of them cover every length of packet, so nothing has to be built, or bounded, while packets arrive.
+	// recede4 and recede128 take a register back over 0 to 31 words of 4
+	// bytes, and over 0 to 32 blocks of 128 bytes. Two of them cover every
+	// length of packet, so nothing has to be built, or bounded, while
+	// packets arrive.
 	recede4, recede128 = buildRecede()
 )
 
@@ -83,7 +90,8 @@ func buildSliceTables() (t [16]byteTable) {
 	return t
 }
 
-// fieldTables returns the tables of the two bytes of a 16-bit field with n bytes behind it.
+// fieldTables returns the tables of the two bytes of a 16-bit field with n
+// bytes behind it.
 func fieldTables(n int) [2]byteTable {
 	return [2]byteTable{
 		newByteTable(func(x uint32) uint32 { return advance(x, n+2) }),
@@ -109,7 +117,8 @@ func (m *linearMap) apply(r uint32) uint32 {
 		m[4][r>>16&15] ^ m[5][r>>20&15] ^ m[6][r>>24&15] ^ m[7][r>>28]
 }
 
-// newLinearMap returns the map that takes the register with only bit i set to image(i).
+// newLinearMap returns the map that takes the register with only bit i set to
+// image(i).
 func newLinearMap(image func(i int) uint32) (m linearMap) {
 	for i := range 32 {
 		v, bit := image(i), 1<<(i&3)
@@ -139,21 +148,26 @@ func buildRecede() (words [32]linearMap, blocks [33]linearMap) {
 // maxRecede is the largest number of bytes that recoverID goes back.
 const maxRecede = (32*33 - 1) * 4
 
-// recoverID returns the IPv4 Identification that causes the difference between two registers, given that they are those
-// of the same packet with Identification 0 and with the one sought, n bytes behind the field's first byte. A field of 16
-// bits reaches 2^16 of the 2^32 differences; the others mean that there is none. n is a multiple of 4, up to maxRecede.
+// recoverID returns the IPv4 Identification that causes the difference between
+// two registers, given that they are those of the same packet with
+// Identification 0 and with the one sought, n bytes behind the field's first
+// byte. A field of 16 bits reaches 2^16 of the 2^32 differences; the others
+// mean that there is none. n is a multiple of 4, up to maxRecede.
 func recoverID(diff uint32, n int) (ipID uint16, ok bool) {
 	words := uint(n) / 4
 	diff = recede128[words/32].apply(recede4[words%32].apply(diff))
-	// A register in front of two bytes differs as they do, the first byte in its lowest bits.
+	// A register in front of two bytes differs as they do, the first byte
+	// in its lowest bits.
 	return uint16(diff<<8 | diff>>8&0xff), diff>>16 == 0
 }
 
 const (
-	// kernelLen is the length from which the vector kernel, where there is one, is faster than updateTables.
+	// kernelLen is the length from which the vector kernel, where there is
+	// one, is faster than updateTables.
 	kernelLen = 24
-	// bulkLen is the length from which hash/crc32 is faster than updateTables. It folds blocks of 16 bytes and does what
-	// is left over byte by byte, which updateStd spares it.
+	// bulkLen is the length from which hash/crc32 is faster than
+	// updateTables. It folds blocks of 16 bytes and does what is left over
+	// byte by byte, which updateStd spares it.
 	bulkLen = 64
 )
 

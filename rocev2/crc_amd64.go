@@ -7,22 +7,28 @@ import (
 	"golang.org/x/sys/cpu"
 )
 
-// The vector kernel follows V. Gopal et al., "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ Instruction"
-// (Intel, 2009), in that it folds: what is far from the end of the packet is replaced by something nearer to the end
-// that leaves the same remainder. P is the CRC's polynomial. Bits are in the order of transmission, the first bit (the
-// lowest bit of the first byte) being the highest power of x, so a register holds x^31 in its lowest bit.
+// The vector kernel follows V. Gopal et al., "Fast CRC Computation for Generic
+// Polynomials Using PCLMULQDQ Instruction" (Intel, 2009), in that it folds:
+// what is far from the end of the packet is replaced by something nearer to the
+// end that leaves the same remainder. P is the CRC's polynomial. Bits are in
+// the order of transmission, the first bit (the lowest bit of the first byte)
+// being the highest power of x, so a register holds x^31 in its lowest bit.
 //
-// A packet is a sequence of blocks of 64 bytes, of which the first one is filled up with zeros in front: these change
-// nothing once the register has been added to the first 4 bytes of the packet.
+// A packet is a sequence of blocks of 64 bytes, of which the first one is
+// filled up with zeros in front: these change nothing once the register has
+// been added to the first 4 bytes of the packet.
 //
-// There are two ways to fold. Multiplying takes 64 bits v at a distance of e bits to v·(x^e mod P): two multiplications
-// for every vector, and Zen 5 does one every other cycle, however wide. The other way takes bytes, and has the
-// polynomials of degree below 8 at four places, 32 dimensions in all, make up the remainders modulo P. If none of these
-// is in the span of the others, every bit of a byte further away has its image there: four matrices of 8 by 8 bits,
-// which the affine transformation of GFNI applies to all bytes of a vector, two vectors a cycle. The places being whole
-// blocks apart, nothing has to be shifted. Four blocks in a row happen to be dependent, but blocks 0, 2, 3 and 4 of a
-// group of 5 are not. So these blocks go to the same ones of the next group by matrices, and meanwhile block 1 to block
-// 1 by multiplication.
+// There are two ways to fold. Multiplying takes 64 bits v at a distance of e
+// bits to v·(x^e mod P): two multiplications for every vector, and Zen 5 does
+// one every other cycle, however wide. The other way takes bytes, and has the
+// polynomials of degree below 8 at four places, 32 dimensions in all, make up
+// the remainders modulo P. If none of these is in the span of the others, every
+// bit of a byte further away has its image there: four matrices of 8 by 8 bits,
+// which the affine transformation of GFNI applies to all bytes of a vector, two
+// vectors a cycle. The places being whole blocks apart, nothing has to be
+// shifted. Four blocks in a row happen to be dependent, but blocks 0, 2, 3 and
+// 4 of a group of 5 are not. So these blocks go to the same ones of the next
+// group by matrices, and meanwhile block 1 to block 1 by multiplication.
 const (
 	groupBlocks = 5
 	blockBits   = 64 * 8
@@ -31,20 +37,25 @@ const (
 
 // foldTable holds the constants of the kernel.
 type foldTable struct {
-	// last has, for every 64 bits of the last blocks of a packet, the multiplier that takes them to its remainder.
+	// last has, for every 64 bits of the last blocks of a packet, the
+	// multiplier that takes them to its remainder.
 	last [lastBlocks][8]uint64
-	// matrices[i][j] takes matrixBlocks[i] of a group to matrixBlocks[j] of the next group.
+	// matrices[i][j] takes matrixBlocks[i] of a group to matrixBlocks[j] of
+	// the next group.
 	matrices [4][4]uint64
-	// group takes the first and the second 64 bits of 128 bits over a whole group.
+	// group takes the first and the second 64 bits of 128 bits over a whole
+	// group.
 	group [2]uint64
-	// barrett reduces a polynomial of degree below 96: x^96/P, without its lowest bit, and P.
+	// barrett reduces a polynomial of degree below 96: x^96/P, without its
+	// lowest bit, and P.
 	barrett [2]uint64
 }
 
 var (
 	matrixBlocks = [4]int{0, 2, 3, 4}
 
-	// haveKernel tells whether updateWords may be called. Package cpu sees to it that the system saves the registers.
+	// haveKernel tells whether updateWords may be called. Package cpu sees
+	// to it that the system saves the registers.
 	haveKernel = cpu.X86.HasAVX512F && cpu.X86.HasAVX512VPCLMULQDQ && cpu.X86.HasAVX512GFNI &&
 		cpu.X86.HasPCLMULQDQ && cpu.X86.HasAVX2 && cpu.X86.HasBMI2
 
@@ -56,7 +67,8 @@ var (
 //go:noescape
 func foldWords(r uint32, p *byte, n int, t *foldTable) uint32
 
-// updateWords is update by the vector kernel. The length of b is a multiple of 4, and not 0.
+// updateWords is update by the vector kernel. The length of b is a multiple of
+// 4, and not 0.
 func updateWords(r uint32, b []byte) uint32 { return foldWords(r, &b[0], len(b), folds) }
 
 func newFoldTable() *foldTable {
@@ -66,8 +78,10 @@ func newFoldTable() *foldTable {
 	for e := 1; e < len(powers); e++ {
 		powers[e] = powers[e-1]>>1 ^ crc32.IEEE&-(powers[e-1]&1)
 	}
-	// The product of two numbers has its bits one lower than where the product of two polynomials in this order of bits
-	// belongs. Multipliers are shifted by one to make up for it, and leave 32 bits less than 128.
+	// The product of two numbers has its bits one lower than where the
+	// product of two polynomials in this order of bits belongs. Multipliers
+	// are shifted by one to make up for it, and leave 32 bits less than
+	// 128.
 	multiplier := func(e int) uint64 { return uint64(powers[e]) << 1 }
 
 	t := new(foldTable)
@@ -86,11 +100,14 @@ func newFoldTable() *foldTable {
 	return t
 }
 
-// foldMatrices solves for the images of all bits of a byte. powers are those of x modulo P.
+// foldMatrices solves for the images of all bits of a byte. powers are those of
+// x modulo P.
 func foldMatrices(powers []uint32) (m [4][4]uint64) {
-	// place is the power of x that a bit of the first byte of a block of a group is, but for a factor common to all.
+	// place is the power of x that a bit of the first byte of a block of a
+	// group is, but for a factor common to all.
 	place := func(block, bit int) int { return blockBits*(groupBlocks-1-block) + 7 - bit }
-	// basis[b] is a remainder whose lowest bit is b, and terms the bits that it is the sum of, 8 for each of matrixBlocks.
+	// basis[b] is a remainder whose lowest bit is b, and terms the bits
+	// that it is the sum of, 8 for each of matrixBlocks.
 	var basis [32]struct{ value, terms uint32 }
 	// express returns which of the basis add up to v, and what is missing.
 	express := func(v uint32) (terms, rest uint32) {

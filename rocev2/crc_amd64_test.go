@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// P and the powers of x, as a textbook has them: the coefficient of x^i is bit i.
+// P and the powers of x, as a textbook has them: the coefficient of x^i is bit
+// i.
 var polynomial = big.NewInt(0x104c11db7)
 
 // divide returns quotient and remainder of polynomials.
@@ -21,7 +22,8 @@ func divide(p *big.Int) (quotient, remainder *big.Int) {
 
 func power(e int) *big.Int { return new(big.Int).Lsh(big.NewInt(1), uint(e)) }
 
-// reversed turns a constant of the kernel, whose bit 0 is the coefficient of x^top, into a polynomial.
+// reversed turns a constant of the kernel, whose bit 0 is the coefficient of
+// x^top, into a polynomial.
 func reversed(c uint64, top int) *big.Int {
 	p := new(big.Int)
 	for i := range 64 {
@@ -41,7 +43,8 @@ func TestMultipliers(t *testing.T) {
 			t.Errorf("%s is %#x, not x^%d mod P = %#x", name, c, e, want)
 		}
 	}
-	// The CRC multiplies by x^32. Of a product of 64 and 32 bits the lowest power is in bit 95.
+	// The CRC multiplies by x^32. Of a product of 64 and 32 bits the lowest
+	// power is in bit 95.
 	behind := 0 // bits that follow in the packet
 	for i := lastBlocks - 1; i >= 0; i-- {
 		for j := 7; j >= 0; j-- {
@@ -49,7 +52,8 @@ func TestMultipliers(t *testing.T) {
 			behind += 64
 		}
 	}
-	// In a vector it is in bit 127, 32 higher; the second 64 bits of 128 have none behind them.
+	// In a vector it is in bit 127, 32 higher; the second 64 bits of 128
+	// have none behind them.
 	check("group", table.group[0], groupBlocks*512+64-32)
 	check("group", table.group[1], groupBlocks*512-32)
 
@@ -63,7 +67,8 @@ func TestMultipliers(t *testing.T) {
 	}
 }
 
-// Every bit of a byte, and its images in the next group, leave the same remainder.
+// Every bit of a byte, and its images in the next group, leave the same
+// remainder.
 func TestMatrices(t *testing.T) {
 	t.Parallel()
 	table := newFoldTable()
@@ -72,7 +77,9 @@ func TestMatrices(t *testing.T) {
 			sum := power((2*groupBlocks-1-from)*512 + 7 - bit)
 			for j, to := range matrixBlocks {
 				for out := range 8 {
-					// As the instruction has it: bit out is the parity of the operand and byte 7-out of the matrix.
+					// As the instruction has it: bit out is
+					// the parity of the operand and byte
+					// 7-out of the matrix.
 					if table.matrices[i][j]>>(8*(7-out)+bit)&1 != 0 {
 						sum.Xor(sum, power((groupBlocks-1-to)*512+7-out))
 					}

@@ -7,7 +7,8 @@ import (
 	"github.com/gosoftroce/rocev2/rocev2"
 )
 
-// A packet is encoded, sealed for the addresses that it travels between, checked and decoded again.
+// A packet is encoded, sealed for the addresses that it travels between,
+// checked and decoded again.
 func Example() {
 	flow := rocev2.NewFlow(netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2"), 49441, rocev2.UDPPort)
 	sent := rocev2.Packet{
@@ -19,7 +20,8 @@ func Example() {
 	b = flow.Seal(0x1234, b)
 	fmt.Printf("%x\n", b)
 
-	// A UDP socket does not show the receiver the Identification, which was 0x1234.
+	// A UDP socket does not show the receiver the Identification, which was
+	// 0x1234.
 	id, ok := flow.Recover(b)
 	fmt.Printf("%#x %t\n", id, ok)
 

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// FuzzPacket: what parses encodes to the same bytes, as far as they mean anything.
+// FuzzPacket: what parses encodes to the same bytes, as far as they mean
+// anything.
 func FuzzPacket(f *testing.F) {
 	for _, o := range knownOpcodes() {
 		f.Add(append(testPacket(o, 5).AppendTo(nil), 1, 2, 3, 4))
@@ -46,8 +47,9 @@ func FuzzPacket(f *testing.F) {
 	})
 }
 
-// FuzzRecover: Recover is right exactly when Verify is, for the Identification that it returns; and it finds the
-// Identification that a packet was sealed with. So a packet damaged on its way is noticed, unless it is also right for
+// FuzzRecover: Recover is right exactly when Verify is, for the Identification
+// that it returns; and it finds the Identification that a packet was sealed
+// with. So a packet damaged on its way is noticed, unless it is also right for
 // another Identification.
 func FuzzRecover(f *testing.F) {
 	for _, o := range []Opcode{RCSendOnly, RCAcknowledge, RCFlush, CNP} {
@@ -80,7 +82,8 @@ func checkRecover(t *testing.T, flow *Flow, sealed []byte, ipID uint16, at int, 
 		t.Fatal("sealed packet does not verify")
 	}
 	id, ok := flow.Recover(sealed)
-	// A FLUSH may be right for one Identification by the standard and for another one by Linux.
+	// A FLUSH may be right for one Identification by the standard and for
+	// another one by Linux.
 	if flow.kind == flowIPv6 {
 		ipID = 0
 	}
@@ -95,8 +98,9 @@ func checkRecover(t *testing.T, flow *Flow, sealed []byte, ipID uint16, at int, 
 	if flush || isFlush(sealed) {
 		return // two ways to be right: Verify agreeing with Recover is all that can be asked
 	}
-	// A change within one byte is a burst of at most 8 bits, which a CRC of 32 bits always notices, and which with the
-	// Identification's 16 bits unknown could pass only as a change of that field.
+	// A change within one byte is a burst of at most 8 bits, which a CRC of
+	// 32 bits always notices, and which with the Identification's 16 bits
+	// unknown could pass only as a change of that field.
 	if flow.Verify(ipID, sealed) {
 		t.Fatalf("byte %d of %d changed by %#x: verifies", at, len(sealed), flip)
 	}
@@ -105,7 +109,8 @@ func checkRecover(t *testing.T, flow *Flow, sealed []byte, ipID uint16, at int, 
 	}
 }
 
-// FuzzDatagram: nothing that a raw socket delivers panics, and the two ways to check an ICRC agree.
+// FuzzDatagram: nothing that a raw socket delivers panics, and the two ways to
+// check an ICRC agree.
 func FuzzDatagram(f *testing.F) {
 	for _, name := range goldenCaptures(f) {
 		for i, b := range readCapture(f, name) {
@@ -122,7 +127,8 @@ func FuzzDatagram(f *testing.F) {
 		if len(b) > 0xffff {
 			return
 		}
-		// Make both length fields say what there is, so that a Flow describes it.
+		// Make both length fields say what there is, so that a Flow
+		// describes it.
 		binary.BigEndian.PutUint16(b[2:], uint16(len(b)))
 		binary.BigEndian.PutUint16(b[24:], uint16(len(b)-20))
 		ok := VerifyDatagram(b)

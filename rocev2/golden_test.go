@@ -11,7 +11,8 @@ import (
 	"github.com/google/gopacket/pcapgo"
 )
 
-// readCapture returns the IP datagrams of a capture file of Ethernet frames, without padding.
+// readCapture returns the IP datagrams of a capture file of Ethernet frames,
+// without padding.
 func readCapture(t testing.TB, name string) [][]byte {
 	t.Helper()
 	f, err := os.Open(name)
@@ -57,8 +58,8 @@ func goldenCaptures(t testing.TB) []string {
 	return names
 }
 
-// Every packet of the kernels decodes, has the ICRC that we compute, with its Identification known or not, and encodes to
-// the same bytes.
+// Every packet of the kernels decodes, has the ICRC that we compute, with its
+// Identification known or not, and encodes to the same bytes.
 func TestGoldenCaptures(t *testing.T) {
 	t.Parallel()
 	for _, name := range goldenCaptures(t) {

@@ -5,15 +5,17 @@ import (
 	"net/netip"
 )
 
-// GRHLen is the size of the area in front of the payload in the receive buffer of an unreliable datagram, in bytes.
+// GRHLen is the size of the area in front of the payload in the receive buffer
+// of an unreliable datagram, in bytes.
 const GRHLen = 40
 
 // ErrGRH is for 40 bytes that hold neither an IPv4 nor an IPv6 header.
 var ErrGRH = errors.New("rocev2: no IP header in the GRH area")
 
-// GRH is what the receiver of an unreliable datagram learns of its IP header: 40 bytes in front of the payload. They are
-// where InfiniBand has a global route header, which looks like an IPv6 header; an IPv4 header comes in the last 20 bytes
-// (IBTA A17.4.5.1), the first 20 being zero as Linux has them.
+// GRH is what the receiver of an unreliable datagram learns of its IP header:
+// 40 bytes in front of the payload. They are where InfiniBand has a global
+// route header, which looks like an IPv6 header; an IPv4 header comes in the
+// last 20 bytes (IBTA A17.4.5.1), the first 20 being zero as Linux has them.
 type GRH struct {
 	Src, Dst     netip.Addr // both IPv4 or both IPv6
 	TrafficClass uint8      // TOS, for IPv4
@@ -24,8 +26,8 @@ type GRH struct {
 	ID           uint16     // Identification; IPv4 only
 }
 
-// AppendTo appends the 40 bytes to b. For IPv4 it sets DF and computes the checksum. What is neither IPv4 nor IPv6
-// leaves 40 zero bytes.
+// AppendTo appends the 40 bytes to b. For IPv4 it sets DF and computes the
+// checksum. What is neither IPv4 nor IPv6 leaves 40 zero bytes.
 func (h *GRH) AppendTo(b []byte) []byte {
 	var w [GRHLen]byte
 	src, dst := h.Src.Unmap(), h.Dst.Unmap()
@@ -51,8 +53,9 @@ func (h *GRH) AppendTo(b []byte) []byte {
 	return append(b, w[:]...)
 }
 
-// Parse decodes the 40 bytes at the start of b. As in Linux, they hold an IPv4 header if that has a correct checksum, an
-// IPv6 header or a GRH otherwise. The error is ErrShort or ErrGRH.
+// Parse decodes the 40 bytes at the start of b. As in Linux, they hold an IPv4
+// header if that has a correct checksum, an IPv6 header or a GRH otherwise. The
+// error is ErrShort or ErrGRH.
 func (h *GRH) Parse(b []byte) error {
 	if len(b) < GRHLen {
 		return ErrShort

@@ -25,7 +25,7 @@ func put24(b []byte, top uint8, v uint32) { be.PutUint32(b, uint32(top)<<24|v&0x
 // BTH is the base transport header (IBTA 9.2): 12 bytes.
 //
 //	0: opcode
-//	1: solicited event (bit 7), MigReq (6), pad count (5-4), transport version (3-0)
+//	1: solicited event (bit 7), MigReq (6), pad count (5-4), version (3-0)
 //	2-3: partition key
 //	4: FECN (bit 7), BECN (6), reserved (5-0)
 //	5-7: destination QPN
@@ -161,7 +161,7 @@ func (h *FETH) parse(b []byte) {
 
 // RETH is the RDMA extended transport header (IBTA 9.3.2): 16 bytes.
 //
-//	0-7: virtual address   8-11: remote key   12-15: length of the whole message in bytes
+//	0-7: virtual address   8-11: remote key   12-15: length of the message
 type RETH struct {
 	VA     uint64
 	RKey   uint32
@@ -181,7 +181,8 @@ func (h *RETH) parse(b []byte) {
 
 // AtomicETH is the atomic extended transport header (IBTA 9.3.4): 28 bytes.
 //
-//	0-7: virtual address   8-11: remote key   12-19: swap or add data   20-27: compare data
+//	0-7: virtual address      8-11: remote key
+//	12-19: swap or add data   20-27: compare data
 type AtomicETH struct {
 	VA      uint64
 	RKey    uint32
@@ -220,7 +221,8 @@ func (h *AETH) parse(b []byte) {
 	h.Syndrome, h.MSN = Syndrome(w>>24), PSN(w)&PSNMask
 }
 
-// AtomicAckETH is the atomic ACK extended transport header (IBTA 9.3.5.3): 8 bytes.
+// AtomicAckETH is the atomic ACK extended transport header (IBTA 9.3.5.3): 8
+// bytes.
 type AtomicAckETH struct {
 	Original uint64 // what the memory held before the operation
 }

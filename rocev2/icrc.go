@@ -2,10 +2,13 @@ package rocev2
 
 import "net/netip"
 
-// Flow is the IP and UDP addressing of packets, as far as the ICRC covers it (IBTA A17.3.3). It is a small value, to be
-// prepared once for a peer; its methods may be called from any number of goroutines, and none of them allocates memory.
+// Flow is the IP and UDP addressing of packets, as far as the ICRC covers it
+// (IBTA A17.3.3). It is a small value, to be prepared once for a peer; its
+// methods may be called from any number of goroutines, and none of them
+// allocates memory.
 //
-// IPv4 packets are taken to have no options and to be sent with DF, IPv6 packets to have no extension headers.
+// IPv4 packets are taken to have no options and to be sent with DF, IPv6
+// packets to have no extension headers.
 type Flow struct {
 	base uint32 // register at the end of the UDP header, with lengths and Identification 0
 	kind flowKind
@@ -26,8 +29,9 @@ const (
 	flushHeader = BTHLen + FETHLen + RETHLen
 )
 
-// NewFlow returns the flow from src to dst. IPv4 addresses may come in IPv6 form. If the addresses are not both IPv4 or
-// both IPv6, the flow is not valid, as the zero Flow is: nothing verifies.
+// NewFlow returns the flow from src to dst. IPv4 addresses may come in IPv6
+// form. If the addresses are not both IPv4 or both IPv6, the flow is not valid,
+// as the zero Flow is: nothing verifies.
 func NewFlow(src, dst netip.Addr, srcPort, dstPort uint16) Flow {
 	src, dst = src.Unmap(), dst.Unmap()
 	var f Flow
@@ -36,13 +40,15 @@ func NewFlow(src, dst netip.Addr, srcPort, dstPort uint16) Flow {
 	switch {
 	case src.Is4() && dst.Is4():
 		f.kind = flowIPv4
-		// Version; TOS, masked; total length, Identification; DF; TTL, masked; protocol; checksum, masked.
+		// Version; TOS, masked; total length, Identification; DF; TTL,
+		// masked; protocol; checksum, masked.
 		b = append(b, 0x45, 0xff, 0, 0, 0, 0, flagDF, 0, 0xff, protoUDP, 0xff, 0xff)
 		s, d := src.As4(), dst.As4()
 		b = append(append(b, s[:]...), d[:]...)
 	case src.Is6() && dst.Is6():
 		f.kind = flowIPv6
-		// Version; traffic class and flow label, masked; payload length; next header; hop limit, masked.
+		// Version; traffic class and flow label, masked; payload
+		// length; next header; hop limit, masked.
 		b = append(b, 0x6f, 0xff, 0xff, 0xff, 0, 0, protoUDP, 0xff)
 		s, d := src.As16(), dst.As16()
 		b = append(append(b, s[:]...), d[:]...)
@@ -59,7 +65,8 @@ func NewFlow(src, dst netip.Addr, srcPort, dstPort uint16) Flow {
 // Valid reports whether f was made from two addresses of one kind.
 func (f *Flow) Valid() bool { return f.kind != flowInvalid }
 
-// start returns the register in front of a packet of n bytes, BTH to pad, whose byte 4 is given.
+// start returns the register in front of a packet of n bytes, BTH to pad, whose
+// byte 4 is given.
 func (f *Flow) start(ipID uint16, n int, bth4 byte) uint32 {
 	length := uint16(udpLen + n + ICRCLen)
 	r := f.base ^ field(&udpLengthTables, length) ^ maskTable[bth4]
@@ -73,28 +80,33 @@ func (f *Flow) start(ipID uint16, n int, bth4 byte) uint32 {
 	return r ^ field(&ipv6LengthTables, length)
 }
 
-// ICRC returns the invariant CRC of a packet. b is the packet from BTH to pad, at least a BTH, without the ICRC; ipID is
-// the IPv4 Identification of the datagram, which IPv6 does not have.
+// ICRC returns the invariant CRC of a packet. b is the packet from BTH to pad,
+// at least a BTH, without the ICRC; ipID is the IPv4 Identification of the
+// datagram, which IPv6 does not have.
 func (f *Flow) ICRC(ipID uint16, b []byte) uint32 {
 	return ^update(f.start(ipID, len(b), b[4]), b)
 }
 
-// kernelFlushICRC is the ICRC that Linux (rxe, at least up to 6.12) computes for a FLUSH: it takes the payload to begin
-// at the BTH, so everything from there counts once more after the headers, and without mask.
+// kernelFlushICRC is the ICRC that Linux (rxe, at least up to 6.12) computes
+// for a FLUSH: it takes the payload to begin at the BTH, so everything from
+// there counts once more after the headers, and without mask.
 func (f *Flow) kernelFlushICRC(ipID uint16, b []byte) uint32 {
 	return ^update(update(f.start(ipID, len(b), b[4]), b[:flushHeader]), b)
 }
 
-// isFlush reports whether b, without ICRC, is a FLUSH of the kind that Linux sends.
+// isFlush reports whether b, without ICRC, is a FLUSH of the kind that Linux
+// sends.
 func isFlush(b []byte) bool { return Opcode(b[0]) == RCFlush && len(b) >= flushHeader }
 
-// Seal appends the ICRC of b to b, which is a packet from BTH to pad. Neither b nor ipID is checked.
+// Seal appends the ICRC of b to b, which is a packet from BTH to pad. Neither b
+// nor ipID is checked.
 func (f *Flow) Seal(ipID uint16, b []byte) []byte {
 	return le.AppendUint32(b, f.ICRC(ipID, b))
 }
 
-// SealKernelFlush is Seal for a packet to Linux: the ICRC of an RC FLUSH is the one that Linux expects, which is not
-// the standard's. Other packets are sealed as ever.
+// SealKernelFlush is Seal for a packet to Linux: the ICRC of an RC FLUSH is the
+// one that Linux expects, which is not the standard's. Other packets are sealed
+// as ever.
 func (f *Flow) SealKernelFlush(ipID uint16, b []byte) []byte {
 	if isFlush(b) {
 		return le.AppendUint32(b, f.kernelFlushICRC(ipID, b))
@@ -102,7 +114,8 @@ func (f *Flow) SealKernelFlush(ipID uint16, b []byte) []byte {
 	return f.Seal(ipID, b)
 }
 
-// split takes the ICRC off a packet. It is false if there is no packet or nothing to compute with.
+// split takes the ICRC off a packet. It is false if there is no packet or
+// nothing to compute with.
 func (f *Flow) split(b []byte) (body []byte, icrc uint32, ok bool) {
 	n := len(b) - ICRCLen
 	if n < BTHLen || f.kind == flowInvalid {
@@ -111,8 +124,9 @@ func (f *Flow) split(b []byte) (body []byte, icrc uint32, ok bool) {
 	return b[:n], le.Uint32(b[n:]), true
 }
 
-// Verify reports whether the ICRC at the end of b, which is a packet from BTH to ICRC, is right, all 32 bits of it. An
-// RC FLUSH may have the ICRC of the standard or the one of Linux.
+// Verify reports whether the ICRC at the end of b, which is a packet from BTH
+// to ICRC, is right, all 32 bits of it. An RC FLUSH may have the ICRC of the
+// standard or the one of Linux.
 func (f *Flow) Verify(ipID uint16, b []byte) bool {
 	b, icrc, ok := f.split(b)
 	if !ok {
@@ -121,15 +135,17 @@ func (f *Flow) Verify(ipID uint16, b []byte) bool {
 	return f.ICRC(ipID, b) == icrc || isFlush(b) && f.kernelFlushICRC(ipID, b) == icrc
 }
 
-// Recover is Verify for a receiver that cannot see the IPv4 Identification, such as a UDP socket. It finds out which
-// Identification the sender had, if there is one with which the ICRC is right. This leaves 16 of the 32 bits as a check:
-// one in 65536 damaged packets passes, always with a different Identification than it was sent with. All 32 bits are
-// checked if the caller has reason to expect a certain Identification, and it is that.
+// Recover is Verify for a receiver that cannot see the IPv4 Identification,
+// such as a UDP socket. It finds out which Identification the sender had, if
+// there is one with which the ICRC is right. This leaves 16 of the 32 bits as a
+// check: one in 65536 damaged packets passes, always with a different
+// Identification than it was sent with. All 32 bits are checked if the caller
+// has reason to expect a certain Identification, and it is that.
 //
 // For IPv6 it is Verify, and the Identification is 0.
 //
-// It takes about as long as Verify. b is a packet from BTH to ICRC; one whose length is no multiple of 4, or more than
-// MaxPacketLen, is not right.
+// It takes about as long as Verify. b is a packet from BTH to ICRC; one whose
+// length is no multiple of 4, or more than MaxPacketLen, is not right.
 func (f *Flow) Recover(b []byte) (ipID uint16, ok bool) {
 	b, icrc, ok := f.split(b)
 	if !ok || len(b)&3 != 0 || len(b) > MaxPacketLen-ICRCLen {
@@ -148,10 +164,12 @@ func (f *Flow) Recover(b []byte) (ipID uint16, ok bool) {
 	return recoverID(diff, idToBTH+len(b))
 }
 
-// idToBTH is how many bytes lie between the start of the Identification and the BTH.
+// idToBTH is how many bytes lie between the start of the Identification and the
+// BTH.
 const idToBTH = ipv4Len - 4 + udpLen
 
-// recoverFlush is the rest of Recover for a FLUSH, whose ICRC is not the standard's for Identification 0.
+// recoverFlush is the rest of Recover for a FLUSH, whose ICRC is not the
+// standard's for Identification 0.
 func (f *Flow) recoverFlush(b []byte, diff, icrc uint32) (ipID uint16, ok bool) {
 	kernelDiff := f.kernelFlushICRC(0, b) ^ icrc
 	if kernelDiff == 0 {
@@ -166,12 +184,15 @@ func (f *Flow) recoverFlush(b []byte, diff, icrc uint32) (ipID uint16, ok bool) 
 	return recoverID(kernelDiff, idToBTH+flushHeader+len(b))
 }
 
-// recoverID must reach over the longest packet, and the Linux FLUSH of that length.
+// recoverID must reach over the longest packet, and the Linux FLUSH of that
+// length.
 const _ = uint(maxRecede - idToBTH - flushHeader - MaxPacketLen)
 
-// VerifyDatagram reports whether the ICRC of a whole IP datagram is right: b begins with the IP header, as raw sockets
-// and captures have it, and may be longer than the datagram. Nothing is assumed about what the ICRC covers, DF included.
-// It is false for what is not UDP directly after an IP header without options, whatever the ports, and for fragments.
+// VerifyDatagram reports whether the ICRC of a whole IP datagram is right: b
+// begins with the IP header, as raw sockets and captures have it, and may be
+// longer than the datagram. Nothing is assumed about what the ICRC covers, DF
+// included. It is false for what is not UDP directly after an IP header without
+// options, whatever the ports, and for fragments.
 func VerifyDatagram(b []byte) bool {
 	var h [lrhStandIn + ipv6Len + udpLen + BTHLen]byte
 	n := ipv4Len

@@ -14,8 +14,10 @@ var (
 	testFlow6 = NewFlow(netip.MustParseAddr("fe80::200:ff:fe00:1"), netip.MustParseAddr("fe80::200:ff:fe00:2"), 49441, UDPPort)
 )
 
-// bitwiseCRC is CRC-32 of IEEE 802.3 as the standard's shift register has it, most significant coefficient first, each
-// byte entering with its least significant bit: an implementation that has nothing in common with the one under test.
+// bitwiseCRC is CRC-32 of IEEE 802.3 as the standard's shift register has it,
+// most significant coefficient first, each byte entering with its least
+// significant bit: an implementation that has nothing in common with the one
+// under test.
 func bitwiseCRC(b []byte) uint32 {
 	var reg uint64 = 0xffffffff
 	for _, x := range b {
@@ -35,8 +37,9 @@ func bitwiseCRC(b []byte) uint32 {
 	return ^out
 }
 
-// referenceICRC computes the ICRC by the letter of IBTA A17.3.3, from a whole IP datagram without ICRC whose length
-// fields already count it. With flush, it does as Linux does for FLUSH.
+// referenceICRC computes the ICRC by the letter of IBTA A17.3.3, from a whole
+// IP datagram without ICRC whose length fields already count it. With flush, it
+// does as Linux does for FLUSH.
 func referenceICRC(datagram []byte, flush bool) uint32 {
 	b := append([]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, datagram...)
 	ip := b[8:]
@@ -56,7 +59,8 @@ func referenceICRC(datagram []byte, flush bool) uint32 {
 	return bitwiseCRC(b)
 }
 
-// datagram puts IP and UDP headers in front of a packet without ICRC, with length fields that count the ICRC.
+// datagram puts IP and UDP headers in front of a packet without ICRC, with
+// length fields that count the ICRC.
 func datagram(v6 bool, ipID uint16, packet []byte) []byte {
 	n := uint16(8 + len(packet) + 4)
 	var b []byte
@@ -130,8 +134,8 @@ func TestICRCVectors(t *testing.T) {
 	}
 }
 
-// checkDatagram holds every way to compute and to check an ICRC against a datagram that is known to be right, and
-// re-encodes it.
+// checkDatagram holds every way to compute and to check an ICRC against a
+// datagram that is known to be right, and re-encodes it.
 func checkDatagram(t *testing.T, b []byte, opcode Opcode, icrc uint32) {
 	t.Helper()
 	flow, ipID, packet := openDatagram(t, b)
@@ -223,7 +227,8 @@ func TestICRCAgainstReference(t *testing.T) {
 	}
 }
 
-// Whatever the Identification and the length, Recover finds it, for both kinds of FLUSH too.
+// Whatever the Identification and the length, Recover finds it, for both kinds
+// of FLUSH too.
 func TestRecoverEveryIdentification(t *testing.T) {
 	t.Parallel()
 	b := testPacket(RCSendOnly, 60).AppendTo(nil)
@@ -267,8 +272,8 @@ func TestRecoverEveryLength(t *testing.T) {
 	}
 }
 
-// Any one, two or three wrong bits are noticed even with the Identification unknown: a change that passes for one of the
-// Identification takes more.
+// Any one, two or three wrong bits are noticed even with the Identification
+// unknown: a change that passes for one of the Identification takes more.
 func TestRecoverNoticesDamage(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(5, 6))

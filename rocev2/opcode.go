@@ -5,7 +5,8 @@ import "strconv"
 // Service is a transport service: the upper three bits of an opcode.
 type Service uint8
 
-// The transport services (IBTA 9.2.1). No opcode of ServiceRD is in the table: nobody has ever implemented it.
+// The transport services (IBTA 9.2.1). No opcode of ServiceRD is in the table:
+// nobody has ever implemented it.
 const (
 	ServiceRC  Service = 0 // reliable connection
 	ServiceUC  Service = 1 // unreliable connection
@@ -25,7 +26,8 @@ func (s Service) String() string {
 	return "service " + strconv.Itoa(int(s))
 }
 
-// Operation is what a packet does, whatever its service and its position in a message.
+// Operation is what a packet does, whatever its service and its position in a
+// message.
 type Operation uint8
 
 // The operations.
@@ -67,10 +69,12 @@ const (
 	RoleNotify                   // belongs to no message (CNP)
 )
 
-// HeaderSet is a set of extended transport headers. On the wire they follow the BTH in the order of the constants.
+// HeaderSet is a set of extended transport headers. On the wire they follow the
+// BTH in the order of the constants.
 type HeaderSet uint16
 
-// The extended transport headers (IBTA 9.3, A14 for XRCETH, A17 for CNP, A19 for FETH), in wire order.
+// The extended transport headers (IBTA 9.3, A14 for XRCETH, A17 for CNP, A19
+// for FETH), in wire order.
 const (
 	HasXRCETH       HeaderSet = 1 << iota // 4 bytes
 	HasDETH                               // 8 bytes
@@ -101,8 +105,9 @@ func (s HeaderSet) Len() int {
 // headerSizes is indexed by the bit number of a HeaderSet constant.
 var headerSizes = [...]int{4, 8, 4, 16, 28, 4, 8, 4, 4, 16}
 
-// PayloadRule is how much payload an opcode carries. The codec does not enforce it, for that takes the path MTU; a
-// packet whose rule is PayloadNone has its payload ignored, as Linux does.
+// PayloadRule is how much payload an opcode carries. The codec does not enforce
+// it, for that takes the path MTU; a packet whose rule is PayloadNone has its
+// payload ignored, as Linux does.
 type PayloadRule uint8
 
 // The payload rules (IBTA 9.7.4.1.6 and the opcode table of 9.2.1).
@@ -114,7 +119,8 @@ const (
 	PayloadEight                       // 8 bytes: ATOMIC_WRITE
 )
 
-// Allows reports whether a payload of n bytes obeys the rule on a path with this MTU.
+// Allows reports whether a payload of n bytes obeys the rule on a path with
+// this MTU.
 func (r PayloadRule) Allows(n int, mtu MTU) bool {
 	switch r {
 	case PayloadNone:
@@ -186,7 +192,8 @@ const (
 	CNP           Opcode = 0x81
 )
 
-// The opcodes of extended reliable connections. Requests carry an XRCETH, responses do not.
+// The opcodes of extended reliable connections. Requests carry an XRCETH,
+// responses do not.
 const (
 	XRCSendFirst          Opcode = 0xa0
 	XRCSendMiddle         Opcode = 0xa1
@@ -230,8 +237,8 @@ type OpcodeInfo struct {
 	WithInv   bool // carries a key to invalidate
 }
 
-// Info returns the description of o, which must not be changed, and whether there is one. Without one it describes
-// nothing, but is not nil.
+// Info returns the description of o, which must not be changed, and whether
+// there is one. Without one it describes nothing, but is not nil.
 func (o Opcode) Info() (*OpcodeInfo, bool) {
 	info := &opcodes[o]
 	return info, info.HeaderLen != 0

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// opcodeLengths is the length of BTH and extended headers, written out from IBTA 9.2.1, A14, A17 and A19 independently
-// of the table under test.
+// opcodeLengths is the length of BTH and extended headers, written out from
+// IBTA 9.2.1, A14, A17 and A19 independently of the table under test.
 var opcodeLengths = map[Opcode]int{
 	0x00: 12, 0x01: 12, 0x02: 12, 0x03: 16, 0x04: 12, 0x05: 16, 0x06: 28, 0x07: 12, 0x08: 12, 0x09: 16, 0x0a: 28,
 	0x0b: 32, 0x0c: 28, 0x0d: 16, 0x0e: 12, 0x0f: 16, 0x10: 16, 0x11: 16, 0x12: 24, 0x13: 40, 0x14: 40, 0x16: 16,
@@ -55,7 +55,8 @@ func TestOpcodeTable(t *testing.T) {
 	}
 }
 
-// checkNameAgainstInfo holds the fields of an opcode against what its name says.
+// checkNameAgainstInfo holds the fields of an opcode against what its name
+// says.
 func checkNameAgainstInfo(t *testing.T, info *OpcodeInfo) {
 	t.Helper()
 	has := func(part string) bool { return strings.Contains(info.Name+"_", "_"+part+"_") }

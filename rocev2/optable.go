@@ -15,7 +15,8 @@ type row struct {
 	role    Role
 }
 
-// connectedRows are the operations of the connected services; XRC has all of them, with an XRCETH in every request.
+// connectedRows are the operations of the connected services; XRC has all of
+// them, with an XRCETH in every request.
 var connectedRows = []row{
 	{0x00, "SEND_FIRST", OpSend, true, false, 0, PayloadMTU, RoleRequest},
 	{0x01, "SEND_MIDDLE", OpSend, false, false, 0, PayloadMTU, RoleRequest},

@@ -7,11 +7,14 @@ const (
 	UDPPort = 4791
 	// DefaultPKey is the default partition key with full membership.
 	DefaultPKey = 0xffff
-	// ICRCLen is the size of the invariant CRC at the end of a packet, in bytes.
+	// ICRCLen is the size of the invariant CRC at the end of a packet, in
+	// bytes.
 	ICRCLen = 4
-	// MaxHeaderLen is the size of the longest header: BTH, XRCETH and AtomicETH.
+	// MaxHeaderLen is the size of the longest header: BTH, XRCETH and
+	// AtomicETH.
 	MaxHeaderLen = BTHLen + XRCETHLen + AtomicETHLen
-	// MaxPacketLen is enough for any packet, BTH to ICRC, at a path MTU of 4096.
+	// MaxPacketLen is enough for any packet, BTH to ICRC, at a path MTU of
+	// 4096.
 	MaxPacketLen = MaxHeaderLen + 4096 + ICRCLen
 )
 
@@ -24,8 +27,9 @@ var (
 	ErrPad     = errors.New("rocev2: pad count exceeds the payload")
 )
 
-// Packet is a packet without its ICRC. Which of the extended headers it has depends on the opcode; the others are
-// meaningless, and Parse leaves in them what was there.
+// Packet is a packet without its ICRC. Which of the extended headers it has
+// depends on the opcode; the others are meaningless, and Parse leaves in them
+// what was there.
 type Packet struct {
 	BTH       BTH
 	XRCETH    XRCETH
@@ -41,9 +45,11 @@ type Packet struct {
 	Payload   []byte       // without pad; aliases the datagram after Parse
 }
 
-// Parse decodes a datagram: the UDP payload, from BTH to ICRC. It checks neither the ICRC nor anything that needs a
-// queue pair: P_Key, QPN, PSN, and the payload's length against the path MTU. What follows the headers of an opcode
-// without payload is ignored, as Linux does. The error is one of the five of this package; b is not changed.
+// Parse decodes a datagram: the UDP payload, from BTH to ICRC. It checks
+// neither the ICRC nor anything that needs a queue pair: P_Key, QPN, PSN, and
+// the payload's length against the path MTU. What follows the headers of an
+// opcode without payload is ignored, as Linux does. The error is one of the
+// five of this package; b is not changed.
 func (p *Packet) Parse(b []byte) error {
 	if len(b) < BTHLen+ICRCLen {
 		return ErrShort
@@ -75,7 +81,8 @@ func (p *Packet) Parse(b []byte) error {
 	return nil
 }
 
-// parseExtended decodes the extended headers at the start of b, which the caller knows to be long enough.
+// parseExtended decodes the extended headers at the start of b, which the
+// caller knows to be long enough.
 func (p *Packet) parseExtended(s HeaderSet, b []byte) {
 	if s == 0 {
 		return
@@ -84,7 +91,8 @@ func (p *Packet) parseExtended(s HeaderSet, b []byte) {
 		p.XRCETH.parse(b)
 		b = b[XRCETHLen:]
 	}
-	// At most one of DETH, FETH, AtomicETH, AETH and CNP comes next, and RETH alone or after a FETH.
+	// At most one of DETH, FETH, AtomicETH, AETH and CNP comes next, and
+	// RETH alone or after a FETH.
 	switch {
 	case s&HasRETH != 0:
 		if s&HasFETH != 0 {
@@ -116,12 +124,12 @@ func (p *Packet) parseExtended(s HeaderSet, b []byte) {
 	}
 }
 
-// HeaderLen returns the length of the BTH and the extended headers of the packet's opcode in bytes, or 0 if the opcode
-// is unknown.
+// HeaderLen returns the length of the BTH and the extended headers of the
+// packet's opcode in bytes, or 0 if the opcode is unknown.
 func (p *Packet) HeaderLen() int { return opcodes[p.BTH.Opcode].HeaderLen }
 
-// AppendHeaders appends the BTH, just as it is in p, and the extended headers of its opcode to b. An unknown opcode has
-// no extended headers.
+// AppendHeaders appends the BTH, just as it is in p, and the extended headers
+// of its opcode to b. An unknown opcode has no extended headers.
 func (p *Packet) AppendHeaders(b []byte) []byte {
 	b = p.BTH.AppendTo(b)
 	s := opcodes[p.BTH.Opcode].Headers
@@ -161,8 +169,8 @@ func (p *Packet) AppendHeaders(b []byte) []byte {
 	return b
 }
 
-// AppendTo appends the headers, the payload and its pad to b; the ICRC is Flow.Seal's part. It sets the pad count from
-// the length of the payload.
+// AppendTo appends the headers, the payload and its pad to b; the ICRC is
+// Flow.Seal's part. It sets the pad count from the length of the payload.
 func (p *Packet) AppendTo(b []byte) []byte {
 	p.BTH.PadCount = PadCount(len(p.Payload))
 	b = p.AppendHeaders(b)
@@ -171,5 +179,6 @@ func (p *Packet) AppendTo(b []byte) []byte {
 	return append(b, zero[:p.BTH.PadCount]...)
 }
 
-// PadCount returns the number of pad bytes behind a payload of n bytes, 0 to 3: packets are a multiple of 4 bytes long.
+// PadCount returns the number of pad bytes behind a payload of n bytes, 0 to 3:
+// packets are a multiple of 4 bytes long.
 func PadCount(n int) uint8 { return uint8(-n & 3) }

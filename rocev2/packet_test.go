@@ -20,7 +20,8 @@ func knownOpcodes() []Opcode {
 	return known
 }
 
-// testPacket returns a packet in which every field of every header has a value of its own and every reserved bit is set.
+// testPacket returns a packet in which every field of every header has a value
+// of its own and every reserved bit is set.
 func testPacket(o Opcode, payload int) *Packet {
 	p := &Packet{
 		BTH: BTH{
@@ -46,7 +47,8 @@ func testPacket(o Opcode, payload int) *Packet {
 	return p
 }
 
-// poisoned returns an empty slice over memory that is not zero, so that a byte that is skipped shows.
+// poisoned returns an empty slice over memory that is not zero, so that a byte
+// that is skipped shows.
 func poisoned(n int) []byte {
 	return bytes.Repeat([]byte{0xa5}, n)[:0]
 }
@@ -98,7 +100,8 @@ func equalPackets(a, b Packet) bool {
 
 func TestEveryHeaderBytes(t *testing.T) {
 	t.Parallel()
-	// The BTH of testPacket without opcode, then what follows it, by the specification's layouts.
+	// The BTH of testPacket without opcode, then what follows it, by the
+	// specification's layouts.
 	const bth = "c08123 fffedcba ffabcdef"
 	const (
 		xrceth    = "f1c0ffee"
@@ -171,7 +174,8 @@ func TestEveryTruncation(t *testing.T) {
 		whole := append(testPacket(o, 5).AppendTo(nil), 0, 0, 0, 0)
 		info, _ := o.Info()
 		for n := range len(whole) {
-			// A copy of the exact size: reading past the end would panic.
+			// A copy of the exact size: reading past the end would
+			// panic.
 			b := append(make([]byte, 0, n), whole[:n]...)
 			var p Packet
 			err := p.Parse(b[:n:n])

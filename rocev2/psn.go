@@ -12,8 +12,8 @@ const (
 	MaxPSN = PSNMask
 )
 
-// PSN is a packet sequence number: 24 bits, counted modulo 2^24 (IBTA 9.2.6). Message sequence numbers (MSN) have the
-// same arithmetic.
+// PSN is a packet sequence number: 24 bits, counted modulo 2^24 (IBTA 9.2.6).
+// Message sequence numbers (MSN) have the same arithmetic.
 type PSN uint32
 
 // Add returns the PSN that is n packets after p (before it, if n is negative).
@@ -25,11 +25,12 @@ func (p PSN) Next() PSN { return (p + 1) & PSNMask }
 // Sub returns the signed distance from q to p, in [-2^23, 2^23).
 func (p PSN) Sub(q PSN) int { return int(int32((p-q)<<8) >> 8) }
 
-// Before reports whether p comes before q: it is one of the 2^23 PSNs that precede q.
+// Before reports whether p comes before q: it is one of the 2^23 PSNs that
+// precede q.
 func (p PSN) Before(q PSN) bool { return p.Sub(q) < 0 }
 
-// After reports whether p comes after q: it is one of the 2^23-1 PSNs that follow q. The one PSN that is 2^23 away is
-// before, not after.
+// After reports whether p comes after q: it is one of the 2^23-1 PSNs that
+// follow q. The one PSN that is 2^23 away is before, not after.
 func (p PSN) After(q PSN) bool { return p.Sub(q) > 0 }
 
 // QPN is a queue pair number: 24 bits.
@@ -38,13 +39,15 @@ type QPN uint32
 const (
 	// QPNMask has the bits of a QPN.
 	QPNMask QPN = 1<<24 - 1
-	// GSIQPN is the general services interface, which carries connection management.
+	// GSIQPN is the general services interface, which carries connection
+	// management.
 	GSIQPN QPN = 1
 	// MulticastQPN is the destination of multicast packets.
 	MulticastQPN QPN = 0xffffff
 )
 
-// String returns the number as the field's tools print it: 0x and six hexadecimal digits.
+// String returns the number as the field's tools print it: 0x and six
+// hexadecimal digits.
 func (q QPN) String() string {
 	b := append(make([]byte, 0, 10), "0x"...)
 	for shift := 20; shift > 0 && q>>shift == 0; shift -= 4 {
@@ -69,8 +72,9 @@ const (
 	MTU4096 MTU = 5
 )
 
-// mtuOverhead is what Linux sets aside for headers when it derives a port's MTU from that of its network interface. Peers
-// use the same rule, so both ends arrive at the same path MTU.
+// mtuOverhead is what Linux sets aside for headers when it derives a port's MTU
+// from that of its network interface. Peers use the same rule, so both ends
+// arrive at the same path MTU.
 const mtuOverhead = 80
 
 // Bytes returns the MTU in bytes, or 0 if m is not valid.
@@ -92,8 +96,8 @@ func (m MTU) String() string {
 	return strconv.Itoa(m.Bytes())
 }
 
-// Err says what is wrong with an MTU that is not valid, and what to do; nil if it
-// is valid.
+// Err says what is wrong with an MTU that is not valid, and what to do; nil if
+// it is valid.
 func (m MTU) Err() error {
 	if m.Valid() {
 		return nil
@@ -106,7 +110,8 @@ func (m MTU) Err() error {
 		uint16(m))
 }
 
-// MTUOf returns the MTU of exactly n bytes, or an error that says which there are.
+// MTUOf returns the MTU of exactly n bytes, or an error that says which there
+// are.
 func MTUOf(n int) (MTU, error) {
 	if m, ok := mtuFromBytes(n); ok {
 		return m, nil
@@ -124,8 +129,9 @@ func mtuFromBytes(n int) (MTU, bool) {
 	return 0, false
 }
 
-// LargestMTU returns the largest path MTU that Linux gives a port on a network interface with an MTU of linkMTU bytes:
-// the largest that leaves 80 bytes for headers. It is MTU256 when none does.
+// LargestMTU returns the largest path MTU that Linux gives a port on a network
+// interface with an MTU of linkMTU bytes: the largest that leaves 80 bytes for
+// headers. It is MTU256 when none does.
 func LargestMTU(linkMTU int) MTU {
 	for m := MTU4096; m > MTU256; m-- {
 		if m.Bytes() <= linkMTU-mtuOverhead {

@@ -9,7 +9,8 @@ func TestSyndromeKinds(t *testing.T) {
 	t.Parallel()
 	for i := range 256 {
 		s := Syndrome(i)
-		// Bits 6-5: 00 ACK, 01 RNR NAK, 10 reserved, 11 NAK; with bit 7, all is reserved.
+		// Bits 6-5: 00 ACK, 01 RNR NAK, 10 reserved, 11 NAK; with bit
+		// 7, all is reserved.
 		ack, rnr, nak := i>>5 == 0, i>>5 == 1, i>>5 == 3
 		if s.IsACK() != ack || s.IsRNR() != rnr || s.IsNAK() != nak {
 			t.Errorf("%#x: ACK %t, RNR %t, NAK %t", i, s.IsACK(), s.IsRNR(), s.IsNAK())
@@ -40,7 +41,8 @@ func TestSyndromeKinds(t *testing.T) {
 
 func TestCredits(t *testing.T) {
 	t.Parallel()
-	// IBTA 9.7.7.2: codes 0 to 4 are themselves, then two codes for each power of two.
+	// IBTA 9.7.7.2: codes 0 to 4 are themselves, then two codes for each
+	// power of two.
 	want := []int{0, 1, 2, 3, 4}
 	for n := 6; len(want) < 31; n *= 2 {
 		want = append(want, n, n/3*4)

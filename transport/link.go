@@ -22,28 +22,29 @@ type Link interface {
 	Capabilities() Capabilities
 
 	// Wait blocks until something may be there to receive; it may return
-	// without reason. After a Recv that failed it waits some time, up to 100 ms:
-	// what the link stands on may be broken. Once the link is closed it returns
-	// ErrClosed.
+	// without reason. After a Recv that failed it waits some time, up to
+	// 100 ms: what the link stands on may be broken. Once the link is
+	// closed it returns ErrClosed.
 	Wait() error
 
 	// Wake makes a Wait return: the one that blocks now, or else the next.
 	Wake()
 
 	// Recv resets b and fills it with what is there, without blocking. It
-	// returns the number of packets, 0 when nothing is there. Packets with a
-	// wrong ICRC are delivered too, marked. What b holds is valid until b is
-	// used again. An error but ErrClosed need not be for good: the next call may
-	// succeed.
+	// returns the number of packets, 0 when nothing is there. Packets with
+	// a wrong ICRC are delivered too, marked. What b holds is valid until b
+	// is used again. An error but ErrClosed need not be for good: the next
+	// call may succeed.
 	Recv(b *RxBatch) (int, error)
 
 	// Send seals and transmits the packets of b in order and leaves b
 	// otherwise as it is. It blocks while the link is full. Packets that
-	// cannot be sent are reported by a *SendError; the others are still sent.
+	// cannot be sent are reported by a *SendError; the others are still
+	// sent.
 	Send(b *TxBatch) error
 
-	// Close wakes a blocked Wait or Send and releases the link. A second Close
-	// returns ErrClosed.
+	// Close wakes a blocked Wait or Send and releases the link. A second
+	// Close returns ErrClosed.
 	Close() error
 
 	// Stats returns the counters of the link since it was opened.
@@ -64,7 +65,8 @@ type Capabilities struct {
 	SendBuffer     int        // bytes that the send buffer holds, as granted; 0 = unknown
 }
 
-// ErrClosed is returned by the methods of a closed link. It wraps net.ErrClosed.
+// ErrClosed is returned by the methods of a closed link. It wraps
+// net.ErrClosed.
 var ErrClosed = fmt.Errorf("transport: link closed: %w", net.ErrClosed)
 
 // SendError reports that some packets of a batch were not sent.

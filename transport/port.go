@@ -27,11 +27,11 @@ type PortStatus struct {
 	Speed     int    // of the interface, in Mb/s; 0 if not known
 }
 
-// PortReporter is a Link that knows the port below it. A link that wraps another
-// one passes the call on, with StatusOf.
+// PortReporter is a Link that knows the port below it. A link that wraps
+// another one passes the call on, with StatusOf.
 type PortReporter interface {
-	// PortStatus asks the system. It may be called beside every other method,
-	// and after Close.
+	// PortStatus asks the system. It may be called beside every other
+	// method, and after Close.
 	PortStatus() PortStatus
 }
 

@@ -8,9 +8,9 @@ import "fmt"
 type SourcePortOpener interface {
 	// OpenSourcePort makes the link ready for paths with SrcPort port and
 	// returns port. Unless exact, it may return another one instead that
-	// spreads flows as well: when the port is taken by somebody else, or when
-	// the link has as many open as it can. A port stays open until the link is
-	// closed. It may be called beside every other method.
+	// spreads flows as well: when the port is taken by somebody else, or
+	// when the link has as many open as it can. A port stays open until the
+	// link is closed. It may be called beside every other method.
 	OpenSourcePort(port uint16, exact bool) (uint16, error)
 }
 

@@ -43,8 +43,8 @@ func NewTxBatch(arenaBytes int) *TxBatch {
 }
 
 // Room returns rocev2.MaxPacketLen bytes to encode the next packet into, or nil
-// when the batch is full. The last of the arena, as much as a run may have, only
-// takes what completes a run: so that none leaves half full.
+// when the batch is full. The last of the arena, as much as a run may have,
+// only takes what completes a run: so that none leaves half full.
 func (b *TxBatch) Room() []byte {
 	end := b.off + rocev2.MaxPacketLen
 	if end > len(b.arena) || b.off >= b.soft && b.full() {

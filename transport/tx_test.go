@@ -34,8 +34,8 @@ func checkRuns(t *testing.T, b *TxBatch, first int) int {
 	return r.First
 }
 
-// takesMore reports whether one more packet of the size of the run that begins at
-// packet first would leave with it, and not alone.
+// takesMore reports whether one more packet of the size of the run that begins
+// at packet first would leave with it, and not alone.
 func takesMore(t *testing.T, b *TxBatch, first int) bool {
 	t.Helper()
 	r := b.Run(first, true)
@@ -123,8 +123,8 @@ func TestBatchEndsWithWholeRun(t *testing.T) {
 	}
 }
 
-// Equal packets, as a bulk transfer has them, fill a batch with whole runs up to
-// the last one.
+// Equal packets, as a bulk transfer has them, fill a batch with whole runs up
+// to the last one.
 func TestBulkBatchHasWholeRunsOnly(t *testing.T) {
 	t.Parallel()
 	path := NewPath(addrA, Path{Dst: addrB})

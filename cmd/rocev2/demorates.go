@@ -25,8 +25,8 @@ var demoRates = []struct {
 	{"FETCH_ADD latency", perftest.Test{Verb: perftest.Atomic, Kind: perftest.Latency}, 8},
 }
 
-// demoRounds is how many round trips a latency is measured over: a number, not a
-// time, since the two processes get the processors at different times.
+// demoRounds is how many round trips a latency is measured over: a number, not
+// a time, since the two processes get the processors at different times.
 const demoRounds = 500
 
 // measure runs the rates with the protocol of perftest.

@@ -30,7 +30,8 @@ func openDevice(io streams, name, server string, open opener) (*verbs.Device, er
 	}
 	dev, err := open(addr)
 	if addr.Is4() && addr.IsLoopback() && errors.Is(err, syscall.EADDRINUSE) {
-		// The server is on this host and has that address: there are more.
+		// The server is on this host and has that address: there are
+		// more.
 		next := netip.MustParseAddr("127.0.0.2")
 		if next == addr {
 			next = netip.MustParseAddr("127.0.0.1")

@@ -63,7 +63,8 @@ func dissects(t *testing.T, file string, want int) {
 		if err != nil {
 			t.Skip("tshark is not installed (on Debian: apt-get install tshark)")
 		}
-		// A guess that payloads are RPC over RDMA finds those malformed.
+		// A guess that payloads are RPC over RDMA finds those
+		// malformed.
 		out, err := exec.Command(bin, "-n", "-r", file, "--disable-protocol", "rpcordma", "-T", "fields",
 			"-e", "infiniband.bth.opcode", "-e", "_ws.malformed").Output()
 		if err != nil {

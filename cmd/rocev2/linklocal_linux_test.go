@@ -19,7 +19,8 @@ func TestLinkLocal(t *testing.T) {
 	testnet.IP(t, "address add fe80::2/64 dev right0 nodad")
 	for _, command := range []string{"pingpong -n 20", "perf write_bw -n 20", "perf send_lat -n 20"} {
 		args := strings.Fields(command)
-		// Both are on one host here, which connects to itself from the server's address.
+		// Both are on one host here, which connects to itself from the
+		// server's address.
 		server, client := sidesOn(t, "fe80::1%left0", "fe80::2%right0", append(args[:len(args):len(args)], "--peer-gid", "fe80::2"), args)
 		for _, r := range []result{server, client} {
 			if r.out == "" {

@@ -244,8 +244,8 @@ func TestUsageErrors(t *testing.T) {
 
 func TestConfigErrorsAreUsageErrors(t *testing.T) {
 	t.Parallel()
-	// These need a device to be known. A server finds them before it waits: it
-	// does not come to its time limit.
+	// These need a device to be known. A server finds them before it waits:
+	// it does not come to its time limit.
 	port := freePort(t)
 	for args, want := range map[string]string{
 		"perf write_bw -I 1000000":   "inline size",

@@ -17,8 +17,9 @@ type Attack struct {
 	What string // who sends what
 	Must string // what must hold
 
-	// Goodput is the share of its goodput that an innocent connection keeps at
-	// the least. It is judged in virtual time only; 0 means that it is not.
+	// Goodput is the share of its goodput that an innocent connection keeps
+	// at the least. It is judged in virtual time only; 0 means that it is
+	// not.
 	Goodput float64
 
 	run func(*Trial)

@@ -97,7 +97,8 @@ func skipWithoutRaw(t *testing.T, raw bool) {
 }
 
 // TestForgedPacketsArrive shows that attacks which must have no effect are no
-// empty ones: a packet that is right in everything is executed, whoever sent it.
+// empty ones: a packet that is right in everything is executed, whoever sent
+// it.
 func TestForgedPacketsArrive(t *testing.T) {
 	for _, w := range wires {
 		t.Run(w.name, func(t *testing.T) {
@@ -118,8 +119,9 @@ func TestForgedPacketsArrive(t *testing.T) {
 	}
 }
 
-// TestRawWire runs some attacks with packets that are forged on a raw socket, as
-// the command does. Floods are left out: they would fill the victim's socket.
+// TestRawWire runs some attacks with packets that are forged on a raw socket,
+// as the command does. Floods are left out: they would fill the victim's
+// socket.
 func TestRawWire(t *testing.T) {
 	skipWithoutRaw(t, true)
 	for _, a := range All() {

@@ -87,8 +87,8 @@ func Guesses() []Guess {
 // space is how many PSNs there are, and MSNs.
 const space = 1 << 24
 
-// survey tries distances from the number that the victim expects: every one near
-// it, one in the middle of every step up to reach, and far random others.
+// survey tries distances from the number that the victim expects: every one
+// near it, one in the middle of every step up to reach, and far random others.
 type survey struct {
 	step, far int
 	rng       *rand.Rand
@@ -146,8 +146,8 @@ func (s *survey) at(d int, weight float64) error {
 	return nil
 }
 
-// Blind tries the guess with PSNs, and at one that hits with MSNs: step far from
-// the expected one, and far random ones of the rest.
+// Blind tries the guess with PSNs, and at one that hits with MSNs: step far
+// from the expected one, and far random ones of the rest.
 func (g *Guess) Blind(seed uint64, step, far int) (BlindResult, error) {
 	r := BlindResult{Name: g.Name, What: g.What, MSNs: space}
 	m, err := newRigMemory(rand.New(rand.NewPCG(seed, 2)))
@@ -191,8 +191,8 @@ type outcome struct{ ended, replaced, lied bool }
 // follow is how many messages follow those that reach the forged PSN.
 const follow = 12
 
-// maxReach is how far ahead messages follow a guess. What lies further away must
-// show its effect without.
+// maxReach is how far ahead messages follow a guess. What lies further away
+// must show its effect without.
 const maxReach = 10_000
 
 // try makes a connection, forges a packet d PSNs from the expected one, whose

@@ -156,8 +156,8 @@ const (
 	receives   = 64 // that stream keeps posted
 	slotSize   = 64 // bytes of its messages
 
-	// defaultTimeout of 0.27 s lets a connection outlive a busy machine: it ends
-	// after 2 s in which nothing gets through.
+	// defaultTimeout of 0.27 s lets a connection outlive a busy machine: it
+	// ends after 2 s in which nothing gets through.
 	defaultTimeout = 16
 )
 

@@ -8,8 +8,8 @@ import (
 	"github.com/gosoftroce/rocev2/transport"
 )
 
-// Wire sends datagrams that claim to come from anywhere. Send may be called from
-// several goroutines; it may keep b.
+// Wire sends datagrams that claim to come from anywhere. Send may be called
+// from several goroutines; it may keep b.
 type Wire interface {
 	Send(src, dst netip.AddrPort, b []byte) error
 	Close() error

@@ -13,8 +13,9 @@ import (
 	"strings"
 )
 
-// MirrorEnv names the environment variable with the Debian mirror to use, if not
-// the host's own; the security archive is expected beside it as MIRROR-security.
+// MirrorEnv names the environment variable with the Debian mirror to use, if
+// not the host's own; the security archive is expected beside it as
+// MIRROR-security.
 const MirrorEnv = "ROCEV2_E2E_MIRROR"
 
 const (

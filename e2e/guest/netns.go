@@ -149,7 +149,8 @@ func (n *namespace) do(f func() error) error {
 			return
 		}
 		err = f()
-		// A thread that cannot come home stays locked and dies with this goroutine.
+		// A thread that cannot come home stays locked and dies with
+		// this goroutine.
 		if unix.Setns(int(home.Fd()), unix.CLONE_NEWNET) == nil {
 			runtime.UnlockOSThread()
 		}

@@ -14,9 +14,9 @@ import (
 	"github.com/gosoftroce/rocev2/verbs"
 )
 
-// TestMarkedDatagrams: what arrives with Congestion Experienced in its IP header
-// is answered with a notification to the sender. Here the sender itself sets the
-// mark, as a switch would.
+// TestMarkedDatagrams: what arrives with Congestion Experienced in its IP
+// header is answered with a notification to the sender. Here the sender itself
+// sets the mark, as a switch would.
 func TestMarkedDatagrams(t *testing.T) {
 	t.Parallel()
 	for _, n := range networks {
@@ -47,8 +47,9 @@ func TestMarkedDatagrams(t *testing.T) {
 
 const congestionExperienced = 3
 
-// carriesMark reports whether the kernel brings the mark that one socket sends to
-// another one. It knows of sockets only, so that it cannot excuse the device.
+// carriesMark reports whether the kernel brings the mark that one socket sends
+// to another one. It knows of sockets only, so that it cannot excuse the
+// device.
 func carriesMark(t *testing.T, local netip.Addr) bool {
 	t.Helper()
 	level, field, show := unix.IPPROTO_IPV6, unix.IPV6_TCLASS, unix.IPV6_RECVTCLASS

@@ -8,16 +8,17 @@ import (
 	"github.com/gosoftroce/rocev2/verbs"
 )
 
-// TestLinkLocal: two hosts on a cable with nothing but link-local addresses, each
-// in a network namespace with a name of its own for the interface, hand each
-// other their Endpoints as text.
+// TestLinkLocal: two hosts on a cable with nothing but link-local addresses,
+// each in a network namespace with a name of its own for the interface, hand
+// each other their Endpoints as text.
 func TestLinkLocal(t *testing.T) {
 	t.Parallel()
 	if !testnet.Isolated(t) {
 		return
 	}
 	testnet.Veth(t, "here0", "there0", "1500")
-	// Neighbors are known: a solicitation that is lost is repeated after a second.
+	// Neighbors are known: a solicitation that is lost is repeated after a
+	// second.
 	testnet.IP(t, "link set here0 address 02:00:00:00:00:01")
 	testnet.IP(t, "link set there0 address 02:00:00:00:00:02")
 	testnet.IP(t, "address add fe80::1/64 dev here0 nodad")

@@ -42,8 +42,8 @@ var networks = []network{
 		return openUDP(t, freshIPv4(), 0), openUDP(t, freshIPv4(), 0)
 	}},
 	{"IPv6", func(t *testing.T) (a, b transport.Link) {
-		// One host address: the two sides talk over the same port, that is to
-		// themselves, so they are queue pairs of one device.
+		// One host address: the two sides talk over the same port, that
+		// is to themselves, so they are queue pairs of one device.
 		l := openUDP(t, netip.IPv6Loopback(), uint16(40000+nextPort.Add(1)))
 		return l, nil
 	}},

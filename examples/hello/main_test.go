@@ -39,8 +39,8 @@ func TestTwoProcesses(t *testing.T) {
 	if out, err := exec.Command("go", "build", "-o", hello, ".").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	// Nobody else has these addresses, so their ports are free. The client is
-	// first, as it may be where both are started at once.
+	// Nobody else has these addresses, so their ports are free. The client
+	// is first, as it may be where both are started at once.
 	net := fmt.Sprintf("127.%d.%d.", 1+rand.IntN(254), rand.IntN(256))
 	client, server := exec.Command(hello, net+"1", net+"2"), exec.Command(hello, net+"2")
 	started(t, client)

@@ -83,8 +83,8 @@ func checkSizes(t *testing.T, rel string, src []byte) {
 	}
 }
 
-// sleepsForReal reports whether a test waits for time to pass that is not virtual.
-// Tests with guests may.
+// sleepsForReal reports whether a test waits for time to pass that is not
+// virtual. Tests with guests may.
 func sleepsForReal(rel string, src []byte) bool {
 	return strings.HasSuffix(rel, "_test.go") && !strings.HasPrefix(rel, "e2e/") && !strings.HasPrefix(rel, "internal/layering/") &&
 		bytes.Contains(src, []byte("time.Sleep(")) && !bytes.Contains(src, []byte(`"testing/synctest"`))

@@ -17,10 +17,10 @@ import (
 
 const inside = "ROCEV2_TESTNET"
 
-// Isolated runs the calling test again in a process that has a network namespace
-// of its own, with nothing but lo, which is up. In that process it returns true.
-// In the first one it reports how that ended and returns false: the test
-// returns. Where no namespaces can be made, the test is skipped.
+// Isolated runs the calling test again in a process that has a network
+// namespace of its own, with nothing but lo, which is up. In that process it
+// returns true. In the first one it reports how that ended and returns false:
+// the test returns. Where no namespaces can be made, the test is skipped.
 func Isolated(t *testing.T) bool {
 	t.Helper()
 	if os.Getenv(inside) != "" {
@@ -89,7 +89,8 @@ func Veth(t *testing.T, a, b, mtu string) {
 }
 
 // awaitRunning waits until the kernel has taken note of an interface's carrier,
-// which may be a second after both its ends are up; until then it drops packets.
+// which may be a second after both its ends are up; until then it drops
+// packets.
 func awaitRunning(t *testing.T, iface string) {
 	t.Helper()
 	for t.Context().Err() == nil {
@@ -124,8 +125,9 @@ func Elsewhere(t *testing.T, iface, far string, f func()) {
 			done <- os.NewSyscallError("unshare", err)
 			return
 		}
-		// The ip command is started here: in the new namespace it brings lo up; the
-		// interface is moved by one that is in the old one.
+		// The ip command is started here: in the new namespace it
+		// brings lo up; the interface is moved by one that is in the
+		// old one.
 		there, err := os.Open("/proc/thread-self/ns/net")
 		if err != nil {
 			done <- err

@@ -2,7 +2,7 @@
 // result of every package, the whole output of what failed, and every skipped
 // test with its reason.
 //
-//	go run ./internal/testreport [-env NAME=VALUE]... -- [arguments of go test]
+//	go run ./internal/testreport [-env NAME=VALUE]... -- [go test arguments]
 //
 // Tests that print lines beginning with "report: " have them shown even when
 // they pass: tables that a reader of the run should see.

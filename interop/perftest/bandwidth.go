@@ -67,8 +67,8 @@ func (s *session) runSendBandwidth(ctx context.Context) error {
 	both := s.cfg.Bidirectional
 	for _, size := range s.cfg.sizes() {
 		f := newFlow(s, size, both || s.role == interop.Client, both || s.role == interop.Server)
-		// In both directions the client begins, or a message would find a peer
-		// without receives.
+		// In both directions the client begins, or a message would find
+		// a peer without receives.
 		f.hold = s.role == interop.Server
 		if err := f.postRecvs(); err != nil {
 			return err
@@ -169,8 +169,8 @@ const (
 
 	noLimit = 1<<63 - 1
 
-	// The ID of a request: the queue pair's index, the number of the operation
-	// on it, and whether it is a receive.
+	// The ID of a request: the queue pair's index, the number of the
+	// operation on it, and whether it is a receive.
 	indexShift = 48
 	countMask  = 1<<indexShift - 1
 	recvFlag   = 1 << 63

@@ -78,15 +78,16 @@ type Config struct {
 	// value allows only the one of the control connection.
 	Peers interop.Peers
 
-	// HandshakeTimeout bounds each step of the control connection at which the
-	// peer should answer at once; 0 means 30 s, or IdleTimeout if that is less.
+	// HandshakeTimeout bounds each step of the control connection at which
+	// the peer should answer at once; 0 means 30 s, or IdleTimeout if that
+	// is less.
 	HandshakeTimeout time.Duration
 	// IdleTimeout ends a run in which nothing completes, or, on a side that
 	// only answers, nothing arrives for so long; 0 means 60 s.
 	IdleTimeout time.Duration
 
-	// OnRefused, if set, is called by Serve for every client that it does not
-	// take.
+	// OnRefused, if set, is called by Serve for every client that it does
+	// not take.
 	OnRefused func(from net.Addr, why error)
 
 	// OnStart, if set, is called when the connections stand.
@@ -94,8 +95,8 @@ type Config struct {
 	// OnResult, if set, is called with each result as it comes.
 	OnResult func(Result)
 	// OnProgress, if set, is called a few times a second, from another
-	// goroutine, with the operations that have completed; total is 0 where the
-	// run is bounded by time.
+	// goroutine, with the operations that have completed; total is 0 where
+	// the run is bounded by time.
 	OnProgress func(size int, done, total uint64)
 
 	plain bool // tests: behave towards this software as towards the originals

@@ -135,8 +135,8 @@ func (p *pinger) ended(err error) bool {
 	if errors.Is(err, errTimeUp) {
 		return true
 	}
-	// In write_lat the peer ends the connection when its time is up, which may
-	// be a moment before ours is.
+	// In write_lat the peer ends the connection when its time is up, which
+	// may be a moment before ours is.
 	return p.s.cfg.Duration > 0 && p.s.cfg.Test.Verb == Write && errors.Is(err, interop.ErrPeerClosed) &&
 		!time.Now().Before(p.clock.to)
 }
@@ -341,8 +341,8 @@ func (p *pinger) watch(want byte) error {
 		if ok, err := p.look(want); ok || err != nil {
 			return err
 		}
-		// Polling is what moves packets in while this goroutine keeps the
-		// processor, and shows errors.
+		// Polling is what moves packets in while this goroutine keeps
+		// the processor, and shows errors.
 		if n := p.s.w.CQ.Poll(p.wc[:]); n > 0 {
 			if err := p.handle(n); err != nil {
 				return err
@@ -399,8 +399,8 @@ func (p *pinger) result() Result {
 		r.MsgRate = float64(n) / s
 	}
 	if p.goal != noLimit {
-		// The side that goes second sees one interval less than there are
-		// round trips.
+		// The side that goes second sees one interval less than there
+		// are round trips.
 		r.Iterations = p.posted
 	}
 	r.Average = r.MsgRate * float64(p.size)

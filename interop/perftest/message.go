@@ -124,7 +124,8 @@ func parseAddress(step string, b []byte) (Address, error) {
 	var a Address
 	text, _, _ := bytes.Cut(b, []byte{0})
 	f := bytes.Split(text, []byte{':'})
-	// 6 fields, 16 bytes of GID, the SRQ number, and nothing after the last colon
+	// 6 fields, 16 bytes of GID, the SRQ number, and nothing after the last
+	// colon
 	if len(f) != 24 || len(f[23]) != 0 {
 		return a, &interop.ProtocolError{Step: step, Got: b, Want: addressForm}
 	}

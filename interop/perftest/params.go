@@ -21,7 +21,8 @@ const (
 
 // params is what both sides say that they will run.
 //
-//	0: verb, 1: kind, 2: flags, 3: atomic operation, 4: queue pairs (32 bits)
+//	0: verb, 1: kind, 2: flags, 3: atomic operation
+//	4: queue pairs (32 bits)
 //	8: message size, 16: iterations, 24: duration in ns (64 bits each)
 //	32: reserved
 type params struct {

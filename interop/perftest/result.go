@@ -15,7 +15,8 @@ type Result struct {
 	MTU           int // bytes
 	Bidirectional bool
 
-	// Reported says that the figures are the peer's: this side only answered.
+	// Reported says that the figures are the peer's: this side only
+	// answered.
 	Reported bool
 
 	Iterations uint64        // operations that were measured, all queue pairs together

@@ -55,21 +55,22 @@ type Config struct {
 	// value allows only the one of the control connection.
 	Peers interop.Peers
 
-	// HandshakeTimeout bounds each step of the exchange of addresses, once the
-	// connection stands; 0 means 30 s, or IdleTimeout if that is less.
+	// HandshakeTimeout bounds each step of the exchange of addresses, once
+	// the connection stands; 0 means 30 s, or IdleTimeout if that is less.
 	HandshakeTimeout time.Duration
-	// IdleTimeout ends a run in which nothing completes for so long; 0 means
-	// 60 s.
+	// IdleTimeout ends a run in which nothing completes for so long; 0
+	// means 60 s.
 	IdleTimeout time.Duration
-	// Linger is how long this side still answers after its last completion, in
-	// case the acknowledgement of the peer's last message was lost; 0 means
-	// 200 ms, a negative number not at all.
+	// Linger is how long this side still answers after its last completion,
+	// in case the acknowledgement of the peer's last message was lost; 0
+	// means 200 ms, a negative number not at all.
 	Linger time.Duration
 
-	// OnRefused, if set, is called by Serve for every client that it does not
-	// take.
+	// OnRefused, if set, is called by Serve for every client that it does
+	// not take.
 	OnRefused func(from net.Addr, why error)
-	// OnAddresses, if set, is called when the addresses have been exchanged.
+	// OnAddresses, if set, is called when the addresses have been
+	// exchanged.
 	OnAddresses func(local, remote Address)
 	// OnProgress, if set, is called a few times a second, from another
 	// goroutine, with the messages that were sent and received so far.
@@ -82,8 +83,8 @@ type Result struct {
 	Iterations int
 	Elapsed    time.Duration
 
-	// Unconfirmed says that the acknowledgement of the very last message never
-	// came: the peer was gone by then.
+	// Unconfirmed says that the acknowledgement of the very last message
+	// never came: the peer was gone by then.
 	Unconfirmed bool
 }
 
@@ -234,8 +235,8 @@ func (s *session) setUp() (err error) {
 	if s.pd, err = s.dev.AllocPD(); err != nil {
 		return err
 	}
-	// One buffer for both directions, as the original has it: what comes in is
-	// what goes out next, so the content that the client chose survives.
+	// One buffer for both directions, as the original has it: what comes in
+	// is what goes out next, so the content that the client chose survives.
 	if s.mr, err = s.pd.AllocMemory(c.Size, verbs.LocalWrite); err != nil {
 		return err
 	}

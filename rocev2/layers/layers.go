@@ -1,13 +1,16 @@
-// Package layers decodes RoCEv2 for gopacket: captures show the base transport header, every extended header, the payload
-// and the ICRC as layers of their own.
+// Package layers decodes RoCEv2 for gopacket: captures show the base transport
+// header, every extended header, the payload and the ICRC as layers of their
+// own.
 //
-// Importing the package registers LayerTypeRoCEv2 for UDP port 4791, so that packets with Ethernet, IP and UDP decode to
-// the end without further ado:
+// Importing the package registers LayerTypeRoCEv2 for UDP port 4791, so that
+// packets with Ethernet, IP and UDP decode to the end without further ado:
 //
-//	p := gopacket.NewPacket(frame, layers.LinkTypeEthernet, gopacket.Default)
+//	eth := layers.LinkTypeEthernet
+//	p := gopacket.NewPacket(frame, eth, gopacket.Default)
 //	bth, _ := p.Layer(rocelayers.LayerTypeRoCEv2).(*rocelayers.RoCEv2)
 //
-// It is for tools and tests: it allocates for every layer, and it only decodes. The datapath has no use for it.
+// It is for tools and tests: it allocates for every layer, and it only decodes.
+// The datapath has no use for it.
 package layers
 
 import (
@@ -20,8 +23,9 @@ import (
 	"github.com/gosoftroce/rocev2/rocev2"
 )
 
-// The layer types. A packet has a LayerTypeRoCEv2 first, then its extended headers in wire order, a
-// gopacket.LayerTypePayload if its payload is not empty, and a LayerTypeICRC at the end.
+// The layer types. A packet has a LayerTypeRoCEv2 first, then its extended
+// headers in wire order, a gopacket.LayerTypePayload if its payload is not
+// empty, and a LayerTypeICRC at the end.
 var (
 	LayerTypeRoCEv2       = register(0, "RoCEv2", gopacket.DecodeFunc(decode))
 	LayerTypeXRCETH       = register(1, "XRCETH", nil)
@@ -37,10 +41,12 @@ var (
 	LayerTypeICRC         = register(11, "ICRC", nil)
 )
 
-// firstLayerType is far from the numbers that other packages are likely to pick for theirs.
+// firstLayerType is far from the numbers that other packages are likely to pick
+// for theirs.
 const firstLayerType = rocev2.UDPPort * 100
 
-// errNested is for the layers that only a decoded LayerTypeRoCEv2 produces: alone, they do not tell what follows them.
+// errNested is for the layers that only a decoded LayerTypeRoCEv2 produces:
+// alone, they do not tell what follows them.
 var errNested = errors.New("rocev2/layers: an extended header does not decode by itself")
 
 func register(n int, name string, d gopacket.Decoder) gopacket.LayerType {
@@ -54,7 +60,8 @@ func init() {
 	layers.RegisterUDPPortLayerType(rocev2.UDPPort, LayerTypeRoCEv2)
 }
 
-// RoCEv2 is the base transport header. Its LayerPayload is all that follows it, to the end of the ICRC.
+// RoCEv2 is the base transport header. Its LayerPayload is all that follows it,
+// to the end of the ICRC.
 type RoCEv2 struct {
 	layers.BaseLayer
 	rocev2.BTH
@@ -114,7 +121,8 @@ type IETH struct {
 	rocev2.IETH
 }
 
-// CNP is what a congestion notification has after its BTH: reserved bytes, which are the Contents.
+// CNP is what a congestion notification has after its BTH: reserved bytes,
+// which are the Contents.
 type CNP struct {
 	layers.BaseLayer
 }
@@ -162,7 +170,8 @@ func (*CNP) LayerType() gopacket.LayerType { return LayerTypeCNP }
 // LayerType returns LayerTypeICRC.
 func (*ICRC) LayerType() gopacket.LayerType { return LayerTypeICRC }
 
-// decode adds all layers of a packet. What rocev2 does not parse becomes a gopacket.DecodeFailure with its error.
+// decode adds all layers of a packet. What rocev2 does not parse becomes a
+// gopacket.DecodeFailure with its error.
 func decode(data []byte, b gopacket.PacketBuilder) error {
 	var p rocev2.Packet
 	if err := p.Parse(data); err != nil {
@@ -191,7 +200,8 @@ func decode(data []byte, b gopacket.PacketBuilder) error {
 	return nil
 }
 
-// addExtended adds the extended headers of p; next takes the bytes of one off the packet.
+// addExtended adds the extended headers of p; next takes the bytes of one off
+// the packet.
 func addExtended(b gopacket.PacketBuilder, p *rocev2.Packet, s rocev2.HeaderSet, next func(n int) layers.BaseLayer) {
 	if s.Has(rocev2.HasXRCETH) {
 		b.AddLayer(&XRCETH{next(rocev2.XRCETHLen), p.XRCETH})
@@ -231,8 +241,8 @@ var (
 	ErrICRC      = errors.New("rocev2/layers: wrong ICRC")
 )
 
-// CheckICRC checks the ICRC of a decoded packet, which takes the IP header that it came with. The error is nil,
-// ErrNotRoCEv2 or ErrICRC.
+// CheckICRC checks the ICRC of a decoded packet, which takes the IP header that
+// it came with. The error is nil, ErrNotRoCEv2 or ErrICRC.
 func CheckICRC(p gopacket.Packet) error {
 	ip := p.NetworkLayer()
 	if ip == nil || p.Layer(LayerTypeICRC) == nil {

@@ -151,7 +151,8 @@ func TestGoldenCaptures(t *testing.T) {
 	}
 }
 
-// checkContents checks that the layers after UDP are the UDP payload, cut where one header ends and the next begins.
+// checkContents checks that the layers after UDP are the UDP payload, cut where
+// one header ends and the next begins.
 func checkContents(t *testing.T, p gopacket.Packet) {
 	t.Helper()
 	rest := p.TransportLayer().LayerPayload()
@@ -273,7 +274,8 @@ func TestCheckICRCNoticesDamage(t *testing.T) {
 	}
 }
 
-// FuzzDecode: whatever UDP carries to port 4791, decoding it does not panic, and no byte is lost.
+// FuzzDecode: whatever UDP carries to port 4791, decoding it does not panic,
+// and no byte is lost.
 func FuzzDecode(f *testing.F) {
 	for _, name := range []string{"rping", "udaddy", "ib_atomic_bw"} {
 		for _, p := range readPackets(f, "../testdata/golden/"+name+".pcap") {

@@ -14,7 +14,7 @@
 // wait on timers of package time, so a link inside a testing/synctest bubble
 // stays in virtual time.
 //
-// The wrapper is meant for tests and for measurements of behaviour under loss. Where
-// packets are only dropped it copies nothing; other actions copy the batch. It
-// does not limit rates.
+// The wrapper is meant for tests and for measurements of behaviour under loss.
+// Where packets are only dropped it copies nothing; other actions copy the
+// batch. It does not limit rates.
 package fault

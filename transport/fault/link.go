@@ -128,7 +128,8 @@ func (l *Link) Close() error {
 		l.rx.mu.Lock()
 		l.rx.hold.stop()
 		l.rx.mu.Unlock()
-		// No pump starts any more; the one that runs was woken by Close.
+		// No pump starts any more; the one that runs was woken by
+		// Close.
 		l.rx.start.Do(func() {})
 		l.rx.pump.Wait()
 	})

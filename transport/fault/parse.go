@@ -398,8 +398,8 @@ func distance(a, b string) int {
 	return row[len(b)]
 }
 
-// String returns the rule in the syntax of Grammar. PSNs and Match have none and
-// are left out.
+// String returns the rule in the syntax of Grammar. PSNs and Match have none
+// and are left out.
 func (r Rule) String() string {
 	var b strings.Builder
 	b.WriteString(r.Action.String())

@@ -55,7 +55,8 @@ func (l *Link) Recv(b *transport.RxBatch) (int, error) {
 	return b.Len(), nil
 }
 
-// recvInPlace receives into the caller's batch. It is for rules that neither hold packets back nor double them.
+// recvInPlace receives into the caller's batch. It is for rules that neither
+// hold packets back nor double them.
 func (l *Link) recvInPlace(b *transport.RxBatch) (int, error) {
 	s := &l.rx
 	if _, err := l.inner.Recv(b); err != nil {

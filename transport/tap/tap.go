@@ -65,8 +65,9 @@ func New(inner transport.Link, w io.Writer) (*Link, error) {
 
 // Send writes and transmits b.
 func (l *Link) Send(b *transport.TxBatch) error {
-	// The inner link seals again, to the same result; but where a device refuses
-	// to segment, it gives the packets of a run Identification 0 after all.
+	// The inner link seals again, to the same result; but where a device
+	// refuses to segment, it gives the packets of a run Identification 0
+	// after all.
 	b.SealAll(l.local, l.Link.Capabilities().SegmentOffload)
 	now := time.Now()
 	l.mu.Lock()

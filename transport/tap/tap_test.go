@@ -129,7 +129,8 @@ func tshark(t *testing.T, capture []byte, want int) {
 		if err := os.WriteFile(file, capture, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		// A guess that payloads are RPC over RDMA finds those malformed.
+		// A guess that payloads are RPC over RDMA finds those
+		// malformed.
 		cmd := exec.Command(bin, "-r", file, "--disable-protocol", "rpcordma", "-o", "udp.check_checksum:TRUE", "-o", "ip.check_checksum:TRUE",
 			"-T", "fields", "-e", "_ws.malformed", "-e", "udp.checksum.status", "-e", "ip.checksum.status", "-e", "infiniband.bth.opcode")
 		out, err := cmd.Output()
@@ -187,7 +188,8 @@ func TestCapture(t *testing.T) {
 	}
 }
 
-// Segments of an offloaded run have the Identification that they were sealed for.
+// Segments of an offloaded run have the Identification that they were sealed
+// for.
 func TestCaptureUDP(t *testing.T) {
 	t.Parallel()
 	open := func(s string) transport.Link {

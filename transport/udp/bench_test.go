@@ -51,7 +51,8 @@ func throughput(b *testing.B, payload int, sc, rc Config) {
 	b.SetBytes(size)
 	perRun := min(transport.MaxRunSegments, transport.MaxRunBytes/size)
 
-	// The window is shared memory: acknowledgements are not what is measured.
+	// The window is shared memory: acknowledgements are not what is
+	// measured.
 	var seen, bad atomic.Int64
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -161,7 +162,8 @@ func BenchmarkRoundTrip(b *testing.B) {
 	for _, poll := range []bool{true, false} {
 		b.Run(map[bool]string{true: "poll", false: "wait"}[poll], func(b *testing.B) {
 			x, y := open(b, loopback(), Config{}), open(b, loopback(), Config{})
-			// play answers every packet, the first is sent by one side.
+			// play answers every packet, the first is sent by one
+			// side.
 			play := func(l, peer *Link, rounds int, first bool) {
 				tx, rx := transport.NewTxBatch(0), transport.NewRxBatch(1)
 				tx.Commit(copy(tx.Room(), packet(1, 8)), transport.NewPath(l.Addr(), transport.Path{Dst: peer.Addr()}))

@@ -12,7 +12,8 @@ import (
 // errMessageSize is the system's word for a packet longer than the MTU.
 const errMessageSize = unix.EMSGSIZE
 
-// dontFragment makes the socket send unfragmented packets, with Identification 0.
+// dontFragment makes the socket send unfragmented packets, with Identification
+// 0.
 func dontFragment(c syscall.RawConn, v4 bool) error {
 	level, option, probe := unix.IPPROTO_IPV6, unix.IPV6_MTU_DISCOVER, unix.IPV6_PMTUDISC_PROBE
 	if v4 {

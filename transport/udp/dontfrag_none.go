@@ -7,6 +7,6 @@ import "syscall"
 // errMessageSize is the system's word for a packet longer than the MTU.
 const errMessageSize = syscall.EMSGSIZE
 
-// dontFragment does nothing: this system has no such option for both versions of
-// IP, and fragments what is too long.
+// dontFragment does nothing: this system has no such option for both versions
+// of IP, and fragments what is too long.
 func dontFragment(syscall.RawConn, bool) error { return nil }

@@ -133,7 +133,8 @@ func TestRefusals(t *testing.T) {
 func TestReceiveFails(t *testing.T) {
 	t.Parallel()
 	a, b, path := ends(t, false, Config{}, transport.Path{})
-	// In the socket's place comes something that is always ready and no socket.
+	// In the socket's place comes something that is always ready and no
+	// socket.
 	null, err := unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)

@@ -50,9 +50,9 @@ func holder(at netip.AddrPort) string {
 	return "by a process that is not visible here, of another user or namespace, or by the kernel (rdma_rxe in this network namespace); stop it (ss -ulpn shows it to root), open another local address or use another network namespace"
 }
 
-// holdingProcess returns the process that has the port, "" if it is not visible.
-// The kernel's list may lack a socket while others come and go, so it is read
-// more than once.
+// holdingProcess returns the process that has the port, "" if it is not
+// visible. The kernel's list may lack a socket while others come and go, so it
+// is read more than once.
 func holdingProcess(at netip.AddrPort) string {
 	for range 5 {
 		if who := findProcess(socketInodes(at)); who != "" {
@@ -71,7 +71,8 @@ func socketInodes(at netip.AddrPort) map[string]bool {
 			continue
 		}
 		for line := range strings.Lines(string(data)) {
-			// sl local_address rem_address st tx:rx tr:when retrnsmt uid timeout inode …
+			// sl local_address rem_address st tx:rx tr:when
+			// retrnsmt uid timeout inode …
 			f := strings.Fields(line)
 			if len(f) < 10 {
 				continue

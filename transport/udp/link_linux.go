@@ -79,9 +79,9 @@ func Open(addr netip.Addr, c Config) (*Link, error) {
 }
 
 // OpenGroup binds n links, a power of two, to the same address and port. A
-// packet arrives at the link whose index is its destination QPN modulo n; one in
-// a buffer that the kernel has coalesced, where the first of the buffer belongs.
-// ReusePort is implied. The error is an *OpenError.
+// packet arrives at the link whose index is its destination QPN modulo n; one
+// in a buffer that the kernel has coalesced, where the first of the buffer
+// belongs. ReusePort is implied. The error is an *OpenError.
 func OpenGroup(addr netip.Addr, c Config, n int) ([]*Link, error) {
 	if n <= 1 {
 		l, err := Open(addr, c)
@@ -94,7 +94,8 @@ func OpenGroup(addr netip.Addr, c Config, n int) ([]*Link, error) {
 		return nil, &OpenError{Addr: netip.AddrPortFrom(addr, c.Port), Op: "open a group",
 			Err: fmt.Errorf("%d links: the number must be a power of two", n)}
 	}
-	// Sharing is among these links only: whoever else holds the port shows now.
+	// Sharing is among these links only: whoever else holds the port shows
+	// now.
 	alone, err := Open(addr, c)
 	if err != nil {
 		return nil, err
@@ -179,8 +180,8 @@ func (l *Link) Capabilities() transport.Capabilities {
 	return c
 }
 
-// ReadLinkMTU reads the MTU of the link's interface, and that of the way to peer
-// where packets leave by another one.
+// ReadLinkMTU reads the MTU of the link's interface, and that of the way to
+// peer where packets leave by another one.
 func (l *Link) ReadLinkMTU(peer netip.Addr) int {
 	own := l.mtu.read()
 	peer = peer.Unmap().WithZone("")
@@ -231,7 +232,8 @@ func (w *waiter) init() error {
 	var one, count [8]byte
 	binary.NativeEndian.PutUint64(one[:], 1)
 	w.wake = func(fd uintptr) {
-		// It fails only when the counter is full: then the wake-up is due already.
+		// It fails only when the counter is full: then the wake-up is
+		// due already.
 		_, _ = unix.Write(int(fd), one[:])
 	}
 	w.onEvent = func(fd uintptr) {
@@ -243,7 +245,8 @@ func (w *waiter) init() error {
 		}
 		n, err := unix.Poll(fds, millis)
 		if err == nil && n > 0 && w.fds[1].Revents != 0 {
-			// Readable, so it does not block: takes the wake-ups back.
+			// Readable, so it does not block: takes the wake-ups
+			// back.
 			_, _ = unix.Read(int(fd), count[:])
 		}
 	}
@@ -255,14 +258,15 @@ func (w *waiter) init() error {
 	return nil
 }
 
-// pauseMillis is how long Wait lasts after so many Recv calls in a row that have
-// failed: a socket that is broken, or whose device is, must not take a processor.
+// pauseMillis is how long Wait lasts after so many Recv calls in a row that
+// have failed: a socket that is broken, or whose device is, must not take a
+// processor.
 func pauseMillis(failed int32) int { return min(1<<min(failed-1, 10), maxPauseMillis) }
 
 const maxPauseMillis = 100
 
-// Wait blocks in poll(2) until the socket is readable, and where receiving fails
-// for a while.
+// Wait blocks in poll(2) until the socket is readable, and where receiving
+// fails for a while.
 func (l *Link) Wait() error {
 	if l.closed.Load() {
 		return transport.ErrClosed

@@ -112,8 +112,9 @@ func (l *Link) readLoop() {
 			return
 		}
 		if err != nil {
-			// An ICMP error of an earlier datagram, or one too long (Windows). More
-			// of them in a row is something that is broken.
+			// An ICMP error of an earlier datagram, or one too long
+			// (Windows). More of them in a row is something that is
+			// broken.
 			l.count(func(s *transport.LinkStats) { s.SocketErrors++ })
 			l.free.Put(d.buf)
 			if failed++; failed > maxRefused {

@@ -13,7 +13,8 @@ import (
 // local route makes ours).
 const minLinkMTU = 1500
 
-// ownMTU is the MTU of the interface that holds the link's address, as last read.
+// ownMTU is the MTU of the interface that holds the link's address, as last
+// read.
 type ownMTU struct {
 	addr  netip.Addr
 	iface int // index; 0: it must be searched for
@@ -47,10 +48,10 @@ func (m *ownMTU) fill(c *transport.Capabilities) {
 	c.MTU = rocev2.LargestMTU(c.LinkMTU)
 }
 
-// linkMTU returns the MTU of the interface that holds addr, and its index. Where
-// the interface is not the one that packets leave by (an address of the host on
-// lo that is not a loopback address), the smallest of those that they may leave
-// by counts, and the index is 0.
+// linkMTU returns the MTU of the interface that holds addr, and its index.
+// Where the interface is not the one that packets leave by (an address of the
+// host on lo that is not a loopback address), the smallest of those that they
+// may leave by counts, and the index is 0.
 func linkMTU(addr netip.Addr) (mtu, index int) {
 	mtu = minLinkMTU
 	bits := -1
@@ -63,7 +64,8 @@ func linkMTU(addr netip.Addr) (mtu, index int) {
 		case l.addr == addr:
 			return l.iface.MTU, l.iface.Index
 		case addr.IsLoopback() && loop && l.bits > bits:
-			// All of 127.0.0.0/8 is local although the interface names one address.
+			// All of 127.0.0.0/8 is local although the interface
+			// names one address.
 			mtu, bits, index = l.iface.MTU, l.bits, l.iface.Index
 		}
 	}

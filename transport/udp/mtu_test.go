@@ -16,8 +16,8 @@ import (
 
 func mustAddr(s string) netip.Addr { return netip.MustParseAddr(s) }
 
-// TestLinkMTU: the MTU to a peer is that of the way that packets take, which the
-// address alone does not tell, and it is read again.
+// TestLinkMTU: the MTU to a peer is that of the way that packets take, which
+// the address alone does not tell, and it is read again.
 func TestLinkMTU(t *testing.T) {
 	t.Parallel()
 	if !testnet.Isolated(t) {
@@ -40,7 +40,8 @@ func TestLinkMTU(t *testing.T) {
 	}{
 		{"198.18.0.1", 9000, map[string]int{"198.18.0.2": 9000, "198.18.1.2": 1500, "198.18.2.2": 4200, "198.18.1.1": 9000, "203.0.113.1": 9000}},
 		{"fd18::1", 9000, map[string]int{"fd18::2": 9000, "fd18:1::2": 1500}},
-		// Not lo's 64 KiB, since it is others that find this host by it.
+		// Not lo's 64 KiB, since it is others that find this host by
+		// it.
 		{"198.18.9.1", 1500, map[string]int{"198.18.0.2": 1500, "198.18.1.2": 1500, "198.18.9.2": 1500}},
 		{"fd18:9::1", 1500, map[string]int{"fd18::2": 1500}},
 		{"127.0.0.3", 65536, map[string]int{"127.0.0.4": 65536}},
@@ -99,7 +100,8 @@ func TestParseRoute(t *testing.T) {
 }
 
 // TestLearnedMTUDoesNotCount: the kernel puts a path MTU that it has from ICMP,
-// which anybody can send, where the route's own is, with a time at which it ends.
+// which anybody can send, where the route's own is, with a time at which it
+// ends.
 func TestLearnedMTUDoesNotCount(t *testing.T) {
 	t.Parallel()
 	attr := func(typ uint16, data []byte) []byte {

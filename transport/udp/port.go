@@ -43,7 +43,8 @@ func interfaceOf(addr netip.Addr) *net.Interface {
 		if l.addr == addr {
 			return &l.iface
 		}
-		// All of 127.0.0.0/8 is local although the interface names one address.
+		// All of 127.0.0.0/8 is local although the interface names one
+		// address.
 		if l.iface.Flags&net.FlagLoopback != 0 {
 			loopback = &l.iface
 		}

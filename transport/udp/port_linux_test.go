@@ -60,8 +60,8 @@ func TestPortStatus(t *testing.T) {
 			ip(c.cmd)
 			want := transport.PortStatus{State: c.want, Interface: c.ifi}
 			got := l.PortStatus()
-			// The kernel takes up to a second to see a cable come and go. Each turn of
-			// the loop starts a process.
+			// The kernel takes up to a second to see a cable come
+			// and go. Each turn of the loop starts a process.
 			for i := 0; got.State != c.want && i < 10_000 && ip("link show"); i++ {
 				got = l.PortStatus()
 			}

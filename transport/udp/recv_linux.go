@@ -215,7 +215,8 @@ func (r *receiver) deliver(b *transport.RxBatch) {
 	add(&st.rxWeak, weak)
 }
 
-// parseControl returns the traffic class and the segment size (0 = not coalesced).
+// parseControl returns the traffic class and the segment size (0 = not
+// coalesced).
 func parseControl(b []byte) (class uint8, segment int) {
 	for {
 		v, rest, ok := nextControl(b)

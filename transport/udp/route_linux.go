@@ -82,7 +82,8 @@ func parseRoute(b []byte) (r route, ok bool) {
 				}
 			})
 		case typ == unix.RTA_CACHEINFO && len(data) >= 12:
-			// rta_expires: what was learned of a path is forgotten some day.
+			// rta_expires: what was learned of a path is forgotten
+			// some day.
 			learned = binary.NativeEndian.Uint32(data[8:]) != 0
 		}
 	})

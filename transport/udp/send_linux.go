@@ -218,8 +218,8 @@ func (s *sender) writeSome(fd uintptr) {
 }
 
 // transmit sends from header s.sent on and returns how many were sent. A small
-// packet alone goes the quickest way: it cannot block, so the scheduler need not
-// know of it.
+// packet alone goes the quickest way: it cannot block, so the scheduler need
+// not know of it.
 func (s *sender) transmit(fd uintptr) (int, unix.Errno) {
 	h := &s.hdrs[s.sent].hdr
 	if s.alone() {
@@ -231,7 +231,8 @@ func (s *sender) transmit(fd uintptr) (int, unix.Errno) {
 	return int(n), errno
 }
 
-// alone reports whether what is left is one packet that needs no control message.
+// alone reports whether what is left is one packet that needs no control
+// message.
 func (s *sender) alone() bool {
 	h := &s.hdrs[s.sent].hdr
 	return s.n-s.sent == 1 && h.Controllen == 0 && h.Iov.Len <= smallPacket
@@ -270,15 +271,17 @@ func (s *sender) recover(errno unix.Errno) error {
 	r := &s.slots[s.sent].run
 	switch errno {
 	case unix.ECONNREFUSED, unix.EHOSTUNREACH, unix.ENETUNREACH, unix.ECONNRESET, unix.EHOSTDOWN, unix.EPROTO:
-		// Either an ICMP error of an earlier datagram, which says nothing
-		// about this one and is gone once reported, or no route.
+		// Either an ICMP error of an earlier datagram, which says
+		// nothing about this one and is gone once reported, or no
+		// route.
 		if s.refused++; s.refused < 3 {
 			s.l.stats.socketErrors.Add(1)
 			return nil
 		}
 	case unix.ENOBUFS, unix.ENOMEM:
-		// The device's queue is full; it does not report when it drains. Where
-		// that does not end, what follows fails at once until something is sent.
+		// The device's queue is full; it does not report when it
+		// drains. Where that does not end, what follows fails at once
+		// until something is sent.
 		if s.starved++; s.starved < maxStarved {
 			s.l.stats.txWaits.Add(1)
 			time.Sleep(starvePause)

@@ -77,7 +77,8 @@ func setOptions(fd int, v4 bool, c *Config) error {
 		{unix.IPPROTO_IPV6, unix.IPV6_RECVTCLASS, 1},
 		{unix.IPPROTO_IPV6, ipv6FlowinfoSend, 1},
 		{unix.IPPROTO_IPV6, unix.IPV6_UNICAST_HOPS, hopLimit},
-		// Kernel rxe sends UDP checksum 0 on IPv6 too (allowed by RFC 6936).
+		// Kernel rxe sends UDP checksum 0 on IPv6 too (allowed by RFC
+		// 6936).
 		{unix.IPPROTO_UDP, unix.UDP_NO_CHECK6_RX, 1},
 	}
 	if v4 {

@@ -55,7 +55,8 @@ func TestSourcePort(t *testing.T) {
 				if n := uint64(len(sizes())); st.TxPackets != n || st.TxErrors != 0 || !c.DisableGSO && st.TxBuffers > n/4 {
 					t.Errorf("stats %+v", st)
 				}
-				// What has no source port of its own still leaves from the link's.
+				// What has no source port of its own still
+				// leaves from the link's.
 				tx.Reset()
 				put(t, tx, p, packet(1, 64))
 				if err := a.Send(tx); err != nil {
@@ -292,7 +293,8 @@ func TestSourcePortsAtOnce(t *testing.T) {
 				for j := range uint16(5) {
 					put(t, tx, transport.NewPath(addr, transport.Path{Dst: b.Addr(), SrcPort: 64000 + (k+j)%80}), packet(i, 64))
 				}
-				// The 65th port is refused, and everything once the link is closed.
+				// The 65th port is refused, and everything once
+				// the link is closed.
 				if err := l.Send(tx); err != nil && !errors.Is(err, errManyPorts) && !errors.Is(err, transport.ErrClosed) {
 					t.Error(err)
 				}

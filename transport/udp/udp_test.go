@@ -76,7 +76,9 @@ func TestTransfer(t *testing.T) {
 					if want := packet(i, sizes()[i]); !bytes.Equal(p.Data[:len(p.Data)-rocev2.ICRCLen], want) {
 						t.Fatalf("packet %d differs: %d bytes, want %d", i, len(p.Data), len(want)+rocev2.ICRCLen)
 					}
-					// Without GRO the place in a run is lost: the kernel shows no Identification.
+					// Without GRO the place in a run is
+					// lost: the kernel shows no
+					// Identification.
 					weak := !v6 && c.config.DisableGRO && !c.config.DisableGSO
 					if p.ICRC != transport.ICRCVerified && !(weak && p.ICRC == transport.ICRCWeak) {
 						t.Errorf("packet %d: ICRC %v", i, p.ICRC)
@@ -246,7 +248,8 @@ func TestSendErrors(t *testing.T) {
 	six := transport.NewPath(a.Addr(), transport.Path{Dst: netip.MustParseAddr("fd00::1")})
 	port := transport.NewPath(a.Addr(), transport.Path{Dst: b.Addr(), SrcPort: 61501})
 	foreign(t, netip.AddrPortFrom(a.Addr(), 61501), netip.AddrPort{}, false) // has the port
-	// A broadcast address is refused by the kernel: the socket has no SO_BROADCAST.
+	// A broadcast address is refused by the kernel: the socket has no
+	// SO_BROADCAST.
 	broadcast := transport.NewPath(a.Addr(), transport.Path{Dst: netip.MustParseAddr("255.255.255.255")})
 	tx := transport.NewTxBatch(1 << 18)
 	for i, p := range []*transport.Path{path, six, port, broadcast, broadcast, path} {

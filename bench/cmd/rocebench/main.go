@@ -3,7 +3,7 @@
 //
 //	rocebench -out report            the full grid, about 15 minutes
 //	rocebench -quick -out DIR        a reduced one, less than 3 minutes
-//	rocebench -kernel -out report    the full grid and kernel rxe in emulated guests
+//	rocebench -kernel -out report    the full grid and kernel rxe in guests
 //	rocebench -match 'lat' -out DIR  only cells whose name matches
 //	rocebench -render DIR            the report again from DIR/results.json
 //

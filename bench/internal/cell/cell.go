@@ -87,8 +87,9 @@ type Row struct {
 	Samples []Sample           `json:"samples,omitempty"`
 	Extra   map[string]float64 `json:"extra_median,omitempty"`
 	Errors  map[string]uint64  `json:"errors,omitempty"` // of all samples together
-	// Disturbed counts runs with errors that were repeated because other programs
-	// used the processors meanwhile. They are not among the samples.
+	// Disturbed counts runs with errors that were repeated because other
+	// programs used the processors meanwhile. They are not among the
+	// samples.
 	Disturbed int    `json:"disturbed,omitempty"`
 	Failed    string `json:"failed,omitempty"` // why there is no value
 	Skipped   string `json:"skipped,omitempty"`

@@ -19,9 +19,10 @@ type Options struct {
 	Match  func(name string) bool
 	Window cell.Window
 	Repeat int // runs of each cell
-	// Again is how often a run with errors is repeated at most if other programs
-	// took much of the processors meanwhile: a stack that is not scheduled sends
-	// again what nobody lost. Runs with errors on a quiet machine stand.
+	// Again is how often a run with errors is repeated at most if other
+	// programs took much of the processors meanwhile: a stack that is not
+	// scheduled sends again what nobody lost. Runs with errors on a quiet
+	// machine stand.
 	Again int
 	Logf  func(format string, args ...any)
 

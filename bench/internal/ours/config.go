@@ -29,9 +29,9 @@ const (
 	Latency Test = "latency" // one operation at a time
 	Idle    Test = "idle"    // CPU time of connected queue pairs that do nothing
 	Memory  Test = "memory"  // memory of connected queue pairs that do nothing
-	// Loopback is Stream between two queue pairs of one device in one process,
-	// where packets pass inside the device. It needs no peer and is comparable
-	// with nothing that has one.
+	// Loopback is Stream between two queue pairs of one device in one
+	// process, where packets pass inside the device. It needs no peer and
+	// is comparable with nothing that has one.
 	Loopback Test = "loopback"
 	Lookup   Test = "lookup" // resolving keys among many regions; needs no peer
 )

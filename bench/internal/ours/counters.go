@@ -55,7 +55,8 @@ func (s *side) costs(r *pair.Result) {
 
 // mishaps adds what went wrong on this side since the device was opened. With
 // faults being injected, losses and what repairs them are no errors; nor is a
-// packet sent again for nothing, because the peer was not scheduled for a while.
+// packet sent again for nothing, because the peer was not scheduled for a
+// while.
 func (s *side) mishaps(r *pair.Result) {
 	fatal, maybe := r.Errors, r.Errors
 	if s.cfg.Loss > 0 {

@@ -17,8 +17,8 @@ const (
 	// targetBytes is how much memory the peer writes to and reads from at
 	// least; larger messages get as much as they need.
 	targetBytes = 1 << 20
-	// recvAhead is how many receives a SEND finds posted, as a multiple of the
-	// sender's depth: completions of the receiver may lag behind.
+	// recvAhead is how many receives a SEND finds posted, as a multiple of
+	// the sender's depth: completions of the receiver may lag behind.
 	recvAhead = 64
 	maxRecvs  = 32 << 10
 )
@@ -79,8 +79,8 @@ func (s *side) openDevice() error {
 	if s.cfg.Loss > 0 {
 		rules = []fault.Rule{{Action: fault.Drop, Direction: fault.Tx, Rate: s.cfg.Loss}}
 	}
-	// A fixed seed: which packets are lost is the same from run to run, as far
-	// as the sequence of packets is.
+	// A fixed seed: which packets are lost is the same from run to run, as
+	// far as the sequence of packets is.
 	s.link = fault.New(link, 20+uint64(addr.As16()[15]), rules...)
 	s.dev, err = verbs.OpenLink(s.link, verbs.Config{})
 	return err

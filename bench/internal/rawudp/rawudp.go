@@ -49,8 +49,8 @@ func Register() {
 }
 
 // Throughput returns a function that measures Gb/s of received segments of so
-// many bytes, from address a to address b. The CRC is that of hash/crc32 or, with
-// icrc, of the product.
+// many bytes, from address a to address b. The CRC is that of hash/crc32 or,
+// with icrc, of the product.
 func Throughput(a, b string, segment int, icrc bool) func(context.Context, cell.Window) cell.Sample {
 	return func(ctx context.Context, w cell.Window) cell.Sample {
 		c := config{Addr: a, Segment: segment, ICRC: icrc, Warm: w.Warm, Measure: w.Measure}

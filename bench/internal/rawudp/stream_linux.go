@@ -45,8 +45,9 @@ func (s *stream) send(stop <-chan struct{}) (pair.Result, error) {
 	if err := unix.SetsockoptInt(s.fd, unix.SOL_UDP, unix.UDP_SEGMENT, seg); err != nil {
 		return pair.Result{}, fmt.Errorf("UDP_SEGMENT: %w", err)
 	}
-	// A segment occupies more of the receive buffer than its bytes; a quarter of
-	// what is granted is always free of overruns. Both ends are granted the same.
+	// A segment occupies more of the receive buffer than its bytes; a
+	// quarter of what is granted is always free of overruns. Both ends are
+	// granted the same.
 	window := uint64(max(s.recvBuffer()/4/(perRun*seg), 2) * perRun)
 	arena := make([]byte, perRun*seg)
 	for i := range arena {

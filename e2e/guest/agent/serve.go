@@ -61,7 +61,8 @@ func handle(conn net.Conn) {
 	_ = pc.WriteJSON(proto.FrameExit, exit)
 }
 
-// execute runs the command until it ends, its time is over or the host hangs up.
+// execute runs the command until it ends, its time is over or the host hangs
+// up.
 func execute(pc *proto.Conn, req proto.Request) proto.Exit {
 	cmd := exec.Command(req.Argv[0], req.Argv[1:]...)
 	cmd.Env = append(os.Environ(), req.Env...)

@@ -89,8 +89,9 @@ func loadModules(list string) error {
 	s := bufio.NewScanner(f)
 	for s.Scan() {
 		if err := loadModule(s.Text()); err != nil {
-			// A module that only helps on another CPU refuses to load; what is
-			// really missing shows up when it is used.
+			// A module that only helps on another CPU refuses to
+			// load; what is really missing shows up when it is
+			// used.
 			fmt.Println("agent:", err)
 		}
 	}

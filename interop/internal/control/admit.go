@@ -18,8 +18,8 @@ import (
 type Admission struct {
 	// Timeout bounds the whole greeting of one client; 0 means no bound.
 	Timeout time.Duration
-	// Refused, if set, is told of every client that is not admitted, one after
-	// the other.
+	// Refused, if set, is told of every client that is not admitted, one
+	// after the other.
 	Refused func(from net.Addr, why error)
 }
 
