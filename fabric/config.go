@@ -1,6 +1,9 @@
 package fabric
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // Config describes a network. The zero value has no loss, no delay and no limit
 // of rate.
@@ -38,24 +41,16 @@ const (
 	defaultRecvBuffer   = 4 << 20
 )
 
+// Negative values stand for the defaults too.
 func (c *Config) fill() {
-	if c.LinkMTU <= 0 {
-		c.LinkMTU = defaultLinkMTU
-	}
+	c.LinkMTU = cmp.Or(max(c.LinkMTU, 0), defaultLinkMTU)
 }
 
 func (c *PortConfig) fill() {
-	positive := func(v *int, def int) {
-		if *v <= 0 {
-			*v = def
-		}
-	}
-	positive(&c.QueueBytes, defaultQueue)
-	positive(&c.SendBuffer, defaultSendBuffer)
-	positive(&c.RecvBuffer, defaultRecvBuffer)
-	if c.ReorderDelay <= 0 {
-		c.ReorderDelay = defaultReorderDelay
-	}
+	c.QueueBytes = cmp.Or(max(c.QueueBytes, 0), defaultQueue)
+	c.SendBuffer = cmp.Or(max(c.SendBuffer, 0), defaultSendBuffer)
+	c.RecvBuffer = cmp.Or(max(c.RecvBuffer, 0), defaultRecvBuffer)
+	c.ReorderDelay = cmp.Or(max(c.ReorderDelay, 0), defaultReorderDelay)
 }
 
 // serialization returns how long n bytes take at the port's rate.
@@ -72,6 +67,9 @@ const (
 	headersIPv4 = 20 + 8
 	headersIPv6 = 40 + 8
 )
+
+// defaultHops is the hop limit of packets whose path asks for no other.
+const defaultHops = 64
 
 // frameOverhead is charged for a packet in the receive buffer besides its
 // bytes.

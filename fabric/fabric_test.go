@@ -97,12 +97,15 @@ func TestPair(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ a, b string }{{"10.0.0.1", "10.0.0.2"}, {"fd00::1", "fd00::2"}, {"fe80::1%x", "fe80::2%x"}} {
 		a, b := Pair(netip.MustParseAddr(c.a), netip.MustParseAddr(c.b))
-		send(t, a, transport.Path{Dst: b.Addr(), TrafficClass: 0x68, SrcPort: 50000}, 0, 20, 4096)
+		send(t, a, transport.Path{Dst: b.Addr(), TrafficClass: 0x68, SrcPort: 50000, HopLimit: 9, FlowLabel: 0x54321}, 0, 20, 4096)
 		send(t, b, transport.Path{Dst: a.Addr()}, 0, 1, 0)
 		got := collect(t, b, time.Now(), 20)
 		for i, p := range got {
 			if p.psn != i || p.ICRC != transport.ICRCVerified || p.TrafficClass != 0x68 || p.SrcPort != 50000 {
 				t.Errorf("packet %d: PSN %d, ICRC %v, class %#x, port %d", i, p.psn, p.ICRC, p.TrafficClass, p.SrcPort)
+			}
+			if p.HopLimit != 9 || p.FlowLabel != 0x54321 {
+				t.Errorf("packet %d: hop limit %d, flow label %#x", i, p.HopLimit, p.FlowLabel)
 			}
 			if p.Src != a.Addr().WithZone("") || p.Dst != b.Addr().WithZone("") {
 				t.Errorf("packet %d: from %v to %v", i, p.Src, p.Dst)

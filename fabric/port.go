@@ -1,6 +1,7 @@
 package fabric
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -32,8 +33,9 @@ type Port struct {
 	queued   int // bytes in queue, overhead included
 	underWay int // bytes on the way from the egress queue
 	closed   bool
-	stats    transport.LinkStats
 	counters Counters
+
+	stats transport.LinkCounters
 }
 
 // Counters tell what happened to packets on their way to a port.
@@ -97,7 +99,8 @@ func (p *Port) Recv(b *transport.RxBatch) (int, error) {
 	for p.queue.len() > 0 {
 		f := p.queue.peek()
 		if !b.AppendCopy(transport.RxPacket{
-			Data: f.data(), Src: f.src, Dst: p.local.Addr(), SrcPort: f.srcPort, TrafficClass: f.class,
+			Data: f.data(), Src: f.src, Dst: p.local.Addr(), SrcPort: f.srcPort,
+			TrafficClass: f.class, HopLimit: f.hops, FlowLabel: f.label,
 		}) {
 			p.signal()
 			break
@@ -108,22 +111,12 @@ func (p *Port) Recv(b *transport.RxBatch) (int, error) {
 	}
 	p.sw.mu.Unlock()
 
-	bad, bytes := 0, 0
 	for i := range b.Packets() {
 		k := &b.Packets()[i]
 		k.ICRC, k.IPID = p.verifier.Peer(netip.AddrPortFrom(k.Src, k.SrcPort)).Check(0, k.Data)
-		bytes += len(k.Data)
-		if k.ICRC == transport.ICRCBad {
-			bad++
-		}
 	}
-	if n := b.Len(); n > 0 {
-		p.sw.mu.Lock()
-		p.stats.RxPackets += uint64(n)
-		p.stats.RxBuffers += uint64(n)
-		p.stats.RxBytes += uint64(bytes)
-		p.stats.RxBadICRC += uint64(bad)
-		p.sw.mu.Unlock()
+	if b.Len() > 0 {
+		p.stats.Received(b, b.Len(), 0)
 	}
 	return b.Len(), nil
 }
@@ -153,19 +146,12 @@ func (p *Port) Send(b *transport.TxBatch) error {
 			return transport.ErrClosed
 		}
 		if err := p.transmit(now, b, i); err != nil {
-			if fail.Failed == 0 {
-				fail.Index, fail.Err = i, err
-			}
-			fail.Failed++
-			p.stats.TxErrors++
+			fail.Add(i, 1, err)
+			p.stats.SendFailed(1)
 		}
 	}
 	s.arm(now)
-	if fail.Failed > 0 {
-		e := fail // only now on the heap
-		return &e
-	}
-	return nil
+	return fail.Result()
 }
 
 // backlog returns the bytes that wait for the uplink.
@@ -183,7 +169,7 @@ func queuedBytes(rate int64, d time.Duration) int {
 
 // awaitRoom gives up the lock until the uplink has room again.
 func (p *Port) awaitRoom(now time.Duration) time.Duration {
-	p.stats.TxWaits++
+	p.stats.SendWaited()
 	// Down to half, so that the sender does not wake for every packet.
 	d := p.upFree - now - p.cfg.serialization(p.cfg.SendBuffer/2)
 	p.sw.mu.Unlock()
@@ -215,14 +201,10 @@ func (p *Port) transmit(now time.Duration, b *transport.TxBatch, i int) error {
 	f.n = copy(f.buf, data)
 	f.size = f.n + headers
 	f.src, f.dst = p.local.Addr(), path.Dst
-	f.srcPort, f.dstPort = path.SrcPort, path.Port(rocev2.UDPPort)
-	if f.srcPort == 0 {
-		f.srcPort = rocev2.UDPPort
-	}
-	f.class = path.TrafficClass
-	p.stats.TxPackets++
-	p.stats.TxBuffers++
-	p.stats.TxBytes += uint64(f.n)
+	f.srcPort, f.dstPort = cmp.Or(path.SrcPort, rocev2.UDPPort), path.Port(rocev2.UDPPort)
+	f.class, f.label = path.TrafficClass, path.FlowLabel
+	f.hops = cmp.Or(path.HopLimit, defaultHops)
+	p.stats.Sent(1, 1, f.n)
 	at := now
 	if p.cfg.Rate > 0 {
 		p.upFree = max(now, p.upFree) + p.cfg.serialization(f.size)
@@ -338,7 +320,7 @@ func (p *Port) deliver(f *frame) {
 		return
 	}
 	if p.queued+f.n+frameOverhead > p.cfg.RecvBuffer {
-		p.stats.RxOverflow++
+		p.stats.Overflowed()
 		p.sw.release(f)
 		return
 	}
@@ -380,11 +362,7 @@ func (p *Port) closeLocked() {
 }
 
 // Stats returns the counters of the link.
-func (p *Port) Stats() transport.LinkStats {
-	p.sw.mu.Lock()
-	defer p.sw.mu.Unlock()
-	return p.stats
-}
+func (p *Port) Stats() transport.LinkStats { return p.stats.Load() }
 
 // Counters returns what the network did to packets on their way to the port.
 func (p *Port) Counters() Counters {

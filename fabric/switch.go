@@ -48,6 +48,8 @@ type frame struct {
 	srcPort uint16
 	dstPort uint16
 	class   uint8
+	hops    uint8
+	label   uint32 // IPv6 flow label
 
 	cable *Port  // whose cable the frame is on
 	cuts  uint64 // of that cable when it came there

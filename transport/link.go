@@ -1,8 +1,6 @@
 package transport
 
 import (
-	"fmt"
-	"net"
 	"net/netip"
 
 	"github.com/gosoftroce/rocev2/rocev2"
@@ -63,59 +61,4 @@ type Capabilities struct {
 	SourcePorts    bool       // Path.SrcPort other than the link's own is honoured; see OpenSourcePort
 	RecvBuffer     int        // bytes that the receive buffer holds, as granted; 0 = unknown
 	SendBuffer     int        // bytes that the send buffer holds, as granted; 0 = unknown
-}
-
-// ErrClosed is returned by the methods of a closed link. It wraps
-// net.ErrClosed.
-var ErrClosed = fmt.Errorf("transport: link closed: %w", net.ErrClosed)
-
-// SendError reports that some packets of a batch were not sent.
-type SendError struct {
-	Index  int   // first packet that failed
-	Failed int   // how many failed
-	Err    error // why the first one failed
-}
-
-func (e *SendError) Error() string {
-	return fmt.Sprintf("transport: %d packets not sent, first is %d: %v", e.Failed, e.Index, e.Err)
-}
-
-// Unwrap returns the cause of the first failure.
-func (e *SendError) Unwrap() error { return e.Err }
-
-// LinkStats are the counters of a link. Bytes count BTH to ICRC.
-type LinkStats struct {
-	TxPackets uint64 // packets handed to the network
-	TxBytes   uint64
-	TxBuffers uint64 // buffers they left in: packets or segmentation runs
-	TxErrors  uint64 // packets that could not be sent
-	TxWaits   uint64 // times Send had to wait for room
-
-	RxPackets     uint64 // packets delivered, bad ones included
-	RxBytes       uint64
-	RxBuffers     uint64 // buffers they came in: datagrams or coalesced runs
-	RxBadICRC     uint64 // of these, wrong ICRC
-	RxWeakICRC    uint64 // of these, accepted with a 16-bit check
-	RxMalformed   uint64 // datagrams dropped: too short for a packet or too long
-	RxOverflow    uint64 // datagrams lost because the receive buffer was full
-	SocketErrors  uint64 // pending socket errors (ICMP) swallowed
-	OffloadFaults uint64 // times the device refused segmentation offload
-}
-
-// Each calls f for every counter with its name, in fixed order.
-func (s *LinkStats) Each(f func(name string, value uint64)) {
-	f("tx_packets", s.TxPackets)
-	f("tx_bytes", s.TxBytes)
-	f("tx_buffers", s.TxBuffers)
-	f("tx_errors", s.TxErrors)
-	f("tx_waits", s.TxWaits)
-	f("rx_packets", s.RxPackets)
-	f("rx_bytes", s.RxBytes)
-	f("rx_buffers", s.RxBuffers)
-	f("rx_bad_icrc", s.RxBadICRC)
-	f("rx_weak_icrc", s.RxWeakICRC)
-	f("rx_malformed", s.RxMalformed)
-	f("rx_overflow", s.RxOverflow)
-	f("socket_errors", s.SocketErrors)
-	f("offload_faults", s.OffloadFaults)
 }

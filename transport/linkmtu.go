@@ -1,13 +1,10 @@
 package transport
 
-import (
-	"errors"
-	"net/netip"
-)
+import "net/netip"
 
 // LinkMTUReader is a Link whose MTU the system may change, or whose packets to
 // some peers leave by another interface than its own. A link that wraps another
-// one passes the call on, with ReadLinkMTU.
+// one passes the call on, as Wrapper does.
 type LinkMTUReader interface {
 	// ReadLinkMTU asks the system how many bytes an IP packet from here to
 	// peer may have now; an invalid peer stands for any. Capabilities
@@ -24,7 +21,3 @@ func ReadLinkMTU(l Link, peer netip.Addr) int {
 	}
 	return l.Capabilities().LinkMTU
 }
-
-// ErrTooLong is why a packet cannot be sent that is longer than the MTU of the
-// interface that it would leave by.
-var ErrTooLong = errors.New("the packet is longer than the MTU of the way to the peer")

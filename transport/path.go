@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"cmp"
 	"net/netip"
 
 	"github.com/gosoftroce/rocev2/rocev2"
@@ -42,18 +43,9 @@ func (p *Path) Flow(local netip.AddrPort) *rocev2.Flow {
 }
 
 func (p *Path) bind(local netip.AddrPort) {
-	sport := p.SrcPort
-	if sport == 0 {
-		sport = local.Port()
-	}
 	p.local = local
-	p.flow = rocev2.NewFlow(local.Addr(), p.Dst, sport, p.Port(local.Port()))
+	p.flow = rocev2.NewFlow(local.Addr(), p.Dst, cmp.Or(p.SrcPort, local.Port()), p.Port(local.Port()))
 }
 
 // Port returns the peer's UDP port, given the link's own.
-func (p *Path) Port(link uint16) uint16 {
-	if p.DstPort != 0 {
-		return p.DstPort
-	}
-	return link
-}
+func (p *Path) Port(link uint16) uint16 { return cmp.Or(p.DstPort, link) }

@@ -28,7 +28,7 @@ type PortStatus struct {
 }
 
 // PortReporter is a Link that knows the port below it. A link that wraps
-// another one passes the call on, with StatusOf.
+// another one passes the call on, as Wrapper does.
 type PortReporter interface {
 	// PortStatus asks the system. It may be called beside every other
 	// method, and after Close.

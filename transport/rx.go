@@ -25,15 +25,18 @@ func (s ICRCState) String() string {
 	return "unknown"
 }
 
-// RxPacket is one received packet.
+// RxPacket is one received packet, with what the IP and UDP headers said: all
+// that a rocev2.GRH has.
 type RxPacket struct {
 	Data         []byte     // BTH to ICRC
 	Src          netip.Addr // plain IPv4 or IPv6, without zone
 	Dst          netip.Addr // the link's address, without zone
 	SrcPort      uint16
 	IPID         uint16 // IPv4 Identification, as the ICRC revealed it; 0 if ICRC is bad
-	TrafficClass uint8
+	TrafficClass uint8  // DSCP and ECN; 0 also if the link cannot tell
+	HopLimit     uint8  // or TTL; 0 = the link cannot tell
 	ICRC         ICRCState
+	FlowLabel    uint32 // IPv6, 20 bits; 0 also if the link cannot tell
 }
 
 // Sizes of receive buffers.

@@ -3,8 +3,8 @@ package transport
 import "fmt"
 
 // SourcePortOpener is a Link that must open a source port before it can send
-// from it. A link that wraps another one passes the call on, with
-// OpenSourcePort.
+// from it. A link that wraps another one passes the call on, as Wrapper
+// does.
 type SourcePortOpener interface {
 	// OpenSourcePort makes the link ready for paths with SrcPort port and
 	// returns port. Unless exact, it may return another one instead that

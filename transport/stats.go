@@ -1,19 +1,140 @@
 package transport
 
+import "sync/atomic"
+
+// LinkStats are the counters of a link. Bytes count BTH to ICRC.
+type LinkStats struct {
+	TxPackets uint64 // packets handed to the network
+	TxBytes   uint64
+	TxBuffers uint64 // buffers they left in: packets or segmentation runs
+	TxErrors  uint64 // packets that could not be sent
+	TxWaits   uint64 // times Send had to wait for room
+
+	RxPackets     uint64 // packets delivered, bad ones included
+	RxBytes       uint64
+	RxBuffers     uint64 // buffers they came in: datagrams or coalesced runs
+	RxBadICRC     uint64 // of these, wrong ICRC
+	RxWeakICRC    uint64 // of these, accepted with a 16-bit check
+	RxMalformed   uint64 // datagrams dropped: too short for a packet or too long
+	RxOverflow    uint64 // datagrams lost because the receive buffer was full
+	SocketErrors  uint64 // pending socket errors (ICMP) swallowed
+	OffloadFaults uint64 // times the device refused segmentation offload
+}
+
+// linkStat is one counter of LinkStats.
+type linkStat struct {
+	name  string
+	value *uint64
+}
+
+// all lists the counters in the order of the struct. Everything that goes
+// through all of them uses it.
+func (s *LinkStats) all() [14]linkStat {
+	return [...]linkStat{
+		{"tx_packets", &s.TxPackets},
+		{"tx_bytes", &s.TxBytes},
+		{"tx_buffers", &s.TxBuffers},
+		{"tx_errors", &s.TxErrors},
+		{"tx_waits", &s.TxWaits},
+		{"rx_packets", &s.RxPackets},
+		{"rx_bytes", &s.RxBytes},
+		{"rx_buffers", &s.RxBuffers},
+		{"rx_bad_icrc", &s.RxBadICRC},
+		{"rx_weak_icrc", &s.RxWeakICRC},
+		{"rx_malformed", &s.RxMalformed},
+		{"rx_overflow", &s.RxOverflow},
+		{"socket_errors", &s.SocketErrors},
+		{"offload_faults", &s.OffloadFaults},
+	}
+}
+
+// Each calls f for every counter with its name, in fixed order.
+func (s *LinkStats) Each(f func(name string, value uint64)) {
+	for _, c := range s.all() {
+		f(c.name, *c.value)
+	}
+}
+
 // Add adds the counters of o, as a device with several links does.
 func (s *LinkStats) Add(o *LinkStats) {
-	s.TxPackets += o.TxPackets
-	s.TxBytes += o.TxBytes
-	s.TxBuffers += o.TxBuffers
-	s.TxErrors += o.TxErrors
-	s.TxWaits += o.TxWaits
-	s.RxPackets += o.RxPackets
-	s.RxBytes += o.RxBytes
-	s.RxBuffers += o.RxBuffers
-	s.RxBadICRC += o.RxBadICRC
-	s.RxWeakICRC += o.RxWeakICRC
-	s.RxMalformed += o.RxMalformed
-	s.RxOverflow += o.RxOverflow
-	s.SocketErrors += o.SocketErrors
-	s.OffloadFaults += o.OffloadFaults
+	from := o.all()
+	for i, c := range s.all() {
+		*c.value += *from[i].value
+	}
+}
+
+// LinkCounters are LinkStats as a link counts them, while others read. Links
+// add once per system call, not once per packet.
+type LinkCounters struct {
+	txPackets, txBytes, txBuffers, txErrors, txWaits atomic.Uint64
+
+	rxPackets, rxBytes, rxBuffers, rxBadICRC, rxWeakICRC, rxMalformed, rxOverflow atomic.Uint64
+
+	socketErrors, offloadFaults atomic.Uint64
+}
+
+// Sent counts packets that left in so many buffers, with so many bytes in all.
+func (c *LinkCounters) Sent(packets, buffers, bytes int) {
+	c.txPackets.Add(uint64(packets))
+	c.txBuffers.Add(uint64(buffers))
+	c.txBytes.Add(uint64(bytes))
+}
+
+// Received counts the packets of b, which came in so many buffers, and the
+// datagrams that were dropped because they cannot be packets.
+func (c *LinkCounters) Received(b *RxBatch, buffers, malformed int) {
+	bytes, bad, weak := 0, 0, 0
+	for i := range b.packets {
+		p := &b.packets[i]
+		bytes += len(p.Data)
+		switch p.ICRC {
+		case ICRCBad:
+			bad++
+		case ICRCWeak:
+			weak++
+		}
+	}
+	c.rxPackets.Add(uint64(len(b.packets)))
+	c.rxBytes.Add(uint64(bytes))
+	c.rxBuffers.Add(uint64(buffers))
+	addSome(&c.rxBadICRC, bad)
+	addSome(&c.rxWeakICRC, weak)
+	addSome(&c.rxMalformed, malformed)
+}
+
+// addSome spares the counter that stays as it is an atomic operation.
+func addSome(c *atomic.Uint64, n int) {
+	if n != 0 {
+		c.Add(uint64(n))
+	}
+}
+
+// SendFailed counts packets that could not be sent.
+func (c *LinkCounters) SendFailed(packets int) { addSome(&c.txErrors, packets) }
+
+// SendWaited counts a wait for room.
+func (c *LinkCounters) SendWaited() { c.txWaits.Add(1) }
+
+// Overflowed counts a datagram for which the receive buffer had no room.
+func (c *LinkCounters) Overflowed() { c.rxOverflow.Add(1) }
+
+// SetOverflow takes over the count of a system that keeps it itself.
+func (c *LinkCounters) SetOverflow(datagrams uint64) { c.rxOverflow.Store(datagrams) }
+
+// SocketError counts a pending socket error.
+func (c *LinkCounters) SocketError() { c.socketErrors.Add(1) }
+
+// OffloadFault counts a refusal of segmentation offload.
+func (c *LinkCounters) OffloadFault() { c.offloadFaults.Add(1) }
+
+// Load returns the counters as they are now.
+func (c *LinkCounters) Load() LinkStats {
+	return LinkStats{
+		TxPackets: c.txPackets.Load(), TxBytes: c.txBytes.Load(), TxBuffers: c.txBuffers.Load(),
+		TxErrors: c.txErrors.Load(), TxWaits: c.txWaits.Load(),
+		RxPackets: c.rxPackets.Load(), RxBytes: c.rxBytes.Load(), RxBuffers: c.rxBuffers.Load(),
+		RxBadICRC: c.rxBadICRC.Load(), RxWeakICRC: c.rxWeakICRC.Load(),
+		RxMalformed: c.rxMalformed.Load(), RxOverflow: c.rxOverflow.Load(),
+		SocketErrors: c.socketErrors.Load(), OffloadFaults: c.offloadFaults.Load(),
+	}
 }

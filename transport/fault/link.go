@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"math/rand/v2"
-	"net/netip"
 	"sync"
 	"time"
 
@@ -16,9 +15,9 @@ const arenaBytes = 256 << 10
 
 // Link wraps a link. It is a transport.Link.
 type Link struct {
-	inner transport.Link
-	done  chan struct{} // closed by Close
-	once  sync.Once
+	transport.Wrapper
+	done chan struct{} // closed by Close
+	once sync.Once
 
 	tx txSide
 	rx rxSide
@@ -63,7 +62,7 @@ var _ transport.Link = (*Link)(nil)
 
 // New wraps inner. seed decides rules with a Rate and what is corrupted.
 func New(inner transport.Link, seed uint64, rules ...Rule) *Link {
-	l := &Link{inner: inner, done: make(chan struct{})}
+	l := &Link{Wrapper: transport.Wrapper{Link: inner}, done: make(chan struct{})}
 	l.tx.lock = make(chan struct{}, 1)
 	l.tx.rng = rand.New(rand.NewPCG(seed, uint64(Tx)))
 	l.tx.hold.fire = l.sendDue
@@ -97,29 +96,9 @@ func (l *Link) Counts() (tx, rx Counts) {
 	return tx, l.rx.counts
 }
 
-// Addr returns the inner link's address.
-func (l *Link) Addr() netip.Addr { return l.inner.Addr() }
-
-// Capabilities returns the inner link's.
-func (l *Link) Capabilities() transport.Capabilities { return l.inner.Capabilities() }
-
-// ReadLinkMTU passes the call on to the inner link.
-func (l *Link) ReadLinkMTU(peer netip.Addr) int { return transport.ReadLinkMTU(l.inner, peer) }
-
-// OpenSourcePort passes the call on to the inner link.
-func (l *Link) OpenSourcePort(port uint16, exact bool) (uint16, error) {
-	return transport.OpenSourcePort(l.inner, port, exact)
-}
-
-// PortStatus returns the inner link's.
-func (l *Link) PortStatus() transport.PortStatus { return transport.StatusOf(l.inner) }
-
-// Stats returns the inner link's counters.
-func (l *Link) Stats() transport.LinkStats { return l.inner.Stats() }
-
 // Close closes the inner link. Packets held back are lost.
 func (l *Link) Close() error {
-	err := l.inner.Close()
+	err := l.Link.Close()
 	l.once.Do(func() {
 		close(l.done)
 		l.tx.acquire()
@@ -189,7 +168,7 @@ func (l *Link) sendStretch(b *transport.TxBatch, first, last int) {
 		return
 	}
 	b.View(&s.view, first, last)
-	s.note(l.inner.Send(&s.view), func(i int) int { return first + i })
+	s.note(l.Link.Send(&s.view), func(i int) int { return first + i })
 	s.view = transport.TxBatch{}
 }
 
@@ -202,10 +181,7 @@ func (s *txSide) note(err error, index func(int) int) {
 	var se *transport.SendError
 	switch {
 	case errors.As(err, &se):
-		if s.fail.Failed == 0 {
-			s.fail.Index, s.fail.Err = max(index(se.Index), 0), se.Err
-		}
-		s.fail.Failed += se.Failed
+		s.fail.Add(max(index(se.Index), 0), se.Failed, se.Err)
 	default:
 		s.err = err
 	}
@@ -219,11 +195,10 @@ func (s *txSide) begin() {
 }
 
 func (s *txSide) result() error {
-	if s.err != nil || s.fail.Failed == 0 {
+	if s.err != nil {
 		return s.err
 	}
-	e := s.fail
-	return &e
+	return s.fail.Result()
 }
 
 // forward puts packet i of b into the outgoing batch.
@@ -261,7 +236,7 @@ func (l *Link) emit(p txPacket) {
 func (l *Link) flush() {
 	s := &l.tx
 	if s.out.Len() > 0 && s.err == nil {
-		s.note(l.inner.Send(s.out), func(i int) int { return s.index[i] })
+		s.note(l.Link.Send(s.out), func(i int) int { return s.index[i] })
 	}
 	s.out.Reset()
 	s.index = s.index[:0]

@@ -21,7 +21,7 @@ func (l *Link) Recv(b *transport.RxBatch) (int, error) {
 	if s.in == nil || s.in.Buffers() != b.Buffers() {
 		s.in = transport.NewRxBatch(b.Buffers())
 	}
-	if _, err := l.inner.Recv(s.in); err != nil {
+	if _, err := l.Link.Recv(s.in); err != nil {
 		return 0, err
 	}
 	spill := s.spill
@@ -59,7 +59,7 @@ func (l *Link) Recv(b *transport.RxBatch) (int, error) {
 // hold packets back nor double them.
 func (l *Link) recvInPlace(b *transport.RxBatch) (int, error) {
 	s := &l.rx
-	if _, err := l.inner.Recv(b); err != nil {
+	if _, err := l.Link.Recv(b); err != nil {
 		return 0, err
 	}
 	if len(s.rules) == 0 {
@@ -119,7 +119,7 @@ func (l *Link) Wait() error {
 	case spilled:
 		return nil
 	case direct:
-		return l.inner.Wait()
+		return l.Link.Wait()
 	}
 	s.start.Do(func() { s.pump.Go(l.runPump) })
 	if !s.pumping {
@@ -140,7 +140,7 @@ func (l *Link) Wait() error {
 // Wake makes a Wait return.
 func (l *Link) Wake() {
 	l.signal()
-	l.inner.Wake()
+	l.Link.Wake()
 }
 
 // runPump waits on the inner link for Wait, which must not be stuck there when
@@ -149,7 +149,7 @@ func (l *Link) runPump() {
 	for {
 		select {
 		case <-l.rx.kick:
-			l.rx.woke <- l.inner.Wait()
+			l.rx.woke <- l.Link.Wait()
 		case <-l.done:
 			return
 		}

@@ -5,14 +5,15 @@
 // addresses, ports, traffic class, and the IPv4 Identification that the ICRC
 // was computed for, with correct checksums and an interface of raw IP packets.
 // Wireshark shows the capture as it shows one from the wire, and the ICRCs
-// match. Hop limits of received packets are not known and are shown as 64, flow
-// labels as 0.
+// match. A hop limit that the link cannot tell is shown as 64, such a flow label
+// as 0.
 //
 // A packet is written before it is sent, so that it precedes its answer; one
 // that then cannot be sent is in the capture all the same.
 package tap
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"net/netip"
@@ -28,7 +29,7 @@ import (
 
 // Link wraps a link. It is a transport.Link.
 type Link struct {
-	transport.Link
+	transport.Wrapper
 	local netip.AddrPort
 
 	mu     sync.Mutex
@@ -57,9 +58,9 @@ func New(inner transport.Link, w io.Writer) (*Link, error) {
 		return nil, fmt.Errorf("tap: %w", err)
 	}
 	return &Link{
-		Link:  inner,
-		local: netip.AddrPortFrom(inner.Addr().WithZone(""), inner.Capabilities().Port),
-		w:     ng,
+		Wrapper: transport.Wrapper{Link: inner},
+		local:   netip.AddrPortFrom(inner.Addr().WithZone(""), inner.Capabilities().Port),
+		w:       ng,
 	}, nil
 }
 
@@ -74,10 +75,7 @@ func (l *Link) Send(b *transport.TxBatch) error {
 	for i := range b.Len() {
 		data, id := b.Sealed(i)
 		_, p := b.Packet(i)
-		sport := p.SrcPort
-		if sport == 0 {
-			sport = l.local.Port()
-		}
+		sport := cmp.Or(p.SrcPort, l.local.Port())
 		l.write(now, header{
 			src: netip.AddrPortFrom(l.local.Addr(), sport), dst: netip.AddrPortFrom(p.Dst, p.Port(l.local.Port())),
 			id: id, class: p.TrafficClass, hops: p.HopLimit, label: p.FlowLabel,
@@ -86,17 +84,6 @@ func (l *Link) Send(b *transport.TxBatch) error {
 	l.mu.Unlock()
 	return l.Link.Send(b)
 }
-
-// ReadLinkMTU passes the call on to the inner link.
-func (l *Link) ReadLinkMTU(peer netip.Addr) int { return transport.ReadLinkMTU(l.Link, peer) }
-
-// OpenSourcePort passes the call on to the inner link.
-func (l *Link) OpenSourcePort(port uint16, exact bool) (uint16, error) {
-	return transport.OpenSourcePort(l.Link, port, exact)
-}
-
-// PortStatus returns the inner link's.
-func (l *Link) PortStatus() transport.PortStatus { return transport.StatusOf(l.Link) }
 
 // Recv receives and writes what came.
 func (l *Link) Recv(b *transport.RxBatch) (int, error) {
@@ -108,7 +95,7 @@ func (l *Link) Recv(b *transport.RxBatch) (int, error) {
 			p := &b.Packets()[i]
 			l.write(now, header{
 				src: netip.AddrPortFrom(p.Src, p.SrcPort), dst: netip.AddrPortFrom(p.Dst, l.local.Port()),
-				id: p.IPID, class: p.TrafficClass,
+				id: p.IPID, class: p.TrafficClass, hops: p.HopLimit, label: p.FlowLabel,
 			}, p.Data)
 		}
 		l.mu.Unlock()

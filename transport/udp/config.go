@@ -1,6 +1,7 @@
 package udp
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -27,15 +28,9 @@ const (
 )
 
 func (c *Config) fill() {
-	if c.Port == 0 {
-		c.Port = rocev2.UDPPort
-	}
-	if c.RecvBuffer <= 0 {
-		c.RecvBuffer = defaultRecvBuffer
-	}
-	if c.SendBuffer <= 0 {
-		c.SendBuffer = defaultSendBuffer
-	}
+	c.Port = cmp.Or(c.Port, rocev2.UDPPort)
+	c.RecvBuffer = cmp.Or(max(c.RecvBuffer, 0), defaultRecvBuffer)
+	c.SendBuffer = cmp.Or(max(c.SendBuffer, 0), defaultSendBuffer)
 }
 
 // MaxSourcePorts is how many source ports beside its own a link, or a group of

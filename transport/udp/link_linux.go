@@ -33,14 +33,7 @@ type Link struct {
 	waiting waiter
 	tx      sender
 	rx      receiver
-	stats   counters
-}
-
-// counters are added to once per system call at most.
-type counters struct {
-	txPackets, txBytes, txBuffers, txErrors, txWaits          atomic.Uint64
-	rxPackets, rxBytes, rxBuffers, rxBad, rxWeak, rxMalformed atomic.Uint64
-	socketErrors, offloadFaults, rxOverflowClosed/* at Close */ atomic.Uint64
+	stats   transport.LinkCounters // RxOverflow is there from Close on
 }
 
 var _ transport.Link = (*Link)(nil)
@@ -305,7 +298,7 @@ func (l *Link) Close() error {
 	if l.closed.Swap(true) {
 		return transport.ErrClosed
 	}
-	l.stats.rxOverflowClosed.Store(l.kernelDrops())
+	l.stats.SetOverflow(l.kernelDrops())
 	l.Wake()
 	return errors.Join(l.file.Close(), l.waiting.event.Close(), l.others.leave())
 }
@@ -313,20 +306,11 @@ func (l *Link) Close() error {
 // Stats returns the counters. RxOverflow is the kernel's, asked for with
 // SO_MEMINFO; it includes datagrams dropped for a wrong UDP checksum.
 func (l *Link) Stats() transport.LinkStats {
-	s := &l.stats
-	st := transport.LinkStats{
-		TxPackets: s.txPackets.Load(), TxBytes: s.txBytes.Load(), TxBuffers: s.txBuffers.Load(),
-		TxErrors: s.txErrors.Load(), TxWaits: s.txWaits.Load(),
-		RxPackets: s.rxPackets.Load(), RxBytes: s.rxBytes.Load(), RxBuffers: s.rxBuffers.Load(),
-		RxBadICRC: s.rxBad.Load(), RxWeakICRC: s.rxWeak.Load(), RxMalformed: s.rxMalformed.Load(),
-		SocketErrors: s.socketErrors.Load(), OffloadFaults: s.offloadFaults.Load(),
+	s := l.stats.Load()
+	if !l.closed.Load() {
+		s.RxOverflow = l.kernelDrops()
 	}
-	if l.closed.Load() {
-		st.RxOverflow = s.rxOverflowClosed.Load()
-	} else {
-		st.RxOverflow = l.kernelDrops()
-	}
-	return st
+	return s
 }
 
 // kernelDrops returns the socket's drop counter, SK_MEMINFO_DROPS.

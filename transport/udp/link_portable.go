@@ -40,8 +40,7 @@ type Link struct {
 	failing atomic.Pointer[error] // why nothing can be read at present
 
 	closed atomic.Bool
-	mu     sync.Mutex
-	stats  transport.LinkStats
+	stats  transport.LinkCounters
 }
 
 type datagram struct {
@@ -115,7 +114,7 @@ func (l *Link) readLoop() {
 			// An ICMP error of an earlier datagram, or one too long
 			// (Windows). More of them in a row is something that is
 			// broken.
-			l.count(func(s *transport.LinkStats) { s.SocketErrors++ })
+			l.stats.SocketError()
 			l.free.Put(d.buf)
 			if failed++; failed > maxRefused {
 				l.failing.Store(&err)
@@ -160,12 +159,6 @@ func (l *Link) pause() bool {
 	case <-l.done:
 		return false
 	}
-}
-
-func (l *Link) count(f func(*transport.LinkStats)) {
-	l.mu.Lock()
-	f(&l.stats)
-	l.mu.Unlock()
 }
 
 // Addr returns the local address, with its zone if it is link-local.
@@ -216,7 +209,7 @@ func (l *Link) Recv(b *transport.RxBatch) (int, error) {
 		return 0, *err
 	}
 	meta := transport.RxPacket{Dst: l.local.Addr()}
-	var st transport.LinkStats
+	buffers, malformed := 0, 0
 	for i := range b.Buffers() {
 		var d datagram
 		select {
@@ -230,27 +223,11 @@ func (l *Link) Recv(b *transport.RxBatch) (int, error) {
 		n := copy(buf, d.buf[:d.n])
 		l.free.Put(d.buf)
 		meta.Src, meta.SrcPort = d.src.Addr(), d.src.Port()
-		st.RxMalformed += uint64(b.Split(buf[:n], 0, meta, l.verifier))
-		st.RxBuffers++
-		st.RxBytes += uint64(n)
+		malformed += b.Split(buf[:n], 0, meta, l.verifier)
+		buffers++
 	}
-	for i := range b.Packets() {
-		switch b.Packets()[i].ICRC {
-		case transport.ICRCBad:
-			st.RxBadICRC++
-		case transport.ICRCWeak:
-			st.RxWeakICRC++
-		}
-	}
-	if st.RxBuffers > 0 {
-		l.count(func(s *transport.LinkStats) {
-			s.RxPackets += uint64(b.Len())
-			s.RxBytes += st.RxBytes
-			s.RxBuffers += st.RxBuffers
-			s.RxMalformed += st.RxMalformed
-			s.RxBadICRC += st.RxBadICRC
-			s.RxWeakICRC += st.RxWeakICRC
-		})
+	if buffers > 0 {
+		l.stats.Received(b, buffers, malformed)
 	}
 	return b.Len(), nil
 }
@@ -272,23 +249,12 @@ func (l *Link) Send(b *transport.TxBatch) error {
 		case errors.Is(err, net.ErrClosed):
 			return transport.ErrClosed
 		default:
-			if fail.Failed == 0 {
-				fail.Index, fail.Err = i, err
-			}
-			fail.Failed++
+			fail.Add(i, 1, err)
 		}
 	}
-	l.count(func(s *transport.LinkStats) {
-		s.TxPackets += uint64(sent)
-		s.TxBuffers += uint64(sent)
-		s.TxBytes += uint64(bytes)
-		s.TxErrors += uint64(fail.Failed)
-	})
-	if fail.Failed > 0 {
-		e := fail // only now on the heap
-		return &e
-	}
-	return nil
+	l.stats.Sent(sent, sent, bytes)
+	l.stats.SendFailed(fail.Failed)
+	return fail.Result()
 }
 
 var errPath = errors.New("path of another address family or source port")
@@ -322,11 +288,7 @@ func (l *Link) Close() error {
 }
 
 // Stats returns the counters. RxOverflow is not known on this system.
-func (l *Link) Stats() transport.LinkStats {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.stats
-}
+func (l *Link) Stats() transport.LinkStats { return l.stats.Load() }
 
 // OpenGroup binds one link: ports are not shared here. n must be 1 or less.
 func OpenGroup(addr netip.Addr, c Config, n int) ([]*Link, error) {

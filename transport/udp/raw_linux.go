@@ -97,5 +97,8 @@ func bigEndian32(v uint32) (w uint32) {
 	return w
 }
 
-// ipv6FlowinfoSend is IPV6_FLOWINFO_SEND of linux/in6.h: sin6_flowinfo counts.
-const ipv6FlowinfoSend = 33
+// Options of linux/in6.h that package unix lacks.
+const (
+	ipv6Flowinfo     = 11 // IPV6_FLOWINFO: the flow label of what arrives is told
+	ipv6FlowinfoSend = 33 // IPV6_FLOWINFO_SEND: sin6_flowinfo counts
+)

@@ -4,7 +4,6 @@ package udp
 
 import (
 	"os"
-	"sync/atomic"
 	"unsafe"
 
 	"github.com/gosoftroce/rocev2/rocev2"
@@ -174,68 +173,50 @@ func (r *receiver) ended(errno unix.Errno) bool {
 	case unix.EAGAIN:
 		return true
 	case unix.EBADF, unix.ENOTSOCK, unix.EFAULT, unix.EINVAL:
-		r.l.stats.socketErrors.Add(1)
+		r.l.stats.SocketError()
 		return true
 	}
-	r.l.stats.socketErrors.Add(1)
+	r.l.stats.SocketError()
 	return false
 }
 
 // deliver splits the received buffers into packets of b.
 func (r *receiver) deliver(b *transport.RxBatch) {
-	malformed, bytes := 0, 0
-	meta := transport.RxPacket{Dst: r.l.local.Addr()}
+	malformed := 0
 	for i := range r.got {
 		h, s := &r.hdrs[i], &r.slots[i]
+		meta := transport.RxPacket{Dst: r.l.local.Addr()}
 		meta.Src, meta.SrcPort = getSockaddr(&s.addr, h.hdr.Namelen)
 		if h.hdr.Flags&unix.MSG_TRUNC != 0 || !meta.Src.IsValid() {
 			malformed++
 			continue
 		}
-		segment := 0
-		meta.TrafficClass, segment = parseControl(s.control[:h.hdr.Controllen])
-		bytes += int(h.n)
+		segment := parseControl(s.control[:h.hdr.Controllen], &meta)
 		malformed += b.Split(b.Buffer(i)[:h.n], segment, meta, r.verifier)
 	}
-	bad, weak := 0, 0
-	for i := range b.Packets() {
-		switch b.Packets()[i].ICRC {
-		case transport.ICRCBad:
-			bad++
-		case transport.ICRCWeak:
-			weak++
-		}
-	}
-	st := &r.l.stats
-	st.rxPackets.Add(uint64(b.Len()))
-	st.rxBytes.Add(uint64(bytes))
-	st.rxBuffers.Add(uint64(r.got))
-	add(&st.rxMalformed, malformed)
-	add(&st.rxBad, bad)
-	add(&st.rxWeak, weak)
+	r.l.stats.Received(b, r.got, malformed)
 }
 
-// parseControl returns the traffic class and the segment size (0 = not
-// coalesced).
-func parseControl(b []byte) (class uint8, segment int) {
+// parseControl notes what the IP header of a datagram had, and returns the
+// segment size (0 = not coalesced).
+func parseControl(b []byte, p *transport.RxPacket) (segment int) {
 	for {
 		v, rest, ok := nextControl(b)
 		if !ok {
-			return class, segment
+			return segment
 		}
 		switch {
 		case v.level == unix.IPPROTO_UDP && v.typ == unix.UDP_GRO:
 			segment = v.value
 		case v.level == unix.IPPROTO_IP && v.typ == unix.IP_TOS,
 			v.level == unix.IPPROTO_IPV6 && v.typ == unix.IPV6_TCLASS:
-			class = uint8(v.value)
+			p.TrafficClass = uint8(v.value)
+		case v.level == unix.IPPROTO_IP && v.typ == unix.IP_TTL,
+			v.level == unix.IPPROTO_IPV6 && v.typ == unix.IPV6_HOPLIMIT:
+			p.HopLimit = uint8(v.value)
+		case v.level == unix.IPPROTO_IPV6 && v.typ == ipv6Flowinfo:
+			p.FlowLabel = bigEndian32(uint32(v.value)) & 0xfffff
 		}
 		b = rest
-	}
-}
-
-func add(c *atomic.Uint64, n int) {
-	if n != 0 {
-		c.Add(uint64(n))
 	}
 }

@@ -80,11 +80,7 @@ func (l *Link) Send(b *transport.TxBatch) error {
 			return err
 		}
 	}
-	if s.fail.Failed > 0 {
-		e := s.fail
-		return &e
-	}
-	return nil
+	return s.fail.Result()
 }
 
 // release drops the references to the caller's batch.
@@ -204,7 +200,7 @@ func (s *sender) writeSome(fd uintptr) {
 			s.refused, s.starved = 0, 0
 		case unix.EINTR:
 		case unix.EAGAIN:
-			s.l.stats.txWaits.Add(1)
+			s.l.stats.SendWaited()
 			if s.l.closed.Load() {
 				return
 			}
@@ -252,10 +248,7 @@ func (s *sender) count(from, to int) {
 		packets += s.slots[i].run.Len()
 		bytes += len(s.slots[i].run.Data)
 	}
-	st := &s.l.stats
-	st.txBuffers.Add(uint64(to - from))
-	st.txPackets.Add(uint64(packets))
-	st.txBytes.Add(uint64(bytes))
+	s.l.stats.Sent(packets, to-from, bytes)
 }
 
 // Bounds on retries, so that a broken device becomes an error, not a hang.
@@ -275,7 +268,7 @@ func (s *sender) recover(errno unix.Errno) error {
 		// nothing about this one and is gone once reported, or no
 		// route.
 		if s.refused++; s.refused < 3 {
-			s.l.stats.socketErrors.Add(1)
+			s.l.stats.SocketError()
 			return nil
 		}
 	case unix.ENOBUFS, unix.ENOMEM:
@@ -283,7 +276,7 @@ func (s *sender) recover(errno unix.Errno) error {
 		// drains. Where that does not end, what follows fails at once
 		// until something is sent.
 		if s.starved++; s.starved < maxStarved {
-			s.l.stats.txWaits.Add(1)
+			s.l.stats.SendWaited()
 			time.Sleep(starvePause)
 			return nil
 		}
@@ -310,11 +303,8 @@ func (s *sender) failed(first, n int, err error) {
 			err = fmt.Errorf("%w: %w", transport.ErrTooLong, err)
 		}
 	}
-	if s.fail.Failed == 0 {
-		s.fail.Index, s.fail.Err = first, err
-	}
-	s.fail.Failed += n
-	s.l.stats.txErrors.Add(uint64(n))
+	s.fail.Add(first, n, err)
+	s.l.stats.SendFailed(n)
 }
 
 // plain sends the run of header s.sent packet by packet, sealed again for
@@ -335,7 +325,7 @@ func (s *sender) plain() error {
 		}
 	}
 	if s.fail.Failed == failed {
-		s.l.stats.offloadFaults.Add(1)
+		s.l.stats.OffloadFault()
 		s.whole.add(run.Path.Dst)
 	}
 	return nil

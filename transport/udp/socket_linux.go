@@ -75,6 +75,8 @@ func setOptions(fd int, v4 bool, c *Config) error {
 		{unix.IPPROTO_IPV6, unix.IPV6_MTU_DISCOVER, unix.IPV6_PMTUDISC_PROBE},
 		{unix.IPPROTO_IPV6, unix.IPV6_DONTFRAG, 1},
 		{unix.IPPROTO_IPV6, unix.IPV6_RECVTCLASS, 1},
+		{unix.IPPROTO_IPV6, unix.IPV6_RECVHOPLIMIT, 1},
+		{unix.IPPROTO_IPV6, ipv6Flowinfo, 1},
 		{unix.IPPROTO_IPV6, ipv6FlowinfoSend, 1},
 		{unix.IPPROTO_IPV6, unix.IPV6_UNICAST_HOPS, hopLimit},
 		// Kernel rxe sends UDP checksum 0 on IPv6 too (allowed by RFC
@@ -85,6 +87,7 @@ func setOptions(fd int, v4 bool, c *Config) error {
 		opts = []option{
 			{unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_PROBE},
 			{unix.IPPROTO_IP, unix.IP_RECVTOS, 1},
+			{unix.IPPROTO_IP, unix.IP_RECVTTL, 1},
 			{unix.IPPROTO_IP, unix.IP_TTL, hopLimit},
 		}
 	}

@@ -65,6 +65,10 @@ func TestTransfer(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			families(t, func(t *testing.T, v6 bool) {
 				a, b, path := ends(t, v6, c.config, transport.Path{TrafficClass: 0x6a, HopLimit: 7, FlowLabel: 0x12345})
+				label := uint32(0)
+				if v6 {
+					label = 0x12345
+				}
 				tx := transport.NewTxBatch(1 << 20)
 				for i, n := range sizes() {
 					put(t, tx, path, packet(i, n))
@@ -85,6 +89,9 @@ func TestTransfer(t *testing.T) {
 					}
 					if p.Src != a.Addr() || p.SrcPort != a.Capabilities().Port || p.Dst != b.Addr() || p.TrafficClass != 0x6a {
 						t.Errorf("packet %d: from %v:%d to %v, class %#x", i, p.Src, p.SrcPort, p.Dst, p.TrafficClass)
+					}
+					if p.HopLimit != 7 || p.FlowLabel != label {
+						t.Errorf("packet %d: hop limit %d, flow label %#x", i, p.HopLimit, p.FlowLabel)
 					}
 				}
 				st, rt := a.Stats(), b.Stats()

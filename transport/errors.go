@@ -1,0 +1,49 @@
+package transport
+
+import (
+	"errors"
+	"fmt"
+	"net"
+)
+
+// ErrClosed is returned by the methods of a closed link. It wraps
+// net.ErrClosed.
+var ErrClosed = fmt.Errorf("transport: link closed: %w", net.ErrClosed)
+
+// ErrTooLong is why a packet cannot be sent that is longer than the MTU of the
+// interface that it would leave by.
+var ErrTooLong = errors.New("the packet is longer than the MTU of the way to the peer")
+
+// SendError reports that some packets of a batch were not sent. The zero value
+// is for a link to count in, see Add.
+type SendError struct {
+	Index  int   // first packet that failed
+	Failed int   // how many failed
+	Err    error // why the first one failed
+}
+
+// Add notes that n packets from index on failed because of err. The first call
+// decides what Index and Err are.
+func (e *SendError) Add(index, n int, err error) {
+	if e.Failed == 0 {
+		e.Index, e.Err = index, err
+	}
+	e.Failed += n
+}
+
+// Result returns what Send returns: nil if nothing failed, else a copy of e,
+// which is then used again.
+func (e *SendError) Result() error {
+	if e.Failed == 0 {
+		return nil
+	}
+	failed := *e // only now on the heap
+	return &failed
+}
+
+func (e *SendError) Error() string {
+	return fmt.Sprintf("transport: %d packets not sent, first is %d: %v", e.Failed, e.Index, e.Err)
+}
+
+// Unwrap returns the cause of the first failure.
+func (e *SendError) Unwrap() error { return e.Err }

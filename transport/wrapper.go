@@ -1,0 +1,25 @@
+package transport
+
+import "net/netip"
+
+// Wrapper is the base of a link that wraps another one. It passes on every call
+// that the wrapper does not define itself, those of the optional interfaces
+// included.
+type Wrapper struct{ Link }
+
+var (
+	_ LinkMTUReader    = Wrapper{}
+	_ SourcePortOpener = Wrapper{}
+	_ PortReporter     = Wrapper{}
+)
+
+// ReadLinkMTU passes the call on; see LinkMTUReader.
+func (w Wrapper) ReadLinkMTU(peer netip.Addr) int { return ReadLinkMTU(w.Link, peer) }
+
+// OpenSourcePort passes the call on; see SourcePortOpener.
+func (w Wrapper) OpenSourcePort(port uint16, exact bool) (uint16, error) {
+	return OpenSourcePort(w.Link, port, exact)
+}
+
+// PortStatus passes the call on; see PortReporter.
+func (w Wrapper) PortStatus() PortStatus { return StatusOf(w.Link) }
