@@ -214,7 +214,7 @@ func (p *Port) transmit(now time.Duration, b *transport.TxBatch, i int) error {
 	if f.severed() {
 		return nil
 	}
-	p.sw.schedule(now, event{at: at, frame: f})
+	p.sw.schedule(now, at, event{frame: f})
 	return nil
 }
 
@@ -297,7 +297,7 @@ func (p *Port) enqueue(now time.Duration, f *frame) {
 		at += p.cfg.ReorderDelay
 	}
 	p.underWay += f.n
-	p.sw.schedule(now, event{at: at, frame: f, port: p})
+	p.sw.schedule(now, at, event{frame: f, port: p})
 }
 
 // mark sets Congestion Experienced on an ECN-capable packet (RFC 3168).
@@ -357,7 +357,7 @@ func (p *Port) closeLocked() {
 	if len(p.sw.ports) == 0 && p.sw.timer != nil {
 		p.sw.timer.Stop()
 		p.sw.idle = true
-		p.sw.events = nil
+		p.sw.events.Clear()
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gosoftroce/rocev2/internal/heap"
 	"github.com/gosoftroce/rocev2/rocev2"
 	"github.com/gosoftroce/rocev2/transport"
 )
@@ -22,10 +23,9 @@ type Switch struct {
 	ports    map[netip.Addr]*Port
 	attached uint64
 	closed   bool
-	events   eventHeap
-	seq      uint64
-	timer    *time.Timer   // made with the first event that lies ahead
-	armed    time.Duration // what timer is set to, if not idle
+	events   heap.Heap[time.Duration, event] // by the time they happen
+	timer    *time.Timer                     // made with the first event that lies ahead
+	armed    time.Duration                   // what timer is set to, if not idle
 	idle     bool
 	free     [len(frameSizes)][]*frame
 	stats    SwitchStats
@@ -191,28 +191,36 @@ func (s *Switch) release(f *frame) {
 	}
 }
 
+// event is something that happens to a frame: it reaches the switch, or, with a
+// port, that port.
+type event struct {
+	frame *frame
+	port  *Port
+}
+
 // schedule runs e at its time, at once if that has come. The events due before
 // must have run.
-func (s *Switch) schedule(now time.Duration, e event) {
-	if e.at <= now {
-		s.run(now, &e)
+func (s *Switch) schedule(now, at time.Duration, e event) {
+	if at <= now {
+		s.run(now, e)
 		return
 	}
-	s.seq++
-	e.seq = s.seq
-	s.events.push(e)
+	s.events.Push(at, e)
 }
 
 // runDue runs what is due. Callers that schedule call it first, so that events
 // happen in order.
 func (s *Switch) runDue(now time.Duration) {
-	for len(s.events) > 0 && s.events[0].at <= now {
-		e := s.events.pop()
-		s.run(e.at, &e)
+	for {
+		if next, ok := s.events.Min(); !ok || next > now {
+			return
+		}
+		at, e := s.events.Pop()
+		s.run(at, e)
 	}
 }
 
-func (s *Switch) run(now time.Duration, e *event) {
+func (s *Switch) run(now time.Duration, e event) {
 	if e.port != nil {
 		e.port.deliver(e.frame)
 		return
@@ -222,10 +230,11 @@ func (s *Switch) run(now time.Duration, e *event) {
 
 // arm sets the timer to the next event. Callers that schedule call it last.
 func (s *Switch) arm(now time.Duration) {
-	if len(s.events) == 0 || !s.idle && s.armed <= s.events[0].at {
+	next, ok := s.events.Min()
+	if !ok || !s.idle && s.armed <= next {
 		return
 	}
-	s.armed, s.idle = s.events[0].at, false
+	s.armed, s.idle = next, false
 	if s.timer == nil {
 		s.timer = time.AfterFunc(s.armed-now, s.tick)
 		return

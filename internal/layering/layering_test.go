@@ -10,6 +10,7 @@ import (
 	"go/token"
 	"io"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -39,7 +40,7 @@ var layers = map[string][]string{
 	"transport/fault": {"rocev2", "transport"},
 	"transport/tap":   {"rocev2", "transport"},
 
-	"fabric": {"rocev2", "transport"},
+	"fabric": {"rocev2", "transport", "internal/heap"},
 
 	"hca": {"clock", "rocev2", "ib", "memreg", "qp", "transport", "transport/udp", "fabric"},
 
@@ -62,17 +63,21 @@ var layers = map[string][]string{
 
 // pure packages hold no goroutine, lock, clock, socket or log: time and
 // randomness are parameters.
-var pure = []string{"clock", "rocev2", "ib", "memreg", "qp"}
+var pure = []string{"clock", "internal/heap", "rocev2", "ib", "memreg", "qp", "transport"}
 
 // bannedImports are what a pure package (tests excepted) never imports.
 var bannedImports = []string{
-	"net", "os", "sync", "log", "log/slog", "math/rand", "math/rand/v2", "syscall", "context",
+	"os", "sync", "log", "log/slog", "math/rand", "math/rand/v2", "syscall", "context",
 	"golang.org/x/sys/unix",
 	"golang.org/x/sys/windows",
 }
 
 // bannedCalls are functions of package time that read or wait for a clock.
 var bannedCalls = []string{"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "Tick", "NewTimer", "NewTicker"}
+
+// allowedOfNet is what a pure package may use of package net: no sockets, only
+// the error that says that something is closed.
+var allowedOfNet = []string{"ErrClosed"}
 
 // onlyIn names outside packages that just some rooms may import.
 var onlyIn = map[string][]string{
@@ -115,24 +120,24 @@ func listPackages(t *testing.T) []pkg {
 	}
 }
 
-// matches says whether a package path (relative to the module, or a foreign
+// matches reports whether a package path (relative to the module, or a foreign
 // import path) fits one of the patterns: a name, "name/...", or "*".
-func matches(path string, patterns []string) bool {
+func matches(name string, patterns []string) bool {
 	return slices.ContainsFunc(patterns, func(p string) bool {
-		if p == "*" || p == path {
+		if p == "*" || p == name {
 			return true
 		}
 		root, ok := strings.CutSuffix(p, "/...")
-		return ok && (path == root || strings.HasPrefix(path, root+"/"))
+		return ok && (name == root || strings.HasPrefix(name, root+"/"))
 	})
 }
 
-func rulesFor(path string) ([]string, bool) {
-	if r, ok := layers[path]; ok {
+func rulesFor(name string) ([]string, bool) {
+	if r, ok := layers[name]; ok {
 		return r, true
 	}
 	for pattern, r := range layers {
-		if strings.HasSuffix(pattern, "/...") && matches(path, []string{pattern}) {
+		if strings.HasSuffix(pattern, "/...") && matches(name, []string{pattern}) {
 			return r, true
 		}
 	}
@@ -175,9 +180,9 @@ func importProblems(p pkg) []string {
 	return problems
 }
 
-// TestPurePackagesReadNoClock looks at the source of the pure packages for
-// goroutines and for calls that read a clock.
-func TestPurePackagesReadNoClock(t *testing.T) {
+// TestPurePackagesArePure looks at the source of the pure packages for
+// goroutines, sockets, and calls that read a clock.
+func TestPurePackagesArePure(t *testing.T) {
 	t.Parallel()
 	seen := 0
 	for _, p := range listPackages(t) {
@@ -191,7 +196,7 @@ func TestPurePackagesReadNoClock(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, problem := range clockProblems(fset, f) {
+			for _, problem := range impurities(fset, f) {
 				t.Error(problem)
 			}
 		}
@@ -201,20 +206,40 @@ func TestPurePackagesReadNoClock(t *testing.T) {
 	}
 }
 
-func clockProblems(fset *token.FileSet, f *ast.File) []string {
+func impurities(fset *token.FileSet, f *ast.File) []string {
 	var problems []string
+	names := importNames(f)
 	ast.Inspect(f, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.GoStmt:
 			problems = append(problems, fmt.Sprintf("%s: a pure package starts a goroutine", fset.Position(n.Pos())))
 		case *ast.SelectorExpr:
-			if id, ok := n.X.(*ast.Ident); ok && id.Name == "time" && slices.Contains(bannedCalls, n.Sel.Name) {
+			id, _ := n.X.(*ast.Ident)
+			switch {
+			case id == nil:
+			case names[id.Name] == "time" && slices.Contains(bannedCalls, n.Sel.Name):
 				problems = append(problems, fmt.Sprintf("%s: a pure package uses time.%s; time is a parameter", fset.Position(n.Pos()), n.Sel.Name))
+			case names[id.Name] == "net" && !slices.Contains(allowedOfNet, n.Sel.Name):
+				problems = append(problems, fmt.Sprintf("%s: a pure package uses net.%s", fset.Position(n.Pos()), n.Sel.Name))
 			}
 		}
 		return true
 	})
 	return problems
+}
+
+// importNames returns what the imports of f are called in it.
+func importNames(f *ast.File) map[string]string {
+	names := map[string]string{}
+	for _, spec := range f.Imports {
+		imp := strings.Trim(spec.Path.Value, `"`)
+		name := path.Base(imp)
+		if spec.Name != nil {
+			name = spec.Name.Name
+		}
+		names[name] = imp
+	}
+	return names
 }
 
 // TestTheChecksCanFail feeds the rules what they forbid.
@@ -230,12 +255,22 @@ func TestTheChecksCanFail(t *testing.T) {
 			t.Errorf("%s importing %v passes", p.ImportPath, p.Imports)
 		}
 	}
-	fset := token.NewFileSet()
-	f, err := parser.ParseFile(fset, "x.go", "package x\nimport \"time\"\nfunc f() { go f(); _ = time.Now() }\n", 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := clockProblems(fset, f); len(got) != 2 {
-		t.Errorf("a goroutine and a clock give %v", got)
+	for text, want := range map[string]int{
+		`import "time"; func f() { go f(); _ = time.Now() }`:           2,
+		`import clock "time"; func f() { _ = clock.Now() }`:            1,
+		`import "net"; var _ = net.Listen`:                             1,
+		`import "net"; var _ = net.ErrClosed`:                          0,
+		`import "net/netip"; var _ netip.Addr`:                         0,
+		`import "time"; const second = time.Second`:                    0,
+		`type t struct{ Now int }; func (time t) f() { _ = time.Now }`: 0,
+	} {
+		fset := token.NewFileSet()
+		f, err := parser.ParseFile(fset, "x.go", "package x; "+text, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := impurities(fset, f); len(got) != want {
+			t.Errorf("%s gives %q, want %d problems", text, got, want)
+		}
 	}
 }

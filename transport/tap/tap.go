@@ -5,8 +5,8 @@
 // addresses, ports, traffic class, and the IPv4 Identification that the ICRC
 // was computed for, with correct checksums and an interface of raw IP packets.
 // Wireshark shows the capture as it shows one from the wire, and the ICRCs
-// match. A hop limit that the link cannot tell is shown as 64, such a flow label
-// as 0.
+// match. A hop limit that the link cannot tell is shown as 64, such a flow
+// label as 0.
 //
 // A packet is written before it is sent, so that it precedes its answer; one
 // that then cannot be sent is in the capture all the same.
