@@ -159,44 +159,15 @@ func (f *perfFlags) config(cmd *cobra.Command) (perftest.Config, error) {
 	}
 	c := f.Config
 	var err error
-	if c.MTU, err = parseMTU(f.mtu); err != nil {
-		return c, err
-	}
-	if c.SourcePort, err = f.sourcePort(); err != nil {
-		return c, err
-	}
-	if c.Peers, err = f.peers(); err != nil {
+	if c.MTU, c.SourcePort, c.Peers, err = f.forBoth(); err != nil {
 		return c, err
 	}
 	c.IdleTimeout = f.idle
-	for _, n := range []struct {
-		flag string
-		got  int
-	}{
-		{"size", c.Size}, {"iters", c.Iterations}, {"qp", c.QPs}, {"tx-depth", c.TxDepth}, {"rx-depth", c.RxDepth},
-		{"outs", c.OutstandingReads}, {"mtu", f.mtu}, {"cq-mod", c.CQMod}, {"post_list", c.PostList}, {"recv_post_list", c.RecvPostList},
-	} {
-		if cmd.Flags().Changed(n.flag) && n.got < 1 {
-			return c, usagef("--%s %d: it must be at least 1", n.flag, n.got)
-		}
+	if err := f.checkCounts(cmd, &c); err != nil {
+		return c, err
 	}
-	if cmd.Flags().Changed("duration") {
-		if !(f.seconds >= 0.1 && f.seconds <= 1e6) {
-			return c, usagef("-D %v: a duration is a number of seconds from 0.1 to 1000000", f.seconds)
-		}
-		if cmd.Flags().Changed("iters") {
-			return c, usagef("-D and -n do not go together: time or iterations limit a run, not both")
-		}
-		c.Duration = time.Duration(f.seconds * float64(time.Second))
-	}
-	if cmd.Flags().Changed("margin") {
-		if !(f.margin > 0 && f.margin < 1e6) || c.Duration == 0 {
-			return c, usagef("-f %v: a margin is a number of seconds at both ends of -D", f.margin)
-		}
-		c.Margin = time.Duration(f.margin * float64(time.Second))
-	}
-	if c.Endless && cmd.Flags().Changed("iters") {
-		return c, usagef("--run_infinitely and -n do not go together")
+	if err := f.setDuration(cmd, &c); err != nil {
+		return c, err
 	}
 	f.outJSON = f.outJSON || cmd.Flags().Changed("out_json_file")
 	if err := f.checkReport(c); err != nil {
@@ -219,6 +190,46 @@ func (f *perfFlags) config(cmd *cobra.Command) (perftest.Config, error) {
 	return c, nil
 }
 
+// checkCounts refuses numbers below 1 that were given; without a flag such a
+// number stands for a choice.
+func (f *perfFlags) checkCounts(cmd *cobra.Command, c *perftest.Config) error {
+	for _, n := range []struct {
+		flag string
+		got  int
+	}{
+		{"size", c.Size}, {"iters", c.Iterations}, {"qp", c.QPs}, {"tx-depth", c.TxDepth}, {"rx-depth", c.RxDepth},
+		{"outs", c.OutstandingReads}, {"mtu", f.mtu}, {"cq-mod", c.CQMod}, {"post_list", c.PostList}, {"recv_post_list", c.RecvPostList},
+	} {
+		if cmd.Flags().Changed(n.flag) && n.got < 1 {
+			return usagef("--%s %d: it must be at least 1", n.flag, n.got)
+		}
+	}
+	return nil
+}
+
+// setDuration takes over what bounds the run in time.
+func (f *perfFlags) setDuration(cmd *cobra.Command, c *perftest.Config) error {
+	if cmd.Flags().Changed("duration") {
+		if !(f.seconds >= 0.1 && f.seconds <= 1e6) {
+			return usagef("-D %v: a duration is a number of seconds from 0.1 to 1000000", f.seconds)
+		}
+		if cmd.Flags().Changed("iters") {
+			return usagef("-D and -n do not go together: time or iterations limit a run, not both")
+		}
+		c.Duration = time.Duration(f.seconds * float64(time.Second))
+	}
+	if cmd.Flags().Changed("margin") {
+		if !(f.margin > 0 && f.margin < 1e6) || c.Duration == 0 {
+			return usagef("-f %v: a margin is a number of seconds at both ends of -D", f.margin)
+		}
+		c.Margin = time.Duration(f.margin * float64(time.Second))
+	}
+	if c.Endless && cmd.Flags().Changed("iters") {
+		return usagef("--run_infinitely and -n do not go together")
+	}
+	return nil
+}
+
 func runPerf(ctx context.Context, io streams, f *perfFlags, server string, cmd *cobra.Command) (err error) {
 	c, err := f.config(cmd)
 	if err != nil {
@@ -233,7 +244,7 @@ func runPerf(ctx context.Context, io streams, f *perfFlags, server string, cmd *
 	ctx, cancel := f.limit(ctx)
 	defer cancel()
 	defer func() { err = in.end(err) }()
-	dev, at, err := f.meet(ctx, in, server, c.Check)
+	dev, at, err := f.open(ctx, in, server, c.Check)
 	if err != nil {
 		return err
 	}

@@ -57,10 +57,7 @@ func runPingpong(ctx context.Context, io streams, f *peerFlags, c pingpong.Confi
 	}
 	io = in.streams
 	c.TrafficClass = in.trafficClass()
-	if c.MTU, err = parseMTU(f.mtu); err != nil {
-		return err
-	}
-	if c.SourcePort, err = f.sourcePort(); err != nil {
+	if c.MTU, c.SourcePort, c.Peers, err = f.forBoth(); err != nil {
 		return err
 	}
 	for _, n := range []struct {
@@ -71,14 +68,11 @@ func runPingpong(ctx context.Context, io streams, f *peerFlags, c pingpong.Confi
 			return usagef("%s %d: it must be at least 1", n.flag, n.got)
 		}
 	}
-	if c.Peers, err = f.peers(); err != nil {
-		return err
-	}
 	c.IdleTimeout, c.OnRefused = f.idle, refused(io)
 	ctx, cancel := f.limit(ctx)
 	defer cancel()
 	defer func() { err = in.end(err) }()
-	dev, at, err := f.meet(ctx, in, server, func(*verbs.Device) error { return c.Check() })
+	dev, at, err := f.open(ctx, in, server, func(*verbs.Device) error { return c.Check() })
 	if err != nil {
 		return err
 	}
@@ -97,11 +91,16 @@ func runPingpong(ctx context.Context, io streams, f *peerFlags, c pingpong.Confi
 	if err != nil {
 		return err
 	}
+	return printPingpong(io, res)
+}
+
+// printPingpong prints the result as ibv_rc_pingpong does.
+func printPingpong(io streams, res pingpong.Result) error {
 	if res.Unconfirmed {
 		fmt.Fprintln(io.err, "note: the peer ended before it acknowledged the last message")
 	}
 	seconds := res.Elapsed.Seconds()
-	_, err = fmt.Fprintf(io.out, "%d bytes in %.2f seconds = %.2f Mbit/sec\n%d iters in %.2f seconds = %.2f usec/iter\n",
+	_, err := fmt.Fprintf(io.out, "%d bytes in %.2f seconds = %.2f Mbit/sec\n%d iters in %.2f seconds = %.2f usec/iter\n",
 		res.Bytes, seconds, res.Gbps()*1000, res.Iterations, seconds, seconds*1e6/float64(res.Iterations))
 	return err
 }

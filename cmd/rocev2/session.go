@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gosoftroce/rocev2/interop"
+	"github.com/gosoftroce/rocev2/transport/udp"
 	"github.com/gosoftroce/rocev2/verbs"
 )
 
@@ -95,17 +96,29 @@ func (f *peerFlags) sourcePort() (uint16, error) {
 
 const minSourcePort = 49152
 
-// meeting is where the two sides meet: a server's listener or a client's
-// connection.
-type meeting struct {
+// forBoth returns what perf and pingpong alike make of the flags.
+func (f *peerFlags) forBoth() (mtu verbs.MTU, port uint16, peers interop.Peers, err error) {
+	if mtu, err = parseMTU(f.mtu); err != nil {
+		return
+	}
+	if port, err = f.sourcePort(); err != nil {
+		return
+	}
+	peers, err = f.peers()
+	return
+}
+
+// control is where the two sides find each other: a server's listener or a
+// client's connection.
+type control struct {
 	ln   net.Listener
 	conn net.Conn
 }
 
-// meet opens the device, which the inspector closes at its end, checks what is
+// open opens the device, which the inspector closes at its end, checks what is
 // to run on it, and opens the listener or the control connection. A server that
 // cannot run does not let a client in.
-func (f *peerFlags) meet(ctx context.Context, io *inspector, server string, check func(*verbs.Device) error) (*verbs.Device, *meeting, error) {
+func (f *peerFlags) open(ctx context.Context, io *inspector, server string, check func(*verbs.Device) error) (*verbs.Device, *control, error) {
 	switch {
 	case server != "" && f.listen != "":
 		return nil, nil, usagef("--listen %s: a client does not listen; --source_ip chooses the address that it connects from", f.listen)
@@ -116,7 +129,7 @@ func (f *peerFlags) meet(ctx context.Context, io *inspector, server string, chec
 	if err != nil {
 		return nil, nil, err
 	}
-	var m meeting
+	var m control
 	if err = check(dev); err == nil {
 		if server == "" {
 			m.ln, err = f.listenFor(ctx, io.streams, dev)
@@ -163,7 +176,7 @@ func (f *peerFlags) source(dev *verbs.Device, server string) netip.Addr {
 	return dev.Addr()
 }
 
-// sameInterface says whether two addresses of this host, of the same IP
+// sameInterface reports whether two addresses of this host, of the same IP
 // version, are on one network interface.
 func sameInterface(a, b netip.Addr) bool {
 	if a.WithZone("") == b.WithZone("") {
@@ -172,31 +185,9 @@ func sameInterface(a, b netip.Addr) bool {
 	if a.Is4() != b.Is4() {
 		return false
 	}
-	ia, oka := interfaceOf(a)
-	ib, okb := interfaceOf(b)
-	return oka && okb && ia == ib
-}
-
-func interfaceOf(a netip.Addr) (int, bool) {
-	list, err := net.Interfaces()
-	if err != nil {
-		return 0, false
-	}
-	for _, i := range list {
-		if a.IsLoopback() && i.Flags&net.FlagLoopback != 0 {
-			return i.Index, true
-		}
-		addrs, err := i.Addrs()
-		if err != nil {
-			continue
-		}
-		for _, n := range addrs {
-			if p, err := netip.ParsePrefix(n.String()); err == nil && p.Addr() == a.WithZone("") {
-				return i.Index, true
-			}
-		}
-	}
-	return 0, false
+	ia, oka := udp.InterfaceOf(a)
+	ib, okb := udp.InterfaceOf(b)
+	return oka && okb && ia.Index == ib.Index
 }
 
 // mostRefusals is how many refused clients get a line each; after them every

@@ -53,23 +53,14 @@ func (m *ownMTU) fill(c *transport.Capabilities) {
 // host on lo that is not a loopback address), the smallest of those that they
 // may leave by counts, and the index is 0.
 func linkMTU(addr netip.Addr) (mtu, index int) {
-	mtu = minLinkMTU
-	bits := -1
-	all := locals()
-	for _, l := range all {
-		loop := l.iface.Flags&net.FlagLoopback != 0
-		switch {
-		case l.addr == addr && loop && !addr.IsLoopback():
-			return leastMTU(l.iface.MTU), 0
-		case l.addr == addr:
-			return l.iface.MTU, l.iface.Index
-		case addr.IsLoopback() && loop && l.bits > bits:
-			// All of 127.0.0.0/8 is local although the interface
-			// names one address.
-			mtu, bits, index = l.iface.MTU, l.bits, l.iface.Index
-		}
+	l, ok := find(addr)
+	switch {
+	case !ok:
+		return minLinkMTU, 0
+	case l.iface.Flags&net.FlagLoopback != 0 && !addr.IsLoopback():
+		return leastMTU(l.iface.MTU), 0
 	}
-	return mtu, index
+	return l.iface.MTU, l.iface.Index
 }
 
 // leastMTU returns the smallest MTU of the interfaces that lead out and are up,

@@ -15,8 +15,8 @@ import (
 func (l *Link) PortStatus() transport.PortStatus { return portStatus(l.addr) }
 
 func portStatus(addr netip.Addr) transport.PortStatus {
-	ifi := interfaceOf(addr)
-	if ifi == nil {
+	ifi, ok := InterfaceOf(addr)
+	if !ok {
 		// A local route makes an address ours that no interface has.
 		if c, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(addr, 0))); err == nil {
 			c.Close()
@@ -31,28 +31,9 @@ func portStatus(addr netip.Addr) transport.PortStatus {
 	case ifi.Flags&net.FlagRunning == 0:
 		s.State = transport.PortNoCarrier
 	default:
-		s.Speed = interfaceSpeed(ifi)
+		s.Speed = interfaceSpeed(&ifi)
 	}
 	return s
-}
-
-// interfaceOf returns the interface that has addr, or nil.
-func interfaceOf(addr netip.Addr) *net.Interface {
-	var loopback *net.Interface
-	for _, l := range locals() {
-		if l.addr == addr {
-			return &l.iface
-		}
-		// All of 127.0.0.0/8 is local although the interface names one
-		// address.
-		if l.iface.Flags&net.FlagLoopback != 0 {
-			loopback = &l.iface
-		}
-	}
-	if addr.IsLoopback() {
-		return loopback
-	}
-	return nil
 }
 
 // interfaceSpeed returns Mb/s from sysfs, 0 where there is none, as with

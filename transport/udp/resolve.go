@@ -44,6 +44,28 @@ func locals() []local {
 	return all
 }
 
+// find returns the entry of the interface that has addr. All of 127.0.0.0/8 is
+// of the loopback interface, although that names one address. An address
+// without a zone matches in any.
+func find(addr netip.Addr) (found local, ok bool) {
+	for _, l := range locals() {
+		switch {
+		case l.addr == addr || l.addr.WithZone("") == addr:
+			return l, true
+		case addr.IsLoopback() && l.iface.Flags&net.FlagLoopback != 0 && l.bits > found.bits:
+			found, ok = l, true
+		}
+	}
+	return found, ok
+}
+
+// InterfaceOf returns the network interface that has addr, and false if none
+// has it.
+func InterfaceOf(addr netip.Addr) (net.Interface, bool) {
+	l, ok := find(addr)
+	return l.iface, ok
+}
+
 func localAddrs() string {
 	var s []string
 	for _, l := range locals() {
