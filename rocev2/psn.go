@@ -102,7 +102,7 @@ func (m MTU) Err() error {
 	if m.Valid() {
 		return nil
 	}
-	if of, ok := mtuFromBytes(int(m)); ok {
+	if of, err := MTUOf(int(m)); err == nil {
 		return fmt.Errorf("MTU(%d) is a number of bytes, where a code is wanted: use MTU%d or MTUOf(%d), which is code %d",
 			uint16(m), uint16(m), uint16(m), uint16(of))
 	}
@@ -113,20 +113,12 @@ func (m MTU) Err() error {
 // MTUOf returns the MTU of exactly n bytes, or an error that says which there
 // are.
 func MTUOf(n int) (MTU, error) {
-	if m, ok := mtuFromBytes(n); ok {
-		return m, nil
-	}
-	return 0, fmt.Errorf("no path MTU has %d bytes: there are 256, 512, 1024, 2048 and 4096", n)
-}
-
-// mtuFromBytes returns the MTU of exactly n bytes, and whether there is one.
-func mtuFromBytes(n int) (MTU, bool) {
 	for m := MTU256; m <= MTU4096; m++ {
 		if m.Bytes() == n {
-			return m, true
+			return m, nil
 		}
 	}
-	return 0, false
+	return 0, fmt.Errorf("no path MTU has %d bytes: there are 256, 512, 1024, 2048 and 4096", n)
 }
 
 // LargestMTU returns the largest path MTU that Linux gives a port on a network

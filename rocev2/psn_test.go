@@ -105,13 +105,13 @@ func TestMTU(t *testing.T) {
 		if got := m.Bytes(); got != want || m.Valid() != (want != 0) {
 			t.Errorf("MTU(%d): %d bytes, valid %t; want %d", uint8(m), got, m.Valid(), want)
 		}
-		if back, ok := mtuFromBytes(want); ok != (want != 0) || ok && back != m {
-			t.Errorf("mtuFromBytes(%d) = %d, %t, want %d", want, back, ok, m)
+		if back, err := MTUOf(want); (err == nil) != (want != 0) || err == nil && back != m {
+			t.Errorf("MTUOf(%d) = %d, %v, want %d", want, back, err, m)
 		}
 	}
 	for _, n := range []int{-1, 1, 255, 257, 8192} {
-		if m, ok := mtuFromBytes(n); ok {
-			t.Errorf("mtuFromBytes(%d) = %v", n, m)
+		if m, err := MTUOf(n); err == nil {
+			t.Errorf("MTUOf(%d) = %v", n, m)
 		}
 	}
 	for link, want := range map[int]MTU{
