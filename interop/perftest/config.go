@@ -1,6 +1,7 @@
 package perftest
 
 import (
+	"cmp"
 	"math"
 	"net"
 	"time"
@@ -114,8 +115,8 @@ type Setup struct {
 	Local, Remote []Address // one for each queue pair
 }
 
-// Check says whether the configuration can be run on dev, with an
-// *interop.ConfigError if not.
+// Check returns nil if the configuration can be run on dev, else an
+// *interop.ConfigError.
 func (c Config) Check(dev *verbs.Device) error {
 	_, err := c.withDefaults(dev)
 	return err
@@ -126,7 +127,10 @@ func (c Config) withDefaults(dev *verbs.Device) (Config, error) {
 		return c, interop.BadConfig("there is no test %v", c.Test)
 	}
 	c.setDefaults(dev)
-	if err := c.check(dev); err != nil {
+	if err := c.checkRanges(dev); err != nil {
+		return c, err
+	}
+	if err := c.checkTogether(); err != nil {
 		return c, err
 	}
 	c.fit()
@@ -134,51 +138,36 @@ func (c Config) withDefaults(dev *verbs.Device) (Config, error) {
 }
 
 func (c *Config) setDefaults(dev *verbs.Device) {
-	set := func(p *int, def int) {
-		if *p == 0 {
-			*p = def
-		}
-	}
+	size, iterations := DefaultSizeBW, DefaultIterations
 	switch {
 	case c.Test.Verb == Atomic:
-		set(&c.Size, DefaultSizeAtomic)
+		size = DefaultSizeAtomic
 	case c.Test.Kind == Latency:
-		set(&c.Size, DefaultSizeLat)
-	default:
-		set(&c.Size, DefaultSizeBW)
+		size = DefaultSizeLat
+	case c.Test.Verb == Write:
+		iterations = DefaultIterationsWrite
 	}
+	c.Size = cmp.Or(c.Size, size)
 	if c.AllSizes {
 		c.Size = 1 << allSizesLast
 	}
-	if c.Test == (Test{Write, Bandwidth}) {
-		set(&c.Iterations, DefaultIterationsWrite)
+	c.Iterations = cmp.Or(c.Iterations, iterations)
+	c.QPs = cmp.Or(c.QPs, 1)
+	c.TxDepth = cmp.Or(c.TxDepth, DefaultTxDepth)
+	c.RxDepth = cmp.Or(c.RxDepth, DefaultRxDepth)
+	c.OutstandingReads = cmp.Or(c.OutstandingReads, dev.Query().MaxDestRdAtomic)
+	c.MTU = cmp.Or(c.MTU, dev.QueryPort().ActiveMTU)
+	c.Timeout = cmp.Or(c.Timeout, DefaultTimeout)
+	c.IdleTimeout = cmp.Or(c.IdleTimeout, 60*time.Second)
+	c.HandshakeTimeout = cmp.Or(c.HandshakeTimeout, min(30*time.Second, c.IdleTimeout))
+	if c.Endless {
+		c.Duration = cmp.Or(c.Duration, DefaultInterval)
 	}
-	set(&c.Iterations, DefaultIterations)
-	set(&c.QPs, 1)
-	set(&c.TxDepth, DefaultTxDepth)
-	set(&c.RxDepth, DefaultRxDepth)
-	set(&c.OutstandingReads, dev.Query().MaxDestRdAtomic)
-	if c.MTU == 0 {
-		c.MTU = dev.QueryPort().ActiveMTU
-	}
-	if c.Timeout == 0 {
-		c.Timeout = DefaultTimeout
-	}
-	if c.IdleTimeout == 0 {
-		c.IdleTimeout = 60 * time.Second
-	}
-	if c.HandshakeTimeout == 0 {
-		c.HandshakeTimeout = min(30*time.Second, c.IdleTimeout)
-	}
-	if c.Endless && c.Duration == 0 {
-		c.Duration = DefaultInterval
-	}
-	if c.Margin == 0 {
-		c.Margin = c.Duration / 4
-	}
+	c.Margin = cmp.Or(c.Margin, c.Duration/4)
 }
 
-func (c *Config) check(dev *verbs.Device) error {
+// checkRanges checks every value alone, and against what the device can do.
+func (c *Config) checkRanges(dev *verbs.Device) error {
 	attr, port := dev.Query(), dev.QueryPort()
 	for _, r := range []struct {
 		what       string
@@ -207,12 +196,19 @@ func (c *Config) check(dev *verbs.Device) error {
 	case c.MTU > port.ActiveMTU:
 		return interop.BadConfig("a path MTU of %d does not fit the link of %v: its MTU of %d carries at most %d",
 			c.MTU.Bytes(), dev.Addr(), port.LinkMTU, port.ActiveMTU.Bytes())
-	case c.Test.Verb == Atomic && (c.Size != 8 || c.AllSizes):
-		return interop.BadConfig("atomic operations are on 8 bytes; the size cannot be chosen")
 	case c.Duration < 0:
 		return interop.BadConfig("the duration is %v; it must be positive", c.Duration)
 	case c.HandshakeTimeout < 0 || c.IdleTimeout < 0:
 		return interop.BadConfig("a timeout is negative")
+	}
+	return nil
+}
+
+// checkTogether checks what goes together, by the rules of perftest.
+func (c *Config) checkTogether() error {
+	switch {
+	case c.Test.Verb == Atomic && (c.Size != 8 || c.AllSizes):
+		return interop.BadConfig("atomic operations are on 8 bytes; the size cannot be chosen")
 	case c.Margin < 0 || c.Duration > 0 && 2*c.Margin >= c.Duration:
 		return interop.BadConfig("margins of %v at both ends leave nothing of a duration of %v to measure", c.Margin, c.Duration)
 	case c.PostList > 1 && c.CQMod > 0 && c.PostList%c.CQMod != 0:

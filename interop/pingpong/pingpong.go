@@ -25,58 +25,6 @@ import (
 	"github.com/gosoftroce/rocev2/verbs"
 )
 
-// Defaults of Config, those of the original.
-const (
-	DefaultSize       = 4096
-	DefaultIterations = 1000
-	DefaultRxDepth    = 500
-	DefaultMTU        = verbs.MTU1024
-)
-
-// MaxSize is the largest message.
-const MaxSize = 1 << 30
-
-// MaxDepth is the largest number of receives kept posted.
-const MaxDepth = 1 << 16
-
-// Config says what to run. Size, Iterations and MTU must be the peer's too.
-type Config struct {
-	Size       int       // bytes of a message; 0 means DefaultSize
-	Iterations int       // messages in each direction; 0 means DefaultIterations
-	RxDepth    int       // receives kept posted; 0 means DefaultRxDepth
-	MTU        verbs.MTU // path MTU; 0 means DefaultMTU
-	Events     bool      // sleep on a completion channel instead of polling
-	Validate   bool      // check the content of the buffer at the end
-	SourcePort uint16    // as in verbs.ConnectConfig; 0 means the device's
-
-	TrafficClass uint8 // of what this side sends, as in verbs.ConnectConfig
-
-	// Peers says which address the peer may name for its traffic; the zero
-	// value allows only the one of the control connection.
-	Peers interop.Peers
-
-	// HandshakeTimeout bounds each step of the exchange of addresses, once
-	// the connection stands; 0 means 30 s, or IdleTimeout if that is less.
-	HandshakeTimeout time.Duration
-	// IdleTimeout ends a run in which nothing completes for so long; 0
-	// means 60 s.
-	IdleTimeout time.Duration
-	// Linger is how long this side still answers after its last completion,
-	// in case the acknowledgement of the peer's last message was lost; 0
-	// means 200 ms, a negative number not at all.
-	Linger time.Duration
-
-	// OnRefused, if set, is called by Serve for every client that it does
-	// not take.
-	OnRefused func(from net.Addr, why error)
-	// OnAddresses, if set, is called when the addresses have been
-	// exchanged.
-	OnAddresses func(local, remote Address)
-	// OnProgress, if set, is called a few times a second, from another
-	// goroutine, with the messages that were sent and received so far.
-	OnProgress func(done, total uint64)
-}
-
 // Result is what a run measured.
 type Result struct {
 	Bytes      uint64 // payload in both directions
@@ -90,50 +38,6 @@ type Result struct {
 
 // Gbps returns the rate in both directions together, in 10^9 bits a second.
 func (r Result) Gbps() float64 { return float64(r.Bytes) * 8 / 1e9 / r.Elapsed.Seconds() }
-
-// Check says whether the configuration can be run, with an
-// *interop.ConfigError if not.
-func (c Config) Check() error {
-	_, err := c.withDefaults()
-	return err
-}
-
-func (c Config) withDefaults() (Config, error) {
-	set := func(p *int, def int) {
-		if *p == 0 {
-			*p = def
-		}
-	}
-	set(&c.Size, DefaultSize)
-	set(&c.Iterations, DefaultIterations)
-	set(&c.RxDepth, DefaultRxDepth)
-	if c.MTU == 0 {
-		c.MTU = DefaultMTU
-	}
-	if c.IdleTimeout == 0 {
-		c.IdleTimeout = 60 * time.Second
-	}
-	if c.HandshakeTimeout == 0 {
-		c.HandshakeTimeout = min(30*time.Second, c.IdleTimeout)
-	}
-	if c.Linger == 0 {
-		c.Linger = 200 * time.Millisecond
-	}
-	c.RxDepth = min(c.RxDepth, max(c.Iterations, 1))
-	switch {
-	case c.Size < 1 || c.Size > MaxSize:
-		return c, interop.BadConfig("pingpong: size is %d; it must be between 1 and %d bytes", c.Size, MaxSize)
-	case c.Iterations < 1:
-		return c, interop.BadConfig("pingpong: the number of iterations is %d; it must be at least 1", c.Iterations)
-	case c.RxDepth < 1 || c.RxDepth > MaxDepth:
-		return c, interop.BadConfig("pingpong: receive depth is %d; it must be between 1 and %d", c.RxDepth, MaxDepth)
-	case !c.MTU.Valid():
-		return c, interop.BadConfig("pingpong: the path MTU must be 256, 512, 1024, 2048 or 4096 bytes")
-	case c.HandshakeTimeout < 0 || c.IdleTimeout < 0:
-		return c, interop.BadConfig("pingpong: a timeout is negative")
-	}
-	return c, nil
-}
 
 // Run runs one ping-pong over dev with the peer at the other end of conn,
 // which it closes. It returns when all messages are through, when something
@@ -180,7 +84,7 @@ func (s *session) all(ctx context.Context, remote Address) (Result, error) {
 	if err := s.setUp(); err != nil {
 		return Result{}, fmt.Errorf("pingpong: %w", err)
 	}
-	if err := s.meet(ctx, remote); err != nil {
+	if err := s.exchange(ctx, remote); err != nil {
 		return Result{}, fmt.Errorf("pingpong: %w", interop.Cause(ctx, err))
 	}
 	res, err := s.run(ctx)
@@ -306,9 +210,10 @@ func readAddress(ctx context.Context, ctl *control.Conn, dev *verbs.Device, c *C
 	return a, c.Peers.Check(a.GID, ctl.Peer())
 }
 
-// meet exchanges the addresses. The server is ready to receive and to send
-// before it answers; the client says "done" before it connects.
-func (s *session) meet(ctx context.Context, remote Address) (err error) {
+// exchange tells each side the address of the other. The server is ready to
+// receive and to send before it answers; the client says "done" before it
+// connects.
+func (s *session) exchange(ctx context.Context, remote Address) (err error) {
 	end := s.qp.Endpoint()
 	local := Address{QPN: end.QPN, PSN: end.PSN, GID: interop.GIDOf(end.Addr)}
 	mine := local.append(make([]byte, 0, addressLen))
@@ -458,9 +363,9 @@ func (s *session) send(n *counts) error {
 	})
 }
 
-// lastUnconfirmed says whether all that went wrong is that the acknowledgement
-// of the last message did not come. The originals leave at once when they are
-// done, so it may be lost with nobody left to repeat it.
+// lastUnconfirmed reports whether all that went wrong is that the
+// acknowledgement of the last message did not come. The originals leave at once
+// when they are done, so it may be lost with nobody left to repeat it.
 func (s *session) lastUnconfirmed(err error, n *counts) bool {
 	var ce *interop.CompletionError
 	return errors.As(err, &ce) && ce.WC.Status == verbs.StatusRetryExcErr &&

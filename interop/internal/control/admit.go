@@ -48,15 +48,9 @@ func Admit[T any](ctx context.Context, ln net.Listener, a Admission, greet func(
 	arrivals := make(chan arrival)
 	go accept(ctx, ln, arrivals)
 
-	type outcome struct {
-		from  *candidate
-		value T
-		err   error
-	}
-	outcomes := make(chan outcome)
+	g := greeter[T]{greet: greet, outcomes: make(chan outcome[T])}
 	var none T
 	var list []*candidate // oldest first
-	var open atomic.Int32
 	for {
 		select {
 		case <-ctx.Done():
@@ -70,21 +64,9 @@ func Admit[T any](ctx context.Context, ln net.Listener, a Admission, greet func(
 			}
 			c := newCandidate(ctx, in.conn, a.Timeout)
 			list = append(list, c)
-			open.Add(1)
-			go func() {
-				defer open.Add(-1)
-				v, err := greet(c.ctx, c.conn)
-				select {
-				case outcomes <- outcome{c, v, err}:
-				case <-ctx.Done():
-					err = context.Cause(ctx)
-				}
-				if err != nil {
-					c.conn.refuse(err, open.Load() <= maxCandidates/2)
-				}
-				c.cancel(nil)
-			}()
-		case o := <-outcomes:
+			g.open.Add(1)
+			go g.run(ctx, c)
+		case o := <-g.outcomes:
 			list = slices.DeleteFunc(list, func(c *candidate) bool { return c == o.from })
 			if o.err == nil {
 				for _, c := range list {
@@ -95,6 +77,35 @@ func Admit[T any](ctx context.Context, ln net.Listener, a Admission, greet func(
 			a.refused(o.from.conn, o.err)
 		}
 	}
+}
+
+// greeter greets candidates, each on a goroutine of its own.
+type greeter[T any] struct {
+	greet    func(context.Context, *Conn) (T, error)
+	outcomes chan outcome[T]
+	open     atomic.Int32 // goroutines
+}
+
+// outcome is what came of a greeting.
+type outcome[T any] struct {
+	from  *candidate
+	value T
+	err   error
+}
+
+// run greets c and refuses it if that fails, or if ctx ends first.
+func (g *greeter[T]) run(ctx context.Context, c *candidate) {
+	defer g.open.Add(-1)
+	v, err := g.greet(c.ctx, c.conn)
+	select {
+	case g.outcomes <- outcome[T]{c, v, err}:
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		c.conn.refuse(err, g.open.Load() <= maxCandidates/2)
+	}
+	c.cancel(nil)
 }
 
 func (a *Admission) refused(c *Conn, why error) {
