@@ -144,14 +144,14 @@ func (t *Trial) figure(name string, v float64, unit string) {
 }
 
 const (
-	patience = time.Minute // until something that must happen is given up
-	pollTime = 200 * time.Microsecond
+	giveUpAfter = time.Minute // for what must happen
+	pollTime    = 200 * time.Microsecond
 )
 
 // await polls until cond holds. It aborts the trial when that takes too long.
 func (t *Trial) await(what string, cond func() bool) {
-	if !t.happens(patience, cond) {
-		t.check(fmt.Errorf("no %s in %v", what, patience))
+	if !t.happens(giveUpAfter, cond) {
+		t.check(fmt.Errorf("no %s in %v", what, giveUpAfter))
 	}
 }
 
@@ -183,7 +183,7 @@ func heap() int64 {
 
 // wait takes one completion.
 func (t *Trial) wait(cq *verbs.CQ) (verbs.WC, error) {
-	ctx, cancel := context.WithTimeout(t.ctx, patience)
+	ctx, cancel := context.WithTimeout(t.ctx, giveUpAfter)
 	defer cancel()
 	var wc [1]verbs.WC
 	_, err := cq.Wait(ctx, wc[:])

@@ -321,7 +321,7 @@ func (t *Trial) fence() {
 	}
 	const rounds = 5
 	quiet, sent := 0, t.lab.victim.dev.Stats().Link.TxPackets
-	t.happens(patience, func() bool {
+	t.happens(giveUpAfter, func() bool {
 		if now := t.lab.victim.dev.Stats().Link.TxPackets; now != sent {
 			quiet, sent = 0, now
 		}

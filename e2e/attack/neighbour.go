@@ -26,7 +26,7 @@ func (p pace) rate() float64 { return float64(p.bytes) / max(p.took.Seconds(), 1
 
 // pump writes from a to b until it has moved so much and so long.
 func (t *Trial) pump(a, b *end) (pace, error) {
-	ctx, cancel := context.WithTimeout(t.ctx, patience)
+	ctx, cancel := context.WithTimeout(t.ctx, giveUpAfter)
 	defer cancel()
 	half := a.mr.Len() / 2
 	src := a.mr.Bytes()[:pumpBytes]

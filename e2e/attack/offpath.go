@@ -14,39 +14,41 @@ var offPath = []Attack{
 		Name: "garbage",
 		What: "anybody sends datagrams of random bytes and lengths",
 		Must: "no answer, no effect on connections",
-		run:  func(t *Trial) { t.shoot(silent, t.garbage) },
+		run:  func(t *Trial) { t.shoot(silent, garbage) },
 	}, {
 		Name: "scan",
 		What: "anybody sends what port scanners send (nothing, HTTP, DNS, TLS), from thousands of ports",
 		Must: "no answer, no effect on connections",
-		run:  func(t *Trial) { t.shoot(silent, t.scan) },
+		run:  func(t *Trial) { t.shoot(silent, scan) },
 	}, {
 		Name: "wrong-qpn",
 		What: "forged as the peer's, with a right ICRC, to queue pairs that do not exist",
 		Must: "no answer, no effect on connections",
-		run:  func(t *Trial) { t.shoot(silent, t.wrongQPN) },
+		run:  func(t *Trial) { t.shoot(silent, wrongQPN) },
 	}, {
 		Name: "wrong-address",
 		What: "a third host sends requests and NAKs; QPN and PSN are right",
 		Must: "no answer, no effect on connections",
-		run:  func(t *Trial) { t.shoot(silent, func(c *conn, i int) { t.knowing(c, i, t.lab.ghost, rocev2.UDPPort) }) },
+		run: func(t *Trial) {
+			t.shoot(silent, func(t *Trial, c *conn, i int) { knowing(t, c, i, t.lab.ghost, rocev2.UDPPort) })
+		},
 	}, {
 		Name: "wrong-port",
 		What: "a local process of the peer's host sends requests and NAKs from another port; QPN and PSN are right",
 		Must: "no answer, no effect on connections between two of our kind",
 		run: func(t *Trial) {
-			t.shoot(silent, func(c *conn, i int) { t.knowing(c, i, t.lab.peer.addr, uint16(40000+i%20000)) })
+			t.shoot(silent, func(t *Trial, c *conn, i int) { knowing(t, c, i, t.lab.peer.addr, uint16(40000+i%20000)) })
 		},
 	}, {
 		Name: "blind-request",
 		What: "forged as the peer's, known QPN: requests with random PSNs, 256 or more away from the expected one",
 		Must: "at most one answer for each, no effect on connections",
-		run:  func(t *Trial) { t.shoot(1, t.blindRequest) },
+		run:  func(t *Trial) { t.shoot(1, blindRequest) },
 	}, {
 		Name: "blind-response",
 		What: "forged as the peer's, known QPN: ACKs, NAKs, RNR NAKs, READ and atomic responses with random PSNs to an idle requester",
 		Must: "no answer, no effect on connections",
-		run:  func(t *Trial) { t.shoot(silent, t.blindResponse) },
+		run:  func(t *Trial) { t.shoot(silent, blindResponse) },
 	}, {
 		Name: "blind-response-busy",
 		What: "the same to a requester at work, whose own goodput is compared; PSNs 2^22 away from what is in flight",
@@ -82,7 +84,7 @@ const (
 
 // shoot sends packets to an idle connection, counts the answers, and compares
 // the goodput of a neighbour.
-func (t *Trial) shoot(answers int, shot func(c *conn, i int)) {
+func (t *Trial) shoot(answers int, shot func(t *Trial, c *conn, i int)) {
 	c := t.connect(t.lab.peer, t.lab.victim, endConfig{})
 	if !t.healthy(c, 20) {
 		return
@@ -91,7 +93,7 @@ func (t *Trial) shoot(answers int, shot func(c *conn, i int)) {
 	memory, before := heap(), t.lab.victim.dev.Stats().Link.TxPackets
 	for part := 1; t.result.Sent < uint64(t.Packets); part *= 2 { // small ones first, to see when an effect begins
 		for range part {
-			shot(c, int(t.result.Sent))
+			shot(t, c, int(t.result.Sent))
 			t.result.Sent++
 		}
 		t.fence()
@@ -110,7 +112,7 @@ func (t *Trial) shoot(answers int, shot func(c *conn, i int)) {
 	if len(t.result.Broken) == 0 && !t.healthy(c, 20) {
 		t.effect(t.result.Sent)
 	}
-	t.compare(t.neighbour(), func() func() { return flood(func(i int) { shot(c, i) }) })
+	t.compare(t.neighbour(), func() func() { return flood(func(i int) { shot(t, c, i) }) })
 	if len(t.result.Broken) == 0 {
 		t.healthy(c, 20)
 	}
@@ -121,7 +123,7 @@ func (t *Trial) randomAddr() netip.Addr {
 	return netip.AddrFrom4([4]byte{127, byte(224 + n>>16%16), byte(n >> 8), byte(n)})
 }
 
-func (t *Trial) garbage(_ *conn, i int) {
+func garbage(t *Trial, _ *conn, i int) {
 	b := make([]byte, t.rng.IntN(1500))
 	for k := range b {
 		b[k] = byte(t.rng.Uint32())
@@ -140,7 +142,7 @@ var probes = []string{
 	"\x30\x26\x02\x01\x01\x04\x06public\xa0\x19",                                                      // SNMP
 }
 
-func (t *Trial) scan(_ *conn, i int) {
+func scan(t *Trial, _ *conn, i int) {
 	t.datagram(netip.AddrPortFrom(t.randomAddr(), uint16(i)), []byte(probes[i%len(probes)]))
 }
 
@@ -186,7 +188,7 @@ func (t *Trial) response(i int, to *end, psn verbs.PSN) []byte {
 	})
 }
 
-func (t *Trial) wrongQPN(c *conn, i int) {
+func wrongQPN(t *Trial, c *conn, i int) {
 	b := t.request(i, c.b, c.b.expects())
 	qpn := uint32(c.b.qp.QPN()) ^ (1 + t.rng.Uint32N(1<<24-1))
 	if qpn == uint32(t.lab.sentinel.QPN()) || qpn < 0x10 {
@@ -197,7 +199,7 @@ func (t *Trial) wrongQPN(c *conn, i int) {
 }
 
 // knowing sends what has all numbers right but its source.
-func (t *Trial) knowing(c *conn, i int, src netip.Addr, port uint16) {
+func knowing(t *Trial, c *conn, i int, src netip.Addr, port uint16) {
 	if i%2 == 0 {
 		t.forge(src, port, t.request(i/2, c.b, c.b.expects()))
 		return
@@ -209,12 +211,12 @@ func (t *Trial) knowing(c *conn, i int, src netip.Addr, port uint16) {
 // and then, which Blind measures.
 const away = 256
 
-func (t *Trial) blindRequest(c *conn, i int) {
+func blindRequest(t *Trial, c *conn, i int) {
 	psn := c.b.expects().Add(away + t.rng.IntN(1<<24-2*away))
 	t.forge(t.lab.peer.addr, rocev2.UDPPort, t.request(i, c.b, psn))
 }
 
-func (t *Trial) blindResponse(c *conn, i int) {
+func blindResponse(t *Trial, c *conn, i int) {
 	psn := c.b.nextPSN().Add(away + t.rng.IntN(1<<24-2*away))
 	t.forge(t.lab.peer.addr, rocev2.UDPPort, t.response(i, c.b, psn))
 }

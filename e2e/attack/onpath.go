@@ -3,63 +3,75 @@ package attack
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/gosoftroce/rocev2/rocev2"
 	"github.com/gosoftroce/rocev2/verbs"
 )
 
 // byPeers are attacks by hosts that the victim has connections with.
-func byPeers() []Attack {
-	attacks := []Attack{
-		{
-			Name: "read-wrong-key",
-			What: "a peer sends 16 READs with a wrong rkey, then repeats them",
-			Must: "one NAK and at most 8 repetitions, then silence; others go on",
-			run:  readWrongKey,
-		}, {
-			Name:    "error-keeps-nothing",
-			What:    "the victim's program posts 16 READs of 256 KiB with a wrong rkey on each of 4 queue pairs, which stay open",
-			Must:    "a neighbour to the same host goes on as before",
-			Goodput: 0.5,
-			run:     errorKeepsNothing,
-		}, {
-			Name:    "silent-peer",
-			What:    "32 queue pairs have WRITEs outstanding to a host that never acknowledges them",
-			Must:    "a neighbour to the same host keeps a share",
-			Goodput: 0.1,
-			run:     silentPeer,
-		}, {
-			Name: "quiet-in-error",
-			What: "a peer asks for 1 GiB, then sends a request that ends the connection",
-			Must: "not more than two turns of packets after the queue pair is in ERR, with the NAK among them",
-			run:  quietInError,
-		}, {
-			Name: "events",
-			What: "a peer connects again and again and uses a wrong rkey; the program closes the queue pair and reads no events",
-			Must: "less than 4 MiB of heap",
-			run:  eventFlood,
-		}, {
-			Name: "reorder",
-			What: "a peer of our kind sends behind gaps on 32 connections, until nothing more is kept",
-			Must: "less than 16 MiB of heap, and another connection can still keep a packet behind a gap",
-			run:  reorderFlood,
-		}, {
-			Name: "rnr",
-			What: "a peer sends messages for which no receive is posted",
-			Must: "at most one answer for each, others go on",
-			run:  func(t *Trial) { t.answered(rnrPacket) },
-		}, {
-			Name: "duplicates",
-			What: "a peer repeats one SEND, one READ of 64 bytes and one FETCH_ADD",
-			Must: "each is executed once, at most one answer for each packet",
-			run:  duplicates,
-		}, {
-			Name: "full-cq",
-			What: "a peer sends more messages than the receive completion queue holds; the program does not poll",
-			Must: "the queue pair is in ERR and its peer is told by a NAK; others go on",
-			run:  fullCQ,
-		},
-	}
+func byPeers() []Attack { return slices.Concat(failing, flooding, readStorms()) }
+
+// failing are attacks whose connections end in errors, or hear nothing.
+var failing = []Attack{
+	{
+		Name: "read-wrong-key",
+		What: "a peer sends 16 READs with a wrong rkey, then repeats them",
+		Must: "one NAK and at most 8 repetitions, then silence; others go on",
+		run:  readWrongKey,
+	}, {
+		Name:    "error-keeps-nothing",
+		What:    "the victim's program posts 16 READs of 256 KiB with a wrong rkey on each of 4 queue pairs, which stay open",
+		Must:    "a neighbour to the same host goes on as before",
+		Goodput: 0.5,
+		run:     errorKeepsNothing,
+	}, {
+		Name:    "silent-peer",
+		What:    "32 queue pairs have WRITEs outstanding to a host that never acknowledges them",
+		Must:    "a neighbour to the same host keeps a share",
+		Goodput: 0.1,
+		run:     silentPeer,
+	}, {
+		Name: "quiet-in-error",
+		What: "a peer asks for 1 GiB, then sends a request that ends the connection",
+		Must: "not more than two turns of packets after the queue pair is in ERR, with the NAK among them",
+		run:  quietInError,
+	}, {
+		Name: "events",
+		What: "a peer connects again and again and uses a wrong rkey; the program closes the queue pair and reads no events",
+		Must: "less than 4 MiB of heap",
+		run:  eventFlood,
+	},
+}
+
+// flooding are attacks with more than the victim's program asked for.
+var flooding = []Attack{
+	{
+		Name: "reorder",
+		What: "a peer of our kind sends behind gaps on 32 connections, until nothing more is kept",
+		Must: "less than 16 MiB of heap, and another connection can still keep a packet behind a gap",
+		run:  reorderFlood,
+	}, {
+		Name: "rnr",
+		What: "a peer sends messages for which no receive is posted",
+		Must: "at most one answer for each, others go on",
+		run:  func(t *Trial) { t.answered(rnrPacket) },
+	}, {
+		Name: "duplicates",
+		What: "a peer repeats one SEND, one READ of 64 bytes and one FETCH_ADD",
+		Must: "each is executed once, at most one answer for each packet",
+		run:  duplicates,
+	}, {
+		Name: "full-cq",
+		What: "a peer sends more messages than the receive completion queue holds; the program does not poll",
+		Must: "the queue pair is in ERR and its peer is told by a NAK; others go on",
+		run:  fullCQ,
+	},
+}
+
+// readStorms are attacks with READs, one for each path MTU.
+func readStorms() []Attack {
+	var attacks []Attack
 	for m := verbs.MTU256; m <= verbs.MTU4096; m++ {
 		attacks = append(attacks, Attack{
 			Name:    fmt.Sprintf("read-storm-%d", m.Bytes()),
@@ -163,8 +175,8 @@ func (t *Trial) failReads(c *conn, n int) {
 		t.check(err)
 		t.result.Sent++
 	}
-	t.must(t.happens(patience, func() bool { return c.b.qp.State() == verbs.StateErr }),
-		"READs on a queue pair beside failed ones are not answered in %v", patience)
+	t.must(t.happens(giveUpAfter, func() bool { return c.b.qp.State() == verbs.StateErr }),
+		"READs on a queue pair beside failed ones are not answered in %v", giveUpAfter)
 }
 
 func silentPeer(t *Trial) {
