@@ -28,14 +28,17 @@ var (
 	green  = color.RGBA{0x2c, 0x8c, 0x4a, 0xff}
 )
 
-// Plots draws what the rows allow into dir, and returns what it drew.
-func (r *Report) Plots(dir string) ([]Plot, error) {
+// drawing is a plot and how it is drawn: nil where the rows have too little for
+// it.
+type drawing struct {
+	Plot
+	draw func() (*plot.Plot, vg.Length)
+}
+
+// drawings lists the plots of the report.
+func (r *Report) drawings() []drawing {
 	rows := r.byName()
-	var out []Plot
-	for _, d := range []struct {
-		Plot
-		draw func() (*plot.Plot, vg.Length)
-	}{
+	return []drawing{
 		{Plot{"throughput.svg", "1 MiB messages between two processes"}, func() (*plot.Plot, vg.Length) {
 			return bars(rows, "Gb/s", []bar{
 				{"raw/4140/icrc", "limit: raw UDP, rocev2's ICRC"}, {"raw/4140", "limit: raw UDP, hash/crc32"},
@@ -73,7 +76,13 @@ func (r *Report) Plots(dir string) ([]Plot, error) {
 				{"ours/read/1MiB/loss=1%", "READ, 1 % lost"}, {"ours/read/1MiB/loss=5%", "READ, 5 % lost"},
 			})
 		}},
-	} {
+	}
+}
+
+// Plots draws what the rows allow into dir, and returns what it drew.
+func (r *Report) Plots(dir string) ([]Plot, error) {
+	var out []Plot
+	for _, d := range r.drawings() {
 		file := filepath.Join(dir, d.File)
 		p, height := d.draw()
 		if p == nil {
