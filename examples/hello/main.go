@@ -73,13 +73,7 @@ func hello(ctx context.Context, local, peer string) error {
 		return err
 	}
 	if peer != "" {
-		n := copy(mr.Bytes(), "hello from "+local)
-		err := qp.PostSend(verbs.SendWR{
-			Opcode: verbs.OpWriteImm, // a WRITE that the peer learns of
-			SGList: []verbs.SGE{mr.Slice(0, n)}, Remote: theirs.Memory.At(0),
-			Signaled: true,
-		})
-		if err != nil {
+		if err := write(qp, mr, theirs.Memory, "hello from "+local); err != nil {
 			return err
 		}
 	}
@@ -94,6 +88,16 @@ func hello(ctx context.Context, local, peer string) error {
 		fmt.Printf("%s\n", mr.Bytes()[:wc[0].ByteLen])
 	}
 	return nil
+}
+
+// write has a line written into the peer's memory.
+func write(qp *verbs.QP, mr *verbs.MR, to verbs.RemoteMemory, line string) error {
+	n := copy(mr.Bytes(), line)
+	return qp.PostSend(verbs.SendWR{
+		Opcode: verbs.OpWriteImm, // a WRITE that the peer learns of
+		SGList: []verbs.SGE{mr.Slice(0, n)}, Remote: to.At(0),
+		Signaled: true,
+	})
 }
 
 // swap exchanges cards over TCP.
