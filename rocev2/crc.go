@@ -5,9 +5,9 @@ import (
 	"hash/crc32"
 )
 
-// The ICRC is CRC-32 of IEEE 802.3. Below, a register is the state of the
-// reflected division as it runs: all ones at the start, inverted at the end
-// (hash/crc32 inverts at both ends of every call).
+// The ICRC (IBTA 7.8.1) is the CRC-32 of IEEE 802.3. Below, a register is the
+// state of the reflected division as it runs: all ones at the start, inverted
+// at the end (hash/crc32 inverts at both ends of every call).
 //
 // The register after some bytes is linear in the register before and in the
 // bytes. Three things follow, and the tables below are all that they need:

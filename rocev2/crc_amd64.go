@@ -54,7 +54,7 @@ type foldTable struct {
 var (
 	matrixBlocks = [4]int{0, 2, 3, 4}
 
-	// haveKernel tells whether updateWords may be called. Package cpu sees
+	// haveKernel says whether updateWords may be called. Package cpu sees
 	// to it that the system saves the registers.
 	haveKernel = cpu.X86.HasAVX512F && cpu.X86.HasAVX512VPCLMULQDQ && cpu.X86.HasAVX512GFNI &&
 		cpu.X86.HasPCLMULQDQ && cpu.X86.HasAVX2 && cpu.X86.HasBMI2

@@ -2,7 +2,7 @@
 
 package rocev2
 
-// haveKernel tells whether updateWords is faster than the other ways.
+// haveKernel says whether updateWords is faster than the other ways.
 const haveKernel = false
 
 // updateWords is update for b whose length is a multiple of 4.

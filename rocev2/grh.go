@@ -5,29 +5,29 @@ import (
 	"net/netip"
 )
 
-// GRHLen is the size of the area in front of the payload in the receive buffer
-// of an unreliable datagram, in bytes.
+// GRHLen is the size in bytes of the global route header (IBTA 8.3). The
+// receive buffer of an unreliable datagram begins with as much room.
 const GRHLen = 40
 
 // ErrGRH is for 40 bytes that hold neither an IPv4 nor an IPv6 header.
 var ErrGRH = errors.New("rocev2: no IP header in the GRH area")
 
 // GRH is what the receiver of an unreliable datagram learns of its IP header:
-// 40 bytes in front of the payload. They are where InfiniBand has a global
-// route header, which looks like an IPv6 header; an IPv4 header comes in the
-// last 20 bytes (IBTA A17.4.5.1), the first 20 being zero as Linux has them.
+// 40 bytes in front of the payload. InfiniBand has a global route header there
+// (IBTA 8.3), which has the form of an IPv6 header. An IPv4 header takes the
+// last 20 bytes (IBTA A17.4.5.1). The first 20 are zero, as Linux has them.
 type GRH struct {
 	Src, Dst     netip.Addr // both IPv4 or both IPv6
 	TrafficClass uint8      // TOS, for IPv4
 	HopLimit     uint8      // TTL, for IPv4
 	NextHeader   uint8      // protocol, for IPv4: 17, UDP
 	Length       uint16     // of what follows the IP header, in bytes: UDP header to ICRC
-	FlowLabel    uint32     // 20 bits; IPv6 only
+	FlowLabel    uint32     // 20 bits (RFC 6437); IPv6 only
 	ID           uint16     // Identification; IPv4 only
 }
 
 // AppendTo appends the 40 bytes to b. For IPv4 it sets DF and computes the
-// checksum. What is neither IPv4 nor IPv6 leaves 40 zero bytes.
+// checksum (RFC 791). Without two addresses of one kind they are zero.
 func (h *GRH) AppendTo(b []byte) []byte {
 	var w [GRHLen]byte
 	src, dst := h.Src.Unmap(), h.Dst.Unmap()

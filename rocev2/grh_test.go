@@ -7,6 +7,8 @@ import (
 	"testing"
 )
 
+// IBTA A17.4.5.1: an IPv6 header fills the 40 bytes, an IPv4 header the last
+// 20.
 func TestGRH(t *testing.T) {
 	t.Parallel()
 	tests := []struct {

@@ -40,15 +40,15 @@ func NewFlow(src, dst netip.Addr, srcPort, dstPort uint16) Flow {
 	switch {
 	case src.Is4() && dst.Is4():
 		f.kind = flowIPv4
-		// Version; TOS, masked; total length, Identification; DF; TTL,
-		// masked; protocol; checksum, masked.
+		// IPv4 (RFC 791): version; TOS, masked; total length,
+		// Identification; DF; TTL, masked; protocol; checksum, masked.
 		b = append(b, 0x45, 0xff, 0, 0, 0, 0, flagDF, 0, 0xff, protoUDP, 0xff, 0xff)
 		s, d := src.As4(), dst.As4()
 		b = append(append(b, s[:]...), d[:]...)
 	case src.Is6() && dst.Is6():
 		f.kind = flowIPv6
-		// Version; traffic class and flow label, masked; payload
-		// length; next header; hop limit, masked.
+		// IPv6 (RFC 8200): version; traffic class and flow label,
+		// masked; payload length; next header; hop limit, masked.
 		b = append(b, 0x6f, 0xff, 0xff, 0xff, 0, 0, protoUDP, 0xff)
 		s, d := src.As16(), dst.As16()
 		b = append(append(b, s[:]...), d[:]...)
@@ -98,15 +98,15 @@ func (f *Flow) kernelFlushICRC(ipID uint16, b []byte) uint32 {
 // sends.
 func isFlush(b []byte) bool { return Opcode(b[0]) == RCFlush && len(b) >= flushHeader }
 
-// Seal appends the ICRC of b to b, which is a packet from BTH to pad. Neither b
-// nor ipID is checked.
+// Seal appends the ICRC of b (IBTA 7.8.1, A17.3.3) to b, which is a packet from
+// BTH to pad. It checks neither b nor ipID.
 func (f *Flow) Seal(ipID uint16, b []byte) []byte {
 	return le.AppendUint32(b, f.ICRC(ipID, b))
 }
 
 // SealKernelFlush is Seal for a packet to Linux: the ICRC of an RC FLUSH is the
 // one that Linux expects, which is not the standard's. Other packets are sealed
-// as ever.
+// as Seal does.
 func (f *Flow) SealKernelFlush(ipID uint16, b []byte) []byte {
 	if isFlush(b) {
 		return le.AppendUint32(b, f.kernelFlushICRC(ipID, b))
@@ -114,7 +114,7 @@ func (f *Flow) SealKernelFlush(ipID uint16, b []byte) []byte {
 	return f.Seal(ipID, b)
 }
 
-// split takes the ICRC off a packet. It is false if there is no packet or
+// split takes the ICRC off a packet. It reports false if there is no packet or
 // nothing to compute with.
 func (f *Flow) split(b []byte) (body []byte, icrc uint32, ok bool) {
 	n := len(b) - ICRCLen
@@ -136,11 +136,11 @@ func (f *Flow) Verify(ipID uint16, b []byte) bool {
 }
 
 // Recover is Verify for a receiver that cannot see the IPv4 Identification,
-// such as a UDP socket. It finds out which Identification the sender had, if
-// there is one with which the ICRC is right. This leaves 16 of the 32 bits as a
-// check: one in 65536 damaged packets passes, always with a different
-// Identification than it was sent with. All 32 bits are checked if the caller
-// has reason to expect a certain Identification, and it is that.
+// such as a UDP socket. It finds the Identification with which the ICRC is
+// right, if there is one. This leaves 16 of the 32 bits as a check: one in
+// 65536 damaged packets passes, always with another Identification than it was
+// sent with. Where the caller expects a certain Identification and finds it,
+// all 32 bits are checked.
 //
 // For IPv6 it is Verify, and the Identification is 0.
 //

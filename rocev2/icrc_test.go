@@ -91,6 +91,7 @@ func unhex(t testing.TB, s string) []byte {
 	return b
 }
 
+// The shift register has the check value of the catalogues of CRCs.
 func TestBitwiseCRC(t *testing.T) {
 	t.Parallel()
 	if got := bitwiseCRC([]byte("123456789")); got != 0xcbf43926 {
@@ -109,6 +110,7 @@ var cmRequest = `
 	00 40 9c40 0000000000000000000000000a000001 0000000000000000000000000a000002 ` + strings.Repeat("00", 56) + `
 	23405059`
 
+// Vectors of the ICRC (IBTA 7.8.1, A17.3.3), one for each form of a FLUSH.
 func TestICRCVectors(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -323,7 +325,9 @@ func TestRecoverNoticesDamage(t *testing.T) {
 	}
 }
 
-// What routers may change is not covered.
+// The ICRC does not cover what routers may change (IBTA 7.8.1, A17.3.3): TOS,
+// TTL and header checksum, traffic class, flow label and hop limit, UDP
+// checksum, FECN and BECN.
 func TestMaskedBits(t *testing.T) {
 	t.Parallel()
 	for _, flow := range []Flow{testFlow4, testFlow6} {

@@ -5,8 +5,8 @@ import "strconv"
 // Service is a transport service: the upper three bits of an opcode.
 type Service uint8
 
-// The transport services (IBTA 9.2.1). No opcode of ServiceRD is in the table:
-// nobody has ever implemented it.
+// The transport services (IBTA 9.2.1). The table has no opcode of ServiceRD,
+// which nobody has ever implemented.
 const (
 	ServiceRC  Service = 0 // reliable connection
 	ServiceUC  Service = 1 // unreliable connection
@@ -106,8 +106,8 @@ func (s HeaderSet) Len() int {
 var headerSizes = [...]int{4, 8, 4, 16, 28, 4, 8, 4, 4, 16}
 
 // PayloadRule is how much payload an opcode carries. The codec does not enforce
-// it, for that takes the path MTU; a packet whose rule is PayloadNone has its
-// payload ignored, as Linux does.
+// it, because it does not know the path MTU. It ignores the payload of a packet
+// whose rule is PayloadNone, as Linux does.
 type PayloadRule uint8
 
 // The payload rules (IBTA 9.7.4.1.6 and the opcode table of 9.2.1).
@@ -140,7 +140,8 @@ func (r PayloadRule) Allows(n int, mtu MTU) bool {
 // Opcode is the first byte of a packet: service and operation (IBTA 9.2.1).
 type Opcode uint8
 
-// The opcodes of reliable connections.
+// The opcodes of reliable connections (IBTA 9.2.1; A19 for FLUSH and
+// ATOMIC_WRITE).
 const (
 	RCSendFirst          Opcode = 0x00
 	RCSendMiddle         Opcode = 0x01
@@ -169,7 +170,7 @@ const (
 	RCAtomicWrite        Opcode = 0x1d
 )
 
-// The opcodes of unreliable connections.
+// The opcodes of unreliable connections (IBTA 9.2.1).
 const (
 	UCSendFirst    Opcode = 0x20
 	UCSendMiddle   Opcode = 0x21
@@ -185,15 +186,16 @@ const (
 	UCWriteOnlyImm Opcode = 0x2b
 )
 
-// The opcodes of unreliable datagrams, and the congestion notification packet.
+// The opcodes of unreliable datagrams (IBTA 9.2.1), and the congestion
+// notification packet (IBTA A17.9).
 const (
 	UDSendOnly    Opcode = 0x64
 	UDSendOnlyImm Opcode = 0x65
 	CNP           Opcode = 0x81
 )
 
-// The opcodes of extended reliable connections. Requests carry an XRCETH,
-// responses do not.
+// The opcodes of extended reliable connections (IBTA A14). Requests carry an
+// XRCETH, responses do not.
 const (
 	XRCSendFirst          Opcode = 0xa0
 	XRCSendMiddle         Opcode = 0xa1

@@ -21,6 +21,7 @@ var opcodeLengths = map[Opcode]int{
 	0xb7: 20, 0xbc: 36, 0xbd: 32,
 }
 
+// The table agrees with the names of IBTA 9.2.1, A14, A17 and A19.
 func TestOpcodeTable(t *testing.T) {
 	t.Parallel()
 	names := map[string]Opcode{}
@@ -105,6 +106,8 @@ func checkNameAgainstInfo(t *testing.T, info *OpcodeInfo) {
 	}
 }
 
+// A first or middle packet has exactly the path MTU, a last packet at least one
+// byte, an only packet may be empty (IBTA 9.7.4.1.6).
 func TestPayloadRules(t *testing.T) {
 	t.Parallel()
 	tests := []struct {

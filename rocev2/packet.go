@@ -3,12 +3,14 @@ package rocev2
 import "errors"
 
 const (
-	// UDPPort is the destination port of RoCEv2 datagrams.
+	// UDPPort is the destination port of RoCEv2 datagrams (IBTA A17;
+	// registered with IANA as "roce").
 	UDPPort = 4791
-	// DefaultPKey is the default partition key with full membership.
+	// DefaultPKey is the default partition key with full membership (IBTA
+	// 10.9).
 	DefaultPKey = 0xffff
 	// ICRCLen is the size of the invariant CRC at the end of a packet, in
-	// bytes.
+	// bytes (IBTA 7.8.1).
 	ICRCLen = 4
 	// MaxHeaderLen is the size of the longest header: BTH, XRCETH and
 	// AtomicETH.
@@ -18,7 +20,8 @@ const (
 	MaxPacketLen = MaxHeaderLen + 4096 + ICRCLen
 )
 
-// Why a datagram is not a packet.
+// Why a datagram is not a packet. All of them are dropped in silence (IBTA
+// 9.6).
 var (
 	ErrShort   = errors.New("rocev2: packet shorter than its headers and ICRC")
 	ErrLength  = errors.New("rocev2: packet length not a multiple of 4, or longer than any MTU allows")
@@ -27,9 +30,8 @@ var (
 	ErrPad     = errors.New("rocev2: pad count exceeds the payload")
 )
 
-// Packet is a packet without its ICRC. Which of the extended headers it has
-// depends on the opcode; the others are meaningless, and Parse leaves in them
-// what was there.
+// Packet is a packet without its ICRC. The opcode says which of the extended
+// headers it has. The others mean nothing, and Parse does not touch them.
 type Packet struct {
 	BTH       BTH
 	XRCETH    XRCETH
@@ -45,11 +47,11 @@ type Packet struct {
 	Payload   []byte       // without pad; aliases the datagram after Parse
 }
 
-// Parse decodes a datagram: the UDP payload, from BTH to ICRC. It checks
-// neither the ICRC nor anything that needs a queue pair: P_Key, QPN, PSN, and
-// the payload's length against the path MTU. What follows the headers of an
-// opcode without payload is ignored, as Linux does. The error is one of the
-// five of this package; b is not changed.
+// Parse decodes a datagram: the UDP payload, from BTH to ICRC. It makes those
+// checks of IBTA 9.6 that need no queue pair: not P_Key, QPN and PSN, nor the
+// payload's length against the path MTU. It does not check the ICRC. It ignores
+// what follows the headers of an opcode without payload, as Linux does. The
+// error is one of the five of this package. Parse does not change b.
 func (p *Packet) Parse(b []byte) error {
 	if len(b) < BTHLen+ICRCLen {
 		return ErrShort
@@ -180,5 +182,5 @@ func (p *Packet) AppendTo(b []byte) []byte {
 }
 
 // PadCount returns the number of pad bytes behind a payload of n bytes, 0 to 3:
-// packets are a multiple of 4 bytes long.
+// the length of a packet is a multiple of 4 (IBTA 9.2).
 func PadCount(n int) uint8 { return uint8(-n & 3) }

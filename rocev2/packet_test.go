@@ -98,6 +98,8 @@ func equalPackets(a, b Packet) bool {
 	return fmt.Sprint(a) == fmt.Sprint(b)
 }
 
+// Every header has the layout of IBTA 9.2, 9.3, A14 (XRCETH), A17 (CNP) and A19
+// (FETH).
 func TestEveryHeaderBytes(t *testing.T) {
 	t.Parallel()
 	// The BTH of testPacket without opcode, then what follows it, by the
@@ -195,6 +197,7 @@ func TestEveryTruncation(t *testing.T) {
 	}
 }
 
+// IBTA 9.6: what does not pass these checks is no packet and is dropped.
 func TestParseErrors(t *testing.T) {
 	t.Parallel()
 	packet := func(o Opcode, n int, change func(b []byte)) []byte {
@@ -230,7 +233,7 @@ func TestParseErrors(t *testing.T) {
 	}
 }
 
-// Linux ignores what follows the headers of a packet that has no payload.
+// Linux ignores what follows the headers of an opcode without payload.
 func TestStrayPayload(t *testing.T) {
 	t.Parallel()
 	for _, o := range knownOpcodes() {
@@ -260,7 +263,7 @@ func TestUnknownOpcodeHeaders(t *testing.T) {
 	}
 }
 
-// Values that do not fit their fields must not reach the neighbours.
+// Values that do not fit their fields do not spill into the fields beside them.
 func TestFieldsAreMasked(t *testing.T) {
 	t.Parallel()
 	p := Packet{

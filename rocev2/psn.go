@@ -30,7 +30,7 @@ func (p PSN) Sub(q PSN) int { return int(int32((p-q)<<8) >> 8) }
 func (p PSN) Before(q PSN) bool { return p.Sub(q) < 0 }
 
 // After reports whether p comes after q: it is one of the 2^23-1 PSNs that
-// follow q. The one PSN that is 2^23 away is before, not after.
+// follow q. The PSN that is exactly 2^23 away comes before.
 func (p PSN) After(q PSN) bool { return p.Sub(q) > 0 }
 
 // QPN is a queue pair number: 24 bits.
@@ -39,10 +39,10 @@ type QPN uint32
 const (
 	// QPNMask has the bits of a QPN.
 	QPNMask QPN = 1<<24 - 1
-	// GSIQPN is the general services interface, which carries connection
-	// management.
+	// GSIQPN is the general services interface (IBTA chapter 16), which
+	// carries connection management (chapter 12).
 	GSIQPN QPN = 1
-	// MulticastQPN is the destination of multicast packets.
+	// MulticastQPN is the destination of multicast packets (IBTA 10.5).
 	MulticastQPN QPN = 0xffffff
 )
 
@@ -57,10 +57,10 @@ func (q QPN) String() string {
 }
 
 // MTU is a path MTU, which counts the payload of a packet. Its values are the
-// codes 1 to 5 that connection management and verbs share (enum ibv_mtu), not
-// bytes: Bytes tells those, MTUOf makes a code of them. There is room for a
-// number of bytes that was converted by mistake, so that it is seen as one and
-// refused.
+// codes 1 to 5 of connection management and verbs (enum ibv_mtu), not bytes:
+// Bytes returns the bytes of a code, MTUOf the code of a number of bytes. The
+// type has room for a number of bytes that a caller converts by mistake, so
+// that it is recognised and refused.
 type MTU uint16
 
 // The path MTUs (IBTA 5.2.1): codes, whose names say the bytes.
@@ -110,8 +110,7 @@ func (m MTU) Err() error {
 		uint16(m))
 }
 
-// MTUOf returns the MTU of exactly n bytes, or an error that says which there
-// are.
+// MTUOf returns the MTU of exactly n bytes, or an error that lists the MTUs.
 func MTUOf(n int) (MTU, error) {
 	for m := MTU256; m <= MTU4096; m++ {
 		if m.Bytes() == n {

@@ -7,6 +7,7 @@ import (
 	"testing/quick"
 )
 
+// PSNs are counted modulo 2^24; half of them precede any PSN.
 func TestPSNArithmetic(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -127,7 +128,7 @@ func TestMTU(t *testing.T) {
 	}
 }
 
-// A number of bytes where a code belongs is seen as one.
+// The error for a number of bytes in place of a code says so.
 func TestMTUOfBytes(t *testing.T) {
 	t.Parallel()
 	for m := MTU256; m <= MTU4096; m++ {

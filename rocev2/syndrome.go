@@ -52,7 +52,7 @@ func (s Syndrome) IsNAK() bool { return s&syndromeKind == syndromeNAK }
 func (s Syndrome) Code() uint8 { return uint8(s & syndromeCode) }
 
 // Credits returns how many more messages that consume receive requests may be
-// sent beyond the acknowledged one. It is false if s is no ACK or does not
+// sent beyond the acknowledged one. It reports false if s is no ACK or does not
 // limit them.
 func (s Syndrome) Credits() (n int, limited bool) {
 	if !s.IsACK() || s == ACKNoCredits {
@@ -93,7 +93,7 @@ var credits = [31]uint16{
 }
 
 // CreditCode returns the code of the largest credit count that is not larger
-// than n.
+// than n (IBTA 9.7.7.2).
 func CreditCode(n int) uint8 {
 	code := uint8(0)
 	for int(code) < len(credits)-1 && int(credits[code+1]) <= n {
@@ -117,8 +117,7 @@ func RNRDelay(code uint8) time.Duration {
 }
 
 // RNRCode returns the code of the smallest delay that is not shorter than d.
-// There is none beyond 655.36 ms, for which it returns code 0, which is just
-// that.
+// Beyond 655.36 ms, the longest, it returns the code of that, 0.
 func RNRCode(d time.Duration) uint8 {
 	for code := uint8(1); code < 32; code++ {
 		if RNRDelay(code) >= d {

@@ -1,16 +1,14 @@
 // Package layers decodes RoCEv2 for gopacket: captures show the base transport
 // header, every extended header, the payload and the ICRC as layers of their
-// own.
-//
-// Importing the package registers LayerTypeRoCEv2 for UDP port 4791, so that
-// packets with Ethernet, IP and UDP decode to the end without further ado:
+// own. Importing the package registers LayerTypeRoCEv2 for UDP port 4791.
+// Packets with Ethernet, IP and UDP then decode to the end:
 //
 //	eth := layers.LinkTypeEthernet
 //	p := gopacket.NewPacket(frame, eth, gopacket.Default)
 //	bth, _ := p.Layer(rocelayers.LayerTypeRoCEv2).(*rocelayers.RoCEv2)
 //
 // It is for tools and tests: it allocates for every layer, and it only decodes.
-// The datapath has no use for it.
+// The datapath does not use it.
 package layers
 
 import (
