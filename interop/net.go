@@ -106,11 +106,12 @@ func GIDOf(a netip.Addr) GID { return a.As16() }
 // Addr returns the address that the GID stands for.
 func (g GID) Addr() netip.Addr { return netip.AddrFrom16(g).Unmap() }
 
-// IsZero says whether the GID is the empty one, with which the originals say
+// IsZero reports whether the GID is the empty one, with which the originals say
 // that they were started without a GID index.
 func (g GID) IsZero() bool { return g == GID{} }
 
-// CheckPeer says whether a device on local can have a connection with peer.
+// CheckPeer returns nil if a device on local can have a connection with the
+// peer, else why not.
 func (g GID) CheckPeer(local netip.Addr) error {
 	peer := g.Addr()
 	switch {

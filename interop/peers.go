@@ -55,8 +55,8 @@ func (e *GIDError) Error() string {
 		e.Named, e.Control, e.Named)
 }
 
-// Check says whether a peer may name gid. control is its address on the
-// control connection.
+// Check returns nil if a peer may name gid, else an error. control is its
+// address on the control connection.
 func (p Peers) Check(gid GID, control net.Addr) error {
 	named := gid.Addr().WithZone("")
 	from := hostOf(control)

@@ -1,6 +1,6 @@
 package transport
 
-// PortState says whether packets can get through the port below a link.
+// PortState is the state of the port below a link.
 type PortState uint8
 
 // States of a port.

@@ -110,7 +110,7 @@ func (f *reportFlags) peak(c perftest.Config, r perftest.Result) float64 {
 	return r.Peak
 }
 
-// limits says whether the results reach what the user asked for.
+// limits returns an error if the results do not reach what the user asked for.
 func (f *reportFlags) limits(res []perftest.Result) error {
 	for _, r := range res {
 		if got := r.Average / f.unit(); got < f.limitBW {

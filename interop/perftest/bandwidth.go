@@ -340,7 +340,7 @@ func (f *flow) drained() bool {
 	return true
 }
 
-// over says whether all operations are through.
+// over reports whether all operations are through.
 func (f *flow) over() bool {
 	if f.timed {
 		return f.stopping && (!f.sends || f.drained())

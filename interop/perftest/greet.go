@@ -151,7 +151,7 @@ func readAddress(ctx context.Context, read func(context.Context, string, []byte)
 	return control.Whole(read(ctx, step, b[shortAddressLen:]), b, shortAddressLen, addressForm)
 }
 
-// checkAddress says whether this side may have a connection with the peer at
+// checkAddress returns nil if this side may have a connection with the peer at
 // the GID that it names.
 func checkAddress(a Address, ctl *control.Conn, dev *verbs.Device, c *Config) error {
 	if err := a.GID.CheckPeer(dev.Addr()); err != nil {

@@ -130,7 +130,7 @@ func (p *pinger) disarm() {
 	}
 }
 
-// ended says whether err is just the end of a run that time bounds.
+// ended reports whether err is just the end of a run that time bounds.
 func (p *pinger) ended(err error) bool {
 	if errors.Is(err, errTimeUp) {
 		return true
@@ -141,7 +141,7 @@ func (p *pinger) ended(err error) bool {
 		!time.Now().Before(p.clock.to)
 }
 
-// over says whether the time of the run is up.
+// over reports whether the time of the run is up.
 func (p *pinger) over() bool {
 	return p.goal == noLimit && !p.last.IsZero() && !p.last.Before(p.clock.end)
 }

@@ -150,7 +150,7 @@ func parseAddress(step string, b []byte) (Address, error) {
 // addressBits is the width of each field.
 var addressBits = [23]int{16, 16, 24, 24, 32, 64, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 32}
 
-// isShortAddress says whether b begins with the form that has no GID.
+// isShortAddress reports whether b begins with the form that has no GID.
 func isShortAddress(b []byte) bool { return len(b) >= shortAddressLen && b[shortAddressLen-1] == 0 }
 
 // report is the exchange of results: five items of 8 bytes, big-endian, the

@@ -74,11 +74,11 @@ func ParseTest(name string) (Test, error) {
 	return Test{}, fmt.Errorf("no test %q; there are %s", name, strings.Join(names, ", "))
 }
 
-// clientOnly says whether the server just answers.
+// clientOnly reports whether the server just answers.
 func (t Test) clientOnly() bool {
 	return t.Verb == Read || t.Verb == Atomic || t == Test{Write, Bandwidth}
 }
 
-// hasReadDepth says whether the operation has a limit of its own on what may
+// hasReadDepth reports whether the operation has a limit of its own on what may
 // be outstanding.
 func (t Test) hasReadDepth() bool { return t.Verb == Read || t.Verb == Atomic }

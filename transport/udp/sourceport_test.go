@@ -176,7 +176,7 @@ func TestSourcePortLimit(t *testing.T) {
 	}
 }
 
-// free says whether nobody has the port.
+// free reports whether nobody has the port.
 func free(t *testing.T, addr netip.Addr, port uint16) bool {
 	t.Helper()
 	c, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(addr, port)))

@@ -167,7 +167,8 @@ func peerVersions(ctx context.Context, versions map[string]string) {
 	}
 }
 
-// finish writes all files, shows the verdicts, and says whether cells failed.
+// finish writes all files and shows the verdicts. It returns an error if cells
+// failed.
 func finish(dir string, r *report.Report) error {
 	file, err := os.Create(filepath.Join(dir, resultsFile))
 	if err != nil {

@@ -65,7 +65,7 @@ type Sample struct {
 // Failed returns a sample of a run that failed.
 func Failed(err error) Sample { return Sample{Err: strings.TrimSpace(err.Error())} }
 
-// OK says whether the value is one.
+// OK reports whether the value is one.
 func (s *Sample) OK() bool { return s.Err == "" && len(s.Errors) == 0 }
 
 // Why says what was wrong, "" if nothing was.
@@ -142,7 +142,7 @@ func (r *Row) Values() []float64 {
 	return v
 }
 
-// OK says whether the row has a value.
+// OK reports whether the row has a value.
 func (r *Row) OK() bool { return r != nil && r.Failed == "" && r.Skipped == "" && r.N > 0 }
 
 // Bytes formats a size of a message: 8B, 4KiB, 1MiB.

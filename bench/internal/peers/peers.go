@@ -188,7 +188,7 @@ func waitListen(ctx context.Context, port int, ended <-chan struct{}) error {
 	}
 }
 
-// listens says whether the table of /proc/net/tcp has a listening socket.
+// listens reports whether the table of /proc/net/tcp has a listening socket.
 func listens(table []byte, port int) bool {
 	suffix := fmt.Sprintf(":%04X", port)
 	for line := range strings.Lines(string(table)) {

@@ -167,7 +167,7 @@ func accept(ctx context.Context, ln net.Listener, arrivals chan<- arrival) {
 	}
 }
 
-// shortage says whether a failure of accept is one that passes: too many open
+// shortage reports whether a failure of accept is one that passes: too many open
 // files or too little memory, of which clients that come and go may be the
 // reason, or a client that left before it was accepted.
 func shortage(err error) bool {
@@ -198,8 +198,8 @@ func (c *Conn) refuse(why error, tell bool) {
 	c.c.Close()
 }
 
-// refused says whether what came of an item is the beginning of a refusal,
-// and reads the rest of it.
+// refused returns the refusal that begins with what came of an item, once the
+// rest of it is read, or nil if that is none.
 func (c *Conn) refused(got []byte) error {
 	if n := min(len(got), len(refusal)); n < 2 || string(got[:n]) != refusal[:n] {
 		return nil

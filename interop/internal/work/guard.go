@@ -42,7 +42,7 @@ func (g *Guard) Add(n int) { g.count.Add(uint64(n)) }
 // Count returns how many operations were counted.
 func (g *Guard) Count() uint64 { return g.count.Load() }
 
-// Stopped says whether the run must end. It costs one atomic load.
+// Stopped reports whether the run must end. It costs one atomic load.
 func (g *Guard) Stopped() bool { return g.stopped.Load() }
 
 // Cancel ends the run for a reason.
