@@ -7,9 +7,9 @@ func (p *Port) Config() PortConfig {
 	return p.cfg
 }
 
-// SetConfig changes the port and its cable from now on, in the middle of
-// everything: what is under way arrives as it would have. The buffer sizes that
-// Capabilities told before were those of that time.
+// SetConfig changes the port and its cable from now on. Packets that are under
+// way arrive as if nothing had changed. Capabilities returns the new buffer
+// sizes from now on.
 //
 //	c := port.Config()
 //	c.Delay = 10 * time.Millisecond
@@ -21,15 +21,15 @@ func (p *Port) SetConfig(c PortConfig) {
 
 // SetLoss changes the probability, from 0 to 1, that a packet on its way to the
 // port is lost: 0 ends losses, 1 loses every packet in that direction. Packets
-// from the port meet the loss of the port that they go to.
+// from the port suffer the loss of the port that they go to.
 func (p *Port) SetLoss(probability float64) {
 	p.change(func() { p.cfg.Loss = probability })
 }
 
-// Cut cuts the port's cable: what is on it is lost in both directions, and so
-// is all that follows, until Plug. As with a real cable neither side is told:
-// Send succeeds, and nothing arrives. What the port has received already is
-// still there. Cutting twice is cutting once.
+// Cut cuts the port's cable. What is on it is lost in both directions, and so
+// is everything that follows, until Plug. As with a real cable nobody tells the
+// two sides: Send succeeds, and nothing arrives. The port keeps what it has
+// received. A second Cut changes nothing.
 func (p *Port) Cut() {
 	p.change(func() {
 		if !p.cut {

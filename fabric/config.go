@@ -15,7 +15,7 @@ type Config struct {
 
 // PortConfig describes a port and the cable to it. Loss and the other rates of
 // impairment are probabilities from 0 to 1 for each packet on its way to the
-// port; a packet from port to port meets only those of the receiving port.
+// port. A packet from port to port suffers only those of the receiving port.
 type PortConfig struct {
 	Rate  int64         // bits per second in each direction, IP headers counted; 0 = no limit
 	Delay time.Duration // from the switch to the port

@@ -11,14 +11,12 @@
 //	     ──▶ egress queue: loss …, tail drop, ECN
 //	     ──▶ downlink: Rate, Delay ──▶ Recv
 //
-// A port changes in the middle of everything: SetLoss and SetConfig, and Cut
-// and Plug for its cable. Package verbs/verbstest has connected devices on such
-// a network for the tests of programs.
-//
-// Everything waits on channels and timers of package time, so a network made
-// inside a testing/synctest bubble runs in virtual time, where delays and rates
-// are exact. In real time they are as coarse as the system's timers. There are
-// no goroutines of its own.
+// A port can change while packets are under way: SetLoss, SetConfig, Cut and
+// Plug. Package verbs/verbstest has connected devices on such a network for the
+// tests of programs. Everything waits on channels and timers of package time.
+// So a network made inside a testing/synctest bubble runs in virtual time,
+// where delays and rates are exact. In real time they are as coarse as the
+// system's timers. The network has no goroutines of its own.
 //
 // The package does not model Ethernet, ARP, routing, multicast or priority
 // pause, and every port listens on the RoCEv2 port only.

@@ -218,8 +218,8 @@ func (p *Port) transmit(now time.Duration, b *transport.TxBatch, i int) error {
 	return nil
 }
 
-// severed reports whether the cable that f is on was cut under it; f is gone
-// then.
+// severed reports whether the cable was cut while f was on it, and then
+// releases f.
 func (f *frame) severed() bool {
 	p := f.cable
 	if !p.cut && f.cuts == p.cuts {

@@ -191,8 +191,7 @@ func (s *Switch) release(f *frame) {
 	}
 }
 
-// event is something that happens to a frame: it reaches the switch, or, with a
-// port, that port.
+// event is the arrival of a frame: at the port, or, without one, at the switch.
 type event struct {
 	frame *frame
 	port  *Port

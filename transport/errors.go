@@ -10,8 +10,8 @@ import (
 // net.ErrClosed.
 var ErrClosed = fmt.Errorf("transport: link closed: %w", net.ErrClosed)
 
-// ErrTooLong is why a packet cannot be sent that is longer than the MTU of the
-// interface that it would leave by.
+// ErrTooLong is the error for a packet that is longer than the MTU of the
+// interface by which it leaves.
 var ErrTooLong = errors.New("the packet is longer than the MTU of the way to the peer")
 
 // SendError reports that some packets of a batch were not sent. The zero value
@@ -31,8 +31,8 @@ func (e *SendError) Add(index, n int, err error) {
 	e.Failed += n
 }
 
-// Result returns what Send returns: nil if nothing failed, else a copy of e,
-// which is then used again.
+// Result returns what Send returns: nil if nothing failed, else a copy of e. So
+// a link can use e for the next batch.
 func (e *SendError) Result() error {
 	if e.Failed == 0 {
 		return nil

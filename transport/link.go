@@ -15,30 +15,30 @@ type Link interface {
 	// Addr is the local address. A link-local IPv6 address has its zone.
 	Addr() netip.Addr
 
-	// Capabilities says what the link can do. It may change while the link
-	// runs only in MTU and LinkMTU; see ReadLinkMTU.
+	// Capabilities says what the link can do. While the link runs, only MTU
+	// and LinkMTU may change; see ReadLinkMTU.
 	Capabilities() Capabilities
 
-	// Wait blocks until something may be there to receive; it may return
-	// without reason. After a Recv that failed it waits some time, up to
-	// 100 ms: what the link stands on may be broken. Once the link is
+	// Wait blocks until there may be something to receive. It may return
+	// too early. After a Recv that failed it waits for up to 100 ms,
+	// because the socket or the device may be broken. Once the link is
 	// closed it returns ErrClosed.
 	Wait() error
 
 	// Wake makes a Wait return: the one that blocks now, or else the next.
 	Wake()
 
-	// Recv resets b and fills it with what is there, without blocking. It
-	// returns the number of packets, 0 when nothing is there. Packets with
-	// a wrong ICRC are delivered too, marked. What b holds is valid until b
-	// is used again. An error but ErrClosed need not be for good: the next
-	// call may succeed.
+	// Recv resets b and fills it with what has arrived, without blocking.
+	// It returns the number of packets, which may be 0. Packets with a
+	// wrong ICRC are among them, and say so. The packets are valid until b
+	// is used again. After any error but ErrClosed the next call may
+	// succeed.
 	Recv(b *RxBatch) (int, error)
 
-	// Send seals and transmits the packets of b in order and leaves b
-	// otherwise as it is. It blocks while the link is full. Packets that
-	// cannot be sent are reported by a *SendError; the others are still
-	// sent.
+	// Send seals and transmits the packets of b in order. It changes
+	// nothing else in b. It blocks while the link is full. A *SendError
+	// reports packets that cannot be sent; the others are sent all the
+	// same.
 	Send(b *TxBatch) error
 
 	// Close wakes a blocked Wait or Send and releases the link. A second

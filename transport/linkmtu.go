@@ -7,14 +7,14 @@ import "net/netip"
 // one passes the call on, as Wrapper does.
 type LinkMTUReader interface {
 	// ReadLinkMTU asks the system how many bytes an IP packet from here to
-	// peer may have now; an invalid peer stands for any. Capabilities
-	// returns from then on what the link's own interface has. It may be
-	// called beside every other method.
+	// peer may have now. An invalid peer stands for any. From then on
+	// Capabilities returns the MTU of the link's own interface. The call
+	// may run beside every other method.
 	ReadLinkMTU(peer netip.Addr) int
 }
 
-// ReadLinkMTU asks l for the bytes that an IP packet to peer may have. For
-// links that cannot tell it is what Capabilities say.
+// ReadLinkMTU asks l for the bytes that an IP packet to peer may have. For a
+// link that cannot tell it returns the LinkMTU of its Capabilities.
 func ReadLinkMTU(l Link, peer netip.Addr) int {
 	if r, ok := l.(LinkMTUReader); ok {
 		return r.ReadLinkMTU(peer)

@@ -8,16 +8,16 @@ import (
 )
 
 // Path says how packets reach a peer. Make one with NewPath and keep it:
-// packets to the same *Path can leave as one run. Its fields must not change
-// after that. A Path may be used by several links of one local address and
-// port.
+// packets to the same *Path can leave as one run. Do not change its fields
+// after that. Several links of one local address and port may use the same
+// Path.
 type Path struct {
 	Dst          netip.Addr // peer; a zone is ignored, the link's own counts
 	DstPort      uint16     // 0 = the port of the link (4791)
 	SrcPort      uint16     // 0 = the port of the link; others need Capabilities.SourcePorts, see OpenSourcePort
-	TrafficClass uint8      // DSCP and ECN
+	TrafficClass uint8      // DSCP (RFC 2474) and ECN (RFC 3168)
 	HopLimit     uint8      // 0 = the system's default
-	FlowLabel    uint32     // IPv6, 20 bits; 0 = the system's choice
+	FlowLabel    uint32     // IPv6, 20 bits (RFC 6437); 0 = the system's choice
 	KernelPeer   bool       // FLUSH is sealed as Linux rxe expects it
 
 	local netip.AddrPort // what flow was made for
@@ -32,9 +32,9 @@ func NewPath(src netip.Addr, p Path) *Path {
 	return &p
 }
 
-// Flow returns the addressing that covers packets from the local address and
-// port to the peer, for the ICRC. Links call it; a call with another local
-// than before is not safe beside others.
+// Flow returns the addressing of packets from the local address and port to the
+// peer, which the ICRC covers (IBTA A17.3.3). Links call it. A call with
+// another local address than before is not safe beside other calls.
 func (p *Path) Flow(local netip.AddrPort) *rocev2.Flow {
 	if p.local != local {
 		p.bind(local)

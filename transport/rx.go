@@ -90,8 +90,8 @@ func (b *RxBatch) alloc() {
 func (b *RxBatch) Append(p RxPacket) { b.packets = append(b.packets, p) }
 
 // AppendCopy adds a packet and copies its Data into the batch's buffers. It
-// reports false when they are full. It is not to be mixed with Buffer between
-// two resets.
+// reports false when they are full. Between two resets, use either AppendCopy
+// or Buffer.
 func (b *RxBatch) AppendCopy(p RxPacket) bool {
 	b.alloc()
 	end := b.off + len(p.Data)
@@ -105,11 +105,11 @@ func (b *RxBatch) AppendCopy(p RxPacket) bool {
 	return true
 }
 
-// Split adds the packets of one received buffer: data in segments of segment
-// bytes, the last one shorter or equal; segment 0 or one not smaller than data
-// is a single packet. meta gives all fields but Data, IPID and ICRC. Every
-// packet's ICRC is checked with v. It returns how many segments were dropped
-// because they cannot be a packet.
+// Split adds the packets of one received buffer. data has segments of segment
+// bytes; the last one may be shorter. Where segment is 0, or not smaller than
+// data, data is a single packet. meta gives all fields but Data, IPID and ICRC.
+// Split checks the ICRC of every packet with v. It returns how many segments it
+// dropped because they cannot be packets.
 func (b *RxBatch) Split(data []byte, segment int, meta RxPacket, v *Verifier) (malformed int) {
 	if segment <= 0 || segment > len(data) {
 		segment = len(data)

@@ -7,16 +7,16 @@ import "fmt"
 // does.
 type SourcePortOpener interface {
 	// OpenSourcePort makes the link ready for paths with SrcPort port and
-	// returns port. Unless exact, it may return another one instead that
-	// spreads flows as well: when the port is taken by somebody else, or
-	// when the link has as many open as it can. A port stays open until the
-	// link is closed. It may be called beside every other method.
+	// returns port. Unless exact, it may return another port, which spreads
+	// flows as well: when somebody else has the port, or when the link has
+	// as many open as it can. A port stays open until the link is closed.
+	// The call may run beside every other method.
 	OpenSourcePort(port uint16, exact bool) (uint16, error)
 }
 
-// OpenSourcePort asks l for a source port before a path uses it, so that a port
-// that cannot be had is an error now and not packets that are not sent later.
-// See SourcePortOpener for what it returns.
+// OpenSourcePort asks l for a source port before a path uses it. So a port that
+// is not to be had is an error now, and not a failure of Send later. See
+// SourcePortOpener for what it returns.
 func OpenSourcePort(l Link, port uint16, exact bool) (uint16, error) {
 	if o, ok := l.(SourcePortOpener); ok {
 		return o.OpenSourcePort(port, exact)

@@ -102,7 +102,7 @@ func (c *LinkCounters) Received(b *RxBatch, buffers, malformed int) {
 	addSome(&c.rxMalformed, malformed)
 }
 
-// addSome spares the counter that stays as it is an atomic operation.
+// addSome adds n, without an atomic operation for 0.
 func addSome(c *atomic.Uint64, n int) {
 	if n != 0 {
 		c.Add(uint64(n))
@@ -118,7 +118,7 @@ func (c *LinkCounters) SendWaited() { c.txWaits.Add(1) }
 // Overflowed counts a datagram for which the receive buffer had no room.
 func (c *LinkCounters) Overflowed() { c.rxOverflow.Add(1) }
 
-// SetOverflow takes over the count of a system that keeps it itself.
+// SetOverflow sets the count, for a system that keeps it itself.
 func (c *LinkCounters) SetOverflow(datagrams uint64) { c.rxOverflow.Store(datagrams) }
 
 // SocketError counts a pending socket error.

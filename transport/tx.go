@@ -43,8 +43,8 @@ func NewTxBatch(arenaBytes int) *TxBatch {
 }
 
 // Room returns rocev2.MaxPacketLen bytes to encode the next packet into, or nil
-// when the batch is full. The last of the arena, as much as a run may have,
-// only takes what completes a run: so that none leaves half full.
+// when the batch is full. The end of the arena, as long as the longest run,
+// takes only packets that complete a run, so that no run leaves half full.
 func (b *TxBatch) Room() []byte {
 	end := b.off + rocev2.MaxPacketLen
 	if end > len(b.arena) || b.off >= b.soft && b.full() {
@@ -65,7 +65,7 @@ func (b *TxBatch) Commit(n int, p *Path) {
 }
 
 // track keeps account of the latest run, which a packet of size bytes joins or
-// ends: as Run finds it, too.
+// ends. Run finds the same runs.
 func (b *TxBatch) track(size int, p *Path) {
 	if size > b.runSize || !b.fits(size) || b.pkts[len(b.pkts)-2].path != p {
 		b.runStart, b.runSize, b.runLen = b.off, size, 0
@@ -127,13 +127,13 @@ func (b *TxBatch) CopyPacket(src *TxBatch, i int) bool {
 }
 
 // View makes v the packets first to last-1 of b, which v shares until it is
-// reset: it is for sending them, not for adding others.
+// reset. A view is for sending: it takes no other packets.
 func (b *TxBatch) View(v *TxBatch, first, last int) {
 	v.arena, v.off, v.pkts = b.arena, len(b.arena), b.pkts[first:last:last]
 }
 
-// Run is a stretch of a TxBatch that can leave as one buffer: packets First to
-// Last-1, all to Path, all of SegmentSize bytes but the last, which may be
+// Run is a part of a TxBatch that can leave as one buffer: packets First to
+// Last-1, all to Path. All have SegmentSize bytes but the last, which may be
 // shorter. Data is all of them with their ICRCs.
 type Run struct {
 	Path        *Path
@@ -169,9 +169,10 @@ func (b *TxBatch) Run(first int, offload bool) Run {
 	return Run{Path: p.path, First: first, Last: last, SegmentSize: size, Data: b.arena[p.off:end:end]}
 }
 
-// Seal writes the ICRC of every packet of r for sending from local. Packet i of
-// the run is sealed for the IPv4 Identification i, which is what a datagram
-// socket with the don't-fragment flag, and segmentation behind it, send.
+// Seal writes the ICRC of every packet of r for sending from local. It seals
+// packet i of the run for the IPv4 Identification i: a datagram socket with the
+// don't-fragment flag sends 0 (RFC 6864 leaves the choice to the sender), and
+// segmentation counts up from there.
 func (b *TxBatch) Seal(r *Run, local netip.AddrPort) {
 	flow := r.Path.Flow(local)
 	for i := r.First; i < r.Last; i++ {

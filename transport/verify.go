@@ -40,10 +40,10 @@ func (v *Verifier) Peer(src netip.AddrPort) *Peer {
 	return p
 }
 
-// Check checks b (BTH to ICRC), packet i of a coalesced buffer or 0. Packets of
-// our own kind have Identification 0, or i when they were segmented; any other
-// is taken for a foreign sender's and must be recovered from the ICRC, which
-// leaves a 16-bit check. It returns the Identification too.
+// Check checks b (BTH to ICRC), packet i of a coalesced buffer, or 0. This
+// software sends Identification 0, or i in a segmented run. Any other
+// Identification is a foreign sender's and is recovered from the ICRC, which
+// leaves a 16-bit check. Check returns the Identification too.
 func (p *Peer) Check(i int, b []byte) (ICRCState, uint16) {
 	id := uint16(i)
 	if !p.foreign && p.flow.Verify(id, b) {

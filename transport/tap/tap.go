@@ -1,15 +1,11 @@
 // Package tap wraps a link and writes what crosses it, in both directions, as a
-// pcapng capture.
-//
-// A link has no IP and UDP headers, so they are made up from what is known:
-// addresses, ports, traffic class, and the IPv4 Identification that the ICRC
-// was computed for, with correct checksums and an interface of raw IP packets.
-// Wireshark shows the capture as it shows one from the wire, and the ICRCs
-// match. A hop limit that the link cannot tell is shown as 64, such a flow
-// label as 0.
-//
-// A packet is written before it is sent, so that it precedes its answer; one
-// that then cannot be sent is in the capture all the same.
+// pcapng capture. A link has no IP and UDP headers, so the capture makes them
+// from what is known: addresses, ports, traffic class, hop limit, flow label,
+// and the IPv4 Identification that the ICRC was computed for, with correct
+// checksums. The interface has raw IP packets. Wireshark shows the capture like
+// one from the wire, and the ICRCs match. Where the link cannot tell the hop
+// limit, the capture has 64. A packet is written before it is sent, so that it
+// precedes its answer. A packet that then cannot be sent is in the capture too.
 package tap
 
 import (

@@ -72,9 +72,9 @@ func Open(addr netip.Addr, c Config) (*Link, error) {
 }
 
 // OpenGroup binds n links, a power of two, to the same address and port. A
-// packet arrives at the link whose index is its destination QPN modulo n; one
-// in a buffer that the kernel has coalesced, where the first of the buffer
-// belongs. ReusePort is implied. The error is an *OpenError.
+// packet arrives at the link whose index is its destination QPN modulo n.
+// Packets that the kernel has coalesced arrive together, where the first of
+// them belongs. ReusePort is implied. The error is an *OpenError.
 func OpenGroup(addr netip.Addr, c Config, n int) ([]*Link, error) {
 	if n <= 1 {
 		l, err := Open(addr, c)
@@ -87,8 +87,8 @@ func OpenGroup(addr netip.Addr, c Config, n int) ([]*Link, error) {
 		return nil, &OpenError{Addr: netip.AddrPortFrom(addr, c.Port), Op: "open a group",
 			Err: fmt.Errorf("%d links: the number must be a power of two", n)}
 	}
-	// Sharing is among these links only: whoever else holds the port shows
-	// now.
+	// Only these links share the port. If somebody else holds it, this
+	// fails.
 	alone, err := Open(addr, c)
 	if err != nil {
 		return nil, err
@@ -199,7 +199,7 @@ func (l *Link) ReadLinkMTU(peer netip.Addr) int {
 var _ transport.LinkMTUReader = (*Link)(nil)
 
 // waiter is the state of Wait: poll(2) on the socket and on an eventfd that
-// wakes it. The runtime's poller would be woken by every packet, also while a
+// wakes it. The runtime's poller would wake for every packet, even while a
 // program polls and nobody waits.
 type waiter struct {
 	event    *os.File
@@ -225,8 +225,8 @@ func (w *waiter) init() error {
 	var one, count [8]byte
 	binary.NativeEndian.PutUint64(one[:], 1)
 	w.wake = func(fd uintptr) {
-		// It fails only when the counter is full: then the wake-up is
-		// due already.
+		// It fails only when the counter is full: then a wake-up is
+		// pending.
 		_, _ = unix.Write(int(fd), one[:])
 	}
 	w.onEvent = func(fd uintptr) {
@@ -238,8 +238,8 @@ func (w *waiter) init() error {
 		}
 		n, err := unix.Poll(fds, millis)
 		if err == nil && n > 0 && w.fds[1].Revents != 0 {
-			// Readable, so it does not block: takes the wake-ups
-			// back.
+			// It is readable, so this does not block. It resets the
+			// counter.
 			_, _ = unix.Read(int(fd), count[:])
 		}
 	}
@@ -251,9 +251,8 @@ func (w *waiter) init() error {
 	return nil
 }
 
-// pauseMillis is how long Wait lasts after so many Recv calls in a row that
-// have failed: a socket that is broken, or whose device is, must not take a
-// processor.
+// pauseMillis is how long Wait lasts after so many failed Recv calls in a row.
+// A broken socket must not keep a processor busy.
 func pauseMillis(failed int32) int { return min(1<<min(failed-1, 10), maxPauseMillis) }
 
 const maxPauseMillis = 100

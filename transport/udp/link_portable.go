@@ -111,9 +111,9 @@ func (l *Link) readLoop() {
 			return
 		}
 		if err != nil {
-			// An ICMP error of an earlier datagram, or one too long
-			// (Windows). More of them in a row is something that is
-			// broken.
+			// An ICMP error of an earlier datagram, or a datagram
+			// that is too long (Windows). Many of them in a row
+			// mean that something is broken.
 			l.stats.SocketError()
 			l.free.Put(d.buf)
 			if failed++; failed > maxRefused {
@@ -149,7 +149,7 @@ const maxRefused = 64
 // failurePause is how long nothing is read where reading fails.
 const failurePause = 100 * time.Millisecond
 
-// pause waits. It is false when the link is closed.
+// pause waits. It reports false when the link is closed.
 func (l *Link) pause() bool {
 	t := time.NewTimer(failurePause)
 	defer t.Stop()

@@ -48,10 +48,9 @@ func (m *ownMTU) fill(c *transport.Capabilities) {
 	c.MTU = rocev2.LargestMTU(c.LinkMTU)
 }
 
-// linkMTU returns the MTU of the interface that holds addr, and its index.
-// Where the interface is not the one that packets leave by (an address of the
-// host on lo that is not a loopback address), the smallest of those that they
-// may leave by counts, and the index is 0.
+// linkMTU returns the MTU of the interface that holds addr, and its index. An
+// address on lo that is not a loopback address leaves by other interfaces: then
+// the smallest of their MTUs counts, and the index is 0.
 func linkMTU(addr netip.Addr) (mtu, index int) {
 	l, ok := find(addr)
 	switch {

@@ -101,8 +101,8 @@ func (r *receiver) prepare(b *transport.RxBatch) {
 	r.got, r.errno = 0, 0
 }
 
-// receive takes what is there. While little comes it asks for one datagram, the
-// quickest way, and goes on only behind one that is a run of packets.
+// receive takes what has arrived. While little arrives it asks for one
+// datagram, which is quickest, and asks for more only after a coalesced one.
 func (r *receiver) receive(fd uintptr) {
 	r.left = false
 	if r.few {
@@ -151,8 +151,9 @@ func (r *receiver) many(fd uintptr) {
 	}
 }
 
-// tries is how many errors one call takes for those of earlier sends, of which
-// each is reported once. Where they do not end it is receiving that fails.
+// tries is how many errors one call takes for those of earlier sends. The
+// system reports each of those once. If errors do not end, receiving itself
+// fails.
 func (r *receiver) tries() int {
 	if r.l.waiting.failing.Load() > 0 {
 		return 1
@@ -160,8 +161,8 @@ func (r *receiver) tries() int {
 	return maxRefused
 }
 
-// ended reports whether receiving is over for now. What errno then is, stays if
-// nothing was received.
+// ended reports whether receiving is over for now. It keeps errno if nothing
+// was received.
 func (r *receiver) ended(errno unix.Errno) bool {
 	if errno == unix.EINTR {
 		return false

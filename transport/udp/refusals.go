@@ -4,10 +4,10 @@ package udp
 
 import "net/netip"
 
-// refusals remembers the destinations to which a device refused to segment:
-// what lies on one way says nothing about the others. It is bounded, and after
-// a while a destination is tried again, for devices change. A destination that
-// was forgotten costs one refusal.
+// refusals remembers the destinations to which a device refused to segment. One
+// way says nothing about the others. The memory is bounded, and after a while a
+// destination is tried again, because devices change. A forgotten destination
+// costs one refusal.
 type refusals struct {
 	plain map[netip.Addr]int // runs that were not tried since the refusal
 	order [maxRefusals]netip.Addr

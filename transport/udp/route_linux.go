@@ -17,8 +17,8 @@ type route struct {
 	local bool
 }
 
-// findRoute asks the kernel for the way from src to dst. What it has learned of
-// the path from ICMP does not count: everybody can send that.
+// findRoute asks the kernel for the way from src to dst. What the kernel has
+// learned of the path from ICMP does not count, because anybody can send that.
 func findRoute(src, dst netip.Addr, scope uint32) (r route, ok bool) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE)
 	if err != nil {

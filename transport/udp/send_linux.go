@@ -234,8 +234,8 @@ func (s *sender) alone() bool {
 	return s.n-s.sent == 1 && h.Controllen == 0 && h.Iov.Len <= smallPacket
 }
 
-// smallPacket bounds how long a system call takes that the scheduler does not
-// know of.
+// smallPacket bounds the time of a system call that the scheduler does not know
+// of.
 const smallPacket = rocev2.MaxPacketLen
 
 // fullCheckMillis is how long a Send waits for room at once.
@@ -258,23 +258,23 @@ const (
 	starvePause = 500 * time.Microsecond
 )
 
-// recover deals with errno of header s.sent: it makes progress or lets flush
-// try again.
+// recover handles errno of header s.sent: it makes progress or lets flush try
+// again.
 func (s *sender) recover(errno unix.Errno) error {
 	r := &s.slots[s.sent].run
 	switch errno {
 	case unix.ECONNREFUSED, unix.EHOSTUNREACH, unix.ENETUNREACH, unix.ECONNRESET, unix.EHOSTDOWN, unix.EPROTO:
-		// Either an ICMP error of an earlier datagram, which says
-		// nothing about this one and is gone once reported, or no
-		// route.
+		// Either there is no route, or this is an ICMP error of an
+		// earlier datagram. That says nothing about this one, and is
+		// reported once.
 		if s.refused++; s.refused < 3 {
 			s.l.stats.SocketError()
 			return nil
 		}
 	case unix.ENOBUFS, unix.ENOMEM:
-		// The device's queue is full; it does not report when it
-		// drains. Where that does not end, what follows fails at once
-		// until something is sent.
+		// The device's queue is full, and the device does not report
+		// when it drains. If that lasts, the following packets fail at
+		// once until one is sent.
 		if s.starved++; s.starved < maxStarved {
 			s.l.stats.SendWaited()
 			time.Sleep(starvePause)

@@ -27,9 +27,9 @@ func newSocket(fd int, at netip.AddrPort) (socket, error) {
 	return socket{file: f, raw: raw}, nil
 }
 
-// bind makes a socket with the options of c that is bound to at. With deaf it
-// receives nothing. On an error, op is what failed.
-func bind(at netip.AddrPort, scope uint32, c *Config, deaf bool) (fd int, op string, err error) {
+// bind makes a socket with the options of c that is bound to at. With sendOnly
+// it receives nothing. On an error, op is what failed.
+func bind(at netip.AddrPort, scope uint32, c *Config, sendOnly bool) (fd int, op string, err error) {
 	family := unix.AF_INET6
 	var sa unix.Sockaddr = &unix.SockaddrInet6{Port: int(at.Port()), Addr: at.Addr().As16(), ZoneId: scope}
 	if at.Addr().Is4() {
@@ -43,8 +43,8 @@ func bind(at netip.AddrPort, scope uint32, c *Config, deaf bool) (fd int, op str
 	if err = setOptions(fd, at.Addr().Is4(), c); err != nil {
 		op = "set socket option"
 	} else {
-		if deaf {
-			deafen(fd)
+		if sendOnly {
+			dropAll(fd)
 		}
 		if err = unix.Bind(fd, sa); err != nil {
 			op = "bind"
@@ -57,9 +57,9 @@ func bind(at netip.AddrPort, scope uint32, c *Config, deaf bool) (fd int, op str
 	return fd, "", nil
 }
 
-// deafen makes the kernel drop what arrives at the socket: a filter refuses
-// everything, and where there are no filters a few datagrams fill the buffer.
-func deafen(fd int) {
+// dropAll makes the kernel drop what arrives at the socket. A filter refuses
+// everything; where there are no filters, a few datagrams fill the buffer.
+func dropAll(fd int) {
 	drop := unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: 0}
 	// Either is enough, so no error counts.
 	_ = unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: 1, Filter: &drop})

@@ -14,14 +14,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sourcePorts are the sockets that a link, or all links of a group, send from
-// beside their own. Nobody answers to these ports, so they do not receive.
+// sourcePorts are the sockets beside their own from which a link, or all links
+// of a group, send. Nobody answers to these ports, so they do not receive.
 type sourcePorts struct {
 	at    netip.AddrPort // address with zone, and the links' own port
 	scope uint32
 	cfg   Config
 
-	// Replaced, never changed, under mu, so that Send reads it without.
+	// Under mu it is replaced, never changed. So Send reads it without the
+	// lock.
 	byPort atomic.Pointer[map[uint16]*socket]
 
 	mu    sync.Mutex
@@ -136,11 +137,11 @@ func (p *sourcePorts) bind(port uint16) (op string, err error) {
 	return "", nil
 }
 
-// OpenSourcePort binds a socket from which paths with SrcPort port are sent,
-// unless there is one. It fails with an *OpenError when another process has the
-// port or when MaxSourcePorts are open; unless exact, another port takes its
-// place. Send opens the ports of its paths itself; calling this first shows the
-// error early. The links of a group share the sockets.
+// OpenSourcePort binds a socket for paths with SrcPort port, unless there is
+// one. It fails with an *OpenError when another process has the port or when
+// MaxSourcePorts are open; unless exact, another port takes its place. Send
+// opens the ports of its paths itself; calling this first shows the error
+// early. The links of a group share the sockets.
 func (l *Link) OpenSourcePort(port uint16, exact bool) (uint16, error) {
 	if l.closed.Load() {
 		return 0, transport.ErrClosed
