@@ -2,37 +2,18 @@ package rocev2
 
 import (
 	"encoding/binary"
-	"errors"
-	"io"
-	"os"
 	"path/filepath"
 	"testing"
 
-	"github.com/google/gopacket/pcapgo"
+	"github.com/gosoftroce/rocev2/internal/captures"
 )
 
 // readCapture returns the IP datagrams of a capture file of Ethernet frames,
 // without padding.
 func readCapture(t testing.TB, name string) [][]byte {
 	t.Helper()
-	f, err := os.Open(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	r, err := pcapgo.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var datagrams [][]byte
-	for {
-		frame, _, err := r.ReadPacketData()
-		if errors.Is(err, io.EOF) {
-			return datagrams
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
+	frames, _ := captures.File(t, name)
+	for i, frame := range frames {
 		b := frame[14:]
 		switch binary.BigEndian.Uint16(frame[12:]) {
 		case 0x0800:
@@ -42,8 +23,9 @@ func readCapture(t testing.TB, name string) [][]byte {
 		default:
 			t.Fatalf("EtherType %x", frame[12:14])
 		}
-		datagrams = append(datagrams, b)
+		frames[i] = b
 	}
+	return frames
 }
 
 func goldenCaptures(t testing.TB) []string {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -15,8 +14,8 @@ import (
 
 	"github.com/google/gopacket"
 	gplayers "github.com/google/gopacket/layers"
-	"github.com/google/gopacket/pcapgo"
 
+	"github.com/gosoftroce/rocev2/internal/captures"
 	"github.com/gosoftroce/rocev2/rocev2/layers"
 	"github.com/gosoftroce/rocev2/verbs"
 )
@@ -31,52 +30,32 @@ type frame struct {
 // their ICRCs match, and returns them.
 func readCapture(t *testing.T, capture []byte, local string) (all []frame) {
 	t.Helper()
-	r, err := pcapgo.NewNgReader(bytes.NewReader(capture), pcapgo.DefaultNgReaderOptions)
-	if err != nil {
-		t.Fatalf("a capture of %d bytes: %v", len(capture), err)
-	}
-	for {
-		data, _, err := r.ReadPacketData()
-		if errors.Is(err, io.EOF) {
-			return all
-		}
-		if err != nil {
-			t.Fatalf("frame %d: %v", len(all), err)
-		}
+	list, _ := captures.Frames(t, bytes.NewReader(capture))
+	for i, data := range list {
 		p := gopacket.NewPacket(data, gplayers.LayerTypeIPv4, gopacket.Default)
 		if e := p.ErrorLayer(); e != nil {
-			t.Fatalf("frame %d: %v", len(all), e.Error())
+			t.Fatalf("frame %d: %v", i, e.Error())
 		}
 		if err := layers.CheckICRC(p); err != nil {
-			t.Fatalf("frame %d: %v", len(all), err)
+			t.Fatalf("frame %d: %v", i, err)
 		}
 		ip := p.NetworkLayer().(*gplayers.IPv4)
 		all = append(all, frame{out: ip.SrcIP.String() == local, class: ip.TOS})
 	}
+	return all
 }
 
 // dissects has tshark find an InfiniBand packet in every frame and nothing
 // malformed.
 func dissects(t *testing.T, file string, want int) {
 	t.Run("tshark", func(t *testing.T) {
-		bin, err := exec.LookPath("tshark")
-		if err != nil {
-			t.Skip("tshark is not installed (on Debian: apt-get install tshark)")
+		all := captures.Tshark(t, file, nil, []string{"infiniband.bth.opcode", "_ws.malformed"})
+		if len(all) != want {
+			t.Errorf("tshark shows %d frames, want %d", len(all), want)
 		}
-		// A guess that payloads are RPC over RDMA finds those
-		// malformed.
-		out, err := exec.Command(bin, "-n", "-r", file, "--disable-protocol", "rpcordma", "-T", "fields",
-			"-e", "infiniband.bth.opcode", "-e", "_ws.malformed").Output()
-		if err != nil {
-			t.Fatal(err)
-		}
-		lines := strings.Split(strings.TrimRight(string(out), "\n"), "\n")
-		if len(lines) != want {
-			t.Errorf("tshark shows %d frames, want %d", len(lines), want)
-		}
-		for i, line := range lines {
-			if op, malformed, _ := strings.Cut(line, "\t"); op == "" || malformed != "" {
-				t.Fatalf("frame %d: opcode %q, malformed %q", i+1, op, malformed)
+		for i, f := range all {
+			if len(f) != 2 || f[0] == "" || f[1] != "" {
+				t.Fatalf("frame %d: opcode and malformed: %q", i+1, f)
 			}
 		}
 	})

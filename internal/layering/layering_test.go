@@ -48,7 +48,7 @@ var layers = map[string][]string{
 
 	"verbs/verbstest": {"verbs", "fabric"}, // imports testing: for tests only
 
-	"interop/internal/testpair": {"verbs", "verbs/verbstest"},
+	"interop/internal/testpair": {"interop", "verbs", "verbs/verbstest"},
 
 	// Programs import verbs, and a kind of link where they want another one. What
 	// is below verbs (ib, memreg, qp, hca) is not theirs.
@@ -81,7 +81,7 @@ var allowedOfNet = []string{"ErrClosed"}
 
 // onlyIn names outside packages that just some rooms may import.
 var onlyIn = map[string][]string{
-	"github.com/google/gopacket":                     {"rocev2/layers", "transport/tap", "e2e/..."},
+	"github.com/google/gopacket":                     {"rocev2/layers", "transport/tap", "internal/captures", "e2e/..."},
 	"github.com/prometheus/client_golang":            {"metrics"},
 	"github.com/spf13/cobra":                         {"cmd/..."},
 	"golang.org/x/sys/unix":                          {"transport/udp", "memreg/mapping", "hca", "e2e/...", "cmd/...", "internal/testnet"},

@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,8 +13,8 @@ import (
 
 	"github.com/google/gopacket"
 	"github.com/google/gopacket/layers"
-	"github.com/google/gopacket/pcapgo"
 
+	"github.com/gosoftroce/rocev2/internal/captures"
 	"github.com/gosoftroce/rocev2/rocev2"
 )
 
@@ -85,26 +84,12 @@ func (s *summary) add(p gopacket.Packet) {
 
 func readPackets(t testing.TB, name string) []gopacket.Packet {
 	t.Helper()
-	f, err := os.Open(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	r, err := pcapgo.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	frames, link := captures.File(t, name)
 	var packets []gopacket.Packet
-	for {
-		frame, _, err := r.ReadPacketData()
-		if errors.Is(err, io.EOF) {
-			return packets
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		packets = append(packets, gopacket.NewPacket(frame, r.LinkType(), gopacket.Default))
+	for _, frame := range frames {
+		packets = append(packets, gopacket.NewPacket(frame, link, gopacket.Default))
 	}
+	return packets
 }
 
 // The captures decode to what another dissector finds in them.

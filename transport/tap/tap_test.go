@@ -4,19 +4,16 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"net/netip"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
 	"sync"
 	"testing"
 
 	"github.com/google/gopacket"
 	gplayers "github.com/google/gopacket/layers"
-	"github.com/google/gopacket/pcapgo"
 	"github.com/gosoftroce/rocev2/fabric"
+	"github.com/gosoftroce/rocev2/internal/captures"
 	"github.com/gosoftroce/rocev2/rocev2"
 	"github.com/gosoftroce/rocev2/rocev2/layers"
 	"github.com/gosoftroce/rocev2/transport"
@@ -62,28 +59,19 @@ func receive(t *testing.T, l transport.Link, n int) {
 // frames reads a capture back.
 func frames(t *testing.T, capture []byte) []gopacket.Packet {
 	t.Helper()
-	r, err := pcapgo.NewNgReader(bytes.NewReader(capture), pcapgo.DefaultNgReaderOptions)
-	if err != nil {
-		t.Fatal(err)
+	list, link := captures.Frames(t, bytes.NewReader(capture))
+	if link != gplayers.LinkTypeRaw {
+		t.Fatalf("link type %v", link)
 	}
 	var all []gopacket.Packet
-	for {
-		data, _, err := r.ReadPacketData()
-		if errors.Is(err, io.EOF) {
-			return all
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		if r.LinkType() != gplayers.LinkTypeRaw {
-			t.Fatalf("link type %v", r.LinkType())
-		}
+	for _, data := range list {
 		first := gplayers.LayerTypeIPv4
 		if data[0]>>4 == 6 {
 			first = gplayers.LayerTypeIPv6
 		}
 		all = append(all, gopacket.NewPacket(data, first, gopacket.Default))
 	}
+	return all
 }
 
 // check finds every frame decodable, its checksums right and its ICRC matching.
@@ -121,28 +109,16 @@ func check(t *testing.T, all []gopacket.Packet) {
 // tshark finds no malformed frame and no bad checksum.
 func tshark(t *testing.T, capture []byte, want int) {
 	t.Run("tshark", func(t *testing.T) {
-		bin, err := exec.LookPath("tshark")
-		if err != nil {
-			t.Skip("tshark is not installed (on Debian: apt-get install tshark)")
-		}
 		file := filepath.Join(t.TempDir(), "capture.pcapng")
 		if err := os.WriteFile(file, capture, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		// A guess that payloads are RPC over RDMA finds those
-		// malformed.
-		cmd := exec.Command(bin, "-r", file, "--disable-protocol", "rpcordma", "-o", "udp.check_checksum:TRUE", "-o", "ip.check_checksum:TRUE",
-			"-T", "fields", "-e", "_ws.malformed", "-e", "udp.checksum.status", "-e", "ip.checksum.status", "-e", "infiniband.bth.opcode")
-		out, err := cmd.Output()
-		if err != nil {
-			t.Fatal(err)
+		all := captures.Tshark(t, file, []string{"-o", "udp.check_checksum:TRUE", "-o", "ip.check_checksum:TRUE"},
+			[]string{"_ws.malformed", "udp.checksum.status", "ip.checksum.status", "infiniband.bth.opcode"})
+		if len(all) != want {
+			t.Errorf("tshark shows %d frames, want %d", len(all), want)
 		}
-		lines := strings.Split(strings.TrimRight(string(out), "\n"), "\n")
-		if len(lines) != want {
-			t.Errorf("tshark shows %d frames, want %d", len(lines), want)
-		}
-		for i, line := range lines {
-			f := strings.Split(line, "\t")
+		for i, f := range all {
 			if len(f) != 4 || f[0] != "" || f[1] != "1" || f[2] == "0" || f[3] != "4" {
 				t.Errorf("frame %d: malformed, UDP checksum status, IP checksum status, opcode: %q", i, f)
 			}
