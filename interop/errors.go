@@ -10,9 +10,8 @@ import (
 	"github.com/gosoftroce/rocev2/verbs"
 )
 
-// ErrPeerClosed is wrapped by errors that come from the peer ending the
-// control connection before the protocol was over. errors.Is(err,
-// net.ErrClosed) holds for it.
+// ErrPeerClosed is wrapped by the errors of a control connection that the peer
+// closes too early. errors.Is(err, net.ErrClosed) holds for it.
 var ErrPeerClosed error = peerClosedError{}
 
 type peerClosedError struct{}

@@ -16,8 +16,8 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 			runtime.ReadMemStats(&before)
 			s, c := both(t, Config{Test: test, Iterations: n, Size: 64}, Config{Test: test, Iterations: n, Size: 64})
 			runtime.ReadMemStats(&after)
-			if s.err != nil || c.err != nil {
-				t.Fatalf("server: %v; client: %v", s.err, c.err)
+			if s.Err != nil || c.Err != nil {
+				t.Fatalf("server: %v; client: %v", s.Err, c.Err)
 			}
 			return after.Mallocs - before.Mallocs
 		}

@@ -91,7 +91,7 @@ type Config struct {
 	// not take.
 	OnRefused func(from net.Addr, why error)
 
-	// OnStart, if set, is called when the connections stand.
+	// OnStart, if set, is called when all queue pairs are connected.
 	OnStart func(Setup)
 	// OnResult, if set, is called with each result as it comes.
 	OnResult func(Result)
@@ -103,7 +103,7 @@ type Config struct {
 	plain bool // tests: behave towards this software as towards the originals
 }
 
-// Setup is what the two sides have come to.
+// Setup is what the two sides have agreed on.
 type Setup struct {
 	Test          Test
 	Role          interop.Role

@@ -84,7 +84,7 @@ type pinger struct {
 	pending        int // own operations without completion
 	rposted        uint64
 	last           time.Time
-	first, settled time.Time
+	first, counted time.Time
 	clock          clock
 	deadline       func() *time.Timer
 	alarm          *time.Timer
@@ -164,7 +164,7 @@ func (p *pinger) tick() {
 func (p *pinger) count(now time.Time) {
 	if p.goal != noLimit || p.clock.sampling(now) {
 		p.times.Add(now.Sub(p.last))
-		p.settled = now
+		p.counted = now
 	} else if p.times.Count() == 0 {
 		p.first = now
 	}
@@ -393,7 +393,7 @@ func (p *pinger) result() Result {
 	n := p.times.Count()
 	r := Result{Size: p.size, Iterations: n, Latency: &l}
 	if n > 0 {
-		r.Elapsed = p.settled.Sub(p.first)
+		r.Elapsed = p.counted.Sub(p.first)
 	}
 	if s := r.Elapsed.Seconds(); s > 0 {
 		r.MsgRate = float64(n) / s

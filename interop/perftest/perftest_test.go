@@ -19,25 +19,16 @@ import (
 	"github.com/gosoftroce/rocev2/verbs/verbstest"
 )
 
-type outcome struct {
-	res []Result
-	err error
-}
+type outcome = testpair.Outcome[[]Result]
 
 // both runs the two roles against each other.
 func both(t testing.TB, server, client Config) (s, c outcome) {
 	t.Helper()
 	server.IdleTimeout, client.IdleTimeout = idle(server), idle(client)
-	a, b := testpair.Devices(t)
-	sc, cc := testpair.Connections(t)
-	ch := make(chan outcome, 1)
-	go func() {
-		res, err := Run(t.Context(), a, sc, interop.Server, server)
-		ch <- outcome{res, err}
-	}()
-	c.res, c.err = Run(t.Context(), b, cc, interop.Client, client)
-	s = <-ch
-	return s, c
+	configs := map[interop.Role]Config{interop.Server: server, interop.Client: client}
+	return testpair.Both(t, func(dev *verbs.Device, conn net.Conn, role interop.Role) ([]Result, error) {
+		return Run(t.Context(), dev, conn, role, configs[role])
+	})
 }
 
 // idle keeps a test that hangs short.
@@ -51,10 +42,10 @@ func idle(c Config) time.Duration {
 func check(t *testing.T, cfg Config) (s, c outcome) {
 	t.Helper()
 	s, c = both(t, cfg, cfg)
-	if s.err != nil || c.err != nil {
-		t.Fatalf("server: %v; client: %v", s.err, c.err)
+	if s.Err != nil || c.Err != nil {
+		t.Fatalf("server: %v; client: %v", s.Err, c.Err)
 	}
-	for _, r := range c.res {
+	for _, r := range c.Res {
 		if cfg.Iterations == 1 && cfg.Test == (Test{Write, Latency}) {
 			continue // the client goes second, and one round has no interval
 		}
@@ -129,12 +120,12 @@ func TestBothRoles(t *testing.T) {
 				cfg := Config{Test: test, Iterations: 60}
 				v.set(&cfg)
 				s, c := check(t, cfg)
-				if n := c.res[0].Iterations; n != v.count {
+				if n := c.Res[0].Iterations; n != v.count {
 					t.Errorf("the client counts %d operations, expected %d", n, v.count)
 				}
 				if test.clientOnly() && test.Kind == Bandwidth && !cfg.Bidirectional {
-					if !s.res[0].Reported || s.res[0].Iterations != c.res[0].Iterations || s.res[0].Size != c.res[0].Size {
-						t.Errorf("the server reports %+v of the client's %+v", s.res[0], c.res[0])
+					if !s.Res[0].Reported || s.Res[0].Iterations != c.Res[0].Iterations || s.Res[0].Size != c.Res[0].Size {
+						t.Errorf("the server reports %+v of the client's %+v", s.Res[0], c.Res[0])
 					}
 				}
 			})
@@ -155,8 +146,8 @@ func TestAllSizes(t *testing.T) {
 			t.Run(fmt.Sprintf("%v/both ways %v", test, duplex), func(t *testing.T) {
 				t.Parallel()
 				_, c := check(t, Config{Test: test, Iterations: 2, AllSizes: true, Bidirectional: duplex})
-				if len(c.res) != 23 || c.res[0].Size != 2 || c.res[22].Size != 1<<23 {
-					t.Errorf("%d results", len(c.res))
+				if len(c.Res) != 23 || c.Res[0].Size != 2 || c.Res[22].Size != 1<<23 {
+					t.Errorf("%d results", len(c.Res))
 				}
 			})
 		}
@@ -173,7 +164,7 @@ func TestDuration(t *testing.T) {
 			t.Run(fmt.Sprintf("%v/both ways %v", test, duplex), func(t *testing.T) {
 				t.Parallel()
 				_, c := check(t, Config{Test: test, Duration: 200 * time.Millisecond, Bidirectional: duplex})
-				if r := c.res[0]; r.Elapsed > 200*time.Millisecond {
+				if r := c.Res[0]; r.Elapsed > 200*time.Millisecond {
 					t.Errorf("%v were measured of a run of 200 ms", r.Elapsed)
 				}
 			})
@@ -185,11 +176,11 @@ func TestSmallerMTUWins(t *testing.T) {
 	t.Parallel()
 	test := Test{Write, Bandwidth}
 	s, c := both(t, Config{Test: test, Iterations: 10, MTU: verbs.MTU512}, Config{Test: test, Iterations: 10, MTU: verbs.MTU2048})
-	if s.err != nil || c.err != nil {
-		t.Fatalf("server: %v; client: %v", s.err, c.err)
+	if s.Err != nil || c.Err != nil {
+		t.Fatalf("server: %v; client: %v", s.Err, c.Err)
 	}
-	if c.res[0].MTU != 512 {
-		t.Errorf("path MTU is %d, expected 512", c.res[0].MTU)
+	if c.Res[0].MTU != 512 {
+		t.Errorf("path MTU is %d, expected 512", c.Res[0].MTU)
 	}
 }
 
@@ -384,8 +375,8 @@ func TestDifferentRuns(t *testing.T) {
 	s, c := both(t,
 		Config{Test: test, Iterations: 200, IdleTimeout: 50 * time.Millisecond},
 		Config{Test: test, Iterations: 100, IdleTimeout: 50 * time.Millisecond})
-	if s.err == nil || c.err == nil {
-		t.Errorf("server: %v; client: %v; expected both to fail", s.err, c.err)
+	if s.Err == nil || c.Err == nil {
+		t.Errorf("server: %v; client: %v; expected both to fail", s.Err, c.Err)
 	}
 }
 

@@ -81,8 +81,8 @@ func TestOriginalsAreServed(t *testing.T) {
 				if role == interop.Client {
 					s, c = c, s
 				}
-				if so, co := both(t, s, c); so.err != nil || co.err != nil {
-					t.Errorf("server: %v; client: %v", so.err, co.err)
+				if so, co := both(t, s, c); so.Err != nil || co.Err != nil {
+					t.Errorf("server: %v; client: %v", so.Err, co.Err)
 				}
 			})
 		}
@@ -163,8 +163,8 @@ func TestHeardCounts(t *testing.T) {
 		if err := s.run(t.Context()); err != nil {
 			t.Error(err)
 		}
-		if n := s.heard(); n < 20 {
-			t.Errorf("%v: heard %d packets of 20 operations", test, n)
+		if n := s.received(); n < 20 {
+			t.Errorf("%v: received %d packets of 20 operations", test, n)
 		}
 		s.close()
 		if err := <-done; err != nil {

@@ -197,8 +197,8 @@ func (s *session) makeAddresses() {
 func (s *session) sourceOffset(i int) int { return i * s.slot }
 func (s *session) targetOffset(i int) int { return (len(s.qps) + i) * s.slot }
 
-// connect exchanges addresses, connects the queue pairs, and meets the peer
-// again as often as the test wants it.
+// connect exchanges addresses, connects the queue pairs, and repeats the
+// handshake as often as the test does.
 func (s *session) connect(ctx context.Context) error {
 	sync := func(step string) error {
 		_, err := s.shake(ctx, step, 0, true)
@@ -211,7 +211,7 @@ func (s *session) connect(ctx context.Context) error {
 		}
 	}
 	for i := range s.qps {
-		if err := s.meet(ctx, i); err != nil {
+		if err := s.exchange(ctx, i); err != nil {
 			return err
 		}
 	}
@@ -236,8 +236,8 @@ func (s *session) connect(ctx context.Context) error {
 	return sync("handshake before the run")
 }
 
-// meet exchanges the addresses of one queue pair.
-func (s *session) meet(ctx context.Context, i int) error {
+// exchange exchanges the addresses of one queue pair.
+func (s *session) exchange(ctx context.Context, i int) error {
 	a, err := s.shake(ctx, fmt.Sprintf("address of queue pair %d of %d", i+1, len(s.qps)), i, true)
 	if err != nil {
 		return err
@@ -318,7 +318,7 @@ func (s *session) join(ctx context.Context, step string) error {
 // await bounds the silence of the peer while f waits for it on the control
 // connection.
 func (s *session) await(ctx context.Context, f func(context.Context) error) error {
-	g := work.NewGuard(ctx, s.cfg.IdleTimeout, s.heard, nil)
+	g := work.NewGuard(ctx, s.cfg.IdleTimeout, s.received, nil)
 	defer g.Stop()
 	err := f(g.Ctx)
 	if g.Ctx.Err() != nil && err != nil {
@@ -327,8 +327,8 @@ func (s *session) await(ctx context.Context, f func(context.Context) error) erro
 	return err
 }
 
-// heard counts the peer's packets. Those that were dropped could be anybody's.
-func (s *session) heard() uint64 {
+// received counts the peer's packets. Dropped ones may be anybody's.
+func (s *session) received() uint64 {
 	var n uint64
 	for _, q := range s.qps {
 		st := q.Stats()

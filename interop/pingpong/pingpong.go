@@ -1,14 +1,11 @@
 // Package pingpong speaks the protocol of ibv_rc_pingpong (rdma-core 44), as
 // server and as client: an exchange of addresses over TCP, then messages that
-// go back and forth with SEND.
-//
-// The two sides negotiate nothing: size, number of iterations and path MTU
-// must be given alike to both. Another size is noticed with the first message
-// and named. On the other side ibv_rc_pingpong needs a GID index (-g), since
-// its addresses have no GID otherwise.
-//
-// Not here: on-demand paging, device memory and hardware timestamps, which the
-// original has flags for.
+// go back and forth with SEND. The two sides negotiate nothing: both need the
+// same size, number of iterations and path MTU. The first message shows another
+// size, and the error names it. An ibv_rc_pingpong on the other side needs a
+// GID index (-g): without it, its addresses have no GID. The package has no
+// on-demand paging, device memory and hardware timestamps, for which the
+// original has flags.
 package pingpong
 
 import (
@@ -308,8 +305,8 @@ func (s *session) run(ctx context.Context) (Result, error) {
 	return res, s.validate()
 }
 
-// handle takes completions and keeps the ball in play: the next message goes
-// out when the last one is through and the peer's has come.
+// handle takes completions. It sends the next message when the last one is
+// complete and the peer's has arrived.
 func (s *session) handle(wc []verbs.WC, n *counts) error {
 	for i := range wc {
 		switch {
@@ -363,9 +360,9 @@ func (s *session) send(n *counts) error {
 	})
 }
 
-// lastUnconfirmed reports whether all that went wrong is that the
-// acknowledgement of the last message did not come. The originals leave at once
-// when they are done, so it may be lost with nobody left to repeat it.
+// lastUnconfirmed reports whether the only failure is that the acknowledgement
+// of the last message did not come. The originals exit at once when they are
+// done, so nobody is left to repeat it if it is lost.
 func (s *session) lastUnconfirmed(err error, n *counts) bool {
 	var ce *interop.CompletionError
 	return errors.As(err, &ce) && ce.WC.Status == verbs.StatusRetryExcErr &&

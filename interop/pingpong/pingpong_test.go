@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"net/netip"
 	"strings"
 	"testing"
@@ -56,24 +57,15 @@ func FuzzAddress(f *testing.F) {
 	})
 }
 
-type outcome struct {
-	res Result
-	err error
-}
+type outcome = testpair.Outcome[Result]
 
 // both runs the two roles against each other.
 func both(t *testing.T, server, client Config) (s, c outcome) {
 	t.Helper()
-	a, b := testpair.Devices(t)
-	sc, cc := testpair.Connections(t)
-	ch := make(chan outcome, 1)
-	go func() {
-		res, err := Run(t.Context(), a, sc, interop.Server, server)
-		ch <- outcome{res, err}
-	}()
-	c.res, c.err = Run(t.Context(), b, cc, interop.Client, client)
-	s = <-ch
-	return s, c
+	configs := map[interop.Role]Config{interop.Server: server, interop.Client: client}
+	return testpair.Both(t, func(dev *verbs.Device, conn net.Conn, role interop.Role) (Result, error) {
+		return Run(t.Context(), dev, conn, role, configs[role])
+	})
 }
 
 func TestBothRoles(t *testing.T) {
@@ -95,8 +87,8 @@ func TestBothRoles(t *testing.T) {
 			sc.OnAddresses = func(l, r Address) { addresses[0] = [2]Address{l, r} }
 			cc.OnAddresses = func(l, r Address) { addresses[1] = [2]Address{r, l} }
 			s, c := both(t, sc, cc)
-			if s.err != nil || c.err != nil {
-				t.Fatalf("server: %v; client: %v", s.err, c.err)
+			if s.Err != nil || c.Err != nil {
+				t.Fatalf("server: %v; client: %v", s.Err, c.Err)
 			}
 			if addresses[0] != addresses[1] {
 				t.Errorf("the sides saw different addresses: %v", addresses)
@@ -105,8 +97,8 @@ func TestBothRoles(t *testing.T) {
 			if size == 0 {
 				size = DefaultSize
 			}
-			if want := uint64(2 * size * cfg.Iterations); s.res.Bytes != want || c.res.Bytes != want {
-				t.Errorf("bytes: server %d, client %d, expected %d", s.res.Bytes, c.res.Bytes, want)
+			if want := uint64(2 * size * cfg.Iterations); s.Res.Bytes != want || c.Res.Bytes != want {
+				t.Errorf("bytes: server %d, client %d, expected %d", s.Res.Bytes, c.Res.Bytes, want)
 			}
 		})
 	}
@@ -115,8 +107,8 @@ func TestBothRoles(t *testing.T) {
 func TestServerAloneValidatesInVain(t *testing.T) {
 	t.Parallel()
 	s, c := both(t, Config{Iterations: 5, Validate: true, Linger: -1}, Config{Iterations: 5, Linger: -1})
-	if !errors.Is(s.err, ErrContent) || c.err != nil {
-		t.Errorf("server: %v (expected %v); client: %v", s.err, ErrContent, c.err)
+	if !errors.Is(s.Err, ErrContent) || c.Err != nil {
+		t.Errorf("server: %v (expected %v); client: %v", s.Err, ErrContent, c.Err)
 	}
 }
 

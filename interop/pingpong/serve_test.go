@@ -74,7 +74,7 @@ func TestOtherSizeIsNamed(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ server, client int }{{4096, 64}, {64, 4096}, {5000, 5001}} {
 		s, c := both(t, Config{Iterations: 20, Size: tt.server, Linger: -1}, Config{Iterations: 20, Size: tt.client, Linger: -1})
-		for side, err := range map[string]error{"server": s.err, "client": c.err} {
+		for side, err := range map[string]error{"server": s.Err, "client": c.Err} {
 			if err == nil || !strings.Contains(err.Error(), "size") && !strings.Contains(err.Error(), "(-s)") {
 				t.Errorf("%d bytes at the server, %d at the client: the %s's error is %v", tt.server, tt.client, side, err)
 			}

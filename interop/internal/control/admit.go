@@ -36,10 +36,10 @@ var (
 	errServed  = errors.New("another client was first")
 )
 
-// Admit accepts clients until one passes greet, which speaks with it up to the
-// point where it is known that it may be served. All clients are greeted at
-// the same time, so that a silent one holds up nobody. Admit closes the
-// listener and all other connections.
+// Admit accepts clients until one passes greet. That speaks with a client until
+// it knows whether to serve it. All clients are greeted at the same time, so
+// that a silent one delays nobody. Admit closes the listener and all other
+// connections.
 func Admit[T any](ctx context.Context, ln net.Listener, a Admission, greet func(context.Context, *Conn) (T, error)) (*Conn, T, error) {
 	defer ln.Close()
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -167,9 +167,8 @@ func accept(ctx context.Context, ln net.Listener, arrivals chan<- arrival) {
 	}
 }
 
-// shortage reports whether a failure of accept is one that passes: too many open
-// files or too little memory, of which clients that come and go may be the
-// reason, or a client that left before it was accepted.
+// shortage reports whether a failure of accept passes by itself: too many open
+// files, too little memory, or a client that left before it was accepted.
 func shortage(err error) bool {
 	for _, e := range []syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.ECONNABORTED} {
 		if errors.Is(err, e) {
@@ -198,8 +197,8 @@ func (c *Conn) refuse(why error, tell bool) {
 	c.c.Close()
 }
 
-// refused returns the refusal that begins with what came of an item, once the
-// rest of it is read, or nil if that is none.
+// refused returns nil if what came of an item does not begin a refusal. Else it
+// reads the rest and returns the refusal.
 func (c *Conn) refused(got []byte) error {
 	if n := min(len(got), len(refusal)); n < 2 || string(got[:n]) != refusal[:n] {
 		return nil

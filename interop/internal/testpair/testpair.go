@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"testing"
 
+	"github.com/gosoftroce/rocev2/interop"
 	"github.com/gosoftroce/rocev2/verbs"
 	"github.com/gosoftroce/rocev2/verbs/verbstest"
 )
@@ -38,6 +39,27 @@ func Connections(t testing.TB) (server, client net.Conn) {
 	}
 	t.Cleanup(func() { client.Close(); server.Close() })
 	return From(server, addrB), From(client, addrA)
+}
+
+// Outcome is what one side of a run has come to.
+type Outcome[R any] struct {
+	Res R
+	Err error
+}
+
+// Both runs the two roles against each other, each over one of the Devices.
+func Both[R any](t testing.TB, run func(*verbs.Device, net.Conn, interop.Role) (R, error)) (server, client Outcome[R]) {
+	t.Helper()
+	a, b := Devices(t)
+	sc, cc := Connections(t)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		server.Res, server.Err = run(a, sc, interop.Server)
+	}()
+	client.Res, client.Err = run(b, cc, interop.Client)
+	<-done
+	return server, client
 }
 
 // From returns the connection with a peer that has another address.
