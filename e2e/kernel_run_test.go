@@ -160,11 +160,11 @@ func (r *run) tools(ctx context.Context) error {
 	case <-srv.Done():
 		first, last = srv, cl
 	}
-	patience := grace
+	timeout := grace
 	if res, err := first.Wait(); err != nil || res.Err() != nil {
-		patience = graceFailed
+		timeout = graceFailed
 	}
-	late := time.AfterFunc(patience, func() { _ = last.Signal(syscall.SIGKILL) })
+	late := time.AfterFunc(timeout, func() { _ = last.Signal(syscall.SIGKILL) })
 	defer late.Stop()
 	return errors.Join(ended("client", cl), ended("server", srv))
 }

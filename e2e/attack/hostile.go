@@ -32,9 +32,9 @@ type answers struct {
 	requests  uint64
 }
 
-// hostile attaches a host that attacks the victim. One that is deaf leaves what
-// comes in its receive buffer: that costs the machine least.
-func (t *Trial) hostile(deaf bool) *hostile {
+// hostile attaches a host that attacks the victim. One that is unread leaves
+// what comes in its receive buffer: that costs the machine least.
+func (t *Trial) hostile(unread bool) *hostile {
 	link, err := t.lab.net.attach()
 	t.check(err)
 	h := &hostile{link: link, path: transport.NewPath(link.Addr(), transport.Path{Dst: t.lab.victim.addr}),
@@ -44,7 +44,7 @@ func (t *Trial) hostile(deaf bool) *hostile {
 		h.wg.Wait()
 		return err
 	})
-	if !deaf {
+	if !unread {
 		h.wg.Add(1)
 		go h.receive()
 	}

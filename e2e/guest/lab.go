@@ -90,17 +90,17 @@ func (l *Lab) boot(ctx, life context.Context, o Options, images []Image) (err er
 			return err
 		}
 	}
-	if err := l.meet(ctx); err != nil {
+	if err := l.warmUp(ctx); err != nil {
 		return err
 	}
 	o.Logf("guests are ready after %.1f s in network namespace %s", time.Since(start).Seconds(), l.ns.name)
 	return nil
 }
 
-// meet makes every guest reach its peers once. Until a neighbour's address is
+// warmUp makes every guest reach its peers once. Until a neighbour's address is
 // known, a kernel holds QP changes up or lets them fail, and link-local
 // addresses are on trial for the first second or two.
-func (l *Lab) meet(ctx context.Context) error {
+func (l *Lab) warmUp(ctx context.Context) error {
 	for _, g := range l.Guests {
 		peers := []netip.Addr{g.Host4, g.Host6}
 		for _, other := range l.Guests {
