@@ -1,6 +1,5 @@
-// Package cell has the vocabulary of the grid: a cell is one thing to measure,
-// a sample is what one run of it gave, a row is all that is known about it when
-// the grid is through.
+// Package cell has the terms of the grid: a cell is one thing to measure, a
+// sample is the result of one run of it, a row is a cell with all its samples.
 package cell
 
 import (
@@ -25,8 +24,8 @@ const (
 	BytesPer = "B"
 )
 
-// Cell is one thing to measure. Who does it is part of it: the same operation
-// by two stacks is two cells.
+// Cell is one thing to measure, by one stack: the same operation by two stacks
+// is two cells.
 type Cell struct {
 	Name   string  `json:"name"`  // unique in the grid, "ours/write/1MiB"
 	Group  string  `json:"group"` // cells of a group take turns

@@ -1,6 +1,6 @@
-// Package grid says what is measured, and measures it: groups of cells that
-// take turns, so that whatever slows the machine down for a while slows every
-// cell of a group alike and their ratios hold.
+// Package grid says what is measured, and measures it. The cells of a group
+// take turns, so that whatever slows the machine down for a while slows all of
+// them alike, and their ratios hold.
 package grid
 
 import (
@@ -124,8 +124,8 @@ func runCell(ctx context.Context, r *cell.Row, round int, o Options) {
 // waitForQuiet waits for other programs to leave the processors alone, but not
 // for ever: a machine may be busy always.
 func waitForQuiet(ctx context.Context, o Options) {
-	const look, patience = 250 * time.Millisecond, 5 * time.Second
-	for end := time.Now().Add(patience); time.Now().Before(end); {
+	const look, limit = 250 * time.Millisecond, 5 * time.Second
+	for end := time.Now().Add(limit); time.Now().Before(end); {
 		load := o.otherLoad()
 		select {
 		case <-ctx.Done():
