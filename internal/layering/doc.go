@@ -1,4 +1,4 @@
-// Package layering holds the test that keeps the house in order: which package
-// may import which, and what the pure packages must stay away from. It has no
-// code of its own.
+// Package layering has the tests of the structure: which package may import
+// which, what the pure packages must not use, and how large files, functions,
+// types and comments may be. It has no code of its own.
 package layering

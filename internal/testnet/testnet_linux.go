@@ -17,10 +17,10 @@ import (
 
 const inside = "ROCEV2_TESTNET"
 
-// Isolated runs the calling test again in a process that has a network
-// namespace of its own, with nothing but lo, which is up. In that process it
-// returns true. In the first one it reports how that ended and returns false:
-// the test returns. Where no namespaces can be made, the test is skipped.
+// Isolated runs the calling test again in another process, which has a network
+// namespace of its own with nothing but lo, which is up. There it returns true.
+// In the first process it reports the result and returns false: the test then
+// returns. It skips the test where it cannot make a namespace.
 func Isolated(t *testing.T) bool {
 	t.Helper()
 	if os.Getenv(inside) != "" {
@@ -106,9 +106,9 @@ func awaitRunning(t *testing.T, iface string) {
 	t.Fatalf("interface %s does not run: %v", iface, t.Context().Err())
 }
 
-// Elsewhere runs f on a thread in a network namespace of its own, to which the
-// interface is moved first; its other end, far, stays. Both run when f begins.
-// Sockets that f opens stay there; f returns before Elsewhere does.
+// Elsewhere runs f on a thread in a network namespace of its own. It first
+// moves the interface there; the other end, far, stays. Both ends are running
+// when f begins. Sockets that f opens stay there. Elsewhere returns after f.
 func Elsewhere(t *testing.T, iface, far string, f func()) {
 	t.Helper()
 	done, moved, ready := make(chan error), make(chan struct{}), make(chan struct{})

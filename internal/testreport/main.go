@@ -1,11 +1,10 @@
-// Command testreport runs go test and reports in a form that hides nothing: the
-// result of every package, the whole output of what failed, and every skipped
-// test with its reason.
+// Command testreport runs go test and reports the result of every package, the
+// whole output of what failed, and every skipped test with its reason.
 //
 //	go run ./internal/testreport [-env NAME=VALUE]... -- [go test arguments]
 //
-// Tests that print lines beginning with "report: " have them shown even when
-// they pass: tables that a reader of the run should see.
+// It shows the lines that begin with "report: " even of tests that pass: tables
+// for the reader of the run.
 package main
 
 import (
