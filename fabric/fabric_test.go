@@ -207,7 +207,8 @@ func equal(a, b []int) bool {
 	return true
 }
 
-// Two senders at full rate towards one port: the queue marks, then drops.
+// Two senders at full rate towards one port: the queue marks what is
+// ECN-capable (RFC 3168), then drops.
 func TestCongestion(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

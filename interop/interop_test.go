@@ -10,6 +10,8 @@ import (
 	"github.com/gosoftroce/rocev2/verbs"
 )
 
+// The GID of an IPv4 address is the IPv4-mapped IPv6 address (RFC 4291 2.5.5.2,
+// IBTA A17).
 func TestGID(t *testing.T) {
 	t.Parallel()
 	v4, v6 := netip.MustParseAddr("198.18.0.2"), netip.MustParseAddr("fd00:aa::2")

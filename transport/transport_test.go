@@ -91,7 +91,8 @@ func TestRuns(t *testing.T) {
 	}
 }
 
-// A sealed run splits into the same packets, all verified in full.
+// A sealed run splits into the same packets, whose ICRCs (IBTA 7.8.1, A17.3.3)
+// are verified in full.
 func TestSealAndSplit(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ a, b netip.Addr }{{addrA, addrB}, {netip.MustParseAddr("fd00::1"), netip.MustParseAddr("fd00::2")}} {
@@ -153,8 +154,8 @@ func TestVerifierManySources(t *testing.T) {
 	}
 }
 
-// FLUSH to a kernel is sealed as the kernel expects it; other packets are not
-// affected.
+// A FLUSH (IBTA A19) to a kernel is sealed as the kernel expects it; other
+// packets are not affected.
 func TestSealKernelPeer(t *testing.T) {
 	t.Parallel()
 	flow := rocev2.NewFlow(addrA, addrB, 4791, 4791)

@@ -15,8 +15,8 @@ import (
 )
 
 // TestMarkedDatagrams: what arrives with Congestion Experienced in its IP
-// header is answered with a notification to the sender. Here the sender itself
-// sets the mark, as a switch would.
+// header (RFC 3168) is answered with a notification to the sender (IBTA A17.9).
+// Here the sender itself sets the mark, as a switch would.
 func TestMarkedDatagrams(t *testing.T) {
 	t.Parallel()
 	for _, n := range networks {

@@ -33,6 +33,18 @@ func (c *Config) fill() {
 	c.SendBuffer = cmp.Or(max(c.SendBuffer, 0), defaultSendBuffer)
 }
 
+// place fills in the defaults and completes addr to what a link is bound to: an
+// address and port, and the scope of the address.
+func (c *Config) place(addr netip.Addr) (at netip.AddrPort, scope uint32, err error) {
+	c.fill()
+	if addr, err = checkAddr(addr, c.Port); err != nil {
+		return at, 0, err
+	}
+	at = netip.AddrPortFrom(addr, c.Port)
+	scope, err = scopeOf(at)
+	return at, scope, err
+}
+
 // MaxSourcePorts is how many source ports beside its own a link, or a group of
 // links, can send from. A socket is open for each until the link is closed.
 const MaxSourcePorts = 64

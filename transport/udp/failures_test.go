@@ -13,7 +13,8 @@ import (
 )
 
 // When a device refuses a segmentation buffer, its packets leave one by one,
-// sealed for Identification 0, and so do all later ones to that destination.
+// sealed for Identification 0 (RFC 6864), and so do all later ones to that
+// destination.
 func TestOffloadRefused(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -42,13 +42,7 @@ var _ transport.Link = (*Link)(nil)
 // link-local IPv6 address needs its zone if several interfaces have it. The
 // error is an *OpenError.
 func Open(addr netip.Addr, c Config) (*Link, error) {
-	c.fill()
-	addr, err := checkAddr(addr, c.Port)
-	if err != nil {
-		return nil, err
-	}
-	at := netip.AddrPortFrom(addr, c.Port)
-	scope, err := scopeOf(at)
+	at, scope, err := c.place(addr)
 	if err != nil {
 		return nil, err
 	}
@@ -56,6 +50,7 @@ func Open(addr netip.Addr, c Config) (*Link, error) {
 	if err != nil {
 		return nil, &OpenError{Addr: at, Op: op, Err: err, Hint: bindHint(at, err)}
 	}
+	addr = at.Addr()
 	l := &Link{addr: addr, local: netip.AddrPortFrom(addr.WithZone(""), c.Port), scope: scope}
 	l.setup(fd, &c)
 	if l.socket, err = newSocket(fd, at); err != nil {

@@ -55,19 +55,14 @@ var _ transport.Link = (*Link)(nil)
 // link-local IPv6 address needs its zone if several interfaces have it. The
 // error is an *OpenError. ReusePort is not supported here.
 func Open(addr netip.Addr, c Config) (*Link, error) {
-	c.fill()
-	addr, err := checkAddr(addr, c.Port)
+	at, scope, err := c.place(addr)
 	if err != nil {
 		return nil, err
 	}
-	at := netip.AddrPortFrom(addr, c.Port)
 	if c.ReusePort {
 		return nil, &OpenError{Addr: at, Op: "share the port", Err: errors.ErrUnsupported}
 	}
-	scope, err := scopeOf(at)
-	if err != nil {
-		return nil, err
-	}
+	addr = at.Addr()
 	network := "udp6"
 	if addr.Is4() {
 		network = "udp4"

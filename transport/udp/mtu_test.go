@@ -99,9 +99,9 @@ func TestParseRoute(t *testing.T) {
 	}
 }
 
-// TestLearnedMTUDoesNotCount: the kernel puts a path MTU that it has from ICMP,
-// which anybody can send, where the route's own is, with a time at which it
-// ends.
+// TestLearnedMTUDoesNotCount: the kernel has a path MTU from ICMP (RFC 1191,
+// RFC 8201), which anybody can send, in the place of the route's own, with a
+// time at which it ends.
 func TestLearnedMTUDoesNotCount(t *testing.T) {
 	t.Parallel()
 	attr := func(typ uint16, data []byte) []byte {

@@ -119,7 +119,7 @@ func TestCapabilities(t *testing.T) {
 	}
 }
 
-// A link-local address needs its zone, which packets do not show.
+// A link-local address needs its zone (RFC 4007), which packets do not show.
 func TestLinkLocal(t *testing.T) {
 	t.Parallel()
 	var zoned netip.Addr

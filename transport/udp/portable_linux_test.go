@@ -14,8 +14,8 @@ import (
 	"github.com/gosoftroce/rocev2/transport"
 )
 
-// TestPortableHeaders: packets leave unfragmented and with Identification 0,
-// for which they were sealed, and one that does not fit is an error.
+// TestPortableHeaders: packets leave unfragmented and with Identification 0
+// (RFC 6864), for which they were sealed. One that does not fit is an error.
 func TestPortableHeaders(t *testing.T) {
 	t.Parallel()
 	if !testnet.Isolated(t) {

@@ -197,8 +197,8 @@ func watch(t *testing.T, v6 bool) (netip.AddrPort, func() header) {
 }
 
 // A packet alone, small or large, and several of them leave by different system
-// calls, with the headers that the path asks for by different means; nobody
-// must see that.
+// calls. All of them have the headers that the path asks for: ports, hop limit,
+// DSCP (RFC 2474) and ECN (RFC 3168).
 func TestHeadersOnEveryWay(t *testing.T) {
 	t.Parallel()
 	families(t, func(t *testing.T, v6 bool) {
@@ -241,8 +241,9 @@ func TestHeadersOnEveryWay(t *testing.T) {
 	})
 }
 
-// An error that the kernel has kept from an earlier datagram stops neither what
-// is sent next nor what is received, and is counted.
+// An error that the kernel has kept from an earlier datagram (an ICMP message,
+// RFC 1122 4.1.3.3) is counted. It stops neither what is sent next nor what is
+// received.
 func TestPendingErrors(t *testing.T) {
 	t.Parallel()
 	families(t, func(t *testing.T, v6 bool) {

@@ -28,8 +28,8 @@ func openPort(t testing.TB, l *Link, port uint16) uint16 {
 	return got
 }
 
-// Packets arrive from the port that was asked for, sealed for it, and leave as
-// runs where the kernel can segment.
+// Packets arrive from the port that the path asks for, from the dynamic range
+// (RFC 6335), sealed for it. They leave as runs where the kernel can segment.
 func TestSourcePort(t *testing.T) {
 	t.Parallel()
 	for _, c := range []Config{{}, {DisableGSO: true, DisableGRO: true}} {
@@ -237,7 +237,7 @@ func TestSourcePortsOfGroup(t *testing.T) {
 }
 
 // What comes to a source port is dropped, not queued.
-func TestSourcePortIsDeaf(t *testing.T) {
+func TestSourcePortDropsWhatArrives(t *testing.T) {
 	t.Parallel()
 	a, b, _ := ends(t, false, Config{}, transport.Path{})
 	const port = 65200

@@ -174,7 +174,7 @@ func foreign(t *testing.T, src, dst netip.AddrPort, connect bool, opts ...[3]int
 	}
 }
 
-// Kernel rxe sends UDP checksum 0, on IPv6 too.
+// Kernel rxe sends UDP checksum 0 (RFC 768), on IPv6 too (RFC 6936).
 func TestZeroChecksum(t *testing.T) {
 	t.Parallel()
 	l := open(t, netip.IPv6Loopback(), Config{Port: port()})
@@ -188,8 +188,9 @@ func TestZeroChecksum(t *testing.T) {
 	}
 }
 
-// A sender whose Identification cannot be known is accepted by the 16-bit
-// check, and its damaged packets are not.
+// A sender may choose any Identification for an unfragmented packet (RFC 6864).
+// Where it is not known, the 16-bit check accepts the packet, and refuses
+// damaged ones.
 func TestForeignIdentification(t *testing.T) {
 	t.Parallel()
 	l := open(t, loopback(), Config{})
