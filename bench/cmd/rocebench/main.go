@@ -12,6 +12,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -93,15 +94,9 @@ func parse() (*flags, *regexp.Regexp) {
 		}
 		return full
 	}
-	if f.warm == 0 {
-		f.warm = pick(300*time.Millisecond, 100*time.Millisecond)
-	}
-	if f.measure == 0 {
-		f.measure = pick(time.Second, 400*time.Millisecond)
-	}
-	if f.repeat == 0 {
-		f.repeat = int(pick(5, 3))
-	}
+	f.warm = cmp.Or(f.warm, pick(300*time.Millisecond, 100*time.Millisecond))
+	f.measure = cmp.Or(f.measure, pick(time.Second, 400*time.Millisecond))
+	f.repeat = cmp.Or(f.repeat, int(pick(5, 3)))
 	return f, match
 }
 

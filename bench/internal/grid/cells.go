@@ -1,6 +1,7 @@
 package grid
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -61,9 +62,7 @@ func (b *builder) add(c cell.Cell, run runFunc) {
 
 // ours adds a cell of this stack; value names what is taken.
 func (b *builder) ours(name, what, unit, value string, c ours.Config) {
-	if c.MTU == 0 {
-		c.MTU = 4096
-	}
+	c.MTU = cmp.Or(c.MTU, 4096)
 	c.QPs, c.Depth = max(c.QPs, 1), max(c.Depth, 1)
 	b.add(cell.Cell{
 		Name: name, Who: Rocev2, What: what, Unit: unit, Op: c.Op, Size: c.Size, QPs: c.QPs, Depth: c.Depth, MTU: c.MTU,
@@ -207,9 +206,7 @@ const (
 
 func (b *builder) latency(name, what string, part float64, c ours.Config) {
 	c.Test = ours.Latency
-	if c.Size == 0 {
-		c.Size = 8
-	}
+	c.Size = cmp.Or(c.Size, 8)
 	b.ours(name, what, cell.Micros, "p50_us", c)
 	run := b.cells[len(b.cells)-1].Run
 	b.cells[len(b.cells)-1].Run = func(ctx context.Context, w cell.Window) cell.Sample {
