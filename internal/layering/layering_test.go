@@ -50,12 +50,13 @@ var layers = map[string][]string{
 
 	"interop/internal/testpair": {"interop", "verbs", "verbs/verbstest"},
 
-	// Programs import verbs, and a kind of link where they want another one. What
-	// is below verbs (ib, memreg, qp, hca) is not theirs.
+	// Programs import verbs, and a kind of link where they want another
+	// one. What is below verbs (ib, memreg, qp, hca) is not theirs.
 	"interop/...": {"verbs", "interop/..."},
 	"cmd/...":     {"verbs", "transport/...", "interop/...", "cmd/..."},
 	"e2e/...":     {"verbs", "e2e/..."},
-	// The attacker forges packets, and attacks a queue pair without a device, too.
+	// The attacker forges packets, and attacks a queue pair without a
+	// device, too.
 	"e2e/attack":   {"verbs", "rocev2", "transport", "transport/udp", "fabric", "clock", "ib", "memreg", "qp/..."},
 	"examples/...": {"verbs", "verbs/verbstest", "fabric", "transport/..."},
 	"internal/...": {},
