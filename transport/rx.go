@@ -46,17 +46,23 @@ const (
 	minPacketLen   = rocev2.BTHLen + rocev2.ICRCLen
 )
 
-// RxBatch holds received packets and the buffers that they lie in. It is not
-// safe for concurrent use.
+// RxBatch holds received packets and the buffers that they lie in. It takes
+// memory as links need it. It is not safe for concurrent use.
 type RxBatch struct {
 	n       int
-	arena   []byte // made at first use
-	off     int    // end of what AppendCopy has filled
+	buffers [][]byte // of RxBufferLen bytes each, made one by one
+	small   []byte   // for the first copies; most batches need no more
+	copied  int      // of buffers, how many hold copies
+	off     int      // end of the copies in the last of them, or in small
 	packets []RxPacket
 }
 
+// smallCopies is how many bytes of copies a batch keeps room for. Room for more
+// is shared by all batches.
+const smallCopies = 16 << 10
+
 // NewRxBatch makes a batch of n receive buffers of RxBufferLen bytes, at least
-// one. Memory is taken at the first Recv.
+// one. The batch takes memory when packets come.
 func NewRxBatch(n int) *RxBatch { return &RxBatch{n: max(n, 1)} }
 
 // Packets returns what was received.
@@ -65,44 +71,71 @@ func (b *RxBatch) Packets() []RxPacket { return b.packets }
 // Len returns the number of packets.
 func (b *RxBatch) Len() int { return len(b.packets) }
 
-// Reset empties the batch.
+// Reset empties the batch. Buffers that held copies are given back.
 func (b *RxBatch) Reset() {
 	b.packets = b.packets[:0]
 	b.off = 0
+	for ; b.copied > 0; b.copied-- {
+		rxBuffers.put(b.buffers[b.copied-1])
+		b.buffers[b.copied-1] = nil
+	}
 }
 
 // Buffers returns the number of receive buffers.
 func (b *RxBatch) Buffers() int { return b.n }
 
-// Buffer returns receive buffer i for a link to receive into.
+// Buffer returns receive buffer i for a link to receive into. It stays the same
+// as long as nothing is copied into the batch.
 func (b *RxBatch) Buffer(i int) []byte {
-	b.alloc()
-	return b.arena[i*RxBufferLen : (i+1)*RxBufferLen : (i+1)*RxBufferLen]
-}
-
-func (b *RxBatch) alloc() {
-	if b.arena == nil {
-		b.arena = make([]byte, b.n*RxBufferLen)
+	if b.buffers == nil {
+		b.buffers = make([][]byte, b.n)
 	}
+	if b.buffers[i] == nil {
+		b.buffers[i] = rxBuffers.get()
+	}
+	return b.buffers[i]
 }
 
 // Append adds a packet whose Data the link keeps valid.
 func (b *RxBatch) Append(p RxPacket) { b.packets = append(b.packets, p) }
 
-// AppendCopy adds a packet and copies its Data into the batch's buffers. It
-// reports false when they are full. Between two resets, use either AppendCopy
-// or Buffer.
+// AppendCopy adds a packet and copies its Data into the batch. It reports false
+// when that is full. Between two resets, use either copies or Buffer.
 func (b *RxBatch) AppendCopy(p RxPacket) bool {
-	b.alloc()
-	end := b.off + len(p.Data)
-	if end > len(b.arena) {
+	data := b.Copy(p.Data)
+	if data == nil {
 		return false
 	}
-	copy(b.arena[b.off:end], p.Data)
-	p.Data = b.arena[b.off:end:end]
+	p.Data = data
 	b.packets = append(b.packets, p)
-	b.off = end
 	return true
+}
+
+// Copy copies data, which is not longer than a buffer, into the batch, for a
+// link to Split. It returns nil when the batch is full. Between two
+// resets, use either copies or Buffer.
+func (b *RxBatch) Copy(data []byte) []byte {
+	room := b.small
+	switch {
+	case b.copied > 0:
+		room = b.buffers[b.copied-1]
+	case room == nil:
+		b.small = make([]byte, smallCopies)
+		room = b.small
+	}
+	end := b.off + len(data)
+	if end > len(room) {
+		if b.copied == b.n || len(data) > RxBufferLen {
+			return nil
+		}
+		room = b.Buffer(b.copied)
+		b.copied++
+		b.off, end = 0, len(data)
+	}
+	at := room[b.off:end:end]
+	copy(at, data)
+	b.off = end
+	return at
 }
 
 // Split adds the packets of one received buffer. data has segments of segment

@@ -205,7 +205,7 @@ func (l *Link) Recv(b *transport.RxBatch) (int, error) {
 	}
 	meta := transport.RxPacket{Dst: l.local.Addr()}
 	buffers, malformed := 0, 0
-	for i := range b.Buffers() {
+	for range b.Buffers() {
 		var d datagram
 		select {
 		case d = <-l.queue:
@@ -214,11 +214,10 @@ func (l *Link) Recv(b *transport.RxBatch) (int, error) {
 		if d.buf == nil {
 			break
 		}
-		buf := b.Buffer(i)
-		n := copy(buf, d.buf[:d.n])
+		data := b.Copy(d.buf[:d.n])
 		l.free.Put(d.buf)
 		meta.Src, meta.SrcPort = d.src.Addr(), d.src.Port()
-		malformed += b.Split(buf[:n], 0, meta, l.verifier)
+		malformed += b.Split(data, 0, meta, l.verifier)
 		buffers++
 	}
 	if buffers > 0 {

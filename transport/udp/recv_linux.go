@@ -11,8 +11,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// recvHeaders is the most that one recvmmsg fills.
-const recvHeaders = 64
+// recvHeaders is the most that one recvmmsg fills. Each needs a buffer that
+// holds any run of packets that the kernel may have coalesced. So it begins
+// with fewHeaders, and takes more when they were all filled.
+const (
+	recvHeaders = 64
+	fewHeaders  = 4
+)
 
 // recvSlot is what one header of a recvmmsg points to.
 type recvSlot struct {
@@ -79,19 +84,17 @@ func (l *Link) Recv(b *transport.RxBatch) (int, error) {
 	return b.Len(), nil
 }
 
-// prepare makes the headers ready that the last call has used, or all of them
-// for another batch.
+// prepare makes the headers ready that the last call has used, and more of them
+// if it has used all; or the first ones for another batch.
 func (r *receiver) prepare(b *transport.RxBatch) {
 	used := r.got
-	if r.batch != b {
-		r.batch = b
-		r.n = min(b.Buffers(), recvHeaders)
-		used = r.n
-		for i := range r.n {
-			buf := b.Buffer(i)
-			r.slots[i].iov.Base = &buf[0]
-			r.slots[i].iov.SetLen(len(buf))
-		}
+	most := min(b.Buffers(), recvHeaders)
+	switch {
+	case r.batch != b:
+		r.batch, used = b, 0
+		r.offer(0, min(fewHeaders, most))
+	case r.got == r.n && r.n < most:
+		r.offer(r.n, min(2*r.n, most))
 	}
 	for i := range used {
 		h := &r.hdrs[i].hdr
@@ -99,6 +102,20 @@ func (r *receiver) prepare(b *transport.RxBatch) {
 		h.SetControllen(recvControl)
 	}
 	r.got, r.errno = 0, 0
+}
+
+// offer makes the headers from first to n-1 ready, each with a buffer of the
+// batch.
+func (r *receiver) offer(first, n int) {
+	for i := first; i < n; i++ {
+		buf := r.batch.Buffer(i)
+		h, s := &r.hdrs[i].hdr, &r.slots[i]
+		s.iov.Base = &buf[0]
+		s.iov.SetLen(len(buf))
+		h.Namelen = unix.SizeofSockaddrInet6
+		h.SetControllen(recvControl)
+	}
+	r.n = n
 }
 
 // receive takes what has arrived. While little arrives it asks for one
