@@ -82,34 +82,47 @@ func OpenGroup(addr netip.Addr, c Config, n int) ([]*Link, error) {
 		return nil, &OpenError{Addr: netip.AddrPortFrom(addr, c.Port), Op: "open a group",
 			Err: fmt.Errorf("%d links: the number must be a power of two", n)}
 	}
-	// Only these links share the port. If somebody else holds it, this
-	// fails.
-	alone, err := Open(addr, c)
+	// Only these links share the port: the first one binds it alone, so that
+	// this fails if somebody else has it.
+	first, err := Open(addr, c)
 	if err != nil {
 		return nil, err
 	}
-	if err := alone.Close(); err != nil {
+	links := append(make([]*Link, 0, n), first)
+	err = first.share()
+	c.ReusePort = true
+	for err == nil && len(links) < n {
+		var l *Link
+		if l, err = Open(addr, c); err != nil {
+			break
+		}
+		l.others = first.others.join()
+		links = append(links, l)
+		if len(links) == 2 { // with the second link they are a group
+			err = first.steer(n)
+		}
+	}
+	if err != nil {
+		for _, l := range links {
+			l.Close()
+		}
 		return nil, err
 	}
-	c.ReusePort = true
-	links := make([]*Link, 0, n)
-	for range n {
-		l, err := Open(addr, c)
-		if err == nil && len(links) == 0 {
-			err = l.steer(n)
-		}
-		if err != nil {
-			for _, l := range links {
-				l.Close()
-			}
-			return nil, err
-		}
-		if len(links) > 0 {
-			l.others = links[0].others.join()
-		}
-		links = append(links, l)
-	}
 	return links, nil
+}
+
+// share lets the links of a group bind the port of l, which has it alone.
+func (l *Link) share() error {
+	var err error
+	if e := l.raw.Control(func(fd uintptr) {
+		err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEPORT, 1)
+	}); e != nil {
+		return e
+	}
+	if err != nil {
+		return &OpenError{Addr: l.local, Op: "share the port", Err: os.NewSyscallError("setsockopt SO_REUSEPORT", err)}
+	}
+	return nil
 }
 
 // steer has the kernel choose among the n sockets of the group, which are
@@ -131,7 +144,6 @@ func (l *Link) steer(n int) error {
 		err = os.NewSyscallError("setsockopt SO_ATTACH_REUSEPORT_CBPF", errno)
 	}
 	if err != nil {
-		l.Close()
 		return &OpenError{Addr: l.local, Op: "steer packets", Err: err}
 	}
 	return nil
