@@ -35,7 +35,8 @@ type Port struct {
 	closed   bool
 	counters Counters
 
-	stats transport.LinkCounters
+	sent, sentBytes int // not yet in stats
+	stats           transport.LinkCounters
 }
 
 // Counters tell what happened to packets on their way to a port.
@@ -134,6 +135,7 @@ func (p *Port) Send(b *transport.TxBatch) error {
 	s := p.sw
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	defer p.countSent()
 	now := s.now()
 	s.runDue(now)
 	for i := range b.Len() {
@@ -167,9 +169,17 @@ func queuedBytes(rate int64, d time.Duration) int {
 	return int(float64(rate) * d.Seconds() / 8)
 }
 
+// countSent counts what was sent since the last call, before others can receive
+// it.
+func (p *Port) countSent() {
+	p.stats.Sent(p.sent, p.sent, p.sentBytes)
+	p.sent, p.sentBytes = 0, 0
+}
+
 // awaitRoom gives up the lock until the uplink has room again.
 func (p *Port) awaitRoom(now time.Duration) time.Duration {
 	p.stats.SendWaited()
+	p.countSent()
 	// Down to half, so that the sender does not wake for every packet.
 	d := p.upFree - now - p.cfg.serialization(p.cfg.SendBuffer/2)
 	p.sw.mu.Unlock()
@@ -204,7 +214,8 @@ func (p *Port) transmit(now time.Duration, b *transport.TxBatch, i int) error {
 	f.srcPort, f.dstPort = cmp.Or(path.SrcPort, rocev2.UDPPort), path.Port(rocev2.UDPPort)
 	f.class, f.label = path.TrafficClass, path.FlowLabel
 	f.hops = cmp.Or(path.HopLimit, defaultHops)
-	p.stats.Sent(1, 1, f.n)
+	p.sent++
+	p.sentBytes += f.n
 	at := now
 	if p.cfg.Rate > 0 {
 		p.upFree = max(now, p.upFree) + p.cfg.serialization(f.size)

@@ -82,8 +82,8 @@ func OpenGroup(addr netip.Addr, c Config, n int) ([]*Link, error) {
 		return nil, &OpenError{Addr: netip.AddrPortFrom(addr, c.Port), Op: "open a group",
 			Err: fmt.Errorf("%d links: the number must be a power of two", n)}
 	}
-	// Only these links share the port: the first one binds it alone, so that
-	// this fails if somebody else has it.
+	// Only these links share the port: the first one binds it alone, so
+	// that this fails if somebody else has it.
 	first, err := Open(addr, c)
 	if err != nil {
 		return nil, err
