@@ -102,7 +102,7 @@ func (h *XRCETH) parse(b []byte) {
 	h.Reserved, h.SRQN = uint8(w>>24), w&0xffffff
 }
 
-// DETH is the datagram extended transport header (IBTA 9.3.3): 8 bytes.
+// DETH is the datagram extended transport header (IBTA 9.3.2): 8 bytes.
 //
 //	0-3: queue key   4: reserved   5-7: source QPN
 type DETH struct {
@@ -159,7 +159,7 @@ func (h *FETH) parse(b []byte) {
 	h.Reserved, h.Level, h.Type = w>>6, FlushLevel(w>>4&3), FlushType(w&15)
 }
 
-// RETH is the RDMA extended transport header (IBTA 9.3.2): 16 bytes.
+// RETH is the RDMA extended transport header (IBTA 9.3.3): 16 bytes.
 //
 //	0-7: virtual address   8-11: remote key   12-15: length of the message
 type RETH struct {
