@@ -110,7 +110,7 @@ func TestWaitEndsInAFlood(t *testing.T) {
 				f := newFlood()
 				m := &meddler{received: f.received}
 				a, _ := newMeddled(t, Config{}, m)
-				a.standAside()
+				a.standBy()
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				f.then = func(call int64) {
@@ -149,10 +149,10 @@ func TestTimerInAFlood(t *testing.T) {
 		a, b := newMeddled(t, Config{}, &meddler{received: f.received})
 		qa := a.newQP()
 		a.connect(qa, testAddrB, 77) // nobody answers
-		a.lead()
+		a.takePoller()
 		a.write(qa, b, 8)
 		f.on.Store(true)
-		time.Sleep(4*defaultMinProbe + farGrain) // before a round trip was measured
+		time.Sleep(4*time.Millisecond + 1<<20) // before a round trip was measured
 		synctest.Wait()
 		f.on.Store(false)
 		if st := qa.Stats(); st.Retransmits != 1 {
@@ -178,8 +178,8 @@ func TestSenderTakesAcknowledgements(t *testing.T) {
 		b.connect(qb, testAddrA, qa.QPN())
 		a.write(qa, b, 8) // they get to know each other
 		a.waitOK(1)
-		a.lead()
-		b.lead()
+		a.takePoller()
+		b.takePoller()
 		wrs := make([]ib.SendWR, messages)
 		for i := range wrs {
 			wrs[i] = ib.SendWR{Opcode: ib.OpWrite, Signaled: true, SGList: []ib.SGE{a.mr.Region().SGE(0, size)},
@@ -221,7 +221,7 @@ func TestLingeringEnds(t *testing.T) {
 			a.connect(qa, testAddrB, qb.QPN())
 			b.connect(qb, testAddrA, qa.QPN())
 			if parked {
-				a.standAside()
+				a.standBy()
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				go a.cq.Wait(ctx, make([]ib.WC, 1))
@@ -261,7 +261,7 @@ func TestFlushBesideASender(t *testing.T) {
 		a.connect(peer, testAddrA, other.QPN())
 		b.connect(qb, testAddrB, qa.QPN())
 		b.connect(other, testAddrB, peer.QPN())
-		b.lead()
+		b.takePoller()
 		a.write(qa, b, 8)
 		deliver()
 		b.dev.Progress()
@@ -275,4 +275,67 @@ func TestFlushBesideASender(t *testing.T) {
 		b.write(other, a, 8)
 		b.wantSent("two posts, and the acknowledgement", before, 3)
 	})
+}
+
+// boundless lets a queue pair send without an acknowledgement.
+var boundless = qp.WindowConfig{InitialBytes: 1 << 30, MaxBytes: 1 << 30, MaxPSNs: 1 << 22}
+
+// discardTurn fills a batch, which is lost.
+func (s *shard) discardTurn() {
+	s.lock()
+	defer s.unlock()
+	s.eng.Fill(s.now(), transport.NewTxBatch(txArena))
+}
+
+// A caller sends for its own queue pair, and not for long: what is left is the
+// transmitter's.
+func TestCallerSendsBriefly(t *testing.T) {
+	t.Parallel()
+	const batch = 100 * time.Microsecond // that the link takes for one
+	for _, c := range []struct {
+		why     string
+		size    uint32
+		longest time.Duration
+	}{
+		{"a small request beside bulk", 8, 3 * batch}, // the acknowledgement may call for more
+		{"bulk of its own", 1 << 20, time.Duration(txLongest) + 2*batch},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var slow atomic.Bool
+			m := &meddler{sent: func() {
+				if slow.Load() {
+					time.Sleep(batch)
+				}
+			}}
+			a, b := newMeddled(t, Config{Window: boundless}, m)
+			s := a.shard()
+			hold := func(on bool) {
+				s.lock()
+				s.sending = on
+				s.unlock()
+			}
+			hold(true)
+			for range 4 {
+				qa, qb := a.newQP(), b.newQP()
+				a.connect(qa, testAddrB, qb.QPN())
+				b.connect(qb, testAddrA, qa.QPN())
+				for range 8 {
+					a.write(qa, b, 1<<20)
+				}
+			}
+			qa, qb := a.newQP(), b.newQP()
+			a.connect(qa, testAddrB, qb.QPN())
+			b.connect(qb, testAddrA, qa.QPN())
+			for range 4 {
+				s.discardTurn() // they all have had their first turn
+			}
+			hold(false)
+			slow.Store(true)
+			start := time.Now()
+			a.write(qa, b, c.size)
+			if d := time.Since(start); d > c.longest {
+				t.Errorf("%s: posting took %v, want at most %v", c.why, d, c.longest)
+			}
+		})
+	}
 }

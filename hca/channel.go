@@ -4,8 +4,6 @@ import (
 	"context"
 	"slices"
 	"sync"
-
-	"github.com/gosoftroce/rocev2/ib"
 )
 
 // CompChannel is a completion channel: it tells a sleeping program which of
@@ -24,7 +22,7 @@ type CompChannel struct {
 func (o *Context) CreateCompChannel() (*CompChannel, error) {
 	ch := &CompChannel{owner: o}
 	ch.parker.init(o.dev)
-	if err := o.adopt(ch, &o.channels, ib.MaxCQ, "completion channels"); err != nil {
+	if err := o.adopt(ch, kindChannel); err != nil {
 		return nil, err
 	}
 	return ch, nil
@@ -99,6 +97,6 @@ func (ch *CompChannel) Close() error {
 	ch.ready = nil
 	ch.mu.Unlock()
 	ch.parker.close()
-	ch.owner.release(ch, &ch.owner.channels)
+	ch.owner.release(ch, kindChannel)
 	return nil
 }

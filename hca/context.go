@@ -10,77 +10,126 @@ import (
 // when it closes. A device may have many contexts (one for each program that it
 // serves).
 type Context struct {
-	dev *Device
+	dev   *Device
+	quota objects
 
-	mu       sync.Mutex
-	closed   bool
-	qps      map[io.Closer]struct{}
-	cqs      map[io.Closer]struct{}
-	channels map[io.Closer]struct{}
-	pds      map[io.Closer]struct{}
+	mu     sync.Mutex
+	closed bool
+	count  objects                          // reserved, made or not
+	made   [numKinds]map[io.Closer]struct{} // all but regions, which their domains know
+}
+
+// ContextOption adjusts a context.
+type ContextOption func(*Context)
+
+// WithQuota bounds how many objects of each kind the context may have. Without
+// it the limits of the device are the only ones.
+func WithQuota(q Quota) ContextOption {
+	return func(c *Context) { c.quota = q.within(c.dev.limits) }
 }
 
 // NewContext makes a context.
-func (d *Device) NewContext() (*Context, error) {
-	o := &Context{
-		dev:      d,
-		qps:      map[io.Closer]struct{}{},
-		cqs:      map[io.Closer]struct{}{},
-		channels: map[io.Closer]struct{}{},
-		pds:      map[io.Closer]struct{}{},
+func (d *Device) NewContext(opts ...ContextOption) (*Context, error) {
+	c := &Context{dev: d, quota: d.limits}
+	for _, f := range opts {
+		f(c)
+	}
+	for k := range c.made {
+		c.made[k] = map[io.Closer]struct{}{}
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.closed {
 		return nil, ErrClosed
 	}
-	d.contexts[o] = struct{}{}
-	return o, nil
+	d.contexts[c] = struct{}{}
+	return c, nil
 }
 
-// adopt enters an object into one of the context's sets.
-func (o *Context) adopt(obj io.Closer, set *map[io.Closer]struct{}, limit int, what string) error {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.closed {
+// reserve counts one more object towards the limits of the context and the
+// device. The error wraps ErrNoResources or is ErrClosed.
+func (c *Context) reserve(k kind) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
 		return ErrClosed
 	}
-	if len(*set) >= limit {
-		return limitError(what, limit)
+	if err := c.count.add(k, c.quota, "context"); err != nil {
+		return err
 	}
-	(*set)[obj] = struct{}{}
+	if err := c.dev.reserve(k); err != nil {
+		c.count[k]--
+		return err
+	}
 	return nil
 }
 
-func (o *Context) release(obj io.Closer, set *map[io.Closer]struct{}) {
-	o.mu.Lock()
-	delete(*set, obj)
-	o.mu.Unlock()
+// unreserve takes back what reserve has counted.
+func (c *Context) unreserve(k kind) {
+	c.mu.Lock()
+	c.count[k]--
+	c.mu.Unlock()
+	c.dev.unreserve(k)
+}
+
+// enter adds an object that reserve has counted. On an error it is not added,
+// and still counted.
+func (c *Context) enter(obj io.Closer, k kind) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return ErrClosed
+	}
+	c.made[k][obj] = struct{}{}
+	return nil
+}
+
+// adopt counts and adds an object.
+func (c *Context) adopt(obj io.Closer, k kind) error {
+	if err := c.reserve(k); err != nil {
+		return err
+	}
+	err := c.enter(obj, k)
+	if err != nil {
+		c.unreserve(k)
+	}
+	return err
+}
+
+// release takes an object out that was added.
+func (c *Context) release(obj io.Closer, k kind) {
+	c.mu.Lock()
+	_, there := c.made[k][obj]
+	delete(c.made[k], obj)
+	c.mu.Unlock()
+	if there {
+		c.unreserve(k)
+	}
 }
 
 // Close frees everything that was made through the context: queue pairs first,
 // so that nothing uses what goes after them.
-func (o *Context) Close() error {
-	o.mu.Lock()
-	o.closed = true
-	o.mu.Unlock()
+func (c *Context) Close() error {
+	c.mu.Lock()
+	c.closed = true
+	c.mu.Unlock()
 	var errs []error
-	for _, set := range []*map[io.Closer]struct{}{&o.qps, &o.cqs, &o.channels, &o.pds} {
-		for _, obj := range o.members(set) {
+	for _, k := range []kind{kindQP, kindCQ, kindChannel, kindPD} {
+		for _, obj := range c.members(k) {
 			errs = append(errs, obj.Close())
 		}
 	}
-	o.dev.mu.Lock()
-	delete(o.dev.contexts, o)
-	o.dev.mu.Unlock()
+	c.dev.mu.Lock()
+	delete(c.dev.contexts, c)
+	c.dev.mu.Unlock()
 	return errors.Join(errs...)
 }
 
-func (o *Context) members(set *map[io.Closer]struct{}) []io.Closer {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	out := make([]io.Closer, 0, len(*set))
-	for obj := range *set {
+func (c *Context) members(k kind) []io.Closer {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var out []io.Closer
+	for obj := range c.made[k] {
 		out = append(out, obj)
 	}
 	return out

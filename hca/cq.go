@@ -67,7 +67,7 @@ func (o *Context) CreateCQ(n int, ch *CompChannel) (*CQ, error) {
 	}
 	cq.parker.init(o.dev)
 	cq.spin.Store(int32(o.dev.spin))
-	if err := o.adopt(cq, &o.cqs, ib.MaxCQ, "completion queues"); err != nil {
+	if err := o.adopt(cq, kindCQ); err != nil {
 		return nil, err
 	}
 	return cq, nil
@@ -104,7 +104,7 @@ func (cq *CQ) Complete(c *ib.WC) bool {
 	if cq.closed || cq.tail-cq.head == cq.cap {
 		if !cq.closed && !cq.overrun {
 			cq.overrun = true
-			cq.dev.events.push(AsyncEvent{Kind: ib.EventCQError, CQ: cq}) // before Close takes it out
+			cq.dev.events.push(event{ib.EventCQError, cq}) // before Close takes it out
 		}
 		cq.mu.Unlock()
 		return false
@@ -121,9 +121,9 @@ func (cq *CQ) Complete(c *ib.WC) bool {
 		ch.add(cq) // before Close takes it out
 	}
 	cq.mu.Unlock()
-	cq.parker.signal()
+	cq.parker.signalLocked()
 	if notify {
-		ch.parker.signal()
+		ch.parker.signalLocked()
 	}
 	return true
 }
@@ -189,7 +189,7 @@ func (cq *CQ) Wait(ctx context.Context, wc []ib.WC) (int, error) {
 func (cq *CQ) pollSpinning(ctx context.Context, wc []ib.WC) int {
 	most := int32(cq.dev.spin)
 	budget := cq.spin.Load()
-	for i := int32(0); i <= budget || i <= lingerPolls && cq.dev.bulk(); i++ {
+	for i := int32(0); i <= budget || i <= lingerPolls && cq.dev.inBulk(); i++ {
 		n, progress := cq.pollProgress(wc)
 		if i > 0 && progress {
 			budget = min(2*budget, most)
@@ -257,8 +257,8 @@ func (cq *CQ) Close() error {
 		ch.forget(cq)
 	}
 	if overrun {
-		cq.dev.events.forget(nil, cq)
+		cq.dev.events.forget(cq)
 	}
-	cq.owner.release(cq, &cq.owner.cqs)
+	cq.owner.release(cq, kindCQ)
 	return nil
 }

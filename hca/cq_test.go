@@ -112,14 +112,14 @@ func TestEventQueueIsBounded(t *testing.T) {
 	t.Parallel()
 	q := newEventQueue()
 	var qps [3]QP
-	for i := range asyncEventCap + 10 {
-		q.push(AsyncEvent{Kind: ib.EventCommEstablished, QP: &qps[i%3]})
+	for i := range maxEvents + 10 {
+		q.push(event{ib.EventCommEstablished, &qps[i%3]})
 	}
-	if q.n != asyncEventCap || len(q.ring) != asyncEventCap || q.dropped != 10 {
+	if q.n != maxEvents || len(q.ring) != maxEvents || q.dropped != 10 {
 		t.Errorf("%d kept in a ring of %d and %d dropped", q.n, len(q.ring), q.dropped)
 	}
-	q.forget(&qps[1], nil)
-	if want := asyncEventCap - asyncEventCap/3; q.n != want && q.n != want-1 {
+	q.forget(&qps[1])
+	if want := maxEvents - maxEvents/3; q.n != want && q.n != want-1 {
 		t.Errorf("%d are left, want %d", q.n, want)
 	}
 	for i, first := 0, 10%3; q.n > 0; first = (first + 1) % 3 {
@@ -127,13 +127,13 @@ func TestEventQueueIsBounded(t *testing.T) {
 			continue
 		}
 		e, err := q.get(t.Context())
-		if err != nil || e.QP != &qps[first] {
+		if err != nil || e.object != &qps[first] {
 			t.Fatalf("event %d is of another queue pair (%v)", i, err)
 		}
 		i++
 	}
 	for _, e := range q.ring {
-		if e != (AsyncEvent{}) {
+		if e != (event{}) {
 			t.Fatal("a slot that was read refers to its object")
 		}
 	}

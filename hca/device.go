@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gosoftroce/rocev2/clock"
+	"github.com/gosoftroce/rocev2/engine"
 	"github.com/gosoftroce/rocev2/memreg"
 	"github.com/gosoftroce/rocev2/qp"
 	"github.com/gosoftroce/rocev2/rocev2"
@@ -51,23 +51,15 @@ type Config struct {
 
 // Device is a software host channel adapter on one address.
 type Device struct {
-	cfg  Config
-	addr netip.Addr
-	// loopAddr is addr as paths have it if packets to it loop back, else no address.
-	loopAddr netip.Addr
-	caps     transport.Capabilities
-	mem      *memreg.Table
-	shards   []*shard
-	events   eventQueue
-	base     time.Time
-	spin     int
-	yield    yielder
-	pager    pager
+	*shared
+	addr  netip.Addr
+	mem   *memreg.Table
+	yield yielder
 
 	mu       sync.Mutex // guards what follows and serialises changes of mem
 	contexts map[*Context]struct{}
-	nQP      int
-	nMR      int
+	limits   objects // what the device offers
+	count    objects // what there is
 	closed   bool
 
 	closeOnce sync.Once
@@ -83,20 +75,20 @@ func New(cfg Config, links ...transport.Link) *Device {
 		panic("hca: the number of links must be a power of two")
 	}
 	d := &Device{
-		cfg:      cfg,
+		shared:   &shared{base: time.Now(), spin: spinCount(cfg.Spin), events: newEventQueue(), pager: newPager()},
 		addr:     links[0].Addr(),
-		caps:     links[0].Capabilities(),
 		mem:      memreg.NewTable(random32),
-		events:   newEventQueue(),
-		base:     time.Now(),
-		spin:     spinCount(cfg.Spin),
 		contexts: map[*Context]struct{}{},
+		limits:   deviceLimits,
 	}
 	d.yield.init()
-	d.pager.init()
-	d.loopAddr = d.findLoopAddr()
-	for _, l := range links {
-		d.shards = append(d.shards, newShard(d, l))
+	caps := links[0].Capabilities()
+	for i, l := range links {
+		d.shards = append(d.shards, newShard(d.shared, l, engine.Config{
+			Addr: d.addr, Port: caps.Port, Memory: d.mem, Random: random32,
+			Window: cfg.Window, RecvBuffer: caps.RecvBuffer, ReadChunk: cfg.ReadChunk, MinProbe: cfg.MinProbe,
+			Loopback: cfg.Loopback, Shard: i, Shards: len(links),
+		}))
 	}
 	for _, s := range d.shards {
 		s.start()
@@ -134,16 +126,8 @@ func random32() uint32 {
 // RandomPSN returns a starting PSN.
 func RandomPSN() rocev2.PSN { return rocev2.PSN(random32() & uint32(rocev2.PSNMask)) }
 
-func (d *Device) now() clock.Time { return clock.Time(time.Since(d.base)) }
-
 // Addr returns the local address.
 func (d *Device) Addr() netip.Addr { return d.addr }
-
-// Capabilities returns what the link offers, its MTU as it is now.
-func (d *Device) Capabilities() transport.Capabilities {
-	d.linkMTU(netip.Addr{}) // has the link read it again
-	return d.shards[0].link.Capabilities()
-}
 
 // PortStatus returns how the port is now.
 func (d *Device) PortStatus() transport.PortStatus { return transport.StatusOf(d.shards[0].link) }
@@ -151,18 +135,51 @@ func (d *Device) PortStatus() transport.PortStatus { return transport.StatusOf(d
 // Memory returns the table of regions.
 func (d *Device) Memory() *memreg.Table { return d.mem }
 
-// QP returns the open queue pair with a number, nil if there is none.
-func (d *Device) QP(n rocev2.QPN) *QP {
-	if n > rocev2.QPNMask {
-		return nil
+// Progress handles what the link has received, on the caller's goroutine, and
+// reports whether there was anything. It never waits: when another goroutine is
+// at it, it returns at once. Answers may stay unsent until Settle, the next
+// Progress or the next post.
+func (d *Device) Progress() bool {
+	any := false
+	for _, s := range d.shards {
+		any = s.progress() || any
 	}
-	s := d.shardOf(n)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.qps.get(n)
+	d.yield.polled(any)
+	return any
 }
 
-func (d *Device) shardOf(n rocev2.QPN) *shard { return d.shards[int(n)&(len(d.shards)-1)] }
+// Settle sends the answers that Progress has left.
+func (d *Device) Settle() {
+	for _, s := range d.shards {
+		s.flushUnsent()
+	}
+}
+
+// inBulk reports whether a bulk transfer is under way.
+func (d *Device) inBulk() bool {
+	for _, s := range d.shards {
+		if s.bulk.Load() {
+			return true
+		}
+	}
+	return false
+}
+
+// reserve counts one more object.
+func (d *Device) reserve(k kind) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return ErrClosed
+	}
+	return d.count.add(k, d.limits, "device")
+}
+
+func (d *Device) unreserve(k kind) {
+	d.mu.Lock()
+	d.count[k]--
+	d.mu.Unlock()
+}
 
 // Close ends the device: every object made on it is closed, then the link. It
 // waits for its goroutines, also when another call does the work.
@@ -173,8 +190,8 @@ func (d *Device) Close() error {
 		contexts := slices.Collect(maps.Keys(d.contexts))
 		d.mu.Unlock()
 		var errs []error
-		for _, o := range contexts {
-			errs = append(errs, o.Close())
+		for _, c := range contexts {
+			errs = append(errs, c.Close())
 		}
 		d.pager.wg.Wait()
 		for _, s := range d.shards {
@@ -184,34 +201,4 @@ func (d *Device) Close() error {
 		d.closeErr = errors.Join(errs...)
 	})
 	return d.closeErr
-}
-
-// defaultMinProbe is above what a peer in software needs to answer, if it is
-// not paused; and for how long it is, queue pairs learn.
-const defaultMinProbe = time.Millisecond
-
-func (d *Device) minProbe() time.Duration {
-	switch p := d.cfg.MinProbe; {
-	case p < 0:
-		return 0
-	case p == 0:
-		return defaultMinProbe
-	default:
-		return p
-	}
-}
-
-// defaultReadChunk keeps the answer to one READ request well below what a
-// socket buffer holds; with a modest one it is half of the window.
-const defaultReadChunk = 256 << 10
-
-func (d *Device) readChunk() int {
-	switch c := d.cfg.ReadChunk; {
-	case c < 0:
-		return 0
-	case c == 0:
-		return min(defaultReadChunk, d.window().MaxBytes/2)
-	default:
-		return c
-	}
 }

@@ -1,33 +1,35 @@
-// Package hca is the software host channel adapter: it joins queue pairs
-// (package qp), memory (memreg) and a link (transport) into a device that runs.
+// Package hca is the software host channel adapter: it runs engines (package
+// engine) on links (transport) and has what programs wait for. The rules of the
+// protocol and of sharing are in package engine; here are locks, goroutines,
+// system calls, contexts with quotas, completion queues and channels.
 //
-// A datagram's way in: whoever receives (a program that polls or waits, or the
-// shard's own goroutine while none does, see receive.go) takes a batch from the
-// link, locks the shard once, finds each packet's queue pair by its destination
-// QPN, lets it handle the packet, and unlocks. The way out: whoever has made
-// work (a program that posted, the receiver, a timer) pulls packets from the
-// queue pairs into one batch and sends it without the lock.
+// A device has one or more shards, each an engine, a link and a lock. A
+// datagram's way in: whoever receives (a program that polls or waits, or the
+// shard's own goroutine while none does, see receiver.go) takes a batch from
+// the link, locks the shard once, has the engine handle the packets, and
+// unlocks. The way out: whoever has made work (a program that posted, the
+// receiver, a timer) has the engine fill one batch and sends it without the
+// lock.
 //
-//	link.Recv → [shard lock] dispatch → qp.HandlePacket ─┐
-//	PostSend  → [shard lock] qp.PostSend ────────────────┤→ ready list
-//	timer     → [shard lock] qp.HandleTimeout ───────────┘      │
-//	link.Send ← (no lock) ← one batch ← qp.PollTransmit ←───────┘
+//	link.Recv → [shard lock] engine.Receive ──┐
+//	PostSend  → [shard lock] engine.PostSend ─┤
+//	timer     → [shard lock] engine.Advance ──┘→ engine.Fill
+//	link.Send ← (no lock) ← one batch ←─────────────┘
 //
-// With Config.Loopback, packets to the device itself are gathered in a batch
-// beside that one and dispatched at once, see loopback.go.
+// Ordering rule: packets of one queue pair leave in the order in which the
+// engine gave them. So there is one receiver and one transmitter per shard at
+// any time.
 //
-// Whose turn it is to send, and how much a turn is, says turns.go; what queue
-// pairs to one peer share, peer.go; what is sent for one that goes, parting.go.
-//
-// No page of memory is waited for under a lock: pager.go fetches what is not
-// there.
-//
-// Ordering rule: packets of one queue pair leave in the order in which
-// PollTransmit gave them. So there is one receiver and one transmitter per
-// shard at any time, and neither lock is held across a system call that waits.
+// No system call is made under a shard's lock: what must be woken or armed is
+// noted, and done when the lock is given up (shard.unlock). No page of memory
+// is waited for under it either: pager.go fetches what is not there. And no two
+// shards are locked at once: packets for another one are queued there
+// (forward.go).
 //
 // Lock order: a shard's rxMu, its mu, completion queue, completion channel. The
-// device lock guards the tables of objects and is never taken inside a shard's.
+// locks of the event queue, the pager and a shard's forwarded packets are taken
+// inside of any. The device lock guards the tables of objects and is never
+// taken inside a shard's.
 //
 // The package knows nothing of programs' conveniences: those are in verbs.
 package hca

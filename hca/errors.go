@@ -15,9 +15,9 @@ type closedError struct{}
 func (closedError) Error() string { return "use of closed RDMA object" }
 func (closedError) Unwrap() error { return net.ErrClosed }
 
-// ErrNoResources is wrapped by errors that say which limit of the device was
-// reached.
-var ErrNoResources = errors.New("device limit reached")
+// ErrNoResources is wrapped by errors that say which limit, of the device or of
+// the context, was reached.
+var ErrNoResources = errors.New("no resources")
 
 // ErrOtherDevice is wrapped by errors that say which object was made on another
 // device than the one that is to use it.
@@ -26,10 +26,6 @@ var ErrOtherDevice = errors.New("it belongs to another device")
 // ErrNoRoom is returned by Wait when the slice for the completions is empty: it
 // would have to wait for ever, or return without one.
 var ErrNoRoom = errors.New("the slice for the completions is empty: it needs room for one at least")
-
-func limitError(what string, limit int) error {
-	return fmt.Errorf("%w: at most %d %s", ErrNoResources, limit, what)
-}
 
 // RangeError says that a number given by the caller is outside what the device
 // offers.

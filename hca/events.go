@@ -7,12 +7,13 @@ import (
 	"github.com/gosoftroce/rocev2/ib"
 )
 
-// AsyncEvent tells of something that happened to an object and that no
-// completion reports. QP or CQ is set, as the kind says.
-type AsyncEvent struct {
-	Kind ib.Event
-	QP   *QP
-	CQ   *CQ
+// maxEvents is how many events are kept for a program that does not read them.
+const maxEvents = 4096
+
+// event is an asynchronous event of an object; nil is the device.
+type event struct {
+	kind   ib.Event
+	object any
 }
 
 // eventQueue keeps events for a program that reads them, in a ring. It is
@@ -21,8 +22,8 @@ type AsyncEvent struct {
 // destroying an object does in the kernel, and a slot that was read is cleared.
 type eventQueue struct {
 	mu      sync.Mutex
-	ring    []AsyncEvent // a power of two, at most asyncEventCap
-	head    int          // of the oldest
+	ring    []event // a power of two, at most maxEvents
+	head    int     // of the oldest
 	n       int
 	dropped uint64
 	closed  bool
@@ -30,14 +31,14 @@ type eventQueue struct {
 	done    chan struct{}
 }
 
-func newEventQueue() eventQueue {
-	return eventQueue{wake: make(chan struct{}, 1), done: make(chan struct{})}
+func newEventQueue() *eventQueue {
+	return &eventQueue{wake: make(chan struct{}, 1), done: make(chan struct{})}
 }
 
-func (q *eventQueue) push(e AsyncEvent) {
+func (q *eventQueue) push(e event) {
 	q.mu.Lock()
 	if !q.closed {
-		if q.n == asyncEventCap {
+		if q.n == maxEvents {
 			q.take()
 			q.dropped++
 		}
@@ -48,9 +49,9 @@ func (q *eventQueue) push(e AsyncEvent) {
 }
 
 // put adds an event behind the others.
-func (q *eventQueue) put(e AsyncEvent) {
+func (q *eventQueue) put(e event) {
 	if q.n == len(q.ring) {
-		ring := make([]AsyncEvent, max(2*len(q.ring), 16))
+		ring := make([]event, max(2*len(q.ring), 16))
 		for i := range q.n {
 			ring[i] = q.ring[(q.head+i)&(len(q.ring)-1)]
 		}
@@ -61,21 +62,20 @@ func (q *eventQueue) put(e AsyncEvent) {
 }
 
 // take removes the oldest event.
-func (q *eventQueue) take() AsyncEvent {
+func (q *eventQueue) take() event {
 	e := q.ring[q.head]
-	q.ring[q.head] = AsyncEvent{}
+	q.ring[q.head] = event{}
 	q.head = (q.head + 1) & (len(q.ring) - 1)
 	q.n--
 	return e
 }
 
-// forget drops the events of an object, which is closed and raises no more. The
-// other argument is nil.
-func (q *eventQueue) forget(qp *QP, cq *CQ) {
+// forget drops the events of an object, which is closed and raises no more.
+func (q *eventQueue) forget(object any) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for range q.n {
-		if e := q.take(); qp != nil && e.QP != qp || cq != nil && e.CQ != cq {
+		if e := q.take(); e.object != object {
 			q.put(e)
 		}
 	}
@@ -88,7 +88,7 @@ func (q *eventQueue) signal() {
 	}
 }
 
-func (q *eventQueue) get(ctx context.Context) (AsyncEvent, error) {
+func (q *eventQueue) get(ctx context.Context) (event, error) {
 	for {
 		q.mu.Lock()
 		if q.n > 0 {
@@ -103,11 +103,18 @@ func (q *eventQueue) get(ctx context.Context) (AsyncEvent, error) {
 		select {
 		case <-q.wake:
 		case <-q.done:
-			return AsyncEvent{}, ErrClosed
+			return event{}, ErrClosed
 		case <-ctx.Done():
-			return AsyncEvent{}, ctx.Err()
+			return event{}, ctx.Err()
 		}
 	}
+}
+
+// lost returns how many events nobody has read in time.
+func (q *eventQueue) lost() uint64 {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.dropped
 }
 
 func (q *eventQueue) close() {
@@ -119,7 +126,3 @@ func (q *eventQueue) close() {
 		close(q.done)
 	}
 }
-
-// AsyncEvent waits for the next event of the device. Events of objects that have
-// been closed meanwhile are not among them.
-func (d *Device) AsyncEvent(ctx context.Context) (AsyncEvent, error) { return d.events.get(ctx) }

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"weak"
 
+	"github.com/gosoftroce/rocev2/engine"
 	"github.com/gosoftroce/rocev2/ib"
 )
 
@@ -50,7 +51,7 @@ func TestClosedObjectsFreeTheirQueues(t *testing.T) {
 	if st := q.State(); st != 0 {
 		t.Errorf("state %v", st)
 	}
-	if c := q.core.Config(); c.SendCQ != nil || c.RecvCQ != nil || c.PD != nil || c.QPN != q.QPN() {
+	if c := q.core.Core().Config(); c.SendCQ != nil || c.RecvCQ != nil || c.PD != nil || c.QPN != q.QPN() {
 		t.Errorf("the closed queue pair refers to %+v", c)
 	}
 	for range 10 {
@@ -91,15 +92,18 @@ func TestRefusedPeersLeaveTablesEmpty(t *testing.T) {
 	}
 	for _, h := range []*host{a, b} {
 		s := h.dev.shards[0]
-		s.mu.Lock()
-		queued := s.ready.len() + s.delayed.len()
-		if len(s.peers)+s.qps.n+queued != 0 || len(s.timers) > 1 || len(s.qps.keys) > 2*firstTable {
-			t.Errorf("%d peers, %d queue pairs in a table of %d, %d in lists, %d timers", len(s.peers), s.qps.n, len(s.qps.keys), queued, len(s.timers))
+		s.lock()
+		u := s.eng.Usage()
+		s.unlock()
+		if u.Timers > 1 {
+			t.Errorf("%d timers", u.Timers)
 		}
-		s.mu.Unlock()
+		if u.Timers = 0; u != (engine.Usage{}) {
+			t.Errorf("left is %+v", u)
+		}
 		h.owner.mu.Lock()
-		if n := len(h.owner.qps); n != 0 {
-			t.Errorf("the owner has %d queue pairs", n)
+		if n := len(h.owner.made[kindQP]); n != 0 || h.owner.count[kindQP] != 0 {
+			t.Errorf("the owner has %d queue pairs, and counts %d", n, h.owner.count[kindQP])
 		}
 		h.owner.mu.Unlock()
 		if h.dev.events.n != 0 {

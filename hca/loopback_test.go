@@ -2,7 +2,6 @@ package hca
 
 import (
 	"errors"
-	"net/netip"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -11,7 +10,6 @@ import (
 	"github.com/gosoftroce/rocev2/fabric"
 	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/qp"
-	"github.com/gosoftroce/rocev2/rocev2"
 	"github.com/gosoftroce/rocev2/transport"
 )
 
@@ -141,42 +139,6 @@ func TestLoopbackToItself(t *testing.T) {
 	h.mustNotUseLink()
 }
 
-// A queue pair that always has more to say to itself fills one batch, then
-// others have their turn, also those whose packets take the link.
-func TestLoopbackLeavesOthersTheirTurn(t *testing.T) {
-	t.Parallel()
-	h, far := newLoopbackHost(t, Config{}, 1)
-	defer far.Close()
-	busy, remote := h.newQP(), h.newQP()
-	h.connect(busy, testAddrA, busy.QPN())
-	h.connect(remote, testAddrB, 77)
-	s := h.dev.shards[0]
-	sending := func(v bool) {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if s.sending = v; !v {
-			s.flush()
-		}
-	}
-	sending(true) // nothing is sent but by the test
-	h.mustPost(busy, ib.SendWR{Opcode: ib.OpWrite, SGList: []ib.SGE{h.mr.Region().SGE(0, 500000)}})
-	h.mustPost(remote, ib.SendWR{Opcode: ib.OpWrite})
-	s.mu.Lock()
-	s.fill(s.dev.now())
-	if s.loop.off < loopArena/2 || s.tx.Len() != 0 {
-		t.Errorf("first batches: %d bytes, %d packets to others", s.loop.off, s.tx.Len())
-	}
-	s.loopBack()
-	s.fill(s.dev.now())
-	if s.loop.empty() || s.tx.Len() != 1 {
-		t.Errorf("second batches: %d bytes, %d packets to others", s.loop.off, s.tx.Len())
-	}
-	s.loopBack()
-	s.mu.Unlock()
-	sending(false)
-	h.waitOK(1)
-}
-
 // One program uses the link and the way inside at once.
 func TestLoopbackBesideTheLink(t *testing.T) {
 	t.Parallel()
@@ -299,12 +261,10 @@ func TestLoopbackLimits(t *testing.T) {
 	}
 	h.waitOK(pairs)
 	s := h.dev.shards[0]
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, p := range s.peers {
-		if a := &p.acct[accountLive]; a.inFlight != 0 || a.limit != limit || p.users != 2*pairs {
-			t.Errorf("in the end %d bytes of %d are in flight, of %d users", a.inFlight, a.limit, p.users)
-		}
+	s.lock()
+	defer s.unlock()
+	if u := s.eng.Usage(); u.InFlight != 0 || u.Busy != 0 || u.Limited != 0 || u.Peers != 1 || u.QPs != 2*pairs {
+		t.Errorf("in the end: %+v", u)
 	}
 }
 
@@ -353,52 +313,6 @@ func TestLoopbackIsOptional(t *testing.T) {
 	h.must(a.Close())
 	if st := h.dev.Stats(); st.LoopPackets != 0 || st.Link.TxPackets == 0 {
 		t.Errorf("%d packets inside, %d through the link", st.LoopPackets, st.Link.TxPackets)
-	}
-}
-
-// The own address is recognised however it is written.
-func TestLoopbackAddresses(t *testing.T) {
-	t.Parallel()
-	for addr, peer := range map[string]string{
-		"192.0.2.1":    "::ffff:192.0.2.1",
-		"fe80::1%eth0": "fe80::1",
-		"2001:db8::1":  "2001:db8::1",
-	} {
-		d := &Device{cfg: Config{Loopback: true}, addr: netip.MustParseAddr(addr)}
-		path := transport.NewPath(d.addr, transport.Path{Dst: netip.MustParseAddr(peer)})
-		if path.Dst != d.findLoopAddr() {
-			t.Errorf("%s is not recognised on %s", peer, addr)
-		}
-	}
-}
-
-// Whatever the sizes of packets are, a batch takes what fits and gives it back.
-func TestLoopbackBatch(t *testing.T) {
-	t.Parallel()
-	for _, n := range []int{rocev2.BTHLen, 64, rocev2.MaxPacketLen - rocev2.ICRCLen} {
-		var b loopback
-		b.init(testAddrA, rocev2.UDPPort)
-		count := 0
-		for room := b.Room(); room != nil; room = b.Room() {
-			for i := range room[:n] {
-				room[i] = byte(count)
-			}
-			b.Commit(n)
-			count++
-		}
-		if count != len(b.ends) || count < 15 {
-			t.Errorf("%d packets of %d bytes fit", count, n)
-		}
-		for i := range count {
-			p := b.packet(i)
-			if len(p.Data) != n+rocev2.ICRCLen || p.Data[0] != byte(i) || p.Data[n-1] != byte(i) || p.ICRC != transport.ICRCVerified {
-				t.Fatalf("packet %d of %d: %d bytes", i, count, len(p.Data))
-			}
-		}
-		b.reset()
-		if !b.empty() || b.Room() == nil {
-			t.Error("a reset batch is not empty")
-		}
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/memreg"
 )
 
@@ -35,7 +34,7 @@ type MR struct {
 // AllocPD makes a protection domain.
 func (o *Context) AllocPD() (*PD, error) {
 	pd := &PD{owner: o, core: o.dev.mem.AllocPD(), regions: map[*MR]struct{}{}}
-	if err := o.adopt(pd, &o.pds, ib.MaxPD, "protection domains"); err != nil {
+	if err := o.adopt(pd, kindPD); err != nil {
 		return nil, err
 	}
 	return pd, nil
@@ -75,7 +74,7 @@ func (pd *PD) Close() error {
 		d.mu.Lock()
 		errs = append(errs, d.mem.DeallocPD(pd.core))
 		d.mu.Unlock()
-		pd.owner.release(pd, &pd.owner.pds)
+		pd.owner.release(pd, kindPD)
 		pd.err = errors.Join(errs...)
 	})
 	return pd.err
@@ -93,20 +92,20 @@ func (pd *PD) Register(m memreg.Memory, o memreg.Options, free func() error) (*M
 
 func (pd *PD) register(m memreg.Memory, o memreg.Options, free func() error) (*MR, error) {
 	d := pd.owner.dev
-	if err := d.reserve(&d.nMR, ib.MaxMR, "memory regions"); err != nil {
+	if err := pd.owner.reserve(kindMR); err != nil {
 		return nil, err
 	}
 	pd.mu.Lock()
 	defer pd.mu.Unlock()
 	if pd.closed {
-		d.unreserve(&d.nMR)
+		pd.owner.unreserve(kindMR)
 		return nil, ErrClosed
 	}
 	d.mu.Lock()
 	region, err := d.mem.Register(pd.core, m, o)
 	d.mu.Unlock()
 	if err != nil {
-		d.unreserve(&d.nMR)
+		pd.owner.unreserve(kindMR)
 		return nil, err
 	}
 	mr := &MR{pd: pd, region: region, free: free}
@@ -134,30 +133,10 @@ func (mr *MR) Close() error {
 		pd.mu.Lock()
 		delete(pd.regions, mr) // now: the domain's Close waits for those it finds
 		pd.mu.Unlock()
-		d.unreserve(&d.nMR)
+		pd.owner.unreserve(kindMR)
 		if mr.free != nil {
 			mr.err = mr.free()
 		}
 	})
 	return mr.err
-}
-
-// reserve counts one more object towards a limit of the device.
-func (d *Device) reserve(n *int, limit int, what string) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.closed {
-		return ErrClosed
-	}
-	if *n >= limit {
-		return limitError(what, limit)
-	}
-	*n++
-	return nil
-}
-
-func (d *Device) unreserve(n *int) {
-	d.mu.Lock()
-	*n--
-	d.mu.Unlock()
 }

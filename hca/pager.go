@@ -32,33 +32,19 @@ type pager struct {
 	wg      sync.WaitGroup
 }
 
+// pageJob is memory to be fetched and who waits for it.
 type pageJob struct {
-	q *QP
-	f qp.Fetch
+	f      qp.Fetch
+	waiter pageWaiter
 }
 
-func (p *pager) init() {
-	p.busy = map[*memreg.Region]int{}
+// pageWaiter is told when the memory was fetched, or could not be.
+type pageWaiter interface{ fetched(f qp.Fetch) }
+
+func newPager() *pager {
+	p := &pager{busy: map[*memreg.Region]int{}}
 	p.changed.L = &p.mu
-}
-
-// fetch has the memory fetched that q waits for. The caller holds mu.
-func (s *shard) fetch(q *QP) {
-	for f, ok := q.core.PollFetch(); ok; f, ok = q.core.PollFetch() {
-		s.dev.pager.add(pageJob{q, f})
-	}
-}
-
-// fetched has q go on. The caller does not hold mu.
-func (s *shard) fetched(q *QP, f qp.Fetch) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if q.closed || s.closed {
-		return
-	}
-	q.core.Fetched(s.dev.now(), f)
-	s.ready.push(q)
-	s.flush()
+	return p
 }
 
 func (p *pager) add(j pageJob) {
@@ -93,7 +79,7 @@ func (p *pager) work() {
 		if alive {
 			p.done(region)
 		}
-		j.q.shard.fetched(j.q, j.f)
+		j.waiter.fetched(j.f)
 		p.mu.Lock()
 	}
 }

@@ -19,10 +19,10 @@ type parker struct {
 	dev       *Device
 	wake      chan struct{} // a token for one follower
 	done      chan struct{} // closed with the object
-	followers atomic.Int32  // goroutines that wait without the lead
-	inWait    atomic.Bool   // one is about to block in link.Wait, or does
+	followers atomic.Int32  // goroutines that wait and are not the poller
+	inWait    atomic.Bool   // the poller is about to block in link.Wait, or does
 
-	// The leader's context is watched by a callback, which stays for its next
+	// The poller's context is watched by a callback, which stays for its next
 	// wait with the same context, until the object is closed.
 	watchMu sync.Mutex
 	closed  bool
@@ -36,18 +36,27 @@ func (p *parker) init(d *Device) {
 	p.done = make(chan struct{})
 }
 
-// signal wakes a waiter, if there is one.
+// signal wakes a waiter, if there is one. The caller holds no shard's lock.
 func (p *parker) signal() {
+	p.signalLocked()
+	p.dev.wakePoller()
+}
+
+// signalLocked is signal inside a shard's lock: the poller is woken when that is
+// given up.
+func (p *parker) signalLocked() {
 	if p.followers.Load() > 0 {
 		select {
 		case p.wake <- struct{}{}:
 		default:
 		}
 	}
-	p.interrupt()
+	if p.inWait.Load() {
+		p.dev.wake.Store(true)
+	}
 }
 
-// interrupt ends the leader's Wait.
+// interrupt ends the poller's Wait.
 func (p *parker) interrupt() {
 	if p.inWait.Load() {
 		p.dev.shards[0].link.Wake()
@@ -71,14 +80,14 @@ func (p *parker) park(ctx context.Context, w waitable) error {
 	// shards wait for them then.
 	if len(p.dev.shards) == 1 {
 		s := p.dev.shards[0]
-		s.lead.activity.Add(1)
-		if s.lead.taken.CompareAndSwap(false, true) {
-			err := p.parkLeading(ctx, s, w)
-			s.unlead()
+		s.poller.activity.Add(1)
+		if s.poller.become() {
+			err := p.parkAsPoller(ctx, s, w)
+			s.poller.cease()
 			return err
 		}
-		s.lead.parked.Add(1)
-		defer s.lead.parked.Add(-1)
+		s.poller.parked.Add(1)
+		defer s.poller.parked.Add(-1)
 	}
 	p.dev.Settle()
 	p.followers.Add(1)
@@ -96,8 +105,8 @@ func (p *parker) park(ctx context.Context, w waitable) error {
 	}
 }
 
-// parkLeading waits in the link and receives until something is available.
-func (p *parker) parkLeading(ctx context.Context, s *shard, w waitable) error {
+// parkAsPoller waits in the link and receives until something is available.
+func (p *parker) parkAsPoller(ctx context.Context, s *shard, w waitable) error {
 	p.watch(ctx)
 	for {
 		s.flushUnsent()
@@ -117,14 +126,14 @@ func (p *parker) parkLeading(ctx context.Context, s *shard, w waitable) error {
 		if ok || err != nil {
 			return err
 		}
-		s.receive(true)
+		s.receiveAs(true, true)
 		if ok, err := w.available(); ok || err != nil {
 			return err
 		}
 	}
 }
 
-// watch has ctx interrupt the leader.
+// watch has ctx interrupt the poller.
 func (p *parker) watch(ctx context.Context) {
 	done := ctx.Done()
 	p.watchMu.Lock()

@@ -7,11 +7,10 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/gosoftroce/rocev2/clock"
+	"github.com/gosoftroce/rocev2/engine"
 	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/qp"
 	"github.com/gosoftroce/rocev2/rocev2"
-	"github.com/gosoftroce/rocev2/transport"
 )
 
 // QP is a queue pair on a device. Its methods may be called from any
@@ -19,31 +18,10 @@ import (
 type QP struct {
 	shard *shard
 	owner *Context
-	qpn   rocev2.QPN
+	core  *engine.QP // guarded by the shard's lock
 
-	userData atomic.Value // the layer above's; set once, but Device.QP may be asked before
-
-	// Guarded by the shard's lock.
-	core     *qp.QP
-	path     *transport.Path
-	links    [qpLists]qpLink
-	timerAt  clock.Time // of the valid entry in the heap; 0: there is none
-	ref      *qpRef     // for the heap
-	raised   bool       // there may be events of it in the device's queue
-	closed   bool
-	own      bool   // the program says that the peer is of our own kind
-	wide     bool   // it has the window of one
-	local    bool   // it is on this device, and packets to it loop back
-	proven   bool   // a packet came whose PSN was right
-	peerPort uint16 // the only source port of the peer's packets; 0: any
-	peer     *peer
-	inFlight int  // bytes counted in peer
-	silent   int  // which of its accounts counts them
-	turn     int  // bytes left of the turn to send
-	idle     bool // only keeps its place in the round
-	mtu      int  // path MTU in bytes
-	mtuTold  bool // EventPathMTU was raised
-
+	userData  atomic.Value // the layer above's; set once, but Device.QP may be asked before
+	closed    bool         // guarded by the shard's lock
 	closeOnce sync.Once
 }
 
@@ -77,58 +55,47 @@ func (o *Context) CreateQP(c qp.Config) (*QP, error) {
 			}
 		}
 	}
-	if err := d.reserve(&d.nQP, ib.MaxQP, "queue pairs"); err != nil {
+	if err := o.reserve(kindQP); err != nil {
 		return nil, err
 	}
 	q, err := o.createQP(c)
-	if err != nil {
-		d.unreserve(&d.nQP)
-		return nil, err
+	if err == nil {
+		if err = o.enter(q, kindQP); err != nil {
+			q.destroy()
+		}
 	}
-	if err := o.adopt(q, &o.qps, ib.MaxQP, "queue pairs"); err != nil {
-		q.Close()
+	if err != nil {
+		o.unreserve(kindQP)
 		return nil, err
 	}
 	return q, nil
 }
 
 func (o *Context) createQP(c qp.Config) (*QP, error) {
-	d := o.dev
-	c.Memory = d.mem
-	c.Invalidate = func(key ib.Key) bool { return d.mem.Invalidate(c.PD, c.QPN, key) == ib.FaultNone }
-	c.Window = d.foreignWindow()
-	c.MinProbe = d.minProbe()
-	c.ReadChunk = d.readChunk()
+	shards := o.dev.shards
+	s := shards[int(random32())&(len(shards)-1)]
+	q := &QP{shard: s, owner: o}
 	for {
-		c.QPN = rocev2.QPN(random32()) & rocev2.QPNMask
-		if c.QPN < minQPN || c.QPN == rocev2.MulticastQPN {
-			continue
-		}
-		s := d.shardOf(c.QPN)
-		core, err := qp.New(c)
+		core, err := s.eng.NewQP(c, q) // without the lock: it makes the rings
 		if err != nil {
 			return nil, err
 		}
-		q := &QP{shard: s, owner: o, qpn: c.QPN, core: core, ref: new(qpRef)}
-		q.ref.q = q
-		s.mu.Lock()
-		taken := s.qps.get(c.QPN) != nil
-		if !taken && !s.closed {
-			s.qps.put(c.QPN, q)
-		}
+		q.core = core
+		s.lock()
 		closed := s.closed
-		s.mu.Unlock()
-		if closed {
+		added := !closed && s.eng.AddQP(core)
+		s.unlock()
+		switch {
+		case closed:
 			return nil, ErrClosed
-		}
-		if !taken {
+		case added:
 			return q, nil
 		}
 	}
 }
 
 // QPN returns the queue pair number.
-func (q *QP) QPN() rocev2.QPN { return q.qpn }
+func (q *QP) QPN() rocev2.QPN { return q.core.QPN() }
 
 // SetUserData attaches a value of the layer above, once, before any other use.
 func (q *QP) SetUserData(v any) { q.userData.Store(v) }
@@ -138,23 +105,23 @@ func (q *QP) UserData() any { return q.userData.Load() }
 
 // State returns the current state.
 func (q *QP) State() ib.State {
-	q.shard.mu.Lock()
-	defer q.shard.mu.Unlock()
-	return q.core.State()
+	q.shard.lock()
+	defer q.shard.unlock()
+	return q.core.Core().State()
 }
 
 // Attr returns the current attributes.
 func (q *QP) Attr() ib.Attr {
-	q.shard.mu.Lock()
-	defer q.shard.mu.Unlock()
-	return q.core.Attr()
+	q.shard.lock()
+	defer q.shard.unlock()
+	return q.core.Core().Attr()
 }
 
 // Stats returns the queue pair's counters.
 func (q *QP) Stats() qp.Stats {
-	q.shard.mu.Lock()
-	defer q.shard.mu.Unlock()
-	return *q.core.Stats()
+	q.shard.lock()
+	defer q.shard.unlock()
+	return *q.core.Core().Stats()
 }
 
 // Modify changes state and attributes (IBTA 11.2.5.2). AV.SrcPort may be
@@ -168,9 +135,9 @@ func (q *QP) Modify(a *ib.Attr, mask ib.AttrMask) error {
 		return err
 	}
 	s := q.shard
-	s.mu.Lock()
+	s.lock()
 	sent, err := q.modify(a, mask)
-	s.mu.Unlock()
+	s.unlock()
 	s.await(sent)
 	return err
 }
@@ -181,44 +148,23 @@ func (q *QP) modify(a *ib.Attr, mask ib.AttrMask) (sent <-chan struct{}, err err
 	if q.closed {
 		return nil, ErrClosed
 	}
-	if mask == ib.AttrState && a.State == ib.StateReset { // which is never refused
-		s.part(q)
-	}
-	if err := q.core.Modify(s.dev.now(), a, mask); err != nil {
+	if err := s.eng.Modify(s.now(), q.core, a, mask); err != nil {
 		return nil, err
 	}
-	if mask&ib.AttrState != 0 && a.State == ib.StateErr {
-		s.part(q)
-	}
-	s.count(q)
-	if mask&ib.AttrPathMTU != 0 {
-		q.mtu, q.mtuTold = a.PathMTU.Bytes(), false
-	}
-	if mask&ib.AttrAV != 0 {
-		av := q.core.AV()
-		s.connectPeer(q, av.DGID.Unmap().WithZone(""))
-		q.core.SharePauses(&q.peer.pauses)
-		q.path = q.peer.path(s.dev.addr, transport.Path{
-			Dst:          av.DGID,
-			TrafficClass: av.TrafficClass,
-			HopLimit:     av.HopLimit,
-			FlowLabel:    av.FlowLabel,
-			SrcPort:      av.SrcPort,
-		})
-		q.local = q.path.Dst == s.dev.loopAddr
-		s.meet(q, av.Native || q.local)
-	}
-	s.work(q)
+	q.flush()
 	if mask&ib.AttrState != 0 && (a.State == ib.StateErr || a.State == ib.StateReset) {
-		sent = s.sendPartings()
+		sent = s.sendFinal()
 	}
 	return sent, nil
 }
 
+// flush sends what q has come to have to send. It is called as shard.flush is.
+func (q *QP) flush() { q.shard.flushFor(q.core, q.shard.poller.standby.Load()) }
+
 // checkDevice checks what the state machine cannot know: what this device and
 // its link can do.
 func (q *QP) checkDevice(a *ib.Attr, mask ib.AttrMask) error {
-	d := q.shard.dev
+	d := q.owner.dev
 	if mask&ib.AttrAV != 0 {
 		if err := d.checkPeer(a.AV.DGID); err != nil {
 			return q.badValue(a, mask, ib.AttrAV, err)
@@ -247,7 +193,7 @@ func (q *QP) withZone(a *ib.Attr, mask ib.AttrMask) *ib.Attr {
 	peer := a.AV.DGID.Unmap()
 	zone := ""
 	if peer.Is6() && peer.IsLinkLocalUnicast() {
-		zone = q.shard.dev.addr.Zone()
+		zone = q.owner.dev.addr.Zone()
 	}
 	if mask&ib.AttrAV == 0 || peer.Zone() == zone {
 		return a
@@ -289,44 +235,26 @@ func (d *Device) checkPeer(peer netip.Addr) error {
 // accepted before the bad one.
 func (q *QP) PostSend(wrs []ib.SendWR) (int, error) {
 	s := q.shard
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.lock()
+	defer s.unlock()
 	if q.closed {
 		return 0, ErrClosed
 	}
-	now := s.dev.now()
-	for i := range wrs {
-		if err := q.core.PostSend(now, &wrs[i]); err != nil {
-			s.work(q)
-			return i, err
-		}
-	}
-	s.work(q)
-	return len(wrs), nil
+	n, err := s.eng.PostSend(q.core, wrs)
+	q.flush()
+	return n, err
 }
 
 // PostRecv posts receive buffers in order. On an error it says how many were
 // accepted before the bad one.
 func (q *QP) PostRecv(wrs []ib.RecvWR) (int, error) {
 	s := q.shard
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.lock()
+	defer s.unlock()
 	if q.closed {
 		return 0, ErrClosed
 	}
-	now := s.dev.now()
-	for i := range wrs {
-		if err := q.core.PostRecv(now, &wrs[i]); err != nil {
-			return i, err
-		}
-	}
-	return len(wrs), nil
-}
-
-// work sends what a queue pair has come to have to say. The shard is locked.
-func (s *shard) work(q *QP) {
-	s.ready.push(q)
-	s.flushBut(s.lead.aside.Load(), q)
+	return s.eng.PostRecv(q.core, wrs)
 }
 
 // Close destroys the queue pair. Work that is outstanding completes no more;
@@ -334,30 +262,40 @@ func (s *shard) work(q *QP) {
 // dropped, and its memory is free also while somebody still holds q.
 func (q *QP) Close() error {
 	q.closeOnce.Do(func() {
-		s := q.shard
-		s.mu.Lock()
-		s.giveTurn(q)
-		s.part(q)
-		q.closed = true
-		s.qps.remove(q.qpn)
-		s.ready.remove(q)
-		s.delayed.remove(q)
-		s.unschedule(q)
-		q.ref.q = nil
-		s.disconnectPeer(q)
-		q.core.Close(s.dev.now())
-		s.past.Add(q.core.Stats())
-		sent := s.sendPartings()
-		if s.next() != nil { // it has left room for others
-			s.kickTransmitter()
-		}
-		s.mu.Unlock()
-		s.await(sent)
-		if q.raised {
-			s.dev.events.forget(q, nil)
-		}
-		q.owner.release(q, &q.owner.qps)
-		s.dev.unreserve(&s.dev.nQP)
+		q.destroy()
+		q.owner.release(q, kindQP)
 	})
+	return nil
+}
+
+// destroy is Close without the context.
+func (q *QP) destroy() {
+	s := q.shard
+	s.lock()
+	s.giveTurn(q.core)
+	q.closed = true
+	s.eng.Destroy(s.now(), q.core)
+	sent := s.sendFinal()
+	if s.eng.Pending() { // it has left room for others
+		s.kickTransmitter()
+	}
+	s.unlock()
+	s.await(sent)
+	if q.core.Raised() {
+		q.owner.dev.events.forget(q)
+	}
+}
+
+// QP returns the open queue pair with a number, nil if there is none.
+func (d *Device) QP(n rocev2.QPN) *QP {
+	if n > rocev2.QPNMask {
+		return nil
+	}
+	s := d.shardOf(n)
+	s.lock()
+	defer s.unlock()
+	if core := s.eng.Lookup(n); core != nil {
+		return core.User.(*QP)
+	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/gosoftroce/rocev2/engine"
 	"github.com/gosoftroce/rocev2/fabric"
 	"github.com/gosoftroce/rocev2/ib"
 )
@@ -17,36 +18,36 @@ const testDelay = time.Millisecond
 // shard returns the only shard of the device.
 func (h *host) shard() *shard { return h.dev.shards[0] }
 
-// standAside has the device's receiver stand aside, as a program does that polls.
+// standBy has the device's receiver stand by, as a program does that polls.
 // It is called in a bubble.
-func (h *host) standAside() {
+func (h *host) standBy() {
 	h.t.Helper()
 	s := h.shard()
-	time.Sleep(asideBan + 4*asideTickMax)
+	time.Sleep(standbyBan + 4*maxStandbyTick)
 	synctest.Wait() // it waits in the link, and has for long
-	s.lead.activity.Add(1)
+	s.poller.activity.Add(1)
 	s.link.Wake()
 	synctest.Wait()
-	if !s.lead.aside.Load() {
-		h.t.Fatal("the receiver does not stand aside")
+	if !s.poller.standby.Load() {
+		h.t.Fatal("the receiver does not stand by")
 	}
 }
 
-// lead gives the test the lead: nothing is received but by the test, and by what
+// takePoller makes the test the poller: nothing is received but by the test, and by what
 // it calls.
-func (h *host) lead() {
+func (h *host) takePoller() {
 	h.t.Helper()
-	h.standAside()
+	h.standBy()
 	s := h.shard()
-	if !s.lead.taken.CompareAndSwap(false, true) {
-		h.t.Fatal("somebody else has the lead")
+	if !s.poller.taken.CompareAndSwap(false, true) {
+		h.t.Fatal("somebody else is the poller")
 	}
-	time.Sleep(2 * asideTickMax)
+	time.Sleep(2 * maxStandbyTick)
 	synctest.Wait()
-	if !s.lead.dormant.Load() {
+	if !s.poller.dormant.Load() {
 		h.t.Fatal("the receiver does not sleep")
 	}
-	h.t.Cleanup(s.unlead)
+	h.t.Cleanup(s.poller.cease)
 }
 
 // txPackets returns how many packets the device has sent.
@@ -85,7 +86,7 @@ func TestPostPassesDelayedAck(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		a, b, qa, qb := connected(t, Config{})
-		b.lead()
+		b.takePoller()
 		a.write(qa, b, 8)
 		deliver()
 		before := b.txPackets()
@@ -115,9 +116,9 @@ func TestOneAckForSeveralMessages(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		a, b, qa, _ := connected(t, Config{MinProbe: time.Second})
-		b.lead()
+		b.takePoller()
 		before := b.txPackets()
-		for i := range ackBatchMax {
+		for i := range engine.MaxAckBatches {
 			b.wantSent("messages in a row", before, 0)
 			a.write(qa, b, 8)
 			deliver()
@@ -129,7 +130,7 @@ func TestOneAckForSeveralMessages(t *testing.T) {
 		b.wantSent("enough for an acknowledgement", before, 1)
 		// With never a moment in which nothing comes it takes a few more.
 		for i := 0; b.txPackets() == before+1; i++ {
-			if i == ackBatchMax+deferMax {
+			if i == engine.MaxAckBatches+engine.MaxDelayed {
 				t.Fatalf("no acknowledgement after %d messages", i)
 			}
 			a.write(qa, b, 8)
@@ -137,7 +138,7 @@ func TestOneAckForSeveralMessages(t *testing.T) {
 			b.dev.Progress()
 		}
 		deliver()
-		a.waitOK(ackBatchMax + ackBatchMax + deferMax)
+		a.waitOK(engine.MaxAckBatches + engine.MaxAckBatches + engine.MaxDelayed)
 	})
 }
 
@@ -147,12 +148,12 @@ func TestAckWaitsForTheNextMessage(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		a, b, qa, _ := connected(t, Config{})
-		b.lead()
+		b.takePoller()
 		a.write(qa, b, 8)
 		deliver()
 		before := b.txPackets()
 		b.dev.Progress()
-		time.Sleep(ackWait - 1)
+		time.Sleep(engine.MaxAckDelay - 1)
 		b.dev.Progress()
 		b.wantSent("before the time", before, 0)
 		time.Sleep(time.Nanosecond)
@@ -180,19 +181,19 @@ func TestAckLeaves(t *testing.T) {
 		why  string
 		then func(b *host, qb *QP)
 	}{
-		{"the program does something else", func(*host, *QP) { time.Sleep(asideTickMax) }},
+		{"the program does something else", func(*host, *QP) { time.Sleep(maxStandbyTick) }},
 		{"it parks", func(b *host, _ *QP) {
 			ctx, cancel := context.WithCancel(b.t.Context())
 			b.t.Cleanup(cancel)
 			go b.cq.Wait(ctx, make([]ib.WC, 1))
 		}},
-		{"it parks without the lead", func(b *host, _ *QP) {
+		{"it parks and is not the poller", func(b *host, _ *QP) {
 			ctx, cancel := context.WithCancel(b.t.Context())
 			b.t.Cleanup(cancel)
 			other, err := b.owner.CreateCQ(4, nil)
 			b.must(err)
-			b.shard().lead.taken.Store(true) // somebody leads who does not look
-			b.t.Cleanup(b.shard().unlead)
+			b.shard().poller.taken.Store(true) // somebody leads who does not look
+			b.t.Cleanup(b.shard().poller.cease)
 			go other.Wait(ctx, make([]ib.WC, 1))
 		}},
 		{"it arms the channel and settles", func(b *host, _ *QP) { b.cq.Arm(false); b.dev.Settle() }},
@@ -203,10 +204,10 @@ func TestAckLeaves(t *testing.T) {
 		t.Run(c.why, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				a, b, qa, qb := connected(t, Config{})
-				b.standAside()
+				b.standBy()
 				link := b.shard().link
 				a.write(qa, b, 8)
-				for range 50 { // it polls, and is quick enough for the receiver to stay aside
+				for range 50 { // it polls, and is quick enough for the receiver to stay standing by
 					time.Sleep(testDelay / 50)
 					synctest.Wait()
 					b.dev.Progress()
@@ -236,7 +237,7 @@ func TestTimeoutLooksFirst(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		a, b, qa, _ := connected(t, Config{})
-		a.lead()
+		a.takePoller()
 		before := a.txPackets()
 		a.write(qa, b, 8)
 		time.Sleep(time.Second)

@@ -88,9 +88,10 @@ func newSoak(t *testing.T, seed uint64) *soak {
 		links = []transport.Link{locked{la, &mu}, mute{la, &mu, make(chan struct{})}}
 	}
 	s.loop = cfg.Loopback
+	mtus := []rocev2.MTU{rocev2.MTU256, rocev2.MTU512, rocev2.MTU1024, rocev2.MTU2048, rocev2.MTU4096}
 	s.about = fmt.Sprintf("%+v, %+v, %d shards", cfg, port, shards)
 	for i, d := range []*Device{New(cfg, links...), New(cfg, lb)} {
-		s.hosts[i] = &host{t: t, dev: d, mtu: allMTUs[s.rng.IntN(len(allMTUs))]}
+		s.hosts[i] = &host{t: t, dev: d, mtu: mtus[s.rng.IntN(len(mtus))]}
 		s.hosts[i].equip()
 	}
 	s.hosts[1].mtu = s.hosts[0].mtu
@@ -256,22 +257,18 @@ func (s *soak) finish() {
 	synctest.Wait()
 	for _, h := range s.hosts {
 		for _, sh := range h.dev.shards {
-			sh.mu.Lock()
-			for _, p := range sh.peers {
-				for i, a := range p.acct {
-					if a.inFlight != 0 || a.busy != 0 || !a.waiting.empty() {
-						s.t.Errorf("%s: account %d has %d bytes in flight of %d queue pairs, %d wait", s.about, i, a.inFlight, a.busy, a.waiting.len())
-					}
-				}
+			sh.lock()
+			if u := sh.eng.Usage(); u.InFlight != 0 || u.Busy != 0 || u.Limited != 0 {
+				s.t.Errorf("%s: %d bytes in flight of %d queue pairs, %d wait", s.about, u.InFlight, u.Busy, u.Limited)
 			}
-			if sh.next() != nil || len(sh.partings) > 0 || sh.sent != nil || !sh.delayed.empty() {
+			if sh.eng.Pending() || sh.sent != nil || sh.eng.AcksHeld() {
 				s.t.Errorf("%s: something is left to send", s.about)
 			}
-			sh.mu.Unlock()
+			sh.unlock()
 		}
 	}
 	for _, e := range s.order {
-		if held := e.q.core.Held(); held != 0 {
+		if held := e.q.core.Core().Held(); held != 0 {
 			s.t.Errorf("%s: %d packets are kept", s.about, held)
 		}
 		if e.peer == nil && e.posted > 0 && !e.broken && e.q.State() != ib.StateErr {
@@ -281,11 +278,11 @@ func (s *soak) finish() {
 	}
 	for _, h := range s.hosts {
 		for _, sh := range h.dev.shards {
-			sh.mu.Lock()
-			if len(sh.peers) != 0 || sh.qps.n != 0 || sh.ready.len() != 0 {
-				s.t.Errorf("%s: %d peers, %d queue pairs", s.about, len(sh.peers), sh.qps.n)
+			sh.lock()
+			if u := sh.eng.Usage(); u.Peers != 0 || u.QPs != 0 || u.Sending != 0 {
+				s.t.Errorf("%s: left is %+v", s.about, u)
 			}
-			sh.mu.Unlock()
+			sh.unlock()
 		}
 	}
 }

@@ -25,7 +25,7 @@ func (q *QP) withSourcePort(a *ib.Attr, mask ib.AttrMask) (*ib.Attr, error) {
 		if mask&ib.AttrDestQPN == 0 {
 			peer = q.Attr().DestQPN
 		}
-		port = flowPort(a.AV.FlowLabel, q.qpn, peer)
+		port = flowPort(a.AV.FlowLabel, q.QPN(), peer)
 	}
 	port, err := transport.OpenSourcePort(q.shard.link, port, !auto)
 	if err != nil {

@@ -34,9 +34,9 @@ func (h *host) connectAV(q *QP, av ib.AddressVector, qpn rocev2.QPN) error {
 
 // isWide says whether q has the wide window.
 func (q *QP) isWide() bool {
-	q.shard.mu.Lock()
-	defer q.shard.mu.Unlock()
-	return q.wide
+	q.shard.lock()
+	defer q.shard.unlock()
+	return q.core.Peer().Wide
 }
 
 // The port that Linux sends from. The first one is of a capture.

@@ -1,61 +1,9 @@
 package hca
 
 import (
-	"errors"
-
 	"github.com/gosoftroce/rocev2/qp"
-	"github.com/gosoftroce/rocev2/rocev2"
 	"github.com/gosoftroce/rocev2/transport"
 )
-
-// Reasons for which a device drops a datagram before any queue pair sees it.
-const (
-	dropShort = iota
-	dropOpcode
-	dropVersion
-	dropLength
-	dropPad
-	dropMalformed
-	dropBadICRC
-	dropUnknownQP
-	dropSourcePort
-	deviceDrops
-)
-
-var deviceDropNames = [deviceDrops]string{
-	dropShort:      "short_packet",
-	dropOpcode:     "unknown_opcode",
-	dropVersion:    "wrong_version",
-	dropLength:     "wrong_length",
-	dropPad:        "wrong_pad",
-	dropMalformed:  "malformed",
-	dropBadICRC:    "bad_icrc",
-	dropUnknownQP:  "unknown_qpn",
-	dropSourcePort: "wrong_source_port",
-}
-
-// dropCounters counts what a shard drops.
-type dropCounters struct {
-	device [deviceDrops]uint64
-	qp     [qp.NumDrops]uint64 // by qp.Drop
-}
-
-func (c *dropCounters) malformed(err error) {
-	switch {
-	case errors.Is(err, rocev2.ErrShort):
-		c.device[dropShort]++
-	case errors.Is(err, rocev2.ErrOpcode):
-		c.device[dropOpcode]++
-	case errors.Is(err, rocev2.ErrVersion):
-		c.device[dropVersion]++
-	case errors.Is(err, rocev2.ErrLength):
-		c.device[dropLength]++
-	case errors.Is(err, rocev2.ErrPad):
-		c.device[dropPad]++
-	default:
-		c.device[dropMalformed]++
-	}
-}
 
 // Stats is a snapshot of a device's counters.
 type Stats struct {
@@ -69,34 +17,31 @@ type Stats struct {
 	Events      uint64 // asynchronous events dropped because nobody read them
 }
 
+// dropForwarded is the reason for packets that were lost between shards: too
+// many waited for the one that they belong to.
+const dropForwarded = "shard_queue_full"
+
 // Stats returns the device's counters since it was opened.
 func (d *Device) Stats() Stats {
 	st := Stats{Drops: map[string]uint64{}}
 	for _, s := range d.shards {
 		ls := s.link.Stats()
 		st.Link.Add(&ls)
-		s.mu.Lock()
-		for i, n := range s.drops.device {
-			if n > 0 {
-				st.Drops[deviceDropNames[i]] += n
-			}
+		if n := s.forwarded.drops(); n > 0 {
+			st.Drops[dropForwarded] += n
 		}
-		for i, n := range s.drops.qp {
-			if n > 0 {
-				st.Drops[qp.Drop(i).String()] += n
-			}
-		}
+		s.lock()
+		c := s.eng.Counters()
+		c.EachDrop(func(reason string, n uint64) { st.Drops[reason] += n })
 		st.SendErrors += s.txErrs
-		st.LoopPackets += s.loopPackets
-		st.LoopBytes += s.loopBytes
-		s.mu.Unlock()
+		st.LoopPackets += c.LoopPackets
+		st.LoopBytes += c.LoopBytes
+		s.unlock()
 	}
 	d.mu.Lock()
-	st.QPs, st.MRs = d.nQP, d.nMR
+	st.QPs, st.MRs = d.count[kindQP], d.count[kindMR]
 	d.mu.Unlock()
-	d.events.mu.Lock()
-	st.Events = d.events.dropped
-	d.events.mu.Unlock()
+	st.Events = d.events.lost()
 	return st
 }
 
@@ -106,10 +51,10 @@ func (d *Device) Stats() Stats {
 func (d *Device) QPStats() qp.Stats {
 	var sum qp.Stats
 	for _, s := range d.shards {
-		s.mu.Lock()
-		sum.Add(&s.past)
-		s.qps.each(func(q *QP) { sum.Add(q.core.Stats()) })
-		s.mu.Unlock()
+		s.lock()
+		part := s.eng.QPStats()
+		s.unlock()
+		sum.Add(&part)
 	}
 	return sum
 }

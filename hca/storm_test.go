@@ -76,11 +76,12 @@ func TestEverythingAtOnce(t *testing.T) {
 			}
 			for _, h := range []*host{a, b} {
 				for _, s := range h.dev.shards {
-					s.mu.Lock()
-					if len(s.peers) != 0 || s.qps.n != 0 || s.ready.len() != 0 || s.sending || !s.closed && (s.sent != nil || len(s.partings) > 0) {
-						t.Errorf("seed %d: %d peers, %d queue pairs, %d ready, sending %v, %d last packets are left", seed, len(s.peers), s.qps.n, s.ready.len(), s.sending, len(s.partings))
+					s.lock()
+					u := s.eng.Usage()
+					if u.Peers != 0 || u.QPs != 0 || u.Sending != 0 || s.sending || !s.closed && (s.sent != nil || u.Final > 0) {
+						t.Errorf("seed %d: left is %+v, sending %v", seed, u, s.sending)
 					}
-					s.mu.Unlock()
+					s.unlock()
 				}
 			}
 		})
@@ -94,7 +95,7 @@ func storm(t *testing.T, rng *rand.Rand, a, b *host, pairs [][2]*QP, mrs map[*QP
 		end := rng.IntN(2)
 		q := p[end]
 		h := a
-		if q.shard.dev == b.dev {
+		if q.owner.dev == b.dev {
 			h = b
 		}
 		var err error

@@ -42,7 +42,8 @@ var layers = map[string][]string{
 
 	"fabric": {"rocev2", "transport", "internal/heap"},
 
-	"hca": {"clock", "rocev2", "ib", "memreg", "qp", "transport", "transport/udp", "fabric"},
+	"engine": {"clock", "rocev2", "ib", "memreg", "qp", "transport"}, // of transport only the batches and the path, which are plain data
+	"hca":    {"clock", "rocev2", "ib", "memreg", "qp", "engine", "transport", "transport/udp", "fabric"},
 
 	"verbs": {"rocev2", "ib", "memreg", "memreg/mapping", "qp", "transport", "transport/udp", "hca"},
 
@@ -64,7 +65,7 @@ var layers = map[string][]string{
 
 // pure packages hold no goroutine, lock, clock, socket or log: time and
 // randomness are parameters.
-var pure = []string{"clock", "internal/heap", "rocev2", "ib", "memreg", "qp", "transport"}
+var pure = []string{"clock", "internal/heap", "rocev2", "ib", "memreg", "qp", "transport", "engine"}
 
 // bannedImports are what a pure package (tests excepted) never imports.
 var bannedImports = []string{

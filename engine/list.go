@@ -1,35 +1,35 @@
-package hca
+package engine
 
-// qpLists are the queues that a queue pair may stand in, in each at most once.
+// The queues that a queue pair may stand in, in each at most once.
 const (
-	listReady   = iota // it may have packets to send
-	listRest           // it has had a turn and may have more
-	listStopped        // its peer's limit has stopped it
+	listFresh   = iota // it has just come to have packets to send
+	listRound          // it has had a turn and may have more
+	listLimited        // its peer's limit has stopped it
 	listDelayed        // it has an acknowledgement to send that can wait
-	qpLists
+	numLists
 )
 
-// qpLink is a queue pair's place in one of them.
-type qpLink struct {
+// link is a queue pair's place in one of them.
+type link struct {
 	next *QP
 	in   bool
 }
 
-// qpList is a queue of queue pairs; kind says which.
-type qpList struct {
+// list is a queue of queue pairs; kind says which.
+type list struct {
 	head, tail *QP
 	kind       int
 }
 
-func (l *qpList) empty() bool { return l.head == nil }
-func (l *qpList) front() *QP  { return l.head }
+func (l *list) empty() bool { return l.head == nil }
+func (l *list) front() *QP  { return l.head }
 
-func (l *qpList) push(q *QP) {
+func (l *list) push(q *QP) {
 	k := &q.links[l.kind]
 	if k.in {
 		return
 	}
-	*k = qpLink{in: true}
+	*k = link{in: true}
 	if l.tail == nil {
 		l.head = q
 	} else {
@@ -39,18 +39,18 @@ func (l *qpList) push(q *QP) {
 }
 
 // pop takes out the front and returns it.
-func (l *qpList) pop() *QP {
+func (l *list) pop() *QP {
 	q := l.head
 	l.head = q.links[l.kind].next
 	if l.head == nil {
 		l.tail = nil
 	}
-	q.links[l.kind] = qpLink{}
+	q.links[l.kind] = link{}
 	return q
 }
 
 // rotate moves the front to the back.
-func (l *qpList) rotate() {
+func (l *list) rotate() {
 	if l.head != l.tail {
 		l.push(l.pop())
 	}
@@ -58,7 +58,7 @@ func (l *qpList) rotate() {
 
 // remove takes out a queue pair wherever it stands. It is rare (a queue pair
 // closes), so it walks.
-func (l *qpList) remove(q *QP) {
+func (l *list) remove(q *QP) {
 	if !q.links[l.kind].in {
 		return
 	}
@@ -69,7 +69,7 @@ func (l *qpList) remove(q *QP) {
 	}
 }
 
-func (l *qpList) len() int {
+func (l *list) len() int {
 	n := 0
 	for q := l.head; q != nil; q = q.links[l.kind].next {
 		n++

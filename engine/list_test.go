@@ -1,11 +1,11 @@
-package hca
+package engine
 
 import (
 	"slices"
 	"testing"
 )
 
-func order(l *qpList) []*QP {
+func order(l *list) []*QP {
 	var out []*QP
 	for q := l.front(); q != nil; q = q.links[l.kind].next {
 		out = append(out, q)
@@ -15,7 +15,7 @@ func order(l *qpList) []*QP {
 
 func TestListIsFairAndHoldsEachOnce(t *testing.T) {
 	t.Parallel()
-	l := qpList{kind: listStopped}
+	l := list{kind: listLimited}
 	a, b, c := &QP{}, &QP{}, &QP{}
 	for _, q := range []*QP{a, b, c, a, b} {
 		l.push(q)

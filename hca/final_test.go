@@ -49,7 +49,7 @@ func TestReceivedIsAcknowledged(t *testing.T) {
 					a.connect(sends[i], testAddrB, recvs[i].QPN())
 					b.connect(recvs[i], testAddrA, sends[i].QPN())
 				}
-				b.standAside() // as where a program polls: lone acknowledgements wait
+				b.standBy() // as where a program polls: lone acknowledgements wait
 				var over atomic.Bool
 				var wg sync.WaitGroup
 				defer wg.Wait()
@@ -112,7 +112,7 @@ func TestAcknowledgementUnderWay(t *testing.T) {
 				qb, qa := b.newQP(), a.newQP()
 				b.connect(qb, testAddrB, qa.QPN())
 				a.connect(qa, testAddrA, qb.QPN())
-				b.standAside()
+				b.standBy()
 				a.write(qa, b, 8)
 				synctest.Wait()
 				if !b.dev.Progress() {
@@ -168,12 +168,12 @@ func TestCloseOnAStuckLink(t *testing.T) {
 		start := time.Now()
 		for _, q := range qps {
 			s := b.shard()
-			s.mu.Lock()
-			s.ready.push(q) // it has something to say, perhaps
-			s.mu.Unlock()
+			s.lock()
+			s.eng.PostSend(q.core, nil) // it has something to say, perhaps
+			s.unlock()
 			b.must(q.Close())
 		}
-		if d := time.Since(start); d < partWait || d > 2*partWait {
+		if d := time.Since(start); d < finalWait || d > 2*finalWait {
 			t.Errorf("closing took %v", d)
 		}
 		close(stuck)

@@ -1,4 +1,4 @@
-package hca
+package engine
 
 import (
 	"math/bits"
@@ -6,9 +6,9 @@ import (
 	"github.com/gosoftroce/rocev2/rocev2"
 )
 
-// qpTable finds queue pairs by their number, by open addressing. Among very many a
+// table finds queue pairs by their number, by open addressing. Among very many a
 // map costs several cache misses for each packet, this one or two.
-type qpTable struct {
+type table struct {
 	keys  []rocev2.QPN // a power of two, at least twice as many as there are; 0: free, for no queue pair has that number
 	qps   []*QP
 	n     int
@@ -18,10 +18,10 @@ type qpTable struct {
 const firstTable = 16
 
 // place is where the search for a number begins.
-func (t *qpTable) place(n rocev2.QPN) int { return int(uint32(n) * 0x9e3779b1 >> t.shift) }
+func (t *table) place(n rocev2.QPN) int { return int(uint32(n) * 0x9e3779b1 >> t.shift) }
 
 // get returns the queue pair with a number, nil if there is none.
-func (t *qpTable) get(n rocev2.QPN) *QP {
+func (t *table) get(n rocev2.QPN) *QP {
 	if len(t.keys) == 0 {
 		return nil
 	}
@@ -36,7 +36,7 @@ func (t *qpTable) get(n rocev2.QPN) *QP {
 }
 
 // put adds a queue pair under a number that is not in the table, and not 0.
-func (t *qpTable) put(n rocev2.QPN, q *QP) {
+func (t *table) put(n rocev2.QPN, q *QP) {
 	if 2*(t.n+1) > len(t.keys) {
 		t.resize(max(2*len(t.keys), firstTable))
 	}
@@ -48,9 +48,9 @@ func (t *qpTable) put(n rocev2.QPN, q *QP) {
 	t.n++
 }
 
-func (t *qpTable) resize(size int) {
+func (t *table) resize(size int) {
 	old := *t
-	*t = qpTable{
+	*t = table{
 		keys: make([]rocev2.QPN, size), qps: make([]*QP, size),
 		shift: uint8(32 - bits.TrailingZeros(uint(size))),
 	}
@@ -63,7 +63,7 @@ func (t *qpTable) resize(size int) {
 
 // remove takes a number out. Those behind it that stand there because the place
 // was taken move up.
-func (t *qpTable) remove(n rocev2.QPN) {
+func (t *table) remove(n rocev2.QPN) {
 	if t.get(n) == nil {
 		return
 	}
@@ -83,7 +83,7 @@ func (t *qpTable) remove(n rocev2.QPN) {
 }
 
 // each calls f for every queue pair, in no order.
-func (t *qpTable) each(f func(*QP)) {
+func (t *table) each(f func(*QP)) {
 	for _, q := range t.qps {
 		if q != nil {
 			f(q)

@@ -1,4 +1,4 @@
-package hca
+package engine
 
 import (
 	"testing"
@@ -9,32 +9,32 @@ import (
 
 // An acknowledgement waits for the next message, and for one after that, but
 // stands for a bounded number of them.
-func TestPatienceIsBounded(t *testing.T) {
+func TestAckDelayIsBounded(t *testing.T) {
 	t.Parallel()
-	var p patience
+	var p ackDelay
 	now := clock.Time(1000)
-	if !p.over(now) {
+	if !p.expired(now) {
 		t.Error("something waits from the start")
 	}
-	for i := 1; i < ackBatchMax; i++ {
-		if !p.more(now) || p.over(now) {
+	for i := 1; i < MaxAckBatches; i++ {
+		if !p.hold(now) || p.expired(now) {
 			t.Fatalf("batch %d of a stream does not wait", i)
 		}
-		now += clock.Time(ackWait) - 1
-		if p.over(now) {
+		now += clock.Time(MaxAckDelay) - 1
+		if p.expired(now) {
 			t.Fatalf("the wait behind batch %d is over before its time", i)
 		}
 	}
-	if !p.more(now) || !p.over(now) {
-		t.Errorf("after %d batches a program that polls in vain still waits", ackBatchMax)
+	if !p.hold(now) || !p.expired(now) {
+		t.Errorf("after %d batches a program that polls in vain still waits", MaxAckBatches)
 	}
-	for i := ackBatchMax + 1; p.more(now); i++ {
-		if i > ackBatchMax+deferMax {
+	for i := MaxAckBatches + 1; p.hold(now); i++ {
+		if i > MaxAckBatches+MaxDelayed {
 			t.Fatalf("batch %d still waits while there is always another one", i)
 		}
 	}
 	p.sent()
-	if !p.more(now) || p.over(now) {
+	if !p.hold(now) || p.expired(now) {
 		t.Error("after the acknowledgement was sent, the next one does not wait")
 	}
 	if p.batches != 1 {
@@ -44,16 +44,16 @@ func TestPatienceIsBounded(t *testing.T) {
 
 // waits plays n messages of a peer that sends the next one only when it has the
 // acknowledgement, and returns how many of these waited in vain.
-func (p *patience) waits(now *clock.Time, n int) (vain int) {
+func (p *ackDelay) waits(now *clock.Time, n int) (vain int) {
 	for range n {
 		*now += 10000
 		start := *now
-		p.more(*now)
-		for !p.over(*now) {
+		p.hold(*now)
+		for !p.expired(*now) {
 			*now += 1000
 		}
 		p.sent()
-		if waited := *now - start; waited >= clock.Time(ackWait) {
+		if waited := *now - start; waited >= clock.Time(MaxAckDelay) {
 			vain++
 		}
 	}
@@ -62,64 +62,64 @@ func (p *patience) waits(now *clock.Time, n int) (vain int) {
 
 // A peer that waits for its acknowledgement pays for it once, and ever more
 // rarely later.
-func TestPatienceWithAPeerThatWaits(t *testing.T) {
+func TestAckDelayWithAPeerThatWaits(t *testing.T) {
 	t.Parallel()
-	var p patience
+	var p ackDelay
 	now := clock.Time(1)
-	if got := p.waits(&now, ackTryMin-1); got != 1 {
-		t.Errorf("%d of the first %d acknowledgements waited in vain, want one", got, ackTryMin-1)
+	if got := p.waits(&now, minImmediate-1); got != 1 {
+		t.Errorf("%d of the first %d acknowledgements waited in vain, want one", got, minImmediate-1)
 	}
 	if got := p.waits(&now, 16384); got > 11 {
 		t.Errorf("%d of the next 16384 acknowledgements waited in vain", got)
 	}
-	if got := p.waits(&now, 10*ackTryMax); got < 9 || got > 11 {
-		t.Errorf("%d of %d waited in vain in the long run, want one of %d", got, 10*ackTryMax, ackTryMax)
+	if got := p.waits(&now, 10*maxImmediate); got < 9 || got > 11 {
+		t.Errorf("%d of %d waited in vain in the long run, want one of %d", got, 10*maxImmediate, maxImmediate)
 	}
 }
 
 // One that does not wait for it any more is found out in the end, and then has
 // its acknowledgements together again, also if it pauses now and then.
-func TestPatienceComesBack(t *testing.T) {
+func TestAckDelayComesBack(t *testing.T) {
 	t.Parallel()
-	var p patience
+	var p ackDelay
 	now := clock.Time(1)
 	p.waits(&now, 1<<16)
 	acks, messages := 0, 0
-	for acks < ackTryMax+1 {
+	for acks < maxImmediate+1 {
 		now += 1000
 		messages++
-		if !p.more(now) || p.over(now) {
+		if !p.hold(now) || p.expired(now) {
 			p.sent()
 			acks++
 		}
 	}
-	for range 100 * ackBatchMax {
+	for range 100 * MaxAckBatches {
 		now += 1000
 		messages++
-		if !p.more(now) || p.over(now) {
+		if !p.hold(now) || p.expired(now) {
 			p.sent()
 			acks++
 		}
 	}
-	if most := ackTryMax + 1 + 101; acks > most {
+	if most := maxImmediate + 1 + 101; acks > most {
 		t.Errorf("%d acknowledgements for %d messages that did not wait for them, want at most %d", acks, messages, most)
 	}
 	// A pause costs a few, not thousands.
 	for range 3 {
 		now += 1000
-		p.more(now)
+		p.hold(now)
 	}
 	now += clock.Time(time.Second)
-	if !p.over(now) {
+	if !p.expired(now) {
 		t.Fatal("the wait does not end")
 	}
 	p.sent()
 	at := 0
-	for p.more(now); p.over(now); p.more(now) {
+	for p.hold(now); p.expired(now); p.hold(now) {
 		p.sent()
 		at++
 	}
-	if at > ackTryMin {
-		t.Errorf("after one pause %d acknowledgements go at once, want at most %d", at, ackTryMin)
+	if at > minImmediate {
+		t.Errorf("after one pause %d acknowledgements go at once, want at most %d", at, minImmediate)
 	}
 }

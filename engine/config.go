@@ -1,0 +1,136 @@
+package engine
+
+import (
+	"net/netip"
+	"time"
+
+	"github.com/gosoftroce/rocev2/ib"
+	"github.com/gosoftroce/rocev2/memreg"
+	"github.com/gosoftroce/rocev2/qp"
+)
+
+// Config describes an engine. Addr, Memory and Random are required.
+type Config struct {
+	Addr   netip.Addr    // the local address
+	Port   uint16        // the UDP port that packets leave from, see native.go; 0 means 4791
+	Memory *memreg.Table // the regions
+	Random func() uint32 // for queue pair numbers: a peer must not be able to guess them
+	Sink   Sink          // takes events; nil drops them
+
+	// Window bounds what a queue pair keeps in flight, and what all to one peer
+	// do together. Zero fields take the defaults of package qp; MaxBytes
+	// defaults to a part of RecvBuffer.
+	Window qp.WindowConfig
+
+	// RecvBuffer is how many bytes the receive buffer of the link holds, 0 if
+	// that is not known. The peer's buffer is taken to be of the same size.
+	RecvBuffer int
+
+	// ReadChunk is the largest RDMA READ request in bytes; longer READs go out
+	// as several. 0 means a default, a negative number one request a message.
+	ReadChunk int
+
+	// MinProbe is how long a peer is silent, at the least, before the oldest
+	// packet in flight is sent again without waiting for the local ACK timeout,
+	// see qp.Config. 0 means 1 ms, a negative number never.
+	MinProbe time.Duration
+
+	// Loopback has packets to Addr itself pass inside the engine.
+	Loopback bool
+
+	// Shard of Shards, a power of two: the queue pairs of the engine have
+	// numbers that are congruent to Shard modulo Shards. 0 shards mean 1.
+	Shard, Shards int
+}
+
+// Sink takes what an engine has to tell its driver. Its methods are called
+// inside the methods of the engine and must not call back into it.
+type Sink interface {
+	// Event tells of an asynchronous event of q.
+	Event(q *QP, e ib.Event)
+	// Fetch asks for memory that q waits for. When it was fetched, or could not
+	// be, the driver calls Engine.Fetched with f.
+	Fetch(q *QP, f qp.Fetch)
+}
+
+// noSink drops events. Memory that is not present stays so.
+type noSink struct{}
+
+func (noSink) Event(*QP, ib.Event) {}
+func (noSink) Fetch(*QP, qp.Fetch) {}
+
+const (
+	// defaultMaxWindow is a window beyond which more in flight only grows
+	// queues: 2 MiB of data with what the packets count beyond it.
+	defaultMaxWindow = 9 << 18
+	minMaxWindow     = 16 << 10
+
+	// A peer that is not known to be native gets what Linux keeps in flight
+	// itself. A native peer has a large socket buffer, of which it takes
+	// packets in batches.
+	foreignPSNs  = 128
+	foreignBytes = foreignPSNs * (4096 + qp.PacketOverhead)
+	nativePSNs   = qp.MaxReorder
+
+	// defaultReadChunk keeps the answer to one READ request well below what a
+	// socket buffer holds; with a modest one it is half of the window.
+	defaultReadChunk = 256 << 10
+
+	// defaultMinProbe is above what a peer in software needs to answer if it
+	// does not pause. How long its pauses are, queue pairs learn.
+	defaultMinProbe = time.Millisecond
+)
+
+// window is the bound of what a queue pair, and all to one peer together, may
+// have in flight. The peer's socket buffer is not known, so ours stands for it.
+func (c *Config) window() qp.WindowConfig {
+	w := c.Window
+	if w.MaxBytes == 0 {
+		w.MaxBytes = defaultMaxWindow
+		if b := c.RecvBuffer; b > 0 {
+			w.MaxBytes = min(w.MaxBytes, max(b/2, minMaxWindow))
+		}
+	}
+	return w
+}
+
+// foreignWindow is the window towards a peer that is not known to be native.
+func (c *Config) foreignWindow() qp.WindowConfig {
+	w := c.window()
+	w.MaxBytes = min(w.MaxBytes, foreignBytes)
+	if w.MaxPSNs == 0 {
+		w.MaxPSNs = foreignPSNs
+	}
+	return w
+}
+
+// nativeWindow is the window towards a native peer.
+func (c *Config) nativeWindow() qp.WindowConfig {
+	w := c.window()
+	if w.MaxPSNs == 0 {
+		w.MaxPSNs = nativePSNs
+	}
+	return w
+}
+
+func (c *Config) minProbe() time.Duration {
+	switch p := c.MinProbe; {
+	case p < 0:
+		return 0
+	case p == 0:
+		return defaultMinProbe
+	default:
+		return p
+	}
+}
+
+func (c *Config) readChunk() int {
+	switch n := c.ReadChunk; {
+	case n < 0:
+		return 0
+	case n == 0:
+		return min(defaultReadChunk, c.window().MaxBytes/2)
+	default:
+		return n
+	}
+}

@@ -1,0 +1,246 @@
+package engine
+
+import (
+	"net/netip"
+
+	"github.com/gosoftroce/rocev2/clock"
+	"github.com/gosoftroce/rocev2/ib"
+	"github.com/gosoftroce/rocev2/qp"
+	"github.com/gosoftroce/rocev2/rocev2"
+	"github.com/gosoftroce/rocev2/transport"
+)
+
+// minQPN is the least queue pair number: 0 and 1 are management queue pairs; a
+// few more stay reserved.
+const minQPN = 0x10
+
+// Engine is one adapter. See the package's documentation.
+type Engine struct {
+	cfg  Config
+	sink Sink
+
+	table   table
+	turns   turns
+	peers   peers
+	timers  timers
+	reorder *qp.Store // for packets behind gaps; made with the first native peer
+
+	delayed   list // with an acknowledgement that waits for ReleaseAcks
+	ackDelay  ackDelay
+	delayAcks bool
+
+	finals    []finalPacket
+	out       linkWriter
+	loop      loopback
+	packet    rocev2.Packet        // scratch: the one that is dispatched
+	misrouted []transport.RxPacket // scratch: of the batch
+
+	counters Counters
+	past     qp.Stats // of queue pairs that are destroyed
+}
+
+// New makes an engine without queue pairs.
+func New(c Config) *Engine {
+	c.Shards = max(c.Shards, 1)
+	if c.Port == 0 {
+		c.Port = rocev2.UDPPort
+	}
+	if c.Shards&(c.Shards-1) != 0 || c.Shard < 0 || c.Shard >= c.Shards {
+		panic("engine: the number of shards must be a power of two, and the shard one of them")
+	}
+	e := &Engine{
+		cfg:     c,
+		sink:    c.Sink,
+		turns:   newTurns(),
+		delayed: list{kind: listDelayed},
+		peers:   peers{limit: c.window().MaxBytes},
+		loop:    newLoopback(&c),
+	}
+	if e.sink == nil {
+		e.sink = noSink{}
+	}
+	return e
+}
+
+// NewQP makes a queue pair in state RESET that the engine does not know yet, see
+// AddQP. The fields QPN, Memory, Window, ReadChunk, MinProbe and Invalidate of c
+// are the engine's to fill. It may be called beside other methods, if
+// Config.Random may: making the rings takes a while.
+func (e *Engine) NewQP(c qp.Config, user any) (*QP, error) {
+	mem, pd, qpn := e.cfg.Memory, c.PD, e.randomQPN()
+	c.QPN = qpn
+	c.Memory = mem
+	c.Invalidate = func(key ib.Key) bool { return mem.Invalidate(pd, qpn, key) == ib.FaultNone }
+	c.Window = e.cfg.foreignWindow()
+	c.MinProbe = e.cfg.minProbe()
+	c.ReadChunk = e.cfg.readChunk()
+	core, err := qp.New(c)
+	if err != nil {
+		return nil, err
+	}
+	q := &QP{User: user, core: core, ref: new(timerRef)}
+	q.ref.q = q
+	return q, nil
+}
+
+// randomQPN returns a number that a queue pair of the engine may have.
+func (e *Engine) randomQPN() rocev2.QPN {
+	for {
+		n := rocev2.QPN(e.cfg.Random()) & rocev2.QPNMask
+		n = n&^rocev2.QPN(e.cfg.Shards-1) | rocev2.QPN(e.cfg.Shard)
+		if n >= minQPN && n != rocev2.MulticastQPN {
+			return n
+		}
+	}
+}
+
+// AddQP adds a queue pair that NewQP has made. It reports false if its number is
+// taken: then another one must be made.
+func (e *Engine) AddQP(q *QP) bool {
+	if e.table.get(q.QPN()) != nil {
+		return false
+	}
+	e.table.put(q.QPN(), q)
+	return true
+}
+
+// CreateQP makes a queue pair in state RESET, see NewQP, and adds it.
+func (e *Engine) CreateQP(c qp.Config, user any) (*QP, error) {
+	for {
+		q, err := e.NewQP(c, user)
+		if err != nil || e.AddQP(q) {
+			return q, err
+		}
+	}
+}
+
+// Lookup returns the queue pair with a number, nil if there is none.
+func (e *Engine) Lookup(n rocev2.QPN) *QP { return e.table.get(n) }
+
+// Modify changes state and attributes (IBTA 11.2.5.2). On the way to ERR or
+// RESET what q has executed is acknowledged with the next batch.
+func (e *Engine) Modify(now clock.Time, q *QP, a *ib.Attr, mask ib.AttrMask) error {
+	if mask == ib.AttrState && a.State == ib.StateReset { // which is never refused
+		e.takeFinal(q)
+	}
+	if err := q.core.Modify(now, a, mask); err != nil {
+		return err
+	}
+	if mask&ib.AttrState != 0 && a.State == ib.StateErr {
+		e.takeFinal(q)
+	}
+	e.count(q)
+	if mask&ib.AttrPathMTU != 0 {
+		q.mtu, q.mtuTold = a.PathMTU.Bytes(), false
+	}
+	if mask&ib.AttrAV != 0 {
+		e.setAddress(q)
+	}
+	e.turns.push(q)
+	return nil
+}
+
+// setAddress takes note of the address vector of q.
+func (e *Engine) setAddress(q *QP) {
+	av := q.core.AV()
+	e.peers.connect(q, av.DGID.Unmap().WithZone(""))
+	q.core.SharePauses(&q.peer.pauses)
+	q.path = q.peer.path(e.cfg.Addr, transport.Path{
+		Dst:          av.DGID,
+		TrafficClass: av.TrafficClass,
+		HopLimit:     av.HopLimit,
+		FlowLabel:    av.FlowLabel,
+		SrcPort:      av.SrcPort,
+	})
+	q.local = q.path.Dst == e.loop.addr
+	e.setPeer(q, av.Native || q.local)
+}
+
+// PostSend posts work requests in order. On an error it returns how many were
+// accepted before the bad one.
+func (e *Engine) PostSend(q *QP, wrs []ib.SendWR) (int, error) {
+	e.turns.push(q)
+	for i := range wrs {
+		if err := q.core.PostSend(0, &wrs[i]); err != nil {
+			return i, err
+		}
+	}
+	return len(wrs), nil
+}
+
+// PostRecv posts receive buffers in order. On an error it returns how many were
+// accepted before the bad one.
+func (e *Engine) PostRecv(q *QP, wrs []ib.RecvWR) (int, error) {
+	for i := range wrs {
+		if err := q.core.PostRecv(0, &wrs[i]); err != nil {
+			return i, err
+		}
+	}
+	return len(wrs), nil
+}
+
+// Destroy takes a queue pair away. Work that is outstanding completes no more;
+// what it has executed is acknowledged with the next batch. Only the getters of
+// q may be called from now on.
+func (e *Engine) Destroy(now clock.Time, q *QP) {
+	e.takeFinal(q)
+	e.table.remove(q.QPN())
+	e.turns.remove(q)
+	e.delayed.remove(q)
+	e.timers.cancel(q)
+	q.ref.q = nil
+	e.peers.disconnect(q)
+	q.core.Close(now)
+	e.past.Add(q.core.Stats())
+}
+
+// Fetched has q go on, which waited for memory that Sink.Fetch has asked for.
+func (e *Engine) Fetched(now clock.Time, q *QP, f qp.Fetch) {
+	q.core.Fetched(now, f)
+	e.turns.push(q)
+}
+
+// Deadline returns when Advance wants to be called, and whether at all.
+func (e *Engine) Deadline() (clock.Time, bool) { return e.timers.first() }
+
+// Due reports whether Advance has something to do at now. It saves a driver
+// that can look for packets first from a retransmission for nothing.
+func (e *Engine) Due(now clock.Time) bool { return e.timers.due(now) != nil }
+
+// Advance does what is due at now.
+func (e *Engine) Advance(now clock.Time) {
+	for q := e.timers.due(now); q != nil; q = e.timers.due(now) {
+		e.timers.take()
+		q.core.HandleTimeout(now)
+		e.count(q)
+		e.turns.push(q)
+	}
+}
+
+// NarrowPath raises EventPathMTU, once, for every queue pair whose packets to
+// dst do not fit any more into what the path carries. They go on trying: the
+// MTU may come back before they give up.
+func (e *Engine) NarrowPath(dst netip.Addr, carries rocev2.MTU) {
+	e.table.each(func(q *QP) {
+		if q.path != nil && q.path.Dst == dst && !q.mtuTold && q.core.Attr().PathMTU > carries {
+			q.mtuTold = true
+			e.raise(q, ib.EventPathMTU)
+		}
+	})
+}
+
+func (e *Engine) raise(q *QP, k ib.Event) {
+	q.raised = true
+	e.sink.Event(q, k)
+}
+
+// Counters returns the live counters.
+func (e *Engine) Counters() *Counters { return &e.counters }
+
+// QPStats returns the sum of the counters of all queue pairs, those that are
+// destroyed included. It looks at every queue pair.
+func (e *Engine) QPStats() qp.Stats {
+	sum := e.past
+	e.table.each(func(q *QP) { sum.Add(q.core.Stats()) })
+	return sum
+}

@@ -1,0 +1,147 @@
+package engine
+
+import (
+	"github.com/gosoftroce/rocev2/clock"
+	"github.com/gosoftroce/rocev2/qp"
+	"github.com/gosoftroce/rocev2/rocev2"
+	"github.com/gosoftroce/rocev2/transport"
+)
+
+// Filled is what one Fill did besides filling the batch.
+type Filled struct {
+	LoopPackets int // packets that passed inside the engine
+	LoopBytes   int // of these, BTH to ICRC
+
+	// Misrouted are packets of these that belong to other shards. They are valid
+	// until the next call of a method of the engine.
+	Misrouted []transport.RxPacket
+}
+
+// Fill fills out, which is empty, with the packets of whose turn it is, until
+// it is full or there is nothing left to send. Packets to the own address pass
+// inside the engine; what they call for goes with the next call. So the driver
+// calls Fill until Pending reports false.
+func (e *Engine) Fill(now clock.Time, out *transport.TxBatch) Filled {
+	e.misrouted = e.misrouted[:0]
+	e.out.batch = out
+	e.putFinal(out)
+	for q := e.next(); q != nil; q = e.next() {
+		if !e.pull(now, q) {
+			break
+		}
+	}
+	e.out = linkWriter{}
+	return e.loopBack(now)
+}
+
+// Pending reports whether there may be something to send.
+func (e *Engine) Pending() bool { return len(e.finals) > 0 || e.next() != nil }
+
+// next returns the queue pair whose turn it is to send, nil if there is none.
+func (e *Engine) next() *QP {
+	if len(e.peers.limited) > 0 {
+		e.peers.admit(&e.turns)
+	}
+	return e.turns.front()
+}
+
+// linkWriter writes packets of one queue pair into a batch, and takes them from
+// its turn.
+type linkWriter struct {
+	batch *transport.TxBatch
+	q     *QP
+}
+
+func (w *linkWriter) Room() []byte { return w.batch.Room() }
+
+func (w *linkWriter) Commit(n int) {
+	w.batch.Commit(n, w.q.path)
+	w.q.turn -= max(n+rocev2.ICRCLen, minTurnCost)
+}
+
+// writer returns where the packets of q go.
+func (e *Engine) writer(q *QP) qp.PacketWriter {
+	if q.local {
+		e.loop.q = q
+		return &e.loop
+	}
+	e.out.q = q
+	return &e.out
+}
+
+// pull takes packets from q, up to what is left of its turn. It reports whether
+// the batch has room for more.
+func (e *Engine) pull(now clock.Time, q *QP) bool {
+	out := e.writer(q)
+	cost := q.packetCost()
+	bytes := q.allowance()
+	for q.turn >= cost {
+		l := limit{packets: q.turn / cost, bytes: bytes, delayAck: e.delayAcks && !q.local}
+		p := q.poll(now, l, out)
+		bytes -= p.bytes
+		switch {
+		case p.packets == l.packets:
+			continue // small ones take less of the turn
+		case out.Room() == nil:
+			e.count(q)
+			if q.local {
+				// What it waits for comes at once: the others would have no turn.
+				q.endAdmitted()
+				e.turns.rotate()
+			}
+			return false
+		}
+		e.count(q)
+		allowance := q.allowance()
+		if allowance > 0 && p.blocked { // the limit is reached, and there is the share
+			bytes = allowance
+			continue
+		}
+		q.endAdmitted()
+		e.turns.done()
+		if allowance == 0 {
+			e.peers.stop(q)
+		}
+		if p.ackDelayed {
+			e.delayed.push(q)
+		}
+		e.settle(now, q)
+		return true
+	}
+	e.count(q)
+	q.endAdmitted()
+	e.fetch(q)
+	e.turns.rotate()
+	return true
+}
+
+// count takes note of what q has in flight now.
+func (e *Engine) count(q *QP) {
+	if e.peers.count(q) {
+		e.turns.push(q)
+	}
+}
+
+// settle takes note of what q wants besides sending: a timer, memory, an event
+// raised.
+func (e *Engine) settle(now clock.Time, q *QP) {
+	e.count(q)
+	e.fetch(q)
+	if at, ok := q.core.PollTimeout(); ok {
+		e.timers.schedule(now, q, at)
+	}
+	for {
+		k, ok := q.core.PollEvent()
+		if !ok {
+			return
+		}
+		e.raise(q, k)
+	}
+}
+
+// fetch asks the driver for the memory that q waits for.
+func (e *Engine) fetch(q *QP) {
+	for f, ok := q.core.PollFetch(); ok; f, ok = q.core.PollFetch() {
+		e.sink.Fetch(q, f)
+	}
+}

@@ -1,0 +1,62 @@
+package engine
+
+import "github.com/gosoftroce/rocev2/transport"
+
+// The rule for acknowledgements: what a queue pair has executed, of which its
+// program may have been told, is acknowledged whatever the program does with
+// the queue pair next. So the packets that say it are made when the queue pair
+// goes, do not depend on it any more, and come first in the next batch.
+
+// finalPacket is the last packet of a queue pair, or the one before: an
+// acknowledgement or a NAK.
+type finalPacket struct {
+	data  [32]byte
+	n     int
+	path  *transport.Path
+	local bool
+}
+
+// takeFinal makes the final packets of q. All else that it has to send is
+// dropped.
+func (e *Engine) takeFinal(q *QP) {
+	if q.path == nil {
+		return
+	}
+	p := finalPacket{path: q.path, local: q.local}
+	for p.n = q.core.PollFinal(p.data[:]); p.n > 0; p.n = q.core.PollFinal(p.data[:]) {
+		e.finals = append(e.finals, p)
+	}
+}
+
+// FinalPackets returns how many packets of queue pairs that have gone wait for
+// the next batch.
+func (e *Engine) FinalPackets() int { return len(e.finals) }
+
+// putFinal puts the final packets into the batch, as many as fit.
+func (e *Engine) putFinal(out *transport.TxBatch) {
+	if len(e.finals) == 0 {
+		return
+	}
+	e.loop.q = nil
+	done := 0
+	for i := range e.finals {
+		p := &e.finals[i]
+		if p.local {
+			room := e.loop.Room()
+			if room == nil {
+				break
+			}
+			e.loop.Commit(copy(room, p.data[:p.n]))
+		} else {
+			room := out.Room()
+			if room == nil {
+				break
+			}
+			out.Commit(copy(room, p.data[:p.n]), p.path)
+		}
+		done++
+	}
+	left := copy(e.finals, e.finals[done:])
+	clear(e.finals[left:])
+	e.finals = e.finals[:left]
+}

@@ -1,0 +1,61 @@
+package engine
+
+import (
+	"github.com/gosoftroce/rocev2/qp"
+	"github.com/gosoftroce/rocev2/transport"
+)
+
+// reorderPackets is how many packets all queue pairs of an engine keep behind
+// gaps together, about 4.5 MiB.
+const reorderPackets = 1024
+
+// setPeer takes note of a new peer. Whether it is native the program must say:
+// no packet can show it.
+func (e *Engine) setPeer(q *QP, native bool) {
+	if q.wide { // for the peer before
+		q.wide = false
+		q.core.SetWindow(e.cfg.foreignWindow())
+	}
+	if q.native {
+		q.core.KeepPackets(nil)
+	}
+	q.native, q.portVerified, q.peerPort = native, false, 0
+	if native {
+		if e.reorder == nil {
+			e.reorder = qp.NewStore(reorderPackets)
+		}
+		e.widen(q)
+		q.core.KeepPackets(e.reorder)
+	}
+	if q.local {
+		q.portVerified, q.peerPort = true, e.cfg.Port
+	}
+}
+
+// fromPeerPort reports whether d comes from the port of the peer. A native peer
+// sends from one port only, which the first packet with the right PSN shows;
+// any process of the peer's host can send from another. Other peers may use
+// several.
+func (q *QP) fromPeerPort(d *transport.RxPacket) bool {
+	return q.peerPort == 0 || q.peerPort == d.SrcPort
+}
+
+// verifyPort learns the port of the peer from the first packet whose PSN was
+// right, which one in millions of guesses is. A native peer sends from there
+// from now on. Another that uses the well-known port, as Linux never does, gets
+// the wide window and nothing else: anybody can choose its port.
+func (e *Engine) verifyPort(q *QP, d *transport.RxPacket) {
+	q.portVerified = true
+	switch {
+	case q.native:
+		q.peerPort = d.SrcPort
+	case d.SrcPort == e.cfg.Port:
+		e.widen(q)
+	}
+}
+
+// widen opens the window as for a native peer.
+func (e *Engine) widen(q *QP) {
+	q.wide = true
+	q.core.SetWindow(e.cfg.nativeWindow())
+}

@@ -1,0 +1,221 @@
+package engine
+
+import (
+	"math"
+	"net/netip"
+
+	"github.com/gosoftroce/rocev2/qp"
+	"github.com/gosoftroce/rocev2/transport"
+)
+
+// peer is another host, as far as the queue pairs of an engine share it: they
+// all fill the same socket buffer there.
+type peer struct {
+	addr     netip.Addr
+	users    int        // queue pairs connected to it
+	accounts [2]account // of queue pairs that it answers, and of silent ones
+	pauses   qp.Pauses
+
+	paths []*transport.Path // one for all queue pairs that want the same
+}
+
+// account is what some of the queue pairs have in flight to a peer. What went
+// to a silent one long ago does not lie in the peer's buffer any more, or else
+// all are silent: so they have an account of their own, and take nothing from
+// others.
+type account struct {
+	inFlight int  // bytes unacknowledged, of all of them
+	busy     int  // queue pairs with anything in flight
+	limit    int  // how many bytes may be in flight
+	waiting  list // queue pairs that the limit has stopped
+	admitted *QP  // of them, the one whose turn it is to take what is left
+	listed   bool // in peers.limited
+}
+
+const (
+	accountLive   = 0
+	accountSilent = 1
+
+	silentPart = 4 // 1/silentPart of the limit is for the silent ones
+	sharePart  = 4 // 1/sharePart of it is shared out beyond it
+)
+
+// path returns how to send to the peer with the addressing of c. Packets of
+// several queue pairs can leave as one run if they have the same path.
+func (p *peer) path(src netip.Addr, c transport.Path) *transport.Path {
+	for _, have := range p.paths {
+		if have.SrcPort == c.SrcPort && have.TrafficClass == c.TrafficClass && have.HopLimit == c.HopLimit &&
+			have.FlowLabel == c.FlowLabel {
+			return have
+		}
+	}
+	made := transport.NewPath(src, c)
+	p.paths = append(p.paths, made)
+	return made
+}
+
+// take takes note that q has n bytes in flight now.
+func (a *account) take(q *QP, n int) {
+	if q.inFlight == 0 && n > 0 {
+		a.busy++
+	} else if q.inFlight > 0 && n == 0 {
+		a.busy--
+	}
+	a.inFlight += n - q.inFlight
+	q.inFlight = n
+}
+
+// leave takes q out, and reports whether it was waiting.
+func (a *account) leave(q *QP) (waited bool) {
+	a.take(q, 0)
+	waited = q.links[listLimited].in
+	a.waiting.remove(q)
+	if a.admitted == q {
+		a.admitted = nil
+	}
+	return waited
+}
+
+// account is where q counts; it has a peer.
+func (q *QP) account() *account { return &q.peer.accounts[q.silent] }
+
+// allowance returns how many bytes of requests q may send to its peer: what is
+// left of the limit, unless others wait for that, or a request that fits into
+// the share that q has in any case. With very many queue pairs the share is one
+// packet, for as many of them as fit. A silent one always has one packet to ask
+// with.
+func (q *QP) allowance() int {
+	if q.peer == nil {
+		return math.MaxInt
+	}
+	a := q.account()
+	left, packet := a.limit-a.inFlight, q.mtu+qp.PacketOverhead
+	switch {
+	case left > 0 && (a.waiting.empty() || a.admitted == q): // a READ may be larger
+		return left
+	case q.silent == accountSilent && q.inFlight == 0:
+		return packet // else it would learn that its peer is gone only when all before it have
+	case q.silent == accountSilent || a.inFlight >= a.limit*3/2:
+		return 0
+	}
+	share := a.limit / sharePart / q.peer.users
+	if share < packet {
+		share = 0
+		if a.busy*packet < a.limit/sharePart {
+			share = packet
+		}
+	}
+	if q.inFlight+q.core.NextCost() > share {
+		return 0
+	}
+	return 1
+}
+
+// endAdmitted ends the turn of q to take what is left of the limit, if it had
+// that.
+func (q *QP) endAdmitted() {
+	if q.peer != nil && q.account().admitted == q {
+		q.account().admitted = nil
+	}
+}
+
+// peers are the peers of an engine.
+type peers struct {
+	limit   int // bytes in flight to each
+	byAddr  map[netip.Addr]*peer
+	limited []*account // with queue pairs that their limit has stopped
+	cursor  int        // of them, the next to be looked at
+}
+
+// connect makes q a user of the peer at addr.
+func (p *peers) connect(q *QP, addr netip.Addr) {
+	p.disconnect(q)
+	to := p.byAddr[addr]
+	if to == nil {
+		to = &peer{addr: addr}
+		to.accounts[accountLive] = account{limit: p.limit, waiting: list{kind: listLimited}}
+		to.accounts[accountSilent] = account{limit: p.limit / silentPart, waiting: list{kind: listLimited}}
+		if p.byAddr == nil {
+			p.byAddr = map[netip.Addr]*peer{}
+		}
+		p.byAddr[addr] = to
+	}
+	to.users++
+	q.peer = to
+}
+
+// disconnect ends what q has in flight to its peer.
+func (p *peers) disconnect(q *QP) {
+	from := q.peer
+	if from == nil {
+		return
+	}
+	q.account().leave(q)
+	q.peer, q.silent = nil, accountLive
+	if from.users--; from.users == 0 {
+		delete(p.byAddr, from.addr)
+	}
+}
+
+// count takes note of what q has in flight now. It reports whether q was
+// waiting for an account that it is not in any more, and should go on.
+func (p *peers) count(q *QP) (resume bool) {
+	if q.peer == nil {
+		return false
+	}
+	n, silent := q.core.InFlight(), accountLive
+	if n == 0 && q.inFlight == 0 && q.silent == accountLive {
+		return false
+	}
+	if q.core.Silent() {
+		silent = accountSilent
+	}
+	if silent != q.silent {
+		resume = q.account().leave(q)
+		q.silent = silent
+	}
+	q.account().take(q, n)
+	return resume
+}
+
+// stop puts q, which the limit holds back, on its peer's list.
+func (p *peers) stop(q *QP) {
+	a := q.account()
+	a.waiting.push(q)
+	if !a.listed {
+		a.listed = true
+		p.limited = append(p.limited, a)
+	}
+}
+
+// admitLook is how many peers are looked at before each turn, unless nobody has
+// anything to send.
+const admitLook = 8
+
+// admit lets those that a peer's limit has stopped go on when there is room
+// again, one after the other: what an acknowledgement makes free is for who has
+// waited longest, not for who it came to.
+func (p *peers) admit(t *turns) {
+	n := len(p.limited)
+	if t.front() != nil {
+		n = min(n, admitLook)
+	}
+	for range n {
+		last := len(p.limited) - 1
+		i := p.cursor % (last + 1)
+		switch a := p.limited[i]; {
+		case a.admitted == nil && a.waiting.empty():
+			a.listed = false
+			p.limited[i], p.limited[last] = p.limited[last], nil
+			p.limited = p.limited[:last]
+			if last == 0 {
+				return
+			}
+			continue
+		case a.admitted == nil && a.inFlight < a.limit:
+			a.admitted = a.waiting.pop()
+			t.push(a.admitted)
+		}
+		p.cursor = i + 1
+	}
+}

@@ -1,0 +1,125 @@
+package engine
+
+import (
+	"github.com/gosoftroce/rocev2/clock"
+	"github.com/gosoftroce/rocev2/qp"
+	"github.com/gosoftroce/rocev2/rocev2"
+	"github.com/gosoftroce/rocev2/transport"
+)
+
+// QP is a queue pair of an engine: the protocol machine and its place in what
+// the queue pairs of the engine share.
+type QP struct {
+	// User is the driver's own. The engine does not look at it.
+	User any
+
+	core  *qp.QP
+	path  *transport.Path // to the peer; nil before the address vector is set
+	local bool            // the peer is on this engine's address, and Loopback is on
+	links [numLists]link
+
+	// Its turn, see turns.go.
+	turn int  // bytes left of it
+	idle bool // it only keeps its place in the round
+
+	// Its timer, see timers.go.
+	timerAt clock.Time // of the valid entry in the heap; 0: there is none
+	ref     *timerRef
+
+	// Its peer, see peer.go and native.go.
+	peer         *peer
+	inFlight     int    // bytes counted in an account of peer
+	silent       int    // which account that is
+	native       bool   // the program says that the peer is this software
+	wide         bool   // it has the window towards a native peer
+	portVerified bool   // a packet came whose PSN was right
+	peerPort     uint16 // the only source port of the peer's packets; 0: any
+
+	mtu     int  // path MTU in bytes
+	mtuTold bool // EventPathMTU was raised
+	raised  bool // an event was
+}
+
+// Core returns the protocol machine, for what it tells of itself. Whatever
+// changes it goes through the engine.
+func (q *QP) Core() *qp.QP { return q.core }
+
+// QPN returns the queue pair number.
+func (q *QP) QPN() rocev2.QPN { return q.core.QPN() }
+
+// Raised reports whether an event of q was raised.
+func (q *QP) Raised() bool { return q.raised }
+
+// Pending reports whether q waits for its turn to send, or has it.
+func (q *QP) Pending() bool { return q.links[listFresh].in || q.links[listRound].in && !q.idle }
+
+// packetCost is what a packet of the path MTU takes of a turn.
+func (q *QP) packetCost() int { return max(rocev2.BTHLen+q.mtu+rocev2.ICRCLen, minTurnCost) }
+
+// PeerInfo is what an engine knows of a queue pair's peer.
+type PeerInfo struct {
+	Native bool   // the program says that it is this software
+	Wide   bool   // what is in flight is bounded as for a native peer
+	Port   uint16 // the only UDP source port of its packets; 0: any
+}
+
+// Peer returns what the engine knows of the peer.
+func (q *QP) Peer() PeerInfo { return PeerInfo{Native: q.native, Wide: q.wide, Port: q.peerPort} }
+
+// limit bounds what one poll writes.
+type limit struct {
+	packets  int
+	bytes    int  // of requests, as the window counts them
+	delayAck bool // a lone acknowledgement may wait
+}
+
+// polled is what one poll wrote.
+type polled struct {
+	packets    int
+	bytes      int  // of requests, as the window counts them
+	blocked    bool // nothing more goes for lack of bytes
+	ackDelayed bool // an acknowledgement waits
+}
+
+// poll has the protocol machine write packets to out. It ends at the limit, when
+// out is full, or when nothing more is to be sent now.
+func (q *QP) poll(now clock.Time, l limit, out qp.PacketWriter) (p polled) {
+	q.core.Allow(l.bytes)
+	q.core.DelayAcks(l.delayAck)
+	for p.packets < l.packets {
+		room := out.Room()
+		if room == nil {
+			break
+		}
+		if n := q.core.PollBurst(now, l.packets-p.packets, out); n > 0 {
+			p.packets += n
+			continue
+		}
+		n := q.core.PollTransmit(now, room)
+		if n == 0 {
+			p.blocked, p.ackDelayed = q.core.Allowance() <= 0, q.core.AckDelayed()
+			break
+		}
+		out.Commit(n)
+		p.packets++
+	}
+	p.bytes = l.bytes - q.core.Allowance()
+	return p
+}
+
+// The ECN field of the traffic class, and Congestion Experienced (RFC 3168).
+const (
+	ecnMask = 3
+	ecnCE   = 3
+)
+
+// handle gives the protocol machine a packet.
+func (q *QP) handle(now clock.Time, d *transport.RxPacket, p *rocev2.Packet) qp.Drop {
+	if d.TrafficClass&ecnMask == ecnCE {
+		return q.core.HandleMarked(now, d.Src, p)
+	}
+	return q.core.HandlePacket(now, d.Src, p)
+}
+
+// kept returns how many packets were kept behind gaps so far.
+func (q *QP) kept() uint64 { return q.core.Stats().Kept }

@@ -1,0 +1,86 @@
+package engine
+
+import (
+	"github.com/gosoftroce/rocev2/clock"
+	"github.com/gosoftroce/rocev2/qp"
+	"github.com/gosoftroce/rocev2/rocev2"
+	"github.com/gosoftroce/rocev2/transport"
+)
+
+// Received is what a batch of packets was.
+type Received struct {
+	Packets  int
+	Requests bool // there were requests
+	Urgent   bool // something wants an answer that does not wait
+
+	// Misrouted are packets that belong to other shards: a network may coalesce
+	// packets to several queue pairs into one buffer, which arrives where the
+	// first one belongs. They are valid as long as the batch is, and until the
+	// next call of a method of the engine.
+	Misrouted []transport.RxPacket
+}
+
+// Receive handles packets that have arrived. What they call for goes with the
+// next Fill.
+func (e *Engine) Receive(now clock.Time, packets []transport.RxPacket) Received {
+	e.misrouted = e.misrouted[:0]
+	r := Received{Packets: len(packets)}
+	for i := range packets {
+		e.dispatch(now, &r, &packets[i])
+	}
+	r.Misrouted = e.misrouted
+	return r
+}
+
+// dispatch finds who receives a packet. It is the only place that does.
+func (e *Engine) dispatch(now clock.Time, r *Received, d *transport.RxPacket) {
+	if err := e.packet.Parse(d.Data); err != nil {
+		e.counters.malformed(err)
+		return
+	}
+	if d.ICRC == transport.ICRCBad {
+		e.counters.Device[DropBadICRC]++
+		return
+	}
+	qpn := e.packet.BTH.DestQPN
+	if q := e.table.get(qpn); q != nil {
+		e.deliver(now, r, d, q)
+		return
+	}
+	if !e.owns(qpn) {
+		e.misrouted = append(e.misrouted, *d)
+		return
+	}
+	e.counters.Device[DropUnknownQP]++
+}
+
+// owns reports whether a queue pair with the number would be of this engine.
+func (e *Engine) owns(n rocev2.QPN) bool { return int(n)&(e.cfg.Shards-1) == e.cfg.Shard }
+
+// deliver hands the packet that was parsed to one of its receivers.
+func (e *Engine) deliver(now clock.Time, r *Received, d *transport.RxPacket, q *QP) {
+	if !q.fromPeerPort(d) {
+		e.counters.Device[DropSourcePort]++
+		return
+	}
+	var kept uint64
+	if !q.portVerified {
+		kept = q.kept()
+	}
+	reason := q.handle(now, d, &e.packet)
+	info, _ := e.packet.BTH.Opcode.Info()
+	if reason != qp.DropNone {
+		e.counters.QP[reason]++
+		if reason == qp.DropNotPresent {
+			e.fetch(q)
+		}
+	} else if !q.portVerified && info.Role != rocev2.RoleNotify && q.kept() == kept {
+		e.verifyPort(q, d)
+	}
+	if info.Role == rocev2.RoleRequest {
+		r.Requests = true
+	}
+	r.Urgent = r.Urgent || q.core.Answering()
+	e.count(q)
+	e.turns.push(q)
+}

@@ -1,0 +1,80 @@
+package hca
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/gosoftroce/rocev2/transport"
+)
+
+const (
+	// maxForwarded is how many bytes of packets may wait for a shard. What
+	// comes beyond is lost, as in a socket buffer that is full.
+	maxForwarded = 8 << 20
+	// keepForwarded is how much memory for them is kept for the next ones.
+	keepForwarded = 1 << 20
+)
+
+// forwarded are packets that arrived at another shard, or were sent by one to
+// the device itself, and wait for the shard that they belong to. Its lock is
+// taken inside those of shards and is held only while a packet is copied.
+type forwarded struct {
+	mu      sync.Mutex
+	any     atomic.Bool // something waits
+	waiting packetCopies
+	lost    uint64
+
+	taken packetCopies // belongs to the shard's lock
+}
+
+// packetCopies are packets and the bytes that they lie in.
+type packetCopies struct {
+	bytes   []byte
+	packets []transport.RxPacket
+}
+
+func (c *packetCopies) reset() {
+	clear(c.packets)
+	c.packets, c.bytes = c.packets[:0], c.bytes[:0]
+	if cap(c.bytes) > keepForwarded {
+		*c = packetCopies{}
+	}
+}
+
+// put adds a copy of p. It reports whether the shard must be told.
+func (f *forwarded) put(p *transport.RxPacket) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	w := &f.waiting
+	start := len(w.bytes)
+	if start+len(p.Data) > maxForwarded {
+		f.lost++
+		return false
+	}
+	w.bytes = append(w.bytes, p.Data...)
+	k := *p
+	k.Data = w.bytes[start:len(w.bytes):len(w.bytes)]
+	w.packets = append(w.packets, k)
+	return !f.any.Swap(true)
+}
+
+// take returns what waits, valid until the next call. The caller holds the lock
+// of the shard.
+func (f *forwarded) take() []transport.RxPacket {
+	if !f.any.Load() {
+		return nil
+	}
+	f.taken.reset()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.taken, f.waiting = f.waiting, f.taken
+	f.any.Store(false)
+	return f.taken.packets
+}
+
+// drops returns how many packets were lost.
+func (f *forwarded) drops() uint64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.lost
+}

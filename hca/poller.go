@@ -1,0 +1,54 @@
+package hca
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// poller says who waits for a link. A packet that must wake one goroutine to be
+// received and a second one to be seen costs twice; so the goroutine that wants
+// the completion receives for itself whenever it can (the leader/followers
+// pattern):
+//
+//   - A program that polls takes packets from the link as it polls.
+//   - A program that waits blocks in link.Wait itself: it is the poller.
+//   - The shard's own receiver is the poller while no program is. When it finds
+//     that programs take the packets, it stands by, and comes back when they
+//     have been quiet for a tick.
+//
+// The poller is the one goroutine that may block in link.Wait. Receiving itself
+// is open to all, one at a time, under rxMu.
+type poller struct {
+	taken    atomic.Bool   // somebody is the poller
+	standby  atomic.Bool   // the receiver stands by
+	dormant  atomic.Bool   // it sleeps until a program ceases to be the poller
+	activity atomic.Uint64 // counts programs' polls and waits
+	parked   atomic.Int32  // programs that wait and are not the poller
+	resume   chan struct{}
+	unsent   atomic.Bool // answers wait for the program's next call
+}
+
+const (
+	// standbyTick is how long the receiver gives programs before it takes over;
+	// while they keep busy it looks less often.
+	standbyTick    = 250 * time.Microsecond
+	maxStandbyTick = time.Millisecond
+	// standbyBan is how long it then stays, when packets had been waiting.
+	standbyBan = 20 * time.Millisecond
+)
+
+func newPoller() poller { return poller{resume: make(chan struct{}, 1)} }
+
+// become makes the caller the poller. It reports false if somebody else is.
+func (p *poller) become() bool { return p.taken.CompareAndSwap(false, true) }
+
+// cease ends what become has begun, for a program.
+func (p *poller) cease() {
+	p.taken.Store(false)
+	if p.dormant.CompareAndSwap(true, false) || p.parked.Load() > 0 {
+		select {
+		case p.resume <- struct{}{}:
+		default:
+		}
+	}
+}

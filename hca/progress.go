@@ -1,0 +1,145 @@
+package hca
+
+import (
+	"github.com/gosoftroce/rocev2/engine"
+	"github.com/gosoftroce/rocev2/qp"
+)
+
+// lingerPolls in vain are some 100 µs.
+const lingerPolls = 200
+
+// drainBatches are more than a socket buffer holds of any but tiny packets.
+const drainBatches = 64
+
+// receive receives one batch and sends the answers. It returns the number of
+// packets.
+func (s *shard) receive() int { return s.receiveAs(true, false) }
+
+// receiveAs is receive for several callers. With wait it waits for another
+// goroutine that receives. With later a few answers may wait for the program's
+// next call, where they leave together with what it posts.
+func (s *shard) receiveAs(wait, later bool) int {
+	if wait {
+		s.rxMu.Lock()
+	} else if !s.rxMu.TryLock() {
+		return 0
+	}
+	n := s.recv()
+	if n == 0 {
+		s.rxMu.Unlock()
+		return 0
+	}
+	s.lock()
+	r, now := s.handle()
+	s.rxMu.Unlock()
+	if later && s.poller.standby.Load() && s.eng.DelayAnswers(now, &r) {
+		s.poller.unsent.Store(true)
+	} else {
+		s.flush()
+	}
+	s.unlock()
+	return n
+}
+
+// drain receives all that is there. Traffic that does not pause it follows for a
+// while only: the caller has other things to do.
+func (s *shard) drain() int {
+	total := 0
+	for range drainBatches {
+		n := s.receive()
+		if n == 0 {
+			break
+		}
+		total += n
+	}
+	return total
+}
+
+// linger goes on receiving in the middle of a bulk transfer, until nothing has
+// come for a while or until done. If this side went to sleep between two
+// buffers, the sender would have to wake it for each, which costs the sender
+// more than anything else that it does. With one processor it is the other side
+// that needs it.
+func (s *shard) linger(done func() bool) {
+	if !s.bulk.Swap(false) {
+		return
+	}
+	for i := 0; i < lingerPolls && !done(); i++ {
+		if s.receive() > 0 {
+			i = 0
+		}
+	}
+}
+
+// progress receives what there is on the goroutine of a program that polls, and
+// reports whether there was anything. It never waits.
+func (s *shard) progress() bool {
+	s.poller.activity.Add(1)
+	if s.receiveAs(false, true) > 0 {
+		return true
+	}
+	if s.forwarded.any.Load() {
+		s.lock()
+		s.handleForwarded()
+		s.flush()
+		s.unlock()
+		return true
+	}
+	s.flushIdle()
+	return false
+}
+
+// flushUnsent sends what was left for a program's next call.
+func (s *shard) flushUnsent() {
+	if s.poller.unsent.Load() {
+		s.lock()
+		s.flush()
+		s.unlock()
+	}
+}
+
+// flushIdle is flushUnsent when a program polls and nothing has come: lone
+// acknowledgements may wait on.
+func (s *shard) flushIdle() {
+	if s.poller.unsent.Load() {
+		s.lock()
+		s.flushFor(nil, s.poller.standby.Load() && !s.eng.AckDelayExpired(s.now()))
+		s.unlock()
+	}
+}
+
+// onAlarm runs on a goroutine of its own when the earliest deadline has come.
+func (s *shard) onAlarm() {
+	s.lock()
+	due := !s.closed && s.eng.Due(s.now())
+	s.unlock()
+	if due {
+		// The answer may be there, only nobody has looked: on a busy machine
+		// everything here may have stood still.
+		s.drain()
+	}
+	s.lock()
+	if due && !s.closed {
+		s.eng.Advance(s.now())
+		s.flush()
+	}
+	s.alarm.wentOff() // until now it is not set anew
+	s.unlock()
+}
+
+// fetching is a queue pair of a shard that waits for memory.
+type fetching struct {
+	shard *shard
+	q     *engine.QP
+}
+
+// fetched has the queue pair go on. The caller holds no lock.
+func (w fetching) fetched(f qp.Fetch) {
+	s := w.shard
+	s.lock()
+	if !s.closed && s.eng.Lookup(w.q.QPN()) == w.q {
+		s.eng.Fetched(s.now(), w.q, f)
+		s.flush()
+	}
+	s.unlock()
+}

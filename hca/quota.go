@@ -1,0 +1,66 @@
+package hca
+
+import (
+	"fmt"
+
+	"github.com/gosoftroce/rocev2/ib"
+)
+
+// kind is a kind of object that is counted.
+type kind int
+
+const (
+	kindQP kind = iota
+	kindCQ
+	kindChannel
+	kindPD
+	kindMR
+	numKinds
+)
+
+var kindNames = [numKinds]string{
+	kindQP:      "queue pairs",
+	kindCQ:      "completion queues",
+	kindChannel: "completion channels",
+	kindPD:      "protection domains",
+	kindMR:      "memory regions",
+}
+
+// Quota is how many objects of each kind there may be. A field of 0 stands for
+// what the device offers.
+type Quota struct {
+	QPs      int // queue pairs
+	CQs      int // completion queues
+	Channels int // completion channels
+	PDs      int // protection domains
+	MRs      int // memory regions
+}
+
+// objects are numbers of objects by kind.
+type objects [numKinds]int
+
+// deviceLimits are what a device offers.
+var deviceLimits = objects{
+	kindQP: ib.MaxQP, kindCQ: ib.MaxCQ, kindChannel: ib.MaxCQ, kindPD: ib.MaxPD, kindMR: ib.MaxMR,
+}
+
+// within returns the quota with what the device offers where it has no smaller
+// number. A negative number allows none.
+func (q Quota) within(most objects) objects {
+	asked := objects{kindQP: q.QPs, kindCQ: q.CQs, kindChannel: q.Channels, kindPD: q.PDs, kindMR: q.MRs}
+	for k, n := range asked {
+		if n != 0 {
+			most[k] = max(min(n, most[k]), 0)
+		}
+	}
+	return most
+}
+
+// add counts one more object towards a limit of whose, a device or a context.
+func (o *objects) add(k kind, limit objects, whose string) error {
+	if o[k] >= limit[k] {
+		return fmt.Errorf("%w: at most %d %s in one %s", ErrNoResources, limit[k], kindNames[k], whose)
+	}
+	o[k]++
+	return nil
+}

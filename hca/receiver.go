@@ -1,0 +1,144 @@
+package hca
+
+import (
+	"time"
+
+	"github.com/gosoftroce/rocev2/clock"
+)
+
+// start starts the goroutines of the shard.
+func (s *shard) start() {
+	s.alarm.init(s.onAlarm)
+	s.wg.Add(2)
+	go s.receiver()
+	go s.transmitter()
+}
+
+// transmitter goes on sending when a caller has done its share, and handles what
+// other shards have forwarded.
+func (s *shard) transmitter() {
+	defer s.wg.Done()
+	for {
+		select {
+		case <-s.kick:
+			s.lock()
+			s.handleForwarded()
+			s.flush()
+			s.unlock()
+		case <-s.done:
+			return
+		}
+	}
+}
+
+// receiver is the shard's own goroutine for the link, see poller.
+func (s *shard) receiver() {
+	defer s.wg.Done()
+	tick := time.NewTimer(time.Hour)
+	defer tick.Stop()
+	for {
+		if s.poller.become() {
+			if !s.receiveAlone() {
+				return
+			}
+			s.poller.taken.Store(false)
+		}
+		if !s.standBy(tick) {
+			return
+		}
+	}
+}
+
+// receiveAlone receives as the poller until programs do it better. It reports
+// false when the link is closed.
+func (s *shard) receiveAlone() bool {
+	var ban clock.Time
+	if s.drain() > 0 {
+		ban = s.now().Add(standbyBan) // programs had left them lying
+	}
+	for {
+		seen := s.poller.activity.Load()
+		if s.link.Wait() != nil {
+			return false
+		}
+		n := s.drain()
+		s.linger(func() bool { return s.poller.activity.Load() != seen })
+		parked := s.poller.parked.Load()
+		active := s.poller.activity.Load() != seen
+		if (n == 0 && active && parked == 0 || parked == 1) && s.now() >= ban {
+			return true
+		}
+	}
+}
+
+// standBy leaves receiving to programs until none does it. It reports false when
+// the shard is closed.
+func (s *shard) standBy(tick *time.Timer) bool {
+	p := &s.poller
+	p.standby.Store(true)
+	defer s.comeBack()
+	seen := p.activity.Load()
+	for every := standbyTick; ; every = min(2*every, maxStandbyTick) {
+		tick.Reset(every)
+		select {
+		case <-tick.C:
+		case <-p.resume:
+		case <-s.done:
+			return false
+		}
+		s.flushUnsent()
+		now := p.activity.Load()
+		quiet := now == seen
+		seen = now
+		switch {
+		case !p.taken.Load():
+			if quiet || p.parked.Load() > 0 {
+				return true
+			}
+		case quiet:
+			if !s.sleepWhilePolled() {
+				return false
+			}
+		}
+	}
+}
+
+// comeBack ends standing by. It is done with the lock held, under which programs
+// leave answers unsent: none is left behind.
+func (s *shard) comeBack() {
+	s.lock()
+	s.poller.standby.Store(false)
+	s.flush()
+	s.unlock()
+}
+
+// sleepWhilePolled waits until the program that is the poller ceases to be.
+func (s *shard) sleepWhilePolled() bool {
+	p := &s.poller
+	p.dormant.Store(true)
+	if !p.taken.Load() && p.dormant.CompareAndSwap(true, false) {
+		return true
+	}
+	select {
+	case <-p.resume:
+		return true
+	case <-s.done:
+		return false
+	}
+}
+
+// close ends the shard's goroutines and its link.
+func (s *shard) close() error {
+	s.lock()
+	sent := s.sendFinal()
+	s.unlock()
+	s.await(sent)
+	s.lock()
+	s.closed = true
+	s.unlock()
+	s.alarm.stop()
+	close(s.done)
+	err := s.link.Close()
+	s.wg.Wait()
+	return err
+}

@@ -1,0 +1,234 @@
+package hca
+
+import (
+	"errors"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/gosoftroce/rocev2/clock"
+	"github.com/gosoftroce/rocev2/engine"
+	"github.com/gosoftroce/rocev2/rocev2"
+	"github.com/gosoftroce/rocev2/transport"
+)
+
+const (
+	txArena   = 160 << 10                    // bytes of one transmit batch
+	txBudget  = 64                           // batches sent on a caller's goroutine before the shard's own takes over
+	txLongest = clock.Time(time.Millisecond) // and for how long
+
+	// longBatch is how many bytes take so long to send that it is worth looking
+	// whether something has come; and how many that pass inside the device let
+	// others have the lock in between.
+	longBatch = 64 << 10
+	longLoop  = 32 << 10
+
+	// finalWait is how long somebody waits for a link that is full. Then the
+	// others do not, until it has taken a batch.
+	finalWait = time.Second
+)
+
+// txBatches are shared by all shards: few of them send at any moment.
+var txBatches = sync.Pool{New: func() any { return transport.NewTxBatch(txArena) }}
+
+// flush sends what the engine has to send, lone acknowledgements included. It is
+// called with the lock held, gives it up while it sends, and returns with it
+// held, like sync.Cond.Wait. When another goroutine is sending, that one goes
+// on with what is ready now. After txBudget batches the transmitter continues
+// in the caller's place.
+func (s *shard) flush() { s.flushFor(nil, false) }
+
+// flushFor is flush on behalf of caller, see pump. With holdAcks it leaves lone
+// acknowledgements for the next flush: a program that polls will be back in a
+// moment, and what it has posted goes first.
+func (s *shard) flushFor(caller *engine.QP, holdAcks bool) {
+	switch {
+	case !holdAcks:
+		s.poller.unsent.Store(false)
+		s.eng.ReleaseAcks()
+	case !s.sending: // the one who sends may be about to send them for somebody else
+		s.eng.HoldAcks()
+	}
+	s.pump(txBudget, caller)
+}
+
+// pump sends up to so many batches, unless another goroutine is at it. It stops
+// early when caller, the queue pair that it is called for, if any, has nothing
+// more to send, and after txLongest: what others send must not hold up the
+// caller's program. Then the transmitter goes on in its place. It is called as
+// flush is.
+func (s *shard) pump(batches int, caller *engine.QP) {
+	if s.sending || s.closed || !s.wantsOut() {
+		return
+	}
+	s.sending = true
+	s.tx = txBatches.Get().(*transport.TxBatch)
+	more := s.sendBatches(batches, caller)
+	s.tx.Reset()
+	txBatches.Put(s.tx)
+	s.tx, s.sending = nil, false
+	if more {
+		s.kickTransmitter()
+	}
+}
+
+// sendBatches does what pump says. It reports whether there may be more to send.
+func (s *shard) sendBatches(batches int, caller *engine.QP) (more bool) {
+	begun := s.now()
+	now := begun
+	for i := range batches {
+		if i > 0 {
+			if s.closed || !s.wantsOut() {
+				return false
+			}
+			now = s.now()
+			if caller != nil && !caller.Pending() || now > begun+txLongest {
+				break
+			}
+		}
+		s.tx.Reset()
+		f := s.eng.Fill(now, s.tx)
+		s.forward(f.Misrouted)
+		if s.eng.AcksHeld() {
+			s.poller.unsent.Store(true)
+		}
+		sent := s.takeSent()
+		switch {
+		case s.tx.Len() > 0:
+			s.send()
+		case f.LoopBytes >= longLoop:
+			s.unlock()
+			s.lock()
+		}
+		if sent != nil {
+			close(sent)
+		}
+		if s.tx.Len() == 0 && f.LoopPackets == 0 {
+			return false
+		}
+	}
+	return s.wantsOut()
+}
+
+// wantsOut reports whether there may be something to send, or somebody waits
+// until there is not.
+func (s *shard) wantsOut() bool { return s.sent != nil || s.eng.Pending() }
+
+// send sends the batch, and then takes what has come meanwhile if the batch is
+// long: the acknowledgements that let the next one go. It is called as flush is.
+func (s *shard) send() {
+	s.unlock()
+	err := s.link.Send(s.tx)
+	var narrow narrowPath
+	if err != nil {
+		narrow = s.findNarrow(err)
+	}
+	receiving, n := false, 0
+	if s.tx.Bytes() >= longBatch {
+		if s.spin > 1 {
+			s.bulk.Store(true)
+		}
+		if receiving = s.rxMu.TryLock(); receiving {
+			s.poller.activity.Add(1)
+			n = s.recv()
+		}
+	}
+	s.lock()
+	if n > 0 {
+		s.handle()
+	}
+	if receiving {
+		s.rxMu.Unlock()
+	}
+	s.stuck = false
+	if err != nil && !errors.Is(err, transport.ErrClosed) {
+		s.txErrs++ // lost like any packet: the peer's silence will tell
+		if narrow.peer.IsValid() {
+			s.eng.NarrowPath(narrow.peer, narrow.mtu)
+		}
+	}
+}
+
+// narrowPath is a path that has become too narrow for a packet.
+type narrowPath struct {
+	peer netip.Addr
+	mtu  rocev2.MTU // what it carries now
+}
+
+// findNarrow finds out whether a batch could not be sent for the length of its
+// packets. The caller owns tx and does not hold the lock: the system is asked.
+func (s *shard) findNarrow(err error) (n narrowPath) {
+	var failed *transport.SendError
+	if !errors.Is(err, transport.ErrTooLong) || !errors.As(err, &failed) || failed.Index >= s.tx.Len() {
+		return n
+	}
+	_, path := s.tx.Packet(failed.Index)
+	return narrowPath{peer: path.Dst, mtu: rocev2.LargestMTU(transport.ReadLinkMTU(s.link, path.Dst))}
+}
+
+// takeSent returns what to close when the batch is sent: those who wait for the
+// final packets of queue pairs wait until all are in a batch.
+func (s *shard) takeSent() chan struct{} {
+	if s.sent == nil || s.eng.FinalPackets() > 0 {
+		return nil
+	}
+	sent := s.sent
+	s.sent = nil
+	return sent
+}
+
+// sendFinal sends the final packets that wait, or returns what to await when
+// another goroutine will, or has an acknowledgement in the batch that it is
+// about to hand to the link. It is called as flush is.
+func (s *shard) sendFinal() <-chan struct{} {
+	if s.eng.FinalPackets() > 0 && !s.sending {
+		s.pump(1, nil)
+	}
+	if s.eng.FinalPackets() > 0 || s.sending {
+		return s.nextBatch()
+	}
+	return nil
+}
+
+// giveTurn gives q a turn if it has something to send. It is called as flush is.
+func (s *shard) giveTurn(q *engine.QP) {
+	switch {
+	case !q.Pending():
+	case !s.sending:
+		s.pump(1, nil)
+	default:
+		sent := s.nextBatch()
+		s.unlock()
+		s.await(sent)
+		s.lock()
+	}
+}
+
+// nextBatch returns a channel that is closed when all final packets that wait
+// now, and one batch at least, were handed to the link; nil if that hangs.
+func (s *shard) nextBatch() <-chan struct{} {
+	if s.stuck || s.closed {
+		return nil
+	}
+	if s.sent == nil {
+		s.sent = make(chan struct{})
+	}
+	return s.sent
+}
+
+// await waits for a batch, but not for ever. The caller does not hold the lock.
+func (s *shard) await(sent <-chan struct{}) {
+	if sent == nil {
+		return
+	}
+	t := time.NewTimer(finalWait)
+	defer t.Stop()
+	select {
+	case <-sent:
+	case <-s.done:
+	case <-t.C:
+		s.lock()
+		s.stuck = true
+		s.unlock()
+	}
+}
