@@ -55,6 +55,7 @@ func (s *shard) handle() (r engine.Received, now clock.Time) {
 	now = s.now()
 	r = s.eng.Receive(now, packets)
 	s.forward(r.Misrouted)
+	s.rx.Reset() // gives back what a burst has taken
 	return r, now
 }
 

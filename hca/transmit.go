@@ -28,8 +28,38 @@ const (
 	finalWait = time.Second
 )
 
-// txBatches are shared by all shards: few of them send at any moment.
-var txBatches = sync.Pool{New: func() any { return transport.NewTxBatch(txArena) }}
+// maxSpareBatches is how many transmit batches that nobody uses are kept.
+const maxSpareBatches = 8
+
+// batchPool has transmit batches for all shards of the process: few of them send
+// at any moment.
+type batchPool struct {
+	mu    sync.Mutex
+	spare []*transport.TxBatch
+}
+
+var txBatches batchPool
+
+func (p *batchPool) get() *transport.TxBatch {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	last := len(p.spare) - 1
+	if last < 0 {
+		return transport.NewTxBatch(txArena)
+	}
+	b := p.spare[last]
+	p.spare[last], p.spare = nil, p.spare[:last]
+	return b
+}
+
+func (p *batchPool) put(b *transport.TxBatch) {
+	b.Reset()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.spare) < maxSpareBatches {
+		p.spare = append(p.spare, b)
+	}
+}
 
 // flush sends what the engine has to send, lone acknowledgements included. It is
 // called with the lock held, gives it up while it sends, and returns with it
@@ -62,10 +92,9 @@ func (s *shard) pump(batches int, caller *engine.QP) {
 		return
 	}
 	s.sending = true
-	s.tx = txBatches.Get().(*transport.TxBatch)
+	s.tx = txBatches.get()
 	more := s.sendBatches(batches, caller)
-	s.tx.Reset()
-	txBatches.Put(s.tx)
+	txBatches.put(s.tx)
 	s.tx, s.sending = nil, false
 	if more {
 		s.kickTransmitter()
