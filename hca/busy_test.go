@@ -22,6 +22,7 @@ type meddler struct {
 	sent     func()                     // behind every Send
 	received func(b *transport.RxBatch) // behind every Recv
 	waits    func() bool                // before every Wait, which returns at once if true
+	waking   func()                     // before every Wake
 }
 
 func (m *meddler) Send(b *transport.TxBatch) error {
@@ -42,6 +43,13 @@ func (m *meddler) Recv(b *transport.RxBatch) (int, error) {
 		n = b.Len()
 	}
 	return n, err
+}
+
+func (m *meddler) Wake() {
+	if m.waking != nil {
+		m.waking()
+	}
+	m.Link.Wake()
 }
 
 func (m *meddler) Wait() error {

@@ -3,8 +3,10 @@ package hca
 import (
 	"sync"
 	"testing"
+	"testing/synctest"
 
 	"github.com/gosoftroce/rocev2/fabric"
+	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/transport"
 )
 
@@ -39,8 +41,8 @@ func (l locked) Send(b *transport.TxBatch) error {
 	return l.Link.Send(b)
 }
 
-// A packet that arrives at the wrong shard is handed over to the right one.
-func TestStraysAreHandedOver(t *testing.T) {
+// A packet that arrives at the wrong shard is forwarded to the right one.
+func TestMisroutedPacketsAreForwarded(t *testing.T) {
 	t.Parallel()
 	la, lb := fabric.Pair(testAddrA, testAddrB)
 	var mu sync.Mutex
@@ -64,4 +66,88 @@ func TestStraysAreHandedOver(t *testing.T) {
 	if drops := a.dev.Stats().Drops; drops["unknown_qpn"] != 0 {
 		t.Errorf("packets did not find their queue pair: %v", drops)
 	}
+}
+
+// Packets for another shard wait there up to a bound, and are counted beyond it;
+// the shard is told once for all that wait. Much memory is not kept.
+func TestForwardedPacketsAreBounded(t *testing.T) {
+	t.Parallel()
+	var f forwarded
+	data := make([]byte, 4096)
+	const fits = maxForwarded / 4096
+	for round := range 2 {
+		for i := range fits + 10 {
+			data[0] = byte(i)
+			if told := f.put(&transport.RxPacket{Data: data, SrcPort: uint16(i)}); told != (i == 0) {
+				t.Fatalf("round %d, packet %d: told %v", round, i, told)
+			}
+		}
+		packets := f.take()
+		if len(packets) != fits || f.drops() != uint64(10*(round+1)) {
+			t.Fatalf("round %d: %d packets, %d were lost", round, len(packets), f.drops())
+		}
+		for i, p := range packets {
+			if p.Data[0] != byte(i) || len(p.Data) != 4096 || p.SrcPort != uint16(i) {
+				t.Fatalf("packet %d is another", i)
+			}
+		}
+		if f.take() != nil {
+			t.Error("taken twice")
+		}
+	}
+	f.put(&transport.RxPacket{Data: data[:8]})
+	f.take()
+	f.put(&transport.RxPacket{Data: data[:8]})
+	f.take()
+	if n := cap(f.taken.bytes) + cap(f.waiting.bytes); n > 2*keepForwarded {
+		t.Errorf("%d bytes are kept", n)
+	}
+}
+
+// No system call is made under a shard's lock: a program that blocks in the link
+// is woken, and packets are sent and received, without it.
+func TestNoSystemCallUnderTheLock(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := &meddler{}
+		a, b := newMeddled(t, Config{}, m)
+		calls := map[string]int{}
+		free := func(what string) func() {
+			return func() {
+				calls[what]++
+				if !a.shard().mu.TryLock() {
+					t.Errorf("%s with the lock held", what)
+					return
+				}
+				a.shard().mu.Unlock()
+			}
+		}
+		qa, qb := a.newQP(), b.newQP()
+		a.connect(qa, testAddrB, qb.QPN())
+		b.connect(qb, testAddrA, qa.QPN())
+		failed := a.newQP()
+		a.connect(failed, testAddrB, 77)
+		a.must(failed.Modify(&ib.Attr{State: ib.StateErr}, ib.AttrState))
+		a.standBy()
+		waited := make(chan int)
+		go func() {
+			var wc [4]ib.WC
+			n, _ := a.cq.Wait(t.Context(), wc[:])
+			waited <- n
+		}()
+		synctest.Wait() // it blocks in the link
+		m.waking, m.sending, m.received = free("Wake"), free("Send"), func(*transport.RxBatch) { free("Recv")() }
+		_, err := failed.PostRecv([]ib.RecvWR{{ID: 1}}) // completes at once
+		a.must(err)
+		if n := <-waited; n != 1 {
+			t.Errorf("%d completions", n)
+		}
+		a.write(qa, b, 100000)
+		a.waitOK(1)
+		for _, what := range []string{"Wake", "Send", "Recv"} {
+			if calls[what] == 0 {
+				t.Errorf("%s was not called", what)
+			}
+		}
+	})
 }
