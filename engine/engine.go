@@ -23,7 +23,7 @@ type Engine struct {
 	turns   turns
 	peers   peers
 	timers  timers
-	reorder *qp.Store // for packets behind gaps; made with the first native peer
+	reorder *reorderPool // for packets behind gaps; made with the first native peer
 
 	delayed   list // with an acknowledgement that waits for ReleaseAcks
 	ackDelay  ackDelay
@@ -161,7 +161,7 @@ func (e *Engine) setAddress(q *QP) {
 func (e *Engine) PostSend(q *QP, wrs []ib.SendWR) (int, error) {
 	e.turns.push(q)
 	for i := range wrs {
-		if err := q.core.PostSend(0, &wrs[i]); err != nil {
+		if err := q.postSend(&wrs[i]); err != nil {
 			return i, err
 		}
 	}
@@ -172,7 +172,7 @@ func (e *Engine) PostSend(q *QP, wrs []ib.SendWR) (int, error) {
 // accepted before the bad one.
 func (e *Engine) PostRecv(q *QP, wrs []ib.RecvWR) (int, error) {
 	for i := range wrs {
-		if err := q.core.PostRecv(0, &wrs[i]); err != nil {
+		if err := q.postRecv(&wrs[i]); err != nil {
 			return i, err
 		}
 	}

@@ -82,7 +82,7 @@ func (e *Engine) pull(now clock.Time, q *QP) bool {
 		switch {
 		case p.packets == l.packets:
 			continue // small ones take less of the turn
-		case out.Room() == nil:
+		case p.full:
 			e.count(q)
 			if q.local {
 				// What it waits for comes at once: the others would have no turn.
@@ -127,7 +127,7 @@ func (e *Engine) count(q *QP) {
 func (e *Engine) settle(now clock.Time, q *QP) {
 	e.count(q)
 	e.fetch(q)
-	if at, ok := q.core.PollTimeout(); ok {
+	if at, ok := q.deadline(); ok {
 		e.timers.schedule(now, q, at)
 	}
 	for {

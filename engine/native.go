@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"github.com/gosoftroce/rocev2/qp"
 	"github.com/gosoftroce/rocev2/transport"
 )
 
@@ -17,15 +16,15 @@ func (e *Engine) setPeer(q *QP, native bool) {
 		q.core.SetWindow(e.cfg.foreignWindow())
 	}
 	if q.native {
-		q.core.KeepPackets(nil)
+		q.setReorder(nil)
 	}
 	q.native, q.portVerified, q.peerPort = native, false, 0
 	if native {
 		if e.reorder == nil {
-			e.reorder = qp.NewStore(reorderPackets)
+			e.reorder = newReorderPool()
 		}
 		e.widen(q)
-		q.core.KeepPackets(e.reorder)
+		q.setReorder(e.reorder)
 	}
 	if q.local {
 		q.portVerified, q.peerPort = true, e.cfg.Port

@@ -143,7 +143,7 @@ func (t *timers) due(now clock.Time) *QP {
 			return nil
 		}
 		q := t.heap[0].ref.q
-		at, ok := q.core.PollTimeout()
+		at, ok := q.deadline()
 		if ok && at <= now {
 			return q
 		}
