@@ -7,6 +7,7 @@ import (
 	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/memreg"
 	"github.com/gosoftroce/rocev2/qp"
+	"github.com/gosoftroce/rocev2/rocev2"
 )
 
 // Config describes an engine. Addr, Memory and Random are required.
@@ -134,3 +135,21 @@ func (c *Config) readChunk() int {
 		return n
 	}
 }
+
+// minQPN is the least queue pair number: 0 and 1 are management queue pairs
+// ; a few more stay reserved.
+const minQPN = 0x10
+
+// randomQPN returns a number that a queue pair of the engine may have.
+func (c *Config) randomQPN() rocev2.QPN {
+	for {
+		n := rocev2.QPN(c.Random()) & rocev2.QPNMask
+		n = n&^rocev2.QPN(c.Shards-1) | rocev2.QPN(c.Shard)
+		if n >= minQPN && n != rocev2.MulticastQPN {
+			return n
+		}
+	}
+}
+
+// owns reports whether a queue pair with the number would be of this engine.
+func (c *Config) owns(n rocev2.QPN) bool { return int(n)&(c.Shards-1) == c.Shard }

@@ -10,10 +10,6 @@ import (
 	"github.com/gosoftroce/rocev2/transport"
 )
 
-// minQPN is the least queue pair number: 0 and 1 are management queue pairs; a
-// few more stay reserved.
-const minQPN = 0x10
-
 // Engine is one adapter. See the package's documentation.
 type Engine struct {
 	cfg  Config
@@ -67,7 +63,7 @@ func New(c Config) *Engine {
 // are the engine's to fill. It may be called beside other methods, if
 // Config.Random may: making the rings takes a while.
 func (e *Engine) NewQP(c qp.Config, user any) (*QP, error) {
-	mem, pd, qpn := e.cfg.Memory, c.PD, e.randomQPN()
+	mem, pd, qpn := e.cfg.Memory, c.PD, e.cfg.randomQPN()
 	c.QPN = qpn
 	c.Memory = mem
 	c.Invalidate = func(key ib.Key) bool { return mem.Invalidate(pd, qpn, key) == ib.FaultNone }
@@ -81,17 +77,6 @@ func (e *Engine) NewQP(c qp.Config, user any) (*QP, error) {
 	q := &QP{User: user, core: core, ref: new(timerRef)}
 	q.ref.q = q
 	return q, nil
-}
-
-// randomQPN returns a number that a queue pair of the engine may have.
-func (e *Engine) randomQPN() rocev2.QPN {
-	for {
-		n := rocev2.QPN(e.cfg.Random()) & rocev2.QPNMask
-		n = n&^rocev2.QPN(e.cfg.Shards-1) | rocev2.QPN(e.cfg.Shard)
-		if n >= minQPN && n != rocev2.MulticastQPN {
-			return n
-		}
-	}
 }
 
 // AddQP adds a queue pair that NewQP has made. It reports false if its number is
@@ -224,14 +209,9 @@ func (e *Engine) NarrowPath(dst netip.Addr, carries rocev2.MTU) {
 	e.table.each(func(q *QP) {
 		if q.path != nil && q.path.Dst == dst && !q.mtuTold && q.core.Attr().PathMTU > carries {
 			q.mtuTold = true
-			e.raise(q, ib.EventPathMTU)
+			q.raise(e.sink, ib.EventPathMTU)
 		}
 	})
-}
-
-func (e *Engine) raise(q *QP, k ib.Event) {
-	q.raised = true
-	e.sink.Event(q, k)
 }
 
 // Counters returns the live counters.

@@ -105,12 +105,12 @@ func (e *Engine) pull(now clock.Time, q *QP) bool {
 		if p.ackDelayed {
 			e.delayed.push(q)
 		}
-		e.settle(now, q)
+		e.update(now, q)
 		return true
 	}
 	e.count(q)
 	q.endAdmitted()
-	e.fetch(q)
+	q.fetch(e.sink)
 	e.turns.rotate()
 	return true
 }
@@ -122,11 +122,11 @@ func (e *Engine) count(q *QP) {
 	}
 }
 
-// settle takes note of what q wants besides sending: a timer, memory, an event
+// update takes note of what q wants besides sending: a timer, memory, an event
 // raised.
-func (e *Engine) settle(now clock.Time, q *QP) {
+func (e *Engine) update(now clock.Time, q *QP) {
 	e.count(q)
-	e.fetch(q)
+	q.fetch(e.sink)
 	if at, ok := q.deadline(); ok {
 		e.timers.schedule(now, q, at)
 	}
@@ -135,13 +135,6 @@ func (e *Engine) settle(now clock.Time, q *QP) {
 		if !ok {
 			return
 		}
-		e.raise(q, k)
-	}
-}
-
-// fetch asks the driver for the memory that q waits for.
-func (e *Engine) fetch(q *QP) {
-	for f, ok := q.core.PollFetch(); ok; f, ok = q.core.PollFetch() {
-		e.sink.Fetch(q, f)
+		q.raise(e.sink, k)
 	}
 }

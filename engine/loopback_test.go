@@ -103,6 +103,33 @@ func TestLoopbackBatch(t *testing.T) {
 	}
 }
 
+// Nothing allocates between a post and its completion.
+func TestEngineDoesNotAllocate(t *testing.T) { // not parallel: it counts allocations
+	for _, op := range []ib.Opcode{ib.OpWrite, ib.OpRead} {
+		w := newWorld(t, 1)
+		h, _ := w.newPair(Config{Loopback: true})
+		q, _ := connectPair(h, h, false)
+		wrs := []ib.SendWR{{Opcode: op, Signaled: true, SGList: []ib.SGE{h.mr.SGE(0, 100000)},
+			Remote: ib.RemoteAddr{Addr: h.mr.Addr(), RKey: h.mr.RKey()}}}
+		once := func() {
+			_, err := h.e.PostSend(q, wrs)
+			w.must(err)
+			for h.e.Pending() {
+				w.tx.Reset()
+				h.e.Fill(w.now, w.tx)
+			}
+			if len(h.done) != 1 || h.done[0].Status != ib.StatusSuccess {
+				t.Fatalf("completions %v", h.done)
+			}
+			h.done = h.done[:0]
+		}
+		once()
+		if n := testing.AllocsPerRun(100, once); n != 0 {
+			t.Errorf("%v allocations for %v", n, op)
+		}
+	}
+}
+
 // Packets for queue pairs of another shard come back to the driver, from the
 // link and from inside.
 func TestMisroutedPackets(t *testing.T) {

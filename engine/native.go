@@ -23,7 +23,7 @@ func (e *Engine) setPeer(q *QP, native bool) {
 		if e.reorder == nil {
 			e.reorder = newReorderPool()
 		}
-		e.widen(q)
+		q.widen(&e.cfg)
 		q.setReorder(e.reorder)
 	}
 	if q.local {
@@ -43,18 +43,18 @@ func (q *QP) fromPeerPort(d *transport.RxPacket) bool {
 // right, which one in millions of guesses is. A native peer sends from there
 // from now on. Another that uses the well-known port, as Linux never does, gets
 // the wide window and nothing else: anybody can choose its port.
-func (e *Engine) verifyPort(q *QP, d *transport.RxPacket) {
+func (q *QP) verifyPort(c *Config, d *transport.RxPacket) {
 	q.portVerified = true
 	switch {
 	case q.native:
 		q.peerPort = d.SrcPort
-	case d.SrcPort == e.cfg.Port:
-		e.widen(q)
+	case d.SrcPort == c.Port:
+		q.widen(c)
 	}
 }
 
 // widen opens the window as for a native peer.
-func (e *Engine) widen(q *QP) {
+func (q *QP) widen(c *Config) {
 	q.wide = true
-	q.core.SetWindow(e.cfg.nativeWindow())
+	q.core.SetWindow(c.nativeWindow())
 }

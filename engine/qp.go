@@ -2,6 +2,7 @@ package engine
 
 import (
 	"github.com/gosoftroce/rocev2/clock"
+	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/qp"
 	"github.com/gosoftroce/rocev2/rocev2"
 	"github.com/gosoftroce/rocev2/transport"
@@ -65,3 +66,15 @@ type PeerInfo struct {
 
 // Peer returns what the engine knows of the peer.
 func (q *QP) Peer() PeerInfo { return PeerInfo{Native: q.native, Wide: q.wide, Port: q.peerPort} }
+
+// fetch asks the driver for the memory that q waits for.
+func (q *QP) fetch(s Sink) {
+	for f, ok := q.core.PollFetch(); ok; f, ok = q.core.PollFetch() {
+		s.Fetch(q, f)
+	}
+}
+
+func (q *QP) raise(s Sink, k ib.Event) {
+	q.raised = true
+	s.Event(q, k)
+}

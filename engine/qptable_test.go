@@ -47,6 +47,28 @@ func TestQPTable(t *testing.T) {
 	}
 }
 
+// Queue pairs that come and go leave nothing.
+func TestTableStaysSmall(t *testing.T) {
+	t.Parallel()
+	a, b := newWorld(t, 1).newPair(Config{})
+	for range 500 {
+		qa, qb := connectPair(a, b, true)
+		a.write(qa, b, 8)
+		a.waitOK(1)
+		a.destroy(qa)
+		b.destroy(qb)
+	}
+	for _, h := range []*host{a, b} {
+		u := h.e.Usage()
+		if u.Timers > 1 || len(h.e.table.keys) > 2*firstTable {
+			t.Errorf("%d timers, a table of %d", u.Timers, len(h.e.table.keys))
+		}
+		if u.Timers = 0; u != (Usage{}) {
+			t.Errorf("left is %+v", u)
+		}
+	}
+}
+
 func BenchmarkQPTable(b *testing.B) {
 	for _, size := range []int{10, 10000, 100000} {
 		var tab table

@@ -47,15 +47,12 @@ func (e *Engine) dispatch(now clock.Time, r *Received, d *transport.RxPacket) {
 		e.deliver(now, r, d, q)
 		return
 	}
-	if !e.owns(qpn) {
+	if !e.cfg.owns(qpn) {
 		e.misrouted = append(e.misrouted, *d)
 		return
 	}
 	e.counters.Device[DropUnknownQP]++
 }
-
-// owns reports whether a queue pair with the number would be of this engine.
-func (e *Engine) owns(n rocev2.QPN) bool { return int(n)&(e.cfg.Shards-1) == e.cfg.Shard }
 
 // deliver hands the packet that was parsed to one of its receivers.
 func (e *Engine) deliver(now clock.Time, r *Received, d *transport.RxPacket, q *QP) {
@@ -72,10 +69,10 @@ func (e *Engine) deliver(now clock.Time, r *Received, d *transport.RxPacket, q *
 	if reason != qp.DropNone {
 		e.counters.QP[reason]++
 		if reason == qp.DropNotPresent {
-			e.fetch(q)
+			q.fetch(e.sink)
 		}
 	} else if !q.portVerified && info.Role != rocev2.RoleNotify && q.kept() == kept {
-		e.verifyPort(q, d)
+		q.verifyPort(&e.cfg, d)
 	}
 	if info.Role == rocev2.RoleRequest {
 		r.Requests = true

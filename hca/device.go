@@ -151,7 +151,7 @@ func (d *Device) Progress() bool {
 // Settle sends the answers that Progress has left.
 func (d *Device) Settle() {
 	for _, s := range d.shards {
-		s.flushUnsent()
+		s.flushDelayed()
 	}
 }
 

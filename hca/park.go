@@ -109,7 +109,7 @@ func (p *parker) park(ctx context.Context, w waitable) error {
 func (p *parker) parkAsPoller(ctx context.Context, s *shard, w waitable) error {
 	p.watch(ctx)
 	for {
-		s.flushUnsent()
+		s.flushDelayed()
 		s.linger(func() bool {
 			ok, err := w.available()
 			return ok || err != nil || ctx.Err() != nil

@@ -25,7 +25,7 @@ type poller struct {
 	activity atomic.Uint64 // counts programs' polls and waits
 	parked   atomic.Int32  // programs that wait and are not the poller
 	resume   chan struct{}
-	unsent   atomic.Bool // answers wait for the program's next call
+	delayed  atomic.Bool // answers wait for the program's next call
 }
 
 const (

@@ -33,7 +33,7 @@ func (s *shard) receiveAs(wait, later bool) int {
 	r, now := s.handle()
 	s.rxMu.Unlock()
 	if later && s.poller.standby.Load() && s.eng.DelayAnswers(now, &r) {
-		s.poller.unsent.Store(true)
+		s.poller.delayed.Store(true)
 	} else {
 		s.flush()
 	}
@@ -89,19 +89,19 @@ func (s *shard) progress() bool {
 	return false
 }
 
-// flushUnsent sends what was left for a program's next call.
-func (s *shard) flushUnsent() {
-	if s.poller.unsent.Load() {
+// flushDelayed sends what was left for a program's next call.
+func (s *shard) flushDelayed() {
+	if s.poller.delayed.Load() {
 		s.lock()
 		s.flush()
 		s.unlock()
 	}
 }
 
-// flushIdle is flushUnsent when a program polls and nothing has come: lone
+// flushIdle is flushDelayed when a program polls and nothing has come: lone
 // acknowledgements may wait on.
 func (s *shard) flushIdle() {
-	if s.poller.unsent.Load() {
+	if s.poller.delayed.Load() {
 		s.lock()
 		s.flushFor(nil, s.poller.standby.Load() && !s.eng.AckDelayExpired(s.now()))
 		s.unlock()
@@ -121,9 +121,11 @@ func (s *shard) onAlarm() {
 	s.lock()
 	if due && !s.closed {
 		s.eng.Advance(s.now())
-		s.flush()
 	}
 	s.alarm.wentOff() // until now it is not set anew
+	if due {
+		s.flush()
+	}
 	s.unlock()
 }
 

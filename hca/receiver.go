@@ -86,7 +86,7 @@ func (s *shard) standBy(tick *time.Timer) bool {
 		case <-s.done:
 			return false
 		}
-		s.flushUnsent()
+		s.flushDelayed()
 		now := p.activity.Load()
 		quiet := now == seen
 		seen = now

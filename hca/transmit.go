@@ -23,6 +23,10 @@ const (
 	longBatch = 64 << 10
 	longLoop  = 32 << 10
 
+	// loopRounds is how many batches one sends on a caller's goroutine for packets
+	// that pass inside the device: a request and its answer.
+	loopRounds = 3
+
 	// finalWait is how long somebody waits for a link that is full. Then the
 	// others do not, until it has taken a batch.
 	finalWait = time.Second
@@ -74,7 +78,7 @@ func (s *shard) flush() { s.flushFor(nil, false) }
 func (s *shard) flushFor(caller *engine.QP, holdAcks bool) {
 	switch {
 	case !holdAcks:
-		s.poller.unsent.Store(false)
+		s.poller.delayed.Store(false)
 		s.eng.ReleaseAcks()
 	case !s.sending: // the one who sends may be about to send them for somebody else
 		s.eng.HoldAcks()
@@ -104,14 +108,15 @@ func (s *shard) pump(batches int, caller *engine.QP) {
 // sendBatches does what pump says. It reports whether there may be more to send.
 func (s *shard) sendBatches(batches int, caller *engine.QP) (more bool) {
 	begun := s.now()
-	now := begun
+	now, looped := begun, false
 	for i := range batches {
 		if i > 0 {
 			if s.closed || !s.wantsOut() {
 				return false
 			}
 			now = s.now()
-			if caller != nil && !caller.Pending() || now > begun+txLongest {
+			answered := looped && i < loopRounds // the answers may come at once
+			if caller != nil && !caller.Pending() && !answered || now > begun+txLongest {
 				break
 			}
 		}
@@ -119,8 +124,9 @@ func (s *shard) sendBatches(batches int, caller *engine.QP) (more bool) {
 		f := s.eng.Fill(now, s.tx)
 		s.forward(f.Misrouted)
 		if s.eng.AcksHeld() {
-			s.poller.unsent.Store(true)
+			s.poller.delayed.Store(true)
 		}
+		looped = f.LoopPackets > 0
 		sent := s.takeSent()
 		switch {
 		case s.tx.Len() > 0:
