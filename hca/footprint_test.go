@@ -12,7 +12,7 @@ import (
 
 // What devices take that have done little: many fit into one process.
 func TestMemoryOfDevices(t *testing.T) { // not parallel: it measures the heap
-	const devices, most = 64, 128 << 10
+	const devices, most = 64, 192 << 10
 	heap := func() uint64 {
 		runtime.GC()
 		runtime.GC()
