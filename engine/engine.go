@@ -58,9 +58,9 @@ func New(c Config) *Engine {
 	return e
 }
 
-// NewQP makes a queue pair in state RESET that the engine does not know yet, see
-// AddQP. The fields QPN, Memory, Window, ReadChunk, MinProbe and Invalidate of c
-// are the engine's to fill. It may be called beside other methods, if
+// NewQP makes a queue pair in state RESET that the engine does not know yet,
+// see AddQP. The fields QPN, Memory, Window, ReadChunk, MinProbe and Invalidate
+// of c are the engine's to fill. It may be called beside other methods, if
 // Config.Random may: making the rings takes a while.
 func (e *Engine) NewQP(c qp.Config, user any) (*QP, error) {
 	mem, pd, qpn := e.cfg.Memory, c.PD, e.cfg.randomQPN()
@@ -79,8 +79,8 @@ func (e *Engine) NewQP(c qp.Config, user any) (*QP, error) {
 	return q, nil
 }
 
-// AddQP adds a queue pair that NewQP has made. It reports false if its number is
-// taken: then another one must be made.
+// AddQP adds a queue pair that NewQP has made. It reports false if its number
+// is taken: then another one must be made.
 func (e *Engine) AddQP(q *QP) bool {
 	if e.table.get(q.QPN()) != nil {
 		return false

@@ -12,8 +12,8 @@ type Filled struct {
 	LoopPackets int // packets that passed inside the engine
 	LoopBytes   int // of these, BTH to ICRC
 
-	// Misrouted are packets of these that belong to other shards. They are valid
-	// until the next call of a method of the engine.
+	// Misrouted are packets of these that belong to other shards. They are
+	// valid until the next call of a method of the engine.
 	Misrouted []transport.RxPacket
 }
 
@@ -85,7 +85,8 @@ func (e *Engine) pull(now clock.Time, q *QP) bool {
 		case p.full:
 			e.count(q)
 			if q.local {
-				// What it waits for comes at once: the others would have no turn.
+				// What it waits for comes at once: the others would have no
+				// turn.
 				q.endAdmitted()
 				e.turns.rotate()
 			}

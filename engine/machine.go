@@ -26,8 +26,8 @@ type polled struct {
 	ackDelayed bool // an acknowledgement waits
 }
 
-// poll has the protocol machine write packets to out. It ends at the limit, when
-// out is full, or when nothing more is to be sent now.
+// poll has the protocol machine write packets to out. It ends at the limit,
+// when out is full, or when nothing more is to be sent now.
 func (q *QP) poll(now clock.Time, l limit, out qp.PacketWriter) (p polled) {
 	q.core.Allow(l.bytes)
 	q.core.DelayAcks(l.delayAck)

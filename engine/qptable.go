@@ -6,8 +6,8 @@ import (
 	"github.com/gosoftroce/rocev2/rocev2"
 )
 
-// table finds queue pairs by their number, by open addressing. Among very many a
-// map costs several cache misses for each packet, this one or two.
+// table finds queue pairs by their number, by open addressing. Among very many
+// a map costs several cache misses for each packet, this one or two.
 type table struct {
 	keys  []rocev2.QPN // a power of two, at least twice as many as there are; 0: free, for no queue pair has that number
 	qps   []*QP

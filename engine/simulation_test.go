@@ -74,9 +74,9 @@ func TestThousandEngines(t *testing.T) {
 	}
 }
 
-// part returns a part of a host's memory. Part 0 is what it sends. Of the others
-// connection d of the one who made it has three: what the peer is written, what
-// it is sent, and what is read from it.
+// part returns a part of a host's memory. Part 0 is what it sends. Of the
+// others connection d of the one who made it has three: what the peer is
+// written, what it is sent, and what is read from it.
 func (h *host) part(d, i int) ib.SGE {
 	if i == 0 {
 		return h.mr.SGE(0, simLen)
@@ -85,8 +85,8 @@ func (h *host) part(d, i int) ib.SGE {
 }
 
 // post posts a WRITE, a SEND and a READ. The peer has the parts of the
-// connection in its own memory at the same place: no two connections of a degree
-// lead to one peer.
+// connection in its own memory at the same place: no two connections of a
+// degree lead to one peer.
 func (s *simEnd) post(d int, want map[*host]int) {
 	w := s.from.w
 	_, err := s.to.e.PostRecv(s.peer, []ib.RecvWR{{SGList: []ib.SGE{s.to.part(d, 2)}}})

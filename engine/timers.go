@@ -16,9 +16,9 @@ type timers struct {
 	void int // entries that are not valid
 }
 
-// timerRef refers to a queue pair until that is destroyed: an entry that is void
-// may stay in the heap for long, and must not keep a destroyed queue pair with
-// its rings.
+// timerRef refers to a queue pair until that is destroyed: an entry that is
+// void may stay in the heap for long, and must not keep a destroyed queue pair
+// with its rings.
 type timerRef struct{ q *QP }
 
 // timerEntry is valid as long as the queue pair's timerAt is at. The heap

@@ -242,7 +242,8 @@ func (w *world) pushRun(e event) {
 	}
 }
 
-// step does the next event. It reports false when there is none by the time end.
+// step does the next event. It reports false when there is none by the time
+// end.
 func (w *world) step(end clock.Time) bool {
 	if len(w.events) == 0 || w.events[0].at > end {
 		return false
@@ -302,8 +303,8 @@ func (h *host) forge(q *QP, src netip.Addr, port uint16, op rocev2.Opcode, psn r
 	return r
 }
 
-// nextTurns fills a batch, which is not sent, and returns the bytes of each queue pair in it by the
-// number of its peer.
+// nextTurns fills a batch, which is not sent, and returns the bytes of each
+// queue pair in it by the number of its peer.
 func (h *host) nextTurns() map[rocev2.QPN]int {
 	h.w.tx.Reset()
 	h.e.Fill(h.w.now, h.w.tx)

@@ -14,8 +14,8 @@ type AsyncEvent struct {
 	CQ   *CQ
 }
 
-// AsyncEvent waits for the next event of the device. Events of objects that have
-// been closed meanwhile are not among them.
+// AsyncEvent waits for the next event of the device. Events of objects that
+// have been closed meanwhile are not among them.
 func (d *Device) AsyncEvent(ctx context.Context) (AsyncEvent, error) {
 	e, err := d.events.get(ctx)
 	out := AsyncEvent{Kind: e.kind}

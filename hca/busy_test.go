@@ -211,8 +211,8 @@ func TestSenderTakesAcknowledgements(t *testing.T) {
 	})
 }
 
-// In the middle of a bulk transfer a device looks longer whether more comes, and
-// then it sleeps.
+// In the middle of a bulk transfer a device looks longer whether more comes,
+// and then it sleeps.
 func TestLingeringEnds(t *testing.T) {
 	t.Parallel()
 	for _, parked := range []bool{false, true} {

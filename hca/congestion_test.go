@@ -24,8 +24,8 @@ func TestMarkedPackets(t *testing.T) {
 	})
 }
 
-// sendThroughBottleneck writes some megabytes from a fast port to a slow one, and
-// returns how many packets were lost and how long it took.
+// sendThroughBottleneck writes some megabytes from a fast port to a slow one,
+// and returns how many packets were lost and how long it took.
 func sendThroughBottleneck(t *testing.T, class uint8) (drops uint64, elapsed time.Duration) {
 	sw := fabric.NewSwitch(fabric.Config{})
 	host := func(addr netip.Addr, c fabric.PortConfig) (*host, *fabric.Port) {

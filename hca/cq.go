@@ -43,8 +43,8 @@ const (
 	armedAny
 )
 
-// CreateCQ makes a completion queue of at least n entries. ch may be nil; else it
-// is open and of the same device.
+// CreateCQ makes a completion queue of at least n entries. ch may be nil; else
+// it is open and of the same device.
 func (o *Context) CreateCQ(n int, ch *CompChannel) (*CQ, error) {
 	if err := checkRange("completion queue size", n, 1, ib.MaxCQE); err != nil {
 		return nil, err

@@ -12,7 +12,8 @@ import (
 	"github.com/gosoftroce/rocev2/rocev2"
 )
 
-// However many queue pairs always have something to send to a host, each goes on.
+// However many queue pairs always have something to send to a host, each goes
+// on.
 func TestLimitIsFair(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{2, 8, 30} {

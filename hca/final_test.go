@@ -92,8 +92,8 @@ func TestReceivedIsAcknowledged(t *testing.T) {
 	}
 }
 
-// An acknowledgement that another goroutine is just about to hand to the link is
-// waited for as well.
+// An acknowledgement that another goroutine is just about to hand to the link
+// is waited for as well.
 func TestAcknowledgementUnderWay(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -215,8 +215,8 @@ func TestLoopbackWakesTheWaiting(t *testing.T) {
 	}
 }
 
-// A missing receive buffer is awaited, a vanished queue pair is noticed, each in
-// its time: timers are as towards another host.
+// A missing receive buffer is awaited, a vanished queue pair is noticed, each
+// in its time: timers are as towards another host.
 func TestLoopbackTimers(t *testing.T) {
 	t.Parallel()
 	for _, shards := range []int{1, 2} {

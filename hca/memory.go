@@ -56,8 +56,8 @@ func (pd *PD) Closed() bool {
 	return pd.closed
 }
 
-// Close deregisters what is registered in the domain and frees it. A queue
-// pair of the domain lives on and reaches no memory. The error is that of giving
+// Close deregisters what is registered in the domain and frees it. A queue pair
+// of the domain lives on and reaches no memory. The error is that of giving
 // memory back; the domain is freed all the same. Whoever calls it beside
 // another, or beside the Close of a region, returns when all is done.
 func (pd *PD) Close() error {

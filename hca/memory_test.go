@@ -9,9 +9,9 @@ import (
 	"github.com/gosoftroce/rocev2/memreg"
 )
 
-// A domain that is closed while a region of it is being closed waits for it: none
-// is left allocated. The device's lock is held meanwhile, so that both stand in
-// the middle of their work in ever another order.
+// A domain that is closed while a region of it is being closed waits for it:
+// none is left allocated. The device's lock is held meanwhile, so that both
+// stand in the middle of their work in ever another order.
 func TestDomainWaitsForItsRegions(t *testing.T) {
 	t.Parallel()
 	o := newTestOwner(t)
@@ -53,7 +53,8 @@ func TestDomainWaitsForItsRegions(t *testing.T) {
 	}
 }
 
-// Memory that cannot be given back is an error, and the domain goes all the same.
+// Memory that cannot be given back is an error, and the domain goes all the
+// same.
 func TestDomainGoesDespiteErrors(t *testing.T) {
 	t.Parallel()
 	o := newTestOwner(t)

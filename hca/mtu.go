@@ -20,8 +20,9 @@ func (d *Device) Capabilities() transport.Capabilities {
 	return d.shards[0].link.Capabilities()
 }
 
-// PathMTU returns the largest path MTU that the way to peer carries as far as it
-// is known here: the interface of the device and the one that packets leave by.
+// PathMTU returns the largest path MTU that the way to peer carries as far as
+// it is known here: the interface of the device and the one that packets leave
+// by.
 func (d *Device) PathMTU(peer netip.Addr) rocev2.MTU { return rocev2.LargestMTU(d.linkMTU(peer)) }
 
 func (d *Device) checkPathMTU(m rocev2.MTU, peer netip.Addr) error {

@@ -8,18 +8,20 @@ import (
 	"github.com/gosoftroce/rocev2/qp"
 )
 
-// Memory whose pages may be elsewhere (memreg.PagedMemory, such as a mapped file)
-// is not touched under a shard's lock before they are there: a page that a disk or
-// a network brings would hold up every queue pair of the shard. A queue pair that
-// needs one puts off what needs it, and the pager fetches the page with no lock
-// held, on goroutines that are there while something is to be fetched. A region
-// that is closed waits for those that are fetching pages of it.
+// Memory whose pages may be elsewhere (memreg.PagedMemory, such as a mapped
+// file) is not touched under a shard's lock before they are there: a page that
+// a disk or a network brings would hold up every queue pair of the shard. A
+// queue pair that needs one puts off what needs it, and the pager fetches the
+// page with no lock held, on goroutines that are there while something is to be
+// fetched. A region that is closed waits for those that are fetching pages of
+// it.
 
 const (
-	// maxPagers bounds the goroutines, each of which may keep a thread in the kernel.
+	// maxPagers bounds the goroutines, each of which may keep a thread in the
+	// kernel.
 	maxPagers = 64
-	// maxRegionPagers are those for one region: one whose pages never come must not
-	// keep the pages of the others from coming.
+	// maxRegionPagers are those for one region: one whose pages never come must
+	// not keep the pages of the others from coming.
 	maxRegionPagers = 4
 )
 
@@ -94,8 +96,8 @@ func (p *pager) done(r *memreg.Region) {
 	p.changed.Broadcast()
 }
 
-// take takes the first job whose region has not enough goroutines yet. That of a
-// region which is gone only tells its queue pair.
+// take takes the first job whose region has not enough goroutines yet. That of
+// a region which is gone only tells its queue pair.
 func (p *pager) take() (pageJob, bool) {
 	for i, j := range p.waiting {
 		if p.busy[j.f.Region] < maxRegionPagers || !j.f.Region.Alive() {

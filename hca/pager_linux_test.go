@@ -25,7 +25,8 @@ const (
 	uffdAPIVersion = 0xaa
 )
 
-// holdPages has the pages of b come when the function that it returns is called.
+// holdPages has the pages of b come when the function that it returns is
+// called.
 func holdPages(t *testing.T, b []byte) (fd int, release func()) {
 	t.Helper()
 	r, _, e := unix.Syscall(unix.SYS_USERFAULTFD, unix.O_CLOEXEC, 0, 0)
@@ -46,8 +47,8 @@ func holdPages(t *testing.T, b []byte) (fd int, release func()) {
 	return fd, func() { ioctl(uffdZeroPage, &[4]uint64{start, size}) }
 }
 
-// A page that the kernel really does not have: while it is fetched another queue
-// pair of the shard goes on, and so does garbage collection.
+// A page that the kernel really does not have: while it is fetched another
+// queue pair of the shard goes on, and so does garbage collection.
 func TestPageThatTheKernelLacks(t *testing.T) {
 	t.Parallel()
 	for _, op := range []ib.Opcode{ib.OpWrite, ib.OpRead, ib.OpFetchAdd} {

@@ -42,8 +42,8 @@ func (p *parker) signal() {
 	p.dev.wakePoller()
 }
 
-// signalLocked is signal inside a shard's lock: the poller is woken when that is
-// given up.
+// signalLocked is signal inside a shard's lock: the poller is woken when that
+// is given up.
 func (p *parker) signalLocked() {
 	if p.followers.Load() > 0 {
 		select {
@@ -63,8 +63,8 @@ func (p *parker) interrupt() {
 	}
 }
 
-// close wakes all waiters for good; available must fail from before on. A context
-// that lives on does not keep the object.
+// close wakes all waiters for good; available must fail from before on. A
+// context that lives on does not keep the object.
 func (p *parker) close() {
 	close(p.done)
 	p.interrupt()

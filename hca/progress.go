@@ -41,8 +41,8 @@ func (s *shard) receiveAs(wait, later bool) int {
 	return n
 }
 
-// drain receives all that is there. Traffic that does not pause it follows for a
-// while only: the caller has other things to do.
+// drain receives all that is there. Traffic that does not pause it follows for
+// a while only: the caller has other things to do.
 func (s *shard) drain() int {
 	total := 0
 	for range drainBatches {

@@ -186,9 +186,9 @@ func (q *QP) checkDevice(a *ib.Attr, mask ib.AttrMask) error {
 	return nil
 }
 
-// withZone returns a with the device's zone at a link-local peer, which is on the
-// device's link. The peer's own name for that link, which may have come with its
-// address, says nothing here.
+// withZone returns a with the device's zone at a link-local peer, which is on
+// the device's link. The peer's own name for that link, which may have come
+// with its address, says nothing here.
 func (q *QP) withZone(a *ib.Attr, mask ib.AttrMask) *ib.Attr {
 	peer := a.AV.DGID.Unmap()
 	zone := ""

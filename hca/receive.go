@@ -27,8 +27,8 @@ func (s *shard) recv() int {
 	return n
 }
 
-// setPortState raises an event when the link begins to fail to receive, or ceases
-// to. The caller holds rxMu.
+// setPortState raises an event when the link begins to fail to receive, or
+// ceases to. The caller holds rxMu.
 func (s *shard) setPortState(err error) {
 	switch failed := err != nil; {
 	case failed == s.portError || errors.Is(err, transport.ErrClosed):
@@ -67,9 +67,9 @@ func (s *shard) handleForwarded() {
 	}
 }
 
-// forward gives packets to the shards that they belong to. It queues them there;
-// the goroutine of that shard handles them and sends the answers. It is the
-// only way from one shard to another. The caller may hold a shard's lock.
+// forward gives packets to the shards that they belong to. It queues them
+// there; the goroutine of that shard handles them and sends the answers. It is
+// the only way from one shard to another. The caller may hold a shard's lock.
 func (s *shard) forward(packets []transport.RxPacket) {
 	for i := range packets {
 		if t := s.shardOf(destQPN(packets[i].Data)); t.forwarded.put(&packets[i]) {

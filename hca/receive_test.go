@@ -11,8 +11,8 @@ import (
 	"github.com/gosoftroce/rocev2/ib"
 )
 
-// testDelay is how long packets take in these tests: virtual time, and more than
-// anything here waits for.
+// testDelay is how long packets take in these tests: virtual time, and more
+// than anything here waits for.
 const testDelay = time.Millisecond
 
 // shard returns the only shard of the device.
@@ -33,8 +33,8 @@ func (h *host) standBy() {
 	}
 }
 
-// takePoller makes the test the poller: nothing is received but by the test, and by what
-// it calls.
+// takePoller makes the test the poller: nothing is received but by the test,
+// and by what it calls.
 func (h *host) takePoller() {
 	h.t.Helper()
 	h.standBy()
@@ -111,7 +111,8 @@ func TestPostPassesDelayedAck(t *testing.T) {
 	})
 }
 
-// One acknowledgement stands for the messages that come in a row, up to a bound.
+// One acknowledgement stands for the messages that come in a row, up to a
+// bound.
 func TestOneAckForSeveralMessages(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -142,8 +143,8 @@ func TestOneAckForSeveralMessages(t *testing.T) {
 	})
 }
 
-// A program that polls waits for the next message so long, and no longer, before
-// its acknowledgement goes.
+// A program that polls waits for the next message so long, and no longer,
+// before its acknowledgement goes.
 func TestAckWaitsForTheNextMessage(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -159,7 +160,8 @@ func TestAckWaitsForTheNextMessage(t *testing.T) {
 		time.Sleep(time.Nanosecond)
 		b.dev.Progress()
 		b.wantSent("after it", before, 1)
-		// The peer waited for it, perhaps: the next ones go when nothing else comes.
+		// The peer waited for it, perhaps: the next ones go when nothing else
+		// comes.
 		for i := range 3 {
 			deliver()
 			a.waitOK(1)

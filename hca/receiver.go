@@ -14,8 +14,8 @@ func (s *shard) start() {
 	go s.transmitter()
 }
 
-// transmitter goes on sending when a caller has done its share, and handles what
-// other shards have forwarded.
+// transmitter goes on sending when a caller has done its share, and handles
+// what other shards have forwarded.
 func (s *shard) transmitter() {
 	defer s.wg.Done()
 	for {
@@ -71,8 +71,8 @@ func (s *shard) receiveAlone() bool {
 	}
 }
 
-// standBy leaves receiving to programs until none does it. It reports false when
-// the shard is closed.
+// standBy leaves receiving to programs until none does it. It reports false
+// when the shard is closed.
 func (s *shard) standBy(tick *time.Timer) bool {
 	p := &s.poller
 	p.standby.Store(true)
@@ -103,8 +103,8 @@ func (s *shard) standBy(tick *time.Timer) bool {
 	}
 }
 
-// comeBack ends standing by. It is done with the lock held, under which programs
-// leave answers unsent: none is left behind.
+// comeBack ends standing by. It is done with the lock held, under which
+// programs leave answers unsent: none is left behind.
 func (s *shard) comeBack() {
 	s.lock()
 	s.poller.standby.Store(false)

@@ -23,8 +23,8 @@ const (
 	longBatch = 64 << 10
 	longLoop  = 32 << 10
 
-	// loopRounds is how many batches one sends on a caller's goroutine for packets
-	// that pass inside the device: a request and its answer.
+	// loopRounds is how many batches one sends on a caller's goroutine for
+	// packets that pass inside the device: a request and its answer.
 	loopRounds = 3
 
 	// finalWait is how long somebody waits for a link that is full. Then the
@@ -35,8 +35,8 @@ const (
 // maxSpareBatches is how many transmit batches that nobody uses are kept.
 const maxSpareBatches = 8
 
-// batchPool has transmit batches for all shards of the process: few of them send
-// at any moment.
+// batchPool has transmit batches for all shards of the process: few of them
+// send at any moment.
 type batchPool struct {
 	mu    sync.Mutex
 	spare []*transport.TxBatch
@@ -65,8 +65,8 @@ func (p *batchPool) put(b *transport.TxBatch) {
 	}
 }
 
-// flush sends what the engine has to send, lone acknowledgements included. It is
-// called with the lock held, gives it up while it sends, and returns with it
+// flush sends what the engine has to send, lone acknowledgements included. It
+// is called with the lock held, gives it up while it sends, and returns with it
 // held, like sync.Cond.Wait. When another goroutine is sending, that one goes
 // on with what is ready now. After txBudget batches the transmitter continues
 // in the caller's place.
@@ -105,7 +105,8 @@ func (s *shard) pump(batches int, caller *engine.QP) {
 	}
 }
 
-// sendBatches does what pump says. It reports whether there may be more to send.
+// sendBatches does what pump says. It reports whether there may be more to
+// send.
 func (s *shard) sendBatches(batches int, caller *engine.QP) (more bool) {
 	begun := s.now()
 	now, looped := begun, false
@@ -150,7 +151,8 @@ func (s *shard) sendBatches(batches int, caller *engine.QP) (more bool) {
 func (s *shard) wantsOut() bool { return s.sent != nil || s.eng.Pending() }
 
 // send sends the batch, and then takes what has come meanwhile if the batch is
-// long: the acknowledgements that let the next one go. It is called as flush is.
+// long: the acknowledgements that let the next one go. It is called as flush
+// is.
 func (s *shard) send() {
 	s.unlock()
 	err := s.link.Send(s.tx)
@@ -225,7 +227,8 @@ func (s *shard) sendFinal() <-chan struct{} {
 	return nil
 }
 
-// giveTurn gives q a turn if it has something to send. It is called as flush is.
+// giveTurn gives q a turn if it has something to send. It is called as flush
+// is.
 func (s *shard) giveTurn(q *engine.QP) {
 	switch {
 	case !q.Pending():

@@ -7,8 +7,8 @@ import (
 	"sync/atomic"
 )
 
-// yielder has programs that do nothing but poll let others run. Without that, as
-// many of them as there are processors shut out the timers, whoever was
+// yielder has programs that do nothing but poll let others run. Without that,
+// as many of them as there are processors shut out the timers, whoever was
 // interrupted with a lock held, and the programs that are to answer, until the
 // scheduler steps in after 10 ms, twice perhaps.
 //
