@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/gosoftroce/rocev2/clock"
@@ -38,6 +39,7 @@ const maxSpareBatches = 8
 // batchPool has transmit batches for all shards of the process: few of them
 // send at any moment.
 type batchPool struct {
+	last  atomic.Pointer[transport.TxBatch] // the one that was put last, without the lock
 	mu    sync.Mutex
 	spare []*transport.TxBatch
 }
@@ -45,6 +47,9 @@ type batchPool struct {
 var txBatches batchPool
 
 func (p *batchPool) get() *transport.TxBatch {
+	if b := p.last.Swap(nil); b != nil {
+		return b
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	last := len(p.spare) - 1
@@ -58,6 +63,9 @@ func (p *batchPool) get() *transport.TxBatch {
 
 func (p *batchPool) put(b *transport.TxBatch) {
 	b.Reset()
+	if p.last.CompareAndSwap(nil, b) {
+		return
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.spare) < maxSpareBatches {
@@ -121,7 +129,9 @@ func (s *shard) sendBatches(batches int, caller *engine.QP) (more bool) {
 				break
 			}
 		}
-		s.tx.Reset()
+		if i > 0 {
+			s.tx.Reset()
+		}
 		f := s.eng.Fill(now, s.tx)
 		s.forward(f.Misrouted)
 		if s.eng.AcksHeld() {
