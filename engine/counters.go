@@ -96,7 +96,7 @@ type Usage struct {
 func (e *Engine) Usage() Usage {
 	u := Usage{
 		QPs: e.table.n, Peers: len(e.peers.byAddr), Sending: e.turns.len(), Delayed: e.delayed.len(),
-		Final: len(e.finals), Timers: len(e.timers.heap),
+		Final: len(e.finals), Timers: e.timers.heap.Len(),
 	}
 	for _, p := range e.peers.byAddr {
 		u.Silent += p.accounts[accountSilent].inFlight

@@ -185,17 +185,24 @@ func (e *Engine) Fetched(now clock.Time, q *QP, f qp.Fetch) {
 	e.turns.push(q)
 }
 
-// Deadline returns when Advance wants to be called, and whether at all.
-func (e *Engine) Deadline() (clock.Time, bool) { return e.timers.first() }
+// Deadline returns when Advance wants to be called, and whether at all. There
+// may be nothing to do then.
+func (e *Engine) Deadline() (clock.Time, bool) { return e.timers.heap.Min() }
 
 // Due reports whether Advance has something to do at now. It saves a driver
 // that can look for packets first from a retransmission for nothing.
-func (e *Engine) Due(now clock.Time) bool { return e.timers.due(now) != nil }
+func (e *Engine) Due(now clock.Time) bool {
+	q := e.timers.take(now)
+	if q == nil {
+		return false
+	}
+	e.timers.schedule(now, q, now)
+	return true
+}
 
 // Advance does what is due at now.
 func (e *Engine) Advance(now clock.Time) {
-	for q := e.timers.due(now); q != nil; q = e.timers.due(now) {
-		e.timers.take()
+	for q := e.timers.take(now); q != nil; q = e.timers.take(now) {
 		q.core.HandleTimeout(now)
 		e.count(q)
 		e.turns.push(q)

@@ -3,7 +3,9 @@ package engine
 import (
 	"net/netip"
 	"testing"
+	"time"
 
+	"github.com/gosoftroce/rocev2/clock"
 	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/qp"
 	"github.com/gosoftroce/rocev2/rocev2"
@@ -127,6 +129,27 @@ func TestEngineDoesNotAllocate(t *testing.T) { // not parallel: it counts alloca
 		if n := testing.AllocsPerRun(100, once); n != 0 {
 			t.Errorf("%v allocations for %v", n, op)
 		}
+	}
+}
+
+// Nor do timers that are set anew.
+func TestTimersDoNotAllocate(t *testing.T) { // not parallel: it counts allocations
+	var ts timers
+	q := &QP{}
+	q.ref = &timerRef{q}
+	now := clock.Time(1)
+	once := func() {
+		ts.schedule(now, q, now.Add(3*time.Millisecond))
+		ts.schedule(now, q, now.Add(time.Millisecond))
+		ts.cancel(q)
+		now++
+	}
+	once()
+	if n := testing.AllocsPerRun(100, once); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+	if ts.heap.Len() > 1 || ts.spare.Len() != 0 {
+		t.Errorf("%d entries, %d in the spare heap", ts.heap.Len(), ts.spare.Len())
 	}
 }
 
