@@ -35,7 +35,10 @@ func (s *shard) receiveAs(wait, later bool) int {
 	if later && s.poller.standby.Load() && s.eng.DelayAnswers(now, &r) {
 		s.poller.delayed.Store(true)
 	} else {
-		s.flush()
+		if n >= bulkPackets {
+			now = 0 // it took a while to handle them
+		}
+		s.flushFor(now, nil, false)
 	}
 	s.unlock()
 	return n
@@ -103,7 +106,7 @@ func (s *shard) flushDelayed() {
 func (s *shard) flushIdle() {
 	if s.poller.delayed.Load() {
 		s.lock()
-		s.flushFor(nil, s.poller.standby.Load() && !s.eng.AckDelayExpired(s.now()))
+		s.flushFor(0, nil, s.poller.standby.Load() && !s.eng.AckDelayExpired(s.now()))
 		s.unlock()
 	}
 }

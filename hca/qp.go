@@ -159,7 +159,7 @@ func (q *QP) modify(a *ib.Attr, mask ib.AttrMask) (sent <-chan struct{}, err err
 }
 
 // flush sends what q has come to have to send. It is called as shard.flush is.
-func (q *QP) flush() { q.shard.flushFor(q.core, q.shard.poller.standby.Load()) }
+func (q *QP) flush() { q.shard.flushFor(0, q.core, q.shard.poller.standby.Load()) }
 
 // checkDevice checks what the state machine cannot know: what this device and
 // its link can do.

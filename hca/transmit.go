@@ -78,12 +78,13 @@ func (p *batchPool) put(b *transport.TxBatch) {
 // held, like sync.Cond.Wait. When another goroutine is sending, that one goes
 // on with what is ready now. After txBudget batches the transmitter continues
 // in the caller's place.
-func (s *shard) flush() { s.flushFor(nil, false) }
+func (s *shard) flush() { s.flushFor(0, nil, false) }
 
-// flushFor is flush on behalf of caller, see pump. With holdAcks it leaves lone
+// flushFor is flush at the time now, which is read when it is needed if it is 0,
+// and on behalf of caller, see pump. With holdAcks it leaves lone
 // acknowledgements for the next flush: a program that polls will be back in a
 // moment, and what it has posted goes first.
-func (s *shard) flushFor(caller *engine.QP, holdAcks bool) {
+func (s *shard) flushFor(now clock.Time, caller *engine.QP, holdAcks bool) {
 	switch {
 	case !holdAcks:
 		s.poller.delayed.Store(false)
@@ -91,7 +92,7 @@ func (s *shard) flushFor(caller *engine.QP, holdAcks bool) {
 	case !s.sending: // the one who sends may be about to send them for somebody else
 		s.eng.HoldAcks()
 	}
-	s.pump(txBudget, caller)
+	s.pump(now, txBudget, caller)
 }
 
 // pump sends up to so many batches, unless another goroutine is at it. It stops
@@ -99,13 +100,16 @@ func (s *shard) flushFor(caller *engine.QP, holdAcks bool) {
 // more to send, and after txLongest: what others send must not hold up the
 // caller's program. Then the transmitter goes on in its place. It is called as
 // flush is.
-func (s *shard) pump(batches int, caller *engine.QP) {
+func (s *shard) pump(now clock.Time, batches int, caller *engine.QP) {
 	if s.sending || s.closed || !s.wantsOut() {
 		return
 	}
 	s.sending = true
 	s.tx = txBatches.get()
-	more := s.sendBatches(batches, caller)
+	if now == 0 {
+		now = s.now()
+	}
+	more := s.sendBatches(now, batches, caller)
 	txBatches.put(s.tx)
 	s.tx, s.sending = nil, false
 	if more {
@@ -115,9 +119,8 @@ func (s *shard) pump(batches int, caller *engine.QP) {
 
 // sendBatches does what pump says. It reports whether there may be more to
 // send.
-func (s *shard) sendBatches(batches int, caller *engine.QP) (more bool) {
-	begun := s.now()
-	now, looped := begun, false
+func (s *shard) sendBatches(now clock.Time, batches int, caller *engine.QP) (more bool) {
+	begun, looped := now, false
 	for i := range batches {
 		if i > 0 {
 			if s.closed || !s.wantsOut() {
@@ -229,7 +232,7 @@ func (s *shard) takeSent() chan struct{} {
 // about to hand to the link. It is called as flush is.
 func (s *shard) sendFinal() <-chan struct{} {
 	if s.eng.FinalPackets() > 0 && !s.sending {
-		s.pump(1, nil)
+		s.pump(0, 1, nil)
 	}
 	if s.eng.FinalPackets() > 0 || s.sending {
 		return s.nextBatch()
@@ -243,7 +246,7 @@ func (s *shard) giveTurn(q *engine.QP) {
 	switch {
 	case !q.Pending():
 	case !s.sending:
-		s.pump(1, nil)
+		s.pump(0, 1, nil)
 	default:
 		sent := s.nextBatch()
 		s.unlock()
