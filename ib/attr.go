@@ -8,7 +8,8 @@ import (
 	"github.com/gosoftroce/rocev2/rocev2"
 )
 
-// AttrMask selects attributes of a Modify call, with the bits of ibv_qp_attr_mask.
+// AttrMask selects attributes of a Modify call, with the bits of
+// ibv_qp_attr_mask.
 type AttrMask uint32
 
 // The attributes.
@@ -43,7 +44,8 @@ var attrNames = [...]string{
 	"MAX_DEST_RD_ATOMIC", "PATH_MIG_STATE", "CAP", "DEST_QPN", 25: "RATE_LIMIT",
 }
 
-// String lists the attributes as IBV_QP_* names without the prefix, separated by commas.
+// String lists the attributes as IBV_QP_* names without the prefix, separated
+// by commas.
 func (m AttrMask) String() string {
 	var names []string
 	for i := range 32 {
@@ -58,7 +60,8 @@ func (m AttrMask) String() string {
 	return strings.Join(names, ", ")
 }
 
-// AddressVector is where the packets of a connection go. All but DGID is for the driver, which writes the IP header.
+// AddressVector is where the packets of a connection go. All but DGID is for
+// the driver, which writes the IP header.
 type AddressVector struct {
 	DGID         netip.Addr // the peer's address; the only one that packets are accepted from. A zone says nothing
 	TrafficClass uint8      // DSCP, and in the low 2 bits ECN: 2, ECT(0), lets switches mark packets instead of dropping them
@@ -69,11 +72,12 @@ type AddressVector struct {
 	Native       bool   // the peer is known to be this software: it takes more in flight than others, and sends from one port only
 }
 
-// MinSrcPort is the smallest UDP source port that an address vector may name: the dynamic range (RFC 6335), of which
-// RoCEv2 takes the entropy of a flow.
+// MinSrcPort is the smallest UDP source port that an address vector may name:
+// the dynamic range (RFC 6335), of which RoCEv2 takes the entropy of a flow.
 const MinSrcPort = 0xc000
 
-// Attr holds the attributes of a queue pair. Modify reads only those that its mask selects.
+// Attr holds the attributes of a queue pair. Modify reads only those that its
+// mask selects.
 type Attr struct {
 	State           State
 	CurState        State  // what the caller takes the current state to be

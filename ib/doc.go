@@ -1,7 +1,7 @@
 // Package ib has the plain values of the verbs: work requests, completions and
-// their statuses, operations, queue pair attributes and states, address vectors,
-// access rights, keys, events and limits. Each is defined here and nowhere else,
-// with the numbers of libibverbs where it has them.
+// their statuses, operations, queue pair attributes and states, address
+// vectors, access rights, keys, events and limits. Each is defined here and
+// nowhere else, with the numbers of libibverbs where it has them.
 //
 // The package has values only: it holds no state and does nothing. Programs use
 // package verbs, which has what they need of it.

@@ -17,7 +17,8 @@ var (
 	ErrNotDrained     = errors.New("the send queue is still draining")
 )
 
-// Errors of PostSend and PostRecv. They come wrapped in a PostError, and nothing was queued.
+// Errors of PostSend and PostRecv. They come wrapped in a PostError, and
+// nothing was queued.
 var (
 	ErrState         = errors.New("wrong queue pair state")
 	ErrQueueFull     = errors.New("queue full: it has room again when an earlier request completes")
@@ -33,7 +34,8 @@ var (
 	ErrRemote        = errors.New("the remote address was made for a place outside of the peer's memory")
 )
 
-// ModifyError says which state transition or attribute Modify refused. Nothing was changed.
+// ModifyError says which state transition or attribute Modify refused. Nothing
+// was changed.
 type ModifyError struct {
 	From, To State
 	Service  rocev2.Service

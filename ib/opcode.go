@@ -3,8 +3,8 @@ package ib
 import "strconv"
 
 // Opcode is what a send request does. Its number is that of ibv_wr_opcode plus
-// one, see IBV: 0 is no operation, so that one that was forgotten does not become
-// a WRITE.
+// one, see IBV: 0 is no operation, so that one that was forgotten does not
+// become a WRITE.
 type Opcode uint8
 
 // The operations of send requests.

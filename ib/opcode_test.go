@@ -33,7 +33,8 @@ func TestOpcodes(t *testing.T) {
 		if o.IBV() != w.number || o.String() != w.name || o.Completion() != w.wc || OpcodeOfIBV(w.number) != o {
 			t.Errorf("%v: number %d, completion %d", o, o.IBV(), o.Completion())
 		}
-		// What consumes a receive or names remote memory carries data or is answered.
+		// What consumes a receive or names remote memory carries data
+		// or is answered.
 		if o.Is(OpCarries) == o.Is(OpAnswered) || o.Is(OpAtomic) && !o.Is(OpAnswered) {
 			t.Errorf("%v: flags %b", o, opcodes[o].flags)
 		}

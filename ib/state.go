@@ -2,7 +2,8 @@ package ib
 
 import "strconv"
 
-// State is the state of a queue pair (IBTA 10.3.1), with the numbers of ibv_qp_state.
+// State is the state of a queue pair (IBTA 10.3.1), with the numbers of
+// ibv_qp_state.
 type State uint8
 
 // The states.

@@ -8,7 +8,8 @@ import (
 	"github.com/gosoftroce/rocev2/rocev2"
 )
 
-// Status is the result of a work request, with the numbers of ibv_wc_status. It is an error too, for errors.Is.
+// Status is the result of a work request, with the numbers of ibv_wc_status. It
+// is an error too, for errors.Is.
 type Status uint8
 
 // The statuses.
@@ -88,8 +89,8 @@ func (o WCOpcode) String() string {
 	return "opcode " + strconv.Itoa(int(o))
 }
 
-// WC is a completion. After an error only ID, Status, Opcode, QPN and VendorErr have a meaning; String puts them
-// into words.
+// WC is a completion. After an error only ID, Status, Opcode, QPN and VendorErr
+// have a meaning; String puts them into words.
 type WC struct {
 	ID             uint64     // of the request
 	Status         Status     // StatusSuccess, or see Explain

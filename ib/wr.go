@@ -12,12 +12,13 @@ type RemoteAddr struct {
 	RKey Key
 }
 
-// OutsideRemote stands for a place outside of the memory that an address was asked for. PostSend refuses it with
-// ErrRemote. No region reaches so far up.
+// OutsideRemote stands for a place outside of the memory that an address was
+// asked for. PostSend refuses it with ErrRemote. No region reaches so far up.
 var OutsideRemote = RemoteAddr{Addr: math.MaxUint64}
 
-// SendWR is a send request. PostSend copies what it needs: the struct and its slices may be reused after the call, the
-// memory that SGList names only after the completion.
+// SendWR is a send request. PostSend copies what it needs: the struct and its
+// slices may be reused after the call, the memory that SGList names only after
+// the completion.
 type SendWR struct {
 	ID        uint64 // comes back in WC.ID
 	Opcode    Opcode // must be set: 0 is no operation, ErrNoOpcode
@@ -25,8 +26,8 @@ type SendWR struct {
 	Solicited bool   // set the solicited event bit: SEND and immediate data only, ignored otherwise
 	Fence     bool   // start only when all earlier READs and atomics have completed
 	SGList    []SGE  // where data comes from; for READ and atomics, where it goes
-	// Inline is the data itself, copied by PostSend, instead of SGList if it is not nil. SEND and WRITE only, at most
-	// Config.MaxInline bytes.
+	// Inline is the data itself, copied by PostSend, instead of SGList if
+	// it is not nil. SEND and WRITE only, at most Config.MaxInline bytes.
 	Inline        []byte
 	Imm           uint32     // OpSendImm, OpWriteImm: most significant byte first on the wire
 	InvalidateKey Key        // OpSendInv: the peer's key
@@ -73,8 +74,8 @@ const (
 	BadSize
 )
 
-// InvalidSGE is an entry that stands for no memory, because of rangeErrors[why].
-// No region has its key, and no message is as long as it is.
+// InvalidSGE is an entry that stands for no memory, because of
+// rangeErrors[why]. No region has its key, and no message is as long as it is.
 func InvalidSGE(why uint64) SGE { return SGE{Addr: why, Length: math.MaxUint32} }
 
 // Err says why Region.Slice could not make the entry; nil if it could.
@@ -85,7 +86,8 @@ func (s SGE) Err() error {
 	return nil
 }
 
-// TotalLength returns the sum of the lengths of a scatter/gather list, in bytes.
+// TotalLength returns the sum of the lengths of a scatter/gather list, in
+// bytes.
 func TotalLength(sg []SGE) uint64 {
 	var n uint64
 	for i := range sg {

@@ -62,8 +62,8 @@ func TestNoViewOutlivesDeregister(t *testing.T) {
 		}
 		own.r = mustRegister(t, tab, pd, Local(own.buf), Options{Access: ib.RemoteRead})
 		slot.Store(own)
-		// Waves of more regions make the table grow and shrink under the
-		// readers.
+		// Waves of more regions make the table grow and shrink under
+		// the readers.
 		if i/500%2 == 0 {
 			extra = append(extra, mustRegister(t, tab, pd, Local(make([]byte, 8)), Options{}))
 		} else if n := len(extra); n > 0 {

@@ -108,17 +108,19 @@ type GrantOptions struct {
 	Offset uint64 // of the first byte, in the region
 	Length uint64 // bytes, at least 1
 
-	// Access holds remote rights, and ZeroBased if the first byte has address
-	// 0. Hints are accepted. See Table.Grant for what the region must allow.
+	// Access holds remote rights, and ZeroBased if the first byte has
+	// address
+	// 0. Hints are accepted. See Table.Grant for what the region must
+	// allow.
 	Access ib.Access
 
-	// QPN binds the grant to one queue pair: it refuses all others, as a memory
-	// window of type 2 does. 0 is for every queue pair of the protection
-	// domain, as a window of type 1.
+	// QPN binds the grant to one queue pair: it refuses all others, as a
+	// memory window of type 2 does. 0 is for every queue pair of the
+	// protection domain, as a window of type 1.
 	QPN rocev2.QPN
 
-	// Invalidatable lets Table.Invalidate end the grant. A window of type 2 can
-	// be invalidated, one of type 1 cannot (IBTA o10-37.2.26).
+	// Invalidatable lets Table.Invalidate end the grant. A window of type 2
+	// can be invalidated, one of type 1 cannot (IBTA o10-37.2.26).
 	Invalidatable bool
 }
 

@@ -17,8 +17,8 @@ func TestBucketIsACacheLine(t *testing.T) {
 	if n := unsafe.Sizeof(Region{}); unsafe.Sizeof(uintptr(0)) == 8 && n != 128 {
 		t.Errorf("a region has %d bytes", n)
 	}
-	// What the lookup of an rkey reads of a region is in its first line, and
-	// the grant of the lkey is in the second.
+	// What the lookup of an rkey reads of a region is in its first line,
+	// and the grant of the lkey is in the second.
 	var r Region
 	if end := unsafe.Offsetof(r.remote) + unsafe.Sizeof(r.remote); unsafe.Sizeof(uintptr(0)) == 8 && end > 64 {
 		t.Errorf("Region.remote ends at %d", end)
@@ -48,8 +48,8 @@ func TestKeyTableAgainstMap(t *testing.T) {
 	var biggest int
 	for phase, target := range []int{300, 10, 9000, 200, 0, 5000, 0} {
 		for range 12000 {
-			// Registration and deregistration are mixed, with a drift to the
-			// target.
+			// Registration and deregistration are mixed, with a
+			// drift to the target.
 			if len(live) < target && rng.IntN(4) != 0 || len(live) == 0 {
 				kt.reserve(2)
 				key, ok := kt.draw(random, 0)
@@ -121,7 +121,8 @@ func TestShrinkThatDoesNotFit(t *testing.T) {
 
 func TestKilledKeysAreNotReusedSoon(t *testing.T) {
 	t.Parallel()
-	// The source repeats the keys of the first region for ever, then new ones.
+	// The source repeats the keys of the first region for ever, then new
+	// ones.
 	draws := []uint32{11, 22}
 	next := uint32(100)
 	replay := 0

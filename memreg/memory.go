@@ -22,7 +22,8 @@ type Memory interface {
 	// Bytes is the memory itself, of length Len, where it is memory of this
 	// process that is always accessible; nil where it is not.
 	Bytes() []byte
-	// CopyIn writes src at off. After an error any part may have been written.
+	// CopyIn writes src at off. After an error any part may have been
+	// written.
 	CopyIn(off uint64, src []byte) error
 	// CopyOut reads len(dst) bytes at off.
 	CopyOut(dst []byte, off uint64) error
@@ -30,8 +31,8 @@ type Memory interface {
 	Load64(off uint64) (uint64, error)
 	// Store64 writes the word at off.
 	Store64(off, v uint64) error
-	// CompareSwap64 writes swap if the word equals compare and returns the word
-	// before.
+	// CompareSwap64 writes swap if the word equals compare and returns the
+	// word before.
 	CompareSwap64(off, compare, swap uint64) (old uint64, err error)
 	// FetchAdd64 adds modulo 2^64 and returns the word before.
 	FetchAdd64(off, add uint64) (old uint64, err error)

@@ -13,8 +13,8 @@ import "github.com/gosoftroce/rocev2/ib"
 type PagedMemory interface {
 	Memory
 	// Present reports whether n bytes at off can be read, or written, now
-	// without waiting for a page. It does not block. True is also right where
-	// the access will fail at once.
+	// without waiting for a page. It does not block. True is also right
+	// where the access will fail at once.
 	Present(off, n uint64, write bool) bool
 	// Fetch fetches n bytes at off for reading, or for writing, and blocks
 	// until they are there or cannot be had. Present is true of them

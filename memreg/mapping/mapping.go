@@ -32,28 +32,30 @@ type Options struct {
 	// ReadOnly maps without the right to write; a region over it gets no
 	// LocalWrite.
 	ReadOnly bool
-	// Private keeps what is written from the file and from others. Files only;
-	// anonymous mappings always are.
+	// Private keeps what is written from the file and from others. Files
+	// only; anonymous mappings always are.
 	Private bool
-	// Guard lets every access that the adapter makes survive the loss of the
-	// memory, as ib.FaultMemory. Such memory has no local Bytes: it is
+	// Guard lets every access that the adapter makes survive the loss of
+	// the memory, as ib.FaultMemory. Such memory has no local Bytes: it is
 	// slower, and its region needs an IOVA (Addr, for instance) or is
 	// zero-based.
 	//
-	// Pages that are not in memory are fetched before the adapter touches them,
-	// which holds up no more than the queue pairs that need them, see
-	// memreg.PagedMemory. A page that was found in memory is taken to be there
-	// for 50 ms. On other file systems than the usual ones of a machine's own
-	// disks and memory, a page is also fetched to be written, which holds for
-	// 2 s or until Sync; so a WRITE to a page that was not written lately costs
-	// the peer a retransmission there. Where the system does not say what is in
-	// memory (not on Linux, or of a file of another user that is not open for
-	// writing), all pages are fetched, and taken to be there for 2 s.
+	// Pages that are not in memory are fetched before the adapter touches
+	// them, which holds up no more than the queue pairs that need them, see
+	// memreg.PagedMemory. A page that was found in memory is taken to be
+	// there for 50 ms. On other file systems than the usual ones of a
+	// machine's own disks and memory, a page is also fetched to be written,
+	// which holds for 2 s or until Sync; so a WRITE to a page that was not
+	// written lately costs the peer a retransmission there. Where the
+	// system does not say what is in memory (not on Linux, or of a file of
+	// another user that is not open for writing), all pages are fetched,
+	// and taken to be there for 2 s.
 	//
-	// What is left is an access that waits with a shard of the device locked:
-	// to a page that the system takes away in that time, which Lock excludes,
-	// or a write that the file system makes wait though the page is in memory,
-	// because that is being written to the disk or the journal is.
+	// What is left is an access that waits with a shard of the device
+	// locked: to a page that the system takes away in that time, which Lock
+	// excludes, or a write that the file system makes wait though the page
+	// is in memory, because that is being written to the disk or the
+	// journal is.
 	Guard bool
 }
 

@@ -24,12 +24,12 @@ type presence struct {
 }
 
 const (
-	// readFor is how long a page is taken to stay in memory. Where the system
-	// can be asked it is asked again then.
+	// readFor is how long a page is taken to stay in memory. Where the
+	// system can be asked it is asked again then.
 	readFor = 50 * time.Millisecond
-	// fetchedFor is how long a page may be written that was fetched for it, and
-	// how long one that cannot be had is left alone, so that an access shows
-	// it. It is longer than a peer takes to send a packet again.
+	// fetchedFor is how long a page may be written that was fetched for it,
+	// and how long one that cannot be had is left alone, so that an access
+	// shows it. It is longer than a peer takes to send a packet again.
 	fetchedFor = 2 * time.Second
 )
 
