@@ -2,6 +2,7 @@ package engine
 
 import (
 	"github.com/gosoftroce/rocev2/clock"
+	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/qp"
 	"github.com/gosoftroce/rocev2/rocev2"
 	"github.com/gosoftroce/rocev2/transport"
@@ -54,13 +55,13 @@ type linkWriter struct {
 
 func (w *linkWriter) Room() []byte { return w.batch.Room() }
 
-func (w *linkWriter) Commit(n int) {
+func (w *linkWriter) Commit(n int, _ *ib.AddressVector) {
 	w.batch.Commit(n, w.q.path)
 	w.q.turn -= max(n+rocev2.ICRCLen, minTurnCost)
 }
 
 // writer returns where the packets of q go.
-func (e *Engine) writer(q *QP) qp.PacketWriter {
+func (e *Engine) writer(q *QP) qp.Writer {
 	if q.local {
 		e.loop.q = q
 		return &e.loop
@@ -76,13 +77,13 @@ func (e *Engine) pull(now clock.Time, q *QP) bool {
 	cost := q.packetCost()
 	bytes := q.allowance()
 	for q.turn >= cost {
-		l := limit{packets: q.turn / cost, bytes: bytes, delayAck: e.delayAcks && !q.local}
-		p := q.poll(now, l, out)
-		bytes -= p.bytes
+		l := qp.Limit{Packets: q.turn / cost, Bytes: bytes, DelayAck: e.delayAcks && !q.local}
+		p := q.core.Poll(now, l, out)
+		bytes -= p.Bytes
 		switch {
-		case p.packets == l.packets:
+		case p.Packets == l.Packets:
 			continue // small ones take less of the turn
-		case p.full:
+		case p.Full:
 			e.count(q)
 			if q.local {
 				// What it waits for comes at once: the others would have no
@@ -94,7 +95,7 @@ func (e *Engine) pull(now clock.Time, q *QP) bool {
 		}
 		e.count(q)
 		allowance := q.allowance()
-		if allowance > 0 && p.blocked { // the limit is reached, and there is the share
+		if allowance > 0 && p.Blocked { // the limit is reached, and there is the share
 			bytes = allowance
 			continue
 		}
@@ -103,7 +104,7 @@ func (e *Engine) pull(now clock.Time, q *QP) bool {
 		if allowance == 0 {
 			e.peers.stop(q)
 		}
-		if p.ackDelayed {
+		if p.AckDelayed {
 			e.delayed.push(q)
 		}
 		e.update(now, q)

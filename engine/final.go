@@ -46,7 +46,7 @@ func (e *Engine) putFinal(out *transport.TxBatch) {
 			if room == nil {
 				break
 			}
-			e.loop.Commit(copy(room, p.data[:p.n]))
+			e.loop.Commit(copy(room, p.data[:p.n]), nil)
 		} else {
 			room := out.Room()
 			if room == nil {

@@ -4,6 +4,7 @@ import (
 	"net/netip"
 
 	"github.com/gosoftroce/rocev2/clock"
+	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/rocev2"
 	"github.com/gosoftroce/rocev2/transport"
 )
@@ -17,7 +18,7 @@ const loopArena = 64 << 10
 // loopback is a batch of packets to the engine's own address. They pass from
 // the queue pair that sends to the one that receives, as inside an adapter:
 // through no link and without ICRC, which guards a way that they do not take.
-// It takes memory with the first packet. It implements qp.PacketWriter.
+// It takes memory with the first packet. It implements qp.Writer.
 type loopback struct {
 	addr  netip.Addr // the own address as paths have it; the zero Addr, which is no peer's, if packets do not loop back
 	port  uint16
@@ -42,7 +43,7 @@ func (b *loopback) alloc() {
 	b.shape = transport.RxPacket{Src: b.addr, Dst: b.addr, SrcPort: b.port, ICRC: transport.ICRCVerified}
 }
 
-// Room implements qp.PacketWriter.
+// Room implements qp.Writer.
 func (b *loopback) Room() []byte {
 	if b.arena == nil {
 		b.alloc()
@@ -54,9 +55,9 @@ func (b *loopback) Room() []byte {
 	return b.arena[b.off:end:end]
 }
 
-// Commit implements qp.PacketWriter. The ICRC, which is part of every packet
+// Commit implements qp.Writer. The ICRC, which is part of every packet
 // that is parsed, has its place behind the packet.
-func (b *loopback) Commit(n int) {
+func (b *loopback) Commit(n int, _ *ib.AddressVector) {
 	b.off += n + rocev2.ICRCLen
 	b.ends = append(b.ends, b.off)
 	if b.q != nil {

@@ -60,6 +60,9 @@ func (o Opcode) Known() bool { return o < NumOpcodes && opcodes[o].name != "" }
 // Is reports whether an operation, which is known, has one of the flags.
 func (o Opcode) Is(f OpcodeFlags) bool { return opcodes[o].flags&f != 0 }
 
+// Flags returns all flags of an operation, which is known.
+func (o Opcode) Flags() OpcodeFlags { return opcodes[o].flags }
+
 // Completion returns the opcode of the operation's completion.
 func (o Opcode) Completion() WCOpcode { return opcodes[o].completion }
 

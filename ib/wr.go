@@ -95,3 +95,14 @@ func TotalLength(sg []SGE) uint64 {
 	}
 	return n
 }
+
+// BadSGE says which entry of a list stands for no memory, and why; nil if none
+// does.
+func BadSGE(sg []SGE) error {
+	for i := range sg {
+		if err := sg[i].Err(); err != nil {
+			return fmt.Errorf("scatter/gather entry %d: %w", i, err)
+		}
+	}
+	return nil
+}

@@ -5,7 +5,8 @@ import (
 	"github.com/gosoftroce/rocev2/rocev2"
 )
 
-// checkAttr checks the selected attributes' values and returns the first one that is wrong.
+// checkAttr checks the selected attributes' values and returns the first one
+// that is wrong.
 func checkAttr(a *ib.Attr, mask ib.AttrMask) (bad ib.AttrMask, why string) {
 	checks := [...]struct {
 		attr ib.AttrMask
@@ -39,7 +40,8 @@ func checkAttr(a *ib.Attr, mask ib.AttrMask) (bad ib.AttrMask, why string) {
 	return 0, ""
 }
 
-// accessMask is what ACCESS_FLAGS may hold. Only the remote rights have a meaning for a queue pair.
+// accessMask is what ACCESS_FLAGS may hold. Only the remote rights have a
+// meaning for a queue pair.
 const accessMask = ib.LocalWrite | ib.RemoteWrite | ib.RemoteRead | ib.RemoteAtomic | ib.MWBind |
 	ib.ZeroBased | ib.FlushGlobal | ib.FlushPersistent | ib.RelaxedOrdering
 

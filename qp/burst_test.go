@@ -14,7 +14,7 @@ import (
 	"github.com/gosoftroce/rocev2/rocev2"
 )
 
-// packetList is a PacketWriter that keeps packets, and has room for so many.
+// packetList is a Writer that keeps packets, and has room for so many.
 type packetList struct {
 	room    int
 	packets [][]byte
@@ -33,12 +33,13 @@ func (l *packetList) Room() []byte {
 	return l.buf[:]
 }
 
-func (l *packetList) Commit(n int) {
+func (l *packetList) Commit(n int, _ *ib.AddressVector) {
 	l.room--
 	l.packets = append(l.packets, bytes.Clone(l.buf[:n]))
 }
 
-// failing is memory that can only be copied, and of which the end fails on demand, as a mapped file that was cut.
+// failing is memory that can only be copied, and of which the end fails on
+// demand, as a mapped file that was cut.
 type failing struct {
 	memreg.Memory
 	end uint64
@@ -53,8 +54,8 @@ func (f *failing) CopyOut(dst []byte, off uint64) error {
 	return f.Memory.CopyOut(dst, off)
 }
 
-// twins are two pairs to which the same happens. One sends with PollTransmit alone, the other one with PollBurst as well:
-// nobody must be able to tell them apart.
+// twins are two pairs to which the same happens. One polls packet by packet,
+// the other one many at once: nobody must be able to tell them apart.
 type twins struct {
 	t    *testing.T
 	rng  *rand.Rand
@@ -64,7 +65,8 @@ type twins struct {
 	n    burstTally
 }
 
-// burstTally counts what the bursts were, to show that the test reaches what it should.
+// burstTally counts what the bursts were, to show that the test reaches what it
+// should.
 type burstTally struct {
 	packets, bursts, requests, responses, full, cut, failed, reset, drained int
 }
@@ -93,7 +95,7 @@ func newTwins(t *testing.T, seed uint64) *twins {
 		w.each[i] = p
 		for k, e := range []*testEnd{p.a, p.b} {
 			if keep {
-				e.KeepPackets(NewStore(64))
+				e.SetReorder(NewPool(64))
 			}
 			if foreign {
 				w.mem[i][k] = &failing{Memory: memreg.Local(e.mem), end: twinMemory}
@@ -133,7 +135,7 @@ func (w *twins) fail(format string, args ...any) {
 // plain polls up to most packets.
 func (p *pair) plain(e *testEnd, most int) (packets [][]byte) {
 	for len(packets) < most {
-		n := e.PollTransmit(p.now, p.buf)
+		n := e.poll(p.now, p.buf)
 		if n == 0 {
 			break
 		}
@@ -142,7 +144,7 @@ func (p *pair) plain(e *testEnd, most int) (packets [][]byte) {
 	return packets
 }
 
-// bursts polls up to most packets, with bursts of random limits and rooms.
+// bursts polls up to most packets, with random limits and rooms.
 func (w *twins) bursts(p *pair, e *testEnd, most int) [][]byte {
 	var l packetList
 	for len(l.packets) < most {
@@ -151,17 +153,18 @@ func (w *twins) bursts(p *pair, e *testEnd, most int) [][]byte {
 		if w.rng.IntN(3) == 0 {
 			l.room = w.rng.IntN(left + 1)
 		}
-		limit, before, asked := left, len(l.packets), l.asked
+		limit, before, asked, room := left, len(l.packets), l.asked, l.room
 		if w.rng.IntN(3) == 0 {
 			limit = w.rng.IntN(left + 1)
 		}
-		responding := e.resp.out.head != e.resp.out.tail && !e.AckDelayed()
-		room := l.room
-		n := e.PollBurst(p.now, limit, &l)
-		if got := len(l.packets) - before; got != n || n > limit {
-			w.fail("a burst of %d packets, limit %d, returns %d", got, limit, n)
+		responding := e.resp.Waiting() && !e.ackDelayed()
+		polled := e.Poll(p.now, Limit{Packets: limit, Bytes: e.bytes, DelayAck: e.delay}, &l)
+		e.bytes -= polled.Bytes
+		n := len(l.packets) - before
+		if polled.Packets != n || n > limit || n > room {
+			w.fail("a poll of %d packets, limit %d, room %d, returns %d", n, limit, room, polled.Packets)
 		}
-		if n > 0 {
+		if n > 1 {
 			w.n.bursts++
 			w.n.packets += n
 			if responding {
@@ -175,17 +178,16 @@ func (w *twins) bursts(p *pair, e *testEnd, most int) [][]byte {
 			if l.asked-asked > n {
 				w.n.cut++
 			}
-			continue
 		}
-		if n = e.PollTransmit(p.now, p.buf); n == 0 {
+		if n == 0 && limit > 0 && room > 0 {
 			break
 		}
-		l.packets = append(l.packets, bytes.Clone(p.buf[:n]))
 	}
 	return l.packets
 }
 
-// send brings up to most packets from side k to the other one, of which some are lost.
+// send brings up to most packets from side k to the other one, of which some
+// are lost.
 func (w *twins) send(k, most int) {
 	w.t.Helper()
 	p, y := w.each[0], w.each[1]
@@ -210,7 +212,7 @@ func (w *twins) send(k, most int) {
 		for _, p := range w.each {
 			b := append(bytes.Clone(data), make([]byte, rocev2.ICRCLen)...)
 			must(w.t, p.pkt.Parse(b))
-			p.side(1-k).HandlePacket(p.now, p.side(k).addr, &p.pkt)
+			p.side(1-k).handle(p.now, p.side(k).addr, &p.pkt)
 		}
 	}
 	w.compare()
@@ -221,21 +223,17 @@ func (w *twins) compare() {
 	w.t.Helper()
 	for k := range 2 {
 		x, y := w.each[0].side(k), w.each[1].side(k)
-		if x.stats != y.stats {
-			w.fail("%c: statistics\n%+v\nand with bursts\n%+v", 'a'+k, x.stats, y.stats)
+		if *x.Stats() != *y.Stats() {
+			w.fail("%c: statistics\n%+v\nand with bursts\n%+v", 'a'+k, *x.Stats(), *y.Stats())
 		}
-		if x.state != y.state || x.InFlight() != y.InFlight() || !reflect.DeepEqual(x.Attr(), y.Attr()) {
-			w.fail("%c: %v, %d bytes in flight; with bursts %v, %d", 'a'+k, x.state, x.InFlight(), y.state, y.InFlight())
+		if x.State() != y.State() || x.InFlight() != y.InFlight() || !reflect.DeepEqual(x.Attr(), y.Attr()) {
+			w.fail("%c: %v, %d bytes in flight; with bursts %v, %d", 'a'+k, x.State(), x.InFlight(), y.State(), y.InFlight())
 		}
-		rx, ry := x.req, y.req
-		for _, r := range []*requester{&rx, &ry} {
-			r.queue, r.kept = sendQueue{}, kept{}
-		}
-		if !reflect.DeepEqual(rx, ry) {
+		if rx, ry := x.req.Snapshot(), y.req.Snapshot(); !reflect.DeepEqual(rx, ry) {
 			w.fail("%c: requester\n%+v\nand with bursts\n%+v", 'a'+k, rx, ry)
 		}
-		if ox, oy := x.resp.out, y.resp.out; ox.head != oy.head || ox.tail != oy.tail || !reflect.DeepEqual(ox.ring, oy.ring) {
-			w.fail("%c: answers that wait\n%+v\nand with bursts\n%+v", 'a'+k, ox, oy)
+		if rx, ry := x.resp.Snapshot(), y.resp.Snapshot(); !reflect.DeepEqual(rx, ry) {
+			w.fail("%c: responder\n%+v\nand with bursts\n%+v", 'a'+k, rx, ry)
 		}
 		if !reflect.DeepEqual(x.sq.wcs, y.sq.wcs) || !reflect.DeepEqual(x.rq.wcs, y.rq.wcs) {
 			w.fail("%c: completions %q and %q; with bursts %q and %q", 'a'+k, x.sq.statuses(), x.rq.statuses(), y.sq.statuses(), y.rq.statuses())
@@ -245,7 +243,7 @@ func (w *twins) compare() {
 
 func (w *twins) post(k int) {
 	r := w.rng
-	mtu := w.each[0].a.mtu
+	mtu := w.each[0].a.conn.MTU
 	op := []ib.Opcode{ib.OpWrite, ib.OpWrite, ib.OpSend, ib.OpRead, ib.OpRead, ib.OpWriteImm, ib.OpSendImm, ib.OpFetchAdd}[r.IntN(8)]
 	n := []int{r.IntN(twinMemory / 2), r.IntN(30*mtu) % (twinMemory / 2), r.IntN(3) * mtu, 8}[r.IntN(4)]
 	if op == ib.OpFetchAdd {
@@ -270,13 +268,13 @@ func (w *twins) post(k int) {
 		case flags == 62:
 			wr.SGList[0].Length = twinMemory
 		}
-		return e.PostSend(p.now, &wr)
+		return e.PostSend(&wr)
 	})
 }
 
 func (w *twins) recv(k int) {
 	w.both(k, "posts a receive", func(p *pair, e *testEnd, _ int) error {
-		return e.PostRecv(p.now, &ib.RecvWR{ID: 2, SGList: e.sge(0, twinMemory)})
+		return e.PostRecv(&ib.RecvWR{ID: 2, SGList: e.sge(0, twinMemory)})
 	})
 }
 
@@ -284,7 +282,7 @@ func (w *twins) recv(k int) {
 func (w *twins) pass() {
 	now := w.each[0].now
 	for k := range 2 {
-		if at, ok := w.each[0].side(k).PollTimeout(); ok && w.rng.IntN(2) == 0 {
+		if at, ok := w.each[0].side(k).Deadline(); ok && w.rng.IntN(2) == 0 {
 			now = max(now, at)
 		}
 	}
@@ -292,7 +290,7 @@ func (w *twins) pass() {
 	for k := range 2 {
 		w.both(k, fmt.Sprintf("time passes to %d", now), func(p *pair, e *testEnd, _ int) error {
 			p.now = now
-			at, ok := e.PollTimeout()
+			at, ok := e.Deadline()
 			e.HandleTimeout(now)
 			return fmt.Errorf("a timer: %v, %v", at, ok)
 		})
@@ -347,12 +345,12 @@ func (w *twins) trouble() {
 			})
 		}
 	default:
-		bytes := w.rng.IntN(40 * w.each[0].a.packet())
+		bytes := w.rng.IntN(40 * (w.each[0].a.conn.MTU + PacketOverhead))
 		if w.rng.IntN(2) == 0 {
-			bytes -= bytes % w.each[0].a.packet()
+			bytes -= bytes % (w.each[0].a.conn.MTU + PacketOverhead)
 		}
 		w.both(k, fmt.Sprintf("may send %d bytes", bytes), func(_ *pair, e *testEnd, _ int) error {
-			e.Allow(bytes)
+			e.bytes = bytes
 			return nil
 		})
 		w.send(k, 100)
@@ -360,7 +358,7 @@ func (w *twins) trouble() {
 			return
 		}
 		w.both(k, "may send again", func(_ *pair, e *testEnd, _ int) error {
-			e.Allow(math.MaxInt)
+			e.bytes = math.MaxInt
 			return nil
 		})
 	}
@@ -380,7 +378,7 @@ func (w *twins) play() {
 		case i == 11:
 			on := w.rng.IntN(2) == 0
 			w.both(k, fmt.Sprintf("delays acknowledgements: %v", on), func(_ *pair, e *testEnd, _ int) error {
-				e.DelayAcks(on)
+				e.delay = on
 				return nil
 			})
 		case i == 12:
@@ -392,14 +390,15 @@ func (w *twins) play() {
 	for i := range 2 {
 		if x, y := w.each[0].side(i), w.each[1].side(i); !bytes.Equal(x.mem, y.mem) {
 			w.fail("%c: other memory with bursts", 'a'+i)
-		} else if x.state == ib.StateErr {
+		} else if x.State() == ib.StateErr {
 			w.n.failed++
 		}
 	}
 }
 
-// TestBurst: with PollBurst a queue pair sends the same packets as without it, in the same order, and is in the same state
-// after it: whatever is posted, lost, taken away or forbidden, and wherever the room ends.
+// TestBurst: in one Poll a queue pair sends the same packets as in one for
+// each, in the same order, and is in the same state after it: whatever is
+// posted, lost, taken away or forbidden, and wherever the room ends.
 func TestBurst(t *testing.T) {
 	t.Parallel()
 	var sum burstTally
@@ -409,7 +408,7 @@ func TestBurst(t *testing.T) {
 	}
 	for seed := range seeds {
 		w := newTwins(t, seed)
-		w.log = append(w.log, fmt.Sprintf("seed %d, MTU %d", seed, w.each[0].a.mtu))
+		w.log = append(w.log, fmt.Sprintf("seed %d, MTU %d", seed, w.each[0].a.conn.MTU))
 		w.play()
 		sum.packets += w.n.packets
 		sum.bursts += w.n.bursts

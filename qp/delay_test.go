@@ -11,7 +11,7 @@ import (
 func (p *pair) polled(e *testEnd) []rocev2.Opcode {
 	p.t.Helper()
 	var ops []rocev2.Opcode
-	for n := e.PollTransmit(p.now, p.buf); n > 0; n = e.PollTransmit(p.now, p.buf) {
+	for n := e.poll(p.now, p.buf); n > 0; n = e.poll(p.now, p.buf) {
 		ops = append(ops, rocev2.Opcode(p.buf[0]))
 	}
 	return ops
@@ -27,7 +27,7 @@ func TestDelayedAcks(t *testing.T) {
 	answer.SGList, answer.Remote.RKey = []ib.SGE{p.b.mr.SGE(0, 8)}, p.a.mr.RKey()
 	post := func(e *testEnd, wr ib.SendWR) {
 		t.Helper()
-		if err := e.PostSend(p.now, &wr); err != nil {
+		if err := e.PostSend(&wr); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -43,25 +43,25 @@ func TestDelayedAcks(t *testing.T) {
 			}
 		}
 	}
-	p.b.DelayAcks(true)
+	p.b.delay = true
 	post(p.a, write)
 	p.transfer(p.a, 1)
 	want("the acknowledgement waits")
 	post(p.b, answer)
 	want("a request passes it", rocev2.RCWriteOnly)
-	if !p.b.AckDelayed() {
+	if !p.b.ackDelayed() {
 		t.Error("nothing is delayed any more")
 	}
 	post(p.a, write)
 	p.transfer(p.a, 1)
 	want("a second one joins it")
-	p.b.DelayAcks(false)
+	p.b.delay = false
 	want("one for both", rocev2.RCAcknowledge)
-	if p.b.AckDelayed() {
+	if p.b.ackDelayed() {
 		t.Error("something is still delayed")
 	}
 
-	p.b.DelayAcks(true)
+	p.b.delay = true
 	read := write
 	read.Opcode = ib.OpRead
 	post(p.a, write)

@@ -8,12 +8,14 @@ import (
 	"testing"
 
 	"github.com/gosoftroce/rocev2/ib"
+	"github.com/gosoftroce/rocev2/memreg"
 	"github.com/gosoftroce/rocev2/rocev2"
 )
 
-// TestReadsBeyondDepth: twenty READs at a responder that keeps fewer are all answered, whether they come in one batch or
-// one at a time, from a peer that goes back or one that repairs, over a path that loses packets or not. The outcome does
-// not depend on when answers leave.
+// TestReadsBeyondDepth: twenty READs at a responder that keeps fewer are all
+// answered, whether they come in one batch or one at a time, from a peer that
+// goes back or one that repairs, over a path that loses packets or not. The
+// outcome does not depend on when answers leave.
 func TestReadsBeyondDepth(t *testing.T) {
 	t.Parallel()
 	for _, depth := range []uint8{1, 2, 4} {
@@ -41,7 +43,7 @@ func readsBeyondDepth(t *testing.T, depth uint8, keep bool, batch int, seed uint
 	loss := []float64{0, 0, 0.05, 0.15}[seed%4]
 	p.drop = func(*testEnd, *rocev2.Packet) bool { return r.Float64() < loss }
 	for i := range reads {
-		must(t, p.a.PostSend(0, &ib.SendWR{ID: uint64(i), Opcode: ib.OpRead, SGList: p.a.sge(i*length, length),
+		must(t, p.a.PostSend(&ib.SendWR{ID: uint64(i), Opcode: ib.OpRead, SGList: p.a.sge(i*length, length),
 			Remote: p.b.remote((i * length) ^ 1), Signaled: true}))
 	}
 	for range 1 << 16 {
@@ -50,7 +52,7 @@ func readsBeyondDepth(t *testing.T, depth uint8, keep bool, batch int, seed uint
 		if n > 0 {
 			continue
 		}
-		at, ok := p.a.PollTimeout()
+		at, ok := p.a.Deadline()
 		if !ok {
 			break
 		}
@@ -74,7 +76,8 @@ func readsBeyondDepth(t *testing.T, depth uint8, keep bool, batch int, seed uint
 	}
 }
 
-// TestAtomicsBeyondDepth: without a loss atomics beyond the depth are executed too, each once.
+// TestAtomicsBeyondDepth: without a loss atomics beyond the depth are executed
+// too, each once.
 func TestAtomicsBeyondDepth(t *testing.T) {
 	t.Parallel()
 	for _, keep := range []bool{false, true} {
@@ -85,7 +88,7 @@ func TestAtomicsBeyondDepth(t *testing.T) {
 		}
 		before, _ := p.b.mr.Load64(0)
 		for i := range 20 {
-			must(t, p.a.PostSend(0, &ib.SendWR{ID: uint64(i), Opcode: ib.OpFetchAdd, CompareAdd: 1, SGList: p.a.sge(8*i, 8),
+			must(t, p.a.PostSend(&ib.SendWR{ID: uint64(i), Opcode: ib.OpFetchAdd, CompareAdd: 1, SGList: p.a.sge(8*i, 8),
 				Remote: p.b.remote(0), Signaled: true}))
 		}
 		p.settle()
@@ -100,19 +103,20 @@ func TestAtomicsBeyondDepth(t *testing.T) {
 	}
 }
 
-// TestForgedDuplicates: whatever duplicates somebody invents, the responder goes on, each gets one answer packet at the
-// most, and what waits stays bounded.
+// TestForgedDuplicates: whatever duplicates somebody invents, the responder
+// goes on, each gets one answer packet at the most, and what waits stays
+// bounded.
 func TestForgedDuplicates(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, pairConfig{attr: ib.Attr{MaxRdAtomic: 8, MaxDestRdAtomic: 2}})
 	for i := range 12 {
-		must(t, p.a.PostSend(0, &ib.SendWR{ID: uint64(i), Opcode: ib.OpFetchAdd, CompareAdd: 1, SGList: p.a.sge(8*i, 8), Remote: p.b.remote(0)}))
+		must(t, p.a.PostSend(&ib.SendWR{ID: uint64(i), Opcode: ib.OpFetchAdd, CompareAdd: 1, SGList: p.a.sge(8*i, 8), Remote: p.b.remote(0)}))
 	}
 	p.settle()
 	r := rand.New(rand.NewPCG(1, 1))
 	ops := []rocev2.Opcode{rocev2.RCFetchAdd, rocev2.RCCompareSwap, rocev2.RCReadRequest, rocev2.RCSendOnly, rocev2.RCWriteOnly}
 	for i := range 20000 {
-		pkt := packet(ops[r.IntN(len(ops))], p.b.resp.epsn.Add(-1-r.IntN(1<<(1+i%23))))
+		pkt := packet(ops[r.IntN(len(ops))], p.b.Attr().RQPSN.Add(-1-r.IntN(1<<(1+i%23))))
 		pkt.RETH.Length = uint32(r.IntN(3)) * 500
 		pkt.RETH.VA = testIOVA
 		if d := p.inject(p.b, pkt); d != DropDuplicate && d != DropBusy {
@@ -120,9 +124,9 @@ func TestForgedDuplicates(t *testing.T) {
 		}
 		if i%5 == 0 {
 			for range 5 { // no more answers than packets
-				p.b.PollTransmit(p.now, p.buf[:0])
+				p.b.poll(p.now, p.buf[:0])
 			}
-			if p.b.PollTransmit(p.now, p.buf[:0]) != 0 {
+			if p.b.poll(p.now, p.buf[:0]) != 0 {
 				t.Fatal("more answers than duplicates")
 			}
 		}
@@ -130,15 +134,16 @@ func TestForgedDuplicates(t *testing.T) {
 	if p.b.State() != ib.StateRTS {
 		t.Errorf("state %v", p.b.State())
 	}
-	must(t, p.a.PostSend(0, &ib.SendWR{ID: 99, Opcode: ib.OpWrite, Remote: p.b.remote(0), Signaled: true}))
+	must(t, p.a.PostSend(&ib.SendWR{ID: 99, Opcode: ib.OpWrite, Remote: p.b.remote(0), Signaled: true}))
 	p.settle()
 	if s := p.a.sq.statuses(); s != "99 SUCCESS" {
 		t.Errorf("%q", s)
 	}
 }
 
-// TestStrayReplayFault: the region of a READ is gone when a duplicate of it comes. The peer is told, and the connection
-// goes on: it may have had its answer long ago.
+// TestStrayReplayFault: the region of a READ is gone when a duplicate of it
+// comes. The peer is told, and the connection goes on: it may have had its
+// answer long ago.
 func TestStrayReplayFault(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, pairConfig{})
@@ -146,21 +151,28 @@ func TestStrayReplayFault(t *testing.T) {
 	pkt := packet(rocev2.RCReadRequest, 0xfffffe)
 	pkt.RETH = rocev2.RETH{VA: mr.Addr(), RKey: uint32(mr.RKey()), Length: 5000}
 	p.inject(p.b, pkt)
-	for p.b.PollTransmit(p.now, p.buf[:0]) > 0 {
+	for p.b.poll(p.now, p.buf[:0]) > 0 {
 	}
 	p.b.table.Deregister(mr)
 	p.inject(p.b, pkt)
-	n := p.b.PollTransmit(p.now, p.buf[:0])
+	n := p.b.poll(p.now, p.buf[:0])
 	var nak rocev2.Packet
 	if n == 0 {
 		t.Fatal("no answer")
 	}
 	must(t, nak.Parse(p.buf[:n+rocev2.ICRCLen]))
 	if nak.BTH.Opcode != rocev2.RCAcknowledge || nak.AETH.Syndrome != rocev2.NAKRemoteAccess || nak.BTH.PSN != 0xfffffe ||
-		p.b.State() != ib.StateRTS || p.b.PollTransmit(p.now, p.buf[:0]) != 0 {
+		p.b.State() != ib.StateRTS || p.b.poll(p.now, p.buf[:0]) != 0 {
 		t.Errorf("%+v, state %v", nak, p.b.State())
 	}
-	if e, _ := p.b.resp.res.find(0xfffffe); e == nil || e.pending != pendingNone {
-		t.Errorf("the READ still waits for its answer: %+v", e)
+	if r := p.b.resp.Snapshot(); r.Pending != 0 {
+		t.Errorf("the READ still waits for its answer: %+v", r)
 	}
+}
+
+func registerAll(t *testing.T, e *testEnd, mem []byte) *memreg.Region {
+	t.Helper()
+	mr, err := e.table.Register(e.pd, memreg.Local(mem), memreg.Options{Access: testAccess, Base: memreg.BaseIOVA, IOVA: testIOVA})
+	must(t, err)
+	return mr
 }

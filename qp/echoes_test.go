@@ -10,8 +10,9 @@ import (
 
 // Late, repeated and stray packets.
 
-// TestGapNAKAgain: when the packet is lost again, the responder sees it by the packets that follow and sends another NAK,
-// which the requester takes; the timeout is not needed, and the retry count not used up by it.
+// TestGapNAKAgain: when the packet is lost again, the responder sees it by the
+// packets that follow and sends another NAK, which the requester takes; the
+// timeout is not needed, and the retry count not used up by it.
 func TestGapNAKAgain(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, pairConfig{attr: ib.Attr{RetryCount: 1}})
@@ -24,7 +25,7 @@ func TestGapNAKAgain(t *testing.T) {
 		return false
 	}
 	for range 10 {
-		must(t, p.a.PostSend(0, &ib.SendWR{Opcode: ib.OpWrite, SGList: p.a.sge(0, 3000), Remote: p.b.remote(0)}))
+		must(t, p.a.PostSend(&ib.SendWR{Opcode: ib.OpWrite, SGList: p.a.sge(0, 3000), Remote: p.b.remote(0)}))
 	}
 	p.run()
 	if p.b.Stats().NAKSeqSent != maxRestarts || p.now != 0 || p.a.Stats().SendDone != 10 {
@@ -32,13 +33,14 @@ func TestGapNAKAgain(t *testing.T) {
 	}
 }
 
-// TestNAKEchoes: whatever the number of NAKs for the same PSN, they cost one retry and a bounded number of packets.
+// TestNAKEchoes: whatever the number of NAKs for the same PSN, they cost one
+// retry and a bounded number of packets.
 func TestNAKEchoes(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, pairConfig{attr: ib.Attr{RetryCount: 1}})
 	p.drop = func(*testEnd, *rocev2.Packet) bool { return true }
 	for range 10 {
-		must(t, p.a.PostSend(0, &ib.SendWR{Opcode: ib.OpWrite}))
+		must(t, p.a.PostSend(&ib.SendWR{Opcode: ib.OpWrite}))
 	}
 	nak := packet(rocev2.RCAcknowledge, 0xfffffe)
 	nak.AETH.Syndrome = rocev2.NAKSequence
@@ -47,18 +49,19 @@ func TestNAKEchoes(t *testing.T) {
 		p.inject(p.a, nak)
 		p.inject(p.a, nak)
 	}
-	if s := p.a.Stats(); p.a.State() != ib.StateRTS || s.Restarts != maxRestarts || p.a.req.retry.left != 0 {
-		t.Errorf("state %v, %d restarts, %d retries left", p.a.State(), s.Restarts, p.a.req.retry.left)
+	if s := p.a.Stats(); p.a.State() != ib.StateRTS || s.Restarts != maxRestarts || p.a.req.Snapshot().RetriesLeft != 0 {
+		t.Errorf("state %v, %d restarts, %d retries left", p.a.State(), s.Restarts, p.a.req.Snapshot().RetriesLeft)
 	}
 }
 
-// TestProbe: the last packet is lost, and nothing follows it. With MinProbe it is sent again long before the timeout; a peer
-// that has vanished is still given up after count+1 timeouts.
+// TestProbe: the last packet is lost, and nothing follows it. With MinProbe it
+// is sent again long before the timeout; a peer that has vanished is still
+// given up after count+1 timeouts.
 func TestProbe(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, pairConfig{config: Config{MinProbe: 1e6}, attr: ib.Attr{RetryCount: 2}})
 	write := ib.SendWR{Opcode: ib.OpWrite, SGList: p.a.sge(0, 3000), Remote: p.b.remote(0)}
-	must(t, p.a.PostSend(0, &write))
+	must(t, p.a.PostSend(&write))
 	p.run()
 	p.drop = func(_ *testEnd, pkt *rocev2.Packet) bool {
 		if pkt.BTH.Opcode == rocev2.RCWriteLast {
@@ -67,27 +70,28 @@ func TestProbe(t *testing.T) {
 		}
 		return false
 	}
-	must(t, p.a.PostSend(0, &write))
+	must(t, p.a.PostSend(&write))
 	p.settle()
 	if s := p.a.Stats(); p.now != 1e6 || s.Probes != 1 || s.SendDone != 2 || s.Timeouts != 0 {
 		t.Errorf("after %d ns: %d probes, %d timeouts, %d done", p.now, s.Probes, s.Timeouts, s.SendDone)
 	}
 	start := p.now
 	p.drop = func(*testEnd, *rocev2.Packet) bool { return true }
-	must(t, p.a.PostSend(p.now, &write))
+	must(t, p.a.PostSend(&write))
 	p.settle()
 	if got := p.now - start; got != 3*clock.Time(rocev2.AckTimeout(14)) || p.a.State() != ib.StateErr {
 		t.Errorf("given up after %d ns, state %v", got, p.a.State())
 	}
 }
 
-// TestFatalNAKInsideRead: Linux refuses a READ in the middle of its answer with the PSN of the request; others use that
-// of the next packet, and either may overtake data. The READ fails at once in every case.
+// TestFatalNAKInsideRead: Linux refuses a READ in the middle of its answer with
+// the PSN of the request; others use that of the next packet, and either may
+// overtake data. The READ fails at once in every case.
 func TestFatalNAKInsideRead(t *testing.T) {
 	t.Parallel()
 	for at, syndrome := range []rocev2.Syndrome{0x61, 0x62, 0x63, 0x64, 0x65} {
 		p := newPair(t, pairConfig{})
-		must(t, p.a.PostSend(0, &ib.SendWR{ID: 1, Opcode: ib.OpRead, SGList: p.a.sge(0, 5000), Remote: p.b.remote(0)}))
+		must(t, p.a.PostSend(&ib.SendWR{ID: 1, Opcode: ib.OpRead, SGList: p.a.sge(0, 5000), Remote: p.b.remote(0)}))
 		p.transfer(p.a, 1)
 		p.transfer(p.b, 2)
 		nak := packet(rocev2.RCAcknowledge, rocev2.PSN(0xfffffe).Add(at))
@@ -100,26 +104,28 @@ func TestFatalNAKInsideRead(t *testing.T) {
 	}
 }
 
-// TestUnsolicitedCredits: an acknowledgement of what has completed may bring more credits.
+// TestUnsolicitedCredits: an acknowledgement of what has completed may bring
+// more credits.
 func TestUnsolicitedCredits(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, pairConfig{})
-	must(t, p.a.PostSend(0, &ib.SendWR{Opcode: ib.OpWrite}))
+	must(t, p.a.PostSend(&ib.SendWR{Opcode: ib.OpWrite}))
 	p.run()
 	ack := packet(rocev2.RCAcknowledge, 0xfffffe)
 	ack.AETH = rocev2.AETH{Syndrome: rocev2.SyndromeACK(rocev2.CreditCode(6)), MSN: 1}
-	if got := p.inject(p.a, ack); got != DropStale || !p.a.req.credit.allows(7) || p.a.req.credit.allows(8) {
-		t.Errorf("%v, credit %+v", got, p.a.req.credit)
+	if got := p.inject(p.a, ack); got != DropStale || !p.a.req.Snapshot().Limited || p.a.req.Snapshot().LSN != 7 {
+		t.Errorf("%v, credit to %+v", got, p.a.req.Snapshot().LSN)
 	}
 }
 
-// TestDuplicateWhileAnswering: a duplicate READ whose answer has not been sent completely does not add a second answer: it
-// is moved back if it has passed the place, and goes on otherwise.
+// TestDuplicateWhileAnswering: a duplicate READ whose answer has not been sent
+// completely does not add a second answer: it is moved back if it has passed
+// the place, and goes on otherwise.
 func TestDuplicateWhileAnswering(t *testing.T) {
 	t.Parallel()
 	for from, want := range []int{5, 4, 3, 3, 3} {
 		p := newPair(t, pairConfig{})
-		must(t, p.a.PostSend(0, &ib.SendWR{Opcode: ib.OpRead, SGList: p.a.sge(0, 5000), Remote: p.b.remote(0)}))
+		must(t, p.a.PostSend(&ib.SendWR{Opcode: ib.OpRead, SGList: p.a.sge(0, 5000), Remote: p.b.remote(0)}))
 		p.transfer(p.a, 1)
 		p.transfer(p.b, 2)
 		pkt := packet(rocev2.RCReadRequest, rocev2.PSN(0xfffffe).Add(from))
@@ -128,14 +134,15 @@ func TestDuplicateWhileAnswering(t *testing.T) {
 		if n := p.transfer(p.b, 10); n != want {
 			t.Errorf("again from packet %d after two: %d packets, want %d", from, n, want)
 		}
-		if p.a.Stats().SendDone != 1 || p.b.resp.res.ring[0].pending != pendingNone {
+		if p.a.Stats().SendDone != 1 || p.b.resp.Snapshot().Pending != 0 {
 			t.Errorf("again from packet %d: not done", from)
 		}
 	}
 }
 
-// TestStrayReplay: the replay for a duplicate gives its place to a new request that needs it, and is sent all the same: the
-// peer may have more outstanding than agreed.
+// TestStrayReplay: the replay for a duplicate gives its place to a new request
+// that needs it, and is sent all the same: the peer may have more outstanding
+// than agreed.
 func TestStrayReplay(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, pairConfig{attr: ib.Attr{MaxDestRdAtomic: 1}})
@@ -159,55 +166,59 @@ func TestStrayReplay(t *testing.T) {
 	}
 }
 
-// TestSpuriousProbe: the peer's answer comes late, and nothing was lost. What the probes cut off the window is given back,
-// and the next pause as long is waited for.
+// TestSpuriousProbe: the peer's answer comes late, and nothing was lost. What
+// the probes cut off the window is given back, and the next pause as long is
+// waited for.
 func TestSpuriousProbe(t *testing.T) {
 	t.Parallel()
 	const pause = 9e6 // ns
 	p := newPair(t, pairConfig{config: Config{MinProbe: 1e6}})
 	write := ib.SendWR{Opcode: ib.OpWrite, SGList: p.a.sge(0, 8), Remote: p.b.remote(0)}
-	must(t, p.a.PostSend(p.now, &write))
+	must(t, p.a.PostSend(&write))
 	p.run()
-	window, probes := p.a.req.window.size, uint64(0)
+	window, probes := p.a.req.Snapshot().Limit.Bytes, uint64(0)
 	for round := range 3 {
-		must(t, p.a.PostSend(p.now, &write))
+		must(t, p.a.PostSend(&write))
 		p.transfer(p.a, 1)
 		end := p.now + pause
-		for at, ok := p.a.PollTimeout(); ok && at < end; at, ok = p.a.PollTimeout() {
+		for at, ok := p.a.Deadline(); ok && at < end; at, ok = p.a.Deadline() {
 			p.now = at
 			p.a.HandleTimeout(at)
 			p.transfer(p.a, 1)
 		}
-		if round == 0 && p.a.req.window.size >= window {
+		if round == 0 && p.a.req.Snapshot().Limit.Bytes >= window {
 			t.Error("silence did not cut the window")
 		}
 		p.now = end
 		p.run()
-		if s := p.a.Stats(); s.Spurious == 0 || s.Spurious != s.Retransmits || round > 0 && s.Probes != probes || s.SendDone != uint64(round+2) || p.a.req.window.size < window {
+		if s := p.a.Stats(); s.Spurious == 0 || s.Spurious != s.Retransmits || round > 0 && s.Probes != probes || s.SendDone != uint64(round+2) || p.a.req.Snapshot().Limit.Bytes < window {
 			t.Errorf("pause %d: %d probes, %d packets of %d spurious, %d done, window %d of %d",
-				round, s.Probes, s.Spurious, s.Retransmits, s.SendDone, p.a.req.window.size, window)
+				round, s.Probes, s.Spurious, s.Retransmits, s.SendDone, p.a.req.Snapshot().Limit.Bytes, window)
 		}
 		probes = p.a.Stats().Probes
 	}
 }
 
-// TestAnsweredTwice: a lone packet that was sent again is answered as if that had been needed, and then once more: so it
-// was not, and the peer is waited for longer.
+// TestAnsweredTwice: a lone packet that was sent again is answered as if that
+// had been needed, and then once more: so it was not, and the peer is waited
+// for longer.
 func TestAnsweredTwice(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, pairConfig{config: Config{MinProbe: 1e6}})
+	var pauses Pauses
+	p.a.SharePauses(&pauses)
 	write := ib.SendWR{Opcode: ib.OpWrite, SGList: p.a.sge(0, 8), Remote: p.b.remote(0)}
-	must(t, p.a.PostSend(p.now, &write))
+	must(t, p.a.PostSend(&write))
 	p.run()
-	must(t, p.a.PostSend(p.now, &write))
+	must(t, p.a.PostSend(&write))
 	p.transfer(p.a, 1)
 	var packets [2][rocev2.MaxPacketLen]byte
 	var lens [2]int
-	lens[0] = p.b.PollTransmit(p.now, packets[0][:])
-	p.now, _ = p.a.PollTimeout()
+	lens[0] = p.b.poll(p.now, packets[0][:])
+	p.now, _ = p.a.Deadline()
 	p.a.HandleTimeout(p.now)
 	p.transfer(p.a, 1)
-	lens[1] = p.b.PollTransmit(p.now, packets[1][:])
+	lens[1] = p.b.poll(p.now, packets[1][:])
 	p.now += 1000 // as if to the second one
 	for i := range packets {
 		p.carry(p.b, packets[i][:], lens[i])
@@ -215,7 +226,7 @@ func TestAnsweredTwice(t *testing.T) {
 			t.Errorf("answer %d: %d done, %d packets spurious", i, s.SendDone, s.Spurious)
 		}
 	}
-	if got := p.a.req.rtt.pauses.expected(p.now); got < 1e6 {
+	if got := pauses.Expected(p.now); got < 1e6 {
 		t.Errorf("the pause that is expected is %v", got)
 	}
 }

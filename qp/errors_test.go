@@ -1,6 +1,7 @@
 package qp
 
 import (
+	"cmp"
 	"errors"
 	"strings"
 	"testing"
@@ -30,22 +31,21 @@ func TestPostErrors(t *testing.T) {
 		{"2^31+1 bytes", ib.SendWR{Opcode: ib.OpSend, SGList: []ib.SGE{{Length: 1 << 31}, {Length: 1}}}, ib.ErrTooLong},
 		{"atomic of 4 bytes", ib.SendWR{Opcode: ib.OpFetchAdd, SGList: p.a.sge(0, 4)}, ib.ErrAtomicLength},
 	} {
-		var pe *PostError
-		if err := p.a.PostSend(0, &c.wr); !errors.Is(err, c.want) || !errors.As(err, &pe) {
+		if err := p.a.PostSend(&c.wr); !errors.Is(err, c.want) {
 			t.Errorf("%s: %v, want %v", c.name, err, c.want)
 		}
 	}
 	for range 2 {
-		must(t, p.a.PostSend(0, &ib.SendWR{Opcode: ib.OpWrite, SGList: sge, Remote: p.b.remote(0)}))
-		must(t, p.a.PostRecv(0, &ib.RecvWR{}))
+		must(t, p.a.PostSend(&ib.SendWR{Opcode: ib.OpWrite, SGList: sge, Remote: p.b.remote(0)}))
+		must(t, p.a.PostRecv(&ib.RecvWR{}))
 	}
-	if err := p.a.PostSend(0, &ib.SendWR{Opcode: ib.OpSend}); !errors.Is(err, ib.ErrQueueFull) {
+	if err := p.a.PostSend(&ib.SendWR{Opcode: ib.OpSend}); !errors.Is(err, ib.ErrQueueFull) {
 		t.Errorf("third of two sends: %v", err)
 	}
-	if err := p.a.PostRecv(0, &ib.RecvWR{}); !errors.Is(err, ib.ErrQueueFull) {
+	if err := p.a.PostRecv(&ib.RecvWR{}); !errors.Is(err, ib.ErrQueueFull) {
 		t.Errorf("third of two receives: %v", err)
 	}
-	if err := p.a.PostRecv(0, &ib.RecvWR{SGList: append(sge, sge...)}); !errors.Is(err, ib.ErrTooManySGE) {
+	if err := p.a.PostRecv(&ib.RecvWR{SGList: append(sge, sge...)}); !errors.Is(err, ib.ErrTooManySGE) {
 		t.Errorf("receive with two entries: %v", err)
 	}
 	p.settle()
@@ -66,22 +66,22 @@ func TestPostErrorTexts(t *testing.T) {
 		"cannot have inline data: RDMA_READ; only SEND":                     {Opcode: ib.OpRead, Inline: []byte{1}},
 		"an atomic needs exactly 8 bytes: SGList has 4":                     {Opcode: ib.OpFetchAdd, SGList: p.a.sge(0, 4)},
 	} {
-		if err := p.a.PostSend(0, &wr); err == nil || !strings.Contains(err.Error(), want) {
+		if err := p.a.PostSend(&wr); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error is %v, want %q", err, want)
 		}
 	}
-	if err := p.a.PostRecv(0, &ib.RecvWR{SGList: two}); err == nil || !strings.Contains(err.Error(), "2; the queue pair was made for 1") {
+	if err := p.a.PostRecv(&ib.RecvWR{SGList: two}); err == nil || !strings.Contains(err.Error(), "2; the queue pair was made for 1") {
 		t.Errorf("receive with two entries: %v", err)
 	}
-	must(t, p.a.PostSend(0, &ib.SendWR{Opcode: ib.OpWrite, Remote: p.b.remote(0)}))
-	must(t, p.a.PostRecv(0, &ib.RecvWR{}))
+	must(t, p.a.PostSend(&ib.SendWR{Opcode: ib.OpWrite, Remote: p.b.remote(0)}))
+	must(t, p.a.PostRecv(&ib.RecvWR{}))
 	reset := newPair(t, pairConfig{noRTS: true}).b
 	send, recv := &ib.SendWR{Opcode: ib.OpSend}, &ib.RecvWR{}
 	for want, post := range map[string]func() error{
-		"has room again":         func() error { return p.a.PostSend(0, send) },
-		"receive: queue full":    func() error { return p.a.PostRecv(0, recv) },
-		"posted from RTS on":     func() error { return reset.PostSend(0, send) },
-		"wrong queue pair state": func() error { return reset.PostSend(0, send) },
+		"has room again":         func() error { return p.a.PostSend(send) },
+		"queue full":             func() error { return p.a.PostRecv(recv) },
+		"posted from RTS on":     func() error { return reset.PostSend(send) },
+		"wrong queue pair state": func() error { return reset.PostSend(send) },
 	} {
 		if err := post(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error is %v, want %q", err, want)
@@ -98,25 +98,26 @@ func TestPostStates(t *testing.T) {
 	for _, s := range []ib.State{ib.StateRTR, ib.StateReset} {
 		if s == ib.StateReset {
 			must(t, p.b.Modify(0, &ib.Attr{State: ib.StateReset}, ib.AttrState))
-			if err := p.b.PostRecv(0, &ib.RecvWR{}); !errors.Is(err, ib.ErrState) {
+			if err := p.b.PostRecv(&ib.RecvWR{}); !errors.Is(err, ib.ErrState) {
 				t.Errorf("receive in %v: %v", s, err)
 			}
 		}
-		if err := p.b.PostSend(0, &ib.SendWR{Opcode: ib.OpSend}); !errors.Is(err, ib.ErrState) {
+		if err := p.b.PostSend(&ib.SendWR{Opcode: ib.OpSend}); !errors.Is(err, ib.ErrState) {
 			t.Errorf("send in %v: %v", s, err)
 		}
 	}
-	must(t, p.a.PostRecv(0, &ib.RecvWR{ID: 1}))
+	must(t, p.a.PostRecv(&ib.RecvWR{ID: 1}))
 	must(t, p.a.Modify(0, &ib.Attr{State: ib.StateErr}, ib.AttrState))
-	must(t, p.a.PostSend(0, &ib.SendWR{ID: 2, Opcode: ib.OpSend, Inline: nil}))
-	must(t, p.a.PostRecv(0, &ib.RecvWR{ID: 3}))
+	must(t, p.a.PostSend(&ib.SendWR{ID: 2, Opcode: ib.OpSend, Inline: nil}))
+	must(t, p.a.PostRecv(&ib.RecvWR{ID: 3}))
 	if s, r := p.a.sq.statuses(), p.a.rq.statuses(); s != "2 WR_FLUSH_ERR" || r != "1 WR_FLUSH_ERR, 3 WR_FLUSH_ERR" {
 		t.Errorf("flushed %q and %q", s, r)
 	}
 }
 
-// TestRefused has every request that the responder refuses: the NAK, both completions, and the event. Everything behind
-// it is flushed in order. With the NAK lost the outcome is the same: it is repeated.
+// TestRefused has every request that the responder refuses: the NAK, both
+// completions, and the event. Everything behind it is flushed in order. With
+// the NAK lost the outcome is the same: it is repeated.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -150,11 +151,11 @@ func TestRefused(t *testing.T) {
 	} {
 		for _, lose := range []bool{false, true} {
 			p := newPair(t, pairConfig{})
-			must(t, p.b.PostRecv(0, &ib.RecvWR{ID: 1, SGList: p.b.sge(0, 4096)}))
+			must(t, p.b.PostRecv(&ib.RecvWR{ID: 1, SGList: p.b.sge(0, 4096)}))
 			wr := ib.SendWR{ID: 10, Opcode: ib.OpWrite, SGList: p.a.sge(0, 100), Remote: p.b.remote(0)}
 			c.change(p, &wr)
-			must(t, p.a.PostSend(0, &wr))
-			must(t, p.a.PostSend(0, &ib.SendWR{ID: 11, Opcode: ib.OpSend}))
+			must(t, p.a.PostSend(&wr))
+			must(t, p.a.PostSend(&ib.SendWR{ID: 11, Opcode: ib.OpSend}))
 			p.drop = func(_ *testEnd, pkt *rocev2.Packet) bool {
 				lost := lose && pkt.BTH.Opcode == rocev2.RCAcknowledge
 				lose = lose && !lost
@@ -178,20 +179,20 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestLocalFault: a key that is wrong on this side fails its own request, after those before it have completed.
+// TestLocalFault: a key that is wrong on this side fails its own request, after
+// those before it have completed.
 func TestLocalFault(t *testing.T) {
 	t.Parallel()
 	for _, op := range ib.Opcodes() {
-		p := newPair(t, pairConfig{})
+		p := newPair(t, pairConfig{config: Config{Invalidate: func(ib.Key) bool { return true }}})
 		for i := range 4 {
-			must(t, p.b.PostRecv(0, &ib.RecvWR{ID: uint64(i), SGList: p.b.sge(0, 4096)}))
+			must(t, p.b.PostRecv(&ib.RecvWR{ID: uint64(i), SGList: p.b.sge(0, 4096)}))
 		}
 		good := ib.SendWR{ID: 1, Opcode: ib.OpWrite, SGList: p.a.sge(0, 100), Remote: p.b.remote(0), Signaled: true}
 		bad := ib.SendWR{ID: 2, Opcode: op, SGList: []ib.SGE{{Addr: testIOVA, Length: 8, LKey: 12345}}, Remote: p.b.remote(0)}
-		p.b.cfg.Invalidate = func(ib.Key) bool { return true }
-		must(t, p.a.PostSend(0, &good))
-		must(t, p.a.PostSend(0, &bad))
-		must(t, p.a.PostSend(0, &good))
+		must(t, p.a.PostSend(&good))
+		must(t, p.a.PostSend(&bad))
+		must(t, p.a.PostSend(&good))
 		p.settle()
 		if got := p.a.sq.statuses(); got != "1 SUCCESS, 2 LOC_PROT_ERR, 1 WR_FLUSH_ERR" {
 			t.Errorf("%v: %q", op, got)
@@ -201,9 +202,9 @@ func TestLocalFault(t *testing.T) {
 			continue
 		}
 		p = newPair(t, pairConfig{config: Config{Invalidate: func(ib.Key) bool { return true }}})
-		must(t, p.b.PostRecv(0, &ib.RecvWR{}))
+		must(t, p.b.PostRecv(&ib.RecvWR{}))
 		bad.SGList[0].Length, bad.Remote, bad.Signaled = 0, ib.RemoteAddr{Addr: 1, RKey: 2}, true
-		must(t, p.a.PostSend(0, &bad))
+		must(t, p.a.PostSend(&bad))
 		p.settle()
 		if got := p.a.sq.statuses(); got != "2 SUCCESS" {
 			t.Errorf("%v of no bytes: %q", op, got)
@@ -216,7 +217,7 @@ func TestOverflow(t *testing.T) {
 	p := newPair(t, pairConfig{})
 	p.a.sq.limit = 1
 	for i := range 3 {
-		must(t, p.a.PostSend(0, &ib.SendWR{ID: uint64(i), Opcode: ib.OpWrite, Signaled: true}))
+		must(t, p.a.PostSend(&ib.SendWR{ID: uint64(i), Opcode: ib.OpWrite, Signaled: true}))
 	}
 	p.settle()
 	if e, _ := p.a.PollEvent(); e != ib.EventQPFatal || p.a.State() != ib.StateErr {
@@ -225,32 +226,33 @@ func TestOverflow(t *testing.T) {
 	p = newPair(t, pairConfig{})
 	p.b.rq.limit = 1
 	for i := range 3 {
-		must(t, p.b.PostRecv(0, &ib.RecvWR{}))
-		must(t, p.a.PostSend(0, &ib.SendWR{ID: uint64(i), Opcode: ib.OpSend, Signaled: true}))
+		must(t, p.b.PostRecv(&ib.RecvWR{}))
+		must(t, p.a.PostSend(&ib.SendWR{ID: uint64(i), Opcode: ib.OpSend, Signaled: true}))
 	}
 	p.settle()
 	if e, _ := p.b.PollEvent(); e != ib.EventQPFatal || p.b.State() != ib.StateErr {
 		t.Errorf("receive queue: event %v, state %v", e, p.b.State())
 	}
-	// The message that overflowed is refused; the one before it in the batch is acknowledged.
+	// The message that overflowed is refused; the one before it in the
+	// batch is acknowledged.
 	if got := p.a.sq.statuses(); got != "0 SUCCESS, 1 REM_OP_ERR, 2 WR_FLUSH_ERR" {
 		t.Errorf("the peer has %q", got)
 	}
 }
 
-// TestVanished: with nobody there the time to RETRY_EXC_ERR is (count+1) timeouts, for each count; 7 is no exception, and
-// no timeout is a long one.
+// TestVanished: with nobody there the time to RETRY_EXC_ERR is (count+1)
+// timeouts, for each count; 7 is no exception, and no timeout is a long one.
 func TestVanished(t *testing.T) {
 	t.Parallel()
 	for count := range uint8(8) {
 		for _, timeout := range []uint8{0, 1, 14} {
 			p := newPair(t, pairConfig{})
-			p.a.attr.Timeout, p.a.attr.RetryCount = timeout, count
+			p.a.conn.Attr.Timeout, p.a.conn.Attr.RetryCount = timeout, count
 			p.a.apply(ib.AttrTimeout | ib.AttrRetryCount)
 			p.drop = func(*testEnd, *rocev2.Packet) bool { return true }
-			must(t, p.a.PostSend(0, &ib.SendWR{ID: 1, Opcode: ib.OpRead, SGList: p.a.sge(0, 10)}))
+			must(t, p.a.PostSend(&ib.SendWR{ID: 1, Opcode: ib.OpRead, SGList: p.a.sge(0, 10)}))
 			p.settle()
-			want := clock.Time(count+1) * clock.Time(p.a.req.retry.interval)
+			want := clock.Time(count+1) * clock.Time(cmp.Or(rocev2.AckTimeout(timeout), GuardTimeout))
 			if got := p.a.sq.statuses(); got != "1 RETRY_EXC_ERR" || p.now != want {
 				t.Errorf("count %d timeout %d: %q after %d ns, want RETRY_EXC_ERR after %d", count, timeout, got, p.now, want)
 			}

@@ -12,7 +12,8 @@ import (
 	"github.com/gosoftroce/rocev2/rocev2"
 )
 
-// pagedMemory is memory whose pages must be fetched, and go again when they were used some times.
+// pagedMemory is memory whose pages must be fetched, and go again when they
+// were used some times.
 type pagedMemory struct {
 	memreg.Memory
 	t     testing.TB
@@ -78,8 +79,10 @@ func addPaged(t *testing.T, e *testEnd, uses int) *pagedMemory {
 	return m
 }
 
-// TestPagesAreFetched: every operation works between memories whose pages come and go, with and without losses, towards
-// peers of both kinds. Without losses nothing waits for a timeout, but where a NAK meets a repair that waits for a page.
+// TestPagesAreFetched: every operation works between memories whose pages come
+// and go, with and without losses, towards peers of both kinds. Without losses
+// nothing waits for a timeout, but where a NAK meets a repair that waits for a
+// page.
 func TestPagesAreFetched(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(300) {
@@ -95,7 +98,7 @@ func TestPagesAreFetched(t *testing.T) {
 		p.batches, p.bursts = r.IntN(2) == 0, r.IntN(2) == 0
 		if own {
 			for _, e := range []*testEnd{p.a, p.b} {
-				e.KeepPackets(NewStore(64))
+				e.SetReorder(NewPool(64))
 			}
 		}
 		if lossy {
@@ -121,8 +124,8 @@ func TestPagesAreFetched(t *testing.T) {
 		}
 		from, to := r.IntN(1000), 100000+8*r.IntN(1000)
 		word := binary.NativeEndian.Uint64(p.b.mem[to:])
-		must(t, p.b.PostRecv(0, &ib.RecvWR{ID: 2, SGList: append(p.b.sge(to, n/2), p.b.sge(to+n/2, n-n/2)...)}))
-		must(t, p.a.PostSend(0, &ib.SendWR{ID: 1, Opcode: op, Signaled: true, CompareAdd: word, Swap: 5, Remote: p.b.remote(to),
+		must(t, p.b.PostRecv(&ib.RecvWR{ID: 2, SGList: append(p.b.sge(to, n/2), p.b.sge(to+n/2, n-n/2)...)}))
+		must(t, p.a.PostSend(&ib.SendWR{ID: 1, Opcode: op, Signaled: true, CompareAdd: word, Swap: 5, Remote: p.b.remote(to),
 			SGList: append(p.a.sge(from, n/2), p.a.sge(from+n/2, n-n/2)...)}))
 		p.idle = func() bool {
 			late := waiting
@@ -148,7 +151,7 @@ func TestPagesAreFetched(t *testing.T) {
 			t.Errorf("%s: the data is not right", name)
 		}
 		for _, e := range []*testEnd{p.a, p.b} {
-			if e.Absent() || e.req.paging {
+			if (e.req.WantsFetch() || e.resp.WantsFetch()) || e.req.Snapshot().Paging {
 				t.Errorf("%s: something still waits", name)
 			}
 		}
@@ -164,8 +167,9 @@ func TestPagesAreFetched(t *testing.T) {
 	}
 }
 
-// TestPageThatNeverComes: what waits for a page ends with the queue pair, and a fetch that comes back late means nothing
-// to its next connection. The requester's timer does not run while it waits for a page of its own.
+// TestPageThatNeverComes: what waits for a page ends with the queue pair, and a
+// fetch that comes back late means nothing to its next connection. The
+// requester's timer does not run while it waits for a page of its own.
 func TestPageThatNeverComes(t *testing.T) {
 	t.Parallel()
 	for _, op := range ib.Opcodes() {
@@ -179,8 +183,8 @@ func TestPageThatNeverComes(t *testing.T) {
 			if op.Is(ib.OpAtomic) {
 				n = 8
 			}
-			must(t, p.b.PostRecv(0, &ib.RecvWR{ID: 2, SGList: p.b.sge(0, 1<<16)}))
-			must(t, p.a.PostSend(0, &ib.SendWR{ID: 1, Opcode: op, SGList: p.a.sge(0, n), Remote: p.b.remote(0), Signaled: true}))
+			must(t, p.b.PostRecv(&ib.RecvWR{ID: 2, SGList: p.b.sge(0, 1<<16)}))
+			must(t, p.a.PostSend(&ib.SendWR{ID: 1, Opcode: op, SGList: p.a.sge(0, n), Remote: p.b.remote(0), Signaled: true}))
 			p.settle()
 			want := ""
 			if side == 1 {
@@ -197,7 +201,7 @@ func TestPageThatNeverComes(t *testing.T) {
 			for _, f := range never {
 				e.Fetched(p.now, f)
 			}
-			if e.Absent() || e.PollTransmit(p.now, p.buf) != 0 {
+			if (e.req.WantsFetch() || e.resp.WantsFetch()) || e.poll(p.now, p.buf) != 0 {
 				t.Errorf("%v, side %d: a queue pair in RESET has something to say", op, side)
 			}
 		}

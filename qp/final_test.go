@@ -56,7 +56,7 @@ func TestFinalAcknowledgement(t *testing.T) {
 	} {
 		p := newPair(t, pairConfig{attr: ib.Attr{SQPSN: first, RQPSN: first}})
 		for range 4 {
-			must(t, p.b.PostRecv(0, &ib.RecvWR{SGList: p.b.sge(0, 4096)}))
+			must(t, p.b.PostRecv(&ib.RecvWR{SGList: p.b.sge(0, 4096)}))
 		}
 		for _, op := range c.posts {
 			wr := ib.SendWR{Opcode: ib.OpSend, SGList: p.a.sge(0, 8), Remote: p.b.remote(0), Signaled: true}
@@ -70,7 +70,7 @@ func TestFinalAcknowledgement(t *testing.T) {
 			case 'B':
 				wr.Opcode, wr.Remote.RKey = ib.OpWrite, wr.Remote.RKey+1
 			}
-			must(t, p.a.PostSend(0, &wr))
+			must(t, p.a.PostSend(&wr))
 		}
 		carried := 100
 		if c.carried > 0 {
@@ -93,18 +93,18 @@ func TestLocalErrorAcknowledges(t *testing.T) {
 	t.Parallel()
 	for _, end := range []func(p *pair){
 		func(p *pair) {
-			must(t, p.b.PostSend(0, &ib.SendWR{Opcode: ib.OpSend, SGList: []ib.SGE{{Addr: 1, Length: 8, LKey: 1}}}))
+			must(t, p.b.PostSend(&ib.SendWR{Opcode: ib.OpSend, SGList: []ib.SGE{{Addr: 1, Length: 8, LKey: 1}}}))
 		},
 		func(p *pair) { must(t, p.b.Modify(0, &ib.Attr{State: ib.StateErr}, ib.AttrState)) },
 	} {
 		p := newPair(t, pairConfig{})
-		must(t, p.b.PostRecv(0, &ib.RecvWR{SGList: p.b.sge(0, 8)}))
-		must(t, p.a.PostSend(0, &ib.SendWR{ID: 1, Opcode: ib.OpSend, SGList: p.a.sge(0, 8), Signaled: true}))
-		p.b.DelayAcks(true)
+		must(t, p.b.PostRecv(&ib.RecvWR{SGList: p.b.sge(0, 8)}))
+		must(t, p.a.PostSend(&ib.SendWR{ID: 1, Opcode: ib.OpSend, SGList: p.a.sge(0, 8), Signaled: true}))
+		p.b.delay = true
 		p.transfer(p.a, 1)
 		end(p)
 		p.transfer(p.b, 1)
-		p.b.DelayAcks(false)
+		p.b.delay = false
 		p.run()
 		if p.b.State() != ib.StateErr {
 			t.Fatalf("state %v", p.b.State())

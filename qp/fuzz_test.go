@@ -9,75 +9,30 @@ import (
 	"github.com/gosoftroce/rocev2/rocev2"
 )
 
-// checkKept checks that what is kept is found in the order of its PSNs, all of it behind the expected one and in reach.
-func checkKept(t *testing.T, l kept, expected rocev2.PSN) {
-	t.Helper()
-	if l.reorderBuffer == nil {
-		return
-	}
-	n := 0
-	for k := l.oldest; k != nil; k = k.newer {
-		if k.of != l.reorderBuffer || l.find(k.packet.BTH.PSN) != k || k.newer == nil && k != l.newest {
-			t.Fatalf("PSN %v is not found", k.packet.BTH.PSN)
-		}
-		n++
-	}
-	if n == 0 || n != l.n {
-		t.Fatalf("%d packets are kept, not %d", n, l.n)
-	}
-	psn := l.first
-	for range n - 1 {
-		psn = l.after(psn)
-	}
-	if !l.first.After(expected) || psn.Sub(expected) > MaxReorder || l.find(psn) == nil || l.end.Before(psn.Next()) {
-		t.Fatalf("PSN %v is expected, %v to %v are kept, up to %v", expected, l.first, psn, l.end)
-	}
-}
-
 // checkInvariants holds at any moment.
 func checkInvariants(t *testing.T, e *testEnd) {
 	t.Helper()
-	checkKept(t, e.resp.kept, e.resp.epsn)
-	checkKept(t, e.req.kept, e.req.una)
-	_, aged := e.keptDeadline()
-	if aged != (e.Held() > 0) {
-		t.Fatalf("%d packets are held, with an age: %v", e.Held(), aged)
+	if err := e.req.Check(); err != nil {
+		t.Fatal(err)
 	}
-	r := &e.req
-	order := r.head <= r.cur && r.cur <= r.started && r.started <= r.queue.tail && r.queue.tail-r.head <= r.queue.depth
-	psns := ahead(r.nxt, r.una) <= ahead(r.max, r.una) && r.posUna <= r.posNxt
-	if !order || !psns {
-		t.Fatalf("queue %d %d %d %d, PSNs %d %d %d, position %d %d", r.head, r.cur, r.started, r.queue.tail, r.una, r.nxt, r.max,
-			r.posUna, r.posNxt)
+	if err := e.resp.Check(); err != nil {
+		t.Fatal(err)
 	}
-	if r.rd > uint32(e.attr.MaxRdAtomic) {
-		t.Fatalf("%d READs outstanding of %d", r.rd, e.attr.MaxRdAtomic)
-	}
-	if inFlight := ahead(r.nxt, r.una); (inFlight == 0) != (r.posUna == r.posNxt) {
-		t.Fatalf("%d PSNs and %d bytes in flight", inFlight, r.posNxt-r.posUna)
-	}
-	if r.una == r.nxt && r.rd != 0 {
-		t.Fatalf("%d READs outstanding and nothing in flight", r.rd)
-	}
-	_, armed := e.PollTimeout()
-	if working := r.una != r.nxt || r.rnr.waiting || aged; e.state != ib.StateErr && armed != working {
-		t.Fatalf("timer %v, work %v", armed, working)
-	}
-	if e.state == ib.StateErr && (armed || r.head != r.queue.tail || e.resp.queue.len() != 0) {
-		t.Fatal("ERR with a timer or something in a queue")
-	}
-	if o := &e.resp.out; int(o.tail-o.head) > len(o.ring) {
-		t.Fatal("more answers than room")
+	_, timer := e.Deadline()
+	_, sends := e.req.Deadline()
+	if timer != (sends || e.resp.Held() > 0) {
+		t.Fatalf("timer %v; of the requester %v, %d packets are held", timer, sends, e.Held())
 	}
 	completed := uint64(e.sq.n)
-	if posted := e.stats.SendPosted; completed > posted {
+	if posted := e.Stats().SendPosted; completed > posted {
 		t.Fatalf("%d completions of %d sends", completed, posted)
 	}
 }
 
-// FuzzHandlePacket hands packets to a queue pair with everything under way, in the order of the input: two bytes say how
-// far the PSN is from where it would hurt, the rest is a packet. Nothing may panic or break the invariants, and no memory
-// outside the region that was granted may change.
+// FuzzHandlePacket hands packets to a queue pair with everything under way, in
+// the order of the input: two bytes say how far the PSN is from where it would
+// hurt, the rest is a packet. Nothing may panic or break the invariants, and no
+// memory outside the region that was granted may change.
 func FuzzHandlePacket(f *testing.F) {
 	for op := range 0x20 {
 		pkt := packet(rocev2.Opcode(op), 0)
@@ -92,17 +47,17 @@ func FuzzHandlePacket(f *testing.F) {
 	f.Fuzz(func(t *testing.T, first, second []byte) {
 		p := newPair(t, pairConfig{mem: 1 << 14, attr: ib.Attr{PathMTU: rocev2.MTU256, RNRRetry: 3}})
 		if len(first)&1 != 0 {
-			p.b.KeepPackets(NewStore(4))
+			p.b.SetReorder(NewPool(4))
 		}
 		for i := range 4 {
-			must(t, p.b.PostRecv(0, &ib.RecvWR{ID: uint64(i), SGList: p.b.sge(0, 1000)}))
+			must(t, p.b.PostRecv(&ib.RecvWR{ID: uint64(i), SGList: p.b.sge(0, 1000)}))
 		}
 		for _, op := range ib.Opcodes() {
 			n := 700
 			if op.Is(ib.OpAtomic) {
 				n = 8
 			}
-			must(t, p.b.PostSend(0, &ib.SendWR{Opcode: op, SGList: p.b.sge(8192, n), Remote: p.a.remote(0)}))
+			must(t, p.b.PostSend(&ib.SendWR{Opcode: op, SGList: p.b.sge(8192, n), Remote: p.a.remote(0)}))
 		}
 		guard := bytes.Clone(p.b.mem[12000:])
 		for i, in := range [][]byte{first, second, first, second, second, first} {
@@ -130,9 +85,9 @@ func fuzzOne(t *testing.T, p *pair, in []byte) {
 	near := int(int8(in[0]))
 	info, _ := pkt.BTH.Opcode.Info()
 	if info.Role == rocev2.RoleResponse {
-		pkt.BTH.PSN = p.b.req.una.Add(near)
+		pkt.BTH.PSN = p.b.req.Snapshot().Una.Add(near)
 	} else {
-		pkt.BTH.PSN = p.b.resp.epsn.Add(near)
+		pkt.BTH.PSN = p.b.Attr().RQPSN.Add(near)
 	}
 	if in[1]&1 != 0 {
 		pkt.RETH.RKey, pkt.AtomicETH.RKey = uint32(p.b.mr.RKey()), uint32(p.b.mr.RKey())
@@ -140,14 +95,15 @@ func fuzzOne(t *testing.T, p *pair, in []byte) {
 	}
 	if in[1]&2 != 0 {
 		pkt.BTH.DestQPN, pkt.BTH.PKey = p.b.QPN(), rocev2.DefaultPKey
-		p.b.HandleMarked(p.now, p.a.addr, &pkt)
+		p.b.handleMarked(p.now, p.a.addr, &pkt)
 	} else {
 		p.inject(p.b, pkt)
 	}
 	checkInvariants(t, p.b)
 }
 
-// FuzzAPI plays a sequence of calls, one for each two bytes, on a connected pair.
+// FuzzAPI plays a sequence of calls, one for each two bytes, on a connected
+// pair.
 func FuzzAPI(f *testing.F) {
 	f.Add([]byte{0, 1, 1, 0, 5, 5, 6, 1, 7, 0, 2, 9, 4, 2, 5, 9, 8, 3})
 	f.Add([]byte{0, 5, 0, 6, 0, 7, 5, 1, 3, 4, 5, 0, 6, 6, 3, 3, 8, 8})
@@ -183,9 +139,9 @@ func apiCall(t *testing.T, p *pair, call, arg byte) {
 		if arg == 99 {
 			wr.Remote.RKey++
 		}
-		_ = e.PostSend(p.now, &wr)
+		_ = e.PostSend(&wr)
 	case 2:
-		_ = e.PostRecv(p.now, &ib.RecvWR{SGList: e.sge(0, int(arg)*20)})
+		_ = e.PostRecv(&ib.RecvWR{SGList: e.sge(0, int(arg)*20)})
 	case 3:
 		if arg == 77 {
 			mask := ib.AttrState
@@ -202,7 +158,7 @@ func apiCall(t *testing.T, p *pair, call, arg byte) {
 		lose := int(arg % 4)
 		p.drop = func(*testEnd, *rocev2.Packet) bool { lose--; return lose == 0 }
 	case 7:
-		if at, ok := e.PollTimeout(); ok {
+		if at, ok := e.Deadline(); ok {
 			p.now = max(p.now, at)
 		}
 		e.HandleTimeout(p.now)

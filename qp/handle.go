@@ -1,135 +1,193 @@
 package qp
 
 import (
-	"net/netip"
+	"time"
 
 	"github.com/gosoftroce/rocev2/clock"
 	"github.com/gosoftroce/rocev2/ib"
+	"github.com/gosoftroce/rocev2/qp/conn"
 	"github.com/gosoftroce/rocev2/rocev2"
 )
 
-// HandlePacket takes a packet for this queue pair that came from src. The packet and its payload are only used during the
-// call. What does not belong here is dropped and counted under the reason that is returned.
-func (q *QP) HandlePacket(now clock.Time, src netip.Addr, p *rocev2.Packet) Drop {
-	d := q.handlePacket(now, src, p)
-	q.stats.Drops[d]++
+// HandlePacket takes a packet for this queue pair. The packet and its payload
+// are only used during the call. What does not belong here is dropped and
+// counted under the reason that is returned.
+//
+// If the network has marked the packet (Arrival.Marked), and it carries data of
+// this connection, the peer is sent a congestion notification (CNP, IBTA A17.9)
+// with the next Poll, before everything else, at most one in 50 µs. The data of
+// a READ is on its way because this side asked for it, so for that the own
+// congestion control, which bounds what is asked for, gives way too.
+func (q *QP) HandlePacket(now clock.Time, a *Arrival) Drop {
+	d := q.handle(now, a)
+	if q.conn.Failed() {
+		q.flush()
+	}
+	if a.Marked() {
+		q.marked(now, a.Packet, d)
+	}
+	q.conn.Stats.Drops[d]++
 	return d
 }
 
-func (q *QP) handlePacket(now clock.Time, src netip.Addr, p *rocev2.Packet) Drop {
-	q.stats.RxPackets++
-	q.stats.RxBytes += uint64(len(p.Payload))
-	if q.state < ib.StateRTR {
+// handle hands a packet to the half that it is for.
+func (q *QP) handle(now clock.Time, a *Arrival) Drop {
+	p := a.Packet
+	q.conn.Stats.RxPackets++
+	q.conn.Stats.RxBytes += uint64(len(p.Payload))
+	if q.conn.State < ib.StateRTR {
 		return DropState
 	}
 	info, known := p.BTH.Opcode.Info()
 	if !known || info.Service != q.cfg.Service && info.Service != rocev2.ServiceCNP {
 		return DropService
 	}
-	if p.BTH.DestQPN != q.cfg.QPN {
+	if p.BTH.DestQPN != q.conn.QPN {
 		return DropQPN
 	}
-	if src != q.peer && src.Unmap().WithZone("") != q.peer {
+	if a.Src != q.peer && a.Src.Unmap().WithZone("") != q.peer {
 		return DropPeer
 	}
-	q.req.rtt.pauses.heard = now
+	q.req.Heard(now)
 	if p.BTH.PKey&0x7fff != rocev2.DefaultPKey&0x7fff {
 		return DropPKey
 	}
+	sends := q.conn.State == ib.StateRTS || q.conn.State == ib.StateSQD
 	switch {
-	case info.Role == rocev2.RoleRequest && q.state != ib.StateErr:
-		return q.handleRequest(now, p, info)
+	case info.Role == rocev2.RoleRequest && !q.conn.Failed():
+		return q.resp.HandleRequest(now, p, info)
 	case info.Role == rocev2.RoleRequest:
-		return q.repeatFatal(p)
-	case info.Role == rocev2.RoleResponse && (q.state == ib.StateRTS || q.state == ib.StateSQD):
-		return q.handleResponse(now, p, info)
-	case info.Role == rocev2.RoleNotify:
-		return q.handleNotice()
+		return q.resp.RepeatFatal(p)
+	case info.Role == rocev2.RoleResponse && sends:
+		return q.req.HandleResponse(now, p, info)
+	case info.Role == rocev2.RoleNotify && sends:
+		q.conn.Stats.CNPsReceived++
+		q.req.Marked(now)
+		return DropNone
 	}
 	return DropState
 }
 
-// HandleTimeout does what is due at now; without anything due it does nothing.
-func (q *QP) HandleTimeout(now clock.Time) {
-	r := &q.req
-	q.expireKept(now)
-	if r.rnr.expired(now) {
-		return // the next PollTransmit goes on from where rewind has put the cursor
+// marked takes a packet that the network has marked, which handle has dropped
+// for d, if at all. One without data is not counted: there would be no fewer of
+// them.
+func (q *QP) marked(now clock.Time, p *rocev2.Packet, d Drop) {
+	if d >= DropState && d <= DropQPN || q.conn.Failed() || len(p.Payload) == 0 {
+		return // not of this connection, or not any more
 	}
-	if r.retry.armed && q.waitsForPayload() {
-		r.retry.stop()
-		return
+	q.conn.Stats.ECNMarked++
+	if info, _ := p.BTH.Opcode.Info(); info.Role == rocev2.RoleResponse {
+		q.req.Marked(now)
 	}
-	if r.retry.armed && r.rtt.expired(now, r.retry.deadline) {
-		if !r.rtt.postpone(now) {
-			q.probe(now)
-		}
-		return
-	}
-	if r.retry.expired(now) {
-		q.stats.Timeouts++
-		if !r.retry.spend() {
-			q.failHead(r.retry.exhausted(), 0)
-			return
-		}
-		q.ask(now)
-		q.goBack()
+	q.cnp.mark(now)
+}
+
+// cnp is the receiving side of congestion notification (IBTA A17.9): it tells
+// the peer that its packets meet a queue.
+type cnp struct {
+	due  bool       // one is to be sent
+	next clock.Time // and no other before
+}
+
+// cnpInterval is the least time between two notifications to one peer queue
+// pair, as adapters have it.
+const cnpInterval = 50 * time.Microsecond
+
+// mark takes note of a packet that was marked.
+func (n *cnp) mark(now clock.Time) {
+	if now >= n.next {
+		*n = cnp{due: true, next: now.Add(cnpInterval)}
 	}
 }
 
-// PollTimeout returns when HandleTimeout wants to be called, and whether at all.
-func (q *QP) PollTimeout() (clock.Time, bool) {
-	r := &q.req
-	at, armed := r.rnr.deadline, r.rnr.waiting
-	if !armed {
-		at, armed = r.rtt.earlier(r.retry.deadline), r.retry.armed
+// poll writes a CNP: a BTH with BECN and 16 reserved bytes. PSN and AckReq are
+// 0, for it belongs to no message.
+func (n *cnp) poll(c *conn.Conn, out *conn.Output) {
+	buf := out.Room()
+	if buf == nil {
+		return
 	}
-	if t, ok := q.keptDeadline(); ok && (!armed || t < at) {
+	n.due = false
+	c.Stats.CNPsSent++
+	p := rocev2.Packet{BTH: c.BTH(rocev2.CNP, 0)}
+	p.BTH.BECN = true
+	out.Commit(len(p.AppendHeaders(buf[:0])))
+}
+
+// HandleTimeout does what is due at now; without anything due it does nothing.
+// Poll may then have something to send.
+func (q *QP) HandleTimeout(now clock.Time) {
+	q.resp.HandleTimeout(now)
+	q.req.HandleTimeout(now)
+	q.flush()
+}
+
+// Deadline returns when HandleTimeout wants to be called, and then Poll, and
+// whether at all.
+func (q *QP) Deadline() (clock.Time, bool) {
+	at, armed := q.req.Deadline()
+	if t, ok := q.resp.Deadline(); ok && (!armed || t < at) {
 		return t, true
 	}
 	return at, armed
 }
 
-// PollTransmit writes the next packet, BTH to pad without the ICRC, to buf, and returns its length: 0 if there is nothing to
-// send now. Congestion notifications come before answers, and those before requests. The capacity of buf must be at least
-// rocev2.MaxPacketLen.
-func (q *QP) PollTransmit(now clock.Time, buf []byte) int {
-	if q.notice.due {
-		q.stats.TxPackets++
-		return q.pollNotice(buf)
+// Poll writes packets until there are limit.Packets, nothing to send, no room,
+// or no bytes left. Congestion notifications come before answers, and those
+// before requests.
+func (q *QP) Poll(now clock.Time, limit Limit, w Writer) (p Polled) {
+	out := conn.NewOutput(w, limit.Packets)
+	if q.cnp.due {
+		q.cnp.poll(&q.conn, &out)
 	}
-	if q.resp.out.head != q.resp.out.tail && !q.AckDelayed() {
-		if n := q.pollResponse(buf); n > 0 {
-			q.stats.TxPackets++
-			return n
+	q.resp.Poll(limit.DelayAck, &out)
+	if q.conn.State == ib.StateRTS || q.conn.State == ib.StateSQD {
+		p.Bytes, p.Blocked = q.req.Poll(now, limit.Bytes, &out)
+		if q.conn.Failed() { // a fault on this side; what was received is acknowledged all the same
+			q.flush()
+			q.resp.Poll(false, &out)
 		}
 	}
-	if q.state == ib.StateRTS || q.state == ib.StateSQD {
-		n := q.pollRequest(now, buf)
-		if n == 0 && q.state == ib.StateErr { // a fault on this side; what was received is acknowledged all the same
-			n = q.pollResponse(buf)
-		}
-		if n > 0 {
-			q.stats.TxPackets++
-			return n
-		}
-	}
-	return 0
+	q.flush()
+	q.conn.Stats.TxPackets += uint64(out.Packets)
+	p.Packets, p.WireBytes, p.Full = out.Packets, out.Bytes, out.Full
+	p.AckDelayed = q.resp.AckDelayed(limit.DelayAck)
+	return p
 }
 
-// DelayAcks has a lone acknowledgement wait while it is on, for a driver that polls again in a moment: so a request that
-// the program posts in answer goes first. All other answers go as ever, and acknowledgements with them.
-func (q *QP) DelayAcks(on bool) { q.resp.delay = on }
-
-// Answering reports whether an answer other than a lone acknowledgement, or a congestion notification, waits to be sent.
-func (q *QP) Answering() bool {
-	r := &q.resp.out
-	n := r.tail - r.head
-	return q.notice.due || n > 1 || n == 1 && r.at(r.head).kind != responseAck
+// PollFinal writes what the peer must be told before the queue pair is taken
+// away: the acknowledgement of what was executed, whether it was asked for or
+// not, and the NAK that ended the connection. Call it until it returns 0. It
+// drops all other answers.
+func (q *QP) PollFinal(buf []byte) int {
+	n := q.resp.PollFinal(buf)
+	if n > 0 {
+		q.conn.Stats.TxPackets++
+	}
+	return n
 }
 
-// AckDelayed reports whether an acknowledgement waits because of DelayAcks.
-func (q *QP) AckDelayed() bool {
-	r := &q.resp
-	return r.delay && r.out.tail-r.out.head == 1 && r.out.at(r.out.head).kind == responseAck
+// Answering reports whether an answer other than a lone acknowledgement, or a
+// congestion notification, waits to be sent.
+func (q *QP) Answering() bool { return q.cnp.due || q.resp.Pressing() }
+
+// PollFetch returns the next memory that the queue pair needs fetched, each
+// once. The driver calls Fetched with it afterwards, also when it could not be
+// fetched: then the access shows what is wrong. Other work of the queue pair
+// goes on meanwhile.
+func (q *QP) PollFetch() (Fetch, bool) {
+	if f, ok := q.req.Fetch(); ok {
+		return f, true
+	}
+	return q.resp.Fetch()
+}
+
+// Fetched has what waited for f go on. It may come late, when nothing waits any
+// more. Poll may then have something to send.
+func (q *QP) Fetched(now clock.Time, f Fetch) {
+	if f.Need < conn.NeedMessage {
+		q.req.Fetched(now, f.Need)
+	} else {
+		q.resp.Fetched(f.Need)
+	}
 }

@@ -50,7 +50,8 @@ func addForeign(t *testing.T, e *testEnd) *foreign {
 	return f
 }
 
-// TestForeignMemory: every operation works on memory without bytes, and a fault of it is a status on either side.
+// TestForeignMemory: every operation works on memory without bytes, and a fault
+// of it is a status on either side.
 func TestForeignMemory(t *testing.T) {
 	t.Parallel()
 	for _, op := range ib.Opcodes() {
@@ -58,12 +59,12 @@ func TestForeignMemory(t *testing.T) {
 			p := newPair(t, pairConfig{config: Config{Invalidate: func(ib.Key) bool { return true }}})
 			a, b := addForeign(t, p.a), addForeign(t, p.b)
 			a.broken, b.broken = where == "here", where == "there"
-			must(t, p.b.PostRecv(0, &ib.RecvWR{ID: 2, SGList: p.b.sge(0, 1<<16)}))
+			must(t, p.b.PostRecv(&ib.RecvWR{ID: 2, SGList: p.b.sge(0, 1<<16)}))
 			n := 5000
 			if op.Is(ib.OpAtomic) {
 				n = 8
 			}
-			must(t, p.a.PostSend(0, &ib.SendWR{ID: 1, Opcode: op, SGList: p.a.sge(0, n), Remote: p.b.remote(0), Signaled: true}))
+			must(t, p.a.PostSend(&ib.SendWR{ID: 1, Opcode: op, SGList: p.a.sge(0, n), Remote: p.b.remote(0), Signaled: true}))
 			p.settle()
 			want := "1 SUCCESS"
 			switch {
@@ -88,7 +89,8 @@ func TestForeignMemory(t *testing.T) {
 	}
 }
 
-// TestScatterGather: lists on both sides whose entries end inside packets, with empty ones between.
+// TestScatterGather: lists on both sides whose entries end inside packets, with
+// empty ones between.
 func TestScatterGather(t *testing.T) {
 	t.Parallel()
 	for _, op := range []ib.Opcode{ib.OpSend, ib.OpWrite, ib.OpRead} {
@@ -106,8 +108,8 @@ func TestScatterGather(t *testing.T) {
 			return b
 		}
 		n := len(joined(p.a))
-		must(t, p.b.PostRecv(0, &ib.RecvWR{SGList: list(p.b)}))
-		must(t, p.a.PostSend(0, &ib.SendWR{Opcode: op, SGList: list(p.a), Remote: p.b.remote(1 << 16), Signaled: true}))
+		must(t, p.b.PostRecv(&ib.RecvWR{SGList: list(p.b)}))
+		must(t, p.a.PostSend(&ib.SendWR{Opcode: op, SGList: list(p.a), Remote: p.b.remote(1 << 16), Signaled: true}))
 		p.settle()
 		to := p.b.mem[1<<16 : 1<<16+n]
 		if op == ib.OpSend {
@@ -125,7 +127,7 @@ func TestInline(t *testing.T) {
 	for _, n := range []int{0, 1, 1024, 3000} {
 		p := newPair(t, pairConfig{config: Config{MaxSendWR: 4, MaxRecvWR: 4, MaxInline: 3000}})
 		data := bytes.Repeat([]byte{0x5a}, n)
-		must(t, p.a.PostSend(0, &ib.SendWR{Opcode: ib.OpWrite, Inline: data, SGList: []ib.SGE{{Length: 9, LKey: 9}},
+		must(t, p.a.PostSend(&ib.SendWR{Opcode: ib.OpWrite, Inline: data, SGList: []ib.SGE{{Length: 9, LKey: 9}},
 			Remote: p.b.remote(0), Signaled: true}))
 		clear(data)
 		p.settle()
@@ -135,18 +137,19 @@ func TestInline(t *testing.T) {
 	}
 }
 
-// TestSmallWindow: even a window of less than a packet moves everything without waiting for a timer.
+// TestSmallWindow: even a window of less than a packet moves everything without
+// waiting for a timer.
 func TestSmallWindow(t *testing.T) {
 	t.Parallel()
 	for _, w := range []WindowConfig{{InitialBytes: 1, MaxBytes: 1}, {MaxPSNs: 1}, {InitialBytes: 3000, MaxBytes: 5000, MaxPSNs: 3}} {
 		p := newPair(t, pairConfig{config: Config{Window: w, ReadChunk: 4096}})
-		must(t, p.b.PostRecv(0, &ib.RecvWR{SGList: p.b.sge(0, 1<<16)}))
+		must(t, p.b.PostRecv(&ib.RecvWR{SGList: p.b.sge(0, 1<<16)}))
 		for _, op := range []ib.Opcode{ib.OpSend, ib.OpWrite, ib.OpRead, ib.OpFetchAdd, ib.OpWrite} {
 			n := 1 << 16
 			if op == ib.OpFetchAdd {
 				n = 8
 			}
-			must(t, p.a.PostSend(0, &ib.SendWR{Opcode: op, SGList: p.a.sge(0, n), Remote: p.b.remote(1 << 17)}))
+			must(t, p.a.PostSend(&ib.SendWR{Opcode: op, SGList: p.a.sge(0, n), Remote: p.b.remote(1 << 17)}))
 		}
 		p.run()
 		if p.a.Stats().SendDone != 5 || p.a.Stats().Retransmits != 0 {
@@ -155,14 +158,15 @@ func TestSmallWindow(t *testing.T) {
 	}
 }
 
-// TestReset: a queue pair can be connected again, and nothing of the first connection is left.
+// TestReset: a queue pair can be connected again, and nothing of the first
+// connection is left.
 func TestReset(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, pairConfig{})
 	for round := range 3 {
-		must(t, p.b.PostRecv(0, &ib.RecvWR{ID: 5, SGList: p.b.sge(0, 4096)}))
-		must(t, p.a.PostSend(0, &ib.SendWR{Opcode: ib.OpSend, SGList: p.a.sge(0, 3000), Signaled: true}))
-		must(t, p.a.PostSend(0, &ib.SendWR{Opcode: ib.OpRead, SGList: p.a.sge(0, 3000), Remote: p.b.remote(0)}))
+		must(t, p.b.PostRecv(&ib.RecvWR{ID: 5, SGList: p.b.sge(0, 4096)}))
+		must(t, p.a.PostSend(&ib.SendWR{Opcode: ib.OpSend, SGList: p.a.sge(0, 3000), Signaled: true}))
+		must(t, p.a.PostSend(&ib.SendWR{Opcode: ib.OpRead, SGList: p.a.sge(0, 3000), Remote: p.b.remote(0)}))
 		p.transfer(p.a, round)
 		for _, e := range []*testEnd{p.a, p.b} {
 			attr := e.Attr()
@@ -174,8 +178,8 @@ func TestReset(t *testing.T) {
 			p.connect(e, p.peer(e), attr, true)
 			checkIdle(t, e)
 		}
-		must(t, p.b.PostRecv(0, &ib.RecvWR{ID: 6, SGList: p.b.sge(0, 4096)}))
-		must(t, p.a.PostSend(0, &ib.SendWR{ID: 9, Opcode: ib.OpSend, SGList: p.a.sge(0, 3000), Signaled: true}))
+		must(t, p.b.PostRecv(&ib.RecvWR{ID: 6, SGList: p.b.sge(0, 4096)}))
+		must(t, p.a.PostSend(&ib.SendWR{ID: 9, Opcode: ib.OpSend, SGList: p.a.sge(0, 3000), Signaled: true}))
 		p.settle()
 		if s, r := p.a.sq.statuses(), p.b.rq.statuses(); s != "9 SUCCESS" || r != "6 SUCCESS" {
 			t.Errorf("connected again: %q and %q", s, r)

@@ -9,8 +9,9 @@ import (
 	"github.com/gosoftroce/rocev2/rocev2"
 )
 
-// TestOperations runs every operation at every MTU and at lengths around its multiples, across the wrap of the PSN,
-// without loss and with each packet of the request or the answer lost once.
+// TestOperations runs every operation at every MTU and at lengths around its
+// multiples, across the wrap of the PSN, without loss and with each packet of
+// the request or the answer lost once.
 func TestOperations(t *testing.T) {
 	t.Parallel()
 	for m := rocev2.MTU256; m <= rocev2.MTU4096; m++ {
@@ -42,8 +43,8 @@ func TestOperations(t *testing.T) {
 	}
 }
 
-// runOperation runs one operation and checks it on both sides; the packet number lost gets lost. It returns how many
-// packets there were.
+// runOperation runs one operation and checks it on both sides; the packet
+// number lost gets lost. It returns how many packets there were.
 func runOperation(t *testing.T, m rocev2.MTU, op ib.Opcode, size, chunk, lost int) int {
 	t.Helper()
 	var invalidated ib.Key
@@ -60,10 +61,10 @@ func runOperation(t *testing.T, m rocev2.MTU, op ib.Opcode, size, chunk, lost in
 	}
 	wr := ib.SendWR{ID: 7, Opcode: op, Signaled: true, SGList: p.a.sge(64, size), Remote: p.b.remote(128), Imm: 0x11223344,
 		InvalidateKey: 99, CompareAdd: 5, Swap: 6}
-	must(t, p.b.PostRecv(p.now, &ib.RecvWR{ID: 3, SGList: p.b.sge(200, mem/2)}))
+	must(t, p.b.PostRecv(&ib.RecvWR{ID: 3, SGList: p.b.sge(200, mem/2)}))
 	must(t, p.b.mr.Store64(128, 5).Err())
 	old := bytes.Clone(p.b.mem)
-	must(t, p.a.PostSend(p.now, &wr))
+	must(t, p.a.PostSend(&wr))
 	p.settle()
 	if got := p.a.sq.statuses(); got != "7 SUCCESS" {
 		t.Fatalf("lost %d: completions %q, state %v", lost, got, p.a.State())
@@ -102,7 +103,7 @@ func runOperation(t *testing.T, m rocev2.MTU, op ib.Opcode, size, chunk, lost in
 	if got := p.b.rq.statuses(); got != wantRecv {
 		t.Fatalf("lost %d: receive completions %q, want %q", lost, got, wantRecv)
 	}
-	if msn := p.b.resp.msn; chunk == 0 && msn != 1 {
+	if msn := p.b.resp.Snapshot().MSN; chunk == 0 && msn != 1 {
 		t.Fatalf("lost %d: MSN is %d after one message", lost, msn)
 	}
 	checkIdle(t, p.a)
@@ -113,15 +114,13 @@ func runOperation(t *testing.T, m rocev2.MTU, op ib.Opcode, size, chunk, lost in
 // checkIdle checks what holds when nothing is under way.
 func checkIdle(t testing.TB, e *testEnd) {
 	t.Helper()
-	r := &e.req
-	if _, armed := e.PollTimeout(); armed {
+	if _, armed := e.Deadline(); armed {
 		t.Error("a timer is set without work")
 	}
-	if r.una != r.max || r.nxt != r.max || r.posUna != r.posNxt || r.rd != 0 || r.head != r.queue.tail {
-		t.Errorf("idle requester: una %d nxt %d max %d, position %d to %d, %d reads, queue %d to %d", r.una, r.nxt, r.max,
-			r.posUna, r.posNxt, r.rd, r.head, r.queue.tail)
+	if r := e.req.Snapshot(); r.Una != r.Max || r.Next != r.Max || r.Queued != 0 || e.req.Check() != nil {
+		t.Errorf("idle requester: %+v, %v", r, e.req.Check())
 	}
-	if !e.resp.out.empty() {
+	if e.resp.Waiting() {
 		t.Error("idle responder has answers")
 	}
 }

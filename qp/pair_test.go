@@ -3,9 +3,11 @@ package qp
 import (
 	"encoding/binary"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"net/netip"
 	"testing"
+	"time"
 
 	"github.com/gosoftroce/rocev2/clock"
 	"github.com/gosoftroce/rocev2/ib"
@@ -19,6 +21,18 @@ const (
 	initMask   = ib.AttrState | ib.AttrPKeyIndex | ib.AttrPort | ib.AttrAccess
 	rtrMask    = ib.AttrState | ib.AttrAV | ib.AttrPathMTU | ib.AttrDestQPN | ib.AttrRQPSN | ib.AttrMaxDestRdAtomic | ib.AttrMinRNRTimer
 	rtsMask    = ib.AttrState | ib.AttrTimeout | ib.AttrRetryCount | ib.AttrRNRRetry | ib.AttrSQPSN | ib.AttrMaxQPRdAtomic
+)
+
+// As the halves have them.
+const (
+	maxRestarts  = 4 // requester
+	repairRun    = 3
+	repairReads  = 2
+	maxGapNAKs   = 5 // responder
+	nakPeriod    = clock.Time(time.Millisecond)
+	fatalRepeats = 8
+	rnrInfinite  = 7
+	keepAge      = 64 * time.Millisecond
 )
 
 // testCQ is a sink that keeps completions in a ring without allocating.
@@ -51,6 +65,33 @@ type testEnd struct {
 	mem    []byte
 	mr     *memreg.Region
 	sq, rq *testCQ
+
+	bytes int  // Limit.Bytes of the polls
+	delay bool // Limit.DelayAck
+	buf   []byte
+	n     int // length of the packet in buf
+}
+
+// poll polls one packet into buf and returns its length; 0 if there is none.
+func (e *testEnd) poll(now clock.Time, buf []byte) int {
+	e.buf, e.n = buf[:cap(buf)], 0
+	e.bytes -= e.Poll(now, Limit{Packets: 1, Bytes: e.bytes, DelayAck: e.delay}, e).Bytes
+	return e.n
+}
+
+func (e *testEnd) Room() []byte                      { return e.buf }
+func (e *testEnd) Commit(n int, _ *ib.AddressVector) { e.n = n }
+
+func (e *testEnd) ackDelayed() bool { return e.resp.AckDelayed(e.delay) }
+
+// handle hands a packet to e that came from src.
+func (e *testEnd) handle(now clock.Time, src netip.Addr, p *rocev2.Packet) Drop {
+	return e.HandlePacket(now, &Arrival{Packet: p, Src: src})
+}
+
+// handleMarked is handle with Congestion Experienced.
+func (e *testEnd) handleMarked(now clock.Time, src netip.Addr, p *rocev2.Packet) Drop {
+	return e.HandlePacket(now, &Arrival{Packet: p, Src: src, TrafficClass: 3})
 }
 
 // options of a pair; the zero value is a connection with depth 64 and MTU 1024.
@@ -77,7 +118,7 @@ type pair struct {
 	trac bool
 
 	batches bool // poll many packets before they are carried, as a driver does
-	bursts  bool // and with PollBurst too
+	bursts  bool // and in one Poll
 	train   trainList
 }
 
@@ -98,7 +139,7 @@ func (l *trainList) Room() []byte {
 	return l.bufs[l.n]
 }
 
-func (l *trainList) Commit(n int) {
+func (l *trainList) Commit(n int, _ *ib.AddressVector) {
 	l.lens[l.n] = n
 	l.n++
 }
@@ -143,7 +184,7 @@ func def[T comparable](v *T, d T) {
 
 func newEnd(t testing.TB, i byte, c pairConfig) *testEnd {
 	t.Helper()
-	e := &testEnd{addr: netip.AddrFrom4([4]byte{10, 0, 0, i}), sq: &testCQ{keep: !c.noKeepCQ}, rq: &testCQ{keep: !c.noKeepCQ}}
+	e := &testEnd{bytes: math.MaxInt, addr: netip.AddrFrom4([4]byte{10, 0, 0, i}), sq: &testCQ{keep: !c.noKeepCQ}, rq: &testCQ{keep: !c.noKeepCQ}}
 	r := rand.New(rand.NewPCG(uint64(i), 1))
 	e.table = memreg.NewTable(r.Uint32)
 	e.pd = e.table.AllocPD()
@@ -190,13 +231,14 @@ func (p *pair) peer(e *testEnd) *testEnd {
 	return p.a
 }
 
-// transfer brings up to max packets from one side to the other and returns how many were sent.
+// transfer brings up to max packets from one side to the other and returns how
+// many were sent.
 func (p *pair) transfer(from *testEnd, max int) int {
 	if p.batches || p.bursts {
 		return p.transferBatch(from, max)
 	}
 	for i := range max {
-		n := from.PollTransmit(p.now, p.buf[:0])
+		n := from.poll(p.now, p.buf[:0])
 		if n == 0 {
 			return i
 		}
@@ -213,14 +255,16 @@ func (p *pair) transferBatch(from *testEnd, max int) int {
 		if room == nil {
 			break
 		}
-		if p.bursts && from.PollBurst(p.now, max-l.n, l) > 0 {
-			continue
+		if p.bursts {
+			polled := from.Poll(p.now, Limit{Packets: max, Bytes: from.bytes, DelayAck: from.delay}, l)
+			from.bytes -= polled.Bytes
+			break
 		}
-		n := from.PollTransmit(p.now, room)
+		n := from.poll(p.now, room)
 		if n == 0 {
 			break
 		}
-		l.Commit(n)
+		l.Commit(n, nil)
 	}
 	for i := range l.n {
 		p.carry(from, l.bufs[i], l.lens[i])
@@ -240,7 +284,7 @@ func (p *pair) carry(from *testEnd, buf []byte, n int) {
 	if p.drop != nil && p.drop(from, &p.pkt) {
 		return
 	}
-	p.peer(from).HandlePacket(p.now, from.addr, &p.pkt)
+	p.peer(from).handle(p.now, from.addr, &p.pkt)
 }
 
 // run exchanges packets until both sides are silent. Time stands still.
@@ -274,8 +318,8 @@ func (p *pair) settle() {
 		if p.idle != nil && p.idle() {
 			continue
 		}
-		at, ok := p.a.PollTimeout()
-		bt, bok := p.b.PollTimeout()
+		at, ok := p.a.Deadline()
+		bt, bok := p.b.Deadline()
 		switch {
 		case !ok && !bok:
 			return

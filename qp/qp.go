@@ -2,20 +2,20 @@ package qp
 
 import (
 	"fmt"
-	"math"
 	"net/netip"
 	"time"
 
 	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/memreg"
+	"github.com/gosoftroce/rocev2/qp/cc"
+	"github.com/gosoftroce/rocev2/qp/conn"
+	"github.com/gosoftroce/rocev2/qp/requester"
+	"github.com/gosoftroce/rocev2/qp/responder"
 	"github.com/gosoftroce/rocev2/rocev2"
 )
 
-// GuardTimeout stands in for the local ACK timeout if the attribute is 0, "none": the connection must not hang for ever
-// when a packet is lost.
-const GuardTimeout = 8589934592 * time.Nanosecond // code 21: 4.096 µs · 2^21
-
-// Config is what a queue pair is created with. Queue depths of 0 mean a queue that takes nothing.
+// Config is what a queue pair is created with. Queue depths of 0 mean a queue
+// that takes nothing.
 type Config struct {
 	QPN     rocev2.QPN
 	Service rocev2.Service // ServiceRC; others are refused for now
@@ -31,62 +31,61 @@ type Config struct {
 	MaxInline              int // bytes
 	SignalAll              bool
 
-	Window WindowConfig
-	// ReadChunk splits READs into requests of so many bytes, each of which takes one of MaxRdAtomic, so that their
-	// responses cannot overrun the receive buffer. It is rounded down to whole packets, one at least; 0 is no split.
+	// Window bounds what is in flight. Congestion control is Congestion, if
+	// that is not nil, for this queue pair alone; else it is a cc.Window.
+	Window     cc.Config
+	Congestion cc.Controller
+	// ReadChunk splits READs into requests of so many bytes, each of which
+	// takes one of MaxRdAtomic, so that their responses cannot overrun the
+	// receive buffer. It is rounded down to whole packets, one at least; 0
+	// is no split.
 	ReadChunk int
 
-	// MinProbe, if not 0, makes the requester send again before the local ACK timeout when the peer has been silent for so
-	// long, for four round trips and their deviations, and for longer than the pauses in which lately nothing was lost:
-	// otherwise the loss of the last packets in flight stops the connection for a whole timeout. It costs none of
-	// RetryCount, and is tried at twice the time when it does not help. Before a round trip was measured it is four times
-	// as long. A millisecond is a good value. After losses that KeepPackets made cheap an eighth of it is enough.
+	// MinProbe, if not 0, makes the requester send again before the local
+	// ACK timeout when the peer has been silent for so long, for four round
+	// trips and their deviations, and for longer than the pauses in which
+	// lately nothing was lost: otherwise the loss of the last packets in
+	// flight stops the connection for a whole timeout. It costs none of
+	// RetryCount, and is tried at twice the time when it does not help.
+	// Before a round trip was measured it is four times as long. A
+	// millisecond is a good value. After losses that SetReorder made cheap
+	// an eighth of it is enough.
 	MinProbe time.Duration
 
-	// Invalidate ends a key of this side on behalf of a SEND with invalidate. False refuses: the peer gets a NAK, as it
-	// does if Invalidate is nil.
+	// Invalidate ends a key of this side on behalf of a SEND with
+	// invalidate. False refuses: the peer gets a NAK, as it does if
+	// Invalidate is nil.
 	Invalidate func(key ib.Key) bool
 }
 
-// QP is a queue pair. It is not safe for concurrent use, and its sinks must not call back into it. Posting, handling and
-// polling do not allocate.
+// QP is a queue pair of the service RC. It is not safe for concurrent use, and
+// its sinks must not call back into it. Posting, handling and polling do not
+// allocate.
 type QP struct {
-	cfg   Config
-	state ib.State
-	attr  ib.Attr
-	peer  netip.Addr // attr.AV.DGID, unmapped and without zone
+	cfg  Config
+	peer netip.Addr // Attr.AV.DGID, unmapped and without zone
+	cnp  cnp
 
-	mtu      int // bytes
-	mtuShift uint8
-	events   eventSet
-	notify   bool // raise EventSQDrained when drained
-
-	req    requester
-	resp   responder
-	notice notice
-	store  *Store // for packets behind a gap; nil unless KeepPackets was called
-	absent *absence
-	wc     ib.WC   // scratch: a completion on its way to a sink
-	word   [8]byte // scratch: the result of an atomic
-	stats  Stats
+	conn conn.Conn
+	req  requester.Requester
+	resp responder.Responder
 }
 
-// New returns a queue pair in state RESET. The error wraps ErrService or ErrConfig.
+// New returns a queue pair in state RESET. The error wraps ErrService or
+// ErrConfig.
 func New(c Config) (*QP, error) {
 	if err := c.check(); err != nil {
 		return nil, err
 	}
-	c.MaxSendSGE = max(c.MaxSendSGE, 1)
-	c.MaxRecvSGE = max(c.MaxRecvSGE, 1)
-	q := &QP{cfg: c}
-	q.req.queue.init(c.MaxSendWR, c.MaxSendSGE, c.MaxInline)
-	if c.RecvSource == nil {
-		q.resp.queue.init(c.MaxRecvWR, c.MaxRecvSGE)
+	q := &QP{cfg: c, conn: conn.Conn{QPN: c.QPN, Memory: c.Memory, PD: c.PD}}
+	q.resp.Init(&q.conn, responder.Config{Source: c.RecvSource, RecvCQ: c.RecvCQ, Invalidate: c.Invalidate,
+		MaxRecvWR: c.MaxRecvWR, MaxRecvSGE: max(c.MaxRecvSGE, 1)})
+	control := c.Congestion
+	if control == nil {
+		control = cc.NewWindow(c.Window)
 	}
-	q.resp.recv.SGList = make([]ib.SGE, 0, c.MaxRecvSGE)
-	q.req.window.init(c.Window)
-	q.req.rtt.init(c.MinProbe)
-	q.req.allowance = math.MaxInt
+	q.req.Init(&q.conn, requester.Config{MaxSendWR: c.MaxSendWR, MaxSendSGE: max(c.MaxSendSGE, 1), MaxInline: c.MaxInline,
+		SendCQ: c.SendCQ, SignalAll: c.SignalAll, Controller: control, ReadChunk: c.ReadChunk, MinProbe: c.MinProbe})
 	return q, nil
 }
 
@@ -112,7 +111,7 @@ func (c *Config) check() error {
 		{"MaxSendSGE", c.MaxSendSGE, ib.MaxSGE}, {"MaxRecvSGE", c.MaxRecvSGE, ib.MaxSGE},
 		{"MaxInline", c.MaxInline, ib.MaxInline}, {"ReadChunk", c.ReadChunk, ib.MaxMessage},
 		{"Window.InitialBytes", c.Window.InitialBytes, ib.MaxMessage}, {"Window.MaxBytes", c.Window.MaxBytes, ib.MaxMessage},
-		{"Window.MaxPSNs", c.Window.MaxPSNs, maxWindowPSNs},
+		{"Window.MaxPSNs", c.Window.MaxPSNs, cc.MaxPSNs},
 	} {
 		if l.v < 0 || int64(l.v) > l.max {
 			return fmt.Errorf("%w: %s is %d, not 0 to %d", ErrConfig, l.name, l.v, l.max)
@@ -122,62 +121,94 @@ func (c *Config) check() error {
 }
 
 // State returns the current state.
-func (q *QP) State() ib.State { return q.state }
+func (q *QP) State() ib.State { return q.conn.State }
 
 // QPN returns the number of the queue pair.
-func (q *QP) QPN() rocev2.QPN { return q.cfg.QPN }
+func (q *QP) QPN() rocev2.QPN { return q.conn.QPN }
 
-// Attr returns the attributes. SQPSN is the next new PSN to send, RQPSN the next expected.
+// Attr returns the attributes. SQPSN is the next new PSN to send, RQPSN the
+// next expected.
 func (q *QP) Attr() ib.Attr {
-	a := q.attr
-	a.State, a.CurState = q.state, q.state
-	if q.state >= ib.StateRTR {
-		a.RQPSN = q.resp.epsn
+	a := q.conn.Attr
+	a.State, a.CurState = q.conn.State, q.conn.State
+	if q.conn.State >= ib.StateRTR {
+		a.RQPSN = q.resp.ExpectedPSN()
 	}
-	if q.state >= ib.StateRTS {
-		a.SQPSN = q.req.max
+	if q.conn.State >= ib.StateRTS {
+		a.SQPSN = q.req.NextPSN()
 	}
 	return a
 }
 
 // AV returns the address vector, which must not be changed.
-func (q *QP) AV() *ib.AddressVector { return &q.attr.AV }
+func (q *QP) AV() *ib.AddressVector { return &q.conn.Attr.AV }
 
 // Stats returns the live counters.
-func (q *QP) Stats() *Stats { return &q.stats }
+func (q *QP) Stats() *Stats { return &q.conn.Stats }
 
-// PollEvent returns the next asynchronous event. Each kind is reported once however often it was raised in between.
-func (q *QP) PollEvent() (ib.Event, bool) { return q.events.poll() }
+// PollEvent returns the next asynchronous event. Each kind is reported once
+// however often it was raised in between.
+func (q *QP) PollEvent() (ib.Event, bool) { return q.conn.Events.Poll() }
 
 // Config returns what the queue pair was created with.
 func (q *QP) Config() Config { return q.cfg }
 
-// SetWindow changes the bounds of the send window, for a driver that has learned what the peer can take. InitialBytes is
-// not looked at.
-func (q *QP) SetWindow(c WindowConfig) { q.req.window.limits(c) }
+// PostSend queues a send request. The error wraps one of those of package ib,
+// and then nothing was queued. States RTS and SQD take requests (SQD sends them
+// once back in RTS); ERR completes them at once with WR_FLUSH_ERR; the others
+// refuse.
+//
+// Keys and addresses of the scatter list are not looked at here: they become a
+// completion status.
+func (q *QP) PostSend(wr *ib.SendWR) error { return q.req.Post(wr) }
 
-// InFlight returns the bytes that may lie in the peer's receive buffer: those between the oldest unacknowledged packet and
-// the next one, as the window counts them, without a share that the peer has kept behind a gap. Outside of RTS and SQD
-// nothing is in flight.
+// PostRecv queues a receive, from state INIT on. In ERR it completes at once
+// with WR_FLUSH_ERR. The error wraps one of those of package ib, and then
+// nothing was queued.
+func (q *QP) PostRecv(wr *ib.RecvWR) error { return q.resp.Post(wr) }
+
+// SetWindow changes the bounds of what may be in flight, for a driver that has
+// learned what the peer can take. InitialBytes is not looked at.
+func (q *QP) SetWindow(c cc.Config) { q.req.SetLimits(c) }
+
+// SharePauses has the queue pair share p with others until it is reset.
+func (q *QP) SharePauses(p *Pauses) { q.req.SharePauses(p) }
+
+// SetReorder says that the peer is of our own kind and keeps what arrives
+// behind a gap. So does this queue pair from now on, in p, as long as there is
+// room, and executes it in order when the gap is closed: to the peer that is as
+// if the network had delayed the packets. And after a loss it does not send
+// everything again that was in flight, but a few packets from the missing one
+// on, and more if they do not help; so a peer that keeps nothing, or not
+// everything, costs time only. With nil it is as with any other peer.
+//
+// A packet that is kept takes effect without the packets before it having shown
+// that its PSN is right; so a PSN is up to 128 times easier to guess than
+// without. The program must know who the peer is.
+func (q *QP) SetReorder(p *Pool) {
+	q.req.DiscardHeld()
+	q.resp.DiscardHeld()
+	q.conn.Pool = p
+}
+
+// Held returns the number of packets that are kept behind gaps now.
+func (q *QP) Held() int { return q.req.Held() + q.resp.Held() }
+
+// InFlight returns the bytes that may lie in the peer's receive buffer: those
+// between the oldest unacknowledged packet and the next one, as package cc
+// counts them, without a share that the peer has kept behind a gap. Outside of
+// RTS and SQD nothing is in flight.
 func (q *QP) InFlight() int {
-	if q.state != ib.StateRTS && q.state != ib.StateSQD {
+	if q.conn.State != ib.StateRTS && q.conn.State != ib.StateSQD {
 		return 0
 	}
-	return q.req.window.charge(int(min(q.req.posNxt-q.req.posUna, mostCounted)))
+	return q.req.InFlight()
 }
 
-// mostCounted bounds numbers of bytes that become an int, which may have 32 bits: a READ can be of more.
-const mostCounted = math.MaxInt / 2
+// Silent reports whether the peer has not answered what is in flight for so
+// long that it was sent again, or would be.
+func (q *QP) Silent() bool { return q.req.Silent() }
 
-// Silent reports that the peer has not answered what is in flight for so long that it was sent again, or would be.
-func (q *QP) Silent() bool {
-	r := &q.req.retry
-	return q.req.rtt.attempts > 0 || q.req.rtt.late || r.left < r.limit && r.restarts == 0
-}
-
-// Allow bounds the bytes of the requests that the next polls write, for a driver that shares a peer's buffers among queue
-// pairs: while there are bytes left a request may go, and with 0 none. Answers and timers go on. At first there is no bound.
-func (q *QP) Allow(bytes int) { q.req.allowance = bytes }
-
-// Allowance returns what is left of the bytes that Allow has let go; it may be negative.
-func (q *QP) Allowance() int { return q.req.allowance }
+// NextCost returns the bytes that the next request counts in flight, for a READ
+// those that it asks for; 0 if there is none.
+func (q *QP) NextCost() int { return q.req.NextCost() }

@@ -8,8 +8,9 @@ import (
 	"github.com/gosoftroce/rocev2/rocev2"
 )
 
-// TestQuietInError: whatever ends a queue pair, none of the READ data that waits is sent afterwards, by PollTransmit or
-// PollBurst, and the peer is told without a timeout.
+// TestQuietInError: whatever ends a queue pair, none of the READ data that
+// waits is sent afterwards, one packet a Poll or many, and the peer is told
+// without a timeout.
 func TestQuietInError(t *testing.T) {
 	t.Parallel()
 	ends := map[string]struct {
@@ -17,17 +18,17 @@ func TestQuietInError(t *testing.T) {
 		want ib.Status
 	}{
 		"wrong key": {func(p *pair) error {
-			return p.a.PostSend(0, &ib.SendWR{Opcode: ib.OpWrite, SGList: p.a.sge(0, 8), Remote: ib.RemoteAddr{RKey: 1}})
+			return p.a.PostSend(&ib.SendWR{Opcode: ib.OpWrite, SGList: p.a.sge(0, 8), Remote: ib.RemoteAddr{RKey: 1}})
 		}, ib.StatusRemOpErr},
 		"no room for a receive's completion": {func(p *pair) error {
 			p.b.rq.limit, p.b.rq.n = 1, 1
-			must(p.t, p.b.PostRecv(0, &ib.RecvWR{}))
-			return p.a.PostSend(0, &ib.SendWR{Opcode: ib.OpSend})
+			must(p.t, p.b.PostRecv(&ib.RecvWR{}))
+			return p.a.PostSend(&ib.SendWR{Opcode: ib.OpSend})
 		}, ib.StatusRemOpErr},
 		"no room for a send's completion": {func(p *pair) error {
 			p.b.sq.limit, p.b.sq.n = 1, 1
-			p.a.DelayAcks(true) // until the READs are there
-			err := p.b.PostSend(0, &ib.SendWR{Opcode: ib.OpSend, Signaled: true})
+			p.a.delay = true // until the READs are there
+			err := p.b.PostSend(&ib.SendWR{Opcode: ib.OpSend, Signaled: true})
 			p.transfer(p.b, 1)
 			return err
 		}, ib.StatusRemOpErr},
@@ -37,15 +38,14 @@ func TestQuietInError(t *testing.T) {
 	}
 	for name, c := range ends {
 		for _, bursts := range []bool{false, true} {
-			p := newPair(t, pairConfig{attr: ib.Attr{MaxRdAtomic: 16, MaxDestRdAtomic: 16}})
+			p := newPair(t, pairConfig{attr: ib.Attr{MaxRdAtomic: 16, MaxDestRdAtomic: 16},
+				config: Config{Window: WindowConfig{MaxPSNs: 1 << 20, MaxBytes: 1 << 30, InitialBytes: 1 << 30}}})
 			p.bursts = bursts
-			must(t, p.a.PostRecv(0, &ib.RecvWR{}))
+			must(t, p.a.PostRecv(&ib.RecvWR{}))
 			for i := range 16 {
-				must(t, p.a.PostSend(0, &ib.SendWR{ID: uint64(i), Opcode: ib.OpRead, SGList: p.a.sge(0, 1<<17), Remote: p.b.remote(0)}))
+				must(t, p.a.PostSend(&ib.SendWR{ID: uint64(i), Opcode: ib.OpRead, SGList: p.a.sge(0, 1<<17), Remote: p.b.remote(0)}))
 			}
 			must(t, c.end(p))
-			p.a.SetWindow(WindowConfig{MaxPSNs: 1 << 20, MaxBytes: 1 << 30})
-			p.a.req.window.size = 1 << 30
 			data, packets := 0, 0
 			p.drop = func(from *testEnd, pkt *rocev2.Packet) bool {
 				if from == p.b && p.b.State() == ib.StateErr {
@@ -55,7 +55,7 @@ func TestQuietInError(t *testing.T) {
 				return false
 			}
 			p.transfer(p.a, 64) // all of it before the first answer
-			p.a.DelayAcks(false)
+			p.a.delay = false
 			p.transfer(p.a, 1)
 			if p.b.State() != ib.StateErr {
 				t.Fatalf("%s: no error", name)
@@ -72,17 +72,18 @@ func TestQuietInError(t *testing.T) {
 	}
 }
 
-// TestCreditsWithReads: answers to READs and atomics bring credits like acknowledgements, so that a limit does not grow old
-// on a connection that does nothing else.
+// TestCreditsWithReads: answers to READs and atomics bring credits like
+// acknowledgements, so that a limit does not grow old on a connection that does
+// nothing else.
 func TestCreditsWithReads(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, pairConfig{})
 	for _, op := range []ib.Opcode{ib.OpRead, ib.OpFetchAdd} {
-		must(t, p.b.PostRecv(0, &ib.RecvWR{}))
-		before := p.a.req.credit
-		must(t, p.a.PostSend(0, &ib.SendWR{Opcode: op, SGList: p.a.sge(0, 8), Remote: p.b.remote(0)}))
+		must(t, p.b.PostRecv(&ib.RecvWR{}))
+		before := p.a.req.Snapshot()
+		must(t, p.a.PostSend(&ib.SendWR{Opcode: op, SGList: p.a.sge(0, 8), Remote: p.b.remote(0)}))
 		p.run()
-		if c := p.a.req.credit; !c.limited || c.lsn.Sub(before.lsn) < 2 {
+		if c := p.a.req.Snapshot(); !c.Limited || c.LSN.Sub(before.LSN) < 2 {
 			t.Errorf("%v: %+v after %+v", op, c, before)
 		}
 	}
@@ -94,12 +95,12 @@ func TestErrSendsNoNotice(t *testing.T) {
 	p := newPair(t, pairConfig{})
 	pkt := packet(rocev2.RCWriteMiddle, 5) // behind a gap
 	pkt.BTH.DestQPN, pkt.BTH.PKey, pkt.Payload = p.b.QPN(), rocev2.DefaultPKey, make([]byte, 1024)
-	p.b.HandleMarked(p.now, p.a.addr, &pkt)
-	if !p.b.notice.due {
+	p.b.handleMarked(p.now, p.a.addr, &pkt)
+	if !p.b.cnp.due {
 		t.Fatal("no CNP is due")
 	}
 	must(t, p.b.Modify(p.now, &ib.Attr{State: ib.StateErr}, ib.AttrState))
-	if n := p.b.PollTransmit(p.now, p.buf[:0]); n != 0 {
+	if n := p.b.poll(p.now, p.buf[:0]); n != 0 {
 		t.Errorf("in ERR it sends % x", p.buf[:n])
 	}
 }

@@ -7,8 +7,9 @@ import (
 	"github.com/gosoftroce/rocev2/rocev2"
 )
 
-// TestOneCut: the losses among the packets of one window, when they are sent again too, cut the send window once; the next
-// one cuts it again, and so does every timeout.
+// TestOneCut: the losses among the packets of one window, when they are sent
+// again too, cut the send window once; the next one cuts it again, and so does
+// every timeout.
 func TestOneCut(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, pairConfig{attr: ib.Attr{RetryCount: 7}})
@@ -22,7 +23,7 @@ func TestOneCut(t *testing.T) {
 	}
 	post := func() {
 		for range 10 {
-			must(t, p.a.PostSend(0, &ib.SendWR{Opcode: ib.OpWrite, SGList: p.a.sge(0, 3000), Remote: p.b.remote(0)}))
+			must(t, p.a.PostSend(&ib.SendWR{Opcode: ib.OpWrite, SGList: p.a.sge(0, 3000), Remote: p.b.remote(0)}))
 		}
 		p.settle()
 	}
@@ -38,14 +39,14 @@ func TestOneCut(t *testing.T) {
 	}
 }
 
-// TestGapEchoes: whatever the number of READ responses behind a lost one, they cost one retry and a bounded number of
-// requests.
+// TestGapEchoes: whatever the number of READ responses behind a lost one, they
+// cost one retry and a bounded number of requests.
 func TestGapEchoes(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, pairConfig{attr: ib.Attr{RetryCount: 1}})
 	p.drop = func(*testEnd, *rocev2.Packet) bool { return true }
 	for range 4 {
-		must(t, p.a.PostSend(0, &ib.SendWR{Opcode: ib.OpRead, SGList: p.a.sge(0, 1024), Remote: p.b.remote(0)}))
+		must(t, p.a.PostSend(&ib.SendWR{Opcode: ib.OpRead, SGList: p.a.sge(0, 1024), Remote: p.b.remote(0)}))
 	}
 	late, early := packet(rocev2.RCReadResponseOnly, 1), packet(rocev2.RCReadResponseOnly, 0)
 	late.Payload, early.Payload = make([]byte, 1024), make([]byte, 1024)
@@ -56,7 +57,7 @@ func TestGapEchoes(t *testing.T) {
 		p.inject(p.a, early)
 		p.inject(p.a, late)
 	}
-	if s := p.a.Stats(); p.a.State() != ib.StateRTS || s.Restarts != maxRestarts || p.a.req.retry.left != 0 {
-		t.Errorf("state %v, %d restarts, %d retries left", p.a.State(), s.Restarts, p.a.req.retry.left)
+	if s := p.a.Stats(); p.a.State() != ib.StateRTS || s.Restarts != maxRestarts || p.a.req.Snapshot().RetriesLeft != 0 {
+		t.Errorf("state %v, %d restarts, %d retries left", p.a.State(), s.Restarts, p.a.req.Snapshot().RetriesLeft)
 	}
 }

@@ -15,14 +15,15 @@ import (
 func (p *pair) inject(to *testEnd, pkt rocev2.Packet) Drop {
 	pkt.BTH.DestQPN = to.QPN()
 	pkt.BTH.PKey = rocev2.DefaultPKey
-	return to.HandlePacket(p.now, p.peer(to).addr, &pkt)
+	return to.handle(p.now, p.peer(to).addr, &pkt)
 }
 
 func packet(op rocev2.Opcode, psn rocev2.PSN) rocev2.Packet {
 	return rocev2.Packet{BTH: rocev2.BTH{Opcode: op, PSN: psn}}
 }
 
-// TestAddressing: what is not for this queue pair is dropped under its name and changes nothing.
+// TestAddressing: what is not for this queue pair is dropped under its name and
+// changes nothing.
 func TestAddressing(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, pairConfig{})
@@ -44,11 +45,11 @@ func TestAddressing(t *testing.T) {
 	} {
 		pkt := good
 		c.change(&pkt)
-		if got := p.b.HandlePacket(0, p.a.addr, &pkt); got != c.want {
+		if got := p.b.handle(0, p.a.addr, &pkt); got != c.want {
 			t.Errorf("%v: got %v, want %v", pkt.BTH, got, c.want)
 		}
 	}
-	if got := p.b.HandlePacket(0, p.b.addr, &good); got != DropPeer {
+	if got := p.b.handle(0, p.b.addr, &good); got != DropPeer {
 		t.Errorf("from another address: %v", got)
 	}
 	if p.b.Stats().Drops[DropPKey] != 2 || p.b.Stats().Drops[DropNone] != 1 {
@@ -56,17 +57,17 @@ func TestAddressing(t *testing.T) {
 	}
 }
 
-// TestRNRWait: the peer has no receive; the request is sent again after the time that the peer gives, until the count is used
-// up on NAK number count+1.
+// TestRNRWait: the peer has no receive; the request is sent again after the
+// time that the peer gives, until the count is used up on NAK number count+1.
 func TestRNRWait(t *testing.T) {
 	t.Parallel()
 	for _, op := range []ib.Opcode{ib.OpSend, ib.OpWriteImm} {
 		for _, count := range []uint8{0, 1, 6, 7} {
 			p := newPair(t, pairConfig{attr: ib.Attr{RNRRetry: 7}})
-			p.a.attr.RNRRetry = count
+			p.a.conn.Attr.RNRRetry = count
 			p.a.apply(ib.AttrRNRRetry)
-			must(t, p.a.PostSend(0, &ib.SendWR{ID: 1, Opcode: op, SGList: p.a.sge(0, 3000), Remote: p.b.remote(0)}))
-			must(t, p.a.PostSend(0, &ib.SendWR{ID: 2, Opcode: ib.OpWrite, Signaled: true}))
+			must(t, p.a.PostSend(&ib.SendWR{ID: 1, Opcode: op, SGList: p.a.sge(0, 3000), Remote: p.b.remote(0)}))
+			must(t, p.a.PostSend(&ib.SendWR{ID: 2, Opcode: ib.OpWrite, Signaled: true}))
 			if count < rnrInfinite {
 				p.settle()
 				if got := p.a.sq.statuses(); got != "1 RNR_RETRY_EXC_ERR, 2 WR_FLUSH_ERR" {
@@ -79,14 +80,14 @@ func TestRNRWait(t *testing.T) {
 			}
 			for range 50 {
 				p.run()
-				at, _ := p.a.PollTimeout()
+				at, _ := p.a.Deadline()
 				if at-p.now != clock.Time(rocev2.RNRDelay(12)) {
 					t.Fatalf("waits %d ns", at-p.now)
 				}
 				p.now = at
 				p.a.HandleTimeout(p.now)
 			}
-			must(t, p.b.PostRecv(0, &ib.RecvWR{SGList: p.b.sge(4096, 4096)}))
+			must(t, p.b.PostRecv(&ib.RecvWR{SGList: p.b.sge(4096, 4096)}))
 			p.settle()
 			if got := p.a.sq.statuses(); got != "2 SUCCESS" {
 				t.Errorf("after a receive was posted: %q", got)
@@ -95,12 +96,13 @@ func TestRNRWait(t *testing.T) {
 	}
 }
 
-// TestRNRQuiet: packets behind one that met no receive draw no further NAK, and one that comes is no reason to send early.
+// TestRNRQuiet: packets behind one that met no receive draw no further NAK, and
+// one that comes is no reason to send early.
 func TestRNRQuiet(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, pairConfig{})
 	for range 3 {
-		must(t, p.a.PostSend(0, &ib.SendWR{Opcode: ib.OpSend}))
+		must(t, p.a.PostSend(&ib.SendWR{Opcode: ib.OpSend}))
 	}
 	p.run()
 	if s := p.b.Stats(); s.RNRSent != 1 || s.NAKSeqSent != 0 {
@@ -114,16 +116,17 @@ func TestRNRQuiet(t *testing.T) {
 	}
 }
 
-// TestCredits: a peer with few receives is not sent more than it has, but for one probe at a time.
+// TestCredits: a peer with few receives is not sent more than it has, but for
+// one probe at a time.
 func TestCredits(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, pairConfig{})
 	p.trac = true
 	for i := range 4 {
-		must(t, p.b.PostRecv(0, &ib.RecvWR{ID: uint64(i)}))
+		must(t, p.b.PostRecv(&ib.RecvWR{ID: uint64(i)}))
 	}
 	for i := range 8 {
-		must(t, p.a.PostSend(0, &ib.SendWR{ID: uint64(i), Opcode: ib.OpSend, Signaled: true}))
+		must(t, p.a.PostSend(&ib.SendWR{ID: uint64(i), Opcode: ib.OpSend, Signaled: true}))
 		if i == 0 {
 			p.run() // brings the credits: 3
 		}
@@ -136,7 +139,7 @@ func TestCredits(t *testing.T) {
 		t.Errorf("beyond the credits went more than one probe: %d RNR NAKs, %d packets behind it", s.RNRSent, s.Drops[DropOutOfOrder])
 	}
 	for range 4 {
-		must(t, p.b.PostRecv(0, &ib.RecvWR{}))
+		must(t, p.b.PostRecv(&ib.RecvWR{}))
 	}
 	p.settle()
 	if got := p.a.Stats().SendDone; got != 8 {
@@ -145,13 +148,14 @@ func TestCredits(t *testing.T) {
 	checkIdle(t, p.a)
 }
 
-// TestImplied: a batch is answered by one acknowledgement, and never across a READ.
+// TestImplied: a batch is answered by one acknowledgement, and never across a
+// READ.
 func TestImplied(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, pairConfig{})
 	p.trac = true
 	for i, op := range []ib.Opcode{ib.OpWrite, ib.OpWrite, ib.OpRead, ib.OpWrite, ib.OpFetchAdd, ib.OpWrite, ib.OpWrite} {
-		must(t, p.a.PostSend(0, &ib.SendWR{ID: uint64(i), Opcode: op, SGList: p.a.sge(0, 8), Remote: p.b.remote(0), Signaled: true}))
+		must(t, p.a.PostSend(&ib.SendWR{ID: uint64(i), Opcode: op, SGList: p.a.sge(0, 8), Remote: p.b.remote(0), Signaled: true}))
 	}
 	p.run()
 	answers := slices.DeleteFunc(p.log, func(s string) bool { return !strings.Contains(s, "ACK") && !strings.Contains(s, "RESP") })
@@ -162,13 +166,14 @@ func TestImplied(t *testing.T) {
 	checkIdle(t, p.a)
 }
 
-// TestReadLimits: never more than max_rd_atomic outstanding, though the window would allow more; a fence waits for all.
+// TestReadLimits: never more than max_rd_atomic outstanding, though the window
+// would allow more; a fence waits for all.
 func TestReadLimits(t *testing.T) {
 	t.Parallel()
 	for _, fence := range []bool{false, true} {
 		p := newPair(t, pairConfig{attr: ib.Attr{MaxRdAtomic: 3}})
 		for range 10 {
-			must(t, p.a.PostSend(0, &ib.SendWR{Opcode: ib.OpRead, SGList: p.a.sge(0, 5000), Remote: p.b.remote(0), Fence: fence}))
+			must(t, p.a.PostSend(&ib.SendWR{Opcode: ib.OpRead, SGList: p.a.sge(0, 5000), Remote: p.b.remote(0), Fence: fence}))
 		}
 		want := 3
 		if fence {
@@ -184,8 +189,8 @@ func TestReadLimits(t *testing.T) {
 	}
 }
 
-// TestReadDepth: the responder takes max_dest_rd_atomic rounded up to a power of two, and puts off what comes before there is
-// room again.
+// TestReadDepth: the responder takes max_dest_rd_atomic rounded up to a power
+// of two, and puts off what comes before there is room again.
 func TestReadDepth(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, pairConfig{attr: ib.Attr{MaxRdAtomic: 8, MaxDestRdAtomic: 3}})
@@ -201,21 +206,22 @@ func TestReadDepth(t *testing.T) {
 		}
 	}
 	p = newPair(t, pairConfig{})
-	p.b.attr.MaxDestRdAtomic = 0
+	p.b.conn.Attr.MaxDestRdAtomic = 0
 	p.b.apply(ib.AttrMaxDestRdAtomic)
-	must(t, p.a.PostSend(0, &ib.SendWR{Opcode: ib.OpRead, Remote: p.b.remote(0)}))
+	must(t, p.a.PostSend(&ib.SendWR{Opcode: ib.OpRead, Remote: p.b.remote(0)}))
 	p.settle()
 	if got := p.a.sq.statuses(); got != "0 REM_INV_REQ_ERR" {
 		t.Errorf("at depth 0: %q", got)
 	}
 }
 
-// TestReadReplay: a READ is answered again from any PSN of its range, also from an earlier one than the last replay.
+// TestReadReplay: a READ is answered again from any PSN of its range, also from
+// an earlier one than the last replay.
 func TestReadReplay(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, pairConfig{})
 	p.trac = true
-	must(t, p.a.PostSend(0, &ib.SendWR{Opcode: ib.OpRead, SGList: p.a.sge(0, 5000), Remote: p.b.remote(0)}))
+	must(t, p.a.PostSend(&ib.SendWR{Opcode: ib.OpRead, SGList: p.a.sge(0, 5000), Remote: p.b.remote(0)}))
 	p.settle()
 	for _, from := range []int{4, 1, 0, 3, 2} {
 		p.log = nil
@@ -242,8 +248,9 @@ func TestReadReplay(t *testing.T) {
 	}
 }
 
-// TestDuplicateBeforeAnything: a stale PSN before the first request is dropped, not acknowledged with a PSN that the peer
-// may not even have sent, as Linux does.
+// TestDuplicateBeforeAnything: a stale PSN before the first request is dropped,
+// not acknowledged with a PSN that the peer may not even have sent, as Linux
+// does.
 func TestDuplicateBeforeAnything(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, pairConfig{})
@@ -255,17 +262,18 @@ func TestDuplicateBeforeAnything(t *testing.T) {
 	}
 }
 
-// TestDuplicateNotPastRead: a duplicate WRITE before a READ is acknowledged, but not past the READ.
+// TestDuplicateNotPastRead: a duplicate WRITE before a READ is acknowledged,
+// but not past the READ.
 func TestDuplicateNotPastRead(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, pairConfig{})
 	for _, op := range []ib.Opcode{ib.OpWrite, ib.OpWrite, ib.OpRead, ib.OpWrite} {
-		must(t, p.a.PostSend(0, &ib.SendWR{Opcode: op, SGList: p.a.sge(0, 8), Remote: p.b.remote(0)}))
+		must(t, p.a.PostSend(&ib.SendWR{Opcode: op, SGList: p.a.sge(0, 8), Remote: p.b.remote(0)}))
 	}
 	p.settle()
 	for psn, want := range map[rocev2.PSN]rocev2.PSN{0xfffffe: 0xffffff, 0xffffff: 0xffffff, 1: 1} {
 		p.inject(p.b, packet(rocev2.RCWriteOnly, psn))
-		n := p.b.PollTransmit(0, p.buf)
+		n := p.b.poll(0, p.buf)
 		must(t, p.pkt.Parse(p.buf[:n+rocev2.ICRCLen]))
 		if p.pkt.BTH.Opcode != rocev2.RCAcknowledge || p.pkt.BTH.PSN != want {
 			t.Errorf("duplicate %d: %v %d, want ACK %d", psn, p.pkt.BTH.Opcode, p.pkt.BTH.PSN, want)
@@ -273,7 +281,8 @@ func TestDuplicateNotPastRead(t *testing.T) {
 	}
 }
 
-// TestWrongResponses: answers that do not fit never complete anything; the retries end in BAD_RESP_ERR.
+// TestWrongResponses: answers that do not fit never complete anything; the
+// retries end in BAD_RESP_ERR.
 func TestWrongResponses(t *testing.T) {
 	t.Parallel()
 	ack := func(op rocev2.Opcode, syndrome rocev2.Syndrome, n int) rocev2.Packet {
@@ -308,13 +317,13 @@ func TestWrongResponses(t *testing.T) {
 		}
 		old := slices.Clone(p.a.mem)
 		p.drop = func(*testEnd, *rocev2.Packet) bool { return true }
-		must(t, p.a.PostSend(0, &ib.SendWR{ID: 1, Opcode: c.op, SGList: p.a.sge(0, n), Remote: p.b.remote(0)}))
+		must(t, p.a.PostSend(&ib.SendWR{ID: 1, Opcode: c.op, SGList: p.a.sge(0, n), Remote: p.b.remote(0)}))
 		for range 20 {
 			p.run()
 			if p.a.State() == ib.StateRTS && p.inject(p.a, c.pkt) != DropBadResponse {
 				t.Errorf("%s: was not dropped as a bad response", c.name)
 			}
-			p.now, _ = p.a.PollTimeout()
+			p.now, _ = p.a.Deadline()
 			p.a.HandleTimeout(p.now)
 		}
 		if got := p.a.sq.statuses(); got != "1 BAD_RESP_ERR" {
@@ -330,7 +339,7 @@ func TestWrongResponses(t *testing.T) {
 func TestGhost(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, pairConfig{})
-	must(t, p.a.PostSend(0, &ib.SendWR{Opcode: ib.OpWrite}))
+	must(t, p.a.PostSend(&ib.SendWR{Opcode: ib.OpWrite}))
 	p.drop = func(*testEnd, *rocev2.Packet) bool { return true }
 	p.run()
 	pkt := packet(rocev2.RCAcknowledge, 0xffffff)
@@ -350,7 +359,7 @@ func TestSequence(t *testing.T) {
 		{rocev2.RCSendFirst, rocev2.RCSendOnly}, {rocev2.RCFlush}, {rocev2.RCAtomicWrite},
 	} {
 		p := newPair(t, pairConfig{})
-		must(t, p.b.PostRecv(0, &ib.RecvWR{SGList: p.b.sge(0, 4096)}))
+		must(t, p.b.PostRecv(&ib.RecvWR{SGList: p.b.sge(0, 4096)}))
 		for i, op := range ops {
 			pkt := packet(op, rocev2.PSN(0xfffffe).Add(i))
 			pkt.Payload = make([]byte, 1024)
@@ -362,8 +371,8 @@ func TestSequence(t *testing.T) {
 				t.Errorf("%v: packet %d: %v, want %v", ops, i, got, want)
 			}
 		}
-		if p.b.resp.fatal.syndrome != rocev2.NAKInvalidRequest {
-			t.Errorf("%v: NAK %v", ops, p.b.resp.fatal.syndrome)
+		if p.b.resp.Snapshot().Fatal != rocev2.NAKInvalidRequest {
+			t.Errorf("%v: NAK %v", ops, p.b.resp.Snapshot().Fatal)
 		}
 	}
 }
@@ -382,13 +391,13 @@ func TestLengths(t *testing.T) {
 		{rocev2.RCReadRequest, 0, 1<<31 + 1},
 	} {
 		p := newPair(t, pairConfig{})
-		must(t, p.b.PostRecv(0, &ib.RecvWR{SGList: p.b.sge(0, 4096)}))
+		must(t, p.b.PostRecv(&ib.RecvWR{SGList: p.b.sge(0, 4096)}))
 		old := slices.Clone(p.b.mem)
 		pkt := packet(c.op, 0xfffffe)
 		pkt.RETH = rocev2.RETH{VA: testIOVA, RKey: uint32(p.b.mr.RKey()), Length: c.length}
 		pkt.Payload = make([]byte, c.payload)
-		if got := p.inject(p.b, pkt); got != DropInvalid || p.b.resp.fatal.syndrome != rocev2.NAKInvalidRequest {
-			t.Errorf("%+v: %v, NAK %v", c, got, p.b.resp.fatal.syndrome)
+		if got := p.inject(p.b, pkt); got != DropInvalid || p.b.resp.Snapshot().Fatal != rocev2.NAKInvalidRequest {
+			t.Errorf("%+v: %v, NAK %v", c, got, p.b.resp.Snapshot().Fatal)
 		}
 		if !slices.Equal(old, p.b.mem) {
 			t.Errorf("%+v: memory changed", c)
@@ -409,7 +418,7 @@ func TestGapNAK(t *testing.T) {
 		return false
 	}
 	for range 10 {
-		must(t, p.a.PostSend(0, &ib.SendWR{Opcode: ib.OpWrite, SGList: p.a.sge(0, 3000), Remote: p.b.remote(0)}))
+		must(t, p.a.PostSend(&ib.SendWR{Opcode: ib.OpWrite, SGList: p.a.sge(0, 3000), Remote: p.b.remote(0)}))
 	}
 	p.run()
 	if n := p.b.Stats().NAKSeqSent; n != 1 || p.now != 0 || p.a.Stats().SendDone != 10 {
@@ -417,114 +426,5 @@ func TestGapNAK(t *testing.T) {
 	}
 	if got := p.a.Stats().WindowCuts; got != 1 {
 		t.Errorf("the window was cut %d times", got)
-	}
-}
-
-func TestSQD(t *testing.T) {
-	t.Parallel()
-	p := newPair(t, pairConfig{})
-	for i := range 3 {
-		must(t, p.a.PostSend(0, &ib.SendWR{ID: uint64(i), Opcode: ib.OpWrite, SGList: p.a.sge(0, 3000), Remote: p.b.remote(0), Signaled: true}))
-	}
-	p.transfer(p.a, 1) // one packet of the first
-	must(t, p.a.Modify(0, &ib.Attr{State: ib.StateSQD, EnableSQDNotify: true}, ib.AttrState|ib.AttrEnableSQDNotify))
-	if err := p.a.Modify(0, &ib.Attr{State: ib.StateRTS}, ib.AttrState); err == nil {
-		t.Error("left SQD in the middle of a message")
-	}
-	if _, ok := p.a.PollEvent(); ok {
-		t.Error("an event before draining")
-	}
-	p.run()
-	if got := p.a.sq.statuses(); got != "0 SUCCESS" {
-		t.Errorf("drained: %q, want the started message only", got)
-	}
-	if e, _ := p.a.PollEvent(); e != ib.EventSQDrained {
-		t.Errorf("event %v", e)
-	}
-	must(t, p.a.PostSend(0, &ib.SendWR{ID: 3, Opcode: ib.OpWrite, Signaled: true}))
-	must(t, p.a.Modify(0, &ib.Attr{Timeout: 10, MaxDestRdAtomic: 16}, ib.AttrTimeout|ib.AttrMaxDestRdAtomic))
-	p.run()
-	must(t, p.a.Modify(0, &ib.Attr{State: ib.StateRTS}, ib.AttrState))
-	p.run()
-	if got := p.a.sq.statuses(); got != "1 SUCCESS, 2 SUCCESS, 3 SUCCESS" {
-		t.Errorf("back in RTS: %q", got)
-	}
-}
-
-func TestCommEst(t *testing.T) {
-	t.Parallel()
-	p := newPair(t, pairConfig{noRTS: true})
-	must(t, p.a.PostSend(0, &ib.SendWR{Opcode: ib.OpWrite, Signaled: true}))
-	must(t, p.a.PostSend(0, &ib.SendWR{Opcode: ib.OpRead, Signaled: true}))
-	p.run()
-	if p.a.Stats().SendDone != 2 {
-		t.Error("a responder in RTR did not answer")
-	}
-	if e, _ := p.b.PollEvent(); e != ib.EventCommEstablished {
-		t.Errorf("event %v", e)
-	}
-	if e, ok := p.b.PollEvent(); ok {
-		t.Errorf("second event %v", e)
-	}
-}
-
-// sharedSource hands out receives of no length.
-type sharedSource struct{ n int }
-
-func (s *sharedSource) NextRecv(w *RecvWQE) bool {
-	s.n--
-	w.ID, w.SGList = uint64(s.n), w.SGList[:0]
-	return s.n >= 0
-}
-
-func TestRecvSource(t *testing.T) {
-	t.Parallel()
-	p := newPair(t, pairConfig{config: Config{RecvSource: &sharedSource{n: 2}}})
-	for range 2 {
-		must(t, p.a.PostSend(0, &ib.SendWR{Opcode: ib.OpSend, Signaled: true}))
-	}
-	p.run()
-	if got := p.b.rq.statuses(); got != "1 SUCCESS, 0 SUCCESS" {
-		t.Errorf("receives %q", got)
-	}
-	if p.a.req.credit.limited {
-		t.Error("a shared queue gave credits")
-	}
-	must(t, p.b.Modify(0, &ib.Attr{State: ib.StateErr}, ib.AttrState))
-	if e, _ := p.b.PollEvent(); e != ib.EventLastWQEReached {
-		t.Errorf("event %v", e)
-	}
-}
-
-// TestReadGone: a region that goes while a READ is being answered.
-func TestReadGone(t *testing.T) {
-	t.Parallel()
-	p := newPair(t, pairConfig{})
-	must(t, p.a.PostSend(0, &ib.SendWR{ID: 1, Opcode: ib.OpRead, SGList: p.a.sge(0, 5000), Remote: p.b.remote(0)}))
-	p.transfer(p.a, 1)
-	p.transfer(p.b, 2)
-	p.b.table.Deregister(p.b.mr)
-	p.settle()
-	if got := p.a.sq.statuses(); got != "1 REM_ACCESS_ERR" {
-		t.Error(got)
-	}
-	if e, _ := p.b.PollEvent(); e != ib.EventQPAccessError {
-		t.Error(e)
-	}
-}
-
-// TestHuge: the longest READ at the smallest MTU is bounded to requests of 2^22 packets.
-func TestHuge(t *testing.T) {
-	t.Parallel()
-	p := newPair(t, pairConfig{attr: ib.Attr{PathMTU: rocev2.MTU256}})
-	huge := []ib.SGE{{Length: 1 << 31, LKey: 1}}
-	must(t, p.a.PostSend(0, &ib.SendWR{Opcode: ib.OpRead, SGList: huge}))
-	n := p.a.PollTransmit(0, p.buf)
-	must(t, p.pkt.Parse(p.buf[:n+rocev2.ICRCLen]))
-	if p.pkt.RETH.Length != 1<<30 {
-		t.Errorf("asks for %d bytes", p.pkt.RETH.Length)
-	}
-	if w := p.a.req.queue.at(0); w.psns != 1<<23 {
-		t.Errorf("takes %d PSNs", w.psns)
 	}
 }

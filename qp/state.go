@@ -5,7 +5,8 @@ import (
 	"github.com/gosoftroce/rocev2/rocev2"
 )
 
-// ruleClass is a column of the state table: the services have different attributes.
+// ruleClass is a column of the state table: the services have different
+// attributes.
 type ruleClass uint8
 
 const (
@@ -40,8 +41,9 @@ const (
 	drainedC = ib.AttrAltPath | ib.AttrAccess | ib.AttrPKeyIndex | ib.AttrPathMigState
 )
 
-// transitions is the whole state table of the three services (IBTA 10.3.1 and 11.2.5.2, as Linux has it): what is not
-// listed is not allowed. Any state may go to RESET, any but RESET to ERR.
+// transitions is the whole state table of the three services (IBTA 10.3.1 and
+// 11.2.5.2, as Linux has it): what is not listed is not allowed. Any state may
+// go to RESET, any but RESET to ERR.
 var transitions = []transition{
 	{ib.StateReset, ib.StateReset, classAll, 0, 0},
 	{ib.StateInit, ib.StateReset, classAll, 0, 0},
@@ -92,7 +94,8 @@ var transitions = []transition{
 	{ib.StateSQE, ib.StateRTS, classUC, 0, ib.AttrCurState | ib.AttrAccess},
 }
 
-// findTransition returns the row for a service, or nil if the pair is not in the table.
+// findTransition returns the row for a service, or nil if the pair is not in
+// the table.
 func findTransition(from, to ib.State, s rocev2.Service) *transition {
 	class := classOf(s)
 	for i := range transitions {

@@ -11,8 +11,9 @@ import (
 	"github.com/gosoftroce/rocev2/rocev2"
 )
 
-// TestTransitionTable compares the whole table, every pair of states for every service, with a second notation of it:
-// required and optional bits as numbers of ibv_qp_attr_mask.
+// TestTransitionTable compares the whole table, every pair of states for every
+// service, with a second notation of it: required and optional bits as numbers
+// of ibv_qp_attr_mask.
 func TestTransitionTable(t *testing.T) {
 	t.Parallel()
 	type bits struct{ required, optional ib.AttrMask }

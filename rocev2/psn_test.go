@@ -153,3 +153,15 @@ func TestMTUOfBytes(t *testing.T) {
 		}
 	}
 }
+
+func TestAhead(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		p, q PSN
+		want uint32
+	}{{5, 5, 0}, {6, 5, 1}, {0, 0xffffff, 1}, {4, 5, 0xffffff}, {0x800000, 0, 0x800000}} {
+		if got := c.p.Ahead(c.q); got != c.want {
+			t.Errorf("%#x.Ahead(%#x) = %#x, want %#x", c.p, c.q, got, c.want)
+		}
+	}
+}

@@ -276,7 +276,7 @@ func (g *Guess) tryRead(m *rigMemory, r *rig, d int) (outcome, error) {
 	for i := range m.b {
 		m.b[i] = byte(i)*3 + byte(i>>10)
 	}
-	err := r.a.PostSend(r.now, &ib.SendWR{Opcode: ib.OpRead, Signaled: true,
+	err := r.a.PostSend(&ib.SendWR{Opcode: ib.OpRead, Signaled: true,
 		SGList: []ib.SGE{{Addr: m.ra.Addr(), Length: rigRead, LKey: m.ra.LKey()}},
 		Remote: ib.RemoteAddr{Addr: m.r.Addr(), RKey: m.r.RKey()}})
 	if err != nil {
@@ -287,7 +287,7 @@ func (g *Guess) tryRead(m *rigMemory, r *rig, d int) (outcome, error) {
 		return outcome{}, err
 	}
 	for range readHere {
-		n := r.b.PollTransmit(r.now, r.room)
+		n := r.poll(r.b)
 		if err := r.hand(r.a, r.room[:n+rocev2.ICRCLen]); err != nil {
 			return outcome{}, err
 		}

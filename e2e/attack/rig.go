@@ -3,6 +3,7 @@ package attack
 import (
 	"encoding/binary"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"net/netip"
 
@@ -20,6 +21,7 @@ type rig struct {
 	a, b         *qp.QP
 	now          clock.Time
 	aDone, bDone sink
+	n            int    // its length
 	room         []byte // of the packet under way
 	packet       rocev2.Packet
 	sent         int // messages posted by a
@@ -101,12 +103,12 @@ func newRig(m *rigMemory, own bool, n int) (*rig, error) {
 			return nil, err
 		}
 		if own {
-			(*q).KeepPackets(qp.NewStore(1024))
+			(*q).SetReorder(qp.NewPool(1024))
 		}
 	}
 	for i := range n {
 		wr := ib.RecvWR{SGList: []ib.SGE{{Addr: m.r.Addr() + uint64(i*messageLen), Length: messageLen, LKey: m.r.LKey()}}}
-		if err := r.b.PostRecv(0, &wr); err != nil {
+		if err := r.b.PostRecv(&wr); err != nil {
 			return nil, err
 		}
 	}
@@ -139,7 +141,7 @@ func (r *rig) send(n int) error {
 	var b [messageLen]byte
 	for range n {
 		binary.BigEndian.PutUint64(b[:], uint64(r.sent))
-		if err := r.a.PostSend(r.now, &ib.SendWR{Opcode: ib.OpSend, Signaled: true, Inline: b[:]}); err != nil {
+		if err := r.a.PostSend(&ib.SendWR{Opcode: ib.OpSend, Signaled: true, Inline: b[:]}); err != nil {
 			if r.a.State() == ib.StateErr {
 				return nil
 			}
@@ -160,15 +162,29 @@ func (r *rig) hand(q *qp.QP, b []byte) error {
 	if q == r.b {
 		from = rigAddr[0]
 	}
-	q.HandlePacket(r.now, from, &r.packet)
+	q.HandlePacket(r.now, &qp.Arrival{Packet: &r.packet, Src: from})
 	return nil
+}
+
+// Room implements qp.Writer.
+func (r *rig) Room() []byte { return r.room }
+
+// Commit implements qp.Writer.
+func (r *rig) Commit(n int, _ *ib.AddressVector) { r.n = n }
+
+// poll makes the next packet of q in room, and returns its length; 0 if there
+// is none.
+func (r *rig) poll(q *qp.QP) int {
+	r.n = 0
+	q.Poll(r.now, qp.Limit{Packets: 1, Bytes: math.MaxInt}, r)
+	return r.n
 }
 
 // move carries what from has to say to to, and reports whether there was any.
 func (r *rig) move(from, to *qp.QP) (bool, error) {
 	any := false
 	for {
-		n := from.PollTransmit(r.now, r.room)
+		n := r.poll(from)
 		if n == 0 {
 			return any, nil
 		}
@@ -197,7 +213,7 @@ func (r *rig) finish() error {
 		if there || back {
 			continue
 		}
-		at, ok := r.a.PollTimeout()
+		at, ok := r.a.Deadline()
 		if !ok || r.a.State() == ib.StateErr {
 			return nil
 		}

@@ -32,8 +32,13 @@ var layers = map[string][]string{
 	"memreg":         {"rocev2", "ib"},
 	"memreg/mapping": {"ib", "memreg"},
 
-	"qp":        {"clock", "rocev2", "ib", "memreg"},
-	"qp/qptest": {"clock", "rocev2", "ib", "memreg", "qp"},
+	"qp/queue":     {"clock", "rocev2", "ib", "memreg"},
+	"qp/cc":        {"clock"},
+	"qp/conn":      {"clock", "rocev2", "ib", "memreg", "qp/queue"},
+	"qp/requester": {"clock", "rocev2", "ib", "memreg", "qp/queue", "qp/cc", "qp/conn"}, // never the responder
+	"qp/responder": {"clock", "rocev2", "ib", "memreg", "qp/queue", "qp/conn"},          // never the requester
+	"qp":           {"clock", "rocev2", "ib", "memreg", "qp/queue", "qp/cc", "qp/conn", "qp/requester", "qp/responder"},
+	"qp/qptest":    {"clock", "rocev2", "ib", "memreg", "qp", "qp/queue", "qp/cc"},
 
 	"transport":       {"rocev2"},
 	"transport/udp":   {"rocev2", "transport"},
@@ -65,7 +70,8 @@ var layers = map[string][]string{
 
 // pure packages hold no goroutine, lock, clock, socket or log: time and
 // randomness are parameters.
-var pure = []string{"clock", "internal/heap", "rocev2", "ib", "memreg", "qp", "transport", "engine"}
+var pure = []string{"clock", "internal/heap", "rocev2", "ib", "memreg", "transport", "engine",
+	"qp", "qp/queue", "qp/cc", "qp/conn", "qp/requester", "qp/responder"}
 
 // bannedImports are what a pure package (tests excepted) never imports.
 var bannedImports = []string{

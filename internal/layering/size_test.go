@@ -32,7 +32,6 @@ var exempt = map[string]string{
 	"hca/...":    "is being rebuilt",
 	"ib/...":     "is being rebuilt",
 	"memreg/...": "is being rebuilt",
-	"qp/...":     "is being rebuilt",
 	"verbs/...":  "is being rebuilt",
 }
 

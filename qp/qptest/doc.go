@@ -1,12 +1,13 @@
-// Package qptest tests package qp as a whole, without sockets and clocks. It has no code for users; everything is in its
-// tests.
+// Package qptest tests package qp as a whole, without sockets and clocks. It
+// has no code for users; everything is in its tests.
 //
 // # Scripts
 //
-// Every file testdata/*.script is a conversation between two queue pairs, a and b, that reads as prose. Its first line
-// names the rule or the bug that it guards. Commands, then ----, then what they print, then a blank line:
+// Every file testdata/*.script is a conversation between two queue pairs, a and
+// b, that reads as prose. Its first line names the rule or the bug that it
+// guards. Commands, then ----, then what they print, then a blank line:
 //
-//	# A lost acknowledgement: the request is sent again and found to be a duplicate (IBTA 9.7.5.1.4).
+//	# A lost acknowledgement: a duplicate (IBTA 9.7.5.1.4).
 //	qp ab timeout=10
 //	post a write id=1 len=8
 //	deliver drop=b1
@@ -18,57 +19,80 @@
 //
 //	go test ./qp/qptest -run TestScripts -rewrite
 //
-// and read every line of what it filled in. After a change of package qp do the same, and commit only differences that
-// are understood.
+// and read every line of what it filled in. After a change of package qp do the
+// same, and commit only differences that are understood.
 //
-// Side a is QPN 0x11 at 10.0.0.1 and sends from PSN 100; b is QPN 0x22 at 10.0.0.2 and sends from PSN 200. Each has a
-// region m of 128 KiB at 0x1000 with all rights: up to 0x11000 a pattern, from there on zeros. Requests take local memory
-// from 0x1000 and aim at 0x11000 of the peer; READs and atomics the other way round; receives are at 0x11000.
+// Side a is QPN 0x11 at 10.0.0.1 and sends from PSN 100; b is QPN 0x22 at
+// 10.0.0.2 and sends from PSN 200. Each has a region m of 128 KiB at 0x1000
+// with all rights: up to 0x11000 a pattern, from there on zeros. Requests take
+// local memory from 0x1000 and aim at 0x11000 of the peer; READs and atomics
+// the other way round; receives are at 0x11000.
 //
-//	qp a|b|ab [state=rts] [mtu=1024] [psn= rqpsn=] [timeout=14 retry=7 rnr=7 rnrtimer=12] [rd=4 destrd=4] [access=wra]
-//	    [sendwr= recvwr= sendsge= recvsge= inline=] [window=PSNS windowbytes= chunk= probe=1ms] [keep=PACKETS] [cqe=N] [sigall] [srq]
-//	clear                      takes both queue pairs away
+//	qp a|b|ab [state=rts] [mtu=1024] [psn= rqpsn=]
+//	    [timeout=14 retry=7 rnr=7 rnrtimer=12] [rd=4 destrd=4] [access=wra]
+//	    [sendwr= recvwr= sendsge= recvsge= inline=]
+//	    [window=PSNS windowbytes= chunk= probe=1ms] [keep=PACKETS]
+//	    [cqe=N] [sigall] [srq]
+//	clear
+//	    takes both queue pairs away
 //	mr b NAME at= len= access=lwra [pd=other];  dereg b NAME
-//	post a send|send-imm|send-inv|write|write-imm|read|compare-swap|fetch-add id= len= [at= to= rkey= lkey= sge=ADDR+LEN,…]
-//	    [imm= inv= add= compare= swap=] [unsignaled] [solicited] [fence] [inline] [times=N]
+//	post a OPERATION id= len= [at= to= rkey= lkey= sge=ADDR+LEN,…]
+//	    [imm= inv= add= compare= swap=]
+//	    [unsignaled] [solicited] [fence] [inline] [times=N]
+//	    OPERATION: send, send-imm, send-inv, write, write-imm, read,
+//	    compare-swap or fetch-add
 //	recv b id= len= [at= lkey= sge=] [times=N]
 //	deliver [drop=a2,b1] [dup=] [swap=] [hold=] [mark=] [from=a] [n=3] [quiet]
-//	                           carries packets both ways until both sides are silent; a2 is the second packet that a
-//	                           sends in this command, a* all of a's, * all; hold keeps a packet until release;
-//	                           mark has it arrive with Congestion Experienced
-//	release a                  delivers what hold kept of a's packets
-//	advance 5ms [rules]        moves the time; timers fire on the way, and what they cause is carried
+//	    carries packets both ways until both sides are silent; a2 is the second
+//	    packet that a sends in this command, a* all of a's, * all; hold keeps a
+//	    packet until release; mark has it arrive with Congestion Experienced
+//	release a
+//	    delivers what hold kept of a's packets
+//	advance 5ms [rules]
+//	    moves the time; timers fire on the way, and what they cause is carried
 //	inject a PACKET [src=ADDR] [marked]
-//	                           hands a packet to a as though its peer had sent it, in the notation of the output
+//	    hands a packet to a as though its peer had sent it, in the notation of
+//	    the output
 //	modify a STATE [notify] [psn= rqpsn=] [access=]
-//	cq a;  events a;  state a  completions, asynchronous events, state and timer
+//	cq a;  events a;  state a
+//	    completions, asynchronous events, state and timer
 //	mem b ADDR LEN;  same a ADDR b ADDR LEN;  load b ADDR;  store b ADDR VALUE
 //
-// A queue pair without a peer talks to the script: what it sends is printed at once.
+// A queue pair without a peer talks to the script: what it sends is printed at
+// once.
 //
 // # Worlds
 //
-// TestWorld plays seeded worlds in virtual time: one to three connections, random requests of random sizes in both
-// directions at once, over a link that loses, doubles, delays, reorders and corrupts packets, with one deliberate fault
-// in every third world. Half of the sides keep what comes behind a gap, and half send with PollBurst. Packets pass the real encoder, ICRC and parser. A model says what must come out; checked are
-// every completion (once, in order, right status, right data), exactly-once execution of SENDs, invalidations and
-// atomics, memory outside of what was granted, every packet on the wire (sequence, retransmissions equal to the first
-// transmission, limits of window and READ depth, fences, MSN), timers (none without work, no work without one), events,
-// flushing, and the end: all requests done in bounded time. In some worlds corruption passes the ICRC; there only safety
+// TestWorld plays seeded worlds in virtual time: one to three connections,
+// random requests of random sizes in both directions at once, over a link that
+// loses, doubles, delays, reorders and corrupts packets, with one deliberate
+// fault in every third world. Half of the sides keep what comes behind a gap,
+// and half send several packets in a Poll. Packets pass the real encoder, ICRC
+// and parser. A model says what must come out; checked are every completion
+// (once, in order, right status, right data), exactly-once execution of SENDs,
+// invalidations and atomics, memory outside of what was granted, every packet
+// on the wire (sequence, retransmissions equal to the first transmission,
+// limits of window and READ depth, fences, MSN), timers (none without work, no
+// work without one), events, flushing, and the end: all requests done in
+// bounded time. In some worlds corruption passes the ICRC; there only safety
 // and termination are checked.
 //
-//	go test ./qp/qptest -run TestWorld -seeds=10000            many seeds
-//	go test ./qp/qptest -run TestWorld -seed=4711 -v           replays one, with its packets and completions
+//	go test ./qp/qptest -run TestWorld -seeds=10000
+//	go test ./qp/qptest -run TestWorld -seed=4711 -v
+//
+// plays many seeds, or replays one with its packets and completions.
 //
 // A seed that found a bug goes into foundSeeds.
 //
 // # Goodput
 //
-// TestGoodput compares the goodput against loss, and against a receive buffer that overflows, with and without marks of
-// congestion, in virtual time with
-// testdata/goodput.txt; -rewrite writes it. A change of the recovery shows up as a difference in numbers.
+// TestGoodput compares the goodput against loss, and against a receive buffer
+// that overflows, with and without marks of congestion, in virtual time with
+// testdata/goodput.txt; -rewrite writes it. A change of the recovery shows up
+// as a difference in numbers.
 //
 // # What is not tested here
 //
-// Concurrency, sockets, batching and real time: those belong to packages hca, transport and e2e.
+// Concurrency, sockets, batching and real time: those belong to packages hca,
+// transport and e2e.
 package qptest

@@ -74,7 +74,7 @@ func newFlood(op ib.Opcode, mtu rocev2.MTU, p floodParams) (*flood, error) {
 		}
 		if p.own {
 			e.SetWindow(ownWindow)
-			e.KeepPackets(qp.NewStore(1024))
+			e.SetReorder(qp.NewPool(1024))
 		}
 		f.endpoint[i] = &simQP{endpoint: e, on: f.nodes[i], qpn: e.QPN()}
 		f.nodes[i].qps = []*simQP{f.endpoint[i]}
@@ -107,14 +107,14 @@ func (f *flood) touched(q *simQP) {
 	}
 	for q == f.endpoint[0] && f.posted < f.messages && f.posted-f.done < goodputDepth && f.err == nil {
 		f.posted++
-		f.err = q.PostSend(f.now, &ib.SendWR{ID: uint64(f.posted), Opcode: f.op, Signaled: true,
+		f.err = q.PostSend(&ib.SendWR{ID: uint64(f.posted), Opcode: f.op, Signaled: true,
 			SGList: []ib.SGE{{Addr: f.region[0].Addr(), Length: goodputSize, LKey: f.region[0].LKey()}},
 			Remote: ib.RemoteAddr{Addr: f.region[1].Addr(), RKey: f.region[1].RKey()}})
 	}
 }
 
 func (f *flood) recv() error {
-	return f.endpoint[1].PostRecv(f.now, &ib.RecvWR{SGList: []ib.SGE{{Addr: f.region[1].Addr(), Length: goodputSize, LKey: f.region[1].LKey()}}})
+	return f.endpoint[1].PostRecv(&ib.RecvWR{SGList: []ib.SGE{{Addr: f.region[1].Addr(), Length: goodputSize, LKey: f.region[1].LKey()}}})
 }
 
 // run returns the goodput in bits per second of virtual time.

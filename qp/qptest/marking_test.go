@@ -9,7 +9,8 @@ import (
 )
 
 // TestMarksSpareTheBuffer: before a buffer that is too small, marks from a
-// quarter of it on leave a tenth of the losses at the most, and cost no goodput.
+// quarter of it on leave a tenth of the losses at the most, and cost no
+// goodput.
 func TestMarksSpareTheBuffer(t *testing.T) {
 	t.Parallel()
 	for _, own := range []bool{false, true} {

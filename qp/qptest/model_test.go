@@ -90,8 +90,9 @@ type side struct {
 	targetReg, readonlyReg *memreg.Region
 	sharedReg              *memreg.Region
 
-	// The model of the target: what it holds when every posted operation of the
-	// peer has been executed, and which operation wrote each byte last (-1: none).
+	// The model of the target: what it holds when every posted operation of
+	// the peer has been executed, and which operation wrote each byte last
+	// (-1: none).
 	model  []byte
 	writer []int32
 
@@ -320,7 +321,7 @@ func (s *side) postRecvs() {
 			return
 		}
 		wr := ib.RecvWR{ID: uint64(len(s.recvs)), SGList: sgeList(s.recvReg, slots)}
-		if err := s.ep.PostRecv(w.now, &wr); err != nil {
+		if err := s.ep.PostRecv(&wr); err != nil {
 			w.fail("%s: PostRecv: %v", s.name, err)
 		}
 		s.faulted = s.faulted || short
@@ -363,7 +364,7 @@ func (s *side) postOp() bool {
 	}
 	s.aim(o, &wr)
 	s.spoil(o, &wr)
-	err := s.ep.PostSend(w.now, &wr)
+	err := s.ep.PostSend(&wr)
 	for i := range wr.Inline {
 		wr.Inline[i] = ^wr.Inline[i] // the QP must have its own copy
 	}

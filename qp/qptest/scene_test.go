@@ -3,6 +3,7 @@ package qptest
 import (
 	"errors"
 	"fmt"
+	"math"
 	"net/netip"
 	"strconv"
 	"strings"
@@ -48,12 +49,17 @@ type actor struct {
 }
 
 // sharedReceives is a shared receive queue.
-type sharedReceives struct{ queue []ib.RecvWR }
+type sharedReceives struct {
+	queue []ib.RecvWR
+	pd    *memreg.PD
+	cq    qp.CompletionSink
+}
 
-func (r *sharedReceives) NextRecv(w *qp.RecvWQE) bool {
+func (r *sharedReceives) Next(w *qp.Recv) bool {
 	if len(r.queue) == 0 {
 		return false
 	}
+	w.PD, w.CQ = r.pd, r.cq
 	w.ID, w.SGList = r.queue[0].ID, append(w.SGList[:0], r.queue[0].SGList...)
 	r.queue = r.queue[1:]
 	return true
@@ -184,7 +190,8 @@ func (a *args) has(word string) bool {
 	return false
 }
 
-// num reads a number and takes it off the list, so that leftovers are typing errors.
+// num reads a number and takes it off the list, so that leftovers are typing
+// errors.
 func (a *args) num(key string, def uint64) (uint64, error) {
 	v, ok := a.kv[key]
 	if !ok {
@@ -264,16 +271,37 @@ func (s *scene) drainLone(prefix string) {
 
 // poll takes one packet from a and returns it sealed, as it crosses the wire.
 func (s *scene) poll(a *actor) []byte {
-	buf := make([]byte, rocev2.MaxPacketLen)
-	n := a.PollTransmit(s.now, buf)
-	if n == 0 {
+	var w onePacket
+	if a.Poll(s.now, qp.Limit{Packets: 1, Bytes: math.MaxInt}, &w).Packets == 0 {
 		return nil
 	}
 	a.polled++
 	if a.polled > 100000 {
 		panic("script: the QP transmits without end")
 	}
-	return a.flow.Seal(0, buf[:n:n])
+	return a.flow.Seal(0, w.buf[:w.n:w.n])
+}
+
+// onePacket is a Writer for one packet.
+type onePacket struct {
+	buf []byte
+	n   int
+}
+
+func (w *onePacket) Room() []byte {
+	w.buf = make([]byte, rocev2.MaxPacketLen)
+	return w.buf
+}
+
+func (w *onePacket) Commit(n int, _ *ib.AddressVector) { w.n = n }
+
+// arrival is a packet with or without Congestion Experienced.
+func arrival(src netip.Addr, p *rocev2.Packet, marked bool) *qp.Arrival {
+	a := &qp.Arrival{Packet: p, Src: src}
+	if marked {
+		a.TrafficClass = 3
+	}
+	return a
 }
 
 // show prints a packet that a sent, decoded again from its bytes.
@@ -298,11 +326,7 @@ func (s *scene) hand(to *actor, c carried) string {
 }
 
 func (s *scene) handParsed(to *actor, src netip.Addr, p *rocev2.Packet, marked bool) string {
-	handle := to.HandlePacket
-	if marked {
-		handle = to.HandleMarked
-	}
-	if d := handle(s.now, src, p); d != qp.DropNone {
+	if d := to.HandlePacket(s.now, arrival(src, p, marked)); d != qp.DropNone {
 		return fmt.Sprintf("%s drops it: %v", to.name, d)
 	}
 	return ""

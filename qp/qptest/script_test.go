@@ -19,8 +19,8 @@ type block struct {
 	want     []string
 }
 
-// parseScript splits a script into blocks. Comment and blank lines in front of a
-// block belong to it.
+// parseScript splits a script into blocks. Comment and blank lines in front of
+// a block belong to it.
 func parseScript(text string) (blocks []block, tail []string, err error) {
 	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
 	var cur block

@@ -1,15 +1,17 @@
 package qptest
 
 import (
+	"math"
 	"math/rand/v2"
 
 	"github.com/gosoftroce/rocev2/clock"
+	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/qp"
 	"github.com/gosoftroce/rocev2/rocev2"
 )
 
 // sim is a discrete-event simulation of two nodes and the link between them. It
-// drives queue pairs as a device does: packets in, timers, and PollTransmit for
+// drives queue pairs as a device does: packets in, timers, and Poll for
 // as long as the link has room.
 type sim struct {
 	now     clock.Time
@@ -29,7 +31,7 @@ type simHooks struct {
 	arrived    func(q *simQP, p *rocev2.Packet)             // around HandlePacket
 	dropped    func(q *simQP, p *rocev2.Packet, d qp.Drop)  // HandlePacket refused it
 	touched    func(q *simQP)                               // after every input
-	drained    func(q *simQP)                               // PollTransmit has nothing to send
+	drained    func(q *simQP)                               // Poll has nothing to send
 	unexpected func(format string, args ...any)
 }
 
@@ -58,7 +60,7 @@ type simNode struct {
 	losses    int        // packets that the link lost
 	dead      bool       // the link loses everything from now on
 	qps       []*simQP
-	store     *qp.Store
+	store     *qp.Pool
 	takenAt   clock.Time // when what has arrived is taken off the buffer
 	turn      int        // round robin over qps
 	busyUntil clock.Time // the link takes the next packet then
@@ -75,7 +77,7 @@ type simQP struct {
 	hasTimer bool
 	ready    bool // may have something to send
 	closed   bool
-	burst    int   // packets of a PollBurst at the most, after which comes another's turn; 0: it is not called
+	burst    int   // packets of a Poll at the most, after which comes another's turn; 0: it is not called
 	model    *side // of the world; nil elsewhere
 }
 
@@ -131,9 +133,9 @@ func (s *sim) timer(q *simQP) {
 	if q.closed {
 		return
 	}
-	if t, ok := q.PollTimeout(); ok && t <= s.now {
+	if t, ok := q.Deadline(); ok && t <= s.now {
 		q.HandleTimeout(s.now)
-		if t, ok := q.PollTimeout(); ok && t <= s.now {
+		if t, ok := q.Deadline(); ok && t <= s.now {
 			s.hooks.unexpected("QP %v: the timer is still due after HandleTimeout", q.qpn)
 		}
 	}
@@ -155,7 +157,7 @@ func (s *sim) touch(q *simQP) {
 }
 
 func (s *sim) arm(q *simQP) {
-	if t, ok := q.PollTimeout(); ok && (!q.hasTimer || t < q.armed) {
+	if t, ok := q.Deadline(); ok && (!q.hasTimer || t < q.armed) {
 		q.hasTimer, q.armed = true, t
 		s.push(event{at: t, kind: eventTimer, q: q})
 	}
@@ -181,16 +183,9 @@ func (s *sim) transmit(n *simNode) {
 			idle++
 			continue
 		}
-		if q.burst > 0 && s.transmitBurst(q) {
-			s.arm(q)
-			idle = 0
-			continue
-		}
-		buf := s.buffer()
-		size := q.PollTransmit(s.now, buf[:rocev2.MaxPacketLen])
+		packets := s.poll(q)
 		s.arm(q)
-		if size == 0 {
-			s.free = append(s.free, buf)
+		if len(packets) == 0 {
 			q.ready = false
 			if s.hooks.drained != nil {
 				s.hooks.drained(q)
@@ -199,25 +194,27 @@ func (s *sim) transmit(n *simNode) {
 			continue
 		}
 		idle = 0
-		s.carry(q, buf[:size])
+		for _, p := range packets {
+			s.carry(q, p)
+		}
 	}
 }
 
-// transmitBurst is transmit of the middle of a message, as PollBurst has it. It
-// reports whether there was any.
-func (s *sim) transmitBurst(q *simQP) bool {
-	b := burstList{s: s, room: q.burst - q.on.turn%3} // now and then the room ends first
-	if n := q.PollBurst(s.now, q.burst, &b); n != len(b.packets) {
-		s.hooks.unexpected("QP %v: a burst of %d packets, returned %d", q.qpn, len(b.packets), n)
+// poll returns what q has to send: one packet, or up to a burst. Now and then
+// the room ends before that.
+func (s *sim) poll(q *simQP) [][]byte {
+	most := max(q.burst, 1)
+	b := burstList{s: s, room: max(1, most-q.on.turn%3)}
+	if p := q.Poll(s.now, qp.Limit{Packets: most, Bytes: math.MaxInt}, &b); p.Packets != len(b.packets) {
+		s.hooks.unexpected("QP %v: a burst of %d packets, returned %d", q.qpn, len(b.packets), p.Packets)
 	}
 	if b.next != nil {
 		s.free = append(s.free, b.next)
 	}
-	for _, p := range b.packets {
-		s.carry(q, p)
+	if len(b.packets) > 1 {
+		s.burst += len(b.packets)
 	}
-	s.burst += len(b.packets)
-	return len(b.packets) > 0
+	return b.packets
 }
 
 // burstList takes a burst. Nothing looks at the packets before it is over.
@@ -238,13 +235,13 @@ func (b *burstList) Room() []byte {
 	return b.next[:rocev2.MaxPacketLen]
 }
 
-func (b *burstList) Commit(n int) {
+func (b *burstList) Commit(n int, _ *ib.AddressVector) {
 	b.packets = append(b.packets, b.next[:n])
 	b.next = nil
 }
 
-// overrun puts a packet into the receiver's buffer and returns when it is taken, or that there was no room, and whether it
-// is marked on the way.
+// overrun puts a packet into the receiver's buffer and returns when it is
+// taken, or that there was no room, and whether it is marked on the way.
 func (n *simNode) overrun(at clock.Time, size int) (taken clock.Time, lost, marked bool) {
 	l := &n.link
 	waiting := int64(max(n.takenAt-at, 0)) * l.takes / 8e9
@@ -337,11 +334,7 @@ func (s *sim) arrive(n *simNode, c carried) {
 		if s.hooks.arrived != nil {
 			s.hooks.arrived(q, &p)
 		}
-		handle := q.HandlePacket
-		if c.marked {
-			handle = q.HandleMarked
-		}
-		d := handle(s.now, n.peer.addr, &p)
+		d := q.HandlePacket(s.now, arrival(n.peer.addr, &p, c.marked))
 		if d != qp.DropNone && s.hooks.dropped != nil {
 			s.hooks.dropped(q, &p, d)
 		}

@@ -211,7 +211,8 @@ func (f *sniffer) again(p *rocev2.Packet, info *rocev2.OpcodeInfo) {
 	}
 }
 
-// notice checks a congestion notification: there is one for a marked packet with data, and not more than one in 50 µs.
+// notice checks a congestion notification: there is one for a marked packet
+// with data, and not more than one in 50 µs.
 func (f *sniffer) notice(p *rocev2.Packet) {
 	if p.BTH.AckReq || p.BTH.Solicited || p.BTH.PSN != 0 || !p.BTH.BECN || p.CNP != [rocev2.CNPLen]byte{} {
 		f.w.fail("%s sends a wrong CNP: %+v", f.s.name, p)

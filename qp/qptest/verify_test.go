@@ -16,12 +16,12 @@ func (s *side) touched() {
 	s.pollEvents()
 }
 
-// drained follows every PollTransmit that had nothing to send. Then work that is
+// drained follows every Poll that had nothing to send. Then work that is
 // not done must have a timer, or it would wait for ever; and a timer without
 // work would wake an idle machine.
 func (s *side) drained() {
 	s.touched()
-	t, armed := s.ep.PollTimeout()
+	t, armed := s.ep.Deadline()
 	if armed && t <= s.w.now && !s.w.hasArrivals() {
 		return // due: the event is on its way
 	}
@@ -393,8 +393,8 @@ func (s *side) checkEnd() {
 			w.fail("%s: local memory is not as the model has it", s.name)
 		}
 	}
-	// What the peer's successful requests wrote stands, unless a failed one may
-	// have written over it.
+	// What the peer's successful requests wrote stands, unless a failed one
+	// may have written over it.
 	for i, b := range s.at(s.target) {
 		last := int(s.writer[i])
 		if b != s.model[i] && (last < 0 || s.peer.ops[last].ok) {

@@ -142,7 +142,7 @@ func (s *scene) advanceTo(end clock.Time, w *wireRules) error {
 			if a.endpoint == nil {
 				continue
 			}
-			if t, ok := a.PollTimeout(); ok && t <= end && (due == nil || t < next) {
+			if t, ok := a.Deadline(); ok && t <= end && (due == nil || t < next) {
 				next, due = t, a
 			}
 		}
@@ -154,7 +154,7 @@ func (s *scene) advanceTo(end clock.Time, w *wireRules) error {
 			s.now = next
 		}
 		due.HandleTimeout(s.now)
-		if t, ok := due.PollTimeout(); ok && t <= s.now {
+		if t, ok := due.Deadline(); ok && t <= s.now {
 			return fmt.Errorf("the timer of %s is still due after HandleTimeout", due.name)
 		}
 		prefix := "@" + duration(s.now) + " "

@@ -100,7 +100,7 @@ func newWorld(seed uint64) *world {
 		r := rand.New(rand.NewPCG(seed, uint64(i)+7))
 		w.nodes[i] = &simNode{node: newNode(netip.MustParseAddr(addr), r.Uint32), rng: rand.New(rand.NewPCG(seed, uint64(i)+11)), link: w.chooseLink()}
 		w.chooseMarks(i)
-		w.nodes[i].store = qp.NewStore([]int{1024, 5}[w.seed>>(3+i)&1])
+		w.nodes[i].store = qp.NewPool([]int{1024, 5}[w.seed>>(3+i)&1])
 		if w.rng.IntN(3) == 0 {
 			w.nodes[i].lag = clock.Time(w.rng.IntN(20000))
 		}
@@ -167,8 +167,8 @@ func (w *world) chooseLink() linkParams {
 	return l
 }
 
-// chooseMarks has the network mark packets in a fifth of the worlds. It draws from numbers of its own, so that seeds that
-// found a bug stay what they were.
+// chooseMarks has the network mark packets in a fifth of the worlds. It draws
+// from numbers of its own, so that seeds that found a bug stay what they were.
 func (w *world) chooseMarks(i int) {
 	n := w.nodes[i]
 	n.marks = rand.New(rand.NewPCG(w.seed, uint64(i)+0xece))
@@ -209,7 +209,7 @@ func (w *world) connect(i int) {
 			w.fail("qp.New: %v", err)
 		}
 		if w.seed>>(1+j)&1 == 1 {
-			ep.KeepPackets(n.store)
+			ep.SetReorder(n.store)
 		}
 		if w.seed>>(5+j)&1 == 1 {
 			q.burst = 2 + int(w.seed>>7%31)
@@ -243,7 +243,8 @@ func (w *world) connect(i int) {
 	}
 }
 
-// beyondDepth reports whether the sides have more READs and atomics outstanding than agreed.
+// beyondDepth reports whether the sides have more READs and atomics outstanding
+// than agreed.
 func (w *world) beyondDepth() bool { return w.seed%5 == 4 }
 
 func (w *world) startPSN() rocev2.PSN {

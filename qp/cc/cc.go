@@ -1,0 +1,179 @@
+// Package cc is congestion control: what a requester may have in flight, and
+// when it may go on.
+//
+// A Controller takes events and has a Limit, a small value that the requester
+// reads again after each event and evaluates itself. So a packet costs no call
+// through the interface. Window is the controller that a queue pair has by
+// default: a window in bytes that grows on acknowledgements and shrinks on
+// losses and on congestion notifications. One that works with rates, such as
+// DCQCN, says with Limit.NotBefore when the next packets may go, and hears with
+// Sent what went.
+//
+// A controller knows nothing of packets, timers or retransmission: what counts
+// as a loss, and whether silence was one, the requester decides. It limits what
+// the own side asks for, requests and the responses to READs; acknowledgements
+// and the answers to the peer's READs are not held back.
+package cc
+
+import (
+	"cmp"
+
+	"github.com/gosoftroce/rocev2/clock"
+)
+
+// PacketOverhead is what a packet counts in flight beyond its payload, in
+// bytes. Linux charges a socket's receive buffer not for a datagram's bytes but
+// for the memory that it lies in: powers of two and some bookkeeping, 832 bytes
+// for the smallest and 2304 for 644 of payload. With this overhead it is at
+// most 2.4 times what is counted, whatever the size; datagrams that are
+// coalesced cost less.
+const PacketOverhead = 384
+
+// MaxPSNs keeps everything in flight far from half of the PSN space, even
+// together with a READ of its own.
+const MaxPSNs = 1 << 22
+
+// Config bounds what a requester has in flight: requests, and responses that
+// READs ask for.
+type Config struct {
+	InitialBytes int // 0 means 128 KiB
+	MaxBytes     int // 0 means 512 KiB
+	MaxPSNs      int // 0 means 128, what Linux keeps in flight
+}
+
+// withDefaults fills in what is 0.
+func (c Config) withDefaults() Config {
+	c.MaxBytes = cmp.Or(c.MaxBytes, 512<<10)
+	c.InitialBytes = min(cmp.Or(c.InitialBytes, 128<<10), c.MaxBytes)
+	c.MaxPSNs = cmp.Or(c.MaxPSNs, 128)
+	return c
+}
+
+// Flight is what a requester has in flight, as places in the stream of bytes
+// that it sends. A packet counts there with its payload and PacketOverhead, and
+// the request for a READ as the packets that it asks for.
+type Flight struct {
+	Una    uint64 // all before it is acknowledged
+	Next   uint64 // what is sent next, or is sent again
+	Packet int    // what a packet of the path MTU counts
+}
+
+// Loss is how a loss shows, and what is done about it.
+type Loss uint8
+
+const (
+	// Repaired is a lost packet that is sent again alone: the peer keeps
+	// what came behind it.
+	Repaired Loss = iota
+	// RepairedRow is such a loss right behind the one before: packets were
+	// lost in a row, as when a buffer overflows.
+	RepairedRow
+	// GoBack is a loss after which all is sent again that is in flight.
+	GoBack
+	// Timeout is the silence of the peer, after which all is sent again. It
+	// says more of the path than a packet that is missing.
+	Timeout
+)
+
+// Controller is congestion control for one requester. Its methods are called
+// under the lock of the queue pair. They neither block nor allocate.
+type Controller interface {
+	// Limit returns what may be in flight now. The requester reads it again
+	// after each call of another method.
+	Limit() Limit
+	// Reset begins a connection.
+	Reset()
+	// SetConfig changes the bounds; what is in flight stays. InitialBytes
+	// is not looked at.
+	SetConfig(c Config)
+
+	// Sent is called after so many bytes of requests were sent, if
+	// Limit.Burst is not 0.
+	Sent(now clock.Time, bytes int)
+	// Acked is called when n more bytes are acknowledged, up to f.Una. It
+	// returns the Limit too, for it is called often.
+	Acked(now clock.Time, f Flight, n uint64) Limit
+	// Lost is called when a loss shows. It reports whether less may be in
+	// flight because of it.
+	Lost(now clock.Time, f Flight, how Loss) bool
+	// Marked is called for a sign of congestion: a notification of the peer
+	// (CNP, IBTA A17.9.3), or a marked response. It reports whether less
+	// may be in flight because of it.
+	Marked(now clock.Time, f Flight) bool
+	// Silence is called before something is sent again because the peer is
+	// silent, once until it is heard. What Lost does then may have to be
+	// undone.
+	Silence()
+	// Undo is called when the peer is heard and was only late: nothing had
+	// been lost since Silence (RFC 4015).
+	Undo()
+}
+
+// Limit is what a controller lets a requester have in flight: so many bytes and
+// PSNs between the oldest unacknowledged packet and the next one.
+type Limit struct {
+	Bytes int
+	Max   int // what Bytes may grow to
+	PSNs  uint32
+	// Spare says that single losses are being repaired. What the peer keeps
+	// behind the gap is acknowledged only with what is missing, but it does
+	// not lie in the peer's receive buffer any more: so half as much again
+	// may be in flight. Without that the requester would stand still at
+	// every loss.
+	Spare bool
+	// Burst, if not 0, is how many bytes may be sent at NotBefore or later,
+	// before Sent is called and there is another Limit. It may be exceeded
+	// by one packet, and by one READ.
+	Burst     int
+	NotBefore clock.Time
+}
+
+// spareShare is by what part of itself the limit is wider with Spare.
+const spareShare = 2
+
+// bytes is the limit with the share.
+func (l *Limit) bytes() uint64 {
+	size := uint64(l.Bytes)
+	if l.Spare {
+		size += size / spareShare
+	}
+	return size
+}
+
+// Admits reports whether cost bytes in psns packets may be sent behind what is
+// in flight. With nothing in flight anything may: a READ may be larger than the
+// limit. It may also begin inside of it and end outside, short of Max: else
+// there would be no request behind it that shows the loss of its last response.
+func (l *Limit) Admits(inFlight uint64, inFlightPSNs uint32, cost uint64, psns uint32) bool {
+	if inFlightPSNs == 0 {
+		return true
+	}
+	size := l.bytes()
+	if psns > 1 && inFlight < size {
+		size = max(size, uint64(l.Max))
+	}
+	return inFlightPSNs+psns <= l.PSNs && inFlight+cost <= size
+}
+
+// Room returns how many more packets of so many bytes may be sent.
+func (l *Limit) Room(inFlight uint64, inFlightPSNs uint32, packet int) int {
+	size := l.bytes()
+	if inFlight >= size || inFlightPSNs >= l.PSNs {
+		return 0
+	}
+	return min(int(size-inFlight)/packet, int(l.PSNs-inFlightPSNs))
+}
+
+// Charge returns what so many bytes in flight are to the peer's receive buffer.
+func (l *Limit) Charge(inFlight int) int {
+	if l.Spare {
+		return inFlight - inFlight/(1+spareShare)
+	}
+	return inFlight
+}
+
+// AckInterval is after how many packets inside a long message an
+// acknowledgement is asked for: a quarter of the limit.
+func (l *Limit) AckInterval(packet int) uint32 {
+	return max(1, min(uint32(l.Bytes/packet), l.PSNs)/4)
+}

@@ -1,0 +1,205 @@
+package cc
+
+import "github.com/gosoftroce/rocev2/clock"
+
+// growth is by how many bytes the window grows for every window acknowledged
+// after a loss: the largest packet. Were it a packet of the path MTU, small
+// MTUs would recover from the same loss several times more slowly.
+const growth = 4096 + PacketOverhead
+
+// regrowth is in how many windows at the most the size before repaired losses
+// is reached again.
+const regrowth = 32
+
+// Window is a send window: so many bytes and PSNs in flight. It doubles for
+// every window acknowledged until the first loss or congestion notification
+// (slow start), and grows slowly after it.
+//
+// Silence halves it, and so does a loss after which everything is sent again:
+// once for all losses in a window in flight. Single losses that are repaired do
+// not: only many in one window do, or packets lost in a row.
+type Window struct {
+	size      int // bytes
+	initial   int
+	limit     int
+	threshold int    // up to here growth is fast (ssthresh)
+	recovered uint64 // the place in the stream where the last loss is overcome
+	eased     uint64 // the place from which on notifications are of packets sent after the last cut for one
+	losses    int    // that were repaired since the last cut, up to recovered
+	before    int    // size at the first of them, or before that cut
+	spare     bool   // such a loss is being repaired: more may be in flight
+	psns      uint32
+
+	priorSize, priorThreshold int // as Silence found them
+}
+
+// NewWindow returns a window with these bounds.
+func NewWindow(c Config) *Window {
+	c = c.withDefaults()
+	w := &Window{limit: c.MaxBytes, initial: c.InitialBytes, psns: uint32(c.MaxPSNs)}
+	w.Reset()
+	return w
+}
+
+// Limit implements Controller.
+func (w *Window) Limit() Limit {
+	return Limit{Bytes: w.size, Max: w.limit, PSNs: w.psns, Spare: w.spare}
+}
+
+// Reset implements Controller.
+func (w *Window) Reset() {
+	w.size, w.threshold, w.recovered, w.eased = w.initial, w.limit, 0, 0
+	w.losses, w.before, w.spare = 0, 0, false
+}
+
+// SetConfig implements Controller.
+func (w *Window) SetConfig(c Config) {
+	c = c.withDefaults()
+	if w.threshold == w.limit { // no loss yet
+		w.threshold = c.MaxBytes
+	}
+	w.limit = c.MaxBytes
+	w.size = min(w.size, w.limit)
+	w.initial = min(w.initial, w.limit)
+	w.psns = uint32(c.MaxPSNs)
+}
+
+// Sent implements Controller. A window has no rate.
+func (w *Window) Sent(clock.Time, int) {}
+
+// Lost implements Controller.
+func (w *Window) Lost(_ clock.Time, f Flight, how Loss) bool {
+	switch how {
+	case GoBack:
+		if w.recovering(f.Una) {
+			return false
+		}
+		w.cut(w.flown(f.Una), f)
+	case Timeout:
+		w.cut(w.size, f)
+	default:
+		return w.repaired(f, how == RepairedRow)
+	}
+	return true
+}
+
+// Acked implements Controller. It grows the window.
+func (w *Window) Acked(_ clock.Time, f Flight, n uint64) Limit {
+	w.spare = w.spare && w.recovering(f.Una)
+	if w.size < w.limit {
+		w.grow(n)
+	}
+	return w.Limit()
+}
+
+// grow grows the window for n bytes.
+func (w *Window) grow(n uint64) {
+	grow := int(min(n, uint64(w.size)))
+	if w.size >= w.threshold {
+		// Where losses are cheap the way back takes some windows, not
+		// as many as the last size has packets.
+		perWindow := max(growth, w.before/regrowth)
+		grow = max(1, min(grow, int(uint64(grow)*uint64(perWindow)/uint64(w.size))))
+	}
+	w.size += min(grow, w.limit-w.size)
+}
+
+// cut halves the window after a loss, from size, to two packets at the least.
+func (w *Window) cut(size int, f Flight) {
+	w.threshold = max(size/2, 2*f.Packet)
+	w.size = min(w.threshold, w.limit)
+	w.recovered = max(w.recovered, f.Next)
+	w.losses, w.spare = burst, false
+}
+
+// What is more losses in one window than chance: so many, or one packet of so
+// many.
+const (
+	burst      = 16
+	burstShare = 8
+)
+
+// repaired takes a loss that is repaired without sending everything again. As
+// long as such losses are few and single packets, they are taken for noise of
+// the path, not for a queue that is full: the window gives way a little, and is
+// soon back where it was. A burst of them, packets lost in a row, or one where
+// marks have shown a queue, halve it. The result says whether this loss changed
+// the window.
+func (w *Window) repaired(f Flight, row bool) bool {
+	if !w.recovering(f.Una) {
+		w.losses, w.before, w.spare = 0, w.flown(f.Una), f.Una >= w.eased
+		w.recovered = f.Next
+	}
+	w.losses++
+	switch {
+	case w.losses > burst: // cut already
+		return false
+	case w.losses == burst || row || f.Una < w.eased || w.losses > 2 && w.losses*burstShare > w.before/f.Packet:
+		w.losses, w.spare = burst, false
+		w.size = min(w.size, max(w.before/2, 2*f.Packet))
+		w.threshold = w.size
+	case w.losses == 2: // more than one
+		w.size = max(w.before/8*7, min(2*f.Packet, w.before))
+		w.threshold = w.before
+	default:
+		return false
+	}
+	return true
+}
+
+// Silence implements Controller. It notes the size before a cut for mere
+// silence, which may mean no loss.
+func (w *Window) Silence() { w.priorSize, w.priorThreshold = w.size, w.threshold }
+
+// Undo implements Controller. It takes back what was cut since Silence.
+func (w *Window) Undo() {
+	w.size = max(w.size, min(w.priorSize, w.limit))
+	w.threshold = max(w.threshold, min(w.priorThreshold, w.limit))
+	w.recovered, w.losses, w.spare = 0, 0, false
+}
+
+// recovering reports whether what was in flight at the last cut is not yet
+// acknowledged up to una. Losses in it are of the same round trip, or met what
+// is sent again at the lower rate: one cut is enough for them.
+func (w *Window) recovering(una uint64) bool { return una < w.recovered }
+
+// Marked implements Controller. A notification says that a queue has begun to
+// build up, not that it is full as a loss does, and stands for any number of
+// marked packets, so that their share (DCTCP) is not known. Half would leave
+// the link idle where queues are marked early; a quarter less is about what RFC
+// 8511 has for ECN. While the window still doubles, it is halved: that is what
+// it was a round trip ago. It is too where losses are being repaired, which
+// then are no noise. What is in flight at a cut may cause more notifications,
+// which say nothing new; so there is one cut for a window in flight, whether it
+// met marks or losses or both.
+func (w *Window) Marked(_ clock.Time, f Flight) bool {
+	switch {
+	case f.Una < w.eased:
+		return false
+	case !w.recovering(f.Una):
+		w.before = w.size
+	case w.losses >= burst:
+		return false // cut already
+	}
+	size := w.before - w.before/4
+	if w.size < w.threshold || w.recovering(f.Una) {
+		size = w.before / 2
+	}
+	if w.recovering(f.Una) { // the losses are no noise
+		w.losses, w.spare = burst, false
+	}
+	w.eased = f.Next + 1
+	size = min(w.size, max(size, 2*f.Packet))
+	changed := size < w.size
+	w.size, w.threshold = size, size
+	return changed
+}
+
+// flown is the size that the packets which are in flight at una were sent with:
+// that before the last cut, if it was for a notification about them.
+func (w *Window) flown(una uint64) int {
+	if una < w.eased {
+		return max(w.before, w.size)
+	}
+	return w.size
+}

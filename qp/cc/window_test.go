@@ -1,0 +1,176 @@
+package cc
+
+import "testing"
+
+func TestWindow(t *testing.T) {
+	t.Parallel()
+	const packet = 1024 + PacketOverhead
+	w := NewWindow(Config{InitialBytes: 8 * packet, MaxBytes: 64 * packet, MaxPSNs: 16})
+	if !admits(w, 0, 0, 1<<30, 1<<20) {
+		t.Error("a READ larger than the window must go when nothing is in flight")
+	}
+	if admits(w, 7*packet, 7, packet+1, 1) || !admits(w, 7*packet, 7, packet, 1) {
+		t.Error("bytes are not bounded by the size")
+	}
+	if admits(w, 8*packet, 8, 2*packet, 2) || !admits(w, 7*packet, 7, 2*packet, 2) || admits(w, 7*packet, 7, 58*packet, 2) {
+		t.Error("a READ may begin inside the window and end outside, but not beyond the limit")
+	}
+	if admits(w, 0, 15, packet, 2) || !admits(w, 0, 15, packet, 1) {
+		t.Error("PSNs are not bounded by MaxPSNs")
+	}
+	w.Acked(0, Flight{Una: 1 << 62}, 8*packet)
+	if w.size != 16*packet {
+		t.Errorf("after a window was acknowledged the size is %d packets, not doubled", w.size/packet)
+	}
+	w.Lost(0, Flight{Next: 16 * packet, Packet: packet}, Timeout)
+	if !w.recovering(16*packet-1) || w.recovering(16*packet) {
+		t.Error("the loss is overcome before, or not, when all that was in flight is acknowledged")
+	}
+	if w.size != 8*packet {
+		t.Errorf("after a loss the size is %d packets, not halved", w.size/packet)
+	}
+	for range 8 {
+		w.Acked(0, Flight{Una: 1 << 62}, packet)
+	}
+	if grown := w.size - 8*packet; grown < growth/2 || grown > growth {
+		t.Errorf("after a loss a window acknowledged grew it by %d bytes, not by about %d", grown, growth)
+	}
+	for range 20 {
+		w.Lost(0, Flight{Next: 0, Packet: packet}, Timeout)
+	}
+	if w.size != 2*packet {
+		t.Errorf("the floor is %d bytes, not two packets", w.size)
+	}
+	for range 1 << 14 {
+		w.Acked(0, Flight{Una: 1 << 62}, 1<<20)
+	}
+	if w.size != 64*packet {
+		t.Errorf("the size is %d, beyond or below the limit", w.size)
+	}
+	if got := ackInterval(w, packet); got != 4 {
+		t.Errorf("an acknowledgement every %d packets, want a quarter of 16", got)
+	}
+}
+
+// TestWindowRepairs: single losses that are repaired leave the window alone and
+// let more be in flight meanwhile; many of them, or packets in a row, halve it
+// once.
+func TestWindowRepairs(t *testing.T) {
+	t.Parallel()
+	const packet, size = 1024 + PacketOverhead, 128 << 10
+	fresh := func() *Window {
+		return NewWindow(Config{InitialBytes: size, MaxBytes: size, MaxPSNs: 1000})
+	}
+	w := fresh()
+	w.Lost(0, Flight{Una: 0, Next: size, Packet: packet}, Repaired)
+	if w.size != size || !admits(w, size, 100, packet, 1) || admits(w, size+size/spareShare, 100, packet, 1) {
+		t.Errorf("after a single loss the size is %d", w.size)
+	}
+	if got := charge(w, size+size/spareShare); got != size {
+		t.Errorf("a full window and its share are charged as %d bytes", got)
+	}
+	w.Acked(0, Flight{Una: size}, size)
+	if admits(w, size, 100, packet, 1) || charge(w, size) != size {
+		t.Error("more is in flight though the loss is repaired")
+	}
+	w = fresh()
+	for range 3 * burst {
+		w.Lost(0, Flight{Una: 0, Next: size, Packet: packet}, Repaired)
+	}
+	if w.size != size/2 || w.spare {
+		t.Errorf("after many losses in a window the size is %d", w.size)
+	}
+	w = fresh()
+	w.Lost(0, Flight{Una: 0, Next: size, Packet: packet}, RepairedRow)
+	w.Lost(0, Flight{Una: 0, Next: size, Packet: packet}, RepairedRow)
+	if w.size != size/2 || w.spare {
+		t.Errorf("after losses in a row the size is %d", w.size)
+	}
+}
+
+// TestWindowCongestion: a notification makes the window smaller once for what
+// is in flight, together with losses in it, which then are no noise.
+func TestWindowCongestion(t *testing.T) {
+	t.Parallel()
+	const packet, size = 1024 + PacketOverhead, 128 << 10
+	fresh := func() *Window {
+		return NewWindow(Config{InitialBytes: size, MaxBytes: size, MaxPSNs: 1000})
+	}
+	check := func(what string, w *Window, want int) {
+		t.Helper()
+		if w.size != want {
+			t.Errorf("%s: the size is %d, want %d", what, w.size, want)
+		}
+	}
+	w := fresh()
+	if !w.Marked(0, Flight{Una: 0, Next: size, Packet: packet}) || w.Marked(0, Flight{Una: 0, Next: size, Packet: packet}) || w.Marked(0, Flight{Una: size, Next: size, Packet: packet}) {
+		t.Error("not one cut for what is in flight")
+	}
+	check("one cut", w, size/4*3)
+	w.Acked(0, Flight{Una: size}, size)
+	if n := w.size - size/4*3; n < growth/2 || n > growth {
+		t.Errorf("a window acknowledged grew it by %d", n)
+	}
+	if !w.Marked(0, Flight{Una: size + packet, Next: 2 * size, Packet: packet}) {
+		t.Error("no cut for what was sent after the first")
+	}
+	for place := uint64(2 * size); place < 100*size; place += size {
+		w.Marked(0, Flight{Una: place + 1, Next: place + 1, Packet: packet})
+	}
+	check("many cuts", w, 2*packet)
+
+	w = fresh()
+	w.Lost(0, Flight{Next: size, Packet: packet}, Timeout)
+	w.Marked(0, Flight{Una: 0, Next: size, Packet: packet})
+	check("in the window of a loss", w, size/2)
+
+	w = fresh()
+	w.Marked(0, Flight{Una: 0, Next: size, Packet: packet})
+	w.Lost(0, Flight{Next: size, Packet: packet}, GoBack)
+	check("and a loss in its window", w, size/2)
+
+	w = fresh()
+	w.Marked(0, Flight{Una: 0, Next: size, Packet: packet})
+	for range 2 * burst {
+		w.Lost(0, Flight{Una: 0, Next: size, Packet: packet}, Repaired)
+	}
+	check("and a burst in its window", w, size/2)
+
+	w = fresh()
+	w.Marked(0, Flight{Una: 0, Next: size, Packet: packet})
+	w.Lost(0, Flight{Una: 0, Next: size, Packet: packet}, Repaired)
+	w.Lost(0, Flight{Una: 0, Next: size, Packet: packet}, Repaired)
+	check("and two losses", w, size/2)
+	if w.spare {
+		t.Error("a loss after a mark is taken for noise")
+	}
+
+	w = fresh()
+	w.Lost(0, Flight{Una: 0, Next: size, Packet: packet}, Repaired)
+	w.Marked(0, Flight{Una: 0, Next: size, Packet: packet})
+	w.Lost(0, Flight{Una: 0, Next: size, Packet: packet}, Repaired)
+	check("between two losses", w, size/2)
+	if w.spare {
+		t.Error("a loss before a mark is taken for noise still")
+	}
+
+	w = fresh()
+	w.size = size / 2 // and it doubles
+	w.Marked(0, Flight{Una: 0, Next: size, Packet: packet})
+	check("while it doubles", w, size/4)
+}
+
+func admits(w *Window, inFlight uint64, inFlightPSNs uint32, cost uint64, psns uint32) bool {
+	l := w.Limit()
+	return l.Admits(inFlight, inFlightPSNs, cost, psns)
+}
+
+func charge(w *Window, inFlight int) int {
+	l := w.Limit()
+	return l.Charge(inFlight)
+}
+
+func ackInterval(w *Window, packet int) uint32 {
+	l := w.Limit()
+	return l.AckInterval(packet)
+}

@@ -1,0 +1,135 @@
+package conn
+
+import (
+	"time"
+
+	"github.com/gosoftroce/rocev2/clock"
+	"github.com/gosoftroce/rocev2/ib"
+	"github.com/gosoftroce/rocev2/memreg"
+	"github.com/gosoftroce/rocev2/qp/queue"
+	"github.com/gosoftroce/rocev2/rocev2"
+)
+
+// Conn is what the halves of a connection share.
+type Conn struct {
+	QPN   rocev2.QPN
+	State ib.State
+	end   End   // that package qp has not seen yet
+	Shift uint8 // MTU is 1 << Shift
+	MTU   int   // path MTU in bytes
+	Attr  ib.Attr
+
+	Memory *memreg.Table
+	PD     *memreg.PD // of the queue pair; a receive has its own
+
+	// Pool is for packets behind a gap. It is nil unless the peer is known
+	// to be of our own kind, which keeps them too.
+	Pool *queue.Pool
+	SRTT time.Duration // smoothed round trip time, 0 while it is not known
+
+	Stats  Stats
+	Events Events
+
+	wc ib.WC // scratch: a completion on its way to a sink
+}
+
+// End is why a half, or the program, ended the connection.
+type End uint8
+
+const (
+	EndNone End = iota
+	// EndLocal is an error of this side's requests, or the program's wish.
+	// The peer gets the acknowledgement of what was executed, and nothing
+	// else.
+	EndLocal
+	// EndOverflow is a completion of the send queue that was lost. A peer
+	// that waits for the answer to a READ is told.
+	EndOverflow
+	// EndRefused is a request of the peer that was refused. The responder
+	// has put the NAK among its answers.
+	EndRefused
+)
+
+// Fail ends the connection. It does nothing in ERR.
+func (c *Conn) Fail(why End) {
+	if c.State != ib.StateErr {
+		c.State, c.end = ib.StateErr, why
+	}
+}
+
+// TakeEnd returns, once, why the connection ended; EndNone if it did not.
+func (c *Conn) TakeEnd() End {
+	e := c.end
+	c.end = EndNone
+	return e
+}
+
+// Failed reports whether the state is ERR.
+func (c *Conn) Failed() bool { return c.State == ib.StateErr }
+
+// Reset drops all but the identity, the memory and the counters.
+func (c *Conn) Reset() {
+	*c = Conn{QPN: c.QPN, Memory: c.Memory, PD: c.PD, Pool: c.Pool, Stats: c.Stats}
+}
+
+// PSNs returns how many packets carry n bytes: one at least.
+func (c *Conn) PSNs(n uint32) uint32 { return max(1, (n+uint32(c.MTU)-1)>>c.Shift) }
+
+// BTH returns the header of a packet to the peer.
+func (c *Conn) BTH(op rocev2.Opcode, psn rocev2.PSN) rocev2.BTH {
+	return rocev2.BTH{Opcode: op, PKey: rocev2.DefaultPKey, DestQPN: c.Attr.DestQPN, PSN: psn}
+}
+
+// WC clears and returns the scratch completion, for Complete.
+func (c *Conn) WC() *ib.WC {
+	c.wc = ib.WC{QPN: c.QPN}
+	return &c.wc
+}
+
+// Complete delivers a completion. It returns false if the sink refused it.
+func (c *Conn) Complete(sink queue.CompletionSink, wc *ib.WC) bool {
+	if sink.Complete(wc) {
+		return true
+	}
+	c.Stats.Overflows++
+	c.Events.Raise(ib.EventQPFatal)
+	return false
+}
+
+// Keep keeps a packet that came at now behind the gap at the expected PSN and
+// takes so many PSNs. The result is DropNone, or d if the packet is not kept,
+// or DropConflict.
+func (c *Conn) Keep(b *queue.Reorder, now clock.Time, p *rocev2.Packet, psns uint32, expected rocev2.PSN, d Drop) Drop {
+	if c.Pool == nil || c.Failed() || len(p.Payload) > c.MTU {
+		return d
+	}
+	switch b.Insert(c.Pool, now, p, psns, expected) {
+	case queue.Kept:
+		c.Stats.Kept++
+		return DropNone
+	case queue.Conflict:
+		c.Stats.KeptLost++
+		return DropConflict
+	}
+	return d
+}
+
+// Expire gives back what is kept for too long at now.
+func (c *Conn) Expire(b *queue.Reorder, now clock.Time) {
+	c.Stats.KeptLost += uint64(b.Expire(now.Add(-queue.ReorderAge(c.SRTT))))
+}
+
+// ReorderDeadline returns when the oldest packet of a buffer is kept for too
+// long, and whether there is one.
+func (c *Conn) ReorderDeadline(b *queue.Reorder) (clock.Time, bool) {
+	at, ok := b.Oldest()
+	return at.Add(queue.ReorderAge(c.SRTT)), ok
+}
+
+// VendorErr is what WC.VendorErr says about a memory fault.
+func VendorErr(f ib.Fault) uint32 {
+	if f == ib.FaultNone {
+		return 0
+	}
+	return ib.VendorFault | uint32(f)
+}

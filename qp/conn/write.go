@@ -1,0 +1,93 @@
+package conn
+
+import (
+	"encoding/binary"
+
+	"github.com/gosoftroce/rocev2/ib"
+	"github.com/gosoftroce/rocev2/memreg"
+	"github.com/gosoftroce/rocev2/rocev2"
+)
+
+// Writer takes packets one after the other.
+type Writer interface {
+	// Room returns at least rocev2.MaxPacketLen bytes to write the next
+	// packet to, or nil when it takes no more.
+	Room() []byte
+	// Commit says that Room holds a packet of n bytes, BTH to pad, without
+	// ICRC. It goes to the address to, or to the peer of the connection if
+	// that is nil.
+	Commit(n int, to *ib.AddressVector)
+}
+
+// Output is a Writer that takes a number of packets at the most.
+type Output struct {
+	Packets int  // written
+	Bytes   int  // of these, BTH to pad
+	Full    bool // the writer took no more
+
+	w    Writer
+	left int
+}
+
+// NewOutput returns an output of at most so many packets to w.
+func NewOutput(w Writer, packets int) Output { return Output{w: w, left: packets} }
+
+// Left returns how many more packets may be written.
+func (o *Output) Left() int { return o.left }
+
+// Room is Writer.Room.
+func (o *Output) Room() []byte {
+	if o.left <= 0 {
+		return nil
+	}
+	b := o.w.Room()
+	o.Full = b == nil
+	return b
+}
+
+// Commit is Writer.Commit for a packet to the peer.
+func (o *Output) Commit(n int) {
+	o.w.Commit(n, nil)
+	o.left--
+	o.Packets++
+	o.Bytes += n
+}
+
+// Run is packets that differ in PSN and payload only: BTH and a payload of the
+// path MTU each, as in the middle of a long message.
+type Run struct {
+	Op   rocev2.Opcode
+	PSN  rocev2.PSN
+	N    int
+	View memreg.View
+	Off  uint64 // of the first payload in the view
+}
+
+// WriteRun writes the packets of a run, for all of which out has room, until
+// there are all, the writer takes no more, or a fault, and returns how many.
+func (c *Conn) WriteRun(out *Output, t *Run) int {
+	h := c.BTH(t.Op, 0)
+	var head [rocev2.BTHLen]byte
+	h.AppendTo(head[:0])
+	end, w, n := rocev2.BTHLen+c.MTU, out.w, 0
+	for ; n < t.N; n++ {
+		buf := w.Room()
+		if buf == nil {
+			out.Full = true
+			break
+		}
+		*(*[rocev2.BTHLen]byte)(buf) = head
+		binary.BigEndian.PutUint32(buf[psnOffset:], uint32(t.PSN.Add(n)))
+		if t.View.CopyOut(buf[rocev2.BTHLen:end], t.Off+uint64(n)<<c.Shift) != ib.FaultNone {
+			break
+		}
+		w.Commit(end, nil)
+	}
+	out.left -= n
+	out.Packets += n
+	out.Bytes += n * end
+	return n
+}
+
+// psnOffset is where the word with AckReq, 0 here, and the PSN begins in a BTH.
+const psnOffset = 8

@@ -1,0 +1,94 @@
+package queue
+
+import (
+	"github.com/gosoftroce/rocev2/ib"
+	"github.com/gosoftroce/rocev2/memreg"
+)
+
+// Recv is a receive that a RecvSource hands over.
+type Recv struct {
+	ID uint64
+	// SGList has room for the entries that the queue pair allows for one
+	// receive (MaxRecvSGE). A source appends to SGList[:0].
+	SGList []ib.SGE
+	PD     *memreg.PD     // the domain of the memory in SGList
+	CQ     CompletionSink // where it completes
+}
+
+// RecvSource is where a responder gets receives from: the ring of the queue
+// pair, a shared receive queue, or a ring of somebody else's. What it hands
+// over belongs to the queue pair and will be completed.
+type RecvSource interface {
+	// Next fills all fields of r with the next receive. It returns false if
+	// there is none, which makes the peer wait and retry (RNR NAK, IBTA
+	// 9.7.5.2.8).
+	Next(r *Recv) bool
+}
+
+// CompletionSink takes the completions of a send or a receive queue. It must
+// not call back into the queue pair.
+type CompletionSink interface {
+	// Complete copies c, which is only valid during the call. False means
+	// overflow: the completion is lost and the queue pair goes to ERR.
+	Complete(c *ib.WC) bool
+}
+
+// RecvRing is the ring of receives of one queue pair. It is a RecvSource.
+type RecvRing struct {
+	ids        []uint64
+	lens       []uint8
+	sges       []ib.SGE
+	mask       uint32
+	depth      uint32
+	sge        uint32
+	head, tail uint32
+	pd         *memreg.PD
+	cq         CompletionSink
+}
+
+// Init makes a ring for depth receives of sge entries each, which belong to pd
+// and complete to cq.
+func (r *RecvRing) Init(depth, sge int, pd *memreg.PD, cq CompletionSink) {
+	n := RingSize(depth)
+	*r = RecvRing{
+		ids: make([]uint64, n), lens: make([]uint8, n), sges: make([]ib.SGE, n*sge),
+		mask: uint32(n - 1), depth: uint32(depth), sge: uint32(sge), pd: pd, cq: cq,
+	}
+}
+
+// Len returns the number of receives.
+func (r *RecvRing) Len() int { return int(r.tail - r.head) }
+
+// MaxSGE returns how many scatter/gather entries a receive may have.
+func (r *RecvRing) MaxSGE() int { return int(r.sge) }
+
+// CQ returns where the receives complete.
+func (r *RecvRing) CQ() CompletionSink { return r.cq }
+
+// Clear drops all receives.
+func (r *RecvRing) Clear() { r.head = r.tail }
+
+// Push adds a receive; the caller has checked the number of its entries. It
+// returns false if the ring is full.
+func (r *RecvRing) Push(wr *ib.RecvWR) bool {
+	if r.tail-r.head >= r.depth {
+		return false
+	}
+	i := r.tail & r.mask
+	r.ids[i] = wr.ID
+	r.lens[i] = uint8(copy(r.sges[i*r.sge:], wr.SGList))
+	r.tail++
+	return true
+}
+
+// Next implements RecvSource.
+func (r *RecvRing) Next(w *Recv) bool {
+	if r.head == r.tail {
+		return false
+	}
+	i := r.head & r.mask
+	w.ID, w.PD, w.CQ = r.ids[i], r.pd, r.cq
+	w.SGList = append(w.SGList[:0], r.sges[i*r.sge:i*r.sge+uint32(r.lens[i])]...)
+	r.head++
+	return true
+}

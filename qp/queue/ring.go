@@ -1,0 +1,139 @@
+package queue
+
+import (
+	"math/bits"
+
+	"github.com/gosoftroce/rocev2/ib"
+	"github.com/gosoftroce/rocev2/rocev2"
+)
+
+// RingSize returns the power of two that holds n entries, and 0 for 0.
+func RingSize(n int) int {
+	if n == 0 {
+		return 0
+	}
+	return 1 << bits.Len(uint(n-1))
+}
+
+// Flags of a send request.
+const (
+	Signaled uint8 = 1 << iota
+	Solicited
+	Fence
+	Inline
+	Resumed // a READ that was asked for again from the middle
+)
+
+// Send is a send request in its slot. Push fills what the program has said. The
+// requester sets PSNs and position when it sends the first packet.
+type Send struct {
+	ID         uint64
+	Remote     uint64
+	CompareAdd uint64
+	Swap       uint64
+	Pos        uint64 // where its first byte is in the stream of bytes in flight
+	Length     uint32
+	RKey       uint32
+	Arg        uint32 // immediate data or the key to invalidate
+	PSNs       uint32 // PSNs that it takes
+	First      rocev2.PSN
+	SSN        rocev2.PSN // number of the (last) message that it is
+	Vendor     uint32
+	Opcode     ib.Opcode
+	Kind       ib.OpcodeFlags // of Opcode
+	Flags      uint8
+	NumSGE     uint8
+	Status     ib.Status // an error that waits for the requests before it
+}
+
+// Is reports whether the operation has one of the flags.
+func (w *Send) Is(f ib.OpcodeFlags) bool { return w.Kind&f != 0 }
+
+// Answered reports whether the request has a response of its own: no
+// acknowledgement of a later one completes it.
+func (w *Send) Answered() bool { return w.Is(ib.OpAnswered) }
+
+// ConsumesRecv reports whether the request takes a receive of the peer.
+func (w *Send) ConsumesRecv() bool { return w.Is(ib.OpConsumesRecv) }
+
+// SendRing is the ring of send requests with their scatter lists and inline
+// data. Indices run freely: the caller moves Head on when a request completes.
+type SendRing struct {
+	Head uint32 // oldest request that has not completed
+	Tail uint32 // next slot to post to
+
+	requests []Send
+	sges     []ib.SGE
+	inline   []byte
+	mask     uint32
+	depth    uint32
+	sge      uint32 // entries per slot
+	bytes    uint32 // inline bytes per slot
+}
+
+// Init makes a ring for depth requests of sge entries or inline bytes each.
+func (s *SendRing) Init(depth, sge, inline int) {
+	n := RingSize(depth)
+	*s = SendRing{
+		requests: make([]Send, n), sges: make([]ib.SGE, n*sge), inline: make([]byte, n*inline),
+		mask: uint32(n - 1), depth: uint32(depth), sge: uint32(sge), bytes: uint32(inline),
+	}
+}
+
+// Len returns the number of requests that have not completed.
+func (s *SendRing) Len() int { return int(s.Tail - s.Head) }
+
+// Full reports whether there is no room for another request.
+func (s *SendRing) Full() bool { return s.Tail-s.Head >= s.depth }
+
+// MaxSGE returns how many scatter/gather entries a request may have.
+func (s *SendRing) MaxSGE() int { return int(s.sge) }
+
+// MaxInline returns how many bytes of inline data a request may have.
+func (s *SendRing) MaxInline() int { return int(s.bytes) }
+
+// Clear drops all requests.
+func (s *SendRing) Clear() { s.Head, s.Tail = 0, 0 }
+
+// At returns the request with an index.
+func (s *SendRing) At(i uint32) *Send { return &s.requests[i&s.mask] }
+
+// List returns the scatter list of request i, which is w.
+func (s *SendRing) List(i uint32, w *Send) []ib.SGE {
+	at := (i & s.mask) * s.sge
+	return s.sges[at : at+uint32(w.NumSGE)]
+}
+
+// Data returns the inline data of request i.
+func (s *SendRing) Data(i uint32) []byte {
+	at := (i & s.mask) * s.bytes
+	return s.inline[at : at+s.bytes]
+}
+
+// Push adds a request of length bytes; the caller has checked it and the room.
+func (s *SendRing) Push(wr *ib.SendWR, length uint32, signaled bool) {
+	i := s.Tail
+	w := s.At(i)
+	*w = Send{ID: wr.ID, Opcode: wr.Opcode, Kind: wr.Opcode.Flags(), Length: length, Remote: wr.Remote.Addr,
+		RKey: uint32(wr.Remote.RKey), CompareAdd: wr.CompareAdd, Swap: wr.Swap, Arg: wr.Imm}
+	if wr.Opcode == ib.OpSendInv {
+		w.Arg = uint32(wr.InvalidateKey)
+	}
+	if signaled {
+		w.Flags |= Signaled
+	}
+	if wr.Solicited && w.ConsumesRecv() {
+		w.Flags |= Solicited
+	}
+	if wr.Fence {
+		w.Flags |= Fence
+	}
+	if wr.Inline != nil {
+		w.Flags |= Inline
+		copy(s.Data(i), wr.Inline)
+	} else {
+		w.NumSGE = uint8(len(wr.SGList))
+		copy(s.List(i, w), wr.SGList)
+	}
+	s.Tail++
+}

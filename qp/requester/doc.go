@@ -1,0 +1,39 @@
+// Package requester is the sending half of a reliable connection (RC): it
+// numbers and sends requests, takes responses, notices losses, and completes
+// work requests in order (IBTA 9.7.2 to 9.7.3 and 9.7.5.2 to 9.7.7).
+//
+// It does not execute requests of the peer, which package responder does, and
+// neither knows the other: what both need is in package conn. It does not
+// decide how much may be in flight either, which package cc does.
+//
+// Packets are made when they are asked for: a packet is a function of its
+// request and its PSN, so nothing that was sent is kept, and a retransmission
+// reads the memory of the request again.
+//
+// # Recovery
+//
+// The requester goes back to the oldest unacknowledged PSN on a timeout, on a
+// sequence NAK, and when a response shows that an earlier READ or atomic
+// response was lost; a READ is resumed at the first missing byte.
+//
+// It takes a few sequence NAKs for the same PSN without progress; Linux sends
+// and takes one, and a second loss of the same packet costs a timeout. By the
+// same sign, an earlier packet that comes once more, it sees that a READ
+// response asked for again was lost again.
+//
+// Between two of our own kind both directions keep what arrives behind a gap,
+// within bounds, and go on from there when the gap is closed. So only a few
+// packets are sent again from the missing one on, or the missing part of a READ
+// is asked for, and sending goes on where it was. One gap is known at a time:
+// the wire has no selective acknowledgement.
+//
+// # Timeouts
+//
+// Timeouts cost one of RetryCount, and so does the first restart without
+// progress; 7 is seven here, while Linux takes it as without end. Progress
+// reloads the count, whatever packet brings it. A Timeout of 0, none, gets
+// GuardTimeout instead, so that a vanished peer is an error at last.
+//
+// Before the timeout a silent peer is probed, as RFC 8985 and RFC 9002 have it,
+// see Config.MinProbe.
+package requester

@@ -1,0 +1,96 @@
+package requester
+
+import (
+	"cmp"
+	"fmt"
+
+	"github.com/gosoftroce/rocev2/ib"
+)
+
+// stateErrors are made once: a caller may post in vain again and again.
+var stateErrors = func() (errs [ib.NumStates]error) {
+	for s := range ib.NumStates {
+		errs[s] = fmt.Errorf("%w: %v: sends are posted from RTS on, when the queue pair is connected", ib.ErrState, s)
+	}
+	return errs
+}()
+
+// Post queues a send request. States RTS and SQD take requests (SQD sends them
+// once back in RTS); ERR completes them at once with WR_FLUSH_ERR; the others
+// refuse (IBTA 10.3.1). On an error nothing was queued.
+func (r *Requester) Post(wr *ib.SendWR) error {
+	switch r.c.State {
+	case ib.StateRTS, ib.StateSQD, ib.StateErr:
+	default:
+		return stateErrors[r.c.State]
+	}
+	length, err := r.checkSend(wr)
+	if err != nil {
+		return r.explain(wr, err)
+	}
+	r.c.Stats.SendPosted++
+	if r.c.Failed() {
+		r.completeError(wr.ID, wr.Opcode, ib.StatusWRFlushErr, 0)
+		return nil
+	}
+	r.queue.Push(wr, uint32(length), wr.Signaled || r.signalAll)
+	return nil
+}
+
+// checkSend returns the length of the message, or what is wrong with the
+// request.
+func (r *Requester) checkSend(wr *ib.SendWR) (length uint64, err error) {
+	switch {
+	case r.queue.Full() && !r.c.Failed():
+		return 0, ib.ErrQueueFull
+	case !wr.Opcode.Known():
+		if wr.Opcode == 0 {
+			return 0, ib.ErrNoOpcode
+		}
+		return 0, ib.ErrOpcode
+	case wr.Opcode.Is(ib.OpRemote) && wr.Remote == ib.OutsideRemote:
+		return 0, ib.ErrRemote
+	case wr.Inline != nil:
+		if !wr.Opcode.Is(ib.OpCarries) {
+			return 0, ib.ErrInline
+		}
+		if len(wr.Inline) > r.queue.MaxInline() {
+			return 0, ib.ErrInlineTooLong
+		}
+		return uint64(len(wr.Inline)), nil
+	case len(wr.SGList) > r.queue.MaxSGE():
+		return 0, ib.ErrTooManySGE
+	}
+	length = ib.TotalLength(wr.SGList)
+	if length > ib.MaxMessage {
+		return 0, ib.ErrTooLong
+	}
+	if wr.Opcode.Is(ib.OpAnswered) {
+		if r.c.Attr.MaxRdAtomic == 0 {
+			return 0, ib.ErrNoRdAtomic
+		}
+		if wr.Opcode.Is(ib.OpAtomic) && length != 8 {
+			return 0, ib.ErrAtomicLength
+		}
+	}
+	return length, nil
+}
+
+// explain adds to err, of checkSend, the figures that it is about.
+func (r *Requester) explain(wr *ib.SendWR, err error) error {
+	switch err {
+	case ib.ErrTooLong: // an entry that stands for no memory makes it so
+		return cmp.Or(ib.BadSGE(wr.SGList), err)
+	case ib.ErrOpcode:
+		return fmt.Errorf("%w %d", err, wr.Opcode)
+	case ib.ErrInlineTooLong:
+		return fmt.Errorf("%w: %d bytes; the queue pair was made for %d (MaxInline)", err, len(wr.Inline), r.queue.MaxInline())
+	case ib.ErrInline:
+		return fmt.Errorf("%w: %v; only SEND and WRITE can", err, wr.Opcode)
+	case ib.ErrTooManySGE:
+		return fmt.Errorf("%w: %d; the queue pair was made for %d (MaxSendSGE)", err, len(wr.SGList), r.queue.MaxSGE())
+	case ib.ErrAtomicLength:
+		return fmt.Errorf("%w: SGList has %d", err, ib.TotalLength(wr.SGList))
+	}
+	return err
+}

@@ -1,0 +1,276 @@
+package requester
+
+import (
+	"time"
+
+	"github.com/gosoftroce/rocev2/clock"
+	"github.com/gosoftroce/rocev2/ib"
+	"github.com/gosoftroce/rocev2/qp/cc"
+	"github.com/gosoftroce/rocev2/qp/conn"
+	"github.com/gosoftroce/rocev2/qp/queue"
+	"github.com/gosoftroce/rocev2/rocev2"
+)
+
+// recovery decides when what is sent again: on a timeout, on a NAK, when a
+// response shows a loss, or when the peer is silent. It knows what may be in
+// flight, which losses make less.
+type recovery struct {
+	work
+	cc       cc.Controller
+	minProbe time.Duration
+	kept     queue.Reorder // responses behind a gap
+	fetch    conn.Fetches
+	recoveryState
+}
+
+// recoveryState is what a reset clears.
+type recoveryState struct {
+	limit    cc.Limit // as cc has it now
+	repair   repair
+	retry    retry
+	rtt      rtt
+	rnr      rnr
+	resent   uint64 // Stats.Retransmits when the peer's silence first had packets sent again
+	sinceAck uint32 // packets since the last one with AckReq
+	paging   bool   // nothing is sent until the place of a response is fetched
+	paced    bool   // the last poll stopped before limit.NotBefore
+}
+
+// Configure brings changed attributes to where they are used.
+func (r *recovery) Configure(mask ib.AttrMask) {
+	a := &r.c.Attr
+	if mask&(ib.AttrTimeout|ib.AttrRetryCount) != 0 {
+		armed := r.retry.armed
+		r.retry.configure(a.Timeout, a.RetryCount)
+		r.retry.armed = armed
+	}
+	if mask&ib.AttrRNRRetry != 0 {
+		r.rnr.configure(a.RNRRetry)
+	}
+}
+
+// SetLimits changes the bounds of what may be in flight.
+func (r *recovery) SetLimits(c cc.Config) {
+	r.cc.SetConfig(c)
+	r.reload()
+}
+
+// SharePauses has the requester share p with others until it is reset.
+func (r *recovery) SharePauses(p *Pauses) { r.rtt.pauses = p }
+
+// Heard takes note that a packet of the peer has come.
+func (r *recovery) Heard(now clock.Time) { r.rtt.pauses.heard = now }
+
+// Held returns the number of responses that are kept behind a gap.
+func (r *recovery) Held() int { return r.kept.Len() }
+
+// DiscardHeld gives these back.
+func (r *recovery) DiscardHeld() { r.kept.Discard() }
+
+// InFlight returns the bytes that may lie in the peer's receive buffer: those
+// between the oldest unacknowledged packet and the next one, without a share
+// that the peer has kept behind a gap.
+func (r *recovery) InFlight() int {
+	return r.limit.Charge(int(min(r.posNxt-r.posUna, mostCounted)))
+}
+
+// Silent reports whether the peer has not answered what is in flight for so
+// long that it was sent again, or would be.
+func (r *recovery) Silent() bool {
+	t := &r.retry
+	return r.rtt.probes > 0 || r.rtt.postponed || t.left < t.limit && t.restarts == 0
+}
+
+// reload reads the limit again, after an event.
+func (r *recovery) reload() { r.limit = r.cc.Limit() }
+
+// lost tells the controller of a loss.
+func (r *recovery) lost(now clock.Time, how cc.Loss) {
+	if r.cc.Lost(now, r.flight(), how) {
+		r.c.Stats.WindowCuts++
+	}
+	r.reload()
+}
+
+// Marked takes a sign of congestion on the path of what is in flight: a
+// notification of the peer (CNP), or a response that came marked.
+func (r *recovery) Marked(now clock.Time) {
+	if r.cc.Marked(now, r.flight()) {
+		r.c.Stats.WindowCuts++
+	}
+	r.reload()
+}
+
+// stop stops the timers and gives back what is kept.
+func (r *recovery) stop() {
+	r.retry.stop()
+	r.rnr.waiting = false
+	r.kept.Discard()
+	r.fetch = conn.Fetches{}
+	r.paging, r.paced = false, false
+}
+
+// rewind puts the cursor at the oldest unacknowledged PSN.
+func (r *recovery) rewind() {
+	r.cur, r.nxt, r.posNxt = r.queue.Head, r.una, r.posUna
+	r.rd, r.sinceAck = 0, 0
+	r.repair.left = 0
+	r.retry.stop()
+	r.rtt.discard()
+	if r.una != r.max {
+		if w := r.queue.At(r.queue.Head); w.Opcode == ib.OpRead {
+			w.Flags |= queue.Resumed
+		}
+	}
+}
+
+// waitRNR waits as long as the peer asks, then goes on with the request that
+// met no receive. The peer is alive, so the count for lost packets is reloaded.
+func (r *recovery) waitRNR(now clock.Time, s rocev2.Syndrome) {
+	if !r.rnr.nak(now, rocev2.RNRDelay(s.Code())) {
+		r.failHead(ib.StatusRNRRetryExcErr, ib.VendorNAK|uint32(s))
+		return
+	}
+	r.c.Stats.RNRWaits++
+	r.retry.reset()
+	r.rewind()
+}
+
+// restart goes back to the oldest unacknowledged PSN without a timeout, until
+// there is progress or a timeout only once: more signs of the same loss follow
+// it. Those that may also tell that the packet was sent again and lost again
+// are taken a few times, at no cost, so that echoes cannot use up the retries.
+func (r *recovery) restart(now clock.Time, again bool) {
+	n := r.retry.restarts
+	switch {
+	case r.c.Failed() || r.rnr.waiting || r.paging:
+		return
+	case n == 0:
+		if !r.retry.spend() {
+			r.failHead(r.retry.exhausted(), 0)
+			return
+		}
+	case !again || n >= maxRestarts || r.nxt == r.una || r.repair.left > 0:
+		return
+	}
+	r.retry.restarts++
+	r.c.Stats.Restarts++
+	if r.beginRepair(now, repairRun) {
+		r.rtt.lossy()
+		return
+	}
+	r.lost(now, cc.GoBack)
+	r.rewind()
+}
+
+// handleGap takes a response behind a READ or an atomic whose response was
+// lost. While the requests are sent again the rest of the first answers still
+// arrives, in PSN order; when the response that showed the gap, or an earlier
+// one, comes once more, the repeated answers have begun and their first is lost
+// as well. Acknowledgements tell nothing here, for each duplicate may cause
+// one; nor does anything after a response that does not fit, which would not
+// when repeated.
+func (r *recovery) handleGap(now clock.Time, psn rocev2.PSN, info *rocev2.OpcodeInfo) {
+	t := &r.retry
+	if info.Operation == rocev2.OpAcknowledge {
+		r.restart(now, false)
+		return
+	}
+	again := t.gapped && !psn.After(t.gap) && !t.badResp
+	if again || !t.gapped {
+		t.gapped, t.gap = true, psn
+	}
+	r.restart(now, again)
+}
+
+// probe goes back before the local ACK timeout, without cost, when the peer has
+// been silent for much longer than it usually takes: the last packets were
+// lost, and nothing follows them that would show it.
+func (r *recovery) probe(now clock.Time) {
+	r.noteSilence(now)
+	r.rtt.backOff()
+	r.c.Stats.Probes++
+	if r.rtt.probes == 1 && r.beginRepair(now, probeRun) {
+		r.rtt.arm(now)
+		return
+	}
+	r.goBack(now)
+	r.retry.kept = true
+}
+
+// noteSilence notes, before anything is sent again because of silence, what
+// there will be to undo if that is spurious.
+func (r *recovery) noteSilence(now clock.Time) {
+	if !r.rtt.probing {
+		r.cc.Silence()
+		r.resent = r.c.Stats.Retransmits
+	}
+	r.rtt.probe(now)
+}
+
+// undoTimeout undoes what was done because of silence: the peer was only late.
+func (r *recovery) undoTimeout() {
+	r.cc.Undo()
+	r.reload()
+	r.c.Stats.Spurious += r.c.Stats.Retransmits - r.resent
+}
+
+// answeredTwice takes a response to what has completed. If one packet was sent
+// again because of silence, and now both have their answer, then nothing had
+// been lost.
+func (r *recovery) answeredTwice(now clock.Time, psn rocev2.PSN) {
+	if psn.Next() == r.una && r.c.Stats.Retransmits == r.resent+1 {
+		r.rtt.spurious(now)
+		r.c.Stats.Spurious++
+	}
+}
+
+// goBack goes back because of silence.
+func (r *recovery) goBack(now clock.Time) {
+	r.lost(now, cc.Timeout)
+	r.rewind()
+}
+
+// HandleTimeout does what is due at now; without anything due it does nothing.
+func (r *recovery) HandleTimeout(now clock.Time) {
+	r.c.Expire(&r.kept, now)
+	r.paced = r.paced && now < r.limit.NotBefore
+	if r.rnr.expired(now) {
+		return // the next Poll goes on from where rewind has put the cursor
+	}
+	if r.retry.armed && r.fetch.Pending(conn.NeedPayload) {
+		r.retry.stop()
+		return
+	}
+	if r.retry.armed && r.rtt.expired(now, r.retry.deadline) {
+		if !r.rtt.postpone(now) {
+			r.probe(now)
+		}
+		return
+	}
+	if r.retry.expired(now) {
+		r.c.Stats.Timeouts++
+		if !r.retry.spend() {
+			r.failHead(r.retry.exhausted(), 0)
+			return
+		}
+		r.noteSilence(now)
+		r.goBack(now)
+	}
+}
+
+// Deadline returns when HandleTimeout wants to be called, or Poll, and whether
+// at all.
+func (r *recovery) Deadline() (clock.Time, bool) {
+	at, armed := r.rnr.deadline, r.rnr.waiting
+	if !armed {
+		at, armed = r.rtt.earlier(r.retry.deadline), r.retry.armed
+	}
+	if r.paced && (!armed || r.limit.NotBefore < at) {
+		at, armed = r.limit.NotBefore, true
+	}
+	if t, ok := r.c.ReorderDeadline(&r.kept); ok && (!armed || t < at) {
+		return t, true
+	}
+	return at, armed
+}

@@ -1,0 +1,175 @@
+package requester
+
+import (
+	"github.com/gosoftroce/rocev2/clock"
+	"github.com/gosoftroce/rocev2/ib"
+	"github.com/gosoftroce/rocev2/qp/cc"
+	"github.com/gosoftroce/rocev2/qp/conn"
+	"github.com/gosoftroce/rocev2/qp/queue"
+	"github.com/gosoftroce/rocev2/rocev2"
+)
+
+// repair is a cursor beside the requester's own: a few packets are sent again
+// from the oldest unacknowledged one on, while what follows goes on where it
+// was. It is for a peer that keeps what arrives behind a gap, and for READs
+// whose later responses were kept here.
+type repair struct {
+	left uint32     // packets still to be sent; 0: none is under way
+	cur  uint32     // request of the next one
+	nxt  rocev2.PSN // and its PSN
+
+	run        uint32     // length of the last run; 0: there was none
+	start, end rocev2.PSN // from the first packet of it to what follows the last
+	limit      rocev2.PSN // what was sent before it ends here
+}
+
+const (
+	// repairRun is how many packets are sent first: the missing one, and
+	// two that show the peer if it is lost again.
+	repairRun = 3
+	// probeRun is how many are sent after a silence: the last packets in
+	// flight may be lost, which shows nowhere else.
+	probeRun = 32
+	// repairGrowth is by how much a run is longer than the one that it
+	// follows or repeats.
+	repairGrowth = 4
+	// repairReads is how often the request for missing READ responses is
+	// sent: nothing would show that it is lost.
+	repairReads = 2
+)
+
+// beginRepair begins to send a run of packets again, from the oldest
+// unacknowledged one on, if that may be enough.
+func (r *recovery) beginRepair(now clock.Time, run uint32) bool {
+	if r.c.Pool == nil || r.nxt == r.una {
+		return false
+	}
+	p := &r.repair
+	// A run that began with the packet that is missing again, or ended with
+	// the one before: more is missing than single packets.
+	grows := p.run > 0 && (r.una == p.start || r.una == p.end)
+	how := cc.Repaired
+	if grows && p.run > run {
+		how = cc.RepairedRow
+	}
+	r.lost(now, how)
+	r.c.Stats.Repairs++
+	p.cur, p.nxt = r.queue.Head, r.una
+	if w := r.queue.At(r.queue.Head); w.Answered() {
+		w.Flags |= queue.Resumed
+		p.left, p.run = repairReads, 0
+		return true
+	}
+	if grows {
+		p.run = min(p.run*repairGrowth, cc.MaxPSNs)
+	} else {
+		p.run = run
+	}
+	p.limit = r.nxt
+	p.left, p.start, p.end = p.run, r.una, r.una.Add(int(p.run))
+	return true
+}
+
+// repairFailed reports that just the last run is acknowledged, and nothing of
+// what had been sent behind it before: the peer has not kept that.
+func (r *recovery) repairFailed() bool {
+	p := &r.repair
+	return p.run > 0 && p.left == 0 && r.una == p.end && r.una.Before(p.limit)
+}
+
+// forget ends the memory of the last run when una has got past all that it was
+// about: PSNs come again.
+func (p *repair) forget(una rocev2.PSN) {
+	if p.run > 0 && p.left == 0 && una.After(p.end) && !una.Before(p.limit) {
+		p.run = 0
+	}
+}
+
+// pollRepair writes the next packet of a repair.
+func (r *sender) pollRepair(now clock.Time, buf []byte) int {
+	p := &r.repair
+	if p.nxt.Before(r.una) || p.nxt.Ahead(r.una) >= r.nxt.Ahead(r.una) {
+		p.left = 0 // done meanwhile
+		return 0
+	}
+	w := r.queue.At(p.cur)
+	if w.Answered() && p.nxt != r.una {
+		p.left = 0 // a READ or an atomic is repaired when its turn comes
+		return 0
+	}
+	cur, nxt := r.cur, r.nxt
+	r.cur, r.nxt = p.cur, p.nxt
+	rq := r.requestAt(w)
+	r.limitRepair(&rq)
+	n, fault := r.buildRequest(&rq, buf)
+	r.cur, r.nxt = cur, nxt
+	if fault == ib.FaultNotPresent {
+		return 0
+	}
+	if fault != ib.FaultNone {
+		r.rewind() // meets the fault again, and handles it
+		return 0
+	}
+	p.left--
+	if !w.Answered() {
+		p.nxt = p.nxt.Next()
+		if rq.rel+1 == w.PSNs {
+			p.cur++
+		}
+	}
+	r.c.Stats.Retransmits++
+	if w.Is(ib.OpCarries) {
+		r.c.Stats.TxBytes += uint64(rq.n)
+	}
+	r.retry.stop()
+	r.retry.start(now)
+	r.rtt.discard()
+	r.rtt.arm(now)
+	if r.limit.Burst > 0 {
+		r.spent(now, rq.cost)
+	}
+	return n
+}
+
+// limitRepair cuts the request for a READ off behind the first response that is
+// here already, which is asked for again so that it shows if those before it
+// are lost once more.
+func (r *sender) limitRepair(rq *request) {
+	k := r.kept.Lowest()
+	if rq.w.Opcode != ib.OpRead || k == nil {
+		return
+	}
+	if info, _ := k.BTH.Opcode.Info(); info.Operation != rocev2.OpReadResponse {
+		return
+	}
+	if n := k.BTH.PSN.Ahead(r.una) + 1; n < rq.psns {
+		rq.psns, rq.n = n, n<<r.c.Shift
+	}
+}
+
+// executeKeptResponses goes on with the responses that were kept, as far as
+// nothing is missing before them. The next gap is repaired at once, as the
+// first was when it showed.
+func (r *Requester) executeKeptResponses(now clock.Time) {
+	executed := false
+	for r.kept.Len() > 0 {
+		psn := r.kept.First()
+		if !psn.Before(r.una) {
+			p := r.kept.Lowest()
+			info, _ := p.BTH.Opcode.Info()
+			if psn != r.una && r.queue.At(r.queue.Head).Answered() {
+				if executed {
+					r.handleGap(now, psn, info)
+				}
+				return
+			}
+			d := r.executeResponse(now, p, info)
+			if r.c.Failed() || d == conn.DropGap || d == conn.DropNotPresent {
+				return
+			}
+			executed = true
+		}
+		r.kept.Pop()
+	}
+	r.kept.Trim()
+}

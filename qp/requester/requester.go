@@ -1,0 +1,81 @@
+package requester
+
+import (
+	"time"
+
+	"github.com/gosoftroce/rocev2/qp/cc"
+	"github.com/gosoftroce/rocev2/qp/conn"
+	"github.com/gosoftroce/rocev2/qp/queue"
+	"github.com/gosoftroce/rocev2/rocev2"
+)
+
+// Config is what a requester is made with.
+type Config struct {
+	MaxSendWR, MaxSendSGE, MaxInline int
+
+	SendCQ     queue.CompletionSink
+	SignalAll  bool
+	Controller cc.Controller
+	ReadChunk  int // bytes per READ request; 0 is no bound
+	MinProbe   time.Duration
+}
+
+// Requester is the sending half. It is built in layers, each of which knows
+// those below it alone:
+//
+//	work       the requests, and where sending is
+//	recovery   when what is sent again
+//	sender     what may be sent now, and its packets
+//	Requester  posting, and the responses
+type Requester struct {
+	sender
+
+	word      [8]byte // scratch: the result of an atomic
+	readChunk int
+	signalAll bool
+}
+
+// Init makes a requester of c, which is in RESET.
+func (r *Requester) Init(c *conn.Conn, config Config) {
+	*r = Requester{signalAll: config.SignalAll, readChunk: config.ReadChunk}
+	r.c, r.sink, r.cc, r.minProbe = c, config.SendCQ, config.Controller, config.MinProbe
+	r.queue.Init(config.MaxSendWR, config.MaxSendSGE, config.MaxInline)
+	r.Reset()
+}
+
+// Reset drops everything but the memory of the queue.
+func (r *Requester) Reset() {
+	r.stop()
+	r.queue.Clear()
+	r.notify, r.credit = false, credit{}
+	r.cursor, r.recoveryState = cursor{}, recoveryState{}
+	r.rtt.init(r.minProbe)
+	r.cc.Reset()
+	r.reload()
+}
+
+// Flush ends all work, on the way to ERR: every request completes with
+// WR_FLUSH_ERR, in order (IBTA 10.3.1.5).
+func (r *Requester) Flush() {
+	r.stop()
+	r.flushRequests()
+}
+
+// maxChunk bounds a READ request to 2^22 packets, so that PSN comparisons hold
+// whatever the message length.
+const maxChunk = 1 << 22
+
+// ReadyToReceive takes the path MTU, on the way to RTR.
+func (r *Requester) ReadyToReceive() {
+	r.chunk = maxChunk
+	if n := r.readChunk; n > 0 {
+		r.chunk = max(1, min(uint32(n>>r.c.Shift), maxChunk))
+	}
+}
+
+// ReadyToSend begins at PSN first, on the way to RTS.
+func (r *Requester) ReadyToSend(first rocev2.PSN) {
+	r.una, r.nxt, r.max = first, first, first
+	r.cc.Reset()
+	r.reload()
+}

@@ -1,0 +1,121 @@
+package requester
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/gosoftroce/rocev2/clock"
+	"github.com/gosoftroce/rocev2/ib"
+	"github.com/gosoftroce/rocev2/memreg"
+	"github.com/gosoftroce/rocev2/qp/cc"
+	"github.com/gosoftroce/rocev2/qp/conn"
+	"github.com/gosoftroce/rocev2/qp/queue"
+	"github.com/gosoftroce/rocev2/rocev2"
+)
+
+// end is a requester alone; the test is its peer.
+type end struct {
+	t    *testing.T
+	c    conn.Conn
+	r    Requester
+	mr   *memreg.Region
+	done int // completions
+	psns []rocev2.PSN
+
+	buf [rocev2.MaxPacketLen]byte
+}
+
+func newEnd(t *testing.T, control cc.Controller) *end {
+	t.Helper()
+	table := memreg.NewTable(rand.New(rand.NewPCG(1, 1)).Uint32)
+	pd := table.AllocPD()
+	mr, err := table.Register(pd, memreg.Local(make([]byte, 1<<16)), memreg.Options{Access: ib.LocalWrite})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := &end{t: t, mr: mr, c: conn.Conn{QPN: 2, MTU: 256, Shift: 8, Memory: table, PD: pd}}
+	e.r.Init(&e.c, Config{SendCQ: e, MaxSendWR: 16, MaxSendSGE: 1, Controller: control, MinProbe: time.Millisecond})
+	e.c.Attr.Timeout, e.c.Attr.RetryCount = 14, 7
+	e.r.Configure(ib.AttrTimeout | ib.AttrRetryCount)
+	e.r.ReadyToReceive()
+	e.c.State = ib.StateRTS
+	e.r.ReadyToSend(0xfffffe)
+	return e
+}
+
+func (e *end) Complete(wc *ib.WC) bool {
+	e.done++
+	return wc.Status == ib.StatusSuccess
+}
+
+func (e *end) Room() []byte { return e.buf[:] }
+
+func (e *end) Commit(n int, _ *ib.AddressVector) {
+	var p rocev2.Packet
+	if err := p.Parse(e.buf[:n+rocev2.ICRCLen]); err != nil {
+		e.t.Fatal(err)
+	}
+	e.psns = append(e.psns, p.BTH.PSN)
+}
+
+// write posts a WRITE of n bytes.
+func (e *end) write(n int) {
+	e.t.Helper()
+	if err := e.r.Post(&ib.SendWR{Opcode: ib.OpWrite, SGList: []ib.SGE{e.mr.SGE(0, uint32(n))}, Signaled: true}); err != nil {
+		e.t.Fatal(err)
+	}
+}
+
+// poll returns the PSNs of what is sent.
+func (e *end) poll(now clock.Time) []rocev2.PSN {
+	e.t.Helper()
+	e.psns = nil
+	out := conn.NewOutput(e, 1000)
+	e.r.Poll(now, math.MaxInt, &out)
+	if err := e.r.Check(); err != nil {
+		e.t.Fatal(err)
+	}
+	return e.psns
+}
+
+// answer hands an acknowledgement or a NAK to the requester.
+func (e *end) answer(now clock.Time, psn rocev2.PSN, a rocev2.AETH) {
+	e.t.Helper()
+	p := rocev2.Packet{BTH: rocev2.BTH{Opcode: rocev2.RCAcknowledge, PSN: psn}, AETH: a}
+	info, _ := p.BTH.Opcode.Info()
+	e.r.HandleResponse(now, &p, info)
+	if err := e.r.Check(); err != nil {
+		e.t.Fatal(err)
+	}
+}
+
+// jump moves all PSNs on, as though much had been sent and acknowledged.
+func (e *end) jump(to rocev2.PSN) { e.r.una, e.r.nxt, e.r.max = to, to, to }
+
+// TestWrapRepair: a repair that ended 2^24 packets ago says nothing about what
+// is acknowledged now.
+func TestWrapRepair(t *testing.T) {
+	t.Parallel()
+	e := newEnd(t, cc.NewWindow(cc.Config{}))
+	e.c.Pool = queue.NewPool(64)
+	e.write(20 * 256)
+	sent := e.poll(0)
+	e.answer(0, sent[0], rocev2.AETH{Syndrome: rocev2.NAKSequence})
+	if again := e.poll(0); !slices.Equal(again, sent[:repairRun]) || e.c.Stats.Repairs != 1 {
+		t.Fatalf("%v is sent again of %v, %d repairs", again, sent, e.c.Stats.Repairs)
+	}
+	e.answer(0, sent[19], rocev2.AETH{Syndrome: rocev2.ACKNoCredits, MSN: 1})
+	restarts := e.c.Stats.Restarts
+	e.jump(e.r.repair.end.Add(-1)) // 2^24 packets later
+	for i := range 4 {
+		e.write(8)
+		sent := e.poll(0)
+		e.answer(0, sent[0], rocev2.AETH{Syndrome: rocev2.ACKNoCredits, MSN: rocev2.PSN(2 + i)})
+	}
+	if e.c.Stats.Restarts != restarts || e.done != 5 {
+		t.Errorf("%d restarts without a loss, %d done", e.c.Stats.Restarts-restarts, e.done)
+	}
+}

@@ -1,0 +1,200 @@
+package requester
+
+import (
+	"encoding/binary"
+
+	"github.com/gosoftroce/rocev2/clock"
+	"github.com/gosoftroce/rocev2/ib"
+	"github.com/gosoftroce/rocev2/qp/conn"
+	"github.com/gosoftroce/rocev2/rocev2"
+)
+
+// HandleResponse takes a packet of the peer's responder, in RTS or SQD. What
+// comes behind a gap may be kept until that is closed.
+func (r *Requester) HandleResponse(now clock.Time, p *rocev2.Packet, info *rocev2.OpcodeInfo) conn.Drop {
+	una := r.una
+	d := r.executeResponse(now, p, info)
+	if d == conn.DropGap {
+		d = r.c.Keep(&r.kept, now, p, 1, r.una, d)
+	}
+	if r.kept.Len() > 0 && r.una != una && !r.c.Failed() {
+		r.executeKeptResponses(now)
+	}
+	return d
+}
+
+// executeResponse takes a packet of the peer's responder in its turn. The parts
+// of it: what comes before its PSN is acknowledged by it, whatever it says;
+// then comes its own meaning.
+func (r *Requester) executeResponse(now clock.Time, p *rocev2.Packet, info *rocev2.OpcodeInfo) conn.Drop {
+	psn := p.BTH.PSN
+	if psn.Before(r.una) {
+		return r.handleStale(now, p, info)
+	}
+	if psn.Ahead(r.una) >= r.max.Ahead(r.una) || !r.possibleMSN(p, info) {
+		return conn.DropGhost
+	}
+	from, pos := r.una, r.posUna
+	var d conn.Drop
+	switch {
+	case info.Operation == rocev2.OpReadResponse:
+		d = r.readResponse(now, p, info)
+	case info.Operation == rocev2.OpAtomicAcknowledge:
+		d = r.atomicResponse(now, p)
+	case p.AETH.Syndrome.IsACK():
+		d = r.acknowledge(psn)
+		if d == conn.DropNone && !r.c.Failed() {
+			r.credit.update(&p.AETH)
+		}
+	default:
+		return r.handleNAK(now, p)
+	}
+	r.progress(now, from, pos)
+	if d == conn.DropGap {
+		r.handleGap(now, psn, info)
+	}
+	return d
+}
+
+// handleStale takes a response to what has completed. It may still say
+// something new: the credits of an unsolicited acknowledgement (IBTA 9.7.7.2),
+// and a fatal NAK of a READ in the middle of its responses, which Linux sends
+// with the PSN of the request.
+func (r *Requester) handleStale(now clock.Time, p *rocev2.Packet, info *rocev2.OpcodeInfo) conn.Drop {
+	if r.rtt.unsure {
+		r.answeredTwice(now, p.BTH.PSN)
+	}
+	if info.Operation != rocev2.OpAcknowledge {
+		return conn.DropStale
+	}
+	s := p.AETH.Syndrome
+	switch {
+	case s.IsACK() && p.BTH.PSN.Next() == r.una:
+		r.credit.update(&p.AETH)
+	case s.IsNAK() && s != rocev2.NAKSequence && r.queue.Head != r.started:
+		w := r.queue.At(r.queue.Head)
+		if w.Opcode == ib.OpRead && p.BTH.PSN.Ahead(w.First) < r.una.Ahead(w.First) && r.possibleMSN(p, info) {
+			r.countNAK(s)
+			r.failHead(nakStatus(s), ib.VendorNAK|uint32(s))
+			return conn.DropNone
+		}
+	}
+	return conn.DropStale
+}
+
+// acknowledge takes an ACK of everything up to psn.
+func (r *Requester) acknowledge(psn rocev2.PSN) conn.Drop {
+	if r.acknowledgeBefore(psn.Next()) || r.c.Failed() {
+		return conn.DropNone
+	}
+	if r.inHead(psn) {
+		// A plain ACK does not complete a READ or an atomic, for there
+		// is no data in it.
+		r.retry.badResp = true
+		return conn.DropBadResponse
+	}
+	return conn.DropGap
+}
+
+// progress does what follows from progress: una was at from before.
+func (r *Requester) progress(now clock.Time, from rocev2.PSN, pos uint64) {
+	if r.una == from || r.c.Failed() {
+		return
+	}
+	if r.nxt.Ahead(from) < r.una.Ahead(from) {
+		// An answer to the first transmission came after going back: no
+		// need to send that again.
+		r.cur, r.nxt, r.posNxt = r.queue.Head, r.una, r.posUna
+		r.rd = 0
+	}
+	r.retry.progress(now, r.una != r.nxt)
+	if r.rtt.progress(now, r.una) {
+		r.undoTimeout()
+	}
+	if r.rtt.known {
+		r.c.SRTT = r.rtt.srtt
+	}
+	r.rnr.reset()
+	r.limit = r.cc.Acked(now, r.flight(), r.posUna-pos)
+	if r.repairFailed() {
+		r.restart(now, true)
+	} else {
+		r.repair.forget(r.una)
+	}
+	if r.fault {
+		if w := r.queue.At(r.queue.Head); r.queue.Head != r.queue.Tail && w.Status != ib.StatusSuccess {
+			r.failHead(w.Status, w.Vendor)
+			return
+		}
+	}
+	if r.c.State == ib.StateSQD {
+		r.checkDrained()
+	}
+}
+
+// readResponse takes a packet of a READ's data.
+func (r *Requester) readResponse(now clock.Time, p *rocev2.Packet, info *rocev2.OpcodeInfo) conn.Drop {
+	psn := p.BTH.PSN
+	if !r.acknowledgeBefore(psn) {
+		return r.unlessFailed(conn.DropGap)
+	}
+	w := r.queue.At(r.queue.Head)
+	rel := psn.Ahead(w.First)
+	if w.Opcode != ib.OpRead || !r.readFits(w, rel, p, info) {
+		r.retry.badResp = true
+		return conn.DropBadResponse
+	}
+	if info.Headers.Has(rocev2.HasAETH) {
+		r.credit.update(&p.AETH)
+	}
+	if len(p.Payload) > 0 {
+		f := r.c.Memory.Scatter(r.c.PD, r.queue.List(r.queue.Head, w), uint64(rel)<<r.c.Shift, p.Payload)
+		if f == ib.FaultNotPresent {
+			return r.dropResult(w, uint64(rel)<<r.c.Shift, len(p.Payload))
+		}
+		if f != ib.FaultNone {
+			r.failHead(ib.StatusLocProtErr, ib.VendorFault|uint32(f))
+			return conn.DropNone
+		}
+	}
+	if rel+1 == r.chunkEnd(w, rel) && r.nxt != psn && r.nxt.Ahead(w.First) > rel {
+		r.rd--
+	}
+	r.una = psn.Next()
+	if rel+1 == w.PSNs {
+		r.posUna = endOf(w)
+		r.completeHead()
+	} else {
+		r.posUna = r.position(w, rel+1)
+	}
+	return conn.DropNone
+}
+
+// atomicResponse takes the result of an atomic.
+func (r *Requester) atomicResponse(now clock.Time, p *rocev2.Packet) conn.Drop {
+	psn := p.BTH.PSN
+	if !r.acknowledgeBefore(psn) {
+		return r.unlessFailed(conn.DropGap)
+	}
+	w := r.queue.At(r.queue.Head)
+	if !w.Is(ib.OpAtomic) || !p.AETH.Syndrome.IsACK() {
+		r.retry.badResp = true
+		return conn.DropBadResponse
+	}
+	r.credit.update(&p.AETH)
+	binary.NativeEndian.PutUint64(r.word[:], p.AtomicAck.Original)
+	f := r.c.Memory.Scatter(r.c.PD, r.queue.List(r.queue.Head, w), 0, r.word[:])
+	if f == ib.FaultNotPresent {
+		return r.dropResult(w, 0, len(r.word))
+	}
+	if f != ib.FaultNone {
+		r.failHead(ib.StatusLocProtErr, ib.VendorFault|uint32(f))
+		return conn.DropNone
+	}
+	if r.nxt != psn && r.nxt.Ahead(w.First) > 0 {
+		r.rd--
+	}
+	r.una, r.posUna = psn.Next(), endOf(w)
+	r.completeHead()
+	return conn.DropNone
+}

@@ -1,0 +1,99 @@
+package requester
+
+import (
+	"time"
+
+	"github.com/gosoftroce/rocev2/clock"
+	"github.com/gosoftroce/rocev2/ib"
+	"github.com/gosoftroce/rocev2/rocev2"
+)
+
+// GuardTimeout stands in for the local ACK timeout if the attribute is 0,
+// "none": the connection must not hang for ever when a packet is lost.
+const GuardTimeout = 8589934592 * time.Nanosecond // code 21: 4.096 µs · 2^21
+
+// retry is the local ACK timer and the count of retries (IBTA 9.7.6.1.3). The
+// timer runs while packets are in flight, from the last progress or else from
+// the first packet.
+type retry struct {
+	interval time.Duration
+	deadline clock.Time
+	armed    bool
+	limit    uint8
+	left     uint8
+	kept     bool // the deadline holds though the timer is stopped: a probe does not put it off
+	// restarts counts how often the requester went back without a timeout,
+	// since progress or a timeout.
+	restarts uint8
+	gapped   bool // since the last progress a READ or atomic response came that showed a gap
+	badResp  bool // since the last progress a response came that did not fit
+
+	gap rocev2.PSN // if gapped: the response that showed the gap first, after the last restart for one
+}
+
+// maxRestarts bounds how often the same PSN is sent again for sequence NAKs,
+// without progress or a timeout in between. A responder that sends one NAK for
+// a gap never gets here; ours sends another when it sees that the
+// retransmission has a gap, too.
+const maxRestarts = 4
+
+func (r *retry) configure(timeout, count uint8) {
+	r.interval = rocev2.AckTimeout(timeout)
+	if r.interval == 0 {
+		r.interval = GuardTimeout
+	}
+	r.limit, r.left = count, count
+}
+
+// reset ends a connection's or an attempt's state.
+func (r *retry) reset() {
+	r.left = r.limit
+	r.armed, r.kept, r.restarts, r.gapped, r.badResp = false, false, 0, false, false
+}
+
+// start arms the timer unless it runs.
+func (r *retry) start(now clock.Time) {
+	if r.armed {
+		return
+	}
+	if !r.kept {
+		r.deadline = now.Add(r.interval)
+	}
+	r.armed, r.kept = true, false
+}
+
+func (r *retry) stop() { r.armed, r.kept = false, false }
+
+// progress reloads the counter; the timer starts anew if something is still in
+// flight.
+func (r *retry) progress(now clock.Time, inFlight bool) {
+	r.left = r.limit
+	r.restarts, r.gapped, r.badResp = 0, false, false
+	r.armed, r.kept, r.deadline = inFlight, false, now.Add(r.interval)
+}
+
+// expired reports, once, that the timer has run out.
+func (r *retry) expired(now clock.Time) bool {
+	if !r.armed || now < r.deadline {
+		return false
+	}
+	r.armed, r.restarts = false, 0
+	return true
+}
+
+// spend takes one retry, false if none is left.
+func (r *retry) spend() bool {
+	if r.left == 0 {
+		return false
+	}
+	r.left--
+	return true
+}
+
+// exhausted is the status of a request that has no retry left.
+func (r *retry) exhausted() ib.Status {
+	if r.badResp {
+		return ib.StatusBadRespErr
+	}
+	return ib.StatusRetryExcErr
+}

@@ -1,0 +1,244 @@
+package requester
+
+import (
+	"time"
+
+	"github.com/gosoftroce/rocev2/clock"
+	"github.com/gosoftroce/rocev2/rocev2"
+)
+
+// rtt measures the time from a packet to its acknowledgement, one packet at a
+// time and never a retransmission, and from it when a silent peer is probed.
+// With a floor of 0 it does nothing.
+//
+// Where many queue pairs share a device the answer takes as long as the queues
+// are, on both sides, and that can change from one round trip to the next. So
+// the deviation counts too, as for TCP (RFC 6298); and after a probe, which
+// spoils the measurement, the longer wait holds until a round trip was
+// measured, not only until the next acknowledgement (Karn), or for a while at
+// least.
+//
+// A peer in software also pauses now and then, for as long as its processor is
+// taken away. No packet is lost then, and a probe is spurious. The longest
+// pause that was seen lately is therefore waited for as well. A probe that was
+// needed is answered a round trip after it was sent; if progress comes at
+// another time, the peer was silent for a reason of its own.
+type rtt struct {
+	floor       time.Duration
+	srtt        time.Duration
+	rttvar      time.Duration
+	minRTT      time.Duration // of all round trips: one without queues
+	pauses      *Pauses
+	own         Pauses // unless they are shared
+	known       bool   // srtt is more than a guess
+	probing     bool   // since the last progress packets were sent again because of silence
+	postponed   bool   // a probe was put off since then
+	unsure      bool   // before the last progress they were, and it may have been spurious
+	resent      bool   // or for whatever reason
+	timing      bool
+	probes      uint8  // probes since the last progress
+	backoff     uint8  // doublings of the wait for lack of a measurement
+	unmeasured  uint8  // acknowledgements since then, or since the last doubling was taken back
+	noise       uint16 // acknowledgements for which losses are to be expected
+	sentAt      clock.Time
+	silentSince clock.Time    // since when the peer has been silent
+	probedAt    clock.Time    // if probing: when
+	silence     time.Duration // if unsure: how long it was, until the peer answered
+	probeAt     clock.Time
+	psn         rocev2.PSN
+}
+
+const (
+	// maxProbes is how many probes without progress double the wait; after
+	// them the local ACK timeout has its turn.
+	maxProbes = 6
+	// maxPause bounds what is waited for because of pauses: well below the
+	// usual local ACK timeout.
+	maxPause = 32 * time.Millisecond
+	// pauseHalfLife is how long it takes until half as long a pause is
+	// expected, if none comes.
+	pauseHalfLife = 1 << 31 // ns, about 2 s
+	// noiseAcks is for how many acknowledgements after a loss that was
+	// repaired others are to be expected; meanwhile the floor is so many
+	// times lower: what costs a few packets need not wait until all doubt
+	// is gone.
+	noiseAcks = 1 << 12
+	// blindAcks is after how many acknowledgements without a measurement,
+	// because too much is sent again, one doubling is taken back.
+	unmeasuredAcks = 4
+	noiseFloor     = 8
+)
+
+// init begins with the guess that a round trip takes as long as the floor, so
+// that the first probe waits four times as long.
+func (r *rtt) init(floor time.Duration) {
+	*r = rtt{floor: floor, srtt: floor}
+	r.pauses = &r.own
+}
+
+// start times the acknowledgement of psn, unless another is being timed.
+func (r *rtt) start(now clock.Time, psn rocev2.PSN) {
+	if r.floor > 0 && !r.timing {
+		r.timing, r.psn, r.sentAt = true, psn, now
+	}
+}
+
+// discard ends a measurement: what is sent again cannot be told from the first
+// time.
+func (r *rtt) discard() { r.timing, r.resent = false, true }
+
+// lossy notes that the path loses packets.
+func (r *rtt) lossy() { r.noise = noiseAcks }
+
+// progress takes that everything before una is acknowledged, and reports
+// whether probes that were sent meanwhile have turned out spurious.
+func (r *rtt) progress(now clock.Time, una rocev2.PSN) (spurious bool) {
+	if r.floor == 0 {
+		return false
+	}
+	if r.known {
+		spurious = r.probing && !r.answersProbe(now)
+		if !r.resent || spurious {
+			r.paused(now)
+		} else if r.probing {
+			r.backoff = 0 // the round trip is what it was
+		}
+	}
+	if r.probing {
+		r.unsure, r.silence = !spurious, time.Duration(now-r.silentSince)
+	}
+	r.probing, r.postponed, r.resent = false, false, false
+	if r.timing && r.psn.Before(una) {
+		r.timing, r.backoff, r.unmeasured = false, 0, 0
+		d := max(time.Duration(now-r.sentAt), 1)
+		if !r.known {
+			r.known, r.srtt, r.rttvar, r.minRTT = true, d, 0, d
+		}
+		r.minRTT = min(r.minRTT, d)
+		r.rttvar += ((d - r.srtt).Abs() - r.rttvar) / 4
+		r.srtt += (d - r.srtt) / 8
+	}
+	if r.unmeasured++; r.unmeasured == unmeasuredAcks {
+		r.unmeasured, r.backoff = 0, r.backoff-min(r.backoff, 1)
+	}
+	r.probes = 0
+	r.noise -= min(r.noise, 1)
+	r.arm(now)
+	return spurious
+}
+
+// answersProbe reports whether progress at now is a round trip after the
+// packets were sent again: not sooner than without queues, and not much later
+// than usual, for which a peer that must be woken has some time. Otherwise each
+// loss would be taken for a pause, and make the next wait longer.
+func (r *rtt) answersProbe(now clock.Time) bool {
+	d, silence := time.Duration(now-r.probedAt), time.Duration(now-r.silentSince)
+	return 2*d >= r.minRTT && d <= max(2*r.srtt+4*r.rttvar+r.floor/2, silence/8)
+}
+
+// paused takes note that the peer was silent until now though nothing was lost.
+func (r *rtt) paused(now clock.Time) { r.pauses.add(now, time.Duration(now-r.silentSince), r.floor) }
+
+// spurious takes the second answer to what was sent twice: nothing had been
+// lost.
+func (r *rtt) spurious(now clock.Time) {
+	r.unsure = false
+	r.pauses.add(now, r.silence, r.floor)
+}
+
+// maxPostponed is for how many waits a peer may be silent before a probe is not
+// put off any more.
+const maxPostponed = 8
+
+// postpone puts off a probe, and reports whether it did: another queue pair has
+// just asked the same host, and that has not been heard since. One question at
+// a time is enough to find out whether it is there. But who was asked may be
+// gone, and his host with others on it not; so the next one asks soon, and
+// nobody waits for others for long.
+func (r *rtt) postpone(now clock.Time) bool {
+	p, wait := r.pauses, r.wait(now)
+	if r.probing || p.probed <= p.heard || now >= p.probed.Add(wait) || now >= r.silentSince.Add(maxPostponed*wait) {
+		return false
+	}
+	r.postponed = true
+	r.probeAt = now.Add(r.floor)
+	return true
+}
+
+// Pauses remembers for how long a peer was silent though nothing was lost.
+// Queue pairs that are not used concurrently can share it, those to one host,
+// say: a host that pauses does so for all of them.
+type Pauses struct {
+	longest time.Duration
+	at      clock.Time
+	heard   clock.Time // when a packet came last
+	probed  clock.Time // when one of them last began to ask, because of silence
+}
+
+func (p *Pauses) add(now clock.Time, d, floor time.Duration) {
+	if d > floor && d > p.Expected(now) {
+		p.longest, p.at = d, now
+	}
+}
+
+// Expected returns the longest pause that was seen, which counts for less as
+// time goes by.
+func (p *Pauses) Expected(now clock.Time) time.Duration {
+	return p.longest >> min(uint64(now-p.at)/pauseHalfLife, 63)
+}
+
+// arm sets the time of the next probe: the peer has just been heard, or has
+// something to answer from now on.
+func (r *rtt) arm(now clock.Time) {
+	if r.floor == 0 {
+		return
+	}
+	if !r.probing {
+		r.silentSince = now
+	}
+	wait := r.wait(now) << r.backoff
+	if r.noise > 0 {
+		wait = min(wait, max(r.floor/noiseFloor, 2*r.srtt)) << r.probes
+		if !r.known { // a guess is no reason to wait
+			wait = r.floor / noiseFloor << r.probes
+		}
+	}
+	r.probeAt = now.Add(wait)
+}
+
+// wait is how long the peer is silent at the most, as far as is known.
+func (r *rtt) wait(now clock.Time) time.Duration {
+	pause := r.pauses.Expected(now)
+	return max(r.floor, 4*(r.srtt+r.rttvar), min(pause+pause/4, maxPause))
+}
+
+// probe takes note that packets are sent again at now because the peer is
+// silent. Who asks again, in vain so far, gives others no reason to wait.
+func (r *rtt) probe(now clock.Time) {
+	if !r.probing {
+		r.pauses.probed = now
+	}
+	r.probing, r.unsure, r.probedAt = true, false, now
+}
+
+// backOff doubles the wait for the next probe.
+func (r *rtt) backOff() {
+	r.probes++
+	r.backoff = min(r.backoff+1, maxProbes)
+}
+
+func (r *rtt) active() bool { return r.floor > 0 && r.probes < maxProbes }
+
+// expired reports that it is time for a probe before the deadline of the local
+// ACK timeout.
+func (r *rtt) expired(now, deadline clock.Time) bool {
+	return r.active() && r.probeAt < deadline && now >= r.probeAt
+}
+
+// earlier returns the time of the probe or the deadline.
+func (r *rtt) earlier(deadline clock.Time) clock.Time {
+	if r.active() {
+		return min(r.probeAt, deadline)
+	}
+	return deadline
+}

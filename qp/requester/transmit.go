@@ -1,0 +1,328 @@
+package requester
+
+import (
+	"encoding/binary"
+
+	"github.com/gosoftroce/rocev2/clock"
+	"github.com/gosoftroce/rocev2/ib"
+	"github.com/gosoftroce/rocev2/qp/conn"
+	"github.com/gosoftroce/rocev2/qp/queue"
+	"github.com/gosoftroce/rocev2/rocev2"
+)
+
+// Places of a packet in its message.
+const (
+	placeMiddle = 0
+	placeFirst  = 1
+	placeLast   = 2
+	placeOnly   = placeFirst | placeLast
+)
+
+// wireOpcodes has the opcode of each packet of a request by its place.
+var wireOpcodes = [ib.NumOpcodes][4]rocev2.Opcode{
+	ib.OpSend:     {rocev2.RCSendMiddle, rocev2.RCSendFirst, rocev2.RCSendLast, rocev2.RCSendOnly},
+	ib.OpSendImm:  {rocev2.RCSendMiddle, rocev2.RCSendFirst, rocev2.RCSendLastImm, rocev2.RCSendOnlyImm},
+	ib.OpSendInv:  {rocev2.RCSendMiddle, rocev2.RCSendFirst, rocev2.RCSendLastInv, rocev2.RCSendOnlyInv},
+	ib.OpWrite:    {rocev2.RCWriteMiddle, rocev2.RCWriteFirst, rocev2.RCWriteLast, rocev2.RCWriteOnly},
+	ib.OpWriteImm: {rocev2.RCWriteMiddle, rocev2.RCWriteFirst, rocev2.RCWriteLastImm, rocev2.RCWriteOnlyImm},
+	ib.OpRead: {rocev2.RCReadRequest, rocev2.RCReadRequest, rocev2.RCReadRequest,
+		rocev2.RCReadRequest},
+	ib.OpCompareSwap: {placeOnly: rocev2.RCCompareSwap},
+	ib.OpFetchAdd:    {placeOnly: rocev2.RCFetchAdd},
+}
+
+// sender says what may be sent now, and makes its packets.
+type sender struct {
+	recovery
+	credit    credit
+	allowance int // bytes of requests that the driver lets go in this Poll
+}
+
+// Poll writes requests until out takes no more, nothing may be sent now, or
+// there are no bytes left: while there are some a request may go. It returns
+// the bytes that it has sent, as they count in flight, and whether it has
+// stopped only because there were no bytes left.
+func (r *sender) Poll(now clock.Time, bytes int, out *conn.Output) (sent int, blocked bool) {
+	r.allowance = bytes
+	for {
+		buf := out.Room()
+		if buf == nil || !r.pollNext(now, buf, out) {
+			return bytes - r.allowance, r.blocked()
+		}
+	}
+}
+
+// blocked reports whether the driver's bound alone stops the requester, as far
+// as is known without asking fences, credits and the like.
+func (r *sender) blocked() bool {
+	return r.allowance <= 0 && r.mayGoOn() && !r.paced &&
+		(r.una == r.nxt || r.limit.Room(r.posNxt-r.posUna, r.nxt.Ahead(r.una), 1) > 0)
+}
+
+// mayGoOn reports whether there is a request at the cursor that waits neither
+// for the peer to be ready, nor for memory, nor for RTS.
+func (r *sender) mayGoOn() bool {
+	return r.cur != r.queue.Tail && !r.rnr.waiting && !r.paging &&
+		(r.c.State == ib.StateRTS || r.c.State == ib.StateSQD && r.cur != r.started)
+}
+
+// pollNext writes what comes next: a packet that is sent again, or those at the
+// cursor. It returns false if there is nothing that may be sent now.
+func (r *sender) pollNext(now clock.Time, buf []byte, out *conn.Output) bool {
+	if r.limit.Burst > 0 && r.waitsForRate(now) {
+		return false
+	}
+	if r.repair.left > 0 && !r.rnr.waiting && !r.paging {
+		if n := r.pollRepair(now, buf); n > 0 {
+			out.Commit(n)
+			return true
+		}
+	}
+	if r.cur == r.queue.Tail || r.allowance <= 0 || r.rnr.waiting || r.paging || r.cur == r.started && r.c.State == ib.StateSQD {
+		return false
+	}
+	w := r.queue.At(r.cur)
+	if r.cur == r.started {
+		w.First, w.Pos, w.PSNs = r.max, r.posNxt, r.c.PSNs(w.Length)
+		w.SSN = r.ssn.Add(int(r.messages(w)))
+	}
+	rq := r.requestAt(w)
+	if w.Status != ib.StatusSuccess || !r.mayStart(&rq) {
+		return false
+	}
+	if rq.rel > 0 {
+		if n := r.runLength(&rq, out.Left()); n > 1 {
+			if n = r.writeRun(&rq, n, out); n > 0 {
+				r.sent(now, &rq, n)
+				return true
+			}
+		}
+	}
+	n, fault := r.buildRequest(&rq, buf)
+	if fault == ib.FaultNotPresent {
+		return false
+	}
+	if fault != ib.FaultNone {
+		r.localFault(w, ib.StatusLocProtErr, conn.VendorErr(fault))
+		return false
+	}
+	out.Commit(n)
+	r.sent(now, &rq, 1)
+	return true
+}
+
+// waitsForRate reports whether nothing may be sent yet, of what there is to
+// send.
+func (r *sender) waitsForRate(now clock.Time) bool {
+	r.paced = now < r.limit.NotBefore && (r.repair.left > 0 || r.mayGoOn())
+	return r.paced
+}
+
+// runLength returns how many packets of the path MTU, in the middle of a
+// message, may be written at once, so that what is asked for each packet is
+// asked once for all of them: of memory in one piece, without one that asks for
+// an acknowledgement. 1 or less is no run.
+func (r *sender) runLength(rq *request, most int) int {
+	w := rq.w
+	if !w.Is(ib.OpCarries) || w.NumSGE != 1 || r.repair.left > 0 {
+		return 1
+	}
+	if w.ConsumesRecv() && !r.credit.allows(w.SSN) {
+		return 1
+	}
+	// The last one that the limit or the driver admits asks for an
+	// acknowledgement, and so does one now and then.
+	size := r.packet()
+	n := min(most, int(w.PSNs-rq.rel)-1, r.limit.Room(r.posNxt-r.posUna, r.nxt.Ahead(r.una), size)-1,
+		int(r.limit.AckInterval(size))-1-int(r.sinceAck), (r.allowance-1)/size)
+	if r.nxt != r.max {
+		n = min(n, int(r.max.Ahead(r.nxt)))
+	}
+	if r.limit.Burst > 0 {
+		n = min(n, r.limit.Burst/size)
+	}
+	return n
+}
+
+// writeRun writes up to n packets in the middle of a message, and returns how
+// many.
+func (r *sender) writeRun(rq *request, n int, out *conn.Output) int {
+	v, f := r.c.Memory.ResolveLocal(r.c.PD, r.queue.List(r.cur, rq.w)[0], 0)
+	if f != ib.FaultNone {
+		return 0
+	}
+	n = r.c.WriteRun(out, &conn.Run{Op: wireOpcodes[rq.w.Opcode][placeMiddle], PSN: r.nxt, N: n, View: v, Off: uint64(rq.off)})
+	v.Release()
+	return n
+}
+
+// mayStart checks the window, the depth of READs and atomics, fences and
+// credits.
+func (r *sender) mayStart(rq *request) bool {
+	w := rq.w
+	inFlight := r.nxt.Ahead(r.una)
+	if !r.limit.Admits(r.posNxt-r.posUna, inFlight, rq.cost, rq.psns) {
+		return false
+	}
+	if w.Answered() {
+		if r.c.Attr.MaxRdAtomic == 0 { // lowered in SQD after the request was posted
+			r.localFault(w, ib.StatusLocQPOpErr, 0)
+			return false
+		}
+		if r.rd >= uint32(r.c.Attr.MaxRdAtomic) {
+			return false
+		}
+	}
+	if rq.rel == 0 && w.Flags&queue.Fence != 0 && r.rd > 0 {
+		return false
+	}
+	return !r.credit.limited || r.mayProbe(rq, inFlight)
+}
+
+// mayProbe decides for a message beyond the peer's credits: its first packet
+// may be sent when nothing else is in flight, and the rest once that is
+// acknowledged (IBTA 9.7.7.2).
+func (r *sender) mayProbe(rq *request, inFlight uint32) bool {
+	w := rq.w
+	if !w.ConsumesRecv() || r.credit.allows(w.SSN) || inFlight == 0 || (r.queue.Head == r.cur && r.una != w.First) {
+		r.credit.stalled = false
+		return true
+	}
+	if !r.credit.stalled {
+		r.credit.stalled = true
+		r.c.Stats.CreditStalls++
+	}
+	return false
+}
+
+// localFault fails a request for a reason on this side: at once if it is the
+// oldest, or when those before it are done.
+func (r *sender) localFault(w *queue.Send, s ib.Status, vendor uint32) {
+	if r.cur == r.queue.Head {
+		r.failHead(s, vendor)
+		return
+	}
+	w.Status, w.Vendor, r.fault = s, vendor, true
+}
+
+// buildRequest writes the packet and returns its length.
+func (r *sender) buildRequest(rq *request, buf []byte) (int, ib.Fault) {
+	w := rq.w
+	place := placeMiddle
+	if rq.rel == 0 {
+		place = placeFirst
+	}
+	if rq.rel+rq.psns == w.PSNs {
+		place |= placeLast
+	}
+	h := r.c.BTH(wireOpcodes[w.Opcode][place], r.nxt)
+	h.Solicited = place&placeLast != 0 && w.Flags&queue.Solicited != 0
+	rq.ack = place&placeLast != 0 || w.Opcode == ib.OpRead || r.wantAck(rq)
+	h.AckReq = rq.ack
+	carries := w.Is(ib.OpCarries)
+	if carries {
+		h.PadCount = rocev2.PadCount(int(rq.n))
+	}
+	b := h.AppendTo(buf[:0])
+	switch {
+	case w.Is(ib.OpAtomic):
+		a := rocev2.AtomicETH{VA: w.Remote, RKey: w.RKey, SwapAdd: w.Swap, Compare: w.CompareAdd}
+		if w.Opcode == ib.OpFetchAdd {
+			a.SwapAdd, a.Compare = w.CompareAdd, 0
+		}
+		return len(a.AppendTo(b)), ib.FaultNone
+	case w.Opcode == ib.OpRead:
+		e := rocev2.RETH{VA: w.Remote + uint64(rq.off), RKey: w.RKey, Length: rq.n}
+		return len(e.AppendTo(b)), ib.FaultNone
+	case w.Is(ib.OpRemote) && place&placeFirst != 0:
+		e := rocev2.RETH{VA: w.Remote, RKey: w.RKey, Length: w.Length}
+		b = e.AppendTo(b)
+	}
+	if place&placeLast != 0 && w.Is(ib.OpArgument) {
+		b = binary.BigEndian.AppendUint32(b, w.Arg)
+	}
+	if rq.n == 0 {
+		return len(b), ib.FaultNone
+	}
+	return r.appendPayload(rq, b)
+}
+
+// appendPayload reads a packet's part of the message from memory.
+func (r *sender) appendPayload(rq *request, b []byte) (int, ib.Fault) {
+	at, end := len(b), len(b)+int(rq.n)
+	b = b[:end+int(rocev2.PadCount(int(rq.n)))]
+	clear(b[end:])
+	if rq.w.Flags&queue.Inline != 0 {
+		copy(b[at:end], r.queue.Data(r.cur)[rq.off:])
+		return len(b), ib.FaultNone
+	}
+	list := r.queue.List(r.cur, rq.w)
+	f := r.c.Memory.Gather(r.c.PD, list, uint64(rq.off), b[at:end])
+	if f == ib.FaultNotPresent {
+		r.needPayload(rq, list)
+	}
+	return len(b), f
+}
+
+// wantAck asks for an acknowledgement inside a message: every quarter of the
+// window, with the packet that fills it, with the last one that the driver lets
+// go, and with a probe beyond the credits.
+func (r *sender) wantAck(rq *request) bool {
+	if r.sinceAck+1 >= r.limit.AckInterval(r.packet()) || r.repair.left == 1 || uint64(max(r.allowance, 0)) <= rq.cost {
+		return true
+	}
+	if rq.rel == 0 && rq.w.ConsumesRecv() && !r.credit.allows(rq.w.SSN) {
+		return true
+	}
+	next := r.packet()
+	return !r.limit.Admits(r.posNxt-r.posUna+rq.cost, r.nxt.Ahead(r.una)+1, uint64(next), 1)
+}
+
+// sent moves the cursor behind n packets: a run, or the one that rq is.
+func (r *sender) sent(now clock.Time, rq *request, n int) {
+	w := rq.w
+	if r.nxt != r.max {
+		r.c.Stats.Retransmits += uint64(n)
+	} else if rq.ack {
+		r.rtt.start(now, r.nxt)
+	}
+	if w.Is(ib.OpCarries) {
+		r.c.Stats.TxBytes += uint64(rq.n) * uint64(n)
+	}
+	if w.Answered() {
+		r.rd++
+	}
+	psns, cost := rq.psns*uint32(n), rq.cost*uint64(n)
+	newest := r.cur == r.started
+	grows := r.nxt.Ahead(r.una)+psns > r.max.Ahead(r.una)
+	r.nxt = r.nxt.Add(int(psns))
+	r.posNxt += cost
+	r.allowance -= int(min(cost, mostCounted))
+	if grows {
+		r.max = r.nxt
+	}
+	if newest {
+		r.started++
+		r.ssn = w.SSN
+	}
+	r.sinceAck += uint32(n)
+	if rq.ack {
+		r.sinceAck = 0
+	}
+	if rq.rel+psns == w.PSNs {
+		r.cur++
+	}
+	if !r.retry.armed {
+		r.retry.start(now)
+		r.rtt.arm(now)
+	}
+	if r.limit.Burst > 0 {
+		r.spent(now, cost)
+	}
+}
+
+// spent tells a controller that works with rates what was sent.
+func (r *sender) spent(now clock.Time, bytes uint64) {
+	r.cc.Sent(now, int(min(bytes, mostCounted)))
+	r.reload()
+}

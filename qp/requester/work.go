@@ -1,0 +1,221 @@
+package requester
+
+import (
+	"math"
+
+	"github.com/gosoftroce/rocev2/ib"
+	"github.com/gosoftroce/rocev2/qp/cc"
+	"github.com/gosoftroce/rocev2/qp/conn"
+	"github.com/gosoftroce/rocev2/qp/queue"
+	"github.com/gosoftroce/rocev2/rocev2"
+)
+
+// work is the requests of a requester, and where sending is.
+//
+//	Head ≤ cur < started ≤ Tail       requests in the queue
+//	una  ≤ nxt ≤ max                  PSNs: acknowledged | in flight |
+//	                                  to be sent again | new
+//
+// The cursor is (cur, nxt): the request and the PSN that go next. Going back
+// puts it at (Head, una), and sending goes on from there as if for the first
+// time.
+type work struct {
+	c      *conn.Conn
+	sink   queue.CompletionSink
+	queue  queue.SendRing
+	notify bool // raise EventSQDrained when drained
+	cursor
+}
+
+// cursor is where sending is.
+type cursor struct {
+	cur     uint32 // request at the cursor
+	started uint32 // first request of which nothing was ever sent
+
+	una rocev2.PSN // oldest PSN not acknowledged
+	nxt rocev2.PSN // PSN at the cursor
+	max rocev2.PSN // first PSN never sent
+	ssn rocev2.PSN // number of the last message that was started
+
+	posUna, posNxt uint64 // the same places in the stream of bytes, see cc.Flight
+
+	chunk uint32 // packets per READ request
+	rd    uint32 // READ requests and atomics between una and nxt
+	fault bool   // some request between Head and cur has a status that waits
+}
+
+// mostCounted bounds numbers of bytes that become an int, which may have 32
+// bits: a READ can be of more.
+const mostCounted = math.MaxInt / 2
+
+// request is a request packet to be: PSNs and bytes of the message from number
+// rel and byte off on.
+type request struct {
+	w    *queue.Send
+	rel  uint32
+	off  uint32
+	psns uint32 // PSNs that the packet takes: more than one for a READ
+	n    uint32 // bytes that it carries or asks for
+	cost uint64
+	ack  bool // AckReq
+}
+
+// messages is how many messages a request is to the peer: a READ may be
+// several.
+func (r *work) messages(w *queue.Send) uint32 {
+	if w.Opcode != ib.OpRead {
+		return 1
+	}
+	return (w.PSNs + r.chunk - 1) / r.chunk
+}
+
+func (r *work) requestAt(w *queue.Send) request {
+	rq := request{w: w, rel: r.nxt.Ahead(w.First), psns: 1}
+	rq.off = rq.rel << r.c.Shift
+	rq.n = w.Length - rq.off
+	if w.Opcode == ib.OpRead {
+		end := r.chunkEnd(w, rq.rel)
+		rq.psns = end - rq.rel
+		if end < w.PSNs {
+			rq.n = rq.psns << r.c.Shift
+		}
+	} else {
+		rq.n = min(rq.n, uint32(r.c.MTU))
+	}
+	rq.cost = uint64(rq.n) + uint64(rq.psns)*cc.PacketOverhead
+	return rq
+}
+
+// possibleMSN reports whether the peer can have completed as many messages as a
+// response says: those before the oldest request at least, and none that was
+// not started. With many packets in flight a PSN is easily guessed, and this is
+// not. Only a peer of our own kind is sure to count as we do.
+func (r *work) possibleMSN(p *rocev2.Packet, info *rocev2.OpcodeInfo) bool {
+	if r.c.Pool == nil || !info.Headers.Has(rocev2.HasAETH) {
+		return true
+	}
+	w := r.queue.At(r.queue.Head)
+	done := w.SSN.Add(-int(r.messages(w)))
+	return p.AETH.MSN.Ahead(done) <= r.ssn.Ahead(done)
+}
+
+// acknowledgeBefore completes the requests before psn, which lies in (una,
+// max], or is una. It stops and returns false at one that needs a response of
+// its own, or when the queue pair failed.
+func (r *work) acknowledgeBefore(psn rocev2.PSN) bool {
+	for r.una != psn {
+		w := r.queue.At(r.queue.Head)
+		if w.Answered() {
+			return false
+		}
+		if n := psn.Ahead(w.First); n < w.PSNs {
+			r.una, r.posUna = psn, r.position(w, n)
+			return true
+		}
+		r.una, r.posUna = w.First.Add(int(w.PSNs)), endOf(w)
+		if !r.completeHead() {
+			return false
+		}
+	}
+	return true
+}
+
+// chunkEnd returns the PSN number behind the READ request that owns PSN number
+// rel.
+func (r *work) chunkEnd(w *queue.Send, rel uint32) uint32 {
+	if w.PSNs <= r.chunk {
+		return w.PSNs
+	}
+	return min(rel-rel%r.chunk+r.chunk, w.PSNs)
+}
+
+// readFits checks a response's opcode and length against its place in the READ.
+// After the READ was asked for again from the middle, the answers to both
+// requests are taken, and there Linux calls the one packet of a replay LAST.
+func (r *work) readFits(w *queue.Send, rel uint32, p *rocev2.Packet, info *rocev2.OpcodeInfo) bool {
+	if info.Headers.Has(rocev2.HasAETH) && !p.AETH.Syndrome.IsACK() {
+		return false
+	}
+	end := r.chunkEnd(w, rel)
+	if last := rel+1 == end; info.Last != last && (last || w.Flags&queue.Resumed == 0 || r.c.Pool == nil) {
+		return false
+	}
+	first := rel == 0 || (w.PSNs > r.chunk && rel%r.chunk == 0)
+	if info.First != first && (first || w.Flags&queue.Resumed == 0) {
+		return false
+	}
+	want := min(w.Length-rel<<r.c.Shift, uint32(r.c.MTU))
+	return len(p.Payload) == int(want)
+}
+
+func (r *work) unlessFailed(d conn.Drop) conn.Drop {
+	if r.c.Failed() {
+		return conn.DropNone
+	}
+	return d
+}
+
+// inHead reports whether a PSN belongs to the oldest request.
+func (r *work) inHead(psn rocev2.PSN) bool {
+	w := r.queue.At(r.queue.Head)
+	return psn.Ahead(w.First) < w.PSNs
+}
+
+// NextPSN returns the first PSN that was never sent.
+func (r *work) NextPSN() rocev2.PSN { return r.max }
+
+// NextCost returns the bytes that the request at the cursor counts in flight,
+// for a READ those that it asks for; 0 if there is none.
+func (r *work) NextCost() int {
+	if r.cur == r.queue.Tail {
+		return 0
+	}
+	w := r.queue.At(r.cur)
+	n, begun := uint64(w.Length), r.cur != r.started
+	if begun {
+		n -= uint64(r.nxt.Ahead(w.First)) << r.c.Shift
+	}
+	psns := uint64(1)
+	switch {
+	case w.Opcode == ib.OpRead && begun:
+		psns = uint64(r.chunkEnd(w, r.nxt.Ahead(w.First)) - r.nxt.Ahead(w.First))
+	case w.Opcode == ib.OpRead:
+		psns = min(uint64(r.c.PSNs(w.Length)), uint64(r.chunk))
+	}
+	return int(min(min(n, psns<<r.c.Shift)+psns*cc.PacketOverhead, mostCounted))
+}
+
+// NotifyDrained has EventSQDrained raised once when the send queue is drained.
+func (r *work) NotifyDrained(on bool) {
+	r.notify = on
+	r.checkDrained()
+}
+
+// Drained reports whether no message is under way: everything that was started
+// has completed.
+func (r *work) Drained() bool { return r.queue.Head == r.started }
+
+func (r *work) checkDrained() {
+	if r.notify && r.Drained() {
+		r.notify = false
+		r.c.Events.Raise(ib.EventSQDrained)
+	}
+}
+
+// packet is what a full packet counts in flight.
+func (r *work) packet() int { return r.c.MTU + cc.PacketOverhead }
+
+// position returns where PSN number rel of a request is in the stream.
+func (r *work) position(w *queue.Send, rel uint32) uint64 {
+	return w.Pos + uint64(rel)*uint64(r.c.MTU+cc.PacketOverhead)
+}
+
+// endOf is the position behind a request.
+func endOf(w *queue.Send) uint64 {
+	return w.Pos + uint64(w.Length) + uint64(w.PSNs)*cc.PacketOverhead
+}
+
+// flight is what is in flight, for the controller.
+func (r *work) flight() cc.Flight {
+	return cc.Flight{Una: r.posUna, Next: r.posNxt, Packet: r.packet()}
+}

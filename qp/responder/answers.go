@@ -1,0 +1,176 @@
+package responder
+
+import (
+	"github.com/gosoftroce/rocev2/qp/queue"
+	"github.com/gosoftroce/rocev2/rocev2"
+)
+
+type responseKind uint8
+
+const (
+	responseDead responseKind = iota // its place is taken, nothing is sent
+	responseAck
+	responseNAK    // any NAK, and receiver not ready
+	responseRead   // one packet or more
+	responseAtomic // the stored value of a resource
+)
+
+// response is an answer that waits to be sent.
+type response struct {
+	kind     responseKind
+	syndrome rocev2.Syndrome // NAKs
+	res      uint8           // index of the resource
+	part     bool            // READ: another answer of the same resource waits behind this one
+	psn      rocev2.PSN      // of the (next) packet
+	start    rocev2.PSN      // READ: where the FIRST is
+	msn      rocev2.PSN
+	left     uint32 // READ: packets
+	end      uint32 // READ: offset behind the last byte, from the start of the resource
+}
+
+// responses is the bounded queue of answers, in the order of the requests.
+// Acknowledgements that have not been sent merge into the latest, but never
+// across the answer to a READ or an atomic. It takes memory as it is needed:
+// most connections never have more than a few answers waiting.
+type responses struct {
+	ring       []response
+	head, tail uint32
+	limit      int // entries at the most
+}
+
+// firstResponses is how many entries there are when the first is needed.
+const firstResponses = 8
+
+// resize allows for the answers to depth READs and atomics with an
+// acknowledgement before each. Waiting answers are kept.
+func (r *responses) resize(depth int) { r.limit = max(r.limit, queue.RingSize(2*depth+4)) }
+
+// full reports whether there is no room for another answer.
+func (r *responses) full() bool {
+	n := len(r.ring)
+	if int(r.tail-r.head) < n {
+		return false
+	}
+	if n >= r.limit {
+		return true
+	}
+	n = max(2*n, firstResponses)
+	ring := make([]response, n)
+	for i := r.head; i != r.tail; i++ {
+		ring[i&uint32(n-1)] = *r.at(i)
+	}
+	r.ring = ring
+	return false
+}
+
+func (r *responses) at(i uint32) *response { return &r.ring[i&uint32(len(r.ring)-1)] }
+
+func (r *responses) empty() bool { return r.head == r.tail }
+
+func (r *responses) clear() { r.head = r.tail }
+
+// push appends an answer; the caller has made sure of the room.
+func (r *responses) push(e response) {
+	r.full() // takes memory if need be
+	*r.at(r.tail) = e
+	r.tail++
+}
+
+// insert adds the answer to a duplicate in PSN order: the peer drops what has a
+// later PSN until it has this one. MSNs must not go back, so those of the
+// answers behind it are brought up to its own, which is the current one.
+func (r *responses) insert(e response) {
+	r.full() // takes memory if need be
+	i := r.tail
+	for ; i != r.head && r.at(i-1).psn.After(e.psn); i-- {
+		*r.at(i) = *r.at(i - 1)
+		r.at(i).msn = e.msn
+	}
+	*r.at(i) = e
+	r.tail++
+}
+
+// ack adds an acknowledgement up to psn and returns how many unsent ones it
+// replaced. A sequence NAK right before it is obsolete: what it asks for has
+// arrived.
+func (r *responses) ack(psn, msn rocev2.PSN) (merged int) {
+	for !r.empty() {
+		e := r.at(r.tail - 1)
+		if e.kind == responseAck {
+			merged++
+			if e.psn.After(psn) {
+				psn = e.psn
+			}
+		} else if e.kind != responseNAK || e.syndrome != rocev2.NAKSequence || e.psn.After(psn) {
+			break
+		}
+		r.tail--
+	}
+	r.push(response{kind: responseAck, psn: psn, msn: msn})
+	return merged
+}
+
+// nak adds a NAK, unless the same one waits already.
+func (r *responses) nak(s rocev2.Syndrome, psn, msn rocev2.PSN) bool {
+	if !r.empty() {
+		if e := r.at(r.tail - 1); e.kind == responseNAK && e.syndrome == s && e.psn == psn {
+			return false
+		}
+	}
+	if r.full() {
+		return false
+	}
+	r.push(response{kind: responseNAK, syndrome: s, psn: psn, msn: msn})
+	return true
+}
+
+// kill takes the unsent answers of a resource away.
+func (r *responses) kill(res uint8) {
+	for i := r.head; i != r.tail; i++ {
+		if e := r.at(i); e.kind >= responseRead && e.res == res {
+			e.kind = responseDead
+		}
+	}
+}
+
+// move has the unsent answers of a resource refer to another one.
+func (r *responses) move(from, to uint8) {
+	for i := r.head; i != r.tail; i++ {
+		if e := r.at(i); e.kind >= responseRead && e.res == from {
+			e.res = to
+		}
+	}
+}
+
+// quiet drops the answers from the first one on that has data of a READ, which
+// it returns if there is one. What is left is small.
+func (r *responses) quiet() (first response, dropped bool) {
+	for i := r.head; i != r.tail; i++ {
+		if e := r.at(i); e.kind == responseRead {
+			r.tail = i
+			return *e, true
+		}
+	}
+	return response{}, false
+}
+
+// deny adds a NAK for a duplicate in its turn, unless another one waits.
+func (r *responses) deny(s rocev2.Syndrome, psn, msn rocev2.PSN) {
+	for i := r.head; i != r.tail; i++ {
+		if e := r.at(i); e.kind == responseNAK && e.syndrome.IsNAK() && e.syndrome != rocev2.NAKSequence {
+			return
+		}
+	}
+	r.insert(response{kind: responseNAK, syndrome: s, psn: psn, msn: msn})
+}
+
+// back moves a READ's answer back to psn, and brings MSNs up as insert does.
+func (r *responses) back(e *response, psn, msn rocev2.PSN) {
+	e.psn, e.start = psn, psn
+	for i := r.tail; ; i-- {
+		r.at(i - 1).msn = msn
+		if r.at(i-1) == e {
+			return
+		}
+	}
+}

@@ -1,0 +1,37 @@
+// Package responder is the receiving half of a reliable connection (RC): it
+// checks and executes the requests of the peer in PSN order, and answers them
+// (IBTA 9.7.4 and 9.7.5).
+//
+// It knows nothing of the requests of its own side, which package requester
+// sends, and neither knows the other: what both need is in package conn. Where
+// receives come from, and where they complete, it does not decide either: a
+// queue.RecvSource hands them over with their protection domain and their
+// completion sink.
+//
+// READ responses read memory when they are sent: a WRITE or atomic that the
+// peer sent behind a READ without a fence may or may not be seen by it (IBTA
+// 10.8.3.3).
+//
+// # Gaps
+//
+// The responder sends a sequence NAK once per gap, and once more each time it
+// sees that the peer went back and the expected packet is missing again: the
+// packet that first showed the gap, or an earlier one, comes once more. That is
+// at most one NAK for a packet received, two between two of our own kind, and
+// without progress at most five times in a millisecond.
+//
+// From a peer of our own kind it keeps what arrives behind a gap, within
+// bounds, and executes it in order when the gap is closed: to the peer that
+// looks as if the network had delayed packets.
+//
+// READs and atomics beyond max_dest_rd_atomic are put off: a sequence NAK goes
+// behind the answers that wait, so that there is room when they come again. If
+// that makes the responder forget a READ that the peer asks for once more, it
+// is executed again; an atomic cannot be, and is refused.
+//
+// # Memory that must be fetched
+//
+// A request that meets a page that is not in memory gets no answer until it is
+// there, and then a sequence NAK: not receiver not ready, which not every
+// operation may get, and which a peer may take for an error at once.
+package responder

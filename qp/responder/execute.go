@@ -1,0 +1,204 @@
+package responder
+
+import (
+	"github.com/gosoftroce/rocev2/ib"
+	"github.com/gosoftroce/rocev2/qp/conn"
+	"github.com/gosoftroce/rocev2/rocev2"
+)
+
+// executeSend takes a packet of a SEND into the receive in hand.
+func (r *Responder) executeSend(p *rocev2.Packet, info *rocev2.OpcodeInfo) conn.Drop {
+	if info.First {
+		if !r.takeReceive() {
+			return r.notReady()
+		}
+		r.done = 0
+	}
+	n := len(p.Payload)
+	if !info.Payload.Allows(n, r.c.Attr.PathMTU) || uint64(r.done)+uint64(n) > ib.MaxMessage {
+		return r.refuse(rocev2.NAKInvalidRequest, ib.StatusRemInvReqErr, ib.FaultNone)
+	}
+	if uint64(r.done)+uint64(n) > r.space {
+		return r.refuse(rocev2.NAKInvalidRequest, ib.StatusLocLenErr, ib.FaultOutOfBounds)
+	}
+	if n > 0 {
+		f := r.c.Memory.Scatter(r.recv.PD, r.recv.SGList, uint64(r.done), p.Payload)
+		if f == ib.FaultNotPresent {
+			return r.dropForPage(r.c.Memory.MissingLocal(r.recv.PD, r.recv.SGList, uint64(r.done), uint64(n), ib.LocalWrite))
+		}
+		if f != ib.FaultNone {
+			return r.refuse(rocev2.NAKRemoteOperational, ib.StatusLocProtErr, f)
+		}
+	}
+	// After the copy, which may be put off: a key can be invalidated only
+	// once.
+	if info.WithInv && (r.invalidate == nil || !r.invalidate(ib.Key(p.IETH.RKey))) {
+		return r.refuse(rocev2.NAKRemoteAccess, ib.StatusRemAccessErr, ib.FaultUnknownKey)
+	}
+	r.done += uint32(n)
+	if !info.Last {
+		r.message = rocev2.OpSend
+		return r.accepted(p)
+	}
+	return r.finish(p, info, ib.WCRecv)
+}
+
+// finish ends a SEND or WRITE, and completes the receive in hand, if any.
+func (r *Responder) finish(p *rocev2.Packet, info *rocev2.OpcodeInfo, op ib.WCOpcode) conn.Drop {
+	r.message = 0
+	if r.held {
+		r.held = false
+		r.c.Stats.RecvDone++
+		wc := r.recvWC(r.recv.ID, op)
+		wc.ByteLen, wc.Solicited = r.done, p.BTH.Solicited
+		if info.WithInv {
+			wc.WithInv, wc.InvalidatedKey = true, ib.Key(p.IETH.RKey)
+		}
+		if info.WithImm {
+			wc.WithImm, wc.Imm = true, p.Imm
+		}
+		if !r.c.Complete(r.recv.CQ, wc) {
+			return r.refuse(rocev2.NAKRemoteOperational, ib.StatusLocQPOpErr, ib.FaultNone) // nobody has received it
+		}
+	}
+	r.msn = r.msn.Next()
+	return r.accepted(p)
+}
+
+// executeWrite takes a packet of a WRITE.
+func (r *Responder) executeWrite(p *rocev2.Packet, info *rocev2.OpcodeInfo) conn.Drop {
+	if info.WithImm && !r.takeReceive() {
+		return r.notReady()
+	}
+	n := uint32(len(p.Payload))
+	if info.First {
+		if p.RETH.Length > ib.MaxMessage {
+			return r.refuse(rocev2.NAKInvalidRequest, ib.StatusRemInvReqErr, ib.FaultNone)
+		}
+		r.va, r.rkey, r.left, r.done = p.RETH.VA, ib.Key(p.RETH.RKey), p.RETH.Length, 0
+	}
+	// Exactly what is left, or a full packet and more to come.
+	if !info.Payload.Allows(int(n), r.c.Attr.PathMTU) || n > r.left || info.Last != (n == r.left) {
+		return r.refuse(rocev2.NAKInvalidRequest, ib.StatusRemInvReqErr, ib.FaultNone)
+	}
+	if n > 0 {
+		// The whole range is checked with the first packet, so nothing
+		// is written if it straddles the region.
+		v, f := r.c.Memory.Resolve(r.c.PD, r.c.QPN, r.rkey, r.va, uint64(r.left), ib.RemoteWrite)
+		if f != ib.FaultNone {
+			return r.refuseFault(f)
+		}
+		f = v.CopyIn(0, p.Payload)
+		v.Release()
+		if f == ib.FaultNotPresent {
+			return r.dropForPage(v.Missing(0, uint64(n), true))
+		}
+		if f != ib.FaultNone {
+			return r.refuseFault(f)
+		}
+	}
+	r.va += uint64(n)
+	r.left -= n
+	r.done += n
+	if !info.Last {
+		r.message = rocev2.OpWrite
+		return r.accepted(p)
+	}
+	return r.finish(p, info, ib.WCRecvWriteImm)
+}
+
+// reserve puts a READ or an atomic that was accepted into the ring, where it
+// takes the place of the oldest one, and moves on behind it.
+func (r *answerer) reserve(n resource) (index uint8) {
+	e, index := r.res.oldest()
+	r.res.push(e)
+	if e.pending == pendingReplay {
+		// A stray duplicate has asked for this, or a peer that has more
+		// outstanding than agreed.
+		if to, ok := r.res.addBeside(*e); ok {
+			r.out.move(index, to)
+		} else {
+			r.out.kill(index)
+		}
+	}
+	n.pending, n.first = pendingFirst, r.epsn
+	*e = n
+	r.res.next++
+	r.msn = r.msn.Next()
+	r.epsn = r.epsn.Add(int(n.psns))
+	return index
+}
+
+// busy reports whether a READ or an atomic of so many PSNs must wait for
+// earlier answers to be sent: the peer has more outstanding than agreed, or
+// than PSNs can tell apart.
+func (r *answerer) busy(psns uint32) bool {
+	e, _ := r.res.oldest()
+	return e.pending == pendingFirst || crossesAge(r.epsn, psns) && !r.age(psns)
+}
+
+// executeRead accepts a READ. Its data is read when the responses are sent.
+func (r *Responder) executeRead(p *rocev2.Packet) conn.Drop {
+	if r.res.depth == 0 || p.RETH.Length > ib.MaxMessage {
+		return r.refuse(rocev2.NAKInvalidRequest, ib.StatusRemInvReqErr, ib.FaultNone)
+	}
+	psns := r.c.PSNs(p.RETH.Length)
+	if r.busy(psns) {
+		return r.putOff()
+	}
+	if f := r.checkRead(&p.RETH); f != ib.FaultNone {
+		return r.refuseFault(f)
+	}
+	psn := r.epsn
+	index := r.reserve(resource{kind: resourceRead, opcode: p.BTH.Opcode, psns: psns, va: p.RETH.VA, rkey: p.RETH.RKey,
+		length: p.RETH.Length})
+	r.out.push(response{kind: responseRead, res: index, psn: psn, start: psn, msn: r.msn, left: psns, end: p.RETH.Length})
+	return conn.DropNone
+}
+
+// checkRead checks the whole range of a READ; an empty one may have any key.
+func (r *answerer) checkRead(h *rocev2.RETH) ib.Fault {
+	if h.Length == 0 {
+		return ib.FaultNone
+	}
+	v, f := r.c.Memory.Resolve(r.c.PD, r.c.QPN, ib.Key(h.RKey), h.VA, uint64(h.Length), ib.RemoteRead)
+	if f == ib.FaultNone {
+		v.Release()
+	}
+	return f
+}
+
+// executeAtomic executes an atomic and keeps its result.
+func (r *Responder) executeAtomic(p *rocev2.Packet, info *rocev2.OpcodeInfo) conn.Drop {
+	if r.res.depth == 0 {
+		return r.refuse(rocev2.NAKInvalidRequest, ib.StatusRemInvReqErr, ib.FaultNone)
+	}
+	if r.busy(1) {
+		return r.putOff()
+	}
+	a := &p.AtomicETH
+	v, f := r.c.Memory.Resolve(r.c.PD, r.c.QPN, ib.Key(a.RKey), a.VA, 8, ib.RemoteAtomic)
+	if f != ib.FaultNone {
+		return r.refuseFault(f)
+	}
+	var old uint64
+	switch {
+	case a.VA&7 != 0:
+		f = ib.FaultMisaligned
+	case info.Operation == rocev2.OpCompareSwap:
+		old, f = v.CompareSwap64(0, a.Compare, a.SwapAdd)
+	default:
+		old, f = v.FetchAdd64(0, a.SwapAdd)
+	}
+	v.Release()
+	if f == ib.FaultNotPresent {
+		return r.dropForPage(v.Missing(0, 8, true))
+	}
+	if f != ib.FaultNone {
+		return r.refuseFault(f)
+	}
+	psn := r.epsn
+	index := r.reserve(resource{kind: resourceAtomic, opcode: p.BTH.Opcode, psns: 1, value: old})
+	r.out.push(response{kind: responseAtomic, res: index, psn: psn, msn: r.msn})
+	return conn.DropNone
+}

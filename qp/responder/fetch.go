@@ -1,0 +1,55 @@
+package responder
+
+import (
+	"github.com/gosoftroce/rocev2/ib"
+	"github.com/gosoftroce/rocev2/memreg"
+	"github.com/gosoftroce/rocev2/qp/conn"
+	"github.com/gosoftroce/rocev2/rocev2"
+)
+
+// Fetch returns the next memory that must be fetched, each once.
+func (r *Responder) Fetch() (conn.Fetch, bool) { return r.fetch.Poll(conn.NeedMessage) }
+
+// WantsFetch reports whether Fetch has something to return.
+func (r *Responder) WantsFetch() bool { return r.fetch.Any() }
+
+// Fetched has what waited for a fetch go on. It may come late.
+func (r *Responder) Fetched(need conn.Need) {
+	if r.fetch.Done(need) && need == conn.NeedMessage && r.latch && r.epsn == r.absent {
+		r.firstGap = r.epsn
+		r.out.nak(rocev2.NAKSequence, r.epsn, r.msn)
+	}
+}
+
+// waitsForPage reports whether the expected request was dropped and will be
+// asked for.
+func (r *Responder) waitsForPage() bool {
+	return r.fetch.Pending(conn.NeedMessage) && r.absent == r.epsn
+}
+
+// dropForPage drops the expected request. What follows it may be kept, and gets
+// no NAK: that comes with the page.
+func (r *Responder) dropForPage(m memreg.Missing) conn.Drop {
+	r.latch, r.rearm, r.firstGap = true, true, r.epsn
+	if !r.waitsForPage() {
+		r.absent = r.epsn
+		r.fetch.Add(conn.NeedMessage, m)
+	}
+	return conn.DropNotPresent
+}
+
+// awaitAnswer has a READ's answer wait.
+func (r *answerer) awaitAnswer(e *response) {
+	if r.fetch.Pending(conn.NeedAnswer) {
+		return
+	}
+	res := r.res.at(e.res)
+	off := e.psn.Ahead(res.first) << r.c.Shift
+	var m memreg.Missing
+	v, f := r.c.Memory.Resolve(r.c.PD, r.c.QPN, ib.Key(res.rkey), res.va+uint64(off), uint64(e.end-off), ib.RemoteRead)
+	if f == ib.FaultNone {
+		m = v.Missing(0, uint64(min(e.end-off, uint32(r.c.MTU))), false)
+		v.Release()
+	}
+	r.fetch.Add(conn.NeedAnswer, m)
+}

@@ -1,0 +1,57 @@
+package responder
+
+import (
+	"github.com/gosoftroce/rocev2/rocev2"
+)
+
+// PollFinal writes what the peer must be told before the queue pair is taken
+// away: the acknowledgement of what was executed, whether it was asked for or
+// not, and the NAK that ended the connection. It returns the length of the next
+// such packet, 0 if there is none, and drops all other answers.
+func (r *answerer) PollFinal(buf []byte) int {
+	r.condense()
+	if r.out.empty() {
+		return 0
+	}
+	e := r.out.at(r.out.head)
+	r.out.head++
+	return r.buildShort(e, buf)
+}
+
+// condense reduces the answers that wait to those that PollFinal writes. An
+// acknowledgement must not pass the answer to a READ or an atomic, which is
+// lost now: so it ends before the first of them.
+func (r *answerer) condense() {
+	ack := response{kind: responseAck, psn: r.lastAck, msn: r.msn}
+	owed := r.owed
+	var nak response
+	for i := r.out.head; i != r.out.tail; i++ {
+		e := r.out.at(i)
+		switch {
+		case e.kind >= responseRead && owed && !e.psn.After(ack.psn):
+			res := r.res.at(e.res)
+			ack.psn, ack.msn = e.psn.Add(-1), e.msn.Add(-1)
+			owed = e.psn == res.first && res.pending == pendingFirst && !ack.psn.Before(r.owes)
+		case e.kind == responseAck && !r.owed && i == r.out.head:
+			ack, owed = *e, true // condensed before
+		case e.kind == responseNAK && e.syndrome != rocev2.NAKSequence && !e.syndrome.IsRNR():
+			nak = *e
+		}
+	}
+	r.owed = false
+	r.out.clear()
+	if owed {
+		r.out.push(ack)
+	}
+	if nak.kind == responseNAK {
+		r.out.push(nak)
+	}
+}
+
+// say takes note that a packet acknowledges what comes before and up to psn.
+func (r *answerer) say(psn rocev2.PSN) {
+	if r.owed && !psn.Before(r.owes) {
+		r.owes = psn.Next()
+		r.owed = !r.owes.After(r.lastAck)
+	}
+}

@@ -1,0 +1,103 @@
+package responder
+
+import (
+	"time"
+
+	"github.com/gosoftroce/rocev2/clock"
+	"github.com/gosoftroce/rocev2/qp/conn"
+	"github.com/gosoftroce/rocev2/qp/queue"
+	"github.com/gosoftroce/rocev2/rocev2"
+)
+
+// keepRequest takes a request behind a gap.
+func (r *Responder) keepRequest(now clock.Time, p *rocev2.Packet, info *rocev2.OpcodeInfo) conn.Drop {
+	psn := p.BTH.PSN
+	d := conn.DropOutOfOrder
+	if r.c.Pool != nil && psn.Ahead(r.epsn) > queue.MaxReorder {
+		return d // not in flight
+	}
+	if r.rearm || !r.latch {
+		psns := uint32(1)
+		if info.Operation == rocev2.OpReadRequest {
+			psns = r.c.PSNs(p.RETH.Length)
+		}
+		d = r.c.Keep(&r.kept, now, p, psns, r.epsn, d)
+	}
+	if !r.latch || r.rearm && !psn.After(r.firstGap) {
+		r.nakGap(now, psn)
+	} else if r.firstGap == r.epsn {
+		r.firstGap = psn
+	}
+	return d
+}
+
+// executeKept goes on with what was kept, as far as it follows without a gap.
+// The next gap gets its NAK at once: the peer went back no further than to the
+// last one.
+func (r *Responder) executeKept(now clock.Time) {
+	executed := false
+	for r.kept.Len() > 0 && !r.out.full() {
+		d := r.kept.First().Sub(r.epsn)
+		if d > 0 {
+			break
+		}
+		if d == 0 { // else sent again and executed meanwhile
+			p := r.kept.Lowest()
+			info, _ := p.BTH.Opcode.Info()
+			if r.executeRequest(p, info) == conn.DropRdAtomic {
+				r.c.Stats.Drops[conn.DropRdAtomic]++
+			}
+			executed = true
+			if r.c.Failed() {
+				return
+			}
+		}
+		r.kept.Pop()
+	}
+	if r.latch && !r.rearm {
+		r.kept.Discard() // the peer sends everything again
+	}
+	r.kept.Trim()
+	if executed && r.kept.Len() > 0 && !r.latch && !r.out.full() {
+		r.nakGap(now, r.kept.First())
+	}
+}
+
+// nakGap asks for the expected packet, because psn came. One of our own kind is
+// asked twice: it sends so little again that nothing shows the loss of the NAK,
+// and takes both for one. Without progress the number of NAKs in a while is
+// bounded, whatever comes.
+func (r *Responder) nakGap(now clock.Time, psn rocev2.PSN) {
+	if r.waitsForPage() || !r.naks.allow(now, r.epsn) {
+		return
+	}
+	r.latch, r.rearm, r.firstGap = true, true, psn
+	if r.out.nak(rocev2.NAKSequence, r.epsn, r.msn) && r.kept.Len() > 0 && !r.out.full() {
+		r.out.push(*r.out.at(r.out.tail - 1))
+	}
+}
+
+// nakLimit bounds the sequence NAKs for one expected PSN: maxGapNAKs in each
+// nakPeriod. A peer takes no more of them for signs that the packet was lost
+// again.
+type nakLimit struct {
+	since clock.Time
+	psn   rocev2.PSN
+	n     uint8
+}
+
+const (
+	maxGapNAKs = 5
+	nakPeriod  = clock.Time(time.Millisecond)
+)
+
+func (l *nakLimit) allow(now clock.Time, psn rocev2.PSN) bool {
+	if l.n == 0 || l.psn != psn || now-l.since >= nakPeriod {
+		*l = nakLimit{since: now, psn: psn}
+	}
+	if l.n == maxGapNAKs {
+		return false
+	}
+	l.n++
+	return true
+}

@@ -1,0 +1,103 @@
+package responder
+
+import (
+	"github.com/gosoftroce/rocev2/clock"
+	"github.com/gosoftroce/rocev2/ib"
+	"github.com/gosoftroce/rocev2/qp/conn"
+	"github.com/gosoftroce/rocev2/rocev2"
+)
+
+// HandleRequest executes a request, and what was kept behind it.
+func (r *Responder) HandleRequest(now clock.Time, p *rocev2.Packet, info *rocev2.OpcodeInfo) conn.Drop {
+	d := r.executeRequest(p, info)
+	if d == conn.DropOutOfOrder {
+		return r.keepRequest(now, p, info)
+	}
+	if r.kept.Len() > 0 && !r.c.Failed() {
+		r.executeKept(now)
+	}
+	return d
+}
+
+// executeRequest checks a request in the order PSN, opcode sequence, rights of
+// the queue pair, receive, length, key, alignment (IBTA 9.7.4.1).
+func (r *Responder) executeRequest(p *rocev2.Packet, info *rocev2.OpcodeInfo) conn.Drop {
+	if r.out.full() {
+		return conn.DropBusy
+	}
+	psn := p.BTH.PSN
+	if d := psn.Sub(r.epsn); d > 0 {
+		return conn.DropOutOfOrder
+	} else if d < 0 {
+		return r.duplicate(p, info)
+	}
+	if crossesAge(psn, 1) && !r.age(1) {
+		return r.putOff()
+	}
+	r.latch = false
+	if r.c.State == ib.StateRTR && !r.heard {
+		r.heard = true
+		r.c.Events.Raise(ib.EventCommEstablished)
+	}
+	if info.First == (r.message != 0) || (r.message != 0 && r.message != info.Operation) {
+		return r.refuse(rocev2.NAKInvalidRequest, ib.StatusRemInvReqErr, ib.FaultNone)
+	}
+	if need := accessFor(info.Operation); r.c.Attr.Access&need != need {
+		return r.refuse(rocev2.NAKInvalidRequest, ib.StatusRemInvReqErr, ib.FaultNone)
+	}
+	switch info.Operation {
+	case rocev2.OpSend:
+		return r.executeSend(p, info)
+	case rocev2.OpWrite:
+		return r.executeWrite(p, info)
+	case rocev2.OpReadRequest:
+		return r.executeRead(p)
+	case rocev2.OpCompareSwap, rocev2.OpFetchAdd:
+		return r.executeAtomic(p, info)
+	}
+	return r.refuse(rocev2.NAKInvalidRequest, ib.StatusRemInvReqErr, ib.FaultNone)
+}
+
+// accessFor is the right that the queue pair must have. FLUSH and ATOMIC_WRITE
+// get further only to be refused.
+func accessFor(op rocev2.Operation) ib.Access {
+	switch op {
+	case rocev2.OpWrite:
+		return ib.RemoteWrite
+	case rocev2.OpReadRequest:
+		return ib.RemoteRead
+	case rocev2.OpCompareSwap, rocev2.OpFetchAdd:
+		return ib.RemoteAtomic
+	}
+	return 0
+}
+
+// notReady asks the peer to send the packet again later. The packets that
+// follow it on the wire get no NAK.
+func (r *Responder) notReady() conn.Drop {
+	r.latch, r.rearm = true, false
+	r.out.nak(rocev2.SyndromeRNR(r.c.Attr.MinRNRTimer), r.epsn, r.msn)
+	return conn.DropRNR
+}
+
+// putOff has the peer send the expected packet again when the answers that wait
+// have left: the NAK goes behind them. What follows the packet gets no other.
+func (r *Responder) putOff() conn.Drop {
+	r.latch, r.rearm, r.firstGap = true, true, r.epsn
+	r.out.nak(rocev2.NAKSequence, r.epsn, r.msn)
+	return conn.DropRdAtomic
+}
+
+// accepted moves on behind the expected packet of a SEND or WRITE and
+// acknowledges it if asked.
+func (r *Responder) accepted(p *rocev2.Packet) conn.Drop {
+	r.lastAck, r.acked = r.epsn, true
+	if !r.owed {
+		r.owed, r.owes = true, r.epsn
+	}
+	r.epsn = r.epsn.Next()
+	if p.BTH.AckReq {
+		r.c.Stats.AcksMerged += uint64(r.out.ack(r.lastAck, r.msn))
+	}
+	return conn.DropNone
+}

@@ -1,0 +1,119 @@
+package responder
+
+import (
+	"github.com/gosoftroce/rocev2/clock"
+	"github.com/gosoftroce/rocev2/ib"
+	"github.com/gosoftroce/rocev2/qp/conn"
+	"github.com/gosoftroce/rocev2/qp/queue"
+	"github.com/gosoftroce/rocev2/rocev2"
+)
+
+// Config is what a responder is made with.
+type Config struct {
+	Source queue.RecvSource // nil: a ring of its own, of the following
+	RecvCQ queue.CompletionSink
+
+	MaxRecvWR, MaxRecvSGE int
+
+	// Invalidate ends a key of this side on behalf of a SEND with
+	// invalidate. If it returns false, or is nil, the peer gets a NAK.
+	Invalidate func(key ib.Key) bool
+}
+
+// Responder is the receiving half. It is built in layers, each of which knows
+// those below it alone:
+//
+//	receives   the receives, and the one in hand
+//	answerer   what was executed, and the answers to it
+//	Responder  executing
+type Responder struct {
+	answerer
+	kept       queue.Reorder
+	invalidate func(key ib.Key) bool
+	execution
+}
+
+// execution is where executing is.
+type execution struct {
+	latch bool // a NAK was sent for epsn: silence until the expected packet comes
+	rearm bool // it was for a gap, before firstGap: when that or an earlier packet comes, epsn was sent again and lost again
+	heard bool // EventCommEst was raised
+
+	message rocev2.Operation // the multi-packet message under way: OpSend, OpWrite or 0
+
+	absent   rocev2.PSN // of the request that was dropped because a page must be fetched
+	firstGap rocev2.PSN // epsn: nothing came behind it since the NAK
+	naks     nakLimit
+
+	done uint32 // bytes of the message so far
+	left uint32 // WRITE: bytes still to come
+	va   uint64 // WRITE: where they go
+	rkey ib.Key
+}
+
+// Init makes a responder of c, which is in RESET.
+func (r *Responder) Init(c *conn.Conn, config Config) {
+	*r = Responder{invalidate: config.Invalidate}
+	r.c, r.source, r.shared = c, config.Source, config.Source != nil
+	if !r.shared {
+		r.own.Init(config.MaxRecvWR, config.MaxRecvSGE, c.PD, config.RecvCQ)
+		r.source = &r.own
+	}
+	r.recv.SGList = make([]ib.SGE, 0, config.MaxRecvSGE)
+}
+
+// Reset drops everything but the memory of the ring.
+func (r *Responder) Reset() {
+	r.stop()
+	r.own.Clear()
+	r.recv, r.held = queue.Recv{SGList: r.recv.SGList[:0]}, false
+	r.answers, r.execution = answers{}, execution{}
+}
+
+// ReadyToReceive expects PSN first, on the way to RTR.
+func (r *Responder) ReadyToReceive(first rocev2.PSN) { r.epsn, r.msn = first, 0 }
+
+// Held returns the number of requests that are kept behind a gap.
+func (r *Responder) Held() int { return r.kept.Len() }
+
+// DiscardHeld gives these back.
+func (r *Responder) DiscardHeld() { r.kept.Discard() }
+
+// HandleTimeout does what is due at now.
+func (r *Responder) HandleTimeout(now clock.Time) { r.c.Expire(&r.kept, now) }
+
+// Deadline returns when HandleTimeout wants to be called, and whether at all.
+func (r *Responder) Deadline() (clock.Time, bool) { return r.c.ReorderDeadline(&r.kept) }
+
+// Flush ends all work, on the way to ERR: every receive completes with
+// WR_FLUSH_ERR, in order. Of the answers that wait only the acknowledgement of
+// what was executed is left, unless the peer must be told why the connection
+// ends.
+func (r *Responder) Flush(why conn.End) {
+	r.stop()
+	switch why {
+	case conn.EndOverflow:
+		if r.endAnswers(r.epsn, rocev2.NAKRemoteOperational) {
+			r.tellFatal()
+		}
+	case conn.EndLocal:
+		r.condense()
+		r.fatal.left = 0
+	}
+	if r.held {
+		r.failRecv(ib.StatusWRFlushErr, 0)
+	}
+	if r.shared {
+		r.c.Events.Raise(ib.EventLastWQEReached)
+		return
+	}
+	for r.own.Next(&r.recv) {
+		r.failRecv(ib.StatusWRFlushErr, 0)
+	}
+}
+
+// stop gives back what is kept, and waits for no memory any more.
+func (r *Responder) stop() {
+	r.kept.Discard()
+	r.fetch = conn.Fetches{}
+}

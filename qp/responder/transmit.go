@@ -1,0 +1,233 @@
+package responder
+
+import (
+	"github.com/gosoftroce/rocev2/ib"
+	"github.com/gosoftroce/rocev2/qp/conn"
+	"github.com/gosoftroce/rocev2/rocev2"
+)
+
+// answerer has what was executed, as far as the peer may ask for it again, and
+// sends the answers.
+type answerer struct {
+	receives
+	fetch conn.Fetches
+	answers
+}
+
+// answers is the state of an answerer, which a reset clears.
+type answers struct {
+	epsn    rocev2.PSN // expected
+	msn     rocev2.PSN // messages completed
+	lastAck rocev2.PSN // the latest SEND or WRITE packet executed
+	owes    rocev2.PSN
+	acked   bool // lastAck is set
+	owed    bool // nothing that was sent acknowledges what lies from owes to lastAck
+
+	res   resources
+	out   responses
+	fatal fatalNAK
+}
+
+// Resize takes another max_dest_rd_atomic. No answer may wait.
+func (r *answerer) Resize(depth int) {
+	r.res.resize(depth)
+	r.out.resize(r.res.depth)
+}
+
+// ExpectedPSN returns the PSN that is expected next.
+func (r *answerer) ExpectedPSN() rocev2.PSN { return r.epsn }
+
+// Waiting reports whether any answer waits to be sent.
+func (r *answerer) Waiting() bool { return !r.out.empty() }
+
+// Pressing reports whether an answer other than a lone acknowledgement waits to
+// be sent.
+func (r *answerer) Pressing() bool {
+	n := r.out.tail - r.out.head
+	return n > 1 || n == 1 && r.out.at(r.out.head).kind != responseAck
+}
+
+// AckDelayed reports whether all that waits is an acknowledgement, which waits
+// on if delay is set.
+func (r *answerer) AckDelayed(delay bool) bool {
+	return delay && r.out.tail-r.out.head == 1 && r.out.at(r.out.head).kind == responseAck
+}
+
+// Poll writes answers until out takes no more or none waits. With delay a lone
+// acknowledgement waits on.
+func (r *answerer) Poll(delay bool, out *conn.Output) {
+	for !r.out.empty() && !r.AckDelayed(delay) {
+		buf := out.Room()
+		if buf == nil || !r.pollNext(buf, out) {
+			return
+		}
+	}
+}
+
+// pollNext writes the next answer: one packet, or a run of a READ's. It returns
+// false if nothing can be sent.
+func (r *answerer) pollNext(buf []byte, out *conn.Output) bool {
+	for !r.out.empty() {
+		e := r.out.at(r.out.head)
+		switch e.kind {
+		case responseAck, responseNAK, responseAtomic:
+			r.out.head++
+			out.Commit(r.buildShort(e, buf))
+			return true
+		case responseRead:
+			if n := min(out.Left(), int(e.left)-1); n > 1 && e.psn != e.start && r.writeRun(e, n, out) > 0 {
+				return true
+			}
+			n, f := r.buildReadResponse(e, buf)
+			if f == ib.FaultNone {
+				out.Commit(n)
+				return true
+			}
+			if f == ib.FaultNotPresent {
+				r.awaitAnswer(e)
+				return false
+			}
+			r.refuseAnswer(e, f)
+		default:
+			r.out.head++
+		}
+	}
+	return false
+}
+
+// buildShort writes an answer of one packet without a payload.
+func (r *answerer) buildShort(e *response, buf []byte) int {
+	switch e.kind {
+	case responseAck:
+		r.say(e.psn)
+		r.c.Stats.AcksSent++
+		return r.buildAck(buf, rocev2.RCAcknowledge, e.psn, rocev2.AETH{Syndrome: r.ackSyndrome(), MSN: e.msn})
+	case responseNAK:
+		r.say(e.psn.Add(-1))
+		r.countSentNAK(e.syndrome)
+		return r.buildAck(buf, rocev2.RCAcknowledge, e.psn, rocev2.AETH{Syndrome: e.syndrome, MSN: e.msn})
+	}
+	res := r.res.at(e.res)
+	res.pending = pendingNone
+	r.say(e.psn)
+	n := r.buildAck(buf, rocev2.RCAtomicAcknowledge, e.psn, rocev2.AETH{Syndrome: r.ackSyndrome(), MSN: e.msn})
+	ack := rocev2.AtomicAckETH{Original: res.value}
+	return len(ack.AppendTo(buf[:n]))
+}
+
+// refuseAnswer ends the answer to a READ whose memory has a fault. If it is the
+// first one, the connection ends; a duplicate gets a NAK in its turn.
+func (r *answerer) refuseAnswer(e *response, f ib.Fault) {
+	s, status := faultNAK(f)
+	res := r.res.at(e.res)
+	if res.pending == pendingFirst {
+		r.refuseFrom(res.first, s, status, f)
+		return
+	}
+	if !e.part {
+		res.pending = pendingNone
+	}
+	*e = response{kind: responseNAK, syndrome: s, psn: e.psn, msn: e.msn}
+}
+
+// writeRun writes up to n packets in the middle of the answer to a READ, and
+// returns how many. What is asked for each packet is asked once for all.
+func (r *answerer) writeRun(e *response, n int, out *conn.Output) int {
+	res := r.res.at(e.res)
+	off := uint64(e.psn.Ahead(res.first)) << r.c.Shift
+	v, f := r.c.Memory.Resolve(r.c.PD, r.c.QPN, ib.Key(res.rkey), res.va+off, uint64(n)<<r.c.Shift, ib.RemoteRead)
+	if f != ib.FaultNone {
+		return 0
+	}
+	n = r.c.WriteRun(out, &conn.Run{Op: rocev2.RCReadResponseMiddle, PSN: e.psn, N: n, View: v})
+	v.Release()
+	r.c.Stats.TxBytes += uint64(n) << r.c.Shift
+	e.psn = e.psn.Add(n)
+	e.left -= uint32(n)
+	return n
+}
+
+// ackSyndrome is an ACK with the number of receives posted, if that is known:
+// also those of a message under way count, which the peer numbers MSN + 1.
+func (r *answerer) ackSyndrome() rocev2.Syndrome {
+	if r.shared {
+		return rocev2.ACKNoCredits
+	}
+	n := r.own.Len()
+	if r.held {
+		n++
+	}
+	return rocev2.SyndromeACK(rocev2.CreditCode(n))
+}
+
+func (r *answerer) countSentNAK(s rocev2.Syndrome) {
+	st := &r.c.Stats
+	switch {
+	case s.IsRNR():
+		st.RNRSent++
+	case s == rocev2.NAKSequence:
+		st.NAKSeqSent++
+	case s == rocev2.NAKInvalidRequest:
+		st.NAKInvalidSent++
+	case s == rocev2.NAKRemoteAccess:
+		st.NAKAccessSent++
+	default:
+		st.NAKOpSent++
+	}
+}
+
+// buildAck writes BTH and AETH.
+func (r *answerer) buildAck(buf []byte, op rocev2.Opcode, psn rocev2.PSN, a rocev2.AETH) int {
+	h := r.c.BTH(op, psn)
+	return len(a.AppendTo(h.AppendTo(buf[:0])))
+}
+
+// buildReadResponse writes the next packet of a READ's answer and moves on. The
+// key is looked up again for each: the region may be gone.
+func (r *answerer) buildReadResponse(e *response, buf []byte) (int, ib.Fault) {
+	res := r.res.at(e.res)
+	off := e.psn.Ahead(res.first) << r.c.Shift
+	n := min(e.end-off, uint32(r.c.MTU))
+	first, last := e.psn == e.start, e.left == 1
+	op := rocev2.RCReadResponseMiddle
+	switch {
+	case first && last:
+		op = rocev2.RCReadResponseOnly
+	case first:
+		op = rocev2.RCReadResponseFirst
+	case last:
+		op = rocev2.RCReadResponseLast
+	}
+	h := r.c.BTH(op, e.psn)
+	h.PadCount = rocev2.PadCount(int(n))
+	b := h.AppendTo(buf[:0])
+	if first || last {
+		a := rocev2.AETH{Syndrome: r.ackSyndrome(), MSN: e.msn}
+		b = a.AppendTo(b)
+	}
+	if n > 0 {
+		at, end := len(b), len(b)+int(n)
+		b = b[:end+int(h.PadCount)]
+		clear(b[end:])
+		v, f := r.c.Memory.Resolve(r.c.PD, r.c.QPN, ib.Key(res.rkey), res.va+uint64(off), uint64(n), ib.RemoteRead)
+		if f != ib.FaultNone {
+			return 0, f
+		}
+		f = v.CopyOut(b[at:end], 0)
+		v.Release()
+		if f != ib.FaultNone {
+			return 0, f
+		}
+	}
+	r.c.Stats.TxBytes += uint64(n)
+	r.say(e.psn)
+	e.psn = e.psn.Next()
+	e.left--
+	if last {
+		if !e.part {
+			res.pending = pendingNone
+		}
+		r.out.head++
+	}
+	return len(b), ib.FaultNone
+}

@@ -1,0 +1,110 @@
+package qp
+
+import (
+	"net/netip"
+
+	"github.com/gosoftroce/rocev2/qp/cc"
+	"github.com/gosoftroce/rocev2/qp/conn"
+	"github.com/gosoftroce/rocev2/qp/queue"
+	"github.com/gosoftroce/rocev2/qp/requester"
+	"github.com/gosoftroce/rocev2/rocev2"
+)
+
+// Arrival is a packet as it came.
+type Arrival struct {
+	Packet       *rocev2.Packet
+	Src, Dst     netip.Addr // of the IP header
+	TrafficClass uint8      // of which the low two bits are ECN (RFC 3168)
+	HopLimit     uint8
+	FlowLabel    uint32 // 0 if the link does not know it
+}
+
+// Marked reports whether the network has marked the packet with Congestion
+// Experienced (RFC 3168).
+func (a *Arrival) Marked() bool { return a.TrafficClass&ecnMask == ecnMarked }
+
+const (
+	ecnMask   = 3
+	ecnMarked = 3
+)
+
+// Limit is what the driver lets a queue pair send now.
+type Limit struct {
+	Packets int // at the most
+	// Bytes bounds the requests, for a driver that shares a peer's buffers
+	// among queue pairs: while there are bytes left a request may go, and
+	// with 0 none. Answers go on. math.MaxInt is no bound.
+	Bytes int
+	// DelayAck has a lone acknowledgement wait, for a driver that polls
+	// again in a moment: so a request that the program posts in answer goes
+	// first. All other answers go as ever, and acknowledgements with them.
+	DelayAck bool
+}
+
+// Polled is what a Poll has done, and why it has stopped.
+type Polled struct {
+	Packets    int  // written
+	Bytes      int  // of requests among them, as they count in flight (cc.Flight)
+	WireBytes  int  // of all of them, BTH to pad
+	Full       bool // the writer takes no more
+	Blocked    bool // a request waits for nothing but Limit.Bytes
+	AckDelayed bool // an acknowledgement waits because of Limit.DelayAck
+}
+
+// What drivers need of the rooms below.
+type (
+	// Writer takes packets one after the other.
+	Writer = conn.Writer
+	// Drop is why a packet had no effect.
+	Drop = conn.Drop
+	// Stats are the counters of a queue pair.
+	Stats = conn.Stats
+	// Fetch is memory that must be fetched so that a queue pair can go on.
+	Fetch = conn.Fetch
+	// WindowConfig bounds what a queue pair has in flight.
+	WindowConfig = cc.Config
+	// Recv is a receive.
+	Recv = queue.Recv
+	// RecvSource is where a queue pair gets receives from.
+	RecvSource = queue.RecvSource
+	// CompletionSink takes completions.
+	CompletionSink = queue.CompletionSink
+	// Pool is the memory of reorder buffers.
+	Pool = queue.Pool
+	// Pauses remembers for how long a host was silent though nothing was
+	// lost.
+	Pauses = requester.Pauses
+)
+
+// Constants of the rooms below.
+const (
+	PacketOverhead = cc.PacketOverhead
+	MaxReorder     = queue.MaxReorder
+	NumDrops       = conn.NumDrops
+	GuardTimeout   = requester.GuardTimeout
+)
+
+// The reasons of Drop.
+const (
+	DropNone        = conn.DropNone
+	DropState       = conn.DropState
+	DropService     = conn.DropService
+	DropPeer        = conn.DropPeer
+	DropPKey        = conn.DropPKey
+	DropQPN         = conn.DropQPN
+	DropDuplicate   = conn.DropDuplicate
+	DropOutOfOrder  = conn.DropOutOfOrder
+	DropRNR         = conn.DropRNR
+	DropInvalid     = conn.DropInvalid
+	DropBusy        = conn.DropBusy
+	DropGhost       = conn.DropGhost
+	DropStale       = conn.DropStale
+	DropGap         = conn.DropGap
+	DropBadResponse = conn.DropBadResponse
+	DropRdAtomic    = conn.DropRdAtomic
+	DropConflict    = conn.DropConflict
+	DropNotPresent  = conn.DropNotPresent
+)
+
+// NewPool makes a pool for so many packets, of 4.5 KiB each at the most.
+func NewPool(packets int) *Pool { return queue.NewPool(packets) }
