@@ -19,7 +19,7 @@ type Engine struct {
 	turns   turns
 	peers   peers
 	timers  timers
-	reorder *reorderPool // for packets behind gaps; made with the first native peer
+	reorder *qp.Pool // for packets behind gaps; made with the first native peer
 
 	delayed   list // with an acknowledgement that waits for ReleaseAcks
 	ackDelay  ackDelay
@@ -146,7 +146,7 @@ func (e *Engine) setAddress(q *QP) {
 func (e *Engine) PostSend(q *QP, wrs []ib.SendWR) (int, error) {
 	e.turns.push(q)
 	for i := range wrs {
-		if err := q.postSend(&wrs[i]); err != nil {
+		if err := q.core.PostSend(&wrs[i]); err != nil {
 			return i, err
 		}
 	}
@@ -157,7 +157,7 @@ func (e *Engine) PostSend(q *QP, wrs []ib.SendWR) (int, error) {
 // accepted before the bad one.
 func (e *Engine) PostRecv(q *QP, wrs []ib.RecvWR) (int, error) {
 	for i := range wrs {
-		if err := q.postRecv(&wrs[i]); err != nil {
+		if err := q.core.PostRecv(&wrs[i]); err != nil {
 			return i, err
 		}
 	}

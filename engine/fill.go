@@ -129,7 +129,7 @@ func (e *Engine) count(q *QP) {
 func (e *Engine) update(now clock.Time, q *QP) {
 	e.count(q)
 	q.fetch(e.sink)
-	if at, ok := q.deadline(); ok {
+	if at, ok := q.core.Deadline(); ok {
 		e.timers.schedule(now, q, at)
 	}
 	for {

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"github.com/gosoftroce/rocev2/qp"
 	"github.com/gosoftroce/rocev2/transport"
 )
 
@@ -16,15 +17,15 @@ func (e *Engine) setPeer(q *QP, native bool) {
 		q.core.SetWindow(e.cfg.foreignWindow())
 	}
 	if q.native {
-		q.setReorder(nil)
+		q.core.SetReorder(nil)
 	}
 	q.native, q.portVerified, q.peerPort = native, false, 0
 	if native {
 		if e.reorder == nil {
-			e.reorder = newReorderPool()
+			e.reorder = qp.NewPool(reorderPackets)
 		}
 		q.widen(&e.cfg)
-		q.setReorder(e.reorder)
+		q.core.SetReorder(e.reorder)
 	}
 	if q.local {
 		q.portVerified, q.peerPort = true, e.cfg.Port

@@ -62,16 +62,20 @@ func (e *Engine) deliver(now clock.Time, r *Received, d *transport.RxPacket, q *
 	}
 	var kept uint64
 	if !q.portVerified {
-		kept = q.kept()
+		kept = q.core.Stats().Kept
 	}
-	reason := q.handle(now, d, &e.packet)
+	a := qp.Arrival{
+		Packet: &e.packet, Src: d.Src, Dst: d.Dst,
+		TrafficClass: d.TrafficClass, HopLimit: d.HopLimit, FlowLabel: d.FlowLabel,
+	}
+	reason := q.core.HandlePacket(now, &a)
 	info, _ := e.packet.BTH.Opcode.Info()
 	if reason != qp.DropNone {
 		e.counters.QP[reason]++
 		if reason == qp.DropNotPresent {
 			q.fetch(e.sink)
 		}
-	} else if !q.portVerified && info.Role != rocev2.RoleNotify && q.kept() == kept {
+	} else if !q.portVerified && info.Role != rocev2.RoleNotify && q.core.Stats().Kept == kept {
 		q.verifyPort(&e.cfg, d)
 	}
 	if info.Role == rocev2.RoleRequest {

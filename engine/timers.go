@@ -92,7 +92,7 @@ func (t *timers) take(now clock.Time) *QP {
 		}
 		q := ref.q
 		q.timerAt = 0
-		at, ok := q.deadline()
+		at, ok := q.core.Deadline()
 		if ok && at <= now {
 			return q
 		}

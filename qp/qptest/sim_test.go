@@ -6,6 +6,7 @@ import (
 
 	"github.com/gosoftroce/rocev2/clock"
 	"github.com/gosoftroce/rocev2/ib"
+	"github.com/gosoftroce/rocev2/internal/heap"
 	"github.com/gosoftroce/rocev2/qp"
 	"github.com/gosoftroce/rocev2/rocev2"
 )
@@ -15,7 +16,7 @@ import (
 // as long as the link has room.
 type sim struct {
 	now     clock.Time
-	heap    eventHeap
+	heap    heap.Heap[clock.Time, event] // by time, and of one time in the order of the calls
 	seq     uint64
 	events  int
 	free    [][]byte // packet buffers to use again
@@ -92,7 +93,6 @@ const (
 
 type event struct {
 	at   clock.Time
-	seq  uint64
 	kind eventKind
 	node *simNode
 	q    *simQP
@@ -101,17 +101,15 @@ type event struct {
 
 // push schedules an event. Equal times keep the order of the calls.
 func (s *sim) push(e event) {
-	s.seq++
-	e.seq = s.seq
-	s.heap.push(e)
+	s.heap.Push(e.at, e)
 }
 
 // step runs the next event; false when there is none.
 func (s *sim) step(act func(q *simQP)) bool {
-	if len(s.heap) == 0 {
+	if s.heap.Len() == 0 {
 		return false
 	}
-	e := s.heap.pop()
+	_, e := s.heap.Pop()
 	s.now = max(s.now, e.at)
 	s.events++
 	switch e.kind {
@@ -341,52 +339,4 @@ func (s *sim) arrive(n *simNode, c carried) {
 		s.touch(q)
 		return
 	}
-}
-
-// eventHeap is a binary heap by time, then by order of scheduling.
-type eventHeap []event
-
-func (h eventHeap) less(i, j int) bool {
-	if h[i].at != h[j].at {
-		return h[i].at < h[j].at
-	}
-	return h[i].seq < h[j].seq
-}
-
-func (h *eventHeap) push(e event) {
-	*h = append(*h, e)
-	s := *h
-	for i := len(s) - 1; i > 0; {
-		up := (i - 1) / 2
-		if !s.less(i, up) {
-			break
-		}
-		s[i], s[up] = s[up], s[i]
-		i = up
-	}
-}
-
-func (h *eventHeap) pop() event {
-	s := *h
-	top := s[0]
-	last := len(s) - 1
-	s[0] = s[last]
-	s[last] = event{}
-	s = s[:last]
-	*h = s
-	for i := 0; ; {
-		c := 2*i + 1
-		if c >= last {
-			break
-		}
-		if c+1 < last && s.less(c+1, c) {
-			c++
-		}
-		if !s.less(c, i) {
-			break
-		}
-		s[i], s[c] = s[c], s[i]
-		i = c
-	}
-	return top
 }

@@ -41,7 +41,10 @@ func (s *side) drained() {
 	}
 }
 
-func (w *world) hasArrivals() bool { return len(w.heap) > 0 && w.heap[0].at <= w.now }
+func (w *world) hasArrivals() bool {
+	at, ok := w.heap.Min()
+	return ok && at <= w.now
+}
 
 // noticeErr checks that a QP that went to ERR had a reason to.
 func (s *side) noticeErr() {
