@@ -104,11 +104,11 @@ func (e *Engine) Lookup(n rocev2.QPN) *QP { return e.table.get(n) }
 
 // Modify changes state and attributes (IBTA 11.2.5.2). On the way to ERR or
 // RESET what q has executed is acknowledged with the next batch.
-func (e *Engine) Modify(now clock.Time, q *QP, a *ib.Attr, mask ib.AttrMask) error {
+func (e *Engine) Modify(q *QP, a *ib.Attr, mask ib.AttrMask) error {
 	if mask == ib.AttrState && a.State == ib.StateReset { // which is never refused
 		e.takeFinal(q)
 	}
-	if err := q.core.Modify(now, a, mask); err != nil {
+	if err := q.core.Modify(a, mask); err != nil {
 		return err
 	}
 	if mask&ib.AttrState != 0 && a.State == ib.StateErr {
@@ -167,7 +167,7 @@ func (e *Engine) PostRecv(q *QP, wrs []ib.RecvWR) (int, error) {
 // Destroy takes a queue pair away. Work that is outstanding completes no more;
 // what it has executed is acknowledged with the next batch. Only the getters of
 // q may be called from now on.
-func (e *Engine) Destroy(now clock.Time, q *QP) {
+func (e *Engine) Destroy(q *QP) {
 	e.takeFinal(q)
 	e.table.remove(q.QPN())
 	e.turns.remove(q)
@@ -175,7 +175,7 @@ func (e *Engine) Destroy(now clock.Time, q *QP) {
 	e.timers.cancel(q)
 	q.ref.q = nil
 	e.peers.disconnect(q)
-	q.core.Close(now)
+	q.core.Close()
 	e.past.Add(q.core.Stats())
 }
 

@@ -135,7 +135,7 @@ func (h *host) newQP() *QP {
 
 func (h *host) modify(q *QP, a ib.Attr, mask ib.AttrMask) {
 	h.w.t.Helper()
-	h.w.must(h.e.Modify(h.w.now, q, &a, mask))
+	h.w.must(h.e.Modify(q, &a, mask))
 	h.flush()
 }
 
@@ -187,7 +187,7 @@ func (h *host) post(q *QP, op ib.Opcode, to *host, n uint32) {
 func (h *host) write(q *QP, to *host, n uint32) { h.w.t.Helper(); h.post(q, ib.OpWrite, to, n) }
 
 func (h *host) destroy(q *QP) {
-	h.e.Destroy(h.w.now, q)
+	h.e.Destroy(q)
 	h.flush()
 }
 

@@ -148,7 +148,7 @@ func (q *QP) modify(a *ib.Attr, mask ib.AttrMask) (sent <-chan struct{}, err err
 	if q.closed {
 		return nil, ErrClosed
 	}
-	if err := s.eng.Modify(s.now(), q.core, a, mask); err != nil {
+	if err := s.eng.Modify(q.core, a, mask); err != nil {
 		return nil, err
 	}
 	q.flush()
@@ -274,7 +274,7 @@ func (q *QP) destroy() {
 	s.lock()
 	s.giveTurn(q.core)
 	q.closed = true
-	s.eng.Destroy(s.now(), q.core)
+	s.eng.Destroy(q.core)
 	sent := s.sendFinal()
 	if s.eng.Pending() { // it has left room for others
 		s.kickTransmitter()

@@ -326,11 +326,11 @@ func (w *twins) trouble() {
 	case 3, 4, 5, 6:
 		w.n.drained++
 		w.both(k, "drains", func(p *pair, e *testEnd, _ int) error {
-			return e.Modify(p.now, &ib.Attr{State: ib.StateSQD}, ib.AttrState)
+			return e.Modify(&ib.Attr{State: ib.StateSQD}, ib.AttrState)
 		})
 		w.send(k, w.rng.IntN(40))
 		w.both(k, "goes on", func(p *pair, e *testEnd, _ int) error {
-			return e.Modify(p.now, &ib.Attr{State: ib.StateRTS}, ib.AttrState)
+			return e.Modify(&ib.Attr{State: ib.StateRTS}, ib.AttrState)
 		})
 	case 7:
 		w.n.reset++
@@ -339,7 +339,7 @@ func (w *twins) trouble() {
 			w.both(k, "is reset", func(p *pair, e *testEnd, _ int) error {
 				a := attr
 				a.SQPSN, a.RQPSN = 5, 5
-				err := e.Modify(p.now, &ib.Attr{State: ib.StateReset}, ib.AttrState)
+				err := e.Modify(&ib.Attr{State: ib.StateReset}, ib.AttrState)
 				p.connect(e, p.peer(e), a, true)
 				return err
 			})

@@ -74,7 +74,7 @@ func TestNoticeStates(t *testing.T) {
 	if d := p.a.handle(0, p.b.addr, &cnp); d != DropNone {
 		t.Errorf("in RTS: %v", d)
 	}
-	must(t, p.a.Modify(0, &ib.Attr{State: ib.StateErr}, ib.AttrState))
+	must(t, p.a.Modify(&ib.Attr{State: ib.StateErr}, ib.AttrState))
 	if d := p.a.handle(0, p.b.addr, &cnp); d != DropState {
 		t.Errorf("in ERR: %v", d)
 	}

@@ -97,7 +97,7 @@ func TestPostStates(t *testing.T) {
 	p := newPair(t, pairConfig{noRTS: true})
 	for _, s := range []ib.State{ib.StateRTR, ib.StateReset} {
 		if s == ib.StateReset {
-			must(t, p.b.Modify(0, &ib.Attr{State: ib.StateReset}, ib.AttrState))
+			must(t, p.b.Modify(&ib.Attr{State: ib.StateReset}, ib.AttrState))
 			if err := p.b.PostRecv(&ib.RecvWR{}); !errors.Is(err, ib.ErrState) {
 				t.Errorf("receive in %v: %v", s, err)
 			}
@@ -107,7 +107,7 @@ func TestPostStates(t *testing.T) {
 		}
 	}
 	must(t, p.a.PostRecv(&ib.RecvWR{ID: 1}))
-	must(t, p.a.Modify(0, &ib.Attr{State: ib.StateErr}, ib.AttrState))
+	must(t, p.a.Modify(&ib.Attr{State: ib.StateErr}, ib.AttrState))
 	must(t, p.a.PostSend(&ib.SendWR{ID: 2, Opcode: ib.OpSend, Inline: nil}))
 	must(t, p.a.PostRecv(&ib.RecvWR{ID: 3}))
 	if s, r := p.a.sq.statuses(), p.a.rq.statuses(); s != "2 WR_FLUSH_ERR" || r != "1 WR_FLUSH_ERR, 3 WR_FLUSH_ERR" {
@@ -130,7 +130,7 @@ func TestRefused(t *testing.T) {
 		{"write with an unknown key", func(p *pair, wr *ib.SendWR) { wr.Remote.RKey++ }, ib.StatusRemAccessErr, "1 WR_FLUSH_ERR", ib.EventQPAccessError},
 		{"write beyond the region", func(p *pair, wr *ib.SendWR) { wr.Remote.Addr += 1<<18 - 64 }, ib.StatusRemAccessErr, "1 WR_FLUSH_ERR", ib.EventQPAccessError},
 		{"write without the right", func(p *pair, wr *ib.SendWR) {
-			must(t, p.b.Modify(0, &ib.Attr{Access: ib.RemoteRead}, ib.AttrAccess))
+			must(t, p.b.Modify(&ib.Attr{Access: ib.RemoteRead}, ib.AttrAccess))
 		}, ib.StatusRemInvReqErr, "1 WR_FLUSH_ERR", ib.EventQPRequestError},
 		{"read of another's memory", func(p *pair, wr *ib.SendWR) { wr.Opcode, wr.Remote.RKey = ib.OpRead, 1 }, ib.StatusRemAccessErr, "1 WR_FLUSH_ERR", ib.EventQPAccessError},
 		{"misaligned atomic", func(p *pair, wr *ib.SendWR) {

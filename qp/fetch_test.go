@@ -195,9 +195,9 @@ func TestPageThatNeverComes(t *testing.T) {
 			}
 			a := p.a.Attr()
 			a.State = ib.StateErr
-			must(t, e.Modify(p.now, &a, ib.AttrState))
+			must(t, e.Modify(&a, ib.AttrState))
 			a.State = ib.StateReset
-			must(t, e.Modify(p.now, &a, ib.AttrState))
+			must(t, e.Modify(&a, ib.AttrState))
 			for _, f := range never {
 				e.Fetched(p.now, f)
 			}

@@ -95,7 +95,7 @@ func TestLocalErrorAcknowledges(t *testing.T) {
 		func(p *pair) {
 			must(t, p.b.PostSend(&ib.SendWR{Opcode: ib.OpSend, SGList: []ib.SGE{{Addr: 1, Length: 8, LKey: 1}}}))
 		},
-		func(p *pair) { must(t, p.b.Modify(0, &ib.Attr{State: ib.StateErr}, ib.AttrState)) },
+		func(p *pair) { must(t, p.b.Modify(&ib.Attr{State: ib.StateErr}, ib.AttrState)) },
 	} {
 		p := newPair(t, pairConfig{})
 		must(t, p.b.PostRecv(&ib.RecvWR{SGList: p.b.sge(0, 8)}))

@@ -145,13 +145,13 @@ func apiCall(t *testing.T, p *pair, call, arg byte) {
 	case 3:
 		if arg == 77 {
 			mask := ib.AttrState
-			_ = e.Modify(p.now, &ib.Attr{State: ib.StateErr}, mask)
+			_ = e.Modify(&ib.Attr{State: ib.StateErr}, mask)
 		}
 		states := []ib.State{ib.StateSQD, ib.StateRTS, ib.StateSQD}
-		_ = e.Modify(p.now, &ib.Attr{State: states[arg%3], EnableSQDNotify: true}, ib.AttrState)
+		_ = e.Modify(&ib.Attr{State: states[arg%3], EnableSQDNotify: true}, ib.AttrState)
 	case 4:
 		mask := ib.AttrMask(binary.LittleEndian.Uint32([]byte{arg, arg * 3, arg * 5, 0}))
-		_ = e.Modify(p.now, &ib.Attr{State: ib.State(arg % 9), Port: 1}, mask&^ib.AttrState)
+		_ = e.Modify(&ib.Attr{State: ib.State(arg % 9), Port: 1}, mask&^ib.AttrState)
 	case 5:
 		p.transfer(e, int(arg%8))
 	case 6:

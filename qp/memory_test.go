@@ -171,7 +171,7 @@ func TestReset(t *testing.T) {
 		for _, e := range []*testEnd{p.a, p.b} {
 			attr := e.Attr()
 			attr.SQPSN, attr.RQPSN = 77, 77
-			must(t, e.Modify(p.now, &ib.Attr{State: ib.StateReset}, ib.AttrState))
+			must(t, e.Modify(&ib.Attr{State: ib.StateReset}, ib.AttrState))
 			if e.State() != ib.StateReset || len(e.sq.wcs)+len(e.rq.wcs) != 0 {
 				t.Fatalf("reset: state %v, %d completions", e.State(), len(e.sq.wcs)+len(e.rq.wcs))
 			}

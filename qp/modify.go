@@ -4,7 +4,6 @@ import (
 	"math/bits"
 	"net/netip"
 
-	"github.com/gosoftroce/rocev2/clock"
 	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/qp/conn"
 )
@@ -15,7 +14,7 @@ import (
 //
 // The way to ERR flushes both queues before it returns, the way to RESET drops
 // what is in them. Leaving SQD for RTS needs a drained queue (EventSQDrained).
-func (q *QP) Modify(_ clock.Time, a *ib.Attr, mask ib.AttrMask) error {
+func (q *QP) Modify(a *ib.Attr, mask ib.AttrMask) error {
 	to := q.conn.State
 	if mask&ib.AttrState != 0 {
 		to = a.State
@@ -105,7 +104,7 @@ func (q *QP) reset() {
 // queues, its sinks and its domain: whoever still holds it holds a few hundred
 // bytes. It holds no pins on memory between calls. Only State, QPN, Attr and
 // Stats may be called from now on.
-func (q *QP) Close(clock.Time) {
+func (q *QP) Close() {
 	q.reset()
 	*q = QP{cfg: Config{QPN: q.cfg.QPN, Service: q.cfg.Service}, conn: conn.Conn{QPN: q.cfg.QPN, Stats: q.conn.Stats}}
 }

@@ -215,12 +215,12 @@ func (p *pair) connect(e, peer *testEnd, a ib.Attr, rts bool) {
 	p.t.Helper()
 	a.AV.DGID, a.DestQPN = peer.addr, peer.QPN()
 	a.State = ib.StateInit
-	must(p.t, e.Modify(p.now, &a, initMask))
+	must(p.t, e.Modify(&a, initMask))
 	a.State = ib.StateRTR
-	must(p.t, e.Modify(p.now, &a, rtrMask))
+	must(p.t, e.Modify(&a, rtrMask))
 	if rts {
 		a.State = ib.StateRTS
-		must(p.t, e.Modify(p.now, &a, rtsMask))
+		must(p.t, e.Modify(&a, rtsMask))
 	}
 }
 

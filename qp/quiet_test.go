@@ -33,7 +33,7 @@ func TestQuietInError(t *testing.T) {
 			return err
 		}, ib.StatusRemOpErr},
 		"Modify": {func(p *pair) error {
-			return p.b.Modify(p.now, &ib.Attr{State: ib.StateErr}, ib.AttrState)
+			return p.b.Modify(&ib.Attr{State: ib.StateErr}, ib.AttrState)
 		}, ib.StatusRetryExcErr},
 	}
 	for name, c := range ends {
@@ -99,7 +99,7 @@ func TestErrSendsNoNotice(t *testing.T) {
 	if !p.b.cnp.due {
 		t.Fatal("no CNP is due")
 	}
-	must(t, p.b.Modify(p.now, &ib.Attr{State: ib.StateErr}, ib.AttrState))
+	must(t, p.b.Modify(&ib.Attr{State: ib.StateErr}, ib.AttrState))
 	if n := p.b.poll(p.now, p.buf[:0]); n != 0 {
 		t.Errorf("in ERR it sends % x", p.buf[:n])
 	}

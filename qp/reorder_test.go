@@ -78,9 +78,9 @@ func TestPoolIsGivenBack(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(e *testEnd){
 		"age":   func(e *testEnd) { e.HandleTimeout(clock.Time(keepAge)) },
-		"close": func(e *testEnd) { e.Close(0) },
-		"error": func(e *testEnd) { must(t, e.Modify(0, &ib.Attr{State: ib.StateErr}, ib.AttrState)) },
-		"reset": func(e *testEnd) { must(t, e.Modify(0, &ib.Attr{State: ib.StateReset}, ib.AttrState)) },
+		"close": func(e *testEnd) { e.Close() },
+		"error": func(e *testEnd) { must(t, e.Modify(&ib.Attr{State: ib.StateErr}, ib.AttrState)) },
+		"reset": func(e *testEnd) { must(t, e.Modify(&ib.Attr{State: ib.StateReset}, ib.AttrState)) },
 		"pool":  func(e *testEnd) { e.SetReorder(nil) },
 	} {
 		for _, op := range []ib.Opcode{ib.OpWrite, ib.OpRead} {
@@ -192,7 +192,7 @@ func TestPoolShares(t *testing.T) {
 		}
 	}
 	for _, p := range pairs {
-		p.b.Close(0)
+		p.b.Close()
 	}
 	if held(t, s) != 0 {
 		t.Error("packets are held by closed queue pairs")

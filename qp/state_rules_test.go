@@ -15,8 +15,8 @@ func TestSQD(t *testing.T) {
 		must(t, p.a.PostSend(&ib.SendWR{ID: uint64(i), Opcode: ib.OpWrite, SGList: p.a.sge(0, 3000), Remote: p.b.remote(0), Signaled: true}))
 	}
 	p.transfer(p.a, 1) // one packet of the first
-	must(t, p.a.Modify(0, &ib.Attr{State: ib.StateSQD, EnableSQDNotify: true}, ib.AttrState|ib.AttrEnableSQDNotify))
-	if err := p.a.Modify(0, &ib.Attr{State: ib.StateRTS}, ib.AttrState); err == nil {
+	must(t, p.a.Modify(&ib.Attr{State: ib.StateSQD, EnableSQDNotify: true}, ib.AttrState|ib.AttrEnableSQDNotify))
+	if err := p.a.Modify(&ib.Attr{State: ib.StateRTS}, ib.AttrState); err == nil {
 		t.Error("left SQD in the middle of a message")
 	}
 	if _, ok := p.a.PollEvent(); ok {
@@ -30,9 +30,9 @@ func TestSQD(t *testing.T) {
 		t.Errorf("event %v", e)
 	}
 	must(t, p.a.PostSend(&ib.SendWR{ID: 3, Opcode: ib.OpWrite, Signaled: true}))
-	must(t, p.a.Modify(0, &ib.Attr{Timeout: 10, MaxDestRdAtomic: 16}, ib.AttrTimeout|ib.AttrMaxDestRdAtomic))
+	must(t, p.a.Modify(&ib.Attr{Timeout: 10, MaxDestRdAtomic: 16}, ib.AttrTimeout|ib.AttrMaxDestRdAtomic))
 	p.run()
-	must(t, p.a.Modify(0, &ib.Attr{State: ib.StateRTS}, ib.AttrState))
+	must(t, p.a.Modify(&ib.Attr{State: ib.StateRTS}, ib.AttrState))
 	p.run()
 	if got := p.a.sq.statuses(); got != "1 SUCCESS, 2 SUCCESS, 3 SUCCESS" {
 		t.Errorf("back in RTS: %q", got)
@@ -83,7 +83,7 @@ func TestRecvSource(t *testing.T) {
 	if p.a.req.Snapshot().Limited {
 		t.Error("a shared queue gave credits")
 	}
-	must(t, p.b.Modify(0, &ib.Attr{State: ib.StateErr}, ib.AttrState))
+	must(t, p.b.Modify(&ib.Attr{State: ib.StateErr}, ib.AttrState))
 	if e, _ := p.b.PollEvent(); e != ib.EventLastWQEReached {
 		t.Errorf("event %v", e)
 	}

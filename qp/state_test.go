@@ -101,7 +101,7 @@ func TestModifyErrors(t *testing.T) {
 	try := func(a ib.Attr, mask ib.AttrMask, want error, text string) {
 		t.Helper()
 		before := e.State()
-		err := e.Modify(0, &a, mask)
+		err := e.Modify(&a, mask)
 		var m *ib.ModifyError
 		if !errors.Is(err, want) || !errors.As(err, &m) || !strings.Contains(err.Error(), text) {
 			t.Errorf("got %v, want %v naming %q", err, want, text)
@@ -119,7 +119,7 @@ func TestModifyErrors(t *testing.T) {
 	bad = good
 	bad.Port = 2
 	try(bad, initMask, ib.ErrAttrValue, "PORT")
-	must(t, e.Modify(0, &good, initMask))
+	must(t, e.Modify(&good, initMask))
 
 	rtr := ib.Attr{State: ib.StateRTR, PathMTU: rocev2.MTU256, MinRNRTimer: 31, MaxDestRdAtomic: 128,
 		AV: ib.AddressVector{DGID: netip.MustParseAddr("::ffff:10.0.0.9")}, DestQPN: 5}
@@ -139,7 +139,7 @@ func TestModifyErrors(t *testing.T) {
 		try(a, rtrMask, ib.ErrAttrValue, c.attr)
 	}
 	try(rtr, rtrMask|ib.AttrAltPath, ib.ErrAttrValue, "ALT_PATH")
-	must(t, e.Modify(0, &rtr, rtrMask))
+	must(t, e.Modify(&rtr, rtrMask))
 	if e.peer != netip.MustParseAddr("10.0.0.9") {
 		t.Errorf("peer is %v", e.peer)
 	}
@@ -159,7 +159,7 @@ func TestModifyErrors(t *testing.T) {
 		try(a, rtsMask, ib.ErrAttrValue, c.attr)
 	}
 	rts.CurState = ib.StateRTR
-	must(t, e.Modify(0, &rts, rtsMask|ib.AttrCurState))
+	must(t, e.Modify(&rts, rtsMask|ib.AttrCurState))
 	if got := e.Attr(); got.SQPSN != 0xabcdef || got.State != ib.StateRTS || got.Timeout != 31 {
 		t.Errorf("attributes %+v", got)
 	}

@@ -129,7 +129,7 @@ func (r *rig) connect(q *qp.QP, i int) error {
 		{ib.Attr{State: ib.StateRTS, SQPSN: rigPSN, Timeout: 14, RetryCount: 7, RNRRetry: 7, MaxRdAtomic: 16},
 			ib.AttrState | ib.AttrSQPSN | ib.AttrTimeout | ib.AttrRetryCount | ib.AttrRNRRetry | ib.AttrMaxQPRdAtomic},
 	} {
-		if err := q.Modify(r.now, &s.attr, s.mask); err != nil {
+		if err := q.Modify(&s.attr, s.mask); err != nil {
 			return err
 		}
 	}

@@ -439,7 +439,7 @@ func (s *scene) cmdModify(words []string) error {
 	if err := w.done(); err != nil {
 		return err
 	}
-	if err := a.Modify(s.now, &attr, mask); err != nil {
+	if err := a.Modify(&attr, mask); err != nil {
 		s.printf("error: %v", err)
 	}
 	return nil

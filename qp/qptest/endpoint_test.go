@@ -118,7 +118,7 @@ func (e *endpoint) connect(now clock.Time, a ib.Attr) error {
 		}
 		step := a
 		step.State = s.state
-		if err := e.Modify(now, &step, s.mask); err != nil {
+		if err := e.Modify(&step, s.mask); err != nil {
 			return fmt.Errorf("to %v: %w", s.state, err)
 		}
 	}

@@ -91,13 +91,13 @@ func (s *side) faultNow() {
 	switch w.p.fault {
 	case faultModifyErr:
 		s.faulted, s.broken = true, "modified to ERR"
-		if err := s.ep.Modify(w.now, &ib.Attr{State: ib.StateErr}, attrState); err != nil {
+		if err := s.ep.Modify(&ib.Attr{State: ib.StateErr}, attrState); err != nil {
 			w.fail("%s: modify to ERR: %v", s.name, err)
 		}
 	case faultDestroy:
 		s.faulted, s.broken = true, "destroyed"
 		s.touched()
-		s.ep.Close(w.now)
+		s.ep.Close()
 		s.ep.closed = true
 		s.budget = 0
 	case faultBlackout:
@@ -121,10 +121,10 @@ func (s *side) sqdStep() {
 	var err error
 	switch {
 	case s.sqd == sqdNever && len(s.ops) > 3:
-		err = s.ep.Modify(w.now, &ib.Attr{State: ib.StateSQD, EnableSQDNotify: true}, attrState|attrSQDNotify)
+		err = s.ep.Modify(&ib.Attr{State: ib.StateSQD, EnableSQDNotify: true}, attrState|attrSQDNotify)
 		s.sqd = sqdDraining
 	case s.sqd == sqdDrained:
-		err = s.ep.Modify(w.now, &ib.Attr{State: ib.StateRTS}, attrState)
+		err = s.ep.Modify(&ib.Attr{State: ib.StateRTS}, attrState)
 		s.sqd = sqdDone
 	default:
 		return

@@ -38,9 +38,9 @@ func (r *Requester) executeResponse(now clock.Time, p *rocev2.Packet, info *roce
 	var d conn.Drop
 	switch {
 	case info.Operation == rocev2.OpReadResponse:
-		d = r.readResponse(now, p, info)
+		d = r.readResponse(p, info)
 	case info.Operation == rocev2.OpAtomicAcknowledge:
-		d = r.atomicResponse(now, p)
+		d = r.atomicResponse(p)
 	case p.AETH.Syndrome.IsACK():
 		d = r.acknowledge(psn)
 		if d == conn.DropNone && !r.c.Failed() {
@@ -133,7 +133,7 @@ func (r *Requester) progress(now clock.Time, from rocev2.PSN, pos uint64) {
 }
 
 // readResponse takes a packet of a READ's data.
-func (r *Requester) readResponse(now clock.Time, p *rocev2.Packet, info *rocev2.OpcodeInfo) conn.Drop {
+func (r *Requester) readResponse(p *rocev2.Packet, info *rocev2.OpcodeInfo) conn.Drop {
 	psn := p.BTH.PSN
 	if !r.acknowledgeBefore(psn) {
 		return r.unlessFailed(conn.DropGap)
@@ -171,7 +171,7 @@ func (r *Requester) readResponse(now clock.Time, p *rocev2.Packet, info *rocev2.
 }
 
 // atomicResponse takes the result of an atomic.
-func (r *Requester) atomicResponse(now clock.Time, p *rocev2.Packet) conn.Drop {
+func (r *Requester) atomicResponse(p *rocev2.Packet) conn.Drop {
 	psn := p.BTH.PSN
 	if !r.acknowledgeBefore(psn) {
 		return r.unlessFailed(conn.DropGap)
