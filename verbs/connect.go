@@ -124,16 +124,24 @@ func WithSourcePort(port uint16) ConnectOption {
 // Modify(&Attr{State: StateReset}, AttrState), and both sides exchange their
 // Endpoints anew.
 //
-// The error wraps that of ctx or of Modify, which is an *OpenError for a source
-// port that cannot be had. The queue pair may then be in INIT or RTR.
+// The error wraps that of ctx or of Modify. A state other than RESET and INIT is
+// ErrTransition, and a source port that cannot be had is an *OpenError. The
+// queue pair may then be in INIT or RTR.
 func (q *QP) Connect(ctx context.Context, peer Endpoint, opts ...ConnectOption) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("verbs: connect QP %v: %w", q.QPN(), err)
 	}
-	if q.State() == StateReset {
+	switch s := q.State(); s {
+	case StateReset:
 		if err := q.Init(opts...); err != nil {
 			return err
 		}
+	case StateInit:
+	default:
+		return fmt.Errorf("verbs: connect QP %v: %w", q.QPN(), &ModifyError{
+			From: s, To: StateRTR, Service: RC, Err: ErrTransition,
+			Detail: "reset the queue pair first, by Modify to StateReset, and exchange Endpoints anew",
+		})
 	}
 	if err := q.ReadyToReceive(peer, opts...); err != nil {
 		return err

@@ -95,7 +95,7 @@ type ModifyError struct {
 	From, To State    // the transition; the same state twice if it is none
 	Service  Service  // of the queue pair
 	Attr     AttrMask // those at fault; 0 if it is the transition itself
-	Detail   string   // what is wrong with a value, in words; may be empty
+	Detail   string   // what is wrong or what to do, in words; may be empty
 	Err      error    // ErrTransition, ErrAttrMissing …
 }
 

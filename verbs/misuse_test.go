@@ -3,6 +3,7 @@ package verbs_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -226,6 +227,34 @@ func TestCompletionErrors(t *testing.T) {
 	}
 }
 
+// The error of a completion gives its status, and its fault if it has one, to
+// errors.Is and to errors.As alike.
+func TestCompletionErrorAs(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		wc     verbs.WC
+		status verbs.Status
+		fault  verbs.Fault
+	}{
+		{verbs.WC{Status: verbs.StatusLocProtErr, VendorErr: verbs.VendorFault + uint32(verbs.FaultWrongPD)}, verbs.StatusLocProtErr, verbs.FaultWrongPD},
+		{verbs.WC{Status: verbs.StatusRemAccessErr, VendorErr: verbs.VendorNAK + 0x62}, verbs.StatusRemAccessErr, verbs.FaultNone},
+		{verbs.WC{Status: verbs.StatusRetryExcErr}, verbs.StatusRetryExcErr, verbs.FaultNone},
+	} {
+		err := fmt.Errorf("wrapped: %w", c.wc.Err())
+		var status verbs.Status
+		if !errors.As(err, &status) || status != c.status || !errors.Is(err, c.status) {
+			t.Errorf("%v: status %v, expected %v", err, status, c.status)
+		}
+		var fault verbs.Fault
+		if is := errors.As(err, &fault); is != (c.fault != verbs.FaultNone) || fault != c.fault || errors.Is(err, fault) != is {
+			t.Errorf("%v: fault %v, expected %v", err, fault, c.fault)
+		}
+		if errors.Is(err, verbs.FaultNone) || errors.Is(err, verbs.FaultMemory) || errors.Is(err, verbs.StatusSuccess) {
+			t.Errorf("%v is what it is not", err)
+		}
+	}
+}
+
 // Completions of several queue pairs find their way by QPN, and a loop over
 // them that is left loses none.
 func TestCompletionsInALoop(t *testing.T) {
@@ -328,6 +357,7 @@ func TestErrorsSayWhere(t *testing.T) {
 		{qp.Connect(t.Context(), verbs.Endpoint{Addr: b.Dev.Addr()}), "Endpoint: its QPN is 0", verbs.ErrAttrValue},
 		{qp.ReadyToReceive(verbs.Endpoint{Addr: b.Dev.Addr(), PathMTU: 7}), "MTU(7) is not one of the codes", verbs.ErrAttrValue},
 		{qp.Connect(t.Context(), b.QP.Endpoint(), verbs.WithMTU(9)), "MTU(9)", verbs.ErrAttrValue},
+		{a.QP.Connect(t.Context(), b.QP.Endpoint()), "reset the queue pair first", verbs.ErrTransition},
 		{qp.PostSend(verbs.SendWR{Opcode: verbs.OpSend}), "from RTS on", verbs.ErrState},
 		{a.QP.PostSend(verbs.SendWR{Opcode: 77}), "unknown operation 77", verbs.ErrOpcode},
 		{a.QP.PostSend(verbs.SendWR{Opcode: verbs.OpWrite, Remote: b.MR.RemoteAt(0), Inline: make([]byte, 65)}), "65 bytes; the queue pair was made for 64", verbs.ErrInlineTooLong},

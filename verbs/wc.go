@@ -128,13 +128,13 @@ type WCError struct {
 // Error says what failed, with which status, and what that means.
 func (e *WCError) Error() string { return e.WC.String() }
 
-// Unwrap returns the Status.
-func (e *WCError) Unwrap() error { return e.WC.Status }
-
-// Is reports whether target is the Fault of the completion.
-func (e *WCError) Is(target error) bool {
-	f, ok := target.(Fault)
-	return ok && f != FaultNone && f == e.WC.Fault()
+// Unwrap returns the Status, and the Fault if there is one: errors.Is and
+// errors.As find both.
+func (e *WCError) Unwrap() []error {
+	if f := e.WC.Fault(); f != FaultNone {
+		return []error{e.WC.Status, f}
+	}
+	return []error{e.WC.Status}
 }
 
 // Fault says which check of a memory access failed. The constants below are the
