@@ -18,16 +18,16 @@ var root = filepath.Join("..", "..")
 // tree is what the tests need to know of the repository. Paths are relative to
 // its root, with slashes.
 type tree struct {
-	files map[string]bool   // directories too
-	docs  map[string]string // text of each Markdown file
-	tests map[string]bool   // names of Test and Fuzz functions
+	files map[string]bool     // directories too
+	docs  map[string]string   // text of each Markdown file
+	tests map[string][]string // Test and Fuzz functions, with their directories
 }
 
 var testFunc = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`)
 
 func readTree(t *testing.T) tree {
 	t.Helper()
-	tr := tree{map[string]bool{}, map[string]string{}, map[string]bool{}}
+	tr := tree{map[string]bool{}, map[string]string{}, map[string][]string{}}
 	err := filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -54,7 +54,7 @@ func readTree(t *testing.T) tree {
 				tr.docs[rel] = string(text)
 			}
 			for _, m := range testFunc.FindAllSubmatch(text, -1) {
-				tr.tests[string(m[1])] = true
+				tr.tests[string(m[1])] = append(tr.tests[string(m[1])], path.Dir(rel))
 			}
 		}
 		tr.files[rel] = true
@@ -173,17 +173,18 @@ func namedTargets(text string) (list []string) {
 	return list
 }
 
-// exists reports whether a test has the name, or with open begins with it.
-func (tr tree) exists(name string, open bool) bool {
+// dirs returns the directories of the tests that have the name, or with open
+// begin with it.
+func (tr tree) dirs(name string, open bool) (dirs []string) {
 	if !open {
 		return tr.tests[name]
 	}
-	for have := range tr.tests {
+	for have, in := range tr.tests {
 		if strings.HasPrefix(have, name) {
-			return true
+			dirs = append(dirs, in...)
 		}
 	}
-	return false
+	return dirs
 }
 
 // TestNames checks that what the documentation names is there.
@@ -201,7 +202,7 @@ func TestNames(t *testing.T) {
 	tests, files, makes := 0, 0, 0
 	for name, text := range tr.docs {
 		for _, m := range namedTest.FindAllStringSubmatch(text, -1) {
-			if tests++; !tr.exists(m[1], m[2] != "") {
+			if tests++; len(tr.dirs(m[1], m[2] != "")) == 0 {
 				t.Errorf("%s: there is no test %s", name, m[1]+m[2])
 			}
 		}
@@ -218,6 +219,60 @@ func TestNames(t *testing.T) {
 	}
 	if tests < 50 || files < 3 || makes < 15 {
 		t.Errorf("saw %d names of tests, %d of files, %d of make targets: the test does not see them", tests, files, makes)
+	}
+}
+
+// Packages are named right before their tests: `qp`, `engine` `TestA`, `TestB…`.
+var (
+	testsOf = regexp.MustCompile("((?:`[\\w/]+`(?:, | and )?)+) ((?:`(?:Test|Fuzz)\\w+…?`(?:, )?)+)")
+	span    = regexp.MustCompile("`([\\w/]+)(…?)`")
+)
+
+// misplaced returns the names of tests in a text that are not in the package
+// that the text says.
+func (tr tree) misplaced(text string) (bad []string, seen int) {
+	for _, m := range testsOf.FindAllStringSubmatch(text, -1) {
+		var dirs []string
+		for _, d := range span.FindAllStringSubmatch(m[1], -1) {
+			dirs = append(dirs, d[1])
+		}
+		dirs = slices.DeleteFunc(dirs, func(d string) bool { return !tr.files[d] }) // scripts
+		for _, name := range span.FindAllStringSubmatch(m[2], -1) {
+			in := tr.dirs(name[1], name[2] != "")
+			for _, d := range dirs {
+				if seen++; !slices.Contains(in, d) {
+					bad = append(bad, d+" "+name[1])
+				}
+			}
+		}
+	}
+	return bad, seen
+}
+
+// TestPackagesOfTests checks that tests are in the packages that the
+// documentation says.
+func TestPackagesOfTests(t *testing.T) {
+	t.Parallel()
+	tr := readTree(t)
+	total := 0
+	for name, text := range tr.docs {
+		bad, seen := tr.misplaced(text)
+		for _, b := range bad {
+			t.Errorf("%s: there is no test %s", name, b)
+		}
+		total += seen
+	}
+	if total < 40 {
+		t.Errorf("saw %d tests with their packages: the test does not see them", total)
+	}
+}
+
+func TestMisplacedTestsAreSeen(t *testing.T) {
+	t.Parallel()
+	tr := tree{files: map[string]bool{"a": true, "b/c": true}, tests: map[string][]string{"TestOne": {"a"}, "TestTwo": {"a", "b/c"}}}
+	bad, seen := tr.misplaced("| `script`; `a`, `b/c` `TestOne`, `TestTw…`; `a` `TestTwo`, `TestOn…` |")
+	if want := []string{"b/c TestOne"}; !slices.Equal(bad, want) || seen != 6 {
+		t.Errorf("misplaced %q of %d, expected %q", bad, seen, want)
 	}
 }
 
