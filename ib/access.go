@@ -16,7 +16,7 @@ const (
 	RemoteRead      Access = 1 << 2  // the peer may READ
 	RemoteAtomic    Access = 1 << 3  // the peer may do atomics; needs LocalWrite
 	MWBind          Access = 1 << 4  // the region may get grants besides its keys: memory windows
-	ZeroBased       Access = 1 << 5  // the same as Options.Base = BaseZero
+	ZeroBased       Access = 1 << 5  // the same as memreg.Options.Base = memreg.BaseZero
 	FlushGlobal     Access = 1 << 8  // accepted; there is no FLUSH
 	FlushPersistent Access = 1 << 9  // accepted; there is no FLUSH
 	RelaxedOrdering Access = 1 << 20 // a hint without effect here

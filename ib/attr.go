@@ -12,7 +12,8 @@ import (
 // ibv_qp_attr_mask.
 type AttrMask uint32
 
-// The attributes.
+// The attributes. Each stands for the field of Attr with that name, if there is
+// one.
 const (
 	AttrState           AttrMask = 0x1
 	AttrCurState        AttrMask = 0x2
@@ -88,7 +89,7 @@ type Attr struct {
 	QKey            uint32 // UD
 	AV              AddressVector
 	PathMTU         rocev2.MTU
-	Timeout         uint8      // local ACK timeout: 4.096 µs · 2^Timeout, at most 31; 0 is none (see GuardTimeout)
+	Timeout         uint8      // local ACK timeout: 4.096 µs · 2^Timeout, at most 31; 0 is none (see qp.GuardTimeout)
 	RetryCount      uint8      // retries after a timeout or a sequence NAK without progress, 0 to 7
 	RNRRetry        uint8      // retries after a receiver-not-ready NAK, 0 to 6; 7 is without end
 	RQPSN           rocev2.PSN // the first PSN expected from the peer

@@ -40,10 +40,11 @@ type ModifyError struct {
 	From, To State
 	Service  rocev2.Service
 	Attr     AttrMask // the attributes at fault, 0 if it is the transition itself
-	Detail   string   // what is wrong with a value; may be empty
-	Err      error    // one of the errors above
+	Detail   string   // what is wrong or what to do, in words; may be empty
+	Err      error    // the kind: ErrTransition, ErrAttrMissing …
 }
 
+// Error says what was refused and why.
 func (e *ModifyError) Error() string {
 	s := fmt.Sprintf("qp: modify %v queue pair from %v to %v: %v", e.Service, e.From, e.To, e.Err)
 	if e.Attr != 0 {

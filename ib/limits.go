@@ -3,10 +3,10 @@ package ib
 // Limits of a device. They bound what one program can ask for, not what the
 // wire could carry.
 const (
-	MaxQP       = 1 << 20
-	MaxCQ       = 1 << 20
-	MaxMR       = 1 << 24
-	MaxPD       = 1 << 20
+	MaxQP       = 1 << 20 // queue pairs
+	MaxCQ       = 1 << 20 // completion queues
+	MaxMR       = 1 << 24 // memory regions
+	MaxPD       = 1 << 20 // protection domains
 	MaxWR       = 1 << 17 // entries of one send or receive queue
 	MaxSGE      = 32      // entries of one scatter/gather list
 	MaxCQE      = 1 << 22 // entries of one completion queue

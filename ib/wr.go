@@ -23,11 +23,12 @@ type SendWR struct {
 	ID        uint64 // comes back in WC.ID
 	Opcode    Opcode // must be set: 0 is no operation, ErrNoOpcode
 	Signaled  bool   // complete to the send queue's sink also on success
-	Solicited bool   // set the solicited event bit: SEND and immediate data only, ignored otherwise
+	Solicited bool   // set the solicited event bit; only operations that consume a receive, ignored otherwise
 	Fence     bool   // start only when all earlier READs and atomics have completed
 	SGList    []SGE  // where data comes from; for READ and atomics, where it goes
 	// Inline is the data itself, copied by PostSend, instead of SGList if
-	// it is not nil. SEND and WRITE only, at most Config.MaxInline bytes.
+	// it is not nil. SEND and WRITE only, at most qp.Config.MaxInline
+	// bytes.
 	Inline        []byte
 	Imm           uint32     // OpSendImm, OpWriteImm: most significant byte first on the wire
 	InvalidateKey Key        // OpSendInv: the peer's key
@@ -51,7 +52,7 @@ func (k Key) String() string { return fmt.Sprintf("0x%08x", uint32(k)) }
 // SGE is one entry of a scatter/gather list: Length bytes at Addr of the
 // region that LKey names. An entry of length 0 stands for nothing.
 type SGE struct {
-	Addr   uint64 // wire address, see Region.Addr
+	Addr   uint64 // wire address, see memreg.Region.Addr
 	Length uint32 // bytes
 	LKey   Key
 }
@@ -59,7 +60,7 @@ type SGE struct {
 // ErrRange is wrapped by what SGE.Err returns.
 var ErrRange = errors.New("range outside of the memory region")
 
-// rangeErrors say why Slice cannot make an entry.
+// rangeErrors are what SGE.Err returns for the reasons of InvalidSGE.
 var rangeErrors = [...]error{
 	BadOffset: fmt.Errorf("%w: its offset is negative", ErrRange),
 	BadLength: fmt.Errorf("%w: its length is negative", ErrRange),
@@ -67,18 +68,20 @@ var rangeErrors = [...]error{
 	BadSize:   fmt.Errorf("%w: one entry has at most 4 GiB - 1 bytes, use several", ErrRange),
 }
 
+// Why an entry stands for no memory, see InvalidSGE.
 const (
-	BadOffset = iota + 1
-	BadLength
-	BadEnd
-	BadSize
+	BadOffset = iota + 1 // its offset is negative
+	BadLength            // its length is negative
+	BadEnd               // it ends behind the region
+	BadSize              // it has more than the 4 GiB - 1 bytes of one entry
 )
 
-// InvalidSGE is an entry that stands for no memory, because of
-// rangeErrors[why]. No region has its key, and no message is as long as it is.
+// InvalidSGE returns an entry that stands for no memory, because of BadOffset,
+// BadLength, BadEnd or BadSize. No region has its key, and no message is as
+// long as it is.
 func InvalidSGE(why uint64) SGE { return SGE{Addr: why, Length: math.MaxUint32} }
 
-// Err says why Region.Slice could not make the entry; nil if it could.
+// Err says why memreg.Region.Slice could not make the entry; nil if it could.
 func (s SGE) Err() error {
 	if s.LKey == 0 && s.Length == math.MaxUint32 && s.Addr != 0 && s.Addr < uint64(len(rangeErrors)) {
 		return rangeErrors[s.Addr]

@@ -93,7 +93,7 @@ const (
 // all.
 type Attr struct {
 	State    State // the state to go to; of Query, the current one
-	CurState State // what the caller takes the current state to be
+	CurState State // what the caller takes the current state to be; only with a change to RTS
 
 	// EnableSQDNotify asks for EventSQDrained on the way to SQD.
 	EnableSQDNotify bool
@@ -112,10 +112,10 @@ type Attr struct {
 	// PathMTU must be the same on both sides.
 	PathMTU MTU
 
-	// Timeout is the code of the local ACK timeout, 4.096 µs × 2^Timeout,
-	// up to
-	// 31. 0 is "none" in the standard; here it means 8.6 s, because the
-	// loss of the last packet would stop the connection for ever.
+	// Timeout is the code of the local ACK timeout, 0 to 31: the time is
+	// 4.096 µs × 2^Timeout. 0 is "none" in the standard; here it means
+	// 8.6 s, because the loss of the last packet would stop the connection
+	// for ever.
 	Timeout uint8
 
 	// RetryCount is how many times, 0 to 7, a request is sent again after a

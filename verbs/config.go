@@ -52,8 +52,8 @@ type Config struct {
 
 	// MaxWindowPackets is how many packets a queue pair may have in flight
 	// at most. 0 means 128 towards a peer that is not known to be this
-	// software (Linux does the same), and else what the peer's reorder
-	// buffer holds.
+	// software (Linux does the same), and else 4096, which is how far the
+	// peer's reorder buffer reaches.
 	MaxWindowPackets int
 
 	// ReadChunk is the largest RDMA READ request in bytes; longer READs go

@@ -39,7 +39,7 @@
 // (PostError, ModifyError, RangeError, OpenError).
 //
 // What fails later is a completion without success. WC.Err makes a WCError of
-// it; errors.Is compares it with a Status, and with a Fault where an access to
+// it. errors.Is and errors.As find its Status, and its Fault where an access to
 // local memory failed. The queue pair is in ERR then. Device.AsyncEvent tells
 // of what no completion reports.
 //

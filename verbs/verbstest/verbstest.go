@@ -25,6 +25,9 @@
 //
 // Make the pair inside the bubble: its goroutines and timers are then in
 // virtual time too, and a test of seconds takes none.
+//
+// The network of NewPair has two ports. For more devices attach ports to a
+// fabric.Switch, and open a device on each by verbs.OpenLink.
 package verbstest
 
 import (
