@@ -22,11 +22,12 @@ import (
 // Need is what a half needs memory for.
 type Need uint8
 
+// The needs: two of the requester, two of the responder.
 const (
-	NeedPayload Need = iota // requester
-	NeedResult
-	NeedMessage // responder
-	NeedAnswer
+	NeedPayload Need = iota // requester: the data of the next packet
+	NeedResult              // requester: where a response goes
+	NeedMessage             // responder: where a request goes
+	NeedAnswer              // responder: the data of the next READ response
 )
 
 // Fetch is memory that must be fetched so that a queue pair can go on.

@@ -90,9 +90,9 @@ func (r *Reorder) Expire(at clock.Time) (n int) {
 }
 
 // Insert keeps a packet that lies behind the gap at the expected PSN and takes
-// so many PSNs, unless it lies too far ahead: more than reorderGap past the
-// expected PSN or past the last packet that is kept, or more than MaxReorder
-// past the expected one.
+// so many PSNs, unless it lies too far ahead: more than 128 past the expected
+// PSN or past the last packet that is kept, or more than MaxReorder past the
+// expected one.
 func (r *Reorder) Insert(pool *Pool, now clock.Time, p *rocev2.Packet, psns uint32, expected rocev2.PSN) Inserted {
 	if r.buffer != nil {
 		r.discardBefore(expected)
@@ -168,8 +168,9 @@ const (
 	ageTrips = 4
 )
 
-// ReorderAge returns for how long a packet is kept at the most where the
-// smoothed round trip time is srtt; 0 if that is not known.
+// ReorderAge returns for how long a packet is kept at the most: 64 ms, or four
+// smoothed round trip times if that is longer, but at most 512 ms. An srtt of 0
+// is not known.
 func ReorderAge(srtt time.Duration) time.Duration {
 	return min(max(minAge, ageTrips*srtt), maxAge)
 }
