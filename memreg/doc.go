@@ -11,7 +11,7 @@
 //
 // A key stands for a Grant: a part of a region, rights, and perhaps the one
 // queue pair that may use it. A region has two grants of its own, for its lkey
-// and its rkey. Table.Grant adds one on a part of a region with other rights,
+// and its rkey. [Table.Grant] adds one on a part of a region with other rights,
 // and Revoke takes it back: what binding and invalidating a memory window come
 // down to.
 //

@@ -26,8 +26,8 @@ var (
 const dead int32 = 1 << 30
 
 // Grant is what a key stands for: who may access which part of a region, and
-// how. Every region has two of its own, for its lkey and its rkey. Table.Grant
-// makes more, such as those of memory windows.
+// how. Every region has two of its own, for its lkey and its rkey.
+// [Table.Grant] makes more, such as those of memory windows.
 //
 // All but the pin count is constant. The protection domain is the region's: a
 // window, its region and its queue pair have the same one (IBTA C10-72).
@@ -190,7 +190,7 @@ func (r *Region) checkGrant(o GrantOptions) error {
 	return nil
 }
 
-// Revoke ends a grant of Table.Grant, whether or not it was invalidated. Its
+// Revoke ends a grant of [Table.Grant], whether or not it was invalidated. Its
 // key is dead at once. Then Revoke waits, yielding the processor, until no view
 // of the grant is in use. The caller must hold none itself. The key is not
 // given out again before thousands of other keys have been killed. A grant that

@@ -8,7 +8,7 @@ import "github.com/gosoftroce/rocev2/ib"
 // ib.FaultNotPresent. Somebody who can wait calls Fetch, and the access is made
 // again.
 //
-// The program's own accesses (Region.CopyIn, Load64 and so on) do not ask
+// The program's own accesses ([Region.CopyIn], Load64 and so on) do not ask
 // whether pages are present.
 type PagedMemory interface {
 	Memory

@@ -32,7 +32,7 @@ func (r *Region) LKey() ib.Key { return r.local.key }
 func (r *Region) RKey() ib.Key { return r.remote.key }
 
 // Invalidated reports whether the region is registered and its rkey was
-// invalidated. See Table.Invalidate.
+// invalidated. See [Table.Invalidate].
 func (r *Region) Invalidated() bool {
 	// Deregister kills the lkey first: a dead rkey beside a live lkey is
 	// invalidated.

@@ -248,7 +248,7 @@ func (r *Region) setBase(o Options, length uint64) error {
 // given out again before thousands of other keys have been killed. A region
 // that is not (or no longer) registered in t is left alone.
 //
-// While the region has grants of Table.Grant it stays as it is, and the error
+// While the region has grants of [Table.Grant] it stays as it is, and the error
 // wraps ErrRegionInUse (IBTA 10.6.7.2.6; EBUSY of ibv_dereg_mr).
 func (t *Table) Deregister(r *Region) error {
 	if r == nil || r.pd.table != t || !r.Alive() {

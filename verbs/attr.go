@@ -89,7 +89,7 @@ const (
 )
 
 // Attr holds the attributes of a queue pair, in the units of the standard (IBTA
-// 11.2.5.2). QP.Modify reads the fields that its mask names; QP.Query fills
+// 11.2.5.2). [QP.Modify] reads the fields that its mask names; [QP.Query] fills
 // all.
 type Attr struct {
 	State    State // the state to go to; of Query, the current one

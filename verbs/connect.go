@@ -60,8 +60,8 @@ type ConnectConfig struct {
 	SourcePort uint16
 }
 
-// AutoSourcePort, as ConnectConfig.SourcePort or AddressVector.SrcPort, stands
-// for the port that Linux would choose from the two queue pair numbers.
+// AutoSourcePort, as [ConnectConfig.SourcePort] or [AddressVector.SrcPort],
+// stands for the port that Linux would choose from the two queue pair numbers.
 const AutoSourcePort = hca.AutoSourcePort
 
 // MaxSourcePorts is how many UDP source ports beside its own a device can send
@@ -124,8 +124,8 @@ func WithSourcePort(port uint16) ConnectOption {
 // Modify(&Attr{State: StateReset}, AttrState), and both sides exchange their
 // Endpoints anew.
 //
-// The error wraps that of ctx or of Modify. A state other than RESET and INIT is
-// ErrTransition, and a source port that cannot be had is an *OpenError. The
+// The error wraps that of ctx or of Modify. A state other than RESET and INIT
+// is ErrTransition, and a source port that cannot be had is an *OpenError. The
 // queue pair may then be in INIT or RTR.
 func (q *QP) Connect(ctx context.Context, peer Endpoint, opts ...ConnectOption) error {
 	if err := ctx.Err(); err != nil {

@@ -76,7 +76,7 @@ func open(cfg Config, links ...Link) (*Device, error) {
 // Addr returns the local address.
 func (d *Device) Addr() netip.Addr { return d.core.Addr() }
 
-// QP returns the open queue pair with a number, such as WC.QPN. It is nil if
+// QP returns the open queue pair with a number, such as [WC.QPN]. It is nil if
 // there is none, or none any more.
 func (d *Device) QP(n QPN) *QP {
 	core := d.core.QP(n)

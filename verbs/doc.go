@@ -17,30 +17,30 @@
 // the program: both are plain values.
 //
 // Programs need no other package of this module, except for a link of another
-// kind than a UDP socket (OpenLink).
+// kind than a UDP socket ([OpenLink]).
 //
 // # Memory
 //
 // A region's bytes belong to the device from the post of a work request until
 // its completion has been polled, and remote writes may land in it at any time
 // while it is registered for them. The completion is the happens-before edge.
-// To watch a flag in memory, use MR.Load64.
+// To watch a flag in memory, use [MR.Load64].
 //
 // # One device
 //
 // Two queue pairs of one device may be connected to each other, and one to
-// itself. Their packets take the link like all others, unless Config.Loopback
+// itself. Their packets take the link like all others, unless [Config.Loopback]
 // lets them pass inside the device.
 //
 // # Errors
 //
 // What a program asks for wrongly is refused at once. errors.Is tells the cause
-// (ErrQueueFull, ErrRange, ErrClosed …), and errors.As gives the details
-// (PostError, ModifyError, RangeError, OpenError).
+// ([ErrQueueFull], [ErrRange], [ErrClosed] …), and errors.As gives the details
+// ([PostError], [ModifyError], [RangeError], [OpenError]).
 //
-// What fails later is a completion without success. WC.Err makes a WCError of
+// What fails later is a completion without success. [WC.Err] makes a WCError of
 // it. errors.Is and errors.As find its Status, and its Fault where an access to
-// local memory failed. The queue pair is in ERR then. Device.AsyncEvent tells
+// local memory failed. The queue pair is in ERR then. [Device.AsyncEvent] tells
 // of what no completion reports.
 //
 // # Closing

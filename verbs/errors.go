@@ -53,7 +53,7 @@ var (
 	ErrRemote = ib.ErrRemote
 )
 
-// Errors of QP.Modify and of what calls it, in a ModifyError. Nothing was
+// Errors of [QP.Modify] and of what calls it, in a ModifyError. Nothing was
 // changed.
 var (
 	// ErrTransition: the state table has no such transition.
@@ -89,8 +89,8 @@ func (e *PostError) Error() string {
 // Unwrap returns the cause.
 func (e *PostError) Unwrap() error { return e.Err }
 
-// ModifyError says which state transition or attribute QP.Modify, or what calls
-// it, refused, and why. Nothing was changed.
+// ModifyError says which state transition or attribute [QP.Modify], or what
+// calls it, refused, and why. Nothing was changed.
 type ModifyError struct {
 	From, To State    // the transition; the same state twice if it is none
 	Service  Service  // of the queue pair
@@ -115,7 +115,7 @@ func (e *ModifyError) Error() string {
 func (e *ModifyError) Unwrap() error { return e.Err }
 
 // RangeError says that a number is outside of what the device offers. See
-// Device.Query for the limits.
+// [Device.Query] for the limits.
 type RangeError struct {
 	What     string // the number: "MaxSendWR" for example
 	Got      int    // what it is

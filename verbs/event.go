@@ -64,7 +64,7 @@ func (e AsyncEvent) String() string {
 }
 
 // AsyncEvent waits for the next asynchronous event. Events are kept while
-// nobody reads them, the latest 4096 of them; Stats.EventsDropped counts the
+// nobody reads them, the latest 4096 of them; [Stats.EventsDropped] counts the
 // others. Closing an object drops its events: what is read never tells of an
 // object that was closed before, and unread events keep nothing in memory. A
 // program that must not miss why a queue pair failed reads the events before it

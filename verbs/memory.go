@@ -160,7 +160,7 @@ func (mr *MR) RKey() Key { return mr.region.RKey() }
 // Slice returns a scatter/gather entry for n bytes from offset off. off and n
 // may come from anywhere: an entry for a range that is not inside the region,
 // or of more than the 4 GiB - 1 bytes that one entry can have, stands for no
-// memory. SGE.Err says why, and PostSend and PostRecv refuse it with the same
+// memory. [SGE.Err] says why, and PostSend and PostRecv refuse it with the same
 // error, which wraps ErrRange, before anything is sent.
 func (mr *MR) Slice(off, n int) SGE { return SGE(mr.region.Slice(off, n)) }
 
@@ -169,7 +169,7 @@ func (mr *MR) Slice(off, n int) SGE { return SGE(mr.region.Slice(off, n)) }
 func (mr *MR) All() SGE { return SGE(mr.region.All()) }
 
 // Invalidatable lets a peer end the region's rkey with an OpSendInv that names
-// it: when the receive completes, with WC.WithInv, nobody reaches the region
+// it: when the receive completes, with [WC.WithInv], nobody reaches the region
 // through that key any more. Local use goes on. Regions that are not registered
 // for it refuse, which ends the connection.
 func Invalidatable() RegOption {
@@ -212,7 +212,7 @@ func (mr *MR) Remote() RemoteMemory {
 }
 
 // RemoteAt returns the address that a peer uses for the byte at off. A place
-// outside the region has none, see RemoteMemory.At.
+// outside the region has none, see [RemoteMemory.At].
 func (mr *MR) RemoteAt(off int) RemoteAddr {
 	if off < 0 {
 		return RemoteAddr(ib.OutsideRemote)

@@ -88,7 +88,7 @@ func (q *QP) QPN() QPN { return q.core.QPN() }
 // Device returns the device of the queue pair.
 func (q *QP) Device() *Device { return q.dev }
 
-// UserData returns QPConfig.UserData.
+// UserData returns [QPConfig.UserData].
 func (q *QP) UserData() any { return q.made.UserData }
 
 // State returns the current state.

@@ -59,8 +59,8 @@ const (
 	StatusRNRRetryExcErr Status = ib.StatusRNRRetryExcErr
 )
 
-// WC is a work completion: what CQ.Poll and CQ.Wait return. After an error only
-// ID, Status, Opcode, QPN and VendorErr have a meaning.
+// WC is a work completion: what [CQ.Poll] and [CQ.Wait] return. After an error
+// only ID, Status, Opcode, QPN and VendorErr have a meaning.
 type WC struct {
 	ID     uint64   // SendWR.ID or RecvWR.ID of the request
 	Status Status   // StatusSuccess, or why it failed
@@ -82,7 +82,7 @@ type WC struct {
 	VendorErr uint32
 }
 
-// What WC.VendorErr holds after an error.
+// What [WC.VendorErr] holds after an error.
 const (
 	// VendorFault plus a Fault: an access to local memory failed.
 	VendorFault uint32 = ib.VendorFault
@@ -120,7 +120,7 @@ func (c WC) Fault() Fault {
 	return Fault(c.VendorErr & 0xff)
 }
 
-// WCError is the error of a completion without success, see WC.Err.
+// WCError is the error of a completion without success, see [WC.Err].
 type WCError struct {
 	WC WC // the completion
 }
@@ -138,9 +138,9 @@ func (e *WCError) Unwrap() []error {
 }
 
 // Fault says which check of a memory access failed. The constants below are the
-// faults. WC.Fault returns it for a request that failed. A Fault is an error,
-// too: the errors of MR.Load64, MR.WriteAt and the like wrap it, and so does a
-// WCError.
+// faults. [WC.Fault] returns it for a request that failed. A Fault is an error,
+// too: the errors of [MR.Load64], [MR.WriteAt] and the like wrap it, and so
+// does a WCError.
 type Fault = ib.Fault
 
 // Faults, in the order in which the checks are made.

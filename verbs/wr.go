@@ -8,7 +8,7 @@ import "github.com/gosoftroce/rocev2/ib"
 // "RDMA_WRITE".
 type Opcode = ib.Opcode
 
-// Operations of SendWR.Opcode (IBTA 9.4).
+// Operations of [SendWR.Opcode] (IBTA 9.4).
 const (
 	// OpSend sends a message, which goes into the next receive of the peer.
 	OpSend Opcode = ib.OpSend
@@ -34,26 +34,26 @@ const (
 )
 
 // SGE is one entry of a scatter/gather list: Length bytes at Addr of the region
-// that LKey names. MR.Slice and MR.All make them. An entry of length 0 stands
-// for nothing.
+// that LKey names. [MR.Slice] and [MR.All] make them. An entry of length 0
+// stands for nothing.
 type SGE struct {
 	Addr   uint64 // wire address: MR.Addr plus an offset in bytes
 	Length uint32 // bytes
 	LKey   Key    // of the region
 }
 
-// Err says why MR.Slice could not make the entry; it wraps ErrRange. It is nil
-// for all other entries.
+// Err says why [MR.Slice] could not make the entry; it wraps ErrRange. It is
+// nil for all other entries.
 func (s SGE) Err() error { return ib.SGE(s).Err() }
 
-// RemoteAddr is a place in memory of the peer. RemoteMemory.At makes them.
+// RemoteAddr is a place in memory of the peer. [RemoteMemory.At] makes them.
 type RemoteAddr struct {
 	Addr uint64 // wire address, as the peer gave it
 	RKey Key    // of the peer's region
 }
 
-// SendWR is a request for the send queue, see QP.PostSend. Opcode must be set;
-// which of the other fields count depends on it.
+// SendWR is a request for the send queue, see [QP.PostSend]. Opcode must be
+// set; which of the other fields count depends on it.
 type SendWR struct {
 	// ID is the program's own. It comes back in WC.ID.
 	ID uint64
@@ -104,7 +104,7 @@ type SendWR struct {
 	Swap uint64
 }
 
-// RecvWR is a request for the receive queue, see QP.PostRecv.
+// RecvWR is a request for the receive queue, see [QP.PostRecv].
 type RecvWR struct {
 	// ID is the program's own. It comes back in WC.ID.
 	ID uint64

@@ -222,7 +222,8 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// Packages are named right before their tests: `qp`, `engine` `TestA`, `TestB…`.
+// Packages are named right before their tests: `qp`, `engine` `TestA`,
+// `TestB…`.
 var (
 	testsOf = regexp.MustCompile("((?:`[\\w/]+`(?:, | and )?)+) ((?:`(?:Test|Fuzz)\\w+…?`(?:, )?)+)")
 	span    = regexp.MustCompile("`([\\w/]+)(…?)`")

@@ -70,7 +70,7 @@ var layers = map[string][]string{
 
 // pure packages hold no goroutine, lock, clock, socket or log: time and
 // randomness are parameters.
-var pure = []string{"clock", "internal/heap", "rocev2", "ib", "memreg", "transport", "engine",
+var pure = []string{"clock", "internal/heap", "rocev2", "rocev2/layers", "ib", "memreg", "transport", "engine",
 	"qp", "qp/queue", "qp/cc", "qp/conn", "qp/requester", "qp/responder"}
 
 // bannedImports are what a pure package (tests excepted) never imports.

@@ -1,7 +1,7 @@
 // Package verbstest gives the tests of programs connected RDMA devices on a
 // network inside the process, which go when the test ends. The network can
 // lose, delay, reorder and corrupt packets, by seed, and change in the middle
-// of a test: see fabric.Port. It needs no privileges, no address and no port,
+// of a test: see [fabric.Port]. It needs no privileges, no address and no port,
 // so tests run in parallel; inside a testing/synctest bubble they run in
 // virtual time.
 //
@@ -27,7 +27,7 @@
 // virtual time too, and a test of seconds takes none.
 //
 // The network of NewPair has two ports. For more devices attach ports to a
-// fabric.Switch, and open a device on each by verbs.OpenLink.
+// [fabric.Switch], and open a device on each by [verbs.OpenLink].
 package verbstest
 
 import (
