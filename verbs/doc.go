@@ -43,6 +43,10 @@
 // local memory failed. The queue pair is in ERR then. [Device.AsyncEvent] tells
 // of what no completion reports.
 //
+// Only a request that is not acknowledged shows that the peer is gone. A
+// program that waits for a receive alone learns nothing: it bounds the wait by
+// the context.
+//
 // # Closing
 //
 // Everything has a Close that may be called more than once, in any order and

@@ -169,9 +169,9 @@ func (q *QP) PostRecv(wrs ...RecvWR) error {
 
 // Close destroys the queue pair. Outstanding work does not complete any more,
 // and events that nobody has read are dropped. Completions that were delivered
-// stay in their queues. A goroutine that waits for outstanding work in [CQ.Wait]
-// waits on: to have the work complete with StatusWRFlushErr, go to StateErr by
-// [QP.Modify] before Close.
+// stay in their queues. A goroutine that waits for outstanding work in
+// [CQ.Wait] waits on: to have the work complete with StatusWRFlushErr, go to
+// StateErr by [QP.Modify] before Close.
 func (q *QP) Close() error { return q.core.Close() }
 
 // Endpoint is what a peer must know to connect. It is a plain value to be sent
