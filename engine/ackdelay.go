@@ -14,19 +14,21 @@ import (
 // that sends its next message without the acknowledgement does not need it
 // yet; one that stays silent may well be waiting for it.
 const (
-	// MaxAckDelay is how long an acknowledgement waits for the next message.
+	// MaxAckDelay is how long an acknowledgement waits for the next
+	// message.
 	MaxAckDelay = 24 * time.Microsecond
 
-	// MaxAckBatches is how many batches of messages one acknowledgement stands
-	// for when nothing more comes at the moment.
+	// MaxAckBatches is how many batches of messages one acknowledgement
+	// stands for when nothing more comes at the moment.
 	MaxAckBatches = 8
 
 	// MaxDelayed is how many packets may stay unanswered until the driver's
 	// next call. A bulk transfer is answered at once.
 	MaxDelayed = 4
 
-	// After an acknowledgement has waited in vain, so many go at once before it
-	// is tried again: the least, and the most after it was in vain repeatedly.
+	// After an acknowledgement has waited in vain, so many go at once
+	// before it is tried again: the least, and the most after it was in
+	// vain repeatedly.
 	minImmediate = 16
 	maxImmediate = 4096
 )

@@ -18,22 +18,24 @@ type Config struct {
 	Random func() uint32 // for queue pair numbers: a peer must not be able to guess them
 	Sink   Sink          // takes events; nil drops them
 
-	// Window bounds what a queue pair keeps in flight, and what all to one peer
-	// do together. Zero fields take the defaults of package qp; MaxBytes
-	// defaults to a part of RecvBuffer.
+	// Window bounds what a queue pair keeps in flight, and what all to one
+	// peer do together. Zero fields take the defaults of package qp;
+	// MaxBytes defaults to a part of RecvBuffer.
 	Window qp.WindowConfig
 
-	// RecvBuffer is how many bytes the receive buffer of the link holds, 0 if
-	// that is not known. The peer's buffer is taken to be of the same size.
+	// RecvBuffer is how many bytes the receive buffer of the link holds, 0
+	// if that is not known. The peer's buffer is taken to be of the same
+	// size.
 	RecvBuffer int
 
-	// ReadChunk is the largest RDMA READ request in bytes; longer READs go out
-	// as several. 0 means a default, a negative number one request a message.
+	// ReadChunk is the largest RDMA READ request in bytes; longer READs go
+	// out as several. 0 means a default, a negative number one request a
+	// message.
 	ReadChunk int
 
-	// MinProbe is how long a peer is silent, at the least, before the oldest
-	// packet in flight is sent again without waiting for the local ACK timeout,
-	// see qp.Config. 0 means 1 ms, a negative number never.
+	// MinProbe is how long a peer is silent, at the least, before the
+	// oldest packet in flight is sent again without waiting for the local
+	// ACK timeout, see qp.Config. 0 means 1 ms, a negative number never.
 	MinProbe time.Duration
 
 	// Loopback has packets to Addr itself pass inside the engine.
@@ -49,8 +51,8 @@ type Config struct {
 type Sink interface {
 	// Event tells of an asynchronous event of q.
 	Event(q *QP, e ib.Event)
-	// Fetch asks for memory that q waits for. When it was fetched, or could not
-	// be, the driver calls Engine.Fetched with f.
+	// Fetch asks for memory that q waits for. When it was fetched, or could
+	// not be, the driver calls Engine.Fetched with f.
 	Fetch(q *QP, f qp.Fetch)
 }
 
@@ -73,12 +75,12 @@ const (
 	foreignBytes = foreignPSNs * (4096 + qp.PacketOverhead)
 	nativePSNs   = qp.MaxReorder
 
-	// defaultReadChunk keeps the answer to one READ request well below what a
-	// socket buffer holds; with a modest one it is half of the window.
+	// defaultReadChunk keeps the answer to one READ request well below what
+	// a socket buffer holds; with a modest one it is half of the window.
 	defaultReadChunk = 256 << 10
 
-	// defaultMinProbe is above what a peer in software needs to answer if it
-	// does not pause. How long its pauses are, queue pairs learn.
+	// defaultMinProbe is above what a peer in software needs to answer if
+	// it does not pause. How long its pauses are, queue pairs learn.
 	defaultMinProbe = time.Millisecond
 )
 

@@ -86,8 +86,8 @@ func (e *Engine) pull(now clock.Time, q *QP) bool {
 		case p.Full:
 			e.count(q)
 			if q.local {
-				// What it waits for comes at once: the others would have no
-				// turn.
+				// What it waits for comes at once: the others
+				// would have no turn.
 				q.endAdmitted()
 				e.turns.rotate()
 			}

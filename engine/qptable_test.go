@@ -18,8 +18,8 @@ func TestQPTable(t *testing.T) {
 	want := map[rocev2.QPN]*QP{}
 	random := rand.New(rand.NewPCG(1, 2))
 	for round := range 200_000 {
-		// Few numbers, so that they collide, and phases of growth and of
-		// decline.
+		// Few numbers, so that they collide, and phases of growth and
+		// of decline.
 		n := rocev2.QPN(1 + random.Uint32N(3000)*8)
 		if grow := round/20_000%2 == 0; random.Uint32N(4) == 0 != grow {
 			if want[n] == nil {

@@ -13,10 +13,10 @@ type Received struct {
 	Requests bool // there were requests
 	Urgent   bool // something wants an answer that does not wait
 
-	// Misrouted are packets that belong to other shards: a network may coalesce
-	// packets to several queue pairs into one buffer, which arrives where the
-	// first one belongs. They are valid as long as the batch is, and until the
-	// next call of a method of the engine.
+	// Misrouted are packets that belong to other shards: a network may
+	// coalesce packets to several queue pairs into one buffer, which
+	// arrives where the first one belongs. They are valid as long as the
+	// batch is, and until the next call of a method of the engine.
 	Misrouted []transport.RxPacket
 }
 

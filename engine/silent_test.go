@@ -103,8 +103,8 @@ func TestSilentQueuePairsLeaveTheirNeighboursAShare(t *testing.T) {
 				a.post(qa, op, b, size)
 				a.waitOK(1)
 			}
-			// A packet and its acknowledgement take four times the delay. Of
-			// very many not all can have a share at once.
+			// A packet and its acknowledgement take four times the
+			// delay. Of very many not all can have a share at once.
 			most := 8 * w.delay * size / 1024
 			if op == ib.OpRead {
 				most += timeout // they are larger than what is left of the limit

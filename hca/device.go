@@ -20,32 +20,34 @@ import (
 
 // Config adjusts a device. The zero value works.
 type Config struct {
-	// Spin is how many times a waiting program polls before it parks, at most
-	// 2^20. 0 means a default that fits the number of processors; a negative
-	// number means never.
+	// Spin is how many times a waiting program polls before it parks, at
+	// most 2^20. 0 means a default that fits the number of processors; a
+	// negative number means never.
 	Spin int
 
 	// Window bounds what a queue pair keeps in flight. Zero fields take the
-	// defaults of package qp; MaxBytes defaults to a part of the socket buffer
-	// that the link was granted.
+	// defaults of package qp; MaxBytes defaults to a part of the socket
+	// buffer that the link was granted.
 	Window qp.WindowConfig
 
-	// ReadChunk is the largest RDMA READ request in bytes; longer READs go out
-	// as several. 0 means a default, a negative number one request a message.
+	// ReadChunk is the largest RDMA READ request in bytes; longer READs go
+	// out as several. 0 means a default, a negative number one request a
+	// message.
 	ReadChunk int
 
-	// MinProbe is how long a peer must be silent, at the least, before the oldest
-	// packet in flight is sent again without waiting for the local ACK timeout. It
-	// is longer where round trips are, and where the peer's host was seen to pause.
-	// 0 means 1 ms, a negative number never.
+	// MinProbe is how long a peer must be silent, at the least, before the
+	// oldest packet in flight is sent again without waiting for the local
+	// ACK timeout. It is longer where round trips are, and where the peer's
+	// host was seen to pause. 0 means 1 ms, a negative number never.
 	MinProbe time.Duration
 
-	// Loopback has packets between queue pairs of this device, those whose peer
-	// address is the device's own, pass inside it, as adapters do: copied from
-	// memory to memory on the way, without socket and ICRC. All else is as
-	// between two hosts: rights, RNR, errors, order, timers. It is off by
-	// default, because the link does not see such packets: nothing of them is
-	// captured, lost by injected faults, or counted in Stats.Link.
+	// Loopback has packets between queue pairs of this device, those whose
+	// peer address is the device's own, pass inside it, as adapters do:
+	// copied from memory to memory on the way, without socket and ICRC. All
+	// else is as between two hosts: rights, RNR, errors, order, timers. It
+	// is off by default, because the link does not see such packets:
+	// nothing of them is captured, lost by injected faults, or counted in
+	// Stats.Link.
 	Loopback bool
 }
 

@@ -17,11 +17,11 @@ import (
 // it.
 
 const (
-	// maxPagers bounds the goroutines, each of which may keep a thread in the
-	// kernel.
+	// maxPagers bounds the goroutines, each of which may keep a thread in
+	// the kernel.
 	maxPagers = 64
-	// maxRegionPagers are those for one region: one whose pages never come must
-	// not keep the pages of the others from coming.
+	// maxRegionPagers are those for one region: one whose pages never come
+	// must not keep the pages of the others from coming.
 	maxRegionPagers = 4
 )
 

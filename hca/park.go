@@ -8,8 +8,8 @@ import (
 
 // waitable is what goroutines wait for.
 type waitable interface {
-	// available reports whether there is something to take; false and no error
-	// mean to wait.
+	// available reports whether there is something to take; false and no
+	// error mean to wait.
 	available() (bool, error)
 }
 
@@ -22,8 +22,8 @@ type parker struct {
 	followers atomic.Int32  // goroutines that wait and are not the poller
 	inWait    atomic.Bool   // the poller is about to block in link.Wait, or does
 
-	// The poller's context is watched by a callback, which stays for its next
-	// wait with the same context, until the object is closed.
+	// The poller's context is watched by a callback, which stays for its
+	// next wait with the same context, until the object is closed.
 	watchMu sync.Mutex
 	closed  bool
 	watched <-chan struct{}
@@ -76,8 +76,8 @@ func (p *parker) close() {
 
 // park waits once. It may return without anything being available.
 func (p *parker) park(ctx context.Context, w waitable) error {
-	// Of several links a goroutine can wait for one only; the receivers of the
-	// shards wait for them then.
+	// Of several links a goroutine can wait for one only; the receivers of
+	// the shards wait for them then.
 	if len(p.dev.shards) == 1 {
 		s := p.dev.shards[0]
 		s.poller.activity.Add(1)

@@ -29,8 +29,8 @@ type poller struct {
 }
 
 const (
-	// standbyTick is how long the receiver gives programs before it takes over;
-	// while they keep busy it looks less often.
+	// standbyTick is how long the receiver gives programs before it takes
+	// over; while they keep busy it looks less often.
 	standbyTick    = 250 * time.Microsecond
 	maxStandbyTick = time.Millisecond
 	// standbyBan is how long it then stays, when packets had been waiting.

@@ -129,7 +129,8 @@ func TestOneAckForSeveralMessages(t *testing.T) {
 		}
 		b.dev.Progress()
 		b.wantSent("enough for an acknowledgement", before, 1)
-		// With never a moment in which nothing comes it takes a few more.
+		// With never a moment in which nothing comes it takes a few
+		// more.
 		for i := 0; b.txPackets() == before+1; i++ {
 			if i == engine.MaxAckBatches+engine.MaxDelayed {
 				t.Fatalf("no acknowledgement after %d messages", i)
@@ -160,8 +161,8 @@ func TestAckWaitsForTheNextMessage(t *testing.T) {
 		time.Sleep(time.Nanosecond)
 		b.dev.Progress()
 		b.wantSent("after it", before, 1)
-		// The peer waited for it, perhaps: the next ones go when nothing else
-		// comes.
+		// The peer waited for it, perhaps: the next ones go when
+		// nothing else comes.
 		for i := range 3 {
 			deliver()
 			a.waitOK(1)

@@ -59,7 +59,8 @@ func TestMisroutedPacketsAreForwarded(t *testing.T) {
 		a.connect(qa, testAddrB, qb.QPN())
 		b.connect(qb, testAddrA, qa.QPN())
 		a.write(qa, b, 3000)
-		// Each to a place of its own: nothing orders what different shards do.
+		// Each to a place of its own: nothing orders what different
+		// shards do.
 		_, err := qb.PostSend([]ib.SendWR{{Opcode: ib.OpWrite, Signaled: true, SGList: []ib.SGE{b.mr.Region().SGE(0, 3000)},
 			Remote: ib.RemoteAddr{Addr: a.mr.Region().Addr() + uint64(4096*(1+made)), RKey: a.mr.Region().RKey()}}})
 		b.must(err)

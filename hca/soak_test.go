@@ -185,8 +185,8 @@ func (s *soak) post(e *soakEnd) {
 	case 1:
 		wr.Opcode = ib.OpSend
 		if p := e.peer; p != nil {
-			// A receive that does not fit any more is one that the SEND waits
-			// for.
+			// A receive that does not fit any more is one that the
+			// SEND waits for.
 			if _, err := p.q.PostRecv([]ib.RecvWR{{SGList: []ib.SGE{p.mr.Region().SGE(0, soakLen)}}}); err != nil {
 				wr.Opcode = ib.OpWrite
 			}

@@ -18,9 +18,9 @@ const (
 	txBudget  = 64                           // batches sent on a caller's goroutine before the shard's own takes over
 	txLongest = clock.Time(time.Millisecond) // and for how long
 
-	// longBatch is how many bytes take so long to send that it is worth looking
-	// whether something has come; and how many that pass inside the device let
-	// others have the lock in between.
+	// longBatch is how many bytes take so long to send that it is worth
+	// looking whether something has come; and how many that pass inside the
+	// device let others have the lock in between.
 	longBatch = 64 << 10
 	longLoop  = 32 << 10
 
@@ -28,8 +28,8 @@ const (
 	// packets that pass inside the device: a request and its answer.
 	loopRounds = 3
 
-	// finalWait is how long somebody waits for a link that is full. Then the
-	// others do not, until it has taken a batch.
+	// finalWait is how long somebody waits for a link that is full. Then
+	// the others do not, until it has taken a batch.
 	finalWait = time.Second
 )
 
@@ -80,8 +80,8 @@ func (p *batchPool) put(b *transport.TxBatch) {
 // in the caller's place.
 func (s *shard) flush() { s.flushFor(0, nil, false) }
 
-// flushFor is flush at the time now, which is read when it is needed if it is 0,
-// and on behalf of caller, see pump. With holdAcks it leaves lone
+// flushFor is flush at the time now, which is read when it is needed if it is
+// 0, and on behalf of caller, see pump. With holdAcks it leaves lone
 // acknowledgements for the next flush: a program that polls will be back in a
 // moment, and what it has posted goes first.
 func (s *shard) flushFor(now clock.Time, caller *engine.QP, holdAcks bool) {
