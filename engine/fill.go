@@ -80,20 +80,22 @@ func (e *Engine) pull(now clock.Time, q *QP) bool {
 		l := qp.Limit{Packets: q.turn / cost, Bytes: bytes, DelayAck: e.delayAcks && !q.local}
 		p := q.core.Poll(now, l, out)
 		bytes -= p.Bytes
+		q.count(p.InFlight, p.Silent) // it has its turn already
+		if p.Raised {
+			q.tell(e.sink)
+		}
 		switch {
 		case p.Packets == l.Packets:
 			continue // small ones take less of the turn
 		case p.Full:
-			e.count(q)
 			if q.local {
-				// What it waits for comes at once: the others
-				// would have no turn.
+				// What it waits for comes at once: the others would have no
+				// turn.
 				q.endAdmitted()
 				e.turns.rotate()
 			}
 			return false
 		}
-		e.count(q)
 		allowance := q.allowance()
 		if allowance > 0 && p.Blocked { // the limit is reached, and there is the share
 			bytes = allowance
@@ -107,36 +109,19 @@ func (e *Engine) pull(now clock.Time, q *QP) bool {
 		if p.AckDelayed {
 			e.delayed.push(q)
 		}
-		e.update(now, q)
+		if at, ok := q.core.Deadline(); ok {
+			e.timers.schedule(now, q, at)
+		}
 		return true
 	}
-	e.count(q)
 	q.endAdmitted()
-	q.fetch(e.sink)
 	e.turns.rotate()
 	return true
 }
 
 // count takes note of what q has in flight now.
 func (e *Engine) count(q *QP) {
-	if e.peers.count(q) {
+	if q.count(q.core.InFlight()) {
 		e.turns.push(q)
-	}
-}
-
-// update takes note of what q wants besides sending: a timer, memory, an event
-// raised.
-func (e *Engine) update(now clock.Time, q *QP) {
-	e.count(q)
-	q.fetch(e.sink)
-	if at, ok := q.core.Deadline(); ok {
-		e.timers.schedule(now, q, at)
-	}
-	for {
-		k, ok := q.core.PollEvent()
-		if !ok {
-			return
-		}
-		q.raise(e.sink, k)
 	}
 }

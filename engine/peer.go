@@ -157,22 +157,20 @@ func (p *peers) disconnect(q *QP) {
 	}
 }
 
-// count takes note of what q has in flight now. It reports whether q was
-// waiting for an account that it is not in any more, and should go on.
-func (p *peers) count(q *QP) (resume bool) {
-	if q.peer == nil {
+// count takes note that q has n bytes in flight now, and whether its peer is
+// silent. It reports whether q was waiting for an account that it is not in any
+// more, and should go on.
+func (q *QP) count(n int, silent bool) (resume bool) {
+	account := accountLive
+	if silent {
+		account = accountSilent
+	}
+	if q.peer == nil || n == 0 && q.inFlight == 0 && q.silent == accountLive {
 		return false
 	}
-	n, silent := q.core.InFlight(), accountLive
-	if n == 0 && q.inFlight == 0 && q.silent == accountLive {
-		return false
-	}
-	if q.core.Silent() {
-		silent = accountSilent
-	}
-	if silent != q.silent {
+	if account != q.silent {
 		resume = q.account().leave(q)
-		q.silent = silent
+		q.silent = account
 	}
 	q.account().take(q, n)
 	return resume

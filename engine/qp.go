@@ -67,10 +67,13 @@ type PeerInfo struct {
 // Peer returns what the engine knows of the peer.
 func (q *QP) Peer() PeerInfo { return PeerInfo{Native: q.native, Wide: q.wide, Port: q.peerPort} }
 
-// fetch asks the driver for the memory that q waits for.
-func (q *QP) fetch(s Sink) {
+// tell tells the driver of the memory that q waits for, and of its events.
+func (q *QP) tell(s Sink) {
 	for f, ok := q.core.PollFetch(); ok; f, ok = q.core.PollFetch() {
 		s.Fetch(q, f)
+	}
+	for k, ok := q.core.PollEvent(); ok; k, ok = q.core.PollEvent() {
+		q.raise(s, k)
 	}
 }
 

@@ -73,7 +73,7 @@ func (e *Engine) deliver(now clock.Time, r *Received, d *transport.RxPacket, q *
 	if reason != qp.DropNone {
 		e.counters.QP[reason]++
 		if reason == qp.DropNotPresent {
-			q.fetch(e.sink)
+			q.tell(e.sink)
 		}
 	} else if !q.portVerified && info.Role != rocev2.RoleNotify && q.core.Stats().Kept == kept {
 		q.verifyPort(&e.cfg, d)

@@ -226,8 +226,10 @@ func (w *twins) compare() {
 		if *x.Stats() != *y.Stats() {
 			w.fail("%c: statistics\n%+v\nand with bursts\n%+v", 'a'+k, *x.Stats(), *y.Stats())
 		}
-		if x.State() != y.State() || x.InFlight() != y.InFlight() || !reflect.DeepEqual(x.Attr(), y.Attr()) {
-			w.fail("%c: %v, %d bytes in flight; with bursts %v, %d", 'a'+k, x.State(), x.InFlight(), y.State(), y.InFlight())
+		nx, sx := x.InFlight()
+		ny, sy := y.InFlight()
+		if x.State() != y.State() || nx != ny || sx != sy || !reflect.DeepEqual(x.Attr(), y.Attr()) {
+			w.fail("%c: %v, %d bytes in flight; with bursts %v, %d", 'a'+k, x.State(), nx, y.State(), ny)
 		}
 		if rx, ry := x.req.Snapshot(), y.req.Snapshot(); !reflect.DeepEqual(rx, ry) {
 			w.fail("%c: requester\n%+v\nand with bursts\n%+v", 'a'+k, rx, ry)

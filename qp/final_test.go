@@ -112,8 +112,8 @@ func TestLocalErrorAcknowledges(t *testing.T) {
 		if got := p.a.sq.statuses(); got != "1 SUCCESS" {
 			t.Errorf("the peer's completion: %q", got)
 		}
-		if p.b.InFlight() != 0 {
-			t.Errorf("%d bytes in flight in ERR", p.b.InFlight())
+		if n, _ := p.b.InFlight(); n != 0 {
+			t.Errorf("%d bytes in flight in ERR", n)
 		}
 	}
 }

@@ -150,8 +150,10 @@ func (q *QP) Poll(now clock.Time, limit Limit, w Writer) (p Polled) {
 	}
 	q.flush()
 	q.conn.Stats.TxPackets += uint64(out.Packets)
-	p.Packets, p.WireBytes, p.Full = out.Packets, out.Bytes, out.Full
+	p.Packets, p.Full = out.Packets, out.Full
 	p.AckDelayed = q.resp.AckDelayed(limit.DelayAck)
+	p.InFlight, p.Silent = q.InFlight()
+	p.Raised = q.conn.Events != 0 || q.req.WantsFetch() || q.resp.WantsFetch()
 	return p
 }
 

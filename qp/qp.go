@@ -197,17 +197,16 @@ func (q *QP) Held() int { return q.req.Held() + q.resp.Held() }
 // InFlight returns the bytes that may lie in the peer's receive buffer: those
 // between the oldest unacknowledged packet and the next one, as package cc
 // counts them, without a share that the peer has kept behind a gap. Outside of
-// RTS and SQD nothing is in flight.
-func (q *QP) InFlight() int {
-	if q.conn.State != ib.StateRTS && q.conn.State != ib.StateSQD {
-		return 0
+// RTS and SQD nothing is in flight. It also reports whether the peer is silent:
+// it has not answered what is in flight for so long that this was sent again,
+// or would be.
+func (q *QP) InFlight() (bytes int, silent bool) {
+	silent = q.req.Silent()
+	if q.conn.State == ib.StateRTS || q.conn.State == ib.StateSQD {
+		bytes = q.req.InFlight()
 	}
-	return q.req.InFlight()
+	return bytes, silent
 }
-
-// Silent reports whether the peer has not answered what is in flight for so
-// long that it was sent again, or would be.
-func (q *QP) Silent() bool { return q.req.Silent() }
 
 // NextCost returns the bytes that the next request counts in flight, for a READ
 // those that it asks for; 0 if there is none.

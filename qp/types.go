@@ -41,14 +41,18 @@ type Limit struct {
 	DelayAck bool
 }
 
-// Polled is what a Poll has done, and why it has stopped.
+// Polled is what a Poll has done, why it has stopped, and what the queue pair
+// wants of the driver now.
 type Polled struct {
 	Packets    int  // written
 	Bytes      int  // of requests among them, as they count in flight (cc.Flight)
-	WireBytes  int  // of all of them, BTH to pad
 	Full       bool // the writer takes no more
 	Blocked    bool // a request waits for nothing but Limit.Bytes
 	AckDelayed bool // an acknowledgement waits because of Limit.DelayAck
+
+	InFlight int  // see QP.InFlight
+	Silent   bool // see QP.InFlight
+	Raised   bool // PollEvent or PollFetch has something to return
 }
 
 // What drivers need of the rooms below.

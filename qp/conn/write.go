@@ -22,7 +22,6 @@ type Writer interface {
 // Output is a Writer that takes a number of packets at the most.
 type Output struct {
 	Packets int  // written
-	Bytes   int  // of these, BTH to pad
 	Full    bool // the writer took no more
 
 	w    Writer
@@ -50,7 +49,6 @@ func (o *Output) Commit(n int) {
 	o.w.Commit(n, nil)
 	o.left--
 	o.Packets++
-	o.Bytes += n
 }
 
 // Run is packets that differ in PSN and payload only: BTH and a payload of the
@@ -85,7 +83,6 @@ func (c *Conn) WriteRun(out *Output, t *Run) int {
 	}
 	out.left -= n
 	out.Packets += n
-	out.Bytes += n * end
 	return n
 }
 
