@@ -127,7 +127,7 @@ func (e *Engine) Modify(q *QP, a *ib.Attr, mask ib.AttrMask) error {
 
 // setAddress takes note of the address vector of q.
 func (e *Engine) setAddress(q *QP) {
-	av := q.core.AV()
+	av := q.core.Attr().AV
 	e.peers.connect(q, av.DGID.Unmap().WithZone(""))
 	q.core.SharePauses(&q.peer.pauses)
 	q.path = q.peer.path(e.cfg.Addr, transport.Path{

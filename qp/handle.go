@@ -39,7 +39,7 @@ func (q *QP) handle(now clock.Time, a *Arrival) Drop {
 		return DropState
 	}
 	info, known := p.BTH.Opcode.Info()
-	if !known || info.Service != q.cfg.Service && info.Service != rocev2.ServiceCNP {
+	if !known || info.Service != q.service && info.Service != rocev2.ServiceCNP {
 		return DropService
 	}
 	if p.BTH.DestQPN != q.conn.QPN {

@@ -19,11 +19,11 @@ func (q *QP) Modify(a *ib.Attr, mask ib.AttrMask) error {
 	if mask&ib.AttrState != 0 {
 		to = a.State
 	}
-	if err := checkTransition(q.conn.State, to, q.cfg.Service, mask); err != nil {
+	if err := checkTransition(q.conn.State, to, q.service, mask); err != nil {
 		return err
 	}
 	refuse := func(attr ib.AttrMask, detail string, kind error) error {
-		return &ib.ModifyError{From: q.conn.State, To: to, Service: q.cfg.Service, Attr: attr, Detail: detail, Err: kind}
+		return &ib.ModifyError{From: q.conn.State, To: to, Service: q.service, Attr: attr, Detail: detail, Err: kind}
 	}
 	if mask&ib.AttrCurState != 0 && a.CurState != q.conn.State {
 		return refuse(ib.AttrCurState, a.CurState.String(), ib.ErrCurState)
@@ -106,5 +106,5 @@ func (q *QP) reset() {
 // Stats may be called from now on.
 func (q *QP) Close() {
 	q.reset()
-	*q = QP{cfg: Config{QPN: q.cfg.QPN, Service: q.cfg.Service}, conn: conn.Conn{QPN: q.cfg.QPN, Stats: q.conn.Stats}}
+	*q = QP{service: q.service, conn: conn.Conn{QPN: q.conn.QPN, Stats: q.conn.Stats}}
 }

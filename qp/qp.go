@@ -62,9 +62,9 @@ type Config struct {
 // its sinks must not call back into it. Posting, handling and polling do not
 // allocate.
 type QP struct {
-	cfg  Config
-	peer netip.Addr // Attr.AV.DGID, unmapped and without zone
-	cnp  cnp
+	service rocev2.Service
+	peer    netip.Addr // Attr.AV.DGID, unmapped and without zone
+	cnp     cnp
 
 	conn conn.Conn
 	req  requester.Requester
@@ -77,7 +77,7 @@ func New(c Config) (*QP, error) {
 	if err := c.check(); err != nil {
 		return nil, err
 	}
-	q := &QP{cfg: c, conn: conn.Conn{QPN: c.QPN, Memory: c.Memory, PD: c.PD}}
+	q := &QP{service: c.Service, conn: conn.Conn{QPN: c.QPN, Memory: c.Memory, PD: c.PD}}
 	q.resp.Init(&q.conn, responder.Config{Source: c.RecvSource, RecvCQ: c.RecvCQ, Invalidate: c.Invalidate,
 		MaxRecvWR: c.MaxRecvWR, MaxRecvSGE: max(c.MaxRecvSGE, 1)})
 	control := c.Congestion
@@ -140,18 +140,12 @@ func (q *QP) Attr() ib.Attr {
 	return a
 }
 
-// AV returns the address vector, which must not be changed.
-func (q *QP) AV() *ib.AddressVector { return &q.conn.Attr.AV }
-
 // Stats returns the live counters.
 func (q *QP) Stats() *Stats { return &q.conn.Stats }
 
 // PollEvent returns the next asynchronous event. Each kind is reported once
 // however often it was raised in between.
 func (q *QP) PollEvent() (ib.Event, bool) { return q.conn.Events.Poll() }
-
-// Config returns what the queue pair was created with.
-func (q *QP) Config() Config { return q.cfg }
 
 // PostSend queues a send request. The error wraps one of those of package ib,
 // and then nothing was queued. States RTS and SQD take requests (SQD sends them

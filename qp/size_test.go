@@ -1,10 +1,13 @@
 package qp
 
 import (
+	"reflect"
 	"testing"
 	"unsafe"
 
+	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/qp/cc"
+	"github.com/gosoftroce/rocev2/qp/conn"
 )
 
 // TestIdleSize bounds the memory of a connected queue pair beyond its send and
@@ -17,4 +20,18 @@ func TestIdleSize(t *testing.T) {
 		t.Errorf("%d bytes with 16 outstanding READs, want at most 4096", size)
 	}
 	t.Logf("%d bytes, %d of them the queue pair itself", size, unsafe.Sizeof(QP{}))
+}
+
+// TestClosedRefersToNothing: whoever still holds a closed queue pair holds no
+// queue, sink or domain. It is in RESET and keeps its number and counters.
+func TestClosedRefersToNothing(t *testing.T) {
+	t.Parallel()
+	p := newPair(t, pairConfig{})
+	must(t, p.a.PostSend(&ib.SendWR{Opcode: ib.OpWrite, SGList: p.a.sge(0, 1<<14), Remote: p.b.remote(0)}))
+	p.run()
+	q := p.a.QP
+	want := QP{service: q.service, conn: conn.Conn{QPN: q.conn.QPN, Stats: q.conn.Stats}}
+	if q.Close(); !reflect.DeepEqual(*q, want) || q.State() != ib.StateReset || q.Stats().SendDone != 1 {
+		t.Errorf("a closed queue pair is %+v", q)
+	}
 }

@@ -137,14 +137,14 @@ func (s *scene) makeQP(a *actor, w args) error {
 		return err
 	}
 	if a.srq != nil {
-		a.srq.pd, a.srq.cq = e.Config().PD, e.Config().RecvCQ
+		a.srq.pd, a.srq.cq = e.node.pd, e.recvCQ
 	}
 	e.sendCQ.limit, e.recvCQ.limit = int(cqe), int(cqe)
 	if keep > 0 {
 		e.SetReorder(qp.NewPool(int(keep)))
 	}
 	a.endpoint = e
-	return e.connect(s.now, ib.Attr{
+	return e.connect(ib.Attr{
 		State: state, Access: access, Port: 1, AV: ib.AddressVector{DGID: a.peer.node.addr, HopLimit: 64},
 		PathMTU: path, Timeout: uint8(timeout), RetryCount: uint8(retry), RNRRetry: uint8(rnr), MinRNRTimer: uint8(rnrTimer),
 		SQPSN: rocev2.PSN(psn), RQPSN: rocev2.PSN(rqpsn), MaxRdAtomic: uint8(rd), MaxDestRdAtomic: uint8(destRd),

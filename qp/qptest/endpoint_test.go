@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/netip"
 
-	"github.com/gosoftroce/rocev2/clock"
 	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/memreg"
 	"github.com/gosoftroce/rocev2/qp"
@@ -106,7 +105,7 @@ func newEndpoint(n *node, c qp.Config) (*endpoint, error) {
 }
 
 // connect walks the QP from RESET up to the state a.State.
-func (e *endpoint) connect(now clock.Time, a ib.Attr) error {
+func (e *endpoint) connect(a ib.Attr) error {
 	e.attr = a
 	steps := []struct {
 		state ib.State

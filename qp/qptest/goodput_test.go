@@ -81,7 +81,7 @@ func newFlood(op ib.Opcode, mtu rocev2.MTU, p floodParams) (*flood, error) {
 	}
 	f.nodes[0].peer, f.nodes[1].peer = f.nodes[1], f.nodes[0]
 	for i, q := range f.endpoint {
-		err := q.connect(0, ib.Attr{
+		err := q.connect(ib.Attr{
 			State: ib.StateRTS, Access: accessAll, Port: 1, AV: ib.AddressVector{DGID: f.nodes[1-i].addr}, PathMTU: mtu,
 			Timeout: 14, RetryCount: 7, RNRRetry: 7, MinRNRTimer: 12, MaxRdAtomic: goodputDepth, MaxDestRdAtomic: goodputDepth,
 			DestQPN: f.endpoint[1-i].qpn,

@@ -233,7 +233,7 @@ func (w *world) connect(i int) {
 			a.MaxRdAtomic *= 3
 		}
 		s.rdLimit = int(a.MaxRdAtomic)
-		if err := s.ep.connect(0, a); err != nil {
+		if err := s.ep.connect(a); err != nil {
 			w.fail("connect: %v", err)
 		}
 		w.push(event{at: clock.Time(r.IntN(100000)), kind: eventAct, q: s.ep})
