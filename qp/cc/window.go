@@ -19,18 +19,18 @@ const regrowth = 32
 // once for all losses in a window in flight. Single losses that are repaired do
 // not: only many in one window do, or packets lost in a row.
 type Window struct {
-	size      int // bytes
-	initial   int
-	limit     int
-	threshold int    // up to here growth is fast (ssthresh)
-	recovered uint64 // the place in the stream where the last loss is overcome
-	eased     uint64 // the place from which on notifications are of packets sent after the last cut for one
-	losses    int    // that were repaired since the last cut, up to recovered
-	before    int    // size at the first of them, or before that cut
-	spare     bool   // such a loss is being repaired: more may be in flight
-	psns      uint32
+	size          int // bytes
+	initial       int
+	limit         int
+	ssthresh      int    // up to here growth is fast (ssthresh)
+	recoveryPoint uint64 // the place in the stream where the last loss is overcome
+	markPoint     uint64 // the place from which on notifications are of packets sent after the last cut for one
+	losses        int    // that were repaired since the last cut, up to recoveryPoint
+	before        int    // size at the first of them, or before that cut
+	spare         bool   // such a loss is being repaired: more may be in flight
+	psns          uint32
 
-	priorSize, priorThreshold int // as Silence found them
+	priorSize, priorSSThresh int // as Silence found them
 }
 
 // NewWindow returns a window with these bounds.
@@ -48,15 +48,15 @@ func (w *Window) Limit() Limit {
 
 // Reset implements Controller.
 func (w *Window) Reset() {
-	w.size, w.threshold, w.recovered, w.eased = w.initial, w.limit, 0, 0
+	w.size, w.ssthresh, w.recoveryPoint, w.markPoint = w.initial, w.limit, 0, 0
 	w.losses, w.before, w.spare = 0, 0, false
 }
 
 // SetConfig implements Controller.
 func (w *Window) SetConfig(c Config) {
 	c = c.withDefaults()
-	if w.threshold == w.limit { // no loss yet
-		w.threshold = c.MaxBytes
+	if w.ssthresh == w.limit { // no loss yet
+		w.ssthresh = c.MaxBytes
 	}
 	w.limit = c.MaxBytes
 	w.size = min(w.size, w.limit)
@@ -74,7 +74,7 @@ func (w *Window) Lost(_ clock.Time, f Flight, how Loss) bool {
 		if w.recovering(f.Una) {
 			return false
 		}
-		w.cut(w.flown(f.Una), f)
+		w.cut(w.sentWith(f.Una), f)
 	case Timeout:
 		w.cut(w.size, f)
 	default:
@@ -95,7 +95,7 @@ func (w *Window) Acked(_ clock.Time, f Flight, n uint64) Limit {
 // grow grows the window for n bytes.
 func (w *Window) grow(n uint64) {
 	grow := int(min(n, uint64(w.size)))
-	if w.size >= w.threshold {
+	if w.size >= w.ssthresh {
 		// Where losses are cheap the way back takes some windows, not
 		// as many as the last size has packets.
 		perWindow := max(growth, w.before/regrowth)
@@ -106,9 +106,9 @@ func (w *Window) grow(n uint64) {
 
 // cut halves the window after a loss, from size, to two packets at the least.
 func (w *Window) cut(size int, f Flight) {
-	w.threshold = max(size/2, 2*f.Packet)
-	w.size = min(w.threshold, w.limit)
-	w.recovered = max(w.recovered, f.Next)
+	w.ssthresh = max(size/2, 2*f.Packet)
+	w.size = min(w.ssthresh, w.limit)
+	w.recoveryPoint = max(w.recoveryPoint, f.Next)
 	w.losses, w.spare = burst, false
 }
 
@@ -127,20 +127,20 @@ const (
 // the window.
 func (w *Window) repaired(f Flight, row bool) bool {
 	if !w.recovering(f.Una) {
-		w.losses, w.before, w.spare = 0, w.flown(f.Una), f.Una >= w.eased
-		w.recovered = f.Next
+		w.losses, w.before, w.spare = 0, w.sentWith(f.Una), f.Una >= w.markPoint
+		w.recoveryPoint = f.Next
 	}
 	w.losses++
 	switch {
 	case w.losses > burst: // cut already
 		return false
-	case w.losses == burst || row || f.Una < w.eased || w.losses > 2 && w.losses*burstShare > w.before/f.Packet:
+	case w.losses == burst || row || f.Una < w.markPoint || w.losses > 2 && w.losses*burstShare > w.before/f.Packet:
 		w.losses, w.spare = burst, false
 		w.size = min(w.size, max(w.before/2, 2*f.Packet))
-		w.threshold = w.size
+		w.ssthresh = w.size
 	case w.losses == 2: // more than one
 		w.size = max(w.before/8*7, min(2*f.Packet, w.before))
-		w.threshold = w.before
+		w.ssthresh = w.before
 	default:
 		return false
 	}
@@ -149,19 +149,19 @@ func (w *Window) repaired(f Flight, row bool) bool {
 
 // Silence implements Controller. It notes the size before a cut for mere
 // silence, which may mean no loss.
-func (w *Window) Silence() { w.priorSize, w.priorThreshold = w.size, w.threshold }
+func (w *Window) Silence() { w.priorSize, w.priorSSThresh = w.size, w.ssthresh }
 
 // Undo implements Controller. It takes back what was cut since Silence.
 func (w *Window) Undo() {
 	w.size = max(w.size, min(w.priorSize, w.limit))
-	w.threshold = max(w.threshold, min(w.priorThreshold, w.limit))
-	w.recovered, w.losses, w.spare = 0, 0, false
+	w.ssthresh = max(w.ssthresh, min(w.priorSSThresh, w.limit))
+	w.recoveryPoint, w.losses, w.spare = 0, 0, false
 }
 
 // recovering reports whether what was in flight at the last cut is not yet
 // acknowledged up to una. Losses in it are of the same round trip, or met what
 // is sent again at the lower rate: one cut is enough for them.
-func (w *Window) recovering(una uint64) bool { return una < w.recovered }
+func (w *Window) recovering(una uint64) bool { return una < w.recoveryPoint }
 
 // Marked implements Controller. A notification says that a queue has begun to
 // build up, not that it is full as a loss does, and stands for any number of
@@ -174,7 +174,7 @@ func (w *Window) recovering(una uint64) bool { return una < w.recovered }
 // met marks or losses or both.
 func (w *Window) Marked(_ clock.Time, f Flight) bool {
 	switch {
-	case f.Una < w.eased:
+	case f.Una < w.markPoint:
 		return false
 	case !w.recovering(f.Una):
 		w.before = w.size
@@ -182,23 +182,23 @@ func (w *Window) Marked(_ clock.Time, f Flight) bool {
 		return false // cut already
 	}
 	size := w.before - w.before/4
-	if w.size < w.threshold || w.recovering(f.Una) {
+	if w.size < w.ssthresh || w.recovering(f.Una) {
 		size = w.before / 2
 	}
 	if w.recovering(f.Una) { // the losses are no noise
 		w.losses, w.spare = burst, false
 	}
-	w.eased = f.Next + 1
+	w.markPoint = f.Next + 1
 	size = min(w.size, max(size, 2*f.Packet))
 	changed := size < w.size
-	w.size, w.threshold = size, size
+	w.size, w.ssthresh = size, size
 	return changed
 }
 
-// flown is the size that the packets which are in flight at una were sent with:
+// sentWith is the size that the packets which are in flight at una were sent with:
 // that before the last cut, if it was for a notification about them.
-func (w *Window) flown(una uint64) int {
-	if una < w.eased {
+func (w *Window) sentWith(una uint64) int {
+	if una < w.markPoint {
 		return max(w.before, w.size)
 	}
 	return w.size

@@ -96,15 +96,15 @@ func (c *Conn) Complete(sink queue.CompletionSink, wc *ib.WC) bool {
 	return false
 }
 
-// Keep keeps a packet that came at now behind the gap at the expected PSN and
+// Buffer keeps a packet that came at now behind the gap at the expected PSN and
 // takes so many PSNs. The result is DropNone, or d if the packet is not kept,
 // or DropConflict.
-func (c *Conn) Keep(b *queue.Reorder, now clock.Time, p *rocev2.Packet, psns uint32, expected rocev2.PSN, d Drop) Drop {
+func (c *Conn) Buffer(b *queue.Reorder, now clock.Time, p *rocev2.Packet, psns uint32, expected rocev2.PSN, d Drop) Drop {
 	if c.Pool == nil || c.Failed() || len(p.Payload) > c.MTU {
 		return d
 	}
 	switch b.Insert(c.Pool, now, p, psns, expected) {
-	case queue.Kept:
+	case queue.Buffered:
 		c.Stats.Kept++
 		return DropNone
 	case queue.Conflict:

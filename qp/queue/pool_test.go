@@ -71,7 +71,7 @@ func (k *keeper) step(rng *rand.Rand, now clock.Time) {
 		psn := p.BTH.PSN
 		had, known := k.want[psn]
 		switch l.Insert(k.pool, now, p, uint32(1+rng.IntN(3)), k.expected) {
-		case Kept:
+		case Buffered:
 			if known {
 				panic("kept twice")
 			}

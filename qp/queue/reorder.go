@@ -22,8 +22,8 @@ type Reorder struct{ *buffer }
 type Inserted uint8
 
 const (
-	Kept     Inserted = iota
-	NotKept           // there is no room, it is too far ahead, or it is kept already
+	Buffered Inserted = iota
+	Refused           // there is no room, it is too far ahead, or it is kept already
 	Conflict          // another packet was kept for its PSN, and now neither is
 )
 
@@ -110,7 +110,7 @@ func (r *Reorder) Insert(pool *Pool, now clock.Time, p *rocev2.Packet, psns uint
 		}
 	}
 	if distance > limit {
-		return NotKept
+		return Refused
 	}
 	if r.buffer == nil {
 		r.buffer = pool.open()
@@ -118,12 +118,12 @@ func (r *Reorder) Insert(pool *Pool, now clock.Time, p *rocev2.Packet, psns uint
 	k := pool.take(r.buffer)
 	if k == nil {
 		r.Trim()
-		return NotKept
+		return Refused
 	}
 	k.at, k.psns, k.packet = now, min(psns, MaxReorder), *p
 	k.packet.Payload = k.buf[:copy(k.buf[:], p.Payload)]
 	r.insert(k)
-	return Kept
+	return Buffered
 }
 
 // insertAgain takes a packet for whose PSN one is kept. If it says something
@@ -134,10 +134,10 @@ func (r *Reorder) insertAgain(k *heldPacket, p *rocev2.Packet) Inserted {
 	a, b := &k.packet, p
 	if a.BTH.Opcode == rocev2.RCAcknowledge && b.BTH.Opcode == rocev2.RCAcknowledge {
 		a.BTH, a.AETH = b.BTH, b.AETH // as the NAK for a PSN and then its acknowledgement
-		return NotKept
+		return Refused
 	}
 	if sameMeaning(a, b) {
-		return NotKept
+		return Refused
 	}
 	r.remove(k)
 	r.bound()

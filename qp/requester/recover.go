@@ -18,7 +18,7 @@ type recovery struct {
 	work
 	cc       cc.Controller
 	minProbe time.Duration
-	kept     queue.Reorder // responses behind a gap
+	reorder  queue.Reorder // responses behind a gap
 	fetch    conn.Fetches
 	recoveryState
 }
@@ -62,10 +62,10 @@ func (r *recovery) SharePauses(p *Pauses) { r.rtt.pauses = p }
 func (r *recovery) Heard(now clock.Time) { r.rtt.pauses.heard = now }
 
 // Held returns the number of responses that are kept behind a gap.
-func (r *recovery) Held() int { return r.kept.Len() }
+func (r *recovery) Held() int { return r.reorder.Len() }
 
 // DiscardHeld gives these back.
-func (r *recovery) DiscardHeld() { r.kept.Discard() }
+func (r *recovery) DiscardHeld() { r.reorder.Discard() }
 
 // InFlight returns the bytes that may lie in the peer's receive buffer: those
 // between the oldest unacknowledged packet and the next one, without a share
@@ -105,7 +105,7 @@ func (r *recovery) Marked(now clock.Time) {
 func (r *recovery) stop() {
 	r.retry.stop()
 	r.rnr.waiting = false
-	r.kept.Discard()
+	r.reorder.Discard()
 	r.fetch = conn.Fetches{}
 	r.paging, r.paced = false, false
 }
@@ -163,22 +163,22 @@ func (r *recovery) restart(now clock.Time, again bool) {
 	r.rewind()
 }
 
-// handleGap takes a response behind a READ or an atomic whose response was
+// handleImpliedNAK takes a response behind a READ or an atomic whose response was
 // lost. While the requests are sent again the rest of the first answers still
 // arrives, in PSN order; when the response that showed the gap, or an earlier
 // one, comes once more, the repeated answers have begun and their first is lost
 // as well. Acknowledgements tell nothing here, for each duplicate may cause
 // one; nor does anything after a response that does not fit, which would not
 // when repeated.
-func (r *recovery) handleGap(now clock.Time, psn rocev2.PSN, info *rocev2.OpcodeInfo) {
+func (r *recovery) handleImpliedNAK(now clock.Time, psn rocev2.PSN, info *rocev2.OpcodeInfo) {
 	t := &r.retry
 	if info.Operation == rocev2.OpAcknowledge {
 		r.restart(now, false)
 		return
 	}
-	again := t.gapped && !psn.After(t.gap) && !t.badResp
-	if again || !t.gapped {
-		t.gapped, t.gap = true, psn
+	again := t.implied && !psn.After(t.impliedBy) && !t.badResp
+	if again || !t.implied {
+		t.implied, t.impliedBy = true, psn
 	}
 	r.restart(now, again)
 }
@@ -195,7 +195,7 @@ func (r *recovery) probe(now clock.Time) {
 		return
 	}
 	r.goBack(now)
-	r.retry.kept = true
+	r.retry.holds = true
 }
 
 // noteSilence notes, before anything is sent again because of silence, what
@@ -215,10 +215,10 @@ func (r *recovery) undoTimeout() {
 	r.c.Stats.Spurious += r.c.Stats.Retransmits - r.resent
 }
 
-// answeredTwice takes a response to what has completed. If one packet was sent
+// detectSpurious takes a response to what has completed. If one packet was sent
 // again because of silence, and now both have their answer, then nothing had
 // been lost.
-func (r *recovery) answeredTwice(now clock.Time, psn rocev2.PSN) {
+func (r *recovery) detectSpurious(now clock.Time, psn rocev2.PSN) {
 	if psn.Next() == r.una && r.c.Stats.Retransmits == r.resent+1 {
 		r.rtt.spurious(now)
 		r.c.Stats.Spurious++
@@ -233,7 +233,7 @@ func (r *recovery) goBack(now clock.Time) {
 
 // HandleTimeout does what is due at now; without anything due it does nothing.
 func (r *recovery) HandleTimeout(now clock.Time) {
-	r.c.Expire(&r.kept, now)
+	r.c.Expire(&r.reorder, now)
 	r.paced = r.paced && now < r.limit.NotBefore
 	if r.rnr.expired(now) {
 		return // the next Poll goes on from where rewind has put the cursor
@@ -269,7 +269,7 @@ func (r *recovery) Deadline() (clock.Time, bool) {
 	if r.paced && (!armed || r.limit.NotBefore < at) {
 		at, armed = r.limit.NotBefore, true
 	}
-	if t, ok := r.c.ReorderDeadline(&r.kept); ok && (!armed || t < at) {
+	if t, ok := r.c.ReorderDeadline(&r.reorder); ok && (!armed || t < at) {
 		return t, true
 	}
 	return at, armed

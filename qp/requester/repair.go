@@ -135,7 +135,7 @@ func (r *sender) pollRepair(now clock.Time, buf []byte) int {
 // here already, which is asked for again so that it shows if those before it
 // are lost once more.
 func (r *sender) limitRepair(rq *request) {
-	k := r.kept.Lowest()
+	k := r.reorder.Lowest()
 	if rq.w.Opcode != ib.OpRead || k == nil {
 		return
 	}
@@ -147,19 +147,19 @@ func (r *sender) limitRepair(rq *request) {
 	}
 }
 
-// executeKeptResponses goes on with the responses that were kept, as far as
+// executeBufferedResponses goes on with the responses that were kept, as far as
 // nothing is missing before them. The next gap is repaired at once, as the
 // first was when it showed.
-func (r *Requester) executeKeptResponses(now clock.Time) {
+func (r *Requester) executeBufferedResponses(now clock.Time) {
 	executed := false
-	for r.kept.Len() > 0 {
-		psn := r.kept.First()
+	for r.reorder.Len() > 0 {
+		psn := r.reorder.First()
 		if !psn.Before(r.una) {
-			p := r.kept.Lowest()
+			p := r.reorder.Lowest()
 			info, _ := p.BTH.Opcode.Info()
 			if psn != r.una && r.queue.At(r.queue.Head).Answered() {
 				if executed {
-					r.handleGap(now, psn, info)
+					r.handleImpliedNAK(now, psn, info)
 				}
 				return
 			}
@@ -169,7 +169,7 @@ func (r *Requester) executeKeptResponses(now clock.Time) {
 			}
 			executed = true
 		}
-		r.kept.Pop()
+		r.reorder.Pop()
 	}
-	r.kept.Trim()
+	r.reorder.Trim()
 }

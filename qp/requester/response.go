@@ -15,10 +15,10 @@ func (r *Requester) HandleResponse(now clock.Time, p *rocev2.Packet, info *rocev
 	una := r.una
 	d := r.executeResponse(now, p, info)
 	if d == conn.DropGap {
-		d = r.c.Keep(&r.kept, now, p, 1, r.una, d)
+		d = r.c.Buffer(&r.reorder, now, p, 1, r.una, d)
 	}
-	if r.kept.Len() > 0 && r.una != una && !r.c.Failed() {
-		r.executeKeptResponses(now)
+	if r.reorder.Len() > 0 && r.una != una && !r.c.Failed() {
+		r.executeBufferedResponses(now)
 	}
 	return d
 }
@@ -51,7 +51,7 @@ func (r *Requester) executeResponse(now clock.Time, p *rocev2.Packet, info *roce
 	}
 	r.progress(now, from, pos)
 	if d == conn.DropGap {
-		r.handleGap(now, psn, info)
+		r.handleImpliedNAK(now, psn, info)
 	}
 	return d
 }
@@ -61,8 +61,8 @@ func (r *Requester) executeResponse(now clock.Time, p *rocev2.Packet, info *roce
 // and a fatal NAK of a READ in the middle of its responses, which Linux sends
 // with the PSN of the request.
 func (r *Requester) handleStale(now clock.Time, p *rocev2.Packet, info *rocev2.OpcodeInfo) conn.Drop {
-	if r.rtt.unsure {
-		r.answeredTwice(now, p.BTH.PSN)
+	if r.rtt.maybeSpurious {
+		r.detectSpurious(now, p.BTH.PSN)
 	}
 	if info.Operation != rocev2.OpAcknowledge {
 		return conn.DropStale

@@ -21,14 +21,14 @@ type retry struct {
 	armed    bool
 	limit    uint8
 	left     uint8
-	kept     bool // the deadline holds though the timer is stopped: a probe does not put it off
+	holds    bool // the deadline holds though the timer is stopped: a probe does not put it off
 	// restarts counts how often the requester went back without a timeout,
 	// since progress or a timeout.
 	restarts uint8
-	gapped   bool // since the last progress a READ or atomic response came that showed a gap
+	implied  bool // since the last progress a READ or atomic response came that showed a gap
 	badResp  bool // since the last progress a response came that did not fit
 
-	gap rocev2.PSN // if gapped: the response that showed the gap first, after the last restart for one
+	impliedBy rocev2.PSN // if implied: the response that showed the gap first, after the last restart for one
 }
 
 // maxRestarts bounds how often the same PSN is sent again for sequence NAKs,
@@ -48,7 +48,7 @@ func (r *retry) configure(timeout, count uint8) {
 // reset ends a connection's or an attempt's state.
 func (r *retry) reset() {
 	r.left = r.limit
-	r.armed, r.kept, r.restarts, r.gapped, r.badResp = false, false, 0, false, false
+	r.armed, r.holds, r.restarts, r.implied, r.badResp = false, false, 0, false, false
 }
 
 // start arms the timer unless it runs.
@@ -56,20 +56,20 @@ func (r *retry) start(now clock.Time) {
 	if r.armed {
 		return
 	}
-	if !r.kept {
+	if !r.holds {
 		r.deadline = now.Add(r.interval)
 	}
-	r.armed, r.kept = true, false
+	r.armed, r.holds = true, false
 }
 
-func (r *retry) stop() { r.armed, r.kept = false, false }
+func (r *retry) stop() { r.armed, r.holds = false, false }
 
 // progress reloads the counter; the timer starts anew if something is still in
 // flight.
 func (r *retry) progress(now clock.Time, inFlight bool) {
 	r.left = r.limit
-	r.restarts, r.gapped, r.badResp = 0, false, false
-	r.armed, r.kept, r.deadline = inFlight, false, now.Add(r.interval)
+	r.restarts, r.implied, r.badResp = 0, false, false
+	r.armed, r.holds, r.deadline = inFlight, false, now.Add(r.interval)
 }
 
 // expired reports, once, that the timer has run out.

@@ -24,28 +24,28 @@ import (
 // needed is answered a round trip after it was sent; if progress comes at
 // another time, the peer was silent for a reason of its own.
 type rtt struct {
-	floor       time.Duration
-	srtt        time.Duration
-	rttvar      time.Duration
-	minRTT      time.Duration // of all round trips: one without queues
-	pauses      *Pauses
-	own         Pauses // unless they are shared
-	known       bool   // srtt is more than a guess
-	probing     bool   // since the last progress packets were sent again because of silence
-	postponed   bool   // a probe was put off since then
-	unsure      bool   // before the last progress they were, and it may have been spurious
-	resent      bool   // or for whatever reason
-	timing      bool
-	probes      uint8  // probes since the last progress
-	backoff     uint8  // doublings of the wait for lack of a measurement
-	unmeasured  uint8  // acknowledgements since then, or since the last doubling was taken back
-	noise       uint16 // acknowledgements for which losses are to be expected
-	sentAt      clock.Time
-	silentSince clock.Time    // since when the peer has been silent
-	probedAt    clock.Time    // if probing: when
-	silence     time.Duration // if unsure: how long it was, until the peer answered
-	probeAt     clock.Time
-	psn         rocev2.PSN
+	floor         time.Duration
+	srtt          time.Duration
+	rttvar        time.Duration
+	minRTT        time.Duration // of all round trips: one without queues
+	pauses        *Pauses
+	own           Pauses // unless they are shared
+	known         bool   // srtt is more than a guess
+	probing       bool   // since the last progress packets were sent again because of silence
+	postponed     bool   // a probe was put off since then
+	maybeSpurious bool   // before the last progress they were, and it may have been spurious
+	resent        bool   // or for whatever reason
+	timing        bool
+	probes        uint8  // probes since the last progress
+	backoff       uint8  // doublings of the wait for lack of a measurement
+	unmeasured    uint8  // acknowledgements since then, or since the last doubling was taken back
+	noise         uint16 // acknowledgements for which losses are to be expected
+	sentAt        clock.Time
+	silentSince   clock.Time    // since when the peer has been silent
+	probedAt      clock.Time    // if probing: when
+	silence       time.Duration // if maybeSpurious: how long it was, until the peer answered
+	probeAt       clock.Time
+	psn           rocev2.PSN
 }
 
 const (
@@ -105,7 +105,7 @@ func (r *rtt) progress(now clock.Time, una rocev2.PSN) (spurious bool) {
 		}
 	}
 	if r.probing {
-		r.unsure, r.silence = !spurious, time.Duration(now-r.silentSince)
+		r.maybeSpurious, r.silence = !spurious, time.Duration(now-r.silentSince)
 	}
 	r.probing, r.postponed, r.resent = false, false, false
 	if r.timing && r.psn.Before(una) {
@@ -142,7 +142,7 @@ func (r *rtt) paused(now clock.Time) { r.pauses.add(now, time.Duration(now-r.sil
 // spurious takes the second answer to what was sent twice: nothing had been
 // lost.
 func (r *rtt) spurious(now clock.Time) {
-	r.unsure = false
+	r.maybeSpurious = false
 	r.pauses.add(now, r.silence, r.floor)
 }
 
@@ -218,7 +218,7 @@ func (r *rtt) probe(now clock.Time) {
 	if !r.probing {
 		r.pauses.probed = now
 	}
-	r.probing, r.unsure, r.probedAt = true, false, now
+	r.probing, r.maybeSpurious, r.probedAt = true, false, now
 }
 
 // backOff doubles the wait for the next probe.

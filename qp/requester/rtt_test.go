@@ -233,7 +233,7 @@ func TestRetryKept(t *testing.T) {
 	r.configure(14, 1)
 	r.start(0)
 	r.stop()
-	r.kept = true
+	r.holds = true
 	r.start(1000)
 	if r.deadline != clock.Time(r.interval) {
 		t.Errorf("deadline %d", r.deadline)

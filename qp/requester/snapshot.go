@@ -35,7 +35,7 @@ func (r *Requester) Snapshot() Snapshot {
 
 // Check says which invariant does not hold, for tests.
 func (r *Requester) Check() error {
-	if err := r.kept.Check(r.una); err != nil {
+	if err := r.reorder.Check(r.una); err != nil {
 		return err
 	}
 	head, tail := r.queue.Head, r.queue.Tail
@@ -55,7 +55,7 @@ func (r *Requester) Check() error {
 		return fmt.Errorf("%d READs outstanding and nothing in flight", r.rd)
 	}
 	_, armed := r.Deadline()
-	working := r.una != r.nxt || r.rnr.waiting || r.kept.Len() > 0 || r.paced
+	working := r.una != r.nxt || r.rnr.waiting || r.reorder.Len() > 0 || r.paced
 	switch {
 	case r.c.State == ib.StateErr && (armed || head != tail):
 		return fmt.Errorf("in ERR: timer %v, %d requests", armed, tail-head)

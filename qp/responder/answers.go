@@ -8,7 +8,7 @@ import (
 type responseKind uint8
 
 const (
-	responseDead responseKind = iota // its place is taken, nothing is sent
+	responseCanceled responseKind = iota // its place is taken, nothing is sent
 	responseAck
 	responseNAK    // any NAK, and receiver not ready
 	responseRead   // one packet or more
@@ -124,11 +124,11 @@ func (r *responses) nak(s rocev2.Syndrome, psn, msn rocev2.PSN) bool {
 	return true
 }
 
-// kill takes the unsent answers of a resource away.
-func (r *responses) kill(res uint8) {
+// cancel takes the unsent answers of a resource away.
+func (r *responses) cancel(res uint8) {
 	for i := r.head; i != r.tail; i++ {
 		if e := r.at(i); e.kind >= responseRead && e.res == res {
-			e.kind = responseDead
+			e.kind = responseCanceled
 		}
 	}
 }
@@ -142,9 +142,9 @@ func (r *responses) move(from, to uint8) {
 	}
 }
 
-// quiet drops the answers from the first one on that has data of a READ, which
+// dropReads drops the answers from the first one on that has data of a READ, which
 // it returns if there is one. What is left is small.
-func (r *responses) quiet() (first response, dropped bool) {
+func (r *responses) dropReads() (first response, dropped bool) {
 	for i := r.head; i != r.tail; i++ {
 		if e := r.at(i); e.kind == responseRead {
 			r.tail = i
@@ -154,8 +154,8 @@ func (r *responses) quiet() (first response, dropped bool) {
 	return response{}, false
 }
 
-// deny adds a NAK for a duplicate in its turn, unless another one waits.
-func (r *responses) deny(s rocev2.Syndrome, psn, msn rocev2.PSN) {
+// nakDuplicate adds a NAK for a duplicate in its turn, unless another one waits.
+func (r *responses) nakDuplicate(s rocev2.Syndrome, psn, msn rocev2.PSN) {
 	for i := r.head; i != r.tail; i++ {
 		if e := r.at(i); e.kind == responseNAK && e.syndrome.IsNAK() && e.syndrome != rocev2.NAKSequence {
 			return
@@ -164,8 +164,8 @@ func (r *responses) deny(s rocev2.Syndrome, psn, msn rocev2.PSN) {
 	r.insert(response{kind: responseNAK, syndrome: s, psn: psn, msn: msn})
 }
 
-// back moves a READ's answer back to psn, and brings MSNs up as insert does.
-func (r *responses) back(e *response, psn, msn rocev2.PSN) {
+// rewind moves a READ's answer back to psn, and brings MSNs up as insert does.
+func (r *responses) rewind(e *response, psn, msn rocev2.PSN) {
 	e.psn, e.start = psn, psn
 	for i := r.tail; ; i-- {
 		r.at(i - 1).msn = msn

@@ -25,7 +25,7 @@ func TestResponses(t *testing.T) {
 		t.Error("an acknowledgement merged across a READ")
 	}
 	r.move(3, 5)
-	r.kill(3)
+	r.cancel(3)
 	if e := r.at(1); e.kind != responseRead || e.res != 5 {
 		t.Error("the answer of a resource did not move to another one")
 	}
@@ -122,7 +122,7 @@ func TestResponseOrder(t *testing.T) {
 	if got := msns(); got != "1 5 7 7 7 " {
 		t.Errorf("MSNs %s: they go back, or change before the inserted", got)
 	}
-	r.back(r.at(1), 0xfffffc, 8)
+	r.rewind(r.at(1), 0xfffffc, 8)
 	if got := msns(); got != "1 8 8 8 8 " {
 		t.Errorf("MSNs %s after going back", got)
 	}

@@ -71,7 +71,7 @@ func (r *answerer) duplicateRead(p *rocev2.Packet) {
 		// it goes back; otherwise it will come there.
 		behind := max(from+w.left, rel+psns)
 		if w.psn.After(psn) {
-			r.out.back(w, psn, r.msn)
+			r.out.rewind(w, psn, r.msn)
 		}
 		w.left, w.end = behind-w.psn.Ahead(e.first), max(w.end, end)
 		return
@@ -95,12 +95,12 @@ func (r *answerer) readAgain(h *rocev2.BTH, e *rocev2.RETH) {
 		return
 	}
 	if r.c.Attr.Access&ib.RemoteRead == 0 {
-		r.out.deny(rocev2.NAKInvalidRequest, h.PSN, r.msn)
+		r.out.nakDuplicate(rocev2.NAKInvalidRequest, h.PSN, r.msn)
 		return
 	}
 	if f := r.checkRead(e); f != ib.FaultNone {
 		s, _ := faultNAK(f)
-		r.out.deny(s, h.PSN, r.msn)
+		r.out.nakDuplicate(s, h.PSN, r.msn)
 		return
 	}
 	index, ok := r.res.addBeside(resource{kind: resourceRead, opcode: h.Opcode, first: h.PSN, psns: psns, va: e.VA,
@@ -118,7 +118,7 @@ func (r *answerer) readAgain(h *rocev2.BTH, e *rocev2.RETH) {
 func (r *answerer) duplicateAtomic(p *rocev2.Packet) {
 	e, index := r.res.find(p.BTH.PSN)
 	if e == nil && r.res.wasPushed(p.BTH.PSN, 1, r.epsn) {
-		r.out.deny(rocev2.NAKInvalidRequest, p.BTH.PSN, r.msn)
+		r.out.nakDuplicate(rocev2.NAKInvalidRequest, p.BTH.PSN, r.msn)
 	}
 	if e == nil || e.kind != resourceAtomic || e.opcode != p.BTH.Opcode || e.pending != pendingNone {
 		return

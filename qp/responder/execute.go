@@ -118,7 +118,7 @@ func (r *answerer) reserve(n resource) (index uint8) {
 		if to, ok := r.res.addBeside(*e); ok {
 			r.out.move(index, to)
 		} else {
-			r.out.kill(index)
+			r.out.cancel(index)
 		}
 	}
 	n.pending, n.first = pendingFirst, r.epsn

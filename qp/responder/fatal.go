@@ -72,7 +72,7 @@ func (r *answerer) refuse(s rocev2.Syndrome, status ib.Status, f ib.Fault) conn.
 // be told.
 func (r *answerer) endAnswers(refused rocev2.PSN, s rocev2.Syndrome) bool {
 	r.fatal = fatalNAK{first: r.epsn, refused: refused, last: r.epsn, syndrome: s, left: fatalRepeats}
-	e, cut := r.out.quiet()
+	e, cut := r.out.dropReads()
 	if cut {
 		r.fatal.first, r.fatal.last = r.res.at(e.res).first, e.psn
 	}

@@ -15,7 +15,7 @@ func (r *Responder) WantsFetch() bool { return r.fetch.Any() }
 
 // Fetched has what waited for a fetch go on. It may come late.
 func (r *Responder) Fetched(need conn.Need) {
-	if r.fetch.Done(need) && need == conn.NeedMessage && r.latch && r.epsn == r.absent {
+	if r.fetch.Done(need) && need == conn.NeedMessage && r.nakSent && r.epsn == r.pagePSN {
 		r.firstGap = r.epsn
 		r.out.nak(rocev2.NAKSequence, r.epsn, r.msn)
 	}
@@ -24,15 +24,15 @@ func (r *Responder) Fetched(need conn.Need) {
 // waitsForPage reports whether the expected request was dropped and will be
 // asked for.
 func (r *Responder) waitsForPage() bool {
-	return r.fetch.Pending(conn.NeedMessage) && r.absent == r.epsn
+	return r.fetch.Pending(conn.NeedMessage) && r.pagePSN == r.epsn
 }
 
 // dropForPage drops the expected request. What follows it may be kept, and gets
 // no NAK: that comes with the page.
 func (r *Responder) dropForPage(m memreg.Missing) conn.Drop {
-	r.latch, r.rearm, r.firstGap = true, true, r.epsn
+	r.nakSent, r.nakForGap, r.firstGap = true, true, r.epsn
 	if !r.waitsForPage() {
-		r.absent = r.epsn
+		r.pagePSN = r.epsn
 		r.fetch.Add(conn.NeedMessage, m)
 	}
 	return conn.DropNotPresent

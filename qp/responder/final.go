@@ -9,7 +9,7 @@ import (
 // not, and the NAK that ended the connection. It returns the length of the next
 // such packet, 0 if there is none, and drops all other answers.
 func (r *answerer) PollFinal(buf []byte) int {
-	r.condense()
+	r.reduceToFinal()
 	if r.out.empty() {
 		return 0
 	}
@@ -18,12 +18,12 @@ func (r *answerer) PollFinal(buf []byte) int {
 	return r.buildShort(e, buf)
 }
 
-// condense reduces the answers that wait to those that PollFinal writes. An
+// reduceToFinal reduces the answers that wait to those that PollFinal writes. An
 // acknowledgement must not pass the answer to a READ or an atomic, which is
 // lost now: so it ends before the first of them.
-func (r *answerer) condense() {
+func (r *answerer) reduceToFinal() {
 	ack := response{kind: responseAck, psn: r.lastAck, msn: r.msn}
-	owed := r.owed
+	owed := r.unacked
 	var nak response
 	for i := r.out.head; i != r.out.tail; i++ {
 		e := r.out.at(i)
@@ -31,14 +31,14 @@ func (r *answerer) condense() {
 		case e.kind >= responseRead && owed && !e.psn.After(ack.psn):
 			res := r.res.at(e.res)
 			ack.psn, ack.msn = e.psn.Add(-1), e.msn.Add(-1)
-			owed = e.psn == res.first && res.pending == pendingFirst && !ack.psn.Before(r.owes)
-		case e.kind == responseAck && !r.owed && i == r.out.head:
+			owed = e.psn == res.first && res.pending == pendingFirst && !ack.psn.Before(r.firstUnacked)
+		case e.kind == responseAck && !r.unacked && i == r.out.head:
 			ack, owed = *e, true // condensed before
 		case e.kind == responseNAK && e.syndrome != rocev2.NAKSequence && !e.syndrome.IsRNR():
 			nak = *e
 		}
 	}
-	r.owed = false
+	r.unacked = false
 	r.out.clear()
 	if owed {
 		r.out.push(ack)
@@ -48,10 +48,10 @@ func (r *answerer) condense() {
 	}
 }
 
-// say takes note that a packet acknowledges what comes before and up to psn.
-func (r *answerer) say(psn rocev2.PSN) {
-	if r.owed && !psn.Before(r.owes) {
-		r.owes = psn.Next()
-		r.owed = !r.owes.After(r.lastAck)
+// acknowledges takes note that a packet acknowledges what comes before and up to psn.
+func (r *answerer) acknowledges(psn rocev2.PSN) {
+	if r.unacked && !psn.Before(r.firstUnacked) {
+		r.firstUnacked = psn.Next()
+		r.unacked = !r.firstUnacked.After(r.lastAck)
 	}
 }

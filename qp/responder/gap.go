@@ -9,21 +9,21 @@ import (
 	"github.com/gosoftroce/rocev2/rocev2"
 )
 
-// keepRequest takes a request behind a gap.
-func (r *Responder) keepRequest(now clock.Time, p *rocev2.Packet, info *rocev2.OpcodeInfo) conn.Drop {
+// bufferRequest takes a request behind a gap.
+func (r *Responder) bufferRequest(now clock.Time, p *rocev2.Packet, info *rocev2.OpcodeInfo) conn.Drop {
 	psn := p.BTH.PSN
 	d := conn.DropOutOfOrder
 	if r.c.Pool != nil && psn.Ahead(r.epsn) > queue.MaxReorder {
 		return d // not in flight
 	}
-	if r.rearm || !r.latch {
+	if r.nakForGap || !r.nakSent {
 		psns := uint32(1)
 		if info.Operation == rocev2.OpReadRequest {
 			psns = r.c.PSNs(p.RETH.Length)
 		}
-		d = r.c.Keep(&r.kept, now, p, psns, r.epsn, d)
+		d = r.c.Buffer(&r.reorder, now, p, psns, r.epsn, d)
 	}
-	if !r.latch || r.rearm && !psn.After(r.firstGap) {
+	if !r.nakSent || r.nakForGap && !psn.After(r.firstGap) {
 		r.nakGap(now, psn)
 	} else if r.firstGap == r.epsn {
 		r.firstGap = psn
@@ -31,18 +31,18 @@ func (r *Responder) keepRequest(now clock.Time, p *rocev2.Packet, info *rocev2.O
 	return d
 }
 
-// executeKept goes on with what was kept, as far as it follows without a gap.
+// executeBuffered goes on with what was kept, as far as it follows without a gap.
 // The next gap gets its NAK at once: the peer went back no further than to the
 // last one.
-func (r *Responder) executeKept(now clock.Time) {
+func (r *Responder) executeBuffered(now clock.Time) {
 	executed := false
-	for r.kept.Len() > 0 && !r.out.full() {
-		d := r.kept.First().Sub(r.epsn)
+	for r.reorder.Len() > 0 && !r.out.full() {
+		d := r.reorder.First().Sub(r.epsn)
 		if d > 0 {
 			break
 		}
 		if d == 0 { // else sent again and executed meanwhile
-			p := r.kept.Lowest()
+			p := r.reorder.Lowest()
 			info, _ := p.BTH.Opcode.Info()
 			if r.executeRequest(p, info) == conn.DropRdAtomic {
 				r.c.Stats.Drops[conn.DropRdAtomic]++
@@ -52,14 +52,14 @@ func (r *Responder) executeKept(now clock.Time) {
 				return
 			}
 		}
-		r.kept.Pop()
+		r.reorder.Pop()
 	}
-	if r.latch && !r.rearm {
-		r.kept.Discard() // the peer sends everything again
+	if r.nakSent && !r.nakForGap {
+		r.reorder.Discard() // the peer sends everything again
 	}
-	r.kept.Trim()
-	if executed && r.kept.Len() > 0 && !r.latch && !r.out.full() {
-		r.nakGap(now, r.kept.First())
+	r.reorder.Trim()
+	if executed && r.reorder.Len() > 0 && !r.nakSent && !r.out.full() {
+		r.nakGap(now, r.reorder.First())
 	}
 }
 
@@ -71,8 +71,8 @@ func (r *Responder) nakGap(now clock.Time, psn rocev2.PSN) {
 	if r.waitsForPage() || !r.naks.allow(now, r.epsn) {
 		return
 	}
-	r.latch, r.rearm, r.firstGap = true, true, psn
-	if r.out.nak(rocev2.NAKSequence, r.epsn, r.msn) && r.kept.Len() > 0 && !r.out.full() {
+	r.nakSent, r.nakForGap, r.firstGap = true, true, psn
+	if r.out.nak(rocev2.NAKSequence, r.epsn, r.msn) && r.reorder.Len() > 0 && !r.out.full() {
 		r.out.push(*r.out.at(r.out.tail - 1))
 	}
 }

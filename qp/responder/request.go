@@ -11,10 +11,10 @@ import (
 func (r *Responder) HandleRequest(now clock.Time, p *rocev2.Packet, info *rocev2.OpcodeInfo) conn.Drop {
 	d := r.executeRequest(p, info)
 	if d == conn.DropOutOfOrder {
-		return r.keepRequest(now, p, info)
+		return r.bufferRequest(now, p, info)
 	}
-	if r.kept.Len() > 0 && !r.c.Failed() {
-		r.executeKept(now)
+	if r.reorder.Len() > 0 && !r.c.Failed() {
+		r.executeBuffered(now)
 	}
 	return d
 }
@@ -34,9 +34,9 @@ func (r *Responder) executeRequest(p *rocev2.Packet, info *rocev2.OpcodeInfo) co
 	if crossesAge(psn, 1) && !r.age(1) {
 		return r.putOff()
 	}
-	r.latch = false
-	if r.c.State == ib.StateRTR && !r.heard {
-		r.heard = true
+	r.nakSent = false
+	if r.c.State == ib.StateRTR && !r.established {
+		r.established = true
 		r.c.Events.Raise(ib.EventCommEstablished)
 	}
 	if info.First == (r.message != 0) || (r.message != 0 && r.message != info.Operation) {
@@ -75,7 +75,7 @@ func accessFor(op rocev2.Operation) ib.Access {
 // notReady asks the peer to send the packet again later. The packets that
 // follow it on the wire get no NAK.
 func (r *Responder) notReady() conn.Drop {
-	r.latch, r.rearm = true, false
+	r.nakSent, r.nakForGap = true, false
 	r.out.nak(rocev2.SyndromeRNR(r.c.Attr.MinRNRTimer), r.epsn, r.msn)
 	return conn.DropRNR
 }
@@ -83,7 +83,7 @@ func (r *Responder) notReady() conn.Drop {
 // putOff has the peer send the expected packet again when the answers that wait
 // have left: the NAK goes behind them. What follows the packet gets no other.
 func (r *Responder) putOff() conn.Drop {
-	r.latch, r.rearm, r.firstGap = true, true, r.epsn
+	r.nakSent, r.nakForGap, r.firstGap = true, true, r.epsn
 	r.out.nak(rocev2.NAKSequence, r.epsn, r.msn)
 	return conn.DropRdAtomic
 }
@@ -92,8 +92,8 @@ func (r *Responder) putOff() conn.Drop {
 // acknowledges it if asked.
 func (r *Responder) accepted(p *rocev2.Packet) conn.Drop {
 	r.lastAck, r.acked = r.epsn, true
-	if !r.owed {
-		r.owed, r.owes = true, r.epsn
+	if !r.unacked {
+		r.unacked, r.firstUnacked = true, r.epsn
 	}
 	r.epsn = r.epsn.Next()
 	if p.BTH.AckReq {

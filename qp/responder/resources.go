@@ -181,7 +181,7 @@ func (r *answerer) age(n uint32) bool {
 	forget := func(e *resource, index int) {
 		if e.kind != resourceFree && r.epsn.Ahead(e.first)+n > ageLimit {
 			if e.pending != pendingNone {
-				r.out.kill(uint8(index))
+				r.out.cancel(uint8(index))
 			}
 			*e = resource{}
 		}

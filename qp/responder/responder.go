@@ -28,20 +28,20 @@ type Config struct {
 //	Responder  executing
 type Responder struct {
 	answerer
-	kept       queue.Reorder
+	reorder    queue.Reorder
 	invalidate func(key ib.Key) bool
 	execution
 }
 
 // execution is where executing is.
 type execution struct {
-	latch bool // a NAK was sent for epsn: silence until the expected packet comes
-	rearm bool // it was for a gap, before firstGap: when that or an earlier packet comes, epsn was sent again and lost again
-	heard bool // EventCommEst was raised
+	nakSent     bool // a NAK was sent for epsn: silence until the expected packet comes
+	nakForGap   bool // it was for a gap, before firstGap: when that or an earlier packet comes, epsn was sent again and lost again
+	established bool // EventCommEst was raised
 
 	message rocev2.Operation // the multi-packet message under way: OpSend, OpWrite or 0
 
-	absent   rocev2.PSN // of the request that was dropped because a page must be fetched
+	pagePSN  rocev2.PSN // of the request that was dropped because a page must be fetched
 	firstGap rocev2.PSN // epsn: nothing came behind it since the NAK
 	naks     nakLimit
 
@@ -74,16 +74,16 @@ func (r *Responder) Reset() {
 func (r *Responder) ReadyToReceive(first rocev2.PSN) { r.epsn, r.msn = first, 0 }
 
 // Held returns the number of requests that are kept behind a gap.
-func (r *Responder) Held() int { return r.kept.Len() }
+func (r *Responder) Held() int { return r.reorder.Len() }
 
 // DiscardHeld gives these back.
-func (r *Responder) DiscardHeld() { r.kept.Discard() }
+func (r *Responder) DiscardHeld() { r.reorder.Discard() }
 
 // HandleTimeout does what is due at now.
-func (r *Responder) HandleTimeout(now clock.Time) { r.c.Expire(&r.kept, now) }
+func (r *Responder) HandleTimeout(now clock.Time) { r.c.Expire(&r.reorder, now) }
 
 // Deadline returns when HandleTimeout wants to be called, and whether at all.
-func (r *Responder) Deadline() (clock.Time, bool) { return r.c.ReorderDeadline(&r.kept) }
+func (r *Responder) Deadline() (clock.Time, bool) { return r.c.ReorderDeadline(&r.reorder) }
 
 // Flush ends all work, on the way to ERR: every receive completes with
 // WR_FLUSH_ERR, in order. Of the answers that wait only the acknowledgement of
@@ -97,7 +97,7 @@ func (r *Responder) Flush(why conn.End) {
 			r.tellFatal()
 		}
 	case conn.EndLocal:
-		r.condense()
+		r.reduceToFinal()
 		r.fatal.left = 0
 	}
 	if r.held {
@@ -114,6 +114,6 @@ func (r *Responder) Flush(why conn.End) {
 
 // stop gives back what is kept, and waits for no memory any more.
 func (r *Responder) stop() {
-	r.kept.Discard()
+	r.reorder.Discard()
 	r.fetch = conn.Fetches{}
 }

@@ -39,13 +39,13 @@ func (r *Responder) Snapshot() Snapshot {
 
 // Check says which invariant does not hold, for tests.
 func (r *Responder) Check() error {
-	if err := r.kept.Check(r.epsn); err != nil {
+	if err := r.reorder.Check(r.epsn); err != nil {
 		return err
 	}
 	if n := int(r.out.tail - r.out.head); n > len(r.out.ring) {
 		return fmt.Errorf("%d answers wait and there is room for %d", n, len(r.out.ring))
 	}
-	if r.c.State == ib.StateErr && (r.own.Len() > 0 || r.held || r.kept.Len() > 0) {
+	if r.c.State == ib.StateErr && (r.own.Len() > 0 || r.held || r.reorder.Len() > 0) {
 		return errors.New("in ERR there are receives or packets")
 	}
 	return nil

@@ -16,12 +16,12 @@ type answerer struct {
 
 // answers is the state of an answerer, which a reset clears.
 type answers struct {
-	epsn    rocev2.PSN // expected
-	msn     rocev2.PSN // messages completed
-	lastAck rocev2.PSN // the latest SEND or WRITE packet executed
-	owes    rocev2.PSN
-	acked   bool // lastAck is set
-	owed    bool // nothing that was sent acknowledges what lies from owes to lastAck
+	epsn         rocev2.PSN // expected
+	msn          rocev2.PSN // messages completed
+	lastAck      rocev2.PSN // the latest SEND or WRITE packet executed
+	firstUnacked rocev2.PSN
+	acked        bool // lastAck is set
+	unacked      bool // nothing that was sent acknowledges what lies from firstUnacked to lastAck
 
 	res   resources
 	out   responses
@@ -99,17 +99,17 @@ func (r *answerer) pollNext(buf []byte, out *conn.Output) bool {
 func (r *answerer) buildShort(e *response, buf []byte) int {
 	switch e.kind {
 	case responseAck:
-		r.say(e.psn)
+		r.acknowledges(e.psn)
 		r.c.Stats.AcksSent++
 		return r.buildAck(buf, rocev2.RCAcknowledge, e.psn, rocev2.AETH{Syndrome: r.ackSyndrome(), MSN: e.msn})
 	case responseNAK:
-		r.say(e.psn.Add(-1))
+		r.acknowledges(e.psn.Add(-1))
 		r.countSentNAK(e.syndrome)
 		return r.buildAck(buf, rocev2.RCAcknowledge, e.psn, rocev2.AETH{Syndrome: e.syndrome, MSN: e.msn})
 	}
 	res := r.res.at(e.res)
 	res.pending = pendingNone
-	r.say(e.psn)
+	r.acknowledges(e.psn)
 	n := r.buildAck(buf, rocev2.RCAtomicAcknowledge, e.psn, rocev2.AETH{Syndrome: r.ackSyndrome(), MSN: e.msn})
 	ack := rocev2.AtomicAckETH{Original: res.value}
 	return len(ack.AppendTo(buf[:n]))
@@ -220,7 +220,7 @@ func (r *answerer) buildReadResponse(e *response, buf []byte) (int, ib.Fault) {
 		}
 	}
 	r.c.Stats.TxBytes += uint64(n)
-	r.say(e.psn)
+	r.acknowledges(e.psn)
 	e.psn = e.psn.Next()
 	e.left--
 	if last {
