@@ -138,8 +138,8 @@ func (c *Config) readChunk() int {
 	}
 }
 
-// minQPN is the least queue pair number: 0 and 1 are management queue pairs
-// ; a few more stay reserved.
+// minQPN is the least queue pair number: 0 and 1 are the management queue
+// pairs, and a few more stay reserved.
 const minQPN = 0x10
 
 // randomQPN returns a number that a queue pair of the engine may have.

@@ -89,8 +89,8 @@ func (e *Engine) pull(now clock.Time, q *QP) bool {
 			continue // small ones take less of the turn
 		case p.Full:
 			if q.local {
-				// What it waits for comes at once: the others would have no
-				// turn.
+				// What it waits for comes at once: the others
+				// would have no turn.
 				q.endAdmitted()
 				e.turns.rotate()
 			}

@@ -32,7 +32,8 @@ func (e *Engine) Receive(now clock.Time, packets []transport.RxPacket) Received 
 	return r
 }
 
-// dispatch finds who receives a packet. It is the only place that does.
+// dispatch finds who receives a packet: the queue pair that its BTH names (IBTA
+// 9.6). It is the only place that does.
 func (e *Engine) dispatch(now clock.Time, r *Received, d *transport.RxPacket) {
 	if err := e.packet.Parse(d.Data); err != nil {
 		e.counters.malformed(err)

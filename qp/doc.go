@@ -32,7 +32,7 @@
 // A half that ends the connection sets the state to ERR and says why
 // (conn.Conn.Fail). Before the call returns, the queue pair has both halves
 // flush their queues: first what is left of the sends completes, then the
-// receive in hand, then the other receives (IBTA 10.3.1.5).
+// receive in hand, then the other receives (IBTA 10.3.1).
 //
 // # Congestion
 //
@@ -44,17 +44,17 @@
 //
 // # Packets behind a gap
 //
-// What is kept of a peer of our own kind (SetReorder) has not been checked by
-// the order of PSNs, and may be forged. So it is bounded: at most 128 PSNs past
-// the expected packet or the last one that is kept and no more than a peer has
-// in flight, for some tens of milliseconds, in an equal share of the pool; and
-// two packets of one PSN that differ are both dropped.
+// The reorder buffer of a native peer (SetReorder) holds packets that the order
+// of PSNs has not checked yet, and that may be forged. So it is bounded: at
+// most 128 PSNs past the expected packet or the last one in the buffer, no more
+// than a peer has in flight, for some tens of milliseconds, in an equal share
+// of the pool. Two packets of one PSN that differ are both dropped.
 //
 // # What it does not do
 //
-// The datagrams of UC and UD, XRC, RD; memory windows and invalidation of local
-// keys; FLUSH and ATOMIC_WRITE; path migration; congestion control by rates
-// (DCQCN), of which there is the place but no implementation; selective
+// UC, UD, XRC and RD; memory windows and invalidation of local keys; FLUSH and
+// ATOMIC_WRITE (IBTA A19); path migration; congestion control by rates (DCQCN),
+// for which there is the place but no implementation; selective
 // acknowledgement.
 //
 // The IBTA sections are those of the InfiniBand Architecture Specification,

@@ -168,24 +168,24 @@ func (q *QP) SetWindow(c cc.Config) { q.req.SetLimits(c) }
 // SharePauses has the queue pair share p with others until it is reset.
 func (q *QP) SharePauses(p *Pauses) { q.req.SharePauses(p) }
 
-// SetReorder says that the peer is of our own kind and keeps what arrives
-// behind a gap. So does this queue pair from now on, in p, as long as there is
-// room, and executes it in order when the gap is closed: to the peer that is as
-// if the network had delayed the packets. And after a loss it does not send
-// everything again that was in flight, but a few packets from the missing one
-// on, and more if they do not help; so a peer that keeps nothing, or not
-// everything, costs time only. With nil it is as with any other peer.
+// SetReorder says that the peer is native: it buffers what arrives behind a
+// gap. From now on this queue pair does so too, in p, as long as there is room.
+// It executes the packets in order when the gap is closed: to the peer that is
+// as if the network had delayed them. After a loss it does not send everything
+// again that was in flight, but a few packets from the missing one on, and more
+// if they do not help. So a peer that buffers nothing, or not everything, costs
+// time only. With nil it is as with any other peer: go-back-N.
 //
-// A packet that is kept takes effect without the packets before it having shown
-// that its PSN is right; so a PSN is up to 128 times easier to guess than
-// without. The program must know who the peer is.
+// A packet from the buffer takes effect without the packets before it having
+// shown that its PSN is right. So a PSN is up to 128 times easier to guess. The
+// program must know who the peer is.
 func (q *QP) SetReorder(p *Pool) {
 	q.req.DiscardHeld()
 	q.resp.DiscardHeld()
 	q.conn.Pool = p
 }
 
-// Held returns the number of packets that are kept behind gaps now.
+// Held returns the number of packets that the reorder buffers hold now.
 func (q *QP) Held() int { return q.req.Held() + q.resp.Held() }
 
 // InFlight returns the bytes that may lie in the peer's receive buffer: those

@@ -195,8 +195,8 @@ func (w *Window) Marked(_ clock.Time, f Flight) bool {
 	return changed
 }
 
-// sentWith is the size that the packets which are in flight at una were sent with:
-// that before the last cut, if it was for a notification about them.
+// sentWith is the size that the packets which are in flight at una were sent
+// with: that before the last cut, if it was for a notification about them.
 func (w *Window) sentWith(una uint64) int {
 	if una < w.markPoint {
 		return max(w.before, w.size)

@@ -22,8 +22,8 @@ type Conn struct {
 	Memory *memreg.Table
 	PD     *memreg.PD // of the queue pair; a receive has its own
 
-	// Pool is for packets behind a gap. It is nil unless the peer is known
-	// to be of our own kind, which keeps them too.
+	// Pool is for packets behind a gap. It is nil unless the peer is
+	// native: then it buffers them too.
 	Pool *queue.Pool
 	SRTT time.Duration // smoothed round trip time, 0 while it is not known
 

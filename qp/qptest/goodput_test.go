@@ -46,10 +46,10 @@ type floodParams struct {
 	buffer int // bytes at the receiver; 0: it takes everything
 	mark   int // bytes that wait there from which on packets are marked; 0: none are
 	probe  time.Duration
-	own    bool // both sides know that the other one is of our own kind
+	own    bool // both sides know that the other one is native
 }
 
-// The window between two of our own kind, and at what rate a receiver with a
+// The window between two native peers, and at what rate a receiver with a
 // buffer takes packets from it.
 var ownWindow = qp.WindowConfig{MaxBytes: 2 << 20, MaxPSNs: 4096}
 

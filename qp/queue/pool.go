@@ -8,7 +8,7 @@ import (
 )
 
 // MaxReorder is how many PSNs past the expected one a packet may be to be kept:
-// what a sender of our own kind has in flight at the most.
+// what a native sender has in flight at the most.
 const MaxReorder = 1 << 12
 
 // reorderGap is how many PSNs past the expected packet, or past the last one

@@ -45,7 +45,8 @@ func (r *work) failHead(s ib.Status, vendor uint32) {
 	r.c.Fail(conn.EndLocal)
 }
 
-// flushRequests completes every request with WR_FLUSH_ERR, in order.
+// flushRequests completes every request with WR_FLUSH_ERR, in order (IBTA
+// 10.3.1).
 func (r *work) flushRequests() {
 	for ; r.queue.Head != r.queue.Tail; r.queue.Head++ {
 		w := r.queue.At(r.queue.Head)

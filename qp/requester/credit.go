@@ -11,7 +11,8 @@ type credit struct {
 	stalled bool // the last poll stopped for lack of credits
 }
 
-// update takes the AETH of an acknowledgement.
+// update takes the AETH of an acknowledgement: LSN = MSN + credits (IBTA
+// 9.7.7.2).
 func (c *credit) update(h *rocev2.AETH) {
 	n, limited := h.Syndrome.Credits()
 	c.limited, c.lsn = limited, h.MSN.Add(n)

@@ -21,7 +21,7 @@
 // same sign, an earlier packet that comes once more, it sees that a READ
 // response asked for again was lost again.
 //
-// Between two of our own kind both directions keep what arrives behind a gap,
+// Between two native peers both directions buffer what arrives behind a gap,
 // within bounds, and go on from there when the gap is closed. So only a few
 // packets are sent again from the missing one on, or the missing part of a READ
 // is asked for, and sending goes on where it was. One gap is known at a time:

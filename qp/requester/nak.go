@@ -7,7 +7,8 @@ import (
 	"github.com/gosoftroce/rocev2/rocev2"
 )
 
-// handleNAK takes a negative acknowledgement, whose PSN is in flight.
+// handleNAK takes a negative acknowledgement (IBTA 9.7.5.2.1), whose PSN is in
+// flight. It acknowledges the requests before that PSN.
 func (r *Requester) handleNAK(now clock.Time, p *rocev2.Packet) conn.Drop {
 	s, psn := p.AETH.Syndrome, p.BTH.PSN
 	if !s.IsNAK() && !s.IsRNR() {
@@ -15,7 +16,7 @@ func (r *Requester) handleNAK(now clock.Time, p *rocev2.Packet) conn.Drop {
 		return conn.DropBadResponse
 	}
 	if r.rnr.waiting && psn == r.una && (s == rocev2.NAKSequence || s.IsRNR()) {
-		// Echoes of the packets behind the one that met no receive.
+		// From the packets behind the one that met no receive.
 		r.countNAK(s)
 		return conn.DropStale
 	}
@@ -29,9 +30,9 @@ func (r *Requester) handleNAK(now clock.Time, p *rocev2.Packet) conn.Drop {
 	case !reached && !s.IsRNR() && s != rocev2.NAKSequence && r.inHead(psn):
 		r.failHead(nakStatus(s), ib.VendorNAK|uint32(s)) // of a READ, overtaking its responses
 	case !reached:
-		// A READ or an atomic before it has not been answered: that
-		// comes first. A fatal NAK is lost by this, but its request is
-		// sent again as well.
+		// A READ or an atomic before it has no response: an implied NAK
+		// (IBTA 9.7.6.1). A fatal NAK is lost by this, but its request
+		// is sent again as well.
 		r.restart(now, false)
 		return conn.DropGap
 	case s == rocev2.NAKSequence:
@@ -44,6 +45,7 @@ func (r *Requester) handleNAK(now clock.Time, p *rocev2.Packet) conn.Drop {
 	return conn.DropNone
 }
 
+// countNAK counts a NAK under its code.
 func (r *Requester) countNAK(s rocev2.Syndrome) {
 	st := &r.c.Stats
 	switch {
@@ -62,7 +64,8 @@ func (r *Requester) countNAK(s rocev2.Syndrome) {
 	}
 }
 
-// nakStatus is the completion status of a request that was refused for good.
+// nakStatus returns the completion status of a request that was refused for
+// good (IBTA 11.6.2).
 func nakStatus(s rocev2.Syndrome) ib.Status {
 	switch s {
 	case rocev2.NAKInvalidRequest:

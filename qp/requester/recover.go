@@ -125,7 +125,8 @@ func (r *recovery) rewind() {
 }
 
 // waitRNR waits as long as the peer asks, then goes on with the request that
-// met no receive. The peer is alive, so the count for lost packets is reloaded.
+// met no receive (IBTA 9.7.5.2.8). The peer is alive, so the count for lost
+// packets is reloaded.
 func (r *recovery) waitRNR(now clock.Time, s rocev2.Syndrome) {
 	if !r.rnr.nak(now, rocev2.RNRDelay(s.Code())) {
 		r.failHead(ib.StatusRNRRetryExcErr, ib.VendorNAK|uint32(s))
@@ -136,10 +137,11 @@ func (r *recovery) waitRNR(now clock.Time, s rocev2.Syndrome) {
 	r.rewind()
 }
 
-// restart goes back to the oldest unacknowledged PSN without a timeout, until
-// there is progress or a timeout only once: more signs of the same loss follow
-// it. Those that may also tell that the packet was sent again and lost again
-// are taken a few times, at no cost, so that echoes cannot use up the retries.
+// restart goes back to the oldest unacknowledged PSN without a timeout, for a
+// sequence NAK or an implied one (IBTA 9.7.6.1). It does so once until there is
+// progress or a timeout: more signs of the same loss follow the first. A sign
+// that may also say that the packet was sent again and lost again (again) is
+// taken a few times, at no cost, so that late signs cannot use up the retries.
 func (r *recovery) restart(now clock.Time, again bool) {
 	n := r.retry.restarts
 	switch {
@@ -163,13 +165,13 @@ func (r *recovery) restart(now clock.Time, again bool) {
 	r.rewind()
 }
 
-// handleImpliedNAK takes a response behind a READ or an atomic whose response was
-// lost. While the requests are sent again the rest of the first answers still
-// arrives, in PSN order; when the response that showed the gap, or an earlier
-// one, comes once more, the repeated answers have begun and their first is lost
-// as well. Acknowledgements tell nothing here, for each duplicate may cause
-// one; nor does anything after a response that does not fit, which would not
-// when repeated.
+// handleImpliedNAK takes a response behind a READ or an atomic whose response
+// was lost (IBTA 9.7.6.1: an implied NAK). While the requests are sent again,
+// the rest of the first answers still arrives, in PSN order. When the response
+// that showed the gap comes once more, or an earlier one, the repeated answers
+// have begun and their first is lost as well. Acknowledgements tell nothing
+// here, because each duplicate may cause one. Nothing does after a response
+// that does not fit: it would not fit when repeated.
 func (r *recovery) handleImpliedNAK(now clock.Time, psn rocev2.PSN, info *rocev2.OpcodeInfo) {
 	t := &r.retry
 	if info.Operation == rocev2.OpAcknowledge {
@@ -183,9 +185,10 @@ func (r *recovery) handleImpliedNAK(now clock.Time, psn rocev2.PSN, info *rocev2
 	r.restart(now, again)
 }
 
-// probe goes back before the local ACK timeout, without cost, when the peer has
-// been silent for much longer than it usually takes: the last packets were
-// lost, and nothing follows them that would show it.
+// probe sends again before the local ACK timeout, without cost, when the peer
+// has been silent for much longer than a round trip: the last packets in flight
+// are lost, and nothing follows them that would show it (tail loss: RFC 8985,
+// section 7; RFC 9002, section 6.2).
 func (r *recovery) probe(now clock.Time) {
 	r.noteSilence(now)
 	r.rtt.backOff()
@@ -208,7 +211,8 @@ func (r *recovery) noteSilence(now clock.Time) {
 	r.rtt.probe(now)
 }
 
-// undoTimeout undoes what was done because of silence: the peer was only late.
+// undoTimeout undoes what was done because of silence: the peer was only late
+// (RFC 4015).
 func (r *recovery) undoTimeout() {
 	r.cc.Undo()
 	r.reload()
@@ -217,7 +221,7 @@ func (r *recovery) undoTimeout() {
 
 // detectSpurious takes a response to what has completed. If one packet was sent
 // again because of silence, and now both have their answer, then nothing had
-// been lost.
+// been lost, and the retransmission was spurious (as with DSACK, RFC 3708).
 func (r *recovery) detectSpurious(now clock.Time, psn rocev2.PSN) {
 	if psn.Next() == r.una && r.c.Stats.Retransmits == r.resent+1 {
 		r.rtt.spurious(now)

@@ -9,10 +9,11 @@ import (
 	"github.com/gosoftroce/rocev2/rocev2"
 )
 
-// repair is a cursor beside the requester's own: a few packets are sent again
-// from the oldest unacknowledged one on, while what follows goes on where it
-// was. It is for a peer that keeps what arrives behind a gap, and for READs
-// whose later responses were kept here.
+// repair is selective retransmission: a cursor beside the requester's own. A
+// few packets are sent again from the oldest unacknowledged one on, while
+// sending goes on where it was. It is for a peer that buffers what arrives
+// behind a gap, and for READs whose later responses are in the reorder buffer
+// here.
 type repair struct {
 	left uint32     // packets still to be sent; 0: none is under way
 	cur  uint32     // request of the next one
@@ -147,9 +148,9 @@ func (r *sender) limitRepair(rq *request) {
 	}
 }
 
-// executeBufferedResponses goes on with the responses that were kept, as far as
-// nothing is missing before them. The next gap is repaired at once, as the
-// first was when it showed.
+// executeBufferedResponses goes on with the responses in the reorder buffer, as
+// far as nothing is missing before them. The next gap is repaired at once, as
+// the first was when it showed.
 func (r *Requester) executeBufferedResponses(now clock.Time) {
 	executed := false
 	for r.reorder.Len() > 0 {

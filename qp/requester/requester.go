@@ -55,7 +55,7 @@ func (r *Requester) Reset() {
 }
 
 // Flush ends all work, on the way to ERR: every request completes with
-// WR_FLUSH_ERR, in order (IBTA 10.3.1.5).
+// WR_FLUSH_ERR, in order (IBTA 10.3.1).
 func (r *Requester) Flush() {
 	r.stop()
 	r.flushRequests()

@@ -23,9 +23,10 @@ func (r *Requester) HandleResponse(now clock.Time, p *rocev2.Packet, info *rocev
 	return d
 }
 
-// executeResponse takes a packet of the peer's responder in its turn. The parts
-// of it: what comes before its PSN is acknowledged by it, whatever it says;
-// then comes its own meaning.
+// executeResponse takes a packet of the peer's responder in its turn (IBTA
+// 9.7.6.1). One with a PSN that was never sent is a ghost. All others
+// acknowledge what comes before their PSN, whatever they say; then comes their
+// own meaning.
 func (r *Requester) executeResponse(now clock.Time, p *rocev2.Packet, info *rocev2.OpcodeInfo) conn.Drop {
 	psn := p.BTH.PSN
 	if psn.Before(r.una) {
@@ -82,28 +83,32 @@ func (r *Requester) handleStale(now clock.Time, p *rocev2.Packet, info *rocev2.O
 	return conn.DropStale
 }
 
-// acknowledge takes an ACK of everything up to psn.
+// acknowledge takes an ACK of everything up to psn: one ACK may stand for
+// several (IBTA 9.7.5.1).
 func (r *Requester) acknowledge(psn rocev2.PSN) conn.Drop {
 	if r.acknowledgeBefore(psn.Next()) || r.c.Failed() {
 		return conn.DropNone
 	}
 	if r.inHead(psn) {
-		// A plain ACK does not complete a READ or an atomic, for there
-		// is no data in it.
+		// An ACK does not complete a READ or an atomic: it has no data
+		// (IBTA 9.7.6.1).
 		r.retry.badResp = true
 		return conn.DropBadResponse
 	}
 	return conn.DropGap
 }
 
-// progress does what follows from progress: una was at from before.
+// progress does what follows when una moves on: it was at from before. The
+// timer and the retry counts start anew (IBTA 9.7.6.1.3), the round trip is
+// measured (RFC 6298, section 3), the controller may let more go (RFC 5681,
+// section 3.1).
 func (r *Requester) progress(now clock.Time, from rocev2.PSN, pos uint64) {
 	if r.una == from || r.c.Failed() {
 		return
 	}
 	if r.nxt.Ahead(from) < r.una.Ahead(from) {
-		// An answer to the first transmission came after going back: no
-		// need to send that again.
+		// A response to the first transmission came after going back:
+		// there is no need to send that again.
 		r.cur, r.nxt, r.posNxt = r.queue.Head, r.una, r.posUna
 		r.rd = 0
 	}
@@ -132,7 +137,7 @@ func (r *Requester) progress(now clock.Time, from rocev2.PSN, pos uint64) {
 	}
 }
 
-// readResponse takes a packet of a READ's data.
+// readResponse takes a packet of the response to a READ.
 func (r *Requester) readResponse(p *rocev2.Packet, info *rocev2.OpcodeInfo) conn.Drop {
 	psn := p.BTH.PSN
 	if !r.acknowledgeBefore(psn) {

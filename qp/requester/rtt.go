@@ -7,16 +7,16 @@ import (
 	"github.com/gosoftroce/rocev2/rocev2"
 )
 
-// rtt measures the time from a packet to its acknowledgement, one packet at a
-// time and never a retransmission, and from it when a silent peer is probed.
-// With a floor of 0 it does nothing.
+// rtt estimates the round trip time: from a packet to its acknowledgement, one
+// packet at a time and never a retransmission (RFC 6298, sections 2 and 3).
+// From that it says when a silent peer is probed, which is the probe timeout of
+// RFC 9002, section 6.2.1. With a floor of 0 it does nothing.
 //
 // Where many queue pairs share a device the answer takes as long as the queues
 // are, on both sides, and that can change from one round trip to the next. So
-// the deviation counts too, as for TCP (RFC 6298); and after a probe, which
-// spoils the measurement, the longer wait holds until a round trip was
-// measured, not only until the next acknowledgement (Karn), or for a while at
-// least.
+// the variation counts too. A probe spoils the measurement: the longer wait
+// that follows it holds until a round trip is measured (RFC 6298, section 5),
+// or for a while at least, not only until the next acknowledgement.
 //
 // A peer in software also pauses now and then, for as long as its processor is
 // taken away. No packet is lost then, and a probe is spurious. The longest
@@ -63,8 +63,9 @@ const (
 	// times lower: what costs a few packets need not wait until all doubt
 	// is gone.
 	noiseAcks = 1 << 12
-	// blindAcks is after how many acknowledgements without a measurement,
-	// because too much is sent again, one doubling is taken back.
+	// unmeasuredAcks is after how many acknowledgements without a
+	// measurement, because too much is sent again, one doubling is taken
+	// back.
 	unmeasuredAcks = 4
 	noiseFloor     = 8
 )
@@ -83,8 +84,8 @@ func (r *rtt) start(now clock.Time, psn rocev2.PSN) {
 	}
 }
 
-// discard ends a measurement: what is sent again cannot be told from the first
-// time.
+// discard ends a measurement: the answer to a retransmission cannot be told
+// from that to the first transmission (RFC 6298, section 3).
 func (r *rtt) discard() { r.timing, r.resent = false, true }
 
 // lossy notes that the path loses packets.

@@ -8,7 +8,8 @@ import (
 	"github.com/gosoftroce/rocev2/rocev2"
 )
 
-// Snapshot is what a requester is doing at a moment, for tests and diagnosis.
+// Snapshot is what a requester is doing at a moment, for tests of packages
+// above and for diagnosis.
 type Snapshot struct {
 	Queued      int        // requests that have not completed
 	Una         rocev2.PSN // the oldest that is not acknowledged

@@ -18,7 +18,8 @@ const (
 	placeOnly   = placeFirst | placeLast
 )
 
-// wireOpcodes has the opcode of each packet of a request by its place.
+// wireOpcodes has the opcode of each packet of a request by its place (IBTA
+// 9.2.1).
 var wireOpcodes = [ib.NumOpcodes][4]rocev2.Opcode{
 	ib.OpSend:     {rocev2.RCSendMiddle, rocev2.RCSendFirst, rocev2.RCSendLast, rocev2.RCSendOnly},
 	ib.OpSendImm:  {rocev2.RCSendMiddle, rocev2.RCSendFirst, rocev2.RCSendLastImm, rocev2.RCSendOnlyImm},
@@ -38,10 +39,10 @@ type sender struct {
 	allowance int // bytes of requests that the driver lets go in this Poll
 }
 
-// Poll writes requests until out takes no more, nothing may be sent now, or
-// there are no bytes left: while there are some a request may go. It returns
-// the bytes that it has sent, as they count in flight, and whether it has
-// stopped only because there were no bytes left.
+// Poll writes request packets (IBTA 9.7.2) until out takes no more, nothing may
+// be sent now, or there are no bytes left: while there are some a request may
+// go. It returns the bytes that it has sent, as they count in flight, and
+// whether it has stopped only because there were no bytes left.
 func (r *sender) Poll(now clock.Time, bytes int, out *conn.Output) (sent int, blocked bool) {
 	r.allowance = bytes
 	for {
@@ -156,8 +157,8 @@ func (r *sender) writeRun(rq *request, n int, out *conn.Output) int {
 	return n
 }
 
-// mayStart checks the window, the depth of READs and atomics, fences and
-// credits.
+// mayStart checks the window, the depth of READs and atomics (IBTA 9.7.3),
+// fences (IBTA 10.8.3.3) and credits (IBTA 9.7.7.2).
 func (r *sender) mayStart(rq *request) bool {
 	w := rq.w
 	inFlight := r.nxt.Ahead(r.una)
@@ -205,7 +206,8 @@ func (r *sender) localFault(w *queue.Send, s ib.Status, vendor uint32) {
 	w.Status, w.Vendor, r.fault = s, vendor, true
 }
 
-// buildRequest writes the packet and returns its length.
+// buildRequest writes the packet and returns its length: BTH, the extended
+// headers of its opcode (IBTA 9.2.1), payload and pad.
 func (r *sender) buildRequest(rq *request, buf []byte) (int, ib.Fault) {
 	w := rq.w
 	place := placeMiddle

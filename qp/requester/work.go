@@ -48,20 +48,20 @@ type cursor struct {
 // bits: a READ can be of more.
 const mostCounted = math.MaxInt / 2
 
-// request is a request packet to be: PSNs and bytes of the message from number
-// rel and byte off on.
+// request is a request packet to be (IBTA 9.7.2): PSNs and bytes of the message
+// from number rel and byte off on.
 type request struct {
 	w    *queue.Send
 	rel  uint32
 	off  uint32
-	psns uint32 // PSNs that the packet takes: more than one for a READ
+	psns uint32 // PSNs that it takes: for a READ, one for each packet of the response (IBTA 9.7.3)
 	n    uint32 // bytes that it carries or asks for
 	cost uint64
 	ack  bool // AckReq
 }
 
-// messages is how many messages a request is to the peer: a READ may be
-// several.
+// messages returns how many messages a request is to the peer, which counts
+// them in its MSN (IBTA 9.7.7): a READ may be several, see Config.ReadChunk.
 func (r *work) messages(w *queue.Send) uint32 {
 	if w.Opcode != ib.OpRead {
 		return 1
@@ -87,9 +87,9 @@ func (r *work) requestAt(w *queue.Send) request {
 }
 
 // possibleMSN reports whether the peer can have completed as many messages as a
-// response says: those before the oldest request at least, and none that was
-// not started. With many packets in flight a PSN is easily guessed, and this is
-// not. Only a peer of our own kind is sure to count as we do.
+// response says (its MSN): those before the oldest request at least, and none
+// that was not started. With many packets in flight a PSN is easily guessed,
+// and the MSN is not. Only a native peer is sure to count as this side does.
 func (r *work) possibleMSN(p *rocev2.Packet, info *rocev2.OpcodeInfo) bool {
 	if r.c.Pool == nil || !info.Headers.Has(rocev2.HasAETH) {
 		return true
@@ -100,8 +100,9 @@ func (r *work) possibleMSN(p *rocev2.Packet, info *rocev2.OpcodeInfo) bool {
 }
 
 // acknowledgeBefore completes the requests before psn, which lies in (una,
-// max], or is una. It stops and returns false at one that needs a response of
-// its own, or when the queue pair failed.
+// max], or is una: a response acknowledges all requests before its own (IBTA
+// 9.7.5.1). It stops and returns false at one that needs a response of its own,
+// or when the connection failed.
 func (r *work) acknowledgeBefore(psn rocev2.PSN) bool {
 	for r.una != psn {
 		w := r.queue.At(r.queue.Head)
@@ -129,9 +130,10 @@ func (r *work) chunkEnd(w *queue.Send, rel uint32) uint32 {
 	return min(rel-rel%r.chunk+r.chunk, w.PSNs)
 }
 
-// readFits checks a response's opcode and length against its place in the READ.
-// After the READ was asked for again from the middle, the answers to both
-// requests are taken, and there Linux calls the one packet of a replay LAST.
+// readFits checks the opcode and the length of a response against its place in
+// the READ (IBTA 9.7.6.1). When the READ was asked for again from the middle,
+// the answers to both requests are taken. Linux calls the one packet of such an
+// answer LAST.
 func (r *work) readFits(w *queue.Send, rel uint32, p *rocev2.Packet, info *rocev2.OpcodeInfo) bool {
 	if info.Headers.Has(rocev2.HasAETH) && !p.AETH.Syndrome.IsACK() {
 		return false
@@ -148,6 +150,8 @@ func (r *work) readFits(w *queue.Send, rel uint32, p *rocev2.Packet, info *rocev
 	return len(p.Payload) == int(want)
 }
 
+// unlessFailed returns d, or DropNone if the connection failed: then the packet
+// was used.
 func (r *work) unlessFailed(d conn.Drop) conn.Drop {
 	if r.c.Failed() {
 		return conn.DropNone
@@ -185,7 +189,8 @@ func (r *work) NextCost() int {
 	return int(min(min(n, psns<<r.c.Shift)+psns*cc.PacketOverhead, mostCounted))
 }
 
-// NotifyDrained has EventSQDrained raised once when the send queue is drained.
+// NotifyDrained has EventSQDrained raised once when the send queue is drained
+// (IBTA 10.3.1).
 func (r *work) NotifyDrained(on bool) {
 	r.notify = on
 	r.checkDrained()
@@ -195,6 +200,7 @@ func (r *work) NotifyDrained(on bool) {
 // has completed.
 func (r *work) Drained() bool { return r.queue.Head == r.started }
 
+// checkDrained raises the event that NotifyDrained asks for, when it is time.
 func (r *work) checkDrained() {
 	if r.notify && r.Drained() {
 		r.notify = false

@@ -90,9 +90,9 @@ func (r *responses) insert(e response) {
 	r.tail++
 }
 
-// ack adds an acknowledgement up to psn and returns how many unsent ones it
-// replaced. A sequence NAK right before it is obsolete: what it asks for has
-// arrived.
+// ack adds an acknowledgement up to psn, and returns how many unsent ones it
+// replaces: one may stand for several requests (IBTA 9.7.5.1). A sequence NAK
+// right before it is obsolete: what it asks for has arrived.
 func (r *responses) ack(psn, msn rocev2.PSN) (merged int) {
 	for !r.empty() {
 		e := r.at(r.tail - 1)
@@ -142,8 +142,8 @@ func (r *responses) move(from, to uint8) {
 	}
 }
 
-// dropReads drops the answers from the first one on that has data of a READ, which
-// it returns if there is one. What is left is small.
+// dropReads drops the answers from the first one on that has data of a READ,
+// which it returns if there is one. What is left is small.
 func (r *responses) dropReads() (first response, dropped bool) {
 	for i := r.head; i != r.tail; i++ {
 		if e := r.at(i); e.kind == responseRead {
@@ -154,7 +154,8 @@ func (r *responses) dropReads() (first response, dropped bool) {
 	return response{}, false
 }
 
-// nakDuplicate adds a NAK for a duplicate in its turn, unless another one waits.
+// nakDuplicate adds a NAK for a duplicate in its turn, unless another one
+// waits.
 func (r *responses) nakDuplicate(s rocev2.Syndrome, psn, msn rocev2.PSN) {
 	for i := r.head; i != r.tail; i++ {
 		if e := r.at(i); e.kind == responseNAK && e.syndrome.IsNAK() && e.syndrome != rocev2.NAKSequence {

@@ -17,11 +17,11 @@
 // The responder sends a sequence NAK once per gap, and once more each time it
 // sees that the peer went back and the expected packet is missing again: the
 // packet that first showed the gap, or an earlier one, comes once more. That is
-// at most one NAK for a packet received, two between two of our own kind, and
-// without progress at most five times in a millisecond.
+// at most one NAK for a packet received, two between native peers, and without
+// progress at most five times in a millisecond.
 //
-// From a peer of our own kind it keeps what arrives behind a gap, within
-// bounds, and executes it in order when the gap is closed: to the peer that
+// What a native peer sends behind a gap goes to a reorder buffer, within
+// bounds, and is executed in order when the gap is closed: to the peer that
 // looks as if the network had delayed packets.
 //
 // READs and atomics beyond max_dest_rd_atomic are put off: a sequence NAK goes

@@ -20,10 +20,10 @@ func (r *answerer) duplicate(p *rocev2.Packet, info *rocev2.OpcodeInfo) conn.Dro
 	return conn.DropDuplicate
 }
 
-// duplicateMessage acknowledges all SEND and WRITE packets that were executed,
-// but not past a READ or an atomic behind the duplicate: the peer may have lost
-// its response, and Linux takes an acknowledgement for one. Before anything was
-// executed there is nothing to say.
+// duplicateMessage acknowledges all SEND and WRITE packets that were executed
+// (IBTA 9.7.5.1.4), but not past a READ or an atomic behind the duplicate: the
+// peer may have lost its response, and Linux takes an acknowledgement for one.
+// Before anything was executed there is nothing to say.
 func (r *answerer) duplicateMessage(psn rocev2.PSN) {
 	if !r.acked || r.epsn.Ahead(r.lastAck) > r.epsn.Ahead(psn) {
 		return
@@ -34,7 +34,8 @@ func (r *answerer) duplicateMessage(psn rocev2.PSN) {
 	r.c.Stats.AcksMerged += uint64(r.out.ack(r.res.ackLimit(psn, r.lastAck), r.msn))
 }
 
-// duplicateRead answers a READ again, or a part of it from any of its PSNs on.
+// duplicateRead answers a READ again, or a part of it from any of its PSNs on
+// (IBTA 9.7.5.1.5).
 func (r *answerer) duplicateRead(p *rocev2.Packet) {
 	psn := p.BTH.PSN
 	e, index := r.res.find(psn)
@@ -112,9 +113,9 @@ func (r *answerer) readAgain(h *rocev2.BTH, e *rocev2.RETH) {
 	r.out.insert(response{kind: responseRead, res: index, psn: h.PSN, start: h.PSN, msn: r.msn, left: psns, end: e.Length})
 }
 
-// duplicateAtomic sends the stored result again. One that lost its place in the
-// ring cannot be executed again, so the peer is told that it had more
-// outstanding than agreed; nothing else happens, see readAgain.
+// duplicateAtomic sends the stored result again (IBTA 9.7.5.1.6). One that lost
+// its place in the ring cannot be executed again, so the peer is told that it
+// had more outstanding than agreed; nothing else happens, see readAgain.
 func (r *answerer) duplicateAtomic(p *rocev2.Packet) {
 	e, index := r.res.find(p.BTH.PSN)
 	if e == nil && r.res.wasPushed(p.BTH.PSN, 1, r.epsn) {

@@ -77,13 +77,14 @@ func (r *Responder) executeWrite(p *rocev2.Packet, info *rocev2.OpcodeInfo) conn
 		}
 		r.va, r.rkey, r.left, r.done = p.RETH.VA, ib.Key(p.RETH.RKey), p.RETH.Length, 0
 	}
-	// Exactly what is left, or a full packet and more to come.
+	// Exactly what is left, or a full packet and more to come (IBTA
+	// 9.7.4.1.6).
 	if !info.Payload.Allows(int(n), r.c.Attr.PathMTU) || n > r.left || info.Last != (n == r.left) {
 		return r.refuse(rocev2.NAKInvalidRequest, ib.StatusRemInvReqErr, ib.FaultNone)
 	}
 	if n > 0 {
 		// The whole range is checked with the first packet, so nothing
-		// is written if it straddles the region.
+		// is written if it straddles the region (IBTA 9.7.4.1.5).
 		v, f := r.c.Memory.Resolve(r.c.PD, r.c.QPN, r.rkey, r.va, uint64(r.left), ib.RemoteWrite)
 		if f != ib.FaultNone {
 			return r.refuseFault(f)
@@ -108,12 +109,13 @@ func (r *Responder) executeWrite(p *rocev2.Packet, info *rocev2.OpcodeInfo) conn
 }
 
 // reserve puts a READ or an atomic that was accepted into the ring, where it
-// takes the place of the oldest one, and moves on behind it.
+// takes the place of the oldest one, and moves on behind it. A READ takes a PSN
+// for each packet of its response (IBTA 9.7.3).
 func (r *answerer) reserve(n resource) (index uint8) {
 	e, index := r.res.oldest()
 	r.res.push(e)
 	if e.pending == pendingReplay {
-		// A stray duplicate has asked for this, or a peer that has more
+		// A late duplicate asks for this, or a peer that has more
 		// outstanding than agreed.
 		if to, ok := r.res.addBeside(*e); ok {
 			r.out.move(index, to)
@@ -156,7 +158,8 @@ func (r *Responder) executeRead(p *rocev2.Packet) conn.Drop {
 	return conn.DropNone
 }
 
-// checkRead checks the whole range of a READ; an empty one may have any key.
+// checkRead checks the whole range of a READ. An empty one may have any key
+// (IBTA 9.7.4.1.5).
 func (r *answerer) checkRead(h *rocev2.RETH) ib.Fault {
 	if h.Length == 0 {
 		return ib.FaultNone
@@ -168,7 +171,8 @@ func (r *answerer) checkRead(h *rocev2.RETH) ib.Fault {
 	return f
 }
 
-// executeAtomic executes an atomic and keeps its result.
+// executeAtomic executes an atomic and keeps its result, in case the peer asks
+// again (IBTA 9.7.5.1.6). The address must be aligned (IBTA 9.4.5.1).
 func (r *Responder) executeAtomic(p *rocev2.Packet, info *rocev2.OpcodeInfo) conn.Drop {
 	if r.res.depth == 0 {
 		return r.refuse(rocev2.NAKInvalidRequest, ib.StatusRemInvReqErr, ib.FaultNone)

@@ -6,9 +6,9 @@ import (
 	"github.com/gosoftroce/rocev2/rocev2"
 )
 
-// fatalNAK is why the connection ended. A peer that asks again, for the request
-// that was refused or for one that was not answered because of it, is told
-// again: otherwise it would learn nothing but a timeout.
+// fatalNAK is why the connection ended (IBTA 9.7.5.2). A peer that asks again,
+// for the request that was refused or for one that has no answer because of it,
+// gets the NAK again: otherwise it would learn nothing but a timeout.
 type fatalNAK struct {
 	first    rocev2.PSN // of the first request without an answer
 	refused  rocev2.PSN // of the request that was refused
@@ -19,8 +19,8 @@ type fatalNAK struct {
 
 const fatalRepeats = 8
 
-// code is what a request learns: one before the refused one was right, but
-// there is no answer to it any more.
+// code returns the NAK that a request gets: one before the refused one was
+// right, but there is no answer to it any more.
 func (f *fatalNAK) code(psn rocev2.PSN) rocev2.Syndrome {
 	if psn.Ahead(f.first) < f.refused.Ahead(f.first) {
 		return rocev2.NAKRemoteOperational
@@ -108,6 +108,7 @@ func (r *answerer) refuseFault(f ib.Fault) conn.Drop {
 	return r.refuse(s, status, f)
 }
 
+// faultNAK returns the NAK for a fault, and the status of the receive in hand.
 func faultNAK(f ib.Fault) (rocev2.Syndrome, ib.Status) {
 	switch f {
 	case ib.FaultMisaligned:

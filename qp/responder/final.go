@@ -18,8 +18,8 @@ func (r *answerer) PollFinal(buf []byte) int {
 	return r.buildShort(e, buf)
 }
 
-// reduceToFinal reduces the answers that wait to those that PollFinal writes. An
-// acknowledgement must not pass the answer to a READ or an atomic, which is
+// reduceToFinal reduces the answers that wait to those that PollFinal writes.
+// An acknowledgement must not pass the answer to a READ or an atomic, which is
 // lost now: so it ends before the first of them.
 func (r *answerer) reduceToFinal() {
 	ack := response{kind: responseAck, psn: r.lastAck, msn: r.msn}
@@ -48,7 +48,8 @@ func (r *answerer) reduceToFinal() {
 	}
 }
 
-// acknowledges takes note that a packet acknowledges what comes before and up to psn.
+// acknowledges takes note that a packet acknowledges what comes before and up
+// to psn.
 func (r *answerer) acknowledges(psn rocev2.PSN) {
 	if r.unacked && !psn.Before(r.firstUnacked) {
 		r.firstUnacked = psn.Next()

@@ -9,7 +9,9 @@ import (
 	"github.com/gosoftroce/rocev2/rocev2"
 )
 
-// bufferRequest takes a request behind a gap.
+// bufferRequest takes a request behind a gap: the expected one gets a sequence
+// NAK, once (IBTA 9.7.5.1), and the request goes to the reorder buffer if the
+// peer is native.
 func (r *Responder) bufferRequest(now clock.Time, p *rocev2.Packet, info *rocev2.OpcodeInfo) conn.Drop {
 	psn := p.BTH.PSN
 	d := conn.DropOutOfOrder
@@ -31,9 +33,9 @@ func (r *Responder) bufferRequest(now clock.Time, p *rocev2.Packet, info *rocev2
 	return d
 }
 
-// executeBuffered goes on with what was kept, as far as it follows without a gap.
-// The next gap gets its NAK at once: the peer went back no further than to the
-// last one.
+// executeBuffered goes on with the reorder buffer, as far as it follows without
+// a gap. The next gap gets its NAK at once: the peer went back no further than
+// to the last one.
 func (r *Responder) executeBuffered(now clock.Time) {
 	executed := false
 	for r.reorder.Len() > 0 && !r.out.full() {
@@ -63,9 +65,9 @@ func (r *Responder) executeBuffered(now clock.Time) {
 	}
 }
 
-// nakGap asks for the expected packet, because psn came. One of our own kind is
-// asked twice: it sends so little again that nothing shows the loss of the NAK,
-// and takes both for one. Without progress the number of NAKs in a while is
+// nakGap asks for the expected packet, because psn came. A native peer is asked
+// twice: it sends so little again that nothing shows the loss of the NAK, and
+// takes both for one. Without progress the number of NAKs in a while is
 // bounded, whatever comes.
 func (r *Responder) nakGap(now clock.Time, psn rocev2.PSN) {
 	if r.waitsForPage() || !r.naks.allow(now, r.epsn) {

@@ -54,7 +54,8 @@ func (r *receives) Post(wr *ib.RecvWR) error {
 	return nil
 }
 
-// takeReceive gets a receive for the message, unless one is in hand.
+// takeReceive gets a receive for the message, unless one is in hand. It reports
+// whether there is one.
 func (r *receives) takeReceive() bool {
 	if r.held {
 		return true

@@ -19,8 +19,10 @@ func (r *Responder) HandleRequest(now clock.Time, p *rocev2.Packet, info *rocev2
 	return d
 }
 
-// executeRequest checks a request in the order PSN, opcode sequence, rights of
-// the queue pair, receive, length, key, alignment (IBTA 9.7.4.1).
+// executeRequest checks a request, and executes it, in the order of IBTA
+// 9.7.4.1: PSN, opcode sequence, rights of the queue pair, receive, length,
+// key, alignment. A PSN behind the expected one is a gap, one before it a
+// duplicate.
 func (r *Responder) executeRequest(p *rocev2.Packet, info *rocev2.OpcodeInfo) conn.Drop {
 	if r.out.full() {
 		return conn.DropBusy
@@ -58,8 +60,8 @@ func (r *Responder) executeRequest(p *rocev2.Packet, info *rocev2.OpcodeInfo) co
 	return r.refuse(rocev2.NAKInvalidRequest, ib.StatusRemInvReqErr, ib.FaultNone)
 }
 
-// accessFor is the right that the queue pair must have. FLUSH and ATOMIC_WRITE
-// get further only to be refused.
+// accessFor returns the right that the queue pair must have. FLUSH and
+// ATOMIC_WRITE (IBTA A19) need none here: they are refused later.
 func accessFor(op rocev2.Operation) ib.Access {
 	switch op {
 	case rocev2.OpWrite:
@@ -72,8 +74,8 @@ func accessFor(op rocev2.Operation) ib.Access {
 	return 0
 }
 
-// notReady asks the peer to send the packet again later. The packets that
-// follow it on the wire get no NAK.
+// notReady asks the peer to send the packet again later (RNR NAK, IBTA
+// 9.7.5.2.8). The packets that follow it on the wire get no NAK.
 func (r *Responder) notReady() conn.Drop {
 	r.nakSent, r.nakForGap = true, false
 	r.out.nak(rocev2.SyndromeRNR(r.c.Attr.MinRNRTimer), r.epsn, r.msn)
@@ -81,15 +83,16 @@ func (r *Responder) notReady() conn.Drop {
 }
 
 // putOff has the peer send the expected packet again when the answers that wait
-// have left: the NAK goes behind them. What follows the packet gets no other.
+// have left: a sequence NAK goes behind them. What follows the packet gets no
+// other.
 func (r *Responder) putOff() conn.Drop {
 	r.nakSent, r.nakForGap, r.firstGap = true, true, r.epsn
 	r.out.nak(rocev2.NAKSequence, r.epsn, r.msn)
 	return conn.DropRdAtomic
 }
 
-// accepted moves on behind the expected packet of a SEND or WRITE and
-// acknowledges it if asked.
+// accepted moves on behind the expected packet of a SEND or WRITE, and
+// acknowledges it if the packet asks for that (AckReq, IBTA 9.7.5.1).
 func (r *Responder) accepted(p *rocev2.Packet) conn.Drop {
 	r.lastAck, r.acked = r.epsn, true
 	if !r.unacked {

@@ -86,9 +86,9 @@ func (r *Responder) HandleTimeout(now clock.Time) { r.c.Expire(&r.reorder, now) 
 func (r *Responder) Deadline() (clock.Time, bool) { return r.c.ReorderDeadline(&r.reorder) }
 
 // Flush ends all work, on the way to ERR: every receive completes with
-// WR_FLUSH_ERR, in order. Of the answers that wait only the acknowledgement of
-// what was executed is left, unless the peer must be told why the connection
-// ends.
+// WR_FLUSH_ERR, in order (IBTA 10.3.1). Of the answers that wait only the
+// acknowledgement of what was executed is left, unless the peer must be told
+// why the connection ends.
 func (r *Responder) Flush(why conn.End) {
 	r.stop()
 	switch why {

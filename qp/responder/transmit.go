@@ -147,8 +147,9 @@ func (r *answerer) writeRun(e *response, n int, out *conn.Output) int {
 	return n
 }
 
-// ackSyndrome is an ACK with the number of receives posted, if that is known:
-// also those of a message under way count, which the peer numbers MSN + 1.
+// ackSyndrome returns an ACK with the number of receives posted as credits, if
+// that is known (IBTA 9.7.7.2). The receive of a message under way counts too:
+// to the peer that message has the number MSN + 1.
 func (r *answerer) ackSyndrome() rocev2.Syndrome {
 	if r.shared {
 		return rocev2.ACKNoCredits
@@ -160,6 +161,7 @@ func (r *answerer) ackSyndrome() rocev2.Syndrome {
 	return rocev2.SyndromeACK(rocev2.CreditCode(n))
 }
 
+// countSentNAK counts a NAK under its code.
 func (r *answerer) countSentNAK(s rocev2.Syndrome) {
 	st := &r.c.Stats
 	switch {
@@ -183,7 +185,8 @@ func (r *answerer) buildAck(buf []byte, op rocev2.Opcode, psn rocev2.PSN, a roce
 }
 
 // buildReadResponse writes the next packet of a READ's answer and moves on. The
-// key is looked up again for each: the region may be gone.
+// first and the last packet have an AETH (IBTA 9.2.1). The key is looked up
+// again for each: the region may be gone.
 func (r *answerer) buildReadResponse(e *response, buf []byte) (int, ib.Fault) {
 	res := r.res.at(e.res)
 	off := e.psn.Ahead(res.first) << r.c.Shift
