@@ -33,7 +33,7 @@ const (
 	maxImmediate = 4096
 )
 
-// ackDelay decides how long the lone acknowledgements of an engine wait.
+// ackDelay decides how long lone acknowledgements wait.
 type ackDelay struct {
 	since     clock.Time // when the latest message came whose acknowledgement waits; 0: none waits
 	batches   int        // that it stands for
@@ -71,29 +71,39 @@ func (d *ackDelay) expired(now clock.Time) bool {
 // sent takes note that nothing waits any more.
 func (d *ackDelay) sent() { d.since, d.batches = 0, 0 }
 
-// DelayAnswers reports at now whether the answers to the packets of r may wait
-// until the driver's next call, where they leave together with what is posted:
-// there are few packets, none wants an urgent answer, and the acknowledgements
-// have not waited for too long.
-func (e *Engine) DelayAnswers(now clock.Time, r *Received) bool {
-	return r.Packets <= MaxDelayed && !r.Urgent && (!r.Requests || e.ackDelay.hold(now))
+// AckDelay has the lone acknowledgements of an engine wait. The driver says
+// when they begin to wait and when they go; MayWait and Expired tell it what is
+// worth while.
+type AckDelay struct {
+	on      bool // lone acknowledgements wait
+	waiting list // queue pairs with one that waits
+	timing  ackDelay
+	turns   *turns
 }
 
-// AckDelayExpired reports at now, when nothing more has come, whether the
-// acknowledgements that wait should be sent.
-func (e *Engine) AckDelayExpired(now clock.Time) bool { return e.ackDelay.expired(now) }
+// Hold has lone acknowledgements wait from now on, until Release.
+func (d *AckDelay) Hold() { d.on = true }
 
-// HoldAcks has lone acknowledgements wait from now on, until ReleaseAcks.
-func (e *Engine) HoldAcks() { e.delayAcks = true }
-
-// ReleaseAcks has all acknowledgements go with the next batches.
-func (e *Engine) ReleaseAcks() {
-	e.delayAcks = false
-	e.ackDelay.sent()
-	for !e.delayed.empty() {
-		e.turns.push(e.delayed.pop())
+// Release has all acknowledgements go with the next batches.
+func (d *AckDelay) Release() {
+	d.on = false
+	d.timing.sent()
+	for !d.waiting.empty() {
+		d.turns.push(d.waiting.pop())
 	}
 }
 
-// AcksHeld reports whether an acknowledgement waits for ReleaseAcks.
-func (e *Engine) AcksHeld() bool { return !e.delayed.empty() }
+// Held reports whether an acknowledgement waits for Release.
+func (d *AckDelay) Held() bool { return !d.waiting.empty() }
+
+// MayWait reports at now whether the answers to the packets of r may wait until
+// the driver's next call, where they leave together with what is posted: there
+// are few packets, none wants an urgent answer, and the acknowledgements have
+// not waited for too long.
+func (d *AckDelay) MayWait(now clock.Time, r *Received) bool {
+	return r.Packets <= MaxDelayed && !r.Urgent && (!r.Requests || d.timing.hold(now))
+}
+
+// Expired reports at now, when nothing more has come, whether the
+// acknowledgements that wait should be sent.
+func (d *AckDelay) Expired(now clock.Time) bool { return d.timing.expired(now) }

@@ -8,7 +8,7 @@ import (
 )
 
 // An acknowledgement waits for the next message, and for one after that, but
-// stands for a bounded number of them.
+// stands for a bounded number of them (IBTA 9.7.5.1).
 func TestAckDelayIsBounded(t *testing.T) {
 	t.Parallel()
 	var p ackDelay

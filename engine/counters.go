@@ -7,7 +7,8 @@ import (
 	"github.com/gosoftroce/rocev2/rocev2"
 )
 
-// DeviceDrop is why an engine drops a packet before any queue pair sees it.
+// DeviceDrop is why an engine drops a packet before any queue pair sees it, in
+// silence (IBTA 9.6).
 type DeviceDrop uint8
 
 // The reasons.
@@ -18,7 +19,7 @@ const (
 	DropLength
 	DropPad
 	DropMalformed
-	DropBadICRC
+	DropBadICRC // IBTA 7.8.1
 	DropUnknownQP
 	DropSourcePort // not from the port of a native peer
 	NumDeviceDrops
@@ -95,7 +96,7 @@ type Usage struct {
 // Usage returns what the engine holds. It looks at every peer.
 func (e *Engine) Usage() Usage {
 	u := Usage{
-		QPs: e.table.n, Peers: len(e.peers.byAddr), Sending: e.turns.len(), Delayed: e.delayed.len(),
+		QPs: e.table.n, Peers: len(e.peers.byAddr), Sending: e.turns.len(), Delayed: e.acks.waiting.len(),
 		Final: len(e.finals), Timers: e.timers.heap.Len(),
 	}
 	for _, p := range e.peers.byAddr {

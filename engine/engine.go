@@ -19,11 +19,8 @@ type Engine struct {
 	turns   turns
 	peers   peers
 	timers  timers
+	acks    AckDelay
 	reorder *qp.Pool // for packets behind gaps; made with the first native peer
-
-	delayed   list // with an acknowledgement that waits for ReleaseAcks
-	ackDelay  ackDelay
-	delayAcks bool
 
 	finals    []finalPacket
 	out       linkWriter
@@ -45,23 +42,23 @@ func New(c Config) *Engine {
 		panic("engine: the number of shards must be a power of two, and the shard one of them")
 	}
 	e := &Engine{
-		cfg:     c,
-		sink:    c.Sink,
-		turns:   newTurns(),
-		delayed: list{kind: listDelayed},
-		peers:   peers{limit: c.window().MaxBytes},
-		loop:    newLoopback(&c),
+		cfg:   c,
+		sink:  c.Sink,
+		turns: newTurns(),
+		peers: peers{limit: c.window().MaxBytes},
+		loop:  newLoopback(&c),
 	}
+	e.acks = AckDelay{waiting: list{kind: listDelayed}, turns: &e.turns}
 	if e.sink == nil {
 		e.sink = noSink{}
 	}
 	return e
 }
 
-// NewQP makes a queue pair in state RESET that the engine does not know yet,
-// see AddQP. The fields QPN, Memory, Window, ReadChunk, MinProbe and Invalidate
-// of c are the engine's to fill. It may be called beside other methods, if
-// Config.Random may: making the rings takes a while.
+// NewQP makes a queue pair in state RESET (IBTA 11.2.5.1) that the engine does
+// not know yet, see AddQP. The fields QPN, Memory, Window, ReadChunk, MinProbe
+// and Invalidate of c are the engine's to fill. It may be called beside other
+// methods, if Config.Random may: making the rings takes a while.
 func (e *Engine) NewQP(c qp.Config, user any) (*QP, error) {
 	mem, pd, qpn := e.cfg.Memory, c.PD, e.cfg.randomQPN()
 	c.QPN = qpn
@@ -116,7 +113,7 @@ func (e *Engine) Modify(q *QP, a *ib.Attr, mask ib.AttrMask) error {
 	}
 	e.count(q)
 	if mask&ib.AttrPathMTU != 0 {
-		q.mtu, q.mtuTold = a.PathMTU.Bytes(), false
+		q.mtu, q.mtuRaised = a.PathMTU.Bytes(), false
 	}
 	if mask&ib.AttrAV != 0 {
 		e.setAddress(q)
@@ -141,8 +138,8 @@ func (e *Engine) setAddress(q *QP) {
 	e.setPeer(q, av.Native || q.local)
 }
 
-// PostSend posts work requests in order. On an error it returns how many were
-// accepted before the bad one.
+// PostSend posts work requests in order (IBTA 11.4.1.1). On an error it returns
+// how many were accepted before the bad one.
 func (e *Engine) PostSend(q *QP, wrs []ib.SendWR) (int, error) {
 	e.turns.push(q)
 	for i := range wrs {
@@ -153,8 +150,8 @@ func (e *Engine) PostSend(q *QP, wrs []ib.SendWR) (int, error) {
 	return len(wrs), nil
 }
 
-// PostRecv posts receive buffers in order. On an error it returns how many were
-// accepted before the bad one.
+// PostRecv posts receive buffers in order (IBTA 11.4.1.2). On an error it
+// returns how many were accepted before the bad one.
 func (e *Engine) PostRecv(q *QP, wrs []ib.RecvWR) (int, error) {
 	for i := range wrs {
 		if err := q.core.PostRecv(&wrs[i]); err != nil {
@@ -164,14 +161,14 @@ func (e *Engine) PostRecv(q *QP, wrs []ib.RecvWR) (int, error) {
 	return len(wrs), nil
 }
 
-// Destroy takes a queue pair away. Work that is outstanding completes no more;
-// what it has executed is acknowledged with the next batch. Only the getters of
-// q may be called from now on.
+// Destroy takes a queue pair away (IBTA 11.2.5.4). Work that is outstanding
+// completes no more; what it has executed is acknowledged with the next batch.
+// Only the getters of q may be called from now on.
 func (e *Engine) Destroy(q *QP) {
 	e.takeFinal(q)
 	e.table.remove(q.QPN())
 	e.turns.remove(q)
-	e.delayed.remove(q)
+	e.acks.waiting.remove(q)
 	e.timers.cancel(q)
 	q.ref.q = nil
 	e.peers.disconnect(q)
@@ -189,8 +186,8 @@ func (e *Engine) Fetched(now clock.Time, q *QP, f qp.Fetch) {
 // may be nothing to do then.
 func (e *Engine) Deadline() (clock.Time, bool) { return e.timers.heap.Min() }
 
-// Due reports whether Advance has something to do at now. It saves a driver
-// that can look for packets first from a retransmission for nothing.
+// Due reports whether Advance has something to do at now. A driver that then
+// looks for packets first is saved from a spurious retransmission.
 func (e *Engine) Due(now clock.Time) bool {
 	q := e.timers.take(now)
 	if q == nil {
@@ -209,17 +206,20 @@ func (e *Engine) Advance(now clock.Time) {
 	}
 }
 
-// NarrowPath raises EventPathMTU, once, for every queue pair whose packets to
+// PacketTooBig raises EventPathMTU, once, for every queue pair whose packets to
 // dst do not fit any more into what the path carries. They go on trying: the
 // MTU may come back before they give up.
-func (e *Engine) NarrowPath(dst netip.Addr, carries rocev2.MTU) {
+func (e *Engine) PacketTooBig(dst netip.Addr, carries rocev2.MTU) {
 	e.table.each(func(q *QP) {
-		if q.path != nil && q.path.Dst == dst && !q.mtuTold && q.core.Attr().PathMTU > carries {
-			q.mtuTold = true
+		if q.path != nil && q.path.Dst == dst && !q.mtuRaised && q.core.Attr().PathMTU > carries {
+			q.mtuRaised = true
 			q.raise(e.sink, ib.EventPathMTU)
 		}
 	})
 }
+
+// AckDelay returns the rule for lone acknowledgements.
+func (e *Engine) AckDelay() *AckDelay { return &e.acks }
 
 // Counters returns the live counters.
 func (e *Engine) Counters() *Counters { return &e.counters }

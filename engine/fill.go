@@ -77,7 +77,7 @@ func (e *Engine) pull(now clock.Time, q *QP) bool {
 	cost := q.packetCost()
 	bytes := q.allowance()
 	for q.turn >= cost {
-		l := qp.Limit{Packets: q.turn / cost, Bytes: bytes, DelayAck: e.delayAcks && !q.local}
+		l := qp.Limit{Packets: q.turn / cost, Bytes: bytes, DelayAck: e.acks.on && !q.local}
 		p := q.core.Poll(now, l, out)
 		bytes -= p.Bytes
 		q.count(p.InFlight, p.Silent) // it has its turn already
@@ -107,7 +107,7 @@ func (e *Engine) pull(now clock.Time, q *QP) bool {
 			e.peers.stop(q)
 		}
 		if p.AckDelayed {
-			e.delayed.push(q)
+			e.acks.waiting.push(q)
 		}
 		if at, ok := q.core.Deadline(); ok {
 			e.timers.schedule(now, q, at)

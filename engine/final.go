@@ -4,7 +4,8 @@ import "github.com/gosoftroce/rocev2/transport"
 
 // The rule for acknowledgements: what a queue pair has executed, of which its
 // program may have been told, is acknowledged whatever the program does with
-// the queue pair next. So the packets that say it are made when the queue pair
+// the queue pair next. Otherwise the peer would retry, and fail, what was done
+// (IBTA 9.7.6.1.3). So the packets that say it are made when the queue pair
 // goes, do not depend on it any more, and come first in the next batch.
 
 // finalPacket is the last packet of a queue pair, or the one before: an

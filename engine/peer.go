@@ -9,7 +9,8 @@ import (
 )
 
 // peer is another host, as far as the queue pairs of an engine share it: they
-// all fill the same socket buffer there.
+// all fill the same socket buffer there. IBTA has credits for receives
+// (9.7.7.2) and nothing for buffers, so the limit is this side's own.
 type peer struct {
 	addr     netip.Addr
 	users    int        // queue pairs connected to it

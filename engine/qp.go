@@ -36,9 +36,9 @@ type QP struct {
 	portVerified bool   // a packet came whose PSN was right
 	peerPort     uint16 // the only source port of the peer's packets; 0: any
 
-	mtu     int  // path MTU in bytes
-	mtuTold bool // EventPathMTU was raised
-	raised  bool // an event was
+	mtu       int  // path MTU in bytes
+	mtuRaised bool // EventPathMTU was raised
+	raised    bool // an event was
 }
 
 // Core returns the protocol machine, for what it tells of itself. Whatever

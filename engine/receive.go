@@ -20,8 +20,8 @@ type Received struct {
 	Misrouted []transport.RxPacket
 }
 
-// Receive handles packets that have arrived. What they call for goes with the
-// next Fill.
+// Receive handles packets that have arrived (IBTA 9.6). What they call for goes
+// with the next Fill.
 func (e *Engine) Receive(now clock.Time, packets []transport.RxPacket) Received {
 	e.misrouted = e.misrouted[:0]
 	r := Received{Packets: len(packets)}

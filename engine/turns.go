@@ -3,10 +3,11 @@ package engine
 import "github.com/gosoftroce/rocev2/transport"
 
 // turns says whose turn it is to send: deficit round robin, in which those come
-// first that have just come to have something to send, as in FQ-CoDel (RFC
-// 8290, section 4.2). So an acknowledgement waits for a batch, not for a turn
-// of every queue pair that sends bulk. In one round nobody has more than one
-// turn; who has used up a part of it may come first again with what is left.
+// first that have just come to have something to send, as the new queues of
+// FQ-CoDel (RFC 8290, section 4.2). So an acknowledgement waits for a batch,
+// not for a turn of every queue pair that sends bulk. In one round nobody has
+// more than one turn; who has used up a part of it may come first again with
+// what is left.
 type turns struct {
 	fresh list
 	round list // those without anything to send (QP.idle) only keep their place

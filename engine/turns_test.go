@@ -40,7 +40,8 @@ func bulkSenders(t *testing.T, mtu rocev2.MTU, n int, reads bool) (a, b *host, p
 }
 
 // Queue pairs that send bulk have the same share of the link, whatever the path
-// MTU, and in runs of packets that fill a segmentation buffer.
+// MTU, and in runs of packets that fill a segmentation buffer (RFC 8290,
+// section 4.2).
 func TestBulkIsFairAtEveryMTU(t *testing.T) {
 	t.Parallel()
 	for _, mtu := range allMTUs {
@@ -68,7 +69,8 @@ func TestBulkIsFairAtEveryMTU(t *testing.T) {
 }
 
 // An acknowledgement goes with the next batch, however many queue pairs send
-// bulk, and nobody who has just a little to send shuts the others out.
+// bulk, and nobody who has just a little to send shuts the others out (RFC
+// 8290, section 4.2).
 func TestAcknowledgementsPassBulk(t *testing.T) {
 	t.Parallel()
 	for _, mtu := range allMTUs {

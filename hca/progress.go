@@ -32,7 +32,7 @@ func (s *shard) receiveAs(wait, later bool) int {
 	s.lock()
 	r, now := s.handle()
 	s.rxMu.Unlock()
-	if later && s.poller.standby.Load() && s.eng.DelayAnswers(now, &r) {
+	if later && s.poller.standby.Load() && s.eng.AckDelay().MayWait(now, &r) {
 		s.poller.delayed.Store(true)
 	} else {
 		if n >= bulkPackets {
@@ -106,7 +106,7 @@ func (s *shard) flushDelayed() {
 func (s *shard) flushIdle() {
 	if s.poller.delayed.Load() {
 		s.lock()
-		s.flushFor(0, nil, s.poller.standby.Load() && !s.eng.AckDelayExpired(s.now()))
+		s.flushFor(0, nil, s.poller.standby.Load() && !s.eng.AckDelay().Expired(s.now()))
 		s.unlock()
 	}
 }

@@ -88,9 +88,9 @@ func (s *shard) flushFor(now clock.Time, caller *engine.QP, holdAcks bool) {
 	switch {
 	case !holdAcks:
 		s.poller.delayed.Store(false)
-		s.eng.ReleaseAcks()
+		s.eng.AckDelay().Release()
 	case !s.sending: // the one who sends may be about to send them for somebody else
-		s.eng.HoldAcks()
+		s.eng.AckDelay().Hold()
 	}
 	s.pump(now, txBudget, caller)
 }
@@ -137,7 +137,7 @@ func (s *shard) sendBatches(now clock.Time, batches int, caller *engine.QP) (mor
 		}
 		f := s.eng.Fill(now, s.tx)
 		s.forward(f.Misrouted)
-		if s.eng.AcksHeld() {
+		if s.eng.AckDelay().Held() {
 			s.poller.delayed.Store(true)
 		}
 		looped = f.LoopPackets > 0
@@ -169,9 +169,9 @@ func (s *shard) wantsOut() bool { return s.sent != nil || s.eng.Pending() }
 func (s *shard) send() {
 	s.unlock()
 	err := s.link.Send(s.tx)
-	var narrow narrowPath
+	var big packetTooBig
 	if err != nil {
-		narrow = s.findNarrow(err)
+		big = s.tooBig(err)
 	}
 	receiving, n := false, 0
 	if s.tx.Bytes() >= longBatch {
@@ -193,27 +193,27 @@ func (s *shard) send() {
 	s.stuck = false
 	if err != nil && !errors.Is(err, transport.ErrClosed) {
 		s.txErrs++ // lost like any packet: the peer's silence will tell
-		if narrow.peer.IsValid() {
-			s.eng.NarrowPath(narrow.peer, narrow.mtu)
+		if big.peer.IsValid() {
+			s.eng.PacketTooBig(big.peer, big.mtu)
 		}
 	}
 }
 
-// narrowPath is a path that has become too narrow for a packet.
-type narrowPath struct {
+// packetTooBig says that a path does not carry a packet any more.
+type packetTooBig struct {
 	peer netip.Addr
 	mtu  rocev2.MTU // what it carries now
 }
 
-// findNarrow finds out whether a batch could not be sent for the length of its
+// tooBig finds out whether a batch could not be sent for the length of its
 // packets. The caller owns tx and does not hold the lock: the system is asked.
-func (s *shard) findNarrow(err error) (n narrowPath) {
+func (s *shard) tooBig(err error) (p packetTooBig) {
 	var failed *transport.SendError
 	if !errors.Is(err, transport.ErrTooLong) || !errors.As(err, &failed) || failed.Index >= s.tx.Len() {
-		return n
+		return p
 	}
 	_, path := s.tx.Packet(failed.Index)
-	return narrowPath{peer: path.Dst, mtu: rocev2.LargestMTU(transport.ReadLinkMTU(s.link, path.Dst))}
+	return packetTooBig{peer: path.Dst, mtu: rocev2.LargestMTU(transport.ReadLinkMTU(s.link, path.Dst))}
 }
 
 // takeSent returns what to close when the batch is sent: those who wait for the
