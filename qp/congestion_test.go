@@ -8,9 +8,9 @@ import (
 	"github.com/gosoftroce/rocev2/rocev2"
 )
 
-// TestNoticePace: marked data of the connection is answered with a CNP at once,
-// once in 50 µs, and nothing else is.
-func TestNoticePace(t *testing.T) {
+// TestCNPPace: marked data of the connection is answered with a CNP at once,
+// once in 50 µs, and nothing else is (IBTA A17.9).
+func TestCNPPace(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, pairConfig{})
 	p.b.delay = true
@@ -57,9 +57,9 @@ func TestNoticePace(t *testing.T) {
 	none("a connection that has ended")
 }
 
-// TestNoticeStates: a queue pair that cannot send has no use for a CNP, and one
-// from elsewhere has no effect.
-func TestNoticeStates(t *testing.T) {
+// TestCNPStates: a queue pair that cannot send has no use for a CNP, and one
+// from elsewhere has no effect (IBTA A17.9).
+func TestCNPStates(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, pairConfig{noRTS: true})
 	cnp := packet(rocev2.CNP, 0)
@@ -84,7 +84,7 @@ func TestNoticeStates(t *testing.T) {
 }
 
 // TestMarkedRead: the data of a READ that comes in marked makes the window of
-// the side that asked for it smaller.
+// the side that asked for it smaller (IBTA A17.9).
 func TestMarkedRead(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, pairConfig{})
@@ -113,8 +113,8 @@ func (p *pair) transferMarked(from *testEnd) bool {
 	return true
 }
 
-// TestNoticeAllocations: marked packets and their CNPs cost no memory.
-func TestNoticeAllocations(t *testing.T) {
+// TestCNPAllocations: marked packets and their CNPs cost no memory.
+func TestCNPAllocations(t *testing.T) {
 	p := newPair(t, pairConfig{noKeepCQ: true})
 	wr := ib.SendWR{Opcode: ib.OpWrite, SGList: p.a.sge(0, 8), Remote: p.b.remote(0)}
 	if n := testing.AllocsPerRun(100, func() {

@@ -15,7 +15,7 @@ import (
 // TestReadsBeyondDepth: twenty READs at a responder that keeps fewer are all
 // answered, whether they come in one batch or one at a time, from a peer that
 // goes back or one that repairs, over a path that loses packets or not. The
-// outcome does not depend on when answers leave.
+// outcome does not depend on when answers leave (IBTA 9.7.5.1.5).
 func TestReadsBeyondDepth(t *testing.T) {
 	t.Parallel()
 	for _, depth := range []uint8{1, 2, 4} {
@@ -77,7 +77,7 @@ func readsBeyondDepth(t *testing.T, depth uint8, keep bool, batch int, seed uint
 }
 
 // TestAtomicsBeyondDepth: without a loss atomics beyond the depth are executed
-// too, each once.
+// too, each once (IBTA 9.7.5.1.6).
 func TestAtomicsBeyondDepth(t *testing.T) {
 	t.Parallel()
 	for _, keep := range []bool{false, true} {
@@ -105,7 +105,7 @@ func TestAtomicsBeyondDepth(t *testing.T) {
 
 // TestForgedDuplicates: whatever duplicates somebody invents, the responder
 // goes on, each gets one answer packet at the most, and what waits stays
-// bounded.
+// bounded (IBTA 9.7.5.1.4).
 func TestForgedDuplicates(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, pairConfig{attr: ib.Attr{MaxRdAtomic: 8, MaxDestRdAtomic: 2}})
@@ -141,10 +141,10 @@ func TestForgedDuplicates(t *testing.T) {
 	}
 }
 
-// TestStrayReplayFault: the region of a READ is gone when a duplicate of it
+// TestLateReplayFault: the region of a READ is gone when a duplicate of it
 // comes. The peer is told, and the connection goes on: it may have had its
-// answer long ago.
-func TestStrayReplayFault(t *testing.T) {
+// answer long ago (IBTA 9.7.5.1.5).
+func TestLateReplayFault(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, pairConfig{})
 	mr := registerAll(t, p.b, make([]byte, 8192))

@@ -11,6 +11,8 @@ import (
 	"github.com/gosoftroce/rocev2/rocev2"
 )
 
+// TestPostErrors: what is wrong with a request shows when it is posted (IBTA
+// 11.4.1.1).
 func TestPostErrors(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, pairConfig{config: Config{MaxSendWR: 2, MaxRecvWR: 2, MaxSendSGE: 2, MaxRecvSGE: 1, MaxInline: 16}})
@@ -92,6 +94,8 @@ func TestPostErrorTexts(t *testing.T) {
 	}
 }
 
+// TestPostStates: which states take requests, and what becomes of them (IBTA
+// 10.3.1).
 func TestPostStates(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, pairConfig{noRTS: true})
@@ -117,7 +121,7 @@ func TestPostStates(t *testing.T) {
 
 // TestRefused has every request that the responder refuses: the NAK, both
 // completions, and the event. Everything behind it is flushed in order. With
-// the NAK lost the outcome is the same: it is repeated.
+// the NAK lost the outcome is the same: it is repeated (IBTA 9.7.5.2).
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -212,6 +216,7 @@ func TestLocalFault(t *testing.T) {
 	}
 }
 
+// TestOverflow: a completion that its queue does not take ends the connection.
 func TestOverflow(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, pairConfig{})
@@ -241,7 +246,8 @@ func TestOverflow(t *testing.T) {
 }
 
 // TestVanished: with nobody there the time to RETRY_EXC_ERR is (count+1)
-// timeouts, for each count; 7 is no exception, and no timeout is a long one.
+// timeouts, for each count; 7 is no exception, and no timeout is a long one
+// (IBTA 9.7.6.1.3).
 func TestVanished(t *testing.T) {
 	t.Parallel()
 	for count := range uint8(8) {

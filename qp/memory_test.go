@@ -90,7 +90,7 @@ func TestForeignMemory(t *testing.T) {
 }
 
 // TestScatterGather: lists on both sides whose entries end inside packets, with
-// empty ones between.
+// empty ones between (IBTA 11.4.1.1).
 func TestScatterGather(t *testing.T) {
 	t.Parallel()
 	for _, op := range []ib.Opcode{ib.OpSend, ib.OpWrite, ib.OpRead} {
@@ -159,7 +159,7 @@ func TestSmallWindow(t *testing.T) {
 }
 
 // TestReset: a queue pair can be connected again, and nothing of the first
-// connection is left.
+// connection is left (IBTA 10.3.1).
 func TestReset(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, pairConfig{})

@@ -11,7 +11,7 @@ import (
 
 // TestOperations runs every operation at every MTU and at lengths around its
 // multiples, across the wrap of the PSN, without loss and with each packet of
-// the request or the answer lost once.
+// the request or the answer lost once (IBTA 9.4).
 func TestOperations(t *testing.T) {
 	t.Parallel()
 	for m := rocev2.MTU256; m <= rocev2.MTU4096; m++ {

@@ -10,7 +10,7 @@ import (
 
 // TestQuietInError: whatever ends a queue pair, none of the READ data that
 // waits is sent afterwards, one packet a Poll or many, and the peer is told
-// without a timeout.
+// without a timeout (IBTA 10.3.1).
 func TestQuietInError(t *testing.T) {
 	t.Parallel()
 	ends := map[string]struct {
@@ -74,7 +74,7 @@ func TestQuietInError(t *testing.T) {
 
 // TestCreditsWithReads: answers to READs and atomics bring credits like
 // acknowledgements, so that a limit does not grow old on a connection that does
-// nothing else.
+// nothing else (IBTA 9.7.7.2).
 func TestCreditsWithReads(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, pairConfig{})
@@ -89,8 +89,8 @@ func TestCreditsWithReads(t *testing.T) {
 	}
 }
 
-// A congestion notification that was due is not sent in ERR.
-func TestErrSendsNoNotice(t *testing.T) {
+// A congestion notification that was due is not sent in ERR (IBTA 10.3.1).
+func TestErrSendsNoCNP(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, pairConfig{})
 	pkt := packet(rocev2.RCWriteMiddle, 5) // behind a gap

@@ -9,7 +9,7 @@ import (
 
 // TestOneCut: the losses among the packets of one window, when they are sent
 // again too, cut the send window once; the next one cuts it again, and so does
-// every timeout.
+// every timeout (RFC 5681, section 3.1).
 func TestOneCut(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, pairConfig{attr: ib.Attr{RetryCount: 7}})
@@ -39,9 +39,9 @@ func TestOneCut(t *testing.T) {
 	}
 }
 
-// TestGapEchoes: whatever the number of READ responses behind a lost one, they
-// cost one retry and a bounded number of requests.
-func TestGapEchoes(t *testing.T) {
+// TestResponsesBehindALoss: whatever the number of READ responses behind a lost
+// one, they cost one retry and a bounded number of requests (IBTA 9.7.6.1).
+func TestResponsesBehindALoss(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, pairConfig{attr: ib.Attr{RetryCount: 1}})
 	p.drop = func(*testEnd, *rocev2.Packet) bool { return true }

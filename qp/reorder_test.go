@@ -117,10 +117,10 @@ func (p *pair) arrive(e *testEnd, now clock.Time, pkt rocev2.Packet) Drop {
 	return e.handle(now, from.addr, &pkt)
 }
 
-// TestKeepBounds: what is more than 128 past the expected packet or the last
+// TestReorderBounds: what is more than 128 past the expected packet or the last
 // one that is kept, past what a peer has in flight, more than fits, and what is
 // there already is not kept. A READ request counts with all of its PSNs.
-func TestKeepBounds(t *testing.T) {
+func TestReorderBounds(t *testing.T) {
 	t.Parallel()
 	p := keepers(t, pairConfig{}, 5)
 	e := p.b.Attr().RQPSN

@@ -12,7 +12,7 @@ import (
 
 // TestGapNAKAgain: when the packet is lost again, the responder sees it by the
 // packets that follow and sends another NAK, which the requester takes; the
-// timeout is not needed, and the retry count not used up by it.
+// timeout is not needed, and the retry count not used up by it (IBTA 9.7.5.1).
 func TestGapNAKAgain(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, pairConfig{attr: ib.Attr{RetryCount: 1}})
@@ -33,9 +33,9 @@ func TestGapNAKAgain(t *testing.T) {
 	}
 }
 
-// TestNAKEchoes: whatever the number of NAKs for the same PSN, they cost one
+// TestRepeatedNAKs: whatever the number of NAKs for the same PSN, they cost one
 // retry and a bounded number of packets.
-func TestNAKEchoes(t *testing.T) {
+func TestRepeatedNAKs(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, pairConfig{attr: ib.Attr{RetryCount: 1}})
 	p.drop = func(*testEnd, *rocev2.Packet) bool { return true }
@@ -56,7 +56,7 @@ func TestNAKEchoes(t *testing.T) {
 
 // TestProbe: the last packet is lost, and nothing follows it. With MinProbe it
 // is sent again long before the timeout; a peer that has vanished is still
-// given up after count+1 timeouts.
+// given up after count+1 timeouts (RFC 8985, section 7; RFC 9002, section 6.2).
 func TestProbe(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, pairConfig{config: Config{MinProbe: 1e6}, attr: ib.Attr{RetryCount: 2}})
@@ -105,7 +105,7 @@ func TestFatalNAKInsideRead(t *testing.T) {
 }
 
 // TestUnsolicitedCredits: an acknowledgement of what has completed may bring
-// more credits.
+// more credits (IBTA 9.7.7.2).
 func TestUnsolicitedCredits(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, pairConfig{})
@@ -120,7 +120,7 @@ func TestUnsolicitedCredits(t *testing.T) {
 
 // TestDuplicateWhileAnswering: a duplicate READ whose answer has not been sent
 // completely does not add a second answer: it is moved back if it has passed
-// the place, and goes on otherwise.
+// the place, and goes on otherwise (IBTA 9.7.5.1.5).
 func TestDuplicateWhileAnswering(t *testing.T) {
 	t.Parallel()
 	for from, want := range []int{5, 4, 3, 3, 3} {
@@ -140,10 +140,10 @@ func TestDuplicateWhileAnswering(t *testing.T) {
 	}
 }
 
-// TestStrayReplay: the replay for a duplicate gives its place to a new request
+// TestLateReplay: the replay for a duplicate gives its place to a new request
 // that needs it, and is sent all the same: the peer may have more outstanding
-// than agreed.
-func TestStrayReplay(t *testing.T) {
+// than agreed (IBTA 9.7.5.1.5).
+func TestLateReplay(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, pairConfig{attr: ib.Attr{MaxDestRdAtomic: 1}})
 	add := packet(rocev2.RCFetchAdd, 0xfffffe)
@@ -168,7 +168,7 @@ func TestStrayReplay(t *testing.T) {
 
 // TestSpuriousProbe: the peer's answer comes late, and nothing was lost. What
 // the probes cut off the window is given back, and the next pause as long is
-// waited for.
+// waited for (RFC 4015).
 func TestSpuriousProbe(t *testing.T) {
 	t.Parallel()
 	const pause = 9e6 // ns
@@ -199,10 +199,10 @@ func TestSpuriousProbe(t *testing.T) {
 	}
 }
 
-// TestAnsweredTwice: a lone packet that was sent again is answered as if that
-// had been needed, and then once more: so it was not, and the peer is waited
-// for longer.
-func TestAnsweredTwice(t *testing.T) {
+// TestDuplicateResponse: a lone packet that was sent again is answered as if
+// that had been needed, and then once more: so it was not, and the peer is
+// waited for longer (RFC 3708).
+func TestDuplicateResponse(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, pairConfig{config: Config{MinProbe: 1e6}})
 	var pauses Pauses

@@ -23,7 +23,7 @@ func packet(op rocev2.Opcode, psn rocev2.PSN) rocev2.Packet {
 }
 
 // TestAddressing: what is not for this queue pair is dropped under its name and
-// changes nothing.
+// changes nothing (IBTA 9.6).
 func TestAddressing(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, pairConfig{})
@@ -58,7 +58,8 @@ func TestAddressing(t *testing.T) {
 }
 
 // TestRNRWait: the peer has no receive; the request is sent again after the
-// time that the peer gives, until the count is used up on NAK number count+1.
+// time that the peer gives, until the count is used up on NAK number count+1
+// (IBTA 9.7.5.2.8).
 func TestRNRWait(t *testing.T) {
 	t.Parallel()
 	for _, op := range []ib.Opcode{ib.OpSend, ib.OpWriteImm} {
@@ -97,7 +98,7 @@ func TestRNRWait(t *testing.T) {
 }
 
 // TestRNRQuiet: packets behind one that met no receive draw no further NAK, and
-// one that comes is no reason to send early.
+// one that comes is no reason to send early (IBTA 9.7.5.2.8).
 func TestRNRQuiet(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, pairConfig{})
@@ -117,7 +118,7 @@ func TestRNRQuiet(t *testing.T) {
 }
 
 // TestCredits: a peer with few receives is not sent more than it has, but for
-// one probe at a time.
+// one probe at a time (IBTA 9.7.7.2).
 func TestCredits(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, pairConfig{})
@@ -149,7 +150,7 @@ func TestCredits(t *testing.T) {
 }
 
 // TestImplied: a batch is answered by one acknowledgement, and never across a
-// READ.
+// READ (IBTA 9.7.5.1).
 func TestImplied(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, pairConfig{})
@@ -167,7 +168,7 @@ func TestImplied(t *testing.T) {
 }
 
 // TestReadLimits: never more than max_rd_atomic outstanding, though the window
-// would allow more; a fence waits for all.
+// would allow more; a fence waits for all (IBTA 9.7.3, 10.8.3.3).
 func TestReadLimits(t *testing.T) {
 	t.Parallel()
 	for _, fence := range []bool{false, true} {
@@ -216,7 +217,7 @@ func TestReadDepth(t *testing.T) {
 }
 
 // TestReadReplay: a READ is answered again from any PSN of its range, also from
-// an earlier one than the last replay.
+// an earlier one than the last replay (IBTA 9.7.5.1.5).
 func TestReadReplay(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, pairConfig{})
@@ -263,7 +264,7 @@ func TestDuplicateBeforeAnything(t *testing.T) {
 }
 
 // TestDuplicateNotPastRead: a duplicate WRITE before a READ is acknowledged,
-// but not past the READ.
+// but not past the READ (IBTA 9.7.5.1.4).
 func TestDuplicateNotPastRead(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, pairConfig{})
@@ -282,7 +283,7 @@ func TestDuplicateNotPastRead(t *testing.T) {
 }
 
 // TestWrongResponses: answers that do not fit never complete anything; the
-// retries end in BAD_RESP_ERR.
+// retries end in BAD_RESP_ERR (IBTA 9.7.6.1).
 func TestWrongResponses(t *testing.T) {
 	t.Parallel()
 	ack := func(op rocev2.Opcode, syndrome rocev2.Syndrome, n int) rocev2.Packet {
@@ -335,7 +336,8 @@ func TestWrongResponses(t *testing.T) {
 	}
 }
 
-// TestGhost: an acknowledgement of what was never sent is dropped.
+// TestGhost: an acknowledgement of what was never sent is dropped (IBTA
+// 9.7.6.1).
 func TestGhost(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, pairConfig{})
@@ -349,7 +351,7 @@ func TestGhost(t *testing.T) {
 	}
 }
 
-// TestSequence: packets out of place in their message.
+// TestSequence: packets out of place in their message (IBTA 9.7.4.1).
 func TestSequence(t *testing.T) {
 	t.Parallel()
 	for _, ops := range [][]rocev2.Opcode{
@@ -377,7 +379,7 @@ func TestSequence(t *testing.T) {
 	}
 }
 
-// TestLengths: payloads that do not fit their place.
+// TestLengths: payloads that do not fit their place (IBTA 9.7.4.1.6).
 func TestLengths(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -405,7 +407,8 @@ func TestLengths(t *testing.T) {
 	}
 }
 
-// TestGapNAK: one sequence NAK for a gap however many packets follow it.
+// TestGapNAK: one sequence NAK for a gap however many packets follow it (IBTA
+// 9.7.5.1).
 func TestGapNAK(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, pairConfig{})

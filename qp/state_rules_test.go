@@ -8,6 +8,8 @@ import (
 	"github.com/gosoftroce/rocev2/rocev2"
 )
 
+// TestSQD: no new message begins in SQD, and the event comes when those under
+// way have completed (IBTA 10.3.1).
 func TestSQD(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, pairConfig{})
@@ -39,6 +41,7 @@ func TestSQD(t *testing.T) {
 	}
 }
 
+// TestCommEst: the first request in RTR raises the event, once (IBTA 11.6.3).
 func TestCommEst(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, pairConfig{noRTS: true})

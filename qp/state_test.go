@@ -13,7 +13,7 @@ import (
 
 // TestTransitionTable compares the whole table, every pair of states for every
 // service, with a second notation of it: required and optional bits as numbers
-// of ibv_qp_attr_mask.
+// of ibv_qp_attr_mask (IBTA 10.3.1, 11.2.5.2).
 func TestTransitionTable(t *testing.T) {
 	t.Parallel()
 	type bits struct{ required, optional ib.AttrMask }
@@ -94,6 +94,8 @@ func checkPair(t *testing.T, s rocev2.Service, from, to ib.State, required, opti
 	}
 }
 
+// TestModifyErrors: an error says which attribute is wrong, and changes nothing
+// (IBTA 11.2.5.2).
 func TestModifyErrors(t *testing.T) {
 	t.Parallel()
 	e := newEnd(t, 1, pairConfig{mem: 4096})
@@ -165,6 +167,8 @@ func TestModifyErrors(t *testing.T) {
 	}
 }
 
+// TestNewErrors: a configuration that is out of range is refused (IBTA
+// 11.2.5.1).
 func TestNewErrors(t *testing.T) {
 	t.Parallel()
 	table := memreg.NewTable(func() uint32 { return 1 })

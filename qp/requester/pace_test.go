@@ -39,7 +39,7 @@ func (c *rate) Marked(clock.Time, cc.Flight) bool {
 
 // TestPacing: a requester sends nothing before the time that its controller
 // says, neither for the first time nor again, and its deadline is that time as
-// long as there is something to send.
+// long as there is something to send (RFC 9002, section 7.7).
 func TestPacing(t *testing.T) {
 	t.Parallel()
 	const packets, perByte = 20, 3

@@ -9,6 +9,8 @@ import (
 	"github.com/gosoftroce/rocev2/rocev2"
 )
 
+// TestRetry: the timer runs from the last progress, which reloads the count
+// (IBTA 9.7.6.1.3).
 func TestRetry(t *testing.T) {
 	t.Parallel()
 	var r retry
@@ -45,6 +47,8 @@ func TestRetry(t *testing.T) {
 	}
 }
 
+// TestRNR: a wait takes one of the count, of which 7 has no end (IBTA
+// 9.7.5.2.8).
 func TestRNR(t *testing.T) {
 	t.Parallel()
 	var r rnr
@@ -67,6 +71,8 @@ func TestRNR(t *testing.T) {
 	}
 }
 
+// TestCredit: a message may start up to the limit LSN = MSN + credits (IBTA
+// 9.7.7.2).
 func TestCredit(t *testing.T) {
 	t.Parallel()
 	var c credit

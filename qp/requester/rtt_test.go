@@ -8,6 +8,8 @@ import (
 	"github.com/gosoftroce/rocev2/rocev2"
 )
 
+// TestRTT: srtt and rttvar follow the samples, and no retransmission is one
+// (RFC 6298, sections 2 and 3).
 func TestRTT(t *testing.T) {
 	t.Parallel()
 	var r rtt
@@ -53,7 +55,7 @@ func TestRTT(t *testing.T) {
 
 // TestRTTUnderLoad: where an answer takes longer than the floor, as with many
 // queue pairs on a device, there is one probe too many at the most before that
-// is known, whatever the time was before.
+// is known, whatever the time was before (RFC 6298, section 2).
 func TestRTTUnderLoad(t *testing.T) {
 	t.Parallel()
 	const floor, fast, slow = time.Millisecond, 20 * time.Microsecond, 30 * time.Millisecond
@@ -87,7 +89,7 @@ func TestRTTUnderLoad(t *testing.T) {
 
 // TestRTTPauses: a probe that found the peer late, and nothing lost, raises the
 // wait to what that took; the answer to one that was needed does not. The
-// memory of a pause fades.
+// memory of a pause fades (RFC 4015).
 func TestRTTPauses(t *testing.T) {
 	t.Parallel()
 	const floor, trip = time.Millisecond, 20 * time.Microsecond
@@ -226,8 +228,9 @@ func TestRTTNoise(t *testing.T) {
 	}
 }
 
-// TestRetryKept: going back for a probe does not put off the local ACK timeout.
-func TestRetryKept(t *testing.T) {
+// TestProbeKeepsTheTimeout: going back for a probe does not put off the local
+// ACK timeout (IBTA 9.7.6.1.3).
+func TestProbeKeepsTheTimeout(t *testing.T) {
 	t.Parallel()
 	var r retry
 	r.configure(14, 1)

@@ -7,6 +7,8 @@ import (
 	"github.com/gosoftroce/rocev2/rocev2"
 )
 
+// TestResponses: acknowledgements that wait become one, but never across the
+// answer to a READ or an atomic (IBTA 9.7.5.1).
 func TestResponses(t *testing.T) {
 	t.Parallel()
 	var r responses
@@ -48,6 +50,8 @@ func TestResponses(t *testing.T) {
 	}
 }
 
+// TestResources: the ring has the last READs and atomics, to answer them again
+// (IBTA 9.7.5.1.6).
 func TestResources(t *testing.T) {
 	t.Parallel()
 	var r resources
@@ -129,7 +133,7 @@ func TestResponseOrder(t *testing.T) {
 }
 
 // TestLargestRead: the longest message at the smallest MTU takes half of all
-// PSNs, and all of it can be asked for again.
+// PSNs, and all of it can be asked for again (IBTA 9.7.2).
 func TestLargestRead(t *testing.T) {
 	t.Parallel()
 	var r Responder

@@ -105,7 +105,7 @@ func (e *end) skip() {
 }
 
 // TestWrapAtomic: the result of an atomic is not replayed for the one that has
-// its PSN 2^24 packets later.
+// its PSN 2^24 packets later (IBTA 9.7.5.1.6).
 func TestWrapAtomic(t *testing.T) {
 	t.Parallel()
 	e := newEnd(t)
@@ -131,7 +131,7 @@ func TestWrapAtomic(t *testing.T) {
 
 // TestWrapRead: a WRITE whose acknowledgement was lost is a duplicate of
 // itself, not of the READ that had its PSN 2^24 packets before; and not a
-// duplicate of anything in the ring elsewhere.
+// duplicate of anything in the ring elsewhere (IBTA 9.7.5.1.4).
 func TestWrapRead(t *testing.T) {
 	t.Parallel()
 	e := newEnd(t)
@@ -172,7 +172,7 @@ func TestWrapLastAck(t *testing.T) {
 
 // TestUnansweredSpan: requests are put off that would make the PSNs between the
 // first unanswered READ and the expected one more than 2^23; the READ stays,
-// and the peer gets everything.
+// and the peer gets everything (IBTA 9.7.2).
 func TestUnansweredSpan(t *testing.T) {
 	t.Parallel()
 	e := newEnd(t)
