@@ -10,6 +10,19 @@
 // request and its PSN, so nothing that was sent is kept, and a retransmission
 // reads the memory of the request again.
 //
+// A Requester is built in layers, which are embedded one in the next. Each
+// knows those below it alone; the compiler sees to that.
+//
+//	Requester  posting; responses and NAKs   post.go, response.go, nak.go
+//	sender     what may be sent now, and     transmit.go
+//	           its packets
+//	recovery   when what is sent again       recover.go, repair.go, fetch.go
+//	work       the requests, and where       work.go, complete.go
+//	           sending is
+//
+// Plain structs that know none of these, and that can be tested alone: retry
+// (the local ACK timer), rnr, rtt, credit, repair.
+//
 // # Recovery
 //
 // The requester goes back to the oldest unacknowledged PSN on a timeout, on a
@@ -35,5 +48,5 @@
 // GuardTimeout instead, so that a vanished peer is an error at last.
 //
 // Before the timeout a silent peer is probed, as RFC 8985 and RFC 9002 have it,
-// see Config.MinProbe.
+// see qp.Config.MinProbe.
 package requester

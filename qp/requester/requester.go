@@ -20,13 +20,8 @@ type Config struct {
 	MinProbe   time.Duration
 }
 
-// Requester is the sending half. It is built in layers, each of which knows
-// those below it alone:
-//
-//	work       the requests, and where sending is
-//	recovery   when what is sent again
-//	sender     what may be sent now, and its packets
-//	Requester  posting, and the responses
+// Requester is the sending half, and the uppermost of its layers; see the
+// package's documentation.
 type Requester struct {
 	sender
 

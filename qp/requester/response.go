@@ -203,3 +203,30 @@ func (r *Requester) atomicResponse(p *rocev2.Packet) conn.Drop {
 	r.completeHead()
 	return conn.DropNone
 }
+
+// executeBufferedResponses goes on with the responses in the reorder buffer, as
+// far as nothing is missing before them. The next gap is repaired at once, as
+// the first was when it showed.
+func (r *Requester) executeBufferedResponses(now clock.Time) {
+	executed := false
+	for r.reorder.Len() > 0 {
+		psn := r.reorder.First()
+		if !psn.Before(r.una) {
+			p := r.reorder.Lowest()
+			info, _ := p.BTH.Opcode.Info()
+			if psn != r.una && r.queue.At(r.queue.Head).Answered() {
+				if executed {
+					r.handleImpliedNAK(now, psn, info)
+				}
+				return
+			}
+			d := r.executeResponse(now, p, info)
+			if r.c.Failed() || d == conn.DropGap || d == conn.DropNotPresent {
+				return
+			}
+			executed = true
+		}
+		r.reorder.Pop()
+	}
+	r.reorder.Trim()
+}

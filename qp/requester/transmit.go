@@ -328,3 +328,65 @@ func (r *sender) spent(now clock.Time, bytes uint64) {
 	r.cc.Sent(now, int(min(bytes, mostCounted)))
 	r.reload()
 }
+
+// pollRepair writes the next packet of a repair.
+func (r *sender) pollRepair(now clock.Time, buf []byte) int {
+	p := &r.repair
+	if p.nxt.Before(r.una) || p.nxt.Ahead(r.una) >= r.nxt.Ahead(r.una) {
+		p.left = 0 // done meanwhile
+		return 0
+	}
+	w := r.queue.At(p.cur)
+	if w.Answered() && p.nxt != r.una {
+		p.left = 0 // a READ or an atomic is repaired when its turn comes
+		return 0
+	}
+	cur, nxt := r.cur, r.nxt
+	r.cur, r.nxt = p.cur, p.nxt
+	rq := r.requestAt(w)
+	r.limitRepair(&rq)
+	n, fault := r.buildRequest(&rq, buf)
+	r.cur, r.nxt = cur, nxt
+	if fault == ib.FaultNotPresent {
+		return 0
+	}
+	if fault != ib.FaultNone {
+		r.rewind() // meets the fault again, and handles it
+		return 0
+	}
+	p.left--
+	if !w.Answered() {
+		p.nxt = p.nxt.Next()
+		if rq.rel+1 == w.PSNs {
+			p.cur++
+		}
+	}
+	r.c.Stats.Retransmits++
+	if w.Is(ib.OpCarries) {
+		r.c.Stats.TxBytes += uint64(rq.n)
+	}
+	r.retry.stop()
+	r.retry.start(now)
+	r.rtt.discard()
+	r.rtt.arm(now)
+	if r.limit.Burst > 0 {
+		r.spent(now, rq.cost)
+	}
+	return n
+}
+
+// limitRepair cuts the request for a READ off behind the first response that is
+// here already, which is asked for again so that it shows if those before it
+// are lost once more.
+func (r *sender) limitRepair(rq *request) {
+	k := r.reorder.Lowest()
+	if rq.w.Opcode != ib.OpRead || k == nil {
+		return
+	}
+	if info, _ := k.BTH.Opcode.Info(); info.Operation != rocev2.OpReadResponse {
+		return
+	}
+	if n := k.BTH.PSN.Ahead(r.una) + 1; n < rq.psns {
+		rq.psns, rq.n = n, n<<r.c.Shift
+	}
+}

@@ -12,6 +12,18 @@
 // peer sent behind a READ without a fence may or may not be seen by it (IBTA
 // 10.8.3.3).
 //
+// A Responder is built in layers, which are embedded one in the next. Each
+// knows those below it alone; the compiler sees to that.
+//
+//	Responder  checking and executing        request.go, execute.go, gap.go,
+//	           requests                      fetch.go
+//	answerer   what was executed, and the    transmit.go, duplicate.go,
+//	           answers to it                 resources.go, fatal.go, final.go
+//	receives   where receives come from      receives.go
+//
+// Plain structs that know none of these: responses (the answers that wait, in
+// answers.go), resources (the last READs and atomics).
+//
 // # Gaps
 //
 // The responder sends a sequence NAK once per gap, and once more each time it

@@ -108,37 +108,6 @@ func (r *Responder) executeWrite(p *rocev2.Packet, info *rocev2.OpcodeInfo) conn
 	return r.finish(p, info, ib.WCRecvWriteImm)
 }
 
-// reserve puts a READ or an atomic that was accepted into the ring, where it
-// takes the place of the oldest one, and moves on behind it. A READ takes a PSN
-// for each packet of its response (IBTA 9.7.3).
-func (r *answerer) reserve(n resource) (index uint8) {
-	e, index := r.res.oldest()
-	r.res.push(e)
-	if e.pending == pendingReplay {
-		// A late duplicate asks for this, or a peer that has more
-		// outstanding than agreed.
-		if to, ok := r.res.addBeside(*e); ok {
-			r.out.move(index, to)
-		} else {
-			r.out.cancel(index)
-		}
-	}
-	n.pending, n.first = pendingFirst, r.epsn
-	*e = n
-	r.res.next++
-	r.msn = r.msn.Next()
-	r.epsn = r.epsn.Add(int(n.psns))
-	return index
-}
-
-// busy reports whether a READ or an atomic of so many PSNs must wait for
-// earlier answers to be sent: the peer has more outstanding than agreed, or
-// than PSNs can tell apart.
-func (r *answerer) busy(psns uint32) bool {
-	e, _ := r.res.oldest()
-	return e.pending == pendingFirst || crossesAge(r.epsn, psns) && !r.age(psns)
-}
-
 // executeRead accepts a READ. Its data is read when the responses are sent.
 func (r *Responder) executeRead(p *rocev2.Packet) conn.Drop {
 	if r.res.depth == 0 || p.RETH.Length > ib.MaxMessage {
@@ -156,19 +125,6 @@ func (r *Responder) executeRead(p *rocev2.Packet) conn.Drop {
 		length: p.RETH.Length})
 	r.out.push(response{kind: responseRead, res: index, psn: psn, start: psn, msn: r.msn, left: psns, end: p.RETH.Length})
 	return conn.DropNone
-}
-
-// checkRead checks the whole range of a READ. An empty one may have any key
-// (IBTA 9.7.4.1.5).
-func (r *answerer) checkRead(h *rocev2.RETH) ib.Fault {
-	if h.Length == 0 {
-		return ib.FaultNone
-	}
-	v, f := r.c.Memory.Resolve(r.c.PD, r.c.QPN, ib.Key(h.RKey), h.VA, uint64(h.Length), ib.RemoteRead)
-	if f == ib.FaultNone {
-		v.Release()
-	}
-	return f
 }
 
 // executeAtomic executes an atomic and keeps its result, in case the peer asks

@@ -1,7 +1,6 @@
 package responder
 
 import (
-	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/memreg"
 	"github.com/gosoftroce/rocev2/qp/conn"
 	"github.com/gosoftroce/rocev2/rocev2"
@@ -36,20 +35,4 @@ func (r *Responder) dropForPage(m memreg.Missing) conn.Drop {
 		r.fetch.Add(conn.NeedMessage, m)
 	}
 	return conn.DropNotPresent
-}
-
-// awaitAnswer has a READ's answer wait.
-func (r *answerer) awaitAnswer(e *response) {
-	if r.fetch.Pending(conn.NeedAnswer) {
-		return
-	}
-	res := r.res.at(e.res)
-	off := e.psn.Ahead(res.first) << r.c.Shift
-	var m memreg.Missing
-	v, f := r.c.Memory.Resolve(r.c.PD, r.c.QPN, ib.Key(res.rkey), res.va+uint64(off), uint64(e.end-off), ib.RemoteRead)
-	if f == ib.FaultNone {
-		m = v.Missing(0, uint64(min(e.end-off, uint32(r.c.MTU))), false)
-		v.Release()
-	}
-	r.fetch.Add(conn.NeedAnswer, m)
 }

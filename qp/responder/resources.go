@@ -196,3 +196,34 @@ func (r *answerer) age(n uint32) bool {
 	r.acked = r.acked && r.epsn.Ahead(r.lastAck)+n <= ageLimit
 	return true
 }
+
+// reserve puts a READ or an atomic that was accepted into the ring, where it
+// takes the place of the oldest one, and moves on behind it. A READ takes a PSN
+// for each packet of its response (IBTA 9.7.3).
+func (r *answerer) reserve(n resource) (index uint8) {
+	e, index := r.res.oldest()
+	r.res.push(e)
+	if e.pending == pendingReplay {
+		// A late duplicate asks for this, or a peer that has more
+		// outstanding than agreed.
+		if to, ok := r.res.addBeside(*e); ok {
+			r.out.move(index, to)
+		} else {
+			r.out.cancel(index)
+		}
+	}
+	n.pending, n.first = pendingFirst, r.epsn
+	*e = n
+	r.res.next++
+	r.msn = r.msn.Next()
+	r.epsn = r.epsn.Add(int(n.psns))
+	return index
+}
+
+// busy reports whether a READ or an atomic of so many PSNs must wait for
+// earlier answers to be sent: the peer has more outstanding than agreed, or
+// than PSNs can tell apart.
+func (r *answerer) busy(psns uint32) bool {
+	e, _ := r.res.oldest()
+	return e.pending == pendingFirst || crossesAge(r.epsn, psns) && !r.age(psns)
+}

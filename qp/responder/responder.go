@@ -20,12 +20,8 @@ type Config struct {
 	Invalidate func(key ib.Key) bool
 }
 
-// Responder is the receiving half. It is built in layers, each of which knows
-// those below it alone:
-//
-//	receives   the receives, and the one in hand
-//	answerer   what was executed, and the answers to it
-//	Responder  executing
+// Responder is the receiving half, and the uppermost of its layers; see the
+// package's documentation.
 type Responder struct {
 	answerer
 	reorder    queue.Reorder

@@ -2,6 +2,7 @@ package responder
 
 import (
 	"github.com/gosoftroce/rocev2/ib"
+	"github.com/gosoftroce/rocev2/memreg"
 	"github.com/gosoftroce/rocev2/qp/conn"
 	"github.com/gosoftroce/rocev2/rocev2"
 )
@@ -233,4 +234,33 @@ func (r *answerer) buildReadResponse(e *response, buf []byte) (int, ib.Fault) {
 		r.out.head++
 	}
 	return len(b), ib.FaultNone
+}
+
+// checkRead checks the whole range of a READ. An empty one may have any key
+// (IBTA 9.7.4.1.5).
+func (r *answerer) checkRead(h *rocev2.RETH) ib.Fault {
+	if h.Length == 0 {
+		return ib.FaultNone
+	}
+	v, f := r.c.Memory.Resolve(r.c.PD, r.c.QPN, ib.Key(h.RKey), h.VA, uint64(h.Length), ib.RemoteRead)
+	if f == ib.FaultNone {
+		v.Release()
+	}
+	return f
+}
+
+// awaitAnswer has a READ's answer wait.
+func (r *answerer) awaitAnswer(e *response) {
+	if r.fetch.Pending(conn.NeedAnswer) {
+		return
+	}
+	res := r.res.at(e.res)
+	off := e.psn.Ahead(res.first) << r.c.Shift
+	var m memreg.Missing
+	v, f := r.c.Memory.Resolve(r.c.PD, r.c.QPN, ib.Key(res.rkey), res.va+uint64(off), uint64(e.end-off), ib.RemoteRead)
+	if f == ib.FaultNone {
+		m = v.Missing(0, uint64(min(e.end-off, uint32(r.c.MTU))), false)
+		v.Release()
+	}
+	r.fetch.Add(conn.NeedAnswer, m)
 }
