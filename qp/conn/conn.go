@@ -123,7 +123,10 @@ func (c *Conn) Expire(b *queue.Reorder, now clock.Time) {
 // long, and whether there is one.
 func (c *Conn) ReorderDeadline(b *queue.Reorder) (clock.Time, bool) {
 	at, ok := b.Oldest()
-	return at.Add(queue.ReorderAge(c.SRTT)), ok
+	if !ok {
+		return 0, false
+	}
+	return at.Add(queue.ReorderAge(c.SRTT)), true
 }
 
 // VendorErr is what WC.VendorErr says about a memory fault.
