@@ -84,6 +84,7 @@ func (e *Engine) pull(now clock.Time, q *QP) bool {
 		if p.Raised {
 			q.tell(e.sink)
 		}
+		q.quantum -= p.Bytes
 		switch {
 		case p.Packets == l.Packets:
 			continue // small ones take less of the turn
@@ -91,7 +92,7 @@ func (e *Engine) pull(now clock.Time, q *QP) bool {
 			if q.local {
 				// What it waits for comes at once: the others
 				// would have no turn.
-				q.endAdmitted()
+				e.peers.endAdmitted(q, true)
 				e.turns.rotate()
 			}
 			return false
@@ -101,10 +102,10 @@ func (e *Engine) pull(now clock.Time, q *QP) bool {
 			bytes = allowance
 			continue
 		}
-		q.endAdmitted()
+		e.peers.endAdmitted(q, p.Blocked)
 		e.turns.done()
 		if allowance == 0 {
-			e.peers.stop(q)
+			e.peers.stop(q, false)
 		}
 		if p.AckDelayed {
 			e.acks.waiting.push(q)
@@ -114,7 +115,7 @@ func (e *Engine) pull(now clock.Time, q *QP) bool {
 		}
 		return true
 	}
-	q.endAdmitted()
+	e.peers.endAdmitted(q, true)
 	e.turns.rotate()
 	return true
 }

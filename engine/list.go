@@ -38,6 +38,16 @@ func (l *list) push(q *QP) {
 	l.tail = q
 }
 
+// pushFront puts q before all others.
+func (l *list) pushFront(q *QP) {
+	if l.remove(q); l.head == nil {
+		l.push(q)
+		return
+	}
+	q.links[l.kind] = link{in: true, next: l.head}
+	l.head = q
+}
+
 // pop takes out the front and returns it.
 func (l *list) pop() *QP {
 	q := l.head

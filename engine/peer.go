@@ -92,8 +92,10 @@ func (q *QP) allowance() int {
 	a := q.account()
 	left, packet := a.limit-a.inFlight, q.mtu+qp.PacketOverhead
 	switch {
-	case left > 0 && (a.waiting.empty() || a.admitted == q): // a READ may be larger
+	case left > 0 && a.waiting.empty(): // a READ may be larger
 		return left
+	case left > 0 && a.admitted == q && q.quantum > 0:
+		return min(left, q.quantum)
 	case q.silent == accountSilent && q.inFlight == 0:
 		return packet // else it would learn that its peer is gone only when all before it have
 	case q.silent == accountSilent || a.inFlight >= a.limit*3/2:
@@ -113,10 +115,14 @@ func (q *QP) allowance() int {
 }
 
 // endAdmitted ends the turn of q to take what is left of the limit, if it had
-// that.
-func (q *QP) endAdmitted() {
-	if q.peer != nil && q.account().admitted == q {
-		q.account().admitted = nil
+// that. With more to send, q keeps its place until its quantum is used up.
+func (p *peers) endAdmitted(q *QP, more bool) {
+	if q.peer == nil || q.account().admitted != q {
+		return
+	}
+	q.account().admitted = nil
+	if more && q.quantum > 0 {
+		p.stop(q, true)
 	}
 }
 
@@ -177,10 +183,17 @@ func (q *QP) count(n int, silent bool) (resume bool) {
 	return resume
 }
 
-// stop puts q, which the limit holds back, on its peer's list.
-func (p *peers) stop(q *QP) {
+// stop puts q, which the limit holds back, on its peer's list. With first it
+// goes on there with what is left of its quantum.
+func (p *peers) stop(q *QP, first bool) {
 	a := q.account()
-	a.waiting.push(q)
+	switch {
+	case first:
+		a.waiting.pushFront(q)
+	case !q.links[listLimited].in:
+		q.quantum = turnBytes
+		a.waiting.push(q)
+	}
 	if !a.listed {
 		a.listed = true
 		p.limited = append(p.limited, a)
@@ -193,7 +206,9 @@ const admitLook = 8
 
 // admit lets those that a peer's limit has stopped go on when there is room
 // again, one after the other: what an acknowledgement makes free is for who has
-// waited longest, not for who it came to.
+// waited longest, not for who it came to. Each keeps its place until it has had
+// a turn's bytes (deficit round robin): if it got what happens to be free, those
+// that have much in flight would find much free, and so for ever.
 func (p *peers) admit(t *turns) {
 	n := len(p.limited)
 	if t.front() != nil {

@@ -31,6 +31,7 @@ type QP struct {
 	peer         *peer
 	inFlight     int    // bytes counted in an account of peer
 	silent       int    // which account that is
+	quantum      int    // bytes that it may send when it is admitted there
 	native       bool   // the program says that the peer is this software
 	wide         bool   // it has the window towards a native peer
 	portVerified bool   // a packet came whose PSN was right
