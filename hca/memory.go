@@ -18,8 +18,7 @@ type PD struct {
 	closed  bool
 	regions map[*MR]struct{} // those that are not deregistered yet
 
-	once sync.Once
-	err  error
+	closing closing
 }
 
 // MR is a registered memory region.
@@ -27,8 +26,27 @@ type MR struct {
 	pd     *PD
 	region *memreg.Region
 	free   func() error // gives the memory back, or nil
-	once   sync.Once
-	err    error
+
+	closing closing
+}
+
+// closing is a Close that is done once, unless it was refused: then it can be
+// tried again.
+type closing struct {
+	mu   sync.Mutex
+	done bool
+	err  error // of the Close that was done
+}
+
+// do calls f unless it is done. Callers wait for each other.
+func (c *closing) do(f func() (done bool, err error)) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.done {
+		return c.err
+	}
+	c.done, c.err = f()
+	return c.err
 }
 
 // AllocPD makes a protection domain.
@@ -58,26 +76,32 @@ func (pd *PD) Closed() bool {
 
 // Close deregisters what is registered in the domain and frees it. A queue pair
 // of the domain lives on and reaches no memory. The error is that of giving
-// memory back; the domain is freed all the same. Whoever calls it beside
-// another, or beside the Close of a region, returns when all is done.
-func (pd *PD) Close() error {
-	pd.once.Do(func() {
-		pd.mu.Lock()
-		pd.closed = true
-		left := slices.Collect(maps.Keys(pd.regions))
-		pd.mu.Unlock()
-		var errs []error
-		for _, mr := range left {
-			errs = append(errs, mr.Close())
-		}
-		d := pd.owner.dev
-		d.mu.Lock()
-		errs = append(errs, d.mem.DeallocPD(pd.core))
-		d.mu.Unlock()
-		pd.owner.release(pd, kindPD)
-		pd.err = errors.Join(errs...)
-	})
-	return pd.err
+// memory back; the domain is freed all the same, unless a region has other
+// grants (memreg.ErrRegionInUse). Then Close can be called again. Whoever calls
+// it beside another, or beside the Close of a region, returns when all is done.
+func (pd *PD) Close() error { return pd.closing.do(pd.close) }
+
+func (pd *PD) close() (done bool, err error) {
+	pd.mu.Lock()
+	pd.closed = true
+	left := slices.Collect(maps.Keys(pd.regions))
+	pd.mu.Unlock()
+	var errs []error
+	for _, mr := range left {
+		errs = append(errs, mr.Close())
+	}
+	pd.mu.Lock()
+	inUse := len(pd.regions) > 0
+	pd.mu.Unlock()
+	if inUse {
+		return false, errors.Join(errs...)
+	}
+	d := pd.owner.dev
+	d.mu.Lock()
+	errs = append(errs, d.mem.DeallocPD(pd.core))
+	d.mu.Unlock()
+	pd.owner.release(pd, kindPD)
+	return true, errors.Join(errs...)
 }
 
 // Register registers memory. free, if not nil, is called once when the region
@@ -118,25 +142,26 @@ func (mr *MR) Region() *memreg.Region { return mr.region }
 
 // Close deregisters the region: its keys are dead at once, and when Close
 // returns no transfer touches the memory any more. It waits for pages that are
-// being fetched.
-func (mr *MR) Close() error {
-	mr.once.Do(func() {
-		pd := mr.pd
-		d := pd.owner.dev
-		d.mu.Lock()
-		mr.err = d.mem.Deregister(mr.region)
-		d.mu.Unlock()
-		if mr.err != nil {
-			return // the region is in use: its memory must stay
-		}
-		d.pager.leave(mr.region)
-		pd.mu.Lock()
-		delete(pd.regions, mr) // now: the domain's Close waits for those it finds
-		pd.mu.Unlock()
-		pd.owner.unreserve(kindMR)
-		if mr.free != nil {
-			mr.err = mr.free()
-		}
-	})
-	return mr.err
+// being fetched. A region with other grants stays as it is
+// (memreg.ErrRegionInUse), and Close can be called again.
+func (mr *MR) Close() error { return mr.closing.do(mr.close) }
+
+func (mr *MR) close() (done bool, err error) {
+	pd := mr.pd
+	d := pd.owner.dev
+	d.mu.Lock()
+	err = d.mem.Deregister(mr.region)
+	d.mu.Unlock()
+	if err != nil {
+		return false, err // its memory must stay
+	}
+	d.pager.leave(mr.region)
+	pd.mu.Lock()
+	delete(pd.regions, mr) // now: the domain's Close waits for those it finds
+	pd.mu.Unlock()
+	pd.owner.unreserve(kindMR)
+	if mr.free != nil {
+		err = mr.free()
+	}
+	return true, err
 }

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/memreg"
 )
 
@@ -97,5 +98,47 @@ func TestClosedRegionLeavesItsDomain(t *testing.T) {
 	}
 	if n := len(pd.regions); n != 0 {
 		t.Errorf("the domain still knows %d regions", n)
+	}
+}
+
+// A region that has other grants is not closed, nor is its domain; when they
+// are revoked both can be.
+func TestRegionInUseClosesLater(t *testing.T) {
+	t.Parallel()
+	o := newTestOwner(t)
+	d := o.dev
+	pd, err := o.AllocPD()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, first := range []func(*MR) error{(*MR).Close, func(*MR) error { return pd.Close() }} {
+		freed := 0
+		mr, err := pd.Register(memreg.Local(make([]byte, 8)), memreg.Options{Access: ib.MWBind}, func() error { freed++; return nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.mu.Lock()
+		g, err := d.mem.Grant(mr.Region(), memreg.GrantOptions{Length: 8, Access: ib.RemoteRead})
+		d.mu.Unlock()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := first(mr); !errors.Is(err, memreg.ErrRegionInUse) || freed != 0 || !mr.Region().Alive() {
+			t.Fatalf("Close of a region in use: %v, freed %d", err, freed)
+		}
+		d.mu.Lock()
+		d.mem.Revoke(g)
+		d.mu.Unlock()
+		for range 2 {
+			if err := first(mr); err != nil || freed != 1 {
+				t.Fatalf("Close when the grant is revoked: %v, freed %d", err, freed)
+			}
+		}
+		if n := d.Stats().MRs; n != 0 {
+			t.Errorf("%d regions are left", n)
+		}
+	}
+	if !errors.Is(d.mem.DeallocPD(pd.core), memreg.ErrPD) {
+		t.Error("the domain is still there")
 	}
 }
