@@ -115,13 +115,15 @@ func (p *parker) parkAsPoller(ctx context.Context, s *shard, w waitable) error {
 			return ok || err != nil || ctx.Err() != nil
 		})
 		p.inWait.Store(true)
+		s.poller.blocked.Store(true)
 		ok, err := w.available()
 		if err == nil {
 			err = ctx.Err()
 		}
-		if !ok && err == nil && s.link.Wait() != nil {
+		if !ok && err == nil && !s.poller.delayed.Load() && s.link.Wait() != nil {
 			err = ErrClosed
 		}
+		s.poller.blocked.Store(false)
 		p.inWait.Store(false)
 		if ok || err != nil {
 			return err

@@ -21,7 +21,8 @@ import (
 type poller struct {
 	taken    atomic.Bool   // somebody is the poller
 	standby  atomic.Bool   // the receiver stands by
-	dormant  atomic.Bool   // it sleeps until a program ceases to be the poller
+	dormant  atomic.Bool   // it sleeps until a program ceases to be the poller, see rouse
+	blocked  atomic.Bool   // a program is the poller, and is about to block in link.Wait, or does
 	activity atomic.Uint64 // counts programs' polls and waits
 	parked   atomic.Int32  // programs that wait and are not the poller
 	resume   chan struct{}
@@ -46,9 +47,21 @@ func (p *poller) become() bool { return p.taken.CompareAndSwap(false, true) }
 func (p *poller) cease() {
 	p.taken.Store(false)
 	if p.dormant.CompareAndSwap(true, false) || p.parked.Load() > 0 {
-		select {
-		case p.resume <- struct{}{}:
-		default:
-		}
+		p.wakeReceiver()
+	}
+}
+
+// rouse has the receiver look after answers that wait, if it sleeps and the
+// poller is blocked: whoever has left them may not come back.
+func (p *poller) rouse() {
+	if p.delayed.Load() && p.blocked.Load() && p.dormant.CompareAndSwap(true, false) {
+		p.wakeReceiver()
+	}
+}
+
+func (p *poller) wakeReceiver() {
+	select {
+	case p.resume <- struct{}{}:
+	default:
 	}
 }

@@ -116,7 +116,7 @@ func (s *shard) comeBack() {
 func (s *shard) sleepWhilePolled() bool {
 	p := &s.poller
 	p.dormant.Store(true)
-	if !p.taken.Load() && p.dormant.CompareAndSwap(true, false) {
+	if (!p.taken.Load() || p.delayed.Load()) && p.dormant.CompareAndSwap(true, false) {
 		return true
 	}
 	select {

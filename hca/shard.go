@@ -74,7 +74,8 @@ func (s *shared) now() clock.Time { return clock.Time(time.Since(s.base)) }
 func (s *shard) lock() { s.mu.Lock() }
 
 // unlock gives up the lock, and then does what may be a system call: it arms
-// the timer and wakes a program that blocks in the link.
+// the timer and wakes a program that blocks in the link, and a receiver that
+// must look after answers.
 func (s *shard) unlock() {
 	at, timed := s.eng.Deadline()
 	timed = timed && !s.closed
@@ -83,6 +84,7 @@ func (s *shard) unlock() {
 		s.alarm.set(at, s.now)
 	}
 	s.wakePoller()
+	s.poller.rouse()
 }
 
 // wakePoller wakes a program that blocks in the link, if one is to be woken.
