@@ -8,11 +8,16 @@ import (
 )
 
 const (
-	// maxForwarded is how many bytes of packets may wait for a shard. What
-	// comes beyond is lost, as in a socket buffer that is full.
-	maxForwarded = 8 << 20
-	// keepForwarded is how much memory for them is kept for the next ones.
-	keepForwarded = 1 << 20
+	// maxForwarded is how many bytes of packets may wait for a shard, and
+	// maxForwardedPackets how many packets: small ones take more memory for
+	// what is known of them. What comes beyond is lost, as in a socket buffer
+	// that is full.
+	maxForwarded        = 8 << 20
+	maxForwardedPackets = 1 << 15
+	// keepForwarded is how much memory for them is kept for the next ones,
+	// and keepForwardedPackets for how many packets.
+	keepForwarded        = 1 << 20
+	keepForwardedPackets = 1 << 12
 )
 
 // forwarded are packets that arrived at another shard, or were sent by one to
@@ -36,7 +41,7 @@ type packetCopies struct {
 func (c *packetCopies) reset() {
 	clear(c.packets)
 	c.packets, c.bytes = c.packets[:0], c.bytes[:0]
-	if cap(c.bytes) > keepForwarded {
+	if cap(c.bytes) > keepForwarded || cap(c.packets) > keepForwardedPackets {
 		*c = packetCopies{}
 	}
 }
@@ -47,7 +52,7 @@ func (f *forwarded) put(p *transport.RxPacket) bool {
 	defer f.mu.Unlock()
 	w := &f.waiting
 	start := len(w.bytes)
-	if start+len(p.Data) > maxForwarded {
+	if start+len(p.Data) > maxForwarded || len(w.packets) == maxForwardedPackets {
 		f.lost++
 		return false
 	}
@@ -58,19 +63,21 @@ func (f *forwarded) put(p *transport.RxPacket) bool {
 	return !f.any.Swap(true)
 }
 
-// take returns what waits, valid until the next call. The caller holds the lock
+// take returns what waits, valid until done is called. The caller holds the lock
 // of the shard.
 func (f *forwarded) take() []transport.RxPacket {
 	if !f.any.Load() {
 		return nil
 	}
-	f.taken.reset()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.taken, f.waiting = f.waiting, f.taken
 	f.any.Store(false)
 	return f.taken.packets
 }
+
+// done gives back what take has returned, and the memory of a burst.
+func (f *forwarded) done() { f.taken.reset() }
 
 // drops returns how many packets were lost.
 func (f *forwarded) drops() uint64 {

@@ -62,9 +62,14 @@ func (s *shard) handle() (r engine.Received, now clock.Time) {
 // handleForwarded has the engine handle what other shards have forwarded. The
 // caller holds the shard's lock.
 func (s *shard) handleForwarded() {
-	if packets := s.forwarded.take(); !s.closed && len(packets) > 0 {
+	packets := s.forwarded.take()
+	if len(packets) == 0 {
+		return
+	}
+	if !s.closed {
 		s.forward(s.eng.Receive(s.now(), packets).Misrouted)
 	}
+	s.forwarded.done()
 }
 
 // forward gives packets to the shards that they belong to. It queues them

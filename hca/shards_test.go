@@ -95,16 +95,23 @@ func TestForwardedPacketsAreBounded(t *testing.T) {
 				t.Fatalf("packet %d is another", i)
 			}
 		}
+		f.done()
 		if f.take() != nil {
 			t.Error("taken twice")
 		}
 	}
-	f.put(&transport.RxPacket{Data: data[:8]})
-	f.take()
-	f.put(&transport.RxPacket{Data: data[:8]})
-	f.take()
+	for range maxForwardedPackets + 10 {
+		f.put(&transport.RxPacket{Data: data[:8]})
+	}
+	if n := len(f.take()); n != maxForwardedPackets || f.drops() != 30 {
+		t.Errorf("%d small packets, %d were lost", n, f.drops())
+	}
+	f.done()
 	if n := cap(f.taken.bytes) + cap(f.waiting.bytes); n > 2*keepForwarded {
 		t.Errorf("%d bytes are kept", n)
+	}
+	if n := cap(f.taken.packets) + cap(f.waiting.packets); n > 2*keepForwardedPackets {
+		t.Errorf("room for %d packets is kept", n)
 	}
 }
 
