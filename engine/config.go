@@ -19,8 +19,10 @@ type Config struct {
 	Sink   Sink          // takes events; nil drops them
 
 	// Window bounds what a queue pair keeps in flight, and what all to one
-	// peer do together. Zero fields take the defaults of package qp;
-	// MaxBytes defaults to a part of RecvBuffer.
+	// peer do together. Zero fields take the defaults of package cc, with
+	// two exceptions. MaxBytes is then 2.25 MiB, or half of RecvBuffer if
+	// that is less. MaxPSNs is 4096 towards a native peer. Towards other
+	// peers MaxBytes is 560 KiB at the most, and MaxPSNs is 128.
 	Window qp.WindowConfig
 
 	// RecvBuffer is how many bytes the receive buffer of the link holds, 0
@@ -29,8 +31,8 @@ type Config struct {
 	RecvBuffer int
 
 	// ReadChunk is the largest RDMA READ request in bytes; longer READs go
-	// out as several. 0 means a default, a negative number one request a
-	// message.
+	// out as several. 0 means 256 KiB, or half of Window.MaxBytes if that
+	// is less; a negative number means one request for each message.
 	ReadChunk int
 
 	// MinProbe is how long a peer is silent, at the least, before the

@@ -26,13 +26,13 @@ type Config struct {
 	Spin int
 
 	// Window bounds what a queue pair keeps in flight. Zero fields take the
-	// defaults of package qp; MaxBytes defaults to a part of the socket
-	// buffer that the link was granted.
+	// defaults of engine.Config.Window, for the receive buffer that the
+	// link was granted.
 	Window qp.WindowConfig
 
 	// ReadChunk is the largest RDMA READ request in bytes; longer READs go
-	// out as several. 0 means a default, a negative number one request a
-	// message.
+	// out as several. 0 means 256 KiB, or half of Window.MaxBytes if that
+	// is less; a negative number means one request for each message.
 	ReadChunk int
 
 	// MinProbe is how long a peer must be silent, at the least, before the

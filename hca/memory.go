@@ -58,7 +58,7 @@ func (o *Context) AllocPD() (*PD, error) {
 	return pd, nil
 }
 
-// Context returns the owner of the domain.
+// Context returns the context that the domain was made through.
 func (pd *PD) Context() *Context { return pd.owner }
 
 // Device returns the device of the domain.

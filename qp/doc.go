@@ -32,23 +32,24 @@
 // A half that ends the connection sets the state to ERR and says why
 // (conn.Conn.Fail). Before the call returns, the queue pair has both halves
 // flush their queues: first what is left of the sends completes, then the
-// receive in hand, then the other receives (IBTA 10.3.1).
+// receive in hand, then the other receives (IBTA 10.3.1.7).
 //
 // # Congestion
 //
-// A packet with data that the network has marked is answered with a
-// notification (CNP); a CNP makes less be in flight of the queue pair that it
-// is for, see HandlePacket. Whether packets are ECN-capable, so that they are
-// marked and not dropped, is a matter of the address vector's traffic class.
-// Linux rxe does neither, and drops CNPs silently.
+// The queue pair answers a packet with data that the network has marked with a
+// congestion notification (CNP). A CNP shrinks the window of the queue pair
+// that it is for, see [QP.HandlePacket]. The traffic class of the address
+// vector says whether packets are ECN-capable, so that the network marks them
+// instead of dropping them. Linux rxe neither sends CNPs nor obeys them.
 //
 // # Packets behind a gap
 //
 // The reorder buffer of a native peer (SetReorder) holds packets that the order
 // of PSNs has not checked yet, and that may be forged. So it is bounded: at
-// most 128 PSNs past the expected packet or the last one in the buffer, no more
-// than a peer has in flight, for some tens of milliseconds, in an equal share
-// of the pool. Two packets of one PSN that differ are both dropped.
+// most 128 PSNs past the expected packet or the last one in the buffer, at most
+// [MaxReorder] past the expected one, for 64 ms or four round trips (at most
+// 512 ms), in an equal share of the pool. Two packets of one PSN that differ
+// are both dropped.
 //
 // # What it does not do
 //

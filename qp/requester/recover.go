@@ -64,7 +64,7 @@ func (r *recovery) Heard(now clock.Time) { r.rtt.pauses.heard = now }
 // Held returns the number of responses that are kept behind a gap.
 func (r *recovery) Held() int { return r.reorder.Len() }
 
-// DiscardHeld gives these back.
+// DiscardHeld discards the responses that are kept behind a gap.
 func (r *recovery) DiscardHeld() { r.reorder.Discard() }
 
 // InFlight returns the bytes that may lie in the peer's receive buffer: those

@@ -72,7 +72,7 @@ func (r *Responder) ReadyToReceive(first rocev2.PSN) { r.epsn, r.msn = first, 0 
 // Held returns the number of requests that are kept behind a gap.
 func (r *Responder) Held() int { return r.reorder.Len() }
 
-// DiscardHeld gives these back.
+// DiscardHeld discards the requests that are kept behind a gap.
 func (r *Responder) DiscardHeld() { r.reorder.Discard() }
 
 // HandleTimeout does what is due at now.
