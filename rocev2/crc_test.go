@@ -60,7 +60,8 @@ func TestUpdateEveryLength(t *testing.T) {
 	}
 }
 
-// The reference shares nothing with hash/crc32.
+// The reference shares nothing with hash/crc32. Both are the CRC-32 of IEEE
+// 802.3 (IBTA 7.8.1).
 func TestUpdateBitwise(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(9, 10))

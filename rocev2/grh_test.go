@@ -51,6 +51,8 @@ func TestGRH(t *testing.T) {
 	}
 }
 
+// Without addresses the 40 bytes are zero, which is no header (IBTA 8.3). Nor
+// is an IPv4 header with a wrong checksum (RFC 791).
 func TestGRHWithoutHeader(t *testing.T) {
 	t.Parallel()
 	var h GRH

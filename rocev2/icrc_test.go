@@ -91,7 +91,8 @@ func unhex(t testing.TB, s string) []byte {
 	return b
 }
 
-// The shift register has the check value of the catalogues of CRCs.
+// The shift register has the check value of the catalogues of CRCs (IBTA
+// 7.8.1).
 func TestBitwiseCRC(t *testing.T) {
 	t.Parallel()
 	if got := bitwiseCRC([]byte("123456789")); got != 0xcbf43926 {
@@ -189,6 +190,8 @@ func openDatagram(t testing.TB, b []byte) (flow Flow, ipID uint16, packet []byte
 	return flow, ipID, b[n+8:]
 }
 
+// The ICRC is that of the reference at every length, over IPv4 and IPv6 (IBTA
+// 7.8.1, A17.3.3).
 func TestICRCAgainstReference(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -358,6 +361,7 @@ func TestMaskedBits(t *testing.T) {
 	}
 }
 
+// What has no right ICRC does not verify, whatever its length (IBTA 7.8.1).
 func TestVerifyRejectsGarbage(t *testing.T) {
 	t.Parallel()
 	long := make([]byte, 70000)

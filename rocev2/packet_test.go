@@ -140,6 +140,8 @@ func TestEveryHeaderBytes(t *testing.T) {
 	}
 }
 
+// Every packet decodes to what it was encoded from. Up to three bytes of pad,
+// which are zero, make its length a multiple of 4 (IBTA 9.2).
 func TestRoundTrip(t *testing.T) {
 	t.Parallel()
 	for _, o := range knownOpcodes() {
@@ -170,6 +172,7 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
+// A packet that is shorter than its headers say is dropped (IBTA 9.6).
 func TestEveryTruncation(t *testing.T) {
 	t.Parallel()
 	for _, o := range knownOpcodes() {

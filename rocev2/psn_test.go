@@ -7,7 +7,7 @@ import (
 	"testing/quick"
 )
 
-// PSNs are counted modulo 2^24; half of them precede any PSN.
+// PSNs are counted modulo 2^24; half of them precede any PSN (IBTA 9.7.2).
 func TestPSNArithmetic(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -41,6 +41,7 @@ func TestPSNArithmetic(t *testing.T) {
 	}
 }
 
+// The order of PSNs does not depend on where the count starts (IBTA 9.7.2).
 func TestPSNProperties(t *testing.T) {
 	t.Parallel()
 	properties := map[string]any{
@@ -100,6 +101,7 @@ func TestQPNString(t *testing.T) {
 	}
 }
 
+// The path MTUs are the codes 1 to 5 for 256 to 4096 bytes (IBTA 5.2.1).
 func TestMTU(t *testing.T) {
 	t.Parallel()
 	for m, want := range map[MTU]int{0: 0, MTU256: 256, MTU512: 512, MTU1024: 1024, MTU2048: 2048, MTU4096: 4096, 6: 0, 255: 0} {
@@ -154,6 +156,7 @@ func TestMTUOfBytes(t *testing.T) {
 	}
 }
 
+// Distances are counted modulo 2^24 too (IBTA 9.7.2).
 func TestAhead(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
