@@ -19,6 +19,8 @@ func aligned(n, skew int) []byte {
 	return b[skew : skew+n : skew+n]
 }
 
+// An atomic returns what was there before; a compare and swap writes only if
+// that is equal, a fetch and add wraps at 2^64 (IBTA 9.4.5).
 func TestAtomicSemantics(t *testing.T) {
 	t.Parallel()
 	for name, m := range map[string]Memory{"local": Local(aligned(64, 0)), "foreign": &foreign{m: Local(aligned(64, 0)), good: 64}} {
@@ -61,6 +63,8 @@ func TestAtomicSemantics(t *testing.T) {
 	}
 }
 
+// The address of an atomic is a multiple of 8 for the peer (IBTA 9.4.5.1), and
+// in our memory too.
 func TestAtomicAlignment(t *testing.T) {
 	t.Parallel()
 	tab := newTable(1)

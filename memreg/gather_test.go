@@ -61,6 +61,8 @@ func TestGatherScatterEveryRange(t *testing.T) {
 	}
 }
 
+// Entries of a list are checked for lkey, domain, right and bounds, as far as
+// they are used (IBTA 10.6.3).
 func TestGatherScatterFaults(t *testing.T) {
 	t.Parallel()
 	tab := newTable(1)

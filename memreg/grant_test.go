@@ -118,6 +118,8 @@ func TestNoMoreGrants(t *testing.T) {
 	}
 }
 
+// A window is checked like a region, for its own part and rights (IBTA
+// 9.7.4.1.5), and for the queue pair that it is bound to (IBTA 10.6.7.2).
 func TestResolveOfGrants(t *testing.T) {
 	t.Parallel()
 	tab := newTable(1)
@@ -325,6 +327,8 @@ func TestRevokeWaitsForItsViews(t *testing.T) {
 	busy.Release()
 }
 
+// A window of type 2 can be invalidated, by its own queue pair; one of type 1
+// cannot (IBTA o10-37.2.26).
 func TestInvalidateGrants(t *testing.T) {
 	t.Parallel()
 	tab := newTable(1)

@@ -6,6 +6,8 @@ import (
 	"github.com/gosoftroce/rocev2/ib"
 )
 
+// A SEND with invalidate ends an rkey that was registered for it, in the domain
+// of its queue pair (IBTA 9.4.1.1.3). The lkey stays.
 func TestInvalidateEndsTheRKeyOnly(t *testing.T) {
 	t.Parallel()
 	tab := newTable(1)

@@ -16,6 +16,8 @@ type liar struct{ Memory }
 
 func (liar) Len() uint64 { return 100 }
 
+// A registration that cannot work is refused, such as remote write without
+// local write (IBTA 11.2.8.2).
 func TestRegisterRefuses(t *testing.T) {
 	t.Parallel()
 	tab, other := newTable(1), newTable(2)
@@ -109,6 +111,7 @@ func TestRegionSaysWhatItIs(t *testing.T) {
 	}
 }
 
+// A domain with regions cannot be deallocated (IBTA 10.2.3).
 func TestPD(t *testing.T) {
 	t.Parallel()
 	tab := newTable(1)

@@ -12,6 +12,8 @@ import (
 
 const all = ib.LocalWrite | ib.RemoteWrite | ib.RemoteRead | ib.RemoteAtomic
 
+// Key, domain, rights and bounds are checked in this order, and address plus
+// length does not wrap (IBTA 9.7.4.1.5).
 func TestResolve(t *testing.T) {
 	t.Parallel()
 	tab := newTable(1)
@@ -85,6 +87,8 @@ func TestResolve(t *testing.T) {
 	}
 }
 
+// Local reading needs no right, local writing does; an rkey is no lkey (IBTA
+// 10.6.3).
 func TestResolveLocal(t *testing.T) {
 	t.Parallel()
 	tab := newTable(1)
