@@ -27,7 +27,7 @@ var faultNames = [numFaults]string{"none", "unknown rkey", "remote bounds", "no 
 func (f faultKind) String() string { return faultNames[f] }
 
 // status is what the request with the fault completes with, unless the network
-// loses the news.
+// loses the news (IBTA 11.6.2).
 func (f faultKind) status() ib.Status {
 	switch f {
 	case faultUnknownKey, faultRemoteBounds, faultNoRight:
@@ -112,7 +112,8 @@ func (s *side) faultNow() {
 	w.tracef("%s %v", s.name, w.p.fault)
 }
 
-// sqdStep walks a side through SQD and back once, where the world asks for it.
+// sqdStep walks a side through SQD and back once, where the world asks for it
+// (IBTA 10.3.1.5).
 func (s *side) sqdStep() {
 	w := s.w
 	if !w.p.sqd || s.broken != "" || s.ep.State() == ib.StateErr || s != w.pairs[0][0] {
@@ -135,7 +136,8 @@ func (s *side) sqdStep() {
 	}
 }
 
-// pollEvents takes the asynchronous events and checks that each has a cause.
+// pollEvents takes the asynchronous events and checks that each has a cause
+// (IBTA 11.6.3).
 func (s *side) pollEvents() {
 	for {
 		e, ok := s.ep.PollEvent()

@@ -10,7 +10,7 @@ import (
 
 // TestMarksSpareTheBuffer: before a buffer that is too small, marks from a
 // quarter of it on leave a tenth of the losses at the most, and cost no
-// goodput.
+// goodput. A queue marks before it must drop (RFC 3168 5).
 func TestMarksSpareTheBuffer(t *testing.T) {
 	t.Parallel()
 	for _, own := range []bool{false, true} {

@@ -443,6 +443,7 @@ func (s *side) apply(o *op, wr *ib.SendWR) {
 		old := nativeLoad(p.model[o.remote:])
 		o.want = old
 		switch {
+		// Both return the old value (IBTA 9.4.5).
 		case o.kind == kindFetchAdd:
 			nativeStore(p.model[o.remote:], old+wr.CompareAdd)
 		case old == wr.CompareAdd:

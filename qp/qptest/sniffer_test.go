@@ -62,6 +62,7 @@ func (f *sniffer) sent(p *rocev2.Packet) {
 	if p.BTH.DestQPN != f.s.peer.ep.qpn || p.BTH.PKey != rocev2.DefaultPKey || p.BTH.MigReq || p.BTH.Reserved7 != 0 {
 		f.w.fail("%s sends a wrong BTH: %+v", f.s.name, p.BTH)
 	}
+	// FIRST and MIDDLE are full, LAST has at least a byte (IBTA 9.7.4.1.6).
 	if !info.Payload.Allows(len(p.Payload), f.w.p.mtu) {
 		f.w.fail("%s sends %v with %d bytes at mtu %d", f.s.name, p.BTH.Opcode, len(p.Payload), f.w.p.mtu.Bytes())
 	}
@@ -73,6 +74,7 @@ func (f *sniffer) sent(p *rocev2.Packet) {
 		f.notice(p)
 		return
 	}
+	// Only what completes a receive asks for an event (IBTA 11.4.2.2).
 	if p.BTH.Solicited && (!info.Last || info.Operation != rocev2.OpSend && !info.WithImm) {
 		f.w.fail("%s sends %v with the solicited bit", f.s.name, p.BTH.Opcode)
 	}
@@ -88,6 +90,7 @@ func (f *sniffer) sent(p *rocev2.Packet) {
 
 // fresh checks a request packet that was never sent before.
 func (f *sniffer) fresh(p *rocev2.Packet, info *rocev2.OpcodeInfo) {
+	// The packets of a message are in sequence (IBTA 9.7.4.1.3).
 	if info.First == (f.message != 0) || !info.First && info.Operation != f.message {
 		f.w.fail("%s sends %v in the middle of %v", f.s.name, p.BTH.Opcode, f.message)
 	}
@@ -111,6 +114,7 @@ func (f *sniffer) fresh(p *rocev2.Packet, info *rocev2.OpcodeInfo) {
 	n := 1
 	e := &f.sent0[p.BTH.PSN%historyLen]
 	*e = sentPacket{psn: p.BTH.PSN, opcode: p.BTH.Opcode, n: len(p.Payload), sum: crc32.ChecksumIEEE(p.Payload)}
+	// A READ takes the PSNs of all its responses (IBTA 9.4.4).
 	if info.Operation == rocev2.OpReadRequest {
 		n = max(1, (int(p.RETH.Length)+f.w.p.mtu.Bytes()-1)/f.w.p.mtu.Bytes())
 	}
@@ -148,11 +152,13 @@ func (f *sniffer) checkRequest(p *rocev2.Packet, info *rocev2.OpcodeInfo) {
 	if info.Operation != kindOperations[o.kind] {
 		f.w.fail("%s sends %v for request %d, %v", f.s.name, p.BTH.Opcode, f.op, kindOpcodes[o.kind])
 	}
+	// A fenced request waits for all READs and atomics (IBTA 10.8.3.3).
 	for i := range f.reads {
 		if o.fence && !f.reads[i].answered {
 			f.w.fail("%s starts the fenced request %d and a READ or atomic before it is not done", f.s.name, f.op)
 		}
 	}
+	// No request starts in SQD (IBTA 10.3.1.5).
 	if f.s.sqd == sqdDrained {
 		f.w.fail("%s starts request %d in SQD", f.s.name, f.op)
 	}
@@ -205,6 +211,7 @@ func (f *sniffer) again(p *rocev2.Packet, info *rocev2.OpcodeInfo) {
 		}
 		return
 	}
+	// A READ may be asked for again from any of its packets (IBTA 9.4.4).
 	skipped := p.BTH.PSN.Sub(r.first) * f.w.p.mtu.Bytes()
 	if p.RETH.RKey != r.reth.RKey || p.RETH.VA != r.reth.VA+uint64(skipped) || int(p.RETH.Length) > max(int(r.reth.Length)-skipped, 0) {
 		f.w.fail("%s resumes a READ of %+v at packet %d with %+v", f.s.name, r.reth, p.BTH.PSN.Sub(r.first), p.RETH)
@@ -212,7 +219,7 @@ func (f *sniffer) again(p *rocev2.Packet, info *rocev2.OpcodeInfo) {
 }
 
 // notice checks a congestion notification: there is one for a marked packet
-// with data, and not more than one in 50 µs.
+// with data (IBTA A17.9), and not more than one in 50 µs.
 func (f *sniffer) notice(p *rocev2.Packet) {
 	if p.BTH.AckReq || p.BTH.Solicited || p.BTH.PSN != 0 || !p.BTH.BECN || p.CNP != [rocev2.CNPLen]byte{} {
 		f.w.fail("%s sends a wrong CNP: %+v", f.s.name, p)
@@ -241,6 +248,8 @@ func (f *sniffer) response(p *rocev2.Packet, info *rocev2.OpcodeInfo) {
 			f.w.fail("%s counts its messages back from %v to %v", f.s.name, f.msn, p.AETH.MSN)
 		}
 		f.msn = p.AETH.MSN
+		// A NAK, and each READ response but the last, stands for what
+		// is before it only (IBTA 9.7.5.1.2).
 		done := p.BTH.PSN
 		if !p.AETH.Syndrome.IsACK() || info.Operation == rocev2.OpReadResponse && !info.Last {
 			done = done.Add(-1)
@@ -271,6 +280,7 @@ func (f *sniffer) arrived(p *rocev2.Packet) {
 	if info.Operation == rocev2.OpAcknowledge && !p.AETH.Syndrome.IsACK() {
 		last = last.Add(-1)
 	}
+	// A response stands for all requests before it (IBTA 9.7.5.1.2).
 	if last.After(f.acked) && last.Before(f.next) {
 		f.acked = last
 	}
