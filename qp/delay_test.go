@@ -18,7 +18,8 @@ func (p *pair) polled(e *testEnd) []rocev2.Opcode {
 }
 
 // A lone acknowledgement waits as long as the driver wants, requests pass it,
-// and nothing else waits.
+// and nothing else waits. One acknowledgement stands for all that came
+// meanwhile (IBTA 9.7.5.1.2).
 func TestDelayedAcks(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, pairConfig{})

@@ -131,18 +131,24 @@ func TestRefused(t *testing.T) {
 		recv   string
 		event  ib.Event
 	}{
+		// The rights of the queue pair come first (IBTA 9.7.4.1), then
+		// key, domain, rights and bounds of the region (IBTA
+		// 9.7.4.1.5).
 		{"write with an unknown key", func(p *pair, wr *ib.SendWR) { wr.Remote.RKey++ }, ib.StatusRemAccessErr, "1 WR_FLUSH_ERR", ib.EventQPAccessError},
 		{"write beyond the region", func(p *pair, wr *ib.SendWR) { wr.Remote.Addr += 1<<18 - 64 }, ib.StatusRemAccessErr, "1 WR_FLUSH_ERR", ib.EventQPAccessError},
 		{"write without the right", func(p *pair, wr *ib.SendWR) {
 			must(t, p.b.Modify(&ib.Attr{Access: ib.RemoteRead}, ib.AttrAccess))
 		}, ib.StatusRemInvReqErr, "1 WR_FLUSH_ERR", ib.EventQPRequestError},
 		{"read of another's memory", func(p *pair, wr *ib.SendWR) { wr.Opcode, wr.Remote.RKey = ib.OpRead, 1 }, ib.StatusRemAccessErr, "1 WR_FLUSH_ERR", ib.EventQPAccessError},
+		// The address of an atomic is a multiple of 8 (IBTA 9.4.5.1).
 		{"misaligned atomic", func(p *pair, wr *ib.SendWR) {
 			wr.Opcode, wr.SGList, wr.Remote.Addr = ib.OpFetchAdd, p.a.sge(0, 8), wr.Remote.Addr+4
 		}, ib.StatusRemInvReqErr, "1 WR_FLUSH_ERR", ib.EventQPRequestError},
 		{"misaligned atomic with a bad key", func(p *pair, wr *ib.SendWR) {
 			wr.Opcode, wr.SGList, wr.Remote = ib.OpFetchAdd, p.a.sge(0, 8), ib.RemoteAddr{Addr: 4, RKey: 5}
 		}, ib.StatusRemAccessErr, "1 WR_FLUSH_ERR", ib.EventQPAccessError},
+		// The fault is of the receive: its owner sees it too (IBTA
+		// 11.6.2).
 		{"receive too small", func(p *pair, wr *ib.SendWR) { wr.Opcode, wr.SGList = ib.OpSend, p.a.sge(0, 5000) }, ib.StatusRemInvReqErr, "1 LOC_LEN_ERR", ib.EventQPRequestError},
 		{"receive with a bad key", func(p *pair, wr *ib.SendWR) {
 			p.b.table.Deregister(p.b.mr)
@@ -151,6 +157,8 @@ func TestRefused(t *testing.T) {
 		{"write with immediate and a bad key", func(p *pair, wr *ib.SendWR) {
 			wr.Opcode, wr.Remote.RKey = ib.OpWriteImm, 1
 		}, ib.StatusRemAccessErr, "1 REM_ACCESS_ERR", ib.EventQPAccessError},
+		// A key that cannot be invalidated is an access error (IBTA
+		// 9.4.1.1.3).
 		{"send with invalidate, no hook", func(p *pair, wr *ib.SendWR) { wr.Opcode = ib.OpSendInv }, ib.StatusRemAccessErr, "1 REM_ACCESS_ERR", ib.EventQPAccessError},
 	} {
 		for _, lose := range []bool{false, true} {
@@ -184,7 +192,8 @@ func TestRefused(t *testing.T) {
 }
 
 // TestLocalFault: a key that is wrong on this side fails its own request, after
-// those before it have completed.
+// those before it have completed. The status is local protection error (IBTA
+// 11.6.2). A list without bytes is not checked.
 func TestLocalFault(t *testing.T) {
 	t.Parallel()
 	for _, op := range ib.Opcodes() {

@@ -51,7 +51,7 @@ func addForeign(t *testing.T, e *testEnd) *foreign {
 }
 
 // TestForeignMemory: every operation works on memory without bytes, and a fault
-// of it is a status on either side.
+// of it is a status on either side (IBTA 11.6.2).
 func TestForeignMemory(t *testing.T) {
 	t.Parallel()
 	for _, op := range ib.Opcodes() {

@@ -86,7 +86,8 @@ func TestProbe(t *testing.T) {
 
 // TestFatalNAKInsideRead: Linux refuses a READ in the middle of its answer with
 // the PSN of the request; others use that of the next packet, and either may
-// overtake data. The READ fails at once in every case.
+// overtake data. The READ fails at once in every case. Each NAK code has its
+// status (IBTA 9.7.5.2, 11.6.2).
 func TestFatalNAKInsideRead(t *testing.T) {
 	t.Parallel()
 	for at, syndrome := range []rocev2.Syndrome{0x61, 0x62, 0x63, 0x64, 0x65} {

@@ -191,7 +191,8 @@ func TestReadLimits(t *testing.T) {
 }
 
 // TestReadDepth: the responder takes max_dest_rd_atomic rounded up to a power
-// of two, and puts off what comes before there is room again.
+// of two, and puts off what comes before there is room again. A responder that
+// remembers none refuses them as invalid requests (IBTA 9.7.4.1.4).
 func TestReadDepth(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, pairConfig{attr: ib.Attr{MaxRdAtomic: 8, MaxDestRdAtomic: 3}})
@@ -251,7 +252,8 @@ func TestReadReplay(t *testing.T) {
 
 // TestDuplicateBeforeAnything: a stale PSN before the first request is dropped,
 // not acknowledged with a PSN that the peer may not even have sent, as Linux
-// does.
+// does. A duplicate is acknowledged with the last PSN that was executed (IBTA
+// 9.7.5.1.4), and here there is none.
 func TestDuplicateBeforeAnything(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, pairConfig{})

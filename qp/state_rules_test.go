@@ -71,6 +71,9 @@ func (s *sharedSource) Next(w *Recv) bool {
 	return s.n >= 0
 }
 
+// TestRecvSource: a shared queue hands out its receives in order and gives no
+// credits (IBTA 10.2.9). In ERR an event says that no more will be taken (IBTA
+// 11.6.3.1).
 func TestRecvSource(t *testing.T) {
 	t.Parallel()
 	source := &sharedSource{n: 2}
@@ -92,7 +95,8 @@ func TestRecvSource(t *testing.T) {
 	}
 }
 
-// TestReadGone: a region that goes while a READ is being answered.
+// TestReadGone: a region that goes while a READ is being answered. The NAK is
+// remote access error, as for any wrong key (IBTA 9.7.4.1.5).
 func TestReadGone(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, pairConfig{})
@@ -110,7 +114,7 @@ func TestReadGone(t *testing.T) {
 }
 
 // TestHuge: the longest READ at the smallest MTU is bounded to requests of 2^22
-// packets.
+// packets. At most 2^23 PSNs are without an answer (IBTA 9.7.2).
 func TestHuge(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, pairConfig{attr: ib.Attr{PathMTU: rocev2.MTU256}})

@@ -2,6 +2,9 @@ package cc
 
 import "testing"
 
+// TestWindow: the window doubles in a round trip until the first loss (RFC 5681
+// 3.1), which halves it (RFC 9002 7.3.2). Then it grows by a fixed amount. It
+// is never smaller than two packets (RFC 9002 7.2).
 func TestWindow(t *testing.T) {
 	t.Parallel()
 	const packet = 1024 + PacketOverhead
@@ -54,7 +57,7 @@ func TestWindow(t *testing.T) {
 
 // TestWindowRepairs: single losses that are repaired leave the window alone and
 // let more be in flight meanwhile; many of them, or packets in a row, halve it
-// once.
+// once. The losses of one round trip are one congestion event (RFC 9002 7.3.2).
 func TestWindowRepairs(t *testing.T) {
 	t.Parallel()
 	const packet, size = 1024 + PacketOverhead, 128 << 10
@@ -89,7 +92,9 @@ func TestWindowRepairs(t *testing.T) {
 }
 
 // TestWindowCongestion: a notification makes the window smaller once for what
-// is in flight, together with losses in it, which then are no noise.
+// is in flight, together with losses in it, which then are no noise. One window
+// answers to marks once (RFC 3168 6.1.2), and by less than to a loss (RFC
+// 8511).
 func TestWindowCongestion(t *testing.T) {
 	t.Parallel()
 	const packet, size = 1024 + PacketOverhead, 128 << 10

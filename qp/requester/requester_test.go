@@ -96,7 +96,7 @@ func (e *end) answer(now clock.Time, psn rocev2.PSN, a rocev2.AETH) {
 func (e *end) jump(to rocev2.PSN) { e.r.una, e.r.nxt, e.r.max = to, to, to }
 
 // TestWrapRepair: a repair that ended 2^24 packets ago says nothing about what
-// is acknowledged now.
+// is acknowledged now. PSNs are counted modulo 2^24 (IBTA 9.7.2).
 func TestWrapRepair(t *testing.T) {
 	t.Parallel()
 	e := newEnd(t, cc.NewWindow(cc.Config{}))

@@ -102,7 +102,7 @@ func TestResources(t *testing.T) {
 }
 
 // TestResponseOrder: the answer to a duplicate goes before answers with later
-// PSNs, across the wrap too.
+// PSNs, across the wrap too (IBTA 9.7.5.1.5).
 func TestResponseOrder(t *testing.T) {
 	t.Parallel()
 	var r responses

@@ -151,7 +151,8 @@ func TestWrapRead(t *testing.T) {
 }
 
 // TestWrapLastAck: a WRITE of long ago does not become one behind the duplicate
-// that asks for an acknowledgement, at whatever distance.
+// that asks for an acknowledgement, at whatever distance (IBTA 9.7.2,
+// 9.7.5.1.4).
 func TestWrapLastAck(t *testing.T) {
 	t.Parallel()
 	e := newEnd(t)
