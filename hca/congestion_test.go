@@ -11,7 +11,8 @@ import (
 )
 
 // A switch that marks packets before its queue is full loses none of them if
-// they are ECN-capable: the receiver notifies the sender, which slows down.
+// they are ECN-capable: the receiver notifies the sender, which slows down (RFC
+// 3168 5, IBTA A17.9).
 func TestMarkedPackets(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -22,6 +22,8 @@ func newTestOwner(t *testing.T) *Context {
 	return o
 }
 
+// Completions come in order, and a queue that overflows raises one event (IBTA
+// 11.6.3).
 func TestCQKeepsOrderAndTellsOfOverflow(t *testing.T) {
 	t.Parallel()
 	o := newTestOwner(t)

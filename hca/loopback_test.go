@@ -216,7 +216,7 @@ func TestLoopbackWakesTheWaiting(t *testing.T) {
 }
 
 // A missing receive buffer is awaited, a vanished queue pair is noticed, each
-// in its time: timers are as towards another host.
+// in its time: timers are as towards another host (IBTA 9.7.5.2.8, 9.7.6.1.3).
 func TestLoopbackTimers(t *testing.T) {
 	t.Parallel()
 	for _, shards := range []int{1, 2} {

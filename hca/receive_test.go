@@ -111,8 +111,8 @@ func TestPostPassesDelayedAck(t *testing.T) {
 	})
 }
 
-// One acknowledgement stands for the messages that come in a row, up to a
-// bound.
+// One acknowledgement stands for the messages that come in a row, up to a bound
+// (IBTA 9.7.5.1.2).
 func TestOneAckForSeveralMessages(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -145,7 +145,8 @@ func TestOneAckForSeveralMessages(t *testing.T) {
 }
 
 // A program that polls waits for the next message so long, and no longer,
-// before its acknowledgement goes.
+// before its acknowledgement goes. The delay of an acknowledgement is bounded
+// (RFC 9000 13.2.1).
 func TestAckWaitsForTheNextMessage(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

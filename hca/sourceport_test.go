@@ -39,7 +39,8 @@ func (q *QP) isWide() bool {
 	return q.core.Peer().Wide
 }
 
-// The port that Linux sends from. The first one is of a capture.
+// The port that Linux sends from. The first one is of a capture. A flow label
+// has 20 bits (RFC 6437 2), and the port is of the dynamic range (RFC 6335 6).
 func TestFlowPort(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -65,7 +66,7 @@ func TestFlowPort(t *testing.T) {
 	}
 }
 
-// Which source ports an address vector may name.
+// An address vector may name a source port of the dynamic range (RFC 6335 6).
 func TestSourcePortOfAddressVector(t *testing.T) {
 	t.Parallel()
 	a, b := newHosts(t, Config{})
