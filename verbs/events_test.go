@@ -10,6 +10,8 @@ import (
 
 func parseAddr(s string) netip.Addr { return netip.MustParseAddr(s) }
 
+// A queue that is armed for solicited events tells of a solicited message,
+// once, and of no other (IBTA 11.4.2.2).
 func TestSolicitedNotification(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -62,6 +64,7 @@ func TestSolicitedNotification(t *testing.T) {
 	})
 }
 
+// A message that arrives in RTR raises an event (IBTA 11.6.3.1).
 func TestCommunicationEstablished(t *testing.T) {
 	t.Parallel()
 	a, b := newPair(t, 64)

@@ -14,6 +14,8 @@ import (
 	"github.com/gosoftroce/rocev2/verbs"
 )
 
+// Each refusal has its status on one side (IBTA 11.6.2) and its event on the
+// other (IBTA 11.6.3). In ERR requests are flushed (IBTA 10.3.1.7).
 func TestFaultsOfThePeerBecomeStatuses(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -69,7 +71,7 @@ func TestFaultsOfThePeerBecomeStatuses(t *testing.T) {
 }
 
 // A peer that vanishes is noticed in the time that timeout and retry count
-// give: (3+1) × 4.096 µs × 2^14 = 268 ms.
+// give: (3+1) × 4.096 µs × 2^14 = 268 ms (IBTA 9.7.6.1.3, 9.9.2.1).
 func TestVanishedPeerIsNoticedInTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -87,6 +89,8 @@ func TestVanishedPeerIsNoticedInTime(t *testing.T) {
 	})
 }
 
+// An RNR retry count of 7 waits for a receive without limit (IBTA 9.7.5.2.8,
+// 9.9.2.1).
 func TestMissingReceiveIsAwaited(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -99,6 +103,8 @@ func TestMissingReceiveIsAwaited(t *testing.T) {
 	})
 }
 
+// A request that cannot be carried out is refused at the post (IBTA 11.4.1.1,
+// 11.4.1.2).
 func TestPostErrors(t *testing.T) {
 	t.Parallel()
 	la, lb := fabric.Pair(addrA, addrB)
@@ -164,6 +170,8 @@ func TestWaitEndsWithItsContextOrQueue(t *testing.T) {
 	})
 }
 
+// A completion queue that overflows raises an event that names it (IBTA
+// 11.6.3).
 func TestCompletionQueueOverflow(t *testing.T) {
 	t.Parallel()
 	a, b := newPair(t, 64)
@@ -220,6 +228,7 @@ func TestCloseInAnyOrder(t *testing.T) {
 	}
 }
 
+// The key of a region that was deregistered is wrong (IBTA 9.7.4.1.5).
 func TestDeregisteredMemoryIsOutOfReach(t *testing.T) {
 	t.Parallel()
 	a, b := newPair(t, 64)

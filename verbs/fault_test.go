@@ -7,7 +7,8 @@ import (
 	"github.com/gosoftroce/rocev2/verbs"
 )
 
-// A completion tells which check of a memory access failed.
+// A completion tells which check of a memory access failed. The status alone is
+// the same for all of them (IBTA 11.6.2).
 func TestFaultOfACompletion(t *testing.T) {
 	t.Parallel()
 	a, b := newPair(t, 64)

@@ -12,7 +12,8 @@ import (
 )
 
 // TestLinkLocal: two hosts on one link, each with a name of its own for it. A
-// zone in the peer's Endpoint says nothing, whatever it is.
+// zone in the peer's Endpoint says nothing, whatever it is. A zone has a
+// meaning on its own host only (RFC 4007 6).
 func TestLinkLocal(t *testing.T) {
 	t.Parallel()
 	for _, zone := range []string{"", "left", "right", "elsewhere"} {

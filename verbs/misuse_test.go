@@ -177,7 +177,8 @@ func TestPostErrorsTellTheirCause(t *testing.T) {
 	check(t, a.qp.PostSend())
 }
 
-// What a number of bytes in the place of an MTU says, and how to make one.
+// What a number of bytes in the place of an MTU says, and how to make one. The
+// attribute is a code (IBTA 5.2.1).
 func TestPathMTU(t *testing.T) {
 	t.Parallel()
 	a, b := newPair(t, 64)

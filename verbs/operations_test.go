@@ -11,6 +11,8 @@ import (
 
 var sizes = []int{0, 1, 3, 4, 255, 256, 1023, 1024, 1025, 4096, 4097, 65536, 1<<20 + 7}
 
+// SEND, WRITE and READ carry all bytes at every path MTU (IBTA 9.4). A WRITE
+// takes a receive only for its immediate data (IBTA C10-87).
 func TestEveryOperationCarriesItsBytes(t *testing.T) {
 	t.Parallel()
 	for _, mtu := range []verbs.MTU{verbs.MTU256, verbs.MTU1024, verbs.MTU4096} {
@@ -70,6 +72,8 @@ func transferAll(t *testing.T, a, b *side, n int, want []byte) {
 	expect("READ")
 }
 
+// An atomic returns the value before it, also when a compare and swap writes
+// nothing (IBTA 9.4.5).
 func TestAtomicsReturnTheOldValue(t *testing.T) {
 	t.Parallel()
 	a, b := newPair(t, 64)
@@ -163,6 +167,8 @@ func TestManyQueuePairsAtOnce(t *testing.T) {
 	}
 }
 
+// The key is dead when the receive completes, and the completion names it (IBTA
+// 9.4.1.1.3).
 func TestSendWithInvalidate(t *testing.T) {
 	t.Parallel()
 	a, b := newPair(t, 64)

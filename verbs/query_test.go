@@ -21,6 +21,8 @@ func TestQueries(t *testing.T) {
 	if p := a.dev.QueryPort(); p.State != verbs.PortActive || p.ActiveMTU != verbs.MTU4096 || p.State.String() != "PORT_ACTIVE" {
 		t.Errorf("port %+v", p)
 	}
+	// The GID of an IPv4 address is the IPv4-mapped IPv6 address (RFC 4291
+	// 2.5.5.2, IBTA A17).
 	if g := a.dev.GIDs(); len(g) != 1 || g[0].Addr != addrA || g[0].Bytes() != [16]byte{10: 0xff, 11: 0xff, 12: 192, 13: 0, 14: 2, 15: 1} {
 		t.Errorf("GIDs %v", g)
 	}

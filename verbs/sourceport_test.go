@@ -86,7 +86,7 @@ func TestSourcePortsOverLoopback(t *testing.T) {
 }
 
 // Each side sends from the port that it chose, and a port that somebody else
-// has is an error of Connect.
+// has is an error of Connect. Ports are of the dynamic range (RFC 6335 6).
 func TestWithSourcePort(t *testing.T) {
 	t.Parallel()
 	a, b := loopbackSide(t, verbs.Config{}, 5000), loopbackSide(t, verbs.Config{}, 5000)
@@ -133,7 +133,8 @@ func (s portSpy) Recv(b *transport.RxBatch) (int, error) {
 	return n, err
 }
 
-// Both ends of a connection choose the same port, and it is on the packets.
+// Both ends of a connection choose the same port, and it is on the packets. It
+// gives the connection entropy for routers (IBTA A17).
 func TestAutoSourcePortOnTheWire(t *testing.T) {
 	t.Parallel()
 	la, lb := fabric.Pair(addrA, addrB)
