@@ -207,8 +207,8 @@ const admitLook = 8
 // admit lets those that a peer's limit has stopped go on when there is room
 // again, one after the other: what an acknowledgement makes free is for who has
 // waited longest, not for who it came to. Each keeps its place until it has had
-// a turn's bytes (deficit round robin): if it got what happens to be free, those
-// that have much in flight would find much free, and so for ever.
+// a turn's bytes (deficit round robin): if it got what happens to be free,
+// those that have much in flight would find much free, and so for ever.
 func (p *peers) admit(t *turns) {
 	n := len(p.limited)
 	if t.front() != nil {

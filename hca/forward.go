@@ -10,8 +10,8 @@ import (
 const (
 	// maxForwarded is how many bytes of packets may wait for a shard, and
 	// maxForwardedPackets how many packets: small ones take more memory for
-	// what is known of them. What comes beyond is lost, as in a socket buffer
-	// that is full.
+	// what is known of them. What comes beyond is lost, as in a socket
+	// buffer that is full.
 	maxForwarded        = 8 << 20
 	maxForwardedPackets = 1 << 15
 	// keepForwarded is how much memory for them is kept for the next ones,
@@ -63,8 +63,8 @@ func (f *forwarded) put(p *transport.RxPacket) bool {
 	return !f.any.Swap(true)
 }
 
-// take returns what waits, valid until done is called. The caller holds the lock
-// of the shard.
+// take returns what waits, valid until done is called. The caller holds the
+// lock of the shard.
 func (f *forwarded) take() []transport.RxPacket {
 	if !f.any.Load() {
 		return nil

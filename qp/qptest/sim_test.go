@@ -17,7 +17,6 @@ import (
 type sim struct {
 	now     clock.Time
 	heap    heap.Heap[clock.Time, event] // by time, and of one time in the order of the calls
-	seq     uint64
 	events  int
 	free    [][]byte // packet buffers to use again
 	nodes   [2]*simNode
