@@ -181,6 +181,20 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
+// smallHeap is what the objects of at most 32 KiB take, in bytes. Packets that
+// are kept are such objects; the receive buffers of a link are not, which it
+// takes when its first bursts come, and keeps.
+func smallHeap() int64 {
+	heap()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	n := uint64(0)
+	for _, c := range m.BySize {
+		n += uint64(c.Size) * (c.Mallocs - c.Frees)
+	}
+	return int64(n)
+}
+
 // wait takes one completion.
 func (t *Trial) wait(cq *verbs.CQ) (verbs.WC, error) {
 	ctx, cancel := context.WithTimeout(t.ctx, giveUpAfter)

@@ -79,7 +79,10 @@ var offPath = []Attack{
 
 const (
 	silent    = 0       // answers allowed for each packet
-	shootHeap = 6 << 20 // bytes: what a device takes with its first packets, and packets behind gaps
+	shootHeap = 6 << 20 // bytes of small objects: packets behind gaps, and what connections take
+	// buffersHeap is the bytes of receive buffers that the three devices
+	// take once: 64 of 64 KiB each.
+	buffersHeap = 3 * 64 << 16
 )
 
 // shoot sends packets to an idle connection, counts the answers, and compares
@@ -90,7 +93,7 @@ func (t *Trial) shoot(answers int, shot func(t *Trial, c *conn, i int)) {
 		return
 	}
 	t.fence()
-	memory, before := heap(), t.lab.victim.dev.Stats().Link.TxPackets
+	small, all, before := smallHeap(), heap(), t.lab.victim.dev.Stats().Link.TxPackets
 	for part := 1; t.result.Sent < uint64(t.Packets); part *= 2 { // small ones first, to see when an effect begins
 		for range part {
 			shot(t, c, int(t.result.Sent))
@@ -106,9 +109,11 @@ func (t *Trial) shoot(answers int, shot func(t *Trial, c *conn, i int)) {
 	t.result.Answers = t.lab.victim.dev.Stats().Link.TxPackets - before
 	t.must(t.result.Answers <= uint64(answers)*t.result.Sent, "%d packets were answered with %d, more than %d each",
 		t.result.Sent, t.result.Answers, answers)
-	memory = heap() - memory
-	t.figure("heap growth", float64(memory), "bytes")
-	t.must(memory < shootHeap, "%d packets hold %d bytes", t.result.Sent, memory)
+	small, all = smallHeap()-small, heap()-all
+	t.figure("heap growth", float64(all), "bytes")
+	t.figure("heap growth of small objects", float64(small), "bytes")
+	t.must(small < shootHeap, "%d packets hold %d bytes", t.result.Sent, small)
+	t.must(all < shootHeap+buffersHeap, "%d packets hold %d bytes, receive buffers included", t.result.Sent, all)
 	if len(t.result.Broken) == 0 && !t.healthy(c, 20) {
 		t.effect(t.result.Sent)
 	}
