@@ -31,8 +31,8 @@ func TestNativeIsNotGuessed(t *testing.T) {
 		t.Errorf("after a packet in its turn: %+v", p)
 	}
 	a.forge(qa, b.addr, rocev2.UDPPort, rocev2.RCSendOnly, 5)
-	if st := qa.Core().Stats(); st.Kept != 0 || st.Drops[qp.DropOutOfOrder] != 2 {
-		t.Errorf("%d packets were kept, %d dropped", st.Kept, st.Drops[qp.DropOutOfOrder])
+	if st := qa.Core().Stats(); st.Reordered != 0 || st.Drops[qp.DropOutOfOrder] != 2 {
+		t.Errorf("%d packets were kept, %d dropped", st.Reordered, st.Drops[qp.DropOutOfOrder])
 	}
 }
 
@@ -53,8 +53,8 @@ func TestNativeHasOnePort(t *testing.T) {
 		if p := qa.Peer(); p != (PeerInfo{Native: true, Wide: true}) {
 			t.Errorf("at first: %+v", p)
 		}
-		if st := qa.Core().Stats(); st.Kept != 1 {
-			t.Errorf("%d packets are kept", st.Kept)
+		if st := qa.Core().Stats(); st.Reordered != 1 {
+			t.Errorf("%d packets are kept", st.Reordered)
 		}
 		b.write(qb, a, 8)
 		b.waitOK(1)
@@ -103,7 +103,7 @@ func TestNativeIsForgotten(t *testing.T) {
 		t.Errorf("the next peer: %+v", p)
 	}
 	a.forge(qa, b.addr, rocev2.UDPPort, rocev2.RCSendOnly, 5)
-	if st := qa.Core().Stats(); st.Kept != 0 {
+	if st := qa.Core().Stats(); st.Reordered != 0 {
 		t.Error("a packet of a peer of unknown kind is kept")
 	}
 }

@@ -63,7 +63,7 @@ func (e *Engine) deliver(now clock.Time, r *Received, d *transport.RxPacket, q *
 	}
 	var kept uint64
 	if !q.portVerified {
-		kept = q.core.Stats().Kept
+		kept = q.core.Stats().Reordered
 	}
 	a := qp.Arrival{
 		Packet: &e.packet, Src: d.Src, Dst: d.Dst,
@@ -76,7 +76,7 @@ func (e *Engine) deliver(now clock.Time, r *Received, d *transport.RxPacket, q *
 		if reason == qp.DropNotPresent {
 			q.tell(e.sink)
 		}
-	} else if !q.portVerified && info.Role != rocev2.RoleNotify && q.core.Stats().Kept == kept {
+	} else if !q.portVerified && info.Role != rocev2.RoleNotify && q.core.Stats().Reordered == kept {
 		q.verifyPort(&e.cfg, d)
 	}
 	if info.Role == rocev2.RoleRequest {

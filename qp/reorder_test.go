@@ -60,8 +60,8 @@ func TestRepairCost(t *testing.T) {
 			t.Errorf("%v: wrong data", op)
 		}
 		a, b := p.a.Stats(), p.b.Stats()
-		if a.SendDone != 1 || a.Repairs != 1 || a.Retransmits > repairRun || a.Kept+b.Kept < 8 || a.Timeouts+a.Probes > 0 {
-			t.Errorf("%v: %d done, %d repairs, %d packets again, %d and %d kept", op, a.SendDone, a.Repairs, a.Retransmits, a.Kept, b.Kept)
+		if a.SendDone != 1 || a.Repairs != 1 || a.Retransmits > repairRun || a.Reordered+b.Reordered < 8 || a.Timeouts+a.Probes > 0 {
+			t.Errorf("%v: %d done, %d repairs, %d packets again, %d and %d kept", op, a.SendDone, a.Repairs, a.Retransmits, a.Reordered, b.Reordered)
 		}
 		if n := b.TxPackets; op == ib.OpRead && n > 128+2*2 {
 			t.Errorf("READ: %d responses for 128 packets", n)
@@ -280,11 +280,11 @@ func TestNoAllocationsWithLoss(t *testing.T) {
 		for range 20 {
 			round()
 		}
-		kept := p.a.Stats().Kept + p.b.Stats().Kept
+		kept := p.a.Stats().Reordered + p.b.Stats().Reordered
 		if got := testing.AllocsPerRun(50, round); got != 0 {
 			t.Errorf("%v: %v allocations", op, got)
 		}
-		if p.a.Stats().Kept+p.b.Stats().Kept == kept {
+		if p.a.Stats().Reordered+p.b.Stats().Reordered == kept {
 			t.Errorf("%v: nothing was kept", op)
 		}
 	}
@@ -309,8 +309,8 @@ func TestAge(t *testing.T) {
 		}
 		checkInvariants(t, p.b)
 	}
-	if p.b.Stats().KeptLost != 3 {
-		t.Errorf("%d are counted as lost", p.b.Stats().KeptLost)
+	if p.b.Stats().ReorderDiscarded != 3 {
+		t.Errorf("%d are counted as lost", p.b.Stats().ReorderDiscarded)
 	}
 	p.b.conn.SRTT = keepAge
 	p.arrive(p.b, 0, packet(rocev2.RCSendOnly, e.Add(3)))

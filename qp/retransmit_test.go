@@ -192,9 +192,9 @@ func TestSpuriousProbe(t *testing.T) {
 		}
 		p.now = end
 		p.run()
-		if s := p.a.Stats(); s.Spurious == 0 || s.Spurious != s.Retransmits || round > 0 && s.Probes != probes || s.SendDone != uint64(round+2) || p.a.req.Snapshot().Limit.Bytes < window {
+		if s := p.a.Stats(); s.SpuriousRetransmits == 0 || s.SpuriousRetransmits != s.Retransmits || round > 0 && s.Probes != probes || s.SendDone != uint64(round+2) || p.a.req.Snapshot().Limit.Bytes < window {
 			t.Errorf("pause %d: %d probes, %d packets of %d spurious, %d done, window %d of %d",
-				round, s.Probes, s.Spurious, s.Retransmits, s.SendDone, p.a.req.Snapshot().Limit.Bytes, window)
+				round, s.Probes, s.SpuriousRetransmits, s.Retransmits, s.SendDone, p.a.req.Snapshot().Limit.Bytes, window)
 		}
 		probes = p.a.Stats().Probes
 	}
@@ -223,8 +223,8 @@ func TestDuplicateResponse(t *testing.T) {
 	p.now += 1000 // as if to the second one
 	for i := range packets {
 		p.carry(p.b, packets[i][:], lens[i])
-		if s := p.a.Stats(); s.SendDone != 2 || s.Spurious != uint64(i) {
-			t.Errorf("answer %d: %d done, %d packets spurious", i, s.SendDone, s.Spurious)
+		if s := p.a.Stats(); s.SendDone != 2 || s.SpuriousRetransmits != uint64(i) {
+			t.Errorf("answer %d: %d done, %d packets spurious", i, s.SendDone, s.SpuriousRetransmits)
 		}
 	}
 	if got := pauses.Expected(p.now); got < 1e6 {

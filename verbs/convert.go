@@ -147,61 +147,17 @@ func (s *LinkStats) Each(f func(name string, value uint64)) {
 	(*transport.LinkStats)(s).Each(f)
 }
 
+// qpStatsFrom returns s as programs see it. Both list their counters in the
+// same order and under the same names.
 func qpStatsFrom(s *qp.Stats) QPStats {
-	st := QPStats{
-		TxPackets:           s.TxPackets,
-		TxBytes:             s.TxBytes,
-		RxPackets:           s.RxPackets,
-		RxBytes:             s.RxBytes,
-		SendPosted:          s.SendPosted,
-		RecvPosted:          s.RecvPosted,
-		SendDone:            s.SendDone,
-		RecvDone:            s.RecvDone,
-		Retransmits:         s.Retransmits,
-		SpuriousRetransmits: s.Spurious,
-		Timeouts:            s.Timeouts,
-		Probes:              s.Probes,
-		Restarts:            s.Restarts,
-		Repairs:             s.Repairs,
-		RNRWaits:            s.RNRWaits,
-		CreditStalls:        s.CreditStalls,
-		WindowCuts:          s.WindowCuts,
-		ECNMarked:           s.ECNMarked,
-		CNPsSent:            s.CNPsSent,
-		CNPsReceived:        s.CNPsReceived,
-		Reordered:           s.Kept,
-		ReorderDiscarded:    s.KeptLost,
-		ReadReplays:         s.ReadReplays,
-		AtomicReplays:       s.AtomicReplay,
-		AcksSent:            s.AcksSent,
-		AcksMerged:          s.AcksMerged,
-		NAKSeqSent:          s.NAKSeqSent,
-		NAKSeqReceived:      s.NAKSeqReceived,
-		NAKInvalidSent:      s.NAKInvalidSent,
-		NAKInvalidReceived:  s.NAKInvalidReceived,
-		NAKAccessSent:       s.NAKAccessSent,
-		NAKAccessReceived:   s.NAKAccessReceived,
-		NAKOpSent:           s.NAKOpSent,
-		NAKOpReceived:       s.NAKOpReceived,
-		NAKOtherReceived:    s.NAKOtherReceived,
-		RNRSent:             s.RNRSent,
-		RNRReceived:         s.RNRReceived,
-		CQOverflows:         s.Overflows,
-	}
-	for _, c := range st.Drops.counters() {
-		*c.value = s.Drops[dropReasons[c.name]]
-	}
+	var st QPStats
+	to := append(st.counters(), st.Drops.counters()...)
+	s.Each(func(_ string, value uint64) {
+		*to[0].value = value
+		to = to[1:]
+	})
 	return st
 }
-
-// dropReasons are the reasons of package qp by name.
-var dropReasons = func() map[string]qp.Drop {
-	m := map[string]qp.Drop{}
-	for d := range qp.Drop(qp.NumDrops) {
-		m[d.String()] = d
-	}
-	return m
-}()
 
 // openErrorText returns the text of e, which is that of the link.
 func openErrorText(e *OpenError) string { return (*udp.OpenError)(e).Error() }

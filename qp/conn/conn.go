@@ -91,7 +91,7 @@ func (c *Conn) Complete(sink queue.CompletionSink, wc *ib.WC) bool {
 	if sink.Complete(wc) {
 		return true
 	}
-	c.Stats.Overflows++
+	c.Stats.CQOverflows++
 	c.Events.Raise(ib.EventQPFatal)
 	return false
 }
@@ -105,10 +105,10 @@ func (c *Conn) Buffer(b *queue.Reorder, now clock.Time, p *rocev2.Packet, psns u
 	}
 	switch b.Insert(c.Pool, now, p, psns, expected) {
 	case queue.Buffered:
-		c.Stats.Kept++
+		c.Stats.Reordered++
 		return DropNone
 	case queue.Conflict:
-		c.Stats.KeptLost++
+		c.Stats.ReorderDiscarded++
 		return DropConflict
 	}
 	return d
@@ -116,7 +116,7 @@ func (c *Conn) Buffer(b *queue.Reorder, now clock.Time, p *rocev2.Packet, psns u
 
 // Expire gives back what is kept for too long at now.
 func (c *Conn) Expire(b *queue.Reorder, now clock.Time) {
-	c.Stats.KeptLost += uint64(b.Expire(now.Add(-queue.ReorderAge(c.SRTT))))
+	c.Stats.ReorderDiscarded += uint64(b.Expire(now.Add(-queue.ReorderAge(c.SRTT))))
 }
 
 // ReorderDeadline returns when the oldest packet of a buffer is kept for too

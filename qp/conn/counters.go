@@ -18,7 +18,7 @@ func (s *Stats) counters() [38]counter {
 		{"send_done", &s.SendDone},
 		{"recv_done", &s.RecvDone},
 		{"retransmits", &s.Retransmits},
-		{"spurious_retransmits", &s.Spurious},
+		{"spurious_retransmits", &s.SpuriousRetransmits},
 		{"timeouts", &s.Timeouts},
 		{"probes", &s.Probes},
 		{"restarts", &s.Restarts},
@@ -29,10 +29,10 @@ func (s *Stats) counters() [38]counter {
 		{"cnps_sent", &s.CNPsSent},
 		{"cnps_received", &s.CNPsReceived},
 		{"repairs", &s.Repairs},
-		{"kept", &s.Kept},
-		{"kept_lost", &s.KeptLost},
+		{"reordered", &s.Reordered},
+		{"reorder_discarded", &s.ReorderDiscarded},
 		{"read_replays", &s.ReadReplays},
-		{"atomic_replays", &s.AtomicReplay},
+		{"atomic_replays", &s.AtomicReplays},
 		{"acks_sent", &s.AcksSent},
 		{"acks_merged", &s.AcksMerged},
 		{"nak_seq_sent", &s.NAKSeqSent},
@@ -46,7 +46,7 @@ func (s *Stats) counters() [38]counter {
 		{"nak_other_received", &s.NAKOtherReceived},
 		{"rnr_sent", &s.RNRSent},
 		{"rnr_received", &s.RNRReceived},
-		{"cq_overflows", &s.Overflows},
+		{"cq_overflows", &s.CQOverflows},
 	}
 }
 

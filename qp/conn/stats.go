@@ -58,24 +58,24 @@ type Stats struct {
 	SendDone   uint64 // send requests completed with success, unsignaled ones too
 	RecvDone   uint64
 
-	Spurious     uint64 // of Retransmits: the peer was silent for long, but nothing had been lost
-	Retransmits  uint64 // request packets sent again
-	Timeouts     uint64 // local ACK timeouts
-	Probes       uint64 // packets sent again before the timeout, see qp.Config.MinProbe
-	Restarts     uint64 // packets sent again without a timeout: sequence NAKs, lost responses
-	RNRWaits     uint64 // receiver-not-ready NAKs that we wait for
-	CreditStalls uint64 // times that sending stopped for lack of the peer's credits
-	WindowCuts   uint64 // times that the send window was made smaller
-	ECNMarked    uint64 // packets with data that the network had marked
-	CNPsSent     uint64 // congestion notifications for them
-	CNPsReceived uint64 // congestion notifications of the peer
-	Repairs      uint64 // restarts and probes that sent a few packets instead of going back, see qp.QP.SetReorder
-	Kept         uint64 // packets kept until the gap before them is closed
-	KeptLost     uint64 // of these, given back unused: too old, or in conflict with another for the same PSN
-	ReadReplays  uint64 // READ requests answered again
-	AtomicReplay uint64 // atomics answered again without executing
-	AcksSent     uint64
-	AcksMerged   uint64 // acknowledgements that a later one made superfluous before they were sent
+	SpuriousRetransmits uint64 // of Retransmits: the peer was silent for long, but nothing had been lost
+	Retransmits         uint64 // request packets sent again
+	Timeouts            uint64 // local ACK timeouts
+	Probes              uint64 // packets sent again before the timeout, see qp.Config.MinProbe
+	Restarts            uint64 // packets sent again without a timeout: sequence NAKs, lost responses
+	RNRWaits            uint64 // receiver-not-ready NAKs that we wait for
+	CreditStalls        uint64 // times that sending stopped for lack of the peer's credits
+	WindowCuts          uint64 // times that the send window was made smaller
+	ECNMarked           uint64 // packets with data that the network had marked
+	CNPsSent            uint64 // congestion notifications for them
+	CNPsReceived        uint64 // congestion notifications of the peer
+	Repairs             uint64 // restarts and probes that sent a few packets instead of going back, see qp.QP.SetReorder
+	Reordered           uint64 // packets kept until the gap before them is closed
+	ReorderDiscarded    uint64 // of these, given back unused: too old, or in conflict with another for the same PSN
+	ReadReplays         uint64 // READ requests answered again
+	AtomicReplays       uint64 // atomics answered again without executing
+	AcksSent            uint64
+	AcksMerged          uint64 // acknowledgements that a later one made superfluous before they were sent
 
 	NAKSeqSent, NAKSeqReceived         uint64
 	NAKInvalidSent, NAKInvalidReceived uint64
@@ -84,7 +84,7 @@ type Stats struct {
 	NAKOtherReceived                   uint64 // reserved codes
 	RNRSent, RNRReceived               uint64
 
-	Overflows uint64 // completions that a sink refused
+	CQOverflows uint64 // completions that a sink refused
 
 	Drops [NumDrops]uint64 // packets by result; index DropNone counts those that were used
 }

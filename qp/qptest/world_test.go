@@ -305,8 +305,8 @@ func (w *world) count() {
 			t.rnr += st.RNRReceived
 			t.naks += st.NAKSeqReceived
 			t.readReplay += st.ReadReplays
-			t.atomReplay += st.AtomicReplay
-			t.kept += st.Kept
+			t.atomReplay += st.AtomicReplays
+			t.kept += st.Reordered
 			t.repairs += st.Repairs
 			t.marked += st.ECNMarked
 			t.cnps += st.CNPsReceived

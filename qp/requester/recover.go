@@ -216,7 +216,7 @@ func (r *recovery) noteSilence(now clock.Time) {
 func (r *recovery) undoTimeout() {
 	r.cc.Undo()
 	r.reload()
-	r.c.Stats.Spurious += r.c.Stats.Retransmits - r.resent
+	r.c.Stats.SpuriousRetransmits += r.c.Stats.Retransmits - r.resent
 }
 
 // detectSpurious takes a response to what has completed. If one packet was sent
@@ -225,7 +225,7 @@ func (r *recovery) undoTimeout() {
 func (r *recovery) detectSpurious(now clock.Time, psn rocev2.PSN) {
 	if psn.Next() == r.una && r.c.Stats.Retransmits == r.resent+1 {
 		r.rtt.spurious(now)
-		r.c.Stats.Spurious++
+		r.c.Stats.SpuriousRetransmits++
 	}
 }
 

@@ -124,7 +124,7 @@ func (r *answerer) duplicateAtomic(p *rocev2.Packet) {
 	if e == nil || e.kind != resourceAtomic || e.opcode != p.BTH.Opcode || e.pending != pendingNone {
 		return
 	}
-	r.c.Stats.AtomicReplay++
+	r.c.Stats.AtomicReplays++
 	e.pending = pendingReplay
 	r.out.insert(response{kind: responseAtomic, res: index, psn: e.first, msn: r.msn})
 }
