@@ -211,7 +211,7 @@ func (q *QP) badValue(a *ib.Attr, mask, which ib.AttrMask, why error) error {
 	if mask&ib.AttrState != 0 {
 		to = a.State
 	}
-	return &ib.ModifyError{From: from, To: to, Service: rocev2.ServiceRC, Attr: which, Detail: why.Error(), Err: ib.ErrAttrValue}
+	return &ib.ModifyError{From: from, To: to, Type: q.core.Core().Type(), Attr: which, Detail: why.Error(), Err: ib.ErrAttrValue}
 }
 
 func (d *Device) checkPeer(peer netip.Addr) error {

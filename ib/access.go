@@ -17,8 +17,9 @@ const (
 	RemoteAtomic    Access = 1 << 3  // the peer may do atomics; needs LocalWrite
 	MWBind          Access = 1 << 4  // the region may get grants besides its keys: memory windows
 	ZeroBased       Access = 1 << 5  // the same as memreg.Options.Base = memreg.BaseZero
-	FlushGlobal     Access = 1 << 8  // accepted; there is no FLUSH
-	FlushPersistent Access = 1 << 9  // accepted; there is no FLUSH
+	OnDemand        Access = 1 << 6  // pages are touched when they are accessed, not before
+	FlushGlobal     Access = 1 << 8  // the peer may FLUSH for global visibility
+	FlushPersistent Access = 1 << 9  // the peer may FLUSH to stable storage
 	RelaxedOrdering Access = 1 << 20 // a hint without effect here
 )
 
@@ -28,6 +29,7 @@ const AccessHints Access = 0x3ff00000
 
 // AccessMask holds every bit that an Access may have.
 const AccessMask = LocalWrite | RemoteWrite | RemoteRead | RemoteAtomic | MWBind | ZeroBased |
+	OnDemand |
 	FlushGlobal | FlushPersistent | AccessHints
 
 var accessNames = []struct {
@@ -40,6 +42,7 @@ var accessNames = []struct {
 	{RemoteAtomic, "RemoteAtomic"},
 	{MWBind, "MWBind"},
 	{ZeroBased, "ZeroBased"},
+	{OnDemand, "OnDemand"},
 	{FlushGlobal, "FlushGlobal"},
 	{FlushPersistent, "FlushPersistent"},
 	{RelaxedOrdering, "RelaxedOrdering"},

@@ -69,6 +69,8 @@ type AddressVector struct {
 	HopLimit     uint8
 	FlowLabel    uint32
 	SGIDIndex    uint8
+	SL           uint8  // service level, 0 to 15; kept, without effect on RoCE
+	StaticRate   uint8  // code of ibv_rate; kept, without effect
 	SrcPort      uint16 // UDP source port, 49152 to 65535; 0 is the device's own
 	Native       bool   // the peer is known to be this software: it takes more in flight than others, and sends from one port only
 }

@@ -3,8 +3,6 @@ package ib
 import (
 	"errors"
 	"fmt"
-
-	"github.com/gosoftroce/rocev2/rocev2"
 )
 
 // Errors of Modify. They come wrapped in a ModifyError.
@@ -38,7 +36,7 @@ var (
 // was changed.
 type ModifyError struct {
 	From, To State
-	Service  rocev2.Service
+	Type     QPType
 	Attr     AttrMask // the attributes at fault, 0 if it is the transition itself
 	Detail   string   // what is wrong or what to do, in words; may be empty
 	Err      error    // the kind: ErrTransition, ErrAttrMissing …
@@ -46,7 +44,7 @@ type ModifyError struct {
 
 // Error says what was refused and why.
 func (e *ModifyError) Error() string {
-	s := fmt.Sprintf("qp: modify %v queue pair from %v to %v: %v", e.Service, e.From, e.To, e.Err)
+	s := fmt.Sprintf("qp: modify %v queue pair from %v to %v: %v", e.Type, e.From, e.To, e.Err)
 	if e.Attr != 0 {
 		s += ": " + e.Attr.String()
 	}

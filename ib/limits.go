@@ -7,6 +7,13 @@ const (
 	MaxCQ       = 1 << 20 // completion queues
 	MaxMR       = 1 << 24 // memory regions
 	MaxPD       = 1 << 20 // protection domains
+	MaxMW       = 1 << 24 // memory windows
+	MaxAH       = 1 << 20 // address handles
+	MaxSRQ      = 1 << 20 // shared receive queues
+	MaxXRCD     = 1 << 20 // XRC domains
+	MaxSRQWR    = 1 << 20 // entries of a shared receive queue
+	MaxGroup    = 1 << 13 // multicast groups
+	MaxAttach   = 1 << 19 // queue pairs that are attached to groups
 	MaxWR       = 1 << 17 // entries of one send or receive queue
 	MaxSGE      = 32      // entries of one scatter/gather list
 	MaxCQE      = 1 << 22 // entries of one completion queue

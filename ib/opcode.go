@@ -16,10 +16,18 @@ const (
 	OpRead                          // RDMA READ into the scatter list
 	OpCompareSwap                   // 64-bit compare and swap; the old value goes to the scatter list
 	OpFetchAdd                      // 64-bit fetch and add; the old value goes to the scatter list
-	_                               // LOCAL_INV
-	_                               // BIND_MW
+	OpLocalInv                      // ends a key of this side
+	OpBindMW                        // binds a memory window of this side
 	OpSendInv                       // SEND, and the peer invalidates one of its keys
-	NumOpcodes                      // what arrays by Opcode have room for
+	_                               // TSO
+	_                               // DRIVER1
+	_
+	_
+	OpFlush       // FLUSH: what was written before is visible, or on stable storage
+	OpAtomicWrite // 8 aligned bytes, written at once
+	OpReadInv     // READ, and then a key of this side ends; ibv_wr_opcode has none
+	OpRegMR       // makes a fast registration region valid; ibv_wr_opcode has none
+	NumOpcodes    // what arrays by Opcode have room for
 )
 
 // OpcodeFlags say what an operation is. Code asks for them; it never compares

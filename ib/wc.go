@@ -64,6 +64,11 @@ const (
 	WCRead         WCOpcode = 2
 	WCCompareSwap  WCOpcode = 3
 	WCFetchAdd     WCOpcode = 4
+	WCBindMW       WCOpcode = 5
+	WCLocalInv     WCOpcode = 6
+	WCFlush        WCOpcode = 8
+	WCAtomicWrite  WCOpcode = 9
+	WCRegMR        WCOpcode = 10 // ibv_wc_opcode has none
 	WCRecv         WCOpcode = 128
 	WCRecvWriteImm WCOpcode = 129
 )
@@ -81,6 +86,16 @@ func (o WCOpcode) String() string {
 		return "COMP_SWAP"
 	case WCFetchAdd:
 		return "FETCH_ADD"
+	case WCBindMW:
+		return "BIND_MW"
+	case WCLocalInv:
+		return "LOCAL_INV"
+	case WCFlush:
+		return "FLUSH"
+	case WCAtomicWrite:
+		return "ATOMIC_WRITE"
+	case WCRegMR:
+		return "REG_MR"
 	case WCRecv:
 		return "RECV"
 	case WCRecvWriteImm:
@@ -98,12 +113,14 @@ type WC struct {
 	WithImm        bool       // a receive: Imm is set
 	WithInv        bool       // a receive: InvalidatedKey is set
 	Solicited      bool       // a receive: the message asked for an event
+	WithGRH        bool       // a receive: the buffer begins with 40 bytes of routing header (UD), which ByteLen counts
 	ByteLen        uint32     // bytes of the message; up to 2^31
 	Imm            uint32     // immediate data
 	InvalidatedKey Key        // the key of this side that the peer has ended
 	QPN            rocev2.QPN // the local queue pair
 	SrcQPN         rocev2.QPN // a receive: the peer's
 	VendorErr      uint32     // what went wrong in detail: VendorFault plus a Fault, VendorNAK plus a syndrome, or 0; see Vendor
+	Timestamp      uint64     // nanoseconds of the device's clock when it completed; 0 unless the queue was made for it
 }
 
 // What WC.VendorErr holds after an error.

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+
+	"github.com/gosoftroce/rocev2/rocev2"
 )
 
 // RemoteAddr is memory of the peer.
@@ -31,10 +33,24 @@ type SendWR struct {
 	// bytes.
 	Inline        []byte
 	Imm           uint32     // OpSendImm, OpWriteImm: most significant byte first on the wire
-	InvalidateKey Key        // OpSendInv: the peer's key
+	InvalidateKey Key        // OpSendInv: the peer's key; OpLocalInv, OpReadInv: a key of this side
 	Remote        RemoteAddr // WRITE, READ, atomics
 	CompareAdd    uint64     // OpCompareSwap: the value compared with; OpFetchAdd: the value added
 	Swap          uint64     // OpCompareSwap
+
+	// Where a datagram goes. UD and GSI only.
+	AH         *AddressHandle
+	RemoteQPN  rocev2.QPN
+	RemoteQKey uint32 // with the highest bit set it stands for the queue pair's own
+
+	RemoteSRQN uint32 // XRC: the peer's shared receive queue
+
+	Length     uint32            // OpFlush: bytes from Remote on
+	FlushType  rocev2.FlushType  // OpFlush
+	FlushLevel rocev2.FlushLevel // OpFlush
+
+	Bind *BindMW // OpBindMW
+	Reg  *RegMR  // OpRegMR
 }
 
 // RecvWR is a receive request. PostRecv copies it.

@@ -48,15 +48,17 @@ func (q *QP) handle(now clock.Time, a *Arrival) Drop {
 	if a.Src != q.peer && a.Src.Unmap().WithZone("") != q.peer {
 		return DropPeer
 	}
-	q.req.Heard(now)
+	if q.req != nil {
+		q.req.Heard(now)
+	}
 	if p.BTH.PKey&0x7fff != rocev2.DefaultPKey&0x7fff {
 		return DropPKey
 	}
-	sends := q.conn.State == ib.StateRTS || q.conn.State == ib.StateSQD
+	sends := q.req != nil && (q.conn.State == ib.StateRTS || q.conn.State == ib.StateSQD)
 	switch {
 	case info.Role == rocev2.RoleRequest && !q.conn.Failed():
-		return q.resp.HandleRequest(now, p, info)
-	case info.Role == rocev2.RoleRequest:
+		return q.resp.HandleRequest(now, a, info)
+	case info.Role == rocev2.RoleRequest && q.resp != nil:
 		return q.resp.RepeatFatal(p)
 	case info.Role == rocev2.RoleResponse && sends:
 		return q.req.HandleResponse(now, p, info)
@@ -76,7 +78,7 @@ func (q *QP) marked(now clock.Time, p *rocev2.Packet, d Drop) {
 		return // not of this connection, or not any more
 	}
 	q.conn.Stats.ECNMarked++
-	if info, _ := p.BTH.Opcode.Info(); info.Role == rocev2.RoleResponse {
+	if info, _ := p.BTH.Opcode.Info(); info.Role == rocev2.RoleResponse && q.req != nil {
 		q.req.Marked(now)
 	}
 	q.cnp.mark(now)
@@ -117,16 +119,16 @@ func (n *cnp) poll(c *conn.Conn, out *conn.Output) {
 // HandleTimeout does what is due at now; without anything due it does nothing.
 // Poll may then have something to send.
 func (q *QP) HandleTimeout(now clock.Time) {
-	q.resp.HandleTimeout(now)
-	q.req.HandleTimeout(now)
+	q.recv.HandleTimeout(now)
+	q.send.HandleTimeout(now)
 	q.flush()
 }
 
 // Deadline returns when HandleTimeout wants to be called, and then Poll, and
 // whether at all.
 func (q *QP) Deadline() (clock.Time, bool) {
-	at, armed := q.req.Deadline()
-	if t, ok := q.resp.Deadline(); ok && (!armed || t < at) {
+	at, armed := q.send.Deadline()
+	if t, ok := q.recv.Deadline(); ok && (!armed || t < at) {
 		return t, true
 	}
 	return at, armed
@@ -151,9 +153,9 @@ func (q *QP) Poll(now clock.Time, limit Limit, w Writer) (p Polled) {
 	q.flush()
 	q.conn.Stats.TxPackets += uint64(out.Packets)
 	p.Packets, p.Full = out.Packets, out.Full
-	p.AckDelayed = q.resp.AckDelayed(limit.DelayAck)
+	p.AckDelayed = q.recv.AckDelayed(limit.DelayAck)
 	p.InFlight, p.Silent = q.InFlight()
-	p.Raised = q.conn.Events != 0 || q.req.WantsFetch() || q.resp.WantsFetch()
+	p.Raised = q.conn.Events != 0 || q.send.WantsFetch() || q.recv.WantsFetch()
 	return p
 }
 
@@ -171,25 +173,25 @@ func (q *QP) PollFinal(buf []byte) int {
 
 // Answering reports whether an answer other than a lone acknowledgement, or a
 // congestion notification, waits to be sent.
-func (q *QP) Answering() bool { return q.cnp.due || q.resp.Pressing() }
+func (q *QP) Answering() bool { return q.cnp.due || q.recv.Pressing() }
 
 // PollFetch returns the next memory that the queue pair needs fetched, each
 // once. The driver calls Fetched with it afterwards, also when it could not be
 // fetched: then the access shows what is wrong. Other work of the queue pair
 // goes on meanwhile.
 func (q *QP) PollFetch() (Fetch, bool) {
-	if f, ok := q.req.Fetch(); ok {
+	if f, ok := q.send.Fetch(); ok {
 		return f, true
 	}
-	return q.resp.Fetch()
+	return q.recv.Fetch()
 }
 
 // Fetched has what waited for f go on. It may come late, when nothing waits any
 // more. Poll may then have something to send.
 func (q *QP) Fetched(now clock.Time, f Fetch) {
 	if f.Need < conn.NeedMessage {
-		q.req.Fetched(now, f.Need)
+		q.send.Fetched(now, f.Need)
 	} else {
-		q.resp.Fetched(f.Need)
+		q.recv.Fetched(f.Need)
 	}
 }

@@ -19,11 +19,11 @@ func (q *QP) Modify(a *ib.Attr, mask ib.AttrMask) error {
 	if mask&ib.AttrState != 0 {
 		to = a.State
 	}
-	if err := checkTransition(q.conn.State, to, q.service, mask); err != nil {
+	if err := checkTransition(q.conn.State, to, q.typ, mask); err != nil {
 		return err
 	}
 	refuse := func(attr ib.AttrMask, detail string, kind error) error {
-		return &ib.ModifyError{From: q.conn.State, To: to, Service: q.service, Attr: attr, Detail: detail, Err: kind}
+		return &ib.ModifyError{From: q.conn.State, To: to, Type: q.typ, Attr: attr, Detail: detail, Err: kind}
 	}
 	if mask&ib.AttrCurState != 0 && a.CurState != q.conn.State {
 		return refuse(ib.AttrCurState, a.CurState.String(), ib.ErrCurState)
@@ -31,10 +31,10 @@ func (q *QP) Modify(a *ib.Attr, mask ib.AttrMask) error {
 	if bad, why := checkAttr(a, mask); bad != 0 {
 		return refuse(bad, why, ib.ErrAttrValue)
 	}
-	if q.conn.State == ib.StateSQD && to == ib.StateRTS && !q.req.Drained() {
+	if q.conn.State == ib.StateSQD && to == ib.StateRTS && !q.send.Drained() {
 		return refuse(0, "", ib.ErrNotDrained)
 	}
-	if mask&ib.AttrMaxDestRdAtomic != 0 && q.conn.State >= ib.StateRTR && q.resp.Waiting() {
+	if mask&ib.AttrMaxDestRdAtomic != 0 && q.conn.State >= ib.StateRTR && q.resp != nil && q.resp.Waiting() {
 		return refuse(ib.AttrMaxDestRdAtomic, "answers to READs are waiting", ib.ErrNotDrained)
 	}
 	assignAttr(&q.conn.Attr, a, mask)
@@ -60,12 +60,12 @@ func (q *QP) transit(to ib.State, notify bool) {
 	case from == ib.StateInit && to == ib.StateRTR:
 		q.conn.MTU = q.conn.Attr.PathMTU.Bytes()
 		q.conn.Shift = uint8(bits.TrailingZeros(uint(q.conn.MTU)))
-		q.resp.ReadyToReceive(q.conn.Attr.RQPSN)
-		q.req.ReadyToReceive()
+		q.recv.ReadyToReceive(q.conn.Attr.RQPSN)
+		q.send.ReadyToReceive()
 	case from == ib.StateRTR && to == ib.StateRTS:
-		q.req.ReadyToSend(q.conn.Attr.SQPSN)
+		q.send.ReadyToSend(q.conn.Attr.SQPSN)
 	case from == ib.StateRTS && to == ib.StateSQD:
-		q.req.NotifyDrained(notify)
+		q.send.NotifyDrained(notify)
 	}
 }
 
@@ -74,8 +74,8 @@ func (q *QP) apply(mask ib.AttrMask) {
 	if mask&ib.AttrAV != 0 {
 		q.peer = q.conn.Attr.AV.DGID.Unmap().WithZone("")
 	}
-	q.req.Configure(mask)
-	if mask&ib.AttrMaxDestRdAtomic != 0 {
+	q.send.Configure(mask)
+	if mask&ib.AttrMaxDestRdAtomic != 0 && q.resp != nil {
 		q.resp.Resize(int(q.conn.Attr.MaxDestRdAtomic))
 	}
 }
@@ -88,16 +88,16 @@ func (q *QP) flush() {
 		return
 	}
 	q.cnp.due = false
-	q.req.Flush()
-	q.resp.Flush(why)
+	q.send.Flush()
+	q.recv.Flush(why)
 }
 
 // reset drops everything but the counters and the memory of the queues.
 func (q *QP) reset() {
 	q.peer, q.cnp = netip.Addr{}, cnp{}
 	q.conn.Reset()
-	q.req.Reset()
-	q.resp.Reset()
+	q.send.Reset()
+	q.recv.Reset()
 }
 
 // Close ends the queue pair without completing anything, and lets go of its
@@ -106,5 +106,5 @@ func (q *QP) reset() {
 // Stats may be called from now on.
 func (q *QP) Close() {
 	q.reset()
-	*q = QP{service: q.service, conn: conn.Conn{QPN: q.conn.QPN, Stats: q.conn.Stats}}
+	*q = QP{typ: q.typ, service: q.service, conn: conn.Conn{QPN: q.conn.QPN, Stats: q.conn.Stats}}
 }

@@ -197,7 +197,7 @@ func newEnd(t testing.TB, i byte, c pairConfig) *testEnd {
 	must(t, err)
 	cfg := c.config
 	cfg.QPN = rocev2.QPN(0x10 + uint32(i))
-	cfg.Service = rocev2.ServiceRC
+	cfg.Type = ib.RC
 	cfg.Memory, cfg.PD, cfg.SendCQ, cfg.RecvCQ = e.table, e.pd, e.sq, e.rq
 	e.QP, err = New(cfg)
 	must(t, err)

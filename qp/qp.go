@@ -17,8 +17,8 @@ import (
 // Config is what a queue pair is created with. Queue depths of 0 mean a queue
 // that takes nothing.
 type Config struct {
-	QPN     rocev2.QPN
-	Service rocev2.Service // ServiceRC; others are refused for now
+	QPN  rocev2.QPN
+	Type ib.QPType // 0 is RC
 
 	Memory *memreg.Table
 	PD     *memreg.PD
@@ -58,41 +58,62 @@ type Config struct {
 	Invalidate func(key ib.Key) bool
 }
 
-// QP is a queue pair of the service RC. It is not safe for concurrent use, and
+// QP is a queue pair. It is not safe for concurrent use, and
 // its sinks must not call back into it. Posting, handling and polling do not
 // allocate.
 type QP struct {
-	service rocev2.Service
-	peer    netip.Addr // Attr.AV.DGID, unmapped and without zone
+	typ     ib.QPType
+	service rocev2.Service // of typ
+	peer    netip.Addr     // Attr.AV.DGID, unmapped and without zone
 	cnp     cnp
 
 	conn conn.Conn
-	req  requester.Requester
-	resp responder.Responder
+	send sendHalf
+	recv recvHalf
+
+	req  *requester.Requester // send, if it is reliable; else nil
+	resp *responder.Responder // recv, if it is reliable; else nil
 }
 
 // New returns a queue pair in state RESET. The error wraps ErrService or
 // ErrConfig.
 func New(c Config) (*QP, error) {
+	if c.Type == 0 {
+		c.Type = ib.RC
+	}
 	if err := c.check(); err != nil {
 		return nil, err
 	}
-	q := &QP{service: c.Service, conn: conn.Conn{QPN: c.QPN, Memory: c.Memory, PD: c.PD}}
-	q.resp.Init(&q.conn, responder.Config{Source: c.RecvSource, RecvCQ: c.RecvCQ, Invalidate: c.Invalidate,
-		MaxRecvWR: c.MaxRecvWR, MaxRecvSGE: max(c.MaxRecvSGE, 1)})
+	q := &QP{typ: c.Type, service: c.Type.Service(), conn: conn.Conn{QPN: c.QPN, Memory: c.Memory, PD: c.PD}}
+	q.makeRequester(&c)
+	q.makeResponder(&c)
+	return q, nil
+}
+
+// makeRequester makes the sending half of a reliable service.
+func (q *QP) makeRequester(c *Config) {
 	control := c.Congestion
 	if control == nil {
 		control = cc.NewWindow(c.Window)
 	}
+	q.req = new(requester.Requester)
 	q.req.Init(&q.conn, requester.Config{MaxSendWR: c.MaxSendWR, MaxSendSGE: max(c.MaxSendSGE, 1), MaxInline: c.MaxInline,
 		SendCQ: c.SendCQ, SignalAll: c.SignalAll, Controller: control, ReadChunk: c.ReadChunk, MinProbe: c.MinProbe})
-	return q, nil
+	q.send = q.req
+}
+
+// makeResponder makes the receiving half of a reliable service.
+func (q *QP) makeResponder(c *Config) {
+	q.resp = new(responder.Responder)
+	q.resp.Init(&q.conn, responder.Config{Source: c.RecvSource, RecvCQ: c.RecvCQ, Invalidate: c.Invalidate,
+		MaxRecvWR: c.MaxRecvWR, MaxRecvSGE: max(c.MaxRecvSGE, 1)})
+	q.recv = q.resp
 }
 
 func (c *Config) check() error {
 	switch {
-	case c.Service != rocev2.ServiceRC:
-		return fmt.Errorf("%w, not %v", ErrService, c.Service)
+	case c.Type != ib.RC:
+		return fmt.Errorf("%w, not %v", ErrService, c.Type)
 	case c.QPN > rocev2.QPNMask:
 		return fmt.Errorf("%w: QPN %#x has more than 24 bits", ErrConfig, uint32(c.QPN))
 	case c.Memory == nil || c.PD == nil:
@@ -120,6 +141,9 @@ func (c *Config) check() error {
 	return nil
 }
 
+// Type returns the type of the queue pair.
+func (q *QP) Type() ib.QPType { return q.typ }
+
 // State returns the current state.
 func (q *QP) State() ib.State { return q.conn.State }
 
@@ -132,10 +156,10 @@ func (q *QP) Attr() ib.Attr {
 	a := q.conn.Attr
 	a.State, a.CurState = q.conn.State, q.conn.State
 	if q.conn.State >= ib.StateRTR {
-		a.RQPSN = q.resp.ExpectedPSN()
+		a.RQPSN = q.recv.ExpectedPSN()
 	}
 	if q.conn.State >= ib.StateRTS {
-		a.SQPSN = q.req.NextPSN()
+		a.SQPSN = q.send.NextPSN()
 	}
 	return a
 }
@@ -163,10 +187,18 @@ func (q *QP) PostRecv(wr *ib.RecvWR) error { return q.resp.Post(wr) }
 
 // SetWindow changes the bounds of what may be in flight, for a driver that has
 // learned what the peer can take. InitialBytes is not looked at.
-func (q *QP) SetWindow(c cc.Config) { q.req.SetLimits(c) }
+func (q *QP) SetWindow(c cc.Config) {
+	if q.req != nil {
+		q.req.SetLimits(c)
+	}
+}
 
 // SharePauses has the queue pair share p with others until it is reset.
-func (q *QP) SharePauses(p *Pauses) { q.req.SharePauses(p) }
+func (q *QP) SharePauses(p *Pauses) {
+	if q.req != nil {
+		q.req.SharePauses(p)
+	}
+}
 
 // SetReorder says that the peer is native: it buffers what arrives behind a
 // gap. From now on this queue pair does so too, in p, as long as there is room.
@@ -180,13 +212,25 @@ func (q *QP) SharePauses(p *Pauses) { q.req.SharePauses(p) }
 // shown that its PSN is right. So a PSN is up to 128 times easier to guess. The
 // program must know who the peer is.
 func (q *QP) SetReorder(p *Pool) {
-	q.req.DiscardHeld()
-	q.resp.DiscardHeld()
+	if q.req != nil {
+		q.req.DiscardHeld()
+	}
+	if q.resp != nil {
+		q.resp.DiscardHeld()
+	}
 	q.conn.Pool = p
 }
 
 // Held returns the number of packets that the reorder buffers hold now.
-func (q *QP) Held() int { return q.req.Held() + q.resp.Held() }
+func (q *QP) Held() (n int) {
+	if q.req != nil {
+		n = q.req.Held()
+	}
+	if q.resp != nil {
+		n += q.resp.Held()
+	}
+	return n
+}
 
 // InFlight returns the bytes that may lie in the peer's receive buffer: those
 // between the oldest unacknowledged packet and the next one, as package cc
@@ -195,6 +239,9 @@ func (q *QP) Held() int { return q.req.Held() + q.resp.Held() }
 // it has not answered what is in flight for so long that this was sent again,
 // or would be.
 func (q *QP) InFlight() (bytes int, silent bool) {
+	if q.req == nil { // datagrams lie in the peer's buffer too, and nothing tells for how long
+		return 0, false
+	}
 	silent = q.req.Silent()
 	if q.conn.State == ib.StateRTS || q.conn.State == ib.StateSQD {
 		bytes = q.req.InFlight()
@@ -204,4 +251,4 @@ func (q *QP) InFlight() (bytes int, silent bool) {
 
 // NextCost returns the bytes that the next request counts in flight, for a READ
 // those that it asks for; 0 if there is none.
-func (q *QP) NextCost() int { return q.req.NextCost() }
+func (q *QP) NextCost() int { return q.send.NextCost() }

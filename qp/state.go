@@ -1,9 +1,6 @@
 package qp
 
-import (
-	"github.com/gosoftroce/rocev2/ib"
-	"github.com/gosoftroce/rocev2/rocev2"
-)
+import "github.com/gosoftroce/rocev2/ib"
 
 // ruleClass is a column of the state table: the services have different
 // attributes.
@@ -16,13 +13,13 @@ const (
 	classAll = classRC | classUC | classUD
 )
 
-func classOf(s rocev2.Service) ruleClass {
-	switch s {
-	case rocev2.ServiceRC:
+func classOf(t ib.QPType) ruleClass {
+	switch t {
+	case ib.RC:
 		return classRC
-	case rocev2.ServiceUC:
+	case ib.UC:
 		return classUC
-	case rocev2.ServiceUD:
+	case ib.UD:
 		return classUD
 	}
 	return 0
@@ -96,8 +93,8 @@ var transitions = []transition{
 
 // findTransition returns the row for a service, or nil if the pair is not in
 // the table.
-func findTransition(from, to ib.State, s rocev2.Service) *transition {
-	class := classOf(s)
+func findTransition(from, to ib.State, typ ib.QPType) *transition {
+	class := classOf(typ)
 	for i := range transitions {
 		if t := &transitions[i]; t.from == from && t.to == to && t.class&class != 0 {
 			return t
@@ -107,16 +104,16 @@ func findTransition(from, to ib.State, s rocev2.Service) *transition {
 }
 
 // checkTransition applies the state table to a Modify call.
-func checkTransition(from, to ib.State, s rocev2.Service, mask ib.AttrMask) error {
-	t := findTransition(from, to, s)
+func checkTransition(from, to ib.State, typ ib.QPType, mask ib.AttrMask) error {
+	t := findTransition(from, to, typ)
 	if t == nil {
-		return &ib.ModifyError{From: from, To: to, Service: s, Err: ib.ErrTransition}
+		return &ib.ModifyError{From: from, To: to, Type: typ, Err: ib.ErrTransition}
 	}
 	if missing := t.required &^ mask; missing != 0 {
-		return &ib.ModifyError{From: from, To: to, Service: s, Attr: missing, Err: ib.ErrAttrMissing}
+		return &ib.ModifyError{From: from, To: to, Type: typ, Attr: missing, Err: ib.ErrAttrMissing}
 	}
 	if extra := mask &^ (t.required | t.optional | ib.AttrState); extra != 0 {
-		return &ib.ModifyError{From: from, To: to, Service: s, Attr: extra, Err: ib.ErrAttrNotAllowed}
+		return &ib.ModifyError{From: from, To: to, Type: typ, Attr: extra, Err: ib.ErrAttrNotAllowed}
 	}
 	return nil
 }

@@ -18,11 +18,11 @@ func TestTransitionTable(t *testing.T) {
 	t.Parallel()
 	type bits struct{ required, optional ib.AttrMask }
 	type key struct {
-		s        rocev2.Service
+		s        ib.QPType
 		from, to ib.State
 	}
 	want := map[key]bits{}
-	services := []rocev2.Service{rocev2.ServiceRC, rocev2.ServiceUC, rocev2.ServiceUD}
+	services := []ib.QPType{ib.RC, ib.UC, ib.UD}
 	for _, s := range services {
 		for from := range ib.NumStates {
 			want[key{s, from, ib.StateReset}] = bits{}
@@ -33,7 +33,7 @@ func TestTransitionTable(t *testing.T) {
 		want[key{s, ib.StateRTS, ib.StateSQD}] = bits{0, 0x4}
 	}
 	rc, uc, ud := services[0], services[1], services[2]
-	for _, s := range []rocev2.Service{rc, uc} {
+	for _, s := range []ib.QPType{rc, uc} {
 		want[key{s, ib.StateReset, ib.StateInit}] = bits{0x38, 0}
 		want[key{s, ib.StateInit, ib.StateInit}] = bits{0, 0x38}
 	}
@@ -66,7 +66,7 @@ func TestTransitionTable(t *testing.T) {
 	}
 }
 
-func checkPair(t *testing.T, s rocev2.Service, from, to ib.State, required, optional ib.AttrMask, ok bool) {
+func checkPair(t *testing.T, s ib.QPType, from, to ib.State, required, optional ib.AttrMask, ok bool) {
 	t.Helper()
 	check := func(mask ib.AttrMask, want error) {
 		t.Helper()
@@ -172,7 +172,7 @@ func TestModifyErrors(t *testing.T) {
 func TestNewErrors(t *testing.T) {
 	t.Parallel()
 	table := memreg.NewTable(func() uint32 { return 1 })
-	good := Config{Service: rocev2.ServiceRC, Memory: table, PD: table.AllocPD(), SendCQ: &testCQ{}, RecvCQ: &testCQ{}}
+	good := Config{Type: ib.RC, Memory: table, PD: table.AllocPD(), SendCQ: &testCQ{}, RecvCQ: &testCQ{}}
 	if _, err := New(good); err != nil {
 		t.Error(err)
 	}
@@ -181,7 +181,7 @@ func TestNewErrors(t *testing.T) {
 		want   error
 		text   string
 	}{
-		{func(c *Config) { c.Service = rocev2.ServiceUD }, ErrService, "UD"},
+		{func(c *Config) { c.Type = ib.UD }, ErrService, "UD"},
 		{func(c *Config) { c.QPN = 1 << 24 }, ErrConfig, "QPN"},
 		{func(c *Config) { c.PD = nil }, ErrConfig, "protection domain"},
 		{func(c *Config) { c.SendCQ = nil }, ErrConfig, "sink"},

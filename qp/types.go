@@ -1,31 +1,10 @@
 package qp
 
 import (
-	"net/netip"
-
 	"github.com/gosoftroce/rocev2/qp/cc"
 	"github.com/gosoftroce/rocev2/qp/conn"
 	"github.com/gosoftroce/rocev2/qp/queue"
 	"github.com/gosoftroce/rocev2/qp/requester"
-	"github.com/gosoftroce/rocev2/rocev2"
-)
-
-// Arrival is a packet as it came.
-type Arrival struct {
-	Packet       *rocev2.Packet
-	Src, Dst     netip.Addr // of the IP header
-	TrafficClass uint8      // of which the low two bits are ECN (RFC 3168)
-	HopLimit     uint8
-	FlowLabel    uint32 // 0 if the link does not know it
-}
-
-// Marked reports whether the network has marked the packet with Congestion
-// Experienced (RFC 3168).
-func (a *Arrival) Marked() bool { return a.TrafficClass&ecnMask == ecnMarked }
-
-const (
-	ecnMask   = 3
-	ecnMarked = 3
 )
 
 // Limit is what the driver lets a queue pair send now.
@@ -57,6 +36,8 @@ type Polled struct {
 
 // What drivers need of the rooms below.
 type (
+	// Arrival is a packet as it came.
+	Arrival = conn.Arrival
 	// Writer takes packets one after the other.
 	Writer = conn.Writer
 	// Drop is why a packet had no effect.

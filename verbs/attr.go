@@ -13,11 +13,15 @@ type QPN = rocev2.QPN
 // PSN is a packet sequence number, 24 bits. It counts packets and wraps around.
 type PSN = rocev2.PSN
 
-// Service is a transport service type. RC is the one that there is.
-type Service = rocev2.Service
+// QPType is the type of a queue pair, with the numbers of ibv_qp_type. The
+// constants below are the types.
+type QPType = ib.QPType
 
-// RC is the reliable connection (IBTA 9.7).
-const RC Service = rocev2.ServiceRC
+// Types of queue pairs.
+const (
+	// RC is the reliable connection (IBTA 9.7).
+	RC QPType = ib.RC
+)
 
 // MTU is a path MTU: how many bytes of payload a packet has at most. It is a
 // code from 1 to 5, not a number of bytes; the constants below are the codes.
@@ -163,6 +167,9 @@ type AddressVector struct {
 	HopLimit  uint8  // 0 means the system's default
 	FlowLabel uint32 // of IPv6, 20 bits; 0 means the system's choice
 	SGIDIndex uint8  // 0: the table has one entry
+
+	SL         uint8 // service level, 0 to 15; kept, without effect on RoCE
+	StaticRate uint8 // code of ibv_rate; kept, without effect
 
 	// SrcPort is the UDP source port, 49152 to 65535, or AutoSourcePort. 0
 	// means the device's own. See WithSourcePort.

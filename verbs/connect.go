@@ -139,7 +139,7 @@ func (q *QP) Connect(ctx context.Context, peer Endpoint, opts ...ConnectOption) 
 	case StateInit:
 	default:
 		return fmt.Errorf("verbs: connect QP %v: %w", q.QPN(), &ModifyError{
-			From: s, To: StateRTR, Service: RC, Err: ErrTransition,
+			From: s, To: StateRTR, Type: q.Type(), Err: ErrTransition,
 			Detail: "reset the queue pair first, by Modify to StateReset, and exchange Endpoints anew",
 		})
 	}
@@ -197,7 +197,7 @@ func (q *QP) defaultMTU(peer Endpoint) (MTU, error) {
 // badPeer says what is wrong with the Endpoint of the peer.
 func (q *QP) badPeer(attr AttrMask, why string) error {
 	return fmt.Errorf("verbs: connect QP %v: %w", q.QPN(), &ModifyError{
-		From: q.State(), To: StateRTR, Service: RC, Attr: attr, Detail: "the peer's Endpoint: " + why, Err: ErrAttrValue,
+		From: q.State(), To: StateRTR, Type: q.Type(), Attr: attr, Detail: "the peer's Endpoint: " + why, Err: ErrAttrValue,
 	})
 }
 

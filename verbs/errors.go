@@ -93,7 +93,7 @@ func (e *PostError) Unwrap() error { return e.Err }
 // calls it, refused, and why. Nothing was changed.
 type ModifyError struct {
 	From, To State    // the transition; the same state twice if it is none
-	Service  Service  // of the queue pair
+	Type     QPType   // of the queue pair
 	Attr     AttrMask // those at fault; 0 if it is the transition itself
 	Detail   string   // what is wrong or what to do, in words; may be empty
 	Err      error    // ErrTransition, ErrAttrMissing …

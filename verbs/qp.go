@@ -13,20 +13,23 @@ import (
 // QPConfig says what a queue pair is made for. SendCQ and RecvCQ are required,
 // and may be the same; they are open and of the same device as the domain.
 type QPConfig struct {
-	Service    Service // RC, which is the zero value
-	SendCQ     *CQ     // takes the completions of PostSend
-	RecvCQ     *CQ     // takes the completions of PostRecv
-	MaxSendWR  int     // entries of the send queue; 0 means 128
-	MaxRecvWR  int     // entries of the receive queue; 0 means 128
-	MaxSendSGE int     // entries of a send's scatter/gather list; 0 means 4
-	MaxRecvSGE int     // entries of a receive's scatter/gather list; 0 means 4
-	MaxInline  int     // bytes that a request may carry in itself; 0 means 64
-	SignalAll  bool    // every send completes with an entry, Signaled or not
-	UserData   any     // the program's own, see QP.UserData
+	Type       QPType // RC, UC, UD …; 0 means RC
+	SendCQ     *CQ    // takes the completions of PostSend
+	RecvCQ     *CQ    // takes the completions of PostRecv
+	MaxSendWR  int    // entries of the send queue; 0 means 128
+	MaxRecvWR  int    // entries of the receive queue; 0 means 128
+	MaxSendSGE int    // entries of a send's scatter/gather list; 0 means 4
+	MaxRecvSGE int    // entries of a receive's scatter/gather list; 0 means 4
+	MaxInline  int    // bytes that a request may carry in itself; 0 means 64
+	SignalAll  bool   // every send completes with an entry, Signaled or not
+	UserData   any    // the program's own, see QP.UserData
 }
 
 // fill puts the defaults where nothing is given.
 func (c *QPConfig) fill() {
+	if c.Type == 0 {
+		c.Type = RC
+	}
 	for _, f := range []struct {
 		field *int
 		def   int
@@ -63,7 +66,7 @@ func (pd *PD) CreateQP(c QPConfig) (*QP, error) {
 	}
 	c.fill()
 	core, err := pd.core.Context().CreateQP(qp.Config{
-		Service:    c.Service,
+		Type:       c.Type,
 		PD:         pd.core.Core(),
 		SendCQ:     c.SendCQ.core,
 		RecvCQ:     c.RecvCQ.core,
@@ -84,6 +87,9 @@ func (pd *PD) CreateQP(c QPConfig) (*QP, error) {
 
 // QPN returns the queue pair number.
 func (q *QP) QPN() QPN { return q.core.QPN() }
+
+// Type returns the type of the queue pair.
+func (q *QP) Type() QPType { return q.made.Type }
 
 // Device returns the device of the queue pair.
 func (q *QP) Device() *Device { return q.dev }

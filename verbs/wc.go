@@ -69,6 +69,7 @@ type WC struct {
 	WithImm   bool // of a receive: Imm is set
 	WithInv   bool // of a receive: InvalidatedKey is set
 	Solicited bool // of a receive: the sender solicited an event
+	WithGRH   bool // of a receive of UD: 40 bytes of routing header come first, which ByteLen counts
 
 	ByteLen        uint32 // bytes of the message, up to 2^31
 	Imm            uint32 // immediate data
@@ -80,6 +81,10 @@ type WC struct {
 	// plus a Fault, VendorNAK plus the syndrome of a NAK, or 0. Fault and
 	// Vendor read it.
 	VendorErr uint32
+
+	// Timestamp is when the work completed, in nanoseconds of the device's
+	// clock. It is 0 unless the queue was made for it.
+	Timestamp uint64
 }
 
 // What [WC.VendorErr] holds after an error.

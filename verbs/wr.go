@@ -90,7 +90,8 @@ type SendWR struct {
 	// its most significant byte comes first.
 	Imm uint32
 
-	// InvalidateKey is the key of the peer that OpSendInv ends.
+	// InvalidateKey is the key of the peer that OpSendInv ends, or the key
+	// of this side that OpLocalInv or OpReadInv ends.
 	InvalidateKey Key
 
 	// Remote is the memory of the peer, for WRITE, READ and atomics.
@@ -102,6 +103,36 @@ type SendWR struct {
 
 	// Swap is what OpCompareSwap stores.
 	Swap uint64
+
+	// AH says where a datagram goes: UD only, as the next two.
+	AH *AddressHandle
+
+	// RemoteQPN is the queue pair that a datagram is for.
+	RemoteQPN QPN
+
+	// RemoteQKey is the Q_Key of that queue pair. With the highest bit set
+	// it stands for the Q_Key of the sending queue pair (IBTA 10.2.5).
+	RemoteQKey uint32
+
+	// RemoteSRQN is the shared receive queue of the peer that a request of
+	// XRC is for.
+	RemoteSRQN uint32
+
+	// Length is how many bytes from Remote on OpFlush is about.
+	Length uint32
+
+	// FlushType is what OpFlush waits for: FlushGlobal, FlushPersistent, or
+	// both.
+	FlushType FlushType
+
+	// FlushLevel is FlushRange or FlushRegion.
+	FlushLevel FlushLevel
+
+	// Bind is what OpBindMW does.
+	Bind *BindMW
+
+	// Reg is what OpRegMR does.
+	Reg *RegMR
 }
 
 // RecvWR is a request for the receive queue, see [QP.PostRecv].

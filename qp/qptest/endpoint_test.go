@@ -7,7 +7,6 @@ import (
 	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/memreg"
 	"github.com/gosoftroce/rocev2/qp"
-	"github.com/gosoftroce/rocev2/rocev2"
 )
 
 // Attribute bits of ibv_modify_qp, spelled out here so that the scripts check
@@ -93,7 +92,7 @@ type endpoint struct {
 
 func newEndpoint(n *node, c qp.Config) (*endpoint, error) {
 	e := &endpoint{node: n, sendCQ: &cqRing{}, recvCQ: &cqRing{}}
-	c.Service = rocev2.ServiceRC
+	c.Type = ib.RC
 	c.Memory, c.PD = n.table, n.pd
 	c.SendCQ, c.RecvCQ = e.sendCQ, e.recvCQ
 	q, err := qp.New(c)

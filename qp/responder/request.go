@@ -8,7 +8,8 @@ import (
 )
 
 // HandleRequest executes a request, and what was kept behind it.
-func (r *Responder) HandleRequest(now clock.Time, p *rocev2.Packet, info *rocev2.OpcodeInfo) conn.Drop {
+func (r *Responder) HandleRequest(now clock.Time, a *conn.Arrival, info *rocev2.OpcodeInfo) conn.Drop {
+	p := a.Packet
 	d := r.executeRequest(p, info)
 	if d == conn.DropOutOfOrder {
 		return r.bufferRequest(now, p, info)

@@ -74,7 +74,7 @@ func (e *end) take(op rocev2.Opcode, psn rocev2.PSN, n uint32) conn.Drop {
 	if info.Operation == rocev2.OpWrite {
 		p.Payload = make([]byte, n)
 	}
-	d := e.r.HandleRequest(0, &p, info)
+	d := e.r.HandleRequest(0, &conn.Arrival{Packet: &p}, info)
 	if err := e.r.Check(); err != nil {
 		e.t.Fatal(err)
 	}
