@@ -43,7 +43,7 @@ func TestRegisterRefuses(t *testing.T) {
 		{"lying length", pd, liar{buf}, Options{}, ErrLength, "Len is 100"},
 		{"remote write without local write", pd, buf, Options{Access: ib.RemoteWrite}, ErrAccess, "RemoteWrite needs LocalWrite"},
 		{"remote atomic without local write", pd, buf, Options{Access: ib.RemoteAtomic | ib.RemoteRead}, ErrAccess, "RemoteAtomic needs LocalWrite"},
-		{"unknown right", pd, buf, Options{Access: ib.LocalWrite | 0x40}, ErrAccess, "0x40"},
+		{"unknown right", pd, buf, Options{Access: ib.LocalWrite | 0x80}, ErrAccess, "0x80"},
 		{"unknown high right", pd, buf, Options{Access: 1 << 31}, ErrAccess, "0x80000000"},
 		{"local write on read-only memory", pd, readOnly{buf}, Options{Access: ib.LocalWrite}, ErrAccess, "read-only"},
 		{"IOVA without asking for it", pd, buf, Options{IOVA: 4096}, ErrAddress, "without BaseIOVA"},
