@@ -7,5 +7,8 @@
 // connection calls Fail, which sets the state to ERR and says why; package qp
 // then has both halves flush their queues before its own method returns.
 //
+// Receives is not shared by the halves, but by the receiving halves of all
+// services.
+//
 // It has no rule of the protocol, and no place for what only one half needs.
 package conn

@@ -19,7 +19,8 @@
 //	           requests                      fetch.go
 //	answerer   what was executed, and the    transmit.go, duplicate.go,
 //	           answers to it                 resources.go, fatal.go, final.go
-//	receives   where receives come from      receives.go
+//
+// Where receives come from is conn.Receives, which all services share.
 //
 // Plain structs that know none of these: responses (the answers that wait, in
 // answers.go), resources (the last READs and atomics).

@@ -9,7 +9,7 @@ import (
 // executeSend takes a packet of a SEND into the receive in hand.
 func (r *Responder) executeSend(p *rocev2.Packet, info *rocev2.OpcodeInfo) conn.Drop {
 	if info.First {
-		if !r.takeReceive() {
+		if !r.receives.Take() {
 			return r.notReady()
 		}
 		r.done = 0
@@ -18,13 +18,13 @@ func (r *Responder) executeSend(p *rocev2.Packet, info *rocev2.OpcodeInfo) conn.
 	if !info.Payload.Allows(n, r.c.Attr.PathMTU) || uint64(r.done)+uint64(n) > ib.MaxMessage {
 		return r.refuse(rocev2.NAKInvalidRequest, ib.StatusRemInvReqErr, ib.FaultNone)
 	}
-	if uint64(r.done)+uint64(n) > r.space {
+	if uint64(r.done)+uint64(n) > r.receives.Space {
 		return r.refuse(rocev2.NAKInvalidRequest, ib.StatusLocLenErr, ib.FaultOutOfBounds)
 	}
 	if n > 0 {
-		f := r.c.Memory.Scatter(r.recv.PD, r.recv.SGList, uint64(r.done), p.Payload)
+		f := r.c.Memory.Scatter(r.receives.Recv.PD, r.receives.Recv.SGList, uint64(r.done), p.Payload)
 		if f == ib.FaultNotPresent {
-			return r.dropForPage(r.c.Memory.MissingLocal(r.recv.PD, r.recv.SGList, uint64(r.done), uint64(n), ib.LocalWrite))
+			return r.dropForPage(r.c.Memory.MissingLocal(r.receives.Recv.PD, r.receives.Recv.SGList, uint64(r.done), uint64(n), ib.LocalWrite))
 		}
 		if f != ib.FaultNone {
 			return r.refuse(rocev2.NAKRemoteOperational, ib.StatusLocProtErr, f)
@@ -46,10 +46,10 @@ func (r *Responder) executeSend(p *rocev2.Packet, info *rocev2.OpcodeInfo) conn.
 // finish ends a SEND or WRITE, and completes the receive in hand, if any.
 func (r *Responder) finish(p *rocev2.Packet, info *rocev2.OpcodeInfo, op ib.WCOpcode) conn.Drop {
 	r.message = 0
-	if r.held {
-		r.held = false
+	if r.receives.Held {
+		r.receives.Held = false
 		r.c.Stats.RecvDone++
-		wc := r.recvWC(r.recv.ID, op)
+		wc := r.receives.WC(r.receives.Recv.ID, op)
 		wc.ByteLen, wc.Solicited = r.done, p.BTH.Solicited
 		if info.WithInv {
 			wc.WithInv, wc.InvalidatedKey = true, ib.Key(p.IETH.RKey)
@@ -57,7 +57,7 @@ func (r *Responder) finish(p *rocev2.Packet, info *rocev2.OpcodeInfo, op ib.WCOp
 		if info.WithImm {
 			wc.WithImm, wc.Imm = true, p.Imm
 		}
-		if !r.c.Complete(r.recv.CQ, wc) {
+		if !r.c.Complete(r.receives.Recv.CQ, wc) {
 			return r.refuse(rocev2.NAKRemoteOperational, ib.StatusLocQPOpErr, ib.FaultNone) // nobody has received it
 		}
 	}
@@ -67,7 +67,7 @@ func (r *Responder) finish(p *rocev2.Packet, info *rocev2.OpcodeInfo, op ib.WCOp
 
 // executeWrite takes a packet of a WRITE.
 func (r *Responder) executeWrite(p *rocev2.Packet, info *rocev2.OpcodeInfo) conn.Drop {
-	if info.WithImm && !r.takeReceive() {
+	if info.WithImm && !r.receives.Take() {
 		return r.notReady()
 	}
 	n := uint32(len(p.Payload))

@@ -92,12 +92,12 @@ func (r *answerer) refuseFrom(psn rocev2.PSN, s rocev2.Syndrome, status ib.Statu
 	case rocev2.NAKInvalidRequest:
 		r.c.Events.Raise(ib.EventQPRequestError)
 	default:
-		if !r.held {
+		if !r.receives.Held {
 			r.c.Events.Raise(ib.EventQPFatal)
 		}
 	}
-	if r.held {
-		r.failRecv(status, conn.VendorErr(f))
+	if r.receives.Held {
+		r.receives.Fail(status, conn.VendorErr(f))
 	}
 	r.c.Fail(conn.EndRefused)
 }

@@ -50,21 +50,19 @@ type execution struct {
 // Init makes a responder of c, which is in RESET.
 func (r *Responder) Init(c *conn.Conn, config Config) {
 	*r = Responder{invalidate: config.Invalidate}
-	r.c, r.source, r.shared = c, config.Source, config.Source != nil
-	if !r.shared {
-		r.own.Init(config.MaxRecvWR, config.MaxRecvSGE, c.PD, config.RecvCQ)
-		r.source = &r.own
-	}
-	r.recv.SGList = make([]ib.SGE, 0, config.MaxRecvSGE)
+	r.c = c
+	r.receives.Init(c, config.Source, config.RecvCQ, config.MaxRecvWR, config.MaxRecvSGE)
 }
 
 // Reset drops everything but the memory of the ring.
 func (r *Responder) Reset() {
 	r.stop()
-	r.own.Clear()
-	r.recv, r.held = queue.Recv{SGList: r.recv.SGList[:0]}, false
+	r.receives.Reset()
 	r.answers, r.execution = answers{}, execution{}
 }
+
+// Post queues a receive, see conn.Receives.
+func (r *Responder) Post(wr *ib.RecvWR) error { return r.receives.Post(wr) }
 
 // ReadyToReceive expects PSN first, on the way to RTR.
 func (r *Responder) ReadyToReceive(first rocev2.PSN) { r.epsn, r.msn = first, 0 }
@@ -96,16 +94,7 @@ func (r *Responder) Flush(why conn.End) {
 		r.reduceToFinal()
 		r.fatal.left = 0
 	}
-	if r.held {
-		r.failRecv(ib.StatusWRFlushErr, 0)
-	}
-	if r.shared {
-		r.c.Events.Raise(ib.EventLastWQEReached)
-		return
-	}
-	for r.own.Next(&r.recv) {
-		r.failRecv(ib.StatusWRFlushErr, 0)
-	}
+	r.receives.Flush()
 }
 
 // stop gives back what is kept, and waits for no memory any more.

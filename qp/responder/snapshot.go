@@ -22,7 +22,7 @@ type Snapshot struct {
 
 // Snapshot returns a copy of the state.
 func (r *Responder) Snapshot() Snapshot {
-	s := Snapshot{Expected: r.epsn, MSN: r.msn, Receives: r.own.Len(), Fatal: r.fatal.syndrome}
+	s := Snapshot{Expected: r.epsn, MSN: r.msn, Receives: r.receives.Own.Len(), Fatal: r.fatal.syndrome}
 	for i := r.out.head; i != r.out.tail; i++ {
 		s.waiting = append(s.waiting, *r.out.at(i))
 	}
@@ -45,7 +45,7 @@ func (r *Responder) Check() error {
 	if n := int(r.out.tail - r.out.head); n > len(r.out.ring) {
 		return fmt.Errorf("%d answers wait and there is room for %d", n, len(r.out.ring))
 	}
-	if r.c.State == ib.StateErr && (r.own.Len() > 0 || r.held || r.reorder.Len() > 0) {
+	if r.c.State == ib.StateErr && (r.receives.Own.Len() > 0 || r.receives.Held || r.reorder.Len() > 0) {
 		return errors.New("in ERR there are receives or packets")
 	}
 	return nil

@@ -10,8 +10,9 @@ import (
 // answerer has what was executed, as far as the peer may ask for it again, and
 // sends the answers.
 type answerer struct {
-	receives
-	fetch conn.Fetches
+	c        *conn.Conn
+	receives conn.Receives
+	fetch    conn.Fetches
 	answers
 }
 
@@ -152,11 +153,11 @@ func (r *answerer) writeRun(e *response, n int, out *conn.Output) int {
 // that is known (IBTA 9.7.7.2). The receive of a message under way counts too:
 // to the peer that message has the number MSN + 1.
 func (r *answerer) ackSyndrome() rocev2.Syndrome {
-	if r.shared {
+	if r.receives.Shared {
 		return rocev2.ACKNoCredits
 	}
-	n := r.own.Len()
-	if r.held {
+	n := r.receives.Own.Len()
+	if r.receives.Held {
 		n++
 	}
 	return rocev2.SyndromeACK(rocev2.CreditCode(n))

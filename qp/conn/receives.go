@@ -1,0 +1,116 @@
+package conn
+
+import (
+	"fmt"
+
+	"github.com/gosoftroce/rocev2/ib"
+	"github.com/gosoftroce/rocev2/qp/queue"
+)
+
+// Receives is where a receiving half has its receives from, whatever its
+// service.
+type Receives struct {
+	Own    queue.RecvRing // unless they are shared
+	Shared bool           // they come from a source that is not the queue pair's
+	Held   bool           // there is one in hand:
+	Recv   queue.Recv     // this
+	Space  uint64         // of so many bytes
+
+	c      *Conn
+	source queue.RecvSource
+}
+
+// Init makes the own ring, for depth receives of sge entries that complete to
+// cq, unless there is a source.
+func (r *Receives) Init(c *Conn, source queue.RecvSource, cq queue.CompletionSink, depth, sge int) {
+	*r = Receives{c: c, source: source, Shared: source != nil}
+	if !r.Shared {
+		r.Own.Init(depth, sge, c.PD, cq)
+		r.source = &r.Own
+	}
+	r.Recv.SGList = make([]ib.SGE, 0, sge)
+}
+
+// Reset drops everything but the memory of the ring.
+func (r *Receives) Reset() {
+	r.Own.Clear()
+	r.Recv, r.Held = queue.Recv{SGList: r.Recv.SGList[:0]}, false
+}
+
+// errReset is made once: a caller may post in vain again and again.
+var errReset = fmt.Errorf("%w: %v: receives are posted from INIT on", ib.ErrState, ib.StateReset)
+
+// Post queues a receive in the own ring, from INIT on. In ERR it completes at
+// once with WR_FLUSH_ERR (IBTA 10.3.1). On an error nothing was queued.
+func (r *Receives) Post(wr *ib.RecvWR) error {
+	switch length := ib.TotalLength(wr.SGList); {
+	case r.Shared:
+		return ib.ErrShared
+	case r.c.State == ib.StateReset:
+		return errReset
+	case len(wr.SGList) > r.Own.MaxSGE():
+		return fmt.Errorf("%w: %d; the queue pair was made for %d (MaxRecvSGE)", ib.ErrTooManySGE, len(wr.SGList), r.Own.MaxSGE())
+	case length >= 1<<32-1: // as an entry that stands for no memory has
+		if err := ib.BadSGE(wr.SGList); err != nil {
+			return err
+		}
+		if length > 1<<32-1 {
+			return ib.ErrTooLong
+		}
+	}
+	if r.c.Failed() {
+		r.c.Stats.RecvPosted++
+		wc := r.WC(wr.ID, ib.WCRecv)
+		wc.Status = ib.StatusWRFlushErr
+		r.c.Complete(r.Own.CQ(), wc)
+		return nil
+	}
+	if !r.Own.Push(wr) {
+		return ib.ErrQueueFull
+	}
+	r.c.Stats.RecvPosted++
+	return nil
+}
+
+// Take gets a receive for the message, unless one is in hand. It reports
+// whether there is one.
+func (r *Receives) Take() bool {
+	if r.Held {
+		return true
+	}
+	r.Held = r.source.Next(&r.Recv)
+	if r.Held {
+		r.Space = ib.TotalLength(r.Recv.SGList)
+	}
+	return r.Held
+}
+
+// WC returns the completion of a receive, from the peer of the connection.
+func (r *Receives) WC(id uint64, op ib.WCOpcode) *ib.WC {
+	wc := r.c.WC()
+	wc.ID, wc.Opcode, wc.SrcQPN = id, op, r.c.Attr.DestQPN
+	return wc
+}
+
+// Fail completes the receive in hand with an error.
+func (r *Receives) Fail(s ib.Status, vendor uint32) {
+	r.Held = false
+	wc := r.WC(r.Recv.ID, ib.WCRecv)
+	wc.Status, wc.VendorErr = s, vendor
+	r.c.Complete(r.Recv.CQ, wc)
+}
+
+// Flush completes every receive with WR_FLUSH_ERR, in order, on the way to ERR
+// (IBTA 10.3.1). Those of a shared source stay there.
+func (r *Receives) Flush() {
+	if r.Held {
+		r.Fail(ib.StatusWRFlushErr, 0)
+	}
+	if r.Shared {
+		r.c.Events.Raise(ib.EventLastWQEReached)
+		return
+	}
+	for r.Own.Next(&r.Recv) {
+		r.Fail(ib.StatusWRFlushErr, 0)
+	}
+}
