@@ -11,7 +11,7 @@ for pkg in $(go list ./...); do
 	for target in $(go test -list '^Fuzz' "$pkg" | grep '^Fuzz' || true); do
 		echo "== $pkg $target ($time)"
 		count=$((count + 1))
-		if go test "$pkg" -run '^$' -fuzz "^$target\$" -fuzztime "$time" 2>&1 | tee "$log" | tail -n 3; then
+		if go test "$pkg" -run '^$' -fuzz "^$target\$" -fuzztime "$time" -fuzzminimizetime 10x 2>&1 | tee "$log" | tail -n 3; then
 			continue
 		fi
 		# The fuzzer may end its time with this instead of success; a finding

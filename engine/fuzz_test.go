@@ -1,0 +1,250 @@
+package engine
+
+import (
+	"bytes"
+	"encoding/binary"
+	"path/filepath"
+	"testing"
+
+	"github.com/gosoftroce/rocev2/ib"
+	"github.com/gosoftroce/rocev2/internal/captures"
+	"github.com/gosoftroce/rocev2/rocev2"
+	"github.com/gosoftroce/rocev2/transport"
+)
+
+// An input of FuzzDevice is a row of shots: a header of shotHeader bytes, and
+// the bytes of a datagram. Flags of a shot say which parts of the datagram are
+// made right, so that it gets past the first checks.
+const (
+	shotHeader = 4 // queue pair, flags, distance of the PSN, length / 2
+
+	shotQPN     = 1 << iota >> 1 // its QPN, partition and version are right
+	shotSource                   // its source address is that of the peer
+	shotPSN                      // its PSN is so far from the expected one
+	shotMemory                   // its key is right, and its address nearly
+	shotQKey                     // its Q_Key and its destination are right
+	shotBadICRC                  // its ICRC is wrong
+	shotTime                     // the next timer is due first
+	shotProgram                  // the program does something instead
+)
+
+// shot appends a shot to an input.
+func shot(in []byte, target int, flags byte, distance int8, datagram []byte) []byte {
+	n := min(len(datagram)/2, 255)
+	in = append(in, byte(target), flags, byte(distance), byte(n))
+	return append(in, datagram[:2*n]...)
+}
+
+// FuzzDevice hands raw datagrams to an engine that has queue pairs of every
+// kind in every state, with and without valid addresses, PSNs, keys and ICRC.
+// Whatever comes: nothing panics, no memory changes that nobody granted, nothing
+// completes that was not posted, and work and memory are bounded.
+func FuzzDevice(f *testing.F) {
+	for _, in := range deviceSeeds(f) {
+		f.Add(in)
+	}
+	f.Fuzz(func(t *testing.T, in []byte) {
+		p := newPrey(t)
+		for n := 0; len(in) >= shotHeader && n < 64; n++ {
+			head := in[:shotHeader]
+			size := min(2*int(head[3]), len(in)-shotHeader)
+			p.shoot(head, in[shotHeader:shotHeader+size])
+			in = in[shotHeader+size:]
+		}
+		p.end()
+	})
+}
+
+// shoot does what one shot says.
+func (p *prey) shoot(head, raw []byte) {
+	q, flags := p.qps[int(head[0])%len(p.qps)], head[1]
+	if flags&shotTime != 0 {
+		if at, ok := p.e.Deadline(); ok {
+			p.w.now = max(p.w.now, at)
+		}
+		p.e.Advance(p.w.now)
+		p.pump()
+	}
+	if flags&shotProgram != 0 {
+		p.program(q, head[2])
+		p.check()
+		return
+	}
+	d := transport.RxPacket{Data: bytes.Clone(raw), Src: preyPeer, Dst: p.addr, SrcPort: rocev2.UDPPort, ICRC: transport.ICRCVerified,
+		HopLimit: 64, TrafficClass: head[2] & 3}
+	if flags&shotSource == 0 {
+		d.Src, d.SrcPort = preyPeer6, 0xc000
+	} else if q.local {
+		d.Src = p.addr
+	}
+	if flags&shotBadICRC != 0 {
+		d.ICRC = transport.ICRCBad
+	}
+	p.mend(&d, q, flags, int(int8(head[2])))
+	p.take(d)
+}
+
+// mend makes parts of a datagram right.
+func (p *prey) mend(d *transport.RxPacket, q *QP, flags byte, distance int) {
+	b := d.Data
+	if len(b) < rocev2.BTHLen {
+		return
+	}
+	info, ok := rocev2.Opcode(b[0]).Info()
+	if flags&shotQPN != 0 {
+		b[1] &^= 0xf
+		binary.BigEndian.PutUint16(b[2:], rocev2.DefaultPKey)
+		put24(b[5:], uint32(q.QPN()))
+	}
+	if flags&shotPSN != 0 {
+		psn := q.core.Attr().RQPSN
+		if ok && info.Role == rocev2.RoleResponse {
+			psn = preyPSN
+		}
+		put24(b[9:], uint32(psn.Add(distance)))
+	}
+	if !ok || len(b) < info.HeaderLen {
+		return
+	}
+	rest := b[rocev2.BTHLen:]
+	if info.Headers.Has(rocev2.HasXRCETH) {
+		rest = rest[rocev2.XRCETHLen:]
+	}
+	if info.Headers.Has(rocev2.HasDETH) && flags&shotQKey != 0 {
+		binary.BigEndian.PutUint32(rest, preyQKey)
+	}
+	if info.Headers.Has(rocev2.HasFETH) {
+		rest = rest[rocev2.FETHLen:]
+	}
+	if flags&shotMemory != 0 && (info.Headers.Has(rocev2.HasRETH) || info.Headers.Has(rocev2.HasAtomicETH)) {
+		near := binary.BigEndian.Uint64(rest) & 0x3fff // may lie behind the region
+		binary.BigEndian.PutUint64(rest, p.granted.Addr()+near-16)
+		binary.BigEndian.PutUint32(rest[8:], uint32(p.granted.RKey()))
+	}
+}
+
+func put24(b []byte, v uint32) { b[0], b[1], b[2] = byte(v>>16), byte(v>>8), byte(v) }
+
+// program does what a program may do between two packets.
+func (p *prey) program(q *QP, what byte) {
+	state := q.Core().State()
+	switch what % 6 {
+	case 0:
+		p.receive(q)
+	case 1:
+		if state != ib.StateReset {
+			p.modify(q, ib.Attr{State: ib.StateErr}, ib.AttrState)
+		}
+	case 2:
+		clear(p.want[q.QPN()]) // forgotten, not completed
+		p.modify(q, ib.Attr{State: ib.StateReset}, ib.AttrState)
+	case 3:
+		if state == ib.StateReset {
+			p.init(q, q.Core().Type())
+			p.receive(q)
+		}
+	case 4:
+		if state == ib.StateInit {
+			p.connectTo(q, q.Core().Type(), ib.AddressVector{DGID: preyPeer}, ib.StateRTS)
+		}
+	case 5: // responder resources change while they are in use
+		if state == ib.StateSQD && q.Core().Type() == ib.RC {
+			a := ib.Attr{MaxDestRdAtomic: what / 6 % 16}
+			_ = p.e.Modify(q, &a, ib.AttrMaxDestRdAtomic) // refused while answers wait
+		}
+	}
+	p.pump()
+}
+
+// aimed are the flags of a datagram that is right in everything.
+const aimed = shotQPN | shotSource | shotPSN | shotMemory | shotQKey
+
+// deviceSeeds are packets of every opcode at every queue pair, and what kernels
+// have sent, as it was and aimed.
+func deviceSeeds(t testing.TB) (seeds [][]byte) {
+	for op := range 256 {
+		info, ok := rocev2.Opcode(op).Info()
+		if !ok && op != 0xff && op != 0x15 {
+			continue
+		}
+		pkt := rocev2.Packet{BTH: rocev2.BTH{Opcode: rocev2.Opcode(op), DestQPN: rocev2.MulticastQPN, PKey: rocev2.DefaultPKey, AckReq: true}}
+		pkt.RETH.Length, pkt.AETH.Syndrome = 64, rocev2.ACKNoCredits
+		switch info.Payload {
+		case rocev2.PayloadMTU:
+			pkt.RETH.Length, pkt.Payload = 2*preyMTU, make([]byte, preyMTU)
+		case rocev2.PayloadNonEmpty, rocev2.PayloadAny:
+			pkt.Payload = make([]byte, 64)
+		case rocev2.PayloadEight:
+			pkt.RETH.Length, pkt.Payload = 8, make([]byte, 8)
+		}
+		b := append(pkt.AppendTo(nil), 1, 2, 3, 4)
+		in := shot(nil, 0, 0, 0, b)
+		for target := range preyKinds {
+			in = shot(in, target, aimed, 0, b)
+		}
+		in = shot(shot(in, 0, aimed, 1, b), 0, aimed, -1, b)
+		seeds = append(seeds, in)
+	}
+	for i := range byte(12) {
+		seeds = append(seeds, shot(shot(nil, int(i), shotProgram|shotTime, int8(i), nil), int(i), shotProgram, int8(i+1), nil))
+	}
+	return append(seeds, captured(t)...)
+}
+
+// captured makes a seed of the first packets of each golden capture.
+func captured(t testing.TB) (seeds [][]byte) {
+	names, err := filepath.Glob("../rocev2/testdata/golden/*.pcap")
+	if err != nil || len(names) < 10 {
+		t.Fatalf("%d golden captures: %v", len(names), err)
+	}
+	const ethernet, ipv4, ipv6, udp, packets = 14, 20, 40, 8, 8
+	for _, name := range names {
+		var in []byte
+		frames, _ := captures.File(t, name)
+		for i, b := range frames[:min(len(frames), packets)] {
+			b = b[ethernet:]
+			if b[0]>>4 == 4 {
+				b = b[ipv4+udp : binary.BigEndian.Uint16(b[2:])]
+			} else {
+				b = b[ipv6+udp : ipv6+binary.BigEndian.Uint16(b[4:])]
+			}
+			in = shot(in, i, 0, 0, b)
+			in = shot(in, i, aimed, 0, b)
+		}
+		seeds = append(seeds, in)
+	}
+	return seeds
+}
+
+// TestDeviceSeedsHit checks that the seeds of FuzzDevice get past the checks:
+// an attack that nothing notices shows nothing.
+func TestDeviceSeedsHit(t *testing.T) {
+	t.Parallel()
+	executed := map[rocev2.Opcode]bool{}
+	for op := range 256 {
+		info, ok := rocev2.Opcode(op).Info()
+		if !ok || info.Role != rocev2.RoleRequest || info.Service != rocev2.ServiceRC {
+			continue
+		}
+		p := newPrey(t)
+		for _, in := range deviceSeeds(t) {
+			if in[shotHeader] != byte(op) || in[1] != 0 {
+				continue
+			}
+			size := 2 * int(in[3])
+			in = in[shotHeader+size:] // the first is not aimed
+			p.shoot(in[:shotHeader], in[shotHeader:shotHeader+size])
+			break
+		}
+		s := p.qps[0].Core().Stats()
+		executed[rocev2.Opcode(op)] = s.TxPackets > 0
+	}
+	for op, hit := range executed {
+		if !hit {
+			t.Errorf("%v: the queue pair has not answered", op)
+		}
+	}
+	if len(executed) < 15 {
+		t.Errorf("%d opcodes", len(executed))
+	}
+}

@@ -1,0 +1,332 @@
+package engine
+
+import (
+	"bytes"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/gosoftroce/rocev2/ib"
+	"github.com/gosoftroce/rocev2/memreg"
+	"github.com/gosoftroce/rocev2/qp"
+	"github.com/gosoftroce/rocev2/rocev2"
+	"github.com/gosoftroce/rocev2/transport"
+)
+
+// prey is an engine under attack, with queue pairs of every kind in every
+// state, most of them at work. After each datagram its invariants are checked.
+type prey struct {
+	*host
+	t    testing.TB
+	qps  []*QP
+	want map[rocev2.QPN]map[uint64]bool // IDs of requests that have not completed
+	id   uint64
+
+	granted *memreg.Region // for the peer
+	own     *memreg.Region // receives, and what READs bring
+	slot    int            // of own, the next free one
+	frozen  []frozen
+	events  int
+}
+
+// frozen is memory that nothing that arrives may change.
+type frozen struct {
+	what string
+	mem  []byte
+	was  []byte
+}
+
+// Parts of a prey's memory. Around each of them is memory of nobody.
+const (
+	preyPart  = 8 << 10
+	preyGap   = 256
+	preySlot  = 704 // of a receive or READ: more than two packets
+	preySlots = 128
+	preyMTU   = 256
+	preyPSN   = 5000 // that all queue pairs expect, and send first
+	preyQKey  = 0x11111111
+)
+
+var (
+	preyPeer  = netip.MustParseAddr("10.0.0.66")
+	preyPeer6 = netip.MustParseAddr("fd00::66")
+)
+
+// recvID marks the IDs of receives.
+const recvID = 1 << 63
+
+// preyKinds are the queue pairs of a prey.
+var preyKinds = []struct {
+	typ    ib.QPType
+	state  ib.State
+	busy   bool // has requests outstanding
+	native bool
+	self   bool // its peer is the prey itself
+}{
+	{ib.RC, ib.StateRTS, false, false, false},
+	{ib.RC, ib.StateRTS, true, false, false},
+	{ib.RC, ib.StateRTS, false, true, false},
+	{ib.RC, ib.StateRTS, true, true, false},
+	{ib.RC, ib.StateRTS, true, false, true},
+	{ib.RC, ib.StateReset, false, false, false},
+	{ib.RC, ib.StateInit, false, false, false},
+	{ib.RC, ib.StateRTR, false, false, false},
+	{ib.RC, ib.StateSQD, true, false, false},
+	{ib.RC, ib.StateErr, true, false, false},
+}
+
+func newPrey(t testing.TB) *prey {
+	w := newWorld(t, 7)
+	p := &prey{t: t, want: map[rocev2.QPN]map[uint64]bool{}}
+	h := &host{w: w, addr: addrOf(1), table: memreg.NewTable(w.rng.Uint32)}
+	h.pd = h.table.AllocPD()
+	p.host = h
+	p.register()
+	h.e = New(Config{Addr: h.addr, Memory: h.table, Random: w.rng.Uint32, Sink: p, Loopback: true})
+	for _, k := range preyKinds {
+		av := ib.AddressVector{DGID: preyPeer, Native: k.native}
+		if k.self {
+			av.DGID = h.addr
+		}
+		p.add(k.typ, k.state, av, k.busy)
+	}
+	p.pump()
+	return p
+}
+
+// register makes the regions: two of the queue pairs' domain, one of them for
+// reading, and one of another domain.
+func (p *prey) register() {
+	const parts = 4
+	step := preyPart + preyGap
+	size := preyGap + parts*step + preySlots*preySlot + preyGap
+	p.mem = make([]byte, size)
+	for i := range p.mem {
+		p.mem[i] = byte(i * 7)
+	}
+	region := func(pd *memreg.PD, at, n int, a ib.Access) *memreg.Region {
+		mr, err := p.table.Register(pd, memreg.Local(p.mem[at:at+n:at+n]), memreg.Options{Access: a})
+		p.w.must(err)
+		return mr
+	}
+	all := ib.LocalWrite | ib.RemoteWrite | ib.RemoteRead | ib.RemoteAtomic
+	p.granted = region(p.pd, preyGap, preyPart, all)
+	region(p.pd, preyGap+step, preyPart, ib.RemoteRead)
+	region(p.table.AllocPD(), preyGap+2*step, preyPart, all)
+	region(p.pd, preyGap+3*step, preyPart, ib.LocalWrite) // nothing is posted for it
+	p.own = region(p.pd, preyGap+parts*step, preySlots*preySlot, ib.LocalWrite)
+	p.freeze("memory before the regions", 0, preyGap)
+	p.freeze("memory for reading, of others, or of the program", preyGap+preyPart, preyGap+parts*step)
+	p.freeze("memory behind the regions", size-preyGap, size)
+}
+
+func (p *prey) freeze(what string, from, to int) {
+	p.frozen = append(p.frozen, frozen{what, p.mem[from:to], bytes.Clone(p.mem[from:to])})
+}
+
+// Complete implements qp.CompletionSink.
+func (p *prey) Complete(c *ib.WC) bool {
+	left := p.want[c.QPN]
+	if !left[c.ID] {
+		p.t.Fatalf("%v: nothing was posted for this completion", c)
+	}
+	delete(left, c.ID)
+	if c.Status == ib.StatusSuccess && c.ID&recvID != 0 && c.Opcode == ib.WCRecv && c.ByteLen > preySlot {
+		p.t.Fatalf("%v: more than the buffer has", c)
+	}
+	return true
+}
+
+// Event implements Sink.
+func (p *prey) Event(*QP, ib.Event) { p.events++ }
+
+// Fetch implements Sink.
+func (p *prey) Fetch(*QP, qp.Fetch) {}
+
+// room returns the next slot; the memory of slots is used once.
+func (p *prey) room() ib.SGE {
+	s := ib.SGE{Addr: p.own.Addr() + uint64(p.slot*preySlot), Length: preySlot, LKey: p.own.LKey()}
+	p.slot++
+	return s
+}
+
+func (p *prey) post(q *QP, wr ib.SendWR) {
+	p.id++
+	wr.ID, wr.Signaled = p.id, true
+	p.want[q.QPN()][wr.ID] = true
+	if _, err := p.e.PostSend(q, []ib.SendWR{wr}); err != nil {
+		p.t.Fatalf("post %v: %v", wr.Opcode, err)
+	}
+}
+
+func (p *prey) receive(q *QP) {
+	if p.slot == preySlots {
+		return
+	}
+	p.id++
+	id := p.id | recvID
+	p.want[q.QPN()][id] = true
+	if _, err := p.e.PostRecv(q, []ib.RecvWR{{ID: id, SGList: []ib.SGE{p.room()}}}); err != nil {
+		delete(p.want[q.QPN()], id) // full, or the state
+	}
+}
+
+// add makes a queue pair and takes it to a state.
+func (p *prey) add(typ ib.QPType, state ib.State, av ib.AddressVector, busy bool) {
+	q, err := p.e.CreateQP(qp.Config{Type: typ, PD: p.pd, SendCQ: p, RecvCQ: p, MaxSendWR: 8, MaxRecvWR: 8}, nil)
+	p.w.must(err)
+	p.qps = append(p.qps, q)
+	p.want[q.QPN()] = map[uint64]bool{}
+	if state == ib.StateReset {
+		return
+	}
+	p.init(q, typ)
+	for range 3 {
+		p.receive(q)
+	}
+	if state == ib.StateInit {
+		return
+	}
+	p.connectTo(q, typ, av, state)
+	if busy {
+		p.work(q, typ)
+	}
+	if state == ib.StateSQD || state == ib.StateErr {
+		p.modify(q, ib.Attr{State: state}, ib.AttrState)
+	}
+}
+
+func (p *prey) modify(q *QP, a ib.Attr, mask ib.AttrMask) {
+	p.t.Helper()
+	if err := p.e.Modify(q, &a, mask); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+func (p *prey) init(q *QP, typ ib.QPType) {
+	a := ib.Attr{State: ib.StateInit, Port: 1, QKey: preyQKey, Access: ib.RemoteWrite | ib.RemoteRead | ib.RemoteAtomic}
+	mask := ib.AttrState | ib.AttrPKeyIndex | ib.AttrPort | ib.AttrAccess
+	if typ.Service() == rocev2.ServiceUD {
+		mask ^= ib.AttrAccess | ib.AttrQKey
+	}
+	p.modify(q, a, mask)
+}
+
+// connectTo takes q to RTR, and to RTS if it goes farther.
+func (p *prey) connectTo(q *QP, typ ib.QPType, av ib.AddressVector, state ib.State) {
+	a := ib.Attr{State: ib.StateRTR, AV: av, PathMTU: rocev2.MTU256, DestQPN: q.QPN() ^ 1, RQPSN: preyPSN, MaxDestRdAtomic: 4}
+	rtr, rts := ib.AttrState, ib.AttrState|ib.AttrSQPSN
+	if av.DGID == p.addr {
+		a.DestQPN = q.QPN()
+	}
+	if typ.Service() != rocev2.ServiceUD {
+		rtr |= ib.AttrAV | ib.AttrPathMTU | ib.AttrDestQPN | ib.AttrRQPSN
+	}
+	if typ == ib.RC || typ == ib.XRCTarget {
+		rtr |= ib.AttrMaxDestRdAtomic | ib.AttrMinRNRTimer
+	}
+	if typ == ib.RC || typ == ib.XRCInitiator {
+		rts |= ib.AttrRetryCount | ib.AttrRNRRetry | ib.AttrMaxQPRdAtomic
+	}
+	if typ == ib.RC || typ.Service() == rocev2.ServiceXRC {
+		rts |= ib.AttrTimeout
+	}
+	p.modify(q, a, rtr)
+	if state != ib.StateRTR {
+		p.modify(q, ib.Attr{State: ib.StateRTS, SQPSN: preyPSN, Timeout: 14, RetryCount: 7, RNRRetry: 7, MaxRdAtomic: 4}, rts)
+	}
+}
+
+// work posts requests of all kinds that the type has.
+func (p *prey) work(q *QP, typ ib.QPType) {
+	remote := ib.RemoteAddr{Addr: p.granted.Addr(), RKey: p.granted.RKey()}
+	from := []ib.SGE{{Addr: p.granted.Addr(), Length: preySlot, LKey: p.granted.LKey()}}
+	to := []ib.SGE{p.room()}
+	word := []ib.SGE{{Addr: to[0].Addr, Length: 8, LKey: to[0].LKey}}
+	p.post(q, ib.SendWR{Opcode: ib.OpSend, SGList: from})
+	p.post(q, ib.SendWR{Opcode: ib.OpWrite, SGList: from, Remote: remote})
+	if typ != ib.RC && typ != ib.XRCInitiator {
+		return
+	}
+	p.post(q, ib.SendWR{Opcode: ib.OpRead, SGList: to, Remote: remote})
+	p.post(q, ib.SendWR{Opcode: ib.OpFetchAdd, SGList: word, Remote: remote})
+	p.post(q, ib.SendWR{Opcode: ib.OpSendImm, SGList: from})
+}
+
+// Bounds of what one datagram may cause.
+const (
+	// The most is a go-back of what is in flight together with the answer
+	// to a READ of all that is granted, for the queue pair and for the one
+	// that is its own peer.
+	preyPackets = 4 * (2*preyPart/preyMTU + 128)
+	preyFills   = 4 * preyPackets
+)
+
+// pump takes what the engine has to send, and throws it away. What goes to the
+// engine itself passes inside.
+func (p *prey) pump() (sent int) {
+	for n := 0; p.e.Pending(); n++ {
+		p.w.tx.Reset()
+		f := p.e.Fill(p.w.now, p.w.tx)
+		sent += p.w.tx.Len()
+		if len(f.Misrouted) > 0 {
+			p.t.Fatal("a packet of another shard, and there is none")
+		}
+		if n > preyFills {
+			p.t.Fatal("it sends without end")
+		}
+	}
+	return sent
+}
+
+// take hands the engine one datagram and checks what must hold afterwards.
+func (p *prey) take(d transport.RxPacket) {
+	p.w.now = p.w.now.Add(10 * time.Microsecond)
+	before := bytes.Clone(d.Data)
+	r := p.e.Receive(p.w.now, []transport.RxPacket{d})
+	if !bytes.Equal(before, d.Data) {
+		p.t.Fatal("the datagram was changed")
+	}
+	if len(r.Misrouted) > 0 {
+		p.t.Fatal("a packet of another shard, and there is none")
+	}
+	if sent := p.pump(); sent > preyPackets {
+		p.t.Fatalf("one datagram was answered with %d packets", sent)
+	}
+	p.check()
+}
+
+// check checks what holds at any moment.
+func (p *prey) check() {
+	for _, f := range p.frozen {
+		if !bytes.Equal(f.mem, f.was) {
+			p.t.Fatalf("%s has changed", f.what)
+		}
+	}
+	for _, q := range p.qps {
+		if err := q.Core().Check(); err != nil {
+			p.t.Fatalf("queue pair %v, %v %v: %v", q.QPN(), q.Core().Type(), q.Core().State(), err)
+		}
+	}
+	u := p.e.Usage()
+	if u.QPs != len(p.qps) || u.Peers > len(p.qps) || u.Final > 2*len(p.qps) || u.Timers > 64*len(p.qps) || u.InFlight < 0 || u.Silent < 0 {
+		p.t.Fatalf("the engine holds %+v", u)
+	}
+}
+
+// end closes everything. What was posted to a queue pair in ERR has completed.
+func (p *prey) end() {
+	for _, q := range p.qps {
+		if q.Core().State() != ib.StateReset {
+			p.modify(q, ib.Attr{State: ib.StateErr}, ib.AttrState)
+			if n := len(p.want[q.QPN()]); n > 0 {
+				p.t.Fatalf("queue pair %v in ERR: %d requests have not completed", q.QPN(), n)
+			}
+		}
+		p.e.Destroy(q)
+	}
+	p.pump()
+	if u := p.e.Usage(); u.QPs != 0 || u.InFlight != 0 || u.Sending != 0 || u.Limited != 0 || u.Delayed != 0 || u.Peers != 0 {
+		p.t.Fatalf("after the last queue pair is gone, the engine holds %+v", u)
+	}
+}
