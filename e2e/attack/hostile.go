@@ -15,6 +15,10 @@ type hostile struct {
 	link transport.Link
 	path *transport.Path
 
+	// reply, if not nil, makes the answer to a packet, BTH to pad; nil is
+	// none. It is set before anything comes.
+	reply func(p *rocev2.Packet) []byte
+
 	tx    *transport.TxBatch // belongs to the sender
 	mu    sync.Mutex
 	count answers
@@ -54,6 +58,7 @@ func (t *Trial) hostile(unread bool) *hostile {
 func (h *hostile) receive() {
 	defer h.wg.Done()
 	b := transport.NewRxBatch(16)
+	tx := transport.NewTxBatch(64 << 10)
 	var p rocev2.Packet
 	for h.link.Wait() == nil {
 		for {
@@ -63,11 +68,26 @@ func (h *hostile) receive() {
 			}
 			h.mu.Lock()
 			for _, d := range b.Packets() {
-				if p.Parse(d.Data) == nil {
-					h.count.add(&p)
+				if p.Parse(d.Data) != nil {
+					continue
+				}
+				h.count.add(&p)
+				if h.reply == nil {
+					continue
+				}
+				if room := tx.Room(); room != nil {
+					if answer := h.reply(&p); answer != nil {
+						tx.Commit(copy(room, answer), h.path)
+					}
 				}
 			}
 			h.mu.Unlock()
+			if tx.Len() > 0 {
+				if h.link.Send(tx) != nil {
+					return
+				}
+				tx.Reset()
+			}
 		}
 	}
 }
