@@ -37,8 +37,8 @@ func shot(in []byte, target int, flags byte, distance int8, datagram []byte) []b
 
 // FuzzDevice hands raw datagrams to an engine that has queue pairs of every
 // kind in every state, with and without valid addresses, PSNs, keys and ICRC.
-// Whatever comes: nothing panics, no memory changes that nobody granted, nothing
-// completes that was not posted, and work and memory are bounded.
+// Whatever comes: nothing panics, no memory changes that nobody granted,
+// nothing completes that was not posted, and work and memory are bounded.
 func FuzzDevice(f *testing.F) {
 	for _, in := range deviceSeeds(f) {
 		f.Add(in)

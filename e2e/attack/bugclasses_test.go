@@ -16,8 +16,8 @@ import (
 )
 
 // The tests of this file are named after classes of bugs that were found in
-// other RDMA stacks, in kernels and in adapters. Each attacks a live device with
-// what set the bug off, in virtual time.
+// other RDMA stacks, in kernels and in adapters. Each attacks a live device
+// with what set the bug off, in virtual time.
 
 // bugClass runs one of them in a lab of its own.
 func bugClass(t *testing.T, run func(*Trial)) {
