@@ -140,6 +140,10 @@ func (c *Config) readChunk() int {
 	}
 }
 
+// GSIQPN is the number of the GSI queue pair (IBTA 3.9.4), wherever packets for
+// it arrive.
+const GSIQPN rocev2.QPN = 1
+
 // minQPN is the least queue pair number: 0 and 1 are the management queue
 // pairs, and a few more stay reserved.
 const minQPN = 0x10

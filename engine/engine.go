@@ -22,8 +22,10 @@ type Engine struct {
 	acks    AckDelay
 	reorder *qp.Pool // for packets behind gaps; made with the first native peer
 
+	paths     paths
 	finals    []finalPacket
 	out       linkWriter
+	mixed     mixedWriter
 	loop      loopback
 	packet    rocev2.Packet        // scratch: the one that is dispatched
 	misrouted []transport.RxPacket // scratch: of the batch
@@ -47,7 +49,9 @@ func New(c Config) *Engine {
 		turns: newTurns(),
 		peers: peers{limit: c.window().MaxBytes},
 		loop:  newLoopback(&c),
+		paths: paths{src: c.Addr},
 	}
+	e.mixed.e = e
 	e.acks = AckDelay{waiting: list{kind: listDelayed}, turns: &e.turns}
 	if e.sink == nil {
 		e.sink = noSink{}
@@ -61,6 +65,9 @@ func New(c Config) *Engine {
 // methods, if Config.Random may: making the rings takes a while.
 func (e *Engine) NewQP(c qp.Config, user any) (*QP, error) {
 	mem, pd, qpn := e.cfg.Memory, c.PD, e.cfg.randomQPN()
+	if c.Type == ib.GSI {
+		qpn = GSIQPN
+	}
 	c.QPN = qpn
 	c.Memory = mem
 	c.Invalidate = func(key ib.Key) bool { return mem.Invalidate(pd, qpn, key) == ib.FaultNone }
@@ -73,11 +80,16 @@ func (e *Engine) NewQP(c qp.Config, user any) (*QP, error) {
 	}
 	q := &QP{User: user, core: core, ref: new(timerRef)}
 	q.ref.q = q
+	if !core.Connected() {
+		q.mtu = c.PortMTU.Bytes()
+	}
+	q.portVerified = !core.Reliable() // nothing that arrives shows the peer's
 	return q, nil
 }
 
 // AddQP adds a queue pair that NewQP has made. It reports false if its number
-// is taken: then another one must be made.
+// is taken: then another one must be made. The GSI queue pair has number 1 and
+// belongs to the shard that owns that.
 func (e *Engine) AddQP(q *QP) bool {
 	if e.table.get(q.QPN()) != nil {
 		return false
@@ -90,8 +102,11 @@ func (e *Engine) AddQP(q *QP) bool {
 func (e *Engine) CreateQP(c qp.Config, user any) (*QP, error) {
 	for {
 		q, err := e.NewQP(c, user)
-		if err != nil || e.AddQP(q) {
+		switch {
+		case err != nil || e.AddQP(q):
 			return q, err
+		case c.Type == ib.GSI:
+			return nil, ib.ErrGSIInUse
 		}
 	}
 }
@@ -125,6 +140,11 @@ func (e *Engine) Modify(q *QP, a *ib.Attr, mask ib.AttrMask) error {
 // setAddress takes note of the address vector of q.
 func (e *Engine) setAddress(q *QP) {
 	av := q.core.Attr().AV
+	if !q.core.Reliable() { // what is in flight is not known
+		q.path = e.paths.find(&av)
+		q.local = q.path.Dst == e.loop.addr
+		return
+	}
 	e.peers.connect(q, av.DGID.Unmap().WithZone(""))
 	q.core.SharePauses(&q.peer.pauses)
 	q.path = q.peer.path(e.cfg.Addr, transport.Path{

@@ -24,7 +24,7 @@ type Filled struct {
 // calls Fill until Pending reports false.
 func (e *Engine) Fill(now clock.Time, out *transport.TxBatch) Filled {
 	e.misrouted = e.misrouted[:0]
-	e.out.batch = out
+	e.out.batch, e.out.paths = out, &e.paths
 	e.putFinal(out)
 	for q := e.next(); q != nil; q = e.next() {
 		if !e.pull(now, q) {
@@ -50,13 +50,18 @@ func (e *Engine) next() *QP {
 // its turn.
 type linkWriter struct {
 	batch *transport.TxBatch
+	paths *paths // of datagrams
 	q     *QP
 }
 
 func (w *linkWriter) Room() []byte { return w.batch.Room() }
 
-func (w *linkWriter) Commit(n int, _ *ib.AddressVector) {
-	w.batch.Commit(n, w.q.path)
+func (w *linkWriter) Commit(n int, to *ib.AddressVector) {
+	path := w.q.path
+	if to != nil {
+		path = w.paths.of(to)
+	}
+	w.batch.Commit(n, path)
 	w.q.turn -= max(n+rocev2.ICRCLen, minTurnCost)
 }
 
@@ -67,7 +72,32 @@ func (e *Engine) writer(q *QP) qp.Writer {
 		return &e.loop
 	}
 	e.out.q = q
+	if e.loop.addr.IsValid() && !q.core.Connected() {
+		return &e.mixed
+	}
 	return &e.out
+}
+
+// mixedWriter writes datagrams of one queue pair, of which some may be for the
+// own address. Where one goes is known when it is written: then it moves.
+type mixedWriter struct{ e *Engine }
+
+func (w *mixedWriter) Room() []byte {
+	if w.e.loop.Room() == nil {
+		return nil
+	}
+	return w.e.out.Room()
+}
+
+func (w *mixedWriter) Commit(n int, to *ib.AddressVector) {
+	e := w.e
+	if to == nil || e.paths.of(to).Dst != e.loop.addr {
+		e.out.Commit(n, to)
+		return
+	}
+	copy(e.loop.Room(), e.out.Room()[:n])
+	e.loop.q = e.out.q
+	e.loop.Commit(n, nil)
 }
 
 // pull takes packets from q, up to what is left of its turn. It reports whether

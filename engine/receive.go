@@ -67,7 +67,7 @@ func (e *Engine) deliver(now clock.Time, r *Received, d *transport.RxPacket, q *
 	}
 	a := qp.Arrival{
 		Packet: &e.packet, Src: d.Src, Dst: d.Dst,
-		TrafficClass: d.TrafficClass, HopLimit: d.HopLimit, FlowLabel: d.FlowLabel,
+		TrafficClass: d.TrafficClass, HopLimit: d.HopLimit, FlowLabel: d.FlowLabel, IPID: d.IPID,
 	}
 	reason := q.core.HandlePacket(now, &a)
 	info, _ := e.packet.BTH.Opcode.Info()
@@ -78,6 +78,14 @@ func (e *Engine) deliver(now clock.Time, r *Received, d *transport.RxPacket, q *
 		}
 	} else if !q.portVerified && info.Role != rocev2.RoleNotify && q.core.Stats().Reordered == kept {
 		q.verifyPort(&e.cfg, d)
+	}
+	if !q.core.Reliable() {
+		q.tell(e.sink)
+		if q.core.Answering() { // a CNP; nothing else ever follows from a packet
+			r.Urgent = true
+			e.turns.push(q)
+		}
+		return
 	}
 	if info.Role == rocev2.RoleRequest {
 		r.Requests = true

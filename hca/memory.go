@@ -17,6 +17,7 @@ type PD struct {
 	mu      sync.Mutex
 	closed  bool
 	regions map[*MR]struct{} // those that are not deregistered yet
+	handles map[*AH]struct{} // those that are open
 
 	closing closing
 }
@@ -51,7 +52,7 @@ func (c *closing) do(f func() (done bool, err error)) error {
 
 // AllocPD makes a protection domain.
 func (o *Context) AllocPD() (*PD, error) {
-	pd := &PD{owner: o, core: o.dev.mem.AllocPD(), regions: map[*MR]struct{}{}}
+	pd := &PD{owner: o, core: o.dev.mem.AllocPD(), regions: map[*MR]struct{}{}, handles: map[*AH]struct{}{}}
 	if err := o.adopt(pd, kindPD); err != nil {
 		return nil, err
 	}
@@ -74,7 +75,8 @@ func (pd *PD) Closed() bool {
 	return pd.closed
 }
 
-// Close deregisters what is registered in the domain and frees it. A queue pair
+// Close deregisters what is registered in the domain, destroys its address
+// handles, and frees it. A queue pair
 // of the domain lives on and reaches no memory. The error is that of giving
 // memory back; the domain is freed all the same, unless a region has other
 // grants (memreg.ErrRegionInUse). Then Close can be called again. Whoever calls
@@ -85,8 +87,12 @@ func (pd *PD) close() (done bool, err error) {
 	pd.mu.Lock()
 	pd.closed = true
 	left := slices.Collect(maps.Keys(pd.regions))
+	handles := slices.Collect(maps.Keys(pd.handles))
 	pd.mu.Unlock()
 	var errs []error
+	for _, h := range handles {
+		errs = append(errs, h.Close())
+	}
 	for _, mr := range left {
 		errs = append(errs, mr.Close())
 	}

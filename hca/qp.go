@@ -26,7 +26,8 @@ type QP struct {
 }
 
 // CreateQP makes a queue pair in state RESET. The fields QPN, Memory, Window,
-// ReadChunk, MinProbe and Invalidate of c are the device's to fill. Sinks that
+// ReadChunk, MinProbe, PortMTU and Invalidate of c are the device's to fill.
+// A device has one GSI queue pair at the most (ib.ErrGSIInUse). Sinks that
 // are completion queues are open and of the same device.
 func (o *Context) CreateQP(c qp.Config) (*QP, error) {
 	d := o.dev
@@ -74,6 +75,10 @@ func (o *Context) CreateQP(c qp.Config) (*QP, error) {
 func (o *Context) createQP(c qp.Config) (*QP, error) {
 	shards := o.dev.shards
 	s := shards[int(random32())&(len(shards)-1)]
+	if c.Type == ib.GSI { // packets for it arrive there
+		s = o.dev.shardOf(engine.GSIQPN)
+	}
+	c.PortMTU = o.dev.PathMTU(netip.Addr{})
 	q := &QP{shard: s, owner: o}
 	for {
 		core, err := s.eng.NewQP(c, q) // without the lock: it makes the rings
@@ -90,6 +95,8 @@ func (o *Context) createQP(c qp.Config) (*QP, error) {
 			return nil, ErrClosed
 		case added:
 			return q, nil
+		case c.Type == ib.GSI:
+			return nil, ib.ErrGSIInUse
 		}
 	}
 }
@@ -186,20 +193,14 @@ func (q *QP) checkDevice(a *ib.Attr, mask ib.AttrMask) error {
 	return nil
 }
 
-// withZone returns a with the device's zone at a link-local peer, which is on
-// the device's link. The peer's own name for that link, which may have come
-// with its address, says nothing here.
+// withZone returns a with the device's zone at a link-local peer.
 func (q *QP) withZone(a *ib.Attr, mask ib.AttrMask) *ib.Attr {
-	peer := a.AV.DGID.Unmap()
-	zone := ""
-	if peer.Is6() && peer.IsLinkLocalUnicast() {
-		zone = q.owner.dev.addr.Zone()
-	}
-	if mask&ib.AttrAV == 0 || peer.Zone() == zone {
+	peer := q.owner.dev.zoned(a.AV.DGID)
+	if mask&ib.AttrAV == 0 || peer == a.AV.DGID.Unmap() {
 		return a
 	}
 	b := *a
-	b.AV.DGID = peer.WithZone(zone)
+	b.AV.DGID = peer
 	return &b
 }
 

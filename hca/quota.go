@@ -15,6 +15,7 @@ const (
 	kindChannel
 	kindPD
 	kindMR
+	kindAH
 	numKinds
 )
 
@@ -24,6 +25,7 @@ var kindNames = [numKinds]string{
 	kindChannel: "completion channels",
 	kindPD:      "protection domains",
 	kindMR:      "memory regions",
+	kindAH:      "address handles",
 }
 
 // Quota is how many objects of each kind there may be. A field of 0 stands for
@@ -34,6 +36,7 @@ type Quota struct {
 	Channels int // completion channels
 	PDs      int // protection domains
 	MRs      int // memory regions
+	AHs      int // address handles
 }
 
 // objects are numbers of objects by kind.
@@ -42,12 +45,13 @@ type objects [numKinds]int
 // deviceLimits are what a device offers.
 var deviceLimits = objects{
 	kindQP: ib.MaxQP, kindCQ: ib.MaxCQ, kindChannel: ib.MaxCQ, kindPD: ib.MaxPD, kindMR: ib.MaxMR,
+	kindAH: ib.MaxAH,
 }
 
 // within returns the quota with what the device offers where it has no smaller
 // number. A negative number allows none.
 func (q Quota) within(most objects) objects {
-	asked := objects{kindQP: q.QPs, kindCQ: q.CQs, kindChannel: q.Channels, kindPD: q.PDs, kindMR: q.MRs}
+	asked := objects{kindQP: q.QPs, kindCQ: q.CQs, kindChannel: q.Channels, kindPD: q.PDs, kindMR: q.MRs, kindAH: q.AHs}
 	for k, n := range asked {
 		if n != 0 {
 			most[k] = max(min(n, most[k]), 0)

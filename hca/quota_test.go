@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/gosoftroce/rocev2/fabric"
+	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/memreg"
 	"github.com/gosoftroce/rocev2/qp"
 )
@@ -34,6 +35,10 @@ func makers(t *testing.T, c *Context) [numKinds]maker {
 		kindCQ:      func() (io.Closer, error) { return c.CreateCQ(4, nil) },
 		kindChannel: func() (io.Closer, error) { return c.CreateCompChannel() },
 		kindPD:      func() (io.Closer, error) { return c.AllocPD() },
+		kindAH: func() (io.Closer, error) {
+			h := new(AH)
+			return h, pd.MakeAH(h, ib.AddressVector{DGID: c.dev.addr})
+		},
 		kindMR: func() (io.Closer, error) {
 			return pd.Register(memreg.Local(make([]byte, 8)), memreg.Options{}, nil)
 		},
@@ -59,8 +64,8 @@ func fill(f maker) (made []io.Closer, err error) {
 func TestQuotaOfAContext(t *testing.T) {
 	t.Parallel()
 	o := newTestOwner(t)
-	quota := Quota{QPs: 3, CQs: 4, Channels: 5, PDs: 6, MRs: 7}
-	most := objects{kindQP: 3, kindCQ: 4, kindChannel: 5, kindPD: 6, kindMR: 7}
+	quota := Quota{QPs: 3, CQs: 4, Channels: 5, PDs: 6, MRs: 7, AHs: 8}
+	most := objects{kindQP: 3, kindCQ: 4, kindChannel: 5, kindPD: 6, kindMR: 7, kindAH: 8}
 	for range 2 { // beside each other
 		c, err := o.dev.NewContext(WithQuota(quota))
 		if err != nil {

@@ -15,21 +15,30 @@ var (
 	ErrNotDrained     = errors.New("the send queue is still draining")
 )
 
+// ErrGSIInUse is returned where a second GSI queue pair is made.
+var ErrGSIInUse = errors.New("the device has a GSI queue pair, whose number is 1, already")
+
 // Errors of PostSend and PostRecv. They come wrapped in a PostError, and
 // nothing was queued.
 var (
-	ErrState         = errors.New("wrong queue pair state")
-	ErrQueueFull     = errors.New("queue full: it has room again when an earlier request completes")
-	ErrTooManySGE    = errors.New("too many scatter/gather entries")
-	ErrInlineTooLong = errors.New("inline data too long")
-	ErrInline        = errors.New("operation cannot have inline data")
-	ErrOpcode        = errors.New("unknown operation")
-	ErrNoOpcode      = fmt.Errorf("%w: Opcode is not set", ErrOpcode)
-	ErrTooLong       = errors.New("message longer than 2^31 bytes")
-	ErrAtomicLength  = errors.New("the result of an atomic needs exactly 8 bytes")
-	ErrNoRdAtomic    = errors.New("max_rd_atomic is 0: the peer takes neither READ nor atomics")
-	ErrShared        = errors.New("receives come from a shared source")
-	ErrRemote        = errors.New("the remote address was made for a place outside of the peer's memory")
+	ErrState           = errors.New("wrong queue pair state")
+	ErrQueueFull       = errors.New("queue full: it has room again when an earlier request completes")
+	ErrTooManySGE      = errors.New("too many scatter/gather entries")
+	ErrInlineTooLong   = errors.New("inline data too long")
+	ErrInline          = errors.New("operation cannot have inline data")
+	ErrOpcode          = errors.New("unknown operation")
+	ErrNoOpcode        = fmt.Errorf("%w: Opcode is not set", ErrOpcode)
+	ErrTooLong         = errors.New("message longer than 2^31 bytes")
+	ErrAtomicLength    = errors.New("the result of an atomic needs exactly 8 bytes")
+	ErrNoRdAtomic      = errors.New("max_rd_atomic is 0: the peer takes neither READ nor atomics")
+	ErrShared          = errors.New("receives come from a shared source")
+	ErrNoAH            = errors.New("a datagram needs an address handle: AH is not set")
+	ErrAHClosed        = errors.New("the address handle was destroyed")
+	ErrAHDomain        = errors.New("the address handle belongs to another protection domain than the queue pair")
+	ErrRemoteQPN       = errors.New("the queue pair number that a datagram is for")
+	ErrNoRemoteQPN     = fmt.Errorf("%w: RemoteQPN is not set", ErrRemoteQPN)
+	ErrDatagramTooLong = errors.New("datagram too long")
+	ErrRemote          = errors.New("the remote address was made for a place outside of the peer's memory")
 )
 
 // ModifyError says which state transition or attribute Modify refused. Nothing

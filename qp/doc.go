@@ -1,12 +1,12 @@
 // Package qp is the queue pair: the transport protocol of RDMA as a state
 // machine without input and output.
 //
-// It has the state table of the services RC, UC and UD, and reliable
-// connections (RC): identity, attributes, dispatch, and the way to ERR. The
-// rest of RC lives in rooms below it:
+// It has the state table of the services RC, UC and UD: identity, attributes,
+// dispatch, and the way to ERR. The rest lives in rooms below it:
 //
-//	requester   requests, retries, completions; the sending half
-//	responder   execution and answers; the receiving half
+//	requester   requests, retries, completions; the sending half of RC
+//	responder   execution and answers; the receiving half of RC
+//	datagram    both halves of UC, and of UD with the management queue pair
 //	conn        what both halves share
 //	queue       rings of requests and receives, the reorder buffer
 //	cc          congestion control
@@ -53,7 +53,7 @@
 //
 // # What it does not do
 //
-// UC, UD, XRC and RD; memory windows and invalidation of local keys; FLUSH and
+// XRC and RD; memory windows and invalidation of local keys; FLUSH and
 // ATOMIC_WRITE (IBTA A19); path migration; congestion control by rates (DCQCN),
 // for which there is the place but no implementation; selective
 // acknowledgement.

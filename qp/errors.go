@@ -4,6 +4,6 @@ import "errors"
 
 // Errors of New.
 var (
-	ErrService = errors.New("qp: only the service RC is implemented")
+	ErrService = errors.New("qp: no such type of queue pair here")
 	ErrConfig  = errors.New("qp: bad configuration")
 )

@@ -42,6 +42,9 @@ func (q *QP) handle(now clock.Time, a *Arrival) Drop {
 	if !known || info.Service != q.service && info.Service != rocev2.ServiceCNP {
 		return DropService
 	}
+	if q.ud != nil {
+		return q.handleDatagram(a, info)
+	}
 	if p.BTH.DestQPN != q.conn.QPN {
 		return DropQPN
 	}
@@ -53,6 +56,9 @@ func (q *QP) handle(now clock.Time, a *Arrival) Drop {
 	}
 	if p.BTH.PKey&0x7fff != rocev2.DefaultPKey&0x7fff {
 		return DropPKey
+	}
+	if q.uc != nil {
+		return q.handleUC(a, info)
 	}
 	sends := q.req != nil && (q.conn.State == ib.StateRTS || q.conn.State == ib.StateSQD)
 	switch {
@@ -70,6 +76,36 @@ func (q *QP) handle(now clock.Time, a *Arrival) Drop {
 	return DropState
 }
 
+// handleUC hands a packet of the peer to the half that it is for. A congestion
+// notification is counted: nothing is in flight that could become less.
+func (q *QP) handleUC(a *Arrival, info *rocev2.OpcodeInfo) Drop {
+	switch {
+	case q.conn.Failed():
+		return DropState
+	case info.Role == rocev2.RoleNotify:
+		q.conn.Stats.CNPsReceived++
+		return DropNone
+	}
+	return q.uc.HandleRequest(a, info)
+}
+
+// handleDatagram hands a datagram of anybody to the receiving half. It may be
+// for a group that the queue pair is in (IBTA 10.5.2).
+func (q *QP) handleDatagram(a *Arrival, info *rocev2.OpcodeInfo) Drop {
+	h := &a.Packet.BTH
+	switch {
+	case h.DestQPN != q.conn.QPN && h.DestQPN != rocev2.MulticastQPN:
+		return DropQPN
+	case info.Role != rocev2.RoleRequest: // a CNP: it does not say whose datagrams it is about
+		return DropService
+	case h.PKey&0x7fff != rocev2.DefaultPKey&0x7fff:
+		return DropPKey
+	case q.conn.Failed():
+		return DropState
+	}
+	return q.ud.HandleRequest(a, info)
+}
+
 // marked takes a packet that the network has marked, which handle has dropped
 // for d, if at all. One without data is not counted: there would be no fewer of
 // them.
@@ -81,7 +117,9 @@ func (q *QP) marked(now clock.Time, p *rocev2.Packet, d Drop) {
 	if info, _ := p.BTH.Opcode.Info(); info.Role == rocev2.RoleResponse && q.req != nil {
 		q.req.Marked(now)
 	}
-	q.cnp.mark(now)
+	if q.ud == nil { // else there is no peer to tell
+		q.cnp.mark(now)
+	}
 }
 
 // cnp is the receiving side of congestion notification (IBTA A17.9): it tells
@@ -142,6 +180,10 @@ func (q *QP) Poll(now clock.Time, limit Limit, w Writer) (p Polled) {
 	if q.cnp.due {
 		q.cnp.poll(&q.conn, &out)
 	}
+	if q.dgram != nil {
+		q.dgram.Poll(&out)
+		return q.polled(&out, p)
+	}
 	q.resp.Poll(limit.DelayAck, &out)
 	if q.conn.State == ib.StateRTS || q.conn.State == ib.StateSQD {
 		p.Bytes, p.Blocked = q.req.Poll(now, limit.Bytes, &out)
@@ -150,10 +192,15 @@ func (q *QP) Poll(now clock.Time, limit Limit, w Writer) (p Polled) {
 			q.resp.Poll(false, &out)
 		}
 	}
+	p.AckDelayed = q.recv.AckDelayed(limit.DelayAck)
+	return q.polled(&out, p)
+}
+
+// polled ends a Poll that has written out.
+func (q *QP) polled(out *conn.Output, p Polled) Polled {
 	q.flush()
 	q.conn.Stats.TxPackets += uint64(out.Packets)
 	p.Packets, p.Full = out.Packets, out.Full
-	p.AckDelayed = q.recv.AckDelayed(limit.DelayAck)
 	p.InFlight, p.Silent = q.InFlight()
 	p.Raised = q.conn.Events != 0 || q.send.WantsFetch() || q.recv.WantsFetch()
 	return p
@@ -164,6 +211,9 @@ func (q *QP) Poll(now clock.Time, limit Limit, w Writer) (p Polled) {
 // not, and the NAK that ended the connection. Call it until it returns 0. It
 // drops all other answers.
 func (q *QP) PollFinal(buf []byte) int {
+	if q.resp == nil {
+		return 0
+	}
 	n := q.resp.PollFinal(buf)
 	if n > 0 {
 		q.conn.Stats.TxPackets++

@@ -1,7 +1,6 @@
 package qp
 
 import (
-	"math/bits"
 	"net/netip"
 
 	"github.com/gosoftroce/rocev2/ib"
@@ -58,8 +57,9 @@ func (q *QP) transit(to ib.State, notify bool) {
 	q.conn.State = to
 	switch {
 	case from == ib.StateInit && to == ib.StateRTR:
-		q.conn.MTU = q.conn.Attr.PathMTU.Bytes()
-		q.conn.Shift = uint8(bits.TrailingZeros(uint(q.conn.MTU)))
+		if q.Connected() {
+			q.conn.SetMTU(q.conn.Attr.PathMTU)
+		}
 		q.recv.ReadyToReceive(q.conn.Attr.RQPSN)
 		q.send.ReadyToReceive()
 	case from == ib.StateRTR && to == ib.StateRTS:

@@ -9,6 +9,7 @@ import (
 	"github.com/gosoftroce/rocev2/memreg"
 	"github.com/gosoftroce/rocev2/qp/cc"
 	"github.com/gosoftroce/rocev2/qp/conn"
+	"github.com/gosoftroce/rocev2/qp/datagram"
 	"github.com/gosoftroce/rocev2/qp/requester"
 	"github.com/gosoftroce/rocev2/qp/responder"
 	"github.com/gosoftroce/rocev2/rocev2"
@@ -40,6 +41,9 @@ type Config struct {
 	// receive buffer. It is rounded down to whole packets, one at least; 0
 	// is no split.
 	ReadChunk int
+
+	// PortMTU is how long a datagram may be: of UD and GSI, which need it.
+	PortMTU rocev2.MTU
 
 	// MinProbe, if not 0, makes the requester send again before the local
 	// ACK timeout when the peer has been silent for so long, for four round
@@ -73,6 +77,10 @@ type QP struct {
 
 	req  *requester.Requester // send, if it is reliable; else nil
 	resp *responder.Responder // recv, if it is reliable; else nil
+
+	dgram *datagram.Sender     // send, if it is not reliable; else nil
+	uc    *datagram.UCReceiver // recv of UC; else nil
+	ud    *datagram.UDReceiver // recv of UD and GSI; else nil
 }
 
 // New returns a queue pair in state RESET. The error wraps ErrService or
@@ -85,9 +93,32 @@ func New(c Config) (*QP, error) {
 		return nil, err
 	}
 	q := &QP{typ: c.Type, service: c.Type.Service(), conn: conn.Conn{QPN: c.QPN, Memory: c.Memory, PD: c.PD}}
-	q.makeRequester(&c)
-	q.makeResponder(&c)
+	switch c.Type {
+	case ib.UC, ib.UD, ib.GSI:
+		q.makeDatagram(&c)
+	default:
+		q.makeRequester(&c)
+		q.makeResponder(&c)
+	}
 	return q, nil
+}
+
+// makeDatagram makes both halves of an unreliable service.
+func (q *QP) makeDatagram(c *Config) {
+	q.dgram = new(datagram.Sender)
+	q.dgram.Init(&q.conn, datagram.Config{Type: c.Type, PortMTU: c.PortMTU, MaxSendWR: c.MaxSendWR,
+		MaxSendSGE: max(c.MaxSendSGE, 1), MaxInline: c.MaxInline, SendCQ: c.SendCQ, SignalAll: c.SignalAll})
+	r := datagram.ReceiverConfig{Source: c.RecvSource, RecvCQ: c.RecvCQ, MaxRecvWR: c.MaxRecvWR, MaxRecvSGE: max(c.MaxRecvSGE, 1)}
+	q.send = q.dgram
+	if c.Type == ib.UC {
+		q.uc = new(datagram.UCReceiver)
+		q.uc.Init(&q.conn, r)
+		q.recv = q.uc
+		return
+	}
+	q.ud = new(datagram.UDReceiver)
+	q.ud.Init(&q.conn, r)
+	q.recv = q.ud
 }
 
 // makeRequester makes the sending half of a reliable service.
@@ -112,8 +143,10 @@ func (q *QP) makeResponder(c *Config) {
 
 func (c *Config) check() error {
 	switch {
-	case c.Type != ib.RC:
-		return fmt.Errorf("%w, not %v", ErrService, c.Type)
+	case classOf(c.Type) == 0:
+		return fmt.Errorf("%w: %v", ErrService, c.Type)
+	case c.Type.Service() == rocev2.ServiceUD && !c.PortMTU.Valid():
+		return fmt.Errorf("%w: PortMTU: %w", ErrConfig, c.PortMTU.Err())
 	case c.QPN > rocev2.QPNMask:
 		return fmt.Errorf("%w: QPN %#x has more than 24 bits", ErrConfig, uint32(c.QPN))
 	case c.Memory == nil || c.PD == nil:
@@ -143,6 +176,13 @@ func (c *Config) check() error {
 
 // Type returns the type of the queue pair.
 func (q *QP) Type() ib.QPType { return q.typ }
+
+// Connected reports whether the queue pair has one peer. The others are of UD:
+// each request says where it goes, and anybody's datagrams are taken.
+func (q *QP) Connected() bool { return q.service != rocev2.ServiceUD }
+
+// Reliable reports whether the peer acknowledges what it gets.
+func (q *QP) Reliable() bool { return q.service == rocev2.ServiceRC || q.service == rocev2.ServiceXRC }
 
 // State returns the current state.
 func (q *QP) State() ib.State { return q.conn.State }
@@ -174,16 +214,29 @@ func (q *QP) PollEvent() (ib.Event, bool) { return q.conn.Events.Poll() }
 // PostSend queues a send request. The error wraps one of those of package ib,
 // and then nothing was queued. States RTS and SQD take requests (SQD sends them
 // once back in RTS); ERR completes them at once with WR_FLUSH_ERR; the others
-// refuse.
+// refuse. SQE of UC and UD completes them like ERR.
 //
 // Keys and addresses of the scatter list are not looked at here: they become a
 // completion status.
-func (q *QP) PostSend(wr *ib.SendWR) error { return q.req.Post(wr) }
+func (q *QP) PostSend(wr *ib.SendWR) error {
+	if q.dgram != nil {
+		return q.dgram.Post(wr)
+	}
+	return q.req.Post(wr)
+}
 
 // PostRecv queues a receive, from state INIT on. In ERR it completes at once
 // with WR_FLUSH_ERR. The error wraps one of those of package ib, and then
 // nothing was queued.
-func (q *QP) PostRecv(wr *ib.RecvWR) error { return q.resp.Post(wr) }
+func (q *QP) PostRecv(wr *ib.RecvWR) error {
+	switch {
+	case q.uc != nil:
+		return q.uc.Post(wr)
+	case q.ud != nil:
+		return q.ud.Post(wr)
+	}
+	return q.resp.Post(wr)
+}
 
 // SetWindow changes the bounds of what may be in flight, for a driver that has
 // learned what the peer can take. InitialBytes is not looked at.

@@ -10,7 +10,9 @@ const (
 	classRC ruleClass = 1 << iota
 	classUC
 	classUD
-	classAll = classRC | classUC | classUD
+	classGSI   // as UD, but it has no port to choose
+	classDgram = classUD | classGSI
+	classAll   = classRC | classUC | classDgram
 )
 
 func classOf(t ib.QPType) ruleClass {
@@ -21,6 +23,8 @@ func classOf(t ib.QPType) ruleClass {
 		return classUC
 	case ib.UD:
 		return classUD
+	case ib.GSI:
+		return classGSI
 	}
 	return 0
 }
@@ -38,7 +42,7 @@ const (
 	drainedC = ib.AttrAltPath | ib.AttrAccess | ib.AttrPKeyIndex | ib.AttrPathMigState
 )
 
-// transitions is the whole state table of the three services (IBTA 10.3.1 and
+// transitions is the whole state table (IBTA 10.3.1 and
 // 11.2.5.2, as Linux has it): what is not listed is not allowed. Any state may
 // go to RESET, any but RESET to ERR.
 var transitions = []transition{
@@ -58,36 +62,38 @@ var transitions = []transition{
 	{ib.StateErr, ib.StateErr, classAll, 0, 0},
 
 	{ib.StateReset, ib.StateInit, classUD, ib.AttrPKeyIndex | ib.AttrPort | ib.AttrQKey, 0},
+	{ib.StateReset, ib.StateInit, classGSI, ib.AttrPKeyIndex | ib.AttrQKey, 0},
 	{ib.StateReset, ib.StateInit, classRC | classUC, ib.AttrPKeyIndex | ib.AttrPort | ib.AttrAccess, 0},
 	{ib.StateInit, ib.StateInit, classUD, 0, ib.AttrPKeyIndex | ib.AttrPort | ib.AttrQKey},
+	{ib.StateInit, ib.StateInit, classGSI, 0, ib.AttrPKeyIndex | ib.AttrQKey},
 	{ib.StateInit, ib.StateInit, classRC | classUC, 0, ib.AttrPKeyIndex | ib.AttrPort | ib.AttrAccess},
 
-	{ib.StateInit, ib.StateRTR, classUD, 0, ib.AttrPKeyIndex | ib.AttrQKey},
+	{ib.StateInit, ib.StateRTR, classDgram, 0, ib.AttrPKeyIndex | ib.AttrQKey},
 	{ib.StateInit, ib.StateRTR, classUC, ib.AttrAV | ib.AttrPathMTU | ib.AttrDestQPN | ib.AttrRQPSN,
 		ib.AttrAltPath | ib.AttrAccess | ib.AttrPKeyIndex},
 	{ib.StateInit, ib.StateRTR, classRC,
 		ib.AttrAV | ib.AttrPathMTU | ib.AttrDestQPN | ib.AttrRQPSN | ib.AttrMaxDestRdAtomic | ib.AttrMinRNRTimer,
 		ib.AttrAltPath | ib.AttrAccess | ib.AttrPKeyIndex},
 
-	{ib.StateRTR, ib.StateRTS, classUD, ib.AttrSQPSN, ib.AttrCurState | ib.AttrQKey},
+	{ib.StateRTR, ib.StateRTS, classDgram, ib.AttrSQPSN, ib.AttrCurState | ib.AttrQKey},
 	{ib.StateRTR, ib.StateRTS, classUC, ib.AttrSQPSN, migOpt},
 	{ib.StateRTR, ib.StateRTS, classRC, ib.AttrTimeout | ib.AttrRetryCount | ib.AttrRNRRetry | ib.AttrSQPSN | ib.AttrMaxQPRdAtomic,
 		migOpt | ib.AttrMinRNRTimer},
 
-	{ib.StateRTS, ib.StateRTS, classUD, 0, ib.AttrCurState | ib.AttrQKey},
+	{ib.StateRTS, ib.StateRTS, classDgram, 0, ib.AttrCurState | ib.AttrQKey},
 	{ib.StateRTS, ib.StateRTS, classUC, 0, migOpt},
 	{ib.StateRTS, ib.StateRTS, classRC, 0, migOpt | ib.AttrMinRNRTimer},
 	{ib.StateRTS, ib.StateSQD, classAll, 0, ib.AttrEnableSQDNotify},
 
-	{ib.StateSQD, ib.StateRTS, classUD, 0, ib.AttrCurState | ib.AttrQKey},
+	{ib.StateSQD, ib.StateRTS, classDgram, 0, ib.AttrCurState | ib.AttrQKey},
 	{ib.StateSQD, ib.StateRTS, classUC, 0, migOpt},
 	{ib.StateSQD, ib.StateRTS, classRC, 0, migOpt | ib.AttrMinRNRTimer},
-	{ib.StateSQD, ib.StateSQD, classUD, 0, ib.AttrPKeyIndex | ib.AttrQKey},
+	{ib.StateSQD, ib.StateSQD, classDgram, 0, ib.AttrPKeyIndex | ib.AttrQKey},
 	{ib.StateSQD, ib.StateSQD, classUC, 0, drainedC | ib.AttrAV},
 	{ib.StateSQD, ib.StateSQD, classRC, 0, drainedC | ib.AttrAV | ib.AttrPort | ib.AttrTimeout | ib.AttrRetryCount | ib.AttrRNRRetry |
 		ib.AttrMaxQPRdAtomic | ib.AttrMaxDestRdAtomic | ib.AttrMinRNRTimer},
 
-	{ib.StateSQE, ib.StateRTS, classUD, 0, ib.AttrCurState | ib.AttrQKey},
+	{ib.StateSQE, ib.StateRTS, classDgram, 0, ib.AttrCurState | ib.AttrQKey},
 	{ib.StateSQE, ib.StateRTS, classUC, 0, ib.AttrCurState | ib.AttrAccess},
 }
 

@@ -181,7 +181,8 @@ func TestNewErrors(t *testing.T) {
 		want   error
 		text   string
 	}{
-		{func(c *Config) { c.Type = ib.UD }, ErrService, "UD"},
+		{func(c *Config) { c.Type = 77 }, ErrService, "77"},
+		{func(c *Config) { c.Type = ib.UD }, ErrConfig, "PortMTU"},
 		{func(c *Config) { c.QPN = 1 << 24 }, ErrConfig, "QPN"},
 		{func(c *Config) { c.PD = nil }, ErrConfig, "protection domain"},
 		{func(c *Config) { c.SendCQ = nil }, ErrConfig, "sink"},

@@ -3,6 +3,7 @@ package qp
 import (
 	"github.com/gosoftroce/rocev2/qp/cc"
 	"github.com/gosoftroce/rocev2/qp/conn"
+	"github.com/gosoftroce/rocev2/qp/datagram"
 	"github.com/gosoftroce/rocev2/qp/queue"
 	"github.com/gosoftroce/rocev2/qp/requester"
 )
@@ -63,6 +64,7 @@ type (
 
 // Constants of the rooms below.
 const (
+	GSIQKey        = datagram.GSIQKey
 	PacketOverhead = cc.PacketOverhead
 	MaxReorder     = queue.MaxReorder
 	NumDrops       = conn.NumDrops
@@ -89,6 +91,8 @@ const (
 	DropRdAtomic    = conn.DropRdAtomic
 	DropConflict    = conn.DropConflict
 	DropNotPresent  = conn.DropNotPresent
+	DropQKey        = conn.DropQKey
+	DropTooLong     = conn.DropTooLong
 )
 
 // NewPool makes a pool for so many packets, of 4.5 KiB each at the most.

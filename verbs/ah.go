@@ -1,8 +1,113 @@
 package verbs
 
-import "github.com/gosoftroce/rocev2/ib"
+import (
+	"fmt"
+	"net/netip"
 
-// AddressHandle says where the datagrams of a UD queue pair go.
+	"github.com/gosoftroce/rocev2/hca"
+	"github.com/gosoftroce/rocev2/ib"
+	"github.com/gosoftroce/rocev2/rocev2"
+)
+
+const (
+	// GRHLen is how many bytes of header come first in the buffer of a
+	// receive of UD; see ParseGRH.
+	GRHLen = rocev2.GRHLen
+
+	// HighQKey is the bit of [SendWR.RemoteQKey] that has the Q_Key of the
+	// sending queue pair sent instead (IBTA 10.2.5).
+	HighQKey uint32 = 1 << 31
+
+	// MulticastQPN is the RemoteQPN of datagrams to a group.
+	MulticastQPN QPN = rocev2.MulticastQPN
+)
+
+// AddressHandle says where the datagrams of a UD queue pair go: to a host, or
+// to a group. [PD.CreateAH] makes one. Many queue pairs of the domain may use it,
+// for as many destination queue pairs. Its methods may be called from any
+// goroutine.
 type AddressHandle struct {
-	core ib.AddressHandle // first, see convert.go
+	core hca.AH // first, and that begins with an ib.AddressHandle: see convert.go
+}
+
+// CreateAH makes an address handle for av, of which DGID is required. Native
+// and the zone of DGID mean nothing.
+//
+// The error says what is wrong with av, or wraps ErrClosed, ErrNoResources, or
+// an *OpenError for a source port.
+func (pd *PD) CreateAH(av AddressVector) (*AddressHandle, error) {
+	h := new(AddressHandle)
+	if err := pd.core.MakeAH(&h.core, ib.AddressVector(av)); err != nil {
+		return nil, fmt.Errorf("verbs: create an address handle: %w", errorFrom(err))
+	}
+	return h, nil
+}
+
+// AHFromWC makes an address handle for answers to a datagram that was received:
+// wc is its completion, and buffer what it was received into, which begins with
+// the header. The traffic class and the hop limit are those that it came with;
+// where the network has marked it (ECN), the answer is ECN-capable. The queue
+// pair that the answer is for is wc.SrcQPN.
+//
+// The error says why there is no address in wc and buffer, or is as that of
+// CreateAH.
+func (pd *PD) AHFromWC(wc WC, buffer []byte) (*AddressHandle, error) {
+	if wc.Status != StatusSuccess || !wc.WithGRH {
+		return nil, fmt.Errorf("verbs: address handle from a completion: %v has no header (WithGRH): only receives of UD that succeeded have one", wc)
+	}
+	h, err := ParseGRH(buffer)
+	if err != nil {
+		return nil, err
+	}
+	class := h.TrafficClass
+	if class&ecnMask == ecnMarked {
+		class = class&^ecnMask | ecnCapable
+	}
+	return pd.CreateAH(AddressVector{DGID: h.Src, TrafficClass: class, HopLimit: h.HopLimit})
+}
+
+// The ECN field (RFC 3168).
+const (
+	ecnMask    = 3
+	ecnMarked  = 3
+	ecnCapable = 2
+)
+
+// Query returns the address vector: SrcPort is the port in use. Of a handle
+// that is closed it is zero.
+func (h *AddressHandle) Query() AddressVector {
+	av, _ := h.core.Query()
+	return AddressVector(av)
+}
+
+// Modify has what is posted from now on go to av. The error is as that of
+// CreateAH.
+func (h *AddressHandle) Modify(av AddressVector) error {
+	if err := h.core.Modify(ib.AddressVector(av)); err != nil {
+		return fmt.Errorf("verbs: modify an address handle: %w", errorFrom(err))
+	}
+	return nil
+}
+
+// Close destroys the handle. What was posted with it is sent all the same.
+func (h *AddressHandle) Close() error { return h.core.Close() }
+
+// GRH is what a receive of UD tells of how the datagram came.
+type GRH struct {
+	Src          netip.Addr // the sender's address
+	Dst          netip.Addr // this side's, or the group's
+	TrafficClass uint8      // DSCP and ECN
+	HopLimit     uint8      // as it arrived; TTL of IPv4
+	FlowLabel    uint32     // of IPv6, 20 bits
+}
+
+// ParseGRH reads the header at the start of the buffer of a receive of UD:
+// GRHLen bytes, of which IPv4 has its header in the last 20 (IBTA A17.4.5.1).
+// The error says that there is none.
+func ParseGRH(buffer []byte) (GRH, error) {
+	var h rocev2.GRH
+	if err := h.Parse(buffer); err != nil {
+		return GRH{}, fmt.Errorf("verbs: the first %d bytes of a buffer of %d: %w", GRHLen, len(buffer), err)
+	}
+	return GRH{Src: h.Src, Dst: h.Dst, TrafficClass: h.TrafficClass, HopLimit: h.HopLimit, FlowLabel: h.FlowLabel}, nil
 }

@@ -21,6 +21,16 @@ type QPType = ib.QPType
 const (
 	// RC is the reliable connection (IBTA 9.7).
 	RC QPType = ib.RC
+	// UC is the unreliable connection (IBTA 9.8.2): SEND and WRITE without
+	// acknowledgement. What is lost stays lost, a message at a time.
+	UC QPType = ib.UC
+	// UD is the unreliable datagram (IBTA 9.8.3): SENDs of one packet to
+	// whom each request names, and from anybody who knows the Q_Key.
+	UD QPType = ib.UD
+	// GSI is queue pair 1, of which a device has one: management datagrams
+	// over UD (IBTA 13.5.1). Its number, and its Q_Key 0x80010000, are the
+	// standard's.
+	GSI QPType = ib.GSI
 )
 
 // MTU is a path MTU: how many bytes of payload a packet has at most. It is a
@@ -108,7 +118,7 @@ type Attr struct {
 
 	PKeyIndex uint16 // 0: the table has one entry
 	Port      uint8  // 1: the device has one port
-	QKey      uint32 // of UD
+	QKey      uint32 // of UD: what datagrams must come with; of GSI it is 0x80010000
 
 	// AV says how packets reach the peer.
 	AV AddressVector

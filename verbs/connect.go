@@ -124,6 +124,9 @@ func WithSourcePort(port uint16) ConnectOption {
 // Modify(&Attr{State: StateReset}, AttrState), and both sides exchange their
 // Endpoints anew.
 //
+// UC connects in the same way, but nothing is repeated: post receives, connect,
+// and send when the peer has connected, too. UD has no peer: see Activate.
+//
 // The error wraps that of ctx or of Modify. A state other than RESET and INIT
 // is ErrTransition, and a source port that cannot be had is an *OpenError. The
 // queue pair may then be in INIT or RTR.
@@ -131,19 +134,55 @@ func (q *QP) Connect(ctx context.Context, peer Endpoint, opts ...ConnectOption) 
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("verbs: connect QP %v: %w", q.QPN(), err)
 	}
+	if q.datagrams() {
+		return fmt.Errorf("verbs: connect QP %v: %w", q.QPN(), &ModifyError{
+			From: q.State(), To: StateRTR, Type: q.Type(), Attr: AttrAV, Err: ErrAttrNotAllowed,
+			Detail: "it has no peer; use Activate, and address handles",
+		})
+	}
+	if err := q.begin(opts); err != nil {
+		return err
+	}
+	if err := q.ReadyToReceive(peer, opts...); err != nil {
+		return err
+	}
+	return q.ReadyToSend(opts...)
+}
+
+// begin takes the queue pair to INIT, or refuses.
+func (q *QP) begin(opts []ConnectOption) error {
 	switch s := q.State(); s {
 	case StateReset:
-		if err := q.Init(opts...); err != nil {
-			return err
-		}
+		return q.Init(opts...)
 	case StateInit:
+		return nil
 	default:
 		return fmt.Errorf("verbs: connect QP %v: %w", q.QPN(), &ModifyError{
 			From: s, To: StateRTR, Type: q.Type(), Err: ErrTransition,
 			Detail: "reset the queue pair first, by Modify to StateReset, and exchange Endpoints anew",
 		})
 	}
-	if err := q.ReadyToReceive(peer, opts...); err != nil {
+}
+
+// Activate takes a UD queue pair from RESET, or INIT, to RTS: from now on it
+// takes datagrams that come with the Q_Key qkey. A GSI queue pair has the Q_Key
+// of the standard, and qkey is ignored. To have receives posted before the
+// first datagram, call Init, post, then Activate. The options are those of
+// Connect; none has an effect on datagrams yet.
+//
+// The error wraps that of Modify. A queue pair of another type is
+// ErrAttrNotAllowed, and a state other than RESET and INIT is ErrTransition.
+func (q *QP) Activate(qkey uint32, opts ...ConnectOption) error {
+	if !q.datagrams() {
+		return fmt.Errorf("verbs: activate QP %v: %w", q.QPN(), &ModifyError{
+			From: q.State(), To: StateRTR, Type: q.Type(), Attr: AttrQKey, Err: ErrAttrNotAllowed,
+			Detail: "it is connected with a peer; use Connect",
+		})
+	}
+	if err := q.begin(opts); err != nil {
+		return err
+	}
+	if err := q.Modify(&Attr{State: StateRTR, QKey: qkey}, AttrState|AttrQKey); err != nil {
 		return err
 	}
 	return q.ReadyToSend(opts...)
@@ -153,6 +192,12 @@ func (q *QP) Connect(ctx context.Context, peer Endpoint, opts ...ConnectOption) 
 // posted.
 func (q *QP) Init(opts ...ConnectOption) error {
 	c := q.connectConfig(opts)
+	switch q.Type() {
+	case UD:
+		return q.Modify(&Attr{State: StateInit, Port: 1}, AttrState|AttrPKeyIndex|AttrPort|AttrQKey)
+	case GSI:
+		return q.Modify(&Attr{State: StateInit}, AttrState|AttrPKeyIndex|AttrQKey)
+	}
 	return q.Modify(&Attr{State: StateInit, Port: 1, Access: c.Access},
 		AttrState|AttrPKeyIndex|AttrPort|AttrAccess)
 }
@@ -169,6 +214,10 @@ func (q *QP) ReadyToReceive(peer Endpoint, opts ...ConnectOption) error {
 	if peer.QPN == 0 && peer.Addr.IsValid() { // Modify refuses the address
 		return q.badPeer(AttrDestQPN, "its QPN is 0, so it was not filled in")
 	}
+	mask := AttrState | AttrAV | AttrPathMTU | AttrDestQPN | AttrRQPSN
+	if q.Type() != UC {
+		mask |= AttrMaxDestRdAtomic | AttrMinRNRTimer
+	}
 	return q.Modify(&Attr{
 		State: StateRTR,
 		AV: AddressVector{DGID: peer.Addr, TrafficClass: c.TrafficClass, HopLimit: c.HopLimit,
@@ -178,7 +227,7 @@ func (q *QP) ReadyToReceive(peer Endpoint, opts ...ConnectOption) error {
 		RQPSN:           peer.PSN,
 		MaxDestRdAtomic: c.MaxDestRdAtomic.or(defaultRdAtomic),
 		MinRNRTimer:     c.MinRNRTimer.or(defaultMinRNRTimer),
-	}, AttrState|AttrAV|AttrPathMTU|AttrDestQPN|AttrRQPSN|AttrMaxDestRdAtomic|AttrMinRNRTimer)
+	}, mask)
 }
 
 // defaultMTU returns the path MTU of a connection where the program chooses
@@ -204,6 +253,10 @@ func (q *QP) badPeer(attr AttrMask, why string) error {
 // ReadyToSend takes the queue pair from RTR to RTS.
 func (q *QP) ReadyToSend(opts ...ConnectOption) error {
 	c := q.connectConfig(opts)
+	mask := AttrState | AttrSQPSN
+	if q.Type() != UC && !q.datagrams() {
+		mask |= AttrTimeout | AttrRetryCount | AttrRNRRetry | AttrMaxRdAtomic
+	}
 	return q.Modify(&Attr{
 		State:       StateRTS,
 		SQPSN:       q.startPSN(),
@@ -211,7 +264,7 @@ func (q *QP) ReadyToSend(opts ...ConnectOption) error {
 		RetryCount:  c.RetryCount.or(defaultRetryCount),
 		RNRRetry:    c.RNRRetry.or(defaultRNRRetry),
 		MaxRdAtomic: c.MaxRdAtomic.or(defaultRdAtomic),
-	}, AttrState|AttrSQPSN|AttrTimeout|AttrRetryCount|AttrRNRRetry|AttrMaxRdAtomic)
+	}, mask)
 }
 
 const (

@@ -53,8 +53,10 @@ func sameLayout(a, b reflect.Type) error {
 	case a.Kind() == reflect.Slice:
 		return sameLayout(a.Elem(), b.Elem())
 	case a.Kind() == reflect.Pointer:
-		if t := a.Elem(); t.Kind() == reflect.Struct && t.Field(0).Type == b.Elem() {
-			return nil // what it points to begins with the other
+		for t := a.Elem(); t.Kind() == reflect.Struct; {
+			if t = t.Field(0).Type; t == b.Elem() {
+				return nil // what it points to begins with the other
+			}
 		}
 		return sameLayout(a.Elem(), b.Elem())
 	case a.Kind() != reflect.Struct || a.NumField() != b.NumField():

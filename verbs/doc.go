@@ -66,6 +66,6 @@
 //
 // # Not here
 //
-// UC and UD queue pairs, shared receive queues, memory windows and the
+// Shared receive queues, memory windows and the
 // connection manager.
 package verbs

@@ -19,6 +19,8 @@ var (
 	ErrOtherDevice = hca.ErrOtherDevice
 	// ErrNoResources: a limit of the device is reached.
 	ErrNoResources = hca.ErrNoResources
+	// ErrGSIInUse: the device has a GSI queue pair already.
+	ErrGSIInUse = ib.ErrGSIInUse
 	// ErrNoRoom: CQ.Wait was given an empty slice.
 	ErrNoRoom = hca.ErrNoRoom
 	// ErrRange: a range or an offset is not inside the memory.
@@ -34,7 +36,8 @@ var (
 	// ErrState: the state of the queue pair does not allow it. Connect it
 	// first.
 	ErrState = ib.ErrState
-	// ErrOpcode: Opcode is not set, or there is no such operation.
+	// ErrOpcode: Opcode is not set, or there is no such operation, or none
+	// for queue pairs of this type.
 	ErrOpcode = ib.ErrOpcode
 	// ErrTooManySGE: more entries than QPConfig.MaxSendSGE or MaxRecvSGE.
 	ErrTooManySGE = ib.ErrTooManySGE
@@ -48,6 +51,18 @@ var (
 	ErrAtomicLength = ib.ErrAtomicLength
 	// ErrNoRdAtomic: ConnectConfig.MaxRdAtomic is 0.
 	ErrNoRdAtomic = ib.ErrNoRdAtomic
+	// ErrNoAH: a datagram has no AH.
+	ErrNoAH = ib.ErrNoAH
+	// ErrAHClosed: the AddressHandle of a datagram has been closed.
+	ErrAHClosed = ib.ErrAHClosed
+	// ErrAHDomain: the AddressHandle of a datagram is of another protection
+	// domain than the queue pair, or of another device.
+	ErrAHDomain = ib.ErrAHDomain
+	// ErrRemoteQPN: the RemoteQPN of a datagram is not set, or too large.
+	ErrRemoteQPN = ib.ErrRemoteQPN
+	// ErrDatagramTooLong: a datagram is longer than one packet carries, see
+	// PortAttr.ActiveMTU.
+	ErrDatagramTooLong = ib.ErrDatagramTooLong
 	// ErrRemote: RemoteMemory.At or MR.RemoteAt was asked for a place
 	// outside of the memory.
 	ErrRemote = ib.ErrRemote

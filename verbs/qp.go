@@ -88,6 +88,10 @@ func (pd *PD) CreateQP(c QPConfig) (*QP, error) {
 // QPN returns the queue pair number.
 func (q *QP) QPN() QPN { return q.core.QPN() }
 
+// datagrams reports whether the queue pair has no peer: each request says where
+// it goes.
+func (q *QP) datagrams() bool { return q.made.Type == UD || q.made.Type == GSI }
+
 // Type returns the type of the queue pair.
 func (q *QP) Type() QPType { return q.made.Type }
 
@@ -151,7 +155,7 @@ func (q *QP) startPSN() PSN {
 // data too. The memory that SGList names belongs to the device until the
 // completion.
 //
-// States RTS and SQD take requests; in ERR they complete at once with
+// States RTS and SQD take requests; in ERR and SQE they complete at once with
 // StatusWRFlushErr. The error is a *PostError, or wraps ErrClosed where no
 // request is at fault. Wrong keys and addresses show in the completion.
 func (q *QP) PostSend(wrs ...SendWR) error {
@@ -163,8 +167,9 @@ func (q *QP) PostSend(wrs ...SendWR) error {
 }
 
 // PostRecv posts buffers to the receive queue in order, from state INIT on;
-// each takes one SEND, or tells of one WRITE with immediate data. Otherwise it
-// is as PostSend.
+// each takes one SEND, or tells of one WRITE with immediate data. Over UD a
+// buffer begins with GRHLen bytes of header, before the data: it must be so
+// much longer. Otherwise it is as PostSend.
 func (q *QP) PostRecv(wrs ...RecvWR) error {
 	n, err := q.core.PostRecv(recvWRsOf(wrs))
 	if err != nil && n < len(wrs) {
@@ -198,6 +203,9 @@ type Endpoint struct {
 	// MTU; without this one (0) it takes its own.
 	PathMTU MTU `json:"path_mtu,omitempty"`
 
+	// QKey is the Q_Key of a UD queue pair, for SendWR.RemoteQKey.
+	QKey uint32 `json:"qkey,omitempty"`
+
 	// Native says that this side is this software. Its buffers take more in
 	// flight than is safe to send to others, it keeps packets behind a lost
 	// one, and it sends from one UDP port, so that packets from other ports
@@ -214,7 +222,13 @@ func (e Endpoint) String() string {
 }
 
 // Endpoint returns this side's. The starting PSN was chosen at random when the
-// queue pair was made, and is chosen anew when it goes back to RESET.
+// queue pair was made, and is chosen anew when it goes back to RESET. Of a UD
+// queue pair a peer needs the address, the number and the Q_Key that Activate
+// has set.
 func (q *QP) Endpoint() Endpoint {
-	return Endpoint{Addr: q.dev.Addr().WithZone(""), QPN: q.QPN(), PSN: q.startPSN(), PathMTU: q.dev.core.PathMTU(netip.Addr{}), Native: true}
+	e := Endpoint{Addr: q.dev.Addr().WithZone(""), QPN: q.QPN(), PSN: q.startPSN(), PathMTU: q.dev.core.PathMTU(netip.Addr{}), Native: true}
+	if q.datagrams() {
+		e.QKey = q.Query().QKey
+	}
+	return e
 }

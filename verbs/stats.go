@@ -110,6 +110,10 @@ type QPStats struct {
 	RNRSent            uint64 // NAKs sent: receiver not ready
 	RNRReceived        uint64 // NAKs received: receiver not ready
 
+	// MessagesDropped counts messages over UC of which a part came, and not
+	// the rest.
+	MessagesDropped uint64
+
 	CQOverflows uint64 // completions lost because a completion queue was full
 
 	// Drops counts received packets that had no effect, by reason.
@@ -146,6 +150,12 @@ type QPDrops struct {
 	// NotPresent counts requests for memory whose page had to be fetched
 	// first. They are asked for again then.
 	NotPresent uint64
+	// QKey counts datagrams that came with another Q_Key than the queue
+	// pair's.
+	QKey uint64
+	// TooLong counts datagrams that the receive had no room for. The
+	// receive stayed in the queue.
+	TooLong uint64
 }
 
 // Each calls f for every counter with its name, such as "tx_packets", in fixed
@@ -193,6 +203,8 @@ func (d *QPDrops) counters() []counter {
 		{"rd_atomic", &d.RdAtomic},
 		{"conflict", &d.Conflict},
 		{"not_present", &d.NotPresent},
+		{"qkey", &d.QKey},
+		{"too_long", &d.TooLong},
 	}
 }
 
@@ -236,6 +248,7 @@ func (s *QPStats) counters() []counter {
 		{"nak_other_received", &s.NAKOtherReceived},
 		{"rnr_sent", &s.RNRSent},
 		{"rnr_received", &s.RNRReceived},
+		{"messages_dropped", &s.MessagesDropped},
 		{"cq_overflows", &s.CQOverflows},
 	}
 }

@@ -107,7 +107,8 @@ type SendWR struct {
 	// AH says where a datagram goes: UD only, as the next two.
 	AH *AddressHandle
 
-	// RemoteQPN is the queue pair that a datagram is for.
+	// RemoteQPN is the queue pair that a datagram is for. For a group it is
+	// MulticastQPN.
 	RemoteQPN QPN
 
 	// RemoteQKey is the Q_Key of that queue pair. With the highest bit set

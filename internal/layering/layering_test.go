@@ -37,7 +37,8 @@ var layers = map[string][]string{
 	"qp/conn":      {"clock", "rocev2", "ib", "memreg", "qp/queue"},
 	"qp/requester": {"clock", "rocev2", "ib", "memreg", "qp/queue", "qp/cc", "qp/conn"}, // never the responder
 	"qp/responder": {"clock", "rocev2", "ib", "memreg", "qp/queue", "qp/conn"},          // never the requester
-	"qp":           {"clock", "rocev2", "ib", "memreg", "qp/queue", "qp/cc", "qp/conn", "qp/requester", "qp/responder"},
+	"qp/datagram":  {"clock", "rocev2", "ib", "memreg", "qp/queue", "qp/conn"},          // neither of the two
+	"qp":           {"clock", "rocev2", "ib", "memreg", "qp/queue", "qp/cc", "qp/conn", "qp/requester", "qp/responder", "qp/datagram"},
 	"qp/qptest":    {"clock", "rocev2", "ib", "memreg", "qp", "qp/queue", "qp/cc"},
 
 	"transport":       {"rocev2"},
@@ -71,7 +72,7 @@ var layers = map[string][]string{
 // pure packages hold no goroutine, lock, clock, socket or log: time and
 // randomness are parameters.
 var pure = []string{"clock", "internal/heap", "rocev2", "rocev2/layers", "ib", "memreg", "transport", "engine",
-	"qp", "qp/queue", "qp/cc", "qp/conn", "qp/requester", "qp/responder"}
+	"qp", "qp/queue", "qp/cc", "qp/conn", "qp/requester", "qp/responder", "qp/datagram"}
 
 // bannedImports are what a pure package (tests excepted) never imports.
 var bannedImports = []string{

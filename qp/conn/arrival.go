@@ -13,6 +13,7 @@ type Arrival struct {
 	TrafficClass uint8      // of which the low two bits are ECN (RFC 3168)
 	HopLimit     uint8
 	FlowLabel    uint32 // 0 if the link does not know it
+	IPID         uint16 // IPv4 Identification; 0 if the link does not know it
 }
 
 // Marked reports whether the network has marked the packet with Congestion

@@ -1,6 +1,7 @@
 package conn
 
 import (
+	"math/bits"
 	"time"
 
 	"github.com/gosoftroce/rocev2/clock"
@@ -70,6 +71,13 @@ func (c *Conn) Failed() bool { return c.State == ib.StateErr }
 // Reset drops all but the identity, the memory and the counters.
 func (c *Conn) Reset() {
 	*c = Conn{QPN: c.QPN, Memory: c.Memory, PD: c.PD, Pool: c.Pool, Stats: c.Stats}
+}
+
+// SetMTU takes the path MTU.
+func (c *Conn) SetMTU(m rocev2.MTU) {
+	c.Attr.PathMTU = m
+	c.MTU = m.Bytes()
+	c.Shift = uint8(bits.TrailingZeros(uint(c.MTU)))
 }
 
 // PSNs returns how many packets carry n bytes: one at least.

@@ -7,7 +7,7 @@ type counter struct {
 }
 
 // counters lists every field of s but Drops.
-func (s *Stats) counters() [38]counter {
+func (s *Stats) counters() [39]counter {
 	return [...]counter{
 		{"tx_packets", &s.TxPackets},
 		{"tx_bytes", &s.TxBytes},
@@ -46,6 +46,7 @@ func (s *Stats) counters() [38]counter {
 		{"nak_other_received", &s.NAKOtherReceived},
 		{"rnr_sent", &s.RNRSent},
 		{"rnr_received", &s.RNRReceived},
+		{"messages_dropped", &s.MessagesDropped},
 		{"cq_overflows", &s.CQOverflows},
 	}
 }

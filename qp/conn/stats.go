@@ -16,8 +16,8 @@ const (
 	DropQPN                     // for another queue pair
 	DropDuplicate               // a request that was executed before
 	DropOutOfOrder              // a request behind a gap
-	DropRNR                     // no receive posted: the peer was told to wait
-	DropInvalid                 // a request that broke the rules: NAK, state ERR
+	DropRNR                     // no receive posted: the peer was told to wait, where the service tells it anything
+	DropInvalid                 // a request that broke the rules: NAK, state ERR; over UC neither
 	DropBusy                    // too many answers are waiting; as if lost
 	DropGhost                   // a response to what was never sent
 	DropStale                   // a response to what has completed
@@ -26,12 +26,14 @@ const (
 	DropRdAtomic                // too many READs or atomics are unanswered: the peer was told to send it again
 	DropConflict                // not what is kept for its PSN, which is dropped too: one of them is forged
 	DropNotPresent              // its page must be fetched: the request is asked for again then
+	DropQKey                    // a datagram with another Q_Key (IBTA 10.2.5)
+	DropTooLong                 // a datagram that its receive has no room for
 	numDrops
 )
 
 var dropNames = [numDrops]string{
 	"none", "state", "service", "peer", "pkey", "qpn", "duplicate", "out_of_order", "rnr", "invalid", "busy", "ghost",
-	"stale", "gap", "bad_response", "rd_atomic", "conflict", "not_present",
+	"stale", "gap", "bad_response", "rd_atomic", "conflict", "not_present", "qkey", "too_long",
 }
 
 // String returns the reason as one word, fit for the label of a counter.
@@ -83,6 +85,8 @@ type Stats struct {
 	NAKOpSent, NAKOpReceived           uint64
 	NAKOtherReceived                   uint64 // reserved codes
 	RNRSent, RNRReceived               uint64
+
+	MessagesDropped uint64 // messages over UC of which a part came, and not the rest
 
 	CQOverflows uint64 // completions that a sink refused
 

@@ -51,6 +51,13 @@ func (o *Output) Commit(n int) {
 	o.Packets++
 }
 
+// CommitTo is Writer.Commit for a datagram.
+func (o *Output) CommitTo(n int, to *ib.AddressVector) {
+	o.w.Commit(n, to)
+	o.left--
+	o.Packets++
+}
+
 // Run is packets that differ in PSN and payload only: BTH and a payload of the
 // path MTU each, as in the middle of a long message.
 type Run struct {

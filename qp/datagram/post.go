@@ -1,0 +1,120 @@
+package datagram
+
+import (
+	"cmp"
+	"fmt"
+
+	"github.com/gosoftroce/rocev2/ib"
+	"github.com/gosoftroce/rocev2/rocev2"
+)
+
+// stateErrors are made once: a caller may post in vain again and again.
+var stateErrors = func() (errs [ib.NumStates]error) {
+	for s := range ib.NumStates {
+		errs[s] = fmt.Errorf("%w: %v: sends are posted from RTS on", ib.ErrState, s)
+	}
+	return errs
+}()
+
+// Post queues a send request. States RTS and SQD take requests (SQD sends them
+// once back in RTS); SQE and ERR complete them at once with WR_FLUSH_ERR; the
+// others refuse (IBTA 10.3.1). On an error nothing was queued.
+func (s *Sender) Post(wr *ib.SendWR) error {
+	flushed := false
+	switch s.c.State {
+	case ib.StateRTS, ib.StateSQD:
+	case ib.StateSQE, ib.StateErr:
+		flushed = true
+	default:
+		return stateErrors[s.c.State]
+	}
+	if s.queue.Full() && !flushed {
+		return ib.ErrQueueFull
+	}
+	if err := s.checkOpcode(wr); err != nil {
+		return err
+	}
+	length, err := s.length(wr)
+	if err != nil {
+		return err
+	}
+	var to destination
+	if s.datagrams() {
+		if to, err = s.destination(wr); err != nil {
+			return err
+		}
+	}
+	s.c.Stats.SendPosted++
+	if flushed {
+		s.completeError(wr.ID, wr.Opcode, ib.StatusWRFlushErr, 0)
+		return nil
+	}
+	if s.datagrams() {
+		s.to[s.slot(s.queue.Tail)] = to
+	}
+	s.queue.Push(wr, uint32(length), wr.Signaled || s.signalAll)
+	return nil
+}
+
+// slot returns the place of request i in s.to.
+func (s *Sender) slot(i uint32) uint32 { return i & uint32(len(s.to)-1) }
+
+// checkOpcode checks that the service has the operation (IBTA 10.7.2.2).
+func (s *Sender) checkOpcode(wr *ib.SendWR) error {
+	if wr.Opcode < ib.NumOpcodes && s.wireOpcodes()[wr.Opcode][placeOnly] != 0 {
+		if wr.Opcode.Is(ib.OpRemote) && wr.Remote == ib.OutsideRemote {
+			return ib.ErrRemote
+		}
+		return nil
+	}
+	switch {
+	case wr.Opcode == 0:
+		return ib.ErrNoOpcode
+	case !wr.Opcode.Known():
+		return fmt.Errorf("%w %d", ib.ErrOpcode, wr.Opcode)
+	case s.datagrams():
+		return fmt.Errorf("%w for a %v queue pair: %v; it has SEND alone", ib.ErrOpcode, s.typ, wr.Opcode)
+	}
+	return fmt.Errorf("%w for a UC queue pair: %v; it has SEND and WRITE, with and without immediate data", ib.ErrOpcode, wr.Opcode)
+}
+
+// length returns the length of the message.
+func (s *Sender) length(wr *ib.SendWR) (length uint64, err error) {
+	switch {
+	case wr.Inline != nil:
+		if len(wr.Inline) > s.queue.MaxInline() {
+			return 0, fmt.Errorf("%w: %d bytes; the queue pair was made for %d (MaxInline)", ib.ErrInlineTooLong, len(wr.Inline), s.queue.MaxInline())
+		}
+		length = uint64(len(wr.Inline))
+	case len(wr.SGList) > s.queue.MaxSGE():
+		return 0, fmt.Errorf("%w: %d; the queue pair was made for %d (MaxSendSGE)", ib.ErrTooManySGE, len(wr.SGList), s.queue.MaxSGE())
+	default:
+		length = ib.TotalLength(wr.SGList)
+	}
+	switch {
+	case length > ib.MaxMessage: // an entry that stands for no memory makes it so
+		return 0, cmp.Or(ib.BadSGE(wr.SGList), ib.ErrTooLong)
+	case s.datagrams() && length > uint64(s.portMTU.Bytes()):
+		return 0, fmt.Errorf("%w: %d bytes; the port carries %d in one packet", ib.ErrDatagramTooLong, length, s.portMTU.Bytes())
+	}
+	return length, nil
+}
+
+// destination returns where a datagram goes (IBTA 11.4.1.1).
+func (s *Sender) destination(wr *ib.SendWR) (destination, error) {
+	if wr.AH == nil {
+		return destination{}, ib.ErrNoAH
+	}
+	to := destination{av: wr.AH.Vector(), qpn: wr.RemoteQPN, qkey: wr.RemoteQKey}
+	switch {
+	case to.av == nil:
+		return to, ib.ErrAHClosed
+	case wr.AH.Domain != any(s.c.PD):
+		return to, ib.ErrAHDomain
+	case to.qpn == 0:
+		return to, ib.ErrNoRemoteQPN
+	case to.qpn > rocev2.QPNMask:
+		return to, fmt.Errorf("%w: %#x has more than 24 bits", ib.ErrRemoteQPN, uint32(to.qpn))
+	}
+	return to, nil
+}
