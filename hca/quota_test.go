@@ -95,7 +95,9 @@ func TestLimitsOfADevice(t *testing.T) {
 	t.Parallel()
 	o := newTestOwner(t)
 	d := o.dev
-	d.limits = objects{10, 10, 10, 10, 10}
+	for k := range d.limits {
+		d.limits[k] = 10
+	}
 	var contexts []*Context
 	for range 2 {
 		c, err := d.NewContext(WithQuota(Quota{QPs: 1000, CQs: 8, MRs: 10}))

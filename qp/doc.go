@@ -18,7 +18,7 @@
 //	             PostSend, PostRecv, Modify
 //	                        │
 //	HandlePacket ──► ┌──────┴──────┐ ──► Poll
-//	HandleTimeout ─► │  QP  (RC)   │ ──► Deadline, PollEvent, PollFetch
+//	HandleTimeout ─► │     QP      │ ──► Deadline, PollEvent, PollFetch
 //	                 └──────┬──────┘
 //	            CompletionSink, RecvSource
 //

@@ -23,8 +23,8 @@ const (
 )
 
 // AddressHandle says where the datagrams of a UD queue pair go: to a host, or
-// to a group. [PD.CreateAH] makes one. Many queue pairs of the domain may use it,
-// for as many destination queue pairs. Its methods may be called from any
+// to a group. [PD.CreateAH] makes one. Many queue pairs of the domain may use
+// it, for as many destination queue pairs. Its methods may be called from any
 // goroutine.
 type AddressHandle struct {
 	core hca.AH // first, and that begins with an ib.AddressHandle: see convert.go

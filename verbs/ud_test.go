@@ -174,9 +174,9 @@ func TestUnreliableConnection(t *testing.T) {
 	}
 }
 
-// TestSendQueueError: a request that fails on this side takes a UD queue pair to
-// SQE: what was posted is flushed, receives go on, and Modify takes it back to
-// RTS (IBTA 10.3.1).
+// TestSendQueueError: a request that fails on this side takes a UD queue pair
+// to SQE: what was posted is flushed, receives go on, and Modify takes it back
+// to RTS (IBTA 10.3.1).
 func TestSendQueueError(t *testing.T) {
 	t.Parallel()
 	a, b := newDatagramPair(t, verbs.Config{})
@@ -201,8 +201,8 @@ func TestSendQueueError(t *testing.T) {
 	b.waitOK(5)
 }
 
-// TestGSI: a device has one queue pair with number 1, whatever its shards, whose
-// Q_Key is the standard's.
+// TestGSI: a device has one queue pair with number 1, whatever its shards,
+// whose Q_Key is the standard's.
 func TestGSI(t *testing.T) {
 	t.Parallel()
 	a, b := newDatagramPair(t, verbs.Config{})
