@@ -26,25 +26,32 @@ type PagedMemory interface {
 // longer than what was asked for.
 const fetchAhead = 256 << 10
 
-// Missing is a part of a region that must be fetched, after ib.FaultNotPresent.
-// The zero value stands for nothing. It pins nothing: the caller of Fetch keeps
-// the memory.
+// Missing is a part of a region that must be fetched, after ib.FaultNotPresent,
+// or brought to stable storage. The zero value stands for nothing. It pins
+// nothing: the caller of Fetch keeps the memory.
 type Missing struct {
-	Region *Region
-	Off    uint64 // in the region
-	Len    uint64 // bytes
-	Write  bool
+	Region  *Region
+	Off     uint64 // in the region
+	Len     uint64 // bytes
+	Write   bool
+	Persist bool // to stable storage, see View.Persist
 }
 
-// Fetch fetches it, and blocks meanwhile. The region may be deregistered, but
-// its memory must still be there.
-func (m Missing) Fetch() {
+// Fetch fetches it, or brings it to stable storage, and blocks meanwhile. The
+// region may be deregistered, but its memory must still be there. The fault
+// says why the bytes are not on stable storage; one that fetching meets shows
+// when the memory is accessed.
+func (m Missing) Fetch() ib.Fault {
 	if m.Region == nil {
-		return
+		return ib.FaultNone
+	}
+	if m.Persist {
+		return m.Region.persist(m.Off, m.Len)
 	}
 	if p, ok := m.Region.mem.(PagedMemory); ok {
 		p.Fetch(m.Off, m.Len, m.Write)
 	}
+	return ib.FaultNone
 }
 
 // present reports whether a view may touch n bytes at off of r.

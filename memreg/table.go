@@ -119,7 +119,8 @@ func (t *Table) All() iter.Seq[*Region] {
 //   - ErrLength for length 0, as most adapters do (EINVAL), and for a length
 //     that Bytes contradicts.
 //   - ErrAccess for unknown rights, for remote write or atomic without local
-//     write (IBTA 11.2.8.2), and for local write on read-only memory.
+//     write (IBTA 11.2.8.2), for local write on read-only memory, and for
+//     FlushPersistent on memory that is not a PersistentMemory.
 //   - ErrAddress for a region that would wrap around the end of the address
 //     space, for BaseReal without local bytes, and for an IOVA that Base does
 //     not ask for.
@@ -200,6 +201,9 @@ func (r *Region) setMemory() (length uint64, err error) {
 	}
 	if _, ok := r.mem.(PagedMemory); ok {
 		r.paged = r.data == nil
+	}
+	if err := checkPersistent(r.mem, r.access); err != nil {
+		return 0, err
 	}
 	if ro, ok := r.mem.(ReadOnlyMemory); ok && ro.ReadOnly() {
 		if r.access&ib.LocalWrite != 0 {

@@ -59,8 +59,8 @@ type Options struct {
 	Guard bool
 }
 
-// Mapping is mapped memory. It implements memreg.ReadOnlyMemory and
-// memreg.PagedMemory.
+// Mapping is mapped memory. It implements memreg.ReadOnlyMemory,
+// memreg.PagedMemory and memreg.PersistentMemory.
 type Mapping struct {
 	memreg.Memory
 	readOnly bool
@@ -73,7 +73,8 @@ type Mapping struct {
 type pages struct {
 	data []byte
 	residence
-	flush   func() error // to the file; nil for anonymous memory
+	flush   func(data []byte) error // whole pages to the file; nil for anonymous memory
+	keeps   bool                    // what is flushed outlives the machine's power
 	release func() error
 }
 
@@ -116,6 +117,7 @@ func File(f *os.File, off int64, size int, o Options) (*Mapping, error) {
 	if err := conn.Control(func(fd uintptr) {
 		if p, mapErr = mapFile(fd, off, size, &o); mapErr == nil {
 			p.residence = residenceOf(fd, st, &o)
+			p.keeps = !o.ReadOnly && !o.Private && onDisk(fd)
 		}
 	}); err != nil {
 		return fail(err)
@@ -246,8 +248,52 @@ func (m *Mapping) Sync() error {
 		g.pages.flushed()
 		defer g.pages.flushed()
 	}
-	if err := m.pages.flush(); err != nil {
+	if err := m.pages.flush(m.pages.data); err != nil {
 		return fmt.Errorf("mapping: sync: %w", err)
+	}
+	return nil
+}
+
+// Persistent reports whether Persist can do what it says: the mapping is of a
+// file, shared and for writing, and the file is not in memory itself, as those
+// of tmpfs are.
+func (m *Mapping) Persistent() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.pages.keeps
+}
+
+// Persist brings n bytes at off to stable storage, and waits until they are
+// there. It fails if the file does not reach so far any more: what was cut off
+// is lost. The mapping must not be closed meanwhile.
+func (m *Mapping) Persist(off, n uint64) error {
+	m.mu.Lock()
+	p, memory := m.pages, m.Memory
+	m.mu.Unlock()
+	size, page := uint64(len(p.data)), uint64(os.Getpagesize())
+	switch {
+	case p.data == nil:
+		return fmt.Errorf("mapping: persist: %w", os.ErrClosed)
+	case !p.keeps:
+		return fmt.Errorf("mapping: persist: %w", errors.ErrUnsupported)
+	case off > size || n > size-off:
+		return fmt.Errorf("mapping: persist: %w", ib.FaultOutOfBounds)
+	case n == 0:
+		return nil
+	}
+	end := min((off+n+page-1)/page*page, size)
+	part := p.data[off/page*page : end]
+	if g, ok := memory.(*guarded); ok {
+		g.pages.flushed()
+		defer g.pages.flushed()
+	}
+	if err := p.flush(part); err != nil {
+		return fmt.Errorf("mapping: persist: %w", err)
+	}
+	// The system writes what there is of a file that was truncated, and
+	// reports success.
+	if err := populate(part[(len(part)-1)/int(page)*int(page):], false); err != nil {
+		return fmt.Errorf("mapping: persist: the file has become shorter: %w", err)
 	}
 	return nil
 }

@@ -44,7 +44,7 @@ func mapFile(fd uintptr, off int64, size int, o *Options) (pages, error) {
 	}
 	return pages{
 		data: data,
-		flush: func() error {
+		flush: func(data []byte) error {
 			if err := unix.Msync(data, unix.MS_SYNC); err != nil {
 				return os.NewSyscallError("msync", err)
 			}

@@ -64,8 +64,9 @@ func mapFile(fd uintptr, off int64, size int, o *Options) (pages, error) {
 	}
 	return pages{
 		data: bytesAt(addr, size),
-		flush: func() error {
-			if err := windows.FlushViewOfFile(addr, uintptr(size)); err != nil {
+		flush: func(data []byte) error {
+			at := uintptr(unsafe.Pointer(unsafe.SliceData(data)))
+			if err := windows.FlushViewOfFile(at, uintptr(len(data))); err != nil {
 				return os.NewSyscallError("FlushViewOfFile", err)
 			}
 			if o.ReadOnly || o.Private {

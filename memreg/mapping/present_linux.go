@@ -30,6 +30,20 @@ func isLocal(magic uint32) bool {
 	return false
 }
 
+// onDisk reports whether what is written to a file outlives the machine's
+// power.
+func onDisk(fd uintptr) bool {
+	var fs unix.Statfs_t
+	if unix.Fstatfs(int(fd), &fs) != nil {
+		return false
+	}
+	switch uint32(fs.Type) {
+	case unix.TMPFS_MAGIC, unix.RAMFS_MAGIC, unix.HUGETLBFS_MAGIC:
+		return false
+	}
+	return true
+}
+
 // mayAsk reports whether mincore tells the truth of a file's pages: to who owns
 // the file or may write it, for it would show what other programs read.
 func mayAsk(st os.FileInfo, o *Options) bool {
