@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"net/netip"
+
 	"github.com/gosoftroce/rocev2/clock"
 	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/qp"
@@ -24,7 +26,7 @@ type Filled struct {
 // calls Fill until Pending reports false.
 func (e *Engine) Fill(now clock.Time, out *transport.TxBatch) Filled {
 	e.misrouted = e.misrouted[:0]
-	e.out.batch, e.out.paths = out, &e.paths
+	e.out.batch, e.out.paths, e.out.src = out, &e.paths, e.cfg.Addr
 	e.putFinal(out)
 	for q := e.next(); q != nil; q = e.next() {
 		if !e.pull(now, q) {
@@ -51,6 +53,7 @@ func (e *Engine) next() *QP {
 type linkWriter struct {
 	batch *transport.TxBatch
 	paths *paths // of datagrams
+	src   netip.Addr
 	q     *QP
 }
 
@@ -63,6 +66,14 @@ func (w *linkWriter) Commit(n int, to *ib.AddressVector) {
 	}
 	w.batch.Commit(n, path)
 	w.q.turn -= max(n+rocev2.ICRCLen, minTurnCost)
+}
+
+// CommitFlush implements conn.FlushWriter.
+func (w *linkWriter) CommitFlush(n int) {
+	path := w.q.path
+	w.q.path = w.q.peer.linuxPath(w.src, path)
+	w.Commit(n, nil)
+	w.q.path = path
 }
 
 // writer returns where the packets of q go.

@@ -46,13 +46,25 @@ const (
 func (p *peer) path(src netip.Addr, c transport.Path) *transport.Path {
 	for _, have := range p.paths {
 		if have.SrcPort == c.SrcPort && have.TrafficClass == c.TrafficClass && have.HopLimit == c.HopLimit &&
-			have.FlowLabel == c.FlowLabel {
+			have.FlowLabel == c.FlowLabel && have.KernelPeer == c.KernelPeer {
 			return have
 		}
 	}
 	made := transport.NewPath(src, c)
 	p.paths = append(p.paths, made)
 	return made
+}
+
+// linuxPath returns the path that is like p, but for a peer that is Linux.
+func (p *peer) linuxPath(src netip.Addr, path *transport.Path) *transport.Path {
+	return p.path(src, transport.Path{
+		Dst:          path.Dst,
+		TrafficClass: path.TrafficClass,
+		HopLimit:     path.HopLimit,
+		FlowLabel:    path.FlowLabel,
+		SrcPort:      path.SrcPort,
+		KernelPeer:   true,
+	})
 }
 
 // take takes note that q has n bytes in flight now.

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/memreg"
 	"github.com/gosoftroce/rocev2/qp"
 )
@@ -15,6 +16,8 @@ import (
 // page with no lock held, on goroutines that are there while something is to be
 // fetched. A region that is closed waits for those that are fetching pages of
 // it.
+//
+// What a FLUSH brings to stable storage goes the same way.
 
 const (
 	// maxPagers bounds the goroutines, each of which may keep a thread in
@@ -75,10 +78,9 @@ func (p *pager) work() {
 			p.busy[region]++
 		}
 		p.mu.Unlock()
+		j.f.Fault = ib.FaultGone
 		if alive {
-			j.f.Fetch()
-		}
-		if alive {
+			j.f.Fault = j.f.Fetch()
 			p.done(region)
 		}
 		j.waiter.fetched(j.f)

@@ -54,6 +54,11 @@ func (m *farMemory) CopyOut(dst []byte, off uint64) error {
 	return m.Memory.CopyOut(dst, off)
 }
 
+func (m *farMemory) Store64(off, v uint64) error {
+	m.wait()
+	return m.Memory.Store64(off, v)
+}
+
 func (m *farMemory) CompareSwap64(off, compare, swap uint64) (uint64, error) {
 	m.wait()
 	return m.Memory.CompareSwap64(off, compare, swap)
@@ -129,7 +134,7 @@ func (p *pagerTest) completion() ib.WC {
 
 // pagerOps are operations with how many bytes they have.
 var pagerOps = map[ib.Opcode]uint32{ib.OpSend: 5000, ib.OpWrite: 300000, ib.OpWriteImm: 5000, ib.OpRead: 300000,
-	ib.OpCompareSwap: 8, ib.OpFetchAdd: 8}
+	ib.OpCompareSwap: 8, ib.OpFetchAdd: 8, ib.OpAtomicWrite: 8}
 
 // While a page that a transfer needs is fetched, the other queue pairs of the
 // shard go on, on both hosts; and then the transfer is as it should be.
@@ -152,7 +157,7 @@ func TestPagesDoNotHoldUpTheShard(t *testing.T) {
 					t.Fatalf("%v, far memory here %v: completion %+v", op, here, wc)
 				}
 				same := bytes.Equal(p.localMem[:n], p.remMem[:n])
-				if op >= ib.OpCompareSwap {
+				if op.Is(ib.OpAtomic) {
 					want := map[ib.Opcode]uint64{ib.OpCompareSwap: 0, ib.OpFetchAdd: 2 * p.word}[op]
 					same = binary.NativeEndian.Uint64(p.localMem) == p.word && binary.NativeEndian.Uint64(p.remMem) == want
 				}

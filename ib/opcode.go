@@ -24,7 +24,7 @@ const (
 	_
 	_
 	OpFlush       // FLUSH: what was written before is visible, or on stable storage
-	OpAtomicWrite // 8 aligned bytes, written at once
+	OpAtomicWrite // ATOMIC WRITE: 8 aligned bytes, written at once
 	OpReadInv     // READ, and then a key of this side ends; ibv_wr_opcode has none
 	OpRegMR       // makes a fast registration region valid; ibv_wr_opcode has none
 	NumOpcodes    // what arrays by Opcode have room for
@@ -42,6 +42,7 @@ const (
 	OpRemote                               // it names memory of the peer
 	OpAtomic                               // its result has 8 bytes
 	OpArgument                             // its last packet carries 32 bits: immediate data, or the key to invalidate
+	OpEmptyAnswer                          // its response is that of an empty READ (IBTA A19)
 )
 
 // opcodeInfo is a row of the table of operations.
@@ -60,6 +61,8 @@ var opcodes = [NumOpcodes]opcodeInfo{
 	OpCompareSwap: {"ATOMIC_CMP_AND_SWP", OpAnswered | OpRemote | OpAtomic, WCCompareSwap},
 	OpFetchAdd:    {"ATOMIC_FETCH_AND_ADD", OpAnswered | OpRemote | OpAtomic, WCFetchAdd},
 	OpSendInv:     {"SEND_WITH_INV", OpCarries | OpConsumesRecv | OpArgument, WCSend},
+	OpFlush:       {"FLUSH", OpAnswered | OpRemote | OpEmptyAnswer, WCFlush},
+	OpAtomicWrite: {"ATOMIC_WRITE", OpAnswered | OpCarries | OpRemote | OpEmptyAnswer, WCAtomicWrite},
 }
 
 // Known reports whether there is such an operation.
@@ -99,5 +102,5 @@ func (o Opcode) String() string {
 
 // Opcodes returns every operation.
 func Opcodes() []Opcode {
-	return []Opcode{OpSend, OpSendImm, OpSendInv, OpWrite, OpWriteImm, OpRead, OpCompareSwap, OpFetchAdd}
+	return []Opcode{OpSend, OpSendImm, OpSendInv, OpWrite, OpWriteImm, OpRead, OpCompareSwap, OpFetchAdd, OpFlush, OpAtomicWrite}
 }

@@ -21,6 +21,8 @@ func TestOpcodes(t *testing.T) {
 		OpCompareSwap: {5, "ATOMIC_CMP_AND_SWP", 3},
 		OpFetchAdd:    {6, "ATOMIC_FETCH_AND_ADD", 4},
 		OpSendInv:     {9, "SEND_WITH_INV", 0},
+		OpFlush:       {14, "FLUSH", 8},
+		OpAtomicWrite: {15, "ATOMIC_WRITE", 9},
 	}
 	for o := range Opcode(255) {
 		w, known := want[o]
@@ -34,12 +36,12 @@ func TestOpcodes(t *testing.T) {
 			t.Errorf("%v: number %d, completion %d", o, o.IBV(), o.Completion())
 		}
 		// What consumes a receive or names remote memory carries data
-		// or is answered.
-		if o.Is(OpCarries) == o.Is(OpAnswered) || o.Is(OpAtomic) && !o.Is(OpAnswered) {
+		// or is answered, and ATOMIC WRITE does both.
+		if o.Is(OpCarries) == o.Is(OpAnswered) && o != OpAtomicWrite || (o.Is(OpAtomic) || o.Is(OpEmptyAnswer)) && !o.Is(OpAnswered) {
 			t.Errorf("%v: flags %b", o, opcodes[o].flags)
 		}
 	}
-	for _, n := range []uint32{7, 8, 10, 14, 15, 1 << 31, 1<<32 - 1} {
+	for _, n := range []uint32{7, 8, 10, 16, 17, 1 << 31, 1<<32 - 1} {
 		if o := OpcodeOfIBV(n); o.Known() {
 			t.Errorf("ibv opcode %d is %v", n, o)
 		}

@@ -26,15 +26,15 @@ type SendWR struct {
 	Opcode    Opcode // must be set: 0 is no operation, ErrNoOpcode
 	Signaled  bool   // complete to the send queue's sink also on success
 	Solicited bool   // set the solicited event bit; only operations that consume a receive, ignored otherwise
-	Fence     bool   // start only when all earlier READs and atomics have completed
+	Fence     bool   // start only when all earlier READs, atomics, ATOMIC WRITEs and FLUSHes have completed
 	SGList    []SGE  // where data comes from; for READ and atomics, where it goes
 	// Inline is the data itself, copied by PostSend, instead of SGList if
 	// it is not nil. SEND and WRITE only, at most qp.Config.MaxInline
-	// bytes.
+	// bytes; and ATOMIC WRITE, whose 8 bytes always have room.
 	Inline        []byte
 	Imm           uint32     // OpSendImm, OpWriteImm: most significant byte first on the wire
 	InvalidateKey Key        // OpSendInv: the peer's key; OpLocalInv, OpReadInv: a key of this side
-	Remote        RemoteAddr // WRITE, READ, atomics
+	Remote        RemoteAddr // WRITE, READ, atomics, ATOMIC WRITE, FLUSH
 	CompareAdd    uint64     // OpCompareSwap: the value compared with; OpFetchAdd: the value added
 	Swap          uint64     // OpCompareSwap
 
@@ -45,8 +45,8 @@ type SendWR struct {
 
 	RemoteSRQN uint32 // XRC: the peer's shared receive queue
 
-	Length     uint32            // OpFlush: bytes from Remote on
-	FlushType  rocev2.FlushType  // OpFlush
+	Length     uint32            // OpFlush: bytes from Remote on; without a meaning for the whole region
+	FlushType  rocev2.FlushType  // OpFlush: global visibility, persistence, or both
 	FlushLevel rocev2.FlushLevel // OpFlush
 
 	Bind *BindMW // OpBindMW

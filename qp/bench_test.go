@@ -117,11 +117,8 @@ func testNoAllocations(t *testing.T, bursts bool) {
 		if op == ib.OpSendInv {
 			continue // the hook is the driver's
 		}
-		n := 5000
-		if op.Is(ib.OpAtomic) {
-			n = 8
-		}
-		wr := ib.SendWR{Opcode: op, Signaled: true, SGList: p.a.sge(0, n), Remote: p.b.remote(0)}
+		n := sizeOf(op, 5000)
+		wr := ib.SendWR{Opcode: op, Signaled: true, SGList: p.a.sge(0, n), Remote: p.b.remote(0), FlushType: rocev2.FlushGlobal}
 		recv := ib.RecvWR{SGList: p.b.sge(8192, 8192)}
 		round := func() {
 			for range 20 {

@@ -32,6 +32,14 @@ func TestPostErrors(t *testing.T) {
 		{"inline READ", ib.SendWR{Opcode: ib.OpRead, Inline: []byte{1}}, ib.ErrInline},
 		{"2^31+1 bytes", ib.SendWR{Opcode: ib.OpSend, SGList: []ib.SGE{{Length: 1 << 31}, {Length: 1}}}, ib.ErrTooLong},
 		{"atomic of 4 bytes", ib.SendWR{Opcode: ib.OpFetchAdd, SGList: p.a.sge(0, 4)}, ib.ErrAtomicLength},
+		{"atomic write of 4 bytes", ib.SendWR{Opcode: ib.OpAtomicWrite, SGList: p.a.sge(0, 4)}, ib.ErrAtomicWrite},
+		{"atomic write of nothing", ib.SendWR{Opcode: ib.OpAtomicWrite}, ib.ErrAtomicWrite},
+		{"atomic write of 16 bytes inline", ib.SendWR{Opcode: ib.OpAtomicWrite, Inline: make([]byte, 16)}, ib.ErrAtomicWrite},
+		{"FLUSH of no type", ib.SendWR{Opcode: ib.OpFlush}, ib.ErrFlush},
+		{"FLUSH of an unknown type", ib.SendWR{Opcode: ib.OpFlush, FlushType: 5}, ib.ErrFlush},
+		{"FLUSH of a reserved level", ib.SendWR{Opcode: ib.OpFlush, FlushType: 1, FlushLevel: 2}, ib.ErrFlush},
+		{"FLUSH with data", ib.SendWR{Opcode: ib.OpFlush, FlushType: 1, SGList: sge}, ib.ErrFlush},
+		{"FLUSH with inline data", ib.SendWR{Opcode: ib.OpFlush, FlushType: 1, Inline: []byte{1}}, ib.ErrInline},
 	} {
 		if err := p.a.PostSend(&c.wr); !errors.Is(err, c.want) {
 			t.Errorf("%s: %v, want %v", c.name, err, c.want)
@@ -67,6 +75,10 @@ func TestPostErrorTexts(t *testing.T) {
 		"inline data too long: 17 bytes; the queue pair was made for 16":    {Opcode: ib.OpSend, Inline: make([]byte, 17)},
 		"cannot have inline data: RDMA_READ; only SEND":                     {Opcode: ib.OpRead, Inline: []byte{1}},
 		"an atomic needs exactly 8 bytes: SGList has 4":                     {Opcode: ib.OpFetchAdd, SGList: p.a.sge(0, 4)},
+		"an atomic write carries exactly 8 bytes: this one has 9":           {Opcode: ib.OpAtomicWrite, Inline: make([]byte, 9)},
+		"FlushType 0 is neither":                                            {Opcode: ib.OpFlush},
+		"FlushLevel 3 is neither":                                           {Opcode: ib.OpFlush, FlushType: 1, FlushLevel: 3},
+		"SGList has 4 bytes; Length says":                                   {Opcode: ib.OpFlush, FlushType: 3, SGList: p.a.sge(0, 4)},
 	} {
 		if err := p.a.PostSend(&wr); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error is %v, want %q", err, want)
@@ -196,7 +208,7 @@ func TestRefused(t *testing.T) {
 // 11.6.2). A list without bytes is not checked.
 func TestLocalFault(t *testing.T) {
 	t.Parallel()
-	for _, op := range ib.Opcodes() {
+	for _, op := range dataOpcodes() {
 		p := newPair(t, pairConfig{config: Config{Invalidate: func(ib.Key) bool { return true }}})
 		for i := range 4 {
 			must(t, p.b.PostRecv(&ib.RecvWR{ID: uint64(i), SGList: p.b.sge(0, 4096)}))
@@ -211,7 +223,7 @@ func TestLocalFault(t *testing.T) {
 			t.Errorf("%v: %q", op, got)
 		}
 		// Without a length the key does not matter.
-		if op.Is(ib.OpAtomic) {
+		if op.Is(ib.OpAtomic) || op == ib.OpAtomicWrite {
 			continue
 		}
 		p = newPair(t, pairConfig{config: Config{Invalidate: func(ib.Key) bool { return true }}})

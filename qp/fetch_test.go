@@ -59,6 +59,11 @@ func (m *pagedMemory) CopyOut(dst []byte, off uint64) error {
 	return m.Memory.CopyOut(dst, off)
 }
 
+func (m *pagedMemory) Store64(off, v uint64) error {
+	m.use(off, 8)
+	return m.Memory.Store64(off, v)
+}
+
 func (m *pagedMemory) CompareSwap64(off, compare, swap uint64) (uint64, error) {
 	m.use(off, 8)
 	return m.Memory.CompareSwap64(off, compare, swap)
@@ -117,11 +122,8 @@ func TestPagesAreFetched(t *testing.T) {
 				addPaged(t, e, uses)
 			}
 		}
-		op := ib.Opcodes()[r.IntN(len(ib.Opcodes()))]
-		n := 1 + r.IntN(60000)
-		if op.Is(ib.OpAtomic) {
-			n = 8
-		}
+		op := dataOpcodes()[r.IntN(len(dataOpcodes()))]
+		n := sizeOf(op, 1+r.IntN(60000))
 		from, to := r.IntN(1000), 100000+8*r.IntN(1000)
 		word := binary.NativeEndian.Uint64(p.b.mem[to:])
 		must(t, p.b.PostRecv(&ib.RecvWR{ID: 2, SGList: append(p.b.sge(to, n/2), p.b.sge(to+n/2, n-n/2)...)}))
@@ -172,17 +174,14 @@ func TestPagesAreFetched(t *testing.T) {
 // requester's timer does not run while it waits for a page of its own.
 func TestPageThatNeverComes(t *testing.T) {
 	t.Parallel()
-	for _, op := range ib.Opcodes() {
+	for _, op := range dataOpcodes() {
 		for side := range 2 {
 			p := newPair(t, pairConfig{config: Config{Invalidate: func(ib.Key) bool { return true }}})
 			e := []*testEnd{p.a, p.b}[side]
 			addPaged(t, e, 1<<30)
 			var never []Fetch
 			p.late = func(_ *testEnd, f Fetch) bool { never = append(never, f); return true }
-			n := 5000
-			if op.Is(ib.OpAtomic) {
-				n = 8
-			}
+			n := sizeOf(op, 5000)
 			must(t, p.b.PostRecv(&ib.RecvWR{ID: 2, SGList: p.b.sge(0, 1<<16)}))
 			must(t, p.a.PostSend(&ib.SendWR{ID: 1, Opcode: op, SGList: p.a.sge(0, n), Remote: p.b.remote(0), Signaled: true}))
 			p.settle()

@@ -239,9 +239,12 @@ func (q *QP) PollFetch() (Fetch, bool) {
 // Fetched has what waited for f go on. It may come late, when nothing waits any
 // more. Poll may then have something to send.
 func (q *QP) Fetched(now clock.Time, f Fetch) {
-	if f.Need < conn.NeedMessage {
+	switch {
+	case f.Persist:
+		q.resp.Persisted(&f)
+	case f.Need < conn.NeedMessage:
 		q.send.Fetched(now, f.Need)
-	} else {
+	default:
 		q.recv.Fetched(f.Need)
 	}
 }

@@ -33,6 +33,13 @@ func (f *foreign) CopyOut(dst []byte, off uint64) error {
 	return f.Memory.CopyOut(dst, off)
 }
 
+func (f *foreign) Store64(off, v uint64) error {
+	if f.broken {
+		return errUnmapped
+	}
+	return f.Memory.Store64(off, v)
+}
+
 func (f *foreign) FetchAdd64(off, add uint64) (uint64, error) {
 	if f.broken {
 		return 0, errUnmapped
@@ -54,16 +61,13 @@ func addForeign(t *testing.T, e *testEnd) *foreign {
 // of it is a status on either side (IBTA 11.6.2).
 func TestForeignMemory(t *testing.T) {
 	t.Parallel()
-	for _, op := range ib.Opcodes() {
+	for _, op := range dataOpcodes() {
 		for _, where := range []string{"nowhere", "here", "there"} {
 			p := newPair(t, pairConfig{config: Config{Invalidate: func(ib.Key) bool { return true }}})
 			a, b := addForeign(t, p.a), addForeign(t, p.b)
 			a.broken, b.broken = where == "here", where == "there"
 			must(t, p.b.PostRecv(&ib.RecvWR{ID: 2, SGList: p.b.sge(0, 1<<16)}))
-			n := 5000
-			if op.Is(ib.OpAtomic) {
-				n = 8
-			}
+			n := sizeOf(op, 5000)
 			must(t, p.a.PostSend(&ib.SendWR{ID: 1, Opcode: op, SGList: p.a.sge(0, n), Remote: p.b.remote(0), Signaled: true}))
 			p.settle()
 			want := "1 SUCCESS"

@@ -18,8 +18,8 @@ func TestOperations(t *testing.T) {
 		mtu := m.Bytes()
 		for _, op := range ib.Opcodes() {
 			sizes := []int{0, 1, 3, 4, mtu - 1, mtu, mtu + 1, 2 * mtu, 5*mtu + 7, 40 * mtu}
-			if op.Is(ib.OpAtomic) {
-				sizes = []int{8}
+			if n := sizeOf(op, -1); n >= 0 {
+				sizes = []int{n}
 			}
 			for _, size := range sizes {
 				for _, chunk := range []int{0, 3 * mtu} {
@@ -60,7 +60,7 @@ func runOperation(t *testing.T, m rocev2.MTU, op ib.Opcode, size, chunk, lost in
 		return packets-1 == lost
 	}
 	wr := ib.SendWR{ID: 7, Opcode: op, Signaled: true, SGList: p.a.sge(64, size), Remote: p.b.remote(128), Imm: 0x11223344,
-		InvalidateKey: 99, CompareAdd: 5, Swap: 6}
+		InvalidateKey: 99, CompareAdd: 5, Swap: 6, FlushType: rocev2.FlushGlobal}
 	must(t, p.b.PostRecv(&ib.RecvWR{ID: 3, SGList: p.b.sge(200, mem/2)}))
 	must(t, p.b.mr.Store64(128, 5).Err())
 	old := bytes.Clone(p.b.mem)

@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
@@ -17,7 +18,7 @@ import (
 
 const (
 	testIOVA   = 0x10000000
-	testAccess = ib.LocalWrite | ib.RemoteWrite | ib.RemoteRead | ib.RemoteAtomic
+	testAccess = ib.LocalWrite | ib.RemoteWrite | ib.RemoteRead | ib.RemoteAtomic | ib.FlushGlobal
 	initMask   = ib.AttrState | ib.AttrPKeyIndex | ib.AttrPort | ib.AttrAccess
 	rtrMask    = ib.AttrState | ib.AttrAV | ib.AttrPathMTU | ib.AttrDestQPN | ib.AttrRQPSN | ib.AttrMaxDestRdAtomic | ib.AttrMinRNRTimer
 	rtsMask    = ib.AttrState | ib.AttrTimeout | ib.AttrRetryCount | ib.AttrRNRRetry | ib.AttrSQPSN | ib.AttrMaxQPRdAtomic
@@ -175,6 +176,23 @@ func newPair(t testing.TB, c pairConfig) *pair {
 	return p
 }
 
+// dataOpcodes returns the operations that move data, which FLUSH does not.
+func dataOpcodes() []ib.Opcode {
+	return slices.DeleteFunc(ib.Opcodes(), func(op ib.Opcode) bool { return op == ib.OpFlush })
+}
+
+// sizeOf returns how many bytes a request of an operation has in a test that
+// wants n.
+func sizeOf(op ib.Opcode, n int) int {
+	switch {
+	case op.Is(ib.OpAtomic) || op == ib.OpAtomicWrite:
+		return 8
+	case op == ib.OpFlush:
+		return 0
+	}
+	return n
+}
+
 func def[T comparable](v *T, d T) {
 	var zero T
 	if *v == zero {
@@ -303,7 +321,7 @@ func (p *pair) fetch(e *testEnd) (n int) {
 		if p.late != nil && p.late(e, f) {
 			continue
 		}
-		f.Fetch()
+		f.Fault = f.Fetch()
 		e.Fetched(p.now, f)
 		n++
 	}

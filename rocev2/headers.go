@@ -131,6 +131,9 @@ const (
 	FlushPersistent FlushType = 2 // survives the loss of power
 )
 
+// Valid reports whether the type asks for something, and for nothing unknown.
+func (t FlushType) Valid() bool { return t != 0 && t&^(FlushGlobal|FlushPersistent) == 0 }
+
 // FlushLevel is what a FLUSH applies to.
 type FlushLevel uint8
 
@@ -139,6 +142,9 @@ const (
 	FlushRange  FlushLevel = 0 // the bytes that the RETH names
 	FlushRegion FlushLevel = 1 // the whole memory region
 )
+
+// Valid reports whether the level is not a reserved one.
+func (l FlushLevel) Valid() bool { return l <= FlushRegion }
 
 // FETH is the flush extended transport header (IBTA A19): 4 bytes.
 //

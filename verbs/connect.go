@@ -17,7 +17,8 @@ type ConnectConfig struct {
 	PathMTU MTU
 
 	// Access is what the peer may do. The default is RemoteWrite,
-	// RemoteRead and RemoteAtomic; LocalWrite alone grants nothing.
+	// RemoteRead, RemoteAtomic, FlushGlobal and FlushPersistent; LocalWrite
+	// alone grants nothing. The rights of a region come on top.
 	Access Access
 
 	// Timeout is the code of the local ACK timeout, 4.096 µs × 2^Timeout.
@@ -282,7 +283,7 @@ func (q *QP) connectConfig(opts []ConnectOption) ConnectConfig {
 		f(&c)
 	}
 	if c.Access == 0 {
-		c.Access = RemoteWrite | RemoteRead | RemoteAtomic
+		c.Access = RemoteWrite | RemoteRead | RemoteAtomic | FlushGlobal | FlushPersistent
 	}
 	if c.Timeout == 0 {
 		c.Timeout = defaultTimeout

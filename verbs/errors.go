@@ -49,6 +49,11 @@ var (
 	ErrTooLong = ib.ErrTooLong
 	// ErrAtomicLength: SGList of an atomic must have 8 bytes.
 	ErrAtomicLength = ib.ErrAtomicLength
+	// ErrAtomicWrite: OpAtomicWrite carries 8 bytes, in SGList or Inline.
+	ErrAtomicWrite = ib.ErrAtomicWrite
+	// ErrFlush: OpFlush has no FlushType, an unknown FlushLevel, or a
+	// SGList.
+	ErrFlush = ib.ErrFlush
 	// ErrNoRdAtomic: ConnectConfig.MaxRdAtomic is 0.
 	ErrNoRdAtomic = ib.ErrNoRdAtomic
 	// ErrNoAH: a datagram has no AH.

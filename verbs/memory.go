@@ -14,8 +14,8 @@ import (
 
 // Access is a set of rights to memory, combined with |. The constants below are
 // the rights. Reading by the own device needs none. Of the other bits of
-// ibv_access_flags, RELAXED_ORDERING and those for windows and FLUSH are
-// accepted without effect.
+// ibv_access_flags, RELAXED_ORDERING and that for windows are accepted without
+// effect.
 type Access = ib.Access
 
 // Access rights (IBTA 10.6.3).
@@ -29,6 +29,13 @@ const (
 	RemoteRead Access = ib.RemoteRead
 	// RemoteAtomic: the peer may do atomics. It needs LocalWrite.
 	RemoteAtomic Access = ib.RemoteAtomic
+	// FlushGlobal: the peer may ask by OpFlush that what it wrote is
+	// visible to all.
+	FlushGlobal Access = ib.FlushGlobal
+	// FlushPersistent: the peer may ask by OpFlush that what it wrote is on
+	// stable storage. The region must be of MapFile, on a file that is not
+	// in memory itself (tmpfs), with LocalWrite; others are refused.
+	FlushPersistent Access = ib.FlushPersistent
 )
 
 // Key is an lkey, for the own requests, or an rkey, for those of a peer: 32
@@ -104,6 +111,12 @@ func (pd *PD) AllocMemory(size int, access Access, opts ...RegOption) (*MR, erro
 // no crash. A transfer that needs a page which is not in memory waits for it,
 // and others do not; how long it may take is for the peer's retries to say.
 // Closing the region waits for such a page, too.
+//
+// With FlushPersistent the peer may have what it wrote brought to the disk:
+// OpFlush then completes after msync(2), with the data and what is needed to
+// read it. If that fails, or the file has become shorter, it fails with
+// StatusRemOpErr, which ends the connection. Bytes behind the end of the file
+// in its last page belong to no file.
 func (pd *PD) MapFile(f *os.File, off int64, size int, access Access, opts ...RegOption) (*MR, error) {
 	m, err := mapping.File(f, off, size, mapping.Options{
 		ReadOnly: access&(LocalWrite|RemoteWrite|RemoteAtomic) == 0,

@@ -94,7 +94,8 @@ type QPStats struct {
 	ReorderDiscarded uint64
 
 	ReadReplays   uint64 // READ requests answered again
-	AtomicReplays uint64 // atomics answered again, without executing them
+	AtomicReplays uint64 // atomics and ATOMIC WRITEs answered again, without executing them
+	FlushReplays  uint64 // FLUSHes answered again
 	AcksSent      uint64 // acknowledgements sent
 	AcksMerged    uint64 // acknowledgements that a later one replaced
 
@@ -235,6 +236,7 @@ func (s *QPStats) counters() []counter {
 		{"reorder_discarded", &s.ReorderDiscarded},
 		{"read_replays", &s.ReadReplays},
 		{"atomic_replays", &s.AtomicReplays},
+		{"flush_replays", &s.FlushReplays},
 		{"acks_sent", &s.AcksSent},
 		{"acks_merged", &s.AcksMerged},
 		{"nak_seq_sent", &s.NAKSeqSent},

@@ -13,6 +13,8 @@ const (
 	WCRead         WCOpcode = ib.WCRead         // READ: the data is there
 	WCCompareSwap  WCOpcode = ib.WCCompareSwap  // the old value is there
 	WCFetchAdd     WCOpcode = ib.WCFetchAdd     // the old value is there
+	WCFlush        WCOpcode = ib.WCFlush        // OpFlush: it is done
+	WCAtomicWrite  WCOpcode = ib.WCAtomicWrite  // OpAtomicWrite
 	WCRecv         WCOpcode = ib.WCRecv         // a receive, by a SEND
 	WCRecvWriteImm WCOpcode = ib.WCRecvWriteImm // a receive, by OpWriteImm
 )

@@ -31,6 +31,21 @@ const (
 	// OpFetchAdd adds CompareAdd to 8 aligned bytes of the peer. What they
 	// were before goes to SGList.
 	OpFetchAdd Opcode = ib.OpFetchAdd
+	// OpFlush completes when what this queue pair has written to memory of
+	// the peer before is visible to all there, or on stable storage:
+	// FlushType says which, FlushLevel and Length say of which bytes. The
+	// peer's region needs the right FlushGlobal or FlushPersistent.
+	//
+	// It takes the place of a READ among those that may be outstanding.
+	// What this queue pair posts behind it, READs apart, is executed when
+	// it is done: so an OpAtomicWrite behind it may point to what it has
+	// made persistent.
+	OpFlush Opcode = ib.OpFlush
+	// OpAtomicWrite writes 8 aligned bytes of the peer at once: no reader
+	// sees a part of them. The bytes are Inline, or what SGList names, and
+	// are written as they lie in memory. It needs RemoteWrite, and takes
+	// the place of a READ among those that may be outstanding.
+	OpAtomicWrite Opcode = ib.OpAtomicWrite
 )
 
 // SGE is one entry of a scatter/gather list: Length bytes at Addr of the region
@@ -72,8 +87,8 @@ type SendWR struct {
 	// operations that take a receive, and is ignored for others.
 	Solicited bool
 
-	// Fence delays the request until all earlier READs and atomics of the
-	// queue pair have completed.
+	// Fence delays the request until all earlier READs, atomics, ATOMIC
+	// WRITEs and FLUSHes of the queue pair have completed.
 	Fence bool
 
 	// SGList is the local memory: where the data of SEND and WRITE comes
@@ -82,8 +97,8 @@ type SendWR struct {
 	SGList []SGE
 
 	// Inline, if not nil, is the data itself instead of SGList, at most
-	// QPConfig.MaxInline bytes, for SEND and WRITE only. PostSend copies
-	// it.
+	// QPConfig.MaxInline bytes, for SEND and WRITE only. The 8 bytes of
+	// OpAtomicWrite always have room. PostSend copies it.
 	Inline []byte
 
 	// Imm is the immediate data of OpSendImm and OpWriteImm. On the wire
@@ -94,7 +109,8 @@ type SendWR struct {
 	// of this side that OpLocalInv or OpReadInv ends.
 	InvalidateKey Key
 
-	// Remote is the memory of the peer, for WRITE, READ and atomics.
+	// Remote is the memory of the peer, for WRITE, READ, atomics,
+	// OpAtomicWrite and OpFlush.
 	Remote RemoteAddr
 
 	// CompareAdd is what OpCompareSwap compares with, and what OpFetchAdd
@@ -119,11 +135,12 @@ type SendWR struct {
 	// XRC is for.
 	RemoteSRQN uint32
 
-	// Length is how many bytes from Remote on OpFlush is about.
+	// Length is how many bytes from Remote on OpFlush of the level
+	// FlushRange is about.
 	Length uint32
 
-	// FlushType is what OpFlush waits for: FlushGlobal, FlushPersistent, or
-	// both.
+	// FlushType is what OpFlush waits for: GlobalVisibility, Persistence,
+	// or both.
 	FlushType FlushType
 
 	// FlushLevel is FlushRange or FlushRegion.

@@ -7,7 +7,7 @@ type counter struct {
 }
 
 // counters lists every field of s but Drops.
-func (s *Stats) counters() [39]counter {
+func (s *Stats) counters() [40]counter {
 	return [...]counter{
 		{"tx_packets", &s.TxPackets},
 		{"tx_bytes", &s.TxBytes},
@@ -33,6 +33,7 @@ func (s *Stats) counters() [39]counter {
 		{"reorder_discarded", &s.ReorderDiscarded},
 		{"read_replays", &s.ReadReplays},
 		{"atomic_replays", &s.AtomicReplays},
+		{"flush_replays", &s.FlushReplays},
 		{"acks_sent", &s.AcksSent},
 		{"acks_merged", &s.AcksMerged},
 		{"nak_seq_sent", &s.NAKSeqSent},

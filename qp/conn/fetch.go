@@ -1,6 +1,7 @@
 package conn
 
 import (
+	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/memreg"
 )
 
@@ -13,7 +14,8 @@ import (
 //	         there on
 //	message  a request is dropped in silence; when its page is there, a sequence
 //	         NAK asks for it
-//	answer   what waits to be sent stops before a response of a READ
+//	answer   what waits to be sent stops before a response of a READ, or the
+//	         one to a FLUSH, whose bytes are brought to stable storage
 //
 // The requester's timer is stopped meanwhile, and no retry is spent: what is in
 // flight may lack the packet that asks for an acknowledgement. A peer whose
@@ -27,13 +29,16 @@ const (
 	NeedPayload Need = iota // requester: the data of the next packet
 	NeedResult              // requester: where a response goes
 	NeedMessage             // responder: where a request goes
-	NeedAnswer              // responder: the data of the next READ response
+	NeedAnswer              // responder: the data of the next READ response, or the FLUSH that it answers
 )
 
-// Fetch is memory that must be fetched so that a queue pair can go on.
+// Fetch is memory that must be fetched so that a queue pair can go on, or be
+// brought to stable storage.
 type Fetch struct {
 	memreg.Missing
-	Need Need
+	Need   Need
+	Ticket uint32   // of a FLUSH: which one
+	Fault  ib.Fault // the driver sets it to what Missing.Fetch returned, or to FaultGone without calling that
 }
 
 // Fetches is what one half waits for: at most one fetch for each need. It takes

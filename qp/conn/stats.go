@@ -23,7 +23,7 @@ const (
 	DropStale                   // a response to what has completed
 	DropGap                     // a response behind a lost one
 	DropBadResponse             // a response that does not fit its request
-	DropRdAtomic                // too many READs or atomics are unanswered: the peer was told to send it again
+	DropRdAtomic                // too many READs or atomics are unanswered, or it would pass a FLUSH: the peer was told to send it again
 	DropConflict                // not what is kept for its PSN, which is dropped too: one of them is forged
 	DropNotPresent              // its page must be fetched: the request is asked for again then
 	DropQKey                    // a datagram with another Q_Key (IBTA 10.2.5)
@@ -75,7 +75,8 @@ type Stats struct {
 	Reordered           uint64 // packets kept until the gap before them is closed
 	ReorderDiscarded    uint64 // of these, given back unused: too old, or in conflict with another for the same PSN
 	ReadReplays         uint64 // READ requests answered again
-	AtomicReplays       uint64 // atomics answered again without executing
+	AtomicReplays       uint64 // atomics and ATOMIC WRITEs answered again without executing
+	FlushReplays        uint64 // FLUSHes answered again
 	AcksSent            uint64
 	AcksMerged          uint64 // acknowledgements that a later one made superfluous before they were sent
 

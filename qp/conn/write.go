@@ -19,6 +19,13 @@ type Writer interface {
 	Commit(n int, to *ib.AddressVector)
 }
 
+// FlushWriter is a Writer that can seal a FLUSH as Linux expects it.
+type FlushWriter interface {
+	// CommitFlush is Commit of a FLUSH to the peer of the connection, whose
+	// ICRC is that of Linux (rocev2.Flow.SealKernelFlush).
+	CommitFlush(n int)
+}
+
 // Output is a Writer that takes a number of packets at the most.
 type Output struct {
 	Packets int  // written
@@ -54,6 +61,18 @@ func (o *Output) Commit(n int) {
 // CommitTo is Writer.Commit for a datagram.
 func (o *Output) CommitTo(n int, to *ib.AddressVector) {
 	o.w.Commit(n, to)
+	o.left--
+	o.Packets++
+}
+
+// CommitFlush is FlushWriter.CommitFlush, or Commit where there is none.
+func (o *Output) CommitFlush(n int) {
+	w, ok := o.w.(FlushWriter)
+	if !ok {
+		o.Commit(n)
+		return
+	}
+	w.CommitFlush(n)
 	o.left--
 	o.Packets++
 }

@@ -25,6 +25,7 @@ func init() {
 		"advance": (*scene).cmdAdvance, "modify": (*scene).cmdModify,
 		"cq": (*scene).cmdCQ, "events": (*scene).cmdEvents, "state": (*scene).cmdState,
 		"mem": (*scene).cmdMem, "same": (*scene).cmdSame, "load": (*scene).cmdLoad, "store": (*scene).cmdStore,
+		"persist": (*scene).cmdPersist,
 	}
 }
 
@@ -53,9 +54,9 @@ var stateNames = map[string]ib.State{
 func parseAccess(s string) (ib.Access, error) {
 	var acc ib.Access
 	for _, c := range s {
-		bit, ok := map[rune]ib.Access{'l': accessLocal, 'w': accessWrite, 'r': accessRead, 'a': accessAtomic, '-': 0}[c]
+		bit, ok := map[rune]ib.Access{'l': accessLocal, 'w': accessWrite, 'r': accessRead, 'a': accessAtomic, 'g': accessFlushGlobal, 'p': accessFlushPersistent, '-': 0}[c]
 		if !ok {
-			return 0, fmt.Errorf("access %q: want letters of lwra, or -", s)
+			return 0, fmt.Errorf("access %q: want letters of lwragp, or -", s)
 		}
 		acc |= bit
 	}
@@ -106,7 +107,7 @@ func (s *scene) makeQP(a *actor, w args) error {
 	if err != nil {
 		return err
 	}
-	access, err := parseAccess(w.text("access", "wra"))
+	access, err := parseAccess(w.text("access", "wragp"))
 	if err != nil {
 		return err
 	}
@@ -194,6 +195,7 @@ func (s *scene) cmdDereg(words []string) error {
 var sendOpcodes = map[string]ib.Opcode{
 	"send": ib.OpSend, "send-imm": ib.OpSendImm, "send-inv": ib.OpSendInv, "write": ib.OpWrite, "write-imm": ib.OpWriteImm,
 	"read": ib.OpRead, "compare-swap": ib.OpCompareSwap, "fetch-add": ib.OpFetchAdd,
+	"flush": ib.OpFlush, "atomic-write": ib.OpAtomicWrite,
 }
 
 // sgeList reads at=, len= and lkey= (or sge=ADDR+LEN,ADDR+LEN).
@@ -244,6 +246,12 @@ func (s *scene) cmdPost(words []string) error {
 	at, to, n := uint64(memBase), uint64(memBase+memHalf), uint64(8)
 	if op == ib.OpRead || op == ib.OpCompareSwap || op == ib.OpFetchAdd {
 		at, to = to, at
+	}
+	if op == ib.OpFlush {
+		if err := readFlush(&w, &wr); err != nil {
+			return err
+		}
+		n = 0
 	}
 	var imm, compareAdd uint64
 	repeat := uint64(1)

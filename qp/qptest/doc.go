@@ -29,18 +29,18 @@
 // the other way round; receives are at 0x11000.
 //
 //	qp a|b|ab [state=rts] [mtu=1024] [psn= rqpsn=]
-//	    [timeout=14 retry=7 rnr=7 rnrtimer=12] [rd=4 destrd=4] [access=wra]
+//	    [timeout=14 retry=7 rnr=7 rnrtimer=12] [rd=4 destrd=4] [access=wragp]
 //	    [sendwr= recvwr= sendsge= recvsge= inline=]
 //	    [window=PSNS windowbytes= chunk= probe=1ms] [keep=PACKETS]
 //	    [cqe=N] [sigall] [srq]
 //	clear
 //	    takes both queue pairs away
-//	mr b NAME at= len= access=lwra [pd=other];  dereg b NAME
+//	mr b NAME at= len= access=lwragp [pd=other];  dereg b NAME
 //	post a OPERATION id= len= [at= to= rkey= lkey= sge=ADDR+LEN,…]
-//	    [imm= inv= add= compare= swap=]
+//	    [imm= inv= add= compare= swap=] [type=global level=range flush=64]
 //	    [unsignaled] [solicited] [fence] [inline] [times=N]
 //	    OPERATION: send, send-imm, send-inv, write, write-imm, read,
-//	    compare-swap or fetch-add
+//	    compare-swap, fetch-add, atomic-write or flush
 //	recv b id= len= [at= lkey= sge=] [times=N]
 //	deliver [drop=a2,b1] [dup=] [swap=] [hold=] [mark=] [from=a] [n=3] [quiet]
 //	    carries packets both ways until both sides are silent; a2 is the second
@@ -56,6 +56,8 @@
 //	modify a STATE [notify] [psn= rqpsn=] [access=]
 //	cq a;  events a;  state a
 //	    completions, asynchronous events, state and timer
+//	persist b [fail] [again]
+//	    what a FLUSH of b waits for is on its disk now
 //	mem b ADDR LEN;  same a ADDR b ADDR LEN;  load b ADDR;  store b ADDR VALUE
 //
 // A queue pair without a peer talks to the script: what it sends is printed at

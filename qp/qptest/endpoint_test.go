@@ -39,7 +39,11 @@ const (
 	accessWrite  ib.Access = 2
 	accessRead   ib.Access = 4
 	accessAtomic ib.Access = 8
-	accessAll              = accessLocal | accessWrite | accessRead | accessAtomic
+
+	accessFlushGlobal     ib.Access = 0x100
+	accessFlushPersistent ib.Access = 0x200
+
+	accessAll = accessLocal | accessWrite | accessRead | accessAtomic
 )
 
 // cqRing is a completion queue for tests: it keeps everything, or overflows

@@ -33,6 +33,7 @@ const (
 	hasAtomic
 	hasAtomicAck
 	hasPayload
+	hasFETH
 )
 
 var opcodeHeaders = map[rocev2.Opcode]int{
@@ -42,7 +43,7 @@ var opcodeHeaders = map[rocev2.Opcode]int{
 	0x0a: hasPayload | hasRETH, 0x0b: hasPayload | hasRETH | hasImm,
 	0x0c: hasRETH, 0x0d: hasPayload | hasAETH, 0x0e: hasPayload, 0x0f: hasPayload | hasAETH, 0x10: hasPayload | hasAETH,
 	0x11: hasAETH, 0x12: hasAETH | hasAtomicAck, 0x13: hasAtomic, 0x14: hasAtomic,
-	0x1d: hasRETH | hasPayload, 0x20: hasPayload, 0x24: hasPayload, 0x64: hasPayload,
+	0x1c: hasFETH | hasRETH, 0x1d: hasRETH | hasPayload, 0x20: hasPayload, 0x24: hasPayload, 0x64: hasPayload,
 }
 
 var nakNames = map[rocev2.Syndrome]string{
@@ -103,6 +104,9 @@ func format(p *rocev2.Packet, dst rocev2.QPN, keys keyNamer) string {
 	flag(p.BTH.BECN, "becn")
 	flag(p.BTH.DestQPN != dst, "dqpn="+p.BTH.DestQPN.String())
 	flag(p.BTH.PKey != 0xffff, fmt.Sprintf("pkey=0x%04x", p.BTH.PKey))
+	if h&hasFETH != 0 {
+		fmt.Fprintf(&b, " type=%s level=%s", flushName(flushTypes, p.FETH.Type), flushName(flushLevels, p.FETH.Level))
+	}
 	if h&hasRETH != 0 {
 		fmt.Fprintf(&b, " va=%#x rkey=%s len=%d", p.RETH.VA, keys.keyName(ib.Key(p.RETH.RKey)), p.RETH.Length)
 	}
@@ -218,6 +222,14 @@ func parseField(p *rocev2.Packet, key, val string, keys keyNamer) error {
 	case "rkey", "inv":
 		k, err := keys.keyOf(val)
 		p.RETH.RKey, p.AtomicETH.RKey, p.IETH.RKey = uint32(k), uint32(k), uint32(k)
+		return err
+	case "type":
+		t, err := flushValue(flushTypes, val)
+		p.FETH.Type = t
+		return err
+	case "level":
+		l, err := flushValue(flushLevels, val)
+		p.FETH.Level = l
 		return err
 	case "data":
 		data, err := hex.DecodeString(val)

@@ -1,6 +1,7 @@
 package qptest
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
@@ -29,6 +30,7 @@ type region struct {
 	name  string
 	iova  uint64
 	bytes []byte
+	disk  *disk
 	reg   *memreg.Region // nil once deregistered
 	lkey  ib.Key
 	rkey  ib.Key
@@ -83,7 +85,7 @@ func newScene() *scene {
 	s.actors[0].peer, s.actors[1].peer = s.actors[1], s.actors[0]
 	for _, a := range s.actors {
 		a.flow = rocev2.NewFlow(a.node.addr, a.peer.node.addr, 0xc000, rocev2.UDPPort)
-		if err := s.addRegion(a, "m", memBase, 2*memHalf, accessAll, a.node.pd); err != nil {
+		if err := s.addRegion(a, "m", memBase, 2*memHalf, accessAll|accessFlushGlobal|accessFlushPersistent, a.node.pd); err != nil {
 			panic(err)
 		}
 		pattern(a.regions[0].bytes[:memHalf], int(a.qpn))
@@ -93,7 +95,8 @@ func newScene() *scene {
 
 func (s *scene) addRegion(a *actor, name string, iova uint64, n int, access ib.Access, pd *memreg.PD) error {
 	r := &region{name: name, iova: iova, bytes: alignedBytes(n)}
-	reg, err := a.node.register(pd, r.bytes, iova, access)
+	r.disk = &disk{Memory: memreg.Local(r.bytes)}
+	reg, err := a.node.table.Register(pd, r.disk, memreg.Options{Access: access, IOVA: iova, Base: memreg.BaseIOVA})
 	if err != nil {
 		return err
 	}
@@ -279,13 +282,17 @@ func (s *scene) poll(a *actor) []byte {
 	if a.polled > 100000 {
 		panic("script: the QP transmits without end")
 	}
+	if w.linux {
+		return a.flow.SealKernelFlush(0, w.buf[:w.n:w.n])
+	}
 	return a.flow.Seal(0, w.buf[:w.n:w.n])
 }
 
 // onePacket is a Writer for one packet.
 type onePacket struct {
-	buf []byte
-	n   int
+	buf   []byte
+	n     int
+	linux bool // a FLUSH for Linux
 }
 
 func (w *onePacket) Room() []byte {
@@ -294,6 +301,8 @@ func (w *onePacket) Room() []byte {
 }
 
 func (w *onePacket) Commit(n int, _ *ib.AddressVector) { w.n = n }
+
+func (w *onePacket) CommitFlush(n int) { w.n, w.linux = n, true }
 
 // arrival is a packet with or without Congestion Experienced.
 func arrival(src netip.Addr, p *rocev2.Packet, marked bool) *qp.Arrival {
@@ -310,7 +319,11 @@ func (s *scene) show(a *actor, wire []byte) string {
 	if err := p.Parse(wire); err != nil {
 		return fmt.Sprintf("%s> UNREADABLE %v % x", a.name, err, wire)
 	}
-	return a.name + "> " + format(&p, a.peer.qpn, s)
+	text := a.name + "> " + format(&p, a.peer.qpn, s)
+	if n := len(wire) - rocev2.ICRCLen; a.flow.ICRC(0, wire[:n]) != binary.LittleEndian.Uint32(wire[n:]) {
+		text += " (ICRC of Linux)"
+	}
+	return text
 }
 
 // hand gives a packet to its receiver as the device would: ICRC, parser, QP.

@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"encoding/binary"
 	"math/bits"
 
 	"github.com/gosoftroce/rocev2/ib"
@@ -21,7 +22,7 @@ const (
 	Solicited
 	Fence
 	Inline
-	Resumed // a READ that was asked for again from the middle
+	Resumed // a READ that was asked for again from the middle, or a FLUSH that was sent again
 )
 
 // Send is a send request in its slot. Push fills what the program has said. The
@@ -30,11 +31,11 @@ type Send struct {
 	ID         uint64
 	Remote     uint64
 	CompareAdd uint64
-	Swap       uint64
+	Swap       uint64 // or the 8 bytes of an inline ATOMIC WRITE, as memory has them
 	Pos        uint64 // where its first byte is in the stream of bytes in flight
 	Length     uint32
 	RKey       uint32
-	Arg        uint32 // immediate data or the key to invalidate
+	Arg        uint32 // immediate data, the key to invalidate, or how many bytes a FLUSH is about
 	PSNs       uint32 // PSNs that it takes
 	First      rocev2.PSN
 	SSN        rocev2.PSN // number of the (last) message that it is
@@ -44,6 +45,8 @@ type Send struct {
 	Flags      uint8
 	NumSGE     uint8
 	Status     ib.Status // an error that waits for the requests before it
+	FlushType  rocev2.FlushType
+	FlushLevel rocev2.FlushLevel
 }
 
 // Is reports whether the operation has one of the flags.
@@ -116,8 +119,11 @@ func (s *SendRing) Push(wr *ib.SendWR, length uint32, signaled bool) {
 	w := s.At(i)
 	*w = Send{ID: wr.ID, Opcode: wr.Opcode, Kind: wr.Opcode.Flags(), Length: length, Remote: wr.Remote.Addr,
 		RKey: uint32(wr.Remote.RKey), CompareAdd: wr.CompareAdd, Swap: wr.Swap, Arg: wr.Imm}
-	if wr.Opcode == ib.OpSendInv {
+	switch wr.Opcode {
+	case ib.OpSendInv:
 		w.Arg = uint32(wr.InvalidateKey)
+	case ib.OpFlush:
+		w.Arg, w.FlushType, w.FlushLevel = wr.Length, wr.FlushType, wr.FlushLevel
 	}
 	if signaled {
 		w.Flags |= Signaled
@@ -130,7 +136,11 @@ func (s *SendRing) Push(wr *ib.SendWR, length uint32, signaled bool) {
 	}
 	if wr.Inline != nil {
 		w.Flags |= Inline
-		copy(s.Data(i), wr.Inline)
+		if wr.Opcode == ib.OpAtomicWrite {
+			w.Swap = binary.NativeEndian.Uint64(wr.Inline)
+		} else {
+			copy(s.Data(i), wr.Inline)
+		}
 	} else {
 		w.NumSGE = uint8(len(wr.SGList))
 		copy(s.List(i, w), wr.SGList)

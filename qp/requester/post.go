@@ -54,26 +54,38 @@ func (r *Requester) checkSend(wr *ib.SendWR) (length uint64, err error) {
 		if !wr.Opcode.Is(ib.OpCarries) {
 			return 0, ib.ErrInline
 		}
-		if len(wr.Inline) > r.queue.MaxInline() {
+		if len(wr.Inline) > r.queue.MaxInline() && wr.Opcode != ib.OpAtomicWrite {
 			return 0, ib.ErrInlineTooLong
 		}
-		return uint64(len(wr.Inline)), nil
+		length = uint64(len(wr.Inline))
 	case len(wr.SGList) > r.queue.MaxSGE():
 		return 0, ib.ErrTooManySGE
+	default:
+		length = ib.TotalLength(wr.SGList)
 	}
-	length = ib.TotalLength(wr.SGList)
 	if length > ib.MaxMessage {
 		return 0, ib.ErrTooLong
 	}
 	if wr.Opcode.Is(ib.OpAnswered) {
-		if r.c.Attr.MaxRdAtomic == 0 {
-			return 0, ib.ErrNoRdAtomic
-		}
-		if wr.Opcode.Is(ib.OpAtomic) && length != 8 {
-			return 0, ib.ErrAtomicLength
-		}
+		return length, r.checkAnswered(wr, length)
 	}
 	return length, nil
+}
+
+// checkAnswered returns what is wrong with a request that has a response of its
+// own.
+func (r *Requester) checkAnswered(wr *ib.SendWR, length uint64) error {
+	switch {
+	case r.c.Attr.MaxRdAtomic == 0:
+		return ib.ErrNoRdAtomic
+	case wr.Opcode.Is(ib.OpAtomic) && length != 8:
+		return ib.ErrAtomicLength
+	case wr.Opcode == ib.OpAtomicWrite && length != 8:
+		return ib.ErrAtomicWrite
+	case wr.Opcode == ib.OpFlush && (length != 0 || !wr.FlushType.Valid() || !wr.FlushLevel.Valid()):
+		return ib.ErrFlush
+	}
+	return nil
 }
 
 // explain adds to err, of checkSend, the figures that it is about.
@@ -86,11 +98,27 @@ func (r *Requester) explain(wr *ib.SendWR, err error) error {
 	case ib.ErrInlineTooLong:
 		return fmt.Errorf("%w: %d bytes; the queue pair was made for %d (MaxInline)", err, len(wr.Inline), r.queue.MaxInline())
 	case ib.ErrInline:
-		return fmt.Errorf("%w: %v; only SEND and WRITE can", err, wr.Opcode)
+		return fmt.Errorf("%w: %v; only SEND, WRITE and ATOMIC WRITE can", err, wr.Opcode)
 	case ib.ErrTooManySGE:
 		return fmt.Errorf("%w: %d; the queue pair was made for %d (MaxSendSGE)", err, len(wr.SGList), r.queue.MaxSGE())
 	case ib.ErrAtomicLength:
 		return fmt.Errorf("%w: SGList has %d", err, ib.TotalLength(wr.SGList))
+	case ib.ErrAtomicWrite:
+		return fmt.Errorf("%w: this one has %d", err, uint64(len(wr.Inline))+ib.TotalLength(wr.SGList))
+	case ib.ErrFlush:
+		return fmt.Errorf("%w: %s", err, flushFault(wr))
 	}
 	return err
+}
+
+// flushFault says what is wrong with a FLUSH.
+func flushFault(wr *ib.SendWR) string {
+	switch {
+	case !wr.FlushType.Valid():
+		return fmt.Sprintf("FlushType %d is neither global visibility (1), nor persistence (2), nor both (3)", wr.FlushType)
+	case !wr.FlushLevel.Valid():
+		return fmt.Sprintf("FlushLevel %d is neither a range (0) nor the region (1)", wr.FlushLevel)
+	}
+	return fmt.Sprintf("it carries no data, and SGList has %d bytes; Length says how many bytes of the peer it is about",
+		ib.TotalLength(wr.SGList))
 }

@@ -33,7 +33,8 @@ type recoveryState struct {
 	resent   uint64 // Stats.Retransmits when the peer's silence first had packets sent again
 	sinceAck uint32 // packets since the last one with AckReq
 	paging   bool   // nothing is sent until the place of a response is fetched
-	paced    bool   // the last poll stopped before limit.NotBefore
+	flush    flushICRC
+	paced    bool // the last poll stopped before limit.NotBefore
 }
 
 // Configure brings changed attributes to where they are used.

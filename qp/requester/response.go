@@ -137,7 +137,8 @@ func (r *Requester) progress(now clock.Time, from rocev2.PSN, pos uint64) {
 	}
 }
 
-// readResponse takes a packet of the response to a READ.
+// readResponse takes a packet of the response to a READ, or to a request that
+// is answered like an empty one.
 func (r *Requester) readResponse(p *rocev2.Packet, info *rocev2.OpcodeInfo) conn.Drop {
 	psn := p.BTH.PSN
 	if !r.acknowledgeBefore(psn) {
@@ -145,7 +146,7 @@ func (r *Requester) readResponse(p *rocev2.Packet, info *rocev2.OpcodeInfo) conn
 	}
 	w := r.queue.At(r.queue.Head)
 	rel := psn.Ahead(w.First)
-	if w.Opcode != ib.OpRead || !r.readFits(w, rel, p, info) {
+	if w.Opcode != ib.OpRead && !w.Is(ib.OpEmptyAnswer) || !r.readFits(w, rel, p, info) {
 		r.retry.badResp = true
 		return conn.DropBadResponse
 	}
@@ -167,6 +168,7 @@ func (r *Requester) readResponse(p *rocev2.Packet, info *rocev2.OpcodeInfo) conn
 	}
 	r.una = psn.Next()
 	if rel+1 == w.PSNs {
+		r.flush.answered(w)
 		r.posUna = endOf(w)
 		r.completeHead()
 	} else {

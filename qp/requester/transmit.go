@@ -30,6 +30,8 @@ var wireOpcodes = [ib.NumOpcodes][4]rocev2.Opcode{
 		rocev2.RCReadRequest},
 	ib.OpCompareSwap: {placeOnly: rocev2.RCCompareSwap},
 	ib.OpFetchAdd:    {placeOnly: rocev2.RCFetchAdd},
+	ib.OpFlush:       {placeOnly: rocev2.RCFlush},
+	ib.OpAtomicWrite: {placeOnly: rocev2.RCAtomicWrite},
 }
 
 // sender says what may be sent now, and makes its packets.
@@ -107,7 +109,11 @@ func (r *sender) pollNext(now clock.Time, buf []byte, out *conn.Output) bool {
 		r.localFault(w, ib.StatusLocProtErr, conn.VendorErr(fault))
 		return false
 	}
-	out.Commit(n)
+	if w.Opcode == ib.OpFlush && r.sealsAsLinux(w) {
+		out.CommitFlush(n)
+	} else {
+		out.Commit(n)
+	}
 	r.sent(now, &rq, 1)
 	return true
 }
@@ -236,6 +242,10 @@ func (r *sender) buildRequest(rq *request, buf []byte) (int, ib.Fault) {
 	case w.Opcode == ib.OpRead:
 		e := rocev2.RETH{VA: w.Remote + uint64(rq.off), RKey: w.RKey, Length: rq.n}
 		return len(e.AppendTo(b)), ib.FaultNone
+	case w.Opcode == ib.OpFlush:
+		f := rocev2.FETH{Type: w.FlushType, Level: w.FlushLevel}
+		e := rocev2.RETH{VA: w.Remote, RKey: w.RKey, Length: w.Arg}
+		return len(e.AppendTo(f.AppendTo(b))), ib.FaultNone
 	case w.Is(ib.OpRemote) && place&placeFirst != 0:
 		e := rocev2.RETH{VA: w.Remote, RKey: w.RKey, Length: w.Length}
 		b = e.AppendTo(b)
@@ -255,7 +265,11 @@ func (r *sender) appendPayload(rq *request, b []byte) (int, ib.Fault) {
 	b = b[:end+int(rocev2.PadCount(int(rq.n)))]
 	clear(b[end:])
 	if rq.w.Flags&queue.Inline != 0 {
-		copy(b[at:end], r.queue.Data(r.cur)[rq.off:])
+		if rq.w.Opcode == ib.OpAtomicWrite {
+			binary.NativeEndian.PutUint64(b[at:end], rq.w.Swap)
+		} else {
+			copy(b[at:end], r.queue.Data(r.cur)[rq.off:])
+		}
 		return len(b), ib.FaultNone
 	}
 	list := r.queue.List(r.cur, rq.w)

@@ -146,6 +146,9 @@ func (r *work) readFits(w *queue.Send, rel uint32, p *rocev2.Packet, info *rocev
 	if info.First != first && (first || w.Flags&queue.Resumed == 0) {
 		return false
 	}
+	if w.Is(ib.OpEmptyAnswer) {
+		return len(p.Payload) == 0
+	}
 	want := min(w.Length-rel<<r.c.Shift, uint32(r.c.MTU))
 	return len(p.Payload) == int(want)
 }

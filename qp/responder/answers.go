@@ -13,6 +13,8 @@ const (
 	responseNAK    // any NAK, and receiver not ready
 	responseRead   // one packet or more
 	responseAtomic // the stored value of a resource
+	responseEmpty  // of an empty READ: for an ATOMIC WRITE or a FLUSH
+	responseFlush  // the same, when the bytes are on stable storage
 )
 
 // response is an answer that waits to be sent.
@@ -20,12 +22,12 @@ type response struct {
 	kind     responseKind
 	syndrome rocev2.Syndrome // NAKs
 	res      uint8           // index of the resource
-	part     bool            // READ: another answer of the same resource waits behind this one
+	part     bool            // READ: another answer of the same resource waits behind this one; FLUSH: it is being done
 	psn      rocev2.PSN      // of the (next) packet
 	start    rocev2.PSN      // READ: where the FIRST is
 	msn      rocev2.PSN
 	left     uint32 // READ: packets
-	end      uint32 // READ: offset behind the last byte, from the start of the resource
+	end      uint32 // READ: offset behind the last byte, from the start of the resource; FLUSH: the fault that it met
 }
 
 // responses is the bounded queue of answers, in the order of the requests.
@@ -142,11 +144,12 @@ func (r *responses) move(from, to uint8) {
 	}
 }
 
-// dropReads drops the answers from the first one on that has data of a READ,
-// which it returns if there is one. What is left is small.
+// dropReads drops the answers from the first one on that has data of a READ, or
+// is to a FLUSH that is not done. It returns that if there is one. What is left
+// is small.
 func (r *responses) dropReads() (first response, dropped bool) {
 	for i := r.head; i != r.tail; i++ {
-		if e := r.at(i); e.kind == responseRead {
+		if e := r.at(i); e.kind == responseRead || e.kind == responseFlush {
 			r.tail = i
 			return *e, true
 		}

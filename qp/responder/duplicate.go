@@ -14,8 +14,10 @@ func (r *answerer) duplicate(p *rocev2.Packet, info *rocev2.OpcodeInfo) conn.Dro
 		r.duplicateMessage(p.BTH.PSN)
 	case rocev2.OpReadRequest:
 		r.duplicateRead(p)
-	case rocev2.OpCompareSwap, rocev2.OpFetchAdd:
+	case rocev2.OpCompareSwap, rocev2.OpFetchAdd, rocev2.OpAtomicWrite:
 		r.duplicateAtomic(p)
+	case rocev2.OpFlush:
+		r.duplicateFlush(p)
 	}
 	return conn.DropDuplicate
 }
@@ -113,7 +115,8 @@ func (r *answerer) readAgain(h *rocev2.BTH, e *rocev2.RETH) {
 	r.out.insert(response{kind: responseRead, res: index, psn: h.PSN, start: h.PSN, msn: r.msn, left: psns, end: e.Length})
 }
 
-// duplicateAtomic sends the stored result again (IBTA 9.7.5.1.6). One that lost
+// duplicateAtomic sends the stored result of an atomic again, or that an ATOMIC
+// WRITE was executed (IBTA 9.7.5.1.6). One that lost
 // its place in the ring cannot be executed again, so the peer is told that it
 // had more outstanding than agreed; nothing else happens, see readAgain.
 func (r *answerer) duplicateAtomic(p *rocev2.Packet) {
@@ -121,10 +124,10 @@ func (r *answerer) duplicateAtomic(p *rocev2.Packet) {
 	if e == nil && r.res.wasPushed(p.BTH.PSN, 1, r.epsn) {
 		r.out.nakDuplicate(rocev2.NAKInvalidRequest, p.BTH.PSN, r.msn)
 	}
-	if e == nil || e.kind != resourceAtomic || e.opcode != p.BTH.Opcode || e.pending != pendingNone {
+	if e == nil || e.opcode != p.BTH.Opcode || e.pending != pendingNone {
 		return
 	}
 	r.c.Stats.AtomicReplays++
 	e.pending = pendingReplay
-	r.out.insert(response{kind: responseAtomic, res: index, psn: e.first, msn: r.msn})
+	r.out.insert(response{kind: e.answer(), res: index, psn: e.first, msn: r.msn})
 }

@@ -42,8 +42,8 @@ func (r *answerer) RepeatFatal(p *rocev2.Packet) conn.Drop {
 		switch {
 		case e == nil || e.opcode != p.BTH.Opcode:
 			return conn.DropState
-		case e.kind == resourceAtomic:
-			r.out.push(response{kind: responseAtomic, res: index, psn: psn, msn: r.msn})
+		case e.kind != resourceRead:
+			r.out.push(response{kind: e.answer(), res: index, psn: psn, msn: r.msn})
 		default:
 			r.out.nak(rocev2.NAKRemoteOperational, psn, r.msn)
 		}

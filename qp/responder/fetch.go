@@ -7,7 +7,11 @@ import (
 )
 
 // Fetch returns the next memory that must be fetched, each once.
-func (r *Responder) Fetch() (conn.Fetch, bool) { return r.fetch.Poll(conn.NeedMessage) }
+func (r *Responder) Fetch() (conn.Fetch, bool) {
+	f, ok := r.fetch.Poll(conn.NeedMessage)
+	f.Ticket = r.ticket
+	return f, ok
+}
 
 // WantsFetch reports whether Fetch has something to return.
 func (r *Responder) WantsFetch() bool { return r.fetch.Any() }

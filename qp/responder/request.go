@@ -10,7 +10,14 @@ import (
 // HandleRequest executes a request, and what was kept behind it.
 func (r *Responder) HandleRequest(now clock.Time, a *conn.Arrival, info *rocev2.OpcodeInfo) conn.Drop {
 	p := a.Packet
+	placing := info.Operation == rocev2.OpFlush || info.Operation == rocev2.OpAtomicWrite
+	if placing && p.RETH.VA == 0 {
+		r.recallAddress(p)
+	}
 	d := r.executeRequest(p, info)
+	if placing && d != conn.DropNone {
+		r.rememberAddress(p, d)
+	}
 	if d == conn.DropOutOfOrder {
 		return r.bufferRequest(now, p, info)
 	}
@@ -45,8 +52,11 @@ func (r *Responder) executeRequest(p *rocev2.Packet, info *rocev2.OpcodeInfo) co
 	if info.First == (r.message != 0) || (r.message != 0 && r.message != info.Operation) {
 		return r.refuse(rocev2.NAKInvalidRequest, ib.StatusRemInvReqErr, ib.FaultNone)
 	}
-	if need := accessFor(info.Operation); r.c.Attr.Access&need != need {
+	if need := accessFor(p, info.Operation); r.c.Attr.Access&need != need {
 		return r.refuse(rocev2.NAKInvalidRequest, ib.StatusRemInvReqErr, ib.FaultNone)
+	}
+	if r.flushing > 0 && info.Operation != rocev2.OpReadRequest && info.Operation != rocev2.OpFlush {
+		return r.putOff()
 	}
 	switch info.Operation {
 	case rocev2.OpSend:
@@ -57,20 +67,25 @@ func (r *Responder) executeRequest(p *rocev2.Packet, info *rocev2.OpcodeInfo) co
 		return r.executeRead(p)
 	case rocev2.OpCompareSwap, rocev2.OpFetchAdd:
 		return r.executeAtomic(p, info)
+	case rocev2.OpAtomicWrite:
+		return r.executeAtomicWrite(p)
+	case rocev2.OpFlush:
+		return r.executeFlush(p)
 	}
 	return r.refuse(rocev2.NAKInvalidRequest, ib.StatusRemInvReqErr, ib.FaultNone)
 }
 
-// accessFor returns the right that the queue pair must have. FLUSH and
-// ATOMIC_WRITE (IBTA A19) need none here: they are refused later.
-func accessFor(op rocev2.Operation) ib.Access {
+// accessFor returns the right that the queue pair must have.
+func accessFor(p *rocev2.Packet, op rocev2.Operation) ib.Access {
 	switch op {
-	case rocev2.OpWrite:
+	case rocev2.OpWrite, rocev2.OpAtomicWrite:
 		return ib.RemoteWrite
 	case rocev2.OpReadRequest:
 		return ib.RemoteRead
 	case rocev2.OpCompareSwap, rocev2.OpFetchAdd:
 		return ib.RemoteAtomic
+	case rocev2.OpFlush:
+		return flushAccess(p.FETH.Type)
 	}
 	return 0
 }

@@ -12,6 +12,8 @@ const (
 	resourceFree resourceKind = iota
 	resourceRead
 	resourceAtomic
+	resourceAtomicWrite
+	resourceFlush
 )
 
 // pending says whether a response of a resource waits to be sent.
@@ -23,11 +25,12 @@ const (
 	pendingReplay         // the answer to a duplicate
 )
 
-// resource is what the responder keeps of a READ or an atomic to answer it
-// again (IBTA 9.7.5.1.6). A READ owns the PSNs of all its responses.
+// resource is what the responder keeps of a READ, an atomic, an ATOMIC WRITE or
+// a FLUSH to answer it again (IBTA 9.7.5.1.6). A READ owns the PSNs of all its
+// responses.
 type resource struct {
 	va      uint64
-	value   uint64 // atomics: what the memory held before
+	value   uint64 // atomics: what the memory held before; FLUSH: its FETH, see flushValue
 	first   rocev2.PSN
 	psns    uint32
 	rkey    uint32
@@ -192,6 +195,7 @@ func (r *answerer) age(n uint32) bool {
 	for i := range r.res.beside {
 		forget(&r.res.beside[i], besideRing+i)
 	}
+	r.addresses = nil
 	r.res.pushed = r.res.pushed && r.epsn.Ahead(r.res.behind)+n <= ageLimit
 	r.acked = r.acked && r.epsn.Ahead(r.lastAck)+n <= ageLimit
 	return true

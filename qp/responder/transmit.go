@@ -13,6 +13,7 @@ type answerer struct {
 	c        *conn.Conn
 	receives conn.Receives
 	fetch    conn.Fetches
+	ticket   uint32 // of the last FLUSH that was begun
 	answers
 }
 
@@ -25,9 +26,11 @@ type answers struct {
 	acked        bool // lastAck is set
 	unacked      bool // nothing that was sent acknowledges what lies from firstUnacked to lastAck
 
-	res   resources
-	out   responses
-	fatal fatalNAK
+	res       resources
+	out       responses
+	addresses *addresses // of FLUSHes and ATOMIC WRITEs that were dropped, nil if none was
+	flushing  uint32     // FLUSHes among what waits that are not done: nothing that writes may pass them
+	fatal     fatalNAK
 }
 
 // Resize takes another max_dest_rd_atomic. No answer may wait.
@@ -72,7 +75,7 @@ func (r *answerer) pollNext(buf []byte, out *conn.Output) bool {
 	for !r.out.empty() {
 		e := r.out.at(r.out.head)
 		switch e.kind {
-		case responseAck, responseNAK, responseAtomic:
+		case responseAck, responseNAK, responseAtomic, responseEmpty:
 			r.out.head++
 			out.Commit(r.buildShort(e, buf))
 			return true
@@ -87,6 +90,12 @@ func (r *answerer) pollNext(buf []byte, out *conn.Output) bool {
 			}
 			if f == ib.FaultNotPresent {
 				r.awaitAnswer(e)
+				return false
+			}
+			r.refuseAnswer(e, f)
+		case responseFlush:
+			f := r.persist(e)
+			if f == ib.FaultNotPresent {
 				return false
 			}
 			r.refuseAnswer(e, f)
@@ -112,13 +121,17 @@ func (r *answerer) buildShort(e *response, buf []byte) int {
 	res := r.res.at(e.res)
 	res.pending = pendingNone
 	r.acknowledges(e.psn)
-	n := r.buildAck(buf, rocev2.RCAtomicAcknowledge, e.psn, rocev2.AETH{Syndrome: r.ackSyndrome(), MSN: e.msn})
+	a := rocev2.AETH{Syndrome: r.ackSyndrome(), MSN: e.msn}
+	if e.kind == responseEmpty {
+		return r.buildAck(buf, rocev2.RCReadResponseOnly, e.psn, a)
+	}
+	n := r.buildAck(buf, rocev2.RCAtomicAcknowledge, e.psn, a)
 	ack := rocev2.AtomicAckETH{Original: res.value}
 	return len(ack.AppendTo(buf[:n]))
 }
 
-// refuseAnswer ends the answer to a READ whose memory has a fault. If it is the
-// first one, the connection ends; a duplicate gets a NAK in its turn.
+// refuseAnswer ends the answer to a READ or FLUSH whose memory has a fault. If
+// it is the first one, the connection ends; a duplicate gets a NAK in its turn.
 func (r *answerer) refuseAnswer(e *response, f ib.Fault) {
 	s, status := faultNAK(f)
 	res := r.res.at(e.res)
