@@ -30,7 +30,7 @@ func (s ICRCState) String() string {
 type RxPacket struct {
 	Data         []byte     // BTH to ICRC
 	Src          netip.Addr // plain IPv4 or IPv6, without zone
-	Dst          netip.Addr // the link's address, without zone
+	Dst          netip.Addr // the link's address, or the group that it was sent to; without zone
 	SrcPort      uint16
 	IPID         uint16 // IPv4 Identification, as the ICRC revealed it; 0 if ICRC is bad
 	TrafficClass uint8  // DSCP and ECN; 0 also if the link cannot tell

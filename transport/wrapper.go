@@ -11,6 +11,7 @@ var (
 	_ LinkMTUReader    = Wrapper{}
 	_ SourcePortOpener = Wrapper{}
 	_ PortReporter     = Wrapper{}
+	_ GroupJoiner      = Wrapper{}
 )
 
 // ReadLinkMTU passes the call on; see LinkMTUReader.
@@ -23,3 +24,9 @@ func (w Wrapper) OpenSourcePort(port uint16, exact bool) (uint16, error) {
 
 // PortStatus passes the call on; see PortReporter.
 func (w Wrapper) PortStatus() PortStatus { return StatusOf(w.Link) }
+
+// JoinGroup passes the call on; see GroupJoiner.
+func (w Wrapper) JoinGroup(group netip.Addr) error { return JoinGroup(w.Link, group) }
+
+// LeaveGroup passes the call on; see GroupJoiner.
+func (w Wrapper) LeaveGroup(group netip.Addr) error { return LeaveGroup(w.Link, group) }
