@@ -49,8 +49,12 @@ func (c *Config) place(addr netip.Addr) (at netip.AddrPort, scope uint32, err er
 // links, can send from. A socket is open for each until the link is closed.
 const MaxSourcePorts = 64
 
-// OpenError says why a link or a source port could not be opened. It unwraps to
-// the cause.
+// MaxGroups is how many multicast groups a link can join. A socket is open for
+// each, with a receive buffer of up to 4 MiB.
+const MaxGroups = 1024
+
+// OpenError says why a link or a source port could not be opened, or a group
+// not be joined. It unwraps to the cause.
 type OpenError struct {
 	Addr netip.AddrPort
 	Op   string // what failed: "check address", "bind" …

@@ -31,6 +31,14 @@
 // anybody can send that: packets that are too long for a router are lost. For
 // one that is too long for the interface the error is transport.ErrTooLong.
 //
-// The link is bound to one unicast address. It does not receive multicast and
-// does not choose source ports by itself.
+// The link's socket is bound to one unicast address. On Linux each multicast
+// group that the link joins is one more socket, bound to the group, up to
+// MaxGroups. The membership is on the interface that has the link's address,
+// and datagrams to groups leave by that interface, whatever the routes say. A
+// copy of them comes back to every member on this host, the sender included.
+// Any user can do that over IPv4 on lo; Linux carries no IPv6 multicast there.
+// An interface that is removed takes its memberships with it. On other systems
+// the link receives no multicast, and JoinGroup says so.
+//
+// The link does not choose source ports by itself.
 package udp

@@ -28,6 +28,7 @@ type Link struct {
 	mtu    ownMTU
 	gso    bool
 	others *sourcePorts
+	groups groups
 
 	closed  atomic.Bool
 	waiting waiter
@@ -46,18 +47,23 @@ func Open(addr netip.Addr, c Config) (*Link, error) {
 	if err != nil {
 		return nil, err
 	}
-	fd, op, err := bind(at, scope, &c, false)
+	addr = at.Addr()
+	l := &Link{addr: addr, local: netip.AddrPortFrom(addr.WithZone(""), c.Port), scope: scope}
+	l.mtu.init(addr)
+	l.groups.cfg, l.groups.iface = c, groupInterface(&l.mtu, scope)
+	fd, op, err := bind(at, scope, &c, func(fd int) error {
+		sendByInterface(fd, addr.Is4(), l.groups.iface)
+		return nil
+	})
 	if err != nil {
 		return nil, &OpenError{Addr: at, Op: op, Err: err, Hint: bindHint(at, err)}
 	}
-	addr = at.Addr()
-	l := &Link{addr: addr, local: netip.AddrPortFrom(addr.WithZone(""), c.Port), scope: scope}
 	l.setup(fd, &c)
 	if l.socket, err = newSocket(fd, at); err != nil {
 		return nil, &OpenError{Addr: at, Op: "register", Err: err}
 	}
-	l.others = newSourcePorts(at, scope, c)
-	if err := l.waiting.init(); err != nil {
+	l.others = newSourcePorts(at, scope, l.groups.iface, c)
+	if err := l.waiting.init(&l.groups); err != nil {
 		l.file.Close()
 		return nil, &OpenError{Addr: at, Op: "make an eventfd", Err: err}
 	}
@@ -151,7 +157,6 @@ func (l *Link) steer(n int) error {
 
 // setup sizes the buffers of the socket and finds out what it can do.
 func (l *Link) setup(fd int, c *Config) {
-	l.mtu.init(l.addr)
 	l.caps = transport.Capabilities{
 		Port:        c.Port,
 		FullICRC:    !l.addr.Is4(),
@@ -188,6 +193,12 @@ func (l *Link) ReadLinkMTU(peer netip.Addr) int {
 	if !peer.IsValid() || peer.Is4() != l.local.Addr().Is4() {
 		return own
 	}
+	if peer.IsMulticast() {
+		if ifi, err := net.InterfaceByIndex(l.groups.iface); err == nil {
+			own = ifi.MTU // whatever the routes say
+		}
+		return own
+	}
 	r, ok := findRoute(l.local.Addr(), peer, l.scope)
 	if !ok || r.local {
 		return own
@@ -205,21 +216,25 @@ func (l *Link) ReadLinkMTU(peer netip.Addr) int {
 
 var _ transport.LinkMTUReader = (*Link)(nil)
 
-// waiter is the state of Wait: poll(2) on the socket and on an eventfd that
-// wakes it. The runtime's poller would wake for every packet, even while a
-// program polls and nobody waits.
+// waiter is the state of Wait: poll(2) on the socket, on an eventfd that wakes
+// it, and on what watches the sockets of groups, if there are any. The
+// runtime's poller would wake for every packet, even while a program polls and
+// nobody waits.
 type waiter struct {
 	event    *os.File
 	raw      syscall.RawConn // of event
+	groups   *groups
 	onSocket func(fd uintptr)
 	onEvent  func(fd uintptr)
+	onGroups func(fd uintptr)
 	wake     func(fd uintptr)
 	more     atomic.Bool  // the last Recv left something
 	failing  atomic.Int32 // Recv calls in a row that failed
-	fds      [2]unix.PollFd
+	fds      [3]unix.PollFd
 }
 
-func (w *waiter) init() error {
+func (w *waiter) init(g *groups) error {
+	w.groups = g
 	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
 	if err != nil {
 		return os.NewSyscallError("eventfd", err)
@@ -229,7 +244,7 @@ func (w *waiter) init() error {
 		w.event.Close()
 		return err
 	}
-	var one, count [8]byte
+	var one [8]byte
 	binary.NativeEndian.PutUint64(one[:], 1)
 	w.wake = func(fd uintptr) {
 		// It fails only when the counter is full: then a wake-up is
@@ -238,17 +253,13 @@ func (w *waiter) init() error {
 	}
 	w.onEvent = func(fd uintptr) {
 		w.fds[1] = unix.PollFd{Fd: int32(fd), Events: unix.POLLIN}
-		fds, millis := w.fds[:], -1
-		if n := w.failing.Load(); n > 0 {
-			// The socket would be ready at once, to fail again.
-			fds, millis = w.fds[1:], pauseMillis(n)
+		if !w.groups.any.Load() || w.groups.watch.raw.Control(w.onGroups) != nil {
+			w.block(2)
 		}
-		n, err := unix.Poll(fds, millis)
-		if err == nil && n > 0 && w.fds[1].Revents != 0 {
-			// It is readable, so this does not block. It resets the
-			// counter.
-			_, _ = unix.Read(int(fd), count[:])
-		}
+	}
+	w.onGroups = func(fd uintptr) {
+		w.fds[2] = unix.PollFd{Fd: int32(fd), Events: unix.POLLIN}
+		w.block(3)
 	}
 	w.onSocket = func(fd uintptr) {
 		w.fds[0] = unix.PollFd{Fd: int32(fd), Events: unix.POLLIN}
@@ -256,6 +267,23 @@ func (w *waiter) init() error {
 		_ = w.raw.Control(w.onEvent)
 	}
 	return nil
+}
+
+// block waits for the first n descriptors.
+func (w *waiter) block(n int) {
+	fds, millis := w.fds[:n], -1
+	if k := w.failing.Load(); k > 0 {
+		// The sockets would be ready at once, to fail again.
+		fds, millis = w.fds[1:2], pauseMillis(k)
+	}
+	w.fds[1].Revents = 0
+	got, err := unix.Poll(fds, millis)
+	if err == nil && got > 0 && w.fds[1].Revents != 0 {
+		// It is readable, so this does not block. It resets the
+		// counter.
+		var count [8]byte
+		_, _ = unix.Read(int(w.fds[1].Fd), count[:])
+	}
 }
 
 // pauseMillis is how long Wait lasts after so many failed Recv calls in a row.
@@ -306,7 +334,7 @@ func (l *Link) Close() error {
 	}
 	l.stats.SetOverflow(l.kernelDrops())
 	l.Wake()
-	return errors.Join(l.file.Close(), l.waiting.event.Close(), l.others.leave())
+	return errors.Join(l.file.Close(), l.waiting.event.Close(), l.others.leave(), l.groups.close())
 }
 
 // Stats returns the counters. RxOverflow is the kernel's, asked for with
@@ -319,12 +347,15 @@ func (l *Link) Stats() transport.LinkStats {
 	return s
 }
 
-// kernelDrops returns the socket's drop counter, SK_MEMINFO_DROPS.
-func (l *Link) kernelDrops() uint64 {
+// kernelDrops returns what the link's sockets have dropped.
+func (l *Link) kernelDrops() uint64 { return l.socket.drops() + l.groups.drops() }
+
+// drops returns the socket's drop counter, SK_MEMINFO_DROPS.
+func (s *socket) drops() uint64 {
 	const fields, drops = 9, 8
 	var info [fields]uint32
 	size := uint32(unsafe.Sizeof(info))
-	err := l.raw.Control(func(fd uintptr) {
+	err := s.raw.Control(func(fd uintptr) {
 		_, _, errno := unix.Syscall6(unix.SYS_GETSOCKOPT, fd, unix.SOL_SOCKET, unix.SO_MEMINFO,
 			uintptr(unsafe.Pointer(&info)), uintptr(unsafe.Pointer(&size)), 0)
 		if errno != 0 {

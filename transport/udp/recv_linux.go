@@ -24,6 +24,7 @@ type recvSlot struct {
 	iov     unix.Iovec
 	control [recvControl]byte // aligned as the headers in it
 	addr    unix.RawSockaddrInet6
+	group   *groupSocket // by which it was received; nil = the link's own socket
 }
 
 // recvControl is room for the control messages of a datagram.
@@ -33,12 +34,14 @@ const recvControl = 4 * controlInt
 type receiver struct {
 	l        *Link
 	read     func(fd uintptr)
+	readMore func(fd uintptr)
 	verifier *transport.Verifier
 	hdrs     [recvHeaders]mmsghdr
 	slots    [recvHeaders]recvSlot
 	batch    *transport.RxBatch // whose buffers the headers point to
 	n        int                // headers to fill
 	got      int                // headers filled last time, to be made ready again
+	grouped  bool               // the last call received from groups
 	few      bool               // little comes: one system call for one datagram is the cheapest
 	left     bool               // there may be more than was taken
 	errno    unix.Errno         // with which receiving failed, or EAGAIN
@@ -48,6 +51,7 @@ func (r *receiver) init(l *Link) {
 	r.l = l
 	r.verifier = transport.NewVerifier(l.local)
 	r.read = r.receive
+	r.readMore = r.many
 	for i := range r.hdrs {
 		h, s := &r.hdrs[i].hdr, &r.slots[i]
 		h.Name = (*byte)(unsafe.Pointer(&s.addr))
@@ -66,8 +70,13 @@ func (l *Link) Recv(b *transport.RxBatch) (int, error) {
 	}
 	r := &l.rx
 	r.prepare(b)
-	if err := l.raw.Control(r.read); err != nil {
-		return 0, l.wrap(err)
+	// Groups and the link's own socket take turns, so that neither has to
+	// wait until the other has nothing more.
+	r.grouped = !r.grouped && l.groups.any.Load() && r.receiveGroups()
+	if !r.grouped {
+		if err := l.raw.Control(r.read); err != nil {
+			return 0, l.wrap(err)
+		}
 	}
 	if r.errno != 0 && r.errno != unix.EAGAIN {
 		l.waiting.failing.Add(1)
@@ -203,14 +212,18 @@ func (r *receiver) deliver(b *transport.RxBatch) {
 	malformed := 0
 	for i := range r.got {
 		h, s := &r.hdrs[i], &r.slots[i]
-		meta := transport.RxPacket{Dst: r.l.local.Addr()}
+		meta, v := transport.RxPacket{Dst: r.l.local.Addr()}, r.verifier
+		if s.group != nil {
+			meta.Dst, v = s.group.addr, s.group.verifier
+			s.group = nil
+		}
 		meta.Src, meta.SrcPort = getSockaddr(&s.addr, h.hdr.Namelen)
 		if h.hdr.Flags&unix.MSG_TRUNC != 0 || !meta.Src.IsValid() {
 			malformed++
 			continue
 		}
 		segment := parseControl(s.control[:h.hdr.Controllen], &meta)
-		malformed += b.Split(b.Buffer(i)[:h.n], segment, meta, r.verifier)
+		malformed += b.Split(b.Buffer(i)[:h.n], segment, meta, v)
 	}
 	r.l.stats.Received(b, r.got, malformed)
 }

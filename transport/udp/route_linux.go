@@ -17,8 +17,9 @@ type route struct {
 	local bool
 }
 
-// findRoute asks the kernel for the way from src to dst. What the kernel has
-// learned of the path from ICMP does not count, because anybody can send that.
+// findRoute asks the kernel for the way from src, if that is valid, to dst.
+// What the kernel has learned of the path from ICMP does not count, because
+// anybody can send that.
 func findRoute(src, dst netip.Addr, scope uint32) (r route, ok bool) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE)
 	if err != nil {
@@ -48,11 +49,12 @@ func routeRequest(src, dst netip.Addr, scope uint32) []byte {
 		b = binary.NativeEndian.AppendUint16(b, typ)
 		return append(b, data...) // of 4 or 16 bytes: no padding
 	}
-	bits := uint8(dst.BitLen())
 	b := make([]byte, unix.SizeofNlMsghdr, 128)
-	b = append(b, uint8(family), bits, bits, 0, 0, 0, 0, 0, 0, 0, 0, 0) // struct rtmsg
+	b = append(b, uint8(family), uint8(dst.BitLen()), uint8(src.BitLen()), 0, 0, 0, 0, 0, 0, 0, 0, 0) // struct rtmsg
 	b = attr(b, unix.RTA_DST, dst.AsSlice())
-	b = attr(b, unix.RTA_SRC, src.AsSlice())
+	if src.IsValid() {
+		b = attr(b, unix.RTA_SRC, src.AsSlice())
+	}
 	if scope != 0 {
 		b = attr(b, unix.RTA_OIF, binary.NativeEndian.AppendUint32(nil, scope))
 	}

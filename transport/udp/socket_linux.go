@@ -27,9 +27,9 @@ func newSocket(fd int, at netip.AddrPort) (socket, error) {
 	return socket{file: f, raw: raw}, nil
 }
 
-// bind makes a socket with the options of c that is bound to at. With sendOnly
-// it receives nothing. On an error, op is what failed.
-func bind(at netip.AddrPort, scope uint32, c *Config, sendOnly bool) (fd int, op string, err error) {
+// bind makes a socket with the options of c that is bound to at. prepare, if
+// not nil, sets more options before that. On an error, op is what failed.
+func bind(at netip.AddrPort, scope uint32, c *Config, prepare func(fd int) error) (fd int, op string, err error) {
 	family := unix.AF_INET6
 	var sa unix.Sockaddr = &unix.SockaddrInet6{Port: int(at.Port()), Addr: at.Addr().As16(), ZoneId: scope}
 	if at.Addr().Is4() {
@@ -40,15 +40,14 @@ func bind(at netip.AddrPort, scope uint32, c *Config, sendOnly bool) (fd int, op
 	if err != nil {
 		return -1, "socket", err
 	}
-	if err = setOptions(fd, at.Addr().Is4(), c); err != nil {
+	err = setOptions(fd, at.Addr().Is4(), c)
+	if err == nil && prepare != nil {
+		err = prepare(fd)
+	}
+	if err != nil {
 		op = "set socket option"
-	} else {
-		if sendOnly {
-			dropAll(fd)
-		}
-		if err = unix.Bind(fd, sa); err != nil {
-			op = "bind"
-		}
+	} else if err = unix.Bind(fd, sa); err != nil {
+		op = "bind"
 	}
 	if err != nil {
 		unix.Close(fd)

@@ -19,6 +19,7 @@ import (
 type sourcePorts struct {
 	at    netip.AddrPort // address with zone, and the links' own port
 	scope uint32
+	iface int // by which datagrams to groups leave; 0 = the routes decide
 	cfg   Config
 
 	// Under mu it is replaced, never changed. So Send reads it without the
@@ -30,9 +31,9 @@ type sourcePorts struct {
 	links int      // that use them; with the last one they close
 }
 
-func newSourcePorts(at netip.AddrPort, scope uint32, c Config) *sourcePorts {
+func newSourcePorts(at netip.AddrPort, scope uint32, iface int, c Config) *sourcePorts {
 	c.ReusePort = false // never to take the packets of another program's port
-	p := &sourcePorts{at: at, scope: scope, cfg: c, links: 1}
+	p := &sourcePorts{at: at, scope: scope, iface: iface, cfg: c, links: 1}
 	p.byPort.Store(&map[uint16]*socket{})
 	return p
 }
@@ -121,7 +122,11 @@ func (p *sourcePorts) shared(port uint16) uint16 { return p.ports[int(port)%len(
 // bind opens the socket for port.
 func (p *sourcePorts) bind(port uint16) (op string, err error) {
 	at := netip.AddrPortFrom(p.at.Addr(), port)
-	fd, op, err := bind(at, p.scope, &p.cfg, true)
+	fd, op, err := bind(at, p.scope, &p.cfg, func(fd int) error {
+		dropAll(fd)
+		sendByInterface(fd, at.Addr().Is4(), p.iface)
+		return nil
+	})
 	if err != nil {
 		return op, err
 	}

@@ -1,0 +1,598 @@
+//go:build linux && !portable
+
+package udp
+
+import (
+	"bytes"
+	"errors"
+	"net"
+	"net/netip"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gosoftroce/rocev2/internal/testnet"
+	"github.com/gosoftroce/rocev2/rocev2"
+	"github.com/gosoftroce/rocev2/transport"
+)
+
+func join(t testing.TB, group netip.Addr, links ...*Link) {
+	t.Helper()
+	for _, l := range links {
+		if err := transport.JoinGroup(l, group); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// send sends packets 0..n-1 with 1024 bytes each as one batch.
+func send(t testing.TB, l *Link, p transport.Path, n int) {
+	t.Helper()
+	path := transport.NewPath(l.Addr(), p)
+	tx := transport.NewTxBatch(1 << 18)
+	for i := range n {
+		put(t, tx, path, packet(i, 1024))
+	}
+	if err := l.Send(tx); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// nothing checks that nothing has come to l. What was sent to others of this
+// host before has been delivered when Send returns.
+func nothing(t testing.TB, l *Link) {
+	t.Helper()
+	b := transport.NewRxBatch(8)
+	for range 2 { // groups and the link's own socket take turns
+		if n, err := l.Recv(b); n != 0 || err != nil {
+			t.Errorf("%v has %d packets: %v", l.Addr(), n, err)
+		}
+	}
+}
+
+// testGroup: members has two links and outside one that is in another group.
+// All are of one interface.
+func testGroup(t *testing.T, group, other netip.Addr, members []*Link, outside *Link) {
+	t.Helper()
+	join(t, group, members...)
+	join(t, other, outside)
+	for _, c := range []struct {
+		path transport.Path
+		hops uint8
+	}{
+		{transport.Path{Dst: group}, 64},
+		{transport.Path{Dst: group, HopLimit: 7, TrafficClass: 0x6a}, 7},
+		{transport.Path{Dst: group, HopLimit: 1, SrcPort: 61600 + port()%1000}, 1},
+	} {
+		from := members[0]
+		c.path.DstPort = members[0].Capabilities().Port
+		send(t, from, c.path, 5)
+		sport := c.path.SrcPort
+		if sport == 0 {
+			sport = c.path.DstPort
+		}
+		for _, l := range members { // the sender is one of them
+			for i, p := range receive(t, l, 5) {
+				if !bytes.HasPrefix(p.Data, packet(i, 1024)) || p.ICRC != transport.ICRCVerified {
+					t.Errorf("%v: packet %d: ICRC %v", l.Addr(), i, p.ICRC)
+				}
+				if p.Dst != group || p.Src != from.Addr().WithZone("") || p.SrcPort != sport || p.HopLimit != c.hops || p.TrafficClass != c.path.TrafficClass {
+					t.Errorf("%v: packet %d: from %v:%d to %v, hop limit %d, class %#x", l.Addr(), i, p.Src, p.SrcPort, p.Dst, p.HopLimit, p.TrafficClass)
+				}
+			}
+		}
+		nothing(t, outside)
+	}
+	// Who is not a member can send, and hears nothing.
+	send(t, outside, transport.Path{Dst: group, DstPort: members[0].Capabilities().Port}, 1)
+	for _, l := range members {
+		receive(t, l, 1)
+	}
+	nothing(t, outside)
+	if err := members[0].LeaveGroup(group); err != nil {
+		t.Fatal(err)
+	}
+	send(t, members[0], transport.Path{Dst: group, DstPort: members[0].Capabilities().Port}, 2)
+	receive(t, members[1], 2)
+	nothing(t, members[0])
+	join(t, group, members[0]) // again
+	send(t, members[1], transport.Path{Dst: group, DstPort: members[0].Capabilities().Port}, 2)
+	receive(t, members[0], 2)
+}
+
+// TestMulticast: IPv4 on lo, as any user can.
+func TestMulticast(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]Config{"offload": {}, "plain": {DisableGSO: true, DisableGRO: true}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c.Port = port() // not to hear other tests
+			links := []*Link{open(t, loopback(), c), open(t, loopback(), c), open(t, loopback(), c)}
+			testGroup(t, mustAddr("239.255.47.91"), mustAddr("239.255.47.92"), links[:2], links[2])
+		})
+	}
+}
+
+// TestMulticastInterface: on real interfaces, where a link hears what comes by
+// its own one and the network hears who joins.
+func TestMulticastInterface(t *testing.T) {
+	t.Parallel()
+	if !testnet.Isolated(t) {
+		return
+	}
+	testnet.Veth(t, "va0", "va1", "1500")
+	testnet.Veth(t, "vb0", "vb1", "9000")
+	for _, args := range []string{
+		"address add 198.18.0.1/24 dev va0", "address add 198.18.0.2/24 dev va0", "address add 198.18.0.3/24 dev va0",
+		"address add fd18::1/64 dev va0 nodad", "address add fd18::2/64 dev va0 nodad", "address add fd18::3/64 dev va0 nodad",
+		"address add fe80::1/64 dev va0 nodad", "address add fe80::2/64 dev va0 nodad", "address add fe80::3/64 dev va0 nodad",
+		"address add 198.18.1.1/24 dev vb0", "address add fd18:1::1/64 dev vb0 nodad",
+		// The way of the routes is another one than the device's.
+		"route add 224.0.0.0/4 dev vb0", "-6 route add ff00::/8 dev vb0 table local metric 1",
+		"address add 198.18.9.1/32 dev lo",
+	} {
+		testnet.IP(t, args)
+	}
+	opened := func(addrs ...string) (links []*Link) {
+		for _, a := range addrs {
+			links = append(links, open(t, mustAddr(a), Config{}))
+		}
+		return links
+	}
+	closeAll := func(links []*Link) {
+		for _, l := range links {
+			l.Close()
+		}
+	}
+	for _, c := range []struct {
+		name, group, other string
+		addrs              []string
+		elsewhere          string
+	}{
+		{"IPv4", "239.1.2.3", "239.1.2.4", []string{"198.18.0.1", "198.18.0.2", "198.18.0.3"}, "198.18.1.1"},
+		{"IPv6", "ff0e::1:2", "ff0e::1:3", []string{"fd18::1", "fd18::2", "fd18::3"}, "fd18:1::1"},
+		{"link-local group", "ff02::1:2", "ff02::1:3", []string{"fd18::1", "fd18::2", "fd18::3"}, "fd18:1::1"},
+		{"link-local", "ff02::1:2", "ff05::1:3", []string{"fe80::1%va0", "fe80::2%va0", "fe80::3%va0"}, "fd18:1::1"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			links := opened(append(c.addrs, c.elsewhere)...)
+			defer closeAll(links)
+			group := mustAddr(c.group)
+			join(t, group, links[3])
+			testGroup(t, group, mustAddr(c.other), links[:2], links[2])
+			nothing(t, links[3])
+			if got := links[0].ReadLinkMTU(group); got != 1500 {
+				t.Errorf("MTU to the group %d", got)
+			}
+		})
+	}
+	t.Run("address of lo", func(t *testing.T) {
+		links := opened("198.18.9.1", "198.18.1.1") // the route of groups is vb0
+		defer closeAll(links)
+		join(t, mustAddr("239.1.2.3"), links...)
+		send(t, links[0], transport.Path{Dst: mustAddr("239.1.2.3")}, 1)
+		receive(t, links[0], 1)
+		receive(t, links[1], 1)
+	})
+	t.Run("membership", func(t *testing.T) { testMembership(t, "va1") })
+	t.Run("headers", func(t *testing.T) { testGroupHeaders(t, "va1") })
+}
+
+// listen returns a function that returns the next IP packet that arrives at an
+// interface.
+func listen(t *testing.T, iface string) func() []byte {
+	t.Helper()
+	ifi, err := net.InterfaceByName(iface)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := bigEndian16(unix.ETH_P_ALL)
+	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, int(all))
+	if err != nil {
+		t.Skipf("this user may not capture packets (CAP_NET_RAW): %v", err)
+	}
+	t.Cleanup(func() { unix.Close(fd) })
+	if err := unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: all, Ifindex: ifi.Index}); err != nil {
+		t.Fatal(err)
+	}
+	b := make([]byte, 1<<16)
+	return func() []byte {
+		n, _, err := unix.Recvfrom(fd, b, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b[:n]
+	}
+}
+
+func bigEndian16(v uint16) uint16 { return v<<8 | v>>8 }
+
+// testMembership: joining sends an IGMP (RFC 3376) or MLD (RFC 3810) report,
+// and the kernel lists the membership until the link leaves.
+func testMembership(t *testing.T, peer string) {
+	for _, c := range []struct {
+		local, group, list, entry string
+		report                    func(b []byte) bool
+	}{
+		{"198.18.0.1", "239.7.8.9", "/proc/net/igmp", "090807EF", func(b []byte) bool { return b[0]>>4 == 4 && b[9] == unix.IPPROTO_IGMP }},
+		{"fd18::1", "ff0e::7:8:9", "/proc/net/igmp6", "ff0e0000000000000000000700080009", func(b []byte) bool {
+			return b[0]>>4 == 6 && b[6] == 0 && len(b) > 48 && b[40] == unix.IPPROTO_ICMPV6 && b[48] == 143 // behind a hop-by-hop option
+		}},
+	} {
+		group := mustAddr(c.group)
+		listed := func() bool {
+			b, err := os.ReadFile(c.list)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return strings.Contains(string(b), c.entry)
+		}
+		next := listen(t, peer)
+		l := open(t, mustAddr(c.local), Config{})
+		if listed() {
+			t.Fatalf("%v is a group before it is joined", group)
+		}
+		join(t, group, l)
+		if !listed() {
+			t.Errorf("%v is not in %s", group, c.list)
+		}
+		for {
+			// An IGMPv3 report has at least 40 bytes, one of MLDv2
+			// more than 48.
+			if b := next(); len(b) >= 40 && c.report(b) && bytes.Contains(b, group.AsSlice()) {
+				break
+			}
+		}
+		if err := l.LeaveGroup(group); err != nil {
+			t.Fatal(err)
+		}
+		if listed() {
+			t.Errorf("%v is in %s after leaving", group, c.list)
+		}
+		join(t, group, l)
+		l.Close()
+		if listed() {
+			t.Errorf("%v is in %s after Close", group, c.list)
+		}
+	}
+}
+
+// testGroupHeaders: what is sent to a group has the IP header that its ICRC was
+// made for (IBTA A17.3.3), and the hop limit of its path.
+func testGroupHeaders(t *testing.T, peer string) {
+	next := listen(t, peer)
+	// The capture has the packets before a device would split them.
+	c := Config{DisableGSO: true}
+	four, six := open(t, mustAddr("198.18.0.1"), c), open(t, mustAddr("fd18::1"), c)
+	group4, group6 := mustAddr("239.7.8.10"), mustAddr("ff0e::7:8:10")
+	for _, c := range []struct {
+		l    *Link
+		path transport.Path
+		hops byte
+	}{
+		{four, transport.Path{Dst: group4}, 64},
+		{four, transport.Path{Dst: group4, HopLimit: 3, SrcPort: 61777}, 3},
+		{six, transport.Path{Dst: group6}, 64},
+		{six, transport.Path{Dst: group6, HopLimit: 3, SrcPort: 61777}, 3},
+	} {
+		const n = 4
+		send(t, c.l, c.path, n)
+		sport := c.path.SrcPort
+		if sport == 0 {
+			sport = rocev2.UDPPort
+		}
+		flow := rocev2.NewFlow(c.l.Addr(), c.path.Dst, sport, rocev2.UDPPort)
+		for seen := 0; seen < n; {
+			b := next()
+			switch {
+			case b[0]>>4 == 4 && b[9] == unix.IPPROTO_UDP:
+				id := uint16(b[4])<<8 | uint16(b[5])
+				if b[8] != c.hops || b[6] != 0x40 || id != 0 || !flow.Verify(id, b[28:]) {
+					t.Errorf("%v: TTL %d, flags %#x, Identification %d", c.path.Dst, b[8], b[6], id)
+				}
+			case b[0]>>4 == 6 && b[6] == unix.IPPROTO_UDP:
+				if b[7] != c.hops || !flow.Verify(0, b[48:]) {
+					t.Errorf("%v: hop limit %d", c.path.Dst, b[7])
+				}
+			default:
+				continue
+			}
+			seen++
+		}
+	}
+}
+
+// plainMember is a socket of a program that knows nothing of RoCE, in a group
+// on lo.
+func plainMember(t *testing.T, at netip.AddrPort) int {
+	t.Helper()
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Close(fd) })
+	lo, err := net.InterfaceByName("lo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	here := &unix.IPMreqn{Multiaddr: at.Addr().As4(), Ifindex: int32(lo.Index)}
+	for _, err := range []error{
+		unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1),
+		unix.Bind(fd, &unix.SockaddrInet4{Addr: at.Addr().As4(), Port: int(at.Port())}),
+		unix.SetsockoptIPMreqn(fd, unix.IPPROTO_IP, unix.IP_ADD_MEMBERSHIP, here),
+		unix.SetsockoptIPMreqn(fd, unix.IPPROTO_IP, unix.IP_MULTICAST_IF, here),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return fd
+}
+
+// TestMulticastForeign: another program in the group has the datagrams with
+// their ICRC right, and what it sends with an Identification of its own is
+// checked in 16 bits.
+func TestMulticastForeign(t *testing.T) {
+	t.Parallel()
+	at := netip.AddrPortFrom(mustAddr("239.255.47.93"), port())
+	l := open(t, loopback(), Config{Port: at.Port()})
+	join(t, at.Addr(), l)
+	fd := plainMember(t, at)
+	send(t, l, transport.Path{Dst: at.Addr()}, 3)
+	receive(t, l, 3)
+	flow := rocev2.NewFlow(l.Addr(), at.Addr(), at.Port(), at.Port())
+	b := make([]byte, 2048)
+	for i := range 3 {
+		n, from, err := unix.Recvfrom(fd, b, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// Without receive offload the kernel splits a run; segment i
+		// of it has Identification i.
+		if !flow.Verify(uint16(i), b[:n]) || from.(*unix.SockaddrInet4).Addr != l.Addr().As4() {
+			t.Errorf("datagram %d from %v: ICRC wrong", i, from)
+		}
+	}
+	src := netip.AddrPortFrom(loopback(), at.Port())
+	flow = rocev2.NewFlow(src.Addr(), at.Addr(), src.Port(), at.Port())
+	say := foreign(t, src, at, true, [3]int{unix.IPPROTO_IP, unix.IP_MULTICAST_TTL, 5})
+	say(flow.Seal(0x1234, packet(1, 256)))
+	if p := receive(t, l, 1)[0]; p.ICRC != transport.ICRCWeak || p.IPID != 0x1234 || p.Dst != at.Addr() || p.HopLimit != 5 {
+		t.Errorf("ICRC %v, Identification %#x, to %v, hop limit %d", p.ICRC, p.IPID, p.Dst, p.HopLimit)
+	}
+	bad := flow.Seal(0x1234, packet(2, 256))
+	bad[20] ^= 0x10
+	say(bad)
+	if p := receive(t, l, 1)[0]; p.ICRC != transport.ICRCBad {
+		t.Errorf("damaged: ICRC %v", p.ICRC)
+	}
+}
+
+// TestGroupErrors: what cannot be joined or left is refused by name.
+func TestGroupErrors(t *testing.T) {
+	t.Parallel()
+	l := open(t, loopback(), Config{})
+	group := mustAddr("239.255.47.94")
+	for _, bad := range []string{"127.0.0.1", "255.255.255.255", "ff0e::1", "::"} {
+		if err := l.JoinGroup(mustAddr(bad)); !errors.Is(err, transport.ErrNotGroup) {
+			t.Errorf("join %s: %v", bad, err)
+		}
+		if err := l.LeaveGroup(mustAddr(bad)); !errors.Is(err, transport.ErrNotGroup) {
+			t.Errorf("leave %s: %v", bad, err)
+		}
+	}
+	if err := l.LeaveGroup(group); !errors.Is(err, transport.ErrGroupNotJoined) {
+		t.Errorf("leave: %v", err)
+	}
+	join(t, mustAddr("::ffff:239.255.47.94"), l)
+	if err := l.JoinGroup(group); !errors.Is(err, transport.ErrGroupJoined) {
+		t.Errorf("join again: %v", err)
+	}
+	six := open(t, netip.IPv6Loopback(), Config{Port: port()})
+	if err := six.JoinGroup(mustAddr("ff0e::1")); !errors.Is(err, errLoopback6) || !strings.Contains(err.Error(), "local are ") {
+		t.Errorf("IPv6 on lo: %v", err)
+	}
+	l.Close()
+	if err := l.JoinGroup(group); !errors.Is(err, transport.ErrClosed) {
+		t.Errorf("join after Close: %v", err)
+	}
+	if err := l.LeaveGroup(group); !errors.Is(err, transport.ErrClosed) {
+		t.Errorf("leave after Close: %v", err)
+	}
+}
+
+// TestManyGroups: a link joins MaxGroups, each of which works, and not one
+// more.
+func TestManyGroups(t *testing.T) {
+	t.Parallel()
+	c := Config{Port: port()}
+	l, from := open(t, loopback(), c), open(t, loopback(), c)
+	group := func(i int) netip.Addr { return netip.AddrFrom4([4]byte{239, 254, byte(i >> 8), byte(i)}) }
+	for i := range MaxGroups {
+		if err := l.JoinGroup(group(i)); errors.Is(err, unix.EMFILE) {
+			t.Skipf("this process may not have so many open files (ulimit -n): %v", err)
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := l.JoinGroup(group(MaxGroups)); !errors.Is(err, transport.ErrManyGroups) || !strings.Contains(err.Error(), "1024") {
+		t.Errorf("one more: %v", err)
+	}
+	const sent = 200 // more than one Recv takes
+	for i := range sent {
+		send(t, from, transport.Path{Dst: group(i * 5)}, 1)
+	}
+	seen := map[netip.Addr]int{}
+	for _, p := range receive(t, l, sent) {
+		if p.ICRC != transport.ICRCVerified {
+			t.Errorf("to %v: ICRC %v", p.Dst, p.ICRC)
+		}
+		seen[p.Dst]++
+	}
+	if len(seen) != sent {
+		t.Errorf("packets for %d groups, want %d", len(seen), sent)
+	}
+	if err := l.LeaveGroup(group(7)); err != nil {
+		t.Fatal(err)
+	}
+	join(t, group(MaxGroups), l)
+}
+
+// TestGroupsTakeTurns: a group does not wait until unicast pauses, nor the
+// other way round.
+func TestGroupsTakeTurns(t *testing.T) {
+	t.Parallel()
+	c := Config{Port: port()}
+	l, from := open(t, loopback(), c), open(t, loopback(), c)
+	group := mustAddr("239.255.47.95")
+	join(t, group, l)
+	b := transport.NewRxBatch(4)
+	for _, flood := range []netip.Addr{l.Addr(), group} {
+		single := l.Addr()
+		if flood == single {
+			single = group
+		}
+		for range 64 {
+			send(t, from, transport.Path{Dst: flood}, 1)
+		}
+		send(t, from, transport.Path{Dst: single}, 1)
+		found := 0
+		for total := 0; total < 65; {
+			if err := l.Wait(); err != nil {
+				t.Fatal(err)
+			}
+			n, err := l.Recv(b)
+			if err != nil {
+				t.Fatal(err)
+			}
+			total += n
+			for _, p := range b.Packets() {
+				if p.Dst == single {
+					found = total
+				}
+			}
+		}
+		if found == 0 || found > 10 {
+			t.Errorf("the packet to %v was number %d", single, found)
+		}
+	}
+}
+
+// TestGroupWakes: a Wait that blocks already hears a group that is joined
+// later, and Close ends it.
+func TestGroupWakes(t *testing.T) {
+	t.Parallel()
+	c := Config{Port: port()}
+	l, from := open(t, loopback(), c), open(t, loopback(), c)
+	group := mustAddr("239.255.47.96")
+	got, ended := make(chan transport.RxPacket), make(chan error)
+	go func() {
+		b := transport.NewRxBatch(4)
+		for {
+			if err := l.Wait(); err != nil {
+				ended <- err
+				return
+			}
+			if n, _ := l.Recv(b); n > 0 {
+				got <- b.Packets()[0]
+			}
+		}
+	}()
+	join(t, group, l)
+	for range 3 {
+		send(t, from, transport.Path{Dst: group}, 1)
+		if p := <-got; p.Dst != group {
+			t.Errorf("to %v", p.Dst)
+		}
+	}
+	l.Close()
+	if err := <-ended; !errors.Is(err, transport.ErrClosed) {
+		t.Error(err)
+	}
+}
+
+// TestGroupStorm: groups come and go, and links close, while packets come.
+func TestGroupStorm(t *testing.T) {
+	t.Parallel()
+	c := Config{Port: port()}
+	from := open(t, loopback(), c)
+	groups := []netip.Addr{mustAddr("239.255.48.1"), mustAddr("239.255.48.2"), mustAddr("239.255.48.3")}
+	for range 5 {
+		l := open(t, loopback(), c)
+		var wg sync.WaitGroup
+		stop := make(chan struct{})
+		wg.Go(func() {
+			b := transport.NewRxBatch(4)
+			for l.Wait() == nil {
+				if _, err := l.Recv(b); err != nil && !errors.Is(err, transport.ErrClosed) {
+					t.Error(err)
+				}
+				for _, p := range b.Packets() {
+					if p.ICRC != transport.ICRCVerified {
+						t.Errorf("to %v: ICRC %v", p.Dst, p.ICRC)
+					}
+				}
+			}
+		})
+		for i := range 2 {
+			wg.Go(func() {
+				for k := i; ; k++ {
+					select {
+					case <-stop:
+						return
+					default:
+					}
+					err := l.JoinGroup(groups[k%3])
+					if err == nil {
+						err = l.LeaveGroup(groups[k%3])
+					}
+					if err != nil && !errors.Is(err, transport.ErrGroupJoined) && !errors.Is(err, transport.ErrGroupNotJoined) && !errors.Is(err, transport.ErrClosed) {
+						t.Error(err)
+						return
+					}
+					l.Stats()
+				}
+			})
+		}
+		for k := range 100 {
+			send(t, from, transport.Path{Dst: groups[k%3]}, 1)
+			send(t, from, transport.Path{Dst: l.Addr()}, 1)
+		}
+		l.Close()
+		close(stop)
+		wg.Wait()
+	}
+}
+
+// A link that has joined a group allocates nothing for its packets.
+func TestGroupNoAllocations(t *testing.T) {
+	c := Config{Port: port()}
+	l := open(t, loopback(), c)
+	group := mustAddr("239.255.47.97")
+	join(t, group, l)
+	path := transport.NewPath(l.Addr(), transport.Path{Dst: group})
+	tx, rx := transport.NewTxBatch(1<<18), transport.NewRxBatch(8)
+	put(t, tx, path, packet(1, 1024))
+	round := func() {
+		if err := l.Send(tx); err != nil {
+			t.Fatal(err)
+		}
+		for got := 0; got < 1; {
+			if err := l.Wait(); err != nil {
+				t.Fatal(err)
+			}
+			n, err := l.Recv(rx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got += n
+		}
+	}
+	round()
+	if n := testing.AllocsPerRun(100, round); n != 0 {
+		t.Errorf("%v allocations for a packet", n)
+	}
+}
