@@ -3,6 +3,9 @@
 // same bytes: packets are copied, sealed by the sender and checked by the
 // receiver, so that what the network corrupts is caught.
 //
+// The switch forwards what is sent to a multicast group to every port that has
+// joined the group, the sender's own included.
+//
 // A port's cable has a rate and a delay, and may lose, duplicate, corrupt or
 // reorder packets by seed. The switch forwards by destination address through
 // bounded queues with tail drop and ECN marking.
@@ -18,6 +21,6 @@
 // where delays and rates are exact. In real time they are as coarse as the
 // system's timers. The network has no goroutines of its own.
 //
-// The package does not model Ethernet, ARP, routing, multicast or priority
+// The package does not model Ethernet, ARP, routing, IGMP, MLD or priority
 // pause, and every port listens on the RoCEv2 port only.
 package fabric

@@ -20,7 +20,8 @@ type Port struct {
 
 	ready    chan struct{} // holds a token while something may be queued
 	done     chan struct{} // closed by Close
-	verifier *transport.Verifier
+	verifier *transport.Verifier   // of packets to the port's address
+	checks   []*transport.Verifier // scratch of Recv: for its packets
 
 	// The rest belongs to sw.mu.
 	cfg      PortConfig
@@ -33,6 +34,7 @@ type Port struct {
 	queued   int // bytes in queue, overhead included
 	underWay int // bytes on the way from the egress queue
 	closed   bool
+	groups   map[netip.Addr]*transport.Verifier // that the port has joined
 	counters Counters
 
 	sent, sentBytes int // not yet in stats
@@ -97,14 +99,22 @@ func (p *Port) Recv(b *transport.RxBatch) (int, error) {
 		p.sw.mu.Unlock()
 		return 0, transport.ErrClosed
 	}
+	p.checks = p.checks[:0]
 	for p.queue.len() > 0 {
 		f := p.queue.peek()
-		if !b.AppendCopy(transport.RxPacket{
-			Data: f.data(), Src: f.src, Dst: p.local.Addr(), SrcPort: f.srcPort,
+		v := p.verifier
+		if f.dst != p.local.Addr() {
+			v = p.groups[f.dst] // nil if the port has left it meanwhile
+		}
+		if v != nil && !b.AppendCopy(transport.RxPacket{
+			Data: f.data(), Src: f.src, Dst: f.dst, SrcPort: f.srcPort,
 			TrafficClass: f.class, HopLimit: f.hops, FlowLabel: f.label,
 		}) {
 			p.signal()
 			break
+		}
+		if v != nil {
+			p.checks = append(p.checks, v)
 		}
 		p.queue.pop()
 		p.queued -= f.n + frameOverhead
@@ -114,7 +124,7 @@ func (p *Port) Recv(b *transport.RxBatch) (int, error) {
 
 	for i := range b.Packets() {
 		k := &b.Packets()[i]
-		k.ICRC, k.IPID = p.verifier.Peer(netip.AddrPortFrom(k.Src, k.SrcPort)).Check(0, k.Data)
+		k.ICRC, k.IPID = p.checks[i].Peer(netip.AddrPortFrom(k.Src, k.SrcPort)).Check(0, k.Data)
 	}
 	if b.Len() > 0 {
 		p.stats.Received(b, b.Len(), 0)
@@ -262,12 +272,7 @@ func (p *Port) egress(now time.Duration, f *frame) {
 	}
 	if p.chance(p.cfg.Duplicate) {
 		p.counters.Duplicated++
-		twin := p.sw.newFrame(f.n)
-		buf := twin.buf
-		copy(buf, f.data())
-		*twin = *f
-		twin.buf = buf
-		p.enqueue(now, twin)
+		p.enqueue(now, p.sw.copyFrame(f))
 	}
 	p.enqueue(now, f)
 }
@@ -361,6 +366,9 @@ func (p *Port) Close() error {
 func (p *Port) closeLocked() {
 	p.closed = true
 	delete(p.sw.ports, p.local.Addr())
+	for group := range p.groups {
+		p.leave(group)
+	}
 	for p.queue.len() > 0 {
 		p.sw.release(p.queue.pop())
 	}

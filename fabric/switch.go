@@ -21,6 +21,7 @@ type Switch struct {
 
 	mu       sync.Mutex
 	ports    map[netip.Addr]*Port
+	groups   map[netip.Addr][]*Port // that have joined, in this order
 	attached uint64
 	closed   bool
 	events   heap.Heap[time.Duration, event] // by the time they happen
@@ -33,8 +34,8 @@ type Switch struct {
 
 // SwitchStats counts what belongs to no port.
 type SwitchStats struct {
-	Forwarded   uint64 // packets that found their port
-	UnknownAddr uint64 // packets dropped: no port has the address
+	Forwarded   uint64 // packets that found their port, or a port in their group
+	UnknownAddr uint64 // packets dropped: no port has the address, or is in the group
 	UnknownPort uint64 // packets dropped: not to the RoCEv2 UDP port
 }
 
@@ -61,7 +62,7 @@ func (f *frame) data() []byte { return f.buf[:f.n] }
 // runs in virtual time.
 func NewSwitch(c Config) *Switch {
 	c.fill()
-	return &Switch{cfg: c, start: time.Now(), ports: make(map[netip.Addr]*Port), idle: true}
+	return &Switch{cfg: c, start: time.Now(), ports: make(map[netip.Addr]*Port), groups: make(map[netip.Addr][]*Port), idle: true}
 }
 
 // Pair makes a network of two ports and returns them; the first Config given,
@@ -257,14 +258,29 @@ func (s *Switch) forward(now time.Duration, f *frame) {
 	}
 	p := s.ports[f.dst]
 	switch {
-	case p == nil:
+	case p == nil && len(s.groups[f.dst]) == 0:
 		s.stats.UnknownAddr++
 	case f.dstPort != rocev2.UDPPort:
 		s.stats.UnknownPort++
+	case p == nil:
+		s.stats.Forwarded++
+		for _, p := range s.groups[f.dst] {
+			p.egress(now, s.copyFrame(f))
+		}
 	default:
 		s.stats.Forwarded++
 		p.egress(now, f)
 		return
 	}
 	s.release(f)
+}
+
+// copyFrame returns a copy of f.
+func (s *Switch) copyFrame(f *frame) *frame {
+	twin := s.newFrame(f.n)
+	buf := twin.buf
+	copy(buf, f.data())
+	*twin = *f
+	twin.buf = buf
+	return twin
 }
