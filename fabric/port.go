@@ -18,8 +18,8 @@ type Port struct {
 	addr  netip.Addr
 	local netip.AddrPort
 
-	ready    chan struct{} // holds a token while something may be queued
-	done     chan struct{} // closed by Close
+	ready    chan struct{}         // holds a token while something may be queued
+	done     chan struct{}         // closed by Close
 	verifier *transport.Verifier   // of packets to the port's address
 	checks   []*transport.Verifier // scratch of Recv: for its packets
 
