@@ -7,17 +7,19 @@ import (
 )
 
 // AsyncEvent tells of something that happened to an object and that no
-// completion reports. QP or CQ is set, as the kind says.
+// completion reports. QP or CQ is set, as the kind says; neither is, if the
+// event is of the whole device.
 type AsyncEvent struct {
 	Kind ib.Event
 	QP   *QP
 	CQ   *CQ
 }
 
-// AsyncEvent waits for the next event of the device. Events of objects that
-// have been closed meanwhile are not among them.
-func (d *Device) AsyncEvent(ctx context.Context) (AsyncEvent, error) {
-	e, err := d.events.get(ctx)
+// AsyncEvent waits for the next event of the objects that were made through the
+// context, or of the device as a whole. Events of objects that have been closed
+// meanwhile are not among them.
+func (c *Context) AsyncEvent(ctx context.Context) (AsyncEvent, error) {
+	e, err := c.events.get(ctx)
 	out := AsyncEvent{Kind: e.kind}
 	switch object := e.object.(type) {
 	case *QP:

@@ -2,47 +2,71 @@ package hca
 
 import (
 	"context"
-	"slices"
 	"sync"
 )
 
 // CompChannel is a completion channel: it tells a sleeping program which of
-// its armed completion queues has got work.
+// its armed completion queues has got work. Queues come in the order in which
+// they were notified, each once until it is armed again: so none starves behind
+// others that are busy.
 type CompChannel struct {
 	owner *Context
 
-	mu     sync.Mutex
-	ready  []*CQ // each at most once
-	closed bool
+	mu          sync.Mutex
+	first, last *CQ // those with a notification, linked by their next and prev
+	closed      bool
 
 	parker parker
 }
 
 // CreateCompChannel makes a completion channel.
-func (o *Context) CreateCompChannel() (*CompChannel, error) {
-	ch := &CompChannel{owner: o}
-	ch.parker.init(o.dev)
-	if err := o.adopt(ch, kindChannel); err != nil {
+func (c *Context) CreateCompChannel() (*CompChannel, error) {
+	ch := &CompChannel{owner: c}
+	ch.parker.init(c.dev, nil)
+	if err := c.adopt(ch, kindChannel); err != nil {
 		return nil, err
 	}
 	return ch, nil
 }
 
-// add lists cq. The caller signals the parker.
+// add lists cq behind the others. The caller signals the parker.
 func (ch *CompChannel) add(cq *CQ) {
 	ch.mu.Lock()
-	if !ch.closed && !slices.Contains(ch.ready, cq) {
-		ch.ready = append(ch.ready, cq)
+	defer ch.mu.Unlock()
+	if ch.closed || cq.listed {
+		return
 	}
-	ch.mu.Unlock()
+	cq.listed, cq.prev = true, ch.last
+	if ch.last == nil {
+		ch.first = cq
+	} else {
+		ch.last.next = cq
+	}
+	ch.last = cq
 }
 
 func (ch *CompChannel) forget(cq *CQ) {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
-	if i := slices.Index(ch.ready, cq); i >= 0 {
-		ch.ready = slices.Delete(ch.ready, i, i+1)
+	ch.remove(cq)
+}
+
+// remove takes cq out of the list, if it is there. The caller holds mu.
+func (ch *CompChannel) remove(cq *CQ) {
+	if !cq.listed {
+		return
 	}
+	if cq.prev == nil {
+		ch.first = cq.next
+	} else {
+		cq.prev.next = cq.next
+	}
+	if cq.next == nil {
+		ch.last = cq.prev
+	} else {
+		cq.next.prev = cq.prev
+	}
+	cq.listed, cq.next, cq.prev = false, nil, nil
 }
 
 // Get waits for a notification and returns the queue that it is about. The
@@ -65,7 +89,7 @@ func (ch *CompChannel) available() (bool, error) {
 	if ch.closed {
 		return false, ErrClosed
 	}
-	return len(ch.ready) > 0, nil
+	return ch.first != nil, nil
 }
 
 func (ch *CompChannel) take() (*CQ, error) {
@@ -74,12 +98,12 @@ func (ch *CompChannel) take() (*CQ, error) {
 	if ch.closed {
 		return nil, ErrClosed
 	}
-	if len(ch.ready) == 0 {
+	cq := ch.first
+	if cq == nil {
 		return nil, nil
 	}
-	cq := ch.ready[0]
-	ch.ready = slices.Delete(ch.ready, 0, 1)
-	if len(ch.ready) > 0 {
+	ch.remove(cq)
+	if ch.first != nil {
 		ch.parker.signal() // another waiter may be parked
 	}
 	return cq, nil
@@ -94,7 +118,9 @@ func (ch *CompChannel) Close() error {
 		return nil
 	}
 	ch.closed = true
-	ch.ready = nil
+	for ch.first != nil {
+		ch.remove(ch.first)
+	}
 	ch.mu.Unlock()
 	ch.parker.close()
 	ch.owner.release(ch, kindChannel)

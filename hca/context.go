@@ -10,8 +10,9 @@ import (
 // when it closes. A device may have many contexts (one for each program that it
 // serves).
 type Context struct {
-	dev   *Device
-	quota objects
+	dev    *Device
+	quota  objects
+	events *eventQueue
 
 	mu     sync.Mutex
 	closed bool
@@ -42,6 +43,7 @@ func (d *Device) NewContext(opts ...ContextOption) (*Context, error) {
 	if d.closed {
 		return nil, ErrClosed
 	}
+	c.events = d.events.add()
 	d.contexts[c] = struct{}{}
 	return c, nil
 }
@@ -119,6 +121,7 @@ func (c *Context) Close() error {
 			errs = append(errs, obj.Close())
 		}
 	}
+	c.dev.events.remove(c.events)
 	c.dev.mu.Lock()
 	delete(c.dev.contexts, c)
 	c.dev.mu.Unlock()

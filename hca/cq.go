@@ -3,7 +3,9 @@ package hca
 import (
 	"context"
 	"fmt"
+	"math/bits"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -13,8 +15,9 @@ import (
 // CQ is a completion queue: a ring that queue pairs fill and a program empties.
 // Its methods may be called from any goroutine.
 type CQ struct {
-	dev   *Device
-	owner *Context
+	dev    *Device
+	owner  *Context
+	config cqConfig
 
 	userData any // the layer above's; set once, before the queue is used
 
@@ -22,17 +25,24 @@ type CQ struct {
 	ring    []ib.WC // a power of two
 	head    uint32  // next to take
 	tail    uint32  // next to fill
-	cap     uint32
+	back    []ib.WC // come before the ring: taken, and put back
 	armed   armState
 	channel *CompChannel
-	overrun bool // an entry was lost: the queue is in error, which raised its event
+	lost    Overrun // the first entry that was lost since the queue has its size
+	raised  bool    // that has raised an event, perhaps before Resize
 	closed  bool
+	moderated
+
+	listed     bool // in the list of the channel, whose lock guards it
+	next, prev *CQ  // there
 
 	parker parker
 	spin   atomic.Int32 // polls before parking: what has been worth while
 
-	// pending mirrors tail-head, so that an empty poll takes no lock.
+	// pending mirrors how many entries there are, so that an empty poll
+	// takes no lock.
 	pending atomic.Uint32
+	foreign atomic.Bool // queue pairs of other shards than that of the vector complete into it
 }
 
 type armState uint8
@@ -45,33 +55,33 @@ const (
 
 // CreateCQ makes a completion queue of at least n entries. ch may be nil; else
 // it is open and of the same device.
-func (o *Context) CreateCQ(n int, ch *CompChannel) (*CQ, error) {
+func (c *Context) CreateCQ(n int, ch *CompChannel, opts ...CQOption) (*CQ, error) {
 	if err := checkRange("completion queue size", n, 1, ib.MaxCQE); err != nil {
 		return nil, err
 	}
 	if ch != nil {
-		if ch.owner.dev != o.dev {
+		if ch.owner.dev != c.dev {
 			return nil, fmt.Errorf("completion channel: %w", ErrOtherDevice)
 		}
 		if _, err := ch.available(); err != nil {
 			return nil, fmt.Errorf("completion channel: %w", err)
 		}
 	}
-	size := 1
-	for size < n {
-		size <<= 1
+	config, err := c.dev.cqConfig(opts)
+	if err != nil {
+		return nil, err
 	}
-	cq := &CQ{
-		dev: o.dev, owner: o, channel: ch,
-		ring: make([]ib.WC, size), cap: uint32(size),
-	}
-	cq.parker.init(o.dev)
-	cq.spin.Store(int32(o.dev.spin))
-	if err := o.adopt(cq, kindCQ); err != nil {
+	cq := &CQ{dev: c.dev, owner: c, config: config, channel: ch, ring: newRing(n)}
+	cq.parker.init(c.dev, config.shard)
+	cq.spin.Store(int32(c.dev.spin))
+	if err := c.adopt(cq, kindCQ); err != nil {
 		return nil, err
 	}
 	return cq, nil
 }
+
+// newRing returns a ring of at least n entries.
+func newRing(n int) []ib.WC { return make([]ib.WC, 1<<bits.Len(uint(n-1))) }
 
 // SetUserData attaches a value of the layer above, once, before any other use.
 func (cq *CQ) SetUserData(v any) { cq.userData = v }
@@ -96,29 +106,31 @@ func (cq *CQ) usable(d *Device) error {
 }
 
 // Cap returns the number of entries that the queue holds.
-func (cq *CQ) Cap() int { return int(cq.cap) }
+func (cq *CQ) Cap() int {
+	cq.mu.Lock()
+	defer cq.mu.Unlock()
+	return len(cq.ring)
+}
 
 // Complete implements qp.CompletionSink. It is called with a shard locked.
 func (cq *CQ) Complete(c *ib.WC) bool {
 	cq.mu.Lock()
-	if cq.closed || cq.tail-cq.head == cq.cap {
-		if !cq.closed && !cq.overrun {
-			cq.overrun = true
-			cq.dev.events.push(event{ib.EventCQError, cq}) // before Close takes it out
-		}
+	if cq.closed || int(cq.tail-cq.head) == len(cq.ring) {
+		cq.overflow(c)
 		cq.mu.Unlock()
 		return false
 	}
-	cq.ring[cq.tail&(cq.cap-1)] = *c
-	cq.tail++
-	cq.pending.Store(cq.tail - cq.head)
-	notify := cq.armed == armedAny || cq.armed == armedSolicited && (c.Solicited || c.Status != ib.StatusSuccess)
-	if notify {
-		cq.armed = notArmed
+	e := &cq.ring[int(cq.tail)&(len(cq.ring)-1)]
+	*e = *c
+	if cq.config.timestamps {
+		e.Timestamp = cq.dev.Now()
 	}
+	cq.tail++
+	cq.pending.Store(cq.held())
+	notify := cq.armed == armedAny || cq.armed == armedSolicited && (c.Solicited || c.Status != ib.StatusSuccess)
 	ch := cq.channel
-	if notify = notify && ch != nil; notify {
-		ch.add(cq) // before Close takes it out
+	if notify = notify && ch != nil && !cq.holdBack(c); notify {
+		cq.notify()
 	}
 	cq.mu.Unlock()
 	cq.parker.signalLocked()
@@ -128,6 +140,27 @@ func (cq *CQ) Complete(c *ib.WC) bool {
 	return true
 }
 
+// held returns the number of entries. The caller holds mu.
+func (cq *CQ) held() uint32 { return cq.tail - cq.head + uint32(len(cq.back)) }
+
+// notify lists the queue in its channel, before Close takes it out. The caller
+// holds mu, and then signals the channel's parker.
+func (cq *CQ) notify() {
+	cq.armed, cq.waiting = notArmed, 0
+	cq.channel.add(cq)
+}
+
+// overflow raises the event for an entry that finds no room, once (IBTA
+// 11.6.3.2). The caller holds mu.
+func (cq *CQ) overflow(c *ib.WC) {
+	if cq.closed || cq.lost.Entries > 0 {
+		return
+	}
+	cq.lost = Overrun{QPN: c.QPN, Entries: len(cq.ring)}
+	cq.raised = true
+	cq.owner.events.push(event{ib.EventCQError, cq}) // before Close takes it out
+}
+
 // Poll takes up to len(wc) completions and returns how many it took. It never
 // waits.
 func (cq *CQ) Poll(wc []ib.WC) int {
@@ -135,18 +168,35 @@ func (cq *CQ) Poll(wc []ib.WC) int {
 		return 0
 	}
 	cq.mu.Lock()
-	n := min(uint32(len(wc)), cq.tail-cq.head)
-	for i := range n {
-		wc[i] = cq.ring[(cq.head+i)&(cq.cap-1)]
+	n := 0
+	if len(cq.back) > 0 {
+		n = copy(wc, cq.back)
+		cq.back = cq.back[:copy(cq.back, cq.back[n:])]
 	}
-	cq.head += n
-	left := cq.tail - cq.head
+	mask := uint32(len(cq.ring) - 1)
+	for ; n < len(wc) && cq.head != cq.tail; n++ {
+		wc[n] = cq.ring[cq.head&mask]
+		cq.head++
+	}
+	left := cq.held()
 	cq.pending.Store(left)
 	cq.mu.Unlock()
 	if left > 0 {
 		cq.parker.signal() // another waiter may have gone to sleep over these
 	}
-	return int(n)
+	return n
+}
+
+// PutBack puts a completion back that was taken and that nobody got. It comes
+// first again.
+func (cq *CQ) PutBack(c ib.WC) {
+	cq.mu.Lock()
+	if !cq.closed {
+		cq.back = slices.Insert(cq.back, 0, c)
+		cq.pending.Store(cq.held())
+	}
+	cq.mu.Unlock()
+	cq.parker.signal()
 }
 
 // PollProgress is Poll that first handles what the device has received, on the
@@ -161,10 +211,23 @@ func (cq *CQ) pollProgress(wc []ib.WC) (n int, progress bool) {
 	if n := cq.Poll(wc); n > 0 {
 		return n, true
 	}
-	if !cq.dev.Progress() {
+	if !cq.drive() {
 		return 0, false
 	}
 	return cq.Poll(wc), true
+}
+
+// drive handles what the device has received, or only what has come for the
+// queue's shard, if no other queue pairs complete into it. It reports whether
+// there was anything.
+func (cq *CQ) drive() bool {
+	s := cq.config.shard
+	if s == nil || cq.foreign.Load() {
+		return cq.dev.Progress()
+	}
+	any := s.progress()
+	cq.dev.yield.polled(any)
+	return any
 }
 
 // Wait takes at least one completion, waiting for it as long as ctx allows. It
@@ -214,7 +277,7 @@ func (cq *CQ) pollSpinning(ctx context.Context, wc []ib.WC) int {
 func (cq *CQ) available() (bool, error) {
 	cq.mu.Lock()
 	defer cq.mu.Unlock()
-	if cq.tail != cq.head {
+	if cq.held() > 0 {
 		return true, nil
 	}
 	if cq.closed {
@@ -223,10 +286,14 @@ func (cq *CQ) available() (bool, error) {
 	return false, nil
 }
 
+// Done returns a channel that is closed with the queue.
+func (cq *CQ) Done() <-chan struct{} { return cq.parker.done }
+
 // Arm asks for one notification on the completion channel: for the next
 // completion, or, with solicitedOnly, for the next receive whose sender
-// solicited an event and for the next error (IBTA 11.4.2.2). Completions that
-// are already there raise none, so poll after arming.
+// solicited an event and for the next error (IBTA 11.4.2.2). To ask for any
+// overrides to ask for solicited ones, and not the other way round. Completions
+// that are already there raise none, so poll after arming.
 func (cq *CQ) Arm(solicitedOnly bool) {
 	cq.mu.Lock()
 	defer cq.mu.Unlock()
@@ -247,17 +314,17 @@ func (cq *CQ) Close() error {
 		return nil
 	}
 	cq.closed = true
-	cq.ring, cq.head, cq.tail = nil, 0, 0
+	cq.ring, cq.head, cq.tail, cq.back = nil, 0, 0, nil
 	cq.pending.Store(0)
-	ch, overrun := cq.channel, cq.overrun
-	cq.channel = nil
+	ch, raised := cq.channel, cq.raised
+	cq.channel, cq.waiting = nil, 0
 	cq.mu.Unlock()
 	cq.parker.close()
 	if ch != nil {
 		ch.forget(cq)
 	}
-	if overrun {
-		cq.dev.events.forget(cq)
+	if raised {
+		cq.owner.events.forget(cq)
 	}
 	cq.owner.release(cq, kindCQ)
 	return nil

@@ -56,7 +56,7 @@ func TestCQKeepsOrderAndTellsOfOverflow(t *testing.T) {
 			t.Error("a full queue takes more")
 		}
 	}
-	e, err := o.dev.AsyncEvent(t.Context())
+	e, err := o.AsyncEvent(t.Context())
 	if err != nil || e.Kind != ib.EventCQError || e.CQ != cq {
 		t.Errorf("event %v (%v)", e, err)
 	}

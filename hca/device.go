@@ -77,13 +77,14 @@ func New(cfg Config, links ...transport.Link) *Device {
 		panic("hca: the number of links must be a power of two")
 	}
 	d := &Device{
-		shared:   &shared{base: time.Now(), spin: spinCount(cfg.Spin), events: newEventQueue(), pager: newPager()},
+		shared:   &shared{base: time.Now(), spin: spinCount(cfg.Spin), events: newEventHub(), pager: newPager(), broken: make(chan struct{})},
 		addr:     links[0].Addr(),
 		mem:      memreg.NewTable(random32),
 		contexts: map[*Context]struct{}{},
 		limits:   deviceLimits,
 	}
 	d.yield.init()
+	d.moderator.init(d.now)
 	caps := links[0].Capabilities()
 	for i, l := range links {
 		d.shards = append(d.shards, newShard(d.shared, l, engine.Config{
@@ -196,10 +197,10 @@ func (d *Device) Close() error {
 			errs = append(errs, c.Close())
 		}
 		d.pager.wg.Wait()
+		d.moderator.alarm.stop()
 		for _, s := range d.shards {
 			errs = append(errs, s.close())
 		}
-		d.events.close()
 		d.closeErr = errors.Join(errs...)
 	})
 	return d.closeErr

@@ -10,7 +10,8 @@ import (
 // maxEvents is how many events are kept for a program that does not read them.
 const maxEvents = 4096
 
-// event is an asynchronous event of an object; nil is the device.
+// event is an asynchronous event of an object; nil is an unaffiliated one, of
+// the device or its port.
 type event struct {
 	kind   ib.Event
 	object any
@@ -125,4 +126,55 @@ func (q *eventQueue) close() {
 		q.ring, q.n = nil, 0
 		close(q.done)
 	}
+}
+
+// eventHub knows the event queues of all contexts of a device. An event of an
+// object goes to the context that has made it, an unaffiliated one to all of
+// them (IBTA 11.6.3.1, 11.6.3.2).
+type eventHub struct {
+	mu     sync.Mutex
+	queues map[*eventQueue]struct{}
+	past   uint64 // events that closed queues have lost
+}
+
+func newEventHub() *eventHub { return &eventHub{queues: map[*eventQueue]struct{}{}} }
+
+// add makes a queue.
+func (h *eventHub) add() *eventQueue {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	q := newEventQueue()
+	h.queues[q] = struct{}{}
+	return q
+}
+
+// remove closes a queue.
+func (h *eventHub) remove(q *eventQueue) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if _, there := h.queues[q]; there {
+		delete(h.queues, q)
+		h.past += q.lost()
+	}
+	q.close()
+}
+
+// broadcast raises an unaffiliated event.
+func (h *eventHub) broadcast(k ib.Event) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for q := range h.queues {
+		q.push(event{kind: k})
+	}
+}
+
+// lost returns how many events nobody has read in time.
+func (h *eventHub) lost() uint64 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	n := h.past
+	for q := range h.queues {
+		n += q.lost()
+	}
+	return n
 }

@@ -104,8 +104,8 @@ func TestRefusedPeersLeaveTablesEmpty(t *testing.T) {
 			t.Errorf("the owner has %d queue pairs, and counts %d", n, h.owner.count[kindQP])
 		}
 		h.owner.mu.Unlock()
-		if h.dev.events.n != 0 {
-			t.Errorf("%d events", h.dev.events.n)
+		if h.owner.events.n != 0 {
+			t.Errorf("%d events", h.owner.events.n)
 		}
 	}
 }

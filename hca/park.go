@@ -17,6 +17,7 @@ type waitable interface {
 // receives for its device meanwhile, if nobody else does.
 type parker struct {
 	dev       *Device
+	shard     *shard        // in whose link to wait; nil: in none
 	wake      chan struct{} // a token for one follower
 	done      chan struct{} // closed with the object
 	followers atomic.Int32  // goroutines that wait and are not the poller
@@ -30,8 +31,14 @@ type parker struct {
 	unwatch func() bool
 }
 
-func (p *parker) init(d *Device) {
-	p.dev = d
+// init makes a parker whose waiters receive for s. It may be nil: then they do
+// so for the only shard of the device, if it has one. A goroutine can wait for
+// one link; the receivers of the other shards wait for theirs.
+func (p *parker) init(d *Device, s *shard) {
+	if len(d.shards) == 1 {
+		s = d.shards[0]
+	}
+	p.dev, p.shard = d, s
 	p.wake = make(chan struct{}, 1)
 	p.done = make(chan struct{})
 }
@@ -52,6 +59,7 @@ func (p *parker) signalLocked() {
 		}
 	}
 	if p.inWait.Load() {
+		p.shard.wakeLink.Store(true)
 		p.dev.wake.Store(true)
 	}
 }
@@ -59,7 +67,7 @@ func (p *parker) signalLocked() {
 // interrupt ends the poller's Wait.
 func (p *parker) interrupt() {
 	if p.inWait.Load() {
-		p.dev.shards[0].link.Wake()
+		p.shard.link.Wake()
 	}
 }
 
@@ -76,10 +84,10 @@ func (p *parker) close() {
 
 // park waits once. It may return without anything being available.
 func (p *parker) park(ctx context.Context, w waitable) error {
-	// Of several links a goroutine can wait for one only; the receivers of
-	// the shards wait for them then.
-	if len(p.dev.shards) == 1 {
-		s := p.dev.shards[0]
+	if s := p.shard; s != nil {
+		if len(p.dev.shards) > 1 {
+			p.dev.Settle()
+		}
 		s.poller.activity.Add(1)
 		if s.poller.become() {
 			err := p.parkAsPoller(ctx, s, w)
@@ -99,6 +107,8 @@ func (p *parker) park(ctx context.Context, w waitable) error {
 	case <-p.wake:
 		return nil
 	case <-p.done:
+		return ErrClosed
+	case <-p.dev.broken:
 		return ErrClosed
 	case <-ctx.Done():
 		return ctx.Err()
@@ -120,7 +130,7 @@ func (p *parker) parkAsPoller(ctx context.Context, s *shard, w waitable) error {
 		if err == nil {
 			err = ctx.Err()
 		}
-		if !ok && err == nil && !s.poller.delayed.Load() && s.link.Wait() != nil {
+		if !ok && err == nil && !s.poller.delayed.Load() && s.waitLink() != nil {
 			err = ErrClosed
 		}
 		s.poller.blocked.Store(false)

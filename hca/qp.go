@@ -73,11 +73,7 @@ func (o *Context) CreateQP(c qp.Config) (*QP, error) {
 }
 
 func (o *Context) createQP(c qp.Config) (*QP, error) {
-	shards := o.dev.shards
-	s := shards[int(random32())&(len(shards)-1)]
-	if c.Type == ib.GSI { // packets for it arrive there
-		s = o.dev.shardOf(engine.GSIQPN)
-	}
+	s := o.dev.shardFor(&c)
 	c.PortMTU = o.dev.PathMTU(netip.Addr{})
 	q := &QP{shard: s, owner: o}
 	for {
@@ -283,7 +279,7 @@ func (q *QP) destroy() {
 	s.unlock()
 	s.await(sent)
 	if q.core.Raised() {
-		q.owner.dev.events.forget(q)
+		q.owner.events.forget(q)
 	}
 }
 

@@ -34,11 +34,29 @@ func (s *shard) setPortState(err error) {
 	case failed == s.portError || errors.Is(err, transport.ErrClosed):
 		return
 	case failed:
-		s.events.push(event{kind: ib.EventPortError})
+		s.events.broadcast(ib.EventPortError)
 	default:
-		s.events.push(event{kind: ib.EventPortActive})
+		s.events.broadcast(ib.EventPortActive)
 	}
 	s.portError = !s.portError
+}
+
+// waitLink blocks until the link may have something. An error says that it is
+// closed. If the device is not, whoever it has been, then the device has failed
+// (IBTA 11.6.3.1).
+func (s *shard) waitLink() error {
+	err := s.link.Wait()
+	if err == nil {
+		return nil
+	}
+	s.lock()
+	closed := s.closed
+	s.unlock()
+	if !closed && !s.failed.Swap(true) {
+		s.events.broadcast(ib.EventDeviceFatal)
+		close(s.broken)
+	}
+	return err
 }
 
 // handle has the engine handle the batch that recv has taken, behind what other

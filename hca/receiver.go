@@ -58,7 +58,7 @@ func (s *shard) receiveAlone() bool {
 	}
 	for {
 		seen := s.poller.activity.Load()
-		if s.link.Wait() != nil {
+		if s.waitLink() != nil {
 			return false
 		}
 		n := s.drain()

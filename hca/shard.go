@@ -14,12 +14,15 @@ import (
 
 // shared is what the shards of a device share.
 type shared struct {
-	base   time.Time // time 0 of the engines
-	spin   int       // how many times a waiting program polls before it parks
-	events *eventQueue
-	pager  *pager
-	wake   atomic.Bool // somebody blocks in the Wait of the first shard's link, and is to be woken
-	shards []*shard
+	base      time.Time // time 0 of the engines, and of Now
+	spin      int       // how many times a waiting program polls before it parks
+	events    *eventHub
+	pager     *pager
+	moderator moderator
+	failed    atomic.Bool   // EventDeviceFatal was raised
+	broken    chan struct{} // closed then: nobody waits for ever
+	wake      atomic.Bool   // wakeLink of some shard is set
+	shards    []*shard
 }
 
 // shard is a part of a device that works on its own: a link, the engine that
@@ -34,6 +37,7 @@ type shard struct {
 	rx        *transport.RxBatch
 	portError bool // the link fails to receive; under rxMu
 
+	wakeLink  atomic.Bool // somebody blocks in the link's Wait, and is to be woken
 	bulk      atomic.Bool // more of a bulk transfer may come any moment
 	forwarded forwarded   // by other shards
 
@@ -85,12 +89,20 @@ func (s *shard) unlock() {
 	}
 	s.wakePoller()
 	s.poller.rouse()
+	if s.moderator.earlier.Load() {
+		s.moderator.setAlarm()
+	}
 }
 
-// wakePoller wakes a program that blocks in the link, if one is to be woken.
+// wakePoller wakes the programs that block in a link and are to be woken.
 func (s *shared) wakePoller() {
-	if s.wake.Load() && s.wake.Swap(false) {
-		s.shards[0].link.Wake()
+	if !s.wake.Load() || !s.wake.Swap(false) {
+		return
+	}
+	for _, t := range s.shards {
+		if t.wakeLink.Swap(false) {
+			t.link.Wake()
+		}
 	}
 }
 
@@ -104,7 +116,11 @@ func (s *shard) kickTransmitter() {
 }
 
 // Event implements engine.Sink.
-func (s *shard) Event(q *engine.QP, k ib.Event) { s.events.push(event{k, q.User}) }
+func (s *shard) Event(q *engine.QP, k ib.Event) {
+	if user, ok := q.User.(*QP); ok {
+		user.owner.events.push(event{k, user})
+	}
+}
 
 // Fetch implements engine.Sink.
 func (s *shard) Fetch(q *engine.QP, f qp.Fetch) { s.pager.add(pageJob{f, fetching{s, q}}) }

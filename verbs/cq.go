@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"time"
 
 	"github.com/gosoftroce/rocev2/hca"
 )
@@ -21,10 +22,14 @@ type CompChannel struct{ core *hca.CompChannel }
 // CQOption adjusts a completion queue.
 type CQOption func(*cqConfig)
 
-type cqConfig struct{ channel *hca.CompChannel }
+type cqConfig struct {
+	channel *hca.CompChannel
+	options []hca.CQOption
+}
 
 // WithChannel attaches the completion queue to a completion channel of the same
-// device, which is open; nil stands for none.
+// device, which is open; nil stands for none. A channel serves any number of
+// queues.
 func WithChannel(ch *CompChannel) CQOption {
 	return func(c *cqConfig) {
 		if c.channel = nil; ch != nil {
@@ -33,16 +38,44 @@ func WithChannel(ch *CompChannel) CQOption {
 	}
 }
 
+// WithTimestamps has every completion carry, in WC.Timestamp, the time of
+// [Device.Now] at which it was added to the queue. Reading the clock costs some
+// 50 ns for each completion; a queue without timestamps does not read it.
+func WithTimestamps() CQOption {
+	return func(c *cqConfig) { c.options = append(c.options, hca.WithTimestamps()) }
+}
+
+// WithVector gives the completion queue a completion vector, 0 to
+// [Device.CompletionVectors] - 1. A vector is a shard of the device (see
+// Config.Shards): queue pairs whose send queue completes here live on that
+// shard, and so do those whose receive queue does, if their send queue has no
+// vector. A program that polls or waits for the queue drives that shard and no
+// other, unless queue pairs of other shards complete into it too. So a
+// goroutine for each vector has a lock and a socket of its own. Without this
+// option queue pairs are spread over the shards by chance.
+func WithVector(i int) CQOption {
+	return func(c *cqConfig) { c.options = append(c.options, hca.WithVector(i)) }
+}
+
+// CompletionVectors returns the number of completion vectors: that of the
+// shards.
+func (d *Device) CompletionVectors() int { return d.core.CompletionVectors() }
+
+// Now returns the time of the device's clock, which timestamps of completions
+// show too: nanoseconds since the device was opened, never 0.
+func (d *Device) Now() uint64 { return d.core.Now() }
+
 // CreateCQ makes a completion queue of at least n entries. A completion that
 // finds it full is lost: the queue pair goes to the error state and
 // EventCQError is raised. The error wraps ErrClosed, ErrOtherDevice or
-// ErrNoResources, or a *RangeError for a size that the device does not offer.
+// ErrNoResources, or a *RangeError for a size or a vector that the device does
+// not offer.
 func (d *Device) CreateCQ(n int, opts ...CQOption) (*CQ, error) {
 	var c cqConfig
 	for _, f := range opts {
 		f(&c)
 	}
-	core, err := d.owner.CreateCQ(n, c.channel)
+	core, err := d.owner.CreateCQ(n, c.channel, c.options...)
 	if err != nil {
 		return nil, fmt.Errorf("verbs: create a completion queue: %w", errorFrom(err))
 	}
@@ -63,6 +96,42 @@ func (d *Device) CreateCompChannel() (*CompChannel, error) {
 // Cap returns how many completions the queue holds: at least what CreateCQ was
 // asked for.
 func (cq *CQ) Cap() int { return cq.core.Cap() }
+
+// Resize changes the size to at least n completions (IBTA 11.2.8.3). No
+// completion is lost: if the queue holds more than n, nothing changes and the
+// error wraps a *RangeError. It wraps one also for a size that the device does
+// not offer, and else ErrClosed. Queue pairs may complete meanwhile, and other
+// goroutines poll and wait.
+func (cq *CQ) Resize(n int) error {
+	if err := cq.core.Resize(n); err != nil {
+		return fmt.Errorf("verbs: resize CQ %d: %w", cq.handle, errorFrom(err))
+	}
+	return nil
+}
+
+// SetModeration has the notification of an armed queue held back until count
+// completions have come that call for it, or until period has passed since the
+// first of them (the cq_count and cq_period of ibv_modify_cq). So a program
+// that sleeps on a completion channel is woken once for many completions. With
+// solicited-only arming those count that are solicited. A completion with an
+// error is told at once, and what was held back goes with it. Poll and Wait are
+// not affected.
+//
+// A count of 0 or 1, or a period of 0, switches moderation off. The most are
+// 65535 and 65535 µs. A notification that is held back at the call is given at
+// once. The error wraps a *RangeError or ErrClosed.
+func (cq *CQ) SetModeration(count int, period time.Duration) error {
+	if err := cq.core.SetModeration(hca.Moderation{Count: count, Period: period}); err != nil {
+		return fmt.Errorf("verbs: set the moderation of CQ %d: %w", cq.handle, errorFrom(err))
+	}
+	return nil
+}
+
+// Moderation returns what SetModeration has set.
+func (cq *CQ) Moderation() (count int, period time.Duration) {
+	m := cq.core.Moderation()
+	return m.Count, m.Period
+}
 
 // Handle returns the number of the queue on its device, for logs: AsyncEvent
 // prints it. Queues are numbered from 1 in the order in which they were made.
@@ -115,18 +184,53 @@ func (cq *CQ) Completions(ctx context.Context) iter.Seq2[WC, error] {
 	}
 }
 
+// Chan returns a channel of the completions as they come, for select. It is
+// closed when ctx or the queue ends. A completion that was taken and not
+// received then goes back to the queue, in front of the others. So none is
+// lost.
+//
+// One goroutine works for the channel until ctx or the queue ends: a program
+// that stops receiving must end ctx. Each completion costs a change of
+// goroutines, some microseconds more than Wait. Where that counts, use Poll or
+// Wait.
+func (cq *CQ) Chan(ctx context.Context) <-chan WC {
+	out := make(chan WC)
+	go func() {
+		defer close(out)
+		var wc [1]WC
+		for {
+			if _, err := cq.Wait(ctx, wc[:]); err != nil {
+				return
+			}
+			select {
+			case out <- wc[0]:
+			case <-ctx.Done():
+				cq.core.PutBack(wcsOf(wc[:])[0])
+				return
+			case <-cq.core.Done():
+				return
+			}
+		}
+	}()
+	return out
+}
+
 // Arm asks for one notification on the completion channel: for the next
 // completion, or, with solicitedOnly, for the next receive whose sender
-// solicited an event and for the next error. Completions that are there
-// already raise none, so arm first, then poll until empty, then wait.
+// solicited an event and for the next error (IBTA 11.4.2.2). To ask for any
+// overrides to ask for solicited ones; the other way round, any stays asked
+// for. Completions that are there already raise none, so arm first, then poll
+// until empty, then wait.
 func (cq *CQ) Arm(solicitedOnly bool) { cq.core.Arm(solicitedOnly) }
 
 // Close ends the queue and drops what is in it; goroutines in Wait return
 // ErrClosed. Queue pairs that still complete into it go to the error state.
 func (cq *CQ) Close() error { return cq.core.Close() }
 
-// Get waits for a notification and returns the queue that it is about. Arm the
-// queue again, and then poll it. The error wraps ErrClosed, or that of ctx.
+// Get waits for a notification and returns the queue that it is about. Queues
+// come in the order of their notifications, each once until it is armed again.
+// A queue that is closed gives back its notification. Arm the queue again, and
+// then poll it. The error wraps ErrClosed, or that of ctx.
 func (ch *CompChannel) Get(ctx context.Context) (*CQ, error) {
 	core, err := ch.core.Get(ctx)
 	if err != nil {

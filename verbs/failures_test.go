@@ -188,11 +188,15 @@ func TestCompletionQueueOverflow(t *testing.T) {
 		e, err := a.dev.AsyncEvent(t.Context())
 		check(t, err)
 		if e.Event == verbs.EventCQError && e.CQ == small {
-			if want := fmt.Sprintf("CQ_ERR on CQ %d", small.Handle()); e.String() != want || small.Handle() == a.cq.Handle() {
+			want := fmt.Sprintf("CQ_ERR on CQ %d: a completion of QP %v was lost, because the queue with room for 2 was full; poll it sooner, or make it larger (Resize)", small.Handle(), q.QPN())
+			if e.String() != want || small.Handle() == a.cq.Handle() {
 				t.Errorf("the event says %q, want %q", e, want)
 			}
 			break
 		}
+	}
+	if q.State() != verbs.StateErr {
+		t.Errorf("the queue pair is in %v", q.State())
 	}
 }
 

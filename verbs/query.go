@@ -3,7 +3,9 @@ package verbs
 import (
 	"hash/fnv"
 	"net/netip"
+	"time"
 
+	"github.com/gosoftroce/rocev2/hca"
 	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/transport"
 )
@@ -24,6 +26,11 @@ type DeviceAttr struct {
 	MaxRdAtomic     int    // largest Attr.MaxRdAtomic
 	MaxDestRdAtomic int    // largest Attr.MaxDestRdAtomic
 	PortCount       int    // 1
+
+	CompletionVectors   int           // see WithVector
+	CoreClock           int           // kHz: what Device.Now and WC.Timestamp count in
+	MaxModerationCount  int           // of CQ.SetModeration
+	MaxModerationPeriod time.Duration // of CQ.SetModeration
 }
 
 // PortState is the logical state of a port, with the numbers of ibv_port_state.
@@ -117,6 +124,11 @@ func (d *Device) Query() DeviceAttr {
 		MaxRdAtomic:     ib.MaxRdAtomic,
 		MaxDestRdAtomic: ib.MaxRdAtomic,
 		PortCount:       1,
+
+		CompletionVectors:   d.core.CompletionVectors(),
+		CoreClock:           1e6,
+		MaxModerationCount:  hca.MaxModerationCount,
+		MaxModerationPeriod: hca.MaxModerationPeriod,
 	}
 }
 

@@ -49,7 +49,7 @@ var layers = map[string][]string{
 	"fabric": {"rocev2", "transport", "internal/heap"},
 
 	"engine": {"clock", "internal/heap", "rocev2", "ib", "memreg", "qp", "transport"}, // of transport only the batches and the path, which are plain data
-	"hca":    {"clock", "rocev2", "ib", "memreg", "qp", "engine", "transport", "transport/udp", "fabric"},
+	"hca":    {"clock", "internal/heap", "rocev2", "ib", "memreg", "qp", "engine", "transport", "transport/udp", "fabric"},
 
 	"verbs": {"rocev2", "ib", "memreg", "memreg/mapping", "qp", "transport", "transport/udp", "hca"},
 

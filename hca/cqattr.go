@@ -1,0 +1,216 @@
+package hca
+
+import (
+	"time"
+
+	"github.com/gosoftroce/rocev2/clock"
+	"github.com/gosoftroce/rocev2/engine"
+	"github.com/gosoftroce/rocev2/ib"
+	"github.com/gosoftroce/rocev2/qp"
+	"github.com/gosoftroce/rocev2/rocev2"
+)
+
+// CQOption adjusts a completion queue.
+type CQOption func(*cqConfig)
+
+// cqConfig is what a completion queue is made with.
+type cqConfig struct {
+	timestamps bool
+	vectored   bool
+	vector     int
+	shard      *shard // of the vector; nil: no vector
+}
+
+// WithTimestamps has every completion carry the time of Device.Now at which it
+// was added to the queue.
+func WithTimestamps() CQOption { return func(c *cqConfig) { c.timestamps = true } }
+
+// WithVector gives the queue a completion vector, which is a shard: queue pairs
+// that complete into it live there, and who polls or waits for it drives that
+// shard and no other.
+func WithVector(i int) CQOption {
+	return func(c *cqConfig) { c.vectored, c.vector = true, i }
+}
+
+// cqConfig applies the options.
+func (d *Device) cqConfig(opts []CQOption) (c cqConfig, err error) {
+	for _, f := range opts {
+		f(&c)
+	}
+	if !c.vectored {
+		return c, nil
+	}
+	if err := checkRange("completion vector", c.vector, 0, len(d.shards)-1); err != nil {
+		return c, err
+	}
+	c.shard = d.shards[c.vector]
+	return c, nil
+}
+
+// CompletionVectors returns the number of completion vectors: one a shard.
+func (d *Device) CompletionVectors() int { return len(d.shards) }
+
+// Now returns the time of the device's clock, in nanoseconds since it was
+// opened; never 0.
+func (s *shared) Now() uint64 { return uint64(s.now()) + 1 }
+
+// shardFor returns the shard where a queue pair is to live: that of the vector
+// of its completion queues, of that for sends first; else one by chance. That
+// of the management queue pair is where packets for its number arrive.
+func (d *Device) shardFor(c *qp.Config) *shard {
+	s := d.shards[int(random32())&(len(d.shards)-1)]
+	var cqs []*CQ
+	for _, sink := range []qp.CompletionSink{c.SendCQ, c.RecvCQ} {
+		if cq, ok := sink.(*CQ); ok && cq != nil && cq.config.shard != nil {
+			cqs = append(cqs, cq)
+		}
+	}
+	if len(cqs) > 0 {
+		s = cqs[0].config.shard
+	}
+	if c.Type == ib.GSI {
+		s = d.shardOf(engine.GSIQPN)
+	}
+	for _, cq := range cqs {
+		if cq.config.shard != s {
+			cq.foreign.Store(true)
+		}
+	}
+	return s
+}
+
+// Overrun is a completion that was lost because its queue was full.
+type Overrun struct {
+	QPN     rocev2.QPN // whose completion it was
+	Entries int        // for so many the queue had room; 0: none was lost
+}
+
+// Overrun returns the first completion that was lost since the queue has its
+// size.
+func (cq *CQ) Overrun() Overrun {
+	cq.mu.Lock()
+	defer cq.mu.Unlock()
+	return cq.lost
+}
+
+// Resize changes the size to at least n entries (IBTA 11.2.8.3). Nothing that
+// the queue holds is lost: with more than n in it nothing changes, and the
+// error is a *RangeError. Queue pairs may complete meanwhile, and programs
+// poll.
+func (cq *CQ) Resize(n int) error {
+	if err := checkRange("completion queue size", n, 1, ib.MaxCQE); err != nil {
+		return err
+	}
+	ring := newRing(n) // without the lock: it takes a while
+	cq.mu.Lock()
+	defer cq.mu.Unlock()
+	held := cq.tail - cq.head
+	switch {
+	case cq.closed:
+		return ErrClosed
+	case int(held) > n:
+		return &RangeError{What: "size of a completion queue that has unpolled completions", Got: n, Min: int(held), Max: ib.MaxCQE}
+	}
+	for i := range held {
+		ring[i] = cq.ring[int(cq.head+i)&(len(cq.ring)-1)]
+	}
+	cq.ring, cq.head, cq.tail, cq.lost = ring, 0, held, Overrun{}
+	return nil
+}
+
+// Limits of moderation, those of adapters.
+const (
+	MaxModerationCount  = 1<<16 - 1
+	MaxModerationPeriod = (1<<16 - 1) * time.Microsecond
+)
+
+// Moderation is for how long the notification of an armed queue is held back:
+// until there are Count completions that call for it, or until Period has
+// passed since the first. It is off where either is 0.
+type Moderation struct {
+	Count  int
+	Period time.Duration
+}
+
+// moderated is what moderation holds back.
+type moderated struct {
+	moderation Moderation
+	waiting    int        // completions that call for the notification that is held back
+	until      clock.Time // when it is given
+	timed      bool       // the moderator has the queue in its heap
+}
+
+// SetModeration sets the moderation (IBTA has none; ibv_modify_cq). A
+// notification that is held back is given at once. The error is a *RangeError
+// or ErrClosed.
+func (cq *CQ) SetModeration(m Moderation) error {
+	if err := checkRange("moderation count", m.Count, 0, MaxModerationCount); err != nil {
+		return err
+	}
+	if m.Period < 0 || m.Period > MaxModerationPeriod {
+		return &RangeError{What: "moderation period in µs", Got: int(m.Period / time.Microsecond), Max: int(MaxModerationPeriod / time.Microsecond)}
+	}
+	cq.mu.Lock()
+	if cq.closed {
+		cq.mu.Unlock()
+		return ErrClosed
+	}
+	cq.moderation = m
+	ch, notify := cq.channel, cq.waiting > 0 && cq.channel != nil
+	if notify {
+		cq.notify()
+	}
+	cq.mu.Unlock()
+	if notify {
+		ch.parker.signal()
+	}
+	return nil
+}
+
+// Moderation returns what SetModeration has set.
+func (cq *CQ) Moderation() Moderation {
+	cq.mu.Lock()
+	defer cq.mu.Unlock()
+	return cq.moderation
+}
+
+// holdBack reports whether moderation holds back the notification that a
+// completion calls for. An error is told at once: nothing may follow it. The
+// caller holds mu and a shard's lock.
+func (cq *CQ) holdBack(c *ib.WC) bool {
+	m := &cq.moderation
+	if m.Count <= 1 || m.Period == 0 || c.Status != ib.StatusSuccess {
+		return false
+	}
+	if cq.waiting++; cq.waiting >= m.Count {
+		return false
+	}
+	if cq.waiting == 1 {
+		cq.until = cq.dev.now().Add(m.Period)
+		if !cq.timed {
+			cq.timed = true
+			cq.dev.moderator.add(cq, cq.until)
+		}
+	}
+	return true
+}
+
+// timeUp gives a notification that was held back for long enough. The result
+// says when to come again, if at all.
+func (cq *CQ) timeUp(now clock.Time) (again clock.Time, ok bool) {
+	cq.mu.Lock()
+	if cq.waiting > 0 && now < cq.until {
+		defer cq.mu.Unlock()
+		return cq.until, true
+	}
+	cq.timed = false
+	ch, notify := cq.channel, cq.waiting > 0 && cq.channel != nil
+	if notify {
+		cq.notify()
+	}
+	cq.mu.Unlock()
+	if notify {
+		ch.parker.signal()
+	}
+	return 0, false
+}

@@ -1,0 +1,76 @@
+package hca
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/gosoftroce/rocev2/clock"
+	"github.com/gosoftroce/rocev2/internal/heap"
+)
+
+// moderator gives the notifications of completion queues that moderation holds
+// back, when their time has come. One timer serves all queues of a device. A
+// queue is in the heap once at the most: when its entry comes up it is asked
+// anew.
+type moderator struct {
+	alarm   alarm
+	now     func() clock.Time
+	earlier atomic.Bool // the alarm is to be set to an earlier time
+
+	mu   sync.Mutex
+	heap heap.Heap[clock.Time, *CQ]
+}
+
+func (m *moderator) init(now func() clock.Time) {
+	m.now = now
+	m.alarm.init(m.onAlarm)
+}
+
+// add has the queue asked at the time at. The caller holds a shard's lock, and
+// the alarm is set when that is given up.
+func (m *moderator) add(cq *CQ, at clock.Time) {
+	m.mu.Lock()
+	first, any := m.heap.Min()
+	m.heap.Push(at, cq)
+	m.mu.Unlock()
+	if !any || at < first {
+		m.earlier.Store(true)
+	}
+}
+
+// setAlarm sets the alarm to the earliest time.
+func (m *moderator) setAlarm() {
+	m.earlier.Store(false)
+	m.mu.Lock()
+	at, ok := m.heap.Min()
+	m.mu.Unlock()
+	if ok {
+		m.alarm.set(at, m.now)
+	}
+}
+
+// take takes a queue out whose time has come.
+func (m *moderator) take(now clock.Time) *CQ {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if at, ok := m.heap.Min(); !ok || at > now {
+		return nil
+	}
+	_, cq := m.heap.Pop()
+	return cq
+}
+
+// onAlarm runs on a goroutine of its own. Queues that are asked while they are
+// being filled come again later, so that it ends.
+func (m *moderator) onAlarm() {
+	now := m.now()
+	for cq := m.take(now); cq != nil; cq = m.take(now) {
+		if at, again := cq.timeUp(now); again {
+			m.mu.Lock()
+			m.heap.Push(at, cq)
+			m.mu.Unlock()
+		}
+	}
+	m.alarm.wentOff()
+	m.setAlarm()
+}
