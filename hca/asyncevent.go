@@ -7,12 +7,13 @@ import (
 )
 
 // AsyncEvent tells of something that happened to an object and that no
-// completion reports. QP or CQ is set, as the kind says; neither is, if the
+// completion reports. QP, CQ or SRQ is set, as the kind says; none is, if the
 // event is of the whole device.
 type AsyncEvent struct {
 	Kind ib.Event
 	QP   *QP
 	CQ   *CQ
+	SRQ  *SRQ
 }
 
 // AsyncEvent waits for the next event of the objects that were made through the
@@ -26,6 +27,8 @@ func (c *Context) AsyncEvent(ctx context.Context) (AsyncEvent, error) {
 		out.QP = object
 	case *CQ:
 		out.CQ = object
+	case *SRQ:
+		out.SRQ = object
 	}
 	return out, err
 }

@@ -109,6 +109,10 @@ func (c *Context) release(obj io.Closer, k kind) {
 	}
 }
 
+// forcible is an object whose Close is refused while others use it. Those that
+// use it have gone when the context closes it, but for what is being made.
+type forcible interface{ close(force bool) error }
+
 // Close frees everything that was made through the context: queue pairs first,
 // so that nothing uses what goes after them.
 func (c *Context) Close() error {
@@ -116,8 +120,12 @@ func (c *Context) Close() error {
 	c.closed = true
 	c.mu.Unlock()
 	var errs []error
-	for _, k := range []kind{kindQP, kindCQ, kindChannel, kindPD} {
+	for _, k := range []kind{kindQP, kindSRQ, kindCQ, kindChannel, kindPD} {
 		for _, obj := range c.members(k) {
+			if f, ok := obj.(forcible); ok {
+				errs = append(errs, f.close(true))
+				continue
+			}
 			errs = append(errs, obj.Close())
 		}
 	}

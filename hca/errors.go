@@ -23,6 +23,12 @@ var ErrNoResources = errors.New("no resources")
 // device than the one that is to use it.
 var ErrOtherDevice = errors.New("it belongs to another device")
 
+// ErrInUse is wrapped by errors that say what uses an object, which therefore
+// cannot be closed yet.
+var ErrInUse = errors.New("in use")
+
+var errOtherContext = errors.New("it belongs to another context of the device")
+
 // ErrNoRoom is returned by Wait when the slice for the completions is empty: it
 // would have to wait for ever, or return without one.
 var ErrNoRoom = errors.New("the slice for the completions is empty: it needs room for one at least")

@@ -26,6 +26,7 @@ type host struct {
 	cq    *CQ
 	mtu   rocev2.MTU // of what it connects; 0 is 1024
 	slow  bool       // what it connects has a timeout of 8 s, not 67 ms
+	rnr   uint8      // MinRNRTimer of what it connects
 }
 
 func newHosts(t *testing.T, cfg Config, fc ...fabric.Config) (a, b *host) {
@@ -81,7 +82,7 @@ func (h *host) connectVia(q *QP, av ib.AddressVector, qpn rocev2.QPN) {
 		mtu = rocev2.MTU1024
 	}
 	h.must(q.Modify(&ib.Attr{State: ib.StateRTR, AV: av, PathMTU: mtu,
-		DestQPN: qpn, MaxDestRdAtomic: 16},
+		DestQPN: qpn, MaxDestRdAtomic: 16, MinRNRTimer: h.rnr},
 		ib.AttrState|ib.AttrAV|ib.AttrPathMTU|ib.AttrDestQPN|ib.AttrRQPSN|ib.AttrMaxDestRdAtomic|ib.AttrMinRNRTimer))
 	timeout := uint8(14)
 	if h.slow {

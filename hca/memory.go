@@ -18,6 +18,7 @@ type PD struct {
 	closed  bool
 	regions map[*MR]struct{} // those that are not deregistered yet
 	handles map[*AH]struct{} // those that are open
+	srqs    map[*SRQ]struct{}
 
 	closing closing
 }
@@ -52,7 +53,7 @@ func (c *closing) do(f func() (done bool, err error)) error {
 
 // AllocPD makes a protection domain.
 func (o *Context) AllocPD() (*PD, error) {
-	pd := &PD{owner: o, core: o.dev.mem.AllocPD(), regions: map[*MR]struct{}{}, handles: map[*AH]struct{}{}}
+	pd := &PD{owner: o, core: o.dev.mem.AllocPD(), regions: map[*MR]struct{}{}, handles: map[*AH]struct{}{}, srqs: map[*SRQ]struct{}{}}
 	if err := o.adopt(pd, kindPD); err != nil {
 		return nil, err
 	}
@@ -76,8 +77,9 @@ func (pd *PD) Closed() bool {
 }
 
 // Close deregisters what is registered in the domain, destroys its address
-// handles, and frees it. A queue pair
-// of the domain lives on and reaches no memory. The error is that of giving
+// handles, and frees it. A queue pair of the domain lives on and reaches no
+// memory; a shared receive queue raises EventSRQError and takes no more
+// receives. The error is that of giving
 // memory back; the domain is freed all the same, unless a region has other
 // grants (memreg.ErrRegionInUse). Then Close can be called again. Whoever calls
 // it beside another, or beside the Close of a region, returns when all is done.
@@ -88,7 +90,11 @@ func (pd *PD) close() (done bool, err error) {
 	pd.closed = true
 	left := slices.Collect(maps.Keys(pd.regions))
 	handles := slices.Collect(maps.Keys(pd.handles))
+	srqs := slices.Collect(maps.Keys(pd.srqs))
 	pd.mu.Unlock()
+	for _, s := range srqs {
+		s.fail()
+	}
 	var errs []error
 	for _, h := range handles {
 		errs = append(errs, h.Close())

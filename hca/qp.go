@@ -19,6 +19,7 @@ type QP struct {
 	shard *shard
 	owner *Context
 	core  *engine.QP // guarded by the shard's lock
+	srq   *SRQ       // that it takes its receives from; or nil
 
 	userData  atomic.Value // the layer above's; set once, but Device.QP may be asked before
 	closed    bool         // guarded by the shard's lock
@@ -28,9 +29,50 @@ type QP struct {
 // CreateQP makes a queue pair in state RESET. The fields QPN, Memory, Window,
 // ReadChunk, MinProbe, PortMTU and Invalidate of c are the device's to fill.
 // A device has one GSI queue pair at the most (ib.ErrGSIInUse). Sinks that
-// are completion queues are open and of the same device.
+// are completion queues are open and of the same device. If RecvSource is an
+// SRQ of the context, the queue pair has no receive queue of its own, so that
+// MaxRecvWR and MaxRecvSGE are not looked at.
 func (o *Context) CreateQP(c qp.Config) (*QP, error) {
-	d := o.dev
+	srq, _ := c.RecvSource.(*SRQ)
+	if srq == nil {
+		return o.createQP(c, nil)
+	}
+	if err := srq.attach(o); err != nil {
+		return nil, fmt.Errorf("SRQ: %w", err)
+	}
+	c.MaxRecvWR, c.MaxRecvSGE = 0, srq.Attr().MaxSGE
+	q, err := o.createQP(c, srq)
+	if q == nil {
+		srq.detach()
+	}
+	return q, err
+}
+
+// createQP makes a queue pair that takes from srq, if that is not nil.
+func (o *Context) createQP(c qp.Config, srq *SRQ) (*QP, error) {
+	if err := o.checkQP(&c); err != nil {
+		return nil, err
+	}
+	if err := o.reserve(kindQP); err != nil {
+		return nil, err
+	}
+	q, err := o.addQP(c)
+	if err == nil {
+		q.srq = srq
+		if err = o.enter(q, kindQP); err != nil {
+			q.srq = nil
+			q.destroy()
+		}
+	}
+	if err != nil {
+		o.unreserve(kindQP)
+		return nil, err
+	}
+	return q, nil
+}
+
+// checkQP checks what a queue pair is to be made with.
+func (o *Context) checkQP(c *qp.Config) error {
 	for _, r := range []struct {
 		what       string
 		got, least int
@@ -43,7 +85,7 @@ func (o *Context) CreateQP(c qp.Config) (*QP, error) {
 		{"MaxInline", c.MaxInline, 0, ib.MaxInline},
 	} {
 		if err := checkRange(r.what, r.got, r.least, r.most); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	for _, sink := range []struct {
@@ -51,28 +93,16 @@ func (o *Context) CreateQP(c qp.Config) (*QP, error) {
 		sink qp.CompletionSink
 	}{{"SendCQ", c.SendCQ}, {"RecvCQ", c.RecvCQ}} {
 		if cq, ok := sink.sink.(*CQ); ok {
-			if err := cq.usable(d); err != nil {
-				return nil, fmt.Errorf("%s: %w", sink.name, err)
+			if err := cq.usable(o.dev); err != nil {
+				return fmt.Errorf("%s: %w", sink.name, err)
 			}
 		}
 	}
-	if err := o.reserve(kindQP); err != nil {
-		return nil, err
-	}
-	q, err := o.createQP(c)
-	if err == nil {
-		if err = o.enter(q, kindQP); err != nil {
-			q.destroy()
-		}
-	}
-	if err != nil {
-		o.unreserve(kindQP)
-		return nil, err
-	}
-	return q, nil
+	return nil
 }
 
-func (o *Context) createQP(c qp.Config) (*QP, error) {
+// addQP makes a queue pair and adds it to a shard.
+func (o *Context) addQP(c qp.Config) (*QP, error) {
 	s := o.dev.shardFor(&c)
 	c.PortMTU = o.dev.PathMTU(netip.Addr{})
 	q := &QP{shard: s, owner: o}
@@ -280,6 +310,9 @@ func (q *QP) destroy() {
 	s.await(sent)
 	if q.core.Raised() {
 		q.owner.events.forget(q)
+	}
+	if q.srq != nil {
+		q.srq.detach()
 	}
 }
 

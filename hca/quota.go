@@ -16,6 +16,7 @@ const (
 	kindPD
 	kindMR
 	kindAH
+	kindSRQ
 	numKinds
 )
 
@@ -26,6 +27,7 @@ var kindNames = [numKinds]string{
 	kindPD:      "protection domains",
 	kindMR:      "memory regions",
 	kindAH:      "address handles",
+	kindSRQ:     "shared receive queues",
 }
 
 // Quota is how many objects of each kind there may be. A field of 0 stands for
@@ -37,6 +39,7 @@ type Quota struct {
 	PDs      int // protection domains
 	MRs      int // memory regions
 	AHs      int // address handles
+	SRQs     int // shared receive queues
 }
 
 // objects are numbers of objects by kind.
@@ -45,13 +48,14 @@ type objects [numKinds]int
 // deviceLimits are what a device offers.
 var deviceLimits = objects{
 	kindQP: ib.MaxQP, kindCQ: ib.MaxCQ, kindChannel: ib.MaxCQ, kindPD: ib.MaxPD, kindMR: ib.MaxMR,
-	kindAH: ib.MaxAH,
+	kindAH:  ib.MaxAH,
+	kindSRQ: ib.MaxSRQ,
 }
 
 // within returns the quota with what the device offers where it has no smaller
 // number. A negative number allows none.
 func (q Quota) within(most objects) objects {
-	asked := objects{kindQP: q.QPs, kindCQ: q.CQs, kindChannel: q.Channels, kindPD: q.PDs, kindMR: q.MRs, kindAH: q.AHs}
+	asked := objects{kindQP: q.QPs, kindCQ: q.CQs, kindChannel: q.Channels, kindPD: q.PDs, kindMR: q.MRs, kindAH: q.AHs, kindSRQ: q.SRQs}
 	for k, n := range asked {
 		if n != 0 {
 			most[k] = max(min(n, most[k]), 0)

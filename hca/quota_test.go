@@ -42,6 +42,7 @@ func makers(t *testing.T, c *Context) [numKinds]maker {
 		kindMR: func() (io.Closer, error) {
 			return pd.Register(memreg.Local(make([]byte, 8)), memreg.Options{}, nil)
 		},
+		kindSRQ: func() (io.Closer, error) { return pd.CreateSRQ(SRQConfig{MaxWR: 1, MaxSGE: 1}) },
 	}
 }
 
@@ -64,8 +65,8 @@ func fill(f maker) (made []io.Closer, err error) {
 func TestQuotaOfAContext(t *testing.T) {
 	t.Parallel()
 	o := newTestOwner(t)
-	quota := Quota{QPs: 3, CQs: 4, Channels: 5, PDs: 6, MRs: 7, AHs: 8}
-	most := objects{kindQP: 3, kindCQ: 4, kindChannel: 5, kindPD: 6, kindMR: 7, kindAH: 8}
+	quota := Quota{QPs: 3, CQs: 4, Channels: 5, PDs: 6, MRs: 7, AHs: 8, SRQs: 9}
+	most := objects{kindQP: 3, kindCQ: 4, kindChannel: 5, kindPD: 6, kindMR: 7, kindAH: 8, kindSRQ: 9}
 	for range 2 { // beside each other
 		c, err := o.dev.NewContext(WithQuota(quota))
 		if err != nil {
@@ -144,11 +145,11 @@ func TestLimitsOfADevice(t *testing.T) {
 // A field of 0 is no limit of its own, a negative one allows nothing.
 func TestQuotaFields(t *testing.T) {
 	t.Parallel()
-	device := objects{10, 20, 30, 40, 50}
+	device := objects{10, 20, 30, 40, 50, 60}
 	if got := (Quota{}).within(device); got != device {
 		t.Errorf("no quota: %v", got)
 	}
-	if got := (Quota{QPs: 11, CQs: 1, Channels: -1, PDs: 40, MRs: 49}).within(device); got != (objects{10, 1, 0, 40, 49}) {
+	if got := (Quota{QPs: 11, CQs: 1, Channels: -1, PDs: 40, MRs: 49, SRQs: 59}).within(device); got != (objects{10, 1, 0, 40, 49, 59}) {
 		t.Errorf("got %v", got)
 	}
 }

@@ -33,7 +33,7 @@ var (
 	ErrAtomicWrite     = errors.New("an atomic write carries exactly 8 bytes")
 	ErrFlush           = errors.New("FLUSH without a meaning")
 	ErrNoRdAtomic      = errors.New("max_rd_atomic is 0: the peer takes neither READ, atomics, ATOMIC WRITE nor FLUSH")
-	ErrShared          = errors.New("receives come from a shared source")
+	ErrShared          = errors.New("the queue pair takes its receives from a shared receive queue: post them there")
 	ErrNoAH            = errors.New("a datagram needs an address handle: AH is not set")
 	ErrAHClosed        = errors.New("the address handle was destroyed")
 	ErrAHDomain        = errors.New("the address handle belongs to another protection domain than the queue pair")

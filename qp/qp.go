@@ -28,7 +28,7 @@ type Config struct {
 	RecvSource     RecvSource // nil: the queue pair's own receive queue
 
 	MaxSendWR, MaxRecvWR   int // queue depths in requests
-	MaxSendSGE, MaxRecvSGE int // scatter/gather entries per request; 0 means 1
+	MaxSendSGE, MaxRecvSGE int // scatter/gather entries per request, those of RecvSource too; 0 means 1
 	MaxInline              int // bytes
 	SignalAll              bool
 

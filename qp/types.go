@@ -53,6 +53,8 @@ type (
 	Recv = queue.Recv
 	// RecvSource is where a queue pair gets receives from.
 	RecvSource = queue.RecvSource
+	// SRQ is the ring of a shared receive queue.
+	SRQ = queue.SRQ
 	// CompletionSink takes completions.
 	CompletionSink = queue.CompletionSink
 	// Pool is the memory of reorder buffers.

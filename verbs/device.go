@@ -19,7 +19,8 @@ type Device struct {
 	core  *hca.Device
 	owner *hca.Context
 
-	cqs atomic.Uint32 // completion queues made so far
+	cqs  atomic.Uint32 // completion queues made so far
+	srqs atomic.Uint32 // shared receive queues made so far
 }
 
 // Open opens a device on a local address ("127.0.0.1", "::1", "fe80::1%eth0")

@@ -66,6 +66,5 @@
 //
 // # Not here
 //
-// Shared receive queues, memory windows and the
-// connection manager.
+// Memory windows and the connection manager.
 package verbs

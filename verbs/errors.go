@@ -21,6 +21,8 @@ var (
 	ErrNoResources = hca.ErrNoResources
 	// ErrGSIInUse: the device has a GSI queue pair already.
 	ErrGSIInUse = ib.ErrGSIInUse
+	// ErrInUse: other objects use it, so it cannot be closed yet.
+	ErrInUse = hca.ErrInUse
 	// ErrNoRoom: CQ.Wait was given an empty slice.
 	ErrNoRoom = hca.ErrNoRoom
 	// ErrRange: a range or an offset is not inside the memory.
@@ -68,6 +70,9 @@ var (
 	// ErrDatagramTooLong: a datagram is longer than one packet carries, see
 	// PortAttr.ActiveMTU.
 	ErrDatagramTooLong = ib.ErrDatagramTooLong
+	// ErrShared: the queue pair takes its receives from an SRQ. Post them
+	// there.
+	ErrShared = ib.ErrShared
 	// ErrRemote: RemoteMemory.At or MR.RemoteAt was asked for a place
 	// outside of the memory.
 	ErrRemote = ib.ErrRemote

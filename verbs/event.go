@@ -36,8 +36,14 @@ const (
 	// EventDeviceFatal: the device has failed, because something else than
 	// Device.Close has closed its link. Close it; nothing works any more.
 	EventDeviceFatal Event = ib.EventDeviceFatal
-	// EventLastWQEReached is of shared receive queues, which programs do
-	// not have yet.
+	// EventSRQError: the protection domain of a shared receive queue was
+	// closed, so that no receive of it can be used.
+	EventSRQError Event = ib.EventSRQError
+	// EventSRQLimit: a shared receive queue has fewer receives left than
+	// its limit, see SRQ.SetLimit.
+	EventSRQLimit Event = ib.EventSRQLimit
+	// EventLastWQEReached: a queue pair that is in ERR takes no more from
+	// its SRQ, and what it had taken has completed.
 	EventLastWQEReached Event = ib.EventLastWQEReached
 	// EventPathMTU: packets of a queue pair do not fit the way to its peer
 	// any more, because an MTU there has become smaller. ibverbs has no
@@ -55,6 +61,7 @@ type AsyncEvent struct {
 	Event Event // what happened
 	QP    *QP   // of events of a queue pair, else nil
 	CQ    *CQ   // of events of a completion queue, else nil
+	SRQ   *SRQ  // of events of a shared receive queue, else nil
 }
 
 // String names the event and its object. Of EventCQError it says what was lost
@@ -70,6 +77,8 @@ func (e AsyncEvent) String() string {
 				lost.QPN, lost.Entries)
 		}
 		return s
+	case e.SRQ != nil:
+		return fmt.Sprintf("%v on SRQ %d", e.Event, e.SRQ.Handle())
 	}
 	return e.Event.String()
 }
@@ -96,6 +105,9 @@ func (d *Device) AsyncEvent(ctx context.Context) (AsyncEvent, error) {
 	}
 	if e.CQ != nil {
 		out.CQ, _ = e.CQ.UserData().(*CQ)
+	}
+	if e.SRQ != nil {
+		out.SRQ, _ = e.SRQ.UserData().(*SRQ)
 	}
 	return out, nil
 }

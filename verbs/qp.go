@@ -17,9 +17,10 @@ type QPConfig struct {
 	SendCQ     *CQ    // takes the completions of PostSend
 	RecvCQ     *CQ    // takes the completions of PostRecv
 	MaxSendWR  int    // entries of the send queue; 0 means 128
+	SRQ        *SRQ   // where receives come from, instead of a receive queue of the queue pair; or nil
 	MaxRecvWR  int    // entries of the receive queue; 0 means 128
 	MaxSendSGE int    // entries of a send's scatter/gather list; 0 means 4
-	MaxRecvSGE int    // entries of a receive's scatter/gather list; 0 means 4
+	MaxRecvSGE int    // entries of a receive's scatter/gather list; 0 means 4; with an SRQ that says it
 	MaxInline  int    // bytes that a request may carry in itself; 0 means 64
 	SignalAll  bool   // every send completes with an entry, Signaled or not
 	UserData   any    // the program's own, see QP.UserData
@@ -40,6 +41,15 @@ func (c *QPConfig) fill() {
 			*f.field = f.def
 		}
 	}
+}
+
+// recvSource returns where receives come from; nil is the queue pair's own
+// receive queue.
+func (c *QPConfig) recvSource() qp.RecvSource {
+	if c.SRQ == nil {
+		return nil
+	}
+	return c.SRQ.core
 }
 
 // QP is a queue pair. Its methods may be called from any goroutine.
@@ -65,6 +75,9 @@ func (pd *PD) CreateQP(c QPConfig) (*QP, error) {
 		return nil, fmt.Errorf("verbs: create a queue pair: its protection domain: %w", ErrClosed)
 	}
 	c.fill()
+	if c.SRQ != nil {
+		c.MaxRecvWR, c.MaxRecvSGE = 0, c.SRQ.made.MaxSGE
+	}
 	core, err := pd.core.Context().CreateQP(qp.Config{
 		Type:       c.Type,
 		PD:         pd.core.Core(),
@@ -76,6 +89,7 @@ func (pd *PD) CreateQP(c QPConfig) (*QP, error) {
 		MaxRecvSGE: c.MaxRecvSGE,
 		MaxInline:  c.MaxInline,
 		SignalAll:  c.SignalAll,
+		RecvSource: c.recvSource(),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("verbs: create a queue pair: %w", errorFrom(err))
@@ -169,7 +183,8 @@ func (q *QP) PostSend(wrs ...SendWR) error {
 // PostRecv posts buffers to the receive queue in order, from state INIT on;
 // each takes one SEND, or tells of one WRITE with immediate data. Over UD a
 // buffer begins with GRHLen bytes of header, before the data: it must be so
-// much longer. Otherwise it is as PostSend.
+// much longer. A queue pair with an SRQ takes none (ErrShared): post to the
+// SRQ. Otherwise it is as PostSend.
 func (q *QP) PostRecv(wrs ...RecvWR) error {
 	n, err := q.core.PostRecv(recvWRsOf(wrs))
 	if err != nil && n < len(wrs) {

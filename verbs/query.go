@@ -23,6 +23,8 @@ type DeviceAttr struct {
 	MaxMR           int    // memory regions
 	MaxMRSize       uint64 // bytes of one memory region
 	MaxPD           int    // protection domains
+	MaxSRQ          int    // shared receive queues
+	MaxSRQWR        int    // entries of one shared receive queue
 	MaxRdAtomic     int    // largest Attr.MaxRdAtomic
 	MaxDestRdAtomic int    // largest Attr.MaxDestRdAtomic
 	PortCount       int    // 1
@@ -121,6 +123,8 @@ func (d *Device) Query() DeviceAttr {
 		MaxMR:           ib.MaxMR,
 		MaxMRSize:       1<<63 - 1,
 		MaxPD:           ib.MaxPD,
+		MaxSRQ:          ib.MaxSRQ,
+		MaxSRQWR:        ib.MaxSRQWR,
 		MaxRdAtomic:     ib.MaxRdAtomic,
 		MaxDestRdAtomic: ib.MaxRdAtomic,
 		PortCount:       1,

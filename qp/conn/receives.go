@@ -18,12 +18,13 @@ type Receives struct {
 
 	c      *Conn
 	source queue.RecvSource
+	cq     queue.CompletionSink // of the queue pair
 }
 
 // Init makes the own ring, for depth receives of sge entries that complete to
-// cq, unless there is a source.
+// cq, unless there is a source, whose receives have so many too.
 func (r *Receives) Init(c *Conn, source queue.RecvSource, cq queue.CompletionSink, depth, sge int) {
-	*r = Receives{c: c, source: source, Shared: source != nil}
+	*r = Receives{c: c, source: source, cq: cq, Shared: source != nil}
 	if !r.Shared {
 		r.Own.Init(depth, sge, c.PD, cq)
 		r.source = &r.Own
@@ -43,26 +44,20 @@ var errReset = fmt.Errorf("%w: %v: receives are posted from INIT on", ib.ErrStat
 // Post queues a receive in the own ring, from INIT on. In ERR it completes at
 // once with WR_FLUSH_ERR (IBTA 10.3.1). On an error nothing was queued.
 func (r *Receives) Post(wr *ib.RecvWR) error {
-	switch length := ib.TotalLength(wr.SGList); {
+	switch {
 	case r.Shared:
 		return ib.ErrShared
 	case r.c.State == ib.StateReset:
 		return errReset
-	case len(wr.SGList) > r.Own.MaxSGE():
-		return fmt.Errorf("%w: %d; the queue pair was made for %d (MaxRecvSGE)", ib.ErrTooManySGE, len(wr.SGList), r.Own.MaxSGE())
-	case length >= 1<<32-1: // as an entry that stands for no memory has
-		if err := ib.BadSGE(wr.SGList); err != nil {
-			return err
-		}
-		if length > 1<<32-1 {
-			return ib.ErrTooLong
-		}
+	}
+	if err := queue.CheckRecv(wr, r.Own.MaxSGE(), "queue pair", "MaxRecvSGE"); err != nil {
+		return err
 	}
 	if r.c.Failed() {
 		r.c.Stats.RecvPosted++
 		wc := r.WC(wr.ID, ib.WCRecv)
 		wc.Status = ib.StatusWRFlushErr
-		r.c.Complete(r.Own.CQ(), wc)
+		r.c.Complete(r.cq, wc)
 		return nil
 	}
 	if !r.Own.Push(wr) {
@@ -78,6 +73,7 @@ func (r *Receives) Take() bool {
 	if r.Held {
 		return true
 	}
+	r.Recv.CQ = r.cq
 	r.Held = r.source.Next(&r.Recv)
 	if r.Held {
 		r.Space = ib.TotalLength(r.Recv.SGList)

@@ -20,7 +20,7 @@ var commands map[string]func(s *scene, words []string) error
 func init() {
 	commands = map[string]func(s *scene, words []string) error{
 		"qp": (*scene).cmdQP, "clear": (*scene).cmdClear, "mr": (*scene).cmdMR, "dereg": (*scene).cmdDereg,
-		"post": (*scene).cmdPost, "recv": (*scene).cmdRecv,
+		"post": (*scene).cmdPost, "recv": (*scene).cmdRecv, "srq": (*scene).cmdSRQ,
 		"deliver": (*scene).cmdDeliver, "release": (*scene).cmdRelease, "inject": (*scene).cmdInject,
 		"advance": (*scene).cmdAdvance, "modify": (*scene).cmdModify,
 		"cq": (*scene).cmdCQ, "events": (*scene).cmdEvents, "state": (*scene).cmdState,
@@ -130,15 +130,12 @@ func (s *scene) makeQP(a *actor, w args) error {
 		return strings.HasSuffix(name, ".window")
 	}
 	if w.has("srq") {
-		a.srq = &sharedReceives{}
+		a.srq = newSharedReceives(s, a, int(recvSGE))
 		c.RecvSource = a.srq
 	}
 	e, err := newEndpoint(a.node, c)
 	if err != nil {
 		return err
-	}
-	if a.srq != nil {
-		a.srq.pd, a.srq.cq = e.node.pd, e.recvCQ
 	}
 	e.sendCQ.limit, e.recvCQ.limit = int(cqe), int(cqe)
 	if keep > 0 {
@@ -312,9 +309,11 @@ func (s *scene) cmdRecv(words []string) error {
 		return err
 	}
 	for range repeat {
+		post := a.PostRecv
 		if a.srq != nil {
-			a.srq.queue = append(a.srq.queue, wr)
-		} else if err := a.PostRecv(&wr); err != nil {
+			post = a.srq.Post
+		}
+		if err := post(&wr); err != nil {
 			s.printf("error: %v", err)
 		}
 		wr.ID++

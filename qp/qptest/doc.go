@@ -42,6 +42,8 @@
 //	    OPERATION: send, send-imm, send-inv, write, write-imm, read,
 //	    compare-swap, fetch-add, atomic-write or flush
 //	recv b id= len= [at= lkey= sge=] [times=N]
+//	srq b [size=N] [limit=N]
+//	    resizes and arms the shared receive queue of b (qp b srq), and shows it
 //	deliver [drop=a2,b1] [dup=] [swap=] [hold=] [mark=] [from=a] [n=3] [quiet]
 //	    carries packets both ways until both sides are silent; a2 is the second
 //	    packet that a sends in this command, a* all of a's, * all; hold keeps a

@@ -50,23 +50,6 @@ type actor struct {
 	srq     *sharedReceives
 }
 
-// sharedReceives is a shared receive queue.
-type sharedReceives struct {
-	queue []ib.RecvWR
-	pd    *memreg.PD
-	cq    qp.CompletionSink
-}
-
-func (r *sharedReceives) Next(w *qp.Recv) bool {
-	if len(r.queue) == 0 {
-		return false
-	}
-	w.PD, w.CQ = r.pd, r.cq
-	w.ID, w.SGList = r.queue[0].ID, append(w.SGList[:0], r.queue[0].SGList...)
-	r.queue = r.queue[1:]
-	return true
-}
-
 // scene is the state of one running script.
 type scene struct {
 	now    clock.Time

@@ -1,6 +1,8 @@
 package queue
 
 import (
+	"fmt"
+
 	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/memreg"
 )
@@ -11,17 +13,18 @@ type Recv struct {
 	// SGList has room for the entries that the queue pair allows for one
 	// receive (MaxRecvSGE). A source appends to SGList[:0].
 	SGList []ib.SGE
-	PD     *memreg.PD     // the domain of the memory in SGList
-	CQ     CompletionSink // where it completes
+	PD     *memreg.PD // the domain of the memory in SGList
+	// CQ is where it completes. It is the queue pair's before the source is
+	// asked, which may have another.
+	CQ CompletionSink
 }
 
 // RecvSource is where a responder gets receives from: the ring of the queue
 // pair, a shared receive queue, or a ring of somebody else's. What it hands
 // over belongs to the queue pair and will be completed.
 type RecvSource interface {
-	// Next fills all fields of r with the next receive. It returns false if
-	// there is none, which makes the peer wait and retry (RNR NAK, IBTA
-	// 9.7.5.2.8).
+	// Next fills r with the next receive. It returns false if there is
+	// none, which makes the peer wait and retry (RNR NAK, IBTA 9.7.5.2.8).
 	Next(r *Recv) bool
 }
 
@@ -62,9 +65,6 @@ func (r *RecvRing) Len() int { return int(r.tail - r.head) }
 // MaxSGE returns how many scatter/gather entries a receive may have.
 func (r *RecvRing) MaxSGE() int { return int(r.sge) }
 
-// CQ returns where the receives complete.
-func (r *RecvRing) CQ() CompletionSink { return r.cq }
-
 // Clear drops all receives.
 func (r *RecvRing) Clear() { r.head = r.tail }
 
@@ -91,4 +91,22 @@ func (r *RecvRing) Next(w *Recv) bool {
 	w.SGList = append(w.SGList[:0], r.sges[i*r.sge:i*r.sge+uint32(r.lens[i])]...)
 	r.head++
 	return true
+}
+
+// CheckRecv says why a receive cannot be posted to owner, a queue pair or a
+// shared receive queue, that was made for sge entries by a field of its
+// configuration.
+func CheckRecv(wr *ib.RecvWR, sge int, owner, field string) error {
+	if len(wr.SGList) > sge {
+		return fmt.Errorf("%w: %d; the %s was made for %d (%s)", ib.ErrTooManySGE, len(wr.SGList), owner, sge, field)
+	}
+	if length := ib.TotalLength(wr.SGList); length >= 1<<32-1 { // as an entry that stands for no memory has
+		if err := ib.BadSGE(wr.SGList); err != nil {
+			return err
+		}
+		if length > 1<<32-1 {
+			return ib.ErrTooLong
+		}
+	}
+	return nil
 }
