@@ -145,12 +145,18 @@ func TestLimitsOfADevice(t *testing.T) {
 // A field of 0 is no limit of its own, a negative one allows nothing.
 func TestQuotaFields(t *testing.T) {
 	t.Parallel()
-	device := objects{10, 20, 30, 40, 50, 60}
+	var device objects
+	for k := range device {
+		device[k] = 10 * (k + 1)
+	}
 	if got := (Quota{}).within(device); got != device {
 		t.Errorf("no quota: %v", got)
 	}
-	if got := (Quota{QPs: 11, CQs: 1, Channels: -1, PDs: 40, MRs: 49, SRQs: 59}).within(device); got != (objects{10, 1, 0, 40, 49, 59}) {
-		t.Errorf("got %v", got)
+	want := device
+	want[kindCQ], want[kindChannel], want[kindMR], want[kindSRQ] = 1, 0, device[kindMR]-1, device[kindSRQ]-1
+	q := Quota{QPs: device[kindQP] + 1, CQs: 1, Channels: -1, PDs: device[kindPD], MRs: device[kindMR] - 1, SRQs: device[kindSRQ] - 1}
+	if got := q.within(device); got != want {
+		t.Errorf("got %v, want %v", got, want)
 	}
 }
 
