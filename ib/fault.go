@@ -8,15 +8,17 @@ type Fault uint8
 
 // The faults, in the order in which the checks are made.
 const (
-	FaultNone        Fault = iota
-	FaultUnknownKey        // the key is not known, or dead
-	FaultWrongPD           // the region belongs to another protection domain
-	FaultNoAccess          // the key does not grant the access, or not to this queue pair
-	FaultOutOfBounds       // address and length are not inside what the key stands for, or the list
-	FaultMisaligned        // a 64-bit atomic whose address is not a multiple of 8
-	FaultGone              // the region was deregistered while it was in use
-	FaultMemory            // the memory behind the region could not be accessed
-	FaultNotPresent        // a page must be fetched first, see memreg.PagedMemory
+	FaultNone             Fault = iota
+	FaultUnknownKey             // the key is not known, or dead
+	FaultWrongPD                // the region belongs to another protection domain
+	FaultNoAccess               // the key does not grant the access, or not to this queue pair
+	FaultOutOfBounds            // address and length are not inside what the key stands for, or the list
+	FaultMisaligned             // a 64-bit atomic whose address is not a multiple of 8
+	FaultGone                   // the region was deregistered while it was in use
+	FaultMemory                 // the memory behind the region could not be accessed
+	FaultNotPresent             // a page must be fetched first, see memreg.PagedMemory
+	FaultNotInvalidatable       // the key is of a kind that only its owner can end
+	FaultState                  // a window or a fast registration region is not in the state for it
 )
 
 var faultNames = [...]string{
@@ -29,6 +31,9 @@ var faultNames = [...]string{
 	FaultGone:        "region deregistered",
 	FaultMemory:      "memory fault",
 	FaultNotPresent:  "page not present",
+
+	FaultNotInvalidatable: "key cannot be invalidated",
+	FaultState:            "window or region in the wrong state",
 }
 
 // String names the fault in a few words.

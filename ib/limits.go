@@ -7,7 +7,7 @@ const (
 	MaxCQ       = 1 << 20 // completion queues
 	MaxMR       = 1 << 24 // memory regions
 	MaxPD       = 1 << 20 // protection domains
-	MaxMW       = 1 << 24 // memory windows
+	MaxMW       = 1 << 22 // memory windows, and as many fast registration regions
 	MaxAH       = 1 << 20 // address handles
 	MaxSRQ      = 1 << 20 // shared receive queues
 	MaxXRCD     = 1 << 20 // XRC domains

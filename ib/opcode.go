@@ -43,6 +43,9 @@ const (
 	OpAtomic                               // its result has 8 bytes
 	OpArgument                             // its last packet carries 32 bits: immediate data, or the key to invalidate
 	OpEmptyAnswer                          // its response is that of an empty READ (IBTA A19)
+	OpReads                                // its response brings data, in as many packets as that takes
+	OpLocal                                // it sends no packet
+	OpInvalidates                          // it ends a key of this side
 )
 
 // opcodeInfo is a row of the table of operations.
@@ -57,12 +60,16 @@ var opcodes = [NumOpcodes]opcodeInfo{
 	OpWriteImm:    {"RDMA_WRITE_WITH_IMM", OpCarries | OpRemote | OpConsumesRecv | OpArgument, WCWrite},
 	OpSend:        {"SEND", OpCarries | OpConsumesRecv, WCSend},
 	OpSendImm:     {"SEND_WITH_IMM", OpCarries | OpConsumesRecv | OpArgument, WCSend},
-	OpRead:        {"RDMA_READ", OpAnswered | OpRemote, WCRead},
+	OpRead:        {"RDMA_READ", OpAnswered | OpRemote | OpReads, WCRead},
 	OpCompareSwap: {"ATOMIC_CMP_AND_SWP", OpAnswered | OpRemote | OpAtomic, WCCompareSwap},
 	OpFetchAdd:    {"ATOMIC_FETCH_AND_ADD", OpAnswered | OpRemote | OpAtomic, WCFetchAdd},
 	OpSendInv:     {"SEND_WITH_INV", OpCarries | OpConsumesRecv | OpArgument, WCSend},
 	OpFlush:       {"FLUSH", OpAnswered | OpRemote | OpEmptyAnswer, WCFlush},
 	OpAtomicWrite: {"ATOMIC_WRITE", OpAnswered | OpCarries | OpRemote | OpEmptyAnswer, WCAtomicWrite},
+	OpLocalInv:    {"LOCAL_INV", OpLocal | OpInvalidates, WCLocalInv},
+	OpBindMW:      {"BIND_MW", OpLocal, WCBindMW},
+	OpReadInv:     {"RDMA_READ_WITH_INV", OpAnswered | OpRemote | OpReads | OpInvalidates, WCRead},
+	OpRegMR:       {"REG_MR", OpLocal, WCRegMR},
 }
 
 // Known reports whether there is such an operation.
@@ -102,5 +109,6 @@ func (o Opcode) String() string {
 
 // Opcodes returns every operation.
 func Opcodes() []Opcode {
-	return []Opcode{OpSend, OpSendImm, OpSendInv, OpWrite, OpWriteImm, OpRead, OpCompareSwap, OpFetchAdd, OpFlush, OpAtomicWrite}
+	return []Opcode{OpSend, OpSendImm, OpSendInv, OpWrite, OpWriteImm, OpRead, OpCompareSwap, OpFetchAdd, OpFlush, OpAtomicWrite,
+		OpLocalInv, OpBindMW, OpReadInv, OpRegMR}
 }

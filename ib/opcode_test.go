@@ -23,6 +23,10 @@ func TestOpcodes(t *testing.T) {
 		OpSendInv:     {9, "SEND_WITH_INV", 0},
 		OpFlush:       {14, "FLUSH", 8},
 		OpAtomicWrite: {15, "ATOMIC_WRITE", 9},
+		OpLocalInv:    {7, "LOCAL_INV", 6},
+		OpBindMW:      {8, "BIND_MW", 5},
+		OpReadInv:     {16, "RDMA_READ_WITH_INV", 2},
+		OpRegMR:       {17, "REG_MR", 10},
 	}
 	for o := range Opcode(255) {
 		w, known := want[o]
@@ -36,12 +40,15 @@ func TestOpcodes(t *testing.T) {
 			t.Errorf("%v: number %d, completion %d", o, o.IBV(), o.Completion())
 		}
 		// What consumes a receive or names remote memory carries data
-		// or is answered, and ATOMIC WRITE does both.
-		if o.Is(OpCarries) == o.Is(OpAnswered) && o != OpAtomicWrite || (o.Is(OpAtomic) || o.Is(OpEmptyAnswer)) && !o.Is(OpAnswered) {
+		// or is answered, and ATOMIC WRITE does both. A local operation
+		// does none of this.
+		if o.Is(OpLocal) != !o.Is(OpCarries|OpAnswered|OpRemote) ||
+			!o.Is(OpLocal) && o.Is(OpCarries) == o.Is(OpAnswered) && o != OpAtomicWrite ||
+			o.Is(OpAtomic|OpReads|OpEmptyAnswer) && !o.Is(OpAnswered) {
 			t.Errorf("%v: flags %b", o, opcodes[o].flags)
 		}
 	}
-	for _, n := range []uint32{7, 8, 10, 16, 17, 1 << 31, 1<<32 - 1} {
+	for _, n := range []uint32{10, 1 << 31, 1<<32 - 1} {
 		if o := OpcodeOfIBV(n); o.Known() {
 			t.Errorf("ibv opcode %d is %v", n, o)
 		}

@@ -160,6 +160,7 @@ var statusWords = [NumStatuses]string{
 	StatusLocLenErr:      "a message is longer than the receive buffer",
 	StatusLocQPOpErr:     "the queue pair cannot carry out the request",
 	StatusLocProtErr:     "a scatter/gather entry names no memory of this protection domain, or memory without the right",
+	StatusMWBindErr:      "the memory window could not be bound: its key, the region's key, its rights or the range do not fit, or it is bound already",
 	StatusWRFlushErr:     "the queue pair was in the error state, into which an earlier failure or Modify took it; reset it and connect anew",
 	StatusBadRespErr:     "the peer sent a response that does not fit the request",
 	StatusRemInvReqErr:   "the peer refuses the request: path MTU, message size or access rights of the two sides differ, its receive is too short, or an atomic is not on a multiple of 8 bytes",

@@ -32,14 +32,32 @@ const dead int32 = 1 << 30
 // All but the pin count is constant. The protection domain is the region's: a
 // window, its region and its queue pair have the same one (IBTA C10-72).
 type Grant struct {
-	region        *Region
-	off           uint64 // of the first byte, in the region
-	length        uint64
-	key           ib.Key
-	qpn           rocev2.QPN   // 0: every queue pair
-	pins          atomic.Int32 // views in use, plus dead
-	rights        uint16       // the bits of ib.Access that are checked
-	invalidatable bool
+	region *Region
+	off    uint64 // of the first byte, in the region
+	length uint64
+	key    ib.Key
+	qpn    rocev2.QPN   // 0: every queue pair
+	pins   atomic.Int32 // views in use, plus dead
+	rights uint16       // the bits of ib.Access that are checked
+	kind   grantKind
+}
+
+// grantKind says what a grant is of, and so who may end it.
+type grantKind uint8
+
+const (
+	kindPlain         grantKind = iota // a region's own, or of Table.Grant
+	kindInvalidatable                  // the same, and its rkey may be invalidated
+	kindWindow1                        // of a window of type 1
+	kindWindow2                        // of a window of type 2
+	kindFast                           // of a fast registration region
+)
+
+func kindOf(invalidatable bool) grantKind {
+	if invalidatable {
+		return kindInvalidatable
+	}
+	return kindPlain
 }
 
 // Key is the rkey of the grant.
@@ -150,15 +168,15 @@ func (t *Table) Grant(r *Region, o GrantOptions) (*Grant, error) {
 		return nil, fmt.Errorf("%w: there are %d grants", ErrExhausted, MaxGrants)
 	}
 	t.keys.reserve(1)
-	key, ok := t.keys.draw(t.random, 0)
+	key, ok := t.draw(0)
 	if !ok {
 		return nil, errRandom()
 	}
+	r.bind()
 	g := &Grant{region: r, off: o.Offset, length: o.Length, key: key, qpn: o.QPN,
-		rights: rightsOf(o.Access), invalidatable: o.Invalidatable}
+		rights: rightsOf(o.Access), kind: kindOf(o.Invalidatable)}
 	t.keys.insert(key, g)
 	t.grants++
-	t.granted[r]++
 	return g, nil
 }
 
@@ -166,17 +184,21 @@ func (t *Table) Grant(r *Region, o GrantOptions) (*Grant, error) {
 const grantRights = ib.RemoteWrite | ib.RemoteRead | ib.RemoteAtomic | ib.ZeroBased |
 	ib.FlushGlobal | ib.FlushPersistent
 
+// lacks returns the rights that the region lacks for a grant of a.
+func (r *Region) lacks(a ib.Access) ib.Access {
+	need := ib.MWBind | a&(ib.FlushGlobal|ib.FlushPersistent)
+	if a&(ib.RemoteWrite|ib.RemoteAtomic) != 0 {
+		need |= ib.LocalWrite
+	}
+	return need &^ r.access
+}
+
 // checkGrant checks options against the region.
 func (r *Region) checkGrant(o GrantOptions) error {
-	const flush = ib.FlushGlobal | ib.FlushPersistent
 	if bad := o.Access &^ (grantRights | ib.AccessHints); bad != 0 {
 		return fmt.Errorf("%w: a grant cannot give %v", ErrAccess, bad)
 	}
-	need := ib.MWBind | o.Access&flush
-	if o.Access&(ib.RemoteWrite|ib.RemoteAtomic) != 0 {
-		need |= ib.LocalWrite
-	}
-	if lack := need &^ r.access; lack != 0 {
+	if lack := r.lacks(o.Access); lack != 0 {
 		return fmt.Errorf("%w: the region lacks %v", ErrAccess, lack)
 	}
 	switch {
@@ -202,33 +224,41 @@ func (t *Table) Revoke(g *Grant) {
 	}
 	t.keys.kill(g.key)
 	t.grants--
-	if t.granted[g.region]--; t.granted[g.region] == 0 {
-		delete(t.granted, g.region)
-	}
 	g.kill()
 	g.drain()
+	g.region.unbind()
 	t.keys.trim()
 }
 
-// Invalidate ends an rkey that may be invalidated, that of a region or of
-// another grant, as a SEND with invalidate or a local invalidate asks (IBTA
-// 9.4.1.1.3 and 10.6.5): remote accesses that are checked from now on meet
-// ib.FaultUnknownKey. Local use of a region goes on, and it stays registered. A
-// grant must still be revoked. A view that another goroutine holds meanwhile is
-// not waited for.
+// Invalidate ends an rkey that may be invalidated, as a SEND with invalidate or
+// a local invalidate asks (IBTA 9.4.1.1.3 and 10.6.5): remote accesses that are
+// checked from now on meet ib.FaultUnknownKey. Of a region or another grant it
+// does no more: local use of the region goes on, it stays registered, a grant
+// must still be revoked, and a view that another goroutine holds meanwhile is
+// not waited for. A window of type 2 is free to be bound again, and a fast
+// registration region free to be registered again, its lkey included. For their
+// views Invalidate waits, as Revoke does.
 //
 // It may be called at the same time as everything else. Faults:
-// ib.FaultUnknownKey, also the second time; ib.FaultWrongPD; ib.FaultNoAccess
-// if the key is bound to another queue pair than qpn, or cannot be invalidated.
+// ib.FaultUnknownKey, also the second time; ib.FaultWrongPD;
+// ib.FaultNotInvalidatable for what can be ended by its owner only (IBTA
+// o10-37.2.26); ib.FaultNoAccess if the key is bound to another queue pair than
+// qpn; ib.FaultState for a fast registration region that windows are bound to.
 func (t *Table) Invalidate(pd *PD, qpn rocev2.QPN, key ib.Key) ib.Fault {
-	g := t.keys.lookup(key)
+	g := t.lookup(key)
 	switch {
 	case g == nil || g.key != key || g.local() || !g.Alive():
 		return ib.FaultUnknownKey
 	case g.region.pd != pd:
 		return ib.FaultWrongPD
-	case !g.invalidatable || g.qpn != 0 && g.qpn != qpn:
+	case g.kind == kindPlain || g.kind == kindWindow1:
+		return ib.FaultNotInvalidatable
+	case g.qpn != 0 && g.qpn != qpn:
 		return ib.FaultNoAccess
+	case g.kind == kindFast:
+		return g.invalidateFast()
+	case g.kind == kindWindow2:
+		return g.endWindow()
 	case !g.kill():
 		return ib.FaultUnknownKey
 	}
@@ -236,4 +266,4 @@ func (t *Table) Invalidate(pd *PD, qpn rocev2.QPN, key ib.Key) ib.Fault {
 }
 
 // rightsOf returns the bits of a that are checked. The hints are above them.
-func rightsOf(a ib.Access) uint16 { return uint16(a & math.MaxUint16) }
+func rightsOf(a ib.Access) uint16 { return uint16(a & ib.AccessMask & math.MaxUint16) }

@@ -17,7 +17,7 @@ func TestInvalidateEndsTheRKeyOnly(t *testing.T) {
 	r := mustRegister(t, tab, pd, mem, Options{Access: all, Invalidatable: true})
 	plain := mustRegister(t, tab, pd, mem, Options{Access: all})
 
-	wantFault(t, "not registered for it", tab.Invalidate(pd, 1, plain.RKey()), ib.FaultNoAccess)
+	wantFault(t, "not registered for it", tab.Invalidate(pd, 1, plain.RKey()), ib.FaultNotInvalidatable)
 	wantFault(t, "another domain", tab.Invalidate(other, 1, r.RKey()), ib.FaultWrongPD)
 	wantFault(t, "an lkey", tab.Invalidate(pd, 1, r.LKey()), ib.FaultUnknownKey)
 	wantFault(t, "no region has it", tab.Invalidate(pd, 1, r.RKey()^r.LKey()^1), ib.FaultUnknownKey)

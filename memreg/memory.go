@@ -45,6 +45,16 @@ type ReadOnlyMemory interface {
 	ReadOnly() bool
 }
 
+// SparseMemory is a Memory with holes, which no access may touch: one that does
+// is ib.FaultOutOfBounds, as beside a region.
+type SparseMemory interface {
+	Memory
+	// Contains reports whether n bytes at off, which are inside of Len, can
+	// be accessed. It may be called at any time, as the other methods, and
+	// its answer may change: they check again.
+	Contains(off, n uint64) bool
+}
+
 // Local returns b as a Memory. The caller keeps b in place and accessible until
 // regions on it are deregistered (ordinary Go memory always is). Its methods
 // return ib.FaultOutOfBounds and ib.FaultMisaligned; alignment is that of the

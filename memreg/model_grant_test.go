@@ -47,7 +47,9 @@ func (w *world) endGrant() {
 		want = ib.FaultUnknownKey
 	case g.m.pd != pd:
 		want = ib.FaultWrongPD
-	case !g.o.Invalidatable || g.o.QPN != 0 && g.o.QPN != qpn:
+	case !g.o.Invalidatable:
+		want = ib.FaultNotInvalidatable
+	case g.o.QPN != 0 && g.o.QPN != qpn:
 		want = ib.FaultNoAccess
 	default:
 		g.alive = false

@@ -8,13 +8,12 @@ import (
 	"github.com/gosoftroce/rocev2/ib"
 )
 
-// Region is a registered memory region. Only the pins in its two grants change
-// after Register. A lookup of an rkey reads the first cache line, a lookup of
-// an lkey both.
+// Region is a registered memory region. Only the pins in its two grants, and
+// the count of other grants, change after Register. A lookup of an rkey reads
+// the first cache line, a lookup of an lkey both.
 type Region struct {
-	access ib.Access
-	sealed bool // the memory is read-only
-	paged  bool // mem is a PagedMemory
+	access ib.Access    // and what the memory is, see sealed and so on
+	bound  atomic.Int32 // other grants and windows on it; dead once there can be none
 	pd     *PD
 	base   uint64 // the address of byte 0; base+length does not wrap
 	remote Grant  // of the rkey
@@ -24,12 +23,44 @@ type Region struct {
 	mem   Memory
 }
 
+// What a region's memory is: bits of Region.access that are not rights.
+const (
+	isSealed ib.Access = 1 << (10 + iota) // it is read-only
+	isPaged                               // it is a PagedMemory
+	isSparse                              // it is a SparseMemory
+)
+
+func (r *Region) sealed() bool { return r.access&isSealed != 0 }
+func (r *Region) paged() bool  { return r.access&isPaged != 0 }
+func (r *Region) sparse() bool { return r.access&isSparse != 0 }
+
+// bind counts one more grant or window on the region. It reports false once the
+// region is not registered any more.
+func (r *Region) bind() bool {
+	if r.bound.Add(1) >= dead {
+		r.bound.Add(-1)
+		return false
+	}
+	return true
+}
+
+// unbind takes back what bind has counted.
+func (r *Region) unbind() { r.bound.Add(-1) }
+
+// seal has bind fail from now on. It reports false if there are grants or
+// windows on the region.
+func (r *Region) seal() bool { return r.bound.CompareAndSwap(0, dead) }
+
 // LKey is the key for local use, in an SGE.
 func (r *Region) LKey() ib.Key { return r.local.key }
 
 // RKey is the key for the peer. A region without remote rights has one too, but
 // it grants nothing.
 func (r *Region) RKey() ib.Key { return r.remote.key }
+
+// Bound returns how many grants and windows there are on the region. While
+// there are any it cannot be deregistered.
+func (r *Region) Bound() int { return int(r.bound.Load() &^ dead) }
 
 // Invalidated reports whether the region is registered and its rkey was
 // invalidated. See [Table.Invalidate].
@@ -46,7 +77,7 @@ func (r *Region) Addr() uint64 { return r.base }
 func (r *Region) Len() uint64 { return r.local.length }
 
 // Access is the set of granted rights.
-func (r *Region) Access() ib.Access { return r.access }
+func (r *Region) Access() ib.Access { return r.access & ib.AccessMask }
 
 // PD is the protection domain that the region belongs to.
 func (r *Region) PD() *PD { return r.pd }
@@ -110,7 +141,7 @@ func (r *Region) CopyIn(off uint64, src []byte) ib.Fault {
 	switch {
 	case f != ib.FaultNone:
 		return f
-	case r.paged && !r.sealed: // the program may wait for its pages
+	case r.paged() && !r.sealed(): // the program may wait for its pages
 		f = faultOf(r.mem.CopyIn(off, src))
 	default:
 		f = v.CopyIn(0, src)
@@ -125,7 +156,7 @@ func (r *Region) CopyOut(dst []byte, off uint64) ib.Fault {
 	switch {
 	case f != ib.FaultNone:
 		return f
-	case r.paged:
+	case r.paged():
 		f = faultOf(r.mem.CopyOut(dst, off))
 	default:
 		f = v.CopyOut(dst, 0)
@@ -232,7 +263,7 @@ func (r *Region) load64(addr, off uint64) (uint64, ib.Fault) {
 }
 
 func (r *Region) store64(addr, off, v uint64) ib.Fault {
-	if r.sealed {
+	if r.sealed() {
 		return ib.FaultNoAccess
 	}
 	p, f := r.localWord(addr, off)
@@ -247,7 +278,7 @@ func (r *Region) store64(addr, off, v uint64) ib.Fault {
 }
 
 func (r *Region) compareSwap64(addr, off, compare, swap uint64) (uint64, ib.Fault) {
-	if r.sealed {
+	if r.sealed() {
 		return 0, ib.FaultNoAccess
 	}
 	p, f := r.localWord(addr, off)
@@ -262,7 +293,7 @@ func (r *Region) compareSwap64(addr, off, compare, swap uint64) (uint64, ib.Faul
 }
 
 func (r *Region) fetchAdd64(addr, off, add uint64) (uint64, ib.Fault) {
-	if r.sealed {
+	if r.sealed() {
 		return 0, ib.FaultNoAccess
 	}
 	p, f := r.localWord(addr, off)

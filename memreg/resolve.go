@@ -15,7 +15,7 @@ import (
 // with addr inside the grant or just behind it; a caller that does not validate
 // empty accesses does not call.
 func (t *Table) Resolve(pd *PD, qpn rocev2.QPN, key ib.Key, addr, length uint64, need ib.Access) (View, ib.Fault) {
-	g := t.keys.lookup(key)
+	g := t.lookup(key)
 	if g == nil || g.key != key || g.local() {
 		return View{}, ib.FaultUnknownKey
 	}
@@ -25,7 +25,7 @@ func (t *Table) Resolve(pd *PD, qpn rocev2.QPN, key ib.Key, addr, length uint64,
 // ResolveLocal checks an access by lkey to the whole of s, as Resolve does. The
 // need is LocalWrite for writing and 0 for reading.
 func (t *Table) ResolveLocal(pd *PD, s ib.SGE, need ib.Access) (View, ib.Fault) {
-	g := t.keys.lookup(s.LKey)
+	g := t.lookup(s.LKey)
 	if g == nil || g.key != s.LKey || !g.local() {
 		return View{}, ib.FaultUnknownKey
 	}
@@ -60,6 +60,9 @@ func (g *Grant) check(pd *PD, qpn rocev2.QPN, addr, length uint64, need ib.Acces
 	}
 	off = addr - g.Addr()
 	if !inside(off, length, g.length) {
+		return 0, ib.FaultOutOfBounds
+	}
+	if g.region.sparse() && !g.region.mem.(SparseMemory).Contains(g.off+off, length) {
 		return 0, ib.FaultOutOfBounds
 	}
 	return g.off + off, ib.FaultNone
@@ -129,7 +132,7 @@ func (t *Table) Scatter(pd *PD, sg []ib.SGE, off uint64, src []byte) ib.Fault {
 // it allocates, and what it sees may change at any moment.
 func (t *Table) Explain(pd *PD, qpn rocev2.QPN, key ib.Key, addr, length uint64, need ib.Access) string {
 	remote := need&grantRights != 0
-	g := t.keys.lookup(key)
+	g := t.lookup(key)
 	switch {
 	case t.keys.quarantined(key):
 		return fmt.Sprintf("key %v: its region was deregistered, or its grant revoked", key)

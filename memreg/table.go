@@ -14,7 +14,7 @@ import (
 // Errors of Register and DeallocPD. They come wrapped with the details.
 var (
 	ErrPD        = errors.New("memreg: not a protection domain of this table")
-	ErrPDInUse   = errors.New("memreg: protection domain still has regions")
+	ErrPDInUse   = errors.New("memreg: protection domain still has regions or windows")
 	ErrMemory    = errors.New("memreg: no usable memory")
 	ErrLength    = errors.New("memreg: bad region length")  // 0, or not that of the memory
 	ErrAccess    = errors.New("memreg: bad access rights")  // unknown, or they need another
@@ -27,6 +27,7 @@ var (
 type PD struct {
 	table   *Table // nil once deallocated
 	regions atomic.Int64
+	windows int
 }
 
 // Regions is the number of regions registered in the domain.
@@ -38,19 +39,20 @@ type Table struct {
 	keys    keyTable
 	random  func() uint32
 	regions atomic.Int64
-	grants  int             // besides the two of each region
-	granted map[*Region]int // the same for each region that has any
+	grants  int // besides the two of each region
+	windows windowTable
 }
 
 // NewTable returns an empty table. Its keys are the values of random, which
-// must be unpredictable for peers. Only Register and Grant call it. NewTable
+// must be unpredictable for peers. Only what is serialised with Register calls it. NewTable
 // panics if random is nil.
 func NewTable(random func() uint32) *Table {
 	if random == nil {
 		panic("memreg: NewTable needs a source of random keys")
 	}
-	t := &Table{random: random, granted: map[*Region]int{}}
+	t := &Table{random: random}
 	t.keys.init()
+	t.windows.keys.init()
 	return t
 }
 
@@ -65,6 +67,9 @@ func (t *Table) DeallocPD(pd *PD) error {
 	}
 	if n := pd.Regions(); n != 0 {
 		return fmt.Errorf("%w: %d, deregister them first", ErrPDInUse, n)
+	}
+	if pd.windows != 0 {
+		return fmt.Errorf("%w: %d windows, free them first", ErrPDInUse, pd.windows)
 	}
 	pd.table = nil
 	return nil
@@ -147,17 +152,17 @@ func (t *Table) Register(pd *PD, m Memory, o Options) (*Region, error) {
 		return nil, fmt.Errorf("%w: %d regions are registered", ErrExhausted, ib.MaxMR)
 	}
 	t.keys.reserve(2)
-	lkey, ok := t.keys.draw(t.random, 0)
+	lkey, ok := t.draw(0)
 	if !ok {
 		return nil, errRandom()
 	}
-	rkey, ok := t.keys.draw(t.random, lkey)
+	rkey, ok := t.draw(lkey)
 	if !ok {
 		return nil, errRandom()
 	}
 	r.local.own(r, lkey, length)
 	r.remote.own(r, rkey, length)
-	r.remote.invalidatable = o.Invalidatable
+	r.remote.kind = kindOf(o.Invalidatable)
 	t.keys.insert(lkey, &r.local)
 	t.keys.insert(rkey, &r.remote)
 	t.regions.Add(1)
@@ -200,7 +205,12 @@ func (r *Region) setMemory() (length uint64, err error) {
 		r.data = &b[0]
 	}
 	if _, ok := r.mem.(PagedMemory); ok {
-		r.paged = r.data == nil
+		if r.data == nil {
+			r.access |= isPaged
+		}
+	}
+	if _, ok := r.mem.(SparseMemory); ok {
+		r.access |= isSparse
 	}
 	if err := checkPersistent(r.mem, r.access); err != nil {
 		return 0, err
@@ -209,7 +219,7 @@ func (r *Region) setMemory() (length uint64, err error) {
 		if r.access&ib.LocalWrite != 0 {
 			return 0, fmt.Errorf("%w: LocalWrite on read-only memory", ErrAccess)
 		}
-		r.sealed = true
+		r.access |= isSealed
 	}
 	return length, nil
 }
@@ -258,8 +268,8 @@ func (t *Table) Deregister(r *Region) error {
 	if r == nil || r.pd.table != t || !r.Alive() {
 		return nil
 	}
-	if n := t.granted[r]; n != 0 {
-		return fmt.Errorf("%w: %d, revoke them first", ErrRegionInUse, n)
+	if !r.seal() {
+		return fmt.Errorf("%w: %d, take them away first", ErrRegionInUse, r.Bound())
 	}
 	t.keys.kill(r.local.key)
 	t.keys.kill(r.remote.key)

@@ -67,7 +67,7 @@ func (v View) CopyIn(off uint64, src []byte) ib.Fault {
 		return ib.FaultNone
 	}
 	r := v.g.region
-	if r.sealed {
+	if r.sealed() {
 		return ib.FaultNoAccess
 	}
 	if r.data != nil {
