@@ -70,7 +70,7 @@ func (e *Engine) NewQP(c qp.Config, user any) (*QP, error) {
 	}
 	c.QPN = qpn
 	c.Memory = mem
-	c.Invalidate = func(key ib.Key) bool { return mem.Invalidate(pd, qpn, key) == ib.FaultNone }
+	c.Invalidate = func(key ib.Key) ib.Fault { return mem.Invalidate(pd, qpn, key) }
 	c.Window = e.cfg.foreignWindow()
 	c.MinProbe = e.cfg.minProbe()
 	c.ReadChunk = e.cfg.readChunk()

@@ -209,12 +209,12 @@ func TestRefused(t *testing.T) {
 func TestLocalFault(t *testing.T) {
 	t.Parallel()
 	for _, op := range dataOpcodes() {
-		p := newPair(t, pairConfig{config: Config{Invalidate: func(ib.Key) bool { return true }}})
+		p := newPair(t, pairConfig{config: Config{Invalidate: func(ib.Key) ib.Fault { return ib.FaultNone }}})
 		for i := range 4 {
 			must(t, p.b.PostRecv(&ib.RecvWR{ID: uint64(i), SGList: p.b.sge(0, 4096)}))
 		}
 		good := ib.SendWR{ID: 1, Opcode: ib.OpWrite, SGList: p.a.sge(0, 100), Remote: p.b.remote(0), Signaled: true}
-		bad := ib.SendWR{ID: 2, Opcode: op, SGList: []ib.SGE{{Addr: testIOVA, Length: 8, LKey: 12345}}, Remote: p.b.remote(0)}
+		bad := ib.SendWR{ID: 2, Opcode: op, SGList: []ib.SGE{{Addr: testIOVA, Length: 8, LKey: 12345}}, Remote: p.b.remote(0), InvalidateKey: keyFor(p.a, op)}
 		must(t, p.a.PostSend(&good))
 		must(t, p.a.PostSend(&bad))
 		must(t, p.a.PostSend(&good))
@@ -226,8 +226,9 @@ func TestLocalFault(t *testing.T) {
 		if op.Is(ib.OpAtomic) || op == ib.OpAtomicWrite {
 			continue
 		}
-		p = newPair(t, pairConfig{config: Config{Invalidate: func(ib.Key) bool { return true }}})
+		p = newPair(t, pairConfig{config: Config{Invalidate: func(ib.Key) ib.Fault { return ib.FaultNone }}})
 		must(t, p.b.PostRecv(&ib.RecvWR{}))
+		bad.InvalidateKey = keyFor(p.a, op)
 		bad.SGList[0].Length, bad.Remote, bad.Signaled = 0, ib.RemoteAddr{Addr: 1, RKey: 2}, true
 		must(t, p.a.PostSend(&bad))
 		p.settle()

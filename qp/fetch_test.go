@@ -99,7 +99,7 @@ func TestPagesAreFetched(t *testing.T) {
 		}
 		invalidated := 0
 		p := newPair(t, pairConfig{config: Config{ReadChunk: r.IntN(2) * 16 << 10,
-			Invalidate: func(ib.Key) bool { invalidated++; return invalidated == 1 }}})
+			Invalidate: func(ib.Key) ib.Fault { invalidated++; return ib.Fault(invalidated - 1) }}})
 		p.batches, p.bursts = r.IntN(2) == 0, r.IntN(2) == 0
 		if own {
 			for _, e := range []*testEnd{p.a, p.b} {
@@ -127,7 +127,7 @@ func TestPagesAreFetched(t *testing.T) {
 		from, to := r.IntN(1000), 100000+8*r.IntN(1000)
 		word := binary.NativeEndian.Uint64(p.b.mem[to:])
 		must(t, p.b.PostRecv(&ib.RecvWR{ID: 2, SGList: append(p.b.sge(to, n/2), p.b.sge(to+n/2, n-n/2)...)}))
-		must(t, p.a.PostSend(&ib.SendWR{ID: 1, Opcode: op, Signaled: true, CompareAdd: word, Swap: 5, Remote: p.b.remote(to),
+		must(t, p.a.PostSend(&ib.SendWR{ID: 1, Opcode: op, Signaled: true, CompareAdd: word, Swap: 5, InvalidateKey: keyFor(p.a, op), Remote: p.b.remote(to),
 			SGList: append(p.a.sge(from, n/2), p.a.sge(from+n/2, n-n/2)...)}))
 		p.idle = func() bool {
 			late := waiting
@@ -176,7 +176,7 @@ func TestPageThatNeverComes(t *testing.T) {
 	t.Parallel()
 	for _, op := range dataOpcodes() {
 		for side := range 2 {
-			p := newPair(t, pairConfig{config: Config{Invalidate: func(ib.Key) bool { return true }}})
+			p := newPair(t, pairConfig{config: Config{Invalidate: func(ib.Key) ib.Fault { return ib.FaultNone }}})
 			e := []*testEnd{p.a, p.b}[side]
 			addPaged(t, e, 1<<30)
 			var never []Fetch

@@ -52,9 +52,10 @@ func FuzzHandlePacket(f *testing.F) {
 		for i := range 4 {
 			must(t, p.b.PostRecv(&ib.RecvWR{ID: uint64(i), SGList: p.b.sge(0, 1000)}))
 		}
-		for _, op := range ib.Opcodes() {
+		for _, op := range wireOps() {
 			n := sizeOf(op, 700)
-			must(t, p.b.PostSend(&ib.SendWR{Opcode: op, SGList: p.b.sge(8192, n), Remote: p.a.remote(0), FlushType: rocev2.FlushGlobal}))
+			must(t, p.b.PostSend(&ib.SendWR{Opcode: op, SGList: p.b.sge(8192, n), Remote: p.a.remote(0), FlushType: rocev2.FlushGlobal,
+				InvalidateKey: keyFor(p.b, op)}))
 		}
 		guard := bytes.Clone(p.b.mem[12000:])
 		for i, in := range [][]byte{first, second, first, second, second, first} {

@@ -63,12 +63,13 @@ func TestForeignMemory(t *testing.T) {
 	t.Parallel()
 	for _, op := range dataOpcodes() {
 		for _, where := range []string{"nowhere", "here", "there"} {
-			p := newPair(t, pairConfig{config: Config{Invalidate: func(ib.Key) bool { return true }}})
+			p := newPair(t, pairConfig{config: Config{Invalidate: func(ib.Key) ib.Fault { return ib.FaultNone }}})
 			a, b := addForeign(t, p.a), addForeign(t, p.b)
 			a.broken, b.broken = where == "here", where == "there"
 			must(t, p.b.PostRecv(&ib.RecvWR{ID: 2, SGList: p.b.sge(0, 1<<16)}))
 			n := sizeOf(op, 5000)
-			must(t, p.a.PostSend(&ib.SendWR{ID: 1, Opcode: op, SGList: p.a.sge(0, n), Remote: p.b.remote(0), Signaled: true}))
+			must(t, p.a.PostSend(&ib.SendWR{ID: 1, Opcode: op, SGList: p.a.sge(0, n), Remote: p.b.remote(0), Signaled: true,
+				InvalidateKey: keyFor(p.a, op)}))
 			p.settle()
 			want := "1 SUCCESS"
 			switch {

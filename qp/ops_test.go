@@ -16,14 +16,14 @@ func TestOperations(t *testing.T) {
 	t.Parallel()
 	for m := rocev2.MTU256; m <= rocev2.MTU4096; m++ {
 		mtu := m.Bytes()
-		for _, op := range ib.Opcodes() {
+		for _, op := range wireOps() {
 			sizes := []int{0, 1, 3, 4, mtu - 1, mtu, mtu + 1, 2 * mtu, 5*mtu + 7, 40 * mtu}
 			if n := sizeOf(op, -1); n >= 0 {
 				sizes = []int{n}
 			}
 			for _, size := range sizes {
 				for _, chunk := range []int{0, 3 * mtu} {
-					if chunk != 0 && op != ib.OpRead {
+					if chunk != 0 && !op.Is(ib.OpReads) {
 						continue
 					}
 					name := fmt.Sprintf("%v/%d/%d/chunk%d", op, mtu, size, chunk)
@@ -53,14 +53,14 @@ func runOperation(t *testing.T, m rocev2.MTU, op ib.Opcode, size, chunk, lost in
 		mem = 1 << 19
 	}
 	p := newPair(t, pairConfig{mem: mem, attr: ib.Attr{PathMTU: m}, config: Config{ReadChunk: chunk,
-		Invalidate: func(k ib.Key) bool { invalidated = k; return true }}})
+		Invalidate: func(k ib.Key) ib.Fault { invalidated = k; return ib.FaultNone }}})
 	packets := 0
 	p.drop = func(*testEnd, *rocev2.Packet) bool {
 		packets++
 		return packets-1 == lost
 	}
 	wr := ib.SendWR{ID: 7, Opcode: op, Signaled: true, SGList: p.a.sge(64, size), Remote: p.b.remote(128), Imm: 0x11223344,
-		InvalidateKey: 99, CompareAdd: 5, Swap: 6, FlushType: rocev2.FlushGlobal}
+		InvalidateKey: keyFor(p.a, op), CompareAdd: 5, Swap: 6, FlushType: rocev2.FlushGlobal}
 	must(t, p.b.PostRecv(&ib.RecvWR{ID: 3, SGList: p.b.sge(200, mem/2)}))
 	must(t, p.b.mr.Store64(128, 5).Err())
 	old := bytes.Clone(p.b.mem)

@@ -178,7 +178,7 @@ func newPair(t testing.TB, c pairConfig) *pair {
 
 // dataOpcodes returns the operations that move data, which FLUSH does not.
 func dataOpcodes() []ib.Opcode {
-	return slices.DeleteFunc(ib.Opcodes(), func(op ib.Opcode) bool { return op == ib.OpFlush })
+	return slices.DeleteFunc(ib.Opcodes(), func(op ib.Opcode) bool { return op == ib.OpFlush || op.Is(ib.OpLocal) })
 }
 
 // sizeOf returns how many bytes a request of an operation has in a test that

@@ -57,9 +57,9 @@ type Config struct {
 	MinProbe time.Duration
 
 	// Invalidate ends a key of this side on behalf of a SEND with
-	// invalidate. False refuses: the peer gets a NAK, as it does if
-	// Invalidate is nil.
-	Invalidate func(key ib.Key) bool
+	// invalidate. On a fault the peer gets a NAK, as it does if Invalidate
+	// is nil.
+	Invalidate func(key ib.Key) ib.Fault
 }
 
 // QP is a queue pair. It is not safe for concurrent use, and

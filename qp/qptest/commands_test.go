@@ -24,6 +24,7 @@ func init() {
 		"deliver": (*scene).cmdDeliver, "release": (*scene).cmdRelease, "inject": (*scene).cmdInject,
 		"advance": (*scene).cmdAdvance, "modify": (*scene).cmdModify,
 		"cq": (*scene).cmdCQ, "events": (*scene).cmdEvents, "state": (*scene).cmdState,
+		"mw": (*scene).cmdMW, "free": (*scene).cmdFree, "fast": (*scene).cmdFast, "map": (*scene).cmdMap,
 		"mem": (*scene).cmdMem, "same": (*scene).cmdSame, "load": (*scene).cmdLoad, "store": (*scene).cmdStore,
 		"persist": (*scene).cmdPersist,
 	}
@@ -54,9 +55,10 @@ var stateNames = map[string]ib.State{
 func parseAccess(s string) (ib.Access, error) {
 	var acc ib.Access
 	for _, c := range s {
-		bit, ok := map[rune]ib.Access{'l': accessLocal, 'w': accessWrite, 'r': accessRead, 'a': accessAtomic, 'g': accessFlushGlobal, 'p': accessFlushPersistent, '-': 0}[c]
+		bit, ok := map[rune]ib.Access{'l': accessLocal, 'w': accessWrite, 'r': accessRead, 'a': accessAtomic, 'b': accessBind, 'z': accessZero,
+			'g': accessFlushGlobal, 'p': accessFlushPersistent, '-': 0}[c]
 		if !ok {
-			return 0, fmt.Errorf("access %q: want letters of lwragp, or -", s)
+			return 0, fmt.Errorf("access %q: want letters of lwragpbz, or -", s)
 		}
 		acc |= bit
 	}
@@ -124,11 +126,7 @@ func (s *scene) makeQP(a *actor, w args) error {
 		MaxInline: int(inline), SignalAll: w.has("sigall"), ReadChunk: int(chunk),
 		Window: qp.WindowConfig{InitialBytes: int(windowBytes), MaxBytes: int(windowBytes), MaxPSNs: int(window)},
 	}
-	c.Invalidate = func(key ib.Key) bool {
-		name := s.keyName(key)
-		s.printf("%s is asked to invalidate %s", a.name, name)
-		return strings.HasSuffix(name, ".window")
-	}
+	c.Invalidate = func(key ib.Key) ib.Fault { return s.invalidate(a, key) }
 	if w.has("srq") {
 		a.srq = newSharedReceives(s, a, int(recvSGE))
 		c.RecvSource = a.srq
@@ -184,14 +182,18 @@ func (s *scene) cmdDereg(words []string) error {
 	if err != nil {
 		return err
 	}
-	a.node.table.Deregister(r.reg)
+	if err := a.node.table.Deregister(r.reg); err != nil {
+		s.printf("error: %v", err)
+		return nil
+	}
 	r.reg = nil
 	return nil
 }
 
 var sendOpcodes = map[string]ib.Opcode{
 	"send": ib.OpSend, "send-imm": ib.OpSendImm, "send-inv": ib.OpSendInv, "write": ib.OpWrite, "write-imm": ib.OpWriteImm,
-	"read": ib.OpRead, "compare-swap": ib.OpCompareSwap, "fetch-add": ib.OpFetchAdd,
+	"read": ib.OpRead, "read-inv": ib.OpReadInv, "local-inv": ib.OpLocalInv, "bind-mw": ib.OpBindMW, "reg-mr": ib.OpRegMR,
+	"compare-swap": ib.OpCompareSwap, "fetch-add": ib.OpFetchAdd,
 	"flush": ib.OpFlush, "atomic-write": ib.OpAtomicWrite,
 }
 
@@ -204,6 +206,8 @@ func (s *scene) sgeList(a *actor, w *args, at, n uint64) ([]ib.SGE, error) {
 	if name := w.text("lkey", ""); name != "" {
 		if r, err := a.region(name); err == nil {
 			lkey = r.lkey
+		} else if k, ok := a.slotKey(name, true); ok {
+			lkey = k
 		} else if k, err := strconv.ParseUint(name, 0, 32); err == nil {
 			lkey = ib.Key(k)
 		} else {
@@ -239,9 +243,12 @@ func (s *scene) cmdPost(words []string) error {
 		return fmt.Errorf("no operation %q", rest[0])
 	}
 	w := parseArgs(rest[1:])
+	if op.Is(ib.OpLocal) {
+		return s.postLocal(a, op, &w)
+	}
 	wr := ib.SendWR{Opcode: op, Signaled: !w.has("unsignaled"), Solicited: w.has("solicited"), Fence: w.has("fence")}
 	at, to, n := uint64(memBase), uint64(memBase+memHalf), uint64(8)
-	if op == ib.OpRead || op == ib.OpCompareSwap || op == ib.OpFetchAdd {
+	if op.Is(ib.OpReads | ib.OpAtomic) {
 		at, to = to, at
 	}
 	if op == ib.OpFlush {

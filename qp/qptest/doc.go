@@ -36,11 +36,19 @@
 //	clear
 //	    takes both queue pairs away
 //	mr b NAME at= len= access=lwragp [pd=other];  dereg b NAME
+//	mw b NAME type=1|2 [pd=other];  fast b NAME [max=4096];  free b NAME
+//	map b NAME at= len=
+//	    a memory window, a fast registration region, and the memory that is
+//	    mapped to that. b.w is the key that the window w has now, b.w/07 the
+//	    one that ends in 0x07. Access b is to bind windows, z zero-based
 //	post a OPERATION id= len= [at= to= rkey= lkey= sge=ADDR+LEN,…]
 //	    [imm= inv= add= compare= swap=] [type=global level=range flush=64]
 //	    [unsignaled] [solicited] [fence] [inline] [times=N]
 //	    OPERATION: send, send-imm, send-inv, write, write-imm, read,
-//	    compare-swap, fetch-add, atomic-write or flush
+//	    read-inv, compare-swap, fetch-add, atomic-write or flush
+//	post a bind-mw id= mw=b.w [key=07] region=NAME addr= len= [access=wr]
+//	post a reg-mr id= fast=a.f key=07 [addr=0x700000] [access=lwra]
+//	post a local-inv id= inv=a.w [unsignaled] [fence]
 //	recv b id= len= [at= lkey= sge=] [times=N]
 //	srq b [size=N] [limit=N]
 //	    resizes and arms the shared receive queue of b (qp b srq), and shows it

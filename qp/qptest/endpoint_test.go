@@ -39,6 +39,8 @@ const (
 	accessWrite  ib.Access = 2
 	accessRead   ib.Access = 4
 	accessAtomic ib.Access = 8
+	accessBind   ib.Access = 0x10
+	accessZero   ib.Access = 0x20
 
 	accessFlushGlobal     ib.Access = 0x100
 	accessFlushPersistent ib.Access = 0x200

@@ -44,6 +44,7 @@ type actor struct {
 	node    *node
 	peer    *actor
 	regions []*region
+	windows []*window
 	flow    rocev2.Flow // of what it sends
 	held    []carried   // packets taken off the wire by hold=
 	polled  int         // packets emitted during the running command
@@ -111,6 +112,9 @@ func (s *scene) keyName(k ib.Key) string {
 			}
 		}
 	}
+	if name, _ := s.slotName(k); name != "" {
+		return name
+	}
 	return fmt.Sprintf("%#x", uint32(k))
 }
 
@@ -119,6 +123,9 @@ func (s *scene) keyOf(name string) (ib.Key, error) {
 		a, err := s.actor(side)
 		if err != nil {
 			return 0, err
+		}
+		if k, ok := a.slotKey(reg, false); ok {
+			return k, nil
 		}
 		r, err := a.region(reg)
 		if err != nil {

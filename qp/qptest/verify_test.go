@@ -338,7 +338,7 @@ func (s *side) received(id int, r *recvOp, wc *ib.WC, got []byte) int {
 
 // invalidate is what the QP asks for when a SEND with invalidate has arrived:
 // once for each, in order.
-func (s *side) invalidate(key ib.Key) bool {
+func (s *side) invalidate(key ib.Key) ib.Fault {
 	for _, wc := range s.ep.recvCQ.drain() { // messages before it, which one packet has completed
 		s.recvDone(&wc)
 	}
@@ -347,7 +347,7 @@ func (s *side) invalidate(key ib.Key) bool {
 		s.w.fail("%s: key %v is invalidated, and request %d of the peer does not ask for it", s.name, key, k)
 	}
 	s.ended++
-	return true
+	return ib.FaultNone
 }
 
 // checkGuards checks that bytes outside the regions are as they were.

@@ -203,7 +203,7 @@ func (w *world) connect(i int) {
 			c.Window.MaxBytes = c.Window.InitialBytes * (1 + r.IntN(8))
 		}
 		q := &simQP{on: n, qpn: qpn}
-		c.Invalidate = func(key ib.Key) bool { return q.model.invalidate(key) }
+		c.Invalidate = func(key ib.Key) ib.Fault { return q.model.invalidate(key) }
 		ep, err := newEndpoint(n.node, c)
 		if err != nil {
 			w.fail("qp.New: %v", err)

@@ -120,7 +120,7 @@ func (s *SendRing) Push(wr *ib.SendWR, length uint32, signaled bool) {
 	*w = Send{ID: wr.ID, Opcode: wr.Opcode, Kind: wr.Opcode.Flags(), Length: length, Remote: wr.Remote.Addr,
 		RKey: uint32(wr.Remote.RKey), CompareAdd: wr.CompareAdd, Swap: wr.Swap, Arg: wr.Imm}
 	switch wr.Opcode {
-	case ib.OpSendInv:
+	case ib.OpSendInv, ib.OpLocalInv, ib.OpReadInv:
 		w.Arg = uint32(wr.InvalidateKey)
 	case ib.OpFlush:
 		w.Arg, w.FlushType, w.FlushLevel = wr.Length, wr.FlushType, wr.FlushLevel
@@ -134,7 +134,9 @@ func (s *SendRing) Push(wr *ib.SendWR, length uint32, signaled bool) {
 	if wr.Fence {
 		w.Flags |= Fence
 	}
-	if wr.Inline != nil {
+	if w.Is(ib.OpLocal) {
+		w.setLocal(wr)
+	} else if wr.Inline != nil {
 		w.Flags |= Inline
 		if wr.Opcode == ib.OpAtomicWrite {
 			w.Swap = binary.NativeEndian.Uint64(wr.Inline)

@@ -6,9 +6,21 @@ import (
 	"github.com/gosoftroce/rocev2/qp/queue"
 )
 
-// completeHead completes the oldest request with success. It returns false if
+// completeHead completes the oldest request with success, and the local
+// operations behind it that were carried out meanwhile. It returns false if
 // that failed the connection.
 func (r *work) completeHead() bool {
+	for ok := true; ok; {
+		if !r.completeOne() {
+			return false
+		}
+		ok = r.queue.Head != r.started && r.queue.At(r.queue.Head).Is(ib.OpLocal)
+	}
+	return true
+}
+
+// completeOne completes the oldest request with success.
+func (r *work) completeOne() bool {
 	w := r.queue.At(r.queue.Head)
 	r.queue.Head++
 	r.c.Stats.SendDone++

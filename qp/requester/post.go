@@ -48,6 +48,8 @@ func (r *Requester) checkSend(wr *ib.SendWR) (length uint64, err error) {
 			return 0, ib.ErrNoOpcode
 		}
 		return 0, ib.ErrOpcode
+	case wr.Opcode.Is(ib.OpLocal):
+		return 0, checkLocal(wr)
 	case wr.Opcode.Is(ib.OpRemote) && wr.Remote == ib.OutsideRemote:
 		return 0, ib.ErrRemote
 	case wr.Inline != nil:

@@ -119,7 +119,7 @@ func (r *recovery) rewind() {
 	r.retry.stop()
 	r.rtt.discard()
 	if r.una != r.max {
-		if w := r.queue.At(r.queue.Head); w.Opcode == ib.OpRead {
+		if w := r.queue.At(r.queue.Head); w.Is(ib.OpReads) {
 			w.Flags |= queue.Resumed
 		}
 	}

@@ -74,7 +74,7 @@ func (r *Requester) handleStale(now clock.Time, p *rocev2.Packet, info *rocev2.O
 		r.credit.update(&p.AETH)
 	case s.IsNAK() && s != rocev2.NAKSequence && r.queue.Head != r.started:
 		w := r.queue.At(r.queue.Head)
-		if w.Opcode == ib.OpRead && p.BTH.PSN.Ahead(w.First) < r.una.Ahead(w.First) && r.possibleMSN(p, info) {
+		if w.Is(ib.OpReads) && p.BTH.PSN.Ahead(w.First) < r.una.Ahead(w.First) && r.possibleMSN(p, info) {
 			r.countNAK(s)
 			r.failHead(nakStatus(s), ib.VendorNAK|uint32(s))
 			return conn.DropNone
@@ -146,7 +146,7 @@ func (r *Requester) readResponse(p *rocev2.Packet, info *rocev2.OpcodeInfo) conn
 	}
 	w := r.queue.At(r.queue.Head)
 	rel := psn.Ahead(w.First)
-	if w.Opcode != ib.OpRead && !w.Is(ib.OpEmptyAnswer) || !r.readFits(w, rel, p, info) {
+	if !w.Is(ib.OpReads|ib.OpEmptyAnswer) || !r.readFits(w, rel, p, info) {
 		r.retry.badResp = true
 		return conn.DropBadResponse
 	}
@@ -170,7 +170,7 @@ func (r *Requester) readResponse(p *rocev2.Packet, info *rocev2.OpcodeInfo) conn
 	if rel+1 == w.PSNs {
 		r.flush.answered(w)
 		r.posUna = endOf(w)
-		r.completeHead()
+		r.finishRead(w)
 	} else {
 		r.posUna = r.position(w, rel+1)
 	}

@@ -28,6 +28,8 @@ var wireOpcodes = [ib.NumOpcodes][4]rocev2.Opcode{
 	ib.OpWriteImm: {rocev2.RCWriteMiddle, rocev2.RCWriteFirst, rocev2.RCWriteLastImm, rocev2.RCWriteOnlyImm},
 	ib.OpRead: {rocev2.RCReadRequest, rocev2.RCReadRequest, rocev2.RCReadRequest,
 		rocev2.RCReadRequest},
+	ib.OpReadInv: {rocev2.RCReadRequest, rocev2.RCReadRequest, rocev2.RCReadRequest,
+		rocev2.RCReadRequest},
 	ib.OpCompareSwap: {placeOnly: rocev2.RCCompareSwap},
 	ib.OpFetchAdd:    {placeOnly: rocev2.RCFetchAdd},
 	ib.OpFlush:       {placeOnly: rocev2.RCFlush},
@@ -80,6 +82,9 @@ func (r *sender) pollNext(now clock.Time, buf []byte, out *conn.Output) bool {
 			out.Commit(n)
 			return true
 		}
+	}
+	if r.cur != r.queue.Tail && r.queue.At(r.cur).Is(ib.OpLocal) {
+		return r.pollLocal()
 	}
 	if r.cur == r.queue.Tail || r.allowance <= 0 || r.rnr.waiting || r.paging || r.cur == r.started && r.c.State == ib.StateSQD {
 		return false
@@ -225,7 +230,7 @@ func (r *sender) buildRequest(rq *request, buf []byte) (int, ib.Fault) {
 	}
 	h := r.c.BTH(wireOpcodes[w.Opcode][place], r.nxt)
 	h.Solicited = place&placeLast != 0 && w.Flags&queue.Solicited != 0
-	rq.ack = place&placeLast != 0 || w.Opcode == ib.OpRead || r.wantAck(rq)
+	rq.ack = place&placeLast != 0 || w.Is(ib.OpReads) || r.wantAck(rq)
 	h.AckReq = rq.ack
 	carries := w.Is(ib.OpCarries)
 	if carries {
@@ -239,7 +244,7 @@ func (r *sender) buildRequest(rq *request, buf []byte) (int, ib.Fault) {
 			a.SwapAdd, a.Compare = w.CompareAdd, 0
 		}
 		return len(a.AppendTo(b)), ib.FaultNone
-	case w.Opcode == ib.OpRead:
+	case w.Is(ib.OpReads):
 		e := rocev2.RETH{VA: w.Remote + uint64(rq.off), RKey: w.RKey, Length: rq.n}
 		return len(e.AppendTo(b)), ib.FaultNone
 	case w.Opcode == ib.OpFlush:
@@ -326,7 +331,7 @@ func (r *sender) sent(now clock.Time, rq *request, n int) {
 		r.sinceAck = 0
 	}
 	if rq.rel+psns == w.PSNs {
-		r.cur++
+		r.cur = r.after(r.cur)
 	}
 	if !r.retry.armed {
 		r.retry.start(now)
@@ -372,7 +377,7 @@ func (r *sender) pollRepair(now clock.Time, buf []byte) int {
 	if !w.Answered() {
 		p.nxt = p.nxt.Next()
 		if rq.rel+1 == w.PSNs {
-			p.cur++
+			p.cur = r.after(p.cur)
 		}
 	}
 	r.c.Stats.Retransmits++
@@ -394,7 +399,7 @@ func (r *sender) pollRepair(now clock.Time, buf []byte) int {
 // are lost once more.
 func (r *sender) limitRepair(rq *request) {
 	k := r.reorder.Lowest()
-	if rq.w.Opcode != ib.OpRead || k == nil {
+	if !rq.w.Is(ib.OpReads) || k == nil {
 		return
 	}
 	if info, _ := k.BTH.Opcode.Info(); info.Operation != rocev2.OpReadResponse {

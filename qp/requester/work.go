@@ -63,7 +63,7 @@ type request struct {
 // messages returns how many messages a request is to the peer, which counts
 // them in its MSN (IBTA 9.7.7): a READ may be several, see Config.ReadChunk.
 func (r *work) messages(w *queue.Send) uint32 {
-	if w.Opcode != ib.OpRead {
+	if !w.Is(ib.OpReads) {
 		return 1
 	}
 	return (w.PSNs + r.chunk - 1) / r.chunk
@@ -73,7 +73,7 @@ func (r *work) requestAt(w *queue.Send) request {
 	rq := request{w: w, rel: r.nxt.Ahead(w.First), psns: 1}
 	rq.off = rq.rel << r.c.Shift
 	rq.n = w.Length - rq.off
-	if w.Opcode == ib.OpRead {
+	if w.Is(ib.OpReads) {
 		end := r.chunkEnd(w, rq.rel)
 		rq.psns = end - rq.rel
 		if end < w.PSNs {
@@ -184,9 +184,9 @@ func (r *work) NextCost() int {
 	}
 	psns := uint64(1)
 	switch {
-	case w.Opcode == ib.OpRead && begun:
+	case w.Is(ib.OpReads) && begun:
 		psns = uint64(r.chunkEnd(w, r.nxt.Ahead(w.First)) - r.nxt.Ahead(w.First))
-	case w.Opcode == ib.OpRead:
+	case w.Is(ib.OpReads):
 		psns = min(uint64(r.c.PSNs(w.Length)), uint64(r.chunk))
 	}
 	return int(min(min(n, psns<<r.c.Shift)+psns*cc.PacketOverhead, mostCounted))

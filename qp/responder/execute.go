@@ -32,8 +32,10 @@ func (r *Responder) executeSend(p *rocev2.Packet, info *rocev2.OpcodeInfo) conn.
 	}
 	// After the copy, which may be put off: a key can be invalidated only
 	// once.
-	if info.WithInv && (r.invalidate == nil || !r.invalidate(ib.Key(p.IETH.RKey))) {
-		return r.refuse(rocev2.NAKRemoteAccess, ib.StatusRemAccessErr, ib.FaultUnknownKey)
+	if info.WithInv {
+		if f := r.endKey(ib.Key(p.IETH.RKey)); f != ib.FaultNone {
+			return r.refuse(rocev2.NAKRemoteAccess, ib.StatusRemAccessErr, f)
+		}
 	}
 	r.done += uint32(n)
 	if !info.Last {
@@ -41,6 +43,14 @@ func (r *Responder) executeSend(p *rocev2.Packet, info *rocev2.OpcodeInfo) conn.
 		return r.accepted(p)
 	}
 	return r.finish(p, info, ib.WCRecv)
+}
+
+// endKey invalidates a key for the peer.
+func (r *Responder) endKey(key ib.Key) ib.Fault {
+	if r.invalidate == nil {
+		return ib.FaultUnknownKey
+	}
+	return r.invalidate(key)
 }
 
 // finish ends a SEND or WRITE, and completes the receive in hand, if any.

@@ -16,8 +16,8 @@ type Config struct {
 	MaxRecvWR, MaxRecvSGE int
 
 	// Invalidate ends a key of this side on behalf of a SEND with
-	// invalidate. If it returns false, or is nil, the peer gets a NAK.
-	Invalidate func(key ib.Key) bool
+	// invalidate. On a fault, or if it is nil, the peer gets a NAK.
+	Invalidate func(key ib.Key) ib.Fault
 }
 
 // Responder is the receiving half, and the uppermost of its layers; see the
@@ -25,7 +25,7 @@ type Config struct {
 type Responder struct {
 	answerer
 	reorder    queue.Reorder
-	invalidate func(key ib.Key) bool
+	invalidate func(key ib.Key) ib.Fault
 	execution
 }
 
