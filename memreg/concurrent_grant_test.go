@@ -102,7 +102,7 @@ func readSpare(t *testing.T, tab *Table, pd *PD, r *Region) {
 func readGrant(t *testing.T, tab *Table, pd *PD, b *bound, how int) bool {
 	if how == 0 {
 		f := tab.Invalidate(pd, 1, b.g.Key())
-		if f != ib.FaultNone && f != ib.FaultNoAccess && f != ib.FaultUnknownKey {
+		if f != ib.FaultNone && f != ib.FaultNotInvalidatable && f != ib.FaultUnknownKey {
 			t.Errorf("invalidate: %v", f)
 		}
 		return f == ib.FaultNone

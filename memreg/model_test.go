@@ -30,6 +30,8 @@ type world struct {
 	pds     []*PD
 	regions []*modelRegion
 	grants  []*modelGrant
+	windows []*modelWindow
+	fasts   []*modelFast
 }
 
 // modelGrant is what the model knows of a grant on a part of a region.
@@ -87,6 +89,7 @@ func (w *world) deregister() {
 			n++
 		}
 	}
+	n += w.windowsOn(m)
 	err := w.tab.Deregister(m.r) // of a dead one: nothing happens
 	if errors.Is(err, ErrRegionInUse) != (n != 0) {
 		w.t.Fatalf("Deregister with %d grants: %v", n, err)
