@@ -24,8 +24,8 @@ func (t MWType) String() string {
 }
 
 // BindMW is what OpBindMW does: it lets a memory window stand for a part of a
-// region (IBTA 10.6.7.2). A window of type 1 that is bound to 0 bytes stands for nothing
-// any more.
+// region (IBTA 10.6.7.2). A window of type 1 that is bound to 0 bytes stands
+// for nothing any more.
 type BindMW struct {
 	Window Key    // the current rkey of the window
 	NewKey Key    // type 2: the rkey from now on, with a low byte of the program's choice

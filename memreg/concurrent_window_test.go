@@ -13,9 +13,10 @@ import (
 
 // Goroutines bind, invalidate and use the same windows and fast registration
 // regions at once, as queue pairs of several shards do, while another registers
-// other memory, so that the tables grow and shrink, and frees and makes windows.
-// No view outlives what it was resolved with: a window that was invalidated is
-// used no more, and then its part is written without synchronisation.
+// other memory, so that the tables grow and shrink, and frees and makes
+// windows. No view outlives what it was resolved with: a window that was
+// invalidated is used no more, and then its part is written without
+// synchronisation.
 func TestWindowsAtOnce(t *testing.T) {
 	t.Parallel()
 	const windows, users, rounds = 4, 3, 400

@@ -115,10 +115,10 @@ func (f *FastRegion) RKey() ib.Key { return f.rkey.current.Load().key }
 // Valid reports whether the region is registered.
 func (f *FastRegion) Valid() bool { return f.state.Load() == fastValid }
 
-// Map says which memory RegisterFast is of from now on. It may be called at the same
-// time as everything else. It refuses with ErrFastInUse while the region is
-// valid, with ErrMemory for a nil m, and with ErrLength for no bytes, or more
-// than the region was made for.
+// Map says which memory RegisterFast is of from now on. It may be called at the
+// same time as everything else. It refuses with ErrFastInUse while the region
+// is valid, with ErrMemory for a nil m, and with ErrLength for no bytes, or
+// more than the region was made for.
 func (f *FastRegion) Map(m Memory) error {
 	switch {
 	case f.state.Load() != fastFree:
@@ -136,8 +136,8 @@ func (f *FastRegion) Map(m Memory) error {
 // queue pair of pd (IBTA 11.4.1.1, fast register physical MR). It may be called
 // at the same time as everything else. Nothing changes on a fault:
 //
-//   - ib.FaultUnknownKey: b.Region is not the rkey of a fast registration region
-//     now, or b.NewKey has another index.
+//   - ib.FaultUnknownKey: b.Region is not the rkey of a fast registration
+//     region now, or b.NewKey has another index.
 //   - ib.FaultWrongPD: it is of another domain.
 //   - ib.FaultState: it is valid already, or no memory was mapped to it.
 //   - ib.FaultNoAccess: rights that Register refuses, too.
@@ -203,7 +203,7 @@ func (g *Grant) invalidateFast() ib.Fault {
 	case f.rkey.current.Load() != g: // invalidated and registered again meanwhile
 		f.state.Store(fastValid)
 		return ib.FaultUnknownKey
-	case !g.region.seal():
+	case !g.region.bound.seal():
 		f.state.Store(fastValid)
 		return ib.FaultState
 	}

@@ -121,6 +121,24 @@ func (g *Grant) drain() {
 	}
 }
 
+// bindings counts the grants and windows on a region.
+type bindings struct{ n atomic.Int32 } // dead once there can be none
+
+// add counts one more. It reports false once there can be none.
+func (b *bindings) add() bool {
+	if b.n.Add(1) >= dead {
+		b.n.Add(-1)
+		return false
+	}
+	return true
+}
+
+// drop takes back what add has counted.
+func (b *bindings) drop() { b.n.Add(-1) }
+
+// seal has add fail from now on. It reports false if there are any.
+func (b *bindings) seal() bool { return b.n.CompareAndSwap(0, dead) }
+
 // GrantOptions describe a grant on a part of a region.
 type GrantOptions struct {
 	Offset uint64 // of the first byte, in the region
@@ -172,7 +190,7 @@ func (t *Table) Grant(r *Region, o GrantOptions) (*Grant, error) {
 	if !ok {
 		return nil, errRandom()
 	}
-	r.bind()
+	r.bound.add()
 	g := &Grant{region: r, off: o.Offset, length: o.Length, key: key, qpn: o.QPN,
 		rights: rightsOf(o.Access), kind: kindOf(o.Invalidatable)}
 	t.keys.insert(key, g)
@@ -226,7 +244,7 @@ func (t *Table) Revoke(g *Grant) {
 	t.grants--
 	g.kill()
 	g.drain()
-	g.region.unbind()
+	g.region.bound.drop()
 	t.keys.trim()
 }
 

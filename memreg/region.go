@@ -12,8 +12,8 @@ import (
 // the count of other grants, change after Register. A lookup of an rkey reads
 // the first cache line, a lookup of an lkey both.
 type Region struct {
-	access ib.Access    // and what the memory is, see sealed and so on
-	bound  atomic.Int32 // other grants and windows on it; dead once there can be none
+	access ib.Access // and what the memory is, see sealed and so on
+	bound  bindings  // other grants and windows on it
 	pd     *PD
 	base   uint64 // the address of byte 0; base+length does not wrap
 	remote Grant  // of the rkey
@@ -34,23 +34,6 @@ func (r *Region) sealed() bool { return r.access&isSealed != 0 }
 func (r *Region) paged() bool  { return r.access&isPaged != 0 }
 func (r *Region) sparse() bool { return r.access&isSparse != 0 }
 
-// bind counts one more grant or window on the region. It reports false once the
-// region is not registered any more.
-func (r *Region) bind() bool {
-	if r.bound.Add(1) >= dead {
-		r.bound.Add(-1)
-		return false
-	}
-	return true
-}
-
-// unbind takes back what bind has counted.
-func (r *Region) unbind() { r.bound.Add(-1) }
-
-// seal has bind fail from now on. It reports false if there are grants or
-// windows on the region.
-func (r *Region) seal() bool { return r.bound.CompareAndSwap(0, dead) }
-
 // LKey is the key for local use, in an SGE.
 func (r *Region) LKey() ib.Key { return r.local.key }
 
@@ -60,7 +43,7 @@ func (r *Region) RKey() ib.Key { return r.remote.key }
 
 // Bound returns how many grants and windows there are on the region. While
 // there are any it cannot be deregistered.
-func (r *Region) Bound() int { return int(r.bound.Load() &^ dead) }
+func (r *Region) Bound() int { return int(r.bound.n.Load() &^ dead) }
 
 // Invalidated reports whether the region is registered and its rkey was
 // invalidated. See [Table.Invalidate].

@@ -44,8 +44,8 @@ type Table struct {
 }
 
 // NewTable returns an empty table. Its keys are the values of random, which
-// must be unpredictable for peers. Only what is serialised with Register calls it. NewTable
-// panics if random is nil.
+// must be unpredictable for peers. Only what is serialised with Register calls
+// it. NewTable panics if random is nil.
 func NewTable(random func() uint32) *Table {
 	if random == nil {
 		panic("memreg: NewTable needs a source of random keys")
@@ -268,7 +268,7 @@ func (t *Table) Deregister(r *Region) error {
 	if r == nil || r.pd.table != t || !r.Alive() {
 		return nil
 	}
-	if !r.seal() {
+	if !r.bound.seal() {
 		return fmt.Errorf("%w: %d, take them away first", ErrRegionInUse, r.Bound())
 	}
 	t.keys.kill(r.local.key)

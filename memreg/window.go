@@ -210,7 +210,7 @@ func (g *Grant) endWindow() ib.Fault {
 		return ib.FaultUnknownKey
 	}
 	g.drain()
-	g.region.unbind()
+	g.region.bound.drop()
 	return ib.FaultNone
 }
 
@@ -227,8 +227,8 @@ func (g *Grant) endWindow() ib.Fault {
 //   - ib.FaultNoAccess: rights that a window cannot give, or that need rights
 //     of the region: MWBind (C10-73), and LocalWrite for RemoteWrite and
 //     RemoteAtomic (C10-74). A window of type 1 is not zero-based.
-//   - ib.FaultOutOfBounds: the range is not inside the region (C10-75), or has 0
-//     bytes in a window of type 2 (o10-37.2.40). One of type 1 stands for
+//   - ib.FaultOutOfBounds: the range is not inside the region (C10-75), or has
+//     0 bytes in a window of type 2 (o10-37.2.40). One of type 1 stands for
 //     nothing then, and the region is not looked at.
 func (t *Table) Bind(pd *PD, qpn rocev2.QPN, b *ib.BindMW) ib.Fault {
 	s := t.slotOf(b.Window)
@@ -282,18 +282,18 @@ func (t *Table) window(pd *PD, b *ib.BindMW) (*Grant, ib.Fault) {
 	if b.Access&ib.ZeroBased != 0 && t.slotOf(b.Window).window.typ == ib.MWType1 {
 		return nil, ib.FaultNoAccess
 	}
-	if f := r.refuses(o); f != ib.FaultNone {
+	if f := o.fault(r); f != ib.FaultNone {
 		return nil, f
 	}
-	if !r.bind() {
+	if !r.bound.add() {
 		return nil, ib.FaultUnknownKey // deregistered meanwhile
 	}
 	return &Grant{region: r, off: o.Offset, length: o.Length, rights: rightsOf(o.Access)}, ib.FaultNone
 }
 
-// refuses says what is wrong with a window on the region. An address below it
-// has an offset, modulo 2^64, beyond every length.
-func (r *Region) refuses(o GrantOptions) ib.Fault {
+// fault says what is wrong with a window on a region. An address below it has
+// an offset, modulo 2^64, beyond every length.
+func (o GrantOptions) fault(r *Region) ib.Fault {
 	if o.Access&^(grantRights|ib.AccessHints) != 0 || r.lacks(o.Access) != 0 {
 		return ib.FaultNoAccess
 	}
