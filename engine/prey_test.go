@@ -73,6 +73,25 @@ var preyKinds = []struct {
 	{ib.RC, ib.StateRTR, false, false, false},
 	{ib.RC, ib.StateSQD, true, false, false},
 	{ib.RC, ib.StateErr, true, false, false},
+
+	{ib.UC, ib.StateRTS, false, false, false},
+	{ib.UC, ib.StateRTS, true, true, false},
+	{ib.UC, ib.StateRTS, true, false, true},
+	{ib.UC, ib.StateInit, false, false, false},
+	{ib.UC, ib.StateRTR, false, false, false},
+	{ib.UC, ib.StateSQD, true, false, false},
+	{ib.UC, ib.StateSQE, true, false, false},
+	{ib.UC, ib.StateErr, true, false, false},
+
+	{ib.UD, ib.StateRTS, true, false, false},
+	{ib.UD, ib.StateRTS, true, false, true},
+	{ib.UD, ib.StateReset, false, false, false},
+	{ib.UD, ib.StateInit, false, false, false},
+	{ib.UD, ib.StateRTR, false, false, false},
+	{ib.UD, ib.StateSQD, true, false, false},
+	{ib.UD, ib.StateSQE, true, false, false},
+	{ib.UD, ib.StateErr, true, false, false},
+	{ib.GSI, ib.StateRTS, true, false, false},
 }
 
 func newPrey(t testing.TB) *prey {
@@ -173,7 +192,7 @@ func (p *prey) receive(q *QP) {
 
 // add makes a queue pair and takes it to a state.
 func (p *prey) add(typ ib.QPType, state ib.State, av ib.AddressVector, busy bool) {
-	q, err := p.e.CreateQP(qp.Config{Type: typ, PD: p.pd, SendCQ: p, RecvCQ: p, MaxSendWR: 8, MaxRecvWR: 8}, nil)
+	q, err := p.e.CreateQP(qp.Config{Type: typ, PD: p.pd, SendCQ: p, RecvCQ: p, MaxSendWR: 8, MaxRecvWR: 8, PortMTU: rocev2.MTU1024}, nil)
 	p.w.must(err)
 	p.qps = append(p.qps, q)
 	p.want[q.QPN()] = map[uint64]bool{}
@@ -189,10 +208,18 @@ func (p *prey) add(typ ib.QPType, state ib.State, av ib.AddressVector, busy bool
 	}
 	p.connectTo(q, typ, av, state)
 	if busy {
-		p.work(q, typ)
+		p.work(q, typ, av)
 	}
-	if state == ib.StateSQD || state == ib.StateErr {
+	switch state {
+	case ib.StateSQD, ib.StateErr:
 		p.modify(q, ib.Attr{State: state}, ib.AttrState)
+	case ib.StateSQE:
+		p.pump()
+		p.post(q, p.sends(typ, av, []ib.SGE{{Addr: 1, Length: 1, LKey: p.own.LKey() + 1}})[0])
+		p.pump()
+		if q.Core().State() != ib.StateSQE {
+			p.t.Fatalf("a %v queue pair is in %v after a send of nobody's memory", typ, q.Core().State())
+		}
 	}
 }
 
@@ -206,8 +233,11 @@ func (p *prey) modify(q *QP, a ib.Attr, mask ib.AttrMask) {
 func (p *prey) init(q *QP, typ ib.QPType) {
 	a := ib.Attr{State: ib.StateInit, Port: 1, QKey: preyQKey, Access: ib.RemoteWrite | ib.RemoteRead | ib.RemoteAtomic}
 	mask := ib.AttrState | ib.AttrPKeyIndex | ib.AttrPort | ib.AttrAccess
-	if typ.Service() == rocev2.ServiceUD {
+	switch typ {
+	case ib.UD:
 		mask ^= ib.AttrAccess | ib.AttrQKey
+	case ib.GSI:
+		mask ^= ib.AttrAccess | ib.AttrQKey | ib.AttrPort
 	}
 	p.modify(q, a, mask)
 }
@@ -237,20 +267,37 @@ func (p *prey) connectTo(q *QP, typ ib.QPType, av ib.AddressVector, state ib.Sta
 	}
 }
 
+// sends makes SENDs, with and without immediate data.
+func (p *prey) sends(typ ib.QPType, av ib.AddressVector, from []ib.SGE) []ib.SendWR {
+	wrs := []ib.SendWR{{Opcode: ib.OpSend, SGList: from}, {Opcode: ib.OpSendImm, SGList: from}}
+	if typ.Service() == rocev2.ServiceUD {
+		h := &ib.AddressHandle{Domain: p.pd}
+		h.SetVector(&av)
+		for i := range wrs {
+			wrs[i].AH, wrs[i].RemoteQPN, wrs[i].RemoteQKey = h, p.qps[len(p.qps)-1].QPN(), 1<<31
+		}
+	}
+	return wrs
+}
+
 // work posts requests of all kinds that the type has.
-func (p *prey) work(q *QP, typ ib.QPType) {
+func (p *prey) work(q *QP, typ ib.QPType, av ib.AddressVector) {
 	remote := ib.RemoteAddr{Addr: p.granted.Addr(), RKey: p.granted.RKey()}
 	from := []ib.SGE{{Addr: p.granted.Addr(), Length: preySlot, LKey: p.granted.LKey()}}
 	to := []ib.SGE{p.room()}
 	word := []ib.SGE{{Addr: to[0].Addr, Length: 8, LKey: to[0].LKey}}
-	p.post(q, ib.SendWR{Opcode: ib.OpSend, SGList: from})
+	for _, wr := range p.sends(typ, av, from) {
+		p.post(q, wr)
+	}
+	if typ.Service() == rocev2.ServiceUD {
+		return
+	}
 	p.post(q, ib.SendWR{Opcode: ib.OpWrite, SGList: from, Remote: remote})
 	if typ != ib.RC && typ != ib.XRCInitiator {
 		return
 	}
 	p.post(q, ib.SendWR{Opcode: ib.OpRead, SGList: to, Remote: remote})
 	p.post(q, ib.SendWR{Opcode: ib.OpFetchAdd, SGList: word, Remote: remote})
-	p.post(q, ib.SendWR{Opcode: ib.OpSendImm, SGList: from})
 }
 
 // Bounds of what one datagram may cause.
