@@ -117,6 +117,9 @@ func (p *prey) mend(d *transport.RxPacket, q *QP, flags byte, distance int) {
 	if info.Headers.Has(rocev2.HasFETH) {
 		rest = rest[rocev2.FETHLen:]
 	}
+	if info.WithInv && flags&shotMemory != 0 {
+		binary.BigEndian.PutUint32(rest, uint32(p.ending.RKey()))
+	}
 	if flags&shotMemory != 0 && (info.Headers.Has(rocev2.HasRETH) || info.Headers.Has(rocev2.HasAtomicETH)) {
 		near := binary.BigEndian.Uint64(rest) & 0x3fff // may lie behind the region
 		binary.BigEndian.PutUint64(rest, p.granted.Addr()+near-16)
@@ -163,13 +166,18 @@ const aimed = shotQPN | shotSource | shotPSN | shotMemory | shotQKey
 // deviceSeeds are packets of every opcode at every queue pair, and what kernels
 // have sent, as it was and aimed.
 func deviceSeeds(t testing.TB) (seeds [][]byte) {
+	return append(opcodeSeeds(), captured(t)...)
+}
+
+func opcodeSeeds() (seeds [][]byte) {
 	for op := range 256 {
 		info, ok := rocev2.Opcode(op).Info()
 		if !ok && op != 0xff && op != 0x15 {
 			continue
 		}
 		pkt := rocev2.Packet{BTH: rocev2.BTH{Opcode: rocev2.Opcode(op), DestQPN: rocev2.MulticastQPN, PKey: rocev2.DefaultPKey, AckReq: true}}
-		pkt.RETH.Length, pkt.AETH.Syndrome = 64, rocev2.ACKNoCredits
+		pkt.RETH, pkt.AETH.Syndrome = rocev2.RETH{VA: 64, Length: 64}, rocev2.ACKNoCredits
+		pkt.AtomicETH.VA, pkt.FETH.Type = 64, rocev2.FlushGlobal
 		switch info.Payload {
 		case rocev2.PayloadMTU:
 			pkt.RETH.Length, pkt.Payload = 2*preyMTU, make([]byte, preyMTU)
@@ -189,7 +197,7 @@ func deviceSeeds(t testing.TB) (seeds [][]byte) {
 	for i := range byte(12) {
 		seeds = append(seeds, shot(shot(nil, int(i), shotProgram|shotTime, int8(i), nil), int(i), shotProgram, int8(i+1), nil))
 	}
-	return append(seeds, captured(t)...)
+	return seeds
 }
 
 // captured makes a seed of the first packets of each golden capture.
@@ -221,7 +229,7 @@ func captured(t testing.TB) (seeds [][]byte) {
 // an attack that nothing notices shows nothing.
 func TestDeviceSeedsHit(t *testing.T) {
 	t.Parallel()
-	seeds, hit := deviceSeeds(t), map[rocev2.Service]int{}
+	seeds, hit := opcodeSeeds(), map[rocev2.Service]int{}
 	for i := range preyKinds {
 		k := &preyKinds[i]
 		if k.state != ib.StateRTS || k.busy && k.typ == ib.RC || k.self {
@@ -237,8 +245,8 @@ func TestDeviceSeedsHit(t *testing.T) {
 			p.shoot([]byte{byte(i), aimed, 0, in[3]}, in[shotHeader:shotHeader+size])
 			s := p.qps[i].Core().Stats()
 			dropped := s.RxPackets - s.Drops[qp.DropNone]
-			if hit[info.Service]++; info.Service == rocev2.ServiceRC && s.TxPackets == 0 || info.Service != rocev2.ServiceRC && info.First && dropped > 0 {
-				t.Errorf("%v at queue pair %d, %v: %d packets sent, %d dropped", info.Name, i, k.typ, s.TxPackets, dropped)
+			if hit[info.Service]++; info.First && dropped > 0 {
+				t.Errorf("%v is dropped by queue pair %d, %v", info.Name, i, k.typ)
 			}
 		}
 	}

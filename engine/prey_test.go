@@ -23,6 +23,7 @@ type prey struct {
 	id   uint64
 
 	granted *memreg.Region // for the peer
+	ending  *memreg.Region // whose rkey the peer may end
 	own     *memreg.Region // receives, and what READs bring
 	slot    int            // of own, the next free one
 	frozen  []frozen
@@ -45,6 +46,8 @@ const (
 	preyMTU   = 256
 	preyPSN   = 5000 // that all queue pairs expect, and send first
 	preyQKey  = 0x11111111
+
+	preyRights = ib.RemoteWrite | ib.RemoteRead | ib.RemoteAtomic | ib.FlushGlobal
 )
 
 var (
@@ -128,7 +131,10 @@ func (p *prey) register() {
 		p.w.must(err)
 		return mr
 	}
-	all := ib.LocalWrite | ib.RemoteWrite | ib.RemoteRead | ib.RemoteAtomic
+	var err error
+	p.ending, err = p.table.Register(p.pd, memreg.Local(make([]byte, 8)), memreg.Options{Invalidatable: true})
+	p.w.must(err)
+	all := ib.LocalWrite | preyRights
 	p.granted = region(p.pd, preyGap, preyPart, all)
 	region(p.pd, preyGap+step, preyPart, ib.RemoteRead)
 	region(p.table.AllocPD(), preyGap+2*step, preyPart, all)
@@ -231,7 +237,7 @@ func (p *prey) modify(q *QP, a ib.Attr, mask ib.AttrMask) {
 }
 
 func (p *prey) init(q *QP, typ ib.QPType) {
-	a := ib.Attr{State: ib.StateInit, Port: 1, QKey: preyQKey, Access: ib.RemoteWrite | ib.RemoteRead | ib.RemoteAtomic}
+	a := ib.Attr{State: ib.StateInit, Port: 1, QKey: preyQKey, Access: preyRights}
 	mask := ib.AttrState | ib.AttrPKeyIndex | ib.AttrPort | ib.AttrAccess
 	switch typ {
 	case ib.UD:
