@@ -59,41 +59,51 @@ func (t *Trial) unharmed(e *end, what string, attack func()) {
 // payload underflowed where it was computed before it was checked.
 func TestShortPacketPadUnderflow(t *testing.T) {
 	bugClass(t, func(t *Trial) {
-		f := t.foe(t.hostile(true), endConfig{})
-		t.check(f.end.postReceives())
-		src := f.link.Addr()
-		for op := range 256 {
-			info, ok := rocev2.Opcode(op).Info()
-			if !ok {
-				continue
-			}
-			t.unharmed(f.end, info.Name, func() {
-				full := f.packet(rocev2.Opcode(op), 0, read(f.end.mr, 64))
-				for n := range len(full) + 3 {
-					for pad := range byte(4) {
-						b := append(bytes.Clone(full), 0, 0, 0)[:n]
-						if n >= len(full) && int(pad) <= n-len(full) {
-							continue // a packet
-						}
-						if n > 1 {
-							b[1] = b[1]&^0x30 | pad<<4
-						}
-						t.datagram(netip.AddrPortFrom(src, rocev2.UDPPort), t.sealed(src, b))
-						t.result.Sent++
-					}
+		h := t.hostile(true)
+		for _, e := range t.targets(h) {
+			for op := range 256 {
+				if info, ok := rocev2.Opcode(op).Info(); ok {
+					what := fmt.Sprintf("%s at %v", info.Name, e.qp.Config().Type)
+					t.unharmed(e, what, func() { t.shortened(h.link.Addr(), e, rocev2.Opcode(op)) })
 				}
-			})
+			}
 		}
 		drops := t.lab.victim.dev.Stats().Drops
 		t.must(drops["short_packet"] > 0 && drops["wrong_pad"] > 0, "drops %v: the datagrams did not arrive", drops)
 	})
 }
 
+// shortened sends what is no packet any more, of every length and pad.
+func (t *Trial) shortened(src netip.Addr, e *end, op rocev2.Opcode) {
+	full := encode(op, e.qp.QPN(), e.expects(), func(p *rocev2.Packet) {
+		p.RETH = rocev2.RETH{VA: e.mr.Addr(), RKey: uint32(e.mr.RKey()), Length: 64}
+		p.DETH.QKey = e.qp.Query().QKey
+	})
+	for n := range len(full) + 3 {
+		for pad := range byte(4) {
+			b := append(bytes.Clone(full), 0, 0, 0)[:n]
+			if n >= len(full) && int(pad) <= n-len(full) {
+				continue // a packet
+			}
+			if n > 1 {
+				b[1] = b[1]&^0x30 | pad<<4
+			}
+			t.datagram(netip.AddrPortFrom(src, rocev2.UDPPort), t.sealed(src, b))
+			t.result.Sent++
+		}
+	}
+}
+
 // An opcode that is not in the table indexed behind the end of it: one
 // datagram of anybody, opcode 0xff, to the multicast QPN.
 func TestUnknownOpcode(t *testing.T) {
 	bugClass(t, func(t *Trial) {
-		f := t.foe(t.hostile(true), endConfig{})
+		h := t.hostile(true)
+		targets := t.targets(h)
+		to := []verbs.QPN{rocev2.MulticastQPN, 0, 1, 2}
+		for _, e := range targets {
+			to = append(to, e.qp.QPN())
+		}
 		unknown := uint64(0)
 		for op := range 256 {
 			o := rocev2.Opcode(op)
@@ -101,10 +111,10 @@ func TestUnknownOpcode(t *testing.T) {
 				continue
 			}
 			unknown++
-			t.unharmed(f.end, o.String(), func() {
-				for _, to := range []verbs.QPN{rocev2.MulticastQPN, 0, 1, 2, f.end.qp.QPN()} {
-					for _, src := range []netip.Addr{f.link.Addr(), t.lab.ghost} {
-						bth := rocev2.BTH{Opcode: o, PKey: rocev2.DefaultPKey, DestQPN: to, PSN: f.psn, AckReq: true}
+			t.unharmed(targets[int(unknown)%len(targets)], o.String(), func() {
+				for _, qpn := range to {
+					for _, src := range []netip.Addr{h.link.Addr(), t.lab.ghost} {
+						bth := rocev2.BTH{Opcode: o, PKey: rocev2.DefaultPKey, DestQPN: qpn, PSN: targets[0].expects(), AckReq: true}
 						for _, more := range []int{0, 4, 16, 64} {
 							t.forge(src, rocev2.UDPPort, append(bth.AppendTo(nil), make([]byte, more)...))
 							t.result.Sent++
