@@ -76,6 +76,28 @@ func TestBlind(t *testing.T) {
 	}
 }
 
+// TestBlindUnreliable judges the same for services without acknowledgements. A
+// guess that must hit does: the measure is not an empty one.
+func TestBlindUnreliable(t *testing.T) {
+	t.Parallel()
+	for _, g := range UnreliableGuesses() {
+		t.Run(g.Name, func(t *testing.T) {
+			t.Parallel()
+			r, err := g.Blind(1, 3000)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Logf("%s: %+v", g.What, r)
+			if r.Broken != "" {
+				t.Error(r.Broken)
+			}
+			if r.Hits < g.Most*0.999 {
+				t.Errorf("%.0f values have an effect, fewer than %.0f", r.Hits, g.Most)
+			}
+		})
+	}
+}
+
 // wires are the ways to forge, and whether this process may.
 var wires = []struct {
 	name string

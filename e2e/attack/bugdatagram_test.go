@@ -8,55 +8,6 @@ import (
 	"github.com/gosoftroce/rocev2/verbs"
 )
 
-const (
-	labQKey  = 0x1badcafe
-	gsiQKey  = 0x80010000
-	madLen   = 256
-	madSlot  = verbs.GRHLen + madLen
-	slotFill = 0x5a
-)
-
-// service makes a queue pair of a service at the victim, whose peer is the
-// hostile host if it has one. It has 8 receives of size bytes.
-func (t *Trial) service(h *hostile, typ verbs.QPType, size int) *end {
-	e := t.end(t.lab.victim, endConfig{})
-	t.check(e.qp.Close())
-	var err error
-	e.qp, err = t.lab.victim.pd.CreateQP(verbs.QPConfig{Type: typ, SendCQ: e.scq, RecvCQ: e.rcq})
-	t.check(err)
-	t.check(e.qp.Init())
-	for i := range e.mr.Bytes() {
-		e.mr.Bytes()[i] = slotFill
-	}
-	const room = 2 // times the receive: what is written behind it is seen
-	for i := range 8 {
-		t.check(e.qp.PostRecv(verbs.RecvWR{ID: uint64(i), SGList: []verbs.SGE{e.mr.Slice(i*room*size, size)}}))
-	}
-	switch typ {
-	case verbs.UD, verbs.GSI:
-		t.check(e.qp.Activate(labQKey))
-	default:
-		t.check(e.qp.Connect(t.ctx, verbs.Endpoint{Addr: h.link.Addr(), QPN: 0x77, PSN: 7}, verbs.WithMTU(verbs.MTU1024)))
-	}
-	return e
-}
-
-// targets are queue pairs of the services that there are.
-func (t *Trial) targets(h *hostile) (list []*end) {
-	for _, typ := range []verbs.QPType{verbs.RC, verbs.UC, verbs.UD, verbs.GSI} {
-		list = append(list, t.service(h, typ, madSlot))
-	}
-	return list
-}
-
-// datagramTo makes a datagram of n bytes.
-func (t *Trial) datagramTo(e *end, n int, qkey uint32) []byte {
-	return encode(rocev2.UDSendOnly, e.qp.QPN(), 0, func(p *rocev2.Packet) {
-		p.DETH = rocev2.DETH{QKey: qkey, SrcQPN: 0x99}
-		p.Payload = bytes.Repeat([]byte{0xee}, n)
-	})
-}
-
 // A management datagram that is longer than the buffer that waits for it ended
 // the management queue pair of the host, and with it all connecting.
 func TestMADLongerThanItsBuffer(t *testing.T) {
@@ -64,7 +15,7 @@ func TestMADLongerThanItsBuffer(t *testing.T) {
 		for _, c := range []struct {
 			typ  verbs.QPType
 			qkey uint32
-		}{{verbs.GSI, gsiQKey}, {verbs.UD, labQKey}} {
+		}{{verbs.GSI, gsiKey}, {verbs.UD, labQKey}} {
 			e := t.service(nil, c.typ, madSlot)
 			before := bytes.Clone(e.mr.Bytes())
 			for _, n := range []int{madLen + 1, madLen + 4, 512, 1024, 4096} {

@@ -146,6 +146,17 @@ func attackAll(ctx context.Context, o options) (code int, err error) {
 		}
 		r.Blind = append(r.Blind, res)
 	}
+	for _, g := range attack.UnreliableGuesses() {
+		if !o.blind || !o.pattern.MatchString("blind/"+g.Name) {
+			continue
+		}
+		fmt.Fprintf(os.Stderr, "blind/%s: %s\n", g.Name, g.What)
+		res, err := g.Blind(o.seed, 20_000)
+		if err != nil {
+			return 0, err
+		}
+		r.Blind = append(r.Blind, res)
+	}
 	if len(r.Attacks)+len(r.Blind) == 0 {
 		return 0, fmt.Errorf("-run %v matches no attack; -list lists them", o.pattern)
 	}
