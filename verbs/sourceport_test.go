@@ -19,7 +19,7 @@ import (
 )
 
 // loopbackSide is a side on a real socket.
-func loopbackSide(t *testing.T, cfg verbs.Config, size int) *side {
+func loopbackSide(t testing.TB, cfg verbs.Config, size int) *side {
 	t.Helper()
 	if runtime.GOOS != "linux" {
 		t.Skip("source ports are there on Linux only: run it there")

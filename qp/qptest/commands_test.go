@@ -27,6 +27,7 @@ func init() {
 		"mw": (*scene).cmdMW, "free": (*scene).cmdFree, "fast": (*scene).cmdFast, "map": (*scene).cmdMap,
 		"mem": (*scene).cmdMem, "same": (*scene).cmdSame, "load": (*scene).cmdLoad, "store": (*scene).cmdStore,
 		"persist": (*scene).cmdPersist,
+		"grh":     (*scene).cmdGRH,
 	}
 }
 
@@ -95,12 +96,13 @@ func (s *scene) makeQP(a *actor, w args) error {
 	mtu, timeout, retry, rnr, rnrTimer := uint64(1024), uint64(14), uint64(7), uint64(7), uint64(12)
 	rd, destRd := uint64(4), uint64(4)
 	sendWR, recvWR, sendSGE, recvSGE, inline := uint64(64), uint64(64), uint64(4), uint64(4), uint64(64)
+	qkey := uint64(defaultQKey)
 	window, windowBytes, chunk, cqe, dqpn, keep := uint64(0), uint64(0), uint64(0), uint64(0), uint64(a.peer.qpn), uint64(0)
 	err := w.nums(map[string]*uint64{
 		"psn": &psn, "rqpsn": &rqpsn, "mtu": &mtu, "timeout": &timeout, "retry": &retry, "rnr": &rnr, "rnrtimer": &rnrTimer,
 		"rd": &rd, "destrd": &destRd, "sendwr": &sendWR, "recvwr": &recvWR, "sendsge": &sendSGE, "recvsge": &recvSGE,
 		"inline": &inline, "window": &window, "windowbytes": &windowBytes, "chunk": &chunk, "cqe": &cqe, "dqpn": &dqpn,
-		"keep": &keep,
+		"keep": &keep, "qkey": &qkey,
 	})
 	if err != nil {
 		return err
@@ -114,15 +116,16 @@ func (s *scene) makeQP(a *actor, w args) error {
 		return err
 	}
 	state, ok := stateNames[w.text("state", "rts")]
-	if err := w.done(); err != nil || !ok {
-		return errors.Join(err, errors.New("no such state"))
+	typ, known := qpTypes[w.text("type", "rc")]
+	if err := w.done(); err != nil || !ok || !known {
+		return errors.Join(err, errors.New("no such state, or type"))
 	}
 	path, err := rocev2.MTUOf(int(mtu))
 	if err != nil {
 		return fmt.Errorf("mtu=%d", mtu)
 	}
 	c := qp.Config{
-		QPN: a.qpn, MinProbe: probe, MaxSendWR: int(sendWR), MaxRecvWR: int(recvWR), MaxSendSGE: int(sendSGE), MaxRecvSGE: int(recvSGE),
+		QPN: a.qpn, Type: typ, PortMTU: path, MinProbe: probe, MaxSendWR: int(sendWR), MaxRecvWR: int(recvWR), MaxSendSGE: int(sendSGE), MaxRecvSGE: int(recvSGE),
 		MaxInline: int(inline), SignalAll: w.has("sigall"), ReadChunk: int(chunk),
 		Window: qp.WindowConfig{InitialBytes: int(windowBytes), MaxBytes: int(windowBytes), MaxPSNs: int(window)},
 	}
@@ -144,7 +147,7 @@ func (s *scene) makeQP(a *actor, w args) error {
 		State: state, Access: access, Port: 1, AV: ib.AddressVector{DGID: a.peer.node.addr, HopLimit: 64},
 		PathMTU: path, Timeout: uint8(timeout), RetryCount: uint8(retry), RNRRetry: uint8(rnr), MinRNRTimer: uint8(rnrTimer),
 		SQPSN: rocev2.PSN(psn), RQPSN: rocev2.PSN(rqpsn), MaxRdAtomic: uint8(rd), MaxDestRdAtomic: uint8(destRd),
-		DestQPN: rocev2.QPN(dqpn),
+		DestQPN: rocev2.QPN(dqpn), QKey: uint32(qkey),
 	})
 }
 
@@ -270,6 +273,11 @@ func (s *scene) cmdPost(words []string) error {
 	wr.CompareAdd = compareAdd
 	if wr.SGList, err = s.sgeList(a, &w, at, n); err != nil {
 		return err
+	}
+	if a.Type() == ib.UD {
+		if err := a.address(&w, &wr); err != nil {
+			return err
+		}
 	}
 	if w.has("inline") {
 		for _, sg := range wr.SGList {
@@ -432,13 +440,8 @@ func (s *scene) cmdModify(words []string) error {
 	}
 	attr.SQPSN, attr.RQPSN = rocev2.PSN(psn), rocev2.PSN(rqpsn)
 	mask := attrState
-	switch from := a.State(); {
-	case from == ib.StateReset && to == ib.StateInit:
-		mask = maskInit
-	case from == ib.StateInit && to == ib.StateRTR:
-		mask = maskRTR
-	case from == ib.StateRTR && to == ib.StateRTS:
-		mask = maskRTS
+	if from := a.State(); to == from+1 && to <= ib.StateRTS {
+		mask = a.requiredMask(to)
 	}
 	if w.has("notify") {
 		attr.EnableSQDNotify = true

@@ -32,7 +32,7 @@
 //	    [timeout=14 retry=7 rnr=7 rnrtimer=12] [rd=4 destrd=4] [access=wragp]
 //	    [sendwr= recvwr= sendsge= recvsge= inline=]
 //	    [window=PSNS windowbytes= chunk= probe=1ms] [keep=PACKETS]
-//	    [cqe=N] [sigall] [srq]
+//	    [cqe=N] [sigall] [srq] [type=uc|ud qkey=0x11111111]
 //	clear
 //	    takes both queue pairs away
 //	mr b NAME at= len= access=lwragp [pd=other];  dereg b NAME
@@ -44,6 +44,7 @@
 //	post a OPERATION id= len= [at= to= rkey= lkey= sge=ADDR+LEN,…]
 //	    [imm= inv= add= compare= swap=] [type=global level=range flush=64]
 //	    [unsignaled] [solicited] [fence] [inline] [times=N]
+//	    UD: [qkey= dqpn=]
 //	    OPERATION: send, send-imm, send-inv, write, write-imm, read,
 //	    read-inv, compare-swap, fetch-add, atomic-write or flush
 //	post a bind-mw id= mw=b.w [key=07] region=NAME addr= len= [access=wr]
@@ -68,6 +69,8 @@
 //	    completions, asynchronous events, state and timer
 //	persist b [fail] [again]
 //	    what a FLUSH of b waits for is on its disk now
+//	grh b ADDR
+//	    the header at the start of a receive of UD
 //	mem b ADDR LEN;  same a ADDR b ADDR LEN;  load b ADDR;  store b ADDR VALUE
 //
 // A queue pair without a peer talks to the script: what it sends is printed at

@@ -17,6 +17,7 @@ const (
 	attrAccess      ib.AttrMask = 0x8
 	attrPKeyIndex   ib.AttrMask = 0x10
 	attrPort        ib.AttrMask = 0x20
+	attrQKey        ib.AttrMask = 0x40
 	attrAV          ib.AttrMask = 0x80
 	attrPathMTU     ib.AttrMask = 0x100
 	attrTimeout     ib.AttrMask = 0x200
@@ -98,7 +99,9 @@ type endpoint struct {
 
 func newEndpoint(n *node, c qp.Config) (*endpoint, error) {
 	e := &endpoint{node: n, sendCQ: &cqRing{}, recvCQ: &cqRing{}}
-	c.Type = ib.RC
+	if c.Type == 0 {
+		c.Type = ib.RC
+	}
 	c.Memory, c.PD = n.table, n.pd
 	c.SendCQ, c.RecvCQ = e.sendCQ, e.recvCQ
 	q, err := qp.New(c)
@@ -112,19 +115,28 @@ func newEndpoint(n *node, c qp.Config) (*endpoint, error) {
 // connect walks the QP from RESET up to the state a.State.
 func (e *endpoint) connect(a ib.Attr) error {
 	e.attr = a
-	steps := []struct {
-		state ib.State
-		mask  ib.AttrMask
-	}{{ib.StateInit, maskInit}, {ib.StateRTR, maskRTR}, {ib.StateRTS, maskRTS}}
-	for _, s := range steps {
-		if a.State < s.state {
-			break
-		}
+	for s := ib.StateInit; s <= min(a.State, ib.StateRTS); s++ {
 		step := a
-		step.State = s.state
-		if err := e.Modify(&step, s.mask); err != nil {
-			return fmt.Errorf("to %v: %w", s.state, err)
+		step.State = s
+		if err := e.Modify(&step, e.requiredMask(s)); err != nil {
+			return fmt.Errorf("to %v: %w", s, err)
 		}
 	}
 	return nil
+}
+
+// requiredMask returns what the type of the QP requires on the way up to a
+// state, from the one below it.
+func (e *endpoint) requiredMask(to ib.State) ib.AttrMask {
+	all := []ib.AttrMask{ib.StateInit: maskInit, ib.StateRTR: maskRTR, ib.StateRTS: maskRTS}[to]
+	switch e.Type() {
+	case ib.UC:
+		all &^= attrMaxDestRd | attrMinRNRTimer | attrTimeout | attrRetryCount | attrRNRRetry | attrMaxRd
+	case ib.UD:
+		all &= attrState | attrPKeyIndex | attrPort | attrSQPSN
+		if to == ib.StateInit {
+			all |= attrQKey
+		}
+	}
+	return all
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // opcodeNames is the notation's own table, so that a wrong entry in the codec's
-// shows up as a difference (IBTA table 35, RC).
+// shows up as a difference (IBTA table 35).
 var opcodeNames = map[rocev2.Opcode]string{
 	0x00: "SEND_FIRST", 0x01: "SEND_MIDDLE", 0x02: "SEND_LAST", 0x03: "SEND_LAST_IMM",
 	0x04: "SEND_ONLY", 0x05: "SEND_ONLY_IMM", 0x16: "SEND_LAST_INV", 0x17: "SEND_ONLY_INV",
@@ -21,7 +21,10 @@ var opcodeNames = map[rocev2.Opcode]string{
 	0x0c: "READ_REQUEST", 0x0d: "READ_RESP_FIRST", 0x0e: "READ_RESP_MIDDLE", 0x0f: "READ_RESP_LAST", 0x10: "READ_RESP_ONLY",
 	0x11: "ACK", 0x12: "ATOMIC_ACK", 0x13: "COMPARE_SWAP", 0x14: "FETCH_ADD",
 	0x1c: "FLUSH", 0x1d: "ATOMIC_WRITE",
-	0x20: "UC_SEND_FIRST", 0x24: "UC_SEND_ONLY", 0x64: "UD_SEND_ONLY", 0x81: "CNP",
+	0x20: "UC_SEND_FIRST", 0x21: "UC_SEND_MIDDLE", 0x22: "UC_SEND_LAST", 0x23: "UC_SEND_LAST_IMM",
+	0x24: "UC_SEND_ONLY", 0x25: "UC_SEND_ONLY_IMM", 0x26: "UC_WRITE_FIRST", 0x27: "UC_WRITE_MIDDLE",
+	0x28: "UC_WRITE_LAST", 0x29: "UC_WRITE_LAST_IMM", 0x2a: "UC_WRITE_ONLY", 0x2b: "UC_WRITE_ONLY_IMM",
+	0x64: "UD_SEND_ONLY", 0x65: "UD_SEND_ONLY_IMM", 0x81: "CNP",
 }
 
 // Headers behind the BTH, by opcode: again the notation's own.
@@ -34,6 +37,7 @@ const (
 	hasAtomicAck
 	hasPayload
 	hasFETH
+	hasDETH
 )
 
 var opcodeHeaders = map[rocev2.Opcode]int{
@@ -43,7 +47,11 @@ var opcodeHeaders = map[rocev2.Opcode]int{
 	0x0a: hasPayload | hasRETH, 0x0b: hasPayload | hasRETH | hasImm,
 	0x0c: hasRETH, 0x0d: hasPayload | hasAETH, 0x0e: hasPayload, 0x0f: hasPayload | hasAETH, 0x10: hasPayload | hasAETH,
 	0x11: hasAETH, 0x12: hasAETH | hasAtomicAck, 0x13: hasAtomic, 0x14: hasAtomic,
-	0x1c: hasFETH | hasRETH, 0x1d: hasRETH | hasPayload, 0x20: hasPayload, 0x24: hasPayload, 0x64: hasPayload,
+	0x1c: hasFETH | hasRETH, 0x1d: hasRETH | hasPayload,
+	0x20: hasPayload, 0x21: hasPayload, 0x22: hasPayload, 0x23: hasPayload | hasImm,
+	0x24: hasPayload, 0x25: hasPayload | hasImm, 0x26: hasPayload | hasRETH, 0x27: hasPayload, 0x28: hasPayload,
+	0x29: hasPayload | hasImm, 0x2a: hasPayload | hasRETH, 0x2b: hasPayload | hasRETH | hasImm,
+	0x64: hasPayload | hasDETH, 0x65: hasPayload | hasDETH | hasImm,
 }
 
 var nakNames = map[rocev2.Syndrome]string{
@@ -106,6 +114,9 @@ func format(p *rocev2.Packet, dst rocev2.QPN, keys keyNamer) string {
 	flag(p.BTH.PKey != 0xffff, fmt.Sprintf("pkey=0x%04x", p.BTH.PKey))
 	if h&hasFETH != 0 {
 		fmt.Fprintf(&b, " type=%s level=%s", flushName(flushTypes, p.FETH.Type), flushName(flushLevels, p.FETH.Level))
+	}
+	if h&hasDETH != 0 {
+		fmt.Fprintf(&b, " qkey=%#x sqpn=%v", p.DETH.QKey, p.DETH.SrcQPN)
 	}
 	if h&hasRETH != 0 {
 		fmt.Fprintf(&b, " va=%#x rkey=%s len=%d", p.RETH.VA, keys.keyName(ib.Key(p.RETH.RKey)), p.RETH.Length)
@@ -245,6 +256,10 @@ func parseField(p *rocev2.Packet, key, val string, keys keyNamer) error {
 		p.BTH.PSN = rocev2.PSN(n)
 	case "dqpn":
 		p.BTH.DestQPN = rocev2.QPN(n)
+	case "qkey":
+		p.DETH.QKey = uint32(n)
+	case "sqpn":
+		p.DETH.SrcQPN = rocev2.QPN(n)
 	case "pkey":
 		p.BTH.PKey = uint16(n)
 	case "va":

@@ -49,6 +49,7 @@ type actor struct {
 	held    []carried   // packets taken off the wire by hold=
 	polled  int         // packets emitted during the running command
 	srq     *sharedReceives
+	to      *ib.AddressHandle // UD: of the other side
 }
 
 // scene is the state of one running script.
@@ -68,6 +69,8 @@ func newScene() *scene {
 	}
 	s.actors[0].peer, s.actors[1].peer = s.actors[1], s.actors[0]
 	for _, a := range s.actors {
+		a.to = &ib.AddressHandle{Domain: a.node.pd}
+		a.to.SetVector(&ib.AddressVector{DGID: a.peer.node.addr})
 		a.flow = rocev2.NewFlow(a.node.addr, a.peer.node.addr, 0xc000, rocev2.UDPPort)
 		if err := s.addRegion(a, "m", memBase, 2*memHalf, accessAll|accessFlushGlobal|accessFlushPersistent, a.node.pd); err != nil {
 			panic(err)
@@ -295,8 +298,8 @@ func (w *onePacket) Commit(n int, _ *ib.AddressVector) { w.n = n }
 func (w *onePacket) CommitFlush(n int) { w.n, w.linux = n, true }
 
 // arrival is a packet with or without Congestion Experienced.
-func arrival(src netip.Addr, p *rocev2.Packet, marked bool) *qp.Arrival {
-	a := &qp.Arrival{Packet: p, Src: src}
+func arrival(src, dst netip.Addr, p *rocev2.Packet, marked bool) *qp.Arrival {
+	a := &qp.Arrival{Packet: p, Src: src, Dst: dst, HopLimit: 63}
 	if marked {
 		a.TrafficClass = 3
 	}
@@ -329,7 +332,7 @@ func (s *scene) hand(to *actor, c carried) string {
 }
 
 func (s *scene) handParsed(to *actor, src netip.Addr, p *rocev2.Packet, marked bool) string {
-	if d := to.HandlePacket(s.now, arrival(src, p, marked)); d != qp.DropNone {
+	if d := to.HandlePacket(s.now, arrival(src, to.node.addr, p, marked)); d != qp.DropNone {
 		return fmt.Sprintf("%s drops it: %v", to.name, d)
 	}
 	return ""

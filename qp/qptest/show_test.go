@@ -33,6 +33,9 @@ func (s *scene) formatWC(wc *ib.WC) string {
 		return out
 	}
 	out += fmt.Sprintf(" %v len=%d", wc.Opcode, wc.ByteLen)
+	if wc.WithGRH {
+		out += fmt.Sprintf(" grh from=%v", wc.SrcQPN)
+	}
 	if wc.WithImm {
 		out += fmt.Sprintf(" imm=%#x", wc.Imm)
 	}

@@ -331,7 +331,7 @@ func (s *sim) arrive(n *simNode, c carried) {
 		if s.hooks.arrived != nil {
 			s.hooks.arrived(q, &p)
 		}
-		d := q.HandlePacket(s.now, arrival(n.peer.addr, &p, c.marked))
+		d := q.HandlePacket(s.now, arrival(n.peer.addr, n.addr, &p, c.marked))
 		if d != qp.DropNone && s.hooks.dropped != nil {
 			s.hooks.dropped(q, &p, d)
 		}
