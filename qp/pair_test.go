@@ -215,7 +215,8 @@ func newEnd(t testing.TB, i byte, c pairConfig) *testEnd {
 	must(t, err)
 	cfg := c.config
 	cfg.QPN = rocev2.QPN(0x10 + uint32(i))
-	cfg.Type = ib.RC
+	def(&cfg.Type, ib.RC)
+	cfg.PortMTU = rocev2.MTU1024
 	cfg.Memory, cfg.PD, cfg.SendCQ, cfg.RecvCQ = e.table, e.pd, e.sq, e.rq
 	e.QP, err = New(cfg)
 	must(t, err)

@@ -22,7 +22,7 @@ func TestTransitionTable(t *testing.T) {
 		from, to ib.State
 	}
 	want := map[key]bits{}
-	services := []ib.QPType{ib.RC, ib.UC, ib.UD}
+	services := []ib.QPType{ib.RC, ib.UC, ib.UD, ib.GSI}
 	for _, s := range services {
 		for from := range ib.NumStates {
 			want[key{s, from, ib.StateReset}] = bits{}
@@ -56,6 +56,12 @@ func TestTransitionTable(t *testing.T) {
 	want[key{ud, ib.StateSQD, ib.StateSQD}] = bits{0, 0x50}
 	want[key{uc, ib.StateSQE, ib.StateRTS}] = bits{0, 0x2 | 0x8}
 	want[key{ud, ib.StateSQE, ib.StateRTS}] = bits{0, 0x42}
+	for k, w := range want { // as UD, without a port
+		if k.s == ud {
+			k.s = ib.GSI
+			want[k] = bits{w.required &^ 0x20, w.optional &^ 0x20}
+		}
+	}
 	for _, s := range services {
 		for from := range ib.NumStates {
 			for to := range ib.NumStates {
