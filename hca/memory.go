@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/gosoftroce/rocev2/memreg"
 )
@@ -19,17 +20,19 @@ type PD struct {
 	regions map[*MR]struct{} // those that are not deregistered yet
 	handles map[*AH]struct{} // those that are open
 	srqs    map[*SRQ]struct{}
+	windows map[*MW]struct{}
+	fasts   map[*FastMR]struct{}
 
 	closing closing
 }
 
 // MR is a registered memory region.
 type MR struct {
-	pd     *PD
-	region *memreg.Region
-	free   func() error // gives the memory back, or nil
+	region atomic.Pointer[memreg.Region] // Reregister replaces it
 
 	closing closing
+	pd      *PD // and what follows: guarded by closing
+	backing *backing
 }
 
 // closing is a Close that is done once, unless it was refused: then it can be
@@ -53,7 +56,8 @@ func (c *closing) do(f func() (done bool, err error)) error {
 
 // AllocPD makes a protection domain.
 func (o *Context) AllocPD() (*PD, error) {
-	pd := &PD{owner: o, core: o.dev.mem.AllocPD(), regions: map[*MR]struct{}{}, handles: map[*AH]struct{}{}, srqs: map[*SRQ]struct{}{}}
+	pd := &PD{owner: o, core: o.dev.mem.AllocPD(), regions: map[*MR]struct{}{}, handles: map[*AH]struct{}{}, srqs: map[*SRQ]struct{}{},
+		windows: map[*MW]struct{}{}, fasts: map[*FastMR]struct{}{}}
 	if err := o.adopt(pd, kindPD); err != nil {
 		return nil, err
 	}
@@ -91,6 +95,8 @@ func (pd *PD) close() (done bool, err error) {
 	left := slices.Collect(maps.Keys(pd.regions))
 	handles := slices.Collect(maps.Keys(pd.handles))
 	srqs := slices.Collect(maps.Keys(pd.srqs))
+	windows := slices.Collect(maps.Keys(pd.windows))
+	fasts := slices.Collect(maps.Keys(pd.fasts))
 	pd.mu.Unlock()
 	for _, s := range srqs {
 		s.fail()
@@ -99,11 +105,17 @@ func (pd *PD) close() (done bool, err error) {
 	for _, h := range handles {
 		errs = append(errs, h.Close())
 	}
+	for _, mw := range windows { // before the regions that they are on
+		errs = append(errs, mw.Close())
+	}
+	for _, f := range fasts {
+		errs = append(errs, f.Close())
+	}
 	for _, mr := range left {
 		errs = append(errs, mr.Close())
 	}
 	pd.mu.Lock()
-	inUse := len(pd.regions) > 0
+	inUse := len(pd.regions)+len(pd.fasts) > 0
 	pd.mu.Unlock()
 	if inUse {
 		return false, errors.Join(errs...)
@@ -119,38 +131,31 @@ func (pd *PD) close() (done bool, err error) {
 // Register registers memory. free, if not nil, is called once when the region
 // has been deregistered, or at once when Register fails.
 func (pd *PD) Register(m memreg.Memory, o memreg.Options, free func() error) (*MR, error) {
-	mr, err := pd.register(m, o, free)
+	mr, err := pd.register(m, o, newBacking(free))
 	if err != nil && free != nil {
 		free()
 	}
 	return mr, err
 }
 
-func (pd *PD) register(m memreg.Memory, o memreg.Options, free func() error) (*MR, error) {
-	d := pd.owner.dev
-	if err := pd.owner.reserve(kindMR); err != nil {
-		return nil, err
-	}
-	pd.mu.Lock()
-	defer pd.mu.Unlock()
-	if pd.closed {
-		pd.owner.unreserve(kindMR)
-		return nil, ErrClosed
-	}
-	d.mu.Lock()
-	region, err := d.mem.Register(pd.core, m, o)
-	d.mu.Unlock()
+func (pd *PD) register(m memreg.Memory, o memreg.Options, b *backing) (*MR, error) {
+	mr := &MR{pd: pd, backing: b}
+	err := pd.make(kindMR, func(t *memreg.Table) error {
+		region, err := t.Register(pd.core, m, o)
+		if err == nil {
+			mr.region.Store(region)
+			pd.regions[mr] = struct{}{}
+		}
+		return err
+	})
 	if err != nil {
-		pd.owner.unreserve(kindMR)
 		return nil, err
 	}
-	mr := &MR{pd: pd, region: region, free: free}
-	pd.regions[mr] = struct{}{}
 	return mr, nil
 }
 
 // Region returns the region as the wire knows it.
-func (mr *MR) Region() *memreg.Region { return mr.region }
+func (mr *MR) Region() *memreg.Region { return mr.region.Load() }
 
 // Close deregisters the region: its keys are dead at once, and when Close
 // returns no transfer touches the memory any more. It waits for pages that are
@@ -162,18 +167,15 @@ func (mr *MR) close() (done bool, err error) {
 	pd := mr.pd
 	d := pd.owner.dev
 	d.mu.Lock()
-	err = d.mem.Deregister(mr.region)
+	err = d.mem.Deregister(mr.Region())
 	d.mu.Unlock()
 	if err != nil {
 		return false, err // its memory must stay
 	}
-	d.pager.leave(mr.region)
+	d.pager.leave(mr.Region())
 	pd.mu.Lock()
 	delete(pd.regions, mr) // now: the domain's Close waits for those it finds
 	pd.mu.Unlock()
 	pd.owner.unreserve(kindMR)
-	if mr.free != nil {
-		err = mr.free()
-	}
-	return true, err
+	return true, mr.backing.release()
 }

@@ -17,6 +17,7 @@ const (
 	kindMR
 	kindAH
 	kindSRQ
+	kindMW
 	numKinds
 )
 
@@ -28,6 +29,7 @@ var kindNames = [numKinds]string{
 	kindMR:      "memory regions",
 	kindAH:      "address handles",
 	kindSRQ:     "shared receive queues",
+	kindMW:      "memory windows",
 }
 
 // Quota is how many objects of each kind there may be. A field of 0 stands for
@@ -37,9 +39,10 @@ type Quota struct {
 	CQs      int // completion queues
 	Channels int // completion channels
 	PDs      int // protection domains
-	MRs      int // memory regions
+	MRs      int // memory regions, fast registration regions included
 	AHs      int // address handles
 	SRQs     int // shared receive queues
+	MWs      int // memory windows
 }
 
 // objects are numbers of objects by kind.
@@ -50,12 +53,14 @@ var deviceLimits = objects{
 	kindQP: ib.MaxQP, kindCQ: ib.MaxCQ, kindChannel: ib.MaxCQ, kindPD: ib.MaxPD, kindMR: ib.MaxMR,
 	kindAH:  ib.MaxAH,
 	kindSRQ: ib.MaxSRQ,
+	kindMW:  ib.MaxMW,
 }
 
 // within returns the quota with what the device offers where it has no smaller
 // number. A negative number allows none.
 func (q Quota) within(most objects) objects {
-	asked := objects{kindQP: q.QPs, kindCQ: q.CQs, kindChannel: q.Channels, kindPD: q.PDs, kindMR: q.MRs, kindAH: q.AHs, kindSRQ: q.SRQs}
+	asked := objects{kindQP: q.QPs, kindCQ: q.CQs, kindChannel: q.Channels, kindPD: q.PDs, kindMR: q.MRs, kindAH: q.AHs, kindSRQ: q.SRQs,
+		kindMW: q.MWs}
 	for k, n := range asked {
 		if n != 0 {
 			most[k] = max(min(n, most[k]), 0)

@@ -43,6 +43,7 @@ func makers(t *testing.T, c *Context) [numKinds]maker {
 			return pd.Register(memreg.Local(make([]byte, 8)), memreg.Options{}, nil)
 		},
 		kindSRQ: func() (io.Closer, error) { return pd.CreateSRQ(SRQConfig{MaxWR: 1, MaxSGE: 1}) },
+		kindMW:  func() (io.Closer, error) { return pd.AllocMW(ib.MWType2) },
 	}
 }
 
@@ -65,8 +66,8 @@ func fill(f maker) (made []io.Closer, err error) {
 func TestQuotaOfAContext(t *testing.T) {
 	t.Parallel()
 	o := newTestOwner(t)
-	quota := Quota{QPs: 3, CQs: 4, Channels: 5, PDs: 6, MRs: 7, AHs: 8, SRQs: 9}
-	most := objects{kindQP: 3, kindCQ: 4, kindChannel: 5, kindPD: 6, kindMR: 7, kindAH: 8, kindSRQ: 9}
+	quota := Quota{QPs: 3, CQs: 4, Channels: 5, PDs: 6, MRs: 7, AHs: 8, SRQs: 9, MWs: 10}
+	most := objects{kindQP: 3, kindCQ: 4, kindChannel: 5, kindPD: 6, kindMR: 7, kindAH: 8, kindSRQ: 9, kindMW: 10}
 	for range 2 { // beside each other
 		c, err := o.dev.NewContext(WithQuota(quota))
 		if err != nil {

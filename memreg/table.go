@@ -134,6 +134,18 @@ func (t *Table) All() iter.Seq[*Region] {
 // The same memory may be registered several times. Now and then a registration
 // copies the key table (amortised constant work).
 func (t *Table) Register(pd *PD, m Memory, o Options) (*Region, error) {
+	if t.Regions() >= ib.MaxMR {
+		return nil, fmt.Errorf("%w: %d regions are registered", ErrExhausted, ib.MaxMR)
+	}
+	r, err := t.prepare(pd, m, o)
+	if err == nil {
+		t.publish(r)
+	}
+	return r, err
+}
+
+// prepare makes a region with its keys, which nobody can find yet.
+func (t *Table) prepare(pd *PD, m Memory, o Options) (*Region, error) {
 	if pd == nil || pd.table != t {
 		return nil, ErrPD
 	}
@@ -148,9 +160,6 @@ func (t *Table) Register(pd *PD, m Memory, o Options) (*Region, error) {
 	if err := r.setBase(o, length); err != nil {
 		return nil, err
 	}
-	if t.Regions() >= ib.MaxMR {
-		return nil, fmt.Errorf("%w: %d regions are registered", ErrExhausted, ib.MaxMR)
-	}
 	t.keys.reserve(2)
 	lkey, ok := t.draw(0)
 	if !ok {
@@ -163,11 +172,15 @@ func (t *Table) Register(pd *PD, m Memory, o Options) (*Region, error) {
 	r.local.own(r, lkey, length)
 	r.remote.own(r, rkey, length)
 	r.remote.kind = kindOf(o.Invalidatable)
-	t.keys.insert(lkey, &r.local)
-	t.keys.insert(rkey, &r.remote)
-	t.regions.Add(1)
-	pd.regions.Add(1)
 	return r, nil
+}
+
+// publish lets the keys of a region of prepare be found.
+func (t *Table) publish(r *Region) {
+	t.keys.insert(r.local.key, &r.local)
+	t.keys.insert(r.remote.key, &r.remote)
+	t.regions.Add(1)
+	r.pd.regions.Add(1)
 }
 
 // own makes g one of the region's own grants: all of its bytes, all its rights.
@@ -271,6 +284,12 @@ func (t *Table) Deregister(r *Region) error {
 	if !r.bound.seal() {
 		return fmt.Errorf("%w: %d, take them away first", ErrRegionInUse, r.Bound())
 	}
+	t.retire(r)
+	return nil
+}
+
+// retire ends a region that nothing can be bound to any more.
+func (t *Table) retire(r *Region) {
 	t.keys.kill(r.local.key)
 	t.keys.kill(r.remote.key)
 	t.regions.Add(-1)
@@ -280,5 +299,4 @@ func (t *Table) Deregister(r *Region) error {
 	r.local.drain()
 	r.remote.drain()
 	t.keys.trim()
-	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"io"
 	"math"
 	"os"
+	"sync/atomic"
 
 	"github.com/gosoftroce/rocev2/hca"
 	"github.com/gosoftroce/rocev2/ib"
@@ -14,8 +15,7 @@ import (
 
 // Access is a set of rights to memory, combined with |. The constants below are
 // the rights. Reading by the own device needs none. Of the other bits of
-// ibv_access_flags, RELAXED_ORDERING and that for windows are accepted without
-// effect.
+// ibv_access_flags, RELAXED_ORDERING is accepted without effect.
 type Access = ib.Access
 
 // Access rights (IBTA 10.6.3).
@@ -29,6 +29,11 @@ const (
 	RemoteRead Access = ib.RemoteRead
 	// RemoteAtomic: the peer may do atomics. It needs LocalWrite.
 	RemoteAtomic Access = ib.RemoteAtomic
+	// MWBind: memory windows may be bound to the region, see MW.
+	MWBind Access = ib.MWBind
+	// ZeroBasedWindow is for [MW.BindTo] of a window of type 2: its wire
+	// addresses begin at 0. (A region has the option ZeroBased.)
+	ZeroBasedWindow Access = zeroBased
 	// FlushGlobal: the peer may ask by OpFlush that what it wrote is
 	// visible to all.
 	FlushGlobal Access = ib.FlushGlobal
@@ -37,6 +42,8 @@ const (
 	// in memory itself (tmpfs), with LocalWrite; others are refused.
 	FlushPersistent Access = ib.FlushPersistent
 )
+
+const zeroBased = ib.ZeroBased
 
 // Key is an lkey, for the own requests, or an rkey, for those of a peer: 32
 // bits that name a region. 0 is none.
@@ -66,10 +73,20 @@ func (pd *PD) Close() error { return pd.core.Close() }
 
 // MR is a registered memory region.
 type MR struct {
-	core   *hca.MR
-	region *memreg.Region
-	data   []byte
+	core *hca.MR
+	data atomic.Pointer[[]byte] // nil if the program cannot have it
 }
+
+func newMR(core *hca.MR, data []byte) *MR {
+	mr := &MR{core: core}
+	if data != nil {
+		mr.data.Store(&data)
+	}
+	return mr
+}
+
+// region returns the region as it is now: Reregister replaces it.
+func (mr *MR) region() *memreg.Region { return mr.core.Region() }
 
 // RegOption adjusts a registration.
 type RegOption func(*regConfig)
@@ -84,7 +101,15 @@ func WithIOVA(addr uint64) RegOption {
 
 // ZeroBased lets wire addresses of the region start at 0.
 func ZeroBased() RegOption {
-	return func(c *regConfig) { c.options.Base = memreg.BaseZero }
+	return func(c *regConfig) { c.options.Base, c.options.IOVA = memreg.BaseZero, 0 }
+}
+
+func applyOptions(o *memreg.Options, opts []RegOption) {
+	c := regConfig{*o}
+	for _, f := range opts {
+		f(&c)
+	}
+	*o = c.options
 }
 
 // RegisterMemory registers Go memory. buf stays in place and alive as long as
@@ -135,51 +160,54 @@ func (pd *PD) registerMapping(m *mapping.Mapping, access Access, opts []RegOptio
 	if err != nil {
 		return nil, err
 	}
-	mr.data = data
+	mr.data.Store(&data)
 	return mr, nil
 }
 
 func (pd *PD) register(m memreg.Memory, access Access, opts []RegOption, free func() error) (*MR, error) {
-	c := regConfig{memreg.Options{Access: access}}
-	for _, f := range opts {
-		f(&c)
-	}
-	core, err := pd.core.Register(m, c.options, free)
+	o := memreg.Options{Access: access}
+	applyOptions(&o, opts)
+	core, err := pd.core.Register(m, o, free)
 	if err != nil {
 		return nil, fmt.Errorf("verbs: register %d bytes of memory: %w", m.Len(), err)
 	}
-	return &MR{core: core, region: core.Region(), data: m.Bytes()}, nil
+	return newMR(core, m.Bytes()), nil
 }
 
 // Bytes returns the region's memory. Memory from AllocMemory or MapFile must
 // not be touched any more after Close.
-func (mr *MR) Bytes() []byte { return mr.data }
+func (mr *MR) Bytes() []byte {
+	if b := mr.data.Load(); b != nil {
+		return *b
+	}
+	return nil
+}
 
 // Len returns the region's length in bytes.
-func (mr *MR) Len() int { return int(mr.region.Len()) }
+func (mr *MR) Len() int { return int(mr.region().Len()) }
 
 // Addr returns the wire address of the region's first byte.
-func (mr *MR) Addr() uint64 { return mr.region.Addr() }
+func (mr *MR) Addr() uint64 { return mr.region().Addr() }
 
 // Access returns the rights that the region was registered with.
-func (mr *MR) Access() Access { return mr.region.Access() }
+func (mr *MR) Access() Access { return mr.region().Access() }
 
 // LKey returns the key for the owner's own work requests.
-func (mr *MR) LKey() Key { return mr.region.LKey() }
+func (mr *MR) LKey() Key { return mr.region().LKey() }
 
 // RKey returns the key for the peer.
-func (mr *MR) RKey() Key { return mr.region.RKey() }
+func (mr *MR) RKey() Key { return mr.region().RKey() }
 
 // Slice returns a scatter/gather entry for n bytes from offset off. off and n
 // may come from anywhere: an entry for a range that is not inside the region,
 // or of more than the 4 GiB - 1 bytes that one entry can have, stands for no
 // memory. [SGE.Err] says why, and PostSend and PostRecv refuse it with the same
 // error, which wraps ErrRange, before anything is sent.
-func (mr *MR) Slice(off, n int) SGE { return SGE(mr.region.Slice(off, n)) }
+func (mr *MR) Slice(off, n int) SGE { return SGE(mr.region().Slice(off, n)) }
 
 // All returns a scatter/gather entry for the whole region. One of 4 GiB or more
 // does not fit into an entry; see Slice.
-func (mr *MR) All() SGE { return SGE(mr.region.All()) }
+func (mr *MR) All() SGE { return SGE(mr.region().All()) }
 
 // Invalidatable lets a peer end the region's rkey with an OpSendInv that names
 // it: when the receive completes, with [WC.WithInv], nobody reaches the region
@@ -221,7 +249,7 @@ func (m RemoteMemory) Slice(off, n uint64) (RemoteMemory, error) {
 
 // Remote returns what a peer must know to reach the region.
 func (mr *MR) Remote() RemoteMemory {
-	return RemoteMemory{Addr: mr.Addr(), Length: mr.region.Len(), RKey: mr.RKey()}
+	return RemoteMemory{Addr: mr.Addr(), Length: mr.region().Len(), RKey: mr.RKey()}
 }
 
 // RemoteAt returns the address that a peer uses for the byte at off. A place
@@ -243,7 +271,7 @@ func (mr *MR) RemoteAt(off int) RemoteAddr {
 func (mr *MR) ReadAt(p []byte, off int64) (int, error) {
 	n, err := mr.inside("read", len(p), off, io.EOF)
 	if n > 0 {
-		if f := mr.region.CopyOut(p[:n], uint64(off)); f != ib.FaultNone {
+		if f := mr.region().CopyOut(p[:n], uint64(off)); f != ib.FaultNone {
 			return 0, noFault("read", f)
 		}
 	}
@@ -257,7 +285,7 @@ func (mr *MR) ReadAt(p []byte, off int64) (int, error) {
 func (mr *MR) WriteAt(p []byte, off int64) (int, error) {
 	n, err := mr.inside("write", len(p), off, io.ErrShortWrite)
 	if n > 0 {
-		if f := mr.region.CopyIn(uint64(off), p[:n]); f != ib.FaultNone {
+		if f := mr.region().CopyIn(uint64(off), p[:n]); f != ib.FaultNone {
 			return 0, noFault("write", f)
 		}
 	}
@@ -267,13 +295,13 @@ func (mr *MR) WriteAt(p []byte, off int64) (int, error) {
 // inside returns how many of n bytes at off are in the region, and the error if
 // they are not all.
 func (mr *MR) inside(doing string, n int, off int64, short error) (int, error) {
-	size := mr.region.Len()
+	size := mr.region().Len()
 	switch {
 	case off < 0:
 		return 0, fmt.Errorf("verbs: %s memory: negative offset %d", doing, off)
 	case n == 0:
 		return 0, nil
-	case !mr.region.Alive():
+	case !mr.region().Alive():
 		return 0, fmt.Errorf("verbs: %s memory: %w", doing, ErrClosed)
 	case uint64(off) < size && uint64(n) <= size-uint64(off):
 		return n, nil
@@ -288,26 +316,26 @@ func (mr *MR) inside(doing string, n int, off int64, short error) (int, error) {
 // atomics and remote writes of that word. off is in bytes. The error wraps
 // ErrClosed after Close, and ErrRange where the word is not inside the region.
 func (mr *MR) Load64(off int) (uint64, error) {
-	v, f := mr.region.Load64(uint64(off))
+	v, f := mr.region().Load64(uint64(off))
 	return v, mr.atomicFault(off, f)
 }
 
 // Store64 stores the aligned 64-bit word at off atomically.
 func (mr *MR) Store64(off int, v uint64) error {
-	return mr.atomicFault(off, mr.region.Store64(uint64(off), v))
+	return mr.atomicFault(off, mr.region().Store64(uint64(off), v))
 }
 
 // CompareSwap64 sets the aligned 64-bit word at off to swap if it equals
 // compare, atomically, and returns what it was.
 func (mr *MR) CompareSwap64(off int, compare, swap uint64) (uint64, error) {
-	v, f := mr.region.CompareSwap64(uint64(off), compare, swap)
+	v, f := mr.region().CompareSwap64(uint64(off), compare, swap)
 	return v, mr.atomicFault(off, f)
 }
 
 // FetchAdd64 adds to the aligned 64-bit word at off atomically and returns
 // what it was.
 func (mr *MR) FetchAdd64(off int, add uint64) (uint64, error) {
-	v, f := mr.region.FetchAdd64(uint64(off), add)
+	v, f := mr.region().FetchAdd64(uint64(off), add)
 	return v, mr.atomicFault(off, f)
 }
 

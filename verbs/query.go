@@ -21,6 +21,7 @@ type DeviceAttr struct {
 	MaxCQ           int    // completion queues
 	MaxCQE          int    // entries of one completion queue
 	MaxMR           int    // memory regions
+	MaxMW           int    // memory windows
 	MaxMRSize       uint64 // bytes of one memory region
 	MaxPD           int    // protection domains
 	MaxSRQ          int    // shared receive queues
@@ -121,6 +122,7 @@ func (d *Device) Query() DeviceAttr {
 		MaxCQ:           ib.MaxCQ,
 		MaxCQE:          ib.MaxCQE,
 		MaxMR:           ib.MaxMR,
+		MaxMW:           ib.MaxMW,
 		MaxMRSize:       1<<63 - 1,
 		MaxPD:           ib.MaxPD,
 		MaxSRQ:          ib.MaxSRQ,

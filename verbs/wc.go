@@ -15,6 +15,9 @@ const (
 	WCFetchAdd     WCOpcode = ib.WCFetchAdd     // the old value is there
 	WCFlush        WCOpcode = ib.WCFlush        // OpFlush: it is done
 	WCAtomicWrite  WCOpcode = ib.WCAtomicWrite  // OpAtomicWrite
+	WCBindMW       WCOpcode = ib.WCBindMW       // a memory window is bound
+	WCLocalInv     WCOpcode = ib.WCLocalInv     // a key of this side has ended
+	WCRegMR        WCOpcode = ib.WCRegMR        // a fast registration region is valid
 	WCRecv         WCOpcode = ib.WCRecv         // a receive, by a SEND
 	WCRecvWriteImm WCOpcode = ib.WCRecvWriteImm // a receive, by OpWriteImm
 )
@@ -41,6 +44,8 @@ const (
 	// StatusWRFlushErr: the queue pair was in ERR, or came there before the
 	// request was carried out.
 	StatusWRFlushErr Status = ib.StatusWRFlushErr
+	// StatusMWBindErr: a memory window cannot be bound so.
+	StatusMWBindErr Status = ib.StatusMWBindErr
 	// StatusBadRespErr: the peer sent a response that does not fit the
 	// request.
 	StatusBadRespErr Status = ib.StatusBadRespErr
@@ -169,4 +174,10 @@ const (
 	// FaultMemory: the memory behind the region cannot be reached, because
 	// its file was truncated for example. See PD.MapFile.
 	FaultMemory Fault = ib.FaultMemory
+	// FaultNotInvalidatable: the key is of a region, or of a window of type
+	// 1, which only its owner ends.
+	FaultNotInvalidatable Fault = ib.FaultNotInvalidatable
+	// FaultState: a window of type 2 is bound already, a fast registration
+	// region is valid already or has no memory, or windows are bound to it.
+	FaultState Fault = ib.FaultState
 )

@@ -31,6 +31,21 @@ const (
 	// OpFetchAdd adds CompareAdd to 8 aligned bytes of the peer. What they
 	// were before goes to SGList.
 	OpFetchAdd Opcode = ib.OpFetchAdd
+	// OpReadInv is OpRead, and when the data is there the key of this side
+	// that is InvalidateKey ends.
+	OpReadInv Opcode = ib.OpReadInv
+	// OpLocalInv ends a key of this side: that of a memory window of type
+	// 2, of a FastMR, or of a region that is Invalidatable. It is carried
+	// out when all requests before it have completed, and requests behind
+	// it wait.
+	OpLocalInv Opcode = ib.OpLocalInv
+	// OpBindMW binds a memory window: see MW.BindTo. It is carried out when
+	// all requests before it are under way, or with Fence when the READs
+	// and atomics among them have completed. Requests behind it wait.
+	OpBindMW Opcode = ib.OpBindMW
+	// OpRegMR makes a FastMR valid: see FastMR.Register. Its order is that
+	// of OpBindMW.
+	OpRegMR Opcode = ib.OpRegMR
 	// OpFlush completes when what this queue pair has written to memory of
 	// the peer before is visible to all there, or on stable storage:
 	// FlushType says which, FlushLevel and Length say of which bytes. The
