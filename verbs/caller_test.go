@@ -24,6 +24,8 @@ type caller struct {
 	cqs  []made[*verbs.CQ]
 	chs  []made[*verbs.CompChannel]
 	qps  []made[*verbs.QP]
+	srqs []made[*verbs.SRQ]
+	ahs  []made[*verbs.AddressHandle]
 
 	id     uint64
 	posted map[uint64]bool // IDs of requests without completion
@@ -135,16 +137,21 @@ var calls = []func(*caller){
 	(*caller).modify, (*caller).connect, (*caller).connect, (*caller).makeQP, (*caller).makeMemory, (*caller).makeCQ,
 	func(c *caller) { d := pick(c, c.devs); pd, err := d.AllocPD(); keep(c, &c.pds, pd, d, err) },
 	func(c *caller) { d := pick(c, c.devs); ch, err := d.CreateCompChannel(); keep(c, &c.chs, ch, d, err) },
+	(*caller).useSRQ, (*caller).useSRQ, (*caller).handles, (*caller).datagram, (*caller).datagram, (*caller).activate, (*caller).changeCQ,
 	(*caller).waitFor, (*caller).useMemory, (*caller).query, (*caller).close,
 }
 
-// call makes one call, or one of those that package tests of a service add.
+// call makes one call.
 func (c *caller) call() { calls[int(c.next())%len(calls)](c) }
 
 func (c *caller) makeQP() {
 	pd := pick(c, c.pds)
-	types := []verbs.QPType{0, 1, 2, 3, 4, 9, 10, 77} // all that there are, and one more
-	q, err := pd.it.CreateQP(verbs.QPConfig{Type: pick(c, types), SendCQ: mate(c, c.cqs, pd.of), RecvCQ: mate(c, c.cqs, pd.of),
+	types := []verbs.QPType{0, verbs.GSI, verbs.RC, verbs.UC, verbs.UD, verbs.UD, 9, 10, 77}
+	var srq *verbs.SRQ
+	if len(c.srqs) > 0 && c.next()%4 == 0 {
+		srq = mate(c, c.srqs, any(pd.it))
+	}
+	q, err := pd.it.CreateQP(verbs.QPConfig{Type: pick(c, types), SRQ: srq, SendCQ: mate(c, c.cqs, pd.of), RecvCQ: mate(c, c.cqs, pd.of),
 		MaxSendWR: int(int8(c.next())) / 4, MaxRecvWR: int(c.next()) / 4, MaxSendSGE: int(c.next()) % 5, MaxInline: int(c.next()),
 		SignalAll: c.next()&1 != 0})
 	keep(c, &c.qps, q, any(pd.it), err)
