@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/gosoftroce/rocev2/ib"
+	"github.com/gosoftroce/rocev2/memreg"
 	"github.com/gosoftroce/rocev2/rocev2"
 	"github.com/gosoftroce/rocev2/transport"
 )
@@ -55,4 +56,96 @@ func TestResponderResourcesInUse(t *testing.T) {
 		}
 		p.end()
 	}
+}
+
+// invalidate makes a SEND with invalidate for q.
+func (p *prey) invalidate(q *QP, key ib.Key) transport.RxPacket {
+	pkt := rocev2.Packet{BTH: rocev2.BTH{Opcode: rocev2.RCSendOnlyInv, PKey: rocev2.DefaultPKey, DestQPN: q.QPN(), PSN: q.Core().Attr().RQPSN}}
+	pkt.IETH.RKey = uint32(key)
+	return transport.RxPacket{Data: append(pkt.AppendTo(nil), 0, 0, 0, 0), Src: preyPeer, Dst: p.addr, SrcPort: rocev2.UDPPort,
+		ICRC: transport.ICRCVerified}
+}
+
+// The second invalidation of a memory window, by the peer or by a work request,
+// crashed other stacks. Here it is refused, and the first has ended the key.
+func TestDoubleInvalidateOfAWindow(t *testing.T) {
+	t.Parallel()
+	for _, first := range []string{"peer", "program"} {
+		for _, second := range []string{"peer", "program"} {
+			p := newPrey(t)
+			q, w := p.qps[0], p.windows[1]
+			key := w.RKey()
+			by := func(who string) {
+				if who == "peer" {
+					p.take(p.invalidate(q, key))
+					return
+				}
+				p.post(q, ib.SendWR{Opcode: ib.OpLocalInv, InvalidateKey: key})
+				p.pump()
+			}
+			by(first)
+			if s := q.Core().State(); s != ib.StateRTS || w.Grant().Alive() {
+				t.Fatalf("%s: state %v, the window stands for memory: %v", first, s, w.Grant().Alive())
+			}
+			by(second)
+			if s := q.Core().State(); s != ib.StateErr {
+				t.Errorf("%s, then %s: state %v", first, second, s)
+			}
+			p.check()
+			p.end()
+		}
+	}
+}
+
+// A window of one protection domain was bound to a region of another one. Here
+// the bind fails, and nobody reaches the region.
+func TestWindowBindChecksTheDomain(t *testing.T) {
+	t.Parallel()
+	other := []string{"window", "region", "both", "none"}
+	for _, what := range other {
+		p := newPrey(t)
+		q, pd := p.qps[0], p.table.AllocPD()
+		windowPD, regionPD := p.pd, p.pd
+		if what == "window" || what == "both" {
+			windowPD = pd
+		}
+		if what == "region" || what == "both" {
+			regionPD = pd
+		}
+		w, err := p.table.AllocWindow(windowPD, ib.MWType2)
+		p.w.must(err)
+		mr, err := p.table.Register(regionPD, memreg.Local(make([]byte, 64)), memreg.Options{Access: ib.LocalWrite | ib.MWBind})
+		p.w.must(err)
+		p.post(q, ib.SendWR{Opcode: ib.OpBindMW, Bind: &ib.BindMW{Window: w.RKey(), NewKey: w.RKey() ^ 1, Region: mr.LKey(),
+			Addr: mr.Addr(), Length: 64, Access: ib.RemoteRead}})
+		p.pump()
+		want, alive := ib.StateErr, false
+		if what == "none" { // of another domain: the bind is what it claims to be
+			want, alive = ib.StateRTS, true
+		}
+		if s := q.Core().State(); s != want || w.Grant().Alive() != alive {
+			t.Errorf("%s of another domain: state %v, the window stands for memory: %v", what, s, w.Grant().Alive())
+		}
+		p.end()
+	}
+}
+
+// A READ that waited for its answer was answered from memory that its window
+// did not stand for any more.
+func TestWindowEndsWhileAReadWaits(t *testing.T) {
+	t.Parallel()
+	p := newPrey(t)
+	q, w := p.qps[0], p.windows[1]
+	d := p.read(q, 0, 2048)
+	pkt := rocev2.Packet{}
+	p.w.must(pkt.Parse(d.Data))
+	pkt.RETH.VA, pkt.RETH.RKey = p.granted.Addr()+1024, uint32(w.RKey())
+	d.Data = append(pkt.AppendTo(nil), 0, 0, 0, 0)
+	p.e.Receive(p.w.now, []transport.RxPacket{d})
+	p.table.FreeWindow(w)
+	before := q.Core().Stats().TxBytes
+	if p.pump(); q.Core().State() != ib.StateErr || q.Core().Stats().TxBytes != before {
+		t.Errorf("state %v, %d bytes sent from a window that has ended", q.Core().State(), q.Core().Stats().TxBytes-before)
+	}
+	p.end()
 }

@@ -118,12 +118,20 @@ func (p *prey) mend(d *transport.RxPacket, q *QP, flags byte, distance int) {
 		rest = rest[rocev2.FETHLen:]
 	}
 	if info.WithInv && flags&shotMemory != 0 {
-		binary.BigEndian.PutUint32(rest, uint32(p.ending.RKey()))
+		key := p.ending.RKey()
+		if n := int(rest[3]) % 8; n > 0 {
+			key = p.windows[n%len(p.windows)].RKey()
+		}
+		binary.BigEndian.PutUint32(rest, uint32(key))
 	}
 	if flags&shotMemory != 0 && (info.Headers.Has(rocev2.HasRETH) || info.Headers.Has(rocev2.HasAtomicETH)) {
+		key := p.granted.RKey()
+		if n := int(rest[0]); n > 0 {
+			key = p.windows[n%len(p.windows)].RKey()
+		}
 		near := binary.BigEndian.Uint64(rest) & 0x3fff // may lie behind the region
 		binary.BigEndian.PutUint64(rest, p.granted.Addr()+near-16)
-		binary.BigEndian.PutUint32(rest[8:], uint32(p.granted.RKey()))
+		binary.BigEndian.PutUint32(rest[8:], uint32(key))
 	}
 }
 
@@ -135,6 +143,7 @@ func (p *prey) program(q *QP, what byte) {
 	switch what % 6 {
 	case 0:
 		p.receive(q)
+		p.share()
 	case 1:
 		if state != ib.StateReset {
 			p.modify(q, ib.Attr{State: ib.StateErr}, ib.AttrState)

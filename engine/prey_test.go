@@ -25,7 +25,9 @@ type prey struct {
 	granted *memreg.Region // for the peer
 	ending  *memreg.Region // whose rkey the peer may end
 	own     *memreg.Region // receives, and what READs bring
-	slot    int            // of own, the next free one
+	windows []*memreg.Window
+	shared  preySRQ
+	slot    int // of own, the next free one
 	frozen  []frozen
 	events  int
 }
@@ -58,14 +60,30 @@ var (
 // recvID marks the IDs of receives.
 const recvID = 1 << 63
 
-// preyKinds are the queue pairs of a prey.
-var preyKinds = []struct {
+// preySRQ is a shared receive queue.
+type preySRQ struct {
+	ring qp.SRQ
+	want map[uint64]bool // IDs of receives that have not completed
+}
+
+// Next implements qp.RecvSource.
+func (s *preySRQ) Next(r *qp.Recv) bool { ok, _ := s.ring.Next(r); return ok }
+
+// preyKind is a kind of queue pair.
+type preyKind struct {
 	typ    ib.QPType
 	state  ib.State
 	busy   bool // has requests outstanding
 	native bool
 	self   bool // its peer is the prey itself
-}{
+}
+
+// preyShared is the first of preyKinds that takes its receives from the shared
+// receive queue.
+const preyShared = 27
+
+// preyKinds are the queue pairs of a prey.
+var preyKinds = []preyKind{
 	{ib.RC, ib.StateRTS, false, false, false},
 	{ib.RC, ib.StateRTS, true, false, false},
 	{ib.RC, ib.StateRTS, false, true, false},
@@ -95,6 +113,12 @@ var preyKinds = []struct {
 	{ib.UD, ib.StateSQE, true, false, false},
 	{ib.UD, ib.StateErr, true, false, false},
 	{ib.GSI, ib.StateRTS, true, false, false},
+
+	{ib.RC, ib.StateRTS, false, false, false}, // preyShared
+	{ib.RC, ib.StateRTS, true, true, false},
+	{ib.RC, ib.StateErr, true, false, false},
+	{ib.UC, ib.StateRTS, false, false, false},
+	{ib.UD, ib.StateRTS, false, false, false},
 }
 
 func newPrey(t testing.TB) *prey {
@@ -105,6 +129,11 @@ func newPrey(t testing.TB) *prey {
 	p.host = h
 	p.register()
 	h.e = New(Config{Addr: h.addr, Memory: h.table, Random: w.rng.Uint32, Sink: p, Loopback: true})
+	p.shared.want = map[uint64]bool{}
+	p.shared.ring.Init(16, 1, p.pd, nil)
+	for range 6 {
+		p.share()
+	}
 	for _, k := range preyKinds {
 		av := ib.AddressVector{DGID: preyPeer, Native: k.native}
 		if k.self {
@@ -113,7 +142,24 @@ func newPrey(t testing.TB) *prey {
 		p.add(k.typ, k.state, av, k.busy)
 	}
 	p.pump()
+	p.bind(p.qps[0])
+	p.bind(p.qps[1])
 	return p
+}
+
+// bind binds a window of each type to what is granted, for q and for the
+// domain. The peer knows their keys.
+func (p *prey) bind(q *QP) {
+	for _, typ := range []ib.MWType{ib.MWType1, ib.MWType2} {
+		w, err := p.table.AllocWindow(p.pd, typ)
+		p.w.must(err)
+		b := ib.BindMW{Window: w.RKey(), NewKey: w.RKey() ^ 1, Region: p.granted.LKey(), Addr: p.granted.Addr() + 1024, Length: 2048,
+			Access: ib.RemoteWrite | ib.RemoteRead | ib.RemoteAtomic}
+		if f := p.table.Bind(p.pd, q.QPN(), &b); f != ib.FaultNone {
+			p.t.Fatalf("bind a window: %v", f)
+		}
+		p.windows = append(p.windows, w)
+	}
 }
 
 // register makes the regions: two of the queue pairs' domain, one of them for
@@ -134,7 +180,7 @@ func (p *prey) register() {
 	var err error
 	p.ending, err = p.table.Register(p.pd, memreg.Local(make([]byte, 8)), memreg.Options{Invalidatable: true})
 	p.w.must(err)
-	all := ib.LocalWrite | preyRights
+	all := ib.LocalWrite | ib.MWBind | preyRights
 	p.granted = region(p.pd, preyGap, preyPart, all)
 	region(p.pd, preyGap+step, preyPart, ib.RemoteRead)
 	region(p.table.AllocPD(), preyGap+2*step, preyPart, all)
@@ -152,6 +198,9 @@ func (p *prey) freeze(what string, from, to int) {
 // Complete implements qp.CompletionSink.
 func (p *prey) Complete(c *ib.WC) bool {
 	left := p.want[c.QPN]
+	if p.shared.want[c.ID] {
+		left = p.shared.want
+	}
 	if !left[c.ID] {
 		p.t.Fatalf("%v: nothing was posted for this completion", c)
 	}
@@ -184,6 +233,18 @@ func (p *prey) post(q *QP, wr ib.SendWR) {
 	}
 }
 
+// share posts a receive to the shared receive queue.
+func (p *prey) share() {
+	if p.slot == preySlots {
+		return
+	}
+	p.id++
+	id := p.id | recvID
+	if p.shared.ring.Post(&ib.RecvWR{ID: id, SGList: []ib.SGE{p.room()}}) == nil {
+		p.shared.want[id] = true
+	}
+}
+
 func (p *prey) receive(q *QP) {
 	if p.slot == preySlots {
 		return
@@ -198,7 +259,11 @@ func (p *prey) receive(q *QP) {
 
 // add makes a queue pair and takes it to a state.
 func (p *prey) add(typ ib.QPType, state ib.State, av ib.AddressVector, busy bool) {
-	q, err := p.e.CreateQP(qp.Config{Type: typ, PD: p.pd, SendCQ: p, RecvCQ: p, MaxSendWR: 8, MaxRecvWR: 8, PortMTU: rocev2.MTU1024}, nil)
+	c := qp.Config{Type: typ, PD: p.pd, SendCQ: p, RecvCQ: p, MaxSendWR: 8, MaxRecvWR: 8, PortMTU: rocev2.MTU1024}
+	if len(p.qps) >= preyShared {
+		c.RecvSource = &p.shared
+	}
+	q, err := p.e.CreateQP(c, nil)
 	p.w.must(err)
 	p.qps = append(p.qps, q)
 	p.want[q.QPN()] = map[uint64]bool{}
