@@ -13,7 +13,10 @@ import (
 	"testing"
 )
 
-const compliance = "docs/compliance.md"
+const (
+	compliance  = "docs/compliance.md"
+	threatModel = "docs/threat-model.md"
+)
 
 // row is one row of a Markdown table.
 type row struct {
@@ -73,11 +76,14 @@ func (tr tree) shown(cell string) bool {
 	return false
 }
 
-// unshown returns what is wrong with the tables of a compliance document: rows
+// unshown returns what is wrong with the tables of tests of a document: rows
 // of another number of cells than their header, rows with an empty cell, and
 // rows without test and without reason.
 func (tr tree) unshown(text string) (bad []string, rows int) {
 	for _, r := range tables(text) {
+		if !strings.HasPrefix(r.header[len(r.header)-1], "test") && r.header[len(r.header)-1] != "script" {
+			continue // a table of something else
+		}
 		rows++
 		last := r.cells[len(r.cells)-1]
 		switch {
@@ -93,16 +99,18 @@ func (tr tree) unshown(text string) (bad []string, rows int) {
 }
 
 // TestComplianceRows checks that every row of the tables of docs/compliance.md
-// names a test that exists, or says why there is none.
+// and docs/threat-model.md names a test that exists, or says why there is none.
 func TestComplianceRows(t *testing.T) {
 	t.Parallel()
 	tr := readTree(t)
-	bad, rows := tr.unshown(tr.docs[compliance])
-	for _, b := range bad {
-		t.Errorf("%s: %s", compliance, b)
-	}
-	if rows < 100 {
-		t.Errorf("saw %d rows: the test does not see the tables", rows)
+	for name, least := range map[string]int{compliance: 140, threatModel: 30} {
+		bad, rows := tr.unshown(tr.docs[name])
+		for _, b := range bad {
+			t.Errorf("%s: %s", name, b)
+		}
+		if rows < least {
+			t.Errorf("saw %d rows of %s: the test does not see the tables", rows, name)
+		}
 	}
 }
 
