@@ -6,6 +6,7 @@ import (
 	"net"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/gosoftroce/rocev2/verbs"
 )
@@ -64,7 +65,7 @@ func quote(b []byte) string {
 func speaker(b []byte) string {
 	switch {
 	case len(b) >= 5 && b[4] == ':' && isHex(b[:4]), string(b) == "0000":
-		return "so begins ibv_rc_pingpong: the two sides run different programs"
+		return "so begin ibv_rc_pingpong and its like: the two sides run different programs, or different services (-t)"
 	case len(b) >= 4 && isDigit(b[0]) && b[1] == '.' && isDigit(b[2]) && isDigit(b[3]):
 		return "so begins perftest: the two sides run different programs, or versions"
 	}
@@ -127,4 +128,17 @@ func (e *ConfigError) Error() string { return e.Msg }
 // BadConfig makes a ConfigError.
 func BadConfig(format string, args ...any) error {
 	return &ConfigError{Msg: fmt.Sprintf(format, args...)}
+}
+
+// LossError says that a run over an unreliable service cannot go on: a message
+// that this side waits for does not come, and nobody sends it again.
+type LossError struct {
+	Service        Service
+	Sent, Received uint64        // messages, until then
+	Silence        time.Duration // for which nothing came
+}
+
+func (e *LossError) Error() string {
+	return fmt.Sprintf("a message was lost: after %d sent and %d received, nothing came for %v, and %v does not repeat what is lost",
+		e.Sent, e.Received, e.Silence, e.Service)
 }

@@ -48,6 +48,28 @@ func (g *Guard) Stopped() bool { return g.stopped.Load() }
 // Cancel ends the run for a reason.
 func (g *Guard) Cancel(cause error) { g.cancel(cause) }
 
+// CancelWhenQuiet ends the run for a reason once nothing was counted for so
+// long. It returns at once.
+func (g *Guard) CancelWhenQuiet(quiet time.Duration, cause error) {
+	go func() {
+		every := time.NewTicker(quiet)
+		defer every.Stop()
+		for seen := g.Count(); ; {
+			select {
+			case <-g.Ctx.Done():
+				return
+			case <-every.C:
+			}
+			n := g.Count()
+			if n == seen {
+				g.Cancel(cause)
+				return
+			}
+			seen = n
+		}
+	}()
+}
+
 // Err returns why the run was ended, or err where it was not.
 func (g *Guard) Err(err error) error {
 	if g.Ctx.Err() != nil {
