@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -16,43 +17,73 @@ import (
 	"github.com/gosoftroce/rocev2/verbs"
 )
 
-const golden = "0000:000011:9a1b2c:00000000000000000000ffffc6120002\x00"
+// goldens are address messages, as the originals write them.
+var goldens = []struct {
+	form    form
+	text    string
+	address Address
+}{
+	{plainForm, "0000:000011:9a1b2c:00000000000000000000ffffc6120002\x00",
+		Address{QPN: 0x11, PSN: 0x9a1b2c, GID: interop.GIDOf(netip.MustParseAddr("198.18.0.2"))}},
+	{extendedForm, "0000:000012:000011:9a1b2c:020001:fd0000aa000000000000000000000002\x00",
+		Address{QPN: 0x12, Initiator: 0x11, PSN: 0x9a1b2c, SRQN: 0x20001, GID: interop.GIDOf(netip.MustParseAddr("fd00:aa::2"))}},
+}
 
-var goldenAddress = Address{QPN: 0x11, PSN: 0x9a1b2c, GID: interop.GIDOf(netip.MustParseAddr("198.18.0.2"))}
+var golden = goldens[0].text
 
 func TestAddressIsByteExact(t *testing.T) {
 	t.Parallel()
-	if got := string(goldenAddress.append(nil)); got != golden {
-		t.Errorf("address is %q, expected %q", got, golden)
+	for i, g := range goldens {
+		if got := string(g.form.append(nil, g.address)); got != g.text {
+			t.Errorf("address is %q, expected %q", got, g.text)
+		}
+		if got, err := g.form.parse([]byte(g.text)); err != nil || got != g.address {
+			t.Errorf("parsed %+v, %v; expected %+v", got, err, g.address)
+		}
+		if want := []int{52, 66}[i]; len(g.text) != want || g.form.size() != want {
+			t.Errorf("an address message has %d bytes, not %d or %d", want, len(g.text), g.form.size())
+		}
 	}
-	if got, err := parseAddress([]byte(golden)); err != nil || got != goldenAddress {
-		t.Errorf("parsed %+v, %v; expected %+v", got, err, goldenAddress)
-	}
-	if len(golden) != 52 || addressLen != 52 {
-		t.Errorf("an address message has 52 bytes, not %d or %d", len(golden), addressLen)
+}
+
+// TestAddressMessages checks that srq_pingpong's 256 messages are all there,
+// and that those without a queue pair are zero.
+func TestAddressMessages(t *testing.T) {
+	t.Parallel()
+	tr := &allTraits[SRQ]
+	got := string(tr.messages([]Address{goldens[0].address, goldens[0].address}))
+	unused := "0000:000000:000000:00000000000000000000000000000000\x00"
+	if want := strings.Repeat(golden, 2) + strings.Repeat(unused, 254); got != want {
+		t.Errorf("the messages are %d bytes %.120q…, expected %d", len(got), got, len(want))
 	}
 }
 
 func TestBadAddresses(t *testing.T) {
 	t.Parallel()
-	for i := range len(golden) {
-		b := []byte(golden)
-		b[i] = 0xff
-		if _, err := parseAddress(b); err == nil {
-			t.Errorf("a wrong byte at %d is accepted", i)
-		}
-		if _, err := parseAddress(b[:i]); err == nil {
-			t.Errorf("%d bytes are accepted", i)
+	for _, g := range goldens {
+		for i := range len(g.text) {
+			b := []byte(g.text)
+			b[i] = 0xff
+			if _, err := g.form.parse(b); err == nil {
+				t.Errorf("a wrong byte at %d is accepted", i)
+			}
+			if _, err := g.form.parse(b[:i]); err == nil {
+				t.Errorf("%d bytes are accepted", i)
+			}
 		}
 	}
 }
 
 func FuzzAddress(f *testing.F) {
-	f.Add([]byte(golden))
+	for _, g := range goldens {
+		f.Add([]byte(g.text))
+	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		a, err := parseAddress(b)
-		if err == nil && !bytes.EqualFold(a.append(nil), b) {
-			t.Errorf("%q parses, but is written as %q", b, a.append(nil))
+		for _, form := range []form{plainForm, extendedForm} {
+			a, err := form.parse(b)
+			if err == nil && !bytes.EqualFold(form.append(nil, a), b) {
+				t.Errorf("%q parses, but is written as %q", b, form.append(nil, a))
+			}
 		}
 	})
 }
@@ -71,33 +102,46 @@ func both(t *testing.T, server, client Config) (s, c outcome) {
 func TestBothRoles(t *testing.T) {
 	t.Parallel()
 	for name, cfg := range map[string]Config{
-		"defaults":    {Iterations: 200},
-		"one byte":    {Size: 1, Iterations: 50},
-		"odd size":    {Size: 100_001, Iterations: 10, MTU: verbs.MTU4096},
-		"events":      {Iterations: 50, Events: true},
-		"validated":   {Size: 10_000, Iterations: 30, Validate: true},
-		"shallow":     {Iterations: 50, RxDepth: 1},
-		"one message": {Iterations: 1},
+		"defaults":            {Iterations: 200},
+		"one byte":            {Size: 1, Iterations: 50},
+		"odd size":            {Size: 100_001, Iterations: 10, MTU: verbs.MTU4096},
+		"events":              {Iterations: 50, Events: true},
+		"validated":           {Size: 10_000, Iterations: 30, Validate: true},
+		"shallow":             {Iterations: 50, RxDepth: 1},
+		"one message":         {Iterations: 1},
+		"UC":                  {Service: UC, Iterations: 200},
+		"UC, long, validated": {Service: UC, Size: 100_001, Iterations: 10, Validate: true},
+		"UD":                  {Service: UD, Iterations: 200},
+		"UD, validated":       {Service: UD, Size: 1000, Iterations: 30, Validate: true},
+		"UD, one byte":        {Service: UD, Size: 1, Iterations: 30, Events: true},
+		"SRQ":                 {Service: SRQ, Iterations: 200},
+		"SRQ, shallow":        {Service: SRQ, Iterations: 200, RxDepth: 16},
+		"SRQ, one QP":         {Service: SRQ, Iterations: 50, QPs: 1, Events: true},
+		"SRQ, fewer messages": {Service: SRQ, Iterations: 5},
+		"SRQ, all QPs":        {Service: SRQ, Iterations: 1000, QPs: MaxQPs, Size: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			cfg.Linger = -1
-			var addresses [2][2]Address
+			var addresses [2][2][]Address
 			sc, cc := cfg, cfg
-			sc.OnAddresses = func(l, r Address) { addresses[0] = [2]Address{l, r} }
-			cc.OnAddresses = func(l, r Address) { addresses[1] = [2]Address{r, l} }
+			sc.OnAddresses = func(l, r []Address) { addresses[0] = [2][]Address{l, r} }
+			cc.OnAddresses = func(l, r []Address) { addresses[1] = [2][]Address{r, l} }
 			s, c := both(t, sc, cc)
 			if s.Err != nil || c.Err != nil {
 				t.Fatalf("server: %v; client: %v", s.Err, c.Err)
 			}
-			if addresses[0] != addresses[1] {
+			if !reflect.DeepEqual(addresses[0], addresses[1]) {
 				t.Errorf("the sides saw different addresses: %v", addresses)
 			}
-			size := cfg.Size
+			size, iterations := cfg.Size, cfg.Iterations
 			if size == 0 {
-				size = DefaultSize
+				size = cfg.Service.DefaultSize()
 			}
-			if want := uint64(2 * size * cfg.Iterations); s.Res.Bytes != want || c.Res.Bytes != want {
+			if iterations == 0 {
+				iterations = cfg.Service.DefaultIterations()
+			}
+			if want := uint64(2 * size * iterations); s.Res.Bytes != want || c.Res.Bytes != want {
 				t.Errorf("bytes: server %d, client %d, expected %d", s.Res.Bytes, c.Res.Bytes, want)
 			}
 		})
@@ -130,7 +174,7 @@ func TestClientSequence(t *testing.T) {
 	if n != 52 || err != nil {
 		t.Fatalf("read %d bytes, %v; expected 52", n, err)
 	}
-	if a, err := parseAddress(b[:n]); err != nil || a.GID.Addr() != dev.Addr() {
+	if a, err := plainForm.parse(b[:n]); err != nil || a.GID.Addr() != dev.Addr() {
 		t.Errorf("the client's address is %v, %v", a, err)
 	}
 	sc.Write([]byte("0000:000011:9a1b2c:00000000000000000000ffffc0000201\x00"))
