@@ -113,7 +113,11 @@ func (s *session) measure(ctx context.Context, f *flow) (Result, error) {
 	if f.sends && f.recvs {
 		total *= 2
 	}
-	g, end := s.guard(ctx, f.size, total)
+	idle := s.cfg.IdleTimeout
+	if f.sends && f.recvs {
+		idle = s.patience() // both sides wait, and neither says so
+	}
+	g, end := s.guard(ctx, f.size, total, idle)
 	defer end()
 	return f.run(g)
 }
@@ -185,7 +189,7 @@ func (f *flow) begin() {
 		f.limit = noLimit
 	}
 	if f.qps == nil {
-		f.qps = make([]flowQP, len(f.s.qps))
+		f.qps = make([]flowQP, c.QPs)
 	}
 	for i := range f.qps {
 		f.qps[i].limit = f.limit
@@ -227,14 +231,19 @@ func (f *flow) postRecvs() error {
 		return nil
 	}
 	c := &f.s.cfg
-	f.qps = make([]flowQP, len(f.s.qps))
-	for i := range f.qps {
+	f.qps = make([]flowQP, c.QPs)
+	queues := len(f.qps)
+	if c.shared() {
+		queues = 1
+	}
+	for i := range queues {
 		q := &f.qps[i]
-		q.rlimit = uint64(c.Iterations)
+		q.rlimit = uint64(c.iterationsOfQueue())
 		if c.Duration > 0 {
 			q.rlimit = noLimit
 		}
-		q.owed = int(min(uint64(c.RxDepth), q.rlimit))
+		q.recvs = uint64(f.s.posted[i]) // for messages that were lost
+		q.owed = max(int(min(uint64(c.RxDepth), q.rlimit))-f.s.posted[i], 0)
 		if err := f.repost(i); err != nil {
 			return err
 		}
@@ -252,12 +261,15 @@ func (f *flow) repost(i int) error {
 		if n == 0 {
 			continue
 		}
-		f.rsge[0] = f.s.mr.Slice(f.s.targetOffset(i), f.size)
+		// A receive that a lost message leaves behind takes one of the
+		// next size.
+		f.rsge[0] = f.s.mr.Slice(f.s.targetOffset(i), f.s.grh+f.s.cfg.Size)
 		for j := range n {
 			f.rwrs[j] = verbs.RecvWR{ID: recvFlag | uint64(i)<<indexShift, SGList: f.rsge[:]}
 		}
 		q.recvs += uint64(n)
-		if err := f.s.qps[i].PostRecv(f.rwrs[:n]...); err != nil {
+		f.s.posted[i] += n
+		if err := f.s.lanes.PostRecv(i, f.rwrs[:n]...); err != nil {
 			return err
 		}
 	}
@@ -280,7 +292,7 @@ func (f *flow) run(g *work.Guard) (Result, error) {
 	for !f.over() {
 		n, err := f.s.w.Next(g, f.wc[:])
 		if err != nil {
-			if errors.Is(err, errTimeUp) {
+			if errors.Is(err, errTimeUp) || f.lost(err) {
 				break
 			}
 			return Result{}, f.explain(err)
@@ -289,7 +301,11 @@ func (f *flow) run(g *work.Guard) (Result, error) {
 			return Result{}, err
 		}
 	}
-	return f.meter.result(), nil
+	r := f.meter.result()
+	if f.recvs && !f.timed {
+		r.Lost = f.s.cfg.total() - f.received
+	}
+	return r, nil
 }
 
 // start begins the measurement: with the first operation posted, or the first
@@ -381,7 +397,7 @@ func (f *flow) fill(i int) error {
 			f.build(i, j, q.posted+uint64(j))
 		}
 		q.posted += n
-		if err := f.s.qps[i].PostSend(f.wrs[:n]...); err != nil {
+		if err := f.s.lanes.Lanes[i].Send.PostSend(f.wrs[:n]...); err != nil {
 			return err
 		}
 	}
@@ -397,9 +413,10 @@ func (f *flow) build(i, j int, n uint64) {
 	} else {
 		f.sges[j].Addr = s.mr.Addr() + uint64(at)
 	}
-	wr.Remote = verbs.RemoteAddr{Addr: s.remote[i].VAddr + uint64(off), RKey: s.remote[i].RKey}
-	if s.cfg.Test.Verb == Send {
-		wr.Remote = verbs.RemoteAddr{}
+	s.lanes.Address(i, wr)
+	if s.cfg.Test.Verb != Send {
+		r := s.remoteOf(i)
+		wr.Remote = verbs.RemoteAddr{Addr: r.VAddr + uint64(off), RKey: r.RKey}
 	}
 	wr.ID = uint64(i)<<indexShift | (n+1)&countMask
 	wr.Signaled = (n+1)%uint64(s.cfg.CQMod) == 0 || n+1 == f.limit
@@ -421,6 +438,7 @@ func (f *flow) handle(g *work.Guard, n int) error {
 		q := &f.qps[i]
 		if wc.ID&recvFlag != 0 {
 			f.received++
+			f.s.posted[i]--
 			q.owed++
 			if !f.sends || f.timed {
 				ops++

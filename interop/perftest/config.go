@@ -18,7 +18,7 @@ const (
 	DefaultIterations      = 1000
 	DefaultIterationsWrite = 5000 // of write_bw
 	DefaultTxDepth         = 128
-	DefaultRxDepth         = 512
+	DefaultRxDepth         = 512 // of a reliable service; else the iterations, at most 16000
 	DefaultCQMod           = 100
 	DefaultTimeout         = 14
 	DefaultInterval        = 5 * time.Second // between the results of an endless run
@@ -52,16 +52,18 @@ const (
 // too.
 type Config struct {
 	Test          Test
-	Size          int           // bytes of a message; 0 means the test's default
-	AllSizes      bool          // run through the sizes 2, 4, … 2^23 instead
-	Iterations    int           // operations of each queue pair and size; 0 means the test's default
-	Duration      time.Duration // run for so long instead of a number of iterations; the middle of it is measured, see Margin
-	Endless       bool          // run until ctx ends, with a result for every Duration; 0 means DefaultInterval
-	QPs           int           // queue pairs; 0 means 1
-	Bidirectional bool          // both sides send
+	Service       interop.Service // transport service
+	Size          int             // bytes of a message; 0 means the test's default, with UD at most the path MTU
+	AllSizes      bool            // run through the sizes 2, 4, … 2^23 instead
+	Iterations    int             // operations of each queue pair and size; 0 means the test's default
+	Duration      time.Duration   // run for so long instead of a number of iterations; the middle of it is measured, see Margin
+	Endless       bool            // run until ctx ends, with a result for every Duration; 0 means DefaultInterval
+	QPs           int             // queue pairs; 0 means 1
+	Bidirectional bool            // both sides send
 
 	TxDepth          int           // operations outstanding on a queue pair; 0 means DefaultTxDepth
-	RxDepth          int           // receives kept posted on a queue pair; 0 means DefaultRxDepth
+	RxDepth          int           // receives kept posted on a queue pair, or on the shared receive queue; 0 means DefaultRxDepth
+	SharedReceives   bool          // the queue pairs of this side have one receive queue, as those of XRC have
 	CQMod            int           // one completion for so many operations; 0 means a choice by size and depth
 	PostList         int           // operations are posted in lists of so many; 0 means as many as there is room for
 	RecvPostList     int           // the same for receives
@@ -86,6 +88,10 @@ type Config struct {
 	// IdleTimeout ends a run in which nothing completes, or, on a side that
 	// only answers, nothing arrives for so long; 0 means 60 s.
 	IdleTimeout time.Duration
+	// LossTimeout ends a run over UC or UD in which nothing came for so
+	// long: what has not come by then is lost. 0 means 5 s, or IdleTimeout
+	// if that is less.
+	LossTimeout time.Duration
 
 	// OnRefused, if set, is called by Serve for every client that it does
 	// not take.
@@ -99,6 +105,8 @@ type Config struct {
 	// goroutine, with the operations that have completed; total is 0 where
 	// the run is bounded by time.
 	OnProgress func(size int, done, total uint64)
+
+	sizeGiven bool // Size is the user's
 
 	plain bool // tests: behave towards this software as towards the originals
 }
@@ -130,6 +138,9 @@ func (c Config) withDefaults(dev *verbs.Device) (Config, error) {
 	if err := c.checkRanges(dev); err != nil {
 		return c, err
 	}
+	if err := c.checkService(); err != nil {
+		return c, err
+	}
 	if err := c.checkTogether(); err != nil {
 		return c, err
 	}
@@ -147,6 +158,7 @@ func (c *Config) setDefaults(dev *verbs.Device) {
 	case c.Test.Verb == Write:
 		iterations = DefaultIterationsWrite
 	}
+	c.sizeGiven = c.Size != 0 && !c.AllSizes
 	c.Size = cmp.Or(c.Size, size)
 	if c.AllSizes {
 		c.Size = 1 << allSizesLast
@@ -154,15 +166,16 @@ func (c *Config) setDefaults(dev *verbs.Device) {
 	c.Iterations = cmp.Or(c.Iterations, iterations)
 	c.QPs = cmp.Or(c.QPs, 1)
 	c.TxDepth = cmp.Or(c.TxDepth, DefaultTxDepth)
-	c.RxDepth = cmp.Or(c.RxDepth, DefaultRxDepth)
 	c.OutstandingReads = cmp.Or(c.OutstandingReads, dev.Query().MaxDestRdAtomic)
 	c.MTU = cmp.Or(c.MTU, dev.QueryPort().ActiveMTU)
 	c.Timeout = cmp.Or(c.Timeout, DefaultTimeout)
 	c.IdleTimeout = cmp.Or(c.IdleTimeout, 60*time.Second)
+	c.LossTimeout = cmp.Or(c.LossTimeout, min(5*time.Second, c.IdleTimeout))
 	c.HandshakeTimeout = cmp.Or(c.HandshakeTimeout, min(30*time.Second, c.IdleTimeout))
 	if c.Endless {
 		c.Duration = cmp.Or(c.Duration, DefaultInterval)
 	}
+	c.RxDepth = cmp.Or(c.RxDepth, min(c.defaultRxDepth(), dev.Query().MaxQPWR))
 	c.Margin = cmp.Or(c.Margin, c.Duration/4)
 }
 
@@ -196,9 +209,11 @@ func (c *Config) checkRanges(dev *verbs.Device) error {
 	case c.MTU > port.ActiveMTU:
 		return interop.BadConfig("a path MTU of %d does not fit the link of %v: its MTU of %d carries at most %d",
 			c.MTU.Bytes(), dev.Addr(), port.LinkMTU, port.ActiveMTU.Bytes())
+	case c.Service == interop.UD && c.sizeGiven && c.Size > c.MTU.Bytes():
+		return interop.BadConfig("the message size is %d; a datagram is one packet, of at most %d bytes", c.Size, c.MTU.Bytes())
 	case c.Duration < 0:
 		return interop.BadConfig("the duration is %v; it must be positive", c.Duration)
-	case c.HandshakeTimeout < 0 || c.IdleTimeout < 0:
+	case c.HandshakeTimeout < 0 || c.IdleTimeout < 0 || c.LossTimeout < 0:
 		return interop.BadConfig("a timeout is negative")
 	}
 	return nil
@@ -229,7 +244,7 @@ func (c *Config) checkTogether() error {
 		return interop.BadConfig("a latency test has one queue pair")
 	case c.Test == (Test{Write, Latency}) && c.Events:
 		return interop.BadConfig("write_lat watches memory: there are no events to sleep on")
-	case 2*uint64(c.QPs)*uint64(slotSize(c.Size, maxCycle)) > maxBuffers:
+	case 3*uint64(c.QPs)*uint64(slotSize(c.Size+verbs.GRHLen, maxCycle)) > maxBuffers:
 		return interop.BadConfig("%d queue pairs with messages of %d bytes need more than %d GiB of memory", c.QPs, c.Size, (maxBuffers+1)>>30)
 	}
 	return nil
@@ -246,7 +261,7 @@ func (c *Config) fit() {
 	}
 	if c.Duration == 0 {
 		c.TxDepth = min(c.TxDepth, c.Iterations)
-		c.RxDepth = min(c.RxDepth, c.Iterations)
+		c.RxDepth = min(c.RxDepth, c.iterationsOfQueue())
 	}
 	c.PostList, c.RecvPostList = min(max(c.PostList, 1), c.TxDepth), min(max(c.RecvPostList, 1), c.RxDepth)
 	if c.CQMod == 0 && c.PostList > 1 {
@@ -254,11 +269,19 @@ func (c *Config) fit() {
 	}
 	if c.CQMod == 0 {
 		c.CQMod = min(DefaultCQMod, max(c.TxDepth/2, 1))
-		if c.Size > largeMessage && !c.AllSizes {
+		if c.Size > largeMessage && !c.AllSizes && c.Service != interop.UD {
 			c.CQMod = 1
 		}
 	}
 	c.CQMod = min(c.CQMod, c.TxDepth)
+}
+
+// iterationsOfQueue returns how many messages one receive queue takes.
+func (c *Config) iterationsOfQueue() int {
+	if c.shared() {
+		return c.Iterations * c.QPs
+	}
+	return c.Iterations
 }
 
 // sizes returns the message sizes to run through.
@@ -267,7 +290,7 @@ func (c *Config) sizes() []int {
 		return []int{c.Size}
 	}
 	var s []int
-	for p := allSizesFirst; p <= allSizesLast; p++ {
+	for p := allSizesFirst; p <= allSizesLast && 1<<p <= c.Size; p++ {
 		s = append(s, 1<<p)
 	}
 	return s

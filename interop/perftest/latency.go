@@ -46,7 +46,7 @@ func (s *session) runLatency(ctx context.Context) error {
 }
 
 func (s *session) measureLatency(ctx context.Context, p *pinger) (Result, error) {
-	g, end := s.guard(ctx, p.size, s.cfg.total())
+	g, end := s.guard(ctx, p.size, s.cfg.total(), s.patience())
 	defer end()
 	p.g = g
 	if s.cfg.Duration > 0 {
@@ -66,6 +66,9 @@ func (s *session) measureLatency(ctx context.Context, p *pinger) (Result, error)
 		err = p.requests()
 	}
 	if err != nil && !p.ended(err) {
+		if !s.cfg.Service.Reliable() && errors.Is(err, interop.ErrNoProgress) {
+			return Result{}, &interop.LossError{Service: s.cfg.Service, Sent: p.done, Received: p.received, Silence: s.cfg.LossTimeout}
+		}
 		return Result{}, fmt.Errorf("after %d round trips of %d bytes: %w", p.done, p.size, err)
 	}
 	return p.result(), nil
@@ -110,15 +113,17 @@ func (p *pinger) prepare(size int) {
 		p.wr[0].CompareAdd = 1
 	}
 	if s.cfg.Test.Verb != Send {
-		p.wr[0].Remote = verbs.RemoteAddr{Addr: s.remote[0].VAddr, RKey: s.remote[0].RKey}
+		r := s.remoteOf(0)
+		p.wr[0].Remote = verbs.RemoteAddr{Addr: r.VAddr, RKey: r.RKey}
 	}
+	s.lanes.Address(0, &p.wr[0])
 	if size <= s.cfg.Inline && s.cfg.Test.Verb <= Write {
 		p.wr[0].Inline = s.mr.Bytes()[s.sourceOffset(0):][:size]
 	} else {
 		p.sge[0] = s.mr.Slice(s.sourceOffset(0), size)
 		p.wr[0].SGList = p.sge[:]
 	}
-	p.rsge[0] = s.mr.Slice(s.targetOffset(0), size)
+	p.rsge[0] = s.mr.Slice(s.targetOffset(0), s.grh+size)
 	for i := range p.rwr {
 		p.rwr[i] = verbs.RecvWR{ID: recvFlag, SGList: p.rsge[:]}
 	}
@@ -176,7 +181,7 @@ func (p *pinger) post() error {
 	p.posted++
 	p.pending++
 	p.wr[0].ID = p.posted
-	return p.s.qps[0].PostSend(p.wr[:]...)
+	return p.s.lanes.Lanes[0].Send.PostSend(p.wr[:]...)
 }
 
 // take waits for completions and counts them.
@@ -234,7 +239,7 @@ func (p *pinger) postRecvs() error {
 func (p *pinger) postRecv(n int) error {
 	n = int(min(uint64(min(n, batch)), p.goal-p.rposted))
 	p.rposted += uint64(n)
-	return p.s.qps[0].PostRecv(p.rwr[:n]...)
+	return p.s.lanes.PostRecv(0, p.rwr[:n]...)
 }
 
 // sends measures messages that go back and forth.

@@ -24,7 +24,7 @@ const (
 //	0: verb, 1: kind, 2: flags, 3: atomic operation
 //	4: queue pairs (32 bits)
 //	8: message size, 16: iterations, 24: duration in ns (64 bits each)
-//	32: reserved
+//	32: transport service, 33: reserved
 type params struct {
 	test       Test
 	flags      uint8
@@ -33,6 +33,7 @@ type params struct {
 	size       uint64
 	iterations uint64
 	duration   uint64
+	service    interop.Service
 }
 
 const (
@@ -44,7 +45,7 @@ const (
 func (c *Config) params() params {
 	p := params{
 		test: c.Test, atomic: c.Atomic, qps: uint32(c.QPs), size: uint64(c.Size),
-		iterations: uint64(c.Iterations), duration: uint64(c.Duration),
+		iterations: uint64(c.Iterations), duration: uint64(c.Duration), service: c.Service,
 	}
 	for flag, on := range map[uint8]bool{flagBidirectional: c.Bidirectional, flagAllSizes: c.AllSizes, flagEndless: c.Endless} {
 		if on {
@@ -60,15 +61,16 @@ func (p params) append(b []byte) []byte {
 	for _, v := range []uint64{p.size, p.iterations, p.duration} {
 		b = binary.BigEndian.AppendUint64(b, v)
 	}
-	return append(b, make([]byte, paramsLen-32)...)
+	b = append(b, byte(p.service))
+	return append(b, make([]byte, paramsLen-len(b))...)
 }
 
 func parseParams(b []byte) (params, error) {
 	p := params{
 		test: Test{Verb(b[0]), Kind(b[1])}, flags: b[2], atomic: AtomicOp(b[3]), qps: binary.BigEndian.Uint32(b[4:]),
-		size: binary.BigEndian.Uint64(b[8:]), iterations: binary.BigEndian.Uint64(b[16:]), duration: binary.BigEndian.Uint64(b[24:]),
+		size: binary.BigEndian.Uint64(b[8:]), iterations: binary.BigEndian.Uint64(b[16:]), duration: binary.BigEndian.Uint64(b[24:]), service: interop.Service(b[32]),
 	}
-	if p.test.Verb > Atomic || p.test.Kind > Latency {
+	if p.test.Verb > Atomic || p.test.Kind > Latency || !p.service.Valid() {
 		return p, &interop.ProtocolError{Step: "parameters", Got: b, Want: "a test that this version knows"}
 	}
 	return p, nil
@@ -92,6 +94,7 @@ func (p params) differs(peer params, role interop.Role) error {
 		}
 		return "no"
 	}
+	add("connection (-c)", p.service, peer.service)
 	add("queue pairs (-q)", p.qps, peer.qps)
 	add("both directions (-b)", onOff(p.flags, flagBidirectional), onOff(peer.flags, flagBidirectional))
 	if p.test.clientOnly() && !both(flagBidirectional) {

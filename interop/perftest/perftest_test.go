@@ -319,7 +319,7 @@ func TestWriteLatencyBeginsAtTheServer(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	g, end := s.guard(t.Context(), 2, 3)
+	g, end := s.guard(t.Context(), 2, 3, time.Minute)
 	defer end()
 	p := &pinger{s: s, g: g, size: 2}
 	if err := p.watch(1); err != nil {

@@ -9,6 +9,7 @@ import (
 // Result is what one run of one size measured.
 type Result struct {
 	Test          Test
+	Service       interop.Service
 	Role          interop.Role
 	Size          int // bytes of a message
 	QPs           int
@@ -24,6 +25,11 @@ type Result struct {
 	Average    float64       // bytes a second; with Bidirectional both sides together
 	Peak       float64       // bytes a second in the best stretch of at least 10 ms
 	MsgRate    float64       // messages a second
+
+	// Lost is how many messages of an unreliable service did not arrive at
+	// this side, where a number of iterations bounds the run. They are not
+	// in Iterations.
+	Lost uint64
 
 	// Latency is set by the latency tests on the side that measures: half a
 	// round trip for SEND and WRITE, a whole one for READ and atomics.

@@ -163,7 +163,7 @@ func TestHeardCounts(t *testing.T) {
 		if err := s.run(t.Context()); err != nil {
 			t.Error(err)
 		}
-		if n := s.received(); n < 20 {
+		if n := s.lanes.Received(); n < 20 {
 			t.Errorf("%v: received %d packets of 20 operations", test, n)
 		}
 		s.close()

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gosoftroce/rocev2/interop"
 	"github.com/gosoftroce/rocev2/interop/internal/control"
+	"github.com/gosoftroce/rocev2/interop/internal/lanes"
 	"github.com/gosoftroce/rocev2/interop/internal/work"
 	"github.com/gosoftroce/rocev2/verbs"
 )
@@ -58,11 +59,13 @@ type session struct {
 	ctl  *control.Conn
 	greeting
 
-	pd   *verbs.PD
-	mr   *verbs.MR
-	w    *work.Waiter
-	qps  []*verbs.QP
-	slot int // bytes of one buffer; the first QPs slots are for sending, the others for the peer
+	pd     *verbs.PD
+	mr     *verbs.MR
+	w      *work.Waiter
+	lanes  *lanes.Set
+	grh    int   // bytes that precede a message in a receive
+	slot   int   // bytes of one buffer; the first QPs slots are for sending, the others for the peer
+	posted []int // receives posted and not used yet, by lane, or all in the first
 
 	local, remote []Address
 	results       []Result
@@ -82,6 +85,9 @@ func (s *session) all(ctx context.Context) ([]Result, error) {
 }
 
 func (s *session) run(ctx context.Context) error {
+	if err := s.fitMTU(); err != nil {
+		return err
+	}
 	if err := s.setUp(); err != nil {
 		return err
 	}
@@ -113,8 +119,8 @@ func (s *session) endOfEndless(err error) error {
 }
 
 func (s *session) close() {
-	for _, q := range s.qps {
-		q.Close()
+	if s.lanes != nil {
+		s.lanes.Close()
 	}
 	if s.w != nil {
 		s.w.Close()
@@ -146,8 +152,9 @@ func (s *session) setUp() (err error) {
 	case Atomic:
 		access |= verbs.RemoteAtomic
 	}
-	s.slot = slotSize(c.Size, s.cycle)
-	if s.mr, err = s.pd.AllocMemory(2*c.QPs*s.slot, access); err != nil {
+	s.grh = lanes.GRH(c.Service)
+	s.slot = slotSize(s.grh+c.Size, s.cycle)
+	if s.mr, err = s.pd.AllocMemory((c.QPs+s.records())*s.slot, access); err != nil {
 		return err
 	}
 	rx := 1
@@ -164,15 +171,10 @@ func (s *session) setUp() (err error) {
 	if s.w, err = work.NewWaiter(s.dev, c.QPs*(c.TxDepth+rx), mode); err != nil {
 		return err
 	}
-	for range c.QPs {
-		q, err := s.pd.CreateQP(verbs.QPConfig{
-			SendCQ: s.w.CQ, RecvCQ: s.w.CQ, MaxSendWR: c.TxDepth, MaxRecvWR: rx, MaxInline: c.Inline,
-		})
-		if err != nil {
-			return err
-		}
-		s.qps = append(s.qps, q)
+	if err := s.makeLanes(rx); err != nil {
+		return err
 	}
+	s.posted = make([]int, c.QPs)
 	s.makeAddresses()
 	return nil
 }
@@ -182,20 +184,21 @@ func (s *session) makeAddresses() {
 	if s.cfg.Test.hasReadDepth() {
 		out = s.cfg.OutstandingReads
 	}
-	for i, q := range s.qps {
-		end := q.Endpoint()
+	for i := range s.records() {
+		end := s.recordQP(i).Endpoint()
 		s.local = append(s.local, Address{
 			OutReads: uint16(out), QPN: end.QPN, PSN: end.PSN, RKey: s.mr.RKey(),
-			VAddr: s.mr.Addr() + uint64(s.targetOffset(i)), GID: interop.GIDOf(end.Addr),
+			VAddr: s.mr.Addr() + uint64(s.recordOffset(i)), GID: interop.GIDOf(end.Addr), SRQN: s.lanes.SRQN(),
 		})
 	}
-	s.remote = make([]Address, len(s.qps))
+	s.remote = make([]Address, s.records())
 }
 
 // sourceOffset and targetOffset say where in the region the two buffers of a
-// queue pair are.
+// lane are, recordOffset where the one is that an address tells of.
 func (s *session) sourceOffset(i int) int { return i * s.slot }
-func (s *session) targetOffset(i int) int { return (len(s.qps) + i) * s.slot }
+func (s *session) targetOffset(i int) int { return s.recordOffset(s.receivers() + i) }
+func (s *session) recordOffset(i int) int { return (s.cfg.QPs + i) * s.slot }
 
 // connect exchanges addresses, connects the queue pairs, and repeats the
 // handshake as often as the test does.
@@ -210,13 +213,13 @@ func (s *session) connect(ctx context.Context) error {
 			return err
 		}
 	}
-	for i := range s.qps {
+	for i := range s.local {
 		if err := s.exchange(ctx, i); err != nil {
 			return err
 		}
 	}
-	for i, q := range s.qps {
-		if err := s.connectQP(ctx, q, s.remote[i]); err != nil {
+	for i := range s.cfg.QPs {
+		if err := s.connectLane(ctx, i); err != nil {
 			return err
 		}
 	}
@@ -225,8 +228,8 @@ func (s *session) connect(ctx context.Context) error {
 			return err
 		}
 	}
-	for i := range s.qps {
-		if _, err := s.shake(ctx, fmt.Sprintf("second address of queue pair %d of %d", i+1, len(s.qps)), i, true); err != nil {
+	for i := range s.local {
+		if _, err := s.shake(ctx, fmt.Sprintf("second address of queue pair %d of %d", i+1, len(s.local)), i, true); err != nil {
 			return err
 		}
 	}
@@ -238,7 +241,7 @@ func (s *session) connect(ctx context.Context) error {
 
 // exchange exchanges the addresses of one queue pair.
 func (s *session) exchange(ctx context.Context, i int) error {
-	a, err := s.shake(ctx, fmt.Sprintf("address of queue pair %d of %d", i+1, len(s.qps)), i, true)
+	a, err := s.shake(ctx, fmt.Sprintf("address of queue pair %d of %d", i+1, len(s.local)), i, true)
 	if err != nil {
 		return err
 	}
@@ -246,13 +249,13 @@ func (s *session) exchange(ctx context.Context, i int) error {
 		return err
 	}
 	if i > 0 && a.QPN == s.remote[i-1].QPN {
-		return fmt.Errorf("the peer has %d queue pairs and this side %d: give both the same number (-q)", i, len(s.qps))
+		return fmt.Errorf("the peer has %d queue pairs and this side %d: give both the same number (-q)", i, len(s.local))
 	}
 	s.remote[i] = a
 	return nil
 }
 
-func (s *session) connectQP(ctx context.Context, q *verbs.QP, r Address) error {
+func (s *session) connectLane(ctx context.Context, i int) error {
 	var access verbs.Access
 	switch s.cfg.Test.Verb {
 	case Send:
@@ -268,14 +271,13 @@ func (s *session) connectQP(ctx context.Context, q *verbs.QP, r Address) error {
 	if s.cfg.Test.hasReadDepth() {
 		most = min(most, s.cfg.OutstandingReads)
 	}
-	peer := verbs.Endpoint{Addr: r.GID.Addr(), QPN: r.QPN, PSN: r.PSN, Native: s.own}
-	return q.Connect(ctx, peer, verbs.WithConfig(verbs.ConnectConfig{
+	return s.lanes.Connect(ctx, i, s.peerOf(i), verbs.ConnectConfig{
 		PathMTU: s.mtu, Access: access, Timeout: s.cfg.Timeout,
-		MaxRdAtomic:     verbs.Set(uint8(max(min(most, int(r.OutReads)), 1))),
+		MaxRdAtomic:     verbs.Set(uint8(max(min(most, int(s.remoteOf(i).OutReads)), 1))),
 		MaxDestRdAtomic: verbs.Set(uint8(s.local[0].OutReads)),
 		SourcePort:      s.cfg.SourcePort,
 		TrafficClass:    s.cfg.TrafficClass,
-	}))
+	})
 }
 
 // shake sends an own address message and takes one from the peer, which
@@ -311,6 +313,9 @@ func (s *session) shake(ctx context.Context, step string, i int, soon bool) (Add
 func (s *session) join(ctx context.Context, step string) error {
 	return s.await(ctx, func(ctx context.Context) error {
 		_, err := s.shake(ctx, step, 0, false)
+		if err != nil && !s.cfg.Service.Reliable() {
+			return fmt.Errorf("%w (the peer may wait for messages that were lost: %v does not repeat them)", err, s.cfg.Service)
+		}
 		return err
 	})
 }
@@ -318,23 +323,13 @@ func (s *session) join(ctx context.Context, step string) error {
 // await bounds the silence of the peer while f waits for it on the control
 // connection.
 func (s *session) await(ctx context.Context, f func(context.Context) error) error {
-	g := work.NewGuard(ctx, s.cfg.IdleTimeout, s.received, nil)
+	g := work.NewGuard(ctx, s.cfg.IdleTimeout, s.lanes.Received, nil)
 	defer g.Stop()
 	err := f(g.Ctx)
 	if g.Ctx.Err() != nil && err != nil {
 		return fmt.Errorf("wait for the peer: %w", context.Cause(g.Ctx))
 	}
 	return err
-}
-
-// received counts the peer's packets. Dropped ones may be anybody's.
-func (s *session) received() uint64 {
-	var n uint64
-	for _, q := range s.qps {
-		st := q.Stats()
-		n += st.RxPackets - st.Drops.Total()
-	}
-	return n
 }
 
 // ready is the handshake before a run: receives are posted.
@@ -376,13 +371,17 @@ func (s *session) bye(ctx context.Context) error {
 
 // guard starts the watch over a part of the run, that of the control
 // connection included. end must be called before the connection is used again.
-func (s *session) guard(ctx context.Context, size int, total uint64) (g *work.Guard, end func()) {
+func (s *session) guard(ctx context.Context, size int, total uint64, idle time.Duration) (g *work.Guard, end func()) {
 	var report func(uint64)
 	if s.cfg.OnProgress != nil {
 		report = func(n uint64) { s.cfg.OnProgress(size, n, total) }
 	}
-	g = work.NewGuard(ctx, s.cfg.IdleTimeout, nil, report)
-	unwatch := s.ctl.Watch(g.Cancel)
+	g = work.NewGuard(ctx, idle, nil, report)
+	var said func()
+	if !s.cfg.Service.Reliable() {
+		said = func() { g.CancelWhenQuiet(lossQuiet, errPeerDone) }
+	}
+	unwatch := s.ctl.Watch(g.Cancel, said)
 	return g, func() {
 		unwatch()
 		g.Stop()
@@ -391,7 +390,8 @@ func (s *session) guard(ctx context.Context, size int, total uint64) (g *work.Gu
 
 // record keeps a result.
 func (s *session) record(r Result) {
-	r.Test, r.Role, r.QPs, r.MTU, r.Bidirectional = s.cfg.Test, s.role, s.cfg.QPs, s.mtu.Bytes(), s.cfg.Bidirectional
+	r.Test, r.Service, r.Role, r.QPs, r.MTU = s.cfg.Test, s.cfg.Service, s.role, s.cfg.QPs, s.mtu.Bytes()
+	r.Bidirectional = s.cfg.Bidirectional
 	if s.cfg.Endless {
 		s.results = s.results[:0] // the last one is enough
 	}

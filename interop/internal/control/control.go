@@ -155,9 +155,9 @@ func (c *Conn) cause(ctx context.Context, err error) error {
 
 // Watch lets closed be called once if the peer ends the connection while the
 // caller is busy elsewhere. Items that arrive meanwhile stay for the next
-// Read. The function that it returns ends the watch; no other method may be
-// called before.
-func (c *Conn) Watch(closed func(error)) (stop func()) {
+// Read; said, if not nil, is called once when the first is there. The function
+// that Watch returns ends the watch; no other method may be called before.
+func (c *Conn) Watch(closed func(error), said func()) (stop func()) {
 	done := make(chan struct{})
 	var mu sync.Mutex
 	stopped := false
@@ -172,6 +172,10 @@ func (c *Conn) Watch(closed func(error)) (stop func()) {
 					closed(interop.ErrPeerClosed)
 				}
 				return
+			}
+			if said != nil {
+				said()
+				said = nil
 			}
 		}
 	}()
