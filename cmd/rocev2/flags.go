@@ -84,6 +84,28 @@ func (f choiceFlag) Set(s string) error {
 	return errors.New(f.why)
 }
 
+// nameFlag chooses a value by its name.
+type nameFlag[T fmt.Stringer] struct {
+	value *T
+	parse func(string) (T, error)
+}
+
+func (f nameFlag[T]) String() string {
+	if f.value == nil {
+		return ""
+	}
+	return (*f.value).String()
+}
+func (f nameFlag[T]) Type() string { return "string" }
+
+func (f nameFlag[T]) Set(s string) (err error) {
+	v, err := f.parse(s)
+	if err == nil {
+		*f.value = v
+	}
+	return err
+}
+
 // foreign is an option of the original program that does not apply here.
 type foreign struct {
 	name, short string // short may be ""

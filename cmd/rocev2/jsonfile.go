@@ -58,7 +58,7 @@ func (j *jsonFile) start(s perftest.Setup) {
 	j.printer.start(s)
 	j.info = ordered{
 		{"test", strings.ReplaceAll(titleOf(j.cfg), " ", "_")}, {"Dual_port", "OFF"}, {"Device", j.device}, {"Number_of_qps", len(s.Local)},
-		{"Transport_type", "IB"}, {"Connection_type", "RC"}, {"Using_SRQ", "OFF"},
+		{"Transport_type", "IB"}, {"Connection_type", j.cfg.Service.String()}, {"Using_SRQ", usingSRQ(j.cfg)},
 	}
 	for _, f := range facts(j.cfg, s, j.gidIndex) {
 		j.info.add(f.key, f.value)
@@ -90,6 +90,9 @@ func (j *jsonFile) result(r perftest.Result) {
 		} {
 			o.add(t.key, rounded(usec(t.d), 2))
 		}
+	}
+	if r.Lost > 0 {
+		o.add("lost", r.Lost)
 	}
 	if len(j.results) == mostIntervals {
 		j.results = slices.Delete(j.results, 0, 1)

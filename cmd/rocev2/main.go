@@ -1,7 +1,8 @@
 // Command rocev2 is RDMA over Converged Ethernet version 2 on the command
-// line: it shows what the software adapter can do (devinfo), talks to
-// ibv_rc_pingpong (pingpong) and to the perftest programs (perf), and shows
-// all operations at work (demo), in an ordinary process without privileges.
+// line: it shows what the software adapter can do (devinfo), talks to the
+// ping-pong programs of rdma-core (pingpong) and to the perftest programs
+// (perf), prints events (asyncwatch), and shows all operations at work (demo),
+// in an ordinary process without privileges.
 //
 // Exit status: 0 when all went well, 1 when something failed, 2 when the
 // command line was wrong.
@@ -100,7 +101,7 @@ and 127.0.0.2.`,
 	root.SetErr(io.err)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return flagError(err) })
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(newDevinfo(io), newPingpong(io), newPerf(io), newDemo(io), newDemoPeer(io), newFaults(io), newVersion(io))
+	root.AddCommand(newDevinfo(io), newPingpong(io), newPerf(io), newAsyncwatch(io), newDemo(io), newDemoPeer(io), newFaults(io), newVersion(io))
 	return root
 }
 

@@ -17,10 +17,15 @@ func newPerf(io streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "perf",
 		Short: "Measure bandwidth and latency, against a perftest program or another rocev2",
-		Long: `Measure the bandwidth or the latency of an operation over reliable connections.
-The peer is another rocev2 perf with the same test, or the program of that name
-in the perftest package (version 4.5, which calls itself 6.06): "perf write_bw"
-talks to ib_write_bw. Without a server argument, this side is the server.
+		Long: `Measure the bandwidth or the latency of an operation. The peer is another
+rocev2 perf with the same test, or the program of that name in the perftest
+package (version 4.5, which calls itself 6.06): "perf write_bw" talks to
+ib_write_bw. Without a server argument, this side is the server.
+
+-c chooses the transport service: RC, UC (SEND and WRITE) or UD (SEND). With
+--use-srq the queue pairs of this side share one receive queue. UC and UD do not
+repeat what is lost: the side that receives counts the messages that do not
+come. A latency test ends with an error at the first of them.
 
 Start both sides with the same test, size, iterations or duration, number of
 queue pairs and direction. The two sides negotiate only the path MTU.
@@ -36,6 +41,7 @@ option of a perftest program does not apply here, the error says why.`,
 		Example: `  rocev2 perf write_bw -d 127.0.0.1                   run a server ...
   rocev2 perf write_bw -d 127.0.0.2 127.0.0.1         ... and its client
   rocev2 perf send_lat -s 64 192.0.2.7                connect to ib_send_lat -s 64 on 192.0.2.7
+  rocev2 perf send_bw -c UD -d eth0 192.0.2.7         connect to ib_send_bw -c UD on 192.0.2.7
   rocev2 perf read_bw -D 10 -q 4 --json 192.0.2.7     ten seconds, four queue pairs, a line of JSON`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
@@ -111,9 +117,10 @@ func (f *perfFlags) register(cmd *cobra.Command) {
 		if !bw {
 			f.Size = perftest.DefaultSizeLat
 		}
-		fs.VarP(sizeFlag{&f.Size}, "size", "s", "size of a message in `bytes`, also 64K or 1M")
+		fs.VarP(sizeFlag{&f.Size}, "size", "s", "size of a message in `bytes`, also 64K or 1M (with UD at most the path MTU)")
 		fs.BoolVarP(&f.AllSizes, "all", "a", false, "run the test with all sizes from 2 to 2^23")
 	}
+	fs.VarP(nameFlag[interop.Service]{&f.Service, interop.ParseService}, "connection", "c", "transport `service`: "+servicesOf(t))
 	fs.IntVarP(&f.Iterations, "iters", "n", iterations, "`number` of operations on each queue pair")
 	fs.Float64VarP(&f.seconds, "duration", "D", 0, "run for this many `seconds` instead, and measure the middle half")
 	fs.Float64VarP(&f.margin, "margin", "f", 0, "with -D: do not measure this many `seconds` at each end (default: a quarter)")
@@ -134,7 +141,8 @@ func (f *perfFlags) register(cmd *cobra.Command) {
 	}
 	f.reportFlags.register(cmd, bw)
 	if t.Verb == perftest.Send {
-		fs.IntVarP(&f.RxDepth, "rx-depth", "r", perftest.DefaultRxDepth, "`number` of receives that stay posted on a queue pair")
+		fs.IntVarP(&f.RxDepth, "rx-depth", "r", perftest.DefaultRxDepth, "`number` of receives that stay posted on a queue pair, or on the shared receive queue (with UC and UD by default -n, at most 16000)")
+		fs.BoolVar(&f.SharedReceives, "use-srq", false, "the queue pairs of this side share one receive queue")
 	}
 	if t.Verb == perftest.Send || t.Verb == perftest.Write {
 		fs.IntVarP(&f.Inline, "inline_size", "I", 0, "put messages of up to this many `bytes` into the work request")
@@ -152,6 +160,17 @@ func (f *perfFlags) register(cmd *cobra.Command) {
 	registerForeign(cmd, t)
 }
 
+// servicesOf names the transport services that a test has.
+func servicesOf(t perftest.Test) string {
+	var names []string
+	for _, s := range interop.Services {
+		if t.Serves(s) {
+			names = append(names, s.String())
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
 // config checks what was given and makes a configuration of it.
 func (f *perfFlags) config(cmd *cobra.Command) (perftest.Config, error) {
 	if err := f.check(); err != nil {
@@ -163,6 +182,14 @@ func (f *perfFlags) config(cmd *cobra.Command) (perftest.Config, error) {
 		return c, err
 	}
 	c.IdleTimeout = f.idle
+	for flag, value := range map[string]*int{"size": &c.Size, "rx-depth": &c.RxDepth} {
+		if !cmd.Flags().Changed(flag) {
+			*value = 0 // the service decides
+		}
+	}
+	if !c.Test.Serves(c.Service) {
+		return c, usagef("-c %v: %v has %s", c.Service, c.Test, servicesOf(c.Test))
+	}
 	if err := f.checkCounts(cmd, &c); err != nil {
 		return c, err
 	}

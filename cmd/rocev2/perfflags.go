@@ -8,15 +8,14 @@ import (
 
 // Why options of perftest do not apply to any test here.
 const (
-	whyRC       = "this tool has reliable connections (RC) only"
+	whyDC       = "there are no dynamic connections (DC)"
 	whyCM       = "there is no connection manager: the two sides connect over TCP, so omit the option on both"
 	whyOnePort  = "a device has one port"
 	whyRate     = "this tool has no rate limiter"
 	whyCrypto   = "there is no encryption offload"
 	whyMemory   = "buffers are anonymous memory, registered as a whole"
 	whyTimes    = "the times go into a histogram: the table and --json have minimum, percentiles and maximum"
-	whySRQ      = "these tests have no shared receive queues"
-	whyMcast    = "multicast needs datagrams (UD): " + whyRC
+	whyMcast    = "these tests send to one peer, not to a multicast group"
 	whyCounters = "this device has no counters in the kernel: use --stats"
 )
 
@@ -41,8 +40,8 @@ var foreignPerf = []foreign{
 	{"mmap-offset", "", true, whyMemory},
 	{"odp", "", false, whyMemory},
 	{"use_hugepages", "", false, whyMemory},
-	{"log_dci_streams", "", true, whyRC},
-	{"log_active_dci_streams", "", true, whyRC},
+	{"log_dci_streams", "", true, whyDC},
+	{"log_active_dci_streams", "", true, whyDC},
 	{"aes_xts", "", false, whyCrypto},
 	{"encrypt_on_tx", "", false, whyCrypto},
 	{"sig_before", "", false, whyCrypto},
@@ -58,7 +57,6 @@ var foreignPerf = []foreign{
 	{"rate_limit_type", "", true, whyRate},
 	{"vector", "X", true, "there are no completion vectors: a device has no interrupts"},
 	{"inline_recv", "", true, "receives are never inline"},
-	{"use-srq", "", false, whySRQ},
 	{"mcg", "g", false, whyMcast},
 	{"MGID", "M", true, whyMcast},
 	{"report-cycles", "C", false, "times are in microseconds"},
@@ -86,6 +84,7 @@ var (
 	foreignTest = []foreign{
 		{"rx-depth", "r", true, "only SEND (send_bw, send_lat) uses receives"},
 		{"recv_post_list", "", true, "only SEND (send_bw) uses receives"},
+		{"use-srq", "", false, "only SEND (send_bw, send_lat) uses receives"},
 		{"inline_size", "I", true, "only SEND and WRITE can carry their data in the work request"},
 		{"outs", "o", true, "only READ and atomics have a limit of their own for outstanding operations"},
 		{"atomic_type", "A", true, "only the atomic tests have it"},
@@ -99,7 +98,6 @@ var (
 // test.
 func registerForeign(cmd *cobra.Command, t perftest.Test) {
 	fs := cmd.Flags()
-	fs.VarP(choiceFlag{[]string{"RC"}, whyRC}, "connection", "c", "`type` of the connections: RC")
 	for name, c := range map[string]choiceFlag{
 		"force-link": {[]string{"Ethernet"}, "the link is Ethernet"},
 		"pkey_index": {[]string{"0"}, "the device has one partition key, number 0"},

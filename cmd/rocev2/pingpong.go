@@ -1,14 +1,12 @@
 package main
 
 import (
-	"context"
 	"fmt"
 
 	"github.com/spf13/cobra"
 
 	"github.com/gosoftroce/rocev2/interop"
 	"github.com/gosoftroce/rocev2/interop/pingpong"
-	"github.com/gosoftroce/rocev2/verbs"
 )
 
 func newPingpong(io streams) *cobra.Command {
@@ -16,29 +14,41 @@ func newPingpong(io streams) *cobra.Command {
 	var c pingpong.Config
 	cmd := &cobra.Command{
 		Use:   "pingpong [flags] [server]",
-		Short: "Send messages back and forth, against ibv_rc_pingpong or another rocev2",
-		Long: `Send messages back and forth over a reliable connection. The peer is another
-rocev2 pingpong, or ibv_rc_pingpong with a GID index (-g). Without a server
-argument, this side is the server. Start both sides with the same size,
-iterations and path MTU: the protocol negotiates nothing.
+		Short: "Send messages back and forth, against ibv_*_pingpong or another rocev2",
+		Long: `Send messages back and forth. The peer is another rocev2 pingpong, or a program
+of rdma-core with a GID index (-g). Without a server argument, this side is the
+server. Start both sides with the same service, size, iterations and path MTU:
+the protocol negotiates nothing.
+
+-t chooses the transport service and the program:
+
+  rc   reliable connection                              ibv_rc_pingpong
+  uc   unreliable connection                            ibv_uc_pingpong
+  ud   unreliable datagrams                             ibv_ud_pingpong
+  srq  reliable connections with one receive queue      ibv_srq_pingpong
+
+uc and ud do not repeat what is lost. One lost message ends the run, with an
+error.
 
 ` + controlHelp,
 		Example: `  rocev2 pingpong -d 127.0.0.1                  run a server on one terminal ...
   rocev2 pingpong -d 127.0.0.2 127.0.0.1        ... and its client on another
+  rocev2 pingpong -t ud -d eth0 192.0.2.7       connect to ibv_ud_pingpong -g 1
   rocev2 pingpong -d eth0 -n 10000 -s 64 -e 192.0.2.7
                                                 connect to ibv_rc_pingpong -g 1 -n 10000 -s 64 -e`,
 		Args: atMostServer,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return runPingpong(cmd.Context(), io, &f, c, serverOf(args))
+			return runPingpong(cmd, io, &f, c, serverOf(args))
 		},
 	}
 	f.register(cmd, "gid-idx", "g")
 	fs := cmd.Flags()
-	c.Size = pingpong.DefaultSize
-	fs.VarP(sizeFlag{&c.Size}, "size", "s", "size of a message in `bytes`, also 64K or 1M")
+	fs.VarP(nameFlag[pingpong.Service]{&c.Service, pingpong.ParseService}, "type", "t", "`service`: rc, uc, ud or srq")
+	fs.VarP(sizeFlag{&c.Size}, "size", "s", "size of a message in `bytes`, also 64K or 1M (default: 4096; with ud 1024)")
+	fs.IntVarP(&c.QPs, "num-qp", "q", 0, "srq: `number` of queue pairs (default: 16)")
 	fs.IntVarP(&f.mtu, "mtu", "m", pingpong.DefaultMTU.Bytes(), "path MTU in `bytes`")
 	fs.IntVarP(&c.RxDepth, "rx-depth", "r", pingpong.DefaultRxDepth, "`number` of receives that stay posted")
-	fs.IntVarP(&c.Iterations, "iters", "n", pingpong.DefaultIterations, "`number` of messages in each direction")
+	fs.IntVarP(&c.Iterations, "iters", "n", 0, "`number` of messages in each direction (default: 1000)")
 	fs.IntVarP(&f.sl, "sl", "l", 0, "accepted for compatibility: Ethernet has no service level here")
 	fs.BoolVarP(&c.Events, "events", "e", false, "sleep on completion events instead of polling")
 	fs.BoolVarP(&c.Validate, "chk", "c", false, "check the content of the buffer at the end (give it to both sides)")
@@ -47,7 +57,7 @@ iterations and path MTU: the protocol negotiates nothing.
 	return cmd
 }
 
-func runPingpong(ctx context.Context, io streams, f *peerFlags, c pingpong.Config, server string) (err error) {
+func runPingpong(cmd *cobra.Command, io streams, f *peerFlags, c pingpong.Config, server string) (err error) {
 	if err := f.check(); err != nil {
 		return err
 	}
@@ -63,21 +73,26 @@ func runPingpong(ctx context.Context, io streams, f *peerFlags, c pingpong.Confi
 	for _, n := range []struct {
 		flag string
 		got  int
-	}{{"-s", c.Size}, {"-n", c.Iterations}, {"-r", c.RxDepth}, {"-m", f.mtu}} {
-		if n.got < 1 {
-			return usagef("%s %d: it must be at least 1", n.flag, n.got)
+	}{{"size", c.Size}, {"iters", c.Iterations}, {"rx-depth", c.RxDepth}, {"mtu", f.mtu}, {"num-qp", c.QPs}} {
+		if cmd.Flags().Changed(n.flag) && n.got < 1 {
+			return usagef("--%s %d: it must be at least 1", n.flag, n.got)
 		}
 	}
 	c.IdleTimeout, c.OnRefused = f.idle, refused(io)
-	ctx, cancel := f.limit(ctx)
+	ctx, cancel := f.limit(cmd.Context())
 	defer cancel()
 	defer func() { err = in.end(err) }()
-	dev, at, err := f.open(ctx, in, server, func(*verbs.Device) error { return c.Check() })
+	dev, at, err := f.open(ctx, in, server, c.Check)
 	if err != nil {
 		return err
 	}
-	c.OnAddresses = func(local, remote pingpong.Address) {
-		fmt.Fprintf(io.out, "  local address:  %v\n  remote address: %v\n", local, remote)
+	c.OnAddresses = func(local, remote []pingpong.Address) {
+		for _, a := range local {
+			fmt.Fprintf(io.out, "  local address:  %v\n", a)
+		}
+		for _, a := range remote {
+			fmt.Fprintf(io.out, "  remote address: %v\n", a)
+		}
 	}
 	p := newProgress(io, f.progress)
 	c.OnProgress = func(done, total uint64) { p.show("pingpong", done, total) }

@@ -155,6 +155,7 @@ type jsonLines struct {
 // jsonResult is the form of a line.
 type jsonResult struct {
 	Op            string  `json:"op"`
+	Service       string  `json:"service"`
 	Role          string  `json:"role"`
 	Size          int     `json:"size"`
 	QPs           int     `json:"qps"`
@@ -164,6 +165,7 @@ type jsonResult struct {
 	Seconds       float64 `json:"seconds"`
 	Gbps          float64 `json:"gbps"`
 	Mpps          float64 `json:"mpps"`
+	Lost          uint64  `json:"lost"`
 	*jsonLatency
 }
 
@@ -180,8 +182,8 @@ func (j *jsonLines) end() error           { return j.err }
 
 func (j *jsonLines) result(r perftest.Result) {
 	line := jsonResult{
-		Op: r.Test.String(), Role: r.Role.String(), Size: r.Size, QPs: r.QPs, MTU: r.MTU, Bidirectional: r.Bidirectional,
-		Iterations: r.Iterations, Seconds: r.Elapsed.Seconds(), Gbps: r.Gbps(), Mpps: r.MsgRate / 1e6,
+		Op: r.Test.String(), Service: r.Service.String(), Role: r.Role.String(), Size: r.Size, QPs: r.QPs, MTU: r.MTU, Bidirectional: r.Bidirectional,
+		Iterations: r.Iterations, Seconds: r.Elapsed.Seconds(), Gbps: r.Gbps(), Mpps: r.MsgRate / 1e6, Lost: r.Lost,
 	}
 	if l := r.Latency; l != nil {
 		line.jsonLatency = &jsonLatency{

@@ -63,6 +63,15 @@ func titleOf(c perftest.Config) string {
 	return title + map[perftest.Kind]string{perftest.Bandwidth: " BW", perftest.Latency: " Latency"}[c.Test.Kind] + " Test"
 }
 
+// usingSRQ is perftest's word for whether receives are shared. With XRC they
+// always are.
+func usingSRQ(c perftest.Config) string {
+	if c.SharedReceives || c.Service == interop.XRC {
+		return "ON"
+	}
+	return "OFF"
+}
+
 // fact is a line of what a run is about: its name in the table, in the JSON
 // file ("" = not there), and its value.
 type fact struct {
@@ -110,7 +119,7 @@ func (t *table) start(s perftest.Setup) {
 	t.printf("%s\n                    %s\n", rule, titleOf(t.cfg))
 	t.printf(" Dual-port       : OFF\t\tDevice         : %s\n", t.device)
 	t.printf(" Number of qps   : %d\t\tTransport type : IB\n", len(s.Local))
-	t.printf(" Connection type : RC\t\tUsing SRQ      : OFF\n")
+	t.printf(" Connection type : %v\t\tUsing SRQ      : %s\n", t.cfg.Service, usingSRQ(t.cfg))
 	for _, f := range facts(t.cfg, s, t.gidIndex) {
 		t.printf(" %s: %v%s\n", f.name, f.value, f.unit)
 	}
@@ -182,6 +191,9 @@ func (t *table) result(r perftest.Result) {
 		t.printf(timedRow+"\n", r.Size, r.Iterations, usec(l.Average), r.MsgRate)
 	default:
 		t.printf(latencyRow+"\n", r.Size, r.Iterations, usec(l.Min), usec(l.Max), usec(l.Typical), usec(l.Average), usec(l.StdDev), usec(l.P99), usec(l.P999))
+	}
+	if r.Lost > 0 {
+		t.printf(" lost: %d of %d messages did not arrive\n", r.Lost, r.Lost+r.Iterations)
 	}
 }
 
