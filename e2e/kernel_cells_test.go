@@ -5,6 +5,7 @@ package e2e
 import (
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/gosoftroce/rocev2/e2e/guest"
 )
@@ -12,6 +13,8 @@ import (
 // cell is one tool with one set of parameters.
 type cell struct {
 	op     string // "pingpong", or perftest's name without "ib_"
+	over   string // transport service: "UC" or "UD"; "" = RC
+	shared bool   // a shared receive queue; with "pingpong" many queue pairs use it
 	size   int    // bytes; 0 for atomics, which have 8
 	mtu    int    // path MTU in bytes
 	iters  int
@@ -26,7 +29,14 @@ func (c cell) name() string {
 	if c.ipv6 {
 		family = "ipv6"
 	}
-	s := fmt.Sprintf("%s/%s/mtu%d", c.op, family, c.mtu)
+	s := c.op
+	if c.over != "" {
+		s += "/" + c.over
+	}
+	if c.shared {
+		s += "/SRQ"
+	}
+	s += fmt.Sprintf("/%s/mtu%d", family, c.mtu)
 	if c.size > 0 {
 		s += "/" + sizeName(c.size)
 	}
@@ -49,12 +59,31 @@ func sizeName(n int) string {
 	return fmt.Sprintf("%dB", n)
 }
 
+// pingpong names the ping-pong of the cell, as our -t has it.
+func (c cell) pingpong() string {
+	switch {
+	case c.shared:
+		return "srq"
+	case c.over != "":
+		return strings.ToLower(c.over)
+	}
+	return "rc"
+}
+
+// tool is the field's own program.
+func (c cell) tool() string {
+	if c.op == "pingpong" {
+		return "ibv_" + c.pingpong() + "_pingpong"
+	}
+	return "ib_" + c.op
+}
+
 // kernelArgv is the field's own tool in a guest. server is "" for the server.
 func (c cell) kernelArgv(g *guest.Guest, port int, server string) []string {
 	if c.op == "pingpong" {
-		return c.add([]string{"ibv_rc_pingpong", "-d", "rxe0", "-g", strconv.Itoa(g.GIDIndex(c.ipv6)), "-e"}, port, server)
+		return c.add([]string{c.tool(), "-d", "rxe0", "-g", strconv.Itoa(g.GIDIndex(c.ipv6)), "-e"}, port, server)
 	}
-	argv := []string{"ib_" + c.op, "-d", "rxe0", "-x", strconv.Itoa(g.GIDIndex(c.ipv6)), "-F"}
+	argv := []string{c.tool(), "-d", "rxe0", "-x", strconv.Itoa(g.GIDIndex(c.ipv6)), "-F"}
 	if !c.lossy {
 		// A starved emulator is no lost packet: 0.5 s instead of 67 ms
 		// before the kernel sends again.
@@ -67,7 +96,7 @@ func (c cell) kernelArgv(g *guest.Guest, port int, server string) []string {
 func (c cell) ourArgv(bin string, g *guest.Guest, port int, server string) []string {
 	argv := []string{bin, "perf", c.op, "-F"}
 	if c.op == "pingpong" {
-		argv = []string{bin, "pingpong", "-e"}
+		argv = []string{bin, "pingpong", "-e", "-t", c.pingpong()}
 	}
 	argv = append(argv, "-d", g.Host(c.ipv6).String())
 	if c.ipv6 { // the field's tools meet over IPv4 all the same
@@ -81,7 +110,16 @@ func (c cell) ourArgv(bin string, g *guest.Guest, port int, server string) []str
 
 // add appends the flags that both worlds share.
 func (c cell) add(argv []string, port int, server string) []string {
-	argv = append(argv, "-p", strconv.Itoa(port), "-n", strconv.Itoa(c.iters), "-m", strconv.Itoa(c.mtu))
+	argv = append(argv, "-p", strconv.Itoa(port), "-n", strconv.Itoa(c.iters))
+	if c.op != "pingpong" || c.over != "UD" { // ibv_ud_pingpong has no path MTU
+		argv = append(argv, "-m", strconv.Itoa(c.mtu))
+	}
+	if c.op != "pingpong" && c.over != "" {
+		argv = append(argv, "-c", c.over)
+	}
+	if c.op != "pingpong" && c.shared {
+		argv = append(argv, "--use-srq")
+	}
 	if c.size > 0 {
 		argv = append(argv, "-s", strconv.Itoa(c.size))
 	}
@@ -106,6 +144,12 @@ func (c cell) expected() (client, server traffic) {
 		return traffic{}, traffic{payload: all}
 	}
 	return traffic{atomics: c.iters}, traffic{}
+}
+
+// silent reports whether a side that must send nothing of its own sends nothing
+// at all: UC and UD have no acknowledgements.
+func (c cell) silent(want traffic) bool {
+	return c.over != "" && want.payload == 0 && want.atomics == 0
 }
 
 // matrixCells are run in both roles against every kernel.
@@ -137,6 +181,31 @@ func matrixCells() []cell {
 		cell{op: "read_lat", mtu: 4096, size: 8192, iters: 50, ipv6: true},
 		cell{op: "atomic_lat", mtu: 1024, iters: 100},
 	)
+}
+
+// serviceCells are run in both roles against every kernel, too. Nothing repeats
+// what UC and UD lose, so these runs are short: a guest with one processor must
+// take them whole.
+func serviceCells() []cell {
+	var cells []cell
+	for _, ipv6 := range []bool{false, true} {
+		cells = append(cells,
+			cell{op: "pingpong", over: "UC", ipv6: ipv6, mtu: 1024, size: 4096, iters: 100, sample: true},
+			cell{op: "pingpong", over: "UC", ipv6: ipv6, mtu: 4096, size: 65536, iters: 20},
+			cell{op: "pingpong", over: "UD", ipv6: ipv6, mtu: 4096, size: 1000, iters: 100, sample: true},
+			cell{op: "pingpong", over: "UD", ipv6: ipv6, mtu: 4096, size: 4096, iters: 50},
+			cell{op: "pingpong", shared: true, ipv6: ipv6, mtu: 1024, size: 4096, iters: 200, sample: true},
+			cell{op: "send_bw", over: "UC", ipv6: ipv6, mtu: 1024, size: 4096, iters: 50},
+			cell{op: "write_bw", over: "UC", ipv6: ipv6, mtu: 1024, size: 4096, iters: 50},
+			cell{op: "send_lat", over: "UC", ipv6: ipv6, mtu: 1024, size: 2, iters: 100},
+			cell{op: "write_lat", over: "UC", ipv6: ipv6, mtu: 4096, size: 8192, iters: 50},
+			cell{op: "send_bw", over: "UD", ipv6: ipv6, mtu: 1024, size: 1000, iters: 100},
+			cell{op: "send_lat", over: "UD", ipv6: ipv6, mtu: 4096, size: 4096, iters: 50},
+			cell{op: "send_bw", shared: true, ipv6: ipv6, mtu: 1024, size: 4096, iters: 100, qps: 4},
+			cell{op: "send_lat", shared: true, ipv6: ipv6, mtu: 4096, size: 64, iters: 50},
+		)
+	}
+	return append(cells, cell{op: "send_bw", over: "UD", shared: true, mtu: 4096, size: 64, iters: 50})
 }
 
 // lossyCells are run while the guest loses packets in both directions.

@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -75,19 +76,25 @@ type group struct {
 
 func groups() []group {
 	var gs []group
-	for _, c := range append(matrixCells(), lossyCells()...) {
-		title := "ib_" + c.op
-		if c.op == "pingpong" {
-			title = "ibv_rc_pingpong"
+	for _, c := range slices.Concat(matrixCells(), serviceCells(), lossyCells()) {
+		title := c.tool()
+		if c.op != "pingpong" {
+			if c.over != "" {
+				title += " -c " + c.over
+			}
+			if c.shared {
+				title += " --use-srq"
+			}
 		}
 		if c.lossy {
 			title = fmt.Sprintf("%d %% loss in the guest, each direction", lossPercent)
 		}
-		if n := len(gs); n == 0 || gs[n-1].title != title {
+		at := slices.IndexFunc(gs, func(g group) bool { return g.title == title })
+		if at < 0 {
+			at = len(gs)
 			gs = append(gs, group{title: title})
 		}
-		g := &gs[len(gs)-1]
-		g.cells = append(g.cells, c)
+		gs[at].cells = append(gs[at].cells, c)
 	}
 	return gs
 }
@@ -101,7 +108,9 @@ func (c cell) rowName() string {
 	if c.size > 0 {
 		s = append(s, sizeName(c.size))
 	}
-	s = append(s, fmt.Sprintf("MTU %d", c.mtu))
+	if c.op != "pingpong" || c.over != "UD" {
+		s = append(s, fmt.Sprintf("MTU %d", c.mtu))
+	}
 	if c.ipv6 {
 		s = append(s, "IPv6")
 	} else {

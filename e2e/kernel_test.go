@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -27,7 +28,7 @@ func TestGuestPair(t *testing.T) {
 	}
 	var lossy []cell
 	if os.Getenv(pairEnv) == "all" {
-		clean, lossy = matrixCells(), lossyCells()
+		clean, lossy = slices.Concat(matrixCells(), serviceCells()), lossyCells()
 	}
 	a, b := lab.Guests[0], lab.Guests[1]
 	for _, roles := range []struct{ server, client *guest.Guest }{{a, b}, {b, a}} {
@@ -61,7 +62,7 @@ func TestKernelMatrix(t *testing.T) {
 			t.Run(g.Line, func(t *testing.T) {
 				t.Parallel() // every guest has an address of ours to itself
 				for _, weServe := range []bool{true, false} {
-					runColumn(t, m, lab.Host, bin, g, weServe, matrixCells())
+					runColumn(t, m, lab.Host, bin, g, weServe, slices.Concat(matrixCells(), serviceCells()))
 				}
 				withLoss(t, g, func() {
 					for _, weServe := range []bool{true, false} {
