@@ -24,6 +24,10 @@ const (
 	BytesPer = "B"
 )
 
+// LostPercent is the name, among the other measurements of a run, of the share
+// of the messages that an unreliable service has lost.
+const LostPercent = "lost_percent"
+
 // Cell is one thing to measure, by one stack: the same operation by two stacks
 // is two cells.
 type Cell struct {

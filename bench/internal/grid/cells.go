@@ -31,6 +31,7 @@ func cells(o Options) []cell.Cell {
 	b.bidirectional()
 	b.smallMTU()
 	b.rates()
+	b.services()
 	b.pollingLatency()
 	b.eventLatency()
 	b.idle()
@@ -179,6 +180,27 @@ func (b *builder) rates() {
 		ours.Config{Test: ours.Stream, Op: "atomic", Size: 8, Depth: 256, Burst: 16})
 	b.ours("ours/write/4KiB/qps=1", "RDMA WRITE of 4 KiB, 256 outstanding, posted by 16", cell.MsgRate, "mmsg",
 		ours.Config{Test: ours.Stream, Op: "write", Size: 4096, Depth: 256, Burst: 16})
+}
+
+// services: the unreliable ones beside the reliable one. Nothing holds their
+// senders back, so what counts is what arrives.
+func (b *builder) services() {
+	b.group = "services"
+	for _, size := range []int{4096, 8} {
+		unit, value := cell.Gbps, "gbps"
+		c := ours.Config{Test: ours.Stream, Op: "send", Size: size, Depth: 256, Burst: 16}
+		if size == 8 {
+			unit, value, c.Depth, c.Burst = cell.MsgRate, "mmsg", 2048, 64
+		}
+		for _, s := range []struct {
+			service ours.Service
+			name    string
+			what    string
+		}{{ours.RC, "rc", "RC"}, {ours.UC, "uc", "UC, as received"}, {ours.UD, "ud", "UD, as received"}} {
+			c.Service = s.service
+			b.ours(fmt.Sprintf("ours/%s/send/%s", s.name, cell.Bytes(size)), fmt.Sprintf("SEND of %s over %s", cell.Bytes(size), s.what), unit, value, c)
+		}
+	}
 }
 
 // pollingLatency: both sides poll. SEND, WRITE and the raw datagrams show half

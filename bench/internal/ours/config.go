@@ -36,11 +36,23 @@ const (
 	Lookup   Test = "lookup" // resolving keys among many regions; needs no peer
 )
 
+// Service is a transport service.
+type Service string
+
+// Services. What UC and UD lose stays lost: of a Stream that counts as measured
+// which arrives.
+const (
+	RC Service = ""
+	UC Service = "uc"
+	UD Service = "ud"
+)
+
 // Config is what a worker is told.
 type Config struct {
 	Test    Test          `json:"test"`
 	Addr    string        `json:"addr"`
 	Op      string        `json:"op"` // "write", "send", "read", "atomic"
+	Service Service       `json:"service"`
 	Size    int           `json:"size"`
 	QPs     int           `json:"qps"`
 	Depth   int           `json:"depth"` // operations outstanding, all queue pairs together

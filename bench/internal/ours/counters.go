@@ -54,12 +54,13 @@ func (s *side) costs(r *pair.Result) {
 }
 
 // mishaps adds what went wrong on this side since the device was opened. With
-// faults being injected, losses and what repairs them are no errors; nor is a
+// faults being injected, losses and what repairs them are no errors. Nor are
+// the losses of an unreliable service, which the sample tells of, nor is a
 // packet sent again for nothing, because the peer was not scheduled for a
 // while.
 func (s *side) mishaps(r *pair.Result) {
 	fatal, maybe := r.Errors, r.Errors
-	if s.cfg.Loss > 0 {
+	if s.cfg.Loss > 0 || !s.cfg.reliable() {
 		maybe = r.Counts
 	}
 	add := func(m map[string]uint64, name string, n uint64) {

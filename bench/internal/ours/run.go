@@ -35,7 +35,7 @@ func Runner(a Addrs, c Config, value string) func(context.Context, cell.Window) 
 func sample(c *Config, passive, active pair.Result, value string) cell.Sample {
 	s := cell.Sample{Value: active.Values[value], Extra: map[string]float64{}}
 	for k, v := range active.Values {
-		if k != value && k != "messages" && k != "cpu_seconds" && k != "heap_objects" && k != "seconds" {
+		if k != value && k != "messages" && k != "sent" && k != "received" && k != "cpu_seconds" && k != "heap_objects" && k != "seconds" {
 			s.Extra[k] = v
 		}
 	}
@@ -60,6 +60,9 @@ func sample(c *Config, passive, active pair.Result, value string) cell.Sample {
 		}
 	}
 	s.Count, s.Errors = sum(active.Counts, passive.Counts), sum(active.Errors, passive.Errors)
+	if c.Test == Stream && !c.reliable() {
+		delivered(&s, passive, active)
+	}
 	return s
 }
 

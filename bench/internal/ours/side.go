@@ -1,7 +1,6 @@
 package ours
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"net/netip"
@@ -32,6 +31,8 @@ type side struct {
 	cq     *verbs.CQ
 	ch     *verbs.CompChannel // nil unless events are asked for
 	qps    []*verbs.QP
+	ahs    []*verbs.AddressHandle // UD: of the peer, one for each queue pair
+	peers  []verbs.QPN            // UD: its queue pairs
 	source *verbs.MR
 	target *verbs.MR
 	extra  []*verbs.MR
@@ -111,7 +112,7 @@ func (s *side) Hello() (any, error) {
 	if s.cq, err = s.dev.CreateCQ(entries, opts...); err != nil {
 		return nil, err
 	}
-	n := max(targetBytes, s.cfg.Size)
+	n := max(targetBytes, s.cfg.grh()+s.cfg.Size)
 	access := verbs.LocalWrite | verbs.RemoteWrite | verbs.RemoteRead | verbs.RemoteAtomic
 	if s.source, err = s.pd.AllocMemory(n, access); err != nil {
 		return nil, err
@@ -143,7 +144,7 @@ func (s *side) createQPs() (*hello, error) {
 	s.qps = make([]*verbs.QP, 0, s.cfg.QPs)
 	for range s.cfg.QPs {
 		q, err := s.pd.CreateQP(verbs.QPConfig{
-			SendCQ: s.cq, RecvCQ: s.cq,
+			Type: s.cfg.qpType(), SendCQ: s.cq, RecvCQ: s.cq,
 			MaxSendWR: s.cfg.depth(), MaxRecvWR: s.cfg.recvDepth(), MaxSendSGE: 1, MaxRecvSGE: 1,
 		})
 		if err != nil {
@@ -178,7 +179,7 @@ func (s *side) Connect(raw json.RawMessage) error {
 				return err
 			}
 		}
-		if err := q.Connect(context.Background(), h.Endpoints[i], verbs.WithMTU(mtu)); err != nil {
+		if err := s.connect(q, h.Endpoints[i], mtu); err != nil {
 			return fmt.Errorf("connecting queue pair %d: %w", i, err)
 		}
 	}
@@ -190,7 +191,7 @@ const recvFlag = 1 << 63
 
 // postRecvs posts n receives. They share memory: nobody looks at what arrives.
 func (s *side) postRecvs(q *verbs.QP, index, n int) error {
-	wr := verbs.RecvWR{ID: recvFlag | uint64(index), SGList: []verbs.SGE{s.target.Slice(0, max(s.cfg.Size, 8))}}
+	wr := verbs.RecvWR{ID: recvFlag | uint64(index), SGList: []verbs.SGE{s.target.Slice(0, s.cfg.grh()+max(s.cfg.Size, 8))}}
 	for range n {
 		if err := q.PostRecv(wr); err != nil {
 			return err

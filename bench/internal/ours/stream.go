@@ -28,6 +28,7 @@ type stream struct {
 	turn        int
 	outstanding int
 	done        uint64 // operations completed
+	received    uint64 // messages of the peer
 	place       int    // of the next operation in memory
 	watch       *watch
 
@@ -77,6 +78,7 @@ func (s *stream) Run(stop <-chan struct{}) (pair.Result, error) {
 			return r, err
 		}
 	}
+	r.Values["sent"] = float64(s.done)
 	if s.cfg.Both { // the peer began a moment later, and still needs receives
 		if err := s.linger(100 * time.Millisecond); err != nil {
 			return r, err
@@ -97,7 +99,7 @@ func (s *stream) linger(d time.Duration) error {
 }
 
 func (s *stream) prepareRecv() {
-	s.rsge[0] = s.target.Slice(0, s.cfg.Size)
+	s.rsge[0] = s.target.Slice(0, s.cfg.grh()+s.cfg.Size)
 	s.rwr[0].SGList = s.rsge[:]
 }
 
@@ -124,6 +126,7 @@ func (s *stream) fill() error {
 			wr := &s.wrs[j]
 			s.sge[j].Addr = s.source.Addr() + uint64(s.place)
 			wr.ID = uint64(s.turn)
+			s.address(wr, s.turn)
 			wr.Signaled = j == burst-1
 			if s.opcode != verbs.OpSend {
 				wr.Remote = s.remote.At(uint64(s.place))
@@ -179,6 +182,7 @@ func (s *stream) handle(wcs []verbs.WC) error {
 		}
 		q := int(wc.ID &^ recvFlag)
 		if wc.ID&recvFlag != 0 {
+			s.received++
 			s.rwr[0].ID = wc.ID
 			if err := s.qps[q].PostRecv(s.rwr[:]...); err != nil {
 				return fmt.Errorf("posting a receive: %w", err)
@@ -213,6 +217,12 @@ func (s *stream) serve(stop <-chan struct{}) (pair.Result, error) {
 	}
 	r := newResult()
 	s.costs(&r)
+	if !s.cfg.reliable() {
+		if err := s.linger(drainTime); err != nil {
+			return r, err
+		}
+	}
+	r.Values["received"] = float64(s.received)
 	s.mishaps(&r)
 	return r, nil
 }

@@ -111,6 +111,9 @@ func (r *Report) tables(b *strings.Builder) {
 			value = "**failed**"
 		default:
 			value, spread = number(row.Median), number(row.Min)+" … "+number(row.Max)
+			if lost, ok := row.Extra[cell.LostPercent]; ok {
+				spread += ", " + number(lost) + " % lost"
+			}
 			if a, ok := row.Extra["active_cpu_us_per_msg"]; ok {
 				cpu = number(a) + ", " + number(row.Extra["passive_cpu_us_per_msg"])
 			}
