@@ -170,6 +170,13 @@ func (e *Engine) PostSend(q *QP, wrs []ib.SendWR) (int, error) {
 	return len(wrs), nil
 }
 
+// PostSends is PostSend of all requests, or of none if one of them is refused.
+// Then it returns which one.
+func (e *Engine) PostSends(q *QP, wrs []ib.SendWR) (int, error) {
+	e.turns.push(q)
+	return q.core.PostSends(wrs)
+}
+
 // PostRecv posts receive buffers in order (IBTA 11.4.1.2). On an error it
 // returns how many were accepted before the bad one.
 func (e *Engine) PostRecv(q *QP, wrs []ib.RecvWR) (int, error) {

@@ -272,6 +272,20 @@ func (q *QP) PostSend(wrs []ib.SendWR) (int, error) {
 	return n, err
 }
 
+// PostSends is PostSend of all requests, or of none if one of them is refused.
+// Then it says which one.
+func (q *QP) PostSends(wrs []ib.SendWR) (int, error) {
+	s := q.shard
+	s.lock()
+	defer s.unlock()
+	if q.closed {
+		return 0, ErrClosed
+	}
+	n, err := s.eng.PostSends(q.core, wrs)
+	q.flush()
+	return n, err
+}
+
 // PostRecv posts receive buffers in order. On an error it says how many were
 // accepted before the bad one.
 func (q *QP) PostRecv(wrs []ib.RecvWR) (int, error) {

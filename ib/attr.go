@@ -33,10 +33,10 @@ const (
 	AttrMinRNRTimer     AttrMask = 0x8000
 	AttrSQPSN           AttrMask = 0x10000
 	AttrMaxDestRdAtomic AttrMask = 0x20000
-	AttrPathMigState    AttrMask = 0x40000 // accepted and without effect
+	AttrPathMigState    AttrMask = 0x40000 // only MigMigrated: there is one path
 	AttrCap             AttrMask = 0x80000 // never allowed: queues are not resized
 	AttrDestQPN         AttrMask = 0x100000
-	AttrRateLimit       AttrMask = 0x2000000 // never allowed: raw packets only
+	AttrRateLimit       AttrMask = 0x2000000 // and RateBurst
 )
 
 var attrNames = [...]string{
@@ -100,4 +100,31 @@ type Attr struct {
 	MaxDestRdAtomic uint8      // the same for the peer's here; replay state is kept for so many, and more are put off
 	MinRNRTimer     uint8      // the timer code that our receiver-not-ready NAKs carry, 0 to 31
 	DestQPN         rocev2.QPN
+	PathMigState    MigState // of the primary path, which is the only one
+	RateLimit       uint32   // kb/s of requests on the wire; 0 is no limit
+	RateBurst       uint32   // bytes that may go at once after a pause; 0 is what RateLimit gives in 4 ms
+}
+
+// MigState is the state of path migration (IBTA 17.2.8), with the numbers of
+// ibv_mig_state.
+type MigState uint8
+
+// The states of path migration.
+const (
+	MigMigrated MigState = iota
+	MigRearm
+	MigArmed
+)
+
+// String returns the name without its prefix.
+func (s MigState) String() string {
+	switch s {
+	case MigMigrated:
+		return "MIGRATED"
+	case MigRearm:
+		return "REARM"
+	case MigArmed:
+		return "ARMED"
+	}
+	return "migration state " + strconv.Itoa(int(s))
 }

@@ -24,10 +24,12 @@ func checkAttr(a *ib.Attr, mask ib.AttrMask) (bad ib.AttrMask, why string) {
 		{ib.AttrRetryCount, a.RetryCount <= 7, "larger than 7"},
 		{ib.AttrRNRRetry, a.RNRRetry <= 7, "larger than 7"},
 		{ib.AttrMaxQPRdAtomic, a.MaxRdAtomic <= ib.MaxRdAtomic, "larger than 128"},
-		{ib.AttrAltPath, false, "there is no path migration on RoCE"},
+		{ib.AttrAltPath, false, "there is no path migration on RoCE: the queue pair has one path"},
+		{ib.AttrPathMigState, a.PathMigState == ib.MigMigrated, a.PathMigState.String() + ": there is no path migration on RoCE, only MIGRATED"},
 		{ib.AttrMinRNRTimer, a.MinRNRTimer <= 31, "larger than 31"},
 		{ib.AttrMaxDestRdAtomic, a.MaxDestRdAtomic <= ib.MaxRdAtomic, "larger than 128"},
 		{ib.AttrDestQPN, a.DestQPN <= rocev2.QPNMask, "not a 24-bit number"},
+		{ib.AttrDestQPN, a.DestQPN != 0 && a.DestQPN != rocev2.MulticastQPN, "no connected queue pair has this number"},
 	}
 	for _, c := range &checks {
 		if mask&c.attr != 0 && !c.ok {
@@ -40,10 +42,9 @@ func checkAttr(a *ib.Attr, mask ib.AttrMask) (bad ib.AttrMask, why string) {
 	return 0, ""
 }
 
-// accessMask is what ACCESS_FLAGS may hold. Only the remote rights have a
-// meaning for a queue pair.
-const accessMask = ib.LocalWrite | ib.RemoteWrite | ib.RemoteRead | ib.RemoteAtomic | ib.MWBind |
-	ib.ZeroBased | ib.FlushGlobal | ib.FlushPersistent | ib.RelaxedOrdering
+// accessMask is what ACCESS_FLAGS may hold: the hints too, which mean nothing
+// here. Only the remote rights have a meaning for a queue pair.
+const accessMask = ib.AccessMask
 
 // assignAttr copies the selected attributes from b to a.
 func assignAttr(a, b *ib.Attr, mask ib.AttrMask) {
@@ -62,6 +63,9 @@ func assignAttr(a, b *ib.Attr, mask ib.AttrMask) {
 	set(mask, ib.AttrMaxDestRdAtomic, &a.MaxDestRdAtomic, b.MaxDestRdAtomic)
 	set(mask, ib.AttrMinRNRTimer, &a.MinRNRTimer, b.MinRNRTimer)
 	set(mask, ib.AttrDestQPN, &a.DestQPN, b.DestQPN)
+	set(mask, ib.AttrPathMigState, &a.PathMigState, b.PathMigState)
+	set(mask, ib.AttrRateLimit, &a.RateLimit, b.RateLimit)
+	set(mask, ib.AttrRateLimit, &a.RateBurst, b.RateBurst)
 }
 
 func set[T any](mask, attr ib.AttrMask, dst *T, v T) {

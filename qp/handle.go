@@ -181,7 +181,7 @@ func (q *QP) Poll(now clock.Time, limit Limit, w Writer) (p Polled) {
 		q.cnp.poll(&q.conn, &out)
 	}
 	if q.dgram != nil {
-		q.dgram.Poll(&out)
+		q.dgram.Poll(now, &out)
 		return q.polled(&out, p)
 	}
 	q.resp.Poll(limit.DelayAck, &out)

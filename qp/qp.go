@@ -225,6 +225,39 @@ func (q *QP) PostSend(wr *ib.SendWR) error {
 	return q.req.Post(wr)
 }
 
+// PostSends queues all of the requests, or none if one of them is refused. Then
+// it returns which one.
+func (q *QP) PostSends(wrs []ib.SendWR) (int, error) {
+	for i := range wrs {
+		if err := q.checkSend(&wrs[i]); err != nil {
+			return i, err
+		}
+	}
+	if room := q.sendRoom(); len(wrs) > room {
+		return room, ib.ErrQueueFull
+	}
+	for i := range wrs {
+		if err := q.PostSend(&wrs[i]); err != nil {
+			return i, err
+		}
+	}
+	return len(wrs), nil
+}
+
+func (q *QP) checkSend(wr *ib.SendWR) error {
+	if q.dgram != nil {
+		return q.dgram.CheckPost(wr)
+	}
+	return q.req.CheckPost(wr)
+}
+
+func (q *QP) sendRoom() int {
+	if q.dgram != nil {
+		return q.dgram.Room()
+	}
+	return q.req.Room()
+}
+
 // PostRecv queues a receive, from state INIT on. In ERR it completes at once
 // with WR_FLUSH_ERR. The error wraps one of those of package ib, and then
 // nothing was queued.

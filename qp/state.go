@@ -38,13 +38,14 @@ type transition struct {
 }
 
 const (
-	migOpt   = ib.AttrCurState | ib.AttrAltPath | ib.AttrAccess | ib.AttrPathMigState
-	drainedC = ib.AttrAltPath | ib.AttrAccess | ib.AttrPKeyIndex | ib.AttrPathMigState
+	migOpt   = ib.AttrCurState | ib.AttrAltPath | ib.AttrAccess | ib.AttrPathMigState | ib.AttrRateLimit
+	drainedC = ib.AttrAltPath | ib.AttrAccess | ib.AttrPKeyIndex | ib.AttrPathMigState | ib.AttrRateLimit
 )
 
 // transitions is the whole state table (IBTA 10.3.1 and
 // 11.2.5.2, as Linux has it): what is not listed is not allowed. Any state may
-// go to RESET, any but RESET to ERR.
+// go to RESET, any but RESET to ERR. Linux has RATE_LIMIT for raw packets alone;
+// here every service has it, from RTS on.
 var transitions = []transition{
 	{ib.StateReset, ib.StateReset, classAll, 0, 0},
 	{ib.StateInit, ib.StateReset, classAll, 0, 0},
@@ -75,26 +76,26 @@ var transitions = []transition{
 		ib.AttrAV | ib.AttrPathMTU | ib.AttrDestQPN | ib.AttrRQPSN | ib.AttrMaxDestRdAtomic | ib.AttrMinRNRTimer,
 		ib.AttrAltPath | ib.AttrAccess | ib.AttrPKeyIndex},
 
-	{ib.StateRTR, ib.StateRTS, classDgram, ib.AttrSQPSN, ib.AttrCurState | ib.AttrQKey},
+	{ib.StateRTR, ib.StateRTS, classDgram, ib.AttrSQPSN, ib.AttrCurState | ib.AttrQKey | ib.AttrRateLimit},
 	{ib.StateRTR, ib.StateRTS, classUC, ib.AttrSQPSN, migOpt},
 	{ib.StateRTR, ib.StateRTS, classRC, ib.AttrTimeout | ib.AttrRetryCount | ib.AttrRNRRetry | ib.AttrSQPSN | ib.AttrMaxQPRdAtomic,
 		migOpt | ib.AttrMinRNRTimer},
 
-	{ib.StateRTS, ib.StateRTS, classDgram, 0, ib.AttrCurState | ib.AttrQKey},
+	{ib.StateRTS, ib.StateRTS, classDgram, 0, ib.AttrCurState | ib.AttrQKey | ib.AttrRateLimit},
 	{ib.StateRTS, ib.StateRTS, classUC, 0, migOpt},
 	{ib.StateRTS, ib.StateRTS, classRC, 0, migOpt | ib.AttrMinRNRTimer},
 	{ib.StateRTS, ib.StateSQD, classAll, 0, ib.AttrEnableSQDNotify},
 
-	{ib.StateSQD, ib.StateRTS, classDgram, 0, ib.AttrCurState | ib.AttrQKey},
+	{ib.StateSQD, ib.StateRTS, classDgram, 0, ib.AttrCurState | ib.AttrQKey | ib.AttrRateLimit},
 	{ib.StateSQD, ib.StateRTS, classUC, 0, migOpt},
 	{ib.StateSQD, ib.StateRTS, classRC, 0, migOpt | ib.AttrMinRNRTimer},
-	{ib.StateSQD, ib.StateSQD, classDgram, 0, ib.AttrPKeyIndex | ib.AttrQKey},
+	{ib.StateSQD, ib.StateSQD, classDgram, 0, ib.AttrPKeyIndex | ib.AttrQKey | ib.AttrRateLimit},
 	{ib.StateSQD, ib.StateSQD, classUC, 0, drainedC | ib.AttrAV},
 	{ib.StateSQD, ib.StateSQD, classRC, 0, drainedC | ib.AttrAV | ib.AttrPort | ib.AttrTimeout | ib.AttrRetryCount | ib.AttrRNRRetry |
 		ib.AttrMaxQPRdAtomic | ib.AttrMaxDestRdAtomic | ib.AttrMinRNRTimer},
 
-	{ib.StateSQE, ib.StateRTS, classDgram, 0, ib.AttrCurState | ib.AttrQKey},
-	{ib.StateSQE, ib.StateRTS, classUC, 0, ib.AttrCurState | ib.AttrAccess},
+	{ib.StateSQE, ib.StateRTS, classDgram, 0, ib.AttrCurState | ib.AttrQKey | ib.AttrRateLimit},
+	{ib.StateSQE, ib.StateRTS, classUC, 0, ib.AttrCurState | ib.AttrAccess | ib.AttrRateLimit},
 }
 
 // findTransition returns the row for a service, or nil if the pair is not in

@@ -56,6 +56,14 @@ func TestTransitionTable(t *testing.T) {
 	want[key{ud, ib.StateSQD, ib.StateSQD}] = bits{0, 0x50}
 	want[key{uc, ib.StateSQE, ib.StateRTS}] = bits{0, 0x2 | 0x8}
 	want[key{ud, ib.StateSQE, ib.StateRTS}] = bits{0, 0x42}
+	// RATE_LIMIT of every service, where the table of Linux has it for raw
+	// packets alone: on every way to RTS, and in SQD.
+	for k, w := range want {
+		if k.to == ib.StateRTS || k.from == ib.StateSQD && k.to == ib.StateSQD {
+			w.optional |= 0x2000000
+			want[k] = w
+		}
+	}
 	for k, w := range want { // as UD, without a port
 		if k.s == ud {
 			k.s = ib.GSI
@@ -141,6 +149,8 @@ func TestModifyErrors(t *testing.T) {
 		{func(a *ib.Attr) { a.MaxDestRdAtomic = 129 }, "MAX_DEST_RD_ATOMIC"},
 		{func(a *ib.Attr) { a.AV.DGID = netip.Addr{} }, "AV"},
 		{func(a *ib.Attr) { a.DestQPN = 1 << 24 }, "DEST_QPN"},
+		{func(a *ib.Attr) { a.DestQPN = 0 }, "DEST_QPN: no connected queue pair"},
+		{func(a *ib.Attr) { a.DestQPN = rocev2.MulticastQPN }, "DEST_QPN: no connected queue pair"},
 	} {
 		a := rtr
 		c.change(&a)

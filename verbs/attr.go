@@ -100,6 +100,9 @@ const (
 	AttrMaxDestRdAtomic AttrMask = ib.AttrMaxDestRdAtomic
 	AttrMinRNRTimer     AttrMask = ib.AttrMinRNRTimer
 	AttrDestQPN         AttrMask = ib.AttrDestQPN
+	AttrAltPath         AttrMask = ib.AttrAltPath // refused: there is no path migration on RoCE
+	AttrPathMigState    AttrMask = ib.AttrPathMigState
+	AttrRateLimit       AttrMask = ib.AttrRateLimit // RateLimit and RateBurst
 )
 
 // Attr holds the attributes of a queue pair, in the units of the standard (IBTA
@@ -162,7 +165,29 @@ type Attr struct {
 
 	// DestQPN is the peer's queue pair.
 	DestQPN QPN
+
+	// PathMigState is MigMigrated: there is one path.
+	PathMigState MigState
+
+	// RateLimit is how fast requests are sent at the most, in kb/s on the
+	// wire; 0 means no limit. See QP.SetRateLimit.
+	RateLimit uint32
+
+	// RateBurst is how many bytes may go at once after a pause. 0 means
+	// what RateLimit gives in 4 ms.
+	RateBurst uint32
 }
+
+// MigState is the state of path migration, with the numbers of ibv_mig_state.
+type MigState = ib.MigState
+
+// States of path migration. A queue pair has one path, and is always in the
+// first.
+const (
+	MigMigrated MigState = ib.MigMigrated
+	MigRearm    MigState = ib.MigRearm
+	MigArmed    MigState = ib.MigArmed
+)
 
 // AddressVector says how packets reach a peer.
 type AddressVector struct {

@@ -61,6 +61,9 @@ func attrOf(a *Attr) *ib.Attr {
 		MaxDestRdAtomic: a.MaxDestRdAtomic,
 		MinRNRTimer:     a.MinRNRTimer,
 		DestQPN:         a.DestQPN,
+		PathMigState:    a.PathMigState,
+		RateLimit:       a.RateLimit,
+		RateBurst:       a.RateBurst,
 	}
 }
 
@@ -85,6 +88,9 @@ func attrFrom(a *ib.Attr) Attr {
 		MaxDestRdAtomic: a.MaxDestRdAtomic,
 		MinRNRTimer:     a.MinRNRTimer,
 		DestQPN:         a.DestQPN,
+		PathMigState:    a.PathMigState,
+		RateLimit:       a.RateLimit,
+		RateBurst:       a.RateBurst,
 	}
 }
 

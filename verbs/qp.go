@@ -3,6 +3,7 @@ package verbs
 import (
 	"errors"
 	"fmt"
+	"math"
 	"net/netip"
 	"sync"
 
@@ -147,6 +148,28 @@ func (q *QP) Modify(a *Attr, mask AttrMask) error {
 		q.mu.Unlock()
 	}
 	return nil
+}
+
+// SetRateLimit bounds how fast requests are sent, in bits per second on the
+// wire: Ethernet, IPv4, UDP, BTH, payload and ICRC. A READ counts with the
+// responses that it asks for; what is sent again counts too. Acknowledgements
+// and the answers to the peer's READs are not paced. burst is how many bytes may
+// go at once after a pause; 0 means what the rate gives in 4 ms, which is a good
+// value: timers may be late by as much. The rate is rounded up to whole kb/s; 0
+// takes the bound away, and so does RESET.
+//
+// The queue pair is in RTS or SQD. The error wraps a *ModifyError, a
+// *RangeError, or ErrClosed.
+func (q *QP) SetRateLimit(bitsPerSecond uint64, burst int) error {
+	kilobits := (bitsPerSecond + 999) / 1000
+	switch {
+	case kilobits > math.MaxUint32 || bitsPerSecond > math.MaxUint64-999:
+		return fmt.Errorf("verbs: rate limit of QP %v: %d bits per second are more than the %d kb/s that can be set; 0 is no limit",
+			q.QPN(), bitsPerSecond, uint32(math.MaxUint32))
+	case burst < 0 || burst > math.MaxInt32:
+		return fmt.Errorf("verbs: rate limit of QP %v: %w", q.QPN(), &RangeError{What: "burst", Got: burst, Max: math.MaxInt32})
+	}
+	return q.Modify(&Attr{RateLimit: uint32(kilobits), RateBurst: uint32(burst)}, AttrRateLimit)
 }
 
 // newPSN returns a random PSN that is not old.

@@ -7,7 +7,7 @@
 // default: a window in bytes that grows on acknowledgements and shrinks on
 // losses and on congestion notifications. One that works with rates, such as
 // DCQCN, says with Limit.NotBefore when the next packets may go, and hears with
-// Sent what went.
+// Sent what went. Pacer gives a rate to any controller.
 //
 // A controller knows nothing of packets, timers or retransmission: what counts
 // as a loss, and whether silence was one, the requester decides. It limits what
@@ -87,9 +87,10 @@ type Controller interface {
 	// is not looked at.
 	SetConfig(c Config)
 
-	// Sent is called after so many bytes of requests were sent, if
-	// Limit.Burst is not 0.
-	Sent(now clock.Time, bytes int)
+	// Sent is called after requests were sent, if Limit.Burst is not 0: so
+	// many packets, of so many bytes as they count in flight. A READ counts
+	// as the packets that it asks for.
+	Sent(now clock.Time, bytes, packets int)
 	// Acked is called when n more bytes are acknowledged, up to f.Una. It
 	// returns the Limit too, for it is called often.
 	Acked(now clock.Time, f Flight, n uint64) Limit

@@ -65,7 +65,7 @@ func (w *Window) SetConfig(c Config) {
 }
 
 // Sent implements Controller. A window has no rate.
-func (w *Window) Sent(clock.Time, int) {}
+func (w *Window) Sent(clock.Time, int, int) {}
 
 // Lost implements Controller.
 func (w *Window) Lost(_ clock.Time, f Flight, how Loss) bool {

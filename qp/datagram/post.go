@@ -3,6 +3,7 @@ package datagram
 import (
 	"cmp"
 	"fmt"
+	"math"
 
 	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/rocev2"
@@ -20,32 +21,12 @@ var stateErrors = func() (errs [ib.NumStates]error) {
 // once back in RTS); SQE and ERR complete them at once with WR_FLUSH_ERR; the
 // others refuse (IBTA 10.3.1). On an error nothing was queued.
 func (s *Sender) Post(wr *ib.SendWR) error {
-	flushed := false
-	switch s.c.State {
-	case ib.StateRTS, ib.StateSQD:
-	case ib.StateSQE, ib.StateErr:
-		flushed = true
-	default:
-		return stateErrors[s.c.State]
-	}
-	if s.queue.Full() && !flushed {
-		return ib.ErrQueueFull
-	}
-	if err := s.checkOpcode(wr); err != nil {
-		return err
-	}
-	length, err := s.length(wr)
+	length, to, err := s.check(wr)
 	if err != nil {
 		return err
 	}
-	var to destination
-	if s.datagrams() {
-		if to, err = s.destination(wr); err != nil {
-			return err
-		}
-	}
 	s.c.Stats.SendPosted++
-	if flushed {
+	if s.flushes() {
 		s.completeError(wr.ID, wr.Opcode, ib.StatusWRFlushErr, 0)
 		return nil
 	}
@@ -54,6 +35,41 @@ func (s *Sender) Post(wr *ib.SendWR) error {
 	}
 	s.queue.Push(wr, uint32(length), wr.Signaled || s.signalAll)
 	return nil
+}
+
+// flushes reports whether requests complete at once, with WR_FLUSH_ERR.
+func (s *Sender) flushes() bool { return s.c.State == ib.StateSQE || s.c.State == ib.StateErr }
+
+// CheckPost returns what Post would return, and queues nothing.
+func (s *Sender) CheckPost(wr *ib.SendWR) error {
+	_, _, err := s.check(wr)
+	return err
+}
+
+// Room returns how many requests can be posted now.
+func (s *Sender) Room() int {
+	if s.flushes() {
+		return math.MaxInt
+	}
+	return s.queue.Room()
+}
+
+// check returns the length of the message and where it goes, or what is wrong
+// with the request.
+func (s *Sender) check(wr *ib.SendWR) (length uint64, to destination, err error) {
+	switch {
+	case s.c.State < ib.StateRTS:
+		return 0, to, stateErrors[s.c.State]
+	case s.queue.Full() && !s.flushes():
+		return 0, to, ib.ErrQueueFull
+	}
+	if err := s.checkOpcode(wr); err != nil {
+		return 0, to, err
+	}
+	if length, err = s.length(wr); err == nil && s.datagrams() {
+		to, err = s.destination(wr)
+	}
+	return length, to, err
 }
 
 // slot returns the place of request i in s.to.

@@ -1,8 +1,11 @@
 package datagram
 
 import (
+	"math"
+
 	"github.com/gosoftroce/rocev2/clock"
 	"github.com/gosoftroce/rocev2/ib"
+	"github.com/gosoftroce/rocev2/qp/cc"
 	"github.com/gosoftroce/rocev2/qp/conn"
 	"github.com/gosoftroce/rocev2/qp/queue"
 	"github.com/gosoftroce/rocev2/rocev2"
@@ -38,6 +41,8 @@ type Sender struct {
 	signalAll bool
 	notify    bool // raise EventSQDrained when drained
 
+	rate  cc.Rate
+	paced bool       // the last poll stopped for the rate
 	nxt   rocev2.PSN // PSN of the next packet
 	sent  uint32     // packets of the oldest request that were sent
 	fetch conn.Fetches
@@ -67,6 +72,7 @@ func (s *Sender) Reset() {
 	s.queue.Clear()
 	clear(s.to)
 	s.nxt, s.sent, s.notify, s.fetch = 0, 0, false, conn.Fetches{}
+	s.rate, s.paced = cc.Rate{}, false
 }
 
 // ReadyToReceive takes the port's MTU where there is no path, on the way to
@@ -85,13 +91,26 @@ func (s *Sender) Configure(mask ib.AttrMask) {
 	if mask&ib.AttrQKey != 0 && s.typ == ib.GSI {
 		s.c.Attr.QKey = GSIQKey
 	}
+	if mask&ib.AttrRateLimit != 0 {
+		a := &s.c.Attr
+		s.rate.Set(uint64(a.RateLimit)*1000, int(min(a.RateBurst, math.MaxInt32)))
+		s.paced = false
+	}
 }
 
-// HandleTimeout does what is due at now: nothing ever is.
-func (s *Sender) HandleTimeout(clock.Time) {}
+// HandleTimeout does what is due at now: Poll may go on where the rate has
+// stopped it.
+func (s *Sender) HandleTimeout(now clock.Time) {
+	_, at := s.rate.Next()
+	s.paced = s.paced && now < at
+}
 
-// Deadline returns when HandleTimeout wants to be called, and whether at all.
-func (s *Sender) Deadline() (clock.Time, bool) { return 0, false }
+// Deadline returns when HandleTimeout wants to be called, and then Poll, and
+// whether at all.
+func (s *Sender) Deadline() (clock.Time, bool) {
+	_, at := s.rate.Next()
+	return at, s.paced
+}
 
 // NextPSN returns the PSN of the next packet.
 func (s *Sender) NextPSN() rocev2.PSN { return s.nxt }
@@ -159,7 +178,7 @@ func (s *Sender) Flush() {
 		s.completeError(w.ID, w.Opcode, ib.StatusWRFlushErr, 0)
 	}
 	clear(s.to)
-	s.sent, s.notify, s.fetch = 0, false, conn.Fetches{}
+	s.sent, s.notify, s.fetch, s.paced = 0, false, conn.Fetches{}, false
 }
 
 // Fetch returns the next memory that must be fetched, each once.

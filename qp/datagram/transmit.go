@@ -3,7 +3,9 @@ package datagram
 import (
 	"encoding/binary"
 
+	"github.com/gosoftroce/rocev2/clock"
 	"github.com/gosoftroce/rocev2/ib"
+	"github.com/gosoftroce/rocev2/qp/cc"
 	"github.com/gosoftroce/rocev2/qp/conn"
 	"github.com/gosoftroce/rocev2/qp/queue"
 	"github.com/gosoftroce/rocev2/rocev2"
@@ -43,13 +45,39 @@ func (s *Sender) wireOpcodes() *opcodeTable {
 }
 
 // Poll writes packets until out takes no more or nothing may be sent now.
-func (s *Sender) Poll(out *conn.Output) {
+func (s *Sender) Poll(now clock.Time, out *conn.Output) {
+	s.paced = false
 	for s.mayGoOn() {
+		if s.rate.On() && s.waitsForRate(now) {
+			return
+		}
 		buf := out.Room()
+		bytes, packets := s.c.Stats.TxBytes, out.Packets
 		if buf == nil || !s.pollNext(buf, out) {
 			return
 		}
+		if s.rate.On() {
+			s.rate.Sent(now, int(s.c.Stats.TxBytes-bytes), out.Packets-packets)
+		}
 	}
+}
+
+// waitsForRate reports whether nothing may be sent yet.
+func (s *Sender) waitsForRate(now clock.Time) bool {
+	_, at := s.rate.Next()
+	s.paced = now < at
+	return s.paced
+}
+
+// runLength returns how many packets in the middle of a message may be written
+// at once.
+func (s *Sender) runLength(w *queue.Send, most int) int {
+	n := min(most, int(w.PSNs-s.sent)-1)
+	if s.rate.On() {
+		room, _ := s.rate.Next()
+		n = min(n, room/(s.c.MTU+cc.WireOverhead))
+	}
+	return n
 }
 
 // mayGoOn reports whether there is a request that waits neither for memory nor
@@ -65,7 +93,7 @@ func (s *Sender) pollNext(buf []byte, out *conn.Output) bool {
 	w := s.queue.At(s.queue.Head)
 	if s.sent == 0 {
 		w.PSNs = s.c.PSNs(w.Length)
-	} else if n := min(out.Left(), int(w.PSNs-s.sent)-1); n > 1 && w.NumSGE == 1 {
+	} else if n := s.runLength(w, out.Left()); n > 1 && w.NumSGE == 1 {
 		if n = s.writeRun(w, n, out); n > 0 {
 			s.advance(w, n, n<<s.c.Shift)
 			return true

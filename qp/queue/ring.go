@@ -89,6 +89,9 @@ func (s *SendRing) Len() int { return int(s.Tail - s.Head) }
 // Full reports whether there is no room for another request.
 func (s *SendRing) Full() bool { return s.Tail-s.Head >= s.depth }
 
+// Room returns how many more requests there is room for.
+func (s *SendRing) Room() int { return int(s.depth - (s.Tail - s.Head)) }
+
 // MaxSGE returns how many scatter/gather entries a request may have.
 func (s *SendRing) MaxSGE() int { return int(s.sge) }
 

@@ -28,7 +28,7 @@ func (c *rate) Acked(now clock.Time, f cc.Flight, n uint64) cc.Limit {
 	return c.Limit()
 }
 
-func (c *rate) Sent(now clock.Time, bytes int) {
+func (c *rate) Sent(now clock.Time, bytes, _ int) {
 	c.next = max(c.next, now) + clock.Time(bytes)*c.perByte
 }
 

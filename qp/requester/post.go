@@ -3,6 +3,7 @@ package requester
 import (
 	"cmp"
 	"fmt"
+	"math"
 
 	"github.com/gosoftroce/rocev2/ib"
 )
@@ -19,14 +20,9 @@ var stateErrors = func() (errs [ib.NumStates]error) {
 // once back in RTS); ERR completes them at once with WR_FLUSH_ERR; the others
 // refuse (IBTA 10.3.1). On an error nothing was queued.
 func (r *Requester) Post(wr *ib.SendWR) error {
-	switch r.c.State {
-	case ib.StateRTS, ib.StateSQD, ib.StateErr:
-	default:
-		return stateErrors[r.c.State]
-	}
-	length, err := r.checkSend(wr)
+	length, err := r.check(wr)
 	if err != nil {
-		return r.explain(wr, err)
+		return err
 	}
 	r.c.Stats.SendPosted++
 	if r.c.Failed() {
@@ -35,6 +31,33 @@ func (r *Requester) Post(wr *ib.SendWR) error {
 	}
 	r.queue.Push(wr, uint32(length), wr.Signaled || r.signalAll)
 	return nil
+}
+
+// CheckPost returns what Post would return, and queues nothing.
+func (r *Requester) CheckPost(wr *ib.SendWR) error {
+	_, err := r.check(wr)
+	return err
+}
+
+// Room returns how many requests can be posted now.
+func (r *Requester) Room() int {
+	if r.c.Failed() {
+		return math.MaxInt // they complete at once
+	}
+	return r.queue.Room()
+}
+
+func (r *Requester) check(wr *ib.SendWR) (length uint64, err error) {
+	switch r.c.State {
+	case ib.StateRTS, ib.StateSQD, ib.StateErr:
+	default:
+		return 0, stateErrors[r.c.State]
+	}
+	length, err = r.checkSend(wr)
+	if err != nil {
+		return 0, r.explain(wr, err)
+	}
+	return length, nil
 }
 
 // checkSend returns the length of the message, or what is wrong with the

@@ -1,6 +1,7 @@
 package requester
 
 import (
+	"math"
 	"time"
 
 	"github.com/gosoftroce/rocev2/clock"
@@ -48,6 +49,27 @@ func (r *recovery) Configure(mask ib.AttrMask) {
 	if mask&ib.AttrRNRRetry != 0 {
 		r.rnr.configure(a.RNRRetry)
 	}
+	if mask&ib.AttrRateLimit != 0 {
+		r.setRate(uint64(a.RateLimit)*1000, int(min(a.RateBurst, math.MaxInt32)))
+	}
+}
+
+// setRate bounds the rate in bits per second; 0 takes the bound away, and the
+// burst is in bytes. Without a bound nobody is asked for one.
+func (r *recovery) setRate(perSecond uint64, burst int) {
+	p, paced := r.cc.(*cc.Pacer)
+	switch {
+	case perSecond > 0:
+		if !paced {
+			p = cc.NewPacer(r.cc)
+			r.cc = p
+		}
+		p.SetRate(perSecond, burst)
+	case paced:
+		r.cc = p.Controller
+	}
+	r.paced = false
+	r.reload()
 }
 
 // SetLimits changes the bounds of what may be in flight.

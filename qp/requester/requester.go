@@ -45,6 +45,7 @@ func (r *Requester) Reset() {
 	r.notify, r.credit = false, credit{}
 	r.cursor, r.recoveryState = cursor{}, recoveryState{}
 	r.rtt.init(r.minProbe)
+	r.setRate(0, 0)
 	r.cc.Reset()
 	r.reload()
 }

@@ -286,13 +286,17 @@ func (r *sender) appendPayload(rq *request, b []byte) (int, ib.Fault) {
 }
 
 // wantAck asks for an acknowledgement inside a message: every quarter of the
-// window, with the packet that fills it, with the last one that the driver lets
-// go, and with a probe beyond the credits.
+// window, with the packet that fills it, with the last one that the driver or
+// the rate lets go, and with a probe beyond the credits. So nothing stays
+// unacknowledged in a pause, which would be taken for the peer's silence.
 func (r *sender) wantAck(rq *request) bool {
 	if r.sinceAck+1 >= r.limit.AckInterval(r.packet()) || r.repair.left == 1 || uint64(max(r.allowance, 0)) <= rq.cost {
 		return true
 	}
 	if rq.rel == 0 && rq.w.ConsumesRecv() && !r.credit.allows(rq.w.SSN) {
+		return true
+	}
+	if b := r.limit.Burst; b > 0 && uint64(b) <= rq.cost {
 		return true
 	}
 	next := r.packet()
@@ -338,13 +342,13 @@ func (r *sender) sent(now clock.Time, rq *request, n int) {
 		r.rtt.arm(now)
 	}
 	if r.limit.Burst > 0 {
-		r.spent(now, cost)
+		r.spent(now, cost, psns)
 	}
 }
 
 // spent tells a controller that works with rates what was sent.
-func (r *sender) spent(now clock.Time, bytes uint64) {
-	r.cc.Sent(now, int(min(bytes, mostCounted)))
+func (r *sender) spent(now clock.Time, bytes uint64, packets uint32) {
+	r.cc.Sent(now, int(min(bytes, mostCounted)), int(packets))
 	r.reload()
 }
 
@@ -389,7 +393,7 @@ func (r *sender) pollRepair(now clock.Time, buf []byte) int {
 	r.rtt.discard()
 	r.rtt.arm(now)
 	if r.limit.Burst > 0 {
-		r.spent(now, rq.cost)
+		r.spent(now, rq.cost, rq.psns)
 	}
 	return n
 }

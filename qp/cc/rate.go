@@ -1,0 +1,140 @@
+package cc
+
+import (
+	"math"
+	"math/bits"
+	"time"
+
+	"github.com/gosoftroce/rocev2/clock"
+)
+
+// WireOverhead is what a packet takes of a rate beyond its payload, in bytes:
+// Ethernet with its FCS, IPv4, UDP, BTH and ICRC. Extended headers are not
+// counted.
+const WireOverhead = 18 + 20 + 8 + 12 + 4
+
+const (
+	// defaultBurstTime is for how long a rate saves up by default: more
+	// than a timer is late on a busy machine.
+	defaultBurstTime = 4 * time.Millisecond
+	minBurst         = 2 * (4096 + WireOverhead)
+)
+
+// Rate bounds how many bytes are sent in a time: a token bucket. In any time t
+// it lets through at most burst + rate · t, and one packet or one READ more. The
+// zero Rate is no bound.
+type Rate struct {
+	perSecond uint64 // bits; 0: no bound
+	burst     uint64 // bytes
+	depth     clock.Time
+	full      clock.Time // when the bucket is full again if nothing more is sent
+	rest      uint64     // of the last division, in bits · ns / perSecond
+	room      int
+	next      clock.Time
+}
+
+// Set sets the rate in bits per second, 0 for none, and how many bytes may go at
+// once after a pause. A burst of 0 is what the rate gives in 4 ms, two full
+// packets at least.
+func (r *Rate) Set(perSecond uint64, burst int) {
+	*r = Rate{perSecond: perSecond}
+	if perSecond == 0 {
+		return
+	}
+	r.burst = uint64(max(burst, 0))
+	if burst <= 0 {
+		hi, lo := bits.Mul64(perSecond, uint64(defaultBurstTime))
+		r.burst, _ = bits.Div64(hi, lo, 8*uint64(time.Second))
+		r.burst = min(max(r.burst, minBurst), math.MaxInt32)
+	}
+	r.depth, _ = r.takes(r.burst, 0)
+	r.Reset()
+}
+
+// Reset fills the bucket.
+func (r *Rate) Reset() { r.full, r.rest, r.room, r.next = 0, 0, int(r.burst), 0 }
+
+// On reports whether there is a bound.
+func (r *Rate) On() bool { return r.perSecond != 0 }
+
+// takes returns how long so many bytes take at the rate, and what is left of the
+// division.
+func (r *Rate) takes(bytes, rest uint64) (t clock.Time, left uint64) {
+	hi, lo := bits.Mul64(bytes, 8*uint64(time.Second))
+	lo, carry := bits.Add64(lo, rest, 0)
+	ns, left := bits.Div64(min(hi+carry, r.perSecond-1), lo, r.perSecond)
+	return clock.Time(ns), left
+}
+
+// Sent takes bytes of payload in so many packets out of the bucket. When that is
+// empty, nothing may be sent before it is half full: so packets go in bursts,
+// and a timer that is a little late costs nothing of the rate.
+func (r *Rate) Sent(now clock.Time, bytes, packets int) {
+	if now > r.full {
+		r.full, r.rest = now, 0
+	}
+	t, rest := r.takes(uint64(bytes)+uint64(packets)*WireOverhead, r.rest)
+	r.full, r.rest = r.full+t, rest
+	missing := r.full - now
+	if missing < r.depth {
+		hi, lo := bits.Mul64(uint64(r.depth-missing), r.perSecond)
+		left, _ := bits.Div64(hi, lo, 8*uint64(time.Second))
+		r.room, r.next = int(max(left, 1)), 0
+		return
+	}
+	r.room, r.next = int(max(r.burst/2, 1)), r.full-r.depth/2
+}
+
+// Next returns how many bytes may be sent, and when.
+func (r *Rate) Next() (bytes int, at clock.Time) { return r.room, r.next }
+
+// Pacer is a controller with a rate: what the other controller allows is sent no
+// faster than that. READs count with the responses that they ask for. What is
+// sent again counts too. Acknowledgements and the answers to the peer's READs
+// are not paced.
+type Pacer struct {
+	Controller
+	rate Rate
+}
+
+// NewPacer returns a controller that bounds the rate of another one.
+func NewPacer(c Controller) *Pacer { return &Pacer{Controller: c} }
+
+// SetRate sets the rate in bits per second and the burst in bytes, see Rate.Set.
+func (p *Pacer) SetRate(perSecond uint64, burst int) { p.rate.Set(perSecond, burst) }
+
+// Limit implements Controller: the narrower of both.
+func (p *Pacer) Limit() Limit { return p.narrow(p.Controller.Limit()) }
+
+func (p *Pacer) narrow(l Limit) Limit {
+	if !p.rate.On() {
+		return l
+	}
+	n, at := p.rate.Next()
+	if l.Burst == 0 || n < l.Burst {
+		l.Burst = n
+	}
+	l.NotBefore = max(l.NotBefore, at)
+	return l
+}
+
+// Reset implements Controller.
+func (p *Pacer) Reset() {
+	p.Controller.Reset()
+	p.rate.Reset()
+}
+
+// Sent implements Controller.
+func (p *Pacer) Sent(now clock.Time, bytes, packets int) {
+	if p.rate.On() {
+		p.rate.Sent(now, bytes-packets*PacketOverhead, packets)
+	}
+	if p.Controller.Limit().Burst != 0 {
+		p.Controller.Sent(now, bytes, packets)
+	}
+}
+
+// Acked implements Controller.
+func (p *Pacer) Acked(now clock.Time, f Flight, n uint64) Limit {
+	return p.narrow(p.Controller.Acked(now, f, n))
+}
