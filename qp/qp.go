@@ -229,11 +229,11 @@ func (q *QP) PostSend(wr *ib.SendWR) error {
 // it returns which one.
 func (q *QP) PostSends(wrs []ib.SendWR) (int, error) {
 	for i := range wrs {
-		if err := q.checkSend(&wrs[i]); err != nil {
+		if err := checkSend(q, &wrs[i]); err != nil {
 			return i, err
 		}
 	}
-	if room := q.sendRoom(); len(wrs) > room {
+	if room := sendRoom(q); len(wrs) > room {
 		return room, ib.ErrQueueFull
 	}
 	for i := range wrs {
@@ -244,14 +244,14 @@ func (q *QP) PostSends(wrs []ib.SendWR) (int, error) {
 	return len(wrs), nil
 }
 
-func (q *QP) checkSend(wr *ib.SendWR) error {
+func checkSend(q *QP, wr *ib.SendWR) error {
 	if q.dgram != nil {
 		return q.dgram.CheckPost(wr)
 	}
 	return q.req.CheckPost(wr)
 }
 
-func (q *QP) sendRoom() int {
+func sendRoom(q *QP) int {
 	if q.dgram != nil {
 		return q.dgram.Room()
 	}

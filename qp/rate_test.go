@@ -106,7 +106,7 @@ func TestRateLimitOfDatagrams(t *testing.T) {
 			train := &trainList{}
 			now, began := clock.Time(5), clock.Time(5)
 			for now < began.Add(span) {
-				for q.sendRoom() > 0 {
+				for sendRoom(q) > 0 {
 					must(t, q.PostSend(&wr))
 				}
 				train.n = 0

@@ -42,10 +42,10 @@ const (
 	drainedC = ib.AttrAltPath | ib.AttrAccess | ib.AttrPKeyIndex | ib.AttrPathMigState | ib.AttrRateLimit
 )
 
-// transitions is the whole state table (IBTA 10.3.1 and
-// 11.2.5.2, as Linux has it): what is not listed is not allowed. Any state may
-// go to RESET, any but RESET to ERR. Linux has RATE_LIMIT for raw packets alone;
-// here every service has it, from RTS on.
+// transitions is the whole state table (IBTA 10.3.1 and 11.2.5.2, as Linux has
+// it): what is not listed is not allowed. Any state may go to RESET, any but
+// RESET to ERR. Linux has RATE_LIMIT for raw packets alone; here every service
+// has it, from RTS on.
 var transitions = []transition{
 	{ib.StateReset, ib.StateReset, classAll, 0, 0},
 	{ib.StateInit, ib.StateReset, classAll, 0, 0},

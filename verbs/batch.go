@@ -45,8 +45,8 @@ func (b *Batch) Add(wr SendWR) *Batch {
 	return b
 }
 
-// add adds a request with a copy of its scatter/gather list. Where the copies of
-// others have no room any more, those keep what they have.
+// add adds a request with a copy of its scatter/gather list. Where the copies
+// of others have no room any more, those keep what they have.
 func (b *Batch) add(wr SendWR, sg []SGE) *Batch {
 	if len(sg) > 0 {
 		at := len(b.sges)

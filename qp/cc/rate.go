@@ -21,8 +21,8 @@ const (
 )
 
 // Rate bounds how many bytes are sent in a time: a token bucket. In any time t
-// it lets through at most burst + rate · t, and one packet or one READ more. The
-// zero Rate is no bound.
+// it lets through at most burst + rate · t, and one packet or one READ more.
+// The zero Rate is no bound.
 type Rate struct {
 	perSecond uint64 // bits; 0: no bound
 	burst     uint64 // bytes
@@ -33,8 +33,8 @@ type Rate struct {
 	next      clock.Time
 }
 
-// Set sets the rate in bits per second, 0 for none, and how many bytes may go at
-// once after a pause. A burst of 0 is what the rate gives in 4 ms, two full
+// Set sets the rate in bits per second, 0 for none, and how many bytes may go
+// at once after a pause. A burst of 0 is what the rate gives in 4 ms, two full
 // packets at least.
 func (r *Rate) Set(perSecond uint64, burst int) {
 	*r = Rate{perSecond: perSecond}
@@ -57,8 +57,8 @@ func (r *Rate) Reset() { r.full, r.rest, r.room, r.next = 0, 0, int(r.burst), 0 
 // On reports whether there is a bound.
 func (r *Rate) On() bool { return r.perSecond != 0 }
 
-// takes returns how long so many bytes take at the rate, and what is left of the
-// division.
+// takes returns how long so many bytes take at the rate, and what is left of
+// the division.
 func (r *Rate) takes(bytes, rest uint64) (t clock.Time, left uint64) {
 	hi, lo := bits.Mul64(bytes, 8*uint64(time.Second))
 	lo, carry := bits.Add64(lo, rest, 0)
@@ -66,9 +66,9 @@ func (r *Rate) takes(bytes, rest uint64) (t clock.Time, left uint64) {
 	return clock.Time(ns), left
 }
 
-// Sent takes bytes of payload in so many packets out of the bucket. When that is
-// empty, nothing may be sent before it is half full: so packets go in bursts,
-// and a timer that is a little late costs nothing of the rate.
+// Sent takes bytes of payload in so many packets out of the bucket. When that
+// is empty, nothing may be sent before it is half full: so packets go in
+// bursts, and a timer that is a little late costs nothing of the rate.
 func (r *Rate) Sent(now clock.Time, bytes, packets int) {
 	if now > r.full {
 		r.full, r.rest = now, 0
@@ -88,10 +88,10 @@ func (r *Rate) Sent(now clock.Time, bytes, packets int) {
 // Next returns how many bytes may be sent, and when.
 func (r *Rate) Next() (bytes int, at clock.Time) { return r.room, r.next }
 
-// Pacer is a controller with a rate: what the other controller allows is sent no
-// faster than that. READs count with the responses that they ask for. What is
-// sent again counts too. Acknowledgements and the answers to the peer's READs
-// are not paced.
+// Pacer is a controller with a rate: what the other controller allows is sent
+// no faster than that. READs count with the responses that they ask for. What
+// is sent again counts too. Acknowledgements and the answers to the peer's
+// READs are not paced.
 type Pacer struct {
 	Controller
 	rate Rate
@@ -100,7 +100,8 @@ type Pacer struct {
 // NewPacer returns a controller that bounds the rate of another one.
 func NewPacer(c Controller) *Pacer { return &Pacer{Controller: c} }
 
-// SetRate sets the rate in bits per second and the burst in bytes, see Rate.Set.
+// SetRate sets the rate in bits per second and the burst in bytes, see
+// Rate.Set.
 func (p *Pacer) SetRate(perSecond uint64, burst int) { p.rate.Set(perSecond, burst) }
 
 // Limit implements Controller: the narrower of both.
