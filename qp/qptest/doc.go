@@ -85,12 +85,13 @@
 // and half send several packets in a Poll. Packets pass the real encoder, ICRC
 // and parser. A model says what must come out; checked are every completion
 // (once, in order, right status, right data), exactly-once execution of SENDs,
-// invalidations and atomics, memory outside of what was granted, every packet
-// on the wire (sequence, retransmissions equal to the first transmission,
-// limits of window and READ depth, fences, MSN), timers (none without work, no
-// work without one), events, flushing, and the end: all requests done in
-// bounded time. In some worlds corruption passes the ICRC; there only safety
-// and termination are checked.
+// invalidations, atomics and ATOMIC WRITEs, that a FLUSH which completes has
+// brought its bytes to the disk, memory outside of what was granted, every
+// packet on the wire (sequence, retransmissions equal to the first
+// transmission, limits of window and READ depth, fences, MSN), timers (none
+// without work, no work without one), events, flushing, and the end: all
+// requests done in bounded time. In some worlds corruption passes the ICRC;
+// there only safety and termination are checked.
 //
 //	go test ./qp/qptest -run TestWorld -seeds=10000
 //	go test ./qp/qptest -run TestWorld -seed=4711 -v

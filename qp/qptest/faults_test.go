@@ -64,7 +64,7 @@ func (s *side) spoil(o *op, wr *ib.SendWR) {
 		wr.Remote.Addr = s.peer.targetReg.Addr() + uint64(s.peer.target.n-o.n+8)
 	case f == faultNoRight && remote && o.kind != kindRead:
 		wr.Remote.RKey, wr.Remote.Addr = s.peer.readonlyReg.RKey(), s.peer.readonlyReg.Addr()
-	case f == faultMisaligned && o.kind.atomic() && remote:
+	case f == faultMisaligned && (o.kind.atomic() || o.kind == kindAtomicWrite) && remote:
 		wr.Remote.Addr += 4
 	case (f == faultUnknownLKey || f == faultLocalBounds) && len(wr.SGList) > 0:
 		i := 0

@@ -22,17 +22,23 @@ const (
 	kindRead
 	kindCompareSwap
 	kindFetchAdd
+	numDrawn        // those that every world has
+	kindAtomicWrite = iota - 1
+	kindFlush
 	numKinds
 )
 
-var kindOpcodes = [numKinds]ib.Opcode{ib.OpSend, ib.OpSendImm, ib.OpSendInv, ib.OpWrite, ib.OpWriteImm, ib.OpRead, ib.OpCompareSwap, ib.OpFetchAdd}
+var kindOpcodes = [numKinds]ib.Opcode{ib.OpSend, ib.OpSendImm, ib.OpSendInv, ib.OpWrite, ib.OpWriteImm, ib.OpRead, ib.OpCompareSwap, ib.OpFetchAdd, ib.OpAtomicWrite, ib.OpFlush}
 
-var kindWCs = [numKinds]ib.WCOpcode{ib.WCSend, ib.WCSend, ib.WCSend, ib.WCWrite, ib.WCWrite, ib.WCRead, ib.WCCompareSwap, ib.WCFetchAdd}
+var kindWCs = [numKinds]ib.WCOpcode{ib.WCSend, ib.WCSend, ib.WCSend, ib.WCWrite, ib.WCWrite, ib.WCRead, ib.WCCompareSwap, ib.WCFetchAdd, ib.WCAtomicWrite, ib.WCFlush}
 
 func (k opKind) receives() bool { return k <= kindSendInv || k == kindWriteImm }
 func (k opKind) sends() bool    { return k <= kindSendInv }
-func (k opKind) writes() bool   { return k == kindWrite || k == kindWriteImm }
-func (k opKind) atomic() bool   { return k >= kindCompareSwap }
+func (k opKind) writes() bool   { return k == kindWrite || k == kindWriteImm || k == kindAtomicWrite }
+func (k opKind) atomic() bool   { return k == kindCompareSwap || k == kindFetchAdd }
+
+// answered reports whether the request has a response of its own.
+func (k opKind) answered() bool { return k == kindRead || k >= kindCompareSwap }
 
 // op is a send request in the model.
 type op struct {
@@ -46,6 +52,7 @@ type op struct {
 	local     []slot // nil for inline data
 	data      []byte // what SEND and WRITE carry
 	remote    int    // offset in the peer's target, or -1: the shared word
+	flush     span   // FLUSH for persistence: what it is about, in the peer's target
 	want      uint64 // original value that an atomic must return
 	fault     faultKind
 	received  bool // SEND: the receiver has completed it
@@ -95,6 +102,7 @@ type side struct {
 	// (-1: none).
 	model  []byte
 	writer []int32
+	disk   *worldDisk // where the target is brought by FLUSHes, or nil
 
 	ops     []*op
 	next    int // the oldest operation without a known end
@@ -150,7 +158,7 @@ func newSide(w *world, q *simQP, pair int, c qp.Config) *side {
 	s.recvFree = []slot{{0, s.recv.n}}
 	s.localReg = s.register(s.local, accessLocal)
 	s.recvReg = s.register(s.recv, accessLocal)
-	s.targetReg = s.register(s.target, accessAll)
+	s.registerTarget()
 	s.readonlyReg = s.register(s.readonly, accessRead)
 	if pair == 0 {
 		s.sharedReg = s.register(s.shared, accessAll)
@@ -332,19 +340,20 @@ func (s *side) postRecvs() {
 // postOp posts one random request; false when there is no room for it.
 func (s *side) postOp() bool {
 	w := s.w
-	o := &op{kind: opKind(w.rng.IntN(int(numKinds))), signaled: w.rng.IntN(3) > 0 || s.budget == 1, solicited: w.rng.IntN(4) == 0, imm: w.rng.Uint32()}
+	o := &op{kind: w.place(opKind(w.rng.IntN(int(numDrawn)))), signaled: w.rng.IntN(3) > 0 || s.budget == 1, solicited: w.rng.IntN(4) == 0, imm: w.rng.Uint32()}
 	wr := ib.SendWR{ID: uint64(len(s.ops)), Opcode: kindOpcodes[o.kind], Signaled: o.signaled, Solicited: o.solicited, Imm: o.imm, Fence: w.rng.IntN(6) == 0}
 	o.signaled, o.fence = o.signaled || s.config.SignalAll, wr.Fence
 	switch {
-	case o.kind.atomic():
+	case o.kind.atomic() || o.kind == kindAtomicWrite:
 		o.n = 8
+	case o.kind == kindFlush:
 	case o.kind.sends():
 		o.n = s.length(w.p.maxSend)
 	default:
 		o.n = s.length(w.p.maxMsg)
 	}
-	inline := (o.kind.sends() || o.kind.writes()) && o.n <= s.config.MaxInline && w.rng.IntN(2) == 0
-	if !inline {
+	inline := (o.kind.sends() || o.kind.writes()) && (o.n <= s.config.MaxInline || o.kind == kindAtomicWrite) && w.rng.IntN(2) == 0
+	if !inline && o.kind != kindFlush {
 		slots, ok := s.scatter(&s.localFree, o.n, s.config.MaxSendSGE)
 		if !ok {
 			return false
@@ -420,6 +429,12 @@ func (s *side) aim(o *op, wr *ib.SendWR) {
 		if r.IntN(2) == 0 {
 			wr.CompareAdd = nativeLoad(s.peer.model[o.remote:])
 		}
+	case o.kind == kindFlush:
+		s.aimFlush(o, wr)
+		return
+	case o.kind == kindAtomicWrite:
+		o.remote = 8 * r.IntN(targetWords)
+		wr.Remote = ib.RemoteAddr{Addr: t.Addr() + uint64(o.remote), RKey: t.RKey()}
 	case o.kind == kindRead:
 		o.remote = r.IntN(s.peer.target.n - o.n + 1)
 		wr.Remote = ib.RemoteAddr{Addr: t.Addr() + uint64(o.remote), RKey: t.RKey()}

@@ -32,6 +32,8 @@ type simHooks struct {
 	dropped    func(q *simQP, p *rocev2.Packet, d qp.Drop)  // HandlePacket refused it
 	touched    func(q *simQP)                               // after every input
 	drained    func(q *simQP)                               // Poll has nothing to send
+	fetch      func(q *simQP, f qp.Fetch)                   // q waits for f
+	fetched    func(q *simQP, f qp.Fetch)                   // and that is done now
 	unexpected func(format string, args ...any)
 }
 
@@ -84,10 +86,11 @@ type simQP struct {
 type eventKind uint8
 
 const (
-	eventArrive eventKind = iota // wire arrives at node
-	eventPoll                    // node transmits
-	eventTimer                   // the timer of q is due
-	eventAct                     // the application of q does something
+	eventArrive  eventKind = iota // wire arrives at node
+	eventPoll                     // node transmits
+	eventTimer                    // the timer of q is due
+	eventAct                      // the application of q does something
+	eventFetched                  // what q waits for is done
 )
 
 type event struct {
@@ -96,6 +99,7 @@ type event struct {
 	node *simNode
 	q    *simQP
 	carried
+	fetch qp.Fetch
 }
 
 // push schedules an event. Equal times keep the order of the calls.
@@ -121,6 +125,8 @@ func (s *sim) step(act func(q *simQP)) bool {
 		s.timer(e.q)
 	case eventAct:
 		act(e.q)
+	case eventFetched:
+		s.hooks.fetched(e.q, e.fetch)
 	}
 	return true
 }
@@ -204,6 +210,13 @@ func (s *sim) poll(q *simQP) [][]byte {
 	b := burstList{s: s, room: max(1, most-q.on.turn%3)}
 	if p := q.Poll(s.now, qp.Limit{Packets: most, Bytes: math.MaxInt}, &b); p.Packets != len(b.packets) {
 		s.hooks.unexpected("QP %v: a burst of %d packets, returned %d", q.qpn, len(b.packets), p.Packets)
+	}
+	for s.hooks.fetch != nil {
+		f, ok := q.PollFetch()
+		if !ok {
+			break
+		}
+		s.hooks.fetch(q, f)
 	}
 	if b.next != nil {
 		s.free = append(s.free, b.next)

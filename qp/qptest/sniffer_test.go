@@ -47,7 +47,9 @@ type sentRead struct {
 	opcode      rocev2.Opcode
 	reth        rocev2.RETH
 	atomic      rocev2.AtomicETH
-	answered    bool // its last response has arrived: it may be done
+	feth        rocev2.FETH
+	data        string // of an ATOMIC WRITE
+	answered    bool   // its last response has arrived: it may be done
 }
 
 func newSniffer(w *world, s *side, psn rocev2.PSN) *sniffer {
@@ -118,8 +120,9 @@ func (f *sniffer) fresh(p *rocev2.Packet, info *rocev2.OpcodeInfo) {
 	if info.Operation == rocev2.OpReadRequest {
 		n = max(1, (int(p.RETH.Length)+f.w.p.mtu.Bytes()-1)/f.w.p.mtu.Bytes())
 	}
-	if atomic := info.Operation == rocev2.OpCompareSwap || info.Operation == rocev2.OpFetchAdd; atomic || info.Operation == rocev2.OpReadRequest {
-		f.reads = append(f.reads, sentRead{first: p.BTH.PSN, last: p.BTH.PSN.Add(n - 1), opcode: p.BTH.Opcode, reth: p.RETH, atomic: p.AtomicETH})
+	if answered(info.Operation) {
+		f.reads = append(f.reads, sentRead{first: p.BTH.PSN, last: p.BTH.PSN.Add(n - 1), opcode: p.BTH.Opcode, reth: p.RETH,
+			atomic: p.AtomicETH, feth: p.FETH, data: string(p.Payload)})
 		for i := range n {
 			f.sent0[p.BTH.PSN.Add(i)%historyLen] = sentPacket{psn: p.BTH.PSN.Add(i), opcode: p.BTH.Opcode, read: len(f.reads)}
 		}
@@ -166,7 +169,16 @@ func (f *sniffer) checkRequest(p *rocev2.Packet, info *rocev2.OpcodeInfo) {
 
 var kindOperations = [numKinds]rocev2.Operation{
 	rocev2.OpSend, rocev2.OpSend, rocev2.OpSend, rocev2.OpWrite, rocev2.OpWrite,
-	rocev2.OpReadRequest, rocev2.OpCompareSwap, rocev2.OpFetchAdd,
+	rocev2.OpReadRequest, rocev2.OpCompareSwap, rocev2.OpFetchAdd, rocev2.OpAtomicWrite, rocev2.OpFlush,
+}
+
+// answered reports whether an operation has a response of its own.
+func answered(op rocev2.Operation) bool {
+	switch op {
+	case rocev2.OpReadRequest, rocev2.OpCompareSwap, rocev2.OpFetchAdd, rocev2.OpAtomicWrite, rocev2.OpFlush:
+		return true
+	}
+	return false
 }
 
 // messages counts the messages that ended up to a PSN.
@@ -205,6 +217,12 @@ func (f *sniffer) again(p *rocev2.Packet, info *rocev2.OpcodeInfo) {
 		return
 	}
 	r := &f.reads[e.read-1]
+	if info.Operation == rocev2.OpAtomicWrite || info.Operation == rocev2.OpFlush {
+		if r.reth != p.RETH || r.feth != p.FETH || r.data != string(p.Payload) {
+			f.w.fail("%s repeats %v with other arguments", f.s.name, p.BTH.Opcode)
+		}
+		return
+	}
 	if info.Operation != rocev2.OpReadRequest {
 		if r.atomic.VA != p.AtomicETH.VA || r.atomic.SwapAdd != p.AtomicETH.SwapAdd || r.atomic.RKey != p.AtomicETH.RKey {
 			f.w.fail("%s repeats an atomic with other arguments", f.s.name)

@@ -150,16 +150,16 @@ func (s *side) mayFail(o *op, st ib.Status) bool {
 		return w.p.foul || s.ep.on.dead || p.ep.closed || p.broken != "" || p.ep.State() == ib.StateErr
 	case st == ib.StatusRNRRetryExcErr:
 		return w.p.rnrRetry < 7
-	case st == ib.StatusRemInvReqErr && w.beyondDepth() && o.kind.atomic():
+	case st == ib.StatusRemInvReqErr && w.beyondDepth() && (o.kind.atomic() || o.kind == kindAtomicWrite):
 		return true // the answer was lost, and what is kept of it
 	case st == ib.StatusRemInvReqErr:
 		return w.p.fault == faultRecvTooSmall && p.faulted && o.kind.sends()
 	case st == ib.StatusRemOpErr: // it waited for its answer when another request was refused
 		refused := s.faulted && w.p.fault.breaksResponder() ||
 			p.faulted && (w.p.fault == faultRecvTooSmall || w.p.fault == faultDeregister)
-		return refused && (o.kind == kindRead || o.kind.atomic())
+		return refused && o.kind.answered()
 	case st == ib.StatusRemAccessErr:
-		return w.p.fault == faultDeregister && p.faulted && !o.kind.sends() && o.n > 0
+		return w.p.fault == faultDeregister && p.faulted && !o.kind.sends() && (o.n > 0 || o.kind == kindFlush)
 	}
 	return false
 }
@@ -189,6 +189,8 @@ func (s *side) succeed(id int) {
 		if v := nativeLoad(got); v != o.want {
 			w.fail("%s: atomic %d returns %#x, not %#x: executed twice or not in order", s.name, id, v, o.want)
 		}
+	case o.kind == kindFlush:
+		s.checkFlushed(id)
 	case o.kind == kindRead:
 		for i, b := range got {
 			if j := o.remote + i; p.writer[j] < int32(id) && b != p.model[j] {

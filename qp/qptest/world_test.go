@@ -25,6 +25,8 @@ type world struct {
 	words []word // counters that several connections of one direction add to
 	tally tally
 	trace func(line string)
+
+	placed *rand.Rand // decides about ATOMIC WRITEs and FLUSHes alone; nil if the world has none
 }
 
 // worldParams are what a seed decides first.
@@ -57,6 +59,7 @@ type tally struct {
 	completed, flushed, failed        int
 	retransmits, timeouts, restarts   uint64
 	rnr, naks, readReplay, atomReplay uint64
+	flushReplay, persisted            uint64
 	kept, repairs                     uint64
 	marked, cnps                      uint64
 	bursts                            uint64 // packets of them
@@ -81,6 +84,8 @@ func (t *tally) add(o *tally) {
 	t.naks += o.naks
 	t.readReplay += o.readReplay
 	t.atomReplay += o.atomReplay
+	t.flushReplay += o.flushReplay
+	t.persisted += o.persisted
 	t.kept += o.kept
 	t.repairs += o.repairs
 	t.marked += o.marked
@@ -94,8 +99,10 @@ func (t *tally) add(o *tally) {
 
 func newWorld(seed uint64) *world {
 	w := &world{seed: seed, rng: rand.New(rand.NewPCG(seed, 0x51ed))}
-	w.hooks = simHooks{sent: w.onSent, arrived: w.onArrived, dropped: w.onDropped, touched: w.onTouched, drained: w.onDrained, unexpected: w.fail}
+	w.hooks = simHooks{sent: w.onSent, arrived: w.onArrived, dropped: w.onDropped, touched: w.onTouched, drained: w.onDrained, unexpected: w.fail,
+		fetch: w.onFetch, fetched: w.onFetched}
 	w.choose()
+	w.choosePlaced()
 	for i, addr := range []string{"10.0.0.1", "10.0.0.2"} {
 		r := rand.New(rand.NewPCG(seed, uint64(i)+7))
 		w.nodes[i] = &simNode{node: newNode(netip.MustParseAddr(addr), r.Uint32), rng: rand.New(rand.NewPCG(seed, uint64(i)+11)), link: w.chooseLink()}
@@ -223,7 +230,7 @@ func (w *world) connect(i int) {
 	for j, s := range pair {
 		s.wire = newSniffer(w, s, psn[j])
 		a := ib.Attr{
-			State: ib.StateRTS, Access: accessWrite | accessRead | accessAtomic, Port: 1,
+			State: ib.StateRTS, Access: accessWrite | accessRead | accessAtomic | accessFlushGlobal | accessFlushPersistent, Port: 1,
 			AV: ib.AddressVector{DGID: s.peer.ep.on.addr, HopLimit: 64}, PathMTU: w.p.mtu,
 			Timeout: w.p.timeout, RetryCount: w.p.retry, RNRRetry: w.p.rnrRetry, MinRNRTimer: uint8(1 + r.IntN(20)),
 			SQPSN: psn[j], RQPSN: psn[1-j], DestQPN: s.peer.ep.qpn,
@@ -306,6 +313,7 @@ func (w *world) count() {
 			t.naks += st.NAKSeqReceived
 			t.readReplay += st.ReadReplays
 			t.atomReplay += st.AtomicReplays
+			t.flushReplay += st.FlushReplays
 			t.kept += st.Reordered
 			t.repairs += st.Repairs
 			t.marked += st.ECNMarked
