@@ -64,9 +64,10 @@ func Start(ctx context.Context, o Options) (*Lab, error) {
 }
 
 func (l *Lab) boot(ctx, life context.Context, o Options, images []Image) (err error) {
-	agent := filepath.Join(l.Dir, "agent")
-	if err := buildAgent(ctx, agent); err != nil {
-		return err
+	for _, program := range ownPrograms {
+		if err := buildProgram(ctx, l.Dir, program); err != nil {
+			return err
+		}
 	}
 	if l.ns, err = newNamespace(ctx); err != nil {
 		return err
@@ -80,7 +81,7 @@ func (l *Lab) boot(ctx, life context.Context, o Options, images []Image) (err er
 		}
 		g := newGuest(l.ns, i, images[i])
 		o.Logf("booting Linux %s (%s)", g.Line, images[i].Package)
-		if err := g.boot(ctx, life, l.Dir, agent); err != nil {
+		if err := g.boot(ctx, life, l.Dir); err != nil {
 			return err
 		}
 		l.Guests = append(l.Guests, g)
@@ -126,16 +127,19 @@ func indexLine(images []Image, line string) int {
 	return -1
 }
 
-// buildAgent compiles the agent for the guests, from the source beside this
-// file.
-func buildAgent(ctx context.Context, out string) error {
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", out, "github.com/gosoftroce/rocev2/e2e/guest/agent")
+// ownPrograms are compiled for the guests, from the source beside this file.
+// They are in the root of a guest.
+var ownPrograms = []string{"agent", "placement"}
+
+// buildProgram compiles one of them.
+func buildProgram(ctx context.Context, dir, name string) error {
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", filepath.Join(dir, name), "github.com/gosoftroce/rocev2/e2e/guest/"+name)
 	if _, file, _, ok := runtime.Caller(0); ok && filepath.IsAbs(file) {
 		cmd.Dir = filepath.Dir(file)
 	}
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH=amd64", "GOFLAGS=")
 	if b, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("build the guest agent: %w\n%s", err, b)
+		return fmt.Errorf("build the guest's program %s: %w\n%s", name, err, b)
 	}
 	return nil
 }

@@ -77,9 +77,9 @@ func (g *Guest) Host(ipv6 bool) netip.Addr {
 }
 
 // boot starts QEMU; life ends it.
-func (g *Guest) boot(ctx, life context.Context, dir, agent string) error {
+func (g *Guest) boot(ctx, life context.Context, dir string) error {
 	g.initrd = filepath.Join(dir, "initrd."+g.Line)
-	if err := writeInitrd(g.initrd, g.Image.Initramfs, agent); err != nil {
+	if err := writeInitrd(g.initrd, g.Image.Initramfs, dir); err != nil {
 		return err
 	}
 	control := fmt.Sprintf("c%d", g.index+1)
@@ -125,12 +125,16 @@ func (g *Guest) boot(ctx, life context.Context, dir, agent string) error {
 	return nil
 }
 
-// writeInitrd appends the agent to the cached initramfs: the kernel unpacks
+// writeInitrd appends our programs to the cached initramfs: the kernel unpacks
 // archives one after another.
-func writeInitrd(path, base, agent string) error {
-	b, err := os.ReadFile(agent)
-	if err != nil {
-		return err
+func writeInitrd(path, base, dir string) error {
+	t := tree{}
+	for _, name := range ownPrograms {
+		b, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			return err
+		}
+		t.file("/"+name, b, 0o755)
 	}
 	in, err := os.Open(base)
 	if err != nil {
@@ -145,8 +149,6 @@ func writeInitrd(path, base, agent string) error {
 	if _, err := io.Copy(out, in); err != nil {
 		return err
 	}
-	t := tree{}
-	t.file("/agent", b, 0o755)
 	return t.writeCPIO(out)
 }
 
