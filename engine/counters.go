@@ -22,6 +22,7 @@ const (
 	DropBadICRC // IBTA 7.8.1
 	DropUnknownQP
 	DropSourcePort // not from the port of a native peer
+	DropGroup      // for a group that nobody is attached to, or sent to one and for a queue pair
 	NumDeviceDrops
 )
 
@@ -35,6 +36,7 @@ var deviceDropNames = [NumDeviceDrops]string{
 	DropBadICRC:    "bad_icrc",
 	DropUnknownQP:  "unknown_qpn",
 	DropSourcePort: "wrong_source_port",
+	DropGroup:      "unknown_group",
 }
 
 // String returns the reason as one word, fit for the label of a counter.

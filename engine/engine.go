@@ -29,6 +29,8 @@ type Engine struct {
 	loop      loopback
 	packet    rocev2.Packet        // scratch: the one that is dispatched
 	misrouted []transport.RxPacket // scratch: of the batch
+	groups    groups
+	grouped   []transport.RxPacket // scratch: those of the batch that are for groups
 
 	counters Counters
 	past     qp.Stats // of queue pairs that are destroyed
@@ -193,6 +195,7 @@ func (e *Engine) PostRecv(q *QP, wrs []ib.RecvWR) (int, error) {
 // Only the getters of q may be called from now on.
 func (e *Engine) Destroy(q *QP) {
 	e.takeFinal(q)
+	e.detachAll(q)
 	e.table.remove(q.QPN())
 	e.turns.remove(q)
 	e.acks.waiting.remove(q)

@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"net/netip"
+
 	"github.com/gosoftroce/rocev2/clock"
 	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/qp"
@@ -36,6 +38,8 @@ type QP struct {
 	wide         bool   // it has the window towards a native peer
 	portVerified bool   // a packet came whose PSN was right
 	peerPort     uint16 // the only source port of the peer's packets; 0: any
+
+	groups []netip.Addr // that it is attached to, see group.go
 
 	mtu       int  // path MTU in bytes
 	mtuRaised bool // EventPathMTU was raised

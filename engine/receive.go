@@ -18,22 +18,29 @@ type Received struct {
 	// arrives where the first one belongs. They are valid as long as the
 	// batch is, and until the next call of a method of the engine.
 	Misrouted []transport.RxPacket
+
+	// Multicast are packets for groups, which were handed to the queue
+	// pairs of this shard, and may be for those of others. They are valid
+	// as Misrouted is. A driver gives them to those shards, but none that
+	// it has got from another shard. With one shard there are none.
+	Multicast []transport.RxPacket
 }
 
 // Receive handles packets that have arrived (IBTA 9.6). What they call for goes
 // with the next Fill.
 func (e *Engine) Receive(now clock.Time, packets []transport.RxPacket) Received {
-	e.misrouted = e.misrouted[:0]
+	e.misrouted, e.grouped = e.misrouted[:0], e.grouped[:0]
 	r := Received{Packets: len(packets)}
 	for i := range packets {
 		e.dispatch(now, &r, &packets[i])
 	}
-	r.Misrouted = e.misrouted
+	r.Misrouted, r.Multicast = e.misrouted, e.grouped
 	return r
 }
 
-// dispatch finds who receives a packet: the queue pair that its BTH names (IBTA
-// 9.6). It is the only place that does.
+// dispatch finds who receives a packet: the queue pair that its BTH names, or
+// those of the group that it was sent to (IBTA 9.6). It is the only place that
+// does.
 func (e *Engine) dispatch(now clock.Time, r *Received, d *transport.RxPacket) {
 	if err := e.packet.Parse(d.Data); err != nil {
 		e.counters.malformed(err)
@@ -44,8 +51,16 @@ func (e *Engine) dispatch(now clock.Time, r *Received, d *transport.RxPacket) {
 		return
 	}
 	qpn := e.packet.BTH.DestQPN
+	if misaddressed(d, qpn) {
+		e.counters.Device[DropGroup]++
+		return
+	}
 	if q := e.table.get(qpn); q != nil {
 		e.deliver(now, r, d, q)
+		return
+	}
+	if qpn == rocev2.MulticastQPN {
+		e.multicast(now, r, d)
 		return
 	}
 	if !e.cfg.owns(qpn) {

@@ -58,6 +58,8 @@ type Device struct {
 	mem   *memreg.Table
 	yield yielder
 
+	groups groups
+
 	mu       sync.Mutex // guards what follows and serialises changes of mem
 	contexts map[*Context]struct{}
 	limits   objects // what the device offers

@@ -18,11 +18,13 @@ import (
 type QP struct {
 	shard *shard
 	owner *Context
+	typ   ib.QPType
 	core  *engine.QP // guarded by the shard's lock
 	srq   *SRQ       // that it takes its receives from; or nil
 
 	userData  atomic.Value // the layer above's; set once, but Device.QP may be asked before
 	closed    bool         // guarded by the shard's lock
+	groups    []netip.Addr // that it is attached to; guarded by Device.groups
 	closeOnce sync.Once
 }
 
@@ -105,7 +107,7 @@ func (o *Context) checkQP(c *qp.Config) error {
 func (o *Context) addQP(c qp.Config) (*QP, error) {
 	s := o.dev.shardFor(&c)
 	c.PortMTU = o.dev.PathMTU(netip.Addr{})
-	q := &QP{shard: s, owner: o}
+	q := &QP{shard: s, owner: o, typ: c.Type}
 	for {
 		core, err := s.eng.NewQP(c, q) // without the lock: it makes the rings
 		if err != nil {
@@ -322,6 +324,7 @@ func (q *QP) destroy() {
 	}
 	s.unlock()
 	s.await(sent)
+	q.detachAll()
 	if q.core.Raised() {
 		q.owner.events.forget(q)
 	}

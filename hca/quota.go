@@ -18,6 +18,7 @@ const (
 	kindAH
 	kindSRQ
 	kindMW
+	kindAttach
 	numKinds
 )
 
@@ -30,6 +31,7 @@ var kindNames = [numKinds]string{
 	kindAH:      "address handles",
 	kindSRQ:     "shared receive queues",
 	kindMW:      "memory windows",
+	kindAttach:  "queue pairs attached to multicast groups",
 }
 
 // Quota is how many objects of each kind there may be. A field of 0 stands for
@@ -43,6 +45,7 @@ type Quota struct {
 	AHs      int // address handles
 	SRQs     int // shared receive queues
 	MWs      int // memory windows
+	Attach   int // queue pairs attached to multicast groups, one in several groups several times
 }
 
 // objects are numbers of objects by kind.
@@ -51,16 +54,17 @@ type objects [numKinds]int
 // deviceLimits are what a device offers.
 var deviceLimits = objects{
 	kindQP: ib.MaxQP, kindCQ: ib.MaxCQ, kindChannel: ib.MaxCQ, kindPD: ib.MaxPD, kindMR: ib.MaxMR,
-	kindAH:  ib.MaxAH,
-	kindSRQ: ib.MaxSRQ,
-	kindMW:  ib.MaxMW,
+	kindAH:     ib.MaxAH,
+	kindSRQ:    ib.MaxSRQ,
+	kindMW:     ib.MaxMW,
+	kindAttach: ib.MaxAttach,
 }
 
 // within returns the quota with what the device offers where it has no smaller
 // number. A negative number allows none.
 func (q Quota) within(most objects) objects {
 	asked := objects{kindQP: q.QPs, kindCQ: q.CQs, kindChannel: q.Channels, kindPD: q.PDs, kindMR: q.MRs, kindAH: q.AHs, kindSRQ: q.SRQs,
-		kindMW: q.MWs}
+		kindMW: q.MWs, kindAttach: q.Attach}
 	for k, n := range asked {
 		if n != 0 {
 			most[k] = max(min(n, most[k]), 0)

@@ -3,6 +3,7 @@ package hca
 import (
 	"errors"
 	"io"
+	"net/netip"
 	"runtime"
 	"strings"
 	"sync"
@@ -30,6 +31,11 @@ func makers(t *testing.T, c *Context) [numKinds]maker {
 	if err != nil {
 		t.Fatal(err)
 	}
+	member, err := c.CreateQP(qp.Config{Type: ib.UD, PD: pd.Core(), SendCQ: cq, RecvCQ: cq})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var attached atomic.Uint32
 	return [numKinds]maker{
 		kindQP:      func() (io.Closer, error) { return c.CreateQP(qp.Config{PD: pd.Core(), SendCQ: cq, RecvCQ: cq}) },
 		kindCQ:      func() (io.Closer, error) { return c.CreateCQ(4, nil) },
@@ -38,6 +44,10 @@ func makers(t *testing.T, c *Context) [numKinds]maker {
 		kindAH: func() (io.Closer, error) {
 			h := new(AH)
 			return h, pd.MakeAH(h, ib.AddressVector{DGID: c.dev.addr})
+		},
+		kindAttach: func() (io.Closer, error) {
+			a := attachment{member, netip.AddrFrom4([4]byte{239, 1, byte(attached.Load() >> 8), byte(attached.Add(1))})}
+			return a, member.Attach(a.group)
 		},
 		kindMR: func() (io.Closer, error) {
 			return pd.Register(memreg.Local(make([]byte, 8)), memreg.Options{}, nil)
@@ -48,7 +58,15 @@ func makers(t *testing.T, c *Context) [numKinds]maker {
 }
 
 // there is how many objects of each kind makers has made.
-var there = objects{kindPD: 1, kindCQ: 1}
+var there = objects{kindPD: 1, kindCQ: 1, kindQP: 1}
+
+// attachment is a queue pair in a group.
+type attachment struct {
+	q     *QP
+	group netip.Addr
+}
+
+func (a attachment) Close() error { return a.q.Detach(a.group) }
 
 // fill makes objects until that fails, and returns them and the error.
 func fill(f maker) (made []io.Closer, err error) {
@@ -66,8 +84,8 @@ func fill(f maker) (made []io.Closer, err error) {
 func TestQuotaOfAContext(t *testing.T) {
 	t.Parallel()
 	o := newTestOwner(t)
-	quota := Quota{QPs: 3, CQs: 4, Channels: 5, PDs: 6, MRs: 7, AHs: 8, SRQs: 9, MWs: 10}
-	most := objects{kindQP: 3, kindCQ: 4, kindChannel: 5, kindPD: 6, kindMR: 7, kindAH: 8, kindSRQ: 9, kindMW: 10}
+	quota := Quota{QPs: 3, CQs: 4, Channels: 5, PDs: 6, MRs: 7, AHs: 8, SRQs: 9, MWs: 10, Attach: 11}
+	most := objects{kindQP: 3, kindCQ: 4, kindChannel: 5, kindPD: 6, kindMR: 7, kindAH: 8, kindSRQ: 9, kindMW: 10, kindAttach: 11}
 	for range 2 { // beside each other
 		c, err := o.dev.NewContext(WithQuota(quota))
 		if err != nil {

@@ -73,6 +73,7 @@ func (s *shard) handle() (r engine.Received, now clock.Time) {
 	now = s.now()
 	r = s.eng.Receive(now, packets)
 	s.forward(r.Misrouted)
+	s.distribute(r.Multicast)
 	s.rx.Reset() // gives back what a burst has taken
 	return r, now
 }

@@ -1,6 +1,7 @@
 package hca
 
 import (
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,6 +24,10 @@ type shared struct {
 	broken    chan struct{} // closed then: nobody waits for ever
 	wake      atomic.Bool   // wakeLink of some shard is set
 	shards    []*shard
+
+	// groupRoutes says which shards have queue pairs in which multicast
+	// groups. It is replaced, never changed; nil with one shard.
+	groupRoutes atomic.Pointer[map[netip.Addr][]*shard]
 }
 
 // shard is a part of a device that works on its own: a link, the engine that

@@ -6,6 +6,7 @@ import (
 
 	"github.com/gosoftroce/rocev2/hca"
 	"github.com/gosoftroce/rocev2/ib"
+	"github.com/gosoftroce/rocev2/transport"
 )
 
 // Errors that programs tell apart with errors.Is. The errors that wrap them say
@@ -25,6 +26,12 @@ var (
 	ErrInUse = hca.ErrInUse
 	// ErrNoRoom: CQ.Wait was given an empty slice.
 	ErrNoRoom = hca.ErrNoRoom
+	// ErrNotUD: only UD queue pairs can be attached to multicast groups.
+	ErrNotUD = hca.ErrNotUD
+	// ErrNotGroup: not a multicast address of the device's IP version.
+	ErrNotGroup = transport.ErrNotGroup
+	// ErrNotAttached: the queue pair is not attached to the group.
+	ErrNotAttached = hca.ErrNotAttached
 	// ErrRange: a range or an offset is not inside the memory.
 	ErrRange = ib.ErrRange
 )

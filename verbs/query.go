@@ -26,6 +26,8 @@ type DeviceAttr struct {
 	MaxPD           int    // protection domains
 	MaxSRQ          int    // shared receive queues
 	MaxSRQWR        int    // entries of one shared receive queue
+	MaxGroup        int    // multicast groups; a link may have a smaller limit
+	MaxAttach       int    // queue pairs attached to groups, one in several groups several times
 	MaxRdAtomic     int    // largest Attr.MaxRdAtomic
 	MaxDestRdAtomic int    // largest Attr.MaxDestRdAtomic
 	PortCount       int    // 1
@@ -127,6 +129,8 @@ func (d *Device) Query() DeviceAttr {
 		MaxPD:           ib.MaxPD,
 		MaxSRQ:          ib.MaxSRQ,
 		MaxSRQWR:        ib.MaxSRQWR,
+		MaxGroup:        ib.MaxGroup,
+		MaxAttach:       ib.MaxAttach,
 		MaxRdAtomic:     ib.MaxRdAtomic,
 		MaxDestRdAtomic: ib.MaxRdAtomic,
 		PortCount:       1,
