@@ -78,7 +78,7 @@ func (e *Engine) multicast(now clock.Time, r *Received, d *transport.RxPacket) {
 }
 
 // misaddressed reports whether a packet for one queue pair was sent to a group,
-// where only what is for the group belongs (IBTA 9.6.1).
+// where only what is for the group belongs (IBTA 9.6).
 func misaddressed(d *transport.RxPacket, to rocev2.QPN) bool {
 	return d.Dst.IsMulticast() && to != rocev2.MulticastQPN
 }

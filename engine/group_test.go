@@ -122,9 +122,9 @@ func TestGroupDelivery(t *testing.T) {
 	}
 }
 
-// TestGroupForgery: what is not a datagram for a group that somebody is attached
-// to changes nothing: one datagram with opcode 0xff for the multicast QPN ended
-// other stacks.
+// TestGroupForgery: what is not a datagram for a group that somebody is
+// attached to changes nothing: one datagram with opcode 0xff for the multicast
+// QPN ended other stacks.
 func TestGroupForgery(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
