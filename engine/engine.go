@@ -80,7 +80,7 @@ func (e *Engine) NewQP(c qp.Config, user any) (*QP, error) {
 	if err != nil {
 		return nil, err
 	}
-	q := &QP{User: user, core: core, ref: new(timerRef)}
+	q := &QP{User: user, qpn: qpn, core: core, ref: new(timerRef)}
 	q.ref.q = q
 	if !core.Connected() {
 		q.mtu = c.PortMTU.Bytes()

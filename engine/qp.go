@@ -16,6 +16,7 @@ type QP struct {
 	// User is the driver's own. The engine does not look at it.
 	User any
 
+	qpn   rocev2.QPN // that of core, which a reset writes anew
 	core  *qp.QP
 	path  *transport.Path // to the peer; nil before the address vector is set
 	local bool            // the peer is on this engine's address, and Loopback is on
@@ -50,8 +51,8 @@ type QP struct {
 // changes it goes through the engine.
 func (q *QP) Core() *qp.QP { return q.core }
 
-// QPN returns the queue pair number.
-func (q *QP) QPN() rocev2.QPN { return q.core.QPN() }
+// QPN returns the queue pair number. It may be called beside everything else.
+func (q *QP) QPN() rocev2.QPN { return q.qpn }
 
 // Raised reports whether an event of q was raised.
 func (q *QP) Raised() bool { return q.raised }

@@ -26,10 +26,14 @@ type caller struct {
 	qps  []made[*verbs.QP]
 	srqs []made[*verbs.SRQ]
 	ahs  []made[*verbs.AddressHandle]
+	mws  []made[*verbs.MW]
+
+	fasts []made[*verbs.FastMR]
 
 	id     uint64
 	posted map[uint64]bool // IDs of requests without completion
 	seen   map[verbs.Status]int
+	among  bool // others, who post and poll too
 }
 
 // made is an object and the domain or device that it was made of.
@@ -138,6 +142,7 @@ var calls = []func(*caller){
 	func(c *caller) { d := pick(c, c.devs); pd, err := d.AllocPD(); keep(c, &c.pds, pd, d, err) },
 	func(c *caller) { d := pick(c, c.devs); ch, err := d.CreateCompChannel(); keep(c, &c.chs, ch, d, err) },
 	(*caller).useSRQ, (*caller).useSRQ, (*caller).handles, (*caller).datagram, (*caller).datagram, (*caller).activate, (*caller).changeCQ,
+	(*caller).windows, (*caller).windows, (*caller).fastRegions, (*caller).reregister,
 	(*caller).waitFor, (*caller).useMemory, (*caller).query, (*caller).close,
 }
 
@@ -168,7 +173,7 @@ func (c *caller) makeMemory() {
 		opts = append(opts, verbs.WithIOVA(uint64(c.next())<<56|uint64(c.next32())))
 	}
 	if c.next()&1 == 0 {
-		access = allAccess
+		access = allAccess | verbs.MWBind
 	}
 	size, pd := int(c.next32()%(2*callerBytes)), pick(c, c.pds).it
 	if c.next()&1 == 0 {
@@ -248,7 +253,7 @@ func (c *caller) receive() {
 // taken takes completions.
 func (c *caller) taken(wcs []verbs.WC) {
 	for i := range wcs {
-		if !c.posted[wcs[i].ID] {
+		if !c.posted[wcs[i].ID] && !c.among {
 			c.t.Fatalf("%v: nothing was posted for this completion", wcs[i])
 		}
 		delete(c.posted, wcs[i].ID)
@@ -319,6 +324,9 @@ func (c *caller) connect() {
 }
 
 func (c *caller) useMemory() {
+	if c.among {
+		return // the bytes are not synchronised, see package memreg
+	}
 	mr := pick(c, c.mrs).it
 	b, off := make([]byte, c.next()), int(int8(c.next()))*32
 	_, _ = mr.ReadAt(b, int64(off))

@@ -2,6 +2,8 @@ package verbs_test
 
 import (
 	"math/rand/v2"
+	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 
@@ -58,4 +60,41 @@ func TestRandomCallsGetSomewhere(t *testing.T) {
 		t.Errorf("completions by status: %v", seen)
 	}
 	t.Logf("completions by status: %v", seen)
+}
+
+// Several goroutines call verbs in any order on the same objects. The race
+// detector looks on; nothing panics, hangs or is left behind.
+func TestRandomCallsAtOnce(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(20) {
+		synctest.Test(t, func(t *testing.T) {
+			first := newCaller(t, randomCalls(seed, 300)) // it makes what the others share
+			for range 60 {
+				first.call()
+			}
+			var wg sync.WaitGroup
+			for i := range uint64(4) {
+				c := first.beside(randomCalls(seed<<8|i, 1500))
+				wg.Go(func() {
+					for len(c.in) > 0 {
+						c.call()
+					}
+				})
+			}
+			wg.Wait()
+			first.among = true
+			first.end()
+		})
+	}
+}
+
+// beside returns a caller that goes on with the same objects.
+func (c *caller) beside(in []byte) *caller {
+	d := *c
+	d.in, d.among = in, true
+	d.posted, d.seen = map[uint64]bool{}, map[verbs.Status]int{}
+	d.devs, d.pds, d.mrs, d.cqs, d.chs, d.qps = slices.Clone(c.devs), slices.Clone(c.pds), slices.Clone(c.mrs), slices.Clone(c.cqs),
+		slices.Clone(c.chs), slices.Clone(c.qps)
+	d.srqs, d.ahs, d.mws, d.fasts = slices.Clone(c.srqs), slices.Clone(c.ahs), slices.Clone(c.mws), slices.Clone(c.fasts)
+	return &d
 }
