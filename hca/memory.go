@@ -28,6 +28,7 @@ type PD struct {
 
 // MR is a registered memory region.
 type MR struct {
+	dev    *Device
 	region atomic.Pointer[memreg.Region] // Reregister replaces it
 
 	closing closing
@@ -139,7 +140,7 @@ func (pd *PD) Register(m memreg.Memory, o memreg.Options, free func() error) (*M
 }
 
 func (pd *PD) register(m memreg.Memory, o memreg.Options, b *backing) (*MR, error) {
-	mr := &MR{pd: pd, backing: b}
+	mr := &MR{dev: pd.owner.dev, pd: pd, backing: b}
 	err := pd.make(kindMR, func(t *memreg.Table) error {
 		region, err := t.Register(pd.core, m, o)
 		if err == nil {

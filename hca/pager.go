@@ -88,6 +88,22 @@ func (p *pager) work() {
 	}
 }
 
+// fetch fetches memory for a caller who waits. It returns false if the region
+// is gone.
+func (p *pager) fetch(m memreg.Missing) bool {
+	p.mu.Lock()
+	alive := m.Region.Alive()
+	if alive {
+		p.busy[m.Region]++
+	}
+	p.mu.Unlock()
+	if alive {
+		m.Fetch()
+		p.done(m.Region)
+	}
+	return alive
+}
+
 // done ends a fetch.
 func (p *pager) done(r *memreg.Region) {
 	p.mu.Lock()

@@ -58,7 +58,7 @@ func (v View) Persist() Missing {
 // ResolveAll is Resolve for an access to all that the key stands for, whatever
 // the address.
 func (t *Table) ResolveAll(pd *PD, qpn rocev2.QPN, key ib.Key, need ib.Access) (View, ib.Fault) {
-	g := t.keys.lookup(key)
+	g := t.lookup(key)
 	if g == nil || g.key != key || g.local() {
 		return View{}, ib.FaultUnknownKey
 	}

@@ -135,6 +135,12 @@ func TestWindowUse(t *testing.T) {
 		first := w.RKey()
 		wantFault(t, "bind", tab.Bind(pd, 7, bindTo(w, r, 8, 16, ib.RemoteRead)), ib.FaultNone)
 		wantFault(t, "use", read(pd, 7, w.RKey(), 8, 16), ib.FaultNone)
+		v, f := tab.ResolveAll(pd, 7, w.RKey(), ib.RemoteRead)
+		wantFault(t, "all of it", f, ib.FaultNone)
+		if v.Len() != 16 || v.Addr() != r.Addr()+8 {
+			t.Errorf("all of it is %d bytes at %#x", v.Len(), v.Addr())
+		}
+		v.Release()
 		wantFault(t, "the key before", read(pd, 7, first, 8, 8), ib.FaultUnknownKey)
 		wantFault(t, "before its first byte", read(pd, 7, w.RKey(), 7, 2), ib.FaultOutOfBounds)
 		wantFault(t, "behind its last byte", read(pd, 7, w.RKey(), 8, 17), ib.FaultOutOfBounds)

@@ -34,6 +34,11 @@ const (
 	// ZeroBasedWindow is for [MW.BindTo] of a window of type 2: its wire
 	// addresses begin at 0. (A region has the option ZeroBased.)
 	ZeroBasedWindow Access = zeroBased
+	// OnDemand: the region costs nothing until it is touched, whatever its
+	// length. Those of MapFile and RegisterMemory never cost more.
+	// AllocMemory takes addresses and no memory with it, so that there may
+	// be more of them than the machine has memory (on Linux).
+	OnDemand Access = ib.OnDemand
 	// FlushGlobal: the peer may ask by OpFlush that what it wrote is
 	// visible to all.
 	FlushGlobal Access = ib.FlushGlobal
@@ -122,7 +127,7 @@ func (pd *PD) RegisterMemory(buf []byte, access Access, opts ...RegOption) (*MR,
 // AllocMemory registers size bytes of fresh, zeroed, page-aligned memory
 // outside the Go heap. It is given back when the region is closed.
 func (pd *PD) AllocMemory(size int, access Access, opts ...RegOption) (*MR, error) {
-	m, err := mapping.Anonymous(size, mapping.Options{})
+	m, err := mapping.Anonymous(size, mapping.Options{Reserve: access&OnDemand != 0})
 	if err != nil {
 		return nil, fmt.Errorf("verbs: allocate memory: %w", err)
 	}

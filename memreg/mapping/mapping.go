@@ -35,6 +35,10 @@ type Options struct {
 	// Private keeps what is written from the file and from others. Files
 	// only; anonymous mappings always are.
 	Private bool
+	// Reserve takes addresses and no memory: pages are there when they are
+	// touched, and there may be more of them than the machine has memory.
+	// Anonymous mappings on Unix only; elsewhere it is as without.
+	Reserve bool
 	// Guard lets every access that the adapter makes survive the loss of
 	// the memory, as ib.FaultMemory. Such memory has no local Bytes: it is
 	// slower, and its region needs an IOVA (Addr, for instance) or is

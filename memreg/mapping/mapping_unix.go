@@ -23,7 +23,11 @@ func (o *Options) prot() int {
 }
 
 func mapAnonymous(size int, o *Options) (pages, error) {
-	data, err := unix.Mmap(-1, 0, size, o.prot(), unix.MAP_PRIVATE|unix.MAP_ANON)
+	flags := unix.MAP_PRIVATE | unix.MAP_ANON
+	if o.Reserve {
+		flags |= noReserve
+	}
+	data, err := unix.Mmap(-1, 0, size, o.prot(), flags)
 	if err != nil {
 		return pages{}, fmt.Errorf("mmap of %d bytes: %w", size, err)
 	}

@@ -18,9 +18,35 @@ type presence struct {
 	data []byte
 	page uint64 // bytes
 	residence
-	read  []atomic.Int64
-	write []atomic.Int64 // until when each page may be touched, on clock
-	flush atomic.Int64   // what was to be written until then may not be: a flush has begun since
+	count  uint64 // pages
+	chunks []atomic.Pointer[chunk]
+	flush  atomic.Int64 // what was to be written until then may not be: a flush has begun since
+}
+
+// chunk is what is known of chunkPages pages: until when each may be touched,
+// on clock. It is made when one of them is touched first, so that a mapping of
+// any size costs next to nothing until then.
+type chunk struct{ read, write [chunkPages]atomic.Int64 }
+
+const chunkPages = 4096
+
+// until returns until when a page may be touched, for reading and for writing.
+func (p *presence) until(page uint64) (read, write int64) {
+	c := p.chunks[page/chunkPages].Load()
+	if c == nil {
+		return 0, 0
+	}
+	return c.read[page%chunkPages].Load(), c.write[page%chunkPages].Load()
+}
+
+// chunk returns the chunk that a page is in, and makes it.
+func (p *presence) chunk(page uint64) *chunk {
+	at := &p.chunks[page/chunkPages]
+	if c := at.Load(); c != nil {
+		return c
+	}
+	at.CompareAndSwap(nil, new(chunk))
+	return at.Load()
 }
 
 const (
@@ -40,8 +66,8 @@ func clock() int64 { return int64(time.Since(clockBase)) + 1 }
 
 func newPresence(data []byte, r residence) *presence {
 	page := os.Getpagesize()
-	n := (len(data) + page - 1) / page
-	return &presence{data: data, page: uint64(page), residence: r, read: make([]atomic.Int64, n), write: make([]atomic.Int64, n)}
+	n := (len(data)-1)/page + 1
+	return &presence{data: data, page: uint64(page), residence: r, count: uint64(n), chunks: make([]atomic.Pointer[chunk], (n-1)/chunkPages+1)}
 }
 
 // pages returns the pages first to last-1 of n bytes at off, all of the
@@ -65,12 +91,11 @@ func (p *presence) present(off, n uint64, write bool) bool {
 	write = write && !p.local
 	fresh := true
 	for i := first; i < last; i++ {
-		if write {
-			if until := p.write[i].Load(); until <= now || until <= flushed {
-				return false
-			}
+		read, written := p.until(i)
+		if write && (written <= now || written <= flushed) {
+			return false
 		}
-		fresh = fresh && p.read[i].Load() > now
+		fresh = fresh && read > now
 	}
 	return fresh || p.asks && p.ask(now, first, last)
 }
@@ -78,10 +103,10 @@ func (p *presence) present(off, n uint64, write bool) bool {
 // ask asks the system for the pages first to last-1, and some that follow, for
 // others will be asked for soon.
 func (p *presence) ask(now int64, first, last uint64) bool {
-	here := first + uint64(resident(p.bytes(first, max(last, min(first+askedAtOnce, uint64(len(p.read)))))))
+	here := first + uint64(resident(p.bytes(first, max(last, min(first+askedAtOnce, p.count)))))
 	until := now + int64(readFor)
 	for i := first; i < here; i++ {
-		raise(&p.read[i], until)
+		raise(&p.chunk(i).read[i%chunkPages], until)
 	}
 	return here >= last
 }
@@ -129,9 +154,10 @@ func (p *presence) mark(first, last uint64, stays time.Duration, write bool) {
 		stays = fetchedFor
 	}
 	for i := first; i < last; i++ {
-		raise(&p.read[i], now+int64(stays))
+		c := p.chunk(i)
+		raise(&c.read[i%chunkPages], now+int64(stays))
 		if write {
-			raise(&p.write[i], now+int64(fetchedFor))
+			raise(&c.write[i%chunkPages], now+int64(fetchedFor))
 		}
 	}
 }

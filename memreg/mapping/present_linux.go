@@ -92,3 +92,6 @@ func populatePages(b []byte, write bool) error {
 		}
 	}
 }
+
+// noReserve has mmap take addresses and no memory.
+const noReserve = unix.MAP_NORESERVE

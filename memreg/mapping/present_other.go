@@ -16,3 +16,6 @@ func populatePages([]byte, bool) error { return errNoPopulate }
 // onDisk takes every file for one on a disk: where there is no such call, a
 // file system in memory is rare.
 func onDisk(uintptr) bool { return true }
+
+// noReserve is for Linux only: others either do not reserve, or cannot be told.
+const noReserve = 0
