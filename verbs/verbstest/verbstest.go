@@ -68,8 +68,12 @@ var (
 	addrB = netip.MustParseAddr("192.0.2.2")
 )
 
+// QKey is the Q_Key of the queue pairs of UD that NewPair makes.
+const QKey = 0x11111111
+
 // NewPair makes two connected sides; the first Config given, if any, describes
-// them. They are closed when the test ends. What cannot be made fails the test.
+// them. Queue pairs of UD are active, with QKey: the test makes its address
+// handles. The sides are closed when the test ends. What cannot be made fails the test.
 func NewPair(t testing.TB, cfg ...Config) (a, b *Side) {
 	t.Helper()
 	var c Config
@@ -79,6 +83,11 @@ func NewPair(t testing.TB, cfg ...Config) (a, b *Side) {
 	a, b = newSides(t, c)
 	for _, s := range []*Side{a, b} {
 		s.equip(t, c)
+	}
+	if c.QP.Type == verbs.UD || c.QP.Type == verbs.GSI {
+		must(t, a.QP.Activate(QKey))
+		must(t, b.QP.Activate(QKey))
+		return a, b
 	}
 	Connect(t, a.QP, b.QP, verbs.WithConfig(c.Connect))
 	return a, b
