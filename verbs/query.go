@@ -24,6 +24,7 @@ type DeviceAttr struct {
 	MaxMW           int    // memory windows
 	MaxMRSize       uint64 // bytes of one memory region
 	MaxPD           int    // protection domains
+	MaxAH           int    // address handles
 	MaxSRQ          int    // shared receive queues
 	MaxSRQWR        int    // entries of one shared receive queue
 	MaxGroup        int    // multicast groups; a link may have a smaller limit
@@ -127,6 +128,7 @@ func (d *Device) Query() DeviceAttr {
 		MaxMW:           ib.MaxMW,
 		MaxMRSize:       1<<63 - 1,
 		MaxPD:           ib.MaxPD,
+		MaxAH:           ib.MaxAH,
 		MaxSRQ:          ib.MaxSRQ,
 		MaxSRQWR:        ib.MaxSRQWR,
 		MaxGroup:        ib.MaxGroup,

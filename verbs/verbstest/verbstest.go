@@ -73,7 +73,8 @@ const QKey = 0x11111111
 
 // NewPair makes two connected sides; the first Config given, if any, describes
 // them. Queue pairs of UD are active, with QKey: the test makes its address
-// handles. The sides are closed when the test ends. What cannot be made fails the test.
+// handles. The sides are closed when the test ends. What cannot be made fails
+// the test.
 func NewPair(t testing.TB, cfg ...Config) (a, b *Side) {
 	t.Helper()
 	var c Config
