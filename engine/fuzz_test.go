@@ -82,6 +82,9 @@ func (p *prey) shoot(head, raw []byte) {
 		d.ICRC = transport.ICRCBad
 	}
 	p.mend(&d, q, flags, int(int8(head[2])))
+	if b := d.Data; len(b) >= rocev2.BTHLen && bytes.Equal(b[5:8], []byte{0xff, 0xff, 0xff}) {
+		d.Dst = testGroup // in which all UD queue pairs are
+	}
 	p.take(d)
 }
 

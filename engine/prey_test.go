@@ -266,6 +266,9 @@ func (p *prey) add(typ ib.QPType, state ib.State, av ib.AddressVector, busy bool
 	q, err := p.e.CreateQP(c, nil)
 	p.w.must(err)
 	p.qps = append(p.qps, q)
+	if typ == ib.UD {
+		p.e.Attach(q, testGroup)
+	}
 	p.want[q.QPN()] = map[uint64]bool{}
 	if state == ib.StateReset {
 		return
