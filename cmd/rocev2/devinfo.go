@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
 
+	"github.com/gosoftroce/rocev2/interop"
 	"github.com/gosoftroce/rocev2/verbs"
 )
 
@@ -130,12 +132,38 @@ func (a attrs) MarshalJSON() ([]byte, error) {
 	return o.MarshalJSON()
 }
 
-// Capability flags, the bits of ibv_device_cap_flags.
-const (
-	capCurrQPStateMod = 1 << 7  // Modify takes the current state
-	capRNRNAKGen      = 1 << 12 // a responder without a receive says so
-	capFlags          = capCurrQPStateMod | capRNRNAKGen
-)
+// capabilities are those that the device has, of ibv_device_cap_flags.
+var capabilities = []struct {
+	name string
+	bit  int
+}{
+	{"CURR_QP_STATE_MOD", 7},   // Modify takes the current state
+	{"PORT_ACTIVE_EVENT", 10},  // an event tells when the port works again
+	{"RC_RNR_NAK_GEN", 12},     // a responder without a receive says so
+	{"SRQ_RESIZE", 13},         // shared receive queues grow and shrink
+	{"MEM_WINDOW", 17},         // of type 1
+	{"MEM_MGT_EXTENSIONS", 21}, // fast registration, LOCAL_INV, SEND and READ with invalidate
+	{"MEM_WINDOW_TYPE_2B", 24}, // bound to a queue pair and its protection domain
+}
+
+// capFlags returns the capabilities as a number and in words.
+func capFlags() (flags int, names string) {
+	var list []string
+	for _, c := range capabilities {
+		flags |= 1 << c.bit
+		list = append(list, c.name)
+	}
+	return flags, strings.Join(list, ", ")
+}
+
+// services are the transport services of the device, as `rocev2 perf -c` and
+// `rocev2 pingpong -t` name them.
+func services() (names []string) {
+	for _, s := range interop.Services {
+		names = append(names, s.String())
+	}
+	return names
+}
 
 func deviceAttrs(dev *verbs.Device) (l attrs) {
 	a := dev.Query()
@@ -151,7 +179,9 @@ func deviceAttrs(dev *verbs.Device) (l attrs) {
 	l.long("max_mr_size", a.MaxMRSize, "0x%x", a.MaxMRSize)
 	l.long("max_qp", a.MaxQP, "")
 	l.long("max_qp_wr", a.MaxQPWR, "")
-	l.long("device_cap_flags", capFlags, "0x%08x (CURR_QP_STATE_MOD, RC_RNR_NAK_GEN)", capFlags)
+	flags, names := capFlags()
+	l.long("transport_services", services(), "%s", strings.Join(services(), ", "))
+	l.long("device_cap_flags", flags, "0x%08x (%s)", flags, names)
 	l.long("max_sge", a.MaxSGE, "")
 	l.long("max_sge_rd", a.MaxSGE, "")
 	l.long("max_inline_data", a.MaxInline, "")
@@ -167,10 +197,13 @@ func deviceAttrs(dev *verbs.Device) (l attrs) {
 	l.long("max_res_rd_atom", a.MaxDestRdAtomic*a.MaxQP, "")
 	l.long("max_qp_init_rd_atom", a.MaxRdAtomic, "")
 	l.long("atomic_cap", "ATOMIC_HCA", "ATOMIC_HCA (1)")
-	l.long("max_mw", 0, "")
-	l.long("max_ah", 0, "")
-	l.long("max_srq", 0, "")
-	l.long("max_mcast_grp", 0, "")
+	l.long("max_mw", a.MaxMW, "")
+	l.long("max_ah", a.MaxAH, "")
+	l.long("max_srq", a.MaxSRQ, "")
+	l.long("max_srq_wr", a.MaxSRQWR, "")
+	l.long("max_srq_sge", a.MaxSGE, "")
+	l.long("max_mcast_grp", a.MaxGroup, "")
+	l.long("max_total_mcast_qp_attach", a.MaxAttach, "")
 	l.long("max_pkeys", 1, "")
 	return l
 }
