@@ -66,6 +66,7 @@ type Device struct {
 	count    objects // what there is
 	closed   bool
 
+	unwatch   func() // ends the watching of the port
 	closeOnce sync.Once
 	closeErr  error
 }
@@ -98,6 +99,7 @@ func New(cfg Config, links ...transport.Link) *Device {
 	for _, s := range d.shards {
 		s.start()
 	}
+	d.unwatch = transport.WatchPort(links[0], d.portChanged)
 	return d
 }
 
@@ -190,6 +192,7 @@ func (d *Device) unreserve(k kind) {
 // waits for its goroutines, also when another call does the work.
 func (d *Device) Close() error {
 	d.closeOnce.Do(func() {
+		d.unwatch()
 		d.mu.Lock()
 		d.closed = true
 		contexts := slices.Collect(maps.Keys(d.contexts))

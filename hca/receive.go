@@ -27,6 +27,18 @@ func (s *shard) recv() int {
 	return n
 }
 
+// portChanged raises the event for what has changed at the port.
+func (d *Device) portChanged(c transport.PortChange) {
+	switch c {
+	case transport.PortWentDown:
+		d.events.broadcast(ib.EventPortError)
+	case transport.PortCameUp:
+		d.events.broadcast(ib.EventPortActive)
+	case transport.PortAddrChanged:
+		d.events.broadcast(ib.EventGIDChange)
+	}
+}
+
 // setPortState raises an event when the link begins to fail to receive, or
 // ceases to. The caller holds rxMu.
 func (s *shard) setPortState(err error) {

@@ -43,3 +43,30 @@ func StatusOf(l Link) PortStatus {
 	}
 	return PortStatus{}
 }
+
+// PortChange is what has changed at the port below a link.
+type PortChange uint8
+
+// What may change.
+const (
+	PortWentDown    PortChange = iota // the interface, or its carrier
+	PortCameUp                        // it is back
+	PortAddrChanged                   // the link's address was taken from the host, or came back
+)
+
+// PortWatcher is a Link that tells when the port below it changes. A link that
+// wraps another one passes the call on, as Wrapper does.
+type PortWatcher interface {
+	// WatchPort calls changed, on a goroutine of its own, for every change
+	// from now on, until stop is called, which waits for it. Where the
+	// system cannot tell, nothing is ever called.
+	WatchPort(changed func(PortChange)) (stop func())
+}
+
+// WatchPort watches the port below l, if l can.
+func WatchPort(l Link, changed func(PortChange)) (stop func()) {
+	if w, ok := l.(PortWatcher); ok {
+		return w.WatchPort(changed)
+	}
+	return func() {}
+}

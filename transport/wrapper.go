@@ -12,6 +12,7 @@ var (
 	_ SourcePortOpener = Wrapper{}
 	_ PortReporter     = Wrapper{}
 	_ GroupJoiner      = Wrapper{}
+	_ PortWatcher      = Wrapper{}
 )
 
 // ReadLinkMTU passes the call on; see LinkMTUReader.
@@ -24,6 +25,11 @@ func (w Wrapper) OpenSourcePort(port uint16, exact bool) (uint16, error) {
 
 // PortStatus passes the call on; see PortReporter.
 func (w Wrapper) PortStatus() PortStatus { return StatusOf(w.Link) }
+
+// WatchPort passes the call on; see PortWatcher.
+func (w Wrapper) WatchPort(changed func(PortChange)) (stop func()) {
+	return WatchPort(w.Link, changed)
+}
 
 // JoinGroup passes the call on; see GroupJoiner.
 func (w Wrapper) JoinGroup(group netip.Addr) error { return JoinGroup(w.Link, group) }

@@ -49,9 +49,14 @@ const (
 	// any more, because an MTU there has become smaller. ibverbs has no
 	// such event.
 	EventPathMTU Event = ib.EventPathMTU
-	// EventPortError: the link fails to receive. The device goes on trying.
+	// EventGIDChange: the address of the device was taken from the host, or
+	// came back. Linux tells; other systems do not.
+	EventGIDChange Event = ib.EventGIDChange
+	// EventPortError: the link fails to receive, or its interface is down.
+	// The device goes on trying.
 	EventPortError Event = ib.EventPortError
-	// EventPortActive: the link receives again after EventPortError.
+	// EventPortActive: the link receives again, or its interface is up
+	// again.
 	EventPortActive Event = ib.EventPortActive
 )
 
