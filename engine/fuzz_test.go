@@ -82,8 +82,13 @@ func (p *prey) shoot(head, raw []byte) {
 		d.ICRC = transport.ICRCBad
 	}
 	p.mend(&d, q, flags, int(int8(head[2])))
-	if b := d.Data; len(b) >= rocev2.BTHLen && bytes.Equal(b[5:8], []byte{0xff, 0xff, 0xff}) {
-		d.Dst = testGroup // in which all UD queue pairs are
+	if b := d.Data; len(b) > rocev2.BTHLen && flags&shotQPN == 0 && flags&shotSource != 0 {
+		d.Dst = testGroup
+		if flags&shotQKey != 0 {
+			put24(b[5:], uint32(rocev2.MulticastQPN))
+		}
+	} else if len(b) >= rocev2.BTHLen && bytes.Equal(b[5:8], []byte{0xff, 0xff, 0xff}) {
+		d.Dst = testGroup
 	}
 	p.take(d)
 }
@@ -143,7 +148,7 @@ func put24(b []byte, v uint32) { b[0], b[1], b[2] = byte(v>>16), byte(v>>8), byt
 // program does what a program may do between two packets.
 func (p *prey) program(q *QP, what byte) {
 	state := q.Core().State()
-	switch what % 6 {
+	switch what % 7 {
 	case 0:
 		p.receive(q)
 		p.share()
@@ -163,9 +168,13 @@ func (p *prey) program(q *QP, what byte) {
 		if state == ib.StateInit {
 			p.connectTo(q, q.Core().Type(), ib.AddressVector{DGID: preyPeer}, ib.StateRTS)
 		}
+	case 6:
+		if !p.e.Detach(q, testGroup) && q.Core().Type() == ib.UD {
+			p.e.Attach(q, testGroup)
+		}
 	case 5: // responder resources change while they are in use
 		if state == ib.StateSQD && q.Core().Type() == ib.RC {
-			a := ib.Attr{MaxDestRdAtomic: what / 6 % 16}
+			a := ib.Attr{MaxDestRdAtomic: what / 7 % 16}
 			_ = p.e.Modify(q, &a, ib.AttrMaxDestRdAtomic) // refused while answers wait
 		}
 	}
@@ -174,6 +183,12 @@ func (p *prey) program(q *QP, what byte) {
 
 // aimed are the flags of a datagram that is right in everything.
 const aimed = shotQPN | shotSource | shotPSN | shotMemory | shotQKey
+
+// groupShot are the flags of a datagram for the group, aimed at firstUD.
+const (
+	groupShot = shotSource | shotQKey
+	firstUD   = 18 // of preyKinds
+)
 
 // deviceSeeds are packets of every opcode at every queue pair, and what kernels
 // have sent, as it was and aimed.
@@ -204,6 +219,7 @@ func opcodeSeeds() (seeds [][]byte) {
 			in = shot(in, target, aimed, 0, b)
 		}
 		in = shot(shot(in, 0, aimed, 1, b), 0, aimed, -1, b)
+		in = shot(in, firstUD, groupShot, 0, b)
 		seeds = append(seeds, in)
 	}
 	for i := range byte(12) {
@@ -264,5 +280,28 @@ func TestDeviceSeedsHit(t *testing.T) {
 	}
 	if hit[rocev2.ServiceRC] < 15 || hit[rocev2.ServiceUC] < 12 || hit[rocev2.ServiceUD] < 2 {
 		t.Errorf("packets by service: %v", hit)
+	}
+}
+
+// A datagram of FuzzDevice to the group reaches every queue pair that may take
+// it, in RTR and beyond, once.
+func TestGroupShotHits(t *testing.T) {
+	t.Parallel()
+	p := newPrey(t)
+	pkt := rocev2.Packet{BTH: rocev2.BTH{Opcode: rocev2.UDSendOnly, PKey: rocev2.DefaultPKey}, Payload: make([]byte, 64)}
+	raw := append(pkt.AppendTo(nil), 0, 0, 0, 0)
+	before := make([]uint64, len(p.qps))
+	for i, q := range p.qps {
+		before[i] = q.Core().Stats().RecvDone
+	}
+	p.shoot([]byte{firstUD, groupShot, 0, byte(len(raw) / 2)}, raw)
+	for i, q := range p.qps {
+		want := uint64(0)
+		if k := &preyKinds[i]; k.typ == ib.UD && k.state >= ib.StateRTR && k.state != ib.StateErr {
+			want = 1
+		}
+		if got := q.Core().Stats().RecvDone - before[i]; got != want {
+			t.Errorf("queue pair %d, %v %v: %d datagrams", i, q.Core().Type(), q.Core().State(), got)
+		}
 	}
 }

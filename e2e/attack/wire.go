@@ -111,6 +111,12 @@ func (l *injected) OpenSourcePort(port uint16, exact bool) (uint16, error) {
 	return transport.OpenSourcePort(l.Link, port, exact)
 }
 
+// JoinGroup passes the call on.
+func (l *injected) JoinGroup(group netip.Addr) error { return transport.JoinGroup(l.Link, group) }
+
+// LeaveGroup passes the call on.
+func (l *injected) LeaveGroup(group netip.Addr) error { return transport.LeaveGroup(l.Link, group) }
+
 func (l *injected) Close() error {
 	l.once.Do(func() { close(l.done) })
 	return l.Link.Close()
