@@ -271,3 +271,33 @@ func fuzzUnreliable(t *testing.T, typ ib.QPType, data []byte, sizes uint8) {
 		t.Fatalf("%v: memory that nobody named was written", typ)
 	}
 }
+
+// TestUCCongestion: marked data of UC is answered with a notification, which
+// the sender counts; nothing is in flight that could become less (IBTA A17.9).
+func TestUCCongestion(t *testing.T) {
+	t.Parallel()
+	p := newDatagramPair(t, ib.UC)
+	must(t, p.b.PostRecv(&ib.RecvWR{ID: 1, SGList: p.b.sge(0, 4096)}))
+	must(t, p.a.PostSend(p.send(1, 3000)))
+	for n := p.a.poll(p.now, p.buf); n > 0; n = p.a.poll(p.now, p.buf) {
+		must(t, p.pkt.Parse(p.buf[:n+rocev2.ICRCLen]))
+		p.b.handleMarked(p.now, p.a.addr, &p.pkt)
+	}
+	if !p.b.Answering() {
+		t.Error("no notification waits")
+	}
+	p.run()
+	if a, b := p.a.Stats(), p.b.Stats(); b.ECNMarked != 3 || b.CNPsSent != 1 || a.CNPsReceived != 1 || b.RecvDone != 1 {
+		t.Errorf("%d marked, %d notifications sent, %d received", b.ECNMarked, b.CNPsSent, a.CNPsReceived)
+	}
+	// Over UD there is nobody to tell.
+	p = newDatagramPair(t, ib.UD)
+	must(t, p.b.PostRecv(&ib.RecvWR{ID: 1, SGList: p.b.sge(0, 4096)}))
+	must(t, p.a.PostSend(p.send(1, 100)))
+	n := p.a.poll(p.now, p.buf)
+	must(t, p.pkt.Parse(p.buf[:n+rocev2.ICRCLen]))
+	p.b.handleMarked(p.now, p.a.addr, &p.pkt)
+	if s := p.b.Stats(); s.ECNMarked != 1 || p.b.Answering() || s.RecvDone != 1 {
+		t.Errorf("UD: %d marked, a notification waits: %v", s.ECNMarked, p.b.Answering())
+	}
+}
