@@ -62,9 +62,11 @@ func (q *QP) handle(now clock.Time, a *Arrival) Drop {
 	}
 	sends := q.req != nil && (q.conn.State == ib.StateRTS || q.conn.State == ib.StateSQD)
 	switch {
+	case info.Role == rocev2.RoleRequest && q.resp == nil: // to an XRC initiator
+		return DropService
 	case info.Role == rocev2.RoleRequest && !q.conn.Failed():
 		return q.resp.HandleRequest(now, a, info)
-	case info.Role == rocev2.RoleRequest && q.resp != nil:
+	case info.Role == rocev2.RoleRequest:
 		return q.resp.RepeatFatal(p)
 	case info.Role == rocev2.RoleResponse && sends:
 		return q.req.HandleResponse(now, p, info)
@@ -149,7 +151,8 @@ func (n *cnp) poll(c *conn.Conn, out *conn.Output) {
 	}
 	n.due = false
 	c.Stats.CNPsSent++
-	p := rocev2.Packet{BTH: c.BTH(rocev2.CNP, 0)}
+	p := rocev2.Packet{BTH: c.BTH(0, 0)}
+	p.BTH.Opcode = rocev2.CNP
 	p.BTH.BECN = true
 	out.Commit(len(p.AppendHeaders(buf[:0])))
 }
@@ -184,10 +187,12 @@ func (q *QP) Poll(now clock.Time, limit Limit, w Writer) (p Polled) {
 		q.dgram.Poll(now, &out)
 		return q.polled(&out, p)
 	}
-	q.resp.Poll(limit.DelayAck, &out)
-	if q.conn.State == ib.StateRTS || q.conn.State == ib.StateSQD {
+	if q.resp != nil {
+		q.resp.Poll(limit.DelayAck, &out)
+	}
+	if q.req != nil && (q.conn.State == ib.StateRTS || q.conn.State == ib.StateSQD) {
 		p.Bytes, p.Blocked = q.req.Poll(now, limit.Bytes, &out)
-		if q.conn.Failed() { // a fault on this side; what was received is acknowledged all the same
+		if q.conn.Failed() && q.resp != nil { // a fault on this side; what was received is acknowledged all the same
 			q.flush()
 			q.resp.Poll(false, &out)
 		}

@@ -27,6 +27,11 @@ type Config struct {
 	SendCQ, RecvCQ CompletionSink
 	RecvSource     RecvSource // nil: the queue pair's own receive queue
 
+	// Domain has the shared receive queues that requests to an XRC target
+	// name. A target needs neither PD nor sinks; an initiator needs no
+	// RecvCQ.
+	Domain XRCDomain
+
 	MaxSendWR, MaxRecvWR   int // queue depths in requests
 	MaxSendSGE, MaxRecvSGE int // scatter/gather entries per request, those of RecvSource too; 0 means 1
 	MaxInline              int // bytes
@@ -96,6 +101,14 @@ func New(c Config) (*QP, error) {
 	switch c.Type {
 	case ib.UC, ib.UD, ib.GSI:
 		q.makeDatagram(&c)
+	case ib.XRCInitiator:
+		q.conn.Opcodes = rocev2.XRCSendFirst
+		q.makeRequester(&c)
+		q.recv = new(noRecv)
+	case ib.XRCTarget:
+		q.conn.Opcodes = rocev2.XRCSendFirst
+		q.send = &noSend{c: &q.conn}
+		q.makeResponder(&c)
 	default:
 		q.makeRequester(&c)
 		q.makeResponder(&c)
@@ -136,7 +149,7 @@ func (q *QP) makeRequester(c *Config) {
 // makeResponder makes the receiving half of a reliable service.
 func (q *QP) makeResponder(c *Config) {
 	q.resp = new(responder.Responder)
-	q.resp.Init(&q.conn, responder.Config{Source: c.RecvSource, RecvCQ: c.RecvCQ, Invalidate: c.Invalidate,
+	q.resp.Init(&q.conn, responder.Config{Source: c.RecvSource, RecvCQ: c.RecvCQ, Domain: c.Domain, Invalidate: c.Invalidate,
 		MaxRecvWR: c.MaxRecvWR, MaxRecvSGE: max(c.MaxRecvSGE, 1)})
 	q.recv = q.resp
 }
@@ -149,10 +162,14 @@ func (c *Config) check() error {
 		return fmt.Errorf("%w: PortMTU: %w", ErrConfig, c.PortMTU.Err())
 	case c.QPN > rocev2.QPNMask:
 		return fmt.Errorf("%w: QPN %#x has more than 24 bits", ErrConfig, uint32(c.QPN))
-	case c.Memory == nil || c.PD == nil:
+	case c.Memory == nil || c.PD == nil && c.Type != ib.XRCTarget:
 		return fmt.Errorf("%w: no memory table or protection domain", ErrConfig)
-	case c.SendCQ == nil || c.RecvCQ == nil:
+	case c.SendCQ == nil && c.Type != ib.XRCTarget || c.RecvCQ == nil && c.Type.Service() != rocev2.ServiceXRC:
 		return fmt.Errorf("%w: no completion sink", ErrConfig)
+	case (c.Domain != nil) != (c.Type == ib.XRCTarget):
+		return fmt.Errorf("%w: XRC targets, and no others, need a Domain", ErrConfig)
+	case c.RecvSource != nil && c.Type.Service() == rocev2.ServiceXRC:
+		return fmt.Errorf("%w: RecvSource: requests of XRC name a queue of the Domain", ErrConfig)
 	case c.MinProbe < 0:
 		return fmt.Errorf("%w: MinProbe is negative", ErrConfig)
 	}
@@ -219,10 +236,13 @@ func (q *QP) PollEvent() (ib.Event, bool) { return q.conn.Events.Poll() }
 // Keys and addresses of the scatter list are not looked at here: they become a
 // completion status.
 func (q *QP) PostSend(wr *ib.SendWR) error {
-	if q.dgram != nil {
+	switch {
+	case q.req != nil:
+		return q.req.Post(wr)
+	case q.dgram != nil:
 		return q.dgram.Post(wr)
 	}
-	return q.req.Post(wr)
+	return ib.ErrNoSend
 }
 
 // PostSends queues all of the requests, or none if one of them is refused. Then
@@ -263,12 +283,16 @@ func sendRoom(q *QP) int {
 // nothing was queued.
 func (q *QP) PostRecv(wr *ib.RecvWR) error {
 	switch {
+	case q.typ == ib.XRCTarget:
+		return ib.ErrShared
+	case q.resp != nil:
+		return q.resp.Post(wr)
 	case q.uc != nil:
 		return q.uc.Post(wr)
 	case q.ud != nil:
 		return q.ud.Post(wr)
 	}
-	return q.resp.Post(wr)
+	return ib.ErrNoReceive
 }
 
 // SetWindow changes the bounds of what may be in flight, for a driver that has

@@ -11,8 +11,11 @@ const (
 	classUC
 	classUD
 	classGSI   // as UD, but it has no port to choose
+	classXRCI  // XRC initiator: the requester's attributes of RC
+	classXRCT  // XRC target: the responder's
 	classDgram = classUD | classGSI
-	classAll   = classRC | classUC | classDgram
+	classConn  = classRC | classUC | classXRCI | classXRCT
+	classAll   = classConn | classDgram
 )
 
 func classOf(t ib.QPType) ruleClass {
@@ -25,6 +28,10 @@ func classOf(t ib.QPType) ruleClass {
 		return classUD
 	case ib.GSI:
 		return classGSI
+	case ib.XRCInitiator:
+		return classXRCI
+	case ib.XRCTarget:
+		return classXRCT
 	}
 	return 0
 }
@@ -64,15 +71,15 @@ var transitions = []transition{
 
 	{ib.StateReset, ib.StateInit, classUD, ib.AttrPKeyIndex | ib.AttrPort | ib.AttrQKey, 0},
 	{ib.StateReset, ib.StateInit, classGSI, ib.AttrPKeyIndex | ib.AttrQKey, 0},
-	{ib.StateReset, ib.StateInit, classRC | classUC, ib.AttrPKeyIndex | ib.AttrPort | ib.AttrAccess, 0},
+	{ib.StateReset, ib.StateInit, classConn, ib.AttrPKeyIndex | ib.AttrPort | ib.AttrAccess, 0},
 	{ib.StateInit, ib.StateInit, classUD, 0, ib.AttrPKeyIndex | ib.AttrPort | ib.AttrQKey},
 	{ib.StateInit, ib.StateInit, classGSI, 0, ib.AttrPKeyIndex | ib.AttrQKey},
-	{ib.StateInit, ib.StateInit, classRC | classUC, 0, ib.AttrPKeyIndex | ib.AttrPort | ib.AttrAccess},
+	{ib.StateInit, ib.StateInit, classConn, 0, ib.AttrPKeyIndex | ib.AttrPort | ib.AttrAccess},
 
 	{ib.StateInit, ib.StateRTR, classDgram, 0, ib.AttrPKeyIndex | ib.AttrQKey},
-	{ib.StateInit, ib.StateRTR, classUC, ib.AttrAV | ib.AttrPathMTU | ib.AttrDestQPN | ib.AttrRQPSN,
+	{ib.StateInit, ib.StateRTR, classUC | classXRCI, ib.AttrAV | ib.AttrPathMTU | ib.AttrDestQPN | ib.AttrRQPSN,
 		ib.AttrAltPath | ib.AttrAccess | ib.AttrPKeyIndex},
-	{ib.StateInit, ib.StateRTR, classRC,
+	{ib.StateInit, ib.StateRTR, classRC | classXRCT,
 		ib.AttrAV | ib.AttrPathMTU | ib.AttrDestQPN | ib.AttrRQPSN | ib.AttrMaxDestRdAtomic | ib.AttrMinRNRTimer,
 		ib.AttrAltPath | ib.AttrAccess | ib.AttrPKeyIndex},
 
@@ -80,19 +87,24 @@ var transitions = []transition{
 	{ib.StateRTR, ib.StateRTS, classUC, ib.AttrSQPSN, migOpt},
 	{ib.StateRTR, ib.StateRTS, classRC, ib.AttrTimeout | ib.AttrRetryCount | ib.AttrRNRRetry | ib.AttrSQPSN | ib.AttrMaxQPRdAtomic,
 		migOpt | ib.AttrMinRNRTimer},
+	{ib.StateRTR, ib.StateRTS, classXRCI, ib.AttrTimeout | ib.AttrRetryCount | ib.AttrRNRRetry | ib.AttrSQPSN | ib.AttrMaxQPRdAtomic, migOpt},
+	{ib.StateRTR, ib.StateRTS, classXRCT, ib.AttrTimeout | ib.AttrSQPSN, migOpt | ib.AttrMinRNRTimer},
 
 	{ib.StateRTS, ib.StateRTS, classDgram, 0, ib.AttrCurState | ib.AttrQKey | ib.AttrRateLimit},
-	{ib.StateRTS, ib.StateRTS, classUC, 0, migOpt},
-	{ib.StateRTS, ib.StateRTS, classRC, 0, migOpt | ib.AttrMinRNRTimer},
+	{ib.StateRTS, ib.StateRTS, classUC | classXRCI, 0, migOpt},
+	{ib.StateRTS, ib.StateRTS, classRC | classXRCT, 0, migOpt | ib.AttrMinRNRTimer},
 	{ib.StateRTS, ib.StateSQD, classAll, 0, ib.AttrEnableSQDNotify},
 
 	{ib.StateSQD, ib.StateRTS, classDgram, 0, ib.AttrCurState | ib.AttrQKey | ib.AttrRateLimit},
-	{ib.StateSQD, ib.StateRTS, classUC, 0, migOpt},
-	{ib.StateSQD, ib.StateRTS, classRC, 0, migOpt | ib.AttrMinRNRTimer},
+	{ib.StateSQD, ib.StateRTS, classUC | classXRCI, 0, migOpt},
+	{ib.StateSQD, ib.StateRTS, classRC | classXRCT, 0, migOpt | ib.AttrMinRNRTimer},
 	{ib.StateSQD, ib.StateSQD, classDgram, 0, ib.AttrPKeyIndex | ib.AttrQKey | ib.AttrRateLimit},
 	{ib.StateSQD, ib.StateSQD, classUC, 0, drainedC | ib.AttrAV},
 	{ib.StateSQD, ib.StateSQD, classRC, 0, drainedC | ib.AttrAV | ib.AttrPort | ib.AttrTimeout | ib.AttrRetryCount | ib.AttrRNRRetry |
 		ib.AttrMaxQPRdAtomic | ib.AttrMaxDestRdAtomic | ib.AttrMinRNRTimer},
+	{ib.StateSQD, ib.StateSQD, classXRCI, 0, drainedC | ib.AttrAV | ib.AttrPort | ib.AttrTimeout | ib.AttrRetryCount | ib.AttrRNRRetry |
+		ib.AttrMaxQPRdAtomic},
+	{ib.StateSQD, ib.StateSQD, classXRCT, 0, drainedC | ib.AttrAV | ib.AttrPort | ib.AttrTimeout | ib.AttrMaxDestRdAtomic | ib.AttrMinRNRTimer},
 
 	{ib.StateSQE, ib.StateRTS, classDgram, 0, ib.AttrCurState | ib.AttrQKey | ib.AttrRateLimit},
 	{ib.StateSQE, ib.StateRTS, classUC, 0, ib.AttrCurState | ib.AttrAccess | ib.AttrRateLimit},

@@ -53,6 +53,9 @@ type (
 	Recv = queue.Recv
 	// RecvSource is where a queue pair gets receives from.
 	RecvSource = queue.RecvSource
+	// XRCDomain has the shared receive queues that an XRC target takes
+	// from.
+	XRCDomain = queue.XRCDomain
 	// SRQ is the ring of a shared receive queue.
 	SRQ = queue.SRQ
 	// CompletionSink takes completions.

@@ -13,15 +13,18 @@ import (
 
 // Conn is what the halves of a connection share.
 type Conn struct {
-	QPN   rocev2.QPN
-	State ib.State
-	end   End   // that package qp has not seen yet
-	Shift uint8 // MTU is 1 << Shift
-	MTU   int   // path MTU in bytes
-	Attr  ib.Attr
+	QPN rocev2.QPN
+	// Opcodes is what the opcodes of the service have beyond those of RC: 0
+	// of RC itself, XRCSendFirst of XRC. Requests of XRC carry an XRCETH.
+	Opcodes rocev2.Opcode
+	State   ib.State
+	end     End   // that package qp has not seen yet
+	Shift   uint8 // MTU is 1 << Shift
+	MTU     int   // path MTU in bytes
+	Attr    ib.Attr
 
 	Memory *memreg.Table
-	PD     *memreg.PD // of the queue pair; a receive has its own
+	PD     *memreg.PD // of the queue pair; a receive has its own; of an XRC target that of the message under way
 
 	// Pool is for packets behind a gap. It is nil unless the peer is
 	// native: then it buffers them too.
@@ -70,7 +73,7 @@ func (c *Conn) Failed() bool { return c.State == ib.StateErr }
 
 // Reset drops all but the identity, the memory and the counters.
 func (c *Conn) Reset() {
-	*c = Conn{QPN: c.QPN, Memory: c.Memory, PD: c.PD, Pool: c.Pool, Stats: c.Stats}
+	*c = Conn{QPN: c.QPN, Opcodes: c.Opcodes, Memory: c.Memory, PD: c.PD, Pool: c.Pool, Stats: c.Stats}
 }
 
 // SetMTU takes the path MTU.
@@ -83,9 +86,13 @@ func (c *Conn) SetMTU(m rocev2.MTU) {
 // PSNs returns how many packets carry n bytes: one at least.
 func (c *Conn) PSNs(n uint32) uint32 { return max(1, (n+uint32(c.MTU)-1)>>c.Shift) }
 
-// BTH returns the header of a packet to the peer.
+// XRC reports whether the connection is of XRC.
+func (c *Conn) XRC() bool { return c.Opcodes != 0 }
+
+// BTH returns the header of a packet to the peer. The opcode of an operation of
+// XRC is given as that of RC.
 func (c *Conn) BTH(op rocev2.Opcode, psn rocev2.PSN) rocev2.BTH {
-	return rocev2.BTH{Opcode: op, PKey: rocev2.DefaultPKey, DestQPN: c.Attr.DestQPN, PSN: psn}
+	return rocev2.BTH{Opcode: op | c.Opcodes, PKey: rocev2.DefaultPKey, DestQPN: c.Attr.DestQPN, PSN: psn}
 }
 
 // WC clears and returns the scratch completion, for Complete.

@@ -32,6 +32,9 @@ func (r *Receives) Init(c *Conn, source queue.RecvSource, cq queue.CompletionSin
 	r.Recv.SGList = make([]ib.SGE, 0, sge)
 }
 
+// From has receives come from source from now on.
+func (r *Receives) From(source queue.RecvSource) { r.source = source }
+
 // Reset drops everything but the memory of the ring.
 func (r *Receives) Reset() {
 	r.Own.Clear()

@@ -77,14 +77,18 @@ func (o *Output) CommitFlush(n int) {
 	o.Packets++
 }
 
-// Run is packets that differ in PSN and payload only: BTH and a payload of the
-// path MTU each, as in the middle of a long message.
+// Run is packets that differ in PSN and payload only: BTH, for a request of XRC
+// an XRCETH, and a payload of the path MTU each, as in the middle of a long
+// message.
 type Run struct {
 	Op   rocev2.Opcode
 	PSN  rocev2.PSN
 	N    int
 	View memreg.View
 	Off  uint64 // of the first payload in the view
+
+	XRCETH bool // an XRCETH follows the BTH: a request of XRC
+	SRQN   uint32
 }
 
 // WriteRun writes the packets of a run, for all of which out has room, until
@@ -93,7 +97,11 @@ func (c *Conn) WriteRun(out *Output, t *Run) int {
 	h := c.BTH(t.Op, 0)
 	var head [rocev2.BTHLen]byte
 	h.AppendTo(head[:0])
-	end, w, n := rocev2.BTHLen+c.MTU, out.w, 0
+	at, w, n := rocev2.BTHLen, out.w, 0
+	if t.XRCETH {
+		at += rocev2.XRCETHLen
+	}
+	end := at + c.MTU
 	for ; n < t.N; n++ {
 		buf := w.Room()
 		if buf == nil {
@@ -102,7 +110,10 @@ func (c *Conn) WriteRun(out *Output, t *Run) int {
 		}
 		*(*[rocev2.BTHLen]byte)(buf) = head
 		binary.BigEndian.PutUint32(buf[psnOffset:], uint32(t.PSN.Add(n)))
-		if t.View.CopyOut(buf[rocev2.BTHLen:end], t.Off+uint64(n)<<c.Shift) != ib.FaultNone {
+		if t.XRCETH {
+			binary.BigEndian.PutUint32(buf[rocev2.BTHLen:], t.SRQN)
+		}
+		if t.View.CopyOut(buf[at:end], t.Off+uint64(n)<<c.Shift) != ib.FaultNone {
 			break
 		}
 		w.Commit(end, nil)

@@ -28,6 +28,15 @@ type RecvSource interface {
 	Next(r *Recv) bool
 }
 
+// XRCDomain is an XRC domain: it knows the shared receive queues that requests
+// of XRC name (IBTA A14).
+type XRCDomain interface {
+	// SRQ returns where the queue with a number has receives, and the
+	// domain of the memory that requests for it may reach. Both are nil if
+	// the domain has no such queue.
+	SRQ(number uint32) (RecvSource, *memreg.PD)
+}
+
 // CompletionSink takes the completions of a send or a receive queue. It must
 // not call back into the queue pair.
 type CompletionSink interface {

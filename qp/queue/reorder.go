@@ -132,7 +132,7 @@ func (r *Reorder) Insert(pool *Pool, now clock.Time, p *rocev2.Packet, psns uint
 // looks the same, and costs no more.
 func (r *Reorder) insertAgain(k *heldPacket, p *rocev2.Packet) Inserted {
 	a, b := &k.packet, p
-	if a.BTH.Opcode == rocev2.RCAcknowledge && b.BTH.Opcode == rocev2.RCAcknowledge {
+	if isAcknowledge(a) && isAcknowledge(b) {
 		a.BTH, a.AETH = b.BTH, b.AETH // as the NAK for a PSN and then its acknowledgement
 		return Refused
 	}
@@ -145,6 +145,11 @@ func (r *Reorder) insertAgain(k *heldPacket, p *rocev2.Packet) Inserted {
 	return Conflict
 }
 
+func isAcknowledge(p *rocev2.Packet) bool {
+	info, _ := p.BTH.Opcode.Info()
+	return info.Operation == rocev2.OpAcknowledge
+}
+
 // sameMeaning reports whether two packets of a PSN are the same but for what
 // may change when it is sent again: AckReq, marks, AETH, and where the answer
 // to a READ begins and ends.
@@ -154,9 +159,19 @@ func sameMeaning(a, b *rocev2.Packet) bool {
 	if x.Operation == rocev2.OpReadResponse {
 		return y.Operation == rocev2.OpReadResponse && bytes.Equal(a.Payload, b.Payload)
 	}
-	return a.BTH.Opcode == b.BTH.Opcode && a.BTH.Solicited == b.BTH.Solicited && a.RETH == b.RETH &&
-		a.AtomicETH == b.AtomicETH && a.AtomicAck == b.AtomicAck && a.Imm == b.Imm && a.IETH == b.IETH &&
-		bytes.Equal(a.Payload, b.Payload)
+	if a.BTH.Opcode != b.BTH.Opcode || a.BTH.Solicited != b.BTH.Solicited || !bytes.Equal(a.Payload, b.Payload) {
+		return false
+	}
+	// The fields of headers that a packet does not have are left over from
+	// others.
+	h := x.Headers
+	return (!h.Has(rocev2.HasXRCETH) || a.XRCETH.SRQN == b.XRCETH.SRQN) &&
+		(!h.Has(rocev2.HasFETH) || a.FETH == b.FETH) &&
+		(!h.Has(rocev2.HasRETH) || a.RETH == b.RETH) &&
+		(!h.Has(rocev2.HasAtomicETH) || a.AtomicETH == b.AtomicETH) &&
+		(!h.Has(rocev2.HasAtomicAckETH) || a.AtomicAck == b.AtomicAck) &&
+		(!h.Has(rocev2.HasImmDt) || a.Imm == b.Imm) &&
+		(!h.Has(rocev2.HasIETH) || a.IETH == b.IETH)
 }
 
 // A packet is kept for about as long as the usual local ACK timeout, after

@@ -40,6 +40,7 @@ type Send struct {
 	First      rocev2.PSN
 	SSN        rocev2.PSN // number of the (last) message that it is
 	Vendor     uint32
+	SRQN       uint32 // XRC: of the peer
 	Opcode     ib.Opcode
 	Kind       ib.OpcodeFlags // of Opcode
 	Flags      uint8
@@ -121,7 +122,7 @@ func (s *SendRing) Push(wr *ib.SendWR, length uint32, signaled bool) {
 	i := s.Tail
 	w := s.At(i)
 	*w = Send{ID: wr.ID, Opcode: wr.Opcode, Kind: wr.Opcode.Flags(), Length: length, Remote: wr.Remote.Addr,
-		RKey: uint32(wr.Remote.RKey), CompareAdd: wr.CompareAdd, Swap: wr.Swap, Arg: wr.Imm}
+		RKey: uint32(wr.Remote.RKey), CompareAdd: wr.CompareAdd, Swap: wr.Swap, Arg: wr.Imm, SRQN: wr.RemoteSRQN}
 	switch wr.Opcode {
 	case ib.OpSendInv, ib.OpLocalInv, ib.OpReadInv:
 		w.Arg = uint32(wr.InvalidateKey)

@@ -19,7 +19,7 @@ type flushICRC struct {
 // sealsAsLinux reports how to seal the FLUSH that is sent now. A native peer
 // takes both ways.
 func (r *sender) sealsAsLinux(w *queue.Send) bool {
-	if r.c.Pool != nil {
+	if r.c.Pool != nil || r.c.XRC() { // Linux has no XRC
 		return false
 	}
 	f := &r.flush

@@ -75,6 +75,8 @@ func (r *Requester) checkSend(wr *ib.SendWR) (length uint64, err error) {
 		return 0, checkLocal(wr)
 	case wr.Opcode.Is(ib.OpRemote) && wr.Remote == ib.OutsideRemote:
 		return 0, ib.ErrRemote
+	case r.c.XRC() && !wr.Opcode.Is(ib.OpLocal) && (wr.RemoteSRQN == 0 || wr.RemoteSRQN>>24 != 0):
+		return 0, ib.ErrRemoteSRQN
 	case wr.Inline != nil:
 		if !wr.Opcode.Is(ib.OpCarries) {
 			return 0, ib.ErrInline
@@ -120,6 +122,8 @@ func (r *Requester) explain(wr *ib.SendWR, err error) error {
 		return cmp.Or(ib.BadSGE(wr.SGList), err)
 	case ib.ErrOpcode:
 		return fmt.Errorf("%w %d", err, wr.Opcode)
+	case ib.ErrRemoteSRQN:
+		return fmt.Errorf("%w: RemoteSRQN is %#x; the peer has the number (SRQ.Number), of 24 bits", err, wr.RemoteSRQN)
 	case ib.ErrInlineTooLong:
 		return fmt.Errorf("%w: %d bytes; the queue pair was made for %d (MaxInline)", err, len(wr.Inline), r.queue.MaxInline())
 	case ib.ErrInline:

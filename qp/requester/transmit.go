@@ -163,7 +163,8 @@ func (r *sender) writeRun(rq *request, n int, out *conn.Output) int {
 	if f != ib.FaultNone {
 		return 0
 	}
-	n = r.c.WriteRun(out, &conn.Run{Op: wireOpcodes[rq.w.Opcode][placeMiddle], PSN: r.nxt, N: n, View: v, Off: uint64(rq.off)})
+	n = r.c.WriteRun(out, &conn.Run{Op: wireOpcodes[rq.w.Opcode][placeMiddle], PSN: r.nxt, N: n, View: v, Off: uint64(rq.off),
+		XRCETH: r.c.XRC(), SRQN: rq.w.SRQN})
 	v.Release()
 	return n
 }
@@ -237,6 +238,9 @@ func (r *sender) buildRequest(rq *request, buf []byte) (int, ib.Fault) {
 		h.PadCount = rocev2.PadCount(int(rq.n))
 	}
 	b := h.AppendTo(buf[:0])
+	if r.c.XRC() {
+		b = binary.BigEndian.AppendUint32(b, w.SRQN) // XRCETH (IBTA A14)
+	}
 	switch {
 	case w.Is(ib.OpAtomic):
 		a := rocev2.AtomicETH{VA: w.Remote, RKey: w.RKey, SwapAdd: w.Swap, Compare: w.CompareAdd}

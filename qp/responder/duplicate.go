@@ -42,10 +42,10 @@ func (r *answerer) duplicateRead(p *rocev2.Packet) {
 	psn := p.BTH.PSN
 	e, index := r.res.find(psn)
 	if e == nil {
-		r.readAgain(&p.BTH, &p.RETH)
+		r.readAgain(p)
 		return
 	}
-	if e.kind != resourceRead {
+	if e.kind != resourceRead || e.srqn != r.namedSRQ(p) {
 		return
 	}
 	rel := psn.Ahead(e.first)
@@ -89,7 +89,8 @@ func (r *answerer) duplicateRead(p *rocev2.Packet) {
 // peer had more outstanding than agreed: a READ changes nothing, so that is
 // allowed (IBTA 9.7.5.1.5). If it is refused this time, the peer is told, and
 // nothing else happens: anybody can guess a PSN that looks like a duplicate.
-func (r *answerer) readAgain(h *rocev2.BTH, e *rocev2.RETH) {
+func (r *answerer) readAgain(p *rocev2.Packet) {
+	h, e := &p.BTH, &p.RETH
 	if e.Length > ib.MaxMessage {
 		return
 	}
@@ -101,12 +102,12 @@ func (r *answerer) readAgain(h *rocev2.BTH, e *rocev2.RETH) {
 		r.out.nakDuplicate(rocev2.NAKInvalidRequest, h.PSN, r.msn)
 		return
 	}
-	if f := r.checkRead(e); f != ib.FaultNone {
+	if f := r.checkRead(e, r.domainOf(r.namedSRQ(p))); f != ib.FaultNone {
 		s, _ := faultNAK(f)
 		r.out.nakDuplicate(s, h.PSN, r.msn)
 		return
 	}
-	index, ok := r.res.addBeside(resource{kind: resourceRead, opcode: h.Opcode, first: h.PSN, psns: psns, va: e.VA,
+	index, ok := r.res.addBeside(resource{kind: resourceRead, srqn: r.namedSRQ(p), opcode: h.Opcode, first: h.PSN, psns: psns, va: e.VA,
 		rkey: e.RKey, length: e.Length})
 	if !ok {
 		return // as if lost

@@ -47,7 +47,10 @@ func (r *Responder) executeSend(p *rocev2.Packet, info *rocev2.OpcodeInfo) conn.
 
 // endKey invalidates a key for the peer.
 func (r *Responder) endKey(key ib.Key) ib.Fault {
-	if r.invalidate == nil {
+	switch {
+	case r.xrc != nil:
+		return r.c.Memory.Invalidate(r.c.PD, r.c.QPN, key)
+	case r.invalidate == nil:
 		return ib.FaultUnknownKey
 	}
 	return r.invalidate(key)
@@ -127,11 +130,11 @@ func (r *Responder) executeRead(p *rocev2.Packet) conn.Drop {
 	if r.busy(psns) {
 		return r.putOff()
 	}
-	if f := r.checkRead(&p.RETH); f != ib.FaultNone {
+	if f := r.checkRead(&p.RETH, r.c.PD); f != ib.FaultNone {
 		return r.refuseFault(f)
 	}
 	psn := r.epsn
-	index := r.reserve(resource{kind: resourceRead, opcode: p.BTH.Opcode, psns: psns, va: p.RETH.VA, rkey: p.RETH.RKey,
+	index := r.reserve(resource{kind: resourceRead, srqn: r.srqn(), opcode: p.BTH.Opcode, psns: psns, va: p.RETH.VA, rkey: p.RETH.RKey,
 		length: p.RETH.Length})
 	r.out.push(response{kind: responseRead, res: index, psn: psn, start: psn, msn: r.msn, left: psns, end: p.RETH.Length})
 	return conn.DropNone
@@ -168,7 +171,7 @@ func (r *Responder) executeAtomic(p *rocev2.Packet, info *rocev2.OpcodeInfo) con
 		return r.refuseFault(f)
 	}
 	psn := r.epsn
-	index := r.reserve(resource{kind: resourceAtomic, opcode: p.BTH.Opcode, psns: 1, value: old})
+	index := r.reserve(resource{kind: resourceAtomic, srqn: r.srqn(), opcode: p.BTH.Opcode, psns: 1, value: old})
 	r.out.push(response{kind: responseAtomic, res: index, psn: psn, msn: r.msn})
 	return conn.DropNone
 }

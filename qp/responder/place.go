@@ -42,7 +42,7 @@ func (r *Responder) executeAtomicWrite(p *rocev2.Packet) conn.Drop {
 		return r.refuseFault(f)
 	}
 	psn := r.epsn
-	index := r.reserve(resource{kind: resourceAtomicWrite, opcode: p.BTH.Opcode, psns: 1})
+	index := r.reserve(resource{kind: resourceAtomicWrite, srqn: r.srqn(), opcode: p.BTH.Opcode, psns: 1})
 	r.out.push(response{kind: responseEmpty, res: index, psn: psn, msn: r.msn})
 	return conn.DropNone
 }
@@ -57,7 +57,7 @@ func (r *Responder) executeFlush(p *rocev2.Packet) conn.Drop {
 	if r.busy(1) {
 		return r.putOff()
 	}
-	n := flushResource(p)
+	n := r.flushResource(p)
 	v, f := r.resolveFlush(&n)
 	if f != ib.FaultNone {
 		return r.refuseFault(f)
@@ -85,8 +85,8 @@ func flushAccess(t rocev2.FlushType) ib.Access {
 }
 
 // flushResource returns what is kept of a FLUSH.
-func flushResource(p *rocev2.Packet) resource {
-	return resource{kind: resourceFlush, opcode: p.BTH.Opcode, psns: 1, va: p.RETH.VA, rkey: p.RETH.RKey, length: p.RETH.Length,
+func (r *answerer) flushResource(p *rocev2.Packet) resource {
+	return resource{kind: resourceFlush, srqn: r.namedSRQ(p), opcode: p.BTH.Opcode, psns: 1, va: p.RETH.VA, rkey: p.RETH.RKey, length: p.RETH.Length,
 		value: uint64(p.FETH.Level)<<8 | uint64(p.FETH.Type)}
 }
 
@@ -115,9 +115,9 @@ func (e *resource) answer() responseKind {
 func (r *answerer) resolveFlush(e *resource) (memreg.View, ib.Fault) {
 	need, key := flushAccess(e.flushType()), ib.Key(e.rkey)
 	if e.flushLevel() == rocev2.FlushRegion {
-		return r.c.Memory.ResolveAll(r.c.PD, r.c.QPN, key, need)
+		return r.c.Memory.ResolveAll(r.domainOf(e.srqn), r.c.QPN, key, need)
 	}
-	return r.c.Memory.Resolve(r.c.PD, r.c.QPN, key, e.va, uint64(e.length), need)
+	return r.c.Memory.Resolve(r.domainOf(e.srqn), r.c.QPN, key, e.va, uint64(e.length), need)
 }
 
 // persist has the bytes of a FLUSH brought to stable storage, or says what came
@@ -184,7 +184,7 @@ func (r *answerer) flushAgain(p *rocev2.Packet) {
 	if !r.res.wasPushed(p.BTH.PSN, 1, r.epsn) || !p.FETH.Type.Valid() || !p.FETH.Level.Valid() {
 		return
 	}
-	n := flushResource(p)
+	n := r.flushResource(p)
 	n.first = p.BTH.PSN
 	if need := flushAccess(n.flushType()); r.c.Attr.Access&need != need {
 		r.out.nakDuplicate(rocev2.NAKInvalidRequest, n.first, r.msn)

@@ -52,6 +52,9 @@ func (r *Responder) executeRequest(p *rocev2.Packet, info *rocev2.OpcodeInfo) co
 	if info.First == (r.message != 0) || (r.message != 0 && r.message != info.Operation) {
 		return r.refuse(rocev2.NAKInvalidRequest, ib.StatusRemInvReqErr, ib.FaultNone)
 	}
+	if r.xrc != nil && !r.selectSRQ(p, info) {
+		return r.refuse(rocev2.NAKInvalidRequest, ib.StatusRemInvReqErr, ib.FaultNone)
+	}
 	if need := accessFor(p, info.Operation); r.c.Attr.Access&need != need {
 		return r.refuse(rocev2.NAKInvalidRequest, ib.StatusRemInvReqErr, ib.FaultNone)
 	}

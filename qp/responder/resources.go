@@ -35,6 +35,7 @@ type resource struct {
 	psns    uint32
 	rkey    uint32
 	length  uint32
+	srqn    uint32 // XRC: of the shared receive queue that the request named
 	opcode  rocev2.Opcode
 	kind    resourceKind
 	pending pending

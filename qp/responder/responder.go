@@ -13,6 +13,8 @@ type Config struct {
 	Source queue.RecvSource // nil: a ring of its own, of the following
 	RecvCQ queue.CompletionSink
 
+	Domain queue.XRCDomain // of an XRC target, which has no Source, and no RecvCQ; else nil
+
 	MaxRecvWR, MaxRecvSGE int
 
 	// Invalidate ends a key of this side on behalf of a SEND with
@@ -51,6 +53,10 @@ type execution struct {
 func (r *Responder) Init(c *conn.Conn, config Config) {
 	*r = Responder{invalidate: config.Invalidate}
 	r.c = c
+	if config.Domain != nil {
+		r.xrc = &target{domain: config.Domain}
+		config.Source, config.MaxRecvSGE = noReceives{}, ib.MaxSGE
+	}
 	r.receives.Init(c, config.Source, config.RecvCQ, config.MaxRecvWR, config.MaxRecvSGE)
 }
 
@@ -58,6 +64,7 @@ func (r *Responder) Init(c *conn.Conn, config Config) {
 func (r *Responder) Reset() {
 	r.stop()
 	r.receives.Reset()
+	r.forgetSRQ()
 	r.answers, r.execution = answers{}, execution{}
 }
 

@@ -12,6 +12,7 @@ import (
 type answerer struct {
 	c        *conn.Conn
 	receives conn.Receives
+	xrc      *target // nil: not an XRC target
 	fetch    conn.Fetches
 	ticket   uint32 // of the last FLUSH that was begun
 	answers
@@ -150,7 +151,7 @@ func (r *answerer) refuseAnswer(e *response, f ib.Fault) {
 func (r *answerer) writeRun(e *response, n int, out *conn.Output) int {
 	res := r.res.at(e.res)
 	off := uint64(e.psn.Ahead(res.first)) << r.c.Shift
-	v, f := r.c.Memory.Resolve(r.c.PD, r.c.QPN, ib.Key(res.rkey), res.va+off, uint64(n)<<r.c.Shift, ib.RemoteRead)
+	v, f := r.c.Memory.Resolve(r.domainOf(res.srqn), r.c.QPN, ib.Key(res.rkey), res.va+off, uint64(n)<<r.c.Shift, ib.RemoteRead)
 	if f != ib.FaultNone {
 		return 0
 	}
@@ -227,7 +228,7 @@ func (r *answerer) buildReadResponse(e *response, buf []byte) (int, ib.Fault) {
 		at, end := len(b), len(b)+int(n)
 		b = b[:end+int(h.PadCount)]
 		clear(b[end:])
-		v, f := r.c.Memory.Resolve(r.c.PD, r.c.QPN, ib.Key(res.rkey), res.va+uint64(off), uint64(n), ib.RemoteRead)
+		v, f := r.c.Memory.Resolve(r.domainOf(res.srqn), r.c.QPN, ib.Key(res.rkey), res.va+uint64(off), uint64(n), ib.RemoteRead)
 		if f != ib.FaultNone {
 			return 0, f
 		}
@@ -252,11 +253,11 @@ func (r *answerer) buildReadResponse(e *response, buf []byte) (int, ib.Fault) {
 
 // checkRead checks the whole range of a READ. An empty one may have any key
 // (IBTA 9.7.4.1.5).
-func (r *answerer) checkRead(h *rocev2.RETH) ib.Fault {
+func (r *answerer) checkRead(h *rocev2.RETH, pd *memreg.PD) ib.Fault {
 	if h.Length == 0 {
 		return ib.FaultNone
 	}
-	v, f := r.c.Memory.Resolve(r.c.PD, r.c.QPN, ib.Key(h.RKey), h.VA, uint64(h.Length), ib.RemoteRead)
+	v, f := r.c.Memory.Resolve(pd, r.c.QPN, ib.Key(h.RKey), h.VA, uint64(h.Length), ib.RemoteRead)
 	if f == ib.FaultNone {
 		v.Release()
 	}
@@ -271,7 +272,7 @@ func (r *answerer) awaitAnswer(e *response) {
 	res := r.res.at(e.res)
 	off := e.psn.Ahead(res.first) << r.c.Shift
 	var m memreg.Missing
-	v, f := r.c.Memory.Resolve(r.c.PD, r.c.QPN, ib.Key(res.rkey), res.va+uint64(off), uint64(e.end-off), ib.RemoteRead)
+	v, f := r.c.Memory.Resolve(r.domainOf(res.srqn), r.c.QPN, ib.Key(res.rkey), res.va+uint64(off), uint64(e.end-off), ib.RemoteRead)
 	if f == ib.FaultNone {
 		m = v.Missing(0, uint64(min(e.end-off, uint32(r.c.MTU))), false)
 		v.Release()

@@ -1,0 +1,56 @@
+package qp
+
+import (
+	"github.com/gosoftroce/rocev2/clock"
+	"github.com/gosoftroce/rocev2/ib"
+	"github.com/gosoftroce/rocev2/qp/conn"
+	"github.com/gosoftroce/rocev2/rocev2"
+)
+
+// noSend is the sending half of an XRC target, which has none (IBTA A14). It
+// keeps the attributes that the state table asks for.
+type noSend struct {
+	c    *conn.Conn
+	next rocev2.PSN
+}
+
+func (*noSend) HandleTimeout(clock.Time)     {}
+func (*noSend) Deadline() (clock.Time, bool) { return 0, false }
+
+func (*noSend) ReadyToReceive()                {}
+func (s *noSend) ReadyToSend(first rocev2.PSN) { s.next = first }
+func (*noSend) Configure(ib.AttrMask)          {}
+func (*noSend) Drained() bool                  { return true }
+func (*noSend) Flush()                         {}
+func (s *noSend) Reset()                       { s.next = 0 }
+
+func (s *noSend) NotifyDrained(on bool) {
+	if on {
+		s.c.Events.Raise(ib.EventSQDrained)
+	}
+}
+
+func (s *noSend) NextPSN() rocev2.PSN { return s.next }
+func (*noSend) NextCost() int         { return 0 }
+
+func (*noSend) WantsFetch() bool              { return false }
+func (*noSend) Fetch() (Fetch, bool)          { return Fetch{}, false }
+func (*noSend) Fetched(clock.Time, conn.Need) {}
+
+// noRecv is the receiving half of an XRC initiator, which has none.
+type noRecv struct{ expected rocev2.PSN }
+
+func (*noRecv) AckDelayed(bool) bool         { return false }
+func (*noRecv) Pressing() bool               { return false }
+func (*noRecv) HandleTimeout(clock.Time)     {}
+func (*noRecv) Deadline() (clock.Time, bool) { return 0, false }
+
+func (r *noRecv) ReadyToReceive(first rocev2.PSN) { r.expected = first }
+func (*noRecv) Flush(conn.End)                    {}
+func (r *noRecv) Reset()                          { r.expected = 0 }
+
+func (r *noRecv) ExpectedPSN() rocev2.PSN { return r.expected }
+
+func (*noRecv) WantsFetch() bool     { return false }
+func (*noRecv) Fetch() (Fetch, bool) { return Fetch{}, false }
+func (*noRecv) Fetched(conn.Need)    {}
