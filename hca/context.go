@@ -120,7 +120,7 @@ func (c *Context) Close() error {
 	c.closed = true
 	c.mu.Unlock()
 	var errs []error
-	for _, k := range []kind{kindQP, kindSRQ, kindCQ, kindChannel, kindPD} {
+	for _, k := range []kind{kindQP, kindSRQ, kindXRCD, kindCQ, kindChannel, kindPD} {
 		for _, obj := range c.members(k) {
 			if f, ok := obj.(forcible); ok {
 				errs = append(errs, f.close(true))

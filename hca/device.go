@@ -60,11 +60,12 @@ type Device struct {
 
 	groups groups
 
-	mu       sync.Mutex // guards what follows and serialises changes of mem
-	contexts map[*Context]struct{}
-	limits   objects // what the device offers
-	count    objects // what there is
-	closed   bool
+	mu         sync.Mutex // guards what follows and serialises changes of mem
+	contexts   map[*Context]struct{}
+	srqNumbers map[uint32]struct{} // of shared receive queues of XRC
+	limits     objects             // what the device offers
+	count      objects             // what there is
+	closed     bool
 
 	unwatch   func() // ends the watching of the port
 	closeOnce sync.Once
@@ -80,11 +81,12 @@ func New(cfg Config, links ...transport.Link) *Device {
 		panic("hca: the number of links must be a power of two")
 	}
 	d := &Device{
-		shared:   &shared{base: time.Now(), spin: spinCount(cfg.Spin), events: newEventHub(), pager: newPager(), broken: make(chan struct{})},
-		addr:     links[0].Addr(),
-		mem:      memreg.NewTable(random32),
-		contexts: map[*Context]struct{}{},
-		limits:   deviceLimits,
+		shared:     &shared{base: time.Now(), spin: spinCount(cfg.Spin), events: newEventHub(), pager: newPager(), broken: make(chan struct{})},
+		addr:       links[0].Addr(),
+		mem:        memreg.NewTable(random32),
+		contexts:   map[*Context]struct{}{},
+		srqNumbers: map[uint32]struct{}{},
+		limits:     deviceLimits,
 	}
 	d.yield.init()
 	d.moderator.init(d.now)

@@ -26,11 +26,10 @@
 // shards are locked at once: packets for another one are queued there
 // (forward.go).
 //
-// Lock order: a shard's rxMu, its mu, shared receive queue, completion queue,
-// completion channel. The
-// locks of the event queue, the pager and a shard's forwarded packets are taken
-// inside of any. The device lock guards the tables of objects and is never
-// taken inside a shard's.
+// Lock order: a shard's rxMu, its mu, XRC domain, shared receive queue,
+// completion queue, completion channel. The locks of the event queue, the pager
+// and a shard's forwarded packets are taken inside of any. The device lock
+// guards the tables of objects and is never taken inside a shard's.
 //
 // The package knows nothing of programs' conveniences: those are in verbs.
 package hca

@@ -20,7 +20,7 @@ type QP struct {
 	owner *Context
 	typ   ib.QPType
 	core  *engine.QP // guarded by the shard's lock
-	srq   *SRQ       // that it takes its receives from; or nil
+	uses  attached   // where it takes its receives from; or nil
 
 	userData  atomic.Value // the layer above's; set once, but Device.QP may be asked before
 	closed    bool         // guarded by the shard's lock
@@ -33,25 +33,41 @@ type QP struct {
 // A device has one GSI queue pair at the most (ib.ErrGSIInUse). Sinks that
 // are completion queues are open and of the same device. If RecvSource is an
 // SRQ of the context, the queue pair has no receive queue of its own, so that
-// MaxRecvWR and MaxRecvSGE are not looked at.
+// MaxRecvWR and MaxRecvSGE are not looked at. The Domain of an XRC target is an
+// XRCD of the context.
 func (o *Context) CreateQP(c qp.Config) (*QP, error) {
-	srq, _ := c.RecvSource.(*SRQ)
-	if srq == nil {
+	var uses attached
+	if srq, ok := c.RecvSource.(*SRQ); ok {
+		uses = srq
+	} else if xrcd, ok := c.Domain.(*XRCD); ok {
+		uses = xrcd
+	}
+	if uses == nil {
 		return o.createQP(c, nil)
 	}
-	if err := srq.attach(o); err != nil {
-		return nil, fmt.Errorf("SRQ: %w", err)
+	if err := uses.attach(o); err != nil {
+		return nil, fmt.Errorf("%s: %w", uses.kind(), err)
 	}
-	c.MaxRecvWR, c.MaxRecvSGE = 0, srq.Attr().MaxSGE
-	q, err := o.createQP(c, srq)
+	if srq, ok := uses.(*SRQ); ok {
+		c.MaxRecvWR, c.MaxRecvSGE = 0, srq.Attr().MaxSGE
+	}
+	q, err := o.createQP(c, uses)
 	if q == nil {
-		srq.detach()
+		uses.detach()
 	}
 	return q, err
 }
 
-// createQP makes a queue pair that takes from srq, if that is not nil.
-func (o *Context) createQP(c qp.Config, srq *SRQ) (*QP, error) {
+// attached is what queue pairs are attached to: while they are, it cannot be
+// closed.
+type attached interface {
+	attach(o *Context) error
+	detach()
+	kind() string
+}
+
+// createQP makes a queue pair that is attached to uses, if that is not nil.
+func (o *Context) createQP(c qp.Config, uses attached) (*QP, error) {
 	if err := o.checkQP(&c); err != nil {
 		return nil, err
 	}
@@ -60,9 +76,9 @@ func (o *Context) createQP(c qp.Config, srq *SRQ) (*QP, error) {
 	}
 	q, err := o.addQP(c)
 	if err == nil {
-		q.srq = srq
+		q.uses = uses
 		if err = o.enter(q, kindQP); err != nil {
-			q.srq = nil
+			q.uses = nil
 			q.destroy()
 		}
 	}
@@ -328,8 +344,8 @@ func (q *QP) destroy() {
 	if q.core.Raised() {
 		q.owner.events.forget(q)
 	}
-	if q.srq != nil {
-		q.srq.detach()
+	if q.uses != nil {
+		q.uses.detach()
 	}
 }
 

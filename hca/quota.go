@@ -19,6 +19,7 @@ const (
 	kindSRQ
 	kindMW
 	kindAttach
+	kindXRCD
 	numKinds
 )
 
@@ -32,6 +33,7 @@ var kindNames = [numKinds]string{
 	kindSRQ:     "shared receive queues",
 	kindMW:      "memory windows",
 	kindAttach:  "queue pairs attached to multicast groups",
+	kindXRCD:    "XRC domains",
 }
 
 // Quota is how many objects of each kind there may be. A field of 0 stands for
@@ -46,6 +48,7 @@ type Quota struct {
 	SRQs     int // shared receive queues
 	MWs      int // memory windows
 	Attach   int // queue pairs attached to multicast groups, one in several groups several times
+	XRCDs    int // XRC domains
 }
 
 // objects are numbers of objects by kind.
@@ -58,13 +61,14 @@ var deviceLimits = objects{
 	kindSRQ:    ib.MaxSRQ,
 	kindMW:     ib.MaxMW,
 	kindAttach: ib.MaxAttach,
+	kindXRCD:   ib.MaxXRCD,
 }
 
 // within returns the quota with what the device offers where it has no smaller
 // number. A negative number allows none.
 func (q Quota) within(most objects) objects {
 	asked := objects{kindQP: q.QPs, kindCQ: q.CQs, kindChannel: q.Channels, kindPD: q.PDs, kindMR: q.MRs, kindAH: q.AHs, kindSRQ: q.SRQs,
-		kindMW: q.MWs, kindAttach: q.Attach}
+		kindMW: q.MWs, kindAttach: q.Attach, kindXRCD: q.XRCDs}
 	for k, n := range asked {
 		if n != 0 {
 			most[k] = max(min(n, most[k]), 0)

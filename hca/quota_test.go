@@ -52,8 +52,9 @@ func makers(t *testing.T, c *Context) [numKinds]maker {
 		kindMR: func() (io.Closer, error) {
 			return pd.Register(memreg.Local(make([]byte, 8)), memreg.Options{}, nil)
 		},
-		kindSRQ: func() (io.Closer, error) { return pd.CreateSRQ(SRQConfig{MaxWR: 1, MaxSGE: 1}) },
-		kindMW:  func() (io.Closer, error) { return pd.AllocMW(ib.MWType2) },
+		kindSRQ:  func() (io.Closer, error) { return pd.CreateSRQ(SRQConfig{MaxWR: 1, MaxSGE: 1}) },
+		kindMW:   func() (io.Closer, error) { return pd.AllocMW(ib.MWType2) },
+		kindXRCD: func() (io.Closer, error) { return c.OpenXRCD() },
 	}
 }
 
@@ -84,8 +85,8 @@ func fill(f maker) (made []io.Closer, err error) {
 func TestQuotaOfAContext(t *testing.T) {
 	t.Parallel()
 	o := newTestOwner(t)
-	quota := Quota{QPs: 3, CQs: 4, Channels: 5, PDs: 6, MRs: 7, AHs: 8, SRQs: 9, MWs: 10, Attach: 11}
-	most := objects{kindQP: 3, kindCQ: 4, kindChannel: 5, kindPD: 6, kindMR: 7, kindAH: 8, kindSRQ: 9, kindMW: 10, kindAttach: 11}
+	quota := Quota{QPs: 3, CQs: 4, Channels: 5, PDs: 6, MRs: 7, AHs: 8, SRQs: 9, MWs: 10, Attach: 11, XRCDs: 12}
+	most := objects{kindQP: 3, kindCQ: 4, kindChannel: 5, kindPD: 6, kindMR: 7, kindAH: 8, kindSRQ: 9, kindMW: 10, kindAttach: 11, kindXRCD: 12}
 	for range 2 { // beside each other
 		c, err := o.dev.NewContext(WithQuota(quota))
 		if err != nil {

@@ -1,6 +1,7 @@
 package hca
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 
@@ -12,7 +13,9 @@ import (
 // from it, each under its own shard's lock, so it has a lock of its own. Its
 // methods may be called from any goroutine.
 type SRQ struct {
-	pd *PD
+	pd     *PD
+	xrcd   *XRCD  // that it is in; or nil
+	number uint32 // in xrcd
 
 	userData any // the layer above's; set once, before the queue is used
 
@@ -29,6 +32,11 @@ type SRQConfig struct {
 	MaxWR  int // receives that it holds
 	MaxSGE int // entries of a receive's scatter/gather list
 	Limit  int // see SRQ.Modify; 0: none
+
+	// XRCD makes it a queue for the targets of an XRC domain, whose
+	// messages complete to CQ. Both are set or none is.
+	XRCD *XRCD
+	CQ   *CQ
 }
 
 // SRQAttr are the attributes of a shared receive queue.
@@ -52,23 +60,81 @@ func (pd *PD) CreateSRQ(c SRQConfig) (*SRQ, error) {
 		return nil, err
 	}
 	o := pd.owner
+	sink, err := o.sinkOf(&c)
+	if err != nil {
+		return nil, err
+	}
 	if err := o.reserve(kindSRQ); err != nil {
 		return nil, err
 	}
-	s := &SRQ{pd: pd}
-	s.ring.Init(c.MaxWR, c.MaxSGE, pd.core, nil)
+	s := &SRQ{pd: pd, xrcd: c.XRCD}
+	s.ring.Init(c.MaxWR, c.MaxSGE, pd.core, sink)
 	s.ring.SetLimit(c.Limit)
-	err := pd.enter(s)
-	if err == nil {
-		if err = o.enter(s, kindSRQ); err != nil {
-			pd.leave(s)
-		}
-	}
-	if err != nil {
+	if err := s.enter(); err != nil {
 		o.unreserve(kindSRQ)
 		return nil, err
 	}
 	return s, nil
+}
+
+// sinkOf checks what makes a queue one of XRC, and returns where it completes.
+func (o *Context) sinkOf(c *SRQConfig) (qp.CompletionSink, error) {
+	switch {
+	case c.XRCD == nil && c.CQ == nil:
+		return nil, nil
+	case c.XRCD == nil:
+		return nil, errors.New("CQ is set without XRCD: the receives of a queue that is not of XRC complete where the queue pairs say")
+	case c.CQ == nil:
+		return nil, errors.New("XRCD is set without CQ, which the receives complete to")
+	}
+	if err := c.XRCD.owner.usableBy(o); err != nil {
+		return nil, fmt.Errorf("XRCD: %w", err)
+	}
+	if err := c.CQ.usable(o.dev); err != nil {
+		return nil, fmt.Errorf("CQ: %w", err)
+	}
+	return c.CQ, nil
+}
+
+// enter adds the queue to its domains and its context.
+func (s *SRQ) enter() error {
+	if err := s.pd.enter(s); err != nil {
+		return err
+	}
+	if s.xrcd != nil {
+		if err := s.xrcd.add(s); err != nil {
+			s.pd.leave(s)
+			return err
+		}
+	}
+	err := s.pd.owner.enter(s, kindSRQ)
+	if err != nil {
+		s.leave()
+	}
+	return err
+}
+
+// leave takes the queue out of its domains.
+func (s *SRQ) leave() {
+	if s.xrcd != nil {
+		s.xrcd.remove(s)
+	}
+	s.pd.leave(s)
+}
+
+// Number returns the number by which peers name the queue; 0 if it is not of
+// XRC.
+func (s *SRQ) Number() uint32 { return s.number }
+
+// usableBy reports what keeps objects of o from using those of c.
+func (c *Context) usableBy(o *Context) error {
+	switch {
+	case c.dev != o.dev:
+		return ErrOtherDevice
+	case c != o:
+		return errOtherContext
+	}
+	return nil
 }
 
 // enter adds a shared receive queue to those of the domain.
@@ -186,14 +252,14 @@ func (s *SRQ) Modify(maxWR, limit *int) error {
 func (s *SRQ) attach(o *Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch {
-	case s.pd.owner.dev != o.dev:
-		return ErrOtherDevice
-	case s.pd.owner != o:
-		return errOtherContext
+	if err := s.pd.owner.usableBy(o); err != nil {
+		return err
 	}
 	if err := s.usable(); err != nil {
 		return err
+	}
+	if s.xrcd != nil {
+		return errors.New("it is of an XRC domain: its messages come through XRC targets")
 	}
 	s.users++
 	return nil
@@ -236,10 +302,12 @@ func (s *SRQ) close(force bool) error {
 	s.ring = qp.SRQ{}
 	raised := s.raised
 	s.mu.Unlock()
-	s.pd.leave(s)
+	s.leave()
 	if raised {
 		s.pd.owner.events.forget(s)
 	}
 	s.pd.owner.release(s, kindSRQ)
 	return nil
 }
+
+func (*SRQ) kind() string { return "SRQ" }

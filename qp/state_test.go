@@ -22,7 +22,7 @@ func TestTransitionTable(t *testing.T) {
 		from, to ib.State
 	}
 	want := map[key]bits{}
-	services := []ib.QPType{ib.RC, ib.UC, ib.UD, ib.GSI}
+	services := []ib.QPType{ib.RC, ib.UC, ib.UD, ib.GSI, ib.XRCInitiator, ib.XRCTarget}
 	for _, s := range services {
 		for from := range ib.NumStates {
 			want[key{s, from, ib.StateReset}] = bits{}
@@ -32,8 +32,18 @@ func TestTransitionTable(t *testing.T) {
 		}
 		want[key{s, ib.StateRTS, ib.StateSQD}] = bits{0, 0x4}
 	}
-	rc, uc, ud := services[0], services[1], services[2]
-	for _, s := range []ib.QPType{rc, uc} {
+	rc, uc, ud, ini, tgt := services[0], services[1], services[2], services[4], services[5]
+	want[key{ini, ib.StateInit, ib.StateRTR}] = bits{0x80 | 0x100 | 0x100000 | 0x1000, 0x4000 | 0x8 | 0x10}
+	want[key{tgt, ib.StateInit, ib.StateRTR}] = bits{0x80 | 0x100 | 0x100000 | 0x1000 | 0x20000 | 0x8000, 0x4000 | 0x8 | 0x10}
+	want[key{ini, ib.StateRTR, ib.StateRTS}] = bits{0x200 | 0x400 | 0x800 | 0x10000 | 0x2000, 0x2 | 0x4000 | 0x8 | 0x40000}
+	want[key{tgt, ib.StateRTR, ib.StateRTS}] = bits{0x200 | 0x10000, 0x2 | 0x4000 | 0x8 | 0x8000 | 0x40000}
+	for _, from := range []ib.State{ib.StateRTS, ib.StateSQD} {
+		want[key{ini, from, ib.StateRTS}] = bits{0, 0x2 | 0x8 | 0x4000 | 0x40000}
+		want[key{tgt, from, ib.StateRTS}] = bits{0, 0x2 | 0x8 | 0x4000 | 0x40000 | 0x8000}
+	}
+	want[key{ini, ib.StateSQD, ib.StateSQD}] = bits{0, 0x20 | 0x80 | 0x200 | 0x400 | 0x800 | 0x2000 | 0x4000 | 0x8 | 0x10 | 0x40000}
+	want[key{tgt, ib.StateSQD, ib.StateSQD}] = bits{0, 0x20 | 0x80 | 0x200 | 0x20000 | 0x4000 | 0x8 | 0x10 | 0x8000 | 0x40000}
+	for _, s := range []ib.QPType{rc, uc, ini, tgt} {
 		want[key{s, ib.StateReset, ib.StateInit}] = bits{0x38, 0}
 		want[key{s, ib.StateInit, ib.StateInit}] = bits{0, 0x38}
 	}

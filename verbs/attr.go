@@ -31,6 +31,13 @@ const (
 	// over UD (IBTA 13.5.1). Its number, and its Q_Key 0x80010000, are the
 	// standard's.
 	GSI QPType = ib.GSI
+	// XRCInitiator is the sending side of the extended reliable connection
+	// (IBTA A14): as RC, but each request names a shared receive queue of
+	// the other side. It has no receives. See XRCD.
+	XRCInitiator QPType = ib.XRCInitiator
+	// XRCTarget is the receiving side of the extended reliable connection.
+	// It sends no requests.
+	XRCTarget QPType = ib.XRCTarget
 )
 
 // MTU is a path MTU: how many bytes of payload a packet has at most. It is a

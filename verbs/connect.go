@@ -216,7 +216,7 @@ func (q *QP) ReadyToReceive(peer Endpoint, opts ...ConnectOption) error {
 		return q.badPeer(AttrDestQPN, "its QPN is 0, so it was not filled in")
 	}
 	mask := AttrState | AttrAV | AttrPathMTU | AttrDestQPN | AttrRQPSN
-	if q.Type() != UC {
+	if q.Type() == RC || q.Type() == XRCTarget {
 		mask |= AttrMaxDestRdAtomic | AttrMinRNRTimer
 	}
 	return q.Modify(&Attr{
@@ -255,8 +255,11 @@ func (q *QP) badPeer(attr AttrMask, why string) error {
 func (q *QP) ReadyToSend(opts ...ConnectOption) error {
 	c := q.connectConfig(opts)
 	mask := AttrState | AttrSQPSN
-	if q.Type() != UC && !q.datagrams() {
+	switch q.Type() {
+	case RC, XRCInitiator:
 		mask |= AttrTimeout | AttrRetryCount | AttrRNRRetry | AttrMaxRdAtomic
+	case XRCTarget:
+		mask |= AttrTimeout
 	}
 	return q.Modify(&Attr{
 		State:       StateRTS,

@@ -77,8 +77,15 @@ var (
 	// ErrDatagramTooLong: a datagram is longer than one packet carries, see
 	// PortAttr.ActiveMTU.
 	ErrDatagramTooLong = ib.ErrDatagramTooLong
-	// ErrShared: the queue pair takes its receives from an SRQ. Post them
-	// there.
+	// ErrRemoteSRQN: the RemoteSRQN of a request of XRC is not set, or too
+	// large.
+	ErrRemoteSRQN = ib.ErrRemoteSRQN
+	// ErrNoSend: an XRCTarget only receives.
+	ErrNoSend = ib.ErrNoSend
+	// ErrNoReceive: an XRCInitiator only sends.
+	ErrNoReceive = ib.ErrNoReceive
+	// ErrShared: the queue pair takes its receives from an SRQ, or is an
+	// XRCTarget. Post them to the SRQ.
 	ErrShared = ib.ErrShared
 	// ErrRemote: RemoteMemory.At or MR.RemoteAt was asked for a place
 	// outside of the memory.

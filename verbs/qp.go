@@ -12,12 +12,16 @@ import (
 )
 
 // QPConfig says what a queue pair is made for. SendCQ and RecvCQ are required,
-// and may be the same; they are open and of the same device as the domain.
+// and may be the same; they are open and of the same device as the domain. An
+// XRCInitiator needs no RecvCQ, and an XRCTarget neither, and nothing of the
+// protection domain: requests reach the memory of the domains of the SRQs that
+// they name.
 type QPConfig struct {
 	Type       QPType // RC, UC, UD …; 0 means RC
 	SendCQ     *CQ    // takes the completions of PostSend
 	RecvCQ     *CQ    // takes the completions of PostRecv
 	MaxSendWR  int    // entries of the send queue; 0 means 128
+	XRCD       *XRCD  // of an XRCTarget: the domain of the SRQs that requests may name
 	SRQ        *SRQ   // where receives come from, instead of a receive queue of the queue pair; or nil
 	MaxRecvWR  int    // entries of the receive queue; 0 means 128
 	MaxSendSGE int    // entries of a send's scatter/gather list; 0 means 4
@@ -42,15 +46,53 @@ func (c *QPConfig) fill() {
 			*f.field = f.def
 		}
 	}
+	c.fillShared()
 }
 
-// recvSource returns where receives come from; nil is the queue pair's own
-// receive queue.
-func (c *QPConfig) recvSource() qp.RecvSource {
-	if c.SRQ == nil {
-		return nil
+// check reports what is missing, or of no use for the type.
+func (c *QPConfig) check() error {
+	sends, receives := c.Type != XRCTarget, c.Type != XRCTarget && c.Type != XRCInitiator
+	switch {
+	case sends && c.SendCQ == nil || receives && c.RecvCQ == nil:
+		if receives {
+			return errors.New("SendCQ and RecvCQ must be set (they may be the same)")
+		}
+		return errors.New("SendCQ must be set")
+	case !sends && c.XRCD == nil:
+		return errors.New("an XRCTarget needs XRCD, the domain of the shared receive queues that requests may name")
+	case sends && c.XRCD != nil:
+		return fmt.Errorf("XRCD is for an XRCTarget, not for a queue pair of type %v", c.Type)
+	case !receives && c.SRQ != nil:
+		return fmt.Errorf("SRQ: a queue pair of type %v has no receives of its own; each request names an SRQ of the target's domain", c.Type)
 	}
-	return c.SRQ.core
+	return nil
+}
+
+// fillShared puts what an SRQ says, and nothing where there is no queue.
+func (c *QPConfig) fillShared() {
+	switch {
+	case c.SRQ != nil:
+		c.MaxRecvWR, c.MaxRecvSGE = 0, c.SRQ.made.MaxSGE
+	case c.Type == XRCInitiator:
+		c.MaxRecvWR, c.MaxRecvSGE = 0, 0
+	case c.Type == XRCTarget:
+		c.MaxSendWR, c.MaxRecvWR, c.MaxSendSGE, c.MaxRecvSGE, c.MaxInline = 0, 0, 0, 0, 0
+	}
+}
+
+// attach puts the objects that there are into config.
+func (c *QPConfig) attach(config *qp.Config) {
+	if c.Type == XRCTarget {
+		config.PD, config.Domain = nil, c.XRCD.core
+		return
+	}
+	config.SendCQ = c.SendCQ.core
+	if c.Type != XRCInitiator {
+		config.RecvCQ = c.RecvCQ.core
+	}
+	if c.SRQ != nil {
+		config.RecvSource = c.SRQ.core
+	}
 }
 
 // QP is a queue pair. Its methods may be called from any goroutine.
@@ -69,29 +111,25 @@ type QP struct {
 // ErrOtherDevice, and says which object it is; or ErrNoResources; or a
 // *RangeError, for a size that the device does not offer.
 func (pd *PD) CreateQP(c QPConfig) (*QP, error) {
-	if c.SendCQ == nil || c.RecvCQ == nil {
-		return nil, errors.New("verbs: create a queue pair: SendCQ and RecvCQ must be set (they may be the same)")
+	if err := c.check(); err != nil {
+		return nil, fmt.Errorf("verbs: create a queue pair: %w", err)
 	}
 	if pd.core.Closed() {
 		return nil, fmt.Errorf("verbs: create a queue pair: its protection domain: %w", ErrClosed)
 	}
 	c.fill()
-	if c.SRQ != nil {
-		c.MaxRecvWR, c.MaxRecvSGE = 0, c.SRQ.made.MaxSGE
-	}
-	core, err := pd.core.Context().CreateQP(qp.Config{
+	config := qp.Config{
 		Type:       c.Type,
 		PD:         pd.core.Core(),
-		SendCQ:     c.SendCQ.core,
-		RecvCQ:     c.RecvCQ.core,
 		MaxSendWR:  c.MaxSendWR,
 		MaxRecvWR:  c.MaxRecvWR,
 		MaxSendSGE: c.MaxSendSGE,
 		MaxRecvSGE: c.MaxRecvSGE,
 		MaxInline:  c.MaxInline,
 		SignalAll:  c.SignalAll,
-		RecvSource: c.recvSource(),
-	})
+	}
+	c.attach(&config)
+	core, err := pd.core.Context().CreateQP(config)
 	if err != nil {
 		return nil, fmt.Errorf("verbs: create a queue pair: %w", errorFrom(err))
 	}
@@ -206,8 +244,8 @@ func (q *QP) PostSend(wrs ...SendWR) error {
 // PostRecv posts buffers to the receive queue in order, from state INIT on;
 // each takes one SEND, or tells of one WRITE with immediate data. Over UD a
 // buffer begins with GRHLen bytes of header, before the data: it must be so
-// much longer. A queue pair with an SRQ takes none (ErrShared): post to the
-// SRQ. Otherwise it is as PostSend.
+// much longer. A queue pair with an SRQ takes none (ErrShared), and neither
+// does an XRCTarget: post to the SRQ. Otherwise it is as PostSend.
 func (q *QP) PostRecv(wrs ...RecvWR) error {
 	n, err := q.core.PostRecv(recvWRsOf(wrs))
 	if err != nil && n < len(wrs) {

@@ -25,6 +25,7 @@ type DeviceAttr struct {
 	MaxMRSize       uint64 // bytes of one memory region
 	MaxPD           int    // protection domains
 	MaxAH           int    // address handles
+	MaxXRCD         int    // XRC domains
 	MaxSRQ          int    // shared receive queues
 	MaxSRQWR        int    // entries of one shared receive queue
 	MaxGroup        int    // multicast groups; a link may have a smaller limit
@@ -129,6 +130,7 @@ func (d *Device) Query() DeviceAttr {
 		MaxMRSize:       1<<63 - 1,
 		MaxPD:           ib.MaxPD,
 		MaxAH:           ib.MaxAH,
+		MaxXRCD:         ib.MaxXRCD,
 		MaxSRQ:          ib.MaxSRQ,
 		MaxSRQWR:        ib.MaxSRQWR,
 		MaxGroup:        ib.MaxGroup,

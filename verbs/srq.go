@@ -9,9 +9,18 @@ import (
 
 // SRQConfig says what a shared receive queue is made for.
 type SRQConfig struct {
-	MaxWR    int // receives that it holds; 0 means 128
-	MaxSGE   int // entries of a receive's scatter/gather list; 0 means 4
-	Limit    int // see SRQ.SetLimit; 0 means none
+	MaxWR  int // receives that it holds; 0 means 128
+	MaxSGE int // entries of a receive's scatter/gather list; 0 means 4
+	Limit  int // see SRQ.SetLimit; 0 means none
+
+	// XRCD makes it a queue for XRC: requests to the XRCTargets of that
+	// domain name it by its Number, and reach the memory of its protection
+	// domain.
+	XRCD *XRCD
+	// CQ is where the receives complete. It is set with XRCD, and only
+	// then.
+	CQ *CQ
+
 	UserData any // the program's own, see SRQ.UserData
 }
 
@@ -53,8 +62,9 @@ type SRQ struct {
 	handle uint32
 }
 
-// CreateSRQ makes a shared receive queue. The error wraps ErrClosed or
-// ErrNoResources, or a *RangeError for a size that the device does not offer.
+// CreateSRQ makes a shared receive queue. The error wraps ErrClosed,
+// ErrOtherDevice or ErrNoResources, or a *RangeError for a size that the device
+// does not offer.
 func (pd *PD) CreateSRQ(c SRQConfig) (*SRQ, error) {
 	if c.MaxWR == 0 {
 		c.MaxWR = 128
@@ -62,7 +72,14 @@ func (pd *PD) CreateSRQ(c SRQConfig) (*SRQ, error) {
 	if c.MaxSGE == 0 {
 		c.MaxSGE = 4
 	}
-	core, err := pd.core.CreateSRQ(hca.SRQConfig{MaxWR: c.MaxWR, MaxSGE: c.MaxSGE, Limit: c.Limit})
+	config := hca.SRQConfig{MaxWR: c.MaxWR, MaxSGE: c.MaxSGE, Limit: c.Limit}
+	if c.XRCD != nil {
+		config.XRCD = c.XRCD.core
+	}
+	if c.CQ != nil {
+		config.CQ = c.CQ.core
+	}
+	core, err := pd.core.CreateSRQ(config)
 	if err != nil {
 		return nil, fmt.Errorf("verbs: create a shared receive queue: %w", errorFrom(err))
 	}
@@ -73,6 +90,10 @@ func (pd *PD) CreateSRQ(c SRQConfig) (*SRQ, error) {
 
 // Device returns the device of the queue.
 func (s *SRQ) Device() *Device { return s.dev }
+
+// Number returns the number by which requests of XRC name the queue
+// (SendWR.RemoteSRQN). It is random. It is 0 if the queue is not of XRC.
+func (s *SRQ) Number() uint32 { return s.core.Number() }
 
 // Handle returns the number of the queue on its device, for logs. Queues are
 // numbered from 1 in the order in which they were made.

@@ -1,0 +1,135 @@
+package hca
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/gosoftroce/rocev2/memreg"
+	"github.com/gosoftroce/rocev2/qp"
+	"github.com/gosoftroce/rocev2/rocev2"
+)
+
+// XRCD is an XRC domain (IBTA A14): requests to a target queue pair of the
+// domain reach the shared receive queues of the domain, and no others. Its
+// methods may be called from any goroutine.
+type XRCD struct {
+	owner *Context
+
+	mu      sync.RWMutex
+	srqs    map[uint32]*SRQ // by number
+	targets int             // queue pairs
+	closed  bool
+}
+
+// OpenXRCD makes an XRC domain.
+func (o *Context) OpenXRCD() (*XRCD, error) {
+	x := &XRCD{owner: o, srqs: map[uint32]*SRQ{}}
+	if err := o.adopt(x, kindXRCD); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// SRQ implements qp.XRCDomain. It is called with a shard locked.
+func (x *XRCD) SRQ(number uint32) (qp.RecvSource, *memreg.PD) {
+	x.mu.RLock()
+	s := x.srqs[number]
+	x.mu.RUnlock()
+	if s == nil {
+		return nil, nil
+	}
+	return s, s.pd.core
+}
+
+// add adds a shared receive queue under a random number, which a peer must not
+// be able to guess. No other queue of the device has it (IBTA A14).
+func (x *XRCD) add(s *SRQ) error {
+	for {
+		n := random32() & uint32(rocev2.QPNMask)
+		if n == 0 || !x.owner.dev.takeSRQN(n) {
+			continue
+		}
+		x.mu.Lock()
+		closed := x.closed
+		if !closed {
+			s.number = n
+			x.srqs[n] = s
+		}
+		x.mu.Unlock()
+		if closed {
+			x.owner.dev.freeSRQN(n)
+			return fmt.Errorf("XRC domain: %w", ErrClosed)
+		}
+		return nil
+	}
+}
+
+// remove takes a shared receive queue out.
+func (x *XRCD) remove(s *SRQ) {
+	x.mu.Lock()
+	delete(x.srqs, s.number)
+	x.mu.Unlock()
+	x.owner.dev.freeSRQN(s.number)
+}
+
+// takeSRQN reserves a number of a shared receive queue. It reports false if
+// another one has it.
+func (d *Device) takeSRQN(n uint32) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if _, taken := d.srqNumbers[n]; taken {
+		return false
+	}
+	d.srqNumbers[n] = struct{}{}
+	return true
+}
+
+func (d *Device) freeSRQN(n uint32) {
+	d.mu.Lock()
+	delete(d.srqNumbers, n)
+	d.mu.Unlock()
+}
+
+// attach counts a target queue pair of o.
+func (x *XRCD) attach(o *Context) error {
+	if err := x.owner.usableBy(o); err != nil {
+		return err
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.closed {
+		return ErrClosed
+	}
+	x.targets++
+	return nil
+}
+
+// detach ends what attach began.
+func (x *XRCD) detach() {
+	x.mu.Lock()
+	x.targets--
+	x.mu.Unlock()
+}
+
+// Close destroys the domain. It is refused while there are shared receive
+// queues or target queue pairs in it (ErrInUse), and can be called again.
+func (x *XRCD) Close() error { return x.close(false) }
+
+func (x *XRCD) close(force bool) error {
+	x.mu.Lock()
+	if x.closed {
+		x.mu.Unlock()
+		return nil
+	}
+	if srqs := len(x.srqs); !force && srqs+x.targets > 0 {
+		x.mu.Unlock()
+		return fmt.Errorf("XRC domain: %w: it has %d shared receive queues and %d target queue pairs; close them first",
+			ErrInUse, srqs, x.targets)
+	}
+	x.closed = true
+	x.mu.Unlock()
+	x.owner.release(x, kindXRCD)
+	return nil
+}
+
+func (*XRCD) kind() string { return "XRCD" }
