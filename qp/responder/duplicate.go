@@ -45,7 +45,7 @@ func (r *answerer) duplicateRead(p *rocev2.Packet) {
 		r.readAgain(p)
 		return
 	}
-	if e.kind != resourceRead || e.srqn != r.namedSRQ(p) {
+	if e.kind != resourceRead || e.srqn != r.xrc.namedBy(p) {
 		return
 	}
 	rel := psn.Ahead(e.first)
@@ -102,12 +102,12 @@ func (r *answerer) readAgain(p *rocev2.Packet) {
 		r.out.nakDuplicate(rocev2.NAKInvalidRequest, h.PSN, r.msn)
 		return
 	}
-	if f := r.checkRead(e, r.domainOf(r.namedSRQ(p))); f != ib.FaultNone {
+	if f := r.checkRead(e, r.domainOf(r.xrc.namedBy(p))); f != ib.FaultNone {
 		s, _ := faultNAK(f)
 		r.out.nakDuplicate(s, h.PSN, r.msn)
 		return
 	}
-	index, ok := r.res.addBeside(resource{kind: resourceRead, srqn: r.namedSRQ(p), opcode: h.Opcode, first: h.PSN, psns: psns, va: e.VA,
+	index, ok := r.res.addBeside(resource{kind: resourceRead, srqn: r.xrc.namedBy(p), opcode: h.Opcode, first: h.PSN, psns: psns, va: e.VA,
 		rkey: e.RKey, length: e.Length})
 	if !ok {
 		return // as if lost

@@ -134,7 +134,7 @@ func (r *Responder) executeRead(p *rocev2.Packet) conn.Drop {
 		return r.refuseFault(f)
 	}
 	psn := r.epsn
-	index := r.reserve(resource{kind: resourceRead, srqn: r.srqn(), opcode: p.BTH.Opcode, psns: psns, va: p.RETH.VA, rkey: p.RETH.RKey,
+	index := r.reserve(resource{kind: resourceRead, srqn: r.xrc.current(), opcode: p.BTH.Opcode, psns: psns, va: p.RETH.VA, rkey: p.RETH.RKey,
 		length: p.RETH.Length})
 	r.out.push(response{kind: responseRead, res: index, psn: psn, start: psn, msn: r.msn, left: psns, end: p.RETH.Length})
 	return conn.DropNone
@@ -171,7 +171,7 @@ func (r *Responder) executeAtomic(p *rocev2.Packet, info *rocev2.OpcodeInfo) con
 		return r.refuseFault(f)
 	}
 	psn := r.epsn
-	index := r.reserve(resource{kind: resourceAtomic, srqn: r.srqn(), opcode: p.BTH.Opcode, psns: 1, value: old})
+	index := r.reserve(resource{kind: resourceAtomic, srqn: r.xrc.current(), opcode: p.BTH.Opcode, psns: 1, value: old})
 	r.out.push(response{kind: responseAtomic, res: index, psn: psn, msn: r.msn})
 	return conn.DropNone
 }

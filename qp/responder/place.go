@@ -42,7 +42,7 @@ func (r *Responder) executeAtomicWrite(p *rocev2.Packet) conn.Drop {
 		return r.refuseFault(f)
 	}
 	psn := r.epsn
-	index := r.reserve(resource{kind: resourceAtomicWrite, srqn: r.srqn(), opcode: p.BTH.Opcode, psns: 1})
+	index := r.reserve(resource{kind: resourceAtomicWrite, srqn: r.xrc.current(), opcode: p.BTH.Opcode, psns: 1})
 	r.out.push(response{kind: responseEmpty, res: index, psn: psn, msn: r.msn})
 	return conn.DropNone
 }
@@ -86,7 +86,7 @@ func flushAccess(t rocev2.FlushType) ib.Access {
 
 // flushResource returns what is kept of a FLUSH.
 func (r *answerer) flushResource(p *rocev2.Packet) resource {
-	return resource{kind: resourceFlush, srqn: r.namedSRQ(p), opcode: p.BTH.Opcode, psns: 1, va: p.RETH.VA, rkey: p.RETH.RKey, length: p.RETH.Length,
+	return resource{kind: resourceFlush, srqn: r.xrc.namedBy(p), opcode: p.BTH.Opcode, psns: 1, va: p.RETH.VA, rkey: p.RETH.RKey, length: p.RETH.Length,
 		value: uint64(p.FETH.Level)<<8 | uint64(p.FETH.Type)}
 }
 

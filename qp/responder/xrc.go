@@ -50,19 +50,19 @@ func (r *Responder) forgetSRQ() {
 	}
 }
 
-// srqn returns the number of the shared receive queue that the message under
+// current returns the number of the shared receive queue that the message under
 // way names; 0 where it names none.
-func (r *answerer) srqn() uint32 {
-	if r.xrc == nil {
+func (t *target) current() uint32 {
+	if t == nil {
 		return 0
 	}
-	return r.xrc.srqn
+	return t.srqn
 }
 
-// namedSRQ returns the number of the shared receive queue that a request names;
+// namedBy returns the number of the shared receive queue that a request names;
 // 0 where it names none.
-func (r *answerer) namedSRQ(p *rocev2.Packet) uint32 {
-	if r.xrc == nil {
+func (t *target) namedBy(p *rocev2.Packet) uint32 {
+	if t == nil {
 		return 0
 	}
 	return p.XRCETH.SRQN
