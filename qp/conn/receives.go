@@ -10,7 +10,7 @@ import (
 // Receives is where a receiving half has its receives from, whatever its
 // service.
 type Receives struct {
-	Own    queue.RecvRing // unless they are shared
+	Own    queue.RecvRing // empty if they are shared
 	Shared bool           // they come from a source that is not the queue pair's
 	Held   bool           // there is one in hand:
 	Recv   queue.Recv     // this
@@ -18,17 +18,18 @@ type Receives struct {
 
 	c      *Conn
 	source queue.RecvSource
-	cq     queue.CompletionSink // of the queue pair
 }
 
 // Init makes the own ring, for depth receives of sge entries that complete to
 // cq, unless there is a source, whose receives have so many too.
 func (r *Receives) Init(c *Conn, source queue.RecvSource, cq queue.CompletionSink, depth, sge int) {
-	*r = Receives{c: c, source: source, cq: cq, Shared: source != nil}
+	*r = Receives{c: c, source: source, Shared: source != nil}
 	if !r.Shared {
-		r.Own.Init(depth, sge, c.PD, cq)
 		r.source = &r.Own
+	} else {
+		depth = 0
 	}
+	r.Own.Init(depth, sge, c.PD, cq)
 	r.Recv.SGList = make([]ib.SGE, 0, sge)
 }
 
@@ -60,7 +61,7 @@ func (r *Receives) Post(wr *ib.RecvWR) error {
 		r.c.Stats.RecvPosted++
 		wc := r.WC(wr.ID, ib.WCRecv)
 		wc.Status = ib.StatusWRFlushErr
-		r.c.Complete(r.cq, wc)
+		r.c.Complete(r.Own.CQ(), wc)
 		return nil
 	}
 	if !r.Own.Push(wr) {
@@ -76,7 +77,7 @@ func (r *Receives) Take() bool {
 	if r.Held {
 		return true
 	}
-	r.Recv.CQ = r.cq
+	r.Recv.CQ = r.Own.CQ()
 	r.Held = r.source.Next(&r.Recv)
 	if r.Held {
 		r.Space = ib.TotalLength(r.Recv.SGList)

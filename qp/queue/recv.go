@@ -74,6 +74,9 @@ func (r *RecvRing) Len() int { return int(r.tail - r.head) }
 // MaxSGE returns how many scatter/gather entries a receive may have.
 func (r *RecvRing) MaxSGE() int { return int(r.sge) }
 
+// CQ returns where the receives complete.
+func (r *RecvRing) CQ() CompletionSink { return r.cq }
+
 // Clear drops all receives.
 func (r *RecvRing) Clear() { r.head = r.tail }
 
