@@ -21,7 +21,8 @@ func newAsyncwatch(io streams) *cobra.Command {
 		Long: `Print the asynchronous events of a device, a line for each, as ibv_asyncwatch
 does, until interrupted.
 
-The events are those of the port and of the device. Events of a queue pair, or
+The events are those of the port and of the device: its interface goes down or
+comes back, its address is taken away or comes back. Events of a queue pair, or
 of another object, go to the program that made it. The command also watches a
 device that another process has open.`,
 		Example: "  rocev2 asyncwatch -d eth0\n  rocev2 asyncwatch -d 192.0.2.7 --json",

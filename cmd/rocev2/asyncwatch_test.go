@@ -1,9 +1,13 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
+	"os"
+	"os/exec"
 	"strings"
 	"testing"
 
@@ -66,5 +70,61 @@ func TestAsyncwatchIsInterrupted(t *testing.T) {
 	code := run(ctx, []string{"asyncwatch", "-d", dev.Addr().String()}, streams{in: strings.NewReader(""), out: out, err: &errs})
 	if code != exitOK {
 		t.Errorf("exit status %d: %s", code, errs.String())
+	}
+}
+
+// TestAsyncwatchTellsOfThePort takes the interface of a device down and up, in
+// a network of its own.
+func TestAsyncwatchTellsOfThePort(t *testing.T) {
+	t.Parallel()
+	needsNetworkOfItsOwn(t)
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The shell does what it is told while the command runs.
+	cmd := exec.CommandContext(t.Context(), "unshare", "-n", "sh", "-ec", `
+ip link add watch0 type veth peer name watch1
+ip addr add 10.98.2.1/24 dev watch0
+ip link set watch1 up
+ip link set watch0 up
+"$0" asyncwatch -d watch0 &
+watcher=$!
+while read -r command; do eval "$command"; done
+wait $watcher
+`, self)
+	cmd.Env = append(os.Environ(), demoPeerEnv+"=1")
+	var errs buffer
+	cmd.Stderr = &errs
+	tell, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(out)
+	for _, step := range []struct{ want, then string }{
+		{"waiting for asynchronous events", "ip link set watch0 down"},
+		{"  event_type IBV_EVENT_PORT_ERR (10), port 1", "ip link set watch0 up"},
+		{"  event_type IBV_EVENT_PORT_ACTIVE (9), port 1", "kill -INT $watcher"},
+	} {
+		for found := false; !found; {
+			if !lines.Scan() {
+				t.Fatalf("the command ended before %q: %v, %s", step.want, cmd.Wait(), errs.String())
+			}
+			found = strings.Contains(lines.Text(), step.want)
+		}
+		if _, err := io.WriteString(tell, step.then+"\n"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tell.Close()
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("%v: %s", err, errs.String())
 	}
 }

@@ -404,9 +404,9 @@ func TestDevinfoOfDeviceInUse(t *testing.T) {
 	}
 }
 
-// devinfo tells a port that is down, in a network of its own.
-func TestDevinfoPortDown(t *testing.T) {
-	t.Parallel()
+// needsNetworkOfItsOwn skips a test where it cannot have one.
+func needsNetworkOfItsOwn(t *testing.T) {
+	t.Helper()
 	for _, tool := range []string{"unshare", "ip"} {
 		if _, err := exec.LookPath(tool); err != nil {
 			t.Skipf("%s is not installed (on Debian: apt-get install util-linux iproute2)", tool)
@@ -415,6 +415,12 @@ func TestDevinfoPortDown(t *testing.T) {
 	if out, err := exec.Command("unshare", "-n", "true").CombinedOutput(); err != nil {
 		t.Skipf("no network namespace (run as root, or with CAP_SYS_ADMIN): %s", out)
 	}
+}
+
+// devinfo tells a port that is down, in a network of its own.
+func TestDevinfoPortDown(t *testing.T) {
+	t.Parallel()
+	needsNetworkOfItsOwn(t)
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
