@@ -28,16 +28,20 @@ type Implicit struct {
 }
 
 // allowList is a list of ranges in the order of their addresses. It never
-// changes: another takes its place.
+// changes: another takes its place, with the same ranges but one.
 type allowList struct {
-	ranges []allowed
-	users  atomic.Int64 // accesses that go by it now
+	ranges []*allowed
 }
 
 // allowed is a range of addresses and the memory that it stands for.
 type allowed struct {
 	addr, n uint64
 	mem     Memory
+
+	// The users are counted here and not in a list: whoever forbids the
+	// range waits for all of them, whatever list they have found it in.
+	users atomic.Int64 // accesses that are under way
+	gone  atomic.Bool  // it was forbidden
 }
 
 // NewImplicit returns an Implicit that allows nothing.
@@ -61,7 +65,7 @@ func (l *allowList) find(addr, n uint64) *allowed {
 	if i == len(l.ranges) {
 		return nil
 	}
-	a := &l.ranges[i]
+	a := l.ranges[i]
 	if addr < a.addr || !inside(addr-a.addr, n, a.n) {
 		return nil
 	}
@@ -75,7 +79,7 @@ func (m *Implicit) Allow(addr uint64, mem Memory) error {
 	if mem == nil || mem.Len() == 0 {
 		return fmt.Errorf("%w: nothing to allow", ErrMemory)
 	}
-	a := allowed{addr: addr, n: mem.Len(), mem: mem}
+	a := &allowed{addr: addr, n: mem.Len(), mem: mem}
 	if a.n > math.MaxUint64-addr {
 		return fmt.Errorf("%w: %d bytes at %#x wrap around the end of the address space", ErrAddress, a.n, addr)
 	}
@@ -98,14 +102,16 @@ func (m *Implicit) Allow(addr uint64, mem Memory) error {
 func (m *Implicit) Forbid(addr uint64) bool {
 	for {
 		old := m.list.Load()
-		i := slices.IndexFunc(old.ranges, func(a allowed) bool { return a.addr == addr })
+		i := slices.IndexFunc(old.ranges, func(a *allowed) bool { return a.addr == addr })
 		if i < 0 {
 			return false
 		}
 		if !m.list.CompareAndSwap(old, &allowList{ranges: slices.Delete(slices.Clone(old.ranges), i, i+1)}) {
 			continue
 		}
-		for old.users.Load() != 0 {
+		a := old.ranges[i]
+		a.gone.Store(true)
+		for a.users.Load() != 0 {
 			runtime.Gosched()
 		}
 		return true
@@ -115,19 +121,23 @@ func (m *Implicit) Forbid(addr uint64) bool {
 // Ranges is how many ranges are allowed.
 func (m *Implicit) Ranges() int { return len(m.list.Load().ranges) }
 
-// enter returns the list as it is, which leave must be called of.
-func (m *Implicit) enter() *allowList {
+// enter returns the range that n bytes at addr are in, which leave must be
+// called of; nil if there is none.
+func (m *Implicit) enter(addr, n uint64) *allowed {
 	for {
-		l := m.list.Load()
-		l.users.Add(1)
-		if m.list.Load() == l {
-			return l
+		a := m.list.Load().find(addr, n)
+		if a == nil {
+			return nil
 		}
-		l.users.Add(-1) // Forbid may have looked before
+		a.users.Add(1)
+		if !a.gone.Load() {
+			return a
+		}
+		a.leave() // Forbid may have looked before; there is another list
 	}
 }
 
-func (l *allowList) leave() { l.users.Add(-1) }
+func (a *allowed) leave() { a.users.Add(-1) }
 
 // Len is the size of the address space, but for its last byte.
 func (m *Implicit) Len() uint64 { return math.MaxUint64 }
@@ -140,12 +150,11 @@ func (m *Implicit) Contains(addr, n uint64) bool { return m.list.Load().find(add
 
 // with calls f for n bytes at addr, with their memory and where in it they are.
 func (m *Implicit) with(addr, n uint64, f func(mem Memory, off uint64) error) error {
-	l := m.enter()
-	defer l.leave()
-	a := l.find(addr, n)
+	a := m.enter(addr, n)
 	if a == nil {
 		return ib.FaultOutOfBounds
 	}
+	defer a.leave()
 	return f(a.mem, addr-a.addr)
 }
 
@@ -188,9 +197,8 @@ func (m *Implicit) FetchAdd64(addr, add uint64) (old uint64, err error) {
 // Present reports whether n bytes at an address can be touched now. It is true
 // of a hole, which the access shows.
 func (m *Implicit) Present(addr, n uint64, write bool) bool {
-	l := m.enter()
-	defer l.leave()
-	if a := l.find(addr, n); a != nil {
+	if a := m.enter(addr, n); a != nil {
+		defer a.leave()
 		if p, ok := a.mem.(PagedMemory); ok {
 			return p.Present(addr-a.addr, n, write)
 		}
@@ -200,9 +208,8 @@ func (m *Implicit) Present(addr, n uint64, write bool) bool {
 
 // Fetch fetches n bytes at an address, if they are allowed.
 func (m *Implicit) Fetch(addr, n uint64, write bool) {
-	l := m.enter()
-	defer l.leave()
-	if a := l.find(addr, n); a != nil {
+	if a := m.enter(addr, n); a != nil {
+		defer a.leave()
 		if p, ok := a.mem.(PagedMemory); ok {
 			p.Fetch(addr-a.addr, n, write)
 		}

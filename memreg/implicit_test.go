@@ -238,3 +238,50 @@ func TestImplicitDoesNotAllocate(t *testing.T) {
 		t.Errorf("an access allocates %v times", n)
 	}
 }
+
+// slowMemory calls during in the middle of a write.
+type slowMemory struct {
+	Memory
+	during func()
+}
+
+func (m *slowMemory) CopyIn(off uint64, src []byte) error {
+	m.during()
+	return m.Memory.CopyIn(off, src)
+}
+
+// Forbid waits for an access that has begun under an earlier list, too: the
+// memory may be given back when it returns.
+func TestForbidWaitsForEarlierLists(t *testing.T) {
+	t.Parallel()
+	for _, between := range []string{"allow", "forbid", "nothing"} {
+		m := NewImplicit()
+		var returned atomic.Bool
+		done := make(chan struct{})
+		must(t, m.Allow(0x9000, Local(make([]byte, 8))))
+		must(t, m.Allow(0x1000, &slowMemory{Local(make([]byte, 8)), func() {
+			switch between {
+			case "allow":
+				must(t, m.Allow(0x5000, Local(make([]byte, 8))))
+			case "forbid":
+				m.Forbid(0x9000)
+			}
+			go func() {
+				m.Forbid(0x1000)
+				returned.Store(true)
+				close(done)
+			}()
+			for range 1000 {
+				runtime.Gosched()
+			}
+			if returned.Load() {
+				t.Errorf("%s between: Forbid has returned beside a write", between)
+			}
+		}}))
+		must(t, m.CopyIn(0x1000, []byte{1}))
+		<-done
+		if err := m.CopyIn(0x1000, []byte{1}); err == nil {
+			t.Error("what is forbidden was written")
+		}
+	}
+}
