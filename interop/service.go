@@ -2,7 +2,6 @@ package interop
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 )
 
@@ -18,7 +17,7 @@ const (
 )
 
 // Services lists all of them.
-var Services = []Service{RC, UC, UD}
+var Services = []Service{RC, UC, UD, XRC}
 
 var serviceNames = [...]string{RC: "RC", UC: "UC", UD: "UD", XRC: "XRC"}
 
@@ -31,7 +30,7 @@ func (s Service) String() string {
 }
 
 // Valid reports whether s is one of Services.
-func (s Service) Valid() bool { return slices.Contains(Services, s) }
+func (s Service) Valid() bool { return int(s) < len(serviceNames) }
 
 // Reliable reports whether the service repeats what is lost.
 func (s Service) Reliable() bool { return s != UC && s != UD }
@@ -43,7 +42,7 @@ func ParseService(name string) (Service, error) {
 			return s, nil
 		}
 	}
-	return RC, fmt.Errorf("there is no transport service %q; there are RC, UC and UD", name)
+	return RC, fmt.Errorf("there is no transport service %q; there are RC, UC, UD and XRC", name)
 }
 
 // QKey is the Q_Key of the datagram tests of rdma-core and perftest.

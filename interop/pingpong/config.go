@@ -3,7 +3,6 @@ package pingpong
 import (
 	"cmp"
 	"net"
-	"slices"
 	"time"
 
 	"github.com/gosoftroce/rocev2/interop"
@@ -77,7 +76,7 @@ func (c Config) Check(dev *verbs.Device) error {
 func (c *Config) traits() *traits { return &allTraits[c.Service] }
 
 func (c Config) withDefaults(dev *verbs.Device) (Config, error) {
-	if !slices.Contains(Services, c.Service) {
+	if int(c.Service) >= len(allTraits) {
 		return c, interop.BadConfig("pingpong: there is no %v", c.Service)
 	}
 	t := c.traits()

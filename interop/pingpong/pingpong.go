@@ -149,7 +149,7 @@ func (s *session) setUp() (err error) {
 		return err
 	}
 	// One buffer for both directions, as the originals have it: what comes
-	// in is what goes out next, so the content that the client chose
+	// in is what goes out next, so the content that the first sender chose
 	// survives.
 	s.grh = lanes.GRH(c.traits().service)
 	if s.mr, err = s.pd.AllocMemory(s.grh+c.Size, verbs.LocalWrite); err != nil {
@@ -159,7 +159,7 @@ func (s *session) setUp() (err error) {
 	for i := range buf {
 		buf[i] = fill
 	}
-	if c.Validate && s.role == interop.Client {
+	if c.Validate && s.sendsFirst() {
 		for i := 0; i < len(buf); i += os.Getpagesize() {
 			buf[i] = 0
 		}

@@ -118,6 +118,9 @@ func TestBothRoles(t *testing.T) {
 		"SRQ, shallow":        {Service: SRQ, Iterations: 200, RxDepth: 16},
 		"SRQ, one QP":         {Service: SRQ, Iterations: 50, QPs: 1, Events: true},
 		"SRQ, fewer messages": {Service: SRQ, Iterations: 5},
+		"XRC":                 {Service: XRC},
+		"XRC, events":         {Service: XRC, Iterations: 50, Events: true},
+		"XRC, validated":      {Service: XRC, Size: 10_000, Iterations: 50, Validate: true},
 		"SRQ, all QPs":        {Service: SRQ, Iterations: 1000, QPs: MaxQPs, Size: 1},
 	} {
 		t.Run(name, func(t *testing.T) {

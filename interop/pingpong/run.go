@@ -167,8 +167,8 @@ func (s *session) lastUnconfirmed(err error, n *counts) bool {
 // it should.
 var ErrContent = errors.New("wrong content")
 
-// validate checks the pattern that the client writes: a zero at the start of
-// every page, the fill byte elsewhere.
+// validate checks the pattern that the first sender writes: a zero at the start
+// of every page, the fill byte elsewhere.
 func (s *session) validate() error {
 	if !s.cfg.Validate {
 		return nil

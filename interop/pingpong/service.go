@@ -21,7 +21,7 @@ const (
 )
 
 // Services lists all of them.
-var Services = []Service{RC, UC, UD, SRQ}
+var Services = []Service{RC, UC, UD, SRQ, XRC}
 
 // traits is what makes the programs differ. The numbers are the defaults of the
 // originals.
@@ -88,7 +88,7 @@ func ParseService(name string) (Service, error) {
 			return s, nil
 		}
 	}
-	return RC, fmt.Errorf("there is no ping-pong %q; there are rc, uc, ud and srq", name)
+	return RC, fmt.Errorf("there is no ping-pong %q; there are rc, uc, ud, srq and xrc", name)
 }
 
 // largest returns the largest message on a port of that MTU: a datagram is one

@@ -1,9 +1,11 @@
 package pingpong
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
+	"net"
 	"net/netip"
 	"strings"
 	"testing"
@@ -12,6 +14,7 @@ import (
 	"github.com/gosoftroce/rocev2/fabric"
 	"github.com/gosoftroce/rocev2/interop"
 	"github.com/gosoftroce/rocev2/interop/internal/testpair"
+	"github.com/gosoftroce/rocev2/verbs"
 	"github.com/gosoftroce/rocev2/verbs/verbstest"
 )
 
@@ -94,6 +97,42 @@ func TestSRQClientSequence(t *testing.T) {
 	cancel(gone)
 	if err := <-ended; !errors.Is(err, gone) {
 		t.Errorf("the client ended with %v, expected the cause of its context", err)
+	}
+}
+
+// recorder keeps what one side writes to its control connection.
+type recorder struct {
+	net.Conn
+	wrote bytes.Buffer
+}
+
+func (r *recorder) Write(b []byte) (int, error) {
+	r.wrote.Write(b)
+	return r.Conn.Write(b)
+}
+
+// TestXRCControl checks what xsrq_pingpong expects: an address of 66 bytes from
+// each side before the run, and an end from each after it.
+func TestXRCControl(t *testing.T) {
+	t.Parallel()
+	var sides [2]*recorder
+	s, c := testpair.Both(t, func(dev *verbs.Device, conn net.Conn, role interop.Role) (Result, error) {
+		r := &recorder{Conn: conn}
+		sides[role] = r
+		return Run(t.Context(), dev, r, role, Config{Service: XRC, Linger: -1})
+	})
+	if s.Err != nil || c.Err != nil {
+		t.Fatalf("server: %v; client: %v", s.Err, c.Err)
+	}
+	for role, r := range sides {
+		b := r.wrote.Bytes()
+		if len(b) != 66+4 || string(b[66:]) != "END\x00" {
+			t.Fatalf("the %v wrote %q", interop.Role(role), b)
+		}
+		a, err := extendedForm.parse(b[:66])
+		if err != nil || a.QPN == a.Initiator || a.QPN == 0 || a.Initiator == 0 || a.SRQN == 0 {
+			t.Errorf("the %v's address is %+v, %v", interop.Role(role), a, err)
+		}
 	}
 }
 
