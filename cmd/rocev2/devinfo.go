@@ -137,11 +137,12 @@ var capabilities = []struct {
 	name string
 	bit  int
 }{
-	{"CURR_QP_STATE_MOD", 7},   // Modify takes the current state
-	{"PORT_ACTIVE_EVENT", 10},  // an event tells when the port works again
-	{"RC_RNR_NAK_GEN", 12},     // a responder without a receive says so
-	{"SRQ_RESIZE", 13},         // shared receive queues grow and shrink
-	{"MEM_WINDOW", 17},         // of type 1
+	{"CURR_QP_STATE_MOD", 7},  // Modify takes the current state
+	{"PORT_ACTIVE_EVENT", 10}, // an event tells when the port works again
+	{"RC_RNR_NAK_GEN", 12},    // a responder without a receive says so
+	{"SRQ_RESIZE", 13},        // shared receive queues grow and shrink
+	{"MEM_WINDOW", 17},        // of type 1
+	{"XRC", 20},
 	{"MEM_MGT_EXTENSIONS", 21}, // fast registration, LOCAL_INV, SEND and READ with invalidate
 	{"MEM_WINDOW_TYPE_2B", 24}, // bound to a queue pair and its protection domain
 }
@@ -199,6 +200,7 @@ func deviceAttrs(dev *verbs.Device) (l attrs) {
 	l.long("atomic_cap", "ATOMIC_HCA", "ATOMIC_HCA (1)")
 	l.long("max_mw", a.MaxMW, "")
 	l.long("max_ah", a.MaxAH, "")
+	l.long("max_xrcd", a.MaxXRCD, "")
 	l.long("max_srq", a.MaxSRQ, "")
 	l.long("max_srq_wr", a.MaxSRQWR, "")
 	l.long("max_srq_sge", a.MaxSGE, "")

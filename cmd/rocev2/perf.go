@@ -22,7 +22,7 @@ rocev2 perf with the same test, or the program of that name in the perftest
 package (version 4.5, which calls itself 6.06): "perf write_bw" talks to
 ib_write_bw. Without a server argument, this side is the server.
 
--c chooses the transport service: RC, UC (SEND and WRITE) or UD (SEND). With
+-c chooses the transport service: RC, UC (SEND and WRITE), UD (SEND) or XRC. With
 --use-srq the queue pairs of this side share one receive queue. UC and UD do not
 repeat what is lost: the side that receives counts the messages that do not
 come. A latency test ends with an error at the first of them.

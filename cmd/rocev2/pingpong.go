@@ -26,6 +26,7 @@ the protocol negotiates nothing.
   uc   unreliable connection                            ibv_uc_pingpong
   ud   unreliable datagrams                             ibv_ud_pingpong
   srq  reliable connections with one receive queue      ibv_srq_pingpong
+  xrc  extended reliable connection                     ibv_xsrq_pingpong
 
 uc and ud do not repeat what is lost. One lost message ends the run, with an
 error.
@@ -43,12 +44,12 @@ error.
 	}
 	f.register(cmd, "gid-idx", "g")
 	fs := cmd.Flags()
-	fs.VarP(nameFlag[pingpong.Service]{&c.Service, pingpong.ParseService}, "type", "t", "`service`: rc, uc, ud or srq")
+	fs.VarP(nameFlag[pingpong.Service]{&c.Service, pingpong.ParseService}, "type", "t", "`service`: rc, uc, ud, srq or xrc")
 	fs.VarP(sizeFlag{&c.Size}, "size", "s", "size of a message in `bytes`, also 64K or 1M (default: 4096; with ud 1024)")
 	fs.IntVarP(&c.QPs, "num-qp", "q", 0, "srq: `number` of queue pairs (default: 16)")
 	fs.IntVarP(&f.mtu, "mtu", "m", pingpong.DefaultMTU.Bytes(), "path MTU in `bytes`")
 	fs.IntVarP(&c.RxDepth, "rx-depth", "r", pingpong.DefaultRxDepth, "`number` of receives that stay posted")
-	fs.IntVarP(&c.Iterations, "iters", "n", 0, "`number` of messages in each direction (default: 1000)")
+	fs.IntVarP(&c.Iterations, "iters", "n", 0, "`number` of messages in each direction (default: 1000; with xrc 5)")
 	fs.IntVarP(&f.sl, "sl", "l", 0, "accepted for compatibility: Ethernet has no service level here")
 	fs.BoolVarP(&c.Events, "events", "e", false, "sleep on completion events instead of polling")
 	fs.BoolVarP(&c.Validate, "chk", "c", false, "check the content of the buffer at the end (give it to both sides)")
