@@ -66,5 +66,5 @@
 //
 // # Not here
 //
-// Memory windows and the connection manager.
+// The connection manager.
 package verbs
