@@ -12,15 +12,22 @@
 // A key stands for a Grant: a part of a region, rights, and perhaps the one
 // queue pair that may use it. A region has two grants of its own, for its lkey
 // and its rkey. [Table.Grant] adds one on a part of a region with other rights,
-// and Revoke takes it back: what binding and invalidating a memory window come
-// down to.
+// and Revoke takes it back.
 //
-// Concurrency: Register, Deregister, Grant, Revoke, AllocPD, DeallocPD and All
-// of one Table are serialised by the caller. Everything else, foremost Resolve,
-// ResolveLocal, Gather, Scatter and Invalidate, runs on any goroutine beside
-// them, without a lock and without allocating. A resolved View pins its grant
-// until Release. Deregister and Revoke wait for the pins, so whoever holds a
-// pin must not block.
+// A Window and a FastRegion keep the upper 24 bits of their keys, and the low
+// byte changes with each bind or registration (IBTA 10.6.7.2, 10.6.3.3). So
+// they have slots in a table of their own, which a lookup asks second. What a
+// slot stands for is another Grant each time, exchanged atomically: a View of
+// the one before can never be of the one after.
+//
+// Concurrency: what makes and ends objects of one Table (Register, Reregister,
+// Deregister, Grant, Revoke, AllocWindow, FreeWindow, AllocFast, FreeFast,
+// AllocPD, DeallocPD) and All are serialised by the caller. Everything else,
+// foremost Resolve, ResolveLocal, Gather, Scatter, Bind, RegisterFast and
+// Invalidate, runs on any goroutine beside them, without a lock. Bind and
+// RegisterFast allocate, the others do not. A resolved View pins its grant
+// until Release. What ends a grant waits for the pins, so whoever holds a pin
+// must not block, and must not bind or invalidate.
 //
 // Remote writes and reads race with the application by nature, as they do on an
 // adapter: the completion is the happens-before edge. For polling a flag there
@@ -35,9 +42,10 @@
 // not present with ib.FaultNotPresent, so that nobody waits who holds a lock,
 // and Missing says what to fetch.
 //
-// What it does not do: memory windows as objects of the verbs, with their two
-// types, states and keys that the program chooses in part; fast registration;
-// locking pages; and the lifetime of the memory itself (the caller keeps it
-// mapped until Deregister has returned, and nobody fetches what is Missing of
-// it).
+// An Implicit is the whole address space with an allow list, for implicit
+// on-demand regions.
+//
+// What it does not do: locking pages; and the lifetime of the memory itself
+// (the caller keeps it mapped until Deregister has returned, and nobody fetches
+// what is Missing of it).
 package memreg

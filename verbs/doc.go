@@ -26,6 +26,12 @@
 // while it is registered for them. The completion is the happens-before edge.
 // To watch a flag in memory, use [MR.Load64].
 //
+// A peer gets a part of a region for a while by a memory window ([MW]), bound
+// and ended by work requests. A region itself is registered by a work request
+// with [FastMR]. [MR.Reregister] and [MR.Share] change and double a region. The
+// [OnDemand] right, and an [ImplicitMR], are for memory larger than what is
+// used of it.
+//
 // # One device
 //
 // Two queue pairs of one device may be connected to each other, and one to

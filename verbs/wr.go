@@ -32,7 +32,8 @@ const (
 	// were before goes to SGList.
 	OpFetchAdd Opcode = ib.OpFetchAdd
 	// OpReadInv is OpRead, and when the data is there the key of this side
-	// that is InvalidateKey ends.
+	// that is InvalidateKey ends. An OpRegMR or OpBindMW behind it that
+	// gives the key a new meaning needs Fence.
 	OpReadInv Opcode = ib.OpReadInv
 	// OpLocalInv ends a key of this side: that of a memory window of type
 	// 2, of a FastMR, or of a region that is Invalidatable. It is carried
