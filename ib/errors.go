@@ -43,8 +43,8 @@ var (
 	ErrRemoteQPN       = errors.New("the queue pair number that a datagram is for")
 	ErrNoRemoteQPN     = fmt.Errorf("%w: RemoteQPN is not set", ErrRemoteQPN)
 	ErrDatagramTooLong = errors.New("datagram too long")
-	ErrNoBind          = errors.New("Bind is not set: it says what to bind a memory window to")
-	ErrNoReg           = errors.New("Reg is not set: it says how to register")
+	ErrNoBind          = errors.New("what to bind a memory window to is missing: Bind is not set")
+	ErrNoReg           = errors.New("how to register is missing: Reg is not set")
 	ErrRemote          = errors.New("the remote address was made for a place outside of the peer's memory")
 )
 
