@@ -15,7 +15,10 @@ import (
 // with addr inside the grant or just behind it; a caller that does not validate
 // empty accesses does not call.
 func (t *Table) Resolve(pd *PD, qpn rocev2.QPN, key ib.Key, addr, length uint64, need ib.Access) (View, ib.Fault) {
-	g := t.lookup(key)
+	g := t.keys.lookup(key)
+	if g == nil {
+		g = t.inSlot(key)
+	}
 	if g == nil || g.key != key || g.local() {
 		return View{}, ib.FaultUnknownKey
 	}
@@ -25,7 +28,10 @@ func (t *Table) Resolve(pd *PD, qpn rocev2.QPN, key ib.Key, addr, length uint64,
 // ResolveLocal checks an access by lkey to the whole of s, as Resolve does. The
 // need is LocalWrite for writing and 0 for reading.
 func (t *Table) ResolveLocal(pd *PD, s ib.SGE, need ib.Access) (View, ib.Fault) {
-	g := t.lookup(s.LKey)
+	g := t.keys.lookup(s.LKey)
+	if g == nil {
+		g = t.inSlot(s.LKey)
+	}
 	if g == nil || g.key != s.LKey || !g.local() {
 		return View{}, ib.FaultUnknownKey
 	}

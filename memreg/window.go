@@ -70,6 +70,11 @@ func (t *Table) lookup(key ib.Key) *Grant {
 	if g := t.keys.lookup(key); g != nil {
 		return g
 	}
+	return t.inSlot(key)
+}
+
+// inSlot is lookup for a key that no region has.
+func (t *Table) inSlot(key ib.Key) *Grant {
 	if s := t.slotOf(key); s != nil {
 		return s.current.Load()
 	}
