@@ -117,6 +117,9 @@ func (p *prey) mend(d *transport.RxPacket, q *QP, flags byte, distance int) {
 	}
 	rest := b[rocev2.BTHLen:]
 	if info.Headers.Has(rocev2.HasXRCETH) {
+		if flags&shotMemory != 0 {
+			put24(rest[1:], preySRQN)
+		}
 		rest = rest[rocev2.XRCETHLen:]
 	}
 	if info.Headers.Has(rocev2.HasDETH) && flags&shotQKey != 0 {
@@ -151,7 +154,8 @@ func (p *prey) program(q *QP, what byte) {
 	switch what % 7 {
 	case 0:
 		p.receive(q)
-		p.share()
+		p.share(&p.shared)
+		p.share(&p.xrc)
 	case 1:
 		if state != ib.StateReset {
 			p.modify(q, ib.Attr{State: ib.StateErr}, ib.AttrState)
@@ -260,7 +264,7 @@ func TestDeviceSeedsHit(t *testing.T) {
 	seeds, hit := opcodeSeeds(), map[rocev2.Service]int{}
 	for i := range preyKinds {
 		k := &preyKinds[i]
-		if k.state != ib.StateRTS || k.busy && k.typ == ib.RC || k.self {
+		if k.state != ib.StateRTS || k.busy && k.typ == ib.RC || k.self || k.typ == ib.XRCInitiator {
 			continue
 		}
 		for _, in := range seeds {
@@ -278,7 +282,7 @@ func TestDeviceSeedsHit(t *testing.T) {
 			}
 		}
 	}
-	if hit[rocev2.ServiceRC] < 15 || hit[rocev2.ServiceUC] < 12 || hit[rocev2.ServiceUD] < 2 {
+	if hit[rocev2.ServiceRC] < 15 || hit[rocev2.ServiceUC] < 12 || hit[rocev2.ServiceUD] < 2 || hit[rocev2.ServiceXRC] < 15 {
 		t.Errorf("packets by service: %v", hit)
 	}
 }

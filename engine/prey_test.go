@@ -27,7 +27,8 @@ type prey struct {
 	own     *memreg.Region // receives, and what READs bring
 	windows []*memreg.Window
 	shared  preySRQ
-	slot    int // of own, the next free one
+	xrc     preySRQ // of the XRC domain
+	slot    int     // of own, the next free one
 	frozen  []frozen
 	events  int
 }
@@ -48,6 +49,7 @@ const (
 	preyMTU   = 256
 	preyPSN   = 5000 // that all queue pairs expect, and send first
 	preyQKey  = 0x11111111
+	preySRQN  = 0x1234
 
 	preyRights = ib.RemoteWrite | ib.RemoteRead | ib.RemoteAtomic | ib.FlushGlobal
 )
@@ -119,6 +121,22 @@ var preyKinds = []preyKind{
 	{ib.RC, ib.StateErr, true, false, false},
 	{ib.UC, ib.StateRTS, false, false, false},
 	{ib.UD, ib.StateRTS, false, false, false},
+
+	{ib.XRCTarget, ib.StateRTS, false, false, false},
+	{ib.XRCTarget, ib.StateRTS, false, true, false},
+	{ib.XRCTarget, ib.StateRTR, false, false, false},
+	{ib.XRCTarget, ib.StateErr, false, false, false},
+	{ib.XRCInitiator, ib.StateRTS, true, false, false},
+	{ib.XRCInitiator, ib.StateRTS, true, true, false},
+	{ib.XRCInitiator, ib.StateErr, true, false, false},
+}
+
+// SRQ implements qp.XRCDomain: the prey's domain has one queue.
+func (p *prey) SRQ(number uint32) (qp.RecvSource, *memreg.PD) {
+	if number != preySRQN {
+		return nil, nil
+	}
+	return &p.xrc, p.pd
 }
 
 func newPrey(t testing.TB) *prey {
@@ -131,8 +149,11 @@ func newPrey(t testing.TB) *prey {
 	h.e = New(Config{Addr: h.addr, Memory: h.table, Random: w.rng.Uint32, Sink: p, Loopback: true})
 	p.shared.want = map[uint64]bool{}
 	p.shared.ring.Init(16, 1, p.pd, nil)
+	p.xrc.want = map[uint64]bool{}
+	p.xrc.ring.Init(16, 1, p.pd, p)
 	for range 6 {
-		p.share()
+		p.share(&p.shared)
+		p.share(&p.xrc)
 	}
 	for _, k := range preyKinds {
 		av := ib.AddressVector{DGID: preyPeer, Native: k.native}
@@ -198,8 +219,10 @@ func (p *prey) freeze(what string, from, to int) {
 // Complete implements qp.CompletionSink.
 func (p *prey) Complete(c *ib.WC) bool {
 	left := p.want[c.QPN]
-	if p.shared.want[c.ID] {
-		left = p.shared.want
+	for _, s := range []*preySRQ{&p.shared, &p.xrc} {
+		if s.want[c.ID] {
+			left = s.want
+		}
 	}
 	if !left[c.ID] {
 		p.t.Fatalf("%v: nothing was posted for this completion", c)
@@ -226,22 +249,22 @@ func (p *prey) room() ib.SGE {
 
 func (p *prey) post(q *QP, wr ib.SendWR) {
 	p.id++
-	wr.ID, wr.Signaled = p.id, true
+	wr.ID, wr.Signaled, wr.RemoteSRQN = p.id, true, preySRQN
 	p.want[q.QPN()][wr.ID] = true
 	if _, err := p.e.PostSend(q, []ib.SendWR{wr}); err != nil {
 		p.t.Fatalf("post %v: %v", wr.Opcode, err)
 	}
 }
 
-// share posts a receive to the shared receive queue.
-func (p *prey) share() {
+// share posts a receive to a shared receive queue.
+func (p *prey) share(s *preySRQ) {
 	if p.slot == preySlots {
 		return
 	}
 	p.id++
 	id := p.id | recvID
-	if p.shared.ring.Post(&ib.RecvWR{ID: id, SGList: []ib.SGE{p.room()}}) == nil {
-		p.shared.want[id] = true
+	if s.ring.Post(&ib.RecvWR{ID: id, SGList: []ib.SGE{p.room()}}) == nil {
+		s.want[id] = true
 	}
 }
 
@@ -260,7 +283,12 @@ func (p *prey) receive(q *QP) {
 // add makes a queue pair and takes it to a state.
 func (p *prey) add(typ ib.QPType, state ib.State, av ib.AddressVector, busy bool) {
 	c := qp.Config{Type: typ, PD: p.pd, SendCQ: p, RecvCQ: p, MaxSendWR: 8, MaxRecvWR: 8, PortMTU: rocev2.MTU1024}
-	if len(p.qps) >= preyShared {
+	switch {
+	case typ == ib.XRCTarget:
+		c = qp.Config{Type: typ, Domain: p}
+	case typ == ib.XRCInitiator:
+		c.RecvCQ = nil
+	case len(p.qps) >= preyShared:
 		c.RecvSource = &p.shared
 	}
 	q, err := p.e.CreateQP(c, nil)

@@ -12,8 +12,29 @@ const datagramQKey = 0x22222222
 // makeSRQ makes a shared receive queue.
 func (c *caller) makeSRQ() {
 	pd := pick(c, c.pds)
-	s, err := pd.it.CreateSRQ(verbs.SRQConfig{MaxWR: int(int8(c.next())) / 4, MaxSGE: int(c.next()) % 5, Limit: int(int8(c.next())) / 16})
+	config := verbs.SRQConfig{MaxWR: int(int8(c.next())) / 4, MaxSGE: int(c.next()) % 5, Limit: int(int8(c.next())) / 16}
+	if len(c.xrcds) > 0 && c.next()%2 == 0 {
+		config.XRCD, config.CQ = mate(c, c.xrcds, pd.of), mate(c, c.cqs, pd.of)
+	}
+	s, err := pd.it.CreateSRQ(config)
 	keep(c, &c.srqs, s, any(pd.it), err)
+}
+
+// domains makes and closes XRC domains, and target queue pairs.
+func (c *caller) domains() {
+	if c.next()%3 == 0 || len(c.xrcds) == 0 {
+		d := pick(c, c.devs)
+		x, err := d.OpenXRCD()
+		keep(c, &c.xrcds, x, any(d), err)
+		return
+	}
+	if c.next()%8 == 0 {
+		c.closed(pick(c, c.xrcds).it.Close())
+		return
+	}
+	pd := pick(c, c.pds)
+	q, err := pd.it.CreateQP(verbs.QPConfig{Type: verbs.XRCTarget, XRCD: mate(c, c.xrcds, pd.of)})
+	keep(c, &c.qps, q, any(pd.it), err)
 }
 
 // useSRQ posts to one and changes it.

@@ -29,6 +29,7 @@ type caller struct {
 	mws  []made[*verbs.MW]
 
 	fasts []made[*verbs.FastMR]
+	xrcds []made[*verbs.XRCD]
 
 	id     uint64
 	posted map[uint64]bool // IDs of requests without completion
@@ -142,7 +143,7 @@ var calls = []func(*caller){
 	func(c *caller) { d := pick(c, c.devs); pd, err := d.AllocPD(); keep(c, &c.pds, pd, d, err) },
 	func(c *caller) { d := pick(c, c.devs); ch, err := d.CreateCompChannel(); keep(c, &c.chs, ch, d, err) },
 	(*caller).useSRQ, (*caller).useSRQ, (*caller).handles, (*caller).datagram, (*caller).datagram, (*caller).activate, (*caller).changeCQ,
-	(*caller).windows, (*caller).windows, (*caller).fastRegions, (*caller).reregister,
+	(*caller).domains, (*caller).windows, (*caller).windows, (*caller).fastRegions, (*caller).reregister,
 	(*caller).waitFor, (*caller).useMemory, (*caller).query, (*caller).close,
 }
 
@@ -151,7 +152,7 @@ func (c *caller) call() { calls[int(c.next())%len(calls)](c) }
 
 func (c *caller) makeQP() {
 	pd := pick(c, c.pds)
-	types := []verbs.QPType{0, verbs.GSI, verbs.RC, verbs.UC, verbs.UD, verbs.UD, 9, 10, 77}
+	types := []verbs.QPType{0, verbs.GSI, verbs.RC, verbs.UC, verbs.UD, verbs.XRCInitiator, verbs.XRCTarget, 77}
 	var srq *verbs.SRQ
 	if len(c.srqs) > 0 && c.next()%4 == 0 {
 		srq = mate(c, c.srqs, any(pd.it))
@@ -233,6 +234,9 @@ func (c *caller) send() {
 		wr.Remote = verbs.RemoteAddr{Addr: to.Addr() + uint64(c.next32()), RKey: to.RKey() + verbs.Key(c.next()&1)}
 	}
 	wr.InvalidateKey = to.RKey()
+	if len(c.srqs) > 0 && q.it.Config().Type == verbs.XRCInitiator {
+		wr.RemoteSRQN = pick(c, c.srqs).it.Number()
+	}
 	c.id++
 	wr.ID = c.id
 	c.posted[wr.ID] = true

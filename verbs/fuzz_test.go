@@ -96,5 +96,6 @@ func (c *caller) beside(in []byte) *caller {
 	d.devs, d.pds, d.mrs, d.cqs, d.chs, d.qps = slices.Clone(c.devs), slices.Clone(c.pds), slices.Clone(c.mrs), slices.Clone(c.cqs),
 		slices.Clone(c.chs), slices.Clone(c.qps)
 	d.srqs, d.ahs, d.mws, d.fasts = slices.Clone(c.srqs), slices.Clone(c.ahs), slices.Clone(c.mws), slices.Clone(c.fasts)
+	d.xrcds = slices.Clone(c.xrcds)
 	return &d
 }
