@@ -98,6 +98,11 @@ func (c cell) ourArgv(bin string, g *guest.Guest, port int, server string) []str
 	if c.op == "pingpong" {
 		argv = []string{bin, "pingpong", "-e", "-t", c.pingpong()}
 	}
+	if c.op != "pingpong" && c.shared {
+		// As for the kernel: a guest that is not scheduled for half a
+		// second is no peer that is gone.
+		argv = append(argv, "-u", "17")
+	}
 	argv = append(argv, "-d", g.Host(c.ipv6).String())
 	if c.ipv6 { // the field's tools meet over IPv4 all the same
 		argv = append(argv, "--peer-gid", g.Addr(true).String())
