@@ -262,9 +262,9 @@ func TestCQModeration(t *testing.T) {
 		cq.Arm(false)
 		time.Sleep(2 * period) // the time counts from the first completion
 		complete(cq, plain)
-		time.Sleep(period - 1)
+		time.Sleep(period - time.Nanosecond)
 		expect(false, "too early")
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		expect(true, "after the period")
 
 		// What the timer still has of a notification that is given says
@@ -277,9 +277,9 @@ func TestCQModeration(t *testing.T) {
 		time.Sleep(period / 2)
 		cq.Arm(false)
 		complete(cq, plain)
-		time.Sleep(period - 1)
+		time.Sleep(period - time.Nanosecond)
 		expect(false, "too early, with an older entry")
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		expect(true, "after the period, with an older entry")
 
 		cq.Arm(false)

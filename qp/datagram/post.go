@@ -6,6 +6,7 @@ import (
 	"math"
 
 	"github.com/gosoftroce/rocev2/ib"
+	"github.com/gosoftroce/rocev2/qp/conn"
 	"github.com/gosoftroce/rocev2/rocev2"
 )
 
@@ -66,6 +67,9 @@ func (s *Sender) check(wr *ib.SendWR) (length uint64, to destination, err error)
 	if err := s.checkOpcode(wr); err != nil {
 		return 0, to, err
 	}
+	if wr.Opcode.Is(ib.OpLocal) {
+		return 0, to, conn.CheckLocal(wr)
+	}
 	if length, err = s.length(wr); err == nil && s.datagrams() {
 		to, err = s.destination(wr)
 	}
@@ -88,10 +92,12 @@ func (s *Sender) checkOpcode(wr *ib.SendWR) error {
 		return ib.ErrNoOpcode
 	case !wr.Opcode.Known():
 		return fmt.Errorf("%w %d", ib.ErrOpcode, wr.Opcode)
+	case !s.datagrams() && wr.Opcode.Is(ib.OpLocal):
+		return nil
 	case s.datagrams():
 		return fmt.Errorf("%w for a %v queue pair: %v; it has SEND alone", ib.ErrOpcode, s.typ, wr.Opcode)
 	}
-	return fmt.Errorf("%w for a UC queue pair: %v; it has SEND and WRITE, with and without immediate data", ib.ErrOpcode, wr.Opcode)
+	return fmt.Errorf("%w for a UC queue pair: %v; it has SEND and WRITE, with and without immediate data, and local operations", ib.ErrOpcode, wr.Opcode)
 }
 
 // length returns the length of the message.

@@ -91,6 +91,9 @@ func (s *Sender) mayGoOn() bool {
 // It returns false if it cannot.
 func (s *Sender) pollNext(buf []byte, out *conn.Output) bool {
 	w := s.queue.At(s.queue.Head)
+	if w.Is(ib.OpLocal) {
+		return s.executeLocal(w)
+	}
 	if s.sent == 0 {
 		w.PSNs = s.c.PSNs(w.Length)
 	} else if n := s.runLength(w, out.Left()); n > 1 && w.NumSGE == 1 {
@@ -117,6 +120,17 @@ func (s *Sender) pollNext(buf []byte, out *conn.Output) bool {
 		out.Commit(size)
 	}
 	s.advance(w, 1, int(n))
+	return true
+}
+
+// executeLocal carries out the oldest request, which sends nothing. All before
+// it have left, and none of them will be sent again.
+func (s *Sender) executeLocal(w *queue.Send) bool {
+	if f := s.c.ExecuteLocal(w); f != ib.FaultNone {
+		s.fail(conn.LocalStatus(w.Opcode), conn.VendorErr(f))
+		return false
+	}
+	s.complete(w)
 	return true
 }
 

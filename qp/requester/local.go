@@ -19,19 +19,6 @@ import (
 // completed, as if its fence were always set: what the key stands for may be
 // what they are made of, and they may have to be sent again.
 
-// checkLocal says what is wrong with the request for a local operation.
-func checkLocal(wr *ib.SendWR) error {
-	switch {
-	case wr.Inline != nil:
-		return ib.ErrInline
-	case wr.Opcode == ib.OpBindMW && wr.Bind == nil:
-		return ib.ErrNoBind
-	case wr.Opcode == ib.OpRegMR && wr.Reg == nil:
-		return ib.ErrNoReg
-	}
-	return nil
-}
-
 // after returns the request behind i, which was started: where the cursor goes
 // from there.
 func (r *work) after(i uint32) uint32 {
@@ -52,12 +39,8 @@ func (r *sender) pollLocal() bool {
 	case w.Is(ib.OpInvalidates) && r.cur != r.queue.Head:
 		return false
 	}
-	if f := r.execute(w); f != ib.FaultNone {
-		status := ib.StatusLocQPOpErr
-		if w.Opcode == ib.OpBindMW {
-			status = ib.StatusMWBindErr // IBTA 11.6.2
-		}
-		r.localFault(w, status, conn.VendorErr(f))
+	if f := r.c.ExecuteLocal(w); f != ib.FaultNone {
+		r.localFault(w, conn.LocalStatus(w.Opcode), conn.VendorErr(f))
 		return false
 	}
 	w.First, w.Pos, w.PSNs, w.SSN = r.max, r.posNxt, 0, r.ssn
@@ -69,24 +52,11 @@ func (r *sender) pollLocal() bool {
 	return true
 }
 
-// execute carries out a local operation.
-func (r *work) execute(w *queue.Send) ib.Fault {
-	switch w.Opcode {
-	case ib.OpBindMW:
-		b := w.Bind()
-		return r.c.Memory.Bind(r.c.PD, r.c.QPN, &b)
-	case ib.OpRegMR:
-		g := w.Reg()
-		return r.c.Memory.RegisterFast(r.c.PD, &g)
-	}
-	return r.c.Memory.Invalidate(r.c.PD, r.c.QPN, ib.Key(w.Arg))
-}
-
 // finishRead completes the oldest request, a READ whose data is there, and ends
 // the key that goes with it.
 func (r *work) finishRead(w *queue.Send) {
 	if w.Is(ib.OpInvalidates) {
-		if f := r.execute(w); f != ib.FaultNone {
+		if f := r.c.ExecuteLocal(w); f != ib.FaultNone {
 			r.failHead(ib.StatusLocQPOpErr, conn.VendorErr(f))
 			return
 		}

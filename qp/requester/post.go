@@ -6,6 +6,7 @@ import (
 	"math"
 
 	"github.com/gosoftroce/rocev2/ib"
+	"github.com/gosoftroce/rocev2/qp/conn"
 )
 
 // stateErrors are made once: a caller may post in vain again and again.
@@ -72,7 +73,7 @@ func (r *Requester) checkSend(wr *ib.SendWR) (length uint64, err error) {
 		}
 		return 0, ib.ErrOpcode
 	case wr.Opcode.Is(ib.OpLocal):
-		return 0, checkLocal(wr)
+		return 0, conn.CheckLocal(wr)
 	case wr.Opcode.Is(ib.OpRemote) && wr.Remote == ib.OutsideRemote:
 		return 0, ib.ErrRemote
 	case r.c.XRC() && !wr.Opcode.Is(ib.OpLocal) && (wr.RemoteSRQN == 0 || wr.RemoteSRQN>>24 != 0):

@@ -56,7 +56,7 @@ const groupRecvBuffer = 4 << 20
 
 var (
 	errNoInterface = errors.New("no interface to receive it from")
-	errLoopback6   = errors.New("Linux carries no IPv6 multicast on the loopback interface")
+	errLoopback6   = errors.New("the loopback interface of Linux carries no IPv6 multicast")
 )
 
 // JoinGroup has the link receive what is sent to group on the interface that
