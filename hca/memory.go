@@ -56,10 +56,10 @@ func (c *closing) do(f func() (done bool, err error)) error {
 }
 
 // AllocPD makes a protection domain.
-func (o *Context) AllocPD() (*PD, error) {
-	pd := &PD{owner: o, core: o.dev.mem.AllocPD(), regions: map[*MR]struct{}{}, handles: map[*AH]struct{}{}, srqs: map[*SRQ]struct{}{},
+func (c *Context) AllocPD() (*PD, error) {
+	pd := &PD{owner: c, core: c.dev.mem.AllocPD(), regions: map[*MR]struct{}{}, handles: map[*AH]struct{}{}, srqs: map[*SRQ]struct{}{},
 		windows: map[*MW]struct{}{}, fasts: map[*FastMR]struct{}{}}
-	if err := o.adopt(pd, kindPD); err != nil {
+	if err := c.adopt(pd, kindPD); err != nil {
 		return nil, err
 	}
 	return pd, nil

@@ -29,29 +29,29 @@ type QP struct {
 }
 
 // CreateQP makes a queue pair in state RESET. The fields QPN, Memory, Window,
-// ReadChunk, MinProbe, PortMTU and Invalidate of c are the device's to fill.
+// ReadChunk, MinProbe, PortMTU and Invalidate of config are the device's to fill.
 // A device has one GSI queue pair at the most (ib.ErrGSIInUse). Sinks that
 // are completion queues are open and of the same device. If RecvSource is an
 // SRQ of the context, the queue pair has no receive queue of its own, so that
 // MaxRecvWR and MaxRecvSGE are not looked at. The Domain of an XRC target is an
 // XRCD of the context.
-func (o *Context) CreateQP(c qp.Config) (*QP, error) {
+func (c *Context) CreateQP(config qp.Config) (*QP, error) {
 	var uses attached
-	if srq, ok := c.RecvSource.(*SRQ); ok {
+	if srq, ok := config.RecvSource.(*SRQ); ok {
 		uses = srq
-	} else if xrcd, ok := c.Domain.(*XRCD); ok {
+	} else if xrcd, ok := config.Domain.(*XRCD); ok {
 		uses = xrcd
 	}
 	if uses == nil {
-		return o.createQP(c, nil)
+		return c.createQP(config, nil)
 	}
-	if err := uses.attach(o); err != nil {
+	if err := uses.attach(c); err != nil {
 		return nil, fmt.Errorf("%s: %w", uses.kind(), err)
 	}
 	if srq, ok := uses.(*SRQ); ok {
-		c.MaxRecvWR, c.MaxRecvSGE = 0, srq.Attr().MaxSGE
+		config.MaxRecvWR, config.MaxRecvSGE = 0, srq.Attr().MaxSGE
 	}
-	q, err := o.createQP(c, uses)
+	q, err := c.createQP(config, uses)
 	if q == nil {
 		uses.detach()
 	}
@@ -67,40 +67,40 @@ type attached interface {
 }
 
 // createQP makes a queue pair that is attached to uses, if that is not nil.
-func (o *Context) createQP(c qp.Config, uses attached) (*QP, error) {
-	if err := o.checkQP(&c); err != nil {
+func (c *Context) createQP(config qp.Config, uses attached) (*QP, error) {
+	if err := c.checkQP(&config); err != nil {
 		return nil, err
 	}
-	if err := o.reserve(kindQP); err != nil {
+	if err := c.reserve(kindQP); err != nil {
 		return nil, err
 	}
-	q, err := o.addQP(c)
+	q, err := c.addQP(config)
 	if err == nil {
 		q.uses = uses
-		if err = o.enter(q, kindQP); err != nil {
+		if err = c.enter(q, kindQP); err != nil {
 			q.uses = nil
 			q.destroy()
 		}
 	}
 	if err != nil {
-		o.unreserve(kindQP)
+		c.unreserve(kindQP)
 		return nil, err
 	}
 	return q, nil
 }
 
 // checkQP checks what a queue pair is to be made with.
-func (o *Context) checkQP(c *qp.Config) error {
+func (c *Context) checkQP(config *qp.Config) error {
 	for _, r := range []struct {
 		what       string
 		got, least int
 		most       int
 	}{
-		{"MaxSendWR", c.MaxSendWR, 0, ib.MaxWR},
-		{"MaxRecvWR", c.MaxRecvWR, 0, ib.MaxWR},
-		{"MaxSendSGE", c.MaxSendSGE, 0, ib.MaxSGE},
-		{"MaxRecvSGE", c.MaxRecvSGE, 0, ib.MaxSGE},
-		{"MaxInline", c.MaxInline, 0, ib.MaxInline},
+		{"MaxSendWR", config.MaxSendWR, 0, ib.MaxWR},
+		{"MaxRecvWR", config.MaxRecvWR, 0, ib.MaxWR},
+		{"MaxSendSGE", config.MaxSendSGE, 0, ib.MaxSGE},
+		{"MaxRecvSGE", config.MaxRecvSGE, 0, ib.MaxSGE},
+		{"MaxInline", config.MaxInline, 0, ib.MaxInline},
 	} {
 		if err := checkRange(r.what, r.got, r.least, r.most); err != nil {
 			return err
@@ -109,9 +109,9 @@ func (o *Context) checkQP(c *qp.Config) error {
 	for _, sink := range []struct {
 		name string
 		sink qp.CompletionSink
-	}{{"SendCQ", c.SendCQ}, {"RecvCQ", c.RecvCQ}} {
+	}{{"SendCQ", config.SendCQ}, {"RecvCQ", config.RecvCQ}} {
 		if cq, ok := sink.sink.(*CQ); ok {
-			if err := cq.usable(o.dev); err != nil {
+			if err := cq.usable(c.dev); err != nil {
 				return fmt.Errorf("%s: %w", sink.name, err)
 			}
 		}
@@ -120,12 +120,12 @@ func (o *Context) checkQP(c *qp.Config) error {
 }
 
 // addQP makes a queue pair and adds it to a shard.
-func (o *Context) addQP(c qp.Config) (*QP, error) {
-	s := o.dev.shardFor(&c)
-	c.PortMTU = o.dev.PathMTU(netip.Addr{})
-	q := &QP{shard: s, owner: o, typ: c.Type}
+func (c *Context) addQP(config qp.Config) (*QP, error) {
+	s := c.dev.shardFor(&config)
+	config.PortMTU = c.dev.PathMTU(netip.Addr{})
+	q := &QP{shard: s, owner: c, typ: config.Type}
 	for {
-		core, err := s.eng.NewQP(c, q) // without the lock: it makes the rings
+		core, err := s.eng.NewQP(config, q) // without the lock: it makes the rings
 		if err != nil {
 			return nil, err
 		}
@@ -139,7 +139,7 @@ func (o *Context) addQP(c qp.Config) (*QP, error) {
 			return nil, ErrClosed
 		case added:
 			return q, nil
-		case c.Type == ib.GSI:
+		case config.Type == ib.GSI:
 			return nil, ib.ErrGSIInUse
 		}
 	}

@@ -78,22 +78,22 @@ func (pd *PD) CreateSRQ(c SRQConfig) (*SRQ, error) {
 }
 
 // sinkOf checks what makes a queue one of XRC, and returns where it completes.
-func (o *Context) sinkOf(c *SRQConfig) (qp.CompletionSink, error) {
+func (c *Context) sinkOf(config *SRQConfig) (qp.CompletionSink, error) {
 	switch {
-	case c.XRCD == nil && c.CQ == nil:
+	case config.XRCD == nil && config.CQ == nil:
 		return nil, nil
-	case c.XRCD == nil:
+	case config.XRCD == nil:
 		return nil, errors.New("CQ is set without XRCD: the receives of a queue that is not of XRC complete where the queue pairs say")
-	case c.CQ == nil:
+	case config.CQ == nil:
 		return nil, errors.New("XRCD is set without CQ, which the receives complete to")
 	}
-	if err := c.XRCD.owner.usableBy(o); err != nil {
+	if err := config.XRCD.owner.usableBy(c); err != nil {
 		return nil, fmt.Errorf("XRCD: %w", err)
 	}
-	if err := c.CQ.usable(o.dev); err != nil {
+	if err := config.CQ.usable(c.dev); err != nil {
 		return nil, fmt.Errorf("CQ: %w", err)
 	}
-	return c.CQ, nil
+	return config.CQ, nil
 }
 
 // enter adds the queue to its domains and its context.

@@ -22,9 +22,9 @@ type XRCD struct {
 }
 
 // OpenXRCD makes an XRC domain.
-func (o *Context) OpenXRCD() (*XRCD, error) {
-	x := &XRCD{owner: o, srqs: map[uint32]*SRQ{}}
-	if err := o.adopt(x, kindXRCD); err != nil {
+func (c *Context) OpenXRCD() (*XRCD, error) {
+	x := &XRCD{owner: c, srqs: map[uint32]*SRQ{}}
+	if err := c.adopt(x, kindXRCD); err != nil {
 		return nil, err
 	}
 	return x, nil
