@@ -29,12 +29,12 @@ type QP struct {
 }
 
 // CreateQP makes a queue pair in state RESET. The fields QPN, Memory, Window,
-// ReadChunk, MinProbe, PortMTU and Invalidate of config are the device's to fill.
-// A device has one GSI queue pair at the most (ib.ErrGSIInUse). Sinks that
-// are completion queues are open and of the same device. If RecvSource is an
-// SRQ of the context, the queue pair has no receive queue of its own, so that
-// MaxRecvWR and MaxRecvSGE are not looked at. The Domain of an XRC target is an
-// XRCD of the context.
+// ReadChunk, MinProbe, PortMTU and Invalidate of config are the device's to
+// fill. A device has one GSI queue pair at the most (ib.ErrGSIInUse). Sinks
+// that are completion queues are open and of the same device. If RecvSource is
+// an SRQ of the context, the queue pair has no receive queue of its own, so
+// that MaxRecvWR and MaxRecvSGE are not looked at. The Domain of an XRC target
+// is an XRCD of the context.
 func (c *Context) CreateQP(config qp.Config) (*QP, error) {
 	var uses attached
 	if srq, ok := config.RecvSource.(*SRQ); ok {
@@ -123,13 +123,13 @@ func (c *Context) checkQP(config *qp.Config) error {
 func (c *Context) addQP(config qp.Config) (*QP, error) {
 	s := c.dev.shardFor(&config)
 	config.PortMTU = c.dev.PathMTU(netip.Addr{})
-	q := &QP{shard: s, owner: c, typ: config.Type}
+	q := &QP{shard: s, owner: c}
 	for {
 		core, err := s.eng.NewQP(config, q) // without the lock: it makes the rings
 		if err != nil {
 			return nil, err
 		}
-		q.core = core
+		q.core, q.typ = core, core.Core().Type()
 		s.lock()
 		closed := s.closed
 		added := !closed && s.eng.AddQP(core)
@@ -256,7 +256,7 @@ func (q *QP) badValue(a *ib.Attr, mask, which ib.AttrMask, why error) error {
 	if mask&ib.AttrState != 0 {
 		to = a.State
 	}
-	return &ib.ModifyError{From: from, To: to, Type: q.core.Core().Type(), Attr: which, Detail: why.Error(), Err: ib.ErrAttrValue}
+	return &ib.ModifyError{From: from, To: to, Type: q.typ, Attr: which, Detail: why.Error(), Err: ib.ErrAttrValue}
 }
 
 func (d *Device) checkPeer(peer netip.Addr) error {
