@@ -84,8 +84,11 @@ func (t *Table) FreeFast(f *FastRegion) error {
 		return nil
 	}
 	for !f.state.CompareAndSwap(fastFree, fastGone) {
-		g := f.rkey.current.Load()
-		if f.state.Load() == fastValid && g.invalidateFast() == ib.FaultState {
+		if f.state.Load() != fastValid {
+			continue
+		}
+		// Only now: what a free one has is not of a registration.
+		if g := f.rkey.current.Load(); g.invalidateFast() == ib.FaultState {
 			return fmt.Errorf("%w: %d, take them away first", ErrRegionInUse, g.region.Bound())
 		}
 	}

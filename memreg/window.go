@@ -260,7 +260,7 @@ func (t *Table) Bind(pd *PD, qpn rocev2.QPN, b *ib.BindMW) ib.Fault {
 	next := newDead(key)
 	if b.Length != 0 || w.typ == ib.MWType2 {
 		var f ib.Fault
-		if next, f = t.window(pd, b); f != ib.FaultNone {
+		if next, f = t.bound(w, b); f != ib.FaultNone {
 			return f
 		}
 		next.key, next.qpn, next.kind = key, qpn, kind
@@ -273,18 +273,18 @@ func (t *Table) Bind(pd *PD, qpn rocev2.QPN, b *ib.BindMW) ib.Fault {
 	return ib.FaultNone
 }
 
-// window returns what a window is to stand for. The region counts it.
-func (t *Table) window(pd *PD, b *ib.BindMW) (*Grant, ib.Fault) {
+// bound returns what w is to stand for. The region counts it.
+func (t *Table) bound(w *Window, b *ib.BindMW) (*Grant, ib.Fault) {
 	l := t.lookup(b.Region)
 	if l == nil || l.key != b.Region || !l.local() || !l.Alive() {
 		return nil, ib.FaultUnknownKey
 	}
 	r := l.region
-	if r.pd != pd {
+	if r.pd != w.pd {
 		return nil, ib.FaultWrongPD
 	}
 	o := GrantOptions{Offset: b.Addr - r.base, Length: b.Length, Access: b.Access}
-	if b.Access&ib.ZeroBased != 0 && t.slotOf(b.Window).window.typ == ib.MWType1 {
+	if b.Access&ib.ZeroBased != 0 && w.typ == ib.MWType1 {
 		return nil, ib.FaultNoAccess
 	}
 	if f := o.fault(r); f != ib.FaultNone {
