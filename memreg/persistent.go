@@ -58,18 +58,13 @@ func (v View) Persist() Missing {
 // ResolveAll is Resolve for an access to all that the key stands for, whatever
 // the address. Of sparse memory there may be holes in it.
 func (t *Table) ResolveAll(pd *PD, qpn rocev2.QPN, key ib.Key, need ib.Access) (View, ib.Fault) {
-	v, f := t.Resolve(pd, qpn, key, t.addrOf(key), 0, need)
-	if f == ib.FaultNone && v.g != nil {
-		v.n = v.g.length
+	g := t.lookup(key)
+	if g == nil || g.key != key || g.local() {
+		return View{}, ib.FaultUnknownKey
+	}
+	v, f := g.view(pd, qpn, g.Addr(), 0, need)
+	if f == ib.FaultNone {
+		v.n = g.length
 	}
 	return v, f
-}
-
-// addrOf returns the address of the first byte that a key stands for, 0 if
-// there is no such key.
-func (t *Table) addrOf(key ib.Key) uint64 {
-	if g := t.lookup(key); g != nil && g.key == key {
-		return g.Addr()
-	}
-	return 0
 }
