@@ -264,18 +264,26 @@ func (q *QP) PostSends(wrs []ib.SendWR) (int, error) {
 	return len(wrs), nil
 }
 
+// checkSend returns what PostSend would return, and queues nothing.
 func checkSend(q *QP, wr *ib.SendWR) error {
-	if q.dgram != nil {
+	switch {
+	case q.req != nil:
+		return q.req.CheckPost(wr)
+	case q.dgram != nil:
 		return q.dgram.CheckPost(wr)
 	}
-	return q.req.CheckPost(wr)
+	return ib.ErrNoSend
 }
 
+// sendRoom returns how many requests can be posted now.
 func sendRoom(q *QP) int {
-	if q.dgram != nil {
+	switch {
+	case q.req != nil:
+		return q.req.Room()
+	case q.dgram != nil:
 		return q.dgram.Room()
 	}
-	return q.req.Room()
+	return 0
 }
 
 // PostRecv queues a receive, from state INIT on. In ERR it completes at once

@@ -155,8 +155,12 @@ func newInReset(t *testing.T, typ ib.QPType) (*QP, *testEnd) {
 	t.Helper()
 	e := newEnd(t, 1, pairConfig{mem: 1 << 17, config: Config{MaxSendWR: 16, MaxRecvWR: 16}})
 	e.sq.keep, e.rq.keep = true, true
-	q, err := New(Config{QPN: 0x99, Type: typ, Memory: e.table, PD: e.pd, SendCQ: e.sq, RecvCQ: e.rq,
-		MaxSendWR: 16, MaxRecvWR: 16, PortMTU: rocev2.MTU1024})
+	c := Config{QPN: 0x99, Type: typ, Memory: e.table, PD: e.pd, SendCQ: e.sq, RecvCQ: e.rq,
+		MaxSendWR: 16, MaxRecvWR: 16, PortMTU: rocev2.MTU1024}
+	if typ == ib.XRCTarget {
+		c.Domain = &oneSRQ{pd: e.pd}
+	}
+	q, err := New(c)
 	must(t, err)
 	return q, e
 }

@@ -60,7 +60,7 @@ var ways = map[ib.State][]ib.State{
 func TestEveryAttribute(t *testing.T) {
 	t.Parallel()
 	taken := map[string]bool{}
-	for _, typ := range []ib.QPType{ib.RC, ib.UC, ib.UD, ib.GSI} {
+	for _, typ := range []ib.QPType{ib.RC, ib.UC, ib.UD, ib.GSI, ib.XRCInitiator, ib.XRCTarget} {
 		for from, way := range ways {
 			for to := range ib.NumStates {
 				for i := range attributes {
@@ -80,10 +80,12 @@ func TestEveryAttribute(t *testing.T) {
 	}
 	// What no state takes is known.
 	never := map[ib.QPType]ib.AttrMask{
-		ib.RC:  ib.AttrQKey | ib.AttrAltPath | ib.AttrCap,
-		ib.UC:  ib.AttrQKey | ib.AttrAltPath | ib.AttrCap | ib.AttrTimeout | ib.AttrRetryCount | ib.AttrRNRRetry | ib.AttrMaxQPRdAtomic | ib.AttrMinRNRTimer | ib.AttrMaxDestRdAtomic,
-		ib.UD:  ^(ib.AttrCurState | ib.AttrEnableSQDNotify | ib.AttrPKeyIndex | ib.AttrPort | ib.AttrQKey | ib.AttrSQPSN | ib.AttrRateLimit),
-		ib.GSI: ^(ib.AttrCurState | ib.AttrEnableSQDNotify | ib.AttrPKeyIndex | ib.AttrQKey | ib.AttrSQPSN | ib.AttrRateLimit),
+		ib.RC:           ib.AttrQKey | ib.AttrAltPath | ib.AttrCap,
+		ib.UC:           ib.AttrQKey | ib.AttrAltPath | ib.AttrCap | ib.AttrTimeout | ib.AttrRetryCount | ib.AttrRNRRetry | ib.AttrMaxQPRdAtomic | ib.AttrMinRNRTimer | ib.AttrMaxDestRdAtomic,
+		ib.XRCInitiator: ib.AttrQKey | ib.AttrAltPath | ib.AttrCap | ib.AttrMinRNRTimer | ib.AttrMaxDestRdAtomic,
+		ib.XRCTarget:    ib.AttrQKey | ib.AttrAltPath | ib.AttrCap | ib.AttrRetryCount | ib.AttrRNRRetry | ib.AttrMaxQPRdAtomic,
+		ib.UD:           ^(ib.AttrCurState | ib.AttrEnableSQDNotify | ib.AttrPKeyIndex | ib.AttrPort | ib.AttrQKey | ib.AttrSQPSN | ib.AttrRateLimit),
+		ib.GSI:          ^(ib.AttrCurState | ib.AttrEnableSQDNotify | ib.AttrPKeyIndex | ib.AttrQKey | ib.AttrSQPSN | ib.AttrRateLimit),
 	}
 	for typ, mask := range never {
 		for i := range attributes {

@@ -1,6 +1,7 @@
 package qp
 
 import (
+	"errors"
 	"net/netip"
 	"testing"
 
@@ -159,4 +160,28 @@ func FuzzXRC(f *testing.F) {
 			q.Close()
 		}
 	})
+}
+
+// A half that is not there takes nothing, by whatever way, and says so.
+func TestXRCMissingHalf(t *testing.T) {
+	t.Parallel()
+	for _, state := range []ib.State{ib.StateReset, ib.StateInit, ib.StateRTR, ib.StateRTS, ib.StateErr} {
+		q := newXRC(t, ib.XRCTarget, state)
+		wrs := []ib.SendWR{{Opcode: ib.OpSend, RemoteSRQN: 7}, {Opcode: ib.OpLocalInv}}
+		if err := q.PostSend(&wrs[0]); !errors.Is(err, ib.ErrNoSend) {
+			t.Errorf("%v: PostSend: %v", state, err)
+		}
+		if n, err := q.PostSends(wrs); n != 0 || !errors.Is(err, ib.ErrNoSend) {
+			t.Errorf("%v: PostSends: %d, %v", state, n, err)
+		}
+		if n, err := q.PostSends(nil); n != 0 || err != nil {
+			t.Errorf("%v: PostSends of nothing: %d, %v", state, n, err)
+		}
+		if err := q.PostRecv(&ib.RecvWR{}); !errors.Is(err, ib.ErrShared) {
+			t.Errorf("%v: PostRecv to a target: %v", state, err)
+		}
+		if err := newXRC(t, ib.XRCInitiator, state).PostRecv(&ib.RecvWR{}); !errors.Is(err, ib.ErrNoReceive) {
+			t.Errorf("%v: PostRecv to an initiator: %v", state, err)
+		}
+	}
 }
