@@ -129,6 +129,34 @@ func TestUnreliableOverflow(t *testing.T) {
 	}
 }
 
+// TestSQEOverflow: where the completions of requests that have failed, or are
+// flushed in SQE, find no room, the queue pair goes to ERR as with any other.
+func TestSQEOverflow(t *testing.T) {
+	t.Parallel()
+	for _, typ := range []ib.QPType{ib.UC, ib.UD} {
+		for room := 1; room <= 2; room++ {
+			p := newDatagramPair(t, typ)
+			p.a.sq.limit = room
+			must(t, p.a.PostRecv(&ib.RecvWR{ID: 5}))
+			bad := p.send(1, 8)
+			bad.SGList[0].LKey++
+			must(t, p.a.PostSend(bad))
+			must(t, p.a.PostSend(p.send(2, 8)))
+			p.run()
+			if room == 2 { // for both, and not for what comes in SQE
+				if p.a.State() != ib.StateSQE {
+					t.Fatalf("%v: %v", typ, p.a.State())
+				}
+				must(t, p.a.PostSend(p.send(3, 8)))
+				p.run()
+			}
+			if ev, _ := p.a.PollEvent(); ev != ib.EventQPFatal || p.a.State() != ib.StateErr || p.a.rq.statuses() != "5 WR_FLUSH_ERR" {
+				t.Errorf("%v, room for %d: event %v, state %v", typ, room, ev, p.a.State())
+			}
+		}
+	}
+}
+
 // TestUnreliableStates: what becomes of requests and receives on the way to
 // RESET and ERR, from SQE too (IBTA 10.3.1).
 func TestUnreliableStates(t *testing.T) {

@@ -154,11 +154,14 @@ func (s *Sender) complete(w *queue.Send) {
 	}
 }
 
-// completeError delivers the completion of a request that has failed.
+// completeError delivers the completion of a request that has failed. If that
+// is lost SQE is not enough.
 func (s *Sender) completeError(id uint64, op ib.Opcode, status ib.Status, vendor uint32) {
 	wc := s.c.WC()
 	wc.ID, wc.Status, wc.Opcode, wc.VendorErr = id, status, op.Completion(), vendor
-	s.c.Complete(s.sink, wc)
+	if !s.c.Complete(s.sink, wc) {
+		s.c.Fail(conn.EndOverflow)
+	}
 }
 
 // fail completes the oldest request with an error, flushes the others, and goes
@@ -166,8 +169,8 @@ func (s *Sender) completeError(id uint64, op ib.Opcode, status ib.Status, vendor
 func (s *Sender) fail(status ib.Status, vendor uint32) {
 	w := s.queue.At(s.queue.Head)
 	s.queue.Head++
-	s.completeError(w.ID, w.Opcode, status, vendor)
 	s.c.State = ib.StateSQE
+	s.completeError(w.ID, w.Opcode, status, vendor)
 	s.Flush()
 }
 
