@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
+
+	"github.com/gosoftroce/rocev2/ib"
 )
 
 // ErrClosed is returned for an object that has been closed, or whose device
@@ -25,7 +27,7 @@ var ErrOtherDevice = errors.New("it belongs to another device")
 
 // ErrInUse is wrapped by errors that say what uses an object, which therefore
 // cannot be closed yet.
-var ErrInUse = errors.New("in use")
+var ErrInUse = ib.ErrInUse
 
 var errOtherContext = errors.New("it belongs to another context of the device")
 

@@ -296,7 +296,7 @@ func (s *SRQ) close(force bool) error {
 	}
 	if n := s.users; n > 0 && !force {
 		s.mu.Unlock()
-		return fmt.Errorf("shared receive queue: %w: %d queue pairs take from it; close them first", ErrInUse, n)
+		return fmt.Errorf("%w: queue pairs that take from it: %d; close them first", ErrInUse, n)
 	}
 	s.closed = true
 	s.ring = qp.SRQ{}

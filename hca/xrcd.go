@@ -123,7 +123,7 @@ func (x *XRCD) close(force bool) error {
 	}
 	if srqs := len(x.srqs); !force && srqs+x.targets > 0 {
 		x.mu.Unlock()
-		return fmt.Errorf("XRC domain: %w: it has %d shared receive queues and %d target queue pairs; close them first",
+		return fmt.Errorf("%w: shared receive queues in it: %d, target queue pairs: %d; close them first",
 			ErrInUse, srqs, x.targets)
 	}
 	x.closed = true

@@ -15,6 +15,10 @@ var (
 	ErrNotDrained     = errors.New("the send queue is still draining")
 )
 
+// ErrInUse is wrapped by errors that say what uses an object, which therefore
+// cannot be closed yet.
+var ErrInUse = errors.New("in use")
+
 // ErrGSIInUse is returned where a second GSI queue pair is made.
 var ErrGSIInUse = errors.New("the device has a GSI queue pair, whose number is 1, already")
 

@@ -89,7 +89,7 @@ func (t *Table) FreeFast(f *FastRegion) error {
 		}
 		// Only now: what a free one has is not of a registration.
 		if g := f.rkey.current.Load(); g.invalidateFast() == ib.FaultState {
-			return fmt.Errorf("%w: %d, take them away first", ErrRegionInUse, g.region.Bound())
+			return g.region.inUse()
 		}
 	}
 	for _, s := range []*slot{&f.lkey, &f.rkey} {

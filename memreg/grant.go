@@ -16,10 +16,18 @@ const MaxGrants = 1 << 24
 
 // Errors of Grant and Deregister. They come wrapped with the details.
 var (
-	ErrRegion      = errors.New("memreg: not a region of this table")    // or not any more
-	ErrQPN         = errors.New("memreg: not a queue pair number")       // more than 24 bits
-	ErrRegionInUse = errors.New("memreg: region still has other grants") // Revoke them first
+	ErrRegion = errors.New("memreg: not a region of this table") // or not any more
+	ErrQPN    = errors.New("memreg: not a queue pair number")    // more than 24 bits
+
+	// ErrRegionInUse: the region has other grants, such as those of
+	// windows. Revoke them first. errors.Is finds ib.ErrInUse, too.
+	ErrRegionInUse = fmt.Errorf("memreg: region %w", ib.ErrInUse)
 )
+
+// inUse says how many grants keep the region as it is.
+func (r *Region) inUse() error {
+	return fmt.Errorf("%w: memory windows or other grants on it: %d; unbind or close them first", ErrRegionInUse, r.Bound())
+}
 
 // dead is set in a grant's pin count when its key dies. So one atomic add both
 // takes a pin and tells whether the key was alive.

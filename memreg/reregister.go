@@ -1,8 +1,6 @@
 package memreg
 
 import (
-	"fmt"
-
 	"github.com/gosoftroce/rocev2/ib"
 )
 
@@ -33,7 +31,7 @@ func (t *Table) Reregister(r *Region, pd *PD, m Memory, o Options) (*Region, err
 		return nil, err
 	}
 	if !r.bound.seal() {
-		return nil, fmt.Errorf("%w: %d, take them away first", ErrRegionInUse, r.Bound())
+		return nil, r.inUse()
 	}
 	t.publish(next)
 	t.retire(r)

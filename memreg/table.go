@@ -282,7 +282,7 @@ func (t *Table) Deregister(r *Region) error {
 		return nil
 	}
 	if !r.bound.seal() {
-		return fmt.Errorf("%w: %d, take them away first", ErrRegionInUse, r.Bound())
+		return r.inUse()
 	}
 	t.retire(r)
 	return nil

@@ -97,6 +97,24 @@ func (b *Batch) FetchAdd(at RemoteAddr, add uint64, result SGE) *Batch {
 	return b.add(SendWR{Opcode: OpFetchAdd, Remote: at, CompareAdd: add}, []SGE{result})
 }
 
+// AtomicWrite adds an ATOMIC WRITE: the 8 aligned bytes at the peer become
+// value, as it lies in memory.
+func (b *Batch) AtomicWrite(at RemoteAddr, value [8]byte) *Batch {
+	return b.Add(SendWR{Opcode: OpAtomicWrite, Remote: at}).Inline(value[:])
+}
+
+// Flush adds a FLUSH of n bytes at the peer, which waits for what types says.
+// For another level than FlushRange use Add.
+func (b *Batch) Flush(at RemoteAddr, n uint32, types FlushType) *Batch {
+	return b.Add(SendWR{Opcode: OpFlush, Remote: at, Length: n, FlushType: types, FlushLevel: FlushRange})
+}
+
+// LocalInv adds a request that ends a key of this side. (Those that bind a
+// window or register memory come from MW.BindTo and FastMR.Register, for Add.)
+func (b *Batch) LocalInv(key Key) *Batch {
+	return b.Add(SendWR{Opcode: OpLocalInv, InvalidateKey: key})
+}
+
 // last returns the request that was added last.
 func (b *Batch) last() *SendWR {
 	if len(b.wrs) == 0 {
@@ -137,6 +155,10 @@ func (b *Batch) To(ah *AddressHandle, qpn QPN, qkey uint32) *Batch {
 	wr.AH, wr.RemoteQPN, wr.RemoteQKey = ah, qpn, qkey
 	return b
 }
+
+// ToSRQ says which shared receive queue of the peer the last request is for
+// (XRC).
+func (b *Batch) ToSRQ(number uint32) *Batch { b.last().RemoteSRQN = number; return b }
 
 // Post posts all requests in order and starts sending them, or none if one of
 // them is refused: because it is wrong, or because the send queue has no room

@@ -69,6 +69,72 @@ func TestBatch(t *testing.T) {
 	}
 }
 
+// The operations beyond those of kernel rxe have methods of their own.
+func TestBatchOfExtensions(t *testing.T) {
+	t.Parallel()
+	a, b := newPair(t, 4096)
+	mr, err := b.pd.RegisterMemory(make([]byte, 64), verbs.LocalWrite|verbs.RemoteWrite|verbs.FlushGlobal)
+	check(t, err)
+	own, err := a.pd.RegisterMemory(make([]byte, 64), verbs.LocalWrite, verbs.Invalidatable())
+	check(t, err)
+	batch := a.qp.NewBatch()
+	for i := range byte(2) {
+		value := [8]byte{i, 1, 2, 3, 4, 5, 6, 7}
+		batch.AtomicWrite(mr.RemoteAt(8*int(i)), value)
+		clear(value[:])
+	}
+	batch.Flush(mr.RemoteAt(0), 16, verbs.GlobalVisibility).ID(1).Signaled()
+	batch.LocalInv(own.RKey()).ID(2).Signaled()
+	check(t, batch.Post())
+	if wc := a.waitOK(1); wc.Opcode != verbs.WCFlush {
+		t.Error(wc)
+	}
+	if wc := a.waitOK(2); wc.Opcode != verbs.WCLocalInv {
+		t.Error(wc)
+	}
+	if got := mr.Bytes()[:16]; !bytes.Equal(got, []byte{0, 1, 2, 3, 4, 5, 6, 7, 1, 1, 2, 3, 4, 5, 6, 7}) {
+		t.Errorf("the peer has % x", got)
+	}
+	batch.AtomicWrite(mr.RemoteAt(4), [8]byte{}).Signaled()
+	check(t, batch.Post())
+	if wc := a.wait(); wc.Status == verbs.StatusSuccess {
+		t.Error("a word that is not aligned was written")
+	}
+}
+
+// ToSRQ names the shared receive queue of a request of XRC.
+func TestBatchToSRQ(t *testing.T) {
+	t.Parallel()
+	a, b := newPair(t, 4096)
+	x, err := b.dev.OpenXRCD()
+	check(t, err)
+	target, err := b.pd.CreateQP(verbs.QPConfig{Type: verbs.XRCTarget, XRCD: x})
+	check(t, err)
+	initiator, err := a.pd.CreateQP(verbs.QPConfig{Type: verbs.XRCInitiator, SendCQ: a.cq})
+	check(t, err)
+	connect(t, initiator, target)
+	batch := initiator.NewBatch()
+	queues := make(map[verbs.QPN]int)
+	for i := range 3 {
+		srq, err := b.pd.CreateSRQ(verbs.SRQConfig{XRCD: x, CQ: b.cq})
+		check(t, err)
+		check(t, srq.PostRecv(verbs.RecvWR{ID: uint64(i), SGList: []verbs.SGE{b.mr.Slice(64*i, 64)}}))
+		batch.Send().Inline([]byte{byte(i)}).ToSRQ(srq.Number())
+	}
+	check(t, batch.Post())
+	for range 3 {
+		wc := b.wait()
+		check(t, wc.Err())
+		if got := b.mr.Bytes()[64*wc.ID]; uint64(got) != wc.ID {
+			t.Errorf("the queue %d has got %d", wc.ID, got)
+		}
+		queues[wc.QPN]++
+	}
+	if len(queues) != 1 {
+		t.Errorf("%v", queues)
+	}
+}
+
 // A batch is posted as a whole or not at all, and says why not.
 func TestBatchIsAllOrNothing(t *testing.T) {
 	t.Parallel()

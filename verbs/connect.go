@@ -141,7 +141,7 @@ func (q *QP) Connect(ctx context.Context, peer Endpoint, opts ...ConnectOption) 
 			Detail: "it has no peer; use Activate, and address handles",
 		})
 	}
-	if err := q.begin(opts); err != nil {
+	if err := q.begin("connect", ", and exchange Endpoints anew", opts); err != nil {
 		return err
 	}
 	if err := q.ReadyToReceive(peer, opts...); err != nil {
@@ -151,16 +151,16 @@ func (q *QP) Connect(ctx context.Context, peer Endpoint, opts ...ConnectOption) 
 }
 
 // begin takes the queue pair to INIT, or refuses.
-func (q *QP) begin(opts []ConnectOption) error {
+func (q *QP) begin(doing, next string, opts []ConnectOption) error {
 	switch s := q.State(); s {
 	case StateReset:
 		return q.Init(opts...)
 	case StateInit:
 		return nil
 	default:
-		return fmt.Errorf("verbs: connect QP %v: %w", q.QPN(), &ModifyError{
+		return fmt.Errorf("verbs: %s QP %v: %w", doing, q.QPN(), &ModifyError{
 			From: s, To: StateRTR, Type: q.Type(), Err: ErrTransition,
-			Detail: "reset the queue pair first, by Modify to StateReset, and exchange Endpoints anew",
+			Detail: "reset the queue pair first, by Modify to StateReset" + next,
 		})
 	}
 }
@@ -180,7 +180,7 @@ func (q *QP) Activate(qkey uint32, opts ...ConnectOption) error {
 			Detail: "it is connected with a peer; use Connect",
 		})
 	}
-	if err := q.begin(opts); err != nil {
+	if err := q.begin("activate", "; to have another Q_Key alone, Modify with AttrQKey", opts); err != nil {
 		return err
 	}
 	if err := q.Modify(&Attr{State: StateRTR, QKey: qkey}, AttrState|AttrQKey); err != nil {

@@ -72,4 +72,4 @@ func (f *FastMR) LKeyWith(rkey Key) Key { return f.LKey()&^0xff | rkey&0xff }
 // Close frees the region, valid or not. Its keys are dead at once; when Close
 // returns, no transfer touches the memory any more. It refuses while a window
 // is bound to the region.
-func (f *FastMR) Close() error { return f.core.Close() }
+func (f *FastMR) Close() error { return closed("fast registration region", f.core.Close()) }

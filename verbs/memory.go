@@ -32,7 +32,7 @@ const (
 	// MWBind: memory windows may be bound to the region, see MW.
 	MWBind Access = ib.MWBind
 	// ZeroBasedWindow is for [MW.BindTo] of a window of type 2: its wire
-	// addresses begin at 0. (A region has the option ZeroBased.)
+	// addresses begin at 0. For a region it is the option ZeroBased.
 	ZeroBasedWindow Access = zeroBased
 	// OnDemand: the region costs nothing until it is touched, whatever its
 	// length. Those of MapFile and RegisterMemory never cost more.
@@ -73,8 +73,10 @@ func (d *Device) AllocPD() (*PD, error) {
 // Device returns the device of the domain.
 func (pd *PD) Device() *Device { return pd.dev }
 
-// Close deregisters what is registered in the domain and frees it.
-func (pd *PD) Close() error { return pd.core.Close() }
+// Close deregisters what is registered in the domain and frees it. Queue pairs
+// of the domain live on and reach no memory, and shared receive queues raise
+// EventSRQError.
+func (pd *PD) Close() error { return closed("protection domain", pd.core.Close()) }
 
 // MR is a registered memory region.
 type MR struct {
@@ -121,7 +123,7 @@ func applyOptions(o *memreg.Options, opts []RegOption) {
 // the region is registered. The error wraps ErrClosed or ErrNoResources, or
 // says which right or option is not possible.
 func (pd *PD) RegisterMemory(buf []byte, access Access, opts ...RegOption) (*MR, error) {
-	return pd.register(memreg.Local(buf), access, opts, nil)
+	return pd.register("memory", memreg.Local(buf), access, opts, nil)
 }
 
 // AllocMemory registers size bytes of fresh, zeroed, page-aligned memory
@@ -131,7 +133,7 @@ func (pd *PD) AllocMemory(size int, access Access, opts ...RegOption) (*MR, erro
 	if err != nil {
 		return nil, fmt.Errorf("verbs: allocate memory: %w", err)
 	}
-	return pd.registerMapping(m, access, opts)
+	return pd.registerMapping("memory", m, access, opts)
 }
 
 // MapFile registers size bytes of a file from offset off (a multiple of the
@@ -155,13 +157,13 @@ func (pd *PD) MapFile(f *os.File, off int64, size int, access Access, opts ...Re
 	if err != nil {
 		return nil, fmt.Errorf("verbs: map memory: %w", err)
 	}
-	return pd.registerMapping(m, access, opts)
+	return pd.registerMapping(f.Name(), m, access, opts)
 }
 
-func (pd *PD) registerMapping(m *mapping.Mapping, access Access, opts []RegOption) (*MR, error) {
+func (pd *PD) registerMapping(what string, m *mapping.Mapping, access Access, opts []RegOption) (*MR, error) {
 	data := m.Data()
 	atRealAddress := WithIOVA(m.Addr())
-	mr, err := pd.register(m, access, append([]RegOption{atRealAddress}, opts...), m.Close)
+	mr, err := pd.register(what, m, access, append([]RegOption{atRealAddress}, opts...), m.Close)
 	if err != nil {
 		return nil, err
 	}
@@ -169,12 +171,12 @@ func (pd *PD) registerMapping(m *mapping.Mapping, access Access, opts []RegOptio
 	return mr, nil
 }
 
-func (pd *PD) register(m memreg.Memory, access Access, opts []RegOption, free func() error) (*MR, error) {
-	o := memreg.Options{Access: access}
+func (pd *PD) register(what string, m memreg.Memory, access Access, opts []RegOption, free func() error) (*MR, error) {
+	o, n := memreg.Options{Access: access}, m.Len() // a failure may free m
 	applyOptions(&o, opts)
 	core, err := pd.core.Register(m, o, free)
 	if err != nil {
-		return nil, fmt.Errorf("verbs: register %d bytes of memory: %w", m.Len(), err)
+		return nil, fmt.Errorf("verbs: register %d bytes of %s: %w", n, what, err)
 	}
 	return newMR(core, m.Bytes()), nil
 }
@@ -345,8 +347,17 @@ func (mr *MR) FetchAdd64(off int, add uint64) (uint64, error) {
 }
 
 // Close deregisters the region. Its keys are dead at once; when Close returns,
-// no transfer touches the memory any more.
-func (mr *MR) Close() error { return mr.core.Close() }
+// no transfer touches the memory any more. While a memory window is bound to
+// the region that is refused with ErrInUse, and the region stays as it is.
+func (mr *MR) Close() error { return closed("memory region", mr.core.Close()) }
+
+// closed makes the error of a Close that of this package.
+func closed(what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("verbs: close %s: %w", what, err)
+}
 
 // atomicFault makes an error of a fault of the 64-bit word at off.
 func (mr *MR) atomicFault(off int, f ib.Fault) error {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -372,4 +373,74 @@ func TestErrorsSayWhere(t *testing.T) {
 			t.Errorf("%v is no ModifyError", c.err)
 		}
 	}
+}
+
+// An object that others use is not closed, and the error says by how many, and
+// what to do.
+func TestCloseOfWhatIsInUse(t *testing.T) {
+	t.Parallel()
+	a, b := newPair(t, 4096)
+	refused := func(err error, parts ...string) {
+		t.Helper()
+		if !errors.Is(err, verbs.ErrInUse) {
+			t.Fatalf("%v", err)
+		}
+		for _, part := range append(parts, "verbs: close ", "first") {
+			if !strings.Contains(err.Error(), part) {
+				t.Errorf("%q does not say %q", err, part)
+			}
+		}
+	}
+	mr, err := a.pd.AllocMemory(4096, verbs.LocalWrite|verbs.MWBind)
+	check(t, err)
+	mw, err := a.pd.AllocMW(verbs.MWType2)
+	check(t, err)
+	bind := mw.BindTo(mr, 0, 64, verbs.RemoteRead)
+	bind.Signaled = true
+	a.post(bind)
+	a.waitOK(0)
+	refused(mr.Close(), "memory region", "window", "1")
+	if err := mr.Reregister(verbs.ToAccess(verbs.LocalWrite)); !errors.Is(err, verbs.ErrInUse) {
+		t.Errorf("re-registration: %v", err)
+	}
+	check(t, mw.Close())
+	check(t, mr.Close())
+
+	srq, err := b.pd.CreateSRQ(verbs.SRQConfig{})
+	check(t, err)
+	_, err = b.pd.CreateQP(verbs.QPConfig{SendCQ: b.cq, RecvCQ: b.cq, SRQ: srq})
+	check(t, err)
+	refused(srq.Close(), "shared receive queue", "queue pairs", "1")
+	x, err := b.dev.OpenXRCD()
+	check(t, err)
+	_, err = b.pd.CreateQP(verbs.QPConfig{Type: verbs.XRCTarget, XRCD: x})
+	check(t, err)
+	refused(x.Close(), "XRC domain", "target", "1")
+}
+
+// What a message is about is named as the program has named it.
+func TestMessagesNameWhatWasAsked(t *testing.T) {
+	t.Parallel()
+	a, _ := newPair(t, 4096)
+	says := func(err error, parts ...string) {
+		t.Helper()
+		for _, part := range parts {
+			if err == nil || !strings.Contains(err.Error(), part) {
+				t.Errorf("%v does not say %q", err, part)
+			}
+		}
+	}
+	ud := a.newQP(verbs.QPConfig{Type: verbs.UD})
+	check(t, ud.Activate(1))
+	says(ud.Activate(2), "activate QP", "StateReset", "Q_Key")
+	x, err := a.dev.OpenXRCD()
+	check(t, err)
+	_, err = a.pd.CreateQP(verbs.QPConfig{SendCQ: a.cq, RecvCQ: a.cq, XRCD: x})
+	says(err, "of type RC")
+	f, err := os.CreateTemp(t.TempDir(), "map")
+	check(t, err)
+	defer f.Close()
+	check(t, f.Truncate(4096))
+	_, err = a.pd.MapFile(f, 0, 4096, verbs.RemoteWrite)
+	says(err, "4096 bytes", f.Name(), "LocalWrite")
 }

@@ -47,6 +47,11 @@ const (
 // a part of a region, with rights of its own. That costs no more than any other
 // request, and a peer that has had its turn loses the key the same way. Its
 // methods may be called from any goroutine.
+//
+// A peer that uses a key which is not, or no longer, bound is refused as with
+// any wrong key: its request completes with StatusRemAccessErr, this side gets
+// EventQPAccessError, and both queue pairs are in ERR. So tell the peer to stop
+// before the window is taken away; it is for a peer that does not obey.
 type MW struct{ core *hca.MW }
 
 // AllocMW makes a memory window, which is not bound. The error wraps ErrClosed

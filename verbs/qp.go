@@ -1,6 +1,7 @@
 package verbs
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -61,7 +62,7 @@ func (c *QPConfig) check() error {
 	case !sends && c.XRCD == nil:
 		return errors.New("an XRCTarget needs XRCD, the domain of the shared receive queues that requests may name")
 	case sends && c.XRCD != nil:
-		return fmt.Errorf("XRCD is for an XRCTarget, not for a queue pair of type %v", c.Type)
+		return fmt.Errorf("XRCD is for an XRCTarget, not for a queue pair of type %v", cmp.Or(c.Type, RC))
 	case !receives && c.SRQ != nil:
 		return fmt.Errorf("SRQ: a queue pair of type %v has no receives of its own; each request names an SRQ of the target's domain", c.Type)
 	}

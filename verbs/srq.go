@@ -152,4 +152,4 @@ func (s *SRQ) Resize(n int) error { return s.Modify(SRQAttr{MaxWR: n}, SRQMaxWR)
 // Close destroys the queue with the receives that are in it, which complete no
 // more. While queue pairs take from it, that is refused with ErrInUse: close
 // them first. Closing the device closes them in the right order.
-func (s *SRQ) Close() error { return s.core.Close() }
+func (s *SRQ) Close() error { return closed("shared receive queue", s.core.Close()) }

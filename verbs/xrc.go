@@ -40,4 +40,4 @@ func (x *XRCD) Device() *Device { return x.dev }
 // Close destroys the domain. While it has SRQs, or XRCTargets, that is refused
 // with ErrInUse: close them first. Closing the device closes all in the right
 // order.
-func (x *XRCD) Close() error { return x.core.Close() }
+func (x *XRCD) Close() error { return closed("XRC domain", x.core.Close()) }
