@@ -64,6 +64,8 @@ func (q *QP) handle(now clock.Time, a *Arrival) Drop {
 	switch {
 	case info.Role == rocev2.RoleRequest && q.resp == nil: // to an XRC initiator
 		return DropService
+	case info.Role == rocev2.RoleResponse && q.req == nil: // to an XRC target
+		return DropService
 	case info.Role == rocev2.RoleRequest && !q.conn.Failed():
 		return q.resp.HandleRequest(now, a, info)
 	case info.Role == rocev2.RoleRequest:
@@ -73,6 +75,9 @@ func (q *QP) handle(now clock.Time, a *Arrival) Drop {
 	case info.Role == rocev2.RoleNotify && sends:
 		q.conn.Stats.CNPsReceived++
 		q.req.Marked(now)
+		return DropNone
+	case info.Role == rocev2.RoleNotify && q.req == nil && !q.conn.Failed(): // there is nothing to slow down
+		q.conn.Stats.CNPsReceived++
 		return DropNone
 	}
 	return DropState

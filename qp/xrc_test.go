@@ -185,3 +185,43 @@ func TestXRCMissingHalf(t *testing.T) {
 		}
 	}
 }
+
+// What a half does not take is counted under the reason: the service has it,
+// and this queue pair does not. A congestion notification is counted by a
+// target too: there is nothing that it could send slower.
+func TestXRCWrongHalf(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		typ  ib.QPType
+		op   rocev2.Opcode
+		want Drop
+	}{
+		{ib.XRCInitiator, rocev2.XRCSendOnly, DropService},
+		{ib.XRCInitiator, rocev2.XRCReadRequest, DropService},
+		{ib.XRCTarget, rocev2.XRCAcknowledge, DropService},
+		{ib.XRCTarget, rocev2.XRCReadResponseOnly, DropService},
+		{ib.XRCTarget, rocev2.XRCAtomicAcknowledge, DropService},
+		{ib.XRCTarget, rocev2.RCSendOnly, DropService},
+		{ib.XRCTarget, rocev2.CNP, DropNone},
+		{ib.XRCInitiator, rocev2.CNP, DropNone},
+	} {
+		for _, state := range []ib.State{ib.StateRTS, ib.StateErr} {
+			q := newXRC(t, c.typ, state)
+			want, cnps := c.want, uint64(0)
+			switch {
+			case c.op == rocev2.CNP && state == ib.StateErr:
+				want = DropState
+			case c.op == rocev2.CNP:
+				cnps = 1
+			}
+			p := rocev2.Packet{BTH: rocev2.BTH{Opcode: c.op, DestQPN: 0x11, PKey: 0xffff}, XRCETH: rocev2.XRCETH{SRQN: 7}}
+			d := q.HandlePacket(0, &Arrival{Packet: &p, Src: xrcPeer})
+			if st := q.Stats(); d != want || st.Drops[want] != 1 || st.CNPsReceived != cnps {
+				t.Errorf("%v in %v takes %v: %v, %d notifications", c.typ, state, c.op, d, st.CNPsReceived)
+			}
+			if q.State() != state {
+				t.Errorf("%v is in %v after %v", c.typ, q.State(), c.op)
+			}
+		}
+	}
+}
