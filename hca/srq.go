@@ -93,6 +93,9 @@ func (c *Context) sinkOf(config *SRQConfig) (qp.CompletionSink, error) {
 	if err := config.CQ.usable(c.dev); err != nil {
 		return nil, fmt.Errorf("CQ: %w", err)
 	}
+	if len(c.dev.shards) > 1 { // targets of all shards complete into it
+		config.CQ.foreign.Store(true)
+	}
 	return config.CQ, nil
 }
 

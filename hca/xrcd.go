@@ -121,10 +121,10 @@ func (x *XRCD) close(force bool) error {
 		x.mu.Unlock()
 		return nil
 	}
-	if srqs := len(x.srqs); !force && srqs+x.targets > 0 {
+	if srqs, targets := len(x.srqs), x.targets; !force && srqs+targets > 0 {
 		x.mu.Unlock()
 		return fmt.Errorf("%w: shared receive queues in it: %d, target queue pairs: %d; close them first",
-			ErrInUse, srqs, x.targets)
+			ErrInUse, srqs, targets)
 	}
 	x.closed = true
 	x.mu.Unlock()
