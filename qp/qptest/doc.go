@@ -93,6 +93,11 @@
 // requests done in bounded time. In some worlds corruption passes the ICRC;
 // there only safety and termination are checked.
 //
+// TestXRCWorld plays the same worlds with connections of XRC, in both
+// directions: each target has up to three shared receive queues, and every
+// request names one. SENDs with invalidate end real windows there, through
+// which WRITEs go.
+//
 //	go test ./qp/qptest -run TestWorld -seeds=10000
 //	go test ./qp/qptest -run TestWorld -seed=4711 -v
 //

@@ -104,6 +104,9 @@ func newEndpoint(n *node, c qp.Config) (*endpoint, error) {
 	}
 	c.Memory, c.PD = n.table, n.pd
 	c.SendCQ, c.RecvCQ = e.sendCQ, e.recvCQ
+	if c.Type == ib.XRCTarget { // it has neither
+		c.PD, c.SendCQ, c.RecvCQ = nil, nil, nil
+	}
 	q, err := qp.New(c)
 	if err != nil {
 		return nil, err
@@ -132,6 +135,10 @@ func (e *endpoint) requiredMask(to ib.State) ib.AttrMask {
 	switch e.Type() {
 	case ib.UC:
 		all &^= attrMaxDestRd | attrMinRNRTimer | attrTimeout | attrRetryCount | attrRNRRetry | attrMaxRd
+	case ib.XRCInitiator:
+		all &^= attrMaxDestRd | attrMinRNRTimer
+	case ib.XRCTarget:
+		all &^= attrRetryCount | attrRNRRetry | attrMaxRd
 	case ib.UD:
 		all &= attrState | attrPKeyIndex | attrPort | attrSQPSN
 		if to == ib.StateInit {

@@ -48,7 +48,12 @@ func (f faultKind) breaksSelf() bool {
 }
 
 // faultHere reports whether the world's fault belongs to this side.
-func (s *side) faultHere() bool { return s == s.w.pairs[0][s.w.seed%2] }
+func (s *side) faultHere() bool {
+	if s.xrc != nil {
+		return s.faultHereXRC()
+	}
+	return s == s.w.pairs[0][s.w.seed%2]
+}
 
 // spoil makes the fault part of a request.
 func (s *side) spoil(o *op, wr *ib.SendWR) {
@@ -85,7 +90,7 @@ func (s *side) spoil(o *op, wr *ib.SendWR) {
 // faultNow brings about a fault that is no request.
 func (s *side) faultNow() {
 	w := s.w
-	if s.faulted || !s.faultHere() || len(s.ops) < 5 || w.rng.IntN(6) > 0 {
+	if s.faulted || !s.faultHere() || s.posted() < 5 || w.rng.IntN(6) > 0 {
 		return
 	}
 	switch w.p.fault {
@@ -149,6 +154,7 @@ func (s *side) pollEvents() {
 		case e == ib.EventSQDrained && s.sqd == sqdDraining:
 			s.sqd = sqdDrained
 		case s.w.p.forge || e == ib.EventCommEstablished:
+		case e == ib.EventLastWQEReached && s.isTarget() && s.ep.State() == ib.StateErr:
 		case (e == ib.EventQPAccessError || e == ib.EventQPRequestError) && s.broken != "":
 		default:
 			s.w.fail("%s: event %v without a cause", s.name, e)

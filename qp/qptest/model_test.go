@@ -54,6 +54,7 @@ type op struct {
 	remote    int    // offset in the peer's target, or -1: the shared word
 	flush     span   // FLUSH for persistence: what it is about, in the peer's target
 	want      uint64 // original value that an atomic must return
+	queue     int    // XRC: which shared receive queue of the peer it names
 	fault     faultKind
 	received  bool // SEND: the receiver has completed it
 	ok        bool // completed with success
@@ -66,6 +67,7 @@ type slot struct{ off, n int }
 type recvOp struct {
 	slots []slot
 	n     int
+	queue int // XRC: the shared receive queue that it is in
 	done  bool
 }
 
@@ -89,6 +91,7 @@ type side struct {
 	peer   *side
 	config qp.Config
 	wire   *sniffer
+	xrc    *xrcSide // nil: of RC
 
 	backing, shadow        []byte
 	local, recv, target    span
@@ -141,7 +144,7 @@ func newSide(w *world, q *simQP, pair int, c qp.Config) *side {
 		return sp
 	}
 	s.local = place(2*w.p.maxMsg + 512)
-	s.recv = place(w.p.recvDepth * max(w.p.maxSend, 8))
+	s.recv = place(w.recvRoom() * max(w.p.maxSend, 8))
 	s.target = place(targetWords*8 + w.p.maxMsg + 64)
 	s.readonly = place(64)
 	s.shared = place(8)
@@ -159,7 +162,7 @@ func newSide(w *world, q *simQP, pair int, c qp.Config) *side {
 	s.localReg = s.register(s.local, accessLocal)
 	s.recvReg = s.register(s.recv, accessLocal)
 	s.registerTarget()
-	s.readonlyReg = s.register(s.readonly, accessRead)
+	s.readonlyReg = s.register(s.readonly, accessRead|w.bindable())
 	if pair == 0 {
 		s.sharedReg = s.register(s.shared, accessAll)
 	}
@@ -315,7 +318,7 @@ func (s *side) recvsMissing() bool {
 
 func (s *side) postRecvs() {
 	w := s.w
-	for len(s.recvs)-s.recvPos < w.p.recvDepth {
+	for s.wantsRecv() {
 		if w.rng.IntN(4) == 0 {
 			return // be late now and then: RNR
 		}
@@ -329,11 +332,12 @@ func (s *side) postRecvs() {
 			return
 		}
 		wr := ib.RecvWR{ID: uint64(len(s.recvs)), SGList: sgeList(s.recvReg, slots)}
-		if err := s.ep.PostRecv(&wr); err != nil {
+		queue, err := s.postRecv(&wr)
+		if err != nil {
 			w.fail("%s: PostRecv: %v", s.name, err)
 		}
 		s.faulted = s.faulted || short
-		s.recvs = append(s.recvs, &recvOp{slots: slots, n: n})
+		s.recvs = append(s.recvs, &recvOp{slots: slots, n: n, queue: queue})
 	}
 }
 
@@ -372,6 +376,7 @@ func (s *side) postOp() bool {
 		}
 	}
 	s.aim(o, &wr)
+	s.aimXRC(o, &wr)
 	s.spoil(o, &wr)
 	err := s.ep.PostSend(&wr)
 	for i := range wr.Inline {

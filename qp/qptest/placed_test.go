@@ -52,11 +52,11 @@ func (d *worldDisk) Persist(off, n uint64) error {
 // registerTarget registers what the peer writes to and reads from.
 func (s *side) registerTarget() {
 	if s.w.placed == nil {
-		s.targetReg = s.register(s.target, accessAll)
+		s.targetReg = s.register(s.target, accessAll|s.w.bindable())
 		return
 	}
 	s.disk = &worldDisk{Memory: memreg.Local(s.at(s.target)), stored: bytes.Clone(s.at(s.target))}
-	o := memreg.Options{Access: accessAll | accessFlushGlobal | accessFlushPersistent, Base: memreg.BaseIOVA, IOVA: uint64(s.w.rng.Uint32()) << 12}
+	o := memreg.Options{Access: accessAll | accessFlushGlobal | accessFlushPersistent | s.w.bindable(), Base: memreg.BaseIOVA, IOVA: uint64(s.w.rng.Uint32()) << 12}
 	reg, err := s.ep.on.table.Register(s.ep.on.pd, s.disk, o)
 	if err != nil {
 		s.w.fail("register: %v", err)

@@ -3,6 +3,7 @@ package qptest
 import (
 	"flag"
 	"fmt"
+	"math/rand/v2"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -21,11 +22,30 @@ var foundSeeds = []uint64{
 	9151,   // a request behind a READ whose answer was being repeated was refused, though the peer kept to the depth
 }
 
+// foundXRCSeeds are those of worlds of XRC.
+var foundXRCSeeds = []uint64{}
+
 // TestWorld plays seeded random worlds; see the package documentation.
 func TestWorld(t *testing.T) {
 	t.Parallel()
+	playWorlds(t, foundSeeds, newWorld)
+}
+
+// TestXRCWorld plays the same worlds with connections of XRC.
+func TestXRCWorld(t *testing.T) {
+	t.Parallel()
+	playWorlds(t, foundXRCSeeds, newXRCWorld)
+}
+
+func newXRCWorld(seed uint64) *world {
+	return makeWorld(seed, &xrcWorld{rng: rand.New(rand.NewPCG(seed, 0x14c))})
+}
+
+// playWorlds plays the worlds of the seeds that found a bug, and of those that
+// the flags say.
+func playWorlds(t *testing.T, found []uint64, make func(uint64) *world) {
 	if *oneSeed != 0 {
-		w := newWorld(*oneSeed)
+		w := make(*oneSeed)
 		if testing.Verbose() {
 			t.Log(w.describe())
 			w.trace = func(line string) { fmt.Println(line) }
@@ -35,7 +55,7 @@ func TestWorld(t *testing.T) {
 		}
 		return
 	}
-	seeds := append([]uint64{}, foundSeeds...)
+	seeds := append([]uint64{}, found...)
 	for i := range *seedCount {
 		seeds = append(seeds, *firstSeed+uint64(i))
 	}
@@ -53,10 +73,11 @@ func TestWorld(t *testing.T) {
 				if i >= len(seeds) {
 					return
 				}
-				w, err := playSeed(seeds[i])
+				w := make(seeds[i])
+				err := w.run()
 				mu.Lock()
 				if err != nil && failures < 10 {
-					t.Errorf("seed %d (%s): %v\nreplay: go test ./qp/qptest -run TestWorld -seed=%d -v", seeds[i], w.describe(), err, seeds[i])
+					t.Errorf("seed %d (%s): %v\nreplay: go test ./qp/qptest -run '^%s$' -seed=%d -v", seeds[i], w.describe(), err, t.Name(), seeds[i])
 				}
 				if err != nil {
 					failures++
@@ -73,20 +94,17 @@ func TestWorld(t *testing.T) {
 	t.Logf("%d seeds: %+v", len(seeds), sum)
 }
 
-func playSeed(seed uint64) (*world, error) {
-	w := newWorld(seed)
-	return w, w.run()
-}
-
 // TestWorldReplays checks that a seed gives the same run twice, or a failure
 // could not be replayed.
 func TestWorldReplays(t *testing.T) {
 	t.Parallel()
 	for seed := uint64(1); seed <= 5; seed++ {
-		a, errA := playSeed(seed)
-		b, errB := playSeed(seed)
-		if a.tally != b.tally || fmt.Sprint(errA) != fmt.Sprint(errB) {
-			t.Errorf("seed %d: first %+v %v, then %+v %v", seed, a.tally, errA, b.tally, errB)
+		for name, make := range map[string]func(uint64) *world{"RC": newWorld, "XRC": newXRCWorld} {
+			a, b := make(seed), make(seed)
+			errA, errB := a.run(), b.run()
+			if a.tally != b.tally || fmt.Sprint(errA) != fmt.Sprint(errB) {
+				t.Errorf("%s, seed %d: first %+v %v, then %+v %v", name, seed, a.tally, errA, b.tally, errB)
+			}
 		}
 	}
 }

@@ -39,7 +39,8 @@ type sentPacket struct {
 	opcode rocev2.Opcode
 	n      int
 	sum    uint32
-	read   int // index of its READ or atomic, from 1
+	srqn   uint32 // XRC
+	read   int    // index of its READ or atomic, from 1
 }
 
 type sentRead struct {
@@ -64,6 +65,7 @@ func (f *sniffer) sent(p *rocev2.Packet) {
 	if p.BTH.DestQPN != f.s.peer.ep.qpn || p.BTH.PKey != rocev2.DefaultPKey || p.BTH.MigReq || p.BTH.Reserved7 != 0 {
 		f.w.fail("%s sends a wrong BTH: %+v", f.s.name, p.BTH)
 	}
+	f.checkHalf(p, info)
 	// FIRST and MIDDLE are full, LAST has at least a byte (IBTA 9.7.4.1.6).
 	if !info.Payload.Allows(len(p.Payload), f.w.p.mtu) {
 		f.w.fail("%s sends %v with %d bytes at mtu %d", f.s.name, p.BTH.Opcode, len(p.Payload), f.w.p.mtu.Bytes())
@@ -97,6 +99,7 @@ func (f *sniffer) fresh(p *rocev2.Packet, info *rocev2.OpcodeInfo) {
 		f.w.fail("%s sends %v in the middle of %v", f.s.name, p.BTH.Opcode, f.message)
 	}
 	f.checkRequest(p, info)
+	f.checkNamed(p)
 	f.message = info.Operation
 	if info.Last {
 		f.message = 0
@@ -115,7 +118,7 @@ func (f *sniffer) fresh(p *rocev2.Packet, info *rocev2.OpcodeInfo) {
 	}
 	n := 1
 	e := &f.sent0[p.BTH.PSN%historyLen]
-	*e = sentPacket{psn: p.BTH.PSN, opcode: p.BTH.Opcode, n: len(p.Payload), sum: crc32.ChecksumIEEE(p.Payload)}
+	*e = sentPacket{psn: p.BTH.PSN, opcode: p.BTH.Opcode, n: len(p.Payload), sum: crc32.ChecksumIEEE(p.Payload), srqn: p.XRCETH.SRQN}
 	// A READ takes the PSNs of all its responses (IBTA 9.4.4).
 	if info.Operation == rocev2.OpReadRequest {
 		n = max(1, (int(p.RETH.Length)+f.w.p.mtu.Bytes()-1)/f.w.p.mtu.Bytes())
@@ -124,7 +127,7 @@ func (f *sniffer) fresh(p *rocev2.Packet, info *rocev2.OpcodeInfo) {
 		f.reads = append(f.reads, sentRead{first: p.BTH.PSN, last: p.BTH.PSN.Add(n - 1), opcode: p.BTH.Opcode, reth: p.RETH,
 			atomic: p.AtomicETH, feth: p.FETH, data: string(p.Payload)})
 		for i := range n {
-			f.sent0[p.BTH.PSN.Add(i)%historyLen] = sentPacket{psn: p.BTH.PSN.Add(i), opcode: p.BTH.Opcode, read: len(f.reads)}
+			f.sent0[p.BTH.PSN.Add(i)%historyLen] = sentPacket{psn: p.BTH.PSN.Add(i), opcode: p.BTH.Opcode, read: len(f.reads), srqn: p.XRCETH.SRQN}
 		}
 		f.checkDepth()
 	}
@@ -212,6 +215,9 @@ func (f *sniffer) again(p *rocev2.Packet, info *rocev2.OpcodeInfo) {
 	}
 	if e.opcode != p.BTH.Opcode || e.read == 0 && (e.n != len(p.Payload) || e.sum != crc32.ChecksumIEEE(p.Payload)) {
 		f.w.fail("%s sends PSN %v again as %v of %d bytes, not %v of %d, or with other bytes", f.s.name, psnString(p.BTH.PSN), p.BTH.Opcode, len(p.Payload), e.opcode, e.n)
+	}
+	if p.XRCETH.SRQN != e.srqn {
+		f.w.fail("%s sends PSN %v again for queue %#x, not %#x", f.s.name, psnString(p.BTH.PSN), p.XRCETH.SRQN, e.srqn)
 	}
 	if e.read == 0 {
 		return

@@ -241,8 +241,8 @@ func (s *side) finish(o *op) {
 func (s *side) recvDone(wc *ib.WC) {
 	w := s.w
 	id := int(wc.ID)
-	if id != s.recvPos || id >= len(s.recvs) {
-		w.fail("%s: completion of receive %d; %d is next, %d are posted", s.name, id, s.recvPos, len(s.recvs))
+	if next := s.nextRecv(id); id != next || id >= len(s.recvs) {
+		w.fail("%s: completion of receive %d; %d is next, %d are posted", s.name, id, next, len(s.recvs))
 	}
 	r := s.recvs[id]
 	s.recvPos++
@@ -266,6 +266,8 @@ func (s *side) recvDone(wc *ib.WC) {
 		if s.broken == "" {
 			w.fail("%s: receive %d fails with %v", s.name, id, wc.Status)
 		}
+	case s.xrc != nil:
+		s.flushedXRC(id)
 	case id > 0 && s.recvs[id-1].n < 0:
 		used = 0 // only the first one that is flushed may have been in use
 	}
@@ -317,6 +319,7 @@ func (s *side) received(id int, r *recvOp, wc *ib.WC, got []byte) int {
 	if inv := o.kind == kindSendInv; wc.WithInv != inv || inv && wc.InvalidatedKey != o.inv {
 		w.fail("%s: receive %d has invalidated %v %#x for request %d with %#x", s.name, id, wc.WithInv, wc.InvalidatedKey, k, o.inv)
 	}
+	s.receivedXRC(id, r, o)
 	if o.kind == kindSendInv {
 		s.ended--
 	}
@@ -380,7 +383,7 @@ func (s *side) checkEnd() {
 	if s.next != len(s.ops) && (s.ep.State() == ib.StateErr || s.ops[len(s.ops)-1].signaled) {
 		w.fail("%s: the world stands still in %v and requests %d to %d are not done", s.name, s.ep.State(), s.next, len(s.ops)-1)
 	}
-	if s.ep.State() == ib.StateErr && s.recvPos != len(s.recvs) {
+	if s.ep.State() == ib.StateErr && s.recvPos != len(s.recvs) && s.xrc == nil {
 		w.fail("%s: receives %d to %d were not flushed", s.name, s.recvPos, len(s.recvs)-1)
 	}
 	if s.budget > 0 {
@@ -389,8 +392,8 @@ func (s *side) checkEnd() {
 	if w.p.forge {
 		return
 	}
-	if s.recvPos < len(s.recvs) { // may hold the beginning of a message that never ended
-		r := s.recvs[s.recvPos]
+	if i := s.inHand(); i < len(s.recvs) { // may hold the beginning of a message that never ended
+		r := s.recvs[i]
 		spread(s.shadow, s.recv, r.slots, gather(s.backing, s.recv, r.slots))
 	}
 	for _, sp := range []span{s.local, s.recv} {

@@ -27,6 +27,7 @@ type world struct {
 	trace func(line string)
 
 	placed *rand.Rand // decides about ATOMIC WRITEs and FLUSHes alone; nil if the world has none
+	xrc    *xrcWorld  // nil: its connections are of RC
 }
 
 // worldParams are what a seed decides first.
@@ -97,12 +98,15 @@ func (t *tally) add(o *tally) {
 	t.virtual += o.virtual
 }
 
-func newWorld(seed uint64) *world {
-	w := &world{seed: seed, rng: rand.New(rand.NewPCG(seed, 0x51ed))}
+func newWorld(seed uint64) *world { return makeWorld(seed, nil) }
+
+func makeWorld(seed uint64, xrc *xrcWorld) *world {
+	w := &world{seed: seed, rng: rand.New(rand.NewPCG(seed, 0x51ed)), xrc: xrc}
 	w.hooks = simHooks{sent: w.onSent, arrived: w.onArrived, dropped: w.onDropped, touched: w.onTouched, drained: w.onDrained, unexpected: w.fail,
 		fetch: w.onFetch, fetched: w.onFetched}
 	w.choose()
 	w.choosePlaced()
+	w.chooseXRC()
 	for i, addr := range []string{"10.0.0.1", "10.0.0.2"} {
 		r := rand.New(rand.NewPCG(seed, uint64(i)+7))
 		w.nodes[i] = &simNode{node: newNode(netip.MustParseAddr(addr), r.Uint32), rng: rand.New(rand.NewPCG(seed, uint64(i)+11)), link: w.chooseLink()}
@@ -210,6 +214,7 @@ func (w *world) connect(i int) {
 			c.Window.MaxBytes = c.Window.InitialBytes * (1 + r.IntN(8))
 		}
 		q := &simQP{on: n, qpn: qpn}
+		w.halve(i, j, &c)
 		c.Invalidate = func(key ib.Key) ib.Fault { return q.model.invalidate(key) }
 		ep, err := newEndpoint(n.node, c)
 		if err != nil {
@@ -240,6 +245,7 @@ func (w *world) connect(i int) {
 			a.MaxRdAtomic *= 3
 		}
 		s.rdLimit = int(a.MaxRdAtomic)
+		s.connectXRC()
 		if err := s.ep.connect(a); err != nil {
 			w.fail("connect: %v", err)
 		}
