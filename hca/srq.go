@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/qp"
@@ -17,7 +18,7 @@ type SRQ struct {
 	xrcd   *XRCD  // that it is in; or nil
 	number uint32 // in xrcd
 
-	userData any // the layer above's; set once, before the queue is used
+	userData atomic.Value // the layer above's; set once, but an event may come before
 
 	mu     sync.Mutex
 	ring   qp.SRQ
@@ -159,10 +160,10 @@ func (pd *PD) leave(s *SRQ) {
 }
 
 // SetUserData attaches a value of the layer above, once, before any other use.
-func (s *SRQ) SetUserData(v any) { s.userData = v }
+func (s *SRQ) SetUserData(v any) { s.userData.Store(v) }
 
 // UserData returns what SetUserData attached.
-func (s *SRQ) UserData() any { return s.userData }
+func (s *SRQ) UserData() any { return s.userData.Load() }
 
 // Next implements qp.RecvSource. It is called with a shard locked.
 func (s *SRQ) Next(r *qp.Recv) bool {

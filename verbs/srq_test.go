@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"sync"
 	"testing"
 	"time"
 
@@ -82,5 +83,41 @@ func TestSRQ(t *testing.T) {
 	}
 	if _, err := b.pd.CreateQP(verbs.QPConfig{SendCQ: b.cq, RecvCQ: b.cq, SRQ: srq}); !errors.Is(err, verbs.ErrClosed) {
 		t.Error(err)
+	}
+}
+
+// A queue that is made beside the Close of its domain is refused, or says that
+// the domain has gone.
+func TestSRQBesideCloseOfPD(t *testing.T) {
+	t.Parallel()
+	a, _ := newPair(t, 64)
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel()
+	wg.Go(func() {
+		for e, err := range a.dev.Events(ctx) {
+			if err == nil && (e.Event != verbs.EventSRQError || e.QP != nil || e.CQ != nil) {
+				t.Errorf("%v", e)
+			}
+		}
+	})
+	for range 200 {
+		pd, err := a.dev.AllocPD()
+		check(t, err)
+		var made sync.WaitGroup
+		for range 4 {
+			made.Go(func() {
+				s, err := pd.CreateSRQ(verbs.SRQConfig{MaxWR: 1})
+				switch {
+				case err == nil:
+					check(t, s.Close())
+				case !errors.Is(err, verbs.ErrClosed):
+					t.Error(err)
+				}
+			})
+		}
+		check(t, pd.Close())
+		made.Wait()
 	}
 }
