@@ -125,4 +125,11 @@ func TestVectorsAreShards(t *testing.T) {
 	if q.shard != h.dev.shards[0] || on[0].foreign.Load() || !on[1].foreign.Load() {
 		t.Error("the send queue's vector does not decide")
 	}
+	x, err := h.owner.OpenXRCD()
+	h.must(err)
+	_, err = h.pd.CreateSRQ(SRQConfig{MaxWR: 1, MaxSGE: 1, XRCD: x, CQ: on[0]})
+	h.must(err)
+	if !on[0].foreign.Load() {
+		t.Error("the targets of XRC, which live anywhere, are not taken to fill the queue")
+	}
 }
