@@ -196,6 +196,42 @@ func TestDatagramPaths(t *testing.T) {
 	}
 }
 
+// TestUCTakesAnotherWay: in SQD the address vector of UC can be changed. What is
+// sent from then on goes by it, and is taken from there (IBTA 11.2.5.2).
+func TestUCTakesAnotherWay(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	a, b := w.newPair(Config{})
+	q, _ := connectUC(a, b, rocev2.MTU1024, false)
+	a.held = true
+	sent := func(why string, want ib.AddressVector) {
+		t.Helper()
+		_, err := a.e.PostSend(q, []ib.SendWR{{Opcode: ib.OpSend, SGList: []ib.SGE{a.mr.SGE(0, 3000)}}})
+		w.must(err)
+		w.tx.Reset()
+		a.e.Fill(w.now, w.tx)
+		if w.tx.Len() != 3 {
+			t.Fatalf("%s: %d packets", why, w.tx.Len())
+		}
+		if _, p := w.tx.Packet(2); p.Dst != want.DGID || p.TrafficClass != want.TrafficClass || p.SrcPort != want.SrcPort {
+			t.Errorf("%s: by %+v", why, p)
+		}
+	}
+	sent("at first", ib.AddressVector{DGID: b.addr})
+	a.modify(q, ib.Attr{State: ib.StateSQD}, ib.AttrState)
+	other := ib.AddressVector{DGID: addrOf(77), TrafficClass: 106, SrcPort: 50000}
+	a.modify(q, ib.Attr{AV: other}, ib.AttrAV)
+	a.modify(q, ib.Attr{State: ib.StateRTS}, ib.AttrState)
+	sent("then", other)
+	a.recv(q, 100)
+	for _, from := range []netip.Addr{b.addr, other.DGID} {
+		a.forge(q, from, rocev2.UDPPort, rocev2.UCSendOnly, 0)
+	}
+	if n, peer := q.Core().Stats().RecvDone, a.e.Counters().QP[qp.DropPeer]; n != 1 || peer != 1 {
+		t.Errorf("%d received, %d dropped as of another peer", n, peer)
+	}
+}
+
 // TestDatagramsLoopBack: with Loopback datagrams for the own address pass
 // inside, beside others of the same queue pair, and are charged to its turn.
 func TestDatagramsLoopBack(t *testing.T) {
