@@ -246,8 +246,10 @@ func TestDatagramsLoopBack(t *testing.T) {
 		b.recv(far, 5000)
 	}
 	a.held = true
+	own := a.ah(a.addr)
+	own.SetVector(&ib.AddressVector{DGID: a.addr, TrafficClass: 106, HopLimit: 9})
 	for range 30 {
-		a.datagram(q, a.ah(a.addr), other.QPN(), 4000)
+		a.datagram(q, own, other.QPN(), 4000)
 		a.datagram(q, a.ah(b.addr), far.QPN(), 4000)
 	}
 	a.held = false
@@ -260,7 +262,7 @@ func TestDatagramsLoopBack(t *testing.T) {
 		t.Errorf("%d received elsewhere", s.RecvDone)
 	}
 	var h rocev2.GRH
-	if err := h.Parse(a.mem[8192:]); err != nil || h.Src != a.addr || h.Dst != a.addr {
+	if err := h.Parse(a.mem[8192:]); err != nil || h.Src != a.addr || h.Dst != a.addr || h.TrafficClass != 106 || h.HopLimit != 9 {
 		t.Errorf("header %+v, %v", h, err)
 	}
 }

@@ -108,7 +108,7 @@ func (w *mixedWriter) Commit(n int, to *ib.AddressVector) {
 	}
 	copy(e.loop.Room(), e.out.Room()[:n])
 	e.loop.q = e.out.q
-	e.loop.Commit(n, nil)
+	e.loop.Commit(n, to)
 }
 
 // pull takes packets from q, up to what is left of its turn. It reports whether

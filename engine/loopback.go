@@ -23,8 +23,9 @@ type loopback struct {
 	addr  netip.Addr // the own address as paths have it; the zero Addr, which is no peer's, if packets do not loop back
 	port  uint16
 	arena []byte
-	off   int   // end of the last packet
-	ends  []int // of all of them
+	off   int                 // end of the last packet
+	ends  []int               // of all of them
+	to    []*ib.AddressVector // of each; nil for those of connections
 	shape transport.RxPacket
 	q     *QP // whose packets are written
 }
@@ -40,6 +41,7 @@ func newLoopback(c *Config) (b loopback) {
 func (b *loopback) alloc() {
 	b.arena = make([]byte, loopArena)
 	b.ends = make([]int, 0, loopArena/256)
+	b.to = make([]*ib.AddressVector, 0, cap(b.ends))
 	b.shape = transport.RxPacket{Src: b.addr, Dst: b.addr, SrcPort: b.port, ICRC: transport.ICRCVerified}
 }
 
@@ -57,9 +59,9 @@ func (b *loopback) Room() []byte {
 
 // Commit implements qp.Writer. The ICRC, which is part of every packet
 // that is parsed, has its place behind the packet.
-func (b *loopback) Commit(n int, _ *ib.AddressVector) {
+func (b *loopback) Commit(n int, to *ib.AddressVector) {
 	b.off += n + rocev2.ICRCLen
-	b.ends = append(b.ends, b.off)
+	b.ends, b.to = append(b.ends, b.off), append(b.to, to)
 	if b.q != nil {
 		b.q.turn -= max(n+rocev2.ICRCLen, minTurnCost)
 	}
@@ -67,16 +69,25 @@ func (b *loopback) Commit(n int, _ *ib.AddressVector) {
 
 func (b *loopback) empty() bool { return len(b.ends) == 0 }
 
-func (b *loopback) reset() { b.off, b.ends = 0, b.ends[:0] }
+func (b *loopback) reset() {
+	clear(b.to)
+	b.off, b.ends, b.to = 0, b.ends[:0], b.to[:0]
+}
 
-// packet returns packet i, valid until the next call.
+// packet returns packet i, valid until the next call. A datagram comes with
+// what its handle says of the header.
 func (b *loopback) packet(i int) *transport.RxPacket {
 	start := 0
 	if i > 0 {
 		start = b.ends[i-1]
 	}
 	b.shape.Data = b.arena[start:b.ends[i]:b.ends[i]]
-	return &b.shape
+	p := &b.shape
+	p.TrafficClass, p.HopLimit, p.FlowLabel = 0, 0, 0
+	if to := b.to[i]; to != nil {
+		p.TrafficClass, p.HopLimit, p.FlowLabel = to.TrafficClass, to.HopLimit, to.FlowLabel
+	}
+	return p
 }
 
 // loopBack dispatches the packets of the batch. What they call for comes with
