@@ -28,6 +28,10 @@
 //   - A native peer sends from one UDP port (native.go).
 //   - With Config.Loopback packets to the own address pass inside the engine
 //     (loopback.go).
+//   - A request of UD says where it goes: equal address vectors share a path
+//     (paths.go).
+//   - A datagram for a multicast group is handed to every queue pair that is
+//     attached (group.go).
 //
 // Of several engines on one address each has the queue pairs whose number is
 // congruent to Config.Shard modulo Config.Shards. An engine returns packets

@@ -27,8 +27,9 @@
 // (forward.go).
 //
 // Lock order: a shard's rxMu, its mu, XRC domain, shared receive queue,
-// completion queue, completion channel. The locks of the event queue, the pager
-// and a shard's forwarded packets are taken inside of any. The device lock
+// completion queue, completion channel. The locks of the event queue, the
+// pager, the moderator and a shard's forwarded packets are taken inside of any.
+// That of the multicast groups is taken outside of a shard's. The device lock
 // guards the tables of objects and is never taken inside a shard's.
 //
 // The package knows nothing of programs' conveniences: those are in verbs.

@@ -1,11 +1,13 @@
 // Package qp is the queue pair: the transport protocol of RDMA as a state
 // machine without input and output.
 //
-// It has the state table of the services RC, UC and UD: identity, attributes,
-// dispatch, and the way to ERR. The rest lives in rooms below it:
+// It has the state table of all services: identity, attributes, dispatch, and
+// the way to ERR. The rest lives in rooms below it:
 //
-//	requester   requests, retries, completions; the sending half of RC
-//	responder   execution and answers; the receiving half of RC
+//	requester   requests, retries, completions; the sending half of RC,
+//	            and all that an XRC initiator has
+//	responder   execution and answers; the receiving half of RC, and all
+//	            that an XRC target has
 //	datagram    both halves of UC, and of UD with the management queue pair
 //	conn        what both halves share
 //	queue       rings of requests and receives, the reorder buffer
@@ -53,10 +55,8 @@
 //
 // # What it does not do
 //
-// XRC and RD; memory windows and invalidation of local keys; FLUSH and
-// ATOMIC_WRITE (IBTA A19); path migration; congestion control by rates (DCQCN),
-// for which there is the place but no implementation; selective
-// acknowledgement.
+// RD; path migration; congestion control by rates (DCQCN), for which there is
+// the place but no implementation; selective acknowledgement.
 //
 // The IBTA sections are those of the InfiniBand Architecture Specification,
 // Volume 1, release 1.6 or later.

@@ -1,6 +1,7 @@
-// Package requester is the sending half of a reliable connection (RC): it
-// numbers and sends requests, takes responses, notices losses, and completes
-// work requests in order (IBTA 9.7.2 to 9.7.3 and 9.7.5.2 to 9.7.7).
+// Package requester is the sending half of a reliable connection (RC), and an
+// XRC initiator: it numbers and sends requests, takes responses, notices
+// losses, and completes work requests in order (IBTA 9.7.2 to 9.7.3 and 9.7.5.2
+// to 9.7.7).
 //
 // It does not execute requests of the peer, which package responder does, and
 // neither knows the other: what both need is in package conn. It does not

@@ -1,6 +1,6 @@
-// Package responder is the receiving half of a reliable connection (RC): it
-// checks and executes the requests of the peer in PSN order, and answers them
-// (IBTA 9.7.4 and 9.7.5).
+// Package responder is the receiving half of a reliable connection (RC), and an
+// XRC target: it checks and executes the requests of the peer in PSN order, and
+// answers them (IBTA 9.7.4, 9.7.5 and A14).
 //
 // It knows nothing of the requests of its own side, which package requester
 // sends, and neither knows the other: what both need is in package conn. Where
