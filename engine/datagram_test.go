@@ -196,8 +196,8 @@ func TestDatagramPaths(t *testing.T) {
 	}
 }
 
-// TestUCTakesAnotherWay: in SQD the address vector of UC can be changed. What is
-// sent from then on goes by it, and is taken from there (IBTA 11.2.5.2).
+// TestUCTakesAnotherWay: in SQD the address vector of UC can be changed. What
+// is sent from then on goes by it, and is taken from there (IBTA 11.2.5.2).
 func TestUCTakesAnotherWay(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
