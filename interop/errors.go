@@ -114,6 +114,9 @@ func (e *CompletionError) Error() string {
 			s += ": " + words
 		}
 	}
+	if e.Done == 0 && e.WC.Status == verbs.StatusRetryExcErr {
+		s += "; or it runs another transport service: start both sides with the same"
+	}
 	return s
 }
 
@@ -139,6 +142,10 @@ type LossError struct {
 }
 
 func (e *LossError) Error() string {
-	return fmt.Sprintf("a message was lost: after %d sent and %d received, nothing came for %v, and %v does not repeat what is lost",
+	if e.Received == 0 {
+		return fmt.Sprintf("nothing came for %v, after %d messages sent: the peer runs another transport service than %v (start both sides with the same), or the first message was lost, which %v does not repeat",
+			e.Silence, e.Sent, e.Service, e.Service)
+	}
+	return fmt.Sprintf("a message was lost, or the peer is gone: after %d sent and %d received, nothing came for %v, and %v does not repeat what is lost",
 		e.Sent, e.Received, e.Silence, e.Service)
 }

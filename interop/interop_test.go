@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gosoftroce/rocev2/verbs"
 )
@@ -43,6 +44,31 @@ func TestErrorsSayWhatHappened(t *testing.T) {
 	for _, want := range []string{"write of 8 bytes", "REM_ACCESS_ERR", "0x30", "vendor error 0x5", "after 7"} {
 		if !strings.Contains(ce.Error(), want) {
 			t.Errorf("%q does not say %q", ce.Error(), want)
+		}
+	}
+}
+
+// Where not even the first message came through, the two sides may have been
+// started differently.
+func TestErrorsOfTheFirstMessage(t *testing.T) {
+	t.Parallel()
+	gone := verbs.WC{Status: verbs.StatusRetryExcErr}
+	const hint = "start both sides with the same"
+	for want, errs := range map[bool][]error{
+		true: {
+			&LossError{Service: UC, Sent: 1, Silence: time.Second},
+			&CompletionError{Doing: "ping-pong", WC: gone},
+		},
+		false: {
+			&LossError{Service: UC, Sent: 2, Received: 1, Silence: time.Second},
+			&CompletionError{Doing: "ping-pong", Done: 1, WC: gone},
+			&CompletionError{Doing: "ping-pong", WC: verbs.WC{Status: verbs.StatusRemAccessErr}},
+		},
+	} {
+		for _, err := range errs {
+			if strings.Contains(err.Error(), hint) != want {
+				t.Errorf("%q: says %q: %v", err, hint, !want)
+			}
 		}
 	}
 }

@@ -118,7 +118,7 @@ func atMostServer(cmd *cobra.Command, args []string) error {
 
 func noArgs(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		return usagef("%s takes no arguments, but got %q", cmd.CommandPath(), args[0])
+		return usagef("%s takes no arguments, but got %q", cmd.Name(), args[0])
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -65,6 +66,8 @@ type perfFlags struct {
 	seconds float64
 	margin  float64
 	atomic  string
+	rate    float64
+	units   string
 	timeout uint8
 	cpuFreq bool
 	version bool
@@ -101,6 +104,7 @@ func newPerfTest(io streams, t perftest.Test) *cobra.Command {
 		},
 	}
 	f.register(cmd)
+	f.registerRate(cmd)
 	return cmd
 }
 
@@ -188,7 +192,7 @@ func (f *perfFlags) config(cmd *cobra.Command) (perftest.Config, error) {
 		}
 	}
 	if !c.Test.Serves(c.Service) {
-		return c, usagef("-c %v: %v has %s", c.Service, c.Test, servicesOf(c.Test))
+		return c, usagef("-c %v: %v runs over %s only", c.Service, c.Test, servicesOf(c.Test))
 	}
 	if err := f.checkCounts(cmd, &c); err != nil {
 		return c, err
@@ -207,6 +211,9 @@ func (f *perfFlags) config(cmd *cobra.Command) (perftest.Config, error) {
 		return c, usagef("-u %d: a QP timeout is a number from 1 to 31", f.timeout)
 	}
 	c.Timeout = f.timeout
+	if c.RateLimit, err = f.rateLimit(cmd); err != nil {
+		return c, err
+	}
 	switch strings.ToUpper(f.atomic) {
 	case "", "FETCH_AND_ADD":
 	case "CMP_AND_SWAP":
@@ -216,6 +223,33 @@ func (f *perfFlags) config(cmd *cobra.Command) (perftest.Config, error) {
 	}
 	return c, nil
 }
+
+func (f *perfFlags) registerRate(cmd *cobra.Command) {
+	fs := cmd.Flags()
+	fs.Float64Var(&f.rate, "rate_limit", 0, "send at most this `rate` on each queue pair, headers counted, in the unit of --rate_units (default: no limit)")
+	fs.StringVar(&f.units, "rate_units", "g", "`unit` of --rate_limit: g for Gb/s, M for MiB/s")
+}
+
+// rateLimit returns the bits per second of --rate_limit, or 0.
+func (f *perfFlags) rateLimit(cmd *cobra.Command) (uint64, error) {
+	if !cmd.Flags().Changed("rate_limit") {
+		if cmd.Flags().Changed("rate_units") {
+			return 0, usagef("--rate_units without --rate_limit: there is no rate to limit to")
+		}
+		return 0, nil
+	}
+	unit := map[string]float64{"g": 1e9, "M": 8 << 20}[f.units]
+	if unit == 0 {
+		return 0, usagef("--rate_units %s: the units are g (Gb/s) and M (MiB/s)", f.units)
+	}
+	const most = math.MaxUint32 * 1000.
+	if rate := f.rate * unit; rate >= 1000 && rate <= most {
+		return uint64(rate), nil
+	}
+	return 0, usagef("--rate_limit %v: a rate is a number of %s from %g to %g", f.rate, unitNames[f.units], 1000/unit, most/unit)
+}
+
+var unitNames = map[string]string{"g": "Gb/s", "M": "MiB/s"}
 
 // checkCounts refuses numbers below 1 that were given; without a flag such a
 // number stands for a choice.

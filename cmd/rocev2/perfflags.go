@@ -11,7 +11,7 @@ const (
 	whyDC       = "there are no dynamic connections (DC)"
 	whyCM       = "there is no connection manager: the two sides connect over TCP, so omit the option on both"
 	whyOnePort  = "a device has one port"
-	whyRate     = "this tool has no rate limiter"
+	whyRate     = "--rate_limit is in bits on the wire, and how much goes at once follows from it"
 	whyCrypto   = "there is no encryption offload"
 	whyMemory   = "buffers are anonymous memory, registered as a whole"
 	whyTimes    = "the times go into a histogram: the table and --json have minimum, percentiles and maximum"
@@ -28,7 +28,7 @@ var foreignPerf = []foreign{
 	{"report-per-port", "", false, whyOnePort},
 	{"report-both", "", false, "the report is the sum of both directions, as without this option"},
 	{"reversed", "", false, "start the server on the other host instead"},
-	{"hop_limit", "L", true, "the system sets the hop limit (net.ipv4.ip_default_ttl, net.ipv6.conf.*.hop_limit)"},
+	{"hop_limit", "L", true, "this tool sends with a hop limit of 64"},
 	{"dlid", "", true, "Ethernet has no LIDs"},
 	{"dont_xchg_versions", "", false, "the protocol always exchanges versions"},
 	{"ipv6", "", false, "the device decides the IP version: choose an IPv6 address with -d"},
@@ -52,10 +52,8 @@ var foreignPerf = []foreign{
 	{"data_enc_key_app_path", "", true, whyCrypto},
 	{"burst_size", "", true, whyRate},
 	{"typical_pkt_size", "", true, whyRate},
-	{"rate_limit", "", true, whyRate},
-	{"rate_units", "", true, whyRate},
 	{"rate_limit_type", "", true, whyRate},
-	{"vector", "X", true, "there are no completion vectors: a device has no interrupts"},
+	{"vector", "X", true, "this tool's devices have one shard, and so one completion vector"},
 	{"inline_recv", "", true, "receives are never inline"},
 	{"mcg", "g", false, whyMcast},
 	{"MGID", "M", true, whyMcast},

@@ -75,6 +75,7 @@ type Config struct {
 	Events           bool          // sleep on a completion channel
 	SourcePort       uint16        // of every queue pair, as in verbs.ConnectConfig; 0 means the device's
 	TrafficClass     uint8         // of every packet that this side sends, as in verbs.ConnectConfig
+	RateLimit        uint64        // of what each queue pair of this side sends, in bits per second on the wire; 0 means none
 	Atomic           AtomicOp
 
 	// Peers says which address the peer may name for its traffic; the zero

@@ -162,3 +162,28 @@ func TestLossEndsALatencyTest(t *testing.T) {
 		}
 	}
 }
+
+// TestRateLimit checks that a side sends no faster than it was told, over each
+// service.
+func TestRateLimit(t *testing.T) {
+	t.Parallel()
+	for _, service := range interop.Services {
+		t.Run(service.String(), func(t *testing.T) {
+			t.Parallel()
+			const limit = 100_000_000 // bits per second
+			cfg := Config{Test: Test{Send, Bandwidth}, Service: service, Size: 4096, Iterations: 300}
+			limited := cfg
+			limited.RateLimit = limit
+			s, c := both(t, cfg, limited)
+			if s.Err != nil || c.Err != nil {
+				t.Fatalf("server: %v; client: %v", s.Err, c.Err)
+			}
+			for _, r := range c.Res {
+				sent := float64(r.Iterations) * 4096 * 8
+				if rate := (sent - 2*limit*0.004) / r.Elapsed.Seconds(); rate > limit {
+					t.Errorf("%d messages in %v: %.0f b/s", r.Iterations, r.Elapsed, rate)
+				}
+			}
+		})
+	}
+}

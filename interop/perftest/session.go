@@ -271,13 +271,17 @@ func (s *session) connectLane(ctx context.Context, i int) error {
 	if s.cfg.Test.hasReadDepth() {
 		most = min(most, s.cfg.OutstandingReads)
 	}
-	return s.lanes.Connect(ctx, i, s.peerOf(i), verbs.ConnectConfig{
+	err := s.lanes.Connect(ctx, i, s.peerOf(i), verbs.ConnectConfig{
 		PathMTU: s.mtu, Access: access, Timeout: s.cfg.Timeout,
 		MaxRdAtomic:     verbs.Set(uint8(max(min(most, int(s.remoteOf(i).OutReads)), 1))),
 		MaxDestRdAtomic: verbs.Set(uint8(s.local[0].OutReads)),
 		SourcePort:      s.cfg.SourcePort,
 		TrafficClass:    s.cfg.TrafficClass,
 	})
+	if sender := s.lanes.Lanes[i].Send; err == nil && s.cfg.RateLimit > 0 && sender != nil {
+		err = sender.SetRateLimit(s.cfg.RateLimit, 0)
+	}
+	return err
 }
 
 // shake sends an own address message and takes one from the peer, which

@@ -98,6 +98,8 @@ func (c Config) withDefaults(dev *verbs.Device) (Config, error) {
 			c.Size, t.largest(port.ActiveMTU), dev.Addr())
 	case c.Iterations < 1:
 		return c, interop.BadConfig("pingpong: the number of iterations is %d; it must be at least 1", c.Iterations)
+	case c.QPs != 1 && t.addresses == 1:
+		return c, interop.BadConfig("pingpong: the number of queue pairs is %d; %v has one", c.QPs, c.Service)
 	case c.QPs < 1 || c.QPs > t.addresses:
 		return c, interop.BadConfig("pingpong: the number of queue pairs is %d; %v has between 1 and %d", c.QPs, c.Service, t.addresses)
 	case c.RxDepth < 1 || c.RxDepth > MaxDepth:

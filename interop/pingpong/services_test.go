@@ -66,6 +66,18 @@ func TestOtherNumberOfQPsIsNamed(t *testing.T) {
 	}
 }
 
+// TestOneQueuePair: services other than SRQ have one, and the error says so.
+func TestOneQueuePair(t *testing.T) {
+	t.Parallel()
+	s, c := both(t, Config{QPs: 4}, Config{Service: UD, QPs: 0, Iterations: 1})
+	if s.Err == nil || !strings.Contains(s.Err.Error(), "the number of queue pairs is 4; rc has one") {
+		t.Errorf("%v", s.Err)
+	}
+	if c.Err != nil && strings.Contains(c.Err.Error(), "number of queue pairs") {
+		t.Errorf("none was asked for: %v", c.Err)
+	}
+}
+
 // TestSRQClientSequence plays the server of srq_pingpong by hand.
 func TestSRQClientSequence(t *testing.T) {
 	t.Parallel()
