@@ -20,7 +20,7 @@ var commands map[string]func(s *scene, words []string) error
 func init() {
 	commands = map[string]func(s *scene, words []string) error{
 		"qp": (*scene).cmdQP, "clear": (*scene).cmdClear, "mr": (*scene).cmdMR, "dereg": (*scene).cmdDereg,
-		"post": (*scene).cmdPost, "recv": (*scene).cmdRecv, "srq": (*scene).cmdSRQ,
+		"post": (*scene).cmdPost, "recv": (*scene).cmdRecv, "srq": (*scene).cmdSRQ, "xsrq": (*scene).cmdXSRQ,
 		"deliver": (*scene).cmdDeliver, "release": (*scene).cmdRelease, "inject": (*scene).cmdInject,
 		"advance": (*scene).cmdAdvance, "modify": (*scene).cmdModify,
 		"cq": (*scene).cmdCQ, "events": (*scene).cmdEvents, "state": (*scene).cmdState,
@@ -133,6 +133,9 @@ func (s *scene) makeQP(a *actor, w args) error {
 	if w.has("srq") {
 		a.srq = newSharedReceives(s, a, int(recvSGE))
 		c.RecvSource = a.srq
+	}
+	if typ == ib.XRCTarget {
+		c.Domain = a.domain()
 	}
 	e, err := newEndpoint(a.node, c)
 	if err != nil {
@@ -274,6 +277,12 @@ func (s *scene) cmdPost(words []string) error {
 	if wr.SGList, err = s.sgeList(a, &w, at, n); err != nil {
 		return err
 	}
+	if a.Type() == ib.XRCInitiator {
+		n, err := w.num("srqn", 1)
+		if wr.RemoteSRQN = uint32(n); err != nil {
+			return err
+		}
+	}
 	if a.Type() == ib.UD {
 		if err := a.address(&w, &wr); err != nil {
 			return err
@@ -314,7 +323,8 @@ func (s *scene) cmdRecv(words []string) error {
 	w := parseArgs(rest)
 	var wr ib.RecvWR
 	repeat := uint64(1)
-	if err := w.nums(map[string]*uint64{"id": &wr.ID, "times": &repeat}); err != nil {
+	srqn, err := w.num("srqn", 1)
+	if err := errors.Join(err, w.nums(map[string]*uint64{"id": &wr.ID, "times": &repeat})); err != nil {
 		return err
 	}
 	if wr.SGList, err = s.sgeList(a, &w, memBase+memHalf, 4096); err != nil {
@@ -323,11 +333,13 @@ func (s *scene) cmdRecv(words []string) error {
 	if err := w.done(); err != nil {
 		return err
 	}
+	post := a.PostRecv
+	if q := a.xrcd[srqn]; q != nil {
+		post = q.Post
+	} else if a.srq != nil {
+		post = a.srq.Post
+	}
 	for range repeat {
-		post := a.PostRecv
-		if a.srq != nil {
-			post = a.srq.Post
-		}
 		if err := post(&wr); err != nil {
 			s.printf("error: %v", err)
 		}

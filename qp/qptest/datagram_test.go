@@ -8,7 +8,7 @@ import (
 // defaultQKey is the Q_Key of both sides, unless a script says another one.
 const defaultQKey = 0x11111111
 
-var qpTypes = map[string]ib.QPType{"rc": ib.RC, "uc": ib.UC, "ud": ib.UD}
+var qpTypes = map[string]ib.QPType{"rc": ib.RC, "uc": ib.UC, "ud": ib.UD, "xrci": ib.XRCInitiator, "xrct": ib.XRCTarget}
 
 // address says where a datagram goes: to the peer, unless qkey= and dqpn= say
 // otherwise.

@@ -32,7 +32,7 @@
 //	    [timeout=14 retry=7 rnr=7 rnrtimer=12] [rd=4 destrd=4] [access=wragp]
 //	    [sendwr= recvwr= sendsge= recvsge= inline=]
 //	    [window=PSNS windowbytes= chunk= probe=1ms] [keep=PACKETS]
-//	    [cqe=N] [sigall] [srq] [type=uc|ud qkey=0x11111111]
+//	    [cqe=N] [sigall] [srq] [type=uc|ud|xrci|xrct qkey=0x11111111]
 //	clear
 //	    takes both queue pairs away
 //	mr b NAME at= len= access=lwragp [pd=other];  dereg b NAME
@@ -53,6 +53,9 @@
 //	recv b id= len= [at= lkey= sge=] [times=N]
 //	srq b [size=N] [limit=N]
 //	    resizes and arms the shared receive queue of b (qp b srq), and shows it
+//	xsrq b NUMBER [limit=N] [pd=other] [close]
+//	    makes a queue of the XRC domain of the target b, shows it, or closes it;
+//	    post a … srqn=1 names it, and recv b … srqn=1 posts to it
 //	deliver [drop=a2,b1] [dup=] [swap=] [hold=] [mark=] [from=a] [n=3] [quiet]
 //	    carries packets both ways until both sides are silent; a2 is the second
 //	    packet that a sends in this command, a* all of a's, * all; hold keeps a

@@ -38,6 +38,7 @@ const (
 	hasPayload
 	hasFETH
 	hasDETH
+	hasXRCETH
 )
 
 var opcodeHeaders = map[rocev2.Opcode]int{
@@ -92,11 +93,12 @@ func format(p *rocev2.Packet, dst rocev2.QPN, keys keyNamer) string {
 	}
 	h := opcodeHeaders[op]
 	syndrome := p.AETH.Syndrome
-	if op == 0x11 {
+	if op == 0x11 || op == 0xb1 {
+		service := strings.TrimSuffix(name, "ACK")
 		if n, ok := nakNames[syndrome]; ok {
-			name = n
+			name = service + n
 		} else if syndrome&0xe0 == 0x20 {
-			name = "RNR"
+			name = service + "RNR"
 		}
 	}
 	fmt.Fprintf(&b, "%s psn=%s", name, psnString(p.BTH.PSN))
@@ -112,6 +114,7 @@ func format(p *rocev2.Packet, dst rocev2.QPN, keys keyNamer) string {
 	flag(p.BTH.BECN, "becn")
 	flag(p.BTH.DestQPN != dst, "dqpn="+p.BTH.DestQPN.String())
 	flag(p.BTH.PKey != 0xffff, fmt.Sprintf("pkey=0x%04x", p.BTH.PKey))
+	flag(h&hasXRCETH != 0, fmt.Sprintf("srqn=%d", p.XRCETH.SRQN))
 	if h&hasFETH != 0 {
 		fmt.Fprintf(&b, " type=%s level=%s", flushName(flushTypes, p.FETH.Type), flushName(flushLevels, p.FETH.Level))
 	}
@@ -123,7 +126,7 @@ func format(p *rocev2.Packet, dst rocev2.QPN, keys keyNamer) string {
 	}
 	if h&hasAtomic != 0 {
 		fmt.Fprintf(&b, " va=%#x rkey=%s", p.AtomicETH.VA, keys.keyName(ib.Key(p.AtomicETH.RKey)))
-		if op == 0x13 {
+		if op&0x1f == 0x13 {
 			fmt.Fprintf(&b, " compare=%d swap=%d", p.AtomicETH.Compare, p.AtomicETH.SwapAdd)
 		} else {
 			fmt.Fprintf(&b, " add=%d", p.AtomicETH.SwapAdd)
@@ -144,9 +147,9 @@ func format(p *rocev2.Packet, dst rocev2.QPN, keys keyNamer) string {
 func formatAETH(name string, a *rocev2.AETH) string {
 	s := ""
 	switch {
-	case name == "RNR":
+	case strings.HasSuffix(name, "RNR"):
 		s = fmt.Sprintf(" timer=%d", uint8(a.Syndrome&0x1f))
-	case strings.HasPrefix(name, "NAK"):
+	case strings.Contains(name, "NAK-"):
 	case a.Syndrome < 0x20:
 		if a.Syndrome != 0x1f {
 			s = fmt.Sprintf(" credits=%d", uint8(a.Syndrome))
@@ -194,14 +197,18 @@ func parsePacket(words []string, dst rocev2.QPN, keys keyNamer) (rocev2.Packet, 
 }
 
 func parseOpcode(name string, p *rocev2.Packet) error {
+	ack, bare := rocev2.Opcode(0x11), strings.TrimPrefix(name, "XRC_")
+	if bare != name {
+		ack = 0xb1
+	}
 	for s, n := range nakNames {
-		if n == name {
-			p.BTH.Opcode, p.AETH.Syndrome = 0x11, s
+		if n == bare {
+			p.BTH.Opcode, p.AETH.Syndrome = ack, s
 			return nil
 		}
 	}
-	if name == "RNR" {
-		p.BTH.Opcode, p.AETH.Syndrome = 0x11, 0x20
+	if bare == "RNR" {
+		p.BTH.Opcode, p.AETH.Syndrome = ack, 0x20
 		return nil
 	}
 	for op, n := range opcodeNames {
@@ -258,6 +265,8 @@ func parseField(p *rocev2.Packet, key, val string, keys keyNamer) error {
 		p.BTH.DestQPN = rocev2.QPN(n)
 	case "qkey":
 		p.DETH.QKey = uint32(n)
+	case "srqn":
+		p.XRCETH.SRQN = uint32(n)
 	case "sqpn":
 		p.DETH.SrcQPN = rocev2.QPN(n)
 	case "pkey":

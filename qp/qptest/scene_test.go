@@ -50,6 +50,7 @@ type actor struct {
 	polled  int         // packets emitted during the running command
 	srq     *sharedReceives
 	to      *ib.AddressHandle // UD: of the other side
+	xrcd    xrcDomain         // of an XRC target
 }
 
 // scene is the state of one running script.

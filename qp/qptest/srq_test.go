@@ -1,6 +1,7 @@
 package qptest
 
 import (
+	"github.com/gosoftroce/rocev2/memreg"
 	"github.com/gosoftroce/rocev2/qp"
 )
 
@@ -9,11 +10,12 @@ type sharedReceives struct {
 	qp.SRQ
 	s    *scene
 	name string
+	pd   *memreg.PD
 }
 
 // newSharedReceives makes one of 16 receives.
 func newSharedReceives(s *scene, a *actor, sge int) *sharedReceives {
-	r := &sharedReceives{s: s, name: a.name}
+	r := &sharedReceives{s: s, name: a.name, pd: a.node.pd}
 	r.Init(16, max(sge, 1), a.node.pd, nil)
 	return r
 }
