@@ -178,12 +178,11 @@ func (q *QP) Stats() qp.Stats {
 // Modify changes state and attributes (IBTA 11.2.5.2). AV.SrcPort may be
 // AutoSourcePort; Attr then returns the port that was chosen.
 func (q *QP) Modify(a *ib.Attr, mask ib.AttrMask) error {
-	if err := q.checkDevice(a, mask); err != nil {
-		return err
-	}
-	a, err := q.withSourcePort(q.withZone(a, mask), mask)
-	if err != nil {
-		return err
+	if q.typ.Service() != rocev2.ServiceUD { // which takes nothing of a peer
+		var err error
+		if a, err = q.forDevice(a, mask); err != nil {
+			return err
+		}
 	}
 	s := q.shard
 	s.lock()
@@ -211,6 +210,15 @@ func (q *QP) modify(a *ib.Attr, mask ib.AttrMask) (sent <-chan struct{}, err err
 
 // flush sends what q has come to have to send. It is called as shard.flush is.
 func (q *QP) flush() { q.shard.flushFor(0, q.core, q.shard.poller.standby.Load()) }
+
+// forDevice checks attributes, opens the source port that they ask for, and
+// returns them as the state machine takes them.
+func (q *QP) forDevice(a *ib.Attr, mask ib.AttrMask) (*ib.Attr, error) {
+	if err := q.checkDevice(a, mask); err != nil {
+		return nil, err
+	}
+	return q.withSourcePort(q.withZone(a, mask), mask)
+}
 
 // checkDevice checks what the state machine cannot know: what this device and
 // its link can do.

@@ -3,6 +3,7 @@ package verbs_test
 import (
 	"bytes"
 	"errors"
+	"net/netip"
 	"testing"
 
 	"github.com/gosoftroce/rocev2/fabric"
@@ -266,6 +267,30 @@ func TestAHFromWCErrors(t *testing.T) {
 	} {
 		if ah, err := a.pd.AHFromWC(c.wc, c.buf); err == nil {
 			t.Errorf("%+v of %d bytes: %+v", c.wc, len(c.buf), ah.Query())
+		}
+	}
+}
+
+// TestUDHasNoPeer: what belongs to a peer is refused as such, whatever its
+// value.
+func TestUDHasNoPeer(t *testing.T) {
+	t.Parallel()
+	a, _ := newPair(t, 64)
+	q := a.newQP(verbs.QPConfig{Type: verbs.UD})
+	check(t, q.Init())
+	for _, c := range []struct {
+		mask verbs.AttrMask
+		attr verbs.Attr
+	}{
+		{verbs.AttrAV, verbs.Attr{}},
+		{verbs.AttrAV, verbs.Attr{AV: verbs.AddressVector{DGID: netip.MustParseAddr("239.1.2.3"), SrcPort: 50000}}},
+		{verbs.AttrPathMTU, verbs.Attr{PathMTU: verbs.MTU4096}},
+		{verbs.AttrMaxRdAtomic, verbs.Attr{MaxRdAtomic: 200}},
+		{verbs.AttrMaxDestRdAtomic, verbs.Attr{MaxDestRdAtomic: 200}},
+	} {
+		var m *verbs.ModifyError
+		if err := q.Modify(&c.attr, c.mask); !errors.As(err, &m) || m.Err != verbs.ErrAttrNotAllowed || m.Attr != c.mask || m.Type != verbs.UD {
+			t.Errorf("%v of a UD queue pair: %v", c.mask, err)
 		}
 	}
 }
