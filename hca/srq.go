@@ -68,9 +68,6 @@ func (pd *PD) CreateSRQ(c SRQConfig) (*SRQ, error) {
 	if err := o.reserve(kindSRQ); err != nil {
 		return nil, err
 	}
-	if c.CQ != nil {
-		c.CQ.foreign.Store(true) // the targets live on any shard
-	}
 	s := &SRQ{pd: pd, xrcd: c.XRCD}
 	s.ring.Init(c.MaxWR, c.MaxSGE, pd.core, sink)
 	s.ring.SetLimit(c.Limit)
