@@ -55,8 +55,8 @@ func (mr *MR) Reregister(c Reregistration) error {
 	if c.Options != nil {
 		c.Options(&o)
 	}
-	if to.owner != from.owner {
-		return errOtherContext
+	if err := to.owner.usableBy(from.owner); err != nil {
+		return err
 	}
 	next, err := to.takeOver(mr, old, m, o)
 	if err != nil {

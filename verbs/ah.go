@@ -45,9 +45,11 @@ func (pd *PD) CreateAH(av AddressVector) (*AddressHandle, error) {
 
 // AHFromWC makes an address handle for answers to a datagram that was received:
 // wc is its completion, and buffer what it was received into, which begins with
-// the header. The traffic class and the hop limit are those that it came with;
-// where the network has marked it (ECN), the answer is ECN-capable. The queue
-// pair that the answer is for is wc.SrcQPN.
+// the header. The traffic class is that which it came with; where the network
+// has marked it (ECN), the answer is ECN-capable. The hop limit is the system's
+// default: that of the header is what was left of it on the way. The queue pair
+// that the answer is for is wc.SrcQPN. Its Q_Key is not in the datagram: the
+// program knows it, as all datagrams of one service mostly have the same.
 //
 // The error says why there is no address in wc and buffer, or is as that of
 // CreateAH.
@@ -63,7 +65,7 @@ func (pd *PD) AHFromWC(wc WC, buffer []byte) (*AddressHandle, error) {
 	if class&ecnMask == ecnMarked {
 		class = class&^ecnMask | ecnCapable
 	}
-	return pd.CreateAH(AddressVector{DGID: h.Src, TrafficClass: class, HopLimit: h.HopLimit})
+	return pd.CreateAH(AddressVector{DGID: h.Src, TrafficClass: class})
 }
 
 // The ECN field (RFC 3168).

@@ -51,8 +51,9 @@ var errNothingToChange = errors.New("nothing to change: give ToPD, ToAccess or T
 // and is not complete goes on. The wire address stays, unless ToMemory changes
 // it.
 //
-// On an error the region is as it was. The error wraps ErrClosed, or says what
-// is wrong, for example that a memory window is bound to the region.
+// On an error the region is as it was. The error wraps ErrClosed; ErrInUse,
+// because a memory window is bound to the region; or ErrOtherDevice; or says
+// what is wrong.
 func (mr *MR) Reregister(changes ...Reregistration) error {
 	var r reregistration
 	for _, f := range changes {
@@ -78,7 +79,8 @@ func (mr *MR) Reregister(changes ...Reregistration) error {
 
 // Share registers the memory of the region once more, in pd, with rights and
 // keys of its own (IBTA 11.2.8.6). Without an option it has the wire address of
-// mr. The memory stays until both regions are closed, in any order. The error
+// mr. The domain may be of another device. The memory stays until both regions
+// are closed, in any order. The error
 // is as that of RegisterMemory.
 func (mr *MR) Share(pd *PD, access Access, opts ...RegOption) (*MR, error) {
 	o := mr.region().Options()

@@ -158,3 +158,25 @@ func TestZeroBasedMapping(t *testing.T) {
 		t.Errorf("at %#x", mr.Addr())
 	}
 }
+
+// The memory of a region can be shared with another device, and outlives the
+// first. The region itself does not move there.
+func TestShareWithAnotherDevice(t *testing.T) {
+	t.Parallel()
+	a, b := newPair(t, 4096)
+	mr, err := a.pd.AllocMemory(4096, verbs.LocalWrite|verbs.RemoteWrite)
+	check(t, err)
+	if err := mr.Reregister(verbs.ToPD(b.pd)); !errors.Is(err, verbs.ErrOtherDevice) {
+		t.Errorf("%v", err)
+	}
+	shared, err := mr.Share(b.pd, verbs.LocalWrite|verbs.RemoteWrite)
+	check(t, err)
+	check(t, mr.Close())
+	a.post(verbs.SendWR{Opcode: verbs.OpWrite, Inline: []byte("to b"), Remote: shared.RemoteAt(100)})
+	a.waitOK(0)
+	check(t, a.dev.Close())
+	if got := string(shared.Bytes()[100:104]); got != "to b" {
+		t.Errorf("the memory has %q", got)
+	}
+	check(t, shared.Close())
+}

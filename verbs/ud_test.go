@@ -53,6 +53,7 @@ func TestDatagram(t *testing.T) {
 	b.recv(7, 1000, verbs.GRHLen+4096)
 	wr := a.datagram(b, 1, 4096)
 	wr.Opcode, wr.Imm = verbs.OpSendImm, 0xdeadbeef
+	check(t, wr.AH.Modify(verbs.AddressVector{DGID: addrB, TrafficClass: 0x68, HopLimit: 1}))
 	a.post(wr)
 	a.waitOK(1)
 	wc := b.waitOK(7)
@@ -65,12 +66,12 @@ func TestDatagram(t *testing.T) {
 	}
 	grh, err := verbs.ParseGRH(buf)
 	check(t, err)
-	if grh.Src != addrA || grh.Dst != addrB || grh.HopLimit == 0 {
+	if grh.Src != addrA || grh.Dst != addrB || grh.HopLimit != 1 {
 		t.Errorf("header %+v", grh)
 	}
 	back, err := b.pd.AHFromWC(wc, buf)
 	check(t, err)
-	if av := back.Query(); av.DGID != addrA || av.HopLimit != grh.HopLimit {
+	if av := back.Query(); av.DGID != addrA || av.HopLimit != 0 || av.TrafficClass != 0x68 {
 		t.Errorf("address handle of the completion %+v", av)
 	}
 	a.recv(8, 0, 100)
@@ -78,6 +79,10 @@ func TestDatagram(t *testing.T) {
 	b.waitOK(2)
 	if wc := a.waitOK(8); wc.ByteLen != verbs.GRHLen+6 || string(a.mr.Bytes()[40:46]) != "answer" {
 		t.Errorf("answer %+v", wc)
+	}
+	// What was left of the hop limit does not bound the way back.
+	if grh, err := verbs.ParseGRH(a.mr.Bytes()); err != nil || grh.HopLimit < 64 {
+		t.Errorf("header of the answer %+v, %v", grh, err)
 	}
 }
 

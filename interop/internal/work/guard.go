@@ -118,7 +118,7 @@ func (g *Guard) watch(idle time.Duration, alive func() uint64, report func(done 
 			report(n)
 		}
 		if idle > 0 && still >= idle {
-			g.cancel(fmt.Errorf("%w for %v, after %d operations: the two sides may run different tests, sizes or numbers of iterations",
+			g.cancel(fmt.Errorf("%w for %v, after %d operations: the peer is gone, or the two sides run different tests, sizes or numbers of iterations",
 				interop.ErrNoProgress, idle, n))
 			return
 		}
