@@ -172,13 +172,14 @@ func (pd *PD) registerMapping(what string, m *mapping.Mapping, access Access, op
 }
 
 func (pd *PD) register(what string, m memreg.Memory, access Access, opts []RegOption, free func() error) (*MR, error) {
-	o, n := memreg.Options{Access: access}, m.Len() // a failure may free m
+	o := memreg.Options{Access: access}
 	applyOptions(&o, opts)
+	data, n := m.Bytes(), m.Len() // m may be freed by a failure, or by who closes the domain
 	core, err := pd.core.Register(m, o, free)
 	if err != nil {
 		return nil, fmt.Errorf("verbs: register %d bytes of %s: %w", n, what, err)
 	}
-	return newMR(core, m.Bytes()), nil
+	return newMR(core, data), nil
 }
 
 // Bytes returns the region's memory. Memory from AllocMemory or MapFile must

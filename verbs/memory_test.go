@@ -1,8 +1,12 @@
 package verbs_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/gosoftroce/rocev2/verbs"
@@ -87,5 +91,31 @@ func TestRegistrationsThatCannotWork(t *testing.T) {
 		if _, err := register(); err == nil {
 			t.Errorf("%s: accepted", name)
 		}
+	}
+}
+
+// Memory that is allocated beside the Close of its domain is refused, or given
+// back with it.
+func TestAllocMemoryBesideClose(t *testing.T) {
+	t.Parallel()
+	a, _ := newPair(t, 64)
+	for range 300 {
+		pd, err := a.dev.AllocPD()
+		check(t, err)
+		var wg sync.WaitGroup
+		var began atomic.Int32
+		for range 2 {
+			wg.Go(func() {
+				began.Add(1)
+				if _, err := pd.AllocMemory(4096, verbs.LocalWrite); err != nil && !errors.Is(err, verbs.ErrClosed) {
+					t.Error(err)
+				}
+			})
+		}
+		for began.Load() < 2 {
+			runtime.Gosched()
+		}
+		check(t, pd.Close())
+		wg.Wait()
 	}
 }
