@@ -58,8 +58,8 @@ test-portable: ## the link of other systems, on this one
 	$(GO) test -tags portable ./transport/udp ./hca ./verbs ./interop/... ./e2e/loopback ./cmd/... \
 		-skip 'SourcePort|TrafficClass|^TestDemoWithFaults$$|^TestShards$$|^TestMulticast$$|^TestMarkedDatagrams$$|^TestOpenErrorsSayWhatToDo$$'
 
-seeds: ## the seeded world in virtual time, SEEDS of them
-	$(GO) test ./qp/qptest -count=1 -timeout 25m -run '^TestWorld' -seeds $(SEEDS)
+seeds: ## the seeded worlds in virtual time, SEEDS of each
+	$(GO) test ./qp/qptest -count=1 -timeout 25m -run '^Test(XRC|Shared|Datagram)?World' -seeds $(SEEDS)
 
 fuzz: ## every fuzz target for FUZZTIME
 	scripts/fuzz.sh $(FUZZTIME)

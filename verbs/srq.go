@@ -53,8 +53,10 @@ const (
 // reset in the middle of the message, the receive is gone without a completion,
 // as those of a queue pair's own queue are.
 //
-// When the queue is empty, the peer is told to try again
-// (ConnectConfig.MinRNRTimer).
+// When the queue is empty, the peer is told to try again after
+// ConnectConfig.MinRNRTimer. Where receives are short, a time of the order in
+// which they are posted has all queue pairs go on together. With a much longer
+// one they finish one after the other.
 type SRQ struct {
 	dev    *Device
 	core   *hca.SRQ
