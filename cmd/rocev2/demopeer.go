@@ -188,7 +188,7 @@ func (p *demoPeer) setUp() (err error) {
 	if p.pd, err = p.dev.AllocPD(); err != nil {
 		return err
 	}
-	access := verbs.LocalWrite | verbs.RemoteWrite | verbs.RemoteRead | verbs.RemoteAtomic
+	access := verbs.LocalWrite | verbs.RemoteWrite | verbs.RemoteRead | verbs.RemoteAtomic | verbs.FlushGlobal
 	if p.mr, err = p.pd.AllocMemory(demoTotal, access); err != nil {
 		return err
 	}

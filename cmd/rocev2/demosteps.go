@@ -20,6 +20,8 @@ var demoSteps = []demoStep{
 	{"CMP_SWAP", "swaps a 64-bit word if it has the expected value", 8, demoCompareSwap},
 	{"CMP_SWAP", "leaves it alone if it has another value", 8, demoCompareSwapFails},
 	{"FETCH_ADD", "adds to a 64-bit word and returns what it was", 8, demoFetchAdd},
+	{"ATOMIC_WRITE", "writes a 64-bit word of the peer at once", 8, demoAtomicWrite},
+	{"FLUSH", "waits until what was written is visible to all there", 4096, demoFlush},
 	{"SEND_INV", "a message that invalidates a key of the peer", 64, demoSendInv},
 	{"WRITE", "with a key that the peer never gave", 64, demoWrongKey},
 }
@@ -164,6 +166,56 @@ func demoCompareSwapFails(ctx context.Context, d *demo, _ int) (string, error) {
 
 func demoFetchAdd(ctx context.Context, d *demo, _ int) (string, error) {
 	return d.atomic(ctx, verbs.SendWR{Opcode: verbs.OpFetchAdd, CompareAdd: 42}, 2000, 2042)
+}
+
+func demoAtomicWrite(ctx context.Context, d *demo, size int) (string, error) {
+	const before, after = 2042, 4711
+	if _, err := d.child.ask(ctx, demoAsk{Do: "store", Word: before}); err != nil {
+		return "", err
+	}
+	if err := d.mr.Store64(demoWord, after); err != nil {
+		return "", err
+	}
+	err := d.finish(ctx, verbs.SendWR{
+		Opcode: verbs.OpAtomicWrite, SGList: []verbs.SGE{d.mr.Slice(demoWord, size)}, Remote: d.hello.Memory.At(demoWord),
+	})
+	if err != nil {
+		return "", err
+	}
+	got, err := d.child.ask(ctx, demoAsk{Do: "load"})
+	if err != nil {
+		return "", err
+	}
+	if got.Word != after {
+		return "", mismatchf("the word is %d, expected %d", got.Word, after)
+	}
+	return fmt.Sprintf("ok, it was %d, now %d", before, got.Word), nil
+}
+
+// demoFlush posts a WRITE and the FLUSH of it at once, and waits for the FLUSH
+// alone.
+func demoFlush(ctx context.Context, d *demo, size int) (string, error) {
+	buf := d.mr.Bytes()[:size]
+	pattern(buf, 88)
+	err := d.qp.PostSend(verbs.SendWR{Opcode: verbs.OpWrite, SGList: []verbs.SGE{d.mr.Slice(0, size)}, Remote: d.hello.Memory.At(0)})
+	if err != nil {
+		return "", err
+	}
+	err = d.finish(ctx, verbs.SendWR{
+		Opcode: verbs.OpFlush, FlushType: verbs.GlobalVisibility, FlushLevel: verbs.FlushRange,
+		Length: uint32(size), Remote: d.hello.Memory.At(0),
+	})
+	if err != nil {
+		return "", err
+	}
+	got, err := d.child.ask(ctx, demoAsk{Do: "sum", Length: size})
+	if err != nil {
+		return "", err
+	}
+	if got.Sum != sum(buf) {
+		return "", mismatchf("the content is different")
+	}
+	return "ok, the content of a WRITE before it is there", nil
 }
 
 // demoSendInv has the peer grant a key, ends it with a message, and sees that

@@ -209,7 +209,7 @@ func TestPcapErrors(t *testing.T) {
 	}
 	addr, errs := freeAddress(), &buffer{}
 	code := run(t.Context(), strings.Fields("demo --rates 0 --pcap - --local "+addr+" --peer "+freeAddress()), streams{out: &full{left: 100_000}, err: errs})
-	if code != exitFailure || !strings.Contains(errs.String(), "not complete: disk full") || !strings.Contains(errs.String(), "All 11 operations") {
+	if code != exitFailure || !strings.Contains(errs.String(), "not complete: disk full") || !strings.Contains(errs.String(), "All 13 operations") {
 		t.Errorf("exit status %d, %q", code, errs.String())
 	}
 }
@@ -257,7 +257,7 @@ func TestDemoWithFaults(t *testing.T) {
 	if r.code != 0 {
 		t.Fatalf("exit status %d: %s\n%s", r.code, r.err, r.out)
 	}
-	for _, want := range []string{"All 11 operations", "Faults, of ", " packets: ", "Repaired: "} {
+	for _, want := range []string{"All 13 operations", "Faults, of ", " packets: ", "Repaired: "} {
 		if !strings.Contains(r.out, want) {
 			t.Errorf("%q is not in\n%s", want, r.out)
 		}

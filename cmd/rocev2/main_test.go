@@ -455,7 +455,7 @@ func TestDemo(t *testing.T) {
 	if r.code != 0 {
 		t.Fatalf("exit status %d: %s\n%s", r.code, r.err, r.out)
 	}
-	for _, want := range []string{"SEND_IMM", "WRITE_IMM", "READ", "CMP_SWAP", "FETCH_ADD", "REM_ACCESS_ERR as it must be", "SEND bandwidth", "All 11 operations"} {
+	for _, want := range []string{"SEND_IMM", "WRITE_IMM", "READ", "CMP_SWAP", "FETCH_ADD", "ATOMIC_WRITE", "FLUSH", "REM_ACCESS_ERR as it must be", "SEND bandwidth", "All 13 operations"} {
 		if !strings.Contains(r.out, want) {
 			t.Errorf("%q is not in\n%s", want, r.out)
 		}
