@@ -1,6 +1,7 @@
 package verbs_test
 
 import (
+	"net/netip"
 	"time"
 
 	"github.com/gosoftroce/rocev2/verbs"
@@ -145,4 +146,91 @@ func (c *caller) changeCQ() {
 	} else {
 		_ = cq.SetModeration(int(int8(c.next())), time.Duration(int8(c.next()))*10*time.Microsecond)
 	}
+}
+
+// batch posts several requests at once, to a queue pair of any type, and bounds
+// its rate.
+func (c *caller) batch() {
+	q := pick(c, c.qps)
+	if c.next()%8 == 0 {
+		_ = q.it.SetRateLimit(uint64(c.next32())<<(c.next()%32), int(int8(c.next()))<<8)
+	}
+	b := q.it.NewBatch()
+	if c.next()%16 == 0 {
+		b.Signaled()
+	}
+	var ids []uint64
+	for range c.next() % 4 {
+		switch c.next() % 4 {
+		case 0:
+			b.Send(c.list(verbs.OpSend, q.of)...)
+		case 1:
+			b.SendImm(7).Inline(make([]byte, c.next()))
+		case 2:
+			b.Add(verbs.SendWR{Opcode: verbs.Opcode(c.next() % 20)})
+		default:
+			b.Write(verbs.RemoteMemory{}.At(uint64(c.next())), c.list(verbs.OpWrite, q.of)...)
+		}
+		if len(c.ahs) > 0 {
+			b.To(mate(c, c.ahs, q.of), verbs.QPN(c.next()), datagramQKey)
+		}
+		c.id++
+		ids = append(ids, c.id)
+		c.posted[c.id] = true
+		b.ID(c.id).Signaled()
+	}
+	if c.next()%16 == 0 {
+		b.Abort()
+	}
+	if n := b.Len(); b.Post() != nil || n == 0 {
+		for _, id := range ids {
+			delete(c.posted, id)
+		}
+	}
+}
+
+// groups attaches queue pairs of any type to multicast groups, and detaches
+// them.
+func (c *caller) groups() {
+	q, group := pick(c, c.qps).it, netip.AddrFrom4([4]byte{239, 0, 0, c.next() % 4})
+	if c.next()%8 == 0 {
+		group = pick(c, c.devs).Addr()
+	}
+	if c.next()&1 == 0 {
+		_ = q.Attach(group)
+	} else {
+		_ = q.Detach(group)
+	}
+	for _, g := range q.Device().Groups() {
+		if g.QPs <= 0 || !g.Addr.IsMulticast() {
+			c.t.Errorf("group %+v", g)
+		}
+	}
+}
+
+// implicit makes an implicit region over others, uses it and closes it.
+func (c *caller) implicit() {
+	pd := pick(c, c.pds).it
+	m, err := pd.RegisterImplicit(verbs.Access(c.next()) | verbs.LocalWrite)
+	if err != nil {
+		return
+	}
+	buf := make([]byte, 64)
+	c.closed(m.Allow(buf))
+	if len(c.mrs) > 0 {
+		mr := pick(c, c.mrs).it
+		if m.AllowMR(mr) == nil {
+			_ = mr.Prefetch(int(int8(c.next())), int(int8(c.next())), c.next()&1 != 0)
+			if c.next()&1 == 0 {
+				_ = m.ForbidMR(mr)
+			}
+		}
+	}
+	if q := c.qpOf(any(pd)); q != nil {
+		c.postTo(q, verbs.SendWR{Opcode: verbs.OpWrite, SGList: []verbs.SGE{m.SGE(buf)}, Remote: m.Remote(buf).At(0)})
+	}
+	if c.next()&1 == 0 {
+		_ = m.Forbid(buf)
+	}
+	c.closed(m.Close())
 }

@@ -144,6 +144,7 @@ var calls = []func(*caller){
 	func(c *caller) { d := pick(c, c.devs); ch, err := d.CreateCompChannel(); keep(c, &c.chs, ch, d, err) },
 	(*caller).useSRQ, (*caller).useSRQ, (*caller).handles, (*caller).datagram, (*caller).datagram, (*caller).activate, (*caller).changeCQ,
 	(*caller).domains, (*caller).windows, (*caller).windows, (*caller).fastRegions, (*caller).reregister,
+	(*caller).batch, (*caller).groups, (*caller).implicit,
 	(*caller).waitFor, (*caller).useMemory, (*caller).query, (*caller).close,
 }
 
