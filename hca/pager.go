@@ -21,25 +21,29 @@ import (
 
 const (
 	// maxPagers bounds the goroutines, each of which may keep a thread in
-	// the kernel.
+	// the kernel. A context that has none may have one beyond that.
 	maxPagers = 64
-	// maxRegionPagers are those for one region: one whose pages never come
-	// must not keep the pages of the others from coming.
+	// maxContextPagers are those for one context: a program whose pages
+	// never come must not keep those of the others from coming.
+	maxContextPagers = 16
+	// maxRegionPagers are those for one region, for the same reason.
 	maxRegionPagers = 4
 )
 
 type pager struct {
 	mu      sync.Mutex
 	waiting []pageJob
-	busy    map[*memreg.Region]int // goroutines that fetch pages of it now
+	busy    map[*memreg.Region]int // who fetches pages of it now
 	changed sync.Cond              // busy has, with mu
-	workers int
+	running int                    // goroutines that fetch pages
+	owners  map[*Context]int       // of these, how many each context has
 	wg      sync.WaitGroup
 }
 
 // pageJob is memory to be fetched and who waits for it.
 type pageJob struct {
 	f      qp.Fetch
+	owner  *Context
 	waiter pageWaiter
 }
 
@@ -47,7 +51,7 @@ type pageJob struct {
 type pageWaiter interface{ fetched(f qp.Fetch) }
 
 func newPager() *pager {
-	p := &pager{busy: map[*memreg.Region]int{}}
+	p := &pager{busy: map[*memreg.Region]int{}, owners: map[*Context]int{}}
 	p.changed.L = &p.mu
 	return p
 }
@@ -56,36 +60,57 @@ func (p *pager) add(j pageJob) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.waiting = append(p.waiting, j)
-	if p.workers < maxPagers {
-		p.workers++
-		p.wg.Go(p.work)
+	p.start()
+}
+
+// start begins what may be done. The caller holds mu.
+func (p *pager) start() {
+	for i := 0; i < len(p.waiting); {
+		j := p.waiting[i]
+		alive := j.alive()
+		if alive && !p.room(&j) {
+			i++
+			continue
+		}
+		p.waiting = slices.Delete(p.waiting, i, i+1)
+		if alive {
+			p.busy[j.f.Region]++
+			p.running++
+			p.owners[j.owner]++
+		}
+		p.wg.Go(func() { p.do(j, alive) })
 	}
 }
 
-// work does jobs until there is none that may be done.
-func (p *pager) work() {
+// alive reports whether the region of the job is. If not the job only tells its
+// queue pair.
+func (j *pageJob) alive() bool { return j.f.Region != nil && j.f.Region.Alive() }
+
+// room reports whether there may be one more goroutine for what the job is
+// about.
+func (p *pager) room(j *pageJob) bool {
+	n := p.owners[j.owner]
+	return p.busy[j.f.Region] < maxRegionPagers && n < maxContextPagers && (p.running < maxPagers || n == 0)
+}
+
+// do does a job, and begins what that has made room for.
+func (p *pager) do(j pageJob, alive bool) {
+	j.f.Fault = ib.FaultGone
+	if alive {
+		j.f.Fault = j.f.Fetch()
+		p.done(j.f.Region)
+	}
+	j.waiter.fetched(j.f)
+	if !alive {
+		return
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for {
-		j, ok := p.take()
-		if !ok {
-			p.workers--
-			return
-		}
-		region := j.f.Region
-		alive := region != nil && region.Alive()
-		if alive {
-			p.busy[region]++
-		}
-		p.mu.Unlock()
-		j.f.Fault = ib.FaultGone
-		if alive {
-			j.f.Fault = j.f.Fetch()
-			p.done(region)
-		}
-		j.waiter.fetched(j.f)
-		p.mu.Lock()
+	p.running--
+	if p.owners[j.owner]--; p.owners[j.owner] == 0 {
+		delete(p.owners, j.owner)
 	}
+	p.start()
 }
 
 // fetch fetches memory for a caller who waits. It returns false if the region
@@ -114,23 +139,12 @@ func (p *pager) done(r *memreg.Region) {
 	p.changed.Broadcast()
 }
 
-// take takes the first job whose region has not enough goroutines yet. That of
-// a region which is gone only tells its queue pair.
-func (p *pager) take() (pageJob, bool) {
-	for i, j := range p.waiting {
-		if p.busy[j.f.Region] < maxRegionPagers || !j.f.Region.Alive() {
-			p.waiting = slices.Delete(p.waiting, i, i+1)
-			return j, true
-		}
-	}
-	return pageJob{}, false
-}
-
 // leave returns when nobody fetches pages of a region, which was deregistered:
 // then nobody will.
 func (p *pager) leave(r *memreg.Region) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.start() // those that wait for it are told now
 	for p.busy[r] > 0 {
 		p.changed.Wait()
 	}

@@ -264,3 +264,51 @@ func TestPagesOfOneRegionDoNotHoldUpOthers(t *testing.T) {
 		close(p.far.come)
 	})
 }
+
+// A program whose pages never come, in however many regions, does not keep
+// those of other programs from coming.
+func TestPagesOfOneContextDoNotHoldUpOthers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := newPagerTest(t, ib.OpWrite, 8, true, Config{})
+		other, err := p.a.dev.NewContext()
+		p.a.must(err)
+		theirs := *p.a
+		theirs.owner = other
+		theirs.pd, err = other.AllocPD()
+		p.a.must(err)
+		theirs.cq, err = other.CreateCQ(64, nil)
+		p.a.must(err)
+		for range maxPagers { // regions, each with as many goroutines as it may have
+			mr, err := p.a.pd.Register(&farMemory{Memory: p.far.Memory, come: p.far.come, asked: p.far.asked},
+				memreg.Options{Access: pagerAccess, Base: memreg.BaseZero}, nil)
+			p.a.must(err)
+			for range maxRegionPagers {
+				q := p.a.newQP()
+				p.a.connect(q, testAddrB, 77)
+				_, err := q.PostSend([]ib.SendWR{{Opcode: ib.OpWrite, SGList: []ib.SGE{mr.Region().SGE(0, 8)},
+					Remote: ib.RemoteAddr{Addr: p.remote.Region().Addr(), RKey: p.remote.Region().RKey()}}})
+				p.a.must(err)
+			}
+		}
+		synctest.Wait()
+		far := newFarMemory()
+		close(far.come)
+		mr, err := theirs.pd.Register(far, memreg.Options{Access: pagerAccess, Base: memreg.BaseZero}, nil)
+		p.a.must(err)
+		qa, qb := theirs.newQP(), p.b.newQP()
+		p.a.connect(qa, testAddrB, qb.QPN())
+		p.b.connect(qb, testAddrA, qa.QPN())
+		_, err = qa.PostSend([]ib.SendWR{{Opcode: ib.OpWrite, Signaled: true, SGList: []ib.SGE{mr.Region().SGE(0, 100000)},
+			Remote: ib.RemoteAddr{Addr: p.b.mr.Region().Addr(), RKey: p.b.mr.Region().RKey()}}})
+		p.a.must(err)
+		synctest.Wait()
+		if theirs.cq.pending.Load() != 1 {
+			t.Error("the pages of a program wait for those of another")
+		}
+		if n := 1 + len(p.far.asked); n != maxContextPagers {
+			t.Errorf("%d goroutines fetch pages of one context, not %d", n, maxContextPagers)
+		}
+		close(p.far.come)
+	})
+}

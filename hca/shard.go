@@ -128,4 +128,8 @@ func (s *shard) Event(q *engine.QP, k ib.Event) {
 }
 
 // Fetch implements engine.Sink.
-func (s *shard) Fetch(q *engine.QP, f qp.Fetch) { s.pager.add(pageJob{f, fetching{s, q}}) }
+func (s *shard) Fetch(q *engine.QP, f qp.Fetch) {
+	if user, ok := q.User.(*QP); ok {
+		s.pager.add(pageJob{f, user.owner, fetching{s, q}})
+	}
+}
