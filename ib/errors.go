@@ -49,6 +49,7 @@ var (
 	ErrDatagramTooLong = errors.New("datagram too long")
 	ErrNoBind          = errors.New("what to bind a memory window to is missing: Bind is not set")
 	ErrNoReg           = errors.New("how to register is missing: Reg is not set")
+	ErrNoKey           = errors.New("the key to invalidate is missing: InvalidateKey is not set")
 	ErrRemote          = errors.New("the remote address was made for a place outside of the peer's memory")
 )
 

@@ -183,7 +183,7 @@ func TestPageThatNeverComes(t *testing.T) {
 			p.late = func(_ *testEnd, f Fetch) bool { never = append(never, f); return true }
 			n := sizeOf(op, 5000)
 			must(t, p.b.PostRecv(&ib.RecvWR{ID: 2, SGList: p.b.sge(0, 1<<16)}))
-			must(t, p.a.PostSend(&ib.SendWR{ID: 1, Opcode: op, SGList: p.a.sge(0, n), Remote: p.b.remote(0), Signaled: true}))
+			must(t, p.a.PostSend(&ib.SendWR{ID: 1, Opcode: op, SGList: p.a.sge(0, n), InvalidateKey: keyFor(p.a, op), Remote: p.b.remote(0), Signaled: true}))
 			p.settle()
 			want := ""
 			if side == 1 {

@@ -63,6 +63,12 @@ var (
 	// ErrFlush: OpFlush has no FlushType, an unknown FlushLevel, or a
 	// SGList.
 	ErrFlush = ib.ErrFlush
+	// ErrNoBind: OpBindMW has no Bind.
+	ErrNoBind = ib.ErrNoBind
+	// ErrNoReg: OpRegMR has no Reg.
+	ErrNoReg = ib.ErrNoReg
+	// ErrNoKey: OpLocalInv or OpReadInv has no InvalidateKey.
+	ErrNoKey = ib.ErrNoKey
 	// ErrNoRdAtomic: ConnectConfig.MaxRdAtomic is 0.
 	ErrNoRdAtomic = ib.ErrNoRdAtomic
 	// ErrNoAH: a datagram has no AH.

@@ -12,6 +12,8 @@ func CheckLocal(wr *ib.SendWR) error {
 		return ib.ErrInline
 	case wr.Opcode == ib.OpBindMW && wr.Bind == nil:
 		return ib.ErrNoBind
+	case wr.Opcode == ib.OpLocalInv && wr.InvalidateKey == 0:
+		return ib.ErrNoKey
 	case wr.Opcode == ib.OpRegMR && wr.Reg == nil:
 		return ib.ErrNoReg
 	}

@@ -106,6 +106,8 @@ func (r *Requester) checkAnswered(wr *ib.SendWR, length uint64) error {
 	switch {
 	case r.c.Attr.MaxRdAtomic == 0:
 		return ib.ErrNoRdAtomic
+	case wr.Opcode.Is(ib.OpInvalidates) && wr.InvalidateKey == 0:
+		return ib.ErrNoKey
 	case wr.Opcode.Is(ib.OpAtomic) && length != 8:
 		return ib.ErrAtomicLength
 	case wr.Opcode == ib.OpAtomicWrite && length != 8:
