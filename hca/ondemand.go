@@ -42,7 +42,11 @@ func (m *ImplicitMR) giveBack() error {
 	defer m.mu.Unlock()
 	var err error
 	for addr := range m.held {
-		if e := m.forbid(addr); err == nil {
+		giveBack, e := m.revoke(addr)
+		if e == nil {
+			e = giveBack()
+		}
+		if err == nil {
 			err = e
 		}
 	}
@@ -85,20 +89,31 @@ func (m *ImplicitMR) allow(addr uint64, mem memreg.Memory, release func() error)
 }
 
 // Forbid takes back what was allowed from addr on. When it returns nothing
-// touches the memory through the region any more.
+// touches the memory through the region any more. Others may allow and forbid
+// while it waits for pages.
 func (m *ImplicitMR) Forbid(addr uint64) error {
 	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.forbid(addr)
+	giveBack, err := m.revoke(addr)
+	m.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	return giveBack()
 }
 
-func (m *ImplicitMR) forbid(addr uint64) error {
-	if !m.mem.Forbid(addr) {
-		return fmt.Errorf("%w: nothing is allowed from address %#x on", memreg.ErrAddress, addr)
+// revoke takes addr off the list and returns how to give its memory back. The
+// caller holds mu.
+func (m *ImplicitMR) revoke(addr uint64) (giveBack func() error, err error) {
+	fetching, ok := m.mem.Revoke(addr)
+	if !ok {
+		return nil, fmt.Errorf("%w: nothing is allowed from address %#x on", memreg.ErrAddress, addr)
 	}
 	release := m.held[addr]
 	delete(m.held, addr)
-	return release()
+	return func() error {
+		m.mr.dev.pager.await(fetching)
+		return release()
+	}, nil
 }
 
 // Prefetch brings n bytes at off of the region into memory, if they may be

@@ -149,3 +149,13 @@ func (p *pager) leave(r *memreg.Region) {
 		p.changed.Wait()
 	}
 }
+
+// await returns when pages are not being fetched any more that nobody asks for
+// again.
+func (p *pager) await(fetching func() bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for fetching() {
+		p.changed.Wait()
+	}
+}

@@ -40,8 +40,9 @@ type allowed struct {
 
 	// The users are counted here and not in a list: whoever forbids the
 	// range waits for all of them, whatever list they have found it in.
-	users atomic.Int64 // accesses that are under way
-	gone  atomic.Bool  // it was forbidden
+	users    atomic.Int64 // accesses that are under way
+	fetching atomic.Int64 // fetches of pages, which may take long
+	gone     atomic.Bool  // it was forbidden
 }
 
 // NewImplicit returns an Implicit that allows nothing.
@@ -100,11 +101,22 @@ func (m *Implicit) Allow(addr uint64, mem Memory) error {
 // it waits, yielding the processor, for accesses that are under way, and for
 // pages that are being fetched.
 func (m *Implicit) Forbid(addr uint64) bool {
+	fetching, ok := m.Revoke(addr)
+	for ok && fetching() {
+		runtime.Gosched()
+	}
+	return ok
+}
+
+// Revoke is Forbid that does not wait for pages that are being fetched, which
+// may take as long as a disk or a network does. The memory may go when fetching
+// reports false; that does not change any more.
+func (m *Implicit) Revoke(addr uint64) (fetching func() bool, ok bool) {
 	for {
 		old := m.list.Load()
 		i := slices.IndexFunc(old.ranges, func(a *allowed) bool { return a.addr == addr })
 		if i < 0 {
-			return false
+			return nil, false
 		}
 		if !m.list.CompareAndSwap(old, &allowList{ranges: slices.Delete(slices.Clone(old.ranges), i, i+1)}) {
 			continue
@@ -114,7 +126,7 @@ func (m *Implicit) Forbid(addr uint64) bool {
 		for a.users.Load() != 0 {
 			runtime.Gosched()
 		}
-		return true
+		return func() bool { return a.fetching.Load() != 0 }, true
 	}
 }
 
@@ -208,10 +220,14 @@ func (m *Implicit) Present(addr, n uint64, write bool) bool {
 
 // Fetch fetches n bytes at an address, if they are allowed.
 func (m *Implicit) Fetch(addr, n uint64, write bool) {
-	if a := m.enter(addr, n); a != nil {
-		defer a.leave()
-		if p, ok := a.mem.(PagedMemory); ok {
-			p.Fetch(addr-a.addr, n, write)
-		}
+	a := m.enter(addr, n)
+	if a == nil {
+		return
+	}
+	a.fetching.Add(1) // before it is left, so that Revoke sees the one or the other
+	defer a.fetching.Add(-1)
+	a.leave()
+	if p, ok := a.mem.(PagedMemory); ok {
+		p.Fetch(addr-a.addr, n, write)
 	}
 }
