@@ -249,7 +249,7 @@ func (q *QP) PostSend(wr *ib.SendWR) error {
 // it returns which one.
 func (q *QP) PostSends(wrs []ib.SendWR) (int, error) {
 	for i := range wrs {
-		if err := checkSend(q, &wrs[i]); err != nil {
+		if err := checkSend(q, &wrs[i], i); err != nil {
 			return i, err
 		}
 	}
@@ -257,20 +257,23 @@ func (q *QP) PostSends(wrs []ib.SendWR) (int, error) {
 		return room, ib.ErrQueueFull
 	}
 	for i := range wrs {
-		if err := q.PostSend(&wrs[i]); err != nil {
+		if q.dgram != nil {
+			q.dgram.PostChecked(&wrs[i])
+		} else if err := q.PostSend(&wrs[i]); err != nil {
 			return i, err
 		}
 	}
 	return len(wrs), nil
 }
 
-// checkSend returns what PostSend would return, and queues nothing.
-func checkSend(q *QP, wr *ib.SendWR) error {
+// checkSend returns what PostSend would return of the request that is i places
+// behind the next one, and queues nothing.
+func checkSend(q *QP, wr *ib.SendWR, i int) error {
 	switch {
 	case q.req != nil:
 		return q.req.CheckPost(wr)
 	case q.dgram != nil:
-		return q.dgram.CheckPost(wr)
+		return q.dgram.CheckPost(wr, i)
 	}
 	return ib.ErrNoSend
 }

@@ -107,3 +107,40 @@ func TestDatagramMarks(t *testing.T) {
 		}
 	}
 }
+
+// A batch is posted whole or not at all, also beside the Close of its handle.
+func TestBatchBesideCloseOfItsHandle(t *testing.T) {
+	t.Parallel()
+	a, _ := newPair(t, 4096)
+	q := a.newQP(verbs.QPConfig{Type: verbs.UD, MaxSendWR: 256})
+	check(t, q.Activate(1))
+	for range 2000 {
+		ah, err := a.pd.CreateAH(verbs.AddressVector{DGID: addrB})
+		check(t, err)
+		b := q.NewBatch()
+		for range 100 {
+			b.Send().Inline([]byte{1}).To(ah, 77, 1)
+		}
+		b.Signaled()
+		before := q.Stats().SendPosted
+		closing, closed := make(chan struct{}), make(chan struct{})
+		go func() {
+			close(closing)
+			_ = ah.Close()
+			close(closed)
+		}()
+		<-closing
+		err = b.Post()
+		want := uint64(100)
+		if err != nil {
+			want = 0
+		}
+		if got := q.Stats().SendPosted - before; got != want {
+			t.Fatalf("%d of 100 requests were posted, and the error is %v", got, err)
+		}
+		if err == nil {
+			a.waitOK(0)
+		}
+		<-closed
+	}
+}

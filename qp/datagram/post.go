@@ -26,25 +26,48 @@ func (s *Sender) Post(wr *ib.SendWR) error {
 	if err != nil {
 		return err
 	}
+	push(s, wr, uint32(length), to)
+	return nil
+}
+
+// push queues a request that is as it must be, or completes it.
+func push(s *Sender, wr *ib.SendWR, length uint32, to destination) {
 	s.c.Stats.SendPosted++
 	if s.flushes() {
 		s.completeError(wr.ID, wr.Opcode, ib.StatusWRFlushErr, 0)
-		return nil
+		return
 	}
 	if s.datagrams() {
-		s.to[s.slot(s.queue.Tail)] = to
+		s.to[slot(s, s.queue.Tail)] = to
 	}
-	s.queue.Push(wr, uint32(length), wr.Signaled || s.signalAll)
-	return nil
+	s.queue.Push(wr, length, wr.Signaled || s.signalAll)
 }
 
 // flushes reports whether requests complete at once, with WR_FLUSH_ERR.
 func (s *Sender) flushes() bool { return s.c.State == ib.StateSQE || s.c.State == ib.StateErr }
 
-// CheckPost returns what Post would return, and queues nothing.
-func (s *Sender) CheckPost(wr *ib.SendWR) error {
-	_, _, err := s.check(wr)
+// CheckPost returns what Post would return of the request that is i places
+// behind the next one, and queues nothing. It keeps where the request goes, for
+// PostChecked: the handle may be destroyed at any moment.
+func (s *Sender) CheckPost(wr *ib.SendWR, i int) error {
+	_, to, err := s.check(wr)
+	if err == nil && s.datagrams() && !s.flushes() && i < s.queue.Room() {
+		s.to[slot(s, s.queue.Tail+uint32(i))] = to
+	}
 	return err
+}
+
+// PostChecked is Post of a request that CheckPost has let pass, in order.
+func (s *Sender) PostChecked(wr *ib.SendWR) {
+	var length uint64
+	if !wr.Opcode.Is(ib.OpLocal) {
+		length, _ = s.length(wr)
+	}
+	var to destination
+	if s.datagrams() && !s.flushes() {
+		to = s.to[slot(s, s.queue.Tail)]
+	}
+	push(s, wr, uint32(length), to)
 }
 
 // Room returns how many requests can be posted now.
@@ -77,7 +100,7 @@ func (s *Sender) check(wr *ib.SendWR) (length uint64, to destination, err error)
 }
 
 // slot returns the place of request i in s.to.
-func (s *Sender) slot(i uint32) uint32 { return i & uint32(len(s.to)-1) }
+func slot(s *Sender, i uint32) uint32 { return i & uint32(len(s.to)-1) }
 
 // checkOpcode checks that the service has the operation (IBTA 10.7.2.2).
 func (s *Sender) checkOpcode(wr *ib.SendWR) error {

@@ -115,7 +115,7 @@ func (s *Sender) pollNext(buf []byte, out *conn.Output) bool {
 		return false
 	}
 	if s.datagrams() {
-		out.CommitTo(size, s.to[s.slot(s.queue.Head)].av)
+		out.CommitTo(size, s.to[slot(s, s.queue.Head)].av)
 	} else {
 		out.Commit(size)
 	}
@@ -172,7 +172,7 @@ func (s *Sender) build(w *queue.Send, off, n uint32, buf []byte) (int, ib.Fault)
 	h.PadCount = rocev2.PadCount(int(n))
 	var b []byte
 	if s.datagrams() {
-		to := &s.to[s.slot(s.queue.Head)]
+		to := &s.to[slot(s, s.queue.Head)]
 		h.DestQPN = to.qpn
 		e := rocev2.DETH{QKey: to.qkey, SrcQPN: s.c.QPN}
 		if to.qkey&privileged != 0 || s.typ == ib.GSI {
