@@ -258,6 +258,7 @@ func TestPagesOfOneRegionDoNotHoldUpOthers(t *testing.T) {
 			Remote: ib.RemoteAddr{Addr: p.b.mr.Region().Addr(), RKey: p.b.mr.Region().RKey()}}})
 		p.a.must(err)
 		p.a.waitOK(1)
+		synctest.Wait()
 		if n := 1 + len(p.far.asked); n != maxRegionPagers {
 			t.Errorf("%d goroutines fetch pages of one region, not %d", n, maxRegionPagers)
 		}
