@@ -163,13 +163,18 @@ func (b *Batch) ToSRQ(number uint32) *Batch { b.last().RemoteSRQN = number; retu
 // Post posts all requests in order and starts sending them, or none if one of
 // them is refused: because it is wrong, or because the send queue has no room
 // for all. The batch is empty then, in either case. The error is that of
-// [QP.PostSend]; nothing was queued, whatever its Index.
+// [QP.PostSend]; nothing was queued, whatever its Index. That of a batch that is
+// longer than the send queue wraps ErrQueueFull and a *RangeError: waiting does
+// not help.
 func (b *Batch) Post() error {
 	defer b.Abort()
 	if b.err != nil {
 		return fmt.Errorf("verbs: post a batch on QP %v: %w", b.qp.QPN(), b.err)
 	}
 	n, err := b.qp.core.PostSends(sendWRsOf(b.wrs))
+	if most := b.qp.made.MaxSendWR; errors.Is(err, ErrQueueFull) && len(b.wrs) > most {
+		err = &batchTooLong{RangeError{What: "the number of requests in a batch", Got: len(b.wrs), Max: most}}
+	}
 	if err != nil && n < len(b.wrs) {
 		return &PostError{Index: n, ID: b.wrs[n].ID, Err: err}
 	}
@@ -181,3 +186,12 @@ func (b *Batch) Abort() {
 	clear(b.wrs) // address handles and lists of the program are not kept
 	b.wrs, b.sges, b.data, b.err = b.wrs[:0], b.sges[:0], b.data[:0], nil
 }
+
+// batchTooLong says that a batch can never be posted.
+type batchTooLong struct{ RangeError }
+
+func (e *batchTooLong) Error() string {
+	return e.RangeError.Error() + ", the size of the send queue (MaxSendWR): post it in parts"
+}
+
+func (e *batchTooLong) Unwrap() []error { return []error{ErrQueueFull, &e.RangeError} }

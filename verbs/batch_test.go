@@ -316,3 +316,30 @@ func TestSetRateLimit(t *testing.T) {
 		t.Errorf("in RESET: %v", err)
 	}
 }
+
+// A batch that is longer than the send queue never fits: its error says so,
+// and a full queue says that there will be room.
+func TestBatchLongerThanTheQueue(t *testing.T) {
+	t.Parallel()
+	a, b := newPair(t, 64)
+	batch := a.qp.NewBatch()
+	for n, want := range map[int]bool{65: true, 64: false} {
+		check(t, a.qp.Modify(&verbs.Attr{State: verbs.StateSQD}, verbs.AttrState))
+		for range n {
+			batch.Write(b.mr.RemoteAt(0)).Inline([]byte{1})
+		}
+		err := batch.Post()
+		if n == 64 {
+			check(t, err)
+			err = batch.Write(b.mr.RemoteAt(0)).Inline([]byte{1}).Post()
+		}
+		var tooLong *verbs.RangeError
+		if got := errors.As(err, &tooLong); got != want || !errors.Is(err, verbs.ErrQueueFull) || got && (tooLong.Got != 65 || tooLong.Max != 64) {
+			t.Errorf("%d requests: %v", n, err)
+		}
+		check(t, a.qp.Modify(&verbs.Attr{State: verbs.StateErr}, verbs.AttrState))
+		check(t, a.qp.Modify(&verbs.Attr{State: verbs.StateReset}, verbs.AttrState))
+		check(t, b.qp.Modify(&verbs.Attr{State: verbs.StateReset}, verbs.AttrState))
+		connect(t, a.qp, b.qp)
+	}
+}
