@@ -163,9 +163,9 @@ func (b *Batch) ToSRQ(number uint32) *Batch { b.last().RemoteSRQN = number; retu
 // Post posts all requests in order and starts sending them, or none if one of
 // them is refused: because it is wrong, or because the send queue has no room
 // for all. The batch is empty then, in either case. The error is that of
-// [QP.PostSend]; nothing was queued, whatever its Index. That of a batch that is
-// longer than the send queue wraps ErrQueueFull and a *RangeError: waiting does
-// not help.
+// [QP.PostSend]; nothing was queued, whatever its Index. That of a batch which
+// is longer than the send queue wraps ErrQueueFull and a *RangeError: waiting
+// does not help.
 func (b *Batch) Post() error {
 	defer b.Abort()
 	if b.err != nil {
