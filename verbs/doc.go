@@ -32,6 +32,15 @@
 // [OnDemand] right, and an [ImplicitMR], are for memory larger than what is
 // used of it.
 //
+// # Services
+//
+// QPConfig.Type says what a queue pair is: RC, which repeats what is lost; UC,
+// which does not; UD, whose datagrams go to any AddressHandle, or to a
+// multicast group; GSI, for management datagrams; XRCInitiator and XRCTarget,
+// where a request names the shared receive queue of the peer that it is for.
+// Queue pairs of all types but XRCInitiator can take their receives from an
+// SRQ.
+//
 // # One device
 //
 // Two queue pairs of one device may be connected to each other, and one to
@@ -44,10 +53,11 @@
 // ([ErrQueueFull], [ErrRange], [ErrClosed] …), and errors.As gives the details
 // ([PostError], [ModifyError], [RangeError], [OpenError]).
 //
-// What fails later is a completion without success. [WC.Err] makes a WCError of
+// What fails later is a completion without success. WC.Err makes a [WCError] of
 // it. errors.Is and errors.As find its Status, and its Fault where an access to
-// local memory failed. The queue pair is in ERR then. [Device.AsyncEvent] tells
-// of what no completion reports.
+// local memory failed. The queue pair is in ERR then. Where a send of UC or UD
+// failed it is in SQE: it receives on. [Device.AsyncEvent] tells of what no
+// completion reports.
 //
 // Only a request that is not acknowledged shows that the peer is gone. A
 // program that waits for a receive alone learns nothing: it bounds the wait by
