@@ -65,10 +65,13 @@ func (t *Table) AllocFast(pd *PD, max uint64) (*FastRegion, error) {
 	}
 	rkey = rkey&^(keyVariants-1) | lkey&(keyVariants-1)
 	f := &FastRegion{pd: pd, max: max}
-	for s, key := range map[*slot]ib.Key{&f.lkey: lkey, &f.rkey: rkey} {
-		s.fast = f
-		s.current.Store(newDead(key))
-		t.windows.keys.insert(indexOf(key), &s.head)
+	for _, k := range [...]struct {
+		*slot
+		key ib.Key
+	}{{&f.lkey, lkey}, {&f.rkey, rkey}} {
+		k.fast = f
+		k.current.Store(newDead(k.key))
+		t.windows.keys.insert(indexOf(k.key), &k.head)
 	}
 	t.windows.fast++
 	t.regions.Add(1)
