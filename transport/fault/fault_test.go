@@ -328,3 +328,42 @@ func TestNoAllocations(t *testing.T) {
 		}
 	}
 }
+
+// copier is a link that copies what it receives into the batch, as the portable
+// link and those of package fabric do.
+type copier struct {
+	transport.Link
+	fill byte
+}
+
+func (c copier) Recv(b *transport.RxBatch) (int, error) {
+	b.Reset()
+	for range 40 {
+		b.AppendCopy(transport.RxPacket{Data: bytes.Repeat([]byte{c.fill}, 4000)})
+	}
+	return b.Len(), nil
+}
+
+// The packets of a batch that was filtered in place keep their memory: no other
+// batch gets it before the next Recv.
+func TestFilteredBatchKeepsItsMemory(t *testing.T) {
+	t.Parallel()
+	l := fault.New(copier{fill: 1}, 1, fault.Rule{Action: fault.Drop, Rate: 0.01})
+	mine, other := transport.NewRxBatch(64), transport.NewRxBatch(64)
+	for range 10 {
+		if _, err := l.Recv(mine); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := (copier{fill: 2}).Recv(other); err != nil {
+			t.Fatal(err)
+		}
+		for i, p := range mine.Packets() {
+			if p.Data[0] != 1 || p.Data[3999] != 1 {
+				t.Fatalf("packet %d has become another batch's", i)
+			}
+		}
+		if mine.Len() < 30 {
+			t.Fatalf("%d packets of 40 are left", mine.Len())
+		}
+	}
+}

@@ -66,18 +66,14 @@ func (l *Link) recvInPlace(b *transport.RxBatch) (int, error) {
 		s.counts.Packets += uint64(b.Len())
 		return b.Len(), nil
 	}
-	// Appending to the same batch overwrites places that have been read.
-	packets := b.Packets()
-	b.Reset()
-	for _, p := range packets {
-		switch r := s.decide(p.Data, 0); {
-		case r == nil:
-			b.Append(p)
-		case r.Action == Corrupt:
-			s.corrupt(&p)
-			b.Append(p)
+	b.Filter(func(p *transport.RxPacket) bool {
+		r := s.decide(p.Data, 0)
+		if r != nil && r.Action == Corrupt {
+			s.corrupt(p)
+			return true
 		}
-	}
+		return r == nil
+	})
 	return b.Len(), nil
 }
 
