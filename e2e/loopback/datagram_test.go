@@ -1,9 +1,9 @@
 package loopback
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
-	"runtime"
 	"testing"
 
 	"github.com/gosoftroce/rocev2/transport"
@@ -70,6 +70,9 @@ func TestDatagrams(t *testing.T) {
 			var sides [2]*side
 			for i := range sides {
 				dev, err := verbs.OpenAddr(freshIPv4(), verbs.Config{Shards: 4})
+				if errors.Is(err, errors.ErrUnsupported) {
+					t.Skip("the link of this system has no shards")
+				}
 				check(t, err)
 				t.Cleanup(func() { check(t, dev.Close()) })
 				sides[i] = newSide(t, dev)
@@ -85,6 +88,7 @@ func datagrams(t *testing.T, a, b *side, qkey uint32) {
 	check(t, a.qp.Activate(qkey))
 	check(t, b.qp.Activate(qkey))
 	src, dst := a.pd.Device().Addr(), b.pd.Device().Addr()
+	port := a.pd.Device().QueryPort() // some links know neither traffic classes nor source ports
 	av := verbs.AddressVector{DGID: dst, TrafficClass: 0x6a, HopLimit: 9, SL: 3}
 	ah, err := a.pd.CreateAH(av)
 	check(t, err)
@@ -92,7 +96,7 @@ func datagrams(t *testing.T, a, b *side, qkey uint32) {
 	for i, size := range []int{0, 1, 2, 3, 255, 256, 4095, 4096} {
 		if i == 4 { // another way there
 			av.TrafficClass, av.HopLimit = 0, 0
-			if runtime.GOOS == "linux" {
+			if port.SourcePorts {
 				av.SrcPort = verbs.AutoSourcePort
 			}
 			check(t, ah.Modify(av))
@@ -112,7 +116,7 @@ func datagrams(t *testing.T, a, b *side, qkey uint32) {
 		compare(t, "datagram", buf[verbs.GRHLen:][:size], a.mr.Bytes()[:size])
 		h, err := verbs.ParseGRH(buf)
 		check(t, err)
-		if h.Src != src || h.Dst != dst || h.TrafficClass != av.TrafficClass && runtime.GOOS == "linux" || av.HopLimit != 0 && h.HopLimit != 9 && runtime.GOOS == "linux" {
+		if h.Src != src || h.Dst != dst || port.ECN && (h.TrafficClass != av.TrafficClass || av.HopLimit != 0 && h.HopLimit != 9) {
 			t.Errorf("%d bytes: header %+v", size, h)
 		}
 		back, err := b.pd.AHFromWC(wc, buf)
@@ -124,7 +128,7 @@ func datagrams(t *testing.T, a, b *side, qkey uint32) {
 		a.waitOK(3)
 		check(t, back.Close())
 	}
-	if q := ah.Query(); q.SL != 3 || runtime.GOOS == "linux" && q.SrcPort < 49152 {
+	if q := ah.Query(); q.SL != 3 || port.SourcePorts && q.SrcPort < 49152 {
 		t.Errorf("address handle %+v", q)
 	}
 	for _, s := range []*side{a, b} {
