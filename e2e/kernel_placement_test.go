@@ -88,7 +88,7 @@ type placement struct {
 func TestPlacementSide(t *testing.T) {
 	where := strings.Fields(os.Getenv(placementEnv))
 	if len(where) != 5 {
-		t.Skip("it is a part of TestKernelPlacement")
+		t.Skip("nothing is missing: TestKernelPlacement runs it, in a process of its own")
 	}
 	p := newPlacement(t, where[0], where[1], net.JoinHostPort(where[2], where[3]))
 	if where[4] == "6.1" {
