@@ -67,6 +67,8 @@ var layers = map[string][]string{
 	"e2e/attack":   {"verbs", "rocev2", "transport", "transport/udp", "fabric", "clock", "ib", "memreg", "qp/..."},
 	"examples/...": {"verbs", "verbs/verbstest", "fabric", "transport/..."},
 	"internal/...": {},
+
+	"internal/devices": {"verbs"}, // for what dials and listens
 }
 
 // pure packages hold no goroutine, lock, clock, socket or log: time and
