@@ -45,7 +45,8 @@ type CompletionSink interface {
 	Complete(c *ib.WC) bool
 }
 
-// RecvRing is the ring of receives of one queue pair. It is a RecvSource.
+// RecvRing is the ring of receives of one queue pair. It is a RecvSource. It
+// grows as receives are posted.
 type RecvRing struct {
 	ids        []uint64
 	lens       []uint8
@@ -61,10 +62,19 @@ type RecvRing struct {
 // Init makes a ring for depth receives of sge entries each, which belong to pd
 // and complete to cq.
 func (r *RecvRing) Init(depth, sge int, pd *memreg.PD, cq CompletionSink) {
-	n := RingSize(depth)
-	*r = RecvRing{
-		ids: make([]uint64, n), lens: make([]uint8, n), sges: make([]ib.SGE, n*sge),
-		mask: uint32(n - 1), depth: uint32(depth), sge: uint32(sge), pd: pd, cq: cq,
+	*r = RecvRing{mask: ^uint32(0), depth: uint32(depth), sge: uint32(sge), pd: pd, cq: cq}
+}
+
+// grow gives the ring more slots. What is in it keeps its indices.
+func (r *RecvRing) grow() {
+	old := *r
+	n := moreSlots(len(old.ids), int(r.depth))
+	r.ids, r.lens, r.sges = make([]uint64, n), make([]uint8, n), make([]ib.SGE, n*int(r.sge))
+	r.mask = uint32(n - 1)
+	for i := r.head; i != r.tail; i++ {
+		from, to := i&old.mask, i&r.mask
+		r.ids[to], r.lens[to] = old.ids[from], old.lens[from]
+		copy(r.sges[to*r.sge:(to+1)*r.sge], old.sges[from*r.sge:])
 	}
 }
 
@@ -85,6 +95,9 @@ func (r *RecvRing) Clear() { r.head = r.tail }
 func (r *RecvRing) Push(wr *ib.RecvWR) bool {
 	if r.tail-r.head >= r.depth {
 		return false
+	}
+	if r.Len() == len(r.ids) {
+		r.grow()
 	}
 	i := r.tail & r.mask
 	r.ids[i] = wr.ID

@@ -60,8 +60,21 @@ func (w *Send) Answered() bool { return w.Is(ib.OpAnswered) }
 // ConsumesRecv reports whether the request takes a receive of the peer.
 func (w *Send) ConsumesRecv() bool { return w.Is(ib.OpConsumesRecv) }
 
+// firstSlots is how many slots a ring gets at the first post. It doubles until it
+// has all: many queue pairs never have more than a few requests outstanding,
+// and one that is idle takes no memory for what it might do.
+const firstSlots = 4
+
+// moreSlots returns how many slots a ring has next that has n, and needs one
+// more for depth entries.
+func moreSlots(n, depth int) int {
+	return min(max(2*n, firstSlots), RingSize(depth))
+}
+
 // SendRing is the ring of send requests with their scatter lists and inline
 // data. Indices run freely: the caller moves Head on when a request completes.
+// It grows as requests are posted, so pointers into it hold until the next
+// Push.
 type SendRing struct {
 	Head uint32 // oldest request that has not completed
 	Tail uint32 // next slot to post to
@@ -69,7 +82,7 @@ type SendRing struct {
 	requests []Send
 	sges     []ib.SGE
 	inline   []byte
-	mask     uint32
+	mask     uint32 // slots that there are - 1
 	depth    uint32
 	sge      uint32 // entries per slot
 	bytes    uint32 // inline bytes per slot
@@ -77,10 +90,20 @@ type SendRing struct {
 
 // Init makes a ring for depth requests of sge entries or inline bytes each.
 func (s *SendRing) Init(depth, sge, inline int) {
-	n := RingSize(depth)
-	*s = SendRing{
-		requests: make([]Send, n), sges: make([]ib.SGE, n*sge), inline: make([]byte, n*inline),
-		mask: uint32(n - 1), depth: uint32(depth), sge: uint32(sge), bytes: uint32(inline),
+	*s = SendRing{mask: ^uint32(0), depth: uint32(depth), sge: uint32(sge), bytes: uint32(inline)}
+}
+
+// grow gives the ring more slots. What is in it keeps its indices.
+func (s *SendRing) grow() {
+	old := *s
+	n := moreSlots(len(old.requests), int(s.depth))
+	s.requests, s.sges, s.inline = make([]Send, n), make([]ib.SGE, n*int(s.sge)), make([]byte, n*int(s.bytes))
+	s.mask = uint32(n - 1)
+	for i := s.Head; i != s.Tail; i++ {
+		w := s.At(i)
+		*w = *old.At(i)
+		copy(s.List(i, w), old.List(i, w))
+		copy(s.Data(i), old.Data(i))
 	}
 }
 
@@ -119,6 +142,9 @@ func (s *SendRing) Data(i uint32) []byte {
 
 // Push adds a request of length bytes; the caller has checked it and the room.
 func (s *SendRing) Push(wr *ib.SendWR, length uint32, signaled bool) {
+	if s.Len() == len(s.requests) {
+		s.grow()
+	}
 	i := s.Tail
 	w := s.At(i)
 	*w = Send{ID: wr.ID, Opcode: wr.Opcode, Kind: wr.Opcode.Flags(), Length: length, Remote: wr.Remote.Addr,
