@@ -60,8 +60,8 @@ func (w *Send) Answered() bool { return w.Is(ib.OpAnswered) }
 // ConsumesRecv reports whether the request takes a receive of the peer.
 func (w *Send) ConsumesRecv() bool { return w.Is(ib.OpConsumesRecv) }
 
-// firstSlots is how many slots a ring gets at the first post. It doubles until it
-// has all: many queue pairs never have more than a few requests outstanding,
+// firstSlots is how many slots a ring gets at the first post. It doubles until
+// it has all: many queue pairs never have more than a few requests outstanding,
 // and one that is idle takes no memory for what it might do.
 const firstSlots = 4
 
