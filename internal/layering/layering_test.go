@@ -25,6 +25,7 @@ const module = "github.com/gosoftroce/rocev2"
 var layers = map[string][]string{
 	"rocev2":        {},
 	"rocev2/layers": {"rocev2"},
+	"rocev2/mad":    {"rocev2"},
 
 	"clock": {},
 	"ib":    {"rocev2"},
@@ -73,7 +74,7 @@ var layers = map[string][]string{
 
 // pure packages hold no goroutine, lock, clock, socket or log: time and
 // randomness are parameters.
-var pure = []string{"clock", "internal/heap", "rocev2", "rocev2/layers", "ib", "memreg", "transport", "engine",
+var pure = []string{"clock", "internal/heap", "rocev2", "rocev2/layers", "rocev2/mad", "ib", "memreg", "transport", "engine",
 	"qp", "qp/queue", "qp/cc", "qp/conn", "qp/requester", "qp/responder", "qp/datagram"}
 
 // bannedImports are what a pure package (tests excepted) never imports.
