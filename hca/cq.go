@@ -22,7 +22,8 @@ type CQ struct {
 	userData any // the layer above's; set once, before the queue is used
 
 	mu      sync.Mutex
-	ring    []ib.WC // a power of two
+	ring    []ib.WC // a power of two, or empty; grows up to size
+	size    int     // entries that the queue holds, a power of two
 	head    uint32  // next to take
 	tail    uint32  // next to fill
 	back    []ib.WC // come before the ring: taken, and put back
@@ -71,7 +72,7 @@ func (c *Context) CreateCQ(n int, ch *CompChannel, opts ...CQOption) (*CQ, error
 	if err != nil {
 		return nil, err
 	}
-	cq := &CQ{dev: c.dev, owner: c, config: config, channel: ch, ring: newRing(n)}
+	cq := &CQ{dev: c.dev, owner: c, config: config, channel: ch, size: ringSize(n)}
 	cq.parker.init(c.dev, config.shard)
 	cq.spin.Store(int32(c.dev.spin))
 	if err := c.adopt(cq, kindCQ); err != nil {
@@ -80,8 +81,28 @@ func (c *Context) CreateCQ(n int, ch *CompChannel, opts ...CQOption) (*CQ, error
 	return cq, nil
 }
 
-// newRing returns a ring of at least n entries.
-func newRing(n int) []ib.WC { return make([]ib.WC, 1<<bits.Len(uint(n-1))) }
+// ringSize returns the power of two that holds n entries.
+func ringSize(n int) int { return 1 << bits.Len(uint(n-1)) }
+
+// firstEntries is how many entries a ring gets with the first completion. It
+// doubles until it has all: most of many queues never hold more than a few.
+const firstEntries = 4
+
+// grow gives a full ring more entries. The caller holds mu.
+func (cq *CQ) grow() {
+	ring := make([]ib.WC, min(max(2*len(cq.ring), firstEntries), cq.size))
+	cq.moveTo(ring)
+}
+
+// moveTo moves the entries to another ring, which holds them. The caller holds
+// mu.
+func (cq *CQ) moveTo(ring []ib.WC) {
+	held := cq.tail - cq.head
+	for i := range held {
+		ring[i] = cq.ring[int(cq.head+i)&(len(cq.ring)-1)]
+	}
+	cq.ring, cq.head, cq.tail = ring, 0, held
+}
 
 // SetUserData attaches a value of the layer above, once, before any other use.
 func (cq *CQ) SetUserData(v any) { cq.userData = v }
@@ -109,16 +130,18 @@ func (cq *CQ) usable(d *Device) error {
 func (cq *CQ) Cap() int {
 	cq.mu.Lock()
 	defer cq.mu.Unlock()
-	return len(cq.ring)
+	return cq.size
 }
 
 // Complete implements qp.CompletionSink. It is called with a shard locked.
 func (cq *CQ) Complete(c *ib.WC) bool {
 	cq.mu.Lock()
-	if cq.closed || int(cq.tail-cq.head) == len(cq.ring) {
+	if held := int(cq.tail - cq.head); cq.closed || held == cq.size {
 		cq.overflow(c)
 		cq.mu.Unlock()
 		return false
+	} else if held == len(cq.ring) {
+		cq.grow()
 	}
 	e := &cq.ring[int(cq.tail)&(len(cq.ring)-1)]
 	*e = *c
@@ -156,7 +179,7 @@ func (cq *CQ) overflow(c *ib.WC) {
 	if cq.closed || cq.lost.Entries > 0 {
 		return
 	}
-	cq.lost = Overrun{QPN: c.QPN, Entries: len(cq.ring)}
+	cq.lost = Overrun{QPN: c.QPN, Entries: cq.size}
 	cq.raised = true
 	cq.owner.events.push(event{ib.EventCQError, cq}) // before Close takes it out
 }
@@ -314,7 +337,7 @@ func (cq *CQ) Close() error {
 		return nil
 	}
 	cq.closed = true
-	cq.ring, cq.head, cq.tail, cq.back = nil, 0, 0, nil
+	cq.ring, cq.size, cq.head, cq.tail, cq.back = nil, 0, 0, 0, nil
 	cq.pending.Store(0)
 	ch, raised := cq.channel, cq.raised
 	cq.channel, cq.waiting = nil, 0

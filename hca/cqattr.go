@@ -101,7 +101,6 @@ func (cq *CQ) Resize(n int) error {
 	if err := checkRange("completion queue size", n, 1, ib.MaxCQE); err != nil {
 		return err
 	}
-	ring := newRing(n) // without the lock: it takes a while
 	cq.mu.Lock()
 	defer cq.mu.Unlock()
 	held := cq.tail - cq.head
@@ -111,10 +110,10 @@ func (cq *CQ) Resize(n int) error {
 	case int(held) > n:
 		return &RangeError{What: "size of a completion queue that has unpolled completions", Got: n, Min: int(held), Max: ib.MaxCQE}
 	}
-	for i := range held {
-		ring[i] = cq.ring[int(cq.head+i)&(len(cq.ring)-1)]
+	if cq.size = ringSize(n); cq.size < len(cq.ring) {
+		cq.moveTo(make([]ib.WC, cq.size))
 	}
-	cq.ring, cq.head, cq.tail, cq.lost = ring, 0, held, Overrun{}
+	cq.lost = Overrun{}
 	return nil
 }
 

@@ -333,3 +333,38 @@ func TestCQModeration(t *testing.T) {
 		}
 	}
 }
+
+// A completion queue takes memory for what it has held, and not for what it
+// might hold: many connections have one each.
+func TestCQGrowsAsItFills(t *testing.T) {
+	t.Parallel()
+	cq, err := newTestOwner(t).CreateCQ(100, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(cq.ring) != 0 || cq.Cap() != 128 {
+		t.Errorf("a new queue has %d entries, and room for %d", len(cq.ring), cq.Cap())
+	}
+	var wc [128]ib.WC
+	next, taken := uint64(0), uint64(0)
+	for _, n := range []int{1, 3, 4, 7, 33, 128} { // from places in the middle of the ring
+		for range n {
+			if !complete(cq, ib.WC{ID: next}) {
+				t.Fatalf("no room for %d", n)
+			}
+			next++
+		}
+		if size := ringSize(max(n, firstEntries)); len(cq.ring) != size {
+			t.Errorf("%d entries for %d completions, want %d", len(cq.ring), n, size)
+		}
+		for _, c := range wc[:cq.Poll(wc[:])] {
+			if c.ID != taken {
+				t.Fatalf("%d instead of %d", c.ID, taken)
+			}
+			taken++
+		}
+	}
+	if taken != next {
+		t.Errorf("took %d of %d", taken, next)
+	}
+}
