@@ -20,6 +20,15 @@ type peerClosedError struct{}
 func (peerClosedError) Error() string { return "the peer closed the control connection" }
 func (peerClosedError) Unwrap() error { return net.ErrClosed }
 
+// ErrDisconnected is wrapped by errors that say that the peer ended the
+// connection. errors.Is(err, net.ErrClosed) holds for it.
+var ErrDisconnected error = disconnectedError{}
+
+type disconnectedError struct{}
+
+func (disconnectedError) Error() string { return "the peer disconnected" }
+func (disconnectedError) Unwrap() error { return net.ErrClosed }
+
 // ErrNoProgress is wrapped by errors that say for how long nothing completed.
 var ErrNoProgress = errors.New("no progress")
 

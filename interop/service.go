@@ -47,3 +47,7 @@ func ParseService(name string) (Service, error) {
 
 // QKey is the Q_Key of the datagram tests of rdma-core and perftest.
 const QKey = 0x11111111
+
+// CMQKey is the Q_Key of the connection manager's datagrams (RDMA_UDP_QKEY of
+// rdma_cm): udaddy and mckey use it.
+const CMQKey = 0x01234567
