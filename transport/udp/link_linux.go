@@ -188,14 +188,14 @@ func (l *Link) Capabilities() transport.Capabilities {
 // ReadLinkMTU reads the MTU of the link's interface, and that of the way to
 // peer where packets leave by another one.
 func (l *Link) ReadLinkMTU(peer netip.Addr) int {
-	own := l.mtu.read()
+	own := l.mtu.read(l.interfaceMTU)
 	peer = peer.Unmap().WithZone("")
 	if !peer.IsValid() || peer.Is4() != l.local.Addr().Is4() {
 		return own
 	}
 	if peer.IsMulticast() {
-		if ifi, err := net.InterfaceByIndex(l.groups.iface); err == nil {
-			own = ifi.MTU // whatever the routes say
+		if mtu, ok := l.interfaceMTU(l.groups.iface); ok {
+			own = mtu // whatever the routes say
 		}
 		return own
 	}
@@ -207,8 +207,8 @@ func (l *Link) ReadLinkMTU(peer netip.Addr) int {
 		own = min(own, r.mtu)
 	}
 	if r.iface != 0 && r.iface != l.mtu.iface {
-		if ifi, err := net.InterfaceByIndex(r.iface); err == nil {
-			own = min(own, ifi.MTU)
+		if mtu, ok := l.interfaceMTU(r.iface); ok {
+			own = min(own, mtu)
 		}
 	}
 	return own

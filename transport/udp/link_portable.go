@@ -168,7 +168,15 @@ func (l *Link) Capabilities() transport.Capabilities {
 
 // ReadLinkMTU reads the MTU of the link's interface; the way to a peer is not
 // known on this system.
-func (l *Link) ReadLinkMTU(netip.Addr) int { return l.mtu.read() }
+func (l *Link) ReadLinkMTU(netip.Addr) int {
+	return l.mtu.read(func(index int) (int, bool) {
+		ifi, err := net.InterfaceByIndex(index)
+		if err != nil {
+			return 0, false
+		}
+		return ifi.MTU, true
+	})
+}
 
 // Wait blocks until a datagram is queued.
 func (l *Link) Wait() error {

@@ -28,13 +28,13 @@ func (m *ownMTU) init(addr netip.Addr) {
 	m.bytes.Store(int64(bytes))
 }
 
-// read asks the system.
-func (m *ownMTU) read() int {
+// read asks the system; byIndex returns the MTU of an interface.
+func (m *ownMTU) read(byIndex func(int) (int, bool)) int {
 	var bytes int
 	if m.iface == 0 {
 		bytes, _ = linkMTU(m.addr)
-	} else if ifi, err := net.InterfaceByIndex(m.iface); err == nil {
-		bytes = ifi.MTU
+	} else if mtu, ok := byIndex(m.iface); ok {
+		bytes = mtu
 	} else {
 		return int(m.bytes.Load()) // it is gone, and nothing is sent
 	}
