@@ -42,7 +42,10 @@ type CQ struct {
 
 	// pending mirrors how many entries there are, so that an empty poll
 	// takes no lock.
-	pending atomic.Uint32
+	pending      atomic.Uint32
+	handlerDue   atomic.Bool
+	handlerCalls atomic.Int32 // asked for and not done
+
 	foreign atomic.Bool // queue pairs of other shards than that of the vector complete into it
 }
 
@@ -157,6 +160,9 @@ func (cq *CQ) Complete(c *ib.WC) bool {
 	}
 	cq.mu.Unlock()
 	cq.parker.signalLocked()
+	if cq.config.handler != nil {
+		cq.dev.handlers.add(cq)
+	}
 	if notify {
 		ch.parker.signalLocked()
 	}
@@ -234,7 +240,7 @@ func (cq *CQ) pollProgress(wc []ib.WC) (n int, progress bool) {
 	if n := cq.Poll(wc); n > 0 {
 		return n, true
 	}
-	if !cq.drive() {
+	if cq.config.handler != nil || !cq.drive() { // others receive for a queue with a handler
 		return 0, false
 	}
 	return cq.Poll(wc), true
@@ -350,5 +356,8 @@ func (cq *CQ) Close() error {
 		cq.owner.events.forget(cq)
 	}
 	cq.owner.release(cq, kindCQ)
+	if cq.config.handler != nil {
+		cq.callHandler()
+	}
 	return nil
 }

@@ -19,6 +19,7 @@ type cqConfig struct {
 	vectored   bool
 	vector     int
 	shard      *shard // of the vector; nil: no vector
+	handler    func(open bool)
 }
 
 // WithTimestamps has every completion carry the time of Device.Now at which it

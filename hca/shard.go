@@ -20,6 +20,7 @@ type shared struct {
 	events    *eventHub
 	pager     *pager
 	moderator moderator
+	handlers  handlers
 	failed    atomic.Bool   // EventDeviceFatal was raised
 	broken    chan struct{} // closed then: nobody waits for ever
 	wake      atomic.Bool   // wakeLink of some shard is set
@@ -82,10 +83,17 @@ func (s *shared) now() clock.Time { return clock.Time(time.Since(s.base)) }
 // lock locks the shard.
 func (s *shard) lock() { s.mu.Lock() }
 
-// unlock gives up the lock, and then does what may be a system call: it arms
-// the timer and wakes a program that blocks in the link, and a receiver that
-// must look after answers.
+// unlock gives up the lock, and then does what must not be done under it: see
+// pause. Then it calls the handlers of completion queues.
 func (s *shard) unlock() {
+	s.pause()
+	s.handlers.run()
+}
+
+// pause gives up the lock for a moment. It does what may be a system call: it
+// arms the timer and wakes a program that blocks in the link, and a receiver
+// that must look after answers.
+func (s *shard) pause() {
 	at, timed := s.eng.Deadline()
 	timed = timed && !s.closed
 	s.mu.Unlock()

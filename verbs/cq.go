@@ -45,6 +45,17 @@ func WithTimestamps() CQOption {
 	return func(c *cqConfig) { c.options = append(c.options, hca.WithTimestamps()) }
 }
 
+// WithHandler has f called when completions have come, and once more with open
+// false when the queue is closed. f takes them by Poll, until there are none.
+// It runs on the goroutine that has received them, one of the device's or one
+// that polls or waits for whatever queue: that wakes nobody, and all wait for
+// f, which therefore never blocks. Calls never overlap. It is for services that
+// a program has beside its own work, and that must not receive in its place, as
+// a goroutine in Wait would.
+func WithHandler(f func(open bool)) CQOption {
+	return func(c *cqConfig) { c.options = append(c.options, hca.WithHandler(f)) }
+}
+
 // WithVector gives the completion queue a completion vector, 0 to
 // [Device.CompletionVectors] - 1. A vector is a shard of the device (see
 // Config.Shards): queue pairs whose send queue completes here live on that

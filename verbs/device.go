@@ -3,6 +3,8 @@ package verbs
 import (
 	"fmt"
 	"net/netip"
+	"slices"
+	"sync"
 	"sync/atomic"
 
 	"github.com/gosoftroce/rocev2/hca"
@@ -18,6 +20,8 @@ const UDPPort = rocev2.UDPPort
 type Device struct {
 	core  *hca.Device
 	owner *hca.Context
+
+	hooks hooks
 
 	cqs  atomic.Uint32 // completion queues made so far
 	srqs atomic.Uint32 // shared receive queues made so far
@@ -90,4 +94,43 @@ func (d *Device) QP(n QPN) *QP {
 
 // Close closes the device and everything made on it, and waits until its
 // goroutines have ended.
-func (d *Device) Close() error { return d.core.Close() }
+func (d *Device) Close() error {
+	d.hooks.run()
+	return d.core.Close()
+}
+
+// BeforeClose has f called by Close, before anything is closed: f may still
+// send a farewell. A service that lives beside the program's own use of the
+// device, such as a connection manager, ends with it so. The functions are
+// called one after the other, the one that was added last first. forget takes f
+// back. On a device that is being closed f is not called.
+func (d *Device) BeforeClose(f func()) (forget func()) { return d.hooks.add(f) }
+
+// hooks are functions to be called once, the last one first.
+type hooks struct {
+	once sync.Once
+	mu   sync.Mutex
+	list []*func()
+}
+
+func (h *hooks) add(f func()) (forget func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.list = append(h.list, &f)
+	return func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.list = slices.DeleteFunc(h.list, func(g *func()) bool { return g == &f })
+	}
+}
+
+func (h *hooks) run() {
+	h.once.Do(func() {
+		h.mu.Lock()
+		list := slices.Clone(h.list)
+		h.mu.Unlock()
+		for _, f := range slices.Backward(list) {
+			(*f)()
+		}
+	})
+}
