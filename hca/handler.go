@@ -7,8 +7,9 @@ import (
 
 // WithHandler has f called when completions have come, and once when the queue
 // is closed: open is then false. f runs on the goroutine that has received
-// them, which wakes nobody, holds no lock, and waits for f. Calls never overlap.
-// f polls the queue until it is empty; what comes meanwhile makes one more call.
+// them, which wakes nobody, holds no lock, and waits for f. Calls never
+// overlap. f polls the queue until it is empty; what comes meanwhile makes one
+// more call.
 func WithHandler(f func(open bool)) CQOption {
 	return func(c *cqConfig) { c.handler = f }
 }

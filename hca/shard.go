@@ -83,17 +83,18 @@ func (s *shared) now() clock.Time { return clock.Time(time.Since(s.base)) }
 // lock locks the shard.
 func (s *shard) lock() { s.mu.Lock() }
 
-// unlock gives up the lock, and then does what must not be done under it: see
-// pause. Then it calls the handlers of completion queues.
+// unlock gives up the lock, as unlockBriefly does, and then calls the handlers
+// of completion queues.
 func (s *shard) unlock() {
-	s.pause()
+	unlockBriefly(s)
 	s.handlers.run()
 }
 
-// pause gives up the lock for a moment. It does what may be a system call: it
-// arms the timer and wakes a program that blocks in the link, and a receiver
-// that must look after answers.
-func (s *shard) pause() {
+// unlockBriefly gives up the lock of s for a moment, in the middle of
+// something. Then it does what may be a system call: it arms the timer and
+// wakes a program that blocks in the link, and a receiver that must look after
+// answers.
+func unlockBriefly(s *shard) {
 	at, timed := s.eng.Deadline()
 	timed = timed && !s.closed
 	s.mu.Unlock()

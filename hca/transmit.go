@@ -146,7 +146,7 @@ func (s *shard) sendBatches(now clock.Time, batches int, caller *engine.QP) (mor
 		case s.tx.Len() > 0:
 			s.send()
 		case f.LoopBytes >= longLoop:
-			s.pause()
+			unlockBriefly(s)
 			s.lock()
 		}
 		if sent != nil {
@@ -167,7 +167,7 @@ func (s *shard) wantsOut() bool { return s.sent != nil || s.eng.Pending() }
 // long: the acknowledgements that let the next one go. It is called as flush
 // is.
 func (s *shard) send() {
-	s.pause()
+	unlockBriefly(s)
 	err := s.link.Send(s.tx)
 	var big packetTooBig
 	if err != nil {
