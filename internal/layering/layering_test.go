@@ -30,6 +30,8 @@ var layers = map[string][]string{
 	"clock": {},
 	"ib":    {"rocev2"},
 
+	"cm/agent": {"clock", "rocev2", "rocev2/mad"},
+
 	"memreg":         {"rocev2", "ib"},
 	"memreg/mapping": {"ib", "memreg"},
 
@@ -75,7 +77,8 @@ var layers = map[string][]string{
 // pure packages hold no goroutine, lock, clock, socket or log: time and
 // randomness are parameters.
 var pure = []string{"clock", "internal/heap", "rocev2", "rocev2/layers", "rocev2/mad", "ib", "memreg", "transport", "engine",
-	"qp", "qp/queue", "qp/cc", "qp/conn", "qp/requester", "qp/responder", "qp/datagram"}
+	"qp", "qp/queue", "qp/cc", "qp/conn", "qp/requester", "qp/responder", "qp/datagram",
+	"cm/agent"}
 
 // bannedImports are what a pure package (tests excepted) never imports.
 var bannedImports = []string{

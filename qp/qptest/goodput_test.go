@@ -11,6 +11,7 @@ import (
 
 	"github.com/gosoftroce/rocev2/clock"
 	"github.com/gosoftroce/rocev2/ib"
+	"github.com/gosoftroce/rocev2/internal/scripts"
 	"github.com/gosoftroce/rocev2/memreg"
 	"github.com/gosoftroce/rocev2/qp"
 	"github.com/gosoftroce/rocev2/rocev2"
@@ -217,7 +218,7 @@ func TestGoodput(t *testing.T) {
 	bufferTables(t, &b, []int{16, 64, 256, 1024, 4096}, 0)
 	b.WriteString(goodputMarks)
 	bufferTables(t, &b, []int{16, 64, 256}, 4)
-	if *rewrite {
+	if *scripts.Rewrite {
 		if err := os.WriteFile(goodputFile, []byte(b.String()), 0o644); err != nil {
 			t.Fatal(err)
 		}

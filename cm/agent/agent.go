@@ -1,0 +1,177 @@
+package agent
+
+import (
+	"math"
+
+	"github.com/gosoftroce/rocev2/clock"
+	"github.com/gosoftroce/rocev2/rocev2/mad"
+)
+
+// Agent is the communication manager of an address. It is not safe for
+// concurrent use.
+type Agent struct {
+	table
+	gate
+	outbox
+	cfg       Config
+	listeners map[mad.ServiceID]*listener
+	timers    timers
+	events    queue[Event]
+	stats     Stats
+	// transaction is the upper half of transaction IDs.
+	transaction uint64
+}
+
+type listener struct {
+	backlog int
+	waiting int // requests that the program has not answered
+	crowd   crowd
+}
+
+// New makes an agent.
+func New(cfg Config) *Agent {
+	cfg.fill()
+	a := &Agent{
+		cfg:         cfg,
+		listeners:   map[mad.ServiceID]*listener{},
+		transaction: uint64(cfg.Random()) << 32,
+	}
+	a.table = makeTable(cfg.Random, &a.stats)
+	a.gate = makeGate(cfg.Random, &a.cfg, &a.stats)
+	a.outbox = outbox{guid: cfg.GUID, room: cfg.Replies, stats: &a.stats}
+	return a
+}
+
+// Listen takes requests for a service: REQs or SIDR_REQs. At most backlog of
+// them wait for the program; 0 is Config.Backlog. The error is ErrListening.
+func (a *Agent) Listen(service mad.ServiceID, backlog int) error {
+	if a.listeners[service] != nil {
+		return ErrListening
+	}
+	if backlog <= 0 {
+		backlog = a.cfg.Backlog
+	}
+	a.listeners[service] = &listener{backlog: backlog}
+	return nil
+}
+
+// Unlisten takes no more requests for a service. Those that wait for the
+// program are still its own to answer.
+func (a *Agent) Unlisten(service mad.ServiceID) { delete(a.listeners, service) }
+
+// State returns the state of a connection; StateIdle for an unknown ID.
+func (a *Agent) State(id ID) State {
+	if c := a.conns[mad.CommID(id)]; c != nil && !c.released {
+		return c.state
+	}
+	return StateIdle
+}
+
+// Stats returns the counters.
+func (a *Agent) Stats() Stats {
+	s := a.stats
+	s.Connections, s.Timers = len(a.conns), len(a.timers)
+	return s
+}
+
+// Receive takes a MAD from the network. What is wrong is dropped, or rejected,
+// and counted. b is the caller's again afterwards.
+func (a *Agent) Receive(now clock.Time, path Path, b []byte) {
+	a.stats.Received++
+	var h mad.Header
+	if h.Parse(b) != nil || h.Check() != nil {
+		a.stats.Malformed++
+		return
+	}
+	path.HopLimit = hopLimit
+	path.TrafficClass &^= 3 // the network may have marked it (RFC 3168)
+	switch h.Attribute {
+	case mad.AttrREQ:
+		a.receiveREQ(now, &path, b)
+	case mad.AttrMRA:
+		a.receiveMRA(now, &path, b)
+	case mad.AttrREJ:
+		a.receiveREJ(now, &path, b)
+	case mad.AttrREP:
+		a.receiveREP(now, &path, b)
+	case mad.AttrRTU:
+		a.receiveRTU(&path, b)
+	case mad.AttrDREQ:
+		a.receiveDREQ(now, &path, b)
+	case mad.AttrDREP:
+		a.receiveDREP(now, &path, b)
+	case mad.AttrSIDRREQ:
+		a.receiveSIDRREQ(now, &path, b)
+	case mad.AttrSIDRREP:
+		a.receiveSIDRREP(&path, b)
+	default:
+		a.stats.Unsupported++
+	}
+}
+
+// Deadline returns when Advance must be called, or the end of time.
+func (a *Agent) Deadline() clock.Time {
+	if len(a.timers) == 0 {
+		return math.MaxInt64
+	}
+	return a.timers[0].deadline
+}
+
+// Advance does what is due at now.
+func (a *Agent) Advance(now clock.Time) {
+	for len(a.timers) > 0 && a.timers[0].deadline <= now {
+		a.fire(now, a.timers[0])
+	}
+}
+
+// fire handles the timer of c: it starts it again, stops it, or ends c.
+func (a *Agent) fire(now clock.Time, c *conn) {
+	switch c.state {
+	case StateREQReceived, StateSIDRReceived: // the peer has given up long ago
+		a.finish(c, Event{Kind: EventUnreachable})
+		return
+	case StateTimewait:
+		a.finish(c, Event{Kind: EventTimewaitExit})
+		return
+	}
+	if a.timers.again(now, c) {
+		a.stats.Resent++
+		a.resend(c)
+		return
+	}
+	switch c.state {
+	case StateREQSent:
+		a.sendREJ(c, mad.StageREQ, mad.ReasonTimeout, a.guidBytes(), nil)
+	case StateREPSent:
+		a.sendREJ(c, mad.StageREP, mad.ReasonTimeout, a.guidBytes(), nil)
+	case StateDREQSent:
+		a.timewait(now, c, Event{Kind: EventDisconnected, TimedOut: true})
+		return
+	}
+	a.finish(c, Event{Kind: EventUnreachable})
+}
+
+// tell queues an event of c, unless the program does not know c any more.
+func (a *Agent) tell(c *conn, e Event) {
+	if c.released {
+		return
+	}
+	e.ID, e.Path = ID(c.local), c.path()
+	a.events.push(e)
+}
+
+// remove ends a connection. Nothing refers to it afterwards.
+func (a *Agent) remove(c *conn) {
+	a.timers.stop(c)
+	a.closeSetup(c)
+	a.table.remove(c)
+}
+
+// finish queues a final event and ends c.
+func (a *Agent) finish(c *conn, e Event) {
+	a.tell(c, e)
+	a.remove(c)
+}
+
+// Event returns the next event, and false if there is none.
+func (a *Agent) Event() (Event, bool) { return a.events.pop() }

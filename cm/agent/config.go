@@ -1,0 +1,94 @@
+package agent
+
+import (
+	"time"
+
+	"github.com/gosoftroce/rocev2/rocev2/mad"
+)
+
+// Config says who an agent is, and what it holds at most. A zero field has the
+// default that its comment names.
+type Config struct {
+	// GUID is the CA GUID, which no other host has. Peers take two
+	// connections with one GUID and one QPN for one that is stale.
+	GUID mad.GUID
+	// Random returns 32 random bits, which nobody can predict. It must be
+	// set.
+	Random func() uint32
+
+	// FirstTimeout is after how long a message goes again for the first
+	// time: 250 ms. Linux waits 4.6 s.
+	FirstTimeout time.Duration
+	// MaxTimeout is the longest time between two transmissions: 4.6 s. What
+	// peers ask for is cut to it.
+	MaxTimeout time.Duration
+	// ServiceTimeout is the code of the time that MRAs ask for: 20, 4.3 s.
+	ServiceTimeout uint8
+	// MaxService is the longest that an MRA of a peer makes the agent wait:
+	// 74 s, enough for what Linux asks for.
+	MaxService time.Duration
+	// RequestLife is how long a request waits for the program after the
+	// last time that the peer has sent it: 150 s.
+	RequestLife time.Duration
+	// MaxTimewait is the longest time in timewait: 2 s. The ACK timeout of
+	// the connection says how long it takes.
+	MaxTimewait time.Duration
+
+	// HalfOpen is how many requests of peers there are at once that are not
+	// yet connections: 8192.
+	HalfOpen int
+	// HalfOpenPerSource is how many of them one address may have: 2048.
+	HalfOpenPerSource int
+	// Backlog is how many requests wait for the program at a listener that
+	// does not say: 1024.
+	Backlog int
+	// Timewaits is how many connections are in timewait at once: 16384.
+	// Beyond it they end without.
+	Timewaits int
+	// Replies is how many answers to strangers wait for Send: 1024. Others
+	// are not answered.
+	Replies int
+}
+
+func or[T comparable](v *T, standard T) {
+	var zero T
+	if *v == zero {
+		*v = standard
+	}
+}
+
+func (c *Config) fill() {
+	or(&c.FirstTimeout, 250*time.Millisecond)
+	or(&c.MaxTimeout, 4608*time.Millisecond)
+	or(&c.ServiceTimeout, 20)
+	or(&c.MaxService, 74*time.Second)
+	or(&c.RequestLife, 150*time.Second)
+	or(&c.MaxTimewait, 2*time.Second)
+	or(&c.HalfOpen, 8192)
+	or(&c.HalfOpenPerSource, 2048)
+	or(&c.Backlog, 1024)
+	or(&c.Timewaits, 16384)
+	or(&c.Replies, 1024)
+}
+
+// Stats are counters, and some gauges, of an agent.
+type Stats struct {
+	Received, Sent uint64 // MADs
+	Resent         uint64 // of those sent, by timer
+
+	Malformed    uint64 // dropped: no MAD of connection management
+	WrongAddress uint64 // dropped: not from the address of the connection's peer
+	Unexpected   uint64 // dropped: unknown IDs, or not in this state
+	Duplicates   uint64 // messages that had come before
+	Unsupported  uint64 // dropped: LAP and APR
+	Overloaded   uint64 // requests dropped: a bound was reached
+	Evicted      uint64 // requests that have made room for others
+	Refused      uint64 // requests that the agent rejected
+	Unanswered   uint64 // answers to strangers that found no room
+	Stale        uint64 // connections whose peer has forgotten them
+
+	Connections int // gauge: all IDs, with those in timewait and released ones
+	HalfOpen    int // gauge: requests of peers that are not yet connections
+	Timewait    int // gauge
+	Timers      int // gauge
+}

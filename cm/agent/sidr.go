@@ -1,0 +1,103 @@
+package agent
+
+import (
+	"github.com/gosoftroce/rocev2/clock"
+	"github.com/gosoftroce/rocev2/rocev2"
+	"github.com/gosoftroce/rocev2/rocev2/mad"
+)
+
+// Resolve asks a peer which UD queue pair serves a service ID. What comes of it
+// is an event: SIDRReply or Unreachable. The error wraps ErrParameter.
+func (a *Agent) Resolve(now clock.Time, r *SIDRRequest) (ID, error) {
+	switch {
+	case !validPath(&r.Path):
+		return 0, errAddresses
+	case len(r.Private) > mad.SIDRREQPrivateLen:
+		return 0, errTooLong
+	}
+	c := a.add(&r.Path, StateSIDRSent)
+	c.transaction = a.transaction | uint64(c.local)
+	m := mad.SIDRREQ{
+		TransactionID: c.transaction, RequestID: c.local, PKey: r.PKey, ServiceID: r.ServiceID, Private: r.Private,
+	}
+	or(&m.PKey, rocev2.DefaultPKey)
+	first, longest, retries := r.FirstTimeout, r.MaxTimeout, r.Retries
+	or(&first, a.cfg.FirstTimeout)
+	or(&longest, mad.Timeout(defaultResponse))
+	or(&retries, 15)
+	a.keep(c, &m)
+	a.timers.pace(now, c, first, longest, retries)
+	return ID(c.local), nil
+}
+
+func (a *Agent) receiveSIDRREP(path *Path, b []byte) {
+	var m mad.SIDRREP
+	if m.Parse(b) != nil {
+		a.stats.Malformed++
+		return
+	}
+	c := a.conns[m.RequestID]
+	if c == nil || c.state != StateSIDRSent {
+		a.stats.Unexpected++
+		return
+	}
+	if !a.from(c, path) {
+		return
+	}
+	m.Info, m.Private = cloned(m.Info), cloned(m.Private)
+	a.finish(c, Event{Kind: EventSIDRReply, SIDRReply: &m})
+}
+
+// receiveSIDRREQ takes the question of a peer. A question that comes again
+// after its answer is a new one: the answer may have been lost.
+func (a *Agent) receiveSIDRREQ(now clock.Time, path *Path, b []byte) {
+	var m mad.SIDRREQ
+	if m.Parse(b) != nil {
+		a.stats.Malformed++
+		return
+	}
+	p := a.peers[addressesOf(path)]
+	if p != nil {
+		if c := a.sidr[key{0, p.number, uint32(m.RequestID)}]; c != nil {
+			a.stats.Duplicates++
+			a.timers.set(c, now.Add(a.cfg.RequestLife))
+			return
+		}
+	}
+	l := a.listeners[m.ServiceID]
+	if l == nil {
+		a.stats.Refused++
+		a.answer(path, &mad.SIDRREP{
+			TransactionID: m.TransactionID, RequestID: m.RequestID, ServiceID: m.ServiceID, Status: mad.SIDRUnsupported,
+		})
+		return
+	}
+	if !a.makeRoom(now, l, p, a.sieve.hash(path, 0, m.RequestID)) {
+		return
+	}
+	c := a.add(path, StateSIDRReceived)
+	c.remote, c.transaction = m.RequestID, m.TransactionID
+	a.index(c)
+	a.openSetup(c, l)
+	c.setup.service = m.ServiceID
+	a.timers.set(c, now.Add(a.cfg.RequestLife))
+	m.Private = cloned(m.Private)
+	a.tell(c, Event{Kind: EventSIDRRequest, SIDRRequest: &m})
+}
+
+// Answer answers a SIDR request, and ends its ID. It fills in the transaction
+// ID, the request ID and the service ID.
+func (a *Agent) Answer(now clock.Time, id ID, rep *mad.SIDRREP) error {
+	c, err := a.own(id)
+	switch {
+	case err != nil:
+		return err
+	case c.state != StateSIDRReceived:
+		return &StateError{"answer a SIDR request", c.state}
+	case len(rep.Private) > mad.SIDRREPPrivateLen || len(rep.Info) > mad.SIDRInfoLen:
+		return errTooLong
+	}
+	a.sendSIDRREP(c, rep)
+	a.remove(c)
+	return nil
+}
