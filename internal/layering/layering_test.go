@@ -45,7 +45,7 @@ var layers = map[string][]string{
 	"qp/qptest":    {"clock", "rocev2", "ib", "memreg", "qp", "qp/queue", "qp/cc"},
 
 	"transport":       {"rocev2"},
-	"transport/udp":   {"rocev2", "transport"},
+	"transport/udp":   {"rocev2", "transport", "internal/procfs"},
 	"transport/fault": {"rocev2", "transport"},
 	"transport/tap":   {"rocev2", "transport"},
 
@@ -63,7 +63,13 @@ var layers = map[string][]string{
 	// Programs import verbs, and a kind of link where they want another
 	// one. What is below verbs (ib, memreg, qp, hca) is not theirs.
 	"interop/...": {"verbs", "interop/..."},
-	"cmd/...":     {"verbs", "transport/...", "interop/...", "cmd/..."},
+	"cmd/...":     {"verbs", "transport/...", "interop/...", "doctor/...", "cmd/..."},
+
+	// What stops people, and the tools that show it.
+	"doctor":       {"verbs", "rocev2", "transport/udp", "doctor/...", "internal/procfs"},
+	"doctor/ping":  {"verbs", "rocev2", "rocev2/mad"},
+	"doctor/probe": {"rocev2"},
+
 	"e2e/...":     {"verbs", "e2e/..."},
 	// The attacker forges packets, and attacks a queue pair without a
 	// device, too.
@@ -99,7 +105,7 @@ var onlyIn = map[string][]string{
 	"github.com/google/gopacket":                     {"rocev2/layers", "transport/tap", "internal/captures", "e2e/..."},
 	"github.com/prometheus/client_golang":            {"metrics"},
 	"github.com/spf13/cobra":                         {"cmd/..."},
-	"golang.org/x/sys/unix":                          {"transport/udp", "memreg/mapping", "hca", "e2e/...", "cmd/...", "internal/testnet"},
+	"golang.org/x/sys/unix":                          {"transport/udp", "memreg/mapping", "hca", "e2e/...", "cmd/...", "doctor/...", "internal/testnet"},
 	"golang.org/x/sys/windows":                       {"transport/udp", "memreg/mapping"},
 	"github.com/gosoftroce/rocev2/rocev2/layers":     {"e2e/..."},
 	"github.com/gosoftroce/rocev2/qp/qptest":         {},

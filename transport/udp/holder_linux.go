@@ -7,11 +7,10 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
-	"path/filepath"
-	"strconv"
-	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gosoftroce/rocev2/internal/procfs"
 )
 
 // bindHint explains why bind failed.
@@ -51,92 +50,10 @@ func holder(at netip.AddrPort) string {
 }
 
 // holdingProcess returns the process that has the port, "" if it is not
-// visible. The kernel's list may lack a socket while others come and go, so it
-// is read more than once.
+// visible.
 func holdingProcess(at netip.AddrPort) string {
-	for range 5 {
-		if who := findProcess(socketInodes(at)); who != "" {
-			return who
-		}
-	}
-	return ""
-}
-
-// socketInodes returns the inodes of the UDP sockets that conflict with at.
-func socketInodes(at netip.AddrPort) map[string]bool {
-	found := make(map[string]bool)
-	for _, name := range []string{"/proc/net/udp", "/proc/net/udp6"} {
-		data, err := os.ReadFile(name)
-		if err != nil {
-			continue
-		}
-		for line := range strings.Lines(string(data)) {
-			// sl local_address rem_address st tx:rx tr:when
-			// retrnsmt uid timeout inode …
-			f := strings.Fields(line)
-			if len(f) < 10 {
-				continue
-			}
-			addr, ok := parseProcAddr(f[1])
-			if !ok || addr.Port() != at.Port() {
-				continue
-			}
-			if a := addr.Addr(); a.IsUnspecified() || a == at.Addr().WithZone("") {
-				found[f[9]] = true
-			}
-		}
-	}
-	return found
-}
-
-// parseProcAddr parses an address of /proc/net/udp: 32-bit words in hex in the
-// machine's byte order, a colon, the port.
-func parseProcAddr(s string) (netip.AddrPort, bool) {
-	host, port, _ := strings.Cut(s, ":")
-	p, err := strconv.ParseUint(port, 16, 16)
-	if err != nil || len(host)%8 != 0 {
-		return netip.AddrPort{}, false
-	}
-	var b []byte
-	for ; host != ""; host = host[8:] {
-		w, err := strconv.ParseUint(host[:8], 16, 32)
-		if err != nil {
-			return netip.AddrPort{}, false
-		}
-		b = nativeAppend32(b, uint32(w))
-	}
-	a, ok := netip.AddrFromSlice(b)
-	return netip.AddrPortFrom(a.Unmap(), uint16(p)), ok
-}
-
-// findProcess returns the first process with a descriptor of one of the
-// sockets, as "process 12 (name)".
-func findProcess(inodes map[string]bool) string {
-	if len(inodes) == 0 {
-		return ""
-	}
-	fds, err := filepath.Glob("/proc/[0-9]*/fd/*")
-	if err != nil {
-		return ""
-	}
-	for _, fd := range fds {
-		target, err := os.Readlink(fd)
-		if err != nil {
-			continue
-		}
-		inode, ok := strings.CutPrefix(target, "socket:[")
-		if !ok || !inodes[strings.TrimSuffix(inode, "]")] {
-			continue
-		}
-		pid := strings.Split(fd, "/")[2]
-		if pid == strconv.Itoa(os.Getpid()) {
-			return "this process itself (pid " + pid + "), which has a socket open there"
-		}
-		name, err := os.ReadFile("/proc/" + pid + "/comm")
-		if err != nil {
-			name = []byte("unknown")
-		}
-		return fmt.Sprintf("process %s (%s)", pid, strings.TrimSpace(string(name)))
+	if p, ok := procfs.HolderOf(procfs.Root(), at); ok {
+		return p.String()
 	}
 	return ""
 }

@@ -53,25 +53,6 @@ func TestHolderUnknown(t *testing.T) {
 	}
 }
 
-func TestParseProcAddr(t *testing.T) {
-	t.Parallel()
-	for in, want := range map[string]string{
-		"0100007F:12B7":                         "127.0.0.1:4791",
-		"00000000:0000":                         "0.0.0.0:0",
-		"00000000000000000000000001000000:12B7": "[::1]:4791",
-		"0000000000000000FFFF00000100007F:0001": "127.0.0.1:1",
-	} {
-		if got, ok := parseProcAddr(in); !ok || got.String() != want {
-			t.Errorf("%s: %v, %v", in, got, ok)
-		}
-	}
-	for _, in := range []string{"", ":", "0100007F", "0100007:12B7", "0100007G:12B7", "0100007F:12B7B"} {
-		if got, ok := parseProcAddr(in); ok {
-			t.Errorf("%q parsed as %v", in, got)
-		}
-	}
-}
-
 func TestNotLocal(t *testing.T) {
 	t.Parallel()
 	_, err := Open(netip.MustParseAddr("203.0.113.7"), Config{})

@@ -90,8 +90,6 @@ func getPort(p *uint16) uint16 {
 	return binary.BigEndian.Uint16((*[2]byte)(unsafe.Pointer(p))[:])
 }
 
-func nativeAppend32(b []byte, v uint32) []byte { return binary.NativeEndian.AppendUint32(b, v) }
-
 func bigEndian32(v uint32) (w uint32) {
 	binary.BigEndian.PutUint32((*[4]byte)(unsafe.Pointer(&w))[:], v)
 	return w
