@@ -6,6 +6,8 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"os/exec"
+	"runtime"
 	"syscall"
 
 	"github.com/gosoftroce/rocev2/internal/procfs"
@@ -36,7 +38,7 @@ type Interface struct {
 // ThisHost is the host that the process runs on.
 func ThisHost() (*Host, error) {
 	h := &Host{
-		OS: hostOS, Proc: procfs.Root(), Sys: os.DirFS("/sys"),
+		OS: runtime.GOOS, Proc: procfs.Root(), Sys: os.DirFS("/sys"),
 		Bind: bind, Open: verbs.OpenAddr, Output: output,
 	}
 	ifaces, err := net.Interfaces()
@@ -95,4 +97,10 @@ func (h *Host) portOf(addr netip.Addr) (free bool, why string) {
 func (h *Host) rxeLoaded() bool {
 	_, err := fs.Stat(h.Sys, "module/rdma_rxe")
 	return err == nil
+}
+
+// output runs a command in the system's own language-neutral form.
+func output(name string, args ...string) (string, error) {
+	b, err := exec.Command(name, args...).Output()
+	return string(b), err
 }

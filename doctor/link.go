@@ -65,9 +65,20 @@ func (h *Host) Links() []Link {
 	return list
 }
 
+// LinkOf is the link of one address, which an interface need not have: all of
+// 127.0.0.0/8 is of the loopback interface, although that names one address.
+func (h *Host) LinkOf(addr netip.Addr) (Link, error) {
+	for _, ifi := range h.Interfaces {
+		if slices.Contains(ifi.Addrs, addr) || addr.IsLoopback() && ifi.Flags&net.FlagLoopback != 0 {
+			return h.link(&ifi, addr, h.KernelDevices()), nil
+		}
+	}
+	return Link{}, fmt.Errorf("no interface of this host has the address %v", addr)
+}
+
 func (h *Host) link(ifi *Interface, addr netip.Addr, kernel []KernelDevice) Link {
 	l := Link{
-		Addr: addr, Interface: ifi.Name, State: "ACTIVE", MTU: ifi.MTU, PathMTU: rocev2.LargestMTU(ifi.MTU).Bytes(),
+		Addr: addr, Interface: ifi.Name, State: "ACTIVE", MTU: ifi.MTU, PathMTU: portMTU(ifi.MTU),
 		Speed: h.speed(ifi), GID: addr.As16(), GIDIndex: indexOf(defaultTable(ifi), addr),
 	}
 	switch {
@@ -75,8 +86,6 @@ func (h *Host) link(ifi *Interface, addr netip.Addr, kernel []KernelDevice) Link
 		l.State, l.Reason = "DOWN", "the interface is down"
 	case ifi.Flags&net.FlagRunning == 0:
 		l.State, l.Reason = "DOWN", "the interface has no carrier"
-	case !rocev2.LargestMTU(ifi.MTU).Valid():
-		l.State, l.Reason = "DOWN", "the interface's MTU carries no path MTU"
 	}
 	for _, d := range kernel {
 		if d.Interface == ifi.Name {
@@ -86,6 +95,19 @@ func (h *Host) link(ifi *Interface, addr netip.Addr, kernel []KernelDevice) Link
 	l.Free, l.Holder = h.portOf(addr)
 	return l
 }
+
+// portMTU returns the largest path MTU, in bytes, that a port on an interface
+// has; 0 if the interface carries none.
+func portMTU(mtu int) int {
+	m := rocev2.LargestMTU(mtu)
+	if mtu < m.Bytes()+linkHeadroom {
+		return 0
+	}
+	return m.Bytes()
+}
+
+// linkHeadroom is what rocev2.LargestMTU leaves for headers.
+const linkHeadroom = 80
 
 // speed returns Mb/s from sysfs, 0 where there is none.
 func (h *Host) speed(ifi *Interface) int {

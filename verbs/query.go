@@ -117,7 +117,7 @@ func (g GID) Bytes() [16]byte { return g.Addr.As16() }
 // Query returns what the device can do.
 func (d *Device) Query() DeviceAttr {
 	return DeviceAttr{
-		NodeGUID:        nodeGUID(d.Addr()),
+		NodeGUID:        NodeGUID(d.Addr()),
 		VendorID:        0xffffff,
 		MaxQP:           ib.MaxQP,
 		MaxQPWR:         ib.MaxWR,
@@ -146,8 +146,9 @@ func (d *Device) Query() DeviceAttr {
 	}
 }
 
-// nodeGUID makes an EUI-64 with the local bit set.
-func nodeGUID(a netip.Addr) uint64 {
+// NodeGUID returns the GUID of a device on an address: an EUI-64 with the local
+// bit set, made from the address.
+func NodeGUID(a netip.Addr) uint64 {
 	h := fnv.New64a()
 	b := a.As16()
 	h.Write(b[:])

@@ -134,7 +134,7 @@ func TestRouter(t *testing.T) {
 					t.Error(err)
 					continue
 				}
-				// Linux says what fails so many times a second only.
+				// Linux says so a few times a second only.
 				a, err := p.Probe(t.Context(), c.hops, c.size, brief)
 				for i := 0; a.Kind == Silent && c.want.Kind != Silent && err == nil && i < 600; i++ {
 					a, err = p.Probe(t.Context(), c.hops, c.size, brief)

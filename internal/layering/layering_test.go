@@ -63,7 +63,7 @@ var layers = map[string][]string{
 	// Programs import verbs, and a kind of link where they want another
 	// one. What is below verbs (ib, memreg, qp, hca) is not theirs.
 	"interop/...": {"verbs", "interop/..."},
-	"cmd/...":     {"verbs", "transport/...", "interop/...", "doctor/...", "cmd/..."},
+	"cmd/...":     {"verbs", "transport/...", "rocev2/mad", "interop/...", "doctor/...", "cmd/..."},
 
 	// What stops people, and the tools that show it.
 	"doctor":       {"verbs", "rocev2", "transport/udp", "doctor/...", "internal/procfs"},
