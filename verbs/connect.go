@@ -78,6 +78,9 @@ type OptUint8 struct {
 // Set returns v as a number that was given.
 func Set(v uint8) OptUint8 { return OptUint8{set: true, value: v} }
 
+// Or returns the number, or def if none was given.
+func (o OptUint8) Or(def uint8) uint8 { return o.or(def) }
+
 func (o OptUint8) or(def uint8) uint8 {
 	if o.set {
 		return o.value

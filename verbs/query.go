@@ -196,5 +196,10 @@ func (d *Device) QueryPort() PortAttr {
 	return p
 }
 
+// PathMTU returns the largest path MTU that the way from here to peer carries,
+// as far as this host knows: the device's interface, and the one that packets
+// leave by. The system is asked, which takes some microseconds.
+func (d *Device) PathMTU(peer netip.Addr) MTU { return d.core.PathMTU(peer) }
+
 // GIDs returns the GID table. A device has one address, so it has one entry.
 func (d *Device) GIDs() []GID { return []GID{{Addr: d.Addr(), Type: "RoCE v2"}} }

@@ -1,0 +1,324 @@
+package cm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"github.com/gosoftroce/rocev2/cm/agent"
+	"github.com/gosoftroce/rocev2/rocev2/mad"
+	"github.com/gosoftroce/rocev2/verbs"
+)
+
+const (
+	maxRdAtomic        = 128 // what a device can do
+	defaultRdAtomic    = 16
+	defaultAckTimeout  = 14
+	defaultMinRNRTimer = 12
+)
+
+// DialConfig says how a connection is made. The zero value works.
+type DialConfig struct {
+	Space       PortSpace // 0 means TCP
+	LocalPort   uint16    // 0 means one that is free
+	PrivateData []byte    // for the peer's program, at most 56 bytes
+
+	// ResponderResources is how many READs and atomics the peer may have
+	// outstanding here, InitiatorDepth how many this side at the peer. The
+	// default is 16; the peer may grant less.
+	ResponderResources, InitiatorDepth verbs.OptUint8
+
+	PathMTU     verbs.MTU      // of both sides; by default what the way to the peer carries
+	AckTimeout  uint8          // code, of both sides, see verbs.ConnectConfig.Timeout; 14 by default
+	RetryCount  verbs.OptUint8 // of both sides, up to 7; 7 by default
+	RNRRetry    verbs.OptUint8 // how often the peer repeats when this side has no receive posted; 7, the default, is for ever
+	MinRNRTimer verbs.OptUint8 // see verbs.ConnectConfig; 12, 0.64 ms, by default
+	Access      verbs.Access   // what the peer may do; by default WRITE, and with ResponderResources also READ, atomics and FLUSH
+	FlowControl bool
+
+	TrafficClass uint8  // of both sides, see verbs.ConnectConfig
+	FlowLabel    uint32 // of both sides, 20 bits; 0 means one that the ports give, as Linux has it
+	SourcePort   uint16 // see verbs.ConnectConfig
+
+	// ECE is what this side says of itself; the zero value stands for what
+	// this software says, so that two of its kind know each other.
+	ECE ECE
+
+	// NoECE says nothing. The driver of an adapter may refuse the requests
+	// of vendors that it does not know. A dial that seems to be rejected
+	// for that (ReasonVendorOption, or a rejection without a word from
+	// another software) is made once more without, so that this is for
+	// peers that must see only one request.
+	NoECE bool
+
+	// Retries is how often the request is sent again, up to 15, before the
+	// peer counts as unreachable: the first time after 250 ms, then after
+	// twice the time each, up to 4.6 s. 0 means 15, 59 s in all.
+	Retries uint8
+}
+
+// Dial connects a queue pair, of RC, UC or XRCInitiator, with one of whoever
+// listens on an address. The queue pair is in RESET or INIT; to have receives
+// posted before the first message of the peer, call Init, post, then Dial. It
+// is in RTS afterwards, by the terms that the two sides have agreed on. After
+// an error it may be in INIT, RTR or RTS: reset it to dial again.
+//
+// The error wraps a *RejectedError, ErrUnreachable, ErrClosed, a *PortError,
+// verbs.ErrTransition, or that of ctx: the peer is told then that nobody waits.
+func Dial(ctx context.Context, qp *verbs.QP, addr netip.AddrPort, cfg DialConfig) (*Conn, error) {
+	c, err := dial(ctx, qp, addr, &cfg)
+	if rejected := (*RejectedError)(nil); !cfg.NoECE && errors.As(err, &rejected) && rejected.foreign() {
+		cfg.NoECE = true
+		c, err = dial(ctx, qp, addr, &cfg)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cm: dial %v: %w", addr, err)
+	}
+	return c, nil
+}
+
+// foreign reports whether a peer that is not this software may have rejected
+// because of the ECE.
+func (e *RejectedError) foreign() bool {
+	switch e.Reason {
+	case ReasonVendorOption:
+		return true
+	case ReasonConsumer:
+		return privateOf(e.PrivateData).text == "" && !marked(e.Info)
+	}
+	return false
+}
+
+func dial(ctx context.Context, qp *verbs.QP, addr netip.AddrPort, cfg *DialConfig) (*Conn, error) {
+	d := &dialing{qp: qp, cfg: cfg, peer: netip.AddrPortFrom(addr.Addr().Unmap(), addr.Port())}
+	if err := d.check(ctx); err != nil {
+		return nil, err
+	}
+	m, err := managerOf(qp.Device())
+	if err != nil {
+		return nil, err
+	}
+	port, err := m.ports.take(cfg.Space, cfg.LocalPort, false)
+	if err != nil {
+		return nil, err
+	}
+	d.c = &Conn{m: m, qp: qp, ownPort: true, remote: Addr{d.peer, cfg.Space},
+		local: Addr{netip.AddrPortFrom(qp.Device().Addr(), port), cfg.Space}}
+	if err := d.run(ctx); err != nil {
+		return nil, err
+	}
+	return d.c, nil
+}
+
+// dialing is a connection that is being made.
+type dialing struct {
+	qp   *verbs.QP
+	cfg  *DialConfig
+	peer netip.AddrPort
+	c    *Conn
+	psn  verbs.PSN // the first that the peer sends
+	req  mad.REQ
+}
+
+// check finds what cannot be, and fills in the defaults.
+func (d *dialing) check(ctx context.Context) error {
+	c := d.cfg
+	if c.Space == 0 {
+		c.Space = TCP
+	}
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case d.qp == nil:
+		return errors.New("no queue pair")
+	case !validSpace(c.Space):
+		return fmt.Errorf("there is no port space 0x%x; use TCP or IB", uint16(c.Space))
+	case d.peer.Port() == 0:
+		return errors.New("port 0: nobody listens there")
+	case c.PathMTU != 0 && !c.PathMTU.Valid():
+		return c.PathMTU.Err()
+	case c.AckTimeout > 31:
+		return fmt.Errorf("AckTimeout is %d; it is a code up to 31", c.AckTimeout)
+	}
+	switch t := d.qp.Type(); t {
+	case verbs.RC, verbs.UC, verbs.XRCInitiator:
+	case verbs.UD:
+		return errors.New("a queue pair of type UD has no connection; use Resolve")
+	default:
+		return fmt.Errorf("a queue pair of type %v cannot dial", t)
+	}
+	if err := checkPeer(d.qp.Device(), d.peer.Addr()); err != nil {
+		return err
+	}
+	if err := tooLong("REQ of RDMA-CM", len(c.PrivateData), MaxDialPrivate); err != nil {
+		return err
+	}
+	return toInit(d.qp)
+}
+
+// checkPeer checks that a device can send to an address.
+func checkPeer(dev *verbs.Device, peer netip.Addr) error {
+	switch {
+	case !peer.IsValid() || peer.IsUnspecified() || peer.IsMulticast():
+		return fmt.Errorf("%v is not the address of a host", peer)
+	case peer.Is4() != dev.Addr().Unmap().Is4():
+		return fmt.Errorf("address %v and device %v are of different IP versions", peer, dev.Addr())
+	}
+	return nil
+}
+
+// run exchanges the messages.
+func (d *dialing) run(ctx context.Context) error {
+	w := newWaiter()
+	if err := d.request(w); err != nil {
+		d.c.giveUp()
+		return err
+	}
+	select {
+	case <-w.ready:
+	case <-ctx.Done():
+		d.c.giveUp()
+		return context.Cause(ctx)
+	}
+	switch {
+	case w.over:
+		return ErrClosed
+	case w.event.Kind != agent.EventReply:
+		d.c.giveUp()
+		return endOf(&w.event)
+	}
+	return d.ready(w.event.Reply)
+}
+
+// giveUp ends a connection that was not made.
+func (c *Conn) giveUp() {
+	c.m.lock()
+	defer c.m.unlock()
+	c.waiter = nil
+	c.ending, c.err = true, ErrClosed
+	c.m.release(c.id)
+	c.conclude()
+}
+
+// request sends the REQ; w is told what comes of it.
+func (d *dialing) request(w *waiter) error {
+	d.fill()
+	c := d.c
+	c.m.lock()
+	defer c.m.unlock()
+	if c.m.closed {
+		return c.m.errOver()
+	}
+	id, err := c.m.agent.Connect(c.m.now(), &agent.ConnectRequest{
+		Path: agent.Path{Local: c.local.Addr().WithZone(""), Remote: d.peer.Addr().WithZone(""), TrafficClass: d.cfg.TrafficClass, FlowLabel: d.req.Primary.FlowLabel},
+		REQ:  d.req,
+	})
+	if err != nil {
+		return err
+	}
+	c.id, c.waiter = id, w
+	c.m.ids[id] = c
+	return nil
+}
+
+// fill makes the REQ.
+func (d *dialing) fill() {
+	cfg, c := d.cfg, d.c
+	d.psn = randomPSN()
+	mtu := cfg.PathMTU
+	if mtu == 0 {
+		mtu = d.qp.Device().PathMTU(d.peer.Addr())
+	}
+	flow := cfg.FlowLabel
+	if flow == 0 { // so do Linux's connections of one peer spread over its queues
+		flow = (uint32(c.local.Port())*31 + uint32(d.peer.Port())) & 0xfffff
+	}
+	ip := mad.IPHeader{SourcePort: c.local.Port(), Source: c.local.Addr().WithZone(""), Destination: d.peer.Addr().WithZone("")}
+	d.req = mad.REQ{
+		ServiceID: cfg.Space.Service(d.peer.Port()),
+		LocalQPN:  d.qp.QPN(), StartingPSN: d.psn,
+		ResponderResources: min(cfg.ResponderResources.Or(defaultRdAtomic), maxRdAtomic),
+		InitiatorDepth:     min(cfg.InitiatorDepth.Or(defaultRdAtomic), maxRdAtomic),
+		FlowControl:        cfg.FlowControl,
+		RetryCount:         min(cfg.RetryCount.Or(7), 7),
+		RNRRetryCount:      min(cfg.RNRRetry.Or(7), 7),
+		PathMTU:            uint8(mtu), MaxRetries: min(cfg.Retries, 15),
+		SRQ: d.qp.Config().SRQ != nil,
+		Primary: mad.Path{FlowLabel: flow, TrafficClass: cfg.TrafficClass,
+			AckTimeout: or(cfg.AckTimeout, defaultAckTimeout)},
+		Private: append(ip.AppendTo(nil), cfg.PrivateData...),
+	}
+	switch d.qp.Type() {
+	case verbs.UC:
+		d.req.Transport = mad.TransportUC
+	case verbs.XRCInitiator:
+		d.req.Transport, d.req.ExtendedTransport = mad.TransportExtended, mad.ExtendedXRC
+	}
+	switch {
+	case cfg.NoECE:
+	case cfg.ECE != ECE{}:
+		d.req.ECE = mad.ECE(cfg.ECE)
+	default:
+		d.req.ECE = mad.ECE(own)
+	}
+}
+
+// ready takes the queue pair to RTS by the terms of the REP and sends the RTU.
+func (d *dialing) ready(rep *mad.REP) error {
+	c := d.c
+	c.data, c.ece = privateOf(rep.Private), eceOf(rep.ECE)
+	c.params = Params{
+		Type: d.qp.Type(), QPN: rep.LocalQPN, PSN: rep.StartingPSN, PathMTU: verbs.MTU(d.req.PathMTU),
+		ResponderResources: min(rep.InitiatorDepth, maxRdAtomic),
+		InitiatorDepth:     min(rep.ResponderResources, d.req.InitiatorDepth),
+		AckTimeout:         ackTimeout(d.req.Primary.AckTimeout, rep.TargetAckDelay),
+		RetryCount:         d.req.RetryCount, RNRRetry: rep.RNRRetryCount,
+		FlowControl: rep.FlowControl, SRQ: rep.SRQ,
+		TrafficClass: d.cfg.TrafficClass, FlowLabel: d.req.Primary.FlowLabel, HopLimit: 64,
+	}
+	w := wiring{peer: d.peer.Addr(), params: c.params, rqPSN: d.psn,
+		minRNRTimer: d.cfg.MinRNRTimer.Or(defaultMinRNRTimer), access: d.cfg.Access,
+		native: c.ece.native() && !d.cfg.NoECE, sourcePort: d.cfg.SourcePort}
+	if err := w.apply(d.qp); err != nil {
+		_ = c.m.reject(c.id, rejection(err), nil, nil) // the peer may have given up
+		c.giveUp()
+		return err
+	}
+	c.m.lock()
+	defer c.m.unlock()
+	switch {
+	case c.ending: // meanwhile
+		return c.err
+	case c.m.closed:
+		return c.m.errOver()
+	}
+	if err := c.m.agent.Ready(c.m.now(), c.id, nil); err != nil {
+		c.ending, c.err = true, ErrUnreachable
+		c.m.release(c.id)
+		c.conclude()
+		return ErrUnreachable
+	}
+	return nil
+}
+
+// ackTimeout returns the code of the local ACK timeout of a side whose peer
+// takes a time to acknowledge: about the sum of the two (IBTA 12.7.34).
+func ackTimeout(timeout, delay uint8) uint8 {
+	if delay <= timeout {
+		if delay+1 >= timeout && delay > 0 {
+			timeout++
+		}
+		return min(timeout, 31)
+	}
+	return min(delay+1, 31)
+}
+
+func randomPSN() verbs.PSN { return verbs.PSN(random32() & 0xffffff) }
+
+func or(v, def uint8) uint8 {
+	if v == 0 {
+		return def
+	}
+	return v
+}

@@ -1,0 +1,227 @@
+package cm
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+
+	"github.com/gosoftroce/rocev2/cm/agent"
+	"github.com/gosoftroce/rocev2/rocev2/mad"
+	"github.com/gosoftroce/rocev2/verbs"
+)
+
+// ListenConfig says what a listener takes. The zero value works.
+type ListenConfig struct {
+	Space PortSpace // 0 means UDP for the Type UD, and else TCP
+
+	// Type is the type of queue pair: RC, UC or UD, or XRCTarget. 0 means
+	// UD in the port space UDP, and else RC. Requests for others are
+	// rejected.
+	Type verbs.QPType
+
+	// Backlog is how many requests wait for Accept, or for their answer, at
+	// most; 0 means 1024. When it is reached, a new request is taken only
+	// if it comes again, as those of honest peers do.
+	Backlog int
+}
+
+func (c *ListenConfig) fill() error {
+	switch {
+	case c.Space == 0 && c.Type == verbs.UD:
+		c.Space = UDP
+	case c.Space == 0:
+		c.Space = TCP
+	case !validSpace(c.Space):
+		return fmt.Errorf("cm: there is no port space 0x%x; use TCP, UDP or IB", uint16(c.Space))
+	}
+	if c.Type == 0 {
+		c.Type = verbs.RC
+		if c.Space == UDP {
+			c.Type = verbs.UD
+		}
+	}
+	switch c.Type {
+	case verbs.RC, verbs.UC, verbs.XRCTarget:
+		if c.Space == UDP {
+			return fmt.Errorf("cm: port space UDP is for queue pairs of type UD, not of type %v", c.Type)
+		}
+	case verbs.UD:
+		if c.Space == TCP {
+			return fmt.Errorf("cm: port space TCP is for connections, not for queue pairs of type UD")
+		}
+	default:
+		return fmt.Errorf("cm: nobody can listen for queue pairs of type %v; use RC, UC, UD or XRCTarget", c.Type)
+	}
+	return nil
+}
+
+// Listener takes requests that are for a port. Its methods may be called from
+// any goroutine.
+type Listener struct {
+	m       *manager
+	cfg     ListenConfig
+	addr    Addr
+	ready   chan struct{} // a token: there may be requests
+	closing chan struct{} // closed by Close
+
+	// Guarded by the lock of m:
+	queue  requests
+	closed bool
+}
+
+// Listen takes requests on a port of a device. The address is the device's, or
+// unspecified; port 0 stands for one that is free. The first use of a device
+// makes its management queue pair.
+//
+// The error wraps a *PortError for a port that is in use, ErrClosed or
+// verbs.ErrClosed for a device that is closed, or verbs.ErrGSIInUse.
+func Listen(dev *verbs.Device, addr netip.AddrPort, cfg ListenConfig) (*Listener, error) {
+	if err := cfg.fill(); err != nil {
+		return nil, err
+	}
+	if err := checkLocal(dev, addr.Addr()); err != nil {
+		return nil, err
+	}
+	m, err := managerOf(dev)
+	if err != nil {
+		return nil, err
+	}
+	port, err := m.ports.take(cfg.Space, addr.Port(), false)
+	if err != nil {
+		return nil, err
+	}
+	l := &Listener{m: m, cfg: cfg, ready: make(chan struct{}, 1), closing: make(chan struct{}),
+		addr: Addr{netip.AddrPortFrom(dev.Addr(), port), cfg.Space}}
+	if err := m.listen(l.service(), cfg.Backlog, l); err != nil {
+		m.ports.give(cfg.Space, port)
+		return nil, err
+	}
+	return l, nil
+}
+
+// checkLocal checks that an address to listen on, or to send from, is the
+// device's.
+func checkLocal(dev *verbs.Device, addr netip.Addr) error {
+	switch {
+	case dev == nil:
+		return fmt.Errorf("cm: no device")
+	case !addr.IsValid() || addr.IsUnspecified() || addr.Unmap().WithZone("") == dev.Addr().WithZone(""):
+		return nil
+	}
+	return fmt.Errorf("cm: %v is not the address of the device, which is %v; open a device on it", addr, dev.Addr())
+}
+
+func (l *Listener) service() mad.ServiceID { return l.cfg.Space.Service(l.addr.Port()) }
+
+// Addr returns the address, with the port that was chosen: an *Addr.
+func (l *Listener) Addr() net.Addr { return &l.addr }
+
+// Accept waits for the next request. The error wraps ErrClosed, or that of ctx.
+func (l *Listener) Accept(ctx context.Context) (*Request, error) {
+	for {
+		if r, err := l.next(); r != nil || err != nil {
+			return r, err
+		}
+		select {
+		case <-l.ready:
+		case <-l.closing:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("cm: accept on %v: %w", &l.addr, context.Cause(ctx))
+		}
+	}
+}
+
+func (l *Listener) next() (*Request, error) {
+	l.m.lock()
+	defer l.m.unlock()
+	if l.closed {
+		return nil, fmt.Errorf("cm: accept on %v: %w", &l.addr, ErrClosed)
+	}
+	r := l.queue.first
+	if r == nil {
+		return nil, nil
+	}
+	l.queue.remove(r)
+	if l.queue.first != nil {
+		l.signal() // another Accept may wait
+	}
+	return r, nil
+}
+
+func (l *Listener) signal() {
+	select {
+	case l.ready <- struct{}{}:
+	default:
+	}
+}
+
+// Close ends the listener. Requests that nobody has accepted are rejected;
+// those that Accept has returned can still be answered.
+func (l *Listener) Close() error {
+	l.m.lock()
+	defer l.m.unlock()
+	if l.closed {
+		return nil
+	}
+	l.m.unlisten(l.service())
+	for r := l.queue.first; r != nil; r = l.queue.first {
+		l.queue.remove(r)
+		r.answered = true
+		l.m.release(r.id)
+	}
+	l.m.ports.give(l.cfg.Space, l.addr.Port())
+	l.over()
+	return nil
+}
+
+// over implements sink.
+func (l *Listener) over() {
+	if !l.closed {
+		l.closed = true
+		close(l.closing)
+	}
+}
+
+// event implements sink: a request has come.
+func (l *Listener) event(e *agent.Event) {
+	r, reason, info := newRequest(l, e)
+	if reason != 0 {
+		l.m.refuse(e, reason, info)
+		return
+	}
+	l.m.ids[r.id] = r
+	l.queue.add(r)
+	l.signal()
+}
+
+// requests is a list of requests, the oldest first.
+type requests struct{ first, last *Request }
+
+func (q *requests) add(r *Request) {
+	r.queued, r.prev = true, q.last
+	if q.last == nil {
+		q.first = r
+	} else {
+		q.last.next = r
+	}
+	q.last = r
+}
+
+// remove takes r out, if it is in.
+func (q *requests) remove(r *Request) {
+	if !r.queued {
+		return
+	}
+	if r.prev == nil {
+		q.first = r.next
+	} else {
+		r.prev.next = r.next
+	}
+	if r.next == nil {
+		q.last = r.prev
+	} else {
+		r.next.prev = r.prev
+	}
+	r.queued, r.prev, r.next = false, nil, nil
+}

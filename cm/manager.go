@@ -1,0 +1,250 @@
+package cm
+
+import (
+	crand "crypto/rand"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gosoftroce/rocev2/clock"
+	"github.com/gosoftroce/rocev2/cm/agent"
+	"github.com/gosoftroce/rocev2/rocev2/mad"
+	"github.com/gosoftroce/rocev2/verbs"
+)
+
+// manager runs the agent of one device: it gives it what the management queue
+// pair receives, sends what it wants to send, and hands out its events.
+//
+// It has no goroutine. Whoever has received datagrams for it brings them
+// (verbs.WithHandler). Whoever holds the lock, or finds it free, handles them:
+// nobody waits for it.
+type manager struct {
+	dev   *verbs.Device
+	gsi   *gsi
+	ports *ports
+	base  time.Time // time 0 of the agent
+
+	arrived atomic.Int32  // calls of the handler that nobody has looked after
+	done    chan struct{} // closed with the manager
+
+	mu        sync.Mutex // guards what follows
+	agent     *agent.Agent
+	ids       map[agent.ID]sink
+	listeners map[mad.ServiceID]sink
+	timer     *time.Timer
+	timerAt   clock.Time // when it goes off; 0: it is not set
+	closed    bool
+	forget    func() // of the device's BeforeClose
+}
+
+// sink takes the events of an ID, or of a listener. It is called with the
+// manager's lock held: it neither blocks nor calls the manager.
+type sink interface {
+	event(e *agent.Event)
+	// over says that the manager is closed: no event will come.
+	over()
+}
+
+// managers has the manager of each device that has one.
+var managers struct {
+	mu sync.Mutex
+	of map[*verbs.Device]*manager
+}
+
+// managerOf returns the manager of a device, and makes it at first use.
+func managerOf(dev *verbs.Device) (*manager, error) {
+	managers.mu.Lock()
+	defer managers.mu.Unlock()
+	if m := managers.of[dev]; m != nil {
+		return m, nil
+	}
+	m := &manager{dev: dev, base: time.Now(), done: make(chan struct{}),
+		ports: newPorts(random32), ids: map[agent.ID]sink{}, listeners: map[mad.ServiceID]sink{}}
+	m.agent = agent.New(agent.Config{GUID: mad.GUID(dev.Query().NodeGUID), Random: random32})
+	m.timer = time.AfterFunc(time.Hour, m.onTimer)
+	m.timer.Stop()
+	m.mu.Lock() // until it is complete
+	defer m.mu.Unlock()
+	var err error
+	if m.gsi, err = newGSI(dev, m.onCompletions); err != nil {
+		m.timer.Stop()
+		return nil, err
+	}
+	m.forget = dev.BeforeClose(m.close)
+	if managers.of == nil {
+		managers.of = map[*verbs.Device]*manager{}
+	}
+	managers.of[dev] = m
+	return m, nil
+}
+
+// random32 gives communication IDs, PSNs and ports: nobody must be able to
+// guess them.
+func random32() uint32 {
+	var b [4]byte
+	crand.Read(b[:]) // never fails
+	return binary.LittleEndian.Uint32(b[:])
+}
+
+func (m *manager) now() clock.Time { return clock.Time(time.Since(m.base)) + 1 }
+
+// lock locks the manager.
+func (m *manager) lock() { m.mu.Lock() }
+
+// inlineRounds is how often one who gives up the lock handles what has come
+// meanwhile, before a goroutine does.
+const inlineRounds = 4
+
+// unlock sends what there is to send, hands out events, and gives up the lock.
+func (m *manager) unlock() {
+	for range inlineRounds {
+		m.settle()
+		m.mu.Unlock()
+		if m.arrived.Load() == 0 || !m.mu.TryLock() {
+			return // who holds the lock looks after it
+		}
+		m.receive()
+	}
+	m.settle()
+	m.mu.Unlock()
+	if m.arrived.Load() > 0 {
+		go m.onArrival()
+	}
+}
+
+// onCompletions is the handler of the completion queue.
+func (m *manager) onCompletions(open bool) {
+	if !open {
+		// The device is closed without BeforeClose: its link has
+		// failed, or the program closes it meanwhile.
+		go m.close()
+		return
+	}
+	m.arrived.Add(1)
+	if m.mu.TryLock() {
+		m.receive()
+		m.unlock()
+	}
+}
+
+func (m *manager) onArrival() {
+	m.lock()
+	m.receive()
+	m.unlock()
+}
+
+// receive gives the agent what has arrived.
+func (m *manager) receive() {
+	m.arrived.Store(0)
+	if m.closed {
+		return
+	}
+	now := m.now()
+	m.gsi.poll(func(from verbs.GRH, b []byte) {
+		m.agent.Receive(now, agent.Path{Local: from.Dst, Remote: from.Src,
+			TrafficClass: from.TrafficClass, FlowLabel: from.FlowLabel}, b)
+	})
+}
+
+// settle brings out what the agent has to send and to tell, and sets the timer.
+func (m *manager) settle() {
+	if m.closed {
+		return
+	}
+	for e, ok := m.agent.Event(); ok; e, ok = m.agent.Event() {
+		m.dispatch(&e)
+	}
+	for b := m.gsi.room(); b != nil; b = m.gsi.room() {
+		p, ok := m.agent.Send(b)
+		if !ok {
+			break
+		}
+		m.gsi.push(verbs.AddressVector{DGID: p.Remote, TrafficClass: p.TrafficClass, HopLimit: p.HopLimit, FlowLabel: p.FlowLabel})
+	}
+	m.gsi.flush()
+	m.setTimer()
+}
+
+func (m *manager) dispatch(e *agent.Event) {
+	if s := m.ids[e.ID]; s != nil {
+		s.event(e)
+		return
+	}
+	var service mad.ServiceID
+	switch e.Kind {
+	case agent.EventRequest:
+		service = e.Request.ServiceID
+	case agent.EventSIDRRequest:
+		service = e.SIDRRequest.ServiceID
+	default:
+		return // of an ID that was released meanwhile
+	}
+	if s := m.listeners[service]; s != nil {
+		s.event(e)
+		return
+	}
+	m.agent.Release(m.now(), e.ID)
+}
+
+// setTimer has the agent called at its deadline. A timer that goes off too
+// early is cheaper than one that is set for each message.
+func (m *manager) setTimer() {
+	at := m.agent.Deadline()
+	if at == math.MaxInt64 || m.timerAt != 0 && m.timerAt <= at {
+		return
+	}
+	m.timerAt = at
+	m.timer.Reset(max(at.Sub(m.now()), 0))
+}
+
+func (m *manager) onTimer() {
+	m.lock()
+	m.timerAt = 0
+	if !m.closed {
+		m.agent.Advance(m.now())
+	}
+	m.unlock()
+}
+
+// close ends all that the manager has. It says so to the peers, if the device
+// is still open.
+func (m *manager) close() {
+	managers.mu.Lock()
+	if managers.of[m.dev] == m {
+		delete(managers.of, m.dev)
+	}
+	managers.mu.Unlock()
+	m.lock()
+	if m.closed {
+		m.unlock()
+		return
+	}
+	ids := m.ids
+	for id := range ids {
+		m.agent.Release(m.now(), id)
+	}
+	m.settle()
+	m.closed = true
+	m.ids = map[agent.ID]sink{}
+	listeners := m.listeners
+	m.listeners = map[mad.ServiceID]sink{}
+	m.timer.Stop()
+	close(m.done)
+	for _, s := range ids {
+		s.over()
+	}
+	for _, s := range listeners {
+		s.over()
+	}
+	m.unlock()
+	m.forget()
+	m.gsi.close()
+}
+
+// errOver says why nothing can be done with a manager that is closed.
+func (m *manager) errOver() error {
+	return fmt.Errorf("cm: device %v: %w", m.dev.Addr(), ErrClosed)
+}
