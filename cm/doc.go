@@ -2,11 +2,13 @@
 // (IBTA chapter 12), by the messages and with the ports of the field's RDMA-CM.
 // Peers may be this software, Linux, or an adapter.
 //
-//	l, err := cm.Listen(dev, netip.MustParseAddrPort("192.0.2.1:7471"), cm.ListenConfig{})
-//	req, err := l.Accept(ctx)
-//	conn, err := req.Accept(ctx, qp, cm.AcceptConfig{}) // qp: a queue pair of the program
+//	addr := netip.MustParseAddrPort("192.0.2.1:7471")
 //
-//	conn, err := cm.Dial(ctx, qp, netip.MustParseAddrPort("192.0.2.1:7471"), cm.DialConfig{})
+//	l, err := cm.Listen(dev, addr, cm.ListenConfig{})
+//	req, err := l.Accept(ctx)
+//	conn, err := req.Accept(ctx, qp, cm.AcceptConfig{}) // qp is the program's
+//
+//	conn, err := cm.Dial(ctx, qp, addr, cm.DialConfig{})
 //
 // Both sides then use the queue pair as after verbs.QP.Connect, and Conn.Done
 // tells when the peer has disconnected. For datagrams Resolve asks a listener

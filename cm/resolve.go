@@ -38,7 +38,9 @@ type Datagram struct {
 }
 
 // AddressHandle makes a handle for datagrams of queue pairs of a domain.
-func (d *Datagram) AddressHandle(pd *verbs.PD) (*verbs.AddressHandle, error) { return pd.CreateAH(d.AV) }
+func (d *Datagram) AddressHandle(pd *verbs.PD) (*verbs.AddressHandle, error) {
+	return pd.CreateAH(d.AV)
+}
 
 // LocalAddr returns the address of this side: an *Addr.
 func (d *Datagram) LocalAddr() net.Addr { return &d.local }

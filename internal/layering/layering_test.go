@@ -56,6 +56,8 @@ var layers = map[string][]string{
 
 	"verbs": {"rocev2", "ib", "memreg", "memreg/mapping", "qp", "transport", "transport/udp", "hca"},
 
+	"cm": {"clock", "rocev2/mad", "cm/agent", "verbs", "internal/devices"},
+
 	"verbs/verbstest": {"verbs", "fabric"}, // imports testing: for tests only
 
 	"interop/internal/testpair": {"interop", "verbs", "verbs/verbstest"},
