@@ -57,6 +57,7 @@ var layers = map[string][]string{
 	"verbs": {"rocev2", "ib", "memreg", "memreg/mapping", "qp", "transport", "transport/udp", "hca"},
 
 	"cm": {"clock", "rocev2/mad", "cm/agent", "verbs", "internal/devices"},
+	"rdma": {"verbs", "cm", "internal/devices"},
 
 	"verbs/verbstest": {"verbs", "fabric"}, // imports testing: for tests only
 
@@ -76,7 +77,7 @@ var layers = map[string][]string{
 	// The attacker forges packets, and attacks a queue pair without a
 	// device, too.
 	"e2e/attack":   {"verbs", "rocev2", "transport", "transport/udp", "fabric", "clock", "ib", "memreg", "qp/..."},
-	"examples/...": {"verbs", "verbs/verbstest", "cm", "rdma", "rdmanet", "fabric", "transport/..."},
+	"examples/...": {"verbs", "verbs/verbstest", "fabric", "transport/...", "rdma"},
 	"internal/...": {},
 
 	"internal/devices": {"verbs"}, // for what dials and listens

@@ -1,0 +1,399 @@
+package rdma
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"sync"
+
+	"github.com/gosoftroce/rocev2/verbs"
+)
+
+var errClosed = fmt.Errorf("closed: %w", net.ErrClosed)
+
+// core is a connection without its face: the queue pair, what is under way on
+// it, and who waits for that.
+//
+// It has no goroutine. Whoever waits for something polls the completion queue,
+// and handles what comes for all who wait: it leads. The others wait for it,
+// and when it has what it wanted one of them leads. What nobody waits for the
+// hub handles, when it is notified.
+type core struct {
+	hub     *hub
+	link    link
+	qp      *verbs.QP
+	cq      *verbs.CQ
+	client  netip.Addr // the peer's address
+	foreign bool       // the peer does not speak the protocol
+	maxSend int        // the longest message that the peer takes
+
+	mu      sync.Mutex
+	leading bool // somebody polls the completion queue
+	armed   bool // the hub is notified of any completion
+	deaf    bool // it has been notified, and is not of anything any more
+	used    bool // something came from the peer since look was called
+	closing bool
+	waiters waitList
+	out     outbox
+	in      inbox
+	calls   *dirCalls // to the peer's directory; nil before the first
+	err     error     // why the connection is over; nil while it is not
+	ending  error     // what err will be when what has arrived is handled
+	done    chan struct{}
+}
+
+// init makes the connection usable. The queue pair is in INIT or further.
+func (c *core) init(h *hub, qp *verbs.QP, cq *verbs.CQ) {
+	c.hub, c.qp, c.cq = h, qp, cq
+	c.in.window = baseWindow
+	c.in.c, c.out.c, c.out.depth = c, c, h.tune.depth
+	c.link = noLink{}
+	cq.Arm(true)
+}
+
+// noLink is the link of a connection that is not made yet.
+type noLink struct{}
+
+func (noLink) LocalAddr() net.Addr  { return nil }
+func (noLink) RemoteAddr() net.Addr { return nil }
+func (noLink) Err() error           { return nil }
+func (noLink) Close() error         { return nil }
+
+// setLink says what has connected the queue pair.
+func (c *core) setLink(l link) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.link = l
+}
+
+// greeted takes what the peer has said of itself.
+func (c *core) greeted(h hello, native bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.foreign, c.maxSend = !native, c.hub.size
+	if native {
+		c.maxSend = int(min(h.size, maxMessage))
+		c.out.credits += int(h.credits)
+	}
+}
+
+// wait waits until something is there: leading, or for who leads. The caller
+// holds mu, and has it again afterwards.
+func (c *core) wait(ctx context.Context, what want, ref *pending) error {
+	if c.ready(what, ref) {
+		return nil
+	}
+	c.out.flush()
+	for {
+		switch {
+		case c.ready(what, ref):
+			c.handOver()
+			return nil
+		case c.err != nil && what != wantDone:
+			c.handOver()
+			return c.err
+		}
+		var err error
+		if !c.leading {
+			err = c.lead(ctx)
+		} else {
+			err = c.follow(ctx, what, ref)
+		}
+		if err != nil && !c.ready(what, ref) {
+			c.handOver()
+			return err
+		}
+	}
+}
+
+// lead waits for completions and handles them.
+func (c *core) lead(ctx context.Context) error {
+	s := scratches.Get().(*scratch)
+	c.leading = true
+	c.mu.Unlock()
+	n, err := c.cq.Wait(ctx, s.wc[:])
+	c.mu.Lock()
+	c.handle(s.wc[:n])
+	if c.ending != nil && c.err == nil {
+		c.drain(s)
+		c.fail(c.ending)
+	}
+	c.leading = false
+	scratches.Put(s)
+	if err != nil && ctx.Err() == nil {
+		c.abandon(err) // the queue is closed: nothing completes any more
+		return c.err
+	}
+	return err
+}
+
+// follow waits for who leads.
+func (c *core) follow(ctx context.Context, what want, ref *pending) error {
+	w := waiterPool.Get().(*waiter)
+	w.what, w.ref = what, ref
+	c.waiters.add(w)
+	c.mu.Unlock()
+	var err error
+	select {
+	case <-w.wake:
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	c.mu.Lock()
+	c.waiters.remove(w)
+	select {
+	case <-w.wake: // came too late, and is passed on by handOver
+	default:
+	}
+	w.ref = nil
+	waiterPool.Put(w)
+	return err
+}
+
+// handOver is called by who has waited, and goes: another one leads, and whom
+// something is there for is woken. What is held back is sent. The hub looks
+// after what remains.
+func (c *core) handOver() {
+	c.wakeReady()
+	if c.leading {
+		return
+	}
+	c.out.flush()
+	if c.waiters.first != nil {
+		c.waiters.first.signal()
+		return
+	}
+	if c.err == nil && c.hasWork() && !c.armed {
+		c.arm()
+	} else if c.deaf {
+		c.deaf = false
+		c.cq.Arm(true)
+		c.poll()
+	}
+}
+
+// hasWork reports whether something is to be done when something has completed.
+func (c *core) hasWork() bool {
+	return c.out.pack != nil || len(c.in.requests) > 0 || c.out.watched > 0 || c.in.due()
+}
+
+// arm has the hub notified of the next completion. What is there already
+// raises no notification, so it is taken.
+func (c *core) arm() {
+	c.armed, c.deaf = true, false
+	c.cq.Arm(false)
+	c.poll()
+}
+
+// wakeReady wakes one of each kind that something is there for.
+func (c *core) wakeReady() {
+	var told [wants]bool
+	for w := c.waiters.first; w != nil; w = w.next {
+		if !told[w.what] && (c.err != nil || c.ready(w.what, w.ref)) {
+			told[w.what] = w.what < wantReply && c.err == nil
+			w.signal()
+		}
+	}
+}
+
+// poll handles what has completed, without waiting.
+func (c *core) poll() {
+	if c.leading {
+		return
+	}
+	s := scratches.Get().(*scratch)
+	c.leading = true
+	c.drain(s)
+	c.leading = false
+	scratches.Put(s)
+	c.wakeReady()
+}
+
+// drain handles completions until there are none. The caller leads.
+func (c *core) drain(s *scratch) {
+	for range 1 << 10 { // a peer may send as fast as they are handled
+		n := c.cq.Poll(s.wc[:])
+		if n == 0 {
+			return
+		}
+		c.handle(s.wc[:n])
+	}
+}
+
+// notified is called by the hub when the queue has raised a notification.
+func (c *core) notified() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.armed, c.deaf = false, true
+	if !c.leading { // else the leader has the completion, and arms
+		c.poll()
+		c.handOver()
+	}
+}
+
+// handle dispatches completions. The caller leads.
+func (c *core) handle(wcs []verbs.WC) {
+	for i := range wcs {
+		wc := &wcs[i]
+		switch {
+		case isRecv(wc):
+			c.in.arrived(wc)
+		default:
+			c.completed(wc)
+		}
+	}
+	if c.err == nil {
+		c.out.flush()
+	}
+	c.wakeReady()
+}
+
+func isRecv(wc *verbs.WC) bool { return wc.ID&sendFlag == 0 }
+
+// sendFlag is in the IDs of sends. Those of receives are indices of buffers.
+const sendFlag = 1 << 63
+
+// completed takes the completion of a send, and with it the requests before it.
+func (c *core) completed(wc *verbs.WC) {
+	failed := wc.Status != verbs.StatusSuccess
+	if failed && c.err == nil && c.ending == nil {
+		c.fail(c.causeOf(wc))
+	}
+	through := uint32(wc.ID &^ sendFlag)
+	for c.out.head != c.out.tail {
+		s := *c.out.slot(c.out.head)
+		last := c.out.head == through
+		*c.out.slot(c.out.head) = slot{}
+		c.out.head++
+		if s.buf != nil {
+			c.hub.put(s.buf)
+		}
+		if s.ref != nil {
+			var err error
+			if last && failed {
+				err = wc.Err()
+			}
+			c.resolve(s.ref, *wc, err)
+		}
+		if last {
+			c.used = c.used || !failed && s.kind != slotProbe
+			return
+		}
+	}
+}
+
+// causeOf says why a request was not carried out.
+func (c *core) causeOf(wc *verbs.WC) error {
+	if wc.Status == verbs.StatusWRFlushErr {
+		if err := c.link.Err(); err != nil {
+			return err
+		}
+	}
+	return causeOf(*wc)
+}
+
+// resolve takes note that one of the requests of a transfer has completed.
+func (c *core) resolve(ref *pending, wc verbs.WC, err error) {
+	if err != nil && ref.err == nil {
+		ref.err = err
+	}
+	ref.wc = wc
+	switch ref.left--; {
+	case ref.left > 0:
+	case ref.orphan:
+		c.drop(ref)
+	case ref.ch != nil:
+		close(ref.ch)
+		c.out.watched--
+	}
+}
+
+// fail ends the connection. What is outstanding completes at once.
+func (c *core) fail(err error) {
+	if c.err != nil {
+		return
+	}
+	c.err = err
+	if c.done != nil {
+		close(c.done)
+	}
+	c.qp.Modify(&verbs.Attr{State: verbs.StateErr}, verbs.AttrState)
+	c.wakeReady()
+}
+
+// abandon gives up all that is outstanding: the queue or the device is closed,
+// and touches no memory any more.
+func (c *core) abandon(err error) {
+	c.fail(err)
+	for c.out.head != c.out.tail {
+		s := *c.out.slot(c.out.head)
+		c.out.head++
+		if s.ref != nil {
+			c.resolve(s.ref, verbs.WC{}, err)
+		}
+	}
+	c.wakeReady()
+}
+
+// end ends the connection from outside: what has arrived can still be received.
+func (c *core) end(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err != nil || c.ending != nil {
+		return
+	}
+	c.ending = err
+	if !c.leading {
+		c.poll()
+		c.fail(err)
+		return
+	}
+	// Who leads waits for a completion. In ERR a request completes at once.
+	c.qp.Modify(&verbs.Attr{State: verbs.StateErr}, verbs.AttrState)
+	c.out.post(&verbs.SendWR{Opcode: verbs.OpWrite, Signaled: true}, slot{})
+}
+
+// look is called by the hub once in the time of a keepalive. A connection from
+// which nothing came since the last time proves that the peer is there: it
+// writes 0 bytes, which the peer acknowledges.
+func (c *core) look() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err != nil || c.closing {
+		return
+	}
+	if !c.leading {
+		c.poll() // the completion of the last one
+	}
+	if c.used {
+		c.used = false
+		return
+	}
+	c.in.shrinkTo(baseWindow)
+	if c.err == nil && c.out.room() > 0 {
+		c.out.post(&verbs.SendWR{Opcode: verbs.OpWrite, Signaled: true}, slot{kind: slotProbe})
+	}
+}
+
+// release frees what the connection has. It is over.
+func (c *core) release() {
+	c.mu.Lock()
+	for c.leading { // who leads sees the end at once
+		c.follow(context.Background(), wantNothing, nil)
+	}
+	c.poll()
+	c.abandon(errClosed)
+	if c.out.pack != nil {
+		c.hub.put(c.out.pack)
+		c.out.pack = nil
+	}
+	for _, b := range c.in.takeAll() {
+		c.hub.put(b)
+	}
+	extra := c.in.window + c.in.shrink - baseWindow
+	c.mu.Unlock()
+	c.hub.remove(c, extra)
+	c.qp.Close()
+	c.cq.Close()
+}

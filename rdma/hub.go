@@ -1,0 +1,291 @@
+package rdma
+
+import (
+	"context"
+	"fmt"
+	"math/bits"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gosoftroce/rocev2/verbs"
+)
+
+// hub is what connections of one listener, or those that were dialled with one
+// device, share: memory, receives, and two goroutines. So an idle connection
+// costs its queue pair and little more.
+type hub struct {
+	dev     *verbs.Device
+	pd      *verbs.PD
+	channel *verbs.CompChannel // tells of errors, of requests to the directory, and of what nobody waits for
+	size    int                // bytes of a buffer: of the largest message
+	tune    tuning
+	exports *directory // nil: none
+	cache   regCache
+
+	stop    context.CancelFunc
+	stopped sync.WaitGroup
+
+	table atomic.Pointer[[]*buffer] // by index, which is the ID of a receive
+
+	mu      sync.Mutex
+	slabs   []*verbs.MR
+	free    *buffer
+	buffers int // that there are
+	extra   int // receives that busy connections may still have
+	conns   map[uint32]*core
+	closed  bool
+}
+
+// tuning holds what a program may choose; see ListenConfig.
+type tuning struct {
+	size      int
+	depth     int // requests outstanding
+	keepAlive time.Duration
+}
+
+const (
+	defaultMessage   = 64 << 10
+	maxMessage       = 1 << 30
+	defaultDepth     = 64
+	defaultKeepAlive = 30 * time.Second
+
+	// baseWindow is how many messages a peer may send at first. A peer that
+	// is busy gets more, from what busyBytes is enough for.
+	baseWindow = 2
+	maxWindow  = 64
+	busyBytes  = 256 << 20
+	// spare is the receive of a connection for a message that takes no
+	// credit. At most one such message is under way: see inbox.due.
+	spare = 1
+	// foreignDepth is how many receives a peer has that knows no credits.
+	foreignDepth = 128
+
+	maxInline = 256
+)
+
+// buffer is registered memory for one message.
+type buffer struct {
+	hub   *hub
+	mr    *verbs.MR
+	off   int // in mr
+	index uint32
+	refs  atomic.Int32 // of a received message: who reads it
+	conn  *core        // of a received message
+	next  *buffer
+}
+
+func (b *buffer) bytes() []byte         { return b.mr.Bytes()[b.off : b.off+b.hub.size : b.off+b.hub.size] }
+func (b *buffer) sge(n int) verbs.SGE   { return b.mr.Slice(b.off, n) }
+func (b *buffer) part(i, n int) []byte  { return b.mr.Bytes()[b.off+i : b.off+i+n : b.off+i+n] }
+func (t *tuning) windowMax() int        { return min(max(4<<20/t.size, 8), maxWindow) }
+func (t *tuning) receives() int         { return max(t.windowMax(), foreignDepth) + spare }
+func (t *tuning) completions() int      { return t.depth + t.receives() + 8 }
+func (h *hub) buffer(id uint64) *buffer { return (*h.table.Load())[id] }
+
+func newHub(dev *verbs.Device, t tuning, exports *directory) (*hub, error) {
+	h := &hub{dev: dev, size: t.size, tune: t, exports: exports, conns: map[uint32]*core{}}
+	h.extra = min(max(busyBytes/t.size, 16), 4096)
+	h.table.Store(new([]*buffer))
+	var err error
+	if h.pd, err = dev.AllocPD(); err != nil {
+		return nil, err
+	}
+	if h.channel, err = dev.CreateCompChannel(); err != nil {
+		h.pd.Close()
+		return nil, err
+	}
+	h.cache.pd = h.pd
+	ctx, stop := context.WithCancel(context.Background())
+	h.stop = stop
+	h.stopped.Go(func() { h.serve(ctx) })
+	h.stopped.Go(func() { h.sweep(ctx) })
+	return h, nil
+}
+
+// close frees everything. The connections are closed before.
+func (h *hub) close() {
+	h.mu.Lock()
+	closed := h.closed
+	h.closed = true
+	h.mu.Unlock()
+	if closed {
+		return
+	}
+	h.stop()
+	h.stopped.Wait()
+	h.channel.Close()
+	h.cache.close()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, mr := range h.slabs {
+		mr.Close()
+	}
+	h.pd.Close()
+}
+
+// open makes the queue pair and the queue of a connection.
+func (h *hub) open() (*verbs.QP, *verbs.CQ, error) {
+	cq, err := h.dev.CreateCQ(h.tune.completions(), verbs.WithChannel(h.channel))
+	if err != nil {
+		return nil, nil, err
+	}
+	qp, err := h.pd.CreateQP(verbs.QPConfig{
+		SendCQ: cq, RecvCQ: cq, MaxRecvWR: h.tune.receives(), MaxRecvSGE: 1,
+		MaxSendWR: h.tune.depth, MaxSendSGE: 4, MaxInline: maxInline,
+	})
+	if err != nil {
+		cq.Close()
+		return nil, nil, err
+	}
+	return qp, cq, nil
+}
+
+// add enters a connection.
+func (h *hub) add(c *core) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed {
+		return errClosed
+	}
+	h.conns[c.cq.Handle()] = c
+	return nil
+}
+
+// remove takes a connection out, which had extra receives beyond the first.
+func (h *hub) remove(c *core, extra int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.conns, c.cq.Handle())
+	h.extra += extra
+}
+
+// grant takes up to n of the receives that busy connections may have beyond
+// the first, and returns how many it took.
+func (h *hub) grant(n int) int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	n = min(n, h.extra)
+	h.extra -= n
+	return n
+}
+
+// take returns a buffer for a message to be sent.
+func (h *hub) take() (*buffer, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.takeLocked()
+}
+
+func (h *hub) takeLocked() (*buffer, error) {
+	if h.free == nil {
+		if err := h.more(); err != nil {
+			return nil, err
+		}
+	}
+	b := h.free
+	h.free, b.next = b.next, nil
+	return b, nil
+}
+
+func (h *hub) put(b *buffer) {
+	h.mu.Lock()
+	h.putLocked(b)
+	h.mu.Unlock()
+}
+
+// putLocked puts a buffer back. The one that was used last is used first, so
+// that those that a burst needed stay untouched.
+func (h *hub) putLocked(b *buffer) { b.next, h.free = h.free, b }
+
+// more makes buffers: as many as there are, so that there are few regions.
+// Memory that nobody touches costs addresses only.
+func (h *hub) more() error {
+	if h.closed {
+		return errClosed
+	}
+	n := min(max(h.buffers, 16), 4096, max(busyBytes/h.size, 4))
+	mr, err := h.pd.AllocMemory(n*h.size, verbs.LocalWrite|verbs.OnDemand)
+	if err != nil {
+		return fmt.Errorf("memory for %d messages of %d bytes: %w", n, h.size, err)
+	}
+	h.slabs = append(h.slabs, mr)
+	old := *h.table.Load()
+	table := make([]*buffer, len(old), max(len(old)+n, 1<<bits.Len(uint(len(old)+n-1))))
+	copy(table, old)
+	bufs := make([]buffer, n)
+	for i := range bufs {
+		b := &bufs[i]
+		*b = buffer{hub: h, mr: mr, off: i * h.size, index: uint32(len(table))}
+		table = append(table, b)
+	}
+	for i := range bufs {
+		h.putLocked(&bufs[n-1-i])
+	}
+	h.buffers += n
+	h.table.Store(&table)
+	return nil
+}
+
+// serve handles what no program waits for: errors, requests to the directory,
+// and what is to be sent when something has completed.
+func (h *hub) serve(ctx context.Context) {
+	for {
+		cq, err := h.channel.Get(ctx)
+		if err != nil {
+			return
+		}
+		h.mu.Lock()
+		c := h.conns[cq.Handle()]
+		h.mu.Unlock()
+		if c != nil {
+			c.notified()
+		}
+	}
+}
+
+// sweeps is in how many parts the connections are looked at in the time of a
+// keepalive: so they do not come all at once.
+const sweeps = 8
+
+// sweep sends the keepalives of idle connections, and takes back what busy
+// ones do not need any more.
+func (h *hub) sweep(ctx context.Context) {
+	if h.tune.keepAlive <= 0 {
+		return
+	}
+	tick := time.NewTicker(h.tune.keepAlive / sweeps)
+	defer tick.Stop()
+	var part []*core
+	for turn := uint32(0); ; turn++ {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		h.mu.Lock()
+		for handle, c := range h.conns {
+			if handle%sweeps == turn%sweeps {
+				part = append(part, c)
+			}
+		}
+		h.mu.Unlock()
+		for _, c := range part {
+			c.look()
+		}
+		clear(part)
+		part = part[:0]
+		h.cache.sweep()
+	}
+}
+
+// scratch is what a call needs for a moment, so that connections need no memory
+// for it.
+type scratch struct {
+	send [1]verbs.SendWR
+	recv [1]verbs.RecvWR
+	sge  [4]verbs.SGE
+	wc   [64]verbs.WC
+}
+
+var scratches = sync.Pool{New: func() any { return new(scratch) }}

@@ -1,0 +1,371 @@
+package rdma
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gosoftroce/rocev2/cm"
+	"github.com/gosoftroce/rocev2/internal/devices"
+	"github.com/gosoftroce/rocev2/verbs"
+)
+
+// ListenConfig says how a Listener and its connections are made. The zero value
+// works.
+type ListenConfig struct {
+	// Device is the device to use, which stays open as long as the
+	// listener. By default the device of this process on the address is
+	// used, or one is opened there.
+	Device *verbs.Device
+
+	// MessageSize is the longest message that this side takes, in bytes:
+	// 512 to 1 GiB. 0 means 64 KiB. Memory that no message has touched
+	// costs nothing.
+	MessageSize int
+
+	// Depth is how many requests of a connection may be outstanding, 8 to
+	// 4096. 0 means 64.
+	Depth int
+
+	// KeepAlive is after what time without a sign of the peer it is asked
+	// for one. If it does not answer, for about a second, the connection
+	// ends with ErrPeerGone. 0 means 30 s; a negative number means never.
+	KeepAlive time.Duration
+
+	// Backlog is how many requests for connections may wait. 0 means 1024.
+	Backlog int
+
+	// MaxConns is how many connections there may be at once; further ones
+	// are rejected. 0 means 65536.
+	MaxConns int
+
+	// PrivateData is for the peers whose connections are accepted, at most
+	// 180 bytes; see Request.Accept.
+	PrivateData []byte
+
+	// Foreign says that no peer speaks the protocol of this package, also
+	// if its private data looks so.
+	Foreign bool
+
+	regions []namedRegion
+}
+
+type namedRegion struct {
+	name   string
+	region Region
+}
+
+// Export has the listeners that are made from now on export a region. The error
+// of what is not possible is that of Listen.
+func (lc *ListenConfig) Export(name string, r Region) {
+	lc.regions = append(lc.regions, namedRegion{name, r})
+}
+
+func tuningOf(size, depth int, keepAlive time.Duration) (tuning, error) {
+	t := tuning{size: size, depth: depth, keepAlive: keepAlive}
+	if size == 0 {
+		t.size = defaultMessage
+	}
+	if depth == 0 {
+		t.depth = defaultDepth
+	}
+	if keepAlive == 0 {
+		t.keepAlive = defaultKeepAlive
+	}
+	switch {
+	case t.size < minMessage || t.size > maxMessage:
+		return t, &verbs.RangeError{What: "MessageSize", Got: t.size, Min: minMessage, Max: maxMessage}
+	case t.depth < 2*reserved || t.depth > maxDepth:
+		return t, &verbs.RangeError{What: "Depth", Got: t.depth, Min: 2 * reserved, Max: maxDepth}
+	case t.keepAlive > 0 && t.keepAlive < time.Millisecond:
+		return t, fmt.Errorf("KeepAlive is %v, and must be at least 1 ms", keepAlive)
+	}
+	t.size = (t.size + 63) &^ 63
+	return t, nil
+}
+
+const maxDepth = 4096
+
+// Listener takes connections. Its methods may be called from any goroutine.
+type Listener struct {
+	cfg     ListenConfig
+	hub     *hub
+	ref     *devices.Ref // nil: the device is the program's
+	cm      *cm.Listener
+	exports directory
+	conns   atomic.Int64
+
+	mu     sync.Mutex
+	open   map[*Conn]struct{}
+	closed bool
+}
+
+// Listen takes connections on a local address: "192.0.2.1:7471",
+// "[2001:db8::1]:7471", or a name or an interface in place of the address. Port
+// 0 stands for one that is free; see Listener.Addr.
+func Listen(ctx context.Context, addr string) (*Listener, error) {
+	return new(ListenConfig).Listen(ctx, addr)
+}
+
+// Listen is as the function Listen.
+func (lc *ListenConfig) Listen(ctx context.Context, addr string) (*Listener, error) {
+	l, err := lc.listen(ctx, addr)
+	if err != nil {
+		return nil, &OpError{Op: "listen on " + addr, Err: err}
+	}
+	return l, nil
+}
+
+func (lc *ListenConfig) listen(ctx context.Context, addr string) (*Listener, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	t, err := tuningOf(lc.MessageSize, lc.Depth, lc.KeepAlive)
+	if err != nil {
+		return nil, err
+	}
+	if len(lc.PrivateData) > maxReplyData {
+		return nil, &verbs.RangeError{What: "length of PrivateData", Got: len(lc.PrivateData), Max: maxReplyData}
+	}
+	local, err := localAddr(addr)
+	if err != nil {
+		return nil, err
+	}
+	l := &Listener{cfg: *lc, open: map[*Conn]struct{}{}}
+	if l.cfg.MaxConns == 0 {
+		l.cfg.MaxConns = 1 << 16
+	}
+	dev := lc.Device
+	if dev == nil {
+		if l.ref, err = devices.Local(local.Addr()); err != nil {
+			return nil, err
+		}
+		dev = l.ref.Device()
+	}
+	if err = l.start(dev, t, local); err != nil {
+		l.Close()
+		return nil, err
+	}
+	return l, nil
+}
+
+func (l *Listener) start(dev *verbs.Device, t tuning, local netip.AddrPort) (err error) {
+	if l.hub, err = newHub(dev, t, &l.exports); err != nil {
+		return err
+	}
+	l.exports.pd = l.hub.pd
+	for _, r := range l.cfg.regions {
+		if _, err := l.exports.export(r.name, r.region); err != nil {
+			return fmt.Errorf("export region %q: %w", r.name, err)
+		}
+	}
+	l.cm, err = cm.Listen(dev, local, cm.ListenConfig{Backlog: l.cfg.Backlog})
+	return err
+}
+
+// localAddr reads the address to listen on.
+func localAddr(addr string) (netip.AddrPort, error) {
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return netip.AddrPort{}, err
+	}
+	if host == "" {
+		return netip.AddrPort{}, errors.New("no local address: a device has one, so name it, or its interface")
+	}
+	n, err := strconv.ParseUint(port, 10, 16)
+	if err != nil {
+		return netip.AddrPort{}, fmt.Errorf("port %q is not a number from 0 to 65535", port)
+	}
+	a, err := verbs.ResolveAddr(host)
+	return netip.AddrPortFrom(a, uint16(n)), err
+}
+
+// Addr returns the address, with the port that was chosen.
+func (l *Listener) Addr() net.Addr { return l.cm.Addr() }
+
+// Device returns the device that the listener uses.
+func (l *Listener) Device() *verbs.Device { return l.hub.dev }
+
+// Export exports a region from now on, and returns its memory. The error wraps
+// ErrExported, or says what is wrong.
+func (l *Listener) Export(name string, r Region) (*verbs.MR, error) {
+	mr, err := l.exports.export(name, r)
+	if err != nil {
+		return nil, &OpError{Op: "export", Name: name, Err: err}
+	}
+	return mr, nil
+}
+
+// Unexport ends the export of a region. A client that uses it after that loses
+// its connection, with ErrRefused. The error wraps ErrUnknownRegion.
+func (l *Listener) Unexport(name string) error {
+	if err := l.exports.unexport(name); err != nil {
+		return &OpError{Op: "unexport", Name: name, Err: err}
+	}
+	return nil
+}
+
+// Accept waits for the next request and accepts it. A peer whose request comes
+// to nothing is passed over. The error wraps net.ErrClosed, or that of ctx.
+func (l *Listener) Accept(ctx context.Context) (*Conn, error) {
+	for {
+		r, err := l.Request(ctx)
+		if err != nil {
+			return nil, err
+		}
+		c, err := r.Accept(ctx, l.cfg.PrivateData)
+		if err == nil || ctx.Err() != nil {
+			return c, err
+		}
+	}
+}
+
+// Request waits for the next request for a connection, which the program
+// accepts or rejects. The error is as that of Accept.
+func (l *Listener) Request(ctx context.Context) (*Request, error) {
+	for {
+		req, err := l.cm.Accept(ctx)
+		if errors.Is(err, cm.ErrClosed) {
+			err = errClosed
+		}
+		if err != nil {
+			return nil, &OpError{Op: "accept", Err: err}
+		}
+		r := &Request{l: l, req: req}
+		if !l.cfg.Foreign {
+			r.hello, r.native, err = parseHello(req.PrivateData())
+		} else {
+			r.hello.user = req.PrivateData()
+		}
+		switch {
+		case err != nil:
+			req.RejectReason(cm.ReasonConsumer, []byte(err.Error()))
+		case l.conns.Load() >= int64(l.cfg.MaxConns):
+			req.RejectReason(cm.ReasonNoResources, nil)
+		default:
+			return r, nil
+		}
+	}
+}
+
+// Close ends the listener, its connections, and its exports.
+func (l *Listener) Close() error {
+	l.mu.Lock()
+	if l.closed {
+		l.mu.Unlock()
+		return nil
+	}
+	l.closed = true
+	open := l.open
+	l.open = nil
+	l.mu.Unlock()
+	if l.cm != nil {
+		l.cm.Close()
+	}
+	var wg sync.WaitGroup
+	for c := range open {
+		wg.Go(func() { c.Close() })
+	}
+	wg.Wait()
+	if l.hub != nil {
+		l.hub.close()
+	}
+	if l.ref != nil {
+		l.ref.Release()
+	}
+	return nil
+}
+
+// Request is a peer's wish for a connection. Answer it once, by Accept or
+// Reject.
+type Request struct {
+	l      *Listener
+	req    *cm.Request
+	hello  hello
+	native bool
+}
+
+// LocalAddr returns the address that the request has come to.
+func (r *Request) LocalAddr() net.Addr { return r.req.LocalAddr() }
+
+// RemoteAddr returns the address of the peer.
+func (r *Request) RemoteAddr() net.Addr { return r.req.RemoteAddr() }
+
+// PrivateData returns what the peer has given the request on the way; see
+// Conn.PrivateData.
+func (r *Request) PrivateData() []byte { return r.hello.user }
+
+// Foreign reports whether the peer does not speak the protocol of this package.
+func (r *Request) Foreign() bool { return !r.native }
+
+// Reject refuses the connection, with at most 148 bytes for the peer: see
+// RejectedError.
+func (r *Request) Reject(data []byte) error { return r.req.Reject(data) }
+
+// Accept makes the connection. private is for the peer, at most 180 bytes, or
+// 196 for a foreign one.
+func (r *Request) Accept(ctx context.Context, private []byte) (*Conn, error) {
+	c, err := r.accept(ctx, private)
+	if err != nil {
+		return nil, &OpError{Op: "accept", Remote: r.RemoteAddr(), Err: err}
+	}
+	return c, nil
+}
+
+func (r *Request) accept(ctx context.Context, private []byte) (*Conn, error) {
+	l := r.l
+	if most := map[bool]int{true: maxReplyData, false: maxReplyData + helloLen}[r.native]; len(private) > most {
+		return nil, &verbs.RangeError{What: "length of the private data", Got: len(private), Max: most}
+	}
+	c, err := newConn(l.hub)
+	if err != nil {
+		r.req.RejectReason(cm.ReasonNoResources, nil)
+		return nil, err
+	}
+	if ap, ok := r.RemoteAddr().(*cm.Addr); ok {
+		c.client = ap.Addr().Unmap()
+	}
+	c.private = r.hello.user
+	c.greeted(r.hello, r.native)
+	if err := c.in.listen(c.in.firstReceives()); err != nil {
+		c.discard()
+		r.req.RejectReason(cm.ReasonNoResources, nil)
+		return nil, err
+	}
+	if r.native {
+		h := hello{regions: l.exports.any(), credits: baseWindow, size: uint32(l.hub.size), user: private}
+		private = h.encode()
+	}
+	conn, err := r.req.Accept(ctx, c.qp, cm.AcceptConfig{PrivateData: private})
+	if err != nil {
+		c.discard()
+		return nil, err
+	}
+	c.setLink(cmLink{conn})
+	l.conns.Add(1)
+	c.onClose = func() { l.forget(c) }
+	l.mu.Lock()
+	closed := l.closed
+	if !closed {
+		l.open[c] = struct{}{}
+	}
+	l.mu.Unlock()
+	if closed {
+		c.Close()
+		return nil, errClosed
+	}
+	return c, nil
+}
+
+func (l *Listener) forget(c *Conn) {
+	l.conns.Add(-1)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.open, c)
+}

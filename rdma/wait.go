@@ -1,0 +1,111 @@
+package rdma
+
+import (
+	"sync"
+
+	"github.com/gosoftroce/rocev2/verbs"
+)
+
+// want is what a goroutine waits for.
+type want uint8
+
+const (
+	wantMessage want = iota // a message to receive
+	wantRoom                // credit and room to send a message
+	wantSlot                // room for a request that takes no credit
+	wantReply               // an answer of the directory
+	wantDone                // the end of a transfer, also when the connection is over
+	wantIdle                // nothing held back or outstanding
+	wantNothing             // only to lead no more
+	wants
+)
+
+// ready reports whether what somebody waits for is there.
+func (c *core) ready(what want, ref *pending) bool {
+	switch what {
+	case wantMessage:
+		return c.in.len() > 0
+	case wantRoom:
+		return c.err == nil && c.out.mayPost()
+	case wantSlot:
+		return c.err == nil && c.out.room() > reserved
+	case wantDone, wantReply:
+		return ref.left <= ref.limit
+	case wantIdle:
+		return c.out.pack == nil && c.out.head == c.out.tail
+	}
+	return !c.leading
+}
+
+// mayPost reports whether there are room and credit for a message.
+func (o *outbox) mayPost() bool {
+	c := o.c
+	return o.room() > reserved && (c.foreign || o.credits > 0)
+}
+
+// pending is one transfer that is waited for: the requests that it consists of
+// and that have not completed.
+type pending struct {
+	left   int           // requests; 0: it is over
+	limit  int           // how many may be left for who waits
+	err    error         // of the first that failed
+	wc     verbs.WC      // of the last that completed
+	ch     chan struct{} // closed at the end; nil: nobody asked for it
+	buf    *buffer       // where the data goes or comes from; nil: memory of the caller
+	orphan bool          // nobody waits any more
+}
+
+var pendings = sync.Pool{New: func() any { return new(pending) }}
+
+// drop frees what a transfer that is over has.
+func (c *core) drop(ref *pending) {
+	if ref.buf != nil {
+		c.hub.put(ref.buf)
+	}
+	*ref = pending{}
+	pendings.Put(ref)
+}
+
+// waiter is a goroutine that waits for who leads.
+type waiter struct {
+	what       want
+	ref        *pending
+	wake       chan struct{}
+	next, prev *waiter
+}
+
+var waiterPool = sync.Pool{New: func() any { return &waiter{wake: make(chan struct{}, 1)} }}
+
+func (w *waiter) signal() {
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+// waitList has the waiters in the order in which they came.
+type waitList struct{ first, last *waiter }
+
+func (l *waitList) add(w *waiter) {
+	w.prev, w.next = l.last, nil
+	if l.last != nil {
+		l.last.next = w
+	} else {
+		l.first = w
+	}
+	l.last = w
+}
+
+func (l *waitList) remove(w *waiter) {
+	if w.prev != nil {
+		w.prev.next = w.next
+	} else {
+		l.first = w.next
+	}
+	if w.next != nil {
+		w.next.prev = w.prev
+	} else {
+		l.last = w.prev
+	}
+	w.next, w.prev = nil, nil
+}
