@@ -11,13 +11,6 @@ import (
 	"github.com/gosoftroce/rocev2/verbs"
 )
 
-const (
-	maxRdAtomic        = 128 // what a device can do
-	defaultRdAtomic    = 16
-	defaultAckTimeout  = 14
-	defaultMinRNRTimer = 12
-)
-
 // DialConfig says how a connection is made. The zero value works.
 type DialConfig struct {
 	Space       PortSpace // 0 means TCP
@@ -117,7 +110,6 @@ type dialing struct {
 	cfg  *DialConfig
 	peer netip.AddrPort
 	c    *Conn
-	psn  verbs.PSN // the first that the peer sends
 	req  mad.REQ
 }
 
@@ -203,8 +195,12 @@ func (c *Conn) giveUp() {
 
 // request sends the REQ; w is told what comes of it.
 func (d *dialing) request(w *waiter) error {
-	d.fill()
 	c := d.c
+	d.req = d.cfg.request(d.qp.Type(), c.local.AddrPort, d.peer)
+	d.req.LocalQPN, d.req.SRQ = d.qp.QPN(), d.qp.Config().SRQ != nil
+	if d.req.PathMTU == 0 {
+		d.req.PathMTU = uint8(d.qp.Device().PathMTU(d.peer.Addr()))
+	}
 	c.m.lock()
 	defer c.m.unlock()
 	if c.m.closed {
@@ -222,64 +218,12 @@ func (d *dialing) request(w *waiter) error {
 	return nil
 }
 
-// fill makes the REQ.
-func (d *dialing) fill() {
-	cfg, c := d.cfg, d.c
-	d.psn = randomPSN()
-	mtu := cfg.PathMTU
-	if mtu == 0 {
-		mtu = d.qp.Device().PathMTU(d.peer.Addr())
-	}
-	flow := cfg.FlowLabel
-	if flow == 0 { // so do Linux's connections of one peer spread over its queues
-		flow = (uint32(c.local.Port())*31 + uint32(d.peer.Port())) & 0xfffff
-	}
-	ip := mad.IPHeader{SourcePort: c.local.Port(), Source: c.local.Addr().WithZone(""), Destination: d.peer.Addr().WithZone("")}
-	d.req = mad.REQ{
-		ServiceID: cfg.Space.Service(d.peer.Port()),
-		LocalQPN:  d.qp.QPN(), StartingPSN: d.psn,
-		ResponderResources: min(cfg.ResponderResources.Or(defaultRdAtomic), maxRdAtomic),
-		InitiatorDepth:     min(cfg.InitiatorDepth.Or(defaultRdAtomic), maxRdAtomic),
-		FlowControl:        cfg.FlowControl,
-		RetryCount:         min(cfg.RetryCount.Or(7), 7),
-		RNRRetryCount:      min(cfg.RNRRetry.Or(7), 7),
-		PathMTU:            uint8(mtu), MaxRetries: min(cfg.Retries, 15),
-		SRQ: d.qp.Config().SRQ != nil,
-		Primary: mad.Path{FlowLabel: flow, TrafficClass: cfg.TrafficClass,
-			AckTimeout: or(cfg.AckTimeout, defaultAckTimeout)},
-		Private: append(ip.AppendTo(nil), cfg.PrivateData...),
-	}
-	switch d.qp.Type() {
-	case verbs.UC:
-		d.req.Transport = mad.TransportUC
-	case verbs.XRCInitiator:
-		d.req.Transport, d.req.ExtendedTransport = mad.TransportExtended, mad.ExtendedXRC
-	}
-	switch {
-	case cfg.NoECE:
-	case cfg.ECE != ECE{}:
-		d.req.ECE = mad.ECE(cfg.ECE)
-	default:
-		d.req.ECE = mad.ECE(own)
-	}
-}
-
 // ready takes the queue pair to RTS by the terms of the REP and sends the RTU.
 func (d *dialing) ready(rep *mad.REP) error {
 	c := d.c
-	c.data, c.ece = privateOf(rep.Private), eceOf(rep.ECE)
-	c.params = Params{
-		Type: d.qp.Type(), QPN: rep.LocalQPN, PSN: rep.StartingPSN, PathMTU: verbs.MTU(d.req.PathMTU),
-		ResponderResources: min(rep.InitiatorDepth, maxRdAtomic),
-		InitiatorDepth:     min(rep.ResponderResources, d.req.InitiatorDepth),
-		AckTimeout:         ackTimeout(d.req.Primary.AckTimeout, rep.TargetAckDelay),
-		RetryCount:         d.req.RetryCount, RNRRetry: rep.RNRRetryCount,
-		FlowControl: rep.FlowControl, SRQ: rep.SRQ,
-		TrafficClass: d.cfg.TrafficClass, FlowLabel: d.req.Primary.FlowLabel, HopLimit: 64,
-	}
-	w := wiring{peer: d.peer.Addr(), params: c.params, rqPSN: d.psn,
-		minRNRTimer: d.cfg.MinRNRTimer.Or(defaultMinRNRTimer), access: d.cfg.Access,
-		native: c.ece.native() && !d.cfg.NoECE, sourcePort: d.cfg.SourcePort}
+	c.data, c.ece = privateOf(rep.Private), ECE(rep.ECE)
+	w := d.cfg.wiring(d.qp.Type(), d.peer.Addr(), &d.req, rep)
+	c.params = w.params
 	if err := w.apply(d.qp); err != nil {
 		_ = c.m.reject(c.id, rejection(err), nil, nil) // the peer may have given up
 		c.giveUp()
@@ -300,25 +244,4 @@ func (d *dialing) ready(rep *mad.REP) error {
 		return ErrUnreachable
 	}
 	return nil
-}
-
-// ackTimeout returns the code of the local ACK timeout of a side whose peer
-// takes a time to acknowledge: about the sum of the two (IBTA 12.7.34).
-func ackTimeout(timeout, delay uint8) uint8 {
-	if delay <= timeout {
-		if delay+1 >= timeout && delay > 0 {
-			timeout++
-		}
-		return min(timeout, 31)
-	}
-	return min(delay+1, 31)
-}
-
-func randomPSN() verbs.PSN { return verbs.PSN(random32() & 0xffffff) }
-
-func or(v, def uint8) uint8 {
-	if v == 0 {
-		return def
-	}
-	return v
 }

@@ -2,8 +2,6 @@ package cm
 
 import (
 	"fmt"
-
-	"github.com/gosoftroce/rocev2/rocev2/mad"
 )
 
 // ECE is what a side says of itself when a connection is made (enhanced
@@ -36,8 +34,6 @@ var marker = []byte{Vendor >> 16, Vendor >> 8 & 0xff, Vendor & 0xff}
 func marked(info []byte) bool {
 	return len(info) >= len(marker) && string(info[:len(marker)]) == string(marker)
 }
-
-func eceOf(e mad.ECE) ECE { return ECE(e) }
 
 // String returns vendor and options, such as "526f43/1".
 func (e ECE) String() string { return fmt.Sprintf("%06x/%x", e.VendorID, e.Options) }

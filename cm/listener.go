@@ -185,9 +185,9 @@ func (l *Listener) over() {
 
 // event implements sink: a request has come.
 func (l *Listener) event(e *agent.Event) {
-	r, reason, info := newRequest(l, e)
+	r, reason := newRequest(l, e)
 	if reason != 0 {
-		l.m.refuse(e, reason, info)
+		l.m.refuse(e, reason)
 		return
 	}
 	l.m.ids[r.id] = r

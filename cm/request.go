@@ -30,29 +30,44 @@ type Request struct {
 	prev, next *Request
 }
 
-// newRequest makes a request of an event. A reason says why there is none.
-func newRequest(l *Listener, e *agent.Event) (r *Request, reason Reason, info []byte) {
-	r = &Request{l: l, m: l.m, id: e.ID}
-	field := []byte(nil)
+// asked is what a REQ or a SIDR_REQ says.
+type asked struct {
+	remote netip.AddrPort
+	params Params
+	ece    ECE
+	data   []byte // of the peer's program
+}
+
+// read reads a request for a listener of a type on an address. A reason says
+// why it is rejected.
+func (a *asked) read(e *agent.Event, typ verbs.QPType, local netip.Addr) (reason Reason) {
+	var field []byte
 	if m := e.Request; m != nil {
 		field = m.Private
-		r.ece = eceOf(m.ECE)
-		r.params = paramsOf(m)
+		a.ece, a.params = ECE(m.ECE), paramsOf(m)
 	} else {
 		field = e.SIDRRequest.Private
-		r.params = Params{Type: verbs.UD, TrafficClass: e.Path.TrafficClass, FlowLabel: e.Path.FlowLabel, HopLimit: e.Path.HopLimit}
+		a.params = Params{Type: verbs.UD, TrafficClass: e.Path.TrafficClass, FlowLabel: e.Path.FlowLabel, HopLimit: e.Path.HopLimit}
 	}
-	if r.params.Type != l.cfg.Type {
-		return nil, ReasonTransport, nil
+	if a.params.Type != typ {
+		return ReasonTransport
 	}
 	var ip mad.IPHeader
 	data, err := ip.Parse(field)
 	if err != nil || !plausible(&ip, e) {
-		return nil, ReasonConsumer, nil // as Linux does
+		return ReasonConsumer // as Linux does
 	}
-	r.data = privateOf(data)
-	r.remote = Addr{netip.AddrPortFrom(withZoneOf(ip.Source, l.addr.Addr()), ip.SourcePort), l.cfg.Space}
-	return r, 0, nil
+	a.data, a.remote = data, netip.AddrPortFrom(withZoneOf(ip.Source, local), ip.SourcePort)
+	return 0
+}
+
+// newRequest makes a request of an event, or says why it is rejected.
+func newRequest(l *Listener, e *agent.Event) (*Request, Reason) {
+	var a asked
+	if reason := a.read(e, l.cfg.Type, l.addr.Addr()); reason != 0 {
+		return nil, reason
+	}
+	return &Request{l: l, m: l.m, id: e.ID, ece: a.ece, params: a.params, data: privateOf(a.data), remote: Addr{a.remote, l.cfg.Space}}, 0
 }
 
 // plausible reports whether the addresses that RDMA-CM has put into the private
@@ -182,7 +197,8 @@ func (r *Request) accept(qp *verbs.QP, cfg *AcceptConfig) (*Conn, error) {
 	if err := r.take(); err != nil {
 		return nil, err
 	}
-	w, rep := r.terms(qp, cfg)
+	w, rep := acceptance(r.remote.Addr(), r.params, r.ece, cfg)
+	rep.LocalQPN, rep.SRQ = qp.QPN(), qp.Config().SRQ != nil
 	if err := w.apply(qp); err != nil {
 		reason := rejection(err)
 		if reject := r.m.reject(r.id, reason, r.info(reason), nil); reject != nil {
@@ -211,34 +227,6 @@ func (r *Request) take() error {
 	r.answered = true
 	r.l.queue.remove(r)
 	return nil
-}
-
-// ackDelay is the code of the time that an acknowledgement takes here at most,
-// on a busy machine: 17 ms.
-const ackDelay = 12
-
-// terms returns what the queue pair is to have, and the REP.
-func (r *Request) terms(qp *verbs.QP, cfg *AcceptConfig) (*wiring, *mad.REP) {
-	w := &wiring{peer: r.remote.Addr(), params: r.params, rqPSN: randomPSN(),
-		minRNRTimer: cfg.MinRNRTimer.Or(defaultMinRNRTimer), access: cfg.Access,
-		native: r.ece.native(), sourcePort: cfg.SourcePort, stayReceiver: cfg.ReceiveOnly}
-	p := &w.params
-	p.ResponderResources = min(p.ResponderResources, cfg.ResponderResources.Or(maxRdAtomic), maxRdAtomic)
-	p.InitiatorDepth = min(p.InitiatorDepth, cfg.InitiatorDepth.Or(maxRdAtomic), maxRdAtomic)
-	rep := &mad.REP{
-		LocalQPN: qp.QPN(), StartingPSN: w.rqPSN,
-		ResponderResources: p.ResponderResources, InitiatorDepth: p.InitiatorDepth,
-		TargetAckDelay: ackDelay, FlowControl: cfg.FlowControl,
-		RNRRetryCount: cfg.RNRRetry.Or(7) & 7, SRQ: qp.Config().SRQ != nil,
-		Private: cfg.PrivateData,
-	}
-	if r.ece != (ECE{}) {
-		rep.ECE = mad.ECE(cfg.ECE)
-		if cfg.ECE == (ECE{}) {
-			rep.ECE = mad.ECE(own)
-		}
-	}
-	return w, rep
 }
 
 // info returns the additional information of a REJ.

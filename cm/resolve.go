@@ -100,15 +100,17 @@ func resolve(ctx context.Context, dev *verbs.Device, addr netip.AddrPort, cfg *R
 
 // resolve sends the question and waits for the answer.
 func (c *Conn) resolve(ctx context.Context, cfg *ResolveConfig) (*Datagram, error) {
-	ip := mad.IPHeader{SourcePort: c.local.Port(), Source: c.local.Addr().WithZone(""), Destination: c.remote.Addr().WithZone("")}
+	ip := ipHeader(c.local.AddrPort, c.remote.AddrPort)
 	w := newWaiter()
 	c.m.lock()
-	err := c.m.ask(c, w, &agent.SIDRRequest{
+	c.waiter = w
+	id, err := c.m.ask(c, &agent.SIDRRequest{
 		Path:      agent.Path{Local: ip.Source, Remote: ip.Destination, TrafficClass: cfg.TrafficClass},
 		ServiceID: cfg.Space.Service(c.remote.Port()),
 		Private:   append(ip.AppendTo(nil), cfg.PrivateData...),
 		Retries:   min(cfg.Retries, 15),
 	})
+	c.id = id
 	c.m.unlock()
 	if err != nil {
 		return nil, err
@@ -131,16 +133,14 @@ func (c *Conn) resolve(ctx context.Context, cfg *ResolveConfig) (*Datagram, erro
 	}
 }
 
-// ask sends a SIDR_REQ, locked.
-func (m *manager) ask(c *Conn, w *waiter, r *agent.SIDRRequest) error {
+// ask sends a SIDR_REQ, locked. s gets what comes of it.
+func (m *manager) ask(s sink, r *agent.SIDRRequest) (agent.ID, error) {
 	if m.closed {
-		return m.errOver()
+		return 0, m.errOver()
 	}
 	id, err := m.agent.Resolve(m.now(), r)
-	if err != nil {
-		return err
+	if err == nil {
+		m.ids[id] = s
 	}
-	c.id, c.waiter = id, w
-	m.ids[id] = c
-	return nil
+	return id, err
 }

@@ -84,12 +84,36 @@ func (w *wiring) receive(q *verbs.QP) error {
 	if err := toInit(q); err != nil {
 		return err
 	}
+	a, mask := w.receiveAttr()
+	return q.Modify(a, mask)
+}
+
+// send takes a queue pair from RTR to RTS.
+func (w *wiring) send(q *verbs.QP) error {
+	a, mask := w.sendAttr()
+	return q.Modify(a, mask)
+}
+
+// initAttr is what INIT takes.
+func (w *wiring) initAttr() (*verbs.Attr, verbs.AttrMask) {
+	if w.params.Type == verbs.UD {
+		return &verbs.Attr{State: verbs.StateInit, Port: 1, QKey: QKey}, verbs.AttrState | verbs.AttrPKeyIndex | verbs.AttrPort | verbs.AttrQKey
+	}
+	return &verbs.Attr{State: verbs.StateInit, Port: 1, Access: w.rights()},
+		verbs.AttrState | verbs.AttrPKeyIndex | verbs.AttrPort | verbs.AttrAccess
+}
+
+// receiveAttr is what RTR takes.
+func (w *wiring) receiveAttr() (*verbs.Attr, verbs.AttrMask) {
 	p := &w.params
 	mask := verbs.AttrState | verbs.AttrAV | verbs.AttrPathMTU | verbs.AttrDestQPN | verbs.AttrRQPSN | verbs.AttrAccess
-	if p.Type == verbs.RC {
+	switch p.Type {
+	case verbs.UD:
+		return &verbs.Attr{State: verbs.StateRTR}, verbs.AttrState
+	case verbs.RC, verbs.XRCTarget:
 		mask |= verbs.AttrMaxDestRdAtomic | verbs.AttrMinRNRTimer
 	}
-	return q.Modify(&verbs.Attr{
+	return &verbs.Attr{
 		State: verbs.StateRTR,
 		AV: verbs.AddressVector{DGID: w.peer, TrafficClass: p.TrafficClass, HopLimit: p.HopLimit,
 			FlowLabel: p.FlowLabel, SrcPort: w.sourcePort, Native: w.native},
@@ -99,24 +123,27 @@ func (w *wiring) receive(q *verbs.QP) error {
 		Access:          w.rights(),
 		MaxDestRdAtomic: p.ResponderResources,
 		MinRNRTimer:     w.minRNRTimer,
-	}, mask)
+	}, mask
 }
 
-// send takes a queue pair from RTR to RTS.
-func (w *wiring) send(q *verbs.QP) error {
+// sendAttr is what RTS takes.
+func (w *wiring) sendAttr() (*verbs.Attr, verbs.AttrMask) {
 	p := &w.params
 	mask := verbs.AttrState | verbs.AttrSQPSN
-	if p.Type == verbs.RC {
+	switch p.Type {
+	case verbs.RC, verbs.XRCInitiator:
 		mask |= verbs.AttrTimeout | verbs.AttrRetryCount | verbs.AttrRNRRetry | verbs.AttrMaxRdAtomic
+	case verbs.XRCTarget:
+		mask |= verbs.AttrTimeout
 	}
-	return q.Modify(&verbs.Attr{
+	return &verbs.Attr{
 		State:       verbs.StateRTS,
 		SQPSN:       p.PSN,
 		Timeout:     p.AckTimeout,
 		RetryCount:  p.RetryCount,
 		RNRRetry:    p.RNRRetry,
 		MaxRdAtomic: p.InitiatorDepth,
-	}, mask)
+	}, mask
 }
 
 // rejection returns the reason for which a request is rejected whose values the

@@ -1,0 +1,468 @@
+package cm
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/gosoftroce/rocev2/cm/agent"
+	"github.com/gosoftroce/rocev2/rocev2/mad"
+	"github.com/gosoftroce/rocev2/verbs"
+)
+
+// ID is a communication identifier: a listener, a connection, or one that is
+// being made, as rdma_cm_id of librdmacm. EventChannel tells what happens to
+// it. Its methods may be called from any goroutine.
+type ID struct {
+	space    PortSpace
+	userData any
+
+	place sync.Mutex // guards ch, so that events follow the ID to another channel
+	ch    *EventChannel
+	asked *pending // the event of the request that the ID was made for, until it is taken
+
+	mu        sync.Mutex // held by each call; guards what follows
+	typ       verbs.QPType
+	state     idState
+	local     netip.AddrPort
+	peer      netip.AddrPort
+	held      []held // devices; one, but for a listener on all
+	m         *manager
+	port      bool // local.Port is this ID's
+	listening []*idListener
+	id        agent.ID
+	qp        *verbs.QP // made by CreateQP
+	cfg       DialConfig
+	req       mad.REQ // that was sent
+	params    Params  // that were asked for
+	ece       ECE     // of the peer
+	localECE  ECE
+	wiring    *wiring
+	groups    []netip.Addr
+	reuse     bool
+	told      bool // of the peer's disconnect
+	closed    bool
+}
+
+// idState is how far an ID has come.
+type idState uint8
+
+const (
+	idIdle idState = iota
+	idBound
+	idAddrResolved
+	idRouteResolved
+	idListening
+	idConnecting // a REQ or a SIDR_REQ was sent
+	idReplied    // the peer has accepted: Establish
+	idRequested  // made for a request: Accept
+	idAccepted   // waits for the peer
+	idConnected
+	idDisconnecting
+	idOver
+)
+
+var idStates = [...]string{"idle", "bound", "address resolved", "route resolved", "listening", "connecting",
+	"reply received", "request received", "accepted", "connected", "disconnecting", "over"}
+
+func (s idState) String() string { return idStates[s] }
+
+// StateError says that a call does not fit what has happened to an ID.
+type StateError struct {
+	Op    string // the call
+	State string // how far the ID has come
+	Want  string // what must come first
+}
+
+// Error says what was called too early, or too late.
+func (e *StateError) Error() string {
+	return fmt.Sprintf("cm: %s: the ID is %s; it must be %s", e.Op, e.State, e.Want)
+}
+
+// want checks the state; the caller holds mu.
+func (id *ID) want(op string, states ...idState) error {
+	if id.closed {
+		return fmt.Errorf("cm: %s: the ID is closed: %w", op, ErrClosed)
+	}
+	if slices.Contains(states, id.state) {
+		return nil
+	}
+	e := &StateError{Op: op, State: id.state.String()}
+	for i, s := range states {
+		if i > 0 {
+			e.Want += " or "
+		}
+		e.Want += s.String()
+	}
+	return e
+}
+
+// CreateID makes an ID: rdma_create_id. userData is the program's own. The
+// error wraps ErrClosed, or says that there is no such port space.
+func (ch *EventChannel) CreateID(space PortSpace, userData any) (*ID, error) {
+	if !validSpace(space) {
+		return nil, fmt.Errorf("cm: there is no port space 0x%x; use TCP, UDP or IB", uint16(space))
+	}
+	id := &ID{space: space, ch: ch, userData: userData, typ: verbs.RC}
+	if space == UDP {
+		id.typ = verbs.UD
+	}
+	id.cfg = DialConfig{Space: space}
+	return id, ch.enter(id)
+}
+
+// UserData returns what CreateID was given; nil for the ID of a request.
+func (id *ID) UserData() any { return id.userData }
+
+// Space returns the port space.
+func (id *ID) Space() PortSpace { return id.space }
+
+// SetType chooses the type of queue pair, UC for example, of an ID that is not
+// bound yet. Without it it is UD in the port space UDP, and else RC.
+func (id *ID) SetType(typ verbs.QPType) error {
+	id.mu.Lock()
+	defer id.mu.Unlock()
+	if err := id.want("SetType", idIdle, idBound); err != nil {
+		return err
+	}
+	switch {
+	case (typ == verbs.UD) && id.space != TCP, (typ == verbs.RC || typ == verbs.UC || typ == verbs.XRCInitiator || typ == verbs.XRCTarget) && id.space != UDP:
+		id.typ = typ
+		return nil
+	}
+	return fmt.Errorf("cm: port space %v is not for queue pairs of type %v", id.space, typ)
+}
+
+// SetTOS sets the traffic class of what is sent, from Connect on
+// (RDMA_OPTION_ID_TOS).
+func (id *ID) SetTOS(class uint8) {
+	id.mu.Lock()
+	defer id.mu.Unlock()
+	id.cfg.TrafficClass = class
+}
+
+// SetAckTimeout sets the code, up to 31, of the local ACK timeout
+// (RDMA_OPTION_ID_ACK_TIMEOUT); 0 is the default, 14.
+func (id *ID) SetAckTimeout(code uint8) error {
+	if code > 31 {
+		return fmt.Errorf("cm: the ACK timeout is %d; it is a code up to 31", code)
+	}
+	id.mu.Lock()
+	defer id.mu.Unlock()
+	id.cfg.AckTimeout = code
+	return nil
+}
+
+// SetReuseAddr lets the ID share its port with others that do, as long as one
+// of them listens at the most (RDMA_OPTION_ID_REUSEADDR).
+func (id *ID) SetReuseAddr(on bool) error {
+	id.mu.Lock()
+	defer id.mu.Unlock()
+	if err := id.want("SetReuseAddr", idIdle); err != nil {
+		return err
+	}
+	id.reuse = on
+	return nil
+}
+
+// SetAFOnly is there for those who look for RDMA_OPTION_ID_AFONLY: a device has
+// one address, so that a listener on it takes one IP version in any case. To
+// bind to the unspecified IPv4 address leaves IPv6 devices out.
+func (id *ID) SetAFOnly(bool) {}
+
+// SetLocalECE says what this side says of itself, instead of what this software
+// does (rdma_set_local_ece).
+func (id *ID) SetLocalECE(ece ECE) {
+	id.mu.Lock()
+	defer id.mu.Unlock()
+	id.localECE, id.cfg.ECE = ece, ece
+}
+
+// RemoteECE returns what the peer says of itself (rdma_get_remote_ece).
+func (id *ID) RemoteECE() ECE {
+	id.mu.Lock()
+	defer id.mu.Unlock()
+	return id.ece
+}
+
+// Device returns the device, nil before the ID has one.
+func (id *ID) Device() *verbs.Device {
+	id.mu.Lock()
+	defer id.mu.Unlock()
+	if id.m == nil {
+		return nil
+	}
+	return id.m.dev
+}
+
+// LocalAddr returns the address of this side: rdma_get_local_addr.
+func (id *ID) LocalAddr() netip.AddrPort {
+	id.mu.Lock()
+	defer id.mu.Unlock()
+	return id.local
+}
+
+// PeerAddr returns the address of the peer: rdma_get_peer_addr.
+func (id *ID) PeerAddr() netip.AddrPort {
+	id.mu.Lock()
+	defer id.mu.Unlock()
+	return id.peer
+}
+
+// SrcPort returns the port of this side, 0 if there is none:
+// rdma_get_src_port, in the host's byte order.
+func (id *ID) SrcPort() uint16 { return id.LocalAddr().Port() }
+
+// DstPort returns the port of the peer: rdma_get_dst_port.
+func (id *ID) DstPort() uint16 { return id.PeerAddr().Port() }
+
+// BindAddr binds the ID to an address of this host: rdma_bind_addr. Port 0
+// stands for one that is free. On the unspecified address a listener takes
+// requests of all devices of the channel (WithDevices). The error wraps a
+// *PortError, a *verbs.OpenError or a *StateError.
+func (id *ID) BindAddr(addr netip.AddrPort) error {
+	id.mu.Lock()
+	defer id.mu.Unlock()
+	if err := id.want("BindAddr", idIdle); err != nil {
+		return err
+	}
+	if err := id.bind(addr); err != nil {
+		return fmt.Errorf("cm: bind to %v: %w", addr, err)
+	}
+	id.state = idBound
+	return nil
+}
+
+// bind gets devices and the port.
+func (id *ID) bind(addr netip.AddrPort) error {
+	found, err := id.channel().local(addr.Addr())
+	if err != nil {
+		return err
+	}
+	return id.use(found, addr)
+}
+
+// use takes devices, and a port that is the same on all.
+func (id *ID) use(found []held, addr netip.AddrPort) (err error) {
+	defer func() {
+		if err != nil {
+			for _, h := range found {
+				h.release()
+			}
+		}
+	}()
+	port := addr.Port()
+	for i, h := range found {
+		m, err := managerOf(h.dev)
+		if err == nil {
+			port, err = m.ports.take(id.space, port, id.reuse)
+		}
+		if err != nil {
+			for _, h := range found[:i] {
+				if m, err := managerOf(h.dev); err == nil {
+					m.ports.give(id.space, port)
+				}
+			}
+			return err
+		}
+	}
+	id.held, id.port = found, true
+	local := addr.Addr()
+	if len(found) == 1 {
+		if id.m, err = managerOf(found[0].dev); err != nil {
+			return err
+		}
+		local = found[0].dev.Addr()
+	}
+	id.local = netip.AddrPortFrom(local, port)
+	return nil
+}
+
+// ResolveAddr finds the device that leads to a peer, and binds the ID to it:
+// rdma_resolve_addr. src may be the zero value, or the address to send from.
+// EventAddrResolved or EventAddrError follows. timeout is there for those who
+// look for it: the routes answer at once, and neighbours are the system's.
+func (id *ID) ResolveAddr(src, dst netip.AddrPort, timeout time.Duration) error {
+	id.mu.Lock()
+	defer id.mu.Unlock()
+	if err := id.want("ResolveAddr", idIdle, idBound); err != nil {
+		return err
+	}
+	dst = netip.AddrPortFrom(dst.Addr().Unmap(), dst.Port())
+	if err := id.resolve(src, dst); err != nil {
+		id.tell(failure(EventAddrError, fmt.Errorf("cm: resolve %v: %w", dst, err)))
+		return nil
+	}
+	id.peer, id.state = dst, idAddrResolved
+	id.tell(Event{Type: EventAddrResolved})
+	return nil
+}
+
+func (id *ID) resolve(src, dst netip.AddrPort) error {
+	if a := dst.Addr(); !a.IsValid() || a.IsUnspecified() {
+		return fmt.Errorf("%v is not the address of a host", a)
+	}
+	bound := src.Addr().IsValid() && !src.Addr().IsUnspecified()
+	switch {
+	case id.state == idBound && len(id.held) != 1:
+		return errors.New("the ID is bound to several devices")
+	case id.state == idBound:
+	case bound:
+		if err := id.bind(src); err != nil {
+			return err
+		}
+	default:
+		h, err := id.channel().towards(dst.Addr())
+		if err != nil {
+			return err
+		}
+		if err := id.use([]held{h}, netip.AddrPortFrom(h.dev.Addr(), src.Port())); err != nil {
+			return err
+		}
+	}
+	if dst.Addr().IsMulticast() {
+		return nil // for JoinMulticast
+	}
+	return checkPeer(id.m.dev, dst.Addr())
+}
+
+// ResolveRoute is the next step: rdma_resolve_route. EventRouteResolved
+// follows. Routes are the system's, so there is nothing to be done.
+func (id *ID) ResolveRoute(timeout time.Duration) error {
+	id.mu.Lock()
+	defer id.mu.Unlock()
+	if err := id.want("ResolveRoute", idAddrResolved); err != nil {
+		return err
+	}
+	id.state = idRouteResolved
+	id.tell(Event{Type: EventRouteResolved})
+	return nil
+}
+
+// CreateQP makes the queue pair of the ID: rdma_create_qp. It is of the ID's
+// type, and in INIT, so that receives can be posted; of UD it is active, with
+// the Q_Key QKey. The ID takes it through its states, and closes it.
+func (id *ID) CreateQP(pd *verbs.PD, c verbs.QPConfig) (*verbs.QP, error) {
+	id.mu.Lock()
+	defer id.mu.Unlock()
+	switch {
+	case id.closed || id.m == nil:
+		return nil, fmt.Errorf("cm: CreateQP: the ID has no device yet; bind it or resolve an address first")
+	case pd.Device() != id.m.dev:
+		return nil, fmt.Errorf("cm: CreateQP: the protection domain: %w", verbs.ErrOtherDevice)
+	case id.qp != nil:
+		return nil, fmt.Errorf("cm: CreateQP: the ID has queue pair %v already", id.qp.QPN())
+	}
+	c.Type = id.typ
+	q, err := pd.CreateQP(c)
+	if err != nil {
+		return nil, err
+	}
+	if err = q.Init(); err == nil && id.typ == verbs.UD {
+		err = q.Activate(QKey)
+	}
+	if err != nil {
+		q.Close()
+		return nil, err
+	}
+	id.qp = q
+	return q, nil
+}
+
+// QP returns the queue pair that CreateQP made, nil if there is none.
+func (id *ID) QP() *verbs.QP {
+	id.mu.Lock()
+	defer id.mu.Unlock()
+	return id.qp
+}
+
+// DestroyQP closes the queue pair: rdma_destroy_qp.
+func (id *ID) DestroyQP() error {
+	id.mu.Lock()
+	defer id.mu.Unlock()
+	if id.qp == nil {
+		return nil
+	}
+	q := id.qp
+	id.qp = nil
+	return q.Close()
+}
+
+// Close ends the ID: rdma_destroy_id. It disconnects, rejects, or ends the
+// listener, as the state demands, and closes the queue pair. Its events are
+// dropped.
+func (id *ID) Close() error {
+	id.mu.Lock()
+	defer id.mu.Unlock()
+	if id.closed {
+		return nil
+	}
+	id.closed = true
+	id.channel().leave(id)
+	fail(id.qp)
+	for _, group := range id.groups {
+		_ = id.qp.Detach(group)
+	}
+	for _, l := range id.listening {
+		l.close()
+	}
+	if id.m != nil {
+		id.m.lock()
+		id.m.release(id.id)
+		id.m.unlock()
+	}
+	if id.port {
+		for _, h := range id.held {
+			if m := existingManager(h.dev); m != nil {
+				m.ports.give(id.space, id.local.Port())
+			}
+		}
+	}
+	if id.qp != nil {
+		id.qp.Close()
+	}
+	for _, h := range id.held {
+		h.release()
+	}
+	return nil
+}
+
+// MigrateID has the events of the ID come to another channel, those that nobody
+// has taken too: rdma_migrate_id.
+func (id *ID) MigrateID(to *EventChannel) error {
+	id.place.Lock()
+	defer id.place.Unlock()
+	if id.ch == to {
+		return nil
+	}
+	if err := to.enter(id); err != nil {
+		return err
+	}
+	for _, p := range id.ch.extract(id) {
+		to.push(p)
+	}
+	id.ch = to
+	return nil
+}
+
+// channel returns where the events go.
+func (id *ID) channel() *EventChannel {
+	id.place.Lock()
+	defer id.place.Unlock()
+	return id.ch
+}
+
+// tell gives the program an event.
+func (id *ID) tell(e Event) {
+	e.ID = id
+	id.deliver(&pending{id: id, event: e})
+}
+
+func (id *ID) deliver(p *pending) {
+	id.place.Lock()
+	defer id.place.Unlock()
+	id.ch.push(p)
+}
