@@ -228,8 +228,9 @@ func (h held) release() {
 	}
 }
 
-// local returns the device on an address; of the unspecified one, all.
-func (ch *EventChannel) local(addr netip.Addr) ([]held, error) {
+// local returns the device on an address; of the unspecified one, all. That of
+// IPv6 means all of IPv4, too, unless afOnly.
+func (ch *EventChannel) local(addr netip.Addr, afOnly bool) ([]held, error) {
 	any := !addr.IsValid() || addr.IsUnspecified()
 	if ch.devices == nil {
 		if any {
@@ -243,7 +244,9 @@ func (ch *EventChannel) local(addr netip.Addr) ([]held, error) {
 	}
 	var found []held
 	for _, d := range ch.devices {
-		if own := d.Addr(); any && (!addr.IsValid() || own.Is4() == addr.Is4() || addr.Is6()) || own.WithZone("") == addr.Unmap().WithZone("") {
+		own := d.Addr()
+		family := !addr.IsValid() || own.Is4() == addr.Is4() || addr.Is6() && !afOnly
+		if any && family || own.WithZone("") == addr.Unmap().WithZone("") {
 			found = append(found, hold(d, nil))
 		}
 	}

@@ -20,9 +20,7 @@ type ID struct {
 	space    PortSpace
 	userData any
 
-	place sync.Mutex // guards ch, so that events follow the ID to another channel
-	ch    *EventChannel
-	asked *pending // the event of the request that the ID was made for, until it is taken
+	out outbox
 
 	mu        sync.Mutex // held by each call; guards what follows
 	typ       verbs.QPType
@@ -43,6 +41,7 @@ type ID struct {
 	wiring    *wiring
 	groups    []netip.Addr
 	reuse     bool
+	afOnly    bool
 	told      bool // of the peer's disconnect
 	closed    bool
 }
@@ -106,7 +105,8 @@ func (ch *EventChannel) CreateID(space PortSpace, userData any) (*ID, error) {
 	if !validSpace(space) {
 		return nil, fmt.Errorf("cm: there is no port space 0x%x; use TCP, UDP or IB", uint16(space))
 	}
-	id := &ID{space: space, ch: ch, userData: userData, typ: verbs.RC}
+	id := &ID{space: space, userData: userData, typ: verbs.RC}
+	id.out.ch = ch
 	if space == UDP {
 		id.typ = verbs.UD
 	}
@@ -119,67 +119,6 @@ func (id *ID) UserData() any { return id.userData }
 
 // Space returns the port space.
 func (id *ID) Space() PortSpace { return id.space }
-
-// SetType chooses the type of queue pair, UC for example, of an ID that is not
-// bound yet. Without it it is UD in the port space UDP, and else RC.
-func (id *ID) SetType(typ verbs.QPType) error {
-	id.mu.Lock()
-	defer id.mu.Unlock()
-	if err := id.want("SetType", idIdle, idBound); err != nil {
-		return err
-	}
-	switch {
-	case (typ == verbs.UD) && id.space != TCP, (typ == verbs.RC || typ == verbs.UC || typ == verbs.XRCInitiator || typ == verbs.XRCTarget) && id.space != UDP:
-		id.typ = typ
-		return nil
-	}
-	return fmt.Errorf("cm: port space %v is not for queue pairs of type %v", id.space, typ)
-}
-
-// SetTOS sets the traffic class of what is sent, from Connect on
-// (RDMA_OPTION_ID_TOS).
-func (id *ID) SetTOS(class uint8) {
-	id.mu.Lock()
-	defer id.mu.Unlock()
-	id.cfg.TrafficClass = class
-}
-
-// SetAckTimeout sets the code, up to 31, of the local ACK timeout
-// (RDMA_OPTION_ID_ACK_TIMEOUT); 0 is the default, 14.
-func (id *ID) SetAckTimeout(code uint8) error {
-	if code > 31 {
-		return fmt.Errorf("cm: the ACK timeout is %d; it is a code up to 31", code)
-	}
-	id.mu.Lock()
-	defer id.mu.Unlock()
-	id.cfg.AckTimeout = code
-	return nil
-}
-
-// SetReuseAddr lets the ID share its port with others that do, as long as one
-// of them listens at the most (RDMA_OPTION_ID_REUSEADDR).
-func (id *ID) SetReuseAddr(on bool) error {
-	id.mu.Lock()
-	defer id.mu.Unlock()
-	if err := id.want("SetReuseAddr", idIdle); err != nil {
-		return err
-	}
-	id.reuse = on
-	return nil
-}
-
-// SetAFOnly is there for those who look for RDMA_OPTION_ID_AFONLY: a device has
-// one address, so that a listener on it takes one IP version in any case. To
-// bind to the unspecified IPv4 address leaves IPv6 devices out.
-func (id *ID) SetAFOnly(bool) {}
-
-// SetLocalECE says what this side says of itself, instead of what this software
-// does (rdma_set_local_ece).
-func (id *ID) SetLocalECE(ece ECE) {
-	id.mu.Lock()
-	defer id.mu.Unlock()
-	id.localECE, id.cfg.ECE = ece, ece
-}
 
 // RemoteECE returns what the peer says of itself (rdma_get_remote_ece).
 func (id *ID) RemoteECE() ECE {
@@ -238,7 +177,7 @@ func (id *ID) BindAddr(addr netip.AddrPort) error {
 
 // bind gets devices and the port.
 func (id *ID) bind(addr netip.AddrPort) error {
-	found, err := id.channel().local(addr.Addr())
+	found, err := id.out.channel().local(addr.Addr(), id.afOnly)
 	if err != nil {
 		return err
 	}
@@ -315,7 +254,7 @@ func (id *ID) resolve(src, dst netip.AddrPort) error {
 			return err
 		}
 	default:
-		h, err := id.channel().towards(dst.Addr())
+		h, err := id.out.channel().towards(dst.Addr())
 		if err != nil {
 			return err
 		}
@@ -401,7 +340,7 @@ func (id *ID) Close() error {
 		return nil
 	}
 	id.closed = true
-	id.channel().leave(id)
+	id.out.channel().leave(id)
 	fail(id.qp)
 	for _, group := range id.groups {
 		_ = id.qp.Detach(group)
@@ -432,37 +371,10 @@ func (id *ID) Close() error {
 
 // MigrateID has the events of the ID come to another channel, those that nobody
 // has taken too: rdma_migrate_id.
-func (id *ID) MigrateID(to *EventChannel) error {
-	id.place.Lock()
-	defer id.place.Unlock()
-	if id.ch == to {
-		return nil
-	}
-	if err := to.enter(id); err != nil {
-		return err
-	}
-	for _, p := range id.ch.extract(id) {
-		to.push(p)
-	}
-	id.ch = to
-	return nil
-}
-
-// channel returns where the events go.
-func (id *ID) channel() *EventChannel {
-	id.place.Lock()
-	defer id.place.Unlock()
-	return id.ch
-}
+func (id *ID) MigrateID(to *EventChannel) error { return id.out.migrate(id, to) }
 
 // tell gives the program an event.
 func (id *ID) tell(e Event) {
 	e.ID = id
-	id.deliver(&pending{id: id, event: e})
-}
-
-func (id *ID) deliver(p *pending) {
-	id.place.Lock()
-	defer id.place.Unlock()
-	id.ch.push(p)
+	id.out.deliver(&pending{id: id, event: e})
 }

@@ -249,7 +249,7 @@ func TestIDPorts(t *testing.T) {
 	must(t, second.BindAddr(at))
 	a, b := server.id(ch, cm.IB), server.id(ch, cm.IB)
 	for _, id := range []*cm.ID{a, b} {
-		must(t, id.SetReuseAddr(true))
+		must(t, id.SetOption(cm.WithReuseAddr(true)))
 		must(t, id.BindAddr(netip.AddrPortFrom(server.dev.Addr(), 7)))
 	}
 	must(t, a.Listen(1))

@@ -77,9 +77,10 @@ func (l *idListener) event(e *agent.Event) {
 		l.m.refuse(e, reason)
 		return
 	}
-	id := &ID{space: l.id.space, typ: l.typ, state: idRequested, ch: l.id.channel(), m: l.m,
+	id := &ID{space: l.id.space, typ: l.typ, state: idRequested, m: l.m,
 		held: []held{l.held.share()}, local: l.addr, peer: a.remote, id: e.ID, params: a.params, ece: a.ece}
-	if id.ch.enter(id) != nil {
+	id.out.ch = l.id.out.channel()
+	if id.out.ch.enter(id) != nil {
 		id.held[0].release()
 		l.m.agent.Release(l.m.now(), e.ID)
 		return
@@ -87,8 +88,8 @@ func (l *idListener) event(e *agent.Event) {
 	l.m.ids[e.ID] = id
 	event := requestEvent(e, &a.params, a.data)
 	event.ID, event.Listener = id, l.id
-	id.asked = &pending{id: id, event: event}
-	id.deliver(id.asked)
+	id.out.asked = &pending{id: id, event: event}
+	id.out.deliver(id.out.asked)
 }
 
 // Connect asks the peer for a connection: rdma_connect. With a queue pair of
@@ -107,7 +108,7 @@ func (id *ID) Connect(p *ConnParam) error {
 	}
 	var err error
 	if id.typ == verbs.UD {
-		err = id.ask(p)
+		err = askFor(id, p)
 	} else {
 		err = id.connect(p)
 	}
@@ -139,7 +140,7 @@ func (id *ID) connect(p *ConnParam) error {
 	if id.m.closed {
 		return id.m.errOver()
 	}
-	cid, err := id.m.agent.Connect(id.m.now(), &agent.ConnectRequest{Path: id.path(), REQ: id.req})
+	cid, err := id.m.agent.Connect(id.m.now(), &agent.ConnectRequest{Path: pathOf(id), REQ: id.req})
 	if err == nil {
 		id.id = cid
 		id.m.ids[cid] = id
@@ -147,20 +148,20 @@ func (id *ID) connect(p *ConnParam) error {
 	return err
 }
 
-func (id *ID) path() agent.Path {
+func pathOf(id *ID) agent.Path {
 	return agent.Path{Local: id.local.Addr().WithZone(""), Remote: id.peer.Addr().WithZone(""), TrafficClass: id.cfg.TrafficClass,
 		FlowLabel: id.req.Primary.FlowLabel}
 }
 
-// ask sends a SIDR_REQ.
-func (id *ID) ask(p *ConnParam) error {
+// askFor sends a SIDR_REQ.
+func askFor(id *ID, p *ConnParam) error {
 	if err := tooLong("SIDR_REQ of RDMA-CM", len(p.PrivateData), MaxResolvePrivate); err != nil {
 		return err
 	}
 	ip := ipHeader(id.local, id.peer)
 	id.m.lock()
 	defer id.m.unlock()
-	cid, err := id.m.ask(id, &agent.SIDRRequest{Path: id.path(), ServiceID: id.space.Service(id.peer.Port()),
+	cid, err := id.m.ask(id, &agent.SIDRRequest{Path: pathOf(id), ServiceID: id.space.Service(id.peer.Port()),
 		Private: append(ip.AppendTo(nil), p.PrivateData...)})
 	id.id = cid
 	return err
@@ -182,7 +183,7 @@ func (id *ID) Accept(p *ConnParam) error {
 	}
 	var err error
 	if id.typ == verbs.UD {
-		err = id.answer(p, mad.SIDRSuccess)
+		err = answerTo(id, p, mad.SIDRSuccess)
 	} else {
 		err = id.accept(p)
 	}
@@ -199,7 +200,7 @@ func (id *ID) accept(p *ConnParam) error {
 	if id.qp == nil && p.QPN == 0 {
 		return errors.New("there is no queue pair: call CreateQP, or set QPN")
 	}
-	w, rep := id.acceptance(p)
+	w, rep := acceptanceOf(id, p)
 	if rep.LocalQPN, rep.SRQ = p.QPN, p.SRQ; id.qp != nil {
 		rep.LocalQPN, rep.SRQ = id.qp.QPN(), id.qp.Config().SRQ != nil
 		if err := w.apply(id.qp); err != nil {
@@ -218,9 +219,9 @@ func (id *ID) accept(p *ConnParam) error {
 	return nil
 }
 
-// acceptance returns the terms. InitQPAttr may have asked for them before: then
-// they are those.
-func (id *ID) acceptance(p *ConnParam) (*wiring, *mad.REP) {
+// acceptanceOf returns the terms. InitQPAttr may have asked for them before:
+// then they are those.
+func acceptanceOf(id *ID, p *ConnParam) (*wiring, *mad.REP) {
 	w, rep := acceptance(id.peer.Addr(), id.params, id.ece, &AcceptConfig{
 		PrivateData: p.PrivateData, FlowControl: p.FlowControl, ECE: id.localECE, RNRRetry: verbs.Set(p.RNRRetryCount),
 		ResponderResources: verbs.Set(p.ResponderResources), InitiatorDepth: verbs.Set(p.InitiatorDepth)})
@@ -231,8 +232,8 @@ func (id *ID) acceptance(p *ConnParam) (*wiring, *mad.REP) {
 	return w, rep
 }
 
-// answer sends a SIDR_REP.
-func (id *ID) answer(p *ConnParam, status mad.SIDRStatus) error {
+// answerTo sends a SIDR_REP.
+func answerTo(id *ID, p *ConnParam, status mad.SIDRStatus) error {
 	if err := tooLong("SIDR_REP", len(p.PrivateData), MaxAnswerPrivate); err != nil {
 		return err
 	}
@@ -258,12 +259,12 @@ func (id *ID) answer(p *ConnParam, status mad.SIDRStatus) error {
 // Reject refuses the request that the ID was made for, or the peer's answer
 // (EventConnectResponse): rdma_reject. data has up to 148 bytes, of datagrams
 // 136.
-func (id *ID) Reject(data []byte) error { return id.reject(ReasonConsumer, data) }
+func (id *ID) Reject(data []byte) error { return reject(id, ReasonConsumer, data) }
 
 // RejectECE refuses because of what the peer says of itself: rdma_reject_ece.
-func (id *ID) RejectECE(data []byte) error { return id.reject(ReasonVendorOption, data) }
+func (id *ID) RejectECE(data []byte) error { return reject(id, ReasonVendorOption, data) }
 
-func (id *ID) reject(reason Reason, data []byte) error {
+func reject(id *ID, reason Reason, data []byte) error {
 	id.mu.Lock()
 	defer id.mu.Unlock()
 	if err := id.want("Reject", idRequested, idReplied); err != nil {
@@ -271,7 +272,7 @@ func (id *ID) reject(reason Reason, data []byte) error {
 	}
 	var err error
 	if id.typ == verbs.UD {
-		err = id.answer(&ConnParam{PrivateData: data}, mad.SIDRRejected)
+		err = answerTo(id, &ConnParam{PrivateData: data}, mad.SIDRRejected)
 	} else if err = tooLong("REJ", len(data), MaxRejectPrivate); err == nil {
 		var info []byte
 		if id.ece.native() {
@@ -371,7 +372,7 @@ func (id *ID) InitQPAttr(s verbs.State) (*verbs.Attr, verbs.AttrMask, error) {
 	defer id.mu.Unlock()
 	w := id.wiring
 	if w == nil && id.state == idRequested {
-		w, _ = id.acceptance(&ConnParam{ResponderResources: maxRdAtomic, InitiatorDepth: maxRdAtomic, RNRRetryCount: 7})
+		w, _ = acceptanceOf(id, &ConnParam{ResponderResources: maxRdAtomic, InitiatorDepth: maxRdAtomic, RNRRetryCount: 7})
 	}
 	if w == nil {
 		w = &wiring{params: Params{Type: id.typ, ResponderResources: maxRdAtomic}}
@@ -404,7 +405,7 @@ func (id *ID) JoinMulticast(group netip.Addr) error {
 		return err
 	}
 	group = group.Unmap().WithZone("")
-	err := id.join(group)
+	err := join(id, group)
 	if err != nil {
 		id.tell(failure(EventMulticastError, fmt.Errorf("cm: join %v: %w", group, err)))
 		return nil
@@ -414,7 +415,7 @@ func (id *ID) JoinMulticast(group netip.Addr) error {
 	return nil
 }
 
-func (id *ID) join(group netip.Addr) error {
+func join(id *ID, group netip.Addr) error {
 	switch {
 	case id.m == nil:
 		return errors.New("the ID is bound to no device, or to several")

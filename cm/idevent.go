@@ -10,37 +10,18 @@ import (
 func (id *ID) event(e *agent.Event) {
 	if e.Kind.Final() {
 		delete(id.m.ids, e.ID)
-		if id.forgotten() {
+		if id.out.forgotten(id) {
+			go id.held[0].release() // it may close the device
 			return
 		}
 	}
 	raw := *e
-	id.deliver(&pending{id: id, raw: &raw})
-}
-
-// forgotten reports whether the program has not seen the request that the ID
-// was made for. The ID ends without a word then: what the peers of a flood have
-// taken back is not kept.
-func (id *ID) forgotten() bool {
-	id.place.Lock()
-	defer id.place.Unlock()
-	if id.asked == nil {
-		return false
-	}
-	id.ch.mu.Lock()
-	defer id.ch.mu.Unlock()
-	if !id.asked.listed {
-		return false
-	}
-	id.ch.events.remove(id.asked)
-	delete(id.ch.ids, id)
-	go id.held[0].release() // it may close the device
-	return true
+	id.out.deliver(&pending{id: id, raw: &raw})
 }
 
 // over implements sink: the device is being closed.
 func (id *ID) over() {
-	id.deliver(&pending{id: id, event: Event{Type: EventDeviceRemoval, ID: id, err: ErrClosed}})
+	id.out.deliver(&pending{id: id, event: Event{Type: EventDeviceRemoval, ID: id, err: ErrClosed}})
 }
 
 // make makes the event for the program, nil if there is nothing to tell.
@@ -53,7 +34,7 @@ func (id *ID) make(p *pending) *Event {
 	if id.closed {
 		return nil
 	}
-	e := id.translate(p.raw)
+	e := translate(id, p.raw)
 	if e != nil {
 		e.ID = id
 	}
@@ -62,11 +43,11 @@ func (id *ID) make(p *pending) *Event {
 
 // translate says what an event of the agent means to the program, and does what
 // it calls for.
-func (id *ID) translate(e *agent.Event) *Event {
+func translate(id *ID, e *agent.Event) *Event {
 	var out Event
 	switch e.Kind {
 	case agent.EventReply:
-		out = id.replied(e)
+		out = replied(id, e)
 	case agent.EventSIDRReply:
 		id.state = idOver
 		out = sidrEvent(e.SIDRReply, id.peer.Addr(), id.cfg.TrafficClass)
@@ -99,7 +80,7 @@ func (id *ID) translate(e *agent.Event) *Event {
 }
 
 // replied takes the answer of the peer.
-func (id *ID) replied(e *agent.Event) Event {
+func replied(id *ID, e *agent.Event) Event {
 	id.ece = ECE(e.Reply.ECE)
 	id.wiring = id.cfg.wiring(id.typ, id.peer.Addr(), &id.req, e.Reply)
 	id.state = idReplied

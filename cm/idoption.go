@@ -1,0 +1,90 @@
+package cm
+
+import (
+	"fmt"
+
+	"github.com/gosoftroce/rocev2/verbs"
+)
+
+// Option is a setting of an ID, for [ID.SetOption].
+type Option func(*ID) error
+
+// SetOption changes a setting: rdma_set_option, and what librdmacm has calls of
+// its own for. The error says what is wrong with the value, or is a
+// *StateError.
+func (id *ID) SetOption(o Option) error {
+	id.mu.Lock()
+	defer id.mu.Unlock()
+	return o(id)
+}
+
+// WithType chooses the type of queue pair, UC for example, of an ID that does
+// not listen or connect yet. Without it it is UD in the port space UDP, and
+// else RC.
+func WithType(typ verbs.QPType) Option {
+	return func(id *ID) error {
+		if err := id.want("SetOption(WithType)", idIdle, idBound, idAddrResolved, idRouteResolved); err != nil {
+			return err
+		}
+		connected := typ == verbs.RC || typ == verbs.UC || typ == verbs.XRCInitiator || typ == verbs.XRCTarget
+		if typ == verbs.UD && id.space != TCP || connected && id.space != UDP {
+			id.typ = typ
+			return nil
+		}
+		return fmt.Errorf("cm: port space %v is not for queue pairs of type %v", id.space, typ)
+	}
+}
+
+// WithTOS sets the traffic class of what is sent, from Connect on
+// (RDMA_OPTION_ID_TOS).
+func WithTOS(class uint8) Option {
+	return func(id *ID) error {
+		id.cfg.TrafficClass = class
+		return nil
+	}
+}
+
+// WithAckTimeout sets the code, up to 31, of the local ACK timeout
+// (RDMA_OPTION_ID_ACK_TIMEOUT). 0 is the default, 14.
+func WithAckTimeout(code uint8) Option {
+	return func(id *ID) error {
+		if code > 31 {
+			return fmt.Errorf("cm: the ACK timeout is %d; it is a code up to 31", code)
+		}
+		id.cfg.AckTimeout = code
+		return nil
+	}
+}
+
+// WithReuseAddr lets an ID share the port that it is bound to afterwards with
+// others that do, of which one listens at the most (RDMA_OPTION_ID_REUSEADDR).
+func WithReuseAddr(on bool) Option {
+	return func(id *ID) error {
+		if err := id.want("SetOption(WithReuseAddr)", idIdle); err != nil {
+			return err
+		}
+		id.reuse = on
+		return nil
+	}
+}
+
+// WithAFOnly has a listener on the unspecified IPv6 address leave IPv4 devices
+// out (RDMA_OPTION_ID_AFONLY).
+func WithAFOnly(on bool) Option {
+	return func(id *ID) error {
+		if err := id.want("SetOption(WithAFOnly)", idIdle); err != nil {
+			return err
+		}
+		id.afOnly = on
+		return nil
+	}
+}
+
+// WithLocalECE says what this side says of itself, instead of what this
+// software does (rdma_set_local_ece).
+func WithLocalECE(ece ECE) Option {
+	return func(id *ID) error {
+		id.localECE, id.cfg.ECE = ece, ece
+		return nil
+	}
+}
