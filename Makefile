@@ -6,7 +6,7 @@ FUZZTIME ?= 10s
 SEEDS    ?= 10000
 BIN      := bin
 
-.PHONY: all build demo test test-386 test-portable check fuzz e2e-rxe attack bench bench-quick microbench benchcheck fmt vet lint tidy race seeds clean help
+.PHONY: all build demo test test-386 test-portable check fuzz e2e-rxe attack bench bench-quick microbench benchcheck soak fmt vet lint tidy race seeds clean help
 
 all: build
 
@@ -69,6 +69,11 @@ e2e-rxe: ## the matrix against Linux rxe in guests, every cell printed
 
 attack: ## attacks on live devices, and what came of them (docs/threat-model.md)
 	$(GO) run ./e2e/attack/cmd/roceattack
+
+SOAK ?= 1h
+
+soak: ## 64 connections for SOAK, with loss, while processes are killed and stopped
+	$(GO) run ./e2e/soak -for $(SOAK)
 
 bench: ## the full grid beside other stacks, into bench/report (about 20 minutes)
 	cd bench && $(GO) run ./cmd/rocebench -out report -kernel

@@ -74,6 +74,7 @@ var layers = map[string][]string{
 	"doctor/probe": {"rocev2"},
 
 	"e2e/...":     {"verbs", "e2e/..."},
+	"e2e/soak":    {"rdma", "verbs", "transport/udp", "transport/fault"},
 	// The attacker forges packets, and attacks a queue pair without a
 	// device, too.
 	"e2e/attack":   {"verbs", "rocev2", "transport", "transport/udp", "fabric", "clock", "ib", "memreg", "qp/..."},
