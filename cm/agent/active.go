@@ -11,6 +11,11 @@ import (
 // defaultResponse is the code of the response timeouts that Linux uses: 4.3 s.
 const defaultResponse = 20
 
+// replyService is the code of the time that an MRA asks for a REP: 1.1 s. The
+// program has no more to do than to move its queue pair on. If the RTU behind the
+// MRA is lost, the peer should not wait long.
+const replyService = 18
+
 // lifetimes is what Linux adds to a response timeout: a packet to the peer and
 // one back.
 const lifetimes = 512 * time.Millisecond
@@ -89,7 +94,7 @@ func (a *Agent) receiveREP(now clock.Time, path *Path, b []byte) {
 	case StateREPReceived:
 		a.send(c, &mad.MRA{
 			TransactionID: c.transaction, LocalID: c.local, RemoteID: c.remote,
-			Message: mad.StageREP, ServiceTimeout: a.cfg.ServiceTimeout,
+			Message: mad.StageREP, ServiceTimeout: replyService,
 		})
 	case StateEstablished: // the RTU was lost
 		a.resend(c)
@@ -142,22 +147,36 @@ func (a *Agent) receiveMRA(now clock.Time, path *Path, b []byte) {
 		a.stats.Malformed++
 		return
 	}
-	var c *conn
-	switch m.Message {
-	case mad.StageREQ:
-		if c = a.conns[m.RemoteID]; c != nil && (c.state != StateREQSent || !a.from(c, path)) {
-			c = nil
-		}
-	case mad.StageREP:
-		if c = a.pair(path, m.RemoteID, m.LocalID); c != nil && c.state != StateREPSent {
-			c = nil
-		}
+	c := a.extendable(path, &m)
+	if c == nil {
+		return
 	}
-	if c == nil || c.extended {
+	if c.extended {
 		a.stats.Unexpected++
 		return
 	}
 	c.extended = true
-	wait := min(mad.Timeout(m.ServiceTimeout)+time.Duration(c.maxInterval)*time.Microsecond, a.cfg.MaxService)
+	wait := min(mad.Timeout(m.ServiceTimeout)+time.Duration(c.interval)*time.Microsecond, a.cfg.MaxService)
 	a.timers.set(c, max(c.deadline, now.Add(wait)))
+}
+
+// extendable returns the connection that an MRA is for, or nil.
+func (a *Agent) extendable(path *Path, m *mad.MRA) *conn {
+	if m.Message != mad.StageREQ {
+		c := a.pair(path, m.RemoteID, m.LocalID)
+		if c != nil && (m.Message != mad.StageREP || c.state != StateREPSent) {
+			a.stats.Unexpected++
+			return nil
+		}
+		return c
+	}
+	c := a.conns[m.RemoteID]
+	if c == nil || c.state != StateREQSent {
+		a.stats.Unexpected++
+		return nil
+	}
+	if !a.from(c, path) {
+		return nil
+	}
+	return c
 }

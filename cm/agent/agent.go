@@ -26,6 +26,8 @@ type listener struct {
 	backlog int
 	waiting int // requests that the program has not answered
 	crowd   crowd
+	// requests are those that wait, oldest first.
+	requests list
 }
 
 // New makes an agent.
@@ -51,7 +53,7 @@ func (a *Agent) Listen(service mad.ServiceID, backlog int) error {
 	if backlog <= 0 {
 		backlog = a.cfg.Backlog
 	}
-	a.listeners[service] = &listener{backlog: backlog}
+	a.listeners[service] = &listener{backlog: backlog, requests: list{of: inAll}}
 	return nil
 }
 

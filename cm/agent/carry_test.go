@@ -159,11 +159,18 @@ func (s *scene) inject(a *args) error {
 		to.Receive(s.now, Path{Local: to.addr, Remote: from.addr}, b)
 		return nil
 	}
-	m, err := s.parseMessage(a.words[2], a.all[4:], from, to)
+	fields, quiet := a.all[4:], a.all[len(a.all)-1] == "quiet"
+	if quiet {
+		fields = fields[:len(fields)-1]
+	}
+	m, err := s.parseMessage(a.words[2], fields, from, to)
 	if err != nil {
 		return err
 	}
 	m.AppendTo(f.mad[:0])
 	s.arrive(f)
-	return s.deliver(&args{named: a.named})
+	if quiet {
+		return nil
+	}
+	return s.deliver(&args{named: map[string]string{}})
 }

@@ -22,7 +22,8 @@ type Config struct {
 	// MaxTimeout is the longest time between two transmissions: 4.6 s. What
 	// peers ask for is cut to it.
 	MaxTimeout time.Duration
-	// ServiceTimeout is the code of the time that MRAs ask for: 20, 4.3 s.
+	// ServiceTimeout is the code of the time that an MRA asks for while the
+	// program has a request: 20, 4.3 s.
 	ServiceTimeout uint8
 	// MaxService is the longest that an MRA of a peer makes the agent wait:
 	// 74 s, enough for what Linux asks for.
@@ -37,7 +38,7 @@ type Config struct {
 	// HalfOpen is how many requests of peers there are at once that are not
 	// yet connections: 8192.
 	HalfOpen int
-	// HalfOpenPerSource is how many of them one address may have: 2048.
+	// HalfOpenPerSource is how many of them one address may have: 1024.
 	HalfOpenPerSource int
 	// Backlog is how many requests wait for the program at a listener that
 	// does not say: 1024.
@@ -64,8 +65,8 @@ func (c *Config) fill() {
 	or(&c.MaxService, 74*time.Second)
 	or(&c.RequestLife, 150*time.Second)
 	or(&c.MaxTimewait, 2*time.Second)
-	or(&c.HalfOpen, 8192)
-	or(&c.HalfOpenPerSource, 2048)
+	or(&c.HalfOpen, 4096)
+	or(&c.HalfOpenPerSource, 1024)
 	or(&c.Backlog, 1024)
 	or(&c.Timewaits, 16384)
 	or(&c.Replies, 1024)

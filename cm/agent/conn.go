@@ -32,7 +32,7 @@ type conn struct {
 	maxRetries  uint8 // of a DREQ
 
 	indexed  bool // in byID or sidr, by the remote ID
-	fresh    bool // in byQPN
+	learned  bool // in byQPN
 	released bool // the program does not know it any more
 	extended bool // an MRA has come since the last transmission
 	acked    bool // passive: an MRA of ours told the peer the local ID
@@ -41,9 +41,10 @@ type conn struct {
 // setup is what a half-open request needs more.
 type setup struct {
 	listener        *listener
+	returned        bool          // it came more than once, as honest ones do
 	waiting         bool          // for the program, at the listener; or else for the RTU
 	service         mad.ServiceID // of SIDR
-	inAll, ofSource links
+	inAll, ofSource links         // inAll: of the listener, while waiting
 }
 
 // key finds a connection by what a peer says: its CA GUID, and its
@@ -59,6 +60,7 @@ type peer struct {
 	addresses
 	number     uint32 // in keys
 	conns      int
+	waiting    int // half-open requests that wait for the program
 	halfOpen   int
 	crowd      crowd
 	unanswered list // half-open requests that wait for the RTU

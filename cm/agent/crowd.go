@@ -26,14 +26,14 @@ func (c *crowd) is(n, bound int) bool {
 // requests by a hash, in a table of fixed size, like a SYN cache.
 //
 // A slot has a fingerprint of 16 bits, and when it was seen, in units of
-// 2^24 ns (17 ms).
+// 2^24 ns (17 ms). A request may be in either of two slots.
 type sieve struct {
 	slots  []uint32
 	secret [2]uint64
 }
 
 const (
-	sieveSlots = 1 << 18 // at 50,000 requests a second, half are remembered for 3.6 s
+	sieveSlots = 1 << 18 // at 50,000 requests a second, most are remembered for 3 s
 	sieveUnit  = 24      // of time, as a shift
 	soonest    = 6       // about 100 ms: before, it is a copy that the network made
 	latest     = 3600    // about 60 s
@@ -44,18 +44,19 @@ func (s *sieve) returns(now clock.Time, hash uint64) bool {
 	if s.slots == nil {
 		s.slots = make([]uint32, sieveSlots)
 	}
-	slot := &s.slots[hash%sieveSlots]
+	pair := s.slots[hash%sieveSlots&^1:][:2]
 	mark, at := uint32(hash>>48)|1, uint16(now>>sieveUnit) // a free slot has mark 0
-	if *slot>>16 == mark {
-		age := at - uint16(*slot)
-		if age < soonest {
-			return false
+	oldest := 0
+	for i, v := range pair {
+		age := at - uint16(v)
+		if v>>16 == mark && age <= latest {
+			return age >= soonest
 		}
-		if age <= latest {
-			return true
+		if age > at-uint16(pair[oldest]) {
+			oldest = i
 		}
 	}
-	*slot = mark<<16 | uint32(at)
+	pair[oldest] = mark<<16 | uint32(at)
 	return false
 }
 
@@ -96,55 +97,107 @@ func makeGate(random func() uint32, cfg *Config, stats *Stats) gate {
 	return g
 }
 
-// admit reports whether another request of a peer is taken. It may have to take
-// the place of victim.
-func (g *gate) admit(now clock.Time, l *listener, p *peer, hash uint64) (victim *conn, ok bool) {
+// verdict is what becomes of a request.
+type verdict struct {
+	ok       bool
+	returned bool  // it has come before, and found no room
+	victim   *conn // must make room for it, if not nil
+}
+
+// admit decides about another request of a peer. p is nil for a peer that has
+// nothing here yet.
+func (g *gate) admit(now clock.Time, l *listener, p *peer, hash uint64) verdict {
 	crowded := l.crowd.is(l.waiting, l.backlog)
 	crowded = g.crowd.is(g.stats.HalfOpen, g.cfg.HalfOpen) || crowded
+	own := 0 // what waits of this peer
+	mine := false
 	if p != nil {
-		crowded = p.crowd.is(p.halfOpen, g.cfg.HalfOpenPerSource) || crowded
+		mine = p.crowd.is(p.halfOpen, g.cfg.HalfOpenPerSource)
+		own = p.waiting
 	}
-	if !crowded {
-		return nil, true
+	if !crowded && !mine {
+		return verdict{ok: true}
 	}
-	if !g.sieve.returns(now, hash) || l.waiting >= l.backlog {
-		return nil, false
+	v := verdict{returned: g.sieve.returns(now, hash)}
+	weak := l.weakest()
+	greedy := weak != nil && weak.peer.waiting > 2*(own+1)
+	switch {
+	case v.returned:
+	case bool(g.crowd) || mine || !greedy || weak.peer.waiting < l.backlog/2:
+		return v
+		// Else it is one source that crowds: the others need not come again.
 	}
 	switch {
-	case p != nil && p.halfOpen >= g.cfg.HalfOpenPerSource:
-		victim = p.unanswered.first
+	case l.waiting >= l.backlog:
+		if v.ok = greedy && !mine || v.returned && !weak.setup.returned; v.ok {
+			v.victim = weak
+		}
+		if mine && weak.peer != p && p.halfOpen >= g.cfg.HalfOpenPerSource {
+			return verdict{}
+		}
+		return v
+	case mine && p.halfOpen >= g.cfg.HalfOpenPerSource:
+		v.victim = p.unanswered.first
 	case g.stats.HalfOpen >= g.cfg.HalfOpen:
-		victim = g.unanswered.first
+		v.victim = g.unanswered.first
 	default:
-		return nil, true
+		v.ok = true
+		return v
 	}
-	return victim, victim != nil
+	v.ok = v.victim != nil
+	return v
+}
+
+// weakest returns, of the oldest requests that wait for the program, the one
+// that has the least claim: it has come once, and its peer has many. It returns
+// nil if none waits.
+func (l *listener) weakest() *conn {
+	c := l.requests.first
+	best := c
+	for range 8 {
+		if c == nil {
+			break
+		}
+		if s, b := c.setup, best.setup; s.returned == b.returned && c.peer.waiting > best.peer.waiting || !s.returned && b.returned {
+			best = c
+		}
+		c = c.setup.inAll.behind
+	}
+	return best
 }
 
 // openSetup counts a half-open request, which waits for the program.
-func (g *gate) openSetup(c *conn, l *listener) {
-	c.setup = &setup{listener: l, waiting: true}
+func (g *gate) openSetup(c *conn, l *listener, v verdict) {
+	c.setup = &setup{listener: l, waiting: true, returned: v.returned}
 	l.waiting++
+	l.requests.add(c)
+	c.peer.waiting++
 	c.peer.halfOpen++
 	g.stats.HalfOpen++
 }
 
 // answered moves a half-open request on: it waits for its RTU.
 func (g *gate) answered(c *conn) {
+	g.leave(c)
 	c.setup.waiting = false
-	c.setup.listener.waiting--
 	g.unanswered.add(c)
 	c.peer.unanswered.add(c)
 }
 
+// leave takes a request from those that wait for the program.
+func (g *gate) leave(c *conn) {
+	c.setup.listener.waiting--
+	c.setup.listener.requests.remove(c)
+	c.peer.waiting--
+}
+
 // closeSetup ends what openSetup began, if it did.
 func (g *gate) closeSetup(c *conn) {
-	s := c.setup
-	if s == nil {
+	if c.setup == nil {
 		return
 	}
-	if s.waiting {
-		s.listener.waiting--
+	if c.setup.waiting {
+		g.leave(c)
 	} else {
 		g.unanswered.remove(c)
 		c.peer.unanswered.remove(c)

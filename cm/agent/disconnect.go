@@ -7,7 +7,9 @@ import (
 
 // Disconnect ends a connection: by a DREQ, or by the DREP if the peer asked for
 // it. private has at most mad.DREQPrivateLen bytes. The event Disconnected
-// follows, at once in the second case.
+// follows, at once in the second case. It does nothing where the agent has sent
+// a DREQ already, because the peer has forgotten the connection, and in
+// timewait.
 func (a *Agent) Disconnect(now clock.Time, id ID, private []byte) error {
 	c, err := a.own(id)
 	switch {
@@ -19,6 +21,7 @@ func (a *Agent) Disconnect(now clock.Time, id ID, private []byte) error {
 		a.confirm(now, c, private)
 	case c.state == StateEstablished:
 		a.startDisconnect(now, c, private)
+	case c.state == StateDREQSent, c.state == StateTimewait:
 	default:
 		return &StateError{"disconnect", c.state}
 	}

@@ -39,7 +39,8 @@ func (a *Agent) receiveREQ(now clock.Time, path *Path, b []byte) {
 		a.refuse(path, m.TransactionID, 0, m.LocalID, mad.StageREQ, reason, ari)
 		return
 	}
-	if !a.makeRoom(now, l, p, a.sieve.hash(path, m.LocalGUID, m.LocalID)) {
+	v := a.makeRoom(now, l, p, a.sieve.hash(path, m.LocalGUID, m.LocalID))
+	if !v.ok {
 		return
 	}
 	path.FlowLabel, path.TrafficClass = m.Primary.FlowLabel, m.Primary.TrafficClass
@@ -49,24 +50,35 @@ func (a *Agent) receiveREQ(now clock.Time, path *Path, b []byte) {
 	c.maxInterval = uint32(min(mad.Timeout(m.LocalResponseTimeout), a.cfg.MaxTimeout) / time.Microsecond)
 	a.index(c)
 	a.learn(c)
-	a.openSetup(c, l)
+	a.openSetup(c, l, v)
 	a.timers.set(c, now.Add(a.cfg.RequestLife))
-	m.Private = cloned(m.Private)
-	a.tell(c, Event{Kind: EventRequest, Request: &m})
+	req := m // what is refused is not copied
+	req.Private = cloned(m.Private)
+	a.tell(c, Event{Kind: EventRequest, Request: &req})
 }
 
-// makeRoom reports whether there is room for another request of a peer. The
-// oldest that waits for its RTU may have to go.
-func (a *Agent) makeRoom(now clock.Time, l *listener, p *peer, hash uint64) bool {
-	victim, ok := a.admit(now, l, p, hash)
-	if !ok {
+// makeRoom decides whether another request of a peer is taken. If an older one
+// has to go for it, it goes.
+func (a *Agent) makeRoom(now clock.Time, l *listener, p *peer, hash uint64) verdict {
+	v := a.admit(now, l, p, hash)
+	if !v.ok {
 		a.stats.Overloaded++
-	} else if victim != nil {
+	} else if v.victim != nil {
 		a.stats.Evicted++
-		a.sendREJ(victim, mad.StageOther, mad.ReasonNoResources, nil, nil)
-		a.finish(victim, Event{Kind: EventUnreachable})
+		a.turnAway(v.victim)
+		a.finish(v.victim, Event{Kind: EventUnreachable})
 	}
-	return ok
+	return v
+}
+
+// turnAway tells a peer that its request has made room for others.
+func (a *Agent) turnAway(c *conn) {
+	switch c.state {
+	case StateREQReceived:
+		a.sendREJ(c, mad.StageREQ, mad.ReasonNoResources, nil, nil)
+	case StateREPSent:
+		a.sendREJ(c, mad.StageOther, mad.ReasonNoResources, nil, nil)
+	}
 }
 
 // check returns why a request cannot be met, and what the REJ says of it; or 0.
@@ -93,7 +105,7 @@ func (a *Agent) duplicateREQ(now clock.Time, c *conn) {
 	a.stats.Duplicates++
 	switch c.state {
 	case StateREQReceived: // the program has it in hand
-		c.acked = true
+		c.acked, c.setup.returned = true, true
 		a.timers.set(c, now.Add(a.cfg.RequestLife))
 		a.send(c, &mad.MRA{
 			TransactionID: c.transaction, LocalID: c.local, RemoteID: c.remote,

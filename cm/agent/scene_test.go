@@ -36,8 +36,9 @@ import (
 //	    delivers what was kept
 //	advance 5ms [drop=]
 //	    moves the time; what the timers cause is carried, with the time
-//	inject b from=a MESSAGE [FIELD=VALUE …]
-//	    hands a MAD to b as though a had sent it
+//	inject b from=a MESSAGE [FIELD=VALUE …] [quiet]
+//	    hands a MAD to b as though a had sent it, and carries the answers,
+//	    unless quiet
 //	raw b from=a HEX
 //	stats b;  state b b1
 //
@@ -280,6 +281,9 @@ func (s *scene) accept(a *args) error {
 		return err
 	}
 	rep := mad.REP{LocalQPN: x.qpn()}
+	if n, err := strconv.Atoi(strings.TrimLeft(a.words[2], "abc")); err == nil { // another for each
+		rep.LocalQPN = rocev2.QPN(x.name[0]-'a'+1)<<8 + rocev2.QPN(n)
+	}
 	if err := s.fill(a, &rep); err != nil {
 		return err
 	}

@@ -72,17 +72,19 @@ func (a *Agent) receiveSIDRREQ(now clock.Time, path *Path, b []byte) {
 		})
 		return
 	}
-	if !a.makeRoom(now, l, p, a.sieve.hash(path, 0, m.RequestID)) {
+	v := a.makeRoom(now, l, p, a.sieve.hash(path, 0, m.RequestID))
+	if !v.ok {
 		return
 	}
 	c := a.add(path, StateSIDRReceived)
 	c.remote, c.transaction = m.RequestID, m.TransactionID
 	a.index(c)
-	a.openSetup(c, l)
+	a.openSetup(c, l, v)
 	c.setup.service = m.ServiceID
 	a.timers.set(c, now.Add(a.cfg.RequestLife))
-	m.Private = cloned(m.Private)
-	a.tell(c, Event{Kind: EventSIDRRequest, SIDRRequest: &m})
+	req := m // what is refused is not copied
+	req.Private = cloned(m.Private)
+	a.tell(c, Event{Kind: EventSIDRRequest, SIDRRequest: &req})
 }
 
 // Answer answers a SIDR request, and ends its ID. It fills in the transaction

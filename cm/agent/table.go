@@ -123,14 +123,14 @@ func (t *table) known(c *conn) map[key]*conn {
 // learn makes c known by the peer's queue pair, so that another connection of
 // it shows that c is stale.
 func (t *table) learn(c *conn) {
-	c.fresh = true
+	c.learned = true
 	t.byQPN[key{c.guid, c.peer.number, uint32(c.remoteQPN)}] = c
 }
 
 // forget is the opposite: the queue pair may serve another connection.
 func (t *table) forget(c *conn) {
-	if c.fresh {
-		c.fresh = false
+	if c.learned {
+		c.learned = false
 		delete(t.byQPN, key{c.guid, c.peer.number, uint32(c.remoteQPN)})
 	}
 }
@@ -193,7 +193,8 @@ func (t *table) rejected(path *Path, m *mad.REJ) *conn {
 		// The active side gives up, and does not know the ID here.
 		if p := t.peers[addressesOf(path)]; p != nil {
 			guid := mad.GUID(binary.BigEndian.Uint64(m.ARI))
-			if c := t.byID[key{guid, p.number, uint32(m.LocalID)}]; c != nil {
+			c := t.byID[key{guid, p.number, uint32(m.LocalID)}]
+			if c != nil && (c.state == StateREQReceived || c.state == StateREPSent) {
 				return c
 			}
 		}
