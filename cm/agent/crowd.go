@@ -26,14 +26,14 @@ func (c *crowd) is(n, bound int) bool {
 // requests by a hash, in a table of fixed size, like a SYN cache.
 //
 // A slot has a fingerprint of 16 bits, and when it was seen, in units of
-// 2^24 ns (17 ms). A request may be in either of two slots.
+// 2^24 ns (17 ms). A request may be in any of four.
 type sieve struct {
 	slots  []uint32
 	secret [2]uint64
 }
 
 const (
-	sieveSlots = 1 << 18 // at 50,000 requests a second, most are remembered for 3 s
+	sieveSlots = 1 << 18 // at 50,000 requests a second, most are remembered for 5 s
 	sieveUnit  = 24      // of time, as a shift
 	soonest    = 6       // about 100 ms: before, it is a copy that the network made
 	latest     = 3600    // about 60 s
@@ -44,20 +44,25 @@ func (s *sieve) returns(now clock.Time, hash uint64) bool {
 	if s.slots == nil {
 		s.slots = make([]uint32, sieveSlots)
 	}
-	pair := s.slots[hash%sieveSlots&^1:][:2]
+	four := s.slots[hash%sieveSlots&^3:][:4]
 	mark, at := uint32(hash>>48)|1, uint16(now>>sieveUnit) // a free slot has mark 0
 	oldest := 0
-	for i, v := range pair {
+	for i, v := range four {
 		age := at - uint16(v)
 		if v>>16 == mark && age <= latest {
 			return age >= soonest
 		}
-		if age > at-uint16(pair[oldest]) {
+		if age > at-uint16(four[oldest]) {
 			oldest = i
 		}
 	}
-	pair[oldest] = mark<<16 | uint32(at)
+	four[oldest] = mark<<16 | uint32(at)
 	return false
+}
+
+// expects remembers a request so that it has come again whenever it comes.
+func (s *sieve) expects(now clock.Time, hash uint64) {
+	s.returns(now.Add(-soonest<<sieveUnit), hash)
 }
 
 // hash identifies a request by its source and its communication ID.
@@ -127,17 +132,14 @@ func (g *gate) admit(now clock.Time, l *listener, p *peer, hash uint64) verdict 
 		return v
 		// Else it is one source that crowds: the others need not come again.
 	}
+	excess := mine && p.halfOpen >= g.cfg.HalfOpenPerSource // one of its own must go
 	switch {
-	case l.waiting >= l.backlog:
-		if v.ok = greedy && !mine || v.returned && !weak.setup.returned; v.ok {
+	case excess && p.unanswered.first != nil && l.waiting < l.backlog:
+		v.victim = p.unanswered.first
+	case l.waiting >= l.backlog || excess:
+		if weak != nil && (!excess || weak.peer == p) && (greedy || !weak.setup.returned) {
 			v.victim = weak
 		}
-		if mine && weak.peer != p && p.halfOpen >= g.cfg.HalfOpenPerSource {
-			return verdict{}
-		}
-		return v
-	case mine && p.halfOpen >= g.cfg.HalfOpenPerSource:
-		v.victim = p.unanswered.first
 	case g.stats.HalfOpen >= g.cfg.HalfOpen:
 		v.victim = g.unanswered.first
 	default:
@@ -146,6 +148,13 @@ func (g *gate) admit(now clock.Time, l *listener, p *peer, hash uint64) verdict 
 	}
 	v.ok = v.victim != nil
 	return v
+}
+
+// expect has the gate take the request of c for one that comes again, when it
+// does.
+func (g *gate) expect(now clock.Time, c *conn) {
+	path := c.path()
+	g.sieve.expects(now, g.sieve.hash(&path, c.guid, c.remote))
 }
 
 // weakest returns, of the oldest requests that wait for the program, the one

@@ -58,27 +58,18 @@ func (a *Agent) receiveREQ(now clock.Time, path *Path, b []byte) {
 }
 
 // makeRoom decides whether another request of a peer is taken. If an older one
-// has to go for it, it goes.
+// has to go for it, it goes without a word: if its peer is honest, its request
+// comes again, and then it has a claim.
 func (a *Agent) makeRoom(now clock.Time, l *listener, p *peer, hash uint64) verdict {
 	v := a.admit(now, l, p, hash)
 	if !v.ok {
 		a.stats.Overloaded++
 	} else if v.victim != nil {
 		a.stats.Evicted++
-		a.turnAway(v.victim)
+		a.expect(now, v.victim)
 		a.finish(v.victim, Event{Kind: EventUnreachable})
 	}
 	return v
-}
-
-// turnAway tells a peer that its request has made room for others.
-func (a *Agent) turnAway(c *conn) {
-	switch c.state {
-	case StateREQReceived:
-		a.sendREJ(c, mad.StageREQ, mad.ReasonNoResources, nil, nil)
-	case StateREPSent:
-		a.sendREJ(c, mad.StageOther, mad.ReasonNoResources, nil, nil)
-	}
 }
 
 // check returns why a request cannot be met, and what the REJ says of it; or 0.
