@@ -59,7 +59,7 @@ test-portable: ## the link of other systems, on this one
 		-skip 'SourcePort|TrafficClass|^TestDemoWithFaults$$|^TestShards$$|^TestMulticast$$|^TestAsyncwatchTellsOfThePort$$|^TestMarkedDatagrams$$|^TestOpenErrorsSayWhatToDo$$'
 
 seeds: ## the seeded worlds in virtual time, SEEDS of each
-	$(GO) test ./qp/qptest -count=1 -timeout 25m -run '^Test(XRC|Shared|Datagram)?World' -seeds $(SEEDS)
+	$(GO) test ./qp/qptest ./cm/agent -count=1 -timeout 25m -run '^Test(XRC|Shared|Datagram)?World' -seeds $(SEEDS)
 
 fuzz: ## every fuzz target for FUZZTIME
 	scripts/fuzz.sh $(FUZZTIME)

@@ -126,11 +126,10 @@ func (g *gate) admit(now clock.Time, l *listener, p *peer, hash uint64) verdict 
 	v := verdict{returned: g.sieve.returns(now, hash)}
 	weak := l.weakest()
 	greedy := weak != nil && weak.peer.waiting > 2*(own+1)
-	switch {
-	case v.returned:
-	case bool(g.crowd) || mine || !greedy || weak.peer.waiting < l.backlog/2:
+	// Where one source crowds a listener, the others need not come again.
+	oneCrowds := greedy && weak.peer.waiting >= l.backlog/2 && !bool(g.crowd) && !mine
+	if !v.returned && !oneCrowds {
 		return v
-		// Else it is one source that crowds: the others need not come again.
 	}
 	excess := mine && p.halfOpen >= g.cfg.HalfOpenPerSource // one of its own must go
 	switch {
