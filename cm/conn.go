@@ -188,11 +188,27 @@ func (c *Conn) begin() bool {
 	return true
 }
 
+// heard says that the connection is established, where the RTU of the peer is
+// missing and packets have come from it: it knows the connection, and must be
+// told of the end (IBTA 12.9.7.2).
+func (c *Conn) heard() {
+	st := c.qp.Stats()
+	if st.RxPackets <= st.Drops.Total() {
+		return
+	}
+	c.m.lock()
+	defer c.m.unlock()
+	if !c.m.closed {
+		c.m.agent.Communicated(c.id)
+	}
+}
+
 // Close ends the connection. The queue pair goes to ERR: what is posted and not
 // done completes with StatusWRFlushErr. The peer is told, and again until it
 // has answered; Close does not wait for that.
 func (c *Conn) Close() error {
 	if c.begin() {
+		c.heard()
 		c.finish()
 	}
 	return nil
@@ -204,6 +220,7 @@ func (c *Conn) Disconnect(ctx context.Context) error {
 	if !c.begin() {
 		return nil
 	}
+	c.heard()
 	fail(c.qp)
 	w := newWaiter()
 	c.m.lock()
