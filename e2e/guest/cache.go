@@ -54,7 +54,7 @@ func lock(dir string, logf func(string, ...any)) (func(), error) {
 
 // recipe is raised whenever what a manifest describes would be built
 // differently, so that older ones are not used.
-const recipe = 2
+const recipe = 3
 
 // manifest records what the cache holds, by package version.
 type manifest struct {

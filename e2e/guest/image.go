@@ -127,10 +127,16 @@ func buildInitramfs(ctx context.Context, i Image, kdir, user string) error {
 	}
 	// Not busybox's shell, which prefers its own ip and tc to those here.
 	t.link("/usr/bin/sh", "dash")
-	// libibverbs loads the driver by name at run time.
-	provider := filepath.Join(libDirs[0], "libibverbs", "librxe-rdmav34.so")
-	if err := t.addELF("/"+provider, filepath.Join(user, provider), user); err != nil {
-		return err
+	// libibverbs loads the driver by name at run time, and the C library
+	// what it needs to end a thread, as rping does.
+	for _, lib := range []string{"libibverbs/librxe-rdmav34.so", "libgcc_s.so.1"} {
+		src, err := find(user, lib, libDirs...)
+		if err != nil {
+			return err
+		}
+		if err := t.addELF("/"+filepath.Join(libDirs[0], lib), src, user); err != nil {
+			return err
+		}
 	}
 	t.file("/etc/libibverbs.d/rxe.driver", []byte("driver rxe\n"), 0o644)
 	t.file("/etc/passwd", []byte("root:x:0:0:root:/root:/bin/sh\n"), 0o644)
