@@ -61,11 +61,11 @@ var layers = map[string][]string{
 
 	"verbs/verbstest": {"verbs", "fabric"}, // imports testing: for tests only
 
-	"interop/internal/testpair": {"interop", "verbs", "verbs/verbstest"},
+	"interop/internal/testpair": {"interop", "cm", "verbs", "verbs/verbstest"},
 
 	// Programs import verbs, and a kind of link where they want another
 	// one. What is below verbs (ib, memreg, qp, hca) is not theirs.
-	"interop/...": {"verbs", "interop/..."},
+	"interop/...": {"verbs", "cm", "interop/..."},
 	"cmd/...":     {"verbs", "transport/...", "rocev2/mad", "interop/...", "doctor/...", "cmd/..."},
 
 	// What stops people, and the tools that show it.

@@ -5,9 +5,11 @@ package link
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
+	"github.com/gosoftroce/rocev2/cm"
 	"github.com/gosoftroce/rocev2/interop"
 	"github.com/gosoftroce/rocev2/interop/internal/work"
 	"github.com/gosoftroce/rocev2/verbs"
@@ -23,12 +25,14 @@ type Config struct {
 // Link is one queue pair with one of everything. Its methods are for one
 // goroutine.
 type Link struct {
-	PD *verbs.PD
-	MR *verbs.MR
-	QP *verbs.QP
+	PD  *verbs.PD
+	MR  *verbs.MR
+	QP  *verbs.QP
+	SRQ *verbs.SRQ // of an XRCTarget, else nil
 
-	w *work.Waiter
-	g *work.Guard
+	xrcd *verbs.XRCD
+	w    *work.Waiter
+	g    *work.Guard
 
 	peer  Peer
 	doing string
@@ -66,7 +70,23 @@ func (l *Link) make(dev *verbs.Device, c Config) (err error) {
 		return err
 	}
 	c.QP.SendCQ, c.QP.RecvCQ = l.w.CQ, l.w.CQ
+	if c.QP.Type == verbs.XRCTarget {
+		if err := l.shareReceives(&c.QP); err != nil {
+			return err
+		}
+	}
 	l.QP, err = l.PD.CreateQP(c.QP)
+	return err
+}
+
+// shareReceives makes the shared receive queue that an XRC target needs, and
+// the domain of both.
+func (l *Link) shareReceives(c *verbs.QPConfig) (err error) {
+	if l.xrcd, err = l.PD.Device().OpenXRCD(); err != nil {
+		return err
+	}
+	l.SRQ, err = l.PD.CreateSRQ(verbs.SRQConfig{XRCD: l.xrcd, CQ: l.w.CQ, MaxWR: c.MaxRecvWR, MaxSGE: 1})
+	c.XRCD = l.xrcd
 	return err
 }
 
@@ -75,6 +95,12 @@ func (l *Link) Close() {
 	l.End()
 	if l.QP != nil {
 		l.QP.Close()
+	}
+	if l.SRQ != nil {
+		l.SRQ.Close()
+	}
+	if l.xrcd != nil {
+		l.xrcd.Close()
 	}
 	if l.w != nil {
 		l.w.Close()
@@ -115,10 +141,11 @@ func (l *Link) End() {
 	}
 }
 
-// Left says that the peer is done. The error wraps interop.ErrDisconnected.
+// Left says why the peer is done. The error is interop.ErrDisconnected where
+// the peer has ended the connection in order.
 func Left(peer Peer) error {
-	if err := peer.Err(); err != nil {
-		return fmt.Errorf("%w (%w)", interop.ErrDisconnected, err)
+	if err := peer.Err(); err != nil && !errors.Is(err, cm.ErrDisconnected) {
+		return fmt.Errorf("the connection is lost: %w", err)
 	}
 	return interop.ErrDisconnected
 }

@@ -21,6 +21,9 @@ func (l *Link) PostRecvs(n, size int) error {
 	for i := range list {
 		list[i] = verbs.RecvWR{ID: RecvID, SGList: sg}
 	}
+	if l.SRQ != nil {
+		return l.SRQ.PostRecv(list...)
+	}
 	return l.QP.PostRecv(list...)
 }
 
