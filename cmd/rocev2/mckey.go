@@ -106,7 +106,7 @@ func runMckey(cmd *cobra.Command, io streams, f *mckeyFlags) error {
 		}
 		f.say(t.streams, "mckey: starting %s\nmckey: joining", side)
 		c.OnJoined = func() {
-			f.say(t.streams, "mckey: joined dgid: %v mlid 0xc000 sl 0\n%s", netip.AddrFrom16(c.Group.As16()), doing)
+			f.say(t.streams, "mckey: joined dgid: %v mlid 0x0 sl 0\n%s", netip.AddrFrom16(c.Group.As16()), doing)
 		}
 		res, err := mckey.Run(ctx, t.dev, c)
 		if err == nil {

@@ -37,7 +37,7 @@ func TestMckey(t *testing.T) {
 	if code := <-done; code != 0 || s.code != 0 {
 		t.Fatalf("receiver %d: %s; sender %d: %s", code, errs.String(), s.code, s.err)
 	}
-	const want = "mckey: starting server\nmckey: joining\nmckey: joined dgid: ::ffff:239.77.0.3 mlid 0xc000 sl 0\n" +
+	const want = "mckey: starting server\nmckey: joining\nmckey: joined dgid: ::ffff:239.77.0.3 mlid 0x0 sl 0\n" +
 		"receiving data transfers\ndata transfers complete\ntest complete\nreturn status 0\n"
 	if out.String() != want {
 		t.Errorf("the receiver prints\n%s", out.String())
