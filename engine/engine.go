@@ -116,6 +116,16 @@ func (e *Engine) CreateQP(c qp.Config, user any) (*QP, error) {
 // Lookup returns the queue pair with a number, nil if there is none.
 func (e *Engine) Lookup(n rocev2.QPN) *QP { return e.table.get(n) }
 
+// AppendQPNs appends the numbers of all queue pairs, in no order.
+func (e *Engine) AppendQPNs(list []rocev2.QPN) []rocev2.QPN {
+	for _, n := range e.table.keys {
+		if n != 0 {
+			list = append(list, n)
+		}
+	}
+	return list
+}
+
 // Modify changes state and attributes (IBTA 11.2.5.2). On the way to ERR or
 // RESET what q has executed is acknowledged with the next batch.
 func (e *Engine) Modify(q *QP, a *ib.Attr, mask ib.AttrMask) error {

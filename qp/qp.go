@@ -370,6 +370,18 @@ func (q *QP) InFlight() (bytes int, silent bool) {
 	return bytes, silent
 }
 
+// Flow is how the sending half of a queue pair stands at a moment.
+type Flow = requester.Flow
+
+// Flow returns how sending stands. Of the unreliable services, which keep
+// nothing in flight, it is zero.
+func (q *QP) Flow() Flow {
+	if q.req == nil {
+		return Flow{}
+	}
+	return q.req.Flow()
+}
+
 // NextCost returns the bytes that the next request counts in flight, for a READ
 // those that it asks for; 0 if there is none.
 func (q *QP) NextCost() int { return q.send.NextCost() }
