@@ -1,0 +1,221 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// TargetNames are the names that Targets.Only and Targets.Ports may have.
+// Package server sets up what they stand for.
+var TargetNames = []string{"pingpong", "perftest", "rping", "rdma_server", "ucmatose", "cmtime", "rstream", "rcopy", "udaddy", "mckey"}
+
+// setLevel reads a log level.
+func (c *Config) setLevel(s string) error {
+	for _, l := range []slog.Level{slog.LevelDebug, slog.LevelInfo, slog.LevelWarn, slog.LevelError} {
+		if strings.EqualFold(s, l.String()) {
+			c.Log.Level = l
+			return nil
+		}
+	}
+	return fmt.Errorf("there is no log level %q; there are debug, info, warn and error", s)
+}
+
+// checker gathers what is wrong.
+type checker struct {
+	c    *Config
+	errs []error
+}
+
+func (k *checker) fail(setting, format string, args ...any) {
+	k.errs = append(k.errs, &Error{k.c.Where(setting), withoutIndex(setting), fmt.Sprintf(format, args...)})
+}
+
+// Where returns where a setting comes from: a line of the file, a flag or an
+// environment variable.
+func (c *Config) Where(setting string) string {
+	for p := setting; p != ""; {
+		if w := c.where[p]; w != "" {
+			return w
+		}
+		i := strings.LastIndexByte(p, '.')
+		p = p[:max(i, 0)]
+	}
+	if c.File != "" {
+		return c.File
+	}
+	return "the defaults"
+}
+
+// Check reads the file of the token, and returns what is wrong with the
+// configuration, all of it. The error joins an *Error for each mistake.
+func (c *Config) Check() error {
+	k := &checker{c: c}
+	if c.Drain < 0 || c.Drain > 10*time.Minute {
+		k.fail("drain", "%v: it must be between 0s and 10m", c.Drain)
+	}
+	if c.Log.Format != "text" && c.Log.Format != "json" {
+		k.fail("log.format", "%q: it must be text or json", c.Log.Format)
+	}
+	k.admin(&c.Admin)
+	k.devices()
+	for i := range c.Regions {
+		k.region(i)
+	}
+	k.targets(&c.Targets)
+	if c.Capture.Bytes < 64<<10 || c.Capture.Bytes > 1<<30 {
+		k.fail("capture.memory", "%d: it must be between 64 KiB and 1 GiB", c.Capture.Bytes)
+	}
+	return errors.Join(k.errs...)
+}
+
+// minToken is how many characters a token has at least.
+const minToken = 16
+
+func (k *checker) admin(a *Admin) {
+	if a.TokenFile != "" {
+		if a.Token != "" && k.c.where["admin.token"] != k.c.where["admin.token_file"] {
+			k.fail("admin.token_file", "there is also a token: give one of the two")
+			return
+		}
+		b, err := os.ReadFile(a.TokenFile)
+		if err != nil {
+			k.fail("admin.token_file", "%v", err)
+			return
+		}
+		a.Token = strings.TrimSpace(string(b))
+		if a.Token == "" {
+			k.fail("admin.token_file", "%s has nothing in it", a.TokenFile)
+			return
+		}
+		k.c.where["admin.token"] = k.c.where["admin.token_file"]
+	}
+	if a.Token != "" && (len(a.Token) < minToken || strings.ContainsFunc(a.Token, func(r rune) bool { return r <= ' ' || r > '~' })) {
+		k.fail("admin.token", "a token has at least %d characters, and no blanks; \"openssl rand -hex 16\" makes one", minToken)
+	}
+	if a.Listen == "" {
+		return
+	}
+	host, port, err := net.SplitHostPort(a.Listen)
+	if err != nil {
+		k.fail("admin.listen", "%q is not HOST:PORT, such as %q", a.Listen, DefaultAdmin)
+		return
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil {
+		k.fail("admin.listen", "%q: a port is a number from 0 to 65535, not %q", a.Listen, port)
+	} else if n > 0 && n == 4791 {
+		k.fail("admin.listen", "%q: 4791 is the UDP port of RoCEv2; take another number, to keep the two apart", a.Listen)
+	}
+	if !loopback(host) && a.Token == "" {
+		k.fail("admin.listen", "%q can be reached from other hosts, so it needs a token: set token_file, or listen on 127.0.0.1", a.Listen)
+	}
+}
+
+func loopback(host string) bool {
+	if host == "localhost" {
+		return true
+	}
+	a, err := netip.ParseAddr(host)
+	return err == nil && a.IsLoopback()
+}
+
+func (k *checker) devices() {
+	seen := map[string]int{}
+	for i := range k.c.Devices {
+		d := &k.c.Devices[i]
+		at := fmt.Sprintf("device.%d", i)
+		if d.Address == "" {
+			k.fail(at+".address", "it is missing; it is an address of this host, such as \"192.0.2.1\", or an interface, such as \"eth0\"")
+		} else if first, twice := seen[d.Address]; twice {
+			k.fail(at+".address", "%q is the device of %s already", d.Address, k.c.Where(fmt.Sprintf("device.%d", first)))
+		}
+		seen[d.Address] = i
+		if d.Shards < 0 || d.Shards > 64 || d.Shards&(d.Shards-1) != 0 {
+			k.fail(at+".shards", "%d: it must be a power of two up to 64", d.Shards)
+		}
+		k.port(at+".regions_port", d.Regions)
+	}
+}
+
+func (k *checker) port(setting string, n int) {
+	if n < 0 || n > 65535 {
+		k.fail(setting, "%d: a port is a number from 1 to 65535, and 0 means none", n)
+	}
+}
+
+// MaxName is how long the name of a region may be, in bytes.
+const MaxName = 64
+
+func (k *checker) region(i int) {
+	r := &k.c.Regions[i]
+	at := fmt.Sprintf("region.%d", i)
+	if why := badName(r.Name); why != "" {
+		k.fail(at+".name", "%s", why)
+	}
+	for j := range i {
+		o := &k.c.Regions[j]
+		if o.Name == r.Name && (o.Device == r.Device || o.Device == "" || r.Device == "") {
+			k.fail(at+".name", "%q is the name of the region of %s already", r.Name, k.c.Where(fmt.Sprintf("region.%d", j)))
+		}
+	}
+	if r.Access != ReadOnly && r.Access != ReadWrite {
+		k.fail(at+".access", "%q: it must be %q or %q", r.Access, ReadOnly, ReadWrite)
+	}
+	switch {
+	case r.Size < 0 || r.Size == 0 && r.File == "":
+		k.fail(at+".size", "it is missing; a region without a file needs a size, such as \"64 MiB\"")
+	case r.File != "" && !filepath.IsAbs(r.File):
+		k.fail(at+".file", "%q is not an absolute path", r.File)
+	}
+	if r.Device != "" && !slices.ContainsFunc(k.c.Devices, func(d Device) bool { return d.Address == r.Device }) {
+		k.fail(at+".device", "there is no [[device]] with the address %q", r.Device)
+	}
+}
+
+// badName says what is wrong with the name of a region, or nothing.
+func badName(name string) string {
+	switch {
+	case name == "":
+		return "it is missing; clients find the region by it"
+	case len(name) > MaxName:
+		return fmt.Sprintf("%q is too long: a name has at most %d characters", name, MaxName)
+	}
+	for _, c := range []byte(name) {
+		switch {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '.', c == '_', c == '-':
+		default:
+			return fmt.Sprintf("%q: a name has letters, digits, '.', '_' and '-' only", name)
+		}
+	}
+	return ""
+}
+
+func (k *checker) targets(t *Targets) {
+	for _, name := range t.Only {
+		if !slices.Contains(TargetNames, name) {
+			k.fail("targets.only", "there is no target %q; there are %s", name, strings.Join(TargetNames, ", "))
+		}
+	}
+	for name, port := range t.Ports {
+		if !slices.Contains(TargetNames, name) {
+			k.fail("targets.ports."+name, "there is no such target; there are %s", strings.Join(TargetNames, ", "))
+		}
+		k.port("targets.ports."+name, port)
+	}
+	for _, g := range t.Groups {
+		if a, err := netip.ParseAddr(g); err != nil || !a.IsMulticast() {
+			k.fail("targets.groups", "%q is not a multicast address, such as \"239.1.2.3\"", g)
+		}
+	}
+	if t.Clients < 1 || t.Clients > 4096 {
+		k.fail("targets.clients", "%d: it must be between 1 and 4096", t.Clients)
+	}
+}

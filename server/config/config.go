@@ -1,0 +1,118 @@
+package config
+
+import (
+	"log/slog"
+	"net/netip"
+	"time"
+)
+
+// Config is what the daemon does.
+type Config struct {
+	File    string        // where it was read from; empty: there is none
+	Drain   time.Duration // how long transfers under way may go on after SIGTERM
+	Log     Log
+	Admin   Admin
+	Devices []Device
+	Regions []Region
+	Targets Targets
+	Capture Capture
+
+	where map[string]string // of a setting: the line or the flag that it came from
+}
+
+// Log says what is logged and how.
+type Log struct {
+	Level  slog.Level
+	Format string // "text" or "json"
+}
+
+// Admin is the HTTP listener: page, metrics, JSON interface, captures.
+type Admin struct {
+	Listen    string   // "HOST:PORT", port 0 chooses one; empty: there is none
+	Token     string   // of "Authorization: Bearer"; empty: none is needed, which only loopback may have
+	TokenFile string   // where Token was read from
+	Hosts     []string // names in the Host header beside the address itself and localhost
+	PProf     bool     // serve /debug/pprof
+}
+
+// Device is one RoCEv2 device on one local address.
+type Device struct {
+	Address    string // an address of this host, or an interface
+	Shards     int    // 0 means 1
+	RecvBuffer int    // bytes; 0 means the default of package verbs
+	SendBuffer int    // bytes; 0 means the default of package verbs
+	Regions    int    // port (RDMA port space TCP) where regions are served; 0: nowhere
+}
+
+// Access says what clients may do with a region.
+type Access string
+
+// Kinds of access.
+const (
+	ReadOnly  Access = "read-only"  // RDMA READ
+	ReadWrite Access = "read-write" // RDMA READ, WRITE, atomics
+)
+
+// Region is memory that clients find by its name.
+type Region struct {
+	Name   string
+	Size   int64          // bytes; 0: all of File
+	File   string         // that the memory is; empty: anonymous memory
+	Access Access         // what clients may do
+	Allow  []netip.Prefix // who may use it; empty: hosts of this machine alone
+	Any    bool           // everybody may
+	Device string         // the address of the device that has it; empty: all have
+}
+
+// Targets are the servers of the field's own tools.
+type Targets struct {
+	Enabled bool
+	Only    []string       // names of those to run; empty: all
+	Ports   map[string]int // other ports than the usual ones, by name
+	Groups  []string       // multicast groups of mckey
+	Any     bool           // clients may name any address for their traffic, see interop.Peers
+	Clients int            // at the same time, of all targets together
+}
+
+// Capture bounds the recording of packets.
+type Capture struct {
+	Bytes int // of memory that all packets of a recording take at most
+}
+
+// Defaults.
+const (
+	DefaultDrain       = 10 * time.Second
+	DefaultAdmin       = "127.0.0.1:14791"
+	DefaultRegionsPort = 7470
+	DefaultCapture     = 16 << 20
+	DefaultClients     = 64
+)
+
+// Default returns what holds where nothing is said: no device, no region.
+func Default() *Config {
+	return &Config{
+		Drain:   DefaultDrain,
+		Log:     Log{Level: slog.LevelInfo, Format: "text"},
+		Admin:   Admin{Listen: DefaultAdmin},
+		Targets: Targets{Enabled: true, Ports: map[string]int{}, Clients: DefaultClients},
+		Capture: Capture{Bytes: DefaultCapture},
+		where:   map[string]string{},
+	}
+}
+
+// Allowed reports whether a client at an address may use the region.
+func (r *Region) Allowed(client netip.Addr) bool {
+	client = client.Unmap().WithZone("")
+	if r.Any {
+		return true
+	}
+	if len(r.Allow) == 0 {
+		return client.IsLoopback()
+	}
+	for _, p := range r.Allow {
+		if p.Contains(client) {
+			return true
+		}
+	}
+	return false
+}

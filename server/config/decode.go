@@ -1,0 +1,383 @@
+package config
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/BurntSushi/toml"
+)
+
+// Error is a mistake in the configuration.
+type Error struct {
+	Where   string // "FILE:LINE", "flag --NAME" or "environment NAME"
+	Setting string // "region.name"; empty where the file is not TOML
+	Problem string // what is wrong, and what is allowed
+}
+
+func (e *Error) Error() string {
+	if e.Setting == "" {
+		return e.Where + ": " + e.Problem
+	}
+	return e.Where + ": " + e.Setting + ": " + e.Problem
+}
+
+// document is a file that is being read.
+type document struct {
+	file  string
+	lines map[string]int
+	where map[string]string
+	errs  []error
+}
+
+// Parse reads the text of a configuration file over what c has. The error
+// joins an *Error for each mistake.
+func (c *Config) Parse(file, text string) error {
+	c.File = file
+	var root map[string]any
+	if _, err := toml.Decode(text, &root); err != nil {
+		var pe toml.ParseError
+		if errors.As(err, &pe) {
+			return &Error{Where: fmt.Sprintf("%s:%d", file, max(pe.Position.Line, 1)), Problem: "this is not TOML: " + pe.Message}
+		}
+		return &Error{Where: file, Problem: err.Error()}
+	}
+	d := &document{file: file, lines: lines(text), where: c.where}
+	c.decode(d.table("", root, "a configuration"))
+	return errors.Join(d.errs...)
+}
+
+func (c *Config) decode(t *table) {
+	t.duration("drain", &c.Drain)
+	if s := t.sub("log", "[log]"); s != nil {
+		level := ""
+		s.text("level", &level)
+		s.try("level", level, c.setLevel)
+		s.text("format", &c.Log.Format)
+		s.end()
+	}
+	if s := t.sub("admin", "[admin]"); s != nil {
+		s.text("listen", &c.Admin.Listen)
+		s.text("token", &c.Admin.Token)
+		s.text("token_file", &c.Admin.TokenFile)
+		s.texts("hosts", &c.Admin.Hosts)
+		s.boolean("pprof", &c.Admin.PProf)
+		s.end()
+	}
+	for _, s := range t.list("device", "a [[device]]") {
+		d := Device{Regions: DefaultRegionsPort}
+		s.text("address", &d.Address)
+		s.number("shards", &d.Shards)
+		s.bytes("receive_buffer", &d.RecvBuffer)
+		s.bytes("send_buffer", &d.SendBuffer)
+		s.number("regions_port", &d.Regions)
+		s.end()
+		c.Devices = append(c.Devices, d)
+	}
+	for _, s := range t.list("region", "a [[region]]") {
+		c.Regions = append(c.Regions, s.region())
+	}
+	if s := t.sub("targets", "[targets]"); s != nil {
+		c.decodeTargets(s)
+	}
+	if s := t.sub("capture", "[capture]"); s != nil {
+		s.bytes("memory", &c.Capture.Bytes)
+		s.end()
+	}
+	t.end()
+}
+
+func (c *Config) decodeTargets(s *table) {
+	s.boolean("enabled", &c.Targets.Enabled)
+	s.texts("only", &c.Targets.Only)
+	s.texts("groups", &c.Targets.Groups)
+	s.boolean("any_peer", &c.Targets.Any)
+	s.number("clients", &c.Targets.Clients)
+	if p := s.sub("ports", "[targets.ports]"); p != nil {
+		for _, name := range slices.Sorted(maps.Keys(p.values)) {
+			var port int
+			p.number(name, &port)
+			c.Targets.Ports[name] = port
+		}
+	}
+	s.end()
+}
+
+func (t *table) region() Region {
+	r := Region{Access: ReadOnly}
+	t.text("name", &r.Name)
+	var size int
+	t.bytes("size", &size)
+	r.Size = int64(size)
+	t.text("file", &r.File)
+	t.text("access", (*string)(&r.Access))
+	t.text("device", &r.Device)
+	var allow []string
+	t.texts("allow", &allow)
+	if err := r.SetAllow(allow); err != nil {
+		t.fail("allow", "%s", err.Error())
+	}
+	t.end()
+	return r
+}
+
+// SetAllow reads an access list: addresses, networks, or "any".
+func (r *Region) SetAllow(list []string) error {
+	r.Allow, r.Any = nil, false
+	for _, s := range list {
+		switch {
+		case s == "any":
+			r.Any = true
+			continue
+		case strings.Contains(s, "/"):
+			if p, err := netip.ParsePrefix(s); err == nil {
+				r.Allow = append(r.Allow, p.Masked())
+				continue
+			}
+		default:
+			if a, err := netip.ParseAddr(s); err == nil {
+				a = a.Unmap().WithZone("")
+				r.Allow = append(r.Allow, netip.PrefixFrom(a, a.BitLen()))
+				continue
+			}
+		}
+		return fmt.Errorf("%q is neither an address, nor a network such as 192.0.2.0/24, nor \"any\"", s)
+	}
+	return nil
+}
+
+// table is a part of the file. Its methods remember which settings there are.
+type table struct {
+	doc    *document
+	path   string
+	what   string // in errors: "a [[region]]"
+	values map[string]any
+	known  []string
+}
+
+func (d *document) table(path string, values map[string]any, what string) *table {
+	if n := d.lines[path]; n > 0 {
+		d.where[path] = fmt.Sprintf("%s:%d", d.file, n)
+	}
+	return &table{doc: d, path: path, what: what, values: values}
+}
+
+func (t *table) at(key string) string {
+	path := join(t.path, key)
+	for p := path; p != ""; {
+		if n := t.doc.lines[p]; n > 0 {
+			return fmt.Sprintf("%s:%d", t.doc.file, n)
+		}
+		i := strings.LastIndexByte(p, '.')
+		p = p[:max(i, 0)]
+	}
+	return t.doc.file
+}
+
+func (t *table) fail(key, format string, args ...any) {
+	t.doc.errs = append(t.doc.errs, &Error{t.at(key), withoutIndex(join(t.path, key)), fmt.Sprintf(format, args...)})
+}
+
+// withoutIndex makes "region.name" of "region.1.name": the line says which one.
+func withoutIndex(path string) string {
+	parts := strings.Split(path, ".")
+	return strings.Join(slices.DeleteFunc(parts, func(p string) bool {
+		_, err := strconv.Atoi(p)
+		return err == nil
+	}), ".")
+}
+
+// take returns a setting, if it is there and of the type T.
+func take[T any](t *table, key, want string) (v T, ok bool) {
+	t.known = append(t.known, key)
+	raw, there := t.values[key]
+	if !there {
+		return v, false
+	}
+	t.doc.where[join(t.path, key)] = t.at(key)
+	if v, ok = raw.(T); !ok {
+		t.fail(key, "it must be %s, not %s", want, kindOf(raw))
+	}
+	return v, ok
+}
+
+func kindOf(v any) string {
+	switch v := v.(type) {
+	case string:
+		return strconv.Quote(v)
+	case int64, float64, bool:
+		return fmt.Sprint(v)
+	case map[string]any:
+		return "a table"
+	case []any, []map[string]any:
+		return "a list"
+	}
+	return "a date"
+}
+
+func (t *table) text(key string, to *string) {
+	if v, ok := take[string](t, key, "a text in quotes"); ok {
+		*to = v
+	}
+}
+
+func (t *table) boolean(key string, to *bool) {
+	if v, ok := take[bool](t, key, "true or false"); ok {
+		*to = v
+	}
+}
+
+func (t *table) number(key string, to *int) {
+	if v, ok := take[int64](t, key, "a number"); ok {
+		if v < 0 || v > math.MaxInt32 {
+			t.fail(key, "%d: it must be between 0 and %d", v, math.MaxInt32)
+			return
+		}
+		*to = int(v)
+	}
+}
+
+func (t *table) try(key, value string, set func(string) error) {
+	if value == "" {
+		return
+	}
+	if err := set(value); err != nil {
+		t.fail(key, "%s", err.Error())
+	}
+}
+
+func (t *table) duration(key string, to *time.Duration) {
+	if v, ok := take[string](t, key, `a time in quotes, such as "10s"`); ok {
+		d, err := time.ParseDuration(v)
+		if err != nil {
+			t.fail(key, `%q is not a time; write it as "500ms", "10s" or "1m"`, v)
+			return
+		}
+		*to = d
+	}
+}
+
+func (t *table) bytes(key string, to *int) {
+	if n, ok := t.values[key].(int64); ok && n >= 0 && n <= math.MaxInt {
+		t.number64(key, to)
+		return
+	}
+	if v, ok := take[string](t, key, `a size: a number of bytes, or a text such as "64 MiB"`); ok {
+		n, err := ParseSize(v)
+		if err != nil {
+			t.fail(key, "%s", err.Error())
+			return
+		}
+		*to = n
+	}
+}
+
+func (t *table) number64(key string, to *int) {
+	v, _ := take[int64](t, key, "a number")
+	*to = int(v)
+}
+
+func (t *table) texts(key string, to *[]string) {
+	list, ok := take[[]any](t, key, `a list of texts, such as ["192.0.2.0/24"]`)
+	if !ok {
+		return
+	}
+	*to = nil
+	for _, v := range list {
+		s, ok := v.(string)
+		if !ok {
+			t.fail(key, "%s is not a text in quotes", kindOf(v))
+			continue
+		}
+		*to = append(*to, s)
+	}
+}
+
+// sub returns the table under a key, or nil.
+func (t *table) sub(key, what string) *table {
+	v, ok := take[map[string]any](t, key, "a table, which begins with a line "+what)
+	if !ok {
+		return nil
+	}
+	return t.doc.table(join(t.path, key), v, what)
+}
+
+// list returns the tables of an array.
+func (t *table) list(key, what string) (list []*table) {
+	v, _ := take[[]map[string]any](t, key, fmt.Sprintf("a list of tables, of which each begins with a line [[%s]]", key))
+	for i, m := range v {
+		list = append(list, t.doc.table(fmt.Sprintf("%s.%d", join(t.path, key), i), m, what))
+	}
+	return list
+}
+
+// end complains of settings that nobody has asked for.
+func (t *table) end() {
+	for _, key := range slices.Sorted(maps.Keys(t.values)) {
+		if !slices.Contains(t.known, key) {
+			t.fail(key, "there is no such setting; %s has %s%s", t.what, strings.Join(t.known, ", "), closest(key, t.known))
+		}
+	}
+}
+
+// closest returns a question for the name that was perhaps meant.
+func closest(key string, known []string) string {
+	best := slices.MinFunc(known, func(a, b string) int { return cmp.Compare(distance(key, a), distance(key, b)) })
+	if distance(key, best) > 2 {
+		return ""
+	}
+	return fmt.Sprintf(" (do you mean %s?)", best)
+}
+
+// distance is that of Levenshtein.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		last := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := last
+			if a[i] != b[j] {
+				cost++
+			}
+			last = row[j+1]
+			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}
+
+var units = []struct {
+	name   string
+	factor float64
+}{
+	{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40},
+	{"kB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12}, {"B", 1}, {"", 1},
+}
+
+// ParseSize reads a number of bytes, with a unit or without.
+func ParseSize(s string) (int, error) {
+	text := strings.TrimSpace(s)
+	number := strings.TrimRight(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
+	unit := text[len(number):]
+	n, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
+	for _, u := range units {
+		if err == nil && n >= 0 && u.name == unit {
+			if n*u.factor >= math.MaxInt {
+				return 0, fmt.Errorf("%q is more than this machine can address", s)
+			}
+			return int(n * u.factor), nil
+		}
+	}
+	return 0, fmt.Errorf("%q is not a size; write it as a number of bytes, or with a unit: \"4096\", \"64 KiB\", \"1.5 GiB\", \"10 MB\"", s)
+}

@@ -1,0 +1,224 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Override is a setting that a flag or the environment gives in place of the
+// file.
+type Override struct {
+	Name  string // of the setting, see Overridable
+	Value string
+	From  string // "flag --log-level", "environment ROCEV2D_LOG_LEVEL"
+}
+
+// Overridable is a setting that a flag and an environment variable can give.
+// A list is replaced as a whole; its entries are separated by commas in the
+// environment, and repeated as flags.
+type Overridable struct {
+	Name, Help string
+	List       bool // the flag may be repeated
+	Secret     bool // no flag: everybody sees the arguments of a process
+	set        func(c *Config, value string) error
+}
+
+// Environment returns the name of the environment variable: ROCEV2D_LOG_LEVEL
+// for log-level.
+func (o *Overridable) Environment() string {
+	return "ROCEV2D_" + strings.ToUpper(strings.ReplaceAll(o.Name, "-", "_"))
+}
+
+// Overrides are the settings that flags and the environment can give.
+var Overrides = []Overridable{
+	{Name: "device", List: true, Help: "`address` of this host, or interface, to open a device on (repeatable)", set: addDevice},
+	{Name: "region", List: true, Help: "export memory: `NAME=SIZE`, then options behind semicolons: write, file=PATH, allow=ADDRESS (repeatable)", set: addRegion},
+	{Name: "admin", Help: "`HOST:PORT` of the page, the metrics and the JSON interface; \"off\" for none", set: func(c *Config, v string) error {
+		if c.Admin.Listen = v; v == "off" {
+			c.Admin.Listen = ""
+		}
+		return nil
+	}},
+	{Name: "token", Secret: true, Help: "token that the admin listener asks for", set: func(c *Config, v string) error {
+		c.Admin.Token, c.Admin.TokenFile = v, ""
+		return nil
+	}},
+	{Name: "token-file", Help: "`FILE` with the token that the admin listener asks for", set: func(c *Config, v string) error {
+		c.Admin.TokenFile, c.Admin.Token = v, ""
+		return nil
+	}},
+	{Name: "targets", Help: "`on`, off, or the names of those to run, separated by commas", set: setTargets},
+	{Name: "log-level", Help: "`level` of what is logged: debug, info, warn or error", set: (*Config).setLevel},
+	{Name: "log-format", Help: "`format` of the log: text or json", set: func(c *Config, v string) error { c.Log.Format = v; return nil }},
+	{Name: "drain", Help: "how long transfers may go on after SIGTERM, as a `time` such as 10s", set: func(c *Config, v string) (err error) {
+		if c.Drain, err = time.ParseDuration(v); err != nil {
+			err = fmt.Errorf("%q is not a time; write it as 500ms, 10s or 1m", v)
+		}
+		return err
+	}},
+	{Name: "pprof", Help: "serve the profiles of the process on the admin listener: `true` or false", set: func(c *Config, v string) (err error) {
+		if c.Admin.PProf, err = strconv.ParseBool(v); err != nil {
+			err = fmt.Errorf("%q is neither true nor false", v)
+		}
+		return err
+	}},
+}
+
+// setting is the name that a setting has in the file, for those that Check may
+// complain of.
+func setting(c *Config, name string) string {
+	switch name {
+	case "device":
+		return fmt.Sprintf("device.%d", len(c.Devices)-1)
+	case "region":
+		return fmt.Sprintf("region.%d", len(c.Regions)-1)
+	case "admin":
+		return "admin.listen"
+	case "token":
+		return "admin.token"
+	case "token-file":
+		return "admin.token_file"
+	case "targets":
+		return "targets.only"
+	case "log-level":
+		return "log.level"
+	case "log-format":
+		return "log.format"
+	case "pprof":
+		return "admin.pprof"
+	}
+	return name
+}
+
+// apply sets what overrides say. A later one wins, and the first of a list
+// replaces what was there.
+func (c *Config) apply(list []Override) error {
+	var errs []error
+	begun := map[string]string{}
+	for _, o := range list {
+		i := slices.IndexFunc(Overrides, func(s Overridable) bool { return s.Name == o.Name })
+		if i < 0 {
+			errs = append(errs, &Error{Where: o.From, Problem: fmt.Sprintf("there is no setting %q", o.Name)})
+			continue
+		}
+		if Overrides[i].List && begun[o.Name] != o.From {
+			begun[o.Name] = o.From
+			c.clear(o.Name)
+		}
+		if err := Overrides[i].set(c, o.Value); err != nil {
+			errs = append(errs, &Error{Where: o.From, Problem: err.Error()})
+			continue
+		}
+		c.where[setting(c, o.Name)] = o.From
+	}
+	return errors.Join(errs...)
+}
+
+// clear empties a list.
+func (c *Config) clear(name string) {
+	if name == "device" {
+		c.Devices = nil
+	} else {
+		c.Regions = nil
+	}
+	for w := range c.where {
+		if strings.HasPrefix(w, name+".") {
+			delete(c.where, w)
+		}
+	}
+}
+
+func addDevice(c *Config, v string) error {
+	c.Devices = append(c.Devices, Device{Address: v, Regions: DefaultRegionsPort})
+	return nil
+}
+
+// addRegion reads NAME=SIZE[;write][;file=PATH][;allow=ADDRESS]...
+func addRegion(c *Config, v string) error {
+	parts := strings.Split(v, ";")
+	name, size, ok := strings.Cut(parts[0], "=")
+	if !ok {
+		return fmt.Errorf("%q is not NAME=SIZE, such as scratch=64MiB", v)
+	}
+	r := Region{Name: name, Access: ReadOnly}
+	var allow []string
+	for _, p := range parts[1:] {
+		key, value, _ := strings.Cut(p, "=")
+		switch {
+		case p == "write":
+			r.Access = ReadWrite
+		case key == "file":
+			r.File = value
+		case key == "allow":
+			allow = append(allow, value)
+		default:
+			return fmt.Errorf("%q: there is no option %q; there are write, file=PATH and allow=ADDRESS", v, p)
+		}
+	}
+	if size != "" {
+		n, err := ParseSize(size)
+		if err != nil {
+			return err
+		}
+		r.Size = int64(n)
+	}
+	if err := r.SetAllow(allow); err != nil {
+		return err
+	}
+	c.Regions = append(c.Regions, r)
+	return nil
+}
+
+func setTargets(c *Config, v string) error {
+	c.Targets.Enabled, c.Targets.Only = v != "off", nil
+	if v != "on" && v != "off" {
+		c.Targets.Only = strings.Split(v, ",")
+	}
+	return nil
+}
+
+// FromEnvironment returns what the environment says.
+func FromEnvironment(lookup func(string) (string, bool)) (list []Override) {
+	for i := range Overrides {
+		o := &Overrides[i]
+		v, ok := lookup(o.Environment())
+		if !ok || v == "" {
+			continue
+		}
+		values := []string{v}
+		if o.List {
+			values = strings.Split(v, ",")
+		}
+		for _, v := range values {
+			list = append(list, Override{o.Name, strings.TrimSpace(v), "environment " + o.Environment()})
+		}
+	}
+	return list
+}
+
+// Load reads a file, if its name is not empty, applies overrides in their
+// order, and checks the result. The error joins an *Error for each mistake.
+func Load(file string, overrides []Override) (*Config, error) {
+	c := Default()
+	if file != "" {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return nil, &Error{Where: file, Problem: err.Error()}
+		}
+		if err := c.Parse(file, string(text)); err != nil {
+			return nil, err
+		}
+	}
+	if err := c.apply(overrides); err != nil {
+		return nil, err
+	}
+	if err := c.Check(); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
