@@ -75,4 +75,10 @@ type Config struct {
 	// others. Then they can be captured, lost by injected faults, and are
 	// counted in Stats.Link.
 	Loopback bool
+
+	// Wrap, if not nil, is called with every link that OpenAddr opens, and
+	// what it returns is used in its place: to record, count or disturb
+	// packets. A wrapper passes on what it does not do itself, as those of
+	// transport/... do. It has no meaning for OpenLink.
+	Wrap func(Link) Link
 }

@@ -55,6 +55,9 @@ func OpenAddr(addr netip.Addr, cfg Config) (*Device, error) {
 	links := make([]Link, len(group))
 	for i, l := range group {
 		links[i] = l
+		if cfg.Wrap != nil {
+			links[i] = cfg.Wrap(l)
+		}
 	}
 	return open(cfg, links...)
 }

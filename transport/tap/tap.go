@@ -6,10 +6,12 @@
 // one from the wire, and the ICRCs match. Where the link cannot tell the hop
 // limit, the capture has 64. A packet is written before it is sent, so that it
 // precedes its answer. A packet that then cannot be sent is in the capture too.
+//
+// Link records all packets, from the beginning to the end. Switch records when
+// it is told to, into a Ring of bounded size.
 package tap
 
 import (
-	"cmp"
 	"fmt"
 	"io"
 	"net/netip"
@@ -69,13 +71,8 @@ func (l *Link) Send(b *transport.TxBatch) error {
 	now := time.Now()
 	l.mu.Lock()
 	for i := range b.Len() {
-		data, id := b.Sealed(i)
-		_, p := b.Packet(i)
-		sport := cmp.Or(p.SrcPort, l.local.Port())
-		l.write(now, header{
-			src: netip.AddrPortFrom(l.local.Addr(), sport), dst: netip.AddrPortFrom(p.Dst, p.Port(l.local.Port())),
-			id: id, class: p.TrafficClass, hops: p.HopLimit, label: p.FlowLabel,
-		}, data)
+		h, data := headerOf(b, i, l.local)
+		l.write(now, h, data)
 	}
 	l.mu.Unlock()
 	return l.Link.Send(b)
@@ -89,10 +86,7 @@ func (l *Link) Recv(b *transport.RxBatch) (int, error) {
 		l.mu.Lock()
 		for i := range b.Packets() {
 			p := &b.Packets()[i]
-			l.write(now, header{
-				src: netip.AddrPortFrom(p.Src, p.SrcPort), dst: netip.AddrPortFrom(p.Dst, l.local.Port()),
-				id: p.IPID, class: p.TrafficClass, hops: p.HopLimit, label: p.FlowLabel,
-			}, p.Data)
+			l.write(now, headerFrom(p, l.local), p.Data)
 		}
 		l.mu.Unlock()
 	}
