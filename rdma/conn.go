@@ -98,6 +98,10 @@ func (c *Conn) LocalAddr() net.Addr { return c.link.LocalAddr() }
 // RemoteAddr returns the address of the peer.
 func (c *Conn) RemoteAddr() net.Addr { return c.link.RemoteAddr() }
 
+// QPN returns the number of the connection's queue pair, by which
+// verbs.Device.QP finds what it does.
+func (c *Conn) QPN() verbs.QPN { return c.qp.QPN() }
+
 // PrivateData returns what the peer has given its connection on the way: the
 // listener what Dialer.PrivateData had, the dialer what Request.Accept had.
 // From a foreign peer it is everything, with the zeros that fill it up.

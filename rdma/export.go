@@ -54,6 +54,8 @@ var ErrExported = errors.New("a region of that name is exported already")
 
 // directory has the regions that a listener exports.
 type directory struct {
+	asked func(client netip.Addr, name string, granted bool) // or nil
+
 	mu      sync.RWMutex
 	pd      *verbs.PD
 	regions []*exported // by name
@@ -191,6 +193,9 @@ func (d *directory) answer(client netip.Addr, req dirRequest, reply *dirReply) {
 		default:
 			reply.status = dirOK
 			reply.entries = []dirEntry{d.regions[i].entry}
+		}
+		if d.asked != nil {
+			d.asked(client, req.name, reply.status == dirOK)
 		}
 	case dirList:
 		if found {

@@ -53,6 +53,12 @@ type ListenConfig struct {
 	// if its private data looks so.
 	Foreign bool
 
+	// OnRegion, if set, is called when a client has asked for a region by
+	// its name, and whether it got it: it does not if there is no such
+	// region, or if it may not have it. The call must return at once, and
+	// use nothing of the listener or the connection.
+	OnRegion func(client netip.Addr, name string, granted bool)
+
 	regions []namedRegion
 }
 
@@ -159,7 +165,7 @@ func (l *Listener) start(dev *verbs.Device, t tuning, local netip.AddrPort) (err
 	if l.hub, err = newHub(dev, t, &l.exports); err != nil {
 		return err
 	}
-	l.exports.pd = l.hub.pd
+	l.exports.pd, l.exports.asked = l.hub.pd, l.cfg.OnRegion
 	for _, r := range l.cfg.regions {
 		if _, err := l.exports.export(r.name, r.region); err != nil {
 			return fmt.Errorf("export region %q: %w", r.name, err)
