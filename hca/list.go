@@ -24,5 +24,5 @@ func (d *Device) QPNs() []rocev2.QPN {
 func (q *QP) Flow() qp.Flow {
 	q.shard.lock()
 	defer q.shard.unlock()
-	return q.core.Core().Flow()
+	return qp.FlowOf(q.core.Core())
 }

@@ -373,9 +373,9 @@ func (q *QP) InFlight() (bytes int, silent bool) {
 // Flow is how the sending half of a queue pair stands at a moment.
 type Flow = requester.Flow
 
-// Flow returns how sending stands. Of the unreliable services, which keep
-// nothing in flight, it is zero.
-func (q *QP) Flow() Flow {
+// FlowOf returns how the sending of q stands. Of the unreliable services, which
+// keep nothing in flight, it is zero.
+func FlowOf(q *QP) Flow {
 	if q.req == nil {
 		return Flow{}
 	}

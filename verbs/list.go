@@ -6,8 +6,8 @@ import (
 
 // QPNs returns the numbers of the queue pairs that are open, in ascending
 // order. It is cheap also with many thousands of them: a list that is shown in
-// pages asks for all numbers, and by Device.QP for those of a page. A queue pair
-// may be closed in between; then QP returns nil.
+// pages asks for all numbers, and by Device.QP for those of a page. A queue
+// pair may be closed in between; then QP returns nil.
 func (d *Device) QPNs() []QPN { return d.core.QPNs() }
 
 // Flow is how the sending half of a queue pair stands at a moment.

@@ -28,8 +28,8 @@ op=NAME                       a part of the name of the operation: SEND, READ, A
 dir=in or dir=out             received or sent
 data=no                       packets without payload`
 
-// ParseFilter reads the text form of a Filter, see FilterGrammar. "" is the zero
-// value.
+// ParseFilter reads the text form of a Filter, see FilterGrammar. "" is the
+// zero value.
 func ParseFilter(text string) (f Filter, err error) {
 	for _, word := range strings.Fields(text) {
 		key, value, _ := strings.Cut(word, "=")
