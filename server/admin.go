@@ -1,0 +1,219 @@
+package server
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/pprof"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/gosoftroce/rocev2/metrics"
+	"github.com/gosoftroce/rocev2/server/web"
+)
+
+// Limits of the admin listener. It is for a few operators and scrapers.
+const (
+	maxAdminConns  = 64
+	maxHeader      = 16 << 10
+	maxBody        = 16 << 10
+	headerTimeout  = 5 * time.Second
+	requestTimeout = 15 * time.Second // to read a request, and to write an answer
+	idleTimeout    = time.Minute
+	downloadTime   = 5 * time.Minute // to write a capture
+)
+
+// admin is the HTTP listener.
+type admin struct {
+	ln       net.Listener
+	http     *http.Server
+	loopback bool // only this host can reach it
+	done     chan struct{}
+}
+
+func (s *Server) listenAdmin(ctx context.Context, where string) (*admin, error) {
+	var lc net.ListenConfig
+	ln, err := lc.Listen(ctx, "tcp", where)
+	if err != nil {
+		return nil, fmt.Errorf("admin listener: %w", err)
+	}
+	a := &admin{done: make(chan struct{})}
+	if t, ok := ln.Addr().(*net.TCPAddr); ok {
+		a.loopback = t.IP.IsLoopback()
+	}
+	if !a.loopback && s.cfg.Admin.Token == "" { // localhost may be anything
+		ln.Close()
+		return nil, fmt.Errorf("admin listener: %v can be reached from other hosts, so it needs a token: set admin.token_file", ln.Addr())
+	}
+	a.ln = newLimited(ln, maxAdminConns)
+	a.http = &http.Server{
+		Handler:           s.guard(s.routes()),
+		ReadHeaderTimeout: headerTimeout, ReadTimeout: requestTimeout, WriteTimeout: requestTimeout, IdleTimeout: idleTimeout,
+		MaxHeaderBytes: maxHeader,
+		ErrorLog:       slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+	}
+	go func() {
+		defer close(a.done)
+		if err := a.http.Serve(a.ln); !errors.Is(err, http.ErrServerClosed) {
+			s.failed <- fmt.Errorf("admin listener: %w", err)
+		}
+	}()
+	return a, nil
+}
+
+func (a *admin) close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	err := a.http.Shutdown(ctx)
+	if err != nil {
+		err = a.http.Close() // a slow client is no error
+	}
+	<-a.done
+	return err
+}
+
+// routes are what there is.
+func (s *Server) routes() http.Handler {
+	mux := http.NewServeMux()
+	page := web.Handler()
+	for _, path := range web.Paths() {
+		mux.Handle("GET "+path, page)
+	}
+	mux.HandleFunc("GET /healthz", s.health)
+	mux.HandleFunc("GET /readyz", s.readiness)
+	mux.Handle("GET /metrics", metrics.Handler(metrics.Config{Devices: s.verbsDevices, Version: s.options.Version, Gauges: s.gauges}))
+	s.api(mux)
+	if s.cfg.Admin.PProf {
+		for path, h := range map[string]http.HandlerFunc{
+			"/debug/pprof/": pprof.Index, "/debug/pprof/cmdline": pprof.Cmdline, "/debug/pprof/symbol": pprof.Symbol,
+			"/debug/pprof/profile": long(pprof.Profile), "/debug/pprof/trace": long(pprof.Trace),
+		} {
+			mux.HandleFunc("GET "+path, h)
+		}
+	}
+	return mux
+}
+
+// long gives a handler the time that a download may take.
+func long(h http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(downloadTime)) // without it the usual time holds
+		h(w, r)
+	}
+}
+
+// open are the paths that need no token: the page, which has no data itself,
+// and what a probe asks.
+func open(path string) bool {
+	return path == "/healthz" || path == "/readyz" || slices.Contains(web.Paths(), path) || path == "/"
+}
+
+// guard checks who asks, and from where, before anything is done.
+func (s *Server) guard(next http.Handler) http.Handler {
+	origin := http.NewCrossOriginProtection()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Referrer-Policy", "no-referrer")
+		h.Set("Content-Security-Policy", web.Policy)
+		h.Set("Cross-Origin-Resource-Policy", "same-origin")
+		h.Set("Cross-Origin-Opener-Policy", "same-origin")
+		h.Set("Cache-Control", "no-store")
+		c := s.Config().Admin
+		if !goodHost(r.Host, c.Hosts) {
+			refuse(w, http.StatusMisdirectedRequest, "the name %q is not one of this host: use its address, or add the name to admin.hosts", clip(r.Host))
+			return
+		}
+		if err := origin.Check(r); err != nil {
+			refuse(w, http.StatusForbidden, "the request comes from another site")
+			return
+		}
+		if c.Token != "" && !open(r.URL.Path) && !goodToken(r, c.Token) {
+			h.Set("WWW-Authenticate", `Bearer realm="rocev2d"`)
+			refuse(w, http.StatusUnauthorized, "this needs the token of the configuration, as Authorization: Bearer TOKEN")
+			return
+		}
+		if r.Method == http.MethodPost && !strings.HasPrefix(r.Header.Get("Content-Type"), "application/json") {
+			refuse(w, http.StatusUnsupportedMediaType, "a POST needs Content-Type: application/json, which no foreign page can send unasked")
+			return
+		}
+		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+		next.ServeHTTP(w, r)
+	})
+}
+
+// goodHost reports whether a Host header stands for this host. A page of
+// somebody else reaches us by a name of its own that it lets stand for our
+// address (DNS rebinding); an address cannot be rebound.
+func goodHost(host string, names []string) bool {
+	name := host
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		name = h
+	}
+	name = strings.TrimSuffix(strings.ToLower(strings.Trim(name, "[]")), ".")
+	if _, err := netip.ParseAddr(name); err == nil || name == "localhost" {
+		return true
+	}
+	return slices.ContainsFunc(names, func(n string) bool { return strings.EqualFold(n, name) })
+}
+
+func goodToken(r *http.Request, token string) bool {
+	got, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	a, b := sha256.Sum256([]byte(got)), sha256.Sum256([]byte(token))
+	return ok && subtle.ConstantTimeCompare(a[:], b[:]) == 1
+}
+
+// limited is a listener with so many connections at most. Others wait in the
+// backlog of the system.
+type limited struct {
+	net.Listener
+	room chan struct{}
+	done chan struct{}
+}
+
+func newLimited(ln net.Listener, n int) *limited {
+	return &limited{ln, make(chan struct{}, n), make(chan struct{})}
+}
+
+func (l *limited) Accept() (net.Conn, error) {
+	select {
+	case l.room <- struct{}{}:
+	case <-l.done:
+		return nil, net.ErrClosed
+	}
+	c, err := l.Listener.Accept()
+	if err != nil {
+		<-l.room
+		return nil, err
+	}
+	return &limitedConn{Conn: c, l: l}, nil
+}
+
+func (l *limited) Close() error {
+	select {
+	case <-l.done:
+	default:
+		close(l.done)
+	}
+	return l.Listener.Close()
+}
+
+type limitedConn struct {
+	net.Conn
+	l    *limited
+	once sync.Once
+}
+
+func (c *limitedConn) Close() error {
+	err := c.Conn.Close()
+	c.once.Do(func() { <-c.l.room })
+	return err
+}

@@ -1,0 +1,108 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"sync"
+
+	"github.com/gosoftroce/rocev2/server/config"
+	"github.com/gosoftroce/rocev2/transport/tap"
+	"github.com/gosoftroce/rocev2/verbs"
+)
+
+// device is an open device with what it is recorded by.
+type device struct {
+	cfg  config.Device
+	dev  *verbs.Device
+	taps []*tap.Switch
+	wg   sync.WaitGroup
+}
+
+func openDevice(c config.Device) (*device, error) {
+	addr, err := verbs.ResolveAddr(c.Address)
+	if err != nil {
+		return nil, err
+	}
+	d := &device{cfg: c}
+	d.dev, err = verbs.OpenAddr(addr, verbs.Config{
+		Shards: c.Shards, RecvBuffer: c.RecvBuffer, SendBuffer: c.SendBuffer,
+		Wrap: func(l verbs.Link) verbs.Link {
+			s := tap.NewSwitch(l)
+			d.taps = append(d.taps, s)
+			return s
+		},
+	})
+	return d, err
+}
+
+func (d *device) addr() string { return d.dev.Addr().String() }
+
+// watch tells of the asynchronous events of the device until it is closed.
+func (d *device) watch(s *Server) {
+	d.wg.Go(func() {
+		err := d.dev.HandleEvents(context.Background(), func(e verbs.AsyncEvent) {
+			m := eventMeanings[e.Event]
+			if m.quiet {
+				s.log.Debug("event", "device", d.addr(), "event", e.String())
+				return
+			}
+			p := Problem{Device: d.addr(), Source: "event", What: e.String(), Meaning: m.meaning, Remedy: m.remedy}
+			if e.QP != nil {
+				if peer := e.QP.Query().AV.DGID; peer.IsValid() {
+					p.Peer = peer.String()
+				}
+			}
+			s.problem(p)
+		})
+		if err != nil && !errors.Is(err, verbs.ErrClosed) {
+			s.log.Error("events", "device", d.addr(), "error", err)
+		}
+	})
+}
+
+func (d *device) close() error {
+	err := d.dev.Close()
+	d.wg.Wait()
+	return err
+}
+
+// firstAddress returns the address that a daemon takes which is not told one:
+// the first one, IPv4 rather than IPv6, that is not of the loopback interface;
+// 127.0.0.1 where there is none.
+func firstAddress() string {
+	list, err := net.InterfaceAddrs()
+	if err != nil {
+		return "127.0.0.1"
+	}
+	best := netip.MustParseAddr("127.0.0.1")
+	for _, a := range list {
+		n, ok := a.(*net.IPNet)
+		if !ok {
+			continue
+		}
+		ip, _ := netip.AddrFromSlice(n.IP)
+		ip = ip.Unmap()
+		if !ip.IsValid() || ip.IsLoopback() || ip.IsLinkLocalUnicast() {
+			continue
+		}
+		if ip.Is4() {
+			return ip.String()
+		}
+		if best.Is4() {
+			best = ip
+		}
+	}
+	return best.String()
+}
+
+// busy returns how many queue pairs have something to send.
+func (d *device) busy() (n int) {
+	for _, number := range d.dev.QPNs() {
+		if q := d.dev.QP(number); q != nil && q.Flow().Queued > 0 && q.State() == verbs.StateRTS {
+			n++
+		}
+	}
+	return n
+}

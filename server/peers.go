@@ -1,0 +1,187 @@
+package server
+
+import (
+	"cmp"
+	"errors"
+	"net"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Visit is what one client did.
+type Visit struct {
+	ID     uint64    `json:"id"`
+	Target string    `json:"target"` // "rping", "perftest write_bw", "regions"
+	Device string    `json:"device"`
+	Peer   string    `json:"peer"`
+	QPN    uint32    `json:"qpn,omitempty"`
+	Begin  time.Time `json:"begin"`
+	End    time.Time `json:"end,omitzero"` // zero: it is there still
+	Result string    `json:"result,omitempty"`
+	Error  string    `json:"error,omitempty"`
+
+	visits *visits
+}
+
+// maxVisits is how many visits that are over are kept, the latest.
+const maxVisits = 512
+
+// visits are the clients that are there, and what the latest ones did.
+type visits struct {
+	mu     sync.Mutex
+	next   uint64
+	there  map[uint64]*Visit
+	past   []Visit // the latest last
+	counts map[string]*visitCount
+	onEnd  func(v Visit, err error) // of those with an error
+}
+
+// visitCount counts the clients of a target.
+type visitCount struct {
+	begun, failed, refused uint64
+	there                  int
+}
+
+func newVisits() *visits {
+	return &visits{there: map[uint64]*Visit{}, counts: map[string]*visitCount{}}
+}
+
+// errCrowded refuses a client.
+var errCrowded = errors.New("as many clients are here as the configuration allows (targets.clients)")
+
+// errDraining refuses a client of a daemon that ends.
+var errDraining = errors.New("the daemon is about to end")
+
+// errNetClosed is what a connection that this side has closed says.
+var errNetClosed = net.ErrClosed
+
+// begin records a client that has come. most bounds the clients of regions, or
+// those of all targets together.
+func (v *visits) begin(now time.Time, kind, device string, peer net.Addr, most int) (*Visit, error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	c := v.count(kind)
+	if v.present(kind) >= most {
+		c.refused++
+		return nil, errCrowded
+	}
+	c.begun++
+	c.there++
+	v.next++
+	n := &Visit{ID: v.next, Target: kind, Device: device, Peer: peer.String(), Begin: now, visits: v}
+	v.there[n.ID] = n
+	return n, nil
+}
+
+// count returns the counter of a kind. Kinds come from the configuration, so
+// there are few.
+func (v *visits) count(kind string) *visitCount {
+	c := v.counts[kind]
+	if c == nil {
+		c = &visitCount{}
+		v.counts[kind] = c
+	}
+	return c
+}
+
+// refuse counts a client that was not taken.
+func (v *visits) refuse(kind string) {
+	v.mu.Lock()
+	v.count(kind).refused++
+	v.mu.Unlock()
+}
+
+// Is says what the client turned out to run, "perftest write_bw", and over
+// which queue pair; 0 leaves that open.
+func (n *Visit) Is(what string, qpn uint32) {
+	n.visits.mu.Lock()
+	defer n.visits.mu.Unlock()
+	if what != "" {
+		n.Target = clip(what)
+	}
+	if qpn != 0 {
+		n.QPN = qpn
+	}
+}
+
+// Leave records how the visit ended. More calls than one count as one.
+func (n *Visit) Leave(now time.Time, kind, result string, err error) {
+	v := n.visits
+	v.mu.Lock()
+	if v.there[n.ID] == nil {
+		v.mu.Unlock()
+		return
+	}
+	delete(v.there, n.ID)
+	v.count(kind).there--
+	n.End, n.Result = now, clip(result)
+	if err != nil {
+		n.Error = clip(err.Error())
+		v.count(kind).failed++
+	}
+	past := *n
+	past.visits = nil
+	if len(v.past) == maxVisits {
+		v.past = slices.Delete(v.past, 0, 1)
+	}
+	v.past = append(v.past, past)
+	v.mu.Unlock()
+	if err != nil && v.onEnd != nil {
+		v.onEnd(past, err)
+	}
+}
+
+// present returns how many clients share a bound with those of kind.
+func (v *visits) present(kind string) int {
+	if kind == serviceRegions {
+		return v.count(kind).there
+	}
+	return len(v.there) - v.count(serviceRegions).there
+}
+
+// ofTargets returns how many clients of targets are there.
+func (v *visits) ofTargets() int {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.present("")
+}
+
+// size returns how many clients are there.
+func (v *visits) size() int {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return len(v.there)
+}
+
+// all returns those who are there, the first come first.
+func (v *visits) all() []Visit {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	list := make([]Visit, 0, len(v.there))
+	for _, n := range v.there {
+		c := *n
+		c.visits = nil
+		list = append(list, c)
+	}
+	slices.SortFunc(list, func(a, b Visit) int { return cmp.Compare(a.ID, b.ID) })
+	return list
+}
+
+// over returns those who have gone, the last first.
+func (v *visits) over() []Visit {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	list := slices.Clone(v.past)
+	slices.Reverse(list)
+	return list
+}
+
+// each calls f for every kind of client.
+func (v *visits) each(f func(kind string, c visitCount)) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for kind, c := range v.counts {
+		f(kind, *c)
+	}
+}

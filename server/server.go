@@ -1,0 +1,271 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gosoftroce/rocev2/metrics"
+	"github.com/gosoftroce/rocev2/server/config"
+	"github.com/gosoftroce/rocev2/transport/tap"
+	"github.com/gosoftroce/rocev2/verbs"
+)
+
+// Options are what a server has from its program.
+type Options struct {
+	Log     *slog.Logger   // nil: nothing is logged
+	Level   *slog.LevelVar // that a reload sets; or nil
+	Version string
+
+	// Targets are the servers of the field's tools; nil means all that
+	// there are.
+	Targets []Target
+}
+
+// Server is a running daemon.
+type Server struct {
+	log     *slog.Logger
+	options Options
+	begin   time.Time
+	ready   atomic.Bool
+	drain   atomic.Bool
+	failed  chan error
+
+	mu  sync.Mutex // guards cfg, which is replaced and never changed
+	cfg *config.Config
+
+	exporting sync.Mutex        // one change of the regions at a time
+	memory    map[string][]byte // of anonymous regions, by name; guarded by exporting
+	exporters []*exporter
+
+	devices  []*device
+	targets  targets
+	visits   *visits
+	problems problems
+	recorder recorder
+	admin    *admin
+
+	stopTargets context.CancelFunc
+	closeOnce   sync.Once
+	closeErr    error
+}
+
+// Start opens what the configuration says and serves it, until Shutdown. The
+// error says what could not be opened; then nothing is left open.
+func Start(ctx context.Context, cfg *config.Config, o Options) (*Server, error) {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Targets == nil {
+		o.Targets = Targets()
+	}
+	s := &Server{log: o.Log, options: o, begin: time.Now(), cfg: cfg, visits: newVisits(), memory: map[string][]byte{}, failed: make(chan error, 1)}
+	s.recorder.most = cfg.Capture.Bytes
+	s.visits.onEnd = func(v Visit, err error) {
+		host := v.Peer
+		if h, _, err := net.SplitHostPort(v.Peer); err == nil {
+			host = h
+		}
+		s.problem(Problem{Device: v.Device, Source: v.Target, What: err.Error(), Peer: host})
+	}
+	run, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	s.stopTargets = cancel
+	if err := s.open(ctx, run); err != nil {
+		s.close()
+		return nil, err
+	}
+	s.ready.Store(true)
+	return s, nil
+}
+
+func (s *Server) open(ctx, run context.Context) error {
+	list := s.cfg.Devices
+	if len(list) == 0 {
+		list = []config.Device{{Address: firstAddress(), Regions: config.DefaultRegionsPort}}
+	}
+	for i, c := range list {
+		d, err := openDevice(c)
+		if err != nil {
+			return fmt.Errorf("%s: %w", s.cfg.Where(fmt.Sprintf("device.%d", i)), err)
+		}
+		s.devices = append(s.devices, d)
+		d.watch(s)
+		p := d.dev.QueryPort()
+		s.log.Info("device open", "device", d.addr(), "interface", p.Interface, "mtu", p.ActiveMTU.Bytes(), "udp_port", p.UDPPort)
+	}
+	if err := s.startRegions(ctx, run); err != nil {
+		return err
+	}
+	if s.cfg.Admin.Listen != "" {
+		var err error
+		if s.admin, err = s.listenAdmin(ctx, s.cfg.Admin.Listen); err != nil {
+			return fmt.Errorf("%s: %w", s.cfg.Where("admin.listen"), err)
+		}
+		s.log.Info("admin listening", "url", "http://"+s.admin.ln.Addr().String()+"/", "token", s.cfg.Admin.Token != "")
+	}
+	s.startTargets(run, s.options.Targets)
+	return nil
+}
+
+// AdminAddr returns where the admin listener is, nil if there is none.
+func (s *Server) AdminAddr() net.Addr {
+	if s.admin == nil {
+		return nil
+	}
+	return s.admin.ln.Addr()
+}
+
+// Failed tells of what ends the daemon: the admin listener has failed.
+func (s *Server) Failed() <-chan error { return s.failed }
+
+// Config returns the configuration that holds now. It must not be changed.
+func (s *Server) Config() *config.Config {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.cfg
+}
+
+// problem records an error, and logs it.
+func (s *Server) problem(p Problem) {
+	explain(&p)
+	s.problems.add(time.Now(), p)
+	s.log.Warn(clip(p.What), "source", p.Source, "device", p.Device, "peer", p.Peer, "meaning", p.Meaning, "remedy", p.Remedy)
+}
+
+func (s *Server) verbsDevices() (list []*verbs.Device) {
+	for _, d := range s.devices {
+		list = append(list, d.dev)
+	}
+	return list
+}
+
+// taps returns what records a device, or all of them. It is nil if there is no
+// such device.
+func (s *Server) taps(name string) (list []*tap.Switch) {
+	for _, d := range s.devices {
+		if name == "" || name == d.addr() || name == d.cfg.Address {
+			list = append(list, d.taps...)
+		}
+	}
+	return list
+}
+
+// gauges are what the daemon itself counts, for the metrics.
+func (s *Server) gauges() (list []metrics.Gauge) {
+	s.visits.each(func(kind string, c visitCount) {
+		for _, g := range []struct {
+			name, help string
+			value      uint64
+		}{
+			{"target_clients", "clients that were taken, by target", c.begun},
+			{"target_failures", "clients whose run ended with an error, by target", c.failed},
+			{"target_refusals", "clients that were not taken, by target", c.refused},
+		} {
+			list = append(list, metrics.Gauge{Name: g.name, Help: g.help, Label: "target", LabelValue: kind, Value: float64(g.value), Total: true})
+		}
+	})
+	_, total := s.problems.latest()
+	return append(list,
+		metrics.Gauge{Name: "clients", Help: "clients that are there now", Value: float64(s.visits.size())},
+		metrics.Gauge{Name: "errors", Help: "errors that were recorded", Value: float64(total), Total: true},
+		metrics.Gauge{Name: "start_time_seconds", Help: "when the daemon began, in Unix time", Value: float64(s.begin.UnixMilli()) / 1000},
+	)
+}
+
+// Reload has the daemon do what next says, as far as it can without a restart.
+// It returns the settings that it cannot, see config.NeedRestart.
+func (s *Server) Reload(next *config.Config) (restart []string, err error) {
+	old := s.Config()
+	restart = old.NeedRestart(next)
+	held := *next // what needs a restart stays as it is
+	held.Devices, held.Targets, held.Capture = old.Devices, old.Targets, old.Capture
+	held.Admin.Listen, held.Admin.PProf, held.Log.Format = old.Admin.Listen, old.Admin.PProf, old.Log.Format
+	if held.Admin.Token == "" && s.admin != nil && !s.admin.loopback {
+		return restart, errors.New("admin.token: the listener can be reached from other hosts, so it needs a token; nothing was changed")
+	}
+	s.mu.Lock()
+	s.cfg = &held
+	s.mu.Unlock()
+	if s.options.Level != nil {
+		s.options.Level.Set(held.Log.Level)
+	}
+	return restart, s.export(&held)
+}
+
+// admit records a client, unless there are too many or the daemon ends.
+func (s *Server) admit(kind, device string, peer net.Addr, most int) (*Visit, error) {
+	if s.drain.Load() {
+		return nil, errDraining
+	}
+	return s.visits.begin(time.Now(), kind, device, peer, most)
+}
+
+// Shutdown ends everything: no client is taken any more, transfers under way
+// may finish until ctx ends, then all connections are closed, and the devices.
+// The error says what was cut off.
+func (s *Server) Shutdown(ctx context.Context) error {
+	s.drain.Store(true)
+	err := s.drained(ctx)
+	return errors.Join(err, s.close())
+}
+
+// drainLook is how often it is looked whether something is under way. What has
+// moved nothing for so long is idle.
+const drainLook = 50 * time.Millisecond
+
+// drained waits until no client of a target is there, and nothing moves any
+// more, or until ctx ends.
+func (s *Server) drained(ctx context.Context) error {
+	tick := time.NewTicker(drainLook)
+	defer tick.Stop()
+	var was uint64
+	for first := true; ; first = false {
+		clients, busy, moved := s.visits.ofTargets(), 0, uint64(0)
+		for _, d := range s.devices {
+			q := d.dev.QPStats()
+			moved += q.TxBytes + q.RxBytes
+			busy += d.busy()
+		}
+		if clients == 0 && busy == 0 && (!first && moved == was || s.visits.size() == 0) {
+			return nil
+		}
+		was = moved
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("cut off: %d clients of targets, %d queue pairs that had not finished", clients, busy)
+		}
+	}
+}
+
+// closeTime bounds the disconnecting of peers.
+const closeTime = 3 * time.Second
+
+func (s *Server) close() error {
+	s.closeOnce.Do(func() {
+		s.stopTargets()
+		var errs []error
+		ctx, cancel := context.WithTimeout(context.Background(), closeTime)
+		defer cancel()
+		for _, e := range s.exporters {
+			errs = append(errs, e.stop(ctx))
+		}
+		if s.admin != nil {
+			errs = append(errs, s.admin.close())
+		}
+		for _, d := range s.devices {
+			errs = append(errs, d.close()) // ends what is still waited for
+		}
+		for _, e := range s.exporters {
+			e.wg.Wait()
+		}
+		s.targets.wg.Wait()
+		s.closeErr = errors.Join(errs...)
+	})
+	return s.closeErr
+}

@@ -1,0 +1,167 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/gosoftroce/rocev2/server/config"
+	"github.com/gosoftroce/rocev2/verbs"
+)
+
+// Target is a server of one of the field's tools, or of several that share a
+// port.
+type Target struct {
+	Name  string   // "rping"
+	Tools []string // the programs that it answers: "ibv_rc_pingpong"
+	Port  int      // the usual one
+	Space string   // "TCP": a port of TCP; "RDMA TCP", "RDMA UDP": a port space of the connection manager
+
+	// Serve answers clients, for ever and many at the same time, until ctx
+	// ends. It returns nil then, and what is wrong where it cannot serve.
+	Serve func(ctx context.Context, h *Host) error
+}
+
+// Host is what a target runs on: one device, and the records of its clients.
+type Host struct {
+	Device *verbs.Device
+	Port   int
+	Log    *slog.Logger
+	Config config.Targets
+
+	// OnReady, if called, tells that clients can come from now on.
+	OnReady func()
+
+	name string
+	s    *Server
+}
+
+// Begin records that a client has come. The error says that there are too many,
+// and that it must be refused.
+func (h *Host) Begin(peer net.Addr) (*Guest, error) {
+	v, err := h.s.admit(h.name, h.Device.Addr().String(), peer, h.Config.Clients)
+	if err != nil {
+		return nil, err
+	}
+	return &Guest{v, h}, nil
+}
+
+// Refused records that a client was not taken, and why.
+func (h *Host) Refused(peer net.Addr, why error) {
+	h.s.visits.refuse(h.name)
+	p := Problem{Device: h.Device.Addr().String(), Source: h.name, What: "client refused: " + why.Error()}
+	if peer != nil {
+		p.Peer = hostOf(peer)
+	}
+	h.s.problem(p)
+}
+
+// Guest is a client of a target.
+type Guest struct {
+	*Visit
+	h *Host
+}
+
+// End records what the client came to: a result in words, or an error.
+func (g *Guest) End(result string, err error) {
+	g.Leave(time.Now(), g.h.name, result, err)
+	if err == nil {
+		g.h.Log.Info("client done", "peer", g.Peer, "tool", g.Target, "result", result)
+	}
+}
+
+// hostOf returns the address without the port, by which errors of one host are
+// gathered.
+func hostOf(a net.Addr) string {
+	host, _, err := net.SplitHostPort(a.String())
+	if err != nil {
+		return a.String()
+	}
+	return host
+}
+
+// targetState is a target on a device, for those who ask.
+type targetState struct {
+	Name   string   `json:"name"`
+	Tools  []string `json:"tools"`
+	Device string   `json:"device"`
+	Port   int      `json:"port"`
+	Space  string   `json:"space"`
+	State  string   `json:"state"` // "starting", "serving", "failed", "stopped"
+	Error  string   `json:"error,omitempty"`
+}
+
+// targets runs the targets of all devices.
+type targets struct {
+	mu   sync.Mutex
+	list []*targetState
+	wg   sync.WaitGroup
+}
+
+func (t *targets) states() (list []targetState) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, s := range t.list {
+		list = append(list, *s)
+	}
+	return list
+}
+
+func (t *targets) set(st *targetState, state string, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if st.State == "failed" {
+		return
+	}
+	if st.State = state; err != nil {
+		st.Error = clip(err.Error())
+	}
+}
+
+// wanted returns the port of a target, 0 if it is not to run.
+func wanted(c *config.Targets, t *Target) int {
+	if !c.Enabled || len(c.Only) > 0 && !slices.Contains(c.Only, t.Name) {
+		return 0
+	}
+	if p, ok := c.Ports[t.Name]; ok {
+		return p
+	}
+	return t.Port
+}
+
+// startTargets starts all that the configuration wants, on every device. A
+// target that cannot serve is told of, and the others go on.
+func (s *Server) startTargets(ctx context.Context, list []Target) {
+	for _, d := range s.devices {
+		for i := range list {
+			t := &list[i]
+			port := wanted(&s.cfg.Targets, t)
+			if port == 0 {
+				continue
+			}
+			st := &targetState{Name: t.Name, Tools: t.Tools, Device: d.addr(), Port: port, Space: t.Space, State: "starting"}
+			s.targets.list = append(s.targets.list, st)
+			s.targets.wg.Go(func() { s.runTarget(ctx, d, t, st) })
+		}
+	}
+}
+
+func (s *Server) runTarget(ctx context.Context, d *device, t *Target, st *targetState) {
+	h := &Host{Device: d.dev, Port: st.Port, Log: s.log.With("target", t.Name, "device", d.addr()), Config: s.cfg.Targets, name: t.Name, s: s}
+	h.OnReady = func() { s.targets.set(st, "serving", nil) }
+	err := t.Serve(ctx, h)
+	if err == nil || ctx.Err() != nil && (errors.Is(err, ctx.Err()) || errors.Is(err, net.ErrClosed)) {
+		s.targets.set(st, "stopped", nil)
+		return
+	}
+	s.targets.set(st, "failed", err)
+	s.problem(Problem{
+		Device: d.addr(), Source: t.Name, What: err.Error(), Meaning: fmt.Sprintf("clients of %s are not answered", t.Name),
+		Remedy: "end what has the port, or give the target another one (targets.ports), and restart the daemon",
+	})
+}

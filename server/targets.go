@@ -1,0 +1,4 @@
+package server
+
+// Targets returns all targets that there are.
+func Targets() []Target { return nil }

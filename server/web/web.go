@@ -1,0 +1,89 @@
+// Package web has the page of the daemon: plain HTML, CSS and JavaScript,
+// inside the program. It needs no other host, and its policy allows none.
+package web
+
+import (
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+//go:embed index.html style.css app.js icon.svg
+var files embed.FS
+
+// Policy is the Content-Security-Policy of the page: nothing from elsewhere, no
+// script or style inside of the page, and no frame around it.
+const Policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+var names = map[string]struct{ file, kind string }{
+	"/{$}":       {"index.html", "text/html; charset=utf-8"},
+	"/style.css": {"style.css", "text/css; charset=utf-8"},
+	"/app.js":    {"app.js", "text/javascript; charset=utf-8"},
+	"/icon.svg":  {"icon.svg", "image/svg+xml"},
+}
+
+// Paths returns the paths of the page, as patterns of http.ServeMux.
+func Paths() (list []string) {
+	for p := range names {
+		list = append(list, p)
+	}
+	return list
+}
+
+// file is what is sent.
+type file struct {
+	kind, tag   string
+	plain, gzip []byte
+}
+
+// load reads and compresses the files when somebody asks for the page for the
+// first time: most daemons are never looked at.
+var load = sync.OnceValue(func() map[string]file {
+	all := map[string]file{}
+	for path, n := range names {
+		b, err := files.ReadFile(n.file)
+		if err != nil {
+			panic(err) // they are in the program
+		}
+		var z bytes.Buffer
+		w, _ := gzip.NewWriterLevel(&z, gzip.BestCompression) // the level is right
+		w.Write(b)
+		w.Close()
+		sum := sha256.Sum256(b)
+		all[strings.TrimSuffix(path, "{$}")] = file{n.kind, `"` + hex.EncodeToString(sum[:8]) + `"`, b, z.Bytes()}
+	}
+	return all
+})
+
+// Handler serves the files.
+func Handler() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		f, ok := load()[r.URL.Path]
+		if !ok {
+			http.NotFound(w, r)
+			return
+		}
+		h := w.Header()
+		h.Set("Content-Type", f.kind)
+		h.Set("Cache-Control", "no-cache") // ask again, by the tag
+		h.Set("ETag", f.tag)
+		h.Set("Vary", "Accept-Encoding")
+		if r.Header.Get("If-None-Match") == f.tag {
+			w.WriteHeader(http.StatusNotModified)
+			return
+		}
+		b := f.plain
+		if strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+			h.Set("Content-Encoding", "gzip")
+			b = f.gzip
+		}
+		h.Set("Content-Length", strconv.Itoa(len(b)))
+		w.Write(b)
+	})
+}
