@@ -66,12 +66,18 @@ var layers = map[string][]string{
 	// Programs import verbs, and a kind of link where they want another
 	// one. What is below verbs (ib, memreg, qp, hca) is not theirs.
 	"interop/...": {"verbs", "cm", "interop/..."},
-	"cmd/...":     {"verbs", "transport/...", "rocev2/mad", "interop/...", "doctor/...", "cmd/..."},
+	"cmd/...":     {"verbs", "transport/...", "rocev2/mad", "interop/...", "doctor/...", "rdma", "server/...", "cmd/..."},
 
 	// What stops people, and the tools that show it.
 	"doctor":       {"verbs", "rocev2", "transport/udp", "doctor/...", "internal/procfs"},
 	"doctor/ping":  {"verbs", "rocev2", "rocev2/mad"},
 	"doctor/probe": {"rocev2"},
+
+	// The daemon, and what it shows.
+	"metrics":       {"verbs"},
+	"server/config": {},
+	"server/web":    {},
+	"server":        {"verbs", "rdma", "cm", "transport/tap", "metrics", "interop/...", "server/..."},
 
 	"e2e/...":     {"verbs", "e2e/..."},
 	"e2e/soak":    {"rdma", "verbs", "transport/udp", "transport/fault"},
@@ -108,6 +114,7 @@ var allowedOfNet = []string{"ErrClosed"}
 var onlyIn = map[string][]string{
 	"github.com/google/gopacket":                     {"rocev2/layers", "transport/tap", "internal/captures", "e2e/..."},
 	"github.com/prometheus/client_golang":            {"metrics"},
+	"github.com/BurntSushi/toml":                     {"server/config"},
 	"github.com/spf13/cobra":                         {"cmd/..."},
 	"golang.org/x/sys/unix":                          {"transport/udp", "memreg/mapping", "hca", "e2e/...", "cmd/...", "doctor/...", "internal/testnet"},
 	"golang.org/x/sys/windows":                       {"transport/udp", "memreg/mapping"},
