@@ -75,6 +75,7 @@ func TestCMTools(t *testing.T) {
 		"udaddy, many": {"udaddy -b @ -c 20 -C 30 -S 1K", "udaddy -s @ -c 20 -C 30 -S 1K", "return status 0\n", "return status 0\n"},
 		"rdma_client":  {"rdma_server -s @", "rdma_client -s @", "rdma_server: start\nrdma_server: end 0\n", "rdma_client: start\nrdma_client: end 0\n"},
 		"rdma_xclient": {"rdma_xserver -d @ -p 88", "rdma_xclient -s @ -p 88", "rdma_xserver: start\nrdma_xserver: end 0\n", "rdma_xclient: start\nrdma_xclient: end 0\n"},
+		"cmtime":       {"cmtime -b @ -c 50", "cmtime -s @ -c 50 -r 3 -t 1000", "", ""},
 		"XRC":          {"rdma_xserver -d @ -c x", "rdma_xclient -s @ -c X", "rdma_xserver: end 0\n", "rdma_xclient: end 0\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -123,6 +124,29 @@ func TestCMToolsJSON(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestCmtimeTable checks the table and the JSON of cmtime.
+func TestCmtimeTable(t *testing.T) {
+	t.Parallel()
+	s := cmServe(t, "cmtime -b @")
+	c := s.client(t, "cmtime -s @ -c 3")
+	if c.code != 0 || !strings.HasPrefix(c.out, "creating id\nresolving address\nresolving route\ncreating qp\nconnecting\ndisconnecting\ndestroying id\n"+
+		"step              total ms     max ms     min us  us / conn\ncreate id    :        ") || strings.Count(c.out, "\n") != 15 {
+		t.Errorf("the client ends with %d and prints\n%s%s", c.code, c.out, c.err)
+	}
+	c = s.client(t, "cmtime -s @ -c 3 --json")
+	var v struct {
+		Connections int
+		Connect     map[string]float64
+	}
+	if err := json.Unmarshal([]byte(c.out), &v); err != nil || v.Connections != 3 || v.Connect["us_min"] <= 0 || v.Connect["us_per_connection"] <= 0 {
+		t.Errorf("%v: %s%s", err, c.out, c.err)
+	}
+	s.cancel() // it has no end of its own
+	if r := s.result(); r.code != exitFailure || !strings.HasSuffix(r.err, "rocev2: interrupted\n") {
+		t.Errorf("the server ends with %d: %s", r.code, r.err)
 	}
 }
 
@@ -195,6 +219,10 @@ func TestCMToolsUsage(t *testing.T) {
 		"udaddy -P tcp":                            "is udp",
 		"udaddy -p 2":                              "no IPoIB",
 		"udaddy -S 5000 -b 127.94.4.5":             "larger than active mtu",
+		"cmtime -c 0":                              "-c 0: it must be at least 1",
+		"cmtime -r -1":                             "at least 0",
+		"cmtime -r 8 -b 127.94.4.6":                "number of retries",
+		"cmtime -t 0":                              "at least 1",
 		"rdma_client -s 127.0.0.1 -p 70000":        "1 to 65535",
 		"rdma_xclient -c q":                        "r (RC) and x (XRC)",
 		"rdma_server x":                            "no arguments",
