@@ -1,0 +1,81 @@
+package rdmanet
+
+import (
+	"context"
+	"errors"
+	"net"
+	"time"
+)
+
+// partTime bounds what goes on in the background after Close.
+const partTime = 3 * time.Second
+
+// Close ends the connection: Read and Write that wait return, with an error
+// that wraps net.ErrClosed. Close waits until the peer has acknowledged what
+// was written, as Options.Linger says. If it has not, the error says so; the
+// connection is closed all the same.
+func (c *Conn) Close() error {
+	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		return c.opError("close", net.ErrClosed)
+	}
+	c.closed = true
+	c.readBy.end()
+	c.writeBy.end()
+	c.alive.end()
+	c.interrupt()
+	c.mu.Unlock()
+
+	c.wmu.Lock() // a Write is posting
+	c.mu.Lock()
+	if c.drains {
+		c.stream.Disconnect()
+	} else {
+		// A peer that is told that this side is gone throws away what
+		// it has not read.
+		c.stream.Shutdown()
+	}
+	c.lingerBy.set(c, time.Now().Add(max(c.opts.Linger, 0)))
+	c.sayAll()
+	c.await(lingering)
+	lost := c.err == nil && c.opts.Linger > 0 && !c.out.idle() && !c.stream.PeerGone()
+	c.mu.Unlock()
+	c.wmu.Unlock()
+	go c.part()
+	if lost {
+		return c.opError("close", errLinger)
+	}
+	return nil
+}
+
+var errLinger = errors.New("the peer has not acknowledged all that was written")
+
+// part takes leave of the peer and frees everything.
+func (c *Conn) part() {
+	c.mu.Lock()
+	if !c.drains {
+		c.lingerBy.set(c, time.Now().Add(partTime))
+		c.await(parting)
+		c.stream.Disconnect()
+		c.sayAll()
+		c.await(lingering)
+	}
+	c.lingerBy.end()
+	c.mu.Unlock()
+
+	ctx, cancel := context.WithTimeout(context.Background(), partTime)
+	defer cancel()
+	c.link.Disconnect(ctx) // the peer may be gone: nobody is to be told
+	c.link.Close()
+	c.ep.qp.Close()
+
+	c.rmu.Lock() // a Read may be copying
+	defer c.rmu.Unlock()
+	c.wmu.Lock()
+	defer c.wmu.Unlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.fail(net.ErrClosed)
+	c.ep.close()
+}

@@ -1,0 +1,99 @@
+package rdmanet
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/gosoftroce/rocev2/rdmanet/rsocket"
+	"github.com/gosoftroce/rocev2/verbs"
+)
+
+// endpoint is what a connection has of a device. The protection domain is its
+// own, so that no peer reaches the memory of another connection.
+type endpoint struct {
+	pd   *verbs.PD
+	cq   *verbs.CQ
+	qp   *verbs.QP
+	ring *verbs.MR // the ring, and behind it the slots
+}
+
+// newEndpoint makes what a connection needs. The queue pair is in INIT, and its
+// receives are posted.
+func newEndpoint(dev *verbs.Device, opts Options) (ep endpoint, err error) {
+	defer func() {
+		if err != nil {
+			ep.close()
+			err = fmt.Errorf("rdmanet: %w", err)
+		}
+	}()
+	receives := opts.Credits + spareRecvs
+	if ep.pd, err = dev.AllocPD(); err != nil {
+		return ep, err
+	}
+	if ep.cq, err = dev.CreateCQ(receives + sendDepth); err != nil {
+		return ep, err
+	}
+	ep.ring, err = ep.pd.AllocMemory(opts.RecvBuffer+rsocket.SlotsLen, verbs.LocalWrite|verbs.RemoteWrite|verbs.OnDemand)
+	if err != nil {
+		return ep, err
+	}
+	ep.qp, err = ep.pd.CreateQP(verbs.QPConfig{
+		SendCQ: ep.cq, RecvCQ: ep.cq,
+		MaxSendWR: sendDepth, MaxSendSGE: 1, MaxInline: inline,
+		MaxRecvWR: receives, MaxRecvSGE: 1,
+	})
+	if err != nil {
+		return ep, err
+	}
+	if err = ep.qp.Init(verbs.WithConfig(verbs.ConnectConfig{Access: verbs.RemoteWrite})); err != nil {
+		return ep, err
+	}
+	return ep, ep.postRecvs(receives)
+}
+
+// noBuffers are receives as the protocol needs them: for WRITEs that write
+// elsewhere.
+var noBuffers [32]verbs.RecvWR
+
+func (ep *endpoint) postRecvs(n int) error {
+	for n > 0 {
+		some := min(n, len(noBuffers))
+		if err := ep.qp.PostRecv(noBuffers[:some]...); err != nil {
+			return err
+		}
+		n -= some
+	}
+	return nil
+}
+
+// block is what the peer must know.
+func (ep *endpoint) block(opts Options) rsocket.Block {
+	key := uint32(ep.ring.RKey())
+	return rsocket.Block{
+		BigEndian: binary.NativeEndian.Uint16([]byte{0, 1}) == 1,
+		IOMap:     true,
+		Features:  rsocket.FeatureDrains,
+		Credits:   uint16(opts.Credits),
+		Slots:     rsocket.Memory{Addr: ep.ring.Addr() + uint64(opts.RecvBuffer), Key: key, Length: rsocket.Slots},
+		Ring:      rsocket.Memory{Addr: ep.ring.Addr(), Key: key, Length: uint32(opts.RecvBuffer / 2)},
+	}
+}
+
+// slots are those that the peer writes.
+func (ep *endpoint) slots() []byte {
+	all := ep.ring.Bytes()
+	return all[len(all)-rsocket.SlotsLen:]
+}
+
+// close frees everything. Nobody may use the ring any more.
+func (ep *endpoint) close() {
+	if ep.qp != nil {
+		ep.qp.Close()
+	}
+	if ep.cq != nil {
+		ep.cq.Close()
+	}
+	if ep.pd != nil {
+		ep.pd.Close() // and its memory
+	}
+}
