@@ -34,6 +34,7 @@ type Conn struct {
 	noWrites bool  // by CloseWrite
 
 	driving bool // somebody waits for the completion queue
+	claimed bool // by a Write, which drives itself
 	waiting [roles]bool
 	changed sync.Cond // of c.mu: those that wait are to look again
 	stop    *interrupt

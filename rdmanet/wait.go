@@ -80,20 +80,55 @@ func (c *Conn) await(r role) error {
 		return err
 	}
 	c.waiting[r] = true
+	if r == writing {
+		c.claim()
+	}
 	for !ok && err == nil {
-		if c.driving {
+		if c.driving || c.claimed && r == reading {
 			c.changed.Wait()
 		} else {
 			c.drive()
-			c.rouse()
+			if c.claimed && r == reading {
+				c.handOver()
+			} else {
+				c.rouse()
+			}
 		}
 		ok, err = c.ready(r)
 	}
 	c.waiting[r] = false
-	if c.anyWaiting() && !c.driving {
-		c.changed.Broadcast() // another one drives from now on
+	if !c.claimed {
+		c.handOver()
 	}
 	return err
+}
+
+// claim has a Write drive until it calls unclaim, in place of a Read. A Read
+// that waits for the next request while the answer is written would take each
+// completion for the Write, and wake it.
+func (c *Conn) claim() {
+	if c.claimed {
+		return
+	}
+	c.claimed = true
+	if c.driving {
+		c.interrupt()
+	}
+}
+
+// unclaim ends a claim, if there is one.
+func (c *Conn) unclaim() {
+	if c.claimed {
+		c.claimed = false
+		c.handOver()
+	}
+}
+
+// handOver has another one drive that waits, if nobody does.
+func (c *Conn) handOver() {
+	if c.anyWaiting() && !c.driving {
+		c.changed.Broadcast()
+	}
 }
 
 // rouse wakes those that wait and have what they wait for. c.mu is held.
@@ -134,9 +169,7 @@ func (c *Conn) look() {
 		return
 	}
 	c.take(nil)
-	if c.anyWaiting() {
-		c.changed.Broadcast()
-	}
+	c.handOver()
 }
 
 func (c *Conn) take(stop *interrupt) {

@@ -80,6 +80,7 @@ func (c *Conn) Write(p []byte) (int, error) {
 		}
 		return 0, nil
 	}
+	defer c.unclaim()
 	total := 0
 	for total < len(p) {
 		if err := c.await(writing); err != nil {
@@ -204,4 +205,3 @@ func (c *Conn) CloseWrite() error {
 	}
 	return nil
 }
-
