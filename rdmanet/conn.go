@@ -66,10 +66,10 @@ func newConn(ep endpoint, l link, opts Options, peer *rsocket.Block) *Conn {
 	return c
 }
 
-// LocalAddr returns the address of this side, an [Addr].
+// LocalAddr returns the address of this side, a *cm.Addr.
 func (c *Conn) LocalAddr() net.Addr { return c.link.LocalAddr() }
 
-// RemoteAddr returns the address of the peer, an [Addr].
+// RemoteAddr returns the address of the peer, a *cm.Addr.
 func (c *Conn) RemoteAddr() net.Addr { return c.link.RemoteAddr() }
 
 // QP returns the queue pair of the connection, for its counters and attributes.

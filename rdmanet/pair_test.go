@@ -6,13 +6,14 @@ import (
 	"net/netip"
 	"testing"
 
+	"github.com/gosoftroce/rocev2/cm"
 	"github.com/gosoftroce/rocev2/rdmanet/rsocket"
 	"github.com/gosoftroce/rocev2/verbs"
 	"github.com/gosoftroce/rocev2/verbs/verbstest"
 )
 
 // plainLink is a connection without a connection manager.
-type plainLink struct{ local, remote Addr }
+type plainLink struct{ local, remote *cm.Addr }
 
 func (l plainLink) LocalAddr() net.Addr              { return l.local }
 func (l plainLink) RemoteAddr() net.Addr             { return l.remote }
@@ -42,8 +43,8 @@ func connect(t testing.TB, da, db *verbs.Device, o Options, change ...func(a, b 
 	for _, f := range change {
 		f(&ba, &bb)
 	}
-	aa := Addr{netip.AddrPortFrom(da.Addr(), 1)}
-	ab := Addr{netip.AddrPortFrom(db.Addr(), 2)}
+	aa := &cm.Addr{AddrPort: netip.AddrPortFrom(da.Addr(), 1), Space: cm.TCP}
+	ab := &cm.Addr{AddrPort: netip.AddrPortFrom(db.Addr(), 2), Space: cm.TCP}
 	a := newConn(ea, plainLink{aa, ab}, o, &bb)
 	b := newConn(eb, plainLink{ab, aa}, o, &ba)
 	t.Cleanup(func() { a.Close(); b.Close() })

@@ -56,8 +56,11 @@ var layers = map[string][]string{
 
 	"verbs": {"rocev2", "ib", "memreg", "memreg/mapping", "qp", "transport", "transport/udp", "hca"},
 
-	"cm": {"clock", "rocev2/mad", "cm/agent", "verbs", "internal/devices"},
+	"cm":   {"clock", "rocev2/mad", "cm/agent", "verbs", "internal/devices"},
 	"rdma": {"verbs", "cm", "internal/devices"},
+
+	"rdmanet/rsocket": {},
+	"rdmanet":         {"verbs", "cm", "internal/devices", "rdmanet/rsocket"},
 
 	"verbs/verbstest": {"verbs", "fabric"}, // imports testing: for tests only
 
@@ -79,8 +82,8 @@ var layers = map[string][]string{
 	"server/web":    {},
 	"server":        {"verbs", "rdma", "cm", "transport/tap", "metrics", "interop/...", "server/..."},
 
-	"e2e/...":     {"verbs", "e2e/..."},
-	"e2e/soak":    {"rdma", "verbs", "transport/udp", "transport/fault"},
+	"e2e/...":  {"verbs", "e2e/..."},
+	"e2e/soak": {"rdma", "verbs", "transport/udp", "transport/fault"},
 	// The attacker forges packets, and attacks a queue pair without a
 	// device, too.
 	"e2e/attack":   {"verbs", "rocev2", "transport", "transport/udp", "fabric", "clock", "ib", "memreg", "qp/..."},
@@ -94,7 +97,7 @@ var layers = map[string][]string{
 // randomness are parameters.
 var pure = []string{"clock", "internal/heap", "rocev2", "rocev2/layers", "rocev2/mad", "ib", "memreg", "transport", "engine",
 	"qp", "qp/queue", "qp/cc", "qp/conn", "qp/requester", "qp/responder", "qp/datagram",
-	"cm/agent"}
+	"cm/agent", "rdmanet/rsocket"}
 
 // bannedImports are what a pure package (tests excepted) never imports.
 var bannedImports = []string{

@@ -1,0 +1,216 @@
+package rdmanet
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/gosoftroce/rocev2/cm"
+	"github.com/gosoftroce/rocev2/internal/devices"
+	"github.com/gosoftroce/rocev2/rdmanet/rsocket"
+	"github.com/gosoftroce/rocev2/verbs"
+)
+
+// Network is the name of the network of this package. Its addresses are of type
+// *cm.Addr: the IP address of a device, and a port of the connection manager
+// (port space TCP).
+const Network = "rdma"
+
+// Dialer says how connections are made. The zero value works.
+type Dialer struct {
+	Options
+
+	// Device is the device to use. By default it is that of this process on
+	// the address by which packets to the peer leave, or one is opened
+	// there; where another process has it, and the peer is this host, on
+	// another loopback address.
+	Device *verbs.Device
+
+	// Timeout is how long a dial may take. 0 means that only the context
+	// bounds it, and the connection manager, which gives up after a minute.
+	Timeout time.Duration
+}
+
+// Dial connects to who listens on an address, with a zero Dialer. See
+// Dialer.DialContext.
+func Dial(ctx context.Context, network, address string) (*Conn, error) {
+	return new(Dialer).dial(ctx, network, address)
+}
+
+// DialContext connects to who listens on an address: "192.0.2.1:7471", or a
+// name in place of the address. The network is "rdma"; "rdma4" and "rdma6" take
+// addresses of one IP version only. The names "tcp", "tcp4" and "tcp6" mean the
+// same, so that the method fits where those of net.Dialer do, such as in
+// http.Transport. The context is for the dial, and not for the connection.
+//
+// The error is a *net.OpError. It wraps a *cm.RejectedError where nobody
+// listens, the error of ctx, or rsocket.ErrBlock where the peer speaks another
+// protocol.
+func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
+	c, err := d.dial(ctx, network, address)
+	if err != nil {
+		return nil, err // not a nil *Conn
+	}
+	return c, nil
+}
+
+func (d *Dialer) dial(ctx context.Context, network, address string) (*Conn, error) {
+	if d.Timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, d.Timeout)
+		defer cancel()
+	}
+	c, remote, err := d.dialAny(ctx, network, address)
+	if err != nil {
+		op := &net.OpError{Op: "dial", Net: network, Err: err}
+		if remote.IsValid() {
+			op.Addr = &cm.Addr{AddrPort: remote, Space: cm.TCP}
+		}
+		return nil, op
+	}
+	return c, nil
+}
+
+// dialAny tries the addresses of a name. The address is the last that was
+// tried.
+func (d *Dialer) dialAny(ctx context.Context, network, address string) (c *Conn, remote netip.AddrPort, err error) {
+	o, err := d.Options.withDefaults()
+	if err != nil {
+		return nil, remote, err
+	}
+	remotes, err := resolve(ctx, network, address)
+	if err != nil {
+		return nil, remote, err
+	}
+	for _, remote = range remotes {
+		if c, err = d.dialOne(ctx, remote, o); err == nil || ctx.Err() != nil {
+			break
+		}
+	}
+	return c, remote, err
+}
+
+func (d *Dialer) dialOne(ctx context.Context, remote netip.AddrPort, o Options) (*Conn, error) {
+	u := use{dev: d.Device}
+	if d.Device == nil {
+		ref, err := devices.Towards(remote.Addr())
+		if err != nil {
+			return nil, err
+		}
+		u = use{ref.Device(), ref}
+	}
+	c, err := dialOn(ctx, u, remote, o)
+	if err != nil {
+		u.end()
+	}
+	return c, err
+}
+
+func dialOn(ctx context.Context, u use, remote netip.AddrPort, o Options) (*Conn, error) {
+	ep, err := newEndpoint(u.dev, o)
+	if err != nil {
+		return nil, err
+	}
+	block := ep.block(o)
+	l, err := cm.Dial(ctx, ep.qp, remote, cm.DialConfig{
+		PrivateData: block.AppendTo(nil), Access: verbs.RemoteWrite, FlowControl: true,
+		ResponderResources: verbs.Set(0), InitiatorDepth: verbs.Set(0),
+	})
+	if err != nil {
+		ep.close()
+		return nil, err
+	}
+	peer, err := rsocket.ParseBlock(l.PrivateData())
+	if err != nil {
+		l.Close()
+		ep.close()
+		return nil, err
+	}
+	return newConn(ep, cmLink{l, u}, o, &peer), nil
+}
+
+// use is the use of a device, by a connection or a listener.
+type use struct {
+	dev *verbs.Device
+	ref *devices.Ref // nil: the device is the program's
+}
+
+// deviceLinger is how long a device stays open that nobody uses: a program that
+// dials again has it at once, and the last words of a connection are repeated
+// if they are lost.
+const deviceLinger = time.Second
+
+func (u use) end() {
+	if u.ref != nil {
+		time.AfterFunc(deviceLinger, u.ref.Release)
+	}
+}
+
+// again returns a use of its own of the same device.
+func (u use) again() (use, error) {
+	if u.ref == nil {
+		return u, nil
+	}
+	ref, err := devices.Local(u.dev.Addr())
+	if err != nil {
+		return use{}, err
+	}
+	return use{ref.Device(), ref}, nil
+}
+
+// cmLink is a connection of the connection manager.
+type cmLink struct {
+	*cm.Conn
+	use use
+}
+
+func (l cmLink) Close() error {
+	err := l.Conn.Close()
+	l.use.end()
+	return err
+}
+
+// families says which IP versions the networks have.
+var families = map[string]func(netip.Addr) bool{
+	"rdma": netip.Addr.IsValid, "rdma4": netip.Addr.Is4, "rdma6": netip.Addr.Is6,
+	"tcp": netip.Addr.IsValid, "tcp4": netip.Addr.Is4, "tcp6": netip.Addr.Is6,
+}
+
+// resolve returns the addresses of a name.
+func resolve(ctx context.Context, network, address string) ([]netip.AddrPort, error) {
+	fits := families[network]
+	if fits == nil {
+		return nil, net.UnknownNetworkError(network)
+	}
+	host, service, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, err
+	}
+	port, err := net.DefaultResolver.LookupPort(ctx, "tcp", service)
+	if err != nil {
+		return nil, err
+	}
+	addrs, err := addrsOf(ctx, host)
+	if err != nil {
+		return nil, err
+	}
+	var all []netip.AddrPort
+	for _, a := range addrs {
+		if a = a.Unmap(); fits(a) {
+			all = append(all, netip.AddrPortFrom(a, uint16(port)))
+		}
+	}
+	if len(all) == 0 {
+		return nil, fmt.Errorf("%q has no address that fits the network %s", host, network)
+	}
+	return all, nil
+}
+
+func addrsOf(ctx context.Context, host string) ([]netip.Addr, error) {
+	if a, err := netip.ParseAddr(host); err == nil {
+		return []netip.Addr{a}, nil
+	}
+	return net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+}
