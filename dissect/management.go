@@ -108,7 +108,7 @@ func purpose(id mad.ServiceID) string {
 	if space, port, ok := id.Port(); ok {
 		return strings.ToLower(space.String()) + ":" + itoa(uint64(port))
 	}
-	return "service " + hex(uint64(id))
+	return "service " + hexNumber(uint64(id))
 }
 
 // cmKey is a communication ID of a host.

@@ -8,7 +8,7 @@ import (
 
 func itoa(n uint64) string { return strconv.FormatUint(n, 10) }
 
-func hex(n uint64) string { return "0x" + strconv.FormatUint(n, 16) }
+func hexNumber(n uint64) string { return "0x" + strconv.FormatUint(n, 16) }
 
 // Duration writes a time with three digits that count.
 func Duration(d time.Duration) string {
