@@ -41,6 +41,7 @@ type arrow struct {
 	last    rocev2.PSN
 	count   int
 	payload int
+	asks    int64 // bytes, of a READ
 	psn     bool
 	note    string
 	opcode  rocev2.Opcode
@@ -126,6 +127,9 @@ func newArrow(p *Packet) arrow {
 		a.class = "response"
 	default:
 		a.class = "request"
+		if info.Operation == rocev2.OpReadRequest && p.Err == nil {
+			a.asks = int64(p.Wire.RETH.Length)
+		}
 	}
 	if note := a.trouble(p); note != "" {
 		a.class, a.note = "trouble", note
@@ -168,6 +172,9 @@ func (a *arrow) text() string {
 	}
 	if a.payload > 0 {
 		s += ", " + Bytes(int64(a.payload))
+	}
+	if a.asks > 0 {
+		s += ", asks for " + Bytes(a.asks)
 	}
 	if a.note != "" {
 		s += " (" + a.note + ")"

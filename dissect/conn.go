@@ -77,6 +77,7 @@ type Connection struct {
 	seen         [2]bool     // the side has sent on a connection
 	messages     uint32      // of connection management that were seen, a bit each
 	gone         bool        // forgotten, or merged into another
+	counted      bool        // by Stats
 }
 
 // Totals returns the sum of both sides.

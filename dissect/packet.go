@@ -8,6 +8,9 @@ import (
 	"github.com/gosoftroce/rocev2/rocev2"
 )
 
+// Port is the UDP port that RoCEv2 packets go to.
+const Port = rocev2.UDPPort
+
 // Verdict says whether the ICRC of a packet is right.
 type Verdict uint8
 

@@ -295,3 +295,19 @@ func (s *Side) settleRead(c *Connection, psn rocev2.PSN) {
 		}
 	}
 }
+
+// sizeRead sets how many PSNs the latest READ takes, once the path MTU is known.
+func (s *Side) sizeRead(c *Connection) {
+	list := s.messages.all()
+	if !s.looseRead || c.MTU == 0 || len(list) == 0 {
+		return
+	}
+	m := &list[len(list)-1]
+	mtu := int64(c.MTU)
+	behind := m.First.Add(int(min((s.readBytes+mtu-1)/mtu, maxSpan)))
+	if behind.After(s.next) {
+		s.next = behind
+		m.Last = behind.Add(-1)
+	}
+	s.looseRead = false
+}

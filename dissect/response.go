@@ -16,6 +16,7 @@ func (f *Flows) response(c *Connection, p *Packet) {
 		p.Flags |= Unseen
 		s.Unseen++
 	}
+	s.sizeRead(c)
 	m := s.messages.find(psn)
 	if m != nil {
 		p.HasMessage, p.Message = true, *m
@@ -35,9 +36,6 @@ func (s *Side) data(c *Connection, p *Packet, m *Message, f *Flows) {
 	psn := p.Wire.BTH.PSN
 	if m != nil {
 		p.At = place(c, m, p)
-		if !m.Whole || m.Operation == rocev2.OpReadRequest && p.info.Last && s.looseRead && psn.After(m.First) {
-			m.Last = psn
-		}
 	}
 	if slot := s.sent.get(psn); slot != nil && slot.flags&slotResponse != 0 {
 		p.Flags |= Retransmitted

@@ -3,6 +3,7 @@ package dissect
 import (
 	"fmt"
 	"io"
+	"slices"
 	"text/tabwriter"
 	"time"
 
@@ -54,6 +55,9 @@ func (s *Stats) Add(p *Packet) {
 	if p.Segments > 0 {
 		s.Offloaded++
 	}
+	if p.Conn != nil {
+		p.Conn.counted = true
+	}
 	if !p.HasBTH {
 		return
 	}
@@ -86,8 +90,9 @@ func (s *Stats) Opcodes() (list []OpcodeStats) {
 // Duration returns the time from the first packet to the last.
 func (s *Stats) Duration() time.Duration { return s.Last - s.First }
 
-// WriteStats writes what was counted as text: all in all, for each opcode and
-// for each connection.
+// WriteStats writes what was counted as text: all in all, for each opcode, and
+// for each connection of which a packet was counted. The counters of a
+// connection are of all its packets.
 func WriteStats(w io.Writer, s *Stats, f *Flows) error {
 	fmt.Fprintf(w, "%d packets, %d bytes in %s", s.Packets, s.Bytes, Duration(s.Duration()))
 	fmt.Fprintf(w, "; ICRC: %d good, %d bad, %d unknown", s.Good, s.Bad, s.Unknown)
@@ -111,13 +116,13 @@ func WriteStats(w io.Writer, s *Stats, f *Flows) error {
 		return err
 	}
 	fmt.Fprintln(w)
-	return writeConnectionStats(w, f)
+	return writeConnectionStats(w, s, f)
 }
 
-func writeConnectionStats(w io.Writer, f *Flows) error {
+func writeConnectionStats(w io.Writer, s *Stats, f *Flows) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprint(t, "conn\trequests of\tpackets\tpayload\tanswers\tpayload\tmessages\tcompleted\tagain\tduplicate\tmissing\tlate\tNAK\tRNR\terrors\trtt min\tmean\tmax\t\n")
-	for _, c := range f.Connections() {
+	for _, c := range s.connections(f) {
 		for i := range c.Requests {
 			s := &c.Requests[i].Counters
 			if s.Packets+s.Responses > 0 {
@@ -142,11 +147,17 @@ func writeSide(w io.Writer, name, from string, s *Counters) {
 	fmt.Fprintf(w, "\t%s\t%s\t%s\t\n", Duration(s.RTTMin), Duration(s.RTT()), Duration(s.RTTMax))
 }
 
-// WriteConnections lists the connections, one in a line.
-func WriteConnections(w io.Writer, f *Flows) error {
+// connections returns the connections of which a packet was counted.
+func (s *Stats) connections(f *Flows) []*Connection {
+	return slices.DeleteFunc(f.Connections(), func(c *Connection) bool { return !c.counted })
+}
+
+// WriteConnections lists the connections of which s has counted packets, one in
+// a line.
+func WriteConnections(w io.Writer, s *Stats, f *Flows) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprint(t, "conn\tservice\tfrom\tqp\tto\tqp\tmtu\tfirst\tlast\tpackets\tpayload\tstate\t\n")
-	for _, c := range f.Connections() {
+	for _, c := range s.connections(f) {
 		sum := c.Totals()
 		fmt.Fprintf(t, "%s\t%v\t%v\t%s\t%v\t%s\t%s\t%s\t%s\t%d\t%d\t%s\t\n", c.Name(), c.Service,
 			c.A.Addr, qpnText(c.A), c.B.Addr, qpnText(c.B), orDash(c.MTU), Seconds(c.First), Seconds(c.Last),

@@ -96,9 +96,9 @@ func endOf(e Endpoint) endJSON {
 }
 
 // connectionsJSON returns the connections for JSON.
-func connectionsJSON(f *Flows) []connectionJSON {
+func connectionsJSON(s *Stats, f *Flows) []connectionJSON {
 	list := []connectionJSON{}
-	for _, c := range f.Connections() {
+	for _, c := range s.connections(f) {
 		j := connectionJSON{
 			ID: c.ID, Service: c.Service.String(), A: endOf(c.A), B: endOf(c.B), MTU: c.MTU,
 			State: c.State.String(), Purpose: c.Purpose, First: c.First.Seconds(), Last: c.Last.Seconds(),
@@ -127,15 +127,16 @@ func WriteStatsJSON(w io.Writer, s *Stats, f *Flows) error {
 		"packets": s.Packets, "bytes": s.Bytes, "duration": s.Duration().Seconds(),
 		"icrc":      map[string]uint64{"good": s.Good, "bad": s.Bad, "unknown": s.Unknown},
 		"malformed": s.Malformed, "ecn_marked": s.Marked, "offloaded": s.Offloaded,
-		"opcodes": opcodes, "connections": connectionsJSON(f),
+		"opcodes": opcodes, "connections": connectionsJSON(s, f),
 		"forgotten": map[string]any{"connections": forgotten.Connections, "requests": sideOf("", &forgotten.Counters)},
 	})
 }
 
-// WriteConnectionsJSON writes the connections, one JSON object in a line.
-func WriteConnectionsJSON(w io.Writer, f *Flows) error {
+// WriteConnectionsJSON writes what WriteConnections lists, one JSON object in a
+// line.
+func WriteConnectionsJSON(w io.Writer, s *Stats, f *Flows) error {
 	e := json.NewEncoder(w)
-	for _, c := range connectionsJSON(f) {
+	for _, c := range connectionsJSON(s, f) {
 		if err := e.Encode(c); err != nil {
 			return err
 		}

@@ -102,6 +102,7 @@ func (f *Flows) merge(c *Connection, to end) {
 	o.Marked += c.Marked
 	o.BadICRC += c.BadICRC
 	o.Malformed += c.Malformed
+	o.counted = o.counted || c.counted
 	o.MTU = max(o.MTU, c.MTU)
 	o.First = min(o.First, c.First)
 	f.drop(c)

@@ -26,6 +26,7 @@ var layers = map[string][]string{
 	"rocev2":        {},
 	"rocev2/layers": {"rocev2"},
 	"rocev2/mad":    {"rocev2"},
+	"dissect":       {"rocev2", "rocev2/mad"},
 
 	"clock": {},
 	"ib":    {"rocev2"},
@@ -69,7 +70,7 @@ var layers = map[string][]string{
 	// Programs import verbs, and a kind of link where they want another
 	// one. What is below verbs (ib, memreg, qp, hca) is not theirs.
 	"interop/...": {"verbs", "cm", "interop/..."},
-	"cmd/...":     {"verbs", "transport/...", "rocev2/mad", "interop/...", "doctor/...", "rdma", "server/...", "cmd/..."},
+	"cmd/...":     {"verbs", "transport/...", "rocev2/mad", "dissect", "interop/...", "doctor/...", "rdma", "server/...", "cmd/..."},
 
 	// What stops people, and the tools that show it.
 	"doctor":       {"verbs", "rocev2", "transport/udp", "doctor/...", "internal/procfs"},
@@ -95,7 +96,7 @@ var layers = map[string][]string{
 
 // pure packages hold no goroutine, lock, clock, socket or log: time and
 // randomness are parameters.
-var pure = []string{"clock", "internal/heap", "rocev2", "rocev2/layers", "rocev2/mad", "ib", "memreg", "transport", "engine",
+var pure = []string{"clock", "internal/heap", "rocev2", "rocev2/layers", "rocev2/mad", "dissect", "ib", "memreg", "transport", "engine",
 	"qp", "qp/queue", "qp/cc", "qp/conn", "qp/requester", "qp/responder", "qp/datagram",
 	"cm/agent", "rdmanet/rsocket"}
 
