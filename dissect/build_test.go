@@ -44,7 +44,7 @@ func (c *traffic) Next(f *dissect.Frame) error {
 // add adds a frame.
 func (c *traffic) add(link dissect.LinkType, data []byte) {
 	c.at += step
-	c.frames = append(c.frames, dissect.Frame{Time: time.Unix(1000, 0).Add(c.at), Link: link, Data: data, Length: len(data)})
+	c.frames = append(c.frames, dissect.Frame{Time: time.Unix(1000, 0).UTC().Add(c.at), Link: link, Data: data, Length: len(data)})
 }
 
 // wait lets time pass.

@@ -264,8 +264,8 @@ const (
 	svgRight  = 860
 	svgTop    = 84
 	svgRow    = 26
-	svgPause  = 18
-	svgSlant  = 8
+	svgPause  = 26
+	svgSlant  = 6
 	svgBottom = 24
 )
 
@@ -311,7 +311,7 @@ func (c *Chart) WriteSVG(w io.Writer) error {
 	for i := range c.arrows {
 		a := &c.arrows[i]
 		if d := c.pauseBefore(i); d > 0 {
-			svgText(&b, (svgLeft+svgRight)/2, y+svgPause/2, "pause", "middle", "· "+Duration(d)+" ·")
+			svgText(&b, (svgLeft+svgRight)/2, y+svgPause/2-6, "pause", "middle", "· "+Duration(d)+" ·")
 			y += svgPause
 		}
 		a.svg(&b, y)
@@ -346,5 +346,5 @@ func (a *arrow) svg(b *strings.Builder, y int) {
 	end := y + svgSlant
 	fmt.Fprintf(b, "<g class=\"arrow %s\"><line x1=\"%d\" y1=\"%d\" x2=\"%d\" y2=\"%d\"/>", a.class, x1, y, x2+tip, end)
 	fmt.Fprintf(b, "<path d=\"M%d %dl%d -4v8z\"/>", x2, end, tip)
-	fmt.Fprintf(b, "<text x=\"%d\" y=\"%d\" text-anchor=\"middle\">%s</text></g>\n", (svgLeft+svgRight)/2, y, html.EscapeString(a.text()))
+	fmt.Fprintf(b, "<text x=\"%d\" y=\"%d\" text-anchor=\"middle\">%s</text></g>\n", (svgLeft+svgRight)/2, y-2, html.EscapeString(a.text()))
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/gosoftroce/rocev2/rocev2"
@@ -204,6 +205,9 @@ func (m *Management) detail(row rowFunc) {
 // timeouts are fields whose value is an exponent.
 var timeouts = []string{"remoteresptout", "localresptout", "tgtackdelay", "servicetimeout", "localacktout"}
 
+// hexNames are the ends of the names of fields that are not counts.
+var hexNames = []string{"commid", "requestid", "key", "lid", "vendorid", "flowlabel"}
+
 // fieldText writes the value of a field for people.
 func fieldText(name string, v any) string {
 	switch v := v.(type) {
@@ -220,7 +224,9 @@ func fieldText(name string, v any) string {
 		switch {
 		case strings.HasSuffix(name, "pppmtu"):
 			return fmt.Sprintf("%d (%d B)", v, rocev2.MTU(v).Bytes())
-		case v > 9999 && !strings.HasSuffix(name, "psn") && !strings.HasSuffix(name, "sport"):
+		case strings.HasSuffix(name, "qpn"), strings.HasSuffix(name, "qpneecn"):
+			return rocev2.QPN(v).String()
+		case name == "req" || name == "rep" || slices.ContainsFunc(hexNames, func(s string) bool { return strings.HasSuffix(name, s) }):
 			return fmt.Sprintf("%#x", v)
 		}
 	}

@@ -3,6 +3,7 @@ package dissect
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/gosoftroce/rocev2/rocev2"
@@ -36,12 +37,12 @@ func (m *Message) String() string {
 	return name
 }
 
-// kind is the name of the operation: a READ, not its request.
+// kind is the short name of the operation: a READ, not its request.
 func (m *Message) kind() string {
 	if m.Operation == rocev2.OpReadRequest {
 		return "READ"
 	}
-	return m.Operation.String()
+	return strings.TrimPrefix(m.Operation.String(), "RDMA_")
 }
 
 const (
