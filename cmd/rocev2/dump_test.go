@@ -318,3 +318,38 @@ func TestDumpLive(t *testing.T) {
 		t.Errorf("%s", out)
 	}
 }
+
+// What the documentation shows is what the commands print.
+func TestDumpDocumentation(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../docs/inspect.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := 0
+	for i, block := range strings.Split(string(text), "```\n") {
+		command, want, _ := strings.Cut(block, "\n")
+		args, ok := strings.CutPrefix(command, "$ rocev2 dump rocev2/testdata/golden/")
+		if i%2 == 0 || !ok {
+			continue
+		}
+		shown++
+		args, filter, quoted := strings.Cut(args, " -f '")
+		list := append([]string{"dump"}, strings.Fields(goldenDir+args)...)
+		if quoted {
+			list = append(list, "-f", strings.TrimSuffix(filter, "'"))
+		}
+		got := linesOf(invoke(t.Context(), list...).out)
+		for n, line := range linesOf(want) {
+			if line == "..." {
+				break
+			}
+			if n >= len(got) || strings.TrimRight(got[n], " ") != line {
+				t.Errorf("%s: line %d is not\n%s", command, n+1, line)
+			}
+		}
+	}
+	if shown != 5 {
+		t.Errorf("%d examples, want 5", shown)
+	}
+}
