@@ -74,7 +74,8 @@ var (
 	ErrUDP      = errors.New("the UDP length is wrong")
 )
 
-// Info describes the opcode. It is never nil; for an unknown opcode it is empty.
+// Info describes the opcode. It is never nil. For an unknown opcode it is
+// empty.
 func (p *Packet) Info() *rocev2.OpcodeInfo {
 	if p.info == nil {
 		return &rocev2.OpcodeInfo{}

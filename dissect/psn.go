@@ -296,7 +296,8 @@ func (s *Side) settleRead(c *Connection, psn rocev2.PSN) {
 	}
 }
 
-// sizeRead sets how many PSNs the latest READ takes, once the path MTU is known.
+// sizeRead sets how many PSNs the latest READ takes, once the path MTU is
+// known.
 func (s *Side) sizeRead(c *Connection) {
 	list := s.messages.all()
 	if !s.looseRead || c.MTU == 0 || len(list) == 0 {

@@ -173,7 +173,8 @@ func (d *dumper) open(ctx context.Context, s streams, args []string) (dissect.So
 		fmt.Fprintf(s.err, "capturing RoCEv2 on %s; end with Ctrl-C\n", d.iface)
 		return live, d.iface, nil
 	}
-	name, input := args[0], s.in
+	name := args[0]
+	var input io.Reader
 	if name == "-" {
 		name, input, d.live = "standard input", &interruptible{ctx: ctx, r: s.in}, true
 	} else {

@@ -248,8 +248,8 @@ func TestDumpHelp(t *testing.T) {
 	}
 }
 
-// What dump counts as sent again is what the device counted that sent it. Packets
-// are lost behind the capture.
+// What dump counts as sent again is what the device counted that sent it.
+// Packets are lost behind the capture.
 func TestDumpCountsWhatTheDeviceCounts(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "lossy.pcapng")
