@@ -22,7 +22,7 @@ type dumpFlags struct {
 	verbose     bool
 	hex         bool
 	json        bool
-	stats       bool
+	stats       string // statsText or statsJSON
 	connections bool
 	chart       string
 	connection  int
@@ -84,7 +84,8 @@ func newDump(io streams) *cobra.Command {
 	fs.BoolVarP(&f.verbose, "verbose", "v", false, "show all fields of a packet")
 	fs.BoolVarP(&f.hex, "hex", "x", false, "show payloads, too; implies -v")
 	fs.BoolVar(&f.json, "json", false, "print one JSON object for each packet, with the names of tshark's fields; the same of --stats and --connections")
-	fs.BoolVar(&f.stats, "stats", false, "print counters of opcodes and connections at the end, instead of packets")
+	fs.Var(statsFlag{&f.stats}, "stats", "print counters of opcodes and connections at the end, instead of packets; --stats=json as JSON")
+	fs.Lookup("stats").NoOptDefVal = statsText
 	fs.BoolVar(&f.connections, "connections", false, "list the connections at the end, instead of packets")
 	fs.StringVar(&f.chart, "chart", "", "draw the sequence chart of a connection to `FILE` as SVG, instead of packets; - draws it in the terminal")
 	fs.IntVar(&f.connection, "connection", 0, "draw the chart of connection `N`; by default the first one that fits")
@@ -123,6 +124,8 @@ func (f *dumpFlags) check(args []string) error {
 		return usagef("--arrows %d: write a number from 1 to 100000", f.arrows)
 	case f.columns < 60 || f.columns > 1000:
 		return usagef("--columns %d: write a number from 60 to 1000", f.columns)
+	case f.stats != "" && f.stats != statsText && f.stats != statsJSON:
+		return usagef("--stats=%s: write --stats or --stats=json", f.stats)
 	case f.json && (f.verbose || f.hex):
 		return usagef("--json has all fields already: leave out -v and -x")
 	}
@@ -130,7 +133,7 @@ func (f *dumpFlags) check(args []string) error {
 }
 
 // quiet reports whether packets are not shown.
-func (f *dumpFlags) quiet() bool { return f.stats || f.connections || f.chart != "" || f.write != "" }
+func (f *dumpFlags) quiet() bool { return f.stats != "" || f.connections || f.chart != "" || f.write != "" }
 
 func (f *dumpFlags) run(ctx context.Context, s streams, args []string) error {
 	if err := f.check(args); err != nil {

@@ -102,7 +102,7 @@ func TestDumpJSON(t *testing.T) {
 			Requests []struct{ Messages, Completed int }
 		}
 	}
-	r = invoke(t.Context(), "dump", goldenDir+"ib_atomic_bw.pcap", "--json", "--stats")
+	r = invoke(t.Context(), "dump", goldenDir+"ib_atomic_bw.pcap", "--stats=json")
 	if err := json.Unmarshal([]byte(r.out), &stats); err != nil {
 		t.Fatalf("%v: %s", err, r.out)
 	}
@@ -209,6 +209,7 @@ func TestDumpErrors(t *testing.T) {
 		{"dump " + good + " --chart " + dir, 1, "--chart: open"},
 		{"dump " + good + " --arrows 0", 2, "a number from 1"},
 		{"dump " + good + " --columns 5", 2, "a number from 60"},
+		{"dump " + good + " --stats=xml", 2, "write --stats or --stats=json"},
 		{"dump " + good + " --json -v", 2, "leave out -v"},
 		{"dump " + good + " -w " + dir, 1, "--write: open"},
 	} {

@@ -100,9 +100,9 @@ func (d *dumper) end() error {
 			add(dissect.WriteConnections(d.out, &d.stats, flows))
 		}
 	}
-	if d.dumpFlags.stats {
+	if d.dumpFlags.stats != "" {
 		switch {
-		case d.json:
+		case d.json || d.dumpFlags.stats == statsJSON:
 			add(dissect.WriteStatsJSON(d.out, &d.stats, flows))
 		default:
 			if d.connections {
