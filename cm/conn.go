@@ -36,12 +36,12 @@ type Conn struct {
 
 // waiter is somebody who waits for the next event of a Conn.
 type waiter struct {
-	ready chan struct{}
-	event agent.Event // guarded by the manager's lock
-	over  bool        // there is none; the manager is closed
+	ready chan struct{} // a token: event or over is set
+	event agent.Event   // guarded by the manager's lock
+	over  bool          // there is none; the manager is closed
 }
 
-func newWaiter() *waiter { return &waiter{ready: make(chan struct{})} }
+func newWaiter() *waiter { return &waiter{ready: make(chan struct{}, 1)} }
 
 // wake gives the waiter its event.
 func (c *Conn) wake(e *agent.Event) {
@@ -52,7 +52,8 @@ func (c *Conn) wake(e *agent.Event) {
 	} else {
 		w.over = true
 	}
-	close(w.ready)
+	w.ready <- struct{}{}
+	c.m.nudge = true
 }
 
 // QP returns the queue pair.
@@ -103,6 +104,9 @@ func (c *Conn) Err() error {
 
 // event implements sink.
 func (c *Conn) event(e *agent.Event) {
+	if e.Kind == agent.EventEstablished {
+		return // it may be used since Accept
+	}
 	if c.waiter != nil {
 		if e.Kind.Final() {
 			delete(c.m.ids, c.id)
@@ -144,8 +148,22 @@ func (c *Conn) finish() {
 	fail(c.qp)
 	c.m.lock()
 	defer c.m.unlock()
+	c.heard()
 	c.m.release(c.id)
 	c.conclude()
+}
+
+// heard takes a connection for established, locked, where the RTU of the peer
+// is missing and packets have come from it: it knows the connection (IBTA
+// 12.9.7.2). So it ends by a DREQ, which goes again until it is answered; the
+// peer could miss a REJ.
+func (c *Conn) heard() {
+	if c.qp == nil || c.m.closed || c.m.agent.State(c.id) != agent.StateREPSent {
+		return
+	}
+	if st := c.qp.Stats(); st.RxPackets > st.Drops.Total() {
+		c.m.agent.Communicated(c.id)
+	}
 }
 
 // conclude says that the connection has ended, locked.
@@ -188,27 +206,11 @@ func (c *Conn) begin() bool {
 	return true
 }
 
-// heard says that the connection is established, where the RTU of the peer is
-// missing and packets have come from it: it knows the connection, and must be
-// told of the end (IBTA 12.9.7.2).
-func (c *Conn) heard() {
-	st := c.qp.Stats()
-	if st.RxPackets <= st.Drops.Total() {
-		return
-	}
-	c.m.lock()
-	defer c.m.unlock()
-	if !c.m.closed {
-		c.m.agent.Communicated(c.id)
-	}
-}
-
 // Close ends the connection. The queue pair goes to ERR: what is posted and not
 // done completes with StatusWRFlushErr. The peer is told, and again until it
 // has answered; Close does not wait for that.
 func (c *Conn) Close() error {
 	if c.begin() {
-		c.heard()
 		c.finish()
 	}
 	return nil
@@ -220,10 +222,10 @@ func (c *Conn) Disconnect(ctx context.Context) error {
 	if !c.begin() {
 		return nil
 	}
-	c.heard()
 	fail(c.qp)
 	w := newWaiter()
 	c.m.lock()
+	c.heard()
 	waits := !c.m.closed && c.m.agent.Disconnect(c.m.now(), c.id, nil) == nil
 	if waits {
 		c.waiter = w
@@ -231,13 +233,8 @@ func (c *Conn) Disconnect(ctx context.Context) error {
 	c.m.unlock()
 	var err error
 	if waits {
-		select {
-		case <-w.ready:
-			if w.event.TimedOut {
-				err = ErrUnreachable
-			}
-		case <-ctx.Done():
-			err = context.Cause(ctx)
+		if err = c.m.await(ctx, w); err == nil && w.event.TimedOut {
+			err = ErrUnreachable
 		}
 	}
 	c.m.lock()

@@ -167,15 +167,11 @@ func (d *dialing) run(ctx context.Context) error {
 		d.c.giveUp()
 		return err
 	}
-	select {
-	case <-w.ready:
-	case <-ctx.Done():
+	if err := d.c.m.await(ctx, w); err != nil {
 		d.c.giveUp()
-		return context.Cause(ctx)
+		return err
 	}
 	switch {
-	case w.over:
-		return ErrClosed
 	case w.event.Kind != agent.EventReply:
 		d.c.giveUp()
 		return endOf(&w.event)

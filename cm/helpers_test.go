@@ -31,19 +31,24 @@ func network(t testing.TB, cfg fabric.Config, addrs ...string) []*host {
 	for _, a := range addrs {
 		port, err := sw.Attach(netip.MustParseAddr(a))
 		must(t, err)
-		dev, err := verbs.OpenLink(port, verbs.Config{})
-		must(t, err)
-		t.Cleanup(func() { dev.Close() })
-		h := &host{t: t, dev: dev, port: port}
-		h.pd, err = dev.AllocPD()
-		must(t, err)
-		h.cq, err = dev.CreateCQ(1024)
-		must(t, err)
-		h.mr, err = h.pd.RegisterMemory(make([]byte, 1<<16), verbs.LocalWrite|verbs.RemoteWrite|verbs.RemoteRead|verbs.RemoteAtomic)
-		must(t, err)
-		hosts = append(hosts, h)
+		hosts = append(hosts, newHost(t, port))
 	}
 	return hosts
+}
+
+func newHost(t testing.TB, port *fabric.Port) *host {
+	t.Helper()
+	dev, err := verbs.OpenLink(port, verbs.Config{})
+	must(t, err)
+	t.Cleanup(func() { dev.Close() })
+	h := &host{t: t, dev: dev, port: port}
+	h.pd, err = dev.AllocPD()
+	must(t, err)
+	h.cq, err = dev.CreateCQ(1024)
+	must(t, err)
+	h.mr, err = h.pd.RegisterMemory(make([]byte, 1<<16), verbs.LocalWrite|verbs.RemoteWrite|verbs.RemoteRead|verbs.RemoteAtomic)
+	must(t, err)
+	return h
 }
 
 // pair makes two hosts on a perfect network.

@@ -1,6 +1,7 @@
 package cm
 
 import (
+	"context"
 	crand "crypto/rand"
 	"encoding/binary"
 	"fmt"
@@ -36,6 +37,7 @@ type manager struct {
 	listeners map[mad.ServiceID]sink
 	timer     *time.Timer
 	timerAt   clock.Time // when it goes off; 0: it is not set
+	nudge     bool       // a waiter has its event
 	closed    bool
 	forget    func() // of the device's BeforeClose
 }
@@ -66,11 +68,11 @@ func managerOf(dev *verbs.Device) (*manager, error) {
 	m.agent = agent.New(agent.Config{GUID: mad.GUID(dev.Query().NodeGUID), Random: random32})
 	m.timer = time.AfterFunc(time.Hour, m.onTimer)
 	m.timer.Stop()
-	m.mu.Lock() // until it is complete
-	defer m.mu.Unlock()
+	m.lock() // until it is complete
+	defer m.unlock()
 	var err error
 	if m.gsi, err = newGSI(dev, m.onCompletions); err != nil {
-		m.timer.Stop()
+		m.closed = true
 		return nil, err
 	}
 	m.forget = dev.BeforeClose(m.close)
@@ -98,21 +100,37 @@ func (m *manager) lock() { m.mu.Lock() }
 // meanwhile, before a goroutine does.
 const inlineRounds = 4
 
+// await waits for the event of a waiter, and receives for the device meanwhile
+// if nobody else does.
+func (m *manager) await(ctx context.Context, w *waiter) error {
+	err := m.gsi.cq.Await(ctx, w.ready)
+	switch {
+	case err == nil && !w.over:
+		return nil
+	case err != nil && ctx.Err() != nil:
+		return context.Cause(ctx)
+	}
+	return m.errOver()
+}
+
 // unlock sends what there is to send, hands out events, and gives up the lock.
 func (m *manager) unlock() {
 	for range inlineRounds {
 		m.settle()
+		nudge := m.nudge
+		m.nudge = false
 		m.mu.Unlock()
+		if nudge {
+			m.gsi.cq.Nudge()
+		}
 		if m.arrived.Load() == 0 || !m.mu.TryLock() {
 			return // who holds the lock looks after it
 		}
 		m.receive()
 	}
-	m.settle()
+	// There is no end to it: somebody else goes on.
 	m.mu.Unlock()
-	if m.arrived.Load() > 0 {
-		go m.onArrival()
-	}
+	go m.onArrival()
 }
 
 // onCompletions is the handler of the completion queue.
@@ -223,7 +241,10 @@ func (m *manager) close() {
 		return
 	}
 	ids := m.ids
-	for id := range ids {
+	for id, s := range ids {
+		if c, ok := s.(*Conn); ok {
+			c.heard()
+		}
 		m.agent.Release(m.now(), id)
 	}
 	m.settle()

@@ -115,14 +115,10 @@ func (c *Conn) resolve(ctx context.Context, cfg *ResolveConfig) (*Datagram, erro
 	if err != nil {
 		return nil, err
 	}
-	select {
-	case <-w.ready:
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+	if err := c.m.await(ctx, w); err != nil {
+		return nil, err
 	}
 	switch rep := w.event.SIDRReply; {
-	case w.over:
-		return nil, ErrClosed
 	case rep == nil:
 		return nil, endOf(&w.event)
 	case rep.Status != mad.SIDRSuccess:

@@ -1,6 +1,7 @@
 package hca
 
 import (
+	"context"
 	"sync"
 	"sync/atomic"
 )
@@ -18,6 +19,7 @@ func WithHandler(f func(open bool)) CQOption {
 // lock is given up.
 type handlers struct {
 	any atomic.Bool
+	ran atomic.Bool // a handler has run since the receiver has looked
 
 	mu  sync.Mutex
 	due []*CQ
@@ -48,6 +50,7 @@ func (h *handlers) run() {
 		h.any.Store(last > 0)
 		h.mu.Unlock()
 		cq.handlerDue.Store(false)
+		h.ran.Store(true)
 		cq.callHandler()
 	}
 }
@@ -71,4 +74,52 @@ func (cq *CQ) over() bool {
 	cq.mu.Lock()
 	defer cq.mu.Unlock()
 	return cq.closed
+}
+
+// Await waits until ready has a token, and takes it. It is for a goroutine that
+// waits for what the queue's handler will find: it receives for the device
+// meanwhile, if nobody else does, as a goroutine in Wait would, so that the
+// answer wakes it and no other. It is for short waits: those in Wait receive
+// through it. Who puts the token calls Nudge afterwards. The error is
+// ErrClosed, or that of ctx.
+func (cq *CQ) Await(ctx context.Context, ready <-chan struct{}) error {
+	p, w := &cq.parker, gate{cq, ready}
+	if s := p.shard; s != nil && s.poller.become() {
+		s.poller.activity.Add(1)
+		err := p.parkAsPoller(ctx, s, w)
+		s.poller.cease()
+		if err != nil {
+			return err
+		}
+	}
+	select {
+	case <-ready:
+		return nil
+	case <-p.done:
+		return ErrClosed
+	case <-p.dev.broken:
+		return ErrClosed
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Nudge has those in Await look at their tokens.
+func (cq *CQ) Nudge() { cq.parker.interrupt() }
+
+// gate is what Await waits for.
+type gate struct {
+	cq    *CQ
+	ready <-chan struct{}
+}
+
+// available implements waitable.
+func (g gate) available() (bool, error) {
+	if len(g.ready) > 0 {
+		return true, nil
+	}
+	if g.cq.over() {
+		return false, ErrClosed
+	}
+	return false, nil
 }

@@ -1,6 +1,7 @@
 package hca
 
 import (
+	"runtime"
 	"time"
 
 	"github.com/gosoftroce/rocev2/clock"
@@ -62,6 +63,12 @@ func (s *shard) receiveAlone() bool {
 			return false
 		}
 		n := s.drain()
+		if s.handlers.ran.Swap(false) {
+			// Who waits for the handler runs on this thread at
+			// once. Else another one would have to be woken for it,
+			// while this one goes to sleep in the link.
+			runtime.Gosched()
+		}
 		s.linger(func() bool { return s.poller.activity.Load() != seen })
 		parked := s.poller.parked.Load()
 		active := s.poller.activity.Load() != seen

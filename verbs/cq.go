@@ -56,6 +56,22 @@ func WithHandler(f func(open bool)) CQOption {
 	return func(c *cqConfig) { c.options = append(c.options, hca.WithHandler(f)) }
 }
 
+// Await waits until ready has a token, and takes it. It is for a goroutine that
+// waits for what the handler of the queue will find (WithHandler), and that
+// puts the token: it receives for the device meanwhile, as a goroutine in Wait
+// does, so that the answer wakes it and no other. It is for short waits,
+// because goroutines in Wait then receive through it. Who puts a token calls
+// Nudge afterwards. The error wraps ErrClosed, or that of ctx.
+func (cq *CQ) Await(ctx context.Context, ready <-chan struct{}) error {
+	if err := cq.core.Await(ctx, ready); err != nil {
+		return fmt.Errorf("verbs: wait for a handler: %w", err)
+	}
+	return nil
+}
+
+// Nudge has goroutines in Await look for their tokens.
+func (cq *CQ) Nudge() { cq.core.Nudge() }
+
 // WithVector gives the completion queue a completion vector, 0 to
 // [Device.CompletionVectors] - 1. A vector is a shard of the device (see
 // Config.Shards): queue pairs whose send queue completes here live on that

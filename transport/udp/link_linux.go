@@ -29,6 +29,7 @@ type Link struct {
 	gso    bool
 	others *sourcePorts
 	groups groups
+	routes routeSocket
 
 	closed  atomic.Bool
 	waiting waiter
@@ -67,6 +68,7 @@ func Open(addr netip.Addr, c Config) (*Link, error) {
 		l.file.Close()
 		return nil, &OpenError{Addr: at, Op: "make an eventfd", Err: err}
 	}
+	l.routes.open()
 	l.tx.init(l)
 	l.rx.init(l)
 	return l, nil
@@ -199,7 +201,7 @@ func (l *Link) ReadLinkMTU(peer netip.Addr) int {
 		}
 		return own
 	}
-	r, ok := findRoute(l.local.Addr(), peer, l.scope)
+	r, ok := l.routes.find(l.local.Addr(), peer, l.scope)
 	if !ok || r.local {
 		return own
 	}
@@ -334,6 +336,7 @@ func (l *Link) Close() error {
 	}
 	l.stats.SetOverflow(l.kernelDrops())
 	l.Wake()
+	l.routes.close()
 	return errors.Join(l.file.Close(), l.waiting.event.Close(), l.others.leave(), l.groups.close())
 }
 

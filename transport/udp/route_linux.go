@@ -5,6 +5,7 @@ package udp
 import (
 	"encoding/binary"
 	"net/netip"
+	"sync"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -21,21 +22,64 @@ type route struct {
 // What the kernel has learned of the path from ICMP does not count, because
 // anybody can send that.
 func findRoute(src, dst netip.Addr, scope uint32) (r route, ok bool) {
-	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE)
-	if err != nil {
+	var s routeSocket
+	s.open()
+	defer s.close()
+	return s.find(src, dst, scope)
+}
+
+// routeSocket asks the kernel for routes. A link keeps one, because each queue
+// pair that is connected asks, and to open a socket takes longer than to ask.
+type routeSocket struct {
+	mu   sync.Mutex
+	fd   int // -1: it is closed
+	last uint32
+}
+
+func (s *routeSocket) open() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var err error
+	if s.fd, err = unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE); err != nil {
+		s.fd = -1
+	}
+}
+
+func (s *routeSocket) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.fd >= 0 {
+		unix.Close(s.fd)
+		s.fd = -1
+	}
+}
+
+// find is findRoute.
+func (s *routeSocket) find(src, dst netip.Addr, scope uint32) (r route, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.fd < 0 {
 		return r, false
 	}
-	defer unix.Close(fd)
-	if err := unix.Sendto(fd, routeRequest(src, dst, scope), 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+	s.last++
+	request := routeRequest(src, dst, scope)
+	const seqOffset = 8 // of struct nlmsghdr
+	binary.NativeEndian.PutUint32(request[seqOffset:], s.last)
+	if err := unix.Sendto(s.fd, request, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
 		return r, false
 	}
-	// The answer is there when the request has been taken.
-	var b [4096]byte
-	n, _, err := unix.Recvfrom(fd, b[:], unix.MSG_DONTWAIT)
-	if err != nil {
-		return r, false
+	for {
+		// The answer is there when the request has been taken, behind
+		// what nobody has read.
+		var b [2048]byte
+		n, _, err := unix.Recvfrom(s.fd, b[:], unix.MSG_DONTWAIT)
+		if err != nil {
+			return r, false
+		}
+		if n >= unix.SizeofNlMsghdr && binary.NativeEndian.Uint32(b[seqOffset:]) == s.last {
+			return parseRoute(b[:n])
+		}
 	}
-	return parseRoute(b[:n])
 }
 
 // routeRequest writes an RTM_GETROUTE message.
