@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 )
 
 // The README shows the program as it is.
@@ -39,38 +40,29 @@ func TestTwoProcesses(t *testing.T) {
 	if out, err := exec.Command("go", "build", "-o", hello, ".").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	// Nobody else has these addresses, so their ports are free. The client
-	// is first, as it may be where both are started at once.
-	net := fmt.Sprintf("127.%d.%d.", 1+rand.IntN(254), rand.IntN(256))
-	client, server := exec.Command(hello, net+"1", net+"2"), exec.Command(hello, net+"2")
-	started(t, client)
+	addr := fmt.Sprintf("127.%d.%d.2:7471", 1+rand.IntN(254), rand.IntN(256)) // nobody else has it
+	server := exec.CommandContext(t.Context(), hello, addr)
 	var said bytes.Buffer
 	server.Stdout = &said
-	started(t, server)
-	if err := client.Wait(); err != nil {
-		server.Process.Kill()
-		t.Errorf("the client: %v", err)
+	log, err := server.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	late := time.AfterFunc(30*time.Second, func() { _ = server.Process.Kill() })
+	defer late.Stop()
+	if line, err := bufio.NewReader(log).ReadString('\n'); err != nil || !strings.Contains(line, "listening") {
+		t.Errorf("%q, %v", line, err)
+	}
+	if out, err := exec.CommandContext(t.Context(), hello, addr, "hello").CombinedOutput(); err != nil || len(out) > 0 {
+		t.Errorf("the writing side: %v, %q", err, out)
 	}
 	if err := server.Wait(); err != nil {
 		t.Error(err)
 	}
-	if want := "hello from " + net + "1\n"; said.String() != want {
-		t.Errorf("the server said %q, want %q", said.String(), want)
-	}
-}
-
-// started starts one of the two and returns when it waits for the other.
-func started(t *testing.T, cmd *exec.Cmd) {
-	t.Helper()
-	stderr, err := cmd.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { cmd.Process.Kill() })
-	if line, err := bufio.NewReader(stderr).ReadString('\n'); err != nil || !strings.Contains(line, "waiting") {
-		t.Fatalf("%q, %v", line, err)
+	if said.String() != "hello\n" {
+		t.Errorf("the other side said %q", said.String())
 	}
 }
