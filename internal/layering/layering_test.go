@@ -88,7 +88,7 @@ var layers = map[string][]string{
 	// The attacker forges packets, and attacks a queue pair without a
 	// device, too.
 	"e2e/attack":   {"verbs", "rocev2", "transport", "transport/udp", "fabric", "clock", "ib", "memreg", "qp/..."},
-	"examples/...": {"verbs", "verbs/verbstest", "fabric", "transport/...", "rdma"},
+	"examples/...": {"verbs", "verbs/verbstest", "cm", "rdma", "rdmanet", "fabric", "transport/..."},
 	"internal/...": {},
 
 	"internal/devices": {"verbs"}, // for what dials and listens
