@@ -4,7 +4,8 @@
 //
 //   - interop/pingpong speaks with ibv_rc_pingpong (rdma-core);
 //   - interop/perftest speaks with ib_send_bw, ib_write_lat and their kin
-//     (perftest 6.06).
+//     (perftest 6.06);
+//   - interop/target serves all of these on one port, and recognises them.
 //
 // All of them exchange addresses over a TCP connection, the control connection,
 // and then use RDMA. This package opens control connections, turns addresses

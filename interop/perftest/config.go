@@ -109,6 +109,10 @@ type Config struct {
 
 	sizeGiven bool // Size is the user's
 
+	// adopt, of a server: run what a client of this software says, if its
+	// messages need at most so many bytes of memory. 0 means not.
+	adopt int
+
 	plain bool // tests: behave towards this software as towards the originals
 }
 

@@ -39,7 +39,11 @@ func greet(ctx context.Context, ctl *control.Conn, dev *verbs.Device, c *Config)
 		return g, err
 	}
 	if g.own = g.own && !c.plain; g.own {
-		if err := compareParams(ctx, ctl, c); err != nil {
+		agree := compareParams
+		if c.adopt > 0 {
+			agree = adoptParams
+		}
+		if err := agree(ctx, ctl, dev, c); err != nil {
 			return g, err
 		}
 	}
@@ -99,7 +103,7 @@ func exchangeVersion(ctx context.Context, ctl *control.Conn, mine, theirs []byte
 }
 
 // compareParams exchanges what must be alike on both sides.
-func compareParams(ctx context.Context, ctl *control.Conn, c *Config) error {
+func compareParams(ctx context.Context, ctl *control.Conn, _ *verbs.Device, c *Config) error {
 	var b [paramsLen]byte
 	mine := c.params()
 	if err := ctl.Exchange(ctx, "parameters", mine.append(nil), b[:]); err != nil {
@@ -110,6 +114,36 @@ func compareParams(ctx context.Context, ctl *control.Conn, c *Config) error {
 		return err
 	}
 	return mine.differs(theirs, ctl.Role())
+}
+
+// adoptParams lets a server run what its client says.
+func adoptParams(ctx context.Context, ctl *control.Conn, dev *verbs.Device, c *Config) error {
+	const step = "parameters"
+	var b [paramsLen]byte
+	if err := ctl.Read(ctx, step, b[:]); err != nil {
+		return err
+	}
+	theirs, err := parseParams(b[:])
+	if err != nil {
+		return err
+	}
+	own := theirs.config()
+	own.Peers, own.MTU, own.HandshakeTimeout, own.IdleTimeout = c.Peers, c.MTU, c.HandshakeTimeout, c.IdleTimeout
+	own.OnStart, own.OnResult, own.OnProgress = c.OnStart, c.OnResult, c.OnProgress
+	if own.Service == interop.UD && own.Size == DefaultSizeBW {
+		own.Size = 0 // both sides make it fit the path MTU
+	}
+	if own.QPs > maxAnswered || int64(own.QPs)*int64(own.Size) > int64(c.adopt) {
+		return interop.BadConfig("%d queue pairs with messages of %d bytes are more than this server gives one client (%d queue pairs, %d bytes of memory)", own.QPs, own.Size, maxAnswered, c.adopt)
+	}
+	if *c, err = own.withDefaults(dev); err != nil {
+		return err
+	}
+	mine := c.params()
+	if err := mine.differs(theirs, interop.Server); err != nil {
+		return err
+	}
+	return ctl.Write(ctx, step, mine.append(nil))
 }
 
 // leftEarly adds what may be behind a server that closes the connection without

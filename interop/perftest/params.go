@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -53,6 +54,16 @@ func (c *Config) params() params {
 		}
 	}
 	return p
+}
+
+// config makes the configuration of a side that runs what the parameters say.
+// Numbers beyond every limit stay beyond it.
+func (p params) config() Config {
+	return Config{
+		Test: p.test, Service: p.service, Atomic: p.atomic, QPs: int(min(p.qps, math.MaxInt32)),
+		Size: int(min(p.size, math.MaxInt32)), Iterations: int(min(p.iterations, math.MaxInt32)), Duration: time.Duration(min(p.duration, math.MaxInt64)),
+		Bidirectional: p.flags&flagBidirectional != 0, AllSizes: p.flags&flagAllSizes != 0, Endless: p.flags&flagEndless != 0,
+	}
 }
 
 func (p params) append(b []byte) []byte {

@@ -145,7 +145,7 @@ const acceptPause = 50 * time.Millisecond
 func accept(ctx context.Context, ln net.Listener, arrivals chan<- arrival) {
 	for {
 		conn, err := ln.Accept()
-		if shortage(err) {
+		if Shortage(err) {
 			select {
 			case <-time.After(acceptPause):
 				continue
@@ -167,9 +167,9 @@ func accept(ctx context.Context, ln net.Listener, arrivals chan<- arrival) {
 	}
 }
 
-// shortage reports whether a failure of accept passes by itself: too many open
+// Shortage reports whether a failure of accept passes by itself: too many open
 // files, too little memory, or a client that left before it was accepted.
-func shortage(err error) bool {
+func Shortage(err error) bool {
 	for _, e := range []syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.ECONNABORTED} {
 		if errors.Is(err, e) {
 			return true
@@ -184,6 +184,10 @@ const refusal = "rocev2: "
 
 // maxRefusal is the longest refusal, end of line included.
 const maxRefusal = 512
+
+// Refuse closes the connection and tells the client why. It waits a moment for
+// the client to read that.
+func (c *Conn) Refuse(why error) { c.refuse(why, true) }
 
 // refuse closes the connection and tells the client why, if there is time.
 func (c *Conn) refuse(why error, tell bool) {

@@ -94,6 +94,27 @@ func Whole(err error, b []byte, head int, want string) error {
 	return err
 }
 
+// Peek waits for the first n bytes of the next item, which may take long. They
+// stay for the next Read. If the connection ends before, the error wraps
+// interop.ErrPeerClosed.
+func (c *Conn) Peek(ctx context.Context, step string, n int) ([]byte, error) {
+	defer c.arm(ctx, false)()
+	b, err := c.r.Peek(n)
+	if err != nil {
+		return nil, &interop.ProtocolError{Step: step, Got: b, Want: fmt.Sprintf("%d bytes", n), Err: c.cause(ctx, err)}
+	}
+	return b, nil
+}
+
+// More reports whether the peer sends more within a time, without being
+// answered.
+func (c *Conn) More(ctx context.Context, within time.Duration) bool {
+	defer c.arm(ctx, false)()
+	c.c.SetReadDeadline(time.Now().Add(within))
+	_, err := c.r.Peek(1)
+	return err == nil
+}
+
 // Exchange sends mine and receives theirs, the client first.
 func (c *Conn) Exchange(ctx context.Context, step string, mine, theirs []byte) error {
 	return c.exchange(ctx, step, mine, theirs, true)
