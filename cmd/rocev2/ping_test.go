@@ -51,11 +51,11 @@ func answering(t *testing.T) string {
 				continue
 			}
 			if ah, err := pd.AHFromWC(wc[0], mr.Bytes()); err == nil {
+				qp.PostRecv(recv) // the next request follows the answer
 				rep := mad.SIDRREP{RequestID: req.RequestID, Status: 1, ServiceID: req.ServiceID}
 				qp.PostSend(verbs.SendWR{Opcode: verbs.OpSend, Inline: rep.AppendTo(nil), AH: ah, RemoteQPN: 1})
 				ah.Close()
 			}
-			qp.PostRecv(recv)
 		}
 	}()
 	return addr

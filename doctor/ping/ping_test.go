@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/gosoftroce/rocev2/cm"
 	"github.com/gosoftroce/rocev2/fabric"
 	"github.com/gosoftroce/rocev2/rocev2/mad"
 	"github.com/gosoftroce/rocev2/verbs"
@@ -58,15 +59,17 @@ func answerer(t *testing.T, dev *verbs.Device, answer func(mad.SIDRREQ) []mad.SI
 					t.Error(err)
 					return
 				}
-				for _, rep := range answer(req) {
+				list := answer(req)
+				// The next request follows the answer.
+				if err := qp.PostRecv(recv); err != nil {
+					return
+				}
+				for _, rep := range list {
 					if err := qp.PostSend(verbs.SendWR{ID: 2, Opcode: verbs.OpSend, Inline: rep.AppendTo(nil), AH: ah, RemoteQPN: 1}); err != nil {
 						return
 					}
 				}
 				ah.Close()
-				if err := qp.PostRecv(recv); err != nil {
-					return
-				}
 			}
 		}
 	}()
@@ -188,10 +191,34 @@ func TestOverSockets(t *testing.T) {
 	answerer(t, b, unsupported)
 	p := pinger(t, a, b)
 	defer p.Close()
-	s, err := p.Run(t.Context(), Config{Count: 20, Interval: time.Millisecond, Timeout: 30 * time.Second})
-	if err != nil || s.Received != 20 {
-		t.Errorf("%+v, %v", s, err)
+	for range 20 {
+		if r, ok, err := p.Once(t.Context(), 0, 30*time.Second); err != nil || !ok {
+			t.Fatalf("%+v, %v, %v", r, ok, err)
+		}
 	}
+}
+
+// TestOurManagerAnswers pings a device whose program has a connection manager.
+func TestOurManagerAnswers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a, b := verbstest.Devices(t)
+		l, err := cm.Listen(b, netip.AddrPortFrom(b.Addr(), 7471), cm.ListenConfig{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		p := pinger(t, a, b)
+		defer p.Close()
+		s, err := p.Run(t.Context(), Config{Count: 3, OnReply: func(r Reply) {
+			if r.Status != mad.SIDRStatus(1) {
+				t.Errorf("%+v", r)
+			}
+		}})
+		if err != nil || s.Received != 3 {
+			t.Errorf("%+v, %v", s, err)
+		}
+	})
 }
 
 func TestStatistics(t *testing.T) {
