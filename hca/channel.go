@@ -19,10 +19,14 @@ type CompChannel struct {
 	parker parker
 }
 
-// CreateCompChannel makes a completion channel.
-func (c *Context) CreateCompChannel() (*CompChannel, error) {
+// CreateCompChannel makes a completion channel. Who waits on one that is aside
+// does not receive for the device.
+func (c *Context) CreateCompChannel(aside bool) (*CompChannel, error) {
 	ch := &CompChannel{owner: c}
 	ch.parker.init(c.dev, nil)
+	if aside {
+		ch.parker.shard = nil
+	}
 	if err := c.adopt(ch, kindChannel); err != nil {
 		return nil, err
 	}

@@ -197,7 +197,7 @@ func TestCQArm(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			o := newTestOwner(t)
-			ch, _ := o.CreateCompChannel()
+			ch, _ := o.CreateCompChannel(false)
 			cq, err := o.CreateCQ(8, ch)
 			if err != nil {
 				t.Fatal(err)
@@ -227,7 +227,7 @@ func TestCQModeration(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		o := newTestOwner(t)
-		ch, _ := o.CreateCompChannel()
+		ch, _ := o.CreateCompChannel(false)
 		cq, err := o.CreateCQ(256, ch)
 		if err != nil {
 			t.Fatal(err)

@@ -18,7 +18,7 @@ import (
 func TestCompChannelIsFair(t *testing.T) {
 	t.Parallel()
 	o := newTestOwner(t)
-	ch, _ := o.CreateCompChannel()
+	ch, _ := o.CreateCompChannel(false)
 	cqs := make([]*CQ, 50)
 	number := map[*CQ]int{}
 	for i := range cqs {
@@ -76,7 +76,7 @@ func TestCompChannelIsFair(t *testing.T) {
 func TestCQStorm(t *testing.T) {
 	t.Parallel()
 	o := newTestOwner(t)
-	ch, _ := o.CreateCompChannel()
+	ch, _ := o.CreateCompChannel(false)
 	const fillers, each = 3, 3000
 	cq, err := o.CreateCQ(64, ch, WithTimestamps())
 	if err != nil {
@@ -163,7 +163,7 @@ func TestCQStorm(t *testing.T) {
 func TestCQCloseStorm(t *testing.T) {
 	t.Parallel()
 	o := newTestOwner(t)
-	ch, _ := o.CreateCompChannel()
+	ch, _ := o.CreateCompChannel(false)
 	for range 300 {
 		cq, err := o.CreateCQ(2, ch)
 		if err != nil {

@@ -39,7 +39,7 @@ func makers(t *testing.T, c *Context) [numKinds]maker {
 	return [numKinds]maker{
 		kindQP:      func() (io.Closer, error) { return c.CreateQP(qp.Config{PD: pd.Core(), SendCQ: cq, RecvCQ: cq}) },
 		kindCQ:      func() (io.Closer, error) { return c.CreateCQ(4, nil) },
-		kindChannel: func() (io.Closer, error) { return c.CreateCompChannel() },
+		kindChannel: func() (io.Closer, error) { return c.CreateCompChannel(false) },
 		kindPD:      func() (io.Closer, error) { return c.AllocPD() },
 		kindAH: func() (io.Closer, error) {
 			h := new(AH)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -149,7 +150,7 @@ func (d *Dialer) connect(ctx context.Context, h *hub, remote netip.AddrPort) (*C
 		peer, native, err = parseHello(conn.PrivateData())
 	}
 	c.greeted(peer, native)
-	c.private, c.exporter = peer.user, peer.regions
+	c.private, c.exporter = slices.Clone(peer.user), peer.regions
 	if err == nil && !native {
 		err = c.in.listen(foreignDepth - baseWindow - spare)
 	}

@@ -78,7 +78,7 @@ type buffer struct {
 func (b *buffer) bytes() []byte         { return b.mr.Bytes()[b.off : b.off+b.hub.size : b.off+b.hub.size] }
 func (b *buffer) sge(n int) verbs.SGE   { return b.mr.Slice(b.off, n) }
 func (b *buffer) part(i, n int) []byte  { return b.mr.Bytes()[b.off+i : b.off+i+n : b.off+i+n] }
-func (t *tuning) windowMax() int        { return min(max(4<<20/t.size, 8), maxWindow) }
+func (t *tuning) windowMax() int        { return min(max(4<<20/t.size, 4), maxWindow) }
 func (t *tuning) receives() int         { return max(t.windowMax(), foreignDepth) + spare }
 func (t *tuning) completions() int      { return t.depth + t.receives() + 8 }
 func (h *hub) buffer(id uint64) *buffer { return (*h.table.Load())[id] }
@@ -91,7 +91,7 @@ func newHub(dev *verbs.Device, t tuning, exports *directory) (*hub, error) {
 	if h.pd, err = dev.AllocPD(); err != nil {
 		return nil, err
 	}
-	if h.channel, err = dev.CreateCompChannel(); err != nil {
+	if h.channel, err = dev.CreateCompChannel(verbs.Aside()); err != nil {
 		h.pd.Close()
 		return nil, err
 	}

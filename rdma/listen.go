@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -337,7 +338,7 @@ func (r *Request) accept(ctx context.Context, private []byte) (*Conn, error) {
 	if ap, ok := r.RemoteAddr().(*cm.Addr); ok {
 		c.client = ap.Addr().Unmap()
 	}
-	c.private = r.hello.user
+	c.private = slices.Clone(r.hello.user)
 	c.greeted(r.hello, r.native)
 	if err := c.in.listen(c.in.firstReceives()); err != nil {
 		c.discard()

@@ -111,9 +111,25 @@ func (d *Device) CreateCQ(n int, opts ...CQOption) (*CQ, error) {
 	return cq, nil
 }
 
+// ChannelOption adjusts a completion channel.
+type ChannelOption func(*channelConfig)
+
+type channelConfig struct{ aside bool }
+
+// Aside is for the channel of a service that a program has beside its own work.
+// Who waits on a channel otherwise receives for the device, in the place of a
+// program that waits for a completion: each of its completions would then take a
+// change of goroutines. With Aside the device's own goroutine receives when no
+// program does.
+func Aside() ChannelOption { return func(c *channelConfig) { c.aside = true } }
+
 // CreateCompChannel makes a completion channel. The error wraps ErrClosed.
-func (d *Device) CreateCompChannel() (*CompChannel, error) {
-	core, err := d.owner.CreateCompChannel()
+func (d *Device) CreateCompChannel(opts ...ChannelOption) (*CompChannel, error) {
+	var c channelConfig
+	for _, o := range opts {
+		o(&c)
+	}
+	core, err := d.owner.CreateCompChannel(c.aside)
 	if err != nil {
 		return nil, fmt.Errorf("verbs: create a completion channel: %w", err)
 	}
