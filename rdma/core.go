@@ -319,6 +319,9 @@ func (c *core) fail(err error) {
 		close(c.done)
 	}
 	c.qp.Modify(&verbs.Attr{State: verbs.StateErr}, verbs.AttrState)
+	if c.link.Err() == nil {
+		go c.link.Close() // tells the peer; it has locks of its own
+	}
 	c.wakeReady()
 }
 

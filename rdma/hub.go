@@ -286,6 +286,7 @@ type scratch struct {
 	recv [1]verbs.RecvWR
 	sge  [4]verbs.SGE
 	wc   [64]verbs.WC
+	word [8]byte
 }
 
 var scratches = sync.Pool{New: func() any { return new(scratch) }}

@@ -2,11 +2,13 @@ package rdma
 
 import (
 	"context"
+	"errors"
 	"net"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/gosoftroce/rocev2/fabric"
 	"github.com/gosoftroce/rocev2/verbs"
 	"github.com/gosoftroce/rocev2/verbs/verbstest"
 )
@@ -28,8 +30,11 @@ func (w *wire) Err() error {
 }
 
 func (w *wire) Close() error {
+	gone := errors.Is(w.c.Err(), ErrPeerGone)
 	w.end(errClosed)
-	(*w.peer).link.(*wire).end(ErrPeerClosed)
+	if !gone { // else nothing reaches it
+		(*w.peer).link.(*wire).end(ErrPeerClosed)
+	}
 	return nil
 }
 
@@ -49,9 +54,10 @@ type pairConfig struct {
 
 // pairOf are two hubs whose connections reach each other.
 type pairOf struct {
-	t    testing.TB
-	cfg  pairConfig
-	a, b *hub
+	t     testing.TB
+	cfg   pairConfig
+	a, b  *hub
+	ports [2]*fabric.Port
 }
 
 func newPair(t testing.TB, cfg pairConfig) *pairOf {
@@ -62,14 +68,14 @@ func newPair(t testing.TB, cfg pairConfig) *pairOf {
 	if cfg.tune.depth == 0 {
 		cfg.tune.depth = defaultDepth
 	}
-	da, db := verbstest.Devices(t, cfg.devices)
-	p := &pairOf{t: t, cfg: cfg}
+	sa, sb := verbstest.NewPair(t, cfg.devices)
+	p := &pairOf{t: t, cfg: cfg, ports: [2]*fabric.Port{sa.Port, sb.Port}}
 	d := &directory{}
 	var err error
-	if p.a, err = newHub(da, cfg.tune, nil); err != nil {
+	if p.a, err = newHub(sa.Dev, cfg.tune, nil); err != nil {
 		t.Fatal(err)
 	}
-	if p.b, err = newHub(db, cfg.tune, d); err != nil {
+	if p.b, err = newHub(sb.Dev, cfg.tune, d); err != nil {
 		t.Fatal(err)
 	}
 	d.pd = p.b.pd

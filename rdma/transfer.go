@@ -2,6 +2,7 @@ package rdma
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"sync"
 	"time"
@@ -161,10 +162,11 @@ func (c *core) staged(ctx context.Context, wr *verbs.SendWR, p []byte) error {
 func (c *core) atomic(ctx context.Context, wr *verbs.SendWR) (uint64, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var old [1]uint64
-	b := unsafe.Slice((*byte)(unsafe.Pointer(&old)), 8) // atomics have the byte order of memory
-	err := c.staged(ctx, wr, b)
-	return old[0], err
+	s := scratches.Get().(*scratch)
+	defer scratches.Put(s)
+	s.word = [8]byte{}
+	err := c.staged(ctx, wr, s.word[:])
+	return binary.NativeEndian.Uint64(s.word[:]), err // atomics have the byte order of memory
 }
 
 // regCache has memory of the program registered, because programs use the same

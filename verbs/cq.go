@@ -118,9 +118,9 @@ type channelConfig struct{ aside bool }
 
 // Aside is for the channel of a service that a program has beside its own work.
 // Who waits on a channel otherwise receives for the device, in the place of a
-// program that waits for a completion: each of its completions would then take a
-// change of goroutines. With Aside the device's own goroutine receives when no
-// program does.
+// program that waits for a completion: each of its completions would then take
+// a change of goroutines. With Aside the device's own goroutine receives when
+// no program does.
 func Aside() ChannelOption { return func(c *channelConfig) { c.aside = true } }
 
 // CreateCompChannel makes a completion channel. The error wraps ErrClosed.

@@ -1,0 +1,6 @@
+//go:build race
+
+package rdma
+
+// The race detector has pools drop what is put into them.
+func init() { underRace = true }
