@@ -64,7 +64,7 @@ func TestFlood(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newFlood(t, &forger{rand.New(rand.NewPCG(7, 7)), c.from}, c.again)
-			f.run(4 * time.Second)
+			f.run(2 * time.Second)
 		})
 	}
 }

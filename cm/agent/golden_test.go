@@ -196,3 +196,17 @@ func first[M mad.Message](all []mad.Message) M {
 	}
 	panic("the capture has no such message")
 }
+
+// An answer has the traffic class of what it answers, but not the mark that the
+// network has put on that (RFC 3168).
+func TestTrafficClassOfAnswers(t *testing.T) {
+	t.Parallel()
+	a := newTestAgent(1, Config{})
+	dreq := mad.DREQ{LocalID: 1, RemoteID: 2}
+	a.Receive(1, Path{Local: serverAddr, Remote: clientAddr, TrafficClass: 0x6b, HopLimit: 3, FlowLabel: 7}, dreq.AppendTo(nil))
+	var b [mad.Len]byte
+	path, ok := a.Send(b[:])
+	if want := (Path{serverAddr, clientAddr, 0x68, 64, 7}); !ok || path != want {
+		t.Errorf("the answer goes by %+v, want %+v", path, want)
+	}
+}

@@ -40,6 +40,9 @@ func consistent(a *Agent) error {
 		if (c.setup != nil) != half {
 			return fmt.Errorf("in state %v it is half open: %v", c.state, c.setup != nil)
 		}
+		if c.learned && c.state == StateTimewait {
+			return fmt.Errorf("the queue pair of a peer is in use in timewait")
+		}
 		timers += count(c.timer != 0)
 		indexed += count(c.indexed)
 		learned += count(c.learned)
