@@ -29,7 +29,13 @@ func (h Hex) MarshalJSON() ([]byte, error) { return fmt.Appendf(nil, `"0x%016x"`
 // fields collects them.
 type fields []Field
 
-func (f *fields) add(name string, v any) { *f = append(*f, Field{name, v}) }
+// add adds a field. Bytes are copied: those of the packet do not last.
+func (f *fields) add(name string, v any) {
+	if b, ok := v.([]byte); ok {
+		v = bytes.Clone(b)
+	}
+	*f = append(*f, Field{name, v})
+}
 
 // number adds an integer.
 func (f *fields) number(name string, v uint64) { f.add(name, v) }

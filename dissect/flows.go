@@ -135,7 +135,7 @@ func (f *Flows) on(p *Packet, e end) {
 	if p.info != nil && p.info.Role == rocev2.RoleResponse {
 		p.Index = 1 - e.from
 	}
-	c.Last = p.Offset
+	c.First, c.Last = min(c.First, p.Offset), max(c.Last, p.Offset)
 	c.ports[e.from] = p.SrcPort
 	c.seen[e.from] = true
 	if p.IP.ECN() == 3 {

@@ -277,6 +277,7 @@ func TestBadICRCIsNotAnalysed(t *testing.T) {
 func request(id mad.CommID) *mad.REQ {
 	return &mad.REQ{
 		LocalID: id, ServiceID: mad.PortSpaceTCP.Service(7471), LocalQPN: qpA, StartingPSN: 900, PathMTU: 3,
+		Primary: mad.Path{LocalGID: hostA, RemoteGID: hostB},
 		Private: (&mad.IPHeader{SourcePort: 1234, Source: hostA, Destination: hostB}).AppendTo(nil),
 	}
 }
@@ -335,5 +336,25 @@ func TestCongestion(t *testing.T) {
 	_, flows := c.run(t)
 	if conn := only(t, flows); conn.CNPs != 1 {
 		t.Errorf("%d CNPs, want 1", conn.CNPs)
+	}
+}
+
+// The clock of the host that captured may be set back: no time is negative.
+func TestTimeRunsBackward(t *testing.T) {
+	t.Parallel()
+	c := &traffic{at: time.Hour}
+	c.request(rocev2.RCSendOnly, 1, 16)
+	c.wait(-time.Minute)
+	c.request(rocev2.RCSendOnly, 1, 16)
+	c.request(rocev2.RCSendOnly, 2, 16)
+	c.wait(-time.Minute)
+	c.ack(2)
+	got, flows := c.run(t)
+	conn := only(t, flows)
+	if got[1].Since != 0 || got[3].RTT != 0 || got[3].Completes.Count != 2 || conn.Last < conn.First {
+		t.Errorf("since %v, round trip %v, from %v to %v", got[1].Since, got[3].RTT, conn.First, conn.Last)
+	}
+	if m := got[3].Completes.Last; m.Completed < m.Started {
+		t.Errorf("completed %v before it started", m.Started-m.Completed)
 	}
 }

@@ -195,7 +195,7 @@ func (s *Side) again(c *Connection, p *Packet, f *Flows) {
 		return
 	}
 	slot.flags |= slotAgain
-	p.Since = p.Offset - slot.at
+	p.Since = max(0, p.Offset-slot.at) // the clock of a capture may be set back
 }
 
 // assign finds the message of a new request; it takes n PSNs.

@@ -158,7 +158,7 @@ func (s *Side) finish(p *Packet, m *Message) {
 	if m.Done {
 		return
 	}
-	m.Done, m.Completed = true, p.Offset
+	m.Done, m.Completed = true, max(m.Started, p.Offset)
 	s.Completed++
 	p.Completes.Count++
 	p.Completes.Last = *m

@@ -33,9 +33,9 @@ type OpcodeStats struct {
 // Add counts a packet.
 func (s *Stats) Add(p *Packet) {
 	if !s.first {
-		s.first, s.First = true, p.Offset
+		s.first, s.First, s.Last = true, p.Offset, p.Offset
 	}
-	s.Last = p.Offset
+	s.First, s.Last = min(s.First, p.Offset), max(s.Last, p.Offset)
 	s.Packets++
 	s.Bytes += uint64(p.Length)
 	switch p.ICRC {

@@ -3,6 +3,7 @@ package dissect_test
 import (
 	"bytes"
 	"encoding/hex"
+	"errors"
 	"flag"
 	"fmt"
 	"net/netip"
@@ -15,6 +16,8 @@ import (
 
 	"github.com/gosoftroce/rocev2/dissect"
 	"github.com/gosoftroce/rocev2/internal/captures"
+	"github.com/gosoftroce/rocev2/rocev2"
+	"github.com/gosoftroce/rocev2/rocev2/mad"
 )
 
 var update = flag.Bool("update", false, "write testdata/tshark anew, with the tshark that is installed")
@@ -210,6 +213,9 @@ func agree(t *testing.T, want table, got []map[string]any) {
 			}
 		}
 		for name := range got[i] {
+			if name == "infiniband.invariant.crc" && got[i]["infiniband.bth.opcode"] == uint64(rocev2.CNP) {
+				continue // tshark 4.0 takes it for reserved bytes
+			}
 			if slices.Contains(tsharkFields, name) && !seen[name] {
 				t.Errorf("frame %d: tshark has no %s", i+1, name)
 			}
@@ -247,6 +253,32 @@ func TestFieldsAgreeWithTsharkInstalled(t *testing.T) {
 	for _, name := range goldenCaptures(t) {
 		agree(t, runTshark(t, name), fieldsOf(t, name))
 	}
+}
+
+// What the golden captures do not have: NAKs, CNPs, IPv6 with VLAN, requests for
+// atomics and refusals of connection management.
+func TestOtherFieldsAgreeWithTshark(t *testing.T) {
+	t.Parallel()
+	c := scenario()
+	c.mad(hostA, hostB, &mad.REJ{LocalID: 3, RemoteID: 9, Message: mad.StageREP, Reason: mad.ReasonConsumer, ARI: []byte{1, 2}})
+	p := rocev2.Packet{BTH: rocev2.BTH{Opcode: rocev2.RCSendLastInv, PKey: 0x7fff, DestQPN: 5, PSN: 6, Solicited: true, AckReq: true, MigReq: true}, Payload: []byte("12345")}
+	ip := datagram(six1, six2, 0, seal(six1, six2, 0, &p))
+	c.add(dissect.LinkEthernet, slices.Concat(make([]byte, 12), []byte{0x81, 0, 0x20, 100, 0x86, 0xdd}, ip))
+	file := filepath.Join(t.TempDir(), "all.pcapng")
+	f, err := os.Create(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := dissect.NewWriter(f)
+	for i := range c.frames {
+		if err := w.Write(&c.frames[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(w.Flush(), f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	agree(t, runTshark(t, file), fieldsOf(t, file))
 }
 
 // The comparison notices what is wrong.
