@@ -13,7 +13,8 @@ import (
 
 // Field is a field of a packet. Its name is tshark's, if tshark has the field,
 // and begins with "rocev2." if it is from the analysis. Its value is a uint64,
-// a Hex, a bool, a float64, a string, a netip.Addr or a []byte.
+// a Hex, a bool, a float64, a string, a netip.Addr or a []byte. It stays valid
+// when its packet does not.
 type Field struct {
 	Name  string
 	Value any

@@ -255,8 +255,8 @@ func TestFieldsAgreeWithTsharkInstalled(t *testing.T) {
 	}
 }
 
-// What the golden captures do not have: NAKs, CNPs, IPv6 with VLAN, requests for
-// atomics and refusals of connection management.
+// What the golden captures do not have: NAKs, CNPs, IPv6 with VLAN, requests
+// for atomics and refusals of connection management.
 func TestOtherFieldsAgreeWithTshark(t *testing.T) {
 	t.Parallel()
 	c := scenario()
