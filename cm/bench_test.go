@@ -112,16 +112,8 @@ func serveOne(ctx context.Context, l *cm.Listener, pd *verbs.PD, cq *verbs.CQ, m
 		q.Close()
 		return
 	}
-	context.AfterFunc(ended{c}, func() { q.Close() })
+	c.AfterEnd(func() { q.Close() })
 }
-
-// ended is a context that is done with a connection.
-type ended struct{ c *cm.Conn }
-
-func (e ended) Deadline() (time.Time, bool) { return time.Time{}, false }
-func (e ended) Done() <-chan struct{}       { return e.c.Done() }
-func (e ended) Err() error                  { return e.c.Err() }
-func (e ended) Value(any) any               { return nil }
 
 func answerAll(ctx context.Context, dev *verbs.Device, cq *verbs.CQ, mr *verbs.MR) {
 	for wc, err := range cq.Completions(ctx) {
@@ -136,6 +128,12 @@ func answerAll(ctx context.Context, dev *verbs.Device, cq *verbs.CQ, mr *verbs.M
 
 // startServer starts the process of a server.
 func startServer(b *testing.B, mode string) netip.AddrPort {
+	b.Helper()
+	_, addr := startProcess(b, mode)
+	return addr
+}
+
+func startProcess(b *testing.B, mode string) (*exec.Cmd, netip.AddrPort) {
 	b.Helper()
 	cmd := exec.Command(os.Args[0], os.Args[1:]...)
 	cmd.Env = append(os.Environ(), serverEnv+"="+mode)
@@ -153,7 +151,7 @@ func startServer(b *testing.B, mode string) netip.AddrPort {
 	must(b, err)
 	addr, err := netip.ParseAddrPort(strings.TrimSpace(line))
 	must(b, err)
-	return addr
+	return cmd, addr
 }
 
 // benchClient is a client's device with one of everything.
@@ -244,4 +242,71 @@ func rawRoundTrip(b *testing.B) time.Duration {
 		must(b, err)
 	}
 	return time.Since(start) / rounds
+}
+
+// BenchmarkDialUnderFlood is Dial while another address sends 50,000 forged
+// REQs a second to the same listener.
+func BenchmarkDialUnderFlood(b *testing.B) {
+	_, pd, cq, _ := benchClient(b)
+	addr := startServer(b, "accept")
+	attacker := &host{t: b}
+	attacker.dev, attacker.pd, attacker.cq, attacker.mr = benchClient(b)
+	attacker.mr.Close()
+	var err error
+	attacker.mr, err = attacker.pd.RegisterMemory(make([]byte, 1<<16), verbs.LocalWrite)
+	must(b, err)
+	f := newFlooder(attacker, addr, 1)
+	ctx, cancel := context.WithCancel(b.Context())
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		tick := time.NewTicker(time.Millisecond)
+		defer tick.Stop()
+		for ctx.Err() == nil {
+			f.burst(50)
+			<-tick.C
+		}
+	}()
+	var longest time.Duration
+	start := time.Now()
+	for b.Loop() {
+		q, err := pd.CreateQP(small(cq))
+		must(b, err)
+		begin := time.Now()
+		c, err := cm.Dial(b.Context(), q, addr, cm.DialConfig{})
+		must(b, err)
+		longest = max(longest, time.Since(begin))
+		must(b, c.Close())
+		must(b, q.Close())
+	}
+	took := time.Since(start)
+	cancel()
+	<-stopped
+	b.ReportMetric(float64(longest.Milliseconds()), "longest-ms")
+	b.ReportMetric(float64(f.sent)/took.Seconds(), "forged/s")
+}
+
+// BenchmarkIdle opens 10,000 connections and says what they take in the
+// processes of both sides together.
+func BenchmarkIdle(b *testing.B) {
+	const connections = 10000
+	for b.Loop() {
+		_, pd, cq, _ := benchClient(b)
+		cmd, addr := startProcess(b, "accept")
+		before := resident(b, os.Getpid()) + resident(b, cmd.Process.Pid)
+		for range connections {
+			q, err := pd.CreateQP(small(cq))
+			must(b, err)
+			_, err = cm.Dial(b.Context(), q, addr, cm.DialConfig{})
+			must(b, err)
+		}
+		used := processorTime(b, cmd.Process.Pid) + processorTime(b, os.Getpid())
+		const idle = 3 * time.Second
+		<-time.After(idle) // a measurement, no test
+		used = processorTime(b, cmd.Process.Pid) + processorTime(b, os.Getpid()) - used
+		after := resident(b, os.Getpid()) + resident(b, cmd.Process.Pid)
+		b.ReportMetric(float64(after)/1e6, "MB")
+		b.ReportMetric(float64(after-before)/connections/2, "B/side")
+		b.ReportMetric(100*used.Seconds()/idle.Seconds(), "%core")
+	}
 }

@@ -29,6 +29,7 @@ type Conn struct {
 	// Guarded by the lock of m:
 	waiter *waiter       // of Dial, and of Disconnect
 	done   chan struct{} // made by the first Done; closed at the end
+	after  func()        // of AfterEnd
 	ending bool          // err is set, and the queue pair goes to ERR
 	ended  bool          // all is done
 	err    error
@@ -91,6 +92,20 @@ func (c *Conn) Done() <-chan struct{} {
 		}
 	}
 	return c.done
+}
+
+// AfterEnd has f called, on a goroutine of its own, when the connection has
+// ended, as by a goroutine that waits for Done: but until then there is none.
+// It is called once, and replaces the f of an earlier call. It suits servers of
+// thousands of idle connections, which close their queue pairs so.
+func (c *Conn) AfterEnd(f func()) {
+	c.m.lock()
+	defer c.m.unlock()
+	if c.ended {
+		go f()
+		return
+	}
+	c.after = f
 }
 
 // Err returns why the connection has ended: ErrDisconnected, ErrUnreachable, a
@@ -177,6 +192,10 @@ func (c *Conn) conclude() {
 	}
 	if c.done != nil {
 		close(c.done)
+	}
+	if c.after != nil {
+		go c.after()
+		c.after = nil
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"runtime"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -259,7 +260,7 @@ func TestDeviceCloses(t *testing.T) {
 		if err := client.context().Err(); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(0)
+		runtime.Gosched()
 	}
 	client.dev.Close()
 	for range 2 {
