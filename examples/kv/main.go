@@ -18,8 +18,8 @@ import (
 	"github.com/gosoftroce/rocev2/rdma"
 )
 
-// A slot has a version, which is odd while somebody writes, and then a key and a
-// value, each behind its length.
+// A slot has a version, which is odd while somebody writes, and then a key and
+// a value, each behind its length.
 const (
 	slotSize = 256
 	slots    = 1 << 16
