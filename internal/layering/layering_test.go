@@ -69,7 +69,7 @@ var layers = map[string][]string{
 
 	// Programs import verbs, and a kind of link where they want another
 	// one. What is below verbs (ib, memreg, qp, hca) is not theirs.
-	"interop/...": {"verbs", "cm", "interop/..."},
+	"interop/...": {"verbs", "cm", "rdmanet", "interop/..."},
 	"cmd/...":     {"verbs", "transport/...", "rocev2/mad", "dissect", "interop/...", "doctor/...", "rdma", "server/...", "cmd/..."},
 
 	// What stops people, and the tools that show it.

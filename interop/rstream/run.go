@@ -1,0 +1,193 @@
+package rstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/gosoftroce/rocev2/cm"
+	"github.com/gosoftroce/rocev2/interop"
+	"github.com/gosoftroce/rocev2/interop/internal/stream"
+	"github.com/gosoftroce/rocev2/verbs"
+)
+
+// ErrMismatch is wrapped by the error of a side that has received other bytes
+// than were to come.
+var ErrMismatch = errors.New("data mismatch")
+
+// Run runs the tests with a server, over dev.
+func Run(ctx context.Context, dev *verbs.Device, server netip.AddrPort, c Config) ([]Result, error) {
+	if err := c.Check(); err != nil {
+		return nil, err
+	}
+	var all []Result
+	for i, tests := range c.series() {
+		conn, err := stream.Dial(ctx, dev, server, c.options(i), c.IdleTimeout)
+		if err == nil {
+			var results []Result
+			results, err = newSide(conn, &c, interop.Client).run(tests, func(r Result) { c.tell(server.Addr().String(), r) })
+			all = append(all, results...)
+			if closeErr := conn.Close(); err == nil {
+				err = closeErr
+			}
+		}
+		if err != nil {
+			return all, fmt.Errorf("rstream: %w", interop.Cause(ctx, err))
+		}
+	}
+	return all, nil
+}
+
+// Serve serves Config.Clients clients on a port of dev, or all until ctx ends.
+func Serve(ctx context.Context, dev *verbs.Device, at netip.AddrPort, c Config) error {
+	if err := c.Check(); err != nil {
+		return err
+	}
+	s := &server{cfg: c, series: c.series(), next: map[netip.Addr]int{}}
+	srv := stream.Server{
+		Options: c.options(1), Idle: c.IdleTimeout, Clients: c.Clients, Serve: s.serve,
+		Failed: func(from net.Addr, err error) {
+			if c.OnFailed != nil {
+				c.OnFailed(from.String(), err)
+			}
+		},
+	}
+	if err := srv.Run(ctx, dev, at); err != nil {
+		return fmt.Errorf("rstream: %w", err)
+	}
+	return nil
+}
+
+func (c *Config) tell(from string, r Result) {
+	if c.OnResult != nil {
+		c.OnResult(from, r)
+	}
+}
+
+// server knows which clients have had their first series.
+type server struct {
+	cfg    Config
+	series [][]Test
+
+	mu   sync.Mutex
+	next map[netip.Addr]int
+}
+
+// maxRemembered is of how many clients it is known.
+const maxRemembered = 1024
+
+func (s *server) serve(_ context.Context, conn *stream.Conn) (done bool, err error) {
+	from := conn.RemoteAddr().(*cm.Addr).Addr()
+	s.mu.Lock()
+	series := s.next[from]
+	delete(s.next, from)
+	s.mu.Unlock()
+	_, err = newSide(conn, &s.cfg, interop.Server).run(s.series[series], func(r Result) { s.cfg.tell(from.String(), r) })
+	if err != nil {
+		return false, err
+	}
+	if series++; series == len(s.series) {
+		return true, nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.next) < maxRemembered {
+		s.next[from] = series
+	}
+	return false, nil
+}
+
+// side is one end of a connection.
+type side struct {
+	conn     *stream.Conn
+	role     interop.Role
+	verify   bool
+	buf      []byte
+	out, in  byte // the next of the pattern, each way
+	received uint64
+}
+
+func newSide(conn *stream.Conn, c *Config, role interop.Role) *side {
+	return &side{conn: conn, role: role, verify: c.Verify}
+}
+
+// run makes the tests.
+func (s *side) run(tests []Test, tell func(Result)) ([]Result, error) {
+	var results []Result
+	for _, t := range tests {
+		s.buf = make([]byte, max(t.Size, syncLen))
+		r, err := s.test(t)
+		if err != nil {
+			return results, fmt.Errorf("%s: %w", t.Name, err)
+		}
+		results = append(results, r)
+		tell(r)
+	}
+	return results, nil
+}
+
+// syncLen is how many bytes go each way before a test.
+const syncLen = 16
+
+func (s *side) test(t Test) (Result, error) {
+	if err := s.exchange(1, syncLen); err != nil {
+		return Result{}, fmt.Errorf("before the test: %w", err)
+	}
+	begin := time.Now()
+	for range t.Iterations {
+		if err := s.exchange(t.Count, t.Size); err != nil {
+			return Result{}, err
+		}
+	}
+	return Result{t, time.Since(begin)}, nil
+}
+
+// exchange has the client send count transfers, and then the server.
+func (s *side) exchange(count, size int) error {
+	steps := []func([]byte) error{s.receive, s.send}
+	if s.role == interop.Client {
+		steps[0], steps[1] = s.send, s.receive
+	}
+	for _, step := range steps {
+		for range count {
+			if err := step(s.buf[:size]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (s *side) send(p []byte) error {
+	if s.verify {
+		for i := range p {
+			p[i] = s.out
+			s.out++
+		}
+	}
+	_, err := s.conn.Write(p)
+	return err
+}
+
+func (s *side) receive(p []byte) error {
+	n, err := io.ReadFull(s.conn, p)
+	s.received += uint64(n)
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return fmt.Errorf("%w after %d bytes, %d were still to come: start both sides with the same flags", interop.ErrDisconnected, s.received, len(p)-n)
+	}
+	if err != nil || !s.verify {
+		return err
+	}
+	for i, b := range p {
+		if b != s.in {
+			return fmt.Errorf("%w: byte %d is 0x%02x, expected 0x%02x: give -T v to both sides", ErrMismatch, s.received-uint64(len(p)-i), b, s.in)
+		}
+		s.in++
+	}
+	return nil
+}
