@@ -37,6 +37,7 @@ type manager struct {
 	listeners map[mad.ServiceID]sink
 	timer     *time.Timer
 	timerAt   clock.Time // when it goes off; 0: it is not set
+	refused   uint64     // requests that only this package found wrong
 	nudge     bool       // a waiter has its event
 	closed    bool
 	forget    func() // of the device's BeforeClose

@@ -42,6 +42,7 @@ func (m *manager) release(id agent.ID) {
 
 // refuse rejects a request that is never seen by the program, locked.
 func (m *manager) refuse(e *agent.Event, reason Reason) {
+	m.refused++
 	if e.Kind == agent.EventSIDRRequest {
 		_ = m.agent.Answer(m.now(), e.ID, &mad.SIDRREP{Status: mad.SIDRRejected})
 	} else {
