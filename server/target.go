@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -10,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gosoftroce/rocev2/cm"
 	"github.com/gosoftroce/rocev2/server/config"
 	"github.com/gosoftroce/rocev2/verbs"
 )
@@ -24,7 +24,17 @@ type Target struct {
 
 	// Serve answers clients, for ever and many at the same time, until ctx
 	// ends. It returns nil then, and what is wrong where it cannot serve.
+	// It is nil for a target of the connection manager.
 	Serve func(ctx context.Context, h *Host) error
+
+	// Request serves one client of the connection manager, and says in
+	// words what came of it. It answers the request in any case.
+	Request func(ctx context.Context, h *Host, r *cm.Request) (result string, err error)
+
+	// Fits reports whether a request is as the clients of this target make
+	// it, where others share the port. nil stands for all requests that do
+	// not fit another one.
+	Fits func(r *cm.Request) bool
 }
 
 // Host is what a target runs on: one device, and the records of its clients.
@@ -138,30 +148,50 @@ func wanted(c *config.Targets, t *Target) int {
 // target that cannot serve is told of, and the others go on.
 func (s *Server) startTargets(ctx context.Context, list []Target) {
 	for _, d := range s.devices {
+		boards := map[string]*switchboard{}
 		for i := range list {
 			t := &list[i]
 			port := wanted(&s.cfg.Targets, t)
 			if port == 0 {
 				continue
 			}
-			st := &targetState{Name: t.Name, Tools: t.Tools, Device: d.addr(), Port: port, Space: t.Space, State: "starting"}
+			st := &targetState{Name: t.Name, Tools: t.Tools, Device: d.addr(), Port: max(port, 0), Space: t.Space, State: "starting"}
 			s.targets.list = append(s.targets.list, st)
-			s.targets.wg.Go(func() { s.runTarget(ctx, d, t, st) })
+			h := s.hostOf(d, t, st)
+			if t.Request == nil {
+				s.targets.wg.Go(func() { s.targetEnded(ctx, d, t.Name, st, t.Serve(ctx, h)) })
+				continue
+			}
+			key := fmt.Sprint(t.Space, port)
+			b := boards[key]
+			if b == nil {
+				b = &switchboard{d: d, port: port, space: t.Space}
+				boards[key] = b
+			}
+			b.targets, b.hosts, b.states = append(b.targets, t), append(b.hosts, h), append(b.states, st)
+		}
+		for _, b := range boards {
+			s.targets.wg.Go(func() { s.runSwitchboard(ctx, b) })
 		}
 	}
 }
 
-func (s *Server) runTarget(ctx context.Context, d *device, t *Target, st *targetState) {
-	h := &Host{Device: d.dev, Port: st.Port, Log: s.log.With("target", t.Name, "device", d.addr()), Config: s.cfg.Targets, name: t.Name, s: s}
-	h.OnReady = func() { s.targets.set(st, "serving", nil) }
-	err := t.Serve(ctx, h)
-	if err == nil || ctx.Err() != nil && (errors.Is(err, ctx.Err()) || errors.Is(err, net.ErrClosed)) {
+func (s *Server) hostOf(d *device, t *Target, st *targetState) *Host {
+	return &Host{
+		Device: d.dev, Port: st.Port, Log: s.log.With("target", t.Name, "device", d.addr()), Config: s.cfg.Targets,
+		OnReady: func() { s.targets.set(st, "serving", nil) }, name: t.Name, s: s,
+	}
+}
+
+// targetEnded records that a target serves no more, and why.
+func (s *Server) targetEnded(ctx context.Context, d *device, name string, st *targetState, err error) {
+	if endedBy(ctx, err) {
 		s.targets.set(st, "stopped", nil)
 		return
 	}
 	s.targets.set(st, "failed", err)
 	s.problem(Problem{
-		Device: d.addr(), Source: t.Name, What: err.Error(), Meaning: fmt.Sprintf("clients of %s are not answered", t.Name),
+		Device: d.addr(), Source: name, What: err.Error(), Meaning: fmt.Sprintf("clients of %s are not answered", name),
 		Remedy: "end what has the port, or give the target another one (targets.ports), and restart the daemon",
 	})
 }

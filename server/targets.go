@@ -1,4 +1,152 @@
 package server
 
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/gosoftroce/rocev2/cm"
+	"github.com/gosoftroce/rocev2/interop/cmatose"
+	"github.com/gosoftroce/rocev2/interop/mckey"
+	"github.com/gosoftroce/rocev2/interop/rdmaclient"
+	"github.com/gosoftroce/rocev2/interop/rping"
+	"github.com/gosoftroce/rocev2/interop/udaddy"
+	"github.com/gosoftroce/rocev2/verbs"
+)
+
+// Port spaces, as they are shown.
+const (
+	spaceTCP     = "TCP"      // a port of TCP itself
+	spaceRDMATCP = "RDMA TCP" // of the connection manager
+	spaceRDMAUDP = "RDMA UDP"
+	spaceGroup   = "group"
+)
+
 // Targets returns all targets that there are.
-func Targets() []Target { return nil }
+func Targets() []Target {
+	return []Target{
+		{Name: "rping", Tools: []string{"rping"}, Port: rping.DefaultPort, Space: spaceRDMATCP, Request: serveRping},
+		{Name: "ucmatose", Tools: []string{"ucmatose"}, Port: cmatose.DefaultPort, Space: spaceRDMATCP, Fits: likeUcmatose, Request: serveUcmatose},
+		{Name: "rdma_server", Tools: []string{"rdma_client"}, Port: rdmaclient.DefaultPort, Space: spaceRDMATCP, Fits: likeRDMAClient, Request: serveRDMAClient},
+		{Name: "udaddy", Tools: []string{"udaddy"}, Port: udaddy.DefaultPort, Space: spaceRDMAUDP, Request: serveUdaddy},
+		{Name: "mckey", Tools: []string{"mckey"}, Port: anyPort, Space: spaceGroup, Serve: serveMckey},
+	}
+}
+
+// anyPort stands for a target that has no port; 0 would turn it off.
+const anyPort = -1
+
+// idle ends a client that does nothing for so long.
+const idle = time.Minute
+
+// What tells apart the clients that share a port: the originals ask for
+// different connections. The private data says nothing: three send none, and
+// that of rsockets has a version first.
+
+// likeRsocket: 40 bytes, of which the first is the version 1, and the receive
+// queue has room.
+func likeRsocket(r *cm.Request) bool {
+	b := r.PrivateData()
+	return len(b) >= 40 && b[0] == 1 && (b[2] != 0 || b[3] != 0)
+}
+
+func plain(r *cm.Request) bool {
+	return !likeRsocket(r) && len(bytes.TrimRight(r.PrivateData(), "\x00")) == 0
+}
+
+// likeUcmatose: one READ each way, 5 retries.
+func likeUcmatose(r *cm.Request) bool {
+	p := r.Params()
+	return plain(r) && p.ResponderResources <= 1 && p.InitiatorDepth <= 1 && p.RetryCount == 5
+}
+
+// likeRDMAClient: as many READs as the library can have, 7 retries.
+func likeRDMAClient(r *cm.Request) bool {
+	p := r.Params()
+	return plain(r) && p.RetryCount == 7 && (p.ResponderResources > 1 || p.InitiatorDepth > 1)
+}
+
+func serveRping(ctx context.Context, h *Host, r *cm.Request) (string, error) {
+	res, err := rping.Handle(ctx, r, rping.Config{IdleTimeout: idle})
+	return fmt.Sprintf("%d pings, %d bytes in %v", res.Pings, res.Bytes, round(res.Elapsed)), err
+}
+
+func serveUcmatose(ctx context.Context, h *Host, r *cm.Request) (string, error) {
+	res, err := cmatose.Handle(ctx, r, cmatose.Config{IdleTimeout: idle})
+	return fmt.Sprintf("%d messages sent, %d received in %v", res.Sent, res.Received, round(res.Elapsed)), err
+}
+
+func serveRDMAClient(ctx context.Context, h *Host, r *cm.Request) (string, error) {
+	res, err := rdmaclient.Handle(ctx, r, rdmaclient.Config{IdleTimeout: idle})
+	return fmt.Sprintf("%d messages sent, %d received in %v", res.Sent, res.Received, round(res.Elapsed)), err
+}
+
+func serveUdaddy(ctx context.Context, h *Host, r *cm.Request) (string, error) {
+	res, err := udaddy.Handle(ctx, r, udaddy.Config{})
+	return fmt.Sprintf("%d datagrams sent, %d received in %v", res.Sent, res.Received, round(res.Elapsed)), err
+}
+
+// round leaves three digits or so.
+func round(d time.Duration) time.Duration {
+	for unit := time.Second; unit > time.Nanosecond; unit /= 10 {
+		if d >= unit {
+			return d.Round(unit / 100)
+		}
+	}
+	return d
+}
+
+// groupAddr is a multicast group as the peer of a record: a receiver does not
+// learn who sends.
+type groupAddr struct {
+	group  netip.Addr
+	sender verbs.QPN
+}
+
+func (groupAddr) Network() string  { return "udp" }
+func (g groupAddr) String() string { return fmt.Sprintf("group %v, sender QP %v", g.group, g.sender) }
+
+// serveMckey is a member of the groups of the configuration, and records what
+// is sent there.
+func serveMckey(ctx context.Context, h *Host) error {
+	var groups []netip.Addr
+	for _, g := range h.Config.Groups {
+		a, err := netip.ParseAddr(g)
+		if err != nil {
+			return err
+		}
+		if a.Is4() == h.Device.Addr().Is4() {
+			groups = append(groups, a)
+		}
+	}
+	h.OnReady()
+	done := make(chan error, len(groups))
+	for _, g := range groups {
+		go func() { done <- h.listenToGroup(ctx, g) }()
+	}
+	<-ctx.Done()
+	for range groups {
+		if err := <-done; err != nil && ctx.Err() == nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (h *Host) listenToGroup(ctx context.Context, group netip.Addr) error {
+	for {
+		res, err := mckey.Run(ctx, h.Device, mckey.Config{Group: group})
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil && res.Messages == 0 {
+			h.s.problem(Problem{Device: h.Device.Addr().String(), Source: h.name, What: fmt.Sprintf("group %v: %v", group, err)})
+			return err
+		}
+		if g, full := h.Begin(groupAddr{group, res.Sender}); full == nil {
+			g.End(fmt.Sprintf("%d datagrams, %d bytes in %v", res.Messages, res.Bytes, round(res.Elapsed)), err)
+		}
+	}
+}

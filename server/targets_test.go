@@ -1,0 +1,119 @@
+package server_test
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/gosoftroce/rocev2/cm"
+	"github.com/gosoftroce/rocev2/interop/cmatose"
+	"github.com/gosoftroce/rocev2/interop/rdmaclient"
+	"github.com/gosoftroce/rocev2/interop/rping"
+	"github.com/gosoftroce/rocev2/interop/udaddy"
+	"github.com/gosoftroce/rocev2/server"
+	"github.com/gosoftroce/rocev2/verbs"
+)
+
+// client opens a device for a client.
+func client(t testing.TB) *verbs.Device {
+	t.Helper()
+	dev, err := verbs.OpenAddr(loopback(), verbs.Config{})
+	must(t, err)
+	t.Cleanup(func() { dev.Close() })
+	return dev
+}
+
+// serving waits until all targets serve.
+func (d *daemon) serving() {
+	d.t.Helper()
+	until(d.t, "all targets serve", func() bool {
+		list, _ := d.items("targets")
+		for _, s := range list {
+			if s["state"] == "failed" {
+				d.t.Fatalf("%v", s)
+			}
+			if s["state"] != "serving" {
+				return false
+			}
+		}
+		return len(list) > 0
+	})
+}
+
+// Clients of all tools are answered at once, also those that share a port, and
+// the record says who did what.
+func TestTargets(t *testing.T) {
+	t.Parallel()
+	d := start(t, nil, server.Targets()...)
+	d.serving()
+	ctx := t.Context()
+	var wg sync.WaitGroup
+	at := func(port uint16) netip.AddrPort { return netip.AddrPortFrom(d.addr, port) }
+	for name, run := range map[string]func(*verbs.Device) error{
+		"rping": func(dev *verbs.Device) error {
+			res, err := rping.Run(ctx, dev, at(rping.DefaultPort), rping.Config{Count: 10, Validate: true})
+			if res.Pings != 10 {
+				return fmt.Errorf("%d pings, %w", res.Pings, err)
+			}
+			return err
+		},
+		"ucmatose": func(dev *verbs.Device) error {
+			_, err := cmatose.Run(ctx, dev, at(cmatose.DefaultPort), cmatose.Config{Connections: 3})
+			return err
+		},
+		"rdma_client": func(dev *verbs.Device) error {
+			_, err := rdmaclient.Run(ctx, dev, at(rdmaclient.DefaultPort), rdmaclient.Config{})
+			return err
+		},
+		"udaddy": func(dev *verbs.Device) error {
+			_, err := udaddy.Run(ctx, dev, at(udaddy.DefaultPort), udaddy.Config{})
+			return err
+		},
+	} {
+		dev := client(t)
+		for range 3 {
+			wg.Go(func() {
+				if err := run(dev); err != nil {
+					t.Errorf("%s: %v", name, err)
+				}
+			})
+		}
+	}
+	wg.Wait()
+	until(t, "all are recorded", func() bool { _, n := d.items("peers"); return n == 3+9+3+3 })
+	list, _ := d.items("peers")
+	counts := map[string]int{}
+	for _, v := range list {
+		if v["error"] != nil {
+			t.Errorf("%v", v)
+		}
+		counts[v["target"].(string)]++
+	}
+	if counts["rping"] != 3 || counts["ucmatose"] != 9 || counts["rdma_client"] != 3 || counts["udaddy"] != 3 {
+		t.Errorf("%v", counts)
+	}
+	for _, v := range list {
+		if v["target"] == "rping" && !strings.HasPrefix(v["result"].(string), "10 pings, 1280 bytes") {
+			t.Errorf("%v", v)
+		}
+	}
+}
+
+// A request that fits no tool of the port is refused and told of.
+func TestForeignRequest(t *testing.T) {
+	t.Parallel()
+	d := start(t, nil, server.Targets()...)
+	d.serving()
+	dev := client(t)
+	q := equip(t, dev, 1)[0]
+	_, err := cm.Dial(t.Context(), q, netip.AddrPortFrom(d.addr, 7471), cm.DialConfig{RetryCount: verbs.Set(uint8(3)), PrivateData: []byte("something else")})
+	if err == nil {
+		t.Fatal("it was accepted")
+	}
+	until(t, "it is told", func() bool {
+		errs, _ := d.items("errors")
+		return len(errs) == 1 && strings.Contains(errs[0]["what"].(string), "like that of none of ucmatose, rdma_client") && errs[0]["peer"] == dev.Addr().String()
+	})
+}
