@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/gosoftroce/rocev2/memreg/mapping"
 	"github.com/gosoftroce/rocev2/rdma"
 	"github.com/gosoftroce/rocev2/server/config"
 	"github.com/gosoftroce/rocev2/verbs"
@@ -171,31 +172,74 @@ func (s *Server) export(c *config.Config) error {
 	defer s.exporting.Unlock()
 	var errs []error
 	for _, e := range s.exporters {
-		errs = append(errs, e.apply(s.memory, c))
+		errs = append(errs, e.prune(c))
 	}
-	// Memory that no region is of goes, when the last device has left it.
-	for name := range s.memory {
-		if !slices.ContainsFunc(c.Regions, func(r config.Region) bool { return r.Name == name && r.File == "" }) {
+	for _, e := range s.exporters { // when all have left the memory that changes
+		errs = append(errs, e.fill(c))
+	}
+	// Memory that no region is of any more goes.
+	for name, m := range s.memory {
+		if !slices.ContainsFunc(s.exporters, func(e *exporter) bool { return e.uses(name) }) {
+			errs = append(errs, m.Close())
 			delete(s.memory, name)
 		}
 	}
 	return errors.Join(errs...)
 }
 
-func (e *exporter) apply(memory map[string][]byte, c *config.Config) error {
-	want := map[string]*config.Region{}
-	for i := range c.Regions {
-		if r := &c.Regions[i]; e.wants(r) {
-			want[r.Name] = r
+// uses reports whether a region without a file has that name.
+func (e *exporter) uses(name string) bool {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	r := e.list[name]
+	return r != nil && r.cfg.File == ""
+}
+
+// remember returns the memory of a region: the same bytes on all devices, and
+// also behind a new key. It is not of the heap, whose collector would let
+// garbage grow with it.
+func (s *Server) remember(c *config.Region) ([]byte, error) {
+	m := s.memory[c.Name]
+	if m != nil && len(m.Data()) == int(c.Size) {
+		return m.Data(), nil
+	}
+	if m != nil {
+		if slices.ContainsFunc(s.exporters, func(e *exporter) bool { return e.uses(c.Name) }) {
+			return nil, errors.New("a device has still the region of the old size")
+		}
+		delete(s.memory, c.Name)
+		if err := m.Close(); err != nil {
+			return nil, err
 		}
 	}
-	e.mu.RLock()
+	m, err := mapping.Anonymous(int(c.Size), mapping.Options{Reserve: true})
+	if err != nil {
+		return nil, err
+	}
+	s.memory[c.Name] = m
+	return m.Data(), nil
+}
+
+// wanted returns the regions that the device is to have, by name.
+func (e *exporter) wanted(c *config.Config) map[string]int {
+	want := map[string]int{}
+	for i := range c.Regions {
+		if e.wants(&c.Regions[i]) {
+			want[c.Regions[i].Name] = i
+		}
+	}
+	return want
+}
+
+// prune ends the regions that are not wanted, or not as they are.
+func (e *exporter) prune(c *config.Config) error {
+	want := e.wanted(c)
 	var gone []string
+	e.mu.RLock()
 	for name, have := range e.list {
-		if r := want[name]; r == nil || !have.cfg.Same(*r) || !have.cfg.SameAllow(*r) {
+		i, ok := want[name]
+		if !ok || !have.cfg.Same(c.Regions[i]) || !have.cfg.SameAllow(c.Regions[i]) {
 			gone = append(gone, name)
-		} else {
-			delete(want, name)
 		}
 	}
 	e.mu.RUnlock()
@@ -203,13 +247,21 @@ func (e *exporter) apply(memory map[string][]byte, c *config.Config) error {
 	for _, name := range gone {
 		errs = append(errs, e.remove(name))
 	}
-	for i := range c.Regions {
-		r := &c.Regions[i]
-		if want[r.Name] != r {
+	return errors.Join(errs...)
+}
+
+// fill adds the regions that are wanted and not there.
+func (e *exporter) fill(c *config.Config) error {
+	var errs []error
+	for name, i := range e.wanted(c) {
+		e.mu.RLock()
+		there := e.list[name] != nil
+		e.mu.RUnlock()
+		if there {
 			continue
 		}
-		if err := e.add(memory, r); err != nil {
-			errs = append(errs, fmt.Errorf("%s: region %s on device %s: %w", c.Where(fmt.Sprintf("region.%d", i)), r.Name, e.d.addr(), err))
+		if err := e.add(&c.Regions[i]); err != nil {
+			errs = append(errs, fmt.Errorf("%s: region %s on device %s: %w", c.Where(fmt.Sprintf("region.%d", i)), name, e.d.addr(), err))
 		}
 	}
 	return errors.Join(errs...)
@@ -228,7 +280,7 @@ func (e *exporter) remove(name string) error {
 	return nil
 }
 
-func (e *exporter) add(memory map[string][]byte, c *config.Region) error {
+func (e *exporter) add(c *config.Region) error {
 	x := rdma.Region{Size: int(c.Size), Writable: c.Access == config.ReadWrite, Allow: allowed(c)}
 	if c.File != "" {
 		f, err := openFile(c)
@@ -238,11 +290,11 @@ func (e *exporter) add(memory map[string][]byte, c *config.Region) error {
 		defer f.Close()
 		x.File = f
 	} else {
-		// The same bytes on all devices, and also behind a new key.
-		if len(memory[c.Name]) != int(c.Size) {
-			memory[c.Name] = make([]byte, c.Size)
+		var err error
+		if x.Memory, err = e.s.remember(c); err != nil {
+			return err
 		}
-		x.Memory, x.Size = memory[c.Name], 0
+		x.Size = 0
 	}
 	mr, err := e.export(c.Name, x)
 	if err != nil {

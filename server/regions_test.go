@@ -209,6 +209,18 @@ func TestRegionOnTwoDevices(t *testing.T) {
 	if string(got) != "shared" {
 		t.Errorf("%q", got)
 	}
+	// Another size is other memory, on both.
+	next := settings(d.addr)
+	next.Devices, next.Regions = d.Config().Devices, []config.Region{{Name: "both", Size: 128, Access: config.ReadWrite}, {Name: "one", Size: 64, Access: config.ReadOnly, Device: second.String()}}
+	_, err = d.Reload(next)
+	must(t, err)
+	for _, c := range []*rdma.Conn{a, b} {
+		r := regionNamed(t, c, "both")
+		must(t, r.Read(t.Context(), got, 0))
+		if r.Size() != 128 || got[0] != 0 {
+			t.Errorf("%d bytes, %q", r.Size(), got)
+		}
+	}
 	regionNamed(t, b, "one")
 	if _, err := a.Region(t.Context(), "one"); !errors.Is(err, rdma.ErrUnknownRegion) {
 		t.Errorf("%v", err)

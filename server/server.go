@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/gosoftroce/rocev2/memreg/mapping"
 	"github.com/gosoftroce/rocev2/metrics"
 	"github.com/gosoftroce/rocev2/server/config"
 	"github.com/gosoftroce/rocev2/transport/tap"
@@ -39,8 +40,8 @@ type Server struct {
 	mu  sync.Mutex // guards cfg, which is replaced and never changed
 	cfg *config.Config
 
-	exporting sync.Mutex        // one change of the regions at a time
-	memory    map[string][]byte // of anonymous regions, by name; guarded by exporting
+	exporting sync.Mutex                  // one change of the regions at a time
+	memory    map[string]*mapping.Mapping // of anonymous regions, by name; guarded by exporting
 	exporters []*exporter
 
 	devices  []*device
@@ -64,7 +65,7 @@ func Start(ctx context.Context, cfg *config.Config, o Options) (*Server, error) 
 	if o.Targets == nil {
 		o.Targets = Targets()
 	}
-	s := &Server{log: o.Log, options: o, begin: time.Now(), cfg: cfg, visits: newVisits(), memory: map[string][]byte{}, failed: make(chan error, 1)}
+	s := &Server{log: o.Log, options: o, begin: time.Now(), cfg: cfg, visits: newVisits(), memory: map[string]*mapping.Mapping{}, failed: make(chan error, 1)}
 	s.recorder.most = cfg.Capture.Bytes
 	s.visits.onEnd = func(v Visit, err error) {
 		host := v.Peer
@@ -265,6 +266,9 @@ func (s *Server) close() error {
 			e.wg.Wait()
 		}
 		s.targets.wg.Wait()
+		for _, m := range s.memory {
+			errs = append(errs, m.Close()) // nobody can reach it any more
+		}
 		s.closeErr = errors.Join(errs...)
 	})
 	return s.closeErr

@@ -81,7 +81,7 @@ var layers = map[string][]string{
 	"metrics":       {"verbs"},
 	"server/config": {},
 	"server/web":    {},
-	"server":        {"verbs", "rdma", "cm", "transport/tap", "metrics", "interop/...", "server/..."},
+	"server":        {"verbs", "memreg/mapping", "rdma", "cm", "transport/tap", "metrics", "interop/...", "server/..."},
 
 	"e2e/...":  {"verbs", "e2e/..."},
 	"e2e/soak": {"rdma", "verbs", "transport/udp", "transport/fault"},
@@ -116,7 +116,7 @@ var allowedOfNet = []string{"ErrClosed"}
 
 // onlyIn names outside packages that just some rooms may import.
 var onlyIn = map[string][]string{
-	"github.com/google/gopacket":                     {"rocev2/layers", "transport/tap", "internal/captures", "e2e/..."},
+	"github.com/google/gopacket":                     {"rocev2/layers", "internal/captures", "e2e/..."},
 	"github.com/prometheus/client_golang":            {"metrics"},
 	"github.com/BurntSushi/toml":                     {"server/config"},
 	"github.com/spf13/cobra":                         {"cmd/..."},

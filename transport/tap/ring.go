@@ -5,13 +5,9 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
-	"runtime"
 	"sync"
 	"time"
 
-	"github.com/google/gopacket"
-	gplayers "github.com/google/gopacket/layers"
-	"github.com/google/gopacket/pcapgo"
 	"github.com/gosoftroce/rocev2/transport"
 )
 
@@ -150,13 +146,16 @@ func (r *Ring) read(b []byte, at, end uint64) ([]byte, uint64) {
 // meanwhile.
 func (r *Ring) WriteTo(w io.Writer) (int64, error) {
 	count := &counter{w: w}
-	opts := pcapgo.DefaultNgWriterOptions
-	opts.SectionInfo.Application = "rocev2"
-	ng, err := pcapgo.NewNgWriterInterface(count, pcapgo.NgInterface{
-		Name: "rocev2", OS: runtime.GOOS, LinkType: gplayers.LinkTypeRaw, TimestampResolution: 9,
-	}, opts)
-	if err != nil {
+	if err := r.writeTo(count); err != nil {
 		return count.n, fmt.Errorf("tap: %w", err)
+	}
+	return count.n, nil
+}
+
+func (r *Ring) writeTo(w io.Writer) error {
+	ng, err := newWriter(w, "rocev2", "rocev2 device")
+	if err != nil {
+		return err
 	}
 	r.mu.Lock()
 	at, end := r.first, r.next
@@ -168,16 +167,13 @@ func (r *Ring) WriteTo(w io.Writer) (int64, error) {
 			n := recordHeader + int(binary.BigEndian.Uint32(rest[8:]))
 			frame := rest[recordHeader:n]
 			when := time.Unix(0, int64(binary.BigEndian.Uint64(rest)))
-			if err := ng.WritePacket(gopacket.CaptureInfo{Timestamp: when, CaptureLength: len(frame), Length: len(frame)}, frame); err != nil {
-				return count.n, fmt.Errorf("tap: %w", err)
+			if err := ng.packet(when, frame); err != nil {
+				return err
 			}
 			rest = rest[n:]
 		}
 	}
-	if err := ng.Flush(); err != nil {
-		return count.n, fmt.Errorf("tap: %w", err)
-	}
-	return count.n, nil
+	return ng.flush()
 }
 
 type counter struct {

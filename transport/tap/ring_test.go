@@ -96,7 +96,7 @@ func TestRingIsReadWhileItIsWritten(t *testing.T) {
 			}
 		}
 	})
-	for range 300 {
+	for range 100 {
 		send(t, a, transport.Path{Dst: b.Addr()}, 1, 900, 1024)
 		receive(t, b, 3)
 	}

@@ -15,13 +15,9 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
-	"runtime"
 	"sync"
 	"time"
 
-	"github.com/google/gopacket"
-	gplayers "github.com/google/gopacket/layers"
-	"github.com/google/gopacket/pcapgo"
 	"github.com/gosoftroce/rocev2/transport"
 )
 
@@ -31,7 +27,7 @@ type Link struct {
 	local netip.AddrPort
 
 	mu     sync.Mutex
-	w      *pcapgo.NgWriter
+	w      *writer
 	err    error
 	closed bool
 	frame  []byte
@@ -42,16 +38,7 @@ var _ transport.Link = (*Link)(nil)
 // New wraps inner and begins a capture on w. Writing is buffered until Flush or
 // Close. It takes over inner but not w.
 func New(inner transport.Link, w io.Writer) (*Link, error) {
-	ifc := pcapgo.NgInterface{
-		Name:                inner.Addr().String(),
-		Description:         "rocev2 link",
-		OS:                  runtime.GOOS,
-		LinkType:            gplayers.LinkTypeRaw,
-		TimestampResolution: 9,
-	}
-	opts := pcapgo.DefaultNgWriterOptions
-	opts.SectionInfo.Application = "rocev2"
-	ng, err := pcapgo.NewNgWriterInterface(w, ifc, opts)
+	ng, err := newWriter(w, inner.Addr().String(), "rocev2 link")
 	if err != nil {
 		return nil, fmt.Errorf("tap: %w", err)
 	}
@@ -100,9 +87,7 @@ func (l *Link) write(now time.Time, h header, data []byte) {
 		return
 	}
 	l.frame = appendFrame(l.frame[:0], &h, data)
-	l.err = l.w.WritePacket(gopacket.CaptureInfo{
-		Timestamp: now, CaptureLength: len(l.frame), Length: len(l.frame),
-	}, l.frame)
+	l.err = l.w.packet(now, l.frame)
 }
 
 // Flush writes out what is buffered and returns the first error of the capture.
@@ -110,7 +95,7 @@ func (l *Link) Flush() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.err == nil && !l.closed {
-		l.err = l.w.Flush()
+		l.err = l.w.flush()
 	}
 	return l.err
 }
