@@ -97,12 +97,21 @@ func firstAddress() string {
 	return best.String()
 }
 
-// busy returns how many queue pairs have something to send.
-func (d *device) busy() (n int) {
+// work returns how many queue pairs are connected, and how many of them have
+// something to send.
+func (d *device) work() (connected, busy int) {
 	for _, number := range d.dev.QPNs() {
-		if q := d.dev.QP(number); q != nil && q.Flow().Queued > 0 && q.State() == verbs.StateRTS {
-			n++
+		q := d.dev.QP(number)
+		if q == nil || q.Type() == verbs.GSI {
+			continue
+		}
+		if st := q.State(); st != verbs.StateRTR && st != verbs.StateRTS {
+			continue
+		}
+		connected++
+		if q.Flow().Queued > 0 {
+			busy++
 		}
 	}
-	return n
+	return connected, busy
 }

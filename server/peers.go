@@ -16,6 +16,7 @@ type Visit struct {
 	Device string    `json:"device"`
 	Peer   string    `json:"peer"`
 	QPN    uint32    `json:"qpn,omitempty"`
+	Count  int       `json:"count"` // connections, of cmtime; else 1
 	Begin  time.Time `json:"begin"`
 	End    time.Time `json:"end,omitzero"` // zero: it is there still
 	Result string    `json:"result,omitempty"`
@@ -36,6 +37,13 @@ type visits struct {
 	counts map[string]*visitCount
 	onEnd  func(v Visit, err error) // of those with an error
 }
+
+// manyOf is the target whose clients make many connections at once. They have a
+// bound of their own, and those of a host in a row are one record.
+const manyOf = "cmtime"
+
+// maxMany bounds them.
+const maxMany = 4096
 
 // visitCount counts the clients of a target.
 type visitCount struct {
@@ -62,6 +70,9 @@ func (v *visits) begin(now time.Time, kind, device string, peer net.Addr, most i
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	c := v.count(kind)
+	if kind == manyOf {
+		most = maxMany
+	}
 	if v.present(kind) >= most {
 		c.refused++
 		return nil, errCrowded
@@ -69,7 +80,7 @@ func (v *visits) begin(now time.Time, kind, device string, peer net.Addr, most i
 	c.begun++
 	c.there++
 	v.next++
-	n := &Visit{ID: v.next, Target: kind, Device: device, Peer: peer.String(), Begin: now, visits: v}
+	n := &Visit{ID: v.next, Target: kind, Device: device, Peer: peer.String(), Count: 1, Begin: now, visits: v}
 	v.there[n.ID] = n
 	return n, nil
 }
@@ -122,22 +133,44 @@ func (n *Visit) Leave(now time.Time, kind, result string, err error) {
 	}
 	past := *n
 	past.visits = nil
-	if len(v.past) == maxVisits {
-		v.past = slices.Delete(v.past, 0, 1)
-	}
-	v.past = append(v.past, past)
+	v.keep(past)
 	v.mu.Unlock()
 	if err != nil && v.onEnd != nil {
 		v.onEnd(past, err)
 	}
 }
 
+// keep adds a record of what is over.
+func (v *visits) keep(n Visit) {
+	if len(v.past) > 0 && n.Target == manyOf && n.Error == "" {
+		last := &v.past[len(v.past)-1]
+		if last.Target == n.Target && last.Error == "" && last.Device == n.Device && sameHost(last.Peer, n.Peer) {
+			n.Count += last.Count
+			if n.Begin.After(last.Begin) {
+				n.Begin = last.Begin
+			}
+			*last = n
+			return
+		}
+	}
+	if len(v.past) == maxVisits {
+		v.past = slices.Delete(v.past, 0, 1)
+	}
+	v.past = append(v.past, n)
+}
+
+func sameHost(a, b string) bool {
+	x, _, errA := net.SplitHostPort(a)
+	y, _, errB := net.SplitHostPort(b)
+	return errA == nil && errB == nil && x == y
+}
+
 // present returns how many clients share a bound with those of kind.
 func (v *visits) present(kind string) int {
-	if kind == serviceRegions {
+	if kind == serviceRegions || kind == manyOf {
 		return v.count(kind).there
 	}
-	return len(v.there) - v.count(serviceRegions).there
+	return len(v.there) - v.count(serviceRegions).there - v.count(manyOf).there
 }
 
 // ofTargets returns how many clients of targets are there.

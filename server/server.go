@@ -226,13 +226,14 @@ func (s *Server) drained(ctx context.Context) error {
 	defer tick.Stop()
 	var was uint64
 	for first := true; ; first = false {
-		clients, busy, moved := s.visits.ofTargets(), 0, uint64(0)
+		clients, connected, busy, moved := s.visits.ofTargets(), 0, 0, uint64(0)
 		for _, d := range s.devices {
 			q := d.dev.QPStats()
 			moved += q.TxBytes + q.RxBytes
-			busy += d.busy()
+			c, b := d.work()
+			connected, busy = connected+c, busy+b
 		}
-		if clients == 0 && busy == 0 && (!first && moved == was || s.visits.size() == 0) {
+		if clients == 0 && busy == 0 && (connected == 0 || !first && moved == was) {
 			return nil
 		}
 		was = moved

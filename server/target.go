@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"math"
 	"net"
 	"slices"
 	"sync"
@@ -69,6 +70,16 @@ func (h *Host) Refused(peer net.Addr, why error) {
 		p.Peer = hostOf(peer)
 	}
 	h.s.problem(p)
+}
+
+// Record records a client that is done.
+func (h *Host) Record(peer net.Addr, tool string, begin time.Time, result string, err error) {
+	v, full := h.s.visits.begin(begin, h.name, h.Device.Addr().String(), peer, math.MaxInt)
+	if full != nil {
+		return
+	}
+	v.Is(tool, 0)
+	(&Guest{v, h}).End(result, err)
 }
 
 // Guest is a client of a target.

@@ -8,10 +8,13 @@ import (
 	"time"
 
 	"github.com/gosoftroce/rocev2/cm"
+	"github.com/gosoftroce/rocev2/interop"
 	"github.com/gosoftroce/rocev2/interop/cmatose"
+	"github.com/gosoftroce/rocev2/interop/cmtime"
 	"github.com/gosoftroce/rocev2/interop/mckey"
 	"github.com/gosoftroce/rocev2/interop/rdmaclient"
 	"github.com/gosoftroce/rocev2/interop/rping"
+	"github.com/gosoftroce/rocev2/interop/target"
 	"github.com/gosoftroce/rocev2/interop/udaddy"
 	"github.com/gosoftroce/rocev2/verbs"
 )
@@ -27,9 +30,13 @@ const (
 // Targets returns all targets that there are.
 func Targets() []Target {
 	return []Target{
+		{Name: "perftest", Tools: recognised, Port: interop.DefaultPort, Space: spaceTCP, Serve: recognise(interop.RC)},
+		{Name: "perftest_uc", Tools: []string{"-c UC of these"}, Space: spaceTCP, Serve: recognise(interop.UC)},
+		{Name: "perftest_ud", Tools: []string{"-c UD of these"}, Space: spaceTCP, Serve: recognise(interop.UD)},
 		{Name: "rping", Tools: []string{"rping"}, Port: rping.DefaultPort, Space: spaceRDMATCP, Request: serveRping},
 		{Name: "ucmatose", Tools: []string{"ucmatose"}, Port: cmatose.DefaultPort, Space: spaceRDMATCP, Fits: likeUcmatose, Request: serveUcmatose},
 		{Name: "rdma_server", Tools: []string{"rdma_client"}, Port: rdmaclient.DefaultPort, Space: spaceRDMATCP, Fits: likeRDMAClient, Request: serveRDMAClient},
+		{Name: "cmtime", Tools: []string{"cmtime"}, Port: cmtime.DefaultPort, Space: spaceRDMATCP, Fits: likeCmtime, Request: serveCmtime},
 		{Name: "udaddy", Tools: []string{"udaddy"}, Port: udaddy.DefaultPort, Space: spaceRDMAUDP, Request: serveUdaddy},
 		{Name: "mckey", Tools: []string{"mckey"}, Port: anyPort, Space: spaceGroup, Serve: serveMckey},
 	}
@@ -68,6 +75,45 @@ func likeRDMAClient(r *cm.Request) bool {
 	return plain(r) && p.RetryCount == 7 && (p.ResponderResources > 1 || p.InitiatorDepth > 1)
 }
 
+// likeCmtime: one READ each way, and as many retries as the user says.
+func likeCmtime(r *cm.Request) bool {
+	p := r.Params()
+	return plain(r) && p.ResponderResources <= 1 && p.InitiatorDepth <= 1
+}
+
+// recognised are the tools that share the port of perftest.
+var recognised = []string{"ib_send_bw", "ib_write_bw", "ib_read_bw", "ib_atomic_bw", "ib_send_lat", "ib_write_lat", "ib_read_lat", "ib_atomic_lat", "ibv_rc_pingpong"}
+
+// recognise serves the ping-pongs and perftest, over a transport service where
+// the client does not say its own.
+func recognise(service interop.Service) func(context.Context, *Host) error {
+	return func(ctx context.Context, h *Host) error {
+		ln, err := interop.Listen(ctx, h.Device.Addr().WithZone("").String(), h.Port)
+		if err != nil {
+			return err
+		}
+		h.OnReady()
+		c := target.Config{Service: service, MaxClients: h.Config.Clients, IdleTimeout: idle, OnClient: h.recognised}
+		if h.Config.Any {
+			c.Peers = interop.AnyPeer
+		}
+		return target.Serve(ctx, h.Device, ln, c)
+	}
+}
+
+// recognised records a client that is done, or that was refused.
+func (h *Host) recognised(c target.Client) {
+	if c.Tool == "" {
+		h.Refused(c.Addr, c.Err)
+		return
+	}
+	result := fmt.Sprintf("%d messages of %d bytes over %v in %v", c.Messages, c.Size, c.Service, round(c.Elapsed))
+	if c.Gbps > 0 {
+		result += fmt.Sprintf(", %.2f Gb/s", c.Gbps)
+	}
+	h.Record(c.Addr, c.Tool, c.Started, result, c.Err)
+}
+
 func serveRping(ctx context.Context, h *Host, r *cm.Request) (string, error) {
 	res, err := rping.Handle(ctx, r, rping.Config{IdleTimeout: idle})
 	return fmt.Sprintf("%d pings, %d bytes in %v", res.Pings, res.Bytes, round(res.Elapsed)), err
@@ -81,6 +127,11 @@ func serveUcmatose(ctx context.Context, h *Host, r *cm.Request) (string, error) 
 func serveRDMAClient(ctx context.Context, h *Host, r *cm.Request) (string, error) {
 	res, err := rdmaclient.Handle(ctx, r, rdmaclient.Config{IdleTimeout: idle})
 	return fmt.Sprintf("%d messages sent, %d received in %v", res.Sent, res.Received, round(res.Elapsed)), err
+}
+
+func serveCmtime(ctx context.Context, h *Host, r *cm.Request) (string, error) {
+	_, err := cmtime.Handle(ctx, r, cmtime.Config{IdleTimeout: idle})
+	return "connected and disconnected", err
 }
 
 func serveUdaddy(ctx context.Context, h *Host, r *cm.Request) (string, error) {

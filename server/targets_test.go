@@ -8,7 +8,11 @@ import (
 	"testing"
 
 	"github.com/gosoftroce/rocev2/cm"
+	"github.com/gosoftroce/rocev2/interop"
 	"github.com/gosoftroce/rocev2/interop/cmatose"
+	"github.com/gosoftroce/rocev2/interop/cmtime"
+	"github.com/gosoftroce/rocev2/interop/perftest"
+	"github.com/gosoftroce/rocev2/interop/pingpong"
 	"github.com/gosoftroce/rocev2/interop/rdmaclient"
 	"github.com/gosoftroce/rocev2/interop/rping"
 	"github.com/gosoftroce/rocev2/interop/udaddy"
@@ -42,6 +46,25 @@ func (d *daemon) serving() {
 	})
 }
 
+// clients returns how many clients of targets have come and gone, as the
+// metrics have it.
+func (d *daemon) clients(names ...string) (n int) {
+	d.t.Helper()
+	if conns, _ := d.items("connections"); len(conns) > 0 {
+		return 0
+	}
+	_, _, body := d.ask("GET", "/metrics", "")
+	for line := range strings.Lines(body) {
+		for _, name := range names {
+			var k int
+			if _, err := fmt.Sscanf(line, "rocev2_target_clients_total{target=\""+name+"\"} %d", &k); err == nil {
+				n += k
+			}
+		}
+	}
+	return n
+}
+
 // Clients of all tools are answered at once, also those that share a port, and
 // the record says who did what.
 func TestTargets(t *testing.T) {
@@ -67,6 +90,26 @@ func TestTargets(t *testing.T) {
 			_, err := rdmaclient.Run(ctx, dev, at(rdmaclient.DefaultPort), rdmaclient.Config{})
 			return err
 		},
+		"cmtime": func(dev *verbs.Device) error {
+			_, err := cmtime.Run(ctx, dev, at(cmtime.DefaultPort), cmtime.Config{Connections: 100})
+			return err
+		},
+		"perftest": func(dev *verbs.Device) error {
+			conn, err := interop.Dial(ctx, dev.Addr(), d.addr.String(), interop.DefaultPort)
+			if err != nil {
+				return err
+			}
+			_, err = perftest.Run(ctx, dev, conn, interop.Client, perftest.Config{Test: perftest.Test{Verb: perftest.Write, Kind: perftest.Bandwidth}, Iterations: 500})
+			return err
+		},
+		"pingpong": func(dev *verbs.Device) error {
+			conn, err := interop.Dial(ctx, dev.Addr(), d.addr.String(), interop.DefaultPort)
+			if err != nil {
+				return err
+			}
+			_, err = pingpong.Run(ctx, dev, conn, interop.Client, pingpong.Config{Iterations: 100})
+			return err
+		},
 		"udaddy": func(dev *verbs.Device) error {
 			_, err := udaddy.Run(ctx, dev, at(udaddy.DefaultPort), udaddy.Config{})
 			return err
@@ -82,16 +125,19 @@ func TestTargets(t *testing.T) {
 		}
 	}
 	wg.Wait()
-	until(t, "all are recorded", func() bool { _, n := d.items("peers"); return n == 3+9+3+3 })
+	until(t, "all are recorded", func() bool {
+		return d.clients("rping", "ucmatose", "rdma_server", "cmtime", "udaddy", "perftest") == 3+9+3+300+3+6
+	})
 	list, _ := d.items("peers")
 	counts := map[string]int{}
 	for _, v := range list {
 		if v["error"] != nil {
 			t.Errorf("%v", v)
 		}
-		counts[v["target"].(string)]++
+		counts[v["target"].(string)] += int(v["count"].(float64))
 	}
-	if counts["rping"] != 3 || counts["ucmatose"] != 9 || counts["rdma_client"] != 3 || counts["udaddy"] != 3 {
+	if counts["rping"] != 3 || counts["ucmatose"] != 9 || counts["rdma_client"] != 3 || counts["udaddy"] != 3 || counts["cmtime"] != 300 ||
+		counts["ib_write_bw"] != 3 || counts["ibv_rc_pingpong"] != 3 {
 		t.Errorf("%v", counts)
 	}
 	for _, v := range list {

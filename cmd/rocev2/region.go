@@ -106,10 +106,12 @@ func (f *regionFlags) with(ctx context.Context, s streams, w where, do func(cont
 			return err
 		}
 	}
-	dial, cancel := context.WithTimeoutCause(ctx, cmp.Or(f.timeout, connectTime), fmt.Errorf("no answer within %v: see whether a rocev2d runs there, and whether a firewall drops UDP port %d", cmp.Or(f.timeout, connectTime), verbs.UDPPort))
+	dial, cancel := context.WithTimeoutCause(ctx, cmp.Or(f.timeout, connectTime), fmt.Errorf("no answer within %v", connectTime))
 	c, err := d.Dial(dial, w.addr)
 	if err != nil {
-		err = because(dial, err)
+		if err = because(dial, err); dial.Err() != nil {
+			err = fmt.Errorf("%w: see whether a rocev2d runs there, and whether a firewall drops UDP port %d", err, verbs.UDPPort)
+		}
 		cancel()
 		return err
 	}
@@ -245,7 +247,7 @@ func update(s streams, use, short string, names []string, do func(context.Contex
 		Long: short + `.
 The 8 bytes are a number in the byte order of the machines, and OFFSET is a
 multiple of 8. Standard output gets what the number was before. Numbers may be
-written in hexadecimal (0x10).`,
+written in hexadecimal (0x10); a negative one comes behind "--".`,
 		Args: regionArgs(append([]string{"HOST[:PORT]/NAME"}, names...)...),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			w, err := parseWhere(args[0], true)

@@ -70,7 +70,7 @@ func TestErrorsNameTheLine(t *testing.T) {
 		{"access", "[[region]]\nname = \"a\"\nsize = 1\naccess = \"rw\"", "test.toml:4: region.access", `"read-only" or "read-write"`},
 		{"allow", "[[region]]\nname = \"a\"\nsize = 1\nallow = [\n \"127.0.0.0/8\",\n \"friends\",\n]", "test.toml:4: region.allow", "192.0.2.0/24"},
 		{"no such device", "[[region]]\nname = \"a\"\nsize = 1\ndevice = \"eth7\"", "test.toml:4: region.device", "eth7"},
-		{"target", "[targets]\nonly = [\"pong\"]", "test.toml:2: targets.only", "pingpong, perftest"},
+		{"target", "[targets]\nonly = [\"pong\"]", "test.toml:2: targets.only", "perftest, perftest_uc"},
 		{"port of a target", "[targets.ports]\npong = 1", "test.toml:2: targets.ports.pong", "no such target"},
 		{"group", "[targets]\ngroups = [\"192.0.2.1\"]", "test.toml:2: targets.groups", "multicast"},
 		{"clients", "[targets]\nclients = 0", "test.toml:2: targets.clients", "between 1 and 4096"},

@@ -205,7 +205,7 @@ async function loadPeers() {
   const p = await get(`peers?offset=${peerPages.offset}&limit=${peerPages.size}`);
   peerPages.show(p);
   fill('peers-rows', p.items.map((v) => el('tr', {},
-    cell(clock(v.end)), cell(v.peer), cell(v.target), cell(v.device), cell(micros(1000 * Math.max(0, new Date(v.end) - new Date(v.begin))), 'n'),
+    cell(clock(v.end)), cell(v.peer), cell(v.count > 1 ? `${v.target}, ${v.count} connections` : v.target), cell(v.device), cell(micros(1000 * Math.max(0, new Date(v.end) - new Date(v.begin))), 'n'),
     v.error ? el('td', { class: 'wide' }, el('span', { class: 'tag bad' }, 'failed'), ' ' + v.error) : cell(v.result || 'done', 'wide'))), 6, 'nobody was here yet');
 }
 
