@@ -15,7 +15,7 @@ func TestRstream(t *testing.T) {
 	r := s.result()
 	for role, r := range map[string]result{"client": c, "server": r} {
 		lines := strings.Split(strings.TrimSpace(r.out), "\n")
-		if r.code != 0 || len(lines) != 2 || lines[0] != rstreamHeader || !strings.HasPrefix(lines[1], "custom    1000    10      20      390.6k  ") {
+		if r.code != 0 || len(lines) != 2 || lines[0] != rstreamHeader || !strings.HasPrefix(lines[1], "custom    1000    10      20      390k    ") {
 			t.Errorf("the %s ends with %d: %s%s", role, r.code, r.out, r.err)
 		}
 	}

@@ -132,17 +132,19 @@ func transfers(size int) int {
 	return 100000
 }
 
-// Short writes a number of bytes as rstream does: "4k", "1m".
+// Short writes a number of bytes as rstream does: "4k", "4.8k", "97k".
 func Short(n uint64) string {
 	for _, u := range []struct {
 		unit uint64
 		name string
 	}{{1 << 30, "g"}, {1 << 20, "m"}, {1 << 10, "k"}} {
-		if n >= u.unit {
-			if n%u.unit == 0 {
-				return fmt.Sprintf("%d%s", n/u.unit, u.name)
-			}
-			return fmt.Sprintf("%.1f%s", float64(n)/float64(u.unit), u.name)
+		whole, tenths := n/u.unit, n%u.unit*10/u.unit
+		switch {
+		case whole == 0:
+		case whole >= 10 || tenths == 0:
+			return fmt.Sprintf("%d%s", whole, u.name)
+		default:
+			return fmt.Sprintf("%d.%d%s", whole, tenths, u.name)
 		}
 	}
 	return fmt.Sprint(n)

@@ -34,6 +34,18 @@ func TestSeries(t *testing.T) {
 	}
 }
 
+// The original of a kernel guest prints so.
+func TestShort(t *testing.T) {
+	t.Parallel()
+	for n, want := range map[uint64]string{
+		64: "64", 4096: "4k", 5000: "4.8k", 100000: "97k", 2000000: "1.9m", 10000000: "9.5m", 1 << 20: "1m",
+	} {
+		if got := Short(n); got != want {
+			t.Errorf("%d is %q, expected %q", n, got, want)
+		}
+	}
+}
+
 // run runs client and server on two devices.
 func run(t *testing.T, client, server Config) (results, served []Result, clientErr, serverErr error) {
 	a, b := verbstest.Devices(t)
