@@ -8,12 +8,14 @@ import (
 // Options adjust a connection. The zero value works.
 type Options struct {
 	// RecvBuffer is the size of the ring in bytes, which bounds what has
-	// come and was not read: 4 KiB to 512 MiB. 0 means 256 KiB. It is
-	// rounded up to a multiple of 8 KiB.
+	// come and was not read: 4 KiB to 512 MiB. 0 means 512 KiB. It is
+	// rounded up to a multiple of 8 KiB. The peer waits for half of it to
+	// be read: a larger one keeps a transfer going where the reader is
+	// late, a smaller one stays in the processor's cache.
 	RecvBuffer int
 
 	// SendBuffer is how many bytes may be on their way that the peer has
-	// not acknowledged: 4 KiB to 512 MiB. 0 means 256 KiB. It is rounded up
+	// not acknowledged: 4 KiB to 512 MiB. 0 means 512 KiB. It is rounded up
 	// to a multiple of 4 KiB.
 	SendBuffer int
 
@@ -62,8 +64,8 @@ func (o Options) withDefaults() (Options, error) {
 		least, most    int
 		normal, grains int
 	}{
-		{"RecvBuffer", &o.RecvBuffer, minBuffer, maxBuffer, 256 << 10, 8 << 10},
-		{"SendBuffer", &o.SendBuffer, minBuffer, maxBuffer, 256 << 10, 4 << 10},
+		{"RecvBuffer", &o.RecvBuffer, minBuffer, maxBuffer, 512 << 10, 8 << 10},
+		{"SendBuffer", &o.SendBuffer, minBuffer, maxBuffer, 512 << 10, 4 << 10},
 		{"Credits", &o.Credits, 2, 16384, 48, 1},
 	} {
 		if *v.v == 0 {

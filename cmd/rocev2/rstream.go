@@ -47,7 +47,7 @@ flags: the protocol negotiates nothing.
 	fs := cmd.Flags()
 	fs.StringVarP(&f.server, "server", "s", "", "`address` of the server; without it, this side is the server")
 	registerFormat(fs, &f.format)
-	fs.VarP(sizeFlag{&f.Buffer}, "buffer-size", "B", "size of the buffers in `bytes` (default: 256K, and 512K for bandwidth)")
+	fs.VarP(sizeFlag{&f.Buffer}, "buffer-size", "B", "size of the buffers in `bytes` (default: 512K)")
 	fs.IntVarP(&f.Iterations, "iterations", "I", 0, "`number` of times that the transfers go forth and back")
 	fs.IntVarP(&f.Count, "count", "C", 0, "`number` of transfers in each direction, each time")
 	fs.StringVarP(&f.size, "size", "S", "", "size of a transfer in `bytes`, or all: series of all sizes")

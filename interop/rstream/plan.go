@@ -20,7 +20,7 @@ type Config struct {
 	Count      int  // transfers each way in an iteration; 0: that of the series
 	Iterations int  // 0: that of the series
 	All        bool // the series have all sizes, from 64 bytes to 6 MiB
-	Buffer     int  // bytes of the buffers; 0: rdmanet's, and 512 KiB for bandwidth
+	Buffer     int  // bytes of the buffers; 0: 512 KiB
 	Verify     bool // both sides send a pattern and check it
 
 	IdleTimeout time.Duration // nothing moves for so long; 0: no limit
