@@ -10,6 +10,7 @@ import (
 	"net"
 	"sync"
 	"testing"
+	"testing/synctest"
 
 	"github.com/gosoftroce/rocev2/fabric"
 	"github.com/gosoftroce/rocev2/verbs"
@@ -321,4 +322,28 @@ func TestStream(t *testing.T) {
 		t.Errorf("%d bytes come back, or others (%v)", len(in), err)
 	}
 	must(t, s.Close())
+}
+
+// A foreign peer may send at once, before its answer has been looked at, and ask
+// for an event with it: that waits until it is known that it is foreign.
+func TestMessageBeforeTheAnswerIsRead(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := newPair(t, pairConfig{foreign: true})
+		a, b := must1[*Conn](t)(newConn(p.a)), must1[*Conn](t)(newConn(p.b))
+		a.link, b.link = &wire{c: a, peer: &b}, &wire{c: b, peer: &a}
+		defer a.Close()
+		defer b.Close()
+		must(t, b.in.listen(baseWindow+spare))
+		verbstest.Connect(t, a.qp, b.qp)
+		a.greeted(hello{}, false)
+		op := a.Go(verbs.SendWR{Opcode: verbs.OpSend, Solicited: true, Inline: []byte("early")})
+		must(t, op.Wait(t.Context()))
+		synctest.Wait()
+		b.greeted(hello{}, false)
+		var buf [10]byte
+		if n, err := b.Recv(t.Context(), buf[:]); err != nil || string(buf[:n]) != "early" {
+			t.Errorf("%q (%v)", buf[:n], err)
+		}
+	})
 }

@@ -33,6 +33,7 @@ type core struct {
 	armed   bool // the hub is notified of any completion
 	deaf    bool // it has been notified, and is not of anything any more
 	used    bool // something came from the peer since look was called
+	met     bool // it is known what the peer is, so what it sends can be read
 	closing bool
 	waiters waitList
 	out     outbox
@@ -75,6 +76,10 @@ func (c *core) greeted(h hello, native bool) {
 	if native {
 		c.maxSend = int(min(h.size, maxMessage))
 		c.out.credits += int(h.credits)
+	}
+	c.met = true
+	if c.deaf {
+		c.handOver()
 	}
 }
 
@@ -226,7 +231,7 @@ func (c *core) notified() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.armed, c.deaf = false, true
-	if !c.leading { // else the leader has the completion, and arms
+	if c.met && !c.leading { // else the leader has the completion, and arms
 		c.poll()
 		c.handOver()
 	}
@@ -363,7 +368,7 @@ func (c *core) end(err error) {
 func (c *core) look() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.err != nil || c.closing {
+	if c.err != nil || c.closing || !c.met {
 		return
 	}
 	if !c.leading {
