@@ -296,6 +296,10 @@ func TestOneSided(t *testing.T) {
 		t.Errorf("a wrong key: %v", err)
 	}
 	<-a.Done()
+	<-b.Done()
+	if err := b.Err(); !errors.Is(err, ErrProtocol) && !errors.Is(err, ErrPeerClosed) {
+		t.Errorf("the other side: %v", err)
+	}
 }
 
 // A stream has no bounds of messages, and each side can end its half.
@@ -324,8 +328,8 @@ func TestStream(t *testing.T) {
 	must(t, s.Close())
 }
 
-// A foreign peer may send at once, before its answer has been looked at, and ask
-// for an event with it: that waits until it is known that it is foreign.
+// A foreign peer may send at once, before its answer has been looked at, and
+// ask for an event with it: that waits until it is known that it is foreign.
 func TestMessageBeforeTheAnswerIsRead(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -263,7 +263,11 @@ const sendFlag = 1 << 63
 func (c *core) completed(wc *verbs.WC) {
 	failed := wc.Status != verbs.StatusSuccess
 	if failed && c.err == nil && c.ending == nil {
-		c.fail(c.causeOf(wc))
+		if wc.Status == verbs.StatusWRFlushErr {
+			c.fail(c.causeOf(wc))
+		} else {
+			c.quit(c.causeOf(wc))
+		}
 	}
 	through := uint32(wc.ID &^ sendFlag)
 	for c.out.head != c.out.tail {
@@ -288,12 +292,17 @@ func (c *core) completed(wc *verbs.WC) {
 	}
 }
 
+// errRequest: the queue pair has refused a request of the peer, which knows
+// that by a NAK.
+var errRequest = protocolError("its request to the memory of this side was refused")
+
 // causeOf says why a request was not carried out.
 func (c *core) causeOf(wc *verbs.WC) error {
 	if wc.Status == verbs.StatusWRFlushErr {
 		if err := c.link.Err(); err != nil {
 			return err
 		}
+		return errRequest
 	}
 	return causeOf(*wc)
 }
@@ -324,10 +333,15 @@ func (c *core) fail(err error) {
 		close(c.done)
 	}
 	c.qp.Modify(&verbs.Attr{State: verbs.StateErr}, verbs.AttrState)
-	if c.link.Err() == nil {
-		go c.link.Close() // tells the peer; it has locks of its own
-	}
 	c.wakeReady()
+}
+
+// quit is fail for what the peer does not know: it is told.
+func (c *core) quit(err error) {
+	if c.err == nil && c.link.Err() == nil {
+		go c.link.Close() // it has locks of its own
+	}
+	c.fail(err)
 }
 
 // abandon gives up all that is outstanding: the queue or the device is closed,

@@ -37,7 +37,7 @@ func (c *core) answer() {
 	}
 	b, err := c.hub.take()
 	if err != nil {
-		c.fail(err)
+		c.quit(err)
 		return
 	}
 	c.out.sendBuffer(kindReply, b, copy(b.bytes(), reply.encode(min(dirReplyMax, c.maxSend, c.hub.size))))

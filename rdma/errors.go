@@ -25,7 +25,8 @@ var (
 	// key is not valid any more, or not for that. The connection is over.
 	ErrRefused = errors.New("the peer has refused an access to its memory")
 	// ErrProtocol: the peer breaks the rules of the messages of this
-	// package. The connection is over.
+	// package, or has asked for memory that it may not have. The connection
+	// is over.
 	ErrProtocol = errors.New("the peer breaks the protocol")
 	// ErrForeign: the peer does not speak the protocol of this package, and
 	// so has no directory of regions.
@@ -91,8 +92,6 @@ func causeOf(wc verbs.WC) error {
 		return fmt.Errorf("%w: %w", ErrPeerGone, err)
 	case verbs.StatusRemAccessErr:
 		return fmt.Errorf("%w: %w", ErrRefused, err)
-	case verbs.StatusWRFlushErr:
-		return fmt.Errorf("%w: %w", ErrPeerClosed, err)
 	case verbs.StatusLocLenErr, verbs.StatusRemInvReqErr:
 		return fmt.Errorf("%w: %w", ErrProtocol, err)
 	}

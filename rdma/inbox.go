@@ -144,7 +144,7 @@ func (in *inbox) arrived(wc *verbs.WC) {
 	}
 	if err := in.take(b, n, wc); err != nil {
 		c.hub.put(b)
-		c.fail(err)
+		c.quit(err)
 	}
 }
 
@@ -207,7 +207,7 @@ func (in *inbox) next() (a *arrival, m []byte, err error) {
 		if a.n > a.off {
 			m, _, err = nextPacked(a.buf.part(a.off, a.n-a.off))
 			if err != nil {
-				c.fail(err)
+				c.quit(err)
 			}
 			return a, m, err
 		}

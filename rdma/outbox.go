@@ -112,7 +112,7 @@ func (o *outbox) postMessage(k kind, wr *verbs.SendWR, s slot) error {
 		if s.buf != nil {
 			c.hub.put(s.buf)
 		}
-		c.fail(err)
+		c.quit(err)
 	}
 	return err
 }

@@ -39,7 +39,7 @@ func (o *outbox) settle(ctx context.Context, ref *pending) error {
 		cancel()
 	}
 	if ref.left > 0 {
-		c.fail(fmt.Errorf("%w: %w", ErrTransfer, err))
+		c.quit(fmt.Errorf("%w: %w", ErrTransfer, err))
 		c.wait(context.Background(), wantDone, ref)
 	}
 	return o.verdict(ref)
@@ -90,6 +90,9 @@ func (c *core) transfer(ctx context.Context, op verbs.Opcode, at verbs.RemoteAdd
 	ref := pendings.Get().(*pending)
 	defer c.drop(ref)
 	for len(p) > 0 {
+		if err = ctx.Err(); err != nil {
+			break
+		}
 		if err = c.out.turn(ctx, wantSlot); err != nil {
 			break
 		}
