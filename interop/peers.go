@@ -5,6 +5,8 @@ import (
 	"net"
 	"net/netip"
 	"strings"
+
+	"github.com/gosoftroce/rocev2/cm"
 )
 
 // Peers says which address a peer may name as its GID. A run sends its traffic
@@ -68,9 +70,11 @@ func (p Peers) Check(gid GID, control net.Addr) error {
 
 // hostOf returns the address without port and zone, or an invalid one.
 func hostOf(a net.Addr) netip.Addr {
-	t, ok := a.(*net.TCPAddr)
-	if !ok {
-		return netip.Addr{}
+	switch t := a.(type) {
+	case *net.TCPAddr:
+		return t.AddrPort().Addr().Unmap().WithZone("")
+	case *cm.Addr:
+		return t.Addr().Unmap().WithZone("")
 	}
-	return t.AddrPort().Addr().Unmap().WithZone("")
+	return netip.Addr{}
 }

@@ -48,6 +48,16 @@ const (
 	CompareSwap
 )
 
+// CM says what the connection manager is used for.
+type CM uint8
+
+// Uses of the connection manager.
+const (
+	NoCM      CM = iota // nothing: the control connection is TCP
+	CMControl           // the control connection (-z)
+	CMAll               // the control connection, and those of the queue pairs (-R)
+)
+
 // Config says what to run. Everything up to Bidirectional must be the peer's
 // too.
 type Config struct {
@@ -60,22 +70,24 @@ type Config struct {
 	Endless       bool            // run until ctx ends, with a result for every Duration; 0 means DefaultInterval
 	QPs           int             // queue pairs; 0 means 1
 	Bidirectional bool            // both sides send
+	CM            CM              // what the connection manager is for; see RunCM and ServeCM
 
-	TxDepth          int           // operations outstanding on a queue pair; 0 means DefaultTxDepth
-	RxDepth          int           // receives kept posted on a queue pair, or on the shared receive queue; 0 means DefaultRxDepth
-	SharedReceives   bool          // the queue pairs of this side have one receive queue, as those of XRC have
-	CQMod            int           // one completion for so many operations; 0 means a choice by size and depth
-	PostList         int           // operations are posted in lists of so many; 0 means as many as there is room for
-	RecvPostList     int           // the same for receives
-	Margin           time.Duration // at both ends of Duration that is not measured; 0 means a quarter of it
-	MTU              verbs.MTU     // path MTU, the smaller of both sides' is used; 0 means the largest that the link carries
-	Inline           int           // SENDs and WRITEs up to so many bytes carry their data in the work request
-	OutstandingReads int           // READs and atomics outstanding on a queue pair; 0 means the most that the device can do
-	Timeout          uint8         // local ACK timeout, 4.096 µs × 2^n; 0 means DefaultTimeout
-	Events           bool          // sleep on a completion channel
-	SourcePort       uint16        // of every queue pair, as in verbs.ConnectConfig; 0 means the device's
-	TrafficClass     uint8         // of every packet that this side sends, as in verbs.ConnectConfig
-	RateLimit        uint64        // of what each queue pair of this side sends, in bits per second on the wire; 0 means none
+	TxDepth          int            // operations outstanding on a queue pair; 0 means DefaultTxDepth
+	RxDepth          int            // receives kept posted on a queue pair, or on the shared receive queue; 0 means DefaultRxDepth
+	SharedReceives   bool           // the queue pairs of this side have one receive queue, as those of XRC have
+	CQMod            int            // one completion for so many operations; 0 means a choice by size and depth
+	PostList         int            // operations are posted in lists of so many; 0 means as many as there is room for
+	RecvPostList     int            // the same for receives
+	Margin           time.Duration  // at both ends of Duration that is not measured; 0 means a quarter of it
+	MTU              verbs.MTU      // path MTU, the smaller of both sides' is used; 0 means the largest that the link carries
+	Inline           int            // SENDs and WRITEs up to so many bytes carry their data in the work request
+	OutstandingReads int            // READs and atomics outstanding on a queue pair; 0 means the most that the device can do
+	Timeout          uint8          // local ACK timeout, 4.096 µs × 2^n; 0 means DefaultTimeout
+	RetryCount       verbs.OptUint8 // how often a request is sent again; 7 by default
+	Events           bool           // sleep on a completion channel
+	SourcePort       uint16         // of every queue pair, as in verbs.ConnectConfig; 0 means the device's
+	TrafficClass     uint8          // of every packet that this side sends, as in verbs.ConnectConfig
+	RateLimit        uint64         // of what each queue pair of this side sends, in bits per second on the wire; 0 means none
 	Atomic           AtomicOp
 
 	// Peers says which address the peer may name for its traffic; the zero
@@ -245,6 +257,12 @@ func (c *Config) checkTogether() error {
 		return interop.BadConfig("a duration and all sizes do not go together: perftest knows no such run")
 	case c.Test.Kind == Latency && c.Bidirectional:
 		return interop.BadConfig("a latency test has no bidirectional form")
+	case c.CM > CMAll:
+		return interop.BadConfig("there is no use %d of the connection manager", c.CM)
+	case c.CM == CMAll && c.Service != interop.RC:
+		return interop.BadConfig("the connection manager connects RC here, not %v: let it carry the control connection only (-z)", c.Service)
+	case c.RetryCount.Or(7) > 7:
+		return interop.BadConfig("the retry count is %d; it must be between 0 and 7", c.RetryCount.Or(7))
 	case c.Test.Kind == Latency && c.QPs != 1:
 		return interop.BadConfig("a latency test has one queue pair")
 	case c.Test == (Test{Write, Latency}) && c.Events:

@@ -66,15 +66,29 @@ func greet(ctx context.Context, ctl *control.Conn, dev *verbs.Device, c *Config)
 		return g, nil
 	}
 	const step = "first address"
-	g.first = make([]byte, addressLen)
-	if err := readAddress(ctx, ctl.Read, step, g.first); err != nil {
+	if g.first, err = c.readAddress(ctx, ctl.Read, step); err != nil {
 		return g, err
 	}
-	a, err := parseAddress(step, g.first)
+	a, err := c.parseAddress(step, g.first)
 	if err != nil {
 		return g, err
 	}
-	return g, checkAddress(a, ctl, dev, c)
+	return g, c.checkFirst(a, ctl, dev)
+}
+
+// checkFirst checks the first address of a client. Where the connection manager
+// connects the queue pairs, it is empty.
+func (c *Config) checkFirst(a Address, ctl *control.Conn, dev *verbs.Device) error {
+	empty := a == Address{}
+	switch {
+	case c.CM == CMAll && !empty:
+		return errors.New("the two sides run different tests: only this side connects its queue pairs by the connection manager (-R)")
+	case c.CM == CMControl && empty:
+		return errors.New("the two sides run different tests: only the other side connects its queue pairs by the connection manager (-R)")
+	case c.CM == CMAll:
+		return nil
+	}
+	return checkAddress(a, ctl, dev, c)
 }
 
 // exchangeVersion exchanges the version, the client first. The number at its
@@ -169,8 +183,18 @@ func agreeNumber(ctx context.Context, ctl *control.Conn, step string, mine, most
 	return max(mine, theirs), nil
 }
 
-// readAddress receives an address message. The form without a GID is shorter,
-// and a peer that sent it sends no more.
+// readAddress receives an address message, in the form of the run.
+func (c *Config) readAddress(ctx context.Context, read func(context.Context, string, []byte) error, step string) ([]byte, error) {
+	if c.binary() {
+		b := make([]byte, binaryLen)
+		return b, read(ctx, step, b)
+	}
+	b := make([]byte, addressLen)
+	return b, readAddress(ctx, read, step, b)
+}
+
+// readAddress receives an address message as text. The form without a GID is
+// shorter, and a peer that sent it sends no more.
 func readAddress(ctx context.Context, read func(context.Context, string, []byte) error, step string, b []byte) error {
 	err := read(ctx, step, b[:shortAddressLen])
 	if err != nil {

@@ -147,6 +147,56 @@ func parseAddress(step string, b []byte) (Address, error) {
 	return a, nil
 }
 
+// binaryLen is the size of an address message over a queue pair.
+const binaryLen = 56
+
+const binaryForm = "lid, reads, qpn, psn and rkey in 4 bytes each, 4 more, address in 8, gid in 16, srqn and gid index in 4 each, big-endian, 56 bytes"
+
+// ownGIDIndex is what an original has with -x 1. Nobody reads it.
+const ownGIDIndex = 1
+
+// appendBinary adds the form that goes over a queue pair.
+func (a Address) appendBinary(b []byte) []byte {
+	for _, v := range []uint32{uint32(a.LID), uint32(a.OutReads), uint32(a.QPN), uint32(a.PSN), uint32(a.RKey), 0} {
+		b = binary.BigEndian.AppendUint32(b, v)
+	}
+	b = binary.BigEndian.AppendUint64(b, a.VAddr)
+	b = append(b, a.GID[:]...)
+	b = binary.BigEndian.AppendUint32(b, a.SRQN)
+	return binary.BigEndian.AppendUint32(b, ownGIDIndex)
+}
+
+func parseBinary(step string, b []byte) (Address, error) {
+	var v [5]uint32
+	for i := range v {
+		v[i] = binary.BigEndian.Uint32(b[4*i:])
+	}
+	if v[0] > math.MaxUint16 || v[1] > math.MaxUint16 || v[2] >= 1<<24 || v[3] >= 1<<24 {
+		return Address{}, &interop.ProtocolError{Step: step, Got: b, Want: binaryForm}
+	}
+	return Address{
+		LID: uint16(v[0]), OutReads: uint16(v[1]), QPN: verbs.QPN(v[2]), PSN: verbs.PSN(v[3]), RKey: verbs.Key(v[4]),
+		VAddr: binary.BigEndian.Uint64(b[24:]), GID: interop.GID(b[32:48]), SRQN: binary.BigEndian.Uint32(b[48:]),
+	}, nil
+}
+
+// binary reports whether addresses have the form of appendBinary.
+func (c *Config) binary() bool { return c.CM != NoCM }
+
+func (c *Config) appendAddress(b []byte, a Address) []byte {
+	if c.binary() {
+		return a.appendBinary(b)
+	}
+	return a.append(b)
+}
+
+func (c *Config) parseAddress(step string, b []byte) (Address, error) {
+	if c.binary() {
+		return parseBinary(step, b)
+	}
+	return parseAddress(step, b)
+}
+
 // addressBits is the width of each field.
 var addressBits = [23]int{16, 16, 24, 24, 32, 64, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 32}
 

@@ -41,6 +41,7 @@ const (
 	flagBidirectional = 1 << iota
 	flagAllSizes
 	flagEndless
+	flagCM // the queue pairs are connected by the connection manager
 )
 
 func (c *Config) params() params {
@@ -48,7 +49,7 @@ func (c *Config) params() params {
 		test: c.Test, atomic: c.Atomic, qps: uint32(c.QPs), size: uint64(c.Size),
 		iterations: uint64(c.Iterations), duration: uint64(c.Duration), service: c.Service,
 	}
-	for flag, on := range map[uint8]bool{flagBidirectional: c.Bidirectional, flagAllSizes: c.AllSizes, flagEndless: c.Endless} {
+	for flag, on := range map[uint8]bool{flagBidirectional: c.Bidirectional, flagAllSizes: c.AllSizes, flagEndless: c.Endless, flagCM: c.CM == CMAll} {
 		if on {
 			p.flags |= flag
 		}
@@ -108,6 +109,7 @@ func (p params) differs(peer params, role interop.Role) error {
 	add("connection (-c)", p.service, peer.service)
 	add("queue pairs (-q)", p.qps, peer.qps)
 	add("both directions (-b)", onOff(p.flags, flagBidirectional), onOff(peer.flags, flagBidirectional))
+	add("queue pairs connected by the connection manager (-R)", onOff(p.flags, flagCM), onOff(peer.flags, flagCM))
 	if p.test.clientOnly() && !both(flagBidirectional) {
 		// The server only answers: all that it needs is room.
 		server, client := p, peer

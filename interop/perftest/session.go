@@ -6,11 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"time"
 
+	"github.com/gosoftroce/rocev2/cm"
 	"github.com/gosoftroce/rocev2/interop"
 	"github.com/gosoftroce/rocev2/interop/internal/control"
 	"github.com/gosoftroce/rocev2/interop/internal/lanes"
+	"github.com/gosoftroce/rocev2/interop/internal/message"
 	"github.com/gosoftroce/rocev2/interop/internal/work"
 	"github.com/gosoftroce/rocev2/verbs"
 )
@@ -21,12 +24,20 @@ import (
 // ended.
 func Run(ctx context.Context, dev *verbs.Device, conn net.Conn, role interop.Role, c Config) ([]Result, error) {
 	defer conn.Close()
+	if err := c.overTCP(); err != nil {
+		return nil, err
+	}
 	c, err := c.withDefaults(dev)
 	if err != nil {
 		return nil, fmt.Errorf("%v: %w", c.Test, err)
 	}
-	s := &session{dev: dev, role: role, cfg: c, ctl: control.New(conn, role, c.HandshakeTimeout)}
-	if s.greeting, err = greet(ctx, s.ctl, dev, &s.cfg); err != nil {
+	return (&session{dev: dev, role: role, cfg: c}).overConn(ctx, conn)
+}
+
+// overConn runs a session over a control connection.
+func (s *session) overConn(ctx context.Context, conn net.Conn) (_ []Result, err error) {
+	s.ctl = control.New(conn, s.role, s.cfg.HandshakeTimeout)
+	if s.greeting, err = greet(ctx, s.ctl, s.dev, &s.cfg); err != nil {
 		return nil, s.explain(ctx, err)
 	}
 	return s.all(ctx)
@@ -37,11 +48,19 @@ func Run(ctx context.Context, dev *verbs.Device, conn net.Conn, role interop.Rol
 // the server nor hold it up. Serve closes ln.
 func Serve(ctx context.Context, dev *verbs.Device, ln net.Listener, c Config) ([]Result, error) {
 	defer ln.Close()
+	if err := c.overTCP(); err != nil {
+		return nil, err
+	}
 	c, err := c.withDefaults(dev)
 	if err != nil {
 		return nil, fmt.Errorf("%v: %w", c.Test, err)
 	}
-	s := &session{dev: dev, role: interop.Server, cfg: c}
+	return (&session{dev: dev, role: interop.Server, cfg: c}).serve(ctx, ln)
+}
+
+// serve takes the first client of ln.
+func (s *session) serve(ctx context.Context, ln net.Listener) (_ []Result, err error) {
+	c, dev := &s.cfg, s.dev
 	s.ctl, s.greeting, err = control.Admit(ctx, ln, control.Admission{Timeout: c.HandshakeTimeout, Refused: c.OnRefused},
 		func(ctx context.Context, ctl *control.Conn) (greeting, error) { return greet(ctx, ctl, dev, &s.cfg) })
 	if err != nil {
@@ -69,6 +88,10 @@ type session struct {
 
 	local, remote []Address
 	results       []Result
+
+	server netip.AddrPort    // with CMAll: of a client
+	data   *message.Listener // with CMAll: of a server
+	conns  []*cm.Conn        // with CMAll: of the lanes
 }
 
 func (s *session) explain(ctx context.Context, err error) error {
@@ -119,6 +142,9 @@ func (s *session) endOfEndless(err error) error {
 }
 
 func (s *session) close() {
+	for _, c := range s.conns {
+		c.Close()
+	}
 	if s.lanes != nil {
 		s.lanes.Close()
 	}
@@ -208,6 +234,11 @@ func (s *session) connect(ctx context.Context) error {
 		return err
 	}
 	t := s.cfg.Test
+	if s.cfg.CM == CMAll {
+		if err := (connecting{s}).all(ctx); err != nil {
+			return err
+		}
+	}
 	if t.Kind == Latency && t.Verb != Send {
 		if err := sync("first handshake"); err != nil {
 			return err
@@ -219,6 +250,9 @@ func (s *session) connect(ctx context.Context) error {
 		}
 	}
 	for i := range s.cfg.QPs {
+		if s.cfg.CM == CMAll {
+			break
+		}
 		if err := s.connectLane(ctx, i); err != nil {
 			return err
 		}
@@ -255,39 +289,52 @@ func (s *session) exchange(ctx context.Context, i int) error {
 	return nil
 }
 
-func (s *session) connectLane(ctx context.Context, i int) error {
-	var access verbs.Access
-	switch s.cfg.Test.Verb {
-	case Send:
-		access = verbs.LocalWrite | verbs.RemoteWrite
+// access is what the peer may do on a connection.
+func (t Test) access() verbs.Access {
+	switch t.Verb {
 	case Write:
-		access = verbs.RemoteWrite
+		return verbs.RemoteWrite
 	case Read:
-		access = verbs.RemoteRead
+		return verbs.RemoteRead
 	case Atomic:
-		access = verbs.RemoteAtomic
+		return verbs.RemoteAtomic
 	}
+	return verbs.LocalWrite | verbs.RemoteWrite
+}
+
+func (s *session) connectLane(ctx context.Context, i int) error {
 	most := s.dev.Query().MaxRdAtomic
 	if s.cfg.Test.hasReadDepth() {
 		most = min(most, s.cfg.OutstandingReads)
 	}
 	err := s.lanes.Connect(ctx, i, s.peerOf(i), verbs.ConnectConfig{
-		PathMTU: s.mtu, Access: access, Timeout: s.cfg.Timeout,
+		PathMTU: s.mtu, Access: s.cfg.Test.access(), Timeout: s.cfg.Timeout, RetryCount: s.cfg.RetryCount,
 		MaxRdAtomic:     verbs.Set(uint8(max(min(most, int(s.remoteOf(i).OutReads)), 1))),
 		MaxDestRdAtomic: verbs.Set(uint8(s.local[0].OutReads)),
 		SourcePort:      s.cfg.SourcePort,
 		TrafficClass:    s.cfg.TrafficClass,
 	})
-	if sender := s.lanes.Lanes[i].Send; err == nil && s.cfg.RateLimit > 0 && sender != nil {
-		err = sender.SetRateLimit(s.cfg.RateLimit, 0)
+	if err != nil {
+		return err
 	}
-	return err
+	return s.limitRate(i)
+}
+
+func (s *session) limitRate(i int) error {
+	if sender := s.lanes.Lanes[i].Send; s.cfg.RateLimit > 0 && sender != nil {
+		return sender.SetRateLimit(s.cfg.RateLimit, 0)
+	}
+	return nil
 }
 
 // shake sends an own address message and takes one from the peer, which
 // answers at once unless soon is false.
 func (s *session) shake(ctx context.Context, step string, i int, soon bool) (Address, error) {
-	mine := s.local[i].append(make([]byte, 0, addressLen))
+	return s.shakeWith(ctx, step, s.cfg.appendAddress(nil, s.local[i]), soon)
+}
+
+// shakeWith is shake with an address message of the caller.
+func (s *session) shakeWith(ctx context.Context, step string, mine []byte, soon bool) (Address, error) {
 	read := s.ctl.Await
 	if soon {
 		read = s.ctl.Read
@@ -299,8 +346,8 @@ func (s *session) shake(ctx context.Context, step string, i int, soon bool) (Add
 	}
 	theirs := s.first
 	if s.first = nil; theirs == nil {
-		theirs = make([]byte, addressLen)
-		if err := readAddress(ctx, read, step, theirs); err != nil {
+		var err error
+		if theirs, err = s.cfg.readAddress(ctx, read, step); err != nil {
 			return Address{}, err
 		}
 	}
@@ -309,7 +356,7 @@ func (s *session) shake(ctx context.Context, step string, i int, soon bool) (Add
 			return Address{}, err
 		}
 	}
-	return parseAddress(step, theirs)
+	return s.cfg.parseAddress(step, theirs)
 }
 
 // join is a handshake for which the peer may take long, as long as its packets
@@ -368,7 +415,9 @@ func (s *session) bye(ctx context.Context) error {
 	if err := s.over(ctx); err != nil {
 		return err
 	}
-	s.ctl.Write(ctx, "end", []byte(done)) // the peer may be gone by now, and may
+	if s.cfg.CM == NoCM {
+		s.ctl.Write(ctx, "end", []byte(done)) // the peer may be gone by now, and may
+	}
 	s.ctl.Finish(finishLimit)
 	return nil
 }
