@@ -72,11 +72,14 @@ func TestCMTools(t *testing.T) {
 		"udaddy": {"udaddy -b @", "udaddy -s @ -t 32",
 			"udaddy: starting server\nreceiving data transfers\nsending replies\ndata transfers complete\ntest complete\nreturn status 0\n",
 			"udaddy: starting client\nudaddy: connecting\ninitiating data transfers\nreceiving data transfers\ndata transfers complete\ntest complete\nreturn status 0\n"},
-		"udaddy, many": {"udaddy -b @ -c 20 -C 30 -S 1K", "udaddy -s @ -c 20 -C 30 -S 1K", "return status 0\n", "return status 0\n"},
-		"rdma_client":  {"rdma_server -s @", "rdma_client -s @", "rdma_server: start\nrdma_server: end 0\n", "rdma_client: start\nrdma_client: end 0\n"},
-		"rdma_xclient": {"rdma_xserver -d @ -p 88", "rdma_xclient -s @ -p 88", "rdma_xserver: start\nrdma_xserver: end 0\n", "rdma_xclient: start\nrdma_xclient: end 0\n"},
-		"cmtime":       {"cmtime -b @ -c 50", "cmtime -s @ -c 50 -r 3 -t 1000", "", ""},
-		"XRC":          {"rdma_xserver -d @ -c x", "rdma_xclient -s @ -c X", "rdma_xserver: end 0\n", "rdma_xclient: end 0\n"},
+		"udaddy, many":     {"udaddy -b @ -c 20 -C 30 -S 1K", "udaddy -s @ -c 20 -C 30 -S 1K", "return status 0\n", "return status 0\n"},
+		"rdma_client":      {"rdma_server -s @", "rdma_client -s @", "rdma_server: start\nrdma_server: end 0\n", "rdma_client: start\nrdma_client: end 0\n"},
+		"rdma_xclient":     {"rdma_xserver -d @ -p 88", "rdma_xclient -s @ -p 88", "rdma_xserver: start\nrdma_xserver: end 0\n", "rdma_xclient: start\nrdma_xclient: end 0\n"},
+		"perf -z":          {"perf write_bw -d @ -z -n 50", "perf write_bw -z -n 50 @", "", ""},
+		"perf -R":          {"perf read_bw -d @ -R -n 50 -q 3", "perf read_bw -R -n 50 -q 3 -T 32 --retry_count 5 @", "", ""},
+		"perf -R, latency": {"perf write_lat -d @ -R -n 50 -p 7777", "perf write_lat -R -n 50 -p 7777 @", "", ""},
+		"cmtime":           {"cmtime -b @ -c 50", "cmtime -s @ -c 50 -r 3 -t 1000", "", ""},
+		"XRC":              {"rdma_xserver -d @ -c x", "rdma_xclient -s @ -c X", "rdma_xserver: end 0\n", "rdma_xclient: end 0\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -124,6 +127,23 @@ func TestCMToolsJSON(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestPerfSaysWhatConnects checks the lines of the table about the connection
+// manager.
+func TestPerfSaysWhatConnects(t *testing.T) {
+	t.Parallel()
+	for flag, want := range map[string]string{
+		"-z": "rdma_cm QPs\t : OFF\n Data ex. method : rdma_cm\n", "-R": "rdma_cm QPs\t : ON\n Data ex. method : rdma_cm\n",
+	} {
+		s := cmServe(t, "perf send_bw -d @ -n 20 "+flag)
+		if c := s.client(t, "perf send_bw -n 20 "+flag+" @"); c.code != 0 || !strings.Contains(c.out, want) {
+			t.Errorf("%s: the client ends with %d and prints\n%s%s", flag, c.code, c.out, c.err)
+		}
+		if r := s.result(); r.code != 0 {
+			t.Error(r.err)
+		}
 	}
 }
 

@@ -1,8 +1,9 @@
-// Command rocev2 is RDMA over Converged Ethernet version 2 on the command
-// line: it shows what the software adapter can do (devinfo), talks to the
-// ping-pong programs of rdma-core (pingpong) and to the perftest programs
-// (perf), prints events (asyncwatch), and shows all operations at work (demo),
-// in an ordinary process without privileges.
+// Command rocev2 is RDMA over Converged Ethernet version 2 on the command line:
+// it shows what the software adapter can do (devinfo), talks to the ping-pong
+// programs of rdma-core (pingpong), to the perftest programs (perf) and to
+// those of librdmacm (rping, ucmatose, udaddy, mckey, cmtime, rdma_client and
+// its kin), prints events (asyncwatch), and shows all operations at work
+// (demo), in an ordinary process without privileges.
 //
 // Exit status: 0 when all went well, 1 when something failed, 2 when the
 // command line was wrong.

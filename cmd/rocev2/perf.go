@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"net/netip"
 	"strings"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 
 	"github.com/gosoftroce/rocev2/interop"
 	"github.com/gosoftroce/rocev2/interop/perftest"
+	"github.com/gosoftroce/rocev2/verbs"
 )
 
 func newPerf(io streams) *cobra.Command {
@@ -30,6 +32,9 @@ come. A latency test ends with an error at the first of them.
 
 Start both sides with the same test, size, iterations or duration, number of
 queue pairs and direction. The two sides negotiate only the path MTU.
+
+With -z the two sides exchange addresses over a queue pair of the connection
+manager instead of TCP, and with -R the connection manager connects all of them.
 
 With --sport, the packets that this side sends can take another path through a
 network that spreads flows (ECMP). Two rocev2 sides recognise each other, so
@@ -70,6 +75,10 @@ type perfFlags struct {
 	units   string
 	timeout uint8
 	cpuFreq bool
+	cmAll   bool // -R
+	cmComm  bool // -z
+	tos     int
+	retries uint8
 	version bool
 	reportFlags
 }
@@ -105,6 +114,7 @@ func newPerfTest(io streams, t perftest.Test) *cobra.Command {
 	}
 	f.register(cmd)
 	f.registerRate(cmd)
+	f.registerCM(cmd)
 	return cmd
 }
 
@@ -211,6 +221,9 @@ func (f *perfFlags) config(cmd *cobra.Command) (perftest.Config, error) {
 		return c, usagef("-u %d: a QP timeout is a number from 1 to 31", f.timeout)
 	}
 	c.Timeout = f.timeout
+	if err := f.setCM(cmd, &c); err != nil {
+		return c, err
+	}
 	if c.RateLimit, err = f.rateLimit(cmd); err != nil {
 		return c, err
 	}
@@ -222,6 +235,39 @@ func (f *perfFlags) config(cmd *cobra.Command) (perftest.Config, error) {
 		return c, usagef("-A %s: the atomic operations are FETCH_AND_ADD and CMP_AND_SWAP", f.atomic)
 	}
 	return c, nil
+}
+
+func (f *perfFlags) registerCM(cmd *cobra.Command) {
+	fs := cmd.Flags()
+	fs.BoolVarP(&f.cmAll, "rdma_cm", "R", false, "connect the queue pairs by the connection manager, RC only, without TCP (give it to both sides)")
+	fs.BoolVarP(&f.cmComm, "com_rdma_cm", "z", false, "exchange addresses over a queue pair of the connection manager instead of TCP (give it to both sides)")
+	fs.IntVarP(&f.tos, "tos", "T", 0, "with -R: type of `service`, the same as --tclass")
+	fs.Uint8Var(&f.retries, "retry_count", 7, "with -R: how `often` a request is sent again")
+}
+
+// setCM takes over what is about the connection manager.
+func (f *perfFlags) setCM(cmd *cobra.Command, c *perftest.Config) error {
+	switch {
+	case f.cmAll:
+		c.CM = perftest.CMAll
+	case f.cmComm:
+		c.CM = perftest.CMControl
+	}
+	for _, flag := range []string{"tos", "retry_count"} {
+		if cmd.Flags().Changed(flag) && !f.cmAll {
+			return usagef("--%s: it applies only to the connection manager (-R): use --tclass; the retry count is 7 without", flag)
+		}
+	}
+	for _, flag := range []string{"listen", "source_ip", "peer-gid"} {
+		if cmd.Flags().Changed(flag) && c.CM != perftest.NoCM {
+			return usagef("--%s: with -R and -z there is no TCP connection: the device's address is the only one", flag)
+		}
+	}
+	if f.tos < 0 || f.tos > 255 {
+		return usagef("-T %d: a type of service is a number from 0 to 255", f.tos)
+	}
+	c.RetryCount = verbs.Set(f.retries)
+	return nil
 }
 
 func (f *perfFlags) registerRate(cmd *cobra.Command) {
@@ -291,6 +337,39 @@ func (f *perfFlags) setDuration(cmd *cobra.Command, c *perftest.Config) error {
 	return nil
 }
 
+// openFor opens the device, and returns how the test finds its peer: over TCP,
+// or by the connection manager.
+func (f *perfFlags) openFor(ctx context.Context, in *inspector, server string, c perftest.Config) (*verbs.Device, func(context.Context, perftest.Config) ([]perftest.Result, error), error) {
+	if c.CM == perftest.NoCM {
+		dev, at, err := f.open(ctx, in, server, c.Check)
+		return dev, func(ctx context.Context, c perftest.Config) ([]perftest.Result, error) {
+			if server == "" {
+				return perftest.Serve(ctx, dev, at.ln, c)
+			}
+			return perftest.Run(ctx, dev, at.conn, interop.Client, c)
+		}, err
+	}
+	dev, err := openDevice(in.streams, f.device, server, in.open)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := c.Check(dev); err != nil {
+		return dev, nil, err
+	}
+	at := netip.AddrPortFrom(dev.Addr(), uint16(f.port))
+	if server == "" {
+		fmt.Fprintf(in.streams.err, "waiting on port %d of the connection manager for clients of device %v\n", f.port, dev.Addr())
+		return dev, func(ctx context.Context, c perftest.Config) ([]perftest.Result, error) {
+			return perftest.ServeCM(ctx, dev, at, c)
+		}, nil
+	}
+	to, err := resolve(ctx, server, func(a netip.Addr) bool { return a.Is4() == dev.Addr().Unmap().Is4() })
+	at = netip.AddrPortFrom(to, uint16(f.port))
+	return dev, func(ctx context.Context, c perftest.Config) ([]perftest.Result, error) {
+		return perftest.RunCM(ctx, dev, at, c)
+	}, err
+}
+
 func runPerf(ctx context.Context, io streams, f *perfFlags, server string, cmd *cobra.Command) (err error) {
 	c, err := f.config(cmd)
 	if err != nil {
@@ -301,11 +380,13 @@ func runPerf(ctx context.Context, io streams, f *perfFlags, server string, cmd *
 		return err
 	}
 	io = in.streams
-	c.TrafficClass = in.trafficClass()
+	if c.TrafficClass = in.trafficClass(); f.tos != 0 {
+		c.TrafficClass = uint8(f.tos)
+	}
 	ctx, cancel := f.limit(ctx)
 	defer cancel()
 	defer func() { err = in.end(err) }()
-	dev, at, err := f.open(ctx, in, server, c.Check)
+	dev, meet, err := f.openFor(ctx, in, server, c)
 	if err != nil {
 		return err
 	}
@@ -320,12 +401,7 @@ func runPerf(ctx context.Context, io streams, f *perfFlags, server string, cmd *
 	c.OnProgress = func(size int, done, total uint64) {
 		p.show(fmt.Sprintf("%v %d bytes", c.Test, size), done, total)
 	}
-	var res []perftest.Result
-	if server == "" {
-		res, err = perftest.Serve(ctx, dev, at.ln, c)
-	} else {
-		res, err = perftest.Run(ctx, dev, at.conn, interop.Client, c)
-	}
+	res, err := meet(ctx, c)
 	p.clear()
 	if c.Endless && len(res) > 0 && errors.Is(err, context.Canceled) {
 		err = nil // the user has seen enough

@@ -9,7 +9,6 @@ import (
 // Why options of perftest do not apply to any test here.
 const (
 	whyDC       = "there are no dynamic connections (DC)"
-	whyCM       = "there is no connection manager: the two sides connect over TCP, so omit the option on both"
 	whyOnePort  = "a device has one port"
 	whyRate     = "--rate_limit is in bits on the wire, and how much goes at once follows from it"
 	whyCrypto   = "there is no encryption offload"
@@ -20,10 +19,6 @@ const (
 )
 
 var foreignPerf = []foreign{
-	{"rdma_cm", "R", false, whyCM},
-	{"com_rdma_cm", "z", false, whyCM},
-	{"tos", "T", true, "it applies only to the connection manager (-R): use --tclass"},
-	{"retry_count", "", true, "it applies only to the connection manager (-R): the retry count is 7"},
 	{"dualport", "O", false, whyOnePort},
 	{"report-per-port", "", false, whyOnePort},
 	{"report-both", "", false, "the report is the sum of both directions, as without this option"},

@@ -110,8 +110,15 @@ func facts(c perftest.Config, s perftest.Setup, gidIndex int) []fact {
 	} else {
 		add("Max inline data ", "Max_inline_data", c.Inline, "[B]")
 	}
-	add("rdma_cm QPs\t ", "rdma_cm_QPs", "OFF", "")
-	add("Data ex. method ", "Data_ex_method", "Ethernet", "")
+	qps, exchange := "OFF", "Ethernet"
+	if c.CM == perftest.CMAll {
+		qps = "ON"
+	}
+	if c.CM != perftest.NoCM {
+		exchange = "rdma_cm"
+	}
+	add("rdma_cm QPs\t ", "rdma_cm_QPs", qps, "")
+	add("Data ex. method ", "Data_ex_method", exchange, "")
 	return f
 }
 
