@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -80,6 +81,8 @@ func kernelClients(t *testing.T, h *guest.Host, g *guest.Guest) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	var errs bytes.Buffer
+	us.Stderr = &errs
 	if err := us.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +92,7 @@ func kernelClients(t *testing.T, h *guest.Host, g *guest.Guest) {
 		for {
 			line, err := out.ReadString('\n')
 			if err != nil {
-				t.Fatalf("our server has ended: %v, %v", err, us.Wait())
+				t.Fatalf("our server has ended: %v, %v: %s", err, us.Wait(), errs.String())
 			}
 			if strings.Contains(line, what) {
 				return strings.TrimSpace(line)
@@ -104,7 +107,7 @@ func kernelClients(t *testing.T, h *guest.Host, g *guest.Guest) {
 			index = []string{"-g", strconv.Itoa(g.GIDIndex(false))}
 		}
 		argv = append(append(append(argv[:1:1], "-d", "rxe0"), index...), argv[1:]...)
-		limit, stop := context.WithTimeout(ctx, time.Minute)
+		limit, stop := context.WithTimeout(ctx, 2*time.Minute)
 		res, err := guest.Run(limit, g, append(argv, g.Host4.String())...)
 		stop()
 		if err == nil {
@@ -150,8 +153,8 @@ func TestTargetSide(t *testing.T) {
 	t.Errorf("the server ended: %v", err)
 }
 
-// pingKernel asks a kernel by what rocev2 ping sends, and tests the way to it by
-// rocev2 doctor.
+// pingKernel asks a kernel by what rocev2 ping sends, and tests the way to it
+// by rocev2 doctor.
 func pingKernel(t *testing.T, h *guest.Host, bin string, ours, kernel netip.Addr) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()

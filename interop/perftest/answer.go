@@ -3,6 +3,7 @@ package perftest
 import (
 	"cmp"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
@@ -62,7 +63,7 @@ func Answer(ctx context.Context, dev *verbs.Device, conn net.Conn, c AnswerConfi
 	}
 	size := cmp.Or(c.MaxSize, 1<<allSizesLast)
 	cfg, err := Config{
-		Test: Test{Send, Bandwidth}, Service: c.Service, MTU: c.MTU, Peers: c.Peers, HandshakeTimeout: c.HandshakeTimeout, IdleTimeout: c.IdleTimeout,
+		Test: Test{Send, Bandwidth}, Service: c.Service, MTU: c.MTU, Peers: c.Peers, Timeout: answerTimeout, HandshakeTimeout: c.HandshakeTimeout, IdleTimeout: c.IdleTimeout,
 	}.withDefaults(dev)
 	if err != nil {
 		return Answered{}, fmt.Errorf("perftest: %w", err)
@@ -97,6 +98,7 @@ type answerer struct {
 
 	shakes   atomic.Int64 // answered handshakes
 	last     atomic.Int64 // when the last one was, in Unix nanoseconds
+	slow     atomic.Int64 // the longest that the client took to answer, in nanoseconds
 	reported *report
 
 	echo  Test // what the traffic has shown of SEND and write_lat
@@ -115,11 +117,18 @@ type answerLane struct {
 	owed          int // receives used and not posted again
 }
 
-// What a decision waits for. A second message of send_bw comes within a round
-// trip; the first of any test but write_lat, at once after the last handshake.
+// What a decision waits for, at the least. A second message of send_bw comes
+// within a round trip; the first of any test but write_lat, at once after the
+// last handshake. A client that is slow to answer gets more time.
 const (
 	answerDepth = 512
-	answerSends = 16
+	answerSends = 64
+
+	// answerTimeout is the local ACK timeout, 4.3 s with all retries: a
+	// host that is busy is not one that is gone. The control connection
+	// shows that.
+	answerTimeout = 17
+
 	secondLimit = 30 * time.Millisecond
 	firstLimit  = 300 * time.Millisecond
 	decideTick  = 5 * time.Millisecond
@@ -204,11 +213,9 @@ func (a *answerer) control(ctx context.Context) error {
 			case done[0]:
 				return a.finish(ctx)
 			case 0: // the first byte of a size
-				r, err := a.swapReports(ctx, report{})
-				if err != nil {
+				if err := a.takeReport(ctx); err != nil {
 					return err
 				}
-				a.reported = &r
 				continue
 			}
 		}
@@ -216,6 +223,21 @@ func (a *answerer) control(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// takeReport exchanges results: the client's for none.
+func (a *answerer) takeReport(ctx context.Context) error {
+	var theirs [5]uint64
+	for i, mine := range (report{}).items() {
+		var b [reportLen]byte
+		if err := a.ctl.Join(ctx, fmt.Sprintf("report, item %d of 5", i+1), binary.BigEndian.AppendUint64(nil, mine), b[:]); err != nil {
+			return err
+		}
+		theirs[i] = binary.BigEndian.Uint64(b[:])
+	}
+	r := reportOf(theirs)
+	a.reported = &r
+	return nil
 }
 
 // finish reads the client's last word.
@@ -246,6 +268,9 @@ func (a *answerer) answerShake(ctx context.Context) error {
 	remote, err := parseAddress(step, b)
 	if err != nil {
 		return err
+	}
+	if last := a.last.Load(); last != 0 {
+		a.slow.Store(max(a.slow.Load(), time.Now().UnixNano()-last))
 	}
 	lane, err := a.laneOf(ctx, remote)
 	if err != nil {

@@ -2,13 +2,16 @@ package perftest
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/gosoftroce/rocev2/fabric"
 	"github.com/gosoftroce/rocev2/interop"
 	"github.com/gosoftroce/rocev2/interop/internal/testpair"
+	"github.com/gosoftroce/rocev2/verbs/verbstest"
 )
 
 // answered runs a client against a server that is not told what it runs.
@@ -152,5 +155,28 @@ func TestAnswerRefuses(t *testing.T) {
 	own, _ = testpair.Connections(t)
 	if _, err := Answer(t.Context(), dev, own, AnswerConfig{HandshakeTimeout: time.Millisecond}); err == nil {
 		t.Error("a silent client is served")
+	}
+}
+
+// TestAnswerChangesItsMind: the second message of send_bw comes so late that
+// the test is taken for send_lat. The answers find no receives.
+func TestAnswerChangesItsMind(t *testing.T) {
+	t.Parallel()
+	a, b := verbstest.Devices(t, verbstest.Config{Network: fabric.Config{Port: fabric.PortConfig{Delay: 20 * time.Millisecond}}})
+	sc, cc := testpair.Connections(t)
+	done := make(chan error, 1)
+	go func() {
+		got, err := Answer(t.Context(), a, sc, AnswerConfig{})
+		if err == nil && got.Test != (Test{Send, Bandwidth}) {
+			err = fmt.Errorf("taken for %v", got.Test)
+		}
+		done <- err
+	}()
+	cfg := Config{Test: Test{Send, Bandwidth}, TxDepth: 1, Iterations: answerSends + 10, Size: 100, plain: true}
+	if _, err := Run(t.Context(), b, cc, interop.Client, cfg); err != nil {
+		t.Error(err)
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
 	}
 }

@@ -82,16 +82,15 @@ func (a *answerer) decide(g *work.Guard, wc []verbs.WC) (n int, at time.Time, er
 		}
 		now := time.Now()
 		if n += k; k > 0 {
-			a.bytes = int(wc[0].ByteLen) - a.grh
-			if at.IsZero() {
-				at = now
-			}
+			a.bytes, at = int(wc[0].ByteLen)-a.grh, now
 		}
 		switch shakes := a.shakes.Load(); {
 		case n > 1:
 			a.known = true
 			return n, at, nil
-		case n == 1 && now.Sub(at) >= secondLimit:
+		case n == 1 && quiet != a.packets():
+			quiet, at = a.packets(), now // a part of the next message
+		case n == 1 && now.Sub(at) >= max(secondLimit, a.slowness()):
 			a.known, a.echo = true, Test{Send, Latency}
 			return n, time.Time{}, nil
 		case n > 0:
@@ -120,7 +119,13 @@ const writeShakes = 4
 func (a *answerer) waitsForWrite(shakes int64, quiet uint64, now time.Time) bool {
 	list := a.snapshot()
 	return shakes == writeShakes && len(list) == 1 && list[0].remote.OutReads <= 1 && a.cfg.Service != interop.UD &&
-		a.packets() == quiet && now.Sub(time.Unix(0, a.last.Load())) >= firstLimit
+		a.packets() == quiet && now.Sub(time.Unix(0, a.last.Load())) >= max(firstLimit, a.slowness())
+}
+
+// slowness is for how long the client may be silent though it has something to
+// say, by what it took for its handshakes.
+func (a *answerer) slowness() time.Duration {
+	return 2 * min(time.Duration(a.slow.Load()), time.Second)
 }
 
 // take handles a completion: a receive is posted again, and answered in a
@@ -131,7 +136,7 @@ func (a *answerer) take(wc *verbs.WC) error {
 	}
 	if wc.ID&recvFlag == 0 {
 		a.pending--
-		return a.echoes(a.snapshot()[0])
+		return nil
 	}
 	i := int(wc.ID &^ recvFlag)
 	l := a.snapshot()[i]
@@ -148,10 +153,16 @@ func (a *answerer) take(wc *verbs.WC) error {
 	return a.echoes(l)
 }
 
-// echoes sends the answers that are due, as far as there is room: the
-// acknowledgement of the last one may come behind the client's next message.
+// echoes sends the answer that is due. The acknowledgements of some may come
+// behind the client's next messages.
 func (a *answerer) echoes(l *answerLane) error {
-	for ; a.due > 0 && a.pending < answerSends; a.due-- {
+	if a.due > 0 && a.pending >= answerSends {
+		// It sends without waiting for answers, and has no receives for
+		// them: it is send_bw after all, and was slow in the beginning.
+		a.echo, a.due = Test{Send, Bandwidth}, 0
+		return nil
+	}
+	for ; a.due > 0; a.due-- {
 		err := a.post(l, verbs.SendWR{Opcode: verbs.OpSend, Signaled: true, SGList: []verbs.SGE{a.mr.Slice(a.grh, a.bytes)}})
 		if err != nil {
 			return err

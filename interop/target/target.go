@@ -45,7 +45,8 @@ type Config struct {
 	Peers      interop.Peers // which address a client may name
 	MaxClients int           // served at a time; 0 means 64
 
-	// HandshakeTimeout bounds the first words of a client; 0 means 10 s.
+	// HandshakeTimeout bounds the wait for each step of a client that
+	// should come at once; 0 means 30 s.
 	HandshakeTimeout time.Duration
 	// IdleTimeout ends a client that does nothing for so long; 0 means 60
 	// s.
@@ -75,7 +76,7 @@ type Client struct {
 // Limits of a server.
 const (
 	defaultClients   = 64
-	defaultHandshake = 10 * time.Second
+	defaultHandshake = 30 * time.Second
 
 	// maxSilent is how many connections may have said nothing yet. When
 	// there are more, the oldest has to go: a real client speaks at once.
