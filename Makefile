@@ -75,10 +75,10 @@ SOAK ?= 1h
 soak: ## 64 connections for SOAK, with loss, while processes are killed and stopped
 	$(GO) run ./e2e/soak -for $(SOAK)
 
-bench: ## the full grid beside other stacks, into bench/report (about 20 minutes)
+bench: ## the full grid beside other stacks, into bench/report (about 25 minutes)
 	cd bench && $(GO) run ./cmd/rocebench -out report -kernel
 
-bench-quick: ## a reduced grid into bench/out-quick (about 2 minutes)
+bench-quick: ## a reduced grid into bench/out-quick (about 5 minutes)
 	cd bench && $(GO) run ./cmd/rocebench -quick -out out-quick
 
 microbench: ## micro-benchmarks with allocation counts

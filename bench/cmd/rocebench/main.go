@@ -1,8 +1,8 @@
 // Command rocebench measures this project's stack beside its peers on the
 // loopback of one machine and writes a report.
 //
-//	rocebench -out report            the full grid, about 15 minutes
-//	rocebench -quick -out DIR        a reduced one, less than 3 minutes
+//	rocebench -out report            the full grid, about 25 minutes
+//	rocebench -quick -out DIR        a reduced one, about 5 minutes
 //	rocebench -kernel -out report    the full grid and kernel rxe in guests
 //	rocebench -match 'lat' -out DIR  only cells whose name matches
 //	rocebench -render DIR            the report again from DIR/results.json
@@ -27,6 +27,7 @@ import (
 	"time"
 
 	"github.com/gosoftroce/rocev2/bench/internal/cell"
+	"github.com/gosoftroce/rocev2/bench/internal/faces"
 	"github.com/gosoftroce/rocev2/bench/internal/grid"
 	"github.com/gosoftroce/rocev2/bench/internal/kernel"
 	"github.com/gosoftroce/rocev2/bench/internal/ours"
@@ -50,6 +51,7 @@ func main() {
 	rawudp.Register()
 	ours.Register()
 	quicpeer.Register()
+	faces.Register()
 	if len(os.Args) > 1 && os.Args[1] == pair.WorkerArg {
 		os.Exit(pair.Worker(os.Args[2:]))
 	}

@@ -19,9 +19,13 @@ const (
 	Gbps     = "Gb/s"   // 10^9 bits of payload a second
 	MsgRate  = "Mmsg/s" // 10^6 messages a second
 	Micros   = "µs"
+	Millis   = "ms"
 	Nanos    = "ns"
 	Percent  = "% of a core"
 	BytesPer = "B"
+
+	Megabytes = "MB" // 10^6 bytes
+	PerSecond = "/s"
 )
 
 // LostPercent is the name, among the other measurements of a run, of the share

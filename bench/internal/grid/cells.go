@@ -39,6 +39,7 @@ func cells(o Options) []cell.Cell {
 	b.memory()
 	b.regions()
 	b.loss()
+	b.faces()
 	if !o.Quick {
 		b.sizes()
 		b.depths()

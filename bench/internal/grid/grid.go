@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gosoftroce/rocev2/bench/internal/cell"
+	"github.com/gosoftroce/rocev2/bench/internal/faces"
 	"github.com/gosoftroce/rocev2/bench/internal/peers"
 )
 
@@ -62,6 +63,10 @@ func Run(ctx context.Context, plan []cell.Cell, o Options) []cell.Row {
 	for _, t := range peers.Missing() {
 		missing[t.Program] = fmt.Sprintf("%s (package %s) is not installed", t.Program, t.Package)
 	}
+	if faces.Browser() == "" {
+		missing["chromium"] = "chromium is not installed"
+	}
+	defer faces.RemovePrograms()
 	var rows []cell.Row
 	for len(plan) > 0 {
 		n := 1
@@ -156,6 +161,8 @@ const (
 	FabricRxd = "libfabric udp;ofi_rxd"
 	QUIC      = "quic-go"
 	Rxe       = "kernel rxe"
+	GoTCP     = "TCP of package net"
+	Chromium  = "rocev2d in Chromium"
 )
 
 func programOf(who string) string {
@@ -166,6 +173,8 @@ func programOf(who string) string {
 		return "ucx_perftest"
 	case FabricTCP, FabricRxd:
 		return "fi_pingpong"
+	case Chromium:
+		return "chromium"
 	}
 	return ""
 }

@@ -33,7 +33,7 @@ func Targets() []Target {
 		rxe        = "rxe to rxe within that guest"
 		far        = "rxe of another guest to that guest"
 	)
-	return []Target{
+	all := []Target{
 		{What: "WRITE 1 MiB", Against: iperf, Cell: "ours/write/1MiB", Peer: "iperf3/tcp", Bound: 1.25},
 		{What: "SEND 1 MiB", Against: iperf, Cell: "ours/send/1MiB", Peer: "iperf3/tcp", Bound: 1.25},
 		{What: "WRITE 1 MiB", Against: raw, Cell: "ours/write/1MiB", Peer: "raw/4140", Bound: 0.75},
@@ -72,6 +72,7 @@ func Targets() []Target {
 		{What: "heap objects per 8-byte SEND", Against: "both sides together", AtMost: true, Bound: 0.001, figure: allocations("ours/send/8B/qps=1")},
 		{What: "heap objects per 8-byte READ", Against: "both sides together", AtMost: true, Bound: 0.001, figure: allocations("ours/read/8B/qps=1")},
 	}
+	return append(all, faces()...)
 }
 
 // memory extrapolates to queues without entries: m(16) - 16·(m(32)-m(16))/16.

@@ -1,0 +1,131 @@
+package faces
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/gosoftroce/rocev2/bench/internal/cell"
+)
+
+const module = "github.com/gosoftroce/rocev2"
+
+// programs are those of the product that this run has built.
+var programs struct {
+	sync.Mutex
+	dir   string
+	built map[string]string
+}
+
+// Program builds a command of the product, once a run, and returns the path of
+// the executable.
+func Program(ctx context.Context, name string) (string, error) {
+	programs.Lock()
+	defer programs.Unlock()
+	if bin := programs.built[name]; bin != "" {
+		return bin, nil
+	}
+	var err error
+	if programs.dir == "" {
+		if programs.dir, err = os.MkdirTemp("", "rocebench"); err != nil {
+			return "", err
+		}
+		programs.built = map[string]string{}
+	}
+	bin := filepath.Join(programs.dir, name)
+	c := exec.CommandContext(ctx, "go", "build", "-o", bin, module+"/cmd/"+name)
+	if root, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", module).Output(); err == nil {
+		c.Dir = strings.TrimSpace(string(root))
+	}
+	if out, err := c.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("building %s: %w: %s", name, err, out)
+	}
+	programs.built[name] = bin
+	return bin, nil
+}
+
+// RemovePrograms removes what Program has built.
+func RemovePrograms() {
+	programs.Lock()
+	defer programs.Unlock()
+	if programs.dir != "" {
+		_ = os.RemoveAll(programs.dir) // it is in the directory for what is temporary
+	}
+	programs.dir, programs.built = "", nil
+}
+
+// Perf returns a function that runs "rocev2 perf TEST" between two processes,
+// and takes a field of its JSON, times scale.
+func Perf(a, b, test string, size int, field string, scale float64) func(context.Context, cell.Window) cell.Sample {
+	return func(ctx context.Context, w cell.Window) cell.Sample {
+		v, err := perf(ctx, a, b, test, size, w)
+		if err != nil {
+			return cell.Failed(fmt.Errorf("rocev2 perf %s: %w", test, err))
+		}
+		return cell.Sample{Value: v[field] * scale, Extra: map[string]float64{"gbps": v["gbps"], "mpps": v["mpps"]}}
+	}
+}
+
+func perf(ctx context.Context, a, b, test string, size int, w cell.Window) (map[string]float64, error) {
+	bin, err := Program(ctx, "rocev2")
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, w.Total()+30*time.Second)
+	defer cancel()
+	port, err := freePort(a)
+	if err != nil {
+		return nil, err
+	}
+	// It counts in the middle half of the time that -D says, in whole
+	// seconds.
+	seconds := fmt.Sprint(max(1, int(2*w.Measure/time.Second)))
+	args := []string{"perf", test, "-s", fmt.Sprint(size), "-D", seconds, "-p", port}
+	server := exec.CommandContext(ctx, bin, append(args, "-d", a)...)
+	out, err := server.StderrPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := server.Start(); err != nil {
+		return nil, err
+	}
+	if _, err := out.Read(make([]byte, 1)); err != nil { // it says that it waits
+		return nil, fmt.Errorf("the server has ended: %w", err)
+	}
+	said, clientErr := exec.CommandContext(ctx, bin, append(args, "-d", b, "--json", a)...).Output()
+	if err := server.Wait(); err != nil {
+		return nil, fmt.Errorf("the server: %w", err)
+	}
+	if clientErr != nil {
+		return nil, fmt.Errorf("the client: %w", clientErr)
+	}
+	var fields map[string]any
+	if err := json.Unmarshal(said, &fields); err != nil {
+		return nil, err
+	}
+	v := map[string]float64{}
+	for k, x := range fields {
+		if n, ok := x.(float64); ok {
+			v[k] = n
+		}
+	}
+	return v, nil
+}
+
+// freePort returns a TCP port that nobody has at the moment.
+func freePort(addr string) (string, error) {
+	l, err := net.Listen("tcp", net.JoinHostPort(addr, "0"))
+	if err != nil {
+		return "", err
+	}
+	defer l.Close()
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	return port, err
+}
