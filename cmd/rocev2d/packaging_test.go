@@ -1,0 +1,204 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v2"
+
+	"github.com/gosoftroce/rocev2/server/config"
+)
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join("..", "..", path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+var flagOf = regexp.MustCompile(`--([a-z][a-z-]*)`)
+
+// checkFlags looks for the flags of calls of the daemon in a text.
+func checkFlags(t *testing.T, name, text string) {
+	t.Helper()
+	flags := (&program{}).command().Flags()
+	seen := 0
+	for line := range strings.Lines(text) {
+		_, call, ok := strings.Cut(line, "rocev2d --")
+		if !ok {
+			continue
+		}
+		call, _, _ = strings.Cut(call, ">")
+		for _, m := range flagOf.FindAllStringSubmatch("--"+call, -1) {
+			if seen++; flags.Lookup(m[1]) == nil {
+				t.Errorf("%s: the daemon has no flag --%s", name, m[1])
+			}
+		}
+	}
+	if seen == 0 {
+		t.Errorf("%s: no call of the daemon found", name)
+	}
+}
+
+// The unit is one that systemd takes, with the flags that there are.
+func TestSystemdUnit(t *testing.T) {
+	t.Parallel()
+	unit := read(t, "packaging/rocev2d.service")
+	checkFlags(t, "the unit", unit)
+	for _, want := range []string{"DynamicUser=yes", "NoNewPrivileges=yes", "CapabilityBoundingSet=\n", "Type=notify", "ExecReload="} {
+		if !strings.Contains(unit, want) {
+			t.Errorf("the unit lacks %s", want)
+		}
+	}
+	if _, err := exec.LookPath("systemd-analyze"); err != nil {
+		t.Skip("systemd-analyze is not installed (on Debian: apt-get install systemd)")
+	}
+	path, err := binary() // what ExecStart names must be there
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "rocev2d.service")
+	unit = strings.ReplaceAll(unit, "/usr/local/bin/rocev2d", path)
+	if err := os.WriteFile(file, []byte(unit), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Command("systemd-analyze", "verify", "--man=no", file).CombinedOutput()
+	for line := range strings.Lines(string(out)) {
+		if strings.Contains(line, "rocev2d.service") {
+			t.Errorf("systemd-analyze: %s", line)
+		}
+	}
+	if err != nil && !t.Failed() {
+		t.Logf("systemd-analyze: %v\n%s", err, out) // of other units of this machine
+	}
+}
+
+func TestContainerfile(t *testing.T) {
+	t.Parallel()
+	text := read(t, "packaging/Containerfile")
+	checkFlags(t, "the Containerfile", text)
+	version := regexp.MustCompile(`(?m)^go (\d+\.\d+)`).FindStringSubmatch(read(t, "go.mod"))[1]
+	for _, want := range []string{"golang:" + version + " ", "CGO_ENABLED=0", "FROM scratch", "USER 65532", `ENTRYPOINT ["/rocev2d"]`} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the Containerfile lacks %q", want)
+		}
+	}
+}
+
+// documents parses the documents of a YAML file.
+func documents(t *testing.T, text string) (list []map[string]any) {
+	t.Helper()
+	d := yaml.NewDecoder(strings.NewReader(text))
+	d.SetStrict(true)
+	for {
+		var v map[string]any
+		err := d.Decode(&v)
+		if errors.Is(err, io.EOF) {
+			return list
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, v)
+	}
+}
+
+// at follows keys and indexes.
+func at(t *testing.T, v any, path ...any) any {
+	t.Helper()
+	for _, p := range path {
+		switch m := v.(type) {
+		case map[string]any:
+			v = m[p.(string)]
+		case map[any]any:
+			v = m[p]
+		case []any:
+			v = m[p.(int)]
+		default:
+			t.Fatalf("nothing at %v of %v", p, path)
+		}
+	}
+	return v
+}
+
+// The manifests parse, their configuration has no mistake, and what they name
+// fits together.
+func TestKubernetes(t *testing.T) {
+	t.Parallel()
+	text := read(t, "packaging/kubernetes/rocev2d.yaml")
+	kinds := map[string]map[string]any{}
+	for _, d := range documents(t, text) {
+		kinds[d["kind"].(string)] = d
+		if at(t, d, "metadata", "name") != "rocev2d" {
+			t.Errorf("%v has another name", d["kind"])
+		}
+	}
+	c := config.Default()
+	if err := c.Parse("ConfigMap", at(t, kinds["ConfigMap"], "data", "rocev2d.toml").(string)); err != nil {
+		t.Error(err)
+	}
+	c.Admin.TokenFile, c.Admin.Token = "", "0123456789abcdef" // the secret is not here
+	if err := c.Check(); err != nil {
+		t.Error(err)
+	}
+	container := at(t, kinds["Deployment"], "spec", "template", "spec", "containers", 0)
+	flags := (&program{}).command().Flags()
+	for _, a := range at(t, container, "args").([]any) {
+		name, _, _ := strings.Cut(strings.TrimPrefix(a.(string), "--"), "=")
+		if flags.Lookup(name) == nil {
+			t.Errorf("the daemon has no flag --%s", name)
+		}
+	}
+	ports := map[any]any{}
+	for _, p := range at(t, container, "ports").([]any) {
+		ports[at(t, p, "name")] = at(t, p, "containerPort")
+	}
+	for _, p := range at(t, kinds["Service"], "spec", "ports").([]any) {
+		if ports[at(t, p, "targetPort")] != at(t, p, "port") {
+			t.Errorf("port %v of the service is not one of the container: %v", p, ports)
+		}
+	}
+	if at(t, kinds["Service"], "spec", "clusterIP") != "None" {
+		t.Error("the service has a virtual address")
+	}
+	for _, probe := range []string{"readinessProbe", "livenessProbe"} {
+		if at(t, container, probe, "httpGet", "port") != "admin" {
+			t.Errorf("%s asks another port", probe)
+		}
+	}
+	if fmt.Sprint(at(t, container, "securityContext", "capabilities", "drop")) != "[ALL]" {
+		t.Error("the container keeps capabilities")
+	}
+	if !strings.Contains(read(t, "docs/kubernetes.md"), "packaging/kubernetes/rocev2d.yaml") {
+		t.Error("docs/kubernetes.md does not name the manifests")
+	}
+}
+
+func TestActionsExample(t *testing.T) {
+	t.Parallel()
+	text := read(t, "examples/ci/github-actions.yml")
+	list := documents(t, text)
+	if len(list) != 1 {
+		t.Fatalf("%d documents", len(list))
+	}
+	var runs bytes.Buffer
+	for _, s := range at(t, list[0], "jobs", "test", "steps").([]any) {
+		if r, ok := at(t, s, "run").(string); ok {
+			runs.WriteString(r + "\n")
+		}
+	}
+	checkFlags(t, "the example", runs.String())
+	if !strings.Contains(runs.String(), "rocev2 region read 127.0.0.1/scratch") {
+		t.Error("the example does not use the device")
+	}
+}
