@@ -16,8 +16,9 @@ help: ## what can be made
 build: ## the tools, into bin/
 	$(GO) build -o $(BIN)/ ./cmd/...
 
-demo: build ## two processes exchange every operation over loopback
+demo: build ## two processes exchange every operation over loopback; a daemon exports memory
 	$(BIN)/rocev2 demo
+	scripts/demo-daemon.sh $(BIN)
 
 test: ## all tests, with real kernel peers where the machine allows it
 	$(GO) run ./internal/testreport -env ROCEV2_E2E=1 -- -timeout 25m ./...

@@ -105,7 +105,7 @@ func TestPage(t *testing.T) {
 		dir = t.TempDir()
 	}
 	for _, scheme := range []string{"light", "dark"} {
-		b.theme(scheme, 1280, 1500)
+		b.theme(scheme, 1200, 1120)
 		var paints []float64
 		for range 5 {
 			b.open(d.url + "/")

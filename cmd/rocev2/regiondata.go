@@ -23,7 +23,7 @@ func (i *inspector) wanted() bool {
 // rate says how much was moved in which time.
 func rate(n int64, d time.Duration) string {
 	s := fmt.Sprintf("%d bytes in %.3f s", n, d.Seconds())
-	if d > 0 && n > 0 {
+	if d > 0 && n >= 1<<20 {
 		s += fmt.Sprintf(", %.2f Gb/s", float64(n)*8/1e9/d.Seconds())
 	}
 	return s
