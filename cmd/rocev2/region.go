@@ -162,7 +162,9 @@ func newRegionList(s streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ls HOST[:PORT]",
 		Short: "List the regions that this side may use",
-		Args:  regionArgs("HOST[:PORT]"),
+		Example: `  rocev2 region ls 192.0.2.1
+  rocev2 region ls [2001:db8::1]:9000 --json`,
+		Args: regionArgs("HOST[:PORT]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			w, err := parseWhere(args[0], false)
 			if err != nil {
@@ -239,11 +241,12 @@ func regionArgs(names ...string) cobra.PositionalArgs {
 }
 
 // update is an atomic on the 8 bytes at an offset.
-func update(s streams, use, short string, names []string, do func(context.Context, *rdma.RemoteRegion, int64, []uint64) (uint64, string, error)) *cobra.Command {
+func update(s streams, use, short, example string, names []string, do func(context.Context, *rdma.RemoteRegion, int64, []uint64) (uint64, string, error)) *cobra.Command {
 	var f regionFlags
 	cmd := &cobra.Command{
-		Use:   use + " HOST[:PORT]/NAME " + strings.Join(names, " "),
-		Short: short,
+		Use:     use + " HOST[:PORT]/NAME " + strings.Join(names, " "),
+		Short:   short,
+		Example: example,
 		Long: short + `.
 The 8 bytes are a number in the byte order of the machines, and OFFSET is a
 multiple of 8. Standard output gets what the number was before. Numbers may be
@@ -291,7 +294,7 @@ func parseWord(s string) (uint64, error) {
 }
 
 func newRegionCAS(s streams) *cobra.Command {
-	return update(s, "cas", "Set 8 bytes to NEW if they are OLD, in one step", []string{"OFFSET", "OLD", "NEW"},
+	return update(s, "cas", "Set 8 bytes to NEW if they are OLD, in one step", "  rocev2 region cas 192.0.2.1/scratch 4096 0 1     take a lock that is free", []string{"OFFSET", "OLD", "NEW"},
 		func(ctx context.Context, r *rdma.RemoteRegion, off int64, v []uint64) (uint64, string, error) {
 			was, err := r.CompareSwap(ctx, off, v[0], v[1])
 			if err == nil && was != v[0] {
@@ -302,7 +305,7 @@ func newRegionCAS(s streams) *cobra.Command {
 }
 
 func newRegionAdd(s streams) *cobra.Command {
-	return update(s, "add", "Add VALUE to 8 bytes, in one step", []string{"OFFSET", "VALUE"},
+	return update(s, "add", "Add VALUE to 8 bytes, in one step", "  rocev2 region add 192.0.2.1/scratch 4096 1       count", []string{"OFFSET", "VALUE"},
 		func(ctx context.Context, r *rdma.RemoteRegion, off int64, v []uint64) (uint64, string, error) {
 			was, err := r.FetchAdd(ctx, off, v[0])
 			return was, "", err

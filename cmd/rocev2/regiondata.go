@@ -36,7 +36,9 @@ func newRegionRead(s streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "read HOST[:PORT]/NAME",
 		Short: "Read a region, to standard output or a file",
-		Args:  regionArgs("HOST[:PORT]/NAME"),
+		Example: `  rocev2 region read 192.0.2.1/scratch -o copy
+  rocev2 region read 192.0.2.1/scratch --offset 64KiB --length 16 --hex`,
+		Args: regionArgs("HOST[:PORT]/NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			w, err := parseWhere(args[0], true)
 			if err != nil {
@@ -106,7 +108,9 @@ func newRegionWrite(s streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "write HOST[:PORT]/NAME",
 		Short: "Write standard input or a file to a region",
-		Args:  regionArgs("HOST[:PORT]/NAME"),
+		Example: `  rocev2 region write 192.0.2.1/scratch -i image.bin
+  date | rocev2 region write 192.0.2.1/log --offset 4096 --persist`,
+		Args: regionArgs("HOST[:PORT]/NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			w, err := parseWhere(args[0], true)
 			if err != nil {
