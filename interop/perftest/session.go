@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"sync"
 	"time"
 
 	"github.com/gosoftroce/rocev2/cm"
@@ -141,10 +142,23 @@ func (s *session) endOfEndless(err error) error {
 	return err
 }
 
-func (s *session) close() {
-	for _, c := range s.conns {
-		c.Close()
+// disconnectLimit bounds the wait for the peer's answer to the end of the
+// connections. A process that ends before it repeats nothing that is lost.
+const disconnectLimit = time.Second
+
+// disconnect ends what the connection manager has connected.
+func disconnect(conns []*cm.Conn) {
+	ctx, cancel := context.WithTimeout(context.Background(), disconnectLimit)
+	defer cancel()
+	var wg sync.WaitGroup
+	for _, c := range conns {
+		wg.Go(func() { _ = c.Disconnect(ctx) }) // the peer may be gone
 	}
+	wg.Wait()
+}
+
+func (s *session) close() {
+	disconnect(s.conns)
 	if s.lanes != nil {
 		s.lanes.Close()
 	}

@@ -249,9 +249,27 @@ func (c *Conn) CloseWrite() error {
 	defer cancel()
 	err := c.await(ctx, 0)
 	if c.role == interop.Client {
+		c.linger()
 		c.cm.Disconnect(ctx)
 	}
 	return err
+}
+
+// lingerTime is how long a client still acknowledges what the server sends
+// again, in case the acknowledgement of its last message was lost. An original
+// would wait for that for ever.
+const lingerTime = 200 * time.Millisecond
+
+func (c *Conn) linger() {
+	if c.cm.Native() {
+		return // it does not wait for long
+	}
+	t := time.NewTimer(lingerTime)
+	defer t.Stop()
+	select {
+	case <-c.cm.Done():
+	case <-t.C:
+	}
 }
 
 // Close ends the connection. The peer gets what was sent, if it takes it soon.
@@ -259,7 +277,7 @@ func (c *Conn) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), flushLimit)
 	defer cancel()
 	c.await(ctx, 0)
-	c.cm.Close()
+	c.cm.Disconnect(ctx)
 	c.free()
 	return nil
 }
