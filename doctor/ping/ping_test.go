@@ -3,6 +3,8 @@ package ping
 import (
 	"context"
 	"errors"
+	"fmt"
+	"math/rand/v2"
 	"net/netip"
 	"slices"
 	"testing"
@@ -187,7 +189,8 @@ func TestOverSockets(t *testing.T) {
 		t.Cleanup(func() { dev.Close() })
 		return dev
 	}
-	a, b := open("127.61.0.1"), open("127.61.0.2")
+	net := fmt.Sprintf("127.%d.%d.", 1+rand.IntN(254), rand.IntN(256)) // nobody else has it
+	a, b := open(net+"1"), open(net+"2")
 	answerer(t, b, unsupported)
 	p := pinger(t, a, b)
 	defer p.Close()

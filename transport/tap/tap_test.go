@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -176,7 +177,8 @@ func TestCaptureUDP(t *testing.T) {
 		t.Cleanup(func() { l.Close() })
 		return l
 	}
-	a, b := open("127.77.0.1"), open("127.77.0.2")
+	net := fmt.Sprintf("127.%d.%d.", 1+rand.IntN(254), rand.IntN(256)) // nobody else has it
+	a, b := open(net+"1"), open(net+"2")
 	var ca, cb bytes.Buffer
 	la, err := tap.New(a, &ca)
 	if err != nil {
