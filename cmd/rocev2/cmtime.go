@@ -82,7 +82,7 @@ func runCmtime(cmd *cobra.Command, io streams, f *cmtimeFlags) error {
 			}
 			tell := f.clients(t, func(v any) map[string]any { return map[string]any{"seconds": v.(time.Duration).Seconds()} })
 			c.OnClient = func(from net.Addr, lasted time.Duration, err error) { tell(from, lasted, err) }
-			f.waiting(t, at)
+			c.OnListen = func() { f.waiting(t, at) }
 			return cmtime.Serve(ctx, t.dev, at, c)
 		},
 	})

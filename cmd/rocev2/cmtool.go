@@ -68,7 +68,7 @@ func (f *cmFlags) trafficClass(t *tool) uint8 {
 	return t.in.trafficClass()
 }
 
-// waiting says that a server is about to listen.
+// waiting says that a server listens.
 func (f *cmFlags) waiting(t *tool, at netip.AddrPort) {
 	fmt.Fprintf(t.err, "waiting on port %d of the connection manager for clients of device %v\n", at.Port(), at.Addr())
 }

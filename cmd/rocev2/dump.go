@@ -133,7 +133,9 @@ func (f *dumpFlags) check(args []string) error {
 }
 
 // quiet reports whether packets are not shown.
-func (f *dumpFlags) quiet() bool { return f.stats != "" || f.connections || f.chart != "" || f.write != "" }
+func (f *dumpFlags) quiet() bool {
+	return f.stats != "" || f.connections || f.chart != "" || f.write != ""
+}
 
 func (f *dumpFlags) run(ctx context.Context, s streams, args []string) error {
 	if err := f.check(args); err != nil {

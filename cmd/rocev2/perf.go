@@ -358,8 +358,10 @@ func (f *perfFlags) openFor(ctx context.Context, in *inspector, server string, c
 	}
 	at := netip.AddrPortFrom(dev.Addr(), uint16(f.port))
 	if server == "" {
-		fmt.Fprintf(in.streams.err, "waiting on port %d of the connection manager for clients of device %v\n", f.port, dev.Addr())
 		return dev, func(ctx context.Context, c perftest.Config) ([]perftest.Result, error) {
+			c.OnListen = func() {
+				fmt.Fprintf(in.streams.err, "waiting on port %d of the connection manager for clients of device %v\n", f.port, dev.Addr())
+			}
 			return perftest.ServeCM(ctx, dev, at, c)
 		}, nil
 	}

@@ -93,7 +93,7 @@ func runRcopy(cmd *cobra.Command, io streams, f *rcopyFlags, args []string) erro
 					_ = json.NewEncoder(t.out).Encode(map[string]any{"tool": f.tool, "role": "server", "client": from, "path": path, "bytes": r.Bytes, "seconds": r.Elapsed.Seconds()})
 				}
 			}
-			f.waiting(t, at)
+			c.OnListen = func() { f.waiting(t, at) }
 			return rcopy.Serve(ctx, t.dev, at, c)
 		},
 	})

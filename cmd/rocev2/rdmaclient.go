@@ -113,7 +113,7 @@ func runRDMATool(cmd *cobra.Command, io streams, f *rdmaFlags, server bool) erro
 		serve: func(ctx context.Context, t *tool, at netip.AddrPort) error {
 			c := start(t)
 			c.Clients, c.OnClient = 1, onClient[rdmaclient.Result](f.clients(t, fields))
-			f.waiting(t, at)
+			c.OnListen = func() { f.waiting(t, at) }
 			return end(t, rdmaclient.Serve(ctx, t.dev, at, c))
 		},
 	})

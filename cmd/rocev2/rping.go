@@ -102,7 +102,7 @@ func runRping(cmd *cobra.Command, io streams, f *rpingFlags) error {
 				c.Clients = 0
 			}
 			c.OnClient = onClient[rping.Result](f.clients(t, fields))
-			f.waiting(t, at)
+			c.OnListen = func() { f.waiting(t, at) }
 			return rping.Serve(ctx, t.dev, at, c)
 		},
 	})

@@ -122,7 +122,7 @@ func runRstream(cmd *cobra.Command, io streams, f *rstreamFlags) error {
 		serve: func(ctx context.Context, t *tool, at netip.AddrPort) error {
 			c := config(t)
 			c.Clients = 1
-			f.waiting(t, at)
+			c.OnListen = func() { f.waiting(t, at) }
 			if err := rstream.Serve(ctx, t.dev, at, c); err != nil {
 				return err
 			}

@@ -93,7 +93,7 @@ func runUcmatose(cmd *cobra.Command, io streams, f *ucmatoseFlags) error {
 			c.Clients = c.Connections
 			c.OnClient = onClient[cmatose.Result](f.clients(t, fields))
 			f.say(t.streams, "cmatose: starting server")
-			f.waiting(t, at)
+			c.OnListen = func() { f.waiting(t, at) }
 			return f.finish(t, cmatose.Serve(ctx, t.dev, at, c))
 		},
 	})

@@ -118,7 +118,7 @@ func runUdaddy(cmd *cobra.Command, io streams, f *udaddyFlags) error {
 			c.Clients = c.Connections
 			c.OnClient = onClient[udaddy.Result](f.clients(t, fields))
 			f.say(t.streams, "udaddy: starting server")
-			f.waiting(t, at)
+			c.OnListen = func() { f.waiting(t, at) }
 			return f.complete(t, udaddy.Serve(ctx, t.dev, at, c))
 		},
 	})

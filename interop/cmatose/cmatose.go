@@ -59,6 +59,8 @@ type Config struct {
 	// OnStep, if set, is called with what a connection does next, from
 	// several goroutines at once.
 	OnStep func(Step)
+	// OnListen, if set, is called by Serve once clients can connect.
+	OnListen func()
 	// OnClient, if set, is called by Serve when it is done with a client,
 	// served or not, from several goroutines at once.
 	OnClient func(from net.Addr, res Result, err error)

@@ -50,6 +50,8 @@ type Config struct {
 
 	// OnStep, if set, is called when a step of a client begins.
 	OnStep func(Step)
+	// OnListen, if set, is called by Serve once clients can connect.
+	OnListen func()
 	// OnClient, if set, is called by Serve when it is done with a
 	// connection, accepted or not, from several goroutines at once. The
 	// duration is for how long it lasted.

@@ -26,7 +26,7 @@ func Serve(ctx context.Context, dev *verbs.Device, at netip.AddrPort, c Config) 
 	}
 	defer s.close()
 	err = link.Server[time.Duration]{
-		Clients: c.Clients, AtOnce: c.AtOnce, Done: c.OnClient, Serve: s.serve,
+		Clients: c.Clients, AtOnce: c.AtOnce, Done: c.OnClient, Ready: c.OnListen, Serve: s.serve,
 	}.Run(ctx, dev, at)
 	if err != nil {
 		return fmt.Errorf("cmtime: %w", err)

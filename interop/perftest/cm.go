@@ -65,6 +65,9 @@ func ServeCM(ctx context.Context, dev *verbs.Device, at netip.AddrPort, c Config
 		return nil, fmt.Errorf("%v: %w", c.Test, err)
 	}
 	defer ln.Shut()
+	if c.OnListen != nil {
+		c.OnListen()
+	}
 	return (&session{dev: dev, role: interop.Server, cfg: c, data: ln}).serve(ctx, ln)
 }
 

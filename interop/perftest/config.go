@@ -106,6 +106,8 @@ type Config struct {
 	// if that is less.
 	LossTimeout time.Duration
 
+	// OnListen, if set, is called by ServeCM once clients can connect.
+	OnListen func()
 	// OnRefused, if set, is called by Serve for every client that it does
 	// not take.
 	OnRefused func(from net.Addr, why error)

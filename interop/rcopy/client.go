@@ -25,6 +25,7 @@ type Config struct {
 	IdleTimeout time.Duration // nothing moves for so long; 0: no limit
 	Clients     int           // that Serve serves; 0: without end
 
+	OnListen   func()                            // server: clients can connect
 	OnProgress func(done, total uint64)          // client
 	OnFile     func(from, path string, r Result) // server, from several goroutines
 	OnFailed   func(from string, why error)      // server: a client came to nothing

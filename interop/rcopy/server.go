@@ -32,7 +32,7 @@ func Serve(ctx context.Context, dev *verbs.Device, at netip.AddrPort, c Config) 
 	}
 	defer root.Close()
 	s := stream.Server{
-		Idle: c.IdleTimeout, Clients: c.Clients,
+		Idle: c.IdleTimeout, Clients: c.Clients, Ready: c.OnListen,
 		Serve: func(_ context.Context, conn *stream.Conn) (bool, error) {
 			v := visit{conn: conn, root: root, cfg: &c}
 			return true, v.serve()

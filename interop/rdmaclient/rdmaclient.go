@@ -51,6 +51,8 @@ type Config struct {
 	// 0 means 60 s.
 	IdleTimeout time.Duration
 
+	// OnListen, if set, is called by Serve once clients can connect.
+	OnListen func()
 	// OnClient, if set, is called by Serve when it is done with a client,
 	// served or not, from several goroutines at once.
 	OnClient func(from net.Addr, res Result, err error)

@@ -71,7 +71,7 @@ func Serve(ctx context.Context, dev *verbs.Device, at netip.AddrPort, c Config) 
 		return err
 	}
 	err = link.Server[Result]{
-		Clients: c.Clients, AtOnce: c.AtOnce, Done: c.OnClient,
+		Clients: c.Clients, AtOnce: c.AtOnce, Done: c.OnClient, Ready: c.OnListen,
 		Serve: func(ctx context.Context, r *cm.Request, admit func() error) (Result, error) {
 			return serve(ctx, r, c, admit)
 		},

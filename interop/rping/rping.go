@@ -53,6 +53,8 @@ type Config struct {
 	// at the end, which are good until it returns. A server calls it for
 	// several clients at once.
 	OnPing func(data []byte)
+	// OnListen, if set, is called by Serve once clients can connect.
+	OnListen func()
 	// OnClient, if set, is called by Serve when it is done with a client,
 	// served or not, from several goroutines at once.
 	OnClient func(from net.Addr, res Result, err error)

@@ -26,6 +26,7 @@ type Config struct {
 	IdleTimeout time.Duration // nothing moves for so long; 0: no limit
 	Clients     int           // that Serve serves; 0: without end
 
+	OnListen func()                       // of Serve: clients can connect
 	OnResult func(from string, r Result)  // of each test, at once; of Serve from several goroutines
 	OnFailed func(from string, why error) // of Serve: a client came to nothing
 

@@ -50,7 +50,7 @@ func Serve(ctx context.Context, dev *verbs.Device, at netip.AddrPort, c Config) 
 	}
 	s := &server{cfg: c, series: c.series(), next: map[netip.Addr]int{}}
 	srv := stream.Server{
-		Options: c.options(1), Idle: c.IdleTimeout, Clients: c.Clients, Serve: s.serve,
+		Options: c.options(1), Idle: c.IdleTimeout, Clients: c.Clients, Serve: s.serve, Ready: c.OnListen,
 		Failed: func(from net.Addr, err error) {
 			if c.OnFailed != nil {
 				c.OnFailed(from.String(), err)

@@ -18,6 +18,9 @@ type Server[R any] struct {
 	Clients int // it ends after so many clients; 0 means never
 	AtOnce  int // clients in service at a time; others are rejected
 
+	// Ready, if not nil, is called once clients can connect.
+	Ready func()
+
 	// Serve serves one client. Anybody can send a request, so a client
 	// counts only when it has done what only a true peer does: then Serve
 	// calls admit, which fails where another client was first.
@@ -43,6 +46,9 @@ func (s Server[R]) Run(ctx context.Context, dev *verbs.Device, at netip.AddrPort
 		return err
 	}
 	defer ln.Close()
+	if s.Ready != nil {
+		s.Ready()
+	}
 	accepting, full := context.WithCancelCause(ctx)
 	defer full(nil)
 	r := &running[R]{Server: s, full: full, waiting: map[*visit]struct{}{}}

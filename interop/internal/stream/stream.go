@@ -105,6 +105,8 @@ type Server struct {
 	Clients int
 	// Serve serves a connection. It reports whether the client is done.
 	Serve func(ctx context.Context, c *Conn) (done bool, err error)
+	// Ready, if not nil, is called once clients can connect.
+	Ready func()
 	// Failed, if not nil, is told of clients that come to nothing.
 	Failed func(from net.Addr, err error)
 }
@@ -121,6 +123,9 @@ func (s *Server) Run(ctx context.Context, dev *verbs.Device, at netip.AddrPort) 
 		return err
 	}
 	defer ln.Close()
+	if s.Ready != nil {
+		s.Ready()
+	}
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	for served := 0; s.Clients == 0 || served < s.Clients; {
