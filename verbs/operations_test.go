@@ -19,8 +19,8 @@ func TestEveryOperationCarriesItsBytes(t *testing.T) {
 		t.Run(fmt.Sprint(mtu.Bytes()), func(t *testing.T) {
 			t.Parallel()
 			a, b := newPair(t, 2<<20, verbs.WithMTU(mtu))
-			// Filled once: a READ that was sent again may still read
-			// here when its first copy has long completed.
+			// Filled once: a READ that was sent again may still
+			// read here when its first copy has long completed.
 			want := a.fill(1)
 			for _, n := range sizes {
 				clear(b.mr.Bytes())
