@@ -48,7 +48,7 @@ rdma-core. Start both sides with the same number of connections (-c), and number
 	fs.IntVarP(&f.tos, "tos", "t", 0, "type of `service`: the same as --tclass")
 	fs.IntVarP(&f.port, "port", "p", cmatose.DefaultPort, "`port` of the server")
 	fs.BoolP("migrate", "m", false, "accepted for compatibility: there are no event channels to migrate between")
-	fs.Uint8VarP(&f.ackTimeout, "ack_timeout", "a", 0, "client: acknowledgement timeout of 4.096 µs × 2^`n` (default: 14)")
+	fs.Uint8VarP(&f.ackTimeout, "ack_timeout", "a", 0, "client: acknowledgement timeout of 4.096 µs × 2^`n` (default: 17)")
 	return cmd
 }
 

@@ -127,6 +127,29 @@ func TestServerThatDoesNotDisconnect(t *testing.T) {
 	})
 }
 
+// TestTerms looks at what a client asks for: what the original does.
+func TestTerms(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a, b := verbstest.Devices(t)
+		ln, err := cm.Listen(a, portOf(a), cm.ListenConfig{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer ln.Close()
+		go Run(t.Context(), b, portOf(a), Config{})
+		r, err := ln.Accept(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := r.Params()
+		if p.RetryCount != 5 || p.RNRRetry != 0 || p.ResponderResources != 1 || p.InitiatorDepth != 1 || p.AckTimeout != 17 {
+			t.Errorf("the client asks for %+v", p)
+		}
+		r.Reject(nil)
+	})
+}
+
 // TestRejected dials a server that takes nobody.
 func TestRejected(t *testing.T) {
 	t.Parallel()
