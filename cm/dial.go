@@ -23,7 +23,7 @@ type DialConfig struct {
 	ResponderResources, InitiatorDepth verbs.OptUint8
 
 	PathMTU     verbs.MTU      // of both sides; by default what the way to the peer carries
-	AckTimeout  uint8          // code, of both sides, see verbs.ConnectConfig.Timeout; 14 by default
+	AckTimeout  uint8          // code, of both sides, see verbs.ConnectConfig.Timeout; 14 by default. A peer that is this software takes 21 at most
 	RetryCount  verbs.OptUint8 // of both sides, up to 7; 7 by default
 	RNRRetry    verbs.OptUint8 // how often the peer repeats when this side has no receive posted; 7, the default, is for ever
 	MinRNRTimer verbs.OptUint8 // see verbs.ConnectConfig; 12, 0.64 ms, by default

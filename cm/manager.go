@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -228,6 +229,22 @@ func (m *manager) onTimer() {
 	m.unlock()
 }
 
+// farewell sends all that the agent has to send: as much as there is room for,
+// then the rest. It gives up when nothing leaves.
+func (m *manager) farewell() {
+	for vain := 0; vain < 1000; vain++ {
+		m.settle()
+		if m.gsi.room() != nil {
+			return
+		}
+		if m.receive(); m.gsi.room() != nil {
+			vain = 0
+		} else {
+			runtime.Gosched() // to who is sending
+		}
+	}
+}
+
 // close ends all that the manager has. It says so to the peers, if the device
 // is still open.
 func (m *manager) close() {
@@ -248,7 +265,7 @@ func (m *manager) close() {
 		}
 		m.agent.Release(m.now(), id)
 	}
-	m.settle()
+	m.farewell()
 	m.closed = true
 	m.ids = map[agent.ID]sink{}
 	listeners := m.listeners

@@ -16,6 +16,11 @@ const (
 	defaultMinRNRTimer = 12
 	defaultHopLimit    = 64
 
+	// maxAckTimeout bounds what a client asks of this side: 8.6 s. Else it
+	// could have this side wait for hours for an acknowledgement, and
+	// nothing would show that it is gone.
+	maxAckTimeout = 21
+
 	// ackDelay is the code of the time that an acknowledgement takes here
 	// at most, on a busy machine: 17 ms.
 	ackDelay = 12
@@ -100,6 +105,7 @@ func ackTimeout(timeout, delay uint8) uint8 {
 func acceptance(peer netip.Addr, p Params, ece ECE, cfg *AcceptConfig) (*wiring, *mad.REP) {
 	p.ResponderResources = min(p.ResponderResources, cfg.ResponderResources.Or(maxRdAtomic), maxRdAtomic)
 	p.InitiatorDepth = min(p.InitiatorDepth, cfg.InitiatorDepth.Or(maxRdAtomic), maxRdAtomic)
+	p.AckTimeout = min(p.AckTimeout, maxAckTimeout)
 	w := &wiring{peer: peer, params: p, rqPSN: randomPSN(),
 		minRNRTimer: cfg.MinRNRTimer.Or(defaultMinRNRTimer), access: cfg.Access,
 		native: ece.native(), sourcePort: cfg.SourcePort, stayReceiver: cfg.ReceiveOnly}
