@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"time"
 
 	"github.com/gosoftroce/rocev2/rocev2/mad"
 )
@@ -92,7 +91,3 @@ func tooLong(message string, got, most int) error {
 	}
 	return fmt.Errorf("cm: %d bytes of private data; a %s has room for %d", got, message, most)
 }
-
-// maxWait bounds what this side waits for an answer, whatever the peer asks
-// for.
-const maxWait = 5 * time.Minute

@@ -220,6 +220,17 @@ func (id *ID) use(found []held, addr netip.AddrPort) (err error) {
 	return nil
 }
 
+// unuse gives back what use has taken.
+func (id *ID) unuse() {
+	for _, h := range id.held {
+		if m := existingManager(h.dev); id.port && m != nil {
+			m.ports.give(id.space, id.local.Port())
+		}
+		h.release()
+	}
+	id.held, id.port = nil, false
+}
+
 // ResolveAddr finds the device that leads to a peer, and binds the ID to it:
 // rdma_resolve_addr. src may be the zero value, or the address to send from.
 // EventAddrResolved or EventAddrError follows. timeout is there for those who
@@ -265,7 +276,12 @@ func (id *ID) resolve(src, dst netip.AddrPort) error {
 	if dst.Addr().IsMulticast() {
 		return nil // for JoinMulticast
 	}
-	return checkPeer(id.m.dev, dst.Addr())
+	err := checkPeer(id.m.dev, dst.Addr())
+	if err != nil && id.state == idIdle {
+		id.unuse()
+		id.m, id.local = nil, netip.AddrPort{}
+	}
+	return err
 }
 
 // ResolveRoute is the next step: rdma_resolve_route. EventRouteResolved
@@ -318,7 +334,8 @@ func (id *ID) QP() *verbs.QP {
 	return id.qp
 }
 
-// DestroyQP closes the queue pair: rdma_destroy_qp.
+// DestroyQP closes the queue pair: rdma_destroy_qp. It is a member of no group
+// any more.
 func (id *ID) DestroyQP() error {
 	id.mu.Lock()
 	defer id.mu.Unlock()
@@ -326,7 +343,7 @@ func (id *ID) DestroyQP() error {
 		return nil
 	}
 	q := id.qp
-	id.qp = nil
+	id.qp, id.groups = nil, nil
 	return q.Close()
 }
 
@@ -343,7 +360,7 @@ func (id *ID) Close() error {
 	id.out.channel().leave(id)
 	fail(id.qp)
 	for _, group := range id.groups {
-		_ = id.qp.Detach(group)
+		_ = id.qp.Detach(group) // DestroyQP has left them all
 	}
 	for _, l := range id.listening {
 		l.close()
@@ -353,19 +370,10 @@ func (id *ID) Close() error {
 		id.m.release(id.id)
 		id.m.unlock()
 	}
-	if id.port {
-		for _, h := range id.held {
-			if m := existingManager(h.dev); m != nil {
-				m.ports.give(id.space, id.local.Port())
-			}
-		}
-	}
 	if id.qp != nil {
 		id.qp.Close()
 	}
-	for _, h := range id.held {
-		h.release()
-	}
+	id.unuse()
 	return nil
 }
 

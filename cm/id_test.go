@@ -259,6 +259,42 @@ func TestIDPorts(t *testing.T) {
 	}
 }
 
+// An ID whose queue pair has gone is still closed, with the groups that it was
+// a member of.
+func TestIDCloseWithoutItsQP(t *testing.T) {
+	t.Parallel()
+	client, _ := pair(t)
+	ch := client.channel()
+	id := client.id(ch, cm.UDP)
+	must(t, id.BindAddr(netip.AddrPortFrom(client.dev.Addr(), 0)))
+	client.createQP(id)
+	group := netip.MustParseAddr("233.252.0.1")
+	must(t, id.JoinMulticast(group))
+	client.want(ch, cm.EventMulticastJoin)
+	must(t, id.DestroyQP())
+	client.createQP(id)
+	must(t, id.JoinMulticast(group)) // the queue pair that was a member is gone
+	client.want(ch, cm.EventMulticastJoin)
+	must(t, id.DestroyQP())
+	must(t, id.Close())
+}
+
+// An address that cannot be resolved leaves the ID as it was: it can be bound
+// and resolved again, and no port stays taken.
+func TestIDResolveAgain(t *testing.T) {
+	t.Parallel()
+	client, server := pair(t)
+	ch := client.channel()
+	id := client.id(ch, cm.TCP)
+	src := netip.AddrPortFrom(client.dev.Addr(), 7)
+	must(t, id.ResolveAddr(src, netip.MustParseAddrPort("[2001:db8::1]:7"), 0))
+	client.want(ch, cm.EventAddrError)
+	must(t, id.ResolveAddr(src, netip.AddrPortFrom(server.dev.Addr(), 7), 0))
+	client.want(ch, cm.EventAddrResolved)
+	must(t, id.Close())
+	must(t, client.id(ch, cm.TCP).BindAddr(src))
+}
+
 // An ID takes its events to another channel.
 func TestIDMigrate(t *testing.T) {
 	t.Parallel()

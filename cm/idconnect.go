@@ -443,8 +443,5 @@ func (id *ID) LeaveMulticast(group netip.Addr) error {
 		return fmt.Errorf("cm: leave %v: %w", group, verbs.ErrNotAttached)
 	}
 	id.groups = slices.Delete(id.groups, i, i+1)
-	if id.qp == nil {
-		return nil // with which the membership has gone
-	}
 	return id.qp.Detach(group)
 }

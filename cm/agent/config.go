@@ -36,7 +36,7 @@ type Config struct {
 	MaxTimewait time.Duration
 
 	// HalfOpen is how many requests of peers there are at once that are not
-	// yet connections: 8192.
+	// yet connections: 4096.
 	HalfOpen int
 	// HalfOpenPerSource is how many of them one address may have: 1024.
 	HalfOpenPerSource int
