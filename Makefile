@@ -57,7 +57,7 @@ test-386: ## all tests as a 32-bit process (x86 alone; no race detector, no kern
 # traffic classes, events of the interface, and the name of the process that has the port.
 test-portable: ## the link of other systems, on this one
 	$(GO) test -tags portable ./transport/udp ./hca ./verbs ./interop/... ./e2e/loopback ./cmd/... \
-		-skip 'SourcePort|TrafficClass|^TestDemoWithFaults$$|^TestShards$$|^TestMulticast$$|^TestAsyncwatchTellsOfThePort$$|^TestMarkedDatagrams$$|^TestOpenErrorsSayWhatToDo$$'
+		-skip 'SourcePort|TrafficClass|^TestDemoWithFaults$$|^TestShards$$|^TestMulticast$$|^TestMckey$$|^TestWrap$$|^TestAsyncwatchTellsOfThePort$$|^TestMarkedDatagrams$$|^TestOpenErrorsSayWhatToDo$$'
 
 seeds: ## the seeded worlds in virtual time, SEEDS of each
 	$(GO) test ./qp/qptest ./cm/agent -count=1 -timeout 25m -run '^Test(XRC|Shared|Datagram)?World' -seeds $(SEEDS)
