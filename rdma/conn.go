@@ -73,12 +73,14 @@ func (m Message) Release() {
 	case n < 0:
 		panic("rdma: a Message was released twice")
 	case n > 0:
+		b.hub.returned()
 		return
 	}
 	c := b.conn
 	c.mu.Lock()
 	c.in.giveBack(b)
 	c.mu.Unlock()
+	b.hub.returned()
 }
 
 // Buffer is memory for a message to be sent, which SendBuffer sends without a
@@ -90,7 +92,10 @@ type Buffer struct{ b *buffer }
 func (b Buffer) Bytes() []byte { return b.b.bytes() }
 
 // Discard gives back a buffer that is not sent.
-func (b Buffer) Discard() { b.b.hub.put(b.b) }
+func (b Buffer) Discard() {
+	b.b.hub.put(b.b)
+	b.b.hub.returned()
+}
 
 // LocalAddr returns the local address.
 func (c *Conn) LocalAddr() net.Addr { return c.link.LocalAddr() }
@@ -158,7 +163,11 @@ func (c *Conn) Buffer(ctx context.Context) (Buffer, error) {
 		return Buffer{}, c.failed("send", err)
 	}
 	b, err := c.hub.take()
-	return Buffer{b}, c.failed("send", err)
+	if err != nil {
+		return Buffer{}, c.failed("send", err)
+	}
+	c.hub.lent.Add(1)
+	return Buffer{b}, nil
 }
 
 // SendBuffer sends the first n bytes of a buffer as a message, without copying
@@ -170,6 +179,8 @@ func (c *Conn) SendBuffer(ctx context.Context, b Buffer, n int) error {
 	switch {
 	case n > c.maxSend || n > c.hub.size:
 		err = ErrTooLong
+	case n < 0:
+		err = &verbs.RangeError{What: "length of the message", Got: n, Max: c.maxSend}
 	case b.b.hub != c.hub:
 		err = verbs.ErrOtherDevice
 	}
@@ -177,6 +188,7 @@ func (c *Conn) SendBuffer(ctx context.Context, b Buffer, n int) error {
 		b.Discard()
 		return c.failed("send", err)
 	}
+	c.hub.returned()
 	return c.failed("send", c.out.sendBuffer(kindMessage, b.b, n))
 }
 
@@ -219,6 +231,7 @@ func (c *Conn) RecvMsg(ctx context.Context) (Message, error) {
 	b := a.buf
 	b.conn = &c.core
 	b.refs.Add(1)
+	c.hub.lent.Add(1)
 	c.in.advance(a, m)
 	return Message{m, b}, nil
 }

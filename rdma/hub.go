@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/gosoftroce/rocev2/memreg/mapping"
 	"github.com/gosoftroce/rocev2/verbs"
 )
 
@@ -28,8 +29,11 @@ type hub struct {
 
 	table atomic.Pointer[[]*buffer] // by index, which is the ID of a receive
 
+	lent  atomic.Int64 // buffers that the program has: messages, and those of Conn.Buffer
+	ended atomic.Bool  // the device has nothing of the hub any more
+
 	mu      sync.Mutex
-	slabs   []*verbs.MR
+	slabs   []slab
 	free    *buffer
 	buffers int // that there are
 	extra   int // receives that busy connections may still have
@@ -63,6 +67,13 @@ const (
 
 	maxInline = 256
 )
+
+// slab is the memory of many buffers. It is not the device's: a program may
+// have a message after the device is closed.
+type slab struct {
+	memory *mapping.Mapping
+	mr     *verbs.MR
+}
 
 // buffer is registered memory for one message.
 type buffer struct {
@@ -118,10 +129,33 @@ func (h *hub) close() {
 	h.cache.close()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for _, mr := range h.slabs {
-		mr.Close()
+	for _, s := range h.slabs {
+		s.mr.Close()
 	}
 	h.pd.Close()
+	h.ended.Store(true)
+	h.unmapLocked()
+}
+
+// returned takes a buffer back that the program had. The last one of a hub that
+// is closed gives the memory back.
+func (h *hub) returned() {
+	if h.lent.Add(-1) == 0 && h.ended.Load() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.unmapLocked()
+	}
+}
+
+// unmapLocked gives the memory back, unless the program has some of it.
+func (h *hub) unmapLocked() {
+	if h.lent.Load() > 0 {
+		return
+	}
+	for _, s := range h.slabs {
+		s.memory.Close()
+	}
+	h.slabs = nil
 }
 
 // open makes the queue pair and the queue of a connection.
@@ -205,11 +239,12 @@ func (h *hub) more() error {
 		return errClosed
 	}
 	n := min(max(h.buffers, 16), 4096, max(busyBytes/h.size, 4))
-	mr, err := h.pd.AllocMemory(n*h.size, verbs.LocalWrite|verbs.OnDemand)
+	s, err := h.newSlab(n * h.size)
 	if err != nil {
 		return fmt.Errorf("memory for %d messages of %d bytes: %w", n, h.size, err)
 	}
-	h.slabs = append(h.slabs, mr)
+	h.slabs = append(h.slabs, s)
+	mr := s.mr
 	old := *h.table.Load()
 	table := make([]*buffer, len(old), max(len(old)+n, 1<<bits.Len(uint(len(old)+n-1))))
 	copy(table, old)
@@ -225,6 +260,16 @@ func (h *hub) more() error {
 	h.buffers += n
 	h.table.Store(&table)
 	return nil
+}
+
+func (h *hub) newSlab(size int) (s slab, err error) {
+	if s.memory, err = mapping.Anonymous(size, mapping.Options{Reserve: true}); err != nil {
+		return s, err
+	}
+	if s.mr, err = h.pd.RegisterMemory(s.memory.Data(), verbs.LocalWrite); err != nil {
+		s.memory.Close()
+	}
+	return s, err
 }
 
 // serve handles what no program waits for: errors, requests to the directory,

@@ -1,6 +1,8 @@
 package rdma
 
 import (
+	"encoding/binary"
+
 	"github.com/gosoftroce/rocev2/verbs"
 )
 
@@ -202,7 +204,7 @@ func (in *inbox) next() (a *arrival, m []byte, err error) {
 			in.finish()
 			continue
 		case a.kind != kindPacked:
-			return a, a.buf.part(0, a.n), nil
+			return a, a.buf.part(a.off, a.n-a.off), nil
 		}
 		if a.n > a.off {
 			m, _, err = nextPacked(a.buf.part(a.off, a.n-a.off))
@@ -224,6 +226,20 @@ func (in *inbox) advance(a *arrival, m []byte) {
 		}
 	}
 	in.finish()
+}
+
+// skip takes the first n bytes of the message that next has returned. The rest
+// stays the next message; where it is packed it gets a header of its own, over
+// what was taken.
+func (in *inbox) skip(a *arrival, m []byte, n int) {
+	if n == len(m) {
+		in.advance(a, m)
+		return
+	}
+	a.off += n
+	if a.kind == kindPacked {
+		binary.BigEndian.PutUint16(a.buf.part(a.off, packHeader), uint16(len(m)-n))
+	}
 }
 
 // finish drops the first arrival, which is read to its end.

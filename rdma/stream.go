@@ -3,18 +3,12 @@ package rdma
 import (
 	"context"
 	"net"
-	"sync"
 )
 
 // Stream is a connection as a stream of bytes: an io.ReadWriteCloser. The peer
 // uses its own Stream. While it is in use, Send and Recv of the Conn are not.
 // Package rdmanet has a complete net.Conn.
-type Stream struct {
-	c      *Conn
-	readMu sync.Mutex
-	msg    Message // what is not read to its end
-	rest   []byte
-}
+type Stream struct{ c *Conn }
 
 // Stream returns the connection as a stream of bytes.
 func (c *Conn) Stream() *Stream { return &Stream{c: c} }
@@ -22,25 +16,23 @@ func (c *Conn) Stream() *Stream { return &Stream{c: c} }
 // Read reads what has arrived, at least one byte; io.EOF when the peer has
 // closed its side.
 func (s *Stream) Read(p []byte) (int, error) {
-	s.readMu.Lock()
-	defer s.readMu.Unlock()
 	if len(p) == 0 {
 		return 0, nil
 	}
-	for len(s.rest) == 0 {
-		m, err := s.c.RecvMsg(context.Background())
+	c := s.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for {
+		a, m, err := c.await(context.Background())
 		if err != nil {
 			return 0, err
 		}
-		if s.msg, s.rest = m, m.Bytes(); len(s.rest) == 0 {
-			m.Release()
+		if n := copy(p, m); n > 0 {
+			c.in.skip(a, m, n)
+			return n, nil
 		}
+		c.in.advance(a, m)
 	}
-	n := copy(p, s.rest)
-	if s.rest = s.rest[n:]; len(s.rest) == 0 {
-		s.msg.Release()
-	}
-	return n, nil
 }
 
 // Write writes all of p, and waits while the peer does not read.

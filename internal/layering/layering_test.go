@@ -58,7 +58,7 @@ var layers = map[string][]string{
 	"verbs": {"rocev2", "ib", "memreg", "memreg/mapping", "qp", "transport", "transport/udp", "hca"},
 
 	"cm":   {"clock", "rocev2/mad", "cm/agent", "verbs", "internal/devices"},
-	"rdma": {"verbs", "cm", "internal/devices"},
+	"rdma": {"verbs", "cm", "internal/devices", "memreg/mapping"},
 
 	"rdmanet/rsocket": {},
 	"rdmanet":         {"verbs", "cm", "internal/devices", "rdmanet/rsocket"},
