@@ -98,18 +98,20 @@ func (g *gsi) receive(slot uint64) error {
 }
 
 // poll takes what has completed, and calls receive for each datagram. Buffers
-// are posted again at once.
-func (g *gsi) poll(receive func(from verbs.GRH, datagram []byte)) {
+// are posted again at once. So datagrams may come as fast as they are taken:
+// poll ends after some, and reports whether there may be more.
+func (g *gsi) poll(receive func(from verbs.GRH, datagram []byte)) (more bool) {
 	var wcs [32]verbs.WC
-	for {
+	for range recvSlots / len(wcs) {
 		n := g.cq.Poll(wcs[:])
 		if n == 0 {
-			return
+			return false
 		}
 		for i := range wcs[:n] {
 			g.completed(&wcs[i], receive)
 		}
 	}
+	return true
 }
 
 func (g *gsi) completed(wc *verbs.WC, receive func(from verbs.GRH, datagram []byte)) {

@@ -163,10 +163,13 @@ func (m *manager) receive() {
 		return
 	}
 	now := m.now()
-	m.gsi.poll(func(from verbs.GRH, b []byte) {
+	more := m.gsi.poll(func(from verbs.GRH, b []byte) {
 		m.agent.Receive(now, agent.Path{Local: from.Dst, Remote: from.Src,
 			TrafficClass: from.TrafficClass, FlowLabel: from.FlowLabel}, b)
 	})
+	if more {
+		m.arrived.Add(1)
+	}
 }
 
 // settle brings out what the agent has to send and to tell, and sets the timer.

@@ -89,7 +89,9 @@ func (a *Agent) receiveREP(now clock.Time, path *Path, b []byte) {
 		a.stats.Unexpected++
 		return
 	}
-	a.stats.Duplicates++
+	if !a.again() {
+		return
+	}
 	switch c.state {
 	case StateREPReceived:
 		a.send(c, &mad.MRA{

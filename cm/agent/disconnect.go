@@ -122,8 +122,9 @@ func (a *Agent) receiveDREQ(now clock.Time, path *Path, b []byte) {
 		c.transaction = m.TransactionID
 		a.timewait(now, c, Event{Kind: EventDisconnected, Private: cloned(m.Private)})
 	case StateTimewait: // the DREP was lost
-		a.stats.Duplicates++
-		a.resend(c)
+		if a.again() {
+			a.resend(c)
+		}
 	case StateDREQReceived: // the program has it in hand
 		a.stats.Duplicates++
 	default:

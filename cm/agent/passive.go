@@ -93,11 +93,16 @@ func check(path *Path, m *mad.REQ) (mad.Reason, []byte) {
 
 // duplicateREQ answers a request that has come before.
 func (a *Agent) duplicateREQ(now clock.Time, c *conn) {
-	a.stats.Duplicates++
-	switch c.state {
-	case StateREQReceived: // the program has it in hand
-		c.acked, c.setup.returned = true, true
+	if c.state == StateREQReceived { // the program has it in hand
+		c.setup.returned = true
 		a.timers.set(c, now.Add(a.cfg.RequestLife))
+	}
+	if !a.again() {
+		return
+	}
+	switch c.state {
+	case StateREQReceived:
+		c.acked = true
 		a.send(c, &mad.MRA{
 			TransactionID: c.transaction, LocalID: c.local, RemoteID: c.remote,
 			Message: mad.StageREQ, ServiceTimeout: a.cfg.ServiceTimeout,

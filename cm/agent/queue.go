@@ -9,7 +9,16 @@ type queue[T any] struct {
 
 const keptItems = 256
 
-func (q *queue[T]) push(v T) { q.items = append(q.items, v) }
+func (q *queue[T]) push(v T) {
+	if len(q.items) == cap(q.items) && q.first > len(q.items)/2 {
+		n := copy(q.items, q.items[q.first:])
+		clear(q.items[n:])
+		q.items, q.first = q.items[:n], 0
+	}
+	q.items = append(q.items, v)
+}
+
+func (q *queue[T]) len() int { return len(q.items) - q.first }
 
 func (q *queue[T]) pop() (v T, ok bool) {
 	if q.first == len(q.items) {

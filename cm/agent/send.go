@@ -79,6 +79,19 @@ func (o *outbox) resend(c *conn) {
 	}
 }
 
+// again reports whether a message that the peer has sent once more may be
+// answered. It is not where many messages wait for Send: the peer repeats it
+// for as long as it has no answer, and one that does not wait for answers gets
+// no more memory by that.
+func (o *outbox) again() bool {
+	o.stats.Duplicates++
+	if o.queue.len() >= o.room {
+		o.stats.Unanswered++
+		return false
+	}
+	return true
+}
+
 // sendREJ rejects. The local ID is 0 as long as the peer does not know it.
 func (o *outbox) sendREJ(c *conn, stage mad.Stage, reason mad.Reason, ari, private []byte) {
 	m := mad.REJ{
