@@ -179,11 +179,16 @@ func (d *dialing) run(ctx context.Context) error {
 	return d.ready(w.event.Reply)
 }
 
-// giveUp ends a connection that was not made.
+// giveUp ends a connection that was not made. Nobody touches its queue pair
+// afterwards: the program may use it for the next one.
 func (c *Conn) giveUp() {
 	c.m.lock()
+	if c.waiter = nil; c.ending {
+		c.m.unlock()
+		<-c.Done() // the peer has ended it, too
+		return
+	}
 	defer c.m.unlock()
-	c.waiter = nil
 	c.ending, c.err = true, ErrClosed
 	c.m.release(c.id)
 	c.conclude()
@@ -225,6 +230,15 @@ func (d *dialing) ready(rep *mad.REP) error {
 		c.giveUp()
 		return err
 	}
+	if err := c.establish(); err != nil {
+		c.giveUp()
+		return err
+	}
+	return nil
+}
+
+// establish sends the RTU.
+func (c *Conn) establish() error {
 	c.m.lock()
 	defer c.m.unlock()
 	switch {
@@ -232,11 +246,7 @@ func (d *dialing) ready(rep *mad.REP) error {
 		return c.err
 	case c.m.closed:
 		return c.m.errOver()
-	}
-	if err := c.m.agent.Ready(c.m.now(), c.id, nil); err != nil {
-		c.ending, c.err = true, ErrUnreachable
-		c.m.release(c.id)
-		c.conclude()
+	case c.m.agent.Ready(c.m.now(), c.id, nil) != nil:
 		return ErrUnreachable
 	}
 	return nil

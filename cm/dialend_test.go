@@ -1,0 +1,90 @@
+package cm_test
+
+import (
+	"net/netip"
+	"testing"
+	"testing/synctest"
+
+	"github.com/gosoftroce/rocev2/cm"
+	"github.com/gosoftroce/rocev2/fabric"
+	"github.com/gosoftroce/rocev2/rocev2/mad"
+	"github.com/gosoftroce/rocev2/verbs"
+)
+
+// A peer that accepts and disconnects in one breath: when Dial has returned its
+// error nobody touches the queue pair any more, so the program can use it for
+// the next dial.
+func TestDialThatEndsAtOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		hosts := network(t, fabric.Config{}, "192.0.2.1", "192.0.2.2")
+		client, server := hosts[0], hosts[1]
+		fickle(server)
+		failed := 0
+		for range 50 {
+			q := client.qp(verbs.RC)
+			c, err := cm.Dial(client.context(), q, netip.AddrPortFrom(server.dev.Addr(), 7), cm.DialConfig{NoECE: true})
+			if err == nil {
+				must(t, c.Close())
+				must(t, q.Close())
+				continue
+			}
+			failed++
+			must(t, q.Modify(&verbs.Attr{State: verbs.StateReset}, verbs.AttrState))
+			must(t, q.Init())
+			synctest.Wait()
+			if s := q.State(); s != verbs.StateInit {
+				t.Fatalf("after %d dials the queue pair goes to %v behind the program's back (%v)", failed, s, err)
+			}
+			must(t, q.Close())
+		}
+		t.Logf("%d dials failed", failed)
+		if failed == 0 {
+			t.Skip("no dial has met it")
+		}
+	})
+}
+
+// fickle answers each REQ with a REP and a DREQ behind it.
+func fickle(h *host) {
+	q, err := h.pd.CreateQP(verbs.QPConfig{Type: verbs.GSI, SendCQ: h.cq, RecvCQ: h.cq, MaxSendWR: 16, MaxRecvWR: 16})
+	must(h.t, err)
+	must(h.t, q.Activate(0))
+	const slot = 512
+	post := func(id uint64) {
+		must(h.t, q.PostRecv(verbs.RecvWR{ID: id, SGList: []verbs.SGE{h.mr.Slice(int(id)*slot, slot)}}))
+	}
+	for i := range uint64(8) {
+		post(i)
+	}
+	ctx := h.context()
+	go func() {
+		for local := mad.CommID(1); ; {
+			var wc [1]verbs.WC
+			if _, err := h.cq.Wait(ctx, wc[:]); err != nil {
+				return
+			}
+			if wc[0].Opcode != verbs.WCRecv {
+				continue
+			}
+			b := h.mr.Bytes()[wc[0].ID*slot:][:wc[0].ByteLen]
+			grh, err := verbs.ParseGRH(b)
+			var m mad.REQ
+			if err == nil && m.Parse(b[verbs.GRHLen:]) == nil {
+				local++
+				ah, err := h.pd.CreateAH(verbs.AddressVector{DGID: grh.Src})
+				must(h.t, err)
+				rep := mad.REP{TransactionID: m.TransactionID, LocalID: local, RemoteID: m.LocalID, LocalQPN: 77, LocalGUID: 5, ResponderResources: 1, InitiatorDepth: 1}
+				dreq := mad.DREQ{TransactionID: m.TransactionID, LocalID: local, RemoteID: m.LocalID, RemoteQPN: m.LocalQPN}
+				var wrs []verbs.SendWR
+				for i, m := range []mad.Message{&rep, &dreq} {
+					at := (16 + 2*int(local%8) + i) * slot
+					m.AppendTo(h.mr.Bytes()[at:at])
+					wrs = append(wrs, verbs.SendWR{Opcode: verbs.OpSend, SGList: []verbs.SGE{h.mr.Slice(at, mad.Len)}, AH: ah, RemoteQPN: 1, RemoteQKey: verbs.HighQKey})
+				}
+				must(h.t, q.PostSend(wrs...))
+			}
+			post(wc[0].ID)
+		}
+	}()
+}
