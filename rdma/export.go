@@ -52,6 +52,9 @@ type Region struct {
 // ErrExported: the listener exports a region of that name already.
 var ErrExported = errors.New("a region of that name is exported already")
 
+// maxRegions is how many regions a listener has at most.
+const maxRegions = 1 << 16
+
 // directory has the regions that a listener exports.
 type directory struct {
 	asked func(client netip.Addr, name string, granted bool) // or nil
@@ -92,6 +95,9 @@ func (d *directory) export(name string, r Region) (*verbs.MR, error) {
 	if found {
 		return nil, ErrExported
 	}
+	if len(d.regions) == maxRegions {
+		return nil, fmt.Errorf("there are %d regions already, as many as a listener can have", maxRegions)
+	}
 	mr, rights, err := r.register(d.pd)
 	if err != nil {
 		return nil, err
@@ -99,7 +105,7 @@ func (d *directory) export(name string, r Region) (*verbs.MR, error) {
 	m := mr.Remote()
 	d.regions = slices.Insert(d.regions, i, &exported{
 		entry: dirEntry{addr: m.Addr, size: m.Length, rkey: uint32(m.RKey), rights: rights, name: name},
-		allow: slices.Clone(r.Allow), mr: mr,
+		allow: plainPrefixes(r.Allow), mr: mr,
 	})
 	return mr, nil
 }
@@ -167,6 +173,18 @@ func (r *Region) register(pd *verbs.PD) (*verbs.MR, uint8, error) {
 	return mr, rights, err
 }
 
+// plainPrefixes returns prefixes with those of IPv4 in their IPv6 form as IPv4:
+// that is what addresses of clients are.
+func plainPrefixes(list []netip.Prefix) (plain []netip.Prefix) {
+	for _, p := range list {
+		if p.Addr().Is4In6() && p.Bits() >= 96 {
+			p = netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96)
+		}
+		plain = append(plain, p)
+	}
+	return plain
+}
+
 // any reports whether there are regions.
 func (d *directory) any() bool {
 	d.mu.RLock()
@@ -175,6 +193,7 @@ func (d *directory) any() bool {
 }
 
 func (e *exported) allows(client netip.Addr) bool {
+	client = client.WithZone("") // a prefix has none
 	return len(e.allow) == 0 || slices.ContainsFunc(e.allow, func(p netip.Prefix) bool { return p.Contains(client) })
 }
 

@@ -55,6 +55,9 @@ func (c *Conn) Regions(ctx context.Context) ([]*RemoteRegion, error) {
 			last = reply.entries[i].name
 			all = append(all, &RemoteRegion{c, reply.entries[i]})
 		}
+		if err == nil && len(all) > maxRegions {
+			err = protocolError("the directory has more than %d regions", maxRegions)
+		}
 		if err == nil && reply.more && len(reply.entries) == 0 {
 			err = protocolError("the directory does not end")
 		}
@@ -184,12 +187,21 @@ func (r *RemoteRegion) Persist(ctx context.Context, off int64, n int) error {
 	if err != nil {
 		return r.failed("persist", err)
 	}
-	op := r.c.Go(verbs.SendWR{
-		Opcode: verbs.OpFlush, Remote: at, Length: uint32(n),
-		FlushType: verbs.Persistence, FlushLevel: verbs.FlushRange,
-	})
-	return op.Wait(ctx)
+	for n > 0 && err == nil {
+		part := min(n, persistBytes)
+		op := r.c.Go(verbs.SendWR{
+			Opcode: verbs.OpFlush, Remote: at, Length: uint32(part),
+			FlushType: verbs.Persistence, FlushLevel: verbs.FlushRange,
+		})
+		err = op.Wait(ctx)
+		n, at.Addr = n-part, at.Addr+uint64(part)
+	}
+	return err
 }
+
+// persistBytes is how much one request brings to the disk at the most: the
+// length of one has 32 bits.
+const persistBytes = 1 << 30
 
 // chunkBytes is how much of a region CopyTo has under way in one piece. There
 // are some pieces, so that the writer and the network work at the same time.

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 )
 
 // hello is what each side says of itself in the private data of the
@@ -225,14 +226,29 @@ func parseDirReply(b []byte) (r dirReply, err error) {
 			return r, protocolError("a reply of the directory: %w", errShortReply)
 		}
 		end := dirEntryHeader + int(b[21])
-		r.entries = append(r.entries, dirEntry{
+		e := dirEntry{
 			addr: binary.BigEndian.Uint64(b), size: binary.BigEndian.Uint64(b[8:]),
 			rkey: binary.BigEndian.Uint32(b[16:]), rights: b[20],
 			name: string(b[dirEntryHeader:end]),
-		})
+		}
+		if err := e.check(); err != nil {
+			return r, err
+		}
+		r.entries = append(r.entries, e)
 		b = b[end:]
 	}
 	return r, nil
+}
+
+// check finds what no memory can be, and names that a program could not show.
+func (e *dirEntry) check() error {
+	if e.size > math.MaxInt64 || e.addr > math.MaxUint64-e.size {
+		return protocolError("a region of %d bytes at %#x", e.size, e.addr)
+	}
+	if err := checkName(e.name); err != nil {
+		return protocolError("a reply of the directory: %w", err)
+	}
+	return nil
 }
 
 func protocolError(format string, args ...any) error {

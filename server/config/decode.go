@@ -138,6 +138,9 @@ func (r *Region) SetAllow(list []string) error {
 			continue
 		case strings.Contains(s, "/"):
 			if p, err := netip.ParsePrefix(s); err == nil {
+				if p.Addr().Is4In6() && p.Bits() >= 96 { // clients have it as IPv4
+					p = netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96)
+				}
 				r.Allow = append(r.Allow, p.Masked())
 				continue
 			}
