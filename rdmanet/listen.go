@@ -171,6 +171,29 @@ func (l *Listener) take(ctx context.Context, r *cm.Request) *Conn {
 	return c
 }
 
+// Accept makes a connection of a request that a listener of package cm has
+// taken, for a program that has several services on one port. Of the
+// configuration Options count. A request of a peer that does not speak the
+// protocol is rejected, with an error.
+func (lc *ListenConfig) Accept(ctx context.Context, r *cm.Request) (*Conn, error) {
+	l := &Listener{cfg: *lc, use: use{dev: r.Device()}}
+	var peer rsocket.Block
+	var err error
+	if l.cfg.Options, err = lc.Options.withDefaults(); err == nil {
+		peer, err = rsocket.ParseBlock(r.PrivateData())
+	}
+	if err != nil {
+		r.Reject([]byte(err.Error()))
+	} else {
+		l.conns.Add(1)
+		var c *Conn
+		if c, err = l.accept(ctx, r, &peer); err == nil {
+			return c, nil
+		}
+	}
+	return nil, &net.OpError{Op: "accept", Net: Network, Addr: r.RemoteAddr(), Err: err}
+}
+
 func (l *Listener) accept(ctx context.Context, r *cm.Request, peer *rsocket.Block) (*Conn, error) {
 	u, err := l.use.again()
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/gosoftroce/rocev2/cm"
+	"github.com/gosoftroce/rocev2/interop/rstream"
 	"github.com/gosoftroce/rocev2/server/config"
 	"github.com/gosoftroce/rocev2/verbs"
 )
@@ -50,6 +51,9 @@ type Host struct {
 
 	name string
 	s    *Server
+
+	once    sync.Once
+	streams *rstream.Server
 }
 
 // Begin records that a client has come. The error says that there are too many,
@@ -163,7 +167,7 @@ func (s *Server) startTargets(ctx context.Context, list []Target) {
 		for i := range list {
 			t := &list[i]
 			port := wanted(&s.cfg.Targets, t)
-			if port == 0 {
+			if port == 0 || t.Name == "rcopy" && s.cfg.Targets.Root == "" {
 				continue
 			}
 			st := &targetState{Name: t.Name, Tools: t.Tools, Device: d.addr(), Port: max(port, 0), Space: t.Space, State: "starting"}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"strconv"
 	"time"
 
 	"github.com/gosoftroce/rocev2/cm"
@@ -12,8 +13,10 @@ import (
 	"github.com/gosoftroce/rocev2/interop/cmatose"
 	"github.com/gosoftroce/rocev2/interop/cmtime"
 	"github.com/gosoftroce/rocev2/interop/mckey"
+	"github.com/gosoftroce/rocev2/interop/rcopy"
 	"github.com/gosoftroce/rocev2/interop/rdmaclient"
 	"github.com/gosoftroce/rocev2/interop/rping"
+	"github.com/gosoftroce/rocev2/interop/rstream"
 	"github.com/gosoftroce/rocev2/interop/target"
 	"github.com/gosoftroce/rocev2/interop/udaddy"
 	"github.com/gosoftroce/rocev2/verbs"
@@ -37,6 +40,8 @@ func Targets() []Target {
 		{Name: "ucmatose", Tools: []string{"ucmatose"}, Port: cmatose.DefaultPort, Space: spaceRDMATCP, Fits: likeUcmatose, Request: serveUcmatose},
 		{Name: "rdma_server", Tools: []string{"rdma_client"}, Port: rdmaclient.DefaultPort, Space: spaceRDMATCP, Fits: likeRDMAClient, Request: serveRDMAClient},
 		{Name: "cmtime", Tools: []string{"cmtime"}, Port: cmtime.DefaultPort, Space: spaceRDMATCP, Fits: likeCmtime, Request: serveCmtime},
+		{Name: "rstream", Tools: []string{"rstream"}, Port: rstream.DefaultPort, Space: spaceRDMATCP, Fits: likeRsocket, Request: serveRstream},
+		{Name: "rcopy", Tools: []string{"rcopy"}, Port: rcopy.DefaultPort, Space: spaceRDMATCP, Serve: serveRcopy},
 		{Name: "udaddy", Tools: []string{"udaddy"}, Port: udaddy.DefaultPort, Space: spaceRDMAUDP, Request: serveUdaddy},
 		{Name: "mckey", Tools: []string{"mckey"}, Port: anyPort, Space: spaceGroup, Serve: serveMckey},
 	}
@@ -133,6 +138,41 @@ func serveCmtime(ctx context.Context, h *Host, r *cm.Request) (string, error) {
 	_, err := cmtime.Handle(ctx, r, cmtime.Config{IdleTimeout: idle})
 	return "connected and disconnected", err
 }
+
+// streamConfig says what rstream runs: that which the original does without
+// flags.
+var streamConfig = rstream.Config{IdleTimeout: idle}
+
+// serveRstream serves one of the connections of a client. That it is the second
+// one of a client, for bandwidth, only the server of all of them knows.
+func serveRstream(ctx context.Context, h *Host, r *cm.Request) (string, error) {
+	h.once.Do(func() { h.streams, _ = rstream.NewServer(streamConfig) }) // the defaults can be run
+	begin := time.Now()
+	err := h.streams.Handle(ctx, r)
+	return "a series of tests in " + round(time.Since(begin)).String(), err
+}
+
+// serveRcopy takes files, if it is told where to.
+func serveRcopy(ctx context.Context, h *Host) error {
+	if h.Config.Root == "" {
+		<-ctx.Done()
+		return nil
+	}
+	h.OnReady()
+	return rcopy.Serve(ctx, h.Device, netip.AddrPortFrom(h.Device.Addr(), uint16(h.Port)), rcopy.Config{
+		Root: h.Config.Root, MaxSize: uint64(h.Config.Largest), IdleTimeout: idle,
+		OnFile: func(from, path string, r rcopy.Result) {
+			h.Record(textAddr(from), "rcopy", time.Now().Add(-r.Elapsed), fmt.Sprintf("%s: %d bytes in %v", strconv.Quote(clip(path)), r.Bytes, round(r.Elapsed)), nil)
+		},
+		OnFailed: func(from string, why error) { h.Record(textAddr(from), "rcopy", time.Now(), "", why) },
+	})
+}
+
+// textAddr is an address that is known as text.
+type textAddr string
+
+func (textAddr) Network() string  { return "rdma" }
+func (a textAddr) String() string { return string(a) }
 
 func serveUdaddy(ctx context.Context, h *Host, r *cm.Request) (string, error) {
 	res, err := udaddy.Handle(ctx, r, udaddy.Config{})

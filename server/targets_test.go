@@ -3,8 +3,10 @@ package server_test
 import (
 	"fmt"
 	"net/netip"
+	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/gosoftroce/rocev2/cm"
@@ -13,10 +15,13 @@ import (
 	"github.com/gosoftroce/rocev2/interop/cmtime"
 	"github.com/gosoftroce/rocev2/interop/perftest"
 	"github.com/gosoftroce/rocev2/interop/pingpong"
+	"github.com/gosoftroce/rocev2/interop/rcopy"
 	"github.com/gosoftroce/rocev2/interop/rdmaclient"
 	"github.com/gosoftroce/rocev2/interop/rping"
+	"github.com/gosoftroce/rocev2/interop/rstream"
 	"github.com/gosoftroce/rocev2/interop/udaddy"
 	"github.com/gosoftroce/rocev2/server"
+	"github.com/gosoftroce/rocev2/server/config"
 	"github.com/gosoftroce/rocev2/verbs"
 )
 
@@ -69,9 +74,11 @@ func (d *daemon) clients(names ...string) (n int) {
 // the record says who did what.
 func TestTargets(t *testing.T) {
 	t.Parallel()
-	d := start(t, nil, server.Targets()...)
+	root := t.TempDir()
+	d := start(t, func(c *config.Config) { c.Targets.Root = root }, server.Targets()...)
 	d.serving()
 	ctx := t.Context()
+	var copies atomic.Int64
 	var wg sync.WaitGroup
 	at := func(port uint16) netip.AddrPort { return netip.AddrPortFrom(d.addr, port) }
 	for name, run := range map[string]func(*verbs.Device) error{
@@ -92,6 +99,19 @@ func TestTargets(t *testing.T) {
 		},
 		"cmtime": func(dev *verbs.Device) error {
 			_, err := cmtime.Run(ctx, dev, at(cmtime.DefaultPort), cmtime.Config{Connections: 100})
+			return err
+		},
+		"rstream": func(dev *verbs.Device) error {
+			_, err := rstream.Run(ctx, dev, at(rstream.DefaultPort), rstream.Config{Size: 4096, Count: 10, Iterations: 10})
+			return err
+		},
+		"rcopy": func(dev *verbs.Device) error {
+			f, err := os.Open("targets_test.go")
+			if err != nil {
+				return err
+			}
+			defer f.Close()
+			_, err = rcopy.Run(ctx, dev, at(rcopy.DefaultPort), f, fmt.Sprintf("copy-%d", copies.Add(1)), rcopy.Config{})
 			return err
 		},
 		"perftest": func(dev *verbs.Device) error {
@@ -137,8 +157,11 @@ func TestTargets(t *testing.T) {
 		counts[v["target"].(string)] += int(v["count"].(float64))
 	}
 	if counts["rping"] != 3 || counts["ucmatose"] != 9 || counts["rdma_client"] != 3 || counts["udaddy"] != 3 || counts["cmtime"] != 300 ||
-		counts["ib_write_bw"] != 3 || counts["ibv_rc_pingpong"] != 3 {
+		counts["ib_write_bw"] != 3 || counts["ibv_rc_pingpong"] != 3 || counts["rstream"] != 3 || counts["rcopy"] != 3 {
 		t.Errorf("%v", counts)
+	}
+	if files, err := os.ReadDir(root); err != nil || len(files) != 3 {
+		t.Errorf("%d files: %v", len(files), err)
 	}
 	for _, v := range list {
 		if v["target"] == "rping" && !strings.HasPrefix(v["result"].(string), "10 pings, 1280 bytes") {

@@ -48,15 +48,9 @@ func Serve(ctx context.Context, dev *verbs.Device, at netip.AddrPort, c Config) 
 	if err := c.Check(); err != nil {
 		return err
 	}
-	s := &server{cfg: c, series: c.series(), next: map[netip.Addr]int{}}
-	srv := stream.Server{
-		Options: c.options(1), Idle: c.IdleTimeout, Clients: c.Clients, Serve: s.serve, Ready: c.OnListen,
-		Failed: func(from net.Addr, err error) {
-			if c.OnFailed != nil {
-				c.OnFailed(from.String(), err)
-			}
-		},
-	}
+	s := newServer(c)
+	srv := s.stream()
+	srv.Clients, srv.Ready = c.Clients, c.OnListen
 	if err := srv.Run(ctx, dev, at); err != nil {
 		return fmt.Errorf("rstream: %w", err)
 	}
@@ -76,6 +70,45 @@ type server struct {
 
 	mu   sync.Mutex
 	next map[netip.Addr]int
+}
+
+func newServer(c Config) *server {
+	return &server{cfg: c, series: c.series(), next: map[netip.Addr]int{}}
+}
+
+// stream returns what serves the connections.
+func (s *server) stream() *stream.Server {
+	return &stream.Server{
+		Options: s.cfg.options(1), Idle: s.cfg.IdleTimeout, Serve: s.serve,
+		Failed: func(from net.Addr, err error) {
+			if s.cfg.OnFailed != nil {
+				s.cfg.OnFailed(from.String(), err)
+			}
+		},
+	}
+}
+
+// Server serves clients whose requests a listener of the program has taken, of
+// a port that several services share. Its methods may be called from any
+// goroutine.
+type Server struct{ stream *stream.Server }
+
+// NewServer makes a server. Config.Clients does not matter. The error is that of
+// Config.Check.
+func NewServer(c Config) (*Server, error) {
+	if err := c.Check(); err != nil {
+		return nil, err
+	}
+	return &Server{newServer(c).stream()}, nil
+}
+
+// Handle serves the connection of one request, of which a client makes one for
+// each series.
+func (s *Server) Handle(ctx context.Context, r *cm.Request) error {
+	if err := s.stream.Handle(ctx, r); err != nil {
+		return fmt.Errorf("rstream: %w", interop.Cause(ctx, err))
+	}
+	return nil
 }
 
 // maxRemembered is of how many clients it is known.

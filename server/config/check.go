@@ -215,6 +215,9 @@ func (k *checker) targets(t *Targets) {
 			k.fail("targets.groups", "%q is not a multicast address, such as \"239.1.2.3\"", g)
 		}
 	}
+	if t.Root != "" && !filepath.IsAbs(t.Root) {
+		k.fail("targets.rcopy_root", "%q is not an absolute path", t.Root)
+	}
 	if t.Clients < 1 || t.Clients > 4096 {
 		k.fail("targets.clients", "%d: it must be between 1 and 4096", t.Clients)
 	}

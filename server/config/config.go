@@ -70,6 +70,8 @@ type Targets struct {
 	Only    []string       // names of those to run; empty: all
 	Ports   map[string]int // other ports than the usual ones, by name
 	Groups  []string       // multicast groups of mckey
+	Root    string         // directory that rcopy writes below; empty: rcopy is not answered
+	Largest int            // bytes of a file that rcopy takes; 0: no limit
 	Any     bool           // clients may name any address for their traffic, see interop.Peers
 	Clients int            // at the same time, of all targets together
 }

@@ -73,6 +73,7 @@ func TestErrorsNameTheLine(t *testing.T) {
 		{"target", "[targets]\nonly = [\"pong\"]", "test.toml:2: targets.only", "perftest, perftest_uc"},
 		{"port of a target", "[targets.ports]\npong = 1", "test.toml:2: targets.ports.pong", "no such target"},
 		{"group", "[targets]\ngroups = [\"192.0.2.1\"]", "test.toml:2: targets.groups", "multicast"},
+		{"directory", "[targets]\nrcopy_root = \"x\"", "test.toml:2: targets.rcopy_root", "absolute"},
 		{"clients", "[targets]\nclients = 0", "test.toml:2: targets.clients", "between 1 and 4096"},
 		{"capture", "[capture]\nmemory = 1", "test.toml:2: capture.memory", "64 KiB"},
 	} {

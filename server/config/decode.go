@@ -98,6 +98,8 @@ func (c *Config) decodeTargets(s *table) {
 	s.boolean("enabled", &c.Targets.Enabled)
 	s.texts("only", &c.Targets.Only)
 	s.texts("groups", &c.Targets.Groups)
+	s.text("rcopy_root", &c.Targets.Root)
+	s.bytes("rcopy_largest", &c.Targets.Largest)
 	s.boolean("any_peer", &c.Targets.Any)
 	s.number("clients", &c.Targets.Clients)
 	if p := s.sub("ports", "[targets.ports]"); p != nil {

@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/gosoftroce/rocev2/cm"
 	"github.com/gosoftroce/rocev2/interop"
 	"github.com/gosoftroce/rocev2/interop/internal/link"
 	"github.com/gosoftroce/rocev2/rdmanet"
@@ -149,6 +150,17 @@ func (s *Server) Run(ctx context.Context, dev *verbs.Device, at netip.AddrPort) 
 		}
 	}
 	return nil
+}
+
+// Handle serves the connection of a request that another listener has taken. A
+// request that is not of a stream is rejected.
+func (s *Server) Handle(ctx context.Context, r *cm.Request) error {
+	lc := rdmanet.ListenConfig{Options: s.Options}
+	c, err := lc.Accept(ctx, r)
+	if err == nil {
+		_, err = s.one(ctx, c)
+	}
+	return err
 }
 
 func (s *Server) one(ctx context.Context, c *rdmanet.Conn) (bool, error) {
