@@ -158,9 +158,8 @@ func serveRcopy(ctx context.Context, h *Host) error {
 		<-ctx.Done()
 		return nil
 	}
-	h.OnReady()
 	return rcopy.Serve(ctx, h.Device, netip.AddrPortFrom(h.Device.Addr(), uint16(h.Port)), rcopy.Config{
-		Root: h.Config.Root, MaxSize: uint64(h.Config.Largest), IdleTimeout: idle,
+		Root: h.Config.Root, MaxSize: uint64(h.Config.Largest), IdleTimeout: idle, OnListen: h.OnReady,
 		OnFile: func(from, path string, r rcopy.Result) {
 			h.Record(textAddr(from), "rcopy", time.Now().Add(-r.Elapsed), fmt.Sprintf("%s: %d bytes in %v", strconv.Quote(clip(path)), r.Bytes, round(r.Elapsed)), nil)
 		},

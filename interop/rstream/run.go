@@ -93,8 +93,8 @@ func (s *server) stream() *stream.Server {
 // goroutine.
 type Server struct{ stream *stream.Server }
 
-// NewServer makes a server. Config.Clients does not matter. The error is that of
-// Config.Check.
+// NewServer makes a server. Config.Clients does not matter. The error is that
+// of Config.Check.
 func NewServer(c Config) (*Server, error) {
 	if err := c.Check(); err != nil {
 		return nil, err
