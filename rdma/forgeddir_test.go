@@ -73,12 +73,12 @@ func TestPersistOfManyBytes(t *testing.T) {
 	if strconv.IntSize < 64 {
 		t.Skip("there is no such memory in a process of 32 bits")
 	}
-	const size = 5 << 30
+	size := int64(5 << 30)
 	f, err := os.Create(filepath.Join(t.TempDir(), "file"))
 	must(t, err)
 	defer f.Close()
 	if err := f.Truncate(size); err != nil {
-		t.Skipf("the file system has no files of %d bytes: %v", int64(size), err)
+		t.Skipf("the file system has no files of %d bytes: %v", size, err)
 	}
 	p := newPair(t, pairConfig{})
 	if _, err := p.b.exports.export("r", Region{File: f, Writable: true, Persistent: true}); err != nil {
@@ -88,9 +88,9 @@ func TestPersistOfManyBytes(t *testing.T) {
 	ctx := testContext(t)
 	r, err := a.Region(ctx, "r")
 	must(t, err)
-	must(t, r.Persist(ctx, 0, size))
-	must(t, f.Truncate(size-1<<30))
-	if err := r.Persist(ctx, 0, size); err == nil {
+	must(t, r.Persist(ctx, 0, int(size)))
+	must(t, f.Truncate(size - 1<<30))
+	if err := r.Persist(ctx, 0, int(size)); err == nil {
 		t.Error("what is not in the file counts as persistent")
 	}
 }
