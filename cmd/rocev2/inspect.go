@@ -108,13 +108,19 @@ func (f *inspectFlags) begin(s streams) (*inspector, error) {
 	return i, nil
 }
 
+// isTerminal reports whether a person sees what is written. The null device is
+// a character device too, and nobody's terminal.
 func isTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	if !ok {
 		return false
 	}
 	st, err := f.Stat()
-	return err == nil && st.Mode()&os.ModeCharDevice != 0
+	if err != nil || st.Mode()&os.ModeCharDevice == 0 {
+		return false
+	}
+	null, err := os.Stat(os.DevNull)
+	return err != nil || !os.SameFile(st, null)
 }
 
 // open opens the device, with what the flags ask for between it and its socket.

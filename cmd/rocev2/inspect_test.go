@@ -452,3 +452,17 @@ ip link set insight0 up
 		}
 	}
 }
+
+// Output to nowhere is taken as output to a file is: "rocev2 region read ... >
+// /dev/null" measures.
+func TestNullDeviceIsNoTerminal(t *testing.T) {
+	t.Parallel()
+	f, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if isTerminal(f) {
+		t.Errorf("%s counts as a terminal", os.DevNull)
+	}
+}
