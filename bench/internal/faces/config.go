@@ -71,6 +71,7 @@ type Config struct {
 	Rate    int           `json:"rate"`   // Flood: forged requests a second
 	From    Source        `json:"from"`   // Flood
 	Bin     string        `json:"bin"`    // the daemon's executable
+	Region  string        `json:"region"` // what it exports, as its flag has it
 	Warm    time.Duration `json:"warm"`
 	Measure time.Duration `json:"measure"`
 }

@@ -2,6 +2,7 @@ package faces
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -41,7 +42,7 @@ func (d *daemon) Hello() (any, error) {
 		return d.base.Hello()
 	}
 	p := place{Regions: net.JoinHostPort(d.cfg.Addr, regionsPort)}
-	d.cmd = exec.Command(d.cfg.Bin, "--device", d.cfg.Addr, "--region", "scratch=1MiB;write", "--admin", "127.0.0.1:0", "--log-format", "json")
+	d.cmd = exec.Command(d.cfg.Bin, "--device", d.cfg.Addr, "--region", cmp.Or(d.cfg.Region, "scratch=1MiB;write"), "--admin", "127.0.0.1:0", "--log-format", "json")
 	log, err := d.cmd.StderrPipe()
 	if err != nil {
 		return nil, err

@@ -41,8 +41,7 @@ func newFace(b *base) (face, error) {
 	case RDMANet:
 		return &netFace{b: b, network: rdmanet.Network, dialer: &rdmanet.Dialer{Device: b.dev}}, nil
 	case TCP:
-		from := &net.TCPAddr{IP: net.ParseIP(b.cfg.Addr)}
-		return &netFace{b: b, network: "tcp", dialer: &net.Dialer{LocalAddr: from}}, nil
+		return &netFace{b: b, network: "tcp", dialer: &net.Dialer{}}, nil
 	}
 	return nil, fmt.Errorf("there is no face %q", b.cfg.Face)
 }
@@ -146,6 +145,9 @@ func (f *netFace) accept(context.Context) (channel, error) {
 
 func (f *netFace) dial(ctx context.Context, addr string) (channel, error) {
 	c, err := f.dialer.DialContext(ctx, f.network, addr)
+	if t, ok := c.(*net.TCPConn); ok && (f.b.cfg.Test == Connect || f.b.cfg.Test == First) {
+		err = t.SetLinger(0) // a reset, or the ports of TIME_WAIT are used up in a second
+	}
 	return netChannel{c}, err
 }
 

@@ -102,3 +102,13 @@ func TestMeasured(t *testing.T) {
 		}
 	})
 }
+
+func TestRateOfTheTool(t *testing.T) {
+	t.Parallel()
+	if v, err := rateOf("1073741824 bytes in 1.440 s, 5.96 Gb/s\n"); err != nil || v != 5.96 {
+		t.Errorf("%v, %v", v, err)
+	}
+	if _, err := rateOf("rocev2: refused"); err == nil {
+		t.Error("an error of the tool tells a rate")
+	}
+}

@@ -9,6 +9,8 @@ import (
 	"os"
 	"os/exec"
 	"time"
+
+	"github.com/gosoftroce/rocev2/bench/internal/stats"
 )
 
 // Browser returns the executable of a Chromium, "" if there is none.
@@ -22,8 +24,9 @@ func Browser() string {
 }
 
 // firstPaint opens a page in a headless browser, and returns when it was first
-// painted with content, in milliseconds after the navigation began. The page is
-// loaded once before, so that the browser itself has started.
+// painted with content, in milliseconds after the navigation began: the median
+// of some loads. The page is loaded once before, so that the browser itself has
+// started.
 func firstPaint(ctx context.Context, url string) (ms float64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -61,12 +64,14 @@ func firstPaint(ctx context.Context, url string) (ms float64, err error) {
 	if err := d.attach(); err != nil {
 		return 0, err
 	}
-	for range 2 {
+	var all []float64
+	for range 6 {
 		if ms, err = d.paint(url); err != nil {
 			return 0, err
 		}
+		all = append(all, ms)
 	}
-	return ms, nil
+	return stats.Median(all[1:]), nil
 }
 
 // devtools speaks the DevTools protocol over a pipe, one command at a time.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -41,6 +42,7 @@ func Program(ctx context.Context, name string) (string, error) {
 	}
 	bin := filepath.Join(programs.dir, name)
 	c := exec.CommandContext(ctx, "go", "build", "-o", bin, module+"/cmd/"+name)
+	c.Env = append(os.Environ(), "CGO_ENABLED=0") // as it is packaged
 	if root, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", module).Output(); err == nil {
 		c.Dir = strings.TrimSpace(string(root))
 	}
@@ -128,4 +130,64 @@ func freePort(addr string) (string, error) {
 	defer l.Close()
 	_, port, err := net.SplitHostPort(l.Addr().String())
 	return port, err
+}
+
+// RegionRead returns a function that runs rocev2d with a region of so many
+// bytes and "rocev2 region read", and takes the Gb/s that this says. The region
+// is written before, so that every page of it is there.
+func RegionRead(a, b string, size int64) func(context.Context, cell.Window) cell.Sample {
+	return func(ctx context.Context, w cell.Window) cell.Sample {
+		gbps, err := regionRead(ctx, a, b, size)
+		if err != nil {
+			return cell.Failed(fmt.Errorf("rocev2 region read: %w", err))
+		}
+		return cell.Sample{Value: gbps}
+	}
+}
+
+func regionRead(ctx context.Context, a, b string, size int64) (float64, error) {
+	tool, err := Program(ctx, "rocev2")
+	if err != nil {
+		return 0, err
+	}
+	c := Config{Test: Resting, Face: RDMA, Addr: a, Region: fmt.Sprintf("%s=%d;write", regionName, size)}
+	if c.Bin, err = Program(ctx, "rocev2d"); err != nil {
+		return 0, err
+	}
+	d := &daemon{base: newBase(c)}
+	defer d.Close()
+	if _, err := d.Hello(); err != nil {
+		return 0, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	at := net.JoinHostPort(a, regionsPort) + "/" + regionName
+	fill := exec.CommandContext(ctx, tool, "region", "write", "-d", b, at)
+	fill.Stdin = io.LimitReader(zeros{}, size)
+	if out, err := fill.CombinedOutput(); err != nil {
+		return 0, fmt.Errorf("filling it: %w: %s", err, out)
+	}
+	out, err := exec.CommandContext(ctx, tool, "region", "read", "-d", b, "-o", os.DevNull, at).CombinedOutput()
+	if err != nil {
+		return 0, fmt.Errorf("%w: %s", err, out)
+	}
+	return rateOf(string(out))
+}
+
+// rateOf reads what "rocev2 region read" says: "1048576 bytes in 0.010 s, 0.84
+// Gb/s".
+func rateOf(said string) (gbps float64, err error) {
+	var n int64
+	var seconds float64
+	if _, err := fmt.Sscanf(said, "%d bytes in %f s, %f Gb/s", &n, &seconds, &gbps); err != nil {
+		return 0, fmt.Errorf("%q tells no rate: %w", said, err)
+	}
+	return gbps, nil
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) {
+	clear(p)
+	return len(p), nil
 }

@@ -127,6 +127,8 @@ func (b *builder) web() {
 func (b *builder) exported() {
 	b.group = "faces: regions"
 	b.perf("read_bw", mib, cell.Gbps, "gbps", 1)
+	b.peer(FacesPrefix+"region/tool/1GiB", Rocev2, "rocev2 region read of 1 GiB from rocev2d", cell.Gbps, gib, faces.RegionRead(b.o.A, b.o.B, gib))
+	b.rounds(b.iterations(5, 1))
 	c := faces.Config{Test: faces.Region, Face: faces.RDMA, Size: gib}
 	b.face("region/copy/1GiB", "RemoteRegion.CopyTo of 1 GiB, to nowhere", cell.Gbps, "gbps", c)
 	c.NoCopy = true

@@ -25,6 +25,8 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"runtime/pprof"
 	"sync"
 	"syscall"
 	"time"
@@ -82,11 +84,42 @@ type message struct {
 // Worker is the life of a worker process; its return value is the exit status.
 func Worker(args []string) int {
 	out := json.NewEncoder(os.Stdout)
+	stop, err := profile(os.Getenv(ProfileEnv))
+	if err != nil {
+		_ = out.Encode(message{Error: err.Error()})
+		return 1
+	}
+	defer stop()
 	if err := work(args, &lines{r: bufio.NewReader(os.Stdin)}, out); err != nil {
 		_ = out.Encode(message{Error: err.Error()})
 		return 1
 	}
 	return 0
+}
+
+// ProfileEnv names the variable of the environment with the directory that
+// workers write profiles to: of the processors, and at their end of the heap.
+const ProfileEnv = "ROCEBENCH_PROFILE"
+
+func profile(dir string) (stop func(), err error) {
+	if dir == "" {
+		return func() {}, nil
+	}
+	name := filepath.Join(dir, fmt.Sprint(os.Getpid()))
+	cpu, err := os.Create(name + ".cpu")
+	if err != nil {
+		return nil, err
+	}
+	heap, err := os.Create(name + ".heap")
+	if err != nil {
+		return nil, err
+	}
+	return func() {
+		pprof.StopCPUProfile()
+		_ = pprof.WriteHeapProfile(heap) // a short one is seen
+		cpu.Close()
+		heap.Close()
+	}, pprof.StartCPUProfile(cpu)
 }
 
 // lines reads messages without keeping anything of them: what a worker holds

@@ -73,6 +73,7 @@ func messages() []Target {
 		{What: "rdmanet: latency of 8 B", Against: "TCP of package net", Cell: f("rdmanet/lat"), Peer: f("tcp/lat"), AtMost: true},
 		{What: "HTTP GET of 1 MiB over rdmanet", Against: sameOverTCP, Cell: f("http/rdmanet/get/1MiB"), Peer: f("http/tcp/get/1MiB"), Bound: 1},
 		{What: "the raw limit of UDP", Against: "TCP of package net", Cell: f("raw/4140"), Peer: f("tcp/stream/1MiB")},
+		{What: "rocev2 region read of 1 GiB", Against: "rocev2 perf read_bw", Cell: f("region/tool/1GiB"), Peer: f("perf/read_bw/1MiB"), Bound: 0.9},
 		{What: "exported region of 1 GiB, CopyTo", Against: "rocev2 perf read_bw", Cell: f("region/copy/1GiB"), Peer: f("perf/read_bw/1MiB"), Bound: 0.9},
 		{What: "exported region of 1 GiB, Read", Against: "rocev2 perf read_bw", Cell: f("region/read/1GiB"), Peer: f("perf/read_bw/1MiB"), Bound: 0.9},
 	}
