@@ -67,24 +67,30 @@ func (s *Server) health(w http.ResponseWriter, _ *http.Request) {
 	io.WriteString(w, "ok\n")
 }
 
-// readiness answers 200 when clients are served: devices are open, their ports
-// active, and the daemon does not drain.
+// readiness answers 200 when clients are served, and else why not.
 func (s *Server) readiness(w http.ResponseWriter, _ *http.Request) {
+	if why := s.unready(); why != "" {
+		http.Error(w, why, http.StatusServiceUnavailable)
+		return
+	}
+	io.WriteString(w, "ready\n")
+}
+
+// unready says why clients are not served; "" if they are: the devices are
+// open, their ports active, and the daemon does not drain.
+func (s *Server) unready() string {
 	switch {
 	case s.drain.Load():
-		http.Error(w, "draining", http.StatusServiceUnavailable)
-		return
+		return "draining"
 	case !s.ready.Load():
-		http.Error(w, "starting", http.StatusServiceUnavailable)
-		return
+		return "starting"
 	}
 	for _, d := range s.devices {
 		if p := d.dev.QueryPort(); p.State != verbs.PortActive {
-			http.Error(w, "device "+d.addr()+": "+p.DownReason, http.StatusServiceUnavailable)
-			return
+			return "device " + d.addr() + ": " + p.DownReason
 		}
 	}
-	io.WriteString(w, "ready\n")
+	return ""
 }
 
 // Page is a part of a list.
@@ -146,7 +152,7 @@ func (s *Server) apiStatus(*http.Request) (any, error) {
 		Clients  int            `json:"clients"`
 		Errors   uint64         `json:"errors"`
 		Devices  []deviceStatus `json:"devices"`
-	}{Version: s.options.Version, Host: host, PID: os.Getpid(), Started: s.begin, Ready: s.ready.Load(), Draining: s.drain.Load(), Clients: s.visits.size()}
+	}{Version: s.options.Version, Host: host, PID: os.Getpid(), Started: s.begin, Ready: s.unready() == "", Draining: s.drain.Load(), Clients: s.visits.size()}
 	_, v.Errors = s.problems.latest()
 	for _, d := range s.devices {
 		st := d.dev.Stats()

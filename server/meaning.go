@@ -90,6 +90,7 @@ var remedies = []struct{ has, meaning, remedy string }{
 	{"REM_OP_ERR", "the peer could not carry out a request", "look at the log of the peer"},
 	{"WR_FLUSH_ERR", "the connection ended while work was outstanding", "look at the first error of that connection"},
 	{"no progress", "nothing came from the peer for too long", "see whether both sides run the same test with the same options"},
+	{errCutOff.Error(), "the client had not finished when the daemon was told to end", "give clients more time: drain in the configuration"},
 	{"closed the control connection", "the client left in the middle", "look at what the client says"},
 	{"run different tests", "the options of the two sides differ", "start the client with the options that the message names"},
 	{"gave no GID", "the client was started without a GID index", "start it with -g (ping-pong) or -x (perftest): the index of its RoCE v2 GID"},

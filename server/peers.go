@@ -61,6 +61,9 @@ var errCrowded = errors.New("as many clients are here as the configuration allow
 // errDraining refuses a client of a daemon that ends.
 var errDraining = errors.New("the daemon is about to end")
 
+// errCutOff is what became of a client that was there when the daemon ended.
+var errCutOff = errors.New("cut off: the daemon has ended")
+
 // errNetClosed is what a connection that this side has closed says.
 var errNetClosed = net.ErrClosed
 

@@ -35,6 +35,7 @@ type Server struct {
 	begin   time.Time
 	ready   atomic.Bool
 	drain   atomic.Bool
+	cut     atomic.Bool // who is still there is cut off
 	failed  chan error
 
 	mu  sync.Mutex // guards cfg, which is replaced and never changed
@@ -250,6 +251,7 @@ const closeTime = 3 * time.Second
 
 func (s *Server) close() error {
 	s.closeOnce.Do(func() {
+		s.cut.Store(true)
 		s.stopTargets()
 		var errs []error
 		ctx, cancel := context.WithTimeout(context.Background(), closeTime)

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math"
@@ -94,6 +95,9 @@ type Guest struct {
 
 // End records what the client came to: a result in words, or an error.
 func (g *Guest) End(result string, err error) {
+	if g.h.s.cut.Load() && errors.Is(err, context.Canceled) {
+		err = errCutOff
+	}
 	g.Leave(time.Now(), g.h.name, result, err)
 	if err == nil {
 		g.h.Log.Info("client done", "peer", g.Peer, "tool", g.Target, "result", result)
@@ -150,7 +154,10 @@ func (t *targets) set(st *targetState, state string, err error) {
 
 // wanted returns the port of a target, 0 if it is not to run.
 func wanted(c *config.Targets, t *Target) int {
-	if !c.Enabled || len(c.Only) > 0 && !slices.Contains(c.Only, t.Name) {
+	switch {
+	case !c.Enabled, len(c.Only) > 0 && !slices.Contains(c.Only, t.Name):
+		return 0
+	case t.Space == spaceGroup && len(c.Groups) == 0: // nothing to listen to
 		return 0
 	}
 	if p, ok := c.Ports[t.Name]; ok {

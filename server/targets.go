@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"net"
 	"net/netip"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/gosoftroce/rocev2/cm"
@@ -33,7 +35,7 @@ const (
 // Targets returns all targets that there are.
 func Targets() []Target {
 	return []Target{
-		{Name: "perftest", Tools: recognised, Port: interop.DefaultPort, Space: spaceTCP, Serve: recognise(interop.RC)},
+		{Name: "perftest", Tools: sharing, Port: interop.DefaultPort, Space: spaceTCP, Serve: recognise(interop.RC)},
 		{Name: "perftest_uc", Tools: []string{"-c UC of these"}, Space: spaceTCP, Serve: recognise(interop.UC)},
 		{Name: "perftest_ud", Tools: []string{"-c UD of these"}, Space: spaceTCP, Serve: recognise(interop.UD)},
 		{Name: "rping", Tools: []string{"rping"}, Port: rping.DefaultPort, Space: spaceRDMATCP, Request: serveRping},
@@ -86,8 +88,8 @@ func likeCmtime(r *cm.Request) bool {
 	return plain(r) && p.ResponderResources <= 1 && p.InitiatorDepth <= 1
 }
 
-// recognised are the tools that share the port of perftest.
-var recognised = []string{"ib_send_bw", "ib_write_bw", "ib_read_bw", "ib_atomic_bw", "ib_send_lat", "ib_write_lat", "ib_read_lat", "ib_atomic_lat", "ibv_rc_pingpong"}
+// sharing are the tools that share the port of perftest.
+var sharing = []string{"ib_send_bw", "ib_write_bw", "ib_read_bw", "ib_atomic_bw", "ib_send_lat", "ib_write_lat", "ib_read_lat", "ib_atomic_lat", "ibv_rc_pingpong"}
 
 // recognise serves the ping-pongs and perftest, over a transport service where
 // the client does not say its own.
@@ -98,7 +100,8 @@ func recognise(service interop.Service) func(context.Context, *Host) error {
 			return err
 		}
 		h.OnReady()
-		c := target.Config{Service: service, MaxClients: h.Config.Clients, IdleTimeout: idle, OnClient: h.recognised}
+		g := recognised{h: h, there: map[string]*Guest{}}
+		c := target.Config{Service: service, MaxClients: h.Config.Clients, IdleTimeout: idle, OnBegin: g.begin, OnClient: g.end}
 		if h.Config.Any {
 			c.Peers = interop.AnyPeer
 		}
@@ -106,17 +109,43 @@ func recognise(service interop.Service) func(context.Context, *Host) error {
 	}
 }
 
-// recognised records a client that is done, or that was refused.
-func (h *Host) recognised(c target.Client) {
-	if c.Tool == "" {
-		h.Refused(c.Addr, c.Err)
+// recognised are the clients of one port who are there, by their addresses.
+type recognised struct {
+	h     *Host
+	mu    sync.Mutex
+	there map[string]*Guest
+}
+
+// begin records a client that has come. What it runs is known when it is done.
+func (r *recognised) begin(addr net.Addr) error {
+	g, err := r.h.Begin(addr)
+	if err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.there[addr.String()] = g
+	return nil
+}
+
+// end records a client that is done, or that was refused.
+func (r *recognised) end(c target.Client) {
+	if !c.Began {
+		r.h.Refused(c.Addr, c.Err)
 		return
+	}
+	r.mu.Lock()
+	g := r.there[c.Addr.String()]
+	delete(r.there, c.Addr.String())
+	r.mu.Unlock()
+	if c.Tool != "" {
+		g.Is(c.Tool, 0)
 	}
 	result := fmt.Sprintf("%d messages of %d bytes over %v in %v", c.Messages, c.Size, c.Service, round(c.Elapsed))
 	if c.Gbps > 0 {
 		result += fmt.Sprintf(", %.2f Gb/s", c.Gbps)
 	}
-	h.Record(c.Addr, c.Tool, c.Started, result, c.Err)
+	g.End(result, c.Err)
 }
 
 func serveRping(ctx context.Context, h *Host, r *cm.Request) (string, error) {

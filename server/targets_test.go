@@ -1,7 +1,10 @@
 package server_test
 
 import (
+	"bytes"
+	"context"
 	"fmt"
+	"log/slog"
 	"net/netip"
 	"os"
 	"strings"
@@ -167,6 +170,111 @@ func TestTargets(t *testing.T) {
 		if v["target"] == "rping" && !strings.HasPrefix(v["result"].(string), "10 pings, 1280 bytes") {
 			t.Errorf("%v", v)
 		}
+	}
+}
+
+// A client of perftest or of a ping-pong is there while it runs: people see it,
+// and an end of the daemon waits for it, takes no others, and says so.
+func TestDrainWaitsForTargets(t *testing.T) {
+	t.Parallel()
+	d := start(t, func(c *config.Config) { c.Targets.Only = []string{"perftest"} }, server.Targets()...)
+	d.serving()
+	dev := client(t)
+	run := func(ctx context.Context) error {
+		conn, err := interop.Dial(ctx, dev.Addr(), d.addr.String(), interop.DefaultPort)
+		if err != nil {
+			return err
+		}
+		_, err = pingpong.Run(ctx, dev, conn, interop.Client, pingpong.Config{Iterations: 1 << 30, RxDepth: 1})
+		return err
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ran, ended := make(chan error, 1), make(chan error, 1)
+	go func() { ran <- run(ctx) }()
+	until(t, "the client is there", func() bool {
+		list, _ := d.items("connections")
+		return len(list) == 1 && list[0]["target"] == "perftest"
+	})
+	go func() { ended <- d.Shutdown(t.Context()) }()
+	until(t, "the daemon drains", func() bool { return d.get("status")["draining"] == true })
+	if v := d.get("status"); v["ready"] != false || v["clients"] != 1.0 {
+		t.Errorf("%v", v)
+	}
+	if err := run(t.Context()); err == nil || !strings.Contains(err.Error(), "about to end") {
+		t.Errorf("another client: %v", err)
+	}
+	select {
+	case err := <-ran:
+		t.Errorf("the client was cut off: %v", err)
+	case err := <-ended:
+		t.Errorf("the daemon has ended: %v", err)
+	default:
+	}
+	cancel()
+	<-ran
+	if err := <-ended; err != nil {
+		t.Errorf("%v", err)
+	}
+}
+
+// Who is still there when the time of the drain is over is cut off, and the log
+// says by whom.
+func TestCutOff(t *testing.T) {
+	t.Parallel()
+	var log safeBuffer
+	c := settings(loopback())
+	c.Targets.Only = []string{"perftest"}
+	must(t, c.Check())
+	s, err := server.Start(t.Context(), c, server.Options{Targets: server.Targets(), Log: slog.New(slog.NewTextHandler(&log, nil))})
+	must(t, err)
+	d := &daemon{Server: s, t: t, url: "http://" + s.AdminAddr().String()}
+	d.serving()
+	dev, ran := client(t), make(chan error, 1)
+	conn, err := interop.Dial(t.Context(), dev.Addr(), c.Devices[0].Address, interop.DefaultPort)
+	must(t, err)
+	go func() {
+		_, err := pingpong.Run(t.Context(), dev, conn, interop.Client, pingpong.Config{Iterations: 1 << 30, RxDepth: 1})
+		ran <- err
+	}()
+	until(t, "the client is there", func() bool { _, n := d.items("connections"); return n == 1 })
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := s.Shutdown(ctx); err == nil || !strings.Contains(err.Error(), "1 clients") {
+		t.Errorf("%v", err)
+	}
+	if <-ran == nil {
+		t.Error("the client was not cut off")
+	}
+	if text := log.String(); !strings.Contains(text, "cut off: the daemon has ended") || strings.Contains(text, "context canceled") {
+		t.Error(text)
+	}
+}
+
+// safeBuffer is a buffer for several goroutines.
+type safeBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *safeBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *safeBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
+
+// mckey without groups has nothing to listen to, and is not listed.
+func TestNoGroups(t *testing.T) {
+	t.Parallel()
+	d := start(t, func(c *config.Config) { c.Targets.Only = []string{"mckey", "rping"} }, server.Targets()...)
+	if list, n := d.items("targets"); n != 1 || list[0]["name"] != "rping" {
+		t.Errorf("%v", list)
 	}
 }
 

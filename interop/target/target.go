@@ -52,14 +52,20 @@ type Config struct {
 	// s.
 	IdleTimeout time.Duration
 
+	// OnBegin, if set, is asked about every client that has said what it
+	// is, before it is served. Its error refuses the client, which is told
+	// so. Calls come from several goroutines.
+	OnBegin func(net.Addr) error
 	// OnClient, if set, is told of every client when it is done, or
-	// refused. Calls come from several goroutines.
+	// refused. Calls come from several goroutines. Of one that OnBegin has
+	// let in, Client.Began is true.
 	OnClient func(Client)
 }
 
 // Client is what came of a client.
 type Client struct {
 	Addr     net.Addr
+	Began    bool // OnBegin has let it in
 	Started  time.Time
 	Elapsed  time.Duration
 	Tool     string          // that it was taken for: "ib_write_bw", "ibv_rc_pingpong"; "" if it was none
@@ -174,6 +180,13 @@ func (s *server) serve(ctx context.Context, conn net.Conn) {
 		return
 	}
 	defer s.release()
+	if s.cfg.OnBegin != nil {
+		if client.Err = s.cfg.OnBegin(client.Addr); client.Err != nil {
+			control.New(whole, interop.Server, 0).Refuse(client.Err)
+			return
+		}
+		client.Began = true
+	}
 	switch {
 	case bytes.Contains(head[:4], []byte{'.'}):
 		s.perftest(ctx, whole, &client)

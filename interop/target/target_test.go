@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -183,6 +184,35 @@ func TestCrowd(t *testing.T) {
 		second.Close()
 	}
 	s.end(nil)
+}
+
+// TestOnBegin has the program know who is there, and refuse some.
+func TestOnBegin(t *testing.T) {
+	t.Parallel()
+	refused := errors.New("not today")
+	var why atomic.Pointer[error]
+	began := make(chan net.Addr, 10)
+	s := start(t, Config{OnBegin: func(a net.Addr) error {
+		began <- a
+		if w := why.Load(); w != nil {
+			return *w
+		}
+		return nil
+	}})
+	if err := s.pingpong(t.Context(), pingpong.Config{Iterations: 5}); err != nil {
+		t.Error(err)
+	}
+	a, c := <-began, <-s.clients
+	if !c.Began || c.Addr.String() != a.String() || c.Err != nil {
+		t.Errorf("%v: %+v", a, c)
+	}
+	why.Store(&refused)
+	if err := s.pingpong(t.Context(), pingpong.Config{Iterations: 5}); err == nil || !strings.Contains(err.Error(), refused.Error()) {
+		t.Errorf("the client learns %v", err)
+	}
+	if c := <-s.clients; c.Began || !errors.Is(c.Err, refused) || c.Tool != "" {
+		t.Errorf("%+v", c)
+	}
 }
 
 func TestBadConfig(t *testing.T) {
