@@ -169,7 +169,7 @@ func (d *dialing) run(ctx context.Context) error {
 	}
 	if err := d.c.m.await(ctx, w); err != nil {
 		d.c.giveUp()
-		return err
+		return unanswered(err)
 	}
 	switch {
 	case w.event.Kind != agent.EventReply:
@@ -177,6 +177,15 @@ func (d *dialing) run(ctx context.Context) error {
 		return endOf(&w.event)
 	}
 	return d.ready(w.event.Reply)
+}
+
+// unanswered says what was waited for when the context ended, as far as the
+// program has given it no cause of its own.
+func unanswered(err error) error {
+	if err == context.DeadlineExceeded || err == context.Canceled {
+		return fmt.Errorf("the peer has not answered: %w", err)
+	}
+	return err
 }
 
 // giveUp ends a connection that was not made. Nobody touches its queue pair

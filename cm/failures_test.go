@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"os"
 	"runtime"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -84,6 +85,23 @@ func TestUnreachable(t *testing.T) {
 		}
 		_, err = cm.Resolve(t.Context(), client.dev, netip.AddrPortFrom(server.dev.Addr(), 7), cm.ResolveConfig{})
 		wantErr(t, "Resolve", err, cm.ErrUnreachable)
+		// Where the context ends first, the error says what was waited for.
+		brief := func(call func(ctx context.Context) error) {
+			t.Helper()
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			if err := call(ctx); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "the peer has not answered") {
+				t.Errorf("%v", err)
+			}
+		}
+		brief(func(ctx context.Context) error {
+			_, err := cm.Dial(ctx, client.qp(verbs.RC), netip.AddrPortFrom(server.dev.Addr(), 7), cm.DialConfig{})
+			return err
+		})
+		brief(func(ctx context.Context) error {
+			_, err := cm.Resolve(ctx, client.dev, netip.AddrPortFrom(server.dev.Addr(), 7), cm.ResolveConfig{})
+			return err
+		})
 		if n := cm.IDs(client.dev); n != 0 {
 			t.Errorf("%d IDs are left", n)
 		}

@@ -116,7 +116,7 @@ func (c *Conn) resolve(ctx context.Context, cfg *ResolveConfig) (*Datagram, erro
 		return nil, err
 	}
 	if err := c.m.await(ctx, w); err != nil {
-		return nil, err
+		return nil, unanswered(err)
 	}
 	switch rep := w.event.SIDRReply; {
 	case rep == nil:
