@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/gosoftroce/rocev2/metrics"
@@ -42,6 +43,9 @@ type admin struct {
 func (s *Server) listenAdmin(ctx context.Context, where string) (*admin, error) {
 	var lc net.ListenConfig
 	ln, err := lc.Listen(ctx, "tcp", where)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return nil, fmt.Errorf("admin listener: %w: perhaps by another rocev2d; choose another port, or none (--admin off)", err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("admin listener: %w", err)
 	}

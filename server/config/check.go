@@ -36,6 +36,9 @@ type checker struct {
 }
 
 func (k *checker) fail(setting, format string, args ...any) {
+	if k.c.wrong[setting] { // it has not been read
+		return
+	}
 	k.errs = append(k.errs, &Error{k.c.Where(setting), withoutIndex(setting), fmt.Sprintf(format, args...)})
 }
 
@@ -84,19 +87,13 @@ func (k *checker) admin(a *Admin) {
 	if a.TokenFile != "" {
 		if a.Token != "" && k.c.where["admin.token"] != k.c.where["admin.token_file"] {
 			k.fail("admin.token_file", "there is also a token: give one of the two")
-			return
-		}
-		b, err := os.ReadFile(a.TokenFile)
-		if err != nil {
+		} else if b, err := os.ReadFile(a.TokenFile); err != nil {
 			k.fail("admin.token_file", "%v", err)
-			return
-		}
-		a.Token = strings.TrimSpace(string(b))
-		if a.Token == "" {
+		} else if a.Token = strings.TrimSpace(string(b)); a.Token == "" {
 			k.fail("admin.token_file", "%s has nothing in it", a.TokenFile)
-			return
+		} else {
+			k.c.where["admin.token"] = k.c.where["admin.token_file"]
 		}
-		k.c.where["admin.token"] = k.c.where["admin.token_file"]
 	}
 	if a.Token != "" && (len(a.Token) < minToken || strings.ContainsFunc(a.Token, func(r rune) bool { return r <= ' ' || r > '~' })) {
 		k.fail("admin.token", "a token has at least %d characters, and no blanks; \"openssl rand -hex 16\" makes one", minToken)
@@ -114,7 +111,7 @@ func (k *checker) admin(a *Admin) {
 	} else if n > 0 && n == 4791 {
 		k.fail("admin.listen", "%q: 4791 is the UDP port of RoCEv2; take another number, to keep the two apart", a.Listen)
 	}
-	if !loopback(host) && a.Token == "" {
+	if !loopback(host) && a.Token == "" && a.TokenFile == "" {
 		k.fail("admin.listen", "%q can be reached from other hosts, so it needs a token: set token_file, or listen on 127.0.0.1", a.Listen)
 	}
 }
@@ -170,6 +167,8 @@ func (k *checker) region(i int) {
 		k.fail(at+".access", "%q: it must be %q or %q", r.Access, ReadOnly, ReadWrite)
 	}
 	switch {
+	case r.Size == 0 && r.File == "" && k.c.where[at+".size"] != "":
+		k.fail(at+".size", "0: a region without a file needs a size, such as \"64 MiB\"")
 	case r.Size < 0 || r.Size == 0 && r.File == "":
 		k.fail(at+".size", "it is missing; a region without a file needs a size, such as \"64 MiB\"")
 	case r.File != "" && !filepath.IsAbs(r.File):

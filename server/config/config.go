@@ -18,6 +18,7 @@ type Config struct {
 	Capture Capture
 
 	where map[string]string // of a setting: the line or the flag that it came from
+	wrong map[string]bool   // settings of which a mistake has been told
 }
 
 // Log says what is logged and how.
@@ -99,6 +100,7 @@ func Default() *Config {
 		Targets: Targets{Enabled: true, Ports: map[string]int{}, Clients: DefaultClients},
 		Capture: Capture{Bytes: DefaultCapture},
 		where:   map[string]string{},
+		wrong:   map[string]bool{},
 	}
 }
 

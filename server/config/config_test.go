@@ -100,6 +100,53 @@ func TestAllErrorsAtOnce(t *testing.T) {
 	}
 }
 
+// Neither does what cannot be read hide what can be read and is wrong, nor is a
+// mistake told twice.
+func TestAllErrorsAtOnceFromFile(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "d.toml")
+	text := `drian = "10s"
+[log]
+level = "loud"
+format = "xml"
+[admin]
+listen = "127.0.0.1:99999"
+token = "short"
+[[region]]
+name = "a b"
+size = "-1"
+access = "rw"
+allow = ["10.0.0.0/33", "foo", "::1"]
+[[region]]
+name = "b"
+size = 0
+`
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := Load(file, []Override{{"drain", "soon", "flag --drain"}})
+	if err == nil {
+		t.Fatal("no error")
+	}
+	got := strings.Split(strings.ReplaceAll(err.Error(), file, "d"), "\n")
+	slices.Sort(got)
+	want := []string{"d:10: region.size: ", "d:11: region.access: ", "d:12: region.allow: \"10.0.0.0/33\"", "d:12: region.allow: \"foo\"",
+		"d:15: region.size: 0: ", "d:1: drian: ", "d:3: log.level: ", "d:4: log.format: ", "d:6: admin.listen: ", "d:7: admin.token: ", "d:9: region.name: ", "flag --drain: "}
+	if len(got) != len(want) {
+		t.Fatalf("%d errors, want %d:\n%v", len(got), len(want), err)
+	}
+	for i, w := range want {
+		if !strings.HasPrefix(got[i], w) {
+			t.Errorf("%s\nwant %s", got[i], w)
+		}
+	}
+	// What a flag puts in the place of a list is read in its stead; what
+	// the file has there is wrong all the same.
+	if _, err := Load(file, []Override{{"region", "x=0", "flag --region"}}); err == nil || !strings.Contains(err.Error(), "flag --region: region.size") {
+		t.Errorf("%v", err)
+	}
+}
+
 func TestLines(t *testing.T) {
 	t.Parallel()
 	got := lines("a = 1\n\"b\" = [\n  \"x = 1\", # ]\n  '''\ny = 2\n''' ]\nc = \"\"\"\nz = 3 \\\"\"\"\"\n  [ t . u ] # comment\nd = \"#[\"\n[[v]]\ne=1\n[[v]]\ne=2\n")

@@ -34,6 +34,7 @@ type document struct {
 	file  string
 	lines map[string]int
 	where map[string]string
+	wrong map[string]bool
 	errs  []error
 }
 
@@ -49,7 +50,7 @@ func (c *Config) Parse(file, text string) error {
 		}
 		return &Error{Where: file, Problem: err.Error()}
 	}
-	d := &document{file: file, lines: lines(text), where: c.where}
+	d := &document{file: file, lines: lines(text), where: c.where, wrong: c.wrong}
 	c.decode(d.table("", root, "a configuration"))
 	return errors.Join(d.errs...)
 }
@@ -123,39 +124,47 @@ func (t *table) region() Region {
 	t.text("device", &r.Device)
 	var allow []string
 	t.texts("allow", &allow)
-	if err := r.SetAllow(allow); err != nil {
+	for _, err := range r.setAllow(allow) {
 		t.fail("allow", "%s", err.Error())
 	}
 	t.end()
 	return r
 }
 
-// SetAllow reads an access list: addresses, networks, or "any".
-func (r *Region) SetAllow(list []string) error {
+// SetAllow reads an access list: addresses, networks, or "any". The error joins
+// one for each entry that is none of these.
+func (r *Region) SetAllow(list []string) error { return errors.Join(r.setAllow(list)...) }
+
+func (r *Region) setAllow(list []string) (errs []error) {
 	r.Allow, r.Any = nil, false
 	for _, s := range list {
-		switch {
-		case s == "any":
+		if s == "any" {
 			r.Any = true
 			continue
-		case strings.Contains(s, "/"):
-			if p, err := netip.ParsePrefix(s); err == nil {
-				if p.Addr().Is4In6() && p.Bits() >= 96 { // clients have it as IPv4
-					p = netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96)
-				}
-				r.Allow = append(r.Allow, p.Masked())
-				continue
-			}
-		default:
-			if a, err := netip.ParseAddr(s); err == nil {
-				a = a.Unmap().WithZone("")
-				r.Allow = append(r.Allow, netip.PrefixFrom(a, a.BitLen()))
-				continue
-			}
 		}
-		return fmt.Errorf("%q is neither an address, nor a network such as 192.0.2.0/24, nor \"any\"", s)
+		p, err := prefix(s)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%q is neither an address, nor a network such as 192.0.2.0/24, nor \"any\"", s))
+			continue
+		}
+		r.Allow = append(r.Allow, p)
 	}
-	return nil
+	return errs
+}
+
+// prefix reads an address or a network. Those of IPv4 are IPv4, however they
+// are written, because clients have them so.
+func prefix(s string) (netip.Prefix, error) {
+	if strings.Contains(s, "/") {
+		p, err := netip.ParsePrefix(s)
+		if err == nil && p.Addr().Is4In6() && p.Bits() >= 96 {
+			p = netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96)
+		}
+		return p.Masked(), err
+	}
+	a, err := netip.ParseAddr(s)
+	a = a.Unmap().WithZone("")
+	return netip.PrefixFrom(a, a.BitLen()), err
 }
 
 // table is a part of the file. Its methods remember which settings there are.
@@ -187,6 +196,7 @@ func (t *table) at(key string) string {
 }
 
 func (t *table) fail(key, format string, args ...any) {
+	t.doc.wrong[join(t.path, key)] = true
 	t.doc.errs = append(t.doc.errs, &Error{t.at(key), withoutIndex(join(t.path, key)), fmt.Sprintf(format, args...)})
 }
 

@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strconv"
@@ -126,6 +127,7 @@ func (c *Config) clear(name string) {
 	} else {
 		c.Regions = nil
 	}
+	maps.DeleteFunc(c.wrong, func(w string, _ bool) bool { return strings.HasPrefix(w, name+".") })
 	for w := range c.where {
 		if strings.HasPrefix(w, name+".") {
 			delete(c.where, w)
@@ -202,22 +204,23 @@ func FromEnvironment(lookup func(string) (string, bool)) (list []Override) {
 }
 
 // Load reads a file, if its name is not empty, applies overrides in their
-// order, and checks the result. The error joins an *Error for each mistake.
+// order, and checks the result. The error joins an *Error for each mistake:
+// only a file that is not TOML hides others.
 func Load(file string, overrides []Override) (*Config, error) {
 	c := Default()
+	var read error
 	if file != "" {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			return nil, &Error{Where: file, Problem: err.Error()}
 		}
-		if err := c.Parse(file, string(text)); err != nil {
-			return nil, err
+		var broken *Error
+		if read = c.Parse(file, string(text)); errors.As(read, &broken) && broken.Setting == "" {
+			return nil, read
 		}
 	}
-	if err := c.apply(overrides); err != nil {
-		return nil, err
-	}
-	if err := c.Check(); err != nil {
+	applied := c.apply(overrides)
+	if err := errors.Join(read, applied, c.Check()); err != nil {
 		return nil, err
 	}
 	return c, nil
