@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"syscall"
 
+	"github.com/gosoftroce/rocev2/transport/udp"
 	"github.com/gosoftroce/rocev2/verbs"
 )
 
@@ -29,15 +30,10 @@ func openDevice(io streams, name, server string, open opener) (*verbs.Device, er
 		return nil, err
 	}
 	dev, err := open(addr)
-	if addr.Is4() && addr.IsLoopback() && errors.Is(err, syscall.EADDRINUSE) {
-		// The server is on this host and has that address: there are
-		// more.
-		next := netip.MustParseAddr("127.0.0.2")
-		if next == addr {
-			next = netip.MustParseAddr("127.0.0.1")
-		}
-		if d, err2 := open(next); err2 == nil {
-			dev, err, addr = d, nil, next
+	if errors.Is(err, syscall.EADDRINUSE) && server != "" && here(server) {
+		// Often it is the server itself that has the address.
+		if d, err2 := openLoopback(open); err2 == nil {
+			dev, err, addr = d, nil, d.Addr()
 			why = "the server is on this host"
 		}
 	}
@@ -46,6 +42,32 @@ func openDevice(io streams, name, server string, open opener) (*verbs.Device, er
 	}
 	fmt.Fprintf(io.err, "device %v (%s; -d chooses another)\n", addr, why)
 	return dev, nil
+}
+
+// here reports whether the server is on this host, where loopback addresses
+// reach it. Of IPv6 there is only one.
+func here(server string) bool {
+	c, err := towards(server)
+	if err != nil {
+		return false
+	}
+	defer c.Close()
+	addr := c.RemoteAddr().(*net.UDPAddr).AddrPort().Addr().Unmap()
+	_, own := udp.InterfaceOf(addr)
+	return addr.Is4() && (own || addr.IsLoopback())
+}
+
+// openLoopback opens a device on a loopback address that nobody has: there are
+// 16 million, of which all belong to the host on Linux.
+func openLoopback(open opener) (dev *verbs.Device, err error) {
+	addr := netip.AddrFrom4([4]byte{127, 0, 0, 1})
+	for range 64 {
+		if dev, err = open(addr); !errors.Is(err, syscall.EADDRINUSE) {
+			break
+		}
+		addr = addr.Next()
+	}
+	return dev, err
 }
 
 func chooseAddress(server string) (addr netip.Addr, why string, err error) {
@@ -78,12 +100,16 @@ func chooseAddress(server string) (addr netip.Addr, why string, err error) {
 // routeTo asks the kernel for the local address from which a host is reached.
 // Nothing is sent.
 func routeTo(host string) (netip.Addr, error) {
-	c, err := net.Dial("udp", net.JoinHostPort(host, strconv.Itoa(verbs.UDPPort)))
+	c, err := towards(host)
 	if err != nil {
 		return netip.Addr{}, err
 	}
 	defer c.Close()
 	return c.LocalAddr().(*net.UDPAddr).AddrPort().Addr().Unmap(), nil
+}
+
+func towards(host string) (net.Conn, error) {
+	return net.Dial("udp", net.JoinHostPort(host, strconv.Itoa(verbs.UDPPort)))
 }
 
 // parseMTU turns a number of bytes into a path MTU.

@@ -106,7 +106,8 @@ func (f *regionFlags) with(ctx context.Context, s streams, w where, do func(cont
 			return err
 		}
 	}
-	dial, cancel := context.WithTimeoutCause(ctx, cmp.Or(f.timeout, connectTime), fmt.Errorf("no answer within %v", connectTime))
+	wait := cmp.Or(f.timeout, connectTime)
+	dial, cancel := context.WithTimeoutCause(ctx, wait, fmt.Errorf("no answer within %v", wait))
 	c, err := d.Dial(dial, w.addr)
 	if err != nil {
 		if err = because(dial, err); dial.Err() != nil {
@@ -234,7 +235,7 @@ func printRegions(w io.Writer, list []*rdma.RemoteRegion, asJSON bool) error {
 func regionArgs(names ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) != len(names) {
-			return usagef("%s takes %d arguments (%s), not %d", cmd.CommandPath(), len(names), strings.Join(names, " "), len(args))
+			return usagef("%s takes %s, got %d arguments", cmd.CommandPath(), strings.Join(names, " "), len(args))
 		}
 		return nil
 	}

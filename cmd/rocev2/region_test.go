@@ -106,7 +106,7 @@ func TestRegionRefusals(t *testing.T) {
 	}{
 		{"read HOST", exitUsage, "names no region"},
 		{"ls HOST/data", exitUsage, "the host alone"},
-		{"ls", exitUsage, "takes 1 arguments"},
+		{"ls", exitUsage, "takes HOST[:PORT], got 0 arguments"},
 		{"jump HOST", exitUsage, "there are ls, read, write, cas and add"},
 		{"read HOST/data --offset x", exitUsage, "0x1000 or 64KiB"},
 		{"read HOST/data --offset -1", exitUsage, "0x1000 or 64KiB"},
@@ -114,7 +114,7 @@ func TestRegionRefusals(t *testing.T) {
 		{"read HOST/data --timeout -1s", exitUsage, "must be positive"},
 		{"read HOST/none", exitFailure, "shows the names"},
 		{"read HOST/secret", exitFailure, "not on the list"},
-		{"read HOST/data --offset 10MiB", exitFailure, "has 9437184 bytes"},
+		{"read HOST/data --offset 10MiB", exitFailure, "has 9437184 bytes: offset 10485760 is behind its end"},
 		{"read HOST/data --length 10MiB", exitFailure, "has 9437184 bytes"},
 		{"write HOST/fixed", exitFailure, "read-only"},
 		{"write HOST/data --persist", exitFailure, "no stable storage"},

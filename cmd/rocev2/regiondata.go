@@ -71,8 +71,11 @@ func newRegionRead(s streams) *cobra.Command {
 }
 
 func readRegion(ctx context.Context, s streams, r *rdma.RemoteRegion, off, n int64, out string, asHex, quiet, always bool) (err error) {
-	if off > r.Size() || n > r.Size()-off {
-		return fmt.Errorf("region %s has %d bytes: there are not %d at offset %d", r.Name(), r.Size(), max(n, 0), off)
+	switch {
+	case off > r.Size():
+		return fmt.Errorf("region %s has %d bytes: offset %d is behind its end", r.Name(), r.Size(), off)
+	case n > r.Size()-off:
+		return fmt.Errorf("region %s has %d bytes: there are not %d at offset %d", r.Name(), r.Size(), n, off)
 	}
 	if n < 0 {
 		n = r.Size() - off
