@@ -85,7 +85,8 @@ func TestUnreachable(t *testing.T) {
 		}
 		_, err = cm.Resolve(t.Context(), client.dev, netip.AddrPortFrom(server.dev.Addr(), 7), cm.ResolveConfig{})
 		wantErr(t, "Resolve", err, cm.ErrUnreachable)
-		// Where the context ends first, the error says what was waited for.
+		// Where the context ends first, the error says what was waited
+		// for.
 		brief := func(call func(ctx context.Context) error) {
 			t.Helper()
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
