@@ -119,7 +119,7 @@ func (l *Listener) Addr() net.Addr { return &l.addr }
 
 // Accept waits for the next request. The error wraps ErrClosed, or that of ctx.
 func (l *Listener) Accept(ctx context.Context) (*Request, error) {
-	for {
+	for ctx.Err() == nil {
 		if r, err := l.next(); r != nil || err != nil {
 			return r, err
 		}
@@ -127,9 +127,9 @@ func (l *Listener) Accept(ctx context.Context) (*Request, error) {
 		case <-l.ready:
 		case <-l.closing:
 		case <-ctx.Done():
-			return nil, fmt.Errorf("cm: accept on %v: %w", &l.addr, context.Cause(ctx))
 		}
 	}
+	return nil, fmt.Errorf("cm: accept on %v: %w", &l.addr, context.Cause(ctx))
 }
 
 func (l *Listener) next() (*Request, error) {

@@ -283,7 +283,7 @@ func (c *core) completed(wc *verbs.WC) {
 			if last && failed {
 				err = wc.Err()
 			}
-			c.resolve(s.ref, *wc, err)
+			c.resolve(s.ref, err)
 		}
 		if last {
 			c.used = c.used || !failed && s.kind != slotProbe
@@ -308,11 +308,10 @@ func (c *core) causeOf(wc *verbs.WC) error {
 }
 
 // resolve takes note that one of the requests of a transfer has completed.
-func (c *core) resolve(ref *pending, wc verbs.WC, err error) {
+func (c *core) resolve(ref *pending, err error) {
 	if err != nil && ref.err == nil {
 		ref.err = err
 	}
-	ref.wc = wc
 	switch ref.left--; {
 	case ref.left > 0:
 	case ref.orphan:
@@ -352,7 +351,7 @@ func (c *core) abandon(err error) {
 		s := *c.out.slot(c.out.head)
 		c.out.head++
 		if s.ref != nil {
-			c.resolve(s.ref, verbs.WC{}, err)
+			c.resolve(s.ref, err)
 		}
 	}
 	c.wakeReady()
@@ -414,6 +413,7 @@ func (c *core) release() {
 		c.hub.put(b)
 	}
 	extra := c.in.window + c.in.shrink - baseWindow
+	c.in.window, c.in.shrink = baseWindow, 0 // for messages that are released later
 	c.mu.Unlock()
 	c.hub.remove(c, extra)
 	c.qp.Close()

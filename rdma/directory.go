@@ -66,15 +66,14 @@ func (c *core) answered(b *buffer, n int) error {
 		return protocolError("an answer that was not asked for")
 	}
 	call := c.calls.open[reply.tag]
+	if call != nil && call.op != reply.op {
+		return protocolError("an answer of the directory to another question")
+	}
 	delete(c.calls.open, reply.tag)
 	c.in.giveBack(b)
-	switch {
-	case call == nil: // it was given up
-	case call.op != reply.op:
-		return nil
-	default:
+	if call != nil { // else it was given up
 		call.reply = reply
-		c.resolve(&call.pending, verbs.WC{}, nil)
+		c.resolve(&call.pending, nil)
 	}
 	return nil
 }
@@ -98,6 +97,10 @@ func (c *core) ask(ctx context.Context, op dirOp, name string) (dirReply, error)
 	if len(c.calls.open) >= maxCalls {
 		return dirReply{}, verbs.ErrNoResources
 	}
+	b, err := c.hub.take()
+	if err != nil {
+		return dirReply{}, err
+	}
 	call := &dirCall{op: op}
 	call.left = 1
 	for c.calls.tag++; c.calls.open[c.calls.tag] != nil; {
@@ -105,10 +108,6 @@ func (c *core) ask(ctx context.Context, op dirOp, name string) (dirReply, error)
 	}
 	req := dirRequest{op, c.calls.tag, name}
 	c.calls.open[req.tag] = call
-	b, err := c.hub.take()
-	if err != nil {
-		return dirReply{}, err
-	}
 	if err := c.out.sendBuffer(kindRequest, b, copy(b.bytes(), req.encode())); err != nil {
 		return dirReply{}, err
 	}

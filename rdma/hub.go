@@ -195,7 +195,7 @@ func (h *hub) remove(c *core, extra int) {
 }
 
 // grant takes up to n of the receives that busy connections may have beyond
-// the first, and returns how many it took.
+// the first, and returns how many it took. A negative n gives them back.
 func (h *hub) grant(n int) int {
 	h.mu.Lock()
 	defer h.mu.Unlock()

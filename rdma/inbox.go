@@ -118,6 +118,19 @@ func (in *inbox) listen(n int) error {
 	return nil
 }
 
+// widen lets the peer have up to n messages more.
+func (in *inbox) widen(n int) {
+	h := in.c.hub
+	for n = h.grant(n); n > 0; n-- {
+		if in.listen(1) != nil {
+			h.grant(-n)
+			return
+		}
+		in.window++
+		in.owed++
+	}
+}
+
 func (in *inbox) postRecv(b *buffer) error {
 	c := in.c
 	s := scratches.Get().(*scratch)
@@ -281,11 +294,7 @@ func (in *inbox) giveBack(b *buffer) {
 		return
 	}
 	if limit := c.hub.tune.windowMax(); in.window < limit && in.head == in.tail {
-		n := c.hub.grant(min(in.window, limit-in.window))
-		if n > 0 && in.listen(n) == nil {
-			in.window += n
-			in.owed += n
-		}
+		in.widen(min(in.window, limit-in.window))
 	}
 	c.out.flush()
 }

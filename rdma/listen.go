@@ -227,8 +227,12 @@ func (l *Listener) Accept(ctx context.Context) (*Conn, error) {
 			return nil, err
 		}
 		c, err := r.Accept(ctx, l.cfg.PrivateData)
-		if err == nil || ctx.Err() != nil {
-			return c, err
+		if err == nil {
+			return c, nil
+		}
+		r.Reject(nil) // if nobody has answered it: the peer would wait
+		if ctx.Err() != nil {
+			return nil, err
 		}
 	}
 }
@@ -330,6 +334,33 @@ func (r *Request) accept(ctx context.Context, private []byte) (*Conn, error) {
 	if most := map[bool]int{true: maxReplyData, false: maxReplyData + helloLen}[r.native]; len(private) > most {
 		return nil, &verbs.RangeError{What: "length of the private data", Got: len(private), Max: most}
 	}
+	if l.conns.Add(1) > int64(l.cfg.MaxConns) { // others were quicker
+		l.conns.Add(-1)
+		r.req.RejectReason(cm.ReasonNoResources, nil)
+		return nil, verbs.ErrNoResources
+	}
+	c, err := r.connect(ctx, private)
+	if err != nil {
+		l.conns.Add(-1)
+		return nil, err
+	}
+	c.onClose = func() { l.forget(c) }
+	l.mu.Lock()
+	closed := l.closed
+	if !closed {
+		l.open[c] = struct{}{}
+	}
+	l.mu.Unlock()
+	if closed {
+		c.Close()
+		return nil, errClosed
+	}
+	return c, nil
+}
+
+// connect makes the connection, or rejects the request.
+func (r *Request) connect(ctx context.Context, private []byte) (*Conn, error) {
+	l := r.l
 	c, err := newConn(l.hub)
 	if err != nil {
 		r.req.RejectReason(cm.ReasonNoResources, nil)
@@ -355,18 +386,6 @@ func (r *Request) accept(ctx context.Context, private []byte) (*Conn, error) {
 		return nil, err
 	}
 	c.setLink(cmLink{conn})
-	l.conns.Add(1)
-	c.onClose = func() { l.forget(c) }
-	l.mu.Lock()
-	closed := l.closed
-	if !closed {
-		l.open[c] = struct{}{}
-	}
-	l.mu.Unlock()
-	if closed {
-		c.Close()
-		return nil, errClosed
-	}
 	return c, nil
 }
 

@@ -34,13 +34,11 @@ func (c *Conn) Go(wr verbs.SendWR) *Op {
 			return op
 		}
 	}
-	id := wr.ID
 	wr.Signaled = true
 	op.p.left = 1
 	if err := c.out.post(&wr, slot{ref: &op.p}); err != nil {
 		op.p.left, op.p.err = 0, err
 	}
-	op.p.wc.ID = id
 	return op
 }
 

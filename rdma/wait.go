@@ -1,10 +1,6 @@
 package rdma
 
-import (
-	"sync"
-
-	"github.com/gosoftroce/rocev2/verbs"
-)
+import "sync"
 
 // want is what a goroutine waits for.
 type want uint8
@@ -49,7 +45,6 @@ type pending struct {
 	left   int           // requests; 0: it is over
 	limit  int           // how many may be left for who waits
 	err    error         // of the first that failed
-	wc     verbs.WC      // of the last that completed
 	ch     chan struct{} // closed at the end; nil: nobody asked for it
 	buf    *buffer       // where the data goes or comes from; nil: memory of the caller
 	orphan bool          // nobody waits any more
