@@ -1,12 +1,14 @@
 package rdmanet
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net"
 	"os"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -305,5 +307,43 @@ func TestMisuse(t *testing.T) {
 		if err := f(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, expected %q", err, want)
 		}
+	}
+}
+
+// late is a context that ends at the second look.
+type late struct {
+	context.Context
+	looked atomic.Bool
+}
+
+func (l *late) Err() error {
+	if l.looked.Swap(true) {
+		return context.Canceled
+	}
+	return nil
+}
+
+// Who no longer waits for a connection, and has its request already, rejects
+// it: the peer would wait for minutes.
+func TestAcceptThatIsGivenUp(t *testing.T) {
+	t.Parallel()
+	ln, d := listening(t, Options{})
+	d.Timeout = time.Minute
+	dialed := make(chan error, 1)
+	go func() {
+		_, err := d.DialContext(context.Background(), "rdma", ln.Addr().String())
+		dialed <- err
+	}()
+	for begin := time.Now(); cm.ReadStats(ln.Device()).HalfOpen < 1; runtime.Gosched() { // until the request is there
+		if time.Since(begin) > time.Minute {
+			t.Fatal("no request")
+		}
+	}
+	if _, err := ln.AcceptContext(&late{Context: t.Context()}); !errors.Is(err, context.Canceled) {
+		t.Errorf("accept: %v", err)
+	}
+	var rejected *cm.RejectedError
+	if err := <-dialed; !errors.As(err, &rejected) {
+		t.Errorf("dial: %v", err)
 	}
 }

@@ -165,6 +165,7 @@ func (l *Listener) take(ctx context.Context, r *cm.Request) *Conn {
 	}
 	c, err := l.accept(ctx, r, &peer)
 	if err != nil {
+		r.RejectReason(cm.ReasonNoResources, nil) // else the peer would wait
 		l.conns.Add(-1)
 		return nil
 	}
@@ -197,12 +198,10 @@ func (lc *ListenConfig) Accept(ctx context.Context, r *cm.Request) (*Conn, error
 func (l *Listener) accept(ctx context.Context, r *cm.Request, peer *rsocket.Block) (*Conn, error) {
 	u, err := l.use.again()
 	if err != nil {
-		r.RejectReason(cm.ReasonNoResources, nil)
 		return nil, err
 	}
 	ep, err := newEndpoint(u.dev, l.cfg.Options)
 	if err != nil {
-		r.RejectReason(cm.ReasonNoResources, nil)
 		u.end()
 		return nil, err
 	}

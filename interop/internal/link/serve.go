@@ -97,7 +97,9 @@ func (r *running[R]) accept(ctx, accepting context.Context, ln *cm.Listener) err
 		r.wg.Go(func() {
 			defer cancel(nil)
 			res, err := r.Serve(vctx, req, func() error { return r.admit(v) })
-			err = interop.Cause(vctx, err)
+			if err = interop.Cause(vctx, err); err != nil {
+				_ = Reject(req, err) // if nobody has answered it: the peer would wait
+			}
 			r.leave(v, err)
 			r.tell(req, res, err)
 		})
