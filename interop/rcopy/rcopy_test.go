@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -148,6 +149,7 @@ func TestBadClients(t *testing.T) {
 		"version":          bytes.Repeat([]byte{1}, 16),
 		"cut off":          openMessage("file", 0)[:20],
 		"no name":          (&header{command: cmdOpen, length: headerLen}).appendTo(nil),
+		"a larger file":    slices.Concat(openMessage("a", 0o644), writeMessage(1000), make([]byte, 1000), writeMessage(1), []byte{0}),
 		"two files":        append(openMessage("a", 0o644), openMessage("b", 0o644)...),
 		"a longer message": (&header{command: cmdOpen, length: 65535}).appendTo(nil),
 	} {

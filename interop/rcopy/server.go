@@ -57,7 +57,7 @@ type visit struct {
 
 	file *os.File // nil: none is open
 	path string
-	res  Result
+	res  Result // of the file
 }
 
 // serve answers a client until it leaves, or asks for something that is not
@@ -158,12 +158,13 @@ func (v *visit) write(h header) error {
 	switch {
 	case v.file == nil:
 		return fmt.Errorf("no file is open: %w", syscall.EINVAL)
-	case size > 1<<62 || v.cfg.MaxSize > 0 && size > v.cfg.MaxSize:
-		return fmt.Errorf("a file of %d bytes is too large: %w", size, syscall.EFBIG)
+	case size > 1<<62 || v.cfg.MaxSize > 0 && size > v.cfg.MaxSize-v.res.Bytes:
+		return fmt.Errorf("a file of %d bytes is too large: %w", v.res.Bytes+size, syscall.EFBIG)
 	}
 	begin := time.Now()
 	n, err := io.CopyN(v.file, v.conn, int64(size))
-	v.res = Result{uint64(n), time.Since(begin)}
+	v.res.Bytes += uint64(n)
+	v.res.Elapsed += time.Since(begin)
 	if err != nil {
 		return fmt.Errorf("after %d of %d bytes: %w", n, size, err)
 	}

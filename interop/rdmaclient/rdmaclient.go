@@ -43,8 +43,8 @@ type Config struct {
 	// Clients is how many clients a server serves before it ends; 0 means
 	// without end.
 	Clients int
-	// AtOnce bounds the clients that a server serves at a time; 0 means 64.
-	// Others are rejected.
+	// AtOnce bounds the clients that a server serves at a time; 0 means 64,
+	// or Clients if that is more. Others are rejected.
 	AtOnce int
 
 	// IdleTimeout ends a connection on which nothing completes for so long;

@@ -91,6 +91,21 @@ func TestBothSeries(t *testing.T) {
 	}
 }
 
+// Clients that never come for their second series do not keep others from
+// theirs.
+func TestForgottenClients(t *testing.T) {
+	t.Parallel()
+	s := &server{next: map[netip.Addr]int{}}
+	from := netip.MustParseAddr("192.0.2.0")
+	for range 2 * maxRemembered {
+		from = from.Next()
+		s.remember(from, 1)
+	}
+	if s.next[from] != 1 || len(s.next) > maxRemembered {
+		t.Errorf("the last client comes for series %d, of %d clients that are known", s.next[from], len(s.next))
+	}
+}
+
 // Two sides that were started differently say so.
 func TestDifferentFlags(t *testing.T) {
 	t.Parallel()

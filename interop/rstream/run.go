@@ -127,12 +127,22 @@ func (s *server) serve(_ context.Context, conn *stream.Conn) (done bool, err err
 	if series++; series == len(s.series) {
 		return true, nil
 	}
+	s.remember(from, series)
+	return false, nil
+}
+
+// remember notes which series a client comes for next. It may never come, so
+// another client is forgotten where there are many.
+func (s *server) remember(from netip.Addr, series int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.next) < maxRemembered {
-		s.next[from] = series
+	for other := range s.next {
+		if len(s.next) < maxRemembered {
+			break
+		}
+		delete(s.next, other)
 	}
-	return false, nil
+	s.next[from] = series
 }
 
 // side is one end of a connection.
