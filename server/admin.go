@@ -132,6 +132,10 @@ func (s *Server) guard(next http.Handler) http.Handler {
 		h.Set("Cross-Origin-Opener-Policy", "same-origin")
 		h.Set("Cache-Control", "no-store")
 		c := s.Config().Admin
+		stranger := c.Token != "" && !goodToken(r, c.Token)
+		if stranger { // it is not to keep one of the few connections
+			h.Set("Connection", "close")
+		}
 		if !goodHost(r.Host, c.Hosts) {
 			refuse(w, http.StatusMisdirectedRequest, "the name %q is not one of this host: use its address, or add the name to admin.hosts", clip(r.Host))
 			return
@@ -140,7 +144,7 @@ func (s *Server) guard(next http.Handler) http.Handler {
 			refuse(w, http.StatusForbidden, "the request comes from another site")
 			return
 		}
-		if c.Token != "" && !open(r.URL.Path) && !goodToken(r, c.Token) {
+		if stranger && !open(r.URL.Path) {
 			h.Set("WWW-Authenticate", `Bearer realm="rocev2d"`)
 			refuse(w, http.StatusUnauthorized, "this needs the token of the configuration, as Authorization: Bearer TOKEN")
 			return
