@@ -88,3 +88,29 @@ func fickle(h *host) {
 		}
 	}()
 }
+
+// A request is confirmed when its peer has answered the acceptance, and not
+// before: who forges one does not.
+func TestConfirmed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		hosts := network(t, fabric.Config{}, "192.0.2.1", "192.0.2.2", "192.0.2.3")
+		client, server, liar := hosts[0], hosts[1], hosts[2]
+		l, addr := server.listen(cm.ListenConfig{})
+		got := server.serve(l, cm.AcceptConfig{})
+		c, err := cm.Dial(client.context(), client.qp(verbs.RC), addr, cm.DialConfig{})
+		must(t, err)
+		honest := <-got
+		must(t, honest.err)
+		synctest.Wait()
+		got = server.serve(l, cm.AcceptConfig{})
+		newFlooder(liar, addr, 1).burst(1)
+		forged := <-got
+		must(t, forged.err)
+		synctest.Wait()
+		if !honest.req.Confirmed() || forged.req.Confirmed() {
+			t.Errorf("honest %v, forged %v", honest.req.Confirmed(), forged.req.Confirmed())
+		}
+		must(t, c.Close())
+	})
+}

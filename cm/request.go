@@ -262,6 +262,29 @@ func (r *Request) answer(qp *verbs.QP, cfg *AcceptConfig) (*Conn, error) {
 	return &Conn{m: r.m, qp: qp, local: r.l.addr, remote: r.remote, data: r.data, params: r.params}, nil
 }
 
+// Confirmed reports whether the peer has answered the acceptance, or has sent
+// over the queue pair: then there is somebody at the address that the request
+// came from. Anybody can forge a request. Of UD, where there is no such answer,
+// it is true when the request is answered.
+func (r *Request) Confirmed() bool {
+	r.m.lock()
+	defer r.m.unlock()
+	if !r.answered || r.m.closed {
+		return false
+	}
+	if r.params.Type == verbs.UD {
+		return true
+	}
+	if c, ok := r.m.ids[r.id].(*Conn); ok {
+		c.heard()
+	}
+	switch r.m.agent.State(r.id) {
+	case agent.StateREQReceived, agent.StateREPSent, agent.StateIdle:
+		return false
+	}
+	return true
+}
+
 // Reject refuses the request, with up to 148 bytes for the peer's program (of
 // UD 136). The error wraps ErrGone or ErrClosed.
 func (r *Request) Reject(data []byte) error { return r.RejectReason(ReasonConsumer, data) }

@@ -2,6 +2,7 @@ package server
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"net"
 	"slices"
@@ -23,6 +24,14 @@ type Visit struct {
 	Error  string    `json:"error,omitempty"`
 
 	visits *visits
+	kind   string
+	host   string
+
+	// Of a client of the connection manager: whether it has shown that it
+	// is there, what ends it, and the end.
+	confirmed func() bool
+	cancel    context.CancelCauseFunc
+	left      chan struct{}
 }
 
 // maxVisits is how many visits that are over are kept, the latest.
@@ -33,7 +42,8 @@ type visits struct {
 	mu     sync.Mutex
 	next   uint64
 	there  map[uint64]*Visit
-	past   []Visit // the latest last
+	hosts  map[hostKey]int // of those that are there
+	past   []Visit         // the latest last
 	counts map[string]*visitCount
 	onEnd  func(v Visit, err error) // of those with an error
 }
@@ -45,6 +55,26 @@ const manyOf = "cmtime"
 // maxMany bounds them.
 const maxMany = 4096
 
+// hostKey is a host, and the bound that its clients count for.
+type hostKey struct{ bound, host string }
+
+// boundOf names the bound that a kind of client counts for.
+func boundOf(kind string) string {
+	if kind == serviceRegions || kind == manyOf {
+		return kind
+	}
+	return ""
+}
+
+// perHost is how many of so many clients may be of one host. The others are for
+// the other hosts.
+func perHost(most int) int {
+	if most < 4 {
+		return most
+	}
+	return most - most/4
+}
+
 // visitCount counts the clients of a target.
 type visitCount struct {
 	begun, failed, refused uint64
@@ -52,11 +82,48 @@ type visitCount struct {
 }
 
 func newVisits() *visits {
-	return &visits{there: map[uint64]*Visit{}, counts: map[string]*visitCount{}}
+	return &visits{there: map[uint64]*Visit{}, hosts: map[hostKey]int{}, counts: map[string]*visitCount{}}
 }
 
 // errCrowded refuses a client.
 var errCrowded = errors.New("as many clients are here as the configuration allows (targets.clients)")
+
+// errGreedy refuses a client of a host that has many.
+var errGreedy = errors.New("as many clients of this host are here as one host may have, three quarters of targets.clients")
+
+// errForged ends a client that has never shown that it is there.
+var errForged = errors.New("nobody has answered at the address of the client, and others want its place")
+
+// tooLate is how old a request without a sign of its peer is that makes room
+// for others: an honest peer has answered by then.
+const tooLate = 250 * time.Millisecond
+
+// makeRoom ends the oldest client of which it is not known that there is
+// anybody, and reports whether there was one.
+func (v *visits) makeRoom(ctx context.Context, now time.Time) bool {
+	v.mu.Lock()
+	var list []*Visit
+	for _, n := range v.there {
+		if n.confirmed != nil && now.Sub(n.Begin) >= tooLate {
+			list = append(list, n)
+		}
+	}
+	v.mu.Unlock()
+	slices.SortFunc(list, func(a, b *Visit) int { return cmp.Compare(a.ID, b.ID) })
+	for _, n := range list {
+		if n.confirmed() {
+			continue
+		}
+		n.cancel(errForged)
+		select {
+		case <-n.left:
+			return true
+		case <-ctx.Done():
+			return false
+		}
+	}
+	return false
+}
 
 // errDraining refuses a client of a daemon that ends.
 var errDraining = errors.New("the daemon is about to end")
@@ -80,11 +147,17 @@ func (v *visits) begin(now time.Time, kind, device string, peer net.Addr, most i
 		c.refused++
 		return nil, errCrowded
 	}
+	key := hostKey{boundOf(kind), hostOf(peer)}
+	if kind != manyOf && v.hosts[key] >= perHost(most) {
+		c.refused++
+		return nil, errGreedy
+	}
 	c.begun++
 	c.there++
 	v.next++
-	n := &Visit{ID: v.next, Target: kind, Device: device, Peer: peer.String(), Count: 1, Begin: now, visits: v}
+	n := &Visit{ID: v.next, Target: kind, Device: device, Peer: peer.String(), Count: 1, Begin: now, visits: v, kind: kind, host: key.host}
 	v.there[n.ID] = n
+	v.hosts[key]++
 	return n, nil
 }
 
@@ -128,19 +201,32 @@ func (n *Visit) Leave(now time.Time, kind, result string, err error) {
 		return
 	}
 	delete(v.there, n.ID)
+	key := hostKey{boundOf(n.kind), n.host}
+	if v.hosts[key]--; v.hosts[key] == 0 {
+		delete(v.hosts, key)
+	}
+	if n.left != nil {
+		close(n.left)
+	}
 	v.count(kind).there--
 	n.End, n.Result = now, clip(result)
 	if err != nil {
 		n.Error = clip(err.Error())
 		v.count(kind).failed++
 	}
-	past := *n
-	past.visits = nil
+	past := n.record()
 	v.keep(past)
 	v.mu.Unlock()
 	if err != nil && v.onEnd != nil {
 		v.onEnd(past, err)
 	}
+}
+
+// record returns what is shown of a visit.
+func (n *Visit) record() Visit {
+	c := *n
+	c.visits, c.confirmed, c.cancel, c.left = nil, nil, nil, nil
+	return c
 }
 
 // keep adds a record of what is over.
@@ -196,9 +282,7 @@ func (v *visits) all() []Visit {
 	defer v.mu.Unlock()
 	list := make([]Visit, 0, len(v.there))
 	for _, n := range v.there {
-		c := *n
-		c.visits = nil
-		list = append(list, c)
+		list = append(list, n.record())
 	}
 	slices.SortFunc(list, func(a, b Visit) int { return cmp.Compare(a.ID, b.ID) })
 	return list

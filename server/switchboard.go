@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/gosoftroce/rocev2/cm"
 	"github.com/gosoftroce/rocev2/verbs"
@@ -64,18 +65,37 @@ func (b *switchboard) run(ctx context.Context, s *Server) error {
 			continue
 		}
 		h, t := b.hosts[i], b.targets[i]
-		g, err := h.Begin(r.RemoteAddr())
+		run, cancel := context.WithCancelCause(ctx)
+		g, err := h.takeRequest(ctx, r, cancel)
 		if err != nil {
+			cancel(nil)
 			h.Refused(r.RemoteAddr(), err)
 			_ = r.RejectReason(cm.ReasonNoResources, nil) // the peer may be gone
 			continue
 		}
 		wg.Go(func() {
+			defer cancel(nil)
 			g.Is(t.Tools[0], 0)
-			result, err := t.Request(ctx, h, r)
+			result, err := t.Request(run, h, r)
 			g.End(result, err)
 		})
 	}
+}
+
+// takeRequest is Begin for the client of a request. Where there are too many,
+// one that was forged, as far as can be seen, has to go.
+func (h *Host) takeRequest(ctx context.Context, r *cm.Request, cancel context.CancelCauseFunc) (*Guest, error) {
+	g, err := h.Begin(r.RemoteAddr())
+	if errors.Is(err, errCrowded) && h.s.visits.makeRoom(ctx, time.Now()) {
+		g, err = h.Begin(r.RemoteAddr())
+	}
+	if err != nil {
+		return nil, err
+	}
+	h.s.visits.mu.Lock()
+	defer h.s.visits.mu.Unlock()
+	g.confirmed, g.cancel, g.left = r.Confirmed, cancel, make(chan struct{})
+	return g, nil
 }
 
 // unknown refuses a client that no target is for.
