@@ -165,6 +165,9 @@ func (s *server) serve(ctx context.Context, conn net.Conn) {
 	client := Client{Addr: conn.RemoteAddr(), Started: time.Now()}
 	defer func() {
 		client.Elapsed = time.Since(client.Started)
+		if ctx.Err() != nil && errors.Is(client.Err, verbs.ErrClosed) {
+			client.Err = context.Cause(ctx) // the device was closed because of that
+		}
 		if s.cfg.OnClient != nil {
 			s.cfg.OnClient(client)
 		}
