@@ -89,7 +89,7 @@ func TestPersistOfManyBytes(t *testing.T) {
 	r, err := a.Region(ctx, "r")
 	must(t, err)
 	must(t, r.Persist(ctx, 0, int(size)))
-	must(t, f.Truncate(size - 1<<30))
+	must(t, f.Truncate(size-1<<30))
 	if err := r.Persist(ctx, 0, int(size)); err == nil {
 		t.Error("what is not in the file counts as persistent")
 	}
