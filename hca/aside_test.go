@@ -1,11 +1,39 @@
 package hca
 
 import (
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 
 	"github.com/gosoftroce/rocev2/ib"
 )
+
+// The handler of a queue that is closed while it is to be called learns of that
+// once, and nothing more.
+func TestHandlerOfAClosedQueue(t *testing.T) {
+	t.Parallel()
+	o := newTestOwner(t)
+	var ends atomic.Int32
+	cq, err := o.CreateCQ(4, nil, WithHandler(func(open bool) {
+		if !open {
+			ends.Add(1)
+		}
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := o.dev.shards[0]
+	s.lock()
+	cq.Complete(&ib.WC{ID: 1})
+	unlockBriefly(s) // the handler is to be called
+	cq.Close()
+	s.lock()
+	s.unlock()
+	o.dev.Close()
+	if n := ends.Load(); n != 1 {
+		t.Errorf("the handler learned of the end %d times", n)
+	}
+}
 
 // Who waits on a channel receives for the device, in place of a program that
 // waits for a completion. On a channel that is aside it does not.

@@ -45,6 +45,7 @@ type CQ struct {
 	pending      atomic.Uint32
 	handlerDue   atomic.Bool
 	handlerCalls atomic.Int32 // asked for and not done
+	handlerOver  bool         // it has learned that the queue is closed; of who calls it
 
 	foreign atomic.Bool // queue pairs of other shards than that of the vector complete into it
 }

@@ -62,7 +62,10 @@ func (cq *CQ) callHandler() {
 		return
 	}
 	for seen := int32(1); ; seen = cq.handlerCalls.Load() {
-		cq.config.handler(!cq.over())
+		if !cq.handlerOver {
+			cq.handlerOver = cq.over()
+			cq.config.handler(!cq.handlerOver)
+		}
 		if cq.handlerCalls.CompareAndSwap(seen, 0) {
 			return
 		}
