@@ -60,7 +60,7 @@ func TestTrafficChanged(t *testing.T) {
 	packet := func(op rocev2.Opcode, psn rocev2.PSN) *rocev2.Packet {
 		return &rocev2.Packet{BTH: rocev2.BTH{Opcode: op, DestQPN: 17, PSN: psn}}
 	}
-	tr := &traffic{opcodes: map[request]rocev2.Opcode{}}
+	tr := newTraffic()
 	for i, p := range []*rocev2.Packet{
 		packet(rocev2.RCWriteFirst, 1), packet(rocev2.RCWriteMiddle, 2), packet(rocev2.RCWriteLast, 3),
 		packet(rocev2.RCWriteMiddle, 2), packet(rocev2.RCWriteLast, 3), // go-back-N

@@ -22,8 +22,10 @@ import (
 
 	"github.com/google/gopacket/pcapgo"
 
+	"github.com/gosoftroce/rocev2/dissect"
 	"github.com/gosoftroce/rocev2/e2e/guest"
 	"github.com/gosoftroce/rocev2/rocev2"
+	"github.com/gosoftroce/rocev2/rocev2/mad"
 )
 
 // capture is a running tcpdump on a port of the bridge.
@@ -110,9 +112,66 @@ type traffic struct {
 	frames  int
 	payload int    // bytes of messages, retransmissions counted again
 	atomics int    // atomic requests
+	managed cmSent // messages of connection management, retransmissions not counted
 	changed string // a PSN that was sent again as something else, "" = none
 
 	opcodes map[request]rocev2.Opcode // as sent first
+	told    map[cmMessage]bool
+}
+
+// cmSent counts messages of connection management.
+type cmSent struct{ req, rep, rtu, dreq, sidrReq, sidrRep int }
+
+// cmMessage tells a message of connection management from others, and is the
+// same for its retransmissions.
+type cmMessage struct {
+	attr  mad.Attribute
+	id    mad.CommID // of the sender; in SIDR_REP, of the requester
+	trans uint64
+}
+
+func newTraffic() *traffic {
+	return &traffic{opcodes: map[request]rocev2.Opcode{}, told: map[cmMessage]bool{}}
+}
+
+// covers reports whether at least that was sent.
+func (t *traffic) covers(want traffic) bool {
+	m, w := t.managed, want.managed
+	return t.payload >= want.payload && t.atomics >= want.atomics && m.req >= w.req && m.rep >= w.rep && m.rtu >= w.rtu &&
+		m.dreq >= w.dreq && m.sidrReq >= w.sidrReq && m.sidrRep >= w.sidrRep
+}
+
+func (t *traffic) String() string {
+	return fmt.Sprintf("%d frames with %d bytes and %d atomics, %+v", t.frames, t.payload, t.atomics, t.managed)
+}
+
+// manage takes a management datagram.
+func (t *traffic) manage(b []byte) error {
+	h, m, err := mad.Parse(b)
+	if err != nil {
+		return err
+	}
+	key := cmMessage{attr: h.Attribute, trans: h.TransactionID}
+	n := new(int)
+	switch v := m.(type) {
+	case *mad.REQ:
+		key.id, n = v.LocalID, &t.managed.req
+	case *mad.REP:
+		key.id, n = v.LocalID, &t.managed.rep
+	case *mad.RTU:
+		key.id, n = v.LocalID, &t.managed.rtu
+	case *mad.DREQ:
+		key.id, n = v.LocalID, &t.managed.dreq
+	case *mad.SIDRREQ:
+		key.id, n = v.RequestID, &t.managed.sidrReq
+	case *mad.SIDRREP:
+		key.id, n = v.RequestID, &t.managed.sidrRep
+	}
+	if !t.told[key] {
+		t.told[key] = true
+		*n++
+	}
+	return nil
 }
 
 // request names a request packet of a sender within a capture that is too
@@ -126,6 +185,9 @@ type request struct {
 // 9.7.3); only a READ request may be split anew.
 func (t *traffic) add(frame int, p *rocev2.Packet) {
 	t.frames++
+	if p.BTH.DestQPN == gsiQPN {
+		return
+	}
 	t.payload += len(p.Payload)
 	info, _ := p.BTH.Opcode.Info()
 	if info.Operation == rocev2.OpFetchAdd || info.Operation == rocev2.OpCompareSwap {
@@ -178,10 +240,15 @@ func checkCapture(file string) (map[netip.Addr]*traffic, error) {
 		}
 		t := sum[d.src]
 		if t == nil {
-			t = &traffic{opcodes: map[request]rocev2.Opcode{}}
+			t = newTraffic()
 			sum[d.src] = t
 		}
 		t.add(n, &p)
+		if p.BTH.DestQPN == gsiQPN {
+			if err := t.manage(p.Payload); err != nil {
+				return nil, fmt.Errorf("frame %d from %v: %w", n, d.src, err)
+			}
+		}
 	}
 }
 
@@ -226,6 +293,47 @@ func roceDatagram(b []byte) (d datagram, ok bool) {
 	return d, true
 }
 
+// gsiQPN is the queue pair of the general services, which connection
+// management has.
+const gsiQPN = 1
+
+// checkDissect asks our own dissector about the frames of a capture: it must
+// see as many of each sender, and find nothing wrong in any.
+func checkDissect(file string, sum map[netip.Addr]*traffic) error {
+	f, err := os.Open(file)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	c, err := dissect.Open(bufio.NewReader(f))
+	if err != nil {
+		return err
+	}
+	seen := map[netip.Addr]int{}
+	for {
+		p, err := c.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return fmt.Errorf("dissect: %w", err)
+		}
+		if err := errors.Join(p.Err, p.Mgmt.Err); err != nil {
+			return fmt.Errorf("dissect finds frame %d from %v malformed: %w", p.Number, p.IP.Src, err)
+		}
+		if p.ICRC != dissect.ICRCGood || p.Mgmt.Present != (p.Wire.BTH.DestQPN == gsiQPN) {
+			return fmt.Errorf("dissect, frame %d from %v: ICRC %v, management %v", p.Number, p.IP.Src, p.ICRC, p.Mgmt.Present)
+		}
+		seen[p.IP.Src]++
+	}
+	for src, t := range sum {
+		if seen[src] != t.frames {
+			return fmt.Errorf("dissect saw %d frames from %v of %d", seen[src], src, t.frames)
+		}
+	}
+	return nil
+}
+
 // checkDissector asks Wireshark's dissectors about the frames of one sender:
 // all must be seen as InfiniBand transport and none as malformed.
 func checkDissector(ctx context.Context, file string, src netip.Addr, frames int) error {
@@ -235,7 +343,7 @@ func checkDissector(ctx context.Context, file string, src netip.Addr, frames int
 	}
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "tshark", "-n", "-r", file, "-Y", fmt.Sprintf("udp.dstport == %d && %s == %v", rocev2.UDPPort, field, src),
+	cmd := exec.CommandContext(ctx, "tshark", "-n", "--disable-protocol", "rpcordma", "-r", file, "-Y", fmt.Sprintf("udp.dstport == %d && %s == %v", rocev2.UDPPort, field, src),
 		"-T", "fields", "-e", "frame.number", "-e", "infiniband.bth.opcode", "-e", "_ws.malformed")
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr

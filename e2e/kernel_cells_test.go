@@ -21,8 +21,14 @@ type cell struct {
 	qps    int // 0 = 1
 	ipv6   bool
 	lossy  bool // the guest loses packets in both directions
-	sample bool // tshark reads the capture
+	sample bool // the dissectors read the capture
+
+	// manager is the option of perftest that has the connection manager
+	// connect the two sides: "-z" for the control channel alone, "-R" for
+	// all; "" = neither.
+	manager string
 }
+
 
 func (c cell) name() string {
 	family := "ipv4"
@@ -36,6 +42,7 @@ func (c cell) name() string {
 	if c.shared {
 		s += "/SRQ"
 	}
+	s += c.manager
 	s += fmt.Sprintf("/%s/mtu%d", family, c.mtu)
 	if c.size > 0 {
 		s += "/" + sizeName(c.size)
@@ -58,6 +65,38 @@ func sizeName(n int) string {
 	}
 	return fmt.Sprintf("%dB", n)
 }
+
+// title is that of the tool with its options, or of all with loss.
+func (c cell) title() string {
+	if c.lossy {
+		return lossTitle
+	}
+	title := c.tool()
+	if c.op != "pingpong" {
+		if c.over != "" {
+			title += " -c " + c.over
+		}
+		if c.shared {
+			title += " --use-srq"
+		}
+		if c.manager != "" {
+			title = "perftest " + c.manager
+		}
+	}
+	return title
+}
+
+var lossTitle = fmt.Sprintf("%d %% loss in the guest, each direction", lossPercent)
+
+func (c cell) traits() traits {
+	t := traits{ipv6: c.ipv6, lossy: c.lossy, sample: c.sample}
+	if c.manager != "" {
+		t.meets = meeting{space: "TCP"}
+	}
+	return t
+}
+
+func (c cell) playable(bool) bool { return true }
 
 // pingpong names the ping-pong of the cell, as our -t has it.
 func (c cell) pingpong() string {
@@ -131,6 +170,9 @@ func (c cell) add(argv []string, port int, server string) []string {
 	if c.qps > 1 {
 		argv = append(argv, "-q", strconv.Itoa(c.qps))
 	}
+	if c.manager != "" {
+		argv = append(argv, c.manager)
+	}
 	if server != "" {
 		argv = append(argv, server)
 	}
@@ -139,6 +181,26 @@ func (c cell) add(argv []string, port int, server string) []string {
 
 // expected is the least that client and server must have put on the wire.
 func (c cell) expected() (client, server traffic) {
+	client, server = c.moved()
+	if n := c.connections(); n > 0 {
+		client.managed, server.managed = cmSent{req: n, rtu: n}, cmSent{rep: n}
+	}
+	return client, server
+}
+
+// connections is how many the connection manager makes.
+func (c cell) connections() int {
+	switch c.manager {
+	case "-z":
+		return 1
+	case "-R":
+		return 1 + max(c.qps, 1)
+	}
+	return 0
+}
+
+// moved is what the test itself moves.
+func (c cell) moved() (client, server traffic) {
 	all := c.size * c.iters * max(c.qps, 1)
 	switch c.op {
 	case "pingpong", "send_lat", "write_lat":

@@ -23,7 +23,7 @@ type matrix struct {
 type matrixKey struct {
 	line    string
 	weServe bool
-	cell    cell
+	cell    scenario
 }
 
 type result struct {
@@ -45,7 +45,7 @@ func newMatrix(guests []*guest.Guest) *matrix {
 	return &matrix{guests: guests, result: map[matrixKey]result{}}
 }
 
-func (m *matrix) set(line string, weServe bool, c cell, r result) {
+func (m *matrix) set(line string, weServe bool, c scenario, r result) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.result[matrixKey{line, weServe, c}] = r
@@ -59,11 +59,14 @@ func (m *matrix) columns(f func(line string, weServe bool)) {
 	}
 }
 
-func (m *matrix) get(line string, weServe bool, c cell) result {
+func (m *matrix) get(line string, weServe bool, c scenario) result {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if r, ok := m.result[matrixKey{line, weServe, c}]; ok {
 		return r
+	}
+	if !c.playable(weServe) {
+		return result{outcome: "–"}
 	}
 	return result{outcome: "SKIP"} // its test did not run
 }
@@ -71,28 +74,16 @@ func (m *matrix) get(line string, weServe bool, c cell) result {
 // group is a block of rows: the cells of one operation.
 type group struct {
 	title string
-	cells []cell
+	cells []scenario
 }
 
 func groups() []group {
 	var gs []group
-	for _, c := range slices.Concat(matrixCells(), serviceCells(), lossyCells()) {
-		title := c.tool()
-		if c.op != "pingpong" {
-			if c.over != "" {
-				title += " -c " + c.over
-			}
-			if c.shared {
-				title += " --use-srq"
-			}
-		}
-		if c.lossy {
-			title = fmt.Sprintf("%d %% loss in the guest, each direction", lossPercent)
-		}
-		at := slices.IndexFunc(gs, func(g group) bool { return g.title == title })
+	for _, c := range allCells() {
+		at := slices.IndexFunc(gs, func(g group) bool { return g.title == c.title() })
 		if at < 0 {
 			at = len(gs)
-			gs = append(gs, group{title: title})
+			gs = append(gs, group{title: c.title()})
 		}
 		gs[at].cells = append(gs[at].cells, c)
 	}
@@ -102,7 +93,7 @@ func groups() []group {
 // rowName describes a cell for people.
 func (c cell) rowName() string {
 	var s []string
-	if c.lossy {
+	if c.lossy || c.manager != "" {
 		s = append(s, c.op)
 	}
 	if c.size > 0 {

@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -65,32 +66,116 @@ func startLab(t *testing.T) *guest.Lab {
 	return lab
 }
 
-// side is one end of a cell: where its tool runs and with which arguments.
-type side struct {
-	node guest.Node
-	argv func(port int, server string) []string
-	addr string // by which a client reaches this side's tool; IPv4, all that the field's tools listen on
+// scenario is what a cell runs, in whichever role. Its values are comparable.
+type scenario interface {
+	name() string    // of the test, below the role
+	title() string   // of its group in the matrix
+	rowName() string // in the group, for people
+	traits() traits
+	playable(weServe bool) bool // in this role
+
+	// The arguments of both sides. server is "" for the server.
+	kernelArgv(g *guest.Guest, port int, server string) []string
+	ourArgv(bin string, g *guest.Guest, port int, server string) []string
+
+	// expected is the least that client and server must have put on the
+	// wire. silent reports whether a side may send nothing at all.
+	expected() (client, server traffic)
+	silent(want traffic) bool
 }
 
-func kernelSide(g *guest.Guest, c cell) side {
-	return side{
+// traits are what the runner wants to know of a scenario.
+type traits struct {
+	ipv6   bool
+	lossy  bool           // the guest loses packets in both directions
+	sample bool           // the dissectors read the capture
+	meets  meeting        // how the two sides find each other
+	ends   syscall.Signal // 0, or what a server of the kernel's is sent when its client is done: it serves for ever
+}
+
+// meeting is how a client finds its server.
+type meeting struct {
+	space string // "" = a TCP port of the test's choice, over IPv4; "TCP", "UDP": a port space of the connection manager; "group"
+	port  int    // of the connection manager; 0 = of the test's choice
+	group netip.Addr
+}
+
+// side is one end of a cell: where its tool runs and with which arguments. The
+// zero value is a server that runs already.
+type side struct {
+	node  guest.Node
+	argv  func(port int, server string) []string
+	addr  string // by which a client reaches this side's tool
+	ready func(ctx context.Context, p *guest.Process, port int) error
+	ends  syscall.Signal
+}
+
+func kernelSide(g *guest.Guest, c scenario) side {
+	s := side{
 		node: g,
 		argv: func(port int, server string) []string { return c.kernelArgv(g, port, server) },
-		addr: g.Addr4.String(),
+		addr: g.Addr4.String(), ends: c.traits().ends,
+		ready: func(ctx context.Context, _ *guest.Process, port int) error { return g.WaitListen(ctx, port) },
 	}
+	if m := c.traits().meets; m.space != "" {
+		s.addr = g.Addr(c.traits().ipv6).String()
+		s.ready = func(ctx context.Context, _ *guest.Process, port int) error {
+			return m.inGuest(ctx, g, cmp.Or(m.port, port))
+		}
+	}
+	return s
 }
 
-func ourSide(h *guest.Host, bin string, peer *guest.Guest, c cell) side {
-	return side{
+func ourSide(h *guest.Host, bin string, peer *guest.Guest, c scenario) side {
+	s := side{
 		node: h.Unprivileged(),
 		argv: func(port int, server string) []string { return c.ourArgv(bin, peer, port, server) },
 		addr: peer.Host4.String(),
+		ready: func(ctx context.Context, _ *guest.Process, port int) error {
+			return h.WaitListen(ctx, port)
+		},
+	}
+	if m := c.traits().meets; m.space != "" {
+		s.addr = peer.Host(c.traits().ipv6).String()
+		s.ready = func(ctx context.Context, p *guest.Process, _ int) error { return m.ofOurs(ctx, p) }
+	}
+	return s
+}
+
+// inGuest returns when a program in the guest listens, or takes part in the
+// group: a server of the connection manager has no socket to be seen.
+func (m meeting) inGuest(ctx context.Context, g *guest.Guest, port int) error {
+	look := fmt.Sprintf("rdma res show cm_id | grep -q 'LISTEN ps %s .*:%d '", m.space, port)
+	if m.space == "group" {
+		look = fmt.Sprintf("ip maddr show dev eth0 | grep -q 'inet *%v'", m.group)
+	}
+	_, err := guest.Run(ctx, g, "sh", "-c", "until "+look+"; do sleep 0.05; done")
+	return err
+}
+
+// ofOurs returns when our program says that it listens.
+func (m meeting) ofOurs(ctx context.Context, p *guest.Process) error {
+	says := "waiting on port"
+	if m.space == "group" {
+		says = "joined"
+	}
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if stdout, stderr := p.Output(); strings.Contains(stdout+stderr, says) {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("it does not say %q: %w", says, context.Cause(ctx))
+		}
 	}
 }
 
 // run is one cell with everything decided.
 type run struct {
-	cell           cell
+	cell           scenario
 	client, server side
 	clientAddr     string // of the RoCE traffic
 	serverAddr     string
@@ -99,6 +184,9 @@ type run struct {
 	host           *guest.Host
 	logf           func(format string, args ...any)
 	out            string // directory for capture and output, made if needed
+
+	// after, if set, looks at what the tools have left when they succeeded.
+	after func(ctx context.Context) error
 }
 
 var nextPort atomic.Int32
@@ -106,7 +194,7 @@ var nextPort atomic.Int32
 // do runs the cell. What it leaves in r.out is for people.
 func (r *run) do(ctx context.Context) error {
 	limit := 60 * time.Second
-	if r.cell.lossy {
+	if r.cell.traits().lossy {
 		limit = 120 * time.Second
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not done after %v", limit))
@@ -119,6 +207,9 @@ func (r *run) do(ctx context.Context) error {
 		return err
 	}
 	toolErr := r.tools(ctx)
+	if toolErr == nil && r.after != nil {
+		toolErr = r.after(ctx)
+	}
 	dropped, err := capt.stop()
 	if err != nil {
 		return errors.Join(toolErr, err)
@@ -131,21 +222,20 @@ func (r *run) do(ctx context.Context) error {
 // tools runs server and client to their ends and writes down what they said.
 func (r *run) tools(ctx context.Context) error {
 	port := int(20000 + nextPort.Add(1)%10000)
-	srv, err := r.server.node.Start(ctx, r.server.argv(port, "")...)
-	if err != nil {
-		return fmt.Errorf("server: %w", err)
+	if r.server.node == nil {
+		cl, err := r.client.node.Start(ctx, r.client.argv(port, r.server.addr)...)
+		if err != nil {
+			return fmt.Errorf("client: %w", err)
+		}
+		defer r.record("client", r.client.node, cl)
+		return ended("client", cl)
 	}
-	defer r.record("server", r.server.node, srv)
-	listening, stop := context.WithCancel(ctx)
-	defer stop()
-	context.AfterFunc(ctx, stop)
-	go func() {
-		<-srv.Done()
-		stop() // a server that ended will not listen
-	}()
-	if err := r.server.node.WaitListen(listening, port); err != nil {
-		_ = srv.Signal(syscall.SIGKILL)
-		return errors.Join(fmt.Errorf("server does not listen on port %d: %w", port, err), ended("server", srv))
+	srv, err := r.serve(ctx, port)
+	if srv != nil {
+		defer r.record("server", r.server.node, srv)
+	}
+	if err != nil {
+		return err
 	}
 	cl, err := r.client.node.Start(ctx, r.client.argv(port, r.server.addr)...)
 	if err != nil {
@@ -153,6 +243,9 @@ func (r *run) tools(ctx context.Context) error {
 		return fmt.Errorf("client: %w", err)
 	}
 	defer r.record("client", r.client.node, cl)
+	if r.server.ends != 0 {
+		return r.endless(srv, cl)
+	}
 	// Whoever is last gets some time; then it is waiting for nobody.
 	first, last := cl, srv
 	select {
@@ -167,6 +260,44 @@ func (r *run) tools(ctx context.Context) error {
 	late := time.AfterFunc(timeout, func() { _ = last.Signal(syscall.SIGKILL) })
 	defer late.Stop()
 	return errors.Join(ended("client", cl), ended("server", srv))
+}
+
+// serve starts the server and returns when clients can come.
+func (r *run) serve(ctx context.Context, port int) (*guest.Process, error) {
+	srv, err := r.server.node.Start(ctx, r.server.argv(port, "")...)
+	if err != nil {
+		return nil, fmt.Errorf("server: %w", err)
+	}
+	listening, stop := context.WithCancel(ctx)
+	defer stop()
+	go func() {
+		select {
+		case <-srv.Done():
+			stop() // a server that ended will not listen
+		case <-listening.Done():
+		}
+	}()
+	if err := r.server.ready(listening, srv, port); err != nil {
+		_ = srv.Signal(syscall.SIGKILL)
+		return srv, errors.Join(fmt.Errorf("server does not listen on port %d: %w", port, err), ended("server", srv))
+	}
+	return srv, nil
+}
+
+// endless waits for the client alone. The server goes on until it is told to
+// end, and must be there then.
+func (r *run) endless(srv, cl *guest.Process) error {
+	err := ended("client", cl)
+	select {
+	case <-srv.Done():
+		return errors.Join(err, ended("server", srv), errors.New("the server, which has no end, has ended"))
+	default:
+	}
+	_ = srv.Signal(r.server.ends)
+	late := time.AfterFunc(graceFailed, func() { _ = srv.Signal(syscall.SIGKILL) })
+	defer late.Stop()
+	<-srv.Done()
+	return err
 }
 
 // ended waits for a tool and returns an error unless it succeeded.
@@ -201,6 +332,9 @@ func (r *run) check(ctx context.Context, file string, dropped int) error {
 	}
 	var errs []error
 	var theirs *kernelFault
+	if r.cell.traits().sample {
+		errs = append(errs, checkDissect(file, sum))
+	}
 	for _, w := range []struct {
 		role, addr string
 		want       traffic
@@ -209,16 +343,15 @@ func (r *run) check(ctx context.Context, file string, dropped int) error {
 		if got == nil {
 			got = &traffic{}
 		}
-		if dropped == 0 && (got.frames == 0 && !r.cell.silent(w.want) || got.payload < w.want.payload || got.atomics < w.want.atomics) {
-			errs = append(errs, fmt.Errorf("the %s at %s sent %d frames with %d bytes and %d atomics; expected at least %d bytes and %d atomics",
-				w.role, w.addr, got.frames, got.payload, got.atomics, w.want.payload, w.want.atomics))
+		if dropped == 0 && (got.frames == 0 && !r.cell.silent(w.want) || !got.covers(w.want)) {
+			errs = append(errs, fmt.Errorf("the %s at %s sent %v; expected at least %v", w.role, w.addr, got, &w.want))
 		}
 		if got.changed != "" && w.addr != r.ours {
 			theirs = &kernelFault{w.addr, got.changed}
 		} else if got.changed != "" {
 			errs = append(errs, fmt.Errorf("we broke the protocol: %s", got.changed))
 		}
-		if r.cell.sample && w.addr == r.ours {
+		if r.cell.traits().sample && w.addr == r.ours {
 			errs = append(errs, checkDissector(ctx, file, netip.MustParseAddr(w.addr), got.frames))
 		}
 	}
