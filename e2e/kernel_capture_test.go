@@ -24,6 +24,7 @@ import (
 
 	"github.com/gosoftroce/rocev2/dissect"
 	"github.com/gosoftroce/rocev2/e2e/guest"
+	"github.com/gosoftroce/rocev2/interop"
 	"github.com/gosoftroce/rocev2/rocev2"
 	"github.com/gosoftroce/rocev2/rocev2/mad"
 )
@@ -112,6 +113,7 @@ type traffic struct {
 	frames  int
 	payload int    // bytes of messages, retransmissions counted again
 	atomics int    // atomic requests
+	cast    int    // datagrams to a group, as the connection manager has them
 	managed cmSent // messages of connection management, retransmissions not counted
 	changed string // a PSN that was sent again as something else, "" = none
 
@@ -137,12 +139,12 @@ func newTraffic() *traffic {
 // covers reports whether at least that was sent.
 func (t *traffic) covers(want traffic) bool {
 	m, w := t.managed, want.managed
-	return t.payload >= want.payload && t.atomics >= want.atomics && m.req >= w.req && m.rep >= w.rep && m.rtu >= w.rtu &&
+	return t.payload >= want.payload && t.atomics >= want.atomics && t.cast >= want.cast && m.req >= w.req && m.rep >= w.rep && m.rtu >= w.rtu &&
 		m.dreq >= w.dreq && m.sidrReq >= w.sidrReq && m.sidrRep >= w.sidrRep
 }
 
 func (t *traffic) String() string {
-	return fmt.Sprintf("%d frames with %d bytes and %d atomics, %+v", t.frames, t.payload, t.atomics, t.managed)
+	return fmt.Sprintf("%d frames with %d bytes, %d atomics, %d datagrams to a group, %+v", t.frames, t.payload, t.atomics, t.cast, t.managed)
 }
 
 // manage takes a management datagram.
@@ -244,6 +246,9 @@ func checkCapture(file string) (map[netip.Addr]*traffic, error) {
 			sum[d.src] = t
 		}
 		t.add(n, &p)
+		if d.dst.IsMulticast() && p.BTH.DestQPN == rocev2.MulticastQPN && p.DETH.QKey == interop.CMQKey && p.Imm == uint32(p.DETH.SrcQPN) {
+			t.cast++
+		}
 		if p.BTH.DestQPN == gsiQPN {
 			if err := t.manage(p.Payload); err != nil {
 				return nil, fmt.Errorf("frame %d from %v: %w", n, d.src, err)

@@ -3,7 +3,9 @@
 package e2e
 
 import (
+	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -28,7 +30,6 @@ type cell struct {
 	// all; "" = neither.
 	manager string
 }
-
 
 func (c cell) name() string {
 	family := "ipv4"
@@ -97,6 +98,8 @@ func (c cell) traits() traits {
 }
 
 func (c cell) playable(bool) bool { return true }
+
+func (c cell) left(context.Context, string, *guest.Guest, bool, *guest.Process) error { return nil }
 
 // pingpong names the ping-pong of the cell, as our -t has it.
 func (c cell) pingpong() string {
@@ -294,4 +297,19 @@ func lossyCells() []cell {
 		cells[i].lossy = true
 	}
 	return cells
+}
+
+// cleanCells are all that run without loss, and lossCells all that run with it.
+func cleanCells() []scenario {
+	return slices.Concat(scenarios(matrixCells()), scenarios(serviceCells()), cmCells(), managedCells())
+}
+
+func lossCells() []scenario { return append(scenarios(lossyCells()), lossyCMCells()...) }
+
+func scenarios[S scenario](list []S) []scenario {
+	all := make([]scenario, len(list))
+	for i, c := range list {
+		all[i] = c
+	}
+	return all
 }

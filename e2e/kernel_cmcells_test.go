@@ -3,10 +3,16 @@
 package e2e
 
 import (
+	"context"
+	"crypto/md5"
+	"encoding/json"
 	"fmt"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 
 	"github.com/gosoftroce/rocev2/e2e/guest"
@@ -25,6 +31,22 @@ type cmCell struct {
 	only   string // "client" or "server": the role that we have; "" = both
 }
 
+// mckey by default, and the file of rcopy.
+const (
+	mckeyMessages = 10
+	mckeySize     = 100
+	rcopySize     = 300_000
+)
+
+// groupSpace is in the place of a port space for tools that meet in a multicast
+// group.
+const groupSpace = "group"
+
+// groupOf is a group for a guest alone: all are on one bridge.
+func groupOf(g *guest.Guest) netip.Addr {
+	return netip.AddrFrom4([4]byte{239, 18, 0, g.Addr4.As4()[3]})
+}
+
 // rstreamTurns is how often the transfers of rstream go forth and back.
 const rstreamTurns = 3
 
@@ -34,8 +56,8 @@ type cmTool struct {
 	port   int    // of the connection manager
 	space  string // "" = TCP
 
-	// common are arguments of both sides. serve and dial are those of one,
-	// whose peer or own address is at.
+	// common are arguments of both sides. serve and dial are those of one:
+	// at is its own address for a server, and the server's for a client.
 	common      func(cmCell) []string
 	serve, dial func(c cmCell, at string) []string
 
@@ -73,9 +95,11 @@ func messages(c cmCell) int { return max(c.conns, 1) * c.iters * max(c.size, 100
 var cmTools = map[string]cmTool{
 	"rping": {
 		port: 7174, parts: true,
-		common:  func(c cmCell) []string { return flags("-S", c.size) },
-		serve:   func(_ cmCell, at string) []string { return []string{"-s", "-a", at} },
-		dial:    func(c cmCell, at string) []string { return append([]string{"-c", "-V", "-a", at}, flags("-C", c.iters)...) },
+		common: func(c cmCell) []string { return flags("-S", c.size) },
+		serve:  func(_ cmCell, at string) []string { return []string{"-s", "-a", at} },
+		dial: func(c cmCell, at string) []string {
+			return append([]string{"-c", "-V", "-a", at}, flags("-C", c.iters)...)
+		},
 		payload: both(func(c cmCell) int { return c.iters * (32 + c.size) }),
 	},
 	"rdma_client": {
@@ -107,6 +131,19 @@ var cmTools = map[string]cmTool{
 		common: func(c cmCell) []string { return flags("-c", c.conns) },
 		serve:  flagAt("-b"), dial: flagAt("-s"),
 		payload: both(func(cmCell) int { return 0 }),
+	},
+	// The sender is the client. It takes part in the group, too.
+	"mckey": {
+		space: groupSpace, serve: none, dial: func(cmCell, string) []string { return []string{"-s"} },
+		common: func(c cmCell) []string { return flags("-C", c.iters) },
+		// The sender of the original leaves without waiting for what it
+		// sends, and Linux 6.12 then sends a part of it: one at least.
+		payload: func(cmCell) (int, int) { return mckeySize, 0 },
+	},
+	"rcopy": {
+		port: 7427, parts: true, endless: true,
+		serve: none, dial: none, // see rcopyArgv
+		payload: func(c cmCell) (int, int) { return c.size, 0 },
 	},
 	"rstream":   rstreamTool,
 	"riostream": rstreamTool,
@@ -183,7 +220,7 @@ func (c cmCell) playable(weServe bool) bool {
 }
 
 // argv is that of the original and of ours, without the program.
-func (c cmCell) argv(own netip.Addr, server string) []string {
+func (c cmCell) argv(g *guest.Guest, own netip.Addr, server string) []string {
 	p := c.program()
 	var argv []string
 	if server == "" {
@@ -193,6 +230,9 @@ func (c cmCell) argv(own netip.Addr, server string) []string {
 	}
 	if p.common != nil {
 		argv = append(argv, p.common(c)...)
+	}
+	if p.space == groupSpace {
+		argv = append(argv, "-b", own.String(), "-m", groupOf(g).String())
 	}
 	return argv
 }
@@ -206,7 +246,11 @@ func (c cmCell) role(server string) string {
 }
 
 func (c cmCell) kernelArgv(g *guest.Guest, _ int, server string) []string {
-	return append([]string{c.role(server)}, c.argv(g.Addr(c.ipv6), server)...)
+	if c.tool == "rcopy" && server != "" {
+		script := fmt.Sprintf("head -c %d /dev/urandom >%s && exec rcopy %s %s:%s", c.size, guestSource, guestSource, server, c.file(g))
+		return []string{"sh", "-c", script}
+	}
+	return append([]string{c.role(server)}, c.argv(g, g.Addr(c.ipv6), server)...)
 }
 
 func (c cmCell) ourArgv(bin string, g *guest.Guest, _ int, server string) []string {
@@ -215,12 +259,67 @@ func (c cmCell) ourArgv(bin string, g *guest.Guest, _ int, server string) []stri
 	if name == "riostream" {
 		name = "rstream" // the same on the wire
 	}
-	return append([]string{bin, name, "--ib-dev", own.String()}, c.argv(own, server)...)
+	if c.tool == "mckey" && server == "" {
+		c.iters = 1 // see cmTools
+	}
+	argv := append([]string{bin, name, "--ib-dev", own.String()}, c.argv(g, own, server)...)
+	switch {
+	case c.tool == "rcopy" && server == "":
+		argv = append(argv, "--root", filesOf(bin), "--clients", "1")
+	case c.tool == "rcopy":
+		argv = append(argv, sourceOf(bin), server+":"+guestCopy)
+	case c.tool == "mckey":
+		argv = append(argv, "--json")
+	}
+	return argv
+}
+
+// Where rcopy finds and leaves files.
+const (
+	guestSource = "/tmp/rcopy.source"
+	guestCopy   = "/tmp/rcopy.copy"
+)
+
+func filesOf(bin string) string             { return filepath.Join(filepath.Dir(bin), "files") }
+func sourceOf(bin string) string            { return filepath.Join(filepath.Dir(bin), "source") }
+func (c cmCell) file(g *guest.Guest) string { return c.family("copy4.", "copy6.") + g.Line }
+
+// left compares what rcopy has copied, and asks our mckey who sent.
+func (c cmCell) left(ctx context.Context, bin string, g *guest.Guest, weServe bool, server *guest.Process) error {
+	switch {
+	case c.tool == "mckey" && weServe:
+		stdout, _ := server.Output()
+		var said struct{ From string }
+		if err := json.Unmarshal([]byte(stdout), &said); err != nil || said.From != g.Addr(c.ipv6).String() {
+			return fmt.Errorf("our receiver says that %q has sent, not %v (%v)", said.From, g.Addr(c.ipv6), err)
+		}
+	case c.tool == "rcopy":
+		there, here := guestCopy, sourceOf(bin)
+		if weServe {
+			there, here = guestSource, filepath.Join(filesOf(bin), c.file(g))
+		}
+		sum, err := guest.Run(ctx, g, "md5sum", there)
+		if err != nil {
+			return err
+		}
+		data, err := os.ReadFile(here)
+		if err != nil {
+			return err
+		}
+		if want := fmt.Sprintf("%x", md5.Sum(data)); !strings.HasPrefix(sum.Stdout, want) || len(data) != c.size {
+			return fmt.Errorf("the copy of %d bytes has the MD5 sum %s in the guest and %s on our side, which has %d bytes", c.size, sum.Stdout, want, len(data))
+		}
+	}
+	return nil
 }
 
 func (c cmCell) expected() (client, server traffic) {
 	p, n := c.program(), max(c.conns, 1)
 	client.payload, server.payload = p.payload(c)
+	if p.space == groupSpace {
+		client.cast = 1
+		return client, server
+	}
 	if p.space == "UDP" {
 		client.managed, server.managed = cmSent{sidrReq: n}, cmSent{sidrRep: n}
 		return client, server
@@ -229,7 +328,8 @@ func (c cmCell) expected() (client, server traffic) {
 	return client, server
 }
 
-func (c cmCell) silent(traffic) bool { return false }
+// silent: a receiver of multicast says nothing to anybody.
+func (c cmCell) silent(want traffic) bool { return c.tool == "mckey" && want.cast == 0 }
 
 // cmCells are run in both roles against every kernel.
 func cmCells() []scenario {
@@ -248,6 +348,9 @@ func cmCells() []scenario {
 	}
 	cells = append(cells,
 		cmCell{tool: "rdma_xclient"},
+		cmCell{tool: "mckey", iters: mckeyMessages, sample: true},
+		cmCell{tool: "rcopy", size: rcopySize},
+		cmCell{tool: "rcopy", ipv6: true, size: rcopySize, only: "server"}, // the original listens on IPv4
 		cmCell{tool: "rstream", size: 100, iters: 50},
 		cmCell{tool: "riostream", size: 4096, iters: 5},
 	)
@@ -264,5 +367,28 @@ func lossyCMCells() []scenario {
 		cmCell{tool: "udaddy", conns: 10, lossy: true},
 		cmCell{tool: "cmtime", conns: 20, lossy: true},
 		cmCell{tool: "rstream", size: 65536, iters: 5, lossy: true},
+		cmCell{tool: "rcopy", size: rcopySize, lossy: true},
 	}
+}
+
+// managedCells are perftest over the connection manager, over IPv4: the
+// original resolves no IPv6 addresses.
+func managedCells() []scenario {
+	var cells []scenario
+	for _, manager := range []string{"-z", "-R"} {
+		for _, c := range []cell{
+			{op: "send_bw", size: 65536, iters: 50},
+			{op: "write_bw", size: 65536, iters: 50},
+			{op: "read_bw", size: 65536, iters: 50},
+			{op: "atomic_bw", iters: 50},
+			{op: "send_lat", size: 64, iters: 50},
+			{op: "write_lat", size: 64, iters: 50},
+			{op: "read_lat", size: 64, iters: 50},
+			{op: "atomic_lat", iters: 50},
+		} {
+			c.manager, c.mtu, c.sample = manager, 1024, c.op == "send_lat"
+			cells = append(cells, c)
+		}
+	}
+	return append(cells, cell{op: "write_bw", manager: "-R", mtu: 4096, size: 4096, iters: 50, qps: 3})
 }

@@ -82,6 +82,10 @@ type scenario interface {
 	// wire. silent reports whether a side may send nothing at all.
 	expected() (client, server traffic)
 	silent(want traffic) bool
+
+	// left looks at what the tools have left when both succeeded. server is
+	// nil if it runs for ever.
+	left(ctx context.Context, bin string, g *guest.Guest, weServe bool, server *guest.Process) error
 }
 
 // traits are what the runner wants to know of a scenario.
@@ -95,9 +99,8 @@ type traits struct {
 
 // meeting is how a client finds its server.
 type meeting struct {
-	space string // "" = a TCP port of the test's choice, over IPv4; "TCP", "UDP": a port space of the connection manager; "group"
+	space string // "" = a TCP port of the test's choice, over IPv4; "TCP", "UDP": a port space of the connection manager; groupSpace
 	port  int    // of the connection manager; 0 = of the test's choice
-	group netip.Addr
 }
 
 // side is one end of a cell: where its tool runs and with which arguments. The
@@ -146,8 +149,8 @@ func ourSide(h *guest.Host, bin string, peer *guest.Guest, c scenario) side {
 // group: a server of the connection manager has no socket to be seen.
 func (m meeting) inGuest(ctx context.Context, g *guest.Guest, port int) error {
 	look := fmt.Sprintf("rdma res show cm_id | grep -q 'LISTEN ps %s .*:%d '", m.space, port)
-	if m.space == "group" {
-		look = fmt.Sprintf("ip maddr show dev eth0 | grep -q 'inet *%v'", m.group)
+	if m.space == groupSpace {
+		look = fmt.Sprintf("ip maddr show dev eth0 | grep -q 'inet *%v *$'", groupOf(g))
 	}
 	_, err := guest.Run(ctx, g, "sh", "-c", "until "+look+"; do sleep 0.05; done")
 	return err
@@ -156,7 +159,7 @@ func (m meeting) inGuest(ctx context.Context, g *guest.Guest, port int) error {
 // ofOurs returns when our program says that it listens.
 func (m meeting) ofOurs(ctx context.Context, p *guest.Process) error {
 	says := "waiting on port"
-	if m.space == "group" {
+	if m.space == groupSpace {
 		says = "joined"
 	}
 	tick := time.NewTicker(10 * time.Millisecond)
@@ -185,8 +188,8 @@ type run struct {
 	logf           func(format string, args ...any)
 	out            string // directory for capture and output, made if needed
 
-	// after, if set, looks at what the tools have left when they succeeded.
-	after func(ctx context.Context) error
+	// left, if set, looks at what the tools have left when they succeeded.
+	left func(ctx context.Context, server *guest.Process) error
 }
 
 var nextPort atomic.Int32
@@ -206,9 +209,9 @@ func (r *run) do(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	toolErr := r.tools(ctx)
-	if toolErr == nil && r.after != nil {
-		toolErr = r.after(ctx)
+	srv, toolErr := r.tools(ctx)
+	if toolErr == nil && r.left != nil {
+		toolErr = r.left(ctx, srv)
 	}
 	dropped, err := capt.stop()
 	if err != nil {
@@ -219,34 +222,38 @@ func (r *run) do(ctx context.Context) error {
 	return errors.Join(toolErr, r.check(context.WithoutCancel(ctx), capt.file, dropped))
 }
 
-// tools runs server and client to their ends and writes down what they said.
-func (r *run) tools(ctx context.Context) error {
+// tools runs server and client to their ends, writes down what they said, and
+// returns the server.
+func (r *run) tools(ctx context.Context) (srv *guest.Process, err error) {
 	port := int(20000 + nextPort.Add(1)%10000)
-	if r.server.node == nil {
-		cl, err := r.client.node.Start(ctx, r.client.argv(port, r.server.addr)...)
-		if err != nil {
-			return fmt.Errorf("client: %w", err)
+	if r.server.node != nil {
+		if srv, err = r.serve(ctx, port); srv != nil {
+			defer r.record("server", r.server.node, srv)
 		}
-		defer r.record("client", r.client.node, cl)
-		return ended("client", cl)
-	}
-	srv, err := r.serve(ctx, port)
-	if srv != nil {
-		defer r.record("server", r.server.node, srv)
-	}
-	if err != nil {
-		return err
+		if err != nil {
+			return nil, err
+		}
 	}
 	cl, err := r.client.node.Start(ctx, r.client.argv(port, r.server.addr)...)
 	if err != nil {
-		_ = srv.Signal(syscall.SIGKILL)
-		return fmt.Errorf("client: %w", err)
+		if srv != nil {
+			_ = srv.Signal(syscall.SIGKILL)
+		}
+		return nil, fmt.Errorf("client: %w", err)
 	}
 	defer r.record("client", r.client.node, cl)
-	if r.server.ends != 0 {
-		return r.endless(srv, cl)
+	switch {
+	case srv == nil:
+		return nil, ended("client", cl)
+	case r.server.ends != 0:
+		return srv, r.endless(srv, cl)
 	}
-	// Whoever is last gets some time; then it is waiting for nobody.
+	return srv, bothEnded(srv, cl)
+}
+
+// bothEnded waits for both. Whoever is last gets some time; then it is waiting
+// for nobody.
+func bothEnded(srv, cl *guest.Process) error {
 	first, last := cl, srv
 	select {
 	case <-cl.Done():

@@ -4,11 +4,12 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"testing"
 	"time"
 
@@ -21,23 +22,24 @@ import (
 // acknowledgement was lost, the kernel of the client asks for it for ever.
 func TestGuestPair(t *testing.T) {
 	lab := startLab(t)
-	clean := []cell{
-		{op: "pingpong", mtu: 1024, size: 4096, iters: 100},
-		{op: "pingpong", mtu: 4096, size: 4096, iters: 100, ipv6: true},
-		{op: "write_bw", mtu: 4096, size: 65536, iters: 100},
+	clean := []scenario{
+		cell{op: "pingpong", mtu: 1024, size: 4096, iters: 100},
+		cell{op: "pingpong", mtu: 4096, size: 4096, iters: 100, ipv6: true},
+		cell{op: "write_bw", mtu: 4096, size: 65536, iters: 100},
+		cmCell{tool: "rping", size: 64, iters: 10},
 	}
-	var lossy []cell
+	var lossy []scenario
 	if os.Getenv(pairEnv) == "all" {
-		clean, lossy = slices.Concat(matrixCells(), serviceCells()), lossyCells()
+		clean, lossy = cleanCells(), lossCells()
 	}
 	a, b := lab.Guests[0], lab.Guests[1]
 	for _, roles := range []struct{ server, client *guest.Guest }{{a, b}, {b, a}} {
-		each := func(cells []cell) {
+		each := func(cells []scenario) {
 			for _, c := range cells {
 				t.Run("server="+roles.server.Line+"/"+c.name(), func(t *testing.T) {
 					runCell(t, &run{
 						cell: c, server: kernelSide(roles.server, c), client: kernelSide(roles.client, c),
-						serverAddr: roles.server.Addr(c.ipv6).String(), clientAddr: roles.client.Addr(c.ipv6).String(),
+						serverAddr: roles.server.Addr(c.traits().ipv6).String(), clientAddr: roles.client.Addr(c.traits().ipv6).String(),
 						tap: roles.server.Tap, host: lab.Host,
 					}, a, b)
 				})
@@ -62,11 +64,11 @@ func TestKernelMatrix(t *testing.T) {
 			t.Run(g.Line, func(t *testing.T) {
 				t.Parallel() // every guest has an address of ours to itself
 				for _, weServe := range []bool{true, false} {
-					runColumn(t, m, lab.Host, bin, g, weServe, slices.Concat(matrixCells(), serviceCells()))
+					runColumn(t, m, lab.Host, bin, g, weServe, cleanCells())
 				}
 				withLoss(t, g, func() {
 					for _, weServe := range []bool{true, false} {
-						runColumn(t, m, lab.Host, bin, g, weServe, lossyCells())
+						runColumn(t, m, lab.Host, bin, g, weServe, lossCells())
 					}
 				})
 			})
@@ -81,18 +83,22 @@ func TestKernelMatrix(t *testing.T) {
 }
 
 // runColumn runs the cells of one column of the matrix.
-func runColumn(t *testing.T, m *matrix, h *guest.Host, bin string, g *guest.Guest, weServe bool, cells []cell) {
+func runColumn(t *testing.T, m *matrix, h *guest.Host, bin string, g *guest.Guest, weServe bool, cells []scenario) {
 	role := "client"
 	if weServe {
 		role = "server"
 	}
 	for _, c := range cells {
-		ours, kernel := ourSide(h, bin, g, c), kernelSide(g, c)
-		r := &run{cell: c, tap: g.Tap, host: h, ours: g.Host(c.ipv6).String()}
+		if !c.playable(weServe) {
+			continue
+		}
+		ours, kernel, ipv6 := ourSide(h, bin, g, c), kernelSide(g, c), c.traits().ipv6
+		r := &run{cell: c, tap: g.Tap, host: h, ours: g.Host(ipv6).String()}
+		r.left = func(ctx context.Context, server *guest.Process) error { return c.left(ctx, bin, g, weServe, server) }
 		if weServe {
-			r.server, r.serverAddr, r.client, r.clientAddr = ours, g.Host(c.ipv6).String(), kernel, g.Addr(c.ipv6).String()
+			r.server, r.serverAddr, r.client, r.clientAddr = ours, g.Host(ipv6).String(), kernel, g.Addr(ipv6).String()
 		} else {
-			r.client, r.clientAddr, r.server, r.serverAddr = ours, g.Host(c.ipv6).String(), kernel, g.Addr(c.ipv6).String()
+			r.client, r.clientAddr, r.server, r.serverAddr = ours, g.Host(ipv6).String(), kernel, g.Addr(ipv6).String()
 		}
 		t.Run("we="+role+"/"+c.name(), func(t *testing.T) {
 			start := time.Now()
@@ -173,8 +179,19 @@ func buildTool(t *testing.T, h *guest.Host) string {
 	} else if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", bin, "github.com/gosoftroce/rocev2/cmd/rocev2").CombinedOutput(); err != nil {
 		t.Fatalf("build cmd/rocev2: %v\n%s", err, out)
 	}
+	if err := writeFiles(bin); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := guest.Run(t.Context(), h.Unprivileged(), "test", "-x", bin); err != nil {
 		t.Fatalf("an ordinary user cannot run the program: %v", err)
 	}
 	return bin
+}
+
+// writeFiles makes what rcopy copies, and the directory that it copies to.
+func writeFiles(bin string) error {
+	data := make([]byte, rcopySize)
+	_, _ = rand.NewChaCha8([32]byte{}).Read(data) // it does not fail
+	err := errors.Join(os.WriteFile(sourceOf(bin), data, 0o644), os.Mkdir(filesOf(bin), 0o777))
+	return errors.Join(err, os.Chmod(filesOf(bin), 0o777)) // without the umask
 }
