@@ -42,12 +42,21 @@ func (c *Conn) Close() error {
 	lost := c.err == nil && c.opts.Linger > 0 && !c.out.idle() && !c.stream.PeerGone()
 	c.mu.Unlock()
 	c.wmu.Unlock()
-	go c.part()
+	go func() {
+		c.part()
+		close(c.parted)
+	}()
 	if lost {
 		return c.opError("close", errLinger)
 	}
 	return nil
 }
+
+// Parted returns a channel that is closed when this side has taken leave of the
+// peer, a few seconds after Close at most. A program that ends before leaves a
+// peer without answers, which it asks for until its retries are through: Linux
+// does for up to 20 s.
+func (c *Conn) Parted() <-chan struct{} { return c.parted }
 
 var errLinger = errors.New("the peer has not acknowledged all that was written")
 

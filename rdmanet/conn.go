@@ -37,6 +37,7 @@ type Conn struct {
 	claimed bool // by a Write, which drives itself
 	waiting [roles]bool
 	changed sync.Cond // of c.mu: those that wait are to look again
+	parted  chan struct{}
 	stop    *interrupt
 
 	readBy, writeBy, lingerBy deadline
@@ -58,7 +59,7 @@ func newConn(ep endpoint, l link, opts Options, peer *rsocket.Block) *Conn {
 		ep: ep, link: l, opts: opts,
 		stream: rsocket.NewStream(&local, peer),
 		drains: peer.Features&rsocket.FeatureDrains != 0,
-		stop:   newInterrupt(),
+		stop:   newInterrupt(), parted: make(chan struct{}),
 	}
 	c.out.size = uint64(opts.SendBuffer)
 	c.changed.L = &c.mu

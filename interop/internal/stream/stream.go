@@ -78,13 +78,16 @@ func (g *Conn) explain(err error) error {
 	return fmt.Errorf("%w for %v", interop.ErrNoProgress, g.idle)
 }
 
-// Close ends the connection.
+// Close ends the connection, and waits until the peer knows: the program may
+// end next.
 func (g *Conn) Close() error {
 	g.stop()
 	if g.timer != nil {
 		g.timer.Stop()
 	}
-	return g.Conn.Close()
+	err := g.Conn.Close()
+	<-g.Conn.Parted()
+	return err
 }
 
 // Dial connects to a server over dev.
