@@ -112,9 +112,13 @@ func runMckey(cmd *cobra.Command, io streams, f *mckeyFlags) error {
 		if err == nil {
 			f.say(t.streams, "data transfers complete")
 		}
-		return f.end(t.streams, map[string]any{
+		v := map[string]any{
 			"tool": "mckey", "role": map[bool]string{true: "sender", false: "receiver"}[c.Sender], "device": t.dev.Addr(), "group": c.Group,
 			"messages": res.Messages, "bytes": res.Bytes, "seconds": res.Elapsed.Seconds(),
-		}, err)
+		}
+		if res.From.IsValid() {
+			v["from"], v["sender"] = res.From, res.Sender
+		}
+		return f.end(t.streams, v, err)
 	})
 }

@@ -58,9 +58,10 @@ type Config struct {
 
 // Result is what a run has come to.
 type Result struct {
-	Messages int    // sent or received, all queue pairs together
-	Bytes    uint64 // of them
-	Sender   verbs.QPN
+	Messages int           // sent or received, all queue pairs together
+	Bytes    uint64        // of them
+	From     netip.Addr    // of a receiver: the address that the first message came from
+	Sender   verbs.QPN     // of a receiver: the queue pair that it names
 	Elapsed  time.Duration // from the first message to the last
 }
 
@@ -127,6 +128,7 @@ type run struct {
 type member struct {
 	*link.Link
 	count  link.Count
+	from   netip.Addr
 	sender verbs.QPN
 	start  time.Time
 	end    time.Time
@@ -146,7 +148,7 @@ func (r *run) join() error {
 	for range r.cfg.Connections {
 		l, err := link.New(r.dev, link.Config{
 			QP:     verbs.QPConfig{Type: verbs.UD, MaxSendWR: r.cfg.Messages, MaxRecvWR: r.cfg.Messages},
-			Memory: r.slot(),
+			Memory: 2 * r.slot(),
 		})
 		if err != nil {
 			return err
@@ -156,7 +158,7 @@ func (r *run) join() error {
 			return err
 		}
 		if !r.cfg.Sender {
-			if err := l.PostRecvs(r.cfg.Messages, r.slot()); err != nil {
+			if err := r.postRecvs(l); err != nil {
 				return err
 			}
 		}
@@ -176,6 +178,16 @@ func (r *run) join() error {
 	return nil
 }
 
+// postRecvs posts the receives of a member. The first has memory of its own,
+// since its header says who sends.
+func (r *run) postRecvs(l *link.Link) error {
+	first := verbs.RecvWR{ID: link.RecvID, SGList: []verbs.SGE{l.MR.Slice(r.slot(), r.slot())}}
+	if err := l.QP.PostRecv(first); err != nil {
+		return err
+	}
+	return l.PostRecvs(r.cfg.Messages-1, r.slot())
+}
+
 func (r *run) transfer(ctx context.Context) (Result, error) {
 	one := r.receive
 	if r.cfg.Sender {
@@ -193,7 +205,7 @@ func (r *run) result() Result {
 	var start, end time.Time
 	for _, m := range r.members {
 		res.Messages += m.count.Sent + m.count.Received
-		res.Sender = cmp.Or(res.Sender, m.sender)
+		res.From, res.Sender = cmp.Or(res.From, m.from), cmp.Or(res.Sender, m.sender)
 		if start.IsZero() || m.start.Before(start) {
 			start = m.start
 		}
@@ -248,6 +260,9 @@ func (r *run) receive(ctx context.Context, m *member) error {
 	defer m.End()
 	err := m.Until(&m.count, link.Count{Received: 1}, func(wc verbs.WC) error {
 		m.start, m.sender = time.Now(), verbs.QPN(wc.Imm)
+		if grh, err := verbs.ParseGRH(m.MR.Bytes()[r.slot():]); err == nil {
+			m.from = grh.Src
+		}
 		return nil
 	})
 	if err != nil {

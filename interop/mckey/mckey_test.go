@@ -63,6 +63,9 @@ func TestBothRoles(t *testing.T) {
 				if received.res.Messages != want || received.res.Bytes != uint64(want*max(cfg.receiver.Size, DefaultSize)) {
 					t.Errorf("the receiver has %+v, expected %d messages", received.res, want)
 				}
+				if received.res.From != b.Addr() {
+					t.Errorf("the messages came from %v, not %v", received.res.From, b.Addr())
+				}
 				if received.res.Sender == 0 || received.res.Sender == verbs.MulticastQPN {
 					t.Errorf("the sender is queue pair %v", received.res.Sender)
 				}
