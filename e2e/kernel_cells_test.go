@@ -93,6 +93,9 @@ func (c cell) traits() traits {
 	t := traits{ipv6: c.ipv6, lossy: c.lossy, sample: c.sample}
 	if c.manager != "" {
 		t.meets = meeting{space: "TCP"}
+		if c.lossy {
+			t.patience = disconnecting
+		}
 	}
 	return t
 }
@@ -186,7 +189,7 @@ func (c cell) add(argv []string, port int, server string) []string {
 func (c cell) expected() (client, server traffic) {
 	client, server = c.moved()
 	if n := c.connections(); n > 0 {
-		client.managed, server.managed = cmSent{req: n, rtu: n}, cmSent{rep: n}
+		client.managed, server.managed = rcMessages(n, c.lossy)
 	}
 	return client, server
 }

@@ -63,8 +63,7 @@ type cmTool struct {
 
 	// payload is the least that each side sends for a cell, in bytes.
 	payload func(cmCell) (client, server int)
-	parts   bool // somebody disconnects each connection
-	endless bool // the original's server goes on for ever
+	endless bool // a server goes on for ever
 }
 
 // flags makes arguments of names and numbers; a 0 is left out.
@@ -94,7 +93,7 @@ func messages(c cmCell) int { return max(c.conns, 1) * c.iters * max(c.size, 100
 
 var cmTools = map[string]cmTool{
 	"rping": {
-		port: 7174, parts: true,
+		port:   7174,
 		common: func(c cmCell) []string { return flags("-S", c.size) },
 		serve:  func(_ cmCell, at string) []string { return []string{"-s", "-a", at} },
 		dial: func(c cmCell, at string) []string {
@@ -103,31 +102,27 @@ var cmTools = map[string]cmTool{
 		payload: both(func(c cmCell) int { return c.iters * (32 + c.size) }),
 	},
 	"rdma_client": {
-		server: "rdma_server", port: 7471, parts: true,
+		server: "rdma_server", port: 7471,
 		serve: flagAt("-s"), dial: flagAt("-s"),
 		payload: both(func(cmCell) int { return 16 }),
 	},
 	"rdma_xclient": {
-		server: "rdma_xserver", port: 7471, parts: true,
+		server: "rdma_xserver", port: 7471,
 		serve: none, dial: flagAt("-s"),
 		payload: func(cmCell) (int, int) { return 16, 0 },
 	},
 	"ucmatose": {
-		port: 7471, parts: true,
+		port:   7471,
 		common: func(c cmCell) []string { return flags("-c", c.conns, "-C", c.iters, "-S", c.size) },
 		serve:  flagAt("-b"), dial: flagAt("-s"), payload: both(messages),
 	},
 	"udaddy": {
 		port: 7174, space: "UDP",
-		// Without messages it connects all the same: that is what can be
-		// run with loss.
-		common: func(c cmCell) []string {
-			return append(flags("-c", c.conns, "-S", c.size), "-C", strconv.Itoa(c.iters))
-		},
-		serve: flagAt("-b"), dial: flagAt("-s"), payload: both(messages),
+		common: func(c cmCell) []string { return flags("-c", c.conns, "-C", c.iters, "-S", c.size) },
+		serve:  flagAt("-b"), dial: flagAt("-s"), payload: both(messages),
 	},
 	"cmtime": {
-		port: 7471, parts: true, endless: true,
+		port: 7471, endless: true,
 		common: func(c cmCell) []string { return flags("-c", c.conns) },
 		serve:  flagAt("-b"), dial: flagAt("-s"),
 		payload: both(func(cmCell) int { return 0 }),
@@ -141,21 +136,18 @@ var cmTools = map[string]cmTool{
 		payload: func(cmCell) (int, int) { return mckeySize, 0 },
 	},
 	"rcopy": {
-		port: 7427, parts: true, endless: true,
+		port: 7427, endless: true,
 		serve: none, dial: none, // see rcopyArgv
 		payload: func(c cmCell) (int, int) { return c.size, 0 },
 	},
-	"rstream":   rstreamTool,
-	"riostream": rstreamTool,
-}
-
-var rstreamTool = cmTool{
-	port: 7471, parts: true,
-	common: func(c cmCell) []string {
-		return append(flags("-S", c.size, "-C", c.iters, "-I", rstreamTurns), "-T", "v")
+	"rstream": {
+		port: 7471,
+		common: func(c cmCell) []string {
+			return append(flags("-S", c.size, "-C", c.iters, "-I", rstreamTurns), "-T", "v")
+		},
+		serve: flagAt("-b"), dial: flagAt("-s"),
+		payload: both(func(c cmCell) int { return c.size * c.iters * rstreamTurns }),
 	},
-	serve: flagAt("-b"), dial: flagAt("-s"),
-	payload: both(func(c cmCell) int { return c.size * c.iters * rstreamTurns }),
 }
 
 func (c cmCell) program() cmTool { return cmTools[c.tool] }
@@ -255,17 +247,13 @@ func (c cmCell) kernelArgv(g *guest.Guest, _ int, server string) []string {
 
 func (c cmCell) ourArgv(bin string, g *guest.Guest, _ int, server string) []string {
 	own := g.Host(c.ipv6)
-	name := c.role(server)
-	if name == "riostream" {
-		name = "rstream" // the same on the wire
-	}
 	if c.tool == "mckey" && server == "" {
 		c.iters = 1 // see cmTools
 	}
-	argv := append([]string{bin, name, "--ib-dev", own.String()}, c.argv(g, own, server)...)
+	argv := append([]string{bin, c.role(server), "--ib-dev", own.String()}, c.argv(g, own, server)...)
 	switch {
 	case c.tool == "rcopy" && server == "":
-		argv = append(argv, "--root", filesOf(bin), "--clients", "1")
+		argv = append(argv, "--root", filesOf(bin))
 	case c.tool == "rcopy":
 		argv = append(argv, sourceOf(bin), server+":"+guestCopy)
 	case c.tool == "mckey":
@@ -324,8 +312,17 @@ func (c cmCell) expected() (client, server traffic) {
 		client.managed, server.managed = cmSent{sidrReq: n}, cmSent{sidrRep: n}
 		return client, server
 	}
-	client.managed, server.managed = cmSent{req: n, rtu: n}, cmSent{rep: n}
+	client.managed, server.managed = rcMessages(n, c.lossy)
 	return client, server
+}
+
+// rcMessages are those of n connections. With loss data can be in the place of
+// an RTU: it says as much.
+func rcMessages(n int, lossy bool) (client, server cmSent) {
+	if lossy {
+		return cmSent{req: n}, cmSent{rep: n}
+	}
+	return cmSent{req: n, rtu: n}, cmSent{rep: n}
 }
 
 // silent: a receiver of multicast says nothing to anybody.
@@ -337,7 +334,7 @@ func cmCells() []scenario {
 	for _, ipv6 := range []bool{false, true} {
 		cells = append(cells,
 			cmCell{tool: "rping", ipv6: ipv6, size: 64, iters: 10, sample: true},
-			cmCell{tool: "rping", ipv6: ipv6, size: 65536, iters: 3},
+			cmCell{tool: "rping", ipv6: ipv6, size: 65535, iters: 3},
 			cmCell{tool: "rdma_client", ipv6: ipv6, sample: true},
 			cmCell{tool: "ucmatose", ipv6: ipv6, size: 100, iters: 10, sample: !ipv6},
 			cmCell{tool: "ucmatose", ipv6: ipv6, size: 6000, iters: 10, conns: 3},
@@ -350,24 +347,27 @@ func cmCells() []scenario {
 		cmCell{tool: "rdma_xclient"},
 		cmCell{tool: "mckey", iters: mckeyMessages, sample: true},
 		cmCell{tool: "rcopy", size: rcopySize},
-		cmCell{tool: "rcopy", ipv6: true, size: rcopySize, only: "server"}, // the original listens on IPv4
 		cmCell{tool: "rstream", size: 100, iters: 50},
-		cmCell{tool: "riostream", size: 4096, iters: 5},
 	)
 	return cells
 }
 
-// lossyCMCells are run while the guest loses packets in both directions. udaddy
-// makes its connections only, because nobody repeats a lost datagram.
+// lossyCMCells are run while the guest loses packets in both directions. Nobody
+// repeats a lost datagram of udaddy or mckey.
 func lossyCMCells() []scenario {
 	return []scenario{
 		cmCell{tool: "rping", size: 1000, iters: 20, lossy: true},
 		cmCell{tool: "rdma_client", ipv6: true, lossy: true},
 		cmCell{tool: "ucmatose", size: 1000, iters: 20, conns: 3, lossy: true},
-		cmCell{tool: "udaddy", conns: 10, lossy: true},
+		cmCell{tool: "rdma_xclient", lossy: true},
 		cmCell{tool: "cmtime", conns: 20, lossy: true},
 		cmCell{tool: "rstream", size: 65536, iters: 5, lossy: true},
 		cmCell{tool: "rcopy", size: rcopySize, lossy: true},
+		cell{op: "write_bw", manager: "-z", mtu: 1024, size: 65536, iters: 20, lossy: true},
+		cell{op: "write_bw", manager: "-R", mtu: 1024, size: 65536, iters: 20, qps: 2, lossy: true},
+		cell{op: "read_bw", manager: "-R", mtu: 1024, size: 65536, iters: 20, lossy: true},
+		cell{op: "send_lat", manager: "-R", mtu: 1024, size: 64, iters: 20, lossy: true},
+		cell{op: "write_lat", manager: "-R", mtu: 1024, size: 64, iters: 20, lossy: true},
 	}
 }
 

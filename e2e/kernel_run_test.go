@@ -32,6 +32,11 @@ const (
 	grace       = 15 * time.Second // for a tool to end after its peer has ended well
 	maxFaults   = 2                // attempts that a kernel may spoil
 	graceFailed = 3 * time.Second  // and after its peer has failed
+
+	// disconnecting is how long Linux waits for the answer to a DREQ, all
+	// retries together. An answer that was lost is not repeated by a program
+	// that has ended, and perftest waits for it.
+	disconnecting = 110 * time.Second
 )
 
 // startLab boots the guests or skips the test with the reason.
@@ -91,10 +96,12 @@ type scenario interface {
 // traits are what the runner wants to know of a scenario.
 type traits struct {
 	ipv6   bool
-	lossy  bool           // the guest loses packets in both directions
-	sample bool           // the dissectors read the capture
-	meets  meeting        // how the two sides find each other
-	ends   syscall.Signal // 0, or what a server of the kernel's is sent when its client is done: it serves for ever
+	lossy  bool    // the guest loses packets in both directions
+	sample bool    // the dissectors read the capture
+	meets  meeting // how the two sides find each other
+
+	patience time.Duration  // for the last side to end; 0 = grace
+	ends     syscall.Signal // 0, or what a server is sent when its client is done: it serves for ever
 }
 
 // meeting is how a client finds its server.
@@ -133,14 +140,17 @@ func ourSide(h *guest.Host, bin string, peer *guest.Guest, c scenario) side {
 	s := side{
 		node: h.Unprivileged(),
 		argv: func(port int, server string) []string { return c.ourArgv(bin, peer, port, server) },
-		addr: peer.Host4.String(),
+		addr: peer.Host4.String(), ends: c.traits().ends,
 		ready: func(ctx context.Context, _ *guest.Process, port int) error {
 			return h.WaitListen(ctx, port)
 		},
 	}
 	if m := c.traits().meets; m.space != "" {
 		s.addr = peer.Host(c.traits().ipv6).String()
-		s.ready = func(ctx context.Context, p *guest.Process, _ int) error { return m.ofOurs(ctx, p) }
+		s.ready = func(ctx context.Context, p *guest.Process, _ int) error { return saysWaiting(ctx, p) }
+		if m.space == groupSpace {
+			s.ready = func(ctx context.Context, _ *guest.Process, _ int) error { return member(ctx, h, "br0", groupOf(peer)) }
+		}
 	}
 	return s
 }
@@ -148,30 +158,35 @@ func ourSide(h *guest.Host, bin string, peer *guest.Guest, c scenario) side {
 // inGuest returns when a program in the guest listens, or takes part in the
 // group: a server of the connection manager has no socket to be seen.
 func (m meeting) inGuest(ctx context.Context, g *guest.Guest, port int) error {
-	look := fmt.Sprintf("rdma res show cm_id | grep -q 'LISTEN ps %s .*:%d '", m.space, port)
 	if m.space == groupSpace {
-		look = fmt.Sprintf("ip maddr show dev eth0 | grep -q 'inet *%v *$'", groupOf(g))
+		return member(ctx, g, "eth0", groupOf(g))
 	}
-	_, err := guest.Run(ctx, g, "sh", "-c", "until "+look+"; do sleep 0.05; done")
+	return until(ctx, g, fmt.Sprintf("rdma res show cm_id | grep -q 'LISTEN ps %s .*:%d '", m.space, port))
+}
+
+// member returns when an interface takes part in a group.
+func member(ctx context.Context, n guest.Node, dev string, group netip.Addr) error {
+	return until(ctx, n, fmt.Sprintf("ip maddr show dev %s | grep -q 'inet *%v *$'", dev, group))
+}
+
+// until returns when a command line succeeds.
+func until(ctx context.Context, n guest.Node, line string) error {
+	_, err := guest.Run(ctx, n, "sh", "-c", "until "+line+"; do sleep 0.05; done")
 	return err
 }
 
-// ofOurs returns when our program says that it listens.
-func (m meeting) ofOurs(ctx context.Context, p *guest.Process) error {
-	says := "waiting on port"
-	if m.space == groupSpace {
-		says = "joined"
-	}
+// saysWaiting returns when our program says that it listens.
+func saysWaiting(ctx context.Context, p *guest.Process) error {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		if stdout, stderr := p.Output(); strings.Contains(stdout+stderr, says) {
+		if _, stderr := p.Output(); strings.Contains(stderr, "waiting on port") {
 			return nil
 		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return fmt.Errorf("it does not say %q: %w", says, context.Cause(ctx))
+			return fmt.Errorf("it does not say that it waits: %w", context.Cause(ctx))
 		}
 	}
 }
@@ -198,7 +213,7 @@ var nextPort atomic.Int32
 func (r *run) do(ctx context.Context) error {
 	limit := 60 * time.Second
 	if r.cell.traits().lossy {
-		limit = 120 * time.Second
+		limit = 120*time.Second + r.cell.traits().patience
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not done after %v", limit))
 	defer cancel()
@@ -248,19 +263,18 @@ func (r *run) tools(ctx context.Context) (srv *guest.Process, err error) {
 	case r.server.ends != 0:
 		return srv, r.endless(srv, cl)
 	}
-	return srv, bothEnded(srv, cl)
+	return srv, bothEnded(srv, cl, cmp.Or(r.cell.traits().patience, grace))
 }
 
 // bothEnded waits for both. Whoever is last gets some time; then it is waiting
 // for nobody.
-func bothEnded(srv, cl *guest.Process) error {
+func bothEnded(srv, cl *guest.Process, timeout time.Duration) error {
 	first, last := cl, srv
 	select {
 	case <-cl.Done():
 	case <-srv.Done():
 		first, last = srv, cl
 	}
-	timeout := grace
 	if res, err := first.Wait(); err != nil || res.Err() != nil {
 		timeout = graceFailed
 	}
