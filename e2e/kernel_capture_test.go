@@ -16,6 +16,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -33,8 +34,26 @@ import (
 type capture struct {
 	file   string
 	cmd    *exec.Cmd
-	stderr bytes.Buffer
+	stderr said
 	done   chan struct{} // stderr is read to its end
+}
+
+// said is what a program has said so far.
+type said struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (s *said) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(p)
+}
+
+func (s *said) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
 }
 
 // startCapture returns when tcpdump captures.
@@ -69,8 +88,43 @@ func startCapture(ctx context.Context, h *guest.Host, dev, file string) (*captur
 	return c, nil
 }
 
+// seenLine is what tcpdump says on SIGUSR1.
+var seenLine = regexp.MustCompile(`(\d+) packets? captured, (\d+) packets? received by filter, (\d+) packets? dropped`)
+
+// behind returns how many frames tcpdump has not taken from the kernel, by the
+// last of its answers; -1 if there is none.
+func behind(answers string) int {
+	all := seenLine.FindAllStringSubmatch(answers, -1)
+	if len(all) == 0 {
+		return -1
+	}
+	var n [3]int
+	for i, v := range all[len(all)-1][1:] {
+		n[i], _ = strconv.Atoi(v) // digits
+	}
+	return max(0, n[1]-n[0]-n[2])
+}
+
+// drain waits until tcpdump has written all that the kernel has for it: what is
+// left when it is told to end is lost, and a busy machine leaves something.
+func (c *capture) drain() {
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for range 500 {
+		already := len(c.stderr.String())
+		if c.cmd.Process.Signal(syscall.SIGUSR1) != nil {
+			return
+		}
+		<-tick.C
+		if behind(c.stderr.String()[already:]) == 0 {
+			return
+		}
+	}
+}
+
 // stop ends the capture and returns how many frames the kernel dropped for it.
 func (c *capture) stop() (dropped int, err error) {
+	c.drain()
 	if err := c.cmd.Process.Signal(syscall.SIGINT); err != nil {
 		return 0, err
 	}
@@ -90,6 +144,20 @@ func droppedFrames(summary string) (int, error) {
 		return 0, fmt.Errorf("tcpdump: no summary in %q", summary)
 	}
 	return strconv.Atoi(m[1])
+}
+
+func TestFramesBehind(t *testing.T) {
+	t.Parallel()
+	for answers, want := range map[string]int{
+		"": -1,
+		"tcpdump: 1 packet captured, 3 packets received by filter, 0 packets dropped by kernel\n":                                                                     2,
+		"tcpdump: 10 packets captured, 40 packets received by filter, 30 packets dropped by kernel\n":                                                                 0,
+		"0 packets captured, 1 packet received by filter, 0 packets dropped by kernel\n1 packet captured, 1 packet received by filter, 0 packets dropped by kernel\n": 0,
+	} {
+		if got := behind(answers); got != want {
+			t.Errorf("%q: %d, want %d", answers, got, want)
+		}
+	}
 }
 
 func TestDroppedFrames(t *testing.T) {

@@ -79,7 +79,7 @@ type group struct {
 
 func groups() []group {
 	var gs []group
-	for _, c := range slices.Concat(cleanCells(), lossCells()) {
+	for _, c := range slices.Concat(cleanCells(), lossCells(), daemonCells()) {
 		at := slices.IndexFunc(gs, func(g group) bool { return g.title == c.title() })
 		if at < 0 {
 			at = len(gs)

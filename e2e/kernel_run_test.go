@@ -22,7 +22,7 @@ import (
 const (
 	enableEnv = "ROCEV2_E2E"        // set: run the tests against kernel guests; "require": fail where they cannot run
 	outEnv    = "ROCEV2_E2E_OUT"    // directory for what failures leave behind
-	binEnv    = "ROCEV2_E2E_BIN"    // the program under test, instead of building it
+	binEnv    = "ROCEV2_E2E_BIN"    // the program under test, and rocev2d beside it, instead of building them
 	matrixEnv = "ROCEV2_E2E_MATRIX" // file for the matrix as Markdown
 	pairEnv   = "ROCEV2_E2E_PAIR"   // "all": the whole matrix also between two kernels
 )

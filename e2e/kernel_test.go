@@ -74,6 +74,17 @@ func TestKernelMatrix(t *testing.T) {
 			})
 		}
 	})
+	t.Run("daemon", func(t *testing.T) {
+		d := startDaemon(t, lab, bin)
+		t.Run("of", func(t *testing.T) {
+			for _, g := range lab.Guests {
+				t.Run(g.Line, func(t *testing.T) {
+					t.Parallel()
+					d.runClients(t, m, lab.Host, g)
+				})
+			}
+		})
+	})
 	fmt.Print(m.text())
 	if file := os.Getenv(matrixEnv); file != "" {
 		if err := os.WriteFile(file, []byte(m.markdown()), 0o644); err != nil {
@@ -169,15 +180,17 @@ func buildTool(t *testing.T, h *guest.Host) string {
 		t.Fatal(err)
 	}
 	if given := os.Getenv(binEnv); given != "" {
-		b, err := os.ReadFile(given)
-		if err == nil {
-			err = os.WriteFile(bin, b, 0o755)
+		for from, to := range map[string]string{given: bin, given + "d": bin + "d"} {
+			b, err := os.ReadFile(from)
+			if err == nil {
+				err = os.WriteFile(to, b, 0o755)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	} else if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", bin, "github.com/gosoftroce/rocev2/cmd/rocev2").CombinedOutput(); err != nil {
-		t.Fatalf("build cmd/rocev2: %v\n%s", err, out)
+	} else if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", dir, "github.com/gosoftroce/rocev2/cmd/rocev2", "github.com/gosoftroce/rocev2/cmd/rocev2d").CombinedOutput(); err != nil {
+		t.Fatalf("build cmd/rocev2 and cmd/rocev2d: %v\n%s", err, out)
 	}
 	if err := writeFiles(bin); err != nil {
 		t.Fatal(err)

@@ -10,7 +10,9 @@ import (
 
 	"github.com/gosoftroce/rocev2/fabric"
 	"github.com/gosoftroce/rocev2/interop"
+	"github.com/gosoftroce/rocev2/interop/internal/lanes"
 	"github.com/gosoftroce/rocev2/interop/internal/testpair"
+	"github.com/gosoftroce/rocev2/verbs"
 	"github.com/gosoftroce/rocev2/verbs/verbstest"
 )
 
@@ -178,5 +180,27 @@ func TestAnswerChangesItsMind(t *testing.T) {
 	}
 	if err := <-done; err != nil {
 		t.Error(err)
+	}
+}
+
+// TestAnswerIsPatient: only a client that offers memory, and has said nothing
+// for long, is taken for one of write_lat. The others would fail by a WRITE.
+func TestAnswerIsPatient(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	for name, c := range map[string]struct {
+		key    verbs.Key
+		silent time.Duration
+		want   bool
+	}{
+		"write_lat":               {0x5447, 2 * time.Second, true},
+		"not silent for long":     {0x5447, 500 * time.Millisecond, false},
+		"SEND without any memory": {0, time.Minute, false},
+	} {
+		a := &answerer{session: &session{}, clients: []*answerLane{{Set: &lanes.Set{}, remote: Address{OutReads: 1, RKey: c.key}}}}
+		a.last.Store(now.Add(-c.silent).UnixNano())
+		if got := a.waitsForWrite(writeShakes, 0, now); got != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
 	}
 }

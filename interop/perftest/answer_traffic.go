@@ -118,7 +118,7 @@ const writeShakes = 4
 // which also announce room for more than one; write_bw has a handshake less.
 func (a *answerer) waitsForWrite(shakes int64, quiet uint64, now time.Time) bool {
 	list := a.snapshot()
-	return shakes == writeShakes && len(list) == 1 && list[0].remote.OutReads <= 1 && a.cfg.Service != interop.UD &&
+	return shakes == writeShakes && len(list) == 1 && list[0].remote.OutReads <= 1 && list[0].remote.RKey != 0 && a.cfg.Service != interop.UD &&
 		a.packets() == quiet && now.Sub(time.Unix(0, a.last.Load())) >= max(firstLimit, a.slowness())
 }
 
