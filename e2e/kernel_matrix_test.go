@@ -17,6 +17,7 @@ import (
 type matrix struct {
 	mu     sync.Mutex
 	guests []*guest.Guest
+	us     string // our version
 	result map[matrixKey]result
 }
 
@@ -41,8 +42,8 @@ func (r result) mark() string {
 	return r.outcome
 }
 
-func newMatrix(guests []*guest.Guest) *matrix {
-	return &matrix{guests: guests, result: map[matrixKey]result{}}
+func newMatrix(guests []*guest.Guest, us string) *matrix {
+	return &matrix{guests: guests, us: us, result: map[matrixKey]result{}}
 }
 
 func (m *matrix) set(line string, weServe bool, c scenario, r result) {
@@ -145,11 +146,11 @@ func (m *matrix) text() string {
 // markdown is the matrix for a document.
 func (m *matrix) markdown() string {
 	var b strings.Builder
-	b.WriteString("Kernels:\n\n")
+	fmt.Fprintf(&b, "Run on %s.\n\n- us: %s\n", time.Now().UTC().Format(time.DateOnly), m.us)
 	for _, g := range m.guests {
-		fmt.Fprintf(&b, "- %s: %s; tools of %s\n", g.Line, g.Image.Package, g.Image.Userland)
+		fmt.Fprintf(&b, "- %s: %s; tools of %s (%s)\n", g.Line, g.Image.Package, g.Image.Userland, guest.Tools())
 	}
-	fmt.Fprintf(&b, "\n\"a → b\": a is the client, b the server; * = %s.\n", faultNote)
+	fmt.Fprintf(&b, "\n\"a → b\": a is the client, b the server; – = there is no such role; * = %s.\n", faultNote)
 	for _, g := range groups() {
 		fmt.Fprintf(&b, "\n### %s\n\n| |", g.title)
 		m.columns(func(line string, weServe bool) { fmt.Fprintf(&b, " %s |", columnName(line, weServe)) })

@@ -32,7 +32,8 @@ const (
 )
 
 // TestKernelTarget pings kernels, and has the field's own tools, unmodified, as
-// clients of one server of ours, which is not told what comes.
+// clients of one server of ours, which is not told what comes. Then it has them
+// talk to package rdma.
 func TestKernelTarget(t *testing.T) {
 	lab := startLab(t)
 	bin := buildTool(t, lab.Host)
@@ -44,6 +45,7 @@ func TestKernelTarget(t *testing.T) {
 					t.Run(fmt.Sprintf("ping/%v", g.Addr(ipv6)), func(t *testing.T) { pingKernel(t, lab.Host, bin, g.Host(ipv6), g.Addr(ipv6)) })
 				}
 				t.Run("clients", func(t *testing.T) { kernelClients(t, lab.Host, g) })
+				t.Run("foreign", func(t *testing.T) { foreignPeers(t, lab.Host, g) })
 			})
 		}
 	})

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -58,7 +59,7 @@ func TestGuestPair(t *testing.T) {
 func TestKernelMatrix(t *testing.T) {
 	lab := startLab(t)
 	bin := buildTool(t, lab.Host)
-	m := newMatrix(lab.Guests)
+	m := newMatrix(lab.Guests, version(t, lab.Host, bin))
 	t.Run("kernel", func(t *testing.T) {
 		for _, g := range lab.Guests {
 			t.Run(g.Line, func(t *testing.T) {
@@ -207,4 +208,15 @@ func writeFiles(bin string) error {
 	_, _ = rand.NewChaCha8([32]byte{}).Read(data) // it does not fail
 	err := errors.Join(os.WriteFile(sourceOf(bin), data, 0o644), os.Mkdir(filesOf(bin), 0o777))
 	return errors.Join(err, os.Chmod(filesOf(bin), 0o777)) // without the umask
+}
+
+// version asks our program.
+func version(t *testing.T, h *guest.Host, bin string) string {
+	t.Helper()
+	res, err := guest.Run(t.Context(), h.Unprivileged(), bin, "version")
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, _, _ := strings.Cut(res.Stdout, "\n")
+	return first
 }

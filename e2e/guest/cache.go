@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -107,4 +109,29 @@ func writeFile(path string, b []byte, mode os.FileMode) error {
 		return err
 	}
 	return os.Rename(tmp, path)
+}
+
+// Tools returns what the guests' programs are, by the packages that the images
+// were made of: "rdma-core 44.0-2, perftest 4.5+0.17-1". It is "" where the
+// cache has them no more.
+func Tools() string {
+	dir, err := cacheDir()
+	if err != nil {
+		return ""
+	}
+	var list []string
+	for _, p := range []struct{ source, pkg string }{{"rdma-core", "rdmacm-utils"}, {"perftest", "perftest"}} {
+		debs, _ := filepath.Glob(filepath.Join(dir, "apt", "cache", "archives", p.pkg+"_*.deb")) // the pattern is good
+		var newest string
+		var when time.Time
+		for _, d := range debs {
+			if st, err := os.Stat(d); err == nil && st.ModTime().After(when) {
+				newest, when = filepath.Base(d), st.ModTime()
+			}
+		}
+		if f := strings.Split(newest, "_"); len(f) == 3 {
+			list = append(list, p.source+" "+strings.ReplaceAll(f[1], "%3a", ":"))
+		}
+	}
+	return strings.Join(list, ", ")
 }
