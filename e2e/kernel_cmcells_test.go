@@ -247,8 +247,11 @@ func (c cmCell) kernelArgv(g *guest.Guest, _ int, server string) []string {
 
 func (c cmCell) ourArgv(bin string, g *guest.Guest, _ int, server string) []string {
 	own := g.Host(c.ipv6)
-	if c.tool == "mckey" && server == "" {
+	switch {
+	case c.tool == "mckey" && server == "":
 		c.iters = 1 // see cmTools
+	case c.tool == "cmtime" && server == "":
+		c.conns = 0 // then it goes on for ever, as the original
 	}
 	argv := append([]string{bin, c.role(server), "--ib-dev", own.String()}, c.argv(g, own, server)...)
 	switch {
