@@ -408,8 +408,8 @@ func checkDissect(file string, sum map[netip.Addr]*traffic) error {
 }
 
 // checkDissector asks Wireshark's dissectors about the frames of one sender:
-// all must be seen as InfiniBand transport and none as malformed. Errors of ICMP
-// quote frames that came when a program had ended.
+// all must be seen as InfiniBand transport and none as malformed. Errors of
+// ICMP quote frames that came when a program had ended.
 func checkDissector(ctx context.Context, file string, src netip.Addr, frames int) error {
 	field := "ip.src"
 	if src.Is6() {

@@ -181,7 +181,8 @@ func TestForeignSide(t *testing.T) {
 		defer l.Close()
 		fmt.Println("it waits")
 		c := must(l.Accept(ctx))(t)
-		// rdma_client sends first. It disconnects when it has our answer.
+		// rdma_client sends first. It disconnects when it has our
+		// answer.
 		echo(ctx, t, c, true)
 	case "dial":
 		c := must((&rdma.Dialer{Device: dev}).Dial(ctx, theirs.String()))(t)

@@ -34,8 +34,8 @@ const (
 	graceFailed = 3 * time.Second  // and after its peer has failed
 
 	// disconnecting is how long Linux waits for the answer to a DREQ, all
-	// retries together. An answer that was lost is not repeated by a program
-	// that has ended, and perftest waits for it.
+	// retries together. An answer that was lost is not repeated by a
+	// program that has ended, and perftest waits for it.
 	disconnecting = 110 * time.Second
 )
 
