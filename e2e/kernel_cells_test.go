@@ -143,7 +143,7 @@ func (c cell) ourArgv(bin string, g *guest.Guest, port int, server string) []str
 	if c.op == "pingpong" {
 		argv = []string{bin, "pingpong", "-e", "-t", c.pingpong()}
 	}
-	if c.op != "pingpong" && c.shared {
+	if c.op != "pingpong" && !c.lossy {
 		// As for the kernel: a guest that is not scheduled for half a
 		// second is no peer that is gone.
 		argv = append(argv, "-u", "17")
