@@ -2,6 +2,7 @@ package rdma_test
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"testing"
 
@@ -70,5 +71,35 @@ func TestStreamInPieces(t *testing.T) {
 	}
 	if !bytes.Equal(got, want) {
 		t.Errorf("%d bytes came, or others; want %d", len(got), len(want))
+	}
+}
+
+// A stream that was cut off is told from one that is complete.
+func TestStreamThatIsCutOff(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		why   string
+		close func(*rdma.Conn) error
+		want  error
+	}{
+		{"the stream is closed", func(c *rdma.Conn) error { return c.Stream().Close() }, io.EOF},
+		{"its end was said, and the connection closed", func(c *rdma.Conn) error { c.Stream().CloseWrite(); return c.Close() }, io.EOF},
+		{"its end was said twice", func(c *rdma.Conn) error { c.Stream().CloseWrite(); return c.Stream().Close() }, io.EOF},
+		{"the connection alone is closed", (*rdma.Conn).Close, io.ErrUnexpectedEOF},
+	} {
+		l, d := listener(t, rdma.ListenConfig{})
+		client, server := connect(t, l, d)
+		_, err := server.Stream().Write([]byte("some"))
+		must(t, err)
+		must(t, c.close(server))
+		got := make([]byte, 4)
+		_, err = io.ReadFull(client.Stream(), got)
+		must(t, err)
+		if string(got) != "some" {
+			t.Errorf("%s: %q came", c.why, got)
+		}
+		if n, err := client.Stream().Read(got); n != 0 || !errors.Is(err, c.want) {
+			t.Errorf("%s: Read returns %d, %v; want %v", c.why, n, err, c.want)
+		}
 	}
 }

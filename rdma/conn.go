@@ -15,6 +15,7 @@ type Conn struct {
 	core
 	private  []byte
 	exporter bool // the peer exports memory
+	saidEnd  bool // the peer was told that no more bytes of a Stream follow
 	onClose  func()
 }
 

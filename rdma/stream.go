@@ -2,6 +2,7 @@ package rdma
 
 import (
 	"context"
+	"io"
 	"net"
 )
 
@@ -13,8 +14,10 @@ type Stream struct{ c *Conn }
 // Stream returns the connection as a stream of bytes.
 func (c *Conn) Stream() *Stream { return &Stream{c: c} }
 
-// Read reads what has arrived, at least one byte; io.EOF when the peer has
-// closed its side.
+// Read reads what has arrived, at least one byte. The error is io.EOF when the
+// peer has closed its side and everything is read. Where the connection has
+// ended without that word the error wraps io.ErrUnexpectedEOF: something may be
+// missing. (A foreign peer has no such word.)
 func (s *Stream) Read(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
@@ -24,6 +27,9 @@ func (s *Stream) Read(p []byte) (int, error) {
 	defer c.mu.Unlock()
 	for {
 		a, m, err := c.await(context.Background())
+		if err == io.EOF && !c.in.ended && !c.foreign {
+			err = c.failed("read", io.ErrUnexpectedEOF)
+		}
 		if err != nil {
 			return 0, err
 		}
@@ -50,17 +56,32 @@ func (s *Stream) Write(p []byte) (int, error) {
 // CloseWrite says that nothing more is written: the peer's Read returns io.EOF
 // when it has read everything. A foreign peer cannot be told.
 func (s *Stream) CloseWrite() error {
+	return s.closeWrite(context.Background())
+}
+
+func (s *Stream) closeWrite(ctx context.Context) error {
 	c := s.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.foreign {
 		return c.failed("close", ErrForeign)
 	}
-	return c.failed("close", c.out.send(context.Background(), kindEnd, nil))
+	if c.saidEnd {
+		return nil
+	}
+	err := c.out.send(ctx, kindEnd, nil)
+	c.saidEnd = err == nil
+	return c.failed("close", err)
 }
 
-// Close closes the connection.
-func (s *Stream) Close() error { return s.c.Close() }
+// Close tells the peer that nothing more is written, if it takes that within
+// some seconds, and closes the connection.
+func (s *Stream) Close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), lingering)
+	defer cancel()
+	_ = s.closeWrite(ctx) // the peer sees what it has not been told
+	return s.c.Close()
+}
 
 // LocalAddr returns the local address.
 func (s *Stream) LocalAddr() net.Addr { return s.c.LocalAddr() }
