@@ -89,7 +89,7 @@ func likeCmtime(r *cm.Request) bool {
 }
 
 // sharing are the tools that share the port of perftest.
-var sharing = []string{"ib_send_bw", "ib_write_bw", "ib_read_bw", "ib_atomic_bw", "ib_send_lat", "ib_write_lat", "ib_read_lat", "ib_atomic_lat", "ibv_rc_pingpong"}
+var sharing = []string{"ib_send_bw", "ib_write_bw", "ib_read_bw", "ib_atomic_bw", "ib_send_lat", "ib_write_lat", "ib_read_lat", "ib_atomic_lat", "ibv_rc_pingpong", "ibv_srq_pingpong", "ibv_xsrq_pingpong"}
 
 // recognise serves the ping-pongs and perftest, over a transport service where
 // the client does not say its own.

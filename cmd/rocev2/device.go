@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -40,7 +41,7 @@ func openDevice(io streams, name, server string, open opener) (*verbs.Device, er
 	if err != nil {
 		return nil, err
 	}
-	fmt.Fprintf(io.err, "device %v (%s; -d chooses another)\n", addr, why)
+	fmt.Fprintf(io.err, "device %v (%s; %s chooses another)\n", addr, why, cmp.Or(io.deviceFlag, "-d"))
 	return dev, nil
 }
 

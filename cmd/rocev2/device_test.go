@@ -39,7 +39,7 @@ func TestClientBesideServer(t *testing.T) {
 			}
 		}
 		var said bytes.Buffer
-		dev, err := openDevice(streams{err: &said}, "", tt.server, func(a netip.Addr) (*verbs.Device, error) {
+		dev, err := openDevice(streams{err: &said, deviceFlag: "--ib-dev"}, "", tt.server, func(a netip.Addr) (*verbs.Device, error) {
 			for _, other := range tt.taken {
 				if other == a.String() {
 					return nil, syscall.EADDRINUSE
@@ -54,7 +54,7 @@ func TestClientBesideServer(t *testing.T) {
 			}
 			continue
 		}
-		if got := dev.Addr().String(); got != tt.want || !strings.Contains(said.String(), "device "+got) {
+		if got := dev.Addr().String(); got != tt.want || !strings.Contains(said.String(), "device "+got) || !strings.Contains(said.String(), "--ib-dev chooses") {
 			t.Errorf("%s with %v taken: %s, want %s; %s", tt.server, tt.taken, got, tt.want, said.String())
 		}
 		dev.Close()

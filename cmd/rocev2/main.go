@@ -41,6 +41,8 @@ const (
 type streams struct {
 	in       io.Reader
 	out, err io.Writer
+
+	deviceFlag string // that names the device; "" means -d
 }
 
 // usageError is a mistake on the command line.

@@ -92,6 +92,7 @@ func (f *toolFlags) run(cmd *cobra.Command, io streams, towards string, body fun
 	ctx, cancel := p.limit(cmd.Context())
 	defer cancel()
 	defer func() { err = in.end(err) }()
+	in.streams.deviceFlag = "--ib-dev" // -d is another one in rping
 	dev, err := openDevice(in.streams, f.local(), towards, in.open)
 	if err != nil {
 		return err
