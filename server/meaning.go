@@ -83,8 +83,8 @@ func troubleOf(counter string) (CounterMeaning, bool) {
 
 // remedies are found in the text of an error, the first that fits.
 var remedies = []struct{ has, meaning, remedy string }{
-	{"RETRY_EXC_ERR", "the peer does not answer any more", "see whether it is alive, and whether a firewall drops UDP port 4791"},
 	{"RNR_RETRY_EXC_ERR", "the peer had no receive posted for too long", "have it post more receives, or earlier"},
+	{"RETRY_EXC_ERR", "the peer does not answer any more", "see whether it is alive, and whether a firewall drops UDP port 4791"},
 	{"REM_ACCESS_ERR", "the peer refused access to its memory", "compare keys, ranges and rights with what the peer has told"},
 	{"REM_INV_REQ_ERR", "the peer took a request as not valid", "messages may be longer than its receives, or it does not know the operation"},
 	{"REM_OP_ERR", "the peer could not carry out a request", "look at the log of the peer"},

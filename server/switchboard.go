@@ -40,7 +40,7 @@ func (b *switchboard) choose(r *cm.Request) int {
 
 // run takes requests until ctx ends, and waits for those under way.
 func (b *switchboard) run(ctx context.Context, s *Server) error {
-	cfg := cm.ListenConfig{Backlog: 4 * s.cfg.Targets.Clients}
+	cfg := cm.ListenConfig{Backlog: 4 * s.Config().Targets.Clients}
 	if b.space == spaceRDMAUDP {
 		cfg.Space, cfg.Type = cm.UDP, verbs.UD
 	}

@@ -100,7 +100,7 @@ func recognise(service interop.Service) func(context.Context, *Host) error {
 			return err
 		}
 		h.OnReady()
-		g := recognised{h: h, there: map[string]*Guest{}}
+		g := newRecognised(h)
 		c := target.Config{Service: service, MaxClients: h.Config.Clients, IdleTimeout: idle, OnBegin: g.begin, OnClient: g.end}
 		if h.Config.Any {
 			c.Peers = interop.AnyPeer
@@ -109,11 +109,18 @@ func recognise(service interop.Service) func(context.Context, *Host) error {
 	}
 }
 
-// recognised are the clients of one port who are there, by their addresses.
+// recognised are the clients of one port who are there. A connection is known by
+// the address value itself, a pointer, and not by its text: a client that
+// resets its connection can come again from the same port while the first
+// connection is still being served.
 type recognised struct {
 	h     *Host
 	mu    sync.Mutex
-	there map[string]*Guest
+	there map[net.Addr]*Guest
+}
+
+func newRecognised(h *Host) *recognised {
+	return &recognised{h: h, there: map[net.Addr]*Guest{}}
 }
 
 // begin records a client that has come. What it runs is known when it is done.
@@ -124,7 +131,7 @@ func (r *recognised) begin(addr net.Addr) error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.there[addr.String()] = g
+	r.there[addr] = g
 	return nil
 }
 
@@ -135,8 +142,8 @@ func (r *recognised) end(c target.Client) {
 		return
 	}
 	r.mu.Lock()
-	g := r.there[c.Addr.String()]
-	delete(r.there, c.Addr.String())
+	g := r.there[c.Addr]
+	delete(r.there, c.Addr)
 	r.mu.Unlock()
 	if c.Tool != "" {
 		g.Is(c.Tool, 0)

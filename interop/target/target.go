@@ -58,7 +58,9 @@ type Config struct {
 	OnBegin func(net.Addr) error
 	// OnClient, if set, is told of every client when it is done, or
 	// refused. Calls come from several goroutines. Of one that OnBegin has
-	// let in, Client.Began is true.
+	// let in, Client.Began is true, and Client.Addr is the very value that
+	// OnBegin was given. The text of an address may be that of two clients
+	// at a time.
 	OnClient func(Client)
 }
 

@@ -1,0 +1,57 @@
+package server
+
+import (
+	"errors"
+	"log/slog"
+	"net"
+	"net/netip"
+	"testing"
+
+	"github.com/gosoftroce/rocev2/fabric"
+	"github.com/gosoftroce/rocev2/interop/target"
+	"github.com/gosoftroce/rocev2/server/config"
+	"github.com/gosoftroce/rocev2/verbs"
+)
+
+// A client that resets its connection can come again from the same port while
+// the first connection is still being served. Each has its own record.
+func TestTwoClientsOfOnePort(t *testing.T) {
+	t.Parallel()
+	link, _ := fabric.Pair(netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2"))
+	dev, err := verbs.OpenLink(link, verbs.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dev.Close()
+	log := slog.New(slog.DiscardHandler)
+	s := &Server{log: log, cfg: config.Default(), visits: newVisits()}
+	r := newRecognised(&Host{Device: dev, Log: log, Config: s.cfg.Targets, name: "perftest", s: s})
+	first := &net.TCPAddr{IP: net.IPv4(192, 0, 2, 2), Port: 4000}
+	second := &net.TCPAddr{IP: net.IPv4(192, 0, 2, 2), Port: 4000}
+	for _, a := range []net.Addr{first, second} {
+		if err := r.begin(a); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.end(target.Client{Addr: first, Began: true, Tool: "ib_send_bw", Err: errors.New("reset")})
+	r.end(target.Client{Addr: second, Began: true, Tool: "ib_write_bw"})
+	if n := s.visits.size(); n != 0 {
+		t.Errorf("%d clients are still there", n)
+	}
+	over := s.visits.over() // the last first
+	if len(over) != 2 || over[1].Target != "ib_send_bw" || over[1].Error != "reset" || over[0].Target != "ib_write_bw" || over[0].Error != "" {
+		t.Errorf("the records are %+v", over)
+	}
+}
+
+// Every remedy can be found: none has its text inside of the text of a later
+// one.
+func TestRemediesAreReached(t *testing.T) {
+	t.Parallel()
+	for _, r := range remedies {
+		p := Problem{What: "send: " + r.has}
+		if explain(&p); p.Meaning != r.meaning || p.Remedy != r.remedy {
+			t.Errorf("%s is explained by %q, not by %q", r.has, p.Meaning, r.meaning)
+		}
+	}
+}
