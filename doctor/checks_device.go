@@ -47,13 +47,33 @@ func (d *checks) ports() {
 			d.ok("port", subject, "free")
 			continue
 		}
-		f := Finding{Check: "port", Subject: subject, Status: Problem, Text: "taken: " + l.Holder,
-			Advice: "stop it, or use another local address (on loopback, any of 127.0.0.0/8); as root, ss shows all holders", Command: fmt.Sprintf("ss -ulpn 'sport = :%d'", verbs.UDPPort)}
-		if d.rxeLoaded() {
-			f.Advice, f.Command = "unload the kernel's Soft-RoCE, or run in another network namespace", "modprobe -r rdma_rxe"
-		}
-		d.add(f)
+		d.add(d.notFree(subject, l))
 	}
+}
+
+// notFree says what to do about a port that cannot be had. The module of
+// Soft-RoCE is loaded for the whole machine, other network namespaces included:
+// where a process is seen to have the port, it is no reason.
+func (d *checks) notFree(subject string, l Link) Finding {
+	f := Finding{Check: "port", Subject: subject, Status: Problem, Text: "taken: " + l.Holder}
+	at := netip.AddrPortFrom(l.Addr, verbs.UDPPort)
+	switch err := d.Bind(at); {
+	case errors.Is(err, syscall.EACCES), errors.Is(err, syscall.EPERM):
+		f.Text = "refused: " + l.Holder
+		f.Advice, f.Command = "see which processes may have it", "sysctl net.ipv4.ip_unprivileged_port_start"
+		return f
+	case err != nil && !errors.Is(err, syscall.EADDRINUSE):
+		f.Text = "cannot be had: " + l.Holder
+		f.Advice, f.Command = "see whether the address is there and in order", "ip address show dev "+l.Interface
+		return f
+	}
+	if _, seen := procfs.HolderOf(d.Proc, at); !seen && d.rxeLoaded() {
+		f.Advice, f.Command = "unload the kernel's Soft-RoCE, or run in another network namespace", "modprobe -r rdma_rxe"
+		return f
+	}
+	f.Advice = "stop it, or use another local address (on loopback, any of 127.0.0.0/8); as root, ss shows all holders"
+	f.Command = fmt.Sprintf("ss -ulpn 'sport = :%d'", verbs.UDPPort)
+	return f
 }
 
 // mtus compares the interface's MTU with the path MTUs of RoCE.

@@ -188,6 +188,9 @@ func (h *Host) KernelDevices() []KernelDevice {
 		if target, err := fs.ReadLink(h.Sys, path.Join(class, e.Name())); err == nil && strings.Contains(target, "/virtual/") {
 			d.Soft = true
 		}
+		if strings.HasPrefix(h.line(path.Join(class, e.Name(), "node_type")), "4:") {
+			d.Soft = false // an RNIC: soft iWARP is virtual too, and has no UDP port
+		}
 		gids, err := fs.ReadDir(h.Sys, path.Join(port, "gids"))
 		if err != nil {
 			gids = nil

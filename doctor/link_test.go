@@ -142,6 +142,33 @@ func TestKernelDevices(t *testing.T) {
 	}
 }
 
+// TestSoftIWARP: soft iWARP is virtual as Soft-RoCE is, and nothing to remove.
+func TestSoftIWARP(t *testing.T) {
+	t.Parallel()
+	h := testHost()
+	const dir = "devices/virtual/infiniband/siw0/"
+	h.Sys = fstest.MapFS{
+		"class/infiniband/siw0":               {Data: []byte("../../devices/virtual/infiniband/siw0"), Mode: fs.ModeSymlink},
+		dir + "node_type":                     file("4: RNIC"),
+		dir + "ports/1/state":                 file("4: ACTIVE"),
+		dir + "ports/1/gids/0":                file("0200:0001:0203:0000:0000:0000:0000:0000"),
+		dir + "ports/1/gid_attrs/types/0":     file("IB/RoCE v1"),
+		dir + "ports/1/gid_attrs/ndevs/0":     file("eth0"),
+		"class/infiniband/rxe0/node_type":     file("1: CA"),
+		"class/infiniband/rxe0/ports/1/state": file("4: ACTIVE"),
+	}
+	for _, d := range h.KernelDevices() {
+		if d.Soft != (d.Name == "rxe0") {
+			t.Errorf("%s is taken for Soft-RoCE: %v", d.Name, d.Soft)
+		}
+	}
+	for _, f := range diagnose(t, h, "") {
+		if strings.Contains(f.Command, "siw0") {
+			t.Errorf("soft iWARP is to be removed: %v", f)
+		}
+	}
+}
+
 func TestPortOf(t *testing.T) {
 	t.Parallel()
 	taken := func(netip.AddrPort) error { return syscall.EADDRINUSE }

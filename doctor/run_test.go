@@ -174,6 +174,36 @@ func TestTunnelSocket(t *testing.T) {
 	}
 }
 
+// TestPortAdvice: what to do fits why the port cannot be had.
+func TestPortAdvice(t *testing.T) {
+	t.Parallel()
+	fails := func(err error) func(netip.AddrPort) error { return func(netip.AddrPort) error { return err } }
+	for name, c := range map[string]struct {
+		err              error
+		holder           bool
+		text, advice, no string
+	}{
+		"a process, and Soft-RoCE elsewhere": {syscall.EADDRINUSE, true, "taken: process 99", "ss -ulpn", "rdma_rxe"},
+		"Soft-RoCE":                          {syscall.EADDRINUSE, false, "taken: probably", "modprobe -r rdma_rxe", "ss -ulpn"},
+		"not allowed":                        {syscall.EACCES, false, "refused: permission denied", "ip_unprivileged_port_start", "modprobe"},
+		"no such address":                    {syscall.EADDRNOTAVAIL, false, "cannot be had: ", "ip address show dev eth0", "modprobe"},
+	} {
+		h := testHost()
+		h.rxe("1")
+		h.Bind = fails(c.err)
+		if c.holder {
+			h.put("net/udp", " 1: 00000000:12B7 00000000:0000 07 00000000:00000000 00:00000000 00000000 0 0 555 2 0 0")
+			h.put("99/comm", "other")
+			h.Proc.(fstest.MapFS)["99/fd/3"] = &fstest.MapFile{Data: []byte("socket:[555]"), Mode: fs.ModeSymlink}
+		}
+		for _, f := range diagnose(t, h, "192.0.2.7") {
+			if line := f.String(); f.Check == "port" && (!strings.Contains(f.Text, c.text) || !strings.Contains(f.Advice+" "+f.Command, c.advice) || strings.Contains(f.Advice+" "+f.Command, c.no)) {
+				t.Errorf("%s: %s", name, line)
+			}
+		}
+	}
+}
+
 func TestRunEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	why := errors.New("enough")
