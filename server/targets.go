@@ -109,8 +109,8 @@ func recognise(service interop.Service) func(context.Context, *Host) error {
 	}
 }
 
-// recognised are the clients of one port who are there. A connection is known by
-// the address value itself, a pointer, and not by its text: a client that
+// recognised are the clients of one port who are there. A connection is known
+// by the address value itself, a pointer, and not by its text: a client that
 // resets its connection can come again from the same port while the first
 // connection is still being served.
 type recognised struct {
