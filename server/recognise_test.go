@@ -1,11 +1,14 @@
 package server
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/netip"
 	"testing"
+	"time"
 
 	"github.com/gosoftroce/rocev2/fabric"
 	"github.com/gosoftroce/rocev2/interop/target"
@@ -41,6 +44,21 @@ func TestTwoClientsOfOnePort(t *testing.T) {
 	over := s.visits.over() // the last first
 	if len(over) != 2 || over[1].Target != "ib_send_bw" || over[1].Error != "reset" || over[0].Target != "ib_write_bw" || over[0].Error != "" {
 		t.Errorf("the records are %+v", over)
+	}
+}
+
+// A client that the end of the daemon cuts off may first meet the context that
+// has ended, or a queue pair that was closed. Both are told as the same.
+func TestCutOffByClosing(t *testing.T) {
+	t.Parallel()
+	s := &Server{log: slog.New(slog.DiscardHandler), visits: newVisits()}
+	s.cut.Store(true)
+	for i, err := range []error{context.Canceled, fmt.Errorf("post: %w", verbs.ErrClosed)} {
+		v, _ := s.visits.begin(time.Now(), "rping", "192.0.2.1", &net.TCPAddr{Port: i}, 9)
+		(&Guest{v, &Host{name: "rping", s: s}}).End("", err)
+		if got := s.visits.over()[0].Error; got != errCutOff.Error() {
+			t.Errorf("%v is told as %q", err, got)
+		}
 	}
 }
 
