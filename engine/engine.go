@@ -28,6 +28,7 @@ type Engine struct {
 	mixed     mixedWriter
 	loop      loopback
 	packet    rocev2.Packet        // scratch: the one that is dispatched
+	scratch   qp.Scratch           // of all queue pairs
 	misrouted []transport.RxPacket // scratch: of the batch
 	groups    groups
 	grouped   []transport.RxPacket // scratch: those of the batch that are for groups
@@ -71,7 +72,7 @@ func (e *Engine) NewQP(c qp.Config, user any) (*QP, error) {
 		qpn = GSIQPN
 	}
 	c.QPN = qpn
-	c.Memory = mem
+	c.Memory, c.Scratch = mem, &e.scratch
 	c.Invalidate = func(key ib.Key) ib.Fault { return mem.Invalidate(pd, qpn, key) }
 	c.Window = e.cfg.foreignWindow()
 	c.MinProbe = e.cfg.minProbe()
@@ -83,7 +84,7 @@ func (e *Engine) NewQP(c qp.Config, user any) (*QP, error) {
 	q := &QP{User: user, qpn: qpn, core: core, ref: new(timerRef)}
 	q.ref.q = q
 	if !core.Connected() {
-		q.mtu = c.PortMTU.Bytes()
+		q.mtu = int32(c.PortMTU.Bytes())
 	}
 	q.portVerified = !core.Reliable() // nothing that arrives shows the peer's
 	return q, nil
@@ -140,7 +141,7 @@ func (e *Engine) Modify(q *QP, a *ib.Attr, mask ib.AttrMask) error {
 	}
 	e.count(q)
 	if mask&ib.AttrPathMTU != 0 {
-		q.mtu, q.mtuRaised = a.PathMTU.Bytes(), false
+		q.mtu, q.mtuRaised = int32(a.PathMTU.Bytes()), false
 	}
 	if mask&ib.AttrAV != 0 {
 		e.setAddress(q)
@@ -163,7 +164,7 @@ func (e *Engine) setAddress(q *QP) {
 		Dst:          av.DGID,
 		TrafficClass: av.TrafficClass,
 		HopLimit:     av.HopLimit,
-		FlowLabel:    av.FlowLabel,
+		FlowLabel:    flowLabel(&av),
 		SrcPort:      av.SrcPort,
 	})
 	q.local = q.path.Dst == e.loop.addr
@@ -213,7 +214,7 @@ func (e *Engine) Destroy(q *QP) {
 	q.ref.q = nil
 	e.peers.disconnect(q)
 	q.core.Close()
-	e.past.Add(q.core.Stats())
+	qp.AddStats(&e.past, q.core)
 }
 
 // Fetched has q go on, which waited for memory that Sink.Fetch has asked for.
@@ -268,6 +269,6 @@ func (e *Engine) Counters() *Counters { return &e.counters }
 // destroyed included. It looks at every queue pair.
 func (e *Engine) QPStats() qp.Stats {
 	sum := e.past
-	e.table.each(func(q *QP) { sum.Add(q.core.Stats()) })
+	e.table.each(func(q *QP) { qp.AddStats(&sum, q.core) })
 	return sum
 }

@@ -65,7 +65,7 @@ func (w *linkWriter) Commit(n int, to *ib.AddressVector) {
 		path = w.paths.of(to)
 	}
 	w.batch.Commit(n, path)
-	w.q.turn -= max(n+rocev2.ICRCLen, minTurnCost)
+	w.q.turn -= int32(max(n+rocev2.ICRCLen, minTurnCost))
 }
 
 // CommitFlush implements conn.FlushWriter.
@@ -117,8 +117,8 @@ func (e *Engine) pull(now clock.Time, q *QP) bool {
 	out := e.writer(q)
 	cost := q.packetCost()
 	bytes := q.allowance()
-	for q.turn >= cost {
-		l := qp.Limit{Packets: q.turn / cost, Bytes: bytes, DelayAck: e.acks.on && !q.local}
+	for int(q.turn) >= cost {
+		l := qp.Limit{Packets: int(q.turn) / cost, Bytes: bytes, DelayAck: e.acks.on && !q.local}
 		p := q.core.Poll(now, l, out)
 		bytes -= p.Bytes
 		q.count(p.InFlight, p.Silent) // it has its turn already

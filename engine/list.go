@@ -9,10 +9,10 @@ const (
 	numLists
 )
 
-// link is a queue pair's place in one of them.
-type link struct {
-	next *QP
-	in   bool
+// links are a queue pair's places in them.
+type links struct {
+	next [numLists]*QP
+	in   [numLists]bool
 }
 
 // list is a queue of queue pairs; kind says which.
@@ -25,15 +25,14 @@ func (l *list) empty() bool { return l.head == nil }
 func (l *list) front() *QP  { return l.head }
 
 func (l *list) push(q *QP) {
-	k := &q.links[l.kind]
-	if k.in {
+	if q.links.in[l.kind] {
 		return
 	}
-	*k = link{in: true}
+	q.links.in[l.kind], q.links.next[l.kind] = true, nil
 	if l.tail == nil {
 		l.head = q
 	} else {
-		l.tail.links[l.kind].next = q
+		l.tail.links.next[l.kind] = q
 	}
 	l.tail = q
 }
@@ -44,18 +43,18 @@ func (l *list) pushFront(q *QP) {
 		l.push(q)
 		return
 	}
-	q.links[l.kind] = link{in: true, next: l.head}
+	q.links.in[l.kind], q.links.next[l.kind] = true, l.head
 	l.head = q
 }
 
 // pop takes out the front and returns it.
 func (l *list) pop() *QP {
 	q := l.head
-	l.head = q.links[l.kind].next
+	l.head = q.links.next[l.kind]
 	if l.head == nil {
 		l.tail = nil
 	}
-	q.links[l.kind] = link{}
+	q.links.in[l.kind], q.links.next[l.kind] = false, nil
 	return q
 }
 
@@ -69,7 +68,7 @@ func (l *list) rotate() {
 // remove takes out a queue pair wherever it stands. It is rare (a queue pair
 // closes), so it walks.
 func (l *list) remove(q *QP) {
-	if !q.links[l.kind].in {
+	if !q.links.in[l.kind] {
 		return
 	}
 	for n := l.len(); n > 0; n-- {
@@ -81,7 +80,7 @@ func (l *list) remove(q *QP) {
 
 func (l *list) len() int {
 	n := 0
-	for q := l.head; q != nil; q = q.links[l.kind].next {
+	for q := l.head; q != nil; q = q.links.next[l.kind] {
 		n++
 	}
 	return n

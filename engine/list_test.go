@@ -7,7 +7,7 @@ import (
 
 func order(l *list) []*QP {
 	var out []*QP
-	for q := l.front(); q != nil; q = q.links[l.kind].next {
+	for q := l.front(); q != nil; q = q.links.next[l.kind] {
 		out = append(out, q)
 	}
 	return out

@@ -63,7 +63,7 @@ func (b *loopback) Commit(n int, to *ib.AddressVector) {
 	b.off += n + rocev2.ICRCLen
 	b.ends, b.to = append(b.ends, b.off), append(b.to, to)
 	if b.q != nil {
-		b.q.turn -= max(n+rocev2.ICRCLen, minTurnCost)
+		b.q.turn -= int32(max(n+rocev2.ICRCLen, minTurnCost))
 	}
 }
 

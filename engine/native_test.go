@@ -61,7 +61,7 @@ func TestNativeHasOnePort(t *testing.T) {
 		if p := qa.Peer(); p.Port != want {
 			t.Errorf("the port is %d, want %d", p.Port, want)
 		}
-		before := *qa.Core().Stats()
+		before := qa.Core().Stats()
 		a.forge(qa, b.addr, 60000, rocev2.RCSendOnly, 1)
 		a.forge(qa, b.addr, 60000, rocev2.CNP, 0)
 		if st := qa.Core().Stats(); st.RxPackets != before.RxPackets {

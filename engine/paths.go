@@ -39,10 +39,20 @@ func (p *paths) of(av *ib.AddressVector) *transport.Path {
 	return p.lastPath
 }
 
+// flowLabel returns the flow label of packets to where a vector says. IPv4 has
+// none: there vectors that differ in it have one path. Connection managers
+// choose one for each connection.
+func flowLabel(av *ib.AddressVector) uint32 {
+	if av.DGID.Unmap().Is4() {
+		return 0
+	}
+	return av.FlowLabel
+}
+
 // find returns the path of a vector.
 func (p *paths) find(av *ib.AddressVector) *transport.Path {
 	k := pathKey{dst: av.DGID.Unmap().WithZone(""), srcPort: av.SrcPort, trafficClass: av.TrafficClass,
-		hopLimit: av.HopLimit, flowLabel: av.FlowLabel}
+		hopLimit: av.HopLimit, flowLabel: flowLabel(av)}
 	have := p.recent[k]
 	if have != nil {
 		return have

@@ -17,8 +17,12 @@ type peer struct {
 	accounts [2]account // of queue pairs that it answers, and of silent ones
 	pauses   qp.Pauses
 
-	paths []*transport.Path // one for all queue pairs that want the same
+	paths []*transport.Path // some, to be shared by queue pairs that want the same
 }
+
+// maxPeerPaths is how many paths are kept to share. Each connection may have a
+// flow label of its own, and a peer is there as long as any of them.
+const maxPeerPaths = 64
 
 // account is what some of the queue pairs have in flight to a peer. What went
 // to a silent one long ago does not lie in the peer's buffer any more, or else
@@ -51,6 +55,10 @@ func (p *peer) path(src netip.Addr, c transport.Path) *transport.Path {
 		}
 	}
 	made := transport.NewPath(src, c)
+	if len(p.paths) == maxPeerPaths {
+		clear(p.paths)
+		p.paths = p.paths[:0]
+	}
 	p.paths = append(p.paths, made)
 	return made
 }
@@ -81,7 +89,7 @@ func (a *account) take(q *QP, n int) {
 // leave takes q out, and reports whether it was waiting.
 func (a *account) leave(q *QP) (waited bool) {
 	a.take(q, 0)
-	waited = q.links[listLimited].in
+	waited = q.links.in[listLimited]
 	a.waiting.remove(q)
 	if a.admitted == q {
 		a.admitted = nil
@@ -102,7 +110,7 @@ func (q *QP) allowance() int {
 		return math.MaxInt
 	}
 	a := q.account()
-	left, packet := a.limit-a.inFlight, q.mtu+qp.PacketOverhead
+	left, packet := a.limit-a.inFlight, int(q.mtu)+qp.PacketOverhead
 	switch {
 	case left > 0 && a.waiting.empty(): // a READ may be larger
 		return left
@@ -180,7 +188,7 @@ func (p *peers) disconnect(q *QP) {
 // silent. It reports whether q was waiting for an account that it is not in any
 // more, and should go on.
 func (q *QP) count(n int, silent bool) (resume bool) {
-	account := accountLive
+	account := uint8(accountLive)
 	if silent {
 		account = accountSilent
 	}
@@ -202,7 +210,7 @@ func (p *peers) stop(q *QP, first bool) {
 	switch {
 	case first:
 		a.waiting.pushFront(q)
-	case !q.links[listLimited].in:
+	case !q.links.in[listLimited]:
 		q.quantum = turnBytes
 		a.waiting.push(q)
 	}

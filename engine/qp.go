@@ -16,15 +16,19 @@ type QP struct {
 	// User is the driver's own. The engine does not look at it.
 	User any
 
-	qpn   rocev2.QPN // that of core, which a reset writes anew
 	core  *qp.QP
 	path  *transport.Path // to the peer; nil before the address vector is set
-	local bool            // the peer is on this engine's address, and Loopback is on
-	links [numLists]link
+	links links
+	qpn   rocev2.QPN // that of core, which a reset writes anew
 
 	// Its turn, see turns.go.
-	turn int  // bytes left of it
-	idle bool // it only keeps its place in the round
+	turn int32 // bytes left of it
+	idle bool  // it only keeps its place in the round
+
+	local     bool  // the peer is on this engine's address, and Loopback is on
+	raised    bool  // an event was
+	mtuRaised bool  // EventPathMTU was
+	mtu       int32 // path MTU in bytes
 
 	// Its timer, see timers.go.
 	timerAt clock.Time // of the valid entry in the heap; 0: there is none
@@ -33,18 +37,14 @@ type QP struct {
 	// Its peer, see peer.go and native.go.
 	peer         *peer
 	inFlight     int    // bytes counted in an account of peer
-	silent       int    // which account that is
 	quantum      int    // bytes that it may send when it is admitted there
+	silent       uint8  // which account inFlight is in
 	native       bool   // the program says that the peer is this software
 	wide         bool   // it has the window towards a native peer
 	portVerified bool   // a packet came whose PSN was right
 	peerPort     uint16 // the only source port of the peer's packets; 0: any
 
 	groups []netip.Addr // that it is attached to, see group.go
-
-	mtu       int  // path MTU in bytes
-	mtuRaised bool // EventPathMTU was raised
-	raised    bool // an event was
 }
 
 // Core returns the protocol machine, for what it tells of itself. Whatever
@@ -58,10 +58,10 @@ func (q *QP) QPN() rocev2.QPN { return q.qpn }
 func (q *QP) Raised() bool { return q.raised }
 
 // Pending reports whether q waits for its turn to send, or has it.
-func (q *QP) Pending() bool { return q.links[listFresh].in || q.links[listRound].in && !q.idle }
+func (q *QP) Pending() bool { return q.links.in[listFresh] || q.links.in[listRound] && !q.idle }
 
 // packetCost is what a packet of the path MTU takes of a turn.
-func (q *QP) packetCost() int { return max(rocev2.BTHLen+q.mtu+rocev2.ICRCLen, minTurnCost) }
+func (q *QP) packetCost() int { return max(rocev2.BTHLen+int(q.mtu)+rocev2.ICRCLen, minTurnCost) }
 
 // PeerInfo is what an engine knows of a queue pair's peer.
 type PeerInfo struct {

@@ -78,7 +78,7 @@ func (e *Engine) deliver(now clock.Time, r *Received, d *transport.RxPacket, q *
 	}
 	var kept uint64
 	if !q.portVerified {
-		kept = q.core.Stats().Reordered
+		kept = qp.Reordered(q.core)
 	}
 	a := qp.Arrival{
 		Packet: &e.packet, Src: d.Src, Dst: d.Dst,
@@ -91,7 +91,7 @@ func (e *Engine) deliver(now clock.Time, r *Received, d *transport.RxPacket, q *
 		if reason == qp.DropNotPresent {
 			q.tell(e.sink)
 		}
-	} else if !q.portVerified && info.Role != rocev2.RoleNotify && q.core.Stats().Reordered == kept {
+	} else if !q.portVerified && info.Role != rocev2.RoleNotify && qp.Reordered(q.core) == kept {
 		q.verifyPort(&e.cfg, d)
 	}
 	if !q.core.Reliable() {

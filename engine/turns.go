@@ -47,10 +47,10 @@ func (t *turns) front() *QP {
 func (t *turns) push(q *QP) {
 	switch {
 	case q.Pending():
-	case !q.links[listRound].in:
+	case !q.links.in[listRound]:
 		q.turn = turnBytes
 		t.fresh.push(q)
-	case q.turn >= q.packetCost():
+	case int(q.turn) >= q.packetCost():
 		t.fresh.push(q)
 	default:
 		q.turn, q.idle = turnBytes, false
@@ -70,7 +70,7 @@ func (t *turns) rotate() {
 // done lets the front go, which has nothing more to send.
 func (t *turns) done() {
 	q := t.pop()
-	if !q.links[listRound].in && !t.round.empty() {
+	if !q.links.in[listRound] && !t.round.empty() {
 		q.idle = true
 		t.round.push(q)
 	}

@@ -223,8 +223,8 @@ func (w *twins) compare() {
 	w.t.Helper()
 	for k := range 2 {
 		x, y := w.each[0].side(k), w.each[1].side(k)
-		if *x.Stats() != *y.Stats() {
-			w.fail("%c: statistics\n%+v\nand with bursts\n%+v", 'a'+k, *x.Stats(), *y.Stats())
+		if x.Stats() != y.Stats() {
+			w.fail("%c: statistics\n%+v\nand with bursts\n%+v", 'a'+k, x.Stats(), y.Stats())
 		}
 		nx, sx := x.InFlight()
 		ny, sy := y.InFlight()

@@ -26,7 +26,7 @@ func (q *QP) HandlePacket(now clock.Time, a *Arrival) Drop {
 	if a.Marked() {
 		q.marked(now, a.Packet, d)
 	}
-	q.conn.Stats.Drops[d]++
+	q.conn.Stats.Result(d)
 	return d
 }
 
@@ -73,11 +73,11 @@ func (q *QP) handle(now clock.Time, a *Arrival) Drop {
 	case info.Role == rocev2.RoleResponse && sends:
 		return q.req.HandleResponse(now, p, info)
 	case info.Role == rocev2.RoleNotify && sends:
-		q.conn.Stats.CNPsReceived++
+		q.conn.Stats.Rare().CNPsReceived++
 		q.req.Marked(now)
 		return DropNone
 	case info.Role == rocev2.RoleNotify && q.req == nil && !q.conn.Failed(): // there is nothing to slow down
-		q.conn.Stats.CNPsReceived++
+		q.conn.Stats.Rare().CNPsReceived++
 		return DropNone
 	}
 	return DropState
@@ -90,7 +90,7 @@ func (q *QP) handleUC(a *Arrival, info *rocev2.OpcodeInfo) Drop {
 	case q.conn.Failed():
 		return DropState
 	case info.Role == rocev2.RoleNotify:
-		q.conn.Stats.CNPsReceived++
+		q.conn.Stats.Rare().CNPsReceived++
 		return DropNone
 	}
 	return q.uc.HandleRequest(a, info)
@@ -120,7 +120,7 @@ func (q *QP) marked(now clock.Time, p *rocev2.Packet, d Drop) {
 	if d >= DropState && d <= DropQPN || q.conn.Failed() || len(p.Payload) == 0 {
 		return // not of this connection, or not any more
 	}
-	q.conn.Stats.ECNMarked++
+	q.conn.Stats.Rare().ECNMarked++
 	if info, _ := p.BTH.Opcode.Info(); info.Role == rocev2.RoleResponse && q.req != nil {
 		q.req.Marked(now)
 	}
@@ -155,7 +155,7 @@ func (n *cnp) poll(c *conn.Conn, out *conn.Output) {
 		return
 	}
 	n.due = false
-	c.Stats.CNPsSent++
+	c.Stats.Rare().CNPsSent++
 	p := rocev2.Packet{BTH: c.BTH(0, 0)}
 	p.BTH.Opcode = rocev2.CNP
 	p.BTH.BECN = true

@@ -24,6 +24,10 @@ type Config struct {
 	Memory *memreg.Table
 	PD     *memreg.PD
 
+	// Scratch may be shared by queue pairs that are not used at once; nil
+	// is one of its own.
+	Scratch *Scratch
+
 	SendCQ, RecvCQ CompletionSink
 	RecvSource     RecvSource // nil: the queue pair's own receive queue
 
@@ -97,7 +101,7 @@ func New(c Config) (*QP, error) {
 	if err := c.check(); err != nil {
 		return nil, err
 	}
-	q := &QP{typ: c.Type, service: c.Type.Service(), conn: conn.Conn{QPN: c.QPN, Memory: c.Memory, PD: c.PD}}
+	q := &QP{typ: c.Type, service: c.Type.Service(), conn: conn.Conn{QPN: c.QPN, Memory: c.Memory, PD: c.PD, Scratch: c.Scratch}}
 	switch c.Type {
 	case ib.UC, ib.UD, ib.GSI:
 		q.makeDatagram(&c)
@@ -221,8 +225,14 @@ func (q *QP) Attr() ib.Attr {
 	return a
 }
 
-// Stats returns the live counters.
-func (q *QP) Stats() *Stats { return &q.conn.Stats }
+// Stats returns the counters.
+func (q *QP) Stats() Stats { return q.conn.Stats.Stats() }
+
+// AddStats adds the counters of q to sum.
+func AddStats(sum *Stats, q *QP) { q.conn.Stats.AddTo(sum) }
+
+// Reordered returns the counter of q of that name.
+func Reordered(q *QP) uint64 { return q.conn.Stats.Reordered() }
 
 // PollEvent returns the next asynchronous event. Each kind is reported once
 // however often it was raised in between.

@@ -12,7 +12,7 @@ import (
 )
 
 // onWire is what packets with so much payload take of a rate.
-func onWire(s *Stats) uint64 { return s.TxBytes + s.TxPackets*cc.WireOverhead }
+func onWire(s Stats) uint64 { return s.TxBytes + s.TxPackets*cc.WireOverhead }
 
 // A rate limit of a reliable connection is exact to 1 % in virtual time: for
 // WRITEs, for READs, which count as what they ask for, and with losses. Its

@@ -45,6 +45,8 @@ type (
 	Drop = conn.Drop
 	// Stats are the counters of a queue pair.
 	Stats = conn.Stats
+	// Scratch is memory for what lasts no longer than a call.
+	Scratch = conn.Scratch
 	// Fetch is memory that must be fetched so that a queue pair can go on.
 	Fetch = conn.Fetch
 	// WindowConfig bounds what a queue pair has in flight.

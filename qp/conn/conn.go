@@ -31,10 +31,9 @@ type Conn struct {
 	Pool *queue.Pool
 	SRTT time.Duration // smoothed round trip time, 0 while it is not known
 
-	Stats  Stats
-	Events Events
-
-	wc ib.WC // scratch: a completion on its way to a sink
+	Stats   Tally
+	Events  Events
+	Scratch *Scratch
 }
 
 // End is why a half, or the program, ended the connection.
@@ -73,7 +72,7 @@ func (c *Conn) Failed() bool { return c.State == ib.StateErr }
 
 // Reset drops all but the identity, the memory and the counters.
 func (c *Conn) Reset() {
-	*c = Conn{QPN: c.QPN, Opcodes: c.Opcodes, Memory: c.Memory, PD: c.PD, Pool: c.Pool, Stats: c.Stats}
+	*c = Conn{QPN: c.QPN, Opcodes: c.Opcodes, Memory: c.Memory, PD: c.PD, Pool: c.Pool, Stats: c.Stats, Scratch: c.Scratch}
 }
 
 // SetMTU takes the path MTU.
@@ -95,10 +94,28 @@ func (c *Conn) BTH(op rocev2.Opcode, psn rocev2.PSN) rocev2.BTH {
 	return rocev2.BTH{Opcode: op | c.Opcodes, PKey: rocev2.DefaultPKey, DestQPN: c.Attr.DestQPN, PSN: psn}
 }
 
+// Scratch is memory for what lasts no longer than a call. Connections that are
+// not used at once may share it.
+type Scratch struct {
+	wc   ib.WC // on its way to a sink
+	word [8]byte
+}
+
+func (c *Conn) scratch() *Scratch {
+	if c.Scratch == nil {
+		c.Scratch = new(Scratch)
+	}
+	return c.Scratch
+}
+
+// Word returns 8 bytes of scratch.
+func (c *Conn) Word() []byte { return c.scratch().word[:] }
+
 // WC clears and returns the scratch completion, for Complete.
 func (c *Conn) WC() *ib.WC {
-	c.wc = ib.WC{QPN: c.QPN}
-	return &c.wc
+	s := c.scratch()
+	s.wc = ib.WC{QPN: c.QPN}
+	return &s.wc
 }
 
 // Complete delivers a completion. It returns false if the sink refused it.
@@ -106,7 +123,7 @@ func (c *Conn) Complete(sink queue.CompletionSink, wc *ib.WC) bool {
 	if sink.Complete(wc) {
 		return true
 	}
-	c.Stats.CQOverflows++
+	c.Stats.Rare().CQOverflows++
 	c.Events.Raise(ib.EventQPFatal)
 	return false
 }
@@ -120,10 +137,10 @@ func (c *Conn) Buffer(b *queue.Reorder, now clock.Time, p *rocev2.Packet, psns u
 	}
 	switch b.Insert(c.Pool, now, p, psns, expected) {
 	case queue.Buffered:
-		c.Stats.Reordered++
+		c.Stats.Rare().Reordered++
 		return DropNone
 	case queue.Conflict:
-		c.Stats.ReorderDiscarded++
+		c.Stats.Rare().ReorderDiscarded++
 		return DropConflict
 	}
 	return d
@@ -131,7 +148,9 @@ func (c *Conn) Buffer(b *queue.Reorder, now clock.Time, p *rocev2.Packet, psns u
 
 // Expire gives back what is kept for too long at now.
 func (c *Conn) Expire(b *queue.Reorder, now clock.Time) {
-	c.Stats.ReorderDiscarded += uint64(b.Expire(now.Add(-queue.ReorderAge(c.SRTT))))
+	if n := b.Expire(now.Add(-queue.ReorderAge(c.SRTT))); n > 0 {
+		c.Stats.Rare().ReorderDiscarded += uint64(n)
+	}
 }
 
 // ReorderDeadline returns when the oldest packet of a buffer is kept for too

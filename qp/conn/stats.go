@@ -93,3 +93,66 @@ type Stats struct {
 
 	Drops [NumDrops]uint64 // packets by result; index DropNone counts those that were used
 }
+
+// Tally is where a connection counts. What counts while nothing goes wrong
+// stands in it. The rest is made when the first of it counts: most of many
+// connections never get there, and it is four fifths of Stats.
+type Tally struct {
+	TxPackets, TxBytes, RxPackets, RxBytes     uint64
+	SendPosted, RecvPosted, SendDone, RecvDone uint64
+	AcksSent, AcksMerged                       uint64
+	Retransmits                                uint64 // rare, but asked for
+
+	used uint64 // Drops[DropNone]
+	rare *Stats // all others
+}
+
+// Rare returns the counters that are not in t itself, to be counted in.
+func (t *Tally) Rare() *Stats {
+	if t.rare == nil {
+		t.rare = new(Stats)
+	}
+	return t.rare
+}
+
+// Result counts what became of a packet.
+func (t *Tally) Result(d Drop) {
+	if d == DropNone {
+		t.used++
+	} else {
+		t.Rare().Drops[d]++
+	}
+}
+
+// Reordered returns Stats.Reordered.
+func (t *Tally) Reordered() uint64 {
+	if t.rare == nil {
+		return 0
+	}
+	return t.rare.Reordered
+}
+
+// AddTo adds what t has counted to sum.
+func (t *Tally) AddTo(sum *Stats) {
+	if t.rare != nil {
+		sum.Add(t.rare)
+	}
+	sum.TxPackets += t.TxPackets
+	sum.TxBytes += t.TxBytes
+	sum.RxPackets += t.RxPackets
+	sum.RxBytes += t.RxBytes
+	sum.SendPosted += t.SendPosted
+	sum.RecvPosted += t.RecvPosted
+	sum.SendDone += t.SendDone
+	sum.RecvDone += t.RecvDone
+	sum.AcksSent += t.AcksSent
+	sum.AcksMerged += t.AcksMerged
+	sum.Retransmits += t.Retransmits
+	sum.Drops[DropNone] += t.used
+}
+
+// Stats returns what t has counted.
+func (t *Tally) Stats() (s Stats) {
+	t.AddTo(&s)
+	return s
+}

@@ -192,7 +192,7 @@ func (r *UCReceiver) execute(p *rocev2.Packet, info *rocev2.OpcodeInfo) conn.Dro
 func (r *UCReceiver) abandon() {
 	if r.op != 0 {
 		r.op = 0
-		r.c.Stats.MessagesDropped++
+		r.c.Stats.Rare().MessagesDropped++
 	}
 }
 

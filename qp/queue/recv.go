@@ -68,7 +68,7 @@ func (r *RecvRing) Init(depth, sge int, pd *memreg.PD, cq CompletionSink) {
 // grow gives the ring more slots. What is in it keeps its indices.
 func (r *RecvRing) grow() {
 	old := *r
-	n := moreSlots(len(old.ids), int(r.depth))
+	n := moreSlots(len(old.ids), fewSlots, int(r.depth))
 	r.ids, r.lens, r.sges = make([]uint64, n), make([]uint8, n), make([]ib.SGE, n*int(r.sge))
 	r.mask = uint32(n - 1)
 	for i := r.head; i != r.tail; i++ {

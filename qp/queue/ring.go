@@ -60,15 +60,23 @@ func (w *Send) Answered() bool { return w.Is(ib.OpAnswered) }
 // ConsumesRecv reports whether the request takes a receive of the peer.
 func (w *Send) ConsumesRecv() bool { return w.Is(ib.OpConsumesRecv) }
 
-// firstSlots is how many slots a ring gets at the first post. It doubles until
-// it has all: many queue pairs never have more than a few requests outstanding,
-// and one that is idle takes no memory for what it might do.
-const firstSlots = 4
+// A ring gets slots at the first post: one for requests, some for receives, of
+// which there are more than one at a time. It then has fewSlots at the least,
+// and doubles until it has all: many queue pairs never have more than a few
+// requests outstanding, and one that is idle takes no memory for what it might
+// do, but for a probe of its peer from time to time.
+const (
+	firstRequests = 1
+	fewSlots      = 4
+)
 
-// moreSlots returns how many slots a ring has next that has n, and needs one
-// more for depth entries.
-func moreSlots(n, depth int) int {
-	return min(max(2*n, firstSlots), RingSize(depth))
+// moreSlots returns how many slots a ring has next that has n, or at first when
+// it has none, and needs one more for depth entries.
+func moreSlots(n, first, depth int) int {
+	if n > 0 {
+		first = max(2*n, fewSlots)
+	}
+	return min(first, RingSize(depth))
 }
 
 // SendRing is the ring of send requests with their scatter lists and inline
@@ -80,9 +88,9 @@ type SendRing struct {
 	Tail uint32 // next slot to post to
 
 	requests []Send
-	sges     []ib.SGE
-	inline   []byte
-	mask     uint32 // slots that there are - 1
+	sges     []ib.SGE // for all slots, or for none yet
+	inline   []byte   // likewise
+	mask     uint32   // slots that there are - 1
 	depth    uint32
 	sge      uint32 // entries per slot
 	bytes    uint32 // inline bytes per slot
@@ -96,16 +104,32 @@ func (s *SendRing) Init(depth, sge, inline int) {
 // grow gives the ring more slots. What is in it keeps its indices.
 func (s *SendRing) grow() {
 	old := *s
-	n := moreSlots(len(old.requests), int(s.depth))
-	s.requests, s.sges, s.inline = make([]Send, n), make([]ib.SGE, n*int(s.sge)), make([]byte, n*int(s.bytes))
+	n := moreSlots(len(old.requests), firstRequests, int(s.depth))
+	s.requests, s.sges, s.inline = make([]Send, n), nil, nil
 	s.mask = uint32(n - 1)
+	if old.sges != nil {
+		s.makeLists()
+	}
+	if old.inline != nil {
+		s.makeData()
+	}
 	for i := s.Head; i != s.Tail; i++ {
 		w := s.At(i)
 		*w = *old.At(i)
-		copy(s.List(i, w), old.List(i, w))
-		copy(s.Data(i), old.Data(i))
+		if w.NumSGE > 0 {
+			copy(s.List(i, w), old.List(i, w))
+		}
+		if w.Flags&Inline != 0 && old.inline != nil {
+			copy(s.Data(i), old.Data(i))
+		}
 	}
 }
+
+// makeLists makes room for scatter lists.
+func (s *SendRing) makeLists() { s.sges = make([]ib.SGE, len(s.requests)*int(s.sge)) }
+
+// makeData makes room for inline data, which takes more than all the rest.
+func (s *SendRing) makeData() { s.inline = make([]byte, len(s.requests)*int(s.bytes)) }
 
 // Len returns the number of requests that have not completed.
 func (s *SendRing) Len() int { return int(s.Tail - s.Head) }
@@ -130,6 +154,9 @@ func (s *SendRing) At(i uint32) *Send { return &s.requests[i&s.mask] }
 
 // List returns the scatter list of request i, which is w.
 func (s *SendRing) List(i uint32, w *Send) []ib.SGE {
+	if s.sges == nil {
+		return nil // no request has had any
+	}
 	at := (i & s.mask) * s.sge
 	return s.sges[at : at+uint32(w.NumSGE)]
 }
@@ -171,10 +198,16 @@ func (s *SendRing) Push(wr *ib.SendWR, length uint32, signaled bool) {
 		if wr.Opcode == ib.OpAtomicWrite {
 			w.Swap = binary.NativeEndian.Uint64(wr.Inline)
 		} else {
+			if s.inline == nil {
+				s.makeData()
+			}
 			copy(s.Data(i), wr.Inline)
 		}
 	} else {
 		w.NumSGE = uint8(len(wr.SGList))
+		if s.sges == nil && w.NumSGE > 0 {
+			s.makeLists()
+		}
 		copy(s.List(i, w), wr.SGList)
 	}
 	s.Tail++

@@ -84,7 +84,7 @@ func TestRingsAreEmptyAtFirst(t *testing.T) {
 	var s SendRing
 	s.Init(1024, 4, 64)
 	s.Push(&ib.SendWR{Opcode: ib.OpSend}, 0, true)
-	if n := len(s.requests); n != firstSlots {
-		t.Errorf("a queue of 1024 with one request has %d slots, want %d", n, firstSlots)
+	if n := len(s.requests); n != firstRequests {
+		t.Errorf("a queue of 1024 with one request has %d slots, want %d", n, firstRequests)
 	}
 }

@@ -47,7 +47,7 @@ func (r *Requester) handleNAK(now clock.Time, p *rocev2.Packet) conn.Drop {
 
 // countNAK counts a NAK under its code.
 func (r *Requester) countNAK(s rocev2.Syndrome) {
-	st := &r.c.Stats
+	st := r.c.Stats.Rare()
 	switch {
 	case s.IsRNR():
 		st.RNRReceived++

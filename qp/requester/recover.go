@@ -2,7 +2,6 @@ package requester
 
 import (
 	"math"
-	"time"
 
 	"github.com/gosoftroce/rocev2/clock"
 	"github.com/gosoftroce/rocev2/ib"
@@ -17,10 +16,9 @@ import (
 // flight, which losses make less.
 type recovery struct {
 	work
-	cc       cc.Controller
-	minProbe time.Duration
-	reorder  queue.Reorder // responses behind a gap
-	fetch    conn.Fetches
+	cc      cc.Controller
+	reorder queue.Reorder // responses behind a gap
+	fetch   conn.Fetches
 	recoveryState
 }
 
@@ -82,7 +80,7 @@ func (r *recovery) SetLimits(c cc.Config) {
 func (r *recovery) SharePauses(p *Pauses) { r.rtt.pauses = p }
 
 // Heard takes note that a packet of the peer has come.
-func (r *recovery) Heard(now clock.Time) { r.rtt.pauses.heard = now }
+func (r *recovery) Heard(now clock.Time) { r.rtt.host().heard = now }
 
 // Held returns the number of responses that are kept behind a gap.
 func (r *recovery) Held() int { return r.reorder.Len() }
@@ -110,7 +108,7 @@ func (r *recovery) reload() { r.limit = r.cc.Limit() }
 // lost tells the controller of a loss.
 func (r *recovery) lost(now clock.Time, how cc.Loss) {
 	if r.cc.Lost(now, r.flight(), how) {
-		r.c.Stats.WindowCuts++
+		r.c.Stats.Rare().WindowCuts++
 	}
 	r.reload()
 }
@@ -119,7 +117,7 @@ func (r *recovery) lost(now clock.Time, how cc.Loss) {
 // notification of the peer (CNP), or a response that came marked.
 func (r *recovery) Marked(now clock.Time) {
 	if r.cc.Marked(now, r.flight()) {
-		r.c.Stats.WindowCuts++
+		r.c.Stats.Rare().WindowCuts++
 	}
 	r.reload()
 }
@@ -155,7 +153,7 @@ func (r *recovery) waitRNR(now clock.Time, s rocev2.Syndrome) {
 		r.failHead(ib.StatusRNRRetryExcErr, ib.VendorNAK|uint32(s))
 		return
 	}
-	r.c.Stats.RNRWaits++
+	r.c.Stats.Rare().RNRWaits++
 	r.retry.reset()
 	r.rewind()
 }
@@ -179,7 +177,7 @@ func (r *recovery) restart(now clock.Time, again bool) {
 		return
 	}
 	r.retry.restarts++
-	r.c.Stats.Restarts++
+	r.c.Stats.Rare().Restarts++
 	if r.beginRepair(now, repairRun) {
 		r.rtt.lossy()
 		return
@@ -215,7 +213,7 @@ func (r *recovery) handleImpliedNAK(now clock.Time, psn rocev2.PSN, info *rocev2
 func (r *recovery) probe(now clock.Time) {
 	r.noteSilence(now)
 	r.rtt.backOff()
-	r.c.Stats.Probes++
+	r.c.Stats.Rare().Probes++
 	if r.rtt.probes == 1 && r.beginRepair(now, probeRun) {
 		r.rtt.arm(now)
 		return
@@ -239,7 +237,7 @@ func (r *recovery) noteSilence(now clock.Time) {
 func (r *recovery) undoTimeout() {
 	r.cc.Undo()
 	r.reload()
-	r.c.Stats.SpuriousRetransmits += r.c.Stats.Retransmits - r.resent
+	r.c.Stats.Rare().SpuriousRetransmits += r.c.Stats.Retransmits - r.resent
 }
 
 // detectSpurious takes a response to what has completed. If one packet was sent
@@ -248,7 +246,7 @@ func (r *recovery) undoTimeout() {
 func (r *recovery) detectSpurious(now clock.Time, psn rocev2.PSN) {
 	if psn.Next() == r.una && r.c.Stats.Retransmits == r.resent+1 {
 		r.rtt.spurious(now)
-		r.c.Stats.SpuriousRetransmits++
+		r.c.Stats.Rare().SpuriousRetransmits++
 	}
 }
 
@@ -276,7 +274,7 @@ func (r *recovery) HandleTimeout(now clock.Time) {
 		return
 	}
 	if r.retry.expired(now) {
-		r.c.Stats.Timeouts++
+		r.c.Stats.Rare().Timeouts++
 		if !r.retry.spend() {
 			r.failHead(r.retry.exhausted(), 0)
 			return

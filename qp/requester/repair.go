@@ -52,7 +52,7 @@ func (r *recovery) beginRepair(now clock.Time, run uint32) bool {
 		how = cc.RepairedRow
 	}
 	r.lost(now, how)
-	r.c.Stats.Repairs++
+	r.c.Stats.Rare().Repairs++
 	p.cur, p.nxt = r.queue.Head, r.una
 	if w := r.queue.At(r.queue.Head); w.Answered() {
 		w.Flags |= queue.Resumed

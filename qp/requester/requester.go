@@ -25,15 +25,14 @@ type Config struct {
 type Requester struct {
 	sender
 
-	word      [8]byte // scratch: the result of an atomic
-	readChunk int
+	readChunk uint32
 	signalAll bool
 }
 
 // Init makes a requester of c, which is in RESET.
 func (r *Requester) Init(c *conn.Conn, config Config) {
-	*r = Requester{signalAll: config.SignalAll, readChunk: config.ReadChunk}
-	r.c, r.sink, r.cc, r.minProbe = c, config.SendCQ, config.Controller, config.MinProbe
+	*r = Requester{signalAll: config.SignalAll, readChunk: uint32(config.ReadChunk)}
+	r.c, r.sink, r.cc, r.rtt.floor = c, config.SendCQ, config.Controller, config.MinProbe
 	r.queue.Init(config.MaxSendWR, config.MaxSendSGE, config.MaxInline)
 	r.Reset()
 }
@@ -42,9 +41,9 @@ func (r *Requester) Init(c *conn.Conn, config Config) {
 func (r *Requester) Reset() {
 	r.stop()
 	r.queue.Clear()
-	r.notify, r.credit = false, credit{}
-	r.cursor, r.recoveryState = cursor{}, recoveryState{}
-	r.rtt.init(r.minProbe)
+	floor := r.rtt.floor
+	r.cursor, r.credit, r.recoveryState = cursor{}, credit{}, recoveryState{}
+	r.rtt.init(floor)
 	r.setRate(0, 0)
 	r.cc.Reset()
 	r.reload()
@@ -65,7 +64,7 @@ const maxChunk = 1 << 22
 func (r *Requester) ReadyToReceive() {
 	r.chunk = maxChunk
 	if n := r.readChunk; n > 0 {
-		r.chunk = max(1, min(uint32(n>>r.c.Shift), maxChunk))
+		r.chunk = max(1, min(n>>r.c.Shift, maxChunk))
 	}
 }
 

@@ -104,18 +104,18 @@ func TestWrapRepair(t *testing.T) {
 	e.write(20 * 256)
 	sent := e.poll(0)
 	e.answer(0, sent[0], rocev2.AETH{Syndrome: rocev2.NAKSequence})
-	if again := e.poll(0); !slices.Equal(again, sent[:repairRun]) || e.c.Stats.Repairs != 1 {
-		t.Fatalf("%v is sent again of %v, %d repairs", again, sent, e.c.Stats.Repairs)
+	if again := e.poll(0); !slices.Equal(again, sent[:repairRun]) || e.c.Stats.Rare().Repairs != 1 {
+		t.Fatalf("%v is sent again of %v, %d repairs", again, sent, e.c.Stats.Rare().Repairs)
 	}
 	e.answer(0, sent[19], rocev2.AETH{Syndrome: rocev2.ACKNoCredits, MSN: 1})
-	restarts := e.c.Stats.Restarts
+	restarts := e.c.Stats.Rare().Restarts
 	e.jump(e.r.repair.end.Add(-1)) // 2^24 packets later
 	for i := range 4 {
 		e.write(8)
 		sent := e.poll(0)
 		e.answer(0, sent[0], rocev2.AETH{Syndrome: rocev2.ACKNoCredits, MSN: rocev2.PSN(2 + i)})
 	}
-	if e.c.Stats.Restarts != restarts || e.done != 5 {
-		t.Errorf("%d restarts without a loss, %d done", e.c.Stats.Restarts-restarts, e.done)
+	if e.c.Stats.Rare().Restarts != restarts || e.done != 5 {
+		t.Errorf("%d restarts without a loss, %d done", e.c.Stats.Rare().Restarts-restarts, e.done)
 	}
 }

@@ -189,10 +189,11 @@ func (r *Requester) atomicResponse(p *rocev2.Packet) conn.Drop {
 		return conn.DropBadResponse
 	}
 	r.credit.update(&p.AETH)
-	binary.NativeEndian.PutUint64(r.word[:], p.AtomicAck.Original)
-	f := r.c.Memory.Scatter(r.c.PD, r.queue.List(r.queue.Head, w), 0, r.word[:])
+	word := r.c.Word()
+	binary.NativeEndian.PutUint64(word, p.AtomicAck.Original)
+	f := r.c.Memory.Scatter(r.c.PD, r.queue.List(r.queue.Head, w), 0, word)
 	if f == ib.FaultNotPresent {
-		return r.dropResult(w, 0, len(r.word))
+		return r.dropResult(w, 0, len(word))
 	}
 	if f != ib.FaultNone {
 		r.failHead(ib.StatusLocProtErr, ib.VendorFault|uint32(f))

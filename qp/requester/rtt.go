@@ -28,13 +28,12 @@ type rtt struct {
 	srtt          time.Duration
 	rttvar        time.Duration
 	minRTT        time.Duration // of all round trips: one without queues
-	pauses        *Pauses
-	own           Pauses // unless they are shared
-	known         bool   // srtt is more than a guess
-	probing       bool   // since the last progress packets were sent again because of silence
-	postponed     bool   // a probe was put off since then
-	maybeSpurious bool   // before the last progress they were, and it may have been spurious
-	resent        bool   // or for whatever reason
+	pauses        *Pauses       // see host; nil before the first use
+	known         bool          // srtt is more than a guess
+	probing       bool          // since the last progress packets were sent again because of silence
+	postponed     bool          // a probe was put off since then
+	maybeSpurious bool          // before the last progress they were, and it may have been spurious
+	resent        bool          // or for whatever reason
 	timing        bool
 	probes        uint8  // probes since the last progress
 	backoff       uint8  // doublings of the wait for lack of a measurement
@@ -74,7 +73,15 @@ const (
 // that the first probe waits four times as long.
 func (r *rtt) init(floor time.Duration) {
 	*r = rtt{floor: floor, srtt: floor}
-	r.pauses = &r.own
+}
+
+// host returns the pauses of the peer, which are the connection's own unless
+// they are shared.
+func (r *rtt) host() *Pauses {
+	if r.pauses == nil {
+		r.pauses = new(Pauses)
+	}
+	return r.pauses
 }
 
 // start times the acknowledgement of psn, unless another is being timed.
@@ -138,13 +145,13 @@ func (r *rtt) answersProbe(now clock.Time) bool {
 }
 
 // paused takes note that the peer was silent until now though nothing was lost.
-func (r *rtt) paused(now clock.Time) { r.pauses.add(now, time.Duration(now-r.silentSince), r.floor) }
+func (r *rtt) paused(now clock.Time) { r.host().add(now, time.Duration(now-r.silentSince), r.floor) }
 
 // spurious takes the second answer to what was sent twice: nothing had been
 // lost.
 func (r *rtt) spurious(now clock.Time) {
 	r.maybeSpurious = false
-	r.pauses.add(now, r.silence, r.floor)
+	r.host().add(now, r.silence, r.floor)
 }
 
 // maxPostponed is for how many waits a peer may be silent before a probe is not
@@ -157,7 +164,7 @@ const maxPostponed = 8
 // gone, and his host with others on it not; so the next one asks soon, and
 // nobody waits for others for long.
 func (r *rtt) postpone(now clock.Time) bool {
-	p, wait := r.pauses, r.wait(now)
+	p, wait := r.host(), r.wait(now)
 	if r.probing || p.probed <= p.heard || now >= p.probed.Add(wait) || now >= r.silentSince.Add(maxPostponed*wait) {
 		return false
 	}
@@ -209,7 +216,7 @@ func (r *rtt) arm(now clock.Time) {
 
 // wait is how long the peer is silent at the most, as far as is known.
 func (r *rtt) wait(now clock.Time) time.Duration {
-	pause := r.pauses.Expected(now)
+	pause := r.host().Expected(now)
 	return max(r.floor, 4*(r.srtt+r.rttvar), min(pause+pause/4, maxPause))
 }
 
@@ -217,7 +224,7 @@ func (r *rtt) wait(now clock.Time) time.Duration {
 // silent. Who asks again, in vain so far, gives others no reason to wait.
 func (r *rtt) probe(now clock.Time) {
 	if !r.probing {
-		r.pauses.probed = now
+		r.host().probed = now
 	}
 	r.probing, r.maybeSpurious, r.probedAt = true, false, now
 }

@@ -203,7 +203,7 @@ func (r *sender) mayProbe(rq *request, inFlight uint32) bool {
 	}
 	if !r.credit.stalled {
 		r.credit.stalled = true
-		r.c.Stats.CreditStalls++
+		r.c.Stats.Rare().CreditStalls++
 	}
 	return false
 }

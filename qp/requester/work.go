@@ -20,10 +20,9 @@ import (
 // puts it at (Head, una), and sending goes on from there as if for the first
 // time.
 type work struct {
-	c      *conn.Conn
-	sink   queue.CompletionSink
-	queue  queue.SendRing
-	notify bool // raise EventSQDrained when drained
+	c     *conn.Conn
+	sink  queue.CompletionSink
+	queue queue.SendRing
 	cursor
 }
 
@@ -39,9 +38,10 @@ type cursor struct {
 
 	posUna, posNxt uint64 // the same places in the stream of bytes, see cc.Flight
 
-	chunk uint32 // packets per READ request
-	rd    uint32 // READ requests and atomics between una and nxt
-	fault bool   // some request between Head and cur has a status that waits
+	chunk  uint32 // packets per READ request
+	rd     uint32 // READ requests and atomics between una and nxt
+	fault  bool   // some request between Head and cur has a status that waits
+	notify bool   // raise EventSQDrained when drained
 }
 
 // mostCounted bounds numbers of bytes that become an int, which may have 32

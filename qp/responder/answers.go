@@ -41,7 +41,7 @@ type responses struct {
 }
 
 // firstResponses is how many entries there are when the first is needed.
-const firstResponses = 8
+const firstResponses = 2
 
 // resize allows for the answers to depth READs and atomics with an
 // acknowledgement before each. Waiting answers are kept.

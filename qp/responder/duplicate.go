@@ -56,7 +56,7 @@ func (r *answerer) duplicateRead(p *rocev2.Packet) {
 	if e.length < off || p.RETH.Length > e.length-off {
 		return
 	}
-	r.c.Stats.ReadReplays++
+	r.c.Stats.Rare().ReadReplays++
 	end := off + p.RETH.Length
 	psns := r.c.PSNs(p.RETH.Length)
 	part := false
@@ -112,7 +112,7 @@ func (r *answerer) readAgain(p *rocev2.Packet) {
 	if !ok {
 		return // as if lost
 	}
-	r.c.Stats.ReadReplays++
+	r.c.Stats.Rare().ReadReplays++
 	r.out.insert(response{kind: responseRead, res: index, psn: h.PSN, start: h.PSN, msn: r.msn, left: psns, end: e.Length})
 }
 
@@ -128,7 +128,7 @@ func (r *answerer) duplicateAtomic(p *rocev2.Packet) {
 	if e == nil || e.opcode != p.BTH.Opcode || e.pending != pendingNone {
 		return
 	}
-	r.c.Stats.AtomicReplays++
+	r.c.Stats.Rare().AtomicReplays++
 	e.pending = pendingReplay
 	r.out.insert(response{kind: e.answer(), res: index, psn: e.first, msn: r.msn})
 }

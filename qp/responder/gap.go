@@ -47,7 +47,7 @@ func (r *Responder) executeBuffered(now clock.Time) {
 			p := r.reorder.Lowest()
 			info, _ := p.BTH.Opcode.Info()
 			if r.executeRequest(p, info) == conn.DropRdAtomic {
-				r.c.Stats.Drops[conn.DropRdAtomic]++
+				r.c.Stats.Result(conn.DropRdAtomic)
 			}
 			executed = true
 			if r.c.Failed() {

@@ -174,7 +174,7 @@ func (r *answerer) duplicateFlush(p *rocev2.Packet) {
 	case e == nil:
 		r.flushAgain(p)
 	case e.kind == resourceFlush && e.opcode == p.BTH.Opcode && e.pending == pendingNone:
-		r.c.Stats.FlushReplays++
+		r.c.Stats.Rare().FlushReplays++
 		e.pending = pendingReplay
 		r.out.insert(response{kind: responseEmpty, res: index, psn: e.first, msn: r.msn})
 	}
@@ -201,6 +201,6 @@ func (r *answerer) flushAgain(p *rocev2.Packet) {
 	if !ok {
 		return // as if lost
 	}
-	r.c.Stats.FlushReplays++
+	r.c.Stats.Rare().FlushReplays++
 	r.out.insert(response{kind: n.flushAnswer(), res: index, psn: n.first, msn: r.msn})
 }

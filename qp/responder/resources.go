@@ -51,7 +51,7 @@ type resource struct {
 type resources struct {
 	ring   []resource
 	beside []resource
-	depth  int
+	depth  int32
 	next   uint32
 	pushed bool       // a READ or atomic lost its place in the ring
 	behind rocev2.PSN // if pushed: what follows the last such PSN
@@ -81,13 +81,13 @@ func crossesAge(psn rocev2.PSN, n uint32) bool { return (psn^psn.Add(int(n)))/ag
 // response queue are referred to by index, so the caller must not shrink the
 // ring while there are any.
 func (r *resources) resize(depth int) {
-	r.depth = queue.RingSize(depth)
-	if len(r.ring) == 0 || r.depth == len(r.ring) {
+	r.depth = int32(queue.RingSize(depth))
+	if len(r.ring) == 0 || int(r.depth) == len(r.ring) {
 		return
 	}
 	old := *r
 	r.ring, r.beside, r.next = make([]resource, r.depth), nil, 0
-	keep := min(r.depth, len(old.ring))
+	keep := min(int(r.depth), len(old.ring))
 	for i := len(old.ring); i > keep; i-- {
 		r.push(old.slot(old.next - uint32(i)))
 	}

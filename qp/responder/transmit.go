@@ -37,7 +37,7 @@ type answers struct {
 // Resize takes another max_dest_rd_atomic. No answer may wait.
 func (r *answerer) Resize(depth int) {
 	r.res.resize(depth)
-	r.out.resize(r.res.depth)
+	r.out.resize(int(r.res.depth))
 }
 
 // ExpectedPSN returns the PSN that is expected next.
@@ -179,7 +179,7 @@ func (r *answerer) ackSyndrome() rocev2.Syndrome {
 
 // countSentNAK counts a NAK under its code.
 func (r *answerer) countSentNAK(s rocev2.Syndrome) {
-	st := &r.c.Stats
+	st := r.c.Stats.Rare()
 	switch {
 	case s.IsRNR():
 		st.RNRSent++
