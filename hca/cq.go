@@ -15,7 +15,6 @@ import (
 // CQ is a completion queue: a ring that queue pairs fill and a program empties.
 // Its methods may be called from any goroutine.
 type CQ struct {
-	dev    *Device
 	owner  *Context
 	config cqConfig
 
@@ -26,13 +25,11 @@ type CQ struct {
 	size    int     // entries that the queue holds, a power of two
 	head    uint32  // next to take
 	tail    uint32  // next to fill
-	back    []ib.WC // come before the ring: taken, and put back
-	armed   armState
+	seldom  *seldom // nil before the first use
 	channel *CompChannel
-	lost    Overrun // the first entry that was lost since the queue has its size
-	raised  bool    // that has raised an event, perhaps before Resize
+	armed   armState
+	raised  bool // a lost entry has raised an event, perhaps before Resize
 	closed  bool
-	moderated
 
 	listed     bool // in the list of the channel, whose lock guards it
 	next, prev *CQ  // there
@@ -48,6 +45,21 @@ type CQ struct {
 	handlerOver  bool         // it has learned that the queue is closed; of who calls it
 
 	foreign atomic.Bool // queue pairs of other shards than that of the vector complete into it
+}
+
+// seldom is what few completion queues need.
+type seldom struct {
+	back []ib.WC // come before the ring: taken, and put back
+	lost Overrun // the first entry that was lost since the queue has its size
+	moderated
+}
+
+// makeSeldom returns the seldom of the queue. The caller holds mu.
+func (cq *CQ) makeSeldom() *seldom {
+	if cq.seldom == nil {
+		cq.seldom = new(seldom)
+	}
+	return cq.seldom
 }
 
 type armState uint8
@@ -76,7 +88,7 @@ func (c *Context) CreateCQ(n int, ch *CompChannel, opts ...CQOption) (*CQ, error
 	if err != nil {
 		return nil, err
 	}
-	cq := &CQ{dev: c.dev, owner: c, config: config, channel: ch, size: ringSize(n)}
+	cq := &CQ{owner: c, config: config, channel: ch, size: ringSize(n)}
 	cq.parker.init(c.dev, config.shard)
 	cq.spin.Store(int32(c.dev.spin))
 	if err := c.adopt(cq, kindCQ); err != nil {
@@ -88,14 +100,18 @@ func (c *Context) CreateCQ(n int, ch *CompChannel, opts ...CQOption) (*CQ, error
 // ringSize returns the power of two that holds n entries.
 func ringSize(n int) int { return 1 << bits.Len(uint(n-1)) }
 
-// firstEntries is how many entries a ring gets with the first completion. It
-// doubles until it has all: most of many queues never hold more than a few.
-const firstEntries = 4
+// A ring gets an entry with the first completion, and then fewEntries. It
+// doubles until it has all: most of many queues never hold more than a few, and
+// those of idle connections one at a time.
+const fewEntries = 4
 
 // grow gives a full ring more entries. The caller holds mu.
 func (cq *CQ) grow() {
-	ring := make([]ib.WC, min(max(2*len(cq.ring), firstEntries), cq.size))
-	cq.moveTo(ring)
+	n := 1
+	if len(cq.ring) > 0 {
+		n = max(2*len(cq.ring), fewEntries)
+	}
+	cq.moveTo(make([]ib.WC, min(n, cq.size)))
 }
 
 // moveTo moves the entries to another ring, which holds them. The caller holds
@@ -115,14 +131,14 @@ func (cq *CQ) SetUserData(v any) { cq.userData = v }
 func (cq *CQ) UserData() any { return cq.userData }
 
 // Device returns the device of the queue.
-func (cq *CQ) Device() *Device { return cq.dev }
+func (cq *CQ) Device() *Device { return cq.parker.dev }
 
 // usable reports what keeps queue pairs of d from completing into the queue.
 func (cq *CQ) usable(d *Device) error {
 	cq.mu.Lock()
 	defer cq.mu.Unlock()
 	switch {
-	case cq.dev != d:
+	case cq.parker.dev != d:
 		return ErrOtherDevice
 	case cq.closed:
 		return ErrClosed
@@ -150,7 +166,7 @@ func (cq *CQ) Complete(c *ib.WC) bool {
 	e := &cq.ring[int(cq.tail)&(len(cq.ring)-1)]
 	*e = *c
 	if cq.config.timestamps {
-		e.Timestamp = cq.dev.Now()
+		e.Timestamp = cq.parker.dev.Now()
 	}
 	cq.tail++
 	cq.pending.Store(cq.held())
@@ -162,7 +178,7 @@ func (cq *CQ) Complete(c *ib.WC) bool {
 	cq.mu.Unlock()
 	cq.parker.signalLocked()
 	if cq.config.handler != nil {
-		cq.dev.handlers.add(cq)
+		cq.parker.dev.handlers.add(cq)
 	}
 	if notify {
 		ch.parker.signalLocked()
@@ -171,22 +187,35 @@ func (cq *CQ) Complete(c *ib.WC) bool {
 }
 
 // held returns the number of entries. The caller holds mu.
-func (cq *CQ) held() uint32 { return cq.tail - cq.head + uint32(len(cq.back)) }
+func (cq *CQ) held() uint32 {
+	n := cq.tail - cq.head
+	if s := cq.seldom; s != nil {
+		n += uint32(len(s.back))
+	}
+	return n
+}
 
 // notify lists the queue in its channel, before Close takes it out. The caller
 // holds mu, and then signals the channel's parker.
 func (cq *CQ) notify() {
-	cq.armed, cq.waiting = notArmed, 0
+	cq.armed = notArmed
+	if cq.seldom != nil {
+		cq.seldom.waiting = 0
+	}
 	cq.channel.add(cq)
 }
 
 // overflow raises the event for an entry that finds no room, once (IBTA
 // 11.6.3.2). The caller holds mu.
 func (cq *CQ) overflow(c *ib.WC) {
-	if cq.closed || cq.lost.Entries > 0 {
+	if cq.closed {
 		return
 	}
-	cq.lost = Overrun{QPN: c.QPN, Entries: cq.size}
+	s := cq.makeSeldom()
+	if s.lost.Entries > 0 {
+		return
+	}
+	s.lost = Overrun{QPN: c.QPN, Entries: cq.size}
 	cq.raised = true
 	cq.owner.events.push(event{ib.EventCQError, cq}) // before Close takes it out
 }
@@ -199,9 +228,9 @@ func (cq *CQ) Poll(wc []ib.WC) int {
 	}
 	cq.mu.Lock()
 	n := 0
-	if len(cq.back) > 0 {
-		n = copy(wc, cq.back)
-		cq.back = cq.back[:copy(cq.back, cq.back[n:])]
+	if s := cq.seldom; s != nil && len(s.back) > 0 {
+		n = copy(wc, s.back)
+		s.back = s.back[:copy(s.back, s.back[n:])]
 	}
 	mask := uint32(len(cq.ring) - 1)
 	for ; n < len(wc) && cq.head != cq.tail; n++ {
@@ -222,7 +251,8 @@ func (cq *CQ) Poll(wc []ib.WC) int {
 func (cq *CQ) PutBack(c ib.WC) {
 	cq.mu.Lock()
 	if !cq.closed {
-		cq.back = slices.Insert(cq.back, 0, c)
+		s := cq.makeSeldom()
+		s.back = slices.Insert(s.back, 0, c)
 		cq.pending.Store(cq.held())
 	}
 	cq.mu.Unlock()
@@ -253,10 +283,10 @@ func (cq *CQ) pollProgress(wc []ib.WC) (n int, progress bool) {
 func (cq *CQ) drive() bool {
 	s := cq.config.shard
 	if s == nil || cq.foreign.Load() {
-		return cq.dev.Progress()
+		return cq.parker.dev.Progress()
 	}
 	any := s.progress()
-	cq.dev.yield.polled(any)
+	cq.parker.dev.yield.polled(any)
 	return any
 }
 
@@ -280,9 +310,9 @@ func (cq *CQ) Wait(ctx context.Context, wc []ib.WC) (int, error) {
 // woken. How long it does so follows what came of it; in the middle of a bulk
 // transfer it is longer.
 func (cq *CQ) pollSpinning(ctx context.Context, wc []ib.WC) int {
-	most := int32(cq.dev.spin)
+	most := int32(cq.parker.dev.spin)
 	budget := cq.spin.Load()
-	for i := int32(0); i <= budget || i <= lingerPolls && cq.dev.inBulk(); i++ {
+	for i := int32(0); i <= budget || i <= lingerPolls && cq.parker.dev.inBulk(); i++ {
 		n, progress := cq.pollProgress(wc)
 		if i > 0 && progress {
 			budget = min(2*budget, most)
@@ -317,7 +347,7 @@ func (cq *CQ) available() (bool, error) {
 }
 
 // Done returns a channel that is closed with the queue.
-func (cq *CQ) Done() <-chan struct{} { return cq.parker.done }
+func (cq *CQ) Done() <-chan struct{} { return cq.parker.prepare().done }
 
 // Arm asks for one notification on the completion channel: for the next
 // completion, or, with solicitedOnly, for the next receive whose sender
@@ -344,10 +374,13 @@ func (cq *CQ) Close() error {
 		return nil
 	}
 	cq.closed = true
-	cq.ring, cq.size, cq.head, cq.tail, cq.back = nil, 0, 0, 0, nil
+	cq.ring, cq.size, cq.head, cq.tail = nil, 0, 0, 0
 	cq.pending.Store(0)
 	ch, raised := cq.channel, cq.raised
-	cq.channel, cq.waiting = nil, 0
+	cq.channel = nil
+	if s := cq.seldom; s != nil {
+		s.back, s.waiting = nil, 0
+	}
 	cq.mu.Unlock()
 	cq.parker.close()
 	if ch != nil {

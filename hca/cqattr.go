@@ -11,41 +11,47 @@ import (
 )
 
 // CQOption adjusts a completion queue.
-type CQOption func(*cqConfig)
+type CQOption func(*cqOptions)
+
+// cqOptions is what the options say.
+type cqOptions struct {
+	cqConfig
+	vectored bool
+	vector   int
+}
 
 // cqConfig is what a completion queue is made with.
 type cqConfig struct {
-	timestamps bool
-	vectored   bool
-	vector     int
 	shard      *shard // of the vector; nil: no vector
 	handler    func(open bool)
+	timestamps bool
 }
 
 // WithTimestamps has every completion carry the time of Device.Now at which it
 // was added to the queue.
-func WithTimestamps() CQOption { return func(c *cqConfig) { c.timestamps = true } }
+func WithTimestamps() CQOption { return func(c *cqOptions) { c.timestamps = true } }
 
 // WithVector gives the queue a completion vector, which is a shard: queue pairs
 // that complete into it live there, and who polls or waits for it drives that
 // shard and no other.
 func WithVector(i int) CQOption {
-	return func(c *cqConfig) { c.vectored, c.vector = true, i }
+	return func(c *cqOptions) { c.vectored, c.vector = true, i }
 }
 
 // cqConfig applies the options.
-func (d *Device) cqConfig(opts []CQOption) (c cqConfig, err error) {
+func (d *Device) cqConfig(opts []CQOption) (cqConfig, error) {
+	var c cqOptions
 	for _, f := range opts {
 		f(&c)
 	}
 	if !c.vectored {
-		return c, nil
+		return c.cqConfig, nil
 	}
 	if err := checkRange("completion vector", c.vector, 0, len(d.shards)-1); err != nil {
-		return c, err
+		return cqConfig{}, err
 	}
 	c.shard = d.shards[c.vector]
-	return c, nil
+	return c.cqConfig, nil
 }
 
 // CompletionVectors returns the number of completion vectors: one a shard.
@@ -91,7 +97,10 @@ type Overrun struct {
 func (cq *CQ) Overrun() Overrun {
 	cq.mu.Lock()
 	defer cq.mu.Unlock()
-	return cq.lost
+	if cq.seldom == nil {
+		return Overrun{}
+	}
+	return cq.seldom.lost
 }
 
 // Resize changes the size to at least n entries (IBTA 11.2.8.3). Nothing that
@@ -114,7 +123,9 @@ func (cq *CQ) Resize(n int) error {
 	if cq.size = ringSize(n); cq.size < len(cq.ring) {
 		cq.moveTo(make([]ib.WC, cq.size))
 	}
-	cq.lost = Overrun{}
+	if cq.seldom != nil {
+		cq.seldom.lost = Overrun{}
+	}
 	return nil
 }
 
@@ -155,8 +166,9 @@ func (cq *CQ) SetModeration(m Moderation) error {
 		cq.mu.Unlock()
 		return ErrClosed
 	}
-	cq.moderation = m
-	ch, notify := cq.channel, cq.waiting > 0 && cq.channel != nil
+	s := cq.makeSeldom()
+	s.moderation = m
+	ch, notify := cq.channel, s.waiting > 0 && cq.channel != nil
 	if notify {
 		cq.notify()
 	}
@@ -171,25 +183,32 @@ func (cq *CQ) SetModeration(m Moderation) error {
 func (cq *CQ) Moderation() Moderation {
 	cq.mu.Lock()
 	defer cq.mu.Unlock()
-	return cq.moderation
+	if cq.seldom == nil {
+		return Moderation{}
+	}
+	return cq.seldom.moderation
 }
 
 // holdBack reports whether moderation holds back the notification that a
 // completion calls for. An error is told at once: nothing may follow it. The
 // caller holds mu and a shard's lock.
 func (cq *CQ) holdBack(c *ib.WC) bool {
-	m := &cq.moderation
+	s := cq.seldom
+	if s == nil {
+		return false
+	}
+	m := &s.moderation
 	if m.Count <= 1 || m.Period == 0 || c.Status != ib.StatusSuccess {
 		return false
 	}
-	if cq.waiting++; cq.waiting >= m.Count {
+	if s.waiting++; s.waiting >= m.Count {
 		return false
 	}
-	if cq.waiting == 1 {
-		cq.until = cq.dev.now().Add(m.Period)
-		if !cq.timed {
-			cq.timed = true
-			cq.dev.moderator.add(cq, cq.until)
+	if s.waiting == 1 {
+		s.until = cq.parker.dev.now().Add(m.Period)
+		if !s.timed {
+			s.timed = true
+			cq.parker.dev.moderator.add(cq, s.until)
 		}
 	}
 	return true
@@ -199,12 +218,13 @@ func (cq *CQ) holdBack(c *ib.WC) bool {
 // says when to come again, if at all.
 func (cq *CQ) timeUp(now clock.Time) (again clock.Time, ok bool) {
 	cq.mu.Lock()
-	if cq.waiting > 0 && now < cq.until {
+	s := cq.seldom
+	if s.waiting > 0 && now < s.until {
 		defer cq.mu.Unlock()
-		return cq.until, true
+		return s.until, true
 	}
-	cq.timed = false
-	ch, notify := cq.channel, cq.waiting > 0 && cq.channel != nil
+	s.timed = false
+	ch, notify := cq.channel, s.waiting > 0 && cq.channel != nil
 	if notify {
 		cq.notify()
 	}

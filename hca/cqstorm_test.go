@@ -196,7 +196,7 @@ func TestCQCloseStorm(t *testing.T) {
 			}
 		})
 		wg.Wait()
-		if cq.listed || o.events.n != 0 || len(cq.back) != 0 {
+		if cq.listed || o.events.n != 0 || cq.seldom != nil && len(cq.seldom.back) != 0 {
 			t.Fatalf("left: listed %v, %d events", cq.listed, o.events.n)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 // overlap. f polls the queue until it is empty; what comes meanwhile makes one
 // more call.
 func WithHandler(f func(open bool)) CQOption {
-	return func(c *cqConfig) { c.handler = f }
+	return func(c *cqOptions) { c.handler = f }
 }
 
 // handlers has the queues whose handlers are to be called, when the shard's
@@ -98,7 +98,7 @@ func (cq *CQ) Await(ctx context.Context, ready <-chan struct{}) error {
 	select {
 	case <-ready:
 		return nil
-	case <-p.done:
+	case <-p.prepare().done:
 		return ErrClosed
 	case <-p.dev.broken:
 		return ErrClosed

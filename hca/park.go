@@ -17,16 +17,25 @@ type waitable interface {
 // receives for its device meanwhile, if nobody else does.
 type parker struct {
 	dev       *Device
-	shard     *shard        // in whose link to wait; nil: in none
-	wake      chan struct{} // a token for one follower
-	done      chan struct{} // closed with the object
-	followers atomic.Int32  // goroutines that wait and are not the poller
-	inWait    atomic.Bool   // the poller is about to block in link.Wait, or does
+	shard     *shard       // in whose link to wait; nil: in none
+	followers atomic.Int32 // goroutines that wait and are not the poller
+	inWait    atomic.Bool  // the poller is about to block in link.Wait, or does
+
+	// Of many objects few are ever waited for. So the rest is made by the
+	// first who waits.
+	mu     sync.Mutex
+	closed bool
+	w      *waiting
+}
+
+// waiting is what a parker needs when somebody waits.
+type waiting struct {
+	wake chan struct{} // a token for one follower
+	done chan struct{} // closed with the object
 
 	// The poller's context is watched by a callback, which stays for its
-	// next wait with the same context, until the object is closed.
-	watchMu sync.Mutex
-	closed  bool
+	// next wait with the same context, until the object is closed. Guarded
+	// by the parker's mu.
 	watched <-chan struct{}
 	unwatch func() bool
 }
@@ -39,8 +48,24 @@ func (p *parker) init(d *Device, s *shard) {
 		s = d.shards[0]
 	}
 	p.dev, p.shard = d, s
-	p.wake = make(chan struct{}, 1)
-	p.done = make(chan struct{})
+}
+
+// prepare makes what who waits needs.
+func (p *parker) prepare() *waiting {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.makeWaiting()
+	return p.w
+}
+
+// makeWaiting is prepare with mu held.
+func (p *parker) makeWaiting() {
+	if p.w == nil {
+		p.w = &waiting{wake: make(chan struct{}, 1), done: make(chan struct{})}
+		if p.closed {
+			close(p.w.done)
+		}
+	}
 }
 
 // signal wakes a waiter, if there is one. The caller holds no shard's lock.
@@ -54,7 +79,7 @@ func (p *parker) signal() {
 func (p *parker) signalLocked() {
 	if p.followers.Load() > 0 {
 		select {
-		case p.wake <- struct{}{}:
+		case p.w.wake <- struct{}{}:
 		default:
 		}
 	}
@@ -74,12 +99,14 @@ func (p *parker) interrupt() {
 // close wakes all waiters for good; available must fail from before on. A
 // context that lives on does not keep the object.
 func (p *parker) close() {
-	close(p.done)
-	p.interrupt()
-	p.watchMu.Lock()
-	defer p.watchMu.Unlock()
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	p.closed = true
-	p.stopWatching()
+	if p.w != nil {
+		close(p.w.done)
+		p.interrupt()
+		p.stopWatching()
+	}
 }
 
 // park waits once. It may return without anything being available.
@@ -98,15 +125,16 @@ func (p *parker) park(ctx context.Context, w waitable) error {
 		defer s.poller.parked.Add(-1)
 	}
 	p.dev.Settle()
-	p.followers.Add(1)
+	wait := p.prepare()
+	p.followers.Add(1) // wake is there before
 	defer p.followers.Add(-1)
 	if ok, err := w.available(); ok || err != nil {
 		return err
 	}
 	select {
-	case <-p.wake:
+	case <-wait.wake:
 		return nil
-	case <-p.done:
+	case <-wait.done:
 		return ErrClosed
 	case <-p.dev.broken:
 		return ErrClosed
@@ -148,21 +176,22 @@ func (p *parker) parkAsPoller(ctx context.Context, s *shard, w waitable) error {
 // watch has ctx interrupt the poller.
 func (p *parker) watch(ctx context.Context) {
 	done := ctx.Done()
-	p.watchMu.Lock()
-	defer p.watchMu.Unlock()
-	if done == p.watched || p.closed {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.makeWaiting()
+	if done == p.w.watched || p.closed {
 		return
 	}
 	p.stopWatching()
-	p.watched = done
+	p.w.watched = done
 	if done != nil {
-		p.unwatch = context.AfterFunc(ctx, p.interrupt)
+		p.w.unwatch = context.AfterFunc(ctx, p.interrupt)
 	}
 }
 
 func (p *parker) stopWatching() {
-	if p.unwatch != nil {
-		p.unwatch()
+	if p.w.unwatch != nil {
+		p.w.unwatch()
 	}
-	p.watched, p.unwatch = nil, nil
+	p.w.watched, p.w.unwatch = nil, nil
 }

@@ -18,14 +18,14 @@ import (
 type QP struct {
 	shard *shard
 	owner *Context
-	typ   ib.QPType
 	core  *engine.QP // guarded by the shard's lock
 	uses  attached   // where it takes its receives from; or nil
 
 	userData  atomic.Value // the layer above's; set once, but Device.QP may be asked before
-	closed    bool         // guarded by the shard's lock
 	groups    []netip.Addr // that it is attached to; guarded by Device.groups
 	closeOnce sync.Once
+	typ       ib.QPType
+	closed    bool // guarded by the shard's lock
 }
 
 // CreateQP makes a queue pair in state RESET. The fields QPN, Memory, Window,
@@ -172,7 +172,7 @@ func (q *QP) Attr() ib.Attr {
 func (q *QP) Stats() qp.Stats {
 	q.shard.lock()
 	defer q.shard.unlock()
-	return *q.core.Core().Stats()
+	return q.core.Core().Stats()
 }
 
 // Modify changes state and attributes (IBTA 11.2.5.2). AV.SrcPort may be

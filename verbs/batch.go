@@ -172,7 +172,7 @@ func (b *Batch) Post() error {
 		return fmt.Errorf("verbs: post a batch on QP %v: %w", b.qp.QPN(), b.err)
 	}
 	n, err := b.qp.core.PostSends(sendWRsOf(b.wrs))
-	if most := b.qp.made.MaxSendWR; errors.Is(err, ErrQueueFull) && len(b.wrs) > most {
+	if most := int(b.qp.made.maxSendWR); errors.Is(err, ErrQueueFull) && len(b.wrs) > most {
 		err = &batchTooLong{RangeError{What: "the number of requests in a batch", Got: len(b.wrs), Max: most}}
 	}
 	if err != nil && n < len(b.wrs) {

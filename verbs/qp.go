@@ -100,12 +100,35 @@ func (c *QPConfig) attach(config *qp.Config) {
 type QP struct {
 	dev  *Device
 	core *hca.QP
-	made QPConfig // with the defaults filled in
+	made made
 
 	modify sync.Mutex // held by Modify, which may wait for the link
 
 	mu  sync.Mutex
 	psn PSN // the first to send, until the next RESET; guarded by mu
+}
+
+// made is the QPConfig of a queue pair, in a smaller form: there may be tens of
+// thousands.
+type made struct {
+	sendCQ, recvCQ         *CQ
+	xrcd                   *XRCD
+	srq                    *SRQ
+	userData               any
+	maxSendWR, maxRecvWR   int32
+	maxInline              int32
+	maxSendSGE, maxRecvSGE int16
+	typ                    QPType
+	signalAll              bool
+}
+
+// madeOf returns c, whose sizes the device has accepted.
+func madeOf(c *QPConfig) made {
+	return made{
+		sendCQ: c.SendCQ, recvCQ: c.RecvCQ, xrcd: c.XRCD, srq: c.SRQ, userData: c.UserData,
+		maxSendWR: int32(c.MaxSendWR), maxRecvWR: int32(c.MaxRecvWR), maxInline: int32(c.MaxInline),
+		maxSendSGE: int16(c.MaxSendSGE), maxRecvSGE: int16(c.MaxRecvSGE), typ: c.Type, signalAll: c.SignalAll,
+	}
 }
 
 // CreateQP makes a queue pair in state RESET. The error wraps ErrClosed or
@@ -134,7 +157,7 @@ func (pd *PD) CreateQP(c QPConfig) (*QP, error) {
 	if err != nil {
 		return nil, fmt.Errorf("verbs: create a queue pair: %w", errorFrom(err))
 	}
-	q := &QP{dev: pd.dev, core: core, psn: hca.RandomPSN(), made: c}
+	q := &QP{dev: pd.dev, core: core, psn: hca.RandomPSN(), made: madeOf(&c)}
 	core.SetUserData(q)
 	return q, nil
 }
@@ -144,16 +167,16 @@ func (q *QP) QPN() QPN { return q.core.QPN() }
 
 // datagrams reports whether the queue pair has no peer: each request says where
 // it goes.
-func (q *QP) datagrams() bool { return q.made.Type == UD || q.made.Type == GSI }
+func (q *QP) datagrams() bool { return q.made.typ == UD || q.made.typ == GSI }
 
 // Type returns the type of the queue pair.
-func (q *QP) Type() QPType { return q.made.Type }
+func (q *QP) Type() QPType { return q.made.typ }
 
 // Device returns the device of the queue pair.
 func (q *QP) Device() *Device { return q.dev }
 
 // UserData returns [QPConfig.UserData].
-func (q *QP) UserData() any { return q.made.UserData }
+func (q *QP) UserData() any { return q.made.userData }
 
 // State returns the current state.
 func (q *QP) State() State { return q.core.State() }
@@ -165,7 +188,14 @@ func (q *QP) Query() Attr {
 }
 
 // Config returns what the queue pair was made for, with the defaults filled in.
-func (q *QP) Config() QPConfig { return q.made }
+func (q *QP) Config() QPConfig {
+	m := &q.made
+	return QPConfig{
+		Type: m.typ, SendCQ: m.sendCQ, RecvCQ: m.recvCQ, XRCD: m.xrcd, SRQ: m.srq, UserData: m.userData,
+		MaxSendWR: int(m.maxSendWR), MaxRecvWR: int(m.maxRecvWR), MaxInline: int(m.maxInline),
+		MaxSendSGE: int(m.maxSendSGE), MaxRecvSGE: int(m.maxRecvSGE), SignalAll: m.signalAll,
+	}
+}
 
 // Modify changes the state and attributes, by the rules of the state table
 // (IBTA 11.2.5.2). Connect does the usual sequence. A queue pair that goes back
