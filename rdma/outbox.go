@@ -65,7 +65,11 @@ func (o *outbox) packable(p []byte) bool {
 // add takes note of a request and returns its ID.
 func (o *outbox) add(s slot) uint64 {
 	if int(o.tail-o.head) == len(o.ring) {
-		ring := make([]slot, max(2*len(o.ring), 4))
+		n := 1 // enough for the keepalives of an idle connection
+		if len(o.ring) > 0 {
+			n = max(2*len(o.ring), 4)
+		}
+		ring := make([]slot, n)
 		for i := o.head; i != o.tail; i++ {
 			ring[i&uint32(len(ring)-1)] = *o.slot(i)
 		}
