@@ -33,7 +33,7 @@ type result struct {
 	took    time.Duration
 }
 
-const faultNote = "repeated, after an attempt in which the kernel sent another packet under a PSN that it had used"
+const faultNote = "repeated, after an attempt that a fault of the kernel or of its program spoilt (e2e/README.md)"
 
 func (r result) mark() string {
 	if r.faults > 0 {
