@@ -2,7 +2,6 @@ package doctor
 
 import (
 	"context"
-	"net"
 	"net/netip"
 )
 
@@ -86,13 +85,4 @@ func (d *checks) interfaces() (list []Interface) {
 		}
 	}
 	return list
-}
-
-func (d *checks) isLoopback(l Link) bool {
-	for _, ifi := range d.Interfaces {
-		if ifi.Name == l.Interface {
-			return ifi.Flags&net.FlagLoopback != 0
-		}
-	}
-	return false
 }

@@ -164,15 +164,13 @@ func (a *answerer) run(ctx context.Context) (err error) {
 		g.Cancel(errPeerDone)
 		done <- err
 	}()
-	terr := a.traffic(g)
-	if terr != nil {
-		g.Cancel(terr)
-	}
+	terr := a.traffic(g) // never nil: g ends it
+	g.Cancel(terr)
 	err = <-done
 	if !a.cfg.Service.Reliable() {
 		a.settle()
 	}
-	if terr != nil && !errors.Is(terr, errPeerDone) {
+	if !errors.Is(terr, errPeerDone) {
 		return terr
 	}
 	if a.known && a.echo == (Test{Write, Latency}) && errors.Is(err, interop.ErrPeerClosed) {

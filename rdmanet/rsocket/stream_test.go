@@ -211,7 +211,7 @@ func TestMessages(t *testing.T) {
 	}
 	b.stream.Shutdown()
 	b.stream.Disconnect()
-	for _, imm := range []uint32{7<<29 | 2, 7<<29 | 0} {
+	for _, imm := range []uint32{7<<29 | 2, 7 << 29} {
 		if w, payload, ok := b.stream.Control(nil); !ok || w != (Write{Imm: imm}) || len(payload) != 0 {
 			t.Errorf("CTRL is %+v, %x, %v; expected imm %#x", w, payload, ok, imm)
 		}
