@@ -27,6 +27,9 @@ func (id *ID) over() {
 // make makes the event for the program, nil if there is nothing to tell.
 func (id *ID) make(p *pending) *Event {
 	if p.raw == nil {
+		if p.event.Type == EventConnectRequest {
+			id.m.take(id.id)
+		}
 		return &p.event
 	}
 	id.mu.Lock()

@@ -143,6 +143,9 @@ func (l *Listener) next() (*Request, error) {
 		return nil, nil
 	}
 	l.queue.remove(r)
+	if !l.m.closed {
+		l.m.agent.Take(r.id)
+	}
 	if l.queue.first != nil {
 		l.signal() // another Accept may wait
 	}

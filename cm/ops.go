@@ -73,6 +73,15 @@ func (m *manager) answer(id agent.ID, rep *mad.SIDRREP) error {
 	return gone(m.agent.Answer(m.now(), id, rep))
 }
 
+// take says that the program has a request in hand.
+func (m *manager) take(id agent.ID) {
+	m.lock()
+	defer m.unlock()
+	if !m.closed {
+		m.agent.Take(id)
+	}
+}
+
 // accept accepts the request of c, which gets its events from now on.
 func (m *manager) accept(c *Conn, rep *mad.REP) error {
 	m.lock()

@@ -16,6 +16,7 @@ type Agent struct {
 	cfg       Config
 	listeners map[mad.ServiceID]*listener
 	timers    timers
+	answers   answers
 	events    queue[Event]
 	stats     Stats
 	// transaction is the upper half of transaction IDs.
@@ -26,8 +27,9 @@ type listener struct {
 	backlog int
 	waiting int // requests that the program has not answered
 	crowd   crowd
-	// requests are those that wait, oldest first.
-	requests list
+	// requests are those that wait to be taken, and taken those that the
+	// program has in hand, oldest first.
+	requests, taken list
 }
 
 // New makes an agent.
@@ -53,8 +55,16 @@ func (a *Agent) Listen(service mad.ServiceID, backlog int) error {
 	if backlog <= 0 {
 		backlog = a.cfg.Backlog
 	}
-	a.listeners[service] = &listener{backlog: backlog, requests: list{of: inAll}}
+	a.listeners[service] = &listener{backlog: backlog, requests: list{of: inAll}, taken: list{of: inAll}}
 	return nil
+}
+
+// Take says that the program has a request in hand. It does not have to: but a
+// request that nobody has taken is the first to make room for others.
+func (a *Agent) Take(id ID) {
+	if c, err := a.own(id); err == nil {
+		a.take(c)
+	}
 }
 
 // Unlisten takes no more requests for a service. Those that wait for the

@@ -157,10 +157,14 @@ func (g *gate) expect(now clock.Time, c *conn) {
 }
 
 // weakest returns, of the oldest requests that wait for the program, the one
-// that has the least claim: it has come once, and its peer has many. It returns
-// nil if none waits.
+// that has the least claim: it has come once, and its peer has many. One that
+// the program has in hand has a claim before those that it has not seen. It
+// returns nil if none waits.
 func (l *listener) weakest() *conn {
 	c := l.requests.first
+	if c == nil {
+		c = l.taken.first
+	}
 	best := c
 	for range 8 {
 		if c == nil {
@@ -195,8 +199,27 @@ func (g *gate) answered(c *conn) {
 // leave takes a request from those that wait for the program.
 func (g *gate) leave(c *conn) {
 	c.setup.listener.waiting--
-	c.setup.listener.requests.remove(c)
+	c.setup.listener.listOf(c).remove(c)
 	c.peer.waiting--
+}
+
+// listOf returns the list that a request is in while it waits.
+func (l *listener) listOf(c *conn) *list {
+	if c.setup.taken {
+		return &l.taken
+	}
+	return &l.requests
+}
+
+// take moves a request from those that nobody has seen to those in hand.
+func (g *gate) take(c *conn) {
+	s := c.setup
+	if s == nil || !s.waiting || s.taken {
+		return
+	}
+	s.listener.requests.remove(c)
+	s.taken = true
+	s.listener.taken.add(c)
 }
 
 // closeSetup ends what openSetup began, if it did.

@@ -126,7 +126,7 @@ func (f *fuzzer) program(i int) {
 	}
 	a, id := f.side[i], f.ids[i][int(f.byte())%len(f.ids[i])]
 	data := make([]byte, f.byte()&15)
-	switch f.byte() % 9 {
+	switch f.byte() % 10 {
 	case 0, 1:
 		_ = a.Accept(f.now, id, &mad.REP{LocalQPN: f.qpn(), Private: data})
 	case 2, 3:
@@ -142,6 +142,8 @@ func (f *fuzzer) program(i int) {
 	case 8:
 		_ = a.Answer(f.now, id, &mad.SIDRREP{Private: data})
 		a.Communicated(id)
+	case 9:
+		a.Take(id)
 	}
 }
 

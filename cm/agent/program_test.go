@@ -120,6 +120,9 @@ func (h *host) asked(e *Event) *known {
 	}
 	k := &known{attempt: h.w.attempts[n], data: fmt.Sprintf("call %d", n), phase: phase}
 	h.known[e.ID] = k
+	if h.w.rng.IntN(2) == 0 {
+		h.agent.Take(e.ID)
+	}
 	return k
 }
 

@@ -27,7 +27,7 @@ import (
 //	accept b b1 [FIELD=VALUE …];  ready a a1 [private=]
 //	reject b b1 reason=28 [ari= private=]
 //	disconnect a a1 [private=];  confirm b b1 [private=];  release a a1
-//	communicated b b1
+//	communicated b b1;  take b b1
 //	resolve a b udp:7 [retries= private=];  answer b b1 [FIELD=VALUE …]
 //	deliver [drop=a2,b1] [dup=b1] [from=a] [n=1]
 //	    carries MADs until all are silent; a2 is the second one that a sends
@@ -134,7 +134,7 @@ func (s *scene) run(line string) ([]string, error) {
 		"agent": s.agent, "listen": s.listen, "unlisten": s.listen, "connect": s.connect, "resolve": s.resolve,
 		"accept": s.accept, "answer": s.answer, "reject": s.reject, "deliver": s.deliver, "late": s.late, "advance": s.advance,
 		"inject": s.inject, "raw": s.inject, "stats": s.showStats, "state": s.simple, "ready": s.simple, "disconnect": s.simple,
-		"confirm": s.simple, "release": s.simple, "communicated": s.simple,
+		"confirm": s.simple, "release": s.simple, "communicated": s.simple, "take": s.simple,
 	}[a.words[0]]
 	if f == nil {
 		return nil, fmt.Errorf("no command %q", a.words[0])
@@ -334,6 +334,8 @@ func (s *scene) simple(a *args) error {
 		x.Release(s.now, id)
 	case "communicated":
 		x.Communicated(id)
+	case "take":
+		x.Take(id)
 	case "state":
 		s.say("%v", x.State(id))
 	}

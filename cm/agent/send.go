@@ -112,11 +112,12 @@ func (o *outbox) refuse(path *Path, transaction uint64, local, remote mad.CommID
 	})
 }
 
-// sendSIDRREP answers the SIDR request of c.
-func (o *outbox) sendSIDRREP(c *conn, rep *mad.SIDRREP) {
+// sendSIDRREP answers the SIDR request of c, and returns the message.
+func (o *outbox) sendSIDRREP(c *conn, rep *mad.SIDRREP) *mad.SIDRREP {
 	m := *rep
 	m.TransactionID, m.RequestID, m.ServiceID = c.transaction, c.remote, c.setup.service
 	o.send(c, &m)
+	return &m
 }
 
 // guidBytes is the additional information of a REJ for a timeout: who gives up.

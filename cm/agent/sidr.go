@@ -48,8 +48,8 @@ func (a *Agent) receiveSIDRREP(path *Path, b []byte) {
 	a.finish(c, Event{Kind: EventSIDRReply, SIDRReply: &m})
 }
 
-// receiveSIDRREQ takes the question of a peer. A question that comes again
-// after its answer is a new one: the answer may have been lost.
+// receiveSIDRREQ takes the question of a peer. One that comes again after its
+// answer gets the same answer, or, after a while, is a new one.
 func (a *Agent) receiveSIDRREQ(now clock.Time, path *Path, b []byte) {
 	var m mad.SIDRREQ
 	if m.Parse(b) != nil {
@@ -65,6 +65,12 @@ func (a *Agent) receiveSIDRREQ(now clock.Time, path *Path, b []byte) {
 		}
 	}
 	l := a.listeners[m.ServiceID]
+	if old := a.answers.to(now, question{addressesOf(path), m.RequestID, m.TransactionID, m.ServiceID}); old != nil && l != nil {
+		if a.again() {
+			a.slot(*path).mad = old.mad
+		}
+		return
+	}
 	if l == nil {
 		a.stats.Refused++
 		a.answer(path, &mad.SIDRREP{
@@ -99,7 +105,8 @@ func (a *Agent) Answer(now clock.Time, id ID, rep *mad.SIDRREP) error {
 	case len(rep.Private) > mad.SIDRREPPrivateLen || len(rep.Info) > mad.SIDRInfoLen:
 		return errTooLong
 	}
-	a.sendSIDRREP(c, rep)
+	m := a.sendSIDRREP(c, rep)
+	a.answers.add(now, question{c.peer.addresses, c.remote, c.transaction, c.setup.service}, m)
 	a.remove(c)
 	return nil
 }

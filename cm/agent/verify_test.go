@@ -61,10 +61,16 @@ func consistent(a *Agent) error {
 	if unanswered != 0 {
 		return fmt.Errorf("the list of unanswered requests is wrong by %d", unanswered)
 	}
+	if n := len(a.answers.ring); n != len(a.answers.of) || n > maxAnswers {
+		return fmt.Errorf("%d answers, and %d in the ring", len(a.answers.of), n)
+	}
 	for _, l := range a.listeners {
 		n := 0
 		for c := l.requests.first; c != nil; c = c.setup.inAll.behind {
-			n++
+			n += count(!c.setup.taken)
+		}
+		for c := l.taken.first; c != nil; c = c.setup.inAll.behind {
+			n += count(c.setup.taken)
 		}
 		if l.waiting != waiting[l] || n != l.waiting {
 			return fmt.Errorf("%d requests wait, not %d", waiting[l], l.waiting)
