@@ -161,24 +161,3 @@ func (a *Agent) receiveMRA(now clock.Time, path *Path, b []byte) {
 	wait := min(mad.Timeout(m.ServiceTimeout)+time.Duration(c.interval)*time.Microsecond, a.cfg.MaxService)
 	a.timers.set(c, max(c.deadline, now.Add(wait)))
 }
-
-// extendable returns the connection that an MRA is for, or nil.
-func (a *Agent) extendable(path *Path, m *mad.MRA) *conn {
-	if m.Message != mad.StageREQ {
-		c := a.pair(path, m.RemoteID, m.LocalID)
-		if c != nil && (m.Message != mad.StageREP || c.state != StateREPSent) {
-			a.stats.Unexpected++
-			return nil
-		}
-		return c
-	}
-	c := a.conns[m.RemoteID]
-	if c == nil || c.state != StateREQSent {
-		a.stats.Unexpected++
-		return nil
-	}
-	if !a.from(c, path) {
-		return nil
-	}
-	return c
-}

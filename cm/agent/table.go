@@ -209,3 +209,24 @@ func (t *table) rejected(path *Path, m *mad.REJ) *conn {
 	}
 	return t.pair(path, m.RemoteID, m.LocalID)
 }
+
+// extendable returns the connection that an MRA is for, or nil.
+func (t *table) extendable(path *Path, m *mad.MRA) *conn {
+	if m.Message != mad.StageREQ {
+		c := t.pair(path, m.RemoteID, m.LocalID)
+		if c != nil && (m.Message != mad.StageREP || c.state != StateREPSent) {
+			t.stats.Unexpected++
+			return nil
+		}
+		return c
+	}
+	c := t.conns[m.RemoteID]
+	if c == nil || c.state != StateREQSent {
+		t.stats.Unexpected++
+		return nil
+	}
+	if !t.from(c, path) {
+		return nil
+	}
+	return c
+}
