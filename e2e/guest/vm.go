@@ -97,9 +97,9 @@ func (g *Guest) boot(ctx, life context.Context, dir string) error {
 	cmdline := fmt.Sprintf("console=ttyS0 panic=-1 quiet rdinit=/agent rocev2.mac=%s rocev2.addr4=%v/24 rocev2.addr6=%v/64 rocev2.mtu=%d rocev2.ctlmac=%s rocev2.ctladdr=%v/24",
 		mac, g.Addr4, g.Addr6, linkMTU, ctlMAC, g.ctl)
 	// QEMU before 8.0 leaves out the memory barriers of a guest with one
-	// processor, and then a notification can be lost. With event_idx that is
-	// for ever: the interface stands still. Without, the next packet makes up
-	// for it.
+	// processor, and then a notification can be lost. With event_idx that
+	// is for ever: the interface stands still. Without, the next packet
+	// makes up for it.
 	argv := []string{
 		"qemu-system-x86_64", "-nodefaults", "-no-user-config", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "1", "-m", "768",
 		"-display", "none", "-no-reboot",
