@@ -24,6 +24,7 @@ type Engine struct {
 
 	paths     paths
 	finals    []finalPacket
+	receipts  receipts
 	out       linkWriter
 	mixed     mixedWriter
 	loop      loopback
@@ -152,6 +153,7 @@ func (e *Engine) Modify(q *QP, a *ib.Attr, mask ib.AttrMask) error {
 
 // setAddress takes note of the address vector of q.
 func (e *Engine) setAddress(q *QP) {
+	e.receipts.forget(q.QPN())
 	av := q.core.Attr().AV
 	if !q.core.Reliable() { // what is in flight is not known
 		q.path = e.paths.find(&av)

@@ -15,6 +15,8 @@ type finalPacket struct {
 	n     int
 	path  *transport.Path
 	local bool
+
+	receipt *receipt // that it repeats, see receipts.go; nil: none
 }
 
 // takeFinal makes the final packets of q. All else that it has to send is
@@ -24,6 +26,7 @@ func (e *Engine) takeFinal(q *QP) {
 		return
 	}
 	p := finalPacket{path: q.path, local: q.local}
+	e.receipts.keep(q)
 	for p.n = q.core.PollFinal(p.data[:]); p.n > 0; p.n = q.core.PollFinal(p.data[:]) {
 		e.finals = append(e.finals, p)
 	}
@@ -54,6 +57,9 @@ func (e *Engine) putFinal(out *transport.TxBatch) {
 				break
 			}
 			out.Commit(copy(room, p.data[:p.n]), p.path)
+		}
+		if p.receipt != nil {
+			p.receipt.queued = false
 		}
 		done++
 	}

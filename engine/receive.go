@@ -68,6 +68,7 @@ func (e *Engine) dispatch(now clock.Time, r *Received, d *transport.RxPacket) {
 		return
 	}
 	e.counters.Device[DropUnknownQP]++
+	r.Urgent = e.answer(d) || r.Urgent
 }
 
 // deliver hands the packet that was parsed to one of its receivers.
@@ -88,8 +89,11 @@ func (e *Engine) deliver(now clock.Time, r *Received, d *transport.RxPacket, q *
 	info, _ := e.packet.BTH.Opcode.Info()
 	if reason != qp.DropNone {
 		e.counters.QP[reason]++
-		if reason == qp.DropNotPresent {
+		switch reason {
+		case qp.DropNotPresent:
 			q.tell(e.sink)
+		case qp.DropState:
+			r.Urgent = e.answer(d) || r.Urgent
 		}
 	} else if !q.portVerified && info.Role != rocev2.RoleNotify && qp.Reordered(q.core) == kept {
 		q.verifyPort(&e.cfg, d)

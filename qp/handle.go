@@ -231,6 +231,17 @@ func (q *QP) PollFinal(buf []byte) int {
 	return n
 }
 
+// Receipt writes the acknowledgement of all that was executed, for a peer that
+// asks again when q has gone: that of the PSNs from first up to last. It
+// returns its length, 0 if there is nothing to say.
+func Receipt(q *QP, buf []byte) (n int, first, last rocev2.PSN) {
+	if q.resp == nil {
+		return 0, 0, 0
+	}
+	n, first = q.resp.Receipt(buf)
+	return n, first, q.resp.ExpectedPSN().Add(-1)
+}
+
 // Answering reports whether an answer other than a lone acknowledgement, or a
 // congestion notification, waits to be sent.
 func (q *QP) Answering() bool { return q.cnp.due || q.recv.Pressing() }

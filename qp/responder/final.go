@@ -56,3 +56,29 @@ func (r *answerer) acknowledges(psn rocev2.PSN) {
 		r.unacked = !r.firstUnacked.After(r.lastAck)
 	}
 }
+
+// Receipt writes the acknowledgement of all that was executed, for a peer that
+// asks again when the queue pair has gone, and returns its length. It may
+// answer the SENDs and WRITEs from first on. It is 0 where the last that was
+// executed was none, or where the answer to a READ or an atomic before it was
+// not sent.
+func (r *Responder) Receipt(buf []byte) (n int, first rocev2.PSN) {
+	if !r.acked || r.lastAck.Next() != r.epsn {
+		return 0, 0
+	}
+	first = r.epsn.Add(-maxUnanswered)
+	if r.res.pushed && r.res.behind.After(first) {
+		first = r.res.behind
+	}
+	for i := range r.res.ring {
+		e := &r.res.ring[i]
+		switch end := e.first.Add(int(e.psns)); {
+		case e.kind == resourceFree:
+		case e.pending == pendingFirst:
+			return 0, 0
+		case end.After(first):
+			first = end
+		}
+	}
+	return r.buildAck(buf, rocev2.RCAcknowledge, r.lastAck, rocev2.AETH{Syndrome: rocev2.ACKNoCredits, MSN: r.msn}), first
+}
