@@ -49,6 +49,7 @@ type Server struct {
 	targets  targets
 	visits   *visits
 	problems problems
+	logged   logLimit // of problems
 	recorder recorder
 	admin    *admin
 
@@ -135,7 +136,15 @@ func (s *Server) Config() *config.Config {
 // problem records an error, and logs it.
 func (s *Server) problem(p Problem) {
 	explain(&p)
-	s.problems.add(time.Now(), p)
+	now := time.Now()
+	s.problems.add(now, p)
+	hidden, ok := s.logged.allow(now)
+	if !ok {
+		return
+	}
+	if hidden > 0 {
+		s.log.Warn("too many problems for the log; the list of problems counts them all", "left out", hidden)
+	}
 	s.log.Warn(clip(p.What), "source", p.Source, "device", p.Device, "peer", p.Peer, "meaning", p.Meaning, "remedy", p.Remedy)
 }
 

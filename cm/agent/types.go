@@ -68,7 +68,12 @@ var states = [...]string{
 }
 
 // String returns the name of the state.
-func (s State) String() string { return states[s] }
+func (s State) String() string {
+	if int(s) < len(states) {
+		return states[s]
+	}
+	return fmt.Sprintf("State(%d)", uint8(s))
+}
 
 // EventKind says what has happened.
 type EventKind uint8
@@ -93,7 +98,12 @@ var eventKinds = [...]string{
 }
 
 // String returns the name of the event.
-func (k EventKind) String() string { return eventKinds[k] }
+func (k EventKind) String() string {
+	if int(k) < len(eventKinds) {
+		return eventKinds[k]
+	}
+	return fmt.Sprintf("EventKind(%d)", uint8(k))
+}
 
 // Final reports whether the event ends its ID.
 func (k EventKind) Final() bool {
