@@ -6,7 +6,7 @@ FUZZTIME ?= 10s
 SEEDS    ?= 10000
 BIN      := bin
 
-.PHONY: all build demo test test-386 test-portable check fuzz e2e-rxe attack bench bench-quick microbench benchcheck soak fmt vet lint tidy race seeds clean help
+.PHONY: all build demo test test-386 test-portable check fuzz e2e-rxe attack bench bench-quick bench-diff microbench benchcheck soak fmt vet lint tidy race seeds clean help
 
 all: build
 
@@ -81,6 +81,12 @@ bench: ## the full grid beside other stacks, into bench/report (about 25 minutes
 
 bench-quick: ## a reduced grid into bench/out-quick (about 5 minutes)
 	cd bench && $(GO) run ./cmd/rocebench -quick -out out-quick
+
+ROUNDS ?= 10
+
+bench-diff: ## commit REF and the working tree in turn: which cells differ (about 6 minutes; MATCH=expression chooses cells, ROUNDS=n how often)
+	@if [ -z '$(REF)' ]; then echo "say with what to compare: make bench-diff REF=main [MATCH='^ours/write/'] [ROUNDS=10]"; exit 1; fi
+	cd bench && $(GO) run ./cmd/rocebench -diff '$(REF)' -rounds '$(ROUNDS)' $(if $(MATCH),-match '$(MATCH)')
 
 microbench: ## micro-benchmarks with allocation counts
 	$(GO) test -run '^$$' -bench . -benchmem ./rocev2 ./memreg ./qp ./transport/... ./fabric

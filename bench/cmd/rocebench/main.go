@@ -6,6 +6,7 @@
 //	rocebench -kernel -out report    the full grid and kernel rxe in guests
 //	rocebench -match 'lat' -out DIR  only cells whose name matches
 //	rocebench -render DIR            the report again from DIR/results.json
+//	rocebench -diff COMMIT           COMMIT and the working tree in turn
 //
 // Exit status: 0 when everything that was planned was measured, 1 when a cell
 // failed or the run was interrupted, 2 when the command line was wrong.
@@ -41,9 +42,10 @@ import (
 // flags are what the command line says.
 type flags struct {
 	out, match, a, b, render string
+	diff, with               string
 	quick, kernel, list      bool
 	install                  bool
-	repeat, again            int
+	repeat, again, rounds    int
 	warm, measure            time.Duration
 }
 
@@ -68,7 +70,7 @@ func main() {
 
 func parse() (*flags, *regexp.Regexp) {
 	f := &flags{}
-	flag.StringVar(&f.out, "out", "", "`directory` for the report (required)")
+	flag.StringVar(&f.out, "out", "", "`directory` for the report (required); with -diff, for the rounds, to which a later run adds")
 	flag.BoolVar(&f.quick, "quick", false, "the reduced grid")
 	flag.BoolVar(&f.kernel, "kernel", false, "measure kernel rxe in emulated guests too (root; several minutes)")
 	flag.BoolVar(&f.install, "install", true, "install peers' tools that are missing with apt-get, as root")
@@ -77,13 +79,16 @@ func parse() (*flags, *regexp.Regexp) {
 	flag.StringVar(&f.a, "a", "127.0.0.1", "`address` of the first process")
 	flag.StringVar(&f.b, "b", "127.0.0.2", "`address` of the second process")
 	flag.StringVar(&f.render, "render", "", "write the report in the `directory` again from its results.json")
+	flag.StringVar(&f.diff, "diff", "", "measure in turn this `commit`, or executable of rocebench, and the one of -with")
+	flag.StringVar(&f.with, "with", "", "with -diff: a `commit` or an executable (default: the working tree)")
+	flag.IntVar(&f.rounds, "rounds", 10, "with -diff: `how often` each of the two measures a cell")
 	flag.IntVar(&f.repeat, "repeat", 0, "`runs` of each cell (default 5, quick 3)")
 	flag.IntVar(&f.again, "again", 3, "how `often` a run is repeated that had errors while other programs used the processors")
 	flag.DurationVar(&f.warm, "warm", 0, "`time` of a run before it counts (default 300ms, quick 100ms)")
 	flag.DurationVar(&f.measure, "measure", 0, "`time` of a run that counts (default 1s, quick 400ms)")
 	flag.Parse()
 	match, err := regexp.Compile(f.match)
-	if err != nil || flag.NArg() > 0 || f.out == "" && f.render == "" && !f.list {
+	if err != nil || flag.NArg() > 0 || !f.complete() {
 		if err != nil {
 			log.Print(err)
 		}
@@ -91,7 +96,7 @@ func parse() (*flags, *regexp.Regexp) {
 		os.Exit(2)
 	}
 	pick := func(full, quick time.Duration) time.Duration {
-		if f.quick {
+		if f.quick || f.diff != "" {
 			return quick
 		}
 		return full
@@ -102,9 +107,20 @@ func parse() (*flags, *regexp.Regexp) {
 	return f, match
 }
 
+// complete reports whether the flags say what to do, and nothing else.
+func (f *flags) complete() bool {
+	if f.diff != "" {
+		return f.render == "" && !f.list && !f.kernel && f.rounds > 0
+	}
+	return f.with == "" && (f.out != "" || f.render != "" || f.list)
+}
+
 func run(ctx context.Context, f *flags, match *regexp.Regexp) error {
-	if f.render != "" {
+	switch {
+	case f.render != "":
 		return render(f.render)
+	case f.diff != "":
+		return compare(ctx, f)
 	}
 	o := grid.Options{
 		Quick: f.quick, A: f.a, B: f.b, Match: match.MatchString, Repeat: f.repeat, Again: f.again,

@@ -25,9 +25,26 @@ var programs struct {
 	built map[string]string
 }
 
-// Program builds a command of the product, once a run, and returns the path of
-// the executable.
+// ProgramsEnv names the variable of the environment with a directory that has
+// the product's programs. Without it they are built when a cell needs them.
+const ProgramsEnv = "ROCEBENCH_PROGRAMS"
+
+// HasPrograms reports whether a directory has the product's programs.
+func HasPrograms(dir string) bool {
+	for _, name := range []string{"rocev2", "rocev2d"} {
+		if info, err := os.Stat(filepath.Join(dir, name)); err != nil || !info.Mode().IsRegular() {
+			return false
+		}
+	}
+	return true
+}
+
+// Program returns the path of a command of the product. If the environment
+// names none, it is built, once a run.
 func Program(ctx context.Context, name string) (string, error) {
+	if dir := os.Getenv(ProgramsEnv); dir != "" {
+		return filepath.Join(dir, name), nil
+	}
 	programs.Lock()
 	defer programs.Unlock()
 	if bin := programs.built[name]; bin != "" {

@@ -30,8 +30,8 @@ type Options struct {
 	load func() func() float64 // of a test, instead of measuring
 }
 
-// busyPercent of one processor used by other programs makes a run disturbed.
-const busyPercent = 10
+// BusyPercent of one processor used by other programs makes a run disturbed.
+const BusyPercent = 10
 
 // otherLoad begins to watch what other programs use; the function that it
 // returns says how many percent of a processor that was.
@@ -115,7 +115,7 @@ func runCell(ctx context.Context, r *cell.Row, round int, o Options) {
 		}
 		s.Others = load()
 		report(o, r, &s, round, time.Since(begin))
-		if s.OK() || s.Others < busyPercent || again >= o.Again {
+		if s.OK() || s.Others < BusyPercent || again >= o.Again {
 			r.Samples = append(r.Samples, s)
 			return
 		}
@@ -137,7 +137,7 @@ func waitForQuiet(ctx context.Context, o Options) {
 			return
 		case <-time.After(look):
 		}
-		if load() < busyPercent {
+		if load() < BusyPercent {
 			return
 		}
 	}

@@ -7,8 +7,8 @@ import (
 	"github.com/gosoftroce/rocev2/bench/internal/cell"
 )
 
-// jsonRow is a row as it is stored: with where it was measured.
-type jsonRow struct {
+// JSONRow is a row as it is stored: with where it was measured.
+type JSONRow struct {
 	Environment
 	cell.Row
 	Version string `json:"version,omitempty"` // of the peer
@@ -20,27 +20,40 @@ func (r *Report) WriteJSON(w io.Writer) error {
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)
 	for _, row := range r.Rows {
-		if err := enc.Encode(jsonRow{r.Env, row, r.Versions[row.Who]}); err != nil {
+		if err := enc.Encode(JSONRow{r.Env, row, r.Versions[row.Who]}); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// ReadJSON reads what WriteJSON wrote.
-func ReadJSON(in io.Reader) (*Report, error) {
-	r := &Report{Versions: map[string]string{}}
+// ReadRows reads what WriteJSON wrote.
+func ReadRows(in io.Reader) ([]JSONRow, error) {
+	var rows []JSONRow
 	for dec := json.NewDecoder(in); ; {
-		var j jsonRow
+		var j JSONRow
 		if err := dec.Decode(&j); err == io.EOF {
-			return r, nil
+			return rows, nil
 		} else if err != nil {
 			return nil, err
 		}
+		rows = append(rows, j)
+	}
+}
+
+// ReadJSON makes the report of what WriteJSON wrote.
+func ReadJSON(in io.Reader) (*Report, error) {
+	rows, err := ReadRows(in)
+	if err != nil {
+		return nil, err
+	}
+	r := &Report{Versions: map[string]string{}}
+	for _, j := range rows {
 		r.Env = j.Environment
 		r.Rows = append(r.Rows, j.Row)
 		if j.Version != "" {
 			r.Versions[j.Who] = j.Version
 		}
 	}
+	return r, nil
 }
