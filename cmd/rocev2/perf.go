@@ -159,7 +159,7 @@ func (f *perfFlags) register(cmd *cobra.Command) {
 		fs.BoolVar(&f.SharedReceives, "use-srq", false, "the queue pairs of this side share one receive queue")
 	}
 	if t.Verb == perftest.Send || t.Verb == perftest.Write {
-		fs.IntVarP(&f.Inline, "inline_size", "I", 0, "put messages of up to this many `bytes` into the work request")
+		fs.IntVarP(&f.Inline, "inline_size", "I", t.DefaultInline(), "put messages of up to this many `bytes` into the work request")
 	}
 	if t.Verb == perftest.Read || atomic {
 		fs.IntVarP(&f.OutstandingReads, "outs", "o", 0, "`number` of operations outstanding on the wire (default: the device's limit)")

@@ -301,6 +301,15 @@ func (c *Config) fit() {
 	c.CQMod = min(c.CQMod, c.TxDepth)
 }
 
+// sendDepth returns how many operations of a queue pair may be without a
+// completion.
+func (c *Config) sendDepth() int {
+	if c.Test.Kind == Latency && !c.Test.hasReadDepth() {
+		return 2 * signalEvery
+	}
+	return c.TxDepth
+}
+
 // iterationsOfQueue returns how many messages one receive queue takes.
 func (c *Config) iterationsOfQueue() int {
 	if c.shared() {

@@ -67,7 +67,7 @@ func (s *session) measureLatency(ctx context.Context, p *pinger) (Result, error)
 	}
 	if err != nil && !p.ended(err) {
 		if !s.cfg.Service.Reliable() && errors.Is(err, interop.ErrNoProgress) {
-			return Result{}, &interop.LossError{Service: s.cfg.Service, Sent: p.done, Received: p.received, Silence: s.cfg.LossTimeout}
+			return Result{}, &interop.LossError{Service: s.cfg.Service, Sent: p.posted, Received: p.received, Silence: s.cfg.LossTimeout}
 		}
 		return Result{}, fmt.Errorf("after %d round trips of %d bytes: %w", p.done, p.size, err)
 	}
@@ -82,9 +82,9 @@ type pinger struct {
 	goal uint64 // round trips, or no bound while time is
 
 	times          *Histogram
-	posted, done   uint64 // own operations
+	posted, done   uint64 // own operations; done: as far as completions say
 	received       uint64
-	pending        int // own operations without completion
+	patient        bool // each operation has a completion, which is waited for before the next
 	rposted        uint64
 	last           time.Time
 	first, counted time.Time
@@ -108,7 +108,7 @@ func (p *pinger) prepare(size int) {
 		p.goal = noLimit
 	}
 	f := flow{s: s} // for its choice of operation
-	p.wr[0] = verbs.SendWR{Opcode: f.opcode(), Signaled: true}
+	p.wr[0] = verbs.SendWR{Opcode: f.opcode()}
 	if s.cfg.Test.Verb == Atomic && s.cfg.Atomic == FetchAdd {
 		p.wr[0].CompareAdd = 1
 	}
@@ -122,6 +122,9 @@ func (p *pinger) prepare(size int) {
 	} else {
 		p.sge[0] = s.mr.Slice(s.sourceOffset(0), size)
 		p.wr[0].SGList = p.sge[:]
+		// Its number is written into the memory that a WRITE may be
+		// sent again from.
+		p.patient = s.cfg.Test.Verb == Write
 	}
 	p.rsge[0] = s.mr.Slice(s.targetOffset(0), s.grh+size)
 	for i := range p.rwr {
@@ -176,12 +179,24 @@ func (p *pinger) count(now time.Time) {
 	p.g.Add(1)
 }
 
+// signalEvery says how many messages one completion stands for. The answer of
+// the peer says that a message has come. A completion as well for each would
+// have both sides send an acknowledgement for each.
+const signalEvery = 8
+
+// signals reports whether operation n asks for a completion.
+func (p *pinger) signals(n uint64) bool {
+	return p.patient || n%signalEvery == 0 || n == p.goal || p.s.cfg.sendDepth() == 1
+}
+
 func (p *pinger) post() error {
 	p.tick()
+	s := p.s
 	p.posted++
-	p.pending++
-	p.wr[0].ID = p.posted
-	return p.s.lanes.Lanes[0].Send.PostSend(p.wr[:]...)
+	wr := &p.wr[0]
+	wr.ID = p.posted
+	wr.Signaled = p.signals(p.posted)
+	return s.lanes.Lanes[0].Send.PostSend(p.wr[:]...)
 }
 
 // take waits for completions and counts them.
@@ -205,8 +220,22 @@ func (p *pinger) handle(n int) error {
 			p.received++
 			continue
 		}
-		p.done++
-		p.pending--
+		p.done = wc.ID
+	}
+	return nil
+}
+
+// settle waits for completions, as far as the next post needs them. Behind the
+// last operation it waits for all.
+func (p *pinger) settle() error {
+	open := uint64(p.s.cfg.sendDepth()) - 1
+	if p.patient || p.posted == p.goal {
+		open = 0
+	}
+	for p.posted-p.done > open {
+		if err := p.take(); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -217,10 +246,8 @@ func (p *pinger) requests() error {
 		if err := p.post(); err != nil {
 			return err
 		}
-		for p.pending > 0 {
-			if err := p.take(); err != nil {
-				return err
-			}
+		if err := p.settle(); err != nil {
+			return err
 		}
 	}
 	p.count(time.Now())
@@ -258,10 +285,8 @@ func (p *pinger) sends() error {
 		if err := p.post(); err != nil {
 			return err
 		}
-		for p.pending > 0 {
-			if err := p.take(); err != nil {
-				return err
-			}
+		if err := p.settle(); err != nil {
+			return err
 		}
 	}
 	if !server && p.goal != noLimit {
@@ -315,19 +340,14 @@ func (p *pinger) writes() error {
 	return nil
 }
 
-// confirm waits for the completion of the WRITE. The peer leaves only when it
-// has got the last one, so its end is as good as the acknowledgement of that.
+// confirm is settle for WRITEs. The peer leaves only when it has got the last
+// one, so its end is as good as the acknowledgement of that.
 func (p *pinger) confirm() error {
-	for p.pending > 0 {
-		err := p.take()
-		if p.posted == p.goal && errors.Is(err, interop.ErrPeerClosed) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
+	err := p.settle()
+	if p.posted == p.goal && errors.Is(err, interop.ErrPeerClosed) {
+		return nil
 	}
-	return nil
+	return err
 }
 
 // Watching memory: how often it is looked at before other goroutines may run

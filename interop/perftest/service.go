@@ -82,7 +82,7 @@ func (s *session) makeLanes(rx int) (err error) {
 	client := s.role == interop.Client
 	s.lanes, err = lanes.New(lanes.Config{
 		Dev: s.dev, PD: s.pd, Service: c.Service, Shared: c.SharedReceives, Count: c.QPs, CQ: s.w.CQ,
-		MaxSendWR: c.TxDepth, MaxRecvWR: rx, MaxInline: c.Inline,
+		MaxSendWR: c.sendDepth(), MaxRecvWR: rx, MaxInline: c.Inline,
 		Sends: client || c.duplex(), Receives: !client || c.duplex(),
 	})
 	return err

@@ -208,7 +208,7 @@ func (s *session) setUp() (err error) {
 	case c.Test.Kind == Latency:
 		mode = work.Spin
 	}
-	if s.w, err = work.NewWaiter(s.dev, c.QPs*(c.TxDepth+rx), mode); err != nil {
+	if s.w, err = work.NewWaiter(s.dev, c.QPs*(c.sendDepth()+rx), mode); err != nil {
 		return err
 	}
 	if err := s.makeLanes(rx); err != nil {

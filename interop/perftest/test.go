@@ -74,6 +74,15 @@ func ParseTest(name string) (Test, error) {
 	return Test{}, fmt.Errorf("no test %q; there are %s", name, strings.Join(names, ", "))
 }
 
+// DefaultInline is the size up to which the original puts messages into the
+// work request, for which Config.Inline has no default.
+func (t Test) DefaultInline() int {
+	if t.Kind == Latency && !t.hasReadDepth() {
+		return 220
+	}
+	return 0
+}
+
 // clientOnly reports whether the server just answers.
 func (t Test) clientOnly() bool {
 	return t.Verb == Read || t.Verb == Atomic || t == Test{Write, Bandwidth}
