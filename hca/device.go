@@ -54,9 +54,8 @@ type Config struct {
 // Device is a software host channel adapter on one address.
 type Device struct {
 	*shared
-	addr  netip.Addr
-	mem   *memreg.Table
-	yield yielder
+	addr netip.Addr
+	mem  *memreg.Table
 
 	groups groups
 

@@ -2,6 +2,7 @@ package hca
 
 import (
 	"context"
+	"runtime"
 	"sync"
 	"sync/atomic"
 )
@@ -52,6 +53,15 @@ func (h *handlers) run() {
 		cq.handlerDue.Store(false)
 		h.ran.Store(true)
 		cq.callHandler()
+	}
+}
+
+// letRun lets those run whom a handler has woken. They run on the receiver's
+// thread at once. Else another one would have to be woken for them, while this
+// one goes to sleep in the link.
+func (h *handlers) letRun() {
+	if h.ran.Swap(false) {
+		runtime.Gosched()
 	}
 }
 

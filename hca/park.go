@@ -77,15 +77,20 @@ func (p *parker) signal() {
 // signalLocked is signal inside a shard's lock: the poller is woken when that
 // is given up.
 func (p *parker) signalLocked() {
+	p.wakeFollower()
+	if p.inWait.Load() {
+		p.shard.wakeLink.Store(true)
+		p.dev.wake.Store(true)
+	}
+}
+
+// wakeFollower wakes a goroutine that waits and is not the poller.
+func (p *parker) wakeFollower() {
 	if p.followers.Load() > 0 {
 		select {
 		case p.w.wake <- struct{}{}:
 		default:
 		}
-	}
-	if p.inWait.Load() {
-		p.shard.wakeLink.Store(true)
-		p.dev.wake.Store(true)
 	}
 }
 
@@ -121,13 +126,15 @@ func (p *parker) park(ctx context.Context, w waitable) error {
 			s.poller.cease()
 			return err
 		}
-		s.poller.parked.Add(1)
-		defer s.poller.parked.Add(-1)
 	}
 	p.dev.Settle()
 	wait := p.prepare()
 	p.followers.Add(1) // wake is there before
 	defer p.followers.Add(-1)
+	if s := p.shard; s != nil {
+		s.poller.follow(p)
+		defer s.poller.unfollow(p)
+	}
 	if ok, err := w.available(); ok || err != nil {
 		return err
 	}

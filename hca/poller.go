@@ -19,12 +19,13 @@ import (
 // The poller is the one goroutine that may block in link.Wait. Receiving itself
 // is open to all, one at a time, under rxMu.
 type poller struct {
-	taken    atomic.Bool   // somebody is the poller
-	standby  atomic.Bool   // the receiver stands by
-	dormant  atomic.Bool   // it sleeps until a program ceases to be the poller, see rouse
-	blocked  atomic.Bool   // a program is the poller, and is about to block in link.Wait, or does
-	activity atomic.Uint64 // counts programs' polls and waits
-	parked   atomic.Int32  // programs that wait and are not the poller
+	taken    atomic.Bool            // somebody is the poller
+	standby  atomic.Bool            // the receiver stands by
+	dormant  atomic.Bool            // it sleeps until a program ceases to be the poller, see rouse
+	blocked  atomic.Bool            // a program is the poller, and is about to block in link.Wait, or does
+	activity atomic.Uint64          // counts programs' polls and waits
+	parked   atomic.Int32           // programs that wait and are not the poller
+	heir     atomic.Pointer[parker] // of the program that was the last of these
 	resume   chan struct{}
 	delayed  atomic.Bool // answers wait for the program's next call
 }
@@ -48,6 +49,28 @@ func (p *poller) cease() {
 	p.taken.Store(false)
 	if p.dormant.CompareAndSwap(true, false) || p.parked.Load() > 0 {
 		p.wakeReceiver()
+	}
+}
+
+// follow takes note that a program waits beside the poller.
+func (p *poller) follow(heir *parker) {
+	p.heir.Store(heir)
+	p.parked.Add(1)
+}
+
+// unfollow ends what follow has begun.
+func (p *poller) unfollow(heir *parker) {
+	p.parked.Add(-1)
+	p.heir.CompareAndSwap(heir, nil)
+}
+
+// handOver ends what become has begun, for the receiver. A program that waits
+// becomes the poller in its place: else nobody would receive until the receiver
+// looks again.
+func (p *poller) handOver() {
+	p.taken.Store(false)
+	if heir := p.heir.Load(); heir != nil {
+		heir.wakeFollower()
 	}
 }
 

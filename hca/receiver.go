@@ -1,7 +1,6 @@
 package hca
 
 import (
-	"runtime"
 	"time"
 
 	"github.com/gosoftroce/rocev2/clock"
@@ -42,7 +41,7 @@ func (s *shard) receiver() {
 			if !s.receiveAlone() {
 				return
 			}
-			s.poller.taken.Store(false)
+			s.poller.handOver()
 		}
 		if !s.standBy(tick) {
 			return
@@ -63,13 +62,12 @@ func (s *shard) receiveAlone() bool {
 			return false
 		}
 		n := s.drain()
-		if s.handlers.ran.Swap(false) {
-			// Who waits for the handler runs on this thread at
-			// once. Else another one would have to be woken for it,
-			// while this one goes to sleep in the link.
-			runtime.Gosched()
+		s.handlers.letRun()
+		busy := func() bool { return s.poller.activity.Load() != seen }
+		s.linger(busy)
+		if n > 0 {
+			s.vigil.keep(s, busy)
 		}
-		s.linger(func() bool { return s.poller.activity.Load() != seen })
 		parked := s.poller.parked.Load()
 		active := s.poller.activity.Load() != seen
 		if (n == 0 && active && parked == 0 || parked == 1) && s.now() >= ban {

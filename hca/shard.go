@@ -21,6 +21,7 @@ type shared struct {
 	pager     *pager
 	moderator moderator
 	handlers  handlers
+	yield     yielder
 	failed    atomic.Bool   // EventDeviceFatal was raised
 	broken    chan struct{} // closed then: nobody waits for ever
 	wake      atomic.Bool   // wakeLink of some shard is set
@@ -41,7 +42,8 @@ type shard struct {
 	poller    poller
 	rxMu      sync.Mutex // held from Recv until the batch is handled, so that packets keep their order
 	rx        *transport.RxBatch
-	portError bool // the link fails to receive; under rxMu
+	portError bool  // the link fails to receive; under rxMu
+	vigil     vigil // of the receiver
 
 	wakeLink  atomic.Bool // somebody blocks in the link's Wait, and is to be woken
 	bulk      atomic.Bool // more of a bulk transfer may come any moment

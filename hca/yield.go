@@ -35,8 +35,16 @@ func (y *yielder) polled(any bool) {
 		}
 		return
 	}
-	if y.vain.Add(1)%yieldEvery != 0 || !y.mu.TryLock() {
-		return
+	if y.vain.Add(1)%yieldEvery == 0 {
+		y.toGoroutines()
+	}
+}
+
+// toGoroutines lets other goroutines run if one waits for a processor, and
+// reports whether there was one.
+func (y *yielder) toGoroutines() bool {
+	if !y.mu.TryLock() {
+		return false
 	}
 	metrics.Read(y.runnable) // some 100 ns; it does not allocate
 	v := y.runnable[0].Value
@@ -44,5 +52,14 @@ func (y *yielder) polled(any bool) {
 	y.mu.Unlock()
 	if others {
 		runtime.Gosched()
+	}
+	return others
+}
+
+// toOthers is for a receiver that looks for packets: other programs of the host
+// get the processor as well.
+func (y *yielder) toOthers() {
+	if !y.toGoroutines() {
+		yieldThread()
 	}
 }
