@@ -79,7 +79,7 @@ func (o *Output) CommitFlush(n int) {
 
 // Run is packets that differ in PSN and payload only: BTH, for a request of XRC
 // an XRCETH, and a payload of the path MTU each, as in the middle of a long
-// message.
+// message. Or they are WRITEs of one packet each, to adjacent addresses.
 type Run struct {
 	Op   rocev2.Opcode
 	PSN  rocev2.PSN
@@ -89,6 +89,10 @@ type Run struct {
 
 	XRCETH bool // an XRCETH follows the BTH: a request of XRC
 	SRQN   uint32
+
+	RETH bool   // a RETH follows: each packet is a WRITE,
+	VA   uint64 // the first of them to here
+	RKey uint32
 }
 
 // WriteRun writes the packets of a run, for all of which out has room, until
@@ -101,6 +105,10 @@ func (c *Conn) WriteRun(out *Output, t *Run) int {
 	if t.XRCETH {
 		at += rocev2.XRCETHLen
 	}
+	reth := at
+	if t.RETH {
+		at += rocev2.RETHLen
+	}
 	end := at + c.MTU
 	for ; n < t.N; n++ {
 		buf := w.Room()
@@ -112,6 +120,10 @@ func (c *Conn) WriteRun(out *Output, t *Run) int {
 		binary.BigEndian.PutUint32(buf[psnOffset:], uint32(t.PSN.Add(n)))
 		if t.XRCETH {
 			binary.BigEndian.PutUint32(buf[rocev2.BTHLen:], t.SRQN)
+		}
+		if t.RETH {
+			e := rocev2.RETH{VA: t.VA + uint64(n)<<c.Shift, RKey: t.RKey, Length: uint32(c.MTU)}
+			e.AppendTo(buf[:reth])
 		}
 		if t.View.CopyOut(buf[at:end], t.Off+uint64(n)<<c.Shift) != ib.FaultNone {
 			break

@@ -85,6 +85,7 @@ const (
 
 // side is one end of a connection with its model.
 type side struct {
+	native bool // it takes the peer for native
 	w      *world
 	name   string
 	ep     *simQP

@@ -19,6 +19,7 @@ type sniffer struct {
 
 	message rocev2.Operation // the unfinished one, 0: none
 	left    int              // bytes that the unfinished WRITE still has to send
+	split   rocev2.RETH      // what the next message of a split WRITE must have; Length is what is left
 
 	reads []sentRead // READ and atomic requests
 
@@ -103,13 +104,14 @@ func (f *sniffer) fresh(p *rocev2.Packet, info *rocev2.OpcodeInfo) {
 	f.message = info.Operation
 	if info.Last {
 		f.message = 0
-		if !p.BTH.AckReq {
+		if !p.BTH.AckReq && !f.goesOn(p, info) {
 			f.w.fail("%s ends a message with %v without asking for an acknowledgement", f.s.name, p.BTH.Opcode)
 		}
 	}
 	if info.Operation == rocev2.OpWrite {
 		if info.First {
 			f.left = int(p.RETH.Length)
+			f.checkSplit(p, info)
 		}
 		f.left -= len(p.Payload)
 		if f.left < 0 || info.Last && f.left != 0 {
@@ -142,6 +144,38 @@ func (f *sniffer) fresh(p *rocev2.Packet, info *rocev2.OpcodeInfo) {
 	if inFlight := f.next.Sub(f.acked) - 1; inFlight > most && inFlight > n {
 		f.w.fail("%s has %d PSNs in flight, %d are allowed", f.s.name, inFlight, most)
 	}
+}
+
+// goesOn reports whether a packet is a message of a split WRITE that more of
+// them follow.
+func (f *sniffer) goesOn(p *rocev2.Packet, info *rocev2.OpcodeInfo) bool {
+	return info.Operation == rocev2.OpWrite && info.First && p.BTH.PSN.Next() != f.opEnd
+}
+
+// checkSplit checks that a message begins a WRITE, with all of its length or as
+// a part that others follow, or is the next part. Only native peers get parts.
+func (f *sniffer) checkSplit(p *rocev2.Packet, info *rocev2.OpcodeInfo) {
+	o := f.s.ops[f.op]
+	n := (o.n + f.w.p.mtu.Bytes() - 1) / f.w.p.mtu.Bytes()
+	switch {
+	case n <= 1 || !info.Last: // whole
+		if int(p.RETH.Length) != o.n {
+			f.w.fail("%s sends WRITE %d of %d bytes as one of %d", f.s.name, f.op, o.n, p.RETH.Length)
+		}
+		return
+	case !f.s.native:
+		f.w.fail("%s splits WRITE %d, and the peer is not native", f.s.name, f.op)
+	case p.BTH.PSN == f.opEnd.Add(-n):
+		f.split = rocev2.RETH{VA: p.RETH.VA, RKey: p.RETH.RKey, Length: uint32(o.n)}
+	}
+	want := f.split
+	want.Length = min(want.Length, uint32(f.w.p.mtu.Bytes()))
+	if p.RETH != want {
+		f.w.fail("%s sends a part of WRITE %d with %+v, not %+v", f.s.name, f.op, p.RETH, want)
+	}
+	f.split.VA += uint64(want.Length)
+	f.split.Length -= want.Length
+	f.w.tally.split++
 }
 
 // checkRequest finds the request that a new packet belongs to, and checks its

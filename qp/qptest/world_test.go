@@ -62,6 +62,7 @@ type tally struct {
 	rnr, naks, readReplay, atomReplay uint64
 	flushReplay, persisted            uint64
 	kept, repairs                     uint64
+	split                             uint64 // messages of split WRITEs
 	marked, cnps                      uint64
 	bursts                            uint64 // packets of them
 	dropDup, dropOrder, dropGhost     uint64
@@ -89,6 +90,7 @@ func (t *tally) add(o *tally) {
 	t.persisted += o.persisted
 	t.kept += o.kept
 	t.repairs += o.repairs
+	t.split += o.split
 	t.marked += o.marked
 	t.cnps += o.cnps
 	t.bursts += o.bursts
@@ -229,6 +231,7 @@ func (w *world) connect(i int) {
 		q.endpoint = ep
 		n.qps = append(n.qps, q)
 		pair[j] = newSide(w, q, i, c)
+		pair[j].native = w.seed>>(1+j)&1 == 1
 		q.model = pair[j]
 	}
 	pair[0].peer, pair[1].peer = pair[1], pair[0]

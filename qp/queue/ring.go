@@ -22,6 +22,7 @@ const (
 	Solicited
 	Fence
 	Inline
+	Split   // a WRITE that goes as messages of one packet each
 	Resumed // a READ that was asked for again from the middle, or a FLUSH that was sent again
 )
 

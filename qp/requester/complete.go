@@ -24,6 +24,9 @@ func (r *work) completeOne() bool {
 	w := r.queue.At(r.queue.Head)
 	r.queue.Head++
 	r.c.Stats.SendDone++
+	if w.PSNs > 1 {
+		r.wrote(w)
+	}
 	if w.Flags&queue.Signaled == 0 {
 		return true
 	}

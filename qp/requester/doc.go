@@ -19,7 +19,7 @@
 //	           its packets
 //	recovery   when what is sent again       recover.go, repair.go, fetch.go
 //	work       the requests, and where       work.go, complete.go
-//	           sending is
+//	           sending is                    split.go
 //
 // Plain structs that know none of these, and that can be tested alone: retry
 // (the local ACK timer), rnr, rtt, credit, repair.

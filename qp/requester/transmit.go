@@ -92,13 +92,14 @@ func (r *sender) pollNext(now clock.Time, buf []byte, out *conn.Output) bool {
 	w := r.queue.At(r.cur)
 	if r.cur == r.started {
 		w.First, w.Pos, w.PSNs = r.max, r.posNxt, r.c.PSNs(w.Length)
+		r.split(w)
 		w.SSN = r.ssn.Add(int(r.messages(w)))
 	}
 	rq := r.requestAt(w)
 	if w.Status != ib.StatusSuccess || !r.mayStart(&rq) {
 		return false
 	}
-	if rq.rel > 0 {
+	if rq.rel > 0 || w.Flags&queue.Split != 0 {
 		if n := r.runLength(&rq, out.Left()); n > 1 {
 			if n = r.writeRun(&rq, n, out); n > 0 {
 				r.sent(now, &rq, n)
@@ -163,8 +164,12 @@ func (r *sender) writeRun(rq *request, n int, out *conn.Output) int {
 	if f != ib.FaultNone {
 		return 0
 	}
-	n = r.c.WriteRun(out, &conn.Run{Op: wireOpcodes[rq.w.Opcode][placeMiddle], PSN: r.nxt, N: n, View: v, Off: uint64(rq.off),
-		XRCETH: r.c.XRC(), SRQN: rq.w.SRQN})
+	run := conn.Run{Op: wireOpcodes[rq.w.Opcode][placeMiddle], PSN: r.nxt, N: n, View: v, Off: uint64(rq.off),
+		XRCETH: r.c.XRC(), SRQN: rq.w.SRQN}
+	if rq.w.Flags&queue.Split != 0 {
+		run.Op, run.RETH, run.VA, run.RKey = rocev2.RCWriteOnly, true, rq.w.Remote+uint64(rq.off), rq.w.RKey
+	}
+	n = r.c.WriteRun(out, &run)
 	v.Release()
 	return n
 }
@@ -230,6 +235,9 @@ func (r *sender) buildRequest(rq *request, buf []byte) (int, ib.Fault) {
 		place |= placeLast
 	}
 	h := r.c.BTH(wireOpcodes[w.Opcode][place], r.nxt)
+	if w.Flags&queue.Split != 0 {
+		h = r.c.BTH(rocev2.RCWriteOnly, r.nxt)
+	}
 	h.Solicited = place&placeLast != 0 && w.Flags&queue.Solicited != 0
 	rq.ack = place&placeLast != 0 || w.Is(ib.OpReads) || r.wantAck(rq)
 	h.AckReq = rq.ack
@@ -251,6 +259,9 @@ func (r *sender) buildRequest(rq *request, buf []byte) (int, ib.Fault) {
 	case w.Is(ib.OpReads):
 		e := rocev2.RETH{VA: w.Remote + uint64(rq.off), RKey: w.RKey, Length: rq.n}
 		return len(e.AppendTo(b)), ib.FaultNone
+	case w.Flags&queue.Split != 0:
+		e := rocev2.RETH{VA: w.Remote + uint64(rq.off), RKey: w.RKey, Length: rq.n}
+		b = e.AppendTo(b)
 	case w.Opcode == ib.OpFlush:
 		f := rocev2.FETH{Type: w.FlushType, Level: w.FlushLevel}
 		e := rocev2.RETH{VA: w.Remote, RKey: w.RKey, Length: w.Arg}

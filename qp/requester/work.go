@@ -38,6 +38,8 @@ type cursor struct {
 
 	posUna, posNxt uint64 // the same places in the stream of bytes, see cc.Flight
 
+	accepted accepted // by the peer
+
 	chunk  uint32 // packets per READ request
 	rd     uint32 // READ requests and atomics between una and nxt
 	fault  bool   // some request between Head and cur has a status that waits
@@ -61,9 +63,13 @@ type request struct {
 }
 
 // messages returns how many messages a request is to the peer, which counts
-// them in its MSN (IBTA 9.7.7): a READ may be several, see Config.ReadChunk.
+// them in its MSN (IBTA 9.7.7): a READ may be several, see Config.ReadChunk,
+// and a WRITE, see split.
 func (r *work) messages(w *queue.Send) uint32 {
-	if !w.Is(ib.OpReads) {
+	switch {
+	case w.Flags&queue.Split != 0:
+		return w.PSNs
+	case !w.Is(ib.OpReads):
 		return 1
 	}
 	return (w.PSNs + r.chunk - 1) / r.chunk
