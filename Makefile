@@ -6,7 +6,7 @@ FUZZTIME ?= 10s
 SEEDS    ?= 10000
 BIN      := bin
 
-.PHONY: all build demo test test-386 test-portable check fuzz e2e-rxe attack bench bench-quick bench-diff microbench benchcheck soak fmt vet lint tidy race seeds clean help
+.PHONY: all build demo test test-386 test-portable check fuzz e2e-rxe attack bench bench-short bench-quick bench-diff microbench benchcheck soak fmt vet lint tidy race seeds clean help
 
 all: build
 
@@ -76,10 +76,15 @@ SOAK ?= 1h
 soak: ## 64 connections for SOAK, with loss, while processes are killed and stopped
 	$(GO) run ./e2e/soak -for $(SOAK)
 
-bench: ## the full grid beside other stacks, into bench/report (about 25 minutes)
-	cd bench && $(GO) run ./cmd/rocebench -out report -kernel
+REPORTS := -reports report -readme ../README.md
 
-bench-quick: ## a reduced grid into bench/out-quick (about 5 minutes)
+bench: ## the full grid beside other stacks, into the folder of this processor's model in bench/report (about 40 minutes)
+	cd bench && $(GO) run ./cmd/rocebench $(REPORTS) -kernel
+
+bench-short: ## the same with a reduced grid, five rounds, without the Go faces and kernel guests (about 8 minutes)
+	cd bench && $(GO) run ./cmd/rocebench $(REPORTS) -quick -repeat 5 -match '^(raw|tcp|iperf3|ours|perf|ucx|fabric|quic)'
+
+bench-quick: ## a reduced grid into bench/out-quick (about 7 minutes)
 	cd bench && $(GO) run ./cmd/rocebench -quick -out out-quick
 
 ROUNDS ?= 10

@@ -1,11 +1,12 @@
 // Command rocebench measures this project's stack beside its peers on the
 // loopback of one machine and writes a report.
 //
-//	rocebench -out report            the full grid, about 25 minutes
-//	rocebench -quick -out DIR        a reduced one, about 5 minutes
-//	rocebench -kernel -out report    the full grid and kernel rxe in guests
+//	rocebench -out DIR               the full grid
+//	rocebench -reports report        into the folder of this processor's model
+//	rocebench -quick -out DIR        a reduced grid
+//	rocebench -kernel -out DIR       the full grid and kernel rxe in guests
 //	rocebench -match 'lat' -out DIR  only cells whose name matches
-//	rocebench -render DIR            the report again from DIR/results.json
+//	rocebench -render DIR            the reports again from their results.json
 //	rocebench -diff COMMIT           COMMIT and the working tree in turn
 //
 // Exit status: 0 when everything that was planned was measured, 1 when a cell
@@ -18,6 +19,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io/fs"
 	"log"
 	"os"
 	"os/signal"
@@ -42,6 +44,7 @@ import (
 // flags are what the command line says.
 type flags struct {
 	out, match, a, b, render string
+	reports, readme          string
 	diff, with               string
 	quick, kernel, list      bool
 	install                  bool
@@ -71,6 +74,8 @@ func main() {
 func parse() (*flags, *regexp.Regexp) {
 	f := &flags{}
 	flag.StringVar(&f.out, "out", "", "`directory` for the report (required); with -diff, for the rounds, to which a later run adds")
+	flag.StringVar(&f.reports, "reports", "", "in place of -out: `directory` with a folder for each processor model, and their index")
+	flag.StringVar(&f.readme, "readme", "", "with -reports or -render: the `file` whose figures are written from the reports")
 	flag.BoolVar(&f.quick, "quick", false, "the reduced grid")
 	flag.BoolVar(&f.kernel, "kernel", false, "measure kernel rxe in emulated guests too (root; several minutes)")
 	flag.BoolVar(&f.install, "install", true, "install peers' tools that are missing with apt-get, as root")
@@ -78,7 +83,7 @@ func parse() (*flags, *regexp.Regexp) {
 	flag.StringVar(&f.match, "match", "", "only cells whose name matches the `expression`")
 	flag.StringVar(&f.a, "a", "127.0.0.1", "`address` of the first process")
 	flag.StringVar(&f.b, "b", "127.0.0.2", "`address` of the second process")
-	flag.StringVar(&f.render, "render", "", "write the report in the `directory` again from its results.json")
+	flag.StringVar(&f.render, "render", "", "write the report in the `directory`, or all below it, again from results.json")
 	flag.StringVar(&f.diff, "diff", "", "measure in turn this `commit`, or executable of rocebench, and the one of -with")
 	flag.StringVar(&f.with, "with", "", "with -diff: a `commit` or an executable (default: the working tree)")
 	flag.IntVar(&f.rounds, "rounds", 10, "with -diff: `how often` each of the two measures a cell")
@@ -112,13 +117,16 @@ func (f *flags) complete() bool {
 	if f.diff != "" {
 		return f.render == "" && !f.list && !f.kernel && f.rounds > 0
 	}
-	return f.with == "" && (f.out != "" || f.render != "" || f.list)
+	if f.reports != "" && f.out != "" || f.readme != "" && f.reports == "" && f.render == "" {
+		return false
+	}
+	return f.with == "" && (f.out != "" || f.reports != "" || f.render != "" || f.list)
 }
 
 func run(ctx context.Context, f *flags, match *regexp.Regexp) error {
 	switch {
 	case f.render != "":
-		return render(f.render)
+		return render(f)
 	case f.diff != "":
 		return compare(ctx, f)
 	}
@@ -137,6 +145,9 @@ func run(ctx context.Context, f *flags, match *regexp.Regexp) error {
 	r.Env.Grid, r.Env.Warm, r.Env.Measure = "full", f.warm, f.measure
 	if f.quick {
 		r.Env.Grid = "quick"
+	}
+	if f.reports != "" {
+		f.out = filepath.Join(f.reports, r.Env.Folder())
 	}
 	if err := os.MkdirAll(f.out, 0o755); err != nil {
 		return err
@@ -162,7 +173,7 @@ func run(ctx context.Context, f *flags, match *regexp.Regexp) error {
 		r.Notes = append(r.Notes, "Kernel rxe was not measured in this run (`rocebench -kernel`).")
 	}
 	log.Printf("measured in %v", time.Since(begin).Round(time.Second))
-	return errors.Join(finish(f.out, r), context.Cause(ctx))
+	return errors.Join(finish(f, r), context.Cause(ctx))
 }
 
 func peerVersions(ctx context.Context, versions map[string]string) {
@@ -182,18 +193,19 @@ func peerVersions(ctx context.Context, versions map[string]string) {
 
 // finish writes all files and shows the verdicts. It returns an error if cells
 // failed.
-func finish(dir string, r *report.Report) error {
-	file, err := os.Create(filepath.Join(dir, resultsFile))
-	if err != nil {
+func finish(f *flags, r *report.Report) error {
+	if err := errors.Join(r.WriteResults(f.out), r.Write(f.out)); err != nil {
 		return err
 	}
-	if err := errors.Join(r.WriteJSON(file), file.Close()); err != nil {
-		return err
-	}
-	if err := write(dir, r); err != nil {
-		return err
+	if f.reports != "" {
+		if err := index(f.reports, f.readme); err != nil {
+			return err
+		}
 	}
 	for _, v := range r.Verdicts() {
+		if v.Why == report.NotMeasured {
+			continue
+		}
 		figure, met := v.Result()
 		log.Printf("%-50s %-34s %-9s %s", v.What+" / "+v.Against, figure, met, "")
 	}
@@ -209,34 +221,56 @@ func finish(dir string, r *report.Report) error {
 	return nil
 }
 
-const (
-	resultsFile = "results.json"
-	reportFile  = "report.md"
-)
-
-// render writes the report of a directory again from its rows.
-func render(dir string) error {
-	file, err := os.Open(filepath.Join(dir, resultsFile))
+// render writes the report of a directory again from its rows; a directory
+// without rows has reports below it.
+func render(f *flags) error {
+	r, err := report.Read(f.render)
+	if err == nil {
+		return r.Write(f.render)
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	folders, err := report.Folders(f.render)
 	if err != nil {
 		return err
 	}
-	defer file.Close()
-	r, err := report.ReadJSON(file)
-	if err != nil {
-		return err
+	if len(folders) == 0 {
+		return fmt.Errorf("%s has neither rows nor folders with rows (%s)", f.render, report.ResultsFile)
 	}
-	return write(dir, r)
+	for _, one := range folders {
+		if err := one.Write(filepath.Join(f.render, one.Name)); err != nil {
+			return err
+		}
+	}
+	return index(f.render, f.readme)
 }
 
-// write writes the report and its plots.
-func write(dir string, r *report.Report) error {
-	plots, err := r.Plots(dir)
+// index writes the index of a directory of reports, and the figures in the
+// README.
+func index(dir, readme string) error {
+	folders, err := report.Folders(dir)
 	if err != nil {
 		return err
 	}
-	file, err := os.Create(filepath.Join(dir, reportFile))
+	if err := os.WriteFile(filepath.Join(dir, report.IndexFile), []byte(report.Index(folders)), 0o644); err != nil || readme == "" {
+		return err
+	}
+	link, err := linkTo(dir, readme)
 	if err != nil {
 		return err
 	}
-	return errors.Join(r.Markdown(file, plots), file.Close())
+	return report.UpdateReadme(readme, report.Readme(folders, link))
+}
+
+// linkTo returns the path of a directory as a file links to it.
+func linkTo(dir, file string) (string, error) {
+	var abs [2]string
+	for i, name := range []string{filepath.Dir(file), dir} {
+		var err error
+		if abs[i], err = filepath.Abs(name); err != nil {
+			return "", err
+		}
+	}
+	link, err := filepath.Rel(abs[0], abs[1])
+	return filepath.ToSlash(link), err
 }

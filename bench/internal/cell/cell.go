@@ -32,6 +32,13 @@ const (
 // of the messages that an unreliable service has lost.
 const LostPercent = "lost_percent"
 
+// Names, among the other measurements of a run, of percentiles of a latency, in
+// the unit of the cell: of half a round trip where the value is half of one.
+const (
+	P99  = "tail_p99"
+	P999 = "tail_p999"
+)
+
 // Cell is one thing to measure, by one stack: the same operation by two stacks
 // is two cells.
 type Cell struct {

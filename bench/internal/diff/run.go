@@ -168,7 +168,7 @@ func (o *Options) measure(ctx context.Context, b *Build, name string) (*report.J
 	said, runErr := o.exec(ctx, b, o.flags("-out", dir, "-install=false", "-match", "^"+regexp.QuoteMeta(name)+"$",
 		"-repeat", "1", "-again", strconv.Itoa(o.Again), "-warm", o.Warm.String(), "-measure", o.Measure.String())...)
 	// The program fails when the cell does; what it wrote says why.
-	file, err := os.Open(filepath.Join(dir, "results.json"))
+	file, err := os.Open(filepath.Join(dir, report.ResultsFile))
 	if err != nil {
 		return nil, errors.Join(cmp.Or(runErr, err), lastLine(said))
 	}
@@ -177,7 +177,7 @@ func (o *Options) measure(ctx context.Context, b *Build, name string) (*report.J
 	if err != nil {
 		return nil, err
 	}
-	if len(rows) != 1 || rows[0].Name != name {
+	if len(rows) != 1 || rows[0].Row.Name != name {
 		return nil, fmt.Errorf("the program wrote %d rows, want the one of the cell", len(rows))
 	}
 	if row := &rows[0]; len(row.Samples) > 0 {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/gosoftroce/rocev2/bench/internal/cell"
+	"github.com/gosoftroce/rocev2/bench/internal/losses"
 	"github.com/gosoftroce/rocev2/bench/internal/pair"
 )
 
@@ -122,11 +123,14 @@ func Runner(a, b string, c Config, value string) func(context.Context, cell.Wind
 		passive.Addr, passive.Warm, passive.Measure = a, w.Warm, w.Measure
 		active := passive
 		active.Addr, active.Active = b, true
+		watch := losses.Begin(a, b)
 		rp, ra, err := pair.Run(ctx, Kind, pair.Role{Config: passive}, pair.Role{Config: active, Active: true}, w.Total()+time.Minute)
 		if err != nil {
 			return cell.Failed(fmt.Errorf("%s: %w", c.Face, err))
 		}
-		return sample(rp, ra, value)
+		s := sample(rp, ra, value)
+		watch.Judge(&s)
+		return s
 	}
 }
 

@@ -3,6 +3,8 @@ package faces
 import (
 	"net/netip"
 	"os"
+	"os/exec"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -110,5 +112,25 @@ func TestRateOfTheTool(t *testing.T) {
 	}
 	if _, err := rateOf("rocev2: refused"); err == nil {
 		t.Error("an error of the tool tells a rate")
+	}
+}
+
+// What the tool's two sides say comes back, and so does what went wrong.
+func TestConverse(t *testing.T) {
+	t.Parallel()
+	if _, err := os.Stat("/bin/sh"); err != nil {
+		t.Skip(err)
+	}
+	sh := func(script string) *exec.Cmd { return exec.CommandContext(t.Context(), "/bin/sh", "-c", script) }
+	for _, c := range []struct{ server, client, said, err string }{
+		{"echo waiting >&2; cat >/dev/null </dev/null", "echo '{}'", "{}\n", ""},
+		{"echo bad flag >&2; exit 2", "echo '{}'", "", "bad flag"},
+		{"echo waiting >&2; exec sleep 600", "echo no route >&2; exit 1", "", "no route"},
+		{"exit 3", "true", "", "exit status 3"},
+	} {
+		said, err := converse(sh(c.server), sh(c.client))
+		if string(said) != c.said || (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
+			t.Errorf("%s | %s: %q, %v; want %q, %q", c.server, c.client, said, err, c.said, c.err)
+		}
 	}
 }

@@ -1,8 +1,10 @@
 package faces
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -81,14 +83,20 @@ func RemovePrograms() {
 }
 
 // Perf returns a function that runs "rocev2 perf TEST" between two processes,
-// and takes a field of its JSON, times scale.
-func Perf(a, b, test string, size int, field string, scale float64) func(context.Context, cell.Window) cell.Sample {
+// and takes a field of its JSON.
+func Perf(a, b, test string, size int, field string) func(context.Context, cell.Window) cell.Sample {
 	return func(ctx context.Context, w cell.Window) cell.Sample {
 		v, err := perf(ctx, a, b, test, size, w)
 		if err != nil {
 			return cell.Failed(fmt.Errorf("rocev2 perf %s: %w", test, err))
 		}
-		return cell.Sample{Value: v[field] * scale, Extra: map[string]float64{"gbps": v["gbps"], "mpps": v["mpps"]}}
+		s := cell.Sample{Value: v[field], Extra: map[string]float64{"gbps": v["gbps"], "mpps": v["mpps"]}}
+		for from, to := range map[string]string{"lat_us_p99": cell.P99, "lat_us_p999": cell.P999} {
+			if p, ok := v[from]; ok {
+				s.Extra[to] = p
+			}
+		}
+		return s
 	}
 }
 
@@ -106,24 +114,13 @@ func perf(ctx context.Context, a, b, test string, size int, w cell.Window) (map[
 	// It counts in the middle half of the time that -D says, in whole
 	// seconds.
 	seconds := fmt.Sprint(max(1, int(2*w.Measure/time.Second)))
-	args := []string{"perf", test, "-s", fmt.Sprint(size), "-D", seconds, "-p", port}
-	server := exec.CommandContext(ctx, bin, append(args, "-d", a)...)
-	out, err := server.StderrPipe()
+	args := []string{"perf", test, "-D", seconds, "-p", port}
+	if !strings.HasPrefix(test, "atomic_") { // always 8 bytes, there is no flag for it
+		args = append(args, "-s", fmt.Sprint(size))
+	}
+	said, err := converse(exec.CommandContext(ctx, bin, append(args, "-d", a)...), exec.CommandContext(ctx, bin, append(args, "-d", b, "--json", a)...))
 	if err != nil {
 		return nil, err
-	}
-	if err := server.Start(); err != nil {
-		return nil, err
-	}
-	if _, err := out.Read(make([]byte, 1)); err != nil { // it says that it waits
-		return nil, fmt.Errorf("the server has ended: %w", err)
-	}
-	said, clientErr := exec.CommandContext(ctx, bin, append(args, "-d", b, "--json", a)...).Output()
-	if err := server.Wait(); err != nil {
-		return nil, fmt.Errorf("the server: %w", err)
-	}
-	if clientErr != nil {
-		return nil, fmt.Errorf("the client: %w", clientErr)
 	}
 	var fields map[string]any
 	if err := json.Unmarshal(said, &fields); err != nil {
@@ -136,6 +133,38 @@ func perf(ctx context.Context, a, b, test string, size int, w cell.Window) (map[
 		}
 	}
 	return v, nil
+}
+
+// converse starts a server, which says on standard error that it waits, and
+// then a client, whose output it returns.
+func converse(server, client *exec.Cmd) ([]byte, error) {
+	stderr, err := server.StderrPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := server.Start(); err != nil {
+		return nil, err
+	}
+	first := make([]byte, 512)
+	n, err := stderr.Read(first)
+	if err != nil {
+		return nil, fmt.Errorf("the server has ended: %w", errors.Join(err, server.Wait()))
+	}
+	var clientSaid bytes.Buffer
+	client.Stderr = &clientSaid
+	said, clientErr := client.Output()
+	if clientErr != nil {
+		_ = server.Process.Kill() // it may wait for a client still, or has ended
+	}
+	rest, readErr := io.ReadAll(stderr)
+	serverErr := server.Wait()
+	if clientErr != nil {
+		return nil, fmt.Errorf("the client: %w: %s; the server: %s%s", clientErr, bytes.TrimSpace(clientSaid.Bytes()), first[:n], rest)
+	}
+	if serverErr != nil {
+		return nil, fmt.Errorf("the server: %w: %s%s", serverErr, first[:n], rest)
+	}
+	return said, readErr
 }
 
 // freePort returns a TCP port that nobody has at the moment.

@@ -24,16 +24,25 @@ const (
 
 const mib = 1 << 20
 
+// How many operations are outstanding, here and at peers whose tools can.
+const (
+	bulkDepth = 16   // of 1 MiB
+	rateDepth = 2048 // of 8 bytes
+)
+
 // cells returns the whole grid.
 func cells(o Options) []cell.Cell {
 	b := &builder{o: o}
 	b.bulk()
 	b.bidirectional()
 	b.smallMTU()
+	b.sizes()
+	b.toolSizes()
 	b.rates()
 	b.services()
 	b.pollingLatency()
 	b.eventLatency()
+	b.sameHost()
 	b.idle()
 	b.queuePairs()
 	b.memory()
@@ -41,7 +50,6 @@ func cells(o Options) []cell.Cell {
 	b.loss()
 	b.faces()
 	if !o.Quick {
-		b.sizes()
 		b.depths()
 		b.mtus()
 		b.loopback()
@@ -76,28 +84,46 @@ func (b *builder) peer(name, who, what, unit string, size int, run runFunc) {
 	b.add(cell.Cell{Name: name, Who: who, What: what, Unit: unit, Size: size}, run)
 }
 
-func (b *builder) raw(name string, segment int) {
-	b.peer(name, RawUDP, fmt.Sprintf("GSO/GRO, CRC both sides, copy; %d-byte segments", segment), cell.Gbps, segment,
-		rawudp.Throughput(b.o.A, b.o.B, segment, false))
+// raw adds the raw limit with the product's ICRC, or with hash/crc32.
+func (b *builder) raw(name string, segment int, icrc bool) {
+	crc := "hash/crc32"
+	if icrc {
+		crc = "the product's ICRC"
+	}
+	b.peer(name, RawUDP, fmt.Sprintf("GSO/GRO, %s on both sides, copy; %d-byte segments", crc, segment), cell.Gbps, segment,
+		rawudp.Throughput(b.o.A, b.o.B, segment, icrc))
+}
+
+// ucx adds a test of ucx_perftest with so many operations under way.
+func (b *builder) ucx(name, what, unit string, t peers.UCXTest) {
+	who := UCX
+	if t.Shm {
+		who = UCXShm
+	}
+	t.Value = map[string]peers.UCXValue{cell.Gbps: peers.UCXGbps, cell.MsgRate: peers.UCXMsgRate, cell.Micros: peers.UCXLatency}[unit]
+	if t.Depth > 0 {
+		what += fmt.Sprintf(", %d outstanding", t.Depth)
+	}
+	b.add(cell.Cell{Name: name, Who: who, What: what, Unit: unit, Size: t.Size, Depth: t.Depth}, peers.UCX(t))
 }
 
 func stream(op string, size int) ours.Config {
-	return ours.Config{Test: ours.Stream, Op: op, Size: size, Depth: 16}
+	return ours.Config{Test: ours.Stream, Op: op, Size: size, Depth: bulkDepth}
 }
 
 // bulk: large messages on one queue pair, beside every peer.
 func (b *builder) bulk() {
 	b.group = "bulk"
-	b.raw("raw/4140", segment4096)
-	b.peer("raw/4140/icrc", RawUDP, "the same, with the product's ICRC in place of hash/crc32", cell.Gbps, segment4096,
-		rawudp.Throughput(b.o.A, b.o.B, segment4096, true))
+	b.raw("raw/4140/icrc", segment4096, true)
+	b.raw("raw/4140", segment4096, false)
 	b.peer("iperf3/tcp", IPerf3, "one TCP stream", cell.Gbps, 0, peers.IPerf(false))
 	for _, op := range []string{"write", "send", "read"} {
 		b.ours("ours/"+op+"/1MiB", verb(op)+" of 1 MiB, one queue pair", cell.Gbps, "gbps", stream(op, mib))
+		b.perf("", op+"_bw", mib, cell.Gbps)
 	}
 	n := b.iterations(4000, 1000)
-	b.peer("ucx/am_bw/1MiB", UCX, "active messages of 1 MiB", cell.Gbps, mib, peers.UCX(peers.UCXTest{Name: "ucp_am_bw", Size: mib, Iterations: n}))
-	b.peer("ucx/put_bw/1MiB", UCX, "puts of 1 MiB", cell.Gbps, mib, peers.UCX(peers.UCXTest{Name: "ucp_put_bw", Size: mib, Iterations: n / 4}))
+	b.ucx("ucx/am_bw/1MiB", "active messages of 1 MiB", cell.Gbps, peers.UCXTest{Name: "ucp_am_bw", Size: mib, Iterations: n, Depth: bulkDepth})
+	b.ucx("ucx/put_bw/1MiB", "puts of 1 MiB", cell.Gbps, peers.UCXTest{Name: "ucp_put_bw", Size: mib, Iterations: n / 4, Depth: bulkDepth})
 	b.pingpong()
 	b.peer("fabric/tcp/1MiB", FabricTCP, "fi_pingpong of 1 MiB, one at a time", cell.Gbps, mib, peers.Libfabric("tcp", mib, n/2))
 	b.peer("fabric/rxd/1MiB", FabricRxd, "fi_pingpong of 1 MiB, one at a time", cell.Gbps, mib, peers.Libfabric("udp;ofi_rxd", mib, n/40))
@@ -117,6 +143,8 @@ func (b *builder) pingpong() {
 		if s.Value > 0 { // µs
 			s.Value = 8 * mib / s.Value / 1e3
 		}
+		delete(s.Extra, cell.P99) // of another unit
+		delete(s.Extra, cell.P999)
 		return s
 	}
 }
@@ -143,6 +171,8 @@ func verb(op string) string {
 
 func (b *builder) bidirectional() {
 	b.group = "bidirectional"
+	b.peer("raw/4140/icrc/both", RawUDP, fmt.Sprintf("the raw limit in both directions at once, their sum; %d-byte segments", segment4096), cell.Gbps, segment4096,
+		rawudp.BothWays(b.o.A, b.o.B, segment4096))
 	b.peer("iperf3/bidir", IPerf3, "one TCP stream in each direction, their sum", cell.Gbps, 0, peers.IPerf(true))
 	for _, op := range []string{"write", "send"} {
 		c := stream(op, mib)
@@ -153,7 +183,7 @@ func (b *builder) bidirectional() {
 
 func (b *builder) smallMTU() {
 	b.group = "mtu 1024"
-	b.raw("raw/1064", segment1024)
+	b.raw("raw/1064/icrc", segment1024, true)
 	for _, op := range []string{"write", "send"} {
 		c := stream(op, mib)
 		c.MTU = 1024
@@ -164,12 +194,11 @@ func (b *builder) smallMTU() {
 // rates: small messages, deep queues.
 func (b *builder) rates() {
 	b.group = "rates"
-	b.peer("ucx/put_rate/8B", UCX, "puts of 8 bytes", cell.MsgRate, 8,
-		peers.UCX(peers.UCXTest{Name: "ucp_put_bw", Size: 8, Iterations: b.iterations(500000, 100000), Value: peers.UCXMsgRate}))
-	b.peer("ucx/am_rate/8B", UCX, "active messages of 8 bytes", cell.MsgRate, 8,
-		peers.UCX(peers.UCXTest{Name: "ucp_am_bw", Size: 8, Iterations: b.iterations(500000, 100000), Value: peers.UCXMsgRate}))
+	n := b.iterations(500000, 100000)
+	b.ucx("ucx/put_rate/8B", "puts of 8 bytes", cell.MsgRate, peers.UCXTest{Name: "ucp_put_bw", Size: 8, Iterations: n, Depth: rateDepth})
+	b.ucx("ucx/am_rate/8B", "active messages of 8 bytes", cell.MsgRate, peers.UCXTest{Name: "ucp_am_bw", Size: 8, Iterations: n, Depth: rateDepth})
 	for _, n := range []int{1, 16} {
-		c := ours.Config{Test: ours.Stream, Op: "write", Size: 8, QPs: n, Depth: 2048, Burst: 64}
+		c := ours.Config{Test: ours.Stream, Op: "write", Size: 8, QPs: n, Depth: rateDepth, Burst: 64}
 		b.ours(fmt.Sprintf("ours/write/8B/qps=%d", n), fmt.Sprintf("RDMA WRITE of 8 bytes, %d queue pairs, 2048 outstanding, posted by 64", n),
 			cell.MsgRate, "mmsg", c)
 	}
@@ -202,50 +231,6 @@ func (b *builder) services() {
 			b.ours(fmt.Sprintf("ours/%s/send/%s", s.name, cell.Bytes(size)), fmt.Sprintf("SEND of %s over %s", cell.Bytes(size), s.what), unit, value, c)
 		}
 	}
-}
-
-// pollingLatency: both sides poll. SEND, WRITE and the raw datagrams show half
-// of a round trip, READ and atomic a whole one.
-func (b *builder) pollingLatency() {
-	b.group = "latency, polling"
-	b.peer("raw/rtt/spin", RawUDP, "half a round trip of 64 bytes, spinning", cell.Micros, 64, rawudp.RoundTrip(b.o.A, b.o.B, true))
-	for _, op := range []string{"send", "write", "read", "atomic"} {
-		what, value := "half a round trip", half
-		if op == "read" || op == "atomic" {
-			what, value = "a round trip", whole
-		}
-		b.latency("ours/"+op+"/lat", verb(op)+" of 8 bytes, "+what+", polling", value, ours.Config{Op: op, Spin: true})
-	}
-	b.latency("ours/read/lat/parked", "RDMA READ of 8 bytes, a round trip, the responder's program asleep", whole, ours.Config{Op: "read"})
-	b.peer("ucx/put_lat/8B", UCX, "puts of 8 bytes, half a round trip", cell.Micros, 8,
-		peers.UCX(peers.UCXTest{Name: "ucp_put_lat", Size: 8, Iterations: b.iterations(50000, 10000), Value: peers.UCXLatency}))
-}
-
-// half and whole are what a latency cell shows of a round trip.
-const (
-	half  = 0.5
-	whole = 1.0
-)
-
-func (b *builder) latency(name, what string, part float64, c ours.Config) {
-	c.Test = ours.Latency
-	c.Size = cmp.Or(c.Size, 8)
-	b.ours(name, what, cell.Micros, "p50_us", c)
-	run := b.cells[len(b.cells)-1].Run
-	b.cells[len(b.cells)-1].Run = func(ctx context.Context, w cell.Window) cell.Sample {
-		s := run(ctx, w)
-		s.Value *= part
-		return s
-	}
-}
-
-func (b *builder) eventLatency() {
-	b.group = "latency, blocked"
-	b.peer("raw/rtt/block", RawUDP, "half a round trip of 64 bytes, blocking", cell.Micros, 64, rawudp.RoundTrip(b.o.A, b.o.B, false))
-	b.latency("ours/send/lat/event", "SEND of 8 bytes, half a round trip, asleep on a completion channel", half,
-		ours.Config{Op: "send", Events: true})
-	b.latency("ours/read/lat/event", "RDMA READ of 8 bytes, a round trip, both sides asleep", whole,
-		ours.Config{Op: "read", Events: true})
 }
 
 func (b *builder) idle() {
@@ -325,20 +310,6 @@ func (b *builder) loss() {
 	}
 }
 
-// sizes: the curve over the message size.
-func (b *builder) sizes() {
-	b.group = "sizes"
-	for _, size := range []int{8, 64, 512, 4096, 16 << 10, 64 << 10, 256 << 10, mib, 4 * mib} {
-		depth := min(max(8*mib/size, 8), 1024)
-		for _, op := range []string{"write", "send", "read"} {
-			burst := min(max(depth/16, 1), 32)
-			b.ours(fmt.Sprintf("ours/%s/size=%s", op, cell.Bytes(size)), fmt.Sprintf("%s of %s", verb(op), cell.Bytes(size)), cell.Gbps, "gbps",
-				ours.Config{Test: ours.Stream, Op: op, Size: size, Depth: depth, Burst: burst})
-			b.cells[len(b.cells)-1].Repeat = 3
-		}
-	}
-}
-
 // LoopbackGroup has figures that stand beside no others: in one process nothing
 // is sent, and what a message costs is two copies in memory.
 const LoopbackGroup = "loopback, one process"
@@ -355,26 +326,5 @@ func (b *builder) loopback() {
 		}
 		b.ours("loopback/"+op+"/8B", fmt.Sprintf("%s of 8 bytes within one device, %d outstanding, posted by %d", verb(op), c.Depth, c.Burst),
 			cell.MsgRate, "mmsg", c)
-	}
-}
-
-func (b *builder) depths() {
-	b.group = "depths"
-	for _, depth := range []int{1, 2, 8, 32, 128} {
-		for _, op := range []string{"write", "read"} {
-			b.ours(fmt.Sprintf("ours/%s/64KiB/depth=%d", op, depth), fmt.Sprintf("%s of 64 KiB, %d outstanding", verb(op), depth), cell.Gbps, "gbps",
-				ours.Config{Test: ours.Stream, Op: op, Size: 64 << 10, Depth: depth})
-			b.cells[len(b.cells)-1].Repeat = 3
-		}
-	}
-}
-
-func (b *builder) mtus() {
-	b.group = "path MTUs"
-	for _, mtu := range []int{256, 512, 1024, 2048, 4096} {
-		c := stream("write", mib)
-		c.MTU = mtu
-		b.ours(fmt.Sprintf("ours/write/1MiB/pathmtu=%d", mtu), fmt.Sprintf("RDMA WRITE of 1 MiB, path MTU %d", mtu), cell.Gbps, "gbps", c)
-		b.cells[len(b.cells)-1].Repeat = 3
 	}
 }

@@ -39,9 +39,10 @@ func (b *builder) face(name, what, unit, value string, c faces.Config) {
 }
 
 // perf is the product's tool, as an operator runs it.
-func (b *builder) perf(test string, size int, unit, field string, scale float64) {
-	b.peer(FacesPrefix+"perf/"+test+"/"+cell.Bytes(size), Rocev2, "rocev2 perf "+test+" of "+cell.Bytes(size), unit, size,
-		faces.Perf(b.o.A, b.o.B, test, size, field, scale))
+func (b *builder) perf(prefix, test string, size int, unit string) {
+	field := map[string]string{cell.Gbps: "gbps", cell.MsgRate: "mpps", cell.Micros: "lat_us_p50"}[unit]
+	b.peer(prefix+"perf/"+test+"/"+cell.Bytes(size), Tool, "rocev2 perf "+test+" of "+cell.Bytes(size), unit, size,
+		faces.Perf(b.o.A, b.o.B, test, size, field))
 }
 
 func (b *builder) rounds(n int) { b.cells[len(b.cells)-1].Repeat = n }
@@ -95,21 +96,21 @@ func (b *builder) messages() {
 		c.Test = faces.Stream
 		b.face(name, what, unit, map[string]string{cell.Gbps: "gbps", cell.MsgRate: "mmsg"}[unit], c)
 	}
-	b.perf("send_bw", 8, cell.MsgRate, "mpps", 1)
+	b.perf(FacesPrefix, "send_bw", 8, cell.MsgRate)
 	send("rdma/send/8B", "Send and Recv of 8 bytes", cell.MsgRate, faces.Config{Face: faces.RDMA, Size: 8})
 	send("tcp/send/8B", "Write and Read of 8 bytes", cell.MsgRate, faces.Config{Face: faces.TCP, Size: 8})
-	b.perf("send_bw", mib, cell.Gbps, "gbps", 1)
+	b.perf(FacesPrefix, "send_bw", mib, cell.Gbps)
 	b.ours(FacesPrefix+"ours/send/1MiB", "SEND of 1 MiB, one queue pair", cell.Gbps, "gbps", stream("send", mib))
 	send("rdma/send/1MiB", "Send and RecvMsg of 1 MiB", cell.Gbps, faces.Config{Face: faces.RDMA, Size: mib, NoCopy: true})
 	send("rdma/send/1MiB/copy", "Send and Recv of 1 MiB", cell.Gbps, faces.Config{Face: faces.RDMA, Size: mib})
 	send("rdmanet/stream/1MiB", "Write and Read of 1 MiB, rdmanet", cell.Gbps, faces.Config{Face: faces.RDMANet, Size: mib})
-	b.raw(FacesPrefix+"raw/4140", segment4096)
+	b.raw(FacesPrefix+"raw/4140/icrc", segment4096, true)
 	send("tcp/stream/1MiB", "Write and Read of 1 MiB, TCP of package net", cell.Gbps, faces.Config{Face: faces.TCP, Size: mib})
 }
 
 func (b *builder) messageLatency() {
 	b.group = "faces: latency"
-	b.perf("send_lat", 8, cell.Micros, "lat_us_p50", 1)
+	b.perf(FacesPrefix, "send_lat", 8, cell.Micros)
 	for _, f := range []faces.Face{faces.RDMA, faces.RDMANet, faces.TCP} {
 		b.face(string(f)+"/lat", "a message of 8 bytes, half a round trip, "+string(f), cell.Micros, "half_us",
 			faces.Config{Test: faces.Latency, Face: f, Size: 8})
@@ -126,7 +127,7 @@ func (b *builder) web() {
 
 func (b *builder) exported() {
 	b.group = "faces: regions"
-	b.perf("read_bw", mib, cell.Gbps, "gbps", 1)
+	b.perf(FacesPrefix, "read_bw", mib, cell.Gbps)
 	b.peer(FacesPrefix+"region/tool/1GiB", Rocev2, "rocev2 region read of 1 GiB from rocev2d", cell.Gbps, gib, faces.RegionRead(b.o.A, b.o.B, gib))
 	b.rounds(b.iterations(5, 1))
 	c := faces.Config{Test: faces.Region, Face: faces.RDMA, Size: gib}

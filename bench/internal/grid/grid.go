@@ -154,9 +154,12 @@ func report(o Options, r *cell.Row, s *cell.Sample, round int, took time.Duratio
 // Who measures, as the cells name them.
 const (
 	Rocev2    = "rocev2"
+	Tool      = "rocev2 perf"
 	RawUDP    = "raw UDP"
+	RawTCP    = "raw TCP"
 	IPerf3    = "iperf3 TCP"
 	UCX       = "UCX tcp"
+	UCXShm    = "UCX shared memory"
 	FabricTCP = "libfabric tcp"
 	FabricRxd = "libfabric udp;ofi_rxd"
 	QUIC      = "quic-go"
@@ -169,7 +172,7 @@ func programOf(who string) string {
 	switch who {
 	case IPerf3:
 		return "iperf3"
-	case UCX:
+	case UCX, UCXShm:
 		return "ucx_perftest"
 	case FabricTCP, FabricRxd:
 		return "fi_pingpong"

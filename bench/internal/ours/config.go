@@ -65,6 +65,7 @@ type Config struct {
 	Active  bool          `json:"active"`  // posts operations and measures
 	Both    bool          `json:"both"`    // both sides are active
 	Spin    bool          `json:"spin"`    // a passive side polls instead of sleeping
+	Ack     bool          `json:"ack"`     // latency of a WRITE until its own completion, not until the peer's WRITE
 	Warm    time.Duration `json:"warm"`
 	Measure time.Duration `json:"measure"`
 }
@@ -75,6 +76,9 @@ func Register() {
 		var c Config
 		if err := json.Unmarshal(b, &c); err != nil {
 			return nil, err
+		}
+		if c.Ack && (c.Test != Latency || c.Op != "write") {
+			return nil, fmt.Errorf("the acknowledgement ends the latency of a WRITE, not %s of %s", c.Test, c.Op)
 		}
 		c.QPs, c.Depth, c.Burst = max(c.QPs, 1), max(c.Depth, 1), max(c.Burst, 1)
 		switch c.Test {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/gosoftroce/rocev2/bench/internal/cell"
 	"github.com/gosoftroce/rocev2/bench/internal/pair"
 	"github.com/gosoftroce/rocev2/bench/internal/stats"
 	"github.com/gosoftroce/rocev2/verbs"
@@ -19,7 +20,7 @@ const signalEvery = 8
 var errStopped = errors.New("stopped")
 
 // latency does one operation at a time: SENDs and WRITEs that the peer answers
-// with its own, READs and atomics that its device answers.
+// with its own; READs, atomics and, with Ack, WRITEs that its device answers.
 type latency struct {
 	*side
 	watch *watch
@@ -96,7 +97,8 @@ func (l *latency) ask() (pair.Result, error) {
 	l.costs(&r)
 	r.Values["messages"] = float64(len(times))
 	r.Values["p50_us"] = stats.Percentile(times, 50) / 1e3
-	r.Values["p99_us"] = stats.Percentile(times, 99) / 1e3
+	r.Values[cell.P99] = stats.Percentile(times, 99) / 1e3
+	r.Values[cell.P999] = stats.Percentile(times, 99.9) / 1e3
 	r.Values["max_us"] = stats.Percentile(times, 100) / 1e3
 	l.mishaps(&r)
 	return r, nil
@@ -106,10 +108,11 @@ func (l *latency) roundTrip() error {
 	if err := l.post(); err != nil {
 		return err
 	}
-	switch l.cfg.Op {
-	case "send":
+	switch {
+	case l.oneSided():
+	case l.cfg.Op == "send":
 		return l.awaitMessage()
-	case "write":
+	default:
 		return l.awaitWord(l.posted)
 	}
 	for l.finished < l.posted {
@@ -120,11 +123,16 @@ func (l *latency) roundTrip() error {
 	return nil
 }
 
+// oneSided reports whether the device of the peer answers, not its program.
+func (l *latency) oneSided() bool {
+	return l.cfg.Op == "read" || l.cfg.Op == "atomic" || l.cfg.Ack
+}
+
 func (l *latency) post() error {
 	l.posted++
 	wr := &l.wr[0]
 	wr.ID = l.posted
-	wr.Signaled = l.posted%signalEvery == 0 || l.cfg.Op == "read" || l.cfg.Op == "atomic"
+	wr.Signaled = l.posted%signalEvery == 0 || l.oneSided()
 	binary.LittleEndian.PutUint64(l.word[:], l.posted)
 	return l.qps[0].PostSend(l.wr[:]...)
 }
@@ -143,8 +151,8 @@ func (l *latency) answer() (pair.Result, error) {
 }
 
 func (l *latency) answers() error {
-	switch l.cfg.Op {
-	case "read", "atomic":
+	switch {
+	case l.oneSided():
 		if !l.cfg.Spin {
 			<-l.stop
 			return errStopped
@@ -154,7 +162,7 @@ func (l *latency) answers() error {
 				return err
 			}
 		}
-	case "send":
+	case l.cfg.Op == "send":
 		for {
 			if err := l.awaitMessage(); err != nil {
 				return err

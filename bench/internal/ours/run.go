@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gosoftroce/rocev2/bench/internal/cell"
+	"github.com/gosoftroce/rocev2/bench/internal/losses"
 	"github.com/gosoftroce/rocev2/bench/internal/pair"
 )
 
@@ -22,12 +23,17 @@ func Runner(a Addrs, c Config, value string) func(context.Context, cell.Window) 
 		passive, active := c, c
 		passive.Addr, passive.Active, passive.Warm, passive.Measure = a.A, c.Both, w.Warm, w.Measure
 		active.Addr, active.Active, active.Warm, active.Measure = a.B, true, w.Warm, w.Measure
+		watch := losses.Begin(a.A, a.B)
 		rp, ra, err := pair.Run(ctx, Kind, pair.Role{Config: passive, Active: c.Both}, pair.Role{Config: active, Active: true},
 			w.Total()+time.Minute)
 		if err != nil {
 			return cell.Failed(fmt.Errorf("rocev2: %w", err))
 		}
-		return sample(&c, rp, ra, value)
+		s := sample(&c, rp, ra, value)
+		if !c.Fault || c.Loss == 0 {
+			watch.Judge(&s)
+		}
+		return s
 	}
 }
 

@@ -110,9 +110,23 @@ type command struct {
 	limit          time.Duration
 }
 
-// run starts the server, waits until it listens, runs the client and returns
-// what the client printed.
+// errEnded is why a server does not listen: mostly, because another program has
+// taken the port meanwhile.
+var errEnded = errors.New("the server ended at once")
+
+// run runs the two, if need be with another port.
 func (c command) run(ctx context.Context) ([]byte, error) {
+	for again := 0; ; again++ {
+		out, err := c.once(ctx)
+		if !errors.Is(err, errEnded) || again == 3 {
+			return out, err
+		}
+	}
+}
+
+// once starts the server, waits until it listens, runs the client and returns
+// what the client printed.
+func (c command) once(ctx context.Context) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.limit)
 	defer cancel()
 	port, err := freePort()
@@ -180,7 +194,7 @@ func waitListen(ctx context.Context, port int, ended <-chan struct{}) error {
 		}
 		select {
 		case <-ended:
-			return errors.New("the server ended at once")
+			return errEnded
 		case <-ctx.Done():
 			return errors.New("the server does not listen")
 		case <-time.After(20 * time.Millisecond):

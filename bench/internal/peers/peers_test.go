@@ -91,3 +91,18 @@ func TestFailingToolsSayWhy(t *testing.T) {
 		t.Errorf("a server that does not exist: %+v", s)
 	}
 }
+
+// A server that finds its port taken gets another one.
+func TestServersThatEndAtOnceAreStartedAgain(t *testing.T) {
+	t.Parallel()
+	if _, err := os.Stat("/bin/sh"); err != nil {
+		t.Skip(err)
+	}
+	count := filepath.Join(t.TempDir(), "count")
+	s := measure(t.Context(), command{server: []string{"/bin/sh", "-c", "echo x >>" + count}, client: []string{"true"}, limit: 10e9},
+		func([]byte) (cell.Sample, error) { return cell.Sample{}, nil })
+	b, err := os.ReadFile(count)
+	if err != nil || len(b) != 4*len("x\n") || s.OK() {
+		t.Errorf("%v: started %d times, want 4; %+v", err, len(b)/2, s)
+	}
+}

@@ -17,7 +17,9 @@ type UCXTest struct {
 	Name       string // "ucp_put_bw"
 	Size       int
 	Iterations int
+	Depth      int // operations under way at most; 0 = as the tool has it
 	Value      UCXValue
+	Shm        bool // through shared memory, as UCX has it between processes of one host
 }
 
 // UCXValue says which of its figures is wanted.
@@ -30,16 +32,22 @@ const (
 	UCXLatency                 // median of half of a round trip
 )
 
-// UCX returns a function that runs a test over UCX's tcp transport on loopback.
+// UCX returns a function that runs a test over UCX's tcp transport on loopback,
+// or through shared memory.
 func UCX(t UCXTest) func(context.Context, cell.Window) cell.Sample {
+	env := []string{"UCX_TLS=tcp", "UCX_NET_DEVICES=lo"}
+	if t.Shm {
+		env = []string{"UCX_TLS=shm,self"}
+	}
 	return func(ctx context.Context, _ cell.Window) cell.Sample {
 		return measure(ctx, command{
 			server: []string{"ucx_perftest", "-p", "PORT"},
 			client: []string{
 				"ucx_perftest", "127.0.0.1", "-p", "PORT", "-t", t.Name, "-s", strconv.Itoa(t.Size),
 				"-n", strconv.Itoa(t.Iterations), "-w", strconv.Itoa(max(t.Iterations/10, 10)), "-f", "-v",
+				"-O", strconv.Itoa(t.Depth),
 			},
-			env:   []string{"UCX_TLS=tcp", "UCX_NET_DEVICES=lo"},
+			env:   env,
 			limit: 40 * time.Second,
 		}, func(out []byte) (cell.Sample, error) { return parseUCX(out, t.Value) })
 	}

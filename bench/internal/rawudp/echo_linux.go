@@ -1,12 +1,14 @@
 package rawudp
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gosoftroce/rocev2/bench/internal/cell"
 	"github.com/gosoftroce/rocev2/bench/internal/pair"
 	"github.com/gosoftroce/rocev2/bench/internal/stats"
 )
@@ -17,6 +19,9 @@ type echo struct{ *end }
 // Run answers, or asks and measures.
 func (e *echo) Run(stop <-chan struct{}) (pair.Result, error) {
 	runtime.LockOSThread()
+	if err := e.accept(); err != nil {
+		return pair.Result{}, err
+	}
 	if !e.cfg.Spin { // a blocked system call ends now and then, to see whether to stop
 		tv := unix.NsecToTimeval(int64(200 * time.Millisecond))
 		if err := unix.SetsockoptTimeval(e.fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &tv); err != nil {
@@ -42,6 +47,10 @@ func (e *echo) answer(stop <-chan struct{}) error {
 		n, errno := e.recvfrom(b, e.flags())
 		switch errno {
 		case 0:
+			if n == 0 { // the end of a connection
+				<-stop
+				return nil
+			}
 			if errno := e.sendto(b[:n], 0); errno != 0 {
 				return fmt.Errorf("answering: %w", errno)
 			}
@@ -70,15 +79,18 @@ func (e *echo) ask() (pair.Result, error) {
 			return pair.Result{}, fmt.Errorf("asking: %w", errno)
 		}
 		for {
-			_, errno := e.recvfrom(b, e.flags())
-			if errno == 0 {
+			n, errno := e.recvfrom(b, e.flags())
+			if errno == 0 && n > 0 {
 				break
+			}
+			if errno == 0 {
+				return pair.Result{}, errors.New("the other side has closed the connection")
 			}
 			if errno != unix.EAGAIN && errno != unix.EINTR {
 				return pair.Result{}, fmt.Errorf("receiving: %w", errno)
 			}
 			if time.Since(t0) > time.Second {
-				return pair.Result{}, fmt.Errorf("no answer in a second: a datagram was lost")
+				return pair.Result{}, errors.New("no answer in a second")
 			}
 		}
 		now := time.Now()
@@ -89,7 +101,8 @@ func (e *echo) ask() (pair.Result, error) {
 		default:
 			return pair.Result{Values: map[string]float64{
 				"half_us":     stats.Percentile(times, 50) / 2e3,
-				"half_p99_us": stats.Percentile(times, 99) / 2e3,
+				cell.P99:      stats.Percentile(times, 99) / 2e3,
+				cell.P999:     stats.Percentile(times, 99.9) / 2e3,
 				"max_us":      stats.Percentile(times, 100) / 1e3,
 				"round_trips": float64(len(times)),
 			}}, nil

@@ -8,9 +8,12 @@
 // open by small datagrams back, keeps the sender from overrunning the receive
 // buffer, since a lost packet is work for nothing.
 //
-// Round trips: small datagrams go back and forth between two processes that
-// either spin on non-blocking system calls or block in them. The system calls
-// are raw: no Go poller, no scheduler.
+// Throughput in both directions: each process does both in one thread, as a
+// device does that one goroutine serves.
+//
+// Round trips: small datagrams, or a few bytes of a TCP connection, go back and
+// forth between two processes that either spin on non-blocking system calls or
+// block in them. The system calls are raw: no Go poller, no scheduler.
 package rawudp
 
 import (
@@ -31,6 +34,8 @@ type config struct {
 	Echo    bool          `json:"echo"`    // round trips instead of throughput
 	Active  bool          `json:"active"`  // receives (throughput), or measures (round trips)
 	Spin    bool          `json:"spin"`    // round trips: spin instead of blocking
+	TCP     bool          `json:"tcp"`     // round trips: over a TCP connection
+	Both    bool          `json:"both"`    // throughput: both sides send and receive
 	Segment int           `json:"segment"` // bytes of a datagram
 	ICRC    bool          `json:"icrc"`    // throughput: the CRC by the product's code instead of hash/crc32
 	Warm    time.Duration `json:"warm"`
@@ -60,23 +65,51 @@ func Throughput(a, b string, segment int, icrc bool) func(context.Context, cell.
 	}
 }
 
-// RoundTrip returns a function that measures half of the median round trip of
-// 64 bytes in microseconds.
-func RoundTrip(a, b string, spin bool) func(context.Context, cell.Window) cell.Sample {
+// BothWays returns a function that measures Gb/s of received segments in both
+// directions at once, their sum.
+func BothWays(a, b string, segment int) func(context.Context, cell.Window) cell.Sample {
 	return func(ctx context.Context, w cell.Window) cell.Sample {
-		c := config{Addr: a, Echo: true, Spin: spin, Segment: 64, Warm: w.Warm, Measure: w.Measure}
+		c := config{Addr: a, Active: true, Both: true, Segment: segment, ICRC: true, Warm: w.Warm, Measure: w.Measure}
 		d := c
-		d.Addr, d.Active = b, true
-		return run(ctx, c, d, w, "half_us")
+		d.Addr = b
+		return run(ctx, c, d, w, "gbps")
 	}
 }
 
-func run(ctx context.Context, passive, active config, w cell.Window, value string) cell.Sample {
-	_, r, err := pair.Run(ctx, Kind, pair.Role{Config: passive}, pair.Role{Config: active, Active: true}, w.Total()+20*time.Second)
+// RoundTrip returns a function that measures half of the median round trip of
+// 64 bytes in microseconds.
+func RoundTrip(a, b string, spin bool) func(context.Context, cell.Window) cell.Sample {
+	return roundTrip(config{Spin: spin, Segment: 64}, a, b)
+}
+
+// TCPRoundTrip returns a function that measures half of the median round trip
+// of 8 bytes over a TCP connection without Nagle's algorithm, in microseconds.
+func TCPRoundTrip(a, b string, spin bool) func(context.Context, cell.Window) cell.Sample {
+	return roundTrip(config{Spin: spin, Segment: 8, TCP: true}, a, b)
+}
+
+func roundTrip(c config, a, b string) func(context.Context, cell.Window) cell.Sample {
+	return func(ctx context.Context, w cell.Window) cell.Sample {
+		passive := c
+		passive.Addr, passive.Echo, passive.Warm, passive.Measure = a, true, w.Warm, w.Measure
+		active := passive
+		active.Addr, active.Active = b, true
+		return run(ctx, passive, active, w, "half_us")
+	}
+}
+
+func run(ctx context.Context, a, b config, w cell.Window, value string) cell.Sample {
+	ra, rb, err := pair.Run(ctx, Kind, pair.Role{Config: a, Active: a.Active}, pair.Role{Config: b, Active: b.Active}, w.Total()+20*time.Second)
 	if err != nil {
 		return cell.Failed(err)
 	}
-	s := cell.Sample{Value: r.Values[value], Extra: r.Values, Count: r.Counts, Errors: r.Errors}
+	s := cell.Sample{Value: rb.Values[value], Extra: rb.Values, Count: rb.Counts, Errors: rb.Errors}
+	if a.Both {
+		s.Value += ra.Values[value]
+		for k, v := range ra.Errors {
+			s.Errors[k] += v
+		}
+	}
 	delete(s.Extra, value)
 	return s
 }

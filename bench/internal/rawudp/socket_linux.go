@@ -14,14 +14,15 @@ import (
 // socketBuffer is what is asked for in both directions, in bytes.
 const socketBuffer = 16 << 20
 
-// socket is a UDP socket used by raw system calls.
+// socket is a UDP socket or a TCP connection used by raw system calls.
 type socket struct {
-	fd   int
-	peer unix.RawSockaddrInet4
+	fd        int
+	peer      unix.RawSockaddrInet4
+	connected bool
 }
 
 func open(c config) (pair.Side, error) {
-	s, err := openSocket(c.Addr)
+	s, err := openSocket(c.Addr, c.TCP)
 	if err != nil {
 		return nil, err
 	}
@@ -32,12 +33,16 @@ func open(c config) (pair.Side, error) {
 	return &stream{e}, nil
 }
 
-func openSocket(addr string) (*socket, error) {
+func openSocket(addr string, tcp bool) (*socket, error) {
 	a, err := netip.ParseAddr(addr)
 	if err != nil || !a.Is4() {
 		return nil, fmt.Errorf("%q is no IPv4 address", addr)
 	}
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	kind := unix.SOCK_DGRAM
+	if tcp {
+		kind = unix.SOCK_STREAM
+	}
+	fd, err := unix.Socket(unix.AF_INET, kind|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("socket: %w", err)
 	}
@@ -49,6 +54,12 @@ func openSocket(addr string) (*socket, error) {
 	if err := unix.Bind(fd, &unix.SockaddrInet4{Addr: a.As4()}); err != nil {
 		unix.Close(fd)
 		return nil, fmt.Errorf("bind %s: %w", addr, err)
+	}
+	if tcp {
+		if err := unix.Listen(fd, 1); err != nil {
+			unix.Close(fd)
+			return nil, fmt.Errorf("listening at %s: %w", addr, err)
+		}
 	}
 	return &socket{fd: fd}, nil
 }
@@ -75,7 +86,45 @@ func (e *end) Connect(raw json.RawMessage) error {
 	if err := json.Unmarshal(raw, &p); err != nil {
 		return err
 	}
+	if e.cfg.TCP && e.cfg.Active {
+		return e.dial(p)
+	}
 	e.peer = unix.RawSockaddrInet4{Family: unix.AF_INET, Port: p.Port()<<8 | p.Port()>>8, Addr: p.Addr().As4()}
+	return nil
+}
+
+// dial connects to the side that listens, with a socket in place of the one
+// that named this side.
+func (e *end) dial(p netip.AddrPort) error {
+	unix.Close(e.fd)
+	var err error
+	if e.fd, err = unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0); err != nil {
+		return fmt.Errorf("socket: %w", err)
+	}
+	if err := unix.SetsockoptInt(e.fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1); err != nil {
+		return fmt.Errorf("TCP_NODELAY: %w", err)
+	}
+	if err := unix.Connect(e.fd, &unix.SockaddrInet4{Port: int(p.Port()), Addr: p.Addr().As4()}); err != nil {
+		return fmt.Errorf("connecting to %v: %w", p, err)
+	}
+	e.connected = true
+	return nil
+}
+
+// accept takes the connection of the other side in place of the listener.
+func (e *end) accept() error {
+	if !e.cfg.TCP || e.cfg.Active {
+		return nil
+	}
+	fd, _, err := unix.Accept4(e.fd, unix.SOCK_CLOEXEC)
+	if err != nil {
+		return fmt.Errorf("accepting: %w", err)
+	}
+	unix.Close(e.fd)
+	e.fd, e.connected = fd, true
+	if err := unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1); err != nil {
+		return fmt.Errorf("TCP_NODELAY: %w", err)
+	}
 	return nil
 }
 
@@ -92,8 +141,11 @@ func (s *socket) recvBuffer() int {
 }
 
 func (s *socket) sendto(b []byte, flags int) unix.Errno {
-	_, _, e := unix.RawSyscall6(unix.SYS_SENDTO, uintptr(s.fd), uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)), uintptr(flags),
-		uintptr(unsafe.Pointer(&s.peer)), unsafe.Sizeof(s.peer))
+	to, size := unsafe.Pointer(&s.peer), unsafe.Sizeof(s.peer)
+	if s.connected {
+		to, size = nil, 0
+	}
+	_, _, e := unix.RawSyscall6(unix.SYS_SENDTO, uintptr(s.fd), uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)), uintptr(flags), uintptr(to), size)
 	return e
 }
 

@@ -21,6 +21,7 @@ const (
 	target     = 4 << 20
 	// headerLen of a segment: its number, then the payload, then the CRC32.
 	headerLen, crcLen = 8, 4
+	creditLen         = 8 // the number of the next segment
 )
 
 // stream is one end of the throughput measurement.
@@ -32,41 +33,77 @@ func (s *stream) Run(stop <-chan struct{}) (pair.Result, error) {
 	if s.cfg.Segment < 64 || s.cfg.Segment > maxRun/2 {
 		return pair.Result{}, fmt.Errorf("segments of %d bytes", s.cfg.Segment)
 	}
-	if s.cfg.Active {
+	switch {
+	case s.cfg.Both:
+		return s.both()
+	case s.cfg.Active:
 		return s.receive()
 	}
 	return s.send(stop)
 }
 
-// send transmits runs as fast as the window allows.
-func (s *stream) send(stop <-chan struct{}) (pair.Result, error) {
+// sender is the state of the sending end.
+type sender struct {
+	arena       []byte // one run
+	perRun      int
+	window      uint64
+	sent, acked uint64 // segments
+}
+
+func (s *stream) newSender() (*sender, error) {
 	seg := s.cfg.Segment
-	perRun := maxRun / seg
 	if err := unix.SetsockoptInt(s.fd, unix.SOL_UDP, unix.UDP_SEGMENT, seg); err != nil {
-		return pair.Result{}, fmt.Errorf("UDP_SEGMENT: %w", err)
+		return nil, fmt.Errorf("UDP_SEGMENT: %w", err)
 	}
+	t := &sender{perRun: maxRun / seg}
 	// A segment occupies more of the receive buffer than its bytes; a
 	// quarter of what is granted is always free of overruns. Both ends are
 	// granted the same.
-	window := uint64(max(s.recvBuffer()/4/(perRun*seg), 2) * perRun)
-	arena := make([]byte, perRun*seg)
-	for i := range arena {
-		arena[i] = byte(i * 7)
+	t.window = uint64(max(s.recvBuffer()/4/(t.perRun*seg), 2) * t.perRun)
+	t.arena = make([]byte, t.perRun*seg)
+	for i := range t.arena {
+		t.arena[i] = byte(i * 7)
 	}
-	credit := make([]byte, 8)
-	var sent, acked uint64
+	return t, nil
+}
+
+// transmit numbers, checks and sends one run.
+func (t *sender) transmit(s *stream) error {
+	seg := s.cfg.Segment
+	for i := range t.perRun {
+		p := t.arena[i*seg : (i+1)*seg]
+		binary.LittleEndian.PutUint64(p, t.sent+uint64(i))
+		binary.LittleEndian.PutUint32(p[seg-crcLen:], s.checksum(p[:seg-crcLen]))
+	}
+	switch e := s.sendto(t.arena, 0); e {
+	case 0:
+		t.sent += uint64(t.perRun)
+	case unix.EAGAIN, unix.ENOBUFS:
+	default:
+		return fmt.Errorf("sending a run: %w", e)
+	}
+	return nil
+}
+
+// send transmits runs as fast as the window allows.
+func (s *stream) send(stop <-chan struct{}) (pair.Result, error) {
+	t, err := s.newSender()
+	if err != nil {
+		return pair.Result{}, err
+	}
+	credit := make([]byte, creditLen)
 	for {
 		select {
 		case <-stop:
 			return pair.Result{}, nil
 		default:
 		}
-		for sent-acked >= window || (sent-acked >= window/2 && sent%uint64(8*perRun) == 0) {
-			if n, e := s.recvfrom(credit, unix.MSG_DONTWAIT); e == 0 && n == 8 {
-				acked = max(acked, binary.LittleEndian.Uint64(credit))
+		for t.sent-t.acked >= t.window || (t.sent-t.acked >= t.window/2 && t.sent%uint64(8*t.perRun) == 0) {
+			if n, e := s.recvfrom(credit, unix.MSG_DONTWAIT); e == 0 && n == creditLen {
+				t.acked = max(t.acked, binary.LittleEndian.Uint64(credit))
 			} else if e != unix.EAGAIN && e != 0 {
 				return pair.Result{}, e
-			} else if sent-acked < window {
+			} else if t.sent-t.acked < t.window {
 				break
 			}
 			select {
@@ -75,15 +112,8 @@ func (s *stream) send(stop <-chan struct{}) (pair.Result, error) {
 			default:
 			}
 		}
-		for i := range perRun {
-			p := arena[i*seg : (i+1)*seg]
-			binary.LittleEndian.PutUint64(p, sent+uint64(i))
-			binary.LittleEndian.PutUint32(p[seg-crcLen:], s.checksum(p[:seg-crcLen]))
-		}
-		if e := s.sendto(arena, 0); e != 0 && e != unix.EAGAIN && e != unix.ENOBUFS {
-			return pair.Result{}, fmt.Errorf("sending a run: %w", e)
-		} else if e == 0 {
-			sent += uint64(perRun)
+		if err := t.transmit(s); err != nil {
+			return pair.Result{}, err
 		}
 	}
 }
@@ -113,7 +143,7 @@ func (s *stream) receive() (pair.Result, error) {
 		return pair.Result{}, fmt.Errorf("UDP_GRO: %w", err)
 	}
 	r := receiver{memory: make([]byte, target)}
-	buf, oob, credit := make([]byte, 1<<16), make([]byte, 64), make([]byte, 8)
+	buf, oob, credit := make([]byte, 1<<16), make([]byte, 64), make([]byte, creditLen)
 	var first, from time.Time
 	started := time.Now()
 	runs := 0

@@ -4,21 +4,20 @@
 package report
 
 import (
-	"bufio"
-	"bytes"
 	"os"
 	"os/exec"
 	"runtime"
 	"strings"
 	"time"
+
+	"github.com/gosoftroce/rocev2/bench/internal/machine"
 )
 
 // Environment says where and how rows were measured. It is part of every row.
 type Environment struct {
-	Commit  string        `json:"commit"` // with "+changes" if the tree had any
-	Kernel  string        `json:"kernel"`
-	CPU     string        `json:"cpu"`
-	CPUs    int           `json:"cpus"`
+	Commit string `json:"commit"` // with "+changes" if the tree had any
+	Kernel string `json:"kernel"`
+	machine.Processor
 	Go      string        `json:"go"`
 	Time    time.Time     `json:"time"` // of the beginning
 	Grid    string        `json:"grid"` // "full" or "quick"
@@ -28,7 +27,7 @@ type Environment struct {
 
 // Here describes this machine and the tree in the current directory.
 func Here() Environment {
-	return Environment{Commit: commit(), Kernel: kernel(), CPU: cpu(), CPUs: runtime.NumCPU(), Go: runtime.Version(), Time: time.Now().UTC()}
+	return Environment{Commit: commit(), Kernel: kernel(), Processor: machine.Here(), Go: runtime.Version(), Time: time.Now().UTC()}
 }
 
 func commit() string {
@@ -38,7 +37,7 @@ func commit() string {
 	}
 	c := strings.TrimSpace(string(out))
 	// What a run itself writes does not count as a change.
-	if out, err := exec.Command("git", "status", "--porcelain", "--", ":/", ":(top,exclude)bench/report").Output(); err == nil && len(out) > 0 {
+	if out, err := exec.Command("git", "status", "--porcelain", "--", ":/", ":(top,exclude)bench/report", ":(top,exclude)README.md").Output(); err == nil && len(out) > 0 {
 		c += "+changes"
 	}
 	return c
@@ -50,17 +49,4 @@ func kernel() string {
 		return runtime.GOOS
 	}
 	return runtime.GOOS + " " + strings.TrimSpace(string(b))
-}
-
-func cpu() string {
-	b, err := os.ReadFile("/proc/cpuinfo")
-	if err != nil {
-		return runtime.GOARCH
-	}
-	for s := bufio.NewScanner(bytes.NewReader(b)); s.Scan(); {
-		if k, v, ok := strings.Cut(s.Text(), ":"); ok && strings.TrimSpace(k) == "model name" {
-			return strings.TrimSpace(v)
-		}
-	}
-	return runtime.GOARCH
 }

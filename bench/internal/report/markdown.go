@@ -11,6 +11,7 @@ import (
 
 	"github.com/gosoftroce/rocev2/bench/internal/cell"
 	"github.com/gosoftroce/rocev2/bench/internal/grid"
+	"github.com/gosoftroce/rocev2/bench/internal/losses"
 	"github.com/gosoftroce/rocev2/bench/internal/stats"
 )
 
@@ -20,6 +21,7 @@ type Report struct {
 	Rows     []cell.Row
 	Versions map[string]string // of the peers
 	Notes    []string          // what was left out, and why
+	Manual   string            // where bench/README.md is, seen from the report; "" if it is not known
 }
 
 // byName indexes the rows.
@@ -35,7 +37,7 @@ func (r *Report) byName() Rows {
 func (r *Report) Verdicts() []Verdict {
 	rows := r.byName()
 	var out []Verdict
-	for _, t := range Targets() {
+	for _, t := range Targets(r.Env.Processor) {
 		out = append(out, t.Judge(rows))
 	}
 	return out
@@ -50,6 +52,7 @@ func (r *Report) Markdown(w io.Writer, plots []Plot) error {
 	for _, p := range plots {
 		fmt.Fprintf(&b, "\n![%s](%s)\n", p.Title, p.File)
 	}
+	r.tails(&b)
 	r.tables(&b)
 	r.failures(&b)
 	_, err := io.WriteString(w, b.String())
@@ -58,26 +61,80 @@ func (r *Report) Markdown(w io.Writer, plots []Plot) error {
 
 func (r *Report) head(b *strings.Builder) {
 	e := &r.Env
-	fmt.Fprintf(b, "# Measurements\n\nWritten by `rocebench`, %s grid; what the figures mean and how to repeat them: [bench/README.md](../README.md).\n\n", e.Grid)
-	fmt.Fprintf(b, "| | |\n| --- | --- |\n| commit | `%s` |\n| machine | %d × %s |\n| kernel | %s |\n| Go | %s |\n| when | %s |\n| a run | %v after %v of warm-up |\n",
-		e.Commit, e.CPUs, e.CPU, e.Kernel, e.Go, e.Time.Format("2006-01-02 15:04 UTC"), e.Measure, e.Warm)
+	manual := "bench/README.md"
+	if r.Manual != "" {
+		manual = "[bench/README.md](" + r.Manual + ")"
+	}
+	fmt.Fprintf(b, "# Measurements, %s\n\nWritten by `rocebench`, %s grid; what the figures mean and how to repeat them: %s.\n\n", e.Title(), e.Grid, manual)
+	fmt.Fprintf(b, "| | |\n| --- | --- |\n| commit | `%s` |\n| machine | %s |\n", e.Commit, e.machine())
+	if c := e.Cached(); c != "" {
+		fmt.Fprintf(b, "| caches | %s |\n", c)
+	}
+	for _, k := range slices.Sorted(maps.Keys(e.Mitigations)) {
+		fmt.Fprintf(b, "| %s | %s |\n", k, escape(e.Mitigations[k]))
+	}
+	fmt.Fprintf(b, "| kernel | %s |\n| Go | %s |\n| when | %s |\n| a run | %v after %v of warm-up |\n",
+		e.Kernel, e.Go, e.Time.Format("2006-01-02 15:04 UTC"), e.Measure, e.Warm)
 	for _, k := range slices.Sorted(maps.Keys(r.Versions)) {
 		fmt.Fprintf(b, "| %s | %s |\n", k, r.Versions[k])
 	}
 	var others []float64
-	disturbed := 0
+	disturbed, paused := 0, 0
 	for i := range r.Rows {
 		disturbed += r.Rows[i].Disturbed
 		for _, s := range r.Rows[i].Samples {
+			if s.Count[losses.Needless] > 0 {
+				paused++
+			}
 			others = append(others, s.Others)
 		}
 	}
 	if s := stats.Of(others); s.N > 0 {
 		fmt.Fprintf(b, "| other programs and the hypervisor | %s %% of one processor in the median run, at most %s %% |\n", number(s.Median), number(s.Max))
 		fmt.Fprintf(b, "| runs repeated | %d: with errors while others used more than a tenth of a processor |\n", disturbed)
+		if paused > 0 {
+			fmt.Fprintf(b, "| runs with pauses | %d of %d: packets were sent again, though the kernel counted no loss |\n", paused, s.N)
+		}
 	}
 	for _, n := range r.Notes {
 		fmt.Fprintf(b, "\n%s\n", n)
+	}
+}
+
+// machine names the processor and how much of it there is.
+func (e *Environment) machine() string {
+	s := fmt.Sprintf("%d × %s", e.CPUs, e.CPU)
+	if n := e.Numbers(); n != "" {
+		s += ", " + n
+	}
+	if e.Cores > 0 && e.Cores != e.CPUs {
+		s += fmt.Sprintf(", %d cores", e.Cores)
+	}
+	if e.Virtual {
+		s += ", virtual"
+	}
+	return s
+}
+
+// tails writes what the latencies of single operations were.
+func (r *Report) tails(b *strings.Builder) {
+	first := true
+	for i := range r.Rows {
+		row := &r.Rows[i]
+		p99, ok := row.Extra[cell.P99]
+		if !ok || !row.OK() {
+			continue
+		}
+		if first {
+			b.WriteString("\n## Tails\n\nOf the single operations of a run, medians over the runs.\n\n" +
+				"| cell | who | what | p50 | p99 | p99.9 | unit |\n| --- | --- | --- | ---: | ---: | ---: | --- |\n")
+			first = false
+		}
+		p999 := "—"
+		if v, ok := row.Extra[cell.P999]; ok {
+			p999 = number(v)
+		}
+		fmt.Fprintf(b, "| %s | %s | %s | %s | %s | %s | %s |\n", row.Name, row.Who, row.What, number(row.Median), number(p99), p999, row.Unit)
 	}
 }
 

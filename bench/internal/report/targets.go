@@ -3,8 +3,12 @@ package report
 import (
 	"fmt"
 	"math"
+	"slices"
+	"strings"
 
 	"github.com/gosoftroce/rocev2/bench/internal/cell"
+	"github.com/gosoftroce/rocev2/bench/internal/grid"
+	"github.com/gosoftroce/rocev2/bench/internal/machine"
 	"github.com/gosoftroce/rocev2/bench/internal/stats"
 )
 
@@ -12,94 +16,198 @@ import (
 // figure of one.
 type Target struct {
 	What    string
-	Against string                            // what it is compared with, or the unit of an absolute figure
-	Cell    string                            // name of the cell
-	Peer    string                            // name of the cell to divide by; "" for an absolute figure
-	Scale   float64                           // the peer's value counts so many times; 0 = once
-	AtMost  bool                              // the bound is an upper one
-	Bound   float64                           // 0 = none: only compared
-	figure  func(rows Rows) (float64, string) // computes the figure instead; the text says why there is none
+	Against string                 // what it is compared with, or the unit of an absolute figure
+	Cell    string                 // name of the cell
+	Peer    string                 // name of the cell to divide by; "" for an absolute figure
+	Scale   float64                // the peer's value counts so many times; 0 = once
+	AtMost  bool                   // the bound is an upper one
+	Bound   float64                // 0 = none: only compared
+	figure  func(rows Rows) Figure // computes the figure instead
+}
+
+// Figure is what a target's figure computes.
+type Figure struct {
+	Value, Min, Max float64
+	Note            string // what the figure is of
+	Why             string // why there is none
 }
 
 // Rows are the rows of a run by the name of their cell.
 type Rows map[string]*cell.Row
 
-// Targets returns all that is to be reached, in the order of the report.
-func Targets() []Target {
-	const (
-		iperf, raw = "iperf3 TCP, one stream", "the raw limit"
-		spin, ucx  = "raw UDP, spinning", "UCX tcp put"
-		icrc       = "the raw limit with the product's ICRC"
-		rxe        = "rxe to rxe within that guest"
-		far        = "rxe of another guest to that guest"
+// Targets returns all that is to be reached on a processor, in the order of the
+// report.
+func Targets(p machine.Processor) []Target {
+	return slices.Concat(throughput(), rates(p), latencies(), scale(), guests(), faces())
+}
+
+const (
+	rawLimit = "the raw limit"
+	rawSpin  = "raw UDP, spinning"
+	ucxPut   = "UCX tcp put"
+	ucxAM    = "UCX tcp active messages"
+)
+
+func throughput() []Target {
+	const iperf, tool = "iperf3 TCP, one stream", "the same by this program"
+	out := []Target{
+		{What: "WRITE 1 MiB", Against: rawLimit, Cell: "ours/write/1MiB", Peer: "raw/4140/icrc", Bound: 0.85},
+		{What: "SEND 1 MiB", Against: rawLimit, Cell: "ours/send/1MiB", Peer: "raw/4140/icrc", Bound: 0.85},
+		{What: "READ 1 MiB", Against: rawLimit, Cell: "ours/read/1MiB", Peer: "raw/4140/icrc", Bound: 0.85},
+		{What: "WRITE, both directions", Against: rawLimit + " in both directions", Cell: "ours/write/1MiB/both", Peer: "raw/4140/icrc/both", Bound: 0.85},
+		{What: "SEND, both directions", Against: rawLimit + " in both directions", Cell: "ours/send/1MiB/both", Peer: "raw/4140/icrc/both", Bound: 0.85},
+		{What: "WRITE, path MTU 1024", Against: rawLimit + " at 1064", Cell: "ours/write/1MiB/mtu=1024", Peer: "raw/1064/icrc", Bound: 0.8},
+		{What: "SEND, path MTU 1024", Against: rawLimit + " at 1064", Cell: "ours/send/1MiB/mtu=1024", Peer: "raw/1064/icrc", Bound: 0.8},
+	}
+	for _, op := range []string{"write", "send", "read"} {
+		out = append(out,
+			Target{What: strings.ToUpper(op) + " 16 KiB", Against: "64 KiB", Cell: grid.SizeCell(op, 16<<10), Peer: grid.SizeCell(op, 64<<10), Bound: 0.9},
+			Target{What: strings.ToUpper(op) + ", 4 to 256 KiB", Against: "any smaller size, the worst two", Bound: noSlower, figure: dip(op)},
+			Target{What: "rocev2 perf " + op + "_bw 16 KiB", Against: "64 KiB", Cell: "perf/" + op + "_bw/16KiB", Peer: "perf/" + op + "_bw/64KiB", Bound: 0.9},
+			Target{What: "rocev2 perf " + op + "_bw 1 MiB", Against: tool, Cell: "perf/" + op + "_bw/1MiB", Peer: "ours/" + op + "/1MiB", Bound: 0.95},
+		)
+	}
+	return append(out,
+		Target{What: "WRITE 1 MiB", Against: iperf, Cell: "ours/write/1MiB", Peer: "iperf3/tcp"},
+		Target{What: "SEND 1 MiB", Against: iperf, Cell: "ours/send/1MiB", Peer: "iperf3/tcp"},
+		Target{What: "READ 1 MiB", Against: iperf, Cell: "ours/read/1MiB", Peer: "iperf3/tcp"},
+		Target{What: "WRITE, both directions", Against: "iperf3 --bidir, sum", Cell: "ours/write/1MiB/both", Peer: "iperf3/bidir"},
+		Target{What: "the raw limit", Against: iperf, Cell: "raw/4140/icrc", Peer: "iperf3/tcp"},
+		Target{What: "WRITE 1 MiB", Against: ucxPut, Cell: "ours/write/1MiB", Peer: "ucx/put_bw/1MiB"},
+		Target{What: "WRITE 1 MiB", Against: ucxAM, Cell: "ours/write/1MiB", Peer: "ucx/am_bw/1MiB"},
+		Target{What: "SEND 1 MiB", Against: ucxAM, Cell: "ours/send/1MiB", Peer: "ucx/am_bw/1MiB"},
+		Target{What: "SEND 1 MiB, one at a time", Against: "libfabric udp;ofi_rxd, likewise", Cell: "ours/send/1MiB/pingpong", Peer: "fabric/rxd/1MiB"},
+		Target{What: "SEND 1 MiB, one at a time", Against: "libfabric tcp, likewise", Cell: "ours/send/1MiB/pingpong", Peer: "fabric/tcp/1MiB"},
 	)
-	all := []Target{
-		{What: "WRITE 1 MiB", Against: iperf, Cell: "ours/write/1MiB", Peer: "iperf3/tcp", Bound: 1.25},
-		{What: "SEND 1 MiB", Against: iperf, Cell: "ours/send/1MiB", Peer: "iperf3/tcp", Bound: 1.25},
-		{What: "WRITE 1 MiB", Against: raw, Cell: "ours/write/1MiB", Peer: "raw/4140", Bound: 0.75},
-		{What: "SEND 1 MiB", Against: raw, Cell: "ours/send/1MiB", Peer: "raw/4140", Bound: 0.75},
-		{What: "WRITE 1 MiB", Against: icrc, Cell: "ours/write/1MiB", Peer: "raw/4140/icrc"},
-		{What: "READ 1 MiB", Against: iperf, Cell: "ours/read/1MiB", Peer: "iperf3/tcp", Bound: 1.1},
-		{What: "WRITE, both directions", Against: "iperf3 --bidir, sum", Cell: "ours/write/1MiB/both", Peer: "iperf3/bidir", Bound: 1},
-		{What: "SEND, both directions", Against: "iperf3 --bidir, sum", Cell: "ours/send/1MiB/both", Peer: "iperf3/bidir", Bound: 1},
-		{What: "WRITE, path MTU 1024", Against: raw + " at 1064", Cell: "ours/write/1MiB/mtu=1024", Peer: "raw/1064", Bound: 0.75},
-		{What: "SEND, path MTU 1024", Against: raw + " at 1064", Cell: "ours/send/1MiB/mtu=1024", Peer: "raw/1064", Bound: 0.75},
-		{What: "WRITE 8 B, 1 QP", Against: "Mmsg/s", Cell: "ours/write/8B/qps=1", Bound: 4},
-		{What: "WRITE 8 B, 16 QPs", Against: "Mmsg/s", Cell: "ours/write/8B/qps=16", Bound: 4},
-		{What: "WRITE 8 B, 1 QP", Against: ucx, Cell: "ours/write/8B/qps=1", Peer: "ucx/put_rate/8B", Bound: 5},
-		{What: "WRITE 8 B, 16 QPs", Against: ucx, Cell: "ours/write/8B/qps=16", Peer: "ucx/put_rate/8B", Bound: 5},
-		{What: "SEND 8 B, 1 QP", Against: "UCX tcp active messages", Cell: "ours/send/8B/qps=1", Peer: "ucx/am_rate/8B"},
-		{What: "SEND 1 MiB, one at a time", Against: "libfabric udp;ofi_rxd, likewise", Cell: "ours/send/1MiB/pingpong", Peer: "fabric/rxd/1MiB"},
-		{What: "SEND 1 MiB, one at a time", Against: "libfabric tcp, likewise", Cell: "ours/send/1MiB/pingpong", Peer: "fabric/tcp/1MiB"},
-		{What: "SEND latency", Against: spin, Cell: "ours/send/lat", Peer: "raw/rtt/spin", AtMost: true, Bound: 1.3},
-		{What: "WRITE latency", Against: spin, Cell: "ours/write/lat", Peer: "raw/rtt/spin", AtMost: true, Bound: 1.3},
-		{What: "SEND latency", Against: ucx, Cell: "ours/send/lat", Peer: "ucx/put_lat/8B", AtMost: true, Bound: 0.7},
-		{What: "WRITE latency", Against: ucx, Cell: "ours/write/lat", Peer: "ucx/put_lat/8B", AtMost: true, Bound: 0.7},
-		{What: "READ latency", Against: spin + ", round trip", Cell: "ours/read/lat", Peer: "raw/rtt/spin", Scale: 2, AtMost: true, Bound: 1.6},
-		{What: "atomic latency", Against: spin + ", round trip", Cell: "ours/atomic/lat", Peer: "raw/rtt/spin", Scale: 2, AtMost: true, Bound: 1.6},
-		{What: "SEND latency, event mode", Against: "raw UDP, blocking", Cell: "ours/send/lat/event", Peer: "raw/rtt/block", AtMost: true, Bound: 1.5},
+}
+
+func rates(p machine.Processor) []Target {
+	write := 4.0
+	if p.Vendor == machine.AMD {
+		write = 6
+	}
+	return []Target{
+		{What: "WRITE 8 B, 1 QP", Against: "Mmsg/s", Cell: "ours/write/8B/qps=1", Bound: write},
+		{What: "WRITE 8 B, 16 QPs", Against: "Mmsg/s", Cell: "ours/write/8B/qps=16", Bound: write},
+		{What: "READ 8 B, 1 QP", Against: "Mmsg/s", Cell: "ours/read/8B/qps=1", Bound: 1.5},
+		{What: "WRITE 8 B, 1 QP", Against: ucxPut, Cell: "ours/write/8B/qps=1", Peer: "ucx/put_rate/8B", Bound: 5},
+		{What: "WRITE 8 B, 16 QPs", Against: ucxPut, Cell: "ours/write/8B/qps=16", Peer: "ucx/put_rate/8B", Bound: 5},
+		{What: "SEND 8 B, 1 QP", Against: ucxAM, Cell: "ours/send/8B/qps=1", Peer: "ucx/am_rate/8B"},
+	}
+}
+
+func latencies() []Target {
+	const trip, awake, tool = rawSpin + ", round trip", "the target's program polls", "the same by this program"
+	out := []Target{
+		{What: "SEND latency", Against: rawSpin, Cell: "ours/send/lat", Peer: "raw/rtt/spin", AtMost: true, Bound: 1.3},
+		{What: "WRITE latency", Against: rawSpin, Cell: "ours/write/lat", Peer: "raw/rtt/spin", AtMost: true, Bound: 1.3},
+		{What: "READ latency", Against: trip, Cell: "ours/read/lat", Peer: "raw/rtt/spin", Scale: 2, AtMost: true, Bound: 1.3},
+		{What: "atomic latency", Against: trip, Cell: "ours/atomic/lat", Peer: "raw/rtt/spin", Scale: 2, AtMost: true, Bound: 1.3},
+		{What: "SEND latency, event mode", Against: "raw UDP, blocking", Cell: "ours/send/lat/event", Peer: "raw/rtt/block", AtMost: true, Bound: 1.2},
+		{What: "READ latency, the target's program asleep", Against: awake, Cell: "ours/read/lat/parked", Peer: "ours/read/lat", AtMost: true, Bound: 1.15},
+		{What: "atomic latency, the target's program asleep", Against: awake, Cell: "ours/atomic/lat/parked", Peer: "ours/atomic/lat", AtMost: true, Bound: 1.15},
+		{What: "acknowledged WRITE, the target's program asleep", Against: awake, Cell: "ours/write/ack/lat/parked", Peer: "ours/write/ack/lat", AtMost: true, Bound: 1.15},
+	}
+	for op, same := range map[string]string{"send": "ours/send/lat", "write": "ours/write/lat", "read": "ours/read/lat/parked", "atomic": "ours/atomic/lat/parked"} {
+		out = append(out, Target{What: "rocev2 perf " + op + "_lat", Against: tool, Cell: "perf/" + op + "_lat/8B", Peer: same, AtMost: true, Bound: 1.05})
+	}
+	slices.SortFunc(out[len(out)-4:], func(a, b Target) int { return strings.Compare(a.What, b.What) })
+	return append(out,
+		Target{What: "SEND latency", Against: "raw TCP, spinning", Cell: "ours/send/lat", Peer: "tcp/rtt/spin", AtMost: true},
+		Target{What: "SEND latency", Against: ucxAM, Cell: "ours/send/lat", Peer: "ucx/am_lat/8B", AtMost: true},
+		Target{What: "WRITE latency", Against: ucxPut, Cell: "ours/write/lat", Peer: "ucx/put_lat/8B", AtMost: true, Bound: 0.7},
+		Target{What: "SEND latency, event mode", Against: "raw TCP, blocking", Cell: "ours/send/lat/event", Peer: "tcp/rtt/block", AtMost: true},
+	)
+}
+
+// scale: many queue pairs, many regions, loss, memory.
+func scale() []Target {
+	return []Target{
 		{What: "idle, 1000 connected QPs", Against: cell.Percent, Cell: "ours/idle/qps=1000", AtMost: true, Bound: 0.5},
 		{What: "10000 QPs in turn", Against: "10 QPs in turn", Cell: "ours/write/4KiB/qps=10000/rr", Peer: "ours/write/4KiB/qps=10/rr", Bound: 0.8},
 		{What: "memory of an idle connected QP beyond its queues", Against: "B", AtMost: true, Bound: 4096, figure: memory},
 		{What: "look-up among 1 million regions", Against: "among 10", Cell: "ours/lookup/mrs=1000000", Peer: "ours/lookup/mrs=10", AtMost: true, Bound: 1.25},
 		{What: "WRITE 8 B with 1 million regions", Against: "with 10", Cell: "ours/write/8B/mrs=1000000", Peer: "ours/write/8B/mrs=10", Bound: 0.9},
 		{What: "WRITE 1 MiB at 0.1 % loss", Against: "loss-free, link wrapped alike", Cell: "ours/write/1MiB/loss=0.1%", Peer: "ours/write/1MiB/loss=0%", Bound: 0.8},
-		{What: "WRITE to rxe in the guest", Against: rxe, Cell: "kernel/write/ours-to-rxe", Peer: "kernel/write/rxe-to-rxe", Bound: 1},
-		{What: "WRITE to rxe in the guest", Against: far, Cell: "kernel/write/ours-to-rxe", Peer: "kernel/write/guest-to-rxe", Bound: 1},
-		{What: "READ from rxe in the guest", Against: far, Cell: "kernel/read/ours-to-rxe", Peer: "kernel/read/guest-to-rxe", Bound: 1},
-		{What: "READ from rxe in the guest", Against: rxe, Cell: "kernel/read/ours-to-rxe", Peer: "kernel/read/rxe-to-rxe", Bound: 1},
 		{What: "heap objects per 8-byte WRITE", Against: "both sides together", AtMost: true, Bound: 0.001, figure: allocations("ours/write/8B/qps=1")},
 		{What: "heap objects per 8-byte SEND", Against: "both sides together", AtMost: true, Bound: 0.001, figure: allocations("ours/send/8B/qps=1")},
 		{What: "heap objects per 8-byte READ", Against: "both sides together", AtMost: true, Bound: 0.001, figure: allocations("ours/read/8B/qps=1")},
 	}
-	return append(all, faces()...)
+}
+
+// guests: beside kernel rxe.
+func guests() []Target {
+	const rxe, far = "rxe to rxe within that guest", "rxe of another guest to that guest"
+	return []Target{
+		{What: "WRITE to rxe in the guest", Against: rxe, Cell: "kernel/write/ours-to-rxe", Peer: "kernel/write/rxe-to-rxe", Bound: 1},
+		{What: "WRITE to rxe in the guest", Against: far, Cell: "kernel/write/ours-to-rxe", Peer: "kernel/write/guest-to-rxe", Bound: 1},
+		{What: "READ from rxe in the guest", Against: far, Cell: "kernel/read/ours-to-rxe", Peer: "kernel/read/guest-to-rxe", Bound: 1},
+		{What: "READ from rxe in the guest", Against: rxe, Cell: "kernel/read/ours-to-rxe", Peer: "kernel/read/rxe-to-rxe", Bound: 1},
+	}
+}
+
+// noSlower is what a size must reach of the rate of any smaller one. What is
+// missing to 1 is the noise of the medians.
+const noSlower = 0.97
+
+// dip is the worst ratio of a size to a smaller one, between FirstSize and
+// LastSize.
+func dip(op string) func(Rows) Figure {
+	return func(rows Rows) Figure {
+		worst := Figure{Value: math.Inf(1)}
+		for small := grid.FirstSize; small <= grid.LastSize; small *= 2 {
+			a := rows[grid.SizeCell(op, small)]
+			if !a.OK() {
+				return Figure{Why: absent(a)}
+			}
+			for large := 2 * small; large <= grid.LastSize; large *= 2 {
+				b := rows[grid.SizeCell(op, large)]
+				if !b.OK() {
+					return Figure{Why: absent(b)}
+				}
+				s := stats.Of(stats.Ratios(b.Values(), a.Values()))
+				if s.N > 0 && s.Median < worst.Value {
+					worst = Figure{Value: s.Median, Min: s.Min, Max: s.Max, Note: cell.Bytes(large) + " beside " + cell.Bytes(small)}
+				}
+			}
+		}
+		if worst.Note == "" {
+			worst.Why = "no round has both"
+		}
+		return worst
+	}
 }
 
 // memory extrapolates to queues without entries: m(16) - 16·(m(32)-m(16))/16.
-func memory(rows Rows) (float64, string) {
+func memory(rows Rows) Figure {
 	a, b := rows["ours/memory/depth=16"], rows["ours/memory/depth=32"]
 	for _, r := range []*cell.Row{a, b} {
 		if !r.OK() {
-			return 0, absent(r)
+			return Figure{Why: absent(r)}
 		}
 	}
-	return 2*a.Median - b.Median, ""
+	return figureOf(2*a.Median - b.Median)
 }
 
-func allocations(name string) func(Rows) (float64, string) {
-	return func(rows Rows) (float64, string) {
+func allocations(name string) func(Rows) Figure {
+	return func(rows Rows) Figure {
 		r := rows[name]
 		if !r.OK() {
-			return 0, absent(r)
+			return Figure{Why: absent(r)}
 		}
-		return r.Extra["active_allocs_per_msg"] + r.Extra["passive_allocs_per_msg"], ""
+		return figureOf(r.Extra["active_allocs_per_msg"] + r.Extra["passive_allocs_per_msg"])
 	}
 }
+
+func figureOf(v float64) Figure { return Figure{Value: v, Min: v, Max: v} }
+
+// NotMeasured is why there is no figure of a cell that the run did not have.
+const NotMeasured = "not measured"
 
 func absent(r *cell.Row) string {
 	switch {
 	case r == nil:
-		return "not measured"
+		return NotMeasured
 	case r.Skipped != "":
 		return "skipped: " + r.Skipped
 	case r.Failed != "":
@@ -113,6 +221,7 @@ type Verdict struct {
 	Target
 	Measured float64 // the ratio or figure; NaN if there is none
 	Min, Max float64 // of the ratios of single rounds
+	Note     string  // what the figure is of
 	Why      string  // why there is none
 	Met      bool
 }
@@ -123,11 +232,11 @@ func (t Target) Judge(rows Rows) Verdict {
 	v := Verdict{Target: t, Measured: math.NaN()}
 	switch {
 	case t.figure != nil:
-		n, why := t.figure(rows)
-		if v.Why = why; why != "" {
+		f := t.figure(rows)
+		if v.Why = f.Why; f.Why != "" {
 			return v
 		}
-		v.Measured, v.Min, v.Max = n, n, n
+		v.Measured, v.Min, v.Max, v.Note = f.Value, f.Min, f.Max, f.Note
 	case t.Peer == "":
 		r := rows[t.Cell]
 		if !r.OK() {
@@ -190,6 +299,9 @@ func (v *Verdict) Result() (figure, met string) {
 	figure = number(v.Measured) + v.times()
 	if v.Min != v.Max {
 		figure += fmt.Sprintf(" (%s … %s)", number(v.Min), number(v.Max))
+	}
+	if v.Note != "" {
+		figure += ", " + v.Note
 	}
 	if v.Bound == 0 {
 		return figure, ""
