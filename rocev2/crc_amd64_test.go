@@ -109,3 +109,16 @@ func TestKernelOnThisMachine(t *testing.T) {
 		}
 	}
 }
+
+// kernels are the ways of the vector kernel to fold.
+func kernels() map[string]func(r uint32, b []byte) uint32 {
+	if !haveKernel {
+		return nil
+	}
+	affine, products := *folds, *folds
+	affine.multiply, products.multiply = 0, 1
+	return map[string]func(r uint32, b []byte) uint32{
+		"affine":   func(r uint32, b []byte) uint32 { return foldWords(r, &b[0], len(b), &affine) },
+		"products": func(r uint32, b []byte) uint32 { return foldWords(r, &b[0], len(b), &products) },
+	}
+}

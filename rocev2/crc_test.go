@@ -12,6 +12,15 @@ func updates() map[string]func(r uint32, b []byte) uint32 {
 	m := map[string]func(r uint32, b []byte) uint32{
 		"update": update, "updateShort": updateShort, "updateStd": updateStd, "updateTables": updateTables,
 	}
+	for name, f := range kernels() {
+		m[name] = func(r uint32, b []byte) uint32 {
+			odd := len(b) & 3
+			if r = updateTables(r, b[:odd]); odd < len(b) {
+				r = f(r, b[odd:])
+			}
+			return r
+		}
+	}
 	if haveKernel {
 		m["updateKernel"] = func(r uint32, b []byte) uint32 {
 			if len(b) < 7 { // 4, and up to 3 bytes that are no word

@@ -1,0 +1,6 @@
+//go:build !amd64
+
+package rocev2
+
+// kernels are the ways of the vector kernel to fold.
+func kernels() map[string]func(r uint32, b []byte) uint32 { return nil }
