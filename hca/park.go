@@ -155,10 +155,11 @@ func (p *parker) parkAsPoller(ctx context.Context, s *shard, w waitable) error {
 	p.watch(ctx)
 	for {
 		s.flushDelayed()
-		s.linger(func() bool {
+		over := func() bool {
 			ok, err := w.available()
 			return ok || err != nil || ctx.Err() != nil
-		})
+		}
+		lookLonger(s, over)
 		p.inWait.Store(true)
 		s.poller.blocked.Store(true)
 		ok, err := w.available()

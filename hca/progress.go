@@ -58,20 +58,29 @@ func (s *shard) drain() int {
 	return total
 }
 
+// lookLonger goes on receiving until done, or for as long as that is worth
+// more than to sleep: in the middle of a bulk transfer, and where packets come
+// soon after each other. With one processor it is the other side that needs it.
+func lookLonger(s *shard, done func() bool) {
+	if s.spin > 1 && !s.linger(done) {
+		s.vigil.keep(s, done)
+	}
+}
+
 // linger goes on receiving in the middle of a bulk transfer, until nothing has
-// come for a while or until done. If this side went to sleep between two
-// buffers, the sender would have to wake it for each, which costs the sender
-// more than anything else that it does. With one processor it is the other side
-// that needs it.
-func (s *shard) linger(done func() bool) {
+// come for a while or until done, and reports whether there was one. If this
+// side went to sleep between two buffers, the sender would have to wake it for
+// each, which costs the sender more than anything else that it does.
+func (s *shard) linger(done func() bool) bool {
 	if !s.bulk.Swap(false) {
-		return
+		return false
 	}
 	for i := 0; i < lingerPolls && !done(); i++ {
 		if s.receive() > 0 {
 			i = 0
 		}
 	}
+	return true
 }
 
 // progress receives what there is on the goroutine of a program that polls, and

@@ -63,10 +63,8 @@ func (s *shard) receiveAlone() bool {
 		}
 		n := s.drain()
 		s.handlers.letRun()
-		busy := func() bool { return s.poller.activity.Load() != seen }
-		s.linger(busy)
 		if n > 0 {
-			s.vigil.keep(s, busy)
+			lookLonger(s, func() bool { return s.poller.activity.Load() != seen })
 		}
 		parked := s.poller.parked.Load()
 		active := s.poller.activity.Load() != seen

@@ -43,7 +43,7 @@ type shard struct {
 	rxMu      sync.Mutex // held from Recv until the batch is handled, so that packets keep their order
 	rx        *transport.RxBatch
 	portError bool  // the link fails to receive; under rxMu
-	vigil     vigil // of the receiver
+	vigil     vigil // of the poller
 
 	wakeLink  atomic.Bool // somebody blocks in the link's Wait, and is to be woken
 	bulk      atomic.Bool // more of a bulk transfer may come any moment

@@ -8,14 +8,14 @@ import (
 	"github.com/gosoftroce/rocev2/clock"
 )
 
-// vigil decides how long a shard's own receiver looks for the next packet
-// before it goes to sleep in the link. Memory that peers read and write has no
-// program that polls. There the next request of a peer that waits for each
-// answer comes some microseconds later, and to be woken for it costs both ends
-// more than to stay awake.
+// vigil decides how long the poller of a shard looks for the next packet before
+// it goes to sleep in the link: its own receiver, or a program that waits.
+// Memory that peers read and write has no program that polls. There the next
+// request of a peer that waits for each answer comes some microseconds later,
+// and to be woken for it costs both ends more than to stay awake.
 //
-// It is an account of time. A packet that comes while the receiver looks is
-// worth wakeWorth, and costs what it was waited for. What is spent on nothing
+// It is an account of time. A packet that comes while the poller looks is worth
+// wakeWorth, and costs what it was waited for. What is spent on nothing
 // is at most what such packets have earned, and a small share of all time, by
 // which it is found out that it pays again.
 type vigil struct {
@@ -31,7 +31,7 @@ const (
 	// packet: some 10 µs of latency, and as much of processors' time.
 	wakeWorth = 30 * time.Microsecond
 
-	// A receiver looks so long for a packet, by the average of the waits:
+	// One looks so long for a packet, by the average of the waits:
 	// some times as long, within bounds.
 	vigilGaps     = 4
 	shortestVigil = 20 * time.Microsecond
@@ -44,7 +44,7 @@ const (
 
 	// preempted is how long a look takes only if somebody else had the
 	// processor. Then there are more who want one than there are
-	// processors, and the receiver sleeps for a while, longer each time.
+	// processors, and the poller sleeps for a while, longer each time.
 	preempted   = 200 * time.Microsecond
 	shortestBan = 10 * time.Millisecond
 	longestBan  = time.Second
@@ -106,7 +106,7 @@ func (v *vigil) ban(now clock.Time) {
 	v.until = now.Add(v.banned)
 }
 
-// vigils is how many receivers of the process are awake. Some processors are
+// vigils is how many pollers of the process are awake. Some processors are
 // left to others.
 var vigils atomic.Int32
 
@@ -118,12 +118,9 @@ func beginVigil() bool {
 	return false
 }
 
-// keep has the receiver of s look for packets for as long as that pays, or
-// until done. With one processor it is the others who need it.
+// keep looks for packets for as long as that pays, or until done. The caller is
+// the poller of s, which the vigil belongs to.
 func (v *vigil) keep(s *shard, done func() bool) {
-	if s.spin <= 1 {
-		return
-	}
 	start := s.now()
 	v.earn(start)
 	limit := v.limit(start)

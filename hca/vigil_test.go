@@ -118,6 +118,7 @@ func TestVigilGivesWay(t *testing.T) {
 type looking struct {
 	meddler
 	looks, waits atomic.Int64
+	quick        atomic.Bool // Recv takes no time
 }
 
 const lookTime = 400 * time.Nanosecond
@@ -126,7 +127,9 @@ func newLooking() *looking {
 	l := &looking{}
 	l.meddler.received = func(b *transport.RxBatch) {
 		l.looks.Add(1)
-		time.Sleep(lookTime)
+		if !l.quick.Load() {
+			time.Sleep(lookTime)
+		}
 	}
 	l.meddler.waits = func() bool {
 		l.waits.Add(1)
@@ -136,25 +139,39 @@ func newLooking() *looking {
 }
 
 // A device whose memory a peer reads, and that no program polls, sleeps between
-// two requests only if they are far apart, and when they end.
+// two requests only if they are far apart, and when they end. So does a program
+// that waits for something else.
 func TestReceiverKeepsVigil(t *testing.T) { // not parallel: the receivers of a process take turns
 	const requests = 1000
 	for _, c := range []struct {
 		why       string
 		gap       time.Duration
 		spin      int
+		parked    bool
 		mostWaits int64 // per 1000 requests
 		mostLooks int64
 	}{
-		{"quickly", 10 * time.Microsecond, 0, 100, 50_000},
-		{"with one processor", 10 * time.Microsecond, 1, 2 * requests, 5 * requests},
-		{"slowly", time.Millisecond, 0, 2 * requests, 40_000},
+		{"quickly", 10 * time.Microsecond, defaultSpin, false, 100, 50_000},
+		{"quickly, where a program waits", 10 * time.Microsecond, defaultSpin, true, 100, 50_000},
+		{"with one processor", 10 * time.Microsecond, 1, false, 2 * requests, 5 * requests},
+		{"with one processor, where a program waits", 10 * time.Microsecond, 1, true, 2 * requests, 6 * requests},
+		{"slowly", time.Millisecond, defaultSpin, false, 2 * requests, 40_000},
+		{"slowly, where a program waits", time.Millisecond, defaultSpin, true, 2 * requests, 40_000},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			m := newLooking()
 			a, b := newMeddled(t, Config{Spin: c.spin}, &m.meddler)
-			if c.spin == 0 {
-				a.dev.spin, b.dev.spin = defaultSpin, defaultSpin // whatever the number of processors
+			if c.parked {
+				m.quick.Store(true)
+				a.standBy()
+				m.quick.Store(false)
+				ctx, cancel := context.WithCancel(t.Context())
+				ended := make(chan struct{})
+				go func() {
+					a.cq.Wait(ctx, make([]ib.WC, 1))
+					close(ended)
+				}()
+				defer func() { cancel(); <-ended }()
 			}
 			qa, qb := a.newQP(), b.newQP()
 			a.connect(qa, testAddrB, qb.QPN())
