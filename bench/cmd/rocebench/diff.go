@@ -12,7 +12,7 @@ import (
 
 // datapath are the cells of a comparison that names none: what a change of the
 // datapath may slow down.
-const datapath = `^ours/((write|send|read)/(1MiB|8B/qps=1|lat)|(write|send)/1MiB/(both|mtu=1024)|write/4KiB/qps=1|send/lat/event|read/lat/parked)$`
+const datapath = `^ours/((write|send|read)/(1MiB|size=16KiB|8B/qps=1|lat)|(write|send)/1MiB/(both|mtu=1024)|write/4KiB/qps=1|send/lat/event|read/lat/parked)$`
 
 // compare measures two builds in turn and prints which cells differ.
 func compare(ctx context.Context, f *flags) (err error) {

@@ -71,7 +71,7 @@ func (r *Report) head(b *strings.Builder) {
 		fmt.Fprintf(b, "| caches | %s |\n", c)
 	}
 	for _, k := range slices.Sorted(maps.Keys(e.Mitigations)) {
-		fmt.Fprintf(b, "| %s | %s |\n", k, escape(e.Mitigations[k]))
+		fmt.Fprintf(b, "| mitigation: %s | %s |\n", k, escape(e.Mitigations[k]))
 	}
 	fmt.Fprintf(b, "| kernel | %s |\n| Go | %s |\n| when | %s |\n| a run | %v after %v of warm-up |\n",
 		e.Kernel, e.Go, e.Time.Format("2006-01-02 15:04 UTC"), e.Measure, e.Warm)
@@ -107,7 +107,7 @@ func (e *Environment) machine() string {
 	if n := e.Numbers(); n != "" {
 		s += ", " + n
 	}
-	if e.Cores > 0 && e.Cores != e.CPUs {
+	if e.Cores > 0 {
 		s += fmt.Sprintf(", %d cores", e.Cores)
 	}
 	if e.Virtual {
