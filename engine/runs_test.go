@@ -2,6 +2,7 @@ package engine
 
 import (
 	"testing"
+	"time"
 
 	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/rocev2"
@@ -49,6 +50,27 @@ func TestWritesOfFewPacketsFillRuns(t *testing.T) {
 			if want := (n + full - 1) / full; n != writes*packets || runs != want {
 				t.Errorf("MTU %v: WRITEs of %d packets leave as %d packets in %d runs, want %d", mtu, packets, n, runs, want)
 			}
+		}
+	}
+}
+
+// READs of a few packets between native peers are answered in packets of one
+// length, once it is known that the way is short.
+func TestReadsOfFewPacketsFillRuns(t *testing.T) {
+	t.Parallel()
+	for _, packets := range []int{1, 2, 3, 4, 7, 8} {
+		a, b := newWorld(t, 1).newPair(Config{Window: boundless, ReadChunk: 64 << 10})
+		a.mtu, b.mtu = rocev2.MTU4096, rocev2.MTU4096
+		a.w.delay = time.Microsecond
+		qa, _ := connectPair(a, b, true)
+		size := uint32(packets * a.mtu.Bytes())
+		a.write(qa, b, 1)
+		a.waitOK(1)
+		reads := 32 / (packets + packets%2) // MaxRdAtomic pairs
+		n, runs := runsOf(a, b, qa, ib.OpRead, size, reads)
+		full := transport.MaxRunBytes / (a.mtu.Bytes() + rocev2.BTHLen + rocev2.AETHLen + rocev2.ICRCLen)
+		if want := (n + full - 1) / full; n != reads*packets || runs != want {
+			t.Errorf("the answers to READs of %d packets leave as %d packets in %d runs, want %d", packets, n, runs, want)
 		}
 	}
 }

@@ -123,6 +123,7 @@ func (f *sniffer) fresh(p *rocev2.Packet, info *rocev2.OpcodeInfo) {
 	*e = sentPacket{psn: p.BTH.PSN, opcode: p.BTH.Opcode, n: len(p.Payload), sum: crc32.ChecksumIEEE(p.Payload), srqn: p.XRCETH.SRQN}
 	// A READ takes the PSNs of all its responses (IBTA 9.4.4).
 	if info.Operation == rocev2.OpReadRequest {
+		f.checkPair(p)
 		n = max(1, (int(p.RETH.Length)+f.w.p.mtu.Bytes()-1)/f.w.p.mtu.Bytes())
 	}
 	if answered(info.Operation) {
@@ -176,6 +177,19 @@ func (f *sniffer) checkSplit(p *rocev2.Packet, info *rocev2.OpcodeInfo) {
 	f.split.VA += uint64(want.Length)
 	f.split.Length -= want.Length
 	f.w.tally.split++
+}
+
+// checkPair counts the parts of READs that ask for two packets, though one that
+// is not split may ask for more.
+func (f *sniffer) checkPair(p *rocev2.Packet) {
+	mtu := f.w.p.mtu.Bytes()
+	if int(p.RETH.Length) != 2*mtu || f.s.ops[f.op].n <= 2*mtu || f.s.config.ReadChunk > 0 && f.s.config.ReadChunk < 3*mtu {
+		return
+	}
+	if !f.s.native && p.BTH.PSN != f.opEnd.Add(-2) {
+		f.w.fail("%s splits READ %d, and the peer is not native", f.s.name, f.op)
+	}
+	f.w.tally.pairs++
 }
 
 // checkRequest finds the request that a new packet belongs to, and checks its

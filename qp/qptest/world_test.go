@@ -62,7 +62,7 @@ type tally struct {
 	rnr, naks, readReplay, atomReplay uint64
 	flushReplay, persisted            uint64
 	kept, repairs                     uint64
-	split                             uint64 // messages of split WRITEs
+	split, pairs                      uint64 // messages of split WRITEs, and of READs
 	marked, cnps                      uint64
 	bursts                            uint64 // packets of them
 	dropDup, dropOrder, dropGhost     uint64
@@ -91,6 +91,7 @@ func (t *tally) add(o *tally) {
 	t.kept += o.kept
 	t.repairs += o.repairs
 	t.split += o.split
+	t.pairs += o.pairs
 	t.marked += o.marked
 	t.cnps += o.cnps
 	t.bursts += o.bursts

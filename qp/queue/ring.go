@@ -22,7 +22,7 @@ const (
 	Solicited
 	Fence
 	Inline
-	Split   // a WRITE that goes as messages of one packet each
+	Split   // a WRITE that goes as messages of one packet each, or a READ as several of two
 	Resumed // a READ that was asked for again from the middle, or a FLUSH that was sent again
 )
 

@@ -10,9 +10,13 @@ import (
 // ends two runs, however short it is. What a run costs does not depend on its
 // length, so WRITEs of a few packets were slower than those of one.
 //
-// Between native peers such a WRITE is split: it goes as WRITE ONLY messages of
-// one packet each, all of one length, so that those of many WRITEs fill a run.
-// To the program it is one request all the same.
+// The answer to a READ has an AETH in its first packet and in its last, to the
+// same effect: its packets are of one length only if they are no more than two.
+//
+// Between native peers such requests are split. A WRITE goes as WRITE ONLY
+// messages of one packet each, and a READ as READs of two packets. So all
+// packets are of one length, and those of many requests fill a run. To the
+// program each is one request all the same.
 
 // splitBytes bounds what is split: two runs of 64 KiB. In a longer WRITE one
 // run more hardly counts, and each RETH takes 16 bytes of the wire.
@@ -56,5 +60,29 @@ func (r *work) split(w *queue.Send) {
 func (r *work) wrote(w *queue.Send) {
 	if w.Opcode == ib.OpWrite && r.c.Pool != nil {
 		r.accepted.add(w)
+	}
+}
+
+// pair is how many packets each READ request of a split READ asks for.
+const pair = 2
+
+// leastPair is how many bytes of a pair are worth a request of their own.
+const leastPair = 4 << 10
+
+// readRate is at what rate READs must be able to go on however long the way is,
+// in bytes a nanosecond: 24 Gb/s.
+const readRate = 3
+
+// splitRead is split for a READ that would be one request otherwise. No more
+// pairs are in flight than MaxRdAtomic. That must be enough: as much as the
+// longest request asks for, and what passes in a round trip.
+func (r *sender) splitRead(w *queue.Send) {
+	if w.PSNs <= pair || w.PSNs > r.chunk || !w.Is(ib.OpReads) || r.c.Pool == nil || !r.rtt.known {
+		return
+	}
+	bytes := pair * r.c.MTU
+	inFlight := int(r.c.Attr.MaxRdAtomic) * bytes
+	if bytes >= leastPair && inFlight>>r.c.Shift >= int(r.chunk) && inFlight/readRate >= int(r.rtt.minRTT) {
+		w.Flags |= queue.Split
 	}
 }

@@ -93,6 +93,7 @@ func (r *sender) pollNext(now clock.Time, buf []byte, out *conn.Output) bool {
 	if r.cur == r.started {
 		w.First, w.Pos, w.PSNs = r.max, r.posNxt, r.c.PSNs(w.Length)
 		r.split(w)
+		r.splitRead(w)
 		w.SSN = r.ssn.Add(int(r.messages(w)))
 	}
 	rq := r.requestAt(w)
@@ -235,7 +236,8 @@ func (r *sender) buildRequest(rq *request, buf []byte) (int, ib.Fault) {
 		place |= placeLast
 	}
 	h := r.c.BTH(wireOpcodes[w.Opcode][place], r.nxt)
-	if w.Flags&queue.Split != 0 {
+	split := w.Flags&queue.Split != 0 && !w.Is(ib.OpReads)
+	if split {
 		h = r.c.BTH(rocev2.RCWriteOnly, r.nxt)
 	}
 	h.Solicited = place&placeLast != 0 && w.Flags&queue.Solicited != 0
@@ -259,7 +261,7 @@ func (r *sender) buildRequest(rq *request, buf []byte) (int, ib.Fault) {
 	case w.Is(ib.OpReads):
 		e := rocev2.RETH{VA: w.Remote + uint64(rq.off), RKey: w.RKey, Length: rq.n}
 		return len(e.AppendTo(b)), ib.FaultNone
-	case w.Flags&queue.Split != 0:
+	case split:
 		e := rocev2.RETH{VA: w.Remote + uint64(rq.off), RKey: w.RKey, Length: rq.n}
 		b = e.AppendTo(b)
 	case w.Opcode == ib.OpFlush:

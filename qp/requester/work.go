@@ -67,12 +67,21 @@ type request struct {
 // and a WRITE, see split.
 func (r *work) messages(w *queue.Send) uint32 {
 	switch {
+	case w.Is(ib.OpReads):
+		chunk := r.chunkOf(w)
+		return (w.PSNs + chunk - 1) / chunk
 	case w.Flags&queue.Split != 0:
 		return w.PSNs
-	case !w.Is(ib.OpReads):
-		return 1
 	}
-	return (w.PSNs + r.chunk - 1) / r.chunk
+	return 1
+}
+
+// chunkOf returns how many packets a READ request asks for.
+func (r *work) chunkOf(w *queue.Send) uint32 {
+	if w.Flags&queue.Split != 0 {
+		return min(pair, r.chunk)
+	}
+	return r.chunk
 }
 
 func (r *work) requestAt(w *queue.Send) request {
@@ -130,10 +139,11 @@ func (r *work) acknowledgeBefore(psn rocev2.PSN) bool {
 // chunkEnd returns the PSN number behind the READ request that owns PSN number
 // rel.
 func (r *work) chunkEnd(w *queue.Send, rel uint32) uint32 {
-	if w.PSNs <= r.chunk {
+	chunk := r.chunkOf(w)
+	if w.PSNs <= chunk {
 		return w.PSNs
 	}
-	return min(rel-rel%r.chunk+r.chunk, w.PSNs)
+	return min(rel-rel%chunk+chunk, w.PSNs)
 }
 
 // readFits checks the opcode and the length of a response against its place in
@@ -148,7 +158,7 @@ func (r *work) readFits(w *queue.Send, rel uint32, p *rocev2.Packet, info *rocev
 	if last := rel+1 == end; info.Last != last && (last || w.Flags&queue.Resumed == 0 || r.c.Pool == nil) {
 		return false
 	}
-	first := rel == 0 || (w.PSNs > r.chunk && rel%r.chunk == 0)
+	first := rel%r.chunkOf(w) == 0
 	if info.First != first && (first || w.Flags&queue.Resumed == 0) {
 		return false
 	}
