@@ -170,11 +170,12 @@ type jsonResult struct {
 }
 
 type jsonLatency struct {
-	Min float64 `json:"lat_us_min"`
-	P50 float64 `json:"lat_us_p50"`
-	Avg float64 `json:"lat_us_avg"`
-	P99 float64 `json:"lat_us_p99"`
-	Max float64 `json:"lat_us_max"`
+	Min  float64 `json:"lat_us_min"`
+	P50  float64 `json:"lat_us_p50"`
+	Avg  float64 `json:"lat_us_avg"`
+	P99  float64 `json:"lat_us_p99"`
+	P999 float64 `json:"lat_us_p999"`
+	Max  float64 `json:"lat_us_max"`
 }
 
 func (j *jsonLines) start(perftest.Setup) {}
@@ -187,7 +188,7 @@ func (j *jsonLines) result(r perftest.Result) {
 	}
 	if l := r.Latency; l != nil {
 		line.jsonLatency = &jsonLatency{
-			Min: usec(l.Min), P50: usec(l.Typical), Avg: usec(l.Average), P99: usec(l.P99), Max: usec(l.Max),
+			Min: usec(l.Min), P50: usec(l.Typical), Avg: usec(l.Average), P99: usec(l.P99), P999: usec(l.P999), Max: usec(l.Max),
 		}
 	}
 	if err := json.NewEncoder(j.out).Encode(line); err != nil && j.err == nil {
