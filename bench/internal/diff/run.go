@@ -20,6 +20,7 @@ import (
 
 	"github.com/gosoftroce/rocev2/bench/internal/faces"
 	"github.com/gosoftroce/rocev2/bench/internal/grid"
+	"github.com/gosoftroce/rocev2/bench/internal/losses"
 	"github.com/gosoftroce/rocev2/bench/internal/report"
 )
 
@@ -165,6 +166,7 @@ func (o *Options) measure(ctx context.Context, b *Build, name string) (*report.J
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
+	watch := losses.Begin("127.0.0.1", "127.0.0.2") // where any build measures unless it is told otherwise
 	said, runErr := o.exec(ctx, b, o.flags("-out", dir, "-install=false", "-match", "^"+regexp.QuoteMeta(name)+"$",
 		"-repeat", "1", "-again", strconv.Itoa(o.Again), "-warm", o.Warm.String(), "-measure", o.Measure.String())...)
 	// The program fails when the cell does; what it wrote says why.
@@ -181,6 +183,7 @@ func (o *Options) measure(ctx context.Context, b *Build, name string) (*report.J
 		return nil, fmt.Errorf("the program wrote %d rows, want the one of the cell", len(rows))
 	}
 	if row := &rows[0]; len(row.Samples) > 0 {
+		watch.Judge(&row.Samples[0]) // builds from before that did not
 		return row, nil
 	} else if row.Skipped != "" {
 		return nil, fmt.Errorf("the cell was skipped: %s; choose others with -match", row.Skipped)
