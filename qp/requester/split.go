@@ -1,6 +1,8 @@
 package requester
 
 import (
+	"time"
+
 	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/qp/queue"
 )
@@ -82,7 +84,7 @@ func (r *sender) splitRead(w *queue.Send) {
 	}
 	bytes := pair * r.c.MTU
 	inFlight := int(r.c.Attr.MaxRdAtomic) * bytes
-	if bytes >= leastPair && inFlight>>r.c.Shift >= int(r.chunk) && inFlight/readRate >= int(r.rtt.minRTT) {
+	if bytes >= leastPair && inFlight>>r.c.Shift >= int(r.chunk) && time.Duration(inFlight/readRate) >= r.rtt.minRTT {
 		w.Flags |= queue.Split
 	}
 }
