@@ -130,8 +130,8 @@ func (v *vigil) keep(s *shard, done func() bool) {
 	defer vigils.Add(-1)
 	looked := start
 	for polls, all := 0, 1; limit > 0 && !done(); all++ {
-		if all%vigilYieldPolls == 0 && v.giveWay(s) {
-			return
+		if all%vigilYieldPolls == 0 {
+			s.yield.toOthers()
 		}
 		n := s.receive()
 		polls++
@@ -159,18 +159,4 @@ func (v *vigil) keep(s *shard, done func() bool) {
 			return
 		}
 	}
-}
-
-// giveWay lets others run who want the processor. It reports whether they have
-// kept it: then there is a ban. Who comes back finds packets that have waited,
-// so this cannot be left to the time between two looks in vain.
-func (v *vigil) giveWay(s *shard) bool {
-	before := s.now()
-	s.yield.toOthers()
-	now := s.now()
-	if now.Sub(before) <= preempted {
-		return false
-	}
-	v.ban(now)
-	return true
 }

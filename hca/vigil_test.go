@@ -198,33 +198,6 @@ func TestReceiverKeepsVigil(t *testing.T) { // not parallel: the receivers of a 
 	}
 }
 
-// Where others want the processor a receiver sleeps, also if packets have come
-// whenever it gets it back.
-func TestReceiverGivesWay(t *testing.T) { // not parallel: see above
-	synctest.Test(t, func(t *testing.T) {
-		const slice, requests = 3 * time.Millisecond, 1000
-		m := newLooking()
-		a, b := newMeddled(t, Config{Spin: defaultSpin}, &m.meddler)
-		b.dev.spin = 1 // only a looks
-		yields := 0
-		a.dev.yield.thread = func() {
-			yields++
-			time.Sleep(slice)
-		}
-		qa, qb := a.newQP(), b.newQP()
-		a.connect(qa, testAddrB, qb.QPN())
-		b.connect(qb, testAddrA, qa.QPN())
-		for range requests {
-			b.write(qb, a, 8)
-			time.Sleep(10 * time.Microsecond)
-			b.waitOK(1)
-		}
-		if yields == 0 || yields > 4 {
-			t.Errorf("others kept the processor %d times until the receiver slept", yields)
-		}
-	})
-}
-
 // Of the receivers of a process some are awake at most.
 func TestFewReceiversAreAwake(t *testing.T) { // not parallel: it counts those of the process
 	held := 0

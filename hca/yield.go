@@ -18,14 +18,12 @@ type yielder struct {
 	vain     atomic.Uint32 // polls in vain, in a row
 	mu       sync.Mutex
 	runnable []metrics.Sample
-	thread   func() // yieldThread, or a test's
 }
 
 // yieldEvery is after how many polls in vain it is looked who waits.
 const yieldEvery = 64
 
 func (y *yielder) init() {
-	y.thread = yieldThread
 	y.runnable = []metrics.Sample{{Name: "/sched/goroutines/runnable:goroutines"}}
 }
 
@@ -62,6 +60,6 @@ func (y *yielder) toGoroutines() bool {
 // get the processor as well.
 func (y *yielder) toOthers() {
 	if !y.toGoroutines() {
-		y.thread()
+		yieldThread()
 	}
 }

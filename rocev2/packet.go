@@ -56,11 +56,14 @@ func (p *Packet) Parse(b []byte) error {
 	if len(b) < BTHLen+ICRCLen {
 		return ErrShort
 	}
-	info := &opcodes[b[0]]
+	// Of memory that the sender shares these two may change meanwhile: what
+	// was checked counts.
+	first, second := b[0], b[1]
+	info := &opcodes[first]
 	if info.HeaderLen == 0 {
 		return ErrOpcode
 	}
-	pad := int(b[1] >> 4 & 3)
+	pad := int(second >> 4 & 3)
 	rest := len(b) - info.HeaderLen - ICRCLen
 	switch {
 	case rest < 0:
@@ -69,10 +72,11 @@ func (p *Packet) Parse(b []byte) error {
 		return ErrPad
 	case len(b)&3 != 0 || len(b) > MaxPacketLen:
 		return ErrLength
-	case b[1]&15 != 0:
+	case second&15 != 0:
 		return ErrVersion
 	}
 	p.BTH.parse(b)
+	p.BTH.Opcode, p.BTH.PadCount = Opcode(first), uint8(pad)
 	p.parseExtended(info.Headers, b[BTHLen:])
 	if info.Payload == PayloadNone {
 		p.Payload = nil

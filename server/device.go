@@ -27,7 +27,7 @@ func openDevice(c config.Device) (*device, error) {
 	}
 	d := &device{cfg: c}
 	d.dev, err = verbs.OpenAddr(addr, verbs.Config{
-		Shards: c.Shards, RecvBuffer: c.RecvBuffer, SendBuffer: c.SendBuffer,
+		Shards: c.Shards, RecvBuffer: c.RecvBuffer, SendBuffer: c.SendBuffer, SharedMemory: c.Shm,
 		Wrap: func(l verbs.Link) verbs.Link {
 			s := tap.NewSwitch(l)
 			d.taps = append(d.taps, s)

@@ -14,9 +14,10 @@ const (
 	ICRCBad      ICRCState = iota // wrong
 	ICRCVerified                  // right in all 32 bits
 	ICRCWeak                      // right for some IPv4 Identification: a 16-bit check
+	ICRCAbsent                    // none: the packet came through memory, and its last bytes mean nothing
 )
 
-var icrcNames = [...]string{"bad", "verified", "weak"}
+var icrcNames = [...]string{"bad", "verified", "weak", "absent"}
 
 func (s ICRCState) String() string {
 	if int(s) < len(icrcNames) {

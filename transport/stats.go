@@ -19,6 +19,9 @@ type LinkStats struct {
 	RxOverflow    uint64 // datagrams lost because the receive buffer was full
 	SocketErrors  uint64 // pending socket errors (ICMP) swallowed
 	OffloadFaults uint64 // times the device refused segmentation offload
+
+	TxShm uint64 // of TxPackets, through memory shared with a process of this host
+	RxShm uint64 // of RxPackets
 }
 
 // linkStat is one counter of LinkStats.
@@ -29,7 +32,7 @@ type linkStat struct {
 
 // all lists the counters in the order of the struct. Everything that goes
 // through all of them uses it.
-func (s *LinkStats) all() [14]linkStat {
+func (s *LinkStats) all() [16]linkStat {
 	return [...]linkStat{
 		{"tx_packets", &s.TxPackets},
 		{"tx_bytes", &s.TxBytes},
@@ -45,6 +48,8 @@ func (s *LinkStats) all() [14]linkStat {
 		{"rx_overflow", &s.RxOverflow},
 		{"socket_errors", &s.SocketErrors},
 		{"offload_faults", &s.OffloadFaults},
+		{"tx_shm", &s.TxShm},
+		{"rx_shm", &s.RxShm},
 	}
 }
 
@@ -71,6 +76,8 @@ type LinkCounters struct {
 	rxPackets, rxBytes, rxBuffers, rxBadICRC, rxWeakICRC, rxMalformed, rxOverflow atomic.Uint64
 
 	socketErrors, offloadFaults atomic.Uint64
+
+	txShm, rxShm atomic.Uint64
 }
 
 // Sent counts packets that left in so many buffers, with so many bytes in all.
@@ -127,6 +134,12 @@ func (c *LinkCounters) SocketError() { c.socketErrors.Add(1) }
 // OffloadFault counts a refusal of segmentation offload.
 func (c *LinkCounters) OffloadFault() { c.offloadFaults.Add(1) }
 
+// SentShared counts packets that Sent has counted, too.
+func (c *LinkCounters) SentShared(packets int) { c.txShm.Add(uint64(packets)) }
+
+// ReceivedShared counts packets that Received has counted, too.
+func (c *LinkCounters) ReceivedShared(packets int) { c.rxShm.Add(uint64(packets)) }
+
 // Load returns the counters as they are now.
 func (c *LinkCounters) Load() LinkStats {
 	return LinkStats{
@@ -136,5 +149,6 @@ func (c *LinkCounters) Load() LinkStats {
 		RxBadICRC: c.rxBadICRC.Load(), RxWeakICRC: c.rxWeakICRC.Load(),
 		RxMalformed: c.rxMalformed.Load(), RxOverflow: c.rxOverflow.Load(),
 		SocketErrors: c.socketErrors.Load(), OffloadFaults: c.offloadFaults.Load(),
+		TxShm: c.txShm.Load(), RxShm: c.rxShm.Load(),
 	}
 }

@@ -113,6 +113,16 @@ func (b *TxBatch) Sealed(i int) (data []byte, ipID uint16) {
 // corrupted packet has it. Package fault uses it.
 func (b *TxBatch) Damage(i int, mask uint32) { b.pkts[i].damage = mask }
 
+// Damaged reports whether one of the packets of r was damaged.
+func (b *TxBatch) Damaged(r *Run) bool {
+	for i := r.First; i < r.Last; i++ {
+		if b.pkts[i].damage != 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // CopyPacket adds a copy of packet i of src, its damage included. It reports
 // false when the batch is full.
 func (b *TxBatch) CopyPacket(src *TxBatch, i int) bool {

@@ -76,6 +76,15 @@ type Config struct {
 	// counted in Stats.Link.
 	Loopback bool
 
+	// SharedMemory lets packets to other devices of this host pass through
+	// memory that both processes share, if both are this software with this
+	// setting, of one user, in one network namespace, on Linux. Before the
+	// two have agreed, and where they cannot, packets take the socket. A
+	// capture of the interface does not see what passes through memory,
+	// and its ICRC is not computed; Wrap sees all packets. So it is off by
+	// default. LinkStats.TxShm and RxShm count what passes so.
+	SharedMemory bool
+
 	// Wrap, if not nil, is called with every link that OpenAddr opens, and
 	// what it returns is used in its place: to record, count or disturb
 	// packets. A wrapper passes on what it does not do itself, as those of

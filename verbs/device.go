@@ -10,6 +10,7 @@ import (
 	"github.com/gosoftroce/rocev2/hca"
 	"github.com/gosoftroce/rocev2/rocev2"
 	"github.com/gosoftroce/rocev2/transport"
+	"github.com/gosoftroce/rocev2/transport/shm"
 	"github.com/gosoftroce/rocev2/transport/udp"
 )
 
@@ -55,7 +56,12 @@ func OpenAddr(addr netip.Addr, cfg Config) (*Device, error) {
 	links := make([]Link, len(group))
 	for i, l := range group {
 		links[i] = l
-		if cfg.Wrap != nil {
+	}
+	if cfg.SharedMemory {
+		links = shm.Wrap(links...)
+	}
+	if cfg.Wrap != nil {
+		for i, l := range links {
 			links[i] = cfg.Wrap(l)
 		}
 	}

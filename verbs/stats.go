@@ -43,6 +43,11 @@ type LinkStats struct {
 	RxOverflow    uint64 // datagrams lost because the receive buffer was full
 	SocketErrors  uint64 // pending socket errors (ICMP) that were ignored
 	OffloadFaults uint64 // times that the device refused segmentation offload
+
+	// TxShm counts those of TxPackets that went through memory shared with
+	// another process of this host, see Config.SharedMemory.
+	TxShm uint64
+	RxShm uint64 // of RxPackets, those that came through such memory
 }
 
 // QPStats is a snapshot of the counters of a queue pair since it was made, or

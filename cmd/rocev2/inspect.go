@@ -18,7 +18,6 @@ import (
 	"github.com/gosoftroce/rocev2/transport"
 	"github.com/gosoftroce/rocev2/transport/fault"
 	"github.com/gosoftroce/rocev2/transport/tap"
-	"github.com/gosoftroce/rocev2/transport/udp"
 	"github.com/gosoftroce/rocev2/verbs"
 )
 
@@ -34,6 +33,7 @@ type inspectFlags struct {
 	faults []string
 	stats  string
 	tclass int
+	shm    bool
 	flags  *pflag.FlagSet
 }
 
@@ -44,6 +44,7 @@ func (f *inspectFlags) register(cmd *cobra.Command) {
 	fs.StringArrayVar(&f.faults, "fault", nil, "inject the fault of `RULE` into the packets of this side: drop=1%, drop:nth=100:dir=in, delay=10%:by=5ms ...; may be repeated; \"rocev2 faults\" explains the rules")
 	fs.Var(statsFlag{&f.stats}, "stats", "at the end, print the counters that are not zero to standard error; --stats=json prints all counters as a line of JSON to standard output")
 	fs.Lookup("stats").NoOptDefVal = statsText
+	fs.BoolVar(&f.shm, "shm", false, "exchange packets with processes of this user on this host that have --shm, too, through shared memory; captures of the interface do not see those")
 	fs.IntVar(&f.tclass, "tclass", 0, "traffic `class` of the packets that this side sends, 0 to 255: 4 × DSCP + ECN")
 }
 
@@ -125,35 +126,46 @@ func isTerminal(w io.Writer) bool {
 
 // open opens the device, with what the flags ask for between it and its socket.
 // The capture is next to the socket: it shows what a capture on the wire would.
-func (i *inspector) open(addr netip.Addr) (*verbs.Device, error) {
-	if i.flags.pcap == "" && len(i.rules.Rules) == 0 {
-		dev, err := openPlain(addr)
-		i.device = dev
-		return dev, err
+func (i *inspector) open(addr netip.Addr) (dev *verbs.Device, err error) {
+	cfg := verbs.Config{SharedMemory: i.flags.shm}
+	if i.flags.pcap != "" || len(i.rules.Rules) > 0 {
+		cfg.Wrap = func(link verbs.Link) verbs.Link { return i.wrap(link, &err) }
 	}
-	socket, err := udp.Open(addr, udp.Config{})
-	if err != nil {
-		return nil, fmt.Errorf("open device on %v: %w", addr, err)
+	dev, openErr := verbs.OpenAddr(addr, cfg)
+	if openErr != nil {
+		return nil, openErr
 	}
-	link := transport.Link(socket)
+	if err != nil { // of wrap
+		dev.Close()
+		return nil, err
+	}
+	i.device = dev
+	return dev, nil
+}
+
+// wrap puts what the flags ask for around a link.
+func (i *inspector) wrap(link verbs.Link, err *error) verbs.Link {
 	if i.flags.pcap != "" {
-		if err := i.capture(link); err != nil {
-			link.Close()
-			return nil, err
+		if *err = i.capture(link); *err != nil {
+			return link
 		}
 		link = i.tap
 	}
 	if len(i.rules.Rules) > 0 {
 		i.faults = fault.New(link, i.rules.Seed, i.rules.Rules...)
+		fmt.Fprintf(i.err, "faults on %v: %s; to repeat them: --fault seed=%d\n", link.Addr(), strings.Join(i.ruleTexts(), ", "), i.rules.Seed)
 		link = i.faults
-		fmt.Fprintf(i.err, "faults on %v: %s; to repeat them: --fault seed=%d\n", addr, strings.Join(i.ruleTexts(), ", "), i.rules.Seed)
 	}
-	i.device, err = verbs.OpenLink(link, verbs.Config{})
-	if err != nil {
-		link.Close()
-		return nil, err
+	return link
+}
+
+// sayWay says how many packets did not go by UDP, because nobody sees them on
+// the interface.
+func (i *inspector) sayWay() {
+	if st := i.device.Stats().Link; st.TxShm+st.RxShm > 0 {
+		fmt.Fprintf(i.err, "%d of %d packets sent and %d of %d received went through shared memory\n",
+			st.TxShm, st.TxPackets, st.RxShm, st.RxPackets)
 	}
-	return i.device, nil
 }
 
 // ruleTexts returns the rules as they were given.

@@ -417,5 +417,6 @@ func runPerf(ctx context.Context, io streams, f *perfFlags, server string, cmd *
 	if err := out.end(); err != nil {
 		return err
 	}
+	in.sayWay()
 	return f.limits(res)
 }

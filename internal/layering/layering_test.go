@@ -47,6 +47,7 @@ var layers = map[string][]string{
 
 	"transport":       {"rocev2"},
 	"transport/udp":   {"rocev2", "transport", "internal/procfs"},
+	"transport/shm":   {"rocev2", "transport", "internal/procfs"},
 	"transport/fault": {"rocev2", "transport"},
 	"transport/tap":   {"rocev2", "transport"},
 
@@ -55,7 +56,7 @@ var layers = map[string][]string{
 	"engine": {"clock", "internal/heap", "rocev2", "ib", "memreg", "qp", "transport"}, // of transport only the batches and the path, which are plain data
 	"hca":    {"clock", "internal/heap", "rocev2", "ib", "memreg", "qp", "engine", "transport", "transport/udp", "fabric"},
 
-	"verbs": {"rocev2", "ib", "memreg", "memreg/mapping", "qp", "transport", "transport/udp", "hca"},
+	"verbs": {"rocev2", "ib", "memreg", "memreg/mapping", "qp", "transport", "transport/udp", "transport/shm", "hca"},
 
 	"cm":   {"clock", "rocev2/mad", "cm/agent", "verbs", "internal/devices"},
 	"rdma": {"verbs", "cm", "internal/devices", "memreg/mapping"},
@@ -120,7 +121,7 @@ var onlyIn = map[string][]string{
 	"github.com/prometheus/client_golang":            {"metrics"},
 	"github.com/BurntSushi/toml":                     {"server/config"},
 	"github.com/spf13/cobra":                         {"cmd/..."},
-	"golang.org/x/sys/unix":                          {"transport/udp", "memreg/mapping", "hca", "e2e/...", "cmd/...", "doctor/...", "internal/testnet"},
+	"golang.org/x/sys/unix":                          {"transport/udp", "transport/shm", "memreg/mapping", "hca", "e2e/...", "cmd/...", "doctor/...", "internal/testnet"},
 	"golang.org/x/sys/windows":                       {"transport/udp", "memreg/mapping"},
 	"github.com/gosoftroce/rocev2/rocev2/layers":     {"e2e/..."},
 	"github.com/gosoftroce/rocev2/qp/qptest":         {},

@@ -43,6 +43,7 @@ type Device struct {
 	RecvBuffer int    // bytes; 0 means the default of package verbs
 	SendBuffer int    // bytes; 0 means the default of package verbs
 	Regions    int    // port (RDMA port space TCP) where regions are served; 0: nowhere
+	Shm        bool   // memory is shared with other processes of this host
 }
 
 // Access says what clients may do with a region.

@@ -79,6 +79,7 @@ func (c *Config) decode(t *table) {
 		s.bytes("receive_buffer", &d.RecvBuffer)
 		s.bytes("send_buffer", &d.SendBuffer)
 		s.number("regions_port", &d.Regions)
+		s.boolean("shared_memory", &d.Shm)
 		s.end()
 		c.Devices = append(c.Devices, d)
 	}

@@ -3,6 +3,8 @@ package tap
 import (
 	"encoding/binary"
 	"net/netip"
+
+	"github.com/gosoftroce/rocev2/rocev2"
 )
 
 // header is what the IP and UDP headers of a packet are made from.
@@ -12,6 +14,7 @@ type header struct {
 	class    uint8  // TOS or traffic class
 	hops     uint8  // 0 = defaultHops
 	label    uint32 // IPv6 flow label
+	seal     bool   // the packet has no ICRC yet
 }
 
 const (
@@ -54,6 +57,10 @@ func appendFrame(b []byte, h *header, data []byte) []byte {
 	b = be.AppendUint16(b, uint16(udp))
 	b = append(b, 0, 0)
 	b = append(b, data...)
+	if h.seal && len(data) >= rocev2.BTHLen+rocev2.ICRCLen {
+		flow := rocev2.NewFlow(h.src.Addr(), h.dst.Addr(), h.src.Port(), h.dst.Port())
+		flow.Seal(h.id, b[start+udpLen:len(b)-rocev2.ICRCLen])
+	}
 	check := ^fold(add(sum+protoUDP+uint32(udp), b[start:]))
 	if check == 0 {
 		check = 0xffff // 0 means none (RFC 768)

@@ -66,5 +66,6 @@ func headerFrom(p *transport.RxPacket, local netip.AddrPort) header {
 	return header{
 		src: netip.AddrPortFrom(p.Src, p.SrcPort), dst: netip.AddrPortFrom(p.Dst, local.Port()),
 		id: p.IPID, class: p.TrafficClass, hops: p.HopLimit, label: p.FlowLabel,
+		seal: p.ICRC == transport.ICRCAbsent,
 	}
 }

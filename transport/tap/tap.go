@@ -6,6 +6,8 @@
 // one from the wire, and the ICRCs match. Where the link cannot tell the hop
 // limit, the capture has 64. A packet is written before it is sent, so that it
 // precedes its answer. A packet that then cannot be sent is in the capture too.
+// One that came through memory (transport/shm) gets the ICRC that it would have
+// had, with Identification 0.
 //
 // Link records all packets, from the beginning to the end. Switch records when
 // it is told to, into a Ring of bounded size.

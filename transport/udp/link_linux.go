@@ -232,7 +232,10 @@ type waiter struct {
 	wake     func(fd uintptr)
 	more     atomic.Bool  // the last Recv left something
 	failing  atomic.Int32 // Recv calls in a row that failed
-	fds      [3]unix.PollFd
+	fds      [4]unix.PollFd
+	other    atomic.Pointer[otherEvent]
+	onOther  func(fd uintptr)
+	polled   int // descriptors of the socket's, the eventfd's and the groups'
 }
 
 func (w *waiter) init(g *groups) error {
@@ -256,12 +259,16 @@ func (w *waiter) init(g *groups) error {
 	w.onEvent = func(fd uintptr) {
 		w.fds[1] = unix.PollFd{Fd: int32(fd), Events: unix.POLLIN}
 		if !w.groups.any.Load() || w.groups.watch.raw.Control(w.onGroups) != nil {
-			w.block(2)
+			w.blockWithOther(2)
 		}
 	}
 	w.onGroups = func(fd uintptr) {
 		w.fds[2] = unix.PollFd{Fd: int32(fd), Events: unix.POLLIN}
-		w.block(3)
+		w.blockWithOther(3)
+	}
+	w.onOther = func(fd uintptr) {
+		w.fds[w.polled] = unix.PollFd{Fd: int32(fd), Events: unix.POLLIN}
+		w.block(w.polled + 1)
 	}
 	w.onSocket = func(fd uintptr) {
 		w.fds[0] = unix.PollFd{Fd: int32(fd), Events: unix.POLLIN}
@@ -269,6 +276,59 @@ func (w *waiter) init(g *groups) error {
 		_ = w.raw.Control(w.onEvent)
 	}
 	return nil
+}
+
+// otherEvent is a descriptor that somebody else wants Wait to watch.
+type otherEvent struct {
+	raw   syscall.RawConn
+	ready func()
+}
+
+// WaitAlso has Wait return when f is readable, too. Then it calls ready, which
+// ends that. f stays the caller's, who closes it after the link. It is called
+// once, before the first Wait.
+func (l *Link) WaitAlso(f *os.File, ready func()) error {
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return err
+	}
+	l.waiting.other.Store(&otherEvent{raw: raw, ready: ready})
+	return nil
+}
+
+// Namespace identifies the network namespace of the link, as long as this host
+// runs; 0 if the kernel cannot tell (Linux before 5.14).
+func (l *Link) Namespace() (cookie uint64) {
+	size := uint32(unsafe.Sizeof(cookie))
+	err := l.raw.Control(func(fd uintptr) {
+		_, _, errno := unix.Syscall6(unix.SYS_GETSOCKOPT, fd, unix.SOL_SOCKET, unix.SO_NETNS_COOKIE,
+			uintptr(unsafe.Pointer(&cookie)), uintptr(unsafe.Pointer(&size)), 0)
+		if errno != 0 {
+			cookie = 0
+		}
+	})
+	if err != nil {
+		return 0
+	}
+	return cookie
+}
+
+// Scope returns the index of the interface that a link-local address is of,
+// and else 0.
+func (l *Link) Scope() uint32 { return l.scope }
+
+// blockWithOther is block, with the descriptor of WaitAlso if there is one.
+func (w *waiter) blockWithOther(n int) {
+	w.polled = n
+	o := w.other.Load()
+	if o == nil || w.failing.Load() > 0 || o.raw.Control(w.onOther) != nil {
+		w.block(n)
+		return
+	}
+	if w.fds[n].Revents != 0 {
+		w.fds[n].Revents = 0
+		o.ready()
+	}
 }
 
 // block waits for the first n descriptors.

@@ -53,6 +53,7 @@ func cells(o Options) []cell.Cell {
 		b.depths()
 		b.mtus()
 		b.loopback()
+		b.shm()
 	}
 	return b.cells
 }

@@ -58,6 +58,7 @@ type Config struct {
 	Depth   int           `json:"depth"` // operations outstanding, all queue pairs together
 	Burst   int           `json:"burst"` // operations posted on one queue pair before the next has its turn
 	MTU     int           `json:"mtu"`   // bytes
+	Shm     bool          `json:"shm"`   // through shared memory
 	Fault   bool          `json:"fault"` // wrap the link, also when Loss is 0
 	Loss    float64       `json:"loss"`  // probability that a sent packet is lost
 	Events  bool          `json:"events"`

@@ -69,7 +69,7 @@ func (s *side) openDevice() error {
 		return err
 	}
 	if !s.cfg.Fault {
-		s.dev, err = verbs.OpenAddr(addr, verbs.Config{})
+		s.dev, err = verbs.OpenAddr(addr, verbs.Config{SharedMemory: s.cfg.Shm})
 		return err
 	}
 	link, err := udp.Open(addr, udp.Config{})

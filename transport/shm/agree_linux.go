@@ -1,0 +1,151 @@
+//go:build !portable
+
+package shm
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// The one who has packets for a peer connects to its socket and sends a hello,
+// with the memory and an eventfd that wakes it. The other one checks all that,
+// and answers with an eventfd of its own. Then both use the memory. The
+// connection stays open: when it ends, the peer has ended.
+
+// hello is the first message, as JSON in one packet of the socket.
+type hello struct {
+	Version   int            `json:"rocev2shm"`
+	Order     string         `json:"order"`     // of bytes
+	Namespace uint64         `json:"namespace"` // of the network
+	From      netip.AddrPort `json:"from"`
+	Scope     uint32         `json:"scope"` // of both addresses
+	Shard     int            `json:"shard"`
+	Shards    int            `json:"shards"`
+	To        netip.AddrPort `json:"to"`
+	ToQPN     int            `json:"to_qpn"` // chooses the link
+	Memory    int            `json:"memory"`
+}
+
+// answer is the second one. Refused says why not; then nothing comes with it.
+type answer struct {
+	Refused string `json:"refused,omitempty"`
+	Shard   int    `json:"shard"`
+	Shards  int    `json:"shards"`
+}
+
+const (
+	agreeTime  = 2 * time.Second // for one side to answer
+	maxMessage = 1024
+	maxShards  = 256
+)
+
+// sendMessage sends a message with descriptors.
+func sendMessage(c *net.UnixConn, m any, fds ...int) error {
+	data, err := json.Marshal(m)
+	if err != nil {
+		return err
+	}
+	if err := c.SetDeadline(time.Now().Add(agreeTime)); err != nil {
+		return err
+	}
+	var rights []byte
+	if len(fds) > 0 {
+		rights = unix.UnixRights(fds...)
+	}
+	_, _, err = c.WriteMsgUnix(data, rights, nil)
+	return err
+}
+
+// receiveMessage receives a message and its descriptors, of which there are
+// none or want. If there is an error they are closed.
+func receiveMessage(c *net.UnixConn, m any, want int) (fds []int, err error) {
+	if err := c.SetDeadline(time.Now().Add(agreeTime)); err != nil {
+		return nil, err
+	}
+	data, control := make([]byte, maxMessage), make([]byte, unix.CmsgSpace(4*maxRights))
+	n, nc, flags, _, err := c.ReadMsgUnix(data, control)
+	if err != nil {
+		return nil, err
+	}
+	messages, err := unix.ParseSocketControlMessage(control[:nc])
+	for i := range messages {
+		got, _ := unix.ParseUnixRights(&messages[i]) // what has none fails
+		fds = append(fds, got...)
+	}
+	switch {
+	case err != nil:
+	case n == 0:
+		err = errors.New("the peer has ended the agreement")
+	case flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0 || len(fds) != 0 && len(fds) != want:
+		err = errBroken("a message of the agreement is too long")
+	default:
+		err = json.Unmarshal(data[:n], m)
+	}
+	if err != nil {
+		closeAll(fds)
+		return nil, err
+	}
+	return fds, nil
+}
+
+// maxRights is how many descriptors may come at once: the rest is closed by the
+// kernel.
+const maxRights = 4
+
+func closeAll(fds []int) {
+	for _, fd := range fds {
+		unix.Close(fd)
+	}
+}
+
+// sameUser refuses a peer that is not of the user uid.
+func sameUser(c *net.UnixConn, uid int) error {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var cred *unix.Ucred
+	if e := raw.Control(func(fd uintptr) {
+		cred, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+	}); e != nil {
+		return e
+	}
+	if err != nil {
+		return os.NewSyscallError("getsockopt SO_PEERCRED", err)
+	}
+	if int(cred.Uid) != uid {
+		return fmt.Errorf("the peer is of user %d, not %d", cred.Uid, uid)
+	}
+	return nil
+}
+
+// newEvent makes an eventfd that the peer writes to. It is no os.File: the
+// runtime's poller would wake for it.
+func newEvent() (int, error) {
+	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	return fd, os.NewSyscallError("eventfd", err)
+}
+
+// checkEvent refuses what is no eventfd, or may block.
+func checkEvent(fd int) error {
+	kind, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd))
+	if err != nil {
+		return err
+	}
+	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
+	if err != nil {
+		return os.NewSyscallError("fcntl", err)
+	}
+	if !strings.Contains(kind, "[eventfd]") || flags&unix.O_NONBLOCK == 0 {
+		return errBroken("the peer's eventfd is none, or may block")
+	}
+	return nil
+}

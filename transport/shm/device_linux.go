@@ -1,0 +1,232 @@
+//go:build !portable
+
+package shm
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/gosoftroce/rocev2/transport"
+)
+
+// device is what the links of one address share: the sockets by which peers
+// find it, and what is known of them.
+type device struct {
+	local     netip.AddrPort // without zone
+	scope     uint32
+	namespace uint64
+	links     []*Link
+	dirs      []*directory
+	listeners []*listener
+	uid       int             // whose peers are accepted
+	trace     func(why error) // of tests
+	accepting chan struct{}   // a token for each connection that is being agreed upon
+	wg        sync.WaitGroup
+
+	// generation changes when peers are forgotten that links may know.
+	generation atomic.Uint32
+
+	mu      sync.Mutex // guards what follows; nothing waits while it is held
+	peers   map[netip.Addr]*peer
+	talks   map[*net.UnixConn]struct{} // agreements under way
+	conns   int                        // connections whose memory is mapped
+	closing bool
+	open    int // links
+}
+
+// maxConns is how many connections a device has. Recv looks at each.
+const maxConns = 64
+
+// maxTalks is how many agreements may be under way.
+const maxTalks = 16
+
+// socketPrefix begins the name of every socket.
+const socketPrefix = "link-"
+
+// name is that of the socket of the device at addr.
+func (d *device) name(addr netip.Addr) string {
+	return fmt.Sprintf("%s%d-%s-%d-%d", socketPrefix, d.namespace, addr, d.scope, d.local.Port())
+}
+
+// Wrap returns a link for each of those given, which are all links of a device:
+// one that shares memory with peers of this host. Where that is not possible it
+// returns them as they are. It takes them over.
+func Wrap(links ...transport.Link) []transport.Link {
+	d, err := newDevice(links, directories(), nil)
+	if err != nil {
+		return links
+	}
+	wrapped := make([]transport.Link, len(links))
+	for i, l := range d.links {
+		wrapped[i] = l
+	}
+	return wrapped
+}
+
+// newDevice makes a device, if one of the directories can be used. A test may
+// change it before anybody finds it.
+func newDevice(links []transport.Link, dirs []string, change func(*device)) (*device, error) {
+	first, ok := links[0].(Inner)
+	if !ok || first.Namespace() == 0 {
+		return nil, fmt.Errorf("shared memory: the link of %v does not tell its network namespace", links[0].Addr())
+	}
+	d := &device{
+		local: netip.AddrPortFrom(first.Addr().Unmap().WithZone(""), first.Capabilities().Port),
+		scope: first.Scope(), namespace: first.Namespace(), uid: os.Geteuid(),
+		accepting: make(chan struct{}, maxTalks),
+		peers:     map[netip.Addr]*peer{}, talks: map[*net.UnixConn]struct{}{}, open: len(links),
+	}
+	for i, l := range links {
+		events, err := newEvents()
+		if err == nil {
+			w := &Link{Wrapper: transport.Wrapper{Link: l}, dev: d, index: i, events: events}
+			w.conns.Store(&[]*conn{})
+			d.links = append(d.links, w)
+			err = l.(Inner).WaitAlso(events.f, events.drain)
+		}
+		if err != nil {
+			d.release()
+			return nil, err
+		}
+	}
+	if change != nil {
+		change(d)
+	}
+	if err := d.listen(dirs); err != nil {
+		d.release()
+		return nil, err
+	}
+	return d, nil
+}
+
+// listen makes the sockets, one in each directory that can be used.
+func (d *device) listen(dirs []string) (err error) {
+	for _, path := range dirs {
+		dir, e := openDirectory(path)
+		if e != nil {
+			err = e
+			continue
+		}
+		l, e := dir.listen(d.name(d.local.Addr()))
+		if e != nil {
+			dir.close()
+			err = e
+			continue
+		}
+		d.dirs, d.listeners = append(d.dirs, dir), append(d.listeners, l)
+	}
+	if len(d.listeners) == 0 {
+		return err
+	}
+	for i, l := range d.listeners {
+		d.wg.Go(d.dirs[i].sweep)
+		d.wg.Go(func() { d.accept(l) })
+	}
+	return nil
+}
+
+// release closes what the device has, when its goroutines have ended.
+func (d *device) release() {
+	for _, dir := range d.dirs {
+		dir.close()
+	}
+	for _, l := range d.links {
+		l.events.f.Close()
+	}
+}
+
+// beginClose ends what peers could find, before the UDP port is free for
+// others.
+func (d *device) beginClose() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closing {
+		return
+	}
+	d.closing = true
+	for _, l := range d.listeners {
+		l.remove()
+	}
+	for c := range d.talks {
+		c.Close()
+	}
+}
+
+// endClose is called when a link is closed. The last one waits for the
+// goroutines.
+func (d *device) endClose() {
+	d.mu.Lock()
+	d.open--
+	last := d.open == 0
+	d.mu.Unlock()
+	if last {
+		d.wg.Wait()
+		d.release()
+	}
+}
+
+// note tells a test why something did not work.
+func (d *device) note(err error) {
+	if d.trace != nil {
+		d.trace(err)
+	}
+}
+
+// begin takes note of an agreement that is under way. It reports false if the
+// device is being closed.
+func (d *device) begin(c *net.UnixConn) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closing {
+		c.Close()
+		return false
+	}
+	d.talks[c] = struct{}{}
+	return true
+}
+
+func (d *device) end(c *net.UnixConn) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.talks, c)
+}
+
+// add makes a connection that was agreed upon work. It reports false if there
+// may not be another one, or if there is a better one; then it takes nothing
+// over.
+func (d *device) add(c *conn, shards int) bool {
+	p, l := c.peer, c.link
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closing || d.conns >= maxConns || d.peers[p.addr] != p {
+		return false
+	}
+	old := p.connOf(l.index, c.peerShard)
+	if live := old != nil && !old.dead.Load(); live && c.dialed || (live || p.asking > 0) && !c.dialed && p.prefersOwn() {
+		return false
+	}
+	if l.events.add(c.own) != nil {
+		return false
+	}
+	p.set(l.index, c, shards)
+	list := append(slices.Clone(*l.conns.Load()), c)
+	l.conns.Store(&list)
+	d.conns++
+	if old != nil {
+		old.hangUp()
+	}
+	d.wg.Go(c.watch)
+	return true
+}
+
+// ended is called when the memory of a connection is not mapped any more.
+func (d *device) ended() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.conns--
+}

@@ -1,0 +1,169 @@
+//go:build !portable
+
+package shm
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// directories returns where the sockets of this user may be. There may be
+// several: a service and a shell of one user need not have the same
+// environment.
+func directories() (list []string) {
+	if d := os.Getenv("XDG_RUNTIME_DIR"); filepath.IsAbs(d) {
+		list = append(list, filepath.Join(d, "rocev2"))
+	}
+	return append(list, filepath.Join(os.TempDir(), "rocev2-"+strconv.Itoa(os.Geteuid())))
+}
+
+// directory is one that only this user can enter. All goes through its
+// descriptor, so it stays the one that was checked.
+type directory struct{ f *os.File }
+
+// errForeign is the reason not to use a directory.
+var errForeign = errors.New("it is not a directory that only this user can enter")
+
+// openDirectory opens a directory, and makes it if it is not there.
+func openDirectory(path string) (*directory, error) {
+	if err := os.Mkdir(path, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+		return nil, err
+	}
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	d := &directory{os.NewFile(uintptr(fd), path)}
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		d.close()
+		return nil, &os.PathError{Op: "stat", Path: path, Err: err}
+	}
+	if st.Uid != uint32(os.Geteuid()) || st.Mode&0o077 != 0 {
+		d.close()
+		return nil, &os.PathError{Op: "use", Path: path, Err: errForeign}
+	}
+	return d, nil
+}
+
+func (d *directory) close() { d.f.Close() }
+
+// path returns how to reach a file of the directory, whatever is at the
+// directory's own path by now. It is short, as the address of a socket must be.
+func (d *directory) path(name string) string {
+	return fmt.Sprintf("/proc/self/fd/%d/%s", d.f.Fd(), name)
+}
+
+func (d *directory) dial(name string) (*net.UnixConn, error) {
+	return net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: d.path(name), Net: "unixpacket"})
+}
+
+// listener is a socket in a directory.
+type listener struct {
+	*net.UnixListener
+	dir   *directory
+	name  string
+	inode uint64
+}
+
+// unfinished begins the names of sockets that nobody can connect to yet.
+const unfinished = ".new-"
+
+// listen makes a socket of this name. One that is there is of a process that
+// has ended: two cannot have the same name, because they would have the same
+// UDP port. The socket gets its name when it can be connected to. So one that
+// refuses is of a process that has ended.
+func (d *directory) listen(name string) (*listener, error) {
+	defer d.lock(unix.LOCK_SH)()
+	var random [8]byte
+	rand.Read(random[:])
+	temp := unfinished + hex.EncodeToString(random[:])
+	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: d.path(temp), Net: "unixpacket"})
+	if err != nil {
+		return nil, err
+	}
+	l.SetUnlinkOnClose(false)
+	inode := d.inode(temp)
+	fd := int(d.f.Fd())
+	if err := unix.Renameat(fd, temp, fd, name); err != nil {
+		l.Close()
+		_ = unix.Unlinkat(fd, temp, 0)
+		return nil, os.NewSyscallError("renameat", err)
+	}
+	return &listener{l, d, name, inode}, nil
+}
+
+// remove ends listening, and takes the socket out of the directory if it is
+// still there.
+func (l *listener) remove() {
+	if l.dir.inode(l.name) == l.inode {
+		_ = unix.Unlinkat(int(l.dir.f.Fd()), l.name, 0)
+	}
+	l.Close()
+}
+
+func (d *directory) inode(name string) uint64 {
+	var st unix.Stat_t
+	if unix.Fstatat(int(d.f.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
+		return 0
+	}
+	return st.Ino
+}
+
+// lock takes the lock of the directory, if it can be had at once: who holds it
+// may be stopped. Without it a socket may be lost, and its peers use UDP.
+func (d *directory) lock(how int) (unlock func()) {
+	// A description of its own: those of one are not locked against each
+	// other.
+	fd, err := unix.Openat(int(d.f.Fd()), ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return func() {}
+	}
+	if unix.Flock(fd, how|unix.LOCK_NB) != nil {
+		unix.Close(fd)
+		if how == unix.LOCK_EX {
+			return nil
+		}
+		return func() {}
+	}
+	return func() { unix.Close(fd) }
+}
+
+// sweepNames is how many sockets one sweep looks at.
+const sweepNames = 64
+
+// sweep takes out the sockets of processes that have ended without doing that
+// themselves.
+func (d *directory) sweep() {
+	unlock := d.lock(unix.LOCK_EX)
+	if unlock == nil {
+		return
+	}
+	defer unlock()
+	f, err := os.Open(d.path("."))
+	if err != nil {
+		return
+	}
+	defer f.Close()
+	names, _ := f.Readdirnames(sweepNames) // at the end there is an error
+	for _, name := range names {
+		if !strings.HasPrefix(name, unfinished) && !strings.HasPrefix(name, socketPrefix) {
+			continue
+		}
+		c, err := d.dial(name)
+		if err == nil {
+			c.Close()
+		} else if errors.Is(err, unix.ECONNREFUSED) {
+			_ = unix.Unlinkat(int(d.f.Fd()), name, 0)
+		}
+	}
+}

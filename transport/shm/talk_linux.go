@@ -1,0 +1,251 @@
+//go:build !portable
+
+package shm
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/gosoftroce/rocev2/internal/procfs"
+	"golang.org/x/sys/unix"
+)
+
+// ask has an agreement with a peer begin, unless one was tried lately. It does
+// not wait.
+func (d *device) ask(p *peer, link, qpn int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	now := time.Now()
+	if d.closing || d.conns >= maxConns || p.asking > 0 || now.Before(p.next) || d.peers[p.addr] != p {
+		return
+	}
+	p.asking++
+	p.wait = min(max(2*p.wait, firstWait), lastWait)
+	p.next = now.Add(p.wait)
+	d.wg.Go(func() {
+		if err := d.dial(p, d.links[link], qpn); err != nil {
+			d.note(err)
+		}
+		d.mu.Lock()
+		p.asking--
+		d.mu.Unlock()
+	})
+}
+
+// byteOrder is that of this machine: two processes of one host may differ.
+var byteOrder = binary.NativeEndian.String()
+
+// dial finds the socket of a peer and agrees with it upon memory.
+func (d *device) dial(p *peer, l *Link, qpn int) error {
+	var socket *net.UnixConn
+	err := errors.New("no directory")
+	for _, dir := range d.dirs {
+		if socket, err = dir.dial(d.name(p.addr)); err == nil {
+			break
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if !d.begin(socket) {
+		return net.ErrClosed
+	}
+	defer d.end(socket)
+	if err := d.propose(p, l, qpn, socket); err != nil {
+		socket.Close()
+		return err
+	}
+	return nil
+}
+
+// propose sends memory and takes the answer.
+func (d *device) propose(p *peer, l *Link, qpn int, socket *net.UnixConn) error {
+	if err := sameUser(socket, d.uid); err != nil {
+		return err
+	}
+	at := netip.AddrPortFrom(p.addr, d.local.Port())
+	if err := d.bound(at); err != nil {
+		return err
+	}
+	memory, err := newMemory()
+	if err != nil {
+		return err
+	}
+	defer unix.Close(memory)
+	own, err := newEvent()
+	if err != nil {
+		return err
+	}
+	h := hello{
+		Version: version, Order: byteOrder, Namespace: d.namespace, Scope: d.scope,
+		From: d.local, Shard: l.index, Shards: len(d.links), To: at, ToQPN: qpn, Memory: memoryLen,
+	}
+	var a answer
+	var fds []int
+	if err = sendMessage(socket, &h, memory, own); err == nil {
+		fds, err = receiveMessage(socket, &a, 1)
+	}
+	switch {
+	case err != nil:
+	case a.Refused != "":
+		err = errors.New("the peer has refused: " + a.Refused)
+	case len(fds) != 1 || !validShards(a.Shard, a.Shards):
+		err = errBroken("the peer's answer is incomplete")
+	default:
+		err = checkEvent(fds[0])
+	}
+	if err == nil {
+		err = l.connect(p, a.Shard, a.Shards, socket, memory, true, own, fds[0])
+	}
+	if err != nil {
+		closeAll(append(fds, own))
+	}
+	return err
+}
+
+// validShards reports whether a peer may have so many links, and this is one
+// of them.
+func validShards(shard, shards int) bool {
+	return shards > 0 && shards <= maxShards && shards&(shards-1) == 0 && shard >= 0 && shard < shards
+}
+
+// connect maps the memory and makes the connection work. If it fails the
+// descriptors stay the caller's.
+func (l *Link) connect(p *peer, shard, shards int, socket *net.UnixConn, memory int, dialed bool, own, bell int) error {
+	if err := socket.SetDeadline(time.Time{}); err != nil {
+		return err
+	}
+	mem, err := mapMemory(memory)
+	if err != nil {
+		return err
+	}
+	c := newConn(l, p, shard, socket, mem, dialed, own, bell)
+	if !l.dev.add(c, shards) {
+		unmapMemory(mem)
+		return errRefused
+	}
+	l.Link.Wake() // it has to wait for this one, too
+	return nil
+}
+
+var errRefused = errors.New("there is another connection, or there are too many")
+
+// accept answers peers until the listener is closed.
+func (d *device) accept(l *listener) {
+	for {
+		socket, err := l.AcceptUnix()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil {
+			time.Sleep(firstWait) // out of descriptors
+			continue
+		}
+		d.accepting <- struct{}{}
+		d.wg.Go(func() {
+			defer func() { <-d.accepting }()
+			if !d.begin(socket) {
+				return
+			}
+			defer d.end(socket)
+			if err := d.respond(socket); err != nil {
+				d.note(err)
+				socket.Close()
+			}
+		})
+	}
+}
+
+// respond takes a hello and answers it.
+func (d *device) respond(socket *net.UnixConn) error {
+	if err := sameUser(socket, d.uid); err != nil {
+		return err
+	}
+	var h hello
+	fds, err := receiveMessage(socket, &h, 2)
+	if err != nil {
+		return err
+	}
+	if len(fds) != 2 {
+		return errBroken("a hello without memory")
+	}
+	defer unix.Close(fds[0])
+	own := -1
+	if err = d.check(&h, fds[0], fds[1]); err == nil {
+		own, err = newEvent()
+	}
+	if err != nil {
+		unix.Close(fds[1])
+		_ = sendMessage(socket, &answer{Refused: err.Error()}) // it learns it from the end, else
+		return err
+	}
+	l := d.links[h.ToQPN&(len(d.links)-1)]
+	// The peer has its own descriptor of the event: here one is needed that
+	// outlives the connection, which may end at any time.
+	theirs, err := unix.FcntlInt(uintptr(own), unix.F_DUPFD_CLOEXEC, 0)
+	if err == nil {
+		defer unix.Close(theirs)
+		err = l.connect(d.peerAt(h.From.Addr()), h.Shard, h.Shards, socket, fds[0], false, own, fds[1])
+	}
+	if err != nil {
+		closeAll([]int{fds[1], own})
+		_ = sendMessage(socket, &answer{Refused: err.Error()})
+		return err
+	}
+	return d.confirm(socket, &answer{Shard: l.index, Shards: len(d.links)}, theirs)
+}
+
+// confirm answers that the connection works. If that fails the connection
+// ends, because its socket does.
+func (d *device) confirm(socket *net.UnixConn, a *answer, event int) error {
+	err := sendMessage(socket, a, event)
+	if err == nil {
+		err = socket.SetDeadline(time.Time{})
+	}
+	return err
+}
+
+// check says why a hello is not to be accepted.
+func (d *device) check(h *hello, memory, event int) error {
+	from := h.From.Addr()
+	switch {
+	case h.Version != version || h.Order != byteOrder || h.Memory != memoryLen:
+		return fmt.Errorf("version %d, byte order %s, %d bytes of memory; here it is %d, %s, %d",
+			h.Version, h.Order, h.Memory, version, byteOrder, memoryLen)
+	case h.Namespace != d.namespace:
+		return errors.New("the peer is of another network namespace")
+	case h.To != d.local || h.Scope != d.scope:
+		return fmt.Errorf("this is %v, not %v", d.local, h.To)
+	case h.From.Port() != d.local.Port() || from.Is4() != d.local.Addr().Is4() || from == d.local.Addr() ||
+		from != from.Unmap().WithZone(""):
+		return fmt.Errorf("%v is no peer of %v", h.From, d.local)
+	case !validShards(h.Shard, h.Shards):
+		return fmt.Errorf("shard %d of %d", h.Shard, h.Shards)
+	}
+	if err := d.bound(h.From); err != nil {
+		return err
+	}
+	if err := checkMemory(memory); err != nil {
+		return err
+	}
+	return checkEvent(event)
+}
+
+// bound reports whether a process of this user has the UDP port of an address:
+// nobody is to take the packets of another host, or of another user.
+func (d *device) bound(at netip.AddrPort) error {
+	sockets, err := procfs.UDPSockets(procfs.Root())
+	if err != nil {
+		return err
+	}
+	for _, s := range sockets {
+		if s.Local == at && s.UID == d.uid {
+			return nil
+		}
+	}
+	return fmt.Errorf("no process of this user has %v", at)
+}
