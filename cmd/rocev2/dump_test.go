@@ -250,13 +250,14 @@ func TestDumpHelp(t *testing.T) {
 }
 
 // What dump counts as sent again is what the device counted that sent it.
-// Packets are lost behind the capture.
+// Packets are lost behind the capture. SENDs are never split into several
+// messages.
 func TestDumpCountsWhatTheDeviceCounts(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "lossy.pcapng")
 	server, client := freeAddress(), freeAddress()
-	_, r := sidesOn(t, server, client, strings.Fields("perf write_bw -n 200 -s 65536 --fault drop:every=50:dir=in"),
-		strings.Fields("perf write_bw -n 200 -s 65536 --stats=json --pcap "+file))
+	_, r := sidesOn(t, server, client, strings.Fields("perf send_bw -n 200 -s 65536 --fault drop:every=50:dir=in"),
+		strings.Fields("perf send_bw -n 200 -s 65536 --stats=json --pcap "+file))
 	stats := statsOf(t, r.out)[0]
 	again := counterOf(t, stats, "queue_pairs", "retransmits")
 	dump := invoke(t.Context(), "dump", file, "--json", "--stats")
