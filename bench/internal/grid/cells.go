@@ -48,6 +48,7 @@ func cells(o Options) []cell.Cell {
 	b.memory()
 	b.regions()
 	b.loss()
+	paths(b)
 	b.faces()
 	if !o.Quick {
 		b.depths()

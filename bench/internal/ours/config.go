@@ -55,12 +55,14 @@ type Config struct {
 	Service Service       `json:"service"`
 	Size    int           `json:"size"`
 	QPs     int           `json:"qps"`
-	Depth   int           `json:"depth"` // operations outstanding, all queue pairs together
-	Burst   int           `json:"burst"` // operations posted on one queue pair before the next has its turn
-	MTU     int           `json:"mtu"`   // bytes
-	Shm     bool          `json:"shm"`   // through shared memory
-	Fault   bool          `json:"fault"` // wrap the link, also when Loss is 0
-	Loss    float64       `json:"loss"`  // probability that a sent packet is lost
+	Depth   int           `json:"depth"`   // operations outstanding, all queue pairs together
+	Burst   int           `json:"burst"`   // operations posted on one queue pair before the next has its turn
+	MTU     int           `json:"mtu"`     // bytes
+	Shm     bool          `json:"shm"`     // through shared memory
+	Fault   bool          `json:"fault"`   // wrap the link, also when Loss is 0
+	Loss    float64       `json:"loss"`    // probability that a sent packet is lost
+	Path    bool          `json:"path"`    // between the ends of a path that loses packets
+	Foreign bool          `json:"foreign"` // neither side knows that the other one is native, nor can tell
 	Events  bool          `json:"events"`
 	Regions int           `json:"regions"` // registered on the device
 	Active  bool          `json:"active"`  // posts operations and measures

@@ -60,7 +60,7 @@ func (s *side) costs(r *pair.Result) {
 // while.
 func (s *side) mishaps(r *pair.Result) {
 	fatal, maybe := r.Errors, r.Errors
-	if s.cfg.Loss > 0 || !s.cfg.reliable() {
+	if s.cfg.Loss > 0 || s.cfg.Path || !s.cfg.reliable() {
 		maybe = r.Counts
 	}
 	add := func(m map[string]uint64, name string, n uint64) {

@@ -38,7 +38,12 @@ func (c *Config) grh() int {
 // connect makes a queue pair ready for both directions.
 func (s *side) connect(q *verbs.QP, peer verbs.Endpoint, mtu verbs.MTU) error {
 	if s.cfg.Service != UD {
-		return q.Connect(context.Background(), peer, verbs.WithMTU(mtu))
+		opts := []verbs.ConnectOption{verbs.WithMTU(mtu)}
+		if s.cfg.Foreign { // from a port that shows nothing either
+			peer.Native = false
+			opts = append(opts, verbs.WithSourcePort(verbs.AutoSourcePort))
+		}
+		return q.Connect(context.Background(), peer, opts...)
 	}
 	ah, err := s.pd.CreateAH(verbs.AddressVector{DGID: peer.Addr})
 	if err != nil {

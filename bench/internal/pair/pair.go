@@ -30,6 +30,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/gosoftroce/rocev2/bench/internal/path"
 )
 
 // Side is one end of a measurement, in a worker.
@@ -209,7 +211,7 @@ func Run(ctx context.Context, kind string, a, b Role, limit time.Duration) (ra, 
 	roles := [2]Role{a, b}
 	var procs [2]*process
 	for i, r := range roles {
-		p, err := start(ctx, kind, r.Config)
+		p, err := start(ctx, i, kind, r.Config)
 		if err != nil {
 			return ra, rb, err
 		}
@@ -287,7 +289,8 @@ type process struct {
 	stderr bytes.Buffer
 }
 
-func start(ctx context.Context, kind string, config any) (*process, error) {
+// start starts a worker, at an end of the path if ctx has one.
+func start(ctx context.Context, end int, kind string, config any) (*process, error) {
 	c, err := json.Marshal(config)
 	if err != nil {
 		return nil, err
@@ -306,7 +309,7 @@ func start(ctx context.Context, kind string, config any) (*process, error) {
 		return nil, err
 	}
 	p.enc, p.dec = json.NewEncoder(p.in), json.NewDecoder(out)
-	return p, p.cmd.Start()
+	return p, path.Start(ctx, end, p.cmd)
 }
 
 func (p *process) send(m message) error {

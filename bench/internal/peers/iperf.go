@@ -27,6 +27,19 @@ func IPerf(bidirectional bool) func(context.Context, cell.Window) cell.Sample {
 	}
 }
 
+// IPerfOver returns a function that measures one TCP stream with a congestion
+// control of the kernel's between two addresses, after the warm-up.
+func IPerfOver(server, client, control string) func(context.Context, cell.Window) cell.Sample {
+	return func(ctx context.Context, w cell.Window) cell.Sample {
+		return measure(ctx, command{
+			server: []string{"iperf3", "-s", "-1", "-B", server, "-p", "PORT"},
+			client: []string{"iperf3", "-c", server, "-B", client, "-p", "PORT", "-J", "-C", control,
+				"-t", wholeSeconds(w.Measure), "-O", wholeSeconds(w.Warm)},
+			limit: w.Total() + 20*time.Second,
+		}, parseIPerf)
+	}
+}
+
 // wholeSeconds rounds up: iperf3 knows no fractions.
 func wholeSeconds(d time.Duration) string {
 	return fmt.Sprint(int(math.Ceil(max(d.Seconds(), 1))))

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/gosoftroce/rocev2/bench/internal/cell"
+	"github.com/gosoftroce/rocev2/bench/internal/path"
 )
 
 // Tool is a program that a peer is measured with.
@@ -145,18 +146,22 @@ func (c command) once(ctx context.Context) ([]byte, error) {
 	server, client := prepare(c.server), prepare(c.client)
 	var serverOut bytes.Buffer
 	server.Stdout, server.Stderr = &serverOut, &serverOut
-	if err := server.Start(); err != nil {
+	if err := path.Start(ctx, 0, server); err != nil {
 		return nil, err
 	}
 	done := make(chan struct{})
 	go func() { _ = server.Wait(); close(done) }()
 	defer func() { _ = server.Process.Kill(); <-done }()
-	if err := waitListen(ctx, port, done); err != nil {
+	if err := waitListen(ctx, server.Process.Pid, port, done); err != nil {
 		return nil, fmt.Errorf("%s: %w %s", c.server[0], err, lastLine(serverOut.Bytes()))
 	}
 	var stdout, stderr bytes.Buffer
 	client.Stdout, client.Stderr = &stdout, &stderr
-	if err := client.Run(); err != nil {
+	err = path.Start(ctx, 1, client)
+	if err == nil {
+		err = client.Wait()
+	}
+	if err != nil {
 		if ctx.Err() != nil {
 			err = fmt.Errorf("no end after %v", c.limit)
 		}
@@ -183,12 +188,12 @@ func freePort() (int, error) {
 	return l.Addr().(*net.TCPAddr).Port, nil
 }
 
-// waitListen waits until a TCP socket listens on port, without connecting: some
-// of these servers serve one connection only.
-func waitListen(ctx context.Context, port int, ended <-chan struct{}) error {
+// waitListen waits until a TCP socket of the process's namespace listens on
+// port, without connecting: some of these servers serve one connection only.
+func waitListen(ctx context.Context, pid, port int, ended <-chan struct{}) error {
 	for {
-		for _, file := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
-			if b, err := os.ReadFile(file); err == nil && listens(b, port) {
+		for _, file := range []string{"tcp", "tcp6"} {
+			if b, err := os.ReadFile(fmt.Sprintf("/proc/%d/net/%s", pid, file)); err == nil && listens(b, port) {
 				return nil
 			}
 		}

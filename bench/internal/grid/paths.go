@@ -1,0 +1,84 @@
+package grid
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/gosoftroce/rocev2/bench/internal/cell"
+	"github.com/gosoftroce/rocev2/bench/internal/ours"
+	"github.com/gosoftroce/rocev2/bench/internal/path"
+	"github.com/gosoftroce/rocev2/bench/internal/peers"
+	"github.com/gosoftroce/rocev2/bench/internal/quicpeer"
+)
+
+// A packet of the path MTU 4096 and its headers fit; TCP gets segments of the
+// same size.
+const pathMTU = 4200
+
+// pathRate is what the emulated path carries. A third thread, the path itself,
+// takes its part of the processors, so a faster one would measure that.
+const pathRate = 1e9
+
+// paths: losses and delays of a network, the same for all. Each run has a path
+// of its own.
+func paths(b *builder) {
+	rtts := []time.Duration{100 * time.Microsecond, time.Millisecond, 10 * time.Millisecond}
+	losses := []float64{0, 0.001, 0.01}
+	if b.o.Quick {
+		rtts = rtts[1:]
+	}
+	for _, rtt := range rtts {
+		for _, loss := range losses {
+			addPath(b, path.Config{
+				Rate: pathRate, RTT: rtt, Loss: loss, MTU: pathMTU, Seed: 1,
+				Queue: max(1<<20, int(pathRate/8*rtt.Seconds())),
+			})
+		}
+	}
+}
+
+// addPath adds the cells of one path.
+func addPath(b *builder, c path.Config) {
+	name := fmt.Sprintf("path/%v/%g%%", c.RTT, c.Loss*100)
+	b.group = name
+	what := fmt.Sprintf(", %g Gb/s, round trip %v, %g %% lost", float64(c.Rate)/1e9, c.RTT, c.Loss*100)
+	addrs := ours.Addrs{A: path.AddrA, B: path.AddrB}
+	write := ours.Config{Test: ours.Stream, Op: "write", Size: mib, QPs: 1, Depth: 16, MTU: 4096, Path: true}
+	foreign := write
+	foreign.Foreign = true
+	read := write
+	read.Op = "read"
+	for _, m := range []struct {
+		who, name, what string
+		run             runFunc
+	}{
+		{Rocev2, "write", "RDMA WRITE of 1 MiB", ours.Runner(addrs, write, "gbps")},
+		{Rocev2, "read", "RDMA READ of 1 MiB", ours.Runner(addrs, read, "gbps")},
+		{Rocev2, "write/foreign", "RDMA WRITE of 1 MiB, to a peer that is taken for Linux", ours.Runner(addrs, foreign, "gbps")},
+		{IPerf3, "tcp/cubic", "one TCP stream, cubic", peers.IPerfOver(addrs.A, addrs.B, "cubic")},
+		{IPerf3, "tcp/bbr", "one TCP stream, bbr", peers.IPerfOver(addrs.A, addrs.B, "bbr")},
+		{QUIC, "quic-go", "one stream", quicpeer.Throughput(addrs.A, addrs.B)},
+	} {
+		b.add(cell.Cell{Name: name + "/" + m.name, Who: m.who, What: m.what + what, Unit: cell.Gbps, Size: mib, Loss: c.Loss * 100}, over(c, m.run))
+	}
+}
+
+// over has a run go over a path. What is warm there takes many round trips.
+func over(c path.Config, run runFunc) runFunc {
+	return func(ctx context.Context, w cell.Window) cell.Sample {
+		p, err := path.Open(c)
+		if err != nil {
+			return cell.Failed(err)
+		}
+		w.Warm, w.Measure = time.Second, max(w.Measure, 2*time.Second)
+		s := run(path.With(ctx, p), w)
+		p.Close()
+		n := p.Counts()
+		if s.Count == nil {
+			s.Count = map[string]uint64{}
+		}
+		s.Count["path: packets"], s.Count["path: lost"], s.Count["path: queue overflows"] = n.Packets, n.Lost, n.Overflows
+		return s
+	}
+}
