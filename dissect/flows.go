@@ -102,6 +102,10 @@ func (f *Flows) Add(p *Packet) {
 			f.on(p, e)
 			e.conn.CNPs++
 		}
+	case rocev2.ServiceVendor: // it says nothing of what others may make of its opcodes
+		if e, ok := f.streams[keyOf(p)]; ok {
+			f.on(p, e)
+		}
 	default:
 		f.connected(p)
 	}

@@ -39,7 +39,7 @@ func (q *QP) handle(now clock.Time, a *Arrival) Drop {
 		return DropState
 	}
 	info, known := p.BTH.Opcode.Info()
-	if !known || info.Service != q.service && info.Service != rocev2.ServiceCNP {
+	if !known || info.Service != q.service && info.Service != rocev2.ServiceCNP && !takesSelective(q, info) {
 		return DropService
 	}
 	if q.ud != nil {
@@ -83,6 +83,12 @@ func (q *QP) handle(now clock.Time, a *Arrival) Drop {
 	return DropState
 }
 
+// takesSelective reports whether a packet is a selective acknowledgement that a
+// native peer may send.
+func takesSelective(q *QP, info *rocev2.OpcodeInfo) bool {
+	return info.Operation == rocev2.OpSelectiveAck && q.conn.Pool != nil && q.req != nil
+}
+
 // handleUC hands a packet of the peer to the half that it is for. A congestion
 // notification is counted: nothing is in flight that could become less.
 func (q *QP) handleUC(a *Arrival, info *rocev2.OpcodeInfo) Drop {
@@ -117,11 +123,12 @@ func (q *QP) handleDatagram(a *Arrival, info *rocev2.OpcodeInfo) Drop {
 // for d, if at all. One without data is not counted: there would be no fewer of
 // them.
 func (q *QP) marked(now clock.Time, p *rocev2.Packet, d Drop) {
-	if d >= DropState && d <= DropQPN || q.conn.Failed() || len(p.Payload) == 0 {
+	info, _ := p.BTH.Opcode.Info()
+	if d >= DropState && d <= DropQPN || q.conn.Failed() || len(p.Payload) == 0 || info.Operation == rocev2.OpSelectiveAck {
 		return // not of this connection, or not any more
 	}
 	q.conn.Stats.Rare().ECNMarked++
-	if info, _ := p.BTH.Opcode.Info(); info.Role == rocev2.RoleResponse && q.req != nil {
+	if info.Role == rocev2.RoleResponse && q.req != nil {
 		q.req.Marked(now)
 	}
 	if q.ud == nil { // else there is no peer to tell

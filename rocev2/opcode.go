@@ -14,9 +14,12 @@ const (
 	ServiceUD  Service = 3 // unreliable datagram
 	ServiceCNP Service = 4 // congestion notification
 	ServiceXRC Service = 5 // extended reliable connection
+	// ServiceVendor has opcodes that are specific to a manufacturer. Only
+	// peers that have agreed on their meaning may use them.
+	ServiceVendor Service = 6
 )
 
-var serviceNames = [...]string{"RC", "UC", "RD", "UD", "CNP", "XRC"}
+var serviceNames = [...]string{"RC", "UC", "RD", "UD", "CNP", "XRC", "VENDOR"}
 
 // String returns the usual abbreviation.
 func (s Service) String() string {
@@ -43,12 +46,14 @@ const (
 	OpFlush
 	OpAtomicWrite
 	OpCNP
+	OpSelectiveAck
 )
 
 var operationNames = [...]string{
 	OpSend: "SEND", OpWrite: "RDMA_WRITE", OpReadRequest: "RDMA_READ_REQUEST", OpReadResponse: "RDMA_READ_RESPONSE",
 	OpAcknowledge: "ACKNOWLEDGE", OpAtomicAcknowledge: "ATOMIC_ACKNOWLEDGE", OpCompareSwap: "COMPARE_SWAP",
 	OpFetchAdd: "FETCH_ADD", OpFlush: "FLUSH", OpAtomicWrite: "ATOMIC_WRITE", OpCNP: "CNP",
+	OpSelectiveAck: "SELECTIVE_ACKNOWLEDGE",
 }
 
 // String returns the name as the specification writes it.
@@ -223,6 +228,14 @@ const (
 	XRCFlush              Opcode = 0xbc
 	XRCAtomicWrite        Opcode = 0xbd
 )
+
+// SelectiveAck is an opcode of this software's own, of those that are specific
+// to a manufacturer (IBTA 9.2.1): a selective acknowledgement, for RC and XRC,
+// sent only to peers that are known to be this software. Its PSN is the
+// expected one, which is missing. Bit i of its payload, the low bits of a byte
+// first, says that the packet i+1 PSNs behind that has arrived. The AETH is
+// that of an acknowledgement of what comes before the PSN.
+const SelectiveAck Opcode = 0xd1
 
 // OpcodeInfo describes an opcode.
 type OpcodeInfo struct {

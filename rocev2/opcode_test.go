@@ -19,6 +19,7 @@ var opcodeLengths = map[Opcode]int{
 	0xa0: 16, 0xa1: 16, 0xa2: 16, 0xa3: 20, 0xa4: 16, 0xa5: 20, 0xa6: 32, 0xa7: 16, 0xa8: 16, 0xa9: 20, 0xaa: 32,
 	0xab: 36, 0xac: 32, 0xad: 16, 0xae: 12, 0xaf: 16, 0xb0: 16, 0xb1: 16, 0xb2: 24, 0xb3: 44, 0xb4: 44, 0xb6: 20,
 	0xb7: 20, 0xbc: 36, 0xbd: 32,
+	0xd1: 16, // of this software
 }
 
 // The table agrees with the names of IBTA 9.2.1, A14, A17 and A19.
@@ -98,6 +99,8 @@ func checkNameAgainstInfo(t *testing.T, info *OpcodeInfo) {
 		default:
 			payload = PayloadMTU
 		}
+	case OpSelectiveAck:
+		payload = PayloadAny
 	case OpAtomicWrite:
 		payload = PayloadEight
 	}
@@ -138,8 +141,8 @@ func TestPayloadRules(t *testing.T) {
 
 func TestUnknownNames(t *testing.T) {
 	t.Parallel()
-	if got := Service(6).String(); got != "service 6" {
-		t.Errorf("Service(6).String() = %q", got)
+	if got := Service(7).String(); got != "service 7" {
+		t.Errorf("Service(7).String() = %q", got)
 	}
 	if got := Operation(0).String(); got != "operation 0" {
 		t.Errorf("Operation(0).String() = %q", got)

@@ -67,5 +67,6 @@ func buildOpcodes() [256]OpcodeInfo {
 	add(ServiceUD, "UD_", row{0x04, "SEND_ONLY", OpSend, true, true, HasDETH, PayloadAny, RoleRequest})
 	add(ServiceUD, "UD_", row{0x05, "SEND_ONLY_WITH_IMMEDIATE", OpSend, true, true, HasDETH | HasImmDt, PayloadAny, RoleRequest})
 	add(ServiceCNP, "", row{0x01, "CNP", OpCNP, true, true, HasCNP, PayloadNone, RoleNotify})
+	add(ServiceVendor, "", row{0x11, "VENDOR_SELECTIVE_ACKNOWLEDGE", OpSelectiveAck, true, true, HasAETH, PayloadAny, RoleResponse})
 	return table
 }

@@ -17,6 +17,7 @@ package cc
 
 import (
 	"cmp"
+	"time"
 
 	"github.com/gosoftroce/rocev2/clock"
 )
@@ -56,7 +57,20 @@ type Flight struct {
 	Una    uint64 // all before it is acknowledged
 	Next   uint64 // what is sent next, or is sent again
 	Packet int    // what a packet of the path MTU counts
+
+	RTT    time.Duration // of the last round trips, 0 if it is not known
+	MinRTT time.Duration // without queues, as far as is known
+	RTTVar time.Duration // how much it varies
 }
+
+// idle reports whether the round trip shows no queue on the path: there is one
+// at a link that loses packets because it has too many. A short queue does not
+// count, as there are some in both hosts.
+func (f *Flight) idle() bool { return f.RTT > 0 && f.RTT-f.MinRTT <= f.MinRTT/2 }
+
+// queue reports whether the round trip shows a queue on the path for sure: it
+// is longer by much more than it varies, as it does where hosts are busy.
+func (f *Flight) queue() bool { return f.RTT > 0 && !f.idle() && f.RTT-f.MinRTT > 4*f.RTTVar }
 
 // Loss is how a loss shows, and what is done about it.
 type Loss uint8
@@ -68,6 +82,9 @@ const (
 	// RepairedRow is such a loss right behind the one before: packets were
 	// lost in a row, as when a buffer overflows.
 	RepairedRow
+	// Selective is a lost packet that is sent again alone, one of several
+	// that the peer's selective acknowledgements have shown.
+	Selective
 	// GoBack is a loss after which all is sent again that is in flight.
 	GoBack
 	// Timeout is the silence of the peer, after which all is sent again. It

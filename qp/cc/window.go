@@ -1,6 +1,10 @@
 package cc
 
-import "github.com/gosoftroce/rocev2/clock"
+import (
+	"time"
+
+	"github.com/gosoftroce/rocev2/clock"
+)
 
 // growth is by how many bytes the window grows for every window acknowledged
 // after a loss: the largest packet. Were it a packet of the path MTU, small
@@ -10,6 +14,14 @@ const growth = 4096 + PacketOverhead
 // regrowth is in how many windows at the most the size before repaired losses
 // is reached again.
 const regrowth = 32
+
+// idleGrowth is by what part of itself the window grows for every window
+// acknowledged after a loss where the round trip shows no queue.
+const idleGrowth = 8
+
+// longPath is a round trip from which on growth by some packets in each would
+// take seconds, whatever the loss was.
+const longPath = 500 * time.Microsecond
 
 // Window is a send window: so many bytes and PSNs in flight. It doubles for
 // every window acknowledged until the first loss or congestion notification
@@ -25,8 +37,10 @@ type Window struct {
 	ssthresh      int    // up to here growth is fast (ssthresh)
 	recoveryPoint uint64 // the place in the stream where the last loss is overcome
 	markPoint     uint64 // the place from which on notifications are of packets sent after the last cut for one
-	losses        int    // that were repaired since the last cut, up to recoveryPoint
+	losses        int    // that were repaired, up to recoveryPoint
+	done          bool   // what is lost up to recoveryPoint has made the window smaller
 	before        int    // size at the first of them, or before that cut
+	single        bool   // losses are repaired one by one, any number of them
 	spare         bool   // such a loss is being repaired: more may be in flight
 	psns          uint32
 
@@ -49,7 +63,7 @@ func (w *Window) Limit() Limit {
 // Reset implements Controller.
 func (w *Window) Reset() {
 	w.size, w.ssthresh, w.recoveryPoint, w.markPoint = w.initial, w.limit, 0, 0
-	w.losses, w.before, w.spare = 0, 0, false
+	w.losses, w.done, w.single, w.before, w.spare = 0, false, false, 0, false
 }
 
 // SetConfig implements Controller.
@@ -74,9 +88,15 @@ func (w *Window) Lost(_ clock.Time, f Flight, how Loss) bool {
 		if w.recovering(f.Una) {
 			return false
 		}
-		w.cut(w.sentWith(f.Una), f)
+		if f.idle() && f.MinRTT >= longPath && f.Una >= w.markPoint {
+			w.cut(w.sentWith(f.Una)/4*7, f) // by an eighth
+		} else {
+			w.cut(w.sentWith(f.Una), f)
+		}
 	case Timeout:
 		w.cut(w.size, f)
+	case Selective:
+		return w.selective(f)
 	default:
 		return w.repaired(f, how == RepairedRow)
 	}
@@ -87,18 +107,21 @@ func (w *Window) Lost(_ clock.Time, f Flight, how Loss) bool {
 func (w *Window) Acked(_ clock.Time, f Flight, n uint64) Limit {
 	w.spare = w.spare && w.recovering(f.Una)
 	if w.size < w.limit {
-		w.grow(n)
+		w.grow(n, f.idle() && (w.single || f.MinRTT >= longPath))
 	}
 	return w.Limit()
 }
 
-// grow grows the window for n bytes.
-func (w *Window) grow(n uint64) {
+// grow grows the window for n bytes: faster where the path is idle.
+func (w *Window) grow(n uint64, idle bool) {
 	grow := int(min(n, uint64(w.size)))
 	if w.size >= w.ssthresh {
 		// Where losses are cheap the way back takes some windows, not
 		// as many as the last size has packets.
 		perWindow := max(growth, w.before/regrowth)
+		if idle {
+			perWindow = max(perWindow, w.size/idleGrowth)
+		}
 		grow = max(1, min(grow, int(uint64(grow)*uint64(perWindow)/uint64(w.size))))
 	}
 	w.size += min(grow, w.limit-w.size)
@@ -109,7 +132,7 @@ func (w *Window) cut(size int, f Flight) {
 	w.ssthresh = max(size/2, 2*f.Packet)
 	w.size = min(w.ssthresh, w.limit)
 	w.recoveryPoint = max(w.recoveryPoint, f.Next)
-	w.losses, w.spare = burst, false
+	w.done, w.spare = true, false
 }
 
 // What is more losses in one window than chance: so many, or one packet of so
@@ -127,15 +150,15 @@ const (
 // the window.
 func (w *Window) repaired(f Flight, row bool) bool {
 	if !w.recovering(f.Una) {
-		w.losses, w.before, w.spare = 0, w.sentWith(f.Una), f.Una >= w.markPoint
+		w.losses, w.done, w.before, w.spare = 0, false, w.sentWith(f.Una), f.Una >= w.markPoint
 		w.recoveryPoint = f.Next
 	}
 	w.losses++
 	switch {
-	case w.losses > burst: // cut already
+	case w.done:
 		return false
 	case w.losses == burst || row || f.Una < w.markPoint || w.losses > 2 && w.losses*burstShare > w.before/f.Packet:
-		w.losses, w.spare = burst, false
+		w.done, w.spare = true, false
 		w.size = min(w.size, max(w.before/2, 2*f.Packet))
 		w.ssthresh = w.size
 	case w.losses == 2: // more than one
@@ -147,6 +170,47 @@ func (w *Window) repaired(f Flight, row bool) bool {
 	return true
 }
 
+// selective takes a loss that is repaired alone, one of any number. Without a
+// queue on the path (Flight.idle), and without marks, losses are noise as long
+// as they are a small part of what is sent. Else they are congestion, and there
+// is one cut for a window in flight: to what the path holds without the queue,
+// as the round trip shows, but to half at the most.
+func (w *Window) selective(f Flight) bool {
+	if !w.recovering(f.Una) {
+		w.losses, w.done, w.before = 0, false, w.sentWith(f.Una)
+		w.recoveryPoint = f.Next
+	}
+	w.losses++
+	w.single = true
+	switch packets := w.before / f.Packet; {
+	case w.done:
+		return false
+	case f.Una >= w.markPoint && f.idle() && w.losses*noiseShare <= packets:
+		return false
+	case f.Una >= w.markPoint && w.losses == 1: // chance
+		return false
+	case f.Una >= w.markPoint && !f.queue() && w.losses*noiseShare <= packets:
+		if w.losses > 2 {
+			return false
+		}
+		w.size = min(w.size, max(w.before/8*7, 2*f.Packet))
+		w.ssthresh = max(w.ssthresh, w.before)
+		return true
+	}
+	w.done, w.spare = true, false
+	size := w.before / 2
+	if f.RTT > 0 && f.Una >= w.markPoint {
+		holds := uint64(w.before) * uint64(f.MinRTT+f.MinRTT/4) / uint64(f.RTT)
+		size = max(size, min(int(holds), w.before/8*7))
+	}
+	w.size = min(w.size, max(size, 2*f.Packet))
+	w.ssthresh = w.size
+	return true
+}
+
+// noiseShare is what part of the packets may be lost by a path without a queue.
+const noiseShare = 16
+
 // Silence implements Controller. It notes the size before a cut for mere
 // silence, which may mean no loss.
 func (w *Window) Silence() { w.priorSize, w.priorSSThresh = w.size, w.ssthresh }
@@ -155,7 +219,7 @@ func (w *Window) Silence() { w.priorSize, w.priorSSThresh = w.size, w.ssthresh }
 func (w *Window) Undo() {
 	w.size = max(w.size, min(w.priorSize, w.limit))
 	w.ssthresh = max(w.ssthresh, min(w.priorSSThresh, w.limit))
-	w.recoveryPoint, w.losses, w.spare = 0, 0, false
+	w.recoveryPoint, w.losses, w.done, w.spare = 0, 0, false, false
 }
 
 // recovering reports whether what was in flight at the last cut is not yet
@@ -178,15 +242,15 @@ func (w *Window) Marked(_ clock.Time, f Flight) bool {
 		return false
 	case !w.recovering(f.Una):
 		w.before = w.size
-	case w.losses >= burst:
-		return false // cut already
+	case w.done:
+		return false
 	}
 	size := w.before - w.before/4
 	if w.size < w.ssthresh || w.recovering(f.Una) {
 		size = w.before / 2
 	}
 	if w.recovering(f.Una) { // the losses are no noise
-		w.losses, w.spare = burst, false
+		w.done, w.spare = true, false
 	}
 	w.markPoint = f.Next + 1
 	size = min(w.size, max(size, 2*f.Packet))

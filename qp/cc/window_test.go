@@ -1,6 +1,9 @@
 package cc
 
-import "testing"
+import (
+	"testing"
+	"time"
+)
 
 // TestWindow: the window doubles in a round trip until the first loss (RFC 5681
 // 3.1), which halves it (RFC 9002 7.3.2). Then it grows by a fixed amount. It
@@ -178,4 +181,42 @@ func charge(w *Window, inFlight int) int {
 func ackInterval(w *Window, packet int) uint32 {
 	l := w.Limit()
 	return l.AckInterval(packet)
+}
+
+// TestWindowTellsNoiseFromCongestion: losses that are repaired one by one cut
+// the window where the round trip shows a queue, to what the path holds, and
+// not where it shows none, unless they are many.
+func TestWindowTellsNoiseFromCongestion(t *testing.T) {
+	t.Parallel()
+	const packet, size = 1024 + PacketOverhead, 128 << 10
+	const base = 10 * time.Millisecond
+	for _, c := range []struct {
+		why      string
+		rtt, dev time.Duration
+		losses   int
+		want     int
+	}{
+		{"no queue", base + base/8, 0, 5, size},
+		{"no queue, but every tenth packet", base, 0, size / packet / 10, size / 8 * 7},
+		{"a queue, and chance", 2 * base, 0, 1, size},
+		{"a queue", 2 * base, 0, 2, size / 8 * 5},
+		{"a queue, once for a window", 2 * base, 0, 5, size / 8 * 5},
+		{"a long queue", 10 * base, 0, 2, size / 2},
+		{"a host that was busy, perhaps", 2 * base, base, 2, size / 8 * 7},
+		{"many packets", 2 * base, base, 10, size / 8 * 5},
+		{"no round trip is known", 0, 0, 10, size / 2},
+	} {
+		w := NewWindow(Config{InitialBytes: size, MaxBytes: size, MaxPSNs: 1000})
+		for range c.losses {
+			w.Lost(0, Flight{Next: size, Packet: packet, RTT: c.rtt, MinRTT: min(base, c.rtt), RTTVar: c.dev}, Selective)
+		}
+		if w.size != c.want {
+			t.Errorf("%s: the size is %d, want %d", c.why, w.size, c.want)
+		}
+	}
+	w := NewWindow(Config{InitialBytes: size, MaxBytes: size, MaxPSNs: 1000})
+	w.Lost(0, Flight{Next: size, Packet: packet, RTT: base, MinRTT: base}, GoBack)
+	if w.size != size/8*7 {
+		t.Errorf("going back on a long path without a queue: the size is %d", w.size)
+	}
 }

@@ -1,6 +1,7 @@
 package qptest
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
@@ -33,6 +34,8 @@ var goodputLoss = []float64{0, 0.0001, 0.001, 0.01, 0.02, 0.05, 0.10}
 type flood struct {
 	sim
 	op       ib.Opcode
+	size     int
+	limit    clock.Time
 	posted   int
 	done     int
 	messages int
@@ -48,6 +51,12 @@ type floodParams struct {
 	mark   int // bytes that wait there from which on packets are marked; 0: none are
 	probe  time.Duration
 	own    bool // both sides know that the other one is native
+
+	delay clock.Time // in either direction; 0: 10 µs
+	takes int64      // bits per second that leave the buffer; 0: goodputTakes
+	size  int        // bytes of a message; 0: goodputSize
+	total int        // packets of payload; 0: goodputTotal
+	limit clock.Time // 0: goodputLimit
 }
 
 // The window between two native peers, and at what rate a receiver with a
@@ -57,14 +66,16 @@ var ownWindow = qp.WindowConfig{MaxBytes: 2 << 20, MaxPSNs: 4096}
 const goodputTakes = 8e9
 
 func newFlood(op ib.Opcode, mtu rocev2.MTU, p floodParams) (*flood, error) {
-	f := &flood{op: op, messages: goodputTotal * mtu.Bytes() / goodputSize}
+	p.delay, p.takes, p.limit = cmp.Or(p.delay, 10000), cmp.Or(p.takes, goodputTakes), cmp.Or(p.limit, goodputLimit)
+	p.size, p.total = cmp.Or(p.size, goodputSize), cmp.Or(p.total, goodputTotal)
+	f := &flood{op: op, size: p.size, messages: p.total * mtu.Bytes() / p.size, limit: p.limit}
 	f.skipCRC = true
 	f.hooks = simHooks{touched: f.touched, unexpected: func(format string, args ...any) { f.err = fmt.Errorf(format, args...) }}
 	for i, addr := range []string{"10.0.0.1", "10.0.0.2"} {
 		rng := rand.New(rand.NewPCG(uint64(i)+1, 0x900d))
 		f.nodes[i] = &simNode{node: newNode(netip.MustParseAddr(addr), rng.Uint32), rng: rng,
-			link: linkParams{loss: p.loss, delay: 10000, bitsPerSecond: 10e9, queue: 10000, buffer: p.buffer, takes: goodputTakes, markFrom: p.mark}}
-		region, err := f.nodes[i].register(f.nodes[i].pd, alignedBytes(goodputSize), 0x10000, accessAll)
+			link: linkParams{loss: p.loss, delay: p.delay, bitsPerSecond: 10e9, queue: 10000, buffer: p.buffer, takes: p.takes, markFrom: p.mark}}
+		region, err := f.nodes[i].register(f.nodes[i].pd, alignedBytes(p.size), 0x10000, accessAll)
 		if err != nil {
 			return nil, err
 		}
@@ -109,13 +120,13 @@ func (f *flood) touched(q *simQP) {
 	for q == f.endpoint[0] && f.posted < f.messages && f.posted-f.done < goodputDepth && f.err == nil {
 		f.posted++
 		f.err = q.PostSend(&ib.SendWR{ID: uint64(f.posted), Opcode: f.op, Signaled: true,
-			SGList: []ib.SGE{{Addr: f.region[0].Addr(), Length: goodputSize, LKey: f.region[0].LKey()}},
+			SGList: []ib.SGE{{Addr: f.region[0].Addr(), Length: uint32(f.size), LKey: f.region[0].LKey()}},
 			Remote: ib.RemoteAddr{Addr: f.region[1].Addr(), RKey: f.region[1].RKey()}})
 	}
 }
 
 func (f *flood) recv() error {
-	return f.endpoint[1].PostRecv(&ib.RecvWR{SGList: []ib.SGE{{Addr: f.region[1].Addr(), Length: goodputSize, LKey: f.region[1].LKey()}}})
+	return f.endpoint[1].PostRecv(&ib.RecvWR{SGList: []ib.SGE{{Addr: f.region[1].Addr(), Length: uint32(f.size), LKey: f.region[1].LKey()}}})
 }
 
 // run returns the goodput in bits per second of virtual time.
@@ -126,12 +137,12 @@ func (f *flood) run() (float64, error) {
 		}
 	}
 	f.touch(f.endpoint[0])
-	for f.done < f.messages && f.err == nil && f.now < goodputLimit && f.step(nil) {
+	for f.done < f.messages && f.err == nil && f.now < f.limit && f.step(nil) {
 	}
-	if f.err == nil && f.done < f.messages && f.now < goodputLimit {
+	if f.err == nil && f.done < f.messages && f.now < f.limit {
 		f.err = fmt.Errorf("stands still after %d of %d messages", f.done, f.messages)
 	}
-	return float64(f.done) * goodputSize * 8 / (float64(f.now) / 1e9), f.err
+	return float64(f.done) * float64(f.size) * 8 / (float64(f.now) / 1e9), f.err
 }
 
 func goodput(t *testing.T, op ib.Opcode, mtu rocev2.MTU, p floodParams) float64 {

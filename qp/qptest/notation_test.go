@@ -24,7 +24,7 @@ var opcodeNames = map[rocev2.Opcode]string{
 	0x20: "UC_SEND_FIRST", 0x21: "UC_SEND_MIDDLE", 0x22: "UC_SEND_LAST", 0x23: "UC_SEND_LAST_IMM",
 	0x24: "UC_SEND_ONLY", 0x25: "UC_SEND_ONLY_IMM", 0x26: "UC_WRITE_FIRST", 0x27: "UC_WRITE_MIDDLE",
 	0x28: "UC_WRITE_LAST", 0x29: "UC_WRITE_LAST_IMM", 0x2a: "UC_WRITE_ONLY", 0x2b: "UC_WRITE_ONLY_IMM",
-	0x64: "UD_SEND_ONLY", 0x65: "UD_SEND_ONLY_IMM", 0x81: "CNP",
+	0x64: "UD_SEND_ONLY", 0x65: "UD_SEND_ONLY_IMM", 0x81: "CNP", 0xd1: "SELECTIVE_ACK",
 }
 
 // Headers behind the BTH, by opcode: again the notation's own.
@@ -52,7 +52,7 @@ var opcodeHeaders = map[rocev2.Opcode]int{
 	0x20: hasPayload, 0x21: hasPayload, 0x22: hasPayload, 0x23: hasPayload | hasImm,
 	0x24: hasPayload, 0x25: hasPayload | hasImm, 0x26: hasPayload | hasRETH, 0x27: hasPayload, 0x28: hasPayload,
 	0x29: hasPayload | hasImm, 0x2a: hasPayload | hasRETH, 0x2b: hasPayload | hasRETH | hasImm,
-	0x64: hasPayload | hasDETH, 0x65: hasPayload | hasDETH | hasImm,
+	0x64: hasPayload | hasDETH, 0x65: hasPayload | hasDETH | hasImm, 0xd1: hasAETH,
 }
 
 var nakNames = map[rocev2.Syndrome]string{
@@ -140,8 +140,32 @@ func format(p *rocev2.Packet, dst rocev2.QPN, keys keyNamer) string {
 	}
 	flag(h&hasImm != 0, fmt.Sprintf("imm=%#x", p.Imm))
 	flag(h&hasInv != 0, "inv="+keys.keyName(ib.Key(p.IETH.RKey)))
+	if op == 0xd1 {
+		b.WriteString(" kept=" + keptPSNs(p))
+		return b.String()
+	}
 	flag(h&hasPayload != 0 || len(p.Payload) > 0, fmt.Sprintf("[%d]", len(p.Payload)))
 	return b.String()
+}
+
+// keptPSNs writes the PSNs that a selective acknowledgement names.
+func keptPSNs(p *rocev2.Packet) string {
+	var rows []string
+	first := -1
+	for i := range 8*len(p.Payload) + 1 {
+		kept := i < 8*len(p.Payload) && p.Payload[i/8]>>(i%8)&1 != 0
+		switch {
+		case kept && first < 0:
+			first = i
+		case !kept && first >= 0:
+			row := psnString(p.BTH.PSN.Add(1 + first))
+			if i-1 > first {
+				row += "-" + psnString(p.BTH.PSN.Add(i))
+			}
+			rows, first = append(rows, row), -1
+		}
+	}
+	return strings.Join(rows, ",")
 }
 
 func formatAETH(name string, a *rocev2.AETH) string {

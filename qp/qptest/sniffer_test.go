@@ -27,8 +27,9 @@ type sniffer struct {
 	opEnd rocev2.PSN   // its end
 	ends  []rocev2.PSN // last PSNs of all messages, in order
 
-	seen rocev2.PSN // the highest request PSN that arrived at this side
-	any  bool       // a request has arrived
+	seen rocev2.PSN          // the highest request PSN that arrived at this side
+	any  bool                // a request has arrived
+	got  map[rocev2.PSN]bool // requests that have
 	msn  rocev2.PSN
 }
 
@@ -55,7 +56,7 @@ type sentRead struct {
 }
 
 func newSniffer(w *world, s *side, psn rocev2.PSN) *sniffer {
-	return &sniffer{w: w, s: s, first: psn, next: psn, acked: psn.Add(-1), op: -1, opEnd: psn}
+	return &sniffer{w: w, s: s, first: psn, next: psn, acked: psn.Add(-1), op: -1, opEnd: psn, got: map[rocev2.PSN]bool{}}
 }
 
 func (f *sniffer) sent(p *rocev2.Packet) {
@@ -315,6 +316,9 @@ func (f *sniffer) response(p *rocev2.Packet, info *rocev2.OpcodeInfo) {
 	if d := p.BTH.PSN.Sub(f.seen); d > 0 || d == 0 && again {
 		f.w.fail("%s sends %v for PSN %v, and no more than %v has arrived", f.s.name, p.BTH.Opcode, psnString(p.BTH.PSN), psnString(f.seen))
 	}
+	if info.Operation == rocev2.OpSelectiveAck {
+		f.selective(p)
+	}
 	if info.Headers.Has(rocev2.HasAETH) {
 		if p.AETH.MSN.Before(f.msn) {
 			f.w.fail("%s counts its messages back from %v to %v", f.s.name, f.msn, p.AETH.MSN)
@@ -323,12 +327,22 @@ func (f *sniffer) response(p *rocev2.Packet, info *rocev2.OpcodeInfo) {
 		// A NAK, and each READ response but the last, stands for what
 		// is before it only (IBTA 9.7.5.1.2).
 		done := p.BTH.PSN
-		if !p.AETH.Syndrome.IsACK() || info.Operation == rocev2.OpReadResponse && !info.Last {
+		if !p.AETH.Syndrome.IsACK() || info.Operation == rocev2.OpSelectiveAck || info.Operation == rocev2.OpReadResponse && !info.Last {
 			done = done.Add(-1)
 		}
 		peer := f.s.peer.wire
 		if least, most := peer.messages(done), peer.messages(f.seen); int(f.msn) < least || int(f.msn) > most {
 			f.w.fail("%s says that %d messages are done with PSN %v; %d to %d are", f.s.name, f.msn, psnString(p.BTH.PSN), least, most)
+		}
+	}
+}
+
+// selective checks a selective acknowledgement: the packet at its PSN is
+// missing, and all that it names have come.
+func (f *sniffer) selective(p *rocev2.Packet) {
+	for i := range 8 * len(p.Payload) {
+		if psn := p.BTH.PSN.Add(1 + i); p.Payload[i/8]>>(i%8)&1 != 0 && !f.got[psn] {
+			f.w.fail("%s says that it keeps PSN %v, which has not arrived", f.s.name, psnString(psn))
 		}
 	}
 }
@@ -344,19 +358,20 @@ func (f *sniffer) arrived(p *rocev2.Packet) {
 		if info.Operation == rocev2.OpReadRequest {
 			last = last.Add(max(1, (int(p.RETH.Length)+f.w.p.mtu.Bytes()-1)/f.w.p.mtu.Bytes()) - 1)
 		}
+		f.got[p.BTH.PSN] = true
 		if !f.any || last.After(f.seen) {
 			f.seen, f.any = last, true
 		}
 		return
 	}
-	if info.Operation == rocev2.OpAcknowledge && !p.AETH.Syndrome.IsACK() {
+	if info.Operation == rocev2.OpSelectiveAck || info.Operation == rocev2.OpAcknowledge && !p.AETH.Syndrome.IsACK() {
 		last = last.Add(-1)
 	}
 	// A response stands for all requests before it (IBTA 9.7.5.1.2).
 	if last.After(f.acked) && last.Before(f.next) {
 		f.acked = last
 	}
-	if info.Operation == rocev2.OpAcknowledge || !info.Last {
+	if info.Operation == rocev2.OpAcknowledge || info.Operation == rocev2.OpSelectiveAck || !info.Last {
 		return
 	}
 	for i := range f.reads {

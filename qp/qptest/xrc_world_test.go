@@ -271,6 +271,9 @@ func (f *sniffer) checkHalf(p *rocev2.Packet, info *rocev2.OpcodeInfo) {
 	if f.s.xrc != nil {
 		service, wrong = rocev2.ServiceXRC, (info.Role == rocev2.RoleResponse) != f.s.isTarget()
 	}
+	if info.Operation == rocev2.OpSelectiveAck {
+		service = info.Service
+	}
 	if info.Role != rocev2.RoleNotify && (info.Service != service || wrong) {
 		f.w.fail("%s sends %v", f.s.name, p.BTH.Opcode)
 	}

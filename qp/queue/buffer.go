@@ -18,6 +18,8 @@ type buffer struct {
 	oldest, newest *heldPacket
 	first          rocev2.PSN              // the lowest that is kept
 	end            rocev2.PSN              // behind the PSNs of the highest
+	expected       rocev2.PSN              // when a packet came last
+	moved          clock.Time              // when that was first so
 	have           [MaxReorder / 64]uint64 // the PSNs that are kept, modulo MaxReorder
 }
 

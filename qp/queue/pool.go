@@ -31,6 +31,9 @@ type Pool struct {
 
 	index []*heldPacket // by buffer and PSN; chained
 	shift uint8
+
+	spareBoard  *Scoreboard
+	spareBoards int
 }
 
 // NewPool makes a pool for so many packets, of 4.5 KiB each at the most.

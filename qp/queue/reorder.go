@@ -38,6 +38,9 @@ func (r Reorder) Len() int {
 // First returns the lowest PSN; the buffer must not be empty.
 func (r Reorder) First() rocev2.PSN { return r.first }
 
+// End returns the PSN behind the highest packet; the buffer must not be empty.
+func (r Reorder) End() rocev2.PSN { return r.end }
+
 // Lowest returns the packet with the lowest PSN, nil if there is none.
 func (r Reorder) Lowest() *rocev2.Packet {
 	if r.buffer == nil {
@@ -49,12 +52,14 @@ func (r Reorder) Lowest() *rocev2.Packet {
 	return nil
 }
 
-// Oldest returns when the oldest packet arrived, and whether there is one.
+// Oldest returns when the oldest packet arrived, and whether there is one. If a
+// gap was closed later, it returns about when: that shows that others will be,
+// and on a long path each takes its time.
 func (r Reorder) Oldest() (clock.Time, bool) {
 	if r.buffer == nil {
 		return 0, false
 	}
-	return r.oldest.at, true
+	return max(r.oldest.at, r.moved), true
 }
 
 // Pop gives the first packet back. The memory of the buffer itself stays until
@@ -82,7 +87,7 @@ func (r *Reorder) Discard() {
 // Expire gives back what arrived at a time or before, and returns how much that
 // was.
 func (r *Reorder) Expire(at clock.Time) (n int) {
-	if r.buffer != nil {
+	if r.buffer != nil && r.moved <= at {
 		n = r.discardUntil(at)
 		r.Trim()
 	}
@@ -119,6 +124,11 @@ func (r *Reorder) Insert(pool *Pool, now clock.Time, p *rocev2.Packet, psns uint
 	if k == nil {
 		r.Trim()
 		return Refused
+	}
+	if b := r.buffer; b.n == 0 {
+		b.expected, b.moved = expected, 0
+	} else if b.expected != expected {
+		b.expected, b.moved = expected, now
 	}
 	k.at, k.psns, k.packet = now, min(psns, MaxReorder), *p
 	k.packet.Payload = k.buf[:copy(k.buf[:], p.Payload)]

@@ -22,7 +22,7 @@
 //	           sending is                    split.go
 //
 // Plain structs that know none of these, and that can be tested alone: retry
-// (the local ACK timer), rnr, rtt, credit, repair.
+// (the local ACK timer), rnr, rtt, credit, repair; queue.Scoreboard.
 //
 // # Recovery
 //
@@ -36,10 +36,11 @@
 // response asked for again was lost again.
 //
 // Between two native peers both directions buffer what arrives behind a gap,
-// within bounds, and go on from there when the gap is closed. So only a few
-// packets are sent again from the missing one on, or the missing part of a READ
-// is asked for, and sending goes on where it was. One gap is known at a time:
-// the wire has no selective acknowledgement.
+// within bounds, and go on from there when the gap is closed. So only
+// what is missing is sent again, or asked for, and sending goes on where it
+// was. The peer tells what it has by selective acknowledgements, see
+// selective.go; of READ responses this side knows itself. With a peer that
+// sends none, one gap is known at a time, see repair.go.
 //
 // # Timeouts
 //

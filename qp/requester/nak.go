@@ -35,6 +35,8 @@ func (r *Requester) handleNAK(now clock.Time, p *rocev2.Packet) conn.Drop {
 		// is sent again as well.
 		r.restart(now, false)
 		return conn.DropGap
+	case s == rocev2.NAKSequence && r.tells && r.nxt == r.max:
+		r.nakHole(now)
 	case s == rocev2.NAKSequence:
 		r.restart(now, true)
 	case s.IsRNR():

@@ -26,6 +26,7 @@ type recovery struct {
 type recoveryState struct {
 	limit    cc.Limit // as cc has it now
 	repair   repair
+	sel      *selective // nil: nothing was ever kept behind a gap
 	retry    retry
 	rtt      rtt
 	rnr      rnr
@@ -33,6 +34,7 @@ type recoveryState struct {
 	sinceAck uint32 // packets since the last one with AckReq
 	paging   bool   // nothing is sent until the place of a response is fetched
 	flush    flushICRC
+	tells    bool // the peer sends selective acknowledgements
 	paced    bool // the last poll stopped before limit.NotBefore
 }
 
@@ -92,7 +94,7 @@ func (r *recovery) DiscardHeld() { r.reorder.Discard() }
 // between the oldest unacknowledged packet and the next one, without a share
 // that the peer has kept behind a gap.
 func (r *recovery) InFlight() int {
-	return r.limit.Charge(int(min(r.posNxt-r.posUna, mostCounted)))
+	return r.limit.Charge(int(min(r.pipe(), mostCounted)))
 }
 
 // Silent reports whether the peer has not answered what is in flight for so
@@ -100,6 +102,13 @@ func (r *recovery) InFlight() int {
 func (r *recovery) Silent() bool {
 	t := &r.retry
 	return r.rtt.probes > 0 || r.rtt.postponed || t.left < t.limit && t.restarts == 0
+}
+
+// flight is what is in flight, for the controller.
+func (r *recovery) flight() cc.Flight {
+	f := r.work.flight()
+	f.RTT, f.MinRTT, f.RTTVar = r.rtt.recent(), r.rtt.minRTT.duration(), r.rtt.rttvar
+	return f
 }
 
 // reload reads the limit again, after an event.
@@ -127,6 +136,7 @@ func (r *recovery) stop() {
 	r.retry.stop()
 	r.rnr.waiting = false
 	r.reorder.Discard()
+	r.sel.clear(r.c.Pool)
 	r.fetch = conn.Fetches{}
 	r.paging, r.paced = false, false
 }
@@ -136,6 +146,7 @@ func (r *recovery) rewind() {
 	r.cur, r.nxt, r.posNxt = r.queue.Head, r.una, r.posUna
 	r.rd, r.sinceAck = 0, 0
 	r.repair.left = 0
+	r.sel.clear(r.c.Pool)
 	r.retry.stop()
 	r.rtt.discard()
 	if r.una != r.max {
@@ -195,6 +206,12 @@ func (r *recovery) restart(now clock.Time, again bool) {
 // that does not fit: it would not fit when repeated.
 func (r *recovery) handleImpliedNAK(now clock.Time, psn rocev2.PSN, info *rocev2.OpcodeInfo) {
 	t := &r.retry
+	if r.sel != nil && r.sel.reads != nil && r.nxt == r.max {
+		if r.sel.reads.Missing(r.una) {
+			r.losses(now, 1)
+		}
+		return
+	}
 	if info.Operation == rocev2.OpAcknowledge {
 		r.restart(now, false)
 		return
@@ -214,6 +231,14 @@ func (r *recovery) probe(now clock.Time) {
 	r.noteSilence(now)
 	r.rtt.backOff()
 	r.c.Stats.Rare().Probes++
+	if r.probeSelectively() {
+		r.rtt.arm(now)
+		return
+	}
+	if !r.rtt.known && r.beginProbe() {
+		r.rtt.arm(now)
+		return
+	}
 	if r.rtt.probes == 1 && r.beginRepair(now, probeRun) {
 		r.rtt.arm(now)
 		return

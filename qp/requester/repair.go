@@ -69,6 +69,20 @@ func (r *recovery) beginRepair(now clock.Time, run uint32) bool {
 	return true
 }
 
+// beginProbe sends the oldest packet again while it is not known how long a
+// round trip takes: more than the guess, perhaps, so nothing says that anything
+// was lost. A READ is more than one packet.
+func (r *recovery) beginProbe() bool {
+	if r.nxt == r.una || r.queue.At(r.queue.Head).Answered() {
+		return false
+	}
+	p := &r.repair
+	p.cur, p.nxt, p.run, p.left = r.queue.Head, r.una, 1, 1
+	p.limit = r.nxt
+	p.start, p.end = r.una, r.una.Next()
+	return true
+}
+
 // repairFailed reports that just the last run is acknowledged, and nothing of
 // what had been sent behind it before: the peer has not kept that.
 func (r *recovery) repairFailed() bool {

@@ -12,10 +12,17 @@ import (
 // HandleResponse takes a packet of the peer's responder, in RTS or SQD. What
 // comes behind a gap may be kept until that is closed.
 func (r *Requester) HandleResponse(now clock.Time, p *rocev2.Packet, info *rocev2.OpcodeInfo) conn.Drop {
+	if info.Operation == rocev2.OpSelectiveAck {
+		return r.handleSelectiveAck(now, p, info)
+	}
 	una := r.una
 	d := r.executeResponse(now, p, info)
 	if d == conn.DropGap {
+		gap := r.reorder.Len() == 0 || p.BTH.PSN.After(r.reorder.End())
 		d = r.c.Buffer(&r.reorder, now, p, 1, r.una, d)
+		if r.waitsForKept(info) && !(d == conn.DropNone && r.keptResponse(now, p.BTH.PSN, gap)) {
+			r.handleImpliedNAK(now, p.BTH.PSN, info)
+		}
 	}
 	if r.reorder.Len() > 0 && r.una != una && !r.c.Failed() {
 		r.executeBufferedResponses(now)
@@ -51,10 +58,16 @@ func (r *Requester) executeResponse(now clock.Time, p *rocev2.Packet, info *roce
 		return r.handleNAK(now, p)
 	}
 	r.progress(now, from, pos)
-	if d == conn.DropGap {
+	if d == conn.DropGap && !r.waitsForKept(info) {
 		r.handleImpliedNAK(now, psn, info)
 	}
 	return d
+}
+
+// waitsForKept reports whether a response behind a gap is looked at once it is
+// kept.
+func (r *Requester) waitsForKept(info *rocev2.OpcodeInfo) bool {
+	return r.c.Pool != nil && info.Operation == rocev2.OpReadResponse && r.nxt == r.max && !r.c.Failed()
 }
 
 // handleStale takes a response to what has completed. It may still say
@@ -120,7 +133,8 @@ func (r *Requester) progress(now clock.Time, from rocev2.PSN, pos uint64) {
 		r.c.SRTT = r.rtt.srtt
 	}
 	r.rnr.reset()
-	r.limit = r.cc.Acked(now, r.flight(), r.posUna-pos)
+	r.sel.advance(r.una, r.c.Pool)
+	r.limit = r.cc.Acked(now, r.flight(), r.arrived(pos))
 	if r.repairFailed() {
 		r.restart(now, true)
 	} else {

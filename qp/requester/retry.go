@@ -72,6 +72,13 @@ func (r *retry) progress(now clock.Time, inFlight bool) {
 	r.armed, r.holds, r.deadline = inFlight, false, now.Add(r.interval)
 }
 
+// heard starts the timer anew, for the peer has got something.
+func (r *retry) heard(now clock.Time) {
+	if r.armed {
+		r.deadline = now.Add(r.interval)
+	}
+}
+
 // expired reports, once, that the timer has run out.
 func (r *retry) expired(now clock.Time) bool {
 	if !r.armed || now < r.deadline {

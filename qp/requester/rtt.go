@@ -1,6 +1,7 @@
 package requester
 
 import (
+	"math"
 	"time"
 
 	"github.com/gosoftroce/rocev2/clock"
@@ -27,13 +28,12 @@ type rtt struct {
 	floor         time.Duration
 	srtt          time.Duration
 	rttvar        time.Duration
-	minRTT        time.Duration // of all round trips: one without queues
-	pauses        *Pauses       // see host; nil before the first use
-	known         bool          // srtt is more than a guess
-	probing       bool          // since the last progress packets were sent again because of silence
-	postponed     bool          // a probe was put off since then
-	maybeSpurious bool          // before the last progress they were, and it may have been spurious
-	resent        bool          // or for whatever reason
+	pauses        *Pauses // see host; nil before the first use
+	known         bool    // srtt is more than a guess
+	probing       bool    // since the last progress packets were sent again because of silence
+	postponed     bool    // a probe was put off since then
+	maybeSpurious bool    // before the last progress they were, and it may have been spurious
+	resent        bool    // or for whatever reason
 	timing        bool
 	probes        uint8  // probes since the last progress
 	backoff       uint8  // doublings of the wait for lack of a measurement
@@ -45,7 +45,16 @@ type rtt struct {
 	silence       time.Duration // if maybeSpurious: how long it was, until the peer answered
 	probeAt       clock.Time
 	psn           rocev2.PSN
+	minRTT        brief // of all round trips: one without queues
+	last, before  brief // the last two
 }
+
+// brief is a round trip time in nanoseconds, 4 s at the most.
+type brief uint32
+
+func briefly(d time.Duration) brief { return brief(min(d, math.MaxUint32)) }
+
+func (b brief) duration() time.Duration { return time.Duration(b) }
 
 const (
 	// maxProbes is how many probes without progress double the wait; after
@@ -95,6 +104,21 @@ func (r *rtt) start(now clock.Time, psn rocev2.PSN) {
 // from that to the first transmission (RFC 6298, section 3).
 func (r *rtt) discard() { r.timing, r.resent = false, true }
 
+// discardOne is discard where one packet is sent again, and the others are not.
+func (r *rtt) discardOne(psn rocev2.PSN) {
+	r.timing = r.timing && r.psn != psn
+	r.resent = true
+}
+
+// late returns how long ago something was sent that must have been answered
+// (RFC 8985, section 6.2).
+func (r *rtt) late() time.Duration {
+	if !r.known {
+		return time.Hour
+	}
+	return r.srtt + max(4*r.rttvar, r.srtt/4)
+}
+
 // lossy notes that the path loses packets.
 func (r *rtt) lossy() { r.noise = noiseAcks }
 
@@ -117,14 +141,7 @@ func (r *rtt) progress(now clock.Time, una rocev2.PSN) (spurious bool) {
 	}
 	r.probing, r.postponed, r.resent = false, false, false
 	if r.timing && r.psn.Before(una) {
-		r.timing, r.backoff, r.unmeasured = false, 0, 0
-		d := max(time.Duration(now-r.sentAt), 1)
-		if !r.known {
-			r.known, r.srtt, r.rttvar, r.minRTT = true, d, 0, d
-		}
-		r.minRTT = min(r.minRTT, d)
-		r.rttvar += ((d - r.srtt).Abs() - r.rttvar) / 4
-		r.srtt += (d - r.srtt) / 8
+		r.sample(now)
 	}
 	if r.unmeasured++; r.unmeasured == unmeasuredAcks {
 		r.unmeasured, r.backoff = 0, r.backoff-min(r.backoff, 1)
@@ -135,13 +152,30 @@ func (r *rtt) progress(now clock.Time, una rocev2.PSN) (spurious bool) {
 	return spurious
 }
 
+// sample takes that the packet which is timed has arrived at the peer.
+func (r *rtt) sample(now clock.Time) {
+	r.timing, r.backoff, r.unmeasured = false, 0, 0
+	d := max(time.Duration(now-r.sentAt), 1)
+	if !r.known {
+		r.known, r.srtt, r.rttvar, r.minRTT, r.last = true, d, 0, briefly(d), briefly(d)
+	}
+	r.minRTT = min(r.minRTT, briefly(d))
+	r.before, r.last = r.last, briefly(d)
+	r.rttvar += ((d - r.srtt).Abs() - r.rttvar) / 4
+	r.srtt += (d - r.srtt) / 8
+}
+
+// recent returns the lesser of the last two round trips: a queue makes both
+// longer, a host that was busy one of them.
+func (r *rtt) recent() time.Duration { return min(r.last, r.before).duration() }
+
 // answersProbe reports whether progress at now is a round trip after the
 // packets were sent again: not sooner than without queues, and not much later
 // than usual, for which a peer that must be woken has some time. Otherwise each
 // loss would be taken for a pause, and make the next wait longer.
 func (r *rtt) answersProbe(now clock.Time) bool {
 	d, silence := time.Duration(now-r.probedAt), time.Duration(now-r.silentSince)
-	return 2*d >= r.minRTT && d <= max(2*r.srtt+4*r.rttvar+r.floor/2, silence/8)
+	return 2*d >= r.minRTT.duration() && d <= max(2*r.srtt+4*r.rttvar+r.floor/2, silence/8)
 }
 
 // paused takes note that the peer was silent until now though nothing was lost.

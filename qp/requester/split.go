@@ -84,7 +84,7 @@ func (r *sender) splitRead(w *queue.Send) {
 	}
 	bytes := pair * r.c.MTU
 	inFlight := int(r.c.Attr.MaxRdAtomic) * bytes
-	if bytes >= leastPair && inFlight>>r.c.Shift >= int(r.chunk) && time.Duration(inFlight/readRate) >= r.rtt.minRTT {
+	if bytes >= leastPair && inFlight>>r.c.Shift >= int(r.chunk) && time.Duration(inFlight/readRate) >= r.rtt.minRTT.duration() {
 		w.Flags |= queue.Split
 	}
 }

@@ -61,7 +61,7 @@ func (r *sender) Poll(now clock.Time, bytes int, out *conn.Output) (sent int, bl
 // as is known without asking fences, credits and the like.
 func (r *sender) blocked() bool {
 	return r.allowance <= 0 && r.mayGoOn() && !r.paced &&
-		(r.una == r.nxt || r.limit.Room(r.posNxt-r.posUna, r.nxt.Ahead(r.una), 1) > 0)
+		(r.una == r.nxt || r.limit.Room(r.pipe(), r.nxt.Ahead(r.una), 1) > 0)
 }
 
 // mayGoOn reports whether there is a request at the cursor that waits neither
@@ -77,11 +77,9 @@ func (r *sender) pollNext(now clock.Time, buf []byte, out *conn.Output) bool {
 	if r.limit.Burst > 0 && r.waitsForRate(now) {
 		return false
 	}
-	if r.repair.left > 0 && !r.rnr.waiting && !r.paging {
-		if n := r.pollRepair(now, buf); n > 0 {
-			out.Commit(n)
-			return true
-		}
+	if n := r.pollAgain(now, buf); n > 0 {
+		out.Commit(n)
+		return true
 	}
 	if r.cur != r.queue.Tail && r.queue.At(r.cur).Is(ib.OpLocal) {
 		return r.pollLocal()
@@ -125,10 +123,25 @@ func (r *sender) pollNext(now clock.Time, buf []byte, out *conn.Output) bool {
 	return true
 }
 
+// pollAgain writes the next packet that is sent again while sending goes on; 0
+// if there is none.
+func (r *sender) pollAgain(now clock.Time, buf []byte) (n int) {
+	if r.rnr.waiting || r.paging {
+		return 0
+	}
+	if r.sel.waits() {
+		n = r.pollHole(now, buf)
+	}
+	if n == 0 && r.repair.left > 0 {
+		n = r.pollRepair(now, buf)
+	}
+	return n
+}
+
 // waitsForRate reports whether nothing may be sent yet, of what there is to
 // send.
 func (r *sender) waitsForRate(now clock.Time) bool {
-	r.paced = now < r.limit.NotBefore && (r.repair.left > 0 || r.mayGoOn())
+	r.paced = now < r.limit.NotBefore && (r.repair.left > 0 || r.sel.waits() || r.mayGoOn())
 	return r.paced
 }
 
@@ -147,7 +160,7 @@ func (r *sender) runLength(rq *request, most int) int {
 	// The last one that the limit or the driver admits asks for an
 	// acknowledgement, and so does one now and then.
 	size := r.packet()
-	n := min(most, int(w.PSNs-rq.rel)-1, r.limit.Room(r.posNxt-r.posUna, r.nxt.Ahead(r.una), size)-1,
+	n := min(most, int(w.PSNs-rq.rel)-1, r.limit.Room(r.pipe(), r.nxt.Ahead(r.una), size)-1,
 		int(r.limit.AckInterval(size))-1-int(r.sinceAck), (r.allowance-1)/size)
 	if r.nxt != r.max {
 		n = min(n, int(r.max.Ahead(r.nxt)))
@@ -180,7 +193,7 @@ func (r *sender) writeRun(rq *request, n int, out *conn.Output) int {
 func (r *sender) mayStart(rq *request) bool {
 	w := rq.w
 	inFlight := r.nxt.Ahead(r.una)
-	if !r.limit.Admits(r.posNxt-r.posUna, inFlight, rq.cost, rq.psns) {
+	if !r.limit.Admits(r.pipe(), inFlight, rq.cost, rq.psns) {
 		return false
 	}
 	if w.Answered() {
@@ -317,7 +330,7 @@ func (r *sender) wantAck(rq *request) bool {
 		return true
 	}
 	next := r.packet()
-	return !r.limit.Admits(r.posNxt-r.posUna+rq.cost, r.nxt.Ahead(r.una)+1, uint64(next), 1)
+	return !r.limit.Admits(r.pipe()+rq.cost, r.nxt.Ahead(r.una)+1, uint64(next), 1)
 }
 
 // sent moves the cursor behind n packets: a run, or the one that rq is.
@@ -381,8 +394,8 @@ func (r *sender) pollRepair(now clock.Time, buf []byte) int {
 		p.left = 0 // a READ or an atomic is repaired when its turn comes
 		return 0
 	}
-	cur, nxt := r.cur, r.nxt
-	r.cur, r.nxt = p.cur, p.nxt
+	cur, nxt, psn := r.cur, r.nxt, p.nxt
+	r.cur, r.nxt = p.cur, psn
 	rq := r.requestAt(w)
 	r.limitRepair(&rq)
 	n, fault := r.buildRequest(&rq, buf)
@@ -405,9 +418,13 @@ func (r *sender) pollRepair(now clock.Time, buf []byte) int {
 	if w.Is(ib.OpCarries) {
 		r.c.Stats.TxBytes += uint64(rq.n)
 	}
-	r.retry.stop()
+	if r.rtt.known {
+		r.retry.stop()
+		r.rtt.discard()
+	} else {
+		r.rtt.discardOne(psn)
+	}
 	r.retry.start(now)
-	r.rtt.discard()
 	r.rtt.arm(now)
 	if r.limit.Burst > 0 {
 		r.spent(now, rq.cost, rq.psns)

@@ -23,7 +23,10 @@ func (r *Responder) bufferRequest(now clock.Time, p *rocev2.Packet, info *rocev2
 		if info.Operation == rocev2.OpReadRequest {
 			psns = r.c.PSNs(p.RETH.Length)
 		}
-		d = r.c.Buffer(&r.reorder, now, p, psns, r.epsn, d)
+		gap := r.reorder.Len() == 0 || psn.After(r.reorder.End())
+		if d = r.c.Buffer(&r.reorder, now, p, psns, r.epsn, d); d == conn.DropNone {
+			noteKept(r, gap || p.BTH.AckReq)
+		}
 	}
 	if !r.nakSent || r.nakForGap && !psn.After(r.firstGap) {
 		r.nakGap(now, psn)
@@ -60,6 +63,9 @@ func (r *Responder) executeBuffered(now clock.Time) {
 		r.reorder.Discard() // the peer sends everything again
 	}
 	r.reorder.Trim()
+	if executed && r.reorder.Len() > 0 {
+		noteKept(r, true)
+	}
 	if executed && r.reorder.Len() > 0 && !r.nakSent && !r.out.full() {
 		r.nakGap(now, r.reorder.First())
 	}
@@ -77,6 +83,74 @@ func (r *Responder) nakGap(now clock.Time, psn rocev2.PSN) {
 	if r.out.nak(rocev2.NAKSequence, r.epsn, r.msn) && r.reorder.Len() > 0 && !r.out.full() {
 		r.out.push(*r.out.at(r.out.tail - 1))
 	}
+}
+
+// selectiveEvery is after how many kept packets at the latest the peer is told
+// of them.
+const selectiveEvery = 8
+
+// noteKept takes note that a packet was kept behind a gap, or that the gap is
+// another one. The peer is told at once if another gap has shown, or if it has
+// asked for an acknowledgement.
+func noteKept(r *Responder, tell bool) {
+	if r.kept++; tell || r.kept >= selectiveEvery {
+		r.tellKept = true
+	}
+}
+
+// Pressing reports whether an answer other than a lone acknowledgement waits to
+// be sent.
+func (r *Responder) Pressing() bool { return r.tellKept || r.answerer.Pressing() }
+
+// Poll writes answers until out takes no more or none waits. With delay a lone
+// acknowledgement waits on. A selective acknowledgement comes before the
+// sequence NAK for the same gap, but not before the data of READs.
+func (r *Responder) Poll(delay bool, out *conn.Output) {
+	for {
+		if r.tellKept && !r.out.hasData() && !pollSelectiveAck(r, out) {
+			return
+		}
+		if r.out.empty() || r.answerer.AckDelayed(delay) {
+			return
+		}
+		buf := out.Room()
+		if buf == nil || !r.pollNext(buf, out) {
+			return
+		}
+	}
+}
+
+// pollSelectiveAck writes which packets are kept. It returns false if there is
+// no room.
+func pollSelectiveAck(r *Responder, out *conn.Output) bool {
+	if r.reorder.Len() == 0 || r.c.Failed() {
+		r.tellKept, r.kept = false, 0
+		return true
+	}
+	buf := out.Room()
+	if buf == nil {
+		return false
+	}
+	r.tellKept, r.kept = false, 0
+	r.acknowledges(r.epsn.Add(-1))
+	h := r.c.BTH(0, r.epsn)
+	h.Opcode = rocev2.SelectiveAck
+	a := rocev2.AETH{Syndrome: r.ackSyndrome(), MSN: r.msn}
+	b := a.AppendTo(h.AppendTo(buf[:0]))
+	out.Commit(len(r.reorder.AppendKept(b, r.epsn, r.c.MTU)))
+	r.c.Stats.AcksSent++
+	return true
+}
+
+// hasData reports whether anything waits that carries data, or stands for it:
+// no answer may overtake that.
+func (r *responses) hasData() bool {
+	for i := r.head; i != r.tail; i++ {
+		if k := r.at(i).kind; k >= responseRead {
+			return true
+		}
+	}
+	return false
 }
 
 // nakLimit bounds the sequence NAKs for one expected PSN: maxGapNAKs in each

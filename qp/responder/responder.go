@@ -33,9 +33,11 @@ type Responder struct {
 
 // execution is where executing is.
 type execution struct {
-	nakSent     bool // a NAK was sent for epsn: silence until the expected packet comes
-	nakForGap   bool // it was for a gap, before firstGap: when that or an earlier packet comes, epsn was sent again and lost again
-	established bool // EventCommEst was raised
+	nakSent     bool  // a NAK was sent for epsn: silence until the expected packet comes
+	nakForGap   bool  // it was for a gap, before firstGap: when that or an earlier packet comes, epsn was sent again and lost again
+	established bool  // EventCommEst was raised
+	tellKept    bool  // a selective acknowledgement is to be sent
+	kept        uint8 // packets that were kept since the last one
 
 	message rocev2.Operation // the multi-packet message under way: OpSend, OpWrite or 0
 

@@ -59,17 +59,6 @@ func (r *answerer) AckDelayed(delay bool) bool {
 	return delay && r.out.tail-r.out.head == 1 && r.out.at(r.out.head).kind == responseAck
 }
 
-// Poll writes answers until out takes no more or none waits. With delay a lone
-// acknowledgement waits on.
-func (r *answerer) Poll(delay bool, out *conn.Output) {
-	for !r.out.empty() && !r.AckDelayed(delay) {
-		buf := out.Room()
-		if buf == nil || !r.pollNext(buf, out) {
-			return
-		}
-	}
-}
-
 // pollNext writes the next answer: one packet, or a run of a READ's. It returns
 // false if nothing can be sent.
 func (r *answerer) pollNext(buf []byte, out *conn.Output) bool {

@@ -1,0 +1,148 @@
+package qptest
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gosoftroce/rocev2/clock"
+	"github.com/gosoftroce/rocev2/ib"
+	"github.com/gosoftroce/rocev2/internal/scripts"
+	"github.com/gosoftroce/rocev2/qp"
+	"github.com/gosoftroce/rocev2/rocev2"
+)
+
+const pathFile = "testdata/path.txt"
+
+// TestPath compares the goodput over long paths with the committed table.
+func TestPath(t *testing.T) {
+	t.Parallel()
+	var b strings.Builder
+	b.WriteString(pathHeader)
+	for _, own := range []bool{true, false} {
+		title := "Two of our own kind"
+		if !own {
+			title = "To a peer of unknown kind"
+		}
+		fmt.Fprintf(&b, "\n%s:\n\n| operation, round trip |", title)
+		losses := []float64{0, 0.001, 0.01, 0.05}
+		for _, l := range losses {
+			fmt.Fprintf(&b, " %g %% |", l*100)
+		}
+		b.WriteString("\n| --- |" + strings.Repeat(" ---: |", len(losses)) + "\n")
+		for _, op := range []ib.Opcode{ib.OpWrite, ib.OpRead} {
+			for _, rtt := range []time.Duration{100 * time.Microsecond, time.Millisecond, 10 * time.Millisecond, 50 * time.Millisecond} {
+				fmt.Fprintf(&b, "| %v, %v |", op, rtt)
+				for _, l := range losses {
+					fmt.Fprintf(&b, " %.0f |", goodput(t, op, rocev2.MTU4096, floodParams{
+						loss: l, probe: time.Millisecond, own: own, delay: clock.Time(rtt / 2), takes: 1e9, buffer: max(1<<20, int(125e6*rtt.Seconds())),
+						size: 1 << 20, total: pathPackets, limit: 600e9,
+					})/1e6)
+				}
+				b.WriteString("\n")
+			}
+		}
+	}
+	if *scripts.Rewrite {
+		if err := os.WriteFile(pathFile, []byte(b.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(pathFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b.String() != string(want) {
+		t.Errorf("the goodput has changed:\n%s\nwas:\n%s\nAfter a change that is understood: go test ./qp/qptest -run TestPath -rewrite", b.String(), want)
+	}
+}
+
+// pathPackets are so many that the start counts for little.
+const pathPackets = 40 << 8
+
+const pathHeader = `# Goodput over long paths, in Mb/s
+
+One connection through a bottleneck of 1 Gb/s with a buffer of 1 MiB, or the bandwidth-delay product if that is more, in
+virtual time. Path MTU 4096, messages of 1 MiB, 16 outstanding, 40 in all; every packet, responses too, is lost with the
+probability of the column. TestPath compares; -rewrite writes.
+`
+
+// second begins a second connection of the same kind at a time, and returns
+// how many messages each of the two has completed from twice that on, up to
+// end.
+func (f *flood) second(begin, end clock.Time) (done [2]int, err error) {
+	senders := [2]*simQP{f.endpoint[0]}
+	var pair [2]*simQP
+	for i, n := range f.nodes {
+		e, err := newEndpoint(n.node, qp.Config{QPN: rocev2.QPN(0x21 + i), MaxSendWR: goodputDepth, MaxRecvWR: 1, MinProbe: time.Millisecond})
+		if err != nil {
+			return done, err
+		}
+		e.SetWindow(ownWindow)
+		e.SetReorder(qp.NewPool(1024))
+		pair[i] = &simQP{endpoint: e, on: n, qpn: e.QPN()}
+		n.qps = append(n.qps, pair[i])
+	}
+	for i, q := range pair {
+		a := f.endpoint[i].Attr()
+		a.State, a.SQPSN, a.RQPSN, a.DestQPN = ib.StateRTS, 0, 0, pair[1-i].qpn
+		if err := q.connect(a); err != nil {
+			return done, err
+		}
+	}
+	senders[1] = pair[0]
+	f.hooks.touched = func(q *simQP) {
+		wcs := append(q.sendCQ.drain(), q.recvCQ.drain()...)
+		for i, s := range senders {
+			if q != s || i == 1 && f.now < begin {
+				continue
+			}
+			if f.now >= 2*begin {
+				done[i] += len(wcs)
+			}
+			for q.PostSend(&ib.SendWR{Opcode: f.op, Signaled: true,
+				SGList: []ib.SGE{{Addr: f.region[0].Addr(), Length: uint32(f.size), LKey: f.region[0].LKey()}},
+				Remote: ib.RemoteAddr{Addr: f.region[1].Addr(), RKey: f.region[1].RKey()}}) == nil {
+			}
+		}
+	}
+	f.touch(senders[0])
+	for begun := false; f.now < end && f.step(nil); {
+		if !begun && f.now >= begin {
+			begun = true
+			f.touch(senders[1])
+		}
+	}
+	return done, f.err
+}
+
+// TestPathIsShared: of two connections through one bottleneck, whose queue
+// drops what does not fit, none starves, whether the path loses packets too or
+// not, and the link is used. The second begins when the first has the path for
+// itself. It takes the queue of the first for a part of the path, so it may get
+// up to four times as much.
+func TestPathIsShared(t *testing.T) {
+	t.Parallel()
+	for _, loss := range []float64{0, 0.001} {
+		for _, delay := range []clock.Time{50000, 500000, 5000000} {
+			f, err := newFlood(ib.OpWrite, rocev2.MTU4096, floodParams{
+				loss: loss, probe: time.Millisecond, own: true, delay: delay, takes: 1e9, buffer: max(1<<20, int(2*delay/8)), size: 1 << 18, total: 1 << 20,
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			done, err := f.second(2e9, 12e9)
+			if err != nil {
+				t.Fatal(err)
+			}
+			total := float64(done[0]+done[1]) * float64(f.size) * 8 / 8
+			t.Logf("loss %g %%, round trip %v: %d and %d messages, %.0f Mb/s", loss*100, time.Duration(2*delay), done[0], done[1], total/1e6)
+			if done[0] > 5*done[1] || done[1] > 5*done[0] || total < 0.95e9 {
+				t.Errorf("loss %g %%, round trip %v: %d and %d messages, %.0f Mb/s", loss*100, time.Duration(2*delay), done[0], done[1], total/1e6)
+			}
+		}
+	}
+}

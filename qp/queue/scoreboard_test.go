@@ -1,0 +1,84 @@
+package queue
+
+import (
+	"testing"
+
+	"github.com/gosoftroce/rocev2/clock"
+	"github.com/gosoftroce/rocev2/rocev2"
+)
+
+// TestScoreboard: a hole is lost once when it shows, and again when something
+// younger than its retransmission has arrived, or when it is late (RFC 8985,
+// section 6.2). An acknowledgement of what was never sent is refused.
+func TestScoreboard(t *testing.T) {
+	t.Parallel()
+	const una, end = rocev2.PSN(0xfffffa), rocev2.PSN(20) // PSNs come again at 2^24
+	p := NewPool(1)
+	s := p.OpenBoard(una)
+	update := func(why string, una rocev2.PSN, late clock.Time, want, wantLost, wantKept int, kept ...byte) {
+		t.Helper()
+		if lost, ok := s.Update(una, end, kept, late); lost != want || !ok || s.Lost() != wantLost || int(s.Kept(una)) != wantKept {
+			t.Errorf("%s: %d are lost, %v, %d to be sent, %d kept; want %d, %d, %d", why, lost, ok, s.Lost(), s.Kept(una), want, wantLost, wantKept)
+		}
+	}
+	update("una and the third behind it are missing", una, 0, 2, 2, 4, 0b11011)
+	if s.Has(una, una) || !s.Has(una.Add(1), una) || s.Has(una.Add(3), una) || s.Has(una.Add(6), una) || !s.Has(una.Add(-1), una) {
+		t.Error("it does not know what has arrived")
+	}
+	for s.Lost() > 0 {
+		s.Sent(s.NextLost(), 1000, 2)
+	}
+	update("the same once more", una, 0, 0, 0, 4, 0b11011)
+	update("what was sent before the retransmissions has come", una, 0, 0, 0, 6, 0b1111011)
+	update("something younger has come", una, 0, 2, 2, 8, 0b11111011, 0b1)
+	for s.Lost() > 0 {
+		s.Sent(s.NextLost(), 2000, end)
+	}
+	update("they are late", una, 2000, 2, 2, 8, 0b11111011, 0b1)
+	update("the peer has given up what it kept", una, 0, 1, 3, 7, 0b11111010, 0b1)
+	if _, ok := s.Update(una, end, []byte{0, 0, 0, 0x80}, 0); ok {
+		t.Error("what was never sent has arrived")
+	}
+	if !s.Advance(una.Add(2)) || s.Lost() != 1 {
+		t.Errorf("%d are lost behind what is acknowledged, want 1", s.Lost())
+	}
+	if s.Advance(una.Add(10)) || s.Lost() != 0 {
+		t.Error("it is of use though all is acknowledged")
+	}
+	p.CloseBoard(s)
+	if p.OpenBoard(una) != s {
+		t.Error("the memory is not used again")
+	}
+}
+
+// TestScoreboardIsBounded: holes without end make a scoreboard forget those
+// that are farthest, and what is behind them.
+func TestScoreboardIsBounded(t *testing.T) {
+	t.Parallel()
+	s := NewPool(1).OpenBoard(0)
+	every := make([]byte, MaxReorder/8)
+	for i := range every {
+		every[i] = 0x55
+	}
+	if lost, ok := s.Update(0, 1<<20, every, 0); lost != MaxHoles || !ok || s.Kept(0) != MaxHoles {
+		t.Errorf("%d holes, %v, %d kept", lost, ok, s.Kept(0))
+	}
+}
+
+// TestRowsOfHoles: a row ends before what was sent already, unless all must be
+// sent.
+func TestRowsOfHoles(t *testing.T) {
+	t.Parallel()
+	s := NewPool(1).OpenBoard(0)
+	s.Update(0, 100, []byte{0b10000000}, 0) // 0 to 7 are missing
+	s.Sent(&s.holes[4], 1, 50)
+	if n := s.SendRow(2, 8, false, 1, 50); n != 2 || s.Lost() != 5 {
+		t.Errorf("a row of %d, %d are left", n, s.Lost())
+	}
+	if n := s.SendRow(0, 8, true, 1, 50); n != 8 || s.Lost() != 0 {
+		t.Errorf("all are %d, %d are left", n, s.Lost())
+	}
+	if s.Any(0, 8) || !s.Any(0, 9) || s.Any(9, 20) {
+		t.Error("it does not know what is kept")
+	}
+}

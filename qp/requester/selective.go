@@ -1,0 +1,380 @@
+package requester
+
+import (
+	"github.com/gosoftroce/rocev2/clock"
+	"github.com/gosoftroce/rocev2/ib"
+	"github.com/gosoftroce/rocev2/qp/cc"
+	"github.com/gosoftroce/rocev2/qp/conn"
+	"github.com/gosoftroce/rocev2/qp/queue"
+	"github.com/gosoftroce/rocev2/rocev2"
+)
+
+// selective is what the peer keeps behind gaps, as its selective
+// acknowledgements have shown, and what this side does.
+type selective struct {
+	board  *queue.Scoreboard // nil: it keeps nothing
+	reads  *queue.Scoreboard // the same of responses to READs, which this side keeps
+	held   uint8             // of these, since the scoreboard knows
+	tail   bool              // the packet last is to be sent, or once more
+	last   rocev2.PSN
+	probed rocev2.PSN // what was never sent when the peer was silent last
+	told   uint64     // what has arrived, as a place in the stream: the controller knows of it
+}
+
+// handleSelectiveAck takes a selective acknowledgement. It acknowledges what
+// comes before its PSN, as a sequence NAK does.
+func (r *Requester) handleSelectiveAck(now clock.Time, p *rocev2.Packet, info *rocev2.OpcodeInfo) conn.Drop {
+	psn := p.BTH.PSN
+	if psn.Before(r.una) {
+		return conn.DropStale
+	}
+	if psn.Ahead(r.una) >= r.max.Ahead(r.una) || !r.possibleMSN(p, info) {
+		return conn.DropGhost
+	}
+	from, pos := r.una, r.posUna
+	reached := r.acknowledgeBefore(psn)
+	if !reached || r.c.Failed() || r.nxt != r.max && psn.Ahead(from) >= r.nxt.Ahead(from) || r.rnr.waiting || r.paging {
+		r.progress(now, from, pos)
+		return conn.DropNone
+	}
+	r.tells = true
+	if r.nxt != r.max { // all is being sent again
+		r.progress(now, from, pos)
+		return conn.DropNone
+	}
+	before := r.selective().kept(r.una)
+	if r.sel.board == nil {
+		r.sel.board = r.c.Pool.OpenBoard(r.una)
+	}
+	lost, ok := r.sel.board.Update(r.una, r.max, p.Payload, now.Add(-r.rtt.late()))
+	if !ok {
+		r.sel.advance(r.una, r.c.Pool)
+		r.progress(now, from, pos)
+		return conn.DropGhost
+	}
+	if r.rtt.timing && r.sel.board.Has(r.rtt.psn, r.una) {
+		r.rtt.sample(now)
+	}
+	switch {
+	case r.una != from:
+		r.progress(now, from, pos)
+	case r.sel.kept(r.una) > before:
+		r.retry.heard(now)
+		r.rtt.arm(now)
+		r.limit = r.cc.Acked(now, r.flight(), r.arrived(r.posUna))
+	}
+	if lost > 0 && !r.c.Failed() {
+		r.losses(now, lost)
+	}
+	return conn.DropNone
+}
+
+// arrived returns how many bytes have arrived at the peer that the controller
+// does not know of, in whatever order; before, all had up to pos.
+func (r *recovery) arrived(pos uint64) uint64 {
+	if r.sel == nil {
+		return r.posUna - pos
+	}
+	at := r.posUna + uint64(r.sel.kept(r.una))*uint64(r.packet())
+	if at <= r.sel.told {
+		return 0
+	}
+	n := at - r.sel.told
+	r.sel.told = at
+	return n
+}
+
+// kept returns how many packets have arrived behind gaps.
+func (s *selective) kept(una rocev2.PSN) uint32 {
+	if s == nil {
+		return 0
+	}
+	return s.board.Kept(una) + s.reads.Kept(una)
+}
+
+// lost returns how many packets are to be sent, or responses asked for.
+func (s *selective) lost() int {
+	if s == nil {
+		return 0
+	}
+	return s.board.Lost() + s.reads.Lost()
+}
+
+// waits reports whether anything is to be sent again.
+func (s *selective) waits() bool { return s != nil && (s.tail || s.lost() > 0) }
+
+// selective returns where to note what is kept.
+func (r *recovery) selective() *selective {
+	if r.sel == nil {
+		r.sel = &selective{told: r.posUna}
+	}
+	return r.sel
+}
+
+// advance forgets what comes before una, which is acknowledged.
+func (s *selective) advance(una rocev2.PSN, p *queue.Pool) {
+	if s == nil {
+		return
+	}
+	if s.board != nil && !s.board.Advance(una) {
+		s.board, s.tail = give(p, s.board), false
+	}
+	if s.reads != nil && !s.reads.Advance(una) {
+		s.reads = give(p, s.reads)
+	}
+}
+
+// clear forgets all: everything is sent again.
+func (s *selective) clear(p *queue.Pool) {
+	if s != nil {
+		s.board, s.reads, s.tail = give(p, s.board), give(p, s.reads), false
+	}
+}
+
+// give gives a scoreboard back, and returns nil.
+func give(p *queue.Pool, b *queue.Scoreboard) *queue.Scoreboard {
+	if b != nil && p != nil {
+		p.CloseBoard(b)
+	}
+	return nil
+}
+
+// pipe returns the bytes that are between the two hosts, as far as is known:
+// without what the peer keeps, and without what is lost and not sent again yet.
+func (r *recovery) pipe() uint64 {
+	n := r.posNxt - r.posUna
+	if r.sel != nil {
+		gone := (uint64(r.sel.kept(r.una)) + uint64(r.sel.lost())) * uint64(r.packet())
+		n -= min(n, gone)
+	}
+	return n
+}
+
+// losses takes note of packets that have turned out lost, each by itself.
+func (r *recovery) losses(now clock.Time, n int) {
+	r.c.Stats.Rare().Repairs++
+	r.rtt.lossy()
+	for range n {
+		r.lost(now, cc.Selective)
+	}
+}
+
+// missingResponses takes note which responses to READs are missing before those
+// that are kept here. It does nothing, and returns false, if other requests are
+// among them: their acknowledgements show something else.
+func (r *Requester) missingResponses(now clock.Time) bool {
+	if r.nxt != r.max || r.rnr.waiting || r.paging || r.reorder.Len() == 0 || !r.onlyReads(r.reorder.End()) {
+		return false
+	}
+	if r.selective().reads == nil {
+		r.sel.reads = r.c.Pool.OpenBoard(r.una)
+	}
+	r.sel.held = 0
+	var kept [queue.MaxReorder / 8]byte
+	lost, _ := r.sel.reads.Update(r.una, r.max, r.reorder.AppendKept(kept[:0], r.una, len(kept)), now.Add(-r.rtt.late()))
+	r.limit = r.cc.Acked(now, r.flight(), r.arrived(r.posUna))
+	if lost > 0 {
+		r.losses(now, lost)
+	}
+	return true
+}
+
+// onlyReads reports whether all requests in flight before end are READs.
+func (r *Requester) onlyReads(end rocev2.PSN) bool {
+	for i := r.queue.Head; i != r.started; i = r.after(i) {
+		w := r.queue.At(i)
+		if !w.Is(ib.OpReads) {
+			return false
+		}
+		if !w.First.Add(int(w.PSNs)).Before(end) {
+			break
+		}
+	}
+	return true
+}
+
+// keptResponse takes a response that is kept behind a gap; the packet is the
+// first behind another gap, perhaps.
+func (r *Requester) keptResponse(now clock.Time, psn rocev2.PSN, gap bool) bool {
+	r.retry.heard(now)
+	r.rtt.arm(now)
+	if r.rtt.timing && r.rtt.psn == psn {
+		r.rtt.sample(now)
+	}
+	if r.selective().held++; r.sel.reads == nil || gap || r.sel.held >= selectiveEvery {
+		return r.missingResponses(now)
+	}
+	return true
+}
+
+// selectiveEvery is after how many responses behind gaps at the latest the
+// scoreboard is brought up to date.
+const selectiveEvery = 8
+
+// nakHole takes a sequence NAK from a peer that sends selective
+// acknowledgements, which say more.
+func (r *recovery) nakHole(now clock.Time) {
+	if r.c.Failed() || r.nxt != r.max || r.rnr.waiting || r.paging {
+		return
+	}
+	if r.selective().board == nil {
+		r.sel.board = r.c.Pool.OpenBoard(r.una)
+	}
+	if kept := r.sel.board.Kept(r.una); r.sel.board.Missing(r.una) {
+		if kept > 0 { // it has given up what it kept (RFC 2018, section 8)
+			r.lost(now, cc.GoBack)
+			r.rewind()
+			return
+		}
+		r.lost(now, cc.Selective)
+	}
+}
+
+// probeSelectively sends what is missing again, as far as is known, and the
+// last packet in flight: its answer shows what else is (RFC 8985, section 7).
+func (r *recovery) probeSelectively() bool {
+	if r.sel != nil && r.sel.reads != nil && r.nxt == r.max {
+		r.sel.reads.Resend()
+		return r.sel.reads.Lost() > 0
+	}
+	if !r.tells || r.nxt != r.max || r.una == r.max {
+		return false
+	}
+	if r.selective().board == nil {
+		r.sel.board = r.c.Pool.OpenBoard(r.una)
+	}
+	r.sel.board.Resend()
+	r.sel.board.Missing(r.una) // also if the peer has said that it keeps it
+	most := probeRun
+	if r.una.Before(r.sel.probed) { // what was in flight then was lost as a whole
+		most = queue.MaxHoles
+	}
+	r.sel.board.LoseRest(r.max, most)
+	r.sel.tail, r.sel.last = r.una != r.max.Add(-1), r.max.Add(-1)
+	r.sel.probed = r.max
+	return true
+}
+
+// pollHole writes the next packet that is lost; 0 if none is, or none may go.
+func (r *sender) pollHole(now clock.Time, buf []byte) int {
+	if r.sel.reads.Lost() > 0 {
+		return r.pollMissing(now, buf)
+	}
+	b := r.sel.board
+	for b.Lost() > 0 {
+		h := b.NextLost()
+		if h.PSN != r.una && r.pipe()+uint64(r.packet()) > uint64(r.limit.Bytes) {
+			return 0
+		}
+		psn := h.PSN
+		n, wait := r.buildHole(now, buf, psn)
+		if wait {
+			return 0
+		}
+		b.Sent(h, now, r.max)
+		if n > 0 {
+			// With nothing new behind it, nothing would show that
+			// it is lost again.
+			if b.Lost() == 0 && r.cur == r.queue.Tail {
+				r.sel.tail, r.sel.last = true, psn
+			}
+			return n
+		}
+	}
+	if r.sel.tail {
+		r.sel.tail = false
+		n, _ := r.buildHole(now, buf, r.sel.last)
+		return n
+	}
+	return 0
+}
+
+// buildHole writes the packet with a PSN once more. It writes none for the
+// responses to a READ, which has one request for all, and none while something
+// must be fetched.
+func (r *sender) buildHole(now clock.Time, buf []byte, psn rocev2.PSN) (n int, wait bool) {
+	cur, ok := r.requestOf(psn)
+	if !ok {
+		return 0, false
+	}
+	w := r.queue.At(cur)
+	if w.Answered() && psn != r.una && psn.Ahead(w.First)%r.chunkOf(w) != 0 {
+		return 0, false
+	}
+	if w.Answered() {
+		w.Flags |= queue.Resumed
+	}
+	at, nxt, left := r.cur, r.nxt, r.repair.left
+	r.cur, r.nxt, r.repair.left = cur, psn, 1 // it asks for an answer
+	rq := r.requestAt(w)
+	if psn == r.una {
+		r.limitRepair(&rq)
+	}
+	n, fault := r.buildRequest(&rq, buf)
+	r.cur, r.nxt, r.repair.left = at, nxt, left
+	if fault == ib.FaultNotPresent {
+		return 0, true
+	}
+	if fault != ib.FaultNone {
+		r.rewind() // meets the fault again, and handles it
+		return 0, true
+	}
+	r.resentOne(now, &rq, psn)
+	return n, false
+}
+
+// requestOf returns the request that a PSN in flight belongs to.
+func (r *sender) requestOf(psn rocev2.PSN) (uint32, bool) {
+	for i := r.queue.Head; i != r.started; i = r.after(i) {
+		if w := r.queue.At(i); !w.Is(ib.OpLocal) && psn.Ahead(w.First) < w.PSNs {
+			return i, true
+		}
+	}
+	return 0, false
+}
+
+// pollMissing asks for the next responses to a READ that are missing, as many
+// as are missing in a row; 0 if none may be asked for.
+func (r *sender) pollMissing(now clock.Time, buf []byte) int {
+	b := r.sel.reads
+	h := b.NextLost()
+	psn := h.PSN
+	if psn != r.una && r.pipe()+uint64(r.packet()) > uint64(r.limit.Bytes) {
+		return 0
+	}
+	cur, ok := r.requestOf(psn)
+	if !ok || !r.queue.At(cur).Is(ib.OpReads) {
+		b.Sent(h, now, r.max)
+		return 0
+	}
+	at, nxt := r.cur, r.nxt
+	r.cur, r.nxt = cur, psn
+	w := r.queue.At(cur)
+	w.Flags |= queue.Resumed
+	rq := r.requestAt(w)
+	end := psn.Add(int(rq.psns))
+	// A request that may not have been executed must be what it was.
+	executed := rq.rel%r.chunkOf(w) != 0 || b.Any(psn, end)
+	if n := b.SendRow(psn, end, !executed, now, r.max); executed && n < rq.psns {
+		rq.psns, rq.n = n, n<<r.c.Shift
+	}
+	n, _ := r.buildRequest(&rq, buf) // it reads no memory
+	r.cur, r.nxt = at, nxt
+	r.resentOne(now, &rq, psn)
+	return n
+}
+
+// resentOne counts a packet that was sent again while sending goes on.
+func (r *sender) resentOne(now clock.Time, rq *request, psn rocev2.PSN) {
+	r.c.Stats.Retransmits++
+	if rq.w.Is(ib.OpCarries) {
+		r.c.Stats.TxBytes += uint64(rq.n)
+	}
+	r.retry.stop()
+	r.retry.start(now)
+	r.rtt.discardOne(psn)
+	r.rtt.arm(now)
+	if r.limit.Burst > 0 {
+		r.spent(now, rq.cost, rq.psns)
+	}
+}
