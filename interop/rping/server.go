@@ -37,10 +37,10 @@ func (s *side) runServer() (Result, error) {
 
 // answer takes one ping, whose data the client has offered.
 func (s *side) answer(source buffer, res *Result) error {
-	n := int(source.size)
-	if err := s.room(n); err != nil {
+	if err := s.room(source.size); err != nil {
 		return err
 	}
+	n := int(source.size)
 	err := s.transfer(verbs.SendWR{Opcode: verbs.OpRead, SGList: []verbs.SGE{s.data.Slice(0, n)}, Remote: source.remote()})
 	if err != nil {
 		return err
@@ -54,7 +54,7 @@ func (s *side) answer(source buffer, res *Result) error {
 		return err
 	}
 	back := min(len(ping)+1, n) // with the NUL
-	if int(sink.size) < back {
+	if uint64(sink.size) < uint64(back) {
 		return fmt.Errorf("the client offers %d bytes for an answer of %d", sink.size, back)
 	}
 	err = s.transfer(verbs.SendWR{Opcode: verbs.OpWrite, SGList: []verbs.SGE{s.data.Slice(0, back)}, Remote: sink.remote()})
@@ -66,11 +66,12 @@ func (s *side) answer(source buffer, res *Result) error {
 	return nil
 }
 
-// room has the memory of this side hold n bytes.
-func (s *side) room(n int) error {
-	if n < 1 || n > s.cfg.Size {
-		return fmt.Errorf("the client offers %d bytes: pings have between 1 and %d here", n, s.cfg.Size)
+// room has the memory of this side hold so many bytes.
+func (s *side) room(size uint32) error {
+	if size < 1 || uint64(size) > uint64(s.cfg.Size) {
+		return fmt.Errorf("the client offers %d bytes: pings have between 1 and %d here", size, s.cfg.Size)
 	}
+	n := int(size)
 	if n <= s.data.Len() {
 		return nil
 	}
