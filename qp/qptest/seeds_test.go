@@ -20,10 +20,13 @@ var (
 var foundSeeds = []uint64{
 	101143, // a repeated READ moved ahead of waiting answers made the MSN of the following ones go back
 	9151,   // a request behind a READ whose answer was being repeated was refused, though the peer kept to the depth
+	1047,   // a selective acknowledgement overtook older answers: the MSNs of those went back
 }
 
 // foundXRCSeeds are those of worlds of XRC.
-var foundXRCSeeds = []uint64{}
+var foundXRCSeeds = []uint64{
+	846, // as 1047 above
+}
 
 // TestWorld plays seeded random worlds; see the package documentation.
 func TestWorld(t *testing.T) {

@@ -104,13 +104,14 @@ func (r *Responder) Pressing() bool { return r.tellKept || r.answerer.Pressing()
 
 // Poll writes answers until out takes no more or none waits. With delay a lone
 // acknowledgement waits on. A selective acknowledgement comes before the
-// sequence NAK for the same gap, but not before the data of READs.
+// sequence NAK for the same gap, and behind all other answers: they are older,
+// and so are their MSNs.
 func (r *Responder) Poll(delay bool, out *conn.Output) {
 	for {
-		if r.tellKept && !r.out.hasData() && !pollSelectiveAck(r, out) {
+		if r.tellKept && r.out.onlyNAK(r.epsn, r.msn) && !pollSelectiveAck(r, out) {
 			return
 		}
-		if r.out.empty() || r.answerer.AckDelayed(delay) {
+		if r.out.empty() || r.answerer.AckDelayed(delay && !r.tellKept) {
 			return
 		}
 		buf := out.Room()
@@ -142,15 +143,15 @@ func pollSelectiveAck(r *Responder, out *conn.Output) bool {
 	return true
 }
 
-// hasData reports whether anything waits that carries data, or stands for it:
-// no answer may overtake that.
-func (r *responses) hasData() bool {
+// onlyNAK reports whether nothing waits but a sequence NAK for what is expected
+// now.
+func (r *responses) onlyNAK(expected, msn rocev2.PSN) bool {
 	for i := r.head; i != r.tail; i++ {
-		if k := r.at(i).kind; k >= responseRead {
-			return true
+		if e := r.at(i); e.kind != responseNAK || e.syndrome != rocev2.NAKSequence || e.psn != expected || e.msn != msn {
+			return false
 		}
 	}
-	return false
+	return true
 }
 
 // nakLimit bounds the sequence NAKs for one expected PSN: maxGapNAKs in each
