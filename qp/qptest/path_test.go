@@ -146,3 +146,53 @@ func TestPathIsShared(t *testing.T) {
 		}
 	}
 }
+
+// TestLostFlight: when a path has lost everything for a while, as when it
+// changes, the connection is as fast as before after some round trips, not one
+// for each packet that was lost.
+func TestLostFlight(t *testing.T) {
+	t.Parallel()
+	for _, op := range []ib.Opcode{ib.OpWrite, ib.OpSend, ib.OpRead} {
+		for _, gone := range []time.Duration{time.Millisecond, 3 * time.Millisecond, 8 * time.Millisecond, 30 * time.Millisecond} {
+			for _, loss := range []float64{0, 0.001} {
+				for _, dead := range [][2]bool{{true, true}, {true, false}, {false, true}} {
+					t.Run(fmt.Sprintf("%v/%v/%v/%v", op, gone, loss, dead), func(t *testing.T) { lostFlight(t, op, clock.Time(gone), loss, dead) })
+				}
+			}
+		}
+	}
+}
+
+// lostFlight has what the nodes say lost for a while.
+func lostFlight(t *testing.T, op ib.Opcode, gone clock.Time, loss float64, dead [2]bool) {
+	const rtt, begin = 10e6, 1e9
+	f, err := newFlood(op, rocev2.MTU4096, floodParams{
+		loss: loss, probe: time.Millisecond, own: true, delay: rtt / 2, takes: 1e9, buffer: 1 << 21, size: 1 << 16, total: 1 << 20,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 4 * goodputDepth {
+		if err := f.recv(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.touch(f.endpoint[0])
+	var done [4]int
+	for i, end := range []clock.Time{begin, begin + gone, begin + gone + 20*rtt, begin + gone + 40*rtt} {
+		for f.now < end && f.step(nil) {
+		}
+		done[i] = f.done
+		for k, n := range f.nodes {
+			n.dead = i == 0 && dead[k]
+		}
+	}
+	if f.err != nil {
+		t.Fatal(f.err)
+	}
+	before, after := float64(done[0])/begin, float64(done[3]-done[2])/(20*rtt)
+	t.Logf("%d messages, then %d: %.2f", done[0], done[1:], after/before)
+	if after < 0.8*before {
+		t.Errorf("%v messages, %.2f of the rate before", done, after/before)
+	}
+}

@@ -183,47 +183,79 @@ func (s *Scoreboard) Update(una, end rocev2.PSN, kept []byte, late clock.Time) (
 	if high.Ahead(una) > end.Ahead(una) {
 		return 0, false
 	}
-	old := s.holes
-	var merged [MaxHoles]Hole
-	n := 0
-	s.lost, s.high = 0, high
-	add := func(psn rocev2.PSN) bool {
-		if n == MaxHoles {
-			s.high = psn
-			return false
-		}
-		for len(old) > 0 && old[0].PSN.Before(psn) {
-			old = old[1:]
-		}
-		h := Hole{PSN: psn}
-		if len(old) > 0 && old[0].PSN == psn {
-			h = old[0]
-			if h.sent && (high.After(h.mark.Next()) || h.at <= late) {
-				h.sent = false
-				lost++
-			}
-		} else {
-			lost++
-		}
-		if !h.sent {
+	m := merger{old: s.holes, high: high, late: late}
+	s.high, s.lost = m.merge(una, kept, reach, s.high), 0
+	s.holes = append(s.holes[:0], m.holes[:m.n]...)
+	for i := range s.holes {
+		if !s.holes[i].sent {
 			s.lost++
 		}
-		merged[n] = h
-		n++
-		return true
 	}
-	add(una)
+	return m.lost, true
+}
+
+// merger makes the holes that a scoreboard has after a selective
+// acknowledgement out of those before, old.
+type merger struct {
+	old   []Hole
+	high  rocev2.PSN // behind what the acknowledgement tells of
+	late  clock.Time
+	holes [MaxHoles]Hole
+	n     int
+	lost  int // packets that have turned out lost
+}
+
+// merge takes over what the acknowledgement says up to its reach, and behind it
+// what is known already, up to known. It returns up to where all is known now.
+func (m *merger) merge(una rocev2.PSN, kept []byte, reach int, known rocev2.PSN) rocev2.PSN {
+	m.hole(una)
 	for i, b := range kept {
 		for gaps := ^b; gaps != 0; gaps &= gaps - 1 {
 			k := 8*i + bits.TrailingZeros8(gaps)
-			if k >= reach || !add(una.Add(1+k)) {
-				goto done
+			if psn := una.Add(1 + k); k < reach && !m.hole(psn) {
+				return psn
 			}
 		}
 	}
-done:
-	s.holes = append(s.holes[:0], merged[:n]...)
-	return lost, true
+	for _, h := range m.old {
+		if !h.PSN.Before(m.high) && !m.add(h) {
+			return h.PSN
+		}
+	}
+	if known.After(m.high) {
+		return known
+	}
+	return m.high
+}
+
+// hole adds the hole psn, false if there is no room.
+func (m *merger) hole(psn rocev2.PSN) bool {
+	for len(m.old) > 0 && m.old[0].PSN.Before(psn) {
+		m.old = m.old[1:]
+	}
+	h := Hole{PSN: psn}
+	news := true
+	if len(m.old) > 0 && m.old[0].PSN == psn {
+		h = m.old[0]
+		news = h.sent && (m.high.After(h.mark.Next()) || h.at <= m.late)
+		h.sent = h.sent && !news
+	}
+	if !m.add(h) {
+		return false
+	}
+	if news {
+		m.lost++
+	}
+	return true
+}
+
+func (m *merger) add(h Hole) bool {
+	if m.n == MaxHoles {
+		return false
+	}
+	m.holes[m.n] = h
+	m.n++
+	return true
 }
 
 // maxSpareBoards is how many scoreboards a pool keeps for the next loss.

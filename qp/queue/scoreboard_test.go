@@ -82,3 +82,21 @@ func TestRowsOfHoles(t *testing.T) {
 		t.Error("it does not know what is kept")
 	}
 }
+
+// TestScoreboardRemembersWhatIsBehind: an acknowledgement that reaches less far
+// than what is known says nothing of what comes behind it, which stays lost.
+func TestScoreboardRemembersWhatIsBehind(t *testing.T) {
+	t.Parallel()
+	b := NewPool(1).OpenBoard(100)
+	b.Missing(100)
+	b.LoseRest(200, 31) // up to 131
+	for range 31 {
+		b.Sent(b.NextLost(), 1, 200)
+	}
+	if _, ok := b.Update(100, 200, []byte{1 << 3}, 0); !ok { // 104 has come
+		t.Fatal("refused")
+	}
+	if kept := b.Kept(100); kept != 1 || b.Lost() != 1 || b.NextLost().PSN != 131 {
+		t.Errorf("%d kept, %d lost, next %v", kept, b.Lost(), b.NextLost())
+	}
+}

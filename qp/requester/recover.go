@@ -208,7 +208,7 @@ func (r *recovery) handleImpliedNAK(now clock.Time, psn rocev2.PSN, info *rocev2
 	t := &r.retry
 	if r.sel != nil && r.sel.reads != nil && r.nxt == r.max {
 		if r.sel.reads.Missing(r.una) {
-			r.losses(now, 1)
+			r.losses(now, r.sel.loseBare(r.sel.reads, r.una, r.max))
 		}
 		return
 	}

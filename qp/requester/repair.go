@@ -20,6 +20,7 @@ type repair struct {
 	run        uint32     // length of the last run; 0: there was none
 	start, end rocev2.PSN // from the first packet of it to what follows the last
 	limit      rocev2.PSN // what was sent before it ends here
+	reads      uint8      // READs in a row that were asked for again one by one, if run is 0; end is behind the last
 }
 
 const (
@@ -35,6 +36,9 @@ const (
 	// repairReads is how often the request for missing READ responses is
 	// sent: nothing would show that it is lost.
 	repairReads = 2
+	// maxReadsInRow is how many READs in a row are asked for again one by
+	// one: if the next is missing too, all are, as when a flight is lost.
+	maxReadsInRow = 2
 )
 
 // beginRepair begins to send a run of packets again, from the oldest
@@ -44,6 +48,11 @@ func (r *recovery) beginRepair(now clock.Time, run uint32) bool {
 		return false
 	}
 	p := &r.repair
+	w := r.queue.At(r.queue.Head)
+	end := w.First.Add(int(w.PSNs))
+	if w.Answered() && !p.nextRead(w.First, end) {
+		return false
+	}
 	// A run that began with the packet that is missing again, or ended with
 	// the one before: more is missing than single packets.
 	grows := p.run > 0 && (r.una == p.start || r.una == p.end)
@@ -54,9 +63,9 @@ func (r *recovery) beginRepair(now clock.Time, run uint32) bool {
 	r.lost(now, how)
 	r.c.Stats.Rare().Repairs++
 	p.cur, p.nxt = r.queue.Head, r.una
-	if w := r.queue.At(r.queue.Head); w.Answered() {
+	if w.Answered() {
 		w.Flags |= queue.Resumed
-		p.left, p.run = repairReads, 0
+		p.left, p.run, p.end = repairReads, 0, end
 		return true
 	}
 	if grows {
@@ -67,6 +76,22 @@ func (r *recovery) beginRepair(now clock.Time, run uint32) bool {
 	p.limit = r.nxt
 	p.left, p.start, p.end = p.run, r.una, r.una.Add(int(p.run))
 	return true
+}
+
+// nextRead takes note that a READ with these PSNs is to be asked for again, and
+// reports whether that may be enough.
+func (p *repair) nextRead(first, end rocev2.PSN) bool {
+	switch {
+	case p.run == 0 && p.reads > 0 && first == p.end:
+		p.reads++
+	case p.run > 0 || p.reads == 0 || end != p.end:
+		p.reads = 1
+	}
+	if p.reads <= maxReadsInRow {
+		return true
+	}
+	p.reads = 0
+	return false
 }
 
 // beginProbe sends the oldest packet again while it is not known how long a

@@ -20,7 +20,7 @@ func (r *Requester) HandleResponse(now clock.Time, p *rocev2.Packet, info *rocev
 	if d == conn.DropGap {
 		gap := r.reorder.Len() == 0 || p.BTH.PSN.After(r.reorder.End())
 		d = r.c.Buffer(&r.reorder, now, p, 1, r.una, d)
-		if r.waitsForKept(info) && !(d == conn.DropNone && r.keptResponse(now, p.BTH.PSN, gap)) {
+		if r.waitsForKept(info) && !r.noteBehindGap(now, p.BTH.PSN, gap, d) {
 			r.handleImpliedNAK(now, p.BTH.PSN, info)
 		}
 	}
@@ -28,6 +28,19 @@ func (r *Requester) HandleResponse(now clock.Time, p *rocev2.Packet, info *rocev
 		r.executeBufferedResponses(now)
 	}
 	return d
+}
+
+// noteBehindGap takes note of a response to a READ behind a gap, perhaps the
+// first behind another gap, which is kept or refused. It returns false if that
+// may mean something else than that some responses are lost.
+func (r *Requester) noteBehindGap(now clock.Time, psn rocev2.PSN, gap bool, d conn.Drop) bool {
+	switch d {
+	case conn.DropNone:
+		return r.keptResponse(now, psn, gap)
+	case conn.DropGap:
+		return r.refusedResponse(now, psn)
+	}
+	return false
 }
 
 // executeResponse takes a packet of the peer's responder in its turn (IBTA

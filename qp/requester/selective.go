@@ -15,6 +15,8 @@ type selective struct {
 	board  *queue.Scoreboard // nil: it keeps nothing
 	reads  *queue.Scoreboard // the same of responses to READs, which this side keeps
 	held   uint8             // of these, since the scoreboard knows
+	bare   int               // packets that the last sign of a gap was taken for, with nothing kept behind it
+	flight rocev2.PSN        // the first that was never sent then
 	tail   bool              // the packet last is to be sent, or once more
 	last   rocev2.PSN
 	probed rocev2.PSN // what was never sent when the peer was silent last
@@ -52,6 +54,7 @@ func (r *Requester) handleSelectiveAck(now clock.Time, p *rocev2.Packet, info *r
 		r.progress(now, from, pos)
 		return conn.DropGhost
 	}
+	r.sel.bare = 0
 	if r.rtt.timing && r.sel.board.Has(r.rtt.psn, r.una) {
 		r.rtt.sample(now)
 	}
@@ -179,6 +182,26 @@ func (r *Requester) missingResponses(now clock.Time) bool {
 	return true
 }
 
+// refusedResponse takes note that a response came which is not kept, as nothing
+// is: it is too far from the gap. So all before it are lost, and it is now. It
+// returns false if that may mean something else, see missingResponses.
+func (r *Requester) refusedResponse(now clock.Time, psn rocev2.PSN) bool {
+	if r.nxt != r.max || r.rnr.waiting || r.paging || r.reorder.Len() > 0 || !r.onlyReads(psn.Next()) {
+		return false
+	}
+	if r.selective().reads == nil {
+		r.sel.reads = r.c.Pool.OpenBoard(r.una)
+	}
+	b := r.sel.reads
+	before := b.Lost()
+	b.Missing(r.una)
+	b.LoseRest(psn.Next(), queue.MaxHoles)
+	if n := b.Lost() - before; n > 0 {
+		r.losses(now, n)
+	}
+	return true
+}
+
 // onlyReads reports whether all requests in flight before end are READs.
 func (r *Requester) onlyReads(end rocev2.PSN) bool {
 	for i := r.queue.Head; i != r.started; i = r.after(i) {
@@ -201,7 +224,8 @@ func (r *Requester) keptResponse(now clock.Time, psn rocev2.PSN, gap bool) bool 
 	if r.rtt.timing && r.rtt.psn == psn {
 		r.rtt.sample(now)
 	}
-	if r.selective().held++; r.sel.reads == nil || gap || r.sel.held >= selectiveEvery {
+	r.selective().bare = 0
+	if r.sel.held++; r.sel.reads == nil || gap || r.sel.held >= selectiveEvery {
 		return r.missingResponses(now)
 	}
 	return true
@@ -226,8 +250,25 @@ func (r *recovery) nakHole(now clock.Time) {
 			r.rewind()
 			return
 		}
-		r.lost(now, cc.Selective)
+		r.losses(now, r.sel.loseBare(r.sel.board, r.una, r.max))
 	}
+}
+
+// loseBare takes note that una is missing, which is in the scoreboard, and that
+// nothing is kept behind it, and returns how many packets are to be sent again
+// for that. If it is so again when these have arrived, more is missing than
+// single packets, and what came behind is too far from the gap to be kept: so
+// it is some times more each time. Packet by packet a lost flight would take as
+// many round trips.
+func (s *selective) loseBare(b *queue.Scoreboard, una, end rocev2.PSN) int {
+	if !una.Before(s.flight) {
+		s.bare = 0
+	}
+	s.bare = min(max(1, s.bare*repairGrowth), queue.MaxHoles)
+	s.flight = end
+	before := b.Lost()
+	b.LoseRest(end, s.bare-1)
+	return b.Lost() - before + 1
 }
 
 // probeSelectively sends what is missing again, as far as is known, and the
