@@ -57,34 +57,35 @@ func TestChan(t *testing.T) {
 // may be.
 func TestCQAttributes(t *testing.T) {
 	t.Parallel()
-	a, b := newPair(t, 64)
-	check(t, a.cq.Resize(1000))
-	if n := a.cq.Cap(); n != 1024 {
-		t.Errorf("room for %d", n)
-	}
-	a.writeN(b, 0, 5)
-	for a.qp.Stats().SendDone < 5 {
-		time.Sleep(time.Millisecond)
-	}
-	var bad *verbs.RangeError
-	if err := a.cq.Resize(3); !errors.As(err, &bad) || bad.Min != 5 ||
-		err.Error() != fmt.Sprintf("verbs: resize CQ %d: size of a completion queue that has unpolled completions is 3; it must be between 5 and %d", a.cq.Handle(), bad.Max) {
-		t.Errorf("too small: %v", err)
-	}
-	check(t, a.cq.Resize(8))
-	for i := range uint64(5) {
-		a.waitOK(i)
-	}
-	if err := a.cq.SetModeration(1<<16, 0); !errors.As(err, &bad) || bad.Max != a.dev.Query().MaxModerationCount {
-		t.Errorf("count: %v", err)
-	}
-	if err := a.cq.SetModeration(2, time.Second); !errors.As(err, &bad) || bad.Max != int(a.dev.Query().MaxModerationPeriod/time.Microsecond) {
-		t.Errorf("period: %v", err)
-	}
-	check(t, a.cq.SetModeration(4, 20*time.Microsecond))
-	if count, period := a.cq.Moderation(); count != 4 || period != 20*time.Microsecond {
-		t.Errorf("moderation: %d, %v", count, period)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		a, b := newPair(t, 64)
+		check(t, a.cq.Resize(1000))
+		if n := a.cq.Cap(); n != 1024 {
+			t.Errorf("room for %d", n)
+		}
+		a.writeN(b, 0, 5)
+		time.Sleep(time.Second)
+		synctest.Wait() // all are done
+		var bad *verbs.RangeError
+		if err := a.cq.Resize(3); !errors.As(err, &bad) || bad.Min != 5 ||
+			err.Error() != fmt.Sprintf("verbs: resize CQ %d: size of a completion queue that has unpolled completions is 3; it must be between 5 and %d", a.cq.Handle(), bad.Max) {
+			t.Errorf("too small: %v", err)
+		}
+		check(t, a.cq.Resize(8))
+		for i := range uint64(5) {
+			a.waitOK(i)
+		}
+		if err := a.cq.SetModeration(1<<16, 0); !errors.As(err, &bad) || bad.Max != a.dev.Query().MaxModerationCount {
+			t.Errorf("count: %v", err)
+		}
+		if err := a.cq.SetModeration(2, time.Second); !errors.As(err, &bad) || bad.Max != int(a.dev.Query().MaxModerationPeriod/time.Microsecond) {
+			t.Errorf("period: %v", err)
+		}
+		check(t, a.cq.SetModeration(4, 20*time.Microsecond))
+		if count, period := a.cq.Moderation(); count != 4 || period != 20*time.Microsecond {
+			t.Errorf("moderation: %d, %v", count, period)
+		}
+	})
 }
 
 // A program that sleeps on a channel is woken once for the completions that

@@ -15,6 +15,7 @@ import (
 // failingLink fails to receive while it is broken.
 type failingLink struct {
 	transport.Link
+	wait   func() error // while it is broken
 	broken atomic.Bool
 	calls  atomic.Int64
 }
@@ -30,8 +31,7 @@ func (l *failingLink) Recv(b *transport.RxBatch) (int, error) {
 
 func (l *failingLink) Wait() error {
 	if l.broken.Load() {
-		time.Sleep(10 * time.Millisecond) // as long as Link allows
-		return nil
+		return l.wait()
 	}
 	return l.Link.Wait()
 }
@@ -42,7 +42,10 @@ func TestPortEvents(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		pa, pb := fabric.Pair(addrA, addrB)
-		la := &failingLink{Link: pa}
+		la := &failingLink{Link: pa, wait: func() error {
+			time.Sleep(10 * time.Millisecond) // as long as Link allows
+			return nil
+		}}
 		da, err := verbs.OpenLink(la, verbs.Config{})
 		check(t, err)
 		db, err := verbs.OpenLink(pb, verbs.Config{})

@@ -67,22 +67,3 @@ func TestTheMethodsCanFail(t *testing.T) {
 		t.Errorf("%d methods give %q", maxMethods+1, got)
 	}
 }
-
-func TestSleepsAreSeen(t *testing.T) {
-	t.Parallel()
-	const sleeps = "package x\nfunc f() { time.Sleep(1) }\n"
-	const virtual = "package x\nimport \"testing/synctest\"\nfunc f() { time.Sleep(1) }\n"
-	for _, c := range []struct {
-		rel, text string
-		want      bool
-	}{
-		{"hca/x_test.go", sleeps, true},
-		{"hca/x_test.go", virtual, false},
-		{"hca/x.go", sleeps, false},
-		{"e2e/x_test.go", sleeps, false},
-	} {
-		if got := sleepsForReal(mustParse(t, c.rel, c.text)); got != c.want {
-			t.Errorf("%s with %q: %v, want %v", c.rel, c.text, got, c.want)
-		}
-	}
-}

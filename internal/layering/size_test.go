@@ -87,9 +87,6 @@ func TestNothingGrowsWithoutEnd(t *testing.T) {
 		for _, problem := range sizeProblems(s) {
 			t.Error(problem)
 		}
-		if sleepsForReal(s) {
-			t.Errorf("%s sleeps: wait for an event instead, or use virtual time (testing/synctest)", s.path)
-		}
 	}
 	for _, problem := range methodProblems(files) {
 		t.Error(problem)
@@ -182,11 +179,4 @@ func receiver(t ast.Expr) string {
 		return t.Name
 	}
 	return "?"
-}
-
-// sleepsForReal reports whether a test waits for time to pass that is not
-// virtual. Tests with guests may.
-func sleepsForReal(s source) bool {
-	return s.isTest() && !strings.HasPrefix(s.path, "e2e/") && !strings.HasPrefix(s.path, "internal/layering/") &&
-		bytes.Contains(s.text, []byte("time.Sleep(")) && !bytes.Contains(s.text, []byte(`"testing/synctest"`))
 }
