@@ -9,7 +9,7 @@ import (
 
 func resident(b *testing.B, _ int) int {
 	b.Helper()
-	b.Skip("the memory of a process is read from /proc, which Linux has")
+	b.Skip("the memory of a process is read from /proc, which Linux has: run it there")
 	return 0
 }
 

@@ -31,7 +31,7 @@ func holdPages(t *testing.T, b []byte) (fd int, release func()) {
 	t.Helper()
 	r, _, e := unix.Syscall(unix.SYS_USERFAULTFD, unix.O_CLOEXEC, 0, 0)
 	if e != 0 {
-		t.Skipf("userfaultfd: %v (run as root)", e)
+		t.Skipf("this user may not hold pages back with userfaultfd(2) (run as root, or set sysctl vm.unprivileged_userfaultfd=1): %v", e)
 	}
 	fd = int(r)
 	t.Cleanup(func() { unix.Close(fd) })

@@ -71,14 +71,14 @@ func TestAccessLists(t *testing.T) {
 func TestPersistOfManyBytes(t *testing.T) {
 	t.Parallel()
 	if strconv.IntSize < 64 {
-		t.Skip("there is no such memory in a process of 32 bits")
+		t.Skip("there is no such memory in a process of 32 bits: run it in one of 64")
 	}
 	size := int64(5 << 30)
 	f, err := os.Create(filepath.Join(t.TempDir(), "file"))
 	must(t, err)
 	defer f.Close()
 	if err := f.Truncate(size); err != nil {
-		t.Skipf("the file system has no files of %d bytes: %v", size, err)
+		t.Skipf("the file system of %s has no files of %d bytes (set TMPDIR to another, such as ext4 or xfs): %v", f.Name(), size, err)
 	}
 	p := newPair(t, pairConfig{})
 	if _, err := p.b.exports.export("r", Region{File: f, Writable: true, Persistent: true}); err != nil {

@@ -253,7 +253,7 @@ var underRace bool
 // In the steady state nothing allocates.
 func TestAllocations(t *testing.T) { // not parallel: it counts
 	if underRace {
-		t.Skip("the race detector has pools drop what is put into them")
+		t.Skip("the race detector has pools drop what is put into them: run it without -race")
 	}
 	a, b := newPair(t, pairConfig{tune: tuning{size: 128 << 10}, devices: verbstest.Config{}}).connect()
 	ctx := testContext(t)

@@ -170,9 +170,10 @@ func TestVectors(t *testing.T) {
 	open := func() *verbs.Device {
 		addr := netip.AddrFrom4([4]byte{127, byte(2 + rand.IntN(200)), byte(rand.IntN(256)), byte(2 + rand.IntN(200))})
 		d, err := verbs.OpenAddr(addr, verbs.Config{Shards: shards})
-		if err != nil {
-			t.Skip(err)
+		if errors.Is(err, errors.ErrUnsupported) {
+			t.Skip("the link of this system has no shards: run it on Linux")
 		}
+		check(t, err)
 		t.Cleanup(func() { check(t, d.Close()) })
 		return d
 	}

@@ -22,19 +22,19 @@ func tebibyte() int {
 func TestSparseFileOnDemand(t *testing.T) {
 	t.Parallel()
 	if strconv.IntSize < 64 {
-		t.Skip("there are no such addresses in a process of 32 bits")
+		t.Skip("there are no such addresses in a process of 32 bits: run it in one of 64")
 	}
 	size := tebibyte()
 	f, err := os.Create(filepath.Join(t.TempDir(), "sparse"))
 	check(t, err)
 	defer f.Close()
 	if err := f.Truncate(int64(size)); err != nil {
-		t.Skipf("the file system has no files of 1 TiB: %v", err)
+		t.Skipf("the file system of %s has no files of 1 TiB (set TMPDIR to another, such as ext4 or xfs): %v", f.Name(), err)
 	}
 	a, b := newPair(t, 64)
 	mr, err := b.pd.MapFile(f, 0, size, verbs.LocalWrite|verbs.RemoteWrite|verbs.OnDemand)
 	if err != nil {
-		t.Skipf("this system does not map so much: %v", err)
+		t.Skipf("this process may not map 1 TiB (ulimit -v unlimited): %v", err)
 	}
 	a.post(verbs.SendWR{ID: 1, Opcode: verbs.OpWrite, Inline: []byte("far away"), Remote: mr.RemoteAt(size - 100)})
 	a.waitOK(1)
@@ -58,12 +58,12 @@ func TestSparseFileOnDemand(t *testing.T) {
 func TestAllocOnDemand(t *testing.T) {
 	t.Parallel()
 	if strconv.IntSize < 64 {
-		t.Skip("there are no such addresses in a process of 32 bits")
+		t.Skip("there are no such addresses in a process of 32 bits: run it in one of 64")
 	}
 	a, b := newPair(t, 64)
 	mr, err := b.pd.AllocMemory(tebibyte(), verbs.LocalWrite|verbs.RemoteWrite|verbs.OnDemand)
 	if err != nil {
-		t.Skipf("this system does not reserve so much: %v", err)
+		t.Skipf("this process may not reserve 1 TiB (ulimit -v unlimited, and not sysctl vm.overcommit_memory=2): %v", err)
 	}
 	a.post(verbs.SendWR{ID: 1, Opcode: verbs.OpWrite, Inline: []byte("far away"), Remote: mr.RemoteAt(tebibyte() / 2)})
 	a.waitOK(1)

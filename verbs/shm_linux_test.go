@@ -42,7 +42,7 @@ type neighbour struct {
 func TestNeighbour(t *testing.T) {
 	addr := os.Getenv("ROCEV2_TEST_NEIGHBOUR")
 	if addr == "" {
-		t.Skip("a part of TestSharedMemoryBetweenProcesses")
+		t.Skip("nothing is missing: TestSharedMemoryBetweenProcesses runs it, in a process of its own")
 	}
 	dev, err := verbs.OpenAddr(netip.MustParseAddr(addr), verbs.Config{SharedMemory: true})
 	check(t, err)

@@ -108,7 +108,7 @@ func TestPingExplainsSilence(t *testing.T) {
 func TestTrace(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS != "linux" {
-		t.Skip("only Linux shows programs what routers say")
+		t.Skip("only Linux shows programs what routers say: run it there")
 	}
 	peer := answering(t)
 	r := invoke(t.Context(), "trace", "-W", "1", "--queries", "2", peer)

@@ -111,7 +111,7 @@ func skipWithoutRaw(t *testing.T, raw bool) {
 	}
 	w, err := openRaw()
 	if err != nil {
-		t.Skip(err)
+		t.Skipf("this user may not forge packets with raw sockets (run as root on Linux, or with CAP_NET_RAW): %v", err)
 	}
 	if err := w.Close(); err != nil {
 		t.Fatal(err)

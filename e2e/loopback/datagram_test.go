@@ -71,7 +71,7 @@ func TestDatagrams(t *testing.T) {
 			for i := range sides {
 				dev, err := verbs.OpenAddr(freshIPv4(), verbs.Config{Shards: 4})
 				if errors.Is(err, errors.ErrUnsupported) {
-					t.Skip("the link of this system has no shards")
+					t.Skip("the link of this system has no shards: run it on Linux")
 				}
 				check(t, err)
 				t.Cleanup(func() { check(t, dev.Close()) })

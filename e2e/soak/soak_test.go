@@ -14,7 +14,7 @@ import (
 func TestSoak(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS != "linux" {
-		t.Skip("only Linux has all of 127.0.0.0/8 without setting it up")
+		t.Skip("only Linux has all of 127.0.0.0/8 without setting it up: run it there")
 	}
 	bin := filepath.Join(t.TempDir(), "soak")
 	if out, err := exec.Command("go", "build", "-o", bin, ".").CombinedOutput(); err != nil {

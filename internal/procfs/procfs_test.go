@@ -42,7 +42,7 @@ nonsense
 func hostOrder(t *testing.T) {
 	t.Helper()
 	if binary.NativeEndian.Uint16([]byte{1, 0}) != 1 {
-		t.Skip("the list of this test is of a little-endian machine")
+		t.Skip("the list of this test is of a little-endian machine: run it on one")
 	}
 }
 
@@ -88,7 +88,7 @@ func TestSockets(t *testing.T) {
 func TestThisProcess(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS != "linux" {
-		t.Skip("/proc is Linux's")
+		t.Skip("/proc is there on Linux only: run it there")
 	}
 	c, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {

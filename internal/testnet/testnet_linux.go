@@ -31,7 +31,7 @@ func Isolated(t *testing.T) bool {
 		t.Fatal("Isolated is for tests, not for subtests")
 	}
 	if _, err := exec.LookPath("ip"); err != nil {
-		t.Skip("there is no ip command; Debian's package iproute2 has it")
+		t.Skip("ip is not installed (on Debian: apt-get install iproute2)")
 	}
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v", "-test.count=1")
 	cmd.Env = append(os.Environ(), inside+"=1")
@@ -76,7 +76,7 @@ func Veth(t *testing.T, a, b, mtu string) {
 	out, err := exec.CommandContext(t.Context(), "ip", "link", "add", a, "mtu", mtu, "type", "veth", "peer", "name", b, "mtu", mtu).CombinedOutput()
 	if err != nil {
 		if strings.Contains(string(out), "not supported") || strings.Contains(string(out), "nknown") {
-			t.Skipf("this kernel has no veth interfaces (CONFIG_VETH): %s", out)
+			t.Skipf("this kernel has no veth interfaces (modprobe veth; CONFIG_VETH): %s", out)
 		}
 		t.Fatalf("make veth interfaces %s and %s: %v: %s", a, b, err, out)
 	}

@@ -26,7 +26,7 @@ type Program struct {
 func Build(t *testing.T) *Program {
 	t.Helper()
 	if runtime.GOOS != "linux" {
-		t.Skip("only Linux has all of 127.0.0.0/8 without setting it up")
+		t.Skip("only Linux has all of 127.0.0.0/8 without setting it up: run it there")
 	}
 	path := filepath.Join(t.TempDir(), "program")
 	if out, err := exec.Command("go", "build", "-o", path, ".").CombinedOutput(); err != nil {

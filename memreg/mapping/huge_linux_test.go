@@ -35,11 +35,11 @@ func pagesIn(t *testing.T, b []byte) (n int) {
 // touched: of a sparse file, and of addresses without a file.
 func TestTebibyte(t *testing.T) {
 	if strconv.IntSize < 64 {
-		t.Skip("there are no such addresses in a process of 32 bits")
+		t.Skip("there are no such addresses in a process of 32 bits: run it in one of 64")
 	}
 	f := file(t, 0, os.O_RDWR)
 	if err := f.Truncate(int64(tebibyte)); err != nil {
-		t.Skipf("the file system has no files of 1 TiB: %v", err)
+		t.Skipf("the file system of %s has no files of 1 TiB (set TMPDIR to another, such as ext4 or xfs): %v", f.Name(), err)
 	}
 	for name, open := range map[string]func() (*Mapping, error){
 		"file":      func() (*Mapping, error) { return File(f, 0, tebibyte, Options{Guard: true}) },

@@ -25,7 +25,7 @@ func TestPresent(t *testing.T) {
 	}
 	m := mustFile(t, f, 0, pages*page, Options{Guard: true})
 	if !m.Memory.(*guarded).pages.asks {
-		t.Skip("the system does not say what is in memory")
+		t.Skip("the system does not say what is in memory: run it on Linux, as the owner of the files in TMPDIR")
 	}
 	m.Memory.(*guarded).pages.local = false
 	want := func(when string, off, n int, write, want bool) {

@@ -92,7 +92,7 @@ func listen(t *testing.T, iface string) func() []byte {
 	all := bigEndian16(unix.ETH_P_ALL)
 	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, int(all))
 	if err != nil {
-		t.Skipf("this user may not capture packets (CAP_NET_RAW): %v", err)
+		t.Skipf("this user may not capture packets (run as root, or with CAP_NET_RAW): %v", err)
 	}
 	t.Cleanup(func() { unix.Close(fd) })
 	if err := unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: all, Ifindex: ifi.Index}); err != nil {

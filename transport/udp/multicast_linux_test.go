@@ -222,7 +222,7 @@ func TestManyGroups(t *testing.T) {
 	group := func(i int) netip.Addr { return netip.AddrFrom4([4]byte{239, 254, byte(i >> 8), byte(i)}) }
 	for i := range MaxGroups {
 		if err := l.JoinGroup(group(i)); errors.Is(err, unix.EMFILE) {
-			t.Skipf("this process may not have so many open files (ulimit -n): %v", err)
+			t.Skipf("this process may not have so many open files (raise it with ulimit -n): %v", err)
 		} else if err != nil {
 			t.Fatal(err)
 		}

@@ -27,7 +27,7 @@ func TestPortableHeaders(t *testing.T) {
 	proto := int(binary.BigEndian.Uint16(binary.NativeEndian.AppendUint16(nil, unix.ETH_P_IP)))
 	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, proto)
 	if err != nil {
-		t.Skipf("this user may not capture packets (CAP_NET_RAW): %v", err)
+		t.Skipf("this user may not capture packets (run as root, or with CAP_NET_RAW): %v", err)
 	}
 	defer unix.Close(fd)
 	l := open(t, netip.MustParseAddr("198.18.0.1"), Config{})

@@ -119,7 +119,7 @@ func TestRateOfTheTool(t *testing.T) {
 func TestConverse(t *testing.T) {
 	t.Parallel()
 	if _, err := os.Stat("/bin/sh"); err != nil {
-		t.Skip(err)
+		t.Skipf("this system has no shell (run it on a Unix): %v", err)
 	}
 	sh := func(script string) *exec.Cmd { return exec.CommandContext(t.Context(), "/bin/sh", "-c", script) }
 	for _, c := range []struct{ server, client, said, err string }{
