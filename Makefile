@@ -97,7 +97,7 @@ microbench: ## micro-benchmarks with allocation counts
 	$(GO) test -run '^$$' -bench . -benchmem ./rocev2 ./memreg ./qp ./transport/... ./fabric
 
 benchcheck: ## the measuring program itself
-	cd bench && $(GO) vet ./... && $(GO) test ./...
+	cd bench && $(GO) vet ./... && GOOS=windows $(GO) vet ./... && GOOS=darwin $(GO) vet ./... && $(GO) test ./...
 
 clean: ## what was built here
 	rm -rf $(BIN) e2e/failures bench/out-quick

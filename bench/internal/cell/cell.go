@@ -54,6 +54,7 @@ type Cell struct {
 	MTU    int     `json:"mtu,omitempty"`   // path MTU in bytes
 	Loss   float64 `json:"loss_percent,omitempty"`
 	Repeat int     `json:"-"` // how often; 0 = as the grid has it
+	Needs  string  `json:"-"` // what is missing here, so that it is skipped; "" if nothing is
 
 	Run func(ctx context.Context, w Window) Sample `json:"-"`
 }

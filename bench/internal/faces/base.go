@@ -5,9 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/netip"
-	"runtime/metrics"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/gosoftroce/rocev2/bench/internal/pair"
@@ -22,7 +20,7 @@ type base struct {
 	face face
 	peer string // where the other side listens
 
-	before costs
+	before pair.Costs
 	ctx    context.Context // ends with the process at the latest
 	cancel context.CancelFunc
 
@@ -78,33 +76,6 @@ func (b *base) Close() error {
 	return b.dev.Close()
 }
 
-// costs are those of a process up to one moment.
-type costs struct {
-	at      time.Time
-	cpu     time.Duration
-	objects uint64
-}
-
-func costsNow() costs {
-	var u syscall.Rusage
-	c := costs{at: time.Now()}
-	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) == nil {
-		c.cpu = time.Duration(u.Utime.Nano() + u.Stime.Nano())
-	}
-	s := []metrics.Sample{{Name: "/gc/heap/allocs:objects"}}
-	metrics.Read(s)
-	c.objects = s[0].Value.Uint64()
-	return c
-}
-
-// add adds what was spent since before.
-func (c costs) add(r *pair.Result) {
-	now := costsNow()
-	r.Values["seconds"] = now.at.Sub(c.at).Seconds()
-	r.Values["cpu_seconds"] = (now.cpu - c.cpu).Seconds()
-	r.Values["heap_objects"] = float64(now.objects - c.objects)
-}
-
 func newResult() pair.Result {
 	return pair.Result{Values: map[string]float64{}, Counts: map[string]uint64{}, Errors: map[string]uint64{}}
 }
@@ -124,12 +95,12 @@ func (b *base) measured(n int, f func() error) (runs int, took time.Duration, er
 		switch {
 		case !warm:
 			runs += n
-			if took = now.Sub(b.before.at); took >= b.cfg.Measure {
+			if took = b.before.Until(now); took >= b.cfg.Measure {
 				return runs, took, nil
 			}
 		case now.Sub(begin) >= b.cfg.Warm:
 			warm = false
-			b.before = costsNow()
+			b.before = pair.CostsNow()
 		}
 	}
 }

@@ -15,14 +15,14 @@ type connect struct{ *base }
 func (c *connect) Run(stop <-chan struct{}) (pair.Result, error) {
 	r := newResult()
 	if !c.cfg.Active {
-		c.before = costsNow()
+		c.before = pair.CostsNow()
 		if c.cfg.Test == First {
 			go c.answerOneByOne()
 		} else {
 			go c.accepting(func(one channel) { one.gone(); one.close() })
 		}
 		<-stop
-		c.before.add(&r)
+		c.before.AddTo(&r)
 		c.mishaps(&r)
 		return r, nil
 	}
@@ -51,7 +51,7 @@ func (c *connect) Run(stop <-chan struct{}) (pair.Result, error) {
 	if err != nil {
 		return r, err
 	}
-	c.before.add(&r)
+	c.before.AddTo(&r)
 	r.Values["messages"] = float64(n)
 	r.Values["per_second"] = float64(n) / took.Seconds()
 	times = times[len(times)-n:] // those of the window

@@ -53,9 +53,9 @@ func (d *idle) Run(stop <-chan struct{}) (pair.Result, error) {
 	runtime.ReadMemStats(&m)
 	r.Values["heap_mb"] = float64(m.HeapAlloc) / 1e6
 	add("")
-	before := costsNow()
+	before := pair.CostsNow()
 	time.Sleep(max(3*d.cfg.Measure, 2*time.Second))
-	before.add(&r)
+	before.AddTo(&r)
 	r.Values["cpu_percent"] = 100 * r.Values["cpu_seconds"] / r.Values["seconds"]
 	d.mishaps(&r)
 	if d.cfg.Active {

@@ -28,10 +28,10 @@ func (g *region) Hello() (any, error) {
 func (g *region) Run(stop <-chan struct{}) (pair.Result, error) {
 	r := newResult()
 	if !g.cfg.Active {
-		g.before = costsNow()
+		g.before = pair.CostsNow()
 		go g.accepting(func(c channel) { c.gone(); c.close() })
 		<-stop
-		g.before.add(&r)
+		g.before.AddTo(&r)
 		g.mishaps(&r)
 		return r, nil
 	}
@@ -62,7 +62,7 @@ func (g *region) Run(stop <-chan struct{}) (pair.Result, error) {
 	if err != nil {
 		return r, err
 	}
-	g.before.add(&r)
+	g.before.AddTo(&r)
 	r.Values["messages"] = float64(n)
 	r.Values["gbps"] = float64(n) * float64(g.cfg.Size) * 8 / 1e9 / took.Seconds()
 	g.mishaps(&r)

@@ -30,7 +30,7 @@ func (s *stream) Run(stop <-chan struct{}) (pair.Result, error) {
 	if err != nil {
 		return r, err
 	}
-	s.before.add(&r)
+	s.before.AddTo(&r)
 	r.Values["messages"] = float64(n)
 	r.Values["gbps"] = float64(n) * float64(len(b)) * 8 / 1e9 / took.Seconds()
 	r.Values["mmsg"] = float64(n) / 1e6 / took.Seconds()
@@ -43,7 +43,7 @@ func (s *stream) receive(b []byte, r *pair.Result, stop <-chan struct{}) error {
 	if err != nil {
 		return err
 	}
-	s.before = costsNow()
+	s.before = pair.CostsNow()
 	for {
 		if err = c.recv(b); err != nil {
 			break
@@ -52,7 +52,7 @@ func (s *stream) receive(b []byte, r *pair.Result, stop <-chan struct{}) error {
 	if !errors.Is(err, io.EOF) {
 		return fmt.Errorf("receiving: %w", err)
 	}
-	s.before.add(r)
+	s.before.AddTo(r)
 	s.mishaps(r)
 	<-stop
 	return c.close()
@@ -96,7 +96,7 @@ func (l *latency) Run(stop <-chan struct{}) (pair.Result, error) {
 	if err != nil {
 		return r, err
 	}
-	l.before.add(&r)
+	l.before.AddTo(&r)
 	r.Values["messages"] = float64(n)
 	times = times[len(times)-n:]
 	r.Values["half_us"] = stats.Percentile(times, 50) / 2e3
@@ -111,7 +111,7 @@ func (l *latency) answer(b []byte, r *pair.Result, stop <-chan struct{}) error {
 	if err != nil {
 		return err
 	}
-	l.before = costsNow()
+	l.before = pair.CostsNow()
 	for {
 		if err = c.recv(b); err != nil {
 			break
@@ -123,7 +123,7 @@ func (l *latency) answer(b []byte, r *pair.Result, stop <-chan struct{}) error {
 	if !errors.Is(err, io.EOF) {
 		return fmt.Errorf("receiving: %w", err)
 	}
-	l.before.add(r)
+	l.before.AddTo(r)
 	l.mishaps(r)
 	<-stop
 	return c.close()

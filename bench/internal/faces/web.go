@@ -25,9 +25,9 @@ func (w *web) Run(stop <-chan struct{}) (pair.Result, error) {
 	}
 	body := touched(w.cfg.Size)
 	if !w.cfg.Active {
-		w.before = costsNow()
+		w.before = pair.CostsNow()
 		err := w.serve(f.l, body, stop)
-		w.before.add(&r)
+		w.before.AddTo(&r)
 		w.mishaps(&r)
 		return r, err
 	}
@@ -39,7 +39,7 @@ func (w *web) Run(stop <-chan struct{}) (pair.Result, error) {
 	if err != nil {
 		return r, err
 	}
-	w.before.add(&r)
+	w.before.AddTo(&r)
 	r.Values["messages"] = float64(n)
 	r.Values["gbps"] = float64(n) * float64(len(body)) * 8 / 1e9 / took.Seconds()
 	t.CloseIdleConnections()

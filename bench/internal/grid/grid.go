@@ -4,6 +4,7 @@
 package grid
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -84,7 +85,7 @@ func runGroup(ctx context.Context, group []cell.Cell, missing map[string]string,
 	repeats := 0
 	for i, c := range group {
 		rows[i].Cell = c
-		rows[i].Skipped = missing[programOf(c.Who)]
+		rows[i].Skipped = cmp.Or(c.Needs, missing[programOf(c.Who)])
 		repeats = max(repeats, c.Repeat)
 	}
 	for round := range repeats {

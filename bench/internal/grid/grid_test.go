@@ -99,3 +99,15 @@ func TestNamesAreUnique(t *testing.T) {
 		}
 	}
 }
+
+// A cell that needs what this machine does not have is skipped, and says why.
+func TestCellsThatNeedMoreAreSkipped(t *testing.T) {
+	t.Parallel()
+	var order []string
+	c := fake("a", &order, cell.Sample{Value: 1})
+	c.Needs = "a path needs root"
+	rows := Run(t.Context(), []cell.Cell{c}, Options{Logf: t.Logf, load: func() func() float64 { return func() float64 { return 0 } }})
+	if len(order) > 0 || rows[0].Skipped != "a path needs root" || rows[0].Failed != "" {
+		t.Errorf("ran %v, row %+v", order, rows[0])
+	}
+}

@@ -60,7 +60,7 @@ func addPath(b *builder, c path.Config) {
 		{IPerf3, "tcp/bbr", "one TCP stream, bbr", peers.IPerfOver(addrs.A, addrs.B, "bbr")},
 		{QUIC, "quic-go", "one stream", quicpeer.Throughput(addrs.A, addrs.B)},
 	} {
-		b.add(cell.Cell{Name: name + "/" + m.name, Who: m.who, What: m.what + what, Unit: cell.Gbps, Size: mib, Loss: c.Loss * 100}, over(c, m.run))
+		b.add(cell.Cell{Name: name + "/" + m.name, Who: m.who, What: m.what + what, Unit: cell.Gbps, Size: mib, Loss: c.Loss * 100, Needs: path.Available()}, over(c, m.run))
 	}
 }
 

@@ -1,41 +1,14 @@
 package ours
 
 import (
-	"runtime/metrics"
-	"syscall"
 	"time"
 
 	"github.com/gosoftroce/rocev2/bench/internal/pair"
 )
 
-// counters are the costs and mishaps of a process up to one moment.
-type counters struct {
-	at      time.Time
-	cpu     time.Duration
-	objects uint64 // allocated on the heap since the process began
-}
-
-func cpuTime() time.Duration {
-	var u syscall.Rusage
-	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
-		return 0
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-}
-
-func heapObjects() uint64 {
-	s := []metrics.Sample{{Name: "/gc/heap/allocs:objects"}}
-	metrics.Read(s)
-	return s[0].Value.Uint64()
-}
-
-func readCounters() counters {
-	return counters{at: time.Now(), cpu: cpuTime(), objects: heapObjects()}
-}
-
 // begin starts the accounting of costs.
 func (s *side) begin() {
-	c := readCounters()
+	c := pair.CostsNow()
 	s.before.Store(&c)
 }
 
@@ -46,12 +19,7 @@ func (s *side) beginAfterWarm() {
 }
 
 // costs adds what was spent since before: CPU time and heap objects.
-func (s *side) costs(r *pair.Result) {
-	now, before := readCounters(), s.before.Load()
-	r.Values["seconds"] = now.at.Sub(before.at).Seconds()
-	r.Values["cpu_seconds"] = (now.cpu - before.cpu).Seconds()
-	r.Values["heap_objects"] = float64(now.objects - before.objects)
-}
+func (s *side) costs(r *pair.Result) { s.before.Load().AddTo(r) }
 
 // mishaps adds what went wrong on this side since the device was opened. With
 // faults being injected, losses and what repairs them are no errors. Nor are

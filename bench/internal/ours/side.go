@@ -7,6 +7,7 @@ import (
 	"os"
 	"sync/atomic"
 
+	"github.com/gosoftroce/rocev2/bench/internal/pair"
 	"github.com/gosoftroce/rocev2/transport/fault"
 	"github.com/gosoftroce/rocev2/transport/udp"
 	"github.com/gosoftroce/rocev2/verbs"
@@ -38,7 +39,7 @@ type side struct {
 	extra  []*verbs.MR
 	remote verbs.RemoteMemory
 
-	before atomic.Pointer[counters] // at the beginning of what is measured
+	before atomic.Pointer[pair.Costs] // at the beginning of what is measured
 }
 
 // hello is what the peer must know.
