@@ -2,8 +2,14 @@ package cm_test
 
 import (
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/gosoftroce/rocev2/cm"
+	"github.com/gosoftroce/rocev2/fabric"
+	"github.com/gosoftroce/rocev2/rocev2"
+	"github.com/gosoftroce/rocev2/rocev2/mad"
+	"github.com/gosoftroce/rocev2/transport/fault"
 	"github.com/gosoftroce/rocev2/verbs"
 )
 
@@ -44,4 +50,31 @@ func TestLongestAckTimeout(t *testing.T) {
 	if got := b.QP().Query().Timeout; got < 14 || got > 21 {
 		t.Errorf("the server's ACK timeout has code %d, of a client that asks for 31; want at most 21, 8.6 s", got)
 	}
+}
+
+// The DREP of a program that ends at once may be lost, and it is not there to
+// repeat it when the DREQ comes again.
+func TestLastAnswerGoesTwice(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		sw := fabric.NewSwitch(fabric.Config{})
+		answer := func(p *rocev2.Packet) bool {
+			h, _, err := mad.Parse(p.Payload)
+			return err == nil && h.Attribute == mad.AttrDREP
+		}
+		server := hostOn(t, sw, "192.0.2.2")
+		client := hostOn(t, sw, "192.0.2.1", fault.Rule{Action: fault.Drop, Direction: fault.Tx, Match: answer, Nth: 1})
+		c, s := connect(client, server, cm.DialConfig{})
+		client.send(c.QP(), "ping")
+		server.message() // now the server knows that the client is ready
+		go func() {
+			<-c.Done()
+			client.dev.Close()
+		}()
+		start := time.Now()
+		must(t, s.Disconnect(t.Context()))
+		if took := time.Since(start); took > 200*time.Millisecond { // until the DREQ would go again
+			t.Errorf("it took %v", took)
+		}
+	})
 }

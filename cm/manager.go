@@ -268,6 +268,7 @@ func (m *manager) close() {
 		}
 		m.agent.Release(m.now(), id)
 	}
+	m.agent.Leave()
 	m.farewell()
 	m.closed = true
 	m.ids = map[agent.ID]sink{}

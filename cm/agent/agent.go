@@ -71,14 +71,6 @@ func (a *Agent) Take(id ID) {
 // program are still its own to answer.
 func (a *Agent) Unlisten(service mad.ServiceID) { delete(a.listeners, service) }
 
-// State returns the state of a connection; StateIdle for an unknown ID.
-func (a *Agent) State(id ID) State {
-	if c := a.conns[mad.CommID(id)]; c != nil && !c.released {
-		return c.state
-	}
-	return StateIdle
-}
-
 // Stats returns the counters.
 func (a *Agent) Stats() Stats {
 	s := a.stats

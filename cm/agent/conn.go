@@ -36,6 +36,7 @@ type conn struct {
 	released bool // the program does not know it any more
 	extended bool // an MRA has come since the last transmission
 	acked    bool // passive: an MRA of ours told the peer the local ID
+	granted  bool // this side has sent a DREP
 }
 
 // setup is what a half-open request needs more.

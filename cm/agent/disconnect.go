@@ -62,7 +62,7 @@ func (a *Agent) startDisconnect(now clock.Time, c *conn, private []byte) {
 // confirm sends the DREP and keeps its private data for duplicates of the DREQ.
 func (a *Agent) confirm(now clock.Time, c *conn, private []byte) {
 	m := mad.DREP{TransactionID: c.transaction, LocalID: c.local, RemoteID: c.remote, Private: private}
-	c.message = nil
+	c.message, c.granted = nil, true
 	if len(private) > 0 {
 		a.keep(c, &m)
 	} else {
@@ -119,7 +119,7 @@ func (a *Agent) receiveDREQ(now clock.Time, path *Path, b []byte) {
 		a.tell(c, Event{Kind: EventDisconnectRequested, Private: cloned(m.Private)})
 	case StateDREQSent: // both want it
 		a.send(c, &mad.DREP{TransactionID: m.TransactionID, LocalID: c.local, RemoteID: c.remote})
-		c.transaction = m.TransactionID
+		c.transaction, c.granted = m.TransactionID, true
 		a.timewait(now, c, Event{Kind: EventDisconnected, Private: cloned(m.Private)})
 	case StateTimewait: // the DREP was lost
 		if a.again() {
@@ -179,4 +179,15 @@ func (a *Agent) Release(now clock.Time, id ID) {
 		a.sendSIDRREP(c, &mad.SIDRREP{Status: mad.SIDRRejected})
 	}
 	a.remove(c)
+}
+
+// Leave is the last call of a program that ends. It sends the DREQs and DREPs
+// once more whose loss nobody will make up for: the peer would wait, a Linux
+// that asked for the end up to 98 s.
+func (a *Agent) Leave() {
+	for _, c := range a.conns {
+		if c.state == StateDREQSent || c.state == StateTimewait && c.granted {
+			a.resend(c)
+		}
+	}
 }

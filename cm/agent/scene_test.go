@@ -134,7 +134,7 @@ func (s *scene) run(line string) ([]string, error) {
 		"agent": s.agent, "listen": s.listen, "unlisten": s.listen, "connect": s.connect, "resolve": s.resolve,
 		"accept": s.accept, "answer": s.answer, "reject": s.reject, "deliver": s.deliver, "late": s.late, "advance": s.advance,
 		"inject": s.inject, "raw": s.inject, "stats": s.showStats, "state": s.simple, "ready": s.simple, "disconnect": s.simple,
-		"confirm": s.simple, "release": s.simple, "communicated": s.simple, "take": s.simple,
+		"confirm": s.simple, "release": s.simple, "communicated": s.simple, "take": s.simple, "leave": s.leave,
 	}[a.words[0]]
 	if f == nil {
 		return nil, fmt.Errorf("no command %q", a.words[0])
@@ -340,6 +340,12 @@ func (s *scene) simple(a *args) error {
 		s.say("%v", x.State(id))
 	}
 	return s.failed(err)
+}
+
+// leave is the end of a side's program.
+func (s *scene) leave(a *args) error {
+	s.byName[a.words[1]].Leave()
+	return nil
 }
 
 // showStats shows the counters that are not 0.

@@ -155,6 +155,14 @@ func (t *table) newID() mad.CommID {
 	}
 }
 
+// State returns the state of a connection; StateIdle for an unknown ID.
+func (t *table) State(id ID) State {
+	if c := t.conns[mad.CommID(id)]; c != nil && !c.released {
+		return c.state
+	}
+	return StateIdle
+}
+
 // own returns the connection of an ID that the program knows.
 func (t *table) own(id ID) (*conn, error) {
 	c := t.conns[mad.CommID(id)]
