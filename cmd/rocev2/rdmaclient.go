@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"net/netip"
 	"strings"
 
@@ -88,7 +89,7 @@ func runRDMATool(cmd *cobra.Command, io streams, f *rdmaFlags, server bool) erro
 	}
 	fields := func(v any) map[string]any {
 		r := v.(rdmaclient.Result)
-		return map[string]any{"sent": r.Sent, "received": r.Received, "seconds": r.Elapsed.Seconds()}
+		return map[string]any{"sent": r.Sent, "received": r.Received, "unconfirmed": r.Unconfirmed, "seconds": r.Elapsed.Seconds()}
 	}
 	start := func(t *tool) rdmaclient.Config {
 		c := f.Config
@@ -108,6 +109,9 @@ func runRDMATool(cmd *cobra.Command, io streams, f *rdmaFlags, server bool) erro
 		check: func(*verbs.Device) error { return f.Config.Check() },
 		run: func(ctx context.Context, t *tool, server netip.AddrPort) (map[string]any, error) {
 			res, err := rdmaclient.Run(ctx, t.dev, server, start(t))
+			if res.Unconfirmed > 0 && res.Received == 0 && !f.json {
+				fmt.Fprintln(t.err, "note: the server ended the connection before it acknowledged the message")
+			}
 			return fields(res), end(t, err)
 		},
 		serve: func(ctx context.Context, t *tool, at netip.AddrPort) error {

@@ -61,7 +61,10 @@ type Config struct {
 // Result is what a connection has come to.
 type Result struct {
 	Sent, Received int // messages
-	Elapsed        time.Duration
+	// Unconfirmed is how many of the messages sent were not acknowledged
+	// when the peer disconnected, as it does when it has them.
+	Unconfirmed int
+	Elapsed     time.Duration
 }
 
 // Check returns nil if the configuration can be run, else an
@@ -100,6 +103,7 @@ type side struct {
 	cfg   Config
 	role  interop.Role
 	count link.Count
+	lost  int // acknowledgements that do not come any more
 	start time.Time
 
 	srqn uint32 // XRC: of the peer
@@ -128,7 +132,9 @@ func (s *side) send() error {
 }
 
 // run does the client's part, or the server's, where admit is called when the
-// client has sent something.
+// client has sent something. A peer disconnects when it has all, and the last
+// acknowledgement may be lost then: a client that leaves has the answer, and a
+// server that leaves has the message.
 func (s *side) run(admit func() error) error {
 	want := s.cfg.want(s.role)
 	if s.role == interop.Server {
@@ -145,8 +151,9 @@ func (s *side) run(admit func() error) error {
 		}
 	}
 	err := s.until(want)
-	if errors.Is(err, interop.ErrDisconnected) && s.count.Received == want.Received && s.role == interop.Server {
-		return nil // the client has the answer: its acknowledgement was lost
+	if errors.Is(err, interop.ErrDisconnected) && s.count.Received == want.Received {
+		s.lost = want.Sent - s.count.Sent
+		return nil
 	}
 	return err
 }
@@ -165,5 +172,5 @@ func (s *side) until(want link.Count) error {
 }
 
 func (s *side) result() Result {
-	return Result{Sent: s.count.Sent, Received: s.count.Received, Elapsed: time.Since(s.start)}
+	return Result{Sent: s.count.Sent + s.lost, Received: s.count.Received, Unconfirmed: s.lost, Elapsed: time.Since(s.start)}
 }
