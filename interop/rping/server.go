@@ -25,6 +25,8 @@ func (s *side) runServer() (Result, error) {
 		switch {
 		case errors.Is(err, interop.ErrDisconnected):
 			return res, nil
+		case errors.Is(err, interop.ErrNoProgress) && res.Pings > 0:
+			return res, fmt.Errorf("after %d pings the client has sent neither another nor its end: its DREQ may be lost, which the original sends once: %w", res.Pings, err)
 		case err != nil:
 			return res, fmt.Errorf("ping %d: %w", res.Pings, err)
 		}
