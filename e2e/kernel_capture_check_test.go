@@ -4,6 +4,8 @@ package e2e
 
 import (
 	"encoding/binary"
+	"errors"
+	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -73,5 +75,38 @@ func TestTrafficChanged(t *testing.T) {
 	}
 	if tr.add(9, packet(rocev2.RCWriteMiddle, 3)); tr.changed == "" {
 		t.Error("a PSN that was sent again as another packet was not noticed")
+	}
+}
+
+// TestUnheard excuses a server only where the network has lost what it waits
+// for.
+func TestUnheard(t *testing.T) {
+	t.Parallel()
+	const client = "198.18.0.4"
+	quiet := fmt.Errorf("server: %w", errors.New("no progress"))
+	for name, tt := range map[string]struct {
+		err    error
+		lossy  bool
+		dreq   int
+		excuse bool
+	}{
+		"lost":             {err: &forsaken{quiet}, lossy: true, excuse: true},
+		"heard":            {err: &forsaken{quiet}, lossy: true, dreq: 1},
+		"nothing is lost":  {err: &forsaken{quiet}},
+		"the client fails": {err: quiet, lossy: true},
+		"both are well":    {lossy: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := &run{cell: cmCell{tool: "rping", lossy: tt.lossy}, clientAddr: client}
+			sum := map[netip.Addr]*traffic{netip.MustParseAddr(client): {managed: cmSent{req: 1, dreq: tt.dreq}}}
+			var fault *kernelFault
+			switch err := r.unheard(tt.err, sum); {
+			case errors.As(err, &fault) != tt.excuse:
+				t.Errorf("%v", err)
+			case !tt.excuse && err != tt.err:
+				t.Errorf("the error changed to %v", err)
+			}
+		})
 	}
 }

@@ -204,6 +204,9 @@ func (c cmCell) traits() traits {
 	if p.endless {
 		t.ends = syscall.SIGTERM
 	}
+	if c.lossy {
+		t.patience = disconnecting
+	}
 	return t
 }
 

@@ -34,8 +34,10 @@ const (
 	graceFailed = 3 * time.Second  // and after its peer has failed
 
 	// disconnecting is how long Linux waits for the answer to a DREQ, all
-	// retries together. An answer that was lost is not repeated by a
-	// program that has ended, and perftest waits for it.
+	// retries together. Answers that were lost are not repeated by a
+	// program that has ended. perftest waits for them, and so do all of
+	// librdmacm but rping. It is also longer than our servers wait for a
+	// client that says nothing more (60 s): they end by themselves.
 	disconnecting = 110 * time.Second
 )
 
@@ -234,7 +236,10 @@ func (r *run) do(ctx context.Context) error {
 	}
 	// Also after a failure: what went over the wire may say whose fault it
 	// was.
-	checkErr := r.check(context.WithoutCancel(ctx), capt.file, dropped)
+	sum, checkErr := r.check(context.WithoutCancel(ctx), capt.file, dropped)
+	if checkErr == nil && dropped == 0 {
+		toolErr = r.unheard(toolErr, sum)
+	}
 	if fault := (*kernelFault)(nil); checkErr != nil && errors.As(toolErr, &fault) {
 		return fmt.Errorf("%v\n%w", toolErr, checkErr) // the tool is no excuse
 	}
@@ -283,8 +288,30 @@ func bothEnded(srv, cl *guest.Process, timeout time.Duration) error {
 		timeout = graceFailed
 	}
 	late := time.AfterFunc(timeout, func() { _ = last.Signal(syscall.SIGKILL) })
-	defer late.Stop()
-	return errors.Join(ended("client", cl), ended("server", srv))
+	clErr, srvErr := ended("client", cl), ended("server", srv)
+	if late.Stop() && first == cl && clErr == nil && srvErr != nil && cl.Argv[0] == "rping" {
+		return &forsaken{srvErr}
+	}
+	return errors.Join(clErr, srvErr)
+}
+
+// forsaken is the error of a server that ended by itself, after its client, the
+// original rping, had ended well.
+type forsaken struct{ error }
+
+// unheard finds out why a server is forsaken. The original rping sends a DREQ
+// when it has all its pings, and ends without waiting for the answer: then its
+// kernel does not send the DREQ again. If that one is lost, no server can know
+// that the client is done. The original would wait for ever.
+func (r *run) unheard(toolErr error, sum map[netip.Addr]*traffic) error {
+	var alone *forsaken
+	if !errors.As(toolErr, &alone) || !r.cell.traits().lossy {
+		return toolErr
+	}
+	if c := sum[netip.MustParseAddr(r.clientAddr)]; c == nil || c.managed.dreq > 0 {
+		return toolErr // the server could know
+	}
+	return &kernelFault{"rping", "the only DREQ of the client was lost, and it did not wait: " + alone.Error()}
 }
 
 // serve starts the server and returns when clients can come.
@@ -358,10 +385,10 @@ func (r *run) record(role string, n guest.Node, p *guest.Process) {
 
 // check looks at what went over the wire. Its error is a *kernelFault when the
 // kernel broke the protocol and nothing is wrong with what we sent.
-func (r *run) check(ctx context.Context, file string, dropped int) error {
+func (r *run) check(ctx context.Context, file string, dropped int) (map[netip.Addr]*traffic, error) {
 	sum, err := checkCapture(file)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	wantClient, wantServer := r.cell.expected()
 	if dropped > 0 {
@@ -393,9 +420,9 @@ func (r *run) check(ctx context.Context, file string, dropped int) error {
 		}
 	}
 	if err := errors.Join(errs...); err != nil || theirs == nil {
-		return err // ours, or unexplained: a fault of the kernel is no excuse
+		return sum, err // ours, or unexplained: a fault of the kernel is no excuse
 	}
-	return theirs
+	return sum, theirs
 }
 
 // kernelFault says that a kernel, or a tool of the field, did something that is
@@ -403,7 +430,7 @@ func (r *run) check(ctx context.Context, file string, dropped int) error {
 // had used: Linux rxe 6.12 was seen to do so between two kernels, on a starved
 // machine: a WRITE LAST under the PSN of an earlier WRITE FIRST; a NAK for an
 // invalid request from Linux 6.1 followed. Why is not known. Of rping, see
-// rpingRace.
+// rpingRace and unheard.
 type kernelFault struct{ who, what string }
 
 func (e *kernelFault) Error() string { return fmt.Sprintf("a fault of %s: %s", e.who, e.what) }
