@@ -140,6 +140,9 @@ func (e *Engine) Modify(q *QP, a *ib.Attr, mask ib.AttrMask) error {
 	if mask&ib.AttrState != 0 && a.State == ib.StateErr {
 		e.takeFinal(q)
 	}
+	if mask&ib.AttrState != 0 && a.State == ib.StateInit { // what comes may be of the next connection
+		e.receipts.forget(q.QPN())
+	}
 	e.count(q)
 	if mask&ib.AttrPathMTU != 0 {
 		q.mtu, q.mtuRaised = int32(a.PathMTU.Bytes()), false

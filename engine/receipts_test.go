@@ -136,3 +136,28 @@ func TestReceiptsAreBounded(t *testing.T) {
 		t.Error("the receipt of the last connection is left")
 	}
 }
+
+// A queue pair that is made ready for another connection answers nothing for
+// the last one: the peer may be ahead, and begin at the same PSN. An
+// acknowledgement would complete what nobody executes.
+func TestReceiptIsNotForTheNextConnection(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	a, b := w.newPair(Config{})
+	qa, qb := connectPair(a, b, false)
+	a.write(qa, b, 3000)
+	a.waitOK(1)
+	for _, s := range []struct {
+		h *host
+		q *QP
+	}{{a, qa}, {b, qb}} {
+		s.h.modify(s.q, ib.Attr{State: ib.StateReset}, ib.AttrState)
+	}
+	b.modify(qb, ib.Attr{State: ib.StateInit, Port: 1, Access: ib.RemoteWrite}, ib.AttrState|ib.AttrPKeyIndex|ib.AttrPort|ib.AttrAccess)
+	a.connect(qa, ib.AddressVector{DGID: b.addr}, qb.QPN())
+	a.write(qa, b, 3000)
+	a.w.sleep(4 * a.w.delay)
+	if len(a.done) > 0 {
+		t.Errorf("%v, and nobody has executed it", a.done[0].Status)
+	}
+}
