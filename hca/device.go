@@ -140,6 +140,16 @@ func (d *Device) Addr() netip.Addr { return d.addr }
 // PortStatus returns how the port is now.
 func (d *Device) PortStatus() transport.PortStatus { return transport.StatusOf(d.shards[0].link) }
 
+// SharedPeers returns the peers that are reached through shared memory at the
+// moment, in order.
+func (d *Device) SharedPeers() (list []netip.Addr) {
+	for _, s := range d.shards {
+		list = append(list, transport.SharedPeers(s.link)...)
+	}
+	slices.SortFunc(list, netip.Addr.Compare)
+	return slices.Compact(list)
+}
+
 // Memory returns the table of regions.
 func (d *Device) Memory() *memreg.Table { return d.mem }
 

@@ -178,6 +178,8 @@ func (s *Server) apiDevices(*http.Request) (any, error) {
 		RecvBuffer  int            `json:"receive_buffer"`
 		SendBuffer  int            `json:"send_buffer"`
 		Offloads    []string       `json:"offloads"`
+		Shm         bool           `json:"shared_memory"`
+		ShmPeers    []netip.Addr   `json:"shared_memory_peers,omitempty"` // with which packets pass so at the moment
 		RegionsPort int            `json:"regions_port,omitempty"`
 		QPs         int            `json:"qps"`
 		MRs         int            `json:"mrs"`
@@ -191,6 +193,7 @@ func (s *Server) apiDevices(*http.Request) (any, error) {
 			State: p.State.String(), PhysState: p.PhysState.String(), DownReason: p.DownReason,
 			ActiveMTU: p.ActiveMTU.Bytes(), LinkMTU: p.LinkMTU, SpeedMbps: p.Speed, UDPPort: p.UDPPort, Shards: a.CompletionVectors,
 			RecvBuffer: p.RecvBuffer, SendBuffer: p.SendBuffer, Offloads: []string{}, RegionsPort: d.cfg.Regions,
+			Shm: d.cfg.Shm, ShmPeers: d.dev.SharedPeers(),
 			QPs: st.QPs, MRs: st.MRs, States: map[string]int{},
 		}
 		for name, on := range map[string]bool{"GSO": p.SegmentOffload, "GRO": p.ReceiveOffload, "ECN": p.ECN, "full ICRC": p.FullICRC} {

@@ -20,13 +20,14 @@ import (
 // What the daemon says of itself, to programs and to probes.
 func TestStatus(t *testing.T) {
 	t.Parallel()
-	d := start(t, nil)
+	d := start(t, func(c *config.Config) { c.Devices[0].Shm = true })
 	v := d.get("status")
 	if v["version"] != "test" || v["ready"] != true || len(v["devices"].([]any)) != 1 {
 		t.Errorf("%v", v)
 	}
 	list, total := d.items("devices")
-	if total != 1 || list[0]["address"] != d.addr.String() || list[0]["state"] != "PORT_ACTIVE" || list[0]["udp_port"] != 4791.0 {
+	if total != 1 || list[0]["address"] != d.addr.String() || list[0]["state"] != "PORT_ACTIVE" || list[0]["udp_port"] != 4791.0 ||
+		list[0]["shared_memory"] != true || list[0]["shared_memory_peers"] != nil {
 		t.Errorf("%v", list)
 	}
 	for path, want := range map[string]string{"/healthz": "ok\n", "/readyz": "ready\n"} {

@@ -13,6 +13,7 @@ var (
 	_ PortReporter     = Wrapper{}
 	_ GroupJoiner      = Wrapper{}
 	_ PortWatcher      = Wrapper{}
+	_ MemorySharer     = Wrapper{}
 )
 
 // ReadLinkMTU passes the call on; see LinkMTUReader.
@@ -36,3 +37,6 @@ func (w Wrapper) JoinGroup(group netip.Addr) error { return JoinGroup(w.Link, gr
 
 // LeaveGroup passes the call on; see GroupJoiner.
 func (w Wrapper) LeaveGroup(group netip.Addr) error { return LeaveGroup(w.Link, group) }
+
+// SharedPeers passes the call on; see MemorySharer.
+func (w Wrapper) SharedPeers() []netip.Addr { return SharedPeers(w.Link) }

@@ -196,6 +196,11 @@ func (d *Device) QueryPort() PortAttr {
 	return p
 }
 
+// SharedPeers returns the addresses of the peers with which the device
+// exchanges packets through shared memory at the moment, in order; see
+// Config.SharedMemory.
+func (d *Device) SharedPeers() []netip.Addr { return d.core.SharedPeers() }
+
 // PathMTU returns the largest path MTU that the way from here to peer carries,
 // as far as this host knows: the device's interface, and the one that packets
 // leave by. The system is asked, which takes some microseconds.

@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"testing"
 
 	"github.com/gosoftroce/rocev2/internal/captures"
@@ -157,6 +158,9 @@ func TestSharedMemoryBetweenProcesses(t *testing.T) {
 	c.rounds(again, 2)
 	a.rounds(steady, 2)
 
+	if got := dev.SharedPeers(); len(got) != 2 { // through the wrapper
+		t.Errorf("memory is shared with %v", got)
+	}
 	for _, p := range []*process{steady, again} {
 		check(t, p.in.Close())
 		var counts [2]uint64
@@ -168,8 +172,8 @@ func TestSharedMemoryBetweenProcesses(t *testing.T) {
 	}
 	check(t, dev.Close())
 	left, err := filepath.Glob(filepath.Join(tmp, "rocev2-*", "*"))
-	if err != nil || len(left) > 0 {
-		t.Errorf("left behind: %q, %v", left, err)
+	if err != nil || len(left) > 0 || len(dev.SharedPeers()) > 0 {
+		t.Errorf("left behind: %q, %v, %v", left, err, dev.SharedPeers())
 	}
 	checkCapture(t, capture.Bytes())
 }
@@ -208,6 +212,13 @@ func TestSharedMemoryIsASetting(t *testing.T) {
 		}
 		if st := da.Stats().Link; (st.TxShm > 0) != shared || (st.RxShm > 0) != shared {
 			t.Errorf("off %v: %+v", off, st)
+		}
+		var want []netip.Addr
+		if shared {
+			want = []netip.Addr{db.Addr()}
+		}
+		if got := da.SharedPeers(); !slices.Equal(got, want) {
+			t.Errorf("off %v: memory is shared with %v", off, got)
 		}
 		check(t, da.Close())
 		check(t, db.Close())

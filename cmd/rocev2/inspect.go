@@ -160,9 +160,12 @@ func (i *inspector) wrap(link verbs.Link, err *error) verbs.Link {
 }
 
 // sayWay says how many packets did not go by UDP, because nobody sees them on
-// the interface.
+// the interface; or that all did, where others were asked for.
 func (i *inspector) sayWay() {
-	if st := i.device.Stats().Link; st.TxShm+st.RxShm > 0 {
+	switch st := i.device.Stats().Link; {
+	case i.flags.shm && st.TxShm+st.RxShm == 0:
+		fmt.Fprintln(i.err, "no packet went through shared memory: the peer is not a process of this user on this host, in the same network namespace, with --shm, too; or both were done before they had agreed")
+	case st.TxShm+st.RxShm > 0:
 		fmt.Fprintf(i.err, "%d of %d packets sent and %d of %d received went through shared memory\n",
 			st.TxShm, st.TxPackets, st.RxShm, st.RxPackets)
 	}

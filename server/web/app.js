@@ -232,6 +232,7 @@ async function loadDevices() {
       ['Interface', d.interface + (d.speed_mbps ? `, ${count(d.speed_mbps * 1e6)}b/s` : '')], ['Path MTU', `${d.active_mtu} of ${d.link_mtu}`], ['GID', d.gid],
       ['Queue pairs', Object.entries(d.states).map(([s, n]) => `${n} ${s}`).join(', ') || '0'], ['Memory regions', String(d.mrs)],
       ['Buffers', `${bytes(d.receive_buffer)} in, ${bytes(d.send_buffer)} out`], ['Offloads', d.offloads.join(', ') || 'none'],
+      ['Shared memory', d.shared_memory ? (d.shared_memory_peers || ['on, with nobody at the moment']).join(', ') : undefined],
       ['Regions at port', d.regions_port ? String(d.regions_port) : undefined], ['Down', d.down_reason],
     ]) if (v) dl.append(el('dt', {}, k), el('dd', {}, v));
     return el('div', { class: 'card' }, el('h3', {}, d.address, tag(d.state)), dl);

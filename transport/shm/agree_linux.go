@@ -9,16 +9,15 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
 
 // The one who has packets for a peer connects to its socket and sends a hello,
-// with the memory and an eventfd that wakes it. The other one checks all that,
-// and answers with an eventfd of its own. Then both use the memory. The
-// connection stays open: when it ends, the peer has ended.
+// with the memory and one of two bells, see newBells. The other one checks all
+// that, and answers. Then both use the memory. The connection stays open: when
+// it ends, the peer has ended.
 
 // hello is the first message, as JSON in one packet of the socket.
 type hello struct {
@@ -34,7 +33,7 @@ type hello struct {
 	Memory    int            `json:"memory"`
 }
 
-// answer is the second one. Refused says why not; then nothing comes with it.
+// answer is the second one. Refused says why not.
 type answer struct {
 	Refused string `json:"refused,omitempty"`
 	Shard   int    `json:"shard"`
@@ -64,8 +63,8 @@ func sendMessage(c *net.UnixConn, m any, fds ...int) error {
 	return err
 }
 
-// receiveMessage receives a message and its descriptors, of which there are
-// none or want. If there is an error they are closed.
+// receiveMessage receives a message and its descriptors, of which there must be
+// want. If there is an error they are closed.
 func receiveMessage(c *net.UnixConn, m any, want int) (fds []int, err error) {
 	if err := c.SetDeadline(time.Now().Add(agreeTime)); err != nil {
 		return nil, err
@@ -84,8 +83,10 @@ func receiveMessage(c *net.UnixConn, m any, want int) (fds []int, err error) {
 	case err != nil:
 	case n == 0:
 		err = errors.New("the peer has ended the agreement")
-	case flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0 || len(fds) != 0 && len(fds) != want:
+	case flags&unix.MSG_TRUNC != 0:
 		err = errBroken("a message of the agreement is too long")
+	case flags&unix.MSG_CTRUNC != 0 || len(fds) != want:
+		err = errBroken("a message of the agreement has not as many descriptors as it should")
 	default:
 		err = json.Unmarshal(data[:n], m)
 	}
@@ -123,29 +124,6 @@ func sameUser(c *net.UnixConn, uid int) error {
 	}
 	if int(cred.Uid) != uid {
 		return fmt.Errorf("the peer is of user %d, not %d", cred.Uid, uid)
-	}
-	return nil
-}
-
-// newEvent makes an eventfd that the peer writes to. It is no os.File: the
-// runtime's poller would wake for it.
-func newEvent() (int, error) {
-	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
-	return fd, os.NewSyscallError("eventfd", err)
-}
-
-// checkEvent refuses what is no eventfd, or may block.
-func checkEvent(fd int) error {
-	kind, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd))
-	if err != nil {
-		return err
-	}
-	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
-	if err != nil {
-		return os.NewSyscallError("fcntl", err)
-	}
-	if !strings.Contains(kind, "[eventfd]") || flags&unix.O_NONBLOCK == 0 {
-		return errBroken("the peer's eventfd is none, or may block")
 	}
 	return nil
 }

@@ -3,13 +3,11 @@
 package shm
 
 import (
-	"encoding/binary"
 	"net"
 	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
-	"unsafe"
 
 	"github.com/gosoftroce/rocev2/transport"
 	"golang.org/x/sys/unix"
@@ -23,7 +21,7 @@ type conn struct {
 	socket    *net.UnixConn // ends when the peer does
 	dialed    bool
 	mem       []byte
-	own, bell int // eventfds: what wakes this side, and the peer
+	bell      int // wakes the peer, and this side when the peer uses its own
 
 	cons *consumer
 	dead atomic.Bool // nothing is sent any more; what has come is still taken
@@ -33,24 +31,21 @@ type conn struct {
 	lagging bool // the peer takes too little to be waited for
 	first   bool // nothing was sent through it: what went by UDP comes before
 	mapped  int  // of Send and Recv, how many use the memory
-	rung    [8]byte
 }
 
 // newConn takes over all that it is given.
-func newConn(l *Link, p *peer, shard int, s *net.UnixConn, mem []byte, dialed bool, own, bell int) *conn {
+func newConn(l *Link, p *peer, shard int, s *net.UnixConn, mem []byte, dialed bool, bell int) *conn {
 	in, out := halves(mem)
 	if dialed {
 		in, out = out, in
 	}
-	c := &conn{
-		link: l, peer: p, peerShard: shard, socket: s, dialed: dialed, mem: mem, own: own, bell: bell,
+	return &conn{
+		link: l, peer: p, peerShard: shard, socket: s, dialed: dialed, mem: mem, bell: bell,
 		cons:   &consumer{ring: in, src: p.addr, dst: l.dev.local.Addr()},
 		prod:   newProducer(out),
 		first:  true,
 		mapped: 2,
 	}
-	binary.NativeEndian.PutUint64(c.rung[:], 1)
-	return c
 }
 
 // How long a Send waits for a peer that is far behind, as long as it goes on
@@ -85,7 +80,7 @@ func (c *conn) send(b *transport.TxBatch, r *transport.Run) outcome {
 		b.Seal(r, c.link.dev.local)
 		m.flags |= flagDamaged
 	}
-	if c.prod.backlog() > nearLen {
+	if c.prod.ahead() {
 		c.slowDown()
 	}
 	if !c.prod.put(r.Data, m) && !c.putAgain(r.Data, m) {
@@ -93,8 +88,7 @@ func (c *conn) send(b *transport.TxBatch, r *transport.Run) outcome {
 	}
 	c.first = false
 	if c.prod.wanted() {
-		// It fails only when the counter is full: then it is readable.
-		_, _, _ = unix.RawSyscall(unix.SYS_WRITE, uintptr(c.bell), uintptr(unsafe.Pointer(&c.rung)), uintptr(len(c.rung)))
+		ring(c.bell)
 	}
 	return sent
 }
@@ -111,7 +105,6 @@ func metaOf(r *transport.Run, port uint16) meta {
 // putAgain puts a run into a ring that had no room, if the peer has given some
 // back.
 func (c *conn) putAgain(run []byte, m meta) bool {
-	c.link.stats.SendWaited()
 	_, err := c.prod.refresh()
 	if err != nil {
 		c.broken(err)
@@ -131,12 +124,13 @@ func (c *conn) slowDown() {
 		if more {
 			c.lagging = false
 		}
-		if c.prod.backlog() <= nearLen || c.lagging || c.dead.Load() || c.link.closed.Load() {
+		if !c.prod.ahead() || c.lagging || c.dead.Load() || c.link.closed.Load() {
 			return
 		}
 		now := time.Now()
 		if begun.IsZero() {
 			begun, moved = now, now
+			c.link.stats.SendWaited()
 		}
 		if more {
 			moved = now
@@ -171,12 +165,8 @@ func (c *conn) watch() {
 	_, _ = c.socket.Read(b[:]) // nothing is ever sent: whatever it is, it is the end
 	c.dead.Store(true)
 	c.peer.remove(c)
-	_ = c.link.events.remove(c.own)
+	_ = c.link.events.remove(c.bell)
 	c.socket.Close()
-	c.mu.Lock()
-	unix.Close(c.bell)
-	c.bell = -1
-	c.mu.Unlock()
 	c.unmap()
 	c.link.Wrapper.Wake() // so that Recv sees it
 }
@@ -188,7 +178,7 @@ func (c *conn) unmap() {
 	defer c.mu.Unlock()
 	if c.mapped--; c.mapped == 0 {
 		unmapMemory(c.mem)
-		unix.Close(c.own)
+		unix.Close(c.bell)
 		c.link.dev.ended()
 	}
 }

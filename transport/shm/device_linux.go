@@ -210,7 +210,7 @@ func (d *device) add(c *conn, shards int) bool {
 	if live := old != nil && !old.dead.Load(); live && c.dialed || (live || p.asking > 0) && !c.dialed && p.prefersOwn() {
 		return false
 	}
-	if l.events.add(c.own) != nil {
+	if l.events.add(c.bell) != nil {
 		return false
 	}
 	p.set(l.index, c, shards)

@@ -14,13 +14,14 @@ import (
 // full: it has the number of the lap then, so the consumer looks at one word,
 // and finds a short packet in the same cache line.
 const (
-	version = 1 // of all that follows, and of the messages
+	version = 2 // of all that follows, and of the messages
 
-	descCount = 4096 // descriptors of a ring
+	// descCount descriptors, and dataLen bytes of data, are more than queue
+	// pairs of a reliable service have in flight to one peer, in packets of
+	// any size (engine.Config.Window).
+	descCount = 8192
 	descLen   = 64
 
-	// dataLen bytes of data are more than queue pairs of a reliable service
-	// have in flight to one peer (engine.Config.Window).
 	dataLen = 4 << 20
 
 	controlLen = 4096
@@ -86,4 +87,6 @@ func put(d *[descLen]byte, i int, v uint32) { *(*uint32)(unsafe.Pointer(&d[4*i])
 
 // get reads word i of a descriptor. It may change at any time: a caller reads
 // it once.
-func get(d *[descLen]byte, i int) uint32 { return *(*uint32)(unsafe.Pointer(&d[4*i])) }
+func get(d *[descLen]byte, i int) uint32 {
+	return (*atomic.Uint32)(unsafe.Pointer(&d[4*i])).Load()
+}

@@ -28,13 +28,16 @@ type Link struct {
 	index  int // of the links of the device
 	closed atomic.Bool
 	stats  transport.LinkCounters
-	events events
+	events *events
 	conns  atomic.Pointer[[]*conn] // those that Recv looks at; replaced under dev.mu
 	tx     sender
 	rx     receiver
 }
 
-var _ transport.Link = (*Link)(nil)
+var (
+	_ transport.Link         = (*Link)(nil)
+	_ transport.MemorySharer = (*Link)(nil)
+)
 
 // sender is the state of Send.
 type sender struct {
@@ -217,6 +220,20 @@ func (l *Link) Stats() transport.LinkStats {
 	s, own := l.Link.Stats(), l.stats.Load()
 	s.Add(&own)
 	return s
+}
+
+// SharedPeers returns the peers to which packets of this link go through
+// memory.
+func (l *Link) SharedPeers() (list []netip.Addr) {
+	d := l.dev
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for addr, p := range d.peers {
+		if p.routes[l.index].Load() != nil {
+			list = append(list, addr)
+		}
+	}
+	return list
 }
 
 // receiver is the state of Recv.

@@ -53,12 +53,24 @@ func (r *reasons) note(err error) {
 	r.more <- struct{}{}
 }
 
+func (r *reasons) all() []error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.list)
+}
+
 // await waits until something was refused for a reason that has the text.
 func (r *reasons) await(t *testing.T, text string) {
 	t.Helper()
+	r.awaitFrom(t, 0, text)
+}
+
+// awaitFrom is await, without the first reasons.
+func (r *reasons) awaitFrom(t *testing.T, first int, text string) {
+	t.Helper()
 	for {
 		r.mu.Lock()
-		found := slices.ContainsFunc(r.list, func(err error) bool { return strings.Contains(err.Error(), text) })
+		found := slices.ContainsFunc(r.list[first:], func(err error) bool { return strings.Contains(err.Error(), text) })
 		r.mu.Unlock()
 		if found {
 			return

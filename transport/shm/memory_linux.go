@@ -45,7 +45,8 @@ func checkMemory(fd int) error {
 	if err := unix.Fstat(fd, &st); err != nil {
 		return os.NewSyscallError("fstat", err)
 	}
-	if seals&memorySeals != memorySeals || st.Size != memoryLen {
+	// Another seal would make it impossible to map, or to write.
+	if seals&^unix.F_SEAL_EXEC != memorySeals || st.Size != memoryLen {
 		return errBroken("the peer's memory is not sealed, or not of the right size")
 	}
 	return nil
@@ -72,7 +73,8 @@ func mapMemory(fd int) ([]byte, error) {
 		return nil, err
 	}
 	if err := mapFixed(fd, at, unix.MAP_SHARED); err != nil {
-		places.put(at)
+		// Some kernels have unmapped the place then, and it may be
+		// anybody's: it is not used again.
 		return nil, err
 	}
 	return unsafe.Slice((*byte)(at), memoryLen), nil

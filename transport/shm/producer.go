@@ -47,9 +47,16 @@ func (p *producer) refresh() (moved bool, err error) {
 	return true, nil
 }
 
-// nearLen is how far a sender gets ahead of a receiver that keeps up: so much
-// stays in the caches of both processors.
-const nearLen = 512 << 10
+// nearLen bytes, or nearDescs descriptors, are how far a sender gets ahead of a
+// receiver that keeps up: so much stays in the caches of both processors.
+const (
+	nearLen   = 512 << 10
+	nearDescs = descCount / 2
+)
+
+// ahead reports whether the consumer is further behind than that, as far as is
+// known.
+func (p *producer) ahead() bool { return p.backlog() > nearLen || p.next-p.head > nearDescs }
 
 // backlog is how many bytes the consumer has not given back, as far as is
 // known.

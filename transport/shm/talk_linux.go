@@ -76,7 +76,7 @@ func (d *device) propose(p *peer, l *Link, qpn int, socket *net.UnixConn) error 
 		return err
 	}
 	defer unix.Close(memory)
-	own, err := newEvent()
+	bell, theirs, err := newBells()
 	if err != nil {
 		return err
 	}
@@ -85,24 +85,22 @@ func (d *device) propose(p *peer, l *Link, qpn int, socket *net.UnixConn) error 
 		From: d.local, Shard: l.index, Shards: len(d.links), To: at, ToQPN: qpn, Memory: memoryLen,
 	}
 	var a answer
-	var fds []int
-	if err = sendMessage(socket, &h, memory, own); err == nil {
-		fds, err = receiveMessage(socket, &a, 1)
+	err = sendMessage(socket, &h, memory, theirs)
+	unix.Close(theirs)
+	if err == nil {
+		_, err = receiveMessage(socket, &a, 0)
 	}
 	switch {
 	case err != nil:
 	case a.Refused != "":
 		err = errors.New("the peer has refused: " + a.Refused)
-	case len(fds) != 1 || !validShards(a.Shard, a.Shards):
+	case !validShards(a.Shard, a.Shards):
 		err = errBroken("the peer's answer is incomplete")
 	default:
-		err = checkEvent(fds[0])
-	}
-	if err == nil {
-		err = l.connect(p, a.Shard, a.Shards, socket, memory, true, own, fds[0])
+		err = l.connect(p, a.Shard, a.Shards, socket, memory, true, bell)
 	}
 	if err != nil {
-		closeAll(append(fds, own))
+		unix.Close(bell)
 	}
 	return err
 }
@@ -115,7 +113,7 @@ func validShards(shard, shards int) bool {
 
 // connect maps the memory and makes the connection work. If it fails the
 // descriptors stay the caller's.
-func (l *Link) connect(p *peer, shard, shards int, socket *net.UnixConn, memory int, dialed bool, own, bell int) error {
+func (l *Link) connect(p *peer, shard, shards int, socket *net.UnixConn, memory int, dialed bool, bell int) error {
 	if err := socket.SetDeadline(time.Time{}); err != nil {
 		return err
 	}
@@ -123,7 +121,7 @@ func (l *Link) connect(p *peer, shard, shards int, socket *net.UnixConn, memory 
 	if err != nil {
 		return err
 	}
-	c := newConn(l, p, shard, socket, mem, dialed, own, bell)
+	c := newConn(l, p, shard, socket, mem, dialed, bell)
 	if !l.dev.add(c, shards) {
 		unmapMemory(mem)
 		return errRefused
@@ -170,39 +168,23 @@ func (d *device) respond(socket *net.UnixConn) error {
 	if err != nil {
 		return err
 	}
-	if len(fds) != 2 {
-		return errBroken("a hello without memory")
-	}
 	defer unix.Close(fds[0])
-	own := -1
+	l := d.links[h.ToQPN&(len(d.links)-1)]
 	if err = d.check(&h, fds[0], fds[1]); err == nil {
-		own, err = newEvent()
+		err = l.connect(d.peerAt(h.From.Addr()), h.Shard, h.Shards, socket, fds[0], false, fds[1])
 	}
 	if err != nil {
 		unix.Close(fds[1])
 		_ = sendMessage(socket, &answer{Refused: err.Error()}) // it learns it from the end, else
 		return err
 	}
-	l := d.links[h.ToQPN&(len(d.links)-1)]
-	// The peer has its own descriptor of the event: here one is needed that
-	// outlives the connection, which may end at any time.
-	theirs, err := unix.FcntlInt(uintptr(own), unix.F_DUPFD_CLOEXEC, 0)
-	if err == nil {
-		defer unix.Close(theirs)
-		err = l.connect(d.peerAt(h.From.Addr()), h.Shard, h.Shards, socket, fds[0], false, own, fds[1])
-	}
-	if err != nil {
-		closeAll([]int{fds[1], own})
-		_ = sendMessage(socket, &answer{Refused: err.Error()})
-		return err
-	}
-	return d.confirm(socket, &answer{Shard: l.index, Shards: len(d.links)}, theirs)
+	return d.confirm(socket, &answer{Shard: l.index, Shards: len(d.links)})
 }
 
 // confirm answers that the connection works. If that fails the connection
 // ends, because its socket does.
-func (d *device) confirm(socket *net.UnixConn, a *answer, event int) error {
-	err := sendMessage(socket, a, event)
+func (d *device) confirm(socket *net.UnixConn, a *answer) error {
+	err := sendMessage(socket, a)
 	if err == nil {
 		err = socket.SetDeadline(time.Time{})
 	}
@@ -210,7 +192,7 @@ func (d *device) confirm(socket *net.UnixConn, a *answer, event int) error {
 }
 
 // check says why a hello is not to be accepted.
-func (d *device) check(h *hello, memory, event int) error {
+func (d *device) check(h *hello, memory, bell int) error {
 	from := h.From.Addr()
 	switch {
 	case h.Version != version || h.Order != byteOrder || h.Memory != memoryLen:
@@ -232,7 +214,7 @@ func (d *device) check(h *hello, memory, event int) error {
 	if err := checkMemory(memory); err != nil {
 		return err
 	}
-	return checkEvent(event)
+	return checkBell(bell)
 }
 
 // bound reports whether a process of this user has the UDP port of an address:
