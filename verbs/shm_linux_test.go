@@ -205,7 +205,8 @@ func TestSharedMemoryIsASetting(t *testing.T) {
 		a, b := newSide(t, da, 4096), newSide(t, db, 4096)
 		connect(t, a.qp, b.qp)
 		shared := !off[0] && !off[1]
-		for i := uint64(0); i < 50 || shared && da.Stats().Link.RxShm == 0; i++ {
+		both := func() bool { st := da.Stats().Link; return st.TxShm > 0 && st.RxShm > 0 }
+		for i := uint64(0); i < 50 || shared && !both(); i++ {
 			a.post(verbs.SendWR{ID: i, Opcode: verbs.OpWrite, SGList: []verbs.SGE{a.mr.Slice(0, 4096)}, Remote: b.mr.Remote().At(0)})
 			a.waitOK(i)
 			runtime.Gosched()
