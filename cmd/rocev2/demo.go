@@ -35,7 +35,10 @@ exit status is 0 if every operation did what it should.
 
 --fault makes the network between the two a bad one. --pcap records the packets.
 Both work on the device of this process, and all packets pass through it. All
-data must arrive even so. At the end the demo says what was lost and repaired.`,
+data must arrive even so. At the end the demo says what was lost and repaired.
+
+With --shm both processes share memory. Their first packets take the socket
+until the two have agreed.`,
 		Example: `  rocev2 demo
   rocev2 demo --fault drop=1% --fault reorder=1% --stats    on a bad network
   rocev2 demo --rates 0 --pcap demo.pcapng                  with a capture for Wireshark`,
@@ -93,6 +96,7 @@ func runDemo(ctx context.Context, io streams, f *demoFlags) (err error) {
 	if err := d.account(ctx); err != nil {
 		return err
 	}
+	in.sayWay()
 	if d.failed > 0 {
 		return fmt.Errorf("%d of %d operations did not do what they should", d.failed, d.ran)
 	}
@@ -146,7 +150,7 @@ func (d *demo) setUp(ctx context.Context) (err error) {
 	if d.cq, err = d.dev.CreateCQ(4 * demoDepth); err != nil {
 		return err
 	}
-	if d.child, err = startDemoChild(ctx, d.flags.peer, d.in.trafficClass(), d.io); err != nil {
+	if d.child, err = startDemoChild(ctx, d.flags, d.in.trafficClass(), d.io); err != nil {
 		return err
 	}
 	if d.hello, err = d.child.ask(ctx, demoAsk{Do: "hello"}); err != nil {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"os"
 	"os/exec"
 	"strconv"
@@ -59,13 +60,14 @@ type demoChild struct {
 	out *json.Decoder
 }
 
-func startDemoChild(ctx context.Context, address string, class uint8, s streams) (*demoChild, error) {
+func startDemoChild(ctx context.Context, f *demoFlags, class uint8, s streams) (*demoChild, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("find the program file of this process, to start it again: %w", err)
 	}
 	// It ends when its standard input does, that is, with this process.
-	cmd := exec.CommandContext(ctx, self, "demo-peer", "--address", address, "--tclass", strconv.Itoa(int(class)))
+	cmd := exec.CommandContext(ctx, self, "demo-peer", "--address", f.peer,
+		"--tclass", strconv.Itoa(int(class)), "--shm="+strconv.FormatBool(f.inspect.shm))
 	cmd.Env = append(os.Environ(), demoPeerEnv+"=1")
 	cmd.Stderr = s.err
 	in, err := cmd.StdinPipe()
@@ -123,17 +125,17 @@ func (c *demoChild) reply(ctx context.Context, do string) (r demoReply, err erro
 }
 
 func newDemoPeer(io streams) *cobra.Command {
-	var address string
-	var class uint8
+	var p demoPeer
 	cmd := &cobra.Command{
 		Use: "demo-peer", Hidden: true, Args: noArgs,
 		Short: "The second process of the demo",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return runDemoPeer(cmd.Context(), io, address, class)
+			return p.run(cmd.Context(), io)
 		},
 	}
-	cmd.Flags().Uint8Var(&class, "tclass", 0, "traffic `class` of what it sends")
-	cmd.Flags().StringVar(&address, "address", "127.0.0.1", "`address` of the device")
+	cmd.Flags().Uint8Var(&p.class, "tclass", 0, "traffic `class` of what it sends")
+	cmd.Flags().BoolVar(&p.shm, "shm", false, "exchange packets through shared memory")
+	cmd.Flags().StringVar(&p.address, "address", "127.0.0.1", "`address` of the device")
 	return cmd
 }
 
@@ -141,6 +143,7 @@ func newDemoPeer(io streams) *cobra.Command {
 type demoPeer struct {
 	address string
 	class   uint8
+	shm     bool
 	dev     *verbs.Device
 	pd      *verbs.PD
 	mr      *verbs.MR // what the first process reaches
@@ -149,8 +152,7 @@ type demoPeer struct {
 	qp      *verbs.QP // the one that was made last
 }
 
-func runDemoPeer(ctx context.Context, s streams, address string, class uint8) error {
-	p := &demoPeer{address: address, class: class}
+func (p *demoPeer) run(ctx context.Context, s streams) error {
 	err := p.setUp()
 	defer func() {
 		if p.dev != nil {
@@ -182,7 +184,11 @@ func runDemoPeer(ctx context.Context, s streams, address string, class uint8) er
 }
 
 func (p *demoPeer) setUp() (err error) {
-	if p.dev, err = verbs.Open(p.address); err != nil {
+	addr, err := netip.ParseAddr(p.address)
+	if err != nil {
+		return err
+	}
+	if p.dev, err = verbs.OpenAddr(addr, verbs.Config{SharedMemory: p.shm}); err != nil {
 		return err
 	}
 	if p.pd, err = p.dev.AllocPD(); err != nil {
