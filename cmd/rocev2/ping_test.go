@@ -34,11 +34,17 @@ func answering(t *testing.T) string {
 	must(err)
 	qp, err := pd.CreateQP(verbs.QPConfig{Type: verbs.GSI, SendCQ: cq, RecvCQ: cq, MaxInline: mad.Len})
 	must(err)
-	mr, err := pd.AllocMemory(verbs.GRHLen+mad.Len, verbs.LocalWrite)
+	// Requests do not wait for the answers to those before.
+	const slots, slot = 8, verbs.GRHLen + mad.Len
+	mr, err := pd.AllocMemory(slots*slot, verbs.LocalWrite)
 	must(err)
-	recv := verbs.RecvWR{ID: 1, SGList: []verbs.SGE{mr.Slice(0, verbs.GRHLen+mad.Len)}}
+	post := func(i uint64) error {
+		return qp.PostRecv(verbs.RecvWR{ID: i, SGList: []verbs.SGE{mr.Slice(int(i)*slot, slot)}})
+	}
 	must(qp.Init())
-	must(qp.PostRecv(recv))
+	for i := range uint64(slots) {
+		must(post(i))
+	}
 	must(qp.Activate(0))
 	go func() {
 		var wc [1]verbs.WC
@@ -46,15 +52,21 @@ func answering(t *testing.T) string {
 			if _, err := cq.Wait(context.Background(), wc[:]); err != nil {
 				return // the device is closed
 			}
-			var req mad.SIDRREQ
-			if wc[0].Opcode != verbs.WCRecv || req.Parse(mr.Bytes()[verbs.GRHLen:]) != nil {
+			if wc[0].Opcode != verbs.WCRecv {
 				continue
 			}
-			if ah, err := pd.AHFromWC(wc[0], mr.Bytes()); err == nil {
-				qp.PostRecv(recv) // the next request follows the answer
+			var req mad.SIDRREQ
+			b := mr.Bytes()[wc[0].ID*slot:][:slot]
+			ah, err := pd.AHFromWC(wc[0], b)
+			if err == nil && req.Parse(b[verbs.GRHLen:]) == nil {
 				rep := mad.SIDRREP{RequestID: req.RequestID, Status: 1, ServiceID: req.ServiceID}
 				qp.PostSend(verbs.SendWR{Opcode: verbs.OpSend, Inline: rep.AppendTo(nil), AH: ah, RemoteQPN: 1})
+			}
+			if err == nil {
 				ah.Close()
+			}
+			if post(wc[0].ID) != nil {
+				return // the device is closed
 			}
 		}
 	}()

@@ -89,6 +89,7 @@ func TestOverTheConnectionManager(t *testing.T) {
 			for _, plain := range []bool{false, true} {
 				t.Run(what+"/"+name+map[bool]string{true: ", as the originals"}[plain], func(t *testing.T) {
 					t.Parallel()
+					cfg := cfg // of this subtest alone
 					cfg.CM, cfg.plain = use, plain
 					s, c := bothByCM(t, cfg, cfg)
 					if s.Err != nil || c.Err != nil {
