@@ -361,7 +361,7 @@ const (
 
 // watch waits for a value of the last byte of the buffer that the peer writes.
 func (p *pinger) watch(want byte) error {
-	var start time.Time
+	var start, left time.Time
 	for i := 1; ; i++ {
 		if ok, err := p.look(want); ok || err != nil {
 			return err
@@ -380,7 +380,9 @@ func (p *pinger) watch(want byte) error {
 			if ok, _ := p.look(want); ok { // the peer left after its last WRITE
 				return nil
 			}
-			return p.g.Err(verbs.ErrClosed)
+			if err := p.stillComing(&left); err != nil {
+				return err
+			}
 		}
 		runtime.Gosched()
 		switch now := time.Now(); {
@@ -390,6 +392,23 @@ func (p *pinger) watch(want byte) error {
 			time.Sleep(watchNap)
 		}
 	}
+}
+
+// stillComing returns nil while the last WRITE of a peer that has left may be
+// on its way: over UC the peer does not wait until it has come. left is when
+// that began.
+func (p *pinger) stillComing(left *time.Time) error {
+	err := p.g.Err(verbs.ErrClosed)
+	if p.s.cfg.Service.Reliable() || p.posted != p.goal || !errors.Is(err, interop.ErrPeerClosed) {
+		return err
+	}
+	if left.IsZero() {
+		*left = time.Now()
+	}
+	if time.Since(*left) > p.s.cfg.LossTimeout {
+		return interop.ErrNoProgress // it is lost
+	}
+	return nil
 }
 
 // look reads the last byte of the buffer, with the region's atomic load of the

@@ -97,7 +97,13 @@ func TestSizeBeyondThePeersMTU(t *testing.T) {
 // lossy runs a configuration over a network that loses packets.
 func lossy(t *testing.T, cfg Config) (s, c outcome) {
 	t.Helper()
-	a, b := verbstest.Devices(t, verbstest.Config{Network: fabric.Config{Port: fabric.PortConfig{Loss: 0.05}}})
+	return over(t, fabric.PortConfig{Loss: 0.05}, cfg)
+}
+
+// over runs a configuration over a network.
+func over(t *testing.T, port fabric.PortConfig, cfg Config) (s, c outcome) {
+	t.Helper()
+	a, b := verbstest.Devices(t, verbstest.Config{Network: fabric.Config{Port: port}})
 	sc, cc := testpair.Connections(t)
 	done := make(chan struct{})
 	go func() {
@@ -141,6 +147,17 @@ func TestLossIsCounted(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// The client of write_lat leaves when it has sent its last WRITE, which over UC
+// nobody acknowledges: it may come after the end of the control connection.
+func TestLastWriteComesLate(t *testing.T) {
+	t.Parallel()
+	cfg := Config{Test: Test{Write, Latency}, Service: interop.UC, Iterations: 2, IdleTimeout: 20 * time.Second, LossTimeout: 10 * time.Second}
+	s, c := over(t, fabric.PortConfig{Delay: 200 * time.Millisecond}, cfg)
+	if s.Err != nil || c.Err != nil {
+		t.Errorf("server: %v; client: %v", s.Err, c.Err)
 	}
 }
 
