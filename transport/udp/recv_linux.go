@@ -3,9 +3,12 @@
 package udp
 
 import (
+	"cmp"
 	"os"
+	"sync"
 	"unsafe"
 
+	"github.com/gosoftroce/rocev2/internal/procfs"
 	"github.com/gosoftroce/rocev2/rocev2"
 	"github.com/gosoftroce/rocev2/transport"
 	"golang.org/x/sys/unix"
@@ -18,6 +21,19 @@ const (
 	recvHeaders = 64
 	fewHeaders  = 4
 )
+
+// recvBytes is about how many bytes one recvmmsg takes: a part of the cache
+// that is the processor's own. They are read again for the ICRC, and when they
+// are copied to where they belong. With more, each time is a cache miss.
+var recvBytes = sync.OnceValue(func() int {
+	const share, unknown = 4, 1 << 20
+	return recvBytesOf(cmp.Or(procfs.L2Cache(procfs.SysRoot()), unknown) / share)
+})
+
+// recvBytesOf returns what can be had of a number of bytes.
+func recvBytesOf(n int) int {
+	return min(max(n, fewHeaders*transport.RxBufferLen), recvHeaders*transport.RxBufferLen)
+}
 
 // recvSlot is what one header of a recvmmsg points to.
 type recvSlot struct {
@@ -102,8 +118,8 @@ func (r *receiver) prepare(b *transport.RxBatch) {
 	case r.batch != b:
 		r.batch, used = b, 0
 		r.offer(0, min(fewHeaders, most))
-	case r.got == r.n && r.n < most:
-		r.offer(r.n, min(2*r.n, most))
+	case used > 0:
+		r.adapt(most)
 	}
 	for i := range used {
 		h := &r.hdrs[i].hdr
@@ -111,6 +127,23 @@ func (r *receiver) prepare(b *transport.RxBatch) {
 		h.SetControllen(recvControl)
 	}
 	r.got, r.errno = 0, 0
+}
+
+// adapt sets how many headers the next recvmmsg fills, by what the last one has
+// brought: twice as many if it has filled all, and so many that the bytes stay
+// in the cache.
+func (r *receiver) adapt(most int) {
+	bytes := 1
+	for i := range r.got {
+		bytes += int(r.hdrs[i].n)
+	}
+	most = min(most, max(recvBytes()*r.got/bytes, fewHeaders))
+	switch {
+	case r.n > most:
+		r.n = most
+	case r.got == r.n && r.n < most:
+		r.offer(r.n, min(2*r.n, most))
+	}
 }
 
 // offer makes the headers from first to n-1 ready, each with a buffer of the
