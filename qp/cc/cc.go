@@ -68,6 +68,15 @@ type Flight struct {
 // count, as there are some in both hosts.
 func (f *Flight) idle() bool { return f.RTT > 0 && f.RTT-f.MinRTT <= f.MinRTT/2 }
 
+// clear is idle where little else makes a round trip longer: MinRTT may have
+// the queue in it that others had filled before, of which less may be left.
+func (f *Flight) clear() bool {
+	return f.RTT > 0 && f.RTT-f.MinRTT <= max(f.MinRTT/4, min(f.MinRTT/2, hostQueues))
+}
+
+// hostQueues is for how long packets may lie in both hosts.
+const hostQueues = 500 * time.Microsecond
+
 // queue reports whether the round trip shows a queue on the path for sure: it
 // is longer by much more than it varies, as it does where hosts are busy.
 func (f *Flight) queue() bool { return f.RTT > 0 && !f.idle() && f.RTT-f.MinRTT > 4*f.RTTVar }

@@ -43,6 +43,7 @@ type Window struct {
 	single        bool   // losses are repaired one by one, any number of them
 	spare         bool   // such a loss is being repaired: more may be in flight
 	psns          uint32
+	rounds
 
 	priorSize, priorSSThresh int // as Silence found them
 }
@@ -64,6 +65,8 @@ func (w *Window) Limit() Limit {
 func (w *Window) Reset() {
 	w.size, w.ssthresh, w.recoveryPoint, w.markPoint = w.initial, w.limit, 0, 0
 	w.losses, w.done, w.single, w.before, w.spare = 0, false, false, 0, false
+	w.rounds = rounds{count: trialEvery / 2}
+	w.begin(w.size)
 }
 
 // SetConfig implements Controller.
@@ -106,8 +109,13 @@ func (w *Window) Lost(_ clock.Time, f Flight, how Loss) bool {
 // Acked implements Controller. It grows the window.
 func (w *Window) Acked(_ clock.Time, f Flight, n uint64) Limit {
 	w.spare = w.spare && w.recovering(f.Una)
-	if w.size < w.limit {
-		w.grow(n, f.idle() && (w.single || f.MinRTT >= longPath))
+	w.pass(f, int(min(n, uint64(w.limit))))
+	idle := f.idle() && f.MinRTT >= longPath
+	if w.single {
+		idle = f.clear()
+	}
+	if w.size < w.limit && !w.trial && (!w.answered || idle) {
+		w.grow(n, idle)
 	}
 	return w.Limit()
 }
@@ -132,7 +140,7 @@ func (w *Window) cut(size int, f Flight) {
 	w.ssthresh = max(size/2, 2*f.Packet)
 	w.size = min(w.ssthresh, w.limit)
 	w.recoveryPoint = max(w.recoveryPoint, f.Next)
-	w.done, w.spare = true, false
+	w.done, w.spare, w.trial = true, false, false
 }
 
 // What is more losses in one window than chance: so many, or one packet of so
@@ -169,47 +177,6 @@ func (w *Window) repaired(f Flight, row bool) bool {
 	}
 	return true
 }
-
-// selective takes a loss that is repaired alone, one of any number. Without a
-// queue on the path (Flight.idle), and without marks, losses are noise as long
-// as they are a small part of what is sent. Else they are congestion, and there
-// is one cut for a window in flight: to what the path holds without the queue,
-// as the round trip shows, but to half at the most.
-func (w *Window) selective(f Flight) bool {
-	if !w.recovering(f.Una) {
-		w.losses, w.done, w.before = 0, false, w.sentWith(f.Una)
-		w.recoveryPoint = f.Next
-	}
-	w.losses++
-	w.single = true
-	switch packets := w.before / f.Packet; {
-	case w.done:
-		return false
-	case f.Una >= w.markPoint && f.idle() && w.losses*noiseShare <= packets:
-		return false
-	case f.Una >= w.markPoint && w.losses == 1: // chance
-		return false
-	case f.Una >= w.markPoint && !f.queue() && w.losses*noiseShare <= packets:
-		if w.losses > 2 {
-			return false
-		}
-		w.size = min(w.size, max(w.before/8*7, 2*f.Packet))
-		w.ssthresh = max(w.ssthresh, w.before)
-		return true
-	}
-	w.done, w.spare = true, false
-	size := w.before / 2
-	if f.RTT > 0 && f.Una >= w.markPoint {
-		holds := uint64(w.before) * uint64(f.MinRTT+f.MinRTT/4) / uint64(f.RTT)
-		size = max(size, min(int(holds), w.before/8*7))
-	}
-	w.size = min(w.size, max(size, 2*f.Packet))
-	w.ssthresh = w.size
-	return true
-}
-
-// noiseShare is what part of the packets may be lost by a path without a queue.
-const noiseShare = 16
 
 // Silence implements Controller. It notes the size before a cut for mere
 // silence, which may mean no loss.
@@ -252,7 +219,7 @@ func (w *Window) Marked(_ clock.Time, f Flight) bool {
 	if w.recovering(f.Una) { // the losses are no noise
 		w.done, w.spare = true, false
 	}
-	w.markPoint = f.Next + 1
+	w.markPoint, w.trial = f.Next+1, false
 	size = min(w.size, max(size, 2*f.Packet))
 	changed := size < w.size
 	w.size, w.ssthresh = size, size

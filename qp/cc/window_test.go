@@ -184,8 +184,8 @@ func ackInterval(w *Window, packet int) uint32 {
 }
 
 // TestWindowTellsNoiseFromCongestion: losses that are repaired one by one cut
-// the window where the round trip shows a queue, to what the path holds, and
-// not where it shows none, unless they are many.
+// the window where the round trip shows a queue, and not where it shows none,
+// unless they are many; then the deeper the more they are.
 func TestWindowTellsNoiseFromCongestion(t *testing.T) {
 	t.Parallel()
 	const packet, size = 1024 + PacketOverhead, 128 << 10
@@ -199,12 +199,12 @@ func TestWindowTellsNoiseFromCongestion(t *testing.T) {
 		{"no queue", base + base/8, 0, 5, size},
 		{"no queue, but every tenth packet", base, 0, size / packet / 10, size / 8 * 7},
 		{"a queue, and chance", 2 * base, 0, 1, size},
-		{"a queue", 2 * base, 0, 2, size / 8 * 5},
-		{"a queue, once for a window", 2 * base, 0, 5, size / 8 * 5},
-		{"a long queue", 10 * base, 0, 2, size / 2},
+		{"a queue", 2 * base, 0, 2, size / 10 * 7},
+		{"a queue, once for a window", 2 * base, 0, 5, size / 10 * 7},
+		{"a queue, and most packets", 2 * base, 0, size / packet, size / 2},
 		{"a host that was busy, perhaps", 2 * base, base, 2, size / 8 * 7},
-		{"many packets", 2 * base, base, 10, size / 8 * 5},
-		{"no round trip is known", 0, 0, 10, size / 2},
+		{"many packets", 2 * base, base, 10, size/8*7 - 2*packet},
+		{"no round trip is known", 0, 0, 10, size/8*7 - 2*packet},
 	} {
 		w := NewWindow(Config{InitialBytes: size, MaxBytes: size, MaxPSNs: 1000})
 		for range c.losses {
@@ -218,5 +218,66 @@ func TestWindowTellsNoiseFromCongestion(t *testing.T) {
 	w.Lost(0, Flight{Next: size, Packet: packet, RTT: base, MinRTT: base}, GoBack)
 	if w.size != size/8*7 {
 		t.Errorf("going back on a long path without a queue: the size is %d", w.size)
+	}
+}
+
+// TestWindowTrial: losses without a queue halve the window for some rounds, now
+// and then. It stays small only if that makes the round trip shorter than any
+// before: then it had a queue in it from the beginning.
+func TestWindowTrial(t *testing.T) {
+	t.Parallel()
+	const packet, size, base = 1024 + PacketOverhead, 128 << 10, 10 * time.Millisecond
+	for _, c := range []struct {
+		then time.Duration
+		want func(int) bool
+	}{
+		{base, func(n int) bool { return n == size }},
+		{base / 2, func(n int) bool { return n >= size/2 && n <= size/8*5 }},
+	} {
+		w := NewWindow(Config{InitialBytes: size, MaxBytes: size, MaxPSNs: 1000})
+		f := Flight{Next: size, Packet: packet, RTT: base, MinRTT: base}
+		lose := func() {
+			w.Lost(0, f, Selective)
+			w.Lost(0, f, Selective)
+		}
+		lose()
+		if w.size != size {
+			t.Errorf("a trial at the beginning: %d bytes", w.size)
+		}
+		for range trialEvery + 1 {
+			w.Acked(0, f, size)
+		}
+		lose()
+		if w.size != size/2 {
+			t.Errorf("no trial: %d bytes", w.size)
+		}
+		w.Acked(0, f, size)
+		w.Acked(0, f, size/2)
+		if w.size != size/2 {
+			t.Errorf("it grows in a trial: %d bytes", w.size)
+		}
+		f.RTT, f.MinRTT = c.then, c.then
+		w.Acked(0, f, size/2)
+		if !c.want(w.size) {
+			t.Errorf("after a trial with %v: %d bytes", c.then, w.size)
+		}
+	}
+}
+
+// TestWindowCountsLossesByRounds: losses of more than one round trip cut the
+// window more than once, though the first packet is missing all the time.
+func TestWindowCountsLossesByRounds(t *testing.T) {
+	t.Parallel()
+	const packet, size, base = 1024 + PacketOverhead, 1 << 20, 10 * time.Millisecond
+	w := NewWindow(Config{InitialBytes: size, MaxBytes: size, MaxPSNs: 1000})
+	f := Flight{Next: size, Packet: packet, RTT: base, MinRTT: base}
+	for range 16 {
+		for range 8 * size / packet / 10 {
+			w.Lost(0, f, Selective)
+		}
+		w.Acked(0, f, size/10*2)
+	}
+	if w.size > size/64 {
+		t.Errorf("%d bytes after 16 round trips of which most was lost", w.size)
 	}
 }

@@ -64,6 +64,9 @@ func (s *Scoreboard) Lost() int {
 	return s.lost
 }
 
+// Pending returns how many packets were sent again, and may arrive still.
+func (s *Scoreboard) Pending() int { return len(s.holes) - s.lost }
+
 // NextLost returns the first packet that is lost.
 func (s *Scoreboard) NextLost() *Hole {
 	for i := range s.holes {

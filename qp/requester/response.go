@@ -139,6 +139,9 @@ func (r *Requester) progress(now clock.Time, from rocev2.PSN, pos uint64) {
 		r.rd = 0
 	}
 	r.retry.progress(now, r.una != r.nxt)
+	if r.c.Pool != nil {
+		r.rtt.guess(now)
+	}
 	if r.rtt.progress(now, r.una) {
 		r.undoTimeout()
 	}

@@ -152,6 +152,16 @@ func (r *rtt) progress(now clock.Time, una rocev2.PSN) (spurious bool) {
 	return spurious
 }
 
+// guess takes an answer after silence: to what was sent again, or to what was
+// sent first. So a round trip that is not known takes no longer than that. With
+// a guess that is too short each probe would come before the answer to the one
+// before, and there would never be anything to measure.
+func (r *rtt) guess(now clock.Time) {
+	if r.probing && !r.known {
+		r.srtt = max(r.srtt, time.Duration(now-r.silentSince))
+	}
+}
+
 // sample takes that the packet which is timed has arrived at the peer.
 func (r *rtt) sample(now clock.Time) {
 	r.timing, r.backoff, r.unmeasured = false, 0, 0
@@ -241,7 +251,7 @@ func (r *rtt) arm(now clock.Time) {
 	wait := r.wait(now) << r.backoff
 	if r.noise > 0 {
 		wait = min(wait, max(r.floor/noiseFloor, 2*r.srtt)) << r.probes
-		if !r.known { // a guess is no reason to wait
+		if !r.known && r.srtt == r.floor { // a guess is no reason to wait
 			wait = r.floor / noiseFloor << r.probes
 		}
 	}

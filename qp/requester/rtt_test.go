@@ -247,3 +247,33 @@ func TestProbeKeepsTheTimeout(t *testing.T) {
 		t.Errorf("deadline %d after going back", r.deadline)
 	}
 }
+
+// TestProbesWaitForAnAnswer: where a path loses packets and a round trip is
+// longer than the guess, it shows by how much when an answer comes, even if all
+// is sent again: probes do not go on until then, so that there would be nothing
+// to measure.
+func TestProbesWaitForAnAnswer(t *testing.T) {
+	t.Parallel()
+	const trip = 20 * time.Millisecond
+	var r rtt
+	r.init(time.Millisecond)
+	r.lossy()
+	r.arm(0)
+	now := clock.Time(0)
+	for r.probeAt < clock.Time(trip) {
+		now = r.probeAt
+		r.probe(now)
+		r.discard()
+		r.backOff()
+		r.arm(now)
+	}
+	now = clock.Time(trip)
+	r.guess(now)
+	r.progress(now, 1)
+	if r.known {
+		t.Error("measured a packet that was sent again")
+	}
+	if r.probeAt < now.Add(trip) {
+		t.Errorf("a probe %v after an answer that took %v", time.Duration(r.probeAt-now), trip)
+	}
+}

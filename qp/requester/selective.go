@@ -304,7 +304,7 @@ func (r *sender) pollHole(now clock.Time, buf []byte) int {
 	b := r.sel.board
 	for b.Lost() > 0 {
 		h := b.NextLost()
-		if h.PSN != r.una && r.pipe()+uint64(r.packet()) > uint64(r.limit.Bytes) {
+		if h.PSN != r.una && !r.mayResend(b) {
 			return 0
 		}
 		psn := h.PSN
@@ -328,6 +328,18 @@ func (r *sender) pollHole(now clock.Time, buf []byte) int {
 		return n
 	}
 	return 0
+}
+
+// resendShare is what part of the window may be packets that are sent again,
+// though it is full.
+const resendShare = 8
+
+// mayResend reports whether another lost packet may be sent again. The window
+// may seem full of packets that are lost, or were not kept, which nothing has
+// shown yet: so some go in any case.
+func (r *sender) mayResend(b *queue.Scoreboard) bool {
+	size := uint64(r.packet())
+	return r.pipe()+size <= uint64(r.limit.Bytes) || uint64(b.Pending())*size < uint64(r.limit.Bytes)/resendShare
 }
 
 // buildHole writes the packet with a PSN once more. It writes none for the
@@ -380,7 +392,7 @@ func (r *sender) pollMissing(now clock.Time, buf []byte) int {
 	b := r.sel.reads
 	h := b.NextLost()
 	psn := h.PSN
-	if psn != r.una && r.pipe()+uint64(r.packet()) > uint64(r.limit.Bytes) {
+	if psn != r.una && !r.mayResend(b) {
 		return 0
 	}
 	cur, ok := r.requestOf(psn)
