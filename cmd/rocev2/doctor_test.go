@@ -39,7 +39,7 @@ func TestDoctor(t *testing.T) {
 func TestDoctorOfPeer(t *testing.T) {
 	t.Parallel()
 	peer := answering(t)
-	r := invoke(t.Context(), "doctor", "--json", "-c", "5", "-W", "0.5", peer)
+	r := invoke(t.Context(), "doctor", "--json", "-c", "5", "-W", "2", peer)
 	var list findings
 	if err := json.Unmarshal([]byte(r.out), &list); err != nil || r.code != exitOK {
 		t.Fatalf("exit status %d, %v: %s%s", r.code, err, r.out, r.err)
