@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/gosoftroce/rocev2/internal/procfs"
@@ -218,14 +219,17 @@ func (d *device) check(h *hello, memory, bell int) error {
 }
 
 // bound reports whether a process of this user has the UDP port of an address:
-// nobody is to take the packets of another host, or of another user.
+// nobody is to take the packets of another host, or of another user. The kernel
+// lists its sockets in parts, and one may be missing while others come and go.
+// So it is asked some times.
 func (d *device) bound(at netip.AddrPort) error {
-	sockets, err := procfs.UDPSockets(procfs.Root())
-	if err != nil {
-		return err
-	}
-	for _, s := range sockets {
-		if s.Local == at && s.UID == d.uid {
+	const times = 5
+	for range times {
+		sockets, err := procfs.UDPSockets(procfs.Root())
+		if err != nil {
+			return err
+		}
+		if slices.ContainsFunc(sockets, func(s procfs.Socket) bool { return s.Local == at && s.UID == d.uid }) {
 			return nil
 		}
 	}
