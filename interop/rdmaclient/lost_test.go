@@ -1,14 +1,13 @@
 package rdmaclient
 
 import (
-	"net/netip"
 	"testing"
 	"testing/synctest"
 
 	"github.com/gosoftroce/rocev2/fabric"
+	"github.com/gosoftroce/rocev2/interop/internal/testpair"
 	"github.com/gosoftroce/rocev2/rocev2"
 	"github.com/gosoftroce/rocev2/transport/fault"
-	"github.com/gosoftroce/rocev2/verbs"
 )
 
 // TestLastAcknowledgementLost has a client to whom no acknowledgement comes
@@ -21,7 +20,7 @@ func TestLastAcknowledgementLost(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				sw := fabric.NewSwitch(fabric.Config{})
-				a, b := deviceOn(t, sw, "192.0.2.1"), deviceOn(t, sw, "192.0.2.2", acks)
+				a, b := testpair.DeviceOn(t, sw, "192.0.2.1"), testpair.DeviceOn(t, sw, "192.0.2.2", acks)
 				done := make(chan error, 1)
 				go func() { done <- Serve(t.Context(), a, portOf(a), Config{Mode: mode, Clients: 1}) }()
 				synctest.Wait()
@@ -48,19 +47,4 @@ func TestServerLeavesWithoutAnAnswer(t *testing.T) {
 			t.Errorf("the client ends with %v, %+v", err, e.client.result())
 		}
 	})
-}
-
-// deviceOn makes a device on a network, with faults in its packets.
-func deviceOn(t *testing.T, sw *fabric.Switch, addr string, faults ...fault.Rule) *verbs.Device {
-	t.Helper()
-	port, err := sw.Attach(netip.MustParseAddr(addr))
-	if err != nil {
-		t.Fatal(err)
-	}
-	dev, err := verbs.OpenLink(fault.New(port, 1, faults...), verbs.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { dev.Close() })
-	return dev
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/netip"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -12,33 +11,18 @@ import (
 
 	"github.com/gosoftroce/rocev2/fabric"
 	"github.com/gosoftroce/rocev2/interop"
+	"github.com/gosoftroce/rocev2/interop/internal/testpair"
 	"github.com/gosoftroce/rocev2/rocev2"
 	"github.com/gosoftroce/rocev2/rocev2/mad"
 	"github.com/gosoftroce/rocev2/transport/fault"
-	"github.com/gosoftroce/rocev2/verbs"
 )
-
-// deviceOn makes a device on a network, with faults in its packets.
-func deviceOn(t *testing.T, sw *fabric.Switch, addr string, faults ...fault.Rule) *verbs.Device {
-	t.Helper()
-	port, err := sw.Attach(netip.MustParseAddr(addr))
-	if err != nil {
-		t.Fatal(err)
-	}
-	dev, err := verbs.OpenLink(fault.New(port, 1, faults...), verbs.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { dev.Close() })
-	return dev
-}
 
 // lose runs a server and one client, between whom packets are lost.
 func lose(t *testing.T, idle time.Duration, faults fault.Rule) (server outcome, client error) {
 	t.Helper()
 	const pings = 5
 	sw := fabric.NewSwitch(fabric.Config{})
-	a, b := deviceOn(t, sw, "192.0.2.1"), deviceOn(t, sw, "192.0.2.2", faults)
+	a, b := testpair.DeviceOn(t, sw, "192.0.2.1"), testpair.DeviceOn(t, sw, "192.0.2.2", faults)
 	done := make(chan error, 1)
 	go func() {
 		done <- Serve(t.Context(), a, portOf(a), Config{Clients: 1, IdleTimeout: idle, OnClient: func(_ net.Addr, r Result, _ error) { server.Result = r }})

@@ -2,14 +2,12 @@ package qptest
 
 import (
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/gosoftroce/rocev2/clock"
 	"github.com/gosoftroce/rocev2/ib"
-	"github.com/gosoftroce/rocev2/internal/scripts"
 	"github.com/gosoftroce/rocev2/qp"
 	"github.com/gosoftroce/rocev2/rocev2"
 )
@@ -45,19 +43,7 @@ func TestPath(t *testing.T) {
 			}
 		}
 	}
-	if *scripts.Rewrite {
-		if err := os.WriteFile(pathFile, []byte(b.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	want, err := os.ReadFile(pathFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if b.String() != string(want) {
-		t.Errorf("the goodput has changed:\n%s\nwas:\n%s\nAfter a change that is understood: go test ./qp/qptest -run TestPath -rewrite", b.String(), want)
-	}
+	compareTables(t, pathFile, b.String())
 }
 
 // pathPackets are so many that the start counts for little.
