@@ -10,6 +10,7 @@ import (
 // Received is what a batch of packets was.
 type Received struct {
 	Packets  int
+	Taken    bool // a queue pair has taken one of them
 	Requests bool // there were requests
 	Urgent   bool // something wants an answer that does not wait
 
@@ -87,6 +88,7 @@ func (e *Engine) deliver(now clock.Time, r *Received, d *transport.RxPacket, q *
 	}
 	reason := q.core.HandlePacket(now, &a)
 	info, _ := e.packet.BTH.Opcode.Info()
+	r.Taken = r.Taken || reason == qp.DropNone
 	if reason != qp.DropNone {
 		e.counters.QP[reason]++
 		switch reason {

@@ -13,21 +13,24 @@ const drainBatches = 64
 
 // receive receives one batch and sends the answers. It returns the number of
 // packets.
-func (s *shard) receive() int { return s.receiveAs(true, false) }
+func (s *shard) receive() int {
+	n, _ := s.receiveAs(true, false)
+	return n
+}
 
 // receiveAs is receive for several callers. With wait it waits for another
 // goroutine that receives. With later a few answers may wait for the program's
-// next call, where they leave together with what it posts.
-func (s *shard) receiveAs(wait, later bool) int {
+// next call, where they leave together with what it posts. It reports, too,
+// whether a queue pair of the shard has taken any of the packets.
+func (s *shard) receiveAs(wait, later bool) (n int, taken bool) {
 	if wait {
 		s.rxMu.Lock()
 	} else if !s.rxMu.TryLock() {
-		return 0
+		return 0, false
 	}
-	n := s.recv()
-	if n == 0 {
+	if n = s.recv(); n == 0 {
 		s.rxMu.Unlock()
-		return 0
+		return 0, false
 	}
 	s.lock()
 	r, now := s.handle()
@@ -41,7 +44,7 @@ func (s *shard) receiveAs(wait, later bool) int {
 		s.flushFor(now, nil, false)
 	}
 	s.unlock()
-	return n
+	return n, r.Taken
 }
 
 // drain receives all that is there. Traffic that does not pause it follows for
@@ -87,7 +90,7 @@ func (s *shard) linger(done func() bool) bool {
 // reports whether there was anything. It never waits.
 func (s *shard) progress() bool {
 	s.poller.activity.Add(1)
-	if s.receiveAs(false, true) > 0 {
+	if n, _ := s.receiveAs(false, true); n > 0 {
 		return true
 	}
 	if s.forwarded.any.Load() {

@@ -14,10 +14,11 @@ import (
 // request of a peer that waits for each answer comes some microseconds later,
 // and to be woken for it costs both ends more than to stay awake.
 //
-// It is an account of time. A packet that comes while the poller looks is worth
-// wakeWorth, and costs what it was waited for. What is spent on nothing
-// is at most what such packets have earned, and a small share of all time, by
-// which it is found out that it pays again.
+// It is an account of time. A packet that comes while the poller looks, and
+// that a queue pair takes, is worth wakeWorth, and costs what it was waited
+// for. What is spent on nothing, or on what anybody sends, is at most what such
+// packets have earned, and a small share of all time, by which it is found out
+// that it pays again.
 type vigil struct {
 	credit time.Duration // may be spent
 	since  clock.Time    // up to when the share is in it
@@ -133,7 +134,7 @@ func (v *vigil) keep(s *shard, done func() bool) {
 		if all%vigilYieldPolls == 0 {
 			s.yield.toOthers()
 		}
-		n := s.receive()
+		n, taken := s.receiveAs(true, false)
 		polls++
 		if n == 0 && polls%vigilClockPolls != 0 {
 			continue
@@ -149,7 +150,7 @@ func (v *vigil) keep(s *shard, done func() bool) {
 		looked = now
 		waited := min(now.Sub(start), longestVigil) // more: the host paused
 		switch {
-		case n > 0:
+		case taken:
 			v.earn(now)
 			v.came(waited)
 			limit = v.limit(now)

@@ -198,6 +198,31 @@ func TestReceiverKeepsVigil(t *testing.T) { // not parallel: the receivers of a 
 	}
 }
 
+// Packets that no queue pair takes keep nobody awake, however soon one comes
+// after the other: anybody can send them.
+func TestStrangersKeepNobodyAwake(t *testing.T) { // not parallel, as TestReceiverKeepsVigil
+	synctest.Test(t, func(t *testing.T) {
+		const packets = 1000
+		m := newLooking()
+		a, b := newMeddled(t, Config{Spin: defaultSpin}, &m.meddler)
+		mine, from := a.ud(1, 0), b.ud(2, 0)
+		to := new(AH)
+		b.must(b.pd.MakeAH(to, ib.AddressVector{DGID: testAddrA}))
+		time.Sleep(time.Second)
+		looks := m.looks.Load()
+		for range packets {
+			_, err := from.PostSend([]ib.SendWR{{Opcode: ib.OpSend, Signaled: true, AH: &to.handle, RemoteQPN: mine.QPN(), RemoteQKey: 3, Inline: []byte("hello")}})
+			b.must(err)
+			b.waitOK(1)
+			time.Sleep(10 * time.Microsecond)
+		}
+		if looks = m.looks.Load() - looks; looks > 5*packets {
+			t.Errorf("looked %d times for %d packets", looks, packets)
+		}
+		b.must(to.Close())
+	})
+}
+
 // Of the receivers of a process some are awake at most.
 func TestFewReceiversAreAwake(t *testing.T) { // not parallel: it counts those of the process
 	held := 0
