@@ -66,7 +66,7 @@ var layers = map[string][]string{
 
 	"verbs/verbstest": {"verbs", "fabric"}, // imports testing: for tests only
 
-	"interop/internal/testpair": {"interop", "cm", "verbs", "verbs/verbstest"},
+	"interop/internal/testpair": {"interop", "cm", "verbs", "verbs/verbstest", "fabric", "transport/fault"},
 
 	// Programs import verbs, and a kind of link where they want another
 	// one. What is below verbs (ib, memreg, qp, hca) is not theirs.
