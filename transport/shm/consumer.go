@@ -31,13 +31,13 @@ func (c *consumer) ready() bool {
 }
 
 // arm asks the producer to wake this side for what comes next. It reports
-// whether something is there already.
+// whether something is there already: also if the producer was asked before,
+// for what it has put in since then may have been left.
 func (c *consumer) arm() (ready bool) {
 	if a := c.ring.armed(); a.Load() == 0 {
 		a.Store(1) // before the look: the producer looks afterwards
-		return c.ready()
 	}
-	return false
+	return c.ready()
 }
 
 // release gives back what was taken.

@@ -82,10 +82,11 @@ func newDevice(links []transport.Link, dirs []string, change func(*device)) (*de
 		peers:     map[netip.Addr]*peer{}, talks: map[*net.UnixConn]struct{}{}, open: len(links),
 	}
 	for i, l := range links {
-		events, err := newEvents()
+		w := &Link{Wrapper: transport.Wrapper{Link: l}, dev: d, index: i}
+		w.conns.Store(&[]*conn{})
+		events, err := newEvents(w.bellShut)
 		if err == nil {
-			w := &Link{Wrapper: transport.Wrapper{Link: l}, dev: d, index: i, events: events}
-			w.conns.Store(&[]*conn{})
+			w.events = events
 			d.links = append(d.links, w)
 			err = l.(Inner).WaitAlso(events.f, events.drain)
 		}

@@ -44,23 +44,24 @@ var anything [1]byte
 
 // events are the bells by which peers wake a link.
 type events struct {
-	f *os.File
+	f    *os.File
+	shut func(bell int) // is called for one that is always ready, as nothing comes any more
 
 	// While one is read, none is removed: its number may become that of
 	// another file.
 	mu sync.Mutex
 }
 
-func newEvents() (*events, error) {
+func newEvents(shut func(bell int)) (*events, error) {
 	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
 		return nil, os.NewSyscallError("epoll_create1", err)
 	}
-	return &events{f: os.NewFile(uintptr(fd), "epoll")}, nil
+	return &events{f: os.NewFile(uintptr(fd), "epoll"), shut: shut}, nil
 }
 
 func (e *events) add(bell int) error {
-	ev := unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(bell)}
+	ev := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLRDHUP, Fd: int32(bell)}
 	return e.control(unix.EPOLL_CTL_ADD, bell, &ev)
 }
 
@@ -83,6 +84,7 @@ func (e *events) control(op, fd int, ev *unix.EpollEvent) error {
 }
 
 // drain takes a wake-up from each bell that has one. What is left wakes again.
+// One that a peer has shut down, which may have both ends, would do so for ever.
 func (e *events) drain() {
 	raw, err := e.f.SyscallConn()
 	if err != nil {
@@ -94,6 +96,9 @@ func (e *events) drain() {
 	_ = raw.Control(func(ep uintptr) {
 		n, _ := unix.EpollWait(int(ep), list[:], 0)
 		for i := range max(n, 0) {
+			if list[i].Events&(unix.EPOLLRDHUP|unix.EPOLLHUP) != 0 {
+				e.shut(int(list[i].Fd))
+			}
 			// No room for a byte: it is cut off.
 			_, _, _ = unix.RawSyscall6(unix.SYS_RECVFROM, uintptr(list[i].Fd), 0, 0, unix.MSG_DONTWAIT, 0, 0)
 		}

@@ -173,6 +173,41 @@ func TestHostileAgreement(t *testing.T) {
 	}
 }
 
+// A peer that shuts down the socket by which it wakes this side makes it ready
+// for ever: the connection ends, and nobody is kept awake.
+func TestBellIsShutDown(t *testing.T) {
+	t.Parallel()
+	dir := privateDir(t)
+	for _, how := range []int{unix.SHUT_RD, unix.SHUT_RDWR} {
+		to := open(t, dir, loopback(), 1, nil)[0]
+		s := newStranger(t, dir, to)
+		bell, _ := bells(t)
+		conn := s.connect()
+		var a answer
+		if err := sendMessage(conn, s.hello(), memfd(t, memoryLen, memorySeals), bell); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := receiveMessage(conn, &a, 0); err != nil || a.Refused != "" {
+			t.Fatal(err, a)
+		}
+		if err := unix.Shutdown(bell, how); err != nil {
+			t.Fatal(err)
+		}
+		b := transport.NewRxBatch(1)
+		for waits := 0; len(*to.conns.Load()) > 0; waits++ {
+			if waits == 1000 {
+				t.Fatalf("%d times nobody could sleep", waits)
+			}
+			if err := to.Wait(); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := to.Recv(b); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
 // Strangers that connect and say nothing hold up neither the end of the device
 // nor what they have not to do with.
 func TestStalledAgreements(t *testing.T) {

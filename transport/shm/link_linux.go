@@ -197,6 +197,15 @@ func (l *Link) Wait() error {
 	return err
 }
 
+// bellShut ends the connection whose peer has shut down the bell of this side.
+func (l *Link) bellShut(bell int) {
+	for _, c := range *l.conns.Load() {
+		if c.bell == bell {
+			c.broken(errBroken("the socket by which the peer wakes this side is shut down"))
+		}
+	}
+}
+
 // Close closes the link, and with the last one of a device all that it shares.
 func (l *Link) Close() error {
 	if l.closed.Swap(true) {

@@ -382,3 +382,17 @@ func TestBrokenPeer(t *testing.T) {
 		t.Error("a peer that has given back what it never got is believed")
 	}
 }
+
+// A connection that has ended is not looked at any more: its memory may be that
+// of another one.
+func TestEndedIsForgotten(t *testing.T) {
+	t.Parallel()
+	dir := privateDir(t)
+	a, b := open(t, dir, loopback(), 1, nil)[0], open(t, dir, loopback(), 1, nil)[0]
+	newStream(t, a, b.Addr()).share(b)
+	c := (*b.conns.Load())[0]
+	c.hangUp()
+	if slices.Contains(b.release(), c) {
+		t.Error("it is one of those that Recv goes on with")
+	}
+}

@@ -40,8 +40,7 @@ func (l *Link) Recv(b *transport.RxBatch) (int, error) {
 		b.Reset()
 		return 0, transport.ErrClosed
 	}
-	list := *l.conns.Load()
-	l.release(list)
+	list := l.release()
 	if r.served < udpEvery {
 		b.Reset()
 		n, behind := l.takeAll(list, b)
@@ -117,15 +116,17 @@ func (l *Link) takeAll(list []*conn, b *transport.RxBatch) (n int, behind bool) 
 }
 
 // release gives back what the last call has taken, and forgets the connections
-// that have ended and have nothing left.
-func (l *Link) release(list []*conn) {
-	for _, c := range list {
+// that have ended and have nothing left. It returns the others: the memory of
+// those may be that of another connection by now.
+func (l *Link) release() []*conn {
+	for _, c := range *l.conns.Load() {
 		c.cons.release()
 		if c.dead.Load() && !c.cons.ready() {
 			l.forget(c)
 			c.unmap()
 		}
 	}
+	return *l.conns.Load()
 }
 
 // forget takes c out of those that Recv looks at.

@@ -150,6 +150,28 @@ func TestRingAfterUDP(t *testing.T) {
 	}
 }
 
+// Who is about to sleep is told of what is there, also if it was told before
+// and has left some: the producer wakes it for nothing but what comes later.
+func TestRingIsNotLeft(t *testing.T) {
+	t.Parallel()
+	p, c := newRing()
+	b := transport.NewRxBatch(1)
+	for range 3 {
+		p.put(make([]byte, 64), meta{segment: 64})
+	}
+	for left := 3; left > 0; left-- {
+		if !c.arm() {
+			t.Fatalf("it sleeps, and %d runs are there", left)
+		}
+		if _, err := c.take(b, 1, 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if c.arm() || !p.wanted() || p.wanted() {
+		t.Error("it does not sleep until it is woken, once")
+	}
+}
+
 // A consumer that gives back what it never got is found out, and cannot have
 // anything overwritten.
 func TestProducerDistrusts(t *testing.T) {
