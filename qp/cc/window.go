@@ -141,6 +141,7 @@ func (w *Window) cut(size int, f Flight) {
 	w.size = min(w.ssthresh, w.limit)
 	w.recoveryPoint = max(w.recoveryPoint, f.Next)
 	w.done, w.spare, w.trial = true, false, false
+	w.begin(w.size) // all is sent again, with this size
 }
 
 // What is more losses in one window than chance: so many, or one packet of so

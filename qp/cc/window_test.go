@@ -281,3 +281,32 @@ func TestWindowCountsLossesByRounds(t *testing.T) {
 		t.Errorf("%d bytes after 16 round trips of which most was lost", w.size)
 	}
 }
+
+// TestWindowGrowsAfterSilence: a cut because of losses in a large window says
+// nothing of what is sent after a long silence has made the window small.
+func TestWindowGrowsAfterSilence(t *testing.T) {
+	t.Parallel()
+	const packet, size, base = 1024 + PacketOverhead, 8 << 20, 10 * time.Millisecond
+	w := NewWindow(Config{InitialBytes: size, MaxBytes: size, MaxPSNs: 1 << 20})
+	una := uint64(0)
+	flight := func() Flight {
+		return Flight{Una: una, Next: una + uint64(w.size), Packet: packet, RTT: 2 * base, MinRTT: base}
+	}
+	for range 2 {
+		w.Lost(0, flight(), Selective)
+	}
+	for range 20 {
+		w.Lost(0, flight(), Timeout)
+	}
+	if w.size != 2*packet {
+		t.Fatalf("after 20 timeouts the size is %d", w.size)
+	}
+	for range 4 {
+		n := w.size
+		una += uint64(n)
+		w.Acked(0, flight(), uint64(n))
+	}
+	if w.size < 4*packet {
+		t.Errorf("after four round trips the size is %d, as it was", w.size)
+	}
+}
