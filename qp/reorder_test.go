@@ -107,6 +107,31 @@ func TestPoolIsGivenBack(t *testing.T) {
 	}
 }
 
+// TestPeerIsNativeNoMore: a queue pair that is told so, as with another address
+// vector in SQD, repairs losses as with any other peer.
+func TestPeerIsNativeNoMore(t *testing.T) {
+	t.Parallel()
+	for _, op := range []ib.Opcode{ib.OpWrite, ib.OpRead} {
+		p := keepers(t, pairConfig{config: Config{MinProbe: 1}}, 64)
+		for id := range uint64(3) {
+			for _, end := range []*testEnd{p.a, p.b} {
+				n := 0
+				p.drop = func(e *testEnd, _ *rocev2.Packet) bool { n++; return e == end && n == 5 }
+				must(t, p.a.PostSend(&ib.SendWR{ID: id, Opcode: op, Signaled: true, SGList: p.a.sge(0, 1<<14), Remote: p.b.remote(0)}))
+				if id == 1 && end == p.a { // in the middle
+					p.run()
+					p.a.SetReorder(nil)
+					p.b.SetReorder(nil)
+				}
+				p.settle()
+			}
+		}
+		if n := p.a.Stats().SendDone; n != 6 || !bytes.Equal(p.a.mem[:1<<14], p.b.mem[:1<<14]) {
+			t.Errorf("%v: %d requests are done", op, n)
+		}
+	}
+}
+
 // arrive hands a packet that the peer may never have sent to e.
 func (p *pair) arrive(e *testEnd, now clock.Time, pkt rocev2.Packet) Drop {
 	from := p.a

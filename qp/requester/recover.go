@@ -87,8 +87,13 @@ func (r *recovery) Heard(now clock.Time) { r.rtt.host().heard = now }
 // Held returns the number of responses that are kept behind a gap.
 func (r *recovery) Held() int { return r.reorder.Len() }
 
-// DiscardHeld discards the responses that are kept behind a gap.
-func (r *recovery) DiscardHeld() { r.reorder.Discard() }
+// DiscardHeld discards the responses that are kept behind a gap, and what is
+// known of what the peer keeps. Another peer may not keep anything.
+func (r *recovery) DiscardHeld() {
+	r.reorder.Discard()
+	r.sel.clear(r.c.Pool)
+	r.tells = false
+}
 
 // InFlight returns the bytes that may lie in the peer's receive buffer: those
 // between the oldest unacknowledged packet and the next one, without a share
@@ -208,7 +213,7 @@ func (r *recovery) handleImpliedNAK(now clock.Time, psn rocev2.PSN, info *rocev2
 	t := &r.retry
 	if r.sel != nil && r.sel.reads != nil && r.nxt == r.max {
 		if r.sel.reads.Missing(r.una) {
-			r.losses(now, r.sel.loseBare(r.sel.reads, r.una, r.max))
+			r.losses(now, r.loseBare(r.sel.reads))
 		}
 		return
 	}

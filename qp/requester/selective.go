@@ -12,15 +12,17 @@ import (
 // selective is what the peer keeps behind gaps, as its selective
 // acknowledgements have shown, and what this side does.
 type selective struct {
-	board  *queue.Scoreboard // nil: it keeps nothing
-	reads  *queue.Scoreboard // the same of responses to READs, which this side keeps
-	held   uint8             // of these, since the scoreboard knows
-	bare   int               // packets that the last sign of a gap was taken for, with nothing kept behind it
-	flight rocev2.PSN        // the first that was never sent then
-	tail   bool              // the packet last is to be sent, or once more
-	last   rocev2.PSN
-	probed rocev2.PSN // what was never sent when the peer was silent last
-	told   uint64     // what has arrived, as a place in the stream: the controller knows of it
+	board *queue.Scoreboard // nil: it keeps nothing
+	reads *queue.Scoreboard // the same of responses to READs, which this side keeps
+	held  uint8             // of these, since the scoreboard knows
+	bare  int               // packets that the last sign of a gap was taken for, with nothing kept behind it
+	tail  bool              // the packet last is to be sent, or once more
+	last  rocev2.PSN
+
+	// Places in the stream: PSNs come again.
+	flight uint64 // up to which all was sent when bare was set
+	probed uint64 // up to which all was sent when the peer was silent last
+	told   uint64 // what has arrived, and the controller knows of
 }
 
 // handleSelectiveAck takes a selective acknowledgement. It acknowledges what
@@ -250,24 +252,25 @@ func (r *recovery) nakHole(now clock.Time) {
 			r.rewind()
 			return
 		}
-		r.losses(now, r.sel.loseBare(r.sel.board, r.una, r.max))
+		r.losses(now, r.loseBare(r.sel.board))
 	}
 }
 
 // loseBare takes note that una is missing, which is in the scoreboard, and that
-// nothing is kept behind it, and returns how many packets are to be sent again
-// for that. If it is so again when these have arrived, more is missing than
+// nothing is kept behind it, while nothing that was sent is sent again. It
+// returns how many packets are to be sent again for that. If it is so again when these have arrived, more is missing than
 // single packets, and what came behind is too far from the gap to be kept: so
 // it is some times more each time. Packet by packet a lost flight would take as
 // many round trips.
-func (s *selective) loseBare(b *queue.Scoreboard, una, end rocev2.PSN) int {
-	if !una.Before(s.flight) {
+func (r *recovery) loseBare(b *queue.Scoreboard) int {
+	s := r.sel
+	if r.posUna >= s.flight {
 		s.bare = 0
 	}
 	s.bare = min(max(1, s.bare*repairGrowth), queue.MaxHoles)
-	s.flight = end
+	s.flight = r.posNxt
 	before := b.Lost()
-	b.LoseRest(end, s.bare-1)
+	b.LoseRest(r.max, s.bare-1)
 	return b.Lost() - before + 1
 }
 
@@ -287,12 +290,12 @@ func (r *recovery) probeSelectively() bool {
 	r.sel.board.Resend()
 	r.sel.board.Missing(r.una) // also if the peer has said that it keeps it
 	most := probeRun
-	if r.una.Before(r.sel.probed) { // what was in flight then was lost as a whole
+	if r.posUna < r.sel.probed { // what was in flight then was lost as a whole
 		most = queue.MaxHoles
 	}
 	r.sel.board.LoseRest(r.max, most)
 	r.sel.tail, r.sel.last = r.una != r.max.Add(-1), r.max.Add(-1)
-	r.sel.probed = r.max
+	r.sel.probed = r.posNxt
 	return true
 }
 
