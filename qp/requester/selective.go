@@ -258,10 +258,10 @@ func (r *recovery) nakHole(now clock.Time) {
 
 // loseBare takes note that una is missing, which is in the scoreboard, and that
 // nothing is kept behind it, while nothing that was sent is sent again. It
-// returns how many packets are to be sent again for that. If it is so again when these have arrived, more is missing than
-// single packets, and what came behind is too far from the gap to be kept: so
-// it is some times more each time. Packet by packet a lost flight would take as
-// many round trips.
+// returns how many packets are to be sent again for that. If it is so again
+// when these have arrived, more is missing than single packets, and what came
+// behind is too far from the gap to be kept: so it is some times more each
+// time. Packet by packet a lost flight would take as many round trips.
 func (r *recovery) loseBare(b *queue.Scoreboard) int {
 	s := r.sel
 	if r.posUna >= s.flight {

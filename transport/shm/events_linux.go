@@ -84,7 +84,8 @@ func (e *events) control(op, fd int, ev *unix.EpollEvent) error {
 }
 
 // drain takes a wake-up from each bell that has one. What is left wakes again.
-// One that a peer has shut down, which may have both ends, would do so for ever.
+// One that a peer has shut down, which may have both ends, would do so for
+// ever.
 func (e *events) drain() {
 	raw, err := e.f.SyscallConn()
 	if err != nil {
