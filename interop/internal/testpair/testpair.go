@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"testing"
 
+	"github.com/gosoftroce/rocev2/fabric"
 	"github.com/gosoftroce/rocev2/interop"
 	"github.com/gosoftroce/rocev2/verbs"
 	"github.com/gosoftroce/rocev2/verbs/verbstest"
@@ -13,10 +14,22 @@ import (
 
 var addrA, addrB = netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")
 
-// Devices returns two devices that reach each other.
+// Buffer is the receive buffer of a port, in bytes, that holds all that a test
+// sends: what is unreliable is lost to nobody who is not scheduled for a while.
+const Buffer = 64 << 20
+
+// Devices returns two devices that reach each other, and lose nothing.
 func Devices(t testing.TB) (a, b *verbs.Device) {
 	t.Helper()
-	return verbstest.Devices(t)
+	return DevicesOver(t, fabric.PortConfig{})
+}
+
+// DevicesOver returns two devices that reach each other, and lose what a
+// configuration says.
+func DevicesOver(t testing.TB, port fabric.PortConfig) (a, b *verbs.Device) {
+	t.Helper()
+	port.RecvBuffer = Buffer
+	return verbstest.Devices(t, verbstest.Config{Network: fabric.Config{Port: port}})
 }
 
 // Connections returns the two ends of a TCP connection over loopback. They say
