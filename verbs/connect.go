@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/gosoftroce/rocev2/hca"
+	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/transport/udp"
 )
 
@@ -41,11 +42,14 @@ type ConnectConfig struct {
 
 	// MaxRdAtomic is how many READs and atomics this side may have
 	// outstanding. More than the peer's MaxDestRdAtomic make no sense. The
-	// default is 16.
+	// default is Endpoint.MaxDestRdAtomic of the peer, and 16 if that says
+	// nothing.
 	MaxRdAtomic OptUint8
 
 	// MaxDestRdAtomic is how many READs and atomics the peer may have
-	// outstanding. The default is 16.
+	// outstanding. The default is what this side's Endpoint says towards a
+	// peer whose Endpoint says a number too, and 16 towards others. If it
+	// is less, give the peer a MaxRdAtomic that is no more.
 	MaxDestRdAtomic OptUint8
 
 	// TrafficClass has the DSCP, and in the low 2 bits the ECN field: 2,
@@ -215,6 +219,7 @@ func (q *QP) ReadyToReceive(peer Endpoint, opts ...ConnectOption) error {
 			return err
 		}
 	}
+	q.noteTakes(peer.MaxDestRdAtomic)
 	if peer.QPN == 0 && peer.Addr.IsValid() { // Modify refuses the address
 		return q.badPeer(AttrDestQPN, "its QPN is 0, so it was not filled in")
 	}
@@ -229,7 +234,7 @@ func (q *QP) ReadyToReceive(peer Endpoint, opts ...ConnectOption) error {
 		PathMTU:         c.PathMTU,
 		DestQPN:         peer.QPN,
 		RQPSN:           peer.PSN,
-		MaxDestRdAtomic: c.MaxDestRdAtomic.or(defaultRdAtomic),
+		MaxDestRdAtomic: c.MaxDestRdAtomic.or(takesFrom(peer)),
 		MinRNRTimer:     c.MinRNRTimer.or(defaultMinRNRTimer),
 	}, mask)
 }
@@ -254,6 +259,16 @@ func (q *QP) badPeer(attr AttrMask, why string) error {
 	})
 }
 
+// takesFrom returns how many READs and atomics this side takes at once from a
+// peer. One whose Endpoint says nothing of them does not know of the number in
+// this side's.
+func takesFrom(peer Endpoint) uint8 {
+	if peer.MaxDestRdAtomic == 0 {
+		return defaultRdAtomic
+	}
+	return ownRdAtomic
+}
+
 // ReadyToSend takes the queue pair from RTR to RTS.
 func (q *QP) ReadyToSend(opts ...ConnectOption) error {
 	c := q.connectConfig(opts)
@@ -270,7 +285,7 @@ func (q *QP) ReadyToSend(opts ...ConnectOption) error {
 		Timeout:     c.Timeout,
 		RetryCount:  c.RetryCount.or(defaultRetryCount),
 		RNRRetry:    c.RNRRetry.or(defaultRNRRetry),
-		MaxRdAtomic: c.MaxRdAtomic.or(defaultRdAtomic),
+		MaxRdAtomic: c.MaxRdAtomic.or(q.peerTakes()),
 	}, mask)
 }
 
@@ -280,6 +295,7 @@ const (
 	defaultRNRRetry    = 7
 	defaultMinRNRTimer = 12
 	defaultRdAtomic    = 16
+	ownRdAtomic        = ib.MaxRdAtomic // towards a peer that says a number too
 	defaultHopLimit    = 64
 )
 

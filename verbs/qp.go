@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/gosoftroce/rocev2/hca"
+	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/qp"
 )
 
@@ -104,8 +105,9 @@ type QP struct {
 
 	modify sync.Mutex // held by Modify, which may wait for the link
 
-	mu  sync.Mutex
-	psn PSN // the first to send, until the next RESET; guarded by mu
+	mu    sync.Mutex
+	psn   PSN   // the first to send, until the next RESET; guarded by mu
+	takes uint8 // Endpoint.MaxDestRdAtomic of the peer, 0: not known; guarded by mu
 }
 
 // made is the QPConfig of a queue pair, in a smaller form: there may be tens of
@@ -256,6 +258,24 @@ func (q *QP) startPSN() PSN {
 	return q.psn
 }
 
+// noteTakes takes note of the Endpoint.MaxDestRdAtomic of the peer.
+func (q *QP) noteTakes(n uint8) {
+	q.mu.Lock()
+	q.takes = n
+	q.mu.Unlock()
+}
+
+// peerTakes returns how many READs and atomics the peer takes at once, as far
+// as its Endpoint says.
+func (q *QP) peerTakes() uint8 {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.takes == 0 {
+		return defaultRdAtomic
+	}
+	return min(q.takes, ib.MaxRdAtomic)
+}
+
 // PostSend posts requests to the send queue in order and starts sending them.
 // The requests are copied, so that their slices may be reused at once, inline
 // data too. The memory that SGList names belongs to the device until the
@@ -321,6 +341,11 @@ type Endpoint struct {
 	// false unless the peer is known to be this software: towards others
 	// (Linux, adapters) it would lead to loss.
 	Native bool `json:"native,omitempty"`
+
+	// MaxDestRdAtomic is how many READs and atomics this side takes at
+	// once, if Connect is not told another number. 0 says nothing, as
+	// versions before this field do.
+	MaxDestRdAtomic uint8 `json:"max_dest_rd_atomic,omitempty"`
 }
 
 // String prints address, QPN and PSN.
@@ -336,6 +361,9 @@ func (q *QP) Endpoint() Endpoint {
 	e := Endpoint{Addr: q.dev.Addr().WithZone(""), QPN: q.QPN(), PSN: q.startPSN(), PathMTU: q.dev.core.PathMTU(netip.Addr{}), Native: true}
 	if q.datagrams() {
 		e.QKey = q.Query().QKey
+	}
+	if q.Type() != UC && !q.datagrams() {
+		e.MaxDestRdAtomic = ownRdAtomic
 	}
 	return e
 }
