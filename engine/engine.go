@@ -34,6 +34,7 @@ type Engine struct {
 	groups    groups
 	grouped   []transport.RxPacket // scratch: those of the batch that are for groups
 
+	placing  placing
 	counters Counters
 	past     qp.Stats // of queue pairs that are destroyed
 }

@@ -27,9 +27,18 @@ type Received struct {
 	Multicast []transport.RxPacket
 }
 
+// Add adds what the runs of the same batch were.
+func (r *Received) Add(runs *Received) {
+	r.Packets += runs.Packets
+	r.Taken = r.Taken || runs.Taken
+	r.Requests = r.Requests || runs.Requests
+	r.Urgent = r.Urgent || runs.Urgent
+}
+
 // Receive handles packets that have arrived (IBTA 9.6). What they call for goes
 // with the next Fill.
 func (e *Engine) Receive(now clock.Time, packets []transport.RxPacket) Received {
+	e.placing.n = 0
 	e.misrouted, e.grouped = e.misrouted[:0], e.grouped[:0]
 	r := Received{Packets: len(packets)}
 	for i := range packets {
@@ -72,11 +81,12 @@ func (e *Engine) dispatch(now clock.Time, r *Received, d *transport.RxPacket) {
 	r.Urgent = e.answer(d) || r.Urgent
 }
 
-// deliver hands the packet that was parsed to one of its receivers.
-func (e *Engine) deliver(now clock.Time, r *Received, d *transport.RxPacket, q *QP) {
+// deliver hands the packet that was parsed to one of its receivers, and reports
+// whether that has used it.
+func (e *Engine) deliver(now clock.Time, r *Received, d *transport.RxPacket, q *QP) bool {
 	if !q.fromPeerPort(d) {
 		e.counters.Device[DropSourcePort]++
-		return
+		return false
 	}
 	var kept uint64
 	if !q.portVerified {
@@ -106,7 +116,7 @@ func (e *Engine) deliver(now clock.Time, r *Received, d *transport.RxPacket, q *
 			r.Urgent = true
 			e.turns.push(q)
 		}
-		return
+		return reason == qp.DropNone
 	}
 	if info.Role == rocev2.RoleRequest {
 		r.Requests = true
@@ -114,4 +124,5 @@ func (e *Engine) deliver(now clock.Time, r *Received, d *transport.RxPacket, q *
 	r.Urgent = r.Urgent || q.core.Answering()
 	e.count(q)
 	e.turns.push(q)
+	return reason == qp.DropNone
 }

@@ -27,6 +27,9 @@ type world struct {
 	events eventHeap
 	seq    uint64
 	hosts  map[netip.Addr]*host
+	places bool               // links receive payloads where they belong
+	placed int                // packets of which they did
+	look   func()             // behind every receive
 	tx     *transport.TxBatch // one for all
 }
 
@@ -128,7 +131,7 @@ func (w *world) must(err error) {
 
 func (h *host) newQP() *QP {
 	h.w.t.Helper()
-	q, err := h.e.CreateQP(qp.Config{PD: h.pd, SendCQ: h, RecvCQ: h, MaxSendWR: 16, MaxRecvWR: 16}, nil)
+	q, err := h.e.CreateQP(qp.Config{PD: h.pd, SendCQ: h, RecvCQ: h, MaxSendWR: 16, MaxRecvWR: 16, MaxRecvSGE: 2}, nil)
 	h.w.must(err)
 	return q
 }
@@ -252,7 +255,7 @@ func (w *world) step(end clock.Time) bool {
 	w.now = max(w.now, e.at)
 	h := e.to
 	if e.packets != nil {
-		h.e.Receive(w.now, e.packets)
+		h.receive(e.packets)
 	} else {
 		if h.timerAt == e.at {
 			h.timerAt = 0

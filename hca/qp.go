@@ -130,10 +130,14 @@ func (c *Context) addQP(config qp.Config) (*QP, error) {
 			return nil, err
 		}
 		q.core, q.typ = core, core.Core().Type()
+		s.domains.add(core.Core(), 1) // before packets come for it
 		s.lock()
 		closed := s.closed
 		added := !closed && s.eng.AddQP(core)
 		s.unlock()
+		if !added {
+			s.domains.add(core.Core(), -1)
+		}
 		switch {
 		case closed:
 			return nil, ErrClosed
@@ -341,6 +345,7 @@ func (q *QP) destroy() {
 	s.lock()
 	s.giveTurn(q.core)
 	q.closed = true
+	s.domains.add(q.core.Core(), -1)
 	s.eng.Destroy(q.core)
 	sent := s.sendFinal()
 	if s.eng.Pending() { // it has left room for others

@@ -79,11 +79,13 @@ func (s *shard) handle() (r engine.Received, now clock.Time) {
 	}
 	s.handleForwarded()
 	packets := s.rx.Packets()
-	if len(packets) >= bulkPackets && s.spin > 1 {
+	if s.rx.Len() >= bulkPackets && s.spin > 1 {
 		s.bulk.Store(true)
 	}
 	now = s.now()
+	placed := engine.ReceivePlaced(s.eng, now, s.rx.Placed())
 	r = s.eng.Receive(now, packets)
+	r.Add(&placed)
 	s.forward(r.Misrouted)
 	s.distribute(r.Multicast)
 	s.rx.Reset() // gives back what a burst has taken

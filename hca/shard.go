@@ -21,6 +21,7 @@ type shared struct {
 	pager     *pager
 	moderator moderator
 	handlers  handlers
+	domains   domains
 	yield     yielder
 	failed    atomic.Bool   // EventDeviceFatal was raised
 	broken    chan struct{} // closed then: nobody waits for ever
@@ -74,6 +75,9 @@ func newShard(sh *shared, link transport.Link, c engine.Config) *shard {
 		poller: newPoller(),
 		kick:   make(chan struct{}, 1),
 		done:   make(chan struct{}),
+	}
+	if l, ok := link.(transport.PlacingLink); ok {
+		l.SetPlacer(&placer{s: s})
 	}
 	c.Sink = s
 	s.eng = engine.New(c)

@@ -71,13 +71,27 @@ func (v View) CopyIn(off uint64, src []byte) ib.Fault {
 		return ib.FaultNoAccess
 	}
 	if r.data != nil {
-		copy(r.bytes()[v.off+off:], src)
+		if dst := r.bytes()[v.off+off:]; len(src) > 0 && &dst[0] != &src[0] {
+			copy(dst, src)
+		} // else it was received there, see Place
 		return ib.FaultNone
 	}
 	if !r.present(v.off+off, uint64(len(src)), true) {
 		return ib.FaultNotPresent
 	}
 	return faultOf(r.mem.CopyIn(v.off+off, src))
+}
+
+// Place returns the memory of n bytes at byte off of the view, for others than
+// CopyIn to write while the view is pinned; nil if it is not local, or must not
+// be written. CopyIn of what lies there already copies nothing. The caller
+// makes sure that the view was resolved for writing.
+func (v View) Place(off, n uint64) []byte {
+	if !inside(off, n, v.n) || v.g == nil || v.g.region.data == nil || v.g.region.sealed() {
+		return nil
+	}
+	off += v.off
+	return v.g.region.bytes()[off : off+n : off+n]
 }
 
 // CopyOut reads len(dst) bytes at byte off of the view; faults as CopyIn.

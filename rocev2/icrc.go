@@ -87,6 +87,12 @@ func (f *Flow) ICRC(ipID uint16, b []byte) uint32 {
 	return ^update(f.start(ipID, len(b), b[4]), b)
 }
 
+// ICRCOf is ICRC for a packet in two parts, of which the first has a BTH at
+// least. It is not for a FLUSH to Linux.
+func (f *Flow) ICRCOf(ipID uint16, head, rest []byte) uint32 {
+	return ^update(update(f.start(ipID, len(head)+len(rest), head[4]), head), rest)
+}
+
 // kernelFlushICRC is the ICRC that Linux (rxe, at least up to 6.12) computes
 // for a FLUSH: it takes the payload to begin at the BTH, so everything from
 // there counts once more after the headers, and without mask.

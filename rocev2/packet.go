@@ -87,6 +87,13 @@ func (p *Packet) Parse(b []byte) error {
 	return nil
 }
 
+// ParseBTH decodes the header of a packet that has no other, and whose payload
+// lies elsewhere.
+func (p *Packet) ParseBTH(h *[BTHLen]byte, payload []byte) {
+	p.BTH.parse(h[:])
+	p.Payload = payload
+}
+
 // parseExtended decodes the extended headers at the start of b, which the
 // caller knows to be long enough.
 func (p *Packet) parseExtended(s HeaderSet, b []byte) {

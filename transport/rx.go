@@ -56,6 +56,9 @@ type RxBatch struct {
 	copied  int      // of buffers, how many hold copies
 	off     int      // end of the copies in the last of them, or in small
 	packets []RxPacket
+
+	placed    []PlacedRun
+	placedLen int // packets
 }
 
 // smallCopies is how many bytes of copies a batch keeps room for. Room for more
@@ -66,15 +69,17 @@ const smallCopies = 16 << 10
 // one. The batch takes memory when packets come.
 func NewRxBatch(n int) *RxBatch { return &RxBatch{n: max(n, 1)} }
 
-// Packets returns what was received.
+// Packets returns what was received, and was not placed.
 func (b *RxBatch) Packets() []RxPacket { return b.packets }
 
-// Len returns the number of packets.
-func (b *RxBatch) Len() int { return len(b.packets) }
+// Len returns the number of packets, those that were placed included.
+func (b *RxBatch) Len() int { return len(b.packets) + b.placedLen }
 
 // Reset empties the batch. Buffers that held copies are given back.
 func (b *RxBatch) Reset() {
 	b.packets = b.packets[:0]
+	clear(b.placed) // nothing keeps the program's memory
+	b.placed, b.placedLen = b.placed[:0], 0
 	b.off = 0
 	for ; b.copied > 0; b.copied-- {
 		rxBuffers.put(b.buffers[b.copied-1])
@@ -157,6 +162,11 @@ func (b *RxBatch) Copy(data []byte) []byte {
 // Split checks the ICRC of every packet with v. It returns how many segments it
 // dropped because they cannot be packets.
 func (b *RxBatch) Split(data []byte, segment int, meta RxPacket, v *Verifier) (malformed int) {
+	return b.SplitFrom(0, data, segment, meta, v)
+}
+
+// SplitFrom is Split for the rest of a buffer, which begins with segment first.
+func (b *RxBatch) SplitFrom(first int, data []byte, segment int, meta RxPacket, v *Verifier) (malformed int) {
 	if segment <= 0 || segment > len(data) {
 		segment = len(data)
 	}
@@ -164,7 +174,7 @@ func (b *RxBatch) Split(data []byte, segment int, meta RxPacket, v *Verifier) (m
 		return 1
 	}
 	peer := v.Peer(netip.AddrPortFrom(meta.Src, meta.SrcPort))
-	for i := 0; len(data) > 0; i++ {
+	for i := first; len(data) > 0; i++ {
 		if i == maxRunReceived {
 			return malformed + (len(data)+segment-1)/segment
 		}

@@ -1,6 +1,10 @@
 package transport
 
-import "sync/atomic"
+import (
+	"sync/atomic"
+
+	"github.com/gosoftroce/rocev2/rocev2"
+)
 
 // LinkStats are the counters of a link. Bytes count BTH to ICRC.
 type LinkStats struct {
@@ -101,7 +105,11 @@ func (c *LinkCounters) Received(b *RxBatch, buffers, malformed int) {
 			weak++
 		}
 	}
-	c.rxPackets.Add(uint64(len(b.packets)))
+	for i := range b.placed {
+		r := &b.placed[i]
+		bytes += len(r.Payload) + r.N*(rocev2.BTHLen+rocev2.ICRCLen)
+	}
+	c.rxPackets.Add(uint64(b.Len()))
 	c.rxBytes.Add(uint64(bytes))
 	c.rxBuffers.Add(uint64(buffers))
 	addSome(&c.rxBadICRC, bad)

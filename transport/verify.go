@@ -40,6 +40,13 @@ func (v *Verifier) Peer(src netip.AddrPort) *Peer {
 	return p
 }
 
+// CheckPlaced is Check for packet i of a coalesced buffer whose BTH, payload
+// and ICRC lie apart. It reports whether all 32 bits are right for the
+// Identification that this software sends.
+func (p *Peer) CheckPlaced(i int, bth, payload []byte, icrc uint32) bool {
+	return p.flow.ICRCOf(uint16(i), bth, payload) == icrc
+}
+
 // Check checks b (BTH to ICRC), packet i of a coalesced buffer, or 0. This
 // software sends Identification 0, or i in a segmented run. Any other
 // Identification is a foreign sender's and is recovered from the ICRC, which

@@ -4,7 +4,7 @@ import "net/netip"
 
 // Wrapper is the base of a link that wraps another one. It passes on every call
 // that the wrapper does not define itself, those of the optional interfaces
-// included.
+// included, but for PlacingLink: wrappers see packets as a whole.
 type Wrapper struct{ Link }
 
 var (

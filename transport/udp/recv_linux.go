@@ -58,6 +58,7 @@ type receiver struct {
 	n        int                // headers to fill
 	got      int                // headers filled last time, to be made ready again
 	grouped  bool               // the last call received from groups
+	place    *placement         // nil: everything is received into buffers
 	few      bool               // little comes: one system call for one datagram is the cheapest
 	left     bool               // there may be more than was taken
 	errno    unix.Errno         // with which receiving failed, or EAGAIN
@@ -86,6 +87,11 @@ func (l *Link) Recv(b *transport.RxBatch) (int, error) {
 	}
 	r := &l.rx
 	r.prepare(b)
+	if r.place != nil && r.mayPlace() {
+		if done, err := r.tryPlacing(b); done {
+			return b.Len(), err
+		}
+	}
 	// Groups and the link's own socket take turns, so that neither has to
 	// wait until the other has nothing more.
 	r.grouped = !r.grouped && l.groups.any.Load() && r.receiveGroups()
@@ -164,12 +170,12 @@ func (r *receiver) offer(first, n int) {
 // datagram, which is quickest, and asks for more only after a coalesced one.
 func (r *receiver) receive(fd uintptr) {
 	r.left = false
-	if r.few {
+	if r.few || r.single() {
 		if !r.one(fd) {
 			return
 		}
 		r.got = 1
-		if r.hdrs[0].n <= rocev2.MaxPacketLen || r.n == 1 {
+		if r.single() || r.hdrs[0].n <= rocev2.MaxPacketLen || r.n == 1 {
 			r.few, r.left = false, true
 			return
 		}
@@ -256,6 +262,10 @@ func (r *receiver) deliver(b *transport.RxBatch) {
 			continue
 		}
 		segment := parseControl(s.control[:h.hdr.Controllen], &meta)
+		if r.place != nil {
+			r.place.bytes += int(h.n)
+			r.place.large = segment >= placeSegment
+		}
 		malformed += b.Split(b.Buffer(i)[:h.n], segment, meta, v)
 	}
 	r.l.stats.Received(b, r.got, malformed)

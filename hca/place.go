@@ -1,0 +1,78 @@
+package hca
+
+import (
+	"net/netip"
+	"sync"
+	"sync/atomic"
+
+	"github.com/gosoftroce/rocev2/engine"
+	"github.com/gosoftroce/rocev2/ib"
+	"github.com/gosoftroce/rocev2/memreg"
+	"github.com/gosoftroce/rocev2/qp"
+	"github.com/gosoftroce/rocev2/rocev2"
+	"github.com/gosoftroce/rocev2/transport"
+)
+
+// placer says for the link of a shard where payloads belong. The link asks
+// during Recv, under rxMu. What it has placed is handled before that is given
+// up.
+//
+// Who gets a place holds the shard's lock until the payloads are there and
+// were looked at: so nothing that gives memory back to the program, such as
+// Modify to ERR, comes in between. It is held for a copy that would be made
+// under it otherwise. The pin holds up who deregisters the memory, without
+// that lock.
+type placer struct {
+	s    *shard
+	view memreg.View
+}
+
+var _ transport.Placer = (*placer)(nil)
+
+// Place implements transport.Placer.
+func (p *placer) Place(src netip.AddrPort, h *[rocev2.BTHLen]byte, size, n int) (b []byte) {
+	p.s.mu.Lock() // nothing is changed that unlock would have to look at
+	if !p.s.closed && !p.s.domains.several.Load() {
+		p.view, b = engine.Place(p.s.eng, src, h, size, n)
+	}
+	if len(b) == 0 {
+		p.s.mu.Unlock()
+	}
+	return b
+}
+
+// Placed implements transport.Placer.
+func (p *placer) Placed() {
+	p.view.Release()
+	p.view = memreg.View{}
+	p.s.mu.Unlock()
+}
+
+// domains counts the queue pairs of each protection domain. What a network has
+// coalesced with the packets of one queue pair may be for another one, and
+// lies in the wrong place for a moment. So nothing is placed while the queue
+// pairs are not all of one domain: programs of different contexts see nothing
+// of each other. The management queue pair does not count. Its packets are
+// shorter than any that are placed.
+type domains struct {
+	mu      sync.Mutex
+	users   map[*memreg.PD]int
+	several atomic.Bool
+}
+
+// add counts q, or with n = -1 no longer.
+func (d *domains) add(q *qp.QP, n int) {
+	if q.Type() == ib.GSI {
+		return
+	}
+	pd := qp.Domain(q)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.users == nil {
+		d.users = map[*memreg.PD]int{}
+	}
+	if d.users[pd] += n; d.users[pd] == 0 {
+		delete(d.users, pd)
+	}
+	d.several.Store(len(d.users) > 1)
+}

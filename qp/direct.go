@@ -1,0 +1,42 @@
+package qp
+
+import (
+	"net/netip"
+
+	"github.com/gosoftroce/rocev2/ib"
+	"github.com/gosoftroce/rocev2/memreg"
+	"github.com/gosoftroce/rocev2/qp/responder"
+	"github.com/gosoftroce/rocev2/rocev2"
+)
+
+// Place returns where q has the payloads of packets with opcode op go, from the
+// one with PSN psn on: memory that the message under way writes in any case.
+// All are packets in the middle of that message, of the path MTU, from src.
+// Before psn, ahead packets have been received that were not given to
+// HandlePacket yet. It returns no memory if it does not know, and else pins the
+// view.
+//
+// HandlePacket may then be given a packet whose payload lies there. Nothing is
+// copied then.
+//
+// Only a WRITE says how long it is. Of a SEND the packets of the next message
+// could come to lie in its receive, behind its end.
+func Place(q *QP, src netip.Addr, op rocev2.Opcode, psn rocev2.PSN, mtu, ahead int) (memreg.View, []byte) {
+	if op != rocev2.RCWriteMiddle || q.typ != ib.RC || src != q.peer || mtu != q.conn.MTU {
+		return memreg.View{}, nil
+	}
+	switch q.conn.State {
+	case ib.StateRTR, ib.StateRTS, ib.StateSQD:
+		return responder.Place(q.resp, psn, ahead)
+	}
+	return memreg.View{}, nil
+}
+
+// Domain returns the protection domain of q: nil for an XRC target, which
+// reaches memory of several.
+func Domain(q *QP) *memreg.PD {
+	if q.typ == ib.XRCTarget {
+		return nil
+	}
+	return q.conn.PD
+}
