@@ -63,7 +63,7 @@ func (f *flooder) burst(n int) {
 // server holds is bounded. In virtual time.
 func TestFlood(t *testing.T) {
 	t.Parallel()
-	for name, pause := range map[string]time.Duration{"quick server": 0, "slow server": 100 * time.Microsecond} {
+	for name, pause := range map[string]time.Duration{"quick server": 0, "slow server": 100 * time.Microsecond, "very slow server": 2 * time.Millisecond} {
 		synctest.Test(t, func(t *testing.T) { testFlood(t, name, pause) })
 	}
 }

@@ -142,6 +142,11 @@ func (l *Listener) next() (*Request, error) {
 	if r == nil {
 		return nil, nil
 	}
+	if id, ok := l.m.agent.Claimant(l.service()); ok {
+		if c, is := l.m.ids[id].(*Request); is && c.queued {
+			r = c
+		}
+	}
 	l.queue.remove(r)
 	if !l.m.closed {
 		l.m.agent.Take(r.id)

@@ -13,23 +13,27 @@ type Agent struct {
 	table
 	gate
 	outbox
-	cfg       Config
-	listeners map[mad.ServiceID]*listener
-	timers    timers
-	answers   answers
-	events    queue[Event]
-	stats     Stats
+	listeners
+	cfg     Config
+	timers  timers
+	answers answers
+	events  queue[Event]
+	stats   Stats
 	// transaction is the upper half of transaction IDs.
 	transaction uint64
 }
+
+// listeners are those who take requests, by service.
+type listeners map[mad.ServiceID]*listener
 
 type listener struct {
 	backlog int
 	waiting int // requests that the program has not answered
 	crowd   crowd
-	// requests are those that wait to be taken, and taken those that the
-	// program has in hand, oldest first.
-	requests, taken list
+	// requests are those that wait to be taken and have come once, claims
+	// those that have come again, and taken those that the program has in
+	// hand, oldest first.
+	requests, claims, taken list
 }
 
 // New makes an agent.
@@ -55,7 +59,7 @@ func (a *Agent) Listen(service mad.ServiceID, backlog int) error {
 	if backlog <= 0 {
 		backlog = a.cfg.Backlog
 	}
-	a.listeners[service] = &listener{backlog: backlog, requests: list{of: inAll}, taken: list{of: inAll}}
+	a.listeners[service] = &listener{backlog: backlog, requests: list{of: inAll}, claims: list{of: inAll}, taken: list{of: inAll}}
 	return nil
 }
 
@@ -67,9 +71,21 @@ func (a *Agent) Take(id ID) {
 	}
 }
 
+// Claimant returns the request that the program should take first where many
+// wait: the oldest of those that have come again. An honest peer sends its
+// request again, and the many of a flood come once. It reports false if there
+// is none.
+func (ls listeners) Claimant(service mad.ServiceID) (ID, bool) {
+	l := ls[service]
+	if l == nil || l.claims.first == nil {
+		return 0, false
+	}
+	return ID(l.claims.first.local), true
+}
+
 // Unlisten takes no more requests for a service. Those that wait for the
 // program are still its own to answer.
-func (a *Agent) Unlisten(service mad.ServiceID) { delete(a.listeners, service) }
+func (ls listeners) Unlisten(service mad.ServiceID) { delete(ls, service) }
 
 // Stats returns the counters.
 func (a *Agent) Stats() Stats {

@@ -60,6 +60,20 @@ func (s *sieve) returns(now clock.Time, hash uint64) bool {
 	return false
 }
 
+// seen is returns that remembers nothing.
+func (s *sieve) seen(now clock.Time, hash uint64) bool {
+	if s.slots == nil {
+		return false
+	}
+	mark, at := uint32(hash>>48)|1, uint16(now>>sieveUnit)
+	for _, v := range s.slots[hash%sieveSlots&^3:][:4] {
+		if age := at - uint16(v); v>>16 == mark && age <= latest {
+			return age >= soonest
+		}
+	}
+	return false
+}
+
 // expects remembers a request so that it has come again whenever it comes.
 func (s *sieve) expects(now clock.Time, hash uint64) {
 	s.returns(now.Add(-soonest<<sieveUnit), hash)
@@ -105,7 +119,7 @@ func makeGate(random func() uint32, cfg *Config, stats *Stats) gate {
 // verdict is what becomes of a request.
 type verdict struct {
 	ok       bool
-	returned bool  // it has come before, and found no room
+	returned bool  // it has come before, and found no room then
 	victim   *conn // must make room for it, if not nil
 }
 
@@ -121,7 +135,7 @@ func (g *gate) admit(now clock.Time, l *listener, p *peer, hash uint64) verdict 
 		own = p.waiting
 	}
 	if !crowded && !mine {
-		return verdict{ok: true}
+		return verdict{ok: true, returned: g.sieve.seen(now, hash)}
 	}
 	v := verdict{returned: g.sieve.returns(now, hash)}
 	weak := l.weakest()
@@ -163,6 +177,9 @@ func (g *gate) expect(now clock.Time, c *conn) {
 func (l *listener) weakest() *conn {
 	c := l.requests.first
 	if c == nil {
+		c = l.claims.first
+	}
+	if c == nil {
 		c = l.taken.first
 	}
 	best := c
@@ -182,7 +199,7 @@ func (l *listener) weakest() *conn {
 func (g *gate) openSetup(c *conn, l *listener, v verdict) {
 	c.setup = &setup{listener: l, waiting: true, returned: v.returned}
 	l.waiting++
-	l.requests.add(c)
+	l.listOf(c).add(c)
 	c.peer.waiting++
 	c.peer.halfOpen++
 	g.stats.HalfOpen++
@@ -205,8 +222,11 @@ func (g *gate) leave(c *conn) {
 
 // listOf returns the list that a request is in while it waits.
 func (l *listener) listOf(c *conn) *list {
-	if c.setup.taken {
+	switch {
+	case c.setup.taken:
 		return &l.taken
+	case c.setup.returned:
+		return &l.claims
 	}
 	return &l.requests
 }
@@ -217,9 +237,21 @@ func (g *gate) take(c *conn) {
 	if s == nil || !s.waiting || s.taken {
 		return
 	}
-	s.listener.requests.remove(c)
+	s.listener.listOf(c).remove(c)
 	s.taken = true
 	s.listener.taken.add(c)
+}
+
+// repeated takes note that a request that waits has come again.
+func (g *gate) repeated(c *conn) {
+	s := c.setup
+	if s.returned {
+		return
+	}
+	l := s.listener.listOf(c)
+	l.remove(c)
+	s.returned = true
+	s.listener.listOf(c).add(c)
 }
 
 // closeSetup ends what openSetup began, if it did.

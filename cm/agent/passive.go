@@ -94,7 +94,7 @@ func check(path *Path, m *mad.REQ) (mad.Reason, []byte) {
 // duplicateREQ answers a request that has come before.
 func (a *Agent) duplicateREQ(now clock.Time, c *conn) {
 	if c.state == StateREQReceived { // the program has it in hand
-		c.setup.returned = true
+		a.repeated(c)
 		a.timers.set(c, now.Add(a.cfg.RequestLife))
 	}
 	if !a.again() {

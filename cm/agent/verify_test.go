@@ -67,7 +67,10 @@ func consistent(a *Agent) error {
 	for _, l := range a.listeners {
 		n := 0
 		for c := l.requests.first; c != nil; c = c.setup.inAll.behind {
-			n += count(!c.setup.taken)
+			n += count(!c.setup.taken && !c.setup.returned)
+		}
+		for c := l.claims.first; c != nil; c = c.setup.inAll.behind {
+			n += count(!c.setup.taken && c.setup.returned)
 		}
 		for c := l.taken.first; c != nil; c = c.setup.inAll.behind {
 			n += count(c.setup.taken)
