@@ -42,6 +42,7 @@ func (c *Conn) Close() error {
 	lost := c.err == nil && c.opts.Linger > 0 && !c.out.idle() && !c.stream.PeerGone()
 	c.mu.Unlock()
 	c.wmu.Unlock()
+	c.Parted() // makes the channel
 	go func() {
 		c.part()
 		close(c.parted)
@@ -56,7 +57,14 @@ func (c *Conn) Close() error {
 // peer, a few seconds after Close at most. A program that ends before leaves a
 // peer without answers, which it asks for until its retries are through: Linux
 // does for up to 20 s.
-func (c *Conn) Parted() <-chan struct{} { return c.parted }
+func (c *Conn) Parted() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.parted == nil {
+		c.parted = make(chan struct{})
+	}
+	return c.parted
+}
 
 var errLinger = errors.New("the peer has not acknowledged all that was written")
 

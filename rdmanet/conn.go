@@ -27,7 +27,9 @@ type Conn struct {
 	mu       sync.Mutex
 	stream   rsocket.Stream
 	out      sendQueue
-	toPost   int // receives that have completed and are not posted anew
+	left     int  // bytes of the Write that is under way, not posted yet
+	toPost   int  // receives that have completed and are not posted anew
+	wide     bool // the peer has all the credits that it can have
 	drains   bool
 	err      error // why the connection is broken
 	closed   bool  // by Close
@@ -36,9 +38,9 @@ type Conn struct {
 	driving bool // somebody waits for the completion queue
 	claimed bool // by a Write, which drives itself
 	waiting [roles]bool
-	changed sync.Cond // of c.mu: those that wait are to look again
-	parted  chan struct{}
-	stop    *interrupt
+	changed sync.Cond     // of c.mu: those that wait are to look again
+	parted  chan struct{} // nil before Close, if nobody has asked for it
+	stop    *interrupt    // of who drives; nil before somebody does
 
 	readBy, writeBy, lingerBy deadline
 	alive                     keepAlive
@@ -59,7 +61,6 @@ func newConn(ep endpoint, l link, opts Options, peer *rsocket.Block) *Conn {
 		ep: ep, link: l, opts: opts,
 		stream: rsocket.NewStream(&local, peer),
 		drains: peer.Features&rsocket.FeatureDrains != 0,
-		stop:   newInterrupt(), parted: make(chan struct{}),
 	}
 	c.out.size = uint64(opts.SendBuffer)
 	c.changed.L = &c.mu

@@ -18,7 +18,7 @@ type endpoint struct {
 }
 
 // newEndpoint makes what a connection needs. The queue pair is in INIT, and its
-// receives are posted.
+// first receives are posted.
 func newEndpoint(dev *verbs.Device, opts Options) (ep endpoint, err error) {
 	defer func() {
 		if err != nil {
@@ -26,7 +26,7 @@ func newEndpoint(dev *verbs.Device, opts Options) (ep endpoint, err error) {
 			err = fmt.Errorf("rdmanet: %w", err)
 		}
 	}()
-	receives := opts.Credits + spareRecvs
+	receives := opts.receives()
 	if ep.pd, err = dev.AllocPD(); err != nil {
 		return ep, err
 	}
@@ -39,7 +39,7 @@ func newEndpoint(dev *verbs.Device, opts Options) (ep endpoint, err error) {
 	}
 	ep.qp, err = ep.pd.CreateQP(verbs.QPConfig{
 		SendCQ: ep.cq, RecvCQ: ep.cq,
-		MaxSendWR: sendDepth, MaxSendSGE: 1, MaxInline: inline,
+		MaxSendWR: sendDepth, MaxSendSGE: 2, MaxInline: inline,
 		MaxRecvWR: receives, MaxRecvSGE: 1,
 	})
 	if err != nil {
@@ -48,7 +48,7 @@ func newEndpoint(dev *verbs.Device, opts Options) (ep endpoint, err error) {
 	if err = ep.qp.Init(verbs.WithConfig(verbs.ConnectConfig{Access: verbs.RemoteWrite})); err != nil {
 		return ep, err
 	}
-	return ep, ep.postRecvs(receives)
+	return ep, ep.postRecvs(opts.firstCredits() + rsocket.MaxControl)
 }
 
 // noBuffers are receives as the protocol needs them: for WRITEs that write
@@ -73,7 +73,7 @@ func (ep *endpoint) block(opts Options) rsocket.Block {
 		BigEndian: binary.NativeEndian.Uint16([]byte{0, 1}) == 1,
 		IOMap:     true,
 		Features:  rsocket.FeatureDrains,
-		Credits:   uint16(opts.Credits),
+		Credits:   uint16(opts.firstCredits()),
 		Slots:     rsocket.Memory{Addr: ep.ring.Addr() + uint64(opts.RecvBuffer), Key: key, Length: rsocket.Slots},
 		Ring:      rsocket.Memory{Addr: ep.ring.Addr(), Key: key, Length: uint32(opts.RecvBuffer / 2)},
 	}

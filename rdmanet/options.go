@@ -21,7 +21,8 @@ type Options struct {
 
 	// Credits is how many messages the peer may have sent that this side
 	// has not looked at, 2 to 16384. A Write of the peer is one message for
-	// every 64 KiB that it has. 0 means 48.
+	// every 128 KiB that it has. 0 means 48. A peer gets some of them at
+	// first, and all when it sends.
 	Credits int
 
 	// KeepAlive is after how long without traffic the peer is asked for an
@@ -37,10 +38,15 @@ type Options struct {
 const (
 	minBuffer = 4 << 10
 	maxBuffer = 512 << 20
-	// maxChunk is how many bytes a message has at the most: a
-	// segmentation-offload buffer. So the peer reads the first bytes of a
-	// large Write while the others are sent.
-	maxChunk = 64 << 10
+	// maxChunk is about how many bytes a message has at the most: so the
+	// peer reads the first bytes of a large Write while the others are
+	// sent. Each message ends segmentation runs, so it should be some
+	// segmentation-offload buffers long.
+	maxChunk = 128 << 10
+	// immBytes is the length of immediate data.
+	immBytes = 4
+	// maxView is how many bytes WriteTo writes at once.
+	maxView = 64 << 10
 	// inline is how many bytes a message carries without a buffer.
 	inline = 64
 	// sendDepth is how many requests may be on their way: DATA, and the
@@ -52,6 +58,11 @@ const (
 	// spareRecvs are receives beyond the credits: for the peer's control
 	// messages, and for those that are not posted anew at once.
 	spareRecvs = 16
+	// firstCredits is how many messages a peer may send at first, for which
+	// and for the control messages there are receives. It gets the others
+	// when it has sent half of these: many connections never do, and
+	// receives take memory.
+	firstCredits = 4
 	// repostAfter is how many receives are posted anew together.
 	repostAfter = 8
 )
@@ -84,3 +95,10 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	return o, nil
 }
+
+// firstCredits is how many messages the peer may send at first.
+func (o *Options) firstCredits() int { return min(o.Credits, firstCredits) }
+
+// receives is how many receives there are once the peer may send as many as it
+// can.
+func (o *Options) receives() int { return o.Credits + spareRecvs }

@@ -52,7 +52,7 @@ func (c *Conn) WriteTo(w io.Writer) (int64, error) {
 			return total, err
 		}
 		c.mu.Unlock()
-		n, err := w.Write(view[:min(len(view), maxChunk)])
+		n, err := w.Write(view[:min(len(view), maxView)])
 		c.mu.Lock()
 		if n = max(0, min(n, len(view))); n > 0 {
 			c.consume(n)

@@ -69,7 +69,8 @@ func (c *Conn) writeReady() (bool, error) {
 	case c.err != nil:
 		return false, c.err
 	}
-	return c.out.room() > 0 && c.stream.Room() > 0, nil
+	room := c.stream.Room()
+	return room > 0 && c.out.room() >= c.out.chunk(min(c.left, room)), nil
 }
 
 // await waits until what r waits for is ready, and returns why not. c.mu is
@@ -105,7 +106,8 @@ func (c *Conn) await(r role) error {
 
 // claim has a Write drive until it calls unclaim, in place of a Read. A Read
 // that waits for the next request while the answer is written would take each
-// completion for the Write, and wake it.
+// completion for the Write, and wake it. A long Write does so from its begin:
+// else the Read would use a second processor, which the peer may need.
 func (c *Conn) claim() {
 	if c.claimed {
 		return
@@ -161,7 +163,12 @@ var scratches = sync.Pool{New: func() any { return new(scratch) }}
 // drive waits for completions, or until interrupted, and handles them. c.mu is
 // held; it is given up meanwhile. Nobody else takes completions, so that they
 // are handled in order.
-func (c *Conn) drive() { c.take(c.stop) }
+func (c *Conn) drive() {
+	if c.stop == nil {
+		c.stop = newInterrupt()
+	}
+	c.take(c.stop)
+}
 
 // look is drive that does not wait, where nobody else drives.
 func (c *Conn) look() {
@@ -193,15 +200,19 @@ func (c *Conn) take(stop *interrupt) {
 		c.fail(err)
 	}
 	c.alive.heard = c.alive.heard || n > 0
-	c.repost(repostAfter)
+	if c.wide {
+		c.repost(repostAfter)
+	} else {
+		c.repost(1)
+	}
 	c.sayAll()
 }
 
 // interrupt has whoever waits look again. c.mu is held.
 func (c *Conn) interrupt() {
-	if c.driving {
+	if c.driving && c.stop != nil {
 		c.stop.fire()
-		c.stop = newInterrupt()
+		c.stop = nil
 	}
 	c.changed.Broadcast()
 }
@@ -255,6 +266,16 @@ func (c *Conn) repost(least int) {
 		c.fail(err)
 	}
 	c.toPost = 0
+}
+
+// widen lets a peer that sends have all the credits that it can have, once.
+func (c *Conn) widen() {
+	if c.wide || int(c.stream.Received()) < c.opts.firstCredits()/2 {
+		return
+	}
+	c.wide = true
+	c.toPost += c.opts.receives() - c.opts.firstCredits() - rsocket.MaxControl
+	c.stream.Widen(uint16(c.opts.Credits))
 }
 
 // resetError says that the connection has ended without a word of the peer.

@@ -22,10 +22,10 @@ type sendQueue struct {
 	mem  []byte
 	size uint64
 
-	head, tail uint64            // bytes of the buffer that were freed and used
-	done, seq  uint64            // DATA messages that have completed, and all
-	ends       [dataDepth]uint64 // tail behind a message, by its number
-	controls   int               // other messages on their way
+	head, tail uint64   // bytes of the buffer that were freed and used
+	done, seq  uint64   // DATA messages that have completed, and all
+	ends       []uint64 // tail behind a message, by its number; nil before the first
+	controls   int      // other messages on their way
 
 	silent      int    // messages since the last that completes with an entry
 	silentBytes uint64 // of the buffer
@@ -39,8 +39,21 @@ func (q *sendQueue) room() int {
 	if q.seq-q.done == dataDepth {
 		return 0
 	}
-	free := q.size - (q.tail - q.head)
-	return int(min(free, q.size-q.tail%q.size, maxChunk))
+	return int(q.size - (q.tail - q.head))
+}
+
+// chunk returns how many bytes the next message has where limit are to be sent
+// and the peer takes them. The last packet of a message carries the immediate
+// data: it must not be longer than the others for that, or it ends their
+// segmentation run. So a message in the middle is a little shorter than a
+// whole number of packets, whatever the path MTU, and what is missing in the
+// end makes the last one a little longer.
+func (q *sendQueue) chunk(limit int) int {
+	most := int(min(maxChunk, q.size))
+	if limit <= most+minBuffer/2 && limit <= int(q.size) {
+		return limit
+	}
+	return most - immBytes
 }
 
 // reserve takes n bytes of the buffer, of room, for the next message. It
@@ -48,6 +61,9 @@ func (q *sendQueue) room() int {
 // complete with an entry.
 func (q *sendQueue) reserve(n int) (off int, seq uint64, signaled bool) {
 	off = int(q.tail % q.size)
+	if q.ends == nil {
+		q.ends = make([]uint64, dataDepth)
+	}
 	q.tail += uint64(n)
 	q.ends[q.seq%dataDepth] = q.tail
 	seq = q.seq
@@ -81,8 +97,12 @@ func (c *Conn) Write(p []byte) (int, error) {
 		return 0, nil
 	}
 	defer c.unclaim()
+	if len(p) > maxChunk {
+		c.claim()
+	}
 	total := 0
 	for total < len(p) {
+		c.left = len(p) - total
 		if err := c.await(writing); err != nil {
 			return total, c.opError("write", err)
 		}
@@ -100,7 +120,7 @@ func (c *Conn) Write(p []byte) (int, error) {
 func (c *Conn) send(p []byte) (int, error) {
 	n := min(len(p), c.stream.Room())
 	wr := verbs.SendWR{Opcode: verbs.OpWriteImm}
-	var sge [1]verbs.SGE
+	var sge [2]verbs.SGE
 	off := 0
 	if n <= inline {
 		_, wr.ID, wr.Signaled = c.out.reserve(0)
@@ -109,16 +129,18 @@ func (c *Conn) send(p []byte) (int, error) {
 		if err := c.sendBuffer(); err != nil {
 			return 0, err
 		}
-		n = min(n, c.out.room())
+		n = c.out.chunk(n)
 		off, wr.ID, wr.Signaled = c.out.reserve(n)
 	}
 	w := c.stream.Data(n)
 	wr.Imm, wr.Remote = w.Imm, verbs.RemoteAddr{Addr: w.Addr, RKey: verbs.Key(w.Key)}
 	c.mu.Unlock()
 	if wr.Inline == nil {
-		copy(c.out.mem[off:], p[:n])
-		sge[0] = c.out.mr.Slice(off, n)
-		wr.SGList = sge[:]
+		first := copy(c.out.mem[off:], p[:n])
+		wr.SGList = append(sge[:0], c.out.mr.Slice(off, first))
+		if rest := copy(c.out.mem, p[first:n]); rest > 0 {
+			wr.SGList = append(wr.SGList, c.out.mr.Slice(0, rest))
+		}
 	}
 	err := c.ep.qp.PostSend(wr)
 	c.mu.Lock()
@@ -157,6 +179,7 @@ func (c *Conn) sendBuffer() error {
 func (c *Conn) sayAll() {
 	for c.err == nil {
 		var buf [rsocket.SlotLen]byte
+		c.widen()
 		w, payload, ok := c.stream.Control(buf[:0])
 		if !ok {
 			return

@@ -179,6 +179,14 @@ func (s *Stream) receiveControl(v uint32) error {
 	return nil
 }
 
+// Widen lets the peer have so many messages under way, if that is more than its
+// block said: it is told with the next credits. There must be receives for
+// them.
+func (s *Stream) Widen(credits uint16) { s.rx.credits = max(s.rx.credits, credits) }
+
+// Received returns how many DATA messages have come, modulo 2^16.
+func (s *Stream) Received() uint16 { return s.rx.seq }
+
 // Readable returns where the next bytes of the stream are: n bytes from offset
 // off of the ring. There may be more at its beginning.
 func (s *Stream) Readable() (off, n int) { return s.rx.readable() }

@@ -21,6 +21,7 @@ type side struct {
 	toPeer []Write  // on their way, in order
 	data   [][]byte // what they write
 	posted int      // receives
+	wide   int      // credits that the side gives
 }
 
 const ringAt = SlotsLen
@@ -29,7 +30,7 @@ const ringAt = SlotsLen
 func pair(credits [2]uint16, half [2]uint32, bigEndian [2]bool) (a, b *side) {
 	var s [2]*side
 	for i := range s {
-		s[i] = &side{name: string(rune('a' + i)), mem: make([]byte, ringAt+2*half[i]), posted: int(credits[i]) + MaxControl}
+		s[i] = &side{name: string(rune('a' + i)), mem: make([]byte, ringAt+2*half[i]), posted: int(credits[i]) + MaxControl, wide: int(credits[i])}
 		s[i].block = Block{
 			BigEndian: bigEndian[i], Credits: credits[i],
 			Slots: Memory{Addr: 1 << 32, Key: 7, Length: Slots},
@@ -97,7 +98,14 @@ func (s *side) take(n int) bool {
 	return n > 0
 }
 
-func (s *side) repost() { s.posted = int(s.block.Credits) + MaxControl }
+func (s *side) repost() { s.posted = s.wide + MaxControl }
+
+// widen gives the peer more credits, with receives for them.
+func (s *side) widen(by int) {
+	s.wide += by
+	s.repost()
+	s.stream.Widen(uint16(s.wide))
+}
 
 // TestStreamModel: whatever the sizes, the credits, the byte orders and the
 // order of steps, the bytes arrive as they were sent, in memory that the peer
@@ -150,6 +158,9 @@ func run(rng *rand.Rand, a, b *side) error {
 			did = s.take(1 + rng.IntN(300))
 		case 4:
 			did = s.leave()
+		}
+		if did && s.wide < 30 && rng.IntN(20) == 0 {
+			s.widen(rng.IntN(8))
 		}
 		if err != nil {
 			return err
