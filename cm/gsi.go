@@ -11,7 +11,7 @@ const (
 	madLen = 256 // bytes of every management datagram (IBTA 13.4.2)
 	gsiQPN = 1
 
-	recvSlots = 256 // datagrams that may wait, 20 ms of a flood
+	recvSlots = 1024 // datagrams that may wait: receive offload brings many at once
 	sendSlots = 64
 
 	// maxHandles bounds the address handles that are kept. One in a million

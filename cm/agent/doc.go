@@ -26,8 +26,9 @@
 //
 // REQ, REP, DREQ and SIDR_REQ are sent again by timer: first after
 // Config.FirstTimeout, then after twice the time, up to the constant that Linux
-// uses. RTU and DREP are sent again when a duplicate shows that they were lost.
-// A duplicate of what the program has in hand gets an MRA.
+// uses. The first three waits of a REQ are equal. RTU and DREP are sent again
+// when a duplicate shows that they were lost. A duplicate of what the program
+// has in hand gets an MRA.
 //
 // A message must come from the address of the connection's peer, and carry both
 // communication IDs, where it has both. Both are 32 bits that nobody else can

@@ -92,6 +92,11 @@ func (h *timers) pace(now clock.Time, c *conn, first, longest time.Duration, ret
 
 const maxDuration = 30 * time.Minute // twice of it fits into the 32 bits of interval
 
+// soon is how many repetitions of a REQ come after the first wait each, before
+// the waits double. A listener that others flood loses some requests, and knows
+// the honest ones by their coming again.
+const soon = 2
+
 // again starts the timer for the next transmission after one more, and reports
 // whether there is one more.
 func (h *timers) again(now clock.Time, c *conn) bool {
@@ -99,7 +104,9 @@ func (h *timers) again(now clock.Time, c *conn) bool {
 		return false
 	}
 	c.retries--
-	c.interval = min(2*c.interval, c.maxInterval)
+	if c.state != StateREQSent || c.maxRetries-c.retries > soon {
+		c.interval = min(2*c.interval, c.maxInterval)
+	}
 	if c.retries == 0 {
 		c.interval = c.maxInterval
 	}

@@ -150,7 +150,7 @@ type ConnectRequest struct {
 	// limit.
 	REQ mad.REQ
 	// FirstTimeout is after how long the REQ goes again for the first time;
-	// 0 is Config.FirstTimeout. Then it doubles.
+	// 0 is Config.FirstTimeout. After two more such times it doubles.
 	FirstTimeout time.Duration
 	// MaxTimeout is the longest it comes to. 0 is what Linux uses from the
 	// beginning: the remote response timeout and half a second.
