@@ -51,16 +51,17 @@ func TestCapture(t *testing.T) {
 	if status, _, _ := d.ask("POST", "/api/v1/capture/stop", ""); status != 200 {
 		t.Errorf("stop: %d", status)
 	}
+	sent := 5 + int(q[0].Stats().Retransmits) // a peer may be late
 	v := d.get("capture")
-	if v["running"] != false || v["matched"] != 5.0 || v["kept"] != 5.0 || v["seen"].(float64) < 10 {
-		t.Errorf("%v", v)
+	if v["running"] != false || v["matched"] != float64(sent) || v["kept"] != float64(sent) || v["seen"].(float64) < 10 {
+		t.Errorf("%d SENDs: %v", sent, v)
 	}
 	status, h, body := d.ask("GET", "/api/v1/capture/download", "")
 	if status != 200 || h.Get("Content-Type") != "application/x-pcapng" {
 		t.Fatalf("%d %v", status, h)
 	}
-	if frames, _ := captures.Frames(t, bytes.NewReader([]byte(body))); len(frames) != 5 {
-		t.Errorf("%d frames", len(frames))
+	if frames, _ := captures.Frames(t, bytes.NewReader([]byte(body))); len(frames) != sent {
+		t.Errorf("%d frames of %d", len(frames), sent)
 	}
 	if status, _, _ := d.ask("POST", "/api/v1/capture/start", `{"device":"`+d.addr.String()+`"}`); status != 200 {
 		t.Errorf("again: %d", status)

@@ -175,9 +175,9 @@ func must(t testing.TB, err error) {
 // until polls a condition that becomes true by itself, as a browser does.
 func until(t testing.TB, what string, f func() bool) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); !f(); {
+	for end := time.Now().Add(time.Minute); !f(); {
 		if time.Now().After(end) {
-			t.Fatalf("not after 10 s: %s", what)
+			t.Fatalf("not after a minute: %s", what)
 		}
 		select {
 		case <-t.Context().Done():

@@ -233,7 +233,7 @@ func TestShutdownDisconnects(t *testing.T) {
 	d := withRegions(t, config.Region{Name: "a", Size: 64, Access: config.ReadOnly})
 	c := d.dial()
 	regionNamed(t, c, "a")
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	must(t, d.Shutdown(ctx))
 	select {
@@ -241,7 +241,7 @@ func TestShutdownDisconnects(t *testing.T) {
 		if !errors.Is(c.Err(), rdma.ErrPeerClosed) {
 			t.Errorf("%v", c.Err())
 		}
-	case <-time.After(5 * time.Second):
+	case <-time.After(time.Minute):
 		t.Error("the client does not notice")
 	}
 }

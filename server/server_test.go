@@ -355,7 +355,8 @@ func TestDrain(t *testing.T) {
 	a := equip(t, dev, 2)
 	must(t, a[0].Init())
 	must(t, a[0].ReadyToReceive(a[1].Endpoint()))
-	must(t, a[0].ReadyToSend())
+	// It is under way for longer than this test takes on any machine.
+	must(t, a[0].ReadyToSend(verbs.WithConfig(verbs.ConnectConfig{Timeout: 24})))
 	must(t, a[0].PostSend(verbs.SendWR{ID: 1, Opcode: verbs.OpWrite, Signaled: true, Inline: []byte{1}, Remote: verbs.RemoteMemory{}.At(0)}))
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()

@@ -98,7 +98,7 @@ func start(t *testing.T, env []string, args ...string) *process {
 // expect waits for a line of the log that has all of texts in it.
 func (p *process) expect(texts ...string) string {
 	p.t.Helper()
-	limit := time.After(30 * time.Second)
+	limit := time.After(2 * time.Minute)
 	for {
 		select {
 		case line, ok := <-p.log:
@@ -209,7 +209,7 @@ func TestProgram(t *testing.T) {
 	}
 	select {
 	case <-c.Done():
-	case <-time.After(10 * time.Second):
+	case <-time.After(2 * time.Minute):
 		t.Error("the client was not disconnected")
 	}
 }
@@ -288,7 +288,7 @@ func TestNotify(t *testing.T) {
 	p := start(t, []string{"NOTIFY_SOCKET=" + dir + "/s"}, "--device", "@", "--admin", "off", "--targets", "off")
 	read := func() string {
 		b := make([]byte, 100)
-		ln.SetReadDeadline(time.Now().Add(30 * time.Second))
+		ln.SetReadDeadline(time.Now().Add(2 * time.Minute))
 		n, err := ln.Read(b)
 		if err != nil {
 			t.Fatalf("%v\n%s", err, strings.Join(p.seen, "\n"))

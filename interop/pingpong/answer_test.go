@@ -96,10 +96,10 @@ func TestAnswerNamesAnotherService(t *testing.T) {
 	sc, cc := testpair.Connections(t)
 	done := make(chan error, 1)
 	go func() {
-		_, err := Answer(t.Context(), a, sc, AnswerConfig{HandshakeTimeout: 500 * time.Millisecond})
+		_, err := Answer(t.Context(), a, sc, AnswerConfig{HandshakeTimeout: 2 * time.Second})
 		done <- err
 	}()
-	if _, err := Run(t.Context(), b, cc, interop.Client, Config{Service: UC, LossTimeout: time.Second}); err == nil {
+	if _, err := Run(t.Context(), b, cc, interop.Client, Config{Service: UC, LossTimeout: 3 * time.Second}); err == nil {
 		t.Error("the client has no error")
 	}
 	if err := <-done; err == nil || !strings.Contains(err.Error(), "a port of its own") {

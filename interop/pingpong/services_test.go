@@ -152,7 +152,7 @@ func TestXRCControl(t *testing.T) {
 // another one: at least one side says what is wrong, and neither hangs.
 func TestOtherProgramIsNamed(t *testing.T) {
 	t.Parallel()
-	const limit = 200 * time.Millisecond
+	const limit = 2 * time.Second
 	for _, tt := range []struct{ server, client Service }{{RC, SRQ}, {SRQ, RC}} {
 		s, c := both(t, Config{Service: tt.server, HandshakeTimeout: limit}, Config{Service: tt.client, HandshakeTimeout: limit})
 		if s.Err == nil || c.Err == nil || !strings.Contains(s.Err.Error()+c.Err.Error(), "pingpong") {

@@ -3,6 +3,7 @@ package udp
 import (
 	"bytes"
 	"math/rand/v2"
+	"net"
 	"net/netip"
 	"sync/atomic"
 	"testing"
@@ -17,10 +18,26 @@ func loopback() netip.Addr {
 	return netip.AddrFrom4([4]byte{127, byte(n>>16)%250 + 2, byte(n >> 8), byte(n)%250 + 2})
 }
 
-// lastPort hands out ports for ::1, of which there is only one.
+// lastPort hands out ports for ::1, of which there is only one. Those of a
+// process differ.
 var lastPort atomic.Uint32
 
-func port() uint16 { return uint16(20000 + rand.Uint32N(10)*1000 + lastPort.Add(1)) }
+func init() { lastPort.Store(rand.Uint32() / 2) }
+
+// port returns a port that no other test uses, nor another process at the
+// moment.
+func port() (p uint16) {
+	const first, count = 20000, 12000 // below those that systems choose
+	for range count {
+		p = uint16(first + lastPort.Add(1)%count)
+		c, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv6loopback, Port: int(p)})
+		if err == nil {
+			c.Close()
+			return p
+		}
+	}
+	return p // there is no IPv6
+}
 
 func open(t testing.TB, addr netip.Addr, c Config) *Link {
 	t.Helper()
