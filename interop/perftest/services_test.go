@@ -132,7 +132,7 @@ func TestLossIsCounted(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			cfg.Test, cfg.Iterations = Test{Send, Bandwidth}, n
-			cfg.IdleTimeout, cfg.LossTimeout = 20*time.Second, time.Second
+			cfg.IdleTimeout, cfg.LossTimeout = time.Minute, 2*time.Second
 			s, c := lossy(t, cfg)
 			if s.Err != nil || c.Err != nil {
 				t.Fatalf("server: %v; client: %v", s.Err, c.Err)
@@ -154,7 +154,7 @@ func TestLossIsCounted(t *testing.T) {
 // nobody acknowledges: it may come after the end of the control connection.
 func TestLastWriteComesLate(t *testing.T) {
 	t.Parallel()
-	cfg := Config{Test: Test{Write, Latency}, Service: interop.UC, Iterations: 2, IdleTimeout: 20 * time.Second, LossTimeout: 10 * time.Second}
+	cfg := Config{Test: Test{Write, Latency}, Service: interop.UC, Iterations: 2, IdleTimeout: time.Minute, LossTimeout: time.Minute}
 	s, c := over(t, fabric.PortConfig{Delay: 200 * time.Millisecond}, cfg)
 	if s.Err != nil || c.Err != nil {
 		t.Errorf("server: %v; client: %v", s.Err, c.Err)
