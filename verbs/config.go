@@ -78,11 +78,15 @@ type Config struct {
 
 	// SharedMemory lets packets to other devices of this host pass through
 	// memory that both processes share, if both are this software with this
-	// setting, of one user, in one network namespace, on Linux. Before the
-	// two have agreed, and where they cannot, packets take the socket. A
-	// capture of the interface does not see what passes through memory,
-	// and its ICRC is not computed; Wrap sees all packets. So it is off by
-	// default. LinkStats.TxShm and RxShm count what passes so.
+	// setting, of one user, in one network namespace, on Linux. Two devices
+	// of one process share memory, too. The first packets to a peer begin
+	// the agreement. Before the two have agreed, and where they cannot,
+	// packets take the socket. Device.SharedPeers tells with whom it has
+	// worked. Programs of the other packages (cm, rdma, rdmanet) open such
+	// a device, and pass it on where those have a field Device. A capture
+	// of the interface does not see what passes through memory, and its
+	// ICRC is not computed; Wrap sees all packets. So it is off by default.
+	// LinkStats.TxShm and RxShm count what passes so.
 	SharedMemory bool
 
 	// Wrap, if not nil, is called with every link that OpenAddr opens, and
