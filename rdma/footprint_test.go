@@ -3,57 +3,60 @@ package rdma
 import (
 	"runtime"
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
 // What an idle connection takes on each side, with all that is below it but the
-// connection manager: at first, and after a keepalive.
+// connection manager: at first, and after a keepalive. In virtual time: a
+// machine that is busy has packets sent again, and counts them.
 func TestMemoryOfIdleConnections(t *testing.T) { // not parallel: it measures the heap
 	const n, most, mostLater = 512, 3450, 4100
-	heap := func() uint64 {
-		runtime.GC()
-		runtime.GC()
-		var m runtime.MemStats
-		runtime.ReadMemStats(&m)
-		return m.HeapAlloc
-	}
-	p := newPair(t, pairConfig{})
-	var conns []*Conn
-	connect := func() {
-		a, b := p.connect()
-		conns = append(conns, a, b)
-	}
-	connect() // the first makes what all share
-	before := heap()
-	for range n {
-		connect()
-	}
-	each := (heap() - before) / (2 * n)
-	t.Logf("an idle connection takes %d bytes", each)
-	if each > most {
-		t.Errorf("an idle connection takes %d bytes, more than %d", each, most)
-	}
-	for range 2 { // the first finds that it was used
+	synctest.Test(t, func(t *testing.T) {
+		heap := func() uint64 {
+			runtime.GC()
+			runtime.GC()
+			var m runtime.MemStats
+			runtime.ReadMemStats(&m)
+			return m.HeapAlloc
+		}
+		p := newPair(t, pairConfig{})
+		var conns []*Conn
+		connect := func() {
+			a, b := p.connect()
+			conns = append(conns, a, b)
+		}
+		connect() // the first makes what all share
+		before := heap()
+		for range n {
+			connect()
+		}
+		each := (heap() - before) / (2 * n)
+		t.Logf("an idle connection takes %d bytes", each)
+		if each > most {
+			t.Errorf("an idle connection takes %d bytes, more than %d", each, most)
+		}
+		for range 2 { // the first finds that it was used
+			for _, c := range conns {
+				c.look()
+			}
+		}
+		idle := func(c *Conn) bool {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.poll()
+			return c.ready(wantIdle, nil)
+		}
 		for _, c := range conns {
-			c.look()
+			for !idle(c) {
+				time.Sleep(time.Microsecond)
+			}
 		}
-	}
-	ctx := testContext(t)
-	idle := func(c *Conn) bool {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.poll()
-		return c.ready(wantIdle, nil)
-	}
-	for _, c := range conns {
-		for !idle(c) {
-			must(t, ctx.Err())
-			runtime.Gosched()
+		each = (heap() - before) / (2 * n)
+		t.Logf("after a keepalive it takes %d bytes", each)
+		if each > mostLater {
+			t.Errorf("after a keepalive it takes %d bytes, more than %d", each, mostLater)
 		}
-	}
-	each = (heap() - before) / (2 * n)
-	t.Logf("after a keepalive it takes %d bytes", each)
-	if each > mostLater {
-		t.Errorf("after a keepalive it takes %d bytes, more than %d", each, mostLater)
-	}
-	runtime.KeepAlive(conns)
+		runtime.KeepAlive(conns)
+	})
 }
