@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/gosoftroce/rocev2/e2e/guest"
 )
 
@@ -49,6 +51,69 @@ func TestGuestPair(t *testing.T) {
 		each(clean)
 		if len(lossy) > 0 {
 			withLoss(t, roles.server, func() { each(lossy) })
+		}
+	}
+	t.Run("between", func(t *testing.T) { testBetween(t, lab, a, b) })
+}
+
+// testBetween is the network between two guests: they reach each other over it
+// alone, and over the bridge again behind it.
+func testBetween(t *testing.T, lab *guest.Lab, a, b *guest.Guest) {
+	ping := func(wait string) int {
+		t.Helper()
+		p, err := a.Start(t.Context(), "ping", "-q", "-c", "1", "-w", wait, b.Addr4.String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := p.Wait()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r.Code
+	}
+	ends, restore, err := lab.Between(t.Context(), a, b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ping("1") == 0 {
+		t.Error("an answer, though nothing is carried")
+	}
+	stop, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		carry(ends, stop)
+	}()
+	if code := ping("10"); code != 0 {
+		t.Errorf("no answer to frames that are carried: exit status %d", code)
+	}
+	close(stop)
+	<-done
+	for _, fd := range ends {
+		unix.Close(fd)
+	}
+	if err := restore(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if code := ping("10"); code != 0 {
+		t.Errorf("no answer over the bridge: exit status %d", code)
+	}
+}
+
+// carry moves frames both ways until stop is closed.
+func carry(ends [2]int, stop chan struct{}) {
+	frame := make([]byte, guest.FrameHeader+guest.FrameMTU)
+	polled := []unix.PollFd{{Fd: int32(ends[0]), Events: unix.POLLIN}, {Fd: int32(ends[1]), Events: unix.POLLIN}}
+	for {
+		select {
+		case <-stop:
+			return
+		default:
+		}
+		_, _ = unix.Poll(polled, 20) // an interruption is as good as nothing
+		for i := range ends {
+			for n, err := unix.Read(ends[i], frame); err == nil && n > 0; n, err = unix.Read(ends[i], frame) {
+				_, _ = unix.Write(ends[1-i], frame[:n])
+			}
 		}
 	}
 }

@@ -93,6 +93,28 @@ func readManifest(dir string) (*manifest, bool) {
 	return &m, true
 }
 
+// Missing says why no guest can be booted at once, without installing or
+// fetching anything; "" if one can.
+func Missing() string {
+	if os.Geteuid() != 0 {
+		return "kernel guests need root"
+	}
+	if _, err := os.Stat("/dev/net/tun"); err != nil {
+		return "kernel guests need TAP devices: " + err.Error()
+	}
+	if pkgs := missing(); len(pkgs) > 0 {
+		return "kernel guests need " + strings.Join(pkgs, ", ")
+	}
+	dir, err := cacheDir()
+	if err != nil {
+		return err.Error()
+	}
+	if _, ok := readManifest(dir); !ok {
+		return "no images of kernel guests in " + dir + " (make e2e-rxe fetches them)"
+	}
+	return ""
+}
+
 func (m *manifest) write(dir string) error {
 	b, err := json.MarshalIndent(m, "", "\t")
 	if err != nil {

@@ -24,6 +24,9 @@
 // can bind UDP port 4791 at the same time. In a guest, GID index 1 is its
 // IPv4 address and 2 its IPv6 address.
 //
+// [Lab.Between] takes two guests off the bridge and gives a program both ends
+// of what is between them.
+//
 // The package measures nothing: timings under emulation mean little. It runs
 // on Linux only; where a machine lacks something, errors are [*Unavailable].
 package guest

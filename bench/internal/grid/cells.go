@@ -55,6 +55,7 @@ func cells(o Options) []cell.Cell {
 		b.mtus()
 		b.loopback()
 		b.shm()
+		slowPaths(b)
 	}
 	return b.cells
 }

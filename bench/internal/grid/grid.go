@@ -11,6 +11,7 @@ import (
 
 	"github.com/gosoftroce/rocev2/bench/internal/cell"
 	"github.com/gosoftroce/rocev2/bench/internal/faces"
+	"github.com/gosoftroce/rocev2/bench/internal/kernel"
 	"github.com/gosoftroce/rocev2/bench/internal/peers"
 )
 
@@ -76,6 +77,9 @@ func Run(ctx context.Context, plan []cell.Cell, o Options) []cell.Row {
 		}
 		rows = append(rows, runGroup(ctx, plan[:n], missing, o)...)
 		plan = plan[n:]
+		if err := kernel.EndGuests(); err != nil {
+			o.Logf("ending the kernel guests: %v", err)
+		}
 	}
 	return rows
 }
@@ -164,7 +168,7 @@ const (
 	FabricTCP = "libfabric tcp"
 	FabricRxd = "libfabric udp;ofi_rxd"
 	QUIC      = "quic-go"
-	Rxe       = "kernel rxe"
+	Rxe       = kernel.Name
 	GoTCP     = "TCP of package net"
 	Chromium  = "rocev2d in Chromium"
 )

@@ -3,9 +3,11 @@ package grid
 import (
 	"context"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/gosoftroce/rocev2/bench/internal/cell"
+	"github.com/gosoftroce/rocev2/bench/internal/kernel"
 	"github.com/gosoftroce/rocev2/bench/internal/ours"
 	"github.com/gosoftroce/rocev2/bench/internal/path"
 	"github.com/gosoftroce/rocev2/bench/internal/peers"
@@ -64,6 +66,55 @@ func addPath(b *builder, c path.Config) {
 	}
 }
 
+// slowRate is what a path carries where kernels in emulated guests are at its
+// ends: less than their processors take.
+const slowRate = 100e6
+
+// What is between the ends of those paths.
+var (
+	SlowRTTs   = []time.Duration{time.Millisecond, 10 * time.Millisecond}
+	SlowLosses = []float64{0, 0.001, 0.01}
+)
+
+// SlowPath returns the name of a cell over a path of slowRate.
+func SlowPath(rtt time.Duration, loss float64, who string) string {
+	return fmt.Sprintf("path/100Mb/%v/%g%%/%s", rtt, loss*100, who)
+}
+
+// slowPaths: the same losses and delays between the rxe of two kernels, which
+// run in emulated guests, and between two of ours. The path is so slow that the
+// processor of a guest is not the limit, which is what the cells without loss
+// show. Rounds of 100 µs are left out: a guest needs as long itself.
+func slowPaths(b *builder) {
+	b.group = "slow path"
+	addrs := ours.Addrs{A: path.AddrA, B: path.AddrB}
+	for _, rtt := range SlowRTTs {
+		for _, loss := range SlowLosses {
+			c := path.Config{Rate: slowRate, RTT: rtt, Loss: loss, MTU: pathMTU, Seed: 1, Queue: 1 << 20}
+			native := ours.Config{Test: ours.Stream, Op: "write", Size: mib, QPs: 1, Depth: bulkDepth, MTU: 4096, Path: true}
+			foreign := native
+			foreign.Foreign = true
+			what := fmt.Sprintf(", 100 Mb/s, round trip %v, %g %% lost", rtt, loss*100)
+			add := func(who, name, ends, needs string, run runFunc) {
+				b.add(cell.Cell{Name: SlowPath(rtt, loss, name), Who: who, What: "RDMA WRITE of 1 MiB, " + ends + what, Unit: cell.Gbps,
+					Size: mib, Loss: loss * 100, Repeat: 3, Needs: needs}, run)
+			}
+			add(Rocev2, "write", "between two of ours", path.Available(), long(over(c, ours.Runner(addrs, native, "gbps"))))
+			add(Rocev2, "write/foreign", "to a peer that is taken for Linux", path.Available(), long(over(c, ours.Runner(addrs, foreign, "gbps"))))
+			add(Rxe, "rxe", "rxe to rxe of two guests", kernel.Available(), long(kernel.OverPath(c, "write", mib, bulkDepth)))
+		}
+	}
+}
+
+// long has a run take long enough to count messages of 1 MiB at slowRate, of
+// which some are lost more than once.
+func long(run runFunc) runFunc {
+	return func(ctx context.Context, w cell.Window) cell.Sample {
+		w.Warm, w.Measure = time.Second, max(w.Measure, 6*time.Second)
+		return run(ctx, w)
+	}
+}
+
 // over has a run go over a path. What is warm there takes many round trips.
 func over(c path.Config, run runFunc) runFunc {
 	return func(ctx context.Context, w cell.Window) cell.Sample {
@@ -74,11 +125,10 @@ func over(c path.Config, run runFunc) runFunc {
 		w.Warm, w.Measure = time.Second, max(w.Measure, 2*time.Second)
 		s := run(path.With(ctx, p), w)
 		p.Close()
-		n := p.Counts()
 		if s.Count == nil {
 			s.Count = map[string]uint64{}
 		}
-		s.Count["path: packets"], s.Count["path: lost"], s.Count["path: queue overflows"] = n.Packets, n.Lost, n.Overflows
+		maps.Copy(s.Count, p.Counts().Map())
 		return s
 	}
 }

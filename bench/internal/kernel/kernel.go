@@ -13,6 +13,9 @@ import (
 	"github.com/gosoftroce/rocev2/bench/internal/cell"
 )
 
+// Name is what reports call this peer.
+const Name = "kernel rxe"
+
 // Options adjust a run.
 type Options struct {
 	Repeat int
@@ -25,13 +28,13 @@ const (
 	iterations  = 500
 )
 
-// parsePerftest reads the table that the perftest programs print; their MB are
-// 2^20 bytes.
-func parsePerftest(out string) (float64, error) {
+// parsePerftest reads the line of a message size in the table that the perftest
+// programs print; their MB are 2^20 bytes.
+func parsePerftest(out string, size int) (float64, error) {
 	found := 0.0
 	for line := range strings.Lines(out) {
 		f := strings.Fields(line)
-		if len(f) != 5 || f[0] != strconv.Itoa(messageSize) {
+		if len(f) != 5 || f[0] != strconv.Itoa(size) {
 			continue
 		}
 		mb, err := strconv.ParseFloat(f[3], 64)

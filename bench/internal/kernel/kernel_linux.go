@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	rxe    = "kernel rxe"
+	rxe    = Name
 	rocev2 = "rocev2"
 	module = "github.com/gosoftroce/rocev2"
 	inside = "/tmp/rocev2" // the tool in the guest
@@ -194,7 +194,7 @@ func (c *contest) value(res *guest.Result, err error) cell.Sample {
 	if res.Code != 0 {
 		return cell.Failed(fmt.Errorf("client: exit status %d: %s", res.Code, tail(res.Stdout+res.Stderr)))
 	}
-	parse := parsePerftest
+	parse := func(out string) (float64, error) { return parsePerftest(out, messageSize) }
 	if c.client.ours {
 		parse = parseOurs
 	}

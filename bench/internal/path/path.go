@@ -22,6 +22,7 @@ type Config struct {
 	Loss  float64       // probability that a packet is lost, in either direction
 	Queue int           // bytes that wait at Rate before packets are dropped
 	MTU   int           // bytes of an IP packet
+	Frame int           // bytes before the IP packet in what the devices carry
 	Seed  uint64
 }
 
@@ -34,6 +35,11 @@ const (
 // Counts is what happened on a path, in both directions together.
 type Counts struct {
 	Packets, Lost, Overflows uint64
+}
+
+// Map returns the counts by name.
+func (c Counts) Map() map[string]uint64 {
+	return map[string]uint64{"path: packets": c.Packets, "path: lost": c.Lost, "path: queue overflows": c.Overflows}
 }
 
 type contextKey struct{}
@@ -78,7 +84,7 @@ func (d *direction) buffer() []byte {
 		d.free = d.free[:n-1]
 		return b[:cap(b)]
 	}
-	return make([]byte, d.cfg.MTU)
+	return make([]byte, d.cfg.Frame+d.cfg.MTU)
 }
 
 // take takes a packet that was sent at now; chance is in [0, 1).
@@ -89,14 +95,14 @@ func (d *direction) take(now int64, b []byte, chance float64) {
 		d.free = append(d.free, b)
 		return
 	}
-	at := now
+	at, size := now, len(b)-d.cfg.Frame
 	if r := d.cfg.Rate; r > 0 {
-		if waits := max(d.busy-now, 0); int(float64(waits)*float64(r)/8e9)+len(b) > d.cfg.Queue {
+		if waits := max(d.busy-now, 0); int(float64(waits)*float64(r)/8e9)+size > d.cfg.Queue {
 			d.overflows++
 			d.free = append(d.free, b)
 			return
 		}
-		d.busy = max(d.busy, now) + int64(float64(len(b))*8e9/float64(r))
+		d.busy = max(d.busy, now) + int64(float64(size)*8e9/float64(r))
 		at = d.busy
 	}
 	d.ring = append(d.ring, packet{at + int64(d.cfg.RTT/2), b})

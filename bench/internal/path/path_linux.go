@@ -61,13 +61,24 @@ func Open(c Config) (*Path, error) {
 			return nil, fmt.Errorf("a path: %w", err)
 		}
 	}
-	var err error
+	return p, p.begin(c)
+}
+
+// Between carries packets between two devices that do not block, and are
+// closed with the path. It has no ends for Start.
+func Between(c Config, a, b int) (*Path, error) {
+	p := &Path{done: make(chan struct{}), wake: -1, ends: [2]end{{tun: a}, {tun: b}}}
+	return p, p.begin(c)
+}
+
+// begin has packets carried.
+func (p *Path) begin(c Config) (err error) {
 	if p.wake, err = unix.Eventfd(0, unix.EFD_NONBLOCK|unix.EFD_CLOEXEC); err != nil {
 		p.release()
-		return nil, err
+		return err
 	}
 	go p.carry(c)
-	return p, nil
+	return nil
 }
 
 // open makes the namespace and its device.
@@ -125,6 +136,9 @@ func openTUN() (int, error) {
 
 // start starts a program in the namespace of an end.
 func (p *Path) start(i int, cmd *exec.Cmd) error {
+	if p.ends[i].do == nil {
+		return errors.New("no program runs at the end of this path")
+	}
 	result := make(chan error)
 	p.ends[i].do <- func() { result <- cmd.Start() }
 	return <-result
@@ -210,11 +224,12 @@ func (p *Path) Close() {
 
 func (p *Path) release() {
 	for i := range p.ends {
-		if e := &p.ends[i]; e.do != nil {
+		e := &p.ends[i]
+		if e.do != nil {
 			close(e.do)
-			if e.tun >= 0 {
-				unix.Close(e.tun)
-			}
+		}
+		if e.tun >= 0 {
+			unix.Close(e.tun)
 		}
 	}
 	if p.wake >= 0 {

@@ -9,7 +9,13 @@ import (
 // what its queue has no room for.
 func TestDirection(t *testing.T) {
 	t.Parallel()
-	d := direction{cfg: Config{Rate: 8e9, RTT: 2 * time.Millisecond, Queue: 3000, MTU: 1000, Loss: 0.5}}
+	for _, frame := range []int{0, 14} { // bytes of a link's header take no time, and no room
+		testDirection(t, frame)
+	}
+}
+
+func testDirection(t *testing.T, frame int) {
+	d := direction{cfg: Config{Rate: 8e9, RTT: 2 * time.Millisecond, Queue: 3000, MTU: 1000, Frame: frame, Loss: 0.5}}
 	for range 3 {
 		d.take(0, d.buffer(), 0.5)
 	}
@@ -23,7 +29,7 @@ func TestDirection(t *testing.T) {
 		if d.give(due-1) != nil {
 			t.Errorf("packet %d arrives too soon", i)
 		}
-		if b := d.give(due); len(b) != 1000 {
+		if b := d.give(due); len(b) != frame+1000 {
 			t.Errorf("packet %d has %d bytes", i, len(b))
 		}
 	}

@@ -138,12 +138,22 @@ func scale() []Target {
 // guests: beside kernel rxe.
 func guests() []Target {
 	const rxe, far = "rxe to rxe within that guest", "rxe of another guest to that guest"
-	return []Target{
+	out := []Target{
 		{What: "WRITE to rxe in the guest", Against: rxe, Cell: "kernel/write/ours-to-rxe", Peer: "kernel/write/rxe-to-rxe", Bound: 1},
 		{What: "WRITE to rxe in the guest", Against: far, Cell: "kernel/write/ours-to-rxe", Peer: "kernel/write/guest-to-rxe", Bound: 1},
 		{What: "READ from rxe in the guest", Against: far, Cell: "kernel/read/ours-to-rxe", Peer: "kernel/read/guest-to-rxe", Bound: 1},
 		{What: "READ from rxe in the guest", Against: rxe, Cell: "kernel/read/ours-to-rxe", Peer: "kernel/read/rxe-to-rxe", Bound: 1},
 	}
+	for _, rtt := range grid.SlowRTTs {
+		for _, loss := range grid.SlowLosses[1:] {
+			what := fmt.Sprintf("WRITE 1 MiB, 100 Mb/s, %v, %g %% lost, ", rtt, loss*100)
+			peer := grid.SlowPath(rtt, loss, "rxe")
+			out = append(out,
+				Target{What: what + "native peers", Against: "rxe to rxe on that path", Cell: grid.SlowPath(rtt, loss, "write"), Peer: peer, Bound: 1},
+				Target{What: what + "go-back-N", Against: "rxe to rxe on that path", Cell: grid.SlowPath(rtt, loss, "write/foreign"), Peer: peer, Bound: 1})
+		}
+	}
+	return out
 }
 
 // noSlower is what a size must reach of the rate of any smaller one. What is
