@@ -137,8 +137,8 @@ func TestKeptPacketsAge(t *testing.T) {
 	if n := qa.Core().Held(); n != 100 {
 		t.Fatalf("%d packets are kept", n)
 	}
-	w.sleep(100 * time.Millisecond)
+	w.sleep(300 * time.Millisecond)
 	if n := qa.Core().Held(); n != 0 {
-		t.Errorf("%d packets are kept after 100 ms of silence", n)
+		t.Errorf("%d packets are kept after 300 ms of silence", n)
 	}
 }

@@ -33,7 +33,7 @@ const (
 	nakPeriod    = clock.Time(time.Millisecond)
 	fatalRepeats = 8
 	rnrInfinite  = 7
-	keepAge      = 64 * time.Millisecond
+	keepAge      = 256 * time.Millisecond
 )
 
 // testCQ is a sink that keeps completions in a ring without allocating.

@@ -337,10 +337,14 @@ func TestAge(t *testing.T) {
 	if p.b.Stats().ReorderDiscarded != 3 {
 		t.Errorf("%d are counted as lost", p.b.Stats().ReorderDiscarded)
 	}
-	p.b.conn.SRTT = keepAge
 	p.arrive(p.b, 0, packet(rocev2.RCSendOnly, e.Add(3)))
-	if at, ok := p.b.Deadline(); !ok || at != clock.Time(4*keepAge) {
-		t.Errorf("with a long round trip the time is %d, %v", at, ok)
+	for srtt, age := range map[time.Duration]time.Duration{
+		time.Microsecond: 64 * time.Millisecond, 100 * time.Millisecond: 400 * time.Millisecond, time.Second: 512 * time.Millisecond,
+	} {
+		p.b.conn.SRTT = srtt
+		if at, ok := p.b.Deadline(); !ok || at != clock.Time(age) {
+			t.Errorf("with a round trip of %v the time is %d, %v", srtt, at, ok)
+		}
 	}
 }
 

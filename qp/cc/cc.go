@@ -57,6 +57,10 @@ type Flight struct {
 	Una    uint64 // all before it is acknowledged
 	Next   uint64 // what is sent next, or is sent again
 	Packet int    // what a packet of the path MTU counts
+	// Pipe is what is between the two hosts, with what has just turned out
+	// lost. It is 0 while there are READs: one asks for so much at once
+	// that more than the window is on the way always.
+	Pipe uint64
 
 	RTT    time.Duration // of the last round trips, 0 if it is not known
 	MinRTT time.Duration // without queues, as far as is known

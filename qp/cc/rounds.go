@@ -33,8 +33,10 @@ const (
 	trialRounds = 3
 )
 
-// begin begins a round, in which size bytes arrive or are lost.
-func (r *rounds) begin(size int) {
+// begin begins a round, in which size bytes arrive or are lost, or what is on
+// the way if that is more, as it is behind a cut.
+func (r *rounds) begin(size int, pipe uint64) {
+	size = max(size, int(min(pipe, math.MaxInt32/2)))
 	r.span, r.seen, r.lost, r.answered = int32(min(size, math.MaxInt32/2)), 0, 0, false
 }
 
@@ -83,7 +85,7 @@ func (w *Window) shrink(f Flight, size int) {
 // congested begins a round with a cut: what is in flight was sent before it.
 func (w *Window) congested(f Flight) {
 	w.before = w.sentWith(f.Una)
-	w.begin(w.before)
+	w.begin(w.before, f.Pipe)
 	w.answered, w.trial = true, false
 	w.recoveryPoint, w.done, w.spare = f.Next, true, false
 }
@@ -110,7 +112,7 @@ func (w *Window) pass(f Flight, n int) {
 	if w.seen < w.span {
 		return
 	}
-	w.begin(w.size)
+	w.begin(w.size, f.Pipe)
 	if w.count < math.MaxInt16 {
 		w.count++
 	}

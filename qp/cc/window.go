@@ -66,7 +66,7 @@ func (w *Window) Reset() {
 	w.size, w.ssthresh, w.recoveryPoint, w.markPoint = w.initial, w.limit, 0, 0
 	w.losses, w.done, w.single, w.before, w.spare = 0, false, false, 0, false
 	w.rounds = rounds{count: trialEvery / 2}
-	w.begin(w.size)
+	w.begin(w.size, 0)
 }
 
 // SetConfig implements Controller.
@@ -141,7 +141,7 @@ func (w *Window) cut(size int, f Flight) {
 	w.size = min(w.ssthresh, w.limit)
 	w.recoveryPoint = max(w.recoveryPoint, f.Next)
 	w.done, w.spare, w.trial = true, false, false
-	w.begin(w.size) // all is sent again, with this size
+	w.begin(w.size, 0) // all is sent again, with this size
 }
 
 // What is more losses in one window than chance: so many, or one packet of so

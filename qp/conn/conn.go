@@ -146,21 +146,11 @@ func (c *Conn) Buffer(b *queue.Reorder, now clock.Time, p *rocev2.Packet, psns u
 	return d
 }
 
-// Expire gives back what is kept for too long at now.
-func (c *Conn) Expire(b *queue.Reorder, now clock.Time) {
-	if n := b.Expire(now.Add(-queue.ReorderAge(c.SRTT))); n > 0 {
+// Expire gives back what is kept for longer than an age at now.
+func (c *Conn) Expire(b *queue.Reorder, now clock.Time, age time.Duration) {
+	if n := b.Expire(now.Add(-age)); n > 0 {
 		c.Stats.Rare().ReorderDiscarded += uint64(n)
 	}
-}
-
-// ReorderDeadline returns when the oldest packet of a buffer is kept for too
-// long, and whether there is one.
-func (c *Conn) ReorderDeadline(b *queue.Reorder) (clock.Time, bool) {
-	at, ok := b.Oldest()
-	if !ok {
-		return 0, false
-	}
-	return at.Add(queue.ReorderAge(c.SRTT)), true
 }
 
 // VendorErr is what WC.VendorErr says about a memory fault.

@@ -53,40 +53,50 @@ type floodParams struct {
 	own    bool // both sides know that the other one is native
 
 	delay clock.Time // in either direction; 0: 10 µs
+	line  int64      // bits per second of the link; 0: goodputLine
 	takes int64      // bits per second that leave the buffer; 0: goodputTakes
 	size  int        // bytes of a message; 0: goodputSize
+	chunk int        // bytes of a READ request; 0: any number
 	total int        // packets of payload; 0: goodputTotal
 	limit clock.Time // 0: goodputLimit
+
+	window qp.WindowConfig // if not zero
 }
 
 // The window between two native peers, and at what rate a receiver with a
 // buffer takes packets from it.
 var ownWindow = qp.WindowConfig{MaxBytes: 2 << 20, MaxPSNs: 4096}
 
-const goodputTakes = 8e9
+const (
+	goodputLine  = 10e9
+	goodputTakes = 8e9
+)
 
 func newFlood(op ib.Opcode, mtu rocev2.MTU, p floodParams) (*flood, error) {
 	p.delay, p.takes, p.limit = cmp.Or(p.delay, 10000), cmp.Or(p.takes, goodputTakes), cmp.Or(p.limit, goodputLimit)
-	p.size, p.total = cmp.Or(p.size, goodputSize), cmp.Or(p.total, goodputTotal)
+	p.size, p.total, p.line = cmp.Or(p.size, goodputSize), cmp.Or(p.total, goodputTotal), cmp.Or(p.line, goodputLine)
 	f := &flood{op: op, size: p.size, messages: p.total * mtu.Bytes() / p.size, limit: p.limit}
 	f.skipCRC = true
 	f.hooks = simHooks{touched: f.touched, unexpected: func(format string, args ...any) { f.err = fmt.Errorf(format, args...) }}
 	for i, addr := range []string{"10.0.0.1", "10.0.0.2"} {
 		rng := rand.New(rand.NewPCG(uint64(i)+1, 0x900d))
 		f.nodes[i] = &simNode{node: newNode(netip.MustParseAddr(addr), rng.Uint32), rng: rng,
-			link: linkParams{loss: p.loss, delay: p.delay, bitsPerSecond: 10e9, queue: 10000, buffer: p.buffer, takes: p.takes, markFrom: p.mark}}
+			link: linkParams{loss: p.loss, delay: p.delay, bitsPerSecond: p.line, queue: 10000, buffer: p.buffer, takes: p.takes, markFrom: p.mark}}
 		region, err := f.nodes[i].register(f.nodes[i].pd, alignedBytes(p.size), 0x10000, accessAll)
 		if err != nil {
 			return nil, err
 		}
 		f.region[i] = region
-		e, err := newEndpoint(f.nodes[i].node, qp.Config{QPN: rocev2.QPN(0x11 + i), MaxSendWR: goodputDepth, MaxRecvWR: 4 * goodputDepth, MinProbe: p.probe})
+		e, err := newEndpoint(f.nodes[i].node, qp.Config{QPN: rocev2.QPN(0x11 + i), MaxSendWR: goodputDepth, MaxRecvWR: 4 * goodputDepth, MinProbe: p.probe, ReadChunk: p.chunk})
 		if err != nil {
 			return nil, err
 		}
 		if p.own {
 			e.SetWindow(ownWindow)
 			e.SetReorder(qp.NewPool(1024))
+		}
+		if p.window != (qp.WindowConfig{}) {
+			e.SetWindow(p.window)
 		}
 		f.endpoint[i] = &simQP{endpoint: e, on: f.nodes[i], qpn: e.QPN()}
 		f.nodes[i].qps = []*simQP{f.endpoint[i]}

@@ -62,6 +62,13 @@ func (r Reorder) Oldest() (clock.Time, bool) {
 	return max(r.oldest.at, r.moved), true
 }
 
+// Deadline returns when the oldest packet is kept for an age, and whether there
+// is one.
+func (r Reorder) Deadline(age time.Duration) (clock.Time, bool) {
+	at, ok := r.Oldest()
+	return at.Add(age), ok
+}
+
 // Pop gives the first packet back. The memory of the buffer itself stays until
 // Trim, so that the packet can still be read.
 func (r *Reorder) Pop() { r.pop() }
@@ -188,9 +195,10 @@ func sameMeaning(a, b *rocev2.Packet) bool {
 // which a peer sends everything again. Where the round trip is known to be
 // long, it is ageTrips of it, up to maxAge.
 const (
-	minAge   = 64 * time.Millisecond
-	maxAge   = 512 * time.Millisecond
-	ageTrips = 4
+	minAge     = 64 * time.Millisecond
+	unknownAge = 256 * time.Millisecond
+	maxAge     = 512 * time.Millisecond
+	ageTrips   = 4
 )
 
 // ReorderAge returns for how long a packet is kept at the most: 64 ms, or four
@@ -198,6 +206,16 @@ const (
 // is not known.
 func ReorderAge(srtt time.Duration) time.Duration {
 	return min(max(minAge, ageTrips*srtt), maxAge)
+}
+
+// RequestAge returns that for requests. A side that only answers knows no round
+// trip, and before a slow link the queue alone may be 100 ms long: then it is
+// 256 ms.
+func RequestAge(srtt time.Duration) time.Duration {
+	if srtt == 0 {
+		return unknownAge
+	}
+	return ReorderAge(srtt)
 }
 
 // Check says what is wrong with the buffer, for tests: all packets are found in

@@ -18,16 +18,23 @@ type Hole struct {
 	mark rocev2.PSN // the first PSN that had never been sent when the packet was sent again
 	at   clock.Time // when that was
 	sent bool       // it was sent again, and may arrive still
+	// answer says that the PSN is of a response to a READ, for which no
+	// packet is sent. So it is not lost.
+	answer bool
 }
+
+// waits reports whether a hole is to be sent.
+func (h *Hole) waits() bool { return !h.sent && !h.answer }
 
 // Scoreboard is what a sender knows of the packets in flight that the peer
 // keeps behind gaps (RFC 6675, section 3). All PSNs before high are kept, or
 // are holes.
 type Scoreboard struct {
-	holes []Hole // by PSN
-	high  rocev2.PSN
-	lost  int // holes that are to be sent
-	next  *Scoreboard
+	holes   []Hole // by PSN
+	high    rocev2.PSN
+	lost    int // holes that are to be sent
+	answers int // holes that never are
+	next    *Scoreboard
 }
 
 // Kept returns how many packets from una on the peer keeps; 0 without a
@@ -65,12 +72,12 @@ func (s *Scoreboard) Lost() int {
 }
 
 // Pending returns how many packets were sent again, and may arrive still.
-func (s *Scoreboard) Pending() int { return len(s.holes) - s.lost }
+func (s *Scoreboard) Pending() int { return len(s.holes) - s.lost - s.answers }
 
 // NextLost returns the first packet that is lost.
 func (s *Scoreboard) NextLost() *Hole {
 	for i := range s.holes {
-		if !s.holes[i].sent {
+		if s.holes[i].waits() {
 			return &s.holes[i]
 		}
 	}
@@ -125,8 +132,10 @@ func (s *Scoreboard) Any(psn, end rocev2.PSN) bool {
 func (s *Scoreboard) Advance(una rocev2.PSN) bool {
 	n := 0
 	for n < len(s.holes) && s.holes[n].PSN.Before(una) {
-		if !s.holes[n].sent {
+		if s.holes[n].waits() {
 			s.lost--
+		} else if s.holes[n].answer {
+			s.answers--
 		}
 		n++
 	}
@@ -139,7 +148,25 @@ func (s *Scoreboard) Resend() {
 	for i := range s.holes {
 		s.holes[i].sent = false
 	}
-	s.lost = len(s.holes)
+	s.lost = len(s.holes) - s.answers
+}
+
+// Answers takes note that of so many PSNs from first on only each every-th is
+// that of a request for READs, and the others are of responses. It returns how
+// many of them were taken for lost.
+func (s *Scoreboard) Answers(first rocev2.PSN, psns, every uint32) (n int) {
+	for i := range s.holes {
+		h := &s.holes[i]
+		if at := h.PSN.Ahead(first); at < psns && at%every != 0 && !h.answer {
+			if h.waits() {
+				n++
+			}
+			h.answer = true
+			s.answers++
+		}
+	}
+	s.lost -= n
+	return n
 }
 
 // LoseRest takes note that what was sent before end has not arrived either, of
@@ -171,9 +198,10 @@ func (s *Scoreboard) Missing(una rocev2.PSN) bool {
 // Update takes a selective acknowledgement: bit i of kept, the low bits of a
 // byte first, says that the peer has the packet behind the next i of una, which
 // it lacks. A packet that was sent again before late, or so that something
-// younger has arrived, is lost once more. The result is how many packets have
-// turned out lost, and whether the acknowledgement can be true: nothing is kept
-// from end on.
+// younger has arrived, is lost once more. One that the peer kept and keeps no
+// more is sent again, too (RFC 2018, section 8), but the path has not lost it.
+// The result is how many packets have turned out lost, and whether the
+// acknowledgement can be true: nothing is kept from end on.
 func (s *Scoreboard) Update(una, end rocev2.PSN, kept []byte, late clock.Time) (lost int, ok bool) {
 	for len(kept) > 0 && kept[len(kept)-1] == 0 {
 		kept = kept[:len(kept)-1]
@@ -186,12 +214,14 @@ func (s *Scoreboard) Update(una, end rocev2.PSN, kept []byte, late clock.Time) (
 	if high.Ahead(una) > end.Ahead(una) {
 		return 0, false
 	}
-	m := merger{old: s.holes, high: high, late: late}
-	s.high, s.lost = m.merge(una, kept, reach, s.high), 0
+	m := merger{old: s.holes, high: high, known: s.high, late: late}
+	s.high, s.lost, s.answers = m.merge(una, kept, reach), 0, 0
 	s.holes = append(s.holes[:0], m.holes[:m.n]...)
 	for i := range s.holes {
-		if !s.holes[i].sent {
+		if s.holes[i].waits() {
 			s.lost++
+		} else if s.holes[i].answer {
+			s.answers++
 		}
 	}
 	return m.lost, true
@@ -202,6 +232,7 @@ func (s *Scoreboard) Update(una, end rocev2.PSN, kept []byte, late clock.Time) (
 type merger struct {
 	old   []Hole
 	high  rocev2.PSN // behind what the acknowledgement tells of
+	known rocev2.PSN // behind what was known
 	late  clock.Time
 	holes [MaxHoles]Hole
 	n     int
@@ -209,8 +240,8 @@ type merger struct {
 }
 
 // merge takes over what the acknowledgement says up to its reach, and behind it
-// what is known already, up to known. It returns up to where all is known now.
-func (m *merger) merge(una rocev2.PSN, kept []byte, reach int, known rocev2.PSN) rocev2.PSN {
+// what is known already. It returns up to where all is known now.
+func (m *merger) merge(una rocev2.PSN, kept []byte, reach int) rocev2.PSN {
 	m.hole(una)
 	for i, b := range kept {
 		for gaps := ^b; gaps != 0; gaps &= gaps - 1 {
@@ -225,8 +256,8 @@ func (m *merger) merge(una rocev2.PSN, kept []byte, reach int, known rocev2.PSN)
 			return h.PSN
 		}
 	}
-	if known.After(m.high) {
-		return known
+	if m.known.After(m.high) {
+		return m.known
 	}
 	return m.high
 }
@@ -237,10 +268,10 @@ func (m *merger) hole(psn rocev2.PSN) bool {
 		m.old = m.old[1:]
 	}
 	h := Hole{PSN: psn}
-	news := true
+	news := !psn.Before(m.known)
 	if len(m.old) > 0 && m.old[0].PSN == psn {
 		h = m.old[0]
-		news = h.sent && (m.high.After(h.mark.Next()) || h.at <= m.late)
+		news = h.sent && !h.answer && (m.high.After(h.mark.Next()) || h.at <= m.late)
 		h.sent = h.sent && !news
 	}
 	if !m.add(h) {

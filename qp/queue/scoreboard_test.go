@@ -35,7 +35,7 @@ func TestScoreboard(t *testing.T) {
 		s.Sent(s.NextLost(), 2000, end)
 	}
 	update("they are late", una, 2000, 2, 2, 8, 0b11111011, 0b1)
-	update("the peer has given up what it kept", una, 0, 1, 3, 7, 0b11111010, 0b1)
+	update("the peer has given up what it kept, which was not lost", una, 0, 0, 3, 7, 0b11111010, 0b1)
 	if _, ok := s.Update(una, end, []byte{0, 0, 0, 0x80}, 0); ok {
 		t.Error("what was never sent has arrived")
 	}
@@ -48,6 +48,45 @@ func TestScoreboard(t *testing.T) {
 	p.CloseBoard(s)
 	if p.OpenBoard(una) != s {
 		t.Error("the memory is not used again")
+	}
+}
+
+// TestScoreboardAnswers: the PSNs of the responses to a READ are no packets.
+// They are never lost, and never sent, whatever comes.
+func TestScoreboardAnswers(t *testing.T) {
+	t.Parallel()
+	const end = rocev2.PSN(100)
+	s := NewPool(1).OpenBoard(0)
+	check := func(why string, lost, pending, kept int) {
+		t.Helper()
+		if s.Lost() != lost || s.Pending() != pending || int(s.Kept(0)) != kept {
+			t.Errorf("%s: %d are lost, %d pending, %d kept; want %d, %d, %d", why, s.Lost(), s.Pending(), s.Kept(0), lost, pending, kept)
+		}
+	}
+	// A READ from 2 on, in requests for 4 responses each: its first request
+	// is kept, the second and the third are not, and what follows at 12 is.
+	if lost, ok := s.Update(0, end, []byte{1 << 1, 1 << 3}, 0); !ok || lost != 11 {
+		t.Fatalf("%d are lost, %v", lost, ok)
+	}
+	if n := s.Answers(2, 10, 4); n != 7 || s.Answers(2, 10, 4) != 0 {
+		t.Errorf("%d of the lost were responses", n)
+	}
+	check("two packets and two requests", 4, 0, 2)
+	for _, want := range []rocev2.PSN{0, 1, 6, 10} {
+		h := s.NextLost()
+		if h.PSN != want {
+			t.Fatalf("%v is sent, want %v", h.PSN, want)
+		}
+		s.Sent(h, 1000, end)
+	}
+	check("all are sent again", 0, 4, 2)
+	if lost, ok := s.Update(0, end, []byte{1 << 1, 1 << 3}, 1000); !ok || lost != 4 {
+		t.Errorf("%d are late, %v; want 4", lost, ok)
+	}
+	s.Resend()
+	check("the peer is silent", 4, 0, 2)
+	if !s.Advance(6) || s.Lost() != 2 || s.Pending() != 0 {
+		t.Errorf("behind the first request %d are lost, %d pending", s.Lost(), s.Pending())
 	}
 }
 

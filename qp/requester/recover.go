@@ -112,6 +112,9 @@ func (r *recovery) Silent() bool {
 // flight is what is in flight, for the controller.
 func (r *recovery) flight() cc.Flight {
 	f := r.work.flight()
+	if r.rd == 0 {
+		f.Pipe = r.pipe()
+	}
 	f.RTT, f.MinRTT, f.RTTVar = r.rtt.recent(), r.rtt.minRTT.duration(), r.rtt.rttvar
 	return f
 }
@@ -288,7 +291,7 @@ func (r *recovery) goBack(now clock.Time) {
 
 // HandleTimeout does what is due at now; without anything due it does nothing.
 func (r *recovery) HandleTimeout(now clock.Time) {
-	r.c.Expire(&r.reorder, now)
+	r.c.Expire(&r.reorder, now, queue.ReorderAge(r.c.SRTT))
 	r.paced = r.paced && now < r.limit.NotBefore
 	if r.rnr.expired(now) {
 		return // the next Poll goes on from where rewind has put the cursor
@@ -324,7 +327,7 @@ func (r *recovery) Deadline() (clock.Time, bool) {
 	if r.paced && (!armed || r.limit.NotBefore < at) {
 		at, armed = r.limit.NotBefore, true
 	}
-	if t, ok := r.c.ReorderDeadline(&r.reorder); ok && (!armed || t < at) {
+	if t, ok := r.reorder.Deadline(queue.ReorderAge(r.c.SRTT)); ok && (!armed || t < at) {
 		return t, true
 	}
 	return at, armed

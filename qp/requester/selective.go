@@ -56,6 +56,7 @@ func (r *Requester) handleSelectiveAck(now clock.Time, p *rocev2.Packet, info *r
 		r.progress(now, from, pos)
 		return conn.DropGhost
 	}
+	lost -= r.answers(r.sel.board)
 	r.sel.bare = 0
 	if r.rtt.timing && r.sel.board.Has(r.rtt.psn, r.una) {
 		r.rtt.sample(now)
@@ -72,6 +73,21 @@ func (r *Requester) handleSelectiveAck(now clock.Time, p *rocev2.Packet, info *r
 		r.losses(now, lost)
 	}
 	return conn.DropNone
+}
+
+// answers finds the PSNs of responses to READs among what the peer does not
+// keep, and returns how many were taken for lost. The peer keeps the request
+// for a READ as one packet, and as one packet it is lost.
+func (r *work) answers(b *queue.Scoreboard) (n int) {
+	if r.rd == 0 {
+		return 0
+	}
+	for i := r.queue.Head; i != r.started; i = r.after(i) {
+		if w := r.queue.At(i); w.Is(ib.OpReads) && w.PSNs > 1 {
+			n += b.Answers(w.First, w.PSNs, r.chunkOf(w))
+		}
+	}
+	return n
 }
 
 // arrived returns how many bytes have arrived at the peer that the controller
@@ -159,9 +175,16 @@ func (r *recovery) pipe() uint64 {
 func (r *recovery) losses(now clock.Time, n int) {
 	r.c.Stats.Rare().Repairs++
 	r.rtt.lossy()
-	for range n {
-		r.lost(now, cc.Selective)
+	f := r.flight()
+	if f.Pipe > 0 {
+		f.Pipe += uint64(n) * uint64(r.packet())
 	}
+	for range n {
+		if r.cc.Lost(now, f, cc.Selective) {
+			r.c.Stats.Rare().WindowCuts++
+		}
+	}
+	r.reload()
 }
 
 // missingResponses takes note which responses to READs are missing before those
@@ -252,7 +275,8 @@ func (r *recovery) nakHole(now clock.Time) {
 			r.rewind()
 			return
 		}
-		r.losses(now, r.loseBare(r.sel.board))
+		n := r.loseBare(r.sel.board)
+		r.losses(now, n-r.answers(r.sel.board))
 	}
 }
 
@@ -294,6 +318,7 @@ func (r *recovery) probeSelectively() bool {
 		most = queue.MaxHoles
 	}
 	r.sel.board.LoseRest(r.max, most)
+	r.answers(r.sel.board)
 	r.sel.tail, r.sel.last = r.una != r.max.Add(-1), r.max.Add(-1)
 	r.sel.probed = r.posNxt
 	return true
@@ -319,7 +344,7 @@ func (r *sender) pollHole(now clock.Time, buf []byte) int {
 		if n > 0 {
 			// With nothing new behind it, nothing would show that
 			// it is lost again.
-			if b.Lost() == 0 && r.cur == r.queue.Tail {
+			if b.Lost() == 0 && r.cur == r.queue.Tail && !r.isLongRead(psn) {
 				r.sel.tail, r.sel.last = true, psn
 			}
 			return n
@@ -377,6 +402,13 @@ func (r *sender) buildHole(now clock.Time, buf []byte, psn rocev2.PSN) (n int, w
 	}
 	r.resentOne(now, &rq, psn)
 	return n, false
+}
+
+// isLongRead reports whether a PSN is that of a READ of several packets. If it
+// comes twice, much may be answered twice.
+func (r *sender) isLongRead(psn rocev2.PSN) bool {
+	i, ok := r.requestOf(psn)
+	return ok && r.queue.At(i).Is(ib.OpReads) && r.queue.At(i).PSNs > 1
 }
 
 // requestOf returns the request that a PSN in flight belongs to.

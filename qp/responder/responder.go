@@ -83,10 +83,14 @@ func (r *Responder) Held() int { return r.reorder.Len() }
 func (r *Responder) DiscardHeld() { r.reorder.Discard() }
 
 // HandleTimeout does what is due at now.
-func (r *Responder) HandleTimeout(now clock.Time) { r.c.Expire(&r.reorder, now) }
+func (r *Responder) HandleTimeout(now clock.Time) {
+	r.c.Expire(&r.reorder, now, queue.RequestAge(r.c.SRTT))
+}
 
 // Deadline returns when HandleTimeout wants to be called, and whether at all.
-func (r *Responder) Deadline() (clock.Time, bool) { return r.c.ReorderDeadline(&r.reorder) }
+func (r *Responder) Deadline() (clock.Time, bool) {
+	return r.reorder.Deadline(queue.RequestAge(r.c.SRTT))
+}
 
 // Flush ends all work, on the way to ERR: every receive completes with
 // WR_FLUSH_ERR, in order (IBTA 10.3.1). Of the answers that wait only the
