@@ -26,7 +26,7 @@ func serve(t *testing.T, args string, more ...string) *server {
 	s := &server{addr: freeAddress(), port: freePort(t), errs: &waiting{ready: make(chan struct{}), wrote: make(chan struct{}, 1)}, done: make(chan int, 1)}
 	var ctx context.Context
 	ctx, s.cancel = context.WithCancel(t.Context())
-	argv := append(strings.Fields(args), "-d", s.addr, "-p", s.port)
+	argv := append(patient(strings.Fields(args)), "-d", s.addr, "-p", s.port)
 	argv = append(argv, more...)
 	go func() { s.done <- run(ctx, argv, streams{in: strings.NewReader(""), out: &s.out, err: s.errs}) }()
 	select {
@@ -50,7 +50,7 @@ func (s *server) dial(t *testing.T) *net.TCPConn {
 
 // client runs the same command as client.
 func (s *server) client(t *testing.T, args string) result {
-	return invoke(t.Context(), append(strings.Fields(args), "-d", freeAddress(), "-p", s.port, "--timeout", "60s", s.addr)...)
+	return invoke(t.Context(), append(patient(strings.Fields(args)), "-d", freeAddress(), "-p", s.port, "--timeout", "60s", s.addr)...)
 }
 
 func (s *server) result() result { return result{<-s.done, s.out.String(), s.errs.String()} }
