@@ -29,6 +29,7 @@ type Engine struct {
 	mixed     mixedWriter
 	loop      loopback
 	packet    rocev2.Packet        // scratch: the one that is dispatched
+	arrival   qp.Arrival           // scratch: how it came
 	scratch   qp.Scratch           // of all queue pairs
 	misrouted []transport.RxPacket // scratch: of the batch
 	groups    groups

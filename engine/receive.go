@@ -92,11 +92,10 @@ func (e *Engine) deliver(now clock.Time, r *Received, d *transport.RxPacket, q *
 	if !q.portVerified {
 		kept = qp.Reordered(q.core)
 	}
-	a := qp.Arrival{
-		Packet: &e.packet, Src: d.Src, Dst: d.Dst,
-		TrafficClass: d.TrafficClass, HopLimit: d.HopLimit, FlowLabel: d.FlowLabel, IPID: d.IPID,
-	}
-	reason := q.core.HandlePacket(now, &a)
+	a := &e.arrival
+	a.Packet, a.Src, a.Dst = &e.packet, d.Src, d.Dst
+	a.TrafficClass, a.HopLimit, a.FlowLabel, a.IPID = d.TrafficClass, d.HopLimit, d.FlowLabel, d.IPID
+	reason := q.core.HandlePacket(now, a)
 	info, _ := e.packet.BTH.Opcode.Info()
 	r.Taken = r.Taken || reason == qp.DropNone
 	if reason != qp.DropNone {

@@ -19,9 +19,6 @@ const (
 
 var be = binary.BigEndian
 
-// put24 stores a reserved or flag byte and a 24-bit number behind it.
-func put24(b []byte, top uint8, v uint32) { be.PutUint32(b, uint32(top)<<24|v&0xffffff) }
-
 // BTH is the base transport header (IBTA 9.2): 12 bytes.
 //
 //	0: opcode
@@ -56,13 +53,11 @@ func flag(set bool, bit uint8) uint8 {
 
 // AppendTo appends the encoded header to b.
 func (h *BTH) AppendTo(b []byte) []byte {
-	var w [BTHLen]byte
-	w[0] = uint8(h.Opcode)
-	w[1] = flag(h.Solicited, 0x80) | flag(h.MigReq, 0x40) | h.PadCount&3<<4 | h.Version&15
-	be.PutUint16(w[2:], h.PKey)
-	put24(w[4:], flag(h.FECN, 0x80)|flag(h.BECN, 0x40)|h.Reserved6&0x3f, uint32(h.DestQPN))
-	put24(w[8:], flag(h.AckReq, 0x80)|h.Reserved7&0x7f, uint32(h.PSN))
-	return append(b, w[:]...)
+	// In whole words: to read at once what was written byte by byte stalls.
+	second := flag(h.Solicited, 0x80) | flag(h.MigReq, 0x40) | h.PadCount&3<<4 | h.Version&15
+	b = be.AppendUint32(b, uint32(h.Opcode)<<24|uint32(second)<<16|uint32(h.PKey))
+	b = be.AppendUint32(b, uint32(flag(h.FECN, 0x80)|flag(h.BECN, 0x40)|h.Reserved6&0x3f)<<24|uint32(h.DestQPN)&0xffffff)
+	return be.AppendUint32(b, uint32(flag(h.AckReq, 0x80)|h.Reserved7&0x7f)<<24|uint32(h.PSN)&0xffffff)
 }
 
 func (h *BTH) parse(b []byte) {

@@ -185,9 +185,10 @@ func (b *RxBatch) SplitFrom(first int, data []byte, segment int, meta RxPacket, 
 			malformed++
 			continue
 		}
-		meta.Data = seg
-		meta.ICRC, meta.IPID = peer.Check(i, seg)
 		b.packets = append(b.packets, meta)
+		p := &b.packets[len(b.packets)-1]
+		p.Data = seg
+		p.ICRC, p.IPID = peer.Check(i, seg)
 	}
 	return malformed
 }

@@ -59,7 +59,9 @@ func (b *TxBatch) Commit(n int, p *Path) {
 	if n < rocev2.BTHLen || n > rocev2.MaxPacketLen-rocev2.ICRCLen || p == nil {
 		panic("transport: TxBatch.Commit out of range")
 	}
-	b.pkts = append(b.pkts, txPacket{off: b.off, n: n, path: p})
+	b.pkts = append(b.pkts, txPacket{})
+	t := &b.pkts[len(b.pkts)-1] // in place: to copy what was just written in parts stalls
+	t.off, t.n, t.path = b.off, n, p
 	b.track(n+rocev2.ICRCLen, p)
 	b.off += n + rocev2.ICRCLen
 }

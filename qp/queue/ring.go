@@ -175,8 +175,10 @@ func (s *SendRing) Push(wr *ib.SendWR, length uint32, signaled bool) {
 	}
 	i := s.Tail
 	w := s.At(i)
-	*w = Send{ID: wr.ID, Opcode: wr.Opcode, Kind: wr.Opcode.Flags(), Length: length, Remote: wr.Remote.Addr,
-		RKey: uint32(wr.Remote.RKey), CompareAdd: wr.CompareAdd, Swap: wr.Swap, Arg: wr.Imm, SRQN: wr.RemoteSRQN}
+	*w = Send{} // and then in place: to copy what was just written in parts stalls
+	w.ID, w.Opcode, w.Kind, w.Length = wr.ID, wr.Opcode, wr.Opcode.Flags(), length
+	w.Remote, w.RKey, w.CompareAdd, w.Swap = wr.Remote.Addr, uint32(wr.Remote.RKey), wr.CompareAdd, wr.Swap
+	w.Arg, w.SRQN = wr.Imm, wr.RemoteSRQN
 	switch wr.Opcode {
 	case ib.OpSendInv, ib.OpLocalInv, ib.OpReadInv:
 		w.Arg = uint32(wr.InvalidateKey)

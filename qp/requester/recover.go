@@ -110,13 +110,18 @@ func (r *recovery) Silent() bool {
 }
 
 // flight is what is in flight, for the controller.
-func (r *recovery) flight() cc.Flight {
-	f := r.work.flight()
+func (r *recovery) flight() (f cc.Flight) {
+	fillFlight(r, &f)
+	return f
+}
+
+// fillFlight makes f what is in flight.
+func fillFlight(r *recovery, f *cc.Flight) {
+	f.Una, f.Next, f.Packet = r.posUna, r.posNxt, r.packet()
 	if r.rd == 0 {
 		f.Pipe = r.pipe()
 	}
 	f.RTT, f.MinRTT, f.RTTVar = r.rtt.recent(), r.rtt.minRTT.duration(), r.rtt.rttvar
-	return f
 }
 
 // reload reads the limit again, after an event.

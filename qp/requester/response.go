@@ -5,6 +5,7 @@ import (
 
 	"github.com/gosoftroce/rocev2/clock"
 	"github.com/gosoftroce/rocev2/ib"
+	"github.com/gosoftroce/rocev2/qp/cc"
 	"github.com/gosoftroce/rocev2/qp/conn"
 	"github.com/gosoftroce/rocev2/rocev2"
 )
@@ -150,7 +151,10 @@ func (r *Requester) progress(now clock.Time, from rocev2.PSN, pos uint64) {
 	}
 	r.rnr.reset()
 	r.sel.advance(r.una, r.c.Pool)
-	r.limit = r.cc.Acked(now, r.flight(), r.arrived(pos))
+	n := r.arrived(pos)
+	var f cc.Flight
+	fillFlight(&r.recovery, &f)
+	r.limit = r.cc.Acked(now, f, n)
 	if r.repairFailed() {
 		r.restart(now, true)
 	} else {

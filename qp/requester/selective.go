@@ -387,7 +387,8 @@ func (r *sender) buildHole(now clock.Time, buf []byte, psn rocev2.PSN) (n int, w
 	}
 	at, nxt, left := r.cur, r.nxt, r.repair.left
 	r.cur, r.nxt, r.repair.left = cur, psn, 1 // it asks for an answer
-	rq := r.requestAt(w)
+	var rq request
+	r.requestAt(&rq, w)
 	if psn == r.una {
 		r.limitRepair(&rq)
 	}
@@ -439,7 +440,8 @@ func (r *sender) pollMissing(now clock.Time, buf []byte) int {
 	r.cur, r.nxt = cur, psn
 	w := r.queue.At(cur)
 	w.Flags |= queue.Resumed
-	rq := r.requestAt(w)
+	var rq request
+	r.requestAt(&rq, w)
 	end := psn.Add(int(rq.psns))
 	// A request that may not have been executed must be what it was.
 	executed := rq.rel%r.chunkOf(w) != 0 || b.Any(psn, end)

@@ -94,7 +94,8 @@ func (r *sender) pollNext(now clock.Time, buf []byte, out *conn.Output) bool {
 		r.splitRead(w)
 		w.SSN = r.ssn.Add(int(r.messages(w)))
 	}
-	rq := r.requestAt(w)
+	var rq request
+	r.requestAt(&rq, w)
 	if w.Status != ib.StatusSuccess || !r.mayStart(&rq) {
 		return false
 	}
@@ -396,7 +397,8 @@ func (r *sender) pollRepair(now clock.Time, buf []byte) int {
 	}
 	cur, nxt, psn := r.cur, r.nxt, p.nxt
 	r.cur, r.nxt = p.cur, psn
-	rq := r.requestAt(w)
+	var rq request
+	r.requestAt(&rq, w)
 	r.limitRepair(&rq)
 	n, fault := r.buildRequest(&rq, buf)
 	r.cur, r.nxt = cur, nxt

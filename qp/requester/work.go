@@ -84,8 +84,11 @@ func (r *work) chunkOf(w *queue.Send) uint32 {
 	return r.chunk
 }
 
-func (r *work) requestAt(w *queue.Send) request {
-	rq := request{w: w, rel: r.nxt.Ahead(w.First), psns: 1}
+// requestAt makes rq, which is empty, the request packet at the cursor. (It is
+// filled in place, here and elsewhere: to copy what was just written in smaller
+// parts stalls the processor.)
+func (r *work) requestAt(rq *request, w *queue.Send) {
+	rq.w, rq.rel, rq.psns = w, r.nxt.Ahead(w.First), 1
 	rq.off = rq.rel << r.c.Shift
 	rq.n = w.Length - rq.off
 	if w.Is(ib.OpReads) {
@@ -98,7 +101,6 @@ func (r *work) requestAt(w *queue.Send) request {
 		rq.n = min(rq.n, uint32(r.c.MTU))
 	}
 	rq.cost = uint64(rq.n) + uint64(rq.psns)*cc.PacketOverhead
-	return rq
 }
 
 // possibleMSN reports whether the peer can have completed as many messages as a
@@ -238,9 +240,4 @@ func (r *work) position(w *queue.Send, rel uint32) uint64 {
 // endOf is the position behind a request.
 func endOf(w *queue.Send) uint64 {
 	return w.Pos + uint64(w.Length) + uint64(w.PSNs)*cc.PacketOverhead
-}
-
-// flight is what is in flight, for the controller.
-func (r *work) flight() cc.Flight {
-	return cc.Flight{Una: r.posUna, Next: r.posNxt, Packet: r.packet()}
 }

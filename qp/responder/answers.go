@@ -78,6 +78,15 @@ func (r *responses) push(e response) {
 	r.tail++
 }
 
+// pushRead is push for the answer to a READ, filled in place.
+func (r *responses) pushRead(res uint8, psn, msn rocev2.PSN, packets, length uint32) {
+	r.full() // takes memory if need be
+	e := r.at(r.tail)
+	e.kind, e.syndrome, e.res, e.part = responseRead, 0, res, false
+	e.psn, e.start, e.msn, e.left, e.end = psn, psn, msn, packets, length
+	r.tail++
+}
+
 // insert adds the answer to a duplicate in PSN order: the peer drops what has a
 // later PSN until it has this one. MSNs must not go back, so those of the
 // answers behind it are brought up to its own, which is the current one.

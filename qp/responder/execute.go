@@ -134,9 +134,10 @@ func (r *Responder) executeRead(p *rocev2.Packet) conn.Drop {
 		return r.refuseFault(f)
 	}
 	psn := r.epsn
-	index := r.reserve(resource{kind: resourceRead, srqn: r.xrc.current(), opcode: p.BTH.Opcode, psns: psns, va: p.RETH.VA, rkey: p.RETH.RKey,
-		length: p.RETH.Length})
-	r.out.push(response{kind: responseRead, res: index, psn: psn, start: psn, msn: r.msn, left: psns, end: p.RETH.Length})
+	e, index := r.reservePlace(psns)
+	e.kind, e.srqn, e.opcode, e.value = resourceRead, r.xrc.current(), p.BTH.Opcode, 0
+	e.va, e.rkey, e.length = p.RETH.VA, p.RETH.RKey, p.RETH.Length
+	r.out.pushRead(index, psn, r.msn, psns, p.RETH.Length)
 	return conn.DropNone
 }
 

@@ -206,7 +206,16 @@ func (r *answerer) age(n uint32) bool {
 // takes the place of the oldest one, and moves on behind it. A READ takes a PSN
 // for each packet of its response (IBTA 9.7.3).
 func (r *answerer) reserve(n resource) (index uint8) {
-	e, index := r.res.oldest()
+	e, index := r.reservePlace(n.psns)
+	n.pending, n.first = e.pending, e.first
+	*e = n
+	return index
+}
+
+// reservePlace is reserve for what is filled in place, other than its state and
+// its PSNs.
+func (r *answerer) reservePlace(psns uint32) (e *resource, index uint8) {
+	e, index = r.res.oldest()
 	r.res.push(e)
 	if e.pending == pendingReplay {
 		// A late duplicate asks for this, or a peer that has more
@@ -217,12 +226,11 @@ func (r *answerer) reserve(n resource) (index uint8) {
 			r.out.cancel(index)
 		}
 	}
-	n.pending, n.first = pendingFirst, r.epsn
-	*e = n
+	e.pending, e.first, e.psns = pendingFirst, r.epsn, psns
 	r.res.next++
 	r.msn = r.msn.Next()
-	r.epsn = r.epsn.Add(int(n.psns))
-	return index
+	r.epsn = r.epsn.Add(int(psns))
+	return e, index
 }
 
 // busy reports whether a READ or an atomic of so many PSNs must wait for
