@@ -140,15 +140,6 @@ func sidesOn(t *testing.T, serverAddr, clientAddr string, serverArgs, clientArgs
 	return server, client
 }
 
-// patient lets perf wait 4 s in place of half a second for a peer: on a busy
-// machine a process may not run for as long.
-func patient(args []string) []string {
-	if args[0] == "perf" && !slices.Contains(args, "-u") {
-		return append(slices.Clip(args), "-u", "17")
-	}
-	return args
-}
-
 func TestUsageErrors(t *testing.T) {
 	t.Parallel()
 	for args, want := range map[string]string{
