@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"github.com/gosoftroce/rocev2/rocev2"
@@ -25,9 +26,12 @@ var lastPort atomic.Uint32
 func init() { lastPort.Store(rand.Uint32() / 2) }
 
 // port returns a port that no other test uses, nor another process at the
-// moment.
+// moment. A process that a test starts meanwhile would have the socket, too,
+// until it executes its program.
 func port() (p uint16) {
 	const first, count = 20000, 12000 // below those that systems choose
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
 	for range count {
 		p = uint16(first + lastPort.Add(1)%count)
 		c, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv6loopback, Port: int(p)})
