@@ -218,11 +218,13 @@ func quietInError(t *Trial) {
 		return f.end.qp.State() == verbs.StateErr
 	})
 	before := f.end.qp.Stats().TxPackets
+	t.must(t.happens(giveUpAfter, func() bool { // who sends the data sends it, when it runs
+		s := f.end.qp.Stats() // an unfinished READ ends with a NAK of its own
+		return s.NAKInvalidSent+s.NAKAccessSent+s.NAKOpSent > 0
+	}), "no NAK")
 	t.fence()
 	t.result.Answers = f.end.qp.Stats().TxPackets - before
 	t.must(t.result.Answers <= turns, "%d packets after the queue pair was in ERR, more than %d", t.result.Answers, turns)
-	s := f.end.qp.Stats() // an unfinished READ ends with a NAK of its own
-	t.must(s.NAKInvalidSent+s.NAKAccessSent+s.NAKOpSent > 0, "no NAK")
 	t.healthy(t.neighbour(), 20)
 	t.check(mr.Close())
 }
