@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gosoftroce/rocev2/dissect"
 )
@@ -288,9 +289,27 @@ func TestDumpCountsWhatTheDeviceCounts(t *testing.T) {
 }
 
 // A live capture shows what passes an interface, buffers of segmentation
-// offload taken apart, and ends with Ctrl-C.
+// offload taken apart, and ends with Ctrl-C. On a busy machine it may miss
+// packets: it says so, and then another one is to see them all.
 func TestDumpLive(t *testing.T) {
 	t.Parallel()
+	for range 20 {
+		out, errs := dumpLive(t)
+		if strings.Contains(errs, "packets were lost") {
+			continue
+		}
+		if !strings.Contains(out, "completes #5 ") || strings.Contains(out, "BAD ICRC") || strings.Contains(out, "gap") {
+			t.Errorf("%s%s", out, errs)
+		}
+		return
+	}
+	t.Error("each of 20 captures missed packets")
+}
+
+// dumpLive captures a ping-pong and returns what it shows: until all is there,
+// or for some seconds.
+func dumpLive(t *testing.T) (out, messages string) {
+	t.Helper()
 	server, client := freeAddress(), freeAddress()
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
@@ -315,14 +334,19 @@ func TestDumpLive(t *testing.T) {
 		}
 	}
 	sidesOn(t, server, client, strings.Fields("pingpong -n 5 -s 30000"), strings.Fields("pingpong -n 5 -s 30000"))
-	shown.await("completes #5 ")
+	for late := time.After(10 * time.Second); !strings.Contains(shown.String(), "completes #5 "); {
+		select {
+		case <-shown.wrote:
+			continue
+		case <-late:
+		}
+		break
+	}
 	stop()
 	if code := <-done; code != 0 {
 		t.Errorf("%d: %s", code, errs.String())
 	}
-	if out := shown.String(); strings.Contains(out, "BAD ICRC") || strings.Contains(out, "gap") {
-		t.Errorf("%s", out)
-	}
+	return shown.String(), errs.String()
 }
 
 // What the documentation shows is what the commands print.
