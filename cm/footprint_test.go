@@ -6,18 +6,12 @@ import (
 
 	"github.com/gosoftroce/rocev2/cm"
 	"github.com/gosoftroce/rocev2/verbs"
+	"github.com/gosoftroce/rocev2/verbs/verbstest"
 )
 
 // What an idle connection takes on each side, its queue pair included.
 func TestMemoryOfIdleConnections(t *testing.T) { // not parallel: it measures the heap
 	const n, most = 512, 2950
-	heap := func() uint64 {
-		runtime.GC()
-		runtime.GC()
-		var m runtime.MemStats
-		runtime.ReadMemStats(&m)
-		return m.HeapAlloc
-	}
 	client, server := pair(t)
 	l, addr := server.listen(cm.ListenConfig{})
 	ctx := client.context()
@@ -45,11 +39,11 @@ func TestMemoryOfIdleConnections(t *testing.T) { // not parallel: it measures th
 		conns = append(conns, a, b)
 	}
 	dial() // the first makes what all share
-	before := heap()
+	before := verbstest.Heap()
 	for range n {
 		dial()
 	}
-	each := (heap() - before) / (2 * n)
+	each := (verbstest.Heap() - before) / (2 * n)
 	t.Logf("an idle connection takes %d bytes", each)
 	if each > most {
 		t.Errorf("an idle connection takes %d bytes, more than %d", each, most)

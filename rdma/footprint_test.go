@@ -5,6 +5,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/gosoftroce/rocev2/verbs/verbstest"
 )
 
 // What an idle connection takes on each side, with all that is below it but the
@@ -13,13 +15,6 @@ import (
 func TestMemoryOfIdleConnections(t *testing.T) { // not parallel: it measures the heap
 	const n, most, mostLater = 512, 3450, 4100
 	synctest.Test(t, func(t *testing.T) {
-		heap := func() uint64 {
-			runtime.GC()
-			runtime.GC()
-			var m runtime.MemStats
-			runtime.ReadMemStats(&m)
-			return m.HeapAlloc
-		}
 		p := newPair(t, pairConfig{})
 		var conns []*Conn
 		connect := func() {
@@ -27,11 +22,11 @@ func TestMemoryOfIdleConnections(t *testing.T) { // not parallel: it measures th
 			conns = append(conns, a, b)
 		}
 		connect() // the first makes what all share
-		before := heap()
+		before := verbstest.Heap()
 		for range n {
 			connect()
 		}
-		each := (heap() - before) / (2 * n)
+		each := (verbstest.Heap() - before) / (2 * n)
 		t.Logf("an idle connection takes %d bytes", each)
 		if each > most {
 			t.Errorf("an idle connection takes %d bytes, more than %d", each, most)
@@ -52,7 +47,7 @@ func TestMemoryOfIdleConnections(t *testing.T) { // not parallel: it measures th
 				time.Sleep(time.Microsecond)
 			}
 		}
-		each = (heap() - before) / (2 * n)
+		each = (verbstest.Heap() - before) / (2 * n)
 		t.Logf("after a keepalive it takes %d bytes", each)
 		if each > mostLater {
 			t.Errorf("after a keepalive it takes %d bytes, more than %d", each, mostLater)

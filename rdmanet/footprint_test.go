@@ -12,13 +12,6 @@ import (
 // connection manager.
 func TestMemoryOfIdleConnections(t *testing.T) { // not parallel: it measures the heap
 	const n, most = 512, 5200
-	heap := func() uint64 {
-		runtime.GC()
-		runtime.GC()
-		var m runtime.MemStats
-		runtime.ReadMemStats(&m)
-		return m.HeapAlloc
-	}
 	p, q := verbstest.Devices(t)
 	var conns []*Conn
 	open := func() {
@@ -26,11 +19,11 @@ func TestMemoryOfIdleConnections(t *testing.T) { // not parallel: it measures th
 		conns = append(conns, a, b)
 	}
 	open() // the first makes what all share
-	before := heap()
+	before := verbstest.Heap()
 	for range n {
 		open()
 	}
-	each := (heap() - before) / (2 * n)
+	each := (verbstest.Heap() - before) / (2 * n)
 	t.Logf("an idle connection takes %d bytes", each)
 	if each > most {
 		t.Errorf("an idle connection takes %d bytes, more than %d", each, most)

@@ -12,13 +12,6 @@ import (
 // of thousands fit into one process.
 func TestMemoryOfIdleQueuePairs(t *testing.T) { // not parallel: it measures the heap
 	const n, mostQP, mostCQ = 256, 2250, 320
-	heap := func() uint64 {
-		runtime.GC()
-		runtime.GC()
-		var m runtime.MemStats
-		runtime.ReadMemStats(&m)
-		return m.HeapAlloc
-	}
 	a, b := verbstest.NewPair(t)
 	must := func(err error) {
 		t.Helper()
@@ -26,7 +19,7 @@ func TestMemoryOfIdleQueuePairs(t *testing.T) { // not parallel: it measures the
 			t.Fatal(err)
 		}
 	}
-	before := heap()
+	before := verbstest.Heap()
 	cqs := make([]*verbs.CQ, 0, 2*n)
 	for range n {
 		for _, s := range []*verbstest.Side{a, b} {
@@ -35,12 +28,12 @@ func TestMemoryOfIdleQueuePairs(t *testing.T) { // not parallel: it measures the
 			cqs = append(cqs, cq)
 		}
 	}
-	each := (heap() - before) / (2 * n)
+	each := (verbstest.Heap() - before) / (2 * n)
 	t.Logf("a completion queue takes %d bytes", each)
 	if each > mostCQ {
 		t.Errorf("a completion queue takes %d bytes, more than %d", each, mostCQ)
 	}
-	before = heap()
+	before = verbstest.Heap()
 	qps := make([]*verbs.QP, 0, 2*n)
 	for i := range n {
 		for j, s := range []*verbstest.Side{a, b} {
@@ -50,7 +43,7 @@ func TestMemoryOfIdleQueuePairs(t *testing.T) { // not parallel: it measures the
 		}
 		verbstest.Connect(t, qps[2*i], qps[2*i+1])
 	}
-	each = (heap() - before) / (2 * n)
+	each = (verbstest.Heap() - before) / (2 * n)
 	t.Logf("a connected queue pair takes %d bytes", each)
 	if each > mostQP {
 		t.Errorf("a connected queue pair takes %d bytes, more than %d", each, mostQP)
