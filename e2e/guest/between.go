@@ -6,8 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"unsafe"
 
+	"github.com/gosoftroce/rocev2/e2e/tun"
 	"golang.org/x/sys/unix"
 )
 
@@ -62,7 +62,7 @@ func (l *Lab) takeOff(ctx context.Context, g *Guest) (int, error) {
 	}
 	fd := -1
 	if err := l.ns.do(func() (err error) {
-		fd, err = openTap(tap)
+		fd, err = tun.Open(tap, tun.Frames)
 		return err
 	}); err != nil {
 		return -1, err
@@ -82,25 +82,4 @@ func (l *Lab) each(ctx context.Context, cmds ...string) error {
 		}
 	}
 	return nil
-}
-
-// openTap makes a TAP device in the namespace of the calling thread, which
-// goes when the descriptor is closed.
-func openTap(name string) (int, error) {
-	fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return -1, fmt.Errorf("/dev/net/tun: %w", err)
-	}
-	var req struct {
-		name  [unix.IFNAMSIZ]byte
-		flags uint16
-		_     [22]byte
-	}
-	copy(req.name[:], name)
-	req.flags = unix.IFF_TAP | unix.IFF_NO_PI
-	if _, _, e := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.TUNSETIFF, uintptr(unsafe.Pointer(&req))); e != 0 {
-		unix.Close(fd)
-		return -1, fmt.Errorf("a TAP device %s: %w", name, e)
-	}
-	return fd, nil
 }

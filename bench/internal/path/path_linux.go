@@ -10,8 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unsafe"
 
+	"github.com/gosoftroce/rocev2/e2e/tun"
 	"golang.org/x/sys/unix"
 )
 
@@ -91,7 +91,7 @@ func (e *end) open(c Config, addr, peer string) error {
 			result <- fmt.Errorf("a network namespace: %w", err)
 			return
 		}
-		fd, err := openTUN()
+		fd, err := tun.Open("path0", tun.Packets)
 		if err != nil {
 			result <- err
 			return
@@ -113,25 +113,6 @@ func (e *end) open(c Config, addr, peer string) error {
 		}
 	}()
 	return <-result
-}
-
-func openTUN() (int, error) {
-	fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return -1, fmt.Errorf("/dev/net/tun: %w", err)
-	}
-	var req struct {
-		name  [unix.IFNAMSIZ]byte
-		flags uint16
-		_     [22]byte
-	}
-	copy(req.name[:], "path0")
-	req.flags = unix.IFF_TUN | unix.IFF_NO_PI
-	if _, _, e := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.TUNSETIFF, uintptr(unsafe.Pointer(&req))); e != 0 {
-		unix.Close(fd)
-		return -1, fmt.Errorf("a TUN device: %w", e)
-	}
-	return fd, nil
 }
 
 // start starts a program in the namespace of an end.
