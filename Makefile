@@ -6,7 +6,7 @@ FUZZTIME ?= 10s
 SEEDS    ?= 10000
 BIN      := bin
 
-.PHONY: all build demo test test-386 test-portable check fuzz e2e-rxe attack bench bench-short bench-quick bench-diff microbench benchcheck soak fmt vet lint tidy race seeds clean help
+.PHONY: all build demo test test-386 test-arm64 test-portable check fuzz e2e-rxe attack bench bench-short bench-quick bench-diff microbench benchcheck soak fmt vet lint tidy race seeds clean help
 
 all: build
 
@@ -22,8 +22,9 @@ demo: build ## two processes exchange every operation over loopback; a daemon ex
 
 test: ## all tests, with real kernel peers where the machine allows it
 	$(GO) run ./internal/testreport -env ROCEV2_E2E=1 -- -timeout 25m ./...
+	@$(MAKE) --no-print-directory test-arm64
 
-check: fmt vet lint tidy race test-386 test-portable benchcheck seeds fuzz ## what must hold before a change is proposed
+check: fmt vet lint tidy race test-386 test-arm64 test-portable benchcheck seeds fuzz ## what must hold before a change is proposed
 
 fmt: ## every file is formatted
 	@out=$$(gofmt -l $$(git ls-files -co --exclude-standard '*.go')); \
@@ -52,6 +53,14 @@ test-386: ## all tests as a 32-bit process (x86 alone; no race detector, no kern
 	@case "$$($(GO) env GOHOSTARCH)" in \
 	amd64|386) CGO_ENABLED=0 GOARCH=386 $(GO) run ./internal/testreport -- -timeout 25m ./... ;; \
 	*) echo "SKIPPED test-386: this machine does not run 386 programs" ;; esac
+
+ARM64_CPUS := max cortex-a53 neoverse-n1
+QEMU_ARM64 := $(shell command -v qemu-aarch64-static || command -v qemu-aarch64)
+
+test-arm64: ## the ICRC on emulated arm64 processors (needs qemu-user-static)
+	@if [ -z '$(QEMU_ARM64)' ]; then echo "SKIPPED test-arm64: there is no qemu-aarch64-static"; exit 0; fi; \
+	for cpu in $(ARM64_CPUS); do echo "arm64: $$cpu"; \
+		CGO_ENABLED=0 GOARCH=arm64 $(GO) test -count=1 -exec "$(QEMU_ARM64) -cpu $$cpu" ./rocev2 || exit 1; done
 
 # What the portable link lacks: source ports, groups of sockets, multicast,
 # traffic classes, events of the interface, and the name of the process that has the port.
