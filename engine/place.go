@@ -112,9 +112,12 @@ func receiveRun(e *Engine, now clock.Time, r *Received, run *transport.PlacedRun
 		e.counters.Device[DropUnknownQP] += uint64(run.N)
 		return
 	}
+	if placedAsRun(e, now, r, q, run) {
+		return
+	}
 	v, b := qp.Place(q.core, d.Src, e.packet.BTH.Opcode, first, size, 0)
 	defer v.Release()
-	if len(b) < len(run.Payload) || &b[0] != &run.Payload[0] {
+	if !startsWith(b, run.Payload) {
 		e.counters.QP[qp.DropState] += uint64(run.N)
 		return
 	}

@@ -39,8 +39,20 @@ func (h *host) receive(packets []transport.RxPacket) {
 			h.w.look()
 		}
 	}
+	if h.w.change != nil {
+		packets = h.w.change(h, packets)
+	}
+	var sum Received
+	for h.w.alone && len(packets) > 0 {
+		r := h.e.Receive(h.w.now, packets[:1])
+		sum.Add(&r)
+		packets = packets[1:]
+	}
 	if len(packets) > 0 {
-		h.e.Receive(h.w.now, packets)
+		sum = h.e.Receive(h.w.now, packets)
+	}
+	if h.w.note != nil {
+		h.w.note("%v %v: received %d, taken %v, requests %v, urgent %v", h.w.now, h.addr, sum.Packets, sum.Taken, sum.Requests, sum.Urgent)
 	}
 }
 

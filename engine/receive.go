@@ -41,8 +41,16 @@ func (e *Engine) Receive(now clock.Time, packets []transport.RxPacket) Received 
 	e.placing.n = 0
 	e.misrouted, e.grouped = e.misrouted[:0], e.grouped[:0]
 	r := Received{Packets: len(packets)}
-	for i := range packets {
-		e.dispatch(now, &r, &packets[i])
+	for i := 0; i < len(packets); {
+		done, alone := 0, 1
+		if inMiddle(packets[i].Data) {
+			done, alone = takeRun(e, now, &r, packets[i:])
+		}
+		i += done
+		for ; alone > 0; alone-- {
+			e.dispatch(now, &r, &packets[i])
+			i++
+		}
 	}
 	r.Misrouted, r.Multicast = e.misrouted, e.grouped
 	return r
@@ -117,11 +125,6 @@ func (e *Engine) deliver(now clock.Time, r *Received, d *transport.RxPacket, q *
 		}
 		return reason == qp.DropNone
 	}
-	if info.Role == rocev2.RoleRequest {
-		r.Requests = true
-	}
-	r.Urgent = r.Urgent || q.core.Answering()
-	e.count(q)
-	e.turns.push(q)
+	handled(e, r, q, info.Role == rocev2.RoleRequest)
 	return reason == qp.DropNone
 }

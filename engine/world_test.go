@@ -2,6 +2,7 @@ package engine
 
 import (
 	"container/heap"
+	"hash/crc32"
 	"math/rand/v2"
 	"net/netip"
 	"testing"
@@ -27,10 +28,13 @@ type world struct {
 	events eventHeap
 	seq    uint64
 	hosts  map[netip.Addr]*host
-	places bool               // links receive payloads where they belong
-	placed int                // packets of which they did
-	look   func()             // behind every receive
-	tx     *transport.TxBatch // one for all
+	places bool                                                       // links receive payloads where they belong
+	placed int                                                        // packets of which they did
+	look   func()                                                     // behind every receive
+	alone  bool                                                       // packets are received one by one
+	change func(h *host, p []transport.RxPacket) []transport.RxPacket // what arrives
+	note   func(format string, args ...any)                           // of all that happens
+	tx     *transport.TxBatch                                         // one for all
 }
 
 // event is packets that arrive at a host, or the time of its timer.
@@ -80,16 +84,25 @@ type host struct {
 	free    clock.Time // when its link has sent what it was given
 	mtu     rocev2.MTU // of what it connects; 0 is 1024
 	slow    bool       // what it connects has a timeout of 8 s, not 67 ms
+	psn     rocev2.PSN // that what it connects begins with
 }
 
 // Complete implements qp.CompletionSink.
 func (h *host) Complete(c *ib.WC) bool {
 	h.done = append(h.done, *c)
+	if h.w.note != nil {
+		h.w.note("%v completes %+v", h.addr, *c)
+	}
 	return !h.full
 }
 
 // Event implements Sink.
-func (h *host) Event(_ *QP, e ib.Event) { h.events = append(h.events, e) }
+func (h *host) Event(_ *QP, e ib.Event) {
+	h.events = append(h.events, e)
+	if h.w.note != nil {
+		h.w.note("%v: event %v", h.addr, e)
+	}
+}
 
 // Fetch implements Sink.
 func (h *host) Fetch(*QP, qp.Fetch) {}
@@ -151,13 +164,13 @@ func (h *host) connect(q *QP, av ib.AddressVector, qpn rocev2.QPN) {
 	if mtu == 0 {
 		mtu = rocev2.MTU1024
 	}
-	h.modify(q, ib.Attr{State: ib.StateRTR, AV: av, PathMTU: mtu, DestQPN: qpn, MaxDestRdAtomic: 16},
+	h.modify(q, ib.Attr{State: ib.StateRTR, AV: av, PathMTU: mtu, DestQPN: qpn, RQPSN: h.psn, MaxDestRdAtomic: 16},
 		ib.AttrState|ib.AttrAV|ib.AttrPathMTU|ib.AttrDestQPN|ib.AttrRQPSN|ib.AttrMaxDestRdAtomic|ib.AttrMinRNRTimer)
 	timeout := uint8(14)
 	if h.slow {
 		timeout = 21
 	}
-	h.modify(q, ib.Attr{State: ib.StateRTS, Timeout: timeout, RetryCount: 7, RNRRetry: 7, MaxRdAtomic: 16},
+	h.modify(q, ib.Attr{State: ib.StateRTS, Timeout: timeout, RetryCount: 7, RNRRetry: 7, SQPSN: h.psn, MaxRdAtomic: 16},
 		ib.AttrState|ib.AttrTimeout|ib.AttrRetryCount|ib.AttrRNRRetry|ib.AttrSQPSN|ib.AttrMaxQPRdAtomic)
 }
 
@@ -223,6 +236,9 @@ func (w *world) send(from *host) {
 	var run event
 	for i := range w.tx.Len() {
 		data, path := w.tx.Packet(i)
+		if w.note != nil {
+			w.note("%v sends %d bytes %x to %v", from.addr, len(data), crc32.ChecksumIEEE(data), path.Dst)
+		}
 		to := w.hosts[path.Dst]
 		if to == nil || w.loss > 0 && w.rng.Float64() < w.loss {
 			continue

@@ -133,6 +133,31 @@ func (t *Table) Scatter(pd *PD, sg []ib.SGE, off uint64, src []byte) ib.Fault {
 	return ib.FaultNone
 }
 
+// PlaceLocal returns the memory behind byte off of a scatter list, to the end
+// of the entry that has it, for others than Scatter to write while the view is
+// pinned. It returns nothing, and no pin, where Scatter would meet a fault, or
+// where the memory is not local.
+func (t *Table) PlaceLocal(pd *PD, sg []ib.SGE, off uint64) (View, []byte) {
+	for i := range sg {
+		size := uint64(sg[i].Length)
+		if off >= size {
+			off -= size
+			continue
+		}
+		v, f := t.ResolveLocal(pd, sg[i], ib.LocalWrite)
+		if f != ib.FaultNone {
+			break
+		}
+		b := v.Place(off, size-off)
+		if b == nil {
+			v.Release()
+			break
+		}
+		return v, b
+	}
+	return View{}, nil
+}
+
 // Explain says in words what Resolve (or ResolveLocal, when need has no remote
 // right) finds wrong with an access, or that nothing is. It is for diagnostics:
 // it allocates, and what it sees may change at any moment.

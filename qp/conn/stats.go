@@ -124,6 +124,13 @@ func (t *Tally) Result(d Drop) {
 	}
 }
 
+// Run counts n packets that came with size bytes each, and were used.
+func (t *Tally) Run(n, size int) {
+	t.RxPackets += uint64(n)
+	t.RxBytes += uint64(n) * uint64(size)
+	t.used += uint64(n)
+}
+
 // Reordered returns Stats.Reordered.
 func (t *Tally) Reordered() uint64 {
 	if t.rare == nil {

@@ -16,7 +16,7 @@ import (
 // order, and all of it is written before the WRITE is complete.
 func Place(r *Responder, psn rocev2.PSN, ahead int) (memreg.View, []byte) {
 	if psn != r.epsn.Add(ahead) || r.message != rocev2.OpWrite || r.c.Attr.Access&ib.RemoteWrite == 0 ||
-		r.out.full() || r.flushing > 0 || r.reorder.Len() > 0 {
+		busyOtherwise(r) {
 		return memreg.View{}, nil
 	}
 	left, skip := uint64(r.left), uint64(ahead)<<r.c.Shift

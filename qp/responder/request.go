@@ -113,13 +113,19 @@ func (r *Responder) putOff() conn.Drop {
 // accepted moves on behind the expected packet of a SEND or WRITE, and
 // acknowledges it if the packet asks for that (AckReq, IBTA 9.7.5.1).
 func (r *Responder) accepted(p *rocev2.Packet) conn.Drop {
-	r.lastAck, r.acked = r.epsn, true
-	if !r.unacked {
-		r.unacked, r.firstUnacked = true, r.epsn
-	}
-	r.epsn = r.epsn.Next()
+	moveOn(r, 1)
 	if p.BTH.AckReq {
 		r.c.Stats.AcksMerged += uint64(r.out.ack(r.lastAck, r.msn))
 	}
 	return conn.DropNone
+}
+
+// moveOn moves on behind n packets of a SEND or WRITE, of which none waits for
+// its acknowledgement yet.
+func moveOn(r *Responder, n int) {
+	if !r.unacked {
+		r.unacked, r.firstUnacked = true, r.epsn
+	}
+	r.lastAck, r.acked = r.epsn.Add(n-1), true
+	r.epsn = r.epsn.Add(n)
 }

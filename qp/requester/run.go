@@ -1,0 +1,44 @@
+package requester
+
+import (
+	"github.com/gosoftroce/rocev2/clock"
+	"github.com/gosoftroce/rocev2/ib"
+	"github.com/gosoftroce/rocev2/memreg"
+	"github.com/gosoftroce/rocev2/rocev2"
+)
+
+// Middle returns where the payloads of the next responses to the READ under way
+// go, from the one of PSN psn on: those between the first and the last. The
+// view is pinned unless there is nothing.
+func Middle(r *Requester, psn rocev2.PSN) (memreg.View, []byte) {
+	if psn != r.una || r.max == r.una || r.reorder.Len() > 0 {
+		return memreg.View{}, nil
+	}
+	w := r.queue.At(r.queue.Head)
+	rel := psn.Ahead(w.First)
+	if !w.Is(ib.OpReads) || rel%r.chunkOf(w) == 0 {
+		return memreg.View{}, nil
+	}
+	v, b := r.c.Memory.PlaceLocal(r.c.PD, r.queue.List(r.queue.Head, w), uint64(rel)<<r.c.Shift)
+	if most := uint64(r.chunkEnd(w, rel)-rel-1) << r.c.Shift; uint64(len(b)) > most {
+		b = b[:most]
+	}
+	return v, b
+}
+
+// HandleRun takes n responses whose payloads lie where Middle has said, and
+// returns how many there were until the connection has failed. Each is progress
+// of its own, for the timers and the window.
+func HandleRun(r *Requester, now clock.Time, n int) int {
+	w := r.queue.At(r.queue.Head)
+	rel := r.una.Ahead(w.First)
+	for i := range n {
+		from, pos := r.una, r.posUna
+		rel++
+		r.una, r.posUna = from.Next(), r.position(w, rel)
+		if r.progress(now, from, pos); r.c.Failed() {
+			return i + 1
+		}
+	}
+	return n
+}
