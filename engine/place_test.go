@@ -157,12 +157,25 @@ func testPlaced(t *testing.T, seed uint64, loss float64, native bool) {
 	}
 }
 
-// middle starts a WRITE of n packets to b and returns the header of the second
-// packet, after the first has arrived.
-func middle(t *testing.T, w *world, a, b *host, qa *QP, n int) [rocev2.BTHLen]byte {
+// reconnect makes qa and qb what they were when they were new.
+func reconnect(a, b *host, qa, qb *QP) {
+	for _, e := range []struct {
+		h, peer *host
+		q, to   *QP
+	}{{a, b, qa, qb}, {b, a, qb, qa}} {
+		e.h.modify(e.q, ib.Attr{State: ib.StateReset}, ib.AttrState)
+		e.h.connect(e.q, ib.AddressVector{DGID: e.peer.addr, Native: true}, e.to.QPN())
+	}
+}
+
+// middle starts a WRITE of n packets to b, from offset to on, and returns the
+// header of the second packet, after the first has arrived.
+func middle(t *testing.T, w *world, a, b *host, qa *QP, n, to int) [rocev2.BTHLen]byte {
 	t.Helper()
 	a.held = true
-	a.write(qa, b, uint32(n)<<10)
+	_, err := a.e.PostSend(qa, []ib.SendWR{{Opcode: ib.OpWrite, Signaled: true, SGList: []ib.SGE{a.mr.SGE(0, uint32(n)<<10)},
+		Remote: ib.RemoteAddr{Addr: b.mr.Addr() + uint64(to), RKey: b.mr.RKey()}}})
+	w.must(err)
 	w.tx.Reset()
 	a.e.Fill(w.now, w.tx)
 	first, _ := w.tx.Packet(0)
@@ -179,7 +192,7 @@ func TestPlaceRefused(t *testing.T) {
 	w := newWorld(t, 1)
 	a, b := w.newPair(Config{})
 	qa, qb := connectPair(a, b, true)
-	h := middle(t, w, a, b, qa, 8)
+	h := middle(t, w, a, b, qa, 8, 0)
 	src := netip.AddrPortFrom(a.addr, rocev2.UDPPort)
 	ask := func(src netip.AddrPort, change func(h *[rocev2.BTHLen]byte), size int) int {
 		ReceivePlaced(b.e, w.now, nil) // nothing of what was asked for has come
@@ -244,23 +257,31 @@ func TestPlaceRefused(t *testing.T) {
 // nothing else: its memory is not looked at.
 func TestPlacedTooLate(t *testing.T) {
 	t.Parallel()
-	for name, change := range map[string]func(b *host, q *QP){
-		"destroyed":    func(b *host, q *QP) { b.destroy(q) },
-		"in ERR":       func(b *host, q *QP) { b.modify(q, ib.Attr{State: ib.StateErr}, ib.AttrState) },
-		"deregistered": func(b *host, _ *QP) { b.w.must(b.table.Deregister(b.mr)) },
+	for name, change := range map[string]func(a, b *host, qa, qb *QP){
+		"destroyed":    func(_, b *host, _, q *QP) { b.destroy(q) },
+		"in ERR":       func(_, b *host, _, q *QP) { b.modify(q, ib.Attr{State: ib.StateErr}, ib.AttrState) },
+		"deregistered": func(_, b *host, _, _ *QP) { b.w.must(b.table.Deregister(b.mr)) },
+		"shorter now": func(a, b *host, qa, qb *QP) {
+			reconnect(a, b, qa, qb)
+			middle(t, a.w, a, b, qa, 5, 0)
+		},
+		"elsewhere now": func(a, b *host, qa, qb *QP) {
+			reconnect(a, b, qa, qb)
+			middle(t, a.w, a, b, qa, 8, 64)
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, 2)
 			a, b := w.newPair(Config{})
 			qa, qb := connectPair(a, b, true)
-			h := middle(t, w, a, b, qa, 8)
+			h := middle(t, w, a, b, qa, 8, 0)
 			v, p := Place(b.e, netip.AddrPortFrom(a.addr, rocev2.UDPPort), &h, 1024, 4)
 			if len(p) != 4<<10 {
 				t.Fatalf("a place of %d bytes", len(p))
 			}
 			v.Release()
-			change(b, qb)
+			change(a, b, qa, qb)
 			before := b.e.counters
 			r := ReceivePlaced(b.e, w.now, []transport.PlacedRun{{N: 4, Payload: p,
 				First: transport.RxPacket{Data: h[:], Src: a.addr, Dst: b.addr, SrcPort: rocev2.UDPPort, ICRC: transport.ICRCVerified}}})
@@ -273,6 +294,39 @@ func TestPlacedTooLate(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The marks of the network on packets that were placed count as on others.
+func TestPlacedMarked(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 2)
+	a, b := w.newPair(Config{})
+	qa, _ := connectPair(a, b, true)
+	h := middle(t, w, a, b, qa, 8, 0)
+	v, p := Place(b.e, netip.AddrPortFrom(a.addr, rocev2.UDPPort), &h, 1024, 4)
+	v.Release()
+	r := ReceivePlaced(b.e, w.now, []transport.PlacedRun{{N: len(p) >> 10, Payload: p,
+		First: transport.RxPacket{Data: h[:], Src: a.addr, Dst: b.addr, SrcPort: rocev2.UDPPort, TrafficClass: 3, ICRC: transport.ICRCVerified}}})
+	if got := b.e.QPStats().ECNMarked; got != 4 || !r.Urgent {
+		t.Errorf("%d packets are counted as marked, want 4; an answer is urgent: %v", got, r.Urgent)
+	}
+}
+
+// A run that was placed holds its region no longer than that.
+func TestPlacedLetsGo(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 2)
+	a, b := w.newPair(Config{})
+	qa, _ := connectPair(a, b, true)
+	h := middle(t, w, a, b, qa, 8, 0)
+	v, p := Place(b.e, netip.AddrPortFrom(a.addr, rocev2.UDPPort), &h, 1024, 4)
+	v.Release()
+	r := ReceivePlaced(b.e, w.now, []transport.PlacedRun{{N: len(p) >> 10, Payload: p,
+		First: transport.RxPacket{Data: h[:], Src: a.addr, Dst: b.addr, SrcPort: rocev2.UDPPort, ICRC: transport.ICRCVerified}}})
+	if !r.Taken || b.e.QPStats().RxPackets != 5 {
+		t.Errorf("%+v, %d packets in all", r, b.e.QPStats().RxPackets)
+	}
+	w.must(b.table.Deregister(b.mr)) // which waits for whoever holds it
 }
 
 // total returns how many packets were dropped.

@@ -105,7 +105,7 @@ func handled(e *Engine, r *Received, q *QP, request bool) {
 // placedAsRun handles a run that was placed, whose header was parsed, if it can
 // be handled as one, and lies where it would be copied now.
 func placedAsRun(e *Engine, now clock.Time, r *Received, q *QP, run *transport.PlacedRun) bool {
-	if !q.takesRuns(&run.First) || run.First.Dst.IsMulticast() {
+	if !q.takesRuns(&run.First) {
 		return false
 	}
 	v, b := qp.Middle(q.core, run.First.Src, &e.packet.BTH, len(run.Payload)/run.N, run.N)

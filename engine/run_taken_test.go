@@ -5,7 +5,9 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net/netip"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/rocev2"
@@ -194,6 +196,94 @@ func TestNoRunOfResponses(t *testing.T) {
 			t.Errorf("%v: a run of %d responses", op, done)
 		}
 	}
+}
+
+// The responses to a READ are a run across the end of the PSNs, too.
+func TestRunAcrossTheLastPSN(t *testing.T) {
+	t.Parallel()
+	to, packets := arriving(t, ib.OpRead, 1<<24-5, 10)
+	to.e.Receive(to.w.now, packets[:1])
+	if done := to.run(t, packets[1:]); done != 8 {
+		t.Errorf("a run of %d packets, want 8", done)
+	}
+}
+
+// What follows from a packet follows from a run, before anything is sent: less
+// is in flight, the queue pair has its turn, and an answer that waits does not
+// wait on.
+func TestWhatFollowsFromARun(t *testing.T) {
+	t.Parallel()
+	for _, op := range []ib.Opcode{ib.OpSend, ib.OpWrite, ib.OpRead} {
+		to, packets := arriving(t, op, 0, 12)
+		to.held = true
+		packets[0].TrafficClass |= 3
+		if r := to.e.Receive(to.w.now, packets[:1]); !r.Urgent {
+			t.Errorf("%v: a marked packet is not urgent", op)
+		}
+		inFlight := to.e.Usage().InFlight
+		r := to.e.Receive(to.w.now, packets[1:6])
+		if !r.Taken || !r.Urgent || r.Requests != (op != ib.OpRead) || r.Packets != 5 {
+			t.Errorf("%v: a run is %+v", op, r)
+		}
+		if less := inFlight - to.e.Usage().InFlight; op == ib.OpRead && less < 5<<10 {
+			t.Errorf("%v: %d bytes less are in flight behind a run of 5 KiB", op, less)
+		}
+		to.w.tx.Reset()
+		to.e.Fill(to.w.now, to.w.tx)
+		if to.e.Pending() {
+			t.Errorf("%v: all was sent, and there is more", op)
+		}
+		if to.e.Receive(to.w.now, packets[6:11]); !to.e.Pending() {
+			t.Errorf("%v: the queue pair has no turn behind a run", op)
+		}
+	}
+}
+
+// A connection may fail in the middle of a run: what is behind that is handled
+// as what comes to a connection that has failed. Here one without retries asks
+// again when the peer is silent, and takes what it has not asked for again as
+// lost.
+func TestRunOfAConnectionThatFails(t *testing.T) {
+	t.Parallel()
+	var lines [2][]string
+	for i := range lines {
+		w := newWorld(t, 5)
+		w.alone = i == 0
+		a, b := w.newPair(Config{Window: boundless})
+		a.strict = true
+		qa, _ := connectPair(a, b, true)
+		for range 20 {
+			a.write(qa, b, 1)
+			a.waitOK(1)
+		}
+		writes := 0
+		w.change = func(h *host, p []transport.RxPacket) []transport.RxPacket {
+			if h == b && rocev2.Opcode(p[0].Data[0]) == rocev2.RCWriteOnly {
+				if writes++; writes == 1 {
+					return p[1:] // the READ behind it is kept
+				}
+			}
+			if h == a && writes < 2 {
+				return nil // and says so in vain
+			}
+			return p
+		}
+		w.note = func(format string, args ...any) {
+			if !strings.Contains(format, "sends") { // which says where the memory is
+				lines[i] = append(lines[i], fmt.Sprintf(format, args...))
+			}
+		}
+		a.held = true
+		a.write(qa, b, 1)
+		a.post(qa, ib.OpRead, b, 60<<10)
+		a.write(qa, b, 1)
+		a.held = false
+		a.flush()
+		a.wait(3)
+		w.sleep(time.Second)
+		w.note("%v %+v %+v", a.done, a.e.QPStats(), a.e.counters)
+	}
+	compareLines(t, lines[0], lines[1])
 }
 
 // Runs are handled without memory of their own.

@@ -84,6 +84,7 @@ type host struct {
 	free    clock.Time // when its link has sent what it was given
 	mtu     rocev2.MTU // of what it connects; 0 is 1024
 	slow    bool       // what it connects has a timeout of 8 s, not 67 ms
+	strict  bool       // and no retries, not 7
 	psn     rocev2.PSN // that what it connects begins with
 }
 
@@ -170,7 +171,11 @@ func (h *host) connect(q *QP, av ib.AddressVector, qpn rocev2.QPN) {
 	if h.slow {
 		timeout = 21
 	}
-	h.modify(q, ib.Attr{State: ib.StateRTS, Timeout: timeout, RetryCount: 7, RNRRetry: 7, SQPSN: h.psn, MaxRdAtomic: 16},
+	retries := uint8(7)
+	if h.strict {
+		retries = 0
+	}
+	h.modify(q, ib.Attr{State: ib.StateRTS, Timeout: timeout, RetryCount: retries, RNRRetry: 7, SQPSN: h.psn, MaxRdAtomic: 16},
 		ib.AttrState|ib.AttrTimeout|ib.AttrRetryCount|ib.AttrRNRRetry|ib.AttrSQPSN|ib.AttrMaxQPRdAtomic)
 }
 

@@ -121,3 +121,41 @@ func TestTotalLengthDoesNotWrap(t *testing.T) {
 		t.Errorf("TotalLength = %d", n)
 	}
 }
+
+// PlaceLocal gives the memory that Scatter would write, to the end of an entry,
+// and none where that would meet a fault.
+func TestPlaceLocal(t *testing.T) {
+	t.Parallel()
+	tab := newTable(1)
+	pd := tab.AllocPD()
+	rw := mustRegister(t, tab, pd, Local(make([]byte, 32)), Options{Access: ib.LocalWrite})
+	ro := mustRegister(t, tab, pd, Local(make([]byte, 32)), Options{})
+	far := mustRegister(t, tab, pd, newForeign(32), Options{Access: ib.LocalWrite, Base: BaseIOVA, IOVA: 1 << 32})
+	for _, c := range []struct {
+		name string
+		sg   []ib.SGE
+		off  uint64
+		want []byte
+	}{
+		{"the first byte", []ib.SGE{rw.SGE(0, 8), rw.SGE(16, 4)}, 0, rw.bytes()[:8]},
+		{"the last byte of an entry", []ib.SGE{rw.SGE(0, 8), rw.SGE(16, 4)}, 7, rw.bytes()[7:8]},
+		{"the second entry", []ib.SGE{rw.SGE(0, 8), rw.SGE(16, 4)}, 9, rw.bytes()[17:20]},
+		{"behind an empty entry", []ib.SGE{rw.SGE(0, 0), rw.SGE(16, 4)}, 0, rw.bytes()[16:20]},
+		{"behind the list", []ib.SGE{rw.SGE(0, 8)}, 8, nil},
+		{"no list", nil, 0, nil},
+		{"not writable", []ib.SGE{ro.SGE(0, 8)}, 0, nil},
+		{"not local", []ib.SGE{far.SGE(0, 8)}, 0, nil},
+		{"unknown key", []ib.SGE{{Addr: rw.Addr(), Length: 8, LKey: rw.LKey() + 1}}, 0, nil},
+		{"an entry beyond its region", []ib.SGE{rw.SGE(25, 8)}, 0, nil},
+	} {
+		v, b := tab.PlaceLocal(pd, c.sg, c.off)
+		if len(b) != len(c.want) || len(b) != cap(b) || len(b) > 0 && &b[0] != &c.want[0] {
+			t.Errorf("%s: %d bytes, want %d", c.name, len(b), len(c.want))
+		}
+		pins := pinsOf(rw) + pinsOf(ro) + pinsOf(far)
+		if (pins == 1) != (c.want != nil) || pins > 1 {
+			t.Errorf("%s: %d pins", c.name, pins)
+		}
+		v.Release()
+	}
+}

@@ -1,0 +1,41 @@
+package requester
+
+import (
+	"testing"
+
+	"github.com/gosoftroce/rocev2/ib"
+	"github.com/gosoftroce/rocev2/qp/cc"
+	"github.com/gosoftroce/rocev2/qp/queue"
+)
+
+// read posts a READ of n packets and sends the request.
+func (e *end) read(t *testing.T, n uint32) {
+	t.Helper()
+	if err := e.r.Post(&ib.SendWR{Opcode: ib.OpRead, SGList: []ib.SGE{e.mr.SGE(0, n<<8)}, Signaled: true}); err != nil {
+		t.Fatal(err)
+	}
+	if sent := e.poll(0); len(sent) == 0 {
+		t.Fatal("nothing is sent")
+	}
+}
+
+// A connection that fails in the middle of a run takes no packet behind that.
+func TestRunThatFails(t *testing.T) {
+	t.Parallel()
+	e := newEnd(t, cc.NewWindow(cc.Config{}))
+	e.c.Pool = queue.NewPool(64)
+	e.c.Attr.MaxRdAtomic, e.c.Attr.RetryCount = 4, 0
+	e.r.Configure(ib.AttrRetryCount)
+	e.read(t, 20)
+	e.r.una, e.r.posUna = e.r.una.Next(), e.r.posUna+256+cc.PacketOverhead
+	// A repair that has shown the loss of what is behind it.
+	e.r.repair = repair{run: 1, start: e.r.una, end: e.r.una.Add(3), limit: e.r.nxt}
+	v, b := Middle(&e.r, e.r.una)
+	v.Release()
+	if len(b) != 18*256 {
+		t.Fatalf("memory of %d bytes, want 18 packets", len(b))
+	}
+	if n := HandleRun(&e.r, 0, 10); n != 3 || !e.c.Failed() {
+		t.Errorf("%d packets were taken, want 3; failed: %v", n, e.c.Failed())
+	}
+}
