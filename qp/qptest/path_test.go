@@ -223,3 +223,33 @@ func lostFlight(t *testing.T, op ib.Opcode, gone clock.Time, loss float64, dead 
 		t.Errorf("%v messages, %.2f of the rate before", done, after/before)
 	}
 }
+
+// TestReadAsksOnce: on a path that loses nothing, a READ is asked for again only
+// while it is not known how long the way is, however long the answers lie in a
+// queue.
+func TestReadAsksOnce(t *testing.T) {
+	t.Parallel()
+	for _, own := range []bool{true, false} {
+		for _, chunk := range []int{256 << 10, 0} {
+			for _, rtt := range []time.Duration{time.Millisecond, 10 * time.Millisecond, 50 * time.Millisecond} {
+				for _, rate := range []int64{1e8, 1e9} {
+					p := floodParams{
+						probe: time.Millisecond, own: own, delay: clock.Time(rtt / 2), line: 40e9, takes: rate, buffer: 16 << 20,
+						size: 1 << 20, chunk: chunk, total: 10 << 8, window: deviceWindow(own),
+					}
+					f, err := newFlood(ib.OpRead, rocev2.MTU4096, p)
+					if err != nil {
+						t.Fatal(err)
+					}
+					what := fmt.Sprintf("own kind: %v, requests of %d KiB, round trip %v, %g Gb/s", own, chunk>>10, rtt, float64(rate)/1e9)
+					if _, err := f.run(); err != nil {
+						t.Errorf("%s: %v", what, err)
+					}
+					if n := f.endpoint[0].Stats().Retransmits; n > 8 {
+						t.Errorf("%s: %d requests were sent again", what, n)
+					}
+				}
+			}
+		}
+	}
+}

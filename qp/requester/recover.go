@@ -32,6 +32,7 @@ type recoveryState struct {
 	rnr      rnr
 	resent   uint64 // Stats.Retransmits when the peer's silence first had packets sent again
 	sinceAck uint32 // packets since the last one with AckReq
+	again    uint32 // responses to READs that were asked for more than once, and have not come again
 	paging   bool   // nothing is sent until the place of a response is fetched
 	flush    flushICRC
 	tells    bool // the peer sends selective acknowledgements
@@ -285,6 +286,14 @@ func (r *recovery) detectSpurious(now clock.Time, psn rocev2.PSN) {
 	if psn.Next() == r.una && r.c.Stats.Retransmits == r.resent+1 {
 		r.rtt.spurious(now)
 		r.c.Stats.Rare().SpuriousRetransmits++
+	}
+}
+
+// askedAgain takes note of a request that is sent again. The peer answers a
+// READ as often as it is asked.
+func (r *recovery) askedAgain(rq *request) {
+	if rq.w.Is(ib.OpReads) {
+		r.again = min(r.again+rq.psns, maxChunk)
 	}
 }
 

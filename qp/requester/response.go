@@ -92,6 +92,12 @@ func (r *Requester) handleStale(now clock.Time, p *rocev2.Packet, info *rocev2.O
 	if r.rtt.maybeSpurious {
 		r.detectSpurious(now, p.BTH.PSN)
 	}
+	if info.Operation == rocev2.OpReadResponse && r.again > 0 {
+		// The peer answers twice, in order: what is waited for follows.
+		r.again--
+		r.retry.heard(now)
+		r.rtt.arm(now)
+	}
 	if info.Operation != rocev2.OpAcknowledge {
 		return conn.DropStale
 	}
@@ -140,9 +146,7 @@ func (r *Requester) progress(now clock.Time, from rocev2.PSN, pos uint64) {
 		r.rd = 0
 	}
 	r.retry.progress(now, r.una != r.nxt)
-	if r.c.Pool != nil {
-		r.rtt.guess(now)
-	}
+	r.rtt.guess(now)
 	if r.rtt.progress(now, r.una) {
 		r.undoTimeout()
 	}

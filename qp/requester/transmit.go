@@ -339,6 +339,7 @@ func (r *sender) sent(now clock.Time, rq *request, n int) {
 	w := rq.w
 	if r.nxt != r.max {
 		r.c.Stats.Retransmits += uint64(n)
+		r.askedAgain(rq)
 	} else if rq.ack {
 		r.rtt.start(now, r.nxt)
 	}
