@@ -305,7 +305,7 @@ func (r *recovery) probeSelectively() bool {
 		r.sel.reads.Resend()
 		return r.sel.reads.Lost() > 0
 	}
-	if !r.tells || r.nxt != r.max || r.una == r.max {
+	if !r.tells || r.nxt != r.max || r.una == r.max || r.awaitsRest() {
 		return false
 	}
 	if r.selective().board == nil {
@@ -322,6 +322,13 @@ func (r *recovery) probeSelectively() bool {
 	r.sel.tail, r.sel.last = r.una != r.max.Add(-1), r.max.Add(-1)
 	r.sel.probed = r.posNxt
 	return true
+}
+
+// awaitsRest reports whether the oldest packet that is missing is a response in
+// the middle of a READ: there is no packet of that PSN to be sent again.
+func (r *recovery) awaitsRest() bool {
+	w := r.queue.At(r.queue.Head)
+	return w.Is(ib.OpReads) && r.una.Ahead(w.First)%r.chunkOf(w) != 0
 }
 
 // pollHole writes the next packet that is lost; 0 if none is, or none may go.
