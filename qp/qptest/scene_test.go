@@ -247,6 +247,14 @@ func (s *scene) run(line string) ([]string, error) {
 	if !s.live() && words[0] != "qp" {
 		s.drainLone("")
 	}
+	for _, a := range s.actors {
+		if a.endpoint == nil {
+			continue
+		}
+		if err := a.Check(); err != nil {
+			return nil, fmt.Errorf("%s: %w", a.name, err)
+		}
+	}
 	return s.out, nil
 }
 

@@ -396,4 +396,10 @@ func (w *world) tracef(format string, args ...any) {
 }
 
 func (w *world) onTouched(q *simQP) { q.model.touched() }
-func (w *world) onDrained(q *simQP) { q.model.drained() }
+
+func (w *world) onDrained(q *simQP) {
+	q.model.drained()
+	if err := q.Check(); err != nil {
+		w.fail("QP %v: %v", q.qpn, err)
+	}
+}

@@ -71,6 +71,9 @@ func (s *Scoreboard) Lost() int {
 	return s.lost
 }
 
+// End returns the PSN before which all are kept, or are holes.
+func (s *Scoreboard) End() rocev2.PSN { return s.high }
+
 // Pending returns how many packets were sent again, and may arrive still.
 func (s *Scoreboard) Pending() int { return len(s.holes) - s.lost - s.answers }
 

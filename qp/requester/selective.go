@@ -228,17 +228,20 @@ func (r *Requester) refusedResponse(now clock.Time, psn rocev2.PSN) bool {
 }
 
 // onlyReads reports whether all requests in flight before end are READs.
-func (r *Requester) onlyReads(end rocev2.PSN) bool {
-	for i := r.queue.Head; i != r.started; i = r.after(i) {
+func (r *recovery) onlyReads(end rocev2.PSN) bool { return r.readsUntil(end) == end }
+
+// readsUntil returns end, or the first PSN before it of a request in flight
+// that is not a READ.
+func (r *recovery) readsUntil(end rocev2.PSN) rocev2.PSN {
+	at := r.una
+	for i := r.queue.Head; i != r.started && at.Before(end); i = r.after(i) {
 		w := r.queue.At(i)
 		if !w.Is(ib.OpReads) {
-			return false
+			return at
 		}
-		if !w.First.Add(int(w.PSNs)).Before(end) {
-			break
-		}
+		at = w.First.Add(int(w.PSNs))
 	}
-	return true
+	return end
 }
 
 // keptResponse takes a response that is kept behind a gap; the packet is the
@@ -294,7 +297,11 @@ func (r *recovery) loseBare(b *queue.Scoreboard) int {
 	s.bare = min(max(1, s.bare*repairGrowth), queue.MaxHoles)
 	s.flight = r.posNxt
 	before := b.Lost()
-	b.LoseRest(r.max, s.bare-1)
+	end := r.max
+	if b == s.reads {
+		end = r.readsUntil(end)
+	}
+	b.LoseRest(end, s.bare-1)
 	return b.Lost() - before + 1
 }
 

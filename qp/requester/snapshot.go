@@ -55,6 +55,9 @@ func (r *Requester) Check() error {
 	if r.una == r.nxt && r.rd != 0 {
 		return fmt.Errorf("%d READs outstanding and nothing in flight", r.rd)
 	}
+	if r.sel != nil && r.sel.reads != nil && !r.onlyReads(r.sel.reads.End()) {
+		return fmt.Errorf("responses to READs are known up to %d, behind another request", r.sel.reads.End())
+	}
 	_, armed := r.Deadline()
 	working := r.una != r.nxt || r.rnr.waiting || r.reorder.Len() > 0 || r.paced
 	switch {
