@@ -218,6 +218,23 @@ func (s *Scoreboard) Update(una, end rocev2.PSN, kept []byte, late clock.Time) (
 		return 0, false
 	}
 	m := merger{old: s.holes, high: high, known: s.high, late: late}
+	s.merge(&m, una, kept, reach)
+	return m.lost, true
+}
+
+// Rebuild takes what is kept as Update does, and as all that is: before End
+// nothing else is. What is missed is to be sent again, but the path has not lost
+// it.
+func (s *Scoreboard) Rebuild(una rocev2.PSN, kept []byte) {
+	reach := min(int(s.high.Ahead(una))-1, MaxReorder)
+	var all [MaxReorder / 8]byte
+	copy(all[:], kept)
+	m := merger{old: s.holes, high: una.Add(1 + reach), known: s.high}
+	s.merge(&m, una, all[:], reach)
+}
+
+// merge takes over the holes that m makes.
+func (s *Scoreboard) merge(m *merger, una rocev2.PSN, kept []byte, reach int) {
 	s.high, s.lost, s.answers = m.merge(una, kept, reach), 0, 0
 	s.holes = append(s.holes[:0], m.holes[:m.n]...)
 	for i := range s.holes {
@@ -227,7 +244,6 @@ func (s *Scoreboard) Update(una, end rocev2.PSN, kept []byte, late clock.Time) (
 			s.answers++
 		}
 	}
-	return m.lost, true
 }
 
 // merger makes the holes that a scoreboard has after a selective

@@ -139,3 +139,32 @@ func TestScoreboardRemembersWhatIsBehind(t *testing.T) {
 		t.Errorf("%d kept, %d lost, next %v", kept, b.Lost(), b.NextLost())
 	}
 }
+
+// TestScoreboardRebuild: of what a sender keeps itself it knows all. What it has
+// given up is to be sent again, and what is under way is not, however far it
+// reaches.
+func TestScoreboardRebuild(t *testing.T) {
+	t.Parallel()
+	const una, end = rocev2.PSN(0xfffff0), rocev2.PSN(2000)
+	s := NewPool(1).OpenBoard(una)
+	s.Update(una, end, []byte{0b11101111, 0xff, 0xff}, 0)
+	for s.Lost() > 0 {
+		s.Sent(s.NextLost(), 1000, end)
+	}
+	s.Rebuild(una, []byte{0b00001100})
+	if s.End() != una.Add(25) || s.Lost() != 25-2-2 || s.Pending() != 2 || s.Kept(una) != 2 {
+		t.Errorf("up to %d, %d to be sent, %d under way, %d kept", s.End(), s.Lost(), s.Pending(), s.Kept(una))
+	}
+	if h := s.NextLost(); h == nil || h.PSN != una.Add(1) {
+		t.Errorf("next is %+v", h)
+	}
+	s.Rebuild(una, nil)
+	if s.Lost() != 25-2 || s.Kept(una) != 0 {
+		t.Errorf("nothing is kept: %d to be sent, %d kept", s.Lost(), s.Kept(una))
+	}
+	s.LoseRest(end, MaxHoles)
+	s.Rebuild(una, nil)
+	if n := s.Lost() + s.Pending(); n != MaxHoles || s.End() != una.Add(MaxHoles) {
+		t.Errorf("%d holes up to %d", n, s.End())
+	}
+}

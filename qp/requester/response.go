@@ -28,6 +28,9 @@ func (r *Requester) HandleResponse(now clock.Time, p *rocev2.Packet, info *rocev
 	if r.reorder.Len() > 0 && r.una != una && !r.c.Failed() {
 		r.executeBufferedResponses(now)
 	}
+	if r.una != una {
+		r.noteGivenUp()
+	}
 	return d
 }
 

@@ -207,6 +207,19 @@ func (r *Requester) missingResponses(now clock.Time) bool {
 	return true
 }
 
+// noteGivenUp takes note that responses which were kept here are not any more,
+// as they were kept for too long or others needed the room. It shows when the
+// first of them is next, and then all are asked for again: one by one that would
+// take a round trip each, or a probe.
+func (r *recovery) noteGivenUp() {
+	if r.sel == nil || r.sel.reads == nil || r.nxt != r.max || r.c.Failed() || !r.sel.reads.Has(r.una, r.una) ||
+		r.reorder.Len() > 0 && r.reorder.First() == r.una {
+		return
+	}
+	var kept [queue.MaxReorder / 8]byte
+	r.sel.reads.Rebuild(r.una, r.reorder.AppendKept(kept[:0], r.una, len(kept)))
+}
+
 // refusedResponse takes note that a response came which is not kept, as nothing
 // is: it is too far from the gap. So all before it are lost, and it is now. It
 // returns false if that may mean something else, see missingResponses.

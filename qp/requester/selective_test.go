@@ -47,3 +47,25 @@ func TestAnswersAreNoHoles(t *testing.T) {
 		t.Errorf("%d packets are lost, %v is sent again; want 1, %v", l.n, again, sent[0])
 	}
 }
+
+// TestReadsAlone: what is missing of READs is looked for among their responses,
+// and not among the packets of a WRITE behind them.
+func TestReadsAlone(t *testing.T) {
+	t.Parallel()
+	e := newEnd(t, cc.NewWindow(cc.Config{}))
+	e.c.Pool = queue.NewPool(64)
+	e.c.Attr.MaxRdAtomic = 4
+	if err := e.r.Post(&ib.SendWR{Opcode: ib.OpRead, SGList: []ib.SGE{e.mr.SGE(0, 1024)}}); err != nil {
+		t.Fatal(err)
+	}
+	e.write(2560)
+	e.poll(0)
+	s := e.r.selective()
+	s.reads, s.bare, s.flight = e.c.Pool.OpenBoard(e.r.una), 4, e.r.posNxt
+	if n := e.r.loseBare(s.reads); s.reads.End() != e.r.una.Add(4) {
+		t.Errorf("%d packets are lost, up to %d; the READ begins at %d and has 4", n, s.reads.End(), e.r.una)
+	}
+	if err := e.r.Check(); err != nil {
+		t.Error(err)
+	}
+}
