@@ -24,7 +24,7 @@ func (r *work) completeOne() bool {
 	w := r.queue.At(r.queue.Head)
 	r.queue.Head++
 	r.c.Stats.SendDone++
-	if w.PSNs > 1 {
+	if w.PSNs > 1 || w.Opcode == ib.OpSendInv {
 		r.wrote(w)
 	}
 	if w.Flags&queue.Signaled == 0 {

@@ -28,7 +28,10 @@ const splitBytes = 128 << 10
 // sent whole. The peer checks the whole range of a message before it writes
 // anything (IBTA 9.7.4.1.5), and of a split WRITE it sees a part at a time. So
 // only inside of this memory a WRITE is split: none that is refused for its
-// range leaves a part of its data there.
+// range leaves a part of its data there. The key may get other memory: after a
+// SEND of this side that ends it nothing is known any more. A peer that ends it
+// alone, and makes it stand for less memory without a word, may find a part of a
+// WRITE there, inside of what it then stands for.
 type accepted struct {
 	begin, end uint64
 	key        uint32
@@ -58,9 +61,13 @@ func (r *work) split(w *queue.Send) {
 	}
 }
 
-// wrote takes note of a WRITE of several packets that has completed.
+// wrote takes note of a WRITE of several packets that has completed, or of a
+// SEND that has ended a key of the peer.
 func (r *work) wrote(w *queue.Send) {
-	if w.Opcode == ib.OpWrite && r.c.Pool != nil {
+	switch {
+	case w.Opcode == ib.OpSendInv && w.Arg == r.accepted.key:
+		r.accepted = accepted{}
+	case w.Opcode == ib.OpWrite && r.c.Pool != nil:
 		r.accepted.add(w)
 	}
 }
