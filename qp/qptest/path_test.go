@@ -224,9 +224,9 @@ func lostFlight(t *testing.T, op ib.Opcode, gone clock.Time, loss float64, dead 
 	}
 }
 
-// TestReadAsksOnce: on a path that loses nothing, a READ is asked for again only
-// while it is not known how long the way is, however long the answers lie in a
-// queue.
+// TestReadAsksOnce: on a path that loses nothing, a READ is asked for again
+// only while it is not known how long the way is, however long the answers lie
+// in a queue.
 func TestReadAsksOnce(t *testing.T) {
 	t.Parallel()
 	for _, own := range []bool{true, false} {

@@ -223,8 +223,8 @@ func (s *Scoreboard) Update(una, end rocev2.PSN, kept []byte, late clock.Time) (
 }
 
 // Rebuild takes what is kept as Update does, and as all that is: before End
-// nothing else is. What is missed is to be sent again, but the path has not lost
-// it.
+// nothing else is. What is missed is to be sent again, but the path has not
+// lost it.
 func (s *Scoreboard) Rebuild(una rocev2.PSN, kept []byte) {
 	reach := min(int(s.high.Ahead(una))-1, MaxReorder)
 	var all [MaxReorder / 8]byte

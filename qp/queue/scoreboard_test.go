@@ -140,9 +140,9 @@ func TestScoreboardRemembersWhatIsBehind(t *testing.T) {
 	}
 }
 
-// TestScoreboardRebuild: of what a sender keeps itself it knows all. What it has
-// given up is to be sent again, and what is under way is not, however far it
-// reaches.
+// TestScoreboardRebuild: of what a sender keeps itself it knows all. What it
+// has given up is to be sent again, and what is under way is not, however far
+// it reaches.
 func TestScoreboardRebuild(t *testing.T) {
 	t.Parallel()
 	const una, end = rocev2.PSN(0xfffff0), rocev2.PSN(2000)

@@ -289,14 +289,6 @@ func (r *recovery) detectSpurious(now clock.Time, psn rocev2.PSN) {
 	}
 }
 
-// askedAgain takes note of a request that is sent again. The peer answers a
-// READ as often as it is asked.
-func (r *recovery) askedAgain(rq *request) {
-	if rq.w.Is(ib.OpReads) {
-		r.again = min(r.again+rq.psns, maxChunk)
-	}
-}
-
 // goBack goes back because of silence.
 func (r *recovery) goBack(now clock.Time) {
 	r.lost(now, cc.Timeout)

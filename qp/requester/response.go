@@ -95,6 +95,9 @@ func (r *Requester) handleStale(now clock.Time, p *rocev2.Packet, info *rocev2.O
 	if r.rtt.maybeSpurious {
 		r.detectSpurious(now, p.BTH.PSN)
 	}
+	if r.sel != nil && info.Operation == rocev2.OpReadResponse && info.First && !info.Last {
+		r.sel.twins.answered()
+	}
 	if info.Operation == rocev2.OpReadResponse && r.again > 0 {
 		// The peer answers twice, in order: what is waited for follows.
 		r.again--

@@ -18,6 +18,7 @@ type selective struct {
 	bare  int               // packets that the last sign of a gap was taken for, with nothing kept behind it
 	tail  bool              // the packet last is to be sent, or once more
 	last  rocev2.PSN
+	twins twins
 
 	// Places in the stream: PSNs come again.
 	flight uint64 // up to which all was sent when bare was set
@@ -122,7 +123,7 @@ func (s *selective) lost() int {
 }
 
 // waits reports whether anything is to be sent again.
-func (s *selective) waits() bool { return s != nil && (s.tail || s.lost() > 0) }
+func (s *selective) waits() bool { return s != nil && (s.tail || s.twins.due || s.lost() > 0) }
 
 // selective returns where to note what is kept.
 func (r *recovery) selective() *selective {
@@ -148,7 +149,7 @@ func (s *selective) advance(una rocev2.PSN, p *queue.Pool) {
 // clear forgets all: everything is sent again.
 func (s *selective) clear(p *queue.Pool) {
 	if s != nil {
-		s.board, s.reads, s.tail = give(p, s.board), give(p, s.reads), false
+		s.board, s.reads, s.tail, s.twins.due = give(p, s.board), give(p, s.reads), false, false
 	}
 }
 
@@ -187,65 +188,12 @@ func (r *recovery) losses(now clock.Time, n int) {
 	r.reload()
 }
 
-// missingResponses takes note which responses to READs are missing before those
-// that are kept here. It does nothing, and returns false, if other requests are
-// among them: their acknowledgements show something else.
-func (r *Requester) missingResponses(now clock.Time) bool {
-	if r.nxt != r.max || r.rnr.waiting || r.paging || r.reorder.Len() == 0 || !r.onlyReads(r.reorder.End()) {
-		return false
-	}
-	if r.selective().reads == nil {
-		r.sel.reads = r.c.Pool.OpenBoard(r.una)
-	}
-	r.sel.held = 0
-	var kept [queue.MaxReorder / 8]byte
-	lost, _ := r.sel.reads.Update(r.una, r.max, r.reorder.AppendKept(kept[:0], r.una, len(kept)), now.Add(-r.rtt.late()))
-	r.limit = r.cc.Acked(now, r.flight(), r.arrived(r.posUna))
-	if lost > 0 {
-		r.losses(now, lost)
-	}
-	return true
-}
-
-// noteGivenUp takes note that responses which were kept here are not any more,
-// as they were kept for too long or others needed the room. It shows when the
-// first of them is next, and then all are asked for again: one by one that would
-// take a round trip each, or a probe.
-func (r *recovery) noteGivenUp() {
-	if r.sel == nil || r.sel.reads == nil || r.nxt != r.max || r.c.Failed() || !r.sel.reads.Has(r.una, r.una) ||
-		r.reorder.Len() > 0 && r.reorder.First() == r.una {
-		return
-	}
-	var kept [queue.MaxReorder / 8]byte
-	r.sel.reads.Rebuild(r.una, r.reorder.AppendKept(kept[:0], r.una, len(kept)))
-}
-
-// refusedResponse takes note that a response came which is not kept, as nothing
-// is: it is too far from the gap. So all before it are lost, and it is now. It
-// returns false if that may mean something else, see missingResponses.
-func (r *Requester) refusedResponse(now clock.Time, psn rocev2.PSN) bool {
-	if r.nxt != r.max || r.rnr.waiting || r.paging || r.reorder.Len() > 0 || !r.onlyReads(psn.Next()) {
-		return false
-	}
-	if r.selective().reads == nil {
-		r.sel.reads = r.c.Pool.OpenBoard(r.una)
-	}
-	b := r.sel.reads
-	before := b.Lost()
-	b.Missing(r.una)
-	b.LoseRest(psn.Next(), queue.MaxHoles)
-	if n := b.Lost() - before; n > 0 {
-		r.losses(now, n)
-	}
-	return true
-}
-
 // onlyReads reports whether all requests in flight before end are READs.
-func (r *recovery) onlyReads(end rocev2.PSN) bool { return r.readsUntil(end) == end }
+func (r *work) onlyReads(end rocev2.PSN) bool { return r.readsUntil(end) == end }
 
 // readsUntil returns end, or the first PSN before it of a request in flight
 // that is not a READ.
-func (r *recovery) readsUntil(end rocev2.PSN) rocev2.PSN {
+func (r *work) readsUntil(end rocev2.PSN) rocev2.PSN {
 	at := r.una
 	for i := r.queue.Head; i != r.started && at.Before(end); i = r.after(i) {
 		w := r.queue.At(i)
@@ -346,13 +294,18 @@ func (r *recovery) probeSelectively() bool {
 
 // awaitsRest reports whether the oldest packet that is missing is a response in
 // the middle of a READ: there is no packet of that PSN to be sent again.
-func (r *recovery) awaitsRest() bool {
+func (r *work) awaitsRest() bool {
 	w := r.queue.At(r.queue.Head)
 	return w.Is(ib.OpReads) && r.una.Ahead(w.First)%r.chunkOf(w) != 0
 }
 
 // pollHole writes the next packet that is lost; 0 if none is, or none may go.
 func (r *sender) pollHole(now clock.Time, buf []byte) int {
+	if r.sel.twins.due {
+		if n := r.pollTwin(buf); n > 0 {
+			return n
+		}
+	}
 	if r.sel.reads.Lost() > 0 {
 		return r.pollMissing(now, buf)
 	}
@@ -447,38 +400,6 @@ func (r *sender) requestOf(psn rocev2.PSN) (uint32, bool) {
 		}
 	}
 	return 0, false
-}
-
-// pollMissing asks for the next responses to a READ that are missing, as many
-// as are missing in a row; 0 if none may be asked for.
-func (r *sender) pollMissing(now clock.Time, buf []byte) int {
-	b := r.sel.reads
-	h := b.NextLost()
-	psn := h.PSN
-	if psn != r.una && !r.mayResend(b) {
-		return 0
-	}
-	cur, ok := r.requestOf(psn)
-	if !ok || !r.queue.At(cur).Is(ib.OpReads) {
-		b.Sent(h, now, r.max)
-		return 0
-	}
-	at, nxt := r.cur, r.nxt
-	r.cur, r.nxt = cur, psn
-	w := r.queue.At(cur)
-	w.Flags |= queue.Resumed
-	var rq request
-	r.requestAt(&rq, w)
-	end := psn.Add(int(rq.psns))
-	// A request that may not have been executed must be what it was.
-	executed := rq.rel%r.chunkOf(w) != 0 || b.Any(psn, end)
-	if n := b.SendRow(psn, end, !executed, now, r.max); executed && n < rq.psns {
-		rq.psns, rq.n = n, n<<r.c.Shift
-	}
-	n, _ := r.buildRequest(&rq, buf) // it reads no memory
-	r.cur, r.nxt = at, nxt
-	r.resentOne(now, &rq, psn)
-	return n
 }
 
 // resentOne counts a packet that was sent again while sending goes on.

@@ -30,8 +30,8 @@ const splitBytes = 128 << 10
 // only inside of this memory a WRITE is split: none that is refused for its
 // range leaves a part of its data there. The key may get other memory: after a
 // SEND of this side that ends it nothing is known any more. A peer that ends it
-// alone, and makes it stand for less memory without a word, may find a part of a
-// WRITE there, inside of what it then stands for.
+// alone, and makes it stand for less memory without a word, may find a part of
+// a WRITE there, inside of what it then stands for.
 type accepted struct {
 	begin, end uint64
 	key        uint32

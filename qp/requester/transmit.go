@@ -340,8 +340,11 @@ func (r *sender) sent(now clock.Time, rq *request, n int) {
 	if r.nxt != r.max {
 		r.c.Stats.Retransmits += uint64(n)
 		r.askedAgain(rq)
-	} else if rq.ack {
-		r.rtt.start(now, r.nxt)
+	} else {
+		if rq.ack {
+			r.rtt.start(now, r.nxt)
+		}
+		r.noteTwin(rq)
 	}
 	if w.Is(ib.OpCarries) {
 		r.c.Stats.TxBytes += uint64(rq.n) * uint64(n)
@@ -375,6 +378,14 @@ func (r *sender) sent(now clock.Time, rq *request, n int) {
 	}
 	if r.limit.Burst > 0 {
 		r.spent(now, cost, psns)
+	}
+}
+
+// askedAgain takes note of a request that is sent again. The peer answers a
+// READ as often as it is asked.
+func (r *sender) askedAgain(rq *request) {
+	if rq.w.Is(ib.OpReads) {
+		r.again = min(r.again+rq.psns, maxChunk)
 	}
 }
 

@@ -13,7 +13,9 @@ func (r *answerer) duplicate(p *rocev2.Packet, info *rocev2.OpcodeInfo) conn.Dro
 	case rocev2.OpSend, rocev2.OpWrite:
 		r.duplicateMessage(p.BTH.PSN)
 	case rocev2.OpReadRequest:
-		r.duplicateRead(p)
+		if !isTwin(r.c, p) {
+			r.duplicateRead(p)
+		}
 	case rocev2.OpCompareSwap, rocev2.OpFetchAdd, rocev2.OpAtomicWrite:
 		r.duplicateAtomic(p)
 	case rocev2.OpFlush:
@@ -35,6 +37,11 @@ func (r *answerer) duplicateMessage(psn rocev2.PSN) {
 	}
 	r.c.Stats.AcksMerged += uint64(r.out.ack(r.res.ackLimit(psn, r.lastAck), r.msn))
 }
+
+// isTwin reports whether a READ that was executed comes again only because the
+// path loses packets. A native peer that lacks the answer asks for an
+// acknowledgement.
+func isTwin(c *conn.Conn, p *rocev2.Packet) bool { return c.Pool != nil && !p.BTH.AckReq }
 
 // duplicateRead answers a READ again, or a part of it from any of its PSNs on
 // (IBTA 9.7.5.1.5).
