@@ -57,6 +57,7 @@ type floodParams struct {
 	takes int64      // bits per second that leave the buffer; 0: goodputTakes
 	size  int        // bytes of a message; 0: goodputSize
 	chunk int        // bytes of a READ request; 0: any number
+	reads int        // READ requests outstanding; 0: goodputDepth
 	total int        // packets of payload; 0: goodputTotal
 	limit clock.Time // 0: goodputLimit
 
@@ -75,6 +76,7 @@ const (
 func newFlood(op ib.Opcode, mtu rocev2.MTU, p floodParams) (*flood, error) {
 	p.delay, p.takes, p.limit = cmp.Or(p.delay, 10000), cmp.Or(p.takes, goodputTakes), cmp.Or(p.limit, goodputLimit)
 	p.size, p.total, p.line = cmp.Or(p.size, goodputSize), cmp.Or(p.total, goodputTotal), cmp.Or(p.line, goodputLine)
+	p.reads = cmp.Or(p.reads, goodputDepth)
 	f := &flood{op: op, size: p.size, messages: p.total * mtu.Bytes() / p.size, limit: p.limit}
 	f.skipCRC = true
 	f.hooks = simHooks{touched: f.touched, unexpected: func(format string, args ...any) { f.err = fmt.Errorf(format, args...) }}
@@ -105,7 +107,7 @@ func newFlood(op ib.Opcode, mtu rocev2.MTU, p floodParams) (*flood, error) {
 	for i, q := range f.endpoint {
 		err := q.connect(ib.Attr{
 			State: ib.StateRTS, Access: accessAll, Port: 1, AV: ib.AddressVector{DGID: f.nodes[1-i].addr}, PathMTU: mtu,
-			Timeout: 14, RetryCount: 7, RNRRetry: 7, MinRNRTimer: 12, MaxRdAtomic: goodputDepth, MaxDestRdAtomic: goodputDepth,
+			Timeout: 14, RetryCount: 7, RNRRetry: 7, MinRNRTimer: 12, MaxRdAtomic: uint8(p.reads), MaxDestRdAtomic: uint8(p.reads),
 			DestQPN: f.endpoint[1-i].qpn,
 		})
 		if err != nil {

@@ -253,3 +253,19 @@ func TestReadAsksOnce(t *testing.T) {
 		}
 	}
 }
+
+// TestReadKeepsToItsRoom: while a response is missing, no more is asked for
+// than there is room for behind the gap. What is refused would be lost as well.
+func TestReadKeepsToItsRoom(t *testing.T) {
+	t.Parallel()
+	const rate = 1e9
+	for _, c := range []struct{ loss, share float64 }{{0.01, 0.8}, {0.05, 0.45}} {
+		got := goodput(t, ib.OpRead, rocev2.MTU4096, floodParams{
+			loss: c.loss, probe: time.Millisecond, own: true, delay: 5e6, line: 40e9, takes: rate, buffer: rate / 8 / 100,
+			size: 1 << 20, chunk: 256 << 10, reads: 128, total: 100 << 8, window: deviceWindow(true),
+		})
+		if got < c.share*rate {
+			t.Errorf("%g %% lost: %.2f of the link, want %.2f", c.loss*100, got/rate, c.share)
+		}
+	}
+}

@@ -39,6 +39,10 @@ type Pool struct {
 // NewPool makes a pool for so many packets, of 4.5 KiB each at the most.
 func NewPool(packets int) *Pool { return &Pool{limit: packets} }
 
+// Share returns how many packets a queue pair that needs the pool can count
+// on.
+func (s *Pool) Share() int { return s.limit / max(s.buffers, 1) }
+
 // heldPacket is a packet behind a gap.
 type heldPacket struct {
 	next         *heldPacket // in its chain of the index, or in the free list

@@ -197,6 +197,9 @@ func (r *sender) mayStart(rq *request) bool {
 	if !r.limit.Admits(r.pipe(), inFlight, rq.cost, rq.psns) {
 		return false
 	}
+	if w.Is(ib.OpReads) && r.reorder.Len() > 0 && int(inFlight+rq.psns) > r.c.Pool.Share() {
+		return false // while something is missing there is no room for what comes
+	}
 	if w.Answered() {
 		if r.c.Attr.MaxRdAtomic == 0 { // lowered in SQD after the request was posted
 			r.localFault(w, ib.StatusLocQPOpErr, 0)
