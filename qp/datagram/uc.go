@@ -237,7 +237,11 @@ func (r *UCReceiver) executeWrite(p *rocev2.Packet, info *rocev2.OpcodeInfo) con
 		if f != ib.FaultNone {
 			return conn.DropInvalid
 		}
-		f = v.CopyIn(0, p.Payload)
+		if info.Last { // a program may watch for it
+			f = v.CopyInLast(0, p.Payload)
+		} else {
+			f = v.CopyIn(0, p.Payload)
+		}
 		v.Release()
 		if f == ib.FaultNotPresent {
 			return r.want(v.Missing(0, uint64(n), true))

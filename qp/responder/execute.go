@@ -102,7 +102,11 @@ func (r *Responder) executeWrite(p *rocev2.Packet, info *rocev2.OpcodeInfo) conn
 		if f != ib.FaultNone {
 			return r.refuseFault(f)
 		}
-		f = v.CopyIn(0, p.Payload)
+		if info.Last { // a program may watch for it
+			f = v.CopyInLast(0, p.Payload)
+		} else {
+			f = v.CopyIn(0, p.Payload)
+		}
 		v.Release()
 		if f == ib.FaultNotPresent {
 			return r.dropForPage(v.Missing(0, uint64(n), true))
