@@ -98,7 +98,7 @@ func (cq *CQ) over() bool {
 func (cq *CQ) Await(ctx context.Context, ready <-chan struct{}) error {
 	p, w := &cq.parker, gate{cq, ready}
 	if s := p.shard; s != nil && s.poller.become() {
-		s.poller.activity.Add(1)
+		s.poller.note()
 		err := p.parkAsPoller(ctx, s, w)
 		s.poller.cease()
 		if err != nil {

@@ -120,7 +120,7 @@ func (p *parker) park(ctx context.Context, w waitable) error {
 		if len(p.dev.shards) > 1 {
 			p.dev.Settle()
 		}
-		s.poller.activity.Add(1)
+		s.poller.note()
 		if s.poller.become() {
 			err := p.parkAsPoller(ctx, s, w)
 			s.poller.cease()

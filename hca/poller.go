@@ -19,15 +19,15 @@ import (
 // The poller is the one goroutine that may block in link.Wait. Receiving itself
 // is open to all, one at a time, under rxMu.
 type poller struct {
-	taken    atomic.Bool            // somebody is the poller
-	standby  atomic.Bool            // the receiver stands by
-	dormant  atomic.Bool            // it sleeps until a program ceases to be the poller, see rouse
-	blocked  atomic.Bool            // a program is the poller, and is about to block in link.Wait, or does
-	activity atomic.Uint64          // counts programs' polls and waits
-	parked   atomic.Int32           // programs that wait and are not the poller
-	heir     atomic.Pointer[parker] // of the program that was the last of these
-	resume   chan struct{}
-	delayed  atomic.Bool // answers wait for the program's next call
+	taken   atomic.Bool            // somebody is the poller
+	standby atomic.Bool            // the receiver stands by
+	dormant atomic.Bool            // it sleeps until a program ceases to be the poller, see rouse
+	blocked atomic.Bool            // a program is the poller, and is about to block in link.Wait, or does
+	active  atomic.Bool            // a program has polled or waited since the receiver looked
+	parked  atomic.Int32           // programs that wait and are not the poller
+	heir    atomic.Pointer[parker] // of the program that was the last of these
+	resume  chan struct{}
+	delayed atomic.Bool // answers wait for the program's next call
 }
 
 const (
@@ -43,6 +43,22 @@ func newPoller() poller { return poller{resume: make(chan struct{}, 1)} }
 
 // become makes the caller the poller. It reports false if somebody else is.
 func (p *poller) become() bool { return p.taken.CompareAndSwap(false, true) }
+
+// note takes note that a program polls or waits. (Most often that is known. To
+// look costs a fraction of what it costs to write.)
+func (p *poller) note() {
+	if !p.active.Load() {
+		p.active.Store(true)
+	}
+}
+
+// delay takes note of answers that wait for the program's next call. The shard
+// is locked.
+func (p *poller) delay() {
+	if !p.delayed.Load() {
+		p.delayed.Store(true)
+	}
+}
 
 // cease ends what become has begun, for a program.
 func (p *poller) cease() {

@@ -36,7 +36,7 @@ func (s *shard) receiveAs(wait, later bool) (n int, taken bool) {
 	r, now := s.handle()
 	s.rxMu.Unlock()
 	if later && s.poller.standby.Load() && s.eng.AckDelay().MayWait(now, &r) {
-		s.poller.delayed.Store(true)
+		s.poller.delay()
 	} else {
 		if n >= bulkPackets {
 			now = 0 // it took a while to handle them
@@ -89,7 +89,7 @@ func (s *shard) linger(done func() bool) bool {
 // progress receives what there is on the goroutine of a program that polls, and
 // reports whether there was anything. It never waits.
 func (s *shard) progress() bool {
-	s.poller.activity.Add(1)
+	s.poller.note()
 	if n, _ := s.receiveAs(false, true); n > 0 {
 		return true
 	}

@@ -25,7 +25,7 @@ func (h *host) standBy() {
 	s := h.shard()
 	time.Sleep(standbyBan + 4*maxStandbyTick)
 	synctest.Wait() // it waits in the link, and has for long
-	s.poller.activity.Add(1)
+	s.poller.note()
 	s.link.Wake()
 	synctest.Wait()
 	if !s.poller.standby.Load() {

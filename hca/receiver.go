@@ -57,17 +57,17 @@ func (s *shard) receiveAlone() bool {
 		ban = s.now().Add(standbyBan) // programs had left them lying
 	}
 	for {
-		seen := s.poller.activity.Load()
+		s.poller.active.Store(false)
 		if s.waitLink() != nil {
 			return false
 		}
 		n := s.drain()
 		s.handlers.letRun()
 		if n > 0 {
-			lookLonger(s, func() bool { return s.poller.activity.Load() != seen })
+			lookLonger(s, s.poller.active.Load)
 		}
 		parked := s.poller.parked.Load()
-		active := s.poller.activity.Load() != seen
+		active := s.poller.active.Load()
 		if (n == 0 && active && parked == 0 || parked == 1) && s.now() >= ban {
 			return true
 		}
@@ -80,7 +80,7 @@ func (s *shard) standBy(tick *time.Timer) bool {
 	p := &s.poller
 	p.standby.Store(true)
 	defer s.comeBack()
-	seen := p.activity.Load()
+	p.active.Store(false)
 	for every := standbyTick; ; every = min(2*every, maxStandbyTick) {
 		tick.Reset(every)
 		select {
@@ -90,9 +90,7 @@ func (s *shard) standBy(tick *time.Timer) bool {
 			return false
 		}
 		s.flushDelayed()
-		now := p.activity.Load()
-		quiet := now == seen
-		seen = now
+		quiet := !p.active.Swap(false)
 		switch {
 		case !p.taken.Load():
 			if quiet || p.parked.Load() > 0 {

@@ -138,7 +138,7 @@ func (s *shard) sendBatches(now clock.Time, batches int, caller *engine.QP) (mor
 		f := s.eng.Fill(now, s.tx)
 		s.forward(f.Misrouted)
 		if s.eng.AckDelay().Held() {
-			s.poller.delayed.Store(true)
+			s.poller.delay()
 		}
 		looped = f.LoopPackets > 0
 		sent := s.takeSent()
@@ -179,7 +179,7 @@ func (s *shard) send() {
 			s.bulk.Store(true)
 		}
 		if receiving = s.rxMu.TryLock(); receiving {
-			s.poller.activity.Add(1)
+			s.poller.note()
 			n = s.recv()
 		}
 	}

@@ -40,6 +40,13 @@ type RxPacket struct {
 	FlowLabel    uint32 // IPv6, 20 bits; 0 also if the link cannot tell
 }
 
+// from takes what a link says of a packet, field by field: to copy as a whole
+// what was just written in parts stalls.
+func (p *RxPacket) from(meta *RxPacket) {
+	p.Src, p.Dst = meta.Src, meta.Dst
+	p.SrcPort, p.TrafficClass, p.HopLimit, p.FlowLabel = meta.SrcPort, meta.TrafficClass, meta.HopLimit, meta.FlowLabel
+}
+
 // Sizes of receive buffers.
 const (
 	RxBufferLen    = 1 << 16 // one buffer holds any datagram or coalesced run
@@ -162,11 +169,11 @@ func (b *RxBatch) Copy(data []byte) []byte {
 // Split checks the ICRC of every packet with v. It returns how many segments it
 // dropped because they cannot be packets.
 func (b *RxBatch) Split(data []byte, segment int, meta RxPacket, v *Verifier) (malformed int) {
-	return b.SplitFrom(0, data, segment, meta, v)
+	return b.SplitFrom(0, data, segment, &meta, v)
 }
 
 // SplitFrom is Split for the rest of a buffer, which begins with segment first.
-func (b *RxBatch) SplitFrom(first int, data []byte, segment int, meta RxPacket, v *Verifier) (malformed int) {
+func (b *RxBatch) SplitFrom(first int, data []byte, segment int, meta *RxPacket, v *Verifier) (malformed int) {
 	if segment <= 0 || segment > len(data) {
 		segment = len(data)
 	}
@@ -185,8 +192,9 @@ func (b *RxBatch) SplitFrom(first int, data []byte, segment int, meta RxPacket, 
 			malformed++
 			continue
 		}
-		b.packets = append(b.packets, meta)
+		b.packets = append(b.packets, RxPacket{})
 		p := &b.packets[len(b.packets)-1]
+		p.from(meta)
 		p.Data = seg
 		p.ICRC, p.IPID = peer.Check(i, seg)
 	}

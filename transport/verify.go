@@ -15,6 +15,7 @@ const peerSlots = 256
 // recent sources in constant space. It is not safe for concurrent use.
 type Verifier struct {
 	local netip.AddrPort
+	last  *Peer // that was asked for; nil: none was
 	peers [peerSlots]Peer
 }
 
@@ -30,6 +31,9 @@ func NewVerifier(local netip.AddrPort) *Verifier { return &Verifier{local: local
 
 // Peer returns the entry for packets from src, valid until the next call.
 func (v *Verifier) Peer(src netip.AddrPort) *Peer {
+	if v.last != nil && v.last.src == src {
+		return v.last
+	}
 	a := src.Addr().As16()
 	h := binary.LittleEndian.Uint64(a[8:])*0x9e3779b97f4a7c15 ^ binary.LittleEndian.Uint64(a[:8])
 	h = (h ^ uint64(src.Port())) * 0x9e3779b97f4a7c15
@@ -37,6 +41,7 @@ func (v *Verifier) Peer(src netip.AddrPort) *Peer {
 	if p.src != src {
 		*p = Peer{src: src, flow: rocev2.NewFlow(src.Addr(), v.local.Addr(), src.Port(), v.local.Port())}
 	}
+	v.last = p
 	return p
 }
 

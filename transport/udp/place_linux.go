@@ -261,7 +261,7 @@ func (p *placement) deliver(v *transport.Verifier, gaps *[placeMost + 1]gap, met
 		copy(b[rocev2.BTHLen+size:], gaps[k+1].icrc[:])
 	}
 	meta.ICRC = 0
-	p.malformed += p.batch.SplitFrom(i, buf[i*segment:], segment, meta, v)
+	p.malformed += p.batch.SplitFrom(i, buf[i*segment:], segment, &meta, v)
 	return false
 }
 

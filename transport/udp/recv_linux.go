@@ -108,7 +108,9 @@ func (l *Link) Recv(b *transport.RxBatch) (int, error) {
 	if l.waiting.failing.Load() > 0 {
 		l.waiting.failing.Store(0)
 	}
-	l.waiting.more.Store(r.left)
+	if l.waiting.more.Load() != r.left { // to look is cheaper than to write
+		l.waiting.more.Store(r.left)
+	}
 	if r.got > 0 {
 		r.deliver(b)
 	}
@@ -266,7 +268,7 @@ func (r *receiver) deliver(b *transport.RxBatch) {
 			r.place.bytes += int(h.n)
 			r.place.large = segment >= placeSegment
 		}
-		malformed += b.Split(b.Buffer(i)[:h.n], segment, meta, v)
+		malformed += b.SplitFrom(0, b.Buffer(i)[:h.n], segment, &meta, v)
 	}
 	r.l.stats.Received(b, r.got, malformed)
 }
