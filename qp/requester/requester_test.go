@@ -119,3 +119,47 @@ func TestWrapRepair(t *testing.T) {
 		t.Errorf("%d restarts without a loss, %d done", e.c.Stats.Rare().Restarts-restarts, e.done)
 	}
 }
+
+// A repair that meets a READ ends there: that the READ is answered up to where
+// the repair would have ended says nothing about what was sent behind it.
+func TestRepairEndsAtRead(t *testing.T) {
+	t.Parallel()
+	e := newEnd(t, cc.NewWindow(cc.Config{}))
+	e.c.Pool = queue.NewPool(64)
+	e.c.Attr.MaxRdAtomic = 4
+	e.r.Configure(ib.AttrMaxQPRdAtomic)
+	const answers = 60
+	e.write(8)
+	if err := e.r.Post(&ib.SendWR{Opcode: ib.OpRead, SGList: []ib.SGE{e.mr.SGE(0, answers*256)}, Signaled: true}); err != nil {
+		t.Fatal(err)
+	}
+	e.write(8)
+	sent := e.poll(0)
+	if len(sent) != 3 {
+		t.Fatalf("%v is sent", sent)
+	}
+	if !e.r.beginRepair(0, probeRun) {
+		t.Fatal("no repair")
+	}
+	if again := e.poll(0); !slices.Equal(again, sent[:1]) {
+		t.Fatalf("%v is sent again of %v", again, sent)
+	}
+	e.answer(0, sent[0], rocev2.AETH{Syndrome: rocev2.ACKNoCredits, MSN: 1})
+	for i := range answers {
+		p := rocev2.Packet{BTH: rocev2.BTH{Opcode: rocev2.RCReadResponseMiddle, PSN: sent[1].Add(i)}, Payload: make([]byte, 256)}
+		switch i {
+		case 0:
+			p.BTH.Opcode = rocev2.RCReadResponseFirst
+		case answers - 1:
+			p.BTH.Opcode = rocev2.RCReadResponseLast
+		}
+		p.AETH = rocev2.AETH{Syndrome: rocev2.ACKNoCredits, MSN: 2}
+		info, _ := p.BTH.Opcode.Info()
+		if d := e.r.HandleResponse(0, &p, info); d != conn.DropNone {
+			t.Fatalf("answer %d: %v", i, d)
+		}
+	}
+	if n := e.c.Stats.Rare().Restarts; n != 0 || e.done != 2 {
+		t.Errorf("%d restarts though every packet came, %d done", n, e.done)
+	}
+}

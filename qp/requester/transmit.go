@@ -407,7 +407,9 @@ func (r *sender) pollRepair(now clock.Time, buf []byte) int {
 	}
 	w := r.queue.At(p.cur)
 	if w.Answered() && p.nxt != r.una {
-		p.left = 0 // a READ or an atomic is repaired when its turn comes
+		// A READ or an atomic is repaired when its turn comes. What is
+		// acknowledged up to here says nothing about it.
+		p.left, p.end, p.limit = 0, p.nxt, p.nxt
 		return 0
 	}
 	cur, nxt, psn := r.cur, r.nxt, p.nxt
