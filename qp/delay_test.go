@@ -74,3 +74,53 @@ func TestDelayedAcks(t *testing.T) {
 	p.transfer(p.a, 1)
 	want("a NAK does not wait", rocev2.RCAcknowledge)
 }
+
+// An acknowledgement does not wait where the peer can send nothing before it
+// comes: it has used all receives that it knows of, and there are new ones (IBTA
+// 9.7.7.2).
+func TestDelayedAckBringsCredits(t *testing.T) {
+	t.Parallel()
+	p := newPair(t, pairConfig{})
+	p.b.delay = true
+	post := func(n int) {
+		for range n {
+			must(t, p.b.PostRecv(&ib.RecvWR{SGList: []ib.SGE{p.b.mr.SGE(0, 64)}}))
+		}
+	}
+	send := func(op ib.Opcode) (acks int) {
+		t.Helper()
+		must(t, p.a.PostSend(&ib.SendWR{Opcode: op, SGList: []ib.SGE{p.a.mr.SGE(0, 8)}, Remote: ib.RemoteAddr{Addr: testIOVA, RKey: p.b.mr.RKey()}}))
+		if p.transfer(p.a, 1) != 1 {
+			t.Fatalf("%v is not sent: no credits", op)
+		}
+		for n := p.b.poll(p.now, p.buf); n > 0; n = p.b.poll(p.now, p.buf) {
+			p.carry(p.b, p.buf, n)
+			acks++
+		}
+		return acks
+	}
+	post(4)
+	if send(ib.OpSend) != 1 {
+		t.Error("the first acknowledgement, which says that there are 3 receives, waits")
+	}
+	for round := range 10 {
+		for i := range 2 {
+			post(1)
+			if n := send(ib.OpSend); n != 0 {
+				t.Errorf("round %d: %d acknowledgements after %d of 3 receives", round, n, i+1)
+			}
+		}
+		post(1)
+		if n := send(ib.OpSend); n != 1 {
+			t.Errorf("round %d: %d acknowledgements when the peer had no credits left", round, n)
+		}
+	}
+	for range 20 {
+		if n := send(ib.OpWrite); n != 0 {
+			t.Errorf("%d acknowledgements of a WRITE, which takes no receive", n)
+		}
+	}
+	if n := p.a.Stats().CreditStalls; n != 0 {
+		t.Errorf("%d times the peer had no credits", n)
+	}
+}

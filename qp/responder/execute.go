@@ -61,6 +61,7 @@ func (r *Responder) finish(p *rocev2.Packet, info *rocev2.OpcodeInfo, op ib.WCOp
 	r.message = 0
 	if r.receives.Held {
 		r.receives.Held = false
+		r.taken = !r.receives.Shared
 		r.c.Stats.RecvDone++
 		wc := r.receives.WC(r.receives.Recv.ID, op)
 		wc.ByteLen, wc.Solicited = r.done, p.BTH.Solicited

@@ -136,7 +136,7 @@ func pollSelectiveAck(r *Responder, out *conn.Output) bool {
 	r.acknowledges(r.epsn.Add(-1))
 	h := r.c.BTH(0, r.epsn)
 	h.Opcode = rocev2.SelectiveAck
-	a := rocev2.AETH{Syndrome: r.ackSyndrome(), MSN: r.msn}
+	a := r.ack(r.msn)
 	b := a.AppendTo(h.AppendTo(buf[:0]))
 	out.Commit(len(r.reorder.AppendKept(b, r.epsn, r.c.MTU)))
 	r.c.Stats.AcksSent++

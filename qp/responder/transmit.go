@@ -24,8 +24,10 @@ type answers struct {
 	msn          rocev2.PSN // messages completed
 	lastAck      rocev2.PSN // the latest SEND or WRITE packet executed
 	firstUnacked rocev2.PSN
-	acked        bool // lastAck is set
-	unacked      bool // nothing that was sent acknowledges what lies from firstUnacked to lastAck
+	acked        bool       // lastAck is set
+	unacked      bool       // nothing that was sent acknowledges what lies from firstUnacked to lastAck
+	taken        bool       // a message since the last acknowledgement has taken a receive of the queue pair's own
+	told         rocev2.PSN // the last message that the peer may send by the credits that it has
 
 	res       resources
 	out       responses
@@ -54,9 +56,9 @@ func (r *answerer) Pressing() bool {
 }
 
 // AckDelayed reports whether all that waits is an acknowledgement, which waits
-// on if delay is set.
+// on if delay is set, unless the peer can send nothing before it comes.
 func (r *answerer) AckDelayed(delay bool) bool {
-	return delay && r.out.tail-r.out.head == 1 && r.out.at(r.out.head).kind == responseAck
+	return delay && !r.starving() && r.out.tail-r.out.head == 1 && r.out.at(r.out.head).kind == responseAck
 }
 
 // pollNext writes the next answer: one packet, or a run of a READ's. It returns
@@ -102,7 +104,7 @@ func (r *answerer) buildShort(e *response, buf []byte) int {
 	case responseAck:
 		r.acknowledges(e.psn)
 		r.c.Stats.AcksSent++
-		return r.buildAck(buf, rocev2.RCAcknowledge, e.psn, rocev2.AETH{Syndrome: r.ackSyndrome(), MSN: e.msn})
+		return r.buildAck(buf, rocev2.RCAcknowledge, e.psn, r.ack(e.msn))
 	case responseNAK:
 		r.acknowledges(e.psn.Add(-1))
 		r.countSentNAK(e.syndrome)
@@ -111,7 +113,7 @@ func (r *answerer) buildShort(e *response, buf []byte) int {
 	res := r.res.at(e.res)
 	res.pending = pendingNone
 	r.acknowledges(e.psn)
-	a := rocev2.AETH{Syndrome: r.ackSyndrome(), MSN: e.msn}
+	a := r.ack(e.msn)
 	if e.kind == responseEmpty {
 		return r.buildAck(buf, rocev2.RCReadResponseOnly, e.psn, a)
 	}
@@ -152,18 +154,29 @@ func (r *answerer) writeRun(e *response, n int, out *conn.Output) int {
 	return n
 }
 
-// ackSyndrome returns an ACK with the number of receives posted as credits, if
-// that is known (IBTA 9.7.7.2). The receive of a message under way counts too:
-// to the peer that message has the number MSN + 1.
-func (r *answerer) ackSyndrome() rocev2.Syndrome {
+// ack returns an acknowledgement of the messages before and up to msn, with the
+// number of receives posted as credits, if that is known (IBTA 9.7.7.2). The
+// receive of a message under way counts too: to the peer that message has the
+// number MSN + 1.
+func (r *answerer) ack(msn rocev2.PSN) rocev2.AETH {
+	r.taken = false
 	if r.receives.Shared {
-		return rocev2.ACKNoCredits
+		return rocev2.AETH{Syndrome: rocev2.ACKNoCredits, MSN: msn}
 	}
 	n := r.receives.Own.Len()
 	if r.receives.Held {
 		n++
 	}
-	return rocev2.SyndromeACK(rocev2.CreditCode(n))
+	a := rocev2.AETH{Syndrome: rocev2.SyndromeACK(rocev2.CreditCode(n)), MSN: msn}
+	n, _ = a.Syndrome.Credits()
+	r.told = msn.Add(n)
+	return a
+}
+
+// starving reports whether the peer has taken all the receives that it knows
+// of, and there are more.
+func (r *answerer) starving() bool {
+	return r.taken && !r.msn.Before(r.told) && r.receives.Own.Len() > 0
 }
 
 // countSentNAK counts a NAK under its code.
@@ -210,7 +223,7 @@ func (r *answerer) buildReadResponse(e *response, buf []byte) (int, ib.Fault) {
 	h.PadCount = rocev2.PadCount(int(n))
 	b := h.AppendTo(buf[:0])
 	if first || last {
-		a := rocev2.AETH{Syndrome: r.ackSyndrome(), MSN: e.msn}
+		a := r.ack(e.msn)
 		b = a.AppendTo(b)
 	}
 	if n > 0 {
