@@ -76,8 +76,8 @@ func TestDelayedAcks(t *testing.T) {
 }
 
 // An acknowledgement does not wait where the peer can send nothing before it
-// comes: it has used all receives that it knows of, and there are new ones (IBTA
-// 9.7.7.2).
+// comes: it has used all receives that it knows of, and there are new ones
+// (IBTA 9.7.7.2).
 func TestDelayedAckBringsCredits(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, pairConfig{})

@@ -58,7 +58,7 @@ func (r *answerer) Pressing() bool {
 // AckDelayed reports whether all that waits is an acknowledgement, which waits
 // on if delay is set, unless the peer can send nothing before it comes.
 func (r *answerer) AckDelayed(delay bool) bool {
-	return delay && !r.starving() && r.out.tail-r.out.head == 1 && r.out.at(r.out.head).kind == responseAck
+	return delay && !starving(r) && r.out.tail-r.out.head == 1 && r.out.at(r.out.head).kind == responseAck
 }
 
 // pollNext writes the next answer: one packet, or a run of a READ's. It returns
@@ -175,7 +175,7 @@ func (r *answerer) ack(msn rocev2.PSN) rocev2.AETH {
 
 // starving reports whether the peer has taken all the receives that it knows
 // of, and there are more.
-func (r *answerer) starving() bool {
+func starving(r *answerer) bool {
 	return r.taken && !r.msn.Before(r.told) && r.receives.Own.Len() > 0
 }
 
