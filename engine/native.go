@@ -6,8 +6,8 @@ import (
 )
 
 // reorderPackets is how many packets all queue pairs of an engine keep behind
-// gaps together, about 4.5 MiB.
-const reorderPackets = 1024
+// gaps together, 9 MiB at the most.
+const reorderPackets = 2048
 
 // setPeer takes note of a new peer. Whether it is native the program must say:
 // no packet can show it.

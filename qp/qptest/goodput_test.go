@@ -95,7 +95,7 @@ func newFlood(op ib.Opcode, mtu rocev2.MTU, p floodParams) (*flood, error) {
 		}
 		if p.own {
 			e.SetWindow(ownWindow)
-			e.SetReorder(qp.NewPool(1024))
+			e.SetReorder(qp.NewPool(2048))
 		}
 		if p.window != (qp.WindowConfig{}) {
 			e.SetWindow(p.window)

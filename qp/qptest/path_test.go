@@ -86,7 +86,7 @@ func (f *flood) second(begin, end clock.Time) (done [2]int, err error) {
 			return done, err
 		}
 		e.SetWindow(ownWindow)
-		e.SetReorder(qp.NewPool(1024))
+		e.SetReorder(qp.NewPool(2048))
 		pair[i] = &simQP{endpoint: e, on: n, qpn: e.QPN()}
 		n.qps = append(n.qps, pair[i])
 	}
