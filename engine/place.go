@@ -99,7 +99,7 @@ func ReceivePlaced(e *Engine, now clock.Time, runs []transport.PlacedRun) (r Rec
 // that it was in when it was asked: the program may have changed it. So it is
 // asked again. Unless the answer is the same the run is dropped, as if lost,
 // without touching its memory, which nothing pins any more. A packet in the
-// middle of a WRITE ends no key, so nothing waits for the pin that is held
+// middle of a message ends no key, so nothing waits for the pin that is held
 // here.
 func receiveRun(e *Engine, now clock.Time, r *Received, run *transport.PlacedRun) {
 	d, size := run.First, len(run.Payload)/run.N

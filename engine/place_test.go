@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"net/netip"
 	"testing"
 
@@ -29,7 +30,7 @@ func (h *host) receive(packets []transport.RxPacket) {
 				break
 			}
 		}
-		if r := ReceivePlaced(h.e, h.w.now, runs); len(runs) > 0 && !(r.Taken && r.Requests && r.Packets > 0) {
+		if r := ReceivePlaced(h.e, h.w.now, runs); len(runs) > 0 && !(r.Taken && r.Packets > 0 && r.Requests == anyRequest(runs)) {
 			h.w.t.Fatalf("%+v of %d runs in their places", r, len(runs))
 		}
 		n := min(len(left), 1+h.w.rng.IntN(16))
@@ -85,7 +86,9 @@ func (h *host) place(buffer []transport.RxPacket) (run transport.PlacedRun) {
 		copy(b[i*size:], bytes.Repeat([]byte{byte(h.w.rng.Uint32())}, size))
 	}
 	run.First, run.Payload = first, b[:run.N*size]
-	h.w.placed += run.N
+	if h.w.placed += run.N; run.N > 0 {
+		h.w.sorts[rocev2.Opcode(head[0])] = true
+	}
 	return run
 }
 
@@ -98,15 +101,19 @@ func TestPlaced(t *testing.T) {
 		for _, native := range []bool{true, false} {
 			t.Run(fmt.Sprintf("loss=%v,native=%v", loss, native), func(t *testing.T) {
 				t.Parallel()
+				sorts := map[rocev2.Opcode]bool{}
 				for seed := range uint64(3) {
-					testPlaced(t, seed, loss, native)
+					maps.Copy(sorts, testPlaced(t, seed, loss, native))
+				}
+				if len(sorts) != 2 || !sorts[rocev2.RCWriteMiddle] || !sorts[rocev2.RCReadResponseMiddle] {
+					t.Errorf("placed are %v, want WRITEs and READs", sorts)
 				}
 			})
 		}
 	}
 }
 
-func testPlaced(t *testing.T, seed uint64, loss float64, native bool) {
+func testPlaced(t *testing.T, seed uint64, loss float64, native bool) map[rocev2.Opcode]bool {
 	w := newWorld(t, seed)
 	w.places = true
 	a, b := w.newPair(Config{})
@@ -155,6 +162,7 @@ func testPlaced(t *testing.T, seed uint64, loss float64, native bool) {
 	if w.placed == 0 {
 		t.Errorf("seed %d: nothing was placed", seed)
 	}
+	return w.sorts
 }
 
 // reconnect makes qa and qb what they were when they were new.

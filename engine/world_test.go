@@ -30,6 +30,7 @@ type world struct {
 	hosts  map[netip.Addr]*host
 	places bool                                                       // links receive payloads where they belong
 	placed int                                                        // packets of which they did
+	sorts  map[rocev2.Opcode]bool                                     // of those
 	look   func()                                                     // behind every receive
 	alone  bool                                                       // packets are received one by one
 	change func(h *host, p []transport.RxPacket) []transport.RxPacket // what arrives
@@ -63,7 +64,7 @@ func (h *eventHeap) Pop() any {
 func newWorld(t testing.TB, seed uint64) *world {
 	return &world{
 		t: t, rng: rand.New(rand.NewPCG(seed, 0)), now: 1, delay: time.Millisecond,
-		hosts: map[netip.Addr]*host{}, tx: transport.NewTxBatch(160 << 10),
+		hosts: map[netip.Addr]*host{}, sorts: map[rocev2.Opcode]bool{}, tx: transport.NewTxBatch(160 << 10),
 	}
 }
 
@@ -145,7 +146,7 @@ func (w *world) must(err error) {
 
 func (h *host) newQP() *QP {
 	h.w.t.Helper()
-	q, err := h.e.CreateQP(qp.Config{PD: h.pd, SendCQ: h, RecvCQ: h, MaxSendWR: 16, MaxRecvWR: 16, MaxRecvSGE: 2}, nil)
+	q, err := h.e.CreateQP(qp.Config{PD: h.pd, SendCQ: h, RecvCQ: h, MaxSendWR: 16, MaxRecvWR: 16, MaxSendSGE: 2, MaxRecvSGE: 2}, nil)
 	h.w.must(err)
 	return q
 }

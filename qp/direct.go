@@ -5,6 +5,7 @@ import (
 
 	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/memreg"
+	"github.com/gosoftroce/rocev2/qp/requester"
 	"github.com/gosoftroce/rocev2/qp/responder"
 	"github.com/gosoftroce/rocev2/rocev2"
 )
@@ -19,14 +20,18 @@ import (
 // HandlePacket may then be given a packet whose payload lies there. Nothing is
 // copied then.
 //
-// Only a WRITE says how long it is. Of a SEND the packets of the next message
-// could come to lie in its receive, behind its end.
+// That is a WRITE or the answer to a READ, whose ranges are known. Only the
+// last packet of a SEND says how long it is: payloads of the next message could
+// come to lie in its receive, behind its end.
 func Place(q *QP, src netip.Addr, op rocev2.Opcode, psn rocev2.PSN, mtu, ahead int) (memreg.View, []byte) {
-	if op != rocev2.RCWriteMiddle || q.typ != ib.RC || src != q.peer || mtu != q.conn.MTU {
+	if q.typ != ib.RC || src != q.peer || mtu != q.conn.MTU {
 		return memreg.View{}, nil
 	}
-	switch q.conn.State {
-	case ib.StateRTR, ib.StateRTS, ib.StateSQD:
+	switch state := q.conn.State; {
+	case state != ib.StateRTR && state != ib.StateRTS && state != ib.StateSQD:
+	case op == rocev2.RCReadResponseMiddle && state != ib.StateRTR:
+		return requester.Middle(q.req, psn, ahead)
+	case op == rocev2.RCWriteMiddle:
 		return responder.Place(q.resp, psn, ahead)
 	}
 	return memreg.View{}, nil

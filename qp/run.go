@@ -27,7 +27,7 @@ func Middle(q *QP, src netip.Addr, h *rocev2.BTH, size, n int) (memreg.View, []b
 	switch state := q.conn.State; {
 	case state != ib.StateRTR && state != ib.StateRTS && state != ib.StateSQD:
 	case h.Opcode == rocev2.RCReadResponseMiddle && state != ib.StateRTR:
-		return requester.Middle(q.req, h.PSN)
+		return requester.Middle(q.req, h.PSN, 0)
 	case h.Opcode == rocev2.RCWriteMiddle, h.Opcode == rocev2.RCSendMiddle:
 		return responder.Middle(q.resp, h.Opcode, h.PSN, n)
 	}

@@ -8,20 +8,24 @@ import (
 )
 
 // Middle returns where the payloads of the next responses to the READ under way
-// go, from the one of PSN psn on: those between the first and the last. The
-// view is pinned unless there is nothing.
-func Middle(r *Requester, psn rocev2.PSN) (memreg.View, []byte) {
-	if psn != r.una || r.max == r.una || r.reorder.Len() > 0 {
+// go, from the one of PSN psn on: those between the first and the last. Before
+// that one, ahead responses to the same request were received and are not
+// executed. The view is pinned unless there is nothing.
+//
+// Responses are executed in order, so nothing of that memory was written
+// before, and all of it is before the READ is complete.
+func Middle(r *Requester, psn rocev2.PSN, ahead int) (memreg.View, []byte) {
+	if psn != r.una.Add(ahead) || r.max == r.una || r.reorder.Len() > 0 {
 		return memreg.View{}, nil
 	}
 	w := r.queue.At(r.queue.Head)
 	rel := psn.Ahead(w.First)
-	if !w.Is(ib.OpReads) || rel%r.chunkOf(w) == 0 {
+	if !w.Is(ib.OpReads) || rel >= w.PSNs || rel%r.chunkOf(w) == 0 {
 		return memreg.View{}, nil
 	}
 	v, b := r.c.Memory.PlaceLocal(r.c.PD, r.queue.List(r.queue.Head, w), uint64(rel)<<r.c.Shift)
 	if most := uint64(r.chunkEnd(w, rel)-rel-1) << r.c.Shift; uint64(len(b)) > most {
-		b = b[:most]
+		b = b[:most:most]
 	}
 	return v, b
 }
@@ -39,6 +43,7 @@ func HandleRun(r *Requester, now clock.Time, n int) int {
 		if r.progress(now, from, pos); r.c.Failed() {
 			return i + 1
 		}
+		r.noteGivenUp()
 	}
 	return n
 }

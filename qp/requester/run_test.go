@@ -30,12 +30,32 @@ func TestRunThatFails(t *testing.T) {
 	e.r.una, e.r.posUna = e.r.una.Next(), e.r.posUna+256+cc.PacketOverhead
 	// A repair that has shown the loss of what is behind it.
 	e.r.repair = repair{run: 1, start: e.r.una, end: e.r.una.Add(3), limit: e.r.nxt}
-	v, b := Middle(&e.r, e.r.una)
+	v, b := Middle(&e.r, e.r.una, 0)
 	v.Release()
 	if len(b) != 18*256 {
 		t.Fatalf("memory of %d bytes, want 18 packets", len(b))
 	}
 	if n := HandleRun(&e.r, 0, 10); n != 3 || !e.c.Failed() {
 		t.Errorf("%d packets were taken, want 3; failed: %v", n, e.c.Failed())
+	}
+}
+
+// A run that ends before answers which were kept, and are not any more, has
+// them asked for again at once.
+func TestRunBeforeGivenUp(t *testing.T) {
+	t.Parallel()
+	e := newEnd(t, cc.NewWindow(cc.Config{}))
+	e.c.Pool = queue.NewPool(64)
+	e.c.Attr.MaxRdAtomic = 4
+	e.read(t, 20)
+	e.r.una, e.r.posUna = e.r.una.Next(), e.r.posUna+256+cc.PacketOverhead
+	s := e.r.selective()
+	s.reads = e.c.Pool.OpenBoard(e.r.una)
+	s.reads.Update(e.r.una, e.r.max, []byte{0b00111000}, 0)
+	if n := HandleRun(&e.r, 0, 3); n != 3 {
+		t.Fatalf("%d packets were taken, want 3", n)
+	}
+	if h := s.reads.NextLost(); s.reads.Has(e.r.una, e.r.una) || h == nil || h.PSN != e.r.una {
+		t.Errorf("the answer to %v is not asked for again", e.r.una)
 	}
 }

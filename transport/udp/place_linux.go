@@ -51,7 +51,7 @@ type placement struct {
 	now    func() time.Duration
 	choice choice
 	bytes  int  // that the last receive has brought
-	large  bool // the last datagram was a coalesced one of large packets
+	large  bool // the last datagrams were coalesced ones of large packets
 	single bool // take one datagram: what follows may be placed
 	batch  *transport.RxBatch
 
@@ -95,6 +95,14 @@ func (r *receiver) mayPlace() bool {
 	}
 	p.choice.interrupt()
 	return false
+}
+
+// takes note that n bytes were received into a buffer, as packets of segment
+// bytes, if they were coalesced. A large packet alone is the first or the last
+// one of a message between two others.
+func (p *placement) takes(n, segment int) {
+	p.bytes += n
+	p.large = segment >= placeSegment || p.large && segment == 0 && n >= placeSegment
 }
 
 // tryPlacing receives into places what can be. It reports whether that is all

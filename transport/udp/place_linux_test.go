@@ -169,3 +169,29 @@ func flatten(b *transport.RxBatch) (all []transport.RxPacket) {
 	}
 	return all
 }
+
+// A large packet alone, between coalesced ones, is the end of a message among
+// others. A small one, or one behind that, is no bulk.
+func TestLargeAmongCoalesced(t *testing.T) {
+	t.Parallel()
+	var p placement
+	for i, step := range []struct {
+		n, segment int
+		large      bool
+	}{
+		{n: 4112},
+		{n: 64 << 10, segment: 4112, large: true},
+		{n: 4116, large: true},
+		{n: 64 << 10, segment: placeSegment, large: true},
+		{n: placeSegment, large: true},
+		{n: placeSegment - 1},
+		{n: 4112},
+		{n: 64 << 10, segment: placeSegment - 1},
+		{n: 64 << 10, segment: 4112, large: true},
+		{n: 64 << 10, segment: 528},
+	} {
+		if p.takes(step.n, step.segment); p.large != step.large {
+			t.Errorf("step %d: %d bytes in packets of %d: bulk is %v", i, step.n, step.segment, p.large)
+		}
+	}
+}

@@ -265,8 +265,7 @@ func (r *receiver) deliver(b *transport.RxBatch) {
 		}
 		segment := parseControl(s.control[:h.hdr.Controllen], &meta)
 		if r.place != nil {
-			r.place.bytes += int(h.n)
-			r.place.large = segment >= placeSegment
+			r.place.takes(int(h.n), segment)
 		}
 		malformed += b.SplitFrom(0, b.Buffer(i)[:h.n], segment, &meta, v)
 	}
