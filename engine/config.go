@@ -32,7 +32,9 @@ type Config struct {
 
 	// ReadChunk is the largest RDMA READ request in bytes; longer READs go
 	// out as several. 0 means 256 KiB, or half of Window.MaxBytes if that
-	// is less; a negative number means one request for each message.
+	// is less, and four times as much to native peers nearby while two such
+	// requests fit into the window; a negative number means one request for
+	// each message.
 	ReadChunk int
 
 	// MinProbe is how long a peer is silent, at the least, before the

@@ -66,9 +66,10 @@ func New(c Config) *Engine {
 }
 
 // NewQP makes a queue pair in state RESET (IBTA 11.2.5.1) that the engine does
-// not know yet, see AddQP. The fields QPN, Memory, Window, ReadChunk, MinProbe
-// and Invalidate of c are the engine's to fill. It may be called beside other
-// methods, if Config.Random may: making the rings takes a while.
+// not know yet, see AddQP. The fields QPN, Memory, Window, ReadChunk,
+// LongReads, MinProbe and Invalidate of c are the engine's to fill. It may be
+// called beside other methods, if Config.Random may: making the rings takes a
+// while.
 func (e *Engine) NewQP(c qp.Config, user any) (*QP, error) {
 	mem, pd, qpn := e.cfg.Memory, c.PD, e.cfg.randomQPN()
 	if c.Type == ib.GSI {
@@ -79,7 +80,7 @@ func (e *Engine) NewQP(c qp.Config, user any) (*QP, error) {
 	c.Invalidate = func(key ib.Key) ib.Fault { return mem.Invalidate(pd, qpn, key) }
 	c.Window = e.cfg.foreignWindow()
 	c.MinProbe = e.cfg.minProbe()
-	c.ReadChunk = e.cfg.readChunk()
+	c.ReadChunk, c.LongReads = e.cfg.readChunk(), e.cfg.ReadChunk == 0
 	core, err := qp.New(c)
 	if err != nil {
 		return nil, err

@@ -123,7 +123,12 @@ func TestPlaceOfReadsInFlight(t *testing.T) {
 		t.Fatalf("%d packets, want those of two READs", w.tx.Len())
 	}
 	for first := 0; first < 32; first += 8 {
-		h := carry(a, b, first, first+1)
+		h := carry(a, b, first, first)
+		h[0] = byte(rocev2.RCReadResponseMiddle)
+		if got := atRead(t, a, b, h, 0, nil); got != 0 {
+			t.Errorf("packet %d: a place of %d bytes for the first one of an answer", first, got)
+		}
+		h = carry(a, b, first, first+1)
 		at := (first%16 + 1) << 10
 		if got := atRead(t, a, b, h, at, nil); got != 6<<10 {
 			t.Errorf("packet %d: a place of %d bytes, want that of six packets", first+1, got)

@@ -29,12 +29,12 @@ type QP struct {
 }
 
 // CreateQP makes a queue pair in state RESET. The fields QPN, Memory, Window,
-// ReadChunk, MinProbe, PortMTU and Invalidate of config are the device's to
-// fill. A device has one GSI queue pair at the most (ib.ErrGSIInUse). Sinks
-// that are completion queues are open and of the same device. If RecvSource is
-// an SRQ of the context, the queue pair has no receive queue of its own, so
-// that MaxRecvWR and MaxRecvSGE are not looked at. The Domain of an XRC target
-// is an XRCD of the context.
+// ReadChunk, LongReads, MinProbe, PortMTU and Invalidate of config are the
+// device's to fill. A device has one GSI queue pair at the most
+// (ib.ErrGSIInUse). Sinks that are completion queues are open and of the same
+// device. If RecvSource is an SRQ of the context, the queue pair has no receive
+// queue of its own, so that MaxRecvWR and MaxRecvSGE are not looked at. The
+// Domain of an XRC target is an XRCD of the context.
 func (c *Context) CreateQP(config qp.Config) (*QP, error) {
 	var uses attached
 	if srq, ok := config.RecvSource.(*SRQ); ok {

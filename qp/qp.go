@@ -50,6 +50,9 @@ type Config struct {
 	// receive buffer. It is rounded down to whole packets, one at least; 0
 	// is no split.
 	ReadChunk int
+	// LongReads has requests of four times ReadChunk go to a native peer
+	// nearby while two of them fit into the window.
+	LongReads bool
 
 	// PortMTU is how long a datagram may be: of UD and GSI, which need it.
 	PortMTU rocev2.MTU
@@ -146,7 +149,7 @@ func (q *QP) makeRequester(c *Config) {
 	}
 	q.req = new(requester.Requester)
 	q.req.Init(&q.conn, requester.Config{MaxSendWR: c.MaxSendWR, MaxSendSGE: max(c.MaxSendSGE, 1), MaxInline: c.MaxInline,
-		SendCQ: c.SendCQ, SignalAll: c.SignalAll, Controller: control, ReadChunk: c.ReadChunk, MinProbe: c.MinProbe})
+		SendCQ: c.SendCQ, SignalAll: c.SignalAll, Controller: control, ReadChunk: c.ReadChunk, LongReads: c.LongReads, MinProbe: c.MinProbe})
 	q.send = q.req
 }
 

@@ -58,7 +58,9 @@ type Config struct {
 
 	// ReadChunk is the largest RDMA READ request in bytes; longer READs go
 	// out as several. 0 means 256 KiB, or half of MaxWindow if that is
-	// less; a negative number means one request for each READ.
+	// less, and four times as much to native peers nearby while two such
+	// requests fit into the window; a negative number means one request for
+	// each READ.
 	ReadChunk int
 
 	// MinProbe is how long a peer must be silent, at the least, before the

@@ -23,6 +23,7 @@ const (
 	Fence
 	Inline
 	Split   // a WRITE that goes as messages of one packet each, or a READ as several of two
+	Long    // a READ that goes as requests that are longer than others
 	Resumed // a READ that was asked for again from the middle, or a FLUSH that was sent again
 )
 

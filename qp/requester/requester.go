@@ -16,7 +16,8 @@ type Config struct {
 	SendCQ     queue.CompletionSink
 	SignalAll  bool
 	Controller cc.Controller
-	ReadChunk  int // bytes per READ request; 0 is no bound
+	ReadChunk  int  // bytes per READ request; 0 is no bound
+	LongReads  bool // see qp.Config
 	MinProbe   time.Duration
 }
 
@@ -27,11 +28,12 @@ type Requester struct {
 
 	readChunk uint32
 	signalAll bool
+	longReads bool
 }
 
 // Init makes a requester of c, which is in RESET.
 func (r *Requester) Init(c *conn.Conn, config Config) {
-	*r = Requester{signalAll: config.SignalAll, readChunk: uint32(config.ReadChunk)}
+	*r = Requester{signalAll: config.SignalAll, readChunk: uint32(config.ReadChunk), longReads: config.LongReads}
 	r.c, r.sink, r.cc, r.rtt.floor = c, config.SendCQ, config.Controller, config.MinProbe
 	r.queue.Init(config.MaxSendWR, config.MaxSendSGE, config.MaxInline)
 	r.Reset()
@@ -65,6 +67,7 @@ func (r *Requester) ReadyToReceive() {
 	r.chunk = maxChunk
 	if n := r.readChunk; n > 0 {
 		r.chunk = max(1, min(n>>r.c.Shift, maxChunk))
+		r.long = r.longReads && r.chunk <= maxChunk/(longer*mostLonger)
 	}
 }
 

@@ -51,11 +51,39 @@ func TestRunBeforeGivenUp(t *testing.T) {
 	e.r.una, e.r.posUna = e.r.una.Next(), e.r.posUna+256+cc.PacketOverhead
 	s := e.r.selective()
 	s.reads = e.c.Pool.OpenBoard(e.r.una)
-	s.reads.Update(e.r.una, e.r.max, []byte{0b00111000}, 0)
+	s.reads.Update(e.r.una, e.r.max, []byte{0b11111100}, 0)
 	if n := HandleRun(&e.r, 0, 3); n != 3 {
 		t.Fatalf("%d packets were taken, want 3", n)
 	}
 	if h := s.reads.NextLost(); s.reads.Has(e.r.una, e.r.una) || h == nil || h.PSN != e.r.una {
 		t.Errorf("the answer to %v is not asked for again", e.r.una)
+	}
+}
+
+// Long requests go only while two of them fit into the window and into what the
+// driver lets go, and are not for a controller that works with rates.
+func TestLongReadRequests(t *testing.T) {
+	t.Parallel()
+	e := newEnd(t, cc.NewWindow(cc.Config{}))
+	e.c.Pool = queue.NewPool(64)
+	r := &e.r
+	r.long, r.chunk, r.rtt.known = true, 64, true
+	size := 2 * 256 * r.packet()
+	for _, c := range []struct {
+		limit  cc.Limit
+		allows int
+		want   bool
+	}{
+		{cc.Limit{Bytes: size, PSNs: 512}, size, true},
+		{cc.Limit{Bytes: size - 2, PSNs: 512}, size, false},
+		{cc.Limit{Bytes: size, PSNs: 511}, size, false},
+		{cc.Limit{Bytes: size, PSNs: 512}, size - 2, false},
+		{cc.Limit{Bytes: size, PSNs: 512, Burst: size}, size, false},
+	} {
+		w := queue.Send{Opcode: ib.OpRead, Kind: ib.OpReads, PSNs: 256}
+		r.limit, r.allowance = c.limit, c.allows
+		if r.lengthenRead(&w); (w.Flags&queue.Long != 0) != c.want {
+			t.Errorf("%+v, %d bytes may go: flags %x", c.limit, c.allows, w.Flags)
+		}
 	}
 }

@@ -95,3 +95,33 @@ func (r *sender) splitRead(w *queue.Send) {
 		w.Flags |= queue.Split
 	}
 }
+
+// longer is how many times as long as others the requests of a long READ are.
+const longer = 4
+
+// mostLonger is how many longer requests a READ goes in, at the most. They
+// remain that long when something is lost meanwhile, so READs of more go as
+// they always did.
+const mostLonger = 16
+
+// nearby is a round trip to a peer from which long answers are asked for. To
+// others they gain nothing. It may be one in which answers waited in queues.
+const nearby = time.Millisecond
+
+// lengthenRead has a READ go in fewer requests, so that fewer runs end with the
+// first and the last packets of answers. Two of the requests must fit into the
+// window, which they do as long as it is whole: what is lost makes it smaller.
+// And they must fit into what the other queue pairs to that peer leave of its
+// socket buffer.
+func (r *sender) lengthenRead(w *queue.Send) {
+	if !r.long || w.PSNs <= r.chunk || !w.Is(ib.OpReads) || r.c.Pool == nil || r.limit.Burst > 0 ||
+		!r.rtt.known || r.rtt.minRTT.duration() > nearby {
+		return
+	}
+	psns := longer * r.chunk
+	free := uint64(max(r.allowance, 0)) + r.posNxt - r.posUna
+	bytes := uint64(psns) * uint64(r.packet())
+	if w.PSNs <= mostLonger*psns && psns <= r.limit.PSNs/2 && bytes <= min(free, uint64(r.limit.Bytes))/2 {
+		w.Flags |= queue.Long
+	}
+}

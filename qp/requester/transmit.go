@@ -92,6 +92,7 @@ func (r *sender) pollNext(now clock.Time, buf []byte, out *conn.Output) bool {
 		w.First, w.Pos, w.PSNs = r.max, r.posNxt, r.c.PSNs(w.Length)
 		r.split(w)
 		r.splitRead(w)
+		r.lengthenRead(w)
 		w.SSN = r.ssn.Add(int(r.messages(w)))
 	}
 	var rq request

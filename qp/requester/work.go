@@ -44,6 +44,7 @@ type cursor struct {
 	rd     uint32 // READ requests and atomics between una and nxt
 	fault  bool   // some request between Head and cur has a status that waits
 	notify bool   // raise EventSQDrained when drained
+	long   bool   // READs may go in longer requests, see lengthenRead
 }
 
 // mostCounted bounds numbers of bytes that become an int, which may have 32
@@ -78,8 +79,11 @@ func (r *work) messages(w *queue.Send) uint32 {
 
 // chunkOf returns how many packets a READ request asks for.
 func (r *work) chunkOf(w *queue.Send) uint32 {
-	if w.Flags&queue.Split != 0 {
+	switch {
+	case w.Flags&queue.Split != 0:
 		return min(pair, r.chunk)
+	case w.Flags&queue.Long != 0:
+		return longer * r.chunk
 	}
 	return r.chunk
 }
