@@ -22,11 +22,13 @@ func (v View) CopyInLast(off uint64, src []byte) ib.Fault {
 	if keepsOrder {
 		return v.CopyIn(off, src)
 	}
-	return v.copyInLast(off, src)
+	return v.copyInLast(off, src, orderStores)
 }
 
-// copyInLast is CopyInLast where the order is not kept.
-func (v View) copyInLast(off uint64, src []byte) ib.Fault {
+// copyInLast is CopyInLast where the order is not kept: order is called between
+// all that was written before, in this packet and in those before it, and what
+// one store writes at the end.
+func (v View) copyInLast(off uint64, src []byte, order func()) ib.Fault {
 	if !inside(off, uint64(len(src)), v.n) {
 		return ib.FaultOutOfBounds
 	}
@@ -34,9 +36,9 @@ func (v View) copyInLast(off uint64, src []byte) ib.Fault {
 		if f := v.CopyIn(off, src[:head]); f != ib.FaultNone {
 			return f
 		}
-		orderStores()
 		src, off = src[head:], off+uint64(head)
 	}
+	order()
 	return v.CopyIn(off, src)
 }
 

@@ -24,7 +24,8 @@ func TestCopyInLast(t *testing.T) {
 			for n := range size - at + 1 {
 				v, f := tab.Resolve(pd, 1, r.RKey(), uint64(at), uint64(n), ib.RemoteWrite)
 				wantFault(t, "resolve", f, ib.FaultNone)
-				for name, copyIn := range map[string]func(uint64, []byte) ib.Fault{"exported": v.CopyInLast, "in parts": v.copyInLast} {
+				inParts := func(off uint64, src []byte) ib.Fault { return v.copyInLast(off, src, orderStores) }
+				for name, copyIn := range map[string]func(uint64, []byte) ib.Fault{"exported": v.CopyInLast, "in parts": inParts} {
 					clear(b)
 					wantFault(t, name, copyIn(0, src[:n]), ib.FaultNone)
 					want := append(make([]byte, at), src[:n]...)
@@ -43,8 +44,37 @@ func TestCopyInLast(t *testing.T) {
 			}
 		}
 	}
-	wantFault(t, "no view", View{}.copyInLast(0, nil), ib.FaultNone)
-	wantFault(t, "beyond no view", View{}.copyInLast(0, src), ib.FaultOutOfBounds)
+	wantFault(t, "no view", View{}.copyInLast(0, nil, orderStores), ib.FaultNone)
+	wantFault(t, "beyond no view", View{}.copyInLast(0, src, orderStores), ib.FaultOutOfBounds)
+}
+
+// What one store writes at the end is behind the barrier, and all else before
+// it; also where there is nothing else: the packets and messages before this
+// one must be seen first, as when a flag of 8 bytes is written behind data.
+func TestCopyInLastOrders(t *testing.T) {
+	t.Parallel()
+	const size = 64
+	b := aligned(size, 0)
+	tab := newTable(1)
+	pd := tab.AllocPD()
+	r := mustRegister(t, tab, pd, Local(b), Options{Access: all, Base: BaseZero})
+	src := bytes.Repeat([]byte{0xff}, size)
+	for n := 1; n <= size; n++ {
+		clear(b)
+		v, f := tab.Resolve(pd, 1, r.RKey(), 0, uint64(n), ib.RemoteWrite)
+		wantFault(t, "resolve", f, ib.FaultNone)
+		end, calls := v.ending(0, n), 0
+		wantFault(t, "copy", v.copyInLast(0, src[:n], func() {
+			calls++
+			if got, want := bytes.Count(b, []byte{0xff}), n-end; got != want || bytes.IndexByte(b, 0) != want {
+				t.Errorf("%d bytes: %x is written before the barrier, want %d bytes", n, b, want)
+			}
+		}), ib.FaultNone)
+		if calls != 1 {
+			t.Errorf("%d bytes: %d barriers", n, calls)
+		}
+		v.Release()
+	}
 }
 
 // wantEnding is what ending returns for n bytes up to an address.
@@ -73,7 +103,7 @@ func TestCopyInLastOfForeignMemory(t *testing.T) {
 		v, f := tab.Resolve(pd, 1, r.RKey(), 0, 64, ib.RemoteWrite)
 		wantFault(t, "resolve", f, ib.FaultNone)
 		m.n = 0
-		if f := v.copyInLast(0, make([]byte, 64)); f != c.want || m.n != c.n {
+		if f := v.copyInLast(0, make([]byte, 64), orderStores); f != c.want || m.n != c.n {
 			t.Errorf("%d bytes of 64 can be written: %v after %d copies, want %v after %d", c.good, f, m.n, c.want, c.n)
 		}
 		v.Release()
@@ -89,7 +119,7 @@ func TestCopyInLastAllocates(t *testing.T) {
 	wantFault(t, "resolve", f, ib.FaultNone)
 	defer v.Release()
 	src := make([]byte, 64)
-	if n := testing.AllocsPerRun(100, func() { _ = v.copyInLast(0, src) }); n != 0 {
+	if n := testing.AllocsPerRun(100, func() { _ = v.copyInLast(0, src, orderStores) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
 }
