@@ -64,6 +64,9 @@ var layers = map[string][]string{
 	"rdmanet/rsocket": {},
 	"rdmanet":         {"verbs", "cm", "internal/devices", "rdmanet/rsocket"},
 
+	// The kernel's side of the verbs, for unmodified programs.
+	"uverbs/abi": {},
+
 	"verbs/verbstest": {"verbs", "fabric"}, // imports testing: for tests only
 
 	"interop/internal/testpair": {"interop", "cm", "verbs", "verbs/verbstest", "fabric", "transport/fault"},
@@ -99,7 +102,7 @@ var layers = map[string][]string{
 // randomness are parameters.
 var pure = []string{"clock", "internal/heap", "rocev2", "rocev2/layers", "rocev2/mad", "dissect", "ib", "memreg", "transport", "engine",
 	"qp", "qp/queue", "qp/cc", "qp/conn", "qp/requester", "qp/responder", "qp/datagram",
-	"cm/agent", "rdmanet/rsocket"}
+	"cm/agent", "rdmanet/rsocket", "uverbs/abi"}
 
 // bannedImports are what a pure package (tests excepted) never imports.
 var bannedImports = []string{
