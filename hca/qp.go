@@ -328,6 +328,17 @@ func (q *QP) PostRecv(wrs []ib.RecvWR) (int, error) {
 	return s.eng.PostRecv(q.core, wrs)
 }
 
+// DrainReceives completes with WR_FLUSH_ERR what the receive source of the
+// queue pair, which is its own, has got since the state is ERR
+// (qp.Config.OwnSource). In other states it does nothing.
+func (q *QP) DrainReceives() {
+	q.shard.lock()
+	defer q.shard.unlock()
+	if !q.closed {
+		engine.DrainReceives(q.core)
+	}
+}
+
 // Close destroys the queue pair. Work that is outstanding completes no more;
 // what the peer has sent is acknowledged. Its events that nobody has read are
 // dropped, and its memory is free also while somebody still holds q.

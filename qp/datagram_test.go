@@ -14,9 +14,12 @@ import (
 const testQKey = 0x11111111
 
 // newDatagramPair makes two queue pairs of an unreliable service in RTS.
-func newDatagramPair(t testing.TB, typ ib.QPType) *pair {
+func newDatagramPair(t testing.TB, typ ib.QPType, with ...func(*Config)) *pair {
 	t.Helper()
 	c := pairConfig{mem: 1 << 16, config: Config{Type: typ, MaxSendWR: 16, MaxRecvWR: 16, MaxSendSGE: 2, MaxRecvSGE: 2}}
+	for _, f := range with {
+		f(&c.config)
+	}
 	p := &pair{t: t, buf: make([]byte, rocev2.MaxPacketLen)}
 	p.a, p.b = newEnd(t, 1, c), newEnd(t, 2, c)
 	for _, e := range []*testEnd{p.a, p.b} {

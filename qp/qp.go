@@ -31,6 +31,12 @@ type Config struct {
 	SendCQ, RecvCQ CompletionSink
 	RecvSource     RecvSource // nil: the queue pair's own receive queue
 
+	// OwnSource says that RecvSource is the receive queue of this queue
+	// pair alone, of MaxRecvWR receives: the way to ERR flushes it, and so
+	// does DrainReceives what it gets in ERR. The way to RESET, and Close,
+	// call its Clear, if it has one. Without OwnSource it is shared.
+	OwnSource bool
+
 	// Domain has the shared receive queues that requests to an XRC target
 	// name. A target needs neither PD nor sinks; an initiator needs no
 	// RecvCQ.
@@ -128,7 +134,8 @@ func (q *QP) makeDatagram(c *Config) {
 	q.dgram = new(datagram.Sender)
 	q.dgram.Init(&q.conn, datagram.Config{Type: c.Type, PortMTU: c.PortMTU, MaxSendWR: c.MaxSendWR,
 		MaxSendSGE: max(c.MaxSendSGE, 1), MaxInline: c.MaxInline, SendCQ: c.SendCQ, SignalAll: c.SignalAll})
-	r := datagram.ReceiverConfig{Source: c.RecvSource, RecvCQ: c.RecvCQ, MaxRecvWR: c.MaxRecvWR, MaxRecvSGE: max(c.MaxRecvSGE, 1)}
+	r := datagram.ReceiverConfig{Source: c.RecvSource, OwnSource: c.OwnSource, RecvCQ: c.RecvCQ,
+		MaxRecvWR: c.MaxRecvWR, MaxRecvSGE: max(c.MaxRecvSGE, 1)}
 	q.send = q.dgram
 	if c.Type == ib.UC {
 		q.uc = new(datagram.UCReceiver)
@@ -156,8 +163,8 @@ func (q *QP) makeRequester(c *Config) {
 // makeResponder makes the receiving half of a reliable service.
 func (q *QP) makeResponder(c *Config) {
 	q.resp = new(responder.Responder)
-	q.resp.Init(&q.conn, responder.Config{Source: c.RecvSource, RecvCQ: c.RecvCQ, Domain: c.Domain, Invalidate: c.Invalidate,
-		MaxRecvWR: c.MaxRecvWR, MaxRecvSGE: max(c.MaxRecvSGE, 1)})
+	q.resp.Init(&q.conn, responder.Config{Source: c.RecvSource, OwnSource: c.OwnSource, RecvCQ: c.RecvCQ, Domain: c.Domain,
+		Invalidate: c.Invalidate, MaxRecvWR: c.MaxRecvWR, MaxRecvSGE: max(c.MaxRecvSGE, 1)})
 	q.recv = q.resp
 }
 
@@ -177,6 +184,8 @@ func (c *Config) check() error {
 		return fmt.Errorf("%w: XRC targets, and no others, need a Domain", ErrConfig)
 	case c.RecvSource != nil && c.Type.Service() == rocev2.ServiceXRC:
 		return fmt.Errorf("%w: RecvSource: requests of XRC name a queue of the Domain", ErrConfig)
+	case c.OwnSource && c.RecvSource == nil:
+		return fmt.Errorf("%w: OwnSource without a RecvSource", ErrConfig)
 	case c.MinProbe < 0:
 		return fmt.Errorf("%w: MinProbe is negative", ErrConfig)
 	}
@@ -317,6 +326,19 @@ func (q *QP) PostRecv(wr *ib.RecvWR) error {
 		return q.ud.Post(wr)
 	}
 	return ib.ErrNoReceive
+}
+
+// DrainReceives completes in ERR with WR_FLUSH_ERR what the RecvSource of q,
+// which is its own, has got since. In other states it does nothing.
+func DrainReceives(q *QP) {
+	switch {
+	case q.resp != nil:
+		responder.Drain(q.resp)
+	case q.uc != nil:
+		q.uc.Drain()
+	case q.ud != nil:
+		q.ud.Drain()
+	}
 }
 
 // SetWindow changes the bounds of what may be in flight, for a driver that has

@@ -11,26 +11,38 @@ import (
 // service.
 type Receives struct {
 	Own    queue.RecvRing // empty if they are shared
-	Shared bool           // they come from a source that is not the queue pair's
-	Held   bool           // there is one in hand:
-	Recv   queue.Recv     // this
+	Shared bool           // they come from a source: Own stays empty
+	ours   bool           // the source is the queue pair's alone
+	Held   bool           // there is one in hand
+	depth  uint32         // of the source, if it is ours
+	Recv   queue.Recv     // the one in hand
 	Space  uint64         // of so many bytes
 
 	c      *Conn
 	source queue.RecvSource
 }
 
-// Init makes the own ring, for depth receives of sge entries that complete to
-// cq, unless there is a source, whose receives have so many too.
-func (r *Receives) Init(c *Conn, source queue.RecvSource, cq queue.CompletionSink, depth, sge int) {
-	*r = Receives{c: c, source: source, Shared: source != nil}
-	if !r.Shared {
-		r.source = &r.Own
+// ReceivesConfig is what Receives are made with.
+type ReceivesConfig struct {
+	Source queue.RecvSource // nil: a ring of its own
+	// OwnSource says that the source is the queue pair's alone: ERR flushes
+	// it, RESET clears it.
+	OwnSource  bool
+	CQ         queue.CompletionSink
+	Depth, SGE int // of the ring, or of the source that is its own
+}
+
+// Init makes the own ring, unless there is a source.
+func (r *Receives) Init(c *Conn, config ReceivesConfig) {
+	*r = Receives{c: c, source: config.Source, Shared: config.Source != nil}
+	depth := config.Depth
+	if r.Shared {
+		r.ours, r.depth, depth = config.OwnSource, uint32(depth), 0
 	} else {
-		depth = 0
+		r.source = &r.Own
 	}
-	r.Own.Init(depth, sge, c.PD, cq)
-	r.Recv.SGList = make([]ib.SGE, 0, sge)
+	r.Own.Init(depth, config.SGE, c.PD, config.CQ)
+	r.Recv.SGList = make([]ib.SGE, 0, config.SGE)
 }
 
 // From has receives come from source from now on.
@@ -39,6 +51,9 @@ func (r *Receives) From(source queue.RecvSource) { r.source = source }
 // Reset drops everything but the memory of the ring.
 func (r *Receives) Reset() {
 	r.Own.Clear()
+	if s, ok := r.source.(queue.Clearer); ok && r.ours {
+		s.Clear()
+	}
 	r.Recv, r.Held = queue.Recv{SGList: r.Recv.SGList[:0]}, false
 }
 
@@ -106,11 +121,28 @@ func (r *Receives) Flush() {
 	if r.Held {
 		r.Fail(ib.StatusWRFlushErr, 0)
 	}
-	if r.Shared {
+	switch {
+	case !r.Shared:
+		for r.Own.Next(&r.Recv) {
+			r.Fail(ib.StatusWRFlushErr, 0)
+		}
+	case r.ours:
+		r.Drain()
+	default:
 		r.c.Events.Raise(ib.EventLastWQEReached)
+	}
+}
+
+// Drain completes in ERR what a source of its own has with WR_FLUSH_ERR, as
+// many as it may hold at once: somebody may add to it meanwhile.
+func (r *Receives) Drain() {
+	if !r.ours || !r.c.Failed() {
 		return
 	}
-	for r.Own.Next(&r.Recv) {
+	for range r.depth {
+		if !r.Take() {
+			return
+		}
 		r.Fail(ib.StatusWRFlushErr, 0)
 	}
 }

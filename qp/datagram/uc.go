@@ -11,8 +11,9 @@ import (
 
 // ReceiverConfig is what a receiver is made with.
 type ReceiverConfig struct {
-	Source queue.RecvSource // nil: a ring of its own, of the following
-	RecvCQ queue.CompletionSink
+	Source    queue.RecvSource // nil: a ring of its own, of the following
+	OwnSource bool             // see conn.ReceivesConfig
+	RecvCQ    queue.CompletionSink
 
 	MaxRecvWR, MaxRecvSGE int
 }
@@ -26,11 +27,15 @@ type receiver struct {
 
 func (r *receiver) init(c *conn.Conn, config *ReceiverConfig) {
 	r.c = c
-	r.receives.Init(c, config.Source, config.RecvCQ, config.MaxRecvWR, config.MaxRecvSGE)
+	r.receives.Init(c, conn.ReceivesConfig{Source: config.Source, OwnSource: config.OwnSource, CQ: config.RecvCQ,
+		Depth: config.MaxRecvWR, SGE: config.MaxRecvSGE})
 }
 
 // Post queues a receive, see conn.Receives.
 func (r *receiver) Post(wr *ib.RecvWR) error { return r.receives.Post(wr) }
+
+// Drain flushes what a source of its own has got in ERR, see conn.Receives.
+func (r *receiver) Drain() { r.receives.Drain() }
 
 // AckDelayed reports whether an acknowledgement waits: there is none.
 func (r *receiver) AckDelayed(bool) bool { return false }

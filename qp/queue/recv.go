@@ -28,6 +28,10 @@ type RecvSource interface {
 	Next(r *Recv) bool
 }
 
+// Clearer is a RecvSource that drops all that is in it when the queue pair
+// whose own it is goes to RESET, or ends.
+type Clearer interface{ Clear() }
+
 // XRCDomain is an XRC domain: it knows the shared receive queues that requests
 // of XRC name (IBTA A14).
 type XRCDomain interface {

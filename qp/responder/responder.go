@@ -10,8 +10,9 @@ import (
 
 // Config is what a responder is made with.
 type Config struct {
-	Source queue.RecvSource // nil: a ring of its own, of the following
-	RecvCQ queue.CompletionSink
+	Source    queue.RecvSource // nil: a ring of its own, of the following
+	OwnSource bool             // see conn.ReceivesConfig
+	RecvCQ    queue.CompletionSink
 
 	Domain queue.XRCDomain // of an XRC target, which has no Source, and no RecvCQ; else nil
 
@@ -59,7 +60,8 @@ func (r *Responder) Init(c *conn.Conn, config Config) {
 		r.xrc = &target{domain: config.Domain}
 		config.Source, config.MaxRecvSGE = noReceives{}, ib.MaxSGE
 	}
-	r.receives.Init(c, config.Source, config.RecvCQ, config.MaxRecvWR, config.MaxRecvSGE)
+	r.receives.Init(c, conn.ReceivesConfig{Source: config.Source, OwnSource: config.OwnSource, CQ: config.RecvCQ,
+		Depth: config.MaxRecvWR, SGE: config.MaxRecvSGE})
 }
 
 // Reset drops everything but the memory of the ring.
@@ -72,6 +74,9 @@ func (r *Responder) Reset() {
 
 // Post queues a receive, see conn.Receives.
 func (r *Responder) Post(wr *ib.RecvWR) error { return r.receives.Post(wr) }
+
+// Drain flushes what a source of its own has got in ERR, see conn.Receives.
+func Drain(r *Responder) { r.receives.Drain() }
 
 // ReadyToReceive expects PSN first, on the way to RTR.
 func (r *Responder) ReadyToReceive(first rocev2.PSN) { r.epsn, r.msn = first, 0 }
