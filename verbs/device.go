@@ -87,6 +87,12 @@ func open(cfg Config, links ...Link) (*Device, error) {
 	return &Device{core: core, owner: owner}, nil
 }
 
+// HCA returns the adapter below a device, for a face of the engine beside this
+// one that makes objects of its own in a context of its own. What is made
+// through it this package does not know: [Device.QP] does not find its queue
+// pairs. Closing the device closes it all.
+func HCA(d *Device) *hca.Device { return d.core }
+
 // Addr returns the local address.
 func (d *Device) Addr() netip.Addr { return d.core.Addr() }
 

@@ -58,6 +58,9 @@ var layers = map[string][]string{
 
 	"verbs": {"rocev2", "ib", "memreg", "memreg/mapping", "qp", "transport", "transport/udp", "transport/shm", "hca"},
 
+	// Faces beside verbs may import hca, too: verbs.HCA has the adapter
+	// below a device.
+
 	"cm":   {"clock", "rocev2/mad", "cm/agent", "verbs", "internal/devices"},
 	"rdma": {"verbs", "cm", "internal/devices", "memreg/mapping"},
 
