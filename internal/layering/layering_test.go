@@ -68,7 +68,8 @@ var layers = map[string][]string{
 	"rdmanet":         {"verbs", "cm", "internal/devices", "rdmanet/rsocket"},
 
 	// The kernel's side of the verbs, for unmodified programs.
-	"uverbs/abi": {},
+	"uverbs/abi":  {},
+	"uverbs/ring": {"rocev2", "ib"},
 
 	"verbs/verbstest": {"verbs", "fabric"}, // imports testing: for tests only
 
@@ -105,7 +106,7 @@ var layers = map[string][]string{
 // randomness are parameters.
 var pure = []string{"clock", "internal/heap", "rocev2", "rocev2/layers", "rocev2/mad", "dissect", "ib", "memreg", "transport", "engine",
 	"qp", "qp/queue", "qp/cc", "qp/conn", "qp/requester", "qp/responder", "qp/datagram",
-	"cm/agent", "rdmanet/rsocket", "uverbs/abi"}
+	"cm/agent", "rdmanet/rsocket", "uverbs/abi", "uverbs/ring"}
 
 // bannedImports are what a pure package (tests excepted) never imports.
 var bannedImports = []string{

@@ -1,0 +1,65 @@
+package ring
+
+import (
+	"errors"
+	"sync/atomic"
+)
+
+// ErrFull says that a ring has no room.
+var ErrFull = errors.New("ring: full")
+
+// Producer is a ring that the program empties: of completions.
+type Producer struct {
+	buffer
+	next uint64 // position of the next one to put
+}
+
+// Init makes an empty ring in mem.
+func (p *Producer) Init(mem []byte, s Shape) error {
+	p.next = 0
+	return p.init(mem, s)
+}
+
+// Len returns how many elements the program has not taken yet.
+func (p *Producer) Len() (int, error) {
+	i, err := p.index(p.consumer)
+	if err != nil {
+		return 0, err
+	}
+	return int((p.next - i) & p.mask), nil
+}
+
+// Put adds an element, which has at most the size of one: it is there before
+// the program sees that it is.
+func (p *Producer) Put(e []byte) error {
+	n, err := p.Len()
+	if err != nil {
+		return err
+	}
+	if n == p.shape.Cap() {
+		return ErrFull
+	}
+	copyShared(p.elem(p.next), e)
+	p.next++
+	atomic.StoreUint32(p.producer, uint32(p.next&p.mask))
+	return nil
+}
+
+// MoveTo moves the elements that the program has not taken to another ring,
+// which is empty. The program must not use either meanwhile. On an error
+// nothing was moved.
+func (p *Producer) MoveTo(to *Producer) error {
+	n, err := p.Len()
+	if err != nil {
+		return err
+	}
+	if n > to.shape.Cap() || p.shape.Elem != to.shape.Elem {
+		return ErrFull
+	}
+	for i := range n {
+		copyShared(to.elem(uint64(i)), p.elem(p.next-uint64(n-i)))
+	}
+	to.next = uint64(n)
+	atomic.StoreUint32(to.producer, uint32(n))
+	return nil
+}
