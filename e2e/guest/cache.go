@@ -33,16 +33,16 @@ func cacheDir() (string, error) {
 	return filepath.Join(d, "rocev2", "e2e"), nil
 }
 
-// lock takes the cache for this process; the returned function gives it back.
-// The kernel releases it too when the process dies.
-func lock(dir string, logf func(string, ...any)) (func(), error) {
-	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o644)
+// lock takes a lock of the cache for this process; the returned function gives
+// it back. The kernel releases it too when the process dies.
+func lock(dir, name string, logf func(string, ...any)) (func(), error) {
+	f, err := os.OpenFile(filepath.Join(dir, name), os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
 		return nil, err
 	}
 	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	if errors.Is(err, unix.EWOULDBLOCK) {
-		logf("waiting for another run that fills %s", dir)
+		logf("waiting for another run, which has %s", f.Name())
 		for err = unix.EINTR; errors.Is(err, unix.EINTR); {
 			err = unix.Flock(int(f.Fd()), unix.LOCK_EX)
 		}
@@ -102,7 +102,7 @@ func Missing() string {
 	if _, err := os.Stat("/dev/net/tun"); err != nil {
 		return "kernel guests need TAP devices: " + err.Error()
 	}
-	if pkgs := missing(); len(pkgs) > 0 {
+	if pkgs := missing(hostNeeds); len(pkgs) > 0 {
 		return "kernel guests need " + strings.Join(pkgs, ", ")
 	}
 	dir, err := cacheDir()

@@ -6,11 +6,16 @@ import (
 	"context"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 )
 
-// hostNeeds is what the test host itself runs, by the package that has it.
-var hostNeeds = []struct{ file, pkg string }{
+// Need is a program, by its name, or a file, by its absolute path, and the
+// package of Debian that has it.
+type Need struct{ File, Package string }
+
+// hostNeeds is what the test host itself runs.
+var hostNeeds = []Need{
 	{"qemu-system-x86_64", "qemu-system-x86"},
 	{"ip", "iproute2"},
 	{"setpriv", "util-linux"},
@@ -21,22 +26,21 @@ var hostNeeds = []struct{ file, pkg string }{
 }
 
 // missing returns the packages that the host lacks.
-func missing() []string {
+func missing(needs []Need) []string {
 	var pkgs []string
-	for _, n := range hostNeeds {
-		_, err := exec.LookPath(n.file)
-		if strings.HasPrefix(n.file, "/") {
-			_, err = os.Stat(n.file)
+	for _, n := range needs {
+		_, err := exec.LookPath(n.File)
+		if strings.HasPrefix(n.File, "/") {
+			_, err = os.Stat(n.File)
 		}
-		if err != nil {
-			pkgs = append(pkgs, n.pkg)
+		if err != nil && !slices.Contains(pkgs, n.Package) {
+			pkgs = append(pkgs, n.Package)
 		}
 	}
 	return pkgs
 }
 
-// ensureHost checks what the host needs and installs what is missing where
-// that is possible: as root on a system with apt.
+// ensureHost checks that guests can run here, and installs what they need.
 func ensureHost(ctx context.Context, logf func(string, ...any)) error {
 	if os.Geteuid() != 0 {
 		return &Unavailable{"not root; network namespaces and tap devices need it"}
@@ -44,12 +48,36 @@ func ensureHost(ctx context.Context, logf func(string, ...any)) error {
 	if _, err := os.Stat("/dev/net/tun"); err != nil {
 		return &Unavailable{"no /dev/net/tun: " + err.Error()}
 	}
-	pkgs := missing()
+	return Install(ctx, hostNeeds, logf)
+}
+
+// Install installs what is missing where that is possible: as root on a system
+// with apt. Its error is [*Unavailable] and names the packages.
+func Install(ctx context.Context, needs []Need, logf func(string, ...any)) error {
+	if len(missing(needs)) == 0 {
+		return nil
+	}
+	dir, err := cacheDir()
+	if err == nil {
+		err = os.MkdirAll(dir, 0o755)
+	}
+	if err != nil {
+		return err
+	}
+	unlock, err := lock(dir, "install.lock", logf)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	pkgs := missing(needs) // another process may have installed them
 	if len(pkgs) == 0 {
 		return nil
 	}
+	if os.Geteuid() != 0 {
+		return &Unavailable{"not root, so that these could be installed: " + strings.Join(pkgs, " ")}
+	}
 	if _, err := exec.LookPath("apt-get"); err != nil {
-		return &Unavailable{"not installed, and no apt to install them: " + strings.Join(pkgs, ", ")}
+		return &Unavailable{"not installed, and no apt to install them: " + strings.Join(pkgs, " ")}
 	}
 	logf("installing with apt-get: %s", strings.Join(pkgs, " "))
 	for _, args := range [][]string{{"update"}, append([]string{"install", "--yes", "--no-install-recommends"}, pkgs...)} {
@@ -59,8 +87,8 @@ func ensureHost(ctx context.Context, logf func(string, ...any)) error {
 			return &Unavailable{"apt-get " + strings.Join(args, " ") + ": " + err.Error() + "\n" + tail(string(out), 10)}
 		}
 	}
-	if pkgs = missing(); len(pkgs) > 0 {
-		return &Unavailable{"still missing after installation: " + strings.Join(pkgs, ", ")}
+	if pkgs = missing(needs); len(pkgs) > 0 {
+		return &Unavailable{"still missing after installation: " + strings.Join(pkgs, " ")}
 	}
 	return nil
 }

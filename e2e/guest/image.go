@@ -33,7 +33,7 @@ func Prepare(ctx context.Context, logf func(string, ...any)) ([]Image, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
-	unlock, err := lock(dir, logf)
+	unlock, err := lock(dir, "lock", logf)
 	if err != nil {
 		return nil, err
 	}

@@ -200,29 +200,24 @@ func (h *Host) Unprivileged() Node { return unprivileged{h} }
 type unprivileged struct{ *Host }
 
 func (u unprivileged) Start(ctx context.Context, argv ...string) (*Process, error) {
-	drop := []string{"setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--bounding-set=-all", "--no-new-privs", "--pdeathsig=KILL"}
-	return startLocal(ctx, u.ns.command(ctx, append(drop, argv...)), argv)
+	return startLocal(ctx, u.ns.command(ctx, append(append([]string{}, drop...), argv...)), argv)
 }
+
+// drop makes a program one of an ordinary user without any capability.
+var drop = []string{"setpriv", fmt.Sprintf("--reuid=%d", Nobody), fmt.Sprintf("--regid=%d", Nobody), "--clear-groups", "--bounding-set=-all", "--no-new-privs", "--pdeathsig=KILL"}
+
+// Nobody is the user and the group of programs without privileges.
+const Nobody = 65534
 
 // WaitListen returns when a TCP socket of the namespace listens on port.
 func (h *Host) WaitListen(ctx context.Context, port int) error {
-	tick := time.NewTicker(10 * time.Millisecond) // the kernel has no event for it
-	defer tick.Stop()
-	for {
-		var ok bool
-		err := h.ns.do(func() (err error) {
+	return waitListen(ctx, port, func() (ok bool, err error) {
+		err = h.ns.do(func() (err error) {
 			ok, err = proto.Listening("thread-self", port)
 			return err
 		})
-		if err != nil || ok {
-			return err
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return fmt.Errorf("nothing listens on TCP port %d: %w", port, context.Cause(ctx))
-		}
-	}
+		return ok, err
+	})
 }
 
 // Command prepares a program in the namespace for callers that wire up its
