@@ -6,7 +6,7 @@ FUZZTIME ?= 10s
 SEEDS    ?= 10000
 BIN      := bin
 
-.PHONY: all build demo test test-386 test-arm64 test-portable check fuzz e2e-rxe attack bench bench-short bench-quick bench-diff microbench benchcheck soak fmt vet lint tidy race seeds clean help
+.PHONY: all build demo test test-386 test-arm64 test-portable check fuzz e2e-rxe e2e-programs attack bench bench-short bench-quick bench-diff microbench benchcheck soak fmt vet lint tidy race seeds clean help
 
 all: build
 
@@ -76,6 +76,9 @@ fuzz: ## every fuzz target for FUZZTIME
 
 e2e-rxe: ## the matrix against Linux rxe in guests, every cell printed
 	ROCEV2_E2E=1 $(GO) test ./e2e/... -count=1 -timeout 30m -v
+
+e2e-programs: ## the programs of a distribution under rocev2 run, every cell printed (docs/programs.md)
+	ROCEV2_E2E=1 ROCEV2_E2E_PROGRAMS=all ROCEV2_E2E_DOC="$$PWD/docs/programs.md" $(GO) test ./e2e/programs -count=1 -timeout 60m -v -run TestAllPrograms
 
 attack: ## attacks on live devices, and what came of them (docs/threat-model.md)
 	$(GO) run ./e2e/attack/cmd/roceattack

@@ -1,0 +1,111 @@
+//go:build linux
+
+package programs
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gosoftroce/rocev2/e2e/guest"
+)
+
+// kind says who plays the two sides of a cell.
+type kind int
+
+const (
+	twoDaemons   kind = iota // ours, each with a daemon of its own: packets cross UDP
+	oneDaemon                // ours, both with the same daemon
+	kernelServes             // our client, and a server in a guest
+	kernelDials              // our server, and a client in a guest
+	kernels                  // two guests: what the cell does without us
+	numKinds
+)
+
+func (k kind) String() string {
+	return [...]string{"two-daemons", "one-daemon", "kernel-serves", "kernel-dials", "kernels"}[k]
+}
+
+// cell is a program with its arguments, as a distribution has it.
+type cell struct {
+	group string
+	name  string
+	kinds []kind
+	needs []guest.Need // beside those of every cell
+	short bool         // it is one of the quick ones of make test
+
+	server, client func(*stage) []string // nil: there is no such side
+	ready          ready                 // when a client may come; nil: at once
+	retry          bool                  // the client comes again until the server, which is not to be seen, listens
+	endless        bool                  // the server goes on until it is told to end
+	bare           bool                  // the arguments say themselves what runs under rocev2 run
+	limit          time.Duration         // 0: usual
+
+	// check looks at what the programs have left when they have ended well.
+	// The note is for the table.
+	check func(*stage) (note string, err error)
+}
+
+const usual = time.Minute
+
+var (
+	ours  = []kind{twoDaemons, oneDaemon}
+	every = []kind{twoDaemons, oneDaemon, kernelServes, kernelDials, kernels}
+	alone = []kind{oneDaemon}
+)
+
+func (c *cell) has(k kind) bool { return slices.Contains(c.kinds, k) }
+
+func (c *cell) String() string { return c.group + "/" + c.name }
+
+// ready returns when a server waits for its client.
+type ready func(context.Context, *stage, *guest.Process) error
+
+// listening waits for the TCP port of the cell.
+func listening(ctx context.Context, st *stage, _ *guest.Process) error {
+	return st.server.node.WaitListen(ctx, st.port)
+}
+
+// says waits for words of the server.
+func says(words string) ready {
+	return func(ctx context.Context, _ *stage, p *guest.Process) error {
+		tick := time.NewTicker(10 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			if stdout, stderr := p.Output(); strings.Contains(stdout+stderr, words) {
+				return nil
+			}
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+				return fmt.Errorf("it does not say %q: %w", words, context.Cause(ctx))
+			}
+		}
+	}
+}
+
+// stage is a cell with everything decided.
+type stage struct {
+	kind           kind
+	server, client *site
+	port           int    // TCP or RDMA, for this cell alone
+	dir            string // for files, writable for the programs
+
+	// What the two have said, when they have ended.
+	serverOut, clientOut guest.Result
+}
+
+// cells are all of them.
+func cells() []*cell {
+	all := slices.Concat(deviceCells(), pingpongCells(), perftestCells(), managerCells(), socketCells(), ucxCells(), mpiCells(), fabricCells(), pyverbsCells())
+	seen := map[string]bool{}
+	for _, c := range all {
+		if seen[c.String()] {
+			panic(fmt.Sprintf("two cells are %v", c))
+		}
+		seen[c.String()] = true
+	}
+	return all
+}

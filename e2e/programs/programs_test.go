@@ -1,0 +1,264 @@
+//go:build linux
+
+package programs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gosoftroce/rocev2/e2e/guest"
+)
+
+const (
+	enableEnv = "ROCEV2_E2E"          // set: run programs; "require": fail where they cannot run
+	allEnv    = "ROCEV2_E2E_PROGRAMS" // "all": all cells, also with a kernel's
+	pairEnv   = "ROCEV2_E2E_PAIR"     // "all": the cells also between two kernels, which shows what is not our fault
+	binEnv    = "ROCEV2_E2E_BIN"      // the program under test, instead of building it
+	docEnv    = "ROCEV2_E2E_DOC"      // file whose table is replaced
+	labEnv    = "ROCEV2_E2E_LAB"      // guests that run already (rxeguest up), by the name of their namespace
+)
+
+// line is the kernel that our programs meet.
+const line = "6.12"
+
+// unavailable skips a test, or fails it where that is asked for.
+func unavailable(t *testing.T, err error) {
+	t.Helper()
+	var u *guest.Unavailable
+	if errors.As(err, &u) && os.Getenv(enableEnv) != "require" {
+		t.Skip(u.Reason)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func enabled(t *testing.T) {
+	t.Helper()
+	if os.Getenv(enableEnv) == "" {
+		t.Skipf("the programs of a distribution run with %s=1 (make e2e-programs)", enableEnv)
+	}
+}
+
+func install(t *testing.T, needs []guest.Need) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	defer cancel()
+	unavailable(t, guest.Install(ctx, needs, t.Logf))
+}
+
+// TestPrograms runs a few cells on loopback, in no namespace.
+func TestPrograms(t *testing.T) {
+	enabled(t)
+	if os.Getenv(allEnv) == "all" {
+		t.Skip("TestAllPrograms has these cells, too")
+	}
+	install(t, baseNeeds)
+	bin := build(t)
+	at := fmt.Sprintf("127.%d.%d.", 1+rand.IntN(254), rand.IntN(256))
+	one, two := ourSite(t, guest.Local{}, bin, at+"1"), ourSite(t, guest.Local{}, bin, at+"2")
+	r := &runner{dir: openDir(t), port: freePort}
+	for _, c := range cells() {
+		if c.short {
+			r.cell(t, c, twoDaemons, one, two)
+			r.cell(t, c, oneDaemon, one, one)
+		}
+	}
+}
+
+// TestAllPrograms runs every cell: our programs with each other in a namespace,
+// and with those of a kernel.
+func TestAllPrograms(t *testing.T) {
+	enabled(t)
+	if os.Getenv(allEnv) != "all" {
+		t.Skipf("all cells run with %s=all (make e2e-programs)", allEnv)
+	}
+	needs := baseNeeds
+	for _, c := range cells() {
+		needs = append(needs, c.needs...)
+	}
+	install(t, needs)
+	lab := startLab(t)
+	bin := build(t)
+	addrs := guest.HostAddrs()
+	one, two := ourSite(t, lab.Host.Unprivileged(), bin, addrs[0].String()), ourSite(t, lab.Host.Unprivileged(), bin, addrs[1].String())
+	theirs := kernelSite(lab.Guest(line))
+	r := &runner{dir: openDir(t), port: nextPort, table: newTable(versions(), []kind{twoDaemons, oneDaemon, kernelServes, kernelDials}, line)}
+	writeFiles(t, r.dir)
+	for _, c := range cells() {
+		r.cell(t, c, twoDaemons, one, two)
+		r.cell(t, c, oneDaemon, one, one)
+		r.cell(t, c, kernelServes, theirs, one)
+		r.cell(t, c, kernelDials, one, theirs)
+	}
+	fmt.Print(r.table.markdown(), "report: programs: ", r.table.tally(), "\n")
+	if file := os.Getenv(docEnv); file != "" {
+		if err := r.table.write(file); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestBetweenKernels runs the cells between two kernels: what fails there is
+// not our fault.
+func TestBetweenKernels(t *testing.T) {
+	enabled(t)
+	if os.Getenv(pairEnv) != "all" {
+		t.Skipf("the cells run between two kernels with %s=all", pairEnv)
+	}
+	lab := startLab(t, guest.Lines...)
+	r := &runner{dir: openDir(t), port: nextPort}
+	for _, c := range cells() {
+		r.cell(t, c, kernels, kernelSite(lab.Guests[0]), kernelSite(lab.Guests[1]))
+	}
+}
+
+// startLab boots guests or skips the test with the reason.
+func startLab(t *testing.T, lines ...string) *guest.Lab {
+	t.Helper()
+	if name := os.Getenv(labEnv); name != "" {
+		lab, err := guest.Connect(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return lab
+	}
+	if len(lines) == 0 {
+		lines = []string{line}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
+	defer cancel()
+	lab, err := guest.Start(ctx, guest.Options{Lines: lines, Logf: t.Logf})
+	unavailable(t, err)
+	t.Cleanup(func() {
+		if err := lab.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return lab
+}
+
+// build makes the program under test, where an ordinary user can run it.
+func build(t *testing.T) string {
+	t.Helper()
+	bin := compile(t)
+	if exec.CommandContext(t.Context(), bin, "run", "--help").Run() != nil {
+		t.Skip("this rocev2 has no command run: build a newer one")
+	}
+	return bin
+}
+
+func compile(t *testing.T) string {
+	t.Helper()
+	dir := openDir(t)
+	bin := filepath.Join(dir, "rocev2")
+	if given := os.Getenv(binEnv); given != "" {
+		b, err := os.ReadFile(given)
+		if err == nil {
+			err = os.WriteFile(bin, b, 0o755)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return bin
+	}
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", bin, "github.com/gosoftroce/rocev2/cmd/rocev2").CombinedOutput(); err != nil {
+		t.Fatalf("build cmd/rocev2: %v\n%s", err, out)
+	}
+	return bin
+}
+
+// runner runs cells one after the other.
+type runner struct {
+	dir   string
+	port  func(*testing.T) int
+	table *table
+}
+
+func (r *runner) cell(t *testing.T, c *cell, k kind, server, client *site) {
+	if !c.has(k) {
+		return
+	}
+	t.Run(strings.ReplaceAll(c.String(), " ", "_")+"/"+k.String(), func(t *testing.T) {
+		note := ""
+		defer func() {
+			if r.table != nil {
+				r.table.set(c, k, result{outcome(t), note})
+			}
+		}()
+		note = c.run(t, &stage{kind: k, server: server, client: client, port: r.port(t), dir: r.dir})
+	})
+}
+
+func outcome(t *testing.T) string {
+	switch {
+	case t.Failed():
+		return "FAIL"
+	case t.Skipped():
+		return "SKIP"
+	}
+	return "PASS"
+}
+
+// freePort is a TCP port that nobody has at the moment.
+func freePort(t *testing.T) int {
+	t.Helper()
+	l, err := net.Listen("tcp", "0.0.0.0:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+var lastPort atomic.Int32
+
+// nextPort is for a namespace that nobody else is in.
+func nextPort(*testing.T) int { return int(20000 + lastPort.Add(1)%10000) }
+
+// writeFiles makes what cells need: a file to carry, the programs of MPI, and
+// the tests of rdma-core.
+func writeFiles(t *testing.T, dir string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(dir, "file"), file(), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	sources, err := filepath.Glob("testdata/mpi/*.c")
+	if err != nil || len(sources) == 0 {
+		t.Fatalf("no programs of MPI: %v", err)
+	}
+	for _, src := range sources {
+		out := filepath.Join(dir, strings.TrimSuffix(filepath.Base(src), ".c"))
+		if b, err := exec.CommandContext(t.Context(), "mpicc", "-O1", "-Wall", "-o", out, src).CombinedOutput(); err != nil {
+			t.Fatalf("mpicc %s: %v\n%s", src, err, b)
+		}
+	}
+	const unpack = `cp -r /usr/share/doc/rdma-core/tests "$1/pyverbs" && find "$1/pyverbs" -name '*.gz' -exec gunzip {} +
+		chmod -R a+rwX "$1/pyverbs"`
+	if b, err := exec.CommandContext(t.Context(), "sh", "-c", unpack, "sh", dir).CombinedOutput(); err != nil {
+		t.Logf("the tests of rdma-core are not in its documentation: %v\n%s", err, b)
+	}
+}
+
+// versions are those of the packages, as Debian has them.
+func versions() string {
+	names := []string{"rdma-core", "perftest", "ucx-utils", "openmpi-bin", "libfabric-bin", "python3-pyverbs"}
+	out, err := exec.Command("dpkg-query", append([]string{"--show", "--showformat=${Package} ${Version}\n"}, names...)...).Output()
+	if err != nil {
+		return "packages of unknown versions"
+	}
+	list := strings.Split(strings.TrimSpace(string(out)), "\n")
+	slices.Sort(list)
+	return strings.Join(list, ", ")
+}

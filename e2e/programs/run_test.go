@@ -1,0 +1,224 @@
+//go:build linux
+
+package programs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gosoftroce/rocev2/e2e/guest"
+)
+
+const (
+	grace   = 20 * time.Second // for a server to end after its client has ended well
+	give    = 2 * time.Second  // for what was told to end, or whose peer has failed
+	listens = 20 * time.Second // for a server that is not to be seen to listen
+	outEnv  = "ROCEV2_E2E_OUT" // directory for what failures leave behind
+)
+
+// run runs a cell as the body of a test, keeps what its programs have said if
+// it fails, and returns the note for the table.
+func (c *cell) run(t *testing.T, st *stage) (note string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeoutCause(t.Context(), max(c.limit, usual), errors.New("the cell's time is over"))
+	defer cancel()
+	before := datagrams(st)
+	log, err := c.play(ctx, st)
+	if err == nil && c.check != nil {
+		note, err = c.check(st)
+	}
+	if sent := datagrams(st) - before; err == nil && st.kind == twoDaemons && c.client != nil && sent < 4 {
+		err = fmt.Errorf("only %d datagrams were sent", sent)
+	}
+	if err != nil {
+		file := keep(t, log)
+		t.Errorf("%v\nwhat the programs said: %s", err, file)
+	}
+	return note
+}
+
+// play runs the programs to their ends.
+func (c *cell) play(ctx context.Context, st *stage) (log string, err error) {
+	var said []*guest.Process
+	defer func() {
+		for _, p := range said {
+			stdout, stderr := p.Output()
+			log += fmt.Sprintf("$ %s\n--- standard output\n%s--- standard error\n%s\n", strings.Join(p.Argv, " "), stdout, stderr)
+		}
+	}()
+	ctx, stop := context.WithCancel(ctx)
+	defer stop() // kills what is left
+	var srv *guest.Process
+	if c.server != nil {
+		if srv, err = st.server.node.Start(ctx, c.argv(st.server, c.server(st))...); err != nil {
+			return "", err
+		}
+		said = append(said, srv)
+		defer func() { stop(); <-srv.Done() }()
+		if c.ready != nil {
+			if err := c.whenReady(ctx, st, srv); err != nil {
+				return "", err
+			}
+		}
+	}
+	if c.client != nil {
+		cl, err := c.dial(ctx, st, srv)
+		if cl != nil {
+			said = append(said, cl)
+			defer func() { stop(); <-cl.Done() }()
+		}
+		if err == nil {
+			err = ended("client", cl, &st.clientOut)
+		}
+		if err != nil {
+			return "", errors.Join(err, c.leave(srv, st, false))
+		}
+	}
+	return "", c.leave(srv, st, true)
+}
+
+func (c *cell) argv(s *site, program []string) []string {
+	if c.bare {
+		return program
+	}
+	return s.argv(program)
+}
+
+// whenReady waits until a client may come, or the server has ended.
+func (c *cell) whenReady(ctx context.Context, st *stage, srv *guest.Process) error {
+	ctx, stop := context.WithTimeout(ctx, listens)
+	defer stop()
+	go func() {
+		select {
+		case <-srv.Done():
+			stop()
+		case <-ctx.Done():
+		}
+	}()
+	if err := c.ready(ctx, st, srv); err != nil {
+		return errors.Join(fmt.Errorf("the server is not ready: %w", err), c.leave(srv, st, false))
+	}
+	return nil
+}
+
+// dial starts the client. Whether a server of the connection manager listens is
+// not to be seen from outside, so a client that fails at once, while its server
+// waits, comes again.
+func (c *cell) dial(ctx context.Context, st *stage, srv *guest.Process) (*guest.Process, error) {
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for start := time.Now(); ; {
+		cl, err := st.client.node.Start(ctx, c.argv(st.client, c.client(st))...)
+		if err != nil || !c.retry {
+			return cl, err
+		}
+		select {
+		case <-cl.Done():
+		case <-srv.Done():
+			return cl, nil
+		}
+		r, err := cl.Wait()
+		if err == nil && r.Err() == nil || time.Since(start) > listens {
+			return cl, nil
+		}
+		select {
+		case <-srv.Done():
+			return cl, nil
+		case <-ctx.Done():
+			return cl, nil
+		case <-tick.C:
+		}
+	}
+}
+
+// leave waits for the end of the server.
+func (c *cell) leave(srv *guest.Process, st *stage, well bool) error {
+	if srv == nil {
+		return nil
+	}
+	wait := grace
+	if c.client == nil && !c.endless {
+		wait = 0 // its context ends it
+	}
+	if c.endless {
+		select {
+		case <-srv.Done():
+			return errors.Join(errors.New("the server, which has no end, has ended"), ended("server", srv, &st.serverOut))
+		default:
+		}
+		_ = srv.Signal(syscall.SIGTERM) // it may have ended
+	}
+	if c.endless || !well {
+		wait = give
+	}
+	if wait > 0 {
+		late := time.AfterFunc(wait, func() { _ = srv.Signal(syscall.SIGKILL) })
+		defer late.Stop()
+	}
+	err := ended("server", srv, &st.serverOut)
+	if c.endless && well {
+		return nil
+	}
+	return err
+}
+
+// ended waits for a program and returns an error unless it succeeded.
+func ended(role string, p *guest.Process, out *guest.Result) error {
+	r, err := p.Wait()
+	*out = *r
+	if err == nil {
+		err = r.Err()
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %s: %w", role, strings.Join(p.Argv, " "), err)
+	}
+	return nil
+}
+
+// datagrams is how many our side has sent by UDP.
+func datagrams(st *stage) int {
+	n := 0
+	for _, s := range []*site{st.server, st.client} {
+		if _, theirs := s.node.(*guest.Guest); theirs {
+			continue
+		}
+		r, err := guest.Run(context.Background(), s.node, "cat", "/proc/net/snmp")
+		if err != nil {
+			return 0
+		}
+		for line := range strings.Lines(r.Stdout) {
+			var in, noPorts, inErrors, out int
+			if k, err := fmt.Sscanf(line, "Udp: %d %d %d %d", &in, &noPorts, &inErrors, &out); err == nil && k == 4 {
+				return out
+			}
+		}
+	}
+	return n
+}
+
+// keep writes down what the programs of a failed cell have said.
+func keep(t *testing.T, log string) string {
+	dir := os.Getenv(outEnv)
+	if dir == "" {
+		dir = "../failures"
+	}
+	file := filepath.Join(dir, strings.ReplaceAll(t.Name(), "/", "_")+".txt")
+	file, err := filepath.Abs(file)
+	if err == nil {
+		err = os.MkdirAll(filepath.Dir(file), 0o755)
+	}
+	if err == nil {
+		err = os.WriteFile(file, []byte(log), 0o644)
+	}
+	if err != nil {
+		t.Error(err)
+	}
+	return file
+}
