@@ -153,7 +153,7 @@ func startLab(t *testing.T, lines ...string) *guest.Lab {
 func build(t *testing.T) string {
 	t.Helper()
 	bin := compile(t)
-	if exec.CommandContext(t.Context(), bin, "run", "--help").Run() != nil {
+	if help, err := exec.CommandContext(t.Context(), bin, "run", "--help").Output(); err != nil || !strings.Contains(string(help), "rocev2 run") {
 		t.Skip("this rocev2 has no command run: build a newer one")
 	}
 	return bin
