@@ -6,15 +6,22 @@ FUZZTIME ?= 10s
 SEEDS    ?= 10000
 BIN      := bin
 
-.PHONY: all build demo test test-386 test-arm64 test-portable check fuzz e2e-rxe e2e-programs attack bench bench-short bench-quick bench-diff microbench benchcheck soak fmt vet lint tidy race seeds clean help
+.PHONY: all build preload demo test test-386 test-arm64 test-portable check fuzz e2e-rxe e2e-programs attack bench bench-short bench-quick bench-diff microbench benchcheck soak fmt vet lint tidy race seeds clean help
 
 all: build
 
 help: ## what can be made
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-build: ## the tools, into bin/
+build: preload ## the tools, into bin/
 	$(GO) build -o $(BIN)/ ./cmd/...
+
+# The tools carry the library inside. Without a C compiler they build it when
+# it is needed, where there is one then.
+preload: ## the C library that lets verbs programs use devices of rocev2
+	@case "$$($(GO) env GOOS)" in linux) \
+	if command -v "$${CC:-cc}" > /dev/null; then $(GO) run ./programs/mkpreload; \
+	else echo "SKIPPED preload: there is no C compiler (cc)"; fi;; esac
 
 demo: build ## two processes exchange every operation over loopback; a daemon exports memory
 	$(BIN)/rocev2 demo
@@ -112,4 +119,4 @@ benchcheck: ## the measuring program itself
 	cd bench && $(GO) vet ./... && GOOS=windows $(GO) vet ./... && GOOS=darwin $(GO) vet ./... && $(GO) test ./...
 
 clean: ## what was built here
-	rm -rf $(BIN) e2e/failures bench/out-quick
+	rm -rf $(BIN) e2e/failures bench/out-quick programs/preload/*.so

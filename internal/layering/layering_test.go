@@ -71,6 +71,9 @@ var layers = map[string][]string{
 	"uverbs/abi":  {},
 	"uverbs/ring": {"rocev2", "ib"},
 
+	"programs":           {"verbs", "uverbs", "uverbs/...", "ucma", "ucma/...", "hca"},
+	"programs/mkpreload": {"programs"},
+
 	"verbs/verbstest": {"verbs", "fabric"}, // imports testing: for tests only
 
 	"interop/internal/testpair": {"interop", "cm", "verbs", "verbs/verbstest", "fabric", "transport/fault"},
@@ -78,7 +81,7 @@ var layers = map[string][]string{
 	// Programs import verbs, and a kind of link where they want another
 	// one. What is below verbs (ib, memreg, qp, hca) is not theirs.
 	"interop/...": {"verbs", "cm", "rdmanet", "interop/..."},
-	"cmd/...":     {"verbs", "transport/...", "rocev2/mad", "dissect", "interop/...", "doctor/...", "rdma", "server/...", "cmd/..."},
+	"cmd/...":     {"verbs", "transport/...", "rocev2/mad", "dissect", "interop/...", "doctor/...", "rdma", "server/...", "programs", "cmd/..."},
 
 	// What stops people, and the tools that show it.
 	"doctor":       {"verbs", "rocev2", "transport/udp", "doctor/...", "internal/procfs"},
@@ -128,7 +131,7 @@ var onlyIn = map[string][]string{
 	"github.com/prometheus/client_golang":            {"metrics"},
 	"github.com/BurntSushi/toml":                     {"server/config"},
 	"github.com/spf13/cobra":                         {"cmd/..."},
-	"golang.org/x/sys/unix":                          {"transport/udp", "transport/shm", "memreg/mapping", "hca", "e2e/...", "cmd/...", "doctor/...", "internal/testnet"},
+	"golang.org/x/sys/unix":                          {"programs", "transport/udp", "transport/shm", "memreg/mapping", "hca", "e2e/...", "cmd/...", "doctor/...", "internal/testnet"},
 	"golang.org/x/sys/windows":                       {"transport/udp", "memreg/mapping"},
 	"github.com/gosoftroce/rocev2/rocev2/layers":     {"e2e/..."},
 	"github.com/gosoftroce/rocev2/qp/qptest":         {},

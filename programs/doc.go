@@ -1,0 +1,19 @@
+// Package programs lets unmodified verbs programs, with the distribution's own
+// libibverbs and librdmacm, use devices of this process.
+//
+// A small C library (folder preload) is preloaded into such a program. It
+// answers for the device files of RDMA and for their part of sysfs. What a
+// program writes to a device file goes over a Unix socket to a [Host], which
+// has a session for each open file and hands the commands to package uverbs or
+// ucma. Queues are in memory that both share, so neither a post nor a poll asks
+// anybody.
+//
+//	program                                       Host
+//	  libibverbs, librxe, librdmacm                 sessions ── uverbs, ucma
+//	  librocev2-preload.so ── unix SEQPACKET ──►    tree of files as sysfs
+//
+// A program is not trusted. Whatever it sends, the others do not notice.
+//
+// The package knows nothing of the commands, and nothing of how memory of a
+// program is reached. It exists on Linux only, but for the library's source.
+package programs

@@ -1,0 +1,335 @@
+package programs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gosoftroce/rocev2/uverbs/abi"
+)
+
+// Peer is a process that opens a device file.
+type Peer struct {
+	PID      int
+	UID, GID uint32
+}
+
+// Opener opens a device file for a program.
+type Opener interface {
+	// Open returns an error number of package abi or of the system, or
+	// another error that the log shows and the program sees as ENODEV.
+	Open(p Peer) (File, error)
+}
+
+// File is an open device file.
+type File interface {
+	// Command takes what a program wrote. Several processes may call.
+	Command(b []byte) abi.Reply
+
+	// Visible is what the program gets as the file, and Bell what wakes
+	// the file's goroutine; nil where it needs none.
+	Visible() abi.File
+	Bell() abi.File
+
+	// Close frees everything that the program had.
+	Close() error
+}
+
+// What a File may also do.
+type (
+	attacher  interface{ Attach(p Peer) error }
+	forgetter interface{ ForgetChannel(handle uint32) }
+	tokened   interface{ SetToken(token uint32) }
+	mapper    interface {
+		Map(pid int, f *os.File, addr, n, off uint64) error
+		Unmap(pid int, addr, n uint64) error
+	}
+)
+
+// Config is how a host serves programs.
+type Config struct {
+	// Dir is the directory with the socket and the tree of files.
+	Dir string
+
+	// Allow reports whether a user may open devices. Nil means everybody
+	// whom the permissions of Dir let in.
+	Allow func(uid uint32) bool
+
+	// MaxConnections bounds the open device files of all programs, and
+	// MaxPerUser those of one user (root's are not counted). 0 means 4096
+	// and 1024.
+	MaxConnections, MaxPerUser int
+
+	Log *slog.Logger // nil: none
+}
+
+// Host serves programs. Its methods may be called from any goroutine.
+type Host struct {
+	config   Config
+	log      *slog.Logger
+	listener *net.UnixListener
+	lock     *os.File
+	tree     tree
+
+	mu       sync.Mutex
+	openers  map[string]Opener
+	sessions map[*session]struct{}
+	users    map[uint32]int
+	files    map[inode]*openFile
+	tokens   uint32
+	idle     chan struct{} // closed while nobody is connected
+	closed   bool
+
+	wg sync.WaitGroup
+}
+
+// inode is the identity of a file.
+type inode struct{ dev, ino uint64 }
+
+// openFile is a device file that one or more processes have open.
+type openFile struct {
+	File
+	id    inode
+	token uint32
+	uses  int // sessions; guarded by the host's mu
+}
+
+// ErrInUse is wrapped by the error of Listen where another process serves the
+// directory.
+var ErrInUse = errors.New("another daemon serves this directory")
+
+// maxSocketPath is what a Unix socket's address has room for.
+const maxSocketPath = 107
+
+// Listen makes the directory and its socket. Programs find no device before
+// AddVerbs.
+func Listen(c Config) (*Host, error) {
+	if c.MaxConnections == 0 {
+		c.MaxConnections = 4096
+	}
+	if c.MaxPerUser == 0 {
+		c.MaxPerUser = 1024
+	}
+	log := c.Log
+	if log == nil {
+		log = slog.New(slog.NewTextHandler(io.Discard, nil))
+	}
+	h := &Host{config: c, log: log, tree: tree{c.Dir}, openers: map[string]Opener{}, sessions: map[*session]struct{}{},
+		users: map[uint32]int{}, files: map[inode]*openFile{}, idle: make(chan struct{})}
+	close(h.idle)
+	if err := h.listen(); err != nil {
+		if h.lock != nil {
+			h.lock.Close()
+		}
+		return nil, fmt.Errorf("serve programs in %s: %w", c.Dir, err)
+	}
+	h.wg.Go(h.accept)
+	return h, nil
+}
+
+func (h *Host) listen() (err error) {
+	path := filepath.Join(h.config.Dir, "socket")
+	if !filepath.IsAbs(path) {
+		return errors.New("the directory must be an absolute path")
+	}
+	if len(path) > maxSocketPath {
+		return fmt.Errorf("the path of the socket has %d bytes; a Unix socket's has at most %d: use a shorter directory", len(path), maxSocketPath)
+	}
+	if err := os.MkdirAll(h.config.Dir, 0o755); err != nil {
+		return err
+	}
+	if h.lock, err = lockFile(filepath.Join(h.config.Dir, "lock")); err != nil {
+		return err
+	}
+	if err := h.tree.begin(); err != nil {
+		return err
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	h.listener, err = net.ListenUnix("unixpacket", &net.UnixAddr{Name: path, Net: "unixpacket"})
+	if err != nil {
+		return err
+	}
+	return os.Chmod(path, 0o666) // Allow and the directory decide
+}
+
+// lockFile holds a file for as long as the process lives.
+func lockFile(name string) (*os.File, error) {
+	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		f.Close()
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			err = ErrInUse
+		}
+		return nil, err
+	}
+	return f, nil
+}
+
+// add has a device file served.
+func (h *Host) add(name string, o Opener) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.openers[name] != nil {
+		return fmt.Errorf("there is a device file %s already", name)
+	}
+	h.openers[name] = o
+	return h.tree.node(name)
+}
+
+// AddVerbs makes a device visible to programs, whose files o opens.
+func (h *Host) AddVerbs(a Attributes, o Opener) error {
+	if err := h.tree.device(a); err != nil {
+		return err
+	}
+	return h.add(a.node(), o)
+}
+
+// AddCM has programs find the connection manager, whose files o opens.
+func (h *Host) AddCM(o Opener) error {
+	if err := h.tree.manager(); err != nil {
+		return err
+	}
+	return h.add(cmNode, o)
+}
+
+// Update writes what has changed of a device.
+func (h *Host) Update(a Attributes) error { return h.tree.device(a) }
+
+// Wait returns when nobody has been connected for a time, or when ctx ends.
+func (h *Host) Wait(ctx context.Context, quiet time.Duration) {
+	for {
+		h.mu.Lock()
+		idle := h.idle
+		h.mu.Unlock()
+		select {
+		case <-idle:
+		case <-ctx.Done():
+			return
+		}
+		select {
+		case <-time.After(quiet):
+		case <-ctx.Done():
+			return
+		}
+		h.mu.Lock()
+		same := h.idle == idle && len(h.sessions) == 0
+		h.mu.Unlock()
+		if same {
+			return
+		}
+	}
+}
+
+// Close ends all sessions, frees what programs have, and removes the socket.
+func (h *Host) Close() error {
+	h.mu.Lock()
+	if h.closed {
+		h.mu.Unlock()
+		h.wg.Wait()
+		return nil
+	}
+	h.closed = true
+	for s := range h.sessions {
+		s.conn.Close()
+	}
+	h.mu.Unlock()
+	err := h.listener.Close()
+	h.wg.Wait()
+	h.tree.remove()
+	h.lock.Close()
+	return err
+}
+
+func (h *Host) accept() {
+	for {
+		conn, err := h.listener.AcceptUnix()
+		if err != nil {
+			if errors.Is(err, net.ErrClosed) {
+				return
+			}
+			h.log.Error("accept a program", "error", err)
+			h.breathe()
+			continue
+		}
+		h.admit(conn)
+	}
+}
+
+// breathe lets time pass where files have run out.
+func (h *Host) breathe() {
+	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	defer cancel()
+	<-ctx.Done()
+}
+
+// admit begins a session, if there is room for one.
+func (h *Host) admit(conn *net.UnixConn) {
+	s := &session{host: h, conn: conn}
+	var err error
+	if s.peer, err = credentials(conn); err != nil {
+		conn.Close()
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	uid := s.peer.UID
+	if h.closed || len(h.sessions) >= h.config.MaxConnections || uid != 0 && h.users[uid] >= h.config.MaxPerUser {
+		if !h.closed {
+			h.log.Warn("too many open device files", "pid", s.peer.PID, "uid", uid)
+		}
+		conn.Close()
+		return
+	}
+	if len(h.sessions) == 0 {
+		h.idle = make(chan struct{})
+	}
+	h.sessions[s] = struct{}{}
+	h.users[uid]++
+	h.wg.Go(s.run)
+}
+
+// leave is the end of a session.
+func (h *Host) leave(s *session) {
+	s.conn.Close()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.sessions, s)
+	if h.users[s.peer.UID]--; h.users[s.peer.UID] == 0 {
+		delete(h.users, s.peer.UID)
+	}
+	if len(h.sessions) == 0 {
+		close(h.idle)
+	}
+}
+
+// credentials asks the kernel who is at the other end.
+func credentials(conn *net.UnixConn) (p Peer, err error) {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return p, err
+	}
+	var cred *unix.Ucred
+	if e := raw.Control(func(fd uintptr) {
+		cred, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+	}); e != nil {
+		return p, e
+	}
+	if err != nil {
+		return p, err
+	}
+	return Peer{PID: int(cred.Pid), UID: cred.Uid, GID: cred.Gid}, nil
+}

@@ -1,0 +1,142 @@
+package programs
+
+import (
+	"context"
+	"debug/elf"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// needCC skips a test where there is no C compiler.
+func needCC(t *testing.T) string {
+	t.Helper()
+	cc, err := exec.LookPath("cc")
+	if err != nil {
+		t.Skip("there is no C compiler: install gcc")
+	}
+	return cc
+}
+
+var buildOnce = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "rocev2-test-")
+	if err != nil {
+		return "", err
+	}
+	return dir, Build(context.Background(), filepath.Join(dir, LibraryName))
+})
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if dir, _ := buildOnce(); dir != "" {
+		os.RemoveAll(dir)
+	}
+	os.Exit(code)
+}
+
+// library returns the path of the library that this source gives.
+func library(t *testing.T) string {
+	t.Helper()
+	needCC(t)
+	dir, err := buildOnce()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(dir, LibraryName)
+}
+
+// TestLibrary runs the cases of testdata/check.c against a fake host.
+func TestLibrary(t *testing.T) {
+	t.Parallel()
+	cc, lib := needCC(t), library(t)
+	check := filepath.Join(t.TempDir(), "check")
+	if out, err := exec.Command(cc, "-O1", "-o", check, "testdata/check.c", "-lpthread").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, name := range []string{"paths", "file", "bell", "numbers", "fork", "signals", "threads", "events", "gone"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := fakeHost(t, Config{}, nil)
+			cmd := exec.Command(check, name)
+			cmd.Env = append(os.Environ(), "LD_PRELOAD="+lib, "ROCEV2_PROGRAMS="+h.config.Dir)
+			if out, err := cmd.CombinedOutput(); err != nil {
+				t.Errorf("%v\n%s", err, out)
+			}
+		})
+	}
+}
+
+// TestLibraryStaysOutOfTheWay runs a program where no daemon is.
+func TestLibraryStaysOutOfTheWay(t *testing.T) {
+	t.Parallel()
+	lib := library(t)
+	cmd := exec.Command("cat", "/dev/infiniband/uverbs0")
+	cmd.Env = append(os.Environ(), "LD_PRELOAD="+lib, "ROCEV2_PROGRAMS="+shortDir(t), "LC_ALL=C")
+	out, err := cmd.CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "No such file") {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// TestLibrarySaysWhatToDo opens a device of a daemon that has gone.
+func TestLibrarySaysWhatToDo(t *testing.T) {
+	t.Parallel()
+	lib, dir := library(t), shortDir(t)
+	if err := os.MkdirAll(filepath.Join(dir, "dev/infiniband"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "dev/infiniband/uverbs0"), nil, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("cat", "/dev/infiniband/uverbs0", "/dev/infiniband/uverbs0")
+	cmd.Env = append(os.Environ(), "LD_PRELOAD="+lib, "ROCEV2_PROGRAMS="+dir)
+	out, err := cmd.CombinedOutput()
+	if want := "no daemon answers at " + dir + "/socket"; err == nil || strings.Count(string(out), want) != 1 {
+		t.Errorf("%v, and not once %q: %s", err, want, out)
+	}
+}
+
+// newestGlibc is the version that the library may need.
+var newestGlibc = []int{2, 31}
+
+// TestLibraryNeedsAnOldGlibc looks at the versions of the symbols.
+func TestLibraryNeedsAnOldGlibc(t *testing.T) {
+	t.Parallel()
+	f, err := elf.Open(library(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	libs, err := f.ImportedLibraries()
+	if err != nil || len(libs) != 1 {
+		t.Errorf("it needs %v (%v), want libc alone", libs, err)
+	}
+	symbols, err := f.ImportedSymbols()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range symbols {
+		version, ok := strings.CutPrefix(s.Version, "GLIBC_")
+		if !ok {
+			continue
+		}
+		for i, part := range strings.Split(version, ".") {
+			n, err := strconv.Atoi(part)
+			if err != nil || i < len(newestGlibc) && n > newestGlibc[i] {
+				t.Errorf("%s needs %s", s.Name, s.Version)
+			}
+		}
+	}
+}
+
+func TestBuildWithoutCompiler(t *testing.T) {
+	t.Setenv("CC", "no-such-compiler")
+	if err := Build(t.Context(), filepath.Join(t.TempDir(), LibraryName)); !errors.Is(err, ErrNoCompiler) {
+		t.Errorf("got %v", err)
+	}
+}

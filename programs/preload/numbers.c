@@ -1,0 +1,237 @@
+/* Calls on file numbers: what is ours is answered, copied, protected. */
+#include "preload.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#undef fcntl64
+
+static struct file *device(int fd)
+{
+	struct file *f = file_of(fd);
+
+	return f && (f->kind == VERBS || f->kind == CM) ? f : NULL;
+}
+
+EXPORT ssize_t write(int fd, const void *buf, size_t n)
+{
+	struct file *f = device(fd);
+
+	return f ? device_write(f, fd, buf, n) : NEXT(write)(fd, buf, n);
+}
+
+EXPORT ssize_t writev(int fd, const struct iovec *iov, int n)
+{
+	if (!device(fd))
+		return NEXT(writev)(fd, iov, n);
+	if (n == 1)
+		return device_write(device(fd), fd, iov->iov_base, iov->iov_len);
+	errno = EINVAL;
+	return -1;
+}
+
+/*
+ * after_read looks at what a read of ours gave. Nobody reads a device file.
+ * When the daemon has gone, its files of events are at their end: the program
+ * gets the event that the device is lost, then errors.
+ */
+static ssize_t after_read(struct file *f, void *buf, size_t n, ssize_t got)
+{
+	struct {
+		uint64_t element;
+		uint32_t type, reserved;
+	} fatal = { 0, 8, 0 }; /* IBV_EVENT_DEVICE_FATAL */
+
+	if (got != 0 || n == 0)
+		return got;
+	if (f->kind == ASYNC && n >= sizeof fatal && !atomic_exchange(&f->told, true)) {
+		*(__typeof__(fatal) *)buf = fatal;
+		return sizeof fatal;
+	}
+	errno = EIO;
+	return -1;
+}
+
+EXPORT ssize_t read(int fd, void *buf, size_t n)
+{
+	struct file *f = file_of(fd);
+
+	if (!f)
+		return NEXT(read)(fd, buf, n);
+	if (f->kind == VERBS || f->kind == CM) {
+		errno = EINVAL;
+		return -1;
+	}
+	return after_read(f, buf, n, NEXT(read)(fd, buf, n));
+}
+
+ssize_t __read_chk(int fd, void *buf, size_t n, size_t size);
+
+EXPORT ssize_t __read_chk(int fd, void *buf, size_t n, size_t size)
+{
+	if (!file_of(fd) || n > size)
+		return NEXT(__read_chk)(fd, buf, n, size);
+	return read(fd, buf, n);
+}
+
+/*
+ * RDMA's ioctl commands are refused as by a kernel that lacks them: then the
+ * program's library writes the command instead.
+ */
+int device_ioctl(int fd, unsigned long request, ...) __asm__("ioctl");
+
+EXPORT int device_ioctl(int fd, unsigned long request, ...)
+{
+	struct file *f = device(fd);
+	va_list ap;
+	void *arg;
+
+	va_start(ap, request);
+	arg = va_arg(ap, void *);
+	va_end(ap);
+	if (f && (f->kind == VERBS || ((request >> 8) & 0xff) == 0x1b)) {
+		errno = ENOTTY;
+		return -1;
+	}
+	return NEXT_NAMED("ioctl", device_ioctl)(fd, request, arg);
+}
+
+/* Discovery by netlink would find the devices of the kernel, and not ours. */
+EXPORT int socket(int domain, int type, int protocol)
+{
+	enum { RDMA = 20 };
+	char room[PATH_ROOM];
+	static const char probe[] = "/sys/class/infiniband";
+
+	if (domain == AF_NETLINK && protocol == RDMA && redirect(probe, room) != probe) {
+		errno = EPROTONOSUPPORT;
+		return -1;
+	}
+	return NEXT(socket)(domain, type, protocol);
+}
+
+/* ---- copies and ends ---- */
+
+EXPORT int close(int fd)
+{
+	return file_closing(fd) ? NEXT(close)(fd) : -1;
+}
+
+EXPORT int dup(int fd)
+{
+	int copy = NEXT(dup)(fd);
+
+	if (copy >= 0)
+		file_copied(fd, copy);
+	return copy;
+}
+
+/* before_dup frees the place of a copy. */
+static bool before_dup(int fd, int to)
+{
+	if (fd == to || syscall(SYS_fcntl, fd, F_GETFD) < 0)
+		return true;
+	if (fd_hidden(fd)) {
+		errno = EBADF;
+		return false;
+	}
+	return fd_make_room(to) && file_closing(to);
+}
+
+EXPORT int dup2(int fd, int to)
+{
+	int copy = before_dup(fd, to) ? NEXT(dup2)(fd, to) : -1;
+
+	if (copy >= 0)
+		file_copied(fd, copy);
+	return copy;
+}
+
+EXPORT int dup3(int fd, int to, int flags)
+{
+	int copy = before_dup(fd, to) ? NEXT(dup3)(fd, to, flags) : -1;
+
+	if (copy >= 0)
+		file_copied(fd, copy);
+	return copy;
+}
+
+static int after_fcntl(int fd, int command, int result)
+{
+	if (result >= 0 && (command == F_DUPFD || command == F_DUPFD_CLOEXEC))
+		file_copied(fd, result);
+	return result;
+}
+
+#define ARGUMENT(last)                                                         \
+	({                                                                     \
+		va_list ap;                                                    \
+		va_start(ap, last);                                            \
+		void *a = va_arg(ap, void *);                                  \
+		va_end(ap);                                                    \
+		a;                                                             \
+	})
+
+EXPORT int fcntl(int fd, int command, ...)
+{
+	void *arg = ARGUMENT(command);
+
+	return after_fcntl(fd, command, NEXT(fcntl)(fd, command, arg));
+}
+
+int fcntl64(int fd, int command, ...);
+
+/* glibc has it since 2.28. */
+EXPORT int fcntl64(int fd, int command, ...)
+{
+	void *arg = ARGUMENT(command);
+
+	return after_fcntl(fd, command, NEXT(fcntl64)(fd, command, arg));
+}
+
+/* ---- many at once ---- */
+
+#ifndef SYS_close_range
+#define SYS_close_range 436
+#endif
+
+static int close_some(unsigned first, unsigned last, int flags)
+{
+	return first > last ? 0 : (int)syscall(SYS_close_range, first, last, flags);
+}
+
+int close_range(unsigned first, unsigned last, int flags);
+
+/* What is hidden stays open. It goes with exec. */
+EXPORT int close_range(unsigned first, unsigned last, int flags)
+{
+	enum { ON_EXEC = 4 };
+	unsigned from = first;
+
+	if (first > last || flags & ON_EXEC || vforked())
+		return (int)syscall(SYS_close_range, first, last, flags);
+	for (unsigned fd = first; fd <= last && fd < MAX_NUMBER; fd++) {
+		if (fd_hidden((int)fd)) {
+			if (fd > 0 && close_some(from, fd - 1, flags) != 0)
+				return -1;
+			from = fd + 1;
+		} else if (file_of((int)fd)) {
+			file_closing((int)fd);
+		}
+	}
+	return close_some(from, last, flags);
+}
+
+void closefrom(int first);
+
+EXPORT void closefrom(int first)
+{
+	if (close_range(first < 0 ? 0 : (unsigned)first, ~0U, 0) == 0)
+		return;
+	for (int fd = first < 0 ? 0 : first; fd < MAX_NUMBER; fd++)
+		close(fd); /* a kernel before 5.9 */
+}

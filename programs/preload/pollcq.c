@@ -1,0 +1,104 @@
+/*
+ * Polling of completion queues. A program that polls without a pause takes the
+ * processor from the daemon that it waits for, where there are few of them. So
+ * polls that find nothing give the processor away.
+ *
+ * Polling is a function pointer in a structure of libibverbs that programs use
+ * inline (struct ibv_context of infiniband/verbs.h), so its layout is fixed.
+ */
+#include "preload.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+struct verbs_cq;
+
+typedef int poll_function(struct verbs_cq *cq, int n, void *wc);
+
+struct verbs_device_context {
+	void *device;
+	void *before[11];
+	poll_function *poll_cq;
+	void *after[20];
+	int cmd_fd;
+	int async_fd;
+};
+
+struct verbs_cq {
+	struct verbs_device_context *context;
+};
+
+static _Atomic(poll_function *) librxe_poll;
+
+/*
+ * The first polls that find nothing cost little, in case that the completion is
+ * about to come.
+ */
+enum { SPINS = 4, LOOK_FOR_DAEMON = 4096 };
+
+static int poll_cq(struct verbs_cq *cq, int n, void *wc)
+{
+	int found = atomic_load_explicit(&librxe_poll, memory_order_relaxed)(cq, n, wc);
+	struct file *f = file_of(cq->context->cmd_fd);
+	unsigned empty;
+
+	if (!f)
+		return found;
+	if (found != 0) {
+		atomic_store_explicit(&f->empty, 0, memory_order_relaxed);
+		return found;
+	}
+	empty = atomic_load_explicit(&f->empty, memory_order_relaxed) + 1;
+	atomic_store_explicit(&f->empty, empty, memory_order_relaxed);
+	if (empty <= SPINS)
+		return 0;
+	if (empty % LOOK_FOR_DAEMON == 0 && wire_lost(f))
+		return -1;
+	syscall(SYS_sched_yield);
+	return 0;
+}
+
+static void opened(struct verbs_device_context *c)
+{
+	struct file *f = c ? file_of(c->cmd_fd) : NULL;
+	poll_function *none = NULL;
+
+	if (!f || f->kind != VERBS || !c->poll_cq || c->poll_cq == poll_cq)
+		return;
+	if (atomic_compare_exchange_strong(&librxe_poll, &none, c->poll_cq) || none == c->poll_cq)
+		c->poll_cq = poll_cq;
+}
+
+/*
+ * next_verbs finds a function of libibverbs, which may have been loaded for one
+ * module of the program alone.
+ */
+static void *next_verbs(const char *name)
+{
+	void *p = next_symbol(name);
+
+	return p ? p : library_symbol("libibverbs.so.1", name);
+}
+
+struct verbs_device_context *ibv_open_device(void *device);
+
+EXPORT struct verbs_device_context *ibv_open_device(void *device)
+{
+	static _Atomic(void *) next;
+	struct verbs_device_context *c;
+	void *p = atomic_load(&next);
+
+	if (!p) {
+		p = next_verbs("ibv_open_device");
+		atomic_store(&next, p);
+	}
+	if (!p) {
+		errno = ENOSYS;
+		return NULL;
+	}
+	c = ((struct verbs_device_context * (*)(void *))p)(device);
+	opened(c);
+	return c;
+}

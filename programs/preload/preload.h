@@ -1,0 +1,265 @@
+/*
+ * What the files of the library share. The library stands between a program
+ * and libc: it answers for the device files of RDMA, for their part of sysfs
+ * and for nothing else. What a device file does is asked of a daemon.
+ *
+ * Only libc is needed. No function of a glibc newer than 2.31 may be used:
+ * a test looks at the symbols.
+ */
+#ifndef ROCEV2_PRELOAD_H
+#define ROCEV2_PRELOAD_H
+
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+
+#define EXPORT __attribute__((visibility("default")))
+
+/* ---- next.c: the functions that the library stands before ---- */
+
+/* next_symbol finds the next definition of a function, or NULL. */
+void *next_symbol(const char *name);
+
+/* library_symbol finds a function of a library that is loaded, or NULL. */
+void *library_symbol(const char *library, const char *name);
+
+/*
+ * NEXT is the next definition of a function with the type of ours. It is looked
+ * up once; the constructor of the library does so for those that signal
+ * handlers may call.
+ */
+#define NEXT(name) NEXT_NAMED(#name, name)
+
+/* NEXT_NAMED is for functions of ours that C calls otherwise. */
+#define NEXT_NAMED(symbol, name)                                               \
+	({                                                                     \
+		static _Atomic(void *) found;                                  \
+		void *p = atomic_load_explicit(&found, memory_order_relaxed);  \
+		if (!p) {                                                      \
+			p = next_symbol(symbol);                               \
+			atomic_store_explicit(&found, p, memory_order_relaxed); \
+		}                                                              \
+		(__typeof__(&name))p;                                          \
+	})
+
+/* ---- lock.c ---- */
+
+/*
+ * A lock that is held with all signals blocked, so that no handler finds its
+ * own thread inside. Nobody waits for a program while holding one.
+ */
+struct lock {
+	atomic_int state; /* 0 free, 1 held, 2 held and waited for */
+};
+
+typedef uint64_t signals;
+
+signals lock_take(struct lock *l);
+void lock_give(struct lock *l, signals before);
+
+/* ---- paths.c ---- */
+
+enum { PATH_ROOM = 4096 };
+
+void paths_init(void);
+
+/* paths_dir is the directory of the daemon. */
+const char *paths_dir(void);
+
+/* paths_named reports whether the environment names that directory. */
+bool paths_named(void);
+
+/*
+ * redirect returns path, or where the daemon has what path names, in room. NULL
+ * means that it is too long (errno is set).
+ */
+const char *redirect(const char *path, char room[PATH_ROOM]);
+
+/*
+ * device_of returns the name of the device file that a redirected path stands
+ * for ("uverbs0"), or NULL.
+ */
+const char *device_of(const char *path, const char *redirected);
+
+/* undo_redirect makes a path below the daemon's directory one of the system. */
+void undo_redirect(char *path);
+
+/* device_number says which device a name stands for. */
+bool device_number(const char *name, unsigned *major, unsigned *minor);
+
+/* ---- files.c: which file numbers are ours ---- */
+
+enum kind {
+	FREE,
+	VERBS,   /* /dev/infiniband/uverbsN */
+	CM,      /* /dev/infiniband/rdma_cm */
+	ASYNC,   /* asynchronous events of a VERBS file */
+	CHANNEL, /* completion events */
+};
+
+/* The doorbell area: the first pages of a VERBS file's memory. */
+struct area {
+	uint32_t magic, version;
+	_Atomic uint32_t sleeping;
+	uint32_t unused[13];
+	_Atomic uint64_t summary[16];
+	uint8_t gap[0x1000 - 0x40 - 16 * 8];
+	_Atomic uint64_t bells[1024];
+	uint8_t gap2[0x10000 - 0x1000 - 1024 * 8];
+	_Atomic uint32_t arm[16384];
+};
+
+enum {
+	AREA_SIZE = 0x20000,
+	AREA_MAGIC = 0x524f4345,
+	AREA_QPS = 65536,
+	AREA_CQS = 16384,
+};
+
+_Static_assert(offsetof(struct area, summary) == 0x40, "layout");
+_Static_assert(offsetof(struct area, bells) == 0x1000, "layout");
+_Static_assert(offsetof(struct area, arm) == 0x10000, "layout");
+_Static_assert(sizeof(struct area) == AREA_SIZE, "layout");
+
+/* An open file. Several numbers may stand for one (dup). */
+struct file {
+	enum kind kind;
+	int numbers; /* how many stand for it */
+	uint64_t dev, ino;
+	char name[32];
+	unsigned major, minor;
+	uint32_t token;  /* the daemon's number of the file */
+	uint32_t handle; /* CHANNEL: the daemon's number of the channel */
+	unsigned forks;  /* of this process, when the file was opened */
+
+	struct file *owner; /* ASYNC, CHANNEL: of which VERBS file */
+	uint64_t opened;    /* a number that no other file has */
+	uint64_t owner_opened;
+
+	struct lock rpc;      /* guards what follows */
+	_Atomic int rpc_fd;   /* hidden: the socket of this process */
+	_Atomic int bell_fd;  /* hidden: wakes the daemon */
+	_Atomic pid_t pid;    /* of the process that the socket belongs to */
+	atomic_bool dead;     /* the daemon has gone */
+	atomic_bool told;     /* ASYNC: the program has got the fatal event */
+	atomic_uint empty;    /* polls that found nothing */
+	struct area *area;
+};
+
+enum { MAX_NUMBER = 65536 };
+
+/* file_of returns what a number stands for, or NULL where it is not ours. */
+struct file *file_of(int fd);
+
+struct file *file_new(enum kind kind);
+void file_enter(struct file *f, int fd);
+void file_drop(struct file *f); /* that was not entered */
+void file_copied(int from, int to);
+
+/*
+ * file_closing is called before a number is closed. It returns whether the
+ * caller goes on to close it (else errno is set).
+ */
+bool file_closing(int fd);
+
+/* file_note notes which file a number is, file_is compares. */
+void file_note(struct file *f, int fd);
+bool file_is(struct file *f, int fd);
+
+struct file *file_find(uint64_t dev, uint64_t ino);
+
+/* fd_hide gives a number of the library a place that programs leave alone. */
+int fd_hide(int fd);
+void fd_show(int fd);    /* before the library closes it */
+bool fd_hidden(int fd);
+bool fd_make_room(int fd); /* moves a hidden one that a program wants */
+
+/*
+ * vforked reports whether this memory belongs to another process: ours is its
+ * child on the way to exec.
+ */
+bool vforked(void);
+unsigned fork_count(void);
+
+void files_init(void);
+
+/* ---- wire.c: the daemon ---- */
+
+enum {
+	WIRE_VERSION = 1,
+	WIRE_MAX = 65536,
+	WIRE_FILES = 4,
+
+	OP_HELLO = 1,
+	OP_ATTACH = 2,
+	OP_COMMAND = 3,
+	OP_MAP = 4,
+	OP_UNMAP = 5,
+	OP_FORGET = 7,
+	OP_BYE = 8,
+};
+
+struct wire_request {
+	uint32_t op, len;
+	uint64_t arg;
+};
+
+struct wire_reply {
+	int32_t ret;
+	uint32_t resp_len;
+	uint32_t nfds;
+	uint32_t fd_off[WIRE_FILES];
+	uint32_t pad;
+};
+
+/* A question to the daemon, and where its answer goes. */
+struct call {
+	uint32_t op;
+	uint64_t arg;
+	struct iovec payload[5];
+	int pieces;
+	int send_fd; /* -1: none */
+
+	void *resp;
+	size_t room;
+
+	struct wire_reply reply;
+	int fds[WIRE_FILES];
+	int nfds;
+};
+
+/*
+ * wire_call asks the daemon on the file's socket. It returns 0, or -1 with
+ * errno where there was no answer. visible is a number of the file.
+ */
+int wire_call(struct file *f, int visible, struct call *c);
+
+/* wire_open connects and says hello: the number of the file, or -1. */
+int wire_open(const char *name, int flags);
+
+/* wire_bye ends the process's share of a file. */
+void wire_bye(struct file *f, int visible);
+
+/* wire_lost reports whether the daemon has gone. */
+bool wire_lost(struct file *f);
+
+/* say writes a line to the standard error, once for each text. */
+void say(atomic_bool *once, const char *text, const char *what);
+
+/* ---- command.c ---- */
+
+ssize_t device_write(struct file *f, int fd, const void *buf, size_t n);
+
+/* ---- pages.c ---- */
+
+void pages_register(struct file *f, int visible, const void *command, size_t n);
+void pages_in_child(void);
+
+#endif

@@ -1,0 +1,293 @@
+package programs
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gosoftroce/rocev2/uverbs/abi"
+)
+
+// What a program has time for: to say hello, and to take an answer.
+const (
+	helloTime = 10 * time.Second
+	replyTime = 10 * time.Second
+)
+
+// session is a connection: an open device file in one process.
+type session struct {
+	host *Host
+	conn *net.UnixConn
+	peer Peer
+	file *openFile // nil before hello
+
+	held bool // the connection is of who starts programs
+}
+
+func (s *session) run() {
+	defer s.host.leave(s)
+	defer s.drop()
+	in, out := make([]byte, requestSize+maxPayload+1), make([]byte, 0, 1024)
+	oob := make([]byte, unix.CmsgSpace(16*4))
+	for {
+		if s.file == nil && !s.held {
+			s.conn.SetReadDeadline(time.Now().Add(helloTime))
+		} else {
+			s.conn.SetReadDeadline(time.Time{})
+		}
+		q, err := receive(s.conn, in, oob)
+		if err != nil {
+			s.ended(err)
+			return
+		}
+		r, done, err := s.answer(q)
+		if err == nil {
+			s.conn.SetWriteDeadline(time.Now().Add(replyTime))
+			err = send(s.conn, r, out)
+		}
+		done()
+		closeAll(q.files)
+		if err != nil {
+			s.ended(err)
+			return
+		}
+	}
+}
+
+// ended logs why a session ended, unless the program just closed the file.
+func (s *session) ended(err error) {
+	if errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) || errors.Is(err, unix.ECONNRESET) || errors.Is(err, unix.EPIPE) {
+		return
+	}
+	s.host.log.Warn("a program's device file is closed", "pid", s.peer.PID, "uid", s.peer.UID, "error", err)
+}
+
+func nothing() {}
+
+// answer handles a question. done is called when the answer is sent.
+func (s *session) answer(q request) (r reply, done func(), err error) {
+	done = nothing
+	switch {
+	case q.op == opHold && s.file == nil:
+		s.held = true
+	case q.op == opHello && s.file == nil:
+		r = s.hello(q)
+	case q.op == opAttach && s.file == nil:
+		r = s.attach(q)
+	case s.file == nil:
+		return r, done, errMalformed
+	case q.op == opCommand:
+		c := s.file.Command(q.payload)
+		return commandReply(c), func() { closeFiles(c.Files) }, nil
+	case q.op == opMap || q.op == opUnmap:
+		r = s.mapping(q)
+	case q.op == opForget:
+		if f, ok := s.file.File.(forgetter); ok {
+			f.ForgetChannel(uint32(q.arg))
+		}
+	case q.op == opBye:
+		s.drop()
+	default:
+		return r, done, errMalformed
+	}
+	return r, done, nil
+}
+
+func closeFiles(files []abi.ReplyFile) {
+	for _, f := range files {
+		f.File.Close()
+	}
+}
+
+func commandReply(c abi.Reply) reply {
+	r := reply{ret: int32(c.N), resp: c.Resp}
+	if c.Errno != 0 {
+		r.ret = -int32(c.Errno)
+	}
+	if len(c.Files) > maxFiles {
+		return fail(unix.EMFILE)
+	}
+	for _, f := range c.Files {
+		r.files = append(r.files, int(f.File.Fd()))
+		r.offsets = append(r.offsets, uint32(f.Offset))
+	}
+	return r
+}
+
+// nodeName returns the name of a device file in a payload, or "".
+func nodeName(payload []byte) string {
+	name, rest, ok := bytes.Cut(payload, []byte{0})
+	if !ok || len(rest) != 0 {
+		return ""
+	}
+	return string(name)
+}
+
+// greeted checks what hello and attach have in common.
+func (s *session) greeted(q request) (Opener, unix.Errno) {
+	h := s.host
+	if q.arg != Version {
+		return nil, unix.EPROTO
+	}
+	if h.config.Allow != nil && !h.config.Allow(s.peer.UID) {
+		h.log.Warn("a user may not use the devices", "pid", s.peer.PID, "uid", s.peer.UID)
+		return nil, unix.EACCES
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	o := h.openers[nodeName(q.payload)]
+	if o == nil {
+		return nil, unix.ENODEV
+	}
+	return o, 0
+}
+
+func (s *session) hello(q request) reply {
+	o, errno := s.greeted(q)
+	if errno != 0 {
+		return fail(errno)
+	}
+	file, err := o.Open(s.peer)
+	if err != nil {
+		s.host.log.Warn("open a device for a program", "file", nodeName(q.payload), "pid", s.peer.PID, "uid", s.peer.UID, "error", err)
+		return fail(errnoOf(err))
+	}
+	id, err := inodeOf(file.Visible())
+	if err != nil {
+		file.Close()
+		return fail(unix.EIO)
+	}
+	h := s.host
+	h.mu.Lock()
+	h.tokens++
+	s.file = &openFile{File: file, id: id, token: h.tokens, uses: 1}
+	h.files[id] = s.file
+	h.mu.Unlock()
+	if t, ok := file.(tokened); ok {
+		t.SetToken(s.file.token)
+	}
+	return s.welcome(nodeName(q.payload))
+}
+
+// welcome is the answer to hello and attach.
+func (s *session) welcome(name string) reply {
+	major, minor := deviceNumber(name)
+	var b []byte
+	for _, v := range []uint32{uint32(os.Getpid()), s.file.token, major, minor} {
+		b = binary.NativeEndian.AppendUint32(b, v)
+	}
+	r := reply{resp: b, files: []int{int(s.file.Visible().Fd())}}
+	if bell := s.file.Bell(); bell != nil {
+		r.files = append(r.files, int(bell.Fd()))
+	}
+	return r
+}
+
+// attach joins the file that the program proves to have.
+func (s *session) attach(q request) reply {
+	if _, errno := s.greeted(q); errno != 0 {
+		return fail(errno)
+	}
+	if len(q.files) != 1 {
+		return fail(unix.EINVAL)
+	}
+	id, err := inodeOf(q.files[0])
+	if err != nil {
+		return fail(unix.EBADF)
+	}
+	h := s.host
+	h.mu.Lock()
+	f := h.files[id]
+	if f != nil {
+		f.uses++
+		s.file = f
+	}
+	h.mu.Unlock()
+	if f == nil {
+		return fail(unix.ENODEV)
+	}
+	if a, ok := f.File.(attacher); ok {
+		if err := a.Attach(s.peer); err != nil {
+			s.drop()
+			return fail(errnoOf(err))
+		}
+	}
+	return s.welcome(nodeName(q.payload))
+}
+
+// mapping tells the file of memory that the program shares.
+func (s *session) mapping(q request) reply {
+	m, ok := s.file.File.(mapper)
+	if !ok {
+		return fail(unix.EOPNOTSUPP)
+	}
+	if len(q.payload) != 24 {
+		return fail(unix.EINVAL)
+	}
+	addr, n, off := binary.NativeEndian.Uint64(q.payload), binary.NativeEndian.Uint64(q.payload[8:]), binary.NativeEndian.Uint64(q.payload[16:])
+	var err error
+	switch {
+	case q.op == opUnmap:
+		err = m.Unmap(s.peer.PID, addr, n)
+	case len(q.files) != 1:
+		return fail(unix.EINVAL)
+	default:
+		err = m.Map(s.peer.PID, q.files[0], addr, n, off)
+	}
+	if err != nil {
+		return fail(errnoOf(err))
+	}
+	return reply{}
+}
+
+// drop gives up the session's share of its file. The last one closes it.
+func (s *session) drop() {
+	f := s.file
+	s.file = nil
+	if f == nil {
+		return
+	}
+	h := s.host
+	h.mu.Lock()
+	f.uses--
+	last := f.uses == 0
+	if last {
+		delete(h.files, f.id)
+	}
+	h.mu.Unlock()
+	if !last {
+		return
+	}
+	if err := f.Close(); err != nil {
+		h.log.Warn("free what a program had", "pid", s.peer.PID, "error", err)
+	}
+}
+
+func inodeOf(f abi.File) (inode, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return inode{}, err
+	}
+	return inode{uint64(st.Dev), st.Ino}, nil
+}
+
+// errnoOf returns what a program gets for an error.
+func errnoOf(err error) unix.Errno {
+	var sys unix.Errno
+	var own abi.Errno
+	switch {
+	case errors.As(err, &own):
+		return unix.Errno(own)
+	case errors.As(err, &sys):
+		return sys
+	case errors.Is(err, os.ErrPermission):
+		return unix.EPERM
+	}
+	return unix.ENODEV
+}

@@ -1,0 +1,339 @@
+/* Cases that TestLibrary runs with the library preloaded, each by its name. */
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define CHECK(what)                                                                       \
+	do {                                                                              \
+		if (!(what)) {                                                            \
+			fprintf(stderr, "line %d: %s (errno %d)\n", __LINE__, #what, errno); \
+			_exit(1);                                                         \
+		}                                                                         \
+	} while (0)
+
+static const char node[] = "/dev/infiniband/uverbs0";
+
+/* The fake daemon answers with the last word of the command, one higher. */
+static int echo(int fd, uint32_t v)
+{
+	struct {
+		uint32_t command;
+		uint16_t in, out;
+		uint64_t response;
+		uint32_t value, pad;
+	} c = { 100, 6, 1, 0, v, 0 };
+	uint32_t got = 0;
+
+	c.response = (uintptr_t)&got;
+	if (write(fd, &c, sizeof c) != sizeof c)
+		return 0;
+	return got == v + 1;
+}
+
+static int make_channel(int fd)
+{
+	struct {
+		uint32_t command;
+		uint16_t in, out;
+		uint64_t response;
+	} c = { 17, 4, 1, 0 };
+	int got = -1;
+
+	c.response = (uintptr_t)&got;
+	return write(fd, &c, sizeof c) == sizeof c ? got : -1;
+}
+
+static void case_paths(void)
+{
+	char text[256], where[PATH_MAX];
+	struct stat st;
+	FILE *f = fopen("/sys/class/infiniband/rxe_lo0/node_guid", "r");
+	DIR *d = opendir("/sys/class/infiniband");
+	int n = 0, dir;
+
+	CHECK(f && fgets(text, sizeof text, f) && strcmp(text, "0011:2233:4455:6677\n") == 0);
+	CHECK(d);
+	for (struct dirent *e; (e = readdir(d));)
+		n += strcmp(e->d_name, "rxe_lo0") == 0;
+	CHECK(n == 1);
+	dir = open("/sys/class/infiniband_verbs/uverbs0", O_RDONLY | O_DIRECTORY);
+	CHECK(dir >= 0 && (n = openat(dir, "dev", O_RDONLY)) >= 0);
+	CHECK(read(n, text, sizeof text) == 8 && memcmp(text, "231:192\n", 8) == 0);
+	CHECK(access("/sys//class/infiniband/rxe_lo0", F_OK) == 0);
+	CHECK(access("/sys/class/infiniband_none", F_OK) != 0);
+	CHECK(realpath("/sys/class/infiniband/rxe_lo0/../rxe_lo0", where));
+	CHECK(strcmp(where, "/sys/class/infiniband/rxe_lo0") == 0);
+	CHECK(stat(node, &st) == 0 && S_ISCHR(st.st_mode) && st.st_rdev == makedev(231, 192));
+	CHECK(access(node, R_OK | W_OK) == 0);
+	CHECK(access("/dev/infiniband/uverbs1", F_OK) != 0 && errno == ENOENT);
+	CHECK(open("/dev/infiniband/uverbs1", O_RDWR) < 0 && errno == ENOENT);
+	CHECK(socket(AF_NETLINK, SOCK_RAW, 20) < 0 && errno == EPROTONOSUPPORT);
+	CHECK(stat("/dev/null", &st) == 0 && st.st_rdev == makedev(1, 3));
+}
+
+static void case_file(void)
+{
+	int fd = open(node, O_RDWR | O_CLOEXEC), channel, copy;
+	char events[16] = { 0 };
+	uint32_t create_cq[12] = { 18, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 };
+	uint32_t short_room[6] = { 101, 0, 0, 0, 0, 0 };
+	struct stat st;
+
+	CHECK(fd >= 0 && fcntl(fd, F_GETFD) == FD_CLOEXEC);
+	CHECK(fstat(fd, &st) == 0 && S_ISCHR(st.st_mode) && st.st_rdev == makedev(231, 192));
+	CHECK(ioctl(fd, 0xc0181b01, events) < 0 && errno == ENOTTY);
+	CHECK(read(fd, events, 1) < 0 && errno == EINVAL);
+	CHECK(echo(fd, 7));
+	CHECK(write(fd, "abc", 3) < 0 && errno == EINVAL);
+	CHECK(write(fd, short_room, sizeof short_room) < 0 && errno == EOPNOTSUPP);
+	channel = make_channel(fd);
+	CHECK(channel >= 0 && fstat(channel, &st) == 0 && S_ISFIFO(st.st_mode));
+	CHECK(read(channel, events, sizeof events) == 8 && strncmp(events, "cookie!!", 8) == 0);
+	copy = dup(channel);
+	create_cq[8] = (uint32_t)copy;
+	CHECK(write(fd, create_cq, sizeof create_cq) == 77); /* its handle */
+	create_cq[8] = (uint32_t)-1;
+	CHECK(write(fd, create_cq, sizeof create_cq) == -1 && errno == EPERM); /* -1 */
+	create_cq[8] = (uint32_t)fd;
+	CHECK(write(fd, create_cq, sizeof create_cq) == 0x7fffffff);
+	CHECK(close(channel) == 0 && close(copy) == 0);
+	CHECK(write(fd, (uint32_t[4]){ 102, 0, 0, 0 }, 16) == 77); /* forgotten */
+	CHECK(close(fd) == 0 && !echo(fd, 1) && errno == EBADF);
+}
+
+static void case_bell(void)
+{
+	int fd = open(node, O_RDWR);
+	uint32_t post[8] = { 28, 0, 0, 0, 130, 0, 0, 0 };
+	uint32_t notify[4] = { 23, 0, 5, 1 };
+	uint8_t *area = mmap(NULL, 0x20000, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+
+	CHECK(area != MAP_FAILED);
+	area[8] = 1; /* the daemon sleeps */
+	CHECK(write(fd, post, sizeof post) == sizeof post);
+	CHECK(area[8] == 0 && *(uint64_t *)(area + 0x1010) == 4 && *(uint64_t *)(area + 0x40) == 4);
+	CHECK(write(fd, (uint32_t[4]){ 103, 0, 0, 0 }, 16) == 1); /* rung */
+	CHECK(write(fd, notify, sizeof notify) == sizeof notify);
+	CHECK(*(uint32_t *)(area + 0x10014) == 1);
+	notify[3] = 0;
+	CHECK(write(fd, notify, sizeof notify) == sizeof notify);
+	CHECK(*(uint32_t *)(area + 0x10014) == 2);
+	notify[3] = 1;
+	CHECK(write(fd, notify, sizeof notify) == sizeof notify);
+	CHECK(*(uint32_t *)(area + 0x10014) == 2);
+	post[4] = 1 << 20;
+	CHECK(write(fd, post, sizeof post) == 28); /* asked */
+}
+
+static void case_numbers(void)
+{
+	int fd = open(node, O_RDWR), a = dup(fd), b = dup2(fd, 100), c = fcntl(fd, F_DUPFD_CLOEXEC, 50);
+	int d = dup3(fd, 101, O_CLOEXEC), null = open("/dev/null", O_RDWR);
+
+	CHECK(b == 100 && c >= 50 && d == 101);
+	CHECK(close(fd) == 0 && echo(a, 1) && echo(b, 2) && echo(c, 3) && echo(d, 4));
+	CHECK(dup2(null, a) == a && !echo(a, 1) && echo(b, 2));
+	/* A daemon that closes all it may have. */
+	for (int i = 3; i < 65536; i++)
+		if (i != b && i != null)
+			close(i);
+	CHECK(echo(b, 3));
+	/* Programs may take any number. */
+	for (int i = 200; i < 60000 && i < (int)sysconf(_SC_OPEN_MAX); i += 1)
+		CHECK(dup2(null, i) == i);
+	CHECK(echo(b, 4));
+	CHECK(close_range(3, 99, 0) == 0 && close_range(102, ~0U, 0) == 0);
+	CHECK(echo(b, 5));
+	CHECK(close_range(3, ~0U, 0) == 0 && fcntl(b, F_GETFD) < 0);
+	fd = open(node, O_RDWR);
+	CHECK(echo(fd, 6));
+	closefrom(3);
+	CHECK(!echo(fd, 6) && errno == EBADF);
+}
+
+static void wait_for(pid_t pid)
+{
+	int status;
+
+	CHECK(waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+static void case_fork(void)
+{
+	int fd = open(node, O_RDWR), second = open(node, O_RDWR), status;
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		CHECK(echo(fd, 1) && echo(second, 2) && close(second) == 0);
+		pid = fork();
+		if (pid == 0) {
+			for (int i = 0; i < 100; i++)
+				CHECK(echo(fd, i));
+			_exit(0);
+		}
+		wait_for(pid);
+		_exit(0);
+	}
+	for (int i = 0; i < 100; i++)
+		CHECK(echo(fd, i) && echo(second, i));
+	wait_for(pid);
+	CHECK(echo(fd, 3) && echo(second, 4));
+	/* A child on its way to exec does not take anything from its parent. */
+	pid = vfork();
+	if (pid == 0) {
+		close(fd);
+		dup2(0, second);
+		close_range(3, ~0U, 0);
+		execl("/bin/true", "true", NULL);
+		_exit(127);
+	}
+	CHECK(waitpid(pid, &status, 0) == pid && status == 0);
+	CHECK(echo(fd, 5) && echo(second, 6));
+	/* daemon(3): the parent goes, and what it had open lives on. */
+	pid = fork();
+	if (pid > 0)
+		wait_for(pid);
+	else {
+		CHECK(daemon(1, 1) == 0);
+		CHECK(echo(fd, 7));
+		_exit(0);
+	}
+}
+
+static volatile sig_atomic_t handled;
+static int shared_fd;
+
+static void handler(int sig)
+{
+	(void)sig;
+	handled += echo(shared_fd, (uint32_t)handled);
+	close(dup(shared_fd));
+}
+
+static void case_signals(void)
+{
+	struct sigaction a = { .sa_handler = handler, .sa_flags = SA_RESTART };
+	struct itimerval often = { { 0, 200 }, { 0, 200 } };
+
+	shared_fd = open(node, O_RDWR);
+	CHECK(sigaction(SIGALRM, &a, NULL) == 0 && setitimer(ITIMER_REAL, &often, NULL) == 0);
+	for (uint32_t i = 0; i < 20000 || handled < 50; i++)
+		CHECK(echo(shared_fd, i));
+}
+
+static void *in_thread(void *p)
+{
+	for (uint32_t i = 0; i < 2000; i++) {
+		int fd = i % 50 == 0 ? open(node, O_RDWR) : dup(shared_fd);
+
+		CHECK(fd >= 0 && echo(fd, i) && echo(shared_fd, i) && close(fd) == 0);
+	}
+	return p;
+}
+
+static void case_threads(void)
+{
+	pthread_t t[4];
+
+	shared_fd = open(node, O_RDWR);
+	for (int i = 0; i < 4; i++)
+		CHECK(pthread_create(&t[i], NULL, in_thread, NULL) == 0);
+	for (int i = 0; i < 20; i++) {
+		pid_t pid = fork();
+
+		if (pid == 0) {
+			CHECK(echo(shared_fd, 9));
+			_exit(0);
+		}
+		wait_for(pid);
+	}
+	for (int i = 0; i < 4; i++)
+		CHECK(pthread_join(t[i], NULL) == 0);
+}
+
+static void interrupted(int sig)
+{
+	(void)sig;
+}
+
+static void case_events(void)
+{
+	int fd = open("/dev/infiniband/rdma_cm", O_RDWR | O_CLOEXEC);
+	uint32_t event[2] = { 0 };
+	struct {
+		uint32_t command;
+		uint16_t in, out;
+		uint64_t response;
+	} get = { 12, 8, 8, (uintptr_t)event };
+	struct sigaction a = { .sa_handler = interrupted };
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+
+	CHECK(fd >= 0 && poll(&p, 1, 0) == 0);
+	sigaction(SIGALRM, &a, NULL);
+	ualarm(20000, 0);
+	CHECK(write(fd, &get, sizeof get) < 0 && errno == EINTR);
+	fcntl(fd, F_SETFL, O_NONBLOCK);
+	CHECK(write(fd, &get, sizeof get) < 0 && errno == EAGAIN);
+	fcntl(fd, F_SETFL, 0);
+	CHECK(write(fd, (uint32_t[4]){ 200, 0, 0, 0 }, 16) == 16); /* makes an event */
+	CHECK(poll(&p, 1, -1) == 1);
+	CHECK(write(fd, &get, sizeof get) == sizeof get && event[0] == 4711);
+}
+
+static void case_gone(void)
+{
+	int fd = open(node, O_RDWR), async;
+	struct {
+		uint32_t command;
+		uint16_t in, out;
+		uint64_t response;
+	} context = { 0, 4, 2, 0 };
+	uint32_t event[4], got[2];
+
+	context.response = (uintptr_t)got;
+	CHECK(write(fd, &context, sizeof context) == sizeof context);
+	async = (int)got[0];
+	CHECK(write(fd, (uint32_t[4]){ 104, 0, 0, 0 }, 16) < 0 && errno == EIO); /* the daemon goes */
+	CHECK(read(async, event, sizeof event) == sizeof event && event[2] == 8);
+	CHECK(read(async, event, sizeof event) < 0 && errno == EIO);
+	CHECK(!echo(fd, 1) && errno == EIO);
+	CHECK(close(fd) == 0);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct {
+		const char *name;
+		void (*run)(void);
+	} cases[] = {
+		{ "paths", case_paths }, { "file", case_file }, { "bell", case_bell },
+		{ "numbers", case_numbers }, { "fork", case_fork }, { "signals", case_signals },
+		{ "threads", case_threads }, { "events", case_events }, { "gone", case_gone },
+	};
+
+	alarm(60);
+	for (size_t i = 0; argc > 1 && i < sizeof cases / sizeof *cases; i++)
+		if (strcmp(argv[1], cases[i].name) == 0) {
+			cases[i].run();
+			return 0;
+		}
+	fprintf(stderr, "no such case\n");
+	return 2;
+}
