@@ -42,6 +42,9 @@ func (pd *PD) MakeAH(h *AH, av ib.AddressVector) error {
 	return nil
 }
 
+// Core returns the handle as queue pairs know it.
+func (h *AH) Core() *ib.AddressHandle { return &h.handle }
+
 // Query returns the address vector, and whether the handle is open.
 func (h *AH) Query() (ib.AddressVector, bool) {
 	if av := h.handle.Vector(); av != nil {

@@ -68,8 +68,10 @@ var layers = map[string][]string{
 	"rdmanet":         {"verbs", "cm", "internal/devices", "rdmanet/rsocket"},
 
 	// The kernel's side of the verbs, for unmodified programs.
-	"uverbs/abi":  {},
-	"uverbs/ring": {"rocev2", "ib"},
+	"uverbs/abi":        {},
+	"uverbs/ring":       {"rocev2", "ib"},
+	"uverbs":            {"rocev2", "ib", "memreg", "qp", "hca", "uverbs/abi", "uverbs/ring"},
+	"uverbs/uverbstest": {"ib"}, // for tests only
 
 	"programs":           {"verbs", "uverbs", "uverbs/...", "ucma", "ucma/...", "hca"},
 	"programs/mkpreload": {"programs"},

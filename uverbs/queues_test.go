@@ -1,0 +1,228 @@
+package uverbs
+
+import (
+	"bytes"
+	"encoding/binary"
+	"net/netip"
+	"runtime"
+	"slices"
+	"testing"
+
+	"github.com/gosoftroce/rocev2/hca"
+	"github.com/gosoftroce/rocev2/ib"
+	fake "github.com/gosoftroce/rocev2/uverbs/uverbstest"
+)
+
+func TestSend(t *testing.T) {
+	t.Parallel()
+	a, b := pair(t, pairOptions{data: 64})
+	b.receive(1000, 1, 2, 3, 4)
+	copy(a.p.buf, bytes.Repeat([]byte("data"), 250))
+	a.post(fake.SendWR{ID: 10, Opcode: fake.Send, Flags: fake.Signaled, SGE: []ib.SGE{a.p.sge(0, 500), a.p.sge(500, 500)}},
+		fake.SendWR{ID: 11, Opcode: fake.SendImm, Imm: 0x01020304, SGE: []ib.SGE{a.p.sge(0, 100)}},
+		fake.SendWR{ID: 12, Opcode: fake.Send, Flags: fake.Inline | fake.Signaled | fake.Solicited, Data: []byte("inline")},
+		fake.SendWR{ID: 13, Opcode: fake.Send, Flags: fake.Signaled})
+	for i, c := range a.cq.expect(ib.StatusSuccess, 10, 12, 13) { // 11 is not signaled
+		if want := []uint32{1000, 6, 0}[i]; c.Opcode != ib.WCSend || c.ByteLen != want || c.QPN != uint32(a.qp.QPN()) || c.Port != 1 {
+			t.Errorf("completion of %d: %+v", c.ID, c)
+		}
+	}
+	for i, c := range b.cq.expect(ib.StatusSuccess, 1, 2, 3, 4) {
+		want := fake.WC{ID: c.ID, Opcode: ib.WCRecv, ByteLen: []uint32{1000, 100, 6, 0}[i], QPN: uint32(b.qp.QPN()), SrcQPN: uint32(a.qp.QPN()), Port: 1}
+		if i == 1 {
+			want.Flags, want.Imm = fake.WithImm, 0x01020304
+		}
+		if c != want {
+			t.Errorf("receive %d:\n got %+v\nwant %+v", i, c, want)
+		}
+	}
+	if !bytes.Equal(b.p.buf[1000:2000], a.p.buf[:1000]) || string(b.p.buf[3000:3006]) != "inline" {
+		t.Error("the data is not what was sent")
+	}
+	if a.send.Consumer() != 4 || b.recv.Consumer() != 4 {
+		t.Errorf("elements given back: %d and %d, not 4", a.send.Consumer(), b.recv.Consumer())
+	}
+}
+
+func TestRemoteMemory(t *testing.T) {
+	t.Parallel()
+	a, b := pair(t, pairOptions{data: 32})
+	at, key := b.p.remote(0)
+	word := func(p *program, at int) uint64 { return binary.NativeEndian.Uint64(p.buf[at:]) }
+	binary.NativeEndian.PutUint64(b.p.buf[8:], 40)
+	copy(a.p.buf[4096:], bytes.Repeat([]byte("w"), 3000))
+	b.receive(64, 7)
+	a.post(
+		fake.SendWR{ID: 1, Opcode: fake.Write, SGE: []ib.SGE{a.p.sge(4096, 3000)}, Remote: at + 4096, RKey: key},
+		fake.SendWR{ID: 2, Opcode: fake.Read, SGE: []ib.SGE{a.p.sge(10000, 3000)}, Remote: at + 4096, RKey: key},
+		fake.SendWR{ID: 3, Opcode: fake.FetchAdd, SGE: []ib.SGE{a.p.sge(0, 8)}, Remote: at + 8, RKey: key, CompareAdd: 2},
+		fake.SendWR{ID: 4, Opcode: fake.CompareSwap, SGE: []ib.SGE{a.p.sge(16, 8)}, Remote: at + 8, RKey: key, CompareAdd: 42, Swap: 99},
+		fake.SendWR{ID: 5, Opcode: fake.WriteImm, Flags: fake.Inline | fake.Fence, Data: []byte("end"), Imm: 77, Remote: at + 64, RKey: key},
+		fake.SendWR{ID: 6, Opcode: fake.AtomicWrite, Data: []byte("8 bytes!"), Remote: at + 128, RKey: key},
+		fake.SendWR{ID: 7, Opcode: fake.Flush, FlushType: 1, Length: 8, Remote: at + 128, RKey: key, Flags: fake.Signaled})
+	if c := a.cq.expect(ib.StatusSuccess, 7)[0]; c.Opcode != ib.WCFlush {
+		t.Errorf("%+v", c)
+	}
+	if c := b.cq.expect(ib.StatusSuccess, 7)[0]; c.Opcode != ib.WCRecvWriteImm || c.Imm != 77 || c.ByteLen != 3 {
+		t.Errorf("%+v", c)
+	}
+	if !bytes.Equal(a.p.buf[10000:13000], bytes.Repeat([]byte("w"), 3000)) || string(b.p.buf[64:67]) != "end" || string(b.p.buf[128:136]) != "8 bytes!" {
+		t.Error("the data is not what was written or read")
+	}
+	if word(a.p, 0) != 40 || word(a.p, 16) != 42 || word(b.p, 8) != 99 {
+		t.Errorf("atomics: %d, %d, %d", word(a.p, 0), word(a.p, 16), word(b.p, 8))
+	}
+}
+
+// A queue that is never signaled goes on, as with the kernel.
+func TestNothingSignaled(t *testing.T) {
+	t.Parallel()
+	a, b := pair(t, pairOptions{depth: 3})
+	at, key := b.p.remote(0)
+	for i := range 100 {
+		for a.send.Full() {
+			runtime.Gosched()
+		}
+		w := fake.SendWR{ID: uint64(i), Opcode: fake.Write, SGE: []ib.SGE{a.p.sge(0, 10)}, Remote: at, RKey: key}
+		if i == 99 {
+			w.Flags = fake.Signaled
+		}
+		a.post(w)
+	}
+	a.cq.expect(ib.StatusSuccess, 99)
+	a.cq.none()
+}
+
+func TestSignalAll(t *testing.T) {
+	t.Parallel()
+	a, b := pair(t, pairOptions{all: true})
+	at, key := b.p.remote(0)
+	a.post(fake.SendWR{ID: 1, Opcode: fake.Write, Remote: at, RKey: key}, fake.SendWR{ID: 2, Opcode: fake.Write, Remote: at, RKey: key})
+	a.cq.expect(ib.StatusSuccess, 1, 2)
+}
+
+func TestWindows(t *testing.T) {
+	t.Parallel()
+	a, b := pair(t, pairOptions{})
+	mw, err := b.p.pd.AllocMW(ib.MWType2)
+	b.p.must(err)
+	old := mw.Core().RKey()
+	key := old&^0xff | ib.Key(uint8(old)+1)
+	addr, _ := b.p.remote(4096)
+	b.post(fake.SendWR{ID: 1, Opcode: fake.BindMW, Flags: fake.Signaled, Bind: ib.BindMW{Addr: addr, Length: 4096, Region: b.p.mr.Region().LKey(),
+		Window: old, NewKey: key, Access: ib.RemoteWrite}})
+	if c := b.cq.expect(ib.StatusSuccess, 1)[0]; c.Opcode != ib.WCBindMW {
+		t.Errorf("%+v", c)
+	}
+	b.receive(64, 1)
+	a.post(fake.SendWR{ID: 2, Opcode: fake.Write, SGE: []ib.SGE{a.p.sge(0, 4096)}, Remote: addr, RKey: uint32(key), Flags: fake.Signaled},
+		fake.SendWR{ID: 3, Opcode: fake.SendInv, Key: uint32(key), Flags: fake.Signaled})
+	a.cq.expect(ib.StatusSuccess, 2, 3)
+	if c := b.cq.expect(ib.StatusSuccess, 1)[0]; c.Flags != fake.WithInv || c.Key != uint32(key) {
+		t.Errorf("%+v", c)
+	}
+	b.post(fake.SendWR{ID: 4, Opcode: fake.LocalInv, Key: uint32(key), Flags: fake.Signaled}) // it has gone
+	b.cq.expect(ib.StatusLocQPOpErr, 4)
+}
+
+func TestDatagrams(t *testing.T) {
+	t.Parallel()
+	pa, pb := programs(t)
+	a, b := pa.newQP(pairOptions{typ: ib.UD}), pb.newQP(pairOptions{typ: ib.UD})
+	a.connect(nil)
+	b.connect(nil)
+	h := new(hca.AH)
+	pa.must(pa.pd.MakeAH(h, ib.AddressVector{DGID: pb.addr, HopLimit: 64}))
+	pa.ahs[5] = h.Core()
+	b.receive(1064, 1, 2)
+	copy(pa.buf, "datagram")
+	to := fake.SendWR{Opcode: fake.Send, Flags: fake.Signaled, SGE: []ib.SGE{pa.sge(0, 8)}, QPN: uint32(b.qp.QPN()), QKey: 0x1234}
+	byNumber, byVector, lost := to, to, to
+	byNumber.ID, byNumber.AH = 1, 5
+	byVector.ID, byVector.DGID = 2, netip.AddrFrom16(pb.addr.As16()).As16()
+	lost.ID, lost.AH = 3, 6
+	a.post(byNumber, byVector)
+	a.cq.expect(ib.StatusSuccess, 1, 2)
+	for i, c := range b.cq.expect(ib.StatusSuccess, 1, 2) {
+		if c.ByteLen != 48 || c.Flags != fake.GRH || c.SrcQPN != uint32(a.qp.QPN()) || c.SL != 2 {
+			t.Errorf("%+v", c)
+		}
+		if got := pb.buf[(i+1)*1064+40:][:8]; string(got) != "datagram" {
+			t.Errorf("%q", got)
+		}
+	}
+	a.post(lost) // by a handle that there is not
+	a.cq.expect(ib.StatusLocQPOpErr, 3)
+}
+
+// What is posted before RTS waits for it. In ERR all is flushed, in order, and
+// what comes later too. After RESET the queue pair works again.
+func TestStates(t *testing.T) {
+	t.Parallel()
+	pa, pb := programs(t)
+	a, b := pa.newQP(pairOptions{depth: 7}), pb.newQP(pairOptions{depth: 7})
+	at, key := pb.remote(0)
+	write := func(id uint64) fake.SendWR {
+		return fake.SendWR{ID: id, Opcode: fake.Write, Flags: fake.Signaled, SGE: []ib.SGE{pa.sge(0, 8)}, Remote: at, RKey: key}
+	}
+	for round := range uint64(5) {
+		id := 100 * round
+		a.init()
+		a.post(write(id+1), write(id+2))
+		a.receive(8, id+11, id+12)
+		for a.Drain(100) {
+		}
+		a.cq.none()
+		b.reset()
+		b.connect(a)
+		a.up(b)
+		a.cq.expect(ib.StatusSuccess, id+1, id+2)
+		pa.must(a.Modify(&ib.Attr{State: ib.StateErr}, ib.AttrState))
+		a.cq.expect(ib.StatusWRFlushErr, id+11, id+12)
+		a.post(write(id+3), write(id+4), write(id+5))
+		a.cq.expect(ib.StatusWRFlushErr, id+3, id+4, id+5)
+		a.receive(8, id+13)
+		a.ring()
+		a.cq.expect(ib.StatusWRFlushErr, id+13)
+		a.reset()
+		a.send.PostSend(write(id + 6))
+		a.receive(8, id+14)
+		a.reset() // and what was posted meanwhile is gone
+		a.cq.none()
+	}
+}
+
+func (q *queuePair) reset() {
+	q.p.t.Helper()
+	q.p.must(q.Modify(&ib.Attr{State: ib.StateReset}, ib.AttrState))
+}
+
+// What fails first completes with its reason, all behind it is flushed.
+func TestFlushOrder(t *testing.T) {
+	t.Parallel()
+	a, b := pair(t, pairOptions{})
+	at, key := b.p.remote(0)
+	a.receive(64, 50, 51)
+	a.post(fake.SendWR{ID: 1, Opcode: fake.Write, SGE: []ib.SGE{a.p.sge(0, 64)}, Remote: at, RKey: key},
+		fake.SendWR{ID: 2, Opcode: fake.Write, SGE: []ib.SGE{a.p.sge(0, 64)}, Remote: at, RKey: key + 1},
+		fake.SendWR{ID: 3, Opcode: fake.Write, SGE: []ib.SGE{a.p.sge(0, 64)}, Remote: at, RKey: key},
+		fake.SendWR{ID: 4, Opcode: fake.Write})
+	if c := a.cq.expect(ib.StatusRemAccessErr, 2)[0]; c.VendorErr == 0 {
+		t.Errorf("%+v", c)
+	}
+	got := a.cq.wait(4)
+	ids := func(recv bool) (ids []uint64) {
+		for _, c := range got {
+			if c.Status != ib.StatusWRFlushErr {
+				t.Errorf("%+v", c)
+			}
+			if c.ID >= 50 == recv {
+				ids = append(ids, c.ID)
+			}
+		}
+		return ids
+	}
+	if !slices.Equal(ids(false), []uint64{3, 4}) || !slices.Equal(ids(true), []uint64{50, 51}) {
+		t.Errorf("%+v", got)
+	}
+}

@@ -1,0 +1,247 @@
+package uverbs
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/gosoftroce/rocev2/hca"
+	"github.com/gosoftroce/rocev2/ib"
+	"github.com/gosoftroce/rocev2/uverbs/ring"
+)
+
+// sendQueue takes send requests from a ring and posts them. The ID that the
+// queue pair knows is the position in the ring; the program's is kept here. The
+// queue pair has as many slots as the ring, so posting never lacks room.
+//
+// It is a qp.CompletionSink. Every request completes there, in order.
+type sendQueue struct {
+	owner     *Queues
+	typ       ib.QPType
+	cq        *CompQueue
+	sl        uint8
+	signalAll bool
+	limits    ring.Limits
+	handle    func(uint32) *ib.AddressHandle
+	domain    *hca.PD
+
+	mu     sync.Mutex // held to take and to post
+	ring   ring.Consumer
+	posted []posted // by slot; what was posted is for the sink
+	bad    badRequest
+
+	// await is the position behind the last request that must complete
+	// before bad does; 0 is none.
+	await atomic.Uint64
+
+	vectors map[ib.AddressVector]*hca.AH // of requests that name no handle
+}
+
+// posted is what is kept of a request that was posted.
+type posted struct {
+	id       uint64
+	signaled bool
+}
+
+// badRequest is one that cannot be posted: it completes with its status, after
+// those before it, and ends the queue pair.
+type badRequest struct {
+	any    bool
+	pos    uint64
+	status ib.Status
+	opcode ib.WCOpcode
+}
+
+func (s *sendQueue) init(q *Queues, c *QueuesConfig, sl uint8) error {
+	s.owner, s.typ, s.cq, s.sl, s.signalAll = q, c.Type, c.SendCQ, sl, c.SignalAll
+	s.limits = ring.Limits{SGE: c.MaxSendSGE, Inline: c.MaxInline, Datagram: c.Type == ib.UD}
+	s.handle, s.domain = c.Handle, c.Domain
+	if c.SendShape.Elem < ring.SendElem(c.MaxSendSGE, c.MaxInline) {
+		return fmt.Errorf("%w: send requests of %d bytes", ring.ErrShape, c.SendShape.Elem)
+	}
+	if err := s.ring.Init(c.Send, c.SendShape); err != nil {
+		return err
+	}
+	s.posted = make([]posted, c.SendShape.Slots)
+	return nil
+}
+
+// batchSize is how many requests are posted at once.
+const batchSize = 16
+
+// batch is room for the requests that are being posted.
+type batch struct {
+	elems []byte
+	taken [batchSize]ring.Send
+	wrs   [batchSize]ib.SendWR
+}
+
+var batches = sync.Pool{New: func() any { return new(batch) }}
+
+// drain is Queues.Drain for the send queue.
+func (s *sendQueue) drain(most int) (more bool) {
+	if s.bad.any && !s.finishBad() {
+		return false
+	}
+	b := batches.Get().(*batch)
+	defer batches.Put(b)
+	for most > 0 {
+		n, err := s.ring.Waiting()
+		if err != nil {
+			s.owner.end()
+			return false
+		}
+		if n == 0 {
+			return false
+		}
+		n = min(n, most, batchSize)
+		if !s.post(b, n) {
+			return false
+		}
+		most -= n
+	}
+	n, err := s.ring.Waiting()
+	return n > 0 || err != nil
+}
+
+// post takes n requests and posts them. It returns false if no more can be
+// posted now.
+func (s *sendQueue) post(b *batch, n int) bool {
+	size := s.ring.Shape().Elem
+	if len(b.elems) < n*size {
+		b.elems = make([]byte, batchSize*size)
+	}
+	first := s.ring.Taken()
+	status := ib.StatusSuccess
+	i := 0
+	for ; i < n && status == ib.StatusSuccess; i++ {
+		status = s.take(b, i, b.elems[i*size:(i+1)*size])
+	}
+	if status != ib.StatusSuccess {
+		i-- // it is not posted
+	}
+	m, err := s.owner.qp.PostSend(b.wrs[:i])
+	at := first + uint64(m) // the first one that was not posted
+	switch {
+	case errors.Is(err, ib.ErrState) || errors.Is(err, hca.ErrClosed):
+		s.ring.Return(at)
+		return false
+	case err != nil:
+		status = statusOf(err)
+	case status == ib.StatusSuccess:
+		return true
+	case s.owner.qp.State() < ib.StateRTS:
+		s.ring.Return(at)
+		return false
+	}
+	s.ring.Return(at + 1)
+	s.bad = badRequest{any: true, pos: at, status: status, opcode: b.taken[m].WR.Opcode.Completion()}
+	return s.finishBad()
+}
+
+// take takes the next request as request i of a batch. Its copy goes to e.
+func (s *sendQueue) take(b *batch, i int, e []byte) ib.Status {
+	pos := s.ring.Take(e)
+	w := &b.taken[i]
+	status := w.Decode(e, s.limits)
+	*s.at(pos) = posted{id: w.WR.ID, signaled: w.WR.Signaled || s.signalAll}
+	if status != ib.StatusSuccess {
+		return status
+	}
+	w.WR.ID = pos
+	if s.limits.Datagram {
+		if w.AH != 0 {
+			w.WR.AH = s.handle(w.AH)
+		} else {
+			w.WR.AH = s.handleFor(w.Vector)
+		}
+	}
+	b.wrs[i] = w.WR
+	return ib.StatusSuccess
+}
+
+func (s *sendQueue) at(pos uint64) *posted { return &s.posted[pos&uint64(len(s.posted)-1)] }
+
+// statusOf returns the status of a request that PostSend refuses.
+func statusOf(err error) ib.Status {
+	for _, e := range []error{ib.ErrTooLong, ib.ErrInlineTooLong, ib.ErrDatagramTooLong, ib.ErrAtomicLength, ib.ErrAtomicWrite} {
+		if errors.Is(err, e) {
+			return ib.StatusLocLenErr
+		}
+	}
+	return ib.StatusLocQPOpErr
+}
+
+// maxVectors is how many address vectors have a handle, for programs whose
+// requests name none.
+const maxVectors = 256
+
+// handleFor returns an address handle for a vector, nil if that is bad.
+func (s *sendQueue) handleFor(av ib.AddressVector) *ib.AddressHandle {
+	if h := s.vectors[av]; h != nil {
+		return h.Core()
+	}
+	if len(s.vectors) == maxVectors {
+		for _, h := range s.vectors {
+			h.Close() // what was posted with it is sent
+		}
+		clear(s.vectors)
+	}
+	h := new(hca.AH)
+	if s.domain.MakeAH(h, av) != nil {
+		return nil
+	}
+	if s.vectors == nil {
+		s.vectors = map[ib.AddressVector]*hca.AH{}
+	}
+	s.vectors[av] = h
+	return h.Core()
+}
+
+// finishBad completes the bad request if all before it have, and ends the queue
+// pair. It returns false if they have not. Then the queue pair has no other
+// request, so that nobody else calls Complete.
+func (s *sendQueue) finishBad() bool {
+	s.await.Store(s.bad.pos)
+	if s.ring.Released() < s.bad.pos {
+		return false // Complete says when
+	}
+	s.await.Store(0)
+	h := s.owner.qp
+	c := ib.WC{ID: s.bad.pos, Status: s.bad.status, Opcode: s.bad.opcode, QPN: h.QPN()}
+	if h.State() >= ib.StateSQE {
+		c.Status = ib.StatusWRFlushErr
+	}
+	s.bad = badRequest{}
+	s.Complete(&c)
+	s.owner.end()
+	return true
+}
+
+// Complete implements qp.CompletionSink. The element goes back before the
+// completion is there: a program that sees that may post at once.
+func (s *sendQueue) Complete(c *ib.WC) bool {
+	pos := c.ID
+	p := *s.at(pos)
+	s.ring.Release(pos + 1)
+	if s.await.Load() == pos+1 {
+		s.owner.kick()
+	}
+	if c.Status == ib.StatusSuccess && !p.signaled {
+		return true
+	}
+	wc := *c
+	wc.ID = p.id
+	if c.Status != ib.StatusSuccess {
+		s.owner.late.Store(true)
+	}
+	return s.cq.complete(&wc, s.sl)
+}
+
+// reset drops what is in the ring: the queue pair is in RESET.
+func (s *sendQueue) reset() {
+	s.ring.Clear()
+	s.bad = badRequest{}
+	s.await.Store(0)
+}
