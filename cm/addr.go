@@ -13,12 +13,16 @@ type PortSpace = mad.PortSpace
 
 // Port spaces.
 const (
-	TCP PortSpace = mad.PortSpaceTCP // connections: RC, and UC
-	UDP PortSpace = mad.PortSpaceUDP // datagrams: UD, found by Resolve
-	IB  PortSpace = mad.PortSpaceIB  // any
+	TCP   PortSpace = mad.PortSpaceTCP   // connections: RC, and UC
+	UDP   PortSpace = mad.PortSpaceUDP   // datagrams: UD, found by Resolve
+	IB    PortSpace = mad.PortSpaceIB    // any
+	IPoIB PortSpace = mad.PortSpaceIPoIB // datagrams, as UDP
 )
 
-func validSpace(s PortSpace) bool { return s == TCP || s == UDP || s == IB }
+func validSpace(s PortSpace) bool { return s == TCP || s == UDP || s == IB || s == IPoIB }
+
+// datagrams reports whether a port space is for queue pairs of type UD only.
+func datagrams(s PortSpace) bool { return s == UDP || s == IPoIB }
 
 // Addr is the address of one end of a connection: an IP address, and a port of
 // a port space. It implements net.Addr.
@@ -27,14 +31,16 @@ type Addr struct {
 	Space PortSpace
 }
 
-// Network returns "rdma" for the port space TCP, "rdma-udp" and "rdma-ib" for
-// the others.
+// Network returns "rdma" for the port space TCP, "rdma-udp", "rdma-ib" and
+// "rdma-ipoib" for the others.
 func (a *Addr) Network() string {
 	switch a.Space {
 	case UDP:
 		return "rdma-udp"
 	case IB:
 		return "rdma-ib"
+	case IPoIB:
+		return "rdma-ipoib"
 	}
 	return "rdma"
 }

@@ -25,7 +25,8 @@ import (
 // are taken, as with librdmacm: so take them. Events need no acknowledgement.
 // Its methods may be called from any goroutine.
 type EventChannel struct {
-	devices []*verbs.Device // or none: the process's own
+	devices func() []*verbs.Device // nil: the process's own
+	notify  func()                 // of WithNotify
 
 	mu     sync.Mutex
 	events pendings
@@ -42,7 +43,23 @@ type ChannelOption func(*EventChannel)
 // is opened on the address that an ID is bound to, or that leads to the peer;
 // those of package rdma are shared. The program keeps the devices open.
 func WithDevices(devs ...*verbs.Device) ChannelOption {
-	return func(ch *EventChannel) { ch.devices = devs }
+	if len(devs) == 0 {
+		return func(*EventChannel) {}
+	}
+	return WithDevicesOf(func() []*verbs.Device { return devs })
+}
+
+// WithDevicesOf is WithDevices for a set that changes: f returns the devices of
+// the moment whenever an ID looks for one.
+func WithDevicesOf(f func() []*verbs.Device) ChannelOption {
+	return func(ch *EventChannel) { ch.devices = f }
+}
+
+// WithNotify has f called when there may be a new event, for programs that take
+// events by Poll. f is called with locks held: it must neither block nor call
+// this package.
+func WithNotify(f func()) ChannelOption {
+	return func(ch *EventChannel) { ch.notify = f }
 }
 
 // NewEventChannel makes an event channel.
@@ -109,6 +126,9 @@ func (ch *EventChannel) signal() {
 	case ch.ready <- struct{}{}:
 	default:
 	}
+	if ch.notify != nil {
+		ch.notify()
+	}
 }
 
 // take takes the next event, nil if there is none.
@@ -139,6 +159,9 @@ func (ch *EventChannel) Get(ctx context.Context) (*Event, error) {
 		}
 		if p != nil {
 			if e := p.id.make(p); e != nil {
+				if e.Type == EventConnectRequest {
+					e.ID.Take()
+				}
 				return e, nil
 			}
 			continue
@@ -148,6 +171,21 @@ func (ch *EventChannel) Get(ctx context.Context) (*Event, error) {
 		case <-ch.ended:
 		case <-ctx.Done():
 			return nil, fmt.Errorf("cm: wait for an event: %w", context.Cause(ctx))
+		}
+	}
+}
+
+// Poll returns the next event, nil if there is none. It is for programs that
+// pass events on: a request that it returns counts as one that nobody has taken
+// until ID.Take. The error wraps ErrClosed.
+func (ch *EventChannel) Poll() (*Event, error) {
+	for {
+		p, err := ch.take()
+		if p == nil || err != nil {
+			return nil, err
+		}
+		if e := p.id.make(p); e != nil {
+			return e, nil
 		}
 	}
 }
@@ -243,7 +281,7 @@ func (ch *EventChannel) local(addr netip.Addr, afOnly bool) ([]held, error) {
 		return []held{hold(ref.Device(), ref.Release)}, nil
 	}
 	var found []held
-	for _, d := range ch.devices {
+	for _, d := range ch.devices() {
 		own := d.Addr()
 		family := !addr.IsValid() || own.Is4() == addr.Is4() || addr.Is6() && !afOnly
 		if any && family || own.WithZone("") == addr.Unmap().WithZone("") {
@@ -265,7 +303,7 @@ func (ch *EventChannel) towards(peer netip.Addr) (held, error) {
 		}
 		return hold(ref.Device(), ref.Release), nil
 	}
-	for _, d := range ch.devices {
+	for _, d := range ch.devices() {
 		if d.Addr().Unmap().Is4() == peer.Unmap().Is4() {
 			return hold(d, nil), nil
 		}

@@ -103,11 +103,11 @@ func (id *ID) want(op string, states ...idState) error {
 // error wraps ErrClosed, or says that there is no such port space.
 func (ch *EventChannel) CreateID(space PortSpace, userData any) (*ID, error) {
 	if !validSpace(space) {
-		return nil, fmt.Errorf("cm: there is no port space 0x%x; use TCP, UDP or IB", uint16(space))
+		return nil, fmt.Errorf("cm: there is no port space 0x%x; use TCP, UDP, IPoIB or IB", uint16(space))
 	}
 	id := &ID{space: space, userData: userData, typ: verbs.RC}
 	id.out.ch = ch
-	if space == UDP {
+	if datagrams(space) {
 		id.typ = verbs.UD
 	}
 	id.cfg = DialConfig{Space: space}
@@ -258,7 +258,9 @@ func (id *ID) resolve(src, dst netip.AddrPort) error {
 	bound := src.Addr().IsValid() && !src.Addr().IsUnspecified()
 	switch {
 	case id.state == idBound && len(id.held) != 1:
-		return errors.New("the ID is bound to several devices")
+		if err := choose(id, src.Addr(), dst.Addr()); err != nil {
+			return err
+		}
 	case id.state == idBound:
 	case bound:
 		if err := id.bind(src); err != nil {
@@ -282,6 +284,31 @@ func (id *ID) resolve(src, dst netip.AddrPort) error {
 		id.m, id.local = nil, netip.AddrPort{}
 	}
 	return err
+}
+
+// choose leaves an ID that is bound to several devices on one: that of src, or
+// the first one of the peer's IP version.
+func choose(id *ID, src, dst netip.Addr) error {
+	i := slices.IndexFunc(id.held, func(h held) bool {
+		own := h.dev.Addr().WithZone("").Unmap()
+		if src.IsValid() && !src.IsUnspecified() {
+			return own == src.WithZone("").Unmap()
+		}
+		return own.Is4() == dst.Is4()
+	})
+	if i < 0 {
+		return errors.New("the ID is bound to several devices, and none of them leads there")
+	}
+	m, err := managerOf(id.held[i].dev)
+	if err != nil {
+		return err
+	}
+	kept := id.held[i]
+	id.held = slices.Delete(id.held, i, i+1)
+	id.unuse()
+	id.m, id.held, id.port = m, []held{kept}, true
+	id.local = netip.AddrPortFrom(kept.dev.Addr(), id.local.Port())
+	return nil
 }
 
 // ResolveRoute is the next step: rdma_resolve_route. EventRouteResolved

@@ -110,7 +110,7 @@ func (id *ID) Connect(p *ConnParam) error {
 	if id.typ == verbs.UD {
 		err = askFor(id, p)
 	} else {
-		err = id.connect(p)
+		err = connect(id, p)
 	}
 	if err != nil {
 		return fmt.Errorf("cm: connect to %v: %w", id.peer, err)
@@ -119,7 +119,7 @@ func (id *ID) Connect(p *ConnParam) error {
 	return nil
 }
 
-func (id *ID) connect(p *ConnParam) error {
+func connect(id *ID, p *ConnParam) error {
 	if err := tooLong("REQ of RDMA-CM", len(p.PrivateData), MaxDialPrivate); err != nil {
 		return err
 	}
@@ -287,6 +287,31 @@ func reject(id *ID, reason Reason, data []byte) error {
 	return nil
 }
 
+// Take says that the program has the request that the ID was made for in hand:
+// see EventChannel.Poll.
+func (id *ID) Take() {
+	id.mu.Lock()
+	defer id.mu.Unlock()
+	if id.want("Take", idRequested) == nil {
+		id.m.take(id.id)
+	}
+}
+
+// Ignore ends the ID of a request without a word to the peer, where there is no
+// room for it. The peer asks again, and that is a new request.
+func (id *ID) Ignore() error {
+	id.mu.Lock()
+	defer id.mu.Unlock()
+	if err := id.want("Ignore", idRequested); err != nil {
+		return err
+	}
+	if err := id.m.ignore(id.id); err != nil {
+		return fmt.Errorf("cm: ignore %v: %w", id.peer, err)
+	}
+	id.state = idOver
+	return nil
+}
+
 // Establish says to the peer that this side is ready, after
 // EventConnectResponse: rdma_establish.
 func (id *ID) Establish() error {
@@ -295,11 +320,11 @@ func (id *ID) Establish() error {
 	if err := id.want("Establish", idReplied); err != nil {
 		return err
 	}
-	return id.ready()
+	return ready(id)
 }
 
 // ready sends the RTU.
-func (id *ID) ready() error {
+func ready(id *ID) error {
 	id.m.lock()
 	defer id.m.unlock()
 	if id.m.closed {

@@ -27,9 +27,6 @@ func (id *ID) over() {
 // make makes the event for the program, nil if there is nothing to tell.
 func (id *ID) make(p *pending) *Event {
 	if p.raw == nil {
-		if p.event.Type == EventConnectRequest {
-			id.m.take(id.id)
-		}
 		return &p.event
 	}
 	id.mu.Lock()
@@ -94,7 +91,7 @@ func replied(id *ID, e *agent.Event) Event {
 	if err != nil {
 		_ = id.m.reject(id.id, rejection(err), nil, nil) // the peer may have given up
 	} else {
-		err = id.ready()
+		err = ready(id)
 	}
 	if err != nil {
 		id.state = idOver

@@ -19,15 +19,15 @@ func (id *ID) SetOption(o Option) error {
 }
 
 // WithType chooses the type of queue pair, UC for example, of an ID that does
-// not listen or connect yet. Without it it is UD in the port space UDP, and
-// else RC.
+// not listen or connect yet. Without it it is UD in the port spaces UDP and
+// IPoIB, and else RC.
 func WithType(typ verbs.QPType) Option {
 	return func(id *ID) error {
 		if err := id.want("SetOption(WithType)", idIdle, idBound, idAddrResolved, idRouteResolved); err != nil {
 			return err
 		}
 		connected := typ == verbs.RC || typ == verbs.UC || typ == verbs.XRCInitiator || typ == verbs.XRCTarget
-		if typ == verbs.UD && id.space != TCP || connected && id.space != UDP {
+		if typ == verbs.UD && id.space != TCP || connected && !datagrams(id.space) {
 			id.typ = typ
 			return nil
 		}
@@ -80,11 +80,20 @@ func WithAFOnly(on bool) Option {
 	}
 }
 
+// WithoutECE has this side say nothing of itself when it connects. So does
+// Linux, whose programs reject what they do not know, and end.
+func WithoutECE() Option {
+	return func(id *ID) error {
+		id.cfg.NoECE = true
+		return nil
+	}
+}
+
 // WithLocalECE says what this side says of itself, instead of what this
 // software does (rdma_set_local_ece).
 func WithLocalECE(ece ECE) Option {
 	return func(id *ID) error {
-		id.localECE, id.cfg.ECE = ece, ece
+		id.localECE, id.cfg.ECE, id.cfg.NoECE = ece, ece, false
 		return nil
 	}
 }

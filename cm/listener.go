@@ -16,8 +16,8 @@ type ListenConfig struct {
 	Space PortSpace // 0 means UDP for the Type UD, and else TCP
 
 	// Type is the type of queue pair: RC, UC or UD, or XRCTarget. 0 means
-	// UD in the port space UDP, and else RC. Requests for others are
-	// rejected.
+	// UD in the port spaces UDP and IPoIB, and else RC. Requests for others
+	// are rejected.
 	Type verbs.QPType
 
 	// Backlog is how many requests wait for Accept, or for their answer, at
@@ -33,18 +33,18 @@ func (c *ListenConfig) fill() error {
 	case c.Space == 0:
 		c.Space = TCP
 	case !validSpace(c.Space):
-		return fmt.Errorf("cm: there is no port space 0x%x; use TCP, UDP or IB", uint16(c.Space))
+		return fmt.Errorf("cm: there is no port space 0x%x; use TCP, UDP, IPoIB or IB", uint16(c.Space))
 	}
 	if c.Type == 0 {
 		c.Type = verbs.RC
-		if c.Space == UDP {
+		if datagrams(c.Space) {
 			c.Type = verbs.UD
 		}
 	}
 	switch c.Type {
 	case verbs.RC, verbs.UC, verbs.XRCTarget:
-		if c.Space == UDP {
-			return fmt.Errorf("cm: port space UDP is for queue pairs of type UD, not of type %v", c.Type)
+		if datagrams(c.Space) {
+			return fmt.Errorf("cm: port space %v is for queue pairs of type UD, not of type %v", c.Space, c.Type)
 		}
 	case verbs.UD:
 		if c.Space == TCP {

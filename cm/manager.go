@@ -85,6 +85,14 @@ func managerOf(dev *verbs.Device) (*manager, error) {
 	return m, nil
 }
 
+// Start makes the manager of a device, if it has none: then peers that ask for
+// what nobody serves are answered, and need not wait until they give up. Each
+// other use of the device does so, too.
+func Start(dev *verbs.Device) error {
+	_, err := managerOf(dev)
+	return err
+}
+
 // random32 gives communication IDs, PSNs and ports: nobody must be able to
 // guess them.
 func random32() uint32 {

@@ -62,6 +62,17 @@ func (m *manager) reject(id agent.ID, reason Reason, info, data []byte) error {
 	return gone(m.agent.Reject(m.now(), id, reason, info, data))
 }
 
+// ignore ends a request without a word.
+func (m *manager) ignore(id agent.ID) error {
+	m.lock()
+	defer m.unlock()
+	if m.closed {
+		return m.errOver()
+	}
+	delete(m.ids, id)
+	return gone(m.agent.Ignore(m.now(), id))
+}
+
 // answer answers a SIDR request.
 func (m *manager) answer(id agent.ID, rep *mad.SIDRREP) error {
 	m.lock()

@@ -74,8 +74,8 @@ func resolve(ctx context.Context, dev *verbs.Device, addr netip.AddrPort, cfg *R
 		return nil, context.Cause(ctx)
 	case dev == nil:
 		return nil, fmt.Errorf("no device")
-	case cfg.Space != UDP && cfg.Space != IB:
-		return nil, fmt.Errorf("port space %v has no datagrams; use UDP or IB", cfg.Space)
+	case cfg.Space == TCP || !validSpace(cfg.Space):
+		return nil, fmt.Errorf("port space %v has no datagrams; use UDP, IPoIB or IB", cfg.Space)
 	case addr.Port() == 0:
 		return nil, fmt.Errorf("port 0: nobody listens there")
 	}

@@ -31,6 +31,21 @@ func (a *Agent) Reject(now clock.Time, id ID, reason mad.Reason, ari, private []
 	return nil
 }
 
+// Ignore ends a request that the program has not answered, without a word to
+// the peer. If the request comes again it is a new one, and has a claim.
+func (a *Agent) Ignore(now clock.Time, id ID) error {
+	c, err := a.own(id)
+	switch {
+	case err != nil:
+		return err
+	case c.state != StateREQReceived && c.state != StateSIDRReceived:
+		return &StateError{"ignore", c.state}
+	}
+	a.expect(now, c)
+	a.remove(c)
+	return nil
+}
+
 // receiveREJ finds the connection as Linux does: by the GUID of who gives up
 // for a timeout, by this side's ID for a REQ, and by both IDs else.
 func (a *Agent) receiveREJ(now clock.Time, path *Path, b []byte) {

@@ -27,12 +27,13 @@ type PortSpace uint16
 
 // The port spaces of RDMA-CM on RoCE.
 const (
-	PortSpaceTCP PortSpace = 0x0106 // reliable connections
-	PortSpaceUDP PortSpace = 0x0111 // datagrams, by SIDR
-	PortSpaceIB  PortSpace = 0x013f // any service
+	PortSpaceTCP   PortSpace = 0x0106 // reliable connections
+	PortSpaceUDP   PortSpace = 0x0111 // datagrams, by SIDR
+	PortSpaceIB    PortSpace = 0x013f // any service
+	PortSpaceIPoIB PortSpace = 0x0002 // datagrams, by SIDR
 )
 
-// String returns "TCP", "UDP" or "IB".
+// String returns "TCP", "UDP", "IB" or "IPoIB".
 func (s PortSpace) String() string {
 	switch s {
 	case PortSpaceTCP:
@@ -41,6 +42,8 @@ func (s PortSpace) String() string {
 		return "UDP"
 	case PortSpaceIB:
 		return "IB"
+	case PortSpaceIPoIB:
+		return "IPoIB"
 	}
 	return fmt.Sprintf("port space 0x%04x", uint16(s))
 }
@@ -51,11 +54,11 @@ func (s PortSpace) Service(port uint16) ServiceID {
 }
 
 // Port returns the port space and the port of a service ID, and false if it is
-// of none of the three.
+// of none of those above.
 func (s ServiceID) Port() (PortSpace, uint16, bool) {
 	space := PortSpace(s >> 16)
 	switch space {
-	case PortSpaceTCP, PortSpaceUDP, PortSpaceIB:
+	case PortSpaceTCP, PortSpaceUDP, PortSpaceIB, PortSpaceIPoIB:
 		return space, uint16(s), s>>32 == 0
 	}
 	return 0, 0, false
