@@ -70,8 +70,12 @@ var layers = map[string][]string{
 	// The kernel's side of the verbs, for unmodified programs.
 	"uverbs/abi":        {},
 	"uverbs/ring":       {"rocev2", "ib"},
-	"uverbs":            {"rocev2", "ib", "memreg", "qp", "hca", "transport", "uverbs/abi", "uverbs/ring"},
+	"uverbs":            {"rocev2", "ib", "memreg", "qp", "hca", "uverbs/abi", "uverbs/ring"},
 	"uverbs/uverbstest": {"ib"}, // for tests only
+
+	// And of the connection manager: errors are those of the verbs.
+	"ucma/abi": {"uverbs/abi"},
+	"ucma":     {"verbs", "cm", "ucma/abi", "uverbs/abi"},
 
 	"programs":           {"verbs", "uverbs", "uverbs/...", "ucma", "ucma/...", "hca"},
 	"programs/mkpreload": {"programs"},
@@ -111,7 +115,7 @@ var layers = map[string][]string{
 // randomness are parameters.
 var pure = []string{"clock", "internal/heap", "rocev2", "rocev2/layers", "rocev2/mad", "dissect", "ib", "memreg", "transport", "engine",
 	"qp", "qp/queue", "qp/cc", "qp/conn", "qp/requester", "qp/responder", "qp/datagram",
-	"cm/agent", "rdmanet/rsocket", "uverbs/abi", "uverbs/ring"}
+	"cm/agent", "rdmanet/rsocket", "uverbs/abi", "uverbs/ring", "ucma/abi"}
 
 // bannedImports are what a pure package (tests excepted) never imports.
 var bannedImports = []string{
@@ -133,7 +137,7 @@ var onlyIn = map[string][]string{
 	"github.com/prometheus/client_golang":            {"metrics"},
 	"github.com/BurntSushi/toml":                     {"server/config"},
 	"github.com/spf13/cobra":                         {"cmd/..."},
-	"golang.org/x/sys/unix":                          {"programs", "uverbs", "transport/udp", "transport/shm", "memreg/mapping", "hca", "e2e/...", "cmd/...", "doctor/...", "internal/testnet"},
+	"golang.org/x/sys/unix":                          {"programs", "transport/udp", "transport/shm", "memreg/mapping", "hca", "e2e/...", "cmd/...", "doctor/...", "internal/testnet"},
 	"golang.org/x/sys/windows":                       {"transport/udp", "memreg/mapping"},
 	"github.com/gosoftroce/rocev2/rocev2/layers":     {"e2e/..."},
 	"github.com/gosoftroce/rocev2/qp/qptest":         {},

@@ -1,0 +1,250 @@
+//go:build linux
+
+package ucma
+
+import (
+	"os"
+	"sync"
+
+	"github.com/gosoftroce/rocev2/cm"
+	"github.com/gosoftroce/rocev2/ucma/abi"
+	uabi "github.com/gosoftroce/rocev2/uverbs/abi"
+	"github.com/gosoftroce/rocev2/verbs"
+)
+
+// Device is a device that programs see.
+type Device struct {
+	Dev   *verbs.Device
+	Index int // of the system
+}
+
+// Peer is the program that has opened the file.
+type Peer struct {
+	PID      int
+	UID, GID uint32
+
+	// Read copies from the program's memory. Without it what lies there
+	// cannot be read: EFAULT.
+	Read func(addr uint64, b []byte) error
+
+	// File returns the client behind a file descriptor of the program, nil
+	// if it is none: for MIGRATE_ID.
+	File func(fd int) *Client
+}
+
+// Quota bounds what a client holds. A zero field has the default that its
+// comment names.
+type Quota struct {
+	IDs int // and multicast groups together: 4096
+}
+
+// Client is one open file. Its methods may be called from any goroutine.
+type Client struct {
+	peer   Peer
+	quota  Quota
+	devs   func() []Device
+	order  uint64 // of locks: that of the older client comes first
+	wake   chan struct{}
+	done   chan struct{}
+	signal *signal
+
+	mu       sync.Mutex // guards what follows
+	ch       *cm.EventChannel
+	events   []*event
+	idents   map[uint32]*ident
+	byID     map[*cm.ID]*ident
+	requests map[*cm.ID]*event // that wait in events
+	groups   map[uint32]*group
+	closed   bool
+}
+
+// Open makes a client. devs returns the devices of the moment.
+func Open(p Peer, devs func() []Device, q Quota) (*Client, error) {
+	if q.IDs <= 0 {
+		q.IDs = 4096
+	}
+	s, err := newSignal()
+	if err != nil {
+		return nil, err
+	}
+	c := &Client{peer: p, quota: q, devs: devs, order: orders.Add(1), signal: s,
+		wake: make(chan struct{}, 1), done: make(chan struct{}),
+		idents: map[uint32]*ident{}, byID: map[*cm.ID]*ident{}, requests: map[*cm.ID]*event{}, groups: map[uint32]*group{}}
+	c.ch = cm.NewEventChannel(cm.WithDevicesOf(c.devices), cm.WithNotify(func() {
+		select {
+		case c.wake <- struct{}{}:
+		default:
+		}
+	}))
+	for _, d := range c.devices() {
+		_ = cm.Start(d) // what is wrong with it shows when it is used
+	}
+	go c.pump()
+	return c, nil
+}
+
+func (c *Client) devices() []*verbs.Device {
+	var out []*verbs.Device
+	for _, d := range c.devs() {
+		out = append(out, d.Dev)
+	}
+	return out
+}
+
+// Ready returns the file that is readable while events wait: the read end of a
+// pipe, to be passed to the program. It is the client's own.
+func (c *Client) Ready() *os.File { return c.signal.file }
+
+// pump takes events as they come.
+func (c *Client) pump() {
+	for {
+		select {
+		case <-c.wake:
+		case <-c.done:
+			return
+		}
+		c.mu.Lock()
+		c.collect()
+		c.mu.Unlock()
+	}
+}
+
+// Close ends all that the client has, as the kernel does when a program closes
+// the file or dies: it disconnects, rejects, and ends listeners.
+func (c *Client) Close() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return nil
+	}
+	c.closed = true
+	close(c.done)
+	for _, i := range c.idents {
+		i.forget()
+	}
+	for _, g := range c.groups {
+		groupNumbers.give(g.number)
+	}
+	c.idents, c.byID, c.groups, c.events, c.requests = nil, nil, nil, nil, nil
+	err := c.ch.Close()
+	c.signal.close()
+	return err
+}
+
+// Command does what the program wrote to the file.
+func (c *Client) Command(b []byte) uabi.Reply {
+	cmd, errno := abi.Parse(b)
+	if errno != 0 {
+		return uabi.Fail(errno)
+	}
+	resp, errno := c.command(&cmd)
+	if errno != 0 {
+		return uabi.Fail(errno)
+	}
+	return uabi.Reply{N: len(b), Resp: resp}
+}
+
+func (c *Client) command(cmd *abi.Command) ([]byte, uabi.Errno) {
+	if cmd.Number == abi.MigrateID {
+		return c.migrate(cmd)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return nil, uabi.EBADF
+	}
+	defer c.collect()
+	return handlers[cmd.Number](c, cmd)
+}
+
+// handlers has what does a command; but MIGRATE_ID, which is of two clients.
+var handlers = map[abi.Number]func(*Client, *abi.Command) ([]byte, uabi.Errno){
+	abi.CreateID:        (*Client).createID,
+	abi.DestroyID:       (*Client).destroyID,
+	abi.BindIP:          (*Client).bind,
+	abi.Bind:            (*Client).bind,
+	abi.ResolveIP:       (*Client).resolve,
+	abi.ResolveAddr:     (*Client).resolve,
+	abi.ResolveRoute:    (*Client).resolveRoute,
+	abi.QueryRoute:      (*Client).queryRoute,
+	abi.Query:           (*Client).query,
+	abi.Connect:         (*Client).connect,
+	abi.Listen:          (*Client).listen,
+	abi.Accept:          (*Client).accept,
+	abi.Reject:          (*Client).reject,
+	abi.Disconnect:      (*Client).disconnect,
+	abi.InitQPAttr:      (*Client).initQPAttr,
+	abi.GetEvent:        (*Client).getEvent,
+	abi.SetOption:       (*Client).setOption,
+	abi.Notify:          (*Client).notify,
+	abi.JoinIPMulticast: (*Client).join,
+	abi.JoinMulticast:   (*Client).join,
+	abi.LeaveMulticast:  (*Client).leave,
+}
+
+// full reports whether the client may have no more IDs or groups.
+func (c *Client) full() bool { return len(c.idents)+len(c.groups) >= c.quota.IDs }
+
+func (c *Client) createID(cmd *abi.Command) ([]byte, uabi.Errno) {
+	if cmd.Out < abi.U32Len {
+		return nil, uabi.ENOSPC
+	}
+	in, errno := abi.ParseCreateID(cmd.In)
+	if errno != 0 {
+		return nil, errno
+	}
+	if c.full() {
+		return nil, uabi.ENOMEM
+	}
+	id, err := c.ch.CreateID(cm.PortSpace(in.PS), nil)
+	if err != nil {
+		return nil, uabi.EINVAL
+	}
+	if cm.PortSpace(in.PS) == cm.IB {
+		typ, ok := qpTypes[in.QPType]
+		if ok {
+			ok = id.SetOption(cm.WithType(typ)) == nil
+		}
+		if !ok {
+			id.Close()
+			return nil, uabi.EINVAL
+		}
+	}
+	i := c.enter(id, in.UID)
+	if i == nil {
+		id.Close()
+		return nil, uabi.ENOMEM
+	}
+	i.datagrams = cm.PortSpace(in.PS) == cm.UDP || cm.PortSpace(in.PS) == cm.IPoIB || qpTypes[in.QPType] == verbs.UD && cm.PortSpace(in.PS) == cm.IB
+	return abi.U32(i.number), 0
+}
+
+// qpTypes are the types of queue pairs by their numbers in ibv_qp_type, as far
+// as programs can have them here.
+var qpTypes = map[uint8]verbs.QPType{2: verbs.RC, 3: verbs.UC, 4: verbs.UD}
+
+func (c *Client) destroyID(cmd *abi.Command) ([]byte, uabi.Errno) {
+	if cmd.Out < abi.U32Len {
+		return nil, uabi.ENOSPC
+	}
+	in, errno := abi.ParseID(cmd.Number, cmd.In)
+	if errno != 0 {
+		return nil, errno
+	}
+	i, errno := c.find(in.ID)
+	if errno != 0 {
+		return nil, errno
+	}
+	i.forget()
+	delete(c.idents, i.number)
+	delete(c.byID, i.id)
+	for n, g := range c.groups {
+		if g.of == i {
+			delete(c.groups, n)
+			groupNumbers.give(n)
+		}
+	}
+	i.id.Close()
+	c.drop(func(e *event) bool { return e.of == i })
+	return abi.U32(i.reported), 0
+}

@@ -1,0 +1,245 @@
+//go:build linux
+
+package ucma
+
+import (
+	"slices"
+
+	"github.com/gosoftroce/rocev2/cm"
+	"github.com/gosoftroce/rocev2/ucma/abi"
+	uabi "github.com/gosoftroce/rocev2/uverbs/abi"
+)
+
+// event waits for the program.
+type event struct {
+	abi.Event
+	of      *ident // that counts it: of a request, the listener
+	group   *group // of MULTICAST_JOIN and MULTICAST_ERROR
+	request *cm.ID // of CONNECT_REQUEST: it has no number before the program takes it
+}
+
+// collect takes what has happened from the connection manager. The caller holds
+// the client's lock.
+func (c *Client) collect() {
+	if c.closed {
+		return
+	}
+	for e, err := c.ch.Poll(); e != nil && err == nil; e, err = c.ch.Poll() {
+		c.happened(e)
+	}
+	c.signal.show(len(c.events) > 0)
+}
+
+// happened queues an event, if the program is to know it.
+func (c *Client) happened(e *cm.Event) {
+	if e.Type == cm.EventConnectRequest {
+		c.requested(e)
+		return
+	}
+	i := c.byID[e.ID]
+	if i == nil {
+		if waiting := c.requests[e.ID]; waiting != nil && e.Type != cm.EventEstablished { // the peer has given up
+			c.drop(func(q *event) bool { return q == waiting })
+		}
+		return
+	}
+	ev := &event{of: i, Event: abi.Event{UID: i.uid, ID: i.number, Type: uint32(e.Type), Status: int32(e.Status)}}
+	switch e.Type {
+	case cm.EventMulticastJoin, cm.EventMulticastError:
+		if len(i.joins) == 0 {
+			return
+		}
+		g := i.joins[0]
+		i.joins = slices.Delete(i.joins, 0, 1)
+		if g.left {
+			return
+		}
+		ev.group, ev.UID, ev.ID = g, g.uid, g.number
+	case cm.EventDeviceRemoval:
+		i.removed = true
+	}
+	if i.uid == 0 {
+		return // nobody has accepted the request, so nobody knows it
+	}
+	describe(ev, e)
+	c.events = append(c.events, ev)
+}
+
+// requested queues a request, if there is room: else it comes again.
+func (c *Client) requested(e *cm.Event) {
+	l := c.byID[e.Listener]
+	if l == nil || l.waiting >= l.backlog {
+		if l != nil {
+			_ = e.ID.Ignore() // the peer may have given up
+		}
+		e.ID.Close()
+		return
+	}
+	l.waiting++
+	ev := &event{of: l, request: e.ID, Event: abi.Event{UID: l.uid, Type: uint32(e.Type)}}
+	describe(ev, e)
+	c.requests[e.ID] = ev
+	c.events = append(c.events, ev)
+}
+
+// drop takes events out, and rejects their requests.
+func (c *Client) drop(which func(*event) bool) {
+	c.events = slices.DeleteFunc(c.events, func(e *event) bool {
+		if !which(e) {
+			return false
+		}
+		if e.request != nil {
+			e.of.waiting--
+			delete(c.requests, e.request)
+			e.request.Close()
+		}
+		return true
+	})
+}
+
+// describe fills in what the two sides tell each other.
+func describe(ev *event, e *cm.Event) {
+	ev.Datagrams = ev.of.datagrams
+	if ev.Datagrams {
+		av := e.UD.AV
+		ev.UD = abi.UDParam{QPN: uint32(e.UD.QPN), QKey: e.UD.QKey, Private: e.UD.PrivateData,
+			AH: abi.AH{DGID: av.DGID, FlowLabel: av.FlowLabel, HopLimit: av.HopLimit, TrafficClass: av.TrafficClass, SGIDIndex: av.SGIDIndex}}
+		if av.HopLimit == 0 {
+			ev.UD.AH.HopLimit = hopLimit
+		}
+		return
+	}
+	switch e.Type {
+	case cm.EventConnectRequest, cm.EventConnectResponse, cm.EventRejected:
+	default: // Linux says no more
+		return
+	}
+	p := &e.Conn
+	ev.Conn = abi.ConnParam{QPN: uint32(p.QPN), Private: p.PrivateData, SRQ: p.SRQ,
+		ResponderResources: p.ResponderResources, InitiatorDepth: p.InitiatorDepth,
+		FlowControl: p.FlowControl, RetryCount: p.RetryCount, RNRRetryCount: p.RNRRetryCount}
+	// What this software says of itself is not for programs: their driver
+	// would refuse it.
+	if ece := e.ID.RemoteECE(); ece.VendorID != cm.Vendor && e.Type != cm.EventRejected {
+		ev.ECE = abi.ECE{Vendor: ece.VendorID, Options: ece.Options}
+	}
+}
+
+// hopLimit is what packets go out with where nothing else is said.
+const hopLimit = 64
+
+func (c *Client) getEvent(cmd *abi.Command) ([]byte, uabi.Errno) {
+	var none abi.Event
+	if none.Encode(cmd.Out) == nil {
+		return nil, uabi.ENOSPC
+	}
+	c.collect()
+	if len(c.events) == 0 {
+		return nil, uabi.EAGAIN
+	}
+	e := c.events[0]
+	if e.request != nil {
+		if c.full() {
+			return nil, uabi.ENOMEM
+		}
+		i := c.enter(e.request, 0)
+		if i == nil {
+			return nil, uabi.ENOMEM
+		}
+		e.ID = i.number
+		i.engaged, i.datagrams, i.routed = true, e.of.datagrams, !e.of.datagrams
+		delete(c.requests, e.request)
+		e.of.waiting--
+		e.request.Take()
+	}
+	c.events = slices.Delete(c.events, 0, 1)
+	e.of.reported++
+	if e.group != nil {
+		e.group.reported++
+	}
+	return e.Encode(cmd.Out), 0
+}
+
+// migrate has the events of an ID come to this client: it is a command of the
+// file that gets them.
+func (c *Client) migrate(cmd *abi.Command) ([]byte, uabi.Errno) {
+	in, errno := abi.ParseID(cmd.Number, cmd.In)
+	if errno != 0 {
+		return nil, errno
+	}
+	var from *Client
+	if c.peer.File != nil {
+		from = c.peer.File(int(int32(in.Value)))
+	}
+	if from == nil || from.peer.UID != c.peer.UID {
+		return nil, uabi.ENOENT
+	}
+	defer lockBoth(c, from)()
+	if c.closed || from.closed {
+		return nil, uabi.EBADF
+	}
+	i, errno := from.usable(in.ID)
+	if errno != 0 {
+		return nil, errno
+	}
+	if from != c {
+		if c.full() {
+			return nil, uabi.ENOMEM
+		}
+		from.collect()
+		if err := from.move(i, c); err != nil {
+			return nil, errnoOf(err)
+		}
+		from.collect()
+		c.collect()
+	}
+	return abi.U32(i.reported), 0
+}
+
+// lockBoth locks two clients, the older one first, and returns what unlocks
+// them.
+func lockBoth(a, b *Client) (unlock func()) {
+	if a == b {
+		a.mu.Lock()
+		return a.mu.Unlock
+	}
+	if a.order > b.order {
+		a, b = b, a
+	}
+	a.mu.Lock()
+	b.mu.Lock()
+	return func() {
+		b.mu.Unlock()
+		a.mu.Unlock()
+	}
+}
+
+// move takes an ID, its groups and its events to another client. Both are
+// locked.
+func (c *Client) move(i *ident, to *Client) error {
+	if err := i.id.MigrateID(to.ch); err != nil {
+		return err
+	}
+	delete(c.idents, i.number)
+	delete(c.byID, i.id)
+	to.idents[i.number], to.byID[i.id] = i, i
+	for n, g := range c.groups {
+		if g.of == i {
+			delete(c.groups, n)
+			to.groups[n] = g
+		}
+	}
+	c.events = slices.DeleteFunc(c.events, func(e *event) bool {
+		if e.of != i {
+			return false
+		}
+		if e.request != nil {
+			delete(c.requests, e.request)
+			to.requests[e.request] = e
+			_ = e.request.MigrateID(to.ch) // it fails only if to is closed
+		}
+		to.events = append(to.events, e)
+		return true
+	})
+	return nil
+}

@@ -1,0 +1,57 @@
+//go:build linux
+
+package ucma
+
+import (
+	"fmt"
+	"os"
+	"syscall"
+)
+
+// signal is a pipe that is readable while it is set.
+type signal struct {
+	file  *os.File // for the program
+	read  int      // the same end of the pipe, with flags that the program cannot change
+	write int
+	set   bool
+}
+
+func newSignal() (*signal, error) {
+	var p [2]int
+	if err := syscall.Pipe2(p[:], syscall.O_CLOEXEC|syscall.O_NONBLOCK); err != nil {
+		return nil, fmt.Errorf("ucma: make a pipe: %w", err)
+	}
+	s := &signal{file: os.NewFile(uintptr(p[0]), "rdma_cm"), write: p[1]}
+	var err error
+	s.read, err = syscall.Open(fmt.Sprintf("/proc/self/fd/%d", p[0]), syscall.O_RDONLY|syscall.O_CLOEXEC|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		s.file.Close()
+		syscall.Close(s.write)
+		return nil, fmt.Errorf("ucma: open a pipe again: %w", err)
+	}
+	return s, nil
+}
+
+// show makes the pipe readable, or not.
+func (s *signal) show(on bool) {
+	if on == s.set {
+		return
+	}
+	s.set = on
+	if on {
+		_, _ = syscall.Write(s.write, []byte{1}) // it is empty
+		return
+	}
+	var b [8]byte
+	for {
+		if n, err := syscall.Read(s.read, b[:]); n <= 0 || err != nil {
+			return // the program may have read it itself
+		}
+	}
+}
+
+func (s *signal) close() {
+	s.file.Close()
+	syscall.Close(s.read)
+	syscall.Close(s.write)
+}
