@@ -70,7 +70,7 @@ var layers = map[string][]string{
 	// The kernel's side of the verbs, for unmodified programs.
 	"uverbs/abi":        {},
 	"uverbs/ring":       {"rocev2", "ib"},
-	"uverbs":            {"rocev2", "ib", "memreg", "qp", "hca", "uverbs/abi", "uverbs/ring"},
+	"uverbs":            {"rocev2", "ib", "memreg", "qp", "hca", "transport", "uverbs/abi", "uverbs/ring"},
 	"uverbs/uverbstest": {"ib"}, // for tests only
 
 	// And of the connection manager: errors are those of the verbs.
@@ -137,7 +137,7 @@ var onlyIn = map[string][]string{
 	"github.com/prometheus/client_golang":            {"metrics"},
 	"github.com/BurntSushi/toml":                     {"server/config"},
 	"github.com/spf13/cobra":                         {"cmd/..."},
-	"golang.org/x/sys/unix":                          {"programs", "transport/udp", "transport/shm", "memreg/mapping", "hca", "e2e/...", "cmd/...", "doctor/...", "internal/testnet"},
+	"golang.org/x/sys/unix":                          {"programs", "uverbs", "transport/udp", "transport/shm", "memreg/mapping", "hca", "e2e/...", "cmd/...", "doctor/...", "internal/testnet"},
 	"golang.org/x/sys/windows":                       {"transport/udp", "memreg/mapping"},
 	"github.com/gosoftroce/rocev2/rocev2/layers":     {"e2e/..."},
 	"github.com/gosoftroce/rocev2/qp/qptest":         {},

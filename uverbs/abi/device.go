@@ -139,6 +139,7 @@ const (
 	CapAtomicWrite       = 1 << 40
 	AtomicHCA            = 1 // of AtomicCap: among the queue pairs of the device
 	PortCapCM            = 1 << 16
+	PortCapIPBasedGIDs   = 1 << 26
 	LinkLayerEthernet    = 2
 	QueryPortFlagGRHNeed = 1
 )

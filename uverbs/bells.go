@@ -1,0 +1,140 @@
+//go:build linux
+
+package uverbs
+
+import (
+	"errors"
+	"fmt"
+	"math/bits"
+	"os"
+	"runtime"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// bell is the eventfd that wakes a client.
+type bell struct {
+	file *os.File
+	fd   int
+}
+
+func newBell() (*bell, error) {
+	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	if err != nil {
+		return nil, fmt.Errorf("doorbell: %w", err)
+	}
+	return &bell{file: os.NewFile(uintptr(fd), "doorbell"), fd: fd}, nil
+}
+
+// ring wakes the client. A program may have filled the counter, and taken
+// O_NONBLOCK away, but not both: a full counter wakes whoever reads.
+func (b *bell) ring() {
+	_, _ = unix.Write(b.fd, []byte{1, 0, 0, 0, 0, 0, 0, 0})
+}
+
+// wait waits for a ring. An error means that there are no more.
+func (b *bell) wait() error {
+	var n [8]byte
+	_, err := b.file.Read(n[:])
+	return err
+}
+
+const (
+	// turnOf is how many requests of a queue pair are posted before others
+	// have their turn.
+	turnOf = 64
+	// spinFor is how long a client looks before it sleeps.
+	spinFor = 20 * time.Microsecond
+)
+
+// spinsFor returns for how long a client looks before it sleeps: not at all
+// where it would keep the program from the only processor.
+func spinsFor() time.Duration {
+	if runtime.GOMAXPROCS(0) == 1 {
+		return 0
+	}
+	return spinFor
+}
+
+// serveBells posts what the program has rung for, until the client closes.
+func (c *Client) serveBells() {
+	spin := spinsFor()
+	for !c.stopped() {
+		if c.serveOnce() {
+			continue
+		}
+		for until := time.Now().Add(spin); spin > 0 && !c.rung() && time.Now().Before(until); {
+			runtime.Gosched()
+		}
+		if c.rung() {
+			continue
+		}
+		c.area.sleeping.Store(1)
+		if !c.rung() {
+			if c.stopped() {
+				return
+			}
+			if err := c.bell.wait(); err != nil && !errors.Is(err, unix.EAGAIN) {
+				return
+			}
+		}
+		c.area.sleeping.Store(0)
+	}
+}
+
+// stopped reports whether the client closes.
+func (c *Client) stopped() bool {
+	select {
+	case <-c.stop:
+		return true
+	default:
+		return false
+	}
+}
+
+// rung reports whether the program has rung.
+func (c *Client) rung() bool {
+	for i := range c.area.summary {
+		if c.area.summary[i].Load() != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// serveOnce serves every queue pair that was rung for once. It reports whether
+// there was any.
+func (c *Client) serveOnce() bool {
+	any := false
+	for i := range c.area.summary {
+		if c.area.summary[i].Load() == 0 {
+			continue
+		}
+		for words := c.area.summary[i].Swap(0); words != 0; words &= words - 1 {
+			w := i*64 + bits.TrailingZeros64(words)
+			for set := c.area.bells[w].Swap(0); set != 0; set &= set - 1 {
+				any = true
+				c.serve(uint32(w*64 + bits.TrailingZeros64(set)))
+			}
+		}
+	}
+	return any
+}
+
+// serve posts what waits in the send queue of a queue pair.
+func (c *Client) serve(h uint32) {
+	if q := c.qps.get(h); q != nil && q.serve() {
+		c.ringFor(h)
+	}
+}
+
+// ringFor has a queue pair served soon, as the program does. It may be called
+// with any lock held.
+func (c *Client) ringFor(h uint32) {
+	c.area.bells[h/64].Or(1 << (h % 64))
+	c.area.summary[h/64/64].Or(1 << (h / 64 % 64))
+	if c.area.sleeping.Load() != 0 && c.area.sleeping.Swap(0) != 0 {
+		c.courier.kick()
+	}
+}

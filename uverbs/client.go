@@ -1,0 +1,188 @@
+//go:build linux
+
+package uverbs
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"sync"
+	"sync/atomic"
+
+	"github.com/gosoftroce/rocev2/hca"
+	"github.com/gosoftroce/rocev2/ib"
+	"github.com/gosoftroce/rocev2/uverbs/abi"
+)
+
+// Client is an open file of a device: a program, or several that share it.
+// Its methods may be called from any goroutine.
+type Client struct {
+	dev   *Device
+	peer  Peer
+	quota Quota
+	ctx   *hca.Context
+	area  *area
+	bell  *bell
+
+	courier *courier
+	stop    chan struct{}
+	running sync.WaitGroup
+
+	mu        sync.Mutex // held by commands, and to close
+	closed    bool
+	cqEntries int
+
+	async atomic.Pointer[pipe] // nil before the program has asked for its context
+
+	domains  table[domain]
+	regions  table[region]
+	windows  table[window]
+	handles  table[handle]
+	channels table[pipe]
+	cqs      table[ownedCQ]
+	srqs     table[ownedSRQ]
+	qps      table[ownedQP]
+}
+
+// newClient makes a client with a context, which is its own when it returns
+// without an error.
+func newClient(d *Device, p Peer, q Quota, ctx *hca.Context) (*Client, error) {
+	a, err := newArea(q.RingBytes)
+	if err != nil {
+		return nil, err
+	}
+	b, err := newBell()
+	if err != nil {
+		return nil, errors.Join(err, a.close())
+	}
+	o := q.Objects
+	c := &Client{dev: d, peer: p, quota: q, ctx: ctx, area: a, bell: b, courier: newCourier(b.ring), stop: make(chan struct{}),
+		domains:  table[domain]{most: limit(o.PDs, ib.MaxPD)},
+		regions:  table[region]{most: limit(o.MRs, ib.MaxMR)},
+		windows:  table[window]{most: limit(o.MWs, ib.MaxMW)},
+		handles:  table[handle]{most: limit(o.AHs, ib.MaxAH)},
+		channels: table[pipe]{most: limit(q.Channels, 1<<16)},
+		cqs:      table[ownedCQ]{most: limit(o.CQs, maxCQs)},
+		srqs:     table[ownedSRQ]{most: limit(o.SRQs, ib.MaxSRQ)},
+		qps:      table[ownedQP]{most: limit(o.QPs, maxQPs)},
+	}
+	c.running.Go(func() { c.courier.run(c.stop) })
+	c.running.Go(c.serveBells)
+	c.running.Go(c.events)
+	return c, nil
+}
+
+// Memfd returns the memory that the client shares with the program: the
+// doorbell area, and rings where replies say. It belongs to the client.
+func (c *Client) Memfd() *os.File { return c.area.file }
+
+// Bell returns the eventfd that the program writes to when the client sleeps.
+// It belongs to the client.
+func (c *Client) Bell() *os.File { return c.bell.file }
+
+// Close frees everything that was made through the client. Its peers get what
+// verbs promise when a program ends.
+func (c *Client) Close() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return nil
+	}
+	c.closed = true
+	close(c.stop)
+	c.bell.ring()
+	errs := []error{c.ctx.Close()} // queue pairs first; and it ends events
+	for _, q := range c.cqs.all() {
+		q.core.Close()
+	}
+	for _, q := range c.srqs.all() {
+		q.core.Close()
+	}
+	c.running.Wait()
+	for _, p := range c.channels.all() {
+		p.close()
+	}
+	if p := c.async.Load(); p != nil {
+		p.close()
+	}
+	errs = append(errs, c.bell.file.Close(), c.area.close())
+	return errors.Join(errs...)
+}
+
+// events hands the asynchronous events of the context to the program.
+func (c *Client) events() {
+	for {
+		e, err := c.ctx.AsyncEvent(context.Background())
+		if err != nil {
+			return
+		}
+		switch {
+		case !known(e.Kind):
+		case e.QP == nil:
+			c.tell(c, e.Kind)
+		default:
+			if q, ok := e.QP.UserData().(*ownedQP); ok {
+				c.tell(q, e.Kind)
+			}
+		}
+	}
+}
+
+// affiliated is what asynchronous events are of.
+type affiliated interface {
+	// element returns the program's name of the object, and the count of
+	// its events.
+	element() (uint64, *uint32)
+}
+
+// element implements affiliated for events of the device: those of the port.
+func (c *Client) element() (uint64, *uint32) { return portNumber, new(uint32) }
+
+// tell hands an asynchronous event to the program. It may be called with any
+// lock held but that of the courier.
+func (c *Client) tell(a affiliated, e ib.Event) {
+	if p := c.async.Load(); p != nil {
+		element, count := a.element()
+		c.courier.post(p, record{element: element, kind: uint32(e), count: count})
+	}
+}
+
+// reported returns how many asynchronous events of an object, which raises no
+// more, the program has read. It gets no others.
+func (c *Client) reported(a affiliated) uint32 {
+	c.courier.flush()
+	p := c.async.Load()
+	if p == nil {
+		return 0
+	}
+	element, count := a.element()
+	return p.takeBack(element, count)
+}
+
+// free closes memory that was a region.
+func free(m any) error {
+	if closer, ok := m.(io.Closer); ok {
+		return closer.Close()
+	}
+	return nil
+}
+
+// errnoOf returns the error number for an error of hca or of the memory of a
+// program.
+func errnoOf(err error) abi.Errno {
+	var errno abi.Errno
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &errno):
+		return errno
+	case errors.Is(err, hca.ErrNoResources):
+		return abi.ENOMEM
+	case errors.Is(err, hca.ErrInUse), errors.Is(err, ib.ErrInUse):
+		return abi.EBUSY
+	case errors.Is(err, hca.ErrClosed):
+		return abi.ENODEV
+	}
+	return abi.EINVAL
+}

@@ -1,0 +1,293 @@
+package uverbs
+
+import (
+	"bytes"
+	"encoding/binary"
+	"math"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gosoftroce/rocev2/ib"
+	"github.com/gosoftroce/rocev2/uverbs/abi"
+	fake "github.com/gosoftroce/rocev2/uverbs/uverbstest"
+)
+
+func TestQueryDevice(t *testing.T) {
+	t.Parallel()
+	d, _ := hosts(t)
+	a := open(t, d, smallQuota)
+	refused(a, abi.EINVAL, abi.QueryDevice, abi.QueryDeviceReq{}) // there is no context yet
+	a.getContext()
+	refused(a, abi.EINVAL, abi.GetContext, abi.GetContextReq{})
+
+	got := ask[abi.QueryDeviceResp](a, abi.QueryDevice, abi.QueryDeviceReq{})
+	if got.VendorId != 0xffffff || got.PhysPortCnt != 1 || got.MaxQp == 0 || got.MaxSge != ib.MaxSGE {
+		t.Errorf("device: %+v", got)
+	}
+	if want := []byte{1, 2, 3, 4, 5, 6, 7, 8}; !bytes.Equal(got.NodeGuid[:], want) {
+		t.Errorf("GUID %x, want %x", got.NodeGuid, want)
+	}
+	var ex abi.ExQueryDeviceResp
+	write(a, extended(abi.QueryDevice, 304, 0, abi.ExQueryDeviceReq{}), &ex)
+	if ex.Base != got || ex.ResponseLength != 304 || ex.DeviceCapFlagsEx&abi.CapAtomicWrite == 0 {
+		t.Errorf("extended: %+v", ex)
+	}
+	r := write(a, extended(abi.QueryDevice, 184, 0, abi.ExQueryDeviceReq{})) // of an older program
+	if n := binary.LittleEndian.Uint32(r.Resp[180:]); len(r.Resp) != 184 || n != 184 {
+		t.Errorf("a reply of %d bytes says %d", len(r.Resp), n)
+	}
+
+	port := ask[abi.QueryPortResp](a, abi.QueryPort, abi.QueryPortReq{PortNum: 1})
+	if port.State != 4 || port.PhysState != 5 || port.LinkLayer != 2 || port.MaxMtu != 5 || port.MaxMsgSz != 1<<31 {
+		t.Errorf("port: %+v", port)
+	}
+	refused(a, abi.EINVAL, abi.QueryPort, abi.QueryPortReq{PortNum: 2})
+}
+
+// Programs on two devices send, write, read and do atomics. Completion events
+// come through the channel, and destroying says how many were read.
+func TestReliableConnection(t *testing.T) {
+	t.Parallel()
+	da, db := hosts(t)
+	a, b := start(t, da), start(t, db)
+	ca, cb := a.newCQ(63), b.newCQ(63)
+	qa, qb := connected(ib.RC, a, b, ca, cb)
+
+	copy(a.buf, "over the wire")
+	for i := range uint64(100) {
+		qb.rq.PostRecv(1000+i, b.sge(4096, 256))
+		qa.post(fake.SendWR{ID: i, Opcode: fake.Send, Flags: fake.Signaled, SGE: []ib.SGE{a.sge(0, 13)}})
+		cb.expect(ib.StatusSuccess, 1000+i)
+		ca.expect(ib.StatusSuccess, i)
+	}
+	if got := string(b.buf[4096:][:13]); got != "over the wire" {
+		t.Errorf("received %q", got)
+	}
+	qa.post(fake.SendWR{ID: 1, Opcode: fake.Write, SGE: []ib.SGE{a.sge(0, 13)}, Remote: b.addr(8192), RKey: b.mr.Rkey})
+	qa.post(fake.SendWR{ID: 2, Opcode: fake.Read, Flags: fake.Signaled, SGE: []ib.SGE{a.sge(512, 13)}, Remote: b.addr(8192), RKey: b.mr.Rkey})
+	qa.post(fake.SendWR{ID: 3, Opcode: fake.FetchAdd, Flags: fake.Signaled, SGE: []ib.SGE{a.sge(1024, 8)}, Remote: b.addr(16384), RKey: b.mr.Rkey,
+		CompareAdd: 5})
+	ca.expect(ib.StatusSuccess, 2, 3)
+	if got := string(a.buf[512:][:13]); got != "over the wire" {
+		t.Errorf("read %q", got)
+	}
+	if b.buf[16384] != 5 {
+		t.Errorf("the atomic has made %d", b.buf[16384])
+	}
+
+	got := ask[abi.QueryQPResp](a, abi.QueryQP, abi.QueryQPReq{QpHandle: qa.QpHandle})
+	if got.QpState != uint8(ib.StateRTS) || got.DestQpNum != qb.Qpn || got.Dest.Dgid != db.Dev.Addr().As16() || got.Timeout != 14 ||
+		got.MaxSendWr != qa.MaxSendWr || got.PathMtu != 3 || got.MaxRdAtomic != 4 {
+		t.Errorf("query: %+v", got)
+	}
+	refused(b, abi.EBUSY, abi.DestroyCQ, abi.DestroyCQReq{CqHandle: cb.handle})
+	ask[abi.DestroyQPResp](b, abi.DestroyQP, abi.DestroyQPReq{QpHandle: qb.QpHandle})
+	if ev := ask[abi.DestroyCQResp](b, abi.DestroyCQ, abi.DestroyCQReq{CqHandle: cb.handle}); ev.CompEventsReported != cb.read || cb.read == 0 {
+		t.Errorf("%d completion events are reported, %d were read", ev.CompEventsReported, cb.read)
+	}
+	refused(b, abi.EINVAL, abi.DestroyQP, abi.DestroyQPReq{QpHandle: qb.QpHandle})
+}
+
+// A datagram goes where its address handle says.
+func TestAddressHandles(t *testing.T) {
+	t.Parallel()
+	da, db := hosts(t)
+	a, b := start(t, da), start(t, db)
+	ca, cb := a.newCQ(15), b.newCQ(15)
+	qa, qb := connected(ib.UD, a, b, ca, cb)
+	var ah abi.CreateAHResp
+	var num abi.CreateAHDriverResp
+	dest := attrOfDest(ptr(b.dest()))
+	write(a, plain(abi.CreateAH, 12, abi.CreateAHReq{PdHandle: a.pd, Attr: *dest}), &ah, &num)
+	if num.AhNum == 0 {
+		t.Error("a handle with number 0, which is none")
+	}
+	for i, n := range []uint32{num.AhNum, 0} { // by its number, and by what the request says
+		qb.rq.PostRecv(7, b.sge(4096, 256))
+		copy(a.buf, "datagram")
+		qa.post(fake.SendWR{ID: 1, Opcode: fake.Send, Flags: fake.Signaled, SGE: []ib.SGE{a.sge(0, 8)}, AH: n, DGID: db.Dev.Addr().As16(), QPN: qb.Qpn, QKey: qkey})
+		ca.expect(ib.StatusSuccess, 1)
+		wc := cb.expect(ib.StatusSuccess, 7)[0]
+		if wc.ByteLen != 48 || wc.Flags&fake.GRH == 0 || wc.SrcQPN != qa.Qpn || wc.SL != 2 {
+			t.Errorf("%d: %+v", i, wc)
+		}
+	}
+	refused(a, abi.EBUSY, abi.DeallocPD, abi.DeallocPDReq{PdHandle: a.pd})
+	tell(a, abi.DestroyAH, abi.DestroyAHReq(ah))
+	refused(a, abi.EINVAL, abi.DestroyAH, abi.DestroyAHReq(ah))
+	for what, bad := range map[string]func(*abi.AHAttr){
+		"no route":       func(x *abi.AHAttr) { x.IsGlobal = 0 },
+		"another port":   func(x *abi.AHAttr) { x.PortNum = 2 },
+		"another GID":    func(x *abi.AHAttr) { x.Grh.SgidIndex = 1 },
+		"nobody":         func(x *abi.AHAttr) { x.Grh.Dgid = [16]byte{} },
+		"another family": func(x *abi.AHAttr) { x.Grh.Dgid = [16]byte{0x20, 1} },
+	} {
+		x := *dest
+		bad(&x)
+		if r := a.c.Command(plain(abi.CreateAH, 12, abi.CreateAHReq{PdHandle: a.pd, Attr: x})); r.Errno != abi.EINVAL {
+			t.Errorf("%s: errno %d", what, r.Errno)
+		}
+	}
+}
+
+func ptr[T any](v T) *T { return &v }
+
+// A shared receive queue raises its limit event once, and is resized.
+func TestSharedReceiveQueue(t *testing.T) {
+	t.Parallel()
+	da, db := hosts(t)
+	a, b := start(t, da), start(t, db)
+	ca, cb := a.newCQ(15), b.newCQ(15)
+	srq := b.newSRQ(7, 0)
+	qa, qb := a.newQP(ib.RC, ca, nil), b.newQP(ib.RC, cb, srq)
+	qa.toInit(ib.RC)
+	qb.toInit(ib.RC)
+	qa.connect(ib.RC, qb)
+	qb.connect(ib.RC, qa)
+
+	tell(b, abi.ModifySRQ, abi.ModifySRQReq{SrqHandle: srq.SrqHandle, AttrMask: abi.SRQLimit, SrqLimit: 3})
+	for i := range uint64(3) {
+		srq.PostRecv(i, b.sge(0, 64))
+	}
+	var mi abi.MMInfo
+	write(b, plain(abi.ModifySRQ, 0, abi.ModifySRQReq{SrqHandle: srq.SrqHandle, AttrMask: abi.SRQMaxWR, MaxWr: 100}, abi.ModifySRQDriverReq{}), &mi)
+	srq.Ring = b.ring(mi)
+	srq.PostRecv(3, b.sge(0, 64))
+	for i := range uint64(4) {
+		qa.post(fake.SendWR{ID: i, Opcode: fake.Send, Flags: fake.Signaled, SGE: []ib.SGE{a.sge(0, 8)}})
+		cb.expect(ib.StatusSuccess, i)
+	}
+	b.wantAsync(ib.EventSRQLimit, srq.user)
+	q := ask[abi.QuerySRQResp](b, abi.QuerySRQ, abi.QuerySRQReq{SrqHandle: srq.SrqHandle})
+	if q.MaxWr < 100 || q.SrqLimit != 0 {
+		t.Errorf("query: %+v", q)
+	}
+	refused(b, abi.EBUSY, abi.DestroySRQ, abi.DestroySRQReq{SrqHandle: srq.SrqHandle})
+	qb.modify(ib.AttrState, abi.ModifyQPReq{QpState: uint8(ib.StateErr)})
+	b.wantAsync(ib.EventLastWQEReached, qb.user)
+	if r := ask[abi.DestroyQPResp](b, abi.DestroyQP, abi.DestroyQPReq{QpHandle: qb.QpHandle}); r.EventsReported != 1 {
+		t.Errorf("%d events of the queue pair are reported, want 1", r.EventsReported)
+	}
+	if r := ask[abi.DestroySRQResp](b, abi.DestroySRQ, abi.DestroySRQReq{SrqHandle: srq.SrqHandle}); r.EventsReported != 1 {
+		t.Errorf("%d events of the queue are reported, want 1", r.EventsReported)
+	}
+}
+
+// Events that nobody has read are not reported, and nobody reads them later.
+// Those of others stay.
+func TestUnreadEvents(t *testing.T) {
+	t.Parallel()
+	da, db := hosts(t)
+	a, b := start(t, da), start(t, db)
+	ca, cb := a.newCQ(15), b.newCQ(15)
+	qa1, qb1 := connected(ib.RC, a, b, ca, cb)
+	ca2, cb2 := a.newCQ(31), b.newCQ(31)
+	qa2, qb2 := connected(ib.RC, a, b, ca2, cb2)
+	for _, q := range []*appQP{qa1, qa2} { // a WRITE that is refused is an error of the peer's queue pair
+		q.post(fake.SendWR{ID: 1, Opcode: fake.Write, Flags: fake.Signaled, SGE: []ib.SGE{a.sge(0, 8)}, Remote: 0, RKey: 1})
+	}
+	ca.expect(ib.StatusRemAccessErr, 1)
+	ca2.expect(ib.StatusRemAccessErr, 1)
+	waitReadable(t, b, 2*abi.AsyncEventLen)
+	if r := ask[abi.DestroyQPResp](b, abi.DestroyQP, abi.DestroyQPReq{QpHandle: qb1.QpHandle}); r.EventsReported != 0 {
+		t.Errorf("%d events are reported, none was read", r.EventsReported)
+	}
+	b.wantAsync(ib.EventQPAccessError, qb2.user)
+	if r := ask[abi.DestroyQPResp](b, abi.DestroyQP, abi.DestroyQPReq{QpHandle: qb2.QpHandle}); r.EventsReported != 1 {
+		t.Errorf("%d events are reported, 1 was read", r.EventsReported)
+	}
+}
+
+// waitReadable waits until the file of asynchronous events has n bytes.
+func waitReadable(t *testing.T, a *app, n int) {
+	t.Helper()
+	eventually(t, "the events do not come", func() bool {
+		got, err := unix.IoctlGetInt(int(a.async.Fd()), unix.TIOCINQ)
+		a.must(err)
+		return got >= n
+	})
+}
+
+// A completion queue is resized with what is in it, and one that overflows
+// raises an event.
+func TestCompletionQueue(t *testing.T) {
+	t.Parallel()
+	da, db := hosts(t)
+	a, b := start(t, da), start(t, db)
+	ca, cb := a.newCQ(3), b.newCQ(63)
+	qa, qb := connected(ib.RC, a, b, ca, cb)
+	send := func(id uint64) {
+		qb.rq.PostRecv(id, b.sge(0, 64))
+		qa.post(fake.SendWR{ID: id, Opcode: fake.Send, Flags: fake.Signaled, SGE: []ib.SGE{a.sge(0, 8)}})
+		cb.expect(ib.StatusSuccess, id)
+	}
+	for id := range uint64(3) {
+		send(id)
+	}
+	eventually(t, "completions", func() bool { return ca.Producer() == 3 })
+	refused(a, abi.EINVAL, abi.ResizeCQ, abi.ResizeCQReq{CqHandle: ca.handle, Cqe: 1}) // three are in it
+	refused(a, abi.ENOMEM, abi.ResizeCQ, abi.ResizeCQReq{CqHandle: ca.handle, Cqe: 1 << 19})
+	refused(a, abi.EINVAL, abi.ResizeCQ, abi.ResizeCQReq{CqHandle: ca.handle, Cqe: math.MaxUint32})
+	var resp abi.ResizeCQResp
+	var mi abi.MMInfo
+	write(a, plain(abi.ResizeCQ, 24, abi.ResizeCQReq{CqHandle: ca.handle, Cqe: 6}), &resp, &mi)
+	ca.Ring = a.ring(mi)
+	if resp.Cqe != 7 {
+		t.Errorf("%d entries", resp.Cqe)
+	}
+	for id := range uint64(5) {
+		send(3 + id)
+	}
+	a.wantAsync(ib.EventCQError, ca.user)
+	ca.expect(ib.StatusSuccess, 0, 1, 2, 3, 4, 5, 6)
+}
+
+// The program arms by a command, too.
+func TestReqNotify(t *testing.T) {
+	t.Parallel()
+	d, _ := hosts(t)
+	a := start(t, d)
+	q := a.newCQ(7)
+	arm := &a.c.area.arm[q.handle]
+	tell(a, abi.ReqNotifyCQ, abi.ReqNotifyCQReq{CqHandle: q.handle, SolicitedOnly: 1})
+	if got := arm.Load(); got != 1 {
+		t.Errorf("armed %d, want 1: for solicited", got)
+	}
+	tell(a, abi.ReqNotifyCQ, abi.ReqNotifyCQReq{CqHandle: q.handle})
+	tell(a, abi.ReqNotifyCQ, abi.ReqNotifyCQReq{CqHandle: q.handle, SolicitedOnly: 1})
+	if got := arm.Load(); got != 2 {
+		t.Errorf("armed %d, want 2: for any", got)
+	}
+}
+
+// A channel that the program has closed makes room for another.
+func TestChannels(t *testing.T) {
+	t.Parallel()
+	d, _ := hosts(t)
+	a := open(t, d, Quota{RingBytes: 1 << 20, Channels: 2})
+	a.getContext()
+	channel := func() (uint32, abi.Reply) {
+		r := a.c.Command(plain(abi.CreateCompChannel, 4, abi.CreateCompChannelReq{}))
+		if r.Errno != 0 {
+			return 0, r
+		}
+		return binary.LittleEndian.Uint32(r.Resp), r
+	}
+	first, r1 := channel()
+	_, r2 := channel()
+	if _, r := channel(); r.Errno != abi.EMFILE {
+		t.Errorf("a third one: errno %d", r.Errno)
+	}
+	a.must(r2.Files[0].File.Close())
+	_, r3 := channel()
+	a.c.ForgetChannel(first)
+	_, r4 := channel()
+	for _, r := range []abi.Reply{r1, r3, r4} {
+		if r.Errno != 0 {
+			t.Errorf("errno %d", r.Errno)
+			continue
+		}
+		a.must(r.Files[0].File.Close())
+	}
+}

@@ -1,0 +1,250 @@
+//go:build linux
+
+package uverbs
+
+import (
+	"encoding/binary"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/gosoftroce/rocev2/ib"
+	"github.com/gosoftroce/rocev2/uverbs/abi"
+	"github.com/gosoftroce/rocev2/uverbs/ring"
+)
+
+// Limits of rings of this interface.
+const (
+	maxCQE   = 1<<20 - 1
+	maxSRQWR = ib.MaxSRQWR - 1
+)
+
+// ownedCQ is a completion queue.
+type ownedCQ struct {
+	client  *Client
+	handle  uint32
+	user    uint64 // the program's name of it
+	core    *CompQueue
+	space   *ringSpace
+	entries int
+	users   int // queue pairs that complete into it
+
+	channel *pipe  // or nil
+	told    uint32 // completion events; guarded by the channel
+	raised  uint32 // asynchronous events; guarded by their pipe
+}
+
+// element implements affiliated.
+func (q *ownedCQ) element() (uint64, *uint32) { return q.user, &q.raised }
+
+// Notify implements Notifier.
+func (q *ownedCQ) Notify(cookie uint64) bool {
+	q.client.courier.post(q.channel, record{element: cookie, count: &q.told})
+	return true
+}
+
+// createCompChannel opens a file with completion events.
+func createCompChannel(c *Client, r *call) abi.Reply {
+	return decode(r, func(*abi.CreateCompChannelReq) abi.Reply {
+		h, ok := c.channels.reserve()
+		if !ok {
+			c.dropChannels()
+			if h, ok = c.channels.reserve(); !ok {
+				return abi.Fail(abi.EMFILE)
+			}
+		}
+		p, file, err := newPipe(abi.CompEventLen)
+		if err != nil {
+			c.channels.release(h)
+			return abi.Fail(abi.EMFILE)
+		}
+		c.channels.set(h, p)
+		out := r.answer(abi.CreateCompChannelResp{Fd: h}, nil)
+		out.Files = []abi.ReplyFile{{File: file, Offset: 0}}
+		return out
+	})
+}
+
+// ForgetChannel frees a completion channel that the program has closed: for
+// that there is no command. h is what the reply had in the place of the file's
+// number, and what CreateCQ names.
+func (c *Client) ForgetChannel(h uint32) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p := c.channels.get(h)
+	if p == nil || c.closed {
+		return
+	}
+	for _, q := range c.cqs.all() {
+		if q.channel == p {
+			return
+		}
+	}
+	p.close()
+	c.channels.release(h)
+}
+
+// dropChannels frees the channels that the program has closed. No command says
+// so.
+func (c *Client) dropChannels() {
+	used := map[*pipe]bool{}
+	for _, q := range c.cqs.all() {
+		used[q.channel] = true
+	}
+	for h := range uint32(c.channels.most) {
+		p := c.channels.get(h)
+		if p != nil && !used[p] && p.abandoned() {
+			p.close()
+			c.channels.release(h)
+		}
+	}
+}
+
+// createCQ makes a completion queue (IBTA 11.2.7.1).
+func createCQ(c *Client, r *call) abi.Reply {
+	return decode(r, func(req *abi.CreateCQReq) abi.Reply {
+		q, errno := c.makeCQ(req.UserHandle, req.Cqe, req.CompVector, req.CompChannel)
+		if errno != 0 {
+			return abi.Fail(errno)
+		}
+		return r.answer(abi.CreateCQResp{CqHandle: q.handle, Cqe: uint32(q.entries)}, q.space.info())
+	})
+}
+
+// exCreateCQ makes a completion queue.
+func exCreateCQ(c *Client, r *call) abi.Reply {
+	return decodeExtended(r, 28, func(req *abi.ExCreateCQReq) abi.Reply {
+		if req.CompMask != 0 || req.Reserved != 0 {
+			return abi.Fail(abi.EINVAL)
+		}
+		if req.Flags != 0 {
+			return abi.Fail(abi.EOPNOTSUPP)
+		}
+		q, errno := c.makeCQ(req.UserHandle, req.Cqe, req.CompVector, req.CompChannel)
+		if errno != 0 {
+			return abi.Fail(errno)
+		}
+		out := abi.ExCreateCQResp{Base: abi.CreateCQResp{CqHandle: q.handle, Cqe: uint32(q.entries)}}
+		out.ResponseLength = uint32(binary.Size(out))
+		return r.answer(out, q.space.info())
+	})
+}
+
+// makeCQ makes a completion queue.
+func (c *Client) makeCQ(user uint64, cqe, vector uint32, channel int32) (*ownedCQ, abi.Errno) {
+	if cqe == 0 || cqe > maxCQE || int64(vector) >= int64(c.dev.Dev.CompletionVectors()) {
+		return nil, abi.EINVAL
+	}
+	q := &ownedCQ{client: c, user: user}
+	if channel >= 0 {
+		if q.channel = c.channels.get(uint32(channel)); q.channel == nil {
+			return nil, abi.EINVAL
+		}
+	}
+	shape := ring.ShapeFor(int(cqe), ring.CQElem)
+	if c.cqEntries+shape.Cap() > c.quota.CQEntries {
+		return nil, abi.ENOMEM
+	}
+	var ok bool
+	if q.handle, ok = c.cqs.reserve(); !ok {
+		return nil, abi.ENOMEM
+	}
+	if errno := q.init(shape); errno != 0 {
+		c.cqs.release(q.handle)
+		return nil, errno
+	}
+	q.entries = shape.Cap()
+	c.cqEntries += q.entries
+	c.cqs.set(q.handle, q)
+	return q, 0
+}
+
+// init makes the queue itself.
+func (q *ownedCQ) init(shape ring.Shape) abi.Errno {
+	c := q.client
+	space, err := c.area.alloc(shape.Size())
+	if err != nil {
+		return errnoOf(err)
+	}
+	arm := &c.area.arm[q.handle]
+	arm.Store(0)
+	config := CompQueueConfig{Memory: space.bytes(), Shape: shape, Arm: word(arm), Cookie: q.user,
+		Overflow: func() { c.tell(q, ib.EventCQError) }}
+	if q.channel != nil {
+		config.Notifier = q
+	}
+	if q.core, err = NewCompQueue(config); err != nil {
+		space.release()
+		return errnoOf(err)
+	}
+	q.space = space
+	return 0
+}
+
+// resizeCQ changes how many completions a queue holds (IBTA 11.2.7.3).
+func resizeCQ(c *Client, r *call) abi.Reply {
+	return decode(r, func(req *abi.ResizeCQReq) abi.Reply {
+		q := c.cqs.get(req.CqHandle)
+		if q == nil || req.Cqe == 0 || req.Cqe > maxCQE {
+			return abi.Fail(abi.EINVAL)
+		}
+		shape := ring.ShapeFor(int(req.Cqe), ring.CQElem)
+		if c.cqEntries-q.entries+shape.Cap() > c.quota.CQEntries {
+			return abi.Fail(abi.ENOMEM)
+		}
+		space, err := c.area.alloc(shape.Size())
+		if err != nil {
+			return abi.Fail(errnoOf(err))
+		}
+		if err := q.core.Resize(space.bytes(), shape); err != nil {
+			space.release()
+			return abi.Fail(abi.EINVAL)
+		}
+		q.space.release()
+		c.cqEntries += shape.Cap() - q.entries
+		q.space, q.entries = space, shape.Cap()
+		return r.answer(abi.ResizeCQResp{Cqe: uint32(q.entries)}, space.info())
+	})
+}
+
+// destroyCQ destroys a completion queue (IBTA 11.2.7.4).
+func destroyCQ(c *Client, r *call) abi.Reply {
+	return decode(r, func(req *abi.DestroyCQReq) abi.Reply {
+		q := c.cqs.get(req.CqHandle)
+		switch {
+		case q == nil:
+			return abi.Fail(abi.EINVAL)
+		case q.users > 0:
+			return abi.Fail(abi.EBUSY)
+		}
+		q.core.Close()
+		out := abi.DestroyCQResp{AsyncEventsReported: c.reported(q)}
+		if q.channel != nil {
+			out.CompEventsReported = q.channel.takeBack(q.user, &q.told)
+		}
+		q.space.release()
+		c.cqEntries -= q.entries
+		c.cqs.release(q.handle)
+		return r.answer(out, nil)
+	})
+}
+
+// reqNotifyCQ arms a queue (IBTA 11.4.2.2), for programs that do not do so
+// themselves. To ask for any completion overrides to ask for solicited ones.
+func reqNotifyCQ(c *Client, r *call) abi.Reply {
+	return decode(r, func(req *abi.ReqNotifyCQReq) abi.Reply {
+		q := c.cqs.get(req.CqHandle)
+		if q == nil {
+			return abi.Fail(abi.EINVAL)
+		}
+		arm := &c.area.arm[q.handle]
+		if req.SolicitedOnly == 0 {
+			arm.Store(armedSolicited + 1)
+		} else {
+			arm.CompareAndSwap(notArmed, armedSolicited)
+		}
+		return done()
+	})
+}
+
+// word returns a word as package sync/atomic's functions take it.
+func word(w *atomic.Uint32) *uint32 { return (*uint32)(unsafe.Pointer(w)) }

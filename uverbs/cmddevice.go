@@ -1,0 +1,143 @@
+//go:build linux
+
+package uverbs
+
+import (
+	"encoding/binary"
+
+	"github.com/gosoftroce/rocev2/ib"
+	"github.com/gosoftroce/rocev2/rocev2"
+	"github.com/gosoftroce/rocev2/transport"
+	"github.com/gosoftroce/rocev2/uverbs/abi"
+)
+
+// portNumber is the number of the only port.
+const portNumber = 1
+
+// getContext opens the file with the asynchronous events (IBTA 11.2.1.4).
+func getContext(c *Client, r *call) abi.Reply {
+	return decode(r, func(*abi.GetContextReq) abi.Reply {
+		if c.async.Load() != nil {
+			return abi.Fail(abi.EINVAL)
+		}
+		p, file, err := newPipe(abi.AsyncEventLen)
+		if err != nil {
+			return abi.Fail(abi.EMFILE)
+		}
+		c.async.Store(p)
+		out := r.answer(abi.GetContextResp{NumCompVectors: uint32(c.dev.Dev.CompletionVectors())}, nil)
+		out.Files = []abi.ReplyFile{{File: file, Offset: 0}}
+		return out
+	})
+}
+
+// deviceCaps are the abilities that Soft-RoCE names and that are here, too.
+const deviceCaps = abi.CapUDAVPortEnforce | abi.CapCurQPStateMod | abi.CapPortActiveEvent | abi.CapSysImageGUID |
+	abi.CapRCRNRNAKGen | abi.CapSRQResize | abi.CapMemWindow | abi.CapMemMgtExtensions | abi.CapMemWindow2B
+
+// attributes returns what the device can do. The numbers are those of package
+// ib, and at most what this interface has numbers for. A ring holds one element
+// less than a power of two.
+func (c *Client) attributes() abi.QueryDeviceResp {
+	a := abi.QueryDeviceResp{
+		MaxMrSize:             1<<63 - 1,
+		PageSizeCap:           0xfffff000,
+		VendorId:              0xffffff,
+		DeviceCapFlags:        deviceCaps,
+		MaxQp:                 uint32(c.qps.most),
+		MaxQpWr:               ib.MaxWR - 1,
+		MaxSge:                ib.MaxSGE,
+		MaxSgeRd:              ib.MaxSGE,
+		MaxCq:                 uint32(c.cqs.most),
+		MaxCqe:                maxCQE,
+		MaxMr:                 uint32(c.regions.most),
+		MaxPd:                 uint32(c.domains.most),
+		MaxQpRdAtom:           ib.MaxRdAtomic,
+		MaxResRdAtom:          ib.MaxRdAtomic * maxQPs,
+		MaxQpInitRdAtom:       ib.MaxRdAtomic,
+		AtomicCap:             abi.AtomicHCA,
+		MaxMw:                 uint32(c.windows.most),
+		MaxMcastGrp:           ib.MaxGroup,
+		MaxMcastQpAttach:      ib.MaxAttach / ib.MaxGroup,
+		MaxTotalMcastQpAttach: ib.MaxAttach,
+		MaxAh:                 uint32(c.handles.most),
+		MaxSrq:                uint32(c.srqs.most),
+		MaxSrqWr:              maxSRQWR,
+		MaxSrqSge:             ib.MaxSGE,
+		MaxPkeys:              1,
+		LocalCaAckDelay:       15,
+		PhysPortCnt:           1,
+	}
+	binary.BigEndian.PutUint64(a.NodeGuid[:], c.dev.GUID)
+	a.SysImageGuid = a.NodeGuid
+	return a
+}
+
+// queryDevice says what the device can do (IBTA 11.2.1.2).
+func queryDevice(c *Client, r *call) abi.Reply {
+	return decode(r, func(*abi.QueryDeviceReq) abi.Reply { return r.answer(c.attributes(), nil) })
+}
+
+// exQueryDevice says more of it.
+func exQueryDevice(c *Client, r *call) abi.Reply {
+	return decodeExtended(r, 8, func(req *abi.ExQueryDeviceReq) abi.Reply {
+		if req.CompMask != 0 || req.Reserved != 0 {
+			return abi.Fail(abi.EINVAL)
+		}
+		out := abi.ExQueryDeviceResp{Base: c.attributes(), DeviceCapFlagsEx: deviceCaps | abi.CapAtomicWrite | abi.CapFlushGlobal}
+		out.ResponseLength = uint32(min(binary.Size(out), r.CoreRoom()))
+		return r.answer(out, nil)
+	})
+}
+
+// queryPort says how the port is (IBTA 11.2.1.3).
+func queryPort(c *Client, r *call) abi.Reply {
+	return decode(r, func(req *abi.QueryPortReq) abi.Reply {
+		if req.PortNum != portNumber {
+			return abi.Fail(abi.EINVAL)
+		}
+		status := c.dev.Dev.PortStatus()
+		out := abi.QueryPortResp{
+			PortCapFlags: abi.PortCapCM | abi.PortCapIPBasedGIDs,
+			MaxMsgSz:     ib.MaxMessage,
+			GidTblLen:    1,
+			PkeyTblLen:   1,
+			MaxMtu:       uint8(rocev2.MTU4096),
+			ActiveMtu:    uint8(c.dev.Dev.Capabilities().MTU),
+			MaxVlNum:     1,
+			LinkLayer:    abi.LinkLayerEthernet,
+			Flags:        abi.QueryPortFlagGRHNeed,
+		}
+		out.State, out.PhysState = portState(status.State)
+		out.ActiveWidth, out.ActiveSpeed = linkRate(status.Speed)
+		return r.answer(out, nil)
+	})
+}
+
+// portState returns a state with the numbers of ibv_port_state, and a physical
+// one with those of ibv_devinfo.
+func portState(s transport.PortState) (state, phys uint8) {
+	const down, active = 1, 4
+	switch s {
+	case transport.PortNoCarrier:
+		return down, 2
+	case transport.PortDisabled, transport.PortNoAddress:
+		return down, 3
+	}
+	return active, 5
+}
+
+// linkRate returns width and speed of the largest link that is not faster than
+// so many Mb/s, in the codes of libibverbs. Soft-RoCE always says 2.5 Gb/s, and
+// so does this where the rate is not known.
+func linkRate(mbps int) (width, speed uint8) {
+	for _, l := range []struct {
+		mbps         int
+		width, speed uint8
+	}{{400000, 2, 128}, {200000, 2, 64}, {100000, 2, 32}, {50000, 1, 64}, {40000, 2, 4}, {25000, 1, 32}, {10000, 2, 1}} {
+		if mbps >= l.mbps {
+			return l.width, l.speed
+		}
+	}
+	return 1, 1
+}

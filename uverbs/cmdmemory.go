@@ -1,0 +1,272 @@
+//go:build linux
+
+package uverbs
+
+import (
+	"errors"
+	"os"
+
+	"github.com/gosoftroce/rocev2/hca"
+	"github.com/gosoftroce/rocev2/ib"
+	"github.com/gosoftroce/rocev2/memreg"
+	"github.com/gosoftroce/rocev2/uverbs/abi"
+)
+
+// domain is a protection domain.
+type domain struct {
+	core  *hca.PD
+	users int // objects that are of it
+}
+
+// allocPD makes a protection domain (IBTA 11.2.1.6).
+func allocPD(c *Client, r *call) abi.Reply {
+	return decode(r, func(*abi.AllocPDReq) abi.Reply {
+		h, ok := c.domains.reserve()
+		if !ok {
+			return abi.Fail(abi.ENOMEM)
+		}
+		pd, err := c.ctx.AllocPD()
+		if err != nil {
+			c.domains.release(h)
+			return abi.Fail(errnoOf(err))
+		}
+		c.domains.set(h, &domain{core: pd})
+		return r.answer(abi.AllocPDResp{PdHandle: h}, nil)
+	})
+}
+
+// deallocPD frees one (IBTA 11.2.1.8).
+func deallocPD(c *Client, r *call) abi.Reply {
+	return decode(r, func(req *abi.DeallocPDReq) abi.Reply {
+		pd := c.domains.get(req.PdHandle)
+		switch {
+		case pd == nil:
+			return abi.Fail(abi.EINVAL)
+		case pd.users > 0:
+			return abi.Fail(abi.EBUSY)
+		}
+		if err := pd.core.Close(); err != nil {
+			return abi.Fail(errnoOf(err))
+		}
+		c.domains.release(req.PdHandle)
+		return done()
+	})
+}
+
+// region is a memory region.
+type region struct {
+	core *hca.MR
+	pd   *domain
+
+	// Where its memory is, and whose.
+	peer          *Peer
+	start, length uint64
+}
+
+// accessOf checks rights as the kernel does: what writes needs local write.
+func accessOf(flags uint32) (ib.Access, abi.Errno) {
+	a := ib.Access(flags)
+	switch {
+	case a&^ib.AccessMask != 0, a&(ib.OnDemand|ib.FlushPersistent) != 0:
+		return 0, abi.EOPNOTSUPP
+	case a&(ib.RemoteWrite|ib.RemoteAtomic) != 0 && a&ib.LocalWrite == 0:
+		return 0, abi.EINVAL
+	}
+	return a, 0
+}
+
+// writes reports whether memory with such rights is written. A window may write
+// to a region whose rights do not say so, but that needs local write, too.
+func writes(a ib.Access) bool { return a&ib.LocalWrite != 0 }
+
+// checkRange checks where a region lies as the kernel does.
+func checkRange(start, length, iova uint64, a ib.Access) abi.Errno {
+	page := uint64(os.Getpagesize())
+	if length == 0 || start+length < start || iova+length < iova || a&ib.ZeroBased == 0 && start%page != iova%page {
+		return abi.EINVAL
+	}
+	return 0
+}
+
+// memory takes memory of a program for a region.
+func (p *Peer) memory(start, length uint64, a ib.Access) (memreg.Memory, abi.Errno) {
+	if p.Memory == nil {
+		return nil, abi.EFAULT
+	}
+	m, err := p.Memory.Region(start, length, writes(a))
+	if err != nil {
+		if errno := abi.Errno(0); errors.As(err, &errno) {
+			return nil, errno
+		}
+		return nil, abi.EFAULT
+	}
+	return m, 0
+}
+
+// place sets the address of a region.
+func place(o *memreg.Options, iova uint64) {
+	o.Base, o.IOVA = memreg.BaseIOVA, iova
+	if o.Access&ib.ZeroBased != 0 {
+		o.Base, o.IOVA = memreg.BaseZero, 0
+	}
+}
+
+// regMR registers memory (IBTA 11.2.8.2).
+func regMR(c *Client, r *call) abi.Reply {
+	return decode(r, func(req *abi.RegMRReq) abi.Reply {
+		pd := c.domains.get(req.PdHandle)
+		if pd == nil {
+			return abi.Fail(abi.EINVAL)
+		}
+		a, errno := accessOf(req.AccessFlags)
+		if errno != 0 {
+			return abi.Fail(errno)
+		}
+		if errno := checkRange(req.Start, req.Length, req.HcaVa, a); errno != 0 {
+			return abi.Fail(errno)
+		}
+		m, errno := r.peer.memory(req.Start, req.Length, a)
+		if errno != 0 {
+			return abi.Fail(errno)
+		}
+		o := memreg.Options{Access: a}
+		place(&o, req.HcaVa)
+		h, ok := c.regions.reserve()
+		if !ok {
+			free(m)
+			return abi.Fail(abi.ENOMEM)
+		}
+		mr, err := pd.core.Register(m, o, func() error { return free(m) })
+		if err != nil {
+			c.regions.release(h)
+			return abi.Fail(errnoOf(err))
+		}
+		c.regions.set(h, &region{core: mr, pd: pd, peer: r.peer, start: req.Start, length: req.Length})
+		pd.users++
+		core := mr.Region()
+		return r.answer(abi.RegMRResp{MrHandle: h, Lkey: uint32(core.LKey()), Rkey: uint32(core.RKey())}, nil)
+	})
+}
+
+// reregMR changes a region (IBTA 11.2.8.5).
+func reregMR(c *Client, r *call) abi.Reply {
+	return decode(r, func(req *abi.ReregMRReq) abi.Reply {
+		mr := c.regions.get(req.MrHandle)
+		if mr == nil || req.Flags == 0 || req.Flags&^(abi.ReregTranslation|abi.ReregPD|abi.ReregAccess) != 0 {
+			return abi.Fail(abi.EINVAL)
+		}
+		to := mr.pd
+		if req.Flags&abi.ReregPD != 0 {
+			if to = c.domains.get(req.PdHandle); to == nil {
+				return abi.Fail(abi.EINVAL)
+			}
+		}
+		if errno := mr.change(r, req, to); errno != 0 {
+			return abi.Fail(errno)
+		}
+		mr.pd.users--
+		to.users++
+		mr.pd = to
+		core := mr.core.Region()
+		return r.answer(abi.ReregMRResp{Lkey: uint32(core.LKey()), Rkey: uint32(core.RKey())}, nil)
+	})
+}
+
+// change changes what a command says, and brings the region into a domain.
+func (mr *region) change(r *call, req *abi.ReregMRReq, to *domain) (errno abi.Errno) {
+	old := mr.core.Region().Options()
+	rights := old.Access
+	if req.Flags&abi.ReregAccess != 0 {
+		if rights, errno = accessOf(req.AccessFlags); errno != 0 {
+			return errno
+		}
+	}
+	next := region{peer: mr.peer, start: mr.start, length: mr.length}
+	if req.Flags&abi.ReregTranslation != 0 {
+		if errno := checkRange(req.Start, req.Length, req.HcaVa, rights); errno != 0 {
+			return errno
+		}
+		next = region{peer: r.peer, start: req.Start, length: req.Length}
+	}
+	what := hca.Reregistration{PD: to.core, Options: func(o *memreg.Options) {
+		o.Access = rights
+		if req.Flags&abi.ReregTranslation != 0 {
+			place(o, req.HcaVa)
+		}
+	}}
+	if req.Flags&abi.ReregTranslation != 0 || writes(rights) && !writes(old.Access) { // it was taken for reading
+		m, errno := next.peer.memory(next.start, next.length, rights)
+		if errno != 0 {
+			return errno
+		}
+		what.Memory, what.Free = m, func() error { return free(m) }
+	}
+	if err := mr.core.Reregister(what); err != nil {
+		if what.Free != nil {
+			what.Free()
+		}
+		return errnoOf(err)
+	}
+	mr.peer, mr.start, mr.length = next.peer, next.start, next.length
+	return 0
+}
+
+// deregMR deregisters a region (IBTA 11.2.8.4).
+func deregMR(c *Client, r *call) abi.Reply {
+	return decode(r, func(req *abi.DeregMRReq) abi.Reply {
+		mr := c.regions.get(req.MrHandle)
+		if mr == nil {
+			return abi.Fail(abi.EINVAL)
+		}
+		if err := mr.core.Close(); errors.Is(err, memreg.ErrRegionInUse) {
+			return abi.Fail(abi.EBUSY)
+		}
+		mr.pd.users--
+		c.regions.release(req.MrHandle)
+		return done()
+	})
+}
+
+// window is a memory window.
+type window struct {
+	core *hca.MW
+	pd   *domain
+}
+
+// allocMW makes a memory window (IBTA 11.2.8.9).
+func allocMW(c *Client, r *call) abi.Reply {
+	return decode(r, func(req *abi.AllocMWReq) abi.Reply {
+		pd := c.domains.get(req.PdHandle)
+		if pd == nil {
+			return abi.Fail(abi.EINVAL)
+		}
+		h, ok := c.windows.reserve()
+		if !ok {
+			return abi.Fail(abi.ENOMEM)
+		}
+		mw, err := pd.core.AllocMW(ib.MWType(req.MwType))
+		if err != nil {
+			c.windows.release(h)
+			return abi.Fail(errnoOf(err))
+		}
+		pd.users++
+		c.windows.set(h, &window{core: mw, pd: pd})
+		return r.answer(abi.AllocMWResp{MwHandle: h, Rkey: uint32(mw.Core().RKey())}, nil)
+	})
+}
+
+// deallocMW frees one (IBTA 11.2.8.12).
+func deallocMW(c *Client, r *call) abi.Reply {
+	return decode(r, func(req *abi.DeallocMWReq) abi.Reply {
+		mw := c.windows.get(req.MwHandle)
+		if mw == nil {
+			return abi.Fail(abi.EINVAL)
+		}
+		if err := mw.core.Close(); err != nil {
+			return abi.Fail(errnoOf(err))
+		}
+		mw.pd.users--
+		c.windows.release(req.MwHandle)
+		return done()
+	})
+}

@@ -1,0 +1,277 @@
+//go:build linux
+
+package uverbs
+
+import (
+	"encoding/binary"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gosoftroce/rocev2/ib"
+	"github.com/gosoftroce/rocev2/uverbs/abi"
+)
+
+// maxPending is how many events are kept for a program that does not read the
+// pipe, beyond those that the pipe holds.
+const maxPending = 1 << 16
+
+// retryAfter is when a full pipe is tried again.
+const retryAfter = 5 * time.Millisecond
+
+// record is an event on its way to a program.
+type record struct {
+	element uint64 // the program's handle of the object
+	kind    uint32 // of an asynchronous event
+	count   *uint32
+}
+
+// pipe takes events to a program, which has the other end: those of completion
+// queues, or asynchronous ones.
+//
+// An event counts as reported when the program has read it. So a pipe is read
+// back when an object goes.
+type pipe struct {
+	size int // of a record
+
+	mu      sync.Mutex
+	fd      int
+	pending []record
+	timer   *time.Timer
+	gone    bool // the program has closed its end
+	closed  bool
+}
+
+// newPipe makes a pipe for records of size bytes, and returns the end for the
+// program.
+func newPipe(size int) (*pipe, *os.File, error) {
+	var fds [2]int
+	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {
+		return nil, nil, fmt.Errorf("pipe for events: %w", err)
+	}
+	r := os.NewFile(uintptr(fds[0]), "events")
+	if err := unix.SetNonblock(fds[1], true); err != nil {
+		r.Close()
+		unix.Close(fds[1])
+		return nil, nil, fmt.Errorf("pipe for events: %w", err)
+	}
+	return &pipe{size: size, fd: fds[1]}, r, nil
+}
+
+// abandoned reports whether the program has closed its end, and all others who
+// had it.
+func (p *pipe) abandoned() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed || p.gone {
+		return true
+	}
+	poll := []unix.PollFd{{Fd: int32(p.fd)}}
+	_, err := unix.Poll(poll, 0)
+	p.gone = err == nil && poll[0].Revents&unix.POLLERR != 0
+	return p.gone
+}
+
+// send writes an event, or keeps it until there is room.
+func (p *pipe) send(r record) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed || p.gone {
+		return
+	}
+	if len(p.pending) == 0 && p.write(r) {
+		return
+	}
+	if len(p.pending) < maxPending {
+		p.pending = append(p.pending, r)
+		p.later()
+	}
+}
+
+// later has what is kept tried again. The pipe is locked.
+func (p *pipe) later() {
+	if p.timer == nil {
+		p.timer = time.AfterFunc(retryAfter, p.retry)
+		return
+	}
+	p.timer.Reset(retryAfter)
+}
+
+// retry writes what was kept.
+func (p *pipe) retry() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for len(p.pending) > 0 && !p.closed && p.write(p.pending[0]) {
+		p.pending = p.pending[1:]
+	}
+	if len(p.pending) > 0 && !p.closed {
+		p.later()
+	}
+}
+
+// write writes an event. It reports false if the pipe is full. The pipe is
+// locked.
+func (p *pipe) write(r record) bool {
+	var b [abi.AsyncEventLen]byte
+	binary.LittleEndian.PutUint64(b[:], r.element)
+	binary.LittleEndian.PutUint32(b[8:], r.kind)
+	for {
+		switch _, err := unix.Write(p.fd, b[:p.size]); err {
+		case nil:
+			*r.count++
+			return true
+		case unix.EINTR:
+		case unix.EAGAIN:
+			return false
+		default: // EPIPE
+			p.gone = true
+			return true
+		}
+	}
+}
+
+// takeBack takes the events of an object that the program has not read out of
+// the pipe, and returns how many it has read. count is what send was given, of
+// element.
+func (p *pipe) takeBack(element uint64, count *uint32) uint32 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	kept := p.pending[:0]
+	for _, r := range p.pending {
+		if r.count != count {
+			kept = append(kept, r)
+		}
+	}
+	p.pending = kept
+	if *count == 0 || p.closed {
+		return *count
+	}
+	for b := p.empty(); len(b) >= p.size; b = b[p.size:] {
+		if binary.LittleEndian.Uint64(b) == element {
+			*count--
+			continue
+		}
+		_, _ = unix.Write(p.fd, b[:p.size]) // there is room
+	}
+	return *count
+}
+
+// empty reads what is in the pipe. The pipe is locked. A file of /proc that is
+// a pipe, opened once more, is its other end.
+func (p *pipe) empty() []byte {
+	fd, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", p.fd), unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil
+	}
+	defer unix.Close(fd)
+	var all []byte
+	buf := make([]byte, 1<<16)
+	for len(all) < maxPending*abi.AsyncEventLen {
+		n, err := unix.Read(fd, buf)
+		if err != nil || n == 0 {
+			break
+		}
+		all = append(all, buf[:n]...)
+	}
+	return all
+}
+
+// close ends the pipe. The program sees its end.
+func (p *pipe) close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return
+	}
+	p.closed = true
+	p.pending = nil
+	if p.timer != nil {
+		p.timer.Stop()
+	}
+	unix.Close(p.fd)
+}
+
+// courier writes events to pipes, and to the eventfd of the client, for those
+// who must not make a system call.
+type courier struct {
+	writing sync.Mutex // outside of mu
+
+	mu    sync.Mutex
+	notes []note
+	spare []note
+	wake  chan struct{}
+
+	kicked atomic.Bool
+	ring   func() // wakes the client
+}
+
+// note is an event for a pipe.
+type note struct {
+	to *pipe
+	record
+}
+
+func newCourier(ring func()) *courier {
+	return &courier{wake: make(chan struct{}, 1), ring: ring}
+}
+
+// kick has the client woken.
+func (c *courier) kick() {
+	c.kicked.Store(true)
+	c.signal()
+}
+
+func (c *courier) signal() {
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
+// post hands an event over. It never waits for a system call.
+func (c *courier) post(to *pipe, r record) {
+	c.mu.Lock()
+	if len(c.notes) < maxPending {
+		c.notes = append(c.notes, note{to, r})
+	}
+	c.mu.Unlock()
+	c.signal()
+}
+
+// flush writes what was handed over. When it returns, all of it is written.
+func (c *courier) flush() {
+	c.writing.Lock()
+	defer c.writing.Unlock()
+	c.mu.Lock()
+	notes := c.notes
+	c.notes = c.spare[:0]
+	c.mu.Unlock()
+	for _, n := range notes {
+		n.to.send(n.record)
+	}
+	clear(notes)
+	c.spare = notes
+}
+
+// run writes events until stop is closed.
+func (c *courier) run(stop <-chan struct{}) {
+	for {
+		select {
+		case <-c.wake:
+			if c.kicked.Swap(false) {
+				c.ring()
+			}
+			c.flush()
+		case <-stop:
+			c.flush()
+			return
+		}
+	}
+}
+
+// known reports whether libibverbs knows an event.
+func known(e ib.Event) bool { return e <= ib.EventGIDChange }
