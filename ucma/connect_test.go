@@ -245,8 +245,7 @@ func TestPeerInGo(t *testing.T) {
 		t.Errorf("the program gets ECE %#x, which its driver does not know", ece)
 	}
 	server.modify(e.id(), sq, verbs.StateInit, verbs.StateRTR)
-	rq := uint32(sq.Query().RQPSN)
-	if !ucma.Known(b.dev.Addr(), a.dev.Addr(), uint32(gq.QPN()), rq) {
+	if !ucma.Known(b.dev.Addr(), a.dev.Addr(), gq.QPN()) {
 		t.Error("the peer is not known as this software")
 	}
 	server.modify(e.id(), sq, verbs.StateRTS)
@@ -257,7 +256,7 @@ func TestPeerInGo(t *testing.T) {
 	}
 	server.want(cm.EventEstablished, serverUID)
 	must(t, server.c.Close())
-	if ucma.Known(b.dev.Addr(), a.dev.Addr(), uint32(gq.QPN()), rq) {
+	if ucma.Known(b.dev.Addr(), a.dev.Addr(), gq.QPN()) {
 		t.Error("the peer is known after the end")
 	}
 	<-conn.Done()

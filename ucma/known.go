@@ -13,8 +13,7 @@ import (
 // connection manager knows the number of the queue pair.
 type peerKey struct {
 	local, peer netip.Addr
-	qpn         verbs.QPN
-	rqPSN       verbs.PSN
+	qpn         verbs.QPN // of the peer
 }
 
 // natives has the connections of all clients whose peer is this software.
@@ -44,7 +43,7 @@ func (i *ident) know(local netip.Addr, a *verbs.Attr) {
 	if i.known != nil || !a.AV.Native {
 		return
 	}
-	i.known = &peerKey{local.Unmap().WithZone(""), a.AV.DGID.Unmap().WithZone(""), a.DestQPN, a.RQPSN}
+	i.known = &peerKey{local.Unmap().WithZone(""), a.AV.DGID.Unmap().WithZone(""), a.DestQPN}
 	registry.add(*i.known, 1)
 }
 
@@ -55,11 +54,11 @@ func (i *ident) unknow() {
 	}
 }
 
-// Known reports whether the peer of a connection is this software, which takes
-// more in flight than others do (verbs.AddressVector.Native). A program
-// connects its queue pair itself, with the attributes that INIT_QP_ATTR gave
-// it, and they cannot say so. local and peer are the addresses, qpn is the
-// peer's queue pair and rqPSN the first packet that it sends.
-func Known(local, peer netip.Addr, qpn, rqPSN uint32) bool {
-	return registry.has(peerKey{local.Unmap().WithZone(""), peer.Unmap().WithZone(""), verbs.QPN(qpn), verbs.PSN(rqPSN)})
+// Known reports whether the queue pair of a peer, to which a program of this
+// process is being connected, is one of this software, which takes more in
+// flight than others do (verbs.AddressVector.Native). A program connects its
+// queue pair itself, with the attributes that INIT_QP_ATTR gave it, and they
+// cannot say so. local and peer are the addresses, qpn is the peer's number.
+func Known(local, peer netip.Addr, qpn verbs.QPN) bool {
+	return registry.has(peerKey{local.Unmap().WithZone(""), peer.Unmap().WithZone(""), qpn})
 }
