@@ -28,7 +28,7 @@ func (t MWType) String() string {
 // for nothing any more.
 type BindMW struct {
 	Window Key    // the current rkey of the window
-	NewKey Key    // type 2: the rkey from now on, with a low byte of the program's choice
+	NewKey Key    // the rkey from now on, with a low byte of the program's choice; of type 1: or 0, and the device chooses
 	Region Key    // lkey of the region
 	Addr   uint64 // wire address in the region
 	Length uint64 // bytes

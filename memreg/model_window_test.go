@@ -100,7 +100,7 @@ func (w *world) bind() {
 		return
 	}
 	x.key, x.on = x.w.RKey(), nil
-	if x.typ == ib.MWType2 && x.key != b.NewKey || x.typ == ib.MWType1 && (x.key == b.Window || x.key>>8 != b.Window>>8) {
+	if x.typ == ib.MWType2 && x.key != b.NewKey || x.typ == ib.MWType1 && (x.key == b.Window || x.key>>8 != b.Window>>8 || x.key != b.NewKey && b.NewKey != b.Window && b.NewKey>>8 == b.Window>>8) {
 		w.t.Fatalf("bound under %v, asked for %v instead of %v", x.key, b.NewKey, b.Window)
 	}
 	if b.Length > 0 {

@@ -136,7 +136,8 @@ func (t *Table) freeIndex(index ib.Key) bool {
 // or nothing, by a later one.
 //
 // Type 1 is for all queue pairs of its protection domain. Each bind gives it a
-// new key, that the device chooses, and ends the one before.
+// new key, and ends the one before. The device chooses the key, unless who
+// binds has: the drivers of libibverbs know it before the bind is carried out.
 //
 // Type 2 is 2B: it is for the queue pair that has bound it, and for its
 // protection domain. The program chooses the low byte of its key. It must be
@@ -252,7 +253,10 @@ func (t *Table) Bind(pd *PD, qpn rocev2.QPN, b *ib.BindMW) ib.Fault {
 	}
 	key, kind := b.NewKey, kindWindow2
 	if w.typ == ib.MWType1 {
-		key, kind, qpn = old.key&^(keyVariants-1)|ib.Key(uint8(old.key)+w.step), kindWindow1, 0
+		kind, qpn = kindWindow1, 0
+		if indexOf(key) != indexOf(old.key) || key == old.key {
+			key = old.key&^(keyVariants-1) | ib.Key(uint8(old.key)+w.step)
+		}
 	}
 	if indexOf(key) != indexOf(old.key) {
 		return ib.FaultUnknownKey

@@ -180,6 +180,7 @@ func (s *scene) cmdFree(words []string) error {
 func (s *scene) postLocal(a *actor, op ib.Opcode, w *args) error {
 	wr := ib.SendWR{Opcode: op, Signaled: !w.has("unsignaled"), Fence: w.has("fence")}
 	var low, n uint64
+	_, chosen := w.kv["key"]
 	addr := uint64(0x700000)
 	err := w.nums(map[string]*uint64{"id": &wr.ID, "addr": &addr, "len": &n})
 	low, err2 := strconv.ParseUint(w.text("key", "0"), 16, 8)
@@ -198,6 +199,9 @@ func (s *scene) postLocal(a *actor, op ib.Opcode, w *args) error {
 		return err
 	}
 	next := slot&^0xff | ib.Key(low)
+	if op == ib.OpBindMW && !chosen { // the device chooses, for type 1
+		next = slot
+	}
 	switch op {
 	case ib.OpLocalInv:
 		wr.InvalidateKey = inv
