@@ -247,15 +247,39 @@ func (q *queuePair) receive(n int, ids ...uint64) {
 
 const allRights = ib.RemoteWrite | ib.RemoteRead | ib.RemoteAtomic | ib.FlushGlobal
 
-func (q *queuePair) init() {
-	q.p.t.Helper()
+// attrInit, attrRTR and attrRTS are what takes the queue pair to these states.
+func (q *queuePair) attrInit() (*ib.Attr, ib.AttrMask) {
 	a, mask := &ib.Attr{State: ib.StateInit, Port: 1, Access: allRights, QKey: 0x1234}, ib.AttrState|ib.AttrPKeyIndex|ib.AttrPort
 	if q.Queues.send.typ == ib.UD {
-		mask |= ib.AttrQKey
-	} else {
-		mask |= ib.AttrAccess
+		return a, mask | ib.AttrQKey
 	}
-	q.p.must(q.Modify(a, mask))
+	return a, mask | ib.AttrAccess
+}
+
+func (q *queuePair) attrRTR(peer *queuePair) (*ib.Attr, ib.AttrMask) {
+	a, mask := &ib.Attr{State: ib.StateRTR, PathMTU: rocev2.MTU1024, MaxDestRdAtomic: 16, MinRNRTimer: 1}, ib.AttrState
+	typ := q.Queues.send.typ
+	if typ != ib.UD {
+		a.AV, a.DestQPN = ib.AddressVector{DGID: peer.p.addr, HopLimit: 64}, peer.qp.QPN()
+		mask |= ib.AttrAV | ib.AttrPathMTU | ib.AttrDestQPN | ib.AttrRQPSN
+	}
+	if typ == ib.RC {
+		mask |= ib.AttrMaxDestRdAtomic | ib.AttrMinRNRTimer
+	}
+	return a, mask
+}
+
+func (q *queuePair) attrRTS() (*ib.Attr, ib.AttrMask) {
+	mask := ib.AttrState | ib.AttrSQPSN
+	if q.Queues.send.typ == ib.RC {
+		mask |= ib.AttrTimeout | ib.AttrRetryCount | ib.AttrRNRRetry | ib.AttrMaxQPRdAtomic
+	}
+	return &ib.Attr{State: ib.StateRTS, Timeout: 14, RetryCount: 7, RNRRetry: 7, MaxRdAtomic: 16}, mask
+}
+
+func (q *queuePair) init() {
+	q.p.t.Helper()
+	q.p.must(q.Modify(q.attrInit()))
 }
 
 // connect takes the queue pair from RESET to RTS.
@@ -268,20 +292,8 @@ func (q *queuePair) connect(peer *queuePair) {
 // up takes the queue pair from INIT to RTS.
 func (q *queuePair) up(peer *queuePair) {
 	q.p.t.Helper()
-	rtr, rts := ib.AttrState, ib.AttrState|ib.AttrSQPSN
-	if typ := q.Queues.send.typ; typ != ib.UD {
-		rtr |= ib.AttrAV | ib.AttrPathMTU | ib.AttrDestQPN | ib.AttrRQPSN
-		if typ == ib.RC {
-			rtr |= ib.AttrMaxDestRdAtomic | ib.AttrMinRNRTimer
-			rts |= ib.AttrTimeout | ib.AttrRetryCount | ib.AttrRNRRetry | ib.AttrMaxQPRdAtomic
-		}
-	}
-	a := &ib.Attr{State: ib.StateRTR, PathMTU: rocev2.MTU1024, MaxDestRdAtomic: 16, MinRNRTimer: 1}
-	if peer != nil {
-		a.AV, a.DestQPN = ib.AddressVector{DGID: peer.p.addr, HopLimit: 64}, peer.qp.QPN()
-	}
-	q.p.must(q.Modify(a, rtr))
-	q.p.must(q.Modify(&ib.Attr{State: ib.StateRTS, Timeout: 14, RetryCount: 7, RNRRetry: 7, MaxRdAtomic: 16}, rts))
+	q.p.must(q.Modify(q.attrRTR(peer)))
+	q.p.must(q.Modify(q.attrRTS()))
 }
 
 // pair makes two connected queue pairs.

@@ -118,8 +118,9 @@ func (q *Queues) Modify(a *ib.Attr, mask ib.AttrMask) error {
 func (q *Queues) Drain(most int) (more bool) {
 	q.send.mu.Lock()
 	defer q.send.mu.Unlock()
-	if q.fatal.Swap(false) {
+	if q.fatal.Load() {
 		q.end()
+		q.fatal.Store(false)
 	}
 	more = q.send.drain(most)
 	if q.late.Load() {

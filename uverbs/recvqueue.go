@@ -161,9 +161,10 @@ func NewSharedRecvQueue(c SharedRecvQueueConfig) (*SharedRecvQueue, error) {
 // Next implements qp.RecvSource. A receive that cannot be ends the queue pair
 // that gets it.
 func (s *SharedRecvQueue) Next(w *qp.Recv) bool {
+	r, ours := w.CQ.(*recvQueue)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed || s.failed {
+	if s.closed || s.failed || ours && r.owner.fatal.Load() { // then it takes no more
 		return false
 	}
 	n, err := s.ring.Waiting()
@@ -185,7 +186,7 @@ func (s *SharedRecvQueue) Next(w *qp.Recv) bool {
 	if w.ID, ok = receive(w, s.elem, s.sge); ok {
 		return true
 	}
-	if r, is := w.CQ.(*recvQueue); is {
+	if ours {
 		r.Complete(&ib.WC{ID: w.ID, Status: ib.StatusLocQPOpErr, Opcode: ib.WCRecv, QPN: r.qpn})
 		r.owner.fail()
 	}

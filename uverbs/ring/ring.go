@@ -108,9 +108,3 @@ func (b *buffer) elem(pos uint64) []byte {
 	at := int(pos&b.mask) * b.shape.Elem
 	return b.data[at : at+b.shape.Elem]
 }
-
-// copyShared copies from or to shared memory. What a program writes at the same
-// time is not this side's business, so the race detector does not look here.
-//
-//go:norace
-func copyShared(dst, src []byte) int { return copy(dst, src) }

@@ -2,6 +2,7 @@ package uverbstest
 
 import (
 	"encoding/binary"
+	"runtime"
 	"sync/atomic"
 	"unsafe"
 
@@ -247,4 +248,41 @@ func (r Ring) Poll() (WC, bool) {
 	}
 	r.SetConsumer((i + 1) & r.Mask())
 	return c, true
+}
+
+// PutSend writes a send request.
+func PutSend(e []byte, w SendWR) { w.fill(e) }
+
+// PutRecv writes a receive without entries.
+func PutRecv(e []byte, id uint64) {
+	native.PutUint64(e, id)
+	putDMA(e[16:], 0, 0)
+}
+
+// SetRecvSGE has a receive say that it has n entries.
+func SetRecvSGE(e []byte, n uint32) { native.PutUint32(e[28:], n) }
+
+// Scribble writes over rings without a rule, as a program can, until stop is
+// closed.
+//
+//go:norace
+func Scribble(stop <-chan struct{}, rings ...[]byte) {
+	seed := uint64(1)
+	for {
+		select {
+		case <-stop:
+			return
+		default:
+		}
+		for range 100 {
+			seed = seed*6364136223846793005 + 1442695040888963407
+			mem := rings[seed>>60%uint64(len(rings))]
+			at := seed >> 20 % uint64(len(mem)-3)
+			if seed>>59&1 == 0 { // an index, or a number in an element
+				at = []uint64{128, 256, 384 + 12, 384 + 184 + 12, 384 + 184, 384 + 28}[seed>>40%6]
+			}
+			native.PutUint32(mem[at:], uint32(seed>>33)&0x1f)
+		}
+		runtime.Gosched()
+	}
 }

@@ -1,0 +1,191 @@
+package uverbs
+
+import (
+	"encoding/binary"
+	"slices"
+	"testing"
+
+	"github.com/gosoftroce/rocev2/ib"
+	fake "github.com/gosoftroce/rocev2/uverbs/uverbstest"
+)
+
+// untilErr waits until the queue pair is in ERR.
+func (q *queuePair) untilErr() {
+	for q.qp.State() != ib.StateErr {
+		q.ring()
+	}
+}
+
+// A request that cannot be completes in its place, with its own status: after
+// those before it, and before those behind it, which are flushed.
+func TestBadRequests(t *testing.T) {
+	t.Parallel()
+	put := binary.NativeEndian.PutUint32
+	for _, c := range []struct {
+		why  string
+		bad  func(e []byte)
+		want ib.Status
+	}{
+		{"an operation that there is not", func(e []byte) { put(e[12:], 99) }, ib.StatusLocQPOpErr},
+		{"too many entries", func(e []byte) { put(e[184+12:], 4) }, ib.StatusLocQPOpErr},
+		{"entries without end", func(e []byte) { put(e[184+12:], 1<<32-1) }, ib.StatusLocQPOpErr},
+		{"inline data without end", func(e []byte) { put(e[16:], fake.Signaled|fake.Inline); put(e[184:], 1<<32-1) }, ib.StatusLocLenErr},
+		{"an atomic of 4 bytes", func(e []byte) { put(e[12:], fake.FetchAdd); put(e[208+8:], 4) }, ib.StatusLocLenErr},
+		{"a message of 12 GiB", func(e []byte) {
+			put(e[184+12:], 3)
+			for i := range 3 {
+				put(e[208+16*i+8:], 1<<32-1)
+			}
+		}, ib.StatusLocLenErr},
+		{"a FLUSH of nothing", func(e []byte) { put(e[12:], fake.Flush) }, ib.StatusLocQPOpErr},
+	} {
+		t.Run(c.why, func(t *testing.T) {
+			t.Parallel()
+			a, b := pair(t, pairOptions{data: 48})
+			at, key := b.p.remote(0)
+			good := func(id uint64) fake.SendWR {
+				return fake.SendWR{ID: id, Opcode: fake.Write, Flags: fake.Signaled, SGE: []ib.SGE{a.p.sge(0, 5000)}, Remote: at, RKey: key}
+			}
+			a.send.PostSend(good(1))
+			a.send.PostSend(good(2))
+			a.receive(64, 20)
+			a.send.Post(func(e []byte) {
+				fake.PutSend(e, good(3))
+				c.bad(e)
+			})
+			a.post(good(4), good(5))
+			got := a.cq.wait(6)
+			var ids []uint64
+			for i, c2 := range got {
+				want := ib.StatusWRFlushErr
+				switch {
+				case i < 2:
+					want = ib.StatusSuccess
+				case i == 2:
+					want = c.want
+				}
+				if c2.Status != want {
+					t.Errorf("%+v; want %v", c2, want)
+				}
+				if c2.ID < 20 {
+					ids = append(ids, c2.ID)
+				}
+			}
+			if !slices.Equal(ids, []uint64{1, 2, 3, 4, 5}) {
+				t.Errorf("%+v", got)
+			}
+		})
+	}
+}
+
+// A bad request below RTS waits as others do.
+func TestBadRequestBeforeRTS(t *testing.T) {
+	t.Parallel()
+	pa, pb := programs(t)
+	a, b := pa.newQP(pairOptions{}), pb.newQP(pairOptions{})
+	b.connect(a)
+	a.init()
+	a.post(fake.SendWR{ID: 1, Opcode: 99, Flags: fake.Signaled})
+	for a.Drain(100) {
+	}
+	if a.cq.none(); a.qp.State() != ib.StateInit {
+		t.Errorf("it is in %v", a.qp.State())
+	}
+	a.up(b)
+	a.cq.expect(ib.StatusLocQPOpErr, 1)
+	a.untilErr()
+}
+
+// A receive that cannot be is flushed in its place, with its own status.
+func TestBadReceive(t *testing.T) {
+	t.Parallel()
+	a, b := pair(t, pairOptions{data: 8})
+	b.receive(64, 1)
+	b.recv.Post(func(e []byte) {
+		fake.PutRecv(e, 2)
+		fake.SetRecvSGE(e, 4)
+	})
+	b.receive(64, 3)
+	a.post(inline(10), inline(11))
+	b.cq.expect(ib.StatusSuccess, 1)
+	b.cq.expect(ib.StatusLocQPOpErr, 2)
+	b.cq.expect(ib.StatusWRFlushErr, 3)
+	b.untilErr()
+	b.receive(64, 4)
+	b.ring()
+	b.cq.expect(ib.StatusWRFlushErr, 4)
+	b.reset()
+	a.reset()
+	a.connect(b)
+	b.connect(a)
+	b.receive(64, 5)
+	a.post(inline(12))
+	b.cq.expect(ib.StatusSuccess, 5)
+}
+
+// An index that cannot be ends the queue pair. RESET makes it good again.
+func TestBadIndices(t *testing.T) {
+	t.Parallel()
+	a, b := pair(t, pairOptions{data: 8})
+	for _, lie := range []func(){
+		func() { a.send.SetProducer(16) },
+		func() { a.send.SetProducer(1 << 31) },
+		func() { a.recv.SetProducer(1 << 31); b.post(inline(1)) },
+	} {
+		lie()
+		a.untilErr()
+		for _, q := range []*queuePair{a, b} {
+			q.reset()
+			for _, ok := q.cq.Poll(); ok; _, ok = q.cq.Poll() {
+			}
+		}
+		a.connect(b)
+		b.connect(a)
+		b.receive(64, 5)
+		a.post(inline(12))
+		b.cq.expect(ib.StatusSuccess, 5)
+		a.cq.expect(ib.StatusSuccess, 12)
+	}
+}
+
+// tryConnect is reset and connect where either may be refused.
+func (q *queuePair) tryConnect(peer *queuePair) {
+	reset := q.Modify(&ib.Attr{State: ib.StateReset}, ib.AttrState)
+	if reset == nil && q.Modify(q.attrInit()) == nil && q.Modify(q.attrRTR(peer)) == nil {
+		_ = q.Modify(q.attrRTS())
+	}
+}
+
+// What a program that lies does to its rings, others do not notice: neither its
+// own other queue pair, nor its peer's.
+func TestLiar(t *testing.T) {
+	t.Parallel()
+	pa, pb := programs(t)
+	liar, victim := pa.newQP(pairOptions{data: 64}), pb.newQP(pairOptions{data: 64})
+	a, b := pa.newQP(pairOptions{data: 64}), pb.newQP(pairOptions{data: 64})
+	for _, p := range [][2]*queuePair{{liar, victim}, {victim, liar}, {a, b}, {b, a}} {
+		p[0].connect(p[1])
+	}
+	stop, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		fake.Scribble(stop, liar.send.Mem, liar.recv.Mem, liar.cq.Mem)
+	}()
+	at, key := pb.remote(4096)
+	rounds := uint64(300)
+	if testing.Short() {
+		rounds = 50
+	}
+	for i := range rounds {
+		liar.ring()
+		if i%10 == 9 {
+			liar.tryConnect(victim)
+		}
+		b.receive(64, i%8)
+		a.post(fake.SendWR{ID: i, Opcode: fake.Write, Flags: fake.Signaled, SGE: []ib.SGE{pa.sge(0, 3000)}, Remote: at, RKey: key}, inline(i))
+		a.cq.expect(ib.StatusSuccess, i, i)
+		b.cq.expect(ib.StatusSuccess, i%8)
+	}
+	close(stop)
+	<-done
+}
