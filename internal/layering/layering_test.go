@@ -56,6 +56,8 @@ var layers = map[string][]string{
 	"engine": {"clock", "internal/heap", "rocev2", "ib", "memreg", "qp", "transport"}, // of transport only the batches and the path, which are plain data
 	"hca":    {"clock", "internal/heap", "rocev2", "ib", "memreg", "qp", "engine", "transport", "transport/udp", "fabric"},
 
+	"uverbs/foreign": {"ib", "memreg"},
+
 	"verbs": {"rocev2", "ib", "memreg", "memreg/mapping", "qp", "transport", "transport/udp", "transport/shm", "hca"},
 
 	// Faces beside verbs may import hca, too: verbs.HCA has the adapter
@@ -137,7 +139,7 @@ var onlyIn = map[string][]string{
 	"github.com/prometheus/client_golang":            {"metrics"},
 	"github.com/BurntSushi/toml":                     {"server/config"},
 	"github.com/spf13/cobra":                         {"cmd/..."},
-	"golang.org/x/sys/unix":                          {"programs", "uverbs", "transport/udp", "transport/shm", "memreg/mapping", "hca", "e2e/...", "cmd/...", "doctor/...", "internal/testnet"},
+	"golang.org/x/sys/unix":                          {"programs", "uverbs", "uverbs/foreign", "transport/udp", "transport/shm", "memreg/mapping", "hca", "e2e/...", "cmd/...", "doctor/...", "internal/testnet"},
 	"golang.org/x/sys/windows":                       {"transport/udp", "memreg/mapping"},
 	"github.com/gosoftroce/rocev2/rocev2/layers":     {"e2e/..."},
 	"github.com/gosoftroce/rocev2/qp/qptest":         {},

@@ -1,0 +1,24 @@
+// Package foreign makes memory regions of the memory of another process.
+//
+// A Space is the address space of a process. Its memory is reached in one of
+// two ways:
+//
+//   - What the process has said to be pages of a memfd (Space.Map) is mapped
+//     here, too. Such memory is as good as the own one, and atomics are atomic
+//     towards the processors of that process.
+//   - All else is copied by the kernel, from and to /proc/PID/mem or by
+//     process_vm_readv(2). Words of such memory are read and written one after
+//     the other, with a lock of the Space: atomics are atomic towards each
+//     other, and not towards the process itself.
+//
+// The other process is not trusted. It may end, unmap or protect what it has
+// registered, lie about its memfds and change them: what happens is an error
+// for who uses its regions. It cannot have memory of others touched. /proc/PID
+// files belong to the address space that they were opened for, and not to who
+// has the number or the place of the process later. process_vm_readv, which
+// goes by the number, serves only where this process has no more rights than
+// that one, and is told by a pidfd that the process lives.
+//
+// What it does not do: pin pages. A page that the system has taken out of
+// memory is fetched when it is copied.
+package foreign

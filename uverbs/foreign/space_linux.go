@@ -1,0 +1,183 @@
+package foreign
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// Space is the address space of a process. Its methods may be called from any
+// goroutine.
+type Space struct {
+	pid    int
+	uid    uint32
+	pidfd  int // -1 where the kernel has none
+	direct bool
+
+	mem  int // /proc/PID/mem
+	maps int // /proc/PID/maps
+
+	atomics sync.Mutex // words that are not mapped
+	reading sync.Mutex // maps
+
+	mu     sync.Mutex
+	users  int // of OpenProcess, and regions
+	mapped ranges
+	bytes  uint64 // of all mapped
+}
+
+// spaces are those that are open: an address space has one, so that atomics are
+// atomic towards each other, however often the process connects.
+var spaces = struct {
+	sync.Mutex
+	open map[int]*Space
+}{open: map[int]*Space{}}
+
+// OpenProcess opens the address space of a process that runs as user uid, as
+// the socket that it has connected by says. Close gives it back.
+//
+// The error says what the process or the system must allow: os.ErrPermission is
+// of a process that may not be traced (ptrace(2), Yama), os.ErrProcessDone of
+// one that is gone, or has become another program in the meantime.
+func OpenProcess(pid int, uid uint32) (*Space, error) {
+	spaces.Lock()
+	defer spaces.Unlock()
+	if s := spaces.open[pid]; s != nil && s.uid == uid && s.Alive() {
+		s.acquire()
+		return s, nil
+	}
+	s, err := open(pid, uid)
+	if err != nil {
+		return nil, fmt.Errorf("memory of process %d: %w", pid, err)
+	}
+	spaces.open[pid] = s
+	return s, nil
+}
+
+// open opens the files of a space, and looks whose they are when all are open:
+// a program that the process has become before that, with other rights, is not
+// the user's.
+func open(pid int, uid uint32) (*Space, error) {
+	if pid <= 0 {
+		return nil, errors.New("its number is not known here: it is in another PID namespace")
+	}
+	s := &Space{pid: pid, uid: uid, pidfd: -1, mem: -1, maps: -1, users: 1}
+	fail := func(err error) (*Space, error) {
+		s.closeFiles()
+		return nil, err
+	}
+	fd, err := unix.PidfdOpen(pid, 0)
+	switch {
+	case err == nil:
+		s.pidfd = fd
+	case !errors.Is(err, unix.ENOSYS):
+		return fail(gone(err))
+	}
+	if s.mem, err = unix.Open(s.path("mem"), unix.O_RDWR|unix.O_CLOEXEC, 0); err != nil {
+		return fail(denied(err))
+	}
+	if s.maps, err = unix.Open(s.path("maps"), unix.O_RDONLY|unix.O_CLOEXEC, 0); err != nil {
+		return fail(denied(err))
+	}
+	var st unix.Stat_t
+	if err := unix.Stat(s.path("mem"), &st); err != nil {
+		return fail(gone(err))
+	}
+	if !s.Alive() {
+		return fail(os.ErrProcessDone)
+	}
+	if st.Uid != uid {
+		return fail(fmt.Errorf("%w: it belongs to user %d now, and not to user %d", os.ErrPermission, st.Uid, uid))
+	}
+	s.direct = s.pidfd >= 0 && uid == uint32(os.Geteuid())
+	return s, nil
+}
+
+func (s *Space) path(name string) string { return fmt.Sprintf("/proc/%d/%s", s.pid, name) }
+
+// gone says why a process is not there.
+func gone(err error) error {
+	if errors.Is(err, unix.ESRCH) || errors.Is(err, unix.ENOENT) {
+		return os.ErrProcessDone
+	}
+	return err
+}
+
+// denied says what to do about a process that may not be traced.
+func denied(err error) error {
+	if errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM) {
+		return fmt.Errorf("%w: the process must allow it by prctl(PR_SET_PTRACER) where kernel.yama.ptrace_scope is 1, run as the same user, and be dumpable", err)
+	}
+	return gone(err)
+}
+
+// PID returns the number of the process.
+func (s *Space) PID() int { return s.pid }
+
+// Alive reports whether the process still has this address space.
+func (s *Space) Alive() bool {
+	if !s.running() {
+		return false
+	}
+	// Nothing is mapped at 0: that is EIO, and of no address space 0 bytes.
+	var b [1]byte
+	n, err := unix.Pread(s.mem, b[:], 0)
+	return n != 0 || err != nil
+}
+
+// running reports whether the process with the number is still the same.
+func (s *Space) running() bool {
+	if s.pidfd < 0 {
+		return true
+	}
+	p := [1]unix.PollFd{{Fd: int32(s.pidfd), Events: unix.POLLIN}}
+	for {
+		n, err := unix.Poll(p[:], 0)
+		if err != unix.EINTR {
+			return err == nil && n == 0
+		}
+	}
+}
+
+// acquire counts a user.
+func (s *Space) acquire() {
+	s.mu.Lock()
+	s.users++
+	s.mu.Unlock()
+}
+
+// Close gives the space back. Regions of it stay until they are closed.
+func (s *Space) Close() error {
+	spaces.Lock()
+	defer spaces.Unlock()
+	s.release()
+	return nil
+}
+
+// release drops a user. The caller holds spaces.
+func (s *Space) release() {
+	s.mu.Lock()
+	s.users--
+	last := s.users == 0
+	s.mu.Unlock()
+	if !last {
+		return
+	}
+	if spaces.open[s.pid] == s {
+		delete(spaces.open, s.pid)
+	}
+	s.Unmap(0, math.MaxUint64) // no region uses it any more
+	s.closeFiles()
+}
+
+func (s *Space) closeFiles() {
+	for _, fd := range []int{s.pidfd, s.mem, s.maps} {
+		if fd >= 0 {
+			unix.Close(fd)
+		}
+	}
+}
