@@ -19,7 +19,7 @@ import (
 // program is a program on a device, with the memory of its rings, and what
 // serves its doorbells.
 type program struct {
-	t    *testing.T
+	t    testing.TB
 	addr netip.Addr
 	dev  *hca.Device
 	own  *hca.Context
@@ -83,7 +83,7 @@ func (p *program) remote(at int) (addr uint64, rkey uint32) {
 type compQueue struct {
 	fake.Ring
 	*CompQueue
-	t        *testing.T
+	t        testing.TB
 	arm      *uint32
 	events   chan uint64
 	room     atomic.Int64 // for notifications

@@ -42,7 +42,7 @@ func (r Ring) SetConsumer(i uint32) { atomic.StoreUint32(r.word(256), i) }
 // Elem returns an element.
 func (r Ring) Elem(i uint32) []byte {
 	size := 1 << native.Uint32(r.Mem)
-	return r.Mem[384+int(i)*size:][:size]
+	return r.Mem[384+int(i&r.Mask())*size:][:size]
 }
 
 // Full reports whether nothing can be posted.

@@ -1,0 +1,117 @@
+package uverbs
+
+import (
+	"net/netip"
+	"runtime"
+	"testing"
+
+	"github.com/gosoftroce/rocev2/fabric"
+	"github.com/gosoftroce/rocev2/hca"
+	"github.com/gosoftroce/rocev2/ib"
+	"github.com/gosoftroce/rocev2/qp"
+	fake "github.com/gosoftroce/rocev2/uverbs/uverbstest"
+)
+
+// looped makes two connected queue pairs of one device, whose packets pass
+// inside of it.
+func looped(t testing.TB) (p *program, a, b *queuePair) {
+	t.Helper()
+	addr := netip.MustParseAddr("192.0.2.1")
+	link, _ := fabric.Pair(addr, netip.MustParseAddr("192.0.2.2"))
+	p = &program{t: t, addr: addr, dev: hca.New(hca.Config{Loopback: true}, link)}
+	p.open()
+	a, b = p.newQP(pairOptions{depth: 63, data: 64}), p.newQP(pairOptions{depth: 63, data: 64})
+	a.connect(b)
+	b.connect(a)
+	return p, a, b
+}
+
+// BenchmarkWrite posts WRITEs of 8 bytes and polls for their completions:
+// through the rings, and as a Go program of the device does.
+func BenchmarkWrite(b *testing.B) {
+	for _, n := range []int{1, 16} {
+		b.Run(map[int]string{1: "rings", 16: "rings, 16 at once"}[n], func(b *testing.B) { benchRings(b, n) })
+	}
+	b.Run("hca", benchDirect)
+}
+
+func benchRings(b *testing.B, n int) {
+	p, a, _ := looped(b)
+	at, key := p.remote(4096)
+	w := fake.SendWR{Opcode: fake.Write, Flags: fake.Signaled, SGE: []ib.SGE{p.sge(0, 8)}, Remote: at, RKey: key}
+	b.ReportAllocs()
+	for i := 0; i < b.N; i += n {
+		for range n {
+			a.send.PostSend(w)
+		}
+		for a.Drain(64) {
+		}
+		for got := 0; got < n; {
+			if c, ok := a.cq.Poll(); ok {
+				if c.Status != ib.StatusSuccess {
+					b.Fatal(c)
+				}
+				got++
+			} else {
+				runtime.Gosched()
+			}
+		}
+	}
+}
+
+func benchDirect(b *testing.B) {
+	p, _, _ := looped(b)
+	cq, err := p.own.CreateCQ(64, nil)
+	p.must(err)
+	config := qp.Config{PD: p.pd.Core(), SendCQ: cq, RecvCQ: cq, MaxSendWR: 16, MaxRecvWR: 16}
+	var qps [2]*hca.QP
+	for i := range qps {
+		qps[i], err = p.own.CreateQP(config)
+		p.must(err)
+	}
+	for i, q := range qps {
+		peer := &queuePair{p: p, Queues: new(Queues), qp: qps[1-i]}
+		peer.Queues.send.typ = ib.RC
+		p.must(q.Modify(peer.attrInit()))
+		p.must(q.Modify(peer.attrRTR(peer)))
+		p.must(q.Modify(peer.attrRTS()))
+	}
+	at, key := p.remote(4096)
+	wrs := []ib.SendWR{{Opcode: ib.OpWrite, Signaled: true, SGList: []ib.SGE{p.sge(0, 8)}, Remote: ib.RemoteAddr{Addr: at, RKey: ib.Key(key)}}}
+	var wc [16]ib.WC
+	b.ReportAllocs()
+	b.ResetTimer()
+	for range b.N {
+		if _, err := qps[0].PostSend(wrs); err != nil {
+			b.Fatal(err)
+		}
+		for cq.Poll(wc[:]) == 0 {
+			runtime.Gosched()
+		}
+	}
+}
+
+// Nothing on the way of a request allocates.
+func TestDoesNotAllocate(t *testing.T) { // not parallel: it counts allocations
+	p, a, b := looped(t)
+	at, key := p.remote(4096)
+	list := []ib.SGE{p.sge(0, 8)}
+	round := func() {
+		b.recv.PostRecv(1, list...)
+		a.send.PostSend(fake.SendWR{Opcode: fake.Write, Flags: fake.Signaled, SGE: list, Remote: at, RKey: key})
+		a.send.PostSend(fake.SendWR{Opcode: fake.Send, Flags: fake.Signaled | fake.Inline, Data: p.buf[:8]})
+		for a.Drain(64) {
+		}
+		for _, q := range []*queuePair{a, a, b} {
+			for _, ok := q.cq.Poll(); !ok; _, ok = q.cq.Poll() {
+				runtime.Gosched()
+			}
+		}
+	}
+	for range 100 {
+		round()
+	}
+	if n := testing.AllocsPerRun(200, round); n > 0 {
+		t.Errorf("a SEND and a WRITE allocate %v times", n)
+	}
+}
