@@ -93,7 +93,7 @@ func (f *fakeFile) Close() error {
 	return nil
 }
 
-func (f *fakeFile) Command(b []byte) abi.Reply {
+func (f *fakeFile) Command(_ Peer, b []byte) abi.Reply {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.write != nil {

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gosoftroce/rocev2/uverbs"
 	"github.com/gosoftroce/rocev2/uverbs/abi"
 )
 
@@ -32,8 +33,8 @@ type Opener interface {
 
 // File is an open device file.
 type File interface {
-	// Command takes what a program wrote. Several processes may call.
-	Command(b []byte) abi.Reply
+	// Command takes what a process wrote. Several may write at once.
+	Command(p Peer, b []byte) abi.Reply
 
 	// Visible is what the program gets as the file, and Bell what wakes
 	// the file's goroutine; nil where it needs none.
@@ -46,12 +47,14 @@ type File interface {
 
 // What a File may also do.
 type (
-	attacher  interface{ Attach(p Peer) error }
+	attacher interface { // other processes write commands, too
+		Attach(p Peer) error
+		Detach(p Peer)
+	}
 	forgetter interface{ ForgetChannel(handle uint32) }
-	tokened   interface{ SetToken(token uint32) }
-	mapper    interface {
-		Map(pid int, f *os.File, addr, n, off uint64) error
-		Unmap(pid int, addr, n uint64) error
+	mapper    interface { // memory of a process is that of a file
+		Map(p Peer, f *os.File, addr, n, off uint64) error
+		Unmap(p Peer, addr, n uint64) error
 	}
 )
 
@@ -68,6 +71,12 @@ type Config struct {
 	// MaxPerUser those of one user (root's are not counted). 0 means 4096
 	// and 1024.
 	MaxConnections, MaxPerUser int
+
+	// Quota is how much each open file of a device may hold.
+	Quota uverbs.Quota
+
+	// Hardware has programs see the RDMA devices of the kernel, too.
+	Hardware bool
 
 	Log *slog.Logger // nil: none
 }
@@ -86,6 +95,7 @@ type Host struct {
 	users    map[uint32]int
 	files    map[inode]*openFile
 	tokens   uint32
+	devices  []*device
 	idle     chan struct{} // closed while nobody is connected
 	closed   bool
 
@@ -123,7 +133,7 @@ func Listen(c Config) (*Host, error) {
 	if log == nil {
 		log = slog.New(slog.NewTextHandler(io.Discard, nil))
 	}
-	h := &Host{config: c, log: log, tree: tree{c.Dir}, openers: map[string]Opener{}, sessions: map[*session]struct{}{},
+	h := &Host{config: c, log: log, tree: tree{dir: c.Dir, hardware: c.Hardware}, openers: map[string]Opener{}, sessions: map[*session]struct{}{},
 		users: map[uint32]int{}, files: map[inode]*openFile{}, idle: make(chan struct{})}
 	close(h.idle)
 	if err := h.listen(); err != nil {
@@ -206,9 +216,6 @@ func (h *Host) AddCM(o Opener) error {
 	return h.add(cmNode, o)
 }
 
-// Update writes what has changed of a device.
-func (h *Host) Update(a Attributes) error { return h.tree.device(a) }
-
 // Wait returns when nobody has been connected for a time, or when ctx ends.
 func (h *Host) Wait(ctx context.Context, quiet time.Duration) {
 	for {
@@ -249,6 +256,9 @@ func (h *Host) Close() error {
 	h.mu.Unlock()
 	err := h.listener.Close()
 	h.wg.Wait()
+	for _, d := range h.devices {
+		err = errors.Join(err, d.Close())
+	}
 	h.tree.remove()
 	h.lock.Close()
 	return err

@@ -27,6 +27,8 @@ type session struct {
 	peer Peer
 	file *openFile // nil before hello
 
+	attached bool // to what another process has opened
+
 	held bool // the connection is of who starts programs
 }
 
@@ -83,7 +85,7 @@ func (s *session) answer(q request) (r reply, done func(), err error) {
 	case s.file == nil:
 		return r, done, errMalformed
 	case q.op == opCommand:
-		c := s.file.Command(q.payload)
+		c := s.file.Command(s.peer, q.payload)
 		return commandReply(c), func() { closeFiles(c.Files) }, nil
 	case q.op == opMap || q.op == opUnmap:
 		r = s.mapping(q)
@@ -169,9 +171,6 @@ func (s *session) hello(q request) reply {
 	s.file = &openFile{File: file, id: id, token: h.tokens, uses: 1}
 	h.files[id] = s.file
 	h.mu.Unlock()
-	if t, ok := file.(tokened); ok {
-		t.SetToken(s.file.token)
-	}
 	return s.welcome(nodeName(q.payload))
 }
 
@@ -214,9 +213,11 @@ func (s *session) attach(q request) reply {
 	}
 	if a, ok := f.File.(attacher); ok {
 		if err := a.Attach(s.peer); err != nil {
+			s.host.log.Warn("share a device between programs", "pid", s.peer.PID, "uid", s.peer.UID, "error", err)
 			s.drop()
 			return fail(errnoOf(err))
 		}
+		s.attached = true
 	}
 	return s.welcome(nodeName(q.payload))
 }
@@ -234,11 +235,11 @@ func (s *session) mapping(q request) reply {
 	var err error
 	switch {
 	case q.op == opUnmap:
-		err = m.Unmap(s.peer.PID, addr, n)
+		err = m.Unmap(s.peer, addr, n)
 	case len(q.files) != 1:
 		return fail(unix.EINVAL)
 	default:
-		err = m.Map(s.peer.PID, q.files[0], addr, n, off)
+		err = m.Map(s.peer, q.files[0], addr, n, off)
 	}
 	if err != nil {
 		return fail(errnoOf(err))
@@ -261,6 +262,9 @@ func (s *session) drop() {
 		delete(h.files, f.id)
 	}
 	h.mu.Unlock()
+	if a, ok := f.File.(attacher); ok && s.attached {
+		a.Detach(s.peer)
+	}
 	if !last {
 		return
 	}

@@ -43,14 +43,17 @@ func deviceNumber(name string) (major, minor uint32) {
 }
 
 // tree is the folder of files that programs see as sysfs and /dev.
-type tree struct{ dir string }
+type tree struct {
+	dir      string
+	hardware bool // with links to the kernel's devices
+}
 
 func (t tree) path(parts ...string) string {
 	return filepath.Join(append([]string{t.dir}, parts...)...)
 }
 
 // folders are those that the tree consists of.
-var folders = []string{"sys/class/infiniband", "sys/class/infiniband_verbs", "sys/class/infiniband_mad", "sys/class/misc", "dev/infiniband"}
+var folders = []string{"sys/class/infiniband", "sys/class/infiniband_verbs", "sys/class/infiniband_mad", "sys/class/infiniband_cm", "sys/class/misc", "dev/infiniband"}
 
 // begin makes an empty tree.
 func (t tree) begin() error {
@@ -60,7 +63,46 @@ func (t tree) begin() error {
 			return err
 		}
 	}
+	if t.hardware {
+		t.link()
+	}
 	return t.write("sys/class/infiniband_verbs", map[string]string{"abi_version": "6"})
+}
+
+// link has programs find the devices of the kernel. The connection manager is
+// ours.
+func (t tree) link() {
+	for _, f := range folders {
+		if f == "sys/class/misc" {
+			continue
+		}
+		entries, err := os.ReadDir("/" + f)
+		if err != nil {
+			continue // the kernel has none
+		}
+		for _, e := range entries {
+			if e.Name() == cmNode || e.Name() == "abi_version" {
+				continue
+			}
+			to := filepath.Join("/", f, e.Name())
+			if real, err := filepath.EvalSymlinks(to); err == nil {
+				to = real // also where the name of the folder means ours
+			}
+			// What cannot be linked is not seen.
+			_ = os.Symlink(to, t.path(f, e.Name()))
+		}
+	}
+}
+
+// free returns the first index from i on whose device file the kernel has not.
+func (t tree) free(i int) int {
+	for {
+		_, err := os.Lstat(t.path("dev/infiniband/uverbs" + strconv.Itoa(i)))
+		if err != nil {
+			return i
+		}
+		i++
+	}
 }
 
 func (t tree) clear() {
@@ -74,6 +116,11 @@ func (t tree) remove() {
 	os.Remove(t.path("socket"))
 	os.Remove(t.path("lock"))
 	os.Remove(t.dir)
+}
+
+func (t tree) has(path string) bool {
+	_, err := os.Lstat(t.path(path))
+	return err == nil
 }
 
 // write makes files of a folder. A reader sees the old contents or the new.

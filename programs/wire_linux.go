@@ -138,3 +138,10 @@ func send(c *net.UnixConn, r reply, b []byte) error {
 	_, _, err := c.WriteMsgUnix(r.appendTo(b[:0]), rights, nil)
 	return err
 }
+
+func (q request) appendTo(b []byte) []byte {
+	b = binary.NativeEndian.AppendUint32(b, q.op)
+	b = binary.NativeEndian.AppendUint32(b, uint32(len(q.payload)))
+	b = binary.NativeEndian.AppendUint64(b, q.arg)
+	return append(b, q.payload...)
+}

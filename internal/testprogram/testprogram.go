@@ -35,6 +35,9 @@ func Build(t *testing.T) *Program {
 	return &Program{t, path}
 }
 
+// Path returns where the program is.
+func (p *Program) Path() string { return p.path }
+
 // Addresses returns two addresses that nobody else has.
 func Addresses() (a, b string) {
 	net := fmt.Sprintf("127.%d.%d.", 1+rand.IntN(254), rand.IntN(256))

@@ -258,24 +258,27 @@ static ssize_t ask(struct file *f, int fd, const struct header *h, const void *b
 
 /*
  * Waiting for an event of the connection manager happens here, where signals
- * can end it and the file can be made non-blocking.
+ * and cancellation can end it, and the file can be made non-blocking. When
+ * another thread closes the file meanwhile the wait goes on, as a kernel's does.
  */
 static ssize_t get_event(struct file *f, int fd, const struct header *h, const void *buf, size_t n)
 {
+	uint64_t opened = f->opened;
+
 	for (;;) {
 		struct pollfd p = { .fd = fd, .events = POLLIN };
+		bool wait = !(syscall(SYS_fcntl, fd, F_GETFL) & O_NONBLOCK);
 		ssize_t got;
 
-		if (!(syscall(SYS_fcntl, fd, F_GETFL) & O_NONBLOCK) &&
-		    syscall(SYS_ppoll, &p, 1, NULL, NULL, 0) < 0)
+		if (wait && NEXT(poll)(&p, 1, -1) < 0)
 			return -1;
-		got = ask(f, fd, h, buf, n);
-		if (got >= 0 || errno != EAGAIN)
-			return got;
-		if (syscall(SYS_fcntl, fd, F_GETFL) & O_NONBLOCK) {
-			errno = EAGAIN;
+		if (file_of(fd) != f || f->opened != opened) {
+			NEXT(poll)(NULL, 0, -1);
 			return -1;
 		}
+		got = ask(f, fd, h, buf, n);
+		if (got >= 0 || errno != EAGAIN || !wait)
+			return got;
 	}
 }
 

@@ -297,8 +297,8 @@ int wire_open(const char *name, int flags)
 	f->token = about.token;
 	if (!(flags & O_CLOEXEC))
 		syscall(SYS_fcntl, fd, F_SETFD, 0);
-	if (f->kind == CM && (flags & O_NONBLOCK))
-		syscall(SYS_fcntl, fd, F_SETFL, O_NONBLOCK);
+	if (f->kind == CM)
+		syscall(SYS_fcntl, fd, F_SETFL, flags & O_NONBLOCK);
 	file_note(f, fd);
 	file_enter(f, fd);
 	return fd;

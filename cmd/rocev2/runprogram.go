@@ -1,0 +1,79 @@
+package main
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+)
+
+// programFlags are the flags of run.
+type programFlags struct {
+	devices  []string
+	hardware bool
+	shm      bool
+	serve    string // directory: be the daemon
+}
+
+const runLong = `Run an unmodified verbs program, with the libibverbs and librdmacm of the
+distribution, on devices of rocev2. Nothing is needed of the kernel, and no
+privileges. Child processes see the devices, too.
+
+--device names the addresses that become devices rxe_eth0, rxe_lo0 ...: without
+it, the host's first address that is not of the loopback interface. Programs
+that name the same addresses share a daemon, which run starts, and which ends a
+second after the last of them. Without --device the daemon of the system is
+used, if there is one (/run/rocev2).
+
+Two programs on one host talk through one device, through two devices of one
+daemon, or through a daemon each.
+
+Static programs and setuid programs cannot be run so: they load no library that
+is named from outside.
+
+Environment: ROCEV2_PROGRAMS is the directory of the daemon to use or to start.
+LD_PRELOAD keeps what it has (librspreload.so, for example).
+
+Exit status: that of the program; 1 or 2 if it could not be started.`
+
+func newRunProgram(io streams) *cobra.Command {
+	var f programFlags
+	cmd := &cobra.Command{
+		Use:   "run [--device ADDRESS]... -- PROGRAM [ARGUMENT]...",
+		Short: "Run an unmodified verbs program",
+		Long:  runLong,
+		Example: `  rocev2 run -- ibv_devinfo
+  rocev2 run --device 127.0.0.1 -- ib_write_bw        the server of a bandwidth test ...
+  rocev2 run --device 127.0.0.2 -- ib_write_bw HOST   ... and its client
+  rocev2 run --device eth0 -- mpirun -n 2 ./program`,
+		DisableFlagsInUseLine: true,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 && f.serve == "" {
+				return usagef("which program? rocev2 run -- PROGRAM [ARGUMENT]...")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if f.serve != "" {
+				return servePrograms(cmd.Context(), io, f)
+			}
+			return runProgram(cmd.Context(), io, f, args)
+		},
+	}
+	fs := cmd.Flags()
+	fs.SortFlags = false
+	fs.SetInterspersed(false) // what follows the program is the program's
+	fs.StringSliceVarP(&f.devices, "device", "d", nil, "an `address` of this host or an interface; may be repeated, each is a device")
+	fs.BoolVar(&f.hardware, "hardware", false, "programs see the kernel's RDMA devices, too")
+	fs.BoolVar(&f.shm, "shm", false, "packets to other processes of this host go through shared memory")
+	fs.StringVar(&f.serve, "serve", "", "be the daemon of a directory")
+	if err := fs.MarkHidden("serve"); err != nil {
+		panic(err)
+	}
+	return cmd
+}
+
+// programRunner is what each system has.
+var (
+	_ func(context.Context, streams, programFlags, []string) error = runProgram
+	_ func(context.Context, streams, programFlags) error           = servePrograms
+)

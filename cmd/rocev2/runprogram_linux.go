@@ -1,0 +1,194 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/gosoftroce/rocev2/programs"
+	"github.com/gosoftroce/rocev2/verbs"
+)
+
+// programsEnv names the daemon's directory; the library reads it, too.
+const programsEnv = "ROCEV2_PROGRAMS"
+
+// systemPrograms is the directory of the system's daemon.
+const systemPrograms = "/run/rocev2"
+
+// runProgram becomes the program. It returns only if that fails.
+func runProgram(ctx context.Context, _ streams, f programFlags, args []string) error {
+	path, err := exec.LookPath(args[0])
+	if err != nil {
+		return fmt.Errorf("run %s: %w", args[0], errors.Unwrap(err))
+	}
+	if err := preloadable(path); err != nil {
+		return fmt.Errorf("run %s: %w", args[0], err)
+	}
+	addrs, err := deviceAddrs(f.devices)
+	if err != nil {
+		return err
+	}
+	library, err := unpackLibrary(ctx)
+	if err != nil {
+		return err
+	}
+	dir, held, err := findDaemon(ctx, f, addrs)
+	if err != nil {
+		return err
+	}
+	// The program keeps the connection, so the daemon lasts as long.
+	if err := held.keepOverExec(); err != nil {
+		return fmt.Errorf("run %s: %w", args[0], err)
+	}
+	return fmt.Errorf("run %s: %w", args[0], syscall.Exec(path, args, programEnv(os.Environ(), dir, library)))
+}
+
+// deviceAddrs returns the addresses that the names stand for. Without a name
+// there are none.
+func deviceAddrs(names []string) (addrs []netip.Addr, err error) {
+	for _, name := range names {
+		addr, err := verbs.ResolveAddr(name)
+		if err != nil {
+			return nil, fmt.Errorf("device %q: %w", name, err)
+		}
+		if !slices.Contains(addrs, addr) {
+			addrs = append(addrs, addr)
+		}
+	}
+	return addrs, nil
+}
+
+// programEnv returns the environment of the program.
+func programEnv(env []string, dir, library string) []string {
+	env = slices.Clone(env)
+	set := func(name, value string) {
+		env = slices.DeleteFunc(env, func(s string) bool { return strings.HasPrefix(s, name+"=") })
+		env = append(env, name+"="+value)
+	}
+	preload := library
+	for _, s := range env {
+		if old, ok := strings.CutPrefix(s, "LD_PRELOAD="); ok && old != "" {
+			kept := slices.DeleteFunc(strings.FieldsFunc(old, func(r rune) bool { return r == ':' || r == ' ' }),
+				func(s string) bool { return strings.HasPrefix(filepath.Base(s), "librocev2-preload") })
+			preload = strings.Join(append(kept, library), ":")
+		}
+	}
+	set("LD_PRELOAD", preload)
+	set(programsEnv, dir)
+	return env
+}
+
+// privateDir returns a directory of this user that nobody else may write.
+func privateDir(parent string) (string, error) {
+	dir := filepath.Join(parent, "rocev2-"+strconv.Itoa(os.Geteuid()))
+	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+		return "", err
+	}
+	st, err := os.Lstat(dir)
+	if err != nil {
+		return "", err
+	}
+	owner, ok := st.Sys().(*syscall.Stat_t)
+	if !st.IsDir() || !ok || owner.Uid != uint32(os.Geteuid()) || st.Mode().Perm()&0o022 != 0 {
+		return "", fmt.Errorf("%s must be a directory of this user that nobody else may write: remove it", dir)
+	}
+	return dir, nil
+}
+
+// runtimeDir is where the user's daemons and the library live.
+func runtimeDir() (string, error) {
+	if dir := os.Getenv("XDG_RUNTIME_DIR"); filepath.IsAbs(dir) {
+		if private, err := privateDir(dir); err == nil {
+			return private, nil
+		}
+	}
+	return privateDir(os.TempDir())
+}
+
+// unpackLibrary writes the preload library to a file, if it is not there yet.
+func unpackLibrary(ctx context.Context) (string, error) {
+	dir, err := runtimeDir()
+	if err != nil {
+		return "", err
+	}
+	if strings.ContainsAny(dir, " :") {
+		return "", fmt.Errorf("LD_PRELOAD cannot name a file in %q: set TMPDIR to a directory without blanks and colons", dir)
+	}
+	file := filepath.Join(dir, "librocev2-preload-"+programs.Hash()+".so")
+	if _, err := os.Stat(file); err == nil {
+		return file, nil
+	}
+	library, err := programs.Library(ctx)
+	if err != nil {
+		return "", err
+	}
+	fresh, err := os.CreateTemp(dir, "library-*")
+	if err != nil {
+		return "", err
+	}
+	defer os.Remove(fresh.Name())
+	_, err = fresh.Write(library)
+	err = errors.Join(err, fresh.Chmod(0o755), fresh.Close())
+	return file, cmp.Or(err, os.Rename(fresh.Name(), file))
+}
+
+// findDaemon returns the directory of a daemon that answers, and a connection
+// that keeps it. It starts one if need be.
+func findDaemon(ctx context.Context, f programFlags, addrs []netip.Addr) (dir string, held *heldDaemon, err error) {
+	dir = os.Getenv(programsEnv)
+	if dir == "" && len(addrs) == 0 {
+		if held, err := hold(systemPrograms); err == nil {
+			return systemPrograms, held, nil
+		}
+	}
+	if len(addrs) == 0 {
+		addr, _, err := chooseAddress("")
+		if err != nil {
+			return "", nil, err
+		}
+		addrs = []netip.Addr{addr}
+	}
+	if dir == "" {
+		parent, err := runtimeDir()
+		if err != nil {
+			return "", nil, err
+		}
+		dir = filepath.Join(parent, daemonName(f, addrs))
+	}
+	if dir, err = filepath.Abs(dir); err != nil {
+		return "", nil, err
+	}
+	held, err = holdOrStart(ctx, dir, f, addrs)
+	return dir, held, err
+}
+
+// daemonName is the name of the directory for what a daemon serves.
+func daemonName(f programFlags, addrs []netip.Addr) string {
+	var names []string
+	for _, a := range addrs {
+		names = append(names, a.String())
+	}
+	if f.hardware {
+		names = append(names, "hardware")
+	}
+	if f.shm {
+		names = append(names, "shm")
+	}
+	name := strings.NewReplacer(":", "_", "%", "-", "/", "-").Replace(strings.Join(names, ","))
+	if len(name) > 40 {
+		sum := sha256.Sum256([]byte(name))
+		name = hex.EncodeToString(sum[:8])
+	}
+	return name
+}

@@ -1,0 +1,194 @@
+package main
+
+import (
+	"bytes"
+	"debug/elf"
+	"errors"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gosoftroce/rocev2/internal/testprogram"
+	"github.com/gosoftroce/rocev2/programs"
+)
+
+// runTool is the program that was built, with an environment of its own.
+type runTool struct {
+	t    *testing.T
+	path string
+	dir  string // where its daemons are
+}
+
+func buildTool(t *testing.T) runTool {
+	t.Helper()
+	if _, err := exec.LookPath("cc"); err != nil {
+		t.Skip("there is no C compiler: install gcc")
+	}
+	dir, err := os.MkdirTemp("", "roce") // a socket's path is short
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return runTool{t, testprogram.Build(t).Path(), dir}
+}
+
+func (p runTool) command(args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(p.t.Context(), p.path, append([]string{"run"}, args...)...)
+	cmd.Env = slices.DeleteFunc(os.Environ(), func(s string) bool {
+		return strings.HasPrefix(s, programsEnv+"=") || strings.HasPrefix(s, "XDG_RUNTIME_DIR=")
+	})
+	cmd.Env = append(cmd.Env, "TMPDIR="+p.dir, "LC_ALL=C")
+	return cmd
+}
+
+// sockets are those of the daemons that run.
+func (p runTool) sockets() []string {
+	list, err := filepath.Glob(filepath.Join(p.dir, "rocev2-*", "*", "socket"))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return list
+}
+
+func TestRunProgram(t *testing.T) {
+	t.Parallel()
+	p := buildTool(t)
+	a, b := freeAddress(), freeAddress()
+	for _, c := range []struct {
+		name, out, err string
+		args           []string
+		code           int
+	}{
+		{name: "the tree", args: []string{"-d", a, "-d", b, "--", "ls", "/sys/class/infiniband"}, out: "rxe_lo0\nrxe_lo1\n"},
+		{name: "the node", args: []string{"-d", a, "--", "stat", "-c", "%F %t", "/dev/infiniband/uverbs0"}, out: "character special file e7\n"},
+		{name: "children, too", args: []string{"-d", a, "--", "sh", "-c", "cat /sys/class/infiniband/*/ports/1/gid_attrs/ndevs/0"}, out: "lo\n"},
+		{name: "the status", args: []string{"-d", a, "--", "sh", "-c", "exit 7"}, code: 7},
+		{name: "the program's flags", args: []string{"-d", a, "echo", "-d", "x", "--serve"}, out: "-d x --serve\n"},
+		{name: "no program", args: []string{"-d", a}, code: 2, err: "which program?"},
+		{name: "no such program", args: []string{"--", "no-such-program"}, code: 1, err: "no-such-program: executable file not found"},
+		{name: "no such address", args: []string{"-d", "192.0.2.1", "--", "true"}, code: 1, err: "192.0.2.1"},
+		{name: "a static program", args: []string{"--", staticProgram(t), "version"}, code: 1, err: "static program"},
+	} {
+		var out, errs strings.Builder
+		cmd := p.command(c.args...)
+		cmd.Stdout, cmd.Stderr = &out, &errs
+		err := cmd.Run()
+		if cmd.ProcessState.ExitCode() != c.code || out.String() != c.out || !strings.Contains(errs.String(), c.err) {
+			t.Errorf("%s: %v\nstdout %q, want %q\nstderr %q, want %q", c.name, err, out.String(), c.out, errs.String(), c.err)
+		}
+	}
+}
+
+// staticProgram returns a program without a dynamic linker: the headers of
+// /bin/true without what names one.
+func staticProgram(t *testing.T) string {
+	t.Helper()
+	b, err := os.ReadFile("/bin/true")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := elf.NewFile(bytes.NewReader(b))
+	if err != nil || f.Class != elf.ELFCLASS64 {
+		t.Skip("/bin/true is no program of 64 bits")
+	}
+	const headers, header = 64, 56
+	for i, p := range f.Progs {
+		if p.Type == elf.PT_INTERP {
+			f.ByteOrder.PutUint32(b[headers+i*header:], uint32(elf.PT_NULL))
+		}
+	}
+	name := filepath.Join(t.TempDir(), "static")
+	if err := os.WriteFile(name, b, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+// TestRunProgramTwice: programs share the daemon, which ends after the last.
+func TestRunProgramTwice(t *testing.T) {
+	t.Parallel()
+	p := buildTool(t)
+	addr := freeAddress()
+	first := p.command("-d", addr, "--", "cat")
+	in, err := first.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := first.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := p.command("-d", addr, "--", "true").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if list := p.sockets(); len(list) != 1 {
+		t.Fatalf("the daemons are %q, want one", list)
+	}
+	held, err := programs.Hold(filepath.Dir(p.sockets()[0]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	in.Close()
+	if err := first.Wait(); err != nil {
+		t.Error(err)
+	}
+	held.Close()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for len(p.sockets()) > 0 {
+		<-tick.C
+	}
+}
+
+func TestRunProgramPassesSignalsOn(t *testing.T) {
+	t.Parallel()
+	p := buildTool(t)
+	cmd := p.command("-d", freeAddress(), "--", "sh", "-c", "kill -TERM $$")
+	var status syscall.WaitStatus
+	var exit *exec.ExitError
+	if err := cmd.Run(); errors.As(err, &exit) {
+		status = exit.Sys().(syscall.WaitStatus)
+	}
+	if status.Signal() != syscall.SIGTERM {
+		t.Errorf("it ended with %v", cmd.ProcessState)
+	}
+}
+
+// TestRunDevinfo runs the program of rdma-core, if the machine has it.
+func TestRunDevinfo(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("ibv_devinfo"); err != nil {
+		t.Skip("there is no ibv_devinfo: install ibverbs-utils and ibverbs-providers")
+	}
+	p := buildTool(t)
+	addr := freeAddress()
+	out, err := p.command("-d", addr, "--", "ibv_devinfo", "-v").CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "PORT_ACTIVE") || !strings.Contains(string(out), "::ffff:"+addr) {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+func TestProgramEnv(t *testing.T) {
+	t.Parallel()
+	env := programEnv([]string{"A=b", "LD_PRELOAD=librspreload.so:/old/librocev2-preload-1.so", "ROCEV2_PROGRAMS=/old"}, "/dir", "/lib.so")
+	if want := []string{"A=b", "LD_PRELOAD=librspreload.so:/lib.so", "ROCEV2_PROGRAMS=/dir"}; !slices.Equal(env, want) {
+		t.Errorf("got %q, want %q", env, want)
+	}
+}
+
+func TestDaemonName(t *testing.T) {
+	t.Parallel()
+	one := []netip.Addr{netip.MustParseAddr("fe80::1%eth0")}
+	if got := daemonName(programFlags{}, one); got != "fe80__1-eth0" {
+		t.Errorf("got %q", got)
+	}
+	many := slices.Repeat([]netip.Addr{netip.MustParseAddr("127.0.0.1")}, 20)
+	if got := daemonName(programFlags{shm: true}, many); len(got) > 40 {
+		t.Errorf("got %q", got)
+	}
+}

@@ -1,0 +1,209 @@
+package programs
+
+import (
+	"encoding/binary"
+	"fmt"
+	"os"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gosoftroce/rocev2/memreg"
+	"github.com/gosoftroce/rocev2/ucma"
+	"github.com/gosoftroce/rocev2/uverbs"
+	"github.com/gosoftroce/rocev2/uverbs/abi"
+	"github.com/gosoftroce/rocev2/uverbs/foreign"
+)
+
+// verbsOpener opens the files of a device.
+type verbsOpener struct {
+	dev   *uverbs.Device
+	quota uverbs.Quota
+}
+
+func (o verbsOpener) Open(p Peer) (File, error) {
+	f := &verbsFile{opener: p, spaces: map[int]*foreign.Space{}}
+	if err := f.Attach(p); err != nil {
+		return nil, err
+	}
+	var err error
+	f.client, err = o.dev.Open(uverbs.Peer{PID: p.PID, UID: p.UID, GID: p.GID, Memory: f}, o.quota)
+	if err != nil {
+		f.Detach(p)
+		return nil, err
+	}
+	return f, nil
+}
+
+// verbsFile is an open file of a device. A command that names memory means that
+// of the process that wrote it.
+type verbsFile struct {
+	client *uverbs.Client
+	opener Peer
+
+	commands sync.Mutex
+	caller   int // whose command is carried out; guarded by commands
+
+	mu     sync.Mutex
+	spaces map[int]*foreign.Space
+}
+
+func (f *verbsFile) Command(p Peer, b []byte) abi.Reply {
+	f.commands.Lock()
+	defer f.commands.Unlock()
+	f.caller = p.PID
+	return f.client.Command(b)
+}
+
+func (f *verbsFile) Visible() abi.File { return f.client.Memfd() }
+func (f *verbsFile) Bell() abi.File    { return f.client.Bell() }
+
+// Close implements File.
+func (f *verbsFile) Close() error {
+	err := f.client.Close()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for pid, s := range f.spaces {
+		s.Close()
+		delete(f.spaces, pid)
+	}
+	return err
+}
+
+// Attach opens the memory of a process.
+func (f *verbsFile) Attach(p Peer) error {
+	s, err := foreign.OpenProcess(p.PID, p.UID)
+	if err != nil {
+		return err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if old := f.spaces[p.PID]; old != nil {
+		old.Close()
+	}
+	f.spaces[p.PID] = s
+	return nil
+}
+
+// Detach gives up the memory of a process. Regions of it stay as they are.
+func (f *verbsFile) Detach(p Peer) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if s := f.spaces[p.PID]; s != nil {
+		s.Close()
+		delete(f.spaces, p.PID)
+	}
+}
+
+func (f *verbsFile) space(pid int) (*foreign.Space, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s := f.spaces[pid]
+	if s == nil {
+		return nil, fmt.Errorf("%w: process %d has not opened the file", unix.EFAULT, pid)
+	}
+	return s, nil
+}
+
+// Region implements uverbs.Space. It is called by commands only.
+func (f *verbsFile) Region(addr, n uint64, write bool) (memreg.Memory, error) {
+	s, err := f.space(f.caller)
+	if err != nil {
+		return nil, err
+	}
+	return s.Region(addr, n, write)
+}
+
+// Map implements mapper.
+func (f *verbsFile) Map(p Peer, file *os.File, addr, n, off uint64) error {
+	s, err := f.space(p.PID)
+	if err != nil {
+		return err
+	}
+	return s.Map(int(file.Fd()), int64(off), addr, n)
+}
+
+// Unmap implements mapper.
+func (f *verbsFile) Unmap(p Peer, addr, n uint64) error {
+	s, err := f.space(p.PID)
+	if err != nil {
+		return err
+	}
+	s.Unmap(addr, n)
+	return nil
+}
+
+// cmOpener opens files of the connection manager.
+type cmOpener struct{ host *Host }
+
+func (o cmOpener) Open(p Peer) (File, error) {
+	f := &cmFile{}
+	var err error
+	f.client, err = ucma.Open(ucma.Peer{PID: p.PID, UID: p.UID, GID: p.GID, Read: f.read, File: o.host.cmClient}, o.host.cmDevices, ucma.Quota{})
+	if err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+// cmClient returns the client behind a token, in whose place the program had
+// written the number of a file.
+func (h *Host) cmClient(token int) *ucma.Client {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, f := range h.files {
+		if c, ok := f.File.(*cmFile); ok && token > 0 && f.token == uint32(token) {
+			return c.client
+		}
+	}
+	return nil
+}
+
+// cmFile is an open file of the connection manager.
+type cmFile struct {
+	client *ucma.Client
+
+	options sync.Mutex
+	option  []byte // the value of the option that is being set
+}
+
+// The layout of SET_OPTION: where the number of bytes of the value stands, and
+// where the library has put the value, which the program pointed to.
+const (
+	cmdSetOption   = 14
+	optionLen      = 28
+	optionValue    = 32
+	maxOptionValue = 4096
+)
+
+func (f *cmFile) Command(_ Peer, b []byte) abi.Reply {
+	if len(b) < optionValue || binary.NativeEndian.Uint32(b) != cmdSetOption {
+		return f.client.Command(b)
+	}
+	f.options.Lock()
+	defer f.options.Unlock()
+	n := binary.NativeEndian.Uint32(b[optionLen:])
+	if n > maxOptionValue || uint64(n) != uint64(len(b)-optionValue) {
+		return abi.Fail(abi.EINVAL)
+	}
+	f.option = b[optionValue:]
+	r := f.client.Command(b[:optionValue])
+	f.option = nil
+	if r.Errno == 0 {
+		r.N = len(b) - int(n)
+	}
+	return r
+}
+
+// read returns the value of the option: nothing else in a command is a pointer
+// to what must be read.
+func (f *cmFile) read(_ uint64, b []byte) error {
+	if copy(b, f.option) != len(b) {
+		return unix.EFAULT
+	}
+	return nil
+}
+
+func (f *cmFile) Visible() abi.File { return f.client.Ready() }
+func (f *cmFile) Bell() abi.File    { return nil }
+func (f *cmFile) Close() error      { return f.client.Close() }
