@@ -99,11 +99,28 @@ func TestBadRequestBeforeRTS(t *testing.T) {
 // A receive that cannot be is flushed in its place, with its own status.
 func TestBadReceive(t *testing.T) {
 	t.Parallel()
+	for why, bad := range map[string]func(e []byte){
+		"too many entries": func(e []byte) { fake.SetRecvSGE(e, 4) },
+		"12 GiB": func(e []byte) {
+			fake.SetRecvSGE(e, 3)
+			for i := range 3 {
+				binary.NativeEndian.PutUint32(e[40+16*i+8:], 1<<32-1)
+			}
+		},
+	} {
+		t.Run(why, func(t *testing.T) {
+			t.Parallel()
+			badReceive(t, bad)
+		})
+	}
+}
+
+func badReceive(t *testing.T, bad func(e []byte)) {
 	a, b := pair(t, pairOptions{data: 8})
 	b.receive(64, 1)
 	b.recv.Post(func(e []byte) {
 		fake.PutRecv(e, 2)
-		fake.SetRecvSGE(e, 4)
+		bad(e)
 	})
 	b.receive(64, 3)
 	a.post(inline(10), inline(11))

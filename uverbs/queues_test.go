@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"runtime"
 	"slices"
+	"sync/atomic"
 	"testing"
 
 	"github.com/gosoftroce/rocev2/hca"
@@ -224,5 +225,90 @@ func TestFlushOrder(t *testing.T) {
 	}
 	if !slices.Equal(ids(false), []uint64{3, 4}) || !slices.Equal(ids(true), []uint64{50, 51}) {
 		t.Errorf("%+v", got)
+	}
+}
+
+// One queue pair does not hold up others: it posts as many as it may.
+func TestTurns(t *testing.T) {
+	t.Parallel()
+	a, b := pair(t, pairOptions{depth: 63})
+	at, key := b.p.remote(0)
+	for i := range uint64(40) {
+		a.send.PostSend(fake.SendWR{ID: i, Opcode: fake.Write, Flags: fake.Signaled, Remote: at, RKey: key})
+	}
+	a.Queues.send.mu.Lock() // so nobody else does
+	defer a.Queues.send.mu.Unlock()
+	for _, c := range []struct {
+		most  int
+		taken uint64
+		more  bool
+	}{{4, 4, true}, {17, 21, true}, {0, 21, true}, {19, 40, false}, {5, 40, false}} {
+		if more := a.Queues.send.drain(c.most); more != c.more || a.Queues.send.ring.Taken() != c.taken {
+			t.Errorf("of at most %d: %d are posted, more %v", c.most, a.Queues.send.ring.Taken(), more)
+		}
+	}
+}
+
+// orderly notes how many elements the program could use when it was told of a
+// completion.
+type orderly struct {
+	of   fake.Ring
+	free chan uint32
+}
+
+func (o *orderly) Notify(uint64) bool {
+	o.free <- o.of.Consumer()
+	return true
+}
+
+// Elements come back before the completion: who sees it may post at once.
+func TestRoomBeforeCompletion(t *testing.T) {
+	t.Parallel()
+	a, b := pair(t, pairOptions{data: 8})
+	for _, q := range []*queuePair{a, b} {
+		o := &orderly{of: q.send, free: make(chan uint32, 1)}
+		if q == b {
+			o.of = q.recv
+			b.receive(64, 1)
+		}
+		q.cq.CompQueue.mu.Lock()
+		q.cq.CompQueue.config.Notifier = o
+		q.cq.CompQueue.mu.Unlock()
+		atomic.StoreUint32(q.cq.arm, 2)
+		if q == b {
+			a.post(inline(1))
+		} else {
+			at, key := b.p.remote(0)
+			a.post(fake.SendWR{Opcode: fake.Write, Flags: fake.Signaled, Remote: at, RKey: key})
+		}
+		if n := <-o.free; n != 1 {
+			t.Errorf("%d elements were free", n)
+		}
+	}
+}
+
+// Programs that name no address handle get one for each vector, and not
+// without end.
+func TestVectors(t *testing.T) {
+	t.Parallel()
+	pa, _ := programs(t)
+	s := &pa.newQP(pairOptions{typ: ib.UD}).Queues.send
+	av := func(i int) ib.AddressVector {
+		return ib.AddressVector{DGID: netip.AddrFrom4([4]byte{192, 0, byte(i >> 8), byte(i)}), HopLimit: 1}
+	}
+	first := s.handleFor(av(1))
+	if first == nil || s.handleFor(av(1)) != first || s.handleFor(av(2)) == first {
+		t.Error("equal vectors have one handle")
+	}
+	if s.handleFor(ib.AddressVector{}) != nil || s.handleFor(ib.AddressVector{DGID: netip.IPv6Loopback()}) != nil {
+		t.Error("a vector that is bad has a handle")
+	}
+	for i := range 3 * maxVectors {
+		if s.handleFor(av(i+1)) == nil || len(s.vectors) > maxVectors {
+			t.Fatalf("handle %d: there are %d", i, len(s.vectors))
+		}
+	}
+	if first.Vector() != nil {
+		t.Error("a handle that was given up is still open")
 	}
 }

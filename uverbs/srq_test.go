@@ -67,6 +67,9 @@ func TestShared(t *testing.T) {
 	}
 	a[1].post(inline(11))
 	b[1].cq.expect(ib.StatusSuccess, 2)
+	if s.limit.Load() != 1 {
+		t.Error("fewer than the limit are left, and nobody says so")
+	}
 	a[0].post(inline(12), inline(13)) // the last one waits for a receive
 	b[0].cq.expect(ib.StatusSuccess, 3)
 	if _, _, limit := s.Attr(); s.limit.Load() != 1 || limit != 0 {
@@ -135,5 +138,28 @@ func TestSharedWithBadIndex(t *testing.T) {
 	s.receive(1)
 	if s.Next(new(qp.Recv)) || s.failed.Load() != 1 {
 		t.Errorf("it goes on after %d failures", s.failed.Load())
+	}
+}
+
+// A queue pair on its way to ERR takes no more from the queue.
+func TestSharedWhileEnding(t *testing.T) {
+	t.Parallel()
+	s, _, b := two(t)
+	s.receive(1, 2)
+	r := &b[0].Queues.recv
+	r.owner.fatal.Store(true)
+	if s.Next(&qp.Recv{CQ: r}) {
+		t.Error("it has taken one")
+	}
+	r.owner.fatal.Store(false)
+	if !s.Next(&qp.Recv{CQ: r}) {
+		t.Error("there was none")
+	}
+	s.Close()
+	if s.Next(&qp.Recv{CQ: r}) {
+		t.Error("a queue that is closed has one")
+	}
+	if most, posted, limit := s.Attr(); most != 0 || posted != 0 || limit != 0 {
+		t.Errorf("a queue that is closed: %d, %d, %d", most, posted, limit)
 	}
 }

@@ -166,6 +166,10 @@ func TestReturnAndClear(t *testing.T) {
 	if n, err := r.Waiting(); n != 2 || err != nil {
 		t.Errorf("%d waiting after one was returned, %v", n, err)
 	}
+	r.Release(1)
+	if r.Return(0); r.Taken() != 1 {
+		t.Errorf("what was released is returned: the next one is %d", r.Taken())
+	}
 	r.Clear()
 	if n, err := r.Waiting(); n != 0 || err != nil || getIndex(mem, 256) != 3 {
 		t.Errorf("%d waiting after Clear, %v, consumer's index %d", n, err, getIndex(mem, 256))
