@@ -110,7 +110,8 @@ func TestRegions(t *testing.T) {
 		"addresses around it":  {at, 4096, math.MaxUint64 &^ 4095, 0, abi.EINVAL},
 		"another page offset":  {at + 1, 4096, at, 0, abi.EINVAL},
 		"unknown rights":       {at, 4096, at, 1 << 12, abi.EOPNOTSUPP},
-		"on demand":            {at, 4096, at, ib.OnDemand, abi.EOPNOTSUPP},
+		"on demand":            {at, 4096, at, ib.OnDemand, 0},
+		"of a disk":            {at, 4096, at, ib.FlushPersistent, abi.EOPNOTSUPP},
 		"remote write, only":   {at, 4096, at, ib.RemoteWrite, abi.EINVAL},
 		"remote atomics, only": {at, 4096, at, ib.RemoteAtomic, abi.EINVAL},
 	} {
@@ -159,7 +160,7 @@ func TestWindow(t *testing.T) {
 	mw := ask[abi.AllocMWResp](b, abi.AllocMW, abi.AllocMWReq{PdHandle: b.pd, MwType: 2})
 	key := mw.Rkey&^0xff | (mw.Rkey+1)&0xff
 	qb.post(fake.SendWR{ID: 1, Opcode: fake.BindMW, Flags: fake.Signaled, Bind: ib.BindMW{Window: ib.Key(mw.Rkey), NewKey: ib.Key(key),
-		Region: ib.Key(b.mr.Lkey), Addr: b.addr(4096), Length: 64, Access: ib.RemoteWrite}})
+		Region: ib.Key(b.mr.Lkey), Addr: b.addr(4096), Length: 64, Access: ib.RemoteWrite | ib.LocalWrite}})
 	cb.expect(ib.StatusSuccess, 1)
 	copy(a.buf, "window")
 	qa.post(fake.SendWR{ID: 2, Opcode: fake.Write, Flags: fake.Signaled, SGE: []ib.SGE{a.sge(0, 6)}, Remote: b.addr(4096), RKey: key})
@@ -254,6 +255,7 @@ func TestDoorbellArea(t *testing.T) {
 		"sleeping": {unsafe.Offsetof(b.sleeping), 8},
 		"summary":  {unsafe.Offsetof(b.summary), 0x40},
 		"bells":    {unsafe.Offsetof(b.bells), 0x1000},
+		"unready":  {unsafe.Offsetof(b.unready), 0x4000},
 		"arm":      {unsafe.Offsetof(b.arm), 0x10000},
 		"size":     {unsafe.Sizeof(b), areaLen},
 	} {
