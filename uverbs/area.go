@@ -21,11 +21,13 @@ import (
 //	0x00000: magic   0x00004: version   0x00008: the daemon sleeps
 //	0x00040: a bit for each word of the bells that is not 0 (16 × 8 bytes)
 //	0x01000: a bit for each queue pair (1024 × 8 bytes)
+//	0x04000: a bit for each queue pair that is not ready to send (1024 × 8 bytes)
 //	0x10000: how each completion queue is armed (16384 × 4 bytes)
 //
 // A program that has posted sets the bit of the queue pair, then the bit of its
 // word. If the daemon sleeps, it takes that flag away, and writes to the
-// eventfd. Programs arm a completion queue themselves, see CompQueue.
+// eventfd. Where the queue pair is not ready to send it asks by a command,
+// which is refused. Programs arm a completion queue themselves, see CompQueue.
 const (
 	areaLen     = 0x20000
 	areaMagic   = 0x524f4345
@@ -43,7 +45,9 @@ type bellArea struct {
 	summary        [16]atomic.Uint64
 	_              [0x1000 - 0x40 - 16*8]byte
 	bells          [maxQPs / 64]atomic.Uint64
-	_              [0x10000 - 0x1000 - maxQPs/8]byte
+	_              [0x4000 - 0x1000 - maxQPs/8]byte
+	unready        [maxQPs / 64]atomic.Uint64
+	_              [0x10000 - 0x4000 - maxQPs/8]byte
 	arm            [maxCQs]atomic.Uint32
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"math"
 	"testing"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -290,4 +291,39 @@ func TestChannels(t *testing.T) {
 		}
 		a.must(r.Files[0].File.Close())
 	}
+}
+
+// Posting to a queue pair that cannot send yet is refused, and the program can
+// see so. What it has posted goes when the queue pair is connected.
+func TestPostTooEarly(t *testing.T) {
+	t.Parallel()
+	da, db := hosts(t)
+	a, b := start(t, da), start(t, db)
+	ca, cb := a.newCQ(15), b.newCQ(15)
+	qa, qb := a.newQP(ib.RC, ca, nil), b.newQP(ib.RC, cb, nil)
+	unready := &(*bellArea)(unsafe.Pointer(&a.mem[0])).unready[0]
+	want := func(state string, bit bool, errno abi.Errno) {
+		t.Helper()
+		if got := unready.Load()>>qa.QpHandle&1 != 0; got != bit {
+			t.Errorf("%s: unready is %v", state, got)
+		}
+		if r := a.c.Command(plain(abi.PostSend, 4, abi.PostSendReq{QpHandle: qa.QpHandle})); r.Errno != errno {
+			t.Errorf("%s: errno %d, want %d", state, r.Errno, errno)
+		}
+	}
+	want("RESET", true, abi.EINVAL)
+	qa.toInit(ib.RC)
+	qb.toInit(ib.RC)
+	want("INIT", true, abi.EINVAL)
+	qb.rq.PostRecv(7, b.sge(0, 64))
+	qa.post(fake.SendWR{ID: 1, Opcode: fake.Send, Flags: fake.Signaled, SGE: []ib.SGE{a.sge(0, 8)}})
+	qb.connect(ib.RC, qa)
+	qa.connect(ib.RC, qb)
+	ca.expect(ib.StatusSuccess, 1)
+	cb.expect(ib.StatusSuccess, 7)
+	want("RTS", false, 0)
+	qa.modify(ib.AttrState, abi.ModifyQPReq{QpState: uint8(ib.StateErr)})
+	want("ERR", false, 0)
+	qa.modify(ib.AttrState, abi.ModifyQPReq{QpState: uint8(ib.StateReset)})
+	want("RESET again", true, abi.EINVAL)
 }

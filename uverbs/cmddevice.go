@@ -35,6 +35,15 @@ func getContext(c *Client, r *call) abi.Reply {
 const deviceCaps = abi.CapUDAVPortEnforce | abi.CapCurQPStateMod | abi.CapPortActiveEvent | abi.CapSysImageGUID |
 	abi.CapRCRNRNAKGen | abi.CapSRQResize | abi.CapMemWindow | abi.CapMemMgtExtensions | abi.CapMemWindow2B
 
+// onDemand says which operations may meet memory that was registered on demand:
+// all, for nothing that a program registers is locked. There are no regions of
+// the whole address space.
+var onDemand = abi.OdpCaps{GeneralCaps: abi.OdpSupport, PerTransportCaps: [3]uint32{
+	abi.OdpSend | abi.OdpRecv | abi.OdpWrite | abi.OdpRead | abi.OdpAtomic | abi.OdpSRQRecv,
+	abi.OdpSend | abi.OdpRecv | abi.OdpWrite,
+	abi.OdpSend | abi.OdpRecv,
+}}
+
 // attributes returns what the device can do. The numbers are those of package
 // ib, and at most what this interface has numbers for. A ring holds one element
 // less than a power of two.
@@ -84,7 +93,8 @@ func exQueryDevice(c *Client, r *call) abi.Reply {
 		if req.CompMask != 0 || req.Reserved != 0 {
 			return abi.Fail(abi.EINVAL)
 		}
-		out := abi.ExQueryDeviceResp{Base: c.attributes(), DeviceCapFlagsEx: deviceCaps | abi.CapAtomicWrite | abi.CapFlushGlobal}
+		out := abi.ExQueryDeviceResp{Base: c.attributes(), OdpCaps: onDemand,
+			DeviceCapFlagsEx: deviceCaps | abi.CapAtomicWrite | abi.CapFlushGlobal}
 		out.ResponseLength = uint32(min(binary.Size(out), r.CoreRoom()))
 		return r.answer(out, nil)
 	})

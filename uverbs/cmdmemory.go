@@ -67,7 +67,7 @@ type region struct {
 func accessOf(flags uint32) (ib.Access, abi.Errno) {
 	a := ib.Access(flags)
 	switch {
-	case a&^ib.AccessMask != 0, a&(ib.OnDemand|ib.FlushPersistent) != 0:
+	case a&^ib.AccessMask != 0, a&ib.FlushPersistent != 0:
 		return 0, abi.EOPNOTSUPP
 	case a&(ib.RemoteWrite|ib.RemoteAtomic) != 0 && a&ib.LocalWrite == 0:
 		return 0, abi.EINVAL

@@ -57,7 +57,13 @@ func (c *Client) modify(req *abi.ModifyQPReq, rate uint32) abi.Errno {
 		}
 		c.dev.Resolve(q.core.QPN(), peer, &a.AV)
 	}
-	return errnoOf(q.queues.Modify(a, mask))
+	if err := q.queues.Modify(a, mask); err != nil {
+		return errnoOf(err)
+	}
+	if mask&ib.AttrState != 0 {
+		q.setReady(sends(a.State))
+	}
+	return 0
 }
 
 // attrOf returns the attributes that a command names.

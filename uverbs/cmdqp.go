@@ -166,6 +166,7 @@ func (q *ownedQP) make() abi.Errno {
 		q.rq.release()
 		return errnoOf(err)
 	}
+	q.setReady(false)
 	q.core.SetUserData(q)
 	q.queues.Start(q.core)
 	return 0
@@ -224,16 +225,29 @@ func (q *ownedQP) end() {
 
 }
 
-// postSend says that there is something in the ring of a queue pair.
+// setReady has the program know whether the queue pair can send.
+func (q *ownedQP) setReady(ready bool) {
+	word, bit := &q.client.area.unready[q.handle/64], uint64(1)<<(q.handle%64)
+	if ready {
+		word.And(^bit)
+	} else {
+		word.Or(bit)
+	}
+}
+
+// sends reports whether a queue pair in a state takes send requests: it has
+// been connected, or it flushes them.
+func sends(s ib.State) bool { return s >= ib.StateRTS }
+
+// postSend says that there is something in the ring of a queue pair. What was
+// posted too early stays there until the queue pair can send, as in the kernel.
 func postSend(c *Client, r *call) abi.Reply {
 	return decode(r, func(req *abi.PostSendReq) abi.Reply {
-		if req.WrCount != 0 {
+		q := c.qps.get(req.QpHandle)
+		if q == nil || req.WrCount != 0 || !sends(q.core.State()) {
 			return abi.Fail(abi.EINVAL)
 		}
-		if c.qps.get(req.QpHandle) == nil {
-			return abi.Fail(abi.EINVAL)
-		}
-		c.ringFor(req.QpHandle)
+		c.ringFor(q.handle)
 		return r.answer(abi.PostSendResp{}, nil)
 	})
 }

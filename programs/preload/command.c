@@ -64,7 +64,10 @@ static void *pointer_at(const void *buf, size_t off)
 
 /* ---- without the daemon's help ---- */
 
-/* A request was posted to a send queue: ring its bell. */
+/*
+ * A request was posted to a send queue: ring its bell. If it cannot send yet
+ * the daemon is asked, which says so.
+ */
 static bool ring(struct file *f, uint32_t qp)
 {
 	struct area *a = f->area;
@@ -72,6 +75,8 @@ static bool ring(struct file *f, uint32_t qp)
 	uint64_t one = 1;
 
 	if (qp >= AREA_QPS)
+		return false;
+	if (atomic_load_explicit(&a->unready[word], memory_order_relaxed) & one << (qp % 64))
 		return false;
 	/*
 	 * The daemon clears the bit before it looks at the queue. So where it

@@ -112,7 +112,9 @@ struct area {
 	_Atomic uint64_t summary[16];
 	uint8_t gap[0x1000 - 0x40 - 16 * 8];
 	_Atomic uint64_t bells[1024];
-	uint8_t gap2[0x10000 - 0x1000 - 1024 * 8];
+	uint8_t gap2[0x4000 - 0x1000 - 1024 * 8];
+	_Atomic uint64_t unready[1024]; /* queue pairs that cannot send yet */
+	uint8_t gap3[0x10000 - 0x4000 - 1024 * 8];
 	_Atomic uint32_t arm[16384];
 };
 
@@ -125,6 +127,7 @@ enum {
 
 _Static_assert(offsetof(struct area, summary) == 0x40, "layout");
 _Static_assert(offsetof(struct area, bells) == 0x1000, "layout");
+_Static_assert(offsetof(struct area, unready) == 0x4000, "layout");
 _Static_assert(offsetof(struct area, arm) == 0x10000, "layout");
 _Static_assert(sizeof(struct area) == AREA_SIZE, "layout");
 

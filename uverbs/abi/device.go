@@ -144,6 +144,18 @@ const (
 	QueryPortFlagGRHNeed = 1
 )
 
+// Bits of OdpCaps: of GeneralCaps, then of PerTransportCaps.
+const (
+	OdpSupport = 1 << 0
+
+	OdpSend    = 1 << 0
+	OdpRecv    = 1 << 1
+	OdpWrite   = 1 << 2
+	OdpRead    = 1 << 3
+	OdpAtomic  = 1 << 4
+	OdpSRQRecv = 1 << 5
+)
+
 // QueryPortReq asks for the attributes of a port.
 type QueryPortReq struct {
 	Response uint64
