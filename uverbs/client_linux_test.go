@@ -327,3 +327,17 @@ func TestPostTooEarly(t *testing.T) {
 	qa.modify(ib.AttrState, abi.ModifyQPReq{QpState: uint8(ib.StateReset)})
 	want("RESET again", true, abi.EINVAL)
 }
+
+// What the program has posted before it resizes a completion queue counts as in
+// the queue, where it completes at once.
+func TestResizeBehindPost(t *testing.T) {
+	t.Parallel()
+	da, db := hosts(t)
+	a, b := start(t, da), start(t, db)
+	ca, cb := a.newCQ(7), b.newCQ(7)
+	qa, qb := connected(ib.UD, a, b, ca, cb)
+	for i := range uint64(7) {
+		qa.post(fake.SendWR{ID: i, Opcode: fake.Send, Flags: fake.Signaled, SGE: []ib.SGE{a.sge(0, 8)}, DGID: db.Dev.Addr().As16(), QPN: qb.Qpn, QKey: qkey})
+	}
+	refused(a, abi.EINVAL, abi.ResizeCQ, abi.ResizeCQReq{CqHandle: ca.handle, Cqe: 1})
+}

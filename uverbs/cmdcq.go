@@ -195,6 +195,7 @@ func resizeCQ(c *Client, r *call) abi.Reply {
 		if err != nil {
 			return abi.Fail(errnoOf(err))
 		}
+		c.catchUp(q)
 		if err := q.core.Resize(space.bytes(), shape); err != nil {
 			space.release()
 			return abi.Fail(abi.EINVAL)
@@ -204,6 +205,19 @@ func resizeCQ(c *Client, r *call) abi.Reply {
 		q.space, q.entries = space, shape.Cap()
 		return r.answer(abi.ResizeCQResp{Cqe: uint32(q.entries)}, space.info())
 	})
+}
+
+// catchUp posts what the program has posted before to queue pairs that complete
+// into q: some completes at once, and then it is there.
+func (c *Client) catchUp(q *ownedCQ) {
+	for _, qp := range c.qps.all() {
+		if qp.send != q {
+			continue
+		}
+		for left := int(qp.cap.MaxSendWr); left >= 0 && qp.serve(); {
+			left -= turnOf
+		}
+	}
 }
 
 // destroyCQ destroys a completion queue (IBTA 11.2.7.4).
