@@ -194,7 +194,7 @@ func (s *Server) Reload(next *config.Config) (restart []string, err error) {
 	old := s.Config()
 	restart = old.NeedRestart(next)
 	held := *next // what needs a restart stays as it is
-	held.Devices, held.Targets, held.Capture = old.Devices, old.Targets, old.Capture
+	held.Devices, held.Targets, held.Programs, held.Capture = old.Devices, old.Targets, old.Programs, old.Capture
 	held.Admin.Listen, held.Admin.PProf, held.Log.Format = old.Admin.Listen, old.Admin.PProf, old.Log.Format
 	if held.Admin.Token == "" && s.admin != nil && !s.admin.loopback {
 		return restart, errors.New("admin.token: the listener can be reached from other hosts, so it needs a token; nothing was changed")

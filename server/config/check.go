@@ -74,6 +74,7 @@ func (c *Config) Check() error {
 		k.region(i)
 	}
 	k.targets(&c.Targets)
+	k.programs(&c.Programs)
 	if c.Capture.Bytes < 64<<10 || c.Capture.Bytes > 1<<30 {
 		k.fail("capture.memory", "%d: it must be between 64 KiB and 1 GiB", c.Capture.Bytes)
 	}
@@ -221,3 +222,17 @@ func (k *checker) targets(t *Targets) {
 		k.fail("targets.clients", "%d: it must be between 1 and 4096", t.Clients)
 	}
 }
+
+func (k *checker) programs(p *Programs) {
+	if p.Dir != "" && !filepath.IsAbs(p.Dir) {
+		k.fail("programs.directory", "%q is not an absolute path", p.Dir)
+	}
+	if len(filepath.Join(p.Dir, "socket")) > maxSocketPath {
+		k.fail("programs.directory", "%q is too long: the address of a Unix socket has at most %d bytes", p.Dir, maxSocketPath)
+	}
+	if _, err := p.UIDs(); err != nil {
+		k.fail("programs.users", "%v", err)
+	}
+}
+
+const maxSocketPath = 107

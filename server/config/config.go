@@ -1,21 +1,25 @@
 package config
 
 import (
+	"fmt"
 	"log/slog"
 	"net/netip"
+	"os/user"
+	"strconv"
 	"time"
 )
 
 // Config is what the daemon does.
 type Config struct {
-	File    string        // where it was read from; empty: there is none
-	Drain   time.Duration // how long transfers under way may go on after SIGTERM
-	Log     Log
-	Admin   Admin
-	Devices []Device
-	Regions []Region
-	Targets Targets
-	Capture Capture
+	File     string        // where it was read from; empty: there is none
+	Drain    time.Duration // how long transfers under way may go on after SIGTERM
+	Log      Log
+	Admin    Admin
+	Devices  []Device
+	Regions  []Region
+	Targets  Targets
+	Programs Programs
+	Capture  Capture
 
 	where map[string]string // of a setting: the line or the flag that it came from
 	wrong map[string]bool   // settings of which a mistake has been told
@@ -76,6 +80,41 @@ type Targets struct {
 	Largest int            // bytes of a file that rcopy takes; 0: no limit
 	Any     bool           // clients may name any address for their traffic, see interop.Peers
 	Clients int            // at the same time, of all targets together
+}
+
+// Programs says how unmodified verbs programs of this host use the devices. A
+// number that is 0 stands for what is usual.
+type Programs struct {
+	Dir   string   // of the socket, and of what programs see as sysfs; empty: they are not served
+	Users []string // names or numbers of those who may; empty: root and the daemon's own user
+	Any   bool     // every user may
+
+	Files   int // open device files of all programs at the same time
+	PerUser int // of those of one user
+
+	// What an open device file may have.
+	QPs, MRs    int
+	CQEntries   int // of all completion queues
+	QueueMemory int // bytes of all queues
+}
+
+// UIDs returns the numbers of Users.
+func (p *Programs) UIDs() ([]uint32, error) {
+	var list []uint32
+	for _, name := range p.Users {
+		n, err := strconv.ParseUint(name, 10, 32)
+		if err != nil {
+			u, err := user.Lookup(name)
+			if err != nil {
+				return nil, fmt.Errorf("%q is neither a user of this host, nor a number, nor \"any\"", name)
+			}
+			if n, err = strconv.ParseUint(u.Uid, 10, 32); err != nil {
+				return nil, fmt.Errorf("%q: users of this system have no numbers", name)
+			}
+		}
+		list = append(list, uint32(n))
+	}
+	return list, nil
 }
 
 // Capture bounds the recording of packets.

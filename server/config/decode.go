@@ -89,6 +89,9 @@ func (c *Config) decode(t *table) {
 	if s := t.sub("targets", "[targets]"); s != nil {
 		c.decodeTargets(s)
 	}
+	if s := t.sub("programs", "[programs]"); s != nil {
+		c.decodePrograms(s)
+	}
 	if s := t.sub("capture", "[capture]"); s != nil {
 		s.bytes("memory", &c.Capture.Bytes)
 		s.end()
@@ -112,6 +115,26 @@ func (c *Config) decodeTargets(s *table) {
 		}
 	}
 	s.end()
+}
+
+func (c *Config) decodePrograms(s *table) {
+	p := &c.Programs
+	s.text("directory", &p.Dir)
+	var users []string
+	s.texts("users", &users)
+	p.setUsers(users)
+	s.number("files", &p.Files)
+	s.number("files_per_user", &p.PerUser)
+	s.number("queue_pairs", &p.QPs)
+	s.number("memory_regions", &p.MRs)
+	s.number("completion_entries", &p.CQEntries)
+	s.bytes("queue_memory", &p.QueueMemory)
+	s.end()
+}
+
+func (p *Programs) setUsers(list []string) {
+	p.Any = slices.Contains(list, "any")
+	p.Users = slices.DeleteFunc(slices.Clone(list), func(s string) bool { return s == "any" })
 }
 
 func (t *table) region() Region {

@@ -54,6 +54,16 @@ var Overrides = []Overridable{
 		return nil
 	}},
 	{Name: "targets", Help: "`on`, off, or the names of those to run, separated by commas", set: setTargets},
+	{Name: "programs", Help: "`DIR` of the socket by which unmodified verbs programs of this host use the devices; \"off\" for none", set: func(c *Config, v string) error {
+		if c.Programs.Dir = v; v == "off" {
+			c.Programs.Dir = ""
+		}
+		return nil
+	}},
+	{Name: "programs-users", Help: "`users` who may use the devices by their programs, separated by commas, or \"any\"", set: func(c *Config, v string) error {
+		c.Programs.setUsers(strings.Split(v, ","))
+		return nil
+	}},
 	{Name: "log-level", Help: "`level` of what is logged: debug, info, warn or error", set: (*Config).setLevel},
 	{Name: "log-format", Help: "`format` of the log: text or json", set: func(c *Config, v string) error { c.Log.Format = v; return nil }},
 	{Name: "drain", Help: "how long transfers may go on after SIGTERM, as a `time` such as 10s", set: func(c *Config, v string) (err error) {
@@ -86,6 +96,10 @@ func setting(c *Config, name string) string {
 		return "admin.token_file"
 	case "targets":
 		return "targets.only"
+	case "programs":
+		return "programs.directory"
+	case "programs-users":
+		return "programs.users"
 	case "log-level":
 		return "log.level"
 	case "log-format":

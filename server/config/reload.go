@@ -18,6 +18,7 @@ func (c *Config) NeedRestart(next *Config) (settings []string) {
 		{"admin.pprof", c.Admin.PProf, next.Admin.PProf},
 		{"log.format", c.Log.Format, next.Log.Format},
 		{"targets", c.Targets, next.Targets},
+		{"programs", c.Programs, next.Programs},
 		{"capture.memory", c.Capture.Bytes, next.Capture.Bytes},
 	} {
 		if !reflect.DeepEqual(s.old, s.new) {
