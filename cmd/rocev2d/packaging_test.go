@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,6 +15,7 @@ import (
 
 	"go.yaml.in/yaml/v2"
 
+	"github.com/gosoftroce/rocev2/programs"
 	"github.com/gosoftroce/rocev2/server/config"
 )
 
@@ -200,5 +202,105 @@ func TestActionsExample(t *testing.T) {
 	checkFlags(t, "the example", runs.String())
 	if !strings.Contains(runs.String(), "rocev2 region read 127.0.0.1/scratch") {
 		t.Error("the example does not use the device")
+	}
+}
+
+// The image of programs has what its files name.
+func TestProgramsImage(t *testing.T) {
+	t.Parallel()
+	text := read(t, "packaging/programs/Containerfile")
+	version := regexp.MustCompile(`(?m)^go (\d+\.\d+)`).FindStringSubmatch(read(t, "go.mod"))[1]
+	for _, want := range []string{
+		"golang:" + version + "-bookworm ", "FROM docker.io/library/debian:bookworm-slim", "go run ./programs/mkpreload",
+		"echo /usr/local/lib/" + programs.LibraryName + " > /etc/ld.so.preload", "ENV ROCEV2_PROGRAMS=/run/rocev2",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the Containerfile lacks %q", want)
+		}
+	}
+	list := documents(t, read(t, "packaging/programs/compose.yaml"))
+	subnet := netip.MustParsePrefix(at(t, list[0], "networks", "rdma", "ipam", "config", 0, "subnet").(string))
+	seen := map[any]bool{}
+	for _, name := range []any{"server", "client"} {
+		service := at(t, list[0], "services", name)
+		addr := at(t, service, "networks", "rdma", "ipv4_address")
+		if !subnet.Contains(netip.MustParseAddr(addr.(string))) || seen[addr] {
+			t.Errorf("%v: the address %v is not one of its own in %v", name, addr, subnet)
+		}
+		seen[addr] = true
+		if got := fmt.Sprint(at(t, service, "entrypoint")); got != fmt.Sprintf("[rocev2 run --device %v --]", addr) {
+			t.Errorf("%v: the device is not the container's address %v: %s", name, addr, got)
+		}
+	}
+	file := at(t, list[0], "services", "server", "build", "dockerfile").(string)
+	if _, err := os.Stat(filepath.Join("..", "..", file)); err != nil {
+		t.Error(err)
+	}
+}
+
+// programsDir is where the library looks for a daemon.
+const programsDir = "/run/rocev2"
+
+// In the pods of programs the daemon sees their processes, is of their user,
+// and has its directory where the library looks for it.
+func TestKubernetesPrograms(t *testing.T) {
+	t.Parallel()
+	flags := (&program{}).command().Flags()
+	pods := 0
+	for _, d := range documents(t, read(t, "packaging/kubernetes/programs.yaml")) {
+		if d["kind"] == "Service" {
+			if at(t, d, "spec", "clusterIP") != "None" {
+				t.Error("the service has a virtual address")
+			}
+			continue
+		}
+		pods++
+		spec := at(t, d, "spec", "template", "spec")
+		if at(t, spec, "shareProcessNamespace") != true {
+			t.Errorf("%v: the daemon does not see the programs", d["kind"])
+		}
+		daemon, user := at(t, spec, "initContainers", 0), at(t, spec, "containers", 0)
+		if at(t, daemon, "restartPolicy") != "Always" {
+			t.Errorf("%v: the daemon is no sidecar", d["kind"])
+		}
+		for _, a := range at(t, daemon, "args").([]any) {
+			name, value, _ := strings.Cut(strings.TrimPrefix(a.(string), "--"), "=")
+			if flags.Lookup(name) == nil {
+				t.Errorf("%v: the daemon has no flag --%s", d["kind"], name)
+			}
+			if name == "programs" && value != programsDir {
+				t.Errorf("%v: programs look for the daemon in %s", d["kind"], programsDir)
+			}
+		}
+		for _, c := range []any{daemon, user} {
+			if at(t, c, "volumeMounts", 0, "mountPath") != programsDir || fmt.Sprint(at(t, c, "securityContext", "capabilities", "drop")) != "[ALL]" {
+				t.Errorf("%v: the container %v has another directory, or capabilities", d["kind"], at(t, c, "name"))
+			}
+		}
+	}
+	if pods != 2 {
+		t.Errorf("%d pods", pods)
+	}
+	if !strings.Contains(read(t, "docs/programs.md"), "packaging/kubernetes/programs.yaml") {
+		t.Error("docs/programs.md does not name the manifests")
+	}
+}
+
+func TestProgramsActionsExample(t *testing.T) {
+	t.Parallel()
+	list := documents(t, read(t, "examples/ci/programs.yml"))
+	if len(list) != 1 {
+		t.Fatalf("%d documents", len(list))
+	}
+	var runs strings.Builder
+	for _, s := range at(t, list[0], "jobs", "test", "steps").([]any) {
+		if r, ok := at(t, s, "run").(string); ok {
+			runs.WriteString(r + "\n")
+		}
+	}
+	for _, want := range []string{"rocev2 run --device 127.0.0.1 -- ibv_devinfo", "-- mpirun -np 4"} {
+		if !strings.Contains(runs.String(), want) {
+			t.Errorf("the example does not have %q", want)
+		}
 	}
 }
