@@ -56,7 +56,7 @@ func lock(dir, name string, logf func(string, ...any)) (func(), error) {
 
 // recipe is raised whenever what a manifest describes would be built
 // differently, so that older ones are not used.
-const recipe = 3
+const recipe = 4
 
 // manifest records what the cache holds, by package version.
 type manifest struct {

@@ -24,7 +24,7 @@ const (
 )
 
 // userland is what the guests run; dependencies are resolved by apt.
-var userland = []string{"perftest", "ibverbs-utils", "ibverbs-providers", "rdmacm-utils", "rdma-core", "iperf3", "iproute2", "busybox-static", "dash", "tcpdump"}
+var userland = []string{"perftest", "ibverbs-utils", "ibverbs-providers", "rdmacm-utils", "rdma-core", "ucx-utils", "libfabric-bin", "iperf3", "iproute2", "busybox-static", "dash", "tcpdump"}
 
 // apt runs apt with sources, state and cache of its own below dir. Its idea of
 // the installed system is empty, so a download brings every dependency along

@@ -69,6 +69,10 @@ func build(ctx context.Context, dir string, logf func(string, ...any)) ([]Image,
 	if err := unpack(ctx, debs, user); err != nil {
 		return nil, err
 	}
+	// What the scripts of packages do, which are not run: an alternative.
+	if err := os.Symlink("/usr/lib/libpsm1/libpsm_infinipath.so.1.16", filepath.Join(user, libDirs[0], "libpsm_infinipath.so.1")); err != nil {
+		return nil, err
+	}
 	var images []Image
 	for _, k := range kernels {
 		deb, err := a.download(ctx, k.name, k.version)
@@ -102,6 +106,15 @@ var programs = []string{
 	"ibv_asyncwatch", "ibv_devices", "ibv_devinfo", "ibv_rc_pingpong", "ibv_srq_pingpong", "ibv_uc_pingpong", "ibv_ud_pingpong", "ibv_xsrq_pingpong",
 	"ib_atomic_bw", "ib_atomic_lat", "ib_read_bw", "ib_read_lat", "ib_send_bw", "ib_send_lat", "ib_write_bw", "ib_write_lat",
 	"cmtime", "mckey", "rcopy", "rdma_client", "rdma_server", "rdma_xclient", "rdma_xserver", "riostream", "rping", "rstream", "ucmatose", "udaddy", "udpong",
+	"ucx_info", "ucx_perftest", "fi_info", "fi_pingpong",
+}
+
+// loaded are libraries that programs load by name at run time: libibverbs the
+// driver, UCX its transports, and the C library what it needs to end a thread,
+// as rping does.
+var loaded = []string{
+	"libibverbs/librxe-rdmav34.so", "libgcc_s.so.1", "rsocket/librspreload.so",
+	"ucx/libuct_ib.so.0",
 }
 
 func buildInitramfs(ctx context.Context, i Image, kdir, user string) error {
@@ -127,9 +140,7 @@ func buildInitramfs(ctx context.Context, i Image, kdir, user string) error {
 	}
 	// Not busybox's shell, which prefers its own ip and tc to those here.
 	t.link("/usr/bin/sh", "dash")
-	// libibverbs loads the driver by name at run time, and the C library
-	// what it needs to end a thread, as rping does.
-	for _, lib := range []string{"libibverbs/librxe-rdmav34.so", "libgcc_s.so.1"} {
+	for _, lib := range loaded {
 		src, err := find(user, lib, libDirs...)
 		if err != nil {
 			return err

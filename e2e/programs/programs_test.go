@@ -161,20 +161,17 @@ func build(t *testing.T) string {
 
 func compile(t *testing.T) string {
 	t.Helper()
-	dir := openDir(t)
-	bin := filepath.Join(dir, "rocev2")
-	if given := os.Getenv(binEnv); given != "" {
-		b, err := os.ReadFile(given)
-		if err == nil {
-			err = os.WriteFile(bin, b, 0o755)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		return bin
+	given := os.Getenv(binEnv)
+	if given == "" {
+		return compileCommand(t, "rocev2")
 	}
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", bin, "github.com/gosoftroce/rocev2/cmd/rocev2").CombinedOutput(); err != nil {
-		t.Fatalf("build cmd/rocev2: %v\n%s", err, out)
+	bin := filepath.Join(openDir(t), "rocev2")
+	b, err := os.ReadFile(given)
+	if err == nil {
+		err = os.WriteFile(bin, b, 0o755)
+	}
+	if err != nil {
+		t.Fatal(err)
 	}
 	return bin
 }
