@@ -77,8 +77,8 @@ func pingpongCells() []*cell {
 		add(tool, false, "-s", "1", "-c")
 	}
 	add("rc", false, "-c", "-N")
-	add("rc", false, "-e", "-c", "-s", "1000000")
-	add("uc", false, "-e", "-c", "-s", "60000")
+	add("rc", false, "-e", "-c", "-s", "1000000", "-n", "20")
+	add("uc", false, "-e", "-c", "-s", "60000", "-n", "20")
 	return list
 }
 
