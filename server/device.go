@@ -20,14 +20,16 @@ type device struct {
 	wg   sync.WaitGroup
 }
 
-func openDevice(c config.Device) (*device, error) {
+// openDevice opens a device. With loopback, programs of this host that share it
+// reach each other without a packet.
+func openDevice(c config.Device, loopback bool) (*device, error) {
 	addr, err := verbs.ResolveAddr(c.Address)
 	if err != nil {
 		return nil, err
 	}
 	d := &device{cfg: c}
 	d.dev, err = verbs.OpenAddr(addr, verbs.Config{
-		Shards: c.Shards, RecvBuffer: c.RecvBuffer, SendBuffer: c.SendBuffer, SharedMemory: c.Shm,
+		Shards: c.Shards, RecvBuffer: c.RecvBuffer, SendBuffer: c.SendBuffer, SharedMemory: c.Shm, Loopback: loopback,
 		Wrap: func(l verbs.Link) verbs.Link {
 			s := tap.NewSwitch(l)
 			d.taps = append(d.taps, s)

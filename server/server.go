@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"sync"
@@ -46,6 +47,7 @@ type Server struct {
 	exporters []*exporter
 
 	devices  []*device
+	programs io.Closer // serves unmodified programs; nil if there are none
 	targets  targets
 	visits   *visits
 	problems problems
@@ -92,7 +94,7 @@ func (s *Server) open(ctx, run context.Context) error {
 		list = []config.Device{{Address: firstAddress(), Regions: config.DefaultRegionsPort}}
 	}
 	for i, c := range list {
-		d, err := openDevice(c)
+		d, err := openDevice(c, s.cfg.Programs.Dir != "")
 		if err != nil {
 			return fmt.Errorf("%s: %w", s.cfg.Where(fmt.Sprintf("device.%d", i)), err)
 		}
@@ -104,8 +106,11 @@ func (s *Server) open(ctx, run context.Context) error {
 	if err := s.startRegions(ctx, run); err != nil {
 		return err
 	}
+	var err error
+	if s.programs, err = servePrograms(s.cfg, s.devices, s.log); err != nil {
+		return err
+	}
 	if s.cfg.Admin.Listen != "" {
-		var err error
 		if s.admin, err = s.listenAdmin(ctx, s.cfg.Admin.Listen); err != nil {
 			return fmt.Errorf("%s: %w", s.cfg.Where("admin.listen"), err)
 		}
@@ -270,6 +275,9 @@ func (s *Server) close() error {
 		}
 		if s.admin != nil {
 			errs = append(errs, s.admin.close())
+		}
+		if s.programs != nil {
+			errs = append(errs, s.programs.Close())
 		}
 		for _, d := range s.devices {
 			errs = append(errs, d.close()) // ends what is still waited for

@@ -88,7 +88,7 @@ func TestContainers(t *testing.T) {
 	}
 }
 
-// TestSystemDaemon runs programs of several users on the devices of one rocev2d.
+// TestSystemDaemon runs programs of several users on one rocev2d.
 func TestSystemDaemon(t *testing.T) {
 	enabled(t)
 	install(t, baseNeeds)

@@ -28,8 +28,8 @@ func ucxCells() []*cell {
 		side := func(st *stage, s *site, peer ...string) []string {
 			argv := append([]string{"env", "UCX_NET_DEVICES=" + s.dev + ":1", "UCX_WARN_UNUSED_ENV_VARS=n"}, env...)
 			if st.kind >= kernelServes {
-				// UCX takes the SL of a completion for the kind of
-				// RoCE, which Linux's rxe does not know.
+				// UCX takes the SL of a completion for the
+				// kind of RoCE. Linux does not tell it so.
 				argv = append(argv, "UCX_UD_VERBS_ETH_DGID_CHECK=n")
 			}
 			argv = append(append(argv, "ucx_perftest", "-p", strconv.Itoa(st.port)), flags...)

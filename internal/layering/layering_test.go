@@ -100,7 +100,7 @@ var layers = map[string][]string{
 	"metrics":       {"verbs"},
 	"server/config": {},
 	"server/web":    {},
-	"server":        {"verbs", "memreg/mapping", "rdma", "cm", "transport/tap", "metrics", "interop/...", "server/..."},
+	"server":        {"verbs", "memreg/mapping", "rdma", "cm", "transport/tap", "metrics", "programs", "uverbs", "hca", "interop/...", "server/..."},
 
 	"e2e/...":  {"verbs", "e2e/..."},
 	"e2e/soak": {"rdma", "verbs", "transport/udp", "transport/fault"},

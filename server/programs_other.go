@@ -1,0 +1,18 @@
+//go:build !linux
+
+package server
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+
+	"github.com/gosoftroce/rocev2/server/config"
+)
+
+func servePrograms(cfg *config.Config, _ []*device, _ *slog.Logger) (io.Closer, error) {
+	if cfg.Programs.Dir == "" {
+		return nil, nil
+	}
+	return nil, fmt.Errorf("%s: unmodified verbs programs run on Linux only", cfg.Where("programs.directory"))
+}
