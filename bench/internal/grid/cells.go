@@ -50,6 +50,7 @@ func cells(o Options) []cell.Cell {
 	b.loss()
 	paths(b)
 	b.faces()
+	unmodified(b)
 	if !o.Quick {
 		b.depths()
 		b.mtus()

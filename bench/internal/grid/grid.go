@@ -171,6 +171,8 @@ const (
 	Rxe       = kernel.Name
 	GoTCP     = "TCP of package net"
 	Chromium  = "rocev2d in Chromium"
+	Perftest  = "perftest over rocev2"
+	OpenMPI   = "OpenMPI with UCX"
 )
 
 func programOf(who string) string {
@@ -183,6 +185,10 @@ func programOf(who string) string {
 		return "fi_pingpong"
 	case Chromium:
 		return "chromium"
+	case Perftest:
+		return "ib_write_bw"
+	case OpenMPI:
+		return "mpicc"
 	}
 	return ""
 }

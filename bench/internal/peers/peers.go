@@ -29,6 +29,9 @@ var Tools = []Tool{
 	{"iperf3", "iperf3"},
 	{"fi_pingpong", "libfabric-bin"},
 	{"ucx_perftest", "ucx-utils"},
+	{"ib_write_bw", "perftest"},
+	{"mpirun", "openmpi-bin"},
+	{"mpicc", "libopenmpi-dev"},
 }
 
 // Missing returns the tools that are not installed.
@@ -79,7 +82,7 @@ func apt(ctx context.Context, args ...string) ([]byte, error) {
 
 // Version returns what a tool says about itself, as far as it does.
 func Version(ctx context.Context, program string) string {
-	flags := map[string][]string{"iperf3": {"--version"}, "fi_pingpong": nil, "ucx_perftest": nil}[program]
+	flags := map[string][]string{"iperf3": {"--version"}}[program]
 	if flags == nil {
 		if out, err := exec.CommandContext(ctx, "dpkg-query", "-W", "-f", "${Version}", packageOf(program)).Output(); err == nil {
 			return string(out)
@@ -109,6 +112,18 @@ type command struct {
 	server, client []string
 	env            []string
 	limit          time.Duration
+}
+
+// Pair describes the two processes of a measurement. PORT in an argument is
+// replaced by a free TCP port, on which the server listens.
+type Pair struct {
+	Server, Client []string
+	Limit          time.Duration // for all of it
+}
+
+// Measure runs the two and reads one value from what the client printed.
+func Measure(ctx context.Context, p Pair, parse func([]byte) (cell.Sample, error)) cell.Sample {
+	return measure(ctx, command{server: p.Server, client: p.Client, limit: p.Limit}, parse)
 }
 
 // errEnded is why a server does not listen: mostly, because another program has
