@@ -44,30 +44,49 @@ const (
 	// turnOf is how many requests of a queue pair are posted before others
 	// have their turn.
 	turnOf = 64
-	// spinFor is how long a client looks before it sleeps.
-	spinFor = 20 * time.Microsecond
+	// leastSpin and mostSpin bound for how long a client looks before it
+	// sleeps.
+	leastSpin = 2 * time.Microsecond
+	mostSpin  = 20 * time.Microsecond
 )
 
-// spinsFor returns for how long a client looks before it sleeps: not at all
-// where it would keep the program from the only processor.
-func spinsFor() time.Duration {
+// spin is for how long a client looks before it sleeps, which follows what came
+// of it. In the middle of a bulk transfer programs ring again at once, and to
+// wake somebody costs them more than anything else. In a ping-pong they wait
+// for a round trip, and need the processor meanwhile.
+type spin time.Duration
+
+// newSpin returns how it begins: not at all where it would keep the program
+// from the only processor.
+func newSpin() spin {
 	if runtime.GOMAXPROCS(0) == 1 {
 		return 0
 	}
-	return spinFor
+	return spin(mostSpin)
+}
+
+// look waits for rung, and reports whether it was worth it.
+func (s *spin) look(rung func() bool) bool {
+	if *s == 0 {
+		return rung()
+	}
+	for until := time.Now().Add(time.Duration(*s)); ; runtime.Gosched() {
+		switch {
+		case rung():
+			*s = min(2**s, spin(mostSpin))
+			return true
+		case !time.Now().Before(until):
+			*s = max(*s/2, spin(leastSpin))
+			return false
+		}
+	}
 }
 
 // serveBells posts what the program has rung for, until the client closes.
 func (c *Client) serveBells() {
-	spin := spinsFor()
+	look := newSpin()
 	for !c.stopped() {
-		if c.serveOnce() {
-			continue
-		}
-		for until := time.Now().Add(spin); spin > 0 && !c.rung() && time.Now().Before(until); {
-			runtime.Gosched()
-		}
-		if c.rung() {
+		if c.serveOnce() || look.look(c.rung) {
 			continue
 		}
 		c.area.sleeping.Store(1)
