@@ -34,10 +34,13 @@ type Reregistration struct {
 	Free    func() error            // gives Memory back, or nil
 	Options func(o *memreg.Options) // changes those of the region; nil: none
 	Done    func()                  // is called when it is done, before another; nil: none
+
+	KeepKeys bool // the region keeps its keys
 }
 
-// Reregister changes a region (IBTA 11.2.8.5). It has new keys then, and
-// nothing uses the old ones any more. On an error the region is as it was.
+// Reregister changes a region (IBTA 11.2.8.5). It has new keys then, unless
+// KeepKeys is set, and nothing uses the old ones any more. On an error the
+// region is as it was.
 func (mr *MR) Reregister(c Reregistration) error {
 	mr.closing.mu.Lock()
 	defer mr.closing.mu.Unlock()
@@ -58,7 +61,7 @@ func (mr *MR) Reregister(c Reregistration) error {
 	if err := to.owner.usableBy(from.owner); err != nil {
 		return err
 	}
-	next, err := to.takeOver(mr, old, m, o)
+	next, err := to.takeOver(mr, old, m, o, c.KeepKeys)
 	if err != nil {
 		return err
 	}
@@ -83,7 +86,7 @@ func (mr *MR) Reregister(c Reregistration) error {
 }
 
 // takeOver registers a region of this domain or another anew, in this domain.
-func (pd *PD) takeOver(mr *MR, old *memreg.Region, m memreg.Memory, o memreg.Options) (*memreg.Region, error) {
+func (pd *PD) takeOver(mr *MR, old *memreg.Region, m memreg.Memory, o memreg.Options, keepKeys bool) (next *memreg.Region, err error) {
 	pd.mu.Lock()
 	defer pd.mu.Unlock()
 	if pd.closed {
@@ -91,7 +94,11 @@ func (pd *PD) takeOver(mr *MR, old *memreg.Region, m memreg.Memory, o memreg.Opt
 	}
 	d := pd.owner.dev
 	d.mu.Lock()
-	next, err := d.mem.Reregister(old, pd.core, m, o)
+	if keepKeys {
+		next, err = d.mem.Replace(old, pd.core, m, o)
+	} else {
+		next, err = d.mem.Reregister(old, pd.core, m, o)
+	}
 	d.mu.Unlock()
 	if err == nil {
 		pd.regions[mr] = struct{}{}

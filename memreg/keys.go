@@ -147,6 +147,12 @@ func (t *keyTable) insert(key ib.Key, g *Grant) {
 	t.used++
 }
 
+// exchange has a key, which is in the table, stand for another grant.
+func (t *keyTable) exchange(key ib.Key, g *Grant) {
+	b := bucketOf(*t.buckets.Load(), key)
+	b.grants[b.find(key)].Store(g)
+}
+
 // kill takes the grant from key and puts the key in quarantine, which frees the
 // oldest key there.
 func (t *keyTable) kill(key ib.Key) {

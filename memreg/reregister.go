@@ -23,6 +23,34 @@ func (r *Region) Options() Options {
 // gone when Reregister returns, and no view of it is in use. On an error, which
 // is one of Register, ErrRegion or ErrRegionInUse, it is as it was.
 func (t *Table) Reregister(r *Region, pd *PD, m Memory, o Options) (*Region, error) {
+	next, err := t.successor(r, pd, m, o)
+	if err == nil {
+		t.publish(next)
+		t.retire(r)
+	}
+	return next, err
+}
+
+// Replace is Reregister, but for the keys: the new region has those of the old
+// one, so that nobody must be told others. Whoever uses them meanwhile meets
+// the one or the other.
+func (t *Table) Replace(r *Region, pd *PD, m Memory, o Options) (*Region, error) {
+	next, err := t.successor(r, pd, m, o)
+	if err != nil {
+		return nil, err
+	}
+	next.local.key, next.remote.key = r.local.key, r.remote.key
+	t.keys.exchange(next.local.key, &next.local)
+	t.keys.exchange(next.remote.key, &next.remote)
+	pd.regions.Add(1)
+	r.pd.regions.Add(-1)
+	endGrants(r)
+	return next, nil
+}
+
+// successor makes a region that is to replace r, which nothing can be bound to
+// any more then. Nobody can find it yet.
+func (t *Table) successor(r *Region, pd *PD, m Memory, o Options) (*Region, error) {
 	if r == nil || r.pd.table != t || !r.Alive() {
 		return nil, ErrRegion
 	}
@@ -33,7 +61,5 @@ func (t *Table) Reregister(r *Region, pd *PD, m Memory, o Options) (*Region, err
 	if !r.bound.seal() {
 		return nil, r.inUse()
 	}
-	t.publish(next)
-	t.retire(r)
 	return next, nil
 }

@@ -294,9 +294,14 @@ func (t *Table) retire(r *Region) {
 	t.keys.kill(r.remote.key)
 	t.regions.Add(-1)
 	r.pd.regions.Add(-1)
+	endGrants(r)
+	t.keys.trim()
+}
+
+// endGrants ends the grants of a region, and waits for what uses them.
+func endGrants(r *Region) {
 	r.local.kill() // first, see Invalidated
 	r.remote.kill()
 	r.local.drain()
 	r.remote.drain()
-	t.keys.trim()
 }
