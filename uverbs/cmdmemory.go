@@ -188,7 +188,8 @@ func (mr *region) change(r *call, req *abi.ReregMRReq, to *domain) (errno abi.Er
 		}
 		next = region{peer: r.peer, start: req.Start, length: req.Length}
 	}
-	what := hca.Reregistration{PD: to.core, Options: func(o *memreg.Options) {
+	// The kernel's driver keeps the keys, and programs rely on that.
+	what := hca.Reregistration{PD: to.core, KeepKeys: true, Options: func(o *memreg.Options) {
 		o.Access = rights
 		if req.Flags&abi.ReregTranslation != 0 {
 			place(o, req.HcaVa)

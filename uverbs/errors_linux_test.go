@@ -133,8 +133,8 @@ func TestReregister(t *testing.T) {
 		t.Helper()
 		req.MrHandle = mr.MrHandle
 		got := ask[abi.ReregMRResp](a, abi.ReregMR, req)
-		if core := a.c.regions.get(mr.MrHandle).core.Region(); uint32(core.LKey()) != got.Lkey || !core.Alive() {
-			t.Errorf("%+v: key %#x, the region has %v", req, got.Lkey, core.LKey())
+		if core := a.c.regions.get(mr.MrHandle).core.Region(); uint32(core.LKey()) != got.Lkey || got.Lkey != mr.Lkey || got.Rkey != mr.Rkey || !core.Alive() {
+			t.Errorf("%+v: keys %+v, the region has %v and had %+v", req, got, core.LKey(), mr)
 		}
 	}
 	rereg(abi.ReregMRReq{Flags: abi.ReregAccess, AccessFlags: uint32(ib.LocalWrite | ib.RemoteWrite)})

@@ -71,15 +71,17 @@ static void opened(struct verbs_device_context *c)
 		c->poll_cq = poll_cq;
 }
 
-/*
- * next_verbs finds a function of libibverbs, which may have been loaded for one
- * module of the program alone.
- */
-static void *next_verbs(const char *name)
+void *verbs_function(_Atomic(void *) *found, const char *name)
 {
-	void *p = next_symbol(name);
+	void *p = atomic_load(found);
 
-	return p ? p : library_symbol("libibverbs.so.1", name);
+	if (!p) {
+		p = next_symbol(name);
+		if (!p)
+			p = library_symbol("libibverbs.so.1", name);
+		atomic_store(found, p);
+	}
+	return p;
 }
 
 struct verbs_device_context *ibv_open_device(void *device);
@@ -88,12 +90,8 @@ EXPORT struct verbs_device_context *ibv_open_device(void *device)
 {
 	static _Atomic(void *) next;
 	struct verbs_device_context *c;
-	void *p = atomic_load(&next);
+	void *p = verbs_function(&next, "ibv_open_device");
 
-	if (!p) {
-		p = next_verbs("ibv_open_device");
-		atomic_store(&next, p);
-	}
 	if (!p) {
 		errno = ENOSYS;
 		return NULL;

@@ -260,6 +260,14 @@ void say(atomic_bool *once, const char *text, const char *what);
 
 ssize_t device_write(struct file *f, int fd, const void *buf, size_t n);
 
+/* ---- pollcq.c ---- */
+
+/*
+ * verbs_function finds a function of libibverbs, which may have been loaded for
+ * one module of the program alone. *found is where it is kept.
+ */
+void *verbs_function(_Atomic(void *) *found, const char *name);
+
 /* ---- pages.c ---- */
 
 void pages_register(struct file *f, int visible, const void *command, size_t n);
