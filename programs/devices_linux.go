@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"unicode"
 
+	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/ucma"
 	"github.com/gosoftroce/rocev2/uverbs"
 	"github.com/gosoftroce/rocev2/verbs"
@@ -44,7 +45,7 @@ func (h *Host) AddDevice(dev *verbs.Device) error {
 	for _, g := range dev.GIDs() {
 		a.GIDs = append(a.GIDs, GID{g.Bytes(), g.Type})
 	}
-	served := &uverbs.Device{Name: name, Index: index, Dev: verbs.HCA(dev), GUID: attr.NodeGUID}
+	served := &uverbs.Device{Name: name, Index: index, Dev: verbs.HCA(dev), GUID: attr.NodeGUID, Resolve: knownTo(dev)}
 	if err := h.AddVerbs(a, verbsOpener{served, h.config.Quota}); err != nil {
 		return err
 	}
@@ -57,6 +58,14 @@ func (h *Host) AddDevice(dev *verbs.Device) error {
 	h.devices = append(h.devices, &device{dev, index})
 	h.mu.Unlock()
 	return nil
+}
+
+// knownTo completes the address of a peer by what the connection manager of a
+// device knows of it.
+func knownTo(dev *verbs.Device) func(own, peer verbs.QPN, av *ib.AddressVector) {
+	return func(_, peer verbs.QPN, av *ib.AddressVector) {
+		av.Native = av.Native || ucma.Known(dev.Addr(), av.DGID, peer)
+	}
 }
 
 // taken reports whether a device has the name.
