@@ -140,6 +140,24 @@ func badReceive(t *testing.T, bad func(e []byte)) {
 	b.cq.expect(ib.StatusSuccess, 5)
 }
 
+// Receives that come in ERR are flushed, also where nothing was posted before.
+func TestReceivesInErr(t *testing.T) {
+	t.Parallel()
+	for why, end := range map[string]func(q *queuePair){
+		"by Modify":   func(q *queuePair) { q.p.must(q.Modify(&ib.Attr{State: ib.StateErr}, ib.AttrState)) },
+		"by an index": func(q *queuePair) { q.send.SetProducer(99); q.untilErr() },
+	} {
+		t.Run(why, func(t *testing.T) {
+			t.Parallel()
+			a, _ := pair(t, pairOptions{})
+			end(a)
+			a.receive(64, 1)
+			a.ring()
+			a.cq.expect(ib.StatusWRFlushErr, 1)
+		})
+	}
+}
+
 // An index that cannot be ends the queue pair. RESET makes it good again.
 func TestBadIndices(t *testing.T) {
 	t.Parallel()

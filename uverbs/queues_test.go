@@ -169,7 +169,8 @@ func TestStates(t *testing.T) {
 	for round := range uint64(5) {
 		id := 100 * round
 		a.init()
-		a.post(write(id+1), write(id+2))
+		a.send.PostSend(write(id + 1)) // nobody rings: the way to RTS looks for them
+		a.send.PostSend(write(id + 2))
 		a.receive(8, id+11, id+12)
 		for a.Drain(100) {
 		}
@@ -182,6 +183,8 @@ func TestStates(t *testing.T) {
 		a.cq.expect(ib.StatusWRFlushErr, id+11, id+12)
 		a.post(write(id+3), write(id+4), write(id+5))
 		a.cq.expect(ib.StatusWRFlushErr, id+3, id+4, id+5)
+		a.post(fake.SendWR{ID: id + 7, Opcode: 99}, write(id+8)) // whatever is wrong with it
+		a.cq.expect(ib.StatusWRFlushErr, id+7, id+8)
 		a.receive(8, id+13)
 		a.ring()
 		a.cq.expect(ib.StatusWRFlushErr, id+13)

@@ -137,6 +137,29 @@ func TestDecodeRefuses(t *testing.T) {
 	}
 }
 
+// An element has no more than has room in it, whatever the limits say.
+func TestDecodeShortElement(t *testing.T) {
+	t.Parallel()
+	l := Limits{SGE: 32, Inline: 4096}
+	var s Send
+	for _, c := range []struct {
+		words map[int]any
+		want  ib.Status
+	}{
+		{map[int]any{12: 2, 196: 3}, ib.StatusSuccess},
+		{map[int]any{12: 2, 196: 4}, ib.StatusLocQPOpErr},
+		{map[int]any{12: 2, 16: 8, 184: 48}, ib.StatusSuccess},
+		{map[int]any{12: 2, 16: 8, 184: 49}, ib.StatusLocLenErr},
+	} {
+		if st := s.Decode(element(256, c.words), l); st != c.want {
+			t.Errorf("%v: %v", c.words, st)
+		}
+	}
+	if _, _, st := DecodeRecv(element(64, map[int]any{28: 2}), 32, nil); st != ib.StatusLocQPOpErr {
+		t.Errorf("a receive: %v", st)
+	}
+}
+
 func TestDecodeRecv(t *testing.T) {
 	t.Parallel()
 	e := element(128, map[int]any{0: uint64(5), 28: 2, 40: uint64(1), 48: 2, 52: 3, 56: uint64(4), 64: 5, 68: 6})
