@@ -34,6 +34,7 @@ type Engine struct {
 	misrouted []transport.RxPacket // scratch: of the batch
 	groups    groups
 	grouped   []transport.RxPacket // scratch: those of the batch that are for groups
+	payloads  [][]byte             // scratch: of a run
 
 	placing  placing
 	counters Counters

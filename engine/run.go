@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 
 	"github.com/gosoftroce/rocev2/clock"
+	"github.com/gosoftroce/rocev2/ib"
+	"github.com/gosoftroce/rocev2/memreg"
 	"github.com/gosoftroce/rocev2/qp"
 	"github.com/gosoftroce/rocev2/rocev2"
 	"github.com/gosoftroce/rocev2/transport"
@@ -35,16 +37,29 @@ func takeRun(e *Engine, now clock.Time, r *Received, batch []transport.RxPacket)
 	if q == nil || !q.takesRuns(d) {
 		return 0, n
 	}
-	v, b := qp.Middle(q.core, d.Src, &e.packet.BTH, size, n)
-	if n, alone = min(n, len(b)/size), n; n < 2 {
-		v.Release()
+	v := qp.Middle(q.core, d.Src, &e.packet.BTH, size, n)
+	n, alone = int(min(uint64(n), v.Len()/uint64(size))), n
+	copied := n >= 2 && copyRun(e, v, batch[:n], size)
+	v.Release()
+	if !copied {
 		return 0, alone
 	}
-	for i := range n {
-		copy(b[i*size:(i+1)*size], batch[i].Data[rocev2.BTHLen:])
-	}
-	v.Release()
 	return deliverRun(e, now, r, q, n), 0
+}
+
+// copyRun copies payloads of size bytes to where they belong.
+func copyRun(e *Engine, v memreg.View, batch []transport.RxPacket, size int) bool {
+	if b := v.Place(0, uint64(len(batch)*size)); b != nil {
+		for i := range batch {
+			copy(b[i*size:(i+1)*size], batch[i].Data[rocev2.BTHLen:])
+		}
+		return true
+	}
+	e.payloads = e.payloads[:0]
+	for i := range batch {
+		e.payloads = append(e.payloads, batch[i].Data[rocev2.BTHLen:][:size])
+	}
+	return v.CopyInV(0, e.payloads, uint64(len(batch)*size)) == ib.FaultNone
 }
 
 // inMiddle reports whether a packet can be part of a run.
@@ -108,9 +123,9 @@ func placedAsRun(e *Engine, now clock.Time, r *Received, q *QP, run *transport.P
 	if !q.takesRuns(&run.First) {
 		return false
 	}
-	v, b := qp.Middle(q.core, run.First.Src, &e.packet.BTH, len(run.Payload)/run.N, run.N)
+	v := qp.Middle(q.core, run.First.Src, &e.packet.BTH, len(run.Payload)/run.N, run.N)
 	defer v.Release()
-	if !startsWith(b, run.Payload) {
+	if !startsWith(v.Place(0, v.Len()), run.Payload) {
 		return false
 	}
 	deliverRun(e, now, r, q, run.N)

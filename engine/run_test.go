@@ -58,11 +58,12 @@ func compareLines(t *testing.T, want, got []string) {
 // received alone, decides what happens.
 type runScene struct {
 	*world
-	lines []string
-	a, b  *host
-	rough int // of 1000 packets, how many are changed
-	pairs [2][2]*QP
-	mr    *memreg.Region // of b, which may go
+	lines  []string
+	a, b   *host
+	vector bool // no memory is local
+	rough  int  // of 1000 packets, how many are changed
+	pairs  [2][2]*QP
+	mr     *memreg.Region // of b, which may go
 }
 
 // runWorld returns all that happened.
@@ -74,6 +75,10 @@ func runWorld(t *testing.T, seed uint64, alone bool) []string {
 	s.loss = []float64{0, 0.002, 0.02}[s.rng.IntN(3)]
 	s.rough = []int{0, 2, 20}[s.rng.IntN(3)]
 	s.change = s.changeSome
+	if s.vector = seed%2 == 1; s.vector {
+		s.a.vectored()
+		s.b.vectored()
+	}
 	for i := range s.a.mem {
 		s.a.mem[i], s.b.mem[i] = byte(s.rng.Uint32()), byte(s.rng.Uint32())
 	}
@@ -91,7 +96,11 @@ func (s *runScene) round() {
 	s.b.mtu = s.a.mtu
 	s.a.strict = s.rng.IntN(8) == 0
 	var err error
-	s.mr, err = s.b.table.Register(s.b.pd, memreg.Local(s.b.mem[1<<19:]), // an address that is the same in every run
+	m := memreg.Local(s.b.mem[1<<19:])
+	if s.vector {
+		m = vectored(s.b.mem[1<<19:])
+	}
+	s.mr, err = s.b.table.Register(s.b.pd, m, // an address that is the same in every run
 		memreg.Options{Access: ib.LocalWrite | ib.RemoteWrite | ib.RemoteRead, Base: memreg.BaseIOVA, IOVA: 1 << 32})
 	s.must(err)
 	for i := range s.pairs {

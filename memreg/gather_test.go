@@ -148,7 +148,8 @@ func TestPlaceLocal(t *testing.T) {
 		{"unknown key", []ib.SGE{{Addr: rw.Addr(), Length: 8, LKey: rw.LKey() + 1}}, 0, nil},
 		{"an entry beyond its region", []ib.SGE{rw.SGE(25, 8)}, 0, nil},
 	} {
-		v, b := tab.PlaceLocal(pd, c.sg, c.off)
+		v := tab.PlaceLocal(pd, c.sg, c.off)
+		b := v.Place(0, v.Len())
 		if len(b) != len(c.want) || len(b) != cap(b) || len(b) > 0 && &b[0] != &c.want[0] {
 			t.Errorf("%s: %d bytes, want %d", c.name, len(b), len(c.want))
 		}

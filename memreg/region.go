@@ -28,6 +28,7 @@ const (
 	isSealed ib.Access = 1 << (10 + iota) // it is read-only
 	isPaged                               // it is a PagedMemory
 	isSparse                              // it is a SparseMemory
+	isVector                              // it is a VectorMemory
 )
 
 func (r *Region) sealed() bool { return r.access&isSealed != 0 }

@@ -133,11 +133,11 @@ func (t *Table) Scatter(pd *PD, sg []ib.SGE, off uint64, src []byte) ib.Fault {
 	return ib.FaultNone
 }
 
-// PlaceLocal returns the memory behind byte off of a scatter list, to the end
-// of the entry that has it, for others than Scatter to write while the view is
+// PlaceLocal returns what is behind byte off of a scatter list, to the end of
+// the entry that has it, for others than Scatter to write while the view is
 // pinned. It returns nothing, and no pin, where Scatter would meet a fault, or
-// where the memory is not local.
-func (t *Table) PlaceLocal(pd *PD, sg []ib.SGE, off uint64) (View, []byte) {
+// where the memory is not placeable.
+func (t *Table) PlaceLocal(pd *PD, sg []ib.SGE, off uint64) View {
 	for i := range sg {
 		size := uint64(sg[i].Length)
 		if off >= size {
@@ -148,14 +148,13 @@ func (t *Table) PlaceLocal(pd *PD, sg []ib.SGE, off uint64) (View, []byte) {
 		if f != ib.FaultNone {
 			break
 		}
-		b := v.Place(off, size-off)
-		if b == nil {
+		if !v.Placeable() {
 			v.Release()
 			break
 		}
-		return v, b
+		return v.Part(off, size-off)
 	}
-	return View{}, nil
+	return View{}
 }
 
 // Explain says in words what Resolve (or ResolveLocal, when need has no remote

@@ -225,6 +225,9 @@ func (r *Region) setMemory() (length uint64, err error) {
 	if _, ok := r.mem.(SparseMemory); ok {
 		r.access |= isSparse
 	}
+	if _, ok := r.mem.(VectorMemory); ok && r.data == nil {
+		r.access |= isVector
+	}
 	if err := checkPersistent(r.mem, r.access); err != nil {
 		return 0, err
 	}

@@ -27,14 +27,20 @@ func Place(q *QP, src netip.Addr, op rocev2.Opcode, psn rocev2.PSN, mtu, ahead i
 	if q.typ != ib.RC || src != q.peer || mtu != q.conn.MTU {
 		return memreg.View{}, nil
 	}
+	var v memreg.View
 	switch state := q.conn.State; {
 	case state != ib.StateRTR && state != ib.StateRTS && state != ib.StateSQD:
 	case op == rocev2.RCReadResponseMiddle && state != ib.StateRTR:
-		return requester.Middle(q.req, psn, ahead)
+		v = requester.Middle(q.req, psn, ahead)
 	case op == rocev2.RCWriteMiddle:
-		return responder.Place(q.resp, psn, ahead)
+		v = responder.Place(q.resp, psn, ahead)
 	}
-	return memreg.View{}, nil
+	b := v.Place(0, v.Len())
+	if b == nil {
+		v.Release()
+		v = memreg.View{}
+	}
+	return v, b
 }
 
 // Domain returns the protection domain of q: nil for an XRC target, which

@@ -14,15 +14,15 @@ import (
 // Middle returns where the payloads of a run of packets go that have arrived: n
 // packets in the middle of the message under way, of size bytes of payload
 // each, from src, whose headers differ from h in the PSN alone, one more with
-// each. It returns no memory if they are not that, or not all alike to q, and
-// else pins the view. The memory may be too short for all, or longer.
+// each. It returns nothing if they are not that, or not all alike to q, and
+// else pins the view. That may be too short for all, or longer.
 //
 // HandleRun may then be given as many packets of them as have been copied
 // there.
-func Middle(q *QP, src netip.Addr, h *rocev2.BTH, size, n int) (memreg.View, []byte) {
+func Middle(q *QP, src netip.Addr, h *rocev2.BTH, size, n int) memreg.View {
 	if q.typ != ib.RC || src != q.peer || size != q.conn.MTU || h.DestQPN != q.conn.QPN || h.AckReq ||
 		h.PKey&0x7fff != rocev2.DefaultPKey&0x7fff {
-		return memreg.View{}, nil
+		return memreg.View{}
 	}
 	switch state := q.conn.State; {
 	case state != ib.StateRTR && state != ib.StateRTS && state != ib.StateSQD:
@@ -31,7 +31,7 @@ func Middle(q *QP, src netip.Addr, h *rocev2.BTH, size, n int) (memreg.View, []b
 	case h.Opcode == rocev2.RCWriteMiddle, h.Opcode == rocev2.RCSendMiddle:
 		return responder.Middle(q.resp, h.Opcode, h.PSN, n)
 	}
-	return memreg.View{}, nil
+	return memreg.View{}
 }
 
 // HandleRun takes a run of n packets whose payloads lie where Middle has said.

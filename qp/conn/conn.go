@@ -99,6 +99,7 @@ func (c *Conn) BTH(op rocev2.Opcode, psn rocev2.PSN) rocev2.BTH {
 type Scratch struct {
 	wc   ib.WC // on its way to a sink
 	word [8]byte
+	run  []byte // payloads that were read with one call; made with the first
 }
 
 func (c *Conn) scratch() *Scratch {

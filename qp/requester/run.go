@@ -14,20 +14,17 @@ import (
 //
 // Responses are executed in order, so nothing of that memory was written
 // before, and all of it is before the READ is complete.
-func Middle(r *Requester, psn rocev2.PSN, ahead int) (memreg.View, []byte) {
+func Middle(r *Requester, psn rocev2.PSN, ahead int) memreg.View {
 	if psn != r.una.Add(ahead) || r.max == r.una || r.reorder.Len() > 0 {
-		return memreg.View{}, nil
+		return memreg.View{}
 	}
 	w := r.queue.At(r.queue.Head)
 	rel := psn.Ahead(w.First)
 	if !w.Is(ib.OpReads) || rel >= w.PSNs || rel%r.chunkOf(w) == 0 {
-		return memreg.View{}, nil
+		return memreg.View{}
 	}
-	v, b := r.c.Memory.PlaceLocal(r.c.PD, r.queue.List(r.queue.Head, w), uint64(rel)<<r.c.Shift)
-	if most := uint64(r.chunkEnd(w, rel)-rel-1) << r.c.Shift; uint64(len(b)) > most {
-		b = b[:most:most]
-	}
-	return v, b
+	v := r.c.Memory.PlaceLocal(r.c.PD, r.queue.List(r.queue.Head, w), uint64(rel)<<r.c.Shift)
+	return v.Part(0, min(v.Len(), uint64(r.chunkEnd(w, rel)-rel-1)<<r.c.Shift))
 }
 
 // HandleRun takes n responses whose payloads lie where Middle has said, and

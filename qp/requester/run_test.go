@@ -30,10 +30,10 @@ func TestRunThatFails(t *testing.T) {
 	e.r.una, e.r.posUna = e.r.una.Next(), e.r.posUna+256+cc.PacketOverhead
 	// A repair that has shown the loss of what is behind it.
 	e.r.repair = repair{run: 1, start: e.r.una, end: e.r.una.Add(3), limit: e.r.nxt}
-	v, b := Middle(&e.r, e.r.una, 0)
+	v := Middle(&e.r, e.r.una, 0)
 	v.Release()
-	if len(b) != 18*256 {
-		t.Fatalf("memory of %d bytes, want 18 packets", len(b))
+	if v.Len() != 18*256 {
+		t.Fatalf("memory of %d bytes, want 18 packets", v.Len())
 	}
 	if n := HandleRun(&e.r, 0, 10); n != 3 || !e.c.Failed() {
 		t.Errorf("%d packets were taken, want 3; failed: %v", n, e.c.Failed())

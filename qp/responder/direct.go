@@ -14,23 +14,23 @@ import (
 // The memory is the rest of the range of the WRITE, which is checked as a
 // whole. Nothing of it was written before, because packets are executed in
 // order, and all of it is written before the WRITE is complete.
-func Place(r *Responder, psn rocev2.PSN, ahead int) (memreg.View, []byte) {
+func Place(r *Responder, psn rocev2.PSN, ahead int) memreg.View {
 	if psn != r.epsn.Add(ahead) || r.message != rocev2.OpWrite || r.c.Attr.Access&ib.RemoteWrite == 0 ||
 		busyOtherwise(r) {
-		return memreg.View{}, nil
+		return memreg.View{}
 	}
 	left, skip := uint64(r.left), uint64(ahead)<<r.c.Shift
 	if left <= skip {
-		return memreg.View{}, nil
+		return memreg.View{}
 	}
 	v, f := r.c.Memory.Resolve(r.c.PD, r.c.QPN, r.rkey, r.va, left, ib.RemoteWrite)
 	if f != ib.FaultNone {
-		return memreg.View{}, nil
+		return memreg.View{}
 	}
-	b := v.Place(skip, (left-skip-1)>>r.c.Shift<<r.c.Shift)
-	if len(b) == 0 {
+	n := (left - skip - 1) >> r.c.Shift << r.c.Shift
+	if n == 0 || !v.Placeable() {
 		v.Release()
-		return memreg.View{}, nil
+		return memreg.View{}
 	}
-	return v, b
+	return v.Part(skip, n)
 }

@@ -9,20 +9,17 @@ import (
 // Middle returns where the payloads of the next packets of the message under
 // way go, from the one of PSN psn on, of which n have arrived: whole packets,
 // of a WRITE without the last one. The view is pinned unless there is nothing.
-func Middle(r *Responder, op rocev2.Opcode, psn rocev2.PSN, n int) (memreg.View, []byte) {
+func Middle(r *Responder, op rocev2.Opcode, psn rocev2.PSN, n int) memreg.View {
 	switch {
 	case crossesAge(psn, uint32(n)):
-		return memreg.View{}, nil
+		return memreg.View{}
 	case op == rocev2.RCWriteMiddle:
 		return Place(r, psn, 0)
 	case psn != r.epsn || r.message != rocev2.OpSend || busyOtherwise(r):
-		return memreg.View{}, nil
+		return memreg.View{}
 	}
-	v, b := r.c.Memory.PlaceLocal(r.receives.Recv.PD, r.receives.Recv.SGList, uint64(r.done))
-	if most := ib.MaxMessage - uint64(r.done); uint64(len(b)) > most {
-		b = b[:most]
-	}
-	return v, b
+	v := r.c.Memory.PlaceLocal(r.receives.Recv.PD, r.receives.Recv.SGList, uint64(r.done))
+	return v.Part(0, min(v.Len(), ib.MaxMessage-uint64(r.done)))
 }
 
 // busyOtherwise reports whether there is something to do with the next packet

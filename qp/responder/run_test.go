@@ -40,16 +40,16 @@ func longEnd(t *testing.T, done uint32) *end {
 func TestLongestSend(t *testing.T) {
 	t.Parallel()
 	e := longEnd(t, ib.MaxMessage-3*256)
-	v, b := Middle(&e.r, rocev2.RCSendMiddle, e.r.epsn, 8)
+	v := Middle(&e.r, rocev2.RCSendMiddle, e.r.epsn, 8)
 	v.Release()
-	if len(b) != 3*256 {
-		t.Fatalf("memory of %d bytes, want 3 packets of 256", len(b))
+	if v.Len() != 3*256 {
+		t.Fatalf("memory of %d bytes, want 3 packets of 256", v.Len())
 	}
 	HandleRun(&e.r, 3)
-	v, b = Middle(&e.r, rocev2.RCSendMiddle, e.r.epsn, 8)
+	v = Middle(&e.r, rocev2.RCSendMiddle, e.r.epsn, 8)
 	v.Release()
-	if len(b) != 0 {
-		t.Errorf("memory of %d bytes behind the longest message", len(b))
+	if v.Len() != 0 {
+		t.Errorf("memory of %d bytes behind the longest message", v.Len())
 	}
 	p := rocev2.Packet{BTH: rocev2.BTH{Opcode: rocev2.RCSendMiddle, PSN: e.r.epsn}, Payload: make([]byte, 256)}
 	info, _ := p.BTH.Opcode.Info()
@@ -77,10 +77,10 @@ func TestNoRunWhileBusy(t *testing.T) {
 				e.r.message, e.r.va, e.r.rkey, e.r.left = rocev2.OpWrite, e.mr.Addr(), e.mr.RKey(), 1<<20
 			}
 			busy(&e.r)
-			v, b := Middle(&e.r, op, e.r.epsn, 4)
+			v := Middle(&e.r, op, e.r.epsn, 4)
 			v.Release()
-			if (len(b) > 0) != (name == "nothing") {
-				t.Errorf("%v while there is %s: memory of %d bytes", op, name, len(b))
+			if (v.Len() > 0) != (name == "nothing") {
+				t.Errorf("%v while there is %s: memory of %d bytes", op, name, v.Len())
 			}
 		}
 	}
@@ -104,7 +104,7 @@ func TestRunBehindNAK(t *testing.T) {
 		if p := gap(6); p != nil {
 			t.Fatalf("the second answer to a gap is %+v", p)
 		}
-		v, _ := Middle(&e.r, rocev2.RCSendMiddle, e.r.epsn, 4)
+		v := Middle(&e.r, rocev2.RCSendMiddle, e.r.epsn, 4)
 		v.Release()
 		HandleRun(&e.r, 4)
 	}

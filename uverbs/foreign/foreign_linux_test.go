@@ -45,7 +45,7 @@ func (c *commands) do(f []string) string {
 	var err error
 	switch f[0] {
 	case "alloc": // pages
-		c.mem, err = unix.Mmap(-1, 0, n(1)*int(pageSize), prot["rw"], unix.MAP_PRIVATE|unix.MAP_ANON)
+		c.mem, _ = unix.Mmap(-1, 0, n(1)*int(pageSize), prot["rw"], unix.MAP_PRIVATE|unix.MAP_ANON)
 		return fmt.Sprint(uintptr(unsafe.Pointer(&c.mem[0])))
 	case "share": // descriptor, its page, at page, pages
 		_, err = mmapAt(&c.mem[n(3)*int(pageSize)], n(4), n(1), n(2))
@@ -82,7 +82,7 @@ func mmapAt(at *byte, pages, fd, page int) (unsafe.Pointer, error) {
 
 // child is another process.
 type child struct {
-	t    *testing.T
+	t    testing.TB
 	cmd  *exec.Cmd
 	in   io.Writer
 	out  *bufio.Reader
@@ -91,7 +91,7 @@ type child struct {
 
 // start starts a process with so many pages of memory and some descriptors,
 // from 3 on.
-func start(t *testing.T, pages int, files ...*os.File) *child {
+func start(t testing.TB, pages int, files ...*os.File) *child {
 	t.Helper()
 	c := &child{t: t, cmd: exec.Command("/proc/self/exe")}
 	c.cmd.Env = append(os.Environ(), "FOREIGN_CHILD=1")
@@ -157,7 +157,7 @@ func (c *child) region(s *Space, off, n uint64) *Region {
 }
 
 // memfd makes a memfd of pages with seals.
-func memfd(t *testing.T, pages, seals int) *os.File {
+func memfd(t testing.TB, pages, seals int) *os.File {
 	t.Helper()
 	fd, err := unix.MemfdCreate("shared", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
