@@ -6,7 +6,6 @@ import (
 	"strconv"
 	"unicode"
 
-	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/ucma"
 	"github.com/gosoftroce/rocev2/uverbs"
 	"github.com/gosoftroce/rocev2/verbs"
@@ -45,7 +44,8 @@ func (h *Host) AddDevice(dev *verbs.Device) error {
 	for _, g := range dev.GIDs() {
 		a.GIDs = append(a.GIDs, GID{g.Bytes(), g.Type})
 	}
-	served := &uverbs.Device{Name: name, Index: index, Dev: verbs.HCA(dev), GUID: attr.NodeGUID, Resolve: knownTo(dev)}
+	served := &uverbs.Device{Name: name, Index: index, Dev: verbs.HCA(dev), GUID: attr.NodeGUID,
+		Native: func(peer netip.Addr, qpn verbs.QPN) bool { return h.native(dev.Addr(), peer, qpn) }}
 	if err := h.AddVerbs(a, verbsOpener{served, h.config.Quota}); err != nil {
 		return err
 	}
@@ -60,12 +60,17 @@ func (h *Host) AddDevice(dev *verbs.Device) error {
 	return nil
 }
 
-// knownTo completes the address of a peer by what the connection manager of a
-// device knows of it.
-func knownTo(dev *verbs.Device) func(own, peer verbs.QPN, av *ib.AddressVector) {
-	return func(_, peer verbs.QPN, av *ib.AddressVector) {
-		av.Native = av.Native || ucma.Known(dev.Addr(), av.DGID, peer)
+// native reports whether a queue pair of a peer is known to be this software:
+// it is on a device of the host, or the connection manager has learned so.
+func (h *Host) native(local, peer netip.Addr, qpn verbs.QPN) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, d := range h.devices {
+		if d.Addr().Unmap() == peer.Unmap() {
+			return true
+		}
 	}
+	return ucma.Known(local, peer, qpn)
 }
 
 // taken reports whether a device has the name.

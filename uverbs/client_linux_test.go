@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"encoding/binary"
 	"math"
+	"net/netip"
 	"testing"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/gosoftroce/rocev2/ib"
+	"github.com/gosoftroce/rocev2/rocev2"
 	"github.com/gosoftroce/rocev2/uverbs/abi"
 	fake "github.com/gosoftroce/rocev2/uverbs/uverbstest"
 )
@@ -340,4 +342,25 @@ func TestResizeBehindPost(t *testing.T) {
 		qa.post(fake.SendWR{ID: i, Opcode: fake.Send, Flags: fake.Signaled, SGE: []ib.SGE{a.sge(0, 8)}, DGID: db.Dev.Addr().As16(), QPN: qb.Qpn, QKey: qkey})
 	}
 	refused(a, abi.EINVAL, abi.ResizeCQ, abi.ResizeCQReq{CqHandle: ca.handle, Cqe: 1})
+}
+
+// A queue pair learns that its peer is this software from whoever knows.
+func TestNativePeer(t *testing.T) {
+	t.Parallel()
+	da, db := hosts(t)
+	asked := make(chan rocev2.QPN, 2)
+	da.Native = func(peer netip.Addr, qpn rocev2.QPN) bool {
+		asked <- qpn
+		return peer == db.Dev.Addr()
+	}
+	a, b := start(t, da), start(t, db)
+	qa, qb := connected(ib.RC, a, b, a.newCQ(15), b.newCQ(15))
+	if got := <-asked; got != rocev2.QPN(qb.Qpn) {
+		t.Errorf("asked for queue pair %v, want %v", got, rocev2.QPN(qb.Qpn))
+	}
+	for c, want := range map[*appQP]bool{qa: true, qb: false} {
+		if got := c.a.c.qps.get(c.QpHandle).core.Attr().AV.Native; got != want {
+			t.Errorf("native is %v, want %v", got, want)
+		}
+	}
 }

@@ -50,12 +50,12 @@ func (c *Client) modify(req *abi.ModifyQPReq, rate uint32) abi.Errno {
 		return errno
 	}
 	a.RateLimit = rate
-	if mask&ib.AttrAV != 0 && c.dev.Resolve != nil {
+	if mask&ib.AttrAV != 0 && c.dev.Native != nil {
 		peer := a.DestQPN
 		if mask&ib.AttrDestQPN == 0 {
 			peer = q.core.Attr().DestQPN
 		}
-		c.dev.Resolve(q.core.QPN(), peer, &a.AV)
+		a.AV.Native = c.dev.Native(a.AV.DGID, peer)
 	}
 	if err := q.queues.Modify(a, mask); err != nil {
 		return errnoOf(err)

@@ -4,10 +4,10 @@ package uverbs
 
 import (
 	"fmt"
+	"net/netip"
 	"strconv"
 
 	"github.com/gosoftroce/rocev2/hca"
-	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/memreg"
 	"github.com/gosoftroce/rocev2/rocev2"
 )
@@ -19,10 +19,10 @@ type Device struct {
 	Dev   *hca.Device
 	GUID  uint64
 
-	// Resolve, if not nil, completes the address of the peer that a queue
-	// pair is connected to by what the connection manager knows of it. A
-	// program brings no more than an address and a number.
-	Resolve func(own, peer rocev2.QPN, av *ib.AddressVector)
+	// Native, if not nil, reports whether a queue pair of a peer is known
+	// to be this software (ib.AddressVector.Native). A program that
+	// connects one of its own to it cannot say so.
+	Native func(peer netip.Addr, qpn rocev2.QPN) bool
 }
 
 // FileName returns the name of the file of devices.
