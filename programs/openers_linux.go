@@ -8,7 +8,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gosoftroce/rocev2/memreg"
 	"github.com/gosoftroce/rocev2/ucma"
 	"github.com/gosoftroce/rocev2/uverbs"
 	"github.com/gosoftroce/rocev2/uverbs/abi"
@@ -27,7 +26,7 @@ func (o verbsOpener) Open(p Peer) (File, error) {
 		return nil, err
 	}
 	var err error
-	f.client, err = o.dev.Open(uverbs.Peer{PID: p.PID, UID: p.UID, GID: p.GID, Memory: f}, o.quota)
+	f.client, err = o.dev.Open(uverbs.Peer{PID: p.PID, UID: p.UID, GID: p.GID}, o.quota)
 	if err != nil {
 		f.Detach(p)
 		return nil, err
@@ -41,18 +40,16 @@ type verbsFile struct {
 	client *uverbs.Client
 	opener Peer
 
-	commands sync.Mutex
-	caller   int // whose command is carried out; guarded by commands
-
 	mu     sync.Mutex
 	spaces map[int]*foreign.Space
 }
 
 func (f *verbsFile) Command(p Peer, b []byte) abi.Reply {
-	f.commands.Lock()
-	defer f.commands.Unlock()
-	f.caller = p.PID
-	return f.client.Command(b)
+	caller := &uverbs.Peer{PID: p.PID, UID: p.UID, GID: p.GID}
+	if s, err := f.space(p.PID); err == nil {
+		caller.Memory = s
+	}
+	return f.client.CommandOf(caller, b)
 }
 
 func (f *verbsFile) Visible() abi.File { return f.client.Memfd() }
@@ -103,15 +100,6 @@ func (f *verbsFile) space(pid int) (*foreign.Space, error) {
 		return nil, fmt.Errorf("%w: process %d has not opened the file", unix.EFAULT, pid)
 	}
 	return s, nil
-}
-
-// Region implements uverbs.Space. It is called by commands only.
-func (f *verbsFile) Region(addr, n uint64, write bool) (memreg.Memory, error) {
-	s, err := f.space(f.caller)
-	if err != nil {
-		return nil, err
-	}
-	return s.Region(addr, n, write)
 }
 
 // Map implements mapper.
