@@ -24,6 +24,7 @@ type fakeFile struct {
 	mu        sync.Mutex
 	forgotten uint32
 	channels  []*os.File // their ends for writing
+	shared    []byte     // of the last MAP
 	closed    chan struct{}
 }
 
@@ -83,6 +84,21 @@ func (f *fakeFile) ForgetChannel(handle uint32) {
 	f.forgotten = handle
 }
 
+// Map and Unmap keep what the program shares.
+func (f *fakeFile) Map(_ Peer, file *os.File, _, n, off uint64) (err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.shared, err = unix.Mmap(int(file.Fd()), int64(off), int(n), unix.PROT_READ, unix.MAP_SHARED)
+	return err
+}
+
+func (f *fakeFile) Unmap(Peer, uint64, uint64) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.shared = nil
+	return nil
+}
+
 func (f *fakeFile) Close() error {
 	close(f.closed)
 	for _, file := range append(f.channels, f.visible, f.bell, f.write) {
@@ -106,6 +122,11 @@ func (f *fakeFile) Command(_ Peer, b []byte) abi.Reply {
 	switch word(0) {
 	case 0:
 		return f.pipe(len(b), 8)
+	case 9: // whether a region of it is mapped
+		if f.shared != nil {
+			return abi.Reply{N: 1}
+		}
+		return abi.Reply{}
 	case 17:
 		return f.pipe(len(b), 4)
 	case 18:
@@ -126,6 +147,11 @@ func (f *fakeFile) Command(_ Peer, b []byte) abi.Reply {
 			return abi.Fail(abi.EAGAIN)
 		}
 		return abi.Reply{N: int(n)}
+	case 105:
+		if f.shared == nil {
+			return abi.Reply{N: 300}
+		}
+		return abi.Reply{N: int(f.shared[word(3)])}
 	case 104:
 		go f.host.Close()
 		for f.host.mu.Lock(); !f.host.closed; f.host.mu.Lock() {

@@ -58,12 +58,13 @@ func TestLibrary(t *testing.T) {
 	if out, err := exec.Command(cc, "-O1", "-o", check, "testdata/check.c", "-lpthread").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	for _, name := range []string{"paths", "file", "bell", "numbers", "fork", "signals", "threads", "events", "gone"} {
+	for _, name := range []string{"paths", "file", "bell", "numbers", "fork", "signals", "threads", "events", "gone", "pages", "nopages", "nopages ROCEV2_SHARE=0"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			h := fakeHost(t, Config{}, nil)
-			cmd := exec.Command(check, name)
-			cmd.Env = append(os.Environ(), "LD_PRELOAD="+lib, "ROCEV2_PROGRAMS="+h.config.Dir)
+			words := strings.Fields(name)
+			cmd := exec.Command(check, words[0])
+			cmd.Env = append(append(os.Environ(), "LD_PRELOAD="+lib, "ROCEV2_PROGRAMS="+h.config.Dir), words[1:]...)
 			if out, err := cmd.CombinedOutput(); err != nil {
 				t.Errorf("%v\n%s", err, out)
 			}

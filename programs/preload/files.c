@@ -47,10 +47,12 @@ static void before_fork(void)
 {
 	fork_signals = lock_take(&table_lock);
 	atomic_fetch_add(&forks, 1);
+	pages_before_fork();
 }
 
 static void in_parent(void)
 {
+	pages_in_parent();
 	lock_give(&table_lock, fork_signals);
 }
 
@@ -234,7 +236,7 @@ bool fd_hidden(int fd)
 	return fd >= 0 && fd < MAX_NUMBER && atomic_load_explicit(&hidden[fd], memory_order_relaxed);
 }
 
-static bool move(_Atomic int *place, int fd)
+bool fd_move(_Atomic int *place, int fd)
 {
 	int moved;
 
@@ -264,9 +266,10 @@ bool fd_make_room(int fd)
 		if (f->kind != VERBS && f->kind != CM)
 			continue;
 		before = lock_take(&f->rpc);
-		ok = move(&f->rpc_fd, fd) && move(&f->bell_fd, fd);
+		ok = fd_move(&f->rpc_fd, fd) && fd_move(&f->bell_fd, fd);
 		lock_give(&f->rpc, before);
 	}
+	ok = ok && pages_make_room(fd);
 	if (!ok)
 		errno = EBUSY;
 	return ok;

@@ -183,6 +183,7 @@ int fd_hide(int fd);
 void fd_show(int fd);    /* before the library closes it */
 bool fd_hidden(int fd);
 bool fd_make_room(int fd); /* moves a hidden one that a program wants */
+bool fd_move(_Atomic int *place, int fd); /* if fd stands there */
 
 /*
  * vforked reports whether this memory belongs to another process: ours is its
@@ -271,6 +272,9 @@ void *verbs_function(_Atomic(void *) *found, const char *name);
 /* ---- pages.c ---- */
 
 void pages_register(struct file *f, int visible, const void *command, size_t n);
+void pages_before_fork(void);
+void pages_in_parent(void);
 void pages_in_child(void);
+bool pages_make_room(int fd);
 
 #endif

@@ -317,6 +317,84 @@ static void case_gone(void)
 	CHECK(close(fd) == 0);
 }
 
+static int reg_mr(int fd, void *p, size_t n)
+{
+	struct {
+		uint32_t command;
+		uint16_t in, out;
+		uint64_t response, start, length, iova;
+		uint32_t pd, access;
+	} c = { 9, 12, 0, 0, (uintptr_t)p, n, (uintptr_t)p, 0, 0 };
+
+	return (int)write(fd, &c, sizeof c);
+}
+
+/* in_daemon is the byte that the daemon finds behind the last MAP. */
+static int in_daemon(int fd, uint32_t off)
+{
+	return (int)write(fd, (uint32_t[4]){ 105, 0, 0, off }, 16);
+}
+
+static void case_pages(void)
+{
+	enum { SIZE = 1 << 20, NONE = 300 };
+	int fd = open(node, O_RDWR);
+	unsigned char *p = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), *small, *q;
+	pid_t pid;
+
+	small = malloc(1000);
+	CHECK(reg_mr(fd, small, 1000) == 0 && in_daemon(fd, 0) == NONE);
+	memset(p, 7, SIZE);
+	/* Pages that are not covered wholly stay. */
+	CHECK(reg_mr(fd, p + 100, SIZE - 200) == 1 && in_daemon(fd, 0) == 7);
+	for (int i = 0; i < SIZE; i++)
+		CHECK(p[i] == 7);
+	p[4096] = 8;
+	CHECK(in_daemon(fd, 0) == 8);
+	CHECK(reg_mr(fd, p + 100, 300000) == 1 && in_daemon(fd, 0) == 8); /* again */
+	/* A child has copies. */
+	pid = fork();
+	if (pid == 0) {
+		p[4096] = 9;
+		CHECK(p[5000] == 7 && in_daemon(fd, 0) == 8);
+		_exit(0);
+	}
+	wait_for(pid);
+	CHECK(p[4096] == 8);
+	/* Pages that are given back are zero. */
+	CHECK(madvise(p + 4096, 8192, MADV_DONTNEED) == 0 && p[4096] == 0 && p[3 * 4096] == 7);
+	/* It can grow. */
+	CHECK(reg_mr(fd, p + 8192, 1000) == 1);
+	p = mremap(p, SIZE, 2 * SIZE, MREMAP_MAYMOVE);
+	CHECK(p != MAP_FAILED && p[3 * 4096] == 7 && p[4096] == 0);
+	memset(p, 6, 2 * SIZE);
+	/* What is mapped there later is something else. */
+	p = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	CHECK(reg_mr(fd, p, SIZE) == 1);
+	q = mmap(p, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+	CHECK(q == p && reg_mr(fd, p + 8192, 1000) == 0 && in_daemon(fd, 0) == NONE);
+}
+
+static void case_nopages(void)
+{
+	enum { SIZE = 1 << 20, NONE = 300 };
+	int fd = open(node, O_RDWR);
+	void *p = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	pthread_t t;
+
+	if (getenv("ROCEV2_SHARE")) {
+		CHECK(reg_mr(fd, p, SIZE) == 0 && in_daemon(fd, 0) == NONE);
+		return;
+	}
+	/* Registered in part before, or with other threads. */
+	CHECK(reg_mr(fd, p, 4096) == 0 && reg_mr(fd, p, SIZE) == 0);
+	p = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	CHECK(pthread_create(&t, NULL, (void *(*)(void *))(void *)sleep, (void *)50) == 0);
+	CHECK(reg_mr(fd, p, SIZE) == 0 && in_daemon(fd, 0) == NONE);
+	p = mmap(NULL, SIZE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	CHECK(reg_mr(fd, p, SIZE) == 0);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct {
@@ -326,6 +404,7 @@ int main(int argc, char **argv)
 		{ "paths", case_paths }, { "file", case_file }, { "bell", case_bell },
 		{ "numbers", case_numbers }, { "fork", case_fork }, { "signals", case_signals },
 		{ "threads", case_threads }, { "events", case_events }, { "gone", case_gone },
+		{ "pages", case_pages }, { "nopages", case_nopages },
 	};
 
 	alarm(60);
