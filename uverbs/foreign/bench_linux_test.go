@@ -49,7 +49,7 @@ func newBenchSide(b *testing.B, last byte, kind string) *benchSide {
 }
 
 // benchMemory returns memory of this process, or of another one: that is
-// mapped, or copied with or without process_vm_readv.
+// mapped, or copied in one of three ways.
 func benchMemory(b *testing.B, kind string) (memreg.Memory, uint64) {
 	if kind == "local" {
 		return memreg.Local(make([]byte, benchBytes)), 1 << 32
@@ -61,7 +61,7 @@ func benchMemory(b *testing.B, kind string) (memreg.Memory, uint64) {
 		c.do("share 3 0 0 %d", benchBytes/int(pageSize))
 		c.must(s.Map(int(f.Fd()), 0, c.addr, benchBytes))
 	}
-	s.direct = s.direct && kind != "mem"
+	s.direct, s.trusted = kind == "vm", kind != "courier"
 	c.do("fill 0 %d 1", benchBytes)
 	return c.region(s, 0, benchBytes), c.addr
 }
@@ -89,7 +89,7 @@ func BenchmarkTransfer(b *testing.B) {
 	for _, op := range []ib.Opcode{ib.OpWrite, ib.OpRead} {
 		for _, size := range []uint32{64 << 10, 1 << 20} {
 			for _, native := range []bool{false, true} {
-				for _, kind := range []string{"local", "mapped", "vm", "mem"} {
+				for _, kind := range []string{"local", "mapped", "vm", "mem", "courier"} {
 					b.Run(fmt.Sprintf("%v/%d/native=%v/%s", op, size, native, kind), func(b *testing.B) { benchmarkTransfer(b, op, size, native, kind) })
 				}
 			}

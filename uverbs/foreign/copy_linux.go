@@ -23,6 +23,9 @@ func (s *Space) read(dst []byte, addr uint64) error {
 	if len(dst) == 0 {
 		return nil
 	}
+	if !s.trusted {
+		return s.fetch(dst, addr)
+	}
 	var n int
 	var err error
 	if s.byNumber(len(dst)) {
@@ -43,6 +46,9 @@ func (s *Space) write(addr uint64, src []byte) error {
 	if len(src) == 0 {
 		return nil
 	}
+	if !s.trusted {
+		return s.deliver(addr, src)
+	}
 	var n int
 	var err error
 	if s.byNumber(len(src)) {
@@ -58,8 +64,11 @@ func (s *Space) write(addr uint64, src []byte) error {
 	return whole(n, len(src), err)
 }
 
-// writeV copies buffers of size bytes in all, one behind the other, to addr.
-func (s *Space) writeV(addr uint64, bufs [][]byte, size int) error {
+// writeV copies buffers, one behind the other, to addr.
+func (s *Space) writeV(addr uint64, bufs [][]byte) error {
+	if !s.trusted {
+		return s.deliver(addr, bufs...)
+	}
 	for len(bufs) > 0 {
 		k, n := batch(bufs)
 		var err error

@@ -19,6 +19,9 @@
 // goes by the number, serves only where this process has no more rights than
 // that one, and is told by a pidfd that the process lives.
 //
+// Nor can it hold up this one for long: a copy of memory of another user that
+// takes too long is given up, with the space.
+//
 // What it does not do: pin pages. A page that the system has taken out of
 // memory is fetched when it is copied.
 package foreign

@@ -174,14 +174,15 @@ func memfd(t testing.TB, pages, seals int) *os.File {
 	return f
 }
 
-// both runs a test by process_vm_readv and without.
-func both(t *testing.T, f func(t *testing.T, c *child, s *Space)) {
-	for _, direct := range []bool{true, false} {
-		t.Run(fmt.Sprintf("direct=%v", direct), func(t *testing.T) {
+// ways runs a test by process_vm_readv, without, and with a user that is not
+// trusted.
+func ways(t *testing.T, f func(t *testing.T, c *child, s *Space)) {
+	for _, way := range []string{"direct", "mem", "courier"} {
+		t.Run(way, func(t *testing.T) {
 			t.Parallel()
 			c := start(t, 64)
 			s := c.space()
-			s.direct = direct
+			s.direct, s.trusted = way == "direct", way != "courier"
 			f(t, c, s)
 		})
 	}
@@ -189,7 +190,7 @@ func both(t *testing.T, f func(t *testing.T, c *child, s *Space)) {
 
 func TestCopy(t *testing.T) {
 	t.Parallel()
-	both(t, func(t *testing.T, c *child, s *Space) {
+	ways(t, func(t *testing.T, c *child, s *Space) {
 		r := c.region(s, 100, 40*pageSize)
 		for _, n := range []int{0, 1, 8, 4096, 9000, 100000} {
 			b := bytes.Repeat([]byte{3}, n)
@@ -228,7 +229,7 @@ func TestCopy(t *testing.T) {
 // unmapped, or the process is killed, or becomes another program.
 func TestVanish(t *testing.T) {
 	t.Parallel()
-	both(t, func(t *testing.T, c *child, s *Space) {
+	ways(t, func(t *testing.T, c *child, s *Space) {
 		r := c.region(s, 0, 64*pageSize)
 		faults := func(why string, off uint64) {
 			t.Helper()

@@ -183,7 +183,7 @@ func (r *Region) CopyInV(off uint64, src [][]byte) error {
 		return nil
 	}
 	if p, _ := r.find(off); p.shared == nil && off+uint64(size) <= p.end {
-		return r.space.writeV(r.addr+off, src, size)
+		return r.space.writeV(r.addr+off, src)
 	}
 	for _, b := range src {
 		if err := r.CopyIn(off, b); err != nil {

@@ -13,10 +13,13 @@ import (
 // Space is the address space of a process. Its methods may be called from any
 // goroutine.
 type Space struct {
-	pid    int
-	uid    uint32
-	pidfd  int // -1 where the kernel has none
-	direct bool
+	pid   int
+	uid   uint32
+	pidfd int // -1 where the kernel has none
+
+	trusted bool // the process is of the user that this one is of
+	direct  bool // process_vm_readv serves
+	couriers
 
 	mem  int // /proc/PID/mem
 	maps int // /proc/PID/maps
@@ -44,18 +47,41 @@ var spaces = struct {
 // of a process that may not be traced (ptrace(2), Yama), os.ErrProcessDone of
 // one that is gone, or has become another program in the meantime.
 func OpenProcess(pid int, uid uint32) (*Space, error) {
-	spaces.Lock()
-	defer spaces.Unlock()
-	if s := spaces.open[pid]; s != nil && s.uid == uid && s.Alive() {
-		s.acquire()
-		return s, nil
+	if d := refused.left(uid); d > 0 {
+		return nil, fmt.Errorf("memory of process %d: %w: a copy of memory of user %d took too long; try again in %v", pid, os.ErrPermission, uid, d)
 	}
-	s, err := open(pid, uid)
+	old := lookUp(pid, uid)
+	if old != nil && !old.Stuck() && old.Alive() {
+		return old, nil
+	}
+	s, err := open(pid, uid) // without the lock: it may have to wait for the process
+	if old != nil {
+		old.Close()
+	}
 	if err != nil {
 		return nil, fmt.Errorf("memory of process %d: %w", pid, err)
 	}
+	spaces.Lock()
+	defer spaces.Unlock()
+	if other := spaces.open[pid]; other != nil && other != old && other.uid == uid {
+		other.acquire()
+		s.release()
+		return other, nil
+	}
 	spaces.open[pid] = s
 	return s, nil
+}
+
+// lookUp returns the open space of a process, and counts a user.
+func lookUp(pid int, uid uint32) *Space {
+	spaces.Lock()
+	defer spaces.Unlock()
+	s := spaces.open[pid]
+	if s == nil || s.uid != uid {
+		return nil
+	}
+	s.acquire()
+	return s
 }
 
 // open opens the files of a space, and looks whose they are when all are open:
@@ -65,7 +91,7 @@ func open(pid int, uid uint32) (*Space, error) {
 	if pid <= 0 {
 		return nil, errors.New("its number is not known here: it is in another PID namespace")
 	}
-	s := &Space{pid: pid, uid: uid, pidfd: -1, mem: -1, maps: -1, users: 1}
+	s := &Space{pid: pid, uid: uid, pidfd: -1, mem: -1, maps: -1, users: 1, couriers: couriers{carry: carry}}
 	fail := func(err error) (*Space, error) {
 		s.closeFiles()
 		return nil, err
@@ -93,7 +119,8 @@ func open(pid int, uid uint32) (*Space, error) {
 	if st.Uid != uid {
 		return fail(fmt.Errorf("%w: it belongs to user %d now, and not to user %d", os.ErrPermission, st.Uid, uid))
 	}
-	s.direct = s.pidfd >= 0 && uid == uint32(os.Geteuid())
+	s.trusted = uid == uint32(os.Geteuid())
+	s.direct = s.trusted && s.pidfd >= 0
 	return s, nil
 }
 
@@ -169,6 +196,9 @@ func (s *Space) release() {
 	}
 	if spaces.open[s.pid] == s {
 		delete(spaces.open, s.pid)
+	}
+	for _, c := range s.idle {
+		close(c.jobs)
 	}
 	s.Unmap(0, math.MaxUint64) // no region uses it any more
 	s.closeFiles()
