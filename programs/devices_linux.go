@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"unicode"
 
+	"github.com/gosoftroce/rocev2/cm"
 	"github.com/gosoftroce/rocev2/ucma"
 	"github.com/gosoftroce/rocev2/uverbs"
 	"github.com/gosoftroce/rocev2/verbs"
@@ -53,6 +54,11 @@ func (h *Host) AddDevice(dev *verbs.Device) error {
 		if err := h.AddCM(cmOpener{h}); err != nil {
 			return err
 		}
+	}
+	// A peer that asks for what nobody listens to is told so, as by a
+	// kernel. Otherwise it would ask for a minute.
+	if err := cm.Start(dev); err != nil {
+		return err
 	}
 	h.mu.Lock()
 	h.devices = append(h.devices, &device{dev, index})

@@ -49,6 +49,7 @@ func (r *Result) Err() error {
 // Process is a running program.
 type Process struct {
 	Argv           []string
+	PID            int // 0 in a guest
 	stdout, stderr output
 	signal         func(syscall.Signal) error
 	done           chan struct{}
@@ -129,6 +130,7 @@ func startLocal(ctx context.Context, cmd *exec.Cmd, argv []string) (*Process, er
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
+	p.PID = cmd.Process.Pid
 	p.signal = func(s syscall.Signal) error { return cmd.Process.Signal(s) }
 	go func() {
 		defer close(p.done)

@@ -5,7 +5,10 @@ package programs
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -84,6 +87,62 @@ func says(words string) ready {
 			}
 		}
 	}
+}
+
+// waiting waits until the server waits for its client, as far as that is to be
+// seen: servers of the connection manager have no socket of TCP. A kernel tells
+// who listens. A program of ours has been idle for some time.
+func waiting(ctx context.Context, st *stage, p *guest.Process) error {
+	if p.PID == 0 {
+		_, err := guest.Run(ctx, st.server.node, "sh", "-c", "until rdma res show cm_id | grep -q LISTEN; do sleep 0.05; done")
+		return err
+	}
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	was, same := "", 0
+	for same < 10 {
+		now := ""
+		for _, pid := range append(children(p.PID), p.PID) {
+			now += activity(pid)
+		}
+		if same++; now != was {
+			was, same = now, 0
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("it does not wait: %w", context.Cause(ctx))
+		}
+	}
+	return nil
+}
+
+// children are the processes that a process has started.
+func children(pid int) (list []int) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
+	if err != nil {
+		return nil
+	}
+	for _, f := range strings.Fields(string(b)) {
+		if n, err := strconv.Atoi(f); err == nil {
+			list = append(append(list, n), children(n)...)
+		}
+	}
+	return list
+}
+
+// activity changes whenever a thread of a process has run.
+func activity(pid int) (s string) {
+	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid)) // the pattern is good
+	for _, t := range tasks {
+		b, _ := os.ReadFile(t) // it may have ended
+		for line := range strings.Lines(string(b)) {
+			if strings.Contains(line, "ctxt_switches") || strings.HasPrefix(line, "Name") {
+				s += line
+			}
+		}
+	}
+	return s
 }
 
 // stage is a cell with everything decided.

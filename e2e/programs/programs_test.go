@@ -94,6 +94,7 @@ func TestAllPrograms(t *testing.T) {
 	addrs := guest.HostAddrs()
 	one, two := ourSite(t, lab.Host.Unprivileged(), bin, addrs[0].String()), ourSite(t, lab.Host.Unprivileged(), bin, addrs[1].String())
 	theirs := kernelSite(lab.Guest(line))
+	theirs.rename(t, one.dev) // ucx_perftest has one name for both sides
 	r := &runner{dir: openDir(t), port: nextPort, table: newTable(versions(), []kind{twoDaemons, oneDaemon, kernelServes, kernelDials}, line)}
 	writeFiles(t, r.dir)
 	for _, c := range cells() {

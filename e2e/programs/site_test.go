@@ -33,6 +33,21 @@ func kernelSite(g *guest.Guest) *site {
 	return &site{node: g, addr: g.Addr4.String(), dev: "rxe0", gid: g.GIDIndex(false)}
 }
 
+// rename gives the device of a guest another name.
+func (s *site) rename(t *testing.T, name string) {
+	t.Helper()
+	r, err := guest.Run(t.Context(), s.node, "ls", "/sys/class/infiniband")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.dev = name
+	if old := strings.TrimSpace(r.Stdout); old != name {
+		if _, err := guest.Run(t.Context(), s.node, "rdma", "dev", "set", old, "name", name); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // ourSite is an address with a daemon that `rocev2 run` starts and that ends
 // behind the last program. Cells that follow each other share it, or start the
 // next one.

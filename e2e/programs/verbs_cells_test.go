@@ -102,7 +102,7 @@ func perftestCells() []*cell {
 		}
 		for _, f := range flags {
 			if f == "-R" || f == "-z" {
-				c.ready, c.retry = nil, true // it does not listen by TCP
+				c.ready, c.retry = waiting, true
 			}
 			if f == "-a" {
 				c.limit = 2 * usual

@@ -79,7 +79,7 @@ var layers = map[string][]string{
 	"ucma/abi": {"uverbs/abi"},
 	"ucma":     {"verbs", "cm", "ucma/abi", "uverbs/abi"},
 
-	"programs":           {"verbs", "uverbs", "uverbs/...", "ucma"},
+	"programs":           {"verbs", "cm", "uverbs", "uverbs/...", "ucma"},
 	"programs/mkpreload": {"programs"},
 
 	"verbs/verbstest": {"verbs", "fabric"}, // imports testing: for tests only
