@@ -131,20 +131,20 @@ func (c *Client) events() {
 
 // affiliated is what asynchronous events are of.
 type affiliated interface {
-	// element returns the program's name of the object, and the count of
+	// element returns the program's name of the object, and the tally of
 	// its events.
-	element() (uint64, *uint32)
+	element() (uint64, *tally)
 }
 
 // element implements affiliated for events of the device: those of the port.
-func (c *Client) element() (uint64, *uint32) { return portNumber, new(uint32) }
+func (c *Client) element() (uint64, *tally) { return portNumber, new(tally) }
 
 // tell hands an asynchronous event to the program. It may be called with any
 // lock held but that of the courier.
 func (c *Client) tell(a affiliated, e ib.Event) {
 	if p := c.async.Load(); p != nil {
-		element, count := a.element()
-		c.courier.post(p, record{element: element, kind: uint32(e), count: count})
+		element, of := a.element()
+		c.courier.post(p, record{element: element, kind: uint32(e), of: of})
 	}
 }
 
@@ -156,8 +156,8 @@ func (c *Client) reported(a affiliated) uint32 {
 	if p == nil {
 		return 0
 	}
-	element, count := a.element()
-	return p.takeBack(element, count)
+	element, of := a.element()
+	return p.takeBack(element, of)
 }
 
 // free closes memory that was a region.

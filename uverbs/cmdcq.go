@@ -28,17 +28,17 @@ type ownedCQ struct {
 	entries int
 	users   int // queue pairs that complete into it
 
-	channel *pipe  // or nil
-	told    uint32 // completion events; guarded by the channel
-	raised  uint32 // asynchronous events; guarded by their pipe
+	channel *pipe // or nil
+	told    tally // completion events
+	raised  tally // asynchronous events
 }
 
 // element implements affiliated.
-func (q *ownedCQ) element() (uint64, *uint32) { return q.user, &q.raised }
+func (q *ownedCQ) element() (uint64, *tally) { return q.user, &q.raised }
 
 // Notify implements Notifier.
 func (q *ownedCQ) Notify(cookie uint64) bool {
-	q.client.courier.post(q.channel, record{element: cookie, count: &q.told})
+	q.client.courier.post(q.channel, record{element: cookie, of: &q.told})
 	return true
 }
 

@@ -25,14 +25,14 @@ type ownedQP struct {
 	srq        *ownedSRQ // or nil
 	sq, rq     *ringSpace
 	cap        abi.ExCreateQPReq // what it was made with
-	raised     uint32            // asynchronous events; guarded by their pipe
+	raised     tally             // asynchronous events
 
 	serving sync.Mutex // held while the send queue is looked at
 	gone    bool       // guarded by serving
 }
 
 // element implements affiliated.
-func (q *ownedQP) element() (uint64, *uint32) { return q.user, &q.raised }
+func (q *ownedQP) element() (uint64, *tally) { return q.user, &q.raised }
 
 // createQP makes a queue pair (IBTA 11.2.5.1).
 func createQP(c *Client, r *call) abi.Reply {

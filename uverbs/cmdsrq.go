@@ -19,12 +19,12 @@ type ownedSRQ struct {
 	core   *SharedRecvQueue
 	space  *ringSpace
 	sge    int
-	users  int    // queue pairs that take from it
-	raised uint32 // asynchronous events; guarded by their pipe
+	users  int   // queue pairs that take from it
+	raised tally // asynchronous events
 }
 
 // element implements affiliated.
-func (q *ownedSRQ) element() (uint64, *uint32) { return q.user, &q.raised }
+func (q *ownedSRQ) element() (uint64, *tally) { return q.user, &q.raised }
 
 // createSRQ makes a shared receive queue (IBTA 11.2.3.1).
 func createSRQ(c *Client, r *call) abi.Reply {

@@ -27,7 +27,13 @@ const retryAfter = 5 * time.Millisecond
 type record struct {
 	element uint64 // the program's handle of the object
 	kind    uint32 // of an asynchronous event
-	count   *uint32
+	of      *tally
+}
+
+// tally counts the events of an object in a pipe, whose lock guards it.
+type tally struct {
+	n    uint32
+	over bool // the object goes: the program must hear of it no more
 }
 
 // pipe takes events to a program, which has the other end: those of completion
@@ -80,7 +86,7 @@ func (p *pipe) abandoned() bool {
 func (p *pipe) send(r record) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.closed || p.gone {
+	if p.closed || p.gone || r.of.over {
 		return
 	}
 	if len(p.pending) == 0 && p.write(r) {
@@ -122,7 +128,7 @@ func (p *pipe) write(r record) bool {
 	for {
 		switch _, err := unix.Write(p.fd, b[:p.size]); err {
 		case nil:
-			*r.count++
+			r.of.n++
 			return true
 		case unix.EINTR:
 		case unix.EAGAIN:
@@ -135,29 +141,29 @@ func (p *pipe) write(r record) bool {
 }
 
 // takeBack takes the events of an object that the program has not read out of
-// the pipe, and returns how many it has read. count is what send was given, of
-// element.
-func (p *pipe) takeBack(element uint64, count *uint32) uint32 {
+// the pipe, and returns how many it has read. There are no more of them.
+func (p *pipe) takeBack(element uint64, of *tally) uint32 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	of.over = true
 	kept := p.pending[:0]
 	for _, r := range p.pending {
-		if r.count != count {
+		if r.of != of {
 			kept = append(kept, r)
 		}
 	}
 	p.pending = kept
-	if *count == 0 || p.closed {
-		return *count
+	if of.n == 0 || p.closed {
+		return of.n
 	}
 	for b := p.empty(); len(b) >= p.size; b = b[p.size:] {
 		if binary.LittleEndian.Uint64(b) == element {
-			*count--
+			of.n--
 			continue
 		}
 		_, _ = unix.Write(p.fd, b[:p.size]) // there is room
 	}
-	return *count
+	return of.n
 }
 
 // empty reads what is in the pipe. The pipe is locked. A file of /proc that is

@@ -1,0 +1,75 @@
+package uverbs
+
+import (
+	"encoding/binary"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// records returns what a program finds in a pipe of completion events.
+func records(t *testing.T, fd int) (list []uint64) {
+	t.Helper()
+	b := make([]byte, 1<<16)
+	n, err := unix.Read(fd, b)
+	if err != nil && err != unix.EAGAIN {
+		t.Fatal(err)
+	}
+	for b = b[:max(n, 0)]; len(b) > 0; b = b[8:] {
+		list = append(list, binary.LittleEndian.Uint64(b))
+	}
+	return list
+}
+
+// Events that are taken back are those of one object, also those that had no
+// room in the pipe. One that is on its way then does not come.
+func TestPipe(t *testing.T) {
+	t.Parallel()
+	p, file, err := newPipe(8)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.close()
+	defer file.Close()
+	fd := int(file.Fd())
+	if err := unix.SetNonblock(fd, true); err != nil {
+		t.Fatal(err)
+	}
+	a, b := new(tally), new(tally)
+	send := func(n int) {
+		for range n {
+			p.send(record{element: 1, of: a})
+			p.send(record{element: 2, of: b})
+		}
+	}
+	send(3)
+	if got := records(t, fd); len(got) != 6 {
+		t.Errorf("%d events, want 6", len(got))
+	}
+	send(1 << 14) // more than the pipe holds
+	if n := p.takeBack(1, a); n != 3 {
+		t.Errorf("%d events were read, want 3", n)
+	}
+	p.send(record{element: 1, of: a})
+	n := 0
+	for list := records(t, fd); len(list) > 0; list = records(t, fd) {
+		for _, e := range list {
+			if e != 2 {
+				t.Fatalf("an event of %d", e)
+			}
+			n++
+		}
+		p.retry()
+	}
+	if n != 1<<14 {
+		t.Errorf("%d events of the other, want %d", n, 1<<14)
+	}
+	if p.abandoned() {
+		t.Error("the program has its end")
+	}
+	file.Close()
+	if !p.abandoned() {
+		t.Error("the program has closed its end")
+	}
+	p.send(record{element: 2, of: b})
+}
