@@ -46,7 +46,8 @@ func (h *Host) AddDevice(dev *verbs.Device) error {
 		a.GIDs = append(a.GIDs, GID{g.Bytes(), g.Type})
 	}
 	served := &uverbs.Device{Name: name, Index: index, Dev: verbs.HCA(dev), GUID: attr.NodeGUID,
-		Native: func(peer netip.Addr, qpn verbs.QPN) bool { return h.native(dev.Addr(), peer, qpn) }}
+		Native:    func(peer netip.Addr, qpn verbs.QPN) bool { return h.native(dev.Addr(), peer, qpn) },
+		OwnHandle: func(pid int) bool { return ucma.Datagrams(pid, dev.Addr()) }}
 	if err := h.AddVerbs(a, verbsOpener{served, h.config.Quota}); err != nil {
 		return err
 	}

@@ -3,7 +3,9 @@
 package ucma
 
 import (
+	"net/netip"
 	"os"
+	"slices"
 	"sync"
 
 	"github.com/gosoftroce/rocev2/cm"
@@ -79,6 +81,7 @@ func Open(p Peer, devs func() []Device, q Quota) (*Client, error) {
 	for _, d := range c.devices() {
 		_ = cm.Start(d) // what is wrong with it shows when it is used
 	}
+	list(c, true)
 	go c.pump()
 	return c, nil
 }
@@ -118,6 +121,7 @@ func (c *Client) Close() error {
 		return nil
 	}
 	c.closed = true
+	list(c, false)
 	close(c.done)
 	for _, i := range c.idents {
 		i.forget()
@@ -180,6 +184,50 @@ var handlers = map[abi.Number]func(*Client, *abi.Command) ([]byte, uabi.Errno){
 	abi.JoinIPMulticast: (*Client).join,
 	abi.JoinMulticast:   (*Client).join,
 	abi.LeaveMulticast:  (*Client).leave,
+}
+
+// clients are those that are open.
+var clients struct {
+	mu   sync.Mutex
+	open map[*Client]struct{}
+}
+
+func list(c *Client, open bool) {
+	clients.mu.Lock()
+	defer clients.mu.Unlock()
+	if clients.open == nil {
+		clients.open = map[*Client]struct{}{}
+	}
+	if open {
+		clients.open[c] = struct{}{}
+	} else {
+		delete(clients.open, c)
+	}
+}
+
+// Datagrams reports whether a process has an ID of datagrams on a local
+// address.
+func Datagrams(pid int, local netip.Addr) bool {
+	clients.mu.Lock()
+	var of []*Client
+	for c := range clients.open {
+		if c.peer.PID == pid {
+			of = append(of, c)
+		}
+	}
+	clients.mu.Unlock()
+	return slices.ContainsFunc(of, func(c *Client) bool { return c.datagramsOn(local) })
+}
+
+func (c *Client) datagramsOn(local netip.Addr) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, i := range c.idents {
+		if i.datagrams && !i.wild && i.id.LocalAddr().Addr() == local {
+			return true
+		}
+	}
+	return false
 }
 
 // full reports whether the client may have no more IDs or groups.

@@ -195,6 +195,9 @@ func TestDatagrams(t *testing.T) {
 		cid := client.resolved(space, clientUID, at(b, port))
 		q := a.qp(verbs.UD)
 		client.modify(cid, q, verbs.StateInit)
+		if !ucma.Datagrams(client.pid, a.dev.Addr()) || ucma.Datagrams(client.pid, b.dev.Addr()) || ucma.Datagrams(-1, a.dev.Addr()) {
+			t.Error("it is not seen where the program has datagrams")
+		}
 		if q.Query().QKey != cm.QKey {
 			t.Errorf("Q_Key %#x", q.Query().QKey)
 		}

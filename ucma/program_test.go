@@ -5,6 +5,7 @@ package ucma_test
 import (
 	"encoding/binary"
 	"net/netip"
+	"sync/atomic"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -75,12 +76,15 @@ type program struct {
 	c     *ucma.Client
 	files []*ucma.Client // by file descriptor
 	value []byte         // what lies in its memory, anywhere
+	pid   int
 }
+
+var pids atomic.Int32
 
 // start starts a program that sees the devices of some hosts.
 func start(t testing.TB, hosts ...*host) *program {
 	t.Helper()
-	p := &program{t: t}
+	p := &program{t: t, pid: int(pids.Add(1))}
 	p.c = p.open(ucma.Quota{}, hosts...)
 	return p
 }
@@ -89,6 +93,7 @@ func start(t testing.TB, hosts ...*host) *program {
 func (p *program) open(q ucma.Quota, hosts ...*host) *ucma.Client {
 	p.t.Helper()
 	c, err := ucma.Open(ucma.Peer{
+		PID: p.pid,
 		Read: func(_ uint64, b []byte) error {
 			copy(b, p.value)
 			return nil

@@ -132,6 +132,11 @@ func TestAddressHandles(t *testing.T) {
 			t.Errorf("%s: errno %d", what, r.Errno)
 		}
 	}
+	// A socket of datagrams of librdmacm makes one to its own device.
+	a.c.dev.OwnHandle = func(int) bool { return true }
+	if r := a.c.Command(plain(abi.CreateAH, 12, abi.CreateAHReq{PdHandle: a.pd, Attr: abi.AHAttr{PortNum: 1}})); r.Errno != 0 {
+		t.Errorf("to its own device: errno %d", r.Errno)
+	}
 }
 
 func ptr[T any](v T) *T { return &v }

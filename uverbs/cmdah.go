@@ -45,6 +45,9 @@ func createAH(c *Client, r *call) abi.Reply {
 		if pd == nil {
 			return abi.Fail(abi.EINVAL)
 		}
+		if own := c.dev.OwnHandle; own != nil && req.Attr.IsGlobal == 0 && own(r.peer.PID) {
+			req.Attr.IsGlobal, req.Attr.Grh.Dgid = 1, c.dev.Dev.Addr().As16()
+		}
 		av, errno := vectorOf(&req.Attr)
 		if errno != 0 {
 			return abi.Fail(errno)

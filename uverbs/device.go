@@ -23,6 +23,12 @@ type Device struct {
 	// to be this software (ib.AddressVector.Native). A program that
 	// connects one of its own to it cannot say so.
 	Native func(peer netip.Addr, qpn rocev2.QPN) bool
+
+	// OwnHandle, if not nil, reports whether an address handle of a process
+	// that has no global route leads to the device itself. librdmacm makes
+	// such a one for a socket of datagrams, which so fail over Linux on
+	// RoCE.
+	OwnHandle func(pid int) bool
 }
 
 // FileName returns the name of the file of devices.
