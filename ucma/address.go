@@ -61,11 +61,18 @@ func deviceOn(devs []*verbs.Device, a netip.Addr) (*verbs.Device, uabi.Errno) {
 			return d, 0
 		}
 	}
-	if ownAddress(a) {
+	switch {
+	case len(devs) > 0 && (a == localhost4 || a == localhost6):
+		return devs[0], 0 // of libfabric, for example
+	case ownAddress(a):
 		return nil, uabi.ENODEV
 	}
 	return nil, uabi.EADDRNOTAVAIL
 }
+
+// Who binds to localhost has the first device, as Linux 6.12 does it, whatever
+// its address. All other addresses of loopback are those of devices.
+var localhost4, localhost6 = netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback()
 
 // ownAddress reports whether an address is of this host.
 func ownAddress(a netip.Addr) bool {

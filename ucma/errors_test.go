@@ -21,7 +21,7 @@ func TestBindErrors(t *testing.T) {
 	p := start(t, h[0])
 	id := p.create(cm.TCP, clientUID)
 	bind := func(a string) []byte { return p.bindCmd(id, netip.MustParseAddrPort(a)) }
-	p.fails("an address of the host without a device", uabi.ENODEV, abi.BindIP, 0, bind("127.0.0.1:0"))
+	p.fails("an address of the host without a device", uabi.ENODEV, abi.BindIP, 0, bind("127.250.250.250:0"))
 	p.fails("an address of another host", uabi.EADDRNOTAVAIL, abi.BindIP, 0, bind("198.51.100.7:0"))
 	p.fails("IB, by BIND_IP", uabi.EINVAL, abi.BindIP, 0, response, pad(u16(abi.AFIB), 28), u32(id))
 	p.fails("IB, by BIND", uabi.EAFNOSUPPORT, abi.Bind, 0, u32(id), u16(48), u16(0), pad(u16(abi.AFIB), 128))
