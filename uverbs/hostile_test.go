@@ -144,17 +144,42 @@ func badReceive(t *testing.T, bad func(e []byte)) {
 func TestReceivesInErr(t *testing.T) {
 	t.Parallel()
 	for why, end := range map[string]func(q *queuePair){
-		"by Modify":   func(q *queuePair) { q.p.must(q.Modify(&ib.Attr{State: ib.StateErr}, ib.AttrState)) },
+		"by Modify": func(q *queuePair) { q.p.must(q.Modify(&ib.Attr{State: ib.StateErr}, ib.AttrState)) },
+		"by a receive that is too short": func(q *queuePair) {
+			q.receive(2, 0)
+			q.peer.post(fake.SendWR{Opcode: fake.Send, Flags: fake.Inline, Data: []byte("long")})
+			q.cq.expect(ib.StatusLocLenErr, 0)
+			q.untilErr()
+		},
 		"by an index": func(q *queuePair) { q.send.SetProducer(99); q.untilErr() },
 	} {
 		t.Run(why, func(t *testing.T) {
 			t.Parallel()
-			a, _ := pair(t, pairOptions{})
+			a, b := pair(t, pairOptions{data: 8})
+			a.peer = b
 			end(a)
 			a.receive(64, 1)
 			a.ring()
 			a.cq.expect(ib.StatusWRFlushErr, 1)
 		})
+	}
+}
+
+// An index that cannot be ends a queue pair once: in ERR nobody is called for
+// it any more.
+func TestBadIndexInErr(t *testing.T) {
+	t.Parallel()
+	a, _ := pair(t, pairOptions{})
+	a.recv.SetProducer(99)
+	a.p.must(a.Modify(&ib.Attr{State: ib.StateErr}, ib.AttrState))
+	for a.Drain(1) {
+	}
+	if a.fatal.Load() {
+		a.Drain(1)
+	}
+	a.Drain(1)
+	if a.fatal.Load() {
+		t.Error("it is to be ended again and again")
 	}
 }
 

@@ -167,6 +167,7 @@ type queuePair struct {
 	cq         *compQueue
 	qp         *hca.QP
 	bell       chan struct{}
+	peer       *queuePair // where a test needs it
 }
 
 type pairOptions struct {
