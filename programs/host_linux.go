@@ -98,6 +98,7 @@ type Host struct {
 	devices  []*device
 	idle     chan struct{} // closed while nobody is connected
 	closed   bool
+	leaving  bool // Wait has returned because nobody was connected
 
 	wg sync.WaitGroup
 }
@@ -186,6 +187,18 @@ func lockFile(name string) (*os.File, error) {
 		}
 		return nil, err
 	}
+	// Whoever had it may have removed it meanwhile.
+	held, err := f.Stat()
+	if err == nil {
+		var there os.FileInfo
+		if there, err = os.Stat(name); err == nil && !os.SameFile(held, there) || errors.Is(err, os.ErrNotExist) {
+			err = ErrInUse
+		}
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
 	return f, nil
 }
 
@@ -216,7 +229,8 @@ func (h *Host) AddCM(o Opener) error {
 	return h.add(cmNode, o)
 }
 
-// Wait returns when nobody has been connected for a time, or when ctx ends.
+// Wait returns when nobody has been connected for a time, or when ctx ends. In
+// the first case nobody is let in afterwards: the host is to be closed.
 func (h *Host) Wait(ctx context.Context, quiet time.Duration) {
 	for {
 		h.mu.Lock()
@@ -234,6 +248,7 @@ func (h *Host) Wait(ctx context.Context, quiet time.Duration) {
 		}
 		h.mu.Lock()
 		same := h.idle == idle && len(h.sessions) == 0
+		h.leaving = h.leaving || same
 		h.mu.Unlock()
 		if same {
 			return
@@ -297,8 +312,8 @@ func (h *Host) admit(conn *net.UnixConn) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	uid := s.peer.UID
-	if h.closed || len(h.sessions) >= h.config.MaxConnections || uid != 0 && h.users[uid] >= h.config.MaxPerUser {
-		if !h.closed {
+	if h.closed || h.leaving || len(h.sessions) >= h.config.MaxConnections || uid != 0 && h.users[uid] >= h.config.MaxPerUser {
+		if !h.closed && !h.leaving {
 			h.log.Warn("too many open device files", "pid", s.peer.PID, "uid", uid)
 		}
 		conn.Close()

@@ -173,28 +173,35 @@ func openPrograms(ctx context.Context, s streams, f programFlags) (*programs.Hos
 		return nil, err
 	}
 	log := slog.New(slog.NewTextHandler(s.err, nil))
-	host, err := programs.Listen(programs.Config{Dir: f.serve, Hardware: f.hardware, Log: log})
+	var host *programs.Host
+	err = patiently(ctx, func() error {
+		host, err = programs.Listen(programs.Config{Dir: f.serve, Hardware: f.hardware, Log: log})
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
 	for _, a := range addrs {
-		if err := openPatiently(ctx, host, a, f); err != nil {
+		err := patiently(ctx, func() error {
+			return host.OpenDevice(a, verbs.Config{Loopback: true, SharedMemory: f.shm})
+		})
+		if err != nil {
 			return nil, errors.Join(err, host.Close())
 		}
 	}
 	return host, nil
 }
 
-// openPatiently opens a device. Another daemon that run has started may have
-// the address, and be about to end.
-func openPatiently(ctx context.Context, host *programs.Host, addr netip.Addr, f programFlags) error {
+// patiently tries for a while. Another daemon that run has started may have the
+// directory or the address, and be about to end.
+func patiently(ctx context.Context, try func() error) error {
 	ctx, cancel := context.WithTimeout(ctx, 4*afterLast)
 	defer cancel()
 	tick := time.NewTicker(afterLast / 20)
 	defer tick.Stop()
 	for {
-		err := host.OpenDevice(addr, verbs.Config{Loopback: true, SharedMemory: f.shm})
-		if !errors.Is(err, syscall.EADDRINUSE) {
+		err := try()
+		if !errors.Is(err, syscall.EADDRINUSE) && !errors.Is(err, programs.ErrInUse) {
 			return err
 		}
 		select {

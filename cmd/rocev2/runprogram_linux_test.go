@@ -145,6 +145,22 @@ func TestRunProgramTwice(t *testing.T) {
 	}
 }
 
+// TestRunProgramWhileADaemonEnds starts programs in the moments when the daemon
+// of the one before ends.
+func TestRunProgramWhileADaemonEnds(t *testing.T) {
+	t.Parallel()
+	p := buildTool(t)
+	addr := freeAddress()
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for range 4 {
+		if out, err := p.command("-d", addr, "--", "ls", "/sys/class/infiniband").CombinedOutput(); err != nil || string(out) != "rxe_lo0\n" {
+			t.Errorf("%v: %s", err, out)
+		}
+		<-tick.C
+	}
+}
+
 func TestRunProgramPassesSignalsOn(t *testing.T) {
 	t.Parallel()
 	p := buildTool(t)
