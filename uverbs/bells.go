@@ -8,15 +8,20 @@ import (
 	"math/bits"
 	"os"
 	"runtime"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// bell is the eventfd that wakes a client.
+// bell is what wakes a client: an eventfd that programs write to, and a
+// deadline for who is in this process. Whoever has the eventfd may take away
+// what another has written, fill it, and have writing and reading wait. So here
+// it is neither written nor read: each write of a program is told by the poller
+// that waits for it.
 type bell struct {
 	file *os.File
-	fd   int
+	raw  syscall.RawConn
 }
 
 func newBell() (*bell, error) {
@@ -24,19 +29,31 @@ func newBell() (*bell, error) {
 	if err != nil {
 		return nil, fmt.Errorf("doorbell: %w", err)
 	}
-	return &bell{file: os.NewFile(uintptr(fd), "doorbell"), fd: fd}, nil
+	b := &bell{file: os.NewFile(uintptr(fd), "doorbell")}
+	if b.raw, err = b.file.SyscallConn(); err != nil {
+		return nil, errors.Join(fmt.Errorf("doorbell: %w", err), b.file.Close())
+	}
+	return b, nil
 }
 
-// ring wakes the client. A program may have filled the counter, and taken
-// O_NONBLOCK away, but not both: a full counter wakes whoever reads.
-func (b *bell) ring() {
-	_, _ = unix.Write(b.fd, []byte{1, 0, 0, 0, 0, 0, 0, 0})
-}
+// ring wakes the client. It never waits.
+func (b *bell) ring() { _ = b.file.SetReadDeadline(time.Unix(1, 0)) }
 
-// wait waits for a ring. An error means that there are no more.
-func (b *bell) wait() error {
-	var n [8]byte
-	_, err := b.file.Read(n[:])
+// wait waits for a ring, unless ready reports that there is something to do: it
+// is asked when no ring can be missed any more. An error means that there are
+// no more.
+func (b *bell) wait(ready func() bool) error {
+	asked := false
+	err := b.raw.Read(func(uintptr) bool {
+		if asked {
+			return true
+		}
+		asked = true
+		return ready()
+	})
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		err = b.file.SetReadDeadline(time.Time{})
+	}
 	return err
 }
 
@@ -90,13 +107,8 @@ func (c *Client) serveBells() {
 			continue
 		}
 		c.area.sleeping.Store(1)
-		if !c.rung() {
-			if c.stopped() {
-				return
-			}
-			if err := c.bell.wait(); err != nil && !errors.Is(err, unix.EAGAIN) {
-				return
-			}
+		if err := c.bell.wait(func() bool { return c.rung() || c.stopped() }); err != nil {
+			return
 		}
 		c.area.sleeping.Store(0)
 	}
