@@ -128,6 +128,12 @@ func (s *Space) send(c *courier, j job) error {
 		close(c.jobs)
 		s.stuck.Store(true)
 		refused.add(s.uid)
+		if s.acquire() { // or the number of its file is another's when the courier goes on
+			go func() {
+				<-c.done
+				s.Close()
+			}()
+		}
 	}
 	return ib.FaultMemory
 }

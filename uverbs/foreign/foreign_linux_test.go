@@ -395,3 +395,29 @@ func TestAtomics(t *testing.T) {
 		}
 	}
 }
+
+// A region that is made while the space is given up is whole, or there is none:
+// it never has files that are closed, whose numbers others get.
+func TestRegionBesideClose(t *testing.T) {
+	c := start(t, 64)
+	c.space().Close() // or it skips
+	f := memfd(t, 1, unix.F_SEAL_SHRINK)
+	for range 2000 {
+		s, err := open(c.cmd.Process.Pid, uint32(os.Getuid()))
+		c.must(err)
+		var wg sync.WaitGroup
+		wg.Go(func() { s.Close() })
+		m, err := s.Region(c.addr, 64, false)
+		_ = s.Map(int(f.Fd()), 0, c.addr, pageSize)
+		wg.Wait()
+		if err == nil {
+			if err := m.CopyOut(make([]byte, 8), 0); err != nil {
+				t.Fatalf("the region of a space that is closed beside: %v", err)
+			}
+			c.must(m.(*Region).Close())
+		}
+		if _, err := s.Region(c.addr, 64, false); !errors.Is(err, unix.EFAULT) || s.users != 0 {
+			t.Fatalf("after the end: %v, %d users", err, s.users)
+		}
+	}
+}

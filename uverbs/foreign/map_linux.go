@@ -56,6 +56,10 @@ type ranges []mappedRange
 // shrinking (F_SEAL_SHRINK): memory that is taken away again would end this
 // process. The fd can be closed afterwards. All is in whole pages.
 func (s *Space) Map(fd int, off int64, addr, n uint64) error {
+	if !s.acquire() {
+		return errClosed
+	}
+	defer s.Close()
 	if err := s.tryMap(fd, off, addr, n); err != nil {
 		return fmt.Errorf("shared memory of process %d at %#x: %w", s.pid, addr, err)
 	}

@@ -36,16 +36,20 @@ func (s *Space) Region(addr, n uint64, write bool) (memreg.Memory, error) {
 	if addr+n < addr || addr+n > maxAddress || n > uint64(maxInt) {
 		return nil, fmt.Errorf("%w: %w", unix.EFAULT, errTooLong)
 	}
+	if !s.acquire() { // for the region
+		return nil, errClosed
+	}
 	if !s.running() {
+		s.Close()
 		return nil, fmt.Errorf("%w: process %d has ended", unix.EFAULT, s.pid)
 	}
 	if err := s.check(addr, n, write); err != nil {
+		s.Close()
 		return nil, err
 	}
 	r := &Region{space: s, addr: addr, n: n}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.users++
 	s.mapped.cut(r)
 	return r, nil
 }

@@ -63,8 +63,7 @@ func OpenProcess(pid int, uid uint32) (*Space, error) {
 	}
 	spaces.Lock()
 	defer spaces.Unlock()
-	if other := spaces.open[pid]; other != nil && other != old && other.uid == uid {
-		other.acquire()
+	if other := spaces.open[pid]; other != nil && other != old && other.uid == uid && other.acquire() {
 		s.release()
 		return other, nil
 	}
@@ -77,10 +76,9 @@ func lookUp(pid int, uid uint32) *Space {
 	spaces.Lock()
 	defer spaces.Unlock()
 	s := spaces.open[pid]
-	if s == nil || s.uid != uid {
+	if s == nil || s.uid != uid || !s.acquire() {
 		return nil
 	}
-	s.acquire()
 	return s
 }
 
@@ -170,12 +168,20 @@ func (s *Space) running() bool {
 	}
 }
 
-// acquire counts a user.
-func (s *Space) acquire() {
+// acquire counts a user, unless there are none any more: then the files are
+// closed, and their numbers may be those of others.
+func (s *Space) acquire() bool {
 	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.users == 0 {
+		return false
+	}
 	s.users++
-	s.mu.Unlock()
+	return true
 }
+
+// errClosed is of a space that is used beside or after its end.
+var errClosed = fmt.Errorf("%w: its memory has been given up", unix.EFAULT)
 
 // Close gives the space back. Regions of it stay until they are closed.
 func (s *Space) Close() error {
