@@ -213,8 +213,9 @@ func freePort(t *testing.T) int {
 
 var lastPort atomic.Int32
 
-// nextPort is for a namespace that nobody else is in.
-func nextPort(*testing.T) int { return int(20000 + lastPort.Add(1)%10000) }
+// nextPort is for a namespace that nobody else is in. The next one is for a
+// second attempt.
+func nextPort(*testing.T) int { return int(20000 + lastPort.Add(2)%10000) }
 
 // writeFiles makes what cells need: a file to carry, the programs of MPI, and
 // the tests of rdma-core.
