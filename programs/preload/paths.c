@@ -18,12 +18,17 @@ static size_t dir_len;
 static bool named;
 static atomic_bool ready, answered;
 
+/*
+ * /etc/ld.so.preload loads the library into setuid programs, too. Those must not
+ * trust a daemon that whoever starts them has named.
+ */
 void paths_init(void)
 {
-	const char *set = getenv("ROCEV2_PROGRAMS");
+	const char *set;
 
 	if (atomic_load(&ready))
 		return;
+	set = secure_getenv("ROCEV2_PROGRAMS");
 	named = set && *set;
 	if (!named)
 		set = default_dir;
