@@ -221,6 +221,16 @@ EXPORT ssize_t __readlink_chk(const char *path, char *buf, size_t n, size_t size
 	return !to && path ? -1 : NEXT(__readlink_chk)(to, buf, n, size);
 }
 
+ssize_t __readlinkat_chk(int fd, const char *path, char *buf, size_t n, size_t size);
+
+EXPORT ssize_t __readlinkat_chk(int fd, const char *path, char *buf, size_t n, size_t size)
+{
+	char room[PATH_ROOM];
+	const char *to = redirect(path, room);
+
+	return !to && path ? -1 : NEXT(__readlinkat_chk)(fd, to, buf, n, size);
+}
+
 /* The result begins with /sys again. It is not longer than before. */
 EXPORT char *realpath(const char *path, char *buf)
 {
