@@ -16,6 +16,7 @@ enum { MAX_FILES = 4096 };
 static struct file files[MAX_FILES];
 static _Atomic(struct file *) table[MAX_NUMBER];
 static atomic_bool hidden[MAX_NUMBER];
+static atomic_uint end;
 static struct lock table_lock;
 static uint64_t last_opened;
 static _Atomic pid_t self;
@@ -27,6 +28,19 @@ struct file *file_of(int fd)
 	if (fd < 0 || fd >= MAX_NUMBER)
 		return NULL;
 	return atomic_load_explicit(&table[fd], memory_order_acquire);
+}
+
+unsigned files_end(void)
+{
+	return atomic_load(&end);
+}
+
+static void reach(int fd)
+{
+	unsigned want = (unsigned)fd + 1, is = atomic_load(&end);
+
+	while (is < want && !atomic_compare_exchange_weak(&end, &is, want))
+		;
 }
 
 unsigned fork_count(void)
@@ -108,6 +122,7 @@ void file_enter(struct file *f, int fd)
 	signals before = lock_take(&table_lock);
 
 	f->numbers++;
+	reach(fd);
 	atomic_store_explicit(&table[fd], f, memory_order_release);
 	lock_give(&table_lock, before);
 }
@@ -200,6 +215,12 @@ bool file_is(struct file *f, int fd)
 
 /* ---- hidden numbers ---- */
 
+static void conceal(int fd)
+{
+	reach(fd);
+	atomic_store(&hidden[fd], true);
+}
+
 /*
  * fd_hide moves a number to where programs rarely look: three quarters up to
  * the limit, which leaves low numbers for select(2).
@@ -221,7 +242,7 @@ int fd_hide(int fd)
 	else
 		syscall(SYS_close, fd);
 	if (moved < MAX_NUMBER)
-		atomic_store(&hidden[moved], true);
+		conceal(moved);
 	return moved;
 }
 
@@ -247,7 +268,7 @@ bool fd_move(_Atomic int *place, int fd)
 		moved = (int)syscall(SYS_fcntl, fd, F_DUPFD_CLOEXEC, 3);
 	if (moved < 0 || moved >= MAX_NUMBER)
 		return false;
-	atomic_store(&hidden[moved], true);
+	conceal(moved);
 	atomic_store(place, moved);
 	fd_show(fd);
 	return true;
@@ -273,12 +294,4 @@ bool fd_make_room(int fd)
 	if (!ok)
 		errno = EBUSY;
 	return ok;
-}
-
-struct file *file_find(uint64_t dev, uint64_t ino)
-{
-	for (int i = 0; i < MAX_FILES && i < (int)last_opened; i++)
-		if (files[i].kind != FREE && files[i].ino == ino && files[i].dev == dev)
-			return &files[i];
-	return NULL;
 }

@@ -11,9 +11,11 @@
 #if defined(__GLIBC__) && defined(__x86_64__)
 __asm__(".symver dlsym,dlsym@GLIBC_2.2.5");
 __asm__(".symver dlopen,dlopen@GLIBC_2.2.5");
+__asm__(".symver dlerror,dlerror@GLIBC_2.2.5");
 #elif defined(__GLIBC__) && (defined(__aarch64__) || defined(__powerpc64__))
 __asm__(".symver dlsym,dlsym@GLIBC_2.17");
 __asm__(".symver dlopen,dlopen@GLIBC_2.17");
+__asm__(".symver dlerror,dlerror@GLIBC_2.17");
 #endif
 
 void *next_symbol(const char *name)
@@ -23,6 +25,17 @@ void *next_symbol(const char *name)
 
 	errno = saved;
 	return p;
+}
+
+/* The linker puts the entries of all files one behind the other. */
+extern struct next __start_next_table[] __attribute__((visibility("hidden")));
+extern struct next __stop_next_table[] __attribute__((visibility("hidden")));
+
+void next_look_up(void)
+{
+	for (struct next *n = __start_next_table; n < __stop_next_table; n++)
+		atomic_store_explicit(&n->found, next_symbol(n->called), memory_order_relaxed);
+	dlerror(); /* what this libc lacks is no error that the program looks for */
 }
 
 void *library_symbol(const char *library, const char *name)

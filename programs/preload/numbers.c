@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -49,7 +50,7 @@ static ssize_t after_read(struct file *f, void *buf, size_t n, ssize_t got)
 	if (got != 0 || n == 0)
 		return got;
 	if (f->kind == ASYNC && n >= sizeof fatal && !atomic_exchange(&f->told, true)) {
-		*(__typeof__(fatal) *)buf = fatal;
+		memcpy(buf, &fatal, sizeof fatal);
 		return sizeof fatal;
 	}
 	errno = EIO;
@@ -210,11 +211,14 @@ int close_range(unsigned first, unsigned last, int flags);
 EXPORT int close_range(unsigned first, unsigned last, int flags)
 {
 	enum { ON_EXEC = 4 };
-	unsigned from = first;
+	unsigned from = first, end = files_end();
 
-	if (first > last || flags & ON_EXEC || vforked())
+	if (first > last || first >= end || flags & ON_EXEC || vforked())
 		return (int)syscall(SYS_close_range, first, last, flags);
-	for (unsigned fd = first; fd <= last && fd < MAX_NUMBER; fd++) {
+	/* Nothing is closed where the kernel refuses the call or its flags. */
+	if (syscall(SYS_close_range, ~0U, ~0U, flags) != 0)
+		return -1;
+	for (unsigned fd = first; fd <= last && fd < end; fd++) {
 		if (fd_hidden((int)fd)) {
 			if (fd > 0 && close_some(from, fd - 1, flags) != 0)
 				return -1;

@@ -30,21 +30,33 @@ void *next_symbol(const char *name);
 /* library_symbol finds a function of a library that is loaded, or NULL. */
 void *library_symbol(const char *library, const char *name);
 
+/* A function that the library stands before. */
+struct next {
+	const char *called;
+	_Atomic(void *) found;
+};
+
 /*
- * NEXT is the next definition of a function with the type of ours. It is looked
- * up once; the constructor of the library does so for those that signal
- * handlers may call.
+ * next_look_up looks all of them up. The look-up takes locks and may allocate
+ * memory, so it must not happen in a signal handler or in a child of fork.
+ */
+void next_look_up(void);
+
+/*
+ * NEXT is the next definition of a function with the type of ours. Each place
+ * of the source has an entry in a table, which next_look_up fills.
  */
 #define NEXT(name) NEXT_NAMED(#name, name)
 
 /* NEXT_NAMED is for functions of ours that C calls otherwise. */
 #define NEXT_NAMED(symbol, name)                                               \
 	({                                                                     \
-		static _Atomic(void *) found;                                  \
-		void *p = atomic_load_explicit(&found, memory_order_relaxed);  \
+		static struct next next                                        \
+			__attribute__((section("next_table"), used)) = { symbol, NULL }; \
+		void *p = atomic_load_explicit(&next.found, memory_order_relaxed); \
 		if (!p) {                                                      \
-			p = next_symbol(symbol);                               \
-			atomic_store_explicit(&found, p, memory_order_relaxed); \
+			p = next_symbol(next.called);                            \
+			atomic_store_explicit(&next.found, p, memory_order_relaxed); \
 		}                                                              \
 		(__typeof__(&name))p;                                          \
 	})
@@ -176,7 +188,8 @@ bool file_closing(int fd);
 void file_note(struct file *f, int fd);
 bool file_is(struct file *f, int fd);
 
-struct file *file_find(uint64_t dev, uint64_t ino);
+/* files_end is above every number that is ours or hidden. */
+unsigned files_end(void);
 
 /* fd_hide gives a number of the library a place that programs leave alone. */
 int fd_hide(int fd);
