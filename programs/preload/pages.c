@@ -66,7 +66,7 @@ static bool wanted(void)
 	const char *set;
 
 	if (!atomic_load(&asked)) {
-		set = getenv("ROCEV2_SHARE");
+		set = secure_getenv("ROCEV2_SHARE");
 		atomic_store(&asked, set && strcmp(set, "0") == 0 ? 1 : 2);
 	}
 	return atomic_load(&asked) == 2;

@@ -90,6 +90,12 @@ static int dial(void)
 	return fd;
 }
 
+/* What has run out on our side says nothing of the daemon. */
+static bool scarce(int err)
+{
+	return err == EMFILE || err == ENFILE || err == ENOMEM || err == ENOBUFS || err == ETOOMANYREFS;
+}
+
 union control {
 	struct cmsghdr align;
 	char room[CMSG_SPACE(WIRE_FILES * sizeof(int))];
@@ -160,8 +166,11 @@ static int receive_reply(int fd, struct call *c)
 	do
 		n = syscall(SYS_recvmsg, fd, &m, MSG_CMSG_CLOEXEC);
 	while (n < 0 && errno == EINTR);
-	if (n < 0)
+	if (n < 0) {
+		if (scarce(errno))
+			errno = EIO; /* the answer would come to another question */
 		return -1;
+	}
 	take_files(&m, c);
 	if (n < (ssize_t)sizeof c->reply) {
 		for (int i = 0; i < c->nfds; i++)
@@ -192,8 +201,10 @@ struct about {
 /* refuse turns the reply to a greeting into errno and says what to do. */
 static void refuse(int ret, const char *name)
 {
-	errno = -ret;
 	switch (-ret) {
+	case EMFILE:
+	case ENFILE:
+		break; /* the program knows what that means */
 	case EPROTO:
 		say(&said_version, "rocev2: the daemon at %s is of another version than the preloaded library: "
 				   "restart the program with the library of that daemon\n", paths_dir());
@@ -207,6 +218,7 @@ static void refuse(int ret, const char *name)
 		say(&said_refused, "rocev2: the daemon does not let this program open %s: its log, or its configuration, "
 				   "says why\n", name);
 	}
+	errno = -ret;
 }
 
 static int greet(int fd, uint32_t op, const char *name, int proof, struct about *about, struct call *c)
@@ -348,10 +360,11 @@ int wire_call(struct file *f, int visible, struct call *c)
 	if (atomic_load(&f->dead)) {
 		errno = EIO;
 	} else if (f->pid != (pid_t)syscall(SYS_getpid) && join(f, visible) != 0) {
-		lost(f);
+		if (!scarce(errno))
+			lost(f);
 	} else {
 		result = ask(f->rpc_fd, c);
-		if (result != 0 && errno != EFAULT && errno != EINVAL && errno != EMFILE)
+		if (result != 0 && errno != EFAULT && errno != EINVAL && !scarce(errno))
 			lost(f);
 	}
 	lock_give(&f->rpc, before);

@@ -13,11 +13,13 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <sys/time.h>
 #include <sys/wait.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #define CHECK(what)                                                                       \
@@ -217,6 +219,42 @@ static void case_fork(void)
 	}
 }
 
+/* Shells and ls make other calls on a path than libibverbs. */
+static void case_places(void)
+{
+	char where[PATH_MAX];
+	struct stat st;
+
+	CHECK(chdir("/sys/class/infiniband") == 0 && stat("rxe_lo0/node_guid", &st) == 0);
+	CHECK(getcwd(where, sizeof where) && strcmp(where, "/sys/class/infiniband") == 0);
+	CHECK(getxattr(node, "user.none", where, sizeof where) < 0 && errno != ENOENT);
+	CHECK(lgetxattr(node, "user.none", where, sizeof where) < 0 && errno != ENOENT);
+	CHECK(listxattr(node, where, sizeof where) >= 0 && llistxattr(node, where, sizeof where) >= 0);
+	CHECK(chdir("/") == 0 && getcwd(where, sizeof where) && strcmp(where, "/") == 0);
+}
+
+/* A program at its limit of open files loses nothing that it has. */
+static void case_limit(void)
+{
+	int fd = open(node, O_RDWR), pid;
+	struct rlimit few = { 0 }, many;
+
+	CHECK(getrlimit(RLIMIT_NOFILE, &many) == 0);
+	few.rlim_cur = few.rlim_max = many.rlim_max;
+	few.rlim_cur = 4;
+	pid = fork();
+	if (pid == 0) {
+		CHECK(setrlimit(RLIMIT_NOFILE, &few) == 0);
+		CHECK(open(node, O_RDWR) < 0 && errno == EMFILE);
+		CHECK(!echo(fd, 1) && errno == EMFILE);
+		few.rlim_cur = many.rlim_cur;
+		CHECK(setrlimit(RLIMIT_NOFILE, &few) == 0 && echo(fd, 2));
+		_exit(0);
+	}
+	wait_for(pid);
+	CHECK(close_range(3, ~0U, 1 << 20) < 0 && errno == EINVAL && echo(fd, 3));
+}
+
 static volatile sig_atomic_t handled;
 static int shared_fd;
 
@@ -405,6 +443,7 @@ int main(int argc, char **argv)
 		{ "numbers", case_numbers }, { "fork", case_fork }, { "signals", case_signals },
 		{ "threads", case_threads }, { "events", case_events }, { "gone", case_gone },
 		{ "pages", case_pages }, { "nopages", case_nopages },
+		{ "places", case_places }, { "limit", case_limit },
 	};
 
 	alarm(60);
