@@ -1,12 +1,15 @@
 package programs
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
 	"os"
 	"path/filepath"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Hold connects to the host of a directory, which then does not find itself
@@ -28,6 +31,9 @@ func Hold(dir string) (*os.File, error) {
 	b := make([]byte, replySize)
 	if n, err := conn.Read(b); err != nil || n != replySize {
 		return nil, errors.Join(errors.New(path+": no daemon of programs answers"), err)
+	}
+	if ret := int32(binary.NativeEndian.Uint32(b)); ret < 0 {
+		return nil, fmt.Errorf("%s: %w", path, unix.Errno(-ret))
 	}
 	return conn.File()
 }

@@ -18,12 +18,6 @@ import (
 	"github.com/gosoftroce/rocev2/uverbs/abi"
 )
 
-// Peer is a process that opens a device file.
-type Peer struct {
-	PID      int
-	UID, GID uint32
-}
-
 // Opener opens a device file for a program.
 type Opener interface {
 	// Open returns an error number of package abi or of the system, or
@@ -316,7 +310,7 @@ func (h *Host) admit(conn *net.UnixConn) {
 		if !h.closed && !h.leaving {
 			h.log.Warn("too many open device files", "pid", s.peer.PID, "uid", uid)
 		}
-		conn.Close()
+		s.hangUp()
 		return
 	}
 	if len(h.sessions) == 0 {
@@ -329,7 +323,7 @@ func (h *Host) admit(conn *net.UnixConn) {
 
 // leave is the end of a session.
 func (h *Host) leave(s *session) {
-	s.conn.Close()
+	s.hangUp()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.sessions, s)
@@ -339,22 +333,4 @@ func (h *Host) leave(s *session) {
 	if len(h.sessions) == 0 {
 		close(h.idle)
 	}
-}
-
-// credentials asks the kernel who is at the other end.
-func credentials(conn *net.UnixConn) (p Peer, err error) {
-	raw, err := conn.SyscallConn()
-	if err != nil {
-		return p, err
-	}
-	var cred *unix.Ucred
-	if e := raw.Control(func(fd uintptr) {
-		cred, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
-	}); e != nil {
-		return p, e
-	}
-	if err != nil {
-		return p, err
-	}
-	return Peer{PID: int(cred.Pid), UID: cred.Uid, GID: cred.Gid}, nil
 }

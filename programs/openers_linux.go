@@ -21,7 +21,7 @@ type verbsOpener struct {
 }
 
 func (o verbsOpener) Open(p Peer) (File, error) {
-	f := &verbsFile{opener: p, spaces: map[int]*foreign.Space{}}
+	f := &verbsFile{opener: p, spaces: map[int]*attachment{}}
 	if err := f.Attach(p); err != nil {
 		return nil, err
 	}
@@ -41,7 +41,14 @@ type verbsFile struct {
 	opener Peer
 
 	mu     sync.Mutex
-	spaces map[int]*foreign.Space
+	spaces map[int]*attachment
+}
+
+// attachment is the memory of a process that has the file open, perhaps by
+// several connections.
+type attachment struct {
+	*foreign.Space
+	uses int
 }
 
 func (f *verbsFile) Command(p Peer, b []byte) abi.Reply {
@@ -75,10 +82,12 @@ func (f *verbsFile) Attach(p Peer) error {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if old := f.spaces[p.PID]; old != nil {
+	a := &attachment{s, 1}
+	if old := f.spaces[p.PID]; old != nil { // of what the process was before, perhaps
+		a.uses += old.uses
 		old.Close()
 	}
-	f.spaces[p.PID] = s
+	f.spaces[p.PID] = a
 	return nil
 }
 
@@ -86,11 +95,18 @@ func (f *verbsFile) Attach(p Peer) error {
 func (f *verbsFile) Detach(p Peer) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if s := f.spaces[p.PID]; s != nil {
-		s.Close()
+	a := f.spaces[p.PID]
+	if a == nil {
+		return
+	}
+	if a.uses--; a.uses == 0 {
+		a.Close()
 		delete(f.spaces, p.PID)
 	}
 }
+
+// ForgetChannel implements forgetter.
+func (f *verbsFile) ForgetChannel(handle uint32) { f.client.ForgetChannel(handle) }
 
 func (f *verbsFile) space(pid int) (*foreign.Space, error) {
 	f.mu.Lock()
@@ -99,7 +115,7 @@ func (f *verbsFile) space(pid int) (*foreign.Space, error) {
 	if s == nil {
 		return nil, fmt.Errorf("%w: process %d has not opened the file", unix.EFAULT, pid)
 	}
-	return s, nil
+	return s.Space, nil
 }
 
 // Map implements mapper.
@@ -125,9 +141,9 @@ func (f *verbsFile) Unmap(p Peer, addr, n uint64) error {
 type cmOpener struct{ host *Host }
 
 func (o cmOpener) Open(p Peer) (File, error) {
-	f := &cmFile{}
+	f := &cmFile{host: o.host}
 	var err error
-	f.client, err = ucma.Open(ucma.Peer{PID: p.PID, UID: p.UID, GID: p.GID, Read: f.read, File: o.host.cmClient}, o.host.cmDevices, ucma.Quota{})
+	f.client, err = ucma.Open(ucma.Peer{PID: p.PID, UID: p.UID, GID: p.GID, Read: f.read, File: f.other}, o.host.cmDevices, ucma.Quota{})
 	if err != nil {
 		return nil, err
 	}
@@ -135,12 +151,16 @@ func (o cmOpener) Open(p Peer) (File, error) {
 }
 
 // cmClient returns the client behind a token, in whose place the program had
-// written the number of a file.
-func (h *Host) cmClient(token int) *ucma.Client {
+// written the number of a file. A process that has not opened the file gets
+// none: tokens can be guessed.
+func (h *Host) cmClient(pid, token int) *ucma.Client {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for _, f := range h.files {
-		if c, ok := f.File.(*cmFile); ok && token > 0 && f.token == uint32(token) {
+	for s := range h.sessions {
+		if s.file == nil || s.peer.PID != pid || pid == 0 || s.file.token != uint32(token) {
+			continue
+		}
+		if c, ok := s.file.File.(*cmFile); ok {
 			return c.client
 		}
 	}
@@ -149,23 +169,36 @@ func (h *Host) cmClient(token int) *ucma.Client {
 
 // cmFile is an open file of the connection manager.
 type cmFile struct {
+	host   *Host
 	client *ucma.Client
+
+	migration sync.Mutex
+	caller    int // who migrates an ID
 
 	options sync.Mutex
 	option  []byte // the value of the option that is being set
 }
 
-// The layout of SET_OPTION: where the number of bytes of the value stands, and
-// where the library has put the value, which the program pointed to.
+// The commands that are looked at here. Of SET_OPTION: where the number of bytes
+// of the value stands, and where the library has put the value, which the
+// program pointed to.
 const (
+	cmdMigrateID = 18
+
 	cmdSetOption   = 14
 	optionLen      = 28
 	optionValue    = 32
 	maxOptionValue = 4096
 )
 
-func (f *cmFile) Command(_ Peer, b []byte) abi.Reply {
-	if len(b) < optionValue || binary.NativeEndian.Uint32(b) != cmdSetOption {
+func (f *cmFile) Command(p Peer, b []byte) abi.Reply {
+	switch {
+	case len(b) >= 4 && binary.NativeEndian.Uint32(b) == cmdMigrateID:
+		f.migration.Lock()
+		defer f.migration.Unlock()
+		f.caller = p.PID
+		return f.client.Command(b)
+	case len(b) < optionValue || binary.NativeEndian.Uint32(b) != cmdSetOption:
 		return f.client.Command(b)
 	}
 	f.options.Lock()
@@ -182,6 +215,9 @@ func (f *cmFile) Command(_ Peer, b []byte) abi.Reply {
 	}
 	return r
 }
+
+// other returns the client of a file that the caller has open, too.
+func (f *cmFile) other(token int) *ucma.Client { return f.host.cmClient(f.caller, token) }
 
 // read returns the value of the option: nothing else in a command is a pointer
 // to what must be read.

@@ -25,11 +25,19 @@ type session struct {
 	host *Host
 	conn *net.UnixConn
 	peer Peer
-	file *openFile // nil before hello
+	file *openFile // nil before hello; set with the host's mu held
 
 	attached bool // to what another process has opened
 
 	held bool // the connection is of who starts programs
+}
+
+// hangUp closes what the session itself has.
+func (s *session) hangUp() {
+	s.conn.Close()
+	if s.peer.life != nil {
+		s.peer.life.Close()
+	}
 }
 
 func (s *session) run() {
@@ -37,10 +45,9 @@ func (s *session) run() {
 	defer s.drop()
 	in, out := make([]byte, requestSize+maxPayload+1), make([]byte, 0, 1024)
 	oob := make([]byte, unix.CmsgSpace(16*4))
+	s.conn.SetReadDeadline(time.Now().Add(helloTime))
 	for {
-		if s.file == nil && !s.held {
-			s.conn.SetReadDeadline(time.Now().Add(helloTime))
-		} else {
+		if s.file != nil || s.held {
 			s.conn.SetReadDeadline(time.Time{})
 		}
 		q, err := receive(s.conn, in, oob)
@@ -77,7 +84,9 @@ func (s *session) answer(q request) (r reply, done func(), err error) {
 	done = nothing
 	switch {
 	case q.op == opHold && s.file == nil:
-		s.held = true
+		if s.held = s.allowed(); !s.held {
+			r = fail(unix.EACCES)
+		}
 	case q.op == opHello && s.file == nil:
 		r = s.hello(q)
 	case q.op == opAttach && s.file == nil:
@@ -131,14 +140,23 @@ func nodeName(payload []byte) string {
 	return string(name)
 }
 
+// allowed reports whether the user may use devices.
+func (s *session) allowed() bool {
+	h := s.host
+	if h.config.Allow == nil || h.config.Allow(s.peer.UID) {
+		return true
+	}
+	h.log.Warn("a user may not use the devices", "pid", s.peer.PID, "uid", s.peer.UID)
+	return false
+}
+
 // greeted checks what hello and attach have in common.
 func (s *session) greeted(q request) (Opener, unix.Errno) {
 	h := s.host
 	if q.arg != Version {
 		return nil, unix.EPROTO
 	}
-	if h.config.Allow != nil && !h.config.Allow(s.peer.UID) {
-		h.log.Warn("a user may not use the devices", "pid", s.peer.PID, "uid", s.peer.UID)
+	if !s.allowed() {
 		return nil, unix.EACCES
 	}
 	h.mu.Lock()
@@ -164,6 +182,10 @@ func (s *session) hello(q request) reply {
 	if err != nil {
 		file.Close()
 		return fail(unix.EIO)
+	}
+	if s.peer.ended() { // what was opened may be the memory of another one
+		file.Close()
+		return fail(unix.ESRCH)
 	}
 	h := s.host
 	h.mu.Lock()
@@ -219,6 +241,10 @@ func (s *session) attach(q request) reply {
 		}
 		s.attached = true
 	}
+	if s.peer.ended() {
+		s.drop()
+		return fail(unix.ESRCH)
+	}
 	return s.welcome(nodeName(q.payload))
 }
 
@@ -250,12 +276,12 @@ func (s *session) mapping(q request) reply {
 // drop gives up the session's share of its file. The last one closes it.
 func (s *session) drop() {
 	f := s.file
-	s.file = nil
 	if f == nil {
 		return
 	}
 	h := s.host
 	h.mu.Lock()
+	s.file = nil
 	f.uses--
 	last := f.uses == 0
 	if last {
@@ -264,6 +290,7 @@ func (s *session) drop() {
 	h.mu.Unlock()
 	if a, ok := f.File.(attacher); ok && s.attached {
 		a.Detach(s.peer)
+		s.attached = false
 	}
 	if !last {
 		return

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What a program does to its doorbell, perhaps after its end by another one that
-// has the same file, does not keep the client from its end.
+// What a program does to its doorbell, or after its end another one that has
+// the same file, does not keep the client from its end.
 func TestBellOfThief(t *testing.T) {
 	t.Parallel()
 	for name, attack := range map[string]func(fd int, a *app){

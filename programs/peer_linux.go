@@ -1,0 +1,71 @@
+package programs
+
+import (
+	"errors"
+	"net"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// Peer is a process that opens a device file.
+type Peer struct {
+	PID      int
+	UID, GID uint32
+
+	life *os.File // a pidfd; nil where the kernel has none
+}
+
+// ended reports whether the process is not there any more. Then its number may
+// be that of another one, and whoever has its connection is not who connected.
+func (p Peer) ended() bool {
+	if p.life == nil {
+		return false
+	}
+	poll := []unix.PollFd{{Fd: int32(p.life.Fd()), Events: unix.POLLIN}}
+	for {
+		n, err := unix.Poll(poll, 0)
+		if err != unix.EINTR {
+			return err != nil || n != 0
+		}
+	}
+}
+
+// credentials asks the kernel who is at the other end.
+func credentials(conn *net.UnixConn) (p Peer, err error) {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return p, err
+	}
+	var cred *unix.Ucred
+	life := -1
+	if e := raw.Control(func(fd uintptr) {
+		cred, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+		if err == nil && cred.Pid > 0 {
+			life, err = pidfd(int(fd), int(cred.Pid))
+		}
+	}); e != nil {
+		return p, e
+	}
+	if err != nil {
+		return p, err
+	}
+	p = Peer{PID: int(cred.Pid), UID: cred.Uid, GID: cred.Gid}
+	if life >= 0 {
+		p.life = os.NewFile(uintptr(life), "process")
+	}
+	return p, nil
+}
+
+// pidfd returns a pidfd of who has connected a socket, and -1 where the kernel
+// has none. Linux before 6.5 says who that was by the number alone.
+func pidfd(socket, pid int) (fd int, err error) {
+	fd, err = unix.GetsockoptInt(socket, unix.SOL_SOCKET, unix.SO_PEERPIDFD)
+	if errors.Is(err, unix.ENOPROTOOPT) {
+		fd, err = unix.PidfdOpen(pid, 0)
+	}
+	if errors.Is(err, unix.ENOSYS) {
+		return -1, nil
+	}
+	return fd, err
+}
