@@ -179,8 +179,8 @@ type cmFile struct {
 	option  []byte // the value of the option that is being set
 }
 
-// The commands that are looked at here. Of SET_OPTION: where the number of bytes
-// of the value stands, and where the library has put the value, which the
+// The commands that are looked at here. Of SET_OPTION: where the number of
+// bytes of the value stands, and where the library has put the value, which the
 // program pointed to.
 const (
 	cmdMigrateID = 18
