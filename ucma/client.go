@@ -42,13 +42,14 @@ type Quota struct {
 
 // Client is one open file. Its methods may be called from any goroutine.
 type Client struct {
-	peer   Peer
-	quota  Quota
-	devs   func() []Device
-	order  uint64 // of locks: that of the older client comes first
-	wake   chan struct{}
-	done   chan struct{}
-	signal *signal
+	peer    Peer
+	quota   Quota
+	devs    func() []Device
+	order   uint64 // of locks: that of the older client comes first
+	wake    chan struct{}
+	done    chan struct{}
+	signal  *signal
+	numbers *userNumbers
 
 	mu       sync.Mutex // guards what follows
 	ch       *cm.EventChannel
@@ -69,7 +70,7 @@ func Open(p Peer, devs func() []Device, q Quota) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{peer: p, quota: q, devs: devs, order: orders.Add(1), signal: s,
+	c := &Client{peer: p, quota: q, devs: devs, order: orders.Add(1), signal: s, numbers: numbersOf(p.UID),
 		wake: make(chan struct{}, 1), done: make(chan struct{}),
 		idents: map[uint32]*ident{}, byID: map[*cm.ID]*ident{}, requests: map[*cm.ID]*event{}, groups: map[uint32]*group{}}
 	c.ch = cm.NewEventChannel(cm.WithDevicesOf(c.devices), cm.WithNotify(func() {
@@ -124,10 +125,10 @@ func (c *Client) Close() error {
 	list(c, false)
 	close(c.done)
 	for _, i := range c.idents {
-		i.forget()
+		c.numbers.forget(i)
 	}
 	for _, g := range c.groups {
-		groupNumbers.give(g.number)
+		c.numbers.groups.give(g.number)
 	}
 	c.idents, c.byID, c.groups, c.events, c.requests = nil, nil, nil, nil, nil
 	err := c.ch.Close()
@@ -283,13 +284,13 @@ func (c *Client) destroyID(cmd *abi.Command) ([]byte, uabi.Errno) {
 	if errno != 0 {
 		return nil, errno
 	}
-	i.forget()
+	c.numbers.forget(i)
 	delete(c.idents, i.number)
 	delete(c.byID, i.id)
 	for n, g := range c.groups {
 		if g.of == i {
 			delete(c.groups, n)
-			groupNumbers.give(n)
+			c.numbers.groups.give(n)
 		}
 	}
 	i.id.Close()

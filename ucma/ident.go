@@ -39,8 +39,9 @@ type group struct {
 	left     bool
 }
 
-// numbers gives numbers to IDs, or to groups, of all clients: librdmacm takes
-// none above 65535, and an ID keeps its number when it migrates.
+// numbers gives numbers to IDs, or to groups, of all clients of a user:
+// librdmacm takes none above 65535, and an ID keeps its number when it migrates
+// to another client of the user.
 type numbers struct {
 	mu   sync.Mutex
 	used map[uint32]bool
@@ -49,11 +50,27 @@ type numbers struct {
 
 const maxNumber = 65535
 
-var (
-	idNumbers    = numbers{used: map[uint32]bool{}}
-	groupNumbers = numbers{used: map[uint32]bool{}}
-	orders       atomic.Uint64
-)
+// userNumbers are those of a user: who takes all leaves others theirs.
+type userNumbers struct{ ids, groups numbers }
+
+// users has the numbers of every user who has been here.
+var users = struct {
+	sync.Mutex
+	of map[uint32]*userNumbers
+}{of: map[uint32]*userNumbers{}}
+
+func numbersOf(uid uint32) *userNumbers {
+	users.Lock()
+	defer users.Unlock()
+	n := users.of[uid]
+	if n == nil {
+		n = &userNumbers{ids: numbers{used: map[uint32]bool{}}, groups: numbers{used: map[uint32]bool{}}}
+		users.of[uid] = n
+	}
+	return n
+}
+
+var orders atomic.Uint64
 
 // take returns a free number, and false if there is none.
 func (n *numbers) take() (uint32, bool) {
@@ -85,7 +102,7 @@ func (n *numbers) has(v uint32) bool {
 
 // enter gives an ID a number. It returns nil if there is none.
 func (c *Client) enter(id *cm.ID, uid uint64) *ident {
-	n, ok := idNumbers.take()
+	n, ok := c.numbers.ids.take()
 	if !ok {
 		return nil
 	}
@@ -95,9 +112,9 @@ func (c *Client) enter(id *cm.ID, uid uint64) *ident {
 	return i
 }
 
-// forget gives back what an ID has of what all clients share.
-func (i *ident) forget() {
-	idNumbers.give(i.number)
+// forget gives back what an ID has of what clients share.
+func (n *userNumbers) forget(i *ident) {
+	n.ids.give(i.number)
 	i.unknow()
 }
 
@@ -106,7 +123,7 @@ func (c *Client) find(number uint32) (*ident, uabi.Errno) {
 	if i := c.idents[number]; i != nil {
 		return i, 0
 	}
-	if idNumbers.has(number) {
+	if c.numbers.ids.has(number) {
 		return nil, uabi.EINVAL // of another file
 	}
 	return nil, uabi.ENOENT

@@ -107,7 +107,7 @@ func (c *Client) join(cmd *abi.Command) ([]byte, uabi.Errno) {
 	case c.full():
 		return nil, uabi.ENOMEM
 	}
-	n, ok := groupNumbers.take()
+	n, ok := c.numbers.groups.take()
 	if !ok {
 		return nil, uabi.ENOMEM
 	}
@@ -115,7 +115,7 @@ func (c *Client) join(cmd *abi.Command) ([]byte, uabi.Errno) {
 	i.joins = append(i.joins, g)
 	if err := i.id.JoinMulticast(address(&in.Addr).Addr()); err != nil {
 		i.joins = i.joins[:len(i.joins)-1]
-		groupNumbers.give(n)
+		c.numbers.groups.give(n)
 		return nil, errnoOf(err)
 	}
 	c.groups[n] = g
@@ -132,14 +132,14 @@ func (c *Client) leave(cmd *abi.Command) ([]byte, uabi.Errno) {
 	}
 	g := c.groups[in.ID]
 	switch {
-	case g == nil && groupNumbers.has(in.ID):
+	case g == nil && c.numbers.groups.has(in.ID):
 		return nil, uabi.EINVAL
 	case g == nil:
 		return nil, uabi.ENOENT
 	}
 	g.left = true
 	delete(c.groups, g.number)
-	groupNumbers.give(g.number)
+	c.numbers.groups.give(g.number)
 	c.drop(func(e *event) bool { return e.group == g })
 	return abi.U32(g.reported), 0
 }

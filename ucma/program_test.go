@@ -77,6 +77,7 @@ type program struct {
 	files []*ucma.Client // by file descriptor
 	value []byte         // what lies in its memory, anywhere
 	pid   int
+	uid   uint32
 }
 
 var pids atomic.Int32
@@ -93,7 +94,7 @@ func start(t testing.TB, hosts ...*host) *program {
 func (p *program) open(q ucma.Quota, hosts ...*host) *ucma.Client {
 	p.t.Helper()
 	c, err := ucma.Open(ucma.Peer{
-		PID: p.pid,
+		PID: p.pid, UID: p.uid,
 		Read: func(_ uint64, b []byte) error {
 			copy(b, p.value)
 			return nil

@@ -42,12 +42,8 @@ func (s *signal) show(on bool) {
 		_, _ = syscall.Write(s.write, []byte{1}) // it is empty
 		return
 	}
-	var b [8]byte
-	for {
-		if n, err := syscall.Read(s.read, b[:]); n <= 0 || err != nil {
-			return // the program may have read it itself
-		}
-	}
+	// Once: the program may have read it itself, or go on filling the pipe.
+	_, _ = syscall.Read(s.read, make([]byte, 1<<16))
 }
 
 func (s *signal) close() {
