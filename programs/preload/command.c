@@ -19,6 +19,7 @@ enum {
 
 	VERBS_GET_CONTEXT = 0,
 	VERBS_REG_MR = 9,
+	VERBS_REREG_MR = 11,
 	VERBS_COMP_CHANNEL = 17,
 	VERBS_CREATE_CQ = 18,
 	VERBS_REQ_NOTIFY = 23,
@@ -29,6 +30,8 @@ enum {
 	CM_GET_EVENT = 12,
 	CM_SET_OPTION = 14,
 	CM_MIGRATE_ID = 18,
+
+	NEW_TRANSLATION = 1, /* of VERBS_REREG_MR */
 
 	MAX_OPTION = 4096,
 	UNKNOWN_CHANNEL = 0x7fffffff,
@@ -54,12 +57,17 @@ static uint32_t u32_at(const void *buf, size_t off)
 	return v;
 }
 
-static void *pointer_at(const void *buf, size_t off)
+static uint64_t u64_at(const void *buf, size_t off)
 {
 	uint64_t v;
 
 	memcpy(&v, (const char *)buf + off, sizeof v);
-	return (void *)(uintptr_t)v;
+	return v;
+}
+
+static void *pointer_at(const void *buf, size_t off)
+{
+	return (void *)(uintptr_t)u64_at(buf, off);
 }
 
 /* ---- without the daemon's help ---- */
@@ -300,7 +308,9 @@ ssize_t device_write(struct file *f, int fd, const void *buf, size_t n)
 		return (ssize_t)n;
 	if (f->kind == CM && h.command == CM_GET_EVENT)
 		return get_event(f, fd, &h, buf, n);
-	if (f->kind == VERBS && h.command == VERBS_REG_MR)
-		pages_register(f, fd, buf, n);
+	if (f->kind == VERBS && h.command == VERBS_REG_MR && n >= 32)
+		pages_register(f, fd, u64_at(buf, 16), u64_at(buf, 24));
+	if (f->kind == VERBS && h.command == VERBS_REREG_MR && n >= 40 && u32_at(buf, 20) & NEW_TRANSLATION)
+		pages_register(f, fd, u64_at(buf, 24), u64_at(buf, 32));
 	return ask(f, fd, &h, buf, n);
 }

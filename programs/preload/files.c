@@ -274,6 +274,15 @@ bool fd_move(_Atomic int *place, int fd)
 	return true;
 }
 
+void files_each_verbs(void (*visit)(struct file *f, void *arg), void *arg)
+{
+	pid_t pid = (pid_t)syscall(SYS_getpid);
+
+	for (int i = 0; i < MAX_FILES && i < (int)last_opened; i++)
+		if (files[i].kind == VERBS && atomic_load(&files[i].rpc_fd) >= 0 && atomic_load(&files[i].pid) == pid)
+			visit(&files[i], arg);
+}
+
 bool fd_make_room(int fd)
 {
 	bool ok = true;

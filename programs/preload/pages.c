@@ -29,6 +29,7 @@ enum {
 	SEAL_SHRINK = 2,
 };
 
+static const char memfd_name[] = "rocev2-shared";
 static const uint64_t most = (uint64_t)1 << 30; /* more takes too long to copy */
 
 struct span {
@@ -48,6 +49,8 @@ static struct range ranges[MAX_RANGES];
 static int range_count;
 static struct span plain[MAX_SPANS]; /* registered, and not exchanged */
 static int plain_count;
+static bool exchanged; /* ever */
+static bool remnants;  /* our pages are mapped that no range stands for */
 static int fork_pipe[2] = { -1, -1 };
 
 static bool overlap(struct span a, struct span b)
@@ -78,7 +81,7 @@ struct map {
 	struct span at;
 	char rights[4];
 	uint64_t offset, ino;
-	bool named;
+	bool named, shared; /* shared: the pages of a memfd of ours */
 };
 
 static const char *hex(const char *p, uint64_t *v)
@@ -115,36 +118,35 @@ static bool parse_map(const char *line, struct map *m)
 	while (*p == ' ')
 		p++;
 	m->named = *p != 0;
+	m->shared = strncmp(p, "/memfd:", 7) == 0 && strncmp(p + 7, memfd_name, sizeof memfd_name - 1) == 0;
 	return true;
 }
 
-typedef bool map_test(const struct map *m, const void *arg);
+/* A visitor of maps returns whether it wants to see more of them. */
+typedef bool map_visit(const struct map *m, void *arg);
 
-/* all_maps reports whether all of a span is mapped as test demands. */
-static bool all_maps(struct span s, map_test *test, const void *arg)
+/* each_map returns false where the process cannot see its maps. */
+static bool each_map(map_visit *visit, void *arg)
 {
 	char buf[4096 + 1];
 	size_t have = 0;
-	uint64_t reached = s.start;
-	bool good = true;
+	bool more = true;
 	ssize_t n;
 	int fd = (int)syscall(SYS_openat, AT_FDCWD, "/proc/self/maps", O_RDONLY | O_CLOEXEC, 0);
 
 	if (fd < 0)
 		return false;
-	while (good && reached < s.end && (n = syscall(SYS_read, fd, buf + have, sizeof buf - 1 - have)) > 0) {
+	while (more && (n = syscall(SYS_read, fd, buf + have, sizeof buf - 1 - have)) > 0) {
 		char *line = buf, *end;
 
 		have += (size_t)n;
 		buf[have] = 0;
-		while (good && (end = strchr(line, '\n'))) {
+		while (more && (end = strchr(line, '\n'))) {
 			struct map m;
 
 			*end = 0;
-			if (parse_map(line, &m) && overlap(m.at, s)) {
-				good = m.at.start <= reached && test(&m, arg);
-				reached = m.at.end;
-			}
+			if (parse_map(line, &m))
+				more = visit(&m, arg);
 			line = end + 1;
 		}
 		have -= (size_t)(line - buf);
@@ -153,7 +155,54 @@ static bool all_maps(struct span s, map_test *test, const void *arg)
 			have = 0; /* a very long name */
 	}
 	syscall(SYS_close, fd);
-	return good && reached >= s.end;
+	return true;
+}
+
+typedef bool map_test(const struct map *m, const void *arg);
+
+struct wanted_maps {
+	struct span at;
+	uint64_t reached;
+	map_test *test;
+	const void *arg;
+	bool good;
+};
+
+static bool see_wanted(const struct map *m, void *arg)
+{
+	struct wanted_maps *w = arg;
+
+	if (overlap(m->at, w->at)) {
+		w->good = m->at.start <= w->reached && w->test(m, w->arg);
+		w->reached = m->at.end;
+	}
+	return w->good && w->reached < w->at.end;
+}
+
+/* all_maps reports whether all of a span is mapped as test demands. */
+static bool all_maps(struct span s, map_test *test, const void *arg)
+{
+	struct wanted_maps w = { s, s.start, test, arg, true };
+
+	return each_map(see_wanted, &w) && w.good && w.reached >= s.end;
+}
+
+/* The first map with our pages in a span. */
+struct shared_map {
+	struct span within;
+	struct map found;
+	bool any;
+};
+
+static bool see_shared(const struct map *m, void *arg)
+{
+	struct shared_map *s = arg;
+
+	if (m->shared && overlap(m->at, s->within)) {
+		s->found = *m;
+		s->any = true;
+	}
+	return !s->any;
 }
 
 static bool is_anonymous(const struct map *m, const void *arg)
@@ -207,6 +256,29 @@ static void forget(int i)
 	range_count--;
 }
 
+static void untell(struct file *f, void *arg)
+{
+	tell(f, -1, arg, OP_UNMAP);
+}
+
+/*
+ * drop_if_gone forgets a range that the program has unmapped, also in part. All
+ * open devices of the process learn that, since each may know the range.
+ */
+static bool drop_if_gone(int i)
+{
+	struct range *r = &ranges[i];
+	struct shared_map left = { .within = r->at };
+
+	if (all_maps(r->at, is_range, r))
+		return false;
+	each_map(see_shared, &left);
+	remnants = remnants || left.any;
+	files_each_verbs(untell, r);
+	forget(i);
+	return true;
+}
+
 static bool fill(int fd, struct span s)
 {
 	uint64_t done = 0, n = s.end - s.start;
@@ -229,11 +301,14 @@ static struct range *exchange(struct span s)
 	struct range *r = &ranges[range_count];
 	struct rlimit limit;
 	struct stat st;
+	uint64_t stack = (uintptr_t)__builtin_frame_address(0);
 	int fd;
 
+	if (stack >= s.start && stack < s.end)
+		return NULL; /* it changes while it is copied */
 	if (syscall(SYS_prlimit64, 0, RLIMIT_FSIZE, NULL, &limit) != 0 || limit.rlim_cur != RLIM_INFINITY)
 		return NULL;
-	fd = (int)syscall(SYS_memfd_create, "rocev2-shared", 1 | 2); /* CLOEXEC, ALLOW_SEALING */
+	fd = (int)syscall(SYS_memfd_create, memfd_name, 1 | 2); /* CLOEXEC, ALLOW_SEALING */
 	if (fd < 0)
 		return NULL;
 	if (!fill(fd, s) || syscall(SYS_fstat, fd, &st) != 0 ||
@@ -247,6 +322,7 @@ static struct range *exchange(struct span s)
 	r->told = 0;
 	r->fd = fd_hide(fd);
 	range_count++;
+	exchanged = true;
 	return r;
 }
 
@@ -284,11 +360,8 @@ static bool known(struct file *f, int visible, struct span s)
 
 		if (!overlap(r->at, s))
 			continue;
-		if (!all_maps(r->at, is_range, r)) {
-			tell(f, visible, r, OP_UNMAP);
-			forget(i);
+		if (drop_if_gone(i))
 			continue;
-		}
 		any = true;
 		if (r->told != f->opened)
 			tell(f, visible, r, OP_MAP);
@@ -304,27 +377,25 @@ static void look_at(struct file *f, int visible, struct span s)
 	if (known(f, visible, s))
 		return;
 	if (wanted() && pages.end > pages.start && pages.end - pages.start >= LEAST && s.end - s.start <= most &&
-	    fresh(s) && alone() && all_maps(pages, is_anonymous, NULL))
-		r = exchange(pages);
+	    alone() && all_maps(pages, is_anonymous, NULL)) {
+		for (int i = range_count - 1; i >= 0; i--)
+			drop_if_gone(i); /* it holds memory */
+		if (fresh(s))
+			r = exchange(pages);
+	}
 	if (r)
 		tell(f, visible, r, OP_MAP);
 	else
 		remember(s);
 }
 
-void pages_register(struct file *f, int visible, const void *command, size_t n)
+void pages_register(struct file *f, int visible, uint64_t start, uint64_t length)
 {
-	struct span s;
-	uint64_t length;
+	struct span s = { start, start + length };
 	signals before;
 	int saved = errno;
 
-	if (n < 32 || vforked() || sysconf(_SC_PAGESIZE) != PAGE)
-		return;
-	memcpy(&s.start, (const char *)command + 16, 8);
-	memcpy(&length, (const char *)command + 24, 8);
-	s.end = s.start + length;
-	if (s.end <= s.start || s.end > UINTPTR_MAX - PAGE)
+	if (vforked() || sysconf(_SC_PAGESIZE) != PAGE || s.end <= s.start || s.end > UINTPTR_MAX - PAGE)
 		return;
 	before = lock_take(&pages_lock);
 	look_at(f, visible, s);
@@ -337,7 +408,7 @@ void pages_register(struct file *f, int visible, const void *command, size_t n)
 void pages_before_fork(void)
 {
 	fork_pipe[0] = fork_pipe[1] = -1;
-	if (range_count > 0 && syscall(SYS_pipe2, fork_pipe, O_CLOEXEC) != 0)
+	if (exchanged && syscall(SYS_pipe2, fork_pipe, O_CLOEXEC) != 0)
 		fork_pipe[0] = fork_pipe[1] = -1;
 }
 
@@ -359,30 +430,44 @@ void pages_in_parent(void)
 	close_pipe(0);
 }
 
-/* own gives the child a copy of a range, unless it is something else by now. */
-static void own(struct range *r)
+/* own gives the child a copy of pages that it would share with its parent. */
+static bool own(const struct map *m)
 {
-	size_t n = (size_t)(r->at.end - r->at.start);
-	void *copy, *at = (void *)(uintptr_t)r->at.start;
+	size_t n = (size_t)(m->at.end - m->at.start);
+	void *copy, *at = (void *)(uintptr_t)m->at.start;
+	int rights = (m->rights[0] == 'r' ? PROT_READ : 0) | (m->rights[1] == 'w' ? PROT_WRITE : 0) |
+		     (m->rights[2] == 'x' ? PROT_EXEC : 0);
 
-	if (!all_maps(r->at, is_range, r))
-		return;
 	copy = (void *)syscall(SYS_mmap, NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (copy == MAP_FAILED)
-		return;
-	memcpy(copy, at, n);
-	if ((void *)syscall(SYS_mremap, copy, n, n, MREMAP_MAYMOVE | MREMAP_FIXED, at) == MAP_FAILED)
-		syscall(SYS_munmap, copy, n);
+		return false;
+	if (rights & PROT_READ || syscall(SYS_mprotect, at, n, PROT_READ) == 0)
+		memcpy(copy, at, n);
+	return (void *)syscall(SYS_mremap, copy, n, n, MREMAP_MAYMOVE | MREMAP_FIXED, at) != MAP_FAILED &&
+	       syscall(SYS_mprotect, at, n, rights) == 0;
 }
 
+/*
+ * What the child shared with its parent, either would see the other change. Not
+ * only ranges are looked for, but all maps: the program may have moved some.
+ */
 void pages_in_child(void)
 {
+	static atomic_bool said;
+	struct shared_map s = { .within = { 0, UINT64_MAX } };
+
 	atomic_store(&pages_lock.state, 0);
-	for (int i = range_count - 1; i >= 0; i--) {
-		own(&ranges[i]);
-		forget(i);
-	}
+	while (range_count > 0)
+		forget(range_count - 1); /* and leave numbers of files for what follows */
 	plain_count = 0;
+	while (exchanged && each_map(see_shared, &s) && s.any) {
+		if (!own(&s.found)) {
+			say(&said, "rocev2: no memory for the copies that a child of fork gets%s\n", "");
+			syscall(SYS_exit_group, 127);
+		}
+		s.any = false;
+	}
+	exchanged = remnants = false;
 	close_pipe(0);
 	close_pipe(1);
 }
@@ -395,25 +480,40 @@ bool pages_make_room(int fd)
 	return true;
 }
 
+static bool zero(const struct map *m, void *arg)
+{
+	const struct span *s = arg;
+
+	if (m->shared && overlap(m->at, *s)) {
+		uint64_t from = s->start > m->at.start ? s->start : m->at.start;
+		uint64_t to = s->end < m->at.end ? s->end : m->at.end;
+
+		syscall(SYS_madvise, from, to - from, MADV_REMOVE);
+	}
+	return m->at.end < s->end;
+}
+
 /*
  * Allocators give pages back by this call, and expect zeros when they use them
- * again. Pages of a memfd keep what they have.
+ * again. Pages of a memfd keep what they have. The program may have a file of
+ * its own by now where a range was: that is looked at first.
  */
 EXPORT int madvise(void *p, size_t n, int advice)
 {
-	struct span s = { (uintptr_t)p, (uintptr_t)p + n };
+	struct span s = { (uintptr_t)p, ((uintptr_t)p + n + PAGE - 1) & ~(uint64_t)(PAGE - 1) };
 	int saved = errno;
 	int result = NEXT(madvise)(p, n, advice);
+	bool ours = remnants;
+	signals before;
 
-	if (result != 0 || (advice != MADV_DONTNEED && advice != MADV_FREE))
+	if (result != 0 || !exchanged || (advice != MADV_DONTNEED && advice != MADV_FREE))
 		return result;
-	for (int i = 0; i < range_count; i++) {
-		struct span r = ranges[i].at;
-		uint64_t from = s.start > r.start ? s.start : r.start, to = s.end < r.end ? s.end : r.end;
-
-		if (from < to)
-			syscall(SYS_madvise, from, to - from, MADV_REMOVE);
-	}
+	before = lock_take(&pages_lock);
+	for (int i = 0; i < range_count; i++)
+		ours = ours || overlap(ranges[i].at, s);
+	if (ours)
+		each_map(zero, &s);
+	lock_give(&pages_lock, before);
 	errno = saved;
 	return result;
 }

@@ -188,6 +188,9 @@ bool file_closing(int fd);
 void file_note(struct file *f, int fd);
 bool file_is(struct file *f, int fd);
 
+/* files_each_verbs calls visit for each open device of this process. */
+void files_each_verbs(void (*visit)(struct file *f, void *arg), void *arg);
+
 /* files_end is above every number that is ours or hidden. */
 unsigned files_end(void);
 
@@ -284,7 +287,7 @@ void *verbs_function(_Atomic(void *) *found, const char *name);
 
 /* ---- pages.c ---- */
 
-void pages_register(struct file *f, int visible, const void *command, size_t n);
+void pages_register(struct file *f, int visible, uint64_t start, uint64_t length);
 void pages_before_fork(void);
 void pages_in_parent(void);
 void pages_in_child(void);

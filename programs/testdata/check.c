@@ -413,6 +413,63 @@ static void case_pages(void)
 	CHECK(q == p && reg_mr(fd, p + 8192, 1000) == 0 && in_daemon(fd, 0) == NONE);
 }
 
+static int rereg_mr(int fd, void *p, size_t n)
+{
+	struct {
+		uint32_t command;
+		uint16_t in, out;
+		uint64_t response;
+		uint32_t mr, flags;
+		uint64_t start, length, iova;
+		uint32_t pd, access;
+	} c = { 11, 14, 0, 0, 0, 1, (uintptr_t)p, n, (uintptr_t)p, 0, 0 };
+
+	return (int)write(fd, &c, sizeof c);
+}
+
+/* What the program does with the addresses when the buffer is no more. */
+static void case_reuse(void)
+{
+	enum { SIZE = 1 << 20, NONE = 300, RW = PROT_READ | PROT_WRITE };
+	int fd = open(node, O_RDWR), second = open(node, O_RDWR), anonymous = MAP_PRIVATE | MAP_ANONYMOUS;
+	unsigned char *p = mmap(NULL, SIZE, RW, anonymous, -1, 0);
+	char name[] = "/tmp/rocev2-check-XXXXXX";
+	int file = mkstemp(name);
+	pid_t pid;
+
+	/* A file of its own is not touched. */
+	CHECK(file >= 0 && unlink(name) == 0 && ftruncate(file, SIZE) == 0);
+	CHECK(reg_mr(fd, p, SIZE) == 1);
+	CHECK(mmap(p, SIZE, RW, MAP_SHARED | MAP_FIXED, file, 0) == p);
+	memset(p, 5, SIZE);
+	CHECK(madvise(p, SIZE, MADV_DONTNEED) == 0 && p[0] == 5 && p[SIZE - 1] == 5);
+	/* Every open device learns that there are other pages. */
+	p = mmap(NULL, SIZE, RW, anonymous, -1, 0);
+	CHECK(reg_mr(fd, p, SIZE) == 1 && reg_mr(second, p, SIZE) == 1);
+	CHECK(mmap(p, SIZE, RW, anonymous | MAP_FIXED, -1, 0) == p);
+	CHECK(reg_mr(fd, p, 1000) == 0 && in_daemon(fd, 0) == NONE && in_daemon(second, 0) == NONE);
+	/* So with a region that gets new memory. */
+	p = mmap(NULL, SIZE, RW, anonymous, -1, 0);
+	CHECK(reg_mr(fd, p, SIZE) == 1);
+	CHECK(mmap(p, SIZE, RW, anonymous | MAP_FIXED, -1, 0) == p);
+	rereg_mr(fd, p, 1000);
+	CHECK(in_daemon(fd, 0) == NONE);
+	/* What is left of a buffer is the child's own, and is given back. */
+	p = mmap(NULL, SIZE, RW, anonymous, -1, 0);
+	memset(p, 3, SIZE);
+	CHECK(reg_mr(fd, p, SIZE) == 1 && munmap(p + SIZE / 2, SIZE / 2) == 0);
+	CHECK(reg_mr(fd, p, 1000) == 0 && mprotect(p + 8192, 4096, PROT_NONE) == 0);
+	pid = fork();
+	if (pid == 0) {
+		CHECK(p[0] == 3 && mprotect(p + 8192, 4096, RW) == 0 && p[8192] == 3);
+		p[0] = p[8192] = 4;
+		_exit(0);
+	}
+	wait_for(pid);
+	CHECK(p[0] == 3 && mprotect(p + 8192, 4096, RW) == 0 && p[8192] == 3);
+	CHECK(madvise(p, 4096, MADV_DONTNEED) == 0 && p[0] == 0 && p[4096] == 3);
+}
+
 static void case_nopages(void)
 {
 	enum { SIZE = 1 << 20, NONE = 300 };
@@ -443,6 +500,7 @@ int main(int argc, char **argv)
 		{ "numbers", case_numbers }, { "fork", case_fork }, { "signals", case_signals },
 		{ "threads", case_threads }, { "events", case_events }, { "gone", case_gone },
 		{ "pages", case_pages }, { "nopages", case_nopages },
+		{ "reuse", case_reuse },
 		{ "places", case_places }, { "limit", case_limit },
 	};
 
