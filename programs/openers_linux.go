@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -12,6 +13,7 @@ import (
 	"github.com/gosoftroce/rocev2/uverbs"
 	"github.com/gosoftroce/rocev2/uverbs/abi"
 	"github.com/gosoftroce/rocev2/uverbs/foreign"
+	"github.com/gosoftroce/rocev2/verbs"
 )
 
 // verbsOpener opens the files of a device.
@@ -21,7 +23,7 @@ type verbsOpener struct {
 }
 
 func (o verbsOpener) Open(p Peer) (File, error) {
-	f := &verbsFile{opener: p, spaces: map[int]*attachment{}}
+	f := &verbsFile{dev: o.dev, spaces: map[int]*attachment{}}
 	if err := f.Attach(p); err != nil {
 		return nil, err
 	}
@@ -37,8 +39,8 @@ func (o verbsOpener) Open(p Peer) (File, error) {
 // verbsFile is an open file of a device. A command that names memory means that
 // of the process that wrote it.
 type verbsFile struct {
+	dev    *uverbs.Device
 	client *uverbs.Client
-	opener Peer
 
 	mu     sync.Mutex
 	spaces map[int]*attachment
@@ -141,9 +143,9 @@ func (f *verbsFile) Unmap(p Peer, addr, n uint64) error {
 type cmOpener struct{ host *Host }
 
 func (o cmOpener) Open(p Peer) (File, error) {
-	f := &cmFile{host: o.host}
+	f := &cmFile{host: o.host, uid: p.UID}
 	var err error
-	f.client, err = ucma.Open(ucma.Peer{PID: p.PID, UID: p.UID, GID: p.GID, Read: f.read, File: f.other}, o.host.cmDevices, ucma.Quota{})
+	f.client, err = ucma.Open(ucma.Peer{PID: p.PID, UID: p.UID, GID: p.GID, Read: f.read, File: f.other, Owns: f.owns}, o.host.cmDevices, ucma.Quota{})
 	if err != nil {
 		return nil, err
 	}
@@ -170,6 +172,7 @@ func (h *Host) cmClient(pid, token int) *ucma.Client {
 // cmFile is an open file of the connection manager.
 type cmFile struct {
 	host   *Host
+	uid    uint32
 	client *ucma.Client
 
 	migration sync.Mutex
@@ -218,6 +221,27 @@ func (f *cmFile) Command(p Peer, b []byte) abi.Reply {
 
 // other returns the client of a file that the caller has open, too.
 func (f *cmFile) other(token int) *ucma.Client { return f.host.cmClient(f.caller, token) }
+
+// owns reports whether a queue pair of a device is in a file that the user of
+// this one has open.
+func (f *cmFile) owns(dev *verbs.Device, n verbs.QPN) bool {
+	if dev == nil {
+		return false
+	}
+	h := f.host
+	h.mu.Lock()
+	var files []*verbsFile
+	for s := range h.sessions {
+		if s.file == nil || s.peer.UID != f.uid {
+			continue
+		}
+		if v, ok := s.file.File.(*verbsFile); ok && v.dev.Dev == verbs.HCA(dev) {
+			files = append(files, v)
+		}
+	}
+	h.mu.Unlock()
+	return slices.ContainsFunc(files, func(v *verbsFile) bool { return v.client.HasQP(n) })
+}
 
 // read returns the value of the option: nothing else in a command is a pointer
 // to what must be read.

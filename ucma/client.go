@@ -32,6 +32,11 @@ type Peer struct {
 	// File returns the client behind a file descriptor of the program, nil
 	// if it is none: for MIGRATE_ID.
 	File func(fd int) *Client
+
+	// Owns reports whether a queue pair of a device is the user's. With the
+	// number of another's a program could end the connection of that: a
+	// peer takes it to be stale. Nil: all are.
+	Owns func(dev *verbs.Device, n verbs.QPN) bool
 }
 
 // Quota bounds what a client holds. A zero field has the default that its

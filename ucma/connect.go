@@ -51,12 +51,20 @@ func (c *Client) connect(cmd *abi.Command) ([]byte, uabi.Errno) {
 	if errno != 0 {
 		return nil, errno
 	}
+	if !i.datagrams && !c.peer.owns(i, verbs.QPN(in.Param.QPN)) {
+		return nil, uabi.EINVAL
+	}
 	sayECE(i.id, in.ECE)
 	err := i.id.Connect(connParam(&in.Param))
 	if err == nil {
 		i.engaged = true
 	}
 	return nil, errnoOf(err)
+}
+
+// owns reports whether the program may name a queue pair; 0 is none.
+func (p *Peer) owns(i *ident, n verbs.QPN) bool {
+	return n == 0 || p.Owns == nil || p.Owns(i.id.Device(), n)
 }
 
 // maxBacklog is how many requests wait for the program at most, as on Linux.
@@ -96,6 +104,9 @@ func (c *Client) accept(cmd *abi.Command) ([]byte, uabi.Errno) {
 	}
 	if !in.Param.Valid {
 		return nil, errnoOf(i.id.Establish())
+	}
+	if !c.peer.owns(i, verbs.QPN(in.Param.QPN)) {
+		return nil, uabi.EINVAL
 	}
 	if in.ECE != (abi.ECE{}) {
 		sayECE(i.id, in.ECE)

@@ -78,6 +78,7 @@ type program struct {
 	value []byte         // what lies in its memory, anywhere
 	pid   int
 	uid   uint32
+	owns  func(*verbs.Device, verbs.QPN) bool
 }
 
 var pids atomic.Int32
@@ -94,7 +95,7 @@ func start(t testing.TB, hosts ...*host) *program {
 func (p *program) open(q ucma.Quota, hosts ...*host) *ucma.Client {
 	p.t.Helper()
 	c, err := ucma.Open(ucma.Peer{
-		PID: p.pid, UID: p.uid,
+		PID: p.pid, UID: p.uid, Owns: p.owns,
 		Read: func(_ uint64, b []byte) error {
 			copy(b, p.value)
 			return nil

@@ -12,6 +12,7 @@ import (
 	"github.com/gosoftroce/rocev2/ucma"
 	"github.com/gosoftroce/rocev2/ucma/abi"
 	uabi "github.com/gosoftroce/rocev2/uverbs/abi"
+	"github.com/gosoftroce/rocev2/verbs"
 )
 
 // A user who takes all numbers of IDs that there are takes none of others'.
@@ -34,6 +35,31 @@ func TestNumbersOfUsers(t *testing.T) {
 	if r := raw(greedy.open(ucma.Quota{}, h[0]), abi.CreateID, 4, create); r.Errno != uabi.ENOMEM {
 		t.Errorf("the same user: errno %d", r.Errno)
 	}
+}
+
+// A program connects no queue pair of another user: the peer that this one is
+// connected to would take it for one that has begun anew, and end it.
+func TestQueuePairOfAnother(t *testing.T) {
+	t.Parallel()
+	h := network(t, "192.0.2.1", "192.0.2.2")
+	victim, server := start(t, h[0]), start(t, h[1])
+	qv, qs := h[0].qp(verbs.RC), h[1].qp(verbs.RC)
+	_, port := server.listenOn(cm.TCP, serverUID, at(h[1], 0), 5)
+	cv := victim.resolved(cm.TCP, clientUID, at(h[1], port))
+	victim.connect(cv, qv.QPN(), "")
+	request := server.want(cm.EventConnectRequest, serverUID)
+	server.accept(request.id(), serverUID, qs.QPN(), "")
+	victim.want(cm.EventConnectResponse, clientUID)
+	victim.establish(cv)
+	server.want(cm.EventEstablished, serverUID)
+
+	thief := &program{t: t, pid: 1002, uid: 1, owns: func(d *verbs.Device, n verbs.QPN) bool { return d == h[0].dev && n != qv.QPN() }}
+	thief.c = thief.open(ucma.Quota{}, h[0])
+	ct := thief.resolved(cm.TCP, clientUID, at(h[1], port))
+	thief.fails("the queue pair of another", uabi.EINVAL, abi.Connect, 0, param(qv.QPN(), ""), u32(ct), u32(0), u64(0))
+	thief.connect(ct, h[0].qp(verbs.RC).QPN(), "")
+	server.want(cm.EventConnectRequest, serverUID) // and no DISCONNECTED before
+	thief.fails("the same to accept", uabi.EINVAL, abi.Accept, 0, u64(1), param(qv.QPN(), ""), u32(ct), u32(0), u64(0))
 }
 
 // A program that writes to the pipe that shows it events harms itself alone.

@@ -4,10 +4,12 @@ package uverbs
 
 import (
 	"encoding/binary"
+	"slices"
 	"sync"
 
 	"github.com/gosoftroce/rocev2/hca"
 	"github.com/gosoftroce/rocev2/ib"
+	"github.com/gosoftroce/rocev2/rocev2"
 	"github.com/gosoftroce/rocev2/uverbs/abi"
 	"github.com/gosoftroce/rocev2/uverbs/ring"
 )
@@ -208,6 +210,11 @@ func destroyQP(c *Client, r *call) abi.Reply {
 		c.qps.release(q.handle)
 		return r.answer(out, nil)
 	})
+}
+
+// HasQP reports whether the queue pair with a number is the client's.
+func (c *Client) HasQP(n rocev2.QPN) bool {
+	return slices.ContainsFunc(c.qps.all(), func(q *ownedQP) bool { return q.core.QPN() == n })
 }
 
 // serve posts what waits in the send queue. It reports whether there is more.
