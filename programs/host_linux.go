@@ -105,7 +105,8 @@ type openFile struct {
 	File
 	id    inode
 	token uint32
-	uses  int // sessions; guarded by the host's mu
+	uid   uint32 // who has opened it
+	uses  int    // sessions; guarded by the host's mu
 }
 
 // ErrInUse is wrapped by the error of Listen where another process serves the

@@ -190,7 +190,7 @@ func (s *session) hello(q request) reply {
 	h := s.host
 	h.mu.Lock()
 	h.tokens++
-	s.file = &openFile{File: file, id: id, token: h.tokens, uses: 1}
+	s.file = &openFile{File: file, id: id, token: h.tokens, uid: s.peer.UID, uses: 1}
 	h.files[id] = s.file
 	h.mu.Unlock()
 	return s.welcome(nodeName(q.payload))
@@ -232,6 +232,10 @@ func (s *session) attach(q request) reply {
 	h.mu.Unlock()
 	if f == nil {
 		return fail(unix.ENODEV)
+	}
+	if !f.proven(s.peer.UID, q.files[0]) {
+		s.drop()
+		return fail(unix.EPERM)
 	}
 	if a, ok := f.File.(attacher); ok {
 		if err := a.Attach(s.peer); err != nil {
@@ -298,6 +302,21 @@ func (s *session) drop() {
 	if err := f.Close(); err != nil {
 		h.log.Warn("free what a program had", "pid", s.peer.PID, "error", err)
 	}
+}
+
+// proven reports whether a user may join f by a descriptor with its inode. The
+// numbers of inodes come again, of pipes after 2^32 of them: who has the
+// patience must not get the file of another user.
+func (f *openFile) proven(uid uint32, by abi.File) bool {
+	return f.uid == uid || sameFile(by, f.Visible())
+}
+
+// sameFile reports whether two descriptors are of one open file.
+func sameFile(a, b abi.File) bool {
+	const kcmpFile = 0
+	own := uintptr(os.Getpid())
+	order, _, errno := unix.Syscall6(unix.SYS_KCMP, own, own, kcmpFile, a.Fd(), b.Fd(), 0)
+	return errno == 0 && order == 0
 }
 
 func inodeOf(f abi.File) (inode, error) {

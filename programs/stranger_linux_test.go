@@ -1,6 +1,7 @@
 package programs
 
 import (
+	"fmt"
 	"net"
 	"os"
 	"os/exec"
@@ -130,5 +131,34 @@ func TestTwoConnectionsOfAProcess(t *testing.T) {
 	f.Detach(p)
 	if _, err := f.space(p.PID); err == nil {
 		t.Error("its memory is kept")
+	}
+}
+
+// Another user joins an open file by that itself, and not by one that looks
+// like it.
+func TestAttachOfAnotherUser(t *testing.T) {
+	t.Parallel()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closeAll([]*os.File{r, w})
+	if !sameFile(r, r) {
+		t.Skip("no kcmp")
+	}
+	again, err := os.Open(fmt.Sprintf("/proc/self/fd/%d", r.Fd()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer again.Close()
+	f := &openFile{File: &fakeFile{visible: r}, uid: 1}
+	for _, c := range []struct {
+		uid  uint32
+		by   *os.File
+		want bool
+	}{{1, again, true}, {2, again, false}, {2, w, false}, {2, r, true}} {
+		if got := f.proven(c.uid, c.by); got != c.want {
+			t.Errorf("user %d, %v: %v", c.uid, c.by.Name(), got)
+		}
 	}
 }
