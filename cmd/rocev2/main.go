@@ -24,7 +24,11 @@ import (
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ends := []os.Signal{syscall.SIGTERM}
+	if !signal.Ignored(os.Interrupt) { // as in the background of a shell
+		ends = append(ends, os.Interrupt)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), ends...)
 	code := run(ctx, os.Args[1:], streams{in: os.Stdin, out: os.Stdout, err: os.Stderr})
 	stop()
 	os.Exit(code)
