@@ -16,6 +16,8 @@ import (
 	"strings"
 	"syscall"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/gosoftroce/rocev2/programs"
 	"github.com/gosoftroce/rocev2/verbs"
 )
@@ -101,7 +103,7 @@ func privateDir(parent string) (string, error) {
 	}
 	owner, ok := st.Sys().(*syscall.Stat_t)
 	if !st.IsDir() || !ok || owner.Uid != uint32(os.Geteuid()) || st.Mode().Perm()&0o022 != 0 {
-		return "", fmt.Errorf("%s must be a directory of this user that nobody else may write: remove it", dir)
+		return "", fmt.Errorf("%s must be a directory of this user that nobody else may write: remove it, or set TMPDIR", dir)
 	}
 	return dir, nil
 }
@@ -113,17 +115,56 @@ func runtimeDir() (string, error) {
 			return private, nil
 		}
 	}
-	return privateDir(os.TempDir())
+	temp, err := filepath.Abs(os.TempDir())
+	if err != nil {
+		return "", err
+	}
+	return privateDir(temp)
 }
 
-// unpackLibrary writes the preload library to a file, if it is not there yet.
-func unpackLibrary(ctx context.Context) (string, error) {
+// libraryDir returns a directory from which the dynamic linker can preload.
+func libraryDir() (string, error) {
 	dir, err := runtimeDir()
 	if err != nil {
 		return "", err
 	}
-	if strings.ContainsAny(dir, " :") {
-		return "", fmt.Errorf("LD_PRELOAD cannot name a file in %q: set TMPDIR to a directory without blanks and colons", dir)
+	unfit := loadableFrom(dir)
+	if unfit == nil {
+		return dir, nil
+	}
+	for _, parent := range []func() (string, error){
+		func() (string, error) { return filepath.Abs(os.TempDir()) },
+		os.UserCacheDir,
+	} {
+		name, err := parent()
+		if err == nil {
+			name, err = privateDir(name)
+		}
+		if err == nil && loadableFrom(name) == nil {
+			return name, nil
+		}
+	}
+	return "", unfit
+}
+
+// loadableFrom returns an error that says why the dynamic linker takes no
+// library from a directory. It warns only, and runs the program without.
+func loadableFrom(dir string) error {
+	if strings.ContainsAny(dir, " :$") {
+		return fmt.Errorf("LD_PRELOAD cannot name a file in %q: set TMPDIR to a directory without blanks, colons and dollar signs", dir)
+	}
+	var fs unix.Statfs_t
+	if err := unix.Statfs(dir, &fs); err == nil && fs.Flags&unix.ST_NOEXEC != 0 {
+		return fmt.Errorf("%s is mounted noexec, so no library is loaded from there: set TMPDIR to another directory", dir)
+	}
+	return nil
+}
+
+// unpackLibrary writes the preload library to a file, if it is not there yet.
+func unpackLibrary(ctx context.Context) (string, error) {
+	dir, err := libraryDir()
+	if err != nil {
+		return "", err
 	}
 	file := filepath.Join(dir, "librocev2-preload-"+programs.Hash()+".so")
 	if _, err := os.Stat(file); err == nil {

@@ -161,6 +161,42 @@ func TestRunProgramWhileADaemonEnds(t *testing.T) {
 	}
 }
 
+// TestRunProgramInBackground: a shell has programs that it starts in the
+// background ignore the interrupt.
+func TestRunProgramInBackground(t *testing.T) {
+	t.Parallel()
+	p := buildTool(t)
+	run := p.command("-d", freeAddress(), "--", "sh", "-c", "kill -INT $$; echo alive")
+	cmd := exec.CommandContext(t.Context(), "sh", append([]string{"-c", `trap '' INT; exec "$@"`, "sh"}, run.Args...)...)
+	cmd.Env = run.Env
+	if out, err := cmd.CombinedOutput(); err != nil || string(out) != "alive\n" {
+		t.Errorf("%v: %q", err, out)
+	}
+}
+
+// TestRunProgramWithOddDirectories: the library is where the dynamic linker
+// finds it, or the tool says why there is none.
+func TestRunProgramWithOddDirectories(t *testing.T) {
+	t.Parallel()
+	p := buildTool(t)
+	for _, name := range []string{"plain", "a b", "$LIB", "c:d"} {
+		if err := os.MkdirAll(filepath.Join(p.dir, name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		cmd := p.command("-d", freeAddress(), "--", "sh", "-c", "cd / && ls /sys/class/infiniband")
+		cmd.Dir = p.dir
+		cmd.Env = append(cmd.Env, "TMPDIR="+name, "XDG_CACHE_HOME="+p.dir)
+		if out, err := cmd.CombinedOutput(); err != nil || string(out) != "rxe_lo0\n" {
+			t.Errorf("TMPDIR=%q: %v: %s", name, err, out)
+		}
+	}
+	cmd := p.command("--", "true")
+	cmd.Env = append(cmd.Env, "TMPDIR="+filepath.Join(p.dir, "a b"), "XDG_CACHE_HOME=", "HOME=")
+	if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), "set TMPDIR") {
+		t.Errorf("nowhere to put it: %v: %s", err, out)
+	}
+}
+
 func TestRunProgramPassesSignalsOn(t *testing.T) {
 	t.Parallel()
 	p := buildTool(t)
