@@ -33,6 +33,7 @@ type ID struct {
 	listening []*idListener
 	id        agent.ID
 	qp        *verbs.QP // made by CreateQP
+	patience  time.Duration
 	cfg       DialConfig
 	req       mad.REQ // that was sent
 	params    Params  // that were asked for

@@ -140,7 +140,7 @@ func connect(id *ID, p *ConnParam) error {
 	if id.m.closed {
 		return id.m.errOver()
 	}
-	cid, err := id.m.agent.Connect(id.m.now(), &agent.ConnectRequest{Path: pathOf(id), REQ: id.req})
+	cid, err := id.m.agent.Connect(id.m.now(), &agent.ConnectRequest{Path: pathOf(id), REQ: id.req, Patience: id.patience})
 	if err == nil {
 		id.id = cid
 		id.m.ids[cid] = id
@@ -161,7 +161,7 @@ func askFor(id *ID, p *ConnParam) error {
 	ip := ipHeader(id.local, id.peer)
 	id.m.lock()
 	defer id.m.unlock()
-	cid, err := id.m.ask(id, &agent.SIDRRequest{Path: pathOf(id), ServiceID: id.space.Service(id.peer.Port()),
+	cid, err := id.m.ask(id, &agent.SIDRRequest{Path: pathOf(id), ServiceID: id.space.Service(id.peer.Port()), Patience: id.patience,
 		Private: append(ip.AppendTo(nil), p.PrivateData...)})
 	id.id = cid
 	return err

@@ -2,6 +2,7 @@ package cm
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/gosoftroce/rocev2/verbs"
 )
@@ -76,6 +77,16 @@ func WithAFOnly(on bool) Option {
 			return err
 		}
 		id.afOnly = on
+		return nil
+	}
+}
+
+// WithPatience has Connect ask again, for up to d, while nobody listens on the
+// peer's port: for programs whose sides start at the same time. At most 12 s.
+// Without it, as with Linux, that is EventRejected at once.
+func WithPatience(d time.Duration) Option {
+	return func(id *ID) error {
+		id.patience = d
 		return nil
 	}
 }

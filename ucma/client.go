@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/gosoftroce/rocev2/cm"
 	"github.com/gosoftroce/rocev2/ucma/abi"
@@ -239,6 +240,11 @@ func (c *Client) datagramsOn(local netip.Addr) bool {
 // full reports whether the client may have no more IDs or groups.
 func (c *Client) full() bool { return len(c.idents)+len(c.groups) >= c.quota.IDs }
 
+// patience is for programs of which one side connects as soon as the other one
+// has decided to listen, and cannot be refused: perftest 4.5 then uses memory
+// that it has freed. On a busy machine the listener comes late.
+const patience = time.Second
+
 func (c *Client) createID(cmd *abi.Command) ([]byte, uabi.Errno) {
 	if cmd.Out < abi.U32Len {
 		return nil, uabi.ENOSPC
@@ -254,6 +260,7 @@ func (c *Client) createID(cmd *abi.Command) ([]byte, uabi.Errno) {
 	if err != nil {
 		return nil, uabi.EINVAL
 	}
+	_ = id.SetOption(cm.WithPatience(patience)) // it does not fail
 	if cm.PortSpace(in.PS) == cm.IB {
 		typ, ok := qpTypes[in.QPType]
 		if ok {

@@ -186,6 +186,16 @@ func TestReject(t *testing.T) {
 	}
 }
 
+// A program that connects before the other one listens is not refused at once.
+func TestConnectBeforeListen(t *testing.T) {
+	t.Parallel()
+	_, b, client, server := pair(t)
+	id := client.resolved(cm.TCP, clientUID, at(b, 9))
+	client.connect(id, 77, "")
+	server.listenOn(cm.TCP, listenerUID, at(b, 9), 0)
+	server.want(cm.EventConnectRequest, listenerUID)
+}
+
 // Datagrams: the queue pair of a service is found.
 func TestDatagrams(t *testing.T) {
 	t.Parallel()

@@ -55,6 +55,7 @@ func (a *Agent) Connect(now clock.Time, r *ConnectRequest) (ID, error) {
 	first := r.FirstTimeout
 	or(&first, a.cfg.FirstTimeout)
 	a.keep(c, &m)
+	c.setPatience(r.Patience)
 	a.timers.pace(now, c, first, longest, m.MaxRetries)
 	return ID(c.local), nil
 }

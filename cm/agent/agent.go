@@ -123,7 +123,7 @@ func (a *Agent) Receive(now clock.Time, path Path, b []byte) {
 	case mad.AttrSIDRREQ:
 		a.receiveSIDRREQ(now, &path, b)
 	case mad.AttrSIDRREP:
-		a.receiveSIDRREP(&path, b)
+		a.receiveSIDRREP(now, &path, b)
 	default:
 		a.stats.Unsupported++
 	}
@@ -154,7 +154,7 @@ func (a *Agent) fire(now clock.Time, c *conn) {
 		a.finish(c, Event{Kind: EventTimewaitExit})
 		return
 	}
-	if a.timers.again(now, c) {
+	if a.timers.askAgain(now, c) || a.timers.again(now, c) {
 		a.stats.Resent++
 		a.resend(c)
 		return

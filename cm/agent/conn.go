@@ -31,12 +31,14 @@ type conn struct {
 	ackTimeout  uint8 // code, for timewait
 	maxRetries  uint8 // of a DREQ
 
-	indexed  bool // in byID or sidr, by the remote ID
-	learned  bool // in byQPN
-	released bool // the program does not know it any more
-	extended bool // an MRA has come since the last transmission
-	acked    bool // passive: an MRA of ours told the peer the local ID
-	granted  bool // this side has sent a DREP
+	indexed  bool  // in byID or sidr, by the remote ID
+	learned  bool  // in byQPN
+	released bool  // the program does not know it any more
+	asks     uint8 // how often it goes again at most because nobody listens
+	asking   bool  // it does when the timer fires
+	extended bool  // an MRA has come since the last transmission
+	acked    bool  // passive: an MRA of ours told the peer the local ID
+	granted  bool  // this side has sent a DREP
 }
 
 // setup is what a half-open request needs more.

@@ -58,6 +58,9 @@ func (a *Agent) receiveREJ(now clock.Time, path *Path, b []byte) {
 	if c == nil {
 		return
 	}
+	if c.state == StateREQSent && m.Reason == mad.ReasonInvalidServiceID && a.timers.askLater(now, c) {
+		return
+	}
 	e := Event{Kind: EventRejected, Reason: m.Reason, ARI: cloned(m.ARI), Private: cloned(m.Private)}
 	switch c.state {
 	case StateREQSent, StateREPReceived, StateREQReceived, StateREPSent:

@@ -26,11 +26,12 @@ func (a *Agent) Resolve(now clock.Time, r *SIDRRequest) (ID, error) {
 	or(&longest, mad.Timeout(defaultResponse))
 	or(&retries, 15)
 	a.keep(c, &m)
+	c.setPatience(r.Patience)
 	a.timers.pace(now, c, first, longest, retries)
 	return ID(c.local), nil
 }
 
-func (a *Agent) receiveSIDRREP(path *Path, b []byte) {
+func (a *Agent) receiveSIDRREP(now clock.Time, path *Path, b []byte) {
 	var m mad.SIDRREP
 	if m.Parse(b) != nil {
 		a.stats.Malformed++
@@ -42,6 +43,9 @@ func (a *Agent) receiveSIDRREP(path *Path, b []byte) {
 		return
 	}
 	if !a.from(c, path) {
+		return
+	}
+	if m.Status == mad.SIDRUnsupported && a.timers.askLater(now, c) {
 		return
 	}
 	m.Info, m.Private = cloned(m.Info), cloned(m.Private)

@@ -155,6 +155,10 @@ type ConnectRequest struct {
 	// MaxTimeout is the longest it comes to. 0 is what Linux uses from the
 	// beginning: the remote response timeout and half a second.
 	MaxTimeout time.Duration
+	// Patience is how long the agent asks again, several times a second,
+	// where the peer says that nobody listens: it may be about to. At most
+	// 12 s; 0 is not at all.
+	Patience time.Duration
 }
 
 // SIDRRequest says what Resolve sends.
@@ -166,4 +170,5 @@ type SIDRRequest struct {
 	Retries      uint8  // 0 is 15
 	FirstTimeout time.Duration
 	MaxTimeout   time.Duration
+	Patience     time.Duration // as in ConnectRequest
 }
