@@ -46,7 +46,7 @@ func New(cfg Config) *Agent {
 	}
 	a.table = makeTable(cfg.Random, &a.stats)
 	a.gate = makeGate(cfg.Random, &a.cfg, &a.stats)
-	a.outbox = outbox{guid: cfg.GUID, room: cfg.Replies, stats: &a.stats}
+	a.outbox = outbox{guid: cfg.GUID, identity: cfg.Identity, room: cfg.Replies, stats: &a.stats}
 	return a
 }
 

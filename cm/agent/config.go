@@ -15,6 +15,9 @@ type Config struct {
 	// Random returns 32 random bits, which nobody can predict. It must be
 	// set.
 	Random func() uint32
+	// Identity is what the agent says of itself to those who ask (see
+	// IdentityRequest): nothing if it is zero.
+	Identity mad.ECE
 
 	// FirstTimeout is after how long a message goes again for the first
 	// time: 250 ms. Linux waits 4.6 s.

@@ -17,6 +17,7 @@ type outbox struct {
 	strangers int // in queue, answers to those who have no connection
 	room      int // for those
 	guid      mad.GUID
+	identity  mad.ECE
 	stats     *Stats
 }
 

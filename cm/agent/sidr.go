@@ -60,6 +60,9 @@ func (a *Agent) receiveSIDRREQ(now clock.Time, path *Path, b []byte) {
 		a.stats.Malformed++
 		return
 	}
+	if a.identify(path, &m) {
+		return
+	}
 	p := a.peers[addressesOf(path)]
 	if p != nil {
 		if c := a.sidr[key{0, p.number, uint32(m.RequestID)}]; c != nil {
