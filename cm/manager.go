@@ -40,6 +40,7 @@ type manager struct {
 	timerAt   clock.Time // when it goes off; 0: it is not set
 	refused   uint64     // requests that only this package found wrong
 	nudge     bool       // a waiter has its event
+	peers     acquaintances
 	closed    bool
 	forget    func() // of the device's BeforeClose
 }
@@ -67,7 +68,7 @@ func managerOf(dev *verbs.Device) (*manager, error) {
 	}
 	m := &manager{dev: dev, base: time.Now(), done: make(chan struct{}),
 		ports: newPorts(random32), ids: map[agent.ID]sink{}, listeners: map[mad.ServiceID]sink{}}
-	m.agent = agent.New(agent.Config{GUID: mad.GUID(dev.Query().NodeGUID), Random: random32})
+	m.agent = agent.New(agent.Config{GUID: mad.GUID(dev.Query().NodeGUID), Random: random32, Identity: mad.ECE(own)})
 	m.timer = time.AfterFunc(time.Hour, m.onTimer)
 	m.timer.Stop()
 	m.lock() // until it is complete
