@@ -3,6 +3,7 @@ package programs
 import (
 	"errors"
 	"net/netip"
+	"slices"
 	"strconv"
 	"unicode"
 
@@ -46,7 +47,7 @@ func (h *Host) AddDevice(dev *verbs.Device) error {
 		a.GIDs = append(a.GIDs, GID{g.Bytes(), g.Type})
 	}
 	served := &uverbs.Device{Name: name, Index: index, Dev: verbs.HCA(dev), GUID: attr.NodeGUID,
-		Native:    func(peer netip.Addr, qpn verbs.QPN) bool { return h.native(dev.Addr(), peer, qpn) },
+		Native:    func(peer netip.Addr, qpn verbs.QPN) bool { return h.native(dev, peer, qpn) },
 		OwnHandle: func(pid int) bool { return ucma.Datagrams(pid, dev.Addr()) }}
 	if err := h.AddVerbs(a, verbsOpener{served, h.config.Quota}); err != nil {
 		return err
@@ -68,16 +69,17 @@ func (h *Host) AddDevice(dev *verbs.Device) error {
 }
 
 // native reports whether a queue pair of a peer is known to be this software:
-// it is on a device of the host, or the connection manager has learned so.
-func (h *Host) native(local, peer netip.Addr, qpn verbs.QPN) bool {
+// it is on a device of the host, the connection manager has learned so, or the
+// peer says so when it is asked.
+func (h *Host) native(dev *verbs.Device, peer netip.Addr, qpn verbs.QPN) bool {
+	return h.has(peer) || ucma.Known(dev.Addr(), peer, qpn) || cm.Native(dev, peer)
+}
+
+// has reports whether a device of the host has the address.
+func (h *Host) has(addr netip.Addr) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for _, d := range h.devices {
-		if d.Addr().Unmap() == peer.Unmap() {
-			return true
-		}
-	}
-	return ucma.Known(local, peer, qpn)
+	return slices.ContainsFunc(h.devices, func(d *device) bool { return d.Addr().Unmap() == addr.Unmap() })
 }
 
 // taken reports whether a device has the name.

@@ -50,7 +50,7 @@ func (c *Client) modify(req *abi.ModifyQPReq, rate uint32) abi.Errno {
 		return errno
 	}
 	a.RateLimit = rate
-	if mask&ib.AttrAV != 0 && c.dev.Native != nil {
+	if mask&ib.AttrAV != 0 && q.typ == ib.RC && c.dev.Native != nil {
 		peer := a.DestQPN
 		if mask&ib.AttrDestQPN == 0 {
 			peer = q.core.Attr().DestQPN

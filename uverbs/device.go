@@ -21,7 +21,8 @@ type Device struct {
 
 	// Native, if not nil, reports whether a queue pair of a peer is known
 	// to be this software (ib.AddressVector.Native). A program that
-	// connects one of its own to it cannot say so.
+	// connects one of its own to it cannot say so. The client waits for it,
+	// and no other does.
 	Native func(peer netip.Addr, qpn rocev2.QPN) bool
 
 	// OwnHandle, if not nil, reports whether an address handle of a process
