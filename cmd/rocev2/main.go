@@ -24,11 +24,7 @@ import (
 )
 
 func main() {
-	ends := []os.Signal{syscall.SIGTERM}
-	if !signal.Ignored(os.Interrupt) { // as in the background of a shell
-		ends = append(ends, os.Interrupt)
-	}
-	ctx, stop := signal.NotifyContext(context.Background(), ends...)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	code := run(ctx, os.Args[1:], streams{in: os.Stdin, out: os.Stdout, err: os.Stderr})
 	stop()
 	os.Exit(code)
