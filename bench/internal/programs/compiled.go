@@ -63,6 +63,7 @@ func Calls(addr, figure string) func(context.Context, cell.Window) cell.Sample {
 			if err != nil {
 				return cell.Sample{}, err
 			}
+			defer waitDaemons(ctx, addr)
 			ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 			defer cancel()
 			return figureOf(exec.CommandContext(ctx, tool, "run", "--device", addr, "--", bin), figure)
@@ -84,11 +85,12 @@ func MPIRing(a, b string, verbs bool) func(context.Context, cell.Window) cell.Sa
 			if err != nil {
 				return cell.Sample{}, err
 			}
+			defer waitDaemons(ctx, a, b)
 			ctx, cancel := context.WithTimeout(ctx, w.Total()+60*time.Second)
 			defer cancel()
 			seconds := fmt.Sprint(max(2, int(2*w.Measure/time.Second)))
 			argv := []string{"--allow-run-as-root", "--oversubscribe", "--bind-to", "none",
-				"--mca", "pml", "ucx", "--mca", "btl", "self", "--mca", "osc", "^ucx", "--mca", "oob_tcp_if_include", "lo"}
+				"--mca", "pml", "ucx", "--mca", "pml_ucx_tls", "any", "--mca", "pml_ucx_devices", "any", "--mca", "btl", "self", "--mca", "osc", "^ucx", "--mca", "oob_tcp_if_include", "lo"}
 			for i, addr := range []string{a, b} {
 				if i > 0 {
 					argv = append(argv, ":")

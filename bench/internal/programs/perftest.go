@@ -47,6 +47,7 @@ func (t Perftest) Run(ctx context.Context, w cell.Window) cell.Sample {
 		argv := append([]string{tool, "run", "--device", addr, "--", t.Program}, args...)
 		return append(argv, peer...)
 	}
+	defer waitDaemons(ctx, t.Server, t.Client)
 	return peers.Measure(ctx, peers.Pair{
 		Server: side(t.Server), Client: side(t.Client, t.Server), Limit: w.Total() + 30*time.Second,
 	}, func(out []byte) (cell.Sample, error) { return parse(out, t.Size) })
