@@ -40,7 +40,9 @@ func (o fakeOpener) Open(Peer) (File, error) {
 	f := &fakeFile{t: o.t, host: o.host, closed: make(chan struct{})}
 	var err error
 	if o.cm {
-		f.visible, f.write, err = os.Pipe()
+		if f.visible, f.write, err = os.Pipe(); err == nil {
+			_, err = unix.FcntlInt(f.visible.Fd(), unix.F_SETPIPE_SZ, os.Getpagesize())
+		}
 	} else {
 		f.visible, f.bell, err = fakeMemory()
 	}

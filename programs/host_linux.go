@@ -46,7 +46,12 @@ type (
 		Detach(p Peer)
 	}
 	forgetter interface{ ForgetChannel(handle uint32) }
-	mapper    interface { // memory of a process is that of a file
+	importer  interface { // contexts of one file
+		Import(p Peer, b []byte) abi.Reply
+		HasPD(handle uint32) bool
+		Keys(handle uint32) (lkey, rkey uint32, length uint64, ok bool)
+	}
+	mapper interface { // memory of a process is that of a file
 		Map(p Peer, f *os.File, addr, n, off uint64) error
 		Unmap(p Peer, addr, n uint64) error
 	}
@@ -104,9 +109,14 @@ type inode struct{ dev, ino uint64 }
 type openFile struct {
 	File
 	id    inode
+	name  string
 	token uint32
 	uid   uint32 // who has opened it
-	uses  int    // sessions; guarded by the host's mu
+
+	// Guarded by the host's mu:
+	uses      int  // sessions
+	lent      int  // how often it is on its way to another process
+	inherited bool // exec keeps it
 }
 
 // ErrInUse is wrapped by the error of Listen where another process serves the

@@ -66,7 +66,7 @@ func TestLibrary(t *testing.T) {
 	if out, err := exec.Command(cc, "-O1", "-o", check, "testdata/check.c", "-lpthread").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	for _, name := range []string{"paths", "file", "bell", "numbers", "fork", "signals", "threads", "events", "gone", "places", "limit", "pages", "reuse", "nopages", "nopages ROCEV2_SHARE=0"} {
+	for _, name := range []string{"paths", "file", "bell", "numbers", "fork", "signals", "threads", "events", "gone", "places", "limit", "passed", "exec", "pages", "reuse", "nopages", "nopages ROCEV2_SHARE=0"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			h := fakeHost(t, Config{}, nil)

@@ -53,12 +53,26 @@ type attachment struct {
 	uses int
 }
 
-func (f *verbsFile) Command(p Peer, b []byte) abi.Reply {
+func (f *verbsFile) Command(p Peer, b []byte) abi.Reply { return f.client.CommandOf(f.caller(p), b) }
+
+// caller is the program that writes a command.
+func (f *verbsFile) caller(p Peer) *uverbs.Peer {
 	caller := &uverbs.Peer{PID: p.PID, UID: p.UID, GID: p.GID}
 	if s, err := f.space(p.PID); err == nil {
 		caller.Memory = s
 	}
-	return f.client.CommandOf(caller, b)
+	return caller
+}
+
+// Import implements importer.
+func (f *verbsFile) Import(p Peer, b []byte) abi.Reply { return f.client.Import(f.caller(p), b) }
+
+// HasPD implements importer.
+func (f *verbsFile) HasPD(handle uint32) bool { return f.client.HasPD(handle) }
+
+// Keys implements importer.
+func (f *verbsFile) Keys(handle uint32) (lkey, rkey uint32, length uint64, ok bool) {
+	return f.client.Keys(handle)
 }
 
 func (f *verbsFile) Visible() abi.File { return f.client.Memfd() }
@@ -149,6 +163,9 @@ func (o cmOpener) Open(p Peer) (File, error) {
 	if err != nil {
 		return nil, err
 	}
+	// By its size the library takes a pipe that arrives for one of these,
+	// and asks. Where it keeps another size, nobody can pass it on.
+	_, _ = unix.FcntlInt(f.Visible().Fd(), unix.F_SETPIPE_SZ, os.Getpagesize())
 	return f, nil
 }
 
@@ -159,7 +176,7 @@ func (h *Host) cmClient(pid, token int) *ucma.Client {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for s := range h.sessions {
-		if s.file == nil || s.peer.PID != pid || pid == 0 || s.file.token != uint32(token) {
+		if s.file == nil || s.parting || s.peer.PID != pid || pid == 0 || s.file.token != uint32(token) {
 			continue
 		}
 		if c, ok := s.file.File.(*cmFile); ok {

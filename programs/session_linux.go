@@ -30,6 +30,8 @@ type session struct {
 	attached bool // to what another process has opened
 
 	held bool // the connection is of who starts programs
+
+	parting bool // the process has closed it; guarded by the host's mu
 }
 
 // hangUp closes what the session itself has.
@@ -43,6 +45,7 @@ func (s *session) hangUp() {
 func (s *session) run() {
 	defer s.host.leave(s)
 	defer s.drop()
+	defer s.linger()
 	in, out := make([]byte, requestSize+maxPayload+1), make([]byte, 0, 1024)
 	oob := make([]byte, unix.CmsgSpace(16*4))
 	s.conn.SetReadDeadline(time.Now().Add(helloTime))
@@ -94,20 +97,29 @@ func (s *session) answer(q request) (r reply, done func(), err error) {
 	case s.file == nil:
 		return r, done, errMalformed
 	case q.op == opCommand:
-		c := s.file.Command(s.peer, q.payload)
-		return commandReply(c), func() { closeFiles(c.Files) }, nil
+		return s.commanded(s.file.Command(s.peer, q.payload))
+	case q.op == opImport:
+		return s.commanded(s.imported(q))
 	case q.op == opMap || q.op == opUnmap:
 		r = s.mapping(q)
 	case q.op == opForget:
 		if f, ok := s.file.File.(forgetter); ok {
 			f.ForgetChannel(uint32(q.arg))
 		}
+	case q.op == opLend:
+		s.lend(q.arg)
 	case q.op == opBye:
-		s.drop()
+		if s.bye(); !s.awaited() {
+			s.drop()
+		}
 	default:
 		return r, done, errMalformed
 	}
 	return r, done, nil
+}
+
+func (s *session) commanded(c abi.Reply) (r reply, done func(), err error) {
+	return commandReply(c), func() { closeFiles(c.Files) }, nil
 }
 
 func closeFiles(files []abi.ReplyFile) {
@@ -151,27 +163,26 @@ func (s *session) allowed() bool {
 }
 
 // greeted checks what hello and attach have in common.
-func (s *session) greeted(q request) (Opener, unix.Errno) {
-	h := s.host
-	if q.arg != Version {
-		return nil, unix.EPROTO
+func (s *session) greeted(q request) unix.Errno {
+	switch {
+	case q.arg != Version:
+		return unix.EPROTO
+	case !s.allowed():
+		return unix.EACCES
 	}
-	if !s.allowed() {
-		return nil, unix.EACCES
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	o := h.openers[nodeName(q.payload)]
-	if o == nil {
-		return nil, unix.ENODEV
-	}
-	return o, 0
+	return 0
 }
 
 func (s *session) hello(q request) reply {
-	o, errno := s.greeted(q)
-	if errno != 0 {
+	if errno := s.greeted(q); errno != 0 {
 		return fail(errno)
+	}
+	h, name := s.host, nodeName(q.payload)
+	h.mu.Lock()
+	o := h.openers[name]
+	h.mu.Unlock()
+	if o == nil {
+		return fail(unix.ENODEV)
 	}
 	file, err := o.Open(s.peer)
 	if err != nil {
@@ -187,18 +198,17 @@ func (s *session) hello(q request) reply {
 		file.Close()
 		return fail(unix.ESRCH)
 	}
-	h := s.host
 	h.mu.Lock()
 	h.tokens++
-	s.file = &openFile{File: file, id: id, token: h.tokens, uid: s.peer.UID, uses: 1}
+	s.file = &openFile{File: file, id: id, name: name, token: h.tokens, uid: s.peer.UID, uses: 1}
 	h.files[id] = s.file
 	h.mu.Unlock()
-	return s.welcome(nodeName(q.payload))
+	return s.welcome()
 }
 
 // welcome is the answer to hello and attach.
-func (s *session) welcome(name string) reply {
-	major, minor := deviceNumber(name)
+func (s *session) welcome() reply {
+	major, minor := deviceNumber(s.file.name)
 	var b []byte
 	for _, v := range []uint32{uint32(os.Getpid()), s.file.token, major, minor} {
 		b = binary.NativeEndian.AppendUint32(b, v)
@@ -212,7 +222,7 @@ func (s *session) welcome(name string) reply {
 
 // attach joins the file that the program proves to have.
 func (s *session) attach(q request) reply {
-	if _, errno := s.greeted(q); errno != 0 {
+	if errno := s.greeted(q); errno != 0 {
 		return fail(errno)
 	}
 	if len(q.files) != 1 {
@@ -225,6 +235,9 @@ func (s *session) attach(q request) reply {
 	h := s.host
 	h.mu.Lock()
 	f := h.files[id]
+	if name := nodeName(q.payload); f != nil && name != "" && name != f.name {
+		f = nil
+	}
 	if f != nil {
 		f.uses++
 		s.file = f
@@ -249,7 +262,12 @@ func (s *session) attach(q request) reply {
 		s.drop()
 		return fail(unix.ESRCH)
 	}
-	return s.welcome(nodeName(q.payload))
+	if nodeName(q.payload) == "" { // and not a child of fork
+		h.mu.Lock()
+		f.lent = max(f.lent-1, 0)
+		h.mu.Unlock()
+	}
+	return s.welcome()
 }
 
 // mapping tells the file of memory that the program shares.

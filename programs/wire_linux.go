@@ -11,18 +11,20 @@ import (
 )
 
 // Version is that of the protocol between the library and the host.
-const Version = 1
+const Version = 2
 
 // The questions of the library.
 const (
 	opHello   = 1 // open a device file; payload: its name and a NUL
-	opAttach  = 2 // join what another process has opened; a file as proof
+	opAttach  = 2 // join what another process has opened; a file as proof, and its name, or none
 	opCommand = 3 // what the program wrote
 	opMap     = 4 // memory of the program is that of a file
 	opUnmap   = 5
-	opForget  = 7 // a completion channel is closed
-	opBye     = 8 // the file is closed
-	opHold    = 9 // nothing; whoever starts programs is connected
+	opForget  = 7  // a completion channel is closed
+	opBye     = 8  // the file is closed
+	opHold    = 9  // nothing; whoever starts programs is connected
+	opLend    = 10 // the file goes to another process
+	opImport  = 11 // what another context has made; arg: what, and its handle
 )
 
 const (

@@ -34,6 +34,7 @@ type Client struct {
 	cqEntries int
 
 	async atomic.Pointer[pipe] // nil before the program has asked for its context
+	imports
 
 	domains  table[domain]
 	regions  table[region]
@@ -103,7 +104,7 @@ func (c *Client) Close() error {
 	for _, p := range c.channels.all() {
 		p.close()
 	}
-	if p := c.async.Load(); p != nil {
+	for _, p := range c.homes() {
 		p.close()
 	}
 	errs = append(errs, c.bell.file.Close(), c.area.close())
@@ -120,7 +121,7 @@ func (c *Client) events() {
 		switch {
 		case !known(e.Kind):
 		case e.QP == nil:
-			c.tell(c, e.Kind)
+			c.tellAll(e.Kind)
 		default:
 			if q, ok := e.QP.UserData().(*ownedQP); ok {
 				c.tell(q, e.Kind)
@@ -131,20 +132,22 @@ func (c *Client) events() {
 
 // affiliated is what asynchronous events are of.
 type affiliated interface {
-	// element returns the program's name of the object, and the tally of
-	// its events.
-	element() (uint64, *tally)
+	// element returns where the events of the object go, the program's name
+	// of it, and the tally of its events.
+	element() (*pipe, uint64, *tally)
 }
-
-// element implements affiliated for events of the device: those of the port.
-func (c *Client) element() (uint64, *tally) { return portNumber, new(tally) }
 
 // tell hands an asynchronous event to the program. It may be called with any
 // lock held but that of the courier.
 func (c *Client) tell(a affiliated, e ib.Event) {
-	if p := c.async.Load(); p != nil {
-		element, of := a.element()
-		c.courier.post(p, record{element: element, kind: uint32(e), of: of})
+	p, element, of := a.element()
+	c.courier.post(p, record{element: element, kind: uint32(e), of: of})
+}
+
+// tellAll hands an event of the port to all programs.
+func (c *Client) tellAll(e ib.Event) {
+	for _, p := range c.homes() {
+		c.courier.post(p, record{element: portNumber, kind: uint32(e), of: new(tally)})
 	}
 }
 
@@ -152,11 +155,7 @@ func (c *Client) tell(a affiliated, e ib.Event) {
 // more, the program has read. It gets no others.
 func (c *Client) reported(a affiliated) uint32 {
 	c.courier.flush()
-	p := c.async.Load()
-	if p == nil {
-		return 0
-	}
-	element, of := a.element()
+	p, element, of := a.element()
 	return p.takeBack(element, of)
 }
 

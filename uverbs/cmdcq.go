@@ -31,10 +31,11 @@ type ownedCQ struct {
 	channel *pipe // or nil
 	told    tally // completion events
 	raised  tally // asynchronous events
+	home    *pipe // where they go
 }
 
 // element implements affiliated.
-func (q *ownedCQ) element() (uint64, *tally) { return q.user, &q.raised }
+func (q *ownedCQ) element() (*pipe, uint64, *tally) { return q.home, q.user, &q.raised }
 
 // Notify implements Notifier.
 func (q *ownedCQ) Notify(cookie uint64) bool {
@@ -134,7 +135,7 @@ func (c *Client) makeCQ(user uint64, cqe, vector uint32, channel int32) (*ownedC
 	if cqe == 0 || cqe > maxCQE || int64(vector) >= int64(c.dev.Dev.CompletionVectors()) {
 		return nil, abi.EINVAL
 	}
-	q := &ownedCQ{client: c, user: user}
+	q := &ownedCQ{client: c, home: c.home, user: user}
 	if channel >= 0 {
 		if q.channel = c.channels.get(uint32(channel)); q.channel == nil {
 			return nil, abi.EINVAL

@@ -4,6 +4,7 @@ package uverbs
 
 import (
 	"encoding/binary"
+	"os"
 
 	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/rocev2"
@@ -25,10 +26,16 @@ func getContext(c *Client, r *call) abi.Reply {
 			return abi.Fail(abi.EMFILE)
 		}
 		c.async.Store(p)
-		out := r.answer(abi.GetContextResp{NumCompVectors: uint32(c.dev.Dev.CompletionVectors())}, nil)
-		out.Files = []abi.ReplyFile{{File: file, Offset: 0}}
-		return out
+		c.owner = r.peer.PID
+		return c.context(r, file)
 	})
+}
+
+// context answers with a file of asynchronous events.
+func (c *Client) context(r *call, events *os.File) abi.Reply {
+	out := r.answer(abi.GetContextResp{NumCompVectors: uint32(c.dev.Dev.CompletionVectors())}, nil)
+	out.Files = []abi.ReplyFile{{File: events, Offset: 0}}
+	return out
 }
 
 // deviceCaps are the abilities that Soft-RoCE names and that are here, too.

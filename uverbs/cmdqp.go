@@ -28,13 +28,14 @@ type ownedQP struct {
 	sq, rq     *ringSpace
 	cap        abi.ExCreateQPReq // what it was made with
 	raised     tally             // asynchronous events
+	home       *pipe             // where they go
 
 	serving sync.Mutex // held while the send queue is looked at
 	gone    bool       // guarded by serving
 }
 
 // element implements affiliated.
-func (q *ownedQP) element() (uint64, *tally) { return q.user, &q.raised }
+func (q *ownedQP) element() (*pipe, uint64, *tally) { return q.home, q.user, &q.raised }
 
 // createQP makes a queue pair (IBTA 11.2.5.1).
 func createQP(c *Client, r *call) abi.Reply {
@@ -84,7 +85,7 @@ func (q *ownedQP) rings() abi.CreateQPDriverResp {
 
 // makeQP makes a queue pair.
 func (c *Client) makeQP(req *abi.ExCreateQPReq) (*ownedQP, abi.Errno) {
-	q := &ownedQP{client: c, user: req.UserHandle, typ: ib.QPType(req.QpType), cap: *req}
+	q := &ownedQP{client: c, home: c.home, user: req.UserHandle, typ: ib.QPType(req.QpType), cap: *req}
 	if errno := q.find(); errno != 0 {
 		return nil, errno
 	}

@@ -21,10 +21,11 @@ type ownedSRQ struct {
 	sge    int
 	users  int   // queue pairs that take from it
 	raised tally // asynchronous events
+	home   *pipe // where they go
 }
 
 // element implements affiliated.
-func (q *ownedSRQ) element() (uint64, *tally) { return q.user, &q.raised }
+func (q *ownedSRQ) element() (*pipe, uint64, *tally) { return q.home, q.user, &q.raised }
 
 // createSRQ makes a shared receive queue (IBTA 11.2.3.1).
 func createSRQ(c *Client, r *call) abi.Reply {
@@ -52,7 +53,7 @@ func (c *Client) makeSRQ(r *call, req *abi.CreateSRQReq) abi.Reply {
 	if !ok {
 		return abi.Fail(abi.ENOMEM)
 	}
-	q := &ownedSRQ{client: c, handle: h, user: req.UserHandle, pd: pd, sge: max(int(req.MaxSge), 1)}
+	q := &ownedSRQ{client: c, home: c.home, handle: h, user: req.UserHandle, pd: pd, sge: max(int(req.MaxSge), 1)}
 	shape := ring.ShapeFor(int(req.MaxWr), ring.RecvElem(q.sge))
 	if errno := q.init(shape); errno != 0 {
 		c.srqs.release(h)

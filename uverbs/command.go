@@ -90,6 +90,7 @@ func (c *Client) CommandOf(p *Peer, b []byte) abi.Reply {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.home = c.homeOf(p)
 	if c.closed {
 		return abi.Fail(abi.EIO)
 	}

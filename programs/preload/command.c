@@ -253,7 +253,8 @@ static void give_files(struct file *f, const struct header *h, struct call *c)
 
 static ssize_t ask(struct file *f, int fd, const struct header *h, const void *buf, size_t n)
 {
-	struct call c = { .op = OP_COMMAND, .send_fd = -1 };
+	bool import = h->command == VERBS_GET_CONTEXT && f->kind == VERBS && importing() >= 0;
+	struct call c = { .op = import ? OP_IMPORT : OP_COMMAND, .send_fd = -1 };
 	uint32_t value;
 
 	whole(&c, buf, n);

@@ -213,6 +213,28 @@ bool file_is(struct file *f, int fd)
 	return identity(fd, &dev, &ino) && dev == f->dev && ino == f->ino;
 }
 
+bool file_known(int fd)
+{
+	struct file *same = NULL;
+	uint64_t dev, ino;
+	signals before;
+
+	if (!identity(fd, &dev, &ino))
+		return false;
+	before = lock_take(&table_lock);
+	for (int i = 0; i < MAX_FILES && i < (int)last_opened && !same; i++)
+		if ((files[i].kind == VERBS || files[i].kind == CM) && files[i].numbers > 0 &&
+		    files[i].dev == dev && files[i].ino == ino)
+			same = &files[i];
+	if (same && atomic_load(&table[fd]) != same) {
+		same->numbers++;
+		reach(fd);
+		atomic_store(&table[fd], same);
+	}
+	lock_give(&table_lock, before);
+	return same != NULL;
+}
+
 /* ---- hidden numbers ---- */
 
 static void conceal(int fd)

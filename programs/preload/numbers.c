@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <stdarg.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -94,10 +95,12 @@ EXPORT int device_ioctl(int fd, unsigned long request, ...)
 	va_start(ap, request);
 	arg = va_arg(ap, void *);
 	va_end(ap);
-	if (f && (f->kind == VERBS || ((request >> 8) & 0xff) == 0x1b)) {
+	if (f && ((request >> 8) & 0xff) == 0x1b) {
 		errno = ENOTTY;
 		return -1;
 	}
+	if (f && request == FIONCLEX)
+		file_lend(fd, INHERITED);
 	return NEXT_NAMED("ioctl", device_ioctl)(fd, request, arg);
 }
 
@@ -122,13 +125,20 @@ EXPORT int close(int fd)
 	return file_closing(fd) ? NEXT(close)(fd) : -1;
 }
 
+/* copied notes a copy, and whether exec keeps it. */
+static int copied(int fd, int copy, int flags)
+{
+	if (copy < 0)
+		return copy;
+	file_copied(fd, copy);
+	if (!(flags & O_CLOEXEC))
+		file_lend(copy, INHERITED);
+	return copy;
+}
+
 EXPORT int dup(int fd)
 {
-	int copy = NEXT(dup)(fd);
-
-	if (copy >= 0)
-		file_copied(fd, copy);
-	return copy;
+	return copied(fd, NEXT(dup)(fd), 0);
 }
 
 /* before_dup frees the place of a copy. */
@@ -145,26 +155,20 @@ static bool before_dup(int fd, int to)
 
 EXPORT int dup2(int fd, int to)
 {
-	int copy = before_dup(fd, to) ? NEXT(dup2)(fd, to) : -1;
-
-	if (copy >= 0)
-		file_copied(fd, copy);
-	return copy;
+	return copied(fd, before_dup(fd, to) ? NEXT(dup2)(fd, to) : -1, 0);
 }
 
 EXPORT int dup3(int fd, int to, int flags)
 {
-	int copy = before_dup(fd, to) ? NEXT(dup3)(fd, to, flags) : -1;
-
-	if (copy >= 0)
-		file_copied(fd, copy);
-	return copy;
+	return copied(fd, before_dup(fd, to) ? NEXT(dup3)(fd, to, flags) : -1, flags);
 }
 
-static int after_fcntl(int fd, int command, int result)
+static int after_fcntl(int fd, int command, void *arg, int result)
 {
-	if (result >= 0 && (command == F_DUPFD || command == F_DUPFD_CLOEXEC))
-		file_copied(fd, result);
+	if (command == F_DUPFD || command == F_DUPFD_CLOEXEC)
+		return copied(fd, result, command == F_DUPFD ? 0 : O_CLOEXEC);
+	if (result >= 0 && command == F_SETFD && !((uintptr_t)arg & FD_CLOEXEC))
+		file_lend(fd, INHERITED);
 	return result;
 }
 
@@ -181,7 +185,7 @@ EXPORT int fcntl(int fd, int command, ...)
 {
 	void *arg = ARGUMENT(command);
 
-	return after_fcntl(fd, command, NEXT(fcntl)(fd, command, arg));
+	return after_fcntl(fd, command, arg, NEXT(fcntl)(fd, command, arg));
 }
 
 int fcntl64(int fd, int command, ...);
@@ -191,7 +195,7 @@ EXPORT int fcntl64(int fd, int command, ...)
 {
 	void *arg = ARGUMENT(command);
 
-	return after_fcntl(fd, command, NEXT(fcntl64)(fd, command, arg));
+	return after_fcntl(fd, command, arg, NEXT(fcntl64)(fd, command, arg));
 }
 
 /* ---- many at once ---- */

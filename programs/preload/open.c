@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 #undef open64
 #undef openat64
@@ -26,7 +27,11 @@ static bool begin_open(const char **path, char room[PATH_ROOM], int flags, int *
 	name = device_of(given, *path);
 	if (!name || (flags & O_PATH) == O_PATH || (flags & O_DIRECTORY) == O_DIRECTORY)
 		return false;
-	*fd = wire_open(name, flags);
+	*fd = importing();
+	if (*fd >= 0 && file_of(*fd) && strcmp(file_of(*fd)->name, name) == 0)
+		import_opened();
+	else
+		*fd = wire_open(name, flags);
 	return true;
 }
 

@@ -174,6 +174,14 @@ bool device_number(const char *name, unsigned *major, unsigned *minor)
 	return digits > 0 && *name == 0;
 }
 
+void device_name(unsigned major, unsigned minor, char *name, size_t n)
+{
+	if (major == 10)
+		snprintf(name, n, "rdma_cm");
+	else
+		snprintf(name, n, "uverbs%u", minor - 192);
+}
+
 void undo_redirect(char *path)
 {
 	size_t n = dir_len;

@@ -106,6 +106,9 @@ void undo_redirect(char *path);
 /* device_number says which device a name stands for. */
 bool device_number(const char *name, unsigned *major, unsigned *minor);
 
+/* device_name is the other way round. */
+void device_name(unsigned major, unsigned minor, char *name, size_t n);
+
 /* ---- files.c: which file numbers are ours ---- */
 
 enum kind {
@@ -133,6 +136,7 @@ struct area {
 enum {
 	AREA_SIZE = 0x20000,
 	AREA_MAGIC = 0x524f4345,
+	AREA_VERSION = 1,
 	AREA_QPS = 65536,
 	AREA_CQS = 16384,
 };
@@ -164,6 +168,7 @@ struct file {
 	_Atomic pid_t pid;    /* of the process that the socket belongs to */
 	atomic_bool dead;     /* the daemon has gone */
 	atomic_bool told;     /* ASYNC: the program has got the fatal event */
+	atomic_bool inherited; /* the daemon knows that exec may keep the file */
 	atomic_uint empty;    /* polls that found nothing */
 	struct area *area;
 };
@@ -187,6 +192,12 @@ bool file_closing(int fd);
 /* file_note notes which file a number is, file_is compares. */
 void file_note(struct file *f, int fd);
 bool file_is(struct file *f, int fd);
+
+/*
+ * file_known reports whether the process has the file of a number already. Then
+ * the number stands for it, too.
+ */
+bool file_known(int fd);
 
 /* files_each_verbs calls visit for each open device of this process. */
 void files_each_verbs(void (*visit)(struct file *f, void *arg), void *arg);
@@ -213,7 +224,7 @@ void files_init(void);
 /* ---- wire.c: the daemon ---- */
 
 enum {
-	WIRE_VERSION = 1,
+	WIRE_VERSION = 2,
 	WIRE_MAX = 65536,
 	WIRE_FILES = 4,
 
@@ -224,6 +235,8 @@ enum {
 	OP_UNMAP = 5,
 	OP_FORGET = 7,
 	OP_BYE = 8,
+	OP_LEND = 10,
+	OP_IMPORT = 11,
 };
 
 struct wire_request {
@@ -273,6 +286,19 @@ bool wire_lost(struct file *f);
 /* say writes a line to the standard error, once for each text. */
 void say(atomic_bool *once, const char *text, const char *what);
 
+/* wire_join joins the file that a number from elsewhere is of, if it is one. */
+void wire_join(int fd);
+
+/* ---- arrive.c ---- */
+
+enum lent { SENT = 1, INHERITED = 2 };
+
+/* file_lend tells the daemon that another program may get a file. */
+void file_lend(int fd, enum lent how);
+
+/* files_inherited joins what exec has left open. */
+void files_inherited(void);
+
 /* ---- command.c ---- */
 
 ssize_t device_write(struct file *f, int fd, const void *buf, size_t n);
@@ -284,6 +310,17 @@ ssize_t device_write(struct file *f, int fd, const void *buf, size_t n);
  * one module of the program alone. *found is where it is kept.
  */
 void *verbs_function(_Atomic(void *) *found, const char *name);
+
+/* ---- import.c ---- */
+
+enum imported { IMPORT_CONTEXT, IMPORT_PD, IMPORT_MR };
+
+/*
+ * importing returns the number that this thread makes a context of, instead of
+ * opening a file, or -1; import_opened notes that it is used.
+ */
+int importing(void);
+void import_opened(void);
 
 /* ---- pages.c ---- */
 

@@ -65,7 +65,7 @@ static void copier(int fd)
 }
 
 /* dial connects to the daemon: a socket, or -1. */
-static int dial(void)
+static int dial(bool quiet)
 {
 	struct sockaddr_un to = { .sun_family = AF_UNIX };
 	struct timeval patience = { .tv_sec = PATIENCE_SECONDS };
@@ -80,7 +80,8 @@ static int dial(void)
 	if (fd < 0)
 		return -1;
 	if (syscall(SYS_connect, fd, &to, sizeof to) != 0) {
-		say_unreachable(to.sun_path);
+		if (!quiet)
+			say_unreachable(to.sun_path);
 		shut(fd);
 		return -1;
 	}
@@ -232,7 +233,8 @@ static int greet(int fd, uint32_t op, const char *name, int proof, struct about 
 	if (ask(fd, c) != 0)
 		return -1;
 	if (c->reply.ret < 0) {
-		refuse(c->reply.ret, name);
+		if (*name)
+			refuse(c->reply.ret, name);
 		return -1;
 	}
 	return 0;
@@ -265,7 +267,7 @@ static bool map_area(struct file *f, int fd)
 	if (p == MAP_FAILED)
 		return false;
 	f->area = p;
-	if (f->area->magic == AREA_MAGIC && f->area->version == WIRE_VERSION)
+	if (f->area->magic == AREA_MAGIC && f->area->version == AREA_VERSION)
 		return true;
 	errno = EPROTO;
 	return false;
@@ -281,6 +283,18 @@ static void hang_up(struct file *f)
 	shut(bell);
 }
 
+/* undo gives up a file that was not entered. */
+static void undo(struct file *f, int rpc)
+{
+	if (atomic_load(&f->rpc_fd) >= 0)
+		hang_up(f);
+	else
+		shut(rpc);
+	if (f->area)
+		munmap(f->area, AREA_SIZE);
+	file_drop(f);
+}
+
 int wire_open(const char *name, int flags)
 {
 	struct file *f = file_new(strcmp(name, "rdma_cm") == 0 ? CM : VERBS);
@@ -292,18 +306,12 @@ int wire_open(const char *name, int flags)
 		return -1;
 	strncpy(f->name, name, sizeof f->name - 1);
 	device_number(name, &f->major, &f->minor);
-	rpc = dial();
+	rpc = dial(false);
 	if (rpc >= 0 && greet(rpc, OP_HELLO, name, -1, &about, &c) == 0)
 		fd = adopt(f, rpc, &c);
 	if (fd < 0 || fd >= MAX_NUMBER || (f->kind == VERBS && !map_area(f, fd))) {
 		shut(fd);
-		if (atomic_load(&f->rpc_fd) >= 0)
-			hang_up(f);
-		else
-			shut(rpc);
-		if (f->area)
-			munmap(f->area, AREA_SIZE);
-		file_drop(f);
+		undo(f, rpc);
 		return -1;
 	}
 	f->token = about.token;
@@ -313,6 +321,8 @@ int wire_open(const char *name, int flags)
 		syscall(SYS_fcntl, fd, F_SETFL, flags & O_NONBLOCK);
 	file_note(f, fd);
 	file_enter(f, fd);
+	if (!(flags & O_CLOEXEC))
+		file_lend(fd, INHERITED);
 	return fd;
 }
 
@@ -327,7 +337,7 @@ static int join(struct file *f, int visible)
 		errno = EBADF;
 		return -1;
 	}
-	rpc = dial();
+	rpc = dial(false);
 	if (rpc < 0)
 		return -1;
 	if (greet(rpc, OP_ATTACH, f->name, visible, &about, &c) == 0)
@@ -342,6 +352,37 @@ static int join(struct file *f, int visible)
 	shut(old_rpc);
 	shut(old_bell);
 	return 0;
+}
+
+/* The number is the proof; the daemon says what it is of. */
+void wire_join(int fd)
+{
+	int rpc = dial(true), again = -1;
+	struct about about;
+	struct file *f;
+	struct call c;
+
+	if (rpc < 0)
+		return;
+	if (greet(rpc, OP_ATTACH, "", fd, &about, &c) != 0 || !(f = file_new(c.nfds == 2 ? VERBS : CM))) {
+		shut(rpc);
+		return;
+	}
+	f->major = about.major;
+	f->minor = about.minor;
+	f->token = about.token;
+	device_name(f->major, f->minor, f->name, sizeof f->name);
+	again = adopt(f, rpc, &c);
+	if (again < 0 || (f->kind == VERBS && !map_area(f, again))) {
+		shut(again);
+		undo(f, rpc);
+		return;
+	}
+	shut(again);
+	file_note(f, fd);
+	file_enter(f, fd);
+	if (!(syscall(SYS_fcntl, fd, F_GETFD) & FD_CLOEXEC))
+		file_lend(fd, INHERITED);
 }
 
 static void lost(struct file *f)

@@ -233,6 +233,106 @@ static void case_places(void)
 	CHECK(chdir("/") == 0 && getcwd(where, sizeof where) && strcmp(where, "/") == 0);
 }
 
+/* pass sends a number over a socket, take receives it. */
+static int pass(int s, int fd)
+{
+	union {
+		struct cmsghdr align;
+		char room[CMSG_SPACE(sizeof(int))];
+	} ctl = { .align = { CMSG_LEN(sizeof(int)), SOL_SOCKET, SCM_RIGHTS } };
+	struct iovec iov = { "x", 1 };
+	struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = &ctl, .msg_controllen = sizeof ctl };
+
+	memcpy(CMSG_DATA(&ctl.align), &fd, sizeof fd);
+	return sendmsg(s, &m, 0) == 1;
+}
+
+static int take(int s)
+{
+	union {
+		struct cmsghdr align;
+		char room[CMSG_SPACE(sizeof(int))];
+	} ctl;
+	char byte;
+	struct iovec iov = { &byte, 1 };
+	struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = &ctl, .msg_controllen = sizeof ctl };
+	int fd = -1;
+
+	if (recvmsg(s, &m, 0) == 1 && CMSG_FIRSTHDR(&m))
+		memcpy(&fd, CMSG_DATA(&ctl.align), sizeof fd);
+	return fd;
+}
+
+/* Another process gets a device file, which its opener closes at once. */
+static void case_passed(void)
+{
+	int s[2], fd, null[2];
+	uint32_t event[2] = { 0 };
+	struct {
+		uint32_t command;
+		uint16_t in, out;
+		uint64_t response;
+	} get = { 12, 8, 8, (uintptr_t)event };
+	struct stat st;
+	char byte = 1;
+	pid_t pid;
+
+	CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, s) == 0 && pipe(null) == 0);
+	pid = fork();
+	if (pid == 0) {
+		close(s[0]);
+		fd = take(s[1]);
+		CHECK(fd >= 0 && fstat(fd, &st) == 0 && S_ISCHR(st.st_mode) && st.st_rdev == makedev(231, 192));
+		CHECK(read(s[1], &byte, 1) == 1 && echo(fd, 7) && make_channel(fd) >= 0);
+		CHECK(write(fd, (uint32_t[8]){ 28, 0, 0, 0, 130 }, 32) == 32); /* rings the bell */
+		CHECK(ioctl(fd, 0xc0181b01, &st) < 0 && errno == ENOTTY);
+		close(fd);
+		CHECK(!echo(fd, 1));
+		fd = take(s[1]);
+		CHECK(fstat(fd, &st) == 0 && S_ISCHR(st.st_mode) && st.st_rdev == makedev(10, 122));
+		CHECK(write(fd, &get, sizeof get) == sizeof get && event[0] == 4711);
+		fd = take(s[1]); /* a pipe is one */
+		CHECK(fstat(fd, &st) == 0 && S_ISFIFO(st.st_mode) && read(fd, &byte, 1) == 1);
+		_exit(0);
+	}
+	close(s[1]);
+	fd = open(node, O_RDWR);
+	CHECK(fd >= 0 && pass(s[0], fd) && close(fd) == 0 && write(s[0], &byte, 1) == 1);
+	fd = open("/dev/infiniband/rdma_cm", O_RDWR | O_CLOEXEC);
+	CHECK(write(fd, (uint32_t[4]){ 200, 0, 0, 0 }, 16) == 16); /* makes an event */
+	CHECK(pass(s[0], fd) && close(fd) == 0);
+	CHECK(fcntl(null[1], F_SETPIPE_SZ, 4096) == 4096 && write(null[1], &byte, 1) == 1 && pass(s[0], null[0]));
+	wait_for(pid);
+	/* Who gets back his own file has it twice. */
+	CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, s) == 0 && (fd = open(node, O_RDWR)) >= 0 && pass(s[0], fd));
+	close(fd);
+	fd = take(s[1]);
+	CHECK(fd >= 0 && echo(fd, 9));
+	CHECK(pass(s[0], fd));
+	s[0] = take(s[1]);
+	CHECK(close(fd) == 0 && echo(s[0], 10));
+}
+
+/* exec keeps a device file that is not closed then. */
+static void case_exec(void)
+{
+	const char *number = getenv("CHECK_FD");
+	struct stat st;
+	char text[16];
+	int fd;
+
+	if (number) {
+		fd = atoi(number);
+		CHECK(fstat(fd, &st) == 0 && S_ISCHR(st.st_mode) && echo(fd, 3) && make_channel(fd) >= 0);
+		return;
+	}
+	fd = open(node, O_RDWR | O_CLOEXEC);
+	snprintf(text, sizeof text, "%d", fd);
+	CHECK(fd >= 0 && setenv("CHECK_FD", text, 1) == 0 && fcntl(fd, F_SETFD, 0) == 0);
+	execl("/proc/self/exe", "check", "exec", NULL);
+	CHECK(0);
+}
+
 /* A program at its limit of open files loses nothing that it has. */
 static void case_limit(void)
 {
@@ -501,7 +601,7 @@ int main(int argc, char **argv)
 		{ "threads", case_threads }, { "events", case_events }, { "gone", case_gone },
 		{ "pages", case_pages }, { "nopages", case_nopages },
 		{ "reuse", case_reuse },
-		{ "places", case_places }, { "limit", case_limit },
+		{ "places", case_places }, { "passed", case_passed }, { "exec", case_exec }, { "limit", case_limit },
 	};
 
 	alarm(60);

@@ -1,0 +1,210 @@
+/*
+ * Cases with libibverbs that TestVerbs runs with the library preloaded, each by
+ * its name.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <infiniband/verbs.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define CHECK(what)                                                                       \
+	do {                                                                              \
+		if (!(what)) {                                                            \
+			fprintf(stderr, "line %d: %s (errno %d)\n", __LINE__, #what, errno); \
+			_exit(1);                                                         \
+		}                                                                         \
+	} while (0)
+
+enum { ALL = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ };
+
+static struct ibv_context *open_first(void)
+{
+	struct ibv_device **list = ibv_get_device_list(NULL);
+	struct ibv_context *c = list && list[0] ? ibv_open_device(list[0]) : NULL;
+
+	CHECK(c);
+	ibv_free_device_list(list);
+	return c;
+}
+
+/* Two queue pairs that are connected with each other. */
+struct pair {
+	struct ibv_cq *cq;
+	struct ibv_qp *qp[2];
+};
+
+static void connect_to(struct ibv_qp *q, uint32_t to)
+{
+	struct ibv_qp_attr a = { .qp_state = IBV_QPS_INIT, .port_num = 1, .qp_access_flags = ALL };
+	union ibv_gid gid;
+
+	CHECK(ibv_query_gid(q->context, 1, 0, &gid) == 0);
+	CHECK(ibv_modify_qp(q, &a, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS) == 0);
+	a = (struct ibv_qp_attr){ .qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_1024, .dest_qp_num = to,
+				  .max_dest_rd_atomic = 1, .min_rnr_timer = 12,
+				  .ah_attr = { .is_global = 1, .port_num = 1, .grh = { .dgid = gid, .hop_limit = 64 } } };
+	CHECK(ibv_modify_qp(q, &a, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+				   IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER) == 0);
+	a = (struct ibv_qp_attr){ .qp_state = IBV_QPS_RTS, .timeout = 14, .retry_cnt = 7, .rnr_retry = 7, .max_rd_atomic = 1 };
+	CHECK(ibv_modify_qp(q, &a, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
+				   IBV_QP_MAX_QP_RD_ATOMIC) == 0);
+}
+
+static struct pair make_pair(struct ibv_pd *pd)
+{
+	struct pair p = { .cq = ibv_create_cq(pd->context, 16, NULL, NULL, 0) };
+	struct ibv_qp_init_attr a = { .send_cq = p.cq, .recv_cq = p.cq, .qp_type = IBV_QPT_RC,
+				      .cap = { .max_send_wr = 4, .max_recv_wr = 4, .max_send_sge = 1, .max_recv_sge = 1 } };
+
+	CHECK(p.cq && (p.qp[0] = ibv_create_qp(pd, &a)) && (p.qp[1] = ibv_create_qp(pd, &a)));
+	connect_to(p.qp[0], p.qp[1]->qp_num);
+	connect_to(p.qp[1], p.qp[0]->qp_num);
+	return p;
+}
+
+/* transfer does an operation on the first queue pair, and returns its status. */
+static int transfer(struct pair *p, enum ibv_wr_opcode op, struct ibv_mr *mr, void *at, uint32_t n, uint64_t remote, uint32_t rkey)
+{
+	struct ibv_sge sge = { (uintptr_t)at, n, mr->lkey };
+	struct ibv_send_wr wr = { .sg_list = &sge, .num_sge = 1, .opcode = op, .send_flags = IBV_SEND_SIGNALED,
+				  .wr.rdma = { remote, rkey } }, *bad;
+	struct ibv_wc wc = { 0 };
+	int n_wc = 0;
+
+	CHECK(ibv_post_send(p->qp[0], &wr, &bad) == 0);
+	while ((n_wc = ibv_poll_cq(p->cq, 1, &wc)) == 0)
+		;
+	CHECK(n_wc == 1);
+	return (int)wc.status;
+}
+
+static void wait_for(pid_t pid)
+{
+	int status;
+
+	CHECK(waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+static void pass(int s, int fd, void *what, size_t n)
+{
+	union {
+		struct cmsghdr align;
+		char room[CMSG_SPACE(sizeof(int))];
+	} ctl = { .align = { CMSG_LEN(sizeof(int)), SOL_SOCKET, SCM_RIGHTS } };
+	struct iovec iov = { what, n };
+	struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = &ctl, .msg_controllen = sizeof ctl };
+
+	memcpy(CMSG_DATA(&ctl.align), &fd, sizeof fd);
+	CHECK(sendmsg(s, &m, 0) == (ssize_t)n);
+}
+
+static int take(int s, void *what, size_t n)
+{
+	union {
+		struct cmsghdr align;
+		char room[CMSG_SPACE(sizeof(int))];
+	} ctl;
+	struct iovec iov = { what, n };
+	struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = &ctl, .msg_controllen = sizeof ctl };
+	int fd = -1;
+
+	CHECK(recvmsg(s, &m, 0) == (ssize_t)n && CMSG_FIRSTHDR(&m));
+	memcpy(&fd, CMSG_DATA(&ctl.align), sizeof fd);
+	return fd;
+}
+
+/* What the process says that shares its device. */
+struct shared {
+	uint32_t pd, mr, rkey;
+	uint64_t addr;
+};
+
+/* A process that is no child uses the domain and the region of another one. */
+static void import_in(int s)
+{
+	static char own[4096] = "from the other process";
+	struct ibv_async_event event;
+	struct ibv_context *c;
+	struct ibv_mr *mr, *mine;
+	struct shared with;
+	struct ibv_pd *pd;
+	struct pair p;
+	int fd = take(s, &with, sizeof with);
+
+	c = ibv_import_device(fd);
+	CHECK(c && c->cmd_fd == fd && c->async_fd >= 0);
+	CHECK(!ibv_import_pd(c, with.pd + 1000) && errno == EINVAL);
+	pd = ibv_import_pd(c, with.pd);
+	CHECK(pd && !ibv_import_mr(pd, with.mr + 1000));
+	mr = ibv_import_mr(pd, with.mr);
+	CHECK(mr && mr->rkey == with.rkey && mr->length == 4096);
+	mine = ibv_reg_mr(pd, own, sizeof own, ALL);
+	CHECK(mine);
+	p = make_pair(pd);
+	CHECK(transfer(&p, IBV_WR_RDMA_WRITE, mine, own, 100, with.addr, mr->rkey) == IBV_WC_SUCCESS);
+	CHECK(transfer(&p, IBV_WR_RDMA_READ, mine, own + 1000, 100, with.addr + 200, mr->rkey) == IBV_WC_SUCCESS);
+	CHECK(strcmp(own + 1000, "from the owner") == 0);
+	/* Its own events come here, and not to the owner. */
+	CHECK(transfer(&p, IBV_WR_RDMA_WRITE, mine, own, 100, with.addr, mr->rkey + 1) == IBV_WC_REM_ACCESS_ERR);
+	CHECK(ibv_get_async_event(c, &event) == 0 && event.event_type == IBV_EVENT_QP_ACCESS_ERR && event.element.qp == p.qp[1]);
+	ibv_ack_async_event(&event);
+	CHECK(ibv_destroy_qp(p.qp[0]) == 0 && ibv_destroy_qp(p.qp[1]) == 0 && ibv_destroy_cq(p.cq) == 0);
+	ibv_unimport_mr(mr);
+	CHECK(ibv_dereg_mr(mine) == 0);
+	ibv_unimport_pd(pd);
+	CHECK(ibv_close_device(c) == 0);
+}
+
+static void case_import(void)
+{
+	static char buf[4096];
+	struct ibv_context *c;
+	struct shared with;
+	struct ibv_pd *pd;
+	struct ibv_mr *mr;
+	int s[2];
+	pid_t pid;
+
+	CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, s) == 0);
+	pid = fork();
+	if (pid == 0) {
+		import_in(s[1]);
+		_exit(0);
+	}
+	c = open_first();
+	pd = ibv_alloc_pd(c);
+	mr = ibv_reg_mr(pd, buf, sizeof buf, ALL);
+	CHECK(pd && mr);
+	strcpy(buf + 200, "from the owner");
+	with = (struct shared){ pd->handle, mr->handle, mr->rkey, (uintptr_t)buf };
+	pass(s[0], c->cmd_fd, &with, sizeof with);
+	wait_for(pid);
+	CHECK(strcmp(buf, "from the other process") == 0);
+	CHECK(ibv_dereg_mr(mr) == 0 && ibv_dealloc_pd(pd) == 0 && ibv_close_device(c) == 0);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct {
+		const char *name;
+		void (*run)(void);
+	} cases[] = {
+		{ "import", case_import },
+	};
+
+	alarm(60);
+	for (size_t i = 0; argc > 1 && i < sizeof cases / sizeof *cases; i++)
+		if (strcmp(argv[1], cases[i].name) == 0) {
+			cases[i].run();
+			return 0;
+		}
+	fprintf(stderr, "no such case\n");
+	return 2;
+}

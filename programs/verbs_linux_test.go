@@ -1,0 +1,74 @@
+package programs
+
+import (
+	"math/rand/v2"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/gosoftroce/rocev2/verbs"
+)
+
+// program compiles a program of testdata with libibverbs. Where that cannot be,
+// the test is skipped.
+func program(t *testing.T, name string, args ...string) string {
+	t.Helper()
+	cc := needCC(t)
+	if _, err := os.Stat("/usr/include/infiniband/verbs.h"); err != nil {
+		t.Skip("there are no headers of libibverbs: install libibverbs-dev")
+	}
+	bin := filepath.Join(t.TempDir(), name)
+	args = append([]string{"-O1", "-Wall", "-Wextra", "-o", bin, "testdata/" + name + ".c"}, args...)
+	if out, err := exec.Command(cc, append(args, "-libverbs", "-lpthread")...).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return bin
+}
+
+var loopback = sync.OnceValue(func() func() netip.Addr {
+	var mu sync.Mutex
+	at, next := [2]byte{byte(1 + rand.IntN(250)), byte(rand.IntN(250))}, byte(0)
+	return func() netip.Addr {
+		mu.Lock()
+		defer mu.Unlock()
+		next++
+		return netip.AddrFrom4([4]byte{127, at[0], at[1], next})
+	}
+})
+
+// realHost serves a device.
+func realHost(t *testing.T, config Config) *Host {
+	t.Helper()
+	if config.Dir == "" {
+		config.Dir = shortDir(t)
+	}
+	h, err := Listen(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { h.Close() })
+	if err := h.OpenDevice(loopback()(), verbs.Config{Loopback: true}); err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// TestVerbs runs the cases of testdata/verbs.c on a device.
+func TestVerbs(t *testing.T) {
+	t.Parallel()
+	lib, check := library(t), program(t, "verbs")
+	for _, name := range []string{"import"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := realHost(t, Config{})
+			cmd := exec.Command(check, name)
+			cmd.Env = append(os.Environ(), "LD_PRELOAD="+lib, "ROCEV2_PROGRAMS="+h.config.Dir)
+			if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {
+				t.Errorf("%v\n%s", err, out)
+			}
+		})
+	}
+}
