@@ -56,7 +56,7 @@ var layers = map[string][]string{
 	"engine": {"clock", "internal/heap", "rocev2", "ib", "memreg", "qp", "transport"}, // of transport only the batches and the path, which are plain data
 	"hca":    {"clock", "internal/heap", "rocev2", "ib", "memreg", "qp", "engine", "transport", "transport/udp", "fabric"},
 
-	"uverbs/foreign": {"ib", "memreg"},
+	"uverbs/foreign": {"ib", "memreg", "uverbs/quota"},
 
 	"verbs": {"rocev2", "ib", "memreg", "memreg/mapping", "qp", "transport", "transport/udp", "transport/shm", "hca"},
 
@@ -71,13 +71,14 @@ var layers = map[string][]string{
 
 	// The kernel's side of the verbs, for unmodified programs.
 	"uverbs/abi":        {},
+	"uverbs/quota":      {},
 	"uverbs/ring":       {"rocev2", "ib"},
-	"uverbs":            {"rocev2", "ib", "memreg", "qp", "hca", "transport", "uverbs/abi", "uverbs/ring"},
+	"uverbs":            {"rocev2", "ib", "memreg", "qp", "hca", "transport", "uverbs/abi", "uverbs/ring", "uverbs/quota"},
 	"uverbs/uverbstest": {"ib"}, // for tests only
 
 	// And of the connection manager: errors are those of the verbs.
 	"ucma/abi": {"uverbs/abi"},
-	"ucma":     {"verbs", "cm", "ucma/abi", "uverbs/abi"},
+	"ucma":     {"verbs", "cm", "ucma/abi", "uverbs/abi", "uverbs/quota"},
 
 	"programs":           {"verbs", "cm", "uverbs", "uverbs/...", "ucma"},
 	"programs/mkpreload": {"programs"},
@@ -100,7 +101,7 @@ var layers = map[string][]string{
 	"metrics":       {"verbs"},
 	"server/config": {},
 	"server/web":    {},
-	"server":        {"verbs", "memreg/mapping", "rdma", "cm", "transport/tap", "metrics", "programs", "uverbs", "hca", "interop/...", "server/..."},
+	"server":        {"verbs", "memreg/mapping", "rdma", "cm", "transport/tap", "metrics", "programs", "uverbs", "uverbs/quota", "hca", "interop/...", "server/..."},
 
 	"e2e/...":  {"verbs", "e2e/..."},
 	"e2e/soak": {"rdma", "verbs", "transport/udp", "transport/fault"},
