@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gosoftroce/rocev2/uverbs/abi"
+	"github.com/gosoftroce/rocev2/uverbs/quota"
 )
 
 // The doorbell area, at the beginning of the memory that a client shares.
@@ -61,6 +62,8 @@ type area struct {
 	mem  []byte
 	most int // bytes of rings
 
+	account *quota.Account // of the client
+
 	mu   sync.Mutex
 	used int
 	free []span // by offset; no two touch
@@ -70,7 +73,7 @@ type area struct {
 type span struct{ off, n int }
 
 // newArea makes memory for so many bytes of rings.
-func newArea(most int) (*area, error) {
+func newArea(most int, account *quota.Account) (*area, error) {
 	page := os.Getpagesize()
 	most = (most + page - 1) / page * page
 	size := areaLen + 2*most // room for gaps
@@ -78,7 +81,7 @@ func newArea(most int) (*area, error) {
 	if err != nil {
 		return nil, fmt.Errorf("memory for queues: %w", err)
 	}
-	a := &area{file: os.NewFile(uintptr(fd), "rings"), most: most, free: []span{{areaLen, size - areaLen}}}
+	a := &area{file: os.NewFile(uintptr(fd), "rings"), most: most, account: account, free: []span{{areaLen, size - areaLen}}}
 	if err := unix.Ftruncate(fd, int64(size)); err != nil {
 		return nil, errors.Join(fmt.Errorf("memory for queues: %w", err), a.file.Close())
 	}
@@ -116,6 +119,9 @@ func (a *area) alloc(n uint64) (*ringSpace, error) {
 		if s.n < size {
 			continue
 		}
+		if a.account.Take(quota.RingBytes, int64(size)) != nil {
+			break
+		}
 		if s.n == size {
 			a.free = slices.Delete(a.free, i, i+1)
 		} else {
@@ -151,6 +157,7 @@ func (r *ringSpace) release() {
 	// Without it the next ring would find what is there now, which its
 	// maker overwrites.
 	_ = unix.Fallocate(int(a.file.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, int64(r.span.off), int64(r.span.n))
+	a.account.Give(quota.RingBytes, int64(r.span.n))
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.used -= r.span.n

@@ -13,25 +13,25 @@ import (
 	"github.com/gosoftroce/rocev2/hca"
 	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/uverbs/abi"
+	"github.com/gosoftroce/rocev2/uverbs/quota"
 )
 
 // Client is an open file of a device: a program, or several that share it.
 // Its methods may be called from any goroutine.
 type Client struct {
-	dev   *Device
-	peer  Peer
-	quota Quota
-	ctx   *hca.Context
-	area  *area
-	bell  *bell
+	dev     *Device
+	peer    Peer
+	ctx     *hca.Context
+	area    *area
+	account *quota.Account
+	bell    *bell
 
 	courier *courier
 	stop    chan struct{}
 	running sync.WaitGroup
 
-	mu        sync.Mutex // held by commands, and to close
-	closed    bool
-	cqEntries int
+	mu     sync.Mutex // held by commands, and to close
+	closed bool
 
 	async atomic.Pointer[pipe] // nil before the program has asked for its context
 	imports
@@ -49,7 +49,8 @@ type Client struct {
 // newClient makes a client with a context, which is its own when it returns
 // without an error.
 func newClient(d *Device, p Peer, q Quota, ctx *hca.Context) (*Client, error) {
-	a, err := newArea(q.RingBytes)
+	account := quota.New("an open device file", q.Account, quota.Limits{quota.CQEntries: int64(q.CQEntries)})
+	a, err := newArea(q.RingBytes, account)
 	if err != nil {
 		return nil, err
 	}
@@ -58,15 +59,15 @@ func newClient(d *Device, p Peer, q Quota, ctx *hca.Context) (*Client, error) {
 		return nil, errors.Join(err, a.close())
 	}
 	o := q.Objects
-	c := &Client{dev: d, peer: p, quota: q, ctx: ctx, area: a, bell: b, courier: newCourier(b.ring), stop: make(chan struct{}),
-		domains:  table[domain]{most: limit(o.PDs, ib.MaxPD)},
-		regions:  table[region]{most: limit(o.MRs, ib.MaxMR)},
-		windows:  table[window]{most: limit(o.MWs, ib.MaxMW)},
-		handles:  table[handle]{most: limit(o.AHs, ib.MaxAH)},
-		channels: table[pipe]{most: limit(q.Channels, 1<<16)},
-		cqs:      table[ownedCQ]{most: limit(o.CQs, maxCQs)},
-		srqs:     table[ownedSRQ]{most: limit(o.SRQs, ib.MaxSRQ)},
-		qps:      table[ownedQP]{most: limit(o.QPs, maxQPs)},
+	c := &Client{dev: d, peer: p, account: account, ctx: ctx, area: a, bell: b, courier: newCourier(b.ring), stop: make(chan struct{}),
+		domains:  table[domain]{most: limit(o.PDs, ib.MaxPD), kind: quota.PDs, account: account},
+		regions:  table[region]{most: limit(o.MRs, ib.MaxMR), kind: quota.MRs, account: account},
+		windows:  table[window]{most: limit(o.MWs, ib.MaxMW), kind: quota.MWs, account: account},
+		handles:  table[handle]{most: limit(o.AHs, ib.MaxAH), kind: quota.AHs, account: account},
+		channels: table[pipe]{most: limit(q.Channels, 1<<16), kind: quota.Channels, account: account},
+		cqs:      table[ownedCQ]{most: limit(o.CQs, maxCQs), kind: quota.CQs, account: account},
+		srqs:     table[ownedSRQ]{most: limit(o.SRQs, ib.MaxSRQ), kind: quota.SRQs, account: account},
+		qps:      table[ownedQP]{most: limit(o.QPs, maxQPs), kind: quota.QPs, account: account},
 	}
 	c.running.Go(func() { c.courier.run(c.stop) })
 	c.running.Go(c.serveBells)
@@ -108,6 +109,7 @@ func (c *Client) Close() error {
 		p.close()
 	}
 	errs = append(errs, c.bell.file.Close(), c.area.close())
+	c.account.Clear()
 	return errors.Join(errs...)
 }
 

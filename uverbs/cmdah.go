@@ -9,6 +9,7 @@ import (
 	"github.com/gosoftroce/rocev2/hca"
 	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/uverbs/abi"
+	"github.com/gosoftroce/rocev2/uverbs/quota"
 )
 
 // handle is an address handle. Its number in send requests is one more than
@@ -91,12 +92,35 @@ func destroyAH(c *Client, r *call) abi.Reply {
 
 // attachMcast has a queue pair receive what is sent to a group (IBTA 11.3.1).
 func attachMcast(c *Client, r *call) abi.Reply {
-	return c.mcast(r, func(q *ownedQP, group netip.Addr) error { return q.core.Attach(group) })
+	return c.mcast(r, func(q *ownedQP, group netip.Addr) error {
+		if q.groups[group] {
+			return q.core.Attach(group) // which says what that is
+		}
+		if err := c.account.Take(quota.Attachments, 1); err != nil {
+			return abi.ENOMEM
+		}
+		if err := q.core.Attach(group); err != nil {
+			c.account.Give(quota.Attachments, 1)
+			return err
+		}
+		if q.groups == nil {
+			q.groups = map[netip.Addr]bool{}
+		}
+		q.groups[group] = true
+		return nil
+	})
 }
 
 // detachMcast ends that.
 func detachMcast(c *Client, r *call) abi.Reply {
-	return c.mcast(r, func(q *ownedQP, group netip.Addr) error { return q.core.Detach(group) })
+	return c.mcast(r, func(q *ownedQP, group netip.Addr) error {
+		if err := q.core.Detach(group); err != nil {
+			return err
+		}
+		delete(q.groups, group)
+		c.account.Give(quota.Attachments, 1)
+		return nil
+	})
 }
 
 func (c *Client) mcast(r *call, do func(*ownedQP, netip.Addr) error) abi.Reply {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/uverbs/abi"
+	"github.com/gosoftroce/rocev2/uverbs/quota"
 	"github.com/gosoftroce/rocev2/uverbs/ring"
 )
 
@@ -142,9 +143,6 @@ func (c *Client) makeCQ(user uint64, cqe, vector uint32, channel int32) (*ownedC
 		}
 	}
 	shape := ring.ShapeFor(int(cqe), ring.CQElem)
-	if c.cqEntries+shape.Cap() > c.quota.CQEntries {
-		return nil, abi.ENOMEM
-	}
 	var ok bool
 	if q.handle, ok = c.cqs.reserve(); !ok {
 		return nil, abi.ENOMEM
@@ -154,7 +152,6 @@ func (c *Client) makeCQ(user uint64, cqe, vector uint32, channel int32) (*ownedC
 		return nil, errno
 	}
 	q.entries = shape.Cap()
-	c.cqEntries += q.entries
 	c.cqs.set(q.handle, q)
 	return q, 0
 }
@@ -162,8 +159,12 @@ func (c *Client) makeCQ(user uint64, cqe, vector uint32, channel int32) (*ownedC
 // init makes the queue itself.
 func (q *ownedCQ) init(shape ring.Shape) abi.Errno {
 	c := q.client
+	if c.account.Take(quota.CQEntries, int64(shape.Cap())) != nil {
+		return abi.ENOMEM
+	}
 	space, err := c.area.alloc(shape.Size())
 	if err != nil {
+		c.account.Give(quota.CQEntries, int64(shape.Cap()))
 		return errnoOf(err)
 	}
 	arm := &c.area.arm[q.handle]
@@ -175,6 +176,7 @@ func (q *ownedCQ) init(shape ring.Shape) abi.Errno {
 	}
 	if q.core, err = NewCompQueue(config); err != nil {
 		space.release()
+		c.account.Give(quota.CQEntries, int64(shape.Cap()))
 		return errnoOf(err)
 	}
 	q.space = space
@@ -189,23 +191,36 @@ func resizeCQ(c *Client, r *call) abi.Reply {
 			return abi.Fail(abi.EINVAL)
 		}
 		shape := ring.ShapeFor(int(req.Cqe), ring.CQElem)
-		if c.cqEntries-q.entries+shape.Cap() > c.quota.CQEntries {
-			return abi.Fail(abi.ENOMEM)
+		if errno := q.resize(shape); errno != 0 {
+			return abi.Fail(errno)
 		}
-		space, err := c.area.alloc(shape.Size())
-		if err != nil {
-			return abi.Fail(errnoOf(err))
-		}
-		c.catchUp(q)
-		if err := q.core.Resize(space.bytes(), shape); err != nil {
-			space.release()
-			return abi.Fail(abi.EINVAL)
-		}
-		q.space.release()
-		c.cqEntries += shape.Cap() - q.entries
-		q.space, q.entries = space, shape.Cap()
-		return r.answer(abi.ResizeCQResp{Cqe: uint32(q.entries)}, space.info())
+		return r.answer(abi.ResizeCQResp{Cqe: uint32(q.entries)}, q.space.info())
 	})
+}
+
+// resize moves a queue to a ring of another size.
+func (q *ownedCQ) resize(shape ring.Shape) abi.Errno {
+	c := q.client
+	more := int64(shape.Cap() - q.entries)
+	if more > 0 && c.account.Take(quota.CQEntries, more) != nil {
+		return abi.ENOMEM
+	}
+	space, err := c.area.alloc(shape.Size())
+	if err == nil {
+		c.catchUp(q)
+		if q.core.Resize(space.bytes(), shape) != nil {
+			space.release()
+			err = abi.EINVAL
+		}
+	}
+	if err != nil {
+		c.account.Give(quota.CQEntries, max(more, 0))
+		return errnoOf(err)
+	}
+	c.account.Give(quota.CQEntries, max(-more, 0))
+	q.space.release()
+	q.space, q.entries = space, shape.Cap()
+	return 0
 }
 
 // catchUp posts what the program has posted before to queue pairs that complete
@@ -237,7 +252,7 @@ func destroyCQ(c *Client, r *call) abi.Reply {
 			out.CompEventsReported = q.channel.takeBack(q.user, &q.told)
 		}
 		q.space.release()
-		c.cqEntries -= q.entries
+		c.account.Give(quota.CQEntries, int64(q.entries))
 		c.cqs.release(q.handle)
 		return r.answer(out, nil)
 	})

@@ -4,6 +4,7 @@ package uverbs
 
 import (
 	"encoding/binary"
+	"net/netip"
 	"slices"
 	"sync"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/rocev2"
 	"github.com/gosoftroce/rocev2/uverbs/abi"
+	"github.com/gosoftroce/rocev2/uverbs/quota"
 	"github.com/gosoftroce/rocev2/uverbs/ring"
 )
 
@@ -26,9 +28,10 @@ type ownedQP struct {
 	send, recv *ownedCQ
 	srq        *ownedSRQ // or nil
 	sq, rq     *ringSpace
-	cap        abi.ExCreateQPReq // what it was made with
-	raised     tally             // asynchronous events
-	home       *pipe             // where they go
+	cap        abi.ExCreateQPReq   // what it was made with
+	raised     tally               // asynchronous events
+	home       *pipe               // where they go
+	groups     map[netip.Addr]bool // that it is attached to
 
 	serving sync.Mutex // held while the send queue is looked at
 	gone    bool       // guarded by serving
@@ -208,6 +211,7 @@ func destroyQP(c *Client, r *call) abi.Reply {
 		if q.srq != nil {
 			q.srq.users--
 		}
+		c.account.Give(quota.Attachments, int64(len(q.groups)))
 		c.qps.release(q.handle)
 		return r.answer(out, nil)
 	})
@@ -230,7 +234,6 @@ func (q *ownedQP) end() {
 	q.serving.Lock()
 	q.gone = true
 	q.serving.Unlock()
-
 }
 
 // setReady has the program know whether the queue pair can send.

@@ -10,6 +10,7 @@ import (
 	"github.com/gosoftroce/rocev2/hca"
 	"github.com/gosoftroce/rocev2/memreg"
 	"github.com/gosoftroce/rocev2/rocev2"
+	"github.com/gosoftroce/rocev2/uverbs/quota"
 )
 
 // Device is a device as programs see it.
@@ -57,6 +58,9 @@ type Quota struct {
 	RingBytes int // of all queues; default 256 MiB
 	CQEntries int // of all completion queues; default 2^21
 	Channels  int // completion channels; default 1024
+
+	// Account is of whom the client is, and pays for it; nil: nobody does.
+	Account *quota.Account
 }
 
 // The defaults. On a machine with 32 bits of address the memory of queues must

@@ -2,11 +2,17 @@
 
 package uverbs
 
-import "sync"
+import (
+	"sync"
+
+	"github.com/gosoftroce/rocev2/uverbs/quota"
+)
 
 // table gives the objects of one kind their numbers, from 0 up.
 type table[T any] struct {
-	most int // numbers that there are
+	most    int // numbers that there are
+	kind    quota.Kind
+	account *quota.Account // of the client
 
 	mu    sync.RWMutex
 	slots []*T
@@ -18,7 +24,7 @@ type table[T any] struct {
 func (t *table[T]) reserve() (uint32, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.used >= t.most {
+	if t.used >= t.most || t.account.Take(t.kind, 1) != nil {
 		return 0, false
 	}
 	t.used++
@@ -45,6 +51,7 @@ func (t *table[T]) release(h uint32) {
 	t.free = append(t.free, h)
 	t.used--
 	t.mu.Unlock()
+	t.account.Give(t.kind, 1)
 }
 
 // get returns what a number stands for, nil if nothing.
