@@ -154,12 +154,21 @@ func (c *Client) bindTo(i *ident, sa abi.SockAddr) uabi.Errno {
 		}
 		a = netip.AddrPortFrom(d.Addr(), a.Port())
 	}
+	if !mayBind(c, a.Port()) {
+		return uabi.EACCES
+	}
 	if err := i.id.BindAddr(a); err != nil {
 		return errnoOf(err)
 	}
 	i.wild = a.Addr().IsUnspecified()
 	i.wildIs6 = a.Addr().Is6()
 	return 0
+}
+
+// mayBind reports whether who writes the command may have a port. As in Linux,
+// no setting changes which these are: that of sockets is not looked at.
+func mayBind(c *Client, port uint16) bool {
+	return port == 0 || port >= 1024 || c.lowPorts == nil || c.lowPorts()
 }
 
 func (c *Client) resolve(cmd *abi.Command) ([]byte, uabi.Errno) {
@@ -210,6 +219,9 @@ func (c *Client) resolveTo(i *ident, src, dst netip.AddrPort, timeout time.Durat
 	port := src.Port()
 	if bound {
 		port = 0
+	}
+	if !mayBind(c, port) {
+		return uabi.EACCES
 	}
 	if err := i.id.ResolveAddr(netip.AddrPortFrom(dev.Addr(), port), dst, timeout); err != nil {
 		return errnoOf(err)

@@ -12,6 +12,7 @@ import (
 	"github.com/gosoftroce/rocev2/cm"
 	"github.com/gosoftroce/rocev2/ucma/abi"
 	uabi "github.com/gosoftroce/rocev2/uverbs/abi"
+	"github.com/gosoftroce/rocev2/uverbs/quota"
 	"github.com/gosoftroce/rocev2/verbs"
 )
 
@@ -44,6 +45,9 @@ type Peer struct {
 // comment names.
 type Quota struct {
 	IDs int // and multicast groups together: 4096
+
+	// Account is of whom the client is, and pays for it; nil: nobody does.
+	Account *quota.Account
 }
 
 // Client is one open file. Its methods may be called from any goroutine.
@@ -56,6 +60,7 @@ type Client struct {
 	done    chan struct{}
 	signal  *signal
 	numbers *userNumbers
+	account *quota.Account
 
 	mu       sync.Mutex // guards what follows
 	ch       *cm.EventChannel
@@ -64,6 +69,7 @@ type Client struct {
 	byID     map[*cm.ID]*ident
 	requests map[*cm.ID]*event // that wait in events
 	groups   map[uint32]*group
+	lowPorts func() bool // of who writes the command
 	closed   bool
 }
 
@@ -76,7 +82,7 @@ func Open(p Peer, devs func() []Device, q Quota) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{peer: p, quota: q, devs: devs, order: orders.Add(1), signal: s, numbers: numbersOf(p.UID),
+	c := &Client{peer: p, quota: q, devs: devs, order: orders.Add(1), signal: s, numbers: numbersOf(p.UID), account: quota.New("an open file of the connection manager", q.Account, quota.Limits{}),
 		wake: make(chan struct{}, 1), done: make(chan struct{}),
 		idents: map[uint32]*ident{}, byID: map[*cm.ID]*ident{}, requests: map[*cm.ID]*event{}, groups: map[uint32]*group{}}
 	c.ch = cm.NewEventChannel(cm.WithDevicesOf(c.devices), cm.WithNotify(func() {
@@ -139,34 +145,53 @@ func (c *Client) Close() error {
 	c.idents, c.byID, c.groups, c.events, c.requests = nil, nil, nil, nil, nil
 	err := c.ch.Close()
 	c.signal.close()
+	c.account.Clear()
 	return err
 }
 
 // Command does what the program wrote to the file.
-func (c *Client) Command(b []byte) uabi.Reply {
+func (c *Client) Command(b []byte) uabi.Reply { return c.CommandOf(nil, b) }
+
+// CommandOf is Command of a process that binds to ports below 1024 only if
+// lowPorts reports so (CAP_NET_BIND_SERVICE). Nil: it may.
+func (c *Client) CommandOf(lowPorts func() bool, b []byte) uabi.Reply {
 	cmd, errno := abi.Parse(b)
 	if errno != 0 {
 		return uabi.Fail(errno)
 	}
-	resp, errno := c.command(&cmd)
+	resp, errno := c.command(&cmd, lowPorts)
 	if errno != 0 {
 		return uabi.Fail(errno)
 	}
 	return uabi.Reply{N: len(b), Resp: resp}
 }
 
-func (c *Client) command(cmd *abi.Command) ([]byte, uabi.Errno) {
+func (c *Client) command(cmd *abi.Command, lowPorts func() bool) ([]byte, uabi.Errno) {
 	if cmd.Number == abi.MigrateID {
 		return c.migrate(cmd)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.closed {
+	switch {
+	case c.closed:
 		return nil, uabi.EBADF
+	case len(c.events) >= leastEvents+eventsOfID*(len(c.idents)+len(c.groups)) && !taking[cmd.Number]:
+		return nil, uabi.ENOMEM
 	}
+	c.lowPorts = lowPorts
 	defer c.collect()
 	return handlers[cmd.Number](c, cmd)
 }
+
+// A program that does not take its events can have no more of them made than
+// these, and so many for each ID or group.
+const (
+	leastEvents = 64
+	eventsOfID  = 8
+)
+
+// taking are the commands that make no event, and may end some.
+var taking = map[abi.Number]bool{abi.GetEvent: true, abi.DestroyID: true, abi.LeaveMulticast: true, abi.Reject: true, abi.Disconnect: true}
 
 // handlers has what does a command; but MIGRATE_ID, which is of two clients.
 var handlers = map[abi.Number]func(*Client, *abi.Command) ([]byte, uabi.Errno){
@@ -237,8 +262,15 @@ func (c *Client) datagramsOn(local netip.Addr) bool {
 	return false
 }
 
+// pay reports whether the client may have one more ID or group, which then
+// counts as its own.
+func pay(c *Client) bool { return !full(c) && c.account.Take(quota.IDs, 1) == nil }
+
 // full reports whether the client may have no more IDs or groups.
-func (c *Client) full() bool { return len(c.idents)+len(c.groups) >= c.quota.IDs }
+func full(c *Client) bool { return len(c.idents)+len(c.groups) >= c.quota.IDs }
+
+// repay takes back what pay has counted.
+func repay(c *Client) { c.account.Give(quota.IDs, 1) }
 
 // patience is for programs of which one side connects as soon as the other one
 // has decided to listen, and cannot be refused: perftest 4.5 then uses memory
@@ -252,9 +284,6 @@ func (c *Client) createID(cmd *abi.Command) ([]byte, uabi.Errno) {
 	in, errno := abi.ParseCreateID(cmd.In)
 	if errno != 0 {
 		return nil, errno
-	}
-	if c.full() {
-		return nil, uabi.ENOMEM
 	}
 	id, err := c.ch.CreateID(cm.PortSpace(in.PS), nil)
 	if err != nil {
@@ -299,10 +328,12 @@ func (c *Client) destroyID(cmd *abi.Command) ([]byte, uabi.Errno) {
 	c.numbers.forget(i)
 	delete(c.idents, i.number)
 	delete(c.byID, i.id)
+	repay(c)
 	for n, g := range c.groups {
 		if g.of == i {
 			delete(c.groups, n)
 			c.numbers.groups.give(n)
+			repay(c)
 		}
 	}
 	i.id.Close()

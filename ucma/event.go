@@ -8,6 +8,7 @@ import (
 	"github.com/gosoftroce/rocev2/cm"
 	"github.com/gosoftroce/rocev2/ucma/abi"
 	uabi "github.com/gosoftroce/rocev2/uverbs/abi"
+	"github.com/gosoftroce/rocev2/uverbs/quota"
 )
 
 // event waits for the program.
@@ -139,9 +140,6 @@ func (c *Client) getEvent(cmd *abi.Command) ([]byte, uabi.Errno) {
 	}
 	e := c.events[0]
 	if e.request != nil {
-		if c.full() {
-			return nil, uabi.ENOMEM
-		}
 		i := c.enter(e.request, 0)
 		if i == nil {
 			return nil, uabi.ENOMEM
@@ -183,7 +181,7 @@ func (c *Client) migrate(cmd *abi.Command) ([]byte, uabi.Errno) {
 		return nil, errno
 	}
 	if from != c {
-		if c.full() {
+		if full(c) {
 			return nil, uabi.ENOMEM
 		}
 		from.collect()
@@ -223,10 +221,12 @@ func (c *Client) move(i *ident, to *Client) error {
 	delete(c.idents, i.number)
 	delete(c.byID, i.id)
 	to.idents[i.number], to.byID[i.id] = i, i
+	c.account.Move(to.account, quota.IDs, 1)
 	for n, g := range c.groups {
 		if g.of == i {
 			delete(c.groups, n)
 			to.groups[n] = g
+			c.account.Move(to.account, quota.IDs, 1)
 		}
 	}
 	c.events = slices.DeleteFunc(c.events, func(e *event) bool {

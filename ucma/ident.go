@@ -100,10 +100,15 @@ func (n *numbers) has(v uint32) bool {
 	return n.used[v]
 }
 
-// enter gives an ID a number. It returns nil if there is none.
+// enter gives an ID a number. It returns nil if there is none, or the user has
+// as many as he may.
 func (c *Client) enter(id *cm.ID, uid uint64) *ident {
+	if !pay(c) {
+		return nil
+	}
 	n, ok := c.numbers.ids.take()
 	if !ok {
+		repay(c)
 		return nil
 	}
 	i := &ident{number: n, id: id, uid: uid}

@@ -104,11 +104,12 @@ func (c *Client) join(cmd *abi.Command) ([]byte, uabi.Errno) {
 		return nil, errno
 	case i.wild || i.id.Device() == nil || !i.datagrams:
 		return nil, uabi.EINVAL
-	case c.full():
+	case !pay(c):
 		return nil, uabi.ENOMEM
 	}
 	n, ok := c.numbers.groups.take()
 	if !ok {
+		repay(c)
 		return nil, uabi.ENOMEM
 	}
 	g := &group{number: n, uid: in.UID, of: i}
@@ -116,6 +117,7 @@ func (c *Client) join(cmd *abi.Command) ([]byte, uabi.Errno) {
 	if err := i.id.JoinMulticast(address(&in.Addr).Addr()); err != nil {
 		i.joins = i.joins[:len(i.joins)-1]
 		c.numbers.groups.give(n)
+		repay(c)
 		return nil, errnoOf(err)
 	}
 	c.groups[n] = g
@@ -140,6 +142,7 @@ func (c *Client) leave(cmd *abi.Command) ([]byte, uabi.Errno) {
 	g.left = true
 	delete(c.groups, g.number)
 	c.numbers.groups.give(g.number)
+	repay(c)
 	c.drop(func(e *event) bool { return e.group == g })
 	return abi.U32(g.reported), 0
 }

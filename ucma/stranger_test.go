@@ -4,6 +4,7 @@ package ucma_test
 
 import (
 	"fmt"
+	"net/netip"
 	"sync"
 	"syscall"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"github.com/gosoftroce/rocev2/ucma"
 	"github.com/gosoftroce/rocev2/ucma/abi"
 	uabi "github.com/gosoftroce/rocev2/uverbs/abi"
+	"github.com/gosoftroce/rocev2/uverbs/quota"
 	"github.com/gosoftroce/rocev2/verbs"
 )
 
@@ -34,6 +36,92 @@ func TestNumbersOfUsers(t *testing.T) {
 	}
 	if r := raw(greedy.open(ucma.Quota{}, h[0]), abi.CreateID, 4, create); r.Errno != uabi.ENOMEM {
 		t.Errorf("the same user: errno %d", r.Errno)
+	}
+}
+
+// What a user has in one open file he cannot have in another one, wherever his
+// IDs go.
+func TestQuotaOfAUser(t *testing.T) {
+	t.Parallel()
+	h := network(t, "192.0.2.1")
+	user := quota.New("user 7", nil, quota.Limits{quota.IDs: 3})
+	q := ucma.Quota{Account: user}
+	p := &program{t: t, pid: 2000}
+	p.c = p.open(q, h[0])
+	other := &program{t: t, c: p.open(q, h[0])}
+	id := p.create(cm.UDP, clientUID)
+	p.do(abi.BindIP, 0, p.bindCmd(id, at(h[0], 0)))
+	join1 := p.do(abi.JoinIPMulticast, 4, response, u64(9), in6(netip.MustParseAddrPort("239.1.2.3:0")), u32(id))
+	p.fails("no such ID", uabi.ENOENT, abi.JoinIPMulticast, 4, response, u64(9), in6(at(h[0], 0)), u32(99))
+	second := other.create(cm.TCP, 2)
+	for _, c := range []*program{p, other} {
+		c.fails("one too many", uabi.ENOMEM, abi.CreateID, 4, u64(1), response, u16(uint16(cm.TCP)), make([]byte, 6))
+	}
+	other.do(abi.MigrateID, 4, response, u32(id), u32(0))
+	must(t, p.c.Close())
+	if n := user.Have(quota.IDs); n != 3 {
+		t.Errorf("%d IDs and groups; want 3", n)
+	}
+	other.do(abi.LeaveMulticast, 4, response, join1, u32(0))
+	other.destroy(second)
+	if n := user.Have(quota.IDs); n != 1 {
+		t.Errorf("%d IDs and groups; want 1", n)
+	}
+	must(t, other.c.Close())
+	if !user.Empty() {
+		t.Error("IDs are left without a file")
+	}
+}
+
+// Events that a program does not take are no more than the daemon has room for.
+func TestEventsAreBounded(t *testing.T) {
+	t.Parallel()
+	h := network(t, "192.0.2.1")
+	p := start(t, h[0])
+	id := p.create(cm.TCP, clientUID)
+	resolve := join(make([]byte, 28), in6(netip.MustParseAddrPort("[2001:db8::1]:9")), u32(id), u32(0))
+	n := 0
+	for ; n < 10000; n++ {
+		if r := raw(p.c, abi.ResolveIP, 0, resolve); r.Errno == uabi.ENOMEM {
+			break
+		} else if r.Errno != 0 {
+			t.Fatal(r.Errno)
+		}
+	}
+	if n < 16 || n == 10000 {
+		t.Errorf("%d events wait", n)
+	}
+	for range n {
+		p.want(cm.EventAddrError, clientUID)
+	}
+	p.do(abi.ResolveIP, 0, resolve)
+}
+
+// Ports below 1024 are for processes with the right to them, as in the kernel.
+func TestLowPorts(t *testing.T) {
+	t.Parallel()
+	h := network(t, "192.0.2.1")
+	p := start(t, h[0])
+	no, yes := func() bool { return false }, func() bool { return true }
+	write := func(low func() bool, n abi.Number, body []byte) uabi.Errno {
+		return p.c.CommandOf(low, join(u32(uint32(n)), u16(uint16(len(body))), u16(0), body)).Errno
+	}
+	for port, want := range map[uint16]uabi.Errno{0: 0, 1: uabi.EACCES, 1023: uabi.EACCES, 1024: 0} {
+		for _, a := range []netip.AddrPort{at(h[0], port), netip.AddrPortFrom(netip.IPv4Unspecified(), port)} {
+			id := p.create(cm.TCP, 1)
+			if got := write(no, abi.BindIP, p.bindCmd(id, a)); got != want {
+				t.Errorf("%v: %v; want %v", a, got, want)
+			}
+			if want != 0 {
+				if got := write(no, abi.ResolveIP, join(in6(a), in6(at(h[0], 5000)), u32(id), u32(0))); got != want {
+					t.Errorf("resolve from %v: %v; want %v", a, got, want)
+				}
+				if got := write(yes, abi.BindIP, p.bindCmd(id, a)); got != 0 {
+					t.Errorf("%v, with the right to it: %v", a, got)
+				}
+			}
+			p.destroy(id)
+		}
 	}
 }
 
