@@ -32,8 +32,8 @@ func (s *Space) read(dst []byte, addr uint64) error {
 		local := [1]unix.Iovec{iovec(dst)}
 		remote := [1]unix.RemoteIovec{{Base: uintptr(addr), Len: len(dst)}}
 		n, err = unix.ProcessVMReadv(s.pid, local[:], remote[:], 0)
-		if err == nil && !s.running() {
-			n = 0 // it may have been of another process
+		if err == nil && !s.Alive() {
+			n = 0 // it may have been of another process or program
 		}
 	} else {
 		n, err = unix.Pread(s.mem, dst, int64(addr))
@@ -52,7 +52,7 @@ func (s *Space) write(addr uint64, src []byte) error {
 	var n int
 	var err error
 	if s.byNumber(len(src)) {
-		if !s.running() {
+		if !s.Alive() {
 			return ib.FaultMemory
 		}
 		local := [1]unix.Iovec{iovec(src)}
@@ -96,7 +96,7 @@ func batch(bufs [][]byte) (k, n int) {
 
 // writeBatch copies up to maxVector buffers of n bytes in all with one call.
 func (s *Space) writeBatch(addr uint64, bufs [][]byte, n int) error {
-	if !s.running() {
+	if !s.Alive() {
 		return ib.FaultMemory
 	}
 	var local [maxVector]unix.Iovec

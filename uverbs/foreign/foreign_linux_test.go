@@ -27,6 +27,15 @@ func TestMain(m *testing.M) {
 	}
 	unix.Prctl(unix.PR_SET_PTRACER, ^uintptr(0), 0, 0, 0) // where there is Yama
 	c := commands{}
+	if at, err := strconv.ParseUint(os.Getenv("FOREIGN_AT"), 10, 64); err == nil { // what "become" has made
+		there := uintptr(at)
+		p, err := unix.MmapPtr(-1, 0, *(*unsafe.Pointer)(unsafe.Pointer(&there)), 64*uintptr(pageSize), unix.PROT_READ|unix.PROT_WRITE,
+			unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_FIXED_NOREPLACE)
+		if err != nil {
+			fmt.Println("error:", err)
+		}
+		c.mem = unsafe.Slice((*byte)(p), 64*pageSize)
+	}
 	in := bufio.NewScanner(os.Stdin)
 	for in.Scan() {
 		fmt.Println(c.do(strings.Fields(in.Text())))
@@ -64,6 +73,10 @@ func (c *commands) do(f []string) string {
 		err = unix.MunmapPtr(p, uintptr(n(2))*uintptr(pageSize))
 	case "truncate": // descriptor, pages
 		err = unix.Ftruncate(n(1), int64(n(2))*int64(pageSize))
+	case "become": // what has memory at the same address
+		os.Setenv("FOREIGN_AT", f[1])
+		fmt.Println("ok")
+		return "error: " + syscall.Exec("/proc/self/exe", os.Args, os.Environ()).Error()
 	case "exec":
 		fmt.Println("ok")
 		return "error: " + syscall.Exec("/bin/cat", []string{"cat"}, nil).Error()
@@ -138,7 +151,7 @@ func (c *child) do(format string, args ...any) {
 
 func (c *child) space() *Space {
 	c.t.Helper()
-	s, err := OpenProcess(c.cmd.Process.Pid, uint32(os.Getuid()))
+	s, err := OpenProcess(c.cmd.Process.Pid, uint32(os.Getuid()), nil)
 	if errors.Is(err, os.ErrPermission) {
 		c.t.Skipf("%v", err)
 	}
@@ -259,7 +272,7 @@ func TestVanish(t *testing.T) {
 		if _, err := s.Region(c.addr, 8, true); !errors.Is(err, unix.EFAULT) {
 			t.Errorf("a region of a killed process: %v", err)
 		}
-		if _, err := OpenProcess(c.cmd.Process.Pid, uint32(os.Getuid())); !errors.Is(err, os.ErrProcessDone) {
+		if _, err := OpenProcess(c.cmd.Process.Pid, uint32(os.Getuid()), nil); !errors.Is(err, os.ErrProcessDone) {
 			t.Errorf("opened a killed process: %v", err)
 		}
 	})
@@ -288,6 +301,30 @@ func TestExec(t *testing.T) {
 	if again := c.space(); again == s {
 		t.Error("the new program has the space of the old one")
 	}
+}
+
+// TestExecAtTheSameAddress: a program that the process becomes is not touched
+// where it has memory at the address of a region, either.
+func TestExecAtTheSameAddress(t *testing.T) {
+	t.Parallel()
+	ways(t, func(t *testing.T, c *child, s *Space) {
+		r := c.region(s, 0, 64*pageSize)
+		c.do("become %d", c.addr)
+		if got := c.say("sum 0 %d", 64*pageSize); got != "0" {
+			t.Skip(got) // something is there
+		}
+		for _, n := range []int{100, 9000, 100000} {
+			b := bytes.Repeat([]byte{1}, n)
+			for what, err := range map[string]error{"read": r.CopyOut(make([]byte, n), 0), "write": r.CopyIn(0, b), "vector": r.CopyInV(0, [][]byte{b, b})} {
+				if err != ib.FaultMemory {
+					t.Errorf("%s of %d bytes: %v", what, n, err)
+				}
+			}
+		}
+		if got := c.say("sum 0 %d", 64*pageSize); got != "0" {
+			t.Errorf("another program has the sum %s; want 0", got)
+		}
+	})
 }
 
 // TestRegister: what is not there, or has not the rights, is EFAULT.
@@ -336,11 +373,11 @@ func TestOpenRefuses(t *testing.T) {
 	t.Parallel()
 	c := start(t, 1)
 	c.space()
-	if _, err := OpenProcess(c.cmd.Process.Pid, uint32(os.Getuid())+1); !errors.Is(err, os.ErrPermission) {
+	if _, err := OpenProcess(c.cmd.Process.Pid, uint32(os.Getuid())+1, nil); !errors.Is(err, os.ErrPermission) {
 		t.Errorf("another user's: %v", err)
 	}
 	for _, pid := range []int{0, -1, 1 << 22} {
-		if s, err := OpenProcess(pid, uint32(os.Getuid())); err == nil {
+		if s, err := OpenProcess(pid, uint32(os.Getuid()), nil); err == nil {
 			t.Errorf("opened process %d", pid)
 			s.Close()
 		}
