@@ -49,7 +49,7 @@ func (h *Host) AddDevice(dev *verbs.Device) error {
 	served := &uverbs.Device{Name: name, Index: index, Dev: verbs.HCA(dev), GUID: attr.NodeGUID,
 		Native:    func(peer netip.Addr, qpn verbs.QPN) bool { return h.native(dev, peer, qpn) },
 		OwnHandle: func(pid int) bool { return ucma.Datagrams(pid, dev.Addr()) }}
-	if err := h.AddVerbs(a, verbsOpener{served, h.config.Quota}); err != nil {
+	if err := h.AddVerbs(a, verbsOpener{h, served}); err != nil {
 		return err
 	}
 	if first {

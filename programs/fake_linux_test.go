@@ -87,10 +87,10 @@ func (f *fakeFile) ForgetChannel(handle uint32) {
 }
 
 // Map and Unmap keep what the program shares.
-func (f *fakeFile) Map(_ Peer, file *os.File, _, n, off uint64) (err error) {
+func (f *fakeFile) Map(_ Peer, fd int, _, n, off uint64) (err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.shared, err = unix.Mmap(int(file.Fd()), int64(off), int(n), unix.PROT_READ, unix.MAP_SHARED)
+	f.shared, err = unix.Mmap(fd, int64(off), int(n), unix.PROT_READ, unix.MAP_SHARED)
 	return err
 }
 
@@ -232,4 +232,18 @@ func shortDir(t *testing.T) string {
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	return dir
+}
+
+// sentFiles are the files of a control message.
+func sentFiles(oob []byte) (files []*os.File) {
+	for _, f := range takeFiles(oob) {
+		files = append(files, os.NewFile(f.Fd(), "received"))
+	}
+	return files
+}
+
+func closeAll(files []*os.File) {
+	for _, f := range files {
+		f.Close()
+	}
 }

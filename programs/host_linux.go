@@ -16,6 +16,7 @@ import (
 
 	"github.com/gosoftroce/rocev2/uverbs"
 	"github.com/gosoftroce/rocev2/uverbs/abi"
+	"github.com/gosoftroce/rocev2/uverbs/quota"
 )
 
 // Opener opens a device file for a program.
@@ -52,7 +53,7 @@ type (
 		Keys(handle uint32) (lkey, rkey uint32, length uint64, ok bool)
 	}
 	mapper interface { // memory of a process is that of a file
-		Map(p Peer, f *os.File, addr, n, off uint64) error
+		Map(p Peer, fd int, addr, n, off uint64) error
 		Unmap(p Peer, addr, n uint64) error
 	}
 )
@@ -68,11 +69,14 @@ type Config struct {
 
 	// MaxConnections bounds the open device files of all programs, and
 	// MaxPerUser those of one user (root's are not counted). 0 means 4096
-	// and 1024.
+	// and 1024, or less where the system grants few files.
 	MaxConnections, MaxPerUser int
 
-	// Quota is how much each open file of a device may hold.
+	// Quota is how much each open file of a device may hold, and User how
+	// much all of a user may. Where User says nothing there is no limit for
+	// root and the user of the daemon, and a generous one for others.
 	Quota uverbs.Quota
+	User  quota.Limits
 
 	// Hardware has programs see the RDMA devices of the kernel, too.
 	Hardware bool
@@ -92,6 +96,9 @@ type Host struct {
 	openers  map[string]Opener
 	sessions map[*session]struct{}
 	users    map[uint32]int
+	unknown  int // sessions of users who may not use devices
+	accounts map[uint32]*quota.Account
+	all      *quota.Account // of all users
 	files    map[inode]*openFile
 	tokens   uint32
 	devices  []*device
@@ -99,7 +106,8 @@ type Host struct {
 	closed   bool
 	leaving  bool // Wait has returned because nobody was connected
 
-	wg sync.WaitGroup
+	wg      sync.WaitGroup
+	refused undertaker
 }
 
 // inode is the identity of a file.
@@ -132,15 +140,13 @@ func Listen(c Config) (*Host, error) {
 	if c.MaxConnections == 0 {
 		c.MaxConnections = 4096
 	}
-	if c.MaxPerUser == 0 {
-		c.MaxPerUser = 1024
-	}
 	log := c.Log
 	if log == nil {
 		log = slog.New(slog.NewTextHandler(io.Discard, nil))
 	}
 	h := &Host{config: c, log: log, tree: tree{dir: c.Dir, hardware: c.Hardware}, openers: map[string]Opener{}, sessions: map[*session]struct{}{},
-		users: map[uint32]int{}, files: map[inode]*openFile{}, idle: make(chan struct{})}
+		users: map[uint32]int{}, accounts: map[uint32]*quota.Account{}, all: quota.New("the daemon", nil, quota.Limits{quota.Mappings: maxMappings()}),
+		files: map[inode]*openFile{}, idle: make(chan struct{})}
 	close(h.idle)
 	if err := h.listen(); err != nil {
 		if h.lock != nil {
@@ -271,17 +277,37 @@ func (h *Host) Close() error {
 	}
 	h.closed = true
 	for s := range h.sessions {
-		s.conn.Close()
+		s.shutDown()
 	}
 	h.mu.Unlock()
-	err := h.listener.Close()
-	h.wg.Wait()
+	err := errors.Join(h.listener.Close(), h.end())
 	for _, d := range h.devices {
 		err = errors.Join(err, d.Close())
 	}
 	h.tree.remove()
 	h.lock.Close()
 	return err
+}
+
+// endTime is what sessions have to end.
+const endTime = 20 * time.Second
+
+// end waits for all sessions. One may be held up by its program, in closing a
+// file that this has sent.
+func (h *Host) end() error {
+	ended := make(chan struct{})
+	go func() {
+		h.wg.Wait()
+		close(ended)
+	}()
+	timer := time.NewTimer(endTime)
+	defer timer.Stop()
+	select {
+	case <-ended:
+		return nil
+	case <-timer.C:
+		return errors.New("programs: some sessions have not ended")
+	}
 }
 
 func (h *Host) accept() {
@@ -306,6 +332,9 @@ func (h *Host) breathe() {
 	<-ctx.Done()
 }
 
+// maxStrangers is how many who may not use the devices are told so at once.
+const maxStrangers = 64
+
 // admit begins a session, if there is room for one.
 func (h *Host) admit(conn *net.UnixConn) {
 	s := &session{host: h, conn: conn}
@@ -314,15 +343,20 @@ func (h *Host) admit(conn *net.UnixConn) {
 		conn.Close()
 		return
 	}
+	uid := s.peer.UID
+	s.stranger = h.config.Allow != nil && !h.config.Allow(uid)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	uid := s.peer.UID
-	if h.closed || h.leaving || len(h.sessions) >= h.config.MaxConnections || uid != 0 && h.users[uid] >= h.config.MaxPerUser {
-		if !h.closed && !h.leaving {
+	if h.closed || h.leaving || len(h.sessions) >= h.config.MaxConnections || h.users[uid] >= h.connections(uid) ||
+		s.stranger && h.unknown >= maxStrangers {
+		if !h.closed && !h.leaving && !s.stranger {
 			h.log.Warn("too many open device files", "pid", s.peer.PID, "uid", uid)
 		}
-		s.hangUp()
+		h.refused.take(s)
 		return
+	}
+	if s.stranger {
+		h.unknown++
 	}
 	if len(h.sessions) == 0 {
 		h.idle = make(chan struct{})
@@ -340,6 +374,12 @@ func (h *Host) leave(s *session) {
 	delete(h.sessions, s)
 	if h.users[s.peer.UID]--; h.users[s.peer.UID] == 0 {
 		delete(h.users, s.peer.UID)
+		if h.accounts[s.peer.UID].Empty() { // or what is left counts when he comes again
+			delete(h.accounts, s.peer.UID)
+		}
+	}
+	if s.stranger {
+		h.unknown--
 	}
 	if len(h.sessions) == 0 {
 		close(h.idle)

@@ -48,7 +48,7 @@ func (c *client) raw(b []byte, fds ...int) (int32, []*os.File, error) {
 	if err != nil {
 		return 0, nil, err
 	}
-	files := takeFiles(oob[:oobn])
+	files := sentFiles(oob[:oobn])
 	c.t.Cleanup(func() { closeAll(files) })
 	if n < replySize {
 		c.t.Fatalf("a reply of %d bytes", n)

@@ -40,6 +40,9 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
+	if path := os.Getenv(guestOf); path != "" {
+		os.Exit(beGuest(path))
+	}
 	code := m.Run()
 	if dir, _ := buildOnce(); dir != "" {
 		os.RemoveAll(dir)

@@ -18,17 +18,19 @@ import (
 
 // verbsOpener opens the files of a device.
 type verbsOpener struct {
-	dev   *uverbs.Device
-	quota uverbs.Quota
+	host *Host
+	dev  *uverbs.Device
 }
 
 func (o verbsOpener) Open(p Peer) (File, error) {
-	f := &verbsFile{dev: o.dev, spaces: map[int]*attachment{}}
+	f := &verbsFile{host: o.host, dev: o.dev, spaces: map[int]*attachment{}}
 	if err := f.Attach(p); err != nil {
 		return nil, err
 	}
 	var err error
-	f.client, err = o.dev.Open(uverbs.Peer{PID: p.PID, UID: p.UID, GID: p.GID}, o.quota)
+	q := o.host.config.Quota
+	q.Account = o.host.account(p.UID)
+	f.client, err = o.dev.Open(uverbs.Peer{PID: p.PID, UID: p.UID, GID: p.GID}, q)
 	if err != nil {
 		f.Detach(p)
 		return nil, err
@@ -39,6 +41,7 @@ func (o verbsOpener) Open(p Peer) (File, error) {
 // verbsFile is an open file of a device. A command that names memory means that
 // of the process that wrote it.
 type verbsFile struct {
+	host   *Host
 	dev    *uverbs.Device
 	client *uverbs.Client
 
@@ -92,7 +95,7 @@ func (f *verbsFile) Close() error {
 
 // Attach opens the memory of a process.
 func (f *verbsFile) Attach(p Peer) error {
-	s, err := foreign.OpenProcess(p.PID, p.UID)
+	s, err := foreign.OpenProcess(p.PID, p.UID, f.host.account(p.UID))
 	if err != nil {
 		return err
 	}
@@ -135,12 +138,12 @@ func (f *verbsFile) space(pid int) (*foreign.Space, error) {
 }
 
 // Map implements mapper.
-func (f *verbsFile) Map(p Peer, file *os.File, addr, n, off uint64) error {
+func (f *verbsFile) Map(p Peer, fd int, addr, n, off uint64) error {
 	s, err := f.space(p.PID)
 	if err != nil {
 		return err
 	}
-	return s.Map(int(file.Fd()), int64(off), addr, n)
+	return s.Map(fd, int64(off), addr, n)
 }
 
 // Unmap implements mapper.
@@ -159,7 +162,7 @@ type cmOpener struct{ host *Host }
 func (o cmOpener) Open(p Peer) (File, error) {
 	f := &cmFile{host: o.host, uid: p.UID}
 	var err error
-	f.client, err = ucma.Open(ucma.Peer{PID: p.PID, UID: p.UID, GID: p.GID, Read: f.read, File: f.other, Owns: f.owns}, o.host.cmDevices, ucma.Quota{})
+	f.client, err = ucma.Open(ucma.Peer{PID: p.PID, UID: p.UID, GID: p.GID, Read: f.read, File: f.other, Owns: f.owns}, o.host.cmDevices, ucma.Quota{Account: o.host.account(p.UID)})
 	if err != nil {
 		return nil, err
 	}
@@ -217,9 +220,9 @@ func (f *cmFile) Command(p Peer, b []byte) abi.Reply {
 		f.migration.Lock()
 		defer f.migration.Unlock()
 		f.caller = p.PID
-		return f.client.Command(b)
+		return f.client.CommandOf(p.bindsLow, b)
 	case len(b) < optionValue || binary.NativeEndian.Uint32(b) != cmdSetOption:
-		return f.client.Command(b)
+		return f.client.CommandOf(p.bindsLow, b)
 	}
 	f.options.Lock()
 	defer f.options.Unlock()
@@ -228,7 +231,7 @@ func (f *cmFile) Command(p Peer, b []byte) abi.Reply {
 		return abi.Fail(abi.EINVAL)
 	}
 	f.option = b[optionValue:]
-	r := f.client.Command(b[:optionValue])
+	r := f.client.CommandOf(p.bindsLow, b[:optionValue])
 	f.option = nil
 	if r.Errno == 0 {
 		r.N = len(b) - int(n)

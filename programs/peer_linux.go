@@ -2,8 +2,11 @@ package programs
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"os"
+	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -68,4 +71,32 @@ func pidfd(socket, pid int) (fd int, err error) {
 		return -1, nil
 	}
 	return fd, err
+}
+
+// capNetBindService is the number of CAP_NET_BIND_SERVICE.
+const capNetBindService = 10
+
+// bindsLow reports whether the process may have ports below 1024 in the
+// connection manager: it has the capability that Linux asks for, in the user
+// namespace of the daemon, or it is of the user of the daemon.
+func (p Peer) bindsLow() bool {
+	if p.UID == uint32(os.Geteuid()) {
+		return true
+	}
+	dir := fmt.Sprintf("/proc/%d/", p.PID)
+	var own, theirs unix.Stat_t
+	if unix.Stat("/proc/self/ns/user", &own) != nil || unix.Stat(dir+"ns/user", &theirs) != nil || own.Ino != theirs.Ino || own.Dev != theirs.Dev {
+		return false
+	}
+	text, err := os.ReadFile(dir + "status")
+	if err != nil || p.ended() {
+		return false
+	}
+	for line := range strings.Lines(string(text)) {
+		if hex, ok := strings.CutPrefix(line, "CapEff:"); ok {
+			caps, err := strconv.ParseUint(strings.TrimSpace(hex), 16, 64)
+			return err == nil && caps>>capNetBindService&1 != 0
+		}
+	}
+	return false
 }

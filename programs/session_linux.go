@@ -29,12 +29,18 @@ type session struct {
 
 	attached bool // to what another process has opened
 
-	held bool // the connection is of who starts programs
-
-	parting bool // the process has closed it; guarded by the host's mu
+	held     bool // the connection is of who starts programs
+	stranger bool // the user may not use devices
+	parting  bool // the process has closed it; guarded by the host's mu
 }
 
-// hangUp closes what the session itself has.
+// shutDown has the session end soon. It never waits.
+func (s *session) shutDown() {
+	_, _ = s.conn.CloseRead(), s.conn.CloseWrite()
+}
+
+// hangUp closes what the session itself has. It may wait for what is closed
+// with it: files that the program has sent, and nobody has received.
 func (s *session) hangUp() {
 	s.conn.Close()
 	if s.peer.life != nil {
@@ -64,9 +70,14 @@ func (s *session) run() {
 			err = send(s.conn, r, out)
 		}
 		done()
-		closeAll(q.files)
+		for _, f := range q.files {
+			f.Close() // which may wait: no other session does for this one
+		}
 		if err != nil {
 			s.ended(err)
+			return
+		}
+		if s.stranger {
 			return
 		}
 	}
@@ -154,11 +165,10 @@ func nodeName(payload []byte) string {
 
 // allowed reports whether the user may use devices.
 func (s *session) allowed() bool {
-	h := s.host
-	if h.config.Allow == nil || h.config.Allow(s.peer.UID) {
+	if !s.stranger {
 		return true
 	}
-	h.log.Warn("a user may not use the devices", "pid", s.peer.PID, "uid", s.peer.UID)
+	s.host.log.Warn("a user may not use the devices", "pid", s.peer.PID, "uid", s.peer.UID)
 	return false
 }
 
@@ -228,9 +238,9 @@ func (s *session) attach(q request) reply {
 	if len(q.files) != 1 {
 		return fail(unix.EINVAL)
 	}
-	id, err := inodeOf(q.files[0])
+	id, err := q.files[0].inode()
 	if err != nil {
-		return fail(unix.EBADF)
+		return fail(unix.ENODEV)
 	}
 	h := s.host
 	h.mu.Lock()
@@ -287,7 +297,7 @@ func (s *session) mapping(q request) reply {
 	case len(q.files) != 1:
 		return fail(unix.EINVAL)
 	default:
-		err = m.Map(s.peer, q.files[0], addr, n, off)
+		err = m.Map(s.peer, int(q.files[0]), addr, n, off)
 	}
 	if err != nil {
 		return fail(errnoOf(err))

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gosoftroce/rocev2/ucma"
+	"github.com/gosoftroce/rocev2/uverbs/quota"
 )
 
 // connectFor is the environment variable that has this program connect to a
@@ -59,7 +60,7 @@ func TestConnectionOfTheDead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	files := takeFiles(oob[:n])
+	files := sentFiles(oob[:n])
 	if len(files) != 1 {
 		t.Fatalf("%d files", len(files))
 	}
@@ -116,7 +117,7 @@ func TestTokensAreNotGuessed(t *testing.T) {
 // when one of them ends.
 func TestTwoConnectionsOfAProcess(t *testing.T) {
 	t.Parallel()
-	f := &verbsFile{spaces: map[int]*attachment{}}
+	f := &verbsFile{host: &Host{accounts: map[uint32]*quota.Account{}}, spaces: map[int]*attachment{}}
 	p := Peer{PID: os.Getpid(), UID: uint32(os.Geteuid())}
 	for range 2 {
 		if err := f.Attach(p); err != nil {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
 
 	"golang.org/x/sys/unix"
 )
@@ -40,7 +39,7 @@ type request struct {
 	op      uint32
 	arg     uint64
 	payload []byte
-	files   []*os.File // that came with it
+	files   []received // that came with it
 }
 
 // errMalformed ends a session: its library does not speak the protocol.
@@ -99,20 +98,47 @@ func receive(c *net.UnixConn, b, oob []byte) (request, error) {
 		q, err = parseRequest(b[:n])
 	}
 	if err != nil {
-		closeAll(files)
+		for _, f := range files {
+			f.Close()
+		}
 		return request{}, err
 	}
 	q.files = files
 	return q, nil
 }
 
+// received is a file that a program has sent. It is of any kind, and whatever
+// is done with it may wait for the program: a file system in userspace may
+// belong to that. So it is none of package os, which has the poller look at a
+// file: it would wait with all others.
+type received int
+
+// Fd implements abi.File.
+func (f received) Fd() uintptr { return uintptr(f) }
+
+// Close implements abi.File.
+func (f received) Close() error { return unix.Close(int(f)) }
+
+// errNotOurs is of a file that is none of those that programs get here.
+var errNotOurs = errors.New("neither a memfd nor a pipe")
+
+// inode returns the identity of a memfd or a pipe. Other files are not asked.
+func (f received) inode() (inode, error) {
+	_, noSeals := unix.FcntlInt(f.Fd(), unix.F_GET_SEALS, 0)
+	_, noPipe := unix.FcntlInt(f.Fd(), unix.F_GETPIPE_SZ, 0)
+	if noSeals != nil && noPipe != nil {
+		return inode{}, errNotOurs
+	}
+	return inodeOf(f)
+}
+
 // takeFiles returns the files of a control message, all of them.
-func takeFiles(oob []byte) []*os.File {
+func takeFiles(oob []byte) []received {
 	messages, err := unix.ParseSocketControlMessage(oob)
 	if err != nil {
 		return nil
 	}
-	var files []*os.File
+	var files []received
 	for _, m := range messages {
 		fds, err := unix.ParseUnixRights(&m)
 		if err != nil {
@@ -120,16 +146,10 @@ func takeFiles(oob []byte) []*os.File {
 		}
 		for _, fd := range fds {
 			unix.CloseOnExec(fd)
-			files = append(files, os.NewFile(uintptr(fd), "received"))
+			files = append(files, received(fd))
 		}
 	}
 	return files
-}
-
-func closeAll(files []*os.File) {
-	for _, f := range files {
-		f.Close()
-	}
 }
 
 func send(c *net.UnixConn, r reply, b []byte) error {

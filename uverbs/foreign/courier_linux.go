@@ -1,7 +1,6 @@
 package foreign
 
 import (
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -14,40 +13,11 @@ import (
 // that he serves himself (FUSE). (Page faults that he holds by userfaultfd do
 // not hold /proc/PID/mem.) Who copies holds a lock that others need. So what
 // belongs to another user than this process is copied by a courier, which has a
-// buffer of its own. If that takes too long it is left alone with it, and
-// nothing of the space is touched any more. A process of the same user could
+// buffer of its own. If that takes too long it is left alone with it, nothing
+// of the space is touched any more, and nothing of the user's other spaces for
+// a while. The time is the user's (owner): one who has many spaces, or serves
+// every page just in time, has no more of it. A process of the same user could
 // stop this one anyway.
-
-// patience is how long a copy of another user's memory may take.
-const patience = 200 * time.Millisecond
-
-// penance is how long a user whose memory has taken longer gets no space.
-const penance = time.Minute
-
-// refused are the users whose memory has taken too long.
-var refused = refusals{until: map[uint32]time.Time{}}
-
-type refusals struct {
-	mu    sync.Mutex
-	until map[uint32]time.Time
-}
-
-func (r *refusals) add(uid uint32) {
-	r.mu.Lock()
-	r.until[uid] = time.Now().Add(penance)
-	r.mu.Unlock()
-}
-
-// left returns for how long a user gets no space.
-func (r *refusals) left(uid uint32) time.Duration {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	d := time.Until(r.until[uid])
-	if d <= 0 {
-		delete(r.until, uid)
-	}
-	return d
-}
 
 // courierBytes is how many bytes a courier takes at once: a run.
 const courierBytes = 64 << 10
@@ -57,7 +27,7 @@ const courierBytes = 64 << 10
 type courier struct {
 	buf   []byte
 	jobs  chan job
-	done  chan bool // whether a job was done whole
+	done  chan result
 	timer *time.Timer
 }
 
@@ -66,6 +36,12 @@ type job struct {
 	addr  uint64
 	n     int
 	write bool
+}
+
+// result is what became of a job.
+type result struct {
+	ok   bool // it was done whole
+	took time.Duration
 }
 
 // couriers are those of a space that have nothing to do, one for each copy that
@@ -77,11 +53,13 @@ type couriers struct {
 }
 
 func newCourier() *courier {
-	c := &courier{buf: make([]byte, courierBytes), jobs: make(chan job), done: make(chan bool, 1), timer: time.NewTimer(patience)}
+	c := &courier{buf: make([]byte, courierBytes), jobs: make(chan job), done: make(chan result, 1), timer: time.NewTimer(patience)}
 	c.timer.Stop()
 	go func() {
 		for j := range c.jobs {
-			c.done <- j.space.carry(c.buf[:j.n], j)
+			start := time.Now()
+			ok := j.space.carry(c.buf[:j.n], j)
+			c.done <- result{ok, time.Since(start)}
 		}
 	}()
 	return c
@@ -115,25 +93,28 @@ func (s *Space) hire() *courier {
 // any more.
 func (s *Space) send(c *courier, j job) error {
 	j.space = s
-	c.timer.Reset(patience)
+	c.timer.Reset(s.owner.patienceLeft())
 	c.jobs <- j
 	select {
-	case ok := <-c.done:
+	case r := <-c.done:
 		c.timer.Stop()
-		if ok {
+		s.owner.took(r.took)
+		if r.ok {
 			return nil
 		}
 		s.dismiss(c)
 	case <-c.timer.C:
 		close(c.jobs)
 		s.stuck.Store(true)
-		refused.add(s.uid)
-		if s.acquire() { // or the number of its file is another's when the courier goes on
-			go func() {
-				<-c.done
+		s.owner.lost()
+		open := s.acquire() // or the number of its file is another's when the courier goes on
+		go func() {
+			<-c.done
+			s.owner.found()
+			if open {
 				s.Close()
-			}()
-		}
+			}
+		}()
 	}
 	return ib.FaultMemory
 }
@@ -148,7 +129,7 @@ func (s *Space) dismiss(c *courier) {
 // fetch is read by couriers.
 func (s *Space) fetch(dst []byte, addr uint64) error {
 	for len(dst) > 0 {
-		if s.stuck.Load() {
+		if s.refuses() {
 			return ib.FaultMemory
 		}
 		n := min(len(dst), courierBytes)
@@ -166,7 +147,7 @@ func (s *Space) fetch(dst []byte, addr uint64) error {
 // deliver is write, of buffers one behind the other, by couriers.
 func (s *Space) deliver(addr uint64, bufs ...[]byte) error {
 	for i, at := 0, 0; i < len(bufs); {
-		if s.stuck.Load() {
+		if s.refuses() {
 			return ib.FaultMemory
 		}
 		c, n := s.hire(), 0
@@ -185,6 +166,9 @@ func (s *Space) deliver(addr uint64, bufs ...[]byte) error {
 	}
 	return nil
 }
+
+// refuses reports whether nothing is copied now.
+func (s *Space) refuses() bool { return s.stuck.Load() || s.owner.left() > 0 }
 
 // Stuck reports whether a copy has taken too long: nothing of the space is
 // touched any more, and its user gets no other one for a while.

@@ -17,10 +17,18 @@
 // files belong to the address space that they were opened for, and not to who
 // has the number or the place of the process later. process_vm_readv, which
 // goes by the number, serves only where this process has no more rights than
-// that one, and is told by a pidfd that the process lives.
+// that one, and is asked before that the process lives and is the same program.
+// (One that becomes another program at that very moment, and has memory at the
+// same address, may be written to.)
 //
 // Nor can it hold up this one for long: a copy of memory of another user that
-// takes too long is given up, with the space.
+// takes too long is given up, with the space, and so are those of all spaces of
+// the user for a while.
+//
+// Pages of a memfd that this process is the first to touch count as its own
+// memory. So what a user has mapped here is counted (quota.MappedBytes),
+// whether there are pages or not: it can take them out at any time. Mappings
+// are counted too, for a process has only so many.
 //
 // What it does not do: pin pages. A page that the system has taken out of
 // memory is fetched when it is copied.

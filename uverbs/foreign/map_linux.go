@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gosoftroce/rocev2/uverbs/quota"
 )
 
 // Limits of what is mapped for one process. Each costs this process a mapping,
@@ -21,13 +23,46 @@ var pageSize = uint64(os.Getpagesize())
 
 // mapping is shared memory that is mapped here.
 type mapping struct {
-	data  []byte
-	users atomic.Int32 // ranges, and parts of regions
+	data    []byte
+	users   atomic.Int32 // ranges, and parts of regions
+	account *quota.Account
 }
 
+// newMapping maps n bytes of a file, for one user.
+func newMapping(fd int, off int64, n int, account *quota.Account) (*mapping, error) {
+	if err := account.Take(quota.Mappings, 1); err != nil {
+		return nil, fmt.Errorf("%w: %w", unix.ENOMEM, err)
+	}
+	if err := account.Take(quota.MappedBytes, int64(n)); err != nil {
+		account.Give(quota.Mappings, 1)
+		return nil, fmt.Errorf("%w: %w", unix.ENOMEM, err)
+	}
+	data, err := unix.Mmap(fd, off, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		account.Give(quota.Mappings, 1)
+		account.Give(quota.MappedBytes, int64(n))
+		return nil, fmt.Errorf("mmap: %w", err)
+	}
+	m := &mapping{data: data, account: account}
+	m.users.Store(1)
+	return m, nil
+}
+
+// release is not called with a lock of the space held: to unmap much memory
+// takes a while.
 func (m *mapping) release() {
-	if m.users.Add(-1) == 0 {
-		unix.Munmap(m.data)
+	if m.users.Add(-1) != 0 {
+		return
+	}
+	n := int64(len(m.data))
+	unix.Munmap(m.data)
+	m.account.Give(quota.Mappings, 1)
+	m.account.Give(quota.MappedBytes, n)
+}
+
+func releaseAll(list ranges) {
+	for _, r := range list {
+		r.m.release()
 	}
 }
 
@@ -76,23 +111,22 @@ func (s *Space) tryMap(fd int, off int64, addr, n uint64) error {
 	if err := checkMemfd(fd, off, n); err != nil {
 		return err
 	}
-	data, err := unix.Mmap(fd, off, int(n), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	m, err := newMapping(fd, off, int(n), s.account)
 	if err != nil {
-		return fmt.Errorf("mmap: %w", err)
+		return err
 	}
-	m := &mapping{data: data}
-	m.users.Store(1)
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.unmap(addr, addr+n)
-	if len(s.mapped) >= maxMapped || s.bytes+n > maxMappedBytes {
-		m.release()
-		return fmt.Errorf("%w: it has %d mappings of %d bytes", unix.ENOMEM, len(s.mapped), s.bytes)
+	gone := s.unmap(addr, addr+n)
+	if have := len(s.mapped); have >= maxMapped || s.bytes+n > maxMappedBytes {
+		err = fmt.Errorf("%w: it has %d mappings of %d bytes", unix.ENOMEM, have, s.bytes)
+		gone = append(gone, mappedRange{m: m})
+	} else {
+		s.mapped = slices.Insert(s.mapped, s.mapped.from(addr), mappedRange{start: addr, end: addr + n, m: m})
+		s.bytes += n
 	}
-	i := s.mapped.from(addr)
-	s.mapped = slices.Insert(s.mapped, i, mappedRange{start: addr, end: addr + n, m: m})
-	s.bytes += n
-	return nil
+	s.mu.Unlock()
+	releaseAll(gone)
+	return err
 }
 
 const maxInt = int(^uint(0) >> 1)
@@ -133,8 +167,9 @@ func (s *Space) Unmap(addr, n uint64) {
 		end = ^uint64(0)
 	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.unmap(addr/pageSize*pageSize, end/pageSize*pageSize)
+	gone := s.unmap(addr/pageSize*pageSize, end/pageSize*pageSize)
+	s.mu.Unlock()
+	releaseAll(gone)
 }
 
 // from returns the first range that ends behind addr.
@@ -149,8 +184,8 @@ func (r ranges) from(addr uint64) int {
 }
 
 // unmap takes out what is between start and end, and keeps what ranges have
-// beside that. The caller holds mu.
-func (s *Space) unmap(start, end uint64) {
+// beside that. The caller holds mu, and releases what it returns without.
+func (s *Space) unmap(start, end uint64) (gone ranges) {
 	i := s.mapped.from(start)
 	j := i
 	var keep ranges
@@ -171,10 +206,9 @@ func (s *Space) unmap(start, end uint64) {
 		r.m.users.Add(1)
 		s.bytes += r.end - r.start
 	}
-	for _, r := range s.mapped[i:j] {
-		r.m.release()
-	}
+	gone = slices.Clone(s.mapped[i:j])
 	s.mapped = slices.Replace(s.mapped, i, j, keep...)
+	return gone
 }
 
 // errTooLong says that a region ends behind the end of addresses.

@@ -9,6 +9,8 @@ import (
 
 	"github.com/gosoftroce/rocev2/ib"
 	"golang.org/x/sys/unix"
+
+	"github.com/gosoftroce/rocev2/uverbs/quota"
 )
 
 // shapes returns the parts of a region: their lengths in pages, and whether
@@ -208,5 +210,38 @@ func TestFaultsAreFaults(t *testing.T) {
 		if err != ib.FaultMemory {
 			t.Error(err)
 		}
+	}
+}
+
+// TestMappedQuota: what a user has mapped is counted for as long as it is, in
+// all his processes; and what regions keep of it, too.
+func TestMappedQuota(t *testing.T) {
+	t.Parallel()
+	user := quota.New("user 7", nil, quota.Limits{quota.MappedBytes: 8 * int64(pageSize), quota.Mappings: 3})
+	f := memfd(t, 16, unix.F_SEAL_SHRINK)
+	fd := int(f.Fd())
+	a, b := start(t, 64, f), start(t, 64, f)
+	sa, sb := a.space(), b.space()
+	sa.account, sb.account = user, user
+	wantFull := func(err error) {
+		t.Helper()
+		if !errors.Is(err, unix.ENOMEM) || !errors.Is(err, quota.ErrFull) {
+			t.Errorf("got %v", err)
+		}
+	}
+	a.do("share 3 0 0 6")
+	a.must(sa.Map(fd, 0, a.addr, 6*pageSize))
+	r := a.region(sa, 0, 6*pageSize)
+	sa.Unmap(a.addr, 6*pageSize) // the region has it
+	wantFull(sb.Map(fd, 0, b.addr, 3*pageSize))
+	b.must(sb.Map(fd, 0, b.addr, 2*pageSize))
+	a.must(r.Close())
+	for i := range uint64(2) {
+		b.must(sb.Map(fd, 0, b.addr+(4+i)*pageSize, pageSize))
+	}
+	wantFull(sa.Map(fd, 0, a.addr, pageSize)) // a fourth mapping
+	sb.Unmap(0, ^uint64(0))
+	if !user.Empty() {
+		t.Errorf("%d bytes are left", user.Have(quota.MappedBytes))
 	}
 }

@@ -92,10 +92,7 @@ func (r *Region) Close() error {
 		}
 	}
 	r.parts, r.bytes = nil, nil
-	spaces.Lock()
-	defer spaces.Unlock()
-	r.space.release()
-	return nil
+	return r.space.Close()
 }
 
 // Mapped reports whether all of the region is mapped here, so that atomics are

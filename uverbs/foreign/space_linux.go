@@ -8,6 +8,8 @@ import (
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gosoftroce/rocev2/uverbs/quota"
 )
 
 // Space is the address space of a process. Its methods may be called from any
@@ -19,7 +21,10 @@ type Space struct {
 
 	trusted bool // the process is of the user that this one is of
 	direct  bool // process_vm_readv serves
+	owner   *owner
 	couriers
+
+	account *quota.Account // of what is mapped
 
 	mem  int // /proc/PID/mem
 	maps int // /proc/PID/maps
@@ -41,13 +46,14 @@ var spaces = struct {
 }{open: map[int]*Space{}}
 
 // OpenProcess opens the address space of a process that runs as user uid, as
-// the socket that it has connected by says. Close gives it back.
+// the socket that it has connected by says. Close gives it back. What the
+// process has mapped here counts towards an account, which may be nil.
 //
 // The error says what the process or the system must allow: os.ErrPermission is
 // of a process that may not be traced (ptrace(2), Yama), os.ErrProcessDone of
 // one that is gone, or has become another program in the meantime.
-func OpenProcess(pid int, uid uint32) (*Space, error) {
-	if d := refused.left(uid); d > 0 {
+func OpenProcess(pid int, uid uint32, account *quota.Account) (*Space, error) {
+	if d := ownerOf(uid).left(); d > 0 {
 		return nil, fmt.Errorf("memory of process %d: %w: a copy of memory of user %d took too long; try again in %v", pid, os.ErrPermission, uid, d)
 	}
 	old := lookUp(pid, uid)
@@ -62,11 +68,13 @@ func OpenProcess(pid int, uid uint32) (*Space, error) {
 		return nil, fmt.Errorf("memory of process %d: %w", pid, err)
 	}
 	spaces.Lock()
-	defer spaces.Unlock()
 	if other := spaces.open[pid]; other != nil && other != old && other.uid == uid && other.acquire() {
-		s.release()
+		spaces.Unlock()
+		s.Close()
 		return other, nil
 	}
+	defer spaces.Unlock()
+	s.account = account
 	spaces.open[pid] = s
 	return s, nil
 }
@@ -89,7 +97,7 @@ func open(pid int, uid uint32) (*Space, error) {
 	if pid <= 0 {
 		return nil, errors.New("its number is not known here: it is in another PID namespace")
 	}
-	s := &Space{pid: pid, uid: uid, pidfd: -1, mem: -1, maps: -1, users: 1, couriers: couriers{carry: carry}}
+	s := &Space{pid: pid, uid: uid, pidfd: -1, mem: -1, maps: -1, users: 1, owner: ownerOf(uid), couriers: couriers{carry: carry}}
 	fail := func(err error) (*Space, error) {
 		s.closeFiles()
 		return nil, err
@@ -185,29 +193,29 @@ var errClosed = fmt.Errorf("%w: its memory has been given up", unix.EFAULT)
 
 // Close gives the space back. Regions of it stay until they are closed.
 func (s *Space) Close() error {
-	spaces.Lock()
-	defer spaces.Unlock()
-	s.release()
-	return nil
-}
-
-// release drops a user. The caller holds spaces.
-func (s *Space) release() {
-	s.mu.Lock()
-	s.users--
-	last := s.users == 0
-	s.mu.Unlock()
-	if !last {
-		return
-	}
-	if spaces.open[s.pid] == s {
-		delete(spaces.open, s.pid)
+	if !s.release() {
+		return nil
 	}
 	for _, c := range s.idle {
 		close(c.jobs)
 	}
 	s.Unmap(0, math.MaxUint64) // no region uses it any more
 	s.closeFiles()
+	return nil
+}
+
+// release drops a user, and reports whether it was the last one.
+func (s *Space) release() (last bool) {
+	spaces.Lock()
+	defer spaces.Unlock()
+	s.mu.Lock()
+	s.users--
+	last = s.users == 0
+	s.mu.Unlock()
+	if last && spaces.open[s.pid] == s {
+		delete(spaces.open, s.pid)
+	}
+	return last
 }
 
 func (s *Space) closeFiles() {
