@@ -12,6 +12,7 @@ import (
 	"github.com/gosoftroce/rocev2/programs"
 	"github.com/gosoftroce/rocev2/server/config"
 	"github.com/gosoftroce/rocev2/uverbs"
+	"github.com/gosoftroce/rocev2/uverbs/quota"
 )
 
 // servePrograms has unmodified programs of this host use the devices. It
@@ -30,8 +31,12 @@ func servePrograms(cfg *config.Config, devices []*device, log *slog.Logger) (io.
 		Dir: p.Dir, MaxConnections: p.Files, MaxPerUser: p.PerUser, Log: log,
 		Allow: func(uid uint32) bool { return p.Any || uid == 0 || uid == own || slices.Contains(uids, uid) },
 		Quota: uverbs.Quota{
-			Objects:   hca.Quota{QPs: p.QPs, MRs: p.MRs},
-			CQEntries: p.CQEntries, RingBytes: p.QueueMemory,
+			Objects:   hca.Quota{QPs: p.File.QPs, MRs: p.File.MRs},
+			CQEntries: p.File.CQEntries, RingBytes: p.File.QueueMemory,
+		},
+		User: quota.Limits{
+			quota.QPs: int64(p.User.QPs), quota.MRs: int64(p.User.MRs), quota.CQEntries: int64(p.User.CQEntries),
+			quota.RingBytes: int64(p.User.QueueMemory), quota.MappedBytes: int64(p.User.MappedMemory), quota.IDs: int64(p.User.IDs),
 		},
 	})
 	if err != nil {

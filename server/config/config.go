@@ -92,10 +92,20 @@ type Programs struct {
 	Files   int // open device files of all programs at the same time
 	PerUser int // of those of one user
 
-	// What an open device file may have.
+	File ProgramQuota // what an open device file may have
+	User ProgramQuota // what all programs of a user may have together
+}
+
+// ProgramQuota bounds what programs may have. A number that is 0 stands for
+// what is usual.
+type ProgramQuota struct {
 	QPs, MRs    int
 	CQEntries   int // of all completion queues
 	QueueMemory int // bytes of all queues
+
+	// Of a user alone.
+	MappedMemory int // bytes that the daemon maps
+	IDs          int // of connections, and multicast groups
 }
 
 // UIDs returns the numbers of Users.

@@ -125,11 +125,21 @@ func (c *Config) decodePrograms(s *table) {
 	p.setUsers(users)
 	s.number("files", &p.Files)
 	s.number("files_per_user", &p.PerUser)
-	s.number("queue_pairs", &p.QPs)
-	s.number("memory_regions", &p.MRs)
-	s.number("completion_entries", &p.CQEntries)
-	s.bytes("queue_memory", &p.QueueMemory)
+	p.File.decode(s)
+	if u := s.sub("user", "[programs.user]"); u != nil {
+		p.User.decode(u)
+		u.bytes("mapped_memory", &p.User.MappedMemory)
+		u.number("connection_ids", &p.User.IDs)
+		u.end()
+	}
 	s.end()
+}
+
+func (q *ProgramQuota) decode(t *table) {
+	t.number("queue_pairs", &q.QPs)
+	t.number("memory_regions", &q.MRs)
+	t.number("completion_entries", &q.CQEntries)
+	t.bytes("queue_memory", &q.QueueMemory)
 }
 
 func (p *Programs) setUsers(list []string) {
