@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gosoftroce/rocev2/uverbs/abi"
+	"github.com/gosoftroce/rocev2/uverbs/quota"
 )
 
 // A program that has got an open file from another one, or has it a second
@@ -95,13 +96,18 @@ func (c *Client) importEvents(p *Peer) (*os.File, error) {
 		if p.abandoned() {
 			p.close()
 			delete(c.imported, pid)
+			c.account.Give(quota.Channels, 1)
 		}
 	}
 	if len(c.imported) >= maxImports {
 		return nil, fmt.Errorf("%d programs have imported the device", maxImports)
 	}
+	if err := c.account.Take(quota.Channels, 1); err != nil {
+		return nil, err
+	}
 	own, file, err := newPipe(abi.AsyncEventLen)
 	if err != nil {
+		c.account.Give(quota.Channels, 1)
 		return nil, err
 	}
 	if c.imported == nil {

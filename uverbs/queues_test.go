@@ -236,11 +236,11 @@ func TestTurns(t *testing.T) {
 	t.Parallel()
 	a, b := pair(t, pairOptions{depth: 63})
 	at, key := b.p.remote(0)
+	a.Queues.send.mu.Lock() // so nobody else posts
+	defer a.Queues.send.mu.Unlock()
 	for i := range uint64(40) {
 		a.send.PostSend(fake.SendWR{ID: i, Opcode: fake.Write, Flags: fake.Signaled, Remote: at, RKey: key})
 	}
-	a.Queues.send.mu.Lock() // so nobody else does
-	defer a.Queues.send.mu.Unlock()
 	for _, c := range []struct {
 		most  int
 		taken uint64
