@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 )
 
 // needCC skips a test where there is no C compiler.
@@ -42,6 +43,9 @@ func TestMain(m *testing.M) {
 	}
 	if path := os.Getenv(guestOf); path != "" {
 		os.Exit(beGuest(path))
+	}
+	if dir := os.Getenv(serveFor); dir != "" {
+		os.Exit(serve(dir))
 	}
 	code := m.Run()
 	if dir, _ := buildOnce(); dir != "" {
@@ -76,6 +80,7 @@ func TestLibrary(t *testing.T) {
 			words := strings.Fields(name)
 			cmd := exec.Command(check, words[0])
 			cmd.Env = append(append(os.Environ(), "LD_PRELOAD="+lib, "ROCEV2_PROGRAMS="+h.config.Dir), words[1:]...)
+			cmd.WaitDelay = 5 * time.Second // of a child that is left over
 			if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {
 				t.Errorf("%v\n%s", err, out)
 			}

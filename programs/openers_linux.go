@@ -2,6 +2,7 @@ package programs
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -95,7 +96,11 @@ func (f *verbsFile) Close() error {
 
 // Attach opens the memory of a process.
 func (f *verbsFile) Attach(p Peer) error {
-	s, err := foreign.OpenProcess(p.PID, p.UID, f.host.account(p.UID))
+	account := f.host.account(p.UID)
+	s, err := foreign.OpenProcess(p.PID, p.UID, account)
+	if p.copier != nil && errors.Is(err, os.ErrPermission) {
+		s, err = foreign.WithCopier(p.PID, p.UID, account, p.copier)
+	}
 	if err != nil {
 		return err
 	}

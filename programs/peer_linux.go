@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gosoftroce/rocev2/uverbs/abi"
 )
 
 // Peer is a process that opens a device file.
@@ -17,6 +19,8 @@ type Peer struct {
 	UID, GID uint32
 
 	life *os.File // a pidfd; nil where the kernel has none
+
+	copier abi.File // the socket of a thread that copies memory, or nil
 }
 
 // ended reports whether the process is not there any more. Then its number may

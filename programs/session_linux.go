@@ -2,9 +2,11 @@ package programs
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"errors"
 	"io"
+	"log/slog"
 	"net"
 	"os"
 	"time"
@@ -194,9 +196,9 @@ func (s *session) hello(q request) reply {
 	if o == nil {
 		return fail(unix.ENODEV)
 	}
-	file, err := o.Open(s.peer)
+	file, err := o.Open(s.offering(q.files))
 	if err != nil {
-		s.host.log.Warn("open a device for a program", "file", nodeName(q.payload), "pid", s.peer.PID, "uid", s.peer.UID, "error", err)
+		s.refused("open a device for a program", q, err)
 		return fail(errnoOf(err))
 	}
 	id, err := inodeOf(file.Visible())
@@ -214,6 +216,25 @@ func (s *session) hello(q request) reply {
 	h.files[id] = s.file
 	h.mu.Unlock()
 	return s.welcome()
+}
+
+// offering is the peer with the copier that came with a greeting, if one did.
+func (s *session) offering(files []received) Peer {
+	p := s.peer
+	if len(files) == 1 {
+		p.copier = files[0]
+	}
+	return p
+}
+
+// refused logs why a greeting fails. Whose memory cannot be reached offers a
+// copier when it hears of that.
+func (s *session) refused(what string, q request, err error) {
+	level := slog.LevelWarn
+	if errors.Is(err, os.ErrPermission) && len(q.files) < 2 && (q.op == opAttach || len(q.files) == 0) {
+		level = slog.LevelDebug
+	}
+	s.host.log.Log(context.Background(), level, what, "file", nodeName(q.payload), "pid", s.peer.PID, "uid", s.peer.UID, "error", err)
 }
 
 // welcome is the answer to hello and attach.
@@ -235,7 +256,7 @@ func (s *session) attach(q request) reply {
 	if errno := s.greeted(q); errno != 0 {
 		return fail(errno)
 	}
-	if len(q.files) != 1 {
+	if len(q.files) == 0 {
 		return fail(unix.EINVAL)
 	}
 	id, err := q.files[0].inode()
@@ -261,8 +282,8 @@ func (s *session) attach(q request) reply {
 		return fail(unix.EPERM)
 	}
 	if a, ok := f.File.(attacher); ok {
-		if err := a.Attach(s.peer); err != nil {
-			s.host.log.Warn("share a device between programs", "pid", s.peer.PID, "uid", s.peer.UID, "error", err)
+		if err := a.Attach(s.offering(q.files[1:])); err != nil {
+			s.refused("share a device between programs", q, err)
 			s.drop()
 			return fail(errnoOf(err))
 		}
@@ -360,12 +381,12 @@ func errnoOf(err error) unix.Errno {
 	var sys unix.Errno
 	var own abi.Errno
 	switch {
+	case errors.Is(err, os.ErrPermission):
+		return unix.EPERM
 	case errors.As(err, &own):
 		return unix.Errno(own)
 	case errors.As(err, &sys):
 		return sys
-	case errors.Is(err, os.ErrPermission):
-		return unix.EPERM
 	}
 	return unix.ENODEV
 }

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/gosoftroce/rocev2/verbs"
 )
@@ -66,6 +67,7 @@ func TestVerbs(t *testing.T) {
 			h := realHost(t, Config{})
 			cmd := exec.Command(check, name)
 			cmd.Env = append(os.Environ(), "LD_PRELOAD="+lib, "ROCEV2_PROGRAMS="+h.config.Dir)
+			cmd.WaitDelay = 5 * time.Second // of a child that is left over
 			if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {
 				t.Errorf("%v\n%s", err, out)
 			}

@@ -14,8 +14,8 @@ const Version = 2
 
 // The questions of the library.
 const (
-	opHello   = 1 // open a device file; payload: its name and a NUL
-	opAttach  = 2 // join what another process has opened; a file as proof, and its name, or none
+	opHello   = 1 // open a device file; payload: its name and a NUL; a copier's socket, or none
+	opAttach  = 2 // join what another process has opened; its name, or none; a file as proof, and a copier's socket, or none
 	opCommand = 3 // what the program wrote
 	opMap     = 4 // memory of the program is that of a file
 	opUnmap   = 5

@@ -77,6 +77,7 @@ static void in_child(void)
 	for (int i = 0; i < MAX_FILES && i < (int)last_opened; i++)
 		atomic_store(&files[i].rpc.state, 0);
 	pages_in_child();
+	copier_in_child();
 	lock_give(&table_lock, fork_signals);
 }
 
@@ -321,7 +322,7 @@ bool fd_make_room(int fd)
 		ok = fd_move(&f->rpc_fd, fd) && fd_move(&f->bell_fd, fd);
 		lock_give(&f->rpc, before);
 	}
-	ok = ok && pages_make_room(fd);
+	ok = ok && pages_make_room(fd) && copier_make_room(fd);
 	if (!ok)
 		errno = EBUSY;
 	return ok;

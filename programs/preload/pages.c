@@ -218,6 +218,34 @@ static bool is_range(const struct map *m, const void *arg)
 	return m->ino == r->ino && m->offset - m->at.start == 0 - r->at.start;
 }
 
+struct rights {
+	bool write;
+};
+
+static bool has_rights(const struct map *m, const void *arg)
+{
+	const struct rights *r = arg;
+
+	return m->rights[0] == 'r' && (!r->write || m->rights[1] == 'w');
+}
+
+static bool see_nothing(const struct map *m, void *arg)
+{
+	(void)m;
+	(void)arg;
+	return false;
+}
+
+bool pages_there(uint64_t start, uint64_t length, bool write)
+{
+	struct span s = { start, start + length };
+	struct rights r = { write };
+
+	if (s.end < s.start)
+		return false;
+	return s.end == s.start || all_maps(s, has_rights, &r) || !each_map(see_nothing, NULL);
+}
+
 /* The kernel counts a directory of threads by its links: 2 and one for each. */
 static bool alone(void)
 {
@@ -230,7 +258,7 @@ static bool alone(void)
 		       SYS_fstatat64,
 #endif
 		       AT_FDCWD, "/proc/self/task", &st, 0) == 0 &&
-	       st.st_nlink == 3;
+	       st.st_nlink == 3 + copier_count();
 }
 
 /* ---- the exchange ---- */

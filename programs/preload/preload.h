@@ -259,6 +259,7 @@ struct call {
 	struct iovec payload[5];
 	int pieces;
 	int send_fd; /* -1: none */
+	int copier;  /* one more, or 0 */
 
 	void *resp;
 	size_t room;
@@ -288,6 +289,19 @@ void say(atomic_bool *once, const char *text, const char *what);
 
 /* wire_join joins the file that a number from elsewhere is of, if it is one. */
 void wire_join(int fd);
+
+/* ---- copier.c ---- */
+
+/*
+ * copier_start starts a thread that copies memory of the process for the
+ * daemon. It returns the daemon's end of its socket, or -1.
+ */
+int copier_start(void);
+
+/* copier_count is how many threads of the process there are for that. */
+unsigned copier_count(void);
+void copier_in_child(void);
+bool copier_make_room(int fd);
 
 /* ---- arrive.c ---- */
 
@@ -329,5 +343,8 @@ void pages_before_fork(void);
 void pages_in_parent(void);
 void pages_in_child(void);
 bool pages_make_room(int fd);
+
+/* pages_there reports whether memory is there, with the rights. */
+bool pages_there(uint64_t start, uint64_t length, bool write);
 
 #endif

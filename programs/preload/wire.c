@@ -108,7 +108,8 @@ static int send_request(int fd, struct call *c)
 	struct iovec iov[6] = { { &q, sizeof q } };
 	union control ctl;
 	struct msghdr m = { .msg_iov = iov, .msg_iovlen = 1 };
-	size_t len = 0;
+	size_t len = 0, sent = 0;
+	int numbers[2];
 	ssize_t n;
 
 	for (int i = 0; i < c->pieces; i++) {
@@ -120,14 +121,18 @@ static int send_request(int fd, struct call *c)
 		return -1;
 	}
 	q.len = (uint32_t)len;
-	if (c->send_fd >= 0) {
+	if (c->send_fd >= 0)
+		numbers[sent++] = c->send_fd;
+	if (c->copier > 0)
+		numbers[sent++] = c->copier;
+	if (sent > 0) {
 		memset(&ctl, 0, sizeof ctl);
 		m.msg_control = &ctl;
-		m.msg_controllen = CMSG_SPACE(sizeof(int));
+		m.msg_controllen = CMSG_SPACE(sent * sizeof(int));
 		ctl.align.cmsg_level = SOL_SOCKET;
 		ctl.align.cmsg_type = SCM_RIGHTS;
-		ctl.align.cmsg_len = CMSG_LEN(sizeof(int));
-		memcpy(CMSG_DATA(&ctl.align), &c->send_fd, sizeof(int));
+		ctl.align.cmsg_len = CMSG_LEN(sent * sizeof(int));
+		memcpy(CMSG_DATA(&ctl.align), numbers, sent * sizeof(int));
 	}
 	do
 		n = syscall(SYS_sendmsg, fd, &m, MSG_NOSIGNAL);
@@ -211,9 +216,8 @@ static void refuse(int ret, const char *name)
 				   "restart the program with the library of that daemon\n", paths_dir());
 		break;
 	case EPERM:
-		say(&said_memory, "rocev2: the daemon may not copy the memory of this program, which opens %s: run both as the "
-				  "same user, or give the daemon CAP_SYS_PTRACE; both must see each other's process "
-				  "(containers: one pid namespace), and kernel.yama.ptrace_scope must be at most 1\n", name);
+		say(&said_memory, "rocev2: the daemon may not copy the memory of this program, which opens %s, and no thread of "
+				  "the program can do it: run both as the same user, or give the daemon CAP_SYS_PTRACE\n", name);
 		break;
 	default:
 		say(&said_refused, "rocev2: the daemon does not let this program open %s: its log, or its configuration, "
@@ -222,22 +226,37 @@ static void refuse(int ret, const char *name)
 	errno = -ret;
 }
 
-static int greet(int fd, uint32_t op, const char *name, int proof, struct about *about, struct call *c)
+static int greet(int fd, uint32_t op, const char *name, int proof, int copier, struct about *about, struct call *c)
 {
 	*c = (struct call){
-		.op = op, .arg = WIRE_VERSION, .send_fd = proof,
+		.op = op, .arg = WIRE_VERSION, .send_fd = proof, .copier = copier,
 		.payload = { { (void *)name, strlen(name) + 1 } }, .pieces = 1,
 		.resp = about, .room = sizeof *about,
 	};
 	memset(about, 0, sizeof *about);
 	if (ask(fd, c) != 0)
 		return -1;
+	return c->reply.ret < 0 ? -1 : 0;
+}
+
+/*
+ * introduce greets the daemon. One that may not copy our memory is offered a
+ * thread that does.
+ */
+static int introduce(int fd, uint32_t op, const char *name, int proof, struct about *about, struct call *c)
+{
+	int ret = greet(fd, op, name, proof, 0, about, c), copier;
+
+	if (c->reply.ret == -EPERM && (copier = copier_start()) >= 0) {
+		ret = greet(fd, op, name, proof, copier, about, c);
+		shut(copier);
+	}
 	if (c->reply.ret < 0) {
+		errno = -c->reply.ret;
 		if (*name)
 			refuse(c->reply.ret, name);
-		return -1;
 	}
-	return 0;
+	return ret;
 }
 
 /* adopt takes the files of a greeting: the visible number, or -1. */
@@ -307,7 +326,7 @@ int wire_open(const char *name, int flags)
 	strncpy(f->name, name, sizeof f->name - 1);
 	device_number(name, &f->major, &f->minor);
 	rpc = dial(false);
-	if (rpc >= 0 && greet(rpc, OP_HELLO, name, -1, &about, &c) == 0)
+	if (rpc >= 0 && introduce(rpc, OP_HELLO, name, -1, &about, &c) == 0)
 		fd = adopt(f, rpc, &c);
 	if (fd < 0 || fd >= MAX_NUMBER || (f->kind == VERBS && !map_area(f, fd))) {
 		shut(fd);
@@ -340,7 +359,7 @@ static int join(struct file *f, int visible)
 	rpc = dial(false);
 	if (rpc < 0)
 		return -1;
-	if (greet(rpc, OP_ATTACH, f->name, visible, &about, &c) == 0)
+	if (introduce(rpc, OP_ATTACH, f->name, visible, &about, &c) == 0)
 		fd = adopt(f, rpc, &c);
 	if (fd < 0) {
 		shut(rpc);
@@ -364,7 +383,7 @@ void wire_join(int fd)
 
 	if (rpc < 0)
 		return;
-	if (greet(rpc, OP_ATTACH, "", fd, &about, &c) != 0 || !(f = file_new(c.nfds == 2 ? VERBS : CM))) {
+	if (introduce(rpc, OP_ATTACH, "", fd, &about, &c) != 0 || !(f = file_new(c.nfds == 2 ? VERBS : CM))) {
 		shut(rpc);
 		return;
 	}

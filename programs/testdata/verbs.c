@@ -5,11 +5,13 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <infiniband/verbs.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -175,6 +177,7 @@ static void case_import(void)
 	CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, s) == 0);
 	pid = fork();
 	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		import_in(s[1]);
 		_exit(0);
 	}
@@ -190,13 +193,121 @@ static void case_import(void)
 	CHECK(ibv_dereg_mr(mr) == 0 && ibv_dealloc_pd(pd) == 0 && ibv_close_device(c) == 0);
 }
 
+/* The daemon may not copy the memory of the process: a thread of it does. */
+static void case_copier(void)
+{
+	enum { SIZE = 1 << 20, PAGE = 4096 };
+	static unsigned char from[SIZE], to[SIZE], after[2 * PAGE];
+	struct ibv_context *c;
+	struct ibv_mr *mr, *into, *part;
+	unsigned char *gap;
+	struct ibv_pd *pd;
+	struct pair p;
+
+	CHECK(prctl(PR_SET_DUMPABLE, 0) == 0);
+	c = open_first();
+	pd = ibv_alloc_pd(c);
+	for (int i = 0; i < SIZE; i++)
+		from[i] = (unsigned char)(i * 31 + i / 1000);
+	mr = ibv_reg_mr(pd, from, SIZE, ALL);
+	into = ibv_reg_mr(pd, to, SIZE, ALL);
+	CHECK(mr && into);
+	p = make_pair(pd);
+	CHECK(transfer(&p, IBV_WR_RDMA_WRITE, mr, from + 1, SIZE - 1, (uintptr_t)to, into->rkey) == IBV_WC_SUCCESS);
+	CHECK(memcmp(from + 1, to, SIZE - 1) == 0 && to[SIZE - 1] == 0);
+	CHECK(transfer(&p, IBV_WR_RDMA_READ, into, to + 777, 300000, (uintptr_t)from, mr->rkey) == IBV_WC_SUCCESS);
+	CHECK(memcmp(from, to + 777, 300000) == 0 && to[776] == from[777] && to[300777] == from[300778]);
+	/* What is not there, or has no such rights, is no region. */
+	gap = mmap(NULL, 16 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	CHECK(munmap(gap + 8 * PAGE, PAGE) == 0 && mprotect(gap + 4 * PAGE, PAGE, PROT_READ) == 0);
+	CHECK(!ibv_reg_mr(pd, gap, 16 * PAGE, ALL) && errno == EFAULT);
+	CHECK(!ibv_reg_mr(pd, gap, 8 * PAGE, ALL) && errno == EFAULT);
+	part = ibv_reg_mr(pd, gap, 8 * PAGE, IBV_ACCESS_REMOTE_READ);
+	CHECK(part && ibv_dereg_mr(part) == 0);
+	/* What goes later is a fault, and no crash. */
+	part = ibv_reg_mr(pd, gap, 4 * PAGE, ALL);
+	CHECK(part && munmap(gap + PAGE, PAGE) == 0);
+	CHECK(transfer(&p, IBV_WR_RDMA_WRITE, mr, from, 3 * PAGE, (uintptr_t)gap, part->rkey) == IBV_WC_REM_OP_ERR);
+	/* A child copies for itself. */
+	if (fork() == 0) {
+		into = ibv_reg_mr(pd, after, sizeof after, ALL);
+		CHECK(into);
+		p = make_pair(pd);
+		CHECK(transfer(&p, IBV_WR_RDMA_WRITE, mr, from, 5000, (uintptr_t)after, into->rkey) == IBV_WC_SUCCESS);
+		CHECK(memcmp(from, after, 5000) == 0);
+		_exit(0);
+	}
+	CHECK(wait(&(int){ 0 }) > 0 && after[1] == 0);
+}
+
+/* stopped is the process that is stopped while others write to its memory. */
+static void stopped(int s)
+{
+	static char buf[4096];
+	struct ibv_context *c = open_first();
+	struct ibv_pd *pd = ibv_alloc_pd(c);
+	struct ibv_mr *mr = ibv_reg_mr(pd, buf, sizeof buf, ALL);
+	struct pair p = make_pair(pd), own = make_pair(pd);
+	struct shared with = { p.qp[1]->qp_num, 0, mr->rkey, (uintptr_t)buf };
+	struct ibv_qp_attr reset = { .qp_state = IBV_QPS_RESET };
+	uint32_t qpn;
+
+	CHECK(ibv_modify_qp(p.qp[1], &reset, IBV_QP_STATE) == 0);
+	CHECK(write(s, &with, sizeof with) == sizeof with && read(s, &qpn, sizeof qpn) == sizeof qpn);
+	connect_to(p.qp[1], qpn);
+	CHECK(write(s, "c", 1) == 1);
+	raise(SIGSTOP);
+	/* It goes on as if nothing had been. */
+	strcpy(buf, "again");
+	CHECK(transfer(&own, IBV_WR_RDMA_WRITE, mr, buf, 10, (uintptr_t)buf + 100, mr->rkey) == IBV_WC_SUCCESS);
+	CHECK(strcmp(buf + 100, "again") == 0);
+}
+
+static void case_stopped(void)
+{
+	static char buf[4096];
+	struct ibv_qp_attr reset = { .qp_state = IBV_QPS_RESET };
+	struct pair p, own;
+	struct ibv_context *c;
+	struct shared with;
+	struct ibv_pd *pd;
+	struct ibv_mr *mr;
+	int s[2], status;
+	char byte;
+	pid_t pid;
+
+	CHECK(prctl(PR_SET_DUMPABLE, 0) == 0 && socketpair(AF_UNIX, SOCK_STREAM, 0, s) == 0);
+	pid = fork();
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		stopped(s[1]);
+		_exit(0);
+	}
+	c = open_first();
+	pd = ibv_alloc_pd(c);
+	mr = ibv_reg_mr(pd, buf, sizeof buf, ALL);
+	p = make_pair(pd);
+	own = make_pair(pd);
+	CHECK(ibv_modify_qp(p.qp[0], &reset, IBV_QP_STATE) == 0);
+	CHECK(read(s[0], &with, sizeof with) == sizeof with && write(s[0], &p.qp[0]->qp_num, 4) == 4);
+	CHECK(read(s[0], &byte, 1) == 1);
+	connect_to(p.qp[0], with.pd);
+	CHECK(waitpid(pid, &status, WUNTRACED) == pid && WIFSTOPPED(status));
+	CHECK(transfer(&p, IBV_WR_RDMA_WRITE, mr, buf, 10, with.addr + 2000, with.rkey) == IBV_WC_REM_OP_ERR);
+	strcpy(buf, "others");
+	CHECK(transfer(&own, IBV_WR_RDMA_WRITE, mr, buf, 10, (uintptr_t)buf + 100, mr->rkey) == IBV_WC_SUCCESS);
+	CHECK(strcmp(buf + 100, "others") == 0);
+	CHECK(kill(pid, SIGCONT) == 0);
+	wait_for(pid);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct {
 		const char *name;
 		void (*run)(void);
 	} cases[] = {
-		{ "import", case_import },
+		{ "import", case_import }, { "copier", case_copier }, { "stopped", case_stopped },
 	};
 
 	alarm(60);

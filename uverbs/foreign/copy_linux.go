@@ -23,6 +23,9 @@ func (s *Space) read(dst []byte, addr uint64) error {
 	if len(dst) == 0 {
 		return nil
 	}
+	if s.copier != nil {
+		return s.readByCopier(dst, addr)
+	}
 	if !s.trusted {
 		return s.fetch(dst, addr)
 	}
@@ -46,6 +49,9 @@ func (s *Space) write(addr uint64, src []byte) error {
 	if len(src) == 0 {
 		return nil
 	}
+	if s.copier != nil {
+		return s.writeByCopier(addr, src)
+	}
 	if !s.trusted {
 		return s.deliver(addr, src)
 	}
@@ -66,6 +72,9 @@ func (s *Space) write(addr uint64, src []byte) error {
 
 // writeV copies buffers, one behind the other, to addr.
 func (s *Space) writeV(addr uint64, bufs [][]byte) error {
+	if s.copier != nil {
+		return s.writeByCopier(addr, bufs...)
+	}
 	if !s.trusted {
 		return s.deliver(addr, bufs...)
 	}

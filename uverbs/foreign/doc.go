@@ -11,6 +11,9 @@
 //     the other, with a lock of the Space: atomics are atomic towards each
 //     other, and not towards the process itself.
 //
+// Where the rules of ptrace(2) forbid the latter, a thread of the process does
+// it (WithCopier).
+//
 // The other process is not trusted. It may end, unmap or protect what it has
 // registered, lie about its memfds and change them: what happens is an error
 // for who uses its regions. It cannot have memory of others touched. /proc/PID

@@ -14,6 +14,9 @@ import (
 // check reports what keeps n bytes at addr of the process from being a region,
 // to be written as well: EFAULT, as a kernel that pins the pages has it.
 func (s *Space) check(addr, n uint64, write bool) error {
+	if s.copier != nil {
+		return s.checkByCopier(addr, n, write)
+	}
 	s.reading.Lock() // who reads in turn sees whole lines
 	text, err := s.readAll(s.maps)
 	s.reading.Unlock()

@@ -19,6 +19,12 @@ const (
 	// penance is for how long a user whose copies have taken longer has
 	// none, and gets no space.
 	penance = time.Minute
+
+	// A copier may be late for another reason: its process is stopped, or
+	// the processors are busy. lateness is for it what patience is, and
+	// prompt what is usual.
+	lateness = 2 * time.Second
+	prompt   = time.Millisecond
 )
 
 // owner is a user whose memory is copied by couriers.
@@ -30,6 +36,9 @@ type owner struct {
 	asOf  time.Time
 	until time.Time // when the penance ends
 	held  int       // couriers that have been left alone, and are not back
+
+	late     time.Duration // used of the lateness
+	lateAsOf time.Time
 }
 
 // owners are the users that have been here.
@@ -114,4 +123,19 @@ func (o *owner) found() {
 	defer o.mu.Unlock()
 	o.held--
 	o.refuse(time.Now())
+}
+
+// answered says how long a copier has been waited for.
+func (o *owner) answered(d time.Duration) {
+	if d <= prompt {
+		return
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	now := time.Now()
+	o.late = max(0, o.late-now.Sub(o.lateAsOf)/comeback) + d - prompt
+	o.lateAsOf = now
+	if o.late >= lateness {
+		o.refuse(now)
+	}
 }

@@ -92,6 +92,9 @@ func (r *Region) Close() error {
 		}
 	}
 	r.parts, r.bytes = nil, nil
+	if r.space.copier != nil {
+		r.space.settled()
+	}
 	return r.space.Close()
 }
 

@@ -23,6 +23,7 @@ type Space struct {
 	direct  bool // process_vm_readv serves
 	owner   *owner
 	couriers
+	copier *copier // or nil: a thread of the process copies
 
 	account *quota.Account // of what is mapped
 
@@ -156,6 +157,9 @@ func (s *Space) Alive() bool {
 	if !s.running() {
 		return false
 	}
+	if s.copier != nil {
+		return s.copier.alive()
+	}
 	// Nothing is mapped at 0: that is EIO, and of no address space 0 bytes.
 	var b [1]byte
 	n, err := unix.Pread(s.mem, b[:], 0)
@@ -219,6 +223,9 @@ func (s *Space) release() (last bool) {
 }
 
 func (s *Space) closeFiles() {
+	if s.copier != nil {
+		unix.Close(s.copier.fd)
+	}
 	for _, fd := range []int{s.pidfd, s.mem, s.maps} {
 		if fd >= 0 {
 			unix.Close(fd)

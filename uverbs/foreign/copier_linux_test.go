@@ -1,0 +1,117 @@
+package foreign
+
+import (
+	"encoding/binary"
+	"errors"
+	"os"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/gosoftroce/rocev2/ib"
+	"golang.org/x/sys/unix"
+)
+
+// copied is a process with a copier whose end of the socket the test has.
+func copied(t *testing.T) (*Space, int, *child) {
+	t.Helper()
+	c := start(t, 1)
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	c.must(err)
+	theirs := os.NewFile(uintptr(pair[1]), "copier")
+	defer theirs.Close()
+	s, err := WithCopier(c.cmd.Process.Pid, uint32(os.Getuid()), nil, theirs)
+	c.must(err)
+	s.owner = new(owner) // a user of its own
+	t.Cleanup(func() {
+		s.Close()
+		unix.Close(pair[0])
+	})
+	return s, pair[0], c
+}
+
+// question reads one.
+func question(t *testing.T, fd int) (number uint64) {
+	t.Helper()
+	b := make([]byte, 1<<17)
+	n, err := unix.Read(fd, b)
+	if err != nil || n < questionSize {
+		t.Fatalf("%d bytes, %v", n, err)
+	}
+	return binary.NativeEndian.Uint64(b[16:])
+}
+
+func answer(t *testing.T, fd int, number uint64, with ...byte) {
+	t.Helper()
+	b := binary.NativeEndian.AppendUint64(make([]byte, 8), number)
+	if _, err := unix.Write(fd, append(b, with...)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestCopierLate: a copier that does not answer is waited for once, and serves
+// again when it has.
+func TestCopierLate(t *testing.T) {
+	t.Parallel()
+	s, fd, c := copied(t)
+	b := make([]byte, 3)
+	c.must(c.cmd.Process.Signal(unix.SIGSTOP))
+	for !s.stopped() {
+		runtime.Gosched()
+	}
+	began := time.Now()
+	for range 1000 {
+		if err := s.read(b, 4096); err != ib.FaultMemory {
+			t.Errorf("no answer: %v", err)
+		}
+	}
+	if d := time.Since(began); d > 500*lookAfter {
+		t.Errorf("it is waited for each time: %v", d)
+	}
+	c.must(c.cmd.Process.Signal(unix.SIGCONT))
+	answer(t, fd, question(t, fd), 1, 2, 3)
+	go func() { answer(t, fd, question(t, fd), 4, 5, 6) }()
+	if err := s.read(b, 4096); err != nil || b[0] != 4 {
+		t.Errorf("%v, %v", b, err)
+	}
+	s.owner.late, s.owner.lateAsOf = lateness+time.Minute, time.Now()
+	c.must(c.cmd.Process.Signal(unix.SIGSTOP))
+	defer c.cmd.Process.Signal(unix.SIGCONT)
+	if err := s.read(b, 4096); err != ib.FaultMemory {
+		t.Errorf("no answer: %v", err)
+	}
+	if s.owner.left() <= 0 { // whoever does that for long is refused
+		t.Error("it can go on like this")
+	}
+}
+
+// TestCopierLies: what is no answer ends it, and no process has to suffer.
+func TestCopierLies(t *testing.T) {
+	t.Parallel()
+	for name, lie := range map[string][]byte{
+		"short": {1}, "another number": append(make([]byte, 8), 99, 0, 0, 0, 0, 0, 0, 0),
+		"too little": append(make([]byte, 8), 1, 0, 0, 0, 0, 0, 0, 0, 7),
+	} {
+		s, fd, _ := copied(t)
+		if _, err := unix.Write(fd, lie); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.read(make([]byte, 3), 4096); err != ib.FaultMemory {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	s, fd, _ := copied(t)
+	unix.Shutdown(fd, unix.SHUT_RDWR)
+	if err := s.write(4096, []byte{1}); err != ib.FaultMemory || s.Alive() {
+		t.Errorf("gone: %v", err)
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	defer w.Close()
+	if _, err := WithCopier(os.Getpid(), 0, nil, r); !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOTSOCK) {
+		t.Errorf("a pipe: %v", err)
+	}
+}
