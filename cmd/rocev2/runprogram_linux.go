@@ -10,7 +10,6 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -28,11 +27,6 @@ const programsEnv = "ROCEV2_PROGRAMS"
 
 // systemPrograms is the directory of the system's daemon.
 const systemPrograms = "/run/rocev2"
-
-// interruptIgnored is whether this process was started with interrupts ignored,
-// as a shell starts programs in the background. The tool listens to them all
-// the same; the program that it becomes must not.
-var interruptIgnored = signal.Ignored(os.Interrupt)
 
 // runProgram becomes the program. It returns only if that fails.
 func runProgram(ctx context.Context, _ streams, f programFlags, args []string) error {
@@ -59,9 +53,7 @@ func runProgram(ctx context.Context, _ streams, f programFlags, args []string) e
 	if err := held.keepOverExec(); err != nil {
 		return fmt.Errorf("run %s: %w", args[0], err)
 	}
-	if interruptIgnored {
-		signal.Ignore(os.Interrupt)
-	}
+	started.restore()
 	return fmt.Errorf("run %s: %w", args[0], syscall.Exec(path, args, programEnv(os.Environ(), dir, library)))
 }
 

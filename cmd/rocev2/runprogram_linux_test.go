@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"debug/elf"
 	"errors"
+	"fmt"
 	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -161,15 +163,41 @@ func TestRunProgramWhileADaemonEnds(t *testing.T) {
 	}
 }
 
-// TestRunProgramInBackground: a shell has programs that it starts in the
-// background ignore the interrupt.
-func TestRunProgramInBackground(t *testing.T) {
+// TestRunProgramIgnoresSignals: a shell has programs that it starts in the
+// background ignore the interrupt, and nohup has them ignore the hang-up.
+func TestRunProgramIgnoresSignals(t *testing.T) {
 	t.Parallel()
 	p := buildTool(t)
-	run := p.command("-d", freeAddress(), "--", "sh", "-c", "kill -INT $$; echo alive")
-	cmd := exec.CommandContext(t.Context(), "sh", append([]string{"-c", `trap '' INT; exec "$@"`, "sh"}, run.Args...)...)
+	run := p.command("-d", freeAddress(), "--", "sh", "-c", "for s in INT HUP; do kill -$s $$; done; echo alive; kill -USR2 $$")
+	cmd := exec.CommandContext(t.Context(), "sh", append([]string{"-c", `trap '' INT HUP; exec "$@"`, "sh"}, run.Args...)...)
 	cmd.Env = run.Env
-	if out, err := cmd.CombinedOutput(); err != nil || string(out) != "alive\n" {
+	out, err := cmd.CombinedOutput()
+	if status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); string(out) != "alive\n" || !ok || status.Signal() != syscall.SIGUSR2 {
+		t.Errorf("%v: %q", err, out)
+	}
+}
+
+// TestRunProgramKeepsPdeathsig: the signal for the end of the parent is kept
+// over exec, but it is of a thread.
+func TestRunProgramKeepsPdeathsig(t *testing.T) {
+	t.Parallel()
+	p := buildTool(t)
+	dir := t.TempDir()
+	source, bin := filepath.Join(dir, "death.c"), filepath.Join(dir, "death")
+	if err := os.WriteFile(source, []byte(`
+#include <stdio.h>
+#include <sys/prctl.h>
+int main(void) { int s = 0; prctl(PR_GET_PDEATHSIG, &s); printf("%d\n", s); }`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("cc", "-o", bin, source).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	runtime.LockOSThread() // it is the parent
+	defer runtime.UnlockOSThread()
+	cmd := p.command("-d", freeAddress(), "--", bin)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGUSR1}
+	if out, err := cmd.CombinedOutput(); err != nil || string(out) != fmt.Sprintln(int(syscall.SIGUSR1)) {
 		t.Errorf("%v: %q", err, out)
 	}
 }
