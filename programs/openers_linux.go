@@ -31,7 +31,7 @@ func (o verbsOpener) Open(p Peer) (File, error) {
 	var err error
 	q := o.host.config.Quota
 	q.Account = o.host.account(p.UID)
-	f.client, err = o.dev.Open(uverbs.Peer{PID: p.PID, UID: p.UID, GID: p.GID}, q)
+	f.client, err = o.dev.Open(uverbs.Peer{PID: p.PID, UID: p.UID, GID: p.GID, Raw: p.raw}, q)
 	if err != nil {
 		f.Detach(p)
 		return nil, err
@@ -61,7 +61,7 @@ func (f *verbsFile) Command(p Peer, b []byte) abi.Reply { return f.client.Comman
 
 // caller is the program that writes a command.
 func (f *verbsFile) caller(p Peer) *uverbs.Peer {
-	caller := &uverbs.Peer{PID: p.PID, UID: p.UID, GID: p.GID}
+	caller := &uverbs.Peer{PID: p.PID, UID: p.UID, GID: p.GID, Raw: p.raw}
 	if s, err := f.space(p.PID); err == nil {
 		caller.Memory = s
 	}

@@ -77,13 +77,22 @@ func pidfd(socket, pid int) (fd int, err error) {
 	return fd, err
 }
 
-// capNetBindService is the number of CAP_NET_BIND_SERVICE.
-const capNetBindService = 10
+// Capabilities that commands ask for.
+const (
+	capNetBindService = 10
+	capNetRaw         = 13
+)
 
 // bindsLow reports whether the process may have ports below 1024 in the
-// connection manager: it has the capability that Linux asks for, in the user
-// namespace of the daemon, or it is of the user of the daemon.
-func (p Peer) bindsLow() bool {
+// connection manager.
+func (p Peer) bindsLow() bool { return p.capable(capNetBindService) }
+
+// raw reports whether the process may send management datagrams.
+func (p Peer) raw() bool { return p.capable(capNetRaw) }
+
+// capable reports whether the process has a capability, in the user namespace
+// of the daemon as Linux asks, or is of the user of the daemon.
+func (p Peer) capable(capability int) bool {
 	if p.UID == uint32(os.Geteuid()) {
 		return true
 	}
@@ -99,7 +108,7 @@ func (p Peer) bindsLow() bool {
 	for line := range strings.Lines(string(text)) {
 		if hex, ok := strings.CutPrefix(line, "CapEff:"); ok {
 			caps, err := strconv.ParseUint(strings.TrimSpace(hex), 16, 64)
-			return err == nil && caps>>capNetBindService&1 != 0
+			return err == nil && caps>>capability&1 != 0
 		}
 	}
 	return false

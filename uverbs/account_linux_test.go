@@ -105,3 +105,44 @@ func TestQuotaComesBack(t *testing.T) {
 		}
 	}
 }
+
+// Address handles that a queue pair makes by itself count, and go with it.
+func TestQuotaOfVectors(t *testing.T) {
+	t.Parallel()
+	a, _, user := payers(t, quota.Limits{quota.AHs: 10})
+	a.pd = ask[abi.AllocPDResp](a, abi.AllocPD, abi.AllocPDReq{}).PdHandle
+	cq := a.newCQ(15)
+	for range 3 {
+		qp := a.newQP(ib.UD, cq, nil)
+		s := &a.c.qps.get(qp.QpHandle).queues.send
+		for i := range 20 {
+			h := s.handleFor(ib.AddressVector{DGID: netip.AddrFrom4([4]byte{192, 0, 2, byte(i)}), HopLimit: 1})
+			if (h != nil) != (i < 10) {
+				t.Errorf("handle %d: %v", i, h != nil)
+			}
+		}
+		ask[abi.DestroyQPResp](a, abi.DestroyQP, abi.DestroyQPReq{QpHandle: qp.QpHandle})
+		if n := user.Have(quota.AHs); n != 0 {
+			t.Errorf("%d address handles are left of the queue pair", n)
+		}
+	}
+}
+
+// The Q_Keys of management are for programs that may send raw packets.
+func TestPrivilegedQKey(t *testing.T) {
+	t.Parallel()
+	d, _ := hosts(t)
+	a := start(t, d)
+	qp := a.newQP(ib.UD, a.newCQ(15), nil)
+	toInit := abi.ModifyQPReq{QpHandle: qp.QpHandle, AttrMask: uint32(ib.AttrState | ib.AttrPKeyIndex | ib.AttrPort | ib.AttrQKey),
+		QpState: uint8(ib.StateInit), PortNum: 1, Qkey: 0x80010000}
+	command := plain(abi.ModifyQP, 0, toInit)
+	may := false
+	p := &Peer{Raw: func() bool { return may }}
+	if r := a.c.CommandOf(p, command); r.Errno != abi.EPERM {
+		t.Errorf("errno %d; want %d", r.Errno, abi.EPERM)
+	}
+	if may = true; a.c.CommandOf(p, command).Errno != 0 {
+		t.Error("who may is refused")
+	}
+}

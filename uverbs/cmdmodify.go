@@ -18,7 +18,7 @@ func modifyQP(c *Client, r *call) abi.Reply {
 		if req.AttrMask&^plainAttrs != 0 {
 			return abi.Fail(abi.EOPNOTSUPP)
 		}
-		return abi.Fail(c.modify(req, 0))
+		return abi.Fail(c.modify(r.peer, req, 0))
 	})
 }
 
@@ -28,15 +28,19 @@ func exModifyQP(c *Client, r *call) abi.Reply {
 		if req.Base.AttrMask&^(plainAttrs|uint32(ib.AttrRateLimit)) != 0 {
 			return abi.Fail(abi.EOPNOTSUPP)
 		}
-		if errno := c.modify(&req.Base, req.RateLimit); errno != 0 {
+		if errno := c.modify(r.peer, &req.Base, req.RateLimit); errno != 0 {
 			return abi.Fail(errno)
 		}
 		return r.answer(abi.ExModifyQPResp{ResponseLength: 8}, nil)
 	})
 }
 
+// privilegedQKey is the bit of those Q_Keys that only what manages the network
+// has (IBTA 10.2.5), such as that of the connection manager.
+const privilegedQKey = 1 << 31
+
 // modify changes a queue pair.
-func (c *Client) modify(req *abi.ModifyQPReq, rate uint32) abi.Errno {
+func (c *Client) modify(p *Peer, req *abi.ModifyQPReq, rate uint32) abi.Errno {
 	q := c.qps.get(req.QpHandle)
 	mask := ib.AttrMask(req.AttrMask)
 	switch {
@@ -44,6 +48,8 @@ func (c *Client) modify(req *abi.ModifyQPReq, rate uint32) abi.Errno {
 		mask&ib.AttrPort != 0 && req.PortNum != portNumber,
 		mask&ib.AttrAltPath != 0 && req.AltPortNum != portNumber:
 		return abi.EINVAL
+	case mask&ib.AttrQKey != 0 && req.Qkey&privilegedQKey != 0 && p.Raw != nil && !p.Raw():
+		return abi.EPERM
 	}
 	a, errno := attrOf(req)
 	if errno != 0 {

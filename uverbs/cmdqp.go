@@ -149,8 +149,8 @@ func (q *ownedQP) make() abi.Errno {
 		SendShape: send, MaxSendSGE: int(r.MaxSendSge), MaxInline: int(r.MaxInlineData),
 		SendCQ: q.send.core, RecvCQ: q.recv.core,
 		IPv4:   c.dev.Dev.Addr().Unmap().Is4(),
-		Handle: c.addressHandle,
-		Kick:   func() { c.ringFor(q.handle) },
+		Handle: c.addressHandle, Account: c.account,
+		Kick: func() { c.ringFor(q.handle) },
 	}
 	if q.srq != nil {
 		config.SRQ = q.srq.core
@@ -233,6 +233,7 @@ func (q *ownedQP) serve() (more bool) {
 func (q *ownedQP) end() {
 	q.serving.Lock()
 	q.gone = true
+	q.queues.Close()
 	q.serving.Unlock()
 }
 

@@ -49,6 +49,10 @@ type Peer struct {
 	PID      int
 	UID, GID uint32
 	Memory   Space
+
+	// Raw, if not nil, reports whether it may send what the manager of a
+	// peer takes for its like (CAP_NET_RAW).
+	Raw func() bool
 }
 
 // Quota is how much a client may have. A field of 0 stands for a default.

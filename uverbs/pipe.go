@@ -16,8 +16,8 @@ import (
 	"github.com/gosoftroce/rocev2/uverbs/abi"
 )
 
-// maxPending is how many events are kept for a program that does not read the
-// pipe, beyond those that the pipe holds.
+// maxPending is how many different events are kept for a program that does not
+// read the pipe, beyond those that the pipe holds.
 const maxPending = 1 << 16
 
 // retryAfter is when a full pipe is tried again.
@@ -46,10 +46,18 @@ type pipe struct {
 
 	mu      sync.Mutex
 	fd      int
-	pending []record
+	pending []*kept // in the order of the first of their kind
+	alike   map[record]*kept
 	timer   *time.Timer
 	gone    bool // the program has closed its end
 	closed  bool
+}
+
+// kept are events that are alike and had no room in the pipe: a program that
+// does not read may have one made again and again.
+type kept struct {
+	record
+	n int
 }
 
 // newPipe makes a pipe for records of size bytes, and returns the end for the
@@ -92,8 +100,17 @@ func (p *pipe) send(r record) {
 	if len(p.pending) == 0 && p.write(r) {
 		return
 	}
+	if same := p.alike[r]; same != nil {
+		same.n++
+		return
+	}
 	if len(p.pending) < maxPending {
-		p.pending = append(p.pending, r)
+		if p.alike == nil {
+			p.alike = map[record]*kept{}
+		}
+		k := &kept{r, 1}
+		p.alike[r] = k
+		p.pending = append(p.pending, k)
 		p.later()
 	}
 }
@@ -111,7 +128,12 @@ func (p *pipe) later() {
 func (p *pipe) retry() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for len(p.pending) > 0 && !p.closed && p.write(p.pending[0]) {
+	for len(p.pending) > 0 && !p.closed && p.write(p.pending[0].record) {
+		if k := p.pending[0]; k.n > 1 && !p.gone {
+			k.n--
+			continue
+		}
+		delete(p.alike, p.pending[0].record)
 		p.pending = p.pending[1:]
 	}
 	if len(p.pending) > 0 && !p.closed {
@@ -146,13 +168,16 @@ func (p *pipe) takeBack(element uint64, of *tally) uint32 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	of.over = true
-	kept := p.pending[:0]
-	for _, r := range p.pending {
-		if r.of != of {
-			kept = append(kept, r)
+	others := p.pending[:0]
+	for _, k := range p.pending {
+		if k.of == of {
+			delete(p.alike, k.record)
+		} else {
+			others = append(others, k)
 		}
 	}
-	p.pending = kept
+	clear(p.pending[len(others):])
+	p.pending = others
 	if of.n == 0 || p.closed {
 		return of.n
 	}
@@ -194,7 +219,7 @@ func (p *pipe) close() {
 		return
 	}
 	p.closed = true
-	p.pending = nil
+	p.pending, p.alike = nil, nil
 	if p.timer != nil {
 		p.timer.Stop()
 	}

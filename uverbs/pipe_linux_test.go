@@ -64,6 +64,9 @@ func TestPipe(t *testing.T) {
 	if n != 1<<14 {
 		t.Errorf("%d events of the other, want %d", n, 1<<14)
 	}
+	if len(p.pending)+len(p.alike) != 0 {
+		t.Errorf("%d events are kept", len(p.pending)+len(p.alike))
+	}
 	if p.abandoned() {
 		t.Error("the program has its end")
 	}
@@ -72,4 +75,27 @@ func TestPipe(t *testing.T) {
 		t.Error("the program has closed its end")
 	}
 	p.send(record{element: 2, of: b})
+}
+
+// A program that does not read costs no more than what its events are of.
+func TestPipeOfManyEvents(t *testing.T) {
+	t.Parallel()
+	p, file, err := newPipe(8)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.close()
+	defer file.Close()
+	a, b := new(tally), new(tally)
+	for range 1 << 17 {
+		p.send(record{element: 1, of: a})
+		p.send(record{element: 2, of: b})
+	}
+	if len(p.pending) != 2 {
+		t.Errorf("%d events are kept apart", len(p.pending))
+	}
+	p.takeBack(1, a)
+	if len(p.pending) != 1 || len(p.alike) != 1 {
+		t.Errorf("%d events are kept, %d by name", len(p.pending), len(p.alike))
+	}
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/qp"
 	"github.com/gosoftroce/rocev2/rocev2"
+	"github.com/gosoftroce/rocev2/uverbs/quota"
 	"github.com/gosoftroce/rocev2/uverbs/ring"
 )
 
@@ -36,6 +37,10 @@ type QueuesConfig struct {
 	// Handle returns the address handle with a number, nil if there is
 	// none. For datagrams.
 	Handle func(number uint32) *ib.AddressHandle
+
+	// Account is whose address handles those are that the queues make for
+	// requests that name none; or nil.
+	Account *quota.Account
 
 	// Kick has Drain called soon. It is called with a shard locked, and
 	// must not wait.
@@ -137,6 +142,13 @@ func (q *Queues) end() {
 	if q.qp.Modify(&ib.Attr{State: ib.StateErr}, ib.AttrState) != nil { // it is in RESET, or closed
 		q.recv.pass.Store(false)
 	}
+}
+
+// Close gives back what the queues have made. The queue pair is closed.
+func (q *Queues) Close() {
+	q.send.mu.Lock()
+	defer q.send.mu.Unlock()
+	q.send.forget()
 }
 
 // fail has the queue pair ended soon. It may be called with a shard locked.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gosoftroce/rocev2/hca"
 	"github.com/gosoftroce/rocev2/ib"
+	"github.com/gosoftroce/rocev2/uverbs/quota"
 	"github.com/gosoftroce/rocev2/uverbs/ring"
 )
 
@@ -36,6 +37,7 @@ type sendQueue struct {
 	await atomic.Uint64
 
 	vectors map[ib.AddressVector]*hca.AH // of requests that name no handle
+	account *quota.Account               // of them
 }
 
 // posted is what is kept of a request that was posted.
@@ -56,7 +58,7 @@ type badRequest struct {
 func (s *sendQueue) init(q *Queues, c *QueuesConfig, sl uint8) error {
 	s.owner, s.typ, s.cq, s.sl, s.signalAll = q, c.Type, c.SendCQ, sl, c.SignalAll
 	s.limits = ring.Limits{SGE: c.MaxSendSGE, Inline: c.MaxInline, Datagram: c.Type == ib.UD}
-	s.handle, s.domain = c.Handle, c.Domain
+	s.handle, s.domain, s.account = c.Handle, c.Domain, c.Account
 	if c.SendShape.Elem < ring.SendElem(c.MaxSendSGE, c.MaxInline) {
 		return fmt.Errorf("%w: send requests of %d bytes", ring.ErrShape, c.SendShape.Elem)
 	}
@@ -183,13 +185,14 @@ func (s *sendQueue) handleFor(av ib.AddressVector) *ib.AddressHandle {
 		return h.Core()
 	}
 	if len(s.vectors) == maxVectors {
-		for _, h := range s.vectors {
-			h.Close() // what was posted with it is sent
-		}
-		clear(s.vectors)
+		s.forget()
+	}
+	if s.account.Take(quota.AHs, 1) != nil {
+		return nil
 	}
 	h := new(hca.AH)
 	if s.domain.MakeAH(h, av) != nil {
+		s.account.Give(quota.AHs, 1)
 		return nil
 	}
 	if s.vectors == nil {
@@ -197,6 +200,15 @@ func (s *sendQueue) handleFor(av ib.AddressVector) *ib.AddressHandle {
 	}
 	s.vectors[av] = h
 	return h.Core()
+}
+
+// forget closes the handles of vectors. What was posted with them is sent.
+func (s *sendQueue) forget() {
+	for _, h := range s.vectors {
+		h.Close()
+	}
+	s.account.Give(quota.AHs, int64(len(s.vectors)))
+	clear(s.vectors)
 }
 
 // finishBad completes the bad request if all before it have, and ends the queue
