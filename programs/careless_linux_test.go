@@ -3,17 +3,21 @@ package programs
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gosoftroce/rocev2/uverbs/abi"
 	"github.com/gosoftroce/rocev2/uverbs/quota"
 )
 
@@ -226,3 +230,82 @@ func TestAccountsOfUsers(t *testing.T) {
 		t.Error("one user may have all mappings")
 	}
 }
+
+// crowd is a device file that notes how many commands are carried out at once.
+type crowd struct {
+	*fakeFile
+	now, most *atomic.Int32
+}
+
+func (f crowd) Open(Peer) (File, error) { return f, nil }
+
+func (f crowd) Close() error { return nil }
+
+func (f crowd) Command(Peer, []byte) abi.Reply {
+	n := f.now.Add(1)
+	for range 100 {
+		runtime.Gosched()
+	}
+	for old := f.most.Load(); n > old && !f.most.CompareAndSwap(old, n); old = f.most.Load() {
+	}
+	f.now.Add(-1)
+	return abi.Reply{}
+}
+
+// Commands of one user are not all carried out at once.
+func TestTurnsOfUsers(t *testing.T) {
+	t.Parallel()
+	memory, bell, err := fakeMemory()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { closeAll([]*os.File{memory, bell}) })
+	h := fakeHost(t, Config{}, nil)
+	own := uint32(os.Geteuid())
+	h.mu.Lock()
+	if h.turnsOf(own) != nil || cap(h.turnsOf(own+1)) == 0 || cap(h.turnsOf(own+1)) > max(1, runtime.GOMAXPROCS(0)/2) {
+		t.Error("the bounds are wrong")
+	}
+	h.turns[own] = make(turns, 2) // as that of another user
+	h.mu.Unlock()
+	f := crowd{&fakeFile{visible: memory, bell: bell}, new(atomic.Int32), new(atomic.Int32)}
+	if err := h.AddVerbs(Attributes{Name: "rxe_lo1", Index: 1}, f); err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	for range 8 {
+		c := dial(t, h)
+		if ret, _ := c.ask(opHello, Version, "uverbs1\x00"); ret != 0 {
+			t.Fatalf("hello: %d", ret)
+		}
+		wg.Go(func() {
+			for range 20 {
+				if ret, _ := talk(c.conn, opCommand, 0, nil); ret != 0 {
+					t.Errorf("command: %d", ret)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if n := f.most.Load(); n != 2 {
+		t.Errorf("%d commands at once; want 2", n)
+	}
+}
+
+// Programs do not fill the log.
+func TestLogIsBounded(t *testing.T) {
+	t.Parallel()
+	var lines atomic.Int32
+	log := slog.New(slog.NewTextHandler(writerFunc(func(b []byte) { lines.Add(1) }), nil))
+	h := fakeHost(t, Config{Log: log}, nil)
+	for range 300 {
+		dial(t, h).raw([]byte{1, 2, 3})
+	}
+	if n := lines.Load(); n < 50 || n > 200 {
+		t.Errorf("%d lines", n)
+	}
+}
+
+type writerFunc func([]byte)
+
+func (f writerFunc) Write(b []byte) (int, error) { f(b); return len(b), nil }

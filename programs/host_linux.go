@@ -98,6 +98,7 @@ type Host struct {
 	users    map[uint32]int
 	unknown  int // sessions of users who may not use devices
 	accounts map[uint32]*quota.Account
+	turns    map[uint32]turns
 	all      *quota.Account // of all users
 	files    map[inode]*openFile
 	tokens   uint32
@@ -108,6 +109,7 @@ type Host struct {
 
 	wg      sync.WaitGroup
 	refused undertaker
+	logged  logLimit
 }
 
 // inode is the identity of a file.
@@ -145,7 +147,7 @@ func Listen(c Config) (*Host, error) {
 		log = slog.New(slog.NewTextHandler(io.Discard, nil))
 	}
 	h := &Host{config: c, log: log, tree: tree{dir: c.Dir, hardware: c.Hardware}, openers: map[string]Opener{}, sessions: map[*session]struct{}{},
-		users: map[uint32]int{}, accounts: map[uint32]*quota.Account{}, all: quota.New("the daemon", nil, quota.Limits{quota.Mappings: maxMappings()}),
+		users: map[uint32]int{}, accounts: map[uint32]*quota.Account{}, turns: map[uint32]turns{}, all: quota.New("the daemon", nil, quota.Limits{quota.Mappings: maxMappings()}),
 		files: map[inode]*openFile{}, idle: make(chan struct{})}
 	close(h.idle)
 	if err := h.listen(); err != nil {
@@ -350,7 +352,7 @@ func (h *Host) admit(conn *net.UnixConn) {
 	if h.closed || h.leaving || len(h.sessions) >= h.config.MaxConnections || h.users[uid] >= h.connections(uid) ||
 		s.stranger && h.unknown >= maxStrangers {
 		if !h.closed && !h.leaving && !s.stranger {
-			h.log.Warn("too many open device files", "pid", s.peer.PID, "uid", uid)
+			h.warn("too many open device files", s.peer)
 		}
 		h.refused.take(s)
 		return
@@ -361,6 +363,7 @@ func (h *Host) admit(conn *net.UnixConn) {
 	if len(h.sessions) == 0 {
 		h.idle = make(chan struct{})
 	}
+	s.turns = h.turnsOf(uid)
 	h.sessions[s] = struct{}{}
 	h.users[uid]++
 	h.wg.Go(s.run)
@@ -374,6 +377,7 @@ func (h *Host) leave(s *session) {
 	delete(h.sessions, s)
 	if h.users[s.peer.UID]--; h.users[s.peer.UID] == 0 {
 		delete(h.users, s.peer.UID)
+		delete(h.turns, s.peer.UID)
 		if h.accounts[s.peer.UID].Empty() { // or what is left counts when he comes again
 			delete(h.accounts, s.peer.UID)
 		}

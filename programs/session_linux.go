@@ -2,11 +2,9 @@ package programs
 
 import (
 	"bytes"
-	"context"
 	"encoding/binary"
 	"errors"
 	"io"
-	"log/slog"
 	"net"
 	"os"
 	"time"
@@ -34,6 +32,7 @@ type session struct {
 	held     bool // the connection is of who starts programs
 	stranger bool // the user may not use devices
 	parting  bool // the process has closed it; guarded by the host's mu
+	turns    turns
 }
 
 // shutDown has the session end soon. It never waits.
@@ -66,7 +65,9 @@ func (s *session) run() {
 			s.ended(err)
 			return
 		}
+		s.turns.begin()
 		r, done, err := s.answer(q)
+		s.turns.end()
 		if err == nil {
 			s.conn.SetWriteDeadline(time.Now().Add(replyTime))
 			err = send(s.conn, r, out)
@@ -90,7 +91,7 @@ func (s *session) ended(err error) {
 	if errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) || errors.Is(err, unix.ECONNRESET) || errors.Is(err, unix.EPIPE) {
 		return
 	}
-	s.host.log.Warn("a program's device file is closed", "pid", s.peer.PID, "uid", s.peer.UID, "error", err)
+	s.host.warn("a program's device file is closed", s.peer, "error", err)
 }
 
 func nothing() {}
@@ -170,7 +171,7 @@ func (s *session) allowed() bool {
 	if !s.stranger {
 		return true
 	}
-	s.host.log.Warn("a user may not use the devices", "pid", s.peer.PID, "uid", s.peer.UID)
+	s.host.warn("a user may not use the devices", s.peer)
 	return false
 }
 
@@ -230,11 +231,11 @@ func (s *session) offering(files []received) Peer {
 // refused logs why a greeting fails. Whose memory cannot be reached offers a
 // copier when it hears of that.
 func (s *session) refused(what string, q request, err error) {
-	level := slog.LevelWarn
 	if errors.Is(err, os.ErrPermission) && len(q.files) < 2 && (q.op == opAttach || len(q.files) == 0) {
-		level = slog.LevelDebug
+		s.host.log.Debug(what, "file", nodeName(q.payload), "pid", s.peer.PID, "uid", s.peer.UID, "error", err)
+		return
 	}
-	s.host.log.Log(context.Background(), level, what, "file", nodeName(q.payload), "pid", s.peer.PID, "uid", s.peer.UID, "error", err)
+	s.host.warn(what, s.peer, "file", nodeName(q.payload), "error", err)
 }
 
 // welcome is the answer to hello and attach.
@@ -349,7 +350,7 @@ func (s *session) drop() {
 		return
 	}
 	if err := f.Close(); err != nil {
-		h.log.Warn("free what a program had", "pid", s.peer.PID, "error", err)
+		h.warn("free what a program had", s.peer, "error", err)
 	}
 }
 
