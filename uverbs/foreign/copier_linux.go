@@ -33,6 +33,7 @@ type copier struct {
 	owes   bool // an answer
 	head   [questionSize]byte
 	reply  [answerSize]byte
+	oob    [controlSize]byte
 
 	gone atomic.Bool
 }
@@ -45,6 +46,11 @@ const (
 
 	questionSize = 24
 	answerSize   = 16
+
+	// controlSize has room for as many files as a message may have (253),
+	// and all else that comes with it: files without room are closed at
+	// once.
+	controlSize = 8 << 10
 
 	lookAfter = 50 * time.Millisecond
 )
@@ -59,7 +65,8 @@ func WithCopier(pid int, uid uint32, account *quota.Account, socket interface{ F
 		return nil, fmt.Errorf("memory of process %d: its number is not known here: it is in another PID namespace", pid)
 	}
 	typ, err := unix.GetsockoptInt(int(socket.Fd()), unix.SOL_SOCKET, unix.SO_TYPE)
-	if err != nil || typ != unix.SOCK_SEQPACKET {
+	domain, _ := unix.GetsockoptInt(int(socket.Fd()), unix.SOL_SOCKET, unix.SO_DOMAIN)
+	if err != nil || typ != unix.SOCK_SEQPACKET || domain != unix.AF_UNIX { // others may have it wait
 		return nil, fmt.Errorf("memory of process %d: %w: that is no socket of a copier", pid, unix.EINVAL)
 	}
 	s := &Space{pid: pid, uid: uid, pidfd: -1, mem: -1, maps: -1, users: 1, owner: ownerOf(uid), account: account, couriers: couriers{carry: carry}}
@@ -119,7 +126,7 @@ func (s *Space) ask(what uint32, addr uint64, n int, write [][]byte, read []byte
 	if !s.await() {
 		return ib.FaultMemory
 	}
-	return c.answer(read)
+	return s.answer(read)
 }
 
 // wait waits for an answer.
@@ -131,13 +138,22 @@ func (c *copier) wait(d time.Duration) bool {
 	return events&unix.POLLIN != 0
 }
 
+// lateness is for how long an answer is waited for: a process of another user
+// gets no more time than its memory does.
+func (s *Space) lateness() time.Duration {
+	if s.uid == uint32(os.Geteuid()) {
+		return lateness
+	}
+	return patience
+}
+
 // await waits for an answer, and notes for how long. From time to time it looks
 // whether the process is stopped.
 func (s *Space) await() bool {
-	began := time.Now()
-	defer func() { s.owner.answered(time.Since(began)) }()
-	for time.Since(began) < lateness {
-		if s.copier.wait(lookAfter) {
+	began, most := time.Now(), s.lateness()
+	defer func() { s.owner.answered(time.Since(began), most) }()
+	for time.Since(began) < most {
+		if s.copier.wait(min(lookAfter, most)) {
 			return true
 		}
 		if s.copier.gone.Load() || s.stopped() {
@@ -154,7 +170,7 @@ func (s *Space) settle() bool {
 	if !c.wait(0) && (s.stopped() || !s.await()) {
 		return false
 	}
-	_ = c.answer(nil)
+	_ = s.answer(nil)
 	return !c.owes
 }
 
@@ -167,8 +183,12 @@ func (s *Space) stopped() bool {
 }
 
 // answer takes the answer that is there.
-func (c *copier) answer(read []byte) error {
-	n, _, _, _, err := unix.RecvmsgBuffers(c.fd, [][]byte{c.reply[:], read}, nil, unix.MSG_DONTWAIT)
+func (s *Space) answer(read []byte) error {
+	c := s.copier
+	n, control, _, _, err := unix.RecvmsgBuffers(c.fd, [][]byte{c.reply[:], read}, c.oob[:], unix.MSG_DONTWAIT|unix.MSG_CMSG_CLOEXEC)
+	if control > 0 {
+		s.bury(c.oob[:control])
+	}
 	if err != nil || n < answerSize || binary.NativeEndian.Uint64(c.reply[8:]) != c.number {
 		c.gone.Store(true) // it does not speak the protocol
 		return ib.FaultMemory
@@ -178,6 +198,29 @@ func (c *copier) answer(read []byte) error {
 		return ib.FaultMemory
 	}
 	return nil
+}
+
+// bury closes files that came with an answer, and takes it for none. To close
+// one may take as long as the process likes (a socket that lingers), so it is
+// done elsewhere, and the user pays as for a courier.
+func (s *Space) bury(control []byte) {
+	s.copier.gone.Store(true)
+	messages, _ := unix.ParseSocketControlMessage(control)
+	var fds []int
+	for _, m := range messages {
+		some, _ := unix.ParseUnixRights(&m)
+		fds = append(fds, some...)
+	}
+	if len(fds) == 0 {
+		return
+	}
+	s.owner.lost()
+	go func() {
+		for _, fd := range fds {
+			unix.Close(fd)
+		}
+		s.owner.found()
+	}()
 }
 
 // settled waits for what the copier still does. Memory that is no region any

@@ -3,8 +3,10 @@ package foreign
 import (
 	"encoding/binary"
 	"errors"
+	"net"
 	"os"
 	"runtime"
+	"syscall"
 	"testing"
 	"time"
 
@@ -113,5 +115,75 @@ func TestCopierLies(t *testing.T) {
 	defer w.Close()
 	if _, err := WithCopier(os.Getpid(), 0, nil, r); !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOTSOCK) {
 		t.Errorf("a pipe: %v", err)
+	}
+}
+
+// lingering returns a socket that waits for an hour when it is closed for the
+// last time: nobody takes what was written to it.
+func lingering(t *testing.T) int {
+	t.Helper()
+	little := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
+		return c.Control(func(fd uintptr) { unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF, 4096) })
+	}}
+	l, err := little.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Skip(err)
+	}
+	defer l.Close()
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Connect(fd, &unix.SockaddrInet4{Port: l.Addr().(*net.TCPAddr).Port, Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+		t.Fatal(err)
+	}
+	peer, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		peer.(*net.TCPConn).SetLinger(0)
+		peer.Close() // resets it
+	})
+	if err := unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1, Linger: 3600}); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.SetNonblock(fd, true); err != nil {
+		t.Fatal(err)
+	}
+	for b := make([]byte, 1<<16); err == nil; {
+		_, err = unix.Write(fd, b)
+	}
+	return fd
+}
+
+// TestCopierSendsFiles: files that come with an answer are not closed by who
+// has others wait, for that may take for ever.
+func TestCopierSendsFiles(t *testing.T) { // not beside tests that fork, whose children would close the files last
+	s, theirs, c := copied(t)
+	c.must(unix.SetsockoptInt(s.copier.fd, unix.SOL_SOCKET, unix.SO_PASSCRED, 1)) // as its maker may
+	fd := lingering(t)
+	many := make([]int, 253)
+	for i := range many {
+		many[i] = fd
+	}
+	b := binary.NativeEndian.AppendUint64(make([]byte, 8), 1) // before the question comes
+	c.must(unix.Sendmsg(theirs, append(b, 1, 2, 3), unix.UnixRights(many...), nil, 0))
+	unix.Close(fd)
+	asked := make(chan error)
+	go func() {
+		_ = s.read(make([]byte, 3), 4096)
+		asked <- s.read(make([]byte, 3), 4096)
+	}()
+	select {
+	case err := <-asked:
+		if err != ib.FaultMemory {
+			t.Errorf("a copier that sends files: %v", err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatal("it is waited for")
+	}
+	if s.owner.left() < penance {
+		t.Error("the user does no penance")
 	}
 }

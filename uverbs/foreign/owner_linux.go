@@ -21,8 +21,8 @@ const (
 	penance = time.Minute
 
 	// A copier may be late for another reason: its process is stopped, or
-	// the processors are busy. lateness is for it what patience is, and
-	// prompt what is usual.
+	// the processors are busy. lateness is for one of the own user what
+	// patience is, and prompt what is usual.
 	lateness = 2 * time.Second
 	prompt   = time.Millisecond
 )
@@ -126,7 +126,7 @@ func (o *owner) found() {
 }
 
 // answered says how long a copier has been waited for.
-func (o *owner) answered(d time.Duration) {
+func (o *owner) answered(d, most time.Duration) {
 	if d <= prompt {
 		return
 	}
@@ -135,7 +135,7 @@ func (o *owner) answered(d time.Duration) {
 	now := time.Now()
 	o.late = max(0, o.late-now.Sub(o.lateAsOf)/comeback) + d - prompt
 	o.lateAsOf = now
-	if o.late >= lateness {
+	if o.late >= most {
 		o.refuse(now)
 	}
 }
