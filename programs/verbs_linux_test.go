@@ -1,6 +1,7 @@
 package programs
 
 import (
+	"bufio"
 	"math/rand/v2"
 	"net/netip"
 	"os"
@@ -72,5 +73,29 @@ func TestVerbs(t *testing.T) {
 				t.Errorf("%v\n%s", err, out)
 			}
 		})
+	}
+}
+
+// TestStartPoll: a poll of an extended queue does not go on for ever when the
+// daemon has gone.
+func TestStartPoll(t *testing.T) {
+	t.Parallel()
+	lib, check, h := library(t), program(t, "verbs"), realHost(t, Config{})
+	cmd := exec.Command(check, "startpoll")
+	cmd.Env = append(os.Environ(), "LD_PRELOAD="+lib, "ROCEV2_PROGRAMS="+h.config.Dir)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if line, err := bufio.NewReader(out).ReadString('\n'); line != "ready\n" {
+		t.Errorf("%q, %v", line, err)
+	}
+	h.Close()
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
 	}
 }

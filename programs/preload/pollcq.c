@@ -38,26 +38,30 @@ static _Atomic(poll_function *) librxe_poll;
  */
 enum { SPINS = 4, LOOK_FOR_DAEMON = 4096 };
 
-static int poll_cq(struct verbs_cq *cq, int n, void *wc)
+bool polled(struct file *f, bool found)
 {
-	int found = atomic_load_explicit(&librxe_poll, memory_order_relaxed)(cq, n, wc);
-	struct file *f = file_of(cq->context->cmd_fd);
 	unsigned empty;
 
-	if (!f)
-		return found;
-	if (found != 0) {
+	if (found) {
 		atomic_store_explicit(&f->empty, 0, memory_order_relaxed);
-		return found;
+		return true;
 	}
 	empty = atomic_load_explicit(&f->empty, memory_order_relaxed) + 1;
 	atomic_store_explicit(&f->empty, empty, memory_order_relaxed);
 	if (empty <= SPINS)
-		return 0;
+		return true;
 	if (empty % LOOK_FOR_DAEMON == 0 && wire_lost(f))
-		return -1;
+		return false;
 	syscall(SYS_sched_yield);
-	return 0;
+	return true;
+}
+
+static int poll_cq(struct verbs_cq *cq, int n, void *wc)
+{
+	int found = atomic_load_explicit(&librxe_poll, memory_order_relaxed)(cq, n, wc);
+	struct file *f = file_of(cq->context->cmd_fd);
+
+	return !f || polled(f, found != 0) ? found : -1;
 }
 
 static void opened(struct verbs_device_context *c)
@@ -65,7 +69,10 @@ static void opened(struct verbs_device_context *c)
 	struct file *f = c ? file_of(c->cmd_fd) : NULL;
 	poll_function *none = NULL;
 
-	if (!f || f->kind != VERBS || !c->poll_cq || c->poll_cq == poll_cq)
+	if (!f || f->kind != VERBS)
+		return;
+	start_poll_opened(c);
+	if (!c->poll_cq || c->poll_cq == poll_cq)
 		return;
 	if (atomic_compare_exchange_strong(&librxe_poll, &none, c->poll_cq) || none == c->poll_cq)
 		c->poll_cq = poll_cq;

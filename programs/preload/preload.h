@@ -325,6 +325,17 @@ ssize_t device_write(struct file *f, int fd, const void *buf, size_t n);
  */
 void *verbs_function(_Atomic(void *) *found, const char *name);
 
+/*
+ * polled notes whether a poll found something, and gives the processor away
+ * where many did not. It returns false when the daemon has gone.
+ */
+bool polled(struct file *f, bool found);
+
+/* ---- startpoll.c ---- */
+
+/* start_poll_opened has the extended queues of a context polled so, too. */
+void start_poll_opened(void *context);
+
 /* ---- import.c ---- */
 
 enum imported { IMPORT_CONTEXT, IMPORT_PD, IMPORT_MR };

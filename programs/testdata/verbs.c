@@ -59,9 +59,9 @@ static void connect_to(struct ibv_qp *q, uint32_t to)
 				   IBV_QP_MAX_QP_RD_ATOMIC) == 0);
 }
 
-static struct pair make_pair(struct ibv_pd *pd)
+static struct pair make_pair_on(struct ibv_pd *pd, struct ibv_cq *cq)
 {
-	struct pair p = { .cq = ibv_create_cq(pd->context, 16, NULL, NULL, 0) };
+	struct pair p = { .cq = cq };
 	struct ibv_qp_init_attr a = { .send_cq = p.cq, .recv_cq = p.cq, .qp_type = IBV_QPT_RC,
 				      .cap = { .max_send_wr = 4, .max_recv_wr = 4, .max_send_sge = 1, .max_recv_sge = 1 } };
 
@@ -69,6 +69,11 @@ static struct pair make_pair(struct ibv_pd *pd)
 	connect_to(p.qp[0], p.qp[1]->qp_num);
 	connect_to(p.qp[1], p.qp[0]->qp_num);
 	return p;
+}
+
+static struct pair make_pair(struct ibv_pd *pd)
+{
+	return make_pair_on(pd, ibv_create_cq(pd->context, 16, NULL, NULL, 0));
 }
 
 /* transfer does an operation on the first queue pair, and returns its status. */
@@ -301,6 +306,35 @@ static void case_stopped(void)
 	wait_for(pid);
 }
 
+/* An extended completion queue: the daemon ends while it is polled. */
+static void case_startpoll(void)
+{
+	static char buf[4096];
+	struct ibv_context *c = open_first();
+	struct ibv_cq_init_attr_ex attr = { .cqe = 16, .wc_flags = IBV_WC_STANDARD_FLAGS };
+	struct ibv_poll_cq_attr poll = { 0 };
+	struct ibv_cq_ex *cq = ibv_create_cq_ex(c, &attr);
+	struct ibv_pd *pd = ibv_alloc_pd(c);
+	struct ibv_mr *mr = ibv_reg_mr(pd, buf, sizeof buf, ALL);
+	struct ibv_sge sge = { (uintptr_t)buf, 10, mr->lkey };
+	struct ibv_send_wr wr = { .wr_id = 5, .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE,
+				  .send_flags = IBV_SEND_SIGNALED, .wr.rdma = { (uintptr_t)buf + 100, mr->rkey } }, *bad;
+	struct pair p;
+	int result;
+
+	CHECK(cq);
+	p = make_pair_on(pd, ibv_cq_ex_to_cq(cq));
+	CHECK(ibv_post_send(p.qp[0], &wr, &bad) == 0);
+	while ((result = ibv_start_poll(cq, &poll)) == ENOENT)
+		;
+	CHECK(result == 0 && cq->wr_id == 5 && cq->status == IBV_WC_SUCCESS);
+	ibv_end_poll(cq);
+	CHECK(write(1, "ready\n", 6) == 6);
+	while ((result = ibv_start_poll(cq, &poll)) == ENOENT)
+		;
+	CHECK(result == EIO);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct {
@@ -308,6 +342,7 @@ int main(int argc, char **argv)
 		void (*run)(void);
 	} cases[] = {
 		{ "import", case_import }, { "copier", case_copier }, { "stopped", case_stopped },
+		{ "startpoll", case_startpoll },
 	};
 
 	alarm(60);

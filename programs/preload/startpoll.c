@@ -1,0 +1,75 @@
+/*
+ * Polling of extended completion queues (ibv_start_poll), as that of the others
+ * (pollcq.c). It is a function pointer in the queue, which a function makes that
+ * is a pointer before the context (struct verbs_context of
+ * infiniband/verbs.h): it grows at its other end, so its places are fixed.
+ */
+#include "preload.h"
+
+#include <errno.h>
+#include <pthread.h>
+
+struct poll_context {
+	void *before[33];
+	int cmd_fd, async_fd, vectors;
+	pthread_mutex_t mutex;
+	void *abi; /* all ones where there is something before it */
+};
+
+struct poll_cq_ex {
+	struct poll_context *context;
+	void *channel, *user;
+	uint32_t handle;
+	int cqe;
+	pthread_mutex_t mutex;
+	pthread_cond_t cond;
+	uint32_t completed, async_completed, mask;
+	int status;
+	uint64_t wr_id;
+	int (*start_poll)(struct poll_cq_ex *cq, void *attr);
+};
+
+typedef int start_function(struct poll_cq_ex *cq, void *attr);
+typedef struct poll_cq_ex *create_function(struct poll_context *c, void *attr);
+
+/* Words before the context. */
+enum { SIZE = 1, CREATE_CQ_EX = 15 };
+
+static _Atomic(start_function *) librxe_start;
+static _Atomic(create_function *) librxe_create;
+
+static int start_poll(struct poll_cq_ex *cq, void *attr)
+{
+	int result = atomic_load_explicit(&librxe_start, memory_order_relaxed)(cq, attr);
+	struct file *f = file_of(cq->context->cmd_fd);
+
+	if (!f || (result != 0 && result != ENOENT))
+		return result;
+	return polled(f, result == 0) ? result : EIO;
+}
+
+static struct poll_cq_ex *create_cq_ex(struct poll_context *c, void *attr)
+{
+	struct poll_cq_ex *cq = atomic_load(&librxe_create)(c, attr);
+	start_function *none = NULL;
+
+	if (cq && cq->start_poll && cq->start_poll != start_poll && file_of(c->cmd_fd) &&
+	    (atomic_compare_exchange_strong(&librxe_start, &none, cq->start_poll) || none == cq->start_poll))
+		cq->start_poll = start_poll;
+	return cq;
+}
+
+void start_poll_opened(void *context)
+{
+	struct poll_context *c = context;
+	void **words = context;
+	create_function *is, *none = NULL;
+
+	if (c->abi != (void *)UINTPTR_MAX || (uintptr_t)words[-SIZE] < CREATE_CQ_EX * sizeof *words)
+		return;
+	is = (create_function *)words[-CREATE_CQ_EX];
+	if (!is || is == create_cq_ex)
+		return;
+	if (atomic_compare_exchange_strong(&librxe_create, &none, is) || none == is)
+		words[-CREATE_CQ_EX] = (void *)create_cq_ex;
+}
