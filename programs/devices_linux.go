@@ -17,6 +17,7 @@ import (
 type device struct {
 	*verbs.Device
 	index int
+	name  string
 }
 
 // OpenDevice opens a device on a local address, and has programs find it and
@@ -63,7 +64,7 @@ func (h *Host) AddDevice(dev *verbs.Device) error {
 		return err
 	}
 	h.mu.Lock()
-	h.devices = append(h.devices, &device{dev, index})
+	h.devices = append(h.devices, &device{dev, index, name})
 	h.mu.Unlock()
 	return nil
 }

@@ -107,6 +107,9 @@ type Host struct {
 	closed   bool
 	leaving  bool // Wait has returned because nobody was connected
 
+	refreshing sync.Mutex
+	refreshed  time.Time // what the tree says of ports and counters
+
 	wg      sync.WaitGroup
 	refused undertaker
 	logged  logLimit

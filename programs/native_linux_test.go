@@ -23,7 +23,7 @@ func TestHostsKnowEachOther(t *testing.T) {
 			if err := cm.Start(dev); err != nil {
 				t.Fatal(err)
 			}
-			hosts = append(hosts, &Host{devices: []*device{{dev, 0}}})
+			hosts = append(hosts, &Host{devices: []*device{{Device: dev}}})
 		}
 		for _, c := range []struct {
 			what string

@@ -104,6 +104,10 @@ func (s *session) answer(q request) (r reply, done func(), err error) {
 		if s.held = s.allowed(); !s.held {
 			r = fail(unix.EACCES)
 		}
+	case q.op == opRefresh && s.file == nil:
+		if s.allowed() {
+			s.host.refresh()
+		}
 	case q.op == opHello && s.file == nil:
 		r = s.hello(q)
 	case q.op == opAttach && s.file == nil:

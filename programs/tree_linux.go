@@ -185,12 +185,12 @@ func (t tree) device(a Attributes) error {
 func (a Attributes) port(files map[string]string) {
 	for name, text := range map[string]string{
 		"link_layer": "Ethernet", "lid": "0x0", "lid_mask_count": "0", "sm_lid": "0x0", "sm_sl": "0",
-		"cap_mask": "0x00010000", "pkeys/0": "0xffff", "state": "1: DOWN", "phys_state": "3: Disabled",
+		"cap_mask": "0x00010000", "pkeys/0": "0xffff", "state": stateDown, "phys_state": physDisabled,
 	} {
 		files["ports/1/"+name] = text
 	}
 	if a.Active {
-		files["ports/1/state"], files["ports/1/phys_state"] = "4: ACTIVE", "5: LinkUp"
+		files["ports/1/state"], files["ports/1/phys_state"] = stateActive, physLinkUp
 	}
 	for i := range max(a.GIDTable, len(a.GIDs)) {
 		var gid [16]byte
@@ -202,15 +202,10 @@ func (a Attributes) port(files map[string]string) {
 		files[fmt.Sprintf("ports/1/gids/%d", i)] = gidText(gid)
 	}
 	for _, c := range hardwareCounters {
-		files["ports/1/hw_counters/"+c] = "0"
+		files["ports/1/hw_counters/"+c.name] = "0"
 	}
 	files["ports/1/hw_counters/lifespan"] = "10"
 }
-
-// hardwareCounters are those of Soft-RoCE. What they would count is in the
-// daemon's own metrics.
-var hardwareCounters = []string{"sent_pkts", "rcvd_pkts", "duplicate_request", "out_of_seq_request", "rcvd_rnr_err", "send_rnr_err",
-	"rcvd_seq_err", "ack_deferred", "retry_exceeded_err", "retry_rnr_exceeded_err", "send_err", "link_downed", "rdma_sends", "rdma_recvs"}
 
 // parent adds the files of the hardware that the device belongs to.
 func (a Attributes) parent(files map[string]string) {

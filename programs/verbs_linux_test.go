@@ -62,7 +62,7 @@ func realHost(t *testing.T, config Config) *Host {
 func TestVerbs(t *testing.T) {
 	t.Parallel()
 	lib, check := library(t), program(t, "verbs")
-	for _, name := range []string{"import"} {
+	for _, name := range []string{"import", "counters"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			h := realHost(t, Config{})
@@ -97,5 +97,21 @@ func TestStartPoll(t *testing.T) {
 	h.Close()
 	if err := cmd.Wait(); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestPortFiles(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		p           verbs.PortAttr
+		state, phys string
+	}{
+		{verbs.PortAttr{State: verbs.PortActive, PhysState: verbs.PhysLinkUp}, stateActive, physLinkUp},
+		{verbs.PortAttr{State: verbs.PortDown, PhysState: verbs.PhysPolling}, stateDown, physPolling},
+		{verbs.PortAttr{State: verbs.PortDown, PhysState: verbs.PhysDisabled}, stateDown, physDisabled},
+	} {
+		if f := portFiles(c.p); f["ports/1/state"] != c.state || f["ports/1/phys_state"] != c.phys {
+			t.Errorf("%v: %v", c.p.State, f)
+		}
 	}
 }

@@ -24,6 +24,7 @@ const (
 	opHold    = 9  // nothing; whoever starts programs is connected
 	opLend    = 10 // the file goes to another process
 	opImport  = 11 // what another context has made; arg: what, and its handle
+	opRefresh = 20 // files that change are about to be read
 )
 
 const (

@@ -20,7 +20,7 @@ static bool begin_open(const char **path, char room[PATH_ROOM], int flags, int *
 {
 	const char *given = *path, *name;
 
-	*path = redirect(given, room);
+	*path = redirect_open(given, room);
 	*fd = -1;
 	if (!*path)
 		return given != NULL;
@@ -134,7 +134,7 @@ EXPORT int __openat64_2(int dir, const char *path, int flags)
 EXPORT FILE *fopen(const char *path, const char *mode)
 {
 	char room[PATH_ROOM];
-	const char *to = redirect(path, room);
+	const char *to = redirect_open(path, room);
 
 	return !to && path ? NULL : NEXT(fopen)(to, mode);
 }
@@ -144,7 +144,7 @@ FILE *fopen64(const char *path, const char *mode);
 EXPORT FILE *fopen64(const char *path, const char *mode)
 {
 	char room[PATH_ROOM];
-	const char *to = redirect(path, room);
+	const char *to = redirect_open(path, room);
 
 	return !to && path ? NULL : NEXT(fopen64)(to, mode);
 }

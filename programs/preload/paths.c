@@ -120,6 +120,26 @@ const char *redirect(const char *path, char room[PATH_ROOM])
 	return room;
 }
 
+static bool changes(const char *path)
+{
+	static const char *const names[] = { "/hw_counters/", "/state", "/phys_state", "/rate" };
+	const char *port = strstr(path, "/ports/1/");
+
+	for (size_t i = 0; port && i < sizeof names / sizeof *names; i++)
+		if (strncmp(port + sizeof "/ports/1" - 1, names[i], strlen(names[i])) == 0)
+			return true;
+	return false;
+}
+
+const char *redirect_open(const char *path, char room[PATH_ROOM])
+{
+	const char *to = redirect(path, room);
+
+	if (to && to != path && changes(to))
+		wire_refresh();
+	return to;
+}
+
 /* A link stands for a device that is not ours. */
 static bool plain_file(const char *path)
 {

@@ -95,6 +95,12 @@ bool paths_named(void);
 const char *redirect(const char *path, char room[PATH_ROOM]);
 
 /*
+ * redirect_open is redirect of a path that is about to be opened: files of the
+ * daemon that change are up to date then.
+ */
+const char *redirect_open(const char *path, char room[PATH_ROOM]);
+
+/*
  * device_of returns the name of the device file that a redirected path stands
  * for ("uverbs0"), or NULL.
  */
@@ -237,6 +243,7 @@ enum {
 	OP_BYE = 8,
 	OP_LEND = 10,
 	OP_IMPORT = 11,
+	OP_REFRESH = 20,
 };
 
 struct wire_request {
@@ -286,6 +293,9 @@ bool wire_lost(struct file *f);
 
 /* say writes a line to the standard error, once for each text. */
 void say(atomic_bool *once, const char *text, const char *what);
+
+/* wire_refresh has the daemon write the files again that change. */
+void wire_refresh(void);
 
 /* wire_join joins the file that a number from elsewhere is of, if it is one. */
 void wire_join(int fd);

@@ -373,6 +373,18 @@ static int join(struct file *f, int visible)
 	return 0;
 }
 
+void wire_refresh(void)
+{
+	struct call c = { .op = OP_REFRESH, .send_fd = -1 };
+	int saved = errno, fd = dial(true);
+
+	if (fd >= 0) {
+		ask(fd, &c);
+		shut(fd);
+	}
+	errno = saved;
+}
+
 /* The number is the proof; the daemon says what it is of. */
 void wire_join(int fd)
 {

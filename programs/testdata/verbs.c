@@ -14,6 +14,7 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #define CHECK(what)                                                                       \
@@ -335,6 +336,38 @@ static void case_startpoll(void)
 	CHECK(result == EIO);
 }
 
+/* number reads a file of the port. */
+static long number(const char *name)
+{
+	char path[256], text[64] = "";
+	struct ibv_device **list = ibv_get_device_list(NULL);
+	FILE *f;
+
+	snprintf(path, sizeof path, "/sys/class/infiniband/%s/ports/1/%s", list[0]->name, name);
+	f = fopen(path, "r");
+	CHECK(f && fgets(text, sizeof text, f));
+	fclose(f);
+	ibv_free_device_list(list);
+	return atol(text);
+}
+
+static void case_counters(void)
+{
+	static char buf[4096];
+	struct timespec moment = { 0, 20000000 }; /* the counters' lifespan */
+	long sent = number("hw_counters/rdma_sends"), packets = number("hw_counters/sent_pkts");
+	struct ibv_context *c = open_first();
+	struct ibv_pd *pd = ibv_alloc_pd(c);
+	struct ibv_mr *mr = ibv_reg_mr(pd, buf, sizeof buf, ALL);
+	struct pair p = make_pair(pd);
+
+	CHECK(number("state") == 4 && number("phys_state") == 5);
+	for (int i = 0; i < 3; i++)
+		CHECK(transfer(&p, IBV_WR_RDMA_WRITE, mr, buf, 10, (uintptr_t)buf + 100, mr->rkey) == IBV_WC_SUCCESS);
+	nanosleep(&moment, NULL);
+	CHECK(number("hw_counters/rdma_sends") == sent + 3 && number("hw_counters/sent_pkts") >= packets);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct {
@@ -342,7 +375,7 @@ int main(int argc, char **argv)
 		void (*run)(void);
 	} cases[] = {
 		{ "import", case_import }, { "copier", case_copier }, { "stopped", case_stopped },
-		{ "startpoll", case_startpoll },
+		{ "startpoll", case_startpoll }, { "counters", case_counters },
 	};
 
 	alarm(60);
