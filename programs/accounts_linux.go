@@ -18,7 +18,7 @@ import (
 var strangerLimits = sync.OnceValue(func() quota.Limits {
 	return quota.Limits{
 		quota.QPs: 16 << 10, quota.CQs: 16 << 10, quota.CQEntries: 4 << 20, quota.SRQs: 16 << 10, quota.PDs: 16 << 10,
-		quota.MRs: 128 << 10, quota.MWs: 128 << 10, quota.AHs: 128 << 10, quota.Attachments: 16 << 10,
+		quota.MRs: 128 << 10, quota.MWs: 128 << 10, quota.AHs: 128 << 10, quota.Attachments: 256, // each may be of a group of its own, of which a device has 1024
 		quota.RingBytes: 1 << 30, quota.IDs: 16 << 10,
 		quota.Channels:    min(4<<10, openFiles()/8),
 		quota.Mappings:    maxMappings() / 4,

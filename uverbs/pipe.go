@@ -20,6 +20,10 @@ import (
 // read the pipe, beyond those that the pipe holds.
 const maxPending = 1 << 16
 
+// pipeRoom is how many bytes of events are in a pipe at most, but for a half: a
+// program may make a pipe larger, whose memory is the daemon's.
+const pipeRoom = 64 << 10
+
 // retryAfter is when a full pipe is tried again.
 const retryAfter = 5 * time.Millisecond
 
@@ -49,6 +53,7 @@ type pipe struct {
 	pending []*kept // in the order of the first of their kind
 	alike   map[record]*kept
 	timer   *time.Timer
+	written int  // bytes, since it was asked how many are there
 	gone    bool // the program has closed its end
 	closed  bool
 }
@@ -144,12 +149,16 @@ func (p *pipe) retry() {
 // write writes an event. It reports false if the pipe is full. The pipe is
 // locked.
 func (p *pipe) write(r record) bool {
+	if p.full() {
+		return false
+	}
 	var b [abi.AsyncEventLen]byte
 	binary.LittleEndian.PutUint64(b[:], r.element)
 	binary.LittleEndian.PutUint32(b[8:], r.kind)
 	for {
 		switch _, err := unix.Write(p.fd, b[:p.size]); err {
 		case nil:
+			p.written += p.size
 			r.of.n++
 			return true
 		case unix.EINTR:
@@ -160,6 +169,19 @@ func (p *pipe) write(r record) bool {
 			return true
 		}
 	}
+}
+
+// full reports whether there is as much in the pipe as may be.
+func (p *pipe) full() bool {
+	if p.written < pipeRoom/2 {
+		return false
+	}
+	there, err := unix.IoctlGetInt(p.fd, unix.TIOCINQ)
+	if err == nil && there >= pipeRoom {
+		return true
+	}
+	p.written = 0
+	return false
 }
 
 // takeBack takes the events of an object that the program has not read out of

@@ -86,10 +86,16 @@ func TestPipeOfManyEvents(t *testing.T) {
 	}
 	defer p.close()
 	defer file.Close()
+	if _, err := unix.FcntlInt(file.Fd(), unix.F_SETPIPE_SZ, 1<<20); err != nil {
+		t.Fatal(err)
+	}
 	a, b := new(tally), new(tally)
 	for range 1 << 17 {
 		p.send(record{element: 1, of: a})
 		p.send(record{element: 2, of: b})
+	}
+	if there, err := unix.IoctlGetInt(int(file.Fd()), unix.TIOCINQ); err != nil || there > 2*pipeRoom {
+		t.Errorf("%d bytes are in the pipe, %v", there, err)
 	}
 	if len(p.pending) != 2 {
 		t.Errorf("%d events are kept apart", len(p.pending))
