@@ -65,6 +65,10 @@ func library(t *testing.T) string {
 	return filepath.Join(dir, LibraryName)
 }
 
+// libraryCases are those of testdata/check.c, with what is added to the
+// environment.
+var libraryCases = []string{"paths", "file", "bell", "numbers", "fork", "signals", "threads", "events", "gone", "places", "limit", "passed", "exec", "pages", "reuse", "moves", "noproc", "nopages", "nopages ROCEV2_SHARE=0"}
+
 // TestLibrary runs the cases of testdata/check.c against a fake host.
 func TestLibrary(t *testing.T) {
 	t.Parallel()
@@ -73,7 +77,7 @@ func TestLibrary(t *testing.T) {
 	if out, err := exec.Command(cc, "-O1", "-o", check, "testdata/check.c", "-lpthread").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	for _, name := range []string{"paths", "file", "bell", "numbers", "fork", "signals", "threads", "events", "gone", "places", "limit", "passed", "exec", "pages", "reuse", "nopages", "nopages ROCEV2_SHARE=0"} {
+	for _, name := range libraryCases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			h := fakeHost(t, Config{}, nil)

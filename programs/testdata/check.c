@@ -570,6 +570,79 @@ static void case_reuse(void)
 	CHECK(madvise(p, 4096, MADV_DONTNEED) == 0 && p[0] == 0 && p[4096] == 3);
 }
 
+/* Exchanged pages in parts, and elsewhere. */
+static void case_moves(void)
+{
+	enum { SIZE = 1 << 20, PAGE = 4096, RW = PROT_READ | PROT_WRITE };
+	int fd = open(node, O_RDWR), anonymous = MAP_PRIVATE | MAP_ANONYMOUS;
+	unsigned char *p, *q, *room = mmap(NULL, 8 * SIZE, PROT_NONE, anonymous, -1, 0);
+	pid_t pid;
+
+	/* It grows to a place that the program names. */
+	p = mmap(NULL, SIZE, RW, anonymous, -1, 0);
+	memset(p, 3, SIZE);
+	CHECK(reg_mr(fd, p, SIZE) == 1);
+	CHECK(mremap(p, SIZE, 2 * SIZE, MREMAP_MAYMOVE | MREMAP_FIXED, p + PAGE) == MAP_FAILED && errno == EINVAL);
+	q = mremap(p, SIZE, 2 * SIZE, MREMAP_MAYMOVE | MREMAP_FIXED, room);
+	CHECK(q == room && q[SIZE - 1] == 3 && q[SIZE] == 0);
+	memset(q, 4, 2 * SIZE);
+	/* It moves; pages that are given back there are zero, and it grows. */
+	p = mmap(NULL, SIZE, RW, anonymous, -1, 0);
+	memset(p, 5, SIZE);
+	CHECK(reg_mr(fd, p, SIZE) == 1);
+	q = mremap(p, SIZE, SIZE, MREMAP_MAYMOVE | MREMAP_FIXED, room + 4 * SIZE);
+	CHECK(q == room + 4 * SIZE && madvise(q + PAGE, PAGE, MADV_DONTNEED) == 0);
+	CHECK(q[0] == 5 && q[PAGE] == 0 && q[2 * PAGE] == 5);
+	pid = fork();
+	if (pid == 0) {
+		q[0] = 9;
+		_exit(0);
+	}
+	wait_for(pid);
+	CHECK(q[0] == 5);
+	q = mremap(q, SIZE, 2 * SIZE, MREMAP_MAYMOVE);
+	CHECK(q != MAP_FAILED && q[0] == 5 && q[2 * PAGE] == 5);
+	memset(q, 6, 2 * SIZE);
+	/* Parts of it go, or are protected. */
+	p = mmap(NULL, SIZE, RW, anonymous, -1, 0);
+	memset(p, 7, SIZE);
+	CHECK(reg_mr(fd, p, SIZE) == 1 && munmap(p + SIZE / 2, PAGE) == 0 && mprotect(p + PAGE, PAGE, PROT_READ) == 0);
+	CHECK(mremap(p, SIZE, 2 * SIZE, MREMAP_MAYMOVE) == MAP_FAILED && errno == EFAULT);
+	CHECK(mremap(p, SIZE / 4, SIZE / 2, MREMAP_MAYMOVE) == MAP_FAILED && errno == EFAULT);
+	CHECK(madvise(p, 3 * PAGE, MADV_DONTNEED) == 0 && p[0] == 0 && p[PAGE] == 0 && p[3 * PAGE] == 7);
+	pid = fork();
+	if (pid == 0) {
+		CHECK(mprotect(p + PAGE, PAGE, RW) == 0 && p[3 * PAGE] == 7);
+		p[PAGE] = p[3 * PAGE] = 8;
+		_exit(0);
+	}
+	wait_for(pid);
+	CHECK(p[PAGE] == 0 && p[3 * PAGE] == 7 && p[SIZE - 1] == 7);
+}
+
+/* A process that does not see its maps any more. */
+static void case_noproc(void)
+{
+	enum { SIZE = 1 << 20, PAGE = 4096 };
+	int fd = open(node, O_RDWR);
+	unsigned char *p = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	char dir[] = "/tmp/rocev2-check-XXXXXX";
+	pid_t pid;
+
+	memset(p, 3, SIZE);
+	CHECK(reg_mr(fd, p, SIZE) == 1 && munmap(p + PAGE, PAGE) == 0 && mkdtemp(dir) && chdir(dir) == 0 && rmdir(dir) == 0);
+	if (chroot(".") != 0)
+		return; /* not root */
+	pid = fork();
+	if (pid == 0) {
+		CHECK(p[0] == 3 && p[SIZE - 1] == 3);
+		p[0] = p[SIZE - 1] = 4;
+		_exit(0);
+	}
+	wait_for(pid);
+	CHECK(p[0] == 3 && p[SIZE - 1] == 3);
+}
+
 static void case_nopages(void)
 {
 	enum { SIZE = 1 << 20, NONE = 300 };
@@ -600,7 +673,7 @@ int main(int argc, char **argv)
 		{ "numbers", case_numbers }, { "fork", case_fork }, { "signals", case_signals },
 		{ "threads", case_threads }, { "events", case_events }, { "gone", case_gone },
 		{ "pages", case_pages }, { "nopages", case_nopages },
-		{ "reuse", case_reuse },
+		{ "reuse", case_reuse }, { "moves", case_moves }, { "noproc", case_noproc },
 		{ "places", case_places }, { "passed", case_passed }, { "exec", case_exec }, { "limit", case_limit },
 	};
 
