@@ -3,6 +3,8 @@ package foreign
 import (
 	"bytes"
 	"fmt"
+	"math/bits"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -100,7 +102,7 @@ var localTypes = []string{"tmpfs", "ramfs", "hugetlbfs", "ext2", "ext3", "ext4",
 // not see mounted is, if it is a disk (below an overlay, for instance), or
 // where memfds, shared memory of System V and /dev/zero are.
 func (f *filesystems) local(s *Space, dev string) bool {
-	if dev == shmDevice() {
+	if slices.Contains(memoryDevices(), dev) {
 		return true
 	}
 	if *f == nil {
@@ -145,9 +147,27 @@ func (s *Space) readMounts() (string, error) {
 	return string(text), err
 }
 
-// shmDevice returns the device of memfds.
-var shmDevice = sync.OnceValue(func() string {
-	fd, err := unix.MemfdCreate("rocev2", unix.MFD_CLOEXEC)
+// memoryDevices are the devices of memfds, also of those of huge pages, where
+// anonymous memory of huge pages is, too. Nobody sees them mounted.
+var memoryDevices = sync.OnceValue(func() []string {
+	list := []string{memfdDevice(0)}
+	sizes, _ := filepath.Glob("/sys/kernel/mm/hugepages/hugepages-*kB") // the pattern is good
+	for _, dir := range sizes {
+		var kB uint64
+		if _, err := fmt.Sscanf(filepath.Base(dir), "hugepages-%dkB", &kB); err == nil {
+			list = append(list, memfdDevice(unix.MFD_HUGETLB|(bits.Len64(kB<<10)-1)<<hugeShift))
+		}
+	}
+	return list
+})
+
+// hugeShift is where flags have the logarithm of a size of huge pages
+// (MFD_HUGE_SHIFT).
+const hugeShift = 26
+
+// memfdDevice returns the device of a memfd, "" if there is none.
+func memfdDevice(flags int) string {
+	fd, err := unix.MemfdCreate("rocev2", unix.MFD_CLOEXEC|flags)
 	if err != nil {
 		return ""
 	}
@@ -157,4 +177,4 @@ var shmDevice = sync.OnceValue(func() string {
 		return ""
 	}
 	return hexDevice(unix.Major(uint64(st.Dev)), unix.Minor(uint64(st.Dev)))
-})
+}
