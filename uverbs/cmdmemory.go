@@ -63,9 +63,16 @@ type region struct {
 	start, length uint64
 }
 
+// hugePages says that on-demand memory is of huge pages (IBV_ACCESS_HUGETLB). It
+// lets hardware use bigger entries in its tables.
+const hugePages ib.Access = 1 << 7
+
 // accessOf checks rights as the kernel does: what writes needs local write.
 func accessOf(flags uint32) (ib.Access, abi.Errno) {
 	a := ib.Access(flags)
+	if a&ib.OnDemand != 0 {
+		a &^= hugePages
+	}
 	switch {
 	case a&^ib.AccessMask != 0, a&ib.FlushPersistent != 0:
 		return 0, abi.EOPNOTSUPP

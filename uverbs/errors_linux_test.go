@@ -99,21 +99,23 @@ func TestRegions(t *testing.T) {
 		rights         ib.Access
 		want           abi.Errno
 	}{
-		"of the program":       {at, 4096, at, ib.LocalWrite, 0},
-		"at another address":   {at, 4096, 1 << 40, ib.LocalWrite, 0},
-		"from 0 on":            {at + 8, 4096, at, ib.LocalWrite | ib.ZeroBased, 0},
-		"with hints":           {at, 4096, at, ib.RelaxedOrdering, 0},
-		"not of the program":   {at - 1<<20, 4096, at, 0, abi.EFAULT},
-		"of nobody":            {0, 4096, 0, 0, abi.EFAULT},
-		"empty":                {at, 0, at, 0, abi.EINVAL},
-		"around the end":       {at, math.MaxUint64, at, 0, abi.EINVAL},
-		"addresses around it":  {at, 4096, math.MaxUint64 &^ 4095, 0, abi.EINVAL},
-		"another page offset":  {at + 1, 4096, at, 0, abi.EINVAL},
-		"unknown rights":       {at, 4096, at, 1 << 12, abi.EOPNOTSUPP},
-		"on demand":            {at, 4096, at, ib.OnDemand, 0},
-		"of a disk":            {at, 4096, at, ib.FlushPersistent, abi.EOPNOTSUPP},
-		"remote write, only":   {at, 4096, at, ib.RemoteWrite, abi.EINVAL},
-		"remote atomics, only": {at, 4096, at, ib.RemoteAtomic, abi.EINVAL},
+		"of the program":        {at, 4096, at, ib.LocalWrite, 0},
+		"at another address":    {at, 4096, 1 << 40, ib.LocalWrite, 0},
+		"from 0 on":             {at + 8, 4096, at, ib.LocalWrite | ib.ZeroBased, 0},
+		"with hints":            {at, 4096, at, ib.RelaxedOrdering, 0},
+		"not of the program":    {at - 1<<20, 4096, at, 0, abi.EFAULT},
+		"of nobody":             {0, 4096, 0, 0, abi.EFAULT},
+		"empty":                 {at, 0, at, 0, abi.EINVAL},
+		"around the end":        {at, math.MaxUint64, at, 0, abi.EINVAL},
+		"addresses around it":   {at, 4096, math.MaxUint64 &^ 4095, 0, abi.EINVAL},
+		"another page offset":   {at + 1, 4096, at, 0, abi.EINVAL},
+		"unknown rights":        {at, 4096, at, 1 << 12, abi.EOPNOTSUPP},
+		"on demand":             {at, 4096, at, ib.OnDemand, 0},
+		"on demand, huge pages": {at, 4096, at, ib.OnDemand | hugePages, 0},
+		"huge pages":            {at, 4096, at, hugePages, abi.EOPNOTSUPP},
+		"of a disk":             {at, 4096, at, ib.FlushPersistent, abi.EOPNOTSUPP},
+		"remote write, only":    {at, 4096, at, ib.RemoteWrite, abi.EINVAL},
+		"remote atomics, only":  {at, 4096, at, ib.RemoteAtomic, abi.EINVAL},
 	} {
 		if r := reg(c.start, c.n, c.iova, c.rights); r.Errno != c.want {
 			t.Errorf("%s: errno %d, want %d", name, r.Errno, c.want)
