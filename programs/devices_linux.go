@@ -43,7 +43,7 @@ func (h *Host) AddDevice(dev *verbs.Device) error {
 	name := deviceName(port.Interface, h.taken)
 	h.mu.Unlock()
 	a := Attributes{Name: name, Index: index, NodeGUID: attr.NodeGUID, Interface: port.Interface,
-		Active: port.State == verbs.PortActive, Speed: port.Speed, GIDTable: port.GIDTable}
+		Active: port.State == verbs.PortActive, Speed: port.Speed, GIDTable: uverbs.GIDTable}
 	for _, g := range dev.GIDs() {
 		a.GIDs = append(a.GIDs, GID{g.Bytes(), g.Type})
 	}

@@ -193,12 +193,14 @@ func (a Attributes) port(files map[string]string) {
 		files["ports/1/state"], files["ports/1/phys_state"] = stateActive, physLinkUp
 	}
 	for i := range max(a.GIDTable, len(a.GIDs)) {
-		var gid [16]byte
+		// Libraries take an entry that is empty for one of this kind,
+		// because Linux has no answer there. A file always has one.
+		gid, kind := [16]byte{}, "IB/RoCE v1"
 		if i < len(a.GIDs) {
-			gid = a.GIDs[i].GID
-			files[fmt.Sprintf("ports/1/gid_attrs/types/%d", i)] = a.GIDs[i].Type
+			gid, kind = a.GIDs[i].GID, a.GIDs[i].Type
 			files[fmt.Sprintf("ports/1/gid_attrs/ndevs/%d", i)] = a.Interface
 		}
+		files[fmt.Sprintf("ports/1/gid_attrs/types/%d", i)] = kind
 		files[fmt.Sprintf("ports/1/gids/%d", i)] = gidText(gid)
 	}
 	for _, c := range hardwareCounters {

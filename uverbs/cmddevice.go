@@ -12,6 +12,10 @@ import (
 	"github.com/gosoftroce/rocev2/uverbs/abi"
 )
 
+// GIDTable is how many entries a port's table of GIDs has. One has a GID. Linux
+// has more entries than GIDs, too, and programs look for those that are empty.
+const GIDTable = 16
+
 // portNumber is the number of the only port.
 const portNumber = 1
 
@@ -117,7 +121,7 @@ func queryPort(c *Client, r *call) abi.Reply {
 		out := abi.QueryPortResp{
 			PortCapFlags: abi.PortCapCM | abi.PortCapIPBasedGIDs,
 			MaxMsgSz:     ib.MaxMessage,
-			GidTblLen:    1,
+			GidTblLen:    GIDTable,
 			PkeyTblLen:   1,
 			MaxMtu:       uint8(rocev2.MTU4096),
 			ActiveMtu:    uint8(c.dev.Dev.Capabilities().MTU),
