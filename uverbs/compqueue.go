@@ -125,6 +125,15 @@ func (q *CompQueue) Retry() bool {
 	return q.owed > 0
 }
 
+// forget drops the completions of a queue pair that the program has not polled.
+func (q *CompQueue) forget(qpn uint32) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if !q.closed {
+		q.ring.Forget(qpn)
+	}
+}
+
 // Len returns how many completions wait for the program.
 func (q *CompQueue) Len() (int, error) {
 	q.mu.Lock()

@@ -98,8 +98,10 @@ func (q *Queues) Config() qp.Config {
 // and before all other calls.
 func (q *Queues) Start(h *hca.QP) { q.qp, q.recv.qpn = h, h.QPN() }
 
-// Modify is Modify of the queue pair. RESET empties the queues. What waits in
-// the send queue is posted when it can be.
+// Modify is Modify of the queue pair. RESET empties the queues, and takes what
+// the queue pair has completed from the completion queues, as the libraries of
+// hardware do: the flushed requests of before are none of the next connection.
+// What waits in the send queue is posted when it can be.
 func (q *Queues) Modify(a *ib.Attr, mask ib.AttrMask) error {
 	q.send.mu.Lock()
 	defer q.send.mu.Unlock()
@@ -109,6 +111,8 @@ func (q *Queues) Modify(a *ib.Attr, mask ib.AttrMask) error {
 	if mask&ib.AttrState != 0 {
 		if a.State == ib.StateReset {
 			q.send.reset()
+			q.send.cq.forget(uint32(q.qp.QPN()))
+			q.recv.cq.forget(uint32(q.qp.QPN()))
 			q.fatal.Store(false)
 		}
 		q.late.Store(a.State == ib.StateErr)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gosoftroce/rocev2/hca"
 	"github.com/gosoftroce/rocev2/ib"
+	"github.com/gosoftroce/rocev2/uverbs/ring"
 	fake "github.com/gosoftroce/rocev2/uverbs/uverbstest"
 )
 
@@ -193,6 +194,26 @@ func TestStates(t *testing.T) {
 		a.receive(8, id+14)
 		a.reset() // and what was posted meanwhile is gone
 		a.cq.none()
+	}
+}
+
+// A queue pair that is reset leaves nothing to poll of the time before, and
+// nothing of another one is lost.
+func TestResetForgets(t *testing.T) {
+	t.Parallel()
+	p, _ := programs(t)
+	a, b := p.newQP(pairOptions{depth: 7}), p.newQP(pairOptions{depth: 7})
+	b.Queues.recv.cq = a.Queues.recv.cq
+	for i, q := range []*queuePair{a, b} {
+		q.init()
+		q.receive(8, uint64(10*i+1), uint64(10*i+2))
+		p.must(q.Modify(&ib.Attr{State: ib.StateErr}, ib.AttrState))
+	}
+	a.reset()
+	for _, c := range a.cq.wait(4) {
+		if gone := c.ID < 10; gone != (c.VendorErr == ring.Forgotten) {
+			t.Errorf("%+v", c)
+		}
 	}
 }
 

@@ -30,7 +30,52 @@ struct verbs_cq {
 	struct verbs_device_context *context;
 };
 
+/* The beginning of struct ibv_wc, and its size. */
+struct completion {
+	uint64_t id;
+	uint32_t status, opcode, vendor_err;
+	char after[28];
+};
+
+_Static_assert(sizeof(struct completion) == 48, "layout");
+
+/*
+ * What the daemon writes into completions of a queue pair that has gone to
+ * RESET: the program is not to see them. The libraries of hardware take them
+ * out of the queue.
+ */
+enum { FORGOTTEN = 0x676f6e65 };
+
 static _Atomic(poll_function *) librxe_poll;
+
+static int keep(struct completion *wc, int found)
+{
+	int kept = 0;
+
+	for (int i = 0; i < found; i++) {
+		if (wc[i].vendor_err == FORGOTTEN)
+			continue;
+		if (kept != i)
+			wc[kept] = wc[i];
+		kept++;
+	}
+	return kept;
+}
+
+/* poll_kept polls until there is something that the program may see, or nothing. */
+static int poll_kept(struct verbs_cq *cq, int n, void *wc)
+{
+	poll_function *poll = atomic_load_explicit(&librxe_poll, memory_order_relaxed);
+	int found, kept;
+
+	do {
+		found = poll(cq, n, wc);
+		if (found <= 0)
+			return found;
+		kept = keep(wc, found);
+	} while (kept == 0);
+	return kept;
+}
 
 /*
  * The first polls that find nothing cost little, in case that the completion is
@@ -58,7 +103,7 @@ bool polled(struct file *f, bool found)
 
 static int poll_cq(struct verbs_cq *cq, int n, void *wc)
 {
-	int found = atomic_load_explicit(&librxe_poll, memory_order_relaxed)(cq, n, wc);
+	int found = poll_kept(cq, n, wc);
 	struct file *f = file_of(cq->context->cmd_fd);
 
 	return !f || polled(f, found != 0) ? found : -1;

@@ -15,6 +15,15 @@ import (
 // CQElem is the size of a completion, in bytes.
 const CQElem = 64
 
+const (
+	wcVendorErr = 16
+	wcQPN       = 28
+)
+
+// Forgotten is the vendor's error of a completion that a program is not to see
+// any more. The preloaded library knows it.
+const Forgotten = 0x676f6e65
+
 // Flags of a completion, enum ibv_wc_flags.
 const (
 	wcGRH     = 1 << 0
@@ -33,9 +42,9 @@ func EncodeWC(b *[CQElem]byte, c *ib.WC, sl uint8) {
 	binary.NativeEndian.PutUint64(b[:], c.ID)
 	u32(8, uint32(c.Status))
 	u32(12, uint32(c.Opcode))
-	u32(16, c.VendorErr)
+	u32(wcVendorErr, c.VendorErr)
 	u32(20, c.ByteLen)
-	u32(28, uint32(c.QPN))
+	u32(wcQPN, uint32(c.QPN))
 	u32(32, uint32(c.SrcQPN))
 	var flags uint32
 	switch {

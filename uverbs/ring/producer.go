@@ -3,6 +3,7 @@ package ring
 import (
 	"errors"
 	"sync/atomic"
+	"unsafe"
 )
 
 // ErrFull says that a ring has no room.
@@ -43,6 +44,23 @@ func (p *Producer) Put(e []byte) error {
 	p.next++
 	atomic.StoreUint32(p.producer, uint32(p.next&p.mask))
 	return nil
+}
+
+// Forget marks the completions of a queue pair that the program has not taken
+// yet. They stay in the ring, for the program may be reading them; what polls
+// for it drops those with the mark.
+func (p *Producer) Forget(qpn uint32) {
+	n, err := p.Len()
+	if err != nil || p.shape.Elem < CQElem {
+		return
+	}
+	for i := range n {
+		e := p.elem(p.next - uint64(n-i))
+		word := func(at int) *uint32 { return (*uint32)(unsafe.Pointer(&e[at])) }
+		if atomic.LoadUint32(word(wcQPN)) == qpn {
+			atomic.StoreUint32(word(wcVendorErr), Forgotten)
+		}
+	}
 }
 
 // MoveTo moves the elements that the program has not taken to another ring,
