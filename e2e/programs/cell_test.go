@@ -45,6 +45,12 @@ type cell struct {
 	endless        bool                  // the server goes on until it is told to end
 	bare           bool                  // the arguments say themselves what runs under rocev2 run
 	limit          time.Duration         // 0: usual
+	// prepare makes what the cell needs of the machine, and returns what
+	// undoes it.
+	prepare func() (undo func())
+	// known is why the programs fail by themselves, with every device: the
+	// table has it. If they do not fail, they pass.
+	known string
 
 	// check looks at what the programs have left when they have ended well.
 	// The note is for the table.
@@ -151,14 +157,17 @@ type stage struct {
 	server, client *site
 	port           int    // TCP or RDMA, for this cell alone
 	dir            string // for files, writable for the programs
+	details        string // for the table: what is to be said below that of the package
 
 	// What the two have said, when they have ended.
 	serverOut, clientOut guest.Result
+
+	datagrams, segments int // of UDP and TCP that our side has sent, when they have ended
 }
 
 // cells are all of them.
 func cells() []*cell {
-	all := slices.Concat(deviceCells(), pingpongCells(), perftestCells(), managerCells(), socketCells(), ucxCells(), mpiCells(), fabricCells(), pyverbsCells())
+	all := slices.Concat(deviceCells(), pingpongCells(), perftestCells(), managerCells(), socketCells(), preloadedCells(), ucxCells(), mpiCells(), netpipeCells(), fabricCells(), pyverbsCells())
 	seen := map[string]bool{}
 	for _, c := range all {
 		if seen[c.String()] {

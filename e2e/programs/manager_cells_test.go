@@ -115,11 +115,10 @@ func socketCells() []*cell {
 	add("rstream", "-S", "100", "-C", "100", "-I", "3")
 	add("riostream", append(short, "-T", "v")...)
 	add("riostream", append(short, "-T", "a", "-T", "v")...)
-	// Not iperf3 under librspreload: docs/programs.md. The side that sends
-	// chooses its address by the routes, so udpong needs a host for each.
+	// The side that sends chooses its address by the routes, so udpong needs a host for each.
 	server, client := same("udpong", "-p", "-b", "-s", "-S", "512", "-C", "100", "-T", "e")
 	list = append(list, managerCell("udpong -S 512 -C 100 -T e", alone, server, client))
-	return append(list, rcopyCell(), webCell())
+	return append(list, rcopyCell())
 }
 
 const fileSize = 3_000_000
@@ -150,31 +149,6 @@ func rcopyCell() *cell {
 			return []string{"rcopy", filepath.Join(st.dir, "file"), at + ":" + filepath.Join(st.dir, "copy"), "-p", port}
 		})
 	c.endless = true
-	c.check = func(st *stage) (string, error) { return "", compare(filepath.Join(st.dir, "copy")) }
-	return c
-}
-
-const preloaded = `LD_PRELOAD="/usr/lib/x86_64-linux-gnu/rsocket/librspreload.so $LD_PRELOAD" exec "$@"`
-
-// overRsockets is a program of TCP whose sockets are rsockets.
-func overRsockets(argv ...string) []string {
-	return append([]string{"sh", "-c", preloaded, "sh"}, argv...)
-}
-
-var socketNeeds = []guest.Need{
-	{File: "curl", Package: "curl"}, {File: "/usr/bin/python3", Package: "python3"},
-	{File: "/usr/lib/x86_64-linux-gnu/rsocket/librspreload.so", Package: "librdmacm1"},
-}
-
-func webCell() *cell {
-	c := managerCell("curl, python3 -m http.server", ours,
-		func(st *stage, at, port string) []string {
-			return overRsockets("/usr/bin/python3", "-m", "http.server", "--bind", at, "--directory", st.dir, port)
-		},
-		func(st *stage, at, port string) []string {
-			return overRsockets("curl", "-sS", "--max-time", "30", "-o", filepath.Join(st.dir, "copy"), "http://"+at+":"+port+"/file")
-		})
-	c.group, c.needs, c.endless = "librspreload", socketNeeds, true
 	c.check = func(st *stage) (string, error) { return "", compare(filepath.Join(st.dir, "copy")) }
 	return c
 }

@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -95,7 +94,7 @@ func TestAllPrograms(t *testing.T) {
 	one, two := ourSite(t, lab.Host.Unprivileged(), bin, addrs[0].String()), ourSite(t, lab.Host.Unprivileged(), bin, addrs[1].String())
 	theirs := kernelSite(lab.Guest(line))
 	theirs.rename(t, one.dev) // ucx_perftest has one name for both sides
-	r := &runner{dir: openDir(t), port: nextPort, table: newTable(versions(), []kind{twoDaemons, oneDaemon, kernelServes, kernelDials}, line)}
+	r := &runner{dir: openDir(t), port: nextPort, table: newTable([]kind{twoDaemons, oneDaemon, kernelServes, kernelDials}, line)}
 	writeFiles(t, r.dir)
 	for _, c := range cells() {
 		r.cell(t, c, twoDaemons, one, two)
@@ -180,13 +179,14 @@ func (r *runner) cell(t *testing.T, c *cell, k kind, server, client *site) {
 		return
 	}
 	t.Run(strings.ReplaceAll(c.String(), " ", "_")+"/"+k.String(), func(t *testing.T) {
+		st := &stage{kind: k, server: server, client: client, port: r.port(t), dir: r.dir}
 		note := ""
 		defer func() {
 			if r.table != nil {
-				r.table.set(c, k, result{outcome(t), note})
+				r.table.set(c, k, result{outcome(t), note}, st.details)
 			}
 		}()
-		note = c.run(t, &stage{kind: k, server: server, client: client, port: r.port(t), dir: r.dir})
+		note = c.run(t, st)
 	})
 }
 
@@ -241,14 +241,11 @@ func writeFiles(t *testing.T, dir string) {
 	}
 }
 
-// versions are those of the packages, as Debian has them.
-func versions() string {
-	names := []string{"rdma-core", "perftest", "ucx-utils", "openmpi-bin", "libfabric-bin", "python3-pyverbs"}
-	out, err := exec.Command("dpkg-query", append([]string{"--show", "--showformat=${Package} ${Version}\n"}, names...)...).Output()
+// version is that of a package, as Debian has it.
+func version(pkg string) string {
+	out, err := exec.Command("dpkg-query", "--show", "--showformat=${Version}", pkg).Output()
 	if err != nil {
-		return "packages of unknown versions"
+		return "of an unknown version"
 	}
-	list := strings.Split(strings.TrimSpace(string(out)), "\n")
-	slices.Sort(list)
-	return strings.Join(list, ", ")
+	return string(out)
 }

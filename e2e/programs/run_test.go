@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -20,7 +22,9 @@ const (
 	grace   = 20 * time.Second // for a server to end after its client has ended well
 	give    = 2 * time.Second  // for what was told to end, or whose peer has failed
 	listens = 20 * time.Second // for a server that is not to be seen to listen
-	outEnv  = "ROCEV2_E2E_OUT" // directory for what failures leave behind
+	// For programs that are known to wait for ever.
+	hopeless = 10 * time.Second
+	outEnv   = "ROCEV2_E2E_OUT" // directory for what failures leave behind
 )
 
 // run runs a cell as the body of a test, keeps what its programs have said if
@@ -30,6 +34,10 @@ const (
 func (c *cell) run(t *testing.T, st *stage) (note string) {
 	t.Helper()
 	note, log, err := c.attempt(t, st)
+	if err != nil && c.known != "" {
+		t.Logf("known: %s: %v", c.known, err)
+		return c.known
+	}
 	if err != nil && st.kind >= kernelServes {
 		t.Logf("repeated: %v", err)
 		st.port++
@@ -44,14 +52,24 @@ func (c *cell) run(t *testing.T, st *stage) (note string) {
 }
 
 func (c *cell) attempt(t *testing.T, st *stage) (note, log string, err error) {
-	ctx, cancel := context.WithTimeoutCause(t.Context(), max(c.limit, usual), errors.New("the cell's time is over"))
+	if c.prepare != nil {
+		defer c.prepare()()
+	}
+	limit := max(c.limit, usual)
+	if c.known != "" {
+		limit = hopeless
+	}
+	ctx, cancel := context.WithTimeoutCause(t.Context(), limit, errors.New("the cell's time is over"))
 	defer cancel()
-	before := datagrams(st)
+	udp, tcp := sent(st)
 	log, err = c.play(ctx, st)
+	st.datagrams, st.segments = sent(st)
+	st.datagrams -= udp
+	st.segments -= tcp
 	if err == nil && c.check != nil {
 		note, err = c.check(st)
 	}
-	if sent := datagrams(st) - before; err == nil && st.kind == twoDaemons && c.client != nil && sent == 0 {
+	if err == nil && st.kind == twoDaemons && c.client != nil && st.datagrams == 0 {
 		err = errors.New("no datagram was sent")
 	}
 	return note, log, err
@@ -195,25 +213,37 @@ func ended(role string, p *guest.Process, out *guest.Result) error {
 	return nil
 }
 
-// datagrams is how many our side has sent by UDP.
-func datagrams(st *stage) int {
-	n := 0
+// sent is how many datagrams of UDP and segments of TCP our side has sent.
+func sent(st *stage) (datagrams, segments int) {
 	for _, s := range []*site{st.server, st.client} {
 		if _, theirs := s.node.(*guest.Guest); theirs {
 			continue
 		}
 		r, err := guest.Run(context.Background(), s.node, "cat", "/proc/net/snmp")
 		if err != nil {
-			return 0
+			return 0, 0
 		}
-		for line := range strings.Lines(r.Stdout) {
-			var in, noPorts, inErrors, out int
-			if k, err := fmt.Sscanf(line, "Udp: %d %d %d %d", &in, &noPorts, &inErrors, &out); err == nil && k == 4 {
-				return out
-			}
+		return counter(r.Stdout, "Udp:", "OutDatagrams"), counter(r.Stdout, "Tcp:", "OutSegs")
+	}
+	return 0, 0
+}
+
+// counter finds a number in /proc/net/snmp: a line has the names, and the next
+// one of that protocol the numbers.
+func counter(text, protocol, name string) int {
+	at := -1
+	for line := range strings.Lines(text) {
+		f := strings.Fields(line)
+		switch {
+		case len(f) == 0 || f[0] != protocol:
+		case at < 0:
+			at = slices.Index(f, name)
+		case at < len(f):
+			n, _ := strconv.Atoi(f[at]) // it is a number
+			return n
 		}
 	}
-	return n
+	return 0
 }
 
 // keep writes down what the programs of a failed cell have said.

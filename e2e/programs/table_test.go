@@ -20,17 +20,17 @@ const (
 // table is what came of the cells.
 type table struct {
 	mu      sync.Mutex
-	version string // of what they were run with
 	columns []kind
 	titles  map[kind]string
 	results map[string]map[kind]result
+	details map[string]string // of a package
 }
 
 type result struct{ outcome, note string }
 
-func newTable(version string, columns []kind, kernel string) *table {
+func newTable(columns []kind, kernel string) *table {
 	return &table{
-		version: version, columns: columns, results: map[string]map[kind]result{},
+		columns: columns, results: map[string]map[kind]result{}, details: map[string]string{},
 		titles: map[kind]string{
 			twoDaemons: "two daemons", oneDaemon: "one daemon",
 			kernelServes: "us → " + kernel, kernelDials: kernel + " → us", kernels: "two kernels",
@@ -38,33 +38,55 @@ func newTable(version string, columns []kind, kernel string) *table {
 	}
 }
 
-func (t *table) set(c *cell, k kind, r result) {
+func (t *table) set(c *cell, k kind, r result, details string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.results[c.String()] == nil {
 		t.results[c.String()] = map[kind]result{}
 	}
+	if c.known != "" && r.note == c.known {
+		r = result{outcome: "KNOWN"}
+		details = fmt.Sprintf("KNOWN: `%s` %s.", c.name, c.known)
+	}
 	t.results[c.String()][k] = r
+	if details != "" {
+		t.details[c.group] = details
+	}
 }
 
-// markdown is the table, a section for each package.
-func (t *table) markdown() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	var b strings.Builder
-	fmt.Fprintf(&b, "Run on %s with %s.\n", time.Now().UTC().Format("2006-01-02"), t.version)
-	group := ""
+// groups are the packages in the order of the table.
+func groups() (list []string) {
 	for _, c := range cells() {
-		if t.results[c.String()] == nil {
-			continue
+		if !slices.Contains(list, c.group) {
+			list = append(list, c.group)
 		}
-		if c.group != group {
-			group = c.group
-			fmt.Fprintf(&b, "\n### %s\n\n|", group)
-			for _, k := range t.columns {
-				fmt.Fprintf(&b, " | %s", t.titles[k])
+	}
+	return list
+}
+
+// whole reports whether all cells of a package have run.
+func (t *table) whole(group string) bool {
+	for _, c := range cells() {
+		for _, k := range t.columns {
+			if c.group == group && c.has(k) && t.results[c.String()][k].outcome == "" {
+				return false
 			}
-			fmt.Fprintf(&b, " |\n|%s\n", strings.Repeat(" --- |", len(t.columns)+1))
+		}
+	}
+	return true
+}
+
+// section is the part of a package. The caller holds the lock.
+func (t *table) section(group string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "### %s\n\nVersion %s, run on %s.\n\n|", group, version(packageOf(group)), time.Now().UTC().Format("2006-01-02"))
+	for _, k := range t.columns {
+		fmt.Fprintf(&b, " | %s", t.titles[k])
+	}
+	fmt.Fprintf(&b, " |\n|%s\n", strings.Repeat(" --- |", len(t.columns)+1))
+	for _, c := range cells() {
+		if c.group != group || t.results[c.String()] == nil {
+			continue
 		}
 		fmt.Fprintf(&b, "| %s |", c.name)
 		for _, k := range t.columns {
@@ -72,7 +94,23 @@ func (t *table) markdown() string {
 		}
 		b.WriteByte('\n')
 	}
+	if d := t.details[group]; d != "" {
+		fmt.Fprintf(&b, "\n%s\n", d)
+	}
 	return b.String()
+}
+
+// markdown is what has run.
+func (t *table) markdown() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var list []string
+	for _, g := range groups() {
+		if s := t.section(g); strings.Count(s, "\n") > 6 {
+			list = append(list, s)
+		}
+	}
+	return strings.Join(list, "\n")
 }
 
 func (r result) String() string {
@@ -96,7 +134,7 @@ func (t *table) tally() string {
 		}
 	}
 	var parts []string
-	for _, o := range []string{"PASS", "FAIL", "SKIP"} {
+	for _, o := range []string{"PASS", "KNOWN", "FAIL", "SKIP"} {
 		if n[o] > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", n[o], o))
 		}
@@ -104,7 +142,8 @@ func (t *table) tally() string {
 	return strings.Join(parts, ", ")
 }
 
-// write puts the table into a document, in the place of the former one.
+// write puts the table into a document. A package of which only some cells have
+// run keeps the part that it has there.
 func (t *table) write(file string) error {
 	b, err := os.ReadFile(file)
 	if err != nil {
@@ -115,6 +154,28 @@ func (t *table) write(file string) error {
 	if from < 0 || to < from {
 		return fmt.Errorf("%s has no lines %s and %s", file, tableBegins, tableEnds)
 	}
-	lines = slices.Replace(lines, from+1, to, "", strings.TrimSpace(t.markdown()), "")
+	old := strings.Join(lines[from+1:to], "\n")
+	lines = slices.Replace(lines, from+1, to, "", strings.TrimSpace(t.merge(old)), "")
 	return os.WriteFile(file, []byte(strings.Join(lines, "\n")), 0o644)
+}
+
+// merge returns the parts of all packages: those that have run whole, and of
+// the others what there is.
+func (t *table) merge(old string) string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	had := map[string]string{}
+	for _, s := range strings.Split("\n"+old, "\n### ")[1:] {
+		name, _, _ := strings.Cut(s, "\n")
+		had[name] = "### " + strings.TrimSpace(s) + "\n"
+	}
+	var list []string
+	for _, g := range groups() {
+		if s := had[g]; t.whole(g) {
+			list = append(list, t.section(g))
+		} else if s != "" {
+			list = append(list, s)
+		}
+	}
+	return strings.Join(list, "\n")
 }
