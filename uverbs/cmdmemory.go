@@ -63,8 +63,8 @@ type region struct {
 	start, length uint64
 }
 
-// hugePages says that on-demand memory is of huge pages (IBV_ACCESS_HUGETLB). It
-// lets hardware use bigger entries in its tables.
+// hugePages says that on-demand memory is of huge pages (IBV_ACCESS_HUGETLB):
+// hardware may use bigger entries in its tables.
 const hugePages ib.Access = 1 << 7
 
 // accessOf checks rights as the kernel does: what writes needs local write.
