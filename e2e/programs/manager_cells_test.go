@@ -115,8 +115,8 @@ func socketCells() []*cell {
 	add("rstream", "-S", "100", "-C", "100", "-I", "3")
 	add("riostream", append(short, "-T", "v")...)
 	add("riostream", append(short, "-T", "a", "-T", "v")...)
-	// The side that sends chooses its address by the routes, so udpong needs a
-	// host for each.
+	// The side that sends chooses its address by the routes, so udpong
+	// needs a host for each.
 	server, client := same("udpong", "-p", "-b", "-s", "-S", "512", "-C", "100", "-T", "e")
 	list = append(list, managerCell("udpong -S 512 -C 100 -T e", alone, server, client))
 	return append(list, rcopyCell())
