@@ -110,9 +110,33 @@ func Build(ctx context.Context, file string) error {
 			args = append(args, filepath.Join(dir, name))
 		}
 	}
-	out, err := exec.CommandContext(ctx, path, args...).CombinedOutput()
+	dl, err := loader(ctx, path, dir)
 	if err != nil {
+		return err
+	}
+	return compile(ctx, path, append(args, dl...)...)
+}
+
+func compile(ctx context.Context, compiler string, args ...string) error {
+	if out, err := exec.CommandContext(ctx, compiler, args...).CombinedOutput(); err != nil {
 		return fmt.Errorf("build the preload library: %w\n%s", err, out)
 	}
 	return nil
+}
+
+// loader returns what has the library loaded with libdl, where a glibc before
+// 2.34 has dlsym. Newer ones have an empty libdl, and nothing to link with: so
+// that is made.
+func loader(ctx context.Context, compiler, dir string) (args []string, err error) {
+	cmd := exec.CommandContext(ctx, compiler, "-E", "-P", "-x", "c", "-")
+	cmd.Stdin = strings.NewReader("#include <limits.h>\n#ifdef __GLIBC__\nwith_glibc\n#endif\n")
+	out, err := cmd.Output()
+	if err != nil || !bytes.Contains(out, []byte("with_glibc")) {
+		return nil, err
+	}
+	empty, lib := filepath.Join(dir, "empty.c"), filepath.Join(dir, "libdl.so.2")
+	if err := os.WriteFile(empty, nil, 0o600); err != nil {
+		return nil, err
+	}
+	return []string{"-Wl,--no-as-needed", lib}, compile(ctx, compiler, "-shared", "-Wl,-soname,libdl.so.2", "-o", lib, empty)
 }

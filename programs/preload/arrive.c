@@ -20,6 +20,12 @@
 #define SYS_pidfd_getfd 438
 #endif
 
+#ifdef __GLIBC__
+typedef int many_flags;
+#else
+typedef unsigned many_flags;
+#endif
+
 /* ---- what goes ---- */
 
 void file_lend(int fd, enum lent how)
@@ -68,7 +74,7 @@ EXPORT ssize_t sendmsg(int s, const struct msghdr *m, int flags)
 	return NEXT(sendmsg)(s, m, flags);
 }
 
-EXPORT int sendmmsg(int s, struct mmsghdr *m, unsigned n, int flags)
+EXPORT int sendmmsg(int s, struct mmsghdr *m, unsigned n, many_flags flags)
 {
 	for (unsigned i = 0; m && i < n; i++)
 		each_right(&m[i].msg_hdr, goes);
@@ -118,7 +124,7 @@ EXPORT ssize_t recvmsg(int s, struct msghdr *m, int flags)
 	return n;
 }
 
-EXPORT int recvmmsg(int s, struct mmsghdr *m, unsigned n, int flags, struct timespec *wait)
+EXPORT int recvmmsg(int s, struct mmsghdr *m, unsigned n, many_flags flags, struct timespec *wait)
 {
 	int got = NEXT(recvmmsg)(s, m, n, flags, wait);
 

@@ -3,6 +3,7 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <string.h>
 
 /*
  * glibc 2.34 moved these into libc under a new version. The old one is there
@@ -10,19 +11,38 @@
  */
 #if defined(__GLIBC__) && defined(__x86_64__)
 __asm__(".symver dlsym,dlsym@GLIBC_2.2.5");
+__asm__(".symver dlvsym,dlvsym@GLIBC_2.2.5");
 __asm__(".symver dlopen,dlopen@GLIBC_2.2.5");
 __asm__(".symver dlerror,dlerror@GLIBC_2.2.5");
 #elif defined(__GLIBC__) && (defined(__aarch64__) || defined(__powerpc64__))
 __asm__(".symver dlsym,dlsym@GLIBC_2.17");
+__asm__(".symver dlvsym,dlvsym@GLIBC_2.17");
 __asm__(".symver dlopen,dlopen@GLIBC_2.17");
 __asm__(".symver dlerror,dlerror@GLIBC_2.17");
 #endif
 
+/*
+ * A glibc before 2.36 finds the oldest version behind RTLD_NEXT. Of what the
+ * library stands before, libc has several of this one only.
+ */
+static void *newest(const char *name)
+{
+#ifdef __GLIBC__
+	if (strcmp(name, "realpath") == 0)
+		return dlvsym(RTLD_NEXT, name, "GLIBC_2.3");
+#else
+	(void)name;
+#endif
+	return NULL;
+}
+
 void *next_symbol(const char *name)
 {
 	int saved = errno;
-	void *p = dlsym(RTLD_NEXT, name);
+	void *p = newest(name);
 
+	if (!p)
+		p = dlsym(RTLD_NEXT, name);
 	errno = saved;
 	return p;
 }

@@ -128,9 +128,9 @@ void *verbs_function(_Atomic(void *) *found, const char *name)
 	void *p = atomic_load(found);
 
 	if (!p) {
-		p = next_symbol(name);
+		p = library_symbol("libibverbs.so.1", name); /* the newest version */
 		if (!p)
-			p = library_symbol("libibverbs.so.1", name);
+			p = next_symbol(name);
 		atomic_store(found, p);
 	}
 	return p;
