@@ -60,3 +60,33 @@ func TestLibrarySanitized(t *testing.T) {
 		})
 	}
 }
+
+// TestVerbsSanitized runs cases of testdata/verbs.c so, some of them with a
+// thread that copies.
+func TestVerbsSanitized(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("processes of several users: run it as root")
+	}
+	if _, err := os.Stat("/usr/include/infiniband/verbs.h"); err != nil {
+		t.Skip("there are no headers of libibverbs: install libibverbs-dev")
+	}
+	const daemon, other = 64001, 64002
+	for _, kind := range []string{"address,undefined", "thread"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			dir := openTo(t, 0, sanitized(t, "verbs", kind, "-libverbs"))
+			for _, name := range []string{"import", "counters", "copier", "stopped"} {
+				t.Run(name, func(t *testing.T) {
+					cmd := exec.Command(filepath.Join(dir, "verbs"), name)
+					as(cmd, other)
+					cmd.Env = append(os.Environ(), "ROCEV2_PROGRAMS="+daemonOf(t, daemon), "ASAN_OPTIONS=detect_leaks=0", "TSAN_OPTIONS=die_after_fork=0")
+					cmd.WaitDelay = 5 * time.Second
+					if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {
+						t.Errorf("%v\n%s", err, out)
+					}
+				})
+			}
+		})
+	}
+}
