@@ -18,6 +18,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/gosoftroce/rocev2/verbs"
 )
 
@@ -70,11 +72,14 @@ func as(cmd *exec.Cmd, uid uint32) {
 }
 
 // daemonOf starts a daemon of a user, and returns its directory.
-func daemonOf(t *testing.T, uid uint32) string {
+func daemonOf(t *testing.T, uid uint32, namespaces ...uintptr) string {
 	t.Helper()
 	dir := openTo(t, int(uid))
 	cmd := exec.Command("/proc/self/exe")
 	as(cmd, uid)
+	for _, n := range namespaces {
+		cmd.SysProcAttr.Cloneflags |= n
+	}
 	cmd.Env = append(os.Environ(), serveFor+"="+dir+" "+loopback()().String())
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
@@ -111,12 +116,17 @@ func TestCopier(t *testing.T) {
 		who  string
 		uid  uint32
 		name string
-	}{{"another user", other, "copier"}, {"another user", other, "stopped"}, {"another user", other, "import"}, {"the same user", daemon, "copier"}} {
+	}{{"another user", other, "copier"}, {"another user", other, "stopped"}, {"another user", other, "import"}, {"the same user", daemon, "copier"},
+		{"another namespace", daemon, "copier"}, {"another namespace", other, "import"}} {
 		t.Run(c.who+"/"+c.name, func(t *testing.T) {
 			t.Parallel()
 			cmd := exec.Command(filepath.Join(bin, "verbs"), c.name)
 			as(cmd, c.uid)
-			cmd.Env = append(os.Environ(), "LD_PRELOAD="+filepath.Join(bin, LibraryName), "ROCEV2_PROGRAMS="+daemonOf(t, daemon))
+			var namespaces []uintptr
+			if c.who == "another namespace" {
+				namespaces = []uintptr{unix.CLONE_NEWPID}
+			}
+			cmd.Env = append(os.Environ(), "LD_PRELOAD="+filepath.Join(bin, LibraryName), "ROCEV2_PROGRAMS="+daemonOf(t, daemon, namespaces...))
 			cmd.WaitDelay = 5 * time.Second // of a child that is left over
 			if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {
 				t.Errorf("%v\n%s", err, out)

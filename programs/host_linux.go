@@ -107,6 +107,9 @@ type Host struct {
 	closed   bool
 	leaving  bool // Wait has returned because nobody was connected
 
+	foreigners map[foreigner]*known // processes without a number here
+	foreign    int                  // of them there have been
+
 	refreshing sync.Mutex
 	refreshed  time.Time // what the tree says of ports and counters
 
@@ -360,6 +363,7 @@ func (h *Host) admit(conn *net.UnixConn) {
 		h.refused.take(s)
 		return
 	}
+	s.forgetForeigner()
 	if s.stranger {
 		h.unknown++
 	}

@@ -99,7 +99,11 @@ func (f *verbsFile) Attach(p Peer) error {
 	account := f.host.account(p.UID)
 	s, err := foreign.OpenProcess(p.PID, p.UID, account)
 	if p.copier != nil && errors.Is(err, os.ErrPermission) {
-		s, err = foreign.WithCopier(p.PID, p.UID, account, p.copier)
+		life := -1
+		if p.life != nil {
+			life = int(p.life.Fd())
+		}
+		s, err = foreign.WithCopier(p.PID, p.UID, account, p.copier, life)
 	}
 	if err != nil {
 		return err

@@ -15,7 +15,7 @@ import (
 
 // Peer is a process that opens a device file.
 type Peer struct {
-	PID      int
+	PID      int // below 0 of a process in another PID namespace
 	UID, GID uint32
 
 	life *os.File // a pidfd; nil where the kernel has none
@@ -50,6 +50,10 @@ func credentials(conn *net.UnixConn) (p Peer, err error) {
 		cred, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
 		if err == nil && cred.Pid > 0 {
 			life, err = pidfd(int(fd), int(cred.Pid))
+		} else if err == nil {
+			if n, err := unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_PEERPIDFD); err == nil {
+				life = n
+			}
 		}
 	}); e != nil {
 		return p, e
@@ -95,6 +99,9 @@ func (p Peer) raw() bool { return p.capable(capNetRaw) }
 func (p Peer) capable(capability int) bool {
 	if p.UID == uint32(os.Geteuid()) {
 		return true
+	}
+	if p.PID <= 0 {
+		return false
 	}
 	dir := fmt.Sprintf("/proc/%d/", p.PID)
 	var own, theirs unix.Stat_t

@@ -29,10 +29,12 @@ type session struct {
 
 	attached bool // to what another process has opened
 
-	held     bool // the connection is of who starts programs
-	stranger bool // the user may not use devices
-	parting  bool // the process has closed it; guarded by the host's mu
-	turns    turns
+	held      bool      // the connection is of who starts programs
+	stranger  bool      // the user may not use devices
+	foreigner foreigner // if it is one
+
+	parting bool // the process has closed it; guarded by the host's mu
+	turns   turns
 }
 
 // shutDown has the session end soon. It never waits.
@@ -201,6 +203,9 @@ func (s *session) hello(q request) reply {
 	if o == nil {
 		return fail(unix.ENODEV)
 	}
+	if errno := s.identify(q.files); errno != 0 {
+		return fail(errno)
+	}
 	file, err := o.Open(s.offering(q.files))
 	if err != nil {
 		s.refused("open a device for a program", q, err)
@@ -267,6 +272,9 @@ func (s *session) attach(q request) reply {
 	id, err := q.files[0].inode()
 	if err != nil {
 		return fail(unix.ENODEV)
+	}
+	if errno := s.identify(q.files[1:]); errno != 0 {
+		return fail(errno)
 	}
 	h := s.host
 	h.mu.Lock()

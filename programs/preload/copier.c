@@ -30,7 +30,8 @@ struct answer {
 	uint64_t number;
 };
 
-static _Atomic int copier_fd = -1; /* hidden */
+/* Hidden: the thread's end of the socket, and the daemon's. */
+static _Atomic int copier_fd = -1, offered_fd = -1;
 static atomic_uint running;
 
 unsigned copier_count(void)
@@ -99,16 +100,23 @@ static bool serve(void)
 	return false;
 }
 
+static void end(_Atomic int *place)
+{
+	int fd = atomic_exchange(place, -1);
+
+	if (fd < 0)
+		return;
+	fd_show(fd);
+	syscall(SYS_close, fd);
+}
+
 static void *copier(void *unused)
 {
-	int fd;
-
 	syscall(SYS_prctl, PR_SET_NAME, "rocev2-copier", 0, 0, 0);
 	while (serve())
 		;
-	fd = atomic_exchange(&copier_fd, -1);
-	fd_show(fd);
-	syscall(SYS_close, fd);
+	end(&offered_fd);
+	end(&copier_fd);
 	atomic_fetch_sub(&running, 1);
 	return unused;
 }
@@ -125,11 +133,12 @@ int copier_start(void)
 	pthread_t thread;
 	int s[2], err;
 
+	if (atomic_load(&offered_fd) >= 0)
+		return atomic_load(&offered_fd);
 	if (getauxval(AT_SECURE) || !create || !detach || atomic_load(&copier_fd) >= 0 ||
 	    syscall(SYS_socketpair, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, s) != 0)
 		return -1;
-	if (s[0] <= 2) /* a program without standard files */
-		s[0] = (int)syscall(SYS_fcntl, s[0], F_DUPFD_CLOEXEC, 3);
+	atomic_store(&offered_fd, fd_hide(s[0]));
 	atomic_store(&copier_fd, fd_hide(s[1]));
 	atomic_fetch_add(&running, 1);
 	syscall(SYS_rt_sigprocmask, 2, &all, &before, sizeof all);
@@ -137,27 +146,22 @@ int copier_start(void)
 	syscall(SYS_rt_sigprocmask, 2, &before, NULL, sizeof all);
 	if (err == 0) {
 		detach(thread);
-		return s[0];
+		return atomic_load(&offered_fd);
 	}
 	atomic_fetch_sub(&running, 1);
-	fd_show(atomic_load(&copier_fd));
-	syscall(SYS_close, atomic_exchange(&copier_fd, -1));
-	syscall(SYS_close, s[0]);
+	end(&offered_fd);
+	end(&copier_fd);
 	return -1;
 }
 
 void copier_in_child(void)
 {
-	int fd = atomic_exchange(&copier_fd, -1);
-
+	end(&offered_fd);
+	end(&copier_fd);
 	atomic_store(&running, 0);
-	if (fd < 0)
-		return;
-	fd_show(fd);
-	syscall(SYS_close, fd);
 }
 
 bool copier_make_room(int fd)
 {
-	return fd < 0 || fd_move(&copier_fd, fd);
+	return fd < 0 || (fd_move(&copier_fd, fd) && fd_move(&offered_fd, fd));
 }

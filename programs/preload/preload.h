@@ -304,7 +304,8 @@ void wire_join(int fd);
 
 /*
  * copier_start starts a thread that copies memory of the process for the
- * daemon. It returns the daemon's end of its socket, or -1.
+ * daemon, if there is none. It returns the daemon's end of its socket, or -1.
+ * By that a daemon knows a process again whose number it does not see.
  */
 int copier_start(void);
 

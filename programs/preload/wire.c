@@ -247,10 +247,8 @@ static int introduce(int fd, uint32_t op, const char *name, int proof, struct ab
 {
 	int ret = greet(fd, op, name, proof, 0, about, c), copier;
 
-	if (c->reply.ret == -EPERM && (copier = copier_start()) >= 0) {
+	if (c->reply.ret == -EPERM && (copier = copier_start()) >= 0)
 		ret = greet(fd, op, name, proof, copier, about, c);
-		shut(copier);
-	}
 	if (c->reply.ret < 0) {
 		errno = -c->reply.ret;
 		if (*name)

@@ -52,17 +52,16 @@ const (
 	// once.
 	controlSize = 8 << 10
 
-	lookAfter = 50 * time.Millisecond
+	lookAfter   = 50 * time.Millisecond
+	settleAfter = 2 * time.Millisecond
 )
 
 // WithCopier opens the address space of a process by its copier's socket. It is
-// OpenProcess where that returns os.ErrPermission.
-func WithCopier(pid int, uid uint32, account *quota.Account, socket interface{ Fd() uintptr }) (*Space, error) {
+// OpenProcess where that returns os.ErrPermission. A process that has no number
+// here has one below 0, and perhaps a pidfd (else -1).
+func WithCopier(pid int, uid uint32, account *quota.Account, socket interface{ Fd() uintptr }, pidfd int) (*Space, error) {
 	if d := ownerOf(uid).left(); d > 0 {
 		return nil, fmt.Errorf("memory of process %d: %w: copies of memory of user %d took too long; try again in %v", pid, os.ErrPermission, uid, d)
-	}
-	if pid <= 0 {
-		return nil, fmt.Errorf("memory of process %d: its number is not known here: it is in another PID namespace", pid)
 	}
 	typ, err := unix.GetsockoptInt(int(socket.Fd()), unix.SOL_SOCKET, unix.SO_TYPE)
 	domain, _ := unix.GetsockoptInt(int(socket.Fd()), unix.SOL_SOCKET, unix.SO_DOMAIN)
@@ -70,7 +69,13 @@ func WithCopier(pid int, uid uint32, account *quota.Account, socket interface{ F
 		return nil, fmt.Errorf("memory of process %d: %w: that is no socket of a copier", pid, unix.EINVAL)
 	}
 	s := &Space{pid: pid, uid: uid, pidfd: -1, mem: -1, maps: -1, users: 1, owner: ownerOf(uid), account: account, couriers: couriers{carry: carry}}
-	if s.pidfd, err = unix.PidfdOpen(pid, 0); err != nil {
+	switch {
+	case pid > 0:
+		s.pidfd, err = unix.PidfdOpen(pid, 0)
+	case pidfd >= 0:
+		s.pidfd, err = unix.FcntlInt(uintptr(pidfd), unix.F_DUPFD_CLOEXEC, 3)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("memory of process %d: %w", pid, gone(err))
 	}
 	fd, err := unix.FcntlInt(socket.Fd(), unix.F_DUPFD_CLOEXEC, 3)
@@ -156,7 +161,7 @@ func (s *Space) await() bool {
 		if s.copier.wait(min(lookAfter, most)) {
 			return true
 		}
-		if s.copier.gone.Load() || s.stopped() {
+		if s.copier.gone.Load() || s.stopped() && (s.pid > 0 || time.Since(began) > patience) {
 			return false
 		}
 	}
@@ -167,7 +172,11 @@ func (s *Space) await() bool {
 // is none.
 func (s *Space) settle() bool {
 	c := s.copier
-	if !c.wait(0) && (s.stopped() || !s.await()) {
+	at := time.Duration(0)
+	if s.pid < 0 {
+		at = settleAfter // it may just go on
+	}
+	if !c.wait(at) && (s.stopped() || !s.await()) {
 		return false
 	}
 	_ = s.answer(nil)
@@ -175,8 +184,11 @@ func (s *Space) settle() bool {
 }
 
 // stopped reports whether the process is stopped (proc(5): the letter behind
-// its name, which is in brackets).
+// its name, which is in brackets). One that cannot be seen is taken to be.
 func (s *Space) stopped() bool {
+	if s.pid < 0 {
+		return true
+	}
 	text, err := os.ReadFile(s.path("stat"))
 	i := bytes.LastIndexByte(text, ')') + 2
 	return err == nil && i < len(text) && (text[i] == 'T' || text[i] == 't')

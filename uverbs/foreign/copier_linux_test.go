@@ -22,7 +22,7 @@ func copied(t *testing.T) (*Space, int, *child) {
 	c.must(err)
 	theirs := os.NewFile(uintptr(pair[1]), "copier")
 	defer theirs.Close()
-	s, err := WithCopier(c.cmd.Process.Pid, uint32(os.Getuid()), nil, theirs)
+	s, err := WithCopier(c.cmd.Process.Pid, uint32(os.Getuid()), nil, theirs, -1)
 	c.must(err)
 	s.owner = new(owner) // a user of its own
 	t.Cleanup(func() {
@@ -113,7 +113,7 @@ func TestCopierLies(t *testing.T) {
 	}
 	defer r.Close()
 	defer w.Close()
-	if _, err := WithCopier(os.Getpid(), 0, nil, r); !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOTSOCK) {
+	if _, err := WithCopier(os.Getpid(), 0, nil, r, -1); !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOTSOCK) {
 		t.Errorf("a pipe: %v", err)
 	}
 }

@@ -96,7 +96,7 @@ func lookUp(pid int, uid uint32) *Space {
 // the user's.
 func open(pid int, uid uint32) (*Space, error) {
 	if pid <= 0 {
-		return nil, errors.New("its number is not known here: it is in another PID namespace")
+		return nil, fmt.Errorf("%w: its number is not known here: it is in another PID namespace", os.ErrPermission)
 	}
 	s := &Space{pid: pid, uid: uid, pidfd: -1, mem: -1, maps: -1, users: 1, owner: ownerOf(uid), couriers: couriers{carry: carry}}
 	fail := func(err error) (*Space, error) {
