@@ -102,8 +102,19 @@ func (s *spin) look(rung func() bool) bool {
 // serveBells posts what the program has rung for, until the client closes.
 func (c *Client) serveBells() {
 	look := newSpin()
+	var inVain vain
 	for !c.stopped() {
-		if c.serveOnce() || look.look(c.rung) {
+		rang := c.serveOnce()
+		if c.posted {
+			c.posted = false
+			inVain.useful()
+			continue
+		}
+		if d := inVain.again(); d > 0 {
+			c.pause(d)
+			continue
+		}
+		if rang || look.look(c.rung) {
 			continue
 		}
 		c.area.sleeping.Store(1)
@@ -144,6 +155,10 @@ func (c *Client) serveOnce() bool {
 		}
 		for words := c.area.summary[i].Swap(0); words != 0; words &= words - 1 {
 			w := i*64 + bits.TrailingZeros64(words)
+			if w*64 >= c.qps.size() { // nobody else rings there
+				c.area.bells[w].Store(0)
+				continue
+			}
 			for set := c.area.bells[w].Swap(0); set != 0; set &= set - 1 {
 				any = true
 				c.serve(uint32(w*64 + bits.TrailingZeros64(set)))
@@ -155,7 +170,15 @@ func (c *Client) serveOnce() bool {
 
 // serve posts what waits in the send queue of a queue pair.
 func (c *Client) serve(h uint32) {
-	if q := c.qps.get(h); q != nil && q.serve() {
+	q := c.qps.get(h)
+	if q == nil {
+		return
+	}
+	more := q.serve()
+	if q.queues.posted.Swap(false) {
+		c.posted = true
+	}
+	if more {
 		c.ringFor(h)
 	}
 }

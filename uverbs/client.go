@@ -25,6 +25,8 @@ type Client struct {
 	area    *area
 	account *quota.Account
 	bell    *bell
+	posted  bool         // something, since serveBells has looked; it is its alone
+	pauses  atomic.Int64 // of serveBells
 
 	courier *courier
 	stop    chan struct{}

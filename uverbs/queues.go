@@ -64,6 +64,8 @@ type Queues struct {
 	// call back into the queue pair.
 	fatal atomic.Bool // the receives, or an index, end it
 	late  atomic.Bool // it may be in ERR, where receives that come are flushed
+
+	posted atomic.Bool // requests were, since somebody has asked
 }
 
 // NewQueues makes the queues of a queue pair that is to be made with Config.
@@ -131,7 +133,11 @@ func (q *Queues) Drain(most int) (more bool) {
 		q.end()
 		q.fatal.Store(false)
 	}
+	before := q.send.ring.Taken()
 	more = q.send.drain(most)
+	if q.send.ring.Taken() != before {
+		q.posted.Store(true)
+	}
 	if q.late.Load() {
 		q.qp.DrainReceives()
 	}

@@ -64,6 +64,13 @@ func (t *table[T]) get(h uint32) *T {
 	return t.slots[h]
 }
 
+// size is above all numbers that are in use.
+func (t *table[T]) size() int {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return len(t.slots)
+}
+
 // all returns every object.
 func (t *table[T]) all() []*T {
 	t.mu.RLock()
