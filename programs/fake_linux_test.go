@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gosoftroce/rocev2/uverbs/abi"
+	"github.com/gosoftroce/rocev2/uverbs/foreign"
 )
 
 // fakeFile is a device file whose commands suit the cases of testdata/check.c.
@@ -99,6 +100,15 @@ func (f *fakeFile) Unmap(Peer, uint64, uint64) error {
 	defer f.mu.Unlock()
 	f.shared = nil
 	return nil
+}
+
+func (f *fakeFile) Freeze(p Peer, except int) (thaw func(), err error) {
+	s, err := foreign.OpenProcess(p.PID, p.UID, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer s.Close()
+	return s.Freeze(except)
 }
 
 func (f *fakeFile) Close() error {

@@ -56,6 +56,9 @@ type (
 		Map(p Peer, fd int, addr, n, off uint64) error
 		Unmap(p Peer, addr, n uint64) error
 	}
+	freezer interface { // threads of a process stop until thaw is called
+		Freeze(p Peer, except int) (thaw func(), err error)
+	}
 )
 
 // Config is how a host serves programs.

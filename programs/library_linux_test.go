@@ -68,14 +68,14 @@ func library(t *testing.T) string {
 
 // libraryCases are those of testdata/check.c, with what is added to the
 // environment.
-var libraryCases = []string{"paths", "file", "bell", "numbers", "fork", "signals", "threads", "events", "gone", "places", "limit", "passed", "exec", "pages", "reuse", "moves", "noproc", "nopages", "nopages ROCEV2_SHARE=0"}
+var libraryCases = []string{"paths", "file", "bell", "numbers", "fork", "signals", "threads", "events", "gone", "places", "limit", "passed", "exec", "pages", "reuse", "moves", "crowd", "held", "noproc", "nopages", "nopages ROCEV2_SHARE=0"}
 
 // TestLibrary runs the cases of testdata/check.c against a fake host.
 func TestLibrary(t *testing.T) {
 	t.Parallel()
 	cc, lib := needCC(t), library(t)
 	check := filepath.Join(t.TempDir(), "check")
-	if out, err := exec.Command(cc, "-O1", "-o", check, "testdata/check.c", "-lpthread").CombinedOutput(); err != nil {
+	if out, err := exec.Command(cc, "-O1", "-o", check, "testdata/check.c", "testdata/crowd.c", "-lpthread").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	for _, name := range libraryCases {

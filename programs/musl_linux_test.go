@@ -22,7 +22,7 @@ func TestLibraryWithMusl(t *testing.T) {
 	if err := Build(t.Context(), lib); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.Command(cc, "-O1", "-fPIE", "-pie", "-o", check, "testdata/check.c").CombinedOutput(); err != nil {
+	if out, err := exec.Command(cc, "-O1", "-fPIE", "-pie", "-o", check, "testdata/check.c", "testdata/crowd.c").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	for _, name := range libraryCases {

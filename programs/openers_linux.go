@@ -165,6 +165,15 @@ func (f *verbsFile) Unmap(p Peer, addr, n uint64) error {
 	return nil
 }
 
+// Freeze implements freezer.
+func (f *verbsFile) Freeze(p Peer, except int) (thaw func(), err error) {
+	s, err := f.space(p.PID)
+	if err != nil {
+		return nil, err
+	}
+	return s.Freeze(except)
+}
+
 // cmOpener opens files of the connection manager.
 type cmOpener struct{ host *Host }
 

@@ -43,7 +43,7 @@ func TestLibrarySanitized(t *testing.T) {
 	for _, kind := range []string{"address,undefined", "thread"} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
-			check := sanitized(t, "check", kind)
+			check := sanitized(t, "check", kind, "testdata/crowd.c")
 			for _, name := range libraryCases {
 				t.Run(name, func(t *testing.T) {
 					h := fakeHost(t, Config{}, nil)

@@ -29,6 +29,8 @@ type session struct {
 
 	attached bool // to what another process has opened
 
+	thaw func() // lets threads go on that are stopped; or nil
+
 	held      bool      // the connection is of who starts programs
 	stranger  bool      // the user may not use devices
 	foreigner foreigner // if it is one
@@ -55,6 +57,7 @@ func (s *session) run() {
 	defer s.host.leave(s)
 	defer s.drop()
 	defer s.linger()
+	defer s.unfreeze()
 	in, out := make([]byte, requestSize+maxPayload+1), make([]byte, 0, 1024)
 	oob := make([]byte, unix.CmsgSpace(16*4))
 	s.conn.SetReadDeadline(time.Now().Add(helloTime))
@@ -122,6 +125,10 @@ func (s *session) answer(q request) (r reply, done func(), err error) {
 		return s.commanded(s.imported(q))
 	case q.op == opMap || q.op == opUnmap:
 		r = s.mapping(q)
+	case q.op == opFreeze:
+		r = s.freeze(int(int32(q.arg)))
+	case q.op == opThaw:
+		s.unfreeze()
 	case q.op == opForget:
 		if f, ok := s.file.File.(forgetter); ok {
 			f.ForgetChannel(uint32(q.arg))
@@ -337,6 +344,31 @@ func (s *session) mapping(q request) reply {
 		return fail(errnoOf(err))
 	}
 	return reply{}
+}
+
+// freeze stops the threads of the program, but the one that asks for it.
+func (s *session) freeze(except int) reply {
+	f, ok := s.file.File.(freezer)
+	switch {
+	case !ok:
+		return fail(unix.EOPNOTSUPP)
+	case s.thaw != nil:
+		return fail(unix.EBUSY)
+	}
+	thaw, err := f.Freeze(s.peer, except)
+	if err != nil {
+		return fail(errnoOf(err))
+	}
+	s.thaw = thaw
+	return reply{}
+}
+
+// unfreeze lets them go on.
+func (s *session) unfreeze() {
+	if s.thaw != nil {
+		s.thaw()
+		s.thaw = nil
+	}
 }
 
 // drop gives up the session's share of its file. The last one closes it.

@@ -24,6 +24,8 @@ const (
 	opHold    = 9  // nothing; whoever starts programs is connected
 	opLend    = 10 // the file goes to another process
 	opImport  = 11 // what another context has made; arg: what, and its handle
+	opFreeze  = 12 // stop all threads but the one that is named
+	opThaw    = 13 // they go on
 	opRefresh = 20 // files that change are about to be read
 )
 

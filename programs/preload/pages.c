@@ -3,9 +3,10 @@
  * of a memfd, which the daemon maps: then it need not copy by system calls, and
  * atomic operations of peers are atomic towards the program.
  *
- * It is done where the program cannot notice: nobody else runs in the process,
- * the pages are private and anonymous, and nothing of them is registered yet.
- * A child that is forked gets copies, as it would.
+ * It is done where the program cannot notice: the pages are private and
+ * anonymous, nothing of them is registered yet, and nobody else runs in the
+ * process. Where there are other threads the daemon stops them meanwhile. A
+ * child that is forked gets copies, as it would.
  */
 #include "preload.h"
 
@@ -22,19 +23,16 @@
 
 enum {
 	PAGE = 4096,
-	LEAST = 64 << 10, /* bytes that are worth it */
-	MAX_RANGES = 64,
+	LEAST = 64 << 10, /* bytes of a buffer that are worth it */
+	PIECE = 16 << 10, /* and of what is exchanged of one */
+	MAX_PIECES = 16,
+	MAX_RANGES = 128,
 	MAX_SPANS = 1024,
 	ADD_SEALS = 1033, /* F_ADD_SEALS */
 	SEAL_SHRINK = 2,
 };
 
-static const char memfd_name[] = "rocev2-shared";
 static const uint64_t most = (uint64_t)1 << 30; /* more takes too long to copy */
-
-struct span {
-	uint64_t start, end;
-};
 
 /* Memory that has the pages of a memfd. */
 struct range {
@@ -42,6 +40,7 @@ struct range {
 	uint64_t ino;
 	_Atomic int fd;  /* hidden */
 	uint64_t told;   /* of which open file the daemon was told last */
+	uint64_t seen;   /* bytes, when the maps were looked at */
 };
 
 static struct lock pages_lock;
@@ -58,11 +57,6 @@ static bool overlap(struct span a, struct span b)
 	return a.start < b.end && b.start < a.end;
 }
 
-static bool within(struct span a, struct span b)
-{
-	return a.start >= b.start && a.end <= b.end;
-}
-
 static bool wanted(void)
 {
 	static atomic_int asked; /* 0 not yet, 1 no, 2 yes */
@@ -73,118 +67,6 @@ static bool wanted(void)
 		atomic_store(&asked, set && strcmp(set, "0") == 0 ? 1 : 2);
 	}
 	return atomic_load(&asked) == 2;
-}
-
-/* ---- what the process consists of ---- */
-
-struct map {
-	struct span at;
-	char rights[4];
-	uint64_t offset, ino;
-	bool named, shared; /* shared: the pages of a memfd of ours */
-};
-
-static const char *hex(const char *p, uint64_t *v)
-{
-	for (*v = 0;; p++) {
-		if (*p >= '0' && *p <= '9')
-			*v = *v * 16 + (uint64_t)(*p - '0');
-		else if (*p >= 'a' && *p <= 'f')
-			*v = *v * 16 + (uint64_t)(*p - 'a' + 10);
-		else
-			return p;
-	}
-}
-
-/* START-END RIGHTS OFFSET MAJOR:MINOR INODE NAME */
-static bool parse_map(const char *line, struct map *m)
-{
-	uint64_t device;
-	const char *p = hex(line, &m->at.start);
-
-	if (*p != '-')
-		return false;
-	p = hex(p + 1, &m->at.end);
-	if (*p != ' ' || strlen(p) < 6)
-		return false;
-	memcpy(m->rights, p + 1, 4);
-	p = hex(p + 6, &m->offset);
-	p = hex(p + 1, &device);
-	p = hex(*p ? p + 1 : p, &device);
-	for (m->ino = 0; *p == ' '; p++)
-		;
-	for (; *p >= '0' && *p <= '9'; p++)
-		m->ino = m->ino * 10 + (uint64_t)(*p - '0');
-	while (*p == ' ')
-		p++;
-	m->named = *p != 0;
-	m->shared = strncmp(p, "/memfd:", 7) == 0 && strncmp(p + 7, memfd_name, sizeof memfd_name - 1) == 0;
-	return true;
-}
-
-/* A visitor of maps returns whether it wants to see more of them. */
-typedef bool map_visit(const struct map *m, void *arg);
-
-/* each_map returns false where the process cannot see its maps. */
-static bool each_map(map_visit *visit, void *arg)
-{
-	char buf[4096 + 1];
-	size_t have = 0;
-	bool more = true;
-	ssize_t n;
-	int fd = (int)syscall(SYS_openat, AT_FDCWD, "/proc/self/maps", O_RDONLY | O_CLOEXEC, 0);
-
-	if (fd < 0)
-		return false;
-	while (more && (n = syscall(SYS_read, fd, buf + have, sizeof buf - 1 - have)) > 0) {
-		char *line = buf, *end;
-
-		have += (size_t)n;
-		buf[have] = 0;
-		while (more && (end = strchr(line, '\n'))) {
-			struct map m;
-
-			*end = 0;
-			if (parse_map(line, &m))
-				more = visit(&m, arg);
-			line = end + 1;
-		}
-		have -= (size_t)(line - buf);
-		memmove(buf, line, have);
-		if (have == sizeof buf - 1)
-			have = 0; /* a very long name */
-	}
-	syscall(SYS_close, fd);
-	return true;
-}
-
-typedef bool map_test(const struct map *m, const void *arg);
-
-struct wanted_maps {
-	struct span at;
-	uint64_t reached;
-	map_test *test;
-	const void *arg;
-	bool good;
-};
-
-static bool see_wanted(const struct map *m, void *arg)
-{
-	struct wanted_maps *w = arg;
-
-	if (overlap(m->at, w->at)) {
-		w->good = m->at.start <= w->reached && w->test(m, w->arg);
-		w->reached = m->at.end;
-	}
-	return w->good && w->reached < w->at.end;
-}
-
-/* all_maps reports whether all of a span is mapped as test demands. */
-static bool all_maps(struct span s, map_test *test, const void *arg)
-{
-	struct wanted_maps w = { s, s.start, test, arg, true };
-
-	return each_map(see_wanted, &w) && w.good && w.reached >= s.end;
 }
 
 /* The first map with our pages in a span. */
@@ -205,63 +87,17 @@ static bool see_shared(const struct map *m, void *arg)
 	return !s->any;
 }
 
-static bool is_anonymous(const struct map *m, const void *arg)
+static bool is_anonymous(const struct map *m)
 {
-	(void)arg;
 	return memcmp(m->rights, "rw-p", 4) == 0 && m->ino == 0 && !m->named;
 }
 
-static bool is_range(const struct map *m, const void *arg)
+static bool is_range(const struct map *m, const struct range *r)
 {
-	const struct range *r = arg;
-
 	return m->ino == r->ino && m->offset - m->at.start == 0 - r->at.start;
 }
 
-struct rights {
-	bool write;
-};
-
-static bool has_rights(const struct map *m, const void *arg)
-{
-	const struct rights *r = arg;
-
-	return m->rights[0] == 'r' && (!r->write || m->rights[1] == 'w');
-}
-
-static bool see_nothing(const struct map *m, void *arg)
-{
-	(void)m;
-	(void)arg;
-	return false;
-}
-
-bool pages_there(uint64_t start, uint64_t length, bool write)
-{
-	struct span s = { start, start + length };
-	struct rights r = { write };
-
-	if (s.end < s.start)
-		return false;
-	return s.end == s.start || all_maps(s, has_rights, &r) || !each_map(see_nothing, NULL);
-}
-
-/* The kernel counts a directory of threads by its links: 2 and one for each. */
-static bool alone(void)
-{
-	struct stat st;
-
-	return syscall(
-#ifdef SYS_newfstatat
-		       SYS_newfstatat,
-#else
-		       SYS_fstatat64,
-#endif
-		       AT_FDCWD, "/proc/self/task", &st, 0) == 0 &&
-	       st.st_nlink == 3 + copier_count();
-}
-
-/* ---- the exchange ---- */
+/* ---- what the daemon knows ---- */
 
 static void tell(struct file *f, int visible, struct range *r, uint32_t op)
 {
@@ -280,6 +116,7 @@ static void forget(int i)
 	ranges[i].at = ranges[range_count - 1].at;
 	ranges[i].ino = ranges[range_count - 1].ino;
 	ranges[i].told = ranges[range_count - 1].told;
+	ranges[i].seen = ranges[range_count - 1].seen;
 	atomic_store(&ranges[i].fd, ranges[range_count - 1].fd);
 	range_count--;
 }
@@ -289,30 +126,48 @@ static void untell(struct file *f, void *arg)
 	tell(f, -1, arg, OP_UNMAP);
 }
 
-/*
- * drop_if_gone forgets a range that the program has unmapped, also in part. All
- * open devices of the process learn that, since each may know the range.
- */
-static bool drop_if_gone(int i)
+static bool see_range(const struct map *m, void *arg)
 {
-	struct range *r = &ranges[i];
-	struct shared_map left = { .within = r->at };
-
-	if (all_maps(r->at, is_range, r))
-		return false;
-	each_map(see_shared, &left);
-	remnants = remnants || left.any;
-	files_each_verbs(untell, r);
-	forget(i);
+	(void)arg;
+	for (int i = 0; i < range_count && m->shared; i++)
+		if (overlap(m->at, ranges[i].at) && is_range(m, &ranges[i]))
+			ranges[i].seen += m->at.end - m->at.start;
 	return true;
 }
+
+static bool gone(const struct range *r)
+{
+	return r->seen != r->at.end - r->at.start;
+}
+
+/*
+ * drop_gone forgets ranges that the program has unmapped, also in part. All
+ * open devices of the process learn that, since each may know the range.
+ */
+static void drop_gone(void)
+{
+	for (int i = 0; i < range_count; i++)
+		ranges[i].seen = 0;
+	if (range_count == 0 || !each_map(see_range, NULL))
+		return;
+	for (int i = range_count - 1; i >= 0; i--) {
+		struct shared_map left = { .within = ranges[i].at };
+
+		if (!gone(&ranges[i]))
+			continue;
+		each_map(see_shared, &left);
+		remnants = remnants || left.any;
+		files_each_verbs(untell, &ranges[i]);
+		forget(i);
+	}
+}
+
+/* ---- the exchange ---- */
 
 static bool fill(int fd, struct span s)
 {
 	uint64_t done = 0, n = s.end - s.start;
 
-	if (syscall(SYS_ftruncate, fd, (off_t)n) != 0)
-		return false;
 	while (done < n) {
 		ssize_t k = syscall(SYS_pwrite64, fd, (void *)(uintptr_t)(s.start + done), n - done, (off_t)done);
 
@@ -320,101 +175,195 @@ static bool fill(int fd, struct span s)
 			return false;
 		done += (uint64_t)k;
 	}
-	return syscall(SYS_fcntl, fd, ADD_SEALS, SEAL_SHRINK) == 0;
+	return true;
 }
 
-/* exchange gives a span the pages of a memfd with the same contents. */
-static struct range *exchange(struct span s)
+/* prepare makes the next range, of a memfd without contents. */
+static struct range *prepare(struct span s)
 {
 	struct range *r = &ranges[range_count];
-	struct rlimit limit;
 	struct stat st;
-	uint64_t stack = (uintptr_t)__builtin_frame_address(0);
-	int fd;
+	int fd = (int)syscall(SYS_memfd_create, memfd_name, 1 | 2); /* CLOEXEC, ALLOW_SEALING */
 
-	if (stack >= s.start && stack < s.end)
-		return NULL; /* it changes while it is copied */
-	if (syscall(SYS_prlimit64, 0, RLIMIT_FSIZE, NULL, &limit) != 0 || limit.rlim_cur != RLIM_INFINITY)
-		return NULL;
-	fd = (int)syscall(SYS_memfd_create, memfd_name, 1 | 2); /* CLOEXEC, ALLOW_SEALING */
 	if (fd < 0)
 		return NULL;
-	if (!fill(fd, s) || syscall(SYS_fstat, fd, &st) != 0 ||
-	    (void *)syscall(SYS_mmap, (void *)(uintptr_t)s.start, s.end - s.start, PROT_READ | PROT_WRITE,
-			    MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED) {
+	if (syscall(SYS_ftruncate, fd, (off_t)(s.end - s.start)) != 0 ||
+	    syscall(SYS_fcntl, fd, ADD_SEALS, SEAL_SHRINK) != 0 || syscall(SYS_fstat, fd, &st) != 0) {
 		syscall(SYS_close, fd);
 		return NULL;
 	}
-	r->at = s;
-	r->ino = st.st_ino;
-	r->told = 0;
-	r->fd = fd_hide(fd);
+	*r = (struct range){ .at = s, .ino = st.st_ino, .fd = fd_hide(fd) };
 	range_count++;
-	exchanged = true;
 	return r;
+}
+
+/* exchange gives a span the pages of a memfd with the same contents. */
+static bool exchange(const struct range *r)
+{
+	return fill(r->fd, r->at) &&
+	       (void *)syscall(SYS_mmap, (void *)(uintptr_t)r->at.start, r->at.end - r->at.start,
+			       PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, r->fd, 0) != MAP_FAILED;
+}
+
+/* What of a span is exchanged. */
+struct pieces {
+	struct span within, piece[MAX_PIECES];
+	int count;
+};
+
+/* clear_of cuts what is registered off a span, and off what is behind it. */
+static bool clear_of(struct span *s, uint64_t *next)
+{
+	bool moved = true;
+
+	while (moved && s->start < s->end) {
+		moved = false;
+		for (int i = 0; i < plain_count; i++)
+			if (plain[i].start < s->start + PAGE && plain[i].end > s->start) {
+				s->start = (plain[i].end + PAGE - 1) & ~(uint64_t)(PAGE - 1);
+				moved = true;
+			}
+	}
+	*next = s->end;
+	for (int i = 0; i < plain_count; i++)
+		if (plain[i].start >= s->start && plain[i].start < s->end)
+			s->end = plain[i].start & ~(uint64_t)(PAGE - 1);
+	return s->start < s->end;
+}
+
+static bool see_anonymous(const struct map *m, void *arg)
+{
+	struct pieces *p = arg;
+	struct span s = { m->at.start > p->within.start ? m->at.start : p->within.start,
+			  m->at.end < p->within.end ? m->at.end : p->within.end };
+	uint64_t next;
+
+	while (s.start < s.end && is_anonymous(m) && p->count < MAX_PIECES && clear_of(&s, &next)) {
+		if (s.end - s.start >= PIECE)
+			p->piece[p->count++] = s;
+		s = (struct span){ s.end, next };
+	}
+	return m->at.end < p->within.end;
+}
+
+static bool limited(void)
+{
+	struct rlimit limit;
+
+	return syscall(SYS_prlimit64, 0, RLIMIT_FSIZE, NULL, &limit) != 0 || limit.rlim_cur != RLIM_INFINITY;
+}
+
+/* exchange_all exchanges pieces, while nobody else runs. */
+static void exchange_all(struct file *f, int visible, struct pieces *p, bool only)
+{
+	int first = range_count, done;
+
+	for (int i = 0; i < p->count && range_count < MAX_RANGES; i++)
+		if (!prepare(p->piece[i]))
+			break;
+	if (range_count == first)
+		return;
+	exchanged = true; /* a child that another thread forks looks for them */
+	done = first;
+	if (only || stop_others(f, visible)) {
+		while (done < range_count && exchange(&ranges[done]))
+			done++;
+		if (!only)
+			let_go(f, visible);
+	}
+	while (range_count > done)
+		forget(range_count - 1);
+	for (int i = first; i < done; i++)
+		tell(f, visible, &ranges[i], OP_MAP);
 }
 
 /* remember notes what is registered without an exchange. */
 static void remember(struct span s)
 {
 	for (int i = 0; i < plain_count; i++)
-		if (within(s, plain[i]))
+		if (overlap(plain[i], s) || plain[i].end == s.start || plain[i].start == s.end) {
+			plain[i].start = s.start < plain[i].start ? s.start : plain[i].start;
+			plain[i].end = s.end > plain[i].end ? s.end : plain[i].end;
 			return;
+		}
 	if (plain_count < MAX_SPANS)
 		plain[plain_count++] = s;
 }
 
-static bool fresh(struct span s)
+/* remember_rest notes what of a span is in no range. */
+static void remember_rest(struct span s)
 {
-	if (plain_count == MAX_SPANS || range_count == MAX_RANGES)
-		return false;
-	for (int i = 0; i < plain_count; i++)
-		if (overlap(s, plain[i]))
-			return false;
-	return true;
+	while (s.start < s.end) {
+		struct span gap = s;
+
+		for (int i = 0; i < range_count; i++) {
+			struct span r = ranges[i].at;
+
+			if (r.start <= gap.start && gap.start < r.end)
+				gap.end = gap.start;
+			else if (r.start > gap.start && r.start < gap.end)
+				gap.end = r.start;
+		}
+		if (gap.start < gap.end) {
+			remember(gap);
+			s.start = gap.end;
+			continue;
+		}
+		for (int i = 0; i < range_count; i++)
+			if (ranges[i].at.start <= s.start && s.start < ranges[i].at.end)
+				s.start = ranges[i].at.end;
+	}
+}
+
+static bool touched(struct span s)
+{
+	for (int i = 0; i < range_count; i++)
+		if (overlap(ranges[i].at, s))
+			return true;
+	return false;
+}
+
+/* known tells the daemon of the ranges that a span touches. */
+static void known(struct file *f, int visible, struct span s)
+{
+	for (int i = 0; i < range_count; i++)
+		if (overlap(ranges[i].at, s) && ranges[i].told != f->opened)
+			tell(f, visible, &ranges[i], OP_MAP);
 }
 
 /*
- * known handles the ranges that a span touches: one that the program has
- * unmapped meanwhile is forgotten, and the daemon learns of the others. It
- * returns whether there are others.
+ * whole_pages returns the pages that are exchanged of a span. Where there are
+ * other threads, a child of fork sees exchanged pages as they are a moment
+ * later. So the pages at both ends stay, in which there may be something else
+ * (of malloc) if a library has extended the span to whole pages.
  */
-static bool known(struct file *f, int visible, struct span s)
+static struct span whole_pages(struct span s, bool only)
 {
-	bool any = false;
+	uint64_t more = only ? PAGE - 1 : PAGE;
+	struct span pages = { (s.start + more) & ~(uint64_t)(PAGE - 1), (s.end - (more + 1 - PAGE)) & ~(uint64_t)(PAGE - 1) };
 
-	for (int i = range_count - 1; i >= 0; i--) {
-		struct range *r = &ranges[i];
-
-		if (!overlap(r->at, s))
-			continue;
-		if (drop_if_gone(i))
-			continue;
-		any = true;
-		if (r->told != f->opened)
-			tell(f, visible, r, OP_MAP);
-	}
-	return any;
+	return pages;
 }
 
 static void look_at(struct file *f, int visible, struct span s)
 {
-	struct span pages = { (s.start + PAGE - 1) & ~(uint64_t)(PAGE - 1), s.end & ~(uint64_t)(PAGE - 1) };
-	struct range *r = NULL;
+	bool large = wanted() && s.end - s.start >= LEAST && s.end - s.start <= most;
+	struct pieces p = { .count = 0 };
+	uint64_t stack = (uintptr_t)__builtin_frame_address(0);
 
-	if (known(f, visible, s))
-		return;
-	if (wanted() && pages.end > pages.start && pages.end - pages.start >= LEAST && s.end - s.start <= most &&
-	    alone() && all_maps(pages, is_anonymous, NULL)) {
-		for (int i = range_count - 1; i >= 0; i--)
-			drop_if_gone(i); /* it holds memory */
-		if (fresh(s))
-			r = exchange(pages);
+	if (large || touched(s))
+		drop_gone();
+	known(f, visible, s);
+	/* A stack changes while it is copied. With a hole it is no region. */
+	if (large && plain_count < MAX_SPANS && !limited() && !(stack >= s.start && stack < s.end) &&
+	    pages_there(s.start, s.end - s.start, false)) {
+		bool only = alone();
+
+		p.within = whole_pages(s, only);
+		each_map(see_anonymous, &p);
+		exchange_all(f, visible, &p, only);
 	}
-	if (r)
-		tell(f, visible, r, OP_MAP);
-	else
-		remember(s);
+	remember_rest(s);
 }
 
 void pages_register(struct file *f, int visible, uint64_t start, uint64_t length)
@@ -433,8 +382,11 @@ void pages_register(struct file *f, int visible, uint64_t start, uint64_t length
 
 /* ---- fork: the parent waits until its child has copies ---- */
 
+static signals fork_signals;
+
 void pages_before_fork(void)
 {
+	fork_signals = lock_take(&pages_lock);
 	fork_pipe[0] = fork_pipe[1] = -1;
 	if (exchanged && syscall(SYS_pipe2, fork_pipe, O_CLOEXEC) != 0)
 		fork_pipe[0] = fork_pipe[1] = -1;
@@ -456,6 +408,7 @@ void pages_in_parent(void)
 		while (syscall(SYS_read, fork_pipe[0], &byte, 1) < 0 && errno == EINTR)
 			;
 	close_pipe(0);
+	lock_give(&pages_lock, fork_signals);
 }
 
 /* own gives the child a copy of pages that it would share with its parent. */
@@ -515,7 +468,7 @@ static void give_up(void)
 void pages_in_child(void)
 {
 	struct shared_map s = { .within = { 0, UINT64_MAX } };
-	bool seen = !exchanged || each_map(see_nothing, NULL);
+	bool seen = !exchanged || maps_seen();
 
 	atomic_store(&pages_lock.state, 0);
 	while (range_count > 0) {

@@ -243,6 +243,8 @@ enum {
 	OP_BYE = 8,
 	OP_LEND = 10,
 	OP_IMPORT = 11,
+	OP_FREEZE = 12,
+	OP_THAW = 13,
 	OP_REFRESH = 20,
 };
 
@@ -358,6 +360,43 @@ enum imported { IMPORT_CONTEXT, IMPORT_PD, IMPORT_MR };
 int importing(void);
 void import_opened(void);
 
+/* ---- maps.c ---- */
+
+struct span {
+	uint64_t start, end;
+};
+
+struct map {
+	struct span at;
+	char rights[4];
+	uint64_t offset, ino;
+	bool named, shared; /* shared: the pages of a memfd of ours */
+};
+
+/* A visitor of maps returns whether it wants to see more of them. */
+typedef bool map_visit(const struct map *m, void *arg);
+
+/* each_map returns false where the process cannot see its maps. */
+bool each_map(map_visit *visit, void *arg);
+bool maps_seen(void);
+
+/* pages_there reports whether memory is there, with the rights. */
+bool pages_there(uint64_t start, uint64_t length, bool write);
+
+extern const char memfd_name[]; /* of memfds of ours */
+
+/* ---- others.c: the other threads ---- */
+
+/* alone reports whether there are none. */
+bool alone(void);
+
+/*
+ * stop_others stops them until let_go. In between nothing may be called that
+ * takes a lock but of that file: a thread that is stopped may hold it.
+ */
+bool stop_others(struct file *f, int visible);
+void let_go(struct file *f, int visible);
+
 /* ---- pages.c ---- */
 
 void pages_register(struct file *f, int visible, uint64_t start, uint64_t length);
@@ -365,8 +404,5 @@ void pages_before_fork(void);
 void pages_in_parent(void);
 void pages_in_child(void);
 bool pages_make_room(int fd);
-
-/* pages_there reports whether memory is there, with the rights. */
-bool pages_there(uint64_t start, uint64_t length, bool write);
 
 #endif

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"strconv"
 	"strings"
 	"sync"
@@ -77,6 +78,16 @@ func (c *commands) do(f []string) string {
 		os.Setenv("FOREIGN_AT", f[1])
 		fmt.Println("ok")
 		return "error: " + syscall.Exec("/proc/self/exe", os.Args, os.Environ()).Error()
+	case "spin": // threads
+		return c.spin(n(1))
+	case "signals": // where they are counted
+		got := make(chan os.Signal, 100)
+		signal.Notify(got, unix.SIGUSR1)
+		go func() {
+			for range got {
+				c.mem[n(1)]++
+			}
+		}()
 	case "exec":
 		fmt.Println("ok")
 		return "error: " + syscall.Exec("/bin/cat", []string{"cat"}, nil).Error()
