@@ -157,6 +157,26 @@ func lingering(t *testing.T) int {
 	return fd
 }
 
+// TestCopierNeverAnswers: a copier that cannot be seen to be stopped, and never
+// answers, has others wait for a bounded time all in all.
+func TestCopierNeverAnswers(t *testing.T) {
+	t.Parallel()
+	s, _, _ := copied(t)
+	s.pid, s.uid = -1, uint32(os.Geteuid())+1
+	refused := false
+	for range 2000 {
+		if err := s.read(make([]byte, 3), 4096); err != ib.FaultMemory {
+			t.Fatalf("no answer: %v", err)
+		}
+		if refused = s.owner.left() > 0; refused {
+			break
+		}
+	}
+	if !refused {
+		t.Error("it has others wait without end")
+	}
+}
+
 // TestCopierSendsFiles: files that come with an answer are not closed by who
 // has others wait, for that may take for ever.
 func TestCopierSendsFiles(t *testing.T) { // not beside tests that fork, whose children would close the files last
