@@ -135,14 +135,21 @@ func (c *Client) getEvent(cmd *abi.Command) ([]byte, uabi.Errno) {
 		return nil, uabi.ENOSPC
 	}
 	c.collect()
-	if len(c.events) == 0 {
-		return nil, uabi.EAGAIN
-	}
-	e := c.events[0]
-	if e.request != nil {
+	var e *event
+	for e == nil {
+		if len(c.events) == 0 {
+			return nil, uabi.EAGAIN
+		}
+		if e = c.events[0]; e.request == nil {
+			break
+		}
 		i := c.enter(e.request, 0)
-		if i == nil {
-			return nil, uabi.ENOMEM
+		if i == nil { // the request comes again, and does not hold up what is behind it
+			_ = e.request.Ignore()
+			full := e
+			c.drop(func(q *event) bool { return q == full })
+			e = nil
+			continue
 		}
 		e.ID = i.number
 		i.engaged, i.datagrams, i.routed = true, e.of.datagrams, !e.of.datagrams

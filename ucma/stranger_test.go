@@ -73,6 +73,27 @@ func TestQuotaOfAUser(t *testing.T) {
 	}
 }
 
+// A request for which there is no room holds up nothing, and comes again.
+func TestRequestsBeyondTheQuota(t *testing.T) {
+	t.Parallel()
+	h := network(t, "192.0.2.1", "192.0.2.2")
+	client, server := start(t, h[0]), &program{t: t, pid: 2001}
+	server.c = server.open(ucma.Quota{IDs: 2}, h[1])
+	_, port := server.listenOn(cm.TCP, listenerUID, at(h[1], 0), 5)
+	for i := range uint64(2) {
+		client.connect(client.resolved(cm.TCP, 200+i, at(h[1], port)), verbs.QPN(500+i), "")
+	}
+	first := server.want(cm.EventConnectRequest, listenerUID)
+	if !readable(t, server.c, 60_000) {
+		t.Fatal("the second request does not come")
+	}
+	server.idle()
+	server.destroy(first.id())
+	if e := server.want(cm.EventConnectRequest, listenerUID); e.qpn() == first.qpn() {
+		t.Error("the first request comes again")
+	}
+}
+
 // Events that a program does not take are no more than the daemon has room for.
 func TestEventsAreBounded(t *testing.T) {
 	t.Parallel()
