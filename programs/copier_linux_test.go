@@ -141,6 +141,7 @@ func TestCopierOfTools(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("processes of several users: run it as root")
 	}
+	reachPrograms(t)
 	const daemon, other = 64001, 64002
 	bin := openTo(t, 0, library(t))
 	for _, tool := range []string{"ibv_rc_pingpong -g 0 -c -s 100000 -n 50", "ib_write_bw -x 0 -n 100", "ib_read_lat -x 0 -n 100"} {

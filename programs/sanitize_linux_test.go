@@ -71,6 +71,7 @@ func TestVerbsSanitized(t *testing.T) {
 	if _, err := os.Stat("/usr/include/infiniband/verbs.h"); err != nil {
 		t.Skip("there are no headers of libibverbs: install libibverbs-dev")
 	}
+	reachPrograms(t)
 	const daemon, other = 64001, 64002
 	for _, kind := range []string{"address,undefined", "thread"} {
 		t.Run(kind, func(t *testing.T) {

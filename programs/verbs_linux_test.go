@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -19,6 +20,7 @@ import (
 func program(t *testing.T, name string, args ...string) string {
 	t.Helper()
 	cc := needCC(t)
+	reachPrograms(t)
 	if _, err := os.Stat("/usr/include/infiniband/verbs.h"); err != nil {
 		t.Skip("there are no headers of libibverbs: install libibverbs-dev")
 	}
@@ -28,6 +30,14 @@ func program(t *testing.T, name string, args ...string) string {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	return bin
+}
+
+// reachPrograms skips a test where this process is not as wide as programs.
+func reachPrograms(t *testing.T) {
+	t.Helper()
+	if strconv.IntSize == 32 {
+		t.Skip("a daemon of 32 bits does not reach the memory of programs of 64")
+	}
 }
 
 var loopback = sync.OnceValue(func() func() netip.Addr {
