@@ -143,20 +143,18 @@ func (c *copier) wait(d time.Duration) bool {
 	return events&unix.POLLIN != 0
 }
 
-// lateness is for how long an answer is waited for: a process of another user
-// gets no more time than its memory does.
-func (s *Space) lateness() time.Duration {
-	if s.uid == uint32(os.Geteuid()) {
-		return lateness
-	}
-	return patience
-}
+// own reports whether a user is that of this process, which he could stop
+// anyway.
+func own(uid uint32) bool { return uid == uint32(os.Geteuid()) }
 
 // await waits for an answer, and notes for how long. From time to time it looks
 // whether the process is stopped.
 func (s *Space) await() bool {
-	began, most := time.Now(), s.lateness()
-	defer func() { s.owner.answered(time.Since(began), most) }()
+	began, most := time.Now(), lateness
+	if !own(s.uid) { // his copies get no more time than couriers do
+		most = patience
+		defer func() { s.owner.answered(time.Since(began), most) }()
+	}
 	for time.Since(began) < most {
 		if s.copier.wait(min(lookAfter, most)) {
 			return true

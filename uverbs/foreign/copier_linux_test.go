@@ -76,6 +76,7 @@ func TestCopierLate(t *testing.T) {
 	if err := s.read(b, 4096); err != nil || b[0] != 4 {
 		t.Errorf("%v, %v", b, err)
 	}
+	s.uid++ // another one
 	s.owner.late, s.owner.lateAsOf = lateness+time.Minute, time.Now()
 	c.must(c.cmd.Process.Signal(unix.SIGSTOP))
 	defer c.cmd.Process.Signal(unix.SIGCONT)
@@ -205,5 +206,21 @@ func TestCopierSendsFiles(t *testing.T) { // not beside tests that fork, whose c
 	}
 	if s.owner.left() < penance {
 		t.Error("the user does no penance")
+	}
+}
+
+// TestCopierBusy: copies that wait for a processor, one behind the other, are
+// no reason for penance; such that wait longer are.
+func TestCopierBusy(t *testing.T) {
+	t.Parallel()
+	for d, want := range map[time.Duration]bool{8 * time.Millisecond: false, 40 * time.Millisecond: true} {
+		o := new(owner)
+		for range 100 {
+			o.lateAsOf = time.Now().Add(-d) // the copy before
+			o.answered(d, patience)
+		}
+		if got := o.left() > 0; got != want {
+			t.Errorf("copies of %v: penance %v", d, got)
+		}
 	}
 }

@@ -21,10 +21,12 @@ const (
 	penance = time.Minute
 
 	// A copier may be late for another reason: its process is stopped, or
-	// the processors are busy. lateness is for one of the own user what
-	// patience is, and prompt what is usual.
+	// polls on a processor that the copier waits for, for some ms. lateness
+	// is for one of the own user what patience is, without penance. prompt
+	// is what is usual: as what is above it comes back, copies that take
+	// twice as long, one behind the other, are no reason for penance.
 	lateness = 2 * time.Second
-	prompt   = time.Millisecond
+	prompt   = 5 * time.Millisecond
 )
 
 // owner is a user whose memory is copied by couriers.
