@@ -68,7 +68,7 @@ func library(t *testing.T) string {
 
 // libraryCases are those of testdata/check.c, with what is added to the
 // environment.
-var libraryCases = []string{"paths", "file", "bell", "numbers", "fork", "signals", "threads", "events", "gone", "places", "limit", "passed", "exec", "pages", "reuse", "moves", "crowd", "held", "noproc", "nopages", "nopages ROCEV2_SHARE=0"}
+var libraryCases = []string{"paths", "file", "bell", "numbers", "fork", "signals", "threads", "events", "gone", "places", "limit", "passed", "exec", "pages", "reuse", "moves", "crowd", "held", "grown", "noproc", "nopages", "nopages ROCEV2_SHARE=0"}
 
 // TestLibrary runs the cases of testdata/check.c against a fake host.
 func TestLibrary(t *testing.T) {

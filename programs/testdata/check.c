@@ -674,7 +674,7 @@ int main(int argc, char **argv)
 		{ "numbers", case_numbers }, { "fork", case_fork }, { "signals", case_signals },
 		{ "threads", case_threads }, { "events", case_events }, { "gone", case_gone },
 		{ "pages", case_pages }, { "nopages", case_nopages },
-		{ "reuse", case_reuse }, { "crowd", case_crowd }, { "held", case_held }, { "moves", case_moves }, { "nothing", case_nothing }, { "noproc", case_noproc },
+		{ "reuse", case_reuse }, { "crowd", case_crowd }, { "held", case_held }, { "grown", case_grown }, { "moves", case_moves }, { "nothing", case_nothing }, { "noproc", case_noproc },
 		{ "places", case_places }, { "passed", case_passed }, { "exec", case_exec }, { "limit", case_limit },
 	};
 

@@ -31,5 +31,6 @@ int in_daemon(int fd, uint32_t at);
 
 void case_crowd(void);
 void case_held(void);
+void case_grown(void);
 
 #endif

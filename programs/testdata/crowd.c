@@ -166,3 +166,26 @@ void case_held(void)
 	CHECK(kill(getpid(), SIGUSR2) == 0 && pthread_join(other, NULL) == 0);
 	CHECK(kill(atomic_load(&held_by), SIGKILL) == 0 && pthread_join(t, NULL) == 0);
 }
+
+/* A part is registered before the whole, as caches of registrations do it. */
+void case_grown(void)
+{
+	enum { PART = SIZE / 4, PAGE = 4096 };
+	int fd = open(node, O_RDWR);
+	unsigned char *p = (void *)new_buffer();
+
+	p[0] = 6;
+	p[PART] = 7;
+	CHECK(reg_mr(fd, p, PART) == 1 && in_daemon(fd, 0) == 6);
+	CHECK(reg_mr(fd, p, SIZE) == 1 && in_daemon(fd, 0) == 7);
+	p[PART] = 8;
+	CHECK(in_daemon(fd, 0) == 8 && p[0] == 6);
+	/* What is registered as it is stays so, and what is behind it does not. */
+	p = (void *)new_buffer();
+	CHECK(reg_mr(fd, p + PART + 1, 1) == 1);
+	p[PART + PAGE] = 9;
+	CHECK(reg_mr(fd, p, SIZE) == 1 && in_daemon(fd, 0) == 9 && in_daemon(fd, 1) == 0);
+	/* With a hole it is no region, and nothing is exchanged. */
+	p = (void *)new_buffer();
+	CHECK(munmap(p + PART, PAGE) == 0 && reg_mr(fd, p, SIZE) == 1 && in_daemon(fd, 0) == 9);
+}
