@@ -40,6 +40,7 @@ func unmodified(b *builder) {
 	b.peer("programs/ibv_post_send", Perftest, "ibv_post_send of a WRITE of 8 bytes", cell.Nanos, 8, programs.Calls(b.o.A, "post_ns"))
 	b.group = "programs: MPI"
 	b.peer("programs/mpi/verbs", OpenMPI, "ring of two ranks, 256 KiB, UCX over rc_verbs", cell.Gbps, 256<<10, programs.MPIRing(b.o.A, b.o.B, true))
+	b.peer("programs/mpi/verbs/one", OpenMPI, "ring of two ranks, 256 KiB, UCX over rc_verbs, both ranks on one daemon", cell.Gbps, 256<<10, programs.MPIRing(b.o.A, b.o.A, true))
 	b.peer("programs/mpi/tcp", OpenMPI, "ring of two ranks, 256 KiB, UCX over TCP", cell.Gbps, 256<<10, programs.MPIRing(b.o.A, b.o.B, false))
 	needHeaders(b)
 }
