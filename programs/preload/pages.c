@@ -12,7 +12,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -51,11 +50,6 @@ static int plain_count;
 static bool exchanged; /* ever */
 static bool remnants;  /* our pages are mapped that no range stands for */
 static int fork_pipe[2] = { -1, -1 };
-
-static bool overlap(struct span a, struct span b)
-{
-	return a.start < b.end && b.start < a.end;
-}
 
 static bool wanted(void)
 {
@@ -411,56 +405,6 @@ void pages_in_parent(void)
 	lock_give(&pages_lock, fork_signals);
 }
 
-/* own gives the child a copy of pages that it would share with its parent. */
-static bool own(const struct map *m)
-{
-	size_t n = (size_t)(m->at.end - m->at.start);
-	void *copy, *at = (void *)(uintptr_t)m->at.start;
-	int rights = (m->rights[0] == 'r' ? PROT_READ : 0) | (m->rights[1] == 'w' ? PROT_WRITE : 0) |
-		     (m->rights[2] == 'x' ? PROT_EXEC : 0);
-
-	copy = (void *)syscall(SYS_mmap, NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (copy == MAP_FAILED)
-		return false;
-	if (rights & PROT_READ || syscall(SYS_mprotect, at, n, PROT_READ) == 0)
-		memcpy(copy, at, n);
-	return (void *)syscall(SYS_mremap, copy, n, n, MREMAP_MAYMOVE | MREMAP_FIXED, at) != MAP_FAILED &&
-	       syscall(SYS_mprotect, at, n, rights) == 0;
-}
-
-/*
- * own_range is own of a range where the process does not see what it consists
- * of: pages that cannot be read are not there.
- */
-static bool own_range(struct span at)
-{
-	char *copy = (void *)syscall(SYS_mmap, NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	pid_t self = (pid_t)syscall(SYS_getpid);
-
-	if (copy == MAP_FAILED)
-		return false;
-	for (uint64_t page = at.start; page < at.end; page += PAGE) {
-		void *p = (void *)(uintptr_t)page;
-		struct iovec to = { copy, PAGE }, from = { p, PAGE };
-
-		if (syscall(SYS_process_vm_readv, self, &to, 1, &from, 1, 0) != PAGE)
-			continue;
-		if ((void *)syscall(SYS_mmap, p, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != p)
-			return false;
-		memcpy(p, copy, PAGE);
-	}
-	return syscall(SYS_munmap, copy, PAGE) == 0;
-}
-
-/* give_up ends a child that cannot have what a child has. */
-static void give_up(void)
-{
-	static atomic_bool said;
-
-	say(&said, "rocev2: no memory for the copies that a child of fork gets%s\n", "");
-	syscall(SYS_exit_group, 127);
-}
-
 /*
  * What the child shared with its parent, either would see the other change. Not
  * only ranges are looked for, but all maps: the program may have moved some.
@@ -472,14 +416,14 @@ void pages_in_child(void)
 
 	atomic_store(&pages_lock.state, 0);
 	while (range_count > 0) {
-		if (!seen && !own_range(ranges[range_count - 1].at))
-			give_up();
+		if (!seen && !copy_span(ranges[range_count - 1].at))
+			copies_missing();
 		forget(range_count - 1); /* and leave numbers of files for what follows */
 	}
 	plain_count = 0;
 	while (exchanged && each_map(see_shared, &s) && s.any) {
-		if (!own(&s.found))
-			give_up();
+		if (!copy_map(&s.found))
+			copies_missing();
 		s.any = false;
 	}
 	exchanged = remnants = false;
@@ -533,28 +477,7 @@ EXPORT int madvise(void *p, size_t n, int advice)
 	return result;
 }
 
-/*
- * grow moves a mapping that consists of several since pages were exchanged, to a
- * place that the program names, or to another one.
- */
-static void *grow(void *p, size_t old, size_t new, void *at)
-{
-	void *to;
-
-	if (!pages_there((uintptr_t)p, old, true)) {
-		errno = EFAULT;
-		return MAP_FAILED;
-	}
-	to = (void *)syscall(SYS_mmap, at, new, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | (at ? MAP_FIXED : 0), -1, 0);
-	if (to == MAP_FAILED)
-		return to;
-	memcpy(to, p, old);
-	syscall(SYS_munmap, p, old);
-	return to;
-}
-
-/* has_ours reports whether our pages are in a span, also moved ones. */
-static bool has_ours(struct span s)
+bool pages_leave(struct span s)
 {
 	struct shared_map found = { .within = s };
 	bool ours = remnants;
@@ -570,34 +493,4 @@ static bool has_ours(struct span s)
 	remnants = remnants || ours; /* they are about to be elsewhere */
 	lock_give(&pages_lock, before);
 	return ours;
-}
-
-/*
- * A mapping that grows would grow beyond the end of the memfd. One that moves
- * has our pages there.
- */
-EXPORT void *mremap(void *p, size_t old, size_t new, int flags, ...)
-{
-	struct span s = { (uintptr_t)p, (uintptr_t)p + old }, t;
-	bool ours = has_ours(s);
-	va_list ap;
-	void *to;
-
-	va_start(ap, flags);
-	to = va_arg(ap, void *);
-	va_end(ap);
-	t = (struct span){ (uintptr_t)to, (uintptr_t)to + new };
-	if (!ours || new <= old || s.start % PAGE != 0)
-		return NEXT(mremap)(p, old, new, flags, to);
-	if (!(flags & MREMAP_MAYMOVE)) {
-		errno = ENOMEM;
-		return MAP_FAILED;
-	}
-	if (!(flags & MREMAP_FIXED))
-		return grow(p, old, new, NULL);
-	if (t.start % PAGE != 0 || t.start == 0 || overlap(s, t)) {
-		errno = EINVAL;
-		return MAP_FAILED;
-	}
-	return grow(p, old, new, to);
 }

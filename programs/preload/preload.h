@@ -366,6 +366,11 @@ struct span {
 	uint64_t start, end;
 };
 
+static inline bool overlap(struct span a, struct span b)
+{
+	return a.start < b.end && b.start < a.end;
+}
+
 struct map {
 	struct span at;
 	char rights[4];
@@ -404,5 +409,23 @@ void pages_before_fork(void);
 void pages_in_parent(void);
 void pages_in_child(void);
 bool pages_make_room(int fd);
+
+/*
+ * pages_leave reports whether our pages are in a span, also moved ones, and
+ * notes that they are about to be elsewhere.
+ */
+bool pages_leave(struct span s);
+
+/* ---- copies.c ---- */
+
+/*
+ * copy_map gives a child a copy of pages that it would share with its parent,
+ * copy_span where the process does not see what it consists of.
+ */
+bool copy_map(const struct map *m);
+bool copy_span(struct span at);
+
+/* copies_missing ends a child that cannot have what a child has. */
+void copies_missing(void);
 
 #endif
