@@ -118,7 +118,13 @@ func socketCells() []*cell {
 	// The side that sends chooses its address by the routes, so udpong
 	// needs a host for each.
 	server, client := same("udpong", "-p", "-b", "-s", "-S", "512", "-C", "100", "-T", "e")
-	list = append(list, managerCell("udpong -S 512 -C 100 -T e", alone, server, client))
+	c := managerCell("udpong -S 512 -C 100 -T e", alone, server, client)
+	c.endless = true
+	c.ready = func(ctx context.Context, st *stage, _ *guest.Process) error { // it never sleeps
+		_, err := guest.Run(ctx, st.server.node, "sh", "-c", fmt.Sprintf("until ss -Hlun 'sport = :%d' | grep -q .; do sleep 0.05; done", st.port))
+		return err
+	}
+	list = append(list, c)
 	return append(list, rcopyCell())
 }
 
