@@ -63,7 +63,10 @@ func (d *ackDelay) expired(now clock.Time) bool {
 	case now < d.since.Add(MaxAckDelay):
 		return false
 	}
-	d.immediate = max(d.backoff, minImmediate)
+	if d.backoff == 0 {
+		d.backoff = minImmediate
+	}
+	d.immediate = d.backoff
 	d.backoff = min(2*d.immediate, maxImmediate)
 	return true
 }
@@ -103,6 +106,10 @@ func (d *AckDelay) Held() bool { return !d.waiting.empty() }
 func (d *AckDelay) MayWait(now clock.Time, r *Received) bool {
 	return r.Packets <= MaxDelayed && !r.Urgent && (!r.Requests || d.timing.hold(now))
 }
+
+// Paid takes note that acknowledgements that had waited leave with what was
+// posted. After the next wait in vain few go at once.
+func (d *AckDelay) Paid() { d.timing.immediate, d.timing.backoff = 0, 1 }
 
 // Expired reports at now, when nothing more has come, whether the
 // acknowledgements that wait should be sent.

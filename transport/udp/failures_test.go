@@ -7,6 +7,7 @@ import (
 	"errors"
 	"net/netip"
 	"testing"
+	"time"
 
 	"github.com/gosoftroce/rocev2/transport"
 	"golang.org/x/sys/unix"
@@ -159,15 +160,15 @@ func TestReceiveFails(t *testing.T) {
 		if n, err := b.Recv(rx); n != 0 || !errors.Is(err, unix.ENOTSOCK) {
 			t.Fatalf("Recv: %d, %v", n, err)
 		}
-		if got := pauseMillis(b.waiting.failing.Load()); got != 1<<i {
-			t.Errorf("after %d failures Wait lasts %d ms", i+1, got)
+		if got := pause(b.waiting.failing.Load()); got != time.Millisecond<<i {
+			t.Errorf("after %d failures Wait lasts %v", i+1, got)
 		}
 		if err := b.Wait(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if pauseMillis(1<<30) != maxPauseMillis {
-		t.Errorf("Wait lasts %d ms at last", pauseMillis(1<<30))
+	if pause(1<<30) != maxPause {
+		t.Errorf("Wait lasts %v at last", pause(1<<30))
 	}
 	b.waiting.failing.Store(1 << 30)
 	b.Wake() // ends it before its time

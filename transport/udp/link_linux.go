@@ -11,6 +11,7 @@ import (
 	"os"
 	"sync/atomic"
 	"syscall"
+	"time"
 	"unsafe"
 
 	"github.com/gosoftroce/rocev2/transport"
@@ -233,6 +234,7 @@ type waiter struct {
 	more     atomic.Bool  // the last Recv left something
 	failing  atomic.Int32 // Recv calls in a row that failed
 	fds      [4]unix.PollFd
+	most     atomic.Int64 // how long the next Wait is, in ns; 0: as long as it takes
 	other    atomic.Pointer[otherEvent]
 	onOther  func(fd uintptr)
 	polled   int // descriptors of the socket's, the eventfd's and the groups'
@@ -286,15 +288,19 @@ type otherEvent struct {
 
 // WaitAlso has Wait return when f is readable, too. Then it calls ready, which
 // ends that. f stays the caller's, who closes it after the link. It is called
-// once, before the first Wait.
+// once: a second call fails. A Wait that blocks already does not know of it.
 func (l *Link) WaitAlso(f *os.File, ready func()) error {
 	raw, err := f.SyscallConn()
 	if err != nil {
 		return err
 	}
-	l.waiting.other.Store(&otherEvent{raw: raw, ready: ready})
+	if !l.waiting.other.CompareAndSwap(nil, &otherEvent{raw: raw, ready: ready}) {
+		return errWaitsAlso
+	}
 	return nil
 }
+
+var errWaitsAlso = errors.New("the link waits for another file already")
 
 // Namespace identifies the network namespace of the link, as long as this host
 // runs; 0 if the kernel cannot tell (Linux before 5.14).
@@ -333,13 +339,18 @@ func (w *waiter) blockWithOther(n int) {
 
 // block waits for the first n descriptors.
 func (w *waiter) block(n int) {
-	fds, millis := w.fds[:n], -1
+	fds, most := w.fds[:n], time.Duration(w.most.Swap(0))
 	if k := w.failing.Load(); k > 0 {
 		// The sockets would be ready at once, to fail again.
-		fds, millis = w.fds[1:2], pauseMillis(k)
+		fds, most = w.fds[1:2], pause(k)
 	}
 	w.fds[1].Revents = 0
-	got, err := unix.Poll(fds, millis)
+	var timeout *unix.Timespec
+	if most > 0 {
+		t := unix.NsecToTimespec(int64(most))
+		timeout = &t
+	}
+	got, err := unix.Ppoll(fds, timeout, nil)
 	if err == nil && got > 0 && w.fds[1].Revents != 0 {
 		// It is readable, so this does not block. It resets the
 		// counter.
@@ -348,11 +359,17 @@ func (w *waiter) block(n int) {
 	}
 }
 
-// pauseMillis is how long Wait lasts after so many failed Recv calls in a row.
+// pause is how long Wait lasts after so many failed Recv calls in a row.
 // A broken socket must not keep a processor busy.
-func pauseMillis(failed int32) int { return min(1<<min(failed-1, 10), maxPauseMillis) }
+func pause(failed int32) time.Duration {
+	return min(time.Millisecond<<min(failed-1, 10), maxPause)
+}
 
-const maxPauseMillis = 100
+const maxPause = 100 * time.Millisecond
+
+// WaitAtMost has the next Wait that blocks return after so long. It is for the
+// goroutine that calls Wait.
+func (l *Link) WaitAtMost(d time.Duration) { l.waiting.most.Store(int64(d)) }
 
 // Wait blocks in poll(2) until the socket is readable, and where receiving
 // fails for a while.

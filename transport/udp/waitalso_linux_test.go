@@ -1,0 +1,53 @@
+package udp
+
+import (
+	"os"
+	"testing"
+	"time"
+)
+
+// Wait returns when the other file is readable, and says so.
+func TestWaitAlso(t *testing.T) {
+	t.Parallel()
+	l := open(t, loopback(), Config{})
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	defer w.Close()
+	calls := 0
+	ready := func() {
+		calls++
+		r.Read(make([]byte, 1))
+	}
+	if err := l.WaitAlso(r, ready); err != nil {
+		t.Fatal(err)
+	}
+	if l.WaitAlso(w, ready) == nil {
+		t.Error("it waits for two other files")
+	}
+	for want := range 3 {
+		w.Write([]byte{1})
+		if err := l.Wait(); err != nil || calls != want+1 {
+			t.Errorf("%d calls, %v", calls, err)
+		}
+	}
+	l.Wake()
+	if err := l.Wait(); err != nil || calls != 3 {
+		t.Errorf("woken: %d calls, %v", calls, err)
+	}
+}
+
+// A Wait that is limited returns though nothing comes; the next one is not.
+func TestWaitAtMost(t *testing.T) {
+	t.Parallel()
+	l := open(t, loopback(), Config{})
+	l.WaitAtMost(time.Microsecond)
+	if err := l.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	if most := l.waiting.most.Load(); most != 0 {
+		t.Errorf("the next one ends after %v", time.Duration(most))
+	}
+}
