@@ -166,8 +166,10 @@ func (p *parker) parkAsPoller(ctx context.Context, s *shard, w waitable) error {
 		if err == nil {
 			err = ctx.Err()
 		}
-		if !ok && err == nil && !s.poller.delayed.Load() && s.waitLink() != nil {
-			err = ErrClosed
+		if !ok && err == nil && !s.poller.delayed.Load() {
+			if _, failed := s.waitLink(); failed != nil {
+				err = ErrClosed
+			}
 		}
 		s.poller.blocked.Store(false)
 		p.inWait.Store(false)

@@ -35,7 +35,7 @@ func (s *shard) receiveAs(wait, later bool) (n int, taken bool) {
 	s.lock()
 	r, now := s.handle()
 	s.rxMu.Unlock()
-	if later && s.poller.standby.Load() && s.eng.AckDelay().MayWait(now, &r) {
+	if later && (s.poller.standby.Load() || s.attendance.on) && s.eng.AckDelay().MayWait(now, &r) {
 		s.poller.delay()
 	} else {
 		if n >= bulkPackets {
@@ -79,7 +79,7 @@ func (s *shard) linger(done func() bool) bool {
 		return false
 	}
 	for i := 0; i < lingerPolls && !done(); i++ {
-		if s.receive() > 0 {
+		if aside := lookAside(s); s.receive() > 0 || aside {
 			i = 0
 		}
 	}

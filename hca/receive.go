@@ -56,10 +56,10 @@ func (s *shard) setPortState(err error) {
 // waitLink blocks until the link may have something. An error says that it is
 // closed. If the device is not, whoever it has been, then the device has failed
 // (IBTA 11.6.3.1).
-func (s *shard) waitLink() error {
-	err := s.link.Wait()
+func (s *shard) waitLink() (aside bool, err error) {
+	aside, err = waitAside(s)
 	if err == nil {
-		return nil
+		return aside, nil
 	}
 	s.lock()
 	closed := s.closed
@@ -68,7 +68,7 @@ func (s *shard) waitLink() error {
 		s.events.broadcast(ib.EventDeviceFatal)
 		close(s.broken)
 	}
-	return err
+	return aside, err
 }
 
 // handle has the engine handle the batch that recv has taken, behind what other

@@ -58,21 +58,34 @@ func (s *shard) receiveAlone() bool {
 	}
 	for {
 		s.poller.active.Store(false)
-		if s.waitLink() != nil {
+		aside, err := s.waitLink()
+		if err != nil {
 			return false
+		}
+		if b := s.aside.Load(); b != nil && s.spin > 1 {
+			if attend(s, b) {
+				lookLonger(s, never)
+			}
+			continue
 		}
 		n := s.drain()
 		s.handlers.letRun()
-		if n > 0 {
-			lookLonger(s, s.poller.active.Load)
+		if n > 0 || aside {
+			lookLonger(s, func() bool { return polled(s) })
 		}
 		parked := s.poller.parked.Load()
-		active := s.poller.active.Load()
+		active := polled(s)
 		if (n == 0 && active && parked == 0 || parked == 1) && s.now() >= ban {
 			return true
 		}
 	}
 }
+
+func never() bool { return false }
+
+// polled reports whether a program has polled since the receiver looked. Who
+// posts beside the link does not count: it leaves packets to the receiver.
+func polled(s *shard) bool { return s.aside.Load() == nil && s.poller.active.Load() }
 
 // standBy leaves receiving to programs until none does it. It reports false
 // when the shard is closed.
@@ -93,7 +106,7 @@ func (s *shard) standBy(tick *time.Timer) bool {
 		quiet := !p.active.Swap(false)
 		switch {
 		case !p.taken.Load():
-			if quiet || p.parked.Load() > 0 {
+			if quiet || p.parked.Load() > 0 || s.aside.Load() != nil {
 				return true
 			}
 		case quiet:

@@ -46,9 +46,11 @@ type shard struct {
 	portError bool  // the link fails to receive; under rxMu
 	vigil     vigil // of the poller
 
-	wakeLink  atomic.Bool // somebody blocks in the link's Wait, and is to be woken
-	bulk      atomic.Bool // more of a bulk transfer may come any moment
-	forwarded forwarded   // by other shards
+	aside      atomic.Pointer[besides]
+	attendance attendance
+	wakeLink   atomic.Bool // somebody blocks in the link's Wait, and is to be woken
+	bulk       atomic.Bool // more of a bulk transfer may come any moment
+	forwarded  forwarded   // by other shards
 
 	mu      sync.Mutex // guards everything below; see lock and unlock
 	eng     *engine.Engine

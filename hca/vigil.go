@@ -135,6 +135,9 @@ func (v *vigil) keep(s *shard, done func() bool) {
 			s.yield.toOthers()
 		}
 		n, taken := s.receiveAs(true, false)
+		if lookAside(s) {
+			n, taken = n+1, true // it saves to be woken just as well
+		}
 		polls++
 		if n == 0 && polls%vigilClockPolls != 0 {
 			continue

@@ -73,7 +73,7 @@ var layers = map[string][]string{
 	"uverbs/abi":        {},
 	"uverbs/quota":      {},
 	"uverbs/ring":       {"rocev2", "ib"},
-	"uverbs":            {"rocev2", "ib", "memreg", "qp", "hca", "transport", "uverbs/abi", "uverbs/ring", "uverbs/quota"},
+	"uverbs":            {"clock", "rocev2", "ib", "memreg", "qp", "hca", "transport", "uverbs/abi", "uverbs/ring", "uverbs/quota"},
 	"uverbs/uverbstest": {"ib"}, // for tests only
 
 	// And of the connection manager: errors are those of the verbs.
