@@ -2,6 +2,7 @@ package uverbs
 
 import (
 	"encoding/binary"
+	"math/rand/v2"
 	"net/netip"
 	"os"
 	"testing"
@@ -14,6 +15,8 @@ import (
 	"github.com/gosoftroce/rocev2/hca"
 	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/memreg"
+	"github.com/gosoftroce/rocev2/transport"
+	"github.com/gosoftroce/rocev2/transport/udp"
 	"github.com/gosoftroce/rocev2/uverbs/abi"
 	fake "github.com/gosoftroce/rocev2/uverbs/uverbstest"
 )
@@ -44,10 +47,28 @@ func (s localSpace) Region(addr, n uint64, write bool) (memreg.Memory, error) {
 	return memreg.Local(s.buf[addr-base:][:n]), nil
 }
 
-// hosts returns two devices that are connected.
+// hosts returns two devices that are connected over sockets: they serve
+// doorbells beside the link.
 func hosts(t testing.TB) (a, b *Device) {
-	addrs := [2]netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")}
-	la, lb := fabric.Pair(addrs[0], addrs[1])
+	open := func() *udp.Link {
+		addr := netip.AddrFrom4([4]byte{127, byte(2 + rand.IntN(200)), byte(rand.IntN(256)), byte(2 + rand.IntN(200))})
+		l, err := udp.Open(addr, udp.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
+	return devices(t, open(), open())
+}
+
+// simulated returns two devices that are connected by a link that does not wait
+// for doorbells: each client has a goroutine for them.
+func simulated(t testing.TB) (a, b *Device) {
+	la, lb := fabric.Pair(netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2"))
+	return devices(t, la, lb)
+}
+
+func devices(t testing.TB, la, lb transport.Link) (a, b *Device) {
 	a = &Device{Name: "rxe_a", Dev: hca.New(hca.Config{}, la), GUID: 0x0102030405060708}
 	b = &Device{Name: "rxe_b", Index: 1, Dev: hca.New(hca.Config{}, lb)}
 	t.Cleanup(func() {

@@ -5,6 +5,7 @@ package uverbs
 import (
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"slices"
 	"sync"
@@ -20,6 +21,10 @@ import (
 // The doorbell area, at the beginning of the memory that a client shares.
 //
 //	0x00000: magic   0x00004: version   0x00008: the daemon sleeps
+//	0x0000c: the program has polled, and found nothing
+//	0x00010: it waits for completions on the futex at 0x00014, which grows by 2
+//	         with each, and by 1 where it is woken for other reasons
+//	0x00018: the processor of who serves the client
 //	0x00040: a bit for each word of the bells that is not 0 (16 × 8 bytes)
 //	0x01000: a bit for each queue pair (1024 × 8 bytes)
 //	0x04000: a bit for each queue pair that is not ready to send (1024 × 8 bytes)
@@ -42,7 +47,11 @@ const (
 type bellArea struct {
 	magic, version uint32
 	sleeping       atomic.Uint32
-	_              [0x40 - 12]byte
+	polling        atomic.Uint32
+	waiting        atomic.Uint32
+	completions    atomic.Uint32
+	cpu            atomic.Uint32
+	_              [0x40 - 28]byte
 	summary        [16]atomic.Uint64
 	_              [0x1000 - 0x40 - 16*8]byte
 	bells          [maxQPs / 64]atomic.Uint64
@@ -51,6 +60,30 @@ type bellArea struct {
 	_              [0x10000 - 0x4000 - maxQPs/8]byte
 	arm            [maxCQs]atomic.Uint32
 }
+
+// told says that there is a completion, and wakes a program that waits for one
+// after it has polled.
+func (a *bellArea) told() { a.wakeFor(2) }
+
+// wakeWaiting wakes a program that waits, though there may be no completion.
+func (a *bellArea) wakeWaiting() {
+	if a.waiting.Load() != 0 {
+		a.wakeFor(1)
+	}
+}
+
+func (a *bellArea) wakeFor(n uint32) {
+	a.completions.Add(n) // who is about to wait does not
+	if a.waiting.Load() != 0 && a.waiting.Swap(0) != 0 {
+		_, _, _ = unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(&a.completions)), futexWake, math.MaxInt32, 0, 0, 0)
+	}
+}
+
+// noCPU is no processor: programs wait for nobody.
+const noCPU = math.MaxUint32
+
+// futexWake is FUTEX_WAKE, between processes.
+const futexWake = 1
 
 // area is the memory that a client shares: the doorbell area, and rings behind
 // it, each on pages of its own. The file has a fixed size, larger than what may
@@ -94,6 +127,7 @@ func newArea(most int, account *quota.Account) (*area, error) {
 	}
 	a.bellArea = (*bellArea)(unsafe.Pointer(unsafe.SliceData(a.mem)))
 	a.magic, a.version = areaMagic, areaVersion
+	a.cpu.Store(noCPU)
 	return a, nil
 }
 

@@ -21,15 +21,25 @@ import (
 // that waits for it.
 type bell struct {
 	file *os.File
+	fd   int
 	raw  syscall.RawConn
 }
 
-func newBell() (*bell, error) {
-	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+// newBell makes a bell that can be waited for, or one that Go's poller does not
+// know of.
+func newBell(wait bool) (*bell, error) {
+	flags := unix.EFD_CLOEXEC
+	if wait {
+		flags |= unix.EFD_NONBLOCK
+	}
+	fd, err := unix.Eventfd(0, flags)
 	if err != nil {
 		return nil, fmt.Errorf("doorbell: %w", err)
 	}
-	b := &bell{file: os.NewFile(uintptr(fd), "doorbell")}
+	b := &bell{file: os.NewFile(uintptr(fd), "doorbell"), fd: fd}
+	if err := unix.SetNonblock(fd, true); err != nil {
+		return nil, errors.Join(fmt.Errorf("doorbell: %w", err), b.file.Close())
+	}
 	if b.raw, err = b.file.SyscallConn(); err != nil {
 		return nil, errors.Join(fmt.Errorf("doorbell: %w", err), b.file.Close())
 	}

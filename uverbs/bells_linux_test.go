@@ -83,8 +83,7 @@ func TestRingsWithoutEnd(t *testing.T) {
 			a.ringBell(h)
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		everywhere(t, name, func(t *testing.T, hosts func(testing.TB) (a, b *Device)) {
 			da, db := hosts(t)
 			a, b, other := start(t, da), start(t, db), start(t, da)
 			ca, cb, co := a.newCQ(15), b.newCQ(15), other.newCQ(15)

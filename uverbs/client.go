@@ -27,6 +27,8 @@ type Client struct {
 	bell    *bell
 	posted  bool         // something, since serveBells has looked; it is its alone
 	pauses  atomic.Int64 // of serveBells
+	room    *bellRoom    // where the bell is looked at; nil: by a goroutine
+	here    inRoom
 
 	courier *courier
 	stop    chan struct{}
@@ -56,12 +58,13 @@ func newClient(d *Device, p Peer, q Quota, ctx *hca.Context) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	b, err := newBell()
+	room := d.room()
+	b, err := newBell(room == nil)
 	if err != nil {
 		return nil, errors.Join(err, a.close())
 	}
 	o := q.Objects
-	c := &Client{dev: d, peer: p, account: account, ctx: ctx, area: a, bell: b, courier: newCourier(b.ring), stop: make(chan struct{}),
+	c := &Client{dev: d, peer: p, account: account, ctx: ctx, area: a, bell: b, room: room, stop: make(chan struct{}),
 		domains:  table[domain]{most: limit(o.PDs, ib.MaxPD), kind: quota.PDs, account: account},
 		regions:  table[region]{most: limit(o.MRs, ib.MaxMR), kind: quota.MRs, account: account},
 		windows:  table[window]{most: limit(o.MWs, ib.MaxMW), kind: quota.MWs, account: account},
@@ -71,8 +74,17 @@ func newClient(d *Device, p Peer, q Quota, ctx *hca.Context) (*Client, error) {
 		srqs:     table[ownedSRQ]{most: limit(o.SRQs, ib.MaxSRQ), kind: quota.SRQs, account: account},
 		qps:      table[ownedQP]{most: limit(o.QPs, maxQPs), kind: quota.QPs, account: account},
 	}
+	if room == nil {
+		c.courier = newCourier(b.ring)
+		c.running.Go(c.serveBells)
+	} else {
+		c.courier = newCourier(d.Dev.WakeAside)
+		c.courier.soon = room.takesMail
+		if err := room.add(c); err != nil {
+			return nil, errors.Join(err, b.file.Close(), a.close())
+		}
+	}
 	c.running.Go(func() { c.courier.run(c.stop) })
-	c.running.Go(c.serveBells)
 	c.running.Go(c.events)
 	return c, nil
 }
@@ -95,7 +107,11 @@ func (c *Client) Close() error {
 	}
 	c.closed = true
 	close(c.stop)
-	c.bell.ring()
+	if c.room != nil {
+		c.room.remove(c)
+	} else {
+		c.bell.ring()
+	}
 	errs := []error{c.ctx.Close()} // queue pairs first; and it ends events
 	for _, q := range c.cqs.all() {
 		q.core.Close()

@@ -32,6 +32,7 @@ type CompQueueConfig struct {
 
 	Notifier Notifier // nil: the program is never told
 	Cookie   uint64   // for the notifier
+	Added    func()   // called after each completion, unless it is nil; it must not wait
 	Overflow func()   // called once, when a completion finds no room; it must not wait
 }
 
@@ -83,6 +84,9 @@ func (q *CompQueue) complete(c *ib.WC, sl uint8) bool {
 			q.config.Overflow()
 		}
 		return false
+	}
+	if q.config.Added != nil {
+		q.config.Added()
 	}
 	q.notify(c.Solicited || c.Status != ib.StatusSuccess)
 	return true

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"strconv"
+	"sync"
 
 	"github.com/gosoftroce/rocev2/hca"
 	"github.com/gosoftroce/rocev2/memreg"
@@ -31,6 +32,9 @@ type Device struct {
 	// such a one for a socket of datagrams, which so fail over Linux on
 	// RoCE.
 	OwnHandle func(pid int) bool
+
+	roomOnce sync.Once
+	bells    *bellRoom
 }
 
 // FileName returns the name of the file of devices.

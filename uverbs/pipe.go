@@ -259,7 +259,8 @@ type courier struct {
 	wake  chan struct{}
 
 	kicked atomic.Bool
-	ring   func() // wakes the client
+	ring   func()      // wakes the client
+	soon   func() bool // reports whether somebody else calls flush soon; or nil
 }
 
 // note is an event for a pipe.
@@ -292,7 +293,9 @@ func (c *courier) post(to *pipe, r record) {
 		c.notes = append(c.notes, note{to, r})
 	}
 	c.mu.Unlock()
-	c.signal()
+	if c.soon == nil || !c.soon() {
+		c.signal()
+	}
 }
 
 // flush writes what was handed over. When it returns, all of it is written.

@@ -18,8 +18,7 @@ func TestBellOfThief(t *testing.T) {
 		"who reads it":                  func(fd int, _ *app) { unix.Read(fd, make([]byte, 8)) },
 		"who fills it and has it block": fillBell,
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		everywhere(t, name, func(t *testing.T, hosts func(testing.TB) (a, b *Device)) {
 			d, _ := hosts(t)
 			a := start(t, d)
 			fd, err := unix.Dup(int(a.c.Bell().Fd()))
@@ -62,4 +61,15 @@ func fillBell(fd int, a *app) {
 	unix.Read(fd, make([]byte, 8))
 	unix.Write(fd, binary.NativeEndian.AppendUint64(nil, math.MaxUint64-1))
 	unix.SetNonblock(fd, false)
+}
+
+// everywhere runs a test with both ways to serve doorbells: beside the link,
+// and on a goroutine of the client.
+func everywhere(t *testing.T, name string, f func(t *testing.T, hosts func(testing.TB) (a, b *Device))) {
+	for way, hosts := range map[string]func(testing.TB) (a, b *Device){"beside the link": hosts, "alone": simulated} {
+		t.Run(name+", "+way, func(t *testing.T) {
+			t.Parallel()
+			f(t, hosts)
+		})
+	}
 }

@@ -90,6 +90,7 @@ static bool ring(struct file *f, uint32_t qp)
 	 * The daemon clears the bit before it looks at the queue. So where it
 	 * is still set, the daemon has yet to look, and to find the request.
 	 */
+	short_turns();
 	atomic_fetch_or(&a->bells[word], one << (qp % 64));
 	atomic_fetch_or(&a->summary[word / 64], one << (word % 64));
 	atomic_thread_fence(memory_order_seq_cst);

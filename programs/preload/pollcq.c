@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <sched.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 struct verbs_cq;
@@ -83,6 +84,75 @@ static int poll_kept(struct verbs_cq *cq, int n, void *wc)
  */
 enum { SPINS = 4, LOOK_FOR_DAEMON = 4096 };
 
+/* As struct sched_attr of Linux. */
+struct turns {
+	uint32_t size, policy;
+	uint64_t flags;
+	int32_t nice;
+	uint32_t priority;
+	uint64_t runtime, deadline, period;
+};
+
+/*
+ * short_turns asks the scheduler for turns of 100 us for this thread, as the
+ * daemon does for its own: so who gives the processor away gives it to the
+ * other. Before Linux 6.12 it has no effect.
+ */
+void short_turns(void)
+{
+	static _Thread_local bool asked __attribute__((tls_model("initial-exec")));
+	struct turns t = { .size = sizeof t };
+	int saved = errno;
+
+	if (asked)
+		return;
+	asked = true;
+	if (syscall(SYS_sched_getattr, 0, &t, sizeof t, 0) == 0 && t.policy == SCHED_OTHER) {
+		t.runtime = 100000;
+		syscall(SYS_sched_setattr, 0, &t, 0);
+	}
+	errno = saved;
+}
+
+/* How many polls do not wait after one that waited in vain, at most. */
+enum { MOST_VAIN = 1023 };
+
+/*
+ * rest gives the processor to others. Where the daemon is awake, and shares this
+ * processor, it then waits for a completion, for some 50 us at most: the daemon
+ * ends it. To be woken from another processor would take longer than to look.
+ */
+static void rest(struct file *f)
+{
+	const struct timespec most = { .tv_nsec = 20000000 }; /* the daemon may have died */
+	struct area *a = f->area;
+	uint32_t completions;
+	unsigned vain;
+
+	short_turns();
+	syscall(SYS_sched_yield);
+	if (atomic_load(&a->sleeping) || sched_getcpu() != (int)atomic_load(&a->cpu))
+		return;
+	completions = atomic_load(&a->completions);
+	if (completions != atomic_exchange(&f->seen, completions))
+		return; /* there may be one: the poll came before */
+	vain = atomic_load_explicit(&f->restless, memory_order_relaxed);
+	if (vain > 0) {
+		atomic_store_explicit(&f->restless, vain - 1, memory_order_relaxed);
+		return;
+	}
+	atomic_store(&a->waiting, 1);
+	if (!atomic_load(&a->sleeping))
+		syscall(SYS_futex, &a->completions, 0 /* FUTEX_WAIT */, completions, &most, NULL, 0);
+	vain = 0;
+	if (atomic_load(&a->completions) - completions < 2) { /* nothing has come */
+		vain = atomic_load_explicit(&f->vain, memory_order_relaxed) * 2 + 1;
+		vain = vain > MOST_VAIN ? MOST_VAIN : vain;
+	}
+	atomic_store_explicit(&f->vain, vain, memory_order_relaxed);
+	atomic_store_explicit(&f->restless, vain, memory_order_relaxed);
+}
+
 bool polled(struct file *f, bool found)
 {
 	unsigned empty;
@@ -93,11 +163,20 @@ bool polled(struct file *f, bool found)
 	}
 	empty = atomic_load_explicit(&f->empty, memory_order_relaxed) + 1;
 	atomic_store_explicit(&f->empty, empty, memory_order_relaxed);
-	if (empty <= SPINS)
+	if (empty <= SPINS) {
+		if (empty == SPINS && f->area)
+			atomic_store(&f->seen, atomic_load(&f->area->completions));
 		return true;
+	}
 	if (empty % LOOK_FOR_DAEMON == 0 && wire_lost(f))
 		return false;
-	syscall(SYS_sched_yield);
+	if (!f->area) {
+		syscall(SYS_sched_yield);
+		return true;
+	}
+	if (!atomic_load_explicit(&f->area->polling, memory_order_relaxed))
+		atomic_store_explicit(&f->area->polling, 1, memory_order_relaxed);
+	rest(f);
 	return true;
 }
 

@@ -129,7 +129,11 @@ enum kind {
 struct area {
 	uint32_t magic, version;
 	_Atomic uint32_t sleeping;
-	uint32_t unused[13];
+	_Atomic uint32_t polling;
+	_Atomic uint32_t waiting;
+	_Atomic uint32_t completions;
+	_Atomic uint32_t cpu;
+	uint32_t unused[9];
 	_Atomic uint64_t summary[16];
 	uint8_t gap[0x1000 - 0x40 - 16 * 8];
 	_Atomic uint64_t bells[1024];
@@ -176,6 +180,9 @@ struct file {
 	atomic_bool told;     /* ASYNC: the program has got the fatal event */
 	atomic_bool inherited; /* the daemon knows that exec may keep the file */
 	atomic_uint empty;    /* polls that found nothing */
+	atomic_uint restless; /* how many more polls do not wait */
+	atomic_uint vain;     /* what restless was set to */
+	_Atomic uint32_t seen; /* completions, before the poll that comes */
 	struct area *area;
 };
 
@@ -342,6 +349,7 @@ void *verbs_function(_Atomic(void *) *found, const char *name);
  * polled notes whether a poll found something, and gives the processor away
  * where many did not. It returns false when the daemon has gone.
  */
+void short_turns(void);
 bool polled(struct file *f, bool found);
 
 /* ---- startpoll.c ---- */
