@@ -165,6 +165,7 @@ func Listen(c Config) (*Host, error) {
 		}
 		return nil, fmt.Errorf("serve programs in %s: %w", c.Dir, err)
 	}
+	preferWakeups()
 	h.wg.Go(h.accept)
 	return h, nil
 }
