@@ -20,7 +20,8 @@ type Aside interface {
 	// on makes the file readable. It reports whether there is work already.
 	Sleep() bool
 
-	// Awake is called after that.
+	// Awake is called after that, unless the link is closed: nobody looks
+	// any more then.
 	Awake()
 
 	// Polling reports whether a program has polled in vain since the last
@@ -76,18 +77,35 @@ type besides struct {
 }
 
 // waitAside blocks in the link, or does what there is beside it. It reports
-// whether there was any of that.
+// whether there was any of that. An error says that the link is closed: nobody
+// is awake for programs any more.
 func waitAside(s *shard) (aside bool, err error) {
 	b := s.aside.Load()
 	if b == nil {
 		return false, s.link.Wait()
 	}
-	if !b.Sleep() {
+	switch {
+	case !b.Sleep():
 		if s.poller.delayed.Load() {
 			b.link.WaitAtMost(longestVigil) // acknowledgements wait for it
 		}
 		err = s.link.Wait()
+	case over(s): // who has always work does not keep the device from its end
+		err = ErrClosed
+	}
+	if err != nil {
+		return false, err
 	}
 	b.Awake()
-	return b.Look(), err
+	return b.Look(), nil
+}
+
+// over reports whether the shard is closed.
+func over(s *shard) bool {
+	select {
+	case <-s.done:
+		return true
+	default:
+		return false
+	}
 }
