@@ -72,7 +72,7 @@ func realHost(t *testing.T, config Config) *Host {
 func TestVerbs(t *testing.T) {
 	t.Parallel()
 	lib, check := library(t), program(t, "verbs")
-	for _, name := range []string{"import", "counters"} {
+	for _, name := range []string{"import", "counters", "waits"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			h := realHost(t, Config{})

@@ -118,6 +118,24 @@ void short_turns(void)
 enum { MOST_VAIN = 1023 };
 
 /*
+ * seen is what this thread knows: how many completions a file had, before the
+ * poll that comes. Who polls several files in turn waits for none of them.
+ */
+static _Thread_local struct {
+	struct file *file;
+	uint32_t completions;
+} seen __attribute__((tls_model("initial-exec")));
+
+static bool see(struct file *f, uint32_t completions)
+{
+	bool before = seen.file == f && seen.completions == completions;
+
+	seen.file = f;
+	seen.completions = completions;
+	return before;
+}
+
+/*
  * rest gives the processor to others. Where the daemon is awake, and shares this
  * processor, it then waits for a completion, for some 50 us at most: the daemon
  * ends it. To be woken from another processor would take longer than to look.
@@ -128,22 +146,25 @@ static void rest(struct file *f)
 	struct area *a = f->area;
 	uint32_t completions;
 	unsigned vain;
+	int saved;
 
 	short_turns();
 	syscall(SYS_sched_yield);
 	if (atomic_load(&a->sleeping) || sched_getcpu() != (int)atomic_load(&a->cpu))
 		return;
 	completions = atomic_load(&a->completions);
-	if (completions != atomic_exchange(&f->seen, completions))
+	if (!see(f, completions))
 		return; /* there may be one: the poll came before */
 	vain = atomic_load_explicit(&f->restless, memory_order_relaxed);
 	if (vain > 0) {
 		atomic_store_explicit(&f->restless, vain - 1, memory_order_relaxed);
 		return;
 	}
+	saved = errno;
 	atomic_store(&a->waiting, 1);
 	if (!atomic_load(&a->sleeping))
 		syscall(SYS_futex, &a->completions, 0 /* FUTEX_WAIT */, completions, &most, NULL, 0);
+	errno = saved;
 	vain = 0;
 	if (atomic_load(&a->completions) - completions < 2) { /* nothing has come */
 		vain = atomic_load_explicit(&f->vain, memory_order_relaxed) * 2 + 1;
@@ -165,7 +186,7 @@ bool polled(struct file *f, bool found)
 	atomic_store_explicit(&f->empty, empty, memory_order_relaxed);
 	if (empty <= SPINS) {
 		if (empty == SPINS && f->area)
-			atomic_store(&f->seen, atomic_load(&f->area->completions));
+			see(f, atomic_load(&f->area->completions));
 		return true;
 	}
 	if (empty % LOOK_FOR_DAEMON == 0 && wire_lost(f))

@@ -182,7 +182,6 @@ struct file {
 	atomic_uint empty;    /* polls that found nothing */
 	atomic_uint restless; /* how many more polls do not wait */
 	atomic_uint vain;     /* what restless was set to */
-	_Atomic uint32_t seen; /* completions, before the poll that comes */
 	struct area *area;
 };
 

@@ -5,7 +5,9 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <infiniband/verbs.h>
+#include <sched.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -368,6 +370,55 @@ static void case_counters(void)
 	CHECK(number("hw_counters/rdma_sends") == sent + 3 && number("hw_counters/sent_pkts") >= packets);
 }
 
+/* The beginning of the memory that a file shares with the daemon. */
+struct doorbells {
+	uint32_t magic, version;
+	volatile uint32_t sleeping, polling, waiting, completions, cpu;
+};
+
+/*
+ * pretend has a daemon that sleeps be awake on this processor for a poll, which
+ * finds nothing, and keeps errno. It returns whether the poll waited.
+ */
+static bool pretend(struct doorbells *s, struct ibv_cq *cq)
+{
+	struct ibv_wc wc;
+	bool waited;
+
+	s->sleeping = 0;
+	s->cpu = (uint32_t)sched_getcpu();
+	errno = 0;
+	CHECK(ibv_poll_cq(cq, 1, &wc) == 0 && errno == 0);
+	waited = s->waiting != 0;
+	s->waiting = 0;
+	s->sleeping = 1;
+	return waited;
+}
+
+/* A poll waits for a daemon on its processor; of two files in turn, for none. */
+static void case_waits(void)
+{
+	struct ibv_context *c[2] = { open_first(), open_first() };
+	struct ibv_cq *cq[2];
+	struct doorbells *s[2];
+	cpu_set_t one;
+	bool waited = false;
+
+	CPU_ZERO(&one);
+	CPU_SET(sched_getcpu(), &one);
+	CHECK(sched_setaffinity(0, sizeof one, &one) == 0);
+	for (int i = 0; i < 2; i++) {
+		cq[i] = ibv_create_cq(c[i], 16, NULL, NULL, 0);
+		s[i] = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, c[i]->cmd_fd, 0);
+		CHECK(cq[i] && s[i] != MAP_FAILED && s[i]->magic == 0x524f4345);
+	}
+	for (int i = 0; i < 100; i++)
+		CHECK(!pretend(s[i % 2], cq[i % 2]));
+	for (int i = 0; i < 10; i++)
+		waited |= pretend(s[0], cq[0]);
+	CHECK(waited);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct {
@@ -375,7 +426,7 @@ int main(int argc, char **argv)
 		void (*run)(void);
 	} cases[] = {
 		{ "import", case_import }, { "copier", case_copier }, { "stopped", case_stopped },
-		{ "startpoll", case_startpoll }, { "counters", case_counters },
+		{ "startpoll", case_startpoll }, { "counters", case_counters }, { "waits", case_waits },
 	};
 
 	alarm(60);
