@@ -49,16 +49,15 @@ func (s localSpace) Region(addr, n uint64, write bool) (memreg.Memory, error) {
 
 // hosts returns two devices that are connected over sockets: they serve
 // doorbells beside the link.
-func hosts(t testing.TB) (a, b *Device) {
-	open := func() *udp.Link {
-		addr := netip.AddrFrom4([4]byte{127, byte(2 + rand.IntN(200)), byte(rand.IntN(256)), byte(2 + rand.IntN(200))})
-		l, err := udp.Open(addr, udp.Config{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return l
+func hosts(t testing.TB) (a, b *Device) { return devices(t, newLink(t), newLink(t)) }
+
+func newLink(t testing.TB) *udp.Link {
+	addr := netip.AddrFrom4([4]byte{127, byte(2 + rand.IntN(200)), byte(rand.IntN(256)), byte(2 + rand.IntN(200))})
+	l, err := udp.Open(addr, udp.Config{})
+	if err != nil {
+		t.Fatal(err)
 	}
-	return devices(t, open(), open())
+	return l
 }
 
 // simulated returns two devices that are connected by a link that does not wait

@@ -75,9 +75,20 @@ func (a *bellArea) wakeWaiting() {
 func (a *bellArea) wakeFor(n uint32) {
 	a.completions.Add(n) // who is about to wait does not
 	if a.waiting.Load() != 0 && a.waiting.Swap(0) != 0 {
-		_, _, _ = unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(&a.completions)), futexWake, math.MaxInt32, 0, 0, 0)
+		a.wake()
 	}
 }
+
+// wake wakes threads that wait, and returns how many.
+func (a *bellArea) wake() int {
+	n, _, _ := unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(&a.completions)), futexWake, mostWoken, 0, 0, 0)
+	return int(n)
+}
+
+// mostWoken is how many threads of a program a completion wakes: others of the
+// device wait for that. It is more than poll on one processor. Who is left
+// waits for some milliseconds.
+const mostWoken = 64
 
 // noCPU is no processor: programs wait for nobody.
 const noCPU = math.MaxUint32

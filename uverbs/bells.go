@@ -155,27 +155,50 @@ func (c *Client) rung() bool {
 	return false
 }
 
-// serveOnce serves every queue pair that was rung for once. It reports whether
-// there was any.
+// servedAtOnce is after how many queue pairs others have their turn.
+const servedAtOnce = 16
+
+// serveOnce serves queue pairs that were rung for once: all of them, or many,
+// and the next call goes on behind those. It reports whether there was any.
 func (c *Client) serveOnce() bool {
-	any := false
-	for i := range c.area.summary {
-		if c.area.summary[i].Load() == 0 {
+	first, served := c.next, 0
+	before := uint64(1)<<(first%64) - 1 // words that have their turn at last
+	n := len(c.area.summary)
+	for i := range n + 1 {
+		s := (first/64 + i) % n
+		if c.area.summary[s].Load() == 0 {
 			continue
 		}
-		for words := c.area.summary[i].Swap(0); words != 0; words &= words - 1 {
-			w := i*64 + bits.TrailingZeros64(words)
-			if w*64 >= c.qps.size() { // nobody else rings there
-				c.area.bells[w].Store(0)
-				continue
+		words := c.area.summary[s].Swap(0)
+		if i == 0 && words&before != 0 {
+			c.area.summary[s].Or(words & before)
+			words &^= before
+		}
+		for ; words != 0; words &= words - 1 {
+			w := s*64 + bits.TrailingZeros64(words)
+			if served >= servedAtOnce {
+				c.next = w
+				c.area.summary[s].Or(words)
+				return true
 			}
-			for set := c.area.bells[w].Swap(0); set != 0; set &= set - 1 {
-				any = true
-				c.serve(uint32(w*64 + bits.TrailingZeros64(set)))
-			}
+			served += c.serveWord(w)
 		}
 	}
-	return any
+	return served > 0
+}
+
+// serveWord serves the queue pairs of a word of the bells that were rung for,
+// and returns how many.
+func (c *Client) serveWord(w int) (served int) {
+	set := c.area.bells[w].Swap(0)
+	if w*64 >= c.qps.size() { // nobody else rings there
+		return 0
+	}
+	for ; set != 0; set &= set - 1 {
+		served++
+		c.serve(uint32(w*64 + bits.TrailingZeros64(set)))
+	}
+	return served
 }
 
 // serve posts what waits in the send queue of a queue pair.

@@ -26,6 +26,7 @@ type Client struct {
 	account *quota.Account
 	bell    *bell
 	posted  bool         // something, since serveBells has looked; it is its alone
+	next    int          // the word of bells that has its turn; as posted
 	pauses  atomic.Int64 // of serveBells
 	room    *bellRoom    // where the bell is looked at; nil: by a goroutine
 	here    inRoom

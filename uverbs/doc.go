@@ -5,8 +5,9 @@
 // A Device stands for a file of devices, such as uverbs0, and a Client for an
 // open file. Client.Command takes what the program gave to write(2). The queues
 // of a client are rings in memory that both sides have mapped, a memfd: Queues,
-// SharedRecvQueue and CompQueue. A goroutine for each client looks where the
-// program has rung (bells.go), and one writes events to pipes (pipe.go).
+// SharedRecvQueue and CompQueue. Who waits for the device's link looks where
+// programs have rung (room.go), or a goroutine for each client where the link
+// does not wait for that (bells.go); one writes events to pipes (pipe.go).
 // Everything else is package hca: a client is a context of the device.
 //
 // A program is not trusted. It may write anything, into its rings too, and

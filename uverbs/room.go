@@ -91,9 +91,11 @@ func (r *bellRoom) add(c *Client) error {
 // listen says whether the link is waited for until the client rings, too. Each
 // ring is an event of its own: nobody reads the eventfd. The room is locked.
 func (r *bellRoom) listen(op int, c *Client, on bool) error {
-	e := unix.EpollEvent{Fd: int32(c.bell.fd)}
+	// Errors are told in any case. A program can make one that lasts: by a
+	// counter that it has filled, and asynchronous I/O that counts on.
+	e := unix.EpollEvent{Fd: int32(c.bell.fd), Events: unix.EPOLLET}
 	if on {
-		e.Events = unix.EPOLLIN | unix.EPOLLET
+		e.Events |= unix.EPOLLIN
 	}
 	return unix.EpollCtl(r.fd, op, c.bell.fd, &e)
 }
