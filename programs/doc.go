@@ -12,6 +12,19 @@
 //	  libibverbs, librxe, librdmacm                 sessions ── uverbs, ucma
 //	  librocev2-preload.so ── unix SEQPACKET ──►    tree of files as sysfs
 //
+// A process serves programs by [Listen] and [Host.OpenDevice], until it closes
+// the Host. A program finds the host by its environment: LD_PRELOAD names a
+// file with what [Library] returns, and ROCEV2_PROGRAMS is Config.Dir, an
+// absolute path (errors are left out here):
+//
+//	h, err := programs.Listen(programs.Config{Dir: dir})
+//	err = h.OpenDevice(netip.MustParseAddr("127.0.0.1"), verbs.Config{})
+//	lib, err := programs.Library(ctx)
+//	err = os.WriteFile(so, lib, 0o755)
+//	cmd := exec.Command("ibv_devinfo")
+//	cmd.Env = append(os.Environ(), "LD_PRELOAD="+so, "ROCEV2_PROGRAMS="+dir)
+//	err = cmd.Run()
+//
 // A program is not trusted. Whatever it sends, the others do not notice.
 //
 // The package knows nothing of the commands, and nothing of how memory of a
