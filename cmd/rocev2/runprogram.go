@@ -31,6 +31,8 @@ Static programs and setuid programs cannot be run so: they load no library that
 is named from outside.
 
 Environment: ROCEV2_PROGRAMS is the directory of the daemon to use or to start.
+A daemon that is there already keeps its devices: --device, --hardware and --shm
+change nothing of it. Without --device the same holds for that of the system.
 LD_PRELOAD keeps what it has (librspreload.so, for example).
 
 Exit status: that of the program; 1 or 2 if it could not be started.`
