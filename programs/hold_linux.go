@@ -32,7 +32,11 @@ func Hold(dir string) (*os.File, error) {
 	if n, err := conn.Read(b); err != nil || n != replySize {
 		return nil, errors.Join(errors.New(path+": no daemon of programs answers"), err)
 	}
-	if ret := int32(binary.NativeEndian.Uint32(b)); ret < 0 {
+	ret := int32(binary.NativeEndian.Uint32(b))
+	if errno := unix.Errno(-ret); errno == unix.EACCES || errno == unix.EPERM {
+		return nil, fmt.Errorf("%s: %w", path, ErrRefused)
+	}
+	if ret < 0 {
 		return nil, fmt.Errorf("%s: %w", path, unix.Errno(-ret))
 	}
 	return conn.File()

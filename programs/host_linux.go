@@ -142,6 +142,10 @@ type openFile struct {
 // directory.
 var ErrInUse = errors.New("another daemon serves this directory")
 
+// ErrRefused is wrapped by the error of Hold where the daemon does not serve
+// programs of this user.
+var ErrRefused = errors.New("the daemon serves no programs of this user: its configuration says whose (programs.users)")
+
 // maxSocketPath is what a Unix socket's address has room for.
 const maxSocketPath = 107
 

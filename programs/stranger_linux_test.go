@@ -1,6 +1,7 @@
 package programs
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -88,9 +89,8 @@ func TestStrangersDoNotHold(t *testing.T) {
 	if ret, _ := dial(t, h).ask(opHold, 0, ""); ret != -int32(unix.EACCES) {
 		t.Errorf("got %d", ret)
 	}
-	if f, err := Hold(h.config.Dir); err == nil {
-		f.Close()
-		t.Error("held")
+	if _, err := Hold(h.config.Dir); !errors.Is(err, ErrRefused) {
+		t.Errorf("Hold: %v", err)
 	}
 }
 

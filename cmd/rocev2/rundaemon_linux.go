@@ -49,8 +49,8 @@ func (h *heldDaemon) keepOverExec() error {
 // holdOrStart connects to the daemon of a directory. One run at a time starts
 // one.
 func holdOrStart(ctx context.Context, dir string, f programFlags, addrs []netip.Addr) (*heldDaemon, error) {
-	if held, err := hold(dir); err == nil {
-		return held, nil
+	if held, err := hold(dir); err == nil || errors.Is(err, programs.ErrRefused) {
+		return held, err
 	}
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
 		return nil, err
