@@ -46,11 +46,9 @@ type shard struct {
 	portError bool  // the link fails to receive; under rxMu
 	vigil     vigil // of the poller
 
-	aside      atomic.Pointer[besides]
-	attendance attendance
-	wakeLink   atomic.Bool // somebody blocks in the link's Wait, and is to be woken
-	bulk       atomic.Bool // more of a bulk transfer may come any moment
-	forwarded  forwarded   // by other shards
+	wakeLink  atomic.Bool // somebody blocks in the link's Wait, and is to be woken
+	bulk      atomic.Bool // more of a bulk transfer may come any moment
+	forwarded forwarded   // by other shards
 
 	mu      sync.Mutex // guards everything below; see lock and unlock
 	eng     *engine.Engine
@@ -64,6 +62,10 @@ type shard struct {
 	kick chan struct{} // wakes the transmitter
 	done chan struct{}
 	wg   sync.WaitGroup
+
+	// Behind what is used for each packet.
+	aside      atomic.Pointer[besides]
+	attendance attendance
 }
 
 // rxDatagrams is how many datagrams, or coalesced runs of them, are taken from
