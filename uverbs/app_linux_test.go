@@ -82,7 +82,12 @@ var smallQuota = Quota{RingBytes: 4 << 20}
 
 // start opens a device as a program does, with a domain and a region.
 func start(t testing.TB, d *Device) *app {
-	a := open(t, d, smallQuota)
+	return startAs(t, d, os.Geteuid())
+}
+
+// startAs is start as a program of a user.
+func startAs(t testing.TB, d *Device, uid int) *app {
+	a := openAs(t, d, smallQuota, uid)
 	a.getContext()
 	a.pd = ask[abi.AllocPDResp](a, abi.AllocPD, abi.AllocPDReq{}).PdHandle
 	a.mr = a.register(ib.LocalWrite | ib.RemoteWrite | ib.RemoteRead | ib.RemoteAtomic | ib.MWBind)
@@ -90,7 +95,10 @@ func start(t testing.TB, d *Device) *app {
 }
 
 // open opens a device.
-func open(t testing.TB, d *Device, q Quota) *app {
+func open(t testing.TB, d *Device, q Quota) *app { return openAs(t, d, q, os.Geteuid()) }
+
+// openAs opens a device as a program of a user does.
+func openAs(t testing.TB, d *Device, q Quota, uid int) *app {
 	// The race detector does not know mappings, as it does not know the
 	// memory of other processes.
 	buf, err := unix.Mmap(-1, 0, 1<<16, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
@@ -98,7 +106,7 @@ func open(t testing.TB, d *Device, q Quota) *app {
 		t.Fatal(err)
 	}
 	a := &app{t: t, dev: d, buf: buf}
-	a.c, err = d.Open(Peer{PID: os.Getpid(), Memory: localSpace{a.buf}}, q)
+	a.c, err = d.Open(Peer{PID: os.Getpid(), UID: uint32(uid), Memory: localSpace{a.buf}}, q)
 	a.must(err)
 	st, err := a.c.Memfd().Stat()
 	a.must(err)

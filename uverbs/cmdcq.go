@@ -40,6 +40,9 @@ func (q *ownedCQ) element() (*pipe, uint64, *tally) { return q.home, q.user, &q.
 
 // Notify implements Notifier.
 func (q *ownedCQ) Notify(cookie uint64) bool {
+	if room := q.client.room; room != nil {
+		room.notified.Store(true)
+	}
 	q.client.courier.post(q.channel, record{element: cookie, of: &q.told})
 	return true
 }

@@ -120,7 +120,9 @@ func (r *bellRoom) Look() bool {
 	any := r.mail.Swap(false)
 	if any {
 		for _, c := range r.clients {
-			c.courier.flush()
+			if c.courier.soon != nil {
+				c.courier.flush()
+			}
 		}
 	}
 	for _, c := range r.clients {
@@ -170,7 +172,6 @@ func (r *bellRoom) takesMail() bool {
 	if !r.awake.Load() {
 		return false
 	}
-	r.notified.Store(true)
 	r.mail.Store(true)
 	return r.awake.Load()
 }

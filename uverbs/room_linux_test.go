@@ -61,7 +61,7 @@ func TestWaitsAfterPoll(t *testing.T) {
 func TestToldProcessor(t *testing.T) {
 	t.Parallel()
 	if runtime.GOMAXPROCS(0) == 1 {
-		t.Skip("with one processor nobody polls for programs")
+		t.Skip("with one processor nobody stays awake for programs: run it with GOMAXPROCS=2 or more")
 	}
 	da, db := hosts(t)
 	a, b := start(t, da), start(t, db)
@@ -122,7 +122,7 @@ func overflow(t *testing.T, bell int) {
 	defer f.Close()
 	var context uintptr
 	if _, _, e := unix.Syscall(unix.SYS_IO_SETUP, 1, uintptr(unsafe.Pointer(&context)), 0); e != 0 {
-		t.Skipf("asynchronous I/O: %v", e)
+		t.Skipf("this system has no asynchronous I/O (CONFIG_AIO), or no room for more (sysctl fs.aio-max-nr): %v", e)
 	}
 	defer unix.Syscall(unix.SYS_IO_DESTROY, context, 0, 0)
 	if _, err := unix.Write(bell, binary.NativeEndian.AppendUint64(nil, math.MaxUint64-1)); err != nil {
@@ -141,7 +141,7 @@ func overflow(t *testing.T, bell int) {
 	}{fd: uint32(f.Fd()), buf: uint64(uintptr(unsafe.Pointer(&buf[0]))), n: uint64(len(buf)), flags: 1, toldByBell: uint32(bell)}
 	list := [1]uintptr{uintptr(unsafe.Pointer(&request))}
 	if _, _, e := unix.Syscall(unix.SYS_IO_SUBMIT, context, 1, uintptr(unsafe.Pointer(&list))); e != 0 {
-		t.Skipf("asynchronous I/O: %v", e)
+		t.Skipf("this system has no asynchronous I/O (CONFIG_AIO), or no room for more (sysctl fs.aio-max-nr): %v", e)
 	}
 	eventually(t, "the doorbell is not in error", func() bool {
 		p := []unix.PollFd{{Fd: int32(bell)}}
@@ -228,4 +228,39 @@ func TestTurnsOfQueuePairs(t *testing.T) {
 	if a.c.serveOnce() || a.c.rung() || rung() != 0 {
 		t.Errorf("%d queue pairs were not served", rung())
 	}
+}
+
+// Who reads its events into memory that does not come holds its pipe, and who
+// writes there. A program of another user does so to nobody but itself.
+func TestEventsOfAnotherUser(t *testing.T) {
+	t.Parallel()
+	da, db := hosts(t)
+	own, other, b := start(t, da), startAs(t, da, os.Geteuid()+1), start(t, db)
+	co, cs, cb := own.newCQ(15), other.newCQ(15), b.newCQ(15)
+	qo, _ := connected(ib.RC, own, b, co, cb)
+	qs, _ := connected(ib.RC, other, b, cs, cb)
+	write := func(q *appQP, id uint64) {
+		q.sq.PostSend(fake.SendWR{ID: id, Opcode: fake.Write, Flags: fake.Signaled, SGE: []ib.SGE{q.a.sge(0, 8)},
+			Remote: b.addr(0), RKey: uint32(b.mr.Rkey)})
+		q.a.ringBell(q.QpHandle)
+	}
+	var held *pipe
+	for _, p := range other.c.channels.all() {
+		held = p
+	}
+	held.mu.Lock()
+	release := sync.OnceFunc(held.mu.Unlock)
+	defer release()
+	cs.arm()
+	write(qs, 1)
+	eventually(t, "the program has no completion", func() bool { return cs.Producer() != cs.Consumer() })
+	for id := range uint64(50) {
+		co.arm()
+		write(qo, id)
+		own.readEvent(co.channel, abi.CompEventLen)
+		co.expect(ib.StatusSuccess, id)
+	}
+	release()
+	other.readEvent(cs.channel, abi.CompEventLen)
+	cs.expect(ib.StatusSuccess, 1)
 }
