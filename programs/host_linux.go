@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gosoftroce/rocev2/internal/loglimit"
 	"github.com/gosoftroce/rocev2/uverbs"
 	"github.com/gosoftroce/rocev2/uverbs/abi"
 	"github.com/gosoftroce/rocev2/uverbs/quota"
@@ -118,7 +119,7 @@ type Host struct {
 
 	wg      sync.WaitGroup
 	refused undertaker
-	logged  logLimit
+	logged  loglimit.Limit
 }
 
 // inode is the identity of a file.

@@ -2,7 +2,6 @@ package programs
 
 import (
 	"runtime"
-	"sync"
 	"time"
 )
 
@@ -35,39 +34,9 @@ func (t turns) end() {
 	}
 }
 
-// What programs can have logged: some lines at once, and then one in a while.
-const (
-	logPause = time.Second
-	logBurst = 100 * logPause
-)
-
-// logLimit bounds the lines of the log that programs can cause.
-type logLimit struct {
-	mu     sync.Mutex
-	spent  time.Duration // of the burst, as the time that it takes to come back
-	last   time.Time
-	hidden uint64 // lines left out since the last one
-}
-
-// allow reports whether there may be a line now, and how many were left out
-// before it.
-func (l *logLimit) allow(now time.Time) (hidden uint64, ok bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.spent = max(l.spent-now.Sub(l.last), 0)
-	l.last = now
-	if l.spent > logBurst-logPause {
-		l.hidden++
-		return 0, false
-	}
-	l.spent += logPause
-	hidden, l.hidden = l.hidden, 0
-	return hidden, true
-}
-
 // warn logs what a program has caused.
 func (h *Host) warn(text string, p Peer, args ...any) {
-	hidden, ok := h.logged.allow(time.Now())
+	hidden, ok := h.logged.Allow(time.Now())
 	if !ok {
 		return
 	}

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/gosoftroce/rocev2/internal/loglimit"
 	"github.com/gosoftroce/rocev2/memreg/mapping"
 	"github.com/gosoftroce/rocev2/metrics"
 	"github.com/gosoftroce/rocev2/server/config"
@@ -51,7 +52,7 @@ type Server struct {
 	targets  targets
 	visits   *visits
 	problems problems
-	logged   logLimit // of problems
+	logged   loglimit.Limit // of problems
 	recorder recorder
 	admin    *admin
 
@@ -143,7 +144,7 @@ func (s *Server) problem(p Problem) {
 	explain(&p)
 	now := time.Now()
 	s.problems.add(now, p)
-	hidden, ok := s.logged.allow(now)
+	hidden, ok := s.logged.Allow(now)
 	if !ok {
 		return
 	}

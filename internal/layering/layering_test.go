@@ -80,7 +80,7 @@ var layers = map[string][]string{
 	"ucma/abi": {"uverbs/abi"},
 	"ucma":     {"verbs", "cm", "ucma/abi", "uverbs/abi", "uverbs/quota"},
 
-	"programs":           {"verbs", "cm", "uverbs", "uverbs/...", "ucma"},
+	"programs":           {"internal/loglimit", "verbs", "cm", "uverbs", "uverbs/...", "ucma"},
 	"programs/mkpreload": {"programs"},
 
 	"verbs/verbstest": {"verbs", "fabric"}, // imports testing: for tests only
@@ -101,7 +101,7 @@ var layers = map[string][]string{
 	"metrics":       {"verbs"},
 	"server/config": {},
 	"server/web":    {},
-	"server":        {"verbs", "memreg/mapping", "rdma", "cm", "transport/tap", "metrics", "programs", "uverbs", "uverbs/quota", "hca", "interop/...", "server/..."},
+	"server":        {"internal/loglimit", "verbs", "memreg/mapping", "rdma", "cm", "transport/tap", "metrics", "programs", "uverbs", "uverbs/quota", "hca", "interop/...", "server/..."},
 
 	"e2e/...":  {"verbs", "e2e/..."},
 	"e2e/soak": {"rdma", "verbs", "transport/udp", "transport/fault"},
