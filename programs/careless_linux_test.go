@@ -30,7 +30,7 @@ func lingering(t *testing.T) int {
 	}}
 	l, err := little.Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
-		t.Skip(err)
+		t.Skipf("it takes TCP on 127.0.0.1 (ip link set lo up): %v", err)
 	}
 	c, err := net.Dial("tcp", l.Addr().String())
 	if err != nil {

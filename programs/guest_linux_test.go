@@ -120,14 +120,14 @@ func invite(t *testing.T, h *Host) *guest {
 	}
 	g.in, g.out = in, bufio.NewReader(out)
 	if err := g.cmd.Start(); err != nil {
-		t.Skip(err) // the other user cannot see this program, for example
+		t.Skipf("user 65534 cannot run this test program (put TMPDIR where all users may read): %v", err)
 	}
 	t.Cleanup(func() {
 		in.Close()
 		g.cmd.Wait()
 	})
 	if line, _ := g.out.ReadString('\n'); line != "ready\n" {
-		t.Skipf("another process: %s", line) // whose memory this one may not read
+		t.Skipf("the memory of another process may not be read here (sysctl kernel.yama.ptrace_scope=0, or run it as root): %s", line)
 	}
 	return g
 }

@@ -128,7 +128,7 @@ func lingering(t *testing.T) int {
 	}}
 	l, err := little.Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
-		t.Skip(err)
+		t.Skipf("it takes TCP on 127.0.0.1 (ip link set lo up): %v", err)
 	}
 	defer l.Close()
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)

@@ -15,7 +15,7 @@ func TestHugePagesAreMemory(t *testing.T) {
 	// Without a reservation it can be mapped where there are no such pages.
 	mem, err := unix.Mmap(-1, 0, 2<<20, unix.PROT_READ, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_HUGETLB|unix.MAP_NORESERVE)
 	if err != nil {
-		t.Skipf("this system has no huge pages: %v", err)
+		t.Skipf("this system has no huge pages (CONFIG_HUGETLBFS): %v", err)
 	}
 	defer unix.Munmap(mem)
 	text, err := os.ReadFile("/proc/self/maps")
