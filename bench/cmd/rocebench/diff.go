@@ -34,11 +34,11 @@ func compare(ctx context.Context, f *flags) (err error) {
 		o.File = filepath.Join(f.out, "diff.json")
 	}
 	var remove func()
-	if o.Old, remove, err = buildOf(ctx, f.diff, filepath.Join(tmp, "old")); err != nil {
+	if o.Old, remove, err = buildOf(ctx, f.diff, filepath.Join(tmp, "old"), f.layouts); err != nil {
 		return err
 	}
 	defer remove()
-	if o.New, remove, err = buildOf(ctx, f.with, filepath.Join(tmp, "new")); err != nil {
+	if o.New, remove, err = buildOf(ctx, f.with, filepath.Join(tmp, "new"), f.layouts); err != nil {
 		return err
 	}
 	defer remove()
@@ -51,10 +51,10 @@ func compare(ctx context.Context, f *flags) (err error) {
 
 // buildOf takes an executable, or builds a commit or, if what is "", the
 // working tree.
-func buildOf(ctx context.Context, what, dir string) (diff.Build, func(), error) {
+func buildOf(ctx context.Context, what, dir string, layouts int) (diff.Build, func(), error) {
 	if what == "" {
 		log.Print("building the working tree")
-		b, err := diff.WorkingTree(ctx, dir)
+		b, err := diff.WorkingTree(ctx, dir, layouts)
 		return b, func() {}, err
 	}
 	if _, err := os.Stat(what); err == nil {
@@ -62,5 +62,5 @@ func buildOf(ctx context.Context, what, dir string) (diff.Build, func(), error) 
 		return b, func() {}, err
 	}
 	log.Print("building ", what)
-	return diff.Commit(ctx, what, dir)
+	return diff.Commit(ctx, what, dir, layouts)
 }

@@ -49,6 +49,7 @@ type flags struct {
 	quick, kernel, list      bool
 	install                  bool
 	repeat, again, rounds    int
+	layouts                  int
 	warm, measure            time.Duration
 }
 
@@ -86,6 +87,7 @@ func parse() (*flags, *regexp.Regexp) {
 	flag.StringVar(&f.render, "render", "", "write the report in the `directory`, or all below it, again from results.json")
 	flag.StringVar(&f.diff, "diff", "", "measure in turn this `commit`, or executable of rocebench, and the one of -with")
 	flag.StringVar(&f.with, "with", "", "with -diff: a `commit` or an executable (default: the working tree)")
+	flag.IntVar(&f.layouts, "layouts", 4, "with -diff: `how many` orders of functions each commit is linked in, of which two rounds each measure one; 1: as it is packaged")
 	flag.IntVar(&f.rounds, "rounds", 10, "with -diff: `how often` each of the two measures a cell")
 	flag.IntVar(&f.repeat, "repeat", 0, "`runs` of each cell (default 5, quick 3)")
 	flag.IntVar(&f.again, "again", 3, "how `often` a run is repeated that had errors while other programs used the processors")
@@ -115,7 +117,7 @@ func parse() (*flags, *regexp.Regexp) {
 // complete reports whether the flags say what to do, and nothing else.
 func (f *flags) complete() bool {
 	if f.diff != "" {
-		return f.render == "" && !f.list && !f.kernel && f.rounds > 0
+		return f.render == "" && !f.list && !f.kernel && f.rounds > 0 && f.layouts > 0
 	}
 	if f.reports != "" && f.out != "" || f.readme != "" && f.reports == "" && f.render == "" {
 		return false

@@ -28,8 +28,9 @@ func Executable(file string) (Build, error) {
 	return Build{Name: file, Bin: abs}, nil
 }
 
-// WorkingTree builds what the tree of the current directory has, into dir.
-func WorkingTree(ctx context.Context, dir string) (Build, error) {
+// WorkingTree builds what the tree of the current directory has, into dir, in so
+// many layouts.
+func WorkingTree(ctx context.Context, dir string, layouts int) (Build, error) {
 	top, err := git(ctx, "", "rev-parse", "--show-toplevel")
 	if err != nil {
 		return Build{}, err
@@ -38,12 +39,12 @@ func WorkingTree(ctx context.Context, dir string) (Build, error) {
 	if err != nil {
 		return Build{}, err
 	}
-	return build(ctx, "working tree, "+commit, top, dir)
+	return build(ctx, "working tree, "+commit, top, dir, layouts)
 }
 
-// Commit builds a commit in a worktree of its own below dir. The function that
-// it returns removes the worktree.
-func Commit(ctx context.Context, ref, dir string) (Build, func(), error) {
+// Commit builds a commit in a worktree of its own below dir, in so many layouts.
+// The function that it returns removes the worktree.
+func Commit(ctx context.Context, ref, dir string, layouts int) (Build, func(), error) {
 	commit, err := git(ctx, "", "rev-parse", "--verify", "--short=12", "--end-of-options", ref+"^{commit}")
 	if err != nil {
 		return Build{}, nil, fmt.Errorf("%q is no executable file and no commit here: %w", ref, err)
@@ -62,7 +63,7 @@ func Commit(ctx context.Context, ref, dir string) (Build, func(), error) {
 	if name != commit {
 		name += ", " + commit
 	}
-	b, err := build(ctx, name, tree, filepath.Join(dir, "bin"))
+	b, err := build(ctx, name, tree, filepath.Join(dir, "bin"), layouts)
 	if err != nil {
 		remove()
 		return Build{}, nil, err
@@ -71,10 +72,19 @@ func Commit(ctx context.Context, ref, dir string) (Build, func(), error) {
 }
 
 // build makes the measuring program of a tree, and the product's programs.
-func build(ctx context.Context, name, top, to string) (Build, error) {
+func build(ctx context.Context, name, top, to string, layouts int) (Build, error) {
 	b := Build{Name: name, Bin: filepath.Join(to, "rocebench"), Dir: filepath.Join(top, "bench")}
 	if err := compile(ctx, b.Dir, b.Bin, "./cmd/rocebench"); err != nil {
 		return b, fmt.Errorf("%s: %w", name, err)
+	}
+	if layouts > 1 {
+		for seed := 1; seed <= layouts; seed++ {
+			bin := fmt.Sprintf("%s.%d", b.Bin, seed)
+			if err := compile(ctx, b.Dir, bin, "./cmd/rocebench", fmt.Sprintf("-ldflags=-randlayout=%d", seed)); err != nil {
+				return b, fmt.Errorf("%s: %w", name, err)
+			}
+			b.Layouts = append(b.Layouts, bin)
+		}
 	}
 	for _, p := range programs {
 		if err := compile(ctx, top, filepath.Join(to, p), "./cmd/"+p); err != nil {
@@ -84,8 +94,9 @@ func build(ctx context.Context, name, top, to string) (Build, error) {
 	return b, nil
 }
 
-func compile(ctx context.Context, dir, to, what string) error {
-	c := exec.CommandContext(ctx, "go", "build", "-o", to, what)
+func compile(ctx context.Context, dir, to, what string, flags ...string) error {
+	args := append(append([]string{"build", "-o", to}, flags...), what)
+	c := exec.CommandContext(ctx, "go", args...)
 	c.Dir = dir
 	c.Env = append(os.Environ(), "CGO_ENABLED=0") // as it is packaged
 	if out, err := c.CombinedOutput(); err != nil {

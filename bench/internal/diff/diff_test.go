@@ -183,6 +183,27 @@ func newFakes(t *testing.T) *fakes {
 		cells: map[string]string{"old": "x/loss=0.1%  group what\ny g w\ngone g w\n", "new": "y g w\nx/loss=0.1% g w\n"}}
 }
 
+// Rounds take turns among the orders of functions, two by two, so that either
+// build begins with each.
+func TestLayouts(t *testing.T) {
+	t.Parallel()
+	b := Build{Name: "new", Bin: "rocebench"}
+	if got := b.in(3).Bin; got != "rocebench" {
+		t.Errorf("a build of one order measures %s", got)
+	}
+	b.Layouts = []string{"one", "two"}
+	var got []string
+	for n := range 6 {
+		got = append(got, b.in(n).Bin)
+	}
+	if want := []string{"one", "one", "two", "two", "one", "one"}; !slices.Equal(got, want) {
+		t.Errorf("rounds measure %q, want %q", got, want)
+	}
+	if b.Bin != "rocebench" {
+		t.Errorf("the build has become %s", b.Bin)
+	}
+}
+
 // The two take turns cell by cell, and who begins changes with the round.
 func TestTurns(t *testing.T) {
 	t.Parallel()
@@ -271,7 +292,7 @@ func TestNothingToMeasure(t *testing.T) {
 	if _, err := Executable(t.TempDir()); err == nil {
 		t.Error("a directory is taken for an executable")
 	}
-	if _, _, err := Commit(t.Context(), "no-such-commit", t.TempDir()); err == nil || !strings.Contains(err.Error(), "no executable file and no commit") {
+	if _, _, err := Commit(t.Context(), "no-such-commit", t.TempDir(), 1); err == nil || !strings.Contains(err.Error(), "no executable file and no commit") {
 		t.Errorf("%v", err)
 	}
 }

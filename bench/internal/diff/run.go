@@ -29,6 +29,32 @@ type Build struct {
 	Name string // for the report
 	Bin  string // the measuring program
 	Dir  string // where it runs: the tree that it builds the product's tools from
+
+	// Layouts are the measuring program again, with its functions in other
+	// orders, if there are any. Rounds take turns among them: where the
+	// linker happens to put a function is worth several percent, in either
+	// direction, and is no property of the code.
+	Layouts []string
+}
+
+// in is the build as the nth round measures it. Two rounds that follow one
+// another have the same layout, as one begins with either build.
+func (b *Build) in(n int) *Build {
+	one := *b
+	if len(b.Layouts) > 0 {
+		one.Bin = b.Layouts[n/2%len(b.Layouts)]
+	}
+	return &one
+}
+
+// sum identifies the executables.
+func (b *Build) sum() (string, error) {
+	sum, err := checksum(b.Bin)
+	for _, file := range b.Layouts {
+		more, wrong := checksum(file)
+		sum, err = sum+" "+more, errors.Join(err, wrong)
+	}
+	return sum, err
 }
 
 // Options adjust a comparison.
@@ -57,10 +83,10 @@ func Run(ctx context.Context, o Options) (*Samples, error) {
 	}
 	s := &Samples{Builds: Builds{Old: o.Old.Name, New: o.New.Name}}
 	if o.File != "" {
-		if s.Builds.OldSum, err = checksum(o.Old.Bin); err != nil {
+		if s.Builds.OldSum, err = o.Old.sum(); err != nil {
 			return nil, err
 		}
-		if s.Builds.NewSum, err = checksum(o.New.Bin); err != nil {
+		if s.Builds.NewSum, err = o.New.sum(); err != nil {
 			return nil, err
 		}
 		if s, err = Load(o.File, s.Builds); err != nil {
@@ -150,7 +176,7 @@ func (o *Options) turns(ctx context.Context, name string, n int) (Round, error) 
 		if i != n%2 {
 			b, to = &o.New, &r.New
 		}
-		row, err := o.measure(ctx, b, name)
+		row, err := o.measure(ctx, b.in(n), name)
 		if err != nil {
 			return r, fmt.Errorf("%s: %s: %w", b.Name, name, err)
 		}
