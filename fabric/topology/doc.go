@@ -1,0 +1,24 @@
+// Package topology describes networks as plain values: which nodes there are,
+// which cables join them, and which ways packets take.
+//
+// A Graph has hosts and switches. Builders make the usual ones: Pair, Star,
+// LeafSpine, FatTree, HPCC and Ring. A Builder makes any other.
+//
+// Tables say by which ports a switch may send a packet for a host. Shortest
+// has all ways of least hops, as ECMP uses them. UpDown has ways that climb
+// first and then descend. Such ways never make a cycle of buffers that wait
+// for each other, so switches that pause their neighbours (PFC) cannot come
+// to a deadlock by them. Both take the links that have failed. After a
+// failure one asks for new Tables, and gives them to the network when its
+// switches would have learned.
+//
+// Dependencies holds which buffer waits for which, for any routes, and finds
+// a cycle where there is one.
+//
+// Profiles are what is known of switches as they are sold: buffers,
+// thresholds and classes, each number with its source.
+//
+// The package is pure: no goroutine, clock, float or order of a map decides
+// anything, so equal calls give equal results on every system. It knows
+// nothing of packets; package network moves those.
+package topology
