@@ -45,6 +45,8 @@
 // An Implicit is the whole address space with an allow list, for implicit
 // on-demand regions.
 //
+// A Phantom has a length and no bytes, for simulations.
+//
 // What it does not do: locking pages; and the lifetime of the memory itself
 // (the caller keeps it mapped until Deregister has returned, and nobody fetches
 // what is Missing of it).
