@@ -45,6 +45,11 @@ type Config struct {
 	// Loopback has packets to Addr itself pass inside the engine.
 	Loopback bool
 
+	// Class returns the class, below NumClasses, of packets with a traffic
+	// class, see FillClasses. Nil has all in class 0. Datagrams go with the
+	// class of traffic class 0, wherever their handles say.
+	Class func(trafficClass uint8) uint8
+
 	// Shard of Shards, a power of two: the queue pairs of the engine have
 	// numbers that are congruent to Shard modulo Shards. 0 shards mean 1.
 	Shard, Shards int

@@ -86,7 +86,7 @@ func (e *Engine) NewQP(c qp.Config, user any) (*QP, error) {
 	if err != nil {
 		return nil, err
 	}
-	q := &QP{User: user, qpn: qpn, core: core, ref: new(timerRef)}
+	q := &QP{User: user, qpn: qpn, core: core, ref: new(timerRef), class: e.cfg.class(0)}
 	q.ref.q = q
 	if !core.Connected() {
 		q.mtu = int32(c.PortMTU.Bytes())
@@ -162,6 +162,10 @@ func (e *Engine) Modify(q *QP, a *ib.Attr, mask ib.AttrMask) error {
 func (e *Engine) setAddress(q *QP) {
 	e.receipts.forget(q.QPN())
 	av := q.core.Attr().AV
+	if class := e.cfg.class(av.TrafficClass); class != q.class {
+		e.turns.remove(q)
+		q.class = class
+	}
 	if !q.core.Reliable() { // what is in flight is not known
 		q.path = e.paths.find(&av)
 		q.local = q.path.Dst == e.loop.addr

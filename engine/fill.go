@@ -25,27 +25,19 @@ type Filled struct {
 // inside the engine; what they call for goes with the next call. So the driver
 // calls Fill until Pending reports false.
 func (e *Engine) Fill(now clock.Time, out *transport.TxBatch) Filled {
-	e.misrouted = e.misrouted[:0]
-	e.out.batch, e.out.paths, e.out.src = out, &e.paths, e.cfg.Addr
-	e.putFinal(out)
-	for q := e.next(); q != nil; q = e.next() {
-		if !e.pull(now, q) {
-			break
-		}
-	}
-	e.out = linkWriter{}
-	return e.loopBack(now)
+	return FillClasses(e, now, out, AllClasses)
 }
 
 // Pending reports whether there may be something to send.
-func (e *Engine) Pending() bool { return len(e.finals) > 0 || e.next() != nil }
+func (e *Engine) Pending() bool { return len(e.finals) > 0 || e.next(AllClasses) != nil }
 
-// next returns the queue pair whose turn it is to send, nil if there is none.
-func (e *Engine) next() *QP {
+// next returns the queue pair of some classes whose turn it is to send, nil if
+// there is none.
+func (e *Engine) next(classes Classes) *QP {
 	if len(e.peers.limited) > 0 {
 		e.peers.admit(&e.turns)
 	}
-	return e.turns.front()
+	return e.turns.front(classes)
 }
 
 // linkWriter writes packets of one queue pair into a batch, and takes them from
@@ -115,6 +107,7 @@ func (w *mixedWriter) Commit(n int, to *ib.AddressVector) {
 // the batch has room for more.
 func (e *Engine) pull(now clock.Time, q *QP) bool {
 	out := e.writer(q)
+	turns := e.turns.of(q.class)
 	cost := q.packetCost()
 	bytes := q.allowance()
 	for int(q.turn) >= cost {
@@ -134,7 +127,7 @@ func (e *Engine) pull(now clock.Time, q *QP) bool {
 				// What it waits for comes at once: the others
 				// would have no turn.
 				e.peers.endAdmitted(q, true)
-				e.turns.rotate()
+				turns.rotate()
 			}
 			return false
 		}
@@ -144,7 +137,7 @@ func (e *Engine) pull(now clock.Time, q *QP) bool {
 			continue
 		}
 		e.peers.endAdmitted(q, p.Blocked)
-		e.turns.done()
+		turns.done()
 		if allowance == 0 {
 			e.peers.stop(q, false)
 		}
@@ -157,7 +150,7 @@ func (e *Engine) pull(now clock.Time, q *QP) bool {
 		return true
 	}
 	e.peers.endAdmitted(q, true)
-	e.turns.rotate()
+	turns.rotate()
 	return true
 }
 

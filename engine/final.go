@@ -15,6 +15,7 @@ type finalPacket struct {
 	n     int
 	path  *transport.Path
 	local bool
+	class uint8
 
 	receipt *receipt // that it repeats, see receipts.go; nil: none
 }
@@ -25,7 +26,7 @@ func (e *Engine) takeFinal(q *QP) {
 	if q.path == nil {
 		return
 	}
-	p := finalPacket{path: q.path, local: q.local}
+	p := finalPacket{path: q.path, local: q.local, class: q.class}
 	e.receipts.keep(q)
 	for p.n = q.core.PollFinal(p.data[:]); p.n > 0; p.n = q.core.PollFinal(p.data[:]) {
 		e.finals = append(e.finals, p)
@@ -36,34 +37,40 @@ func (e *Engine) takeFinal(q *QP) {
 // the next batch.
 func (e *Engine) FinalPackets() int { return len(e.finals) }
 
-// putFinal puts the final packets into the batch, as many as fit.
-func (e *Engine) putFinal(out *transport.TxBatch) {
+// putFinal puts the final packets of some classes into the batch, as many as
+// fit.
+func (e *Engine) putFinal(out *transport.TxBatch, classes Classes) {
 	if len(e.finals) == 0 {
 		return
 	}
 	e.loop.q = nil
-	done := 0
+	left := e.finals[:0]
 	for i := range e.finals {
-		p := &e.finals[i]
-		if p.local {
-			room := e.loop.Room()
-			if room == nil {
-				break
-			}
-			e.loop.Commit(copy(room, p.data[:p.n]), nil)
-		} else {
-			room := out.Room()
-			if room == nil {
-				break
-			}
-			out.Commit(copy(room, p.data[:p.n]), p.path)
-		}
-		if p.receipt != nil {
+		p := e.finals[i]
+		if !classes.Has(p.class) || !putOne(e, out, &p) {
+			left = append(left, p)
+		} else if p.receipt != nil {
 			p.receipt.queued = false
 		}
-		done++
 	}
-	left := copy(e.finals, e.finals[done:])
-	clear(e.finals[left:])
-	e.finals = e.finals[:left]
+	clear(e.finals[len(left):])
+	e.finals = left
+}
+
+// putOne puts a final packet into the batch. It reports false if that is full.
+func putOne(e *Engine, out *transport.TxBatch, p *finalPacket) bool {
+	if p.local {
+		room := e.loop.Room()
+		if room == nil {
+			return false
+		}
+		e.loop.Commit(copy(room, p.data[:p.n]), nil)
+		return true
+	}
+	room := out.Room()
+	if room == nil {
+		return false
+	}
+	out.Commit(copy(room, p.data[:p.n]), p.path)
+	return true
 }

@@ -231,7 +231,7 @@ const admitLook = 8
 // those that have much in flight would find much free, and so for ever.
 func (p *peers) admit(t *turns) {
 	n := len(p.limited)
-	if t.front() != nil {
+	if t.front(AllClasses) != nil {
 		n = min(n, admitLook)
 	}
 	for range n {

@@ -22,8 +22,9 @@ type QP struct {
 	qpn   rocev2.QPN // that of core, which a reset writes anew
 
 	// Its turn, see turns.go.
-	turn int32 // bytes left of it
-	idle bool  // it only keeps its place in the round
+	turn  int32 // bytes left of it
+	idle  bool  // it only keeps its place in the round
+	class uint8 // of its packets, see class.go
 
 	local     bool  // the peer is on this engine's address, and Loopback is on
 	raised    bool  // an event was

@@ -39,7 +39,7 @@ func (s *receipts) keep(q *QP) {
 	if q.local { // nothing is lost on the way
 		return
 	}
-	r := receipt{qpn: q.QPN(), finalPacket: finalPacket{path: q.path}, peer: q.path.Dst, port: q.peerPort}
+	r := receipt{qpn: q.QPN(), finalPacket: finalPacket{path: q.path, class: q.class}, peer: q.path.Dst, port: q.peerPort}
 	if r.n, r.first, r.last = qp.Receipt(q.core, r.data[:]); r.n == 0 {
 		return
 	}

@@ -2,13 +2,19 @@ package engine
 
 import "github.com/gosoftroce/rocev2/transport"
 
-// turns says whose turn it is to send: deficit round robin, in which those come
+// turns says whose turn it is to send. Each class has turns of its own.
+type turns struct {
+	lowest classTurns   // of class 0, which has all unless Config.Class says more
+	above  []classTurns // of class 1 and up
+}
+
+// classTurns are those of a class: deficit round robin, in which those come
 // first that have just come to have something to send, as the new queues of
 // FQ-CoDel (RFC 8290, section 4.2). So an acknowledgement waits for a batch,
 // not for a turn of every queue pair that sends bulk. In one round nobody has
 // more than one turn; who has used up a part of it may come first again with
 // what is left.
-type turns struct {
+type classTurns struct {
 	fresh list
 	round list // those without anything to send (QP.idle) only keep their place
 }
@@ -23,14 +29,80 @@ const (
 // comes meanwhile goes first in any case, and longer bursts cost less.
 const aloneTurns = 4
 
-func newTurns() turns {
-	return turns{fresh: list{kind: listFresh}, round: list{kind: listRound}}
+func newTurns() turns { return turns{lowest: newClassTurns()} }
+
+func newClassTurns() classTurns {
+	return classTurns{fresh: list{kind: listFresh}, round: list{kind: listRound}}
 }
 
-func (t *turns) len() int { return t.fresh.len() + t.round.len() }
+// of returns the turns of a class.
+func (t *turns) of(class uint8) *classTurns {
+	if class == 0 {
+		return &t.lowest
+	}
+	return t.higher(class)
+}
+
+func (t *turns) higher(class uint8) *classTurns {
+	if n := len(t.above); n < int(class) {
+		t.above = append(make([]classTurns, 0, class), t.above...)
+		for range int(class) - n {
+			t.above = append(t.above, newClassTurns())
+		}
+	}
+	return &t.above[class-1]
+}
+
+// front returns the queue pair whose turn it is, of the highest of some classes
+// that has one; nil if none has.
+func (t *turns) front(classes Classes) *QP {
+	for i := len(t.above); i > 0; i-- {
+		if classes.Has(uint8(i)) {
+			if q := t.above[i-1].front(); q != nil {
+				return q
+			}
+		}
+	}
+	if classes.Has(0) {
+		return t.lowest.front()
+	}
+	return nil
+}
+
+// ready returns the classes of which it is somebody's turn.
+func (t *turns) ready() (c Classes) {
+	if t.lowest.front() != nil {
+		c = 1
+	}
+	for i := range t.above {
+		if t.above[i].front() != nil {
+			c |= 1 << (i + 1)
+		}
+	}
+	return c
+}
+
+func (t *turns) len() int {
+	n := t.lowest.len()
+	for i := range t.above {
+		n += t.above[i].len()
+	}
+	return n
+}
+
+// push has q come to its turn.
+func (t *turns) push(q *QP) { t.of(q.class).push(q) }
+
+// remove takes q out.
+func (t *turns) remove(q *QP) {
+	t.of(q.class).fresh.remove(q)
+	t.of(q.class).round.remove(q)
+}
+
+func (t *classTurns) len() int { return t.fresh.len() + t.round.len() }
 
 // front returns the queue pair whose turn it is, or nil.
-func (t *turns) front() *QP {
+func (t *classTurns) front() *QP {
 	if q := t.fresh.front(); q != nil {
 		return q
 	}
@@ -44,7 +116,7 @@ func (t *turns) front() *QP {
 }
 
 // push has q come to its turn.
-func (t *turns) push(q *QP) {
+func (t *classTurns) push(q *QP) {
 	switch {
 	case q.Pending():
 	case !q.links.in[listRound]:
@@ -58,7 +130,7 @@ func (t *turns) push(q *QP) {
 }
 
 // rotate ends the turn of the front, which may have more to send.
-func (t *turns) rotate() {
+func (t *classTurns) rotate() {
 	q := t.pop()
 	q.turn, q.idle = turnBytes, false
 	if t.fresh.empty() && t.round.empty() {
@@ -68,7 +140,7 @@ func (t *turns) rotate() {
 }
 
 // done lets the front go, which has nothing more to send.
-func (t *turns) done() {
+func (t *classTurns) done() {
 	q := t.pop()
 	if !q.links.in[listRound] && !t.round.empty() {
 		q.idle = true
@@ -76,14 +148,9 @@ func (t *turns) done() {
 	}
 }
 
-func (t *turns) pop() *QP {
+func (t *classTurns) pop() *QP {
 	if t.fresh.empty() {
 		return t.round.pop()
 	}
 	return t.fresh.pop()
-}
-
-func (t *turns) remove(q *QP) {
-	t.fresh.remove(q)
-	t.round.remove(q)
 }
