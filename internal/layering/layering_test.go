@@ -54,6 +54,7 @@ var layers = map[string][]string{
 	"fabric": {"rocev2", "transport", "internal/heap"},
 
 	"fabric/topology": {},
+	"fabric/plot":     {},
 
 	"engine": {"clock", "internal/heap", "rocev2", "ib", "memreg", "qp", "transport"}, // of transport only the batches and the path, which are plain data
 	"hca":    {"clock", "internal/heap", "rocev2", "ib", "memreg", "qp", "engine", "transport", "transport/udp", "fabric"},
