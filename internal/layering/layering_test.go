@@ -53,6 +53,9 @@ var layers = map[string][]string{
 
 	"fabric": {"rocev2", "transport", "internal/heap"},
 
+	// The network in virtual time, which knows no packet formats.
+	"fabric/event":   {},
+	"fabric/network": {"fabric/event", "internal/heap"},
 	"fabric/topology": {},
 	"fabric/plot":     {},
 
@@ -121,7 +124,8 @@ var layers = map[string][]string{
 // randomness are parameters.
 var pure = []string{"clock", "internal/heap", "rocev2", "rocev2/layers", "rocev2/mad", "dissect", "ib", "memreg", "transport", "engine",
 	"qp", "qp/queue", "qp/cc", "qp/conn", "qp/requester", "qp/responder", "qp/datagram",
-	"fabric/topology", "cm/agent", "rdmanet/rsocket", "uverbs/abi", "uverbs/ring", "ucma/abi"}
+	"fabric/event", "fabric/network", "fabric/topology",
+	"cm/agent", "rdmanet/rsocket", "uverbs/abi", "uverbs/ring", "ucma/abi"}
 
 // bannedImports are what a pure package (tests excepted) never imports.
 var bannedImports = []string{

@@ -1,0 +1,196 @@
+package event
+
+import "fmt"
+
+// MaxSources is how many sources a queue can have.
+const MaxSources = 1 << sourceBits
+
+const (
+	sourceBits = 24
+	sourceMask = 1<<sourceBits - 1
+)
+
+// entry is a pending event: 40 bits of a hash of time and source, above 24 bits
+// of source.
+type entry struct {
+	at   Time
+	rank uint64
+}
+
+func newEntry(src uint32, at Time) entry {
+	x := (uint64(at) ^ uint64(src)<<40) * golden
+	return entry{at, (x^x>>32)*golden&^sourceMask | uint64(src)}
+}
+
+func (e *entry) before(o *entry) bool {
+	return e.at < o.at || e.at == o.at && e.rank < o.rank
+}
+
+// source is what the queue knows of one. An entry of the heap counts only if it
+// has the time in entry. An event that moves to a later time leaves its entry
+// where it is; when the entry's turn comes, it goes to the time in due.
+type source struct {
+	due   Time // Never: nothing is pending
+	entry Time // of the entry in the heap; Never: there is none
+}
+
+// Queue is a heap of events, at most one for each source. Nothing allocates
+// once the heap has reached its largest size. A Queue is not safe for
+// concurrent use.
+type Queue struct {
+	heap    []entry // of four children each
+	sources []source
+	now     Time
+	hole    bool // the first entry is taken, its place is free
+	fired   uint64
+}
+
+// NewQueue returns an empty queue for sources 0 to n-1 at time 0.
+func NewQueue(n int) (*Queue, error) {
+	if n < 0 || n > MaxSources {
+		return nil, fmt.Errorf("event: %d sources: a queue has 0 to %d", n, MaxSources)
+	}
+	q := &Queue{sources: make([]source, n)}
+	for i := range q.sources {
+		q.sources[i] = source{Never, Never}
+	}
+	return q, nil
+}
+
+// Now returns the time of the latest event that Next has returned, or the limit
+// up to which it has found none.
+func (q *Queue) Now() Time { return q.now }
+
+// Fired returns how many events Next has returned.
+func (q *Queue) Fired() uint64 { return q.fired }
+
+// Due returns when the source's event is due, or Never.
+func (q *Queue) Due(src uint32) Time { return q.sources[src].due }
+
+// Schedule makes the source's event due at a time, instead of when it was due
+// before. A time that has passed stands for now, Never for no event. It costs
+// next to nothing where the event moves to a later time.
+func (q *Queue) Schedule(src uint32, at Time) {
+	s := &q.sources[src]
+	s.due = max(at, q.now)
+	if s.due < s.entry {
+		s.entry = s.due
+		q.push(newEntry(src, s.due))
+	}
+}
+
+// Cancel forgets the source's event, if one is pending.
+func (q *Queue) Cancel(src uint32) { q.sources[src].due = Never }
+
+// Next takes the first event from the queue, if it is due by limit. The time is
+// then that of the event, else the limit; a limit that has passed changes
+// nothing, and neither does Never.
+func (q *Queue) Next(limit Time) (src uint32, ok bool) {
+	for {
+		e, ok := q.peek()
+		if !ok || e.at > limit {
+			if limit != Never {
+				q.now = max(q.now, limit)
+			}
+			return 0, false
+		}
+		q.hole = true
+		src = uint32(e.rank & sourceMask)
+		s := &q.sources[src]
+		if e.at != s.entry {
+			continue // another entry has taken its place
+		}
+		s.entry = Never
+		if s.due != e.at {
+			q.Schedule(src, s.due) // later, or Never
+			continue
+		}
+		s.due = Never
+		q.now = e.at
+		q.fired++
+		return src, true
+	}
+}
+
+// First returns when the first event is due, or Never.
+func (q *Queue) First() Time {
+	for {
+		e, ok := q.peek()
+		if !ok {
+			return Never
+		}
+		src := uint32(e.rank & sourceMask)
+		s := &q.sources[src]
+		switch {
+		case e.at == s.entry && s.due == e.at:
+			return e.at
+		case e.at == s.entry:
+			s.entry = Never
+			q.hole = true
+			q.Schedule(src, s.due)
+		default:
+			q.hole = true
+		}
+	}
+}
+
+// peek returns the first entry, after the place of one that is gone is filled.
+func (q *Queue) peek() (entry, bool) {
+	if q.hole {
+		q.hole = false
+		last := q.heap[len(q.heap)-1]
+		q.heap = q.heap[:len(q.heap)-1]
+		if len(q.heap) > 0 {
+			q.sink(last)
+		}
+	}
+	if len(q.heap) == 0 {
+		return entry{}, false
+	}
+	return q.heap[0], true
+}
+
+// push adds an entry. What an event causes mostly comes right after the event
+// was taken: it goes to the place of that, which saves a way up and one down.
+func (q *Queue) push(e entry) {
+	if q.hole {
+		q.hole = false
+		q.sink(e)
+		return
+	}
+	q.heap = append(q.heap, e)
+	i := len(q.heap) - 1
+	for i > 0 {
+		up := (i - 1) / 4
+		if !e.before(&q.heap[up]) {
+			break
+		}
+		q.heap[i] = q.heap[up]
+		i = up
+	}
+	q.heap[i] = e
+}
+
+// sink puts e in the place of the first entry, which is free, or further down.
+func (q *Queue) sink(e entry) {
+	h := q.heap
+	i := 0
+	for {
+		first := 4*i + 1
+		if first >= len(h) {
+			break
+		}
+		least := first
+		for c := first + 1; c < min(first+4, len(h)); c++ {
+			if h[c].before(&h[least]) {
+				least = c
+			}
+		}
+		if !h[least].before(&e) {
+			break
+		}
+		h[i] = h[least]
+		i = least
+	}
+	h[i] = e
+}

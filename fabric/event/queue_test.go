@@ -1,0 +1,160 @@
+package event
+
+import (
+	"slices"
+	"testing"
+)
+
+// model is a queue as simple as can be.
+type model struct {
+	due []Time
+	now Time
+}
+
+func (m *model) next(limit Time) (src uint32, ok bool) {
+	best, found := entry{}, false
+	for s, at := range m.due {
+		if at == Never || at > limit {
+			continue
+		}
+		if e := newEntry(uint32(s), at); !found || e.before(&best) {
+			best, found = e, true
+		}
+	}
+	if !found {
+		if limit != Never {
+			m.now = max(m.now, limit)
+		}
+		return 0, false
+	}
+	src = uint32(best.rank & sourceMask)
+	m.now, m.due[src] = best.at, Never
+	return src, true
+}
+
+// A random mix of calls does what a list that is searched does: many events at
+// one time, moves to and fro, cancellations, limits.
+func TestAgreesWithModel(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(200) {
+		r := NewRand(seed, 0)
+		sources := int(1 + r.Uint64n(40))
+		q, err := NewQueue(sources)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := model{due: make([]Time, sources)}
+		for i := range m.due {
+			m.due[i] = Never
+		}
+		for step := range 2000 {
+			src := uint32(r.Uint64n(uint64(sources)))
+			at := m.now + Time(r.Uint64n(20)) - 2
+			switch r.Uint64n(8) {
+			case 0, 1, 2, 3:
+				q.Schedule(src, at)
+				m.due[src] = max(at, m.now)
+			case 4:
+				q.Cancel(src)
+				m.due[src] = Never
+			case 5:
+				want := slices.Min(m.due)
+				if got := q.First(); got != want {
+					t.Fatalf("seed %d, step %d: the first event is due at %v, want %v", seed, step, got, want)
+				}
+			default:
+				limit := at
+				if r.Uint64n(10) == 0 {
+					limit = Never
+				}
+				got, ok := q.Next(limit)
+				want, wantOK := m.next(limit)
+				if got != want || ok != wantOK || q.Now() != m.now {
+					t.Fatalf("seed %d, step %d: source %d, %v at %v, want %d, %v at %v", seed, step, got, ok, q.Now(), want, wantOK, m.now)
+				}
+			}
+		}
+	}
+}
+
+// Of events at one time no source comes always first.
+func TestTiesFavourNobody(t *testing.T) {
+	t.Parallel()
+	const sources, rounds = 8, 8000
+	q, _ := NewQueue(sources)
+	var first [sources]int
+	for i := range Time(rounds) {
+		for s := range uint32(sources) {
+			q.Schedule(s, i*1000)
+		}
+		src, _ := q.Next(Never)
+		first[src]++
+		for range sources - 1 {
+			q.Next(Never)
+		}
+	}
+	for s, n := range first {
+		if n < rounds/sources*85/100 || n > rounds/sources*115/100 {
+			t.Errorf("source %d is first in %d of %d rounds", s, n, rounds)
+		}
+	}
+}
+
+// A timer that is put off again and again, as one of retransmission is, leaves
+// one entry in the heap.
+func TestPutOffCostsNothing(t *testing.T) {
+	t.Parallel()
+	q, _ := NewQueue(2)
+	for i := range Time(1000) {
+		q.Schedule(0, i*10)
+		q.Schedule(1, i*10+1_000_000)
+		q.Next(Never)
+	}
+	if len(q.heap) > 2 {
+		t.Errorf("the heap has %d entries of 2 sources", len(q.heap))
+	}
+}
+
+func TestNothingAllocates(t *testing.T) {
+	q, _ := NewQueue(1000)
+	r := NewRand(1, 1)
+	for s := range uint32(1000) {
+		q.Schedule(s, Time(r.Uint64n(1000)))
+	}
+	if got := testing.AllocsPerRun(10000, func() {
+		src, _ := q.Next(Never)
+		q.Schedule(src, q.Now()+Time(r.Uint64n(1000)))
+	}); got != 0 {
+		t.Errorf("%v allocations for each event", got)
+	}
+}
+
+func TestTooManySources(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{-1, MaxSources + 1} {
+		if _, err := NewQueue(n); err == nil {
+			t.Errorf("a queue for %d sources", n)
+		}
+	}
+}
+
+// The cost of an event alone: as many sources as a network of 128 hosts, and of
+// 8192, has.
+func BenchmarkQueue(b *testing.B) {
+	for _, bm := range []struct {
+		name    string
+		sources int
+	}{{"512", 512}, {"32768", 32768}} {
+		b.Run(bm.name, func(b *testing.B) {
+			q, _ := NewQueue(bm.sources)
+			r := NewRand(1, 1)
+			for s := range uint32(bm.sources) {
+				q.Schedule(s, Time(r.Uint64n(300_000)))
+			}
+			for b.Loop() {
+				src, _ := q.Next(Never)
+				q.Schedule(src, q.Now()+Time(r.Uint64()&0x3ffff))
+			}
+		})
+	}
+}

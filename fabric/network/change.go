@@ -1,0 +1,66 @@
+package network
+
+// SetCable takes a cable down or brings it up. What is on a cable that goes
+// down, or queued for it, is lost, and so is what comes for it until the tables
+// follow (Config.Reroute). Hosts are not asked for packets meanwhile. Both ends
+// forget their pauses.
+func (n *Network) SetCable(i int, up bool) {
+	if n.up[i] == up {
+		return
+	}
+	n.up[i] = up
+	for l := uint32(2 * i); l <= uint32(2*i+1); l++ {
+		if up {
+			n.links[l].up = true
+		} else {
+			n.cut(l)
+		}
+	}
+	for l := uint32(2 * i); l <= uint32(2*i+1); l++ {
+		n.wake(l)
+	}
+	if n.reroute != nil {
+		n.At(n.Now()+n.converge, n.follow)
+	}
+}
+
+// Up reports whether a cable is up.
+func (n *Network) Up(i int) bool { return n.up[i] }
+
+// follow puts the tables in force that fit the cables as they are.
+func (n *Network) follow() {
+	tables := n.reroute(n.up)
+	if tables == nil {
+		return
+	}
+	if err := n.SetTables(tables); err != nil && n.err == nil {
+		n.err = err
+	}
+}
+
+// cut ends a transmitter and its direction of the cable.
+func (n *Network) cut(l uint32) {
+	k := &n.links[l]
+	k.up, k.armed, k.wanted = false, false, false
+	k.freeAt = n.q.Now()
+	n.q.Cancel(n.source.send(l))
+	n.q.Cancel(n.source.arrive(l))
+	for k.flight.head != 0 {
+		i := n.slots.pop(&k.flight)
+		if n.slots.all[i].kind == pause {
+			n.slots.put(i)
+		} else {
+			n.drop(i, CableDown)
+		}
+	}
+	if sw := int(k.node) - len(n.hosts); sw >= 0 {
+		x := &n.switches[sw]
+		o := &x.out[k.port]
+		for c := range uint8(NumClasses) {
+			x.flush(o, c, CableDown)
+			o.in[c].xoff = false
+		}
+	}
+	k.tell = 0
+	n.setPaused(l, 0)
+}

@@ -1,0 +1,42 @@
+// Package network is a packet network in virtual time: hosts, cables, and
+// switches with shared buffers. It knows nothing of RoCE above the DSCP and ECN
+// bits of a packet. What hosts send and do with packets is an interface.
+//
+//	Host.Pull ──► cable ──► switch: class by DSCP, hop limit, route
+//	                          │  admission: ingress threshold, headroom ──► XOFF
+//	                          ▼
+//	                        queue of (egress port, class), shared buffer
+//	                          │  strict, then DWRR; RED marks; release ──► XON
+//	                          ▼
+//	                        cable ──► … ──► Host.Receive
+//
+// A packet is a small value. It crosses a cable in its size divided by the
+// cable's rate, plus the delay. Sizes are bytes on the wire, preamble and gap
+// between packets included ([WireSize]); buffers and thresholds count the same
+// bytes.
+//
+// # Rules
+//
+//   - A host is asked for a packet when its cable is free. Nothing queues
+//     there.
+//   - A switch takes a packet when its last bit has arrived, or with
+//     Switch.CutThrough its first 64 bytes, if the next cable is not faster.
+//     A switch itself takes no time: add its latency to the delay of cables.
+//   - A packet leaves the buffer when its transmission begins.
+//   - Pause frames (IEEE 802.1Qbb) take 84 bytes of wire, wait for the packet
+//     that is being sent, and arrive after the delay. Pause lasts until it is
+//     ended: frames are not repeated and do not expire. Cable.Loss spares them.
+//   - RED marks what leaves, by the length of the queue behind it (Switch.RED).
+//     Packets that are not ECN-capable are neither marked nor dropped by it.
+//   - A cable that goes down loses what is on it and what is queued for it.
+//
+// # Repeatable
+//
+// A run is a function of its configuration and of what the hosts do. Every
+// event goes into a digest of its node, and Digest joins those. It has no
+// goroutine, no map, and no floating point number. Observers (Tap, Run in small
+// steps) do not change it.
+//
+// The package does not model VLANs, learning of addresses, routing protocols,
+// multicast, and the headers of packets.
+package network

@@ -1,0 +1,246 @@
+package network
+
+import (
+	"fmt"
+
+	"github.com/gosoftroce/rocev2/fabric/event"
+)
+
+// swtch is a switch with a buffer that all its ports share.
+type swtch struct {
+	net     *Network
+	node    int
+	ports   []uint32 // transmitters
+	out     []port
+	table   Table
+	classOf [64]uint8
+
+	sharedTotal int64 // what reserves, headrooms and set-asides leave
+	sharedUsed  int64
+
+	cutThrough bool
+	routing    Routing
+	gap        Time
+	hashSeed   uint64
+	rand       event.Rand
+	flowlets   []flowlet
+	turns      []uint16 // of Spray, by destination
+	watchdog   WatchdogConfig
+	digest     event.Digest
+}
+
+// profile is what the classes of some ports of a switch are like.
+type profile struct {
+	classes [NumClasses]Class
+	strict  uint8 // classes
+	quantum [NumClasses]int32
+}
+
+// port is both halves of a port of a switch: the queues of its transmitter, and
+// what is stored of what came in there.
+type port struct {
+	*profile
+	queues   [NumClasses]queue
+	in       [NumClasses]ingress
+	bytes    int64 // of all queues
+	nonEmpty uint8 // queues
+	turn     uint8 // class whose turn it is in DWRR
+	stats    PortStats
+}
+
+// queue is what waits for a port in a class.
+type queue struct {
+	fifo
+	bytes   int64
+	since   Time // watchdog: when it became paused and not empty, or free
+	deficit int32
+	storm   bool // the watchdog drops what comes
+}
+
+// ingress is what is stored of what came in by a port in a class.
+type ingress struct {
+	used     int64 // reserve and shared buffer
+	headroom int64
+	limit    int64 // of headroom
+	xoff     bool  // the far end is paused
+}
+
+// ready returns whether a queue may send.
+func (p *port) ready(paused uint8) bool { return p.nonEmpty&^paused != 0 }
+
+func (sw *swtch) init(n *Network, i int, c *Config) error {
+	s := &c.Switches[i]
+	sw.net, sw.node = n, c.Hosts+i
+	sw.out = make([]port, len(sw.ports))
+	setClasses(&sw.classOf, s.DSCP)
+	sw.cutThrough, sw.routing, sw.gap, sw.watchdog = s.CutThrough, s.Routing, s.Gap, s.Watchdog
+	sw.hashSeed = event.Mix(event.Mix(c.Seed) ^ uint64(i)<<8 ^ streamHash)
+	sw.rand = event.NewRand(c.Seed, uint64(i)<<8|streamSwitch)
+	switch s.Routing {
+	case Flowlet:
+		sw.flowlets = make([]flowlet, 1<<flowletBits)
+	case Spray:
+		sw.turns = make([]uint16, c.Hosts)
+		for d := range sw.turns {
+			sw.turns[d] = uint16(sw.rand.Uint64())
+		}
+	}
+	if s.Ports != nil && len(s.Ports) != len(sw.ports) {
+		return fmt.Errorf("profile: Ports describes %d ports, but %d cables end here", len(s.Ports), len(sw.ports))
+	}
+	common := newProfile(&s.Classes, int64(c.MTU))
+	for p := range sw.out {
+		sw.out[p].profile = common
+		if s.Ports != nil {
+			sw.out[p].profile = newProfile(&s.Ports[p], int64(c.MTU))
+		}
+	}
+	return sw.share(s.Buffer, int64(c.MTU))
+}
+
+func newProfile(classes *[NumClasses]Class, mtu int64) *profile {
+	f := &profile{classes: *classes}
+	var most int64
+	for j := range f.classes {
+		cl := &f.classes[j]
+		cl.Weight = max(cl.Weight, 1)
+		most = max(most, int64(cl.Weight))
+		if cl.Strict {
+			f.strict |= 1 << j
+		}
+	}
+	for j := range f.classes {
+		f.quantum[j] = int32(max(int64(f.classes[j].Weight)*mtu/most, 1))
+	}
+	return f
+}
+
+// link returns the transmitter of a port.
+func (sw *swtch) link(port int) *link { return &sw.net.links[sw.ports[port]] }
+
+// share divides the buffer.
+func (sw *swtch) share(buffer, mtu int64) error {
+	var reserves, headrooms, aside int64
+	for p := range sw.out {
+		k := sw.link(p)
+		for j := range sw.out[p].classes {
+			cl := &sw.out[p].classes[j]
+			reserves += cl.Reserve
+			if !cl.Lossless {
+				continue
+			}
+			aside += mtu
+			limit := cl.Headroom
+			if limit == 0 {
+				limit = Headroom(k.rate, k.delay, int(mtu))
+			}
+			headrooms += limit
+			sw.out[p].in[j].limit = limit
+		}
+	}
+	sw.sharedTotal = buffer - reserves - headrooms - aside
+	if sw.sharedTotal < 0 {
+		return fmt.Errorf("buffer of %d bytes: %d ports need %d for reserves, %d for headroom and %d for a packet of each lossless class; enlarge Buffer or use fewer lossless classes",
+			buffer, len(sw.out), reserves, headrooms, aside)
+	}
+	return nil
+}
+
+// forward takes a packet into a switch, or drops it.
+func (sw *swtch) forward(k *link, i uint32) {
+	n := sw.net
+	p := &n.slots.all[i].Packet
+	sw.digest.Add(uint64(n.q.Now()) ^ p.identity())
+	sw.digest.Add(p.state() ^ uint64(k.farPort)<<32)
+	n.totals.Hops++
+	if p.Hops <= 1 {
+		n.drop(i, HopLimit)
+		return
+	}
+	p.Hops--
+	class := sw.classOf[p.DSCP]
+	p.Class, p.in = class, k.farPort
+	set := sw.table.Sets[sw.table.Set[p.Dst]]
+	if len(set) == 0 {
+		n.drop(i, NoRoute)
+		return
+	}
+	out := set[0]
+	if len(set) > 1 {
+		out = sw.choose(set, p)
+	}
+	o := &sw.out[out]
+	q := &o.queues[class]
+	switch {
+	case !sw.link(int(out)).up:
+		n.drop(i, CableDown)
+		return
+	case q.storm:
+		n.drop(i, Watchdog)
+		return
+	}
+	size := int64(p.Size)
+	if why := sw.admit(k.farPort, class, o, size); why != NumDrops {
+		n.drop(i, why)
+		return
+	}
+	if q.bytes == 0 {
+		sw.observe(out, class)
+	}
+	o.stats.area.advance(n.q.Now(), o.bytes)
+	q.bytes += size
+	o.bytes += size
+	o.stats.MaxBytes = max(o.stats.MaxBytes, o.bytes)
+	o.nonEmpty |= 1 << class
+	n.slots.push(&q.fifo, i)
+	n.wake(sw.ports[out])
+}
+
+// next takes the packet out of a port's queues that is to be sent now, or
+// returns 0.
+func (sw *swtch) next(k *link) uint32 {
+	n := sw.net
+	o := &sw.out[k.port]
+	ready := o.nonEmpty &^ k.paused
+	if ready == 0 {
+		return 0
+	}
+	class := o.schedule(&n.slots, ready)
+	i := sw.take(o, class)
+	s := &n.slots.all[i]
+	if red := &o.classes[class].RED; red.Kmax != 0 && s.ECN != NotECT && s.ECN != CE && sw.mark(red, o.queues[class].bytes) {
+		s.ECN = CE
+		n.totals.Marks++
+		o.stats.Marks++
+	}
+	return i
+}
+
+// take removes the first packet of a queue, and gives its buffer back.
+func (sw *swtch) take(o *port, class uint8) uint32 {
+	n := sw.net
+	q := &o.queues[class]
+	i := n.slots.pop(&q.fifo)
+	s := &n.slots.all[i]
+	size := int64(s.Size)
+	o.stats.area.advance(n.q.Now(), o.bytes)
+	q.bytes -= size
+	o.bytes -= size
+	if q.head == 0 {
+		o.nonEmpty &^= 1 << class
+		q.deficit = 0
+	}
+	sw.release(s.in, class, size)
+	return i
+}
+
+// mark decides by the queue's length whether a packet is marked.
+func (sw *swtch) mark(r *RED, queue int64) bool {
+	switch {
+	case queue <= r.Kmin:
+		return false
+	case queue > r.Kmax:
+		return true
+	}
+	return sw.rand.Uint64n(million*uint64(r.Kmax-r.Kmin)) < uint64(r.Pmax)*uint64(queue-r.Kmin)
+}
