@@ -54,8 +54,8 @@ var layers = map[string][]string{
 	"fabric": {"rocev2", "transport", "internal/heap"},
 
 	// The network in virtual time, which knows no packet formats.
-	"fabric/event":   {},
-	"fabric/network": {"fabric/event", "internal/heap"},
+	"fabric/event":    {},
+	"fabric/network":  {"fabric/event", "internal/heap"},
 	"fabric/topology": {},
 	"fabric/plot":     {},
 
