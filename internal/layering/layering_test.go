@@ -57,6 +57,7 @@ var layers = map[string][]string{
 	"fabric/event":    {},
 	"fabric/network":  {"fabric/event", "internal/heap"},
 	"fabric/topology": {},
+	"fabric/traffic":  {},
 	"fabric/plot":     {},
 
 	"engine": {"clock", "internal/heap", "rocev2", "ib", "memreg", "qp", "transport"}, // of transport only the batches and the path, which are plain data
@@ -124,7 +125,7 @@ var layers = map[string][]string{
 // randomness are parameters.
 var pure = []string{"clock", "internal/heap", "rocev2", "rocev2/layers", "rocev2/mad", "dissect", "ib", "memreg", "transport", "engine",
 	"qp", "qp/queue", "qp/cc", "qp/conn", "qp/requester", "qp/responder", "qp/datagram",
-	"fabric/event", "fabric/network", "fabric/topology",
+	"fabric/event", "fabric/network", "fabric/topology", "fabric/traffic",
 	"cm/agent", "rdmanet/rsocket", "uverbs/abi", "uverbs/ring", "ucma/abi"}
 
 // bannedImports are what a pure package (tests excepted) never imports.
