@@ -20,15 +20,16 @@ func CheckLocal(wr *ib.SendWR) error {
 	return nil
 }
 
-// ExecuteLocal carries out a local operation (IBTA 10.6.5, 10.6.7), or the
-// invalidation that goes with a READ.
-func (c *Conn) ExecuteLocal(w *queue.Send) ib.Fault {
+// ExecuteLocal carries out request i, a local operation (IBTA 10.6.5, 10.6.7),
+// or the invalidation that goes with a READ.
+func (c *Conn) ExecuteLocal(s *queue.SendRing, i uint32) ib.Fault {
+	w := s.At(i)
 	switch w.Opcode {
 	case ib.OpBindMW:
-		b := w.Bind()
+		b := s.Bind(i)
 		return c.Memory.Bind(c.PD, c.QPN, &b)
 	case ib.OpRegMR:
-		g := w.Reg()
+		g := s.Reg(i)
 		return c.Memory.RegisterFast(c.PD, &g)
 	}
 	return c.Memory.Invalidate(c.PD, c.QPN, ib.Key(w.Arg))

@@ -126,7 +126,7 @@ func (s *Sender) pollNext(buf []byte, out *conn.Output) bool {
 // executeLocal carries out the oldest request, which sends nothing. All before
 // it have left, and none of them will be sent again.
 func (s *Sender) executeLocal(w *queue.Send) bool {
-	if f := s.c.ExecuteLocal(w); f != ib.FaultNone {
+	if f := s.c.ExecuteLocal(&s.queue, s.queue.Head); f != ib.FaultNone {
 		s.fail(conn.LocalStatus(w.Opcode), conn.VendorErr(f))
 		return false
 	}

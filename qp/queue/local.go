@@ -3,7 +3,7 @@ package queue
 import "github.com/gosoftroce/rocev2/ib"
 
 // A local operation has no use for the fields that say what goes on the wire.
-// What it does is kept in those, so that slots are not larger for its sake:
+// What it does is kept in those, and in Operands:
 //
 //	Arg         the new key; of LOCAL_INV, the key
 //	RKey        the key that the window, or the region, has
@@ -12,25 +12,28 @@ import "github.com/gosoftroce/rocev2/ib"
 //	Swap        the rights, and above them, of BIND_MW, the key of the region
 
 // setLocal keeps what a local operation does.
-func (w *Send) setLocal(wr *ib.SendWR) {
+func (s *SendRing) setLocal(i uint32, w *Send, wr *ib.SendWR) {
 	switch {
 	case wr.Opcode == ib.OpBindMW:
 		b := wr.Bind
-		w.Arg, w.RKey, w.Remote, w.CompareAdd = uint32(b.NewKey), uint32(b.Window), b.Addr, b.Length
-		w.Swap = uint64(b.Region)<<32 | uint64(b.Access)
+		w.Arg, w.RKey, w.Remote = uint32(b.NewKey), uint32(b.Window), b.Addr
+		s.setOperands(i, Operands{CompareAdd: b.Length, Swap: uint64(b.Region)<<32 | uint64(b.Access)})
 	case wr.Opcode == ib.OpRegMR:
 		g := wr.Reg
-		w.Arg, w.RKey, w.Remote, w.Swap = uint32(g.NewKey), uint32(g.Region), g.Addr, uint64(g.Access)
+		w.Arg, w.RKey, w.Remote = uint32(g.NewKey), uint32(g.Region), g.Addr
+		s.setOperands(i, Operands{Swap: uint64(g.Access)})
 	}
 }
 
-// Bind returns what OpBindMW does.
-func (w *Send) Bind() ib.BindMW {
-	return ib.BindMW{Window: ib.Key(w.RKey), NewKey: ib.Key(w.Arg), Region: ib.Key(w.Swap >> 32),
-		Addr: w.Remote, Length: w.CompareAdd, Access: ib.Access(w.Swap)}
+// Bind returns what request i, an OpBindMW, does.
+func (s *SendRing) Bind(i uint32) ib.BindMW {
+	w, o := s.At(i), s.Operands(i)
+	return ib.BindMW{Window: ib.Key(w.RKey), NewKey: ib.Key(w.Arg), Region: ib.Key(o.Swap >> 32),
+		Addr: w.Remote, Length: o.CompareAdd, Access: ib.Access(o.Swap)}
 }
 
-// Reg returns what OpRegMR does.
-func (w *Send) Reg() ib.RegMR {
-	return ib.RegMR{Region: ib.Key(w.RKey), NewKey: ib.Key(w.Arg), Addr: w.Remote, Access: ib.Access(w.Swap)}
+// Reg returns what request i, an OpRegMR, does.
+func (s *SendRing) Reg(i uint32) ib.RegMR {
+	w := s.At(i)
+	return ib.RegMR{Region: ib.Key(w.RKey), NewKey: ib.Key(w.Arg), Addr: w.Remote, Access: ib.Access(s.Operands(i).Swap)}
 }

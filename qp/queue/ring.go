@@ -29,11 +29,11 @@ const (
 
 // Send is a send request in its slot. Push fills what the program has said. The
 // requester sets PSNs and position when it sends the first packet.
+//
+// It is 64 bytes, as a cache line.
 type Send struct {
 	ID         uint64
 	Remote     uint64
-	CompareAdd uint64
-	Swap       uint64 // or the 8 bytes of an inline ATOMIC WRITE, as memory has them
 	Pos        uint64 // where its first byte is in the stream of bytes in flight
 	Length     uint32
 	RKey       uint32
@@ -41,8 +41,8 @@ type Send struct {
 	PSNs       uint32 // PSNs that it takes
 	First      rocev2.PSN
 	SSN        rocev2.PSN // number of the (last) message that it is
-	Vendor     uint32
-	SRQN       uint32 // XRC: of the peer
+	SRQN       uint32     // XRC: of the peer
+	Vendor     uint16
 	Opcode     ib.Opcode
 	Kind       ib.OpcodeFlags // of Opcode
 	Flags      uint8
@@ -50,6 +50,12 @@ type Send struct {
 	Status     ib.Status // an error that waits for the requests before it
 	FlushType  rocev2.FlushType
 	FlushLevel rocev2.FlushLevel
+}
+
+// Operands are what atomics have beside the fields of Send.
+type Operands struct {
+	CompareAdd uint64
+	Swap       uint64 // or the 8 bytes of an inline ATOMIC WRITE, as memory has them
 }
 
 // Is reports whether the operation has one of the flags.
@@ -91,7 +97,7 @@ type SendRing struct {
 
 	requests []Send
 	sges     []ib.SGE // for all slots, or for none yet
-	inline   []byte   // likewise
+	extra    *extra   // what few requests have; nil: none has had any yet
 	mask     uint32   // slots that there are - 1
 	depth    uint32
 	sge      uint32 // entries per slot
@@ -107,13 +113,13 @@ func (s *SendRing) Init(depth, sge, inline int) {
 func (s *SendRing) grow() {
 	old := *s
 	n := moreSlots(len(old.requests), firstRequests, int(s.depth))
-	s.requests, s.sges, s.inline = make([]Send, n), nil, nil
+	s.requests, s.sges, s.extra = make([]Send, n), nil, nil
 	s.mask = uint32(n - 1)
 	if old.sges != nil {
 		s.makeLists()
 	}
-	if old.inline != nil {
-		s.makeData()
+	if x := old.extra; x != nil {
+		s.makeExtra(x.operands != nil, x.inline != nil)
 	}
 	for i := s.Head; i != s.Tail; i++ {
 		w := s.At(i)
@@ -121,8 +127,11 @@ func (s *SendRing) grow() {
 		if w.NumSGE > 0 {
 			copy(s.List(i, w), old.List(i, w))
 		}
-		if w.Flags&Inline != 0 && old.inline != nil {
-			copy(s.Data(i), old.Data(i))
+		if x := old.extra; x != nil {
+			copy(s.extra.of(i, s), x.of(i, &old))
+			if x.operands != nil {
+				*s.Operands(i) = *old.Operands(i)
+			}
 		}
 	}
 }
@@ -130,8 +139,34 @@ func (s *SendRing) grow() {
 // makeLists makes room for scatter lists.
 func (s *SendRing) makeLists() { s.sges = make([]ib.SGE, len(s.requests)*int(s.sge)) }
 
-// makeData makes room for inline data, which takes more than all the rest.
-func (s *SendRing) makeData() { s.inline = make([]byte, len(s.requests)*int(s.bytes)) }
+// extra is room for what few requests have, each for all slots, or for none
+// yet.
+type extra struct {
+	operands []Operands
+	inline   []byte // which takes more than all the rest
+}
+
+// makeExtra makes room for operands, inline data, or both, where there is none.
+func (s *SendRing) makeExtra(operands, inline bool) {
+	if s.extra == nil {
+		s.extra = new(extra)
+	}
+	if operands && s.extra.operands == nil {
+		s.extra.operands = make([]Operands, len(s.requests))
+	}
+	if inline && s.extra.inline == nil {
+		s.extra.inline = make([]byte, len(s.requests)*int(s.bytes))
+	}
+}
+
+// of returns the inline data of slot i of s, nil if there is no room for any.
+func (x *extra) of(i uint32, s *SendRing) []byte {
+	if x.inline == nil {
+		return nil
+	}
+	at := (i & s.mask) * s.bytes
+	return x.inline[at : at+s.bytes]
+}
 
 // Len returns the number of requests that have not completed.
 func (s *SendRing) Len() int { return int(s.Tail - s.Head) }
@@ -163,10 +198,18 @@ func (s *SendRing) List(i uint32, w *Send) []ib.SGE {
 	return s.sges[at : at+uint32(w.NumSGE)]
 }
 
+// Operands returns those of request i, which has some.
+func (s *SendRing) Operands(i uint32) *Operands { return &s.extra.operands[i&s.mask] }
+
+// setOperands gives request i operands.
+func (s *SendRing) setOperands(i uint32, o Operands) {
+	s.makeExtra(true, false)
+	*s.Operands(i) = o
+}
+
 // Data returns the inline data of request i.
 func (s *SendRing) Data(i uint32) []byte {
-	at := (i & s.mask) * s.bytes
-	return s.inline[at : at+s.bytes]
+	return s.extra.of(i, s)
 }
 
 // Push adds a request of length bytes; the caller has checked it and the room.
@@ -178,7 +221,7 @@ func (s *SendRing) Push(wr *ib.SendWR, length uint32, signaled bool) {
 	w := s.At(i)
 	*w = Send{} // and then in place: to copy what was just written in parts stalls
 	w.ID, w.Opcode, w.Kind, w.Length = wr.ID, wr.Opcode, wr.Opcode.Flags(), length
-	w.Remote, w.RKey, w.CompareAdd, w.Swap = wr.Remote.Addr, uint32(wr.Remote.RKey), wr.CompareAdd, wr.Swap
+	w.Remote, w.RKey = wr.Remote.Addr, uint32(wr.Remote.RKey)
 	w.Arg, w.SRQN = wr.Imm, wr.RemoteSRQN
 	switch wr.Opcode {
 	case ib.OpSendInv, ib.OpLocalInv, ib.OpReadInv:
@@ -195,16 +238,17 @@ func (s *SendRing) Push(wr *ib.SendWR, length uint32, signaled bool) {
 	if wr.Fence {
 		w.Flags |= Fence
 	}
+	if w.Is(ib.OpAtomic) {
+		s.setOperands(i, Operands{CompareAdd: wr.CompareAdd, Swap: wr.Swap})
+	}
 	if w.Is(ib.OpLocal) {
-		w.setLocal(wr)
+		s.setLocal(i, w, wr)
 	} else if wr.Inline != nil {
 		w.Flags |= Inline
 		if wr.Opcode == ib.OpAtomicWrite {
-			w.Swap = binary.NativeEndian.Uint64(wr.Inline)
+			s.setOperands(i, Operands{Swap: binary.NativeEndian.Uint64(wr.Inline)})
 		} else {
-			if s.inline == nil {
-				s.makeData()
-			}
+			s.makeExtra(false, true)
 			copy(s.Data(i), wr.Inline)
 		}
 	} else {

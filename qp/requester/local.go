@@ -39,7 +39,7 @@ func (r *sender) pollLocal() bool {
 	case w.Is(ib.OpInvalidates) && r.cur != r.queue.Head:
 		return false
 	}
-	if f := r.c.ExecuteLocal(w); f != ib.FaultNone {
+	if f := r.c.ExecuteLocal(&r.queue, r.cur); f != ib.FaultNone {
 		r.localFault(w, conn.LocalStatus(w.Opcode), conn.VendorErr(f))
 		return false
 	}
@@ -56,7 +56,7 @@ func (r *sender) pollLocal() bool {
 // the key that goes with it.
 func (r *work) finishRead(w *queue.Send) {
 	if w.Is(ib.OpInvalidates) {
-		if f := r.c.ExecuteLocal(w); f != ib.FaultNone {
+		if f := r.c.ExecuteLocal(&r.queue, r.queue.Head); f != ib.FaultNone {
 			r.failHead(ib.StatusLocQPOpErr, conn.VendorErr(f))
 			return
 		}

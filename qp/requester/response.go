@@ -172,7 +172,7 @@ func (r *Requester) progress(now clock.Time, from rocev2.PSN, pos uint64) {
 	}
 	if r.fault {
 		if w := r.queue.At(r.queue.Head); r.queue.Head != r.queue.Tail && w.Status != ib.StatusSuccess {
-			r.failHead(w.Status, w.Vendor)
+			r.failHead(w.Status, uint32(w.Vendor))
 			return
 		}
 	}

@@ -239,7 +239,7 @@ func (r *sender) localFault(w *queue.Send, s ib.Status, vendor uint32) {
 		r.failHead(s, vendor)
 		return
 	}
-	w.Status, w.Vendor, r.fault = s, vendor, true
+	w.Status, w.Vendor, r.fault = s, uint16(vendor), true
 }
 
 // buildRequest writes the packet and returns its length: BTH, the extended
@@ -271,9 +271,10 @@ func (r *sender) buildRequest(rq *request, buf []byte) (int, ib.Fault) {
 	}
 	switch {
 	case w.Is(ib.OpAtomic):
-		a := rocev2.AtomicETH{VA: w.Remote, RKey: w.RKey, SwapAdd: w.Swap, Compare: w.CompareAdd}
+		o := r.queue.Operands(r.cur)
+		a := rocev2.AtomicETH{VA: w.Remote, RKey: w.RKey, SwapAdd: o.Swap, Compare: o.CompareAdd}
 		if w.Opcode == ib.OpFetchAdd {
-			a.SwapAdd, a.Compare = w.CompareAdd, 0
+			a.SwapAdd, a.Compare = o.CompareAdd, 0
 		}
 		return len(a.AppendTo(b)), ib.FaultNone
 	case w.Is(ib.OpReads):
@@ -306,7 +307,7 @@ func (r *sender) appendPayload(rq *request, b []byte) (int, ib.Fault) {
 	clear(b[end:])
 	if rq.w.Flags&queue.Inline != 0 {
 		if rq.w.Opcode == ib.OpAtomicWrite {
-			binary.NativeEndian.PutUint64(b[at:end], rq.w.Swap)
+			binary.NativeEndian.PutUint64(b[at:end], r.queue.Operands(r.cur).Swap)
 		} else {
 			copy(b[at:end], r.queue.Data(r.cur)[rq.off:])
 		}
