@@ -112,8 +112,9 @@ func (n *Network) pull(l uint32) {
 	i := n.slots.get()
 	k.wanted = false
 	k.armed = true // Kick from inside Pull does nothing
-	var p Packet
-	ok := h.host.Pull(n.q.Now(), int(k.port), k.paused, &p)
+	p := &n.pulled
+	*p = Packet{}
+	ok := h.host.Pull(n.q.Now(), int(k.port), k.paused, p)
 	k = &n.links[l]
 	k.armed = false
 	if !ok {
@@ -128,7 +129,7 @@ func (n *Network) pull(l uint32) {
 	if p.Hops == 0 {
 		p.Hops = defaultHops
 	}
-	n.slots.all[i].Packet = p
+	n.slots.all[i].Packet = *p
 	n.totals.Sent++
 	h.digest.Add(uint64(n.q.Now()) ^ p.identity())
 	switch {
@@ -212,7 +213,8 @@ func (n *Network) switchAt(node uint32) *swtch { return &n.switches[int(node)-le
 func (n *Network) deliver(k *link, i uint32) {
 	number := int(k.far)
 	h := &n.hosts[number]
-	p := n.slots.all[i].Packet
+	p := &n.received
+	*p = n.slots.all[i].Packet
 	if int(p.Dst) != number {
 		n.drop(i, Misrouted)
 		return
@@ -222,17 +224,18 @@ func (n *Network) deliver(k *link, i uint32) {
 	h.digest.Add(uint64(n.q.Now()) ^ p.identity())
 	h.digest.Add(p.state())
 	n.inside = number
-	h.host.Receive(n.q.Now(), int(k.farPort), &p)
+	h.host.Receive(n.q.Now(), int(k.farPort), p)
 	n.inside = -1
 	n.pullAll(number)
 }
 
 // drop counts a packet as lost and tells its sender's host.
 func (n *Network) drop(i uint32, why Drop) {
-	p := n.slots.all[i].Packet
+	p := &n.lost
+	*p = n.slots.all[i].Packet
 	n.slots.put(i)
 	n.totals.Drops[why]++
 	h := &n.hosts[p.Src]
 	h.digest.Add(uint64(why)<<56 ^ p.identity())
-	h.host.Dropped(&p, why)
+	h.host.Dropped(p, why)
 }

@@ -27,6 +27,8 @@ type Network struct {
 	totals   Totals
 	tap      func(Sight)
 
+	pulled, received, lost Packet // what a host is called with
+
 	up       []bool // cables
 	reroute  func([]bool) []Table
 	converge Time
