@@ -56,6 +56,7 @@ var layers = map[string][]string{
 	// The network in virtual time, which knows no packet formats.
 	"fabric/event":    {},
 	"fabric/network":  {"fabric/event", "internal/heap"},
+	"fabric/adapter":  {"fabric/event", "fabric/network", "clock", "rocev2", "ib", "memreg", "qp", "qp/cc", "engine", "transport"},
 	"fabric/topology": {},
 	"fabric/traffic":  {},
 	"fabric/plot":     {},
@@ -125,7 +126,7 @@ var layers = map[string][]string{
 // randomness are parameters.
 var pure = []string{"clock", "internal/heap", "rocev2", "rocev2/layers", "rocev2/mad", "dissect", "ib", "memreg", "transport", "engine",
 	"qp", "qp/queue", "qp/cc", "qp/conn", "qp/requester", "qp/responder", "qp/datagram",
-	"fabric/event", "fabric/network", "fabric/topology", "fabric/traffic",
+	"fabric/event", "fabric/network", "fabric/adapter", "fabric/topology", "fabric/traffic",
 	"cm/agent", "rdmanet/rsocket", "uverbs/abi", "uverbs/ring", "ucma/abi"}
 
 // bannedImports are what a pure package (tests excepted) never imports.

@@ -1,0 +1,162 @@
+package adapter
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/gosoftroce/rocev2/clock"
+	"github.com/gosoftroce/rocev2/engine"
+	"github.com/gosoftroce/rocev2/fabric/event"
+	"github.com/gosoftroce/rocev2/fabric/network"
+	"github.com/gosoftroce/rocev2/ib"
+	"github.com/gosoftroce/rocev2/memreg"
+	"github.com/gosoftroce/rocev2/qp"
+	"github.com/gosoftroce/rocev2/rocev2"
+	"github.com/gosoftroce/rocev2/transport"
+)
+
+// Config is what the adapters of a network have in common. The zero Config has
+// the defaults of package engine.
+type Config struct {
+	Seed uint64 // of queue pair numbers, PSNs and keys
+
+	Window    qp.WindowConfig // see engine.Config
+	ReadChunk int             // see engine.Config
+	MinProbe  time.Duration   // see engine.Config
+
+	// Real has packets carry their payloads, with an ICRC. Then a program
+	// registers memory with Host.Register.
+	Real bool
+}
+
+// Adapters are the adapters of a network. They are not safe for concurrent use.
+type Adapters struct {
+	cfg   Config
+	net   *network.Network
+	hosts []*Host
+	rand  event.Rand
+
+	// The memory of all hosts where there are no bytes.
+	table *memreg.Table
+	pd    *memreg.PD
+	mr    *memreg.Region
+
+	records records
+	tx      *transport.TxBatch // of the packet that is being sent
+	rx      [1]transport.RxPacket
+	scratch [rocev2.MaxPacketLen]byte // the packet that is received; behind its header 0
+
+	wr  [1]ib.SendWR // that is being posted
+	sge [1]ib.SGE
+
+	requests   requests
+	done       []completed
+	delivering bool
+}
+
+// New returns the adapters of a network of so many hosts. None is there before
+// Host or Connect asks for it.
+func New(n *network.Network, hosts int, c Config) (*Adapters, error) {
+	if hosts < 1 || hosts > maxHosts {
+		return nil, fmt.Errorf("adapter: %d hosts: there must be 1 to %d", hosts, maxHosts)
+	}
+	a := &Adapters{cfg: c, net: n, hosts: make([]*Host, hosts), rand: event.NewRand(c.Seed, stream),
+		tx: transport.NewTxBatch(rocev2.MaxPacketLen)}
+	if c.Real {
+		return a, nil
+	}
+	a.table = memreg.NewTable(a.random)
+	a.pd = a.table.AllocPD()
+	var err error
+	a.mr, err = a.table.Register(a.pd, memreg.Phantom(ib.MaxMessage), memreg.Options{Access: allAccess, Base: memreg.BaseIOVA, IOVA: phantomAddr})
+	return a, err
+}
+
+const (
+	maxHosts    = 1<<16 - 1
+	stream      = 0xada97e5 // of randomness, among those of one seed
+	phantomAddr = 1 << 32
+	allAccess   = ib.LocalWrite | ib.RemoteWrite | ib.RemoteRead | ib.RemoteAtomic
+)
+
+func (a *Adapters) random() uint32 { return uint32(a.rand.Uint64() >> 32) }
+
+// Network returns the network that the adapters are on.
+func (a *Adapters) Network() *network.Network { return a.net }
+
+// Now returns the time.
+func (a *Adapters) Now() event.Time { return a.net.Now() }
+
+// epoch is the engines' time when the network's begins: to them 0 stands for no
+// time at all.
+const epoch clock.Time = 1
+
+func toClock(t event.Time) clock.Time { return clock.Time(t/event.Nanosecond) + epoch }
+
+// fromClock returns the first moment at which the engines' time is t.
+func fromClock(t clock.Time) event.Time { return event.Time(t-epoch) * event.Nanosecond }
+
+// Host returns the adapter of a host, and makes it if it is not there.
+func (a *Adapters) Host(number int) (*Host, error) {
+	if number < 0 || number >= len(a.hosts) {
+		return nil, fmt.Errorf("adapter: host %d: there are 0 to %d", number, len(a.hosts)-1)
+	}
+	if h := a.hosts[number]; h != nil {
+		return h, nil
+	}
+	if a.net.Ports(number) == 0 {
+		return nil, fmt.Errorf("adapter: host %d has no cable: name it in one of network.Config.Cables", number)
+	}
+	h := &Host{a: a, number: uint16(number), table: a.table, pd: a.pd}
+	if a.cfg.Real {
+		h.table = memreg.NewTable(a.random)
+		h.pd = h.table.AllocPD()
+	}
+	h.e = engine.New(engine.Config{Addr: addrOf(h.number), Memory: h.table, Random: a.random,
+		Window: a.cfg.Window, ReadChunk: a.cfg.ReadChunk, MinProbe: a.cfg.MinProbe, Class: a.classOf})
+	a.hosts[number] = h
+	a.net.Attach(number, h)
+	return h, nil
+}
+
+func (a *Adapters) classOf(trafficClass uint8) uint8 { return a.net.ClassOf(trafficClass >> 2) }
+
+// Stats returns the sum of the counters of all queue pairs.
+func (a *Adapters) Stats() (sum qp.Stats) {
+	for _, h := range a.hosts {
+		if h != nil {
+			s := h.e.QPStats()
+			sum.Add(&s)
+		}
+	}
+	return sum
+}
+
+// Check says what is wrong, for tests: packets under way have a record, and no
+// others; no adapter has dropped a packet that it could not read; and if idle,
+// nothing is in flight.
+func (a *Adapters) Check() error {
+	t := a.net.Totals()
+	if inside := t.Inside(); uint64(a.records.used) != inside {
+		return fmt.Errorf("adapter: %d records of packets, and %d packets under way", a.records.used, inside)
+	}
+	for _, h := range a.hosts {
+		if h == nil {
+			continue
+		}
+		var err error
+		for why, n := range h.e.Counters().Device {
+			if why := engine.DeviceDrop(why); n > 0 && why != engine.DropUnknownQP {
+				err = errors.Join(err, fmt.Errorf("adapter: host %d has dropped %d packets: %v", h.number, n, why))
+			}
+		}
+		if err != nil {
+			return err
+		}
+		if u := h.e.Usage(); a.net.Idle() && u.InFlight != 0 {
+			return fmt.Errorf("adapter: host %d has %d bytes in flight, and nothing is under way", h.number, u.InFlight)
+		}
+	}
+	return nil
+}

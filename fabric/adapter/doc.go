@@ -1,0 +1,32 @@
+// Package adapter is RDMA adapters on a network in virtual time (package
+// network): thousands of engines (package engine), the same code that runs over
+// sockets, without a goroutine. Programs are driven by events: they post
+// requests, and a function of theirs is called when one has completed.
+//
+//	program ──► QP.Post ──► engine.PostSend
+//	   ▲                        │ turns, windows, rates
+//	   │                        ▼
+//	completion              Host.Pull: one packet, when the cable is free
+//	   │                        │
+//	engine.Receive ◄── Host.Receive ◄── network
+//
+// # What is real and what is not
+//
+// Queue pairs, their recovery, their congestion control and the rules by which
+// they share an adapter are the product's own. Packets have their real headers
+// and lengths. By default they have no payload: memory is memreg.Phantom, and
+// what is under way is a record of 64 bytes, whatever the length. With
+// Config.Real memory has bytes, packets carry them, and the ICRC is computed
+// and checked.
+//
+// An adapter takes no time: what it does in answer to a packet it does at the
+// moment in which the last bit has arrived. Its port is asked for a packet when
+// the cable is free, and gives one at a time. So nothing queues behind the
+// queue pairs: a class that is paused, or a flow that is slowed down, waits in
+// them.
+//
+// # What it does not do
+//
+// Of a host with several ports only port 0 sends. Datagrams, multicast and
+// loopback are left out: connections are of type RC.
+package adapter

@@ -1,0 +1,132 @@
+package adapter
+
+import (
+	"cmp"
+	"net/netip"
+
+	"github.com/gosoftroce/rocev2/clock"
+	"github.com/gosoftroce/rocev2/engine"
+	"github.com/gosoftroce/rocev2/fabric/event"
+	"github.com/gosoftroce/rocev2/fabric/network"
+	"github.com/gosoftroce/rocev2/memreg"
+	"github.com/gosoftroce/rocev2/rocev2"
+	"github.com/gosoftroce/rocev2/transport"
+)
+
+// Host is the adapter of a host. It implements network.Host, for the network
+// alone.
+type Host struct {
+	a      *Adapters
+	e      *engine.Engine
+	timer  clock.Time // what the network was told; 0: nothing
+	table  *memreg.Table
+	pd     *memreg.PD
+	number uint16
+}
+
+// Number returns the number of the host in its network.
+func (h *Host) Number() int { return int(h.number) }
+
+// Engine returns the adapter itself, for its counters. Whatever changes it goes
+// through this package.
+func (h *Host) Engine() *engine.Engine { return h.e }
+
+// Addresses are 10.0.0.0/8, with the host's number.
+func addrOf(number uint16) netip.Addr {
+	return netip.AddrFrom4([4]byte{10, 0, byte(number >> 8), byte(number)})
+}
+
+func numberOf(a netip.Addr) uint16 {
+	b := a.As4()
+	return uint16(b[2])<<8 | uint16(b[3])
+}
+
+// ipHeaders is what an IP packet has before the BTH: IPv4 and UDP.
+const ipHeaders = 20 + 8
+
+// Pull implements network.Host.
+func (h *Host) Pull(now event.Time, port int, paused uint8, p *network.Packet) bool {
+	if port != 0 {
+		return false
+	}
+	a := h.a
+	a.tx.Reset()
+	if !a.cfg.Real {
+		clear(a.tx.Room()[:recordLen]) // what was there is no payload
+	}
+	engine.FillClasses(h.e, toClock(now), a.tx, ^engine.Classes(paused))
+	h.arm()
+	if len(a.done) > 0 && !a.delivering {
+		h.soon()
+	}
+	if a.tx.Len() == 0 {
+		return false
+	}
+	data, path := a.tx.Packet(0)
+	handle, k := a.records.take()
+	k.set(data, path)
+	if a.cfg.Real {
+		a.keepSealed(h, k)
+	} else if len(data) > recordLen && rocev2.Opcode(data[0]) == rocev2.SelectiveAck {
+		a.records.keep(k, data)
+	}
+	p.Handle, p.Dst = handle, numberOf(path.Dst)
+	p.Size = uint16(network.WireSize(ipHeaders + len(data) + rocev2.ICRCLen))
+	p.SrcPort = cmp.Or(path.SrcPort, rocev2.UDPPort)
+	p.DSCP, p.ECN, p.Hops = path.TrafficClass>>2, path.TrafficClass&3, path.HopLimit
+	return true
+}
+
+// Receive implements network.Host.
+func (h *Host) Receive(now event.Time, _ int, p *network.Packet) {
+	a := h.a
+	k := a.records.at(p.Handle)
+	rx := &a.rx[0]
+	n := int(k.n) + rocev2.ICRCLen
+	if whole := a.records.whole(k); whole != nil {
+		rx.Data = whole
+	} else {
+		copy(a.scratch[:], k.data[:])
+		rx.Data = a.scratch[:n:n]
+	}
+	rx.Src, rx.Dst = addrOf(p.Src), addrOf(p.Dst)
+	rx.SrcPort, rx.TrafficClass, rx.HopLimit = p.SrcPort, k.trafficClass&^3|p.ECN, p.Hops
+	rx.ICRC = transport.ICRCAbsent
+	if a.cfg.Real {
+		h.check(rx)
+	}
+	h.e.Receive(toClock(now), a.rx[:])
+	a.records.release(p.Handle)
+	h.after()
+}
+
+// Timer implements network.Host.
+func (h *Host) Timer(now event.Time) {
+	h.timer = 0
+	h.e.Advance(toClock(now))
+	h.after()
+}
+
+// Dropped implements network.Host.
+func (h *Host) Dropped(p *network.Packet, _ network.Drop) { h.a.records.release(p.Handle) }
+
+// after does what follows when something has happened to the engine.
+func (h *Host) after() {
+	h.a.deliver()
+	h.a.net.Kick(int(h.number), 0)
+	h.arm()
+}
+
+// arm has the network call Timer when the engine wants it.
+func (h *Host) arm() {
+	if at, ok := h.e.Deadline(); ok && at != h.timer {
+		h.timer = at
+		h.a.net.SetTimer(int(h.number), fromClock(at))
+	}
+}
+
+// soon has the network call Timer now, but not from inside of what happens.
+func (h *Host) soon() {
+	h.timer = toClock(h.a.net.Now())
+	h.a.net.SetTimer(int(h.number), h.a.net.Now())
+}
