@@ -22,7 +22,7 @@ type Totals struct {
 }
 
 // Dropped returns the packets that were dropped for any reason.
-func (t *Totals) Dropped() (sum uint64) {
+func (t Totals) Dropped() (sum uint64) {
 	for _, d := range t.Drops {
 		sum += d
 	}
@@ -30,7 +30,7 @@ func (t *Totals) Dropped() (sum uint64) {
 }
 
 // Inside returns the packets that are on cables and in switches.
-func (t *Totals) Inside() uint64 { return t.Sent - t.Delivered - t.Dropped() }
+func (t Totals) Inside() uint64 { return t.Sent - t.Delivered - t.Dropped() }
 
 // Totals returns the counters.
 func (n *Network) Totals() Totals { return n.totals }
