@@ -15,8 +15,9 @@ type swtch struct {
 	table   Table
 	classOf [64]uint8
 
-	sharedTotal int64 // what reserves, headrooms and set-asides leave
+	sharedTotal int64 // what reserves, headrooms and aside leave
 	sharedUsed  int64
+	aside       int64 // a packet of each lossless class and port
 
 	cutThrough bool
 	routing    Routing
@@ -120,7 +121,7 @@ func (sw *swtch) link(port int) *link { return &sw.net.links[sw.ports[port]] }
 
 // share divides the buffer.
 func (sw *swtch) share(buffer, mtu int64) error {
-	var reserves, headrooms, aside int64
+	var reserves, headrooms int64
 	for p := range sw.out {
 		k := sw.link(p)
 		for j := range sw.out[p].classes {
@@ -129,7 +130,7 @@ func (sw *swtch) share(buffer, mtu int64) error {
 			if !cl.Lossless {
 				continue
 			}
-			aside += mtu
+			sw.aside += mtu
 			limit := cl.Headroom
 			if limit == 0 {
 				limit = Headroom(k.rate, k.delay, int(mtu))
@@ -138,10 +139,10 @@ func (sw *swtch) share(buffer, mtu int64) error {
 			sw.out[p].in[j].limit = limit
 		}
 	}
-	sw.sharedTotal = buffer - reserves - headrooms - aside
+	sw.sharedTotal = buffer - reserves - headrooms - sw.aside
 	if sw.sharedTotal < 0 {
 		return fmt.Errorf("buffer of %d bytes: %d ports need %d for reserves, %d for headroom and %d for a packet of each lossless class; enlarge Buffer or use fewer lossless classes",
-			buffer, len(sw.out), reserves, headrooms, aside)
+			buffer, len(sw.out), reserves, headrooms, sw.aside)
 	}
 	return nil
 }

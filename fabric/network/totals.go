@@ -250,5 +250,8 @@ func (sw *swtch) audit() (packets uint64, err error) {
 	if shared != sw.sharedUsed {
 		return 0, fmt.Errorf("%d bytes are in the shared buffer, counted are %d", shared, sw.sharedUsed)
 	}
+	if sw.sharedUsed > sw.sharedTotal+sw.aside {
+		return 0, fmt.Errorf("%d bytes are in the shared buffer, which has %d, and %d set aside", shared, sw.sharedTotal, sw.aside)
+	}
 	return packets, nil
 }
