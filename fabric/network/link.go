@@ -115,7 +115,6 @@ func (n *Network) pull(l uint32) {
 	p := &n.pulled
 	*p = Packet{}
 	ok := h.host.Pull(n.q.Now(), int(k.port), k.paused, p)
-	k = &n.links[l]
 	k.armed = false
 	if !ok {
 		n.slots.put(i)
@@ -132,19 +131,22 @@ func (n *Network) pull(l uint32) {
 	n.slots.all[i].Packet = *p
 	n.totals.Sent++
 	h.digest.Add(uint64(n.q.Now()) ^ p.identity())
-	switch {
-	case int(p.Size) > n.mtu:
-		n.drop(i, TooLong)
-		n.arm(l)
-		return
-	case int(p.Dst) >= len(n.hosts):
-		n.drop(i, NoRoute)
-		n.arm(l)
-		return
-	case k.paused>>p.Class&1 != 0:
+	if k.paused>>p.Class&1 != 0 {
 		n.totals.Disobeyed++
 	}
-	n.send(l, i, true)
+	why := NumDrops
+	if int(p.Size) > n.mtu {
+		why = TooLong
+	} else if int(p.Dst) >= len(n.hosts) {
+		why = NoRoute
+	}
+	if why == NumDrops {
+		n.send(l, i, true)
+		return
+	}
+	k.freeAt = n.q.Now() + k.wire(int64(p.Size)) // it takes its time all the same
+	n.drop(i, why)
+	n.arm(l)
 }
 
 // send puts a packet on the cable. more says that the transmitter has another
@@ -231,7 +233,7 @@ func (n *Network) deliver(k *link, i uint32) {
 
 // drop counts a packet as lost and tells its sender's host.
 func (n *Network) drop(i uint32, why Drop) {
-	p := &n.lost
+	p := &n.dropped
 	*p = n.slots.all[i].Packet
 	n.slots.put(i)
 	n.totals.Drops[why]++

@@ -8,9 +8,9 @@ import (
 )
 
 // burst lets two to four hosts of a star fill the buffer of their switch: their
-// receiver pauses it for a while. The way back is full, too, so pause frames wait
-// for a packet. The headroom is what func Headroom says, and less bytes fewer.
-// It returns the packets that did not arrive.
+// receiver pauses it for a while. The way back is full, too, so pause frames
+// wait for a packet. The headroom is what func Headroom says, and less bytes
+// fewer. It returns the packets that did not arrive.
 func burst(t testing.TB, seed uint64, less int64) (lost uint64) {
 	r := event.NewRand(seed, 1)
 	pick := func(list ...int64) int64 { return list[r.Uint64n(uint64(len(list)))] }

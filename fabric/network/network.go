@@ -27,14 +27,15 @@ type Network struct {
 	totals   Totals
 	tap      func(Sight)
 
-	pulled, received, lost Packet // what a host is called with
-
 	up       []bool // cables
 	reroute  func([]bool) []Table
 	converge Time
 	scripts  heap.Heap[Time, func()]
 	inside   int // the host whose Receive or Timer runs, or -1
-	err      error
+
+	// What hosts see: packets in places of their own, so that none escapes.
+	pulled, received, dropped Packet
+	err                       error
 }
 
 // host is what the network knows of one.

@@ -28,7 +28,8 @@ func TestECMPIsBallsInBins(t *testing.T) {
 			c.Seed = seed
 			n, hosts := build(t, c)
 			for h := range ways {
-				// Each host is one flow to a host of the other leaf.
+				// Each host is one flow to a host of the other
+				// leaf.
 				hosts[h].packets = repeat(Packet{Dst: uint16(ways + h), Size: 1000, SrcPort: 49152}, 2)
 				n.Kick(h, 0)
 			}
@@ -208,8 +209,8 @@ func TestFailedCable(t *testing.T) {
 	}
 }
 
-// What is sent round and round ends at its hop limit, and what the tables do not
-// know is dropped by name.
+// What is sent round and round ends at its hop limit, and what the tables do
+// not know is dropped by name.
 func TestDropsByName(t *testing.T) {
 	t.Parallel()
 	c := chain(Switch{Buffer: 1 << 20}, event.Microsecond, 100*gbit, 100*gbit, 100*gbit)
