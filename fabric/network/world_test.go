@@ -16,14 +16,13 @@ var worlds = flag.Uint64("worlds", 0, "random networks that TestWorlds makes; 0:
 // actor is a host of a random network: it sends random packets at random times,
 // and now and then pauses its switch for a while.
 type actor struct {
-	n       *Network
-	number  int
-	r       event.Rand
-	left    int
-	got     uint64
-	handles map[uint32]bool // of packets that are under way
-	next    uint32
-	shared  map[uint32]bool
+	n      *Network
+	number int
+	r      event.Rand
+	left   int
+	got    uint64
+	next   uint32
+	shared map[uint32]bool // handles of packets that are under way, of all hosts
 }
 
 func (h *actor) Pull(now Time, _ int, paused uint8, p *Packet) bool {
