@@ -25,14 +25,15 @@ func burst(t testing.TB, seed uint64, less int64) (lost uint64) {
 	sw := Switch{CutThrough: r.Uint64n(4) == 0}
 	sw.Classes[3] = lossless
 	ports := int64(senders + 1)
-	sw.Buffer = ports*(lossless.Headroom+lossless.Reserve+int64(c.MTU)) + int64(r.Uint64n(100_000))
+	free := int64(r.Uint64n(100_000))
+	sw.Buffer = ports*(lossless.Headroom+lossless.Reserve+int64(c.MTU)) + free
 	plain := star(senders+1, sw, rate, delay)
 	c.Hosts, c.Switches, c.Cables, c.Tables = plain.Hosts, plain.Switches, plain.Cables, plain.Tables
 	n, hosts := build(t, c)
 
 	most := uint64(c.MTU - minWire + 1)
 	small := pick(0, 0, 1, int64(most)) // how many bytes packets may differ by
-	packets := 20 + int(3*(lossless.Headroom+sw.Buffer)/int64(c.MTU))/senders
+	packets := 10 + int(3*(lossless.Headroom+lossless.Reserve+free)/int64(c.MTU)/2)
 	for i := range senders {
 		for range packets {
 			size := c.MTU - int(r.Uint64n(min(uint64(small)+1, most)))

@@ -18,8 +18,10 @@ var rewrite = flag.Bool("rewrite", false, "write what scripts print into their f
 // A script is blocks of commands, "----", and what they print. In the first
 // block the network, one switch and its hosts, is described:
 //
-//	star hosts=3 gbps=100 delay=1us buffer=100000 mtu=1000 [cutthrough] [detect=10us restore=10us]
+//	star hosts=3 gbps=100 delay=1us buffer=100000 mtu=1000
 //	class 3 lossless reserve=0 alpha=-1 xonoffset=2000 headroom=0
+//
+// (cutthrough, detect=10us and restore=10us may stand behind star.)
 //
 // Then there are
 //
