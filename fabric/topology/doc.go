@@ -15,10 +15,11 @@
 // Dependencies holds which buffer waits for which, for any routes, and finds
 // a cycle where there is one.
 //
-// Profiles are what is known of switches as they are sold: buffers,
-// thresholds and classes, each number with its source.
+// A Profile is what is known of a kind of switch as it is sold: buffers,
+// thresholds and classes, with the sources of the numbers. Graph.Network makes
+// a configuration for package network of a Graph, a Profile and routes.
 //
 // The package is pure: no goroutine, clock, float or order of a map decides
-// anything, so equal calls give equal results on every system. It knows
-// nothing of packets; package network moves those.
+// anything, so equal calls give equal results on every system. It
+// moves no packets; package network does.
 package topology

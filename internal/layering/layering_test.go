@@ -57,7 +57,7 @@ var layers = map[string][]string{
 	"fabric/event":    {},
 	"fabric/network":  {"fabric/event", "internal/heap"},
 	"fabric/adapter":  {"fabric/event", "fabric/network", "clock", "rocev2", "ib", "memreg", "qp", "qp/cc", "engine", "transport"},
-	"fabric/topology": {},
+	"fabric/topology": {"fabric/event", "fabric/network"},
 	"fabric/traffic":  {},
 	"fabric/plot":     {},
 
