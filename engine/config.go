@@ -45,6 +45,10 @@ type Config struct {
 	// Loopback has packets to Addr itself pass inside the engine.
 	Loopback bool
 
+	// Phantom says that payloads have a length only, because all memory is
+	// memreg.Phantom: what is kept behind gaps has no bytes.
+	Phantom bool
+
 	// Class returns the class, below NumClasses, of packets with a traffic
 	// class, see FillClasses. Nil has all in class 0. Datagrams go with the
 	// class of traffic class 0, wherever their handles say.

@@ -9,6 +9,14 @@ import (
 // gaps together, 9 MiB at the most.
 const reorderPackets = 2048
 
+// newReorder makes the memory for packets behind gaps.
+func newReorder(c *Config) *qp.Pool {
+	if c.Phantom {
+		return qp.NewLengthPool(reorderPackets)
+	}
+	return qp.NewPool(reorderPackets)
+}
+
 // setPeer takes note of a new peer. Whether it is native the program must say:
 // no packet can show it.
 func (e *Engine) setPeer(q *QP, native bool) {
@@ -22,7 +30,7 @@ func (e *Engine) setPeer(q *QP, native bool) {
 	q.native, q.portVerified, q.peerPort = native, false, 0
 	if native {
 		if e.reorder == nil {
-			e.reorder = qp.NewPool(reorderPackets)
+			e.reorder = newReorder(&e.cfg)
 		}
 		q.widen(&e.cfg)
 		q.core.SetReorder(e.reorder)

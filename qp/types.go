@@ -104,3 +104,7 @@ const (
 
 // NewPool makes a pool for so many packets, of 4.5 KiB each at the most.
 func NewPool(packets int) *Pool { return queue.NewPool(packets) }
+
+// NewLengthPool makes a pool that keeps no bytes of payloads, for memory that
+// has none (memreg.Phantom).
+func NewLengthPool(packets int) *Pool { return queue.NewLengthPool(packets) }

@@ -114,7 +114,8 @@ func (a *Adapters) Host(number int) (*Host, error) {
 		h.pd = h.table.AllocPD()
 	}
 	h.e = engine.New(engine.Config{Addr: addrOf(h.number), Memory: h.table, Random: a.random,
-		Window: a.cfg.Window, ReadChunk: a.cfg.ReadChunk, MinProbe: a.cfg.MinProbe, Class: a.classOf})
+		Window: a.cfg.Window, ReadChunk: a.cfg.ReadChunk, MinProbe: a.cfg.MinProbe,
+		Phantom: !a.cfg.Real, Class: a.classOf})
 	a.hosts[number] = h
 	a.net.Attach(number, h)
 	return h, nil

@@ -21,8 +21,9 @@ const reorderGap = 128
 // limit, and keeps it for the next loss. When it is full, each queue pair that
 // needs it has an equal share.
 type Pool struct {
-	limit   int // packets
-	made    int // packets allocated so far
+	limit   int  // packets
+	made    int  // packets allocated so far
+	lengths bool // of payloads it keeps the lengths
 	free    *heldPacket
 	spare   *buffer
 	buffers int     // in use
@@ -39,6 +40,11 @@ type Pool struct {
 // NewPool makes a pool for so many packets, of 4.5 KiB each at the most.
 func NewPool(packets int) *Pool { return &Pool{limit: packets} }
 
+// NewLengthPool makes a pool that keeps the lengths of payloads, and not their
+// bytes, for memory that has none (memreg.Phantom): a packet is then about a
+// tenth as large. What it gives back has 0 for each byte.
+func NewLengthPool(packets int) *Pool { return &Pool{limit: packets, lengths: true} }
+
 // Share returns how many packets a queue pair that needs the pool can count
 // on.
 func (s *Pool) Share() int { return s.limit / max(s.buffers, 1) }
@@ -51,7 +57,27 @@ type heldPacket struct {
 	at           clock.Time // of its arrival
 	psns         uint32     // that it takes: more than one for a READ request
 	packet       rocev2.Packet
-	buf          [4096]byte
+	payload      []byte // room for it; nil: its length is enough
+}
+
+// heldWhole is one with room for its payload.
+type heldWhole struct {
+	heldPacket
+	room [4096]byte
+}
+
+// noBytes are the payloads of which only the length is kept. Nobody writes
+// here.
+var noBytes [4096]byte
+
+// keep keeps a packet.
+func (k *heldPacket) keep(p *rocev2.Packet) {
+	k.packet = *p
+	if k.payload == nil {
+		k.packet.Payload = noBytes[:len(p.Payload):len(p.Payload)]
+		return
+	}
+	k.packet.Payload = k.payload[:copy(k.payload, p.Payload)]
 }
 
 // open returns an empty buffer.
@@ -97,12 +123,31 @@ func (s *Pool) take(b *buffer) *heldPacket {
 		s.free = k.next
 		return k
 	}
-	if s.index == nil {
-		s.index = make([]*heldPacket, 1<<bits.Len(uint(s.limit)))
-		s.shift = uint8(32 - bits.Len(uint(s.limit)))
+	if s.made++; 2*s.made > len(s.index) {
+		s.widen()
 	}
-	s.made++
-	return new(heldPacket)
+	if s.lengths {
+		return new(heldPacket)
+	}
+	w := new(heldWhole)
+	w.payload = w.room[:]
+	return &w.heldPacket
+}
+
+// fewChains is how long the index is at first.
+const fewChains = 32
+
+// widen doubles the index.
+func (s *Pool) widen() {
+	old, n := s.index, max(2*len(s.index), fewChains)
+	s.index, s.shift = make([]*heldPacket, n), uint8(33-bits.Len(uint(n)))
+	for _, k := range old {
+		for k != nil {
+			next, c := k.next, s.chain(k.of, k.packet.BTH.PSN)
+			k.next, *c = *c, k
+			k = next
+		}
+	}
 }
 
 // reclaim cuts a buffer that has more than its share down to that, for one that

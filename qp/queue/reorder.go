@@ -137,8 +137,8 @@ func (r *Reorder) Insert(pool *Pool, now clock.Time, p *rocev2.Packet, psns uint
 	} else if b.expected != expected {
 		b.expected, b.moved = expected, now
 	}
-	k.at, k.psns, k.packet = now, min(psns, MaxReorder), *p
-	k.packet.Payload = k.buf[:copy(k.buf[:], p.Payload)]
+	k.at, k.psns = now, min(psns, MaxReorder)
+	k.keep(p)
 	r.insert(k)
 	return Buffered
 }
