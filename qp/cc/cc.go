@@ -1,18 +1,28 @@
-// Package cc is congestion control: what a requester may have in flight, and
+// Package cc is congestion control: what a connection may have in flight, and
 // when it may go on.
 //
-// A Controller takes events and has a Limit, a small value that the requester
-// reads again after each event and evaluates itself. So a packet costs no call
-// through the interface. Window is the controller that a queue pair has by
-// default: a window in bytes that grows on acknowledgements and shrinks on
-// losses and on congestion notifications. One that works with rates, such as
-// DCQCN, says with Limit.NotBefore when the next packets may go, and hears with
-// Sent what went. Pacer gives a rate to any controller.
+// A Controller takes events and has a Limit, a small value that is read again
+// after each event, and that the connection evaluates itself. So a packet costs
+// no call through the interface. These are the controllers:
+//
+//   - Window is what a queue pair has by default: a window in bytes that grows
+//     on acknowledgements and shrinks on losses and on congestion
+//     notifications.
+//   - Static is a window that never changes, as large as what the path holds.
+//   - DCQCN is the rate control of RDMA adapters, by notifications alone. It
+//     stands around one of the two, which takes the losses.
+//   - Pacer gives a rate to any other.
+//
+// One that works with rates says with Limit.NotBefore when the next packets may
+// go, and hears with Sent what went. The rate is for all data that a connection
+// sends: its requests, and its answers to the READs of the peer.
+// Acknowledgements, NAKs and congestion notifications are not held back. A
+// window bounds what the own side asks for, requests and the responses to its
+// READs.
 //
 // A controller knows nothing of packets, timers or retransmission: what counts
-// as a loss, and whether silence was one, the requester decides. It limits what
-// the own side asks for, requests and the responses to READs; acknowledgements
-// and the answers to the peer's READs are not held back.
+// as a loss, and whether silence was one, the requester decides. One that wants
+// to be called at some time says so with Limit.Deadline.
 package cc
 
 import (
@@ -105,7 +115,22 @@ const (
 	Timeout
 )
 
-// Controller is congestion control for one requester. Its methods are called
+// Mark is how congestion shows.
+type Mark uint8
+
+const (
+	// Notified is a notification of the peer (CNP, IBTA A17.9.3). The peer
+	// bounds how often it sends one, but a hostile one does not.
+	Notified Mark = iota
+	// MarkedResponse is a marked response to a READ, for which the peer is
+	// sent a notification.
+	MarkedResponse
+	// MarkedAgain is another marked response, so soon after one that the
+	// peer is sent no notification for it.
+	MarkedAgain
+)
+
+// Controller is congestion control for one connection. Its methods are called
 // under the lock of the queue pair. They neither block nor allocate.
 type Controller interface {
 	// Limit returns what may be in flight now. The requester reads it again
@@ -117,9 +142,10 @@ type Controller interface {
 	// is not looked at.
 	SetConfig(c Config)
 
-	// Sent is called after requests were sent, if Limit.Burst is not 0: so
-	// many packets, of so many bytes as they count in flight. A READ counts
-	// as the packets that it asks for.
+	// Sent is called after requests, or answers to READs, were sent, if
+	// Limit.Burst is not 0: so many packets, of so many bytes as they count
+	// in flight. The request for a READ counts as the packets that it asks
+	// for.
 	Sent(now clock.Time, bytes, packets int)
 	// Acked is called when n more bytes are acknowledged, up to f.Una. It
 	// returns the Limit too, for it is called often.
@@ -127,10 +153,9 @@ type Controller interface {
 	// Lost is called when a loss shows. It reports whether less may be in
 	// flight because of it.
 	Lost(now clock.Time, f Flight, how Loss) bool
-	// Marked is called for a sign of congestion: a notification of the peer
-	// (CNP, IBTA A17.9.3), or a marked response. It reports whether less
-	// may be in flight because of it.
-	Marked(now clock.Time, f Flight) bool
+	// Marked is called for a sign of congestion. It reports whether less
+	// may be sent because of it.
+	Marked(now clock.Time, f Flight, how Mark) bool
 	// Silence is called before something is sent again because the peer is
 	// silent, once until it is heard. What Lost does then may have to be
 	// undone.
@@ -138,6 +163,10 @@ type Controller interface {
 	// Undo is called when the peer is heard and was only late: nothing had
 	// been lost since Silence (RFC 4015).
 	Undo()
+	// Advance is called when the time Limit.Deadline has come, or a little
+	// later. Where controllers stand around each other, that may be the
+	// deadline of another one.
+	Advance(now clock.Time)
 }
 
 // Limit is what a controller lets a requester have in flight: so many bytes and
@@ -152,11 +181,18 @@ type Limit struct {
 	// may be in flight. Without that the requester would stand still at
 	// every loss.
 	Spare bool
+	// Smooth says that pauses between bursts are short: no longer than
+	// hosts in software take to answer. Else the last packet before a pause
+	// asks for an acknowledgement, so that it is not taken for silence.
+	Smooth bool
 	// Burst, if not 0, is how many bytes may be sent at NotBefore or later,
 	// before Sent is called and there is another Limit. It may be exceeded
 	// by one packet, and by one READ.
 	Burst     int
 	NotBefore clock.Time
+
+	Rate     uint64     // bits per second that Burst stands for; 0: there is none, or it is not known
+	Deadline clock.Time // if not 0, when Advance is to be called: then there may be another Limit
 }
 
 // spareShare is by what part of itself the limit is wider with Spare.
@@ -201,6 +237,12 @@ func (l *Limit) Charge(inFlight int) int {
 		return inFlight - inFlight/(1+spareShare)
 	}
 	return inFlight
+}
+
+// Pauses reports whether a packet of so many bytes is the last one before a
+// pause, other than a short one.
+func (l *Limit) Pauses(cost uint64) bool {
+	return l.Burst > 0 && uint64(l.Burst) <= cost && !l.Smooth
 }
 
 // AckInterval is after how many packets inside a long message an

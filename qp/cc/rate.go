@@ -18,15 +18,20 @@ const (
 	// than a timer is late on a busy machine.
 	defaultBurstTime = 4 * time.Millisecond
 	minBurst         = 2 * (4096 + WireOverhead)
+
+	// longPause is between two bursts, if nobody asks for an
+	// acknowledgement, about when the peer could seem to be silent.
+	longPause = clock.Time(100 * time.Microsecond)
 )
 
 // Rate bounds how many bytes are sent in a time: a token bucket. In any time t
 // it lets through at most burst + rate · t, and one packet or one READ more.
 // The zero Rate is no bound.
 type Rate struct {
-	perSecond uint64 // bits; 0: no bound
-	burst     uint64 // bytes
-	depth     clock.Time
+	perSecond uint64     // bits; 0: no bound
+	burst     uint64     // bytes
+	depth     clock.Time // what burst takes
+	smooth    bool       // pauses are shorter than longPause
 	full      clock.Time // when the bucket is full again if nothing more is sent
 	rest      uint64     // of the last division, in bits · ns / perSecond
 	room      int
@@ -47,8 +52,15 @@ func (r *Rate) Set(perSecond uint64, burst int) {
 		r.burst, _ = bits.Div64(hi, lo, 8*uint64(time.Second))
 		r.burst = min(max(r.burst, minBurst), math.MaxInt32)
 	}
-	r.depth, _ = r.takes(r.burst, 0)
+	r.deepen()
 	r.Reset()
+}
+
+// deepen finds out how long the burst takes.
+func (r *Rate) deepen() {
+	r.depth, _ = r.takes(r.burst, 0)
+	pause, _ := r.takes(minBurst/2+r.burst/2, 0)
+	r.smooth = pause < longPause
 }
 
 // Reset fills the bucket.
@@ -75,7 +87,12 @@ func (r *Rate) Sent(now clock.Time, bytes, packets int) {
 	}
 	t, rest := r.takes(uint64(bytes)+uint64(packets)*WireOverhead, r.rest)
 	r.full, r.rest = r.full+t, rest
-	missing := r.full - now
+	r.refill(now)
+}
+
+// refill finds out how many bytes may be sent from now on, and when.
+func (r *Rate) refill(now clock.Time) {
+	missing := max(r.full-now, 0)
 	if missing < r.depth {
 		hi, lo := bits.Mul64(uint64(r.depth-missing), r.perSecond)
 		left, _ := bits.Div64(hi, lo, 8*uint64(time.Second))
@@ -85,13 +102,24 @@ func (r *Rate) Sent(now clock.Time, bytes, packets int) {
 	r.room, r.next = int(max(r.burst/2, 1)), r.full-r.depth/2
 }
 
+// Change changes the rate, which is on and stays on. What is missing in the
+// bucket stays missing, and so does its size.
+func (r *Rate) Change(now clock.Time, perSecond uint64) {
+	missing := uint64(max(r.full-now, 0))
+	hi, lo := bits.Mul64(missing, r.perSecond)
+	missing, _ = bits.Div64(min(hi, perSecond-1), lo, perSecond)
+	r.perSecond, r.full, r.rest = perSecond, now+clock.Time(min(missing, math.MaxInt64/2)), 0
+	r.deepen()
+	r.refill(now)
+}
+
 // Next returns how many bytes may be sent, and when.
 func (r *Rate) Next() (bytes int, at clock.Time) { return r.room, r.next }
 
 // Pacer is a controller with a rate: what the other controller allows is sent
-// no faster than that. READs count with the responses that they ask for. What
-// is sent again counts too. Acknowledgements and the answers to the peer's
-// READs are not paced.
+// no faster than that, and so are the answers to the peer's READs. READs count
+// with the responses that they ask for. What is sent again counts too.
+// Acknowledgements are not paced.
 type Pacer struct {
 	Controller
 	rate Rate
@@ -108,15 +136,23 @@ func (p *Pacer) SetRate(perSecond uint64, burst int) { p.rate.Set(perSecond, bur
 func (p *Pacer) Limit() Limit { return p.narrow(p.Controller.Limit()) }
 
 func (p *Pacer) narrow(l Limit) Limit {
-	if !p.rate.On() {
-		return l
+	if p.rate.On() {
+		p.rate.narrow(&l)
 	}
-	n, at := p.rate.Next()
+	return l
+}
+
+// narrow has l keep the rate too.
+func (r *Rate) narrow(l *Limit) {
+	n, at := r.Next()
+	l.Smooth = r.smooth && (l.Smooth || l.Burst == 0)
 	if l.Burst == 0 || n < l.Burst {
 		l.Burst = n
 	}
 	l.NotBefore = max(l.NotBefore, at)
-	return l
+	if l.Rate == 0 || r.perSecond < l.Rate {
+		l.Rate = r.perSecond
+	}
 }
 
 // Reset implements Controller.

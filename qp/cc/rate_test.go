@@ -116,7 +116,7 @@ func TestPacer(t *testing.T) {
 	}
 	p.SetRate(8_000_000, 10_000) // a byte in 1 µs
 	want := w.Limit()
-	want.Burst = 10_000
+	want.Burst, want.Rate = 10_000, 8_000_000
 	if p.Limit() != want {
 		t.Errorf("limit %+v, want %+v", p.Limit(), want)
 	}

@@ -84,6 +84,9 @@ func (w *Window) SetConfig(c Config) {
 // Sent implements Controller. A window has no rate.
 func (w *Window) Sent(clock.Time, int, int) {}
 
+// Advance implements Controller. A window has no deadline.
+func (w *Window) Advance(clock.Time) {}
+
 // Lost implements Controller.
 func (w *Window) Lost(_ clock.Time, f Flight, how Loss) bool {
 	switch how {
@@ -204,7 +207,7 @@ func (w *Window) recovering(una uint64) bool { return una < w.recoveryPoint }
 // then are no noise. What is in flight at a cut may cause more notifications,
 // which say nothing new; so there is one cut for a window in flight, whether it
 // met marks or losses or both.
-func (w *Window) Marked(_ clock.Time, f Flight) bool {
+func (w *Window) Marked(_ clock.Time, f Flight, _ Mark) bool {
 	switch {
 	case f.Una < w.markPoint:
 		return false

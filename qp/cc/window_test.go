@@ -111,7 +111,7 @@ func TestWindowCongestion(t *testing.T) {
 		}
 	}
 	w := fresh()
-	if !w.Marked(0, Flight{Una: 0, Next: size, Packet: packet}) || w.Marked(0, Flight{Una: 0, Next: size, Packet: packet}) || w.Marked(0, Flight{Una: size, Next: size, Packet: packet}) {
+	if !w.Marked(0, Flight{Una: 0, Next: size, Packet: packet}, Notified) || w.Marked(0, Flight{Una: 0, Next: size, Packet: packet}, Notified) || w.Marked(0, Flight{Una: size, Next: size, Packet: packet}, Notified) {
 		t.Error("not one cut for what is in flight")
 	}
 	check("one cut", w, size/4*3)
@@ -119,33 +119,33 @@ func TestWindowCongestion(t *testing.T) {
 	if n := w.size - size/4*3; n < growth/2 || n > growth {
 		t.Errorf("a window acknowledged grew it by %d", n)
 	}
-	if !w.Marked(0, Flight{Una: size + packet, Next: 2 * size, Packet: packet}) {
+	if !w.Marked(0, Flight{Una: size + packet, Next: 2 * size, Packet: packet}, Notified) {
 		t.Error("no cut for what was sent after the first")
 	}
 	for place := uint64(2 * size); place < 100*size; place += size {
-		w.Marked(0, Flight{Una: place + 1, Next: place + 1, Packet: packet})
+		w.Marked(0, Flight{Una: place + 1, Next: place + 1, Packet: packet}, Notified)
 	}
 	check("many cuts", w, 2*packet)
 
 	w = fresh()
 	w.Lost(0, Flight{Next: size, Packet: packet}, Timeout)
-	w.Marked(0, Flight{Una: 0, Next: size, Packet: packet})
+	w.Marked(0, Flight{Una: 0, Next: size, Packet: packet}, Notified)
 	check("in the window of a loss", w, size/2)
 
 	w = fresh()
-	w.Marked(0, Flight{Una: 0, Next: size, Packet: packet})
+	w.Marked(0, Flight{Una: 0, Next: size, Packet: packet}, Notified)
 	w.Lost(0, Flight{Next: size, Packet: packet}, GoBack)
 	check("and a loss in its window", w, size/2)
 
 	w = fresh()
-	w.Marked(0, Flight{Una: 0, Next: size, Packet: packet})
+	w.Marked(0, Flight{Una: 0, Next: size, Packet: packet}, Notified)
 	for range 2 * burst {
 		w.Lost(0, Flight{Una: 0, Next: size, Packet: packet}, Repaired)
 	}
 	check("and a burst in its window", w, size/2)
 
 	w = fresh()
-	w.Marked(0, Flight{Una: 0, Next: size, Packet: packet})
+	w.Marked(0, Flight{Una: 0, Next: size, Packet: packet}, Notified)
 	w.Lost(0, Flight{Una: 0, Next: size, Packet: packet}, Repaired)
 	w.Lost(0, Flight{Una: 0, Next: size, Packet: packet}, Repaired)
 	check("and two losses", w, size/2)
@@ -155,7 +155,7 @@ func TestWindowCongestion(t *testing.T) {
 
 	w = fresh()
 	w.Lost(0, Flight{Una: 0, Next: size, Packet: packet}, Repaired)
-	w.Marked(0, Flight{Una: 0, Next: size, Packet: packet})
+	w.Marked(0, Flight{Una: 0, Next: size, Packet: packet}, Notified)
 	w.Lost(0, Flight{Una: 0, Next: size, Packet: packet}, Repaired)
 	check("between two losses", w, size/2)
 	if w.spare {
@@ -164,7 +164,7 @@ func TestWindowCongestion(t *testing.T) {
 
 	w = fresh()
 	w.size = size / 2 // and it doubles
-	w.Marked(0, Flight{Una: 0, Next: size, Packet: packet})
+	w.Marked(0, Flight{Una: 0, Next: size, Packet: packet}, Notified)
 	check("while it doubles", w, size/4)
 }
 

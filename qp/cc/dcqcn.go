@@ -1,0 +1,246 @@
+package cc
+
+import (
+	"math/bits"
+
+	"github.com/gosoftroce/rocev2/clock"
+)
+
+// DCQCN is the rate control of RDMA adapters: each connection has a rate, which
+// notifications cut, and which grows back with time and with what is sent. Zhu
+// et al. describe it (SIGCOMM 2015); Profile has the parameters, and in what
+// adapters differ from the paper. It takes no notice of losses and round trips:
+// the controller that it stands around bounds what is in flight, and takes
+// losses. That one hears of no marks.
+//
+// All arithmetic is in integers: rates in bits per second, alpha in units of
+// 2^-30, rounded down; only the mean of rate and target is rounded up, so that
+// the target is reached. So a run gives the same numbers on every processor.
+// The timers of the algorithm are not timers of the driver: what they would
+// have done is made up for with the next event. Limit.Deadline is set only
+// while a burst waits for its time, and the rate grows before that. An idle
+// connection has no timer, and with a rate that is not below that of the port
+// there is none of the cost of pacing either.
+type DCQCN struct {
+	Controller
+	p *Profile
+
+	bucket  Rate
+	current uint64 // rate (R_C)
+	target  uint64 // rate before the last cut, and what has grown since (R_T)
+	alpha   uint32 // alphaOne is 1
+
+	active  bool // a notification has come
+	sampled bool // one has come in the period that ends at alphaAt
+	pending bool // one waits for the end of the cut period
+	grown   bool // the rate was increased since the last cut
+
+	timeStages, byteStages uint32
+	sent                   uint64 // bytes since the last cut, or the last stage of bytes
+
+	alphaAt    clock.Time // end of the period of alpha
+	cutAt      clock.Time // no cut before
+	increaseAt clock.Time // next stage of time
+}
+
+// alphaOne is alpha's 1.
+const alphaOne = 1 << 30
+
+// mostStages is how many stages of time a connection makes up for that was
+// idle. By then it has the rate of its port, or the profile has it grow for
+// minutes.
+const mostStages = 1 << 12
+
+// NewDCQCN returns a controller that has DCQCN stand around another one. It
+// shares p, which must not change any more, and which Check finds good.
+func NewDCQCN(c Controller, p *Profile) *DCQCN {
+	d := &DCQCN{Controller: c, p: p}
+	d.begin()
+	return d
+}
+
+// begin begins at the rate of the port.
+func (d *DCQCN) begin() {
+	*d = DCQCN{Controller: d.Controller, p: d.p, current: d.p.Line, target: d.p.Line}
+	burst := d.p.Burst
+	if burst == 0 {
+		burst = socketBurst
+	}
+	d.bucket.Set(d.p.Line, burst)
+}
+
+// Reset implements Controller.
+func (d *DCQCN) Reset() {
+	d.Controller.Reset()
+	d.begin()
+}
+
+// Rate returns the rate now, in bits per second, and the target.
+func (d *DCQCN) Rate() (current, target uint64) { return d.current, d.target }
+
+// Alpha returns the estimate of congestion in units of 2^-30.
+func (d *DCQCN) Alpha() uint32 { return d.alpha }
+
+// paced reports whether the rate is below that of the port.
+func (d *DCQCN) paced() bool { return d.current < d.p.Line }
+
+// Limit implements Controller.
+func (d *DCQCN) Limit() Limit { return d.narrow(d.Controller.Limit()) }
+
+// narrow has l keep the rate.
+func (d *DCQCN) narrow(l Limit) Limit {
+	if !d.paced() {
+		return l
+	}
+	d.bucket.narrow(&l)
+	if _, at := d.bucket.Next(); d.increaseAt < at && (l.Deadline == 0 || d.increaseAt < l.Deadline) {
+		l.Deadline = d.increaseAt
+	}
+	return l
+}
+
+// Acked implements Controller.
+func (d *DCQCN) Acked(now clock.Time, f Flight, n uint64) Limit {
+	return d.narrow(d.Controller.Acked(now, f, n))
+}
+
+// Sent implements Controller.
+func (d *DCQCN) Sent(now clock.Time, bytes, packets int) {
+	if d.Controller.Limit().Burst != 0 {
+		d.Controller.Sent(now, bytes, packets)
+	}
+	d.advance(now)
+	if !d.paced() {
+		return
+	}
+	bytes -= packets * PacketOverhead
+	d.bucket.Sent(now, bytes, packets)
+	if d.p.IncreaseBytes == 0 {
+		return
+	}
+	d.sent += uint64(bytes) + uint64(packets)*WireOverhead
+	for d.sent >= d.p.IncreaseBytes && d.paced() {
+		d.sent -= d.p.IncreaseBytes
+		d.byteStages++
+		d.increase()
+	}
+	d.setRate(now)
+}
+
+// Advance implements Controller.
+func (d *DCQCN) Advance(now clock.Time) {
+	d.Controller.Advance(now)
+	d.advance(now)
+}
+
+// Marked implements Controller.
+func (d *DCQCN) Marked(now clock.Time, _ Flight, how Mark) bool {
+	if how == MarkedAgain {
+		return false // of these the peer gets no notification either
+	}
+	d.advance(now)
+	before := d.current
+	if !d.active {
+		d.active = true
+		d.alpha = alphaOne / 1024 * d.p.InitialAlpha
+		d.alphaAt = now.Add(d.p.AlphaPeriod)
+	}
+	d.decay(now)
+	if now < d.cutAt {
+		d.pending = true
+	} else {
+		d.cut(now)
+	}
+	if d.p.Sampled {
+		d.sampled = true
+	} else {
+		d.grow()
+		d.alphaAt = now.Add(d.p.AlphaPeriod)
+	}
+	d.setRate(now)
+	return d.current < before
+}
+
+// advance makes up for what the timers would have done up to now. Alpha is left
+// as it is: it matters with the next cut.
+func (d *DCQCN) advance(now clock.Time) {
+	if d.pending && d.cutAt <= now {
+		at := d.cutAt
+		d.stages(at)
+		d.decay(at)
+		d.pending = false
+		d.cut(at)
+	}
+	d.stages(now)
+	d.setRate(now)
+}
+
+// stages carries out the stages of time up to now.
+func (d *DCQCN) stages(now clock.Time) {
+	for n := 0; d.paced() && d.increaseAt <= now; n++ {
+		if n == mostStages {
+			d.increaseAt = now.Add(d.p.IncreasePeriod)
+			return
+		}
+		d.increaseAt = d.increaseAt.Add(d.p.IncreasePeriod)
+		d.timeStages++
+		d.increase()
+	}
+}
+
+// decay ends the periods of alpha up to now.
+func (d *DCQCN) decay(now clock.Time) {
+	for ; d.alphaAt <= now; d.alphaAt = d.alphaAt.Add(d.p.AlphaPeriod) {
+		if d.sampled {
+			d.sampled = false
+			d.grow()
+			continue
+		}
+		if d.alpha == 0 { // and stays so
+			periods := now.Sub(d.alphaAt) / d.p.AlphaPeriod
+			d.alphaAt = d.alphaAt.Add(periods * d.p.AlphaPeriod)
+			continue
+		}
+		d.alpha = uint32(uint64(d.alpha) * uint64(d.p.G) / 1024)
+	}
+}
+
+// grow makes alpha larger.
+func (d *DCQCN) grow() {
+	d.alpha = uint32(uint64(d.alpha)*uint64(d.p.G)/1024) + alphaOne/1024*(1024-d.p.G)
+}
+
+// cut makes the rate smaller by alpha's part, and begins the way back.
+func (d *DCQCN) cut(now clock.Time) {
+	if d.p.ClampTarget || d.grown {
+		d.target = d.current
+	}
+	hi, lo := bits.Mul64(d.current, uint64(d.alpha))
+	part, _ := bits.Div64(hi, lo, alphaOne<<d.p.Shift)
+	part = min(part, d.current*uint64(d.p.MaxCut)/100)
+	d.current = max(d.current-part, min(d.p.Min, d.current))
+	d.grown, d.timeStages, d.byteStages, d.sent = false, 0, 0, 0
+	d.increaseAt = now.Add(d.p.IncreasePeriod)
+	d.cutAt = now.Add(d.p.CutPeriod)
+}
+
+// increase is what a stage does.
+func (d *DCQCN) increase() {
+	p, low, high := d.p, min(d.timeStages, d.byteStages), max(d.timeStages, d.byteStages)
+	switch {
+	case high < p.Threshold:
+	case low > p.Threshold:
+		d.target = min(d.target+uint64(low-p.Threshold)*p.Hyper, p.Line)
+	default:
+		d.target = min(d.target+p.Additive, p.Line)
+	}
+	d.grown = true
+	d.current = (d.current + d.target + 1) / 2
+}
+
+// setRate has the bucket keep the rate, which may be another one now.
+func (d *DCQCN) setRate(now clock.Time) {
+	if d.bucket.perSecond != d.current {
+		d.bucket.Change(now, d.current)
+	}
+}
