@@ -101,7 +101,7 @@ type Attr struct {
 	MinRNRTimer     uint8      // the timer code that our receiver-not-ready NAKs carry, 0 to 31
 	DestQPN         rocev2.QPN
 	PathMigState    MigState // of the primary path, which is the only one
-	RateLimit       uint32   // kb/s of requests on the wire; 0 is no limit
+	RateLimit       uint32   // kb/s of data on the wire; 0 is no limit
 	RateBurst       uint32   // bytes that may go at once after a pause; 0 is what RateLimit gives in 4 ms
 }
 

@@ -17,7 +17,7 @@ type noSend struct {
 func (*noSend) HandleTimeout(clock.Time)     {}
 func (*noSend) Deadline() (clock.Time, bool) { return 0, false }
 
-func (*noSend) ReadyToReceive()                {}
+func (s *noSend) ReadyToReceive()              { s.c.CC.Reset() }
 func (s *noSend) ReadyToSend(first rocev2.PSN) { s.next = first }
 func (*noSend) Configure(ib.AttrMask)          {}
 func (*noSend) Drained() bool                  { return true }

@@ -22,7 +22,7 @@ func TestCNPPace(t *testing.T) {
 	}
 	none := func(why string) {
 		t.Helper()
-		if p.b.cnp.due {
+		if p.b.cnpDue {
 			t.Errorf("a CNP for %s", why)
 		}
 	}
@@ -40,7 +40,7 @@ func TestCNPPace(t *testing.T) {
 	for _, after := range []time.Duration{0, 10 * time.Microsecond, 39 * time.Microsecond, time.Microsecond, time.Millisecond} {
 		p.now = p.now.Add(after)
 		marked(func(*rocev2.Packet) {})
-		if p.b.cnp.due && !p.b.Answering() {
+		if p.b.cnpDue && !p.b.Answering() {
 			t.Error("the CNP waits")
 		}
 		p.transfer(p.b, 1)
@@ -57,14 +57,14 @@ func TestCNPPace(t *testing.T) {
 	none("a connection that has ended")
 }
 
-// TestCNPStates: a queue pair that cannot send has no use for a CNP, and one
-// from elsewhere has no effect (IBTA A17.9).
+// TestCNPStates: a queue pair that can answer READs takes a CNP, and one from
+// elsewhere has no effect (IBTA A17.9).
 func TestCNPStates(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, pairConfig{noRTS: true})
 	cnp := packet(rocev2.CNP, 0)
 	cnp.BTH.DestQPN, cnp.BTH.PKey = p.b.QPN(), rocev2.DefaultPKey
-	if d := p.b.handle(0, p.a.addr, &cnp); d != DropState {
+	if d := p.b.handle(0, p.a.addr, &cnp); d != DropNone {
 		t.Errorf("in RTR: %v", d)
 	}
 	if d := p.b.handle(0, p.b.addr, &cnp); d != DropPeer {
@@ -121,7 +121,7 @@ func TestCNPAllocations(t *testing.T) {
 		must(t, p.a.PostSend(&wr))
 		p.transferMarked(p.a)
 		p.transfer(p.b, 2)
-		p.now = p.now.Add(cnpInterval)
+		p.now = p.now.Add(DefaultNotifyInterval)
 	}); n > 0 {
 		t.Errorf("%v allocations", n)
 	}

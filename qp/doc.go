@@ -40,9 +40,10 @@
 //
 // The queue pair answers a packet with data that the network has marked with a
 // congestion notification (CNP). A CNP shrinks the window of the queue pair
-// that it is for, see [QP.HandlePacket]. The traffic class of the address
-// vector says whether packets are ECN-capable, so that the network marks them
-// instead of dropping them. Linux rxe neither sends CNPs nor obeys them.
+// that it is for, or its rate (Config.Congestion), see [QP.HandlePacket]. The
+// traffic class of the address vector says whether packets are ECN-capable, so
+// that the network marks them instead of dropping them. Linux rxe neither sends
+// CNPs nor obeys them.
 //
 // # Packets behind a gap
 //
@@ -55,8 +56,7 @@
 //
 // # What it does not do
 //
-// RD; path migration; congestion control by rates (DCQCN), for which there is
-// the place but no implementation; selective acknowledgement.
+// RD; path migration; congestion control of the unreliable services.
 //
 // The IBTA sections are those of the InfiniBand Architecture Specification,
 // Volume 1, release 1.6 or later.

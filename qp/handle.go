@@ -5,7 +5,9 @@ import (
 
 	"github.com/gosoftroce/rocev2/clock"
 	"github.com/gosoftroce/rocev2/ib"
+	"github.com/gosoftroce/rocev2/qp/cc"
 	"github.com/gosoftroce/rocev2/qp/conn"
+	"github.com/gosoftroce/rocev2/qp/responder"
 	"github.com/gosoftroce/rocev2/rocev2"
 )
 
@@ -15,9 +17,10 @@ import (
 //
 // If the network has marked the packet (Arrival.Marked), and it carries data of
 // this connection, the peer is sent a congestion notification (CNP, IBTA A17.9)
-// with the next Poll, before everything else, at most one in 50 µs. The data of
-// a READ is on its way because this side asked for it, so for that the own
-// congestion control, which bounds what is asked for, gives way too.
+// with the next Poll, before everything else, at most one in
+// Config.NotifyInterval. The data of a READ is on its way because this side
+// asked for it, so for that the own congestion control, which bounds what is
+// asked for, gives way too.
 func (q *QP) HandlePacket(now clock.Time, a *Arrival) Drop {
 	d := q.handle(now, a)
 	if q.conn.Failed() {
@@ -74,10 +77,11 @@ func (q *QP) handle(now clock.Time, a *Arrival) Drop {
 		return q.req.HandleResponse(now, p, info)
 	case info.Role == rocev2.RoleNotify && sends:
 		q.conn.Stats.Rare().CNPsReceived++
-		q.req.Marked(now)
+		q.req.Marked(now, cc.Notified)
 		return DropNone
-	case info.Role == rocev2.RoleNotify && q.req == nil && !q.conn.Failed(): // there is nothing to slow down
+	case info.Role == rocev2.RoleNotify && q.resp != nil && !q.conn.Failed(): // it sends nothing but the answers to READs
 		q.conn.Stats.Rare().CNPsReceived++
+		q.conn.Marked(now, cc.Flight{}, cc.Notified)
 		return DropNone
 	}
 	return DropState
@@ -128,50 +132,58 @@ func (q *QP) marked(now clock.Time, p *rocev2.Packet, d Drop) {
 		return // not of this connection, or not any more
 	}
 	q.conn.Stats.Rare().ECNMarked++
+	how := cc.MarkedAgain
+	if q.ud == nil && markCNP(q, now) { // else there is no peer to tell
+		how = cc.MarkedResponse
+	}
 	if info.Role == rocev2.RoleResponse && q.req != nil {
-		q.req.Marked(now)
-	}
-	if q.ud == nil { // else there is no peer to tell
-		q.cnp.mark(now)
+		q.req.Marked(now, how)
 	}
 }
 
-// cnp is the receiving side of congestion notification (IBTA A17.9): it tells
-// the peer that its packets meet a queue.
-type cnp struct {
-	due  bool       // one is to be sent
-	next clock.Time // and no other before
+// DefaultNotifyInterval is the least time between two notifications to one peer
+// queue pair where nothing else is configured: that of the paper on DCQCN (N,
+// Zhu et al., SIGCOMM 2015). Adapters ship with 2 to 4 µs, but for all queue
+// pairs of a port together.
+const DefaultNotifyInterval = 50 * time.Microsecond
+
+// markCNP takes note of a packet that was marked, and reports whether a
+// notification is to be sent because of it (IBTA A17.9).
+func markCNP(q *QP, now clock.Time) bool {
+	if now < q.nextCNP {
+		return false
+	}
+	q.cnpDue, q.nextCNP = true, now.Add(time.Duration(q.cnpEvery))
+	return true
 }
 
-// cnpInterval is the least time between two notifications to one peer queue
-// pair, as adapters have it.
-const cnpInterval = 50 * time.Microsecond
-
-// mark takes note of a packet that was marked.
-func (n *cnp) mark(now clock.Time) {
-	if now >= n.next {
-		*n = cnp{due: true, next: now.Add(cnpInterval)}
+// pollCNP writes a CNP, which is due.
+func pollCNP(q *QP, out *conn.Output) {
+	if buf := out.Room(); buf != nil {
+		out.CommitNotice(PollNotice(q, buf))
 	}
 }
 
-// poll writes a CNP: a BTH with BECN and 16 reserved bytes. PSN and AckReq are
-// 0, for it belongs to no message.
-func (n *cnp) poll(c *conn.Conn, out *conn.Output) {
-	buf := out.Room()
-	if buf == nil {
-		return
+// PollNotice writes a congestion notification, if one is due, for a driver that
+// has it go beside what Poll writes: a BTH with BECN and 16 reserved bytes. PSN
+// and AckReq are 0, for it belongs to no message. It returns the length, 0 if
+// there is none.
+func PollNotice(q *QP, buf []byte) int {
+	if !q.cnpDue {
+		return 0
 	}
-	n.due = false
-	c.Stats.Rare().CNPsSent++
-	p := rocev2.Packet{BTH: c.BTH(0, 0)}
+	q.cnpDue = false
+	q.conn.Stats.Rare().CNPsSent++
+	p := rocev2.Packet{BTH: q.conn.BTH(0, 0)}
 	p.BTH.Opcode = rocev2.CNP
 	p.BTH.BECN = true
-	out.Commit(len(p.AppendHeaders(buf[:0])))
+	return len(p.AppendHeaders(buf[:0]))
 }
 
 // HandleTimeout does what is due at now; without anything due it does nothing.
 // Poll may then have something to send.
 func (q *QP) HandleTimeout(now clock.Time) {
+	q.conn.Advance(now)
 	q.recv.HandleTimeout(now)
 	q.send.HandleTimeout(now)
 	q.flush()
@@ -182,6 +194,9 @@ func (q *QP) HandleTimeout(now clock.Time) {
 func (q *QP) Deadline() (clock.Time, bool) {
 	at, armed := q.send.Deadline()
 	if t, ok := q.recv.Deadline(); ok && (!armed || t < at) {
+		at, armed = t, true
+	}
+	if t := q.conn.CC.Limit.Deadline; t != 0 && (!armed || t < at) {
 		return t, true
 	}
 	return at, armed
@@ -192,22 +207,28 @@ func (q *QP) Deadline() (clock.Time, bool) {
 // before requests.
 func (q *QP) Poll(now clock.Time, limit Limit, w Writer) (p Polled) {
 	out := conn.NewOutput(w, limit.Packets)
-	if q.cnp.due {
-		q.cnp.poll(&q.conn, &out)
+	if q.cnpDue {
+		pollCNP(q, &out)
 	}
 	if q.dgram != nil {
 		q.dgram.Poll(now, &out)
 		return q.polled(&out, p)
 	}
+	yields := false
 	if q.resp != nil {
-		q.resp.Poll(limit.DelayAck, &out)
+		yields = responder.Yields(q.resp) && now >= q.conn.CC.Limit.NotBefore
+		q.resp.Poll(now, limit.DelayAck, &out)
 	}
 	if q.req != nil && (q.conn.State == ib.StateRTS || q.conn.State == ib.StateSQD) {
 		p.Bytes, p.Blocked = q.req.Poll(now, limit.Bytes, &out)
 		if q.conn.Failed() && q.resp != nil { // a fault on this side; what was received is acknowledged all the same
 			q.flush()
-			q.resp.Poll(false, &out)
+			q.resp.Poll(now, false, &out)
 		}
+	}
+	if yields { // and the requests have had their turn
+		responder.Resume(q.resp)
+		q.resp.Poll(now, limit.DelayAck, &out)
 	}
 	p.AckDelayed = q.recv.AckDelayed(limit.DelayAck)
 	return q.polled(&out, p)
@@ -251,7 +272,7 @@ func Receipt(q *QP, buf []byte) (n int, first, last rocev2.PSN) {
 
 // Answering reports whether an answer other than a lone acknowledgement, or a
 // congestion notification, waits to be sent.
-func (q *QP) Answering() bool { return q.cnp.due || q.recv.Pressing() }
+func (q *QP) Answering() bool { return q.cnpDue || q.recv.Pressing() }
 
 // PollFetch returns the next memory that the queue pair needs fetched, each
 // once. The driver calls Fetched with it afterwards, also when it could not be

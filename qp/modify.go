@@ -87,14 +87,14 @@ func (q *QP) flush() {
 	if why == conn.EndNone {
 		return
 	}
-	q.cnp.due = false
+	q.cnpDue, q.conn.CC.Limit.Deadline = false, 0
 	q.send.Flush()
 	q.recv.Flush(why)
 }
 
 // reset drops everything but the counters and the memory of the queues.
 func (q *QP) reset() {
-	q.peer, q.cnp = netip.Addr{}, cnp{}
+	q.peer, q.cnpDue, q.nextCNP = netip.Addr{}, false, 0
 	q.conn.Reset()
 	q.send.Reset()
 	q.recv.Reset()

@@ -1,10 +1,13 @@
 package qp
 
 import (
+	"cmp"
 	"fmt"
+	"math"
 	"net/netip"
 	"time"
 
+	"github.com/gosoftroce/rocev2/clock"
 	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/memreg"
 	"github.com/gosoftroce/rocev2/qp/cc"
@@ -49,8 +52,16 @@ type Config struct {
 
 	// Window bounds what is in flight. Congestion control is Congestion, if
 	// that is not nil, for this queue pair alone; else it is a cc.Window.
+	// Where that works with a rate, so do the answers to the peer's READs.
 	Window     cc.Config
 	Congestion cc.Controller
+
+	// NotifyInterval is the least time between two congestion notifications
+	// to the peer, 2 s at the most. 0 means DefaultNotifyInterval; a
+	// negative number means one for each marked packet, as far as they do
+	// not come in one batch.
+	NotifyInterval time.Duration
+
 	// ReadChunk splits READs into requests of so many bytes, each of which
 	// takes one of MaxRdAtomic, so that their responses cannot overrun the
 	// receive buffer. It is rounded down to whole packets, one at least; 0
@@ -84,10 +95,12 @@ type Config struct {
 // its sinks must not call back into it. Posting, handling and polling do not
 // allocate.
 type QP struct {
-	typ     ib.QPType
-	service rocev2.Service // of typ
-	peer    netip.Addr     // Attr.AV.DGID, unmapped and without zone
-	cnp     cnp
+	typ      ib.QPType
+	service  rocev2.Service // of typ
+	cnpDue   bool           // a congestion notification is to be sent
+	cnpEvery int32          // Config.NotifyInterval, in ns
+	nextCNP  clock.Time     // no other one before
+	peer     netip.Addr     // Attr.AV.DGID, unmapped and without zone
 
 	conn conn.Conn
 	send sendHalf
@@ -111,6 +124,7 @@ func New(c Config) (*QP, error) {
 		return nil, err
 	}
 	q := &QP{typ: c.Type, service: c.Type.Service(), conn: conn.Conn{QPN: c.QPN, Memory: c.Memory, PD: c.PD, Scratch: c.Scratch}}
+	q.cnpEvery = int32(min(max(cmp.Or(c.NotifyInterval, DefaultNotifyInterval), 0), math.MaxInt32))
 	switch c.Type {
 	case ib.UC, ib.UD, ib.GSI:
 		q.makeDatagram(&c)
@@ -121,6 +135,7 @@ func New(c Config) (*QP, error) {
 	case ib.XRCTarget:
 		q.conn.Opcodes = rocev2.XRCSendFirst
 		q.send = &noSend{c: &q.conn}
+		q.conn.CC.Control = c.Congestion
 		q.makeResponder(&c)
 	default:
 		q.makeRequester(&c)
@@ -409,10 +424,10 @@ func (q *QP) InFlight() (bytes int, silent bool) {
 type Flow = requester.Flow
 
 // FlowOf returns how the sending of q stands. Of the unreliable services, which
-// keep nothing in flight, it is zero.
+// keep nothing in flight, it is zero. An XRC target has only a rate, if any.
 func FlowOf(q *QP) Flow {
 	if q.req == nil {
-		return Flow{}
+		return Flow{Rate: q.conn.CC.Limit.Rate}
 	}
 	return q.req.Flow()
 }

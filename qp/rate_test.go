@@ -83,6 +83,64 @@ func TestRateLimit(t *testing.T) {
 	}
 }
 
+// The rate of a queue pair is that of its answers to READs, too, exact to 1 %,
+// and of both together, in equal parts. A reader that has no rate itself asks
+// for all at once.
+func TestRateLimitOfAnswers(t *testing.T) {
+	t.Parallel()
+	const kilobits, burst, size = 80_000, 4000, 200_000 // 10 bytes in 1 µs
+	p := newPair(t, pairConfig{mem: 1 << 19})
+	must(t, p.b.Modify(&ib.Attr{RateLimit: kilobits, RateBurst: burst}, ib.AttrRateLimit))
+	read := ib.SendWR{Opcode: ib.OpRead, Signaled: true, SGList: p.a.sge(0, size), Remote: p.a.peerRemote(p)}
+	run := func(until func() bool) time.Duration {
+		t.Helper()
+		began := p.now
+		for i := 0; !until(); i++ {
+			if i > 10_000 {
+				t.Fatal("it does not end")
+			}
+			if p.transfer(p.a, 1000)+p.transfer(p.b, 1000) > 0 {
+				continue
+			}
+			at, ok := p.b.Deadline()
+			if !ok || at <= p.now {
+				t.Fatalf("nothing to do at %v, and the deadline is %v, %v", p.now, at, ok)
+			}
+			p.now = at
+			p.b.HandleTimeout(p.now)
+		}
+		return time.Duration(p.now - began)
+	}
+	const packets = (size + 1023) / 1024
+	want := time.Duration(size+packets*cc.WireOverhead-burst) * 100 * time.Nanosecond
+	near := func(got, want time.Duration) bool {
+		return math.Abs(float64(got-want)) <= float64(want)/100+burst*100
+	}
+	must(t, p.a.PostSend(&read))
+	if took := run(func() bool { return p.a.sq.n == 1 }); !near(took, want) {
+		t.Errorf("a READ took %v, want %v", took, want)
+	}
+	if s := p.b.Stats(); s.RateWaits == 0 || s.RateWaits > packets {
+		t.Errorf("it waited %d times", s.RateWaits)
+	}
+	p.now = p.now.Add(time.Second) // the bucket is full again
+
+	// With requests of its own: the first of the two that ends has had half
+	// of the rate.
+	must(t, p.a.PostSend(&read))
+	must(t, p.b.PostSend(&ib.SendWR{Opcode: ib.OpWrite, Signaled: true, SGList: p.b.sge(0, size), Remote: p.b.peerRemote(p)}))
+	first := run(func() bool { return p.a.sq.n == 2 || p.b.sq.n == 1 })
+	rest := run(func() bool { return p.a.sq.n == 2 && p.b.sq.n == 1 })
+	if !near(first+rest, 2*want) || rest > want/20 {
+		t.Errorf("both took %v, and the second one %v more; want %v", first, rest, 2*want)
+	}
+	must(t, p.b.Modify(&ib.Attr{}, ib.AttrRateLimit))
+	must(t, p.a.PostSend(&read))
+	if took := run(func() bool { return p.a.sq.n == 3 }); took != 0 {
+		t.Errorf("without a rate it took %v", took)
+	}
+}
+
 // peerRemote is the memory of the other side.
 func (e *testEnd) peerRemote(p *pair) ib.RemoteAddr { return p.peer(e).remote(0) }
 

@@ -51,6 +51,8 @@ type (
 	Fetch = conn.Fetch
 	// WindowConfig bounds what a queue pair has in flight.
 	WindowConfig = cc.Config
+	// Controller is congestion control of a connection.
+	Controller = cc.Controller
 	// Recv is a receive.
 	Recv = queue.Recv
 	// RecvSource is where a queue pair gets receives from.

@@ -38,9 +38,9 @@ var layers = map[string][]string{
 
 	"qp/queue":     {"clock", "rocev2", "ib", "memreg"},
 	"qp/cc":        {"clock"},
-	"qp/conn":      {"clock", "rocev2", "ib", "memreg", "qp/queue"},
+	"qp/conn":      {"clock", "rocev2", "ib", "memreg", "qp/queue", "qp/cc"},
 	"qp/requester": {"clock", "rocev2", "ib", "memreg", "qp/queue", "qp/cc", "qp/conn"}, // never the responder
-	"qp/responder": {"clock", "rocev2", "ib", "memreg", "qp/queue", "qp/conn"},          // never the requester
+	"qp/responder": {"clock", "rocev2", "ib", "memreg", "qp/queue", "qp/cc", "qp/conn"}, // never the requester
 	"qp/datagram":  {"clock", "rocev2", "ib", "memreg", "qp/queue", "qp/cc", "qp/conn"}, // neither of the two
 	"qp":           {"clock", "rocev2", "ib", "memreg", "qp/queue", "qp/cc", "qp/conn", "qp/requester", "qp/responder", "qp/datagram"},
 	"qp/qptest":    {"clock", "rocev2", "ib", "memreg", "qp", "qp/queue", "qp/cc"},

@@ -31,6 +31,8 @@ type Conn struct {
 	Pool *queue.Pool
 	SRTT time.Duration // smoothed round trip time, 0 while it is not known
 
+	CC Congestion
+
 	Stats   Tally
 	Events  Events
 	Scratch *Scratch
@@ -72,7 +74,8 @@ func (c *Conn) Failed() bool { return c.State == ib.StateErr }
 
 // Reset drops all but the identity, the memory and the counters.
 func (c *Conn) Reset() {
-	*c = Conn{QPN: c.QPN, Opcodes: c.Opcodes, Memory: c.Memory, PD: c.PD, Pool: c.Pool, Stats: c.Stats, Scratch: c.Scratch}
+	*c = Conn{QPN: c.QPN, Opcodes: c.Opcodes, Memory: c.Memory, PD: c.PD, Pool: c.Pool, Stats: c.Stats, Scratch: c.Scratch,
+		CC: Congestion{Control: c.CC.Control}}
 }
 
 // SetMTU takes the path MTU.

@@ -7,7 +7,7 @@ type counter struct {
 }
 
 // counters lists every field of s but Drops.
-func (s *Stats) counters() [40]counter {
+func (s *Stats) counters() [42]counter {
 	return [...]counter{
 		{"tx_packets", &s.TxPackets},
 		{"tx_bytes", &s.TxBytes},
@@ -25,6 +25,8 @@ func (s *Stats) counters() [40]counter {
 		{"rnr_waits", &s.RNRWaits},
 		{"credit_stalls", &s.CreditStalls},
 		{"window_cuts", &s.WindowCuts},
+		{"rate_cuts", &s.RateCuts},
+		{"rate_waits", &s.RateWaits},
 		{"ecn_marked", &s.ECNMarked},
 		{"cnps_sent", &s.CNPsSent},
 		{"cnps_received", &s.CNPsReceived},

@@ -68,6 +68,8 @@ type Stats struct {
 	RNRWaits            uint64 // receiver-not-ready NAKs that we wait for
 	CreditStalls        uint64 // times that sending stopped for lack of the peer's credits
 	WindowCuts          uint64 // times that the send window was made smaller
+	RateCuts            uint64 // times that the rate was made lower because of congestion
+	RateWaits           uint64 // times that data had to wait for its rate
 	ECNMarked           uint64 // packets with data that the network had marked
 	CNPsSent            uint64 // congestion notifications for them
 	CNPsReceived        uint64 // congestion notifications of the peer

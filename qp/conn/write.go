@@ -26,6 +26,14 @@ type FlushWriter interface {
 	CommitFlush(n int)
 }
 
+// NoticeWriter is a Writer that sends congestion notifications in a traffic
+// class of their own.
+type NoticeWriter interface {
+	// CommitNotice is Commit of a congestion notification to the peer of
+	// the connection.
+	CommitNotice(n int)
+}
+
 // Output is a Writer that takes a number of packets at the most.
 type Output struct {
 	Packets int  // written
@@ -73,6 +81,18 @@ func (o *Output) CommitFlush(n int) {
 		return
 	}
 	w.CommitFlush(n)
+	o.left--
+	o.Packets++
+}
+
+// CommitNotice is NoticeWriter.CommitNotice, or Commit where there is none.
+func (o *Output) CommitNotice(n int) {
+	w, ok := o.w.(NoticeWriter)
+	if !ok {
+		o.Commit(n)
+		return
+	}
+	w.CommitNotice(n)
 	o.left--
 	o.Packets++
 }

@@ -98,11 +98,12 @@ func (s *scene) makeQP(a *actor, w args) error {
 	sendWR, recvWR, sendSGE, recvSGE, inline := uint64(64), uint64(64), uint64(4), uint64(4), uint64(64)
 	qkey := uint64(defaultQKey)
 	window, windowBytes, chunk, cqe, dqpn, keep := uint64(0), uint64(0), uint64(0), uint64(0), uint64(a.peer.qpn), uint64(0)
+	line, burst := uint64(1e9), uint64(1)
 	err := w.nums(map[string]*uint64{
 		"psn": &psn, "rqpsn": &rqpsn, "mtu": &mtu, "timeout": &timeout, "retry": &retry, "rnr": &rnr, "rnrtimer": &rnrTimer,
 		"rd": &rd, "destrd": &destRd, "sendwr": &sendWR, "recvwr": &recvWR, "sendsge": &sendSGE, "recvsge": &recvSGE,
 		"inline": &inline, "window": &window, "windowbytes": &windowBytes, "chunk": &chunk, "cqe": &cqe, "dqpn": &dqpn,
-		"keep": &keep, "qkey": &qkey,
+		"keep": &keep, "qkey": &qkey, "line": &line, "burst": &burst,
 	})
 	if err != nil {
 		return err
@@ -111,6 +112,11 @@ func (s *scene) makeQP(a *actor, w args) error {
 	if err != nil {
 		return err
 	}
+	notify, err := time.ParseDuration(w.text("cnp", "0"))
+	if err != nil {
+		return err
+	}
+	control := w.text("cc", "window")
 	access, err := parseAccess(w.text("access", "wragp"))
 	if err != nil {
 		return err
@@ -128,6 +134,10 @@ func (s *scene) makeQP(a *actor, w args) error {
 		QPN: a.qpn, Type: typ, PortMTU: path, MinProbe: probe, MaxSendWR: int(sendWR), MaxRecvWR: int(recvWR), MaxSendSGE: int(sendSGE), MaxRecvSGE: int(recvSGE),
 		MaxInline: int(inline), SignalAll: w.has("sigall"), ReadChunk: int(chunk),
 		Window: qp.WindowConfig{InitialBytes: int(windowBytes), MaxBytes: int(windowBytes), MaxPSNs: int(window)},
+	}
+	c.NotifyInterval = notify
+	if c.Congestion, err = controllerOf(control, c.Window, line, int(burst)); err != nil {
+		return err
 	}
 	c.Invalidate = func(key ib.Key) ib.Fault { return s.invalidate(a, key) }
 	if w.has("srq") {

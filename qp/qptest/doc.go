@@ -32,6 +32,7 @@
 //	    [timeout=14 retry=7 rnr=7 rnrtimer=12] [rd=4 destrd=4] [access=wragp]
 //	    [sendwr= recvwr= sendsge= recvsge= inline=]
 //	    [window=PSNS windowbytes= chunk= probe=1ms] [keep=PACKETS]
+//	    [cc=window|static|paper|adapter line=1000000000 burst=1] [cnp=50us]
 //	    [cqe=N] [sigall] [srq] [type=uc|ud|xrci|xrct qkey=0x11111111]
 //	clear
 //	    takes both queue pairs away

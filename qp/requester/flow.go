@@ -12,12 +12,14 @@ type Flow struct {
 	Una      rocev2.PSN    // the oldest that is not acknowledged
 	InFlight int           // bytes between it and the next one, as package cc counts them
 	Window   int           // how many these may be
+	Rate     uint64        // bits per second that may be sent; 0: no rate bounds them
 	RTT      time.Duration // smoothed round trip time; 0: none was measured yet
 }
 
 // Flow returns how sending stands.
 func (r *Requester) Flow() Flow {
-	f := Flow{Queued: r.queue.Len(), Una: r.una, InFlight: r.InFlight(), Window: r.limit.Bytes}
+	f := Flow{Queued: r.queue.Len(), Una: r.una, InFlight: r.InFlight(), Window: r.c.CC.Limit.Bytes,
+		Rate: r.c.CC.Limit.Rate}
 	if r.rtt.known {
 		f.RTT = r.rtt.srtt
 	}

@@ -20,7 +20,7 @@ func (r *Requester) missingResponses(now clock.Time) bool {
 	r.sel.held = 0
 	var kept [queue.MaxReorder / 8]byte
 	lost, _ := r.sel.reads.Update(r.una, r.max, r.reorder.AppendKept(kept[:0], r.una, len(kept)), now.Add(-r.rtt.late()))
-	r.limit = r.cc.Acked(now, r.flight(), r.arrived(r.posUna))
+	r.c.CC.Limit = r.c.CC.Control.Acked(now, r.flight(), r.arrived(r.posUna))
 	if lost > 0 {
 		r.losses(now, lost)
 	}

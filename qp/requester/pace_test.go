@@ -32,7 +32,7 @@ func (c *rate) Sent(now clock.Time, bytes, _ int) {
 	c.next = max(c.next, now) + clock.Time(bytes)*c.perByte
 }
 
-func (c *rate) Marked(clock.Time, cc.Flight) bool {
+func (c *rate) Marked(clock.Time, cc.Flight, cc.Mark) bool {
 	c.perByte *= 2
 	return true
 }
@@ -78,7 +78,7 @@ func TestPacing(t *testing.T) {
 	if at, _ := e.r.Deadline(); at == control.next {
 		t.Error("there is nothing to send and the deadline is that of the rate")
 	}
-	e.r.Marked(now)
+	e.r.Marked(now, cc.Notified)
 	now = control.next
 	e.answer(now, first, rocev2.AETH{Syndrome: rocev2.NAKSequence})
 	if took := run(packets); took < (all-2*paceBurst)*perByte*2 || took > all*perByte*2 {

@@ -16,7 +16,6 @@ import (
 // flight, which losses make less.
 type recovery struct {
 	work
-	cc      cc.Controller
 	reorder queue.Reorder // responses behind a gap
 	fetch   conn.Fetches
 	recoveryState
@@ -24,7 +23,6 @@ type recovery struct {
 
 // recoveryState is what a reset clears.
 type recoveryState struct {
-	limit    cc.Limit // as cc has it now
 	repair   repair
 	sel      *selective // nil: nothing was ever kept behind a gap
 	retry    retry
@@ -33,10 +31,6 @@ type recoveryState struct {
 	resent   uint64 // Stats.Retransmits when the peer's silence first had packets sent again
 	sinceAck uint32 // packets since the last one with AckReq
 	again    uint32 // responses to READs that were asked for more than once, and have not come again
-	paging   bool   // nothing is sent until the place of a response is fetched
-	flush    flushICRC
-	tells    bool // the peer sends selective acknowledgements
-	paced    bool // the last poll stopped before limit.NotBefore
 }
 
 // Configure brings changed attributes to where they are used.
@@ -58,25 +52,25 @@ func (r *recovery) Configure(mask ib.AttrMask) {
 // setRate bounds the rate in bits per second; 0 takes the bound away, and the
 // burst is in bytes. Without a bound nobody is asked for one.
 func (r *recovery) setRate(perSecond uint64, burst int) {
-	p, paced := r.cc.(*cc.Pacer)
+	p, paced := r.c.CC.Control.(*cc.Pacer)
 	switch {
 	case perSecond > 0:
 		if !paced {
-			p = cc.NewPacer(r.cc)
-			r.cc = p
+			p = cc.NewPacer(r.c.CC.Control)
+			r.c.CC.Control = p
 		}
 		p.SetRate(perSecond, burst)
 	case paced:
-		r.cc = p.Controller
+		r.c.CC.Control = p.Controller
 	}
 	r.paced = false
-	r.reload()
+	r.c.CC.Reload()
 }
 
 // SetLimits changes the bounds of what may be in flight.
 func (r *recovery) SetLimits(c cc.Config) {
-	r.cc.SetConfig(c)
-	r.reload()
+	r.c.CC.Control.SetConfig(c)
+	r.c.CC.Reload()
 }
 
 // SharePauses has the requester share p with others until it is reset.
@@ -100,7 +94,7 @@ func (r *recovery) DiscardHeld() {
 // between the oldest unacknowledged packet and the next one, without a share
 // that the peer has kept behind a gap.
 func (r *recovery) InFlight() int {
-	return r.limit.Charge(int(min(r.pipe(), mostCounted)))
+	return r.c.CC.Limit.Charge(int(min(r.pipe(), mostCounted)))
 }
 
 // Silent reports whether the peer has not answered what is in flight for so
@@ -125,25 +119,17 @@ func fillFlight(r *recovery, f *cc.Flight) {
 	f.RTT, f.MinRTT, f.RTTVar = r.rtt.recent(), r.rtt.minRTT.duration(), r.rtt.rttvar
 }
 
-// reload reads the limit again, after an event.
-func (r *recovery) reload() { r.limit = r.cc.Limit() }
-
 // lost tells the controller of a loss.
 func (r *recovery) lost(now clock.Time, how cc.Loss) {
-	if r.cc.Lost(now, r.flight(), how) {
+	if r.c.CC.Control.Lost(now, r.flight(), how) {
 		r.c.Stats.Rare().WindowCuts++
 	}
-	r.reload()
+	r.c.CC.Reload()
 }
 
 // Marked takes a sign of congestion on the path of what is in flight: a
 // notification of the peer (CNP), or a response that came marked.
-func (r *recovery) Marked(now clock.Time) {
-	if r.cc.Marked(now, r.flight()) {
-		r.c.Stats.Rare().WindowCuts++
-	}
-	r.reload()
-}
+func (r *recovery) Marked(now clock.Time, how cc.Mark) { r.c.Marked(now, r.flight(), how) }
 
 // stop stops the timers and gives back what is kept.
 func (r *recovery) stop() {
@@ -265,7 +251,7 @@ func (r *recovery) probe(now clock.Time) {
 // there will be to undo if that is spurious.
 func (r *recovery) noteSilence(now clock.Time) {
 	if !r.rtt.probing {
-		r.cc.Silence()
+		r.c.CC.Control.Silence()
 		r.resent = r.c.Stats.Retransmits
 	}
 	r.rtt.probe(now)
@@ -274,8 +260,8 @@ func (r *recovery) noteSilence(now clock.Time) {
 // undoTimeout undoes what was done because of silence: the peer was only late
 // (RFC 4015).
 func (r *recovery) undoTimeout() {
-	r.cc.Undo()
-	r.reload()
+	r.c.CC.Control.Undo()
+	r.c.CC.Reload()
 	r.c.Stats.Rare().SpuriousRetransmits += r.c.Stats.Retransmits - r.resent
 }
 
@@ -298,7 +284,7 @@ func (r *recovery) goBack(now clock.Time) {
 // HandleTimeout does what is due at now; without anything due it does nothing.
 func (r *recovery) HandleTimeout(now clock.Time) {
 	r.c.Expire(&r.reorder, now, queue.ReorderAge(r.c.SRTT))
-	r.paced = r.paced && now < r.limit.NotBefore
+	r.paced = r.paced && now < r.c.CC.Limit.NotBefore
 	if r.rnr.expired(now) {
 		return // the next Poll goes on from where rewind has put the cursor
 	}
@@ -330,8 +316,8 @@ func (r *recovery) Deadline() (clock.Time, bool) {
 	if !armed {
 		at, armed = r.rtt.earlier(r.retry.deadline), r.retry.armed
 	}
-	if r.paced && (!armed || r.limit.NotBefore < at) {
-		at, armed = r.limit.NotBefore, true
+	if r.paced && (!armed || r.c.CC.Limit.NotBefore < at) {
+		at, armed = r.c.CC.Limit.NotBefore, true
 	}
 	if t, ok := r.reorder.Deadline(queue.ReorderAge(r.c.SRTT)); ok && (!armed || t < at) {
 		return t, true

@@ -34,7 +34,8 @@ type Requester struct {
 // Init makes a requester of c, which is in RESET.
 func (r *Requester) Init(c *conn.Conn, config Config) {
 	*r = Requester{signalAll: config.SignalAll, readChunk: uint32(config.ReadChunk), longReads: config.LongReads}
-	r.c, r.sink, r.cc, r.rtt.floor = c, config.SendCQ, config.Controller, config.MinProbe
+	r.c, r.sink, r.rtt.floor = c, config.SendCQ, config.MinProbe
+	c.CC.Control = config.Controller
 	r.queue.Init(config.MaxSendWR, config.MaxSendSGE, config.MaxInline)
 	r.Reset()
 }
@@ -47,8 +48,7 @@ func (r *Requester) Reset() {
 	r.cursor, r.credit, r.recoveryState = cursor{}, credit{}, recoveryState{}
 	r.rtt.init(floor)
 	r.setRate(0, 0)
-	r.cc.Reset()
-	r.reload()
+	r.c.CC.Reset()
 }
 
 // Flush ends all work, on the way to ERR: every request completes with
@@ -74,6 +74,5 @@ func (r *Requester) ReadyToReceive() {
 // ReadyToSend begins at PSN first, on the way to RTS.
 func (r *Requester) ReadyToSend(first rocev2.PSN) {
 	r.una, r.nxt, r.max = first, first, first
-	r.cc.Reset()
-	r.reload()
+	r.c.CC.Reset()
 }

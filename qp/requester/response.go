@@ -164,7 +164,7 @@ func (r *Requester) progress(now clock.Time, from rocev2.PSN, pos uint64) {
 	n := r.arrived(pos)
 	var f cc.Flight
 	fillFlight(&r.recovery, &f)
-	r.limit = r.cc.Acked(now, f, n)
+	r.c.CC.Limit = r.c.CC.Control.Acked(now, f, n)
 	if r.repairFailed() {
 		r.restart(now, true)
 	} else {

@@ -81,7 +81,7 @@ func TestLongReadRequests(t *testing.T) {
 		{cc.Limit{Bytes: size, PSNs: 512, Burst: size}, size, false},
 	} {
 		w := queue.Send{Opcode: ib.OpRead, Kind: ib.OpReads, PSNs: 256}
-		r.limit, r.allowance = c.limit, c.allows
+		r.c.CC.Limit, r.allowance = c.limit, c.allows
 		if r.lengthenRead(&w); (w.Flags&queue.Long != 0) != c.want {
 			t.Errorf("%+v, %d bytes may go: flags %x", c.limit, c.allows, w.Flags)
 		}

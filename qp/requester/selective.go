@@ -68,7 +68,7 @@ func (r *Requester) handleSelectiveAck(now clock.Time, p *rocev2.Packet, info *r
 	case r.sel.kept(r.una) > before:
 		r.retry.heard(now)
 		r.rtt.arm(now)
-		r.limit = r.cc.Acked(now, r.flight(), r.arrived(r.posUna))
+		r.c.CC.Limit = r.c.CC.Control.Acked(now, r.flight(), r.arrived(r.posUna))
 	}
 	if lost > 0 && !r.c.Failed() {
 		r.losses(now, lost)
@@ -181,11 +181,11 @@ func (r *recovery) losses(now clock.Time, n int) {
 		f.Pipe += uint64(n) * uint64(r.packet())
 	}
 	for range n {
-		if r.cc.Lost(now, f, cc.Selective) {
+		if r.c.CC.Control.Lost(now, f, cc.Selective) {
 			r.c.Stats.Rare().WindowCuts++
 		}
 	}
-	r.reload()
+	r.c.CC.Reload()
 }
 
 // onlyReads reports whether all requests in flight before end are READs.
@@ -347,7 +347,7 @@ const resendShare = 8
 // shown yet: so some go in any case.
 func (r *sender) mayResend(b *queue.Scoreboard) bool {
 	size := uint64(r.packet())
-	return r.pipe()+size <= uint64(r.limit.Bytes) || uint64(b.Pending())*size < uint64(r.limit.Bytes)/resendShare
+	return r.pipe()+size <= uint64(r.c.CC.Limit.Bytes) || uint64(b.Pending())*size < uint64(r.c.CC.Limit.Bytes)/resendShare
 }
 
 // buildHole writes the packet with a PSN once more. It writes none for the
@@ -412,7 +412,7 @@ func (r *sender) resentOne(now clock.Time, rq *request, psn rocev2.PSN) {
 	r.retry.start(now)
 	r.rtt.discardOne(psn)
 	r.rtt.arm(now)
-	if r.limit.Burst > 0 {
+	if r.c.CC.Limit.Burst > 0 {
 		r.spent(now, rq.cost, rq.psns)
 	}
 }

@@ -29,7 +29,7 @@ type Snapshot struct {
 // Snapshot returns a copy of the state.
 func (r *Requester) Snapshot() Snapshot {
 	return Snapshot{
-		Queued: r.queue.Len(), Una: r.una, Next: r.nxt, Max: r.max, Limit: r.limit, RetriesLeft: r.retry.left,
+		Queued: r.queue.Len(), Una: r.una, Next: r.nxt, Max: r.max, Limit: r.c.CC.Limit, RetriesLeft: r.retry.left,
 		Paging: r.paging, Limited: r.credit.limited, LSN: r.credit.lsn, stalled: r.credit.stalled, cursor: r.cursor, recovery: r.recoveryState,
 	}
 }

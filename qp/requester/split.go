@@ -114,14 +114,14 @@ const nearby = time.Millisecond
 // And they must fit into what the other queue pairs to that peer leave of its
 // socket buffer.
 func (r *sender) lengthenRead(w *queue.Send) {
-	if !r.long || w.PSNs <= r.chunk || !w.Is(ib.OpReads) || r.c.Pool == nil || r.limit.Burst > 0 ||
+	if !r.long || w.PSNs <= r.chunk || !w.Is(ib.OpReads) || r.c.Pool == nil || r.c.CC.Limit.Burst > 0 ||
 		!r.rtt.known || r.rtt.minRTT.duration() > nearby {
 		return
 	}
 	psns := longer * r.chunk
 	free := uint64(max(r.allowance, 0)) + r.posNxt - r.posUna
 	bytes := uint64(psns) * uint64(r.packet())
-	if w.PSNs <= mostLonger*psns && psns <= r.limit.PSNs/2 && bytes <= min(free, uint64(r.limit.Bytes))/2 {
+	if w.PSNs <= mostLonger*psns && psns <= r.c.CC.Limit.PSNs/2 && bytes <= min(free, uint64(r.c.CC.Limit.Bytes))/2 {
 		w.Flags |= queue.Long
 	}
 }

@@ -61,7 +61,7 @@ func (r *sender) Poll(now clock.Time, bytes int, out *conn.Output) (sent int, bl
 // as is known without asking fences, credits and the like.
 func (r *sender) blocked() bool {
 	return r.allowance <= 0 && r.mayGoOn() && !r.paced &&
-		(r.una == r.nxt || r.limit.Room(r.pipe(), r.nxt.Ahead(r.una), 1) > 0)
+		(r.una == r.nxt || r.c.CC.Limit.Room(r.pipe(), r.nxt.Ahead(r.una), 1) > 0)
 }
 
 // mayGoOn reports whether there is a request at the cursor that waits neither
@@ -74,7 +74,7 @@ func (r *sender) mayGoOn() bool {
 // pollNext writes what comes next: a packet that is sent again, or those at the
 // cursor. It returns false if there is nothing that may be sent now.
 func (r *sender) pollNext(now clock.Time, buf []byte, out *conn.Output) bool {
-	if r.limit.Burst > 0 && r.waitsForRate(now) {
+	if r.c.CC.Limit.Burst > 0 && r.waitsForRate(now) {
 		return false
 	}
 	if n := r.pollAgain(now, buf); n > 0 {
@@ -143,7 +143,7 @@ func (r *sender) pollAgain(now clock.Time, buf []byte) (n int) {
 // waitsForRate reports whether nothing may be sent yet, of what there is to
 // send.
 func (r *sender) waitsForRate(now clock.Time) bool {
-	r.paced = now < r.limit.NotBefore && (r.repair.left > 0 || r.sel.waits() || r.mayGoOn())
+	r.paced = (r.repair.left > 0 || r.sel.waits() || r.mayGoOn()) && r.c.Waits(now, r.paced)
 	return r.paced
 }
 
@@ -162,13 +162,13 @@ func (r *sender) runLength(rq *request, most int) int {
 	// The last one that the limit or the driver admits asks for an
 	// acknowledgement, and so does one now and then.
 	size := r.packet()
-	n := min(most, int(w.PSNs-rq.rel)-1, r.limit.Room(r.pipe(), r.nxt.Ahead(r.una), size)-1,
-		int(r.limit.AckInterval(size))-1-int(r.sinceAck), (r.allowance-1)/size)
+	n := min(most, int(w.PSNs-rq.rel)-1, r.c.CC.Limit.Room(r.pipe(), r.nxt.Ahead(r.una), size)-1,
+		int(r.c.CC.Limit.AckInterval(size))-1-int(r.sinceAck), (r.allowance-1)/size)
 	if r.nxt != r.max {
 		n = min(n, int(r.max.Ahead(r.nxt)))
 	}
-	if r.limit.Burst > 0 {
-		n = min(n, r.limit.Burst/size)
+	if r.c.CC.Limit.Burst > 0 {
+		n = min(n, r.c.CC.Limit.Burst/size)
 	}
 	return n
 }
@@ -195,7 +195,7 @@ func (r *sender) writeRun(rq *request, n int, out *conn.Output) int {
 func (r *sender) mayStart(rq *request) bool {
 	w := rq.w
 	inFlight := r.nxt.Ahead(r.una)
-	if !r.limit.Admits(r.pipe(), inFlight, rq.cost, rq.psns) {
+	if !r.c.CC.Limit.Admits(r.pipe(), inFlight, rq.cost, rq.psns) {
 		return false
 	}
 	if w.Is(ib.OpReads) && r.reorder.Len() > 0 && int(inFlight+rq.psns) > r.c.Pool.Share() {
@@ -322,21 +322,22 @@ func (r *sender) appendPayload(rq *request, b []byte) (int, ib.Fault) {
 }
 
 // wantAck asks for an acknowledgement inside a message: every quarter of the
-// window, with the packet that fills it, with the last one that the driver or
-// the rate lets go, and with a probe beyond the credits. So nothing stays
-// unacknowledged in a pause, which would be taken for the peer's silence.
+// window, with the packet that fills it, with the last one that the driver lets
+// go, or the rate before a long pause, and with a probe beyond the credits. So
+// nothing stays unacknowledged in a pause, which would be taken for the peer's
+// silence.
 func (r *sender) wantAck(rq *request) bool {
-	if r.sinceAck+1 >= r.limit.AckInterval(r.packet()) || r.repair.left == 1 || uint64(max(r.allowance, 0)) <= rq.cost {
+	if r.sinceAck+1 >= r.c.CC.Limit.AckInterval(r.packet()) || r.repair.left == 1 || uint64(max(r.allowance, 0)) <= rq.cost {
 		return true
 	}
 	if rq.rel == 0 && rq.w.ConsumesRecv() && !r.credit.allows(rq.w.SSN) {
 		return true
 	}
-	if b := r.limit.Burst; b > 0 && uint64(b) <= rq.cost {
+	if r.c.CC.Limit.Pauses(rq.cost) {
 		return true
 	}
 	next := r.packet()
-	return !r.limit.Admits(r.pipe()+rq.cost, r.nxt.Ahead(r.una)+1, uint64(next), 1)
+	return !r.c.CC.Limit.Admits(r.pipe()+rq.cost, r.nxt.Ahead(r.una)+1, uint64(next), 1)
 }
 
 // sent moves the cursor behind n packets: a run, or the one that rq is.
@@ -381,7 +382,7 @@ func (r *sender) sent(now clock.Time, rq *request, n int) {
 		r.retry.start(now)
 		r.rtt.arm(now)
 	}
-	if r.limit.Burst > 0 {
+	if r.c.CC.Limit.Burst > 0 {
 		r.spent(now, cost, psns)
 	}
 }
@@ -396,8 +397,7 @@ func (r *sender) askedAgain(rq *request) {
 
 // spent tells a controller that works with rates what was sent.
 func (r *sender) spent(now clock.Time, bytes uint64, packets uint32) {
-	r.cc.Sent(now, int(min(bytes, mostCounted)), int(packets))
-	r.reload()
+	r.c.Spent(now, int(min(bytes, mostCounted)), int(packets))
 }
 
 // pollRepair writes the next packet of a repair.
@@ -447,7 +447,7 @@ func (r *sender) pollRepair(now clock.Time, buf []byte) int {
 	}
 	r.retry.start(now)
 	r.rtt.arm(now)
-	if r.limit.Burst > 0 {
+	if r.c.CC.Limit.Burst > 0 {
 		r.spent(now, rq.cost, rq.psns)
 	}
 	return n

@@ -45,6 +45,10 @@ type cursor struct {
 	fault  bool   // some request between Head and cur has a status that waits
 	notify bool   // raise EventSQDrained when drained
 	long   bool   // READs may go in longer requests, see lengthenRead
+	paging bool   // nothing is sent until the place of a response is fetched
+	paced  bool   // the last poll stopped before Limit.NotBefore
+	tells  bool   // the peer sends selective acknowledgements
+	flush  flushICRC
 }
 
 // mostCounted bounds numbers of bytes that become an int, which may have 32

@@ -102,11 +102,18 @@ func noteKept(r *Responder, tell bool) {
 // be sent.
 func (r *Responder) Pressing() bool { return r.tellKept || r.answerer.Pressing() }
 
+// Yields reports whether the answers to READs wait for requests to have their
+// turn at the rate of both. Resume ends that.
+func Yields(r *Responder) bool { return r.yields }
+
+// Resume has the answers to READs go on.
+func Resume(r *Responder) { r.yields = false }
+
 // Poll writes answers until out takes no more or none waits. With delay a lone
 // acknowledgement waits on. A selective acknowledgement comes before the
 // sequence NAK for the same gap, and behind all other answers: they are older,
 // and so are their MSNs.
-func (r *Responder) Poll(delay bool, out *conn.Output) {
+func (r *Responder) Poll(now clock.Time, delay bool, out *conn.Output) {
 	for {
 		if r.tellKept && r.out.onlyNAK(r.epsn, r.msn) && !pollSelectiveAck(r, out) {
 			return
@@ -115,7 +122,7 @@ func (r *Responder) Poll(delay bool, out *conn.Output) {
 			return
 		}
 		buf := out.Room()
-		if buf == nil || !r.pollNext(buf, out) {
+		if buf == nil || !r.pollNext(now, buf, out) {
 			return
 		}
 	}

@@ -90,11 +90,16 @@ func (r *Responder) DiscardHeld() { r.reorder.Discard() }
 // HandleTimeout does what is due at now.
 func (r *Responder) HandleTimeout(now clock.Time) {
 	r.c.Expire(&r.reorder, now, queue.RequestAge(r.c.SRTT))
+	r.paced = r.paced && now < r.c.CC.Limit.NotBefore
 }
 
 // Deadline returns when HandleTimeout wants to be called, and whether at all.
 func (r *Responder) Deadline() (clock.Time, bool) {
-	return r.reorder.Deadline(queue.RequestAge(r.c.SRTT))
+	at, armed := r.reorder.Deadline(queue.RequestAge(r.c.SRTT))
+	if next := r.c.CC.Limit.NotBefore; r.paced && (!armed || next < at) {
+		return next, true
+	}
+	return at, armed
 }
 
 // Flush ends all work, on the way to ERR: every receive completes with
@@ -119,4 +124,5 @@ func (r *Responder) Flush(why conn.End) {
 func (r *Responder) stop() {
 	r.reorder.Discard()
 	r.fetch = conn.Fetches{}
+	r.paced, r.yields = false, false
 }

@@ -1,8 +1,10 @@
 package responder
 
 import (
+	"github.com/gosoftroce/rocev2/clock"
 	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/memreg"
+	"github.com/gosoftroce/rocev2/qp/cc"
 	"github.com/gosoftroce/rocev2/qp/conn"
 	"github.com/gosoftroce/rocev2/rocev2"
 )
@@ -15,6 +17,8 @@ type answerer struct {
 	xrc      *target // nil: not an XRC target
 	fetch    conn.Fetches
 	ticket   uint32 // of the last FLUSH that was begun
+	paced    bool   // the answer to a READ waits for Limit.NotBefore
+	yields   bool   // READs have had the last burst: the next one is for requests, if there are any
 	answers
 }
 
@@ -62,8 +66,8 @@ func (r *answerer) AckDelayed(delay bool) bool {
 }
 
 // pollNext writes the next answer: one packet, or a run of a READ's. It returns
-// false if nothing can be sent.
-func (r *answerer) pollNext(buf []byte, out *conn.Output) bool {
+// false if nothing can be sent. The rate is for the data of READs alone.
+func (r *answerer) pollNext(now clock.Time, buf []byte, out *conn.Output) bool {
 	for !r.out.empty() {
 		e := r.out.at(r.out.head)
 		switch e.kind {
@@ -72,12 +76,19 @@ func (r *answerer) pollNext(buf []byte, out *conn.Output) bool {
 			out.Commit(r.buildShort(e, buf))
 			return true
 		case responseRead:
-			if n := min(out.Left(), int(e.left)-1); n > 1 && e.psn != e.start && r.writeRun(e, n, out) > 0 {
-				return true
+			if r.c.CC.Limit.Burst > 0 && holdsBack(r, now) {
+				return false
+			}
+			if n := runLength(r, e, out); n > 1 {
+				if n = r.writeRun(e, n, out); n > 0 {
+					spent(r, now, n)
+					return true
+				}
 			}
 			n, f := r.buildReadResponse(e, buf)
 			if f == ib.FaultNone {
 				out.Commit(n)
+				spent(r, now, 1)
 				return true
 			}
 			if f == ib.FaultNotPresent {
@@ -96,6 +107,36 @@ func (r *answerer) pollNext(buf []byte, out *conn.Output) bool {
 		}
 	}
 	return false
+}
+
+// runLength returns how many packets of a READ's answer may be written at once;
+// 1 or less is no run.
+func runLength(r *answerer, e *response, out *conn.Output) int {
+	if e.psn == e.start {
+		return 1
+	}
+	n := min(out.Left(), int(e.left)-1)
+	if burst := r.c.CC.Limit.Burst; burst > 0 {
+		n = min(n, burst/(r.c.MTU+cc.PacketOverhead))
+	}
+	return n
+}
+
+// holdsBack reports whether the answer to a READ has to wait for the rate, or
+// for the requests, whose turn it is.
+func holdsBack(r *answerer, now clock.Time) bool {
+	r.paced = r.c.Waits(now, r.paced)
+	return r.paced || r.yields
+}
+
+// spent tells congestion control of so many packets of a READ's answer, where
+// it asks for that. When they have used up the burst, the next one is for
+// requests.
+func spent(r *answerer, now clock.Time, packets int) {
+	if g := &r.c.CC; g.Limit.Burst > 0 {
+		r.c.Spent(now, packets*(r.c.MTU+cc.PacketOverhead), packets)
+		r.yields = g.Limit.NotBefore > now
+	}
 }
 
 // buildShort writes an answer of one packet without a payload.

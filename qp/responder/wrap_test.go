@@ -54,7 +54,7 @@ func (e *end) poll() *rocev2.Packet {
 	e.t.Helper()
 	e.n = 0
 	out := conn.NewOutput(e, 1)
-	if e.r.Poll(false, &out); e.n == 0 {
+	if e.r.Poll(0, false, &out); e.n == 0 {
 		return nil
 	}
 	var p rocev2.Packet

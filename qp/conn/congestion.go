@@ -1,0 +1,68 @@
+package conn
+
+import (
+	"github.com/gosoftroce/rocev2/clock"
+	"github.com/gosoftroce/rocev2/qp/cc"
+)
+
+// Congestion is the congestion control of a connection. Both halves send data,
+// requests and the answers to READs, and keep to the same rate.
+type Congestion struct {
+	Limit   cc.Limit // as Control has it now
+	Control cc.Controller
+}
+
+// Reload reads the limit again, after an event.
+func (g *Congestion) Reload() { g.Limit = g.Control.Limit() }
+
+// Reset begins a connection.
+func (g *Congestion) Reset() {
+	if g.Control != nil {
+		g.Control.Reset()
+		g.Reload()
+	}
+}
+
+// Waits reports whether data has to wait for its time, and counts that for a
+// half that has not waited yet.
+func (c *Conn) Waits(now clock.Time, waited bool) bool {
+	if now >= c.CC.Limit.NotBefore {
+		return false
+	}
+	if !waited {
+		c.Stats.Rare().RateWaits++
+	}
+	return true
+}
+
+// Spent tells congestion control that packets with data were sent, where it
+// asks for that (Limit.Burst).
+func (c *Conn) Spent(now clock.Time, bytes, packets int) {
+	c.CC.Control.Sent(now, bytes, packets)
+	c.CC.Reload()
+}
+
+// Marked takes a sign of congestion.
+func (c *Conn) Marked(now clock.Time, f cc.Flight, how cc.Mark) {
+	g := &c.CC
+	if g.Control == nil {
+		return
+	}
+	less := g.Control.Marked(now, f, how)
+	before := g.Limit.Rate
+	g.Reload()
+	switch {
+	case g.Limit.Rate != 0 && (before == 0 || g.Limit.Rate < before):
+		c.Stats.Rare().RateCuts++
+	case less:
+		c.Stats.Rare().WindowCuts++
+	}
+}
+
+// Advance calls the controller if its time has come.
+func (c *Conn) Advance(now clock.Time) {
+	if at := c.CC.Limit.Deadline; at != 0 && at <= now {
+		c.CC.Control.Advance(now)
+		c.CC.Reload()
+	}
+}
