@@ -47,7 +47,7 @@ func Ready(e *Engine) Classes {
 // FillClasses is Fill with packets of some classes, the highest first.
 func FillClasses(e *Engine, now clock.Time, out *transport.TxBatch, classes Classes) Filled {
 	e.misrouted = e.misrouted[:0]
-	e.out.batch, e.out.paths, e.out.src = out, &e.paths, e.cfg.Addr
+	e.out.batch, e.out.paths, e.out.cfg = out, &e.paths, &e.cfg
 	e.putFinal(out, classes)
 	for q := e.next(classes); q != nil; q = e.next(classes) {
 		if !e.pull(now, q) {

@@ -25,6 +25,21 @@ type Config struct {
 	// peers MaxBytes is 560 KiB at the most, and MaxPSNs is 128.
 	Window qp.WindowConfig
 
+	// Congestion makes the congestion control of a queue pair that has none
+	// of its own, for the window that it is given. nil means a cc.Window.
+	Congestion func(qp.WindowConfig) qp.Controller
+
+	// NotifyInterval is the least time between two congestion notifications
+	// of a queue pair, see qp.Config.
+	NotifyInterval time.Duration
+
+	// NotifyClass is the traffic class of congestion notifications, so that
+	// they need not queue with what they are to slow down. 0 means 192,
+	// which is DSCP 48, as adapters have it. They are not ECN-capable:
+	// nobody would answer a mark. A negative number means that of the
+	// connection.
+	NotifyClass int
+
 	// RecvBuffer is how many bytes the receive buffer of the link holds, 0
 	// if that is not known. The peer's buffer is taken to be of the same
 	// size.
@@ -92,6 +107,10 @@ const (
 	// a socket buffer holds; with a modest one it is half of the window.
 	defaultReadChunk = 256 << 10
 
+	// defaultNotifyClass is DSCP 48 (class selector 6), which adapters have
+	// for notifications (CNP_DSCP of mlxconfig), without ECN.
+	defaultNotifyClass = 48 << 2
+
 	// defaultMinProbe is above what a peer in software needs to answer if
 	// it does not pause. How long its pauses are, queue pairs learn.
 	defaultMinProbe = time.Millisecond
@@ -127,6 +146,19 @@ func (c *Config) nativeWindow() qp.WindowConfig {
 		w.MaxPSNs = nativePSNs
 	}
 	return w
+}
+
+// notifyClass is the traffic class of congestion notifications of a connection
+// that has the other one.
+func (c *Config) notifyClass(data uint8) uint8 {
+	switch {
+	case c.NotifyClass < 0:
+		return data
+	case c.NotifyClass == 0:
+		return defaultNotifyClass
+	default:
+		return uint8(c.NotifyClass)
+	}
 }
 
 func (c *Config) minProbe() time.Duration {

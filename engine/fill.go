@@ -1,8 +1,6 @@
 package engine
 
 import (
-	"net/netip"
-
 	"github.com/gosoftroce/rocev2/clock"
 	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/qp"
@@ -45,7 +43,7 @@ func (e *Engine) next(classes Classes) *QP {
 type linkWriter struct {
 	batch *transport.TxBatch
 	paths *paths // of datagrams
-	src   netip.Addr
+	cfg   *Config
 	q     *QP
 }
 
@@ -63,7 +61,15 @@ func (w *linkWriter) Commit(n int, to *ib.AddressVector) {
 // CommitFlush implements conn.FlushWriter.
 func (w *linkWriter) CommitFlush(n int) {
 	path := w.q.path
-	w.q.path = w.q.peer.linuxPath(w.src, path)
+	w.q.path = w.q.peer.linuxPath(w.cfg.Addr, path)
+	w.Commit(n, nil)
+	w.q.path = path
+}
+
+// CommitNotice implements conn.NoticeWriter.
+func (w *linkWriter) CommitNotice(n int) {
+	path := w.q.path
+	w.q.path = noticePath(w.cfg, w.paths, w.q)
 	w.Commit(n, nil)
 	w.q.path = path
 }

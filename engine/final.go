@@ -9,7 +9,8 @@ import "github.com/gosoftroce/rocev2/transport"
 // goes, do not depend on it any more, and come first in the next batch.
 
 // finalPacket is the last packet of a queue pair, or the one before: an
-// acknowledgement or a NAK.
+// acknowledgement or a NAK. Or it is a congestion notification that goes in a
+// class of its own.
 type finalPacket struct {
 	data  [32]byte
 	n     int

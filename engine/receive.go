@@ -104,6 +104,9 @@ func (e *Engine) deliver(now clock.Time, r *Received, d *transport.RxPacket, q *
 	a.Packet, a.Src, a.Dst = &e.packet, d.Src, d.Dst
 	a.TrafficClass, a.HopLimit, a.FlowLabel, a.IPID = d.TrafficClass, d.HopLimit, d.FlowLabel, d.IPID
 	reason := q.core.HandlePacket(now, a)
+	if a.Marked() {
+		takeNotice(e, q)
+	}
 	info, _ := e.packet.BTH.Opcode.Info()
 	r.Taken = r.Taken || reason == qp.DropNone
 	if reason != qp.DropNone {

@@ -1,0 +1,50 @@
+package engine
+
+import (
+	"github.com/gosoftroce/rocev2/ib"
+	"github.com/gosoftroce/rocev2/qp"
+	"github.com/gosoftroce/rocev2/transport"
+)
+
+// noticePath returns the path of congestion notifications to the peer of q,
+// which is that of its packets but for the traffic class.
+func noticePath(c *Config, known *paths, q *QP) *transport.Path {
+	path := q.path
+	class := c.notifyClass(path.TrafficClass)
+	switch {
+	case class == path.TrafficClass:
+		return path
+	case q.peer == nil:
+		return known.find(&ib.AddressVector{DGID: path.Dst, SrcPort: path.SrcPort, TrafficClass: class,
+			HopLimit: path.HopLimit, FlowLabel: path.FlowLabel})
+	}
+	return q.peer.path(c.Addr, transport.Path{
+		Dst:          path.Dst,
+		TrafficClass: class,
+		HopLimit:     path.HopLimit,
+		FlowLabel:    path.FlowLabel,
+		SrcPort:      path.SrcPort,
+	})
+}
+
+// maxNotices is how many packets may wait beside the queue pairs for a
+// notification to join them: else it stays in its queue pair, which has one at
+// the most.
+const maxNotices = 4096
+
+// takeNotice has a congestion notification of q go by itself, if it is of
+// another class than what else q sends: that may be paused, just because of the
+// congestion. Else it goes with the turn of q.
+func takeNotice(e *Engine, q *QP) {
+	if e.cfg.Class == nil || q.path == nil || q.local || len(e.finals) >= maxNotices {
+		return
+	}
+	path := noticePath(&e.cfg, &e.paths, q)
+	p := finalPacket{path: path, class: e.cfg.class(path.TrafficClass)}
+	if p.class == q.class {
+		return
+	}
+	if p.n = qp.PollNotice(q.core, p.data[:]); p.n > 0 {
+		e.finals = append(e.finals, p)
+	}
+}
