@@ -225,6 +225,7 @@ type qpInfo struct {
 	Queued      int    `json:"queued"`
 	InFlight    int    `json:"in_flight"`
 	Window      int    `json:"window"`
+	Rate        uint64 `json:"rate,omitempty"` // bits per second, where one bounds it
 	RTTMicros   int64  `json:"rtt_us,omitempty"`
 	TxPackets   uint64 `json:"tx_packets"`
 	RxPackets   uint64 `json:"rx_packets"`
@@ -239,7 +240,7 @@ func infoOf(device string, q *verbs.QP) qpInfo {
 	i := qpInfo{
 		Device: device, QPN: uint32(q.QPN()), Type: q.Type().String(), State: a.State.String(),
 		SendPSN: uint32(a.SQPSN), OldestPSN: uint32(f.OldestPSN), ExpectedPSN: uint32(a.RQPSN),
-		Queued: f.Queued, InFlight: f.InFlight, Window: f.Window, RTTMicros: f.RTT.Microseconds(),
+		Queued: f.Queued, InFlight: f.InFlight, Window: f.Window, Rate: f.Rate, RTTMicros: f.RTT.Microseconds(),
 		TxPackets: st.TxPackets, RxPackets: st.RxPackets, TxBytes: st.TxBytes, RxBytes: st.RxBytes,
 		Retransmits: st.Retransmits, Drops: st.Drops.Total(),
 	}

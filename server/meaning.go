@@ -55,6 +55,7 @@ var CounterMeanings = []CounterMeaning{
 	{"cq_overflows", "completions were lost because a completion queue was full", "poll more often, or make the queue larger"},
 	{"ecn_marked", "switches on the way are congested: they mark packets", "nothing; the senders slow down"},
 	{"window_cuts", "this side slowed down because of loss or congestion", "nothing, if rates are good; else look for the congestion"},
+	{"rate_cuts", "peers have told this side that its packets meet a queue, and it sends more slowly", "nothing, if rates are good; else look for the congestion"},
 	{"rx_bad_icrc", "packets were damaged on the way, or something on the way rewrites them", "look for NAT, for a middlebox that changes the IP header, or for faulty hardware"},
 	{"rx_overflow", "the socket's receive buffer was full, so the kernel dropped packets", "allow larger buffers: sysctl net.core.rmem_max"},
 	{"rx_malformed", "datagrams that are no RoCEv2 packets came to the port", "look for a scanner, or for another program that uses UDP port 4791"},

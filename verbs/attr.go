@@ -176,8 +176,8 @@ type Attr struct {
 	// PathMigState is MigMigrated: there is one path.
 	PathMigState MigState
 
-	// RateLimit is how fast requests are sent at the most, in kb/s on the
-	// wire; 0 means no limit. See QP.SetRateLimit.
+	// RateLimit is how fast data is sent at the most, in kb/s on the wire;
+	// 0 means no limit. See QP.SetRateLimit.
 	RateLimit uint32
 
 	// RateBurst is how many bytes may go at once after a pause. 0 means

@@ -27,6 +27,11 @@ type Flow struct {
 	// it.
 	Window int
 
+	// Rate is how many bits per second may be sent, headers counted, of
+	// requests and of answers to the peer's READs. 0 means that no rate
+	// bounds them. Congestion control changes it, and QP.SetRateLimit.
+	Rate uint64
+
 	// RTT is the smoothed round trip time to the peer. 0 means that it is
 	// not measured yet: a queue pair that only answers does not measure.
 	RTT time.Duration
@@ -36,7 +41,7 @@ type Flow struct {
 // unreliable services, which keep nothing in flight, it is zero.
 func (q *QP) Flow() Flow {
 	f := q.core.Flow()
-	return Flow{Queued: f.Queued, OldestPSN: f.Una, InFlight: f.InFlight, Window: f.Window, RTT: f.RTT}
+	return Flow{Queued: f.Queued, OldestPSN: f.Una, InFlight: f.InFlight, Window: f.Window, Rate: f.Rate, RTT: f.RTT}
 }
 
 // QPStates returns how many queue pairs are open, by state. With thousands of

@@ -221,13 +221,13 @@ func (q *QP) Modify(a *Attr, mask AttrMask) error {
 	return nil
 }
 
-// SetRateLimit bounds how fast requests are sent, in bits per second on the
-// wire: Ethernet, IPv4, UDP, BTH, payload and ICRC. A READ counts with the
-// responses that it asks for; what is sent again counts too. Acknowledgements
-// and the answers to the peer's READs are not paced. burst is how many bytes
-// may go at once after a pause; 0 means what the rate gives in 4 ms, which is a
-// good value: timers may be late by as much. The rate is rounded up to whole
-// kb/s; 0 takes the bound away, and so does RESET.
+// SetRateLimit bounds how fast data is sent, in bits per second on the wire:
+// Ethernet, IPv4, UDP, BTH, payload and ICRC. Requests and the answers to the
+// peer's READs take turns. A READ counts with the responses that it asks for;
+// what is sent again counts too. Acknowledgements are not paced. burst is how
+// many bytes may go at once after a pause; 0 means what the rate gives in 4 ms,
+// which is a good value: timers may be late by as much. The rate is rounded up
+// to whole kb/s; 0 takes the bound away, and so does RESET.
 //
 // The queue pair is in RTS or SQD. The error wraps a *ModifyError, a
 // *RangeError, or ErrClosed.

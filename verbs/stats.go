@@ -86,6 +86,12 @@ type QPStats struct {
 	CreditStalls uint64
 	// WindowCuts counts how often the send window was made smaller.
 	WindowCuts uint64
+	// RateCuts counts how often congestion control made the rate lower.
+	// Flow.Rate is the rate now.
+	RateCuts uint64
+	// RateWaits counts how often data had to wait for its rate, that of
+	// QP.SetRateLimit included.
+	RateWaits uint64
 
 	ECNMarked    uint64 // packets with data that the network had marked
 	CNPsSent     uint64 // congestion notifications for them
@@ -233,6 +239,8 @@ func (s *QPStats) counters() []counter {
 		{"rnr_waits", &s.RNRWaits},
 		{"credit_stalls", &s.CreditStalls},
 		{"window_cuts", &s.WindowCuts},
+		{"rate_cuts", &s.RateCuts},
+		{"rate_waits", &s.RateWaits},
 		{"ecn_marked", &s.ECNMarked},
 		{"cnps_sent", &s.CNPsSent},
 		{"cnps_received", &s.CNPsReceived},
