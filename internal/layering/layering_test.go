@@ -60,6 +60,8 @@ var layers = map[string][]string{
 	"fabric/topology": {"fabric/event", "fabric/network"},
 	"fabric/traffic":  {},
 	"fabric/plot":     {},
+	"fabric/lab": {"fabric/event", "fabric/network", "fabric/topology", "fabric/traffic", "fabric/adapter", "fabric/plot",
+		"ib", "rocev2", "qp", "qp/cc", "engine"},
 
 	"engine": {"clock", "internal/heap", "rocev2", "ib", "memreg", "qp", "transport"}, // of transport only the batches and the path, which are plain data
 	"hca":    {"clock", "internal/heap", "rocev2", "ib", "memreg", "qp", "engine", "transport", "transport/udp", "fabric"},
