@@ -89,3 +89,95 @@ func TestHeadroomIsEnoughAndNotTooMuch(t *testing.T) {
 		})
 	}
 }
+
+// clients sends a number of packets of one class to each of a list of hosts in
+// turn.
+func clients(n *Network, hosts []*source, from int, count int, p Packet) {
+	hosts[from].packets = append(hosts[from].packets, repeat(p, count)...)
+	n.Kick(from, 0)
+}
+
+// A lossless Clos network loses nothing, whatever hosts send to whom, and does
+// not stand still: pauses go from switch to switch back to the senders.
+func TestLosslessClos(t *testing.T) {
+	t.Parallel()
+	seeds := uint64(200)
+	if testing.Short() {
+		seeds = 20
+	}
+	var xoffs uint64
+	for seed := range seeds {
+		r := event.NewRand(seed, 4)
+		leaves, perLeaf, spines := 2+int(r.Uint64n(3)), 1+int(r.Uint64n(6)), 1+int(r.Uint64n(3))
+		sw := Switch{Routing: Routing(r.Uint64n(4)), Gap: event.Microsecond, CutThrough: r.Uint64n(2) == 0}
+		mtu := 500 + int(r.Uint64n(4000))
+		delay := Time(r.Uint64n(uint64(2 * event.Microsecond)))
+		ports := int64(max(perLeaf+spines, leaves))
+		for _, class := range []int{3, 5} {
+			sw.Classes[class] = Class{Lossless: true, Alpha: int8(r.Uint64n(6)) - 4, XONOffset: int64(r.Uint64n(9000)), Reserve: int64(r.Uint64n(5000)),
+				Strict: r.Uint64n(2) == 0}
+			sw.Buffer += ports * (Headroom(100*gbit, delay, mtu) + int64(mtu) + sw.Classes[class].Reserve)
+		}
+		sw.Buffer += int64(r.Uint64n(200_000))
+		c := clos(leaves, perLeaf, spines, sw, 100*gbit, delay)
+		c.MTU, c.Seed = mtu, seed
+		for i := range c.Cables[c.Hosts:] {
+			c.Cables[c.Hosts+i].Rate = []int64{25 * gbit, 100 * gbit, 50 * gbit}[seed%3] // the headroom is for 100
+		}
+		n, hosts := build(t, c)
+		for range 3 * c.Hosts {
+			from, to := int(r.Uint64n(uint64(c.Hosts))), uint16(r.Uint64n(uint64(c.Hosts)))
+			if r.Uint64n(3) > 0 {
+				to = 0 // incast
+			}
+			clients(n, hosts, from, int(r.Uint64n(100)), Packet{Dst: to, Size: uint16(84 + r.Uint64n(uint64(mtu-83))),
+				DSCP: uint8(24 + 16*r.Uint64n(2)), SrcPort: uint16(r.Uint64())})
+		}
+		finish(t, n)
+		if got := n.Totals(); got.Dropped() != 0 {
+			t.Fatalf("seed %d: %+v", seed, got)
+		}
+		xoffs += n.Totals().XOFFs
+	}
+	if xoffs < 10*seeds {
+		t.Errorf("%d pauses in %d networks: the test shows nothing", xoffs, seeds)
+	}
+}
+
+// Pause is fair to ports, not to flows (Zhu et al.: Congestion Control for
+// Large-Scale RDMA Deployments, SIGCOMM 2015, Figure 3): a sender beside the
+// receiver gets half of its cable, three behind one uplink a sixth each.
+func TestPauseIsFairToPorts(t *testing.T) {
+	t.Parallel()
+	const rate = 40 * gbit
+	var sw Switch
+	sw.Buffer = 4 << 20
+	sw.Classes[3] = Class{Lossless: true, Alpha: -3, XONOffset: 3000}
+	c := clos(4, 5, 1, sw, rate, event.Microsecond)
+	n, hosts := build(t, c)
+	from := []int{1, 5, 10, 15}
+	for _, h := range from {
+		clients(n, hosts, h, 200_000, Packet{Dst: 0, Size: 1122, DSCP: 24})
+	}
+	n.Run(10 * event.Millisecond)
+	balance(t, n)
+	got := map[uint16]int64{}
+	for i, at := range hosts[0].at {
+		if at > 2*event.Millisecond {
+			got[hosts[0].received[i].Src] += 1122
+		}
+	}
+	const all = rate / 8 * 8 / 1000
+	for _, h := range from {
+		want := int64(all / 6)
+		if h == 1 {
+			want = all / 2
+		}
+		if !within(got[uint16(h)], want, 2) {
+			t.Errorf("host %d gets %d bytes, want %d of %d", h, got[uint16(h)], want, int64(all))
+		}
+	}
+	if n.Totals().Dropped() != 0 {
+		t.Errorf("%+v", n.Totals())
+	}
+}
