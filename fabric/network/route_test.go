@@ -209,6 +209,50 @@ func TestFailedCable(t *testing.T) {
 	}
 }
 
+// By the least queue, a switch passes over its own ports that are down at once:
+// a queue that nothing enters would draw all packets.
+func TestLeastQueueAvoidsDownPorts(t *testing.T) {
+	t.Parallel()
+	const ways = 4
+	c := clos(2, ways, ways, Switch{Buffer: 100 << 20, Routing: LeastQueue}, 100*gbit, event.Microsecond)
+	n, hosts := build(t, c)
+	for h := range ways {
+		hosts[h].packets = repeat(Packet{Dst: uint16(ways + h), Size: 1000}, 1000)
+		n.Kick(h, 0)
+	}
+	n.At(20*event.Microsecond, func() { n.SetCable(2*ways+2, false) })
+	finish(t, n)
+	if got := n.Totals(); got.Dropped() == 0 || got.Dropped() > 20 || got.Delivered+got.Dropped() != 4000 {
+		t.Errorf("%+v: only what was on the cable is lost", got)
+	}
+}
+
+// A cable that comes back is not paused: what had paused it is forgotten.
+func TestCableComesBackFree(t *testing.T) {
+	t.Parallel()
+	var sw Switch
+	sw.Buffer = 1 << 20
+	sw.Classes[3] = Class{Lossless: true, Alpha: -6}
+	c := chain(sw, event.Microsecond, 100*gbit, 100*gbit, 100*gbit)
+	for cable := range 3 {
+		n, hosts := build(t, c)
+		n.Pause(1, 0, 1<<3)
+		hosts[0].packets = repeat(Packet{Dst: 1, Size: 1000, DSCP: 24}, 1000)
+		n.Kick(0, 0)
+		n.Run(100 * event.Microsecond)
+		if n.Port(0, 0).Paused() == 0 || n.Port(2, 1).Paused() == 0 {
+			t.Fatal("the pause has not come to the host")
+		}
+		n.SetCable(cable, false)
+		n.SetCable(cable, true)
+		n.Pause(1, 0, 0)
+		finish(t, n)
+		if got := n.Totals(); got.Delivered+got.Dropped() != 1000 || got.Delivered < 500 {
+			t.Errorf("cable %d: %+v", cable, got)
+		}
+	}
+}
+
 // What is sent round and round ends at its hop limit, and what the tables do
 // not know is dropped by name.
 func TestDropsByName(t *testing.T) {

@@ -40,7 +40,7 @@ func (h *actor) Pull(now Time, _ int, paused uint8, p *Packet) bool {
 	h.shared[p.Handle] = true
 	p.Dst = uint16(h.r.Uint64n(uint64(len(h.n.hosts)) + uint64(h.r.Uint64n(50)/49)))
 	p.Size = uint16(h.r.Uint64n(uint64(h.n.mtu) + 1))
-	p.SrcPort, p.DSCP, p.ECN = uint16(h.r.Uint64n(4)), class*8, uint8(h.r.Uint64n(4))
+	p.SrcPort, p.DSCP, p.ECN = uint16(h.r.Uint64n(4)), class*8|uint8(h.r.Uint64n(4))<<6, uint8(h.r.Uint64())
 	p.Hops = uint8(h.r.Uint64n(12))
 	return true
 }
