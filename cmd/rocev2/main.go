@@ -107,7 +107,7 @@ and 127.0.0.2.`,
 	root.AddCommand(newRDMATools(io)...)
 	root.AddCommand(newRegion(io))
 	root.AddCommand(newDump(io), newRstream(io), newRcopy(io))
-	root.AddCommand(newDevinfo(io), newPingpong(io), newPerf(io), newMckey(io), newRping(io), newUcmatose(io), newUdaddy(io), newCmtime(io), newAsyncwatch(io), newDevices(io), newStatus(io), newLinks(io), newPing(io), newTrace(io), newDoctor(io), newDemo(io), newDemoPeer(io), newFaults(io), newRunProgram(io), newVersion(io))
+	root.AddCommand(newDevinfo(io), newPingpong(io), newPerf(io), newMckey(io), newRping(io), newUcmatose(io), newUdaddy(io), newCmtime(io), newAsyncwatch(io), newDevices(io), newStatus(io), newLinks(io), newPing(io), newTrace(io), newDoctor(io), newDemo(io), newDemoPeer(io), newFaults(io), newRunProgram(io), newSim(io), newVersion(io))
 	return root
 }
 

@@ -25,6 +25,9 @@ type Config struct {
 	ReadChunk int             // see engine.Config
 	MinProbe  time.Duration   // see engine.Config
 
+	NotifyInterval time.Duration // see engine.Config
+	NotifyClass    int           // see engine.Config
+
 	// Real has packets carry their payloads, with an ICRC. Then a program
 	// registers memory with Host.Register.
 	Real bool
@@ -115,6 +118,7 @@ func (a *Adapters) Host(number int) (*Host, error) {
 	}
 	h.e = engine.New(engine.Config{Addr: addrOf(h.number), Memory: h.table, Random: a.random,
 		Window: a.cfg.Window, ReadChunk: a.cfg.ReadChunk, MinProbe: a.cfg.MinProbe,
+		NotifyInterval: a.cfg.NotifyInterval, NotifyClass: a.cfg.NotifyClass,
 		Phantom: !a.cfg.Real, Class: a.classOf})
 	a.hosts[number] = h
 	a.net.Attach(number, h)

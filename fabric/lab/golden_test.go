@@ -14,9 +14,14 @@ var rewrite = flag.Bool("rewrite", false, "write the tables of experiments into 
 // change of the code is meant to change them, -rewrite writes the new ones.
 func golden(t *testing.T, name, got string) {
 	t.Helper()
-	file := filepath.Join("testdata", name+".txt")
+	goldenFile(t, filepath.Join("testdata", name+".txt"), got)
+}
+
+// goldenFile is golden with a file of any folder.
+func goldenFile(t *testing.T, file, got string) {
+	t.Helper()
 	if *rewrite {
-		if err := os.MkdirAll("testdata", 0o777); err != nil {
+		if err := os.MkdirAll(filepath.Dir(file), 0o777); err != nil {
 			t.Fatal(err)
 		}
 		if err := os.WriteFile(file, []byte(got), 0o666); err != nil {
@@ -29,6 +34,6 @@ func golden(t *testing.T, name, got string) {
 		t.Fatalf("%v: run the test with -rewrite", err)
 	}
 	if got != string(want) {
-		t.Errorf("the table differs from %s; if that is meant, run the test with -rewrite\ngot:\n%s\nwant:\n%s", file, got, want)
+		t.Errorf("what came out differs from %s; if that is meant, run the test with -rewrite\ngot:\n%s\nwant:\n%s", file, got, want)
 	}
 }

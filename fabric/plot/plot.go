@@ -47,6 +47,7 @@ const (
 	left, right         = 72, 16
 	top, bottom         = 40, 48
 	legendLine          = 18
+	legendGap           = 4
 	innerWidth          = width - left - right
 	maxPoints           = 20000 // of a line
 	maxLines            = 24
@@ -65,7 +66,7 @@ func (p *Plot) WriteSVG(w io.Writer) error {
 		return err
 	}
 	var b strings.Builder
-	legend := (len(p.Lines) + 2) / 3 * legendLine
+	legend := legendGap + (len(p.Lines)+2)/3*legendLine
 	if len(p.Lines) == 1 && p.Lines[0].Name == "" {
 		legend = 0
 	}
@@ -107,7 +108,7 @@ func color(i int) string {
 // drawLegend writes the names of the lines below, three in a row.
 func (p *Plot) drawLegend(b *strings.Builder) {
 	for i := range p.Lines {
-		x, y := left+i%3*(innerWidth/3), height+i/3*legendLine
+		x, y := left+i%3*(innerWidth/3), height+legendGap+i/3*legendLine
 		fmt.Fprintf(b, `<line class="line" stroke="%s" x1="%d" x2="%d" y1="%d" y2="%d"/>`, color(i), x, x+18, y, y)
 		fmt.Fprintf(b, `<text x="%d" y="%d">%s</text>`+"\n", x+24, y+4, html.EscapeString(p.Lines[i].Name))
 	}

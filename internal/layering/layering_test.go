@@ -100,7 +100,7 @@ var layers = map[string][]string{
 	// Programs import verbs, and a kind of link where they want another
 	// one. What is below verbs (ib, memreg, qp, hca) is not theirs.
 	"interop/...": {"verbs", "cm", "rdmanet", "interop/..."},
-	"cmd/...":     {"verbs", "transport/...", "rocev2/mad", "dissect", "interop/...", "doctor/...", "rdma", "server/...", "programs", "cmd/..."},
+	"cmd/...":     {"verbs", "transport/...", "rocev2/mad", "dissect", "interop/...", "doctor/...", "rdma", "server/...", "programs", "fabric/lab", "cmd/..."},
 
 	// What stops people, and the tools that show it.
 	"doctor":       {"verbs", "rocev2", "transport/udp", "doctor/...", "internal/procfs"},
@@ -149,7 +149,7 @@ var allowedOfNet = []string{"ErrClosed"}
 var onlyIn = map[string][]string{
 	"github.com/google/gopacket":                     {"rocev2/layers", "internal/captures", "e2e/..."},
 	"github.com/prometheus/client_golang":            {"metrics"},
-	"github.com/BurntSushi/toml":                     {"server/config"},
+	"github.com/BurntSushi/toml": {"server/config", "fabric/lab"},
 	"github.com/spf13/cobra":                         {"cmd/..."},
 	"golang.org/x/sys/unix":                          {"programs", "uverbs", "uverbs/foreign", "transport/udp", "transport/shm", "memreg/mapping", "hca", "e2e/...", "cmd/...", "doctor/...", "internal/testnet"},
 	"golang.org/x/sys/windows":                       {"transport/udp", "memreg/mapping"},

@@ -1,0 +1,133 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gosoftroce/rocev2/fabric/lab"
+)
+
+// simFlags are what a user may change of a scenario, and where results go.
+type simFlags struct {
+	seed  uint64
+	out   string
+	print bool
+}
+
+func newSim(io streams) *cobra.Command {
+	var f simFlags
+	cmd := &cobra.Command{
+		Use:   "sim FILE|NAME",
+		Short: "Play a network of many adapters in virtual time",
+		Long: `sim plays a scenario: a network of hosts and switches with classes, pauses (PFC)
+and marks (ECN), adapters with the code that runs over sockets, and traffic. Time
+is virtual, so a scenario and a seed have one result on any machine; the digest
+over all events says whether two runs are the same.
+
+A scenario is a TOML file, or one of these names:
+  ` + strings.Join(lab.Names(), ", ") + `
+
+--print shows the file of a name, to begin one's own with. --out writes the
+result and plots of queues, rates, pauses and completion times as SVG.
+docs/fabric.md explains what there is to be seen.`,
+		Example: `  rocev2 sim incast
+  rocev2 sim incast --print > my.toml
+  rocev2 sim my.toml --seed 7 --out result`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return usagef("sim takes one scenario, a file or a name: %s", strings.Join(lab.Names(), ", "))
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			text, err := scenarioText(args[0])
+			if err != nil {
+				return usageError{err}
+			}
+			if f.print {
+				_, err := io.out.Write(text)
+				return err
+			}
+			s, err := lab.Parse(text)
+			if err != nil {
+				return usagef("%s: %w", args[0], err)
+			}
+			if cmd.Flags().Changed("seed") {
+				s.Seed = f.seed
+			}
+			return simulate(cmd, io, s, text, f.out)
+		},
+	}
+	fs := cmd.Flags()
+	fs.Uint64Var(&f.seed, "seed", 0, "of all that is random, instead of the scenario's")
+	fs.StringVar(&f.out, "out", "", "write result.txt, scenario.toml and plots into this `directory`")
+	fs.BoolVar(&f.print, "print", false, "print the scenario, and play nothing")
+	return cmd
+}
+
+// scenarioText reads a scenario by the name of its file, or by its own.
+func scenarioText(name string) ([]byte, error) {
+	text, err := os.ReadFile(name)
+	switch {
+	case err == nil:
+		return text, nil
+	case !errors.Is(err, fs.ErrNotExist):
+		return nil, err
+	case strings.ContainsAny(name, "./"):
+		return nil, fmt.Errorf("there is no file %s", name)
+	}
+	return lab.Text(name)
+}
+
+// simulate plays a scenario, and writes what came out.
+func simulate(cmd *cobra.Command, io streams, s lab.Scenario, text []byte, out string) error {
+	if out != "" {
+		if err := os.MkdirAll(out, 0o777); err != nil {
+			return err
+		}
+	}
+	began := time.Now()
+	r, err := lab.Run(cmd.Context(), s)
+	if err != nil {
+		return err
+	}
+	took := time.Since(began)
+	if _, err := r.WriteTo(io.out); err != nil {
+		return err
+	}
+	if n := r.Totals.Events; n > 0 {
+		fmt.Fprintf(io.err, "played in %v, %v an event\n", took.Round(time.Millisecond), took/time.Duration(n))
+	}
+	if out == "" {
+		return nil
+	}
+	return writeResult(r, text, out)
+}
+
+// writeResult writes a result, its scenario and its plots into a directory.
+func writeResult(r *lab.Result, text []byte, dir string) error {
+	err := os.WriteFile(filepath.Join(dir, "scenario.toml"), text, 0o666)
+	if err != nil {
+		return err
+	}
+	write := func(name string, to func(io.Writer) error) {
+		f, e := os.Create(filepath.Join(dir, name))
+		if e == nil {
+			e = errors.Join(to(f), f.Close())
+		}
+		err = errors.Join(err, e)
+	}
+	write("result.txt", func(w io.Writer) error { _, err := r.WriteTo(w); return err })
+	for _, p := range r.Plots() {
+		write(p.Name+".svg", p.WriteSVG)
+	}
+	return err
+}

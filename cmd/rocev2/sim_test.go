@@ -1,0 +1,92 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func runSim(t *testing.T, args ...string) (code int, out, errs string) {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	code = run(t.Context(), append([]string{"sim"}, args...), streams{in: strings.NewReader(""), out: &stdout, err: &stderr})
+	return code, stdout.String(), stderr.String()
+}
+
+const tinyScenario = `
+name = "tiny"
+[network]
+topology = "star"
+hosts = 5
+[[traffic]]
+kind = "incast"
+senders = 4
+bytes = "64KiB"
+`
+
+// A scenario of a file is played; the seed decides, and the directory has all.
+func TestSim(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file, out := filepath.Join(dir, "tiny.toml"), filepath.Join(dir, "a", "b")
+	if err := os.WriteFile(file, []byte(tinyScenario), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	code, first, errs := runSim(t, file, "--seed", "3", "--out", out)
+	if code != 0 || !strings.Contains(first, "tiny: 5 hosts, seed 3") || !strings.Contains(first, "4 completed") || !strings.Contains(errs, "played in") {
+		t.Fatalf("status %d\n%s\n%s", code, first, errs)
+	}
+	if _, again, _ := runSim(t, file, "--seed", "3"); again != first {
+		t.Errorf("one time\n%s\nanother time\n%s", first, again)
+	}
+	if _, other, _ := runSim(t, file); other == first || !strings.Contains(other, "seed 0") {
+		t.Errorf("without a seed\n%s", other)
+	}
+	for name, want := range map[string]string{"result.txt": first, "scenario.toml": tinyScenario, "queues.svg": "<svg", "rates.svg": "Gb/s"} {
+		b, err := os.ReadFile(filepath.Join(out, name))
+		if err != nil || !strings.Contains(string(b), want) {
+			t.Errorf("%s: %v\n%s", name, err, b)
+		}
+	}
+}
+
+// The scenarios of the program can be printed, and what is printed is one.
+func TestSimPrint(t *testing.T) {
+	t.Parallel()
+	code, out, _ := runSim(t, "incast", "--print")
+	if code != 0 || !strings.Contains(out, "[[traffic]]") {
+		t.Errorf("status %d\n%s", code, out)
+	}
+}
+
+func TestSimMistakes(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "x.toml")
+	if err := os.WriteFile(file, []byte("[network]\nspeed = 1\n"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	for want, args := range map[string][]string{
+		"takes one scenario":               nil,
+		"no scenario \"x\"; there are all": {"x"},
+		"no file ./x":                      {"./x"},
+		"no setting \"network.speed\"":     {file},
+	} {
+		if code, _, errs := runSim(t, args...); code != exitUsage || !strings.Contains(errs, want) {
+			t.Errorf("%q: status %d, %s", args, code, errs)
+		}
+	}
+}
+
+// An interrupt ends a run.
+func TestSimInterrupted(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	var out, errs bytes.Buffer
+	if code := run(ctx, []string{"sim", "incast"}, streams{in: strings.NewReader(""), out: &out, err: &errs}); code != exitFailure || out.Len() > 0 || !strings.Contains(errs.String(), "interrupted") {
+		t.Errorf("status %d, %s%s", code, &out, &errs)
+	}
+}

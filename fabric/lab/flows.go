@@ -1,0 +1,243 @@
+package lab
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/gosoftroce/rocev2/fabric/adapter"
+	"github.com/gosoftroce/rocev2/fabric/event"
+	"github.com/gosoftroce/rocev2/fabric/traffic"
+	"github.com/gosoftroce/rocev2/ib"
+)
+
+const (
+	opRead = 2
+
+	// A flow goes in messages of at most so many bytes; one without an end
+	// has some shorter ones outstanding.
+	mostMessage   = 1 << 30
+	mostFlow      = 16 * mostMessage
+	endlessBytes  = 1 << 20
+	endlessAtOnce = 4
+
+	mostFlows = 1 << 20
+)
+
+func (t Time) duration() time.Duration { return time.Duration(t / Time(event.Nanosecond)) }
+
+// begin has the flows of a kind of traffic begin at their times.
+func (r *run) begin(t *Traffic) error {
+	hosts := int(r.g.Hosts())
+	op, err := oneOf("op", t.Op, operations, 0)
+	if err != nil {
+		return err
+	}
+	if t.Bytes < 0 || t.Bytes > mostFlow || t.Start < 0 || t.SrcPort < 0 || t.SrcPort > math.MaxUint16 {
+		return fmt.Errorf("bytes, start or src_port is out of range: a flow has %v at the most", Bytes(mostFlow))
+	}
+	rand := r.random
+	r.random.Uint64() // the next traffic has others
+	var list []traffic.Flow
+	bytes := max(int64(t.Bytes), 1) // of patterns, which have no flows without an end
+	switch t.Kind {
+	case "flow":
+		if t.From < 0 || t.From >= hosts || t.To < 0 || t.To >= hosts || t.From == t.To {
+			return fmt.Errorf("from host %d to host %d: there are 0 to %d, and they differ", t.From, t.To, hosts-1)
+		}
+		list = []traffic.Flow{{Src: int32(t.From), Dst: int32(t.To)}}
+	case "incast":
+		if t.Senders < 1 || t.Senders >= hosts {
+			return fmt.Errorf("%d senders to host 0, of %d hosts: there must be 1 to %d", t.Senders, hosts, hosts-1)
+		}
+		list, err = traffic.Incast(t.Senders, bytes)
+	case "permutation":
+		if t.Across > 0 {
+			list, err = traffic.PermutationAcross(&rand, hosts, t.Across, bytes)
+		} else {
+			list, err = traffic.Permutation(&rand, hosts, bytes)
+		}
+	case "all-to-all":
+		list, err = traffic.AllToAll(hosts, bytes)
+	case "load", "bursts":
+		return r.arrivals(t, op, &rand)
+	case "ring", "tree", "halving":
+		return r.collective(t)
+	default:
+		return fmt.Errorf("there is no such kind: there are flow, incast, permutation, all-to-all, load, bursts, ring, tree and halving")
+	}
+	if err != nil {
+		return err
+	}
+	if t.Bytes == 0 && r.s.Until == 0 {
+		return errors.New("without bytes it goes on until the end: set until")
+	}
+	for _, f := range list {
+		f := &Flow{Src: int(f.Src), Dst: int(f.Dst), Bytes: int64(t.Bytes), Start: t.Start, op: op, port: uint16(t.SrcPort)}
+		if f.Bytes > 0 {
+			r.open++
+		}
+		r.net.At(event.Time(t.Start), func() { r.start(f) })
+	}
+	return nil
+}
+
+// arrivals has flows begin as they arrive.
+func (r *run) arrivals(t *Traffic, op int, rand *event.Rand) error {
+	load, err := share("load", t.Load, 1000)
+	until := orDefault(t.Until, r.s.Until)
+	if err != nil {
+		return err
+	}
+	if until == 0 {
+		return errors.New("it says with until when arrivals end")
+	}
+	var s traffic.Stream
+	rate, hosts := r.g.HostRate(), int(r.g.Hosts())
+	if t.Kind == "load" {
+		var sizes *traffic.Sizes
+		if t.Sizes == "" && t.Bytes > 0 {
+			sizes, err = traffic.Fixed(int64(t.Bytes))
+		} else {
+			sizes, err = traffic.ByName(t.Sizes)
+		}
+		if err != nil {
+			return fmt.Errorf("sizes: %w", err)
+		}
+		s, err = traffic.Load{Hosts: hosts, Sizes: sizes, Rate: rate, Load: int(load), Until: int64(until - t.Start)}.Stream(rand)
+	} else {
+		s, err = traffic.Bursts{Hosts: hosts, Senders: t.Senders, Bytes: int64(t.Bytes), Rate: rate, Load: int(load), Until: int64(until - t.Start)}.Stream(rand)
+	}
+	if err != nil {
+		return err
+	}
+	r.more++
+	r.next(s, t.Start, op)
+	return nil
+}
+
+// next has the next flow of a stream begin at its time.
+func (r *run) next(s traffic.Stream, start Time, op int) {
+	a, ok := s.Next()
+	if !ok {
+		r.more--
+		return
+	}
+	f := &Flow{Src: int(a.Src), Dst: int(a.Dst), Bytes: a.Bytes, Start: start + Time(a.At), op: op}
+	r.net.At(event.Time(f.Start), func() {
+		r.open++
+		r.start(f)
+		r.next(s, start, op)
+	})
+}
+
+// start begins a flow now.
+func (r *run) start(f *Flow) {
+	if len(r.flows) >= mostFlows {
+		r.fail(fmt.Errorf("there are more than %d flows", mostFlows))
+		return
+	}
+	r.flows = append(r.flows, f)
+	var err error
+	if f.conn, err = r.connect(f); err != nil {
+		r.fail(err)
+		return
+	}
+	if f.Bytes == 0 {
+		for range endlessAtOnce {
+			r.again(f)
+		}
+		return
+	}
+	f.Ideal = r.ideal(f)
+	for left := f.Bytes; left > 0; left -= mostMessage {
+		f.left++
+		r.post(f.conn, r.request(f, min(left, mostMessage)))
+	}
+}
+
+func (r *run) fail(err error) {
+	if r.err == nil {
+		r.err = err
+	}
+}
+
+// again posts another message of a flow without an end.
+func (r *run) again(f *Flow) {
+	r.post(f.conn, adapter.Request{Op: r.op[f.op], Bytes: endlessBytes, Done: func(c adapter.Completion) {
+		if c.Status != ib.StatusSuccess {
+			f.Status = c.Status
+			return
+		}
+		r.again(f)
+	}})
+}
+
+// request is a message of a flow.
+func (r *run) request(f *Flow, n int64) adapter.Request {
+	return adapter.Request{Op: r.op[f.op], Bytes: uint32(n), Done: func(c adapter.Completion) {
+		if c.Status != ib.StatusSuccess && f.Status == ib.StatusSuccess {
+			f.Status = c.Status
+		}
+		r.drain(f.conn)
+		if f.left--; f.left > 0 {
+			return
+		}
+		f.End = Time(c.End)
+		r.open--
+		if !r.s.Adapter.Shared {
+			f.conn.x.Close()
+			f.conn.y.Close()
+		}
+		f.conn = nil
+	}}
+}
+
+// connect returns the connection of a flow.
+func (r *run) connect(f *Flow) (*connection, error) {
+	key := int64(f.Src)<<32 | int64(f.Dst)
+	if c := r.shared[key]; c != nil && r.s.Adapter.Shared {
+		return c, nil
+	}
+	cfg := r.conn
+	if f.port != 0 {
+		cfg.SrcPort = f.port
+	}
+	x, y, err := r.a.Connect(f.Src, f.Dst, cfg)
+	if err != nil {
+		return nil, err
+	}
+	c := &connection{x: x, y: y}
+	if r.s.Adapter.Shared {
+		r.shared[key] = c
+	}
+	return c, nil
+}
+
+// post posts a request, or has it wait for room in the send queue.
+func (r *run) post(c *connection, q adapter.Request) {
+	post := func() error { return c.x.Post(q) }
+	if len(c.backlog) > 0 {
+		c.backlog = append(c.backlog, post)
+		return
+	}
+	if err := post(); errors.Is(err, ib.ErrQueueFull) {
+		c.backlog = append(c.backlog, post)
+	} else if err != nil {
+		r.fail(err)
+	}
+}
+
+// drain posts what waits, as far as there is room.
+func (r *run) drain(c *connection) {
+	for len(c.backlog) > 0 {
+		if err := c.backlog[0](); errors.Is(err, ib.ErrQueueFull) {
+			return
+		} else if err != nil {
+			r.fail(err)
+			return
+		}
+		c.backlog = c.backlog[1:]
+	}
+}

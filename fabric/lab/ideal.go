@@ -1,0 +1,125 @@
+package lab
+
+import (
+	"math/bits"
+
+	"github.com/gosoftroce/rocev2/fabric/network"
+	"github.com/gosoftroce/rocev2/rocev2"
+)
+
+// path is the cables between two hosts.
+type path []hop
+
+type hop struct {
+	rate  int64 // bits per second
+	delay Time
+}
+
+// takes returns how long so many bytes on the wire take.
+func (h hop) takes(bytes int) Time {
+	hi, lo := bits.Mul64(uint64(bytes)*8, 1e12)
+	q, _ := bits.Div64(hi, lo, uint64(h.rate))
+	return Time(q)
+}
+
+// pathOf returns the cables of the first of the shortest ways between two
+// hosts.
+func (r *run) pathOf(src, dst int) path {
+	key := int64(src)<<32 | int64(dst)
+	if p, ok := r.paths[key]; ok {
+		return p
+	}
+	var p path
+	node, port := int32(src), uint16(0)
+	for len(p) < 64 {
+		at := r.g.Ports(node)[port]
+		l := r.g.Link(at.Link)
+		p = append(p, hop{l.Rate, Time(l.Delay)})
+		if node = at.Peer; node == int32(dst) {
+			break
+		}
+		next := r.tables.Next(node, int32(dst))
+		if len(next) == 0 {
+			p = nil
+			break
+		}
+		port = next[0]
+	}
+	r.paths[key] = p
+	return p
+}
+
+// Bytes of headers around the payload of a packet.
+const (
+	ipBytes    = 20 + 8 + rocev2.BTHLen + rocev2.ICRCLen
+	rethBytes  = rocev2.RETHLen
+	aethBytes  = rocev2.AETHLen
+	warmUpLong = 16 // packets until a pipeline of cables is full
+)
+
+// padded returns the length of a payload with its pad.
+func padded(n int) int { return (n + 3) &^ 3 }
+
+// ideal returns how long a flow takes alone: its packets one after the other
+// through all cables, stored and forwarded by each switch, and the last
+// acknowledgement back. Of a READ it is the request there, and the data back.
+func (r *run) ideal(f *Flow) Time {
+	there, back := r.pathOf(f.Src, f.Dst), r.pathOf(f.Dst, f.Src)
+	if len(there) == 0 || len(back) == 0 {
+		return 0
+	}
+	mtu := r.conn.MTU.Bytes()
+	switch f.op {
+	case opRead:
+		return there.alone(network.WireSize(ipBytes+rethBytes)) + back.message(f.Bytes, mtu, aethBytes, aethBytes)
+	case 0:
+		return there.message(f.Bytes, mtu, rethBytes, 0) + back.alone(network.WireSize(ipBytes+aethBytes))
+	default:
+		return there.message(f.Bytes, mtu, 0, 0) + back.alone(network.WireSize(ipBytes+aethBytes))
+	}
+}
+
+// alone returns how long one packet takes.
+func (p path) alone(bytes int) (t Time) {
+	for _, h := range p {
+		t += h.takes(bytes) + h.delay
+	}
+	return t
+}
+
+// message returns when the last packet of a message has arrived. The first and
+// the last one of several have longer headers.
+func (p path) message(bytes int64, mtu, first, final int) Time {
+	packets := max((bytes+int64(mtu)-1)/int64(mtu), 1)
+	last := int(bytes - (packets-1)*int64(mtu))
+	free := make([]Time, len(p)) // when each cable has taken what came before
+	var at Time
+	send := func(payload, extra int) {
+		at = 0
+		for i, h := range p {
+			at = max(at, free[i]) + h.takes(network.WireSize(ipBytes+padded(payload)+extra))
+			free[i] = at
+			at += h.delay
+		}
+	}
+	full := packets - 1
+	for k := range min(full, warmUpLong) {
+		if k == 0 {
+			send(mtu, first)
+		} else {
+			send(mtu, 0)
+		}
+	}
+	if full > warmUpLong { // from now on each is behind the one before by the slowest cable so far
+		slowest := Time(0)
+		for i, h := range p {
+			slowest = max(slowest, h.takes(network.WireSize(ipBytes+mtu)))
+			free[i] += Time(full-warmUpLong) * slowest
+		}
+	}
+	if full == 0 {
+		final = first
+	}
+	send(last, final)
+	return at
+}

@@ -1,0 +1,48 @@
+package lab
+
+import (
+	"bytes"
+	"embed"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/BurntSushi/toml"
+)
+
+//go:embed scenarios/*.toml
+var scenarios embed.FS
+
+// Parse reads a scenario as TOML. What it does not know is an error.
+func Parse(text []byte) (s Scenario, err error) {
+	meta, err := toml.NewDecoder(bytes.NewReader(text)).Decode(&s)
+	if err != nil {
+		var at toml.ParseError
+		if errors.As(err, &at) {
+			return s, errors.New(strings.TrimSpace(at.ErrorWithPosition()))
+		}
+		return s, err
+	}
+	if unknown := meta.Undecoded(); len(unknown) > 0 {
+		return s, fmt.Errorf("there is no setting %q", unknown[0])
+	}
+	return s, nil
+}
+
+// Names returns the names of the scenarios that the package has.
+func Names() (names []string) {
+	entries, _ := scenarios.ReadDir("scenarios") // it is part of the program
+	for _, e := range entries {
+		names = append(names, strings.TrimSuffix(e.Name(), ".toml"))
+	}
+	return names
+}
+
+// Text returns a scenario that the package has, as TOML.
+func Text(name string) ([]byte, error) {
+	b, err := scenarios.ReadFile("scenarios/" + name + ".toml")
+	if err != nil {
+		return nil, fmt.Errorf("there is no scenario %q; there are %s", name, strings.Join(Names(), ", "))
+	}
+	return b, nil
+}

@@ -1,0 +1,132 @@
+package lab
+
+import (
+	"strings"
+	"testing"
+)
+
+// Every scenario that the package has can be played.
+func TestScenariosOfThePackage(t *testing.T) {
+	t.Parallel()
+	if len(Names()) < 5 {
+		t.Errorf("there are %v", Names())
+	}
+	for _, name := range Names() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			text, err := Text(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s, err := Parse(text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := newRun(&s); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	if _, err := Text("no-such"); err == nil || !strings.Contains(err.Error(), "incast") {
+		t.Errorf("an unknown name: %v", err)
+	}
+}
+
+func TestUnits(t *testing.T) {
+	t.Parallel()
+	const text = `
+until = "1.5ms"
+[network]
+rate = "25Gb/s"
+buffer = "12MB"
+[adapter]
+window = "64KiB"
+[[traffic]]
+bytes = "100B"
+`
+	s, err := Parse([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.Until != 1500*us || s.Network.Rate != 25*Gbps || s.Network.Buffer != 12e6 || s.Adapter.Window != 64<<10 || s.Traffic[0].Bytes != 100 {
+		t.Errorf("%+v", s)
+	}
+	for v, want := range map[string]string{
+		s.Until.String(): "1.5ms", (2 * us).String(): "2us", Time(7).String(): "7ps", s.Network.Rate.String(): "25Gb/s",
+		s.Adapter.Window.String(): "64KiB", Bytes(999).String(): "999B", Rate(1500).String(): "1.5kb/s", Time(0).String(): "0ps",
+	} {
+		if v != want {
+			t.Errorf("written %s, want %s", v, want)
+		}
+	}
+}
+
+// What is wrong in a file is said, with where and what there could be.
+func TestWrongFiles(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"until = 5":                             "until",
+		`until = "5"`:                           "like \"20us\"",
+		`until = "-5ms"`:                        "out of range",
+		`until = "0.0001ps"`:                    "too exact",
+		"[network]\nrate = \"9e9Tb/s\"":         "like \"100Gb/s\"",
+		"[network]\nrate = \"99999999999Tb/s\"": "out of range",
+		"[network]\nspeed = 5":                  "network.speed",
+		"x = [":                                 "line 1",
+	} {
+		if _, err := Parse([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v; it should say %q", text, err, want)
+		}
+	}
+}
+
+// What a scenario cannot mean is said, and nothing is played.
+func TestWrongScenarios(t *testing.T) {
+	t.Parallel()
+	good := func() Scenario {
+		return Scenario{Network: Network{Topology: "star", Hosts: 4}, Traffic: []Traffic{{Kind: "incast", Senders: 3, Bytes: 1000}}}
+	}
+	if s := good(); s.Seed != 0 {
+		t.Fatal()
+	} else if _, err := newRun(&s); err != nil {
+		t.Fatal(err)
+	}
+	nan := 0.0
+	nan /= nan
+	alpha := 99
+	for want, change := range map[string]func(s *Scenario){
+		"no traffic":                func(s *Scenario) { s.Traffic = nil },
+		"warm is 2us":               func(s *Scenario) { s.Until, s.Warm = us, 2*us },
+		"network.topology says":     func(s *Scenario) { s.Network.Topology = "" },
+		"leaf-spine":                func(s *Scenario) { s.Network.Topology = "mesh" },
+		"spectrum":                  func(s *Scenario) { s.Network.Profile = "x" },
+		"flowlet":                   func(s *Scenario) { s.Network.Routing = "x" },
+		"network.loss is 2":         func(s *Scenario) { s.Network.Loss = 2 },
+		"network.loss is NaN":       func(s *Scenario) { s.Network.Loss = nan },
+		"network.alpha is 99":       func(s *Scenario) { s.Network.Alpha = &alpha },
+		"dcqcn-paper":               func(s *Scenario) { s.Adapter.Control = "x" },
+		"go-back-n":                 func(s *Scenario) { s.Adapter.Recovery = "x" },
+		"adapter.mtu":               func(s *Scenario) { s.Adapter.MTU = 1500 },
+		"adapter.dscp is 64":        func(s *Scenario) { s.Adapter.DSCP = 64 },
+		"there is no such kind":     func(s *Scenario) { s.Traffic[0].Kind = "x" },
+		"op is \"x\"":               func(s *Scenario) { s.Traffic[0].Op = "x" },
+		"9 senders":                 func(s *Scenario) { s.Traffic[0].Senders = 9 },
+		"set until":                 func(s *Scenario) { s.Traffic[0].Bytes = 0 },
+		"from host 0 to host 9":     func(s *Scenario) { s.Traffic[0] = Traffic{Kind: "flow", To: 9, Bytes: 1} },
+		"16GiB at the most":         func(s *Scenario) { s.Traffic[0].Bytes = 1 << 40 },
+		"when arrivals end":         func(s *Scenario) { s.Traffic[0] = Traffic{Kind: "load", Sizes: "hadoop", Load: .5} },
+		"load is 7":                 func(s *Scenario) { s.Traffic[0] = Traffic{Kind: "load", Sizes: "hadoop", Load: 7, Until: us} },
+		"no flow sizes":             func(s *Scenario) { s.Traffic[0] = Traffic{Kind: "load", Sizes: "x", Load: .5, Until: us} },
+		"ranks":                     func(s *Scenario) { s.Traffic[0] = Traffic{Kind: "ring", Ranks: 9, Bytes: 1} },
+		"failure of cable 9":        func(s *Scenario) { s.Failures = []Failure{{Cable: 9}} },
+		"before it fails":           func(s *Scenario) { s.Failures = []Failure{{At: 2 * us, Until: us}} },
+		"adapter.window":            func(s *Scenario) { s.Adapter.Window = -1 },
+		"network.buffer or another": func(s *Scenario) { s.Network.Buffer = -1 },
+	} {
+		s := good()
+		change(&s)
+		if _, err := newRun(&s); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v; it should say %q", err, want)
+		}
+	}
+}

@@ -1,0 +1,247 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/gosoftroce/rocev2/fabric/adapter"
+	"github.com/gosoftroce/rocev2/fabric/event"
+	"github.com/gosoftroce/rocev2/fabric/network"
+	"github.com/gosoftroce/rocev2/fabric/topology"
+	"github.com/gosoftroce/rocev2/ib"
+	"github.com/gosoftroce/rocev2/qp/cc"
+	"github.com/gosoftroce/rocev2/rocev2"
+)
+
+// Flow is bytes that one host had for another, or a stream of them without an
+// end.
+type Flow struct {
+	Src, Dst int
+	Bytes    int64 // 0: without an end
+	Start    Time
+	End      Time // when it had completed; 0: not yet
+	Ideal    Time // how long it would have taken on a network without others
+	Status   ib.Status
+	Measured int64 // payload that arrived from Warm to the end, of flows without an end
+
+	op   int
+	port uint16
+	left int // messages that have not completed
+	conn *connection
+	warm uint64
+}
+
+// Slowdown is how many times as long as alone the flow took; 0 before it has
+// completed.
+func (f *Flow) Slowdown() float64 {
+	if f.End == 0 || f.Ideal == 0 {
+		return 0
+	}
+	return float64(f.End-f.Start) / float64(f.Ideal)
+}
+
+// run is a scenario that is played.
+type run struct {
+	s      *Scenario
+	g      *topology.Graph
+	tables *topology.Tables
+	net    *network.Network
+	a      *adapter.Adapters
+	conn   adapter.Connection
+	op     []ib.Opcode
+	paths  map[int64]path // by the two hosts; only looked up
+
+	flows  []*Flow
+	open   int // flows with an end that have not come to it, or not begun
+	more   int // streams of arrivals that go on
+	shared map[int64]*connection
+	random event.Rand
+	err    error
+}
+
+// connection is a pair of queue pairs, and the flows that wait for room in the
+// send queue.
+type connection struct {
+	x, y    *adapter.QP
+	backlog []func() error
+}
+
+// Run plays a scenario to its end, or until ctx is done.
+func Run(ctx context.Context, s Scenario) (*Result, error) {
+	r, err := newRun(&s)
+	if err != nil {
+		return nil, fmt.Errorf("scenario %q: %w", s.Name, err)
+	}
+	m := newSampler(r)
+	r.play(ctx, m)
+	if r.err == nil {
+		r.err = errors.Join(r.net.Check(), r.a.Check())
+	}
+	if r.err != nil {
+		return nil, fmt.Errorf("scenario %q, at %v: %w", s.Name, Time(r.net.Now()), r.err)
+	}
+	return r.result(m), nil
+}
+
+func newRun(s *Scenario) (*run, error) {
+	if err := s.check(); err != nil {
+		return nil, err
+	}
+	r := &run{s: s, shared: map[int64]*connection{}, paths: map[int64]path{}, random: event.NewRand(s.Seed, stream)}
+	var err error
+	if r.g, err = s.Network.graph(); err != nil {
+		return nil, err
+	}
+	plan, err := s.Network.plan(r.g, s.Seed)
+	if err != nil {
+		return nil, err
+	}
+	r.tables = r.g.Shortest(nil)
+	if plan.UpDown {
+		r.tables = r.g.UpDown(nil)
+	}
+	plan.Tables = r.tables
+	cfg, err := r.g.Network(plan)
+	if err != nil {
+		return nil, err
+	}
+	if r.net, err = network.New(cfg); err != nil {
+		return nil, err
+	}
+	if err := r.adapters(&plan.Profile); err != nil {
+		return nil, err
+	}
+	for i := range s.Traffic {
+		if err := r.begin(&s.Traffic[i]); err != nil {
+			return nil, fmt.Errorf("traffic %d, %s: %w", i+1, s.Traffic[i].Kind, err)
+		}
+	}
+	return r, r.failures()
+}
+
+// stream is that of the randomness of traffic, among those of one seed.
+const stream = 0x7aff1c
+
+// adapters makes the adapters, and says how their queue pairs are connected.
+func (r *run) adapters(p *topology.Profile) error {
+	c := &r.s.Adapter
+	control, err := oneOf("adapter.control", c.Control, controls, 0)
+	if err != nil {
+		return err
+	}
+	recovery, err := oneOf("adapter.recovery", c.Recovery, recoveries, 0)
+	if err != nil {
+		return err
+	}
+	mtu := rocev2.MTU4096
+	if c.MTU != 0 {
+		if mtu, err = rocev2.MTUOf(c.MTU); err != nil {
+			return fmt.Errorf("adapter.mtu: %w", err)
+		}
+	}
+	if c.DSCP < 0 || c.DSCP > 63 {
+		return fmt.Errorf("adapter.dscp is %d: there are 0 to 63", c.DSCP)
+	}
+	tc := uint8(orDefault(c.DSCP, int(p.RoCE))) << 2
+	if !c.NoECN {
+		tc |= network.ECT0
+	}
+	cfg := adapter.Config{Seed: r.s.Seed, MinProbe: orDefault(c.MinProbe, 320*us).duration(), ReadChunk: int(c.ReadChunk)}
+	cfg.Window.MaxBytes = int(c.Window)
+	cfg.NotifyInterval = c.Notify.duration()
+	if r.a, err = adapter.New(r.net, int(r.g.Hosts()), cfg); err != nil {
+		return err
+	}
+	r.conn = adapter.Connection{Foreign: recovery == 1, MTU: mtu, TrafficClass: tc, Timeout: uint8(c.Timeout)}
+	r.conn.Congestion = congestion(control, c, uint64(r.g.HostRate()))
+	r.op = []ib.Opcode{ib.OpWrite, ib.OpSend, ib.OpRead}
+	return nil
+}
+
+// congestion returns what makes the congestion control of each queue pair; nil
+// for the engine's own.
+func congestion(control int, c *Adapter, line uint64) func() cc.Controller {
+	window := cc.Config{MaxBytes: orDefault(int(c.Window), 8<<20), MaxPSNs: 1 << 13}
+	if control == 0 {
+		return nil
+	}
+	return func() cc.Controller {
+		w := cc.NewStatic(int(c.Window), window)
+		var p cc.Profile
+		switch controls[control] {
+		case "dcqcn-paper":
+			p = cc.PaperProfile(line)
+		case "dcqcn-adapter":
+			p = cc.AdapterProfile(line)
+		default:
+			return w
+		}
+		p.Burst = 1 // timers are exact here
+		return cc.NewDCQCN(w, &p)
+	}
+}
+
+// failures has cables fail.
+func (r *run) failures() error {
+	for _, f := range r.s.Failures {
+		if f.Cable < 0 || f.Cable >= len(r.g.Links()) {
+			return fmt.Errorf("failure of cable %d: there are 0 to %d", f.Cable, len(r.g.Links())-1)
+		}
+		if f.Until != 0 && f.Until <= f.At {
+			return fmt.Errorf("failure of cable %d: it is up again at %v, before it fails at %v", f.Cable, f.Until, f.At)
+		}
+		r.net.At(event.Time(f.At), func() { r.net.SetCable(f.Cable, false) })
+		if f.Until != 0 {
+			r.net.At(event.Time(f.Until), func() { r.net.SetCable(f.Cable, true) })
+		}
+	}
+	return nil
+}
+
+// play runs the network, and looks at it in between.
+func (r *run) play(ctx context.Context, m *sampler) {
+	warm := r.s.Warm == 0
+	limit := orDefault(r.s.Until, orDefault(r.s.Limit, Time(10*event.Second)))
+	for now := Time(0); r.err == nil && now < limit; {
+		next := min(now+m.step, limit)
+		if !warm && next >= r.s.Warm {
+			next = r.s.Warm
+		}
+		r.net.Run(event.Time(next))
+		now = next
+		if !warm && now == r.s.Warm {
+			warm = true
+			r.markWarm(m)
+		}
+		m.look(now)
+		if ctx.Err() != nil {
+			r.fail(context.Cause(ctx))
+		}
+		if r.s.Until == 0 && r.open == 0 && r.more == 0 {
+			return
+		}
+	}
+	if r.s.Until == 0 && r.err == nil && r.open+r.more > 0 {
+		r.err = fmt.Errorf("%d flows have not completed at the limit: set until where they need not", r.open)
+	}
+}
+
+// markWarm notes what has arrived when measuring begins.
+func (r *run) markWarm(m *sampler) {
+	for _, f := range r.flows {
+		f.warm = f.received()
+	}
+	m.warm()
+}
+
+// received returns the payload that has arrived of a flow without an end.
+func (f *Flow) received() uint64 {
+	if f.conn == nil {
+		return 0
+	}
+	if f.op == opRead {
+		return f.conn.x.Stats().RxBytes
+	}
+	return f.conn.y.Stats().RxBytes
+}

@@ -1,0 +1,259 @@
+package lab
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/gosoftroce/rocev2/fabric/network"
+	"github.com/gosoftroce/rocev2/fabric/topology"
+)
+
+// Scenario is an experiment. What is 0 has its default.
+type Scenario struct {
+	Name string
+	Seed uint64
+
+	// Until is when the run ends. 0: when all flows have completed, and
+	// Limit at the latest.
+	Until Time
+	Limit Time // 0: 10 s of virtual time
+	Warm  Time // from then on rates are measured
+	Every Time // between two samples of queues and rates; 0: so that there are some 500
+
+	Network  Network
+	Adapter  Adapter
+	Traffic  []Traffic
+	Failures []Failure `toml:"failure"`
+}
+
+// Network says what hosts are connected by.
+type Network struct {
+	Topology     string // pair, star, leaf-spine, fat-tree, hpcc or ring
+	Hosts        int    // of a star; 0: 2
+	Leaves       int    // of a leaf-spine
+	Spines       int
+	HostsPerLeaf int `toml:"hosts_per_leaf"`
+	K            int // ports of a switch of a fat tree
+	Switches     int // of a ring
+	PerSwitch    int `toml:"per_switch"` // hosts of each switch of a ring
+
+	Rate    Rate // of the hosts' cables; 0: 100 Gb/s
+	UpRate  Rate `toml:"up_rate"` // between switches; 0: Rate
+	Delay   Time // of a cable; 0: 1 µs
+	UpDelay Time `toml:"up_delay"` // between switches; 0: Delay
+
+	Profile    string  // of the switches, see topology.ProfileByName; "": spectrum
+	Lossy      bool    // no class is lossless: full queues drop
+	Buffer     Bytes   // that the ports of a switch share; 0: the profile's
+	QueueMax   Bytes   `toml:"queue_max"` // of each lossy queue; 0: the profile's rule alone
+	Alpha      *int    // thresholds of lossless classes are 2^Alpha of the free buffer; nil: the profile's
+	RED        *RED    `toml:"red"` // nil: the profile's
+	Routing    string  // ecmp, flowlet, least-queue or spray; "": ecmp
+	FlowletGap Time    `toml:"flowlet_gap"` // 0: 50 µs
+	UpDown     bool    `toml:"up_down"`     // routes that cannot deadlock, see topology.Graph.UpDown
+	CutThrough bool    `toml:"cut_through"`
+	Watchdog   Time    // pauses that last longer are ended; 0: none
+	Converge   Time    // from a failure to new tables; 0: 1 ms
+	Loss       float64 // share of packets that cables lose at random
+}
+
+// RED are thresholds of marks: from Kmin on packets are marked with a
+// probability that reaches Pmax at Kmax, and all above. Kmax 0 marks nothing.
+type RED struct {
+	Kmin, Kmax Bytes
+	Pmax       float64 // 0 to 1
+}
+
+// Adapter says how the hosts' adapters work.
+type Adapter struct {
+	MTU       int    // path MTU; 0: 4096
+	DSCP      int    // of data; 0: the one that the profile has for RoCE
+	NoECN     bool   `toml:"no_ecn"`
+	Control   string // congestion control: window, static, dcqcn-paper or dcqcn-adapter; "": window
+	Window    Bytes  // in flight at the most; 0: what the engine has. Of static the window
+	Recovery  string // selective or go-back-n; "": selective
+	Notify    Time   // between two CNPs of a queue pair; 0: what the engine has
+	MinProbe  Time   `toml:"min_probe"` // see engine.Config; 0: 320 µs
+	Timeout   int    // code of the local ACK timeout (IBTA 9.7.6.1.3); 0: 14, which is 67 ms
+	Shared    bool   // flows between two hosts share a connection; else each has its own
+	ReadChunk Bytes  `toml:"read_chunk"`
+}
+
+// Traffic is flows. Kind is one of:
+//
+//   - flow: Bytes from host From to host To
+//   - incast: Bytes from each of Senders hosts, 1 to Senders, to host 0
+//   - permutation: Bytes from each host to another one, by the seed; with
+//     Across to one behind another switch, with that many hosts a switch
+//   - all-to-all: Bytes from each host to each other
+//   - load: flows with sizes of the distribution Sizes arrive at random, which
+//     asks each host's cable for the share Load
+//   - bursts: Senders random hosts send Bytes to a random one, again and again,
+//     which takes the share Load of all
+//   - ring, tree, halving: an all-reduce of Bytes by all hosts, or the first
+//     Ranks of them
+//
+// Without Bytes a flow, an incast or a permutation goes on until the end.
+type Traffic struct {
+	Kind    string
+	From    int
+	To      int
+	Senders int
+	Across  int
+	Ranks   int
+	Bytes   Bytes
+	Sizes   string // websearch, hadoop or alistorage
+	Load    float64
+	Start   Time
+	Until   Time   // of load and bursts, when arrivals end; 0: Scenario.Until
+	Op      string // write, send or read; "": write
+	SrcPort int    `toml:"src_port"` // of a flow: chooses its way
+}
+
+// Failure is a cable that is down from At on, and up again at Until.
+type Failure struct {
+	Cable int // in the order of the topology's links; hosts' cables come first
+	At    Time
+	Until Time // 0: never
+}
+
+// Names that a Scenario may have.
+var (
+	controls   = []string{"window", "static", "dcqcn-paper", "dcqcn-adapter"}
+	recoveries = []string{"selective", "go-back-n"}
+	routings   = []string{"ecmp", "flowlet", "least-queue", "spray"}
+	topologies = []string{"pair", "star", "leaf-spine", "fat-tree", "hpcc", "ring"}
+	operations = []string{"write", "send", "read"}
+)
+
+// oneOf returns the index of a name, that of the default if it is empty.
+func oneOf(setting, name string, names []string, def int) (int, error) {
+	if name == "" {
+		return def, nil
+	}
+	for i, n := range names {
+		if n == name {
+			return i, nil
+		}
+	}
+	return 0, fmt.Errorf("%s is %q: there are %v", setting, name, names)
+}
+
+// share checks that a number is from 0 to 1, and returns how many parts of so
+// many it is.
+func share(setting string, v float64, parts int64) (int64, error) {
+	if !(v >= 0 && v <= 1) {
+		return 0, fmt.Errorf("%s is %v: it is a share, from 0 to 1", setting, v)
+	}
+	return int64(v*float64(parts) + .5), nil
+}
+
+// graph builds the topology.
+func (n *Network) graph() (*topology.Graph, error) {
+	if n.Topology == "" {
+		return nil, fmt.Errorf("network.topology says which one: there are %v", topologies)
+	}
+	kind, err := oneOf("network.topology", n.Topology, topologies, 0)
+	if err != nil {
+		return nil, err
+	}
+	host := topology.Cable{Rate: int64(orDefault(n.Rate, 100*Gbps)), Delay: int64(orDefault(n.Delay, Time(topology.Microsecond)))}
+	up := topology.Cable{Rate: orDefault(int64(n.UpRate), host.Rate), Delay: orDefault(int64(n.UpDelay), host.Delay)}
+	switch kind {
+	case 0:
+		return topology.Pair(host)
+	case 1:
+		return topology.Star(orDefault(n.Hosts, 2), host)
+	case 2:
+		return topology.LeafSpine{Leaves: n.Leaves, Spines: n.Spines, HostsPerLeaf: n.HostsPerLeaf, Host: host, Up: up}.Graph()
+	case 3:
+		return topology.FatTree(n.K, host)
+	case 4:
+		return topology.HPCC()
+	default:
+		return topology.Ring(n.Switches, n.PerSwitch, host, up)
+	}
+}
+
+func orDefault[T comparable](v, def T) T {
+	var zero T
+	if v == zero {
+		return def
+	}
+	return v
+}
+
+// plan says how the topology becomes a network.
+func (n *Network) plan(g *topology.Graph, seed uint64) (p topology.Plan, err error) {
+	if p.Profile, err = topology.ProfileByName(orDefault(n.Profile, "spectrum"), g.HostRate()); err != nil {
+		return p, fmt.Errorf("network.profile: %w", err)
+	}
+	if n.Lossy {
+		p.Profile = p.Profile.Lossy()
+	}
+	routing, err := oneOf("network.routing", n.Routing, routings, 0)
+	if err != nil {
+		return p, err
+	}
+	loss, err := share("network.loss", n.Loss, 1e9)
+	if err != nil {
+		return p, err
+	}
+	if n.RED != nil {
+		pmax, err := share("network.red.pmax", n.RED.Pmax, 1e6)
+		if err != nil {
+			return p, err
+		}
+		p.Profile = p.Profile.Marking(network.RED{Kmin: int64(n.RED.Kmin), Kmax: int64(n.RED.Kmax), Pmax: uint32(pmax)})
+	}
+	if n.Alpha != nil && (*n.Alpha < -16 || *n.Alpha > 16) {
+		return p, fmt.Errorf("network.alpha is %d: it is the exponent of 2, from -16 to 16", *n.Alpha)
+	}
+	p.Routing = [...]network.Routing{network.ECMP, network.Flowlet, network.LeastQueue, network.Spray}[routing]
+	p.Gap = network.Time(orDefault(n.FlowletGap, 50*us))
+	p.Watchdog = network.WatchdogConfig{Detect: network.Time(n.Watchdog), Restore: network.Time(n.Watchdog)}
+	p.UpDown, p.Loss, p.Seed, p.Converge = n.UpDown, uint32(loss), seed, network.Time(orDefault(n.Converge, 1000*us))
+	p.Tune = func(_ int32, s *network.Switch) { n.tune(s) }
+	return p, nil
+}
+
+const us = Time(topology.Microsecond)
+
+// tune brings what differs from the profile to a switch.
+func (n *Network) tune(s *network.Switch) {
+	s.CutThrough = n.CutThrough
+	if n.Buffer > 0 {
+		s.Buffer = int64(n.Buffer)
+	}
+	change := func(c *[network.NumClasses]network.Class) {
+		for i := range c {
+			if n.Alpha != nil && c[i].Lossless {
+				c[i].Alpha = int8(*n.Alpha)
+			}
+			if n.QueueMax > 0 && !c[i].Lossless {
+				c[i].EgressMax = int64(n.QueueMax)
+			}
+		}
+	}
+	change(&s.Classes)
+	for i := range s.Ports {
+		change(&s.Ports[i])
+	}
+}
+
+// check says what is wrong with sizes and times.
+func (s *Scenario) check() error {
+	switch {
+	case len(s.Traffic) == 0:
+		return errors.New("there is no traffic: name a kind in [[traffic]]")
+	case s.Until < 0 || s.Limit < 0 || s.Warm < 0 || s.Every < 0:
+		return errors.New("a time is negative")
+	case s.Network.Buffer < 0 || s.Network.QueueMax < 0 || s.Network.FlowletGap < 0 || s.Network.Watchdog < 0 || s.Network.Converge < 0:
+		return errors.New("network.buffer or another size or time of the network is negative")
+	case s.Adapter.Window < 0 || s.Adapter.ReadChunk < 0 || s.Adapter.Notify < 0 || s.Adapter.MinProbe < 0:
+		return errors.New("adapter.window or another size or time of the adapters is negative")
+	case s.Until > 0 && s.Warm >= s.Until:
+		return fmt.Errorf("warm is %v, and the run ends at %v: nothing would be measured", s.Warm, s.Until)
+	}
+	return nil
+}
