@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"math"
 	"strings"
 	"testing"
 )
@@ -137,7 +138,7 @@ func TestBuildersRefuse(t *testing.T) {
 		{none(Pair(Cable{})), "0 bit/s"},
 		{none(Pair(Cable{Rate: 1, Delay: -1})), "-1 ps"},
 		{none(Star(0, cable)), "0 hosts of a star"},
-		{none(Star(1<<40, cable)), "hosts of a star"},
+		{none(Star(math.MaxInt, cable)), "hosts of a star"},
 		{none(FatTree(5, cable)), "even number"},
 		{none(FatTree(100, cable)), "250000 hosts"},
 		{none(LeafSpine{Leaves: 0, Spines: 1, HostsPerLeaf: 1, Host: cable}.Graph()), "0 leaves"},

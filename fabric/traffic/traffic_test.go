@@ -471,7 +471,7 @@ func TestMistakes(t *testing.T) {
 		{with(func(l *Load) { l.Until = -1 }), "until -1"},
 		{with(func(l *Load) { l.Hosts, l.Rate, l.Load = 1<<20, 1e14, 1e6 }), "between arrivals"},
 		{with(func(l *Load) { l.Rate, l.Load = 1, 1 }), "between arrivals"},
-		{second(Bursts{Hosts: 1 << 40, Senders: 1 << 39, Bytes: 1 << 40, Rate: 1, Load: 1}.Stream(r)), "2 to"},
+		{second(Bursts{Hosts: math.MaxInt, Senders: math.MaxInt - 1, Bytes: 1 << 40, Rate: 1, Load: 1}.Stream(r)), "2 to"},
 		{second(Bursts{Hosts: 4, Senders: 4, Bytes: 1, Rate: 1e9, Load: 1}.Stream(r)), "4 senders"},
 		{second(Bursts{Hosts: 1 << 20, Senders: 1 << 19, Bytes: 1 << 40, Rate: 1e9, Load: 1}.Stream(r)), "at a time"},
 		{second(ByName("web")), `"web"`},
