@@ -5,12 +5,14 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gosoftroce/rocev2/engine"
 	"github.com/gosoftroce/rocev2/fabric/event"
 	"github.com/gosoftroce/rocev2/fabric/network"
 	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/qp"
+	"github.com/gosoftroce/rocev2/qp/cc"
 	"github.com/gosoftroce/rocev2/rocev2"
 )
 
@@ -334,5 +336,31 @@ func TestRefuses(t *testing.T) {
 	settle(t, a)
 	if n := a.hosts[1].e.Usage().QPs; n != 1 {
 		t.Errorf("%d queue pairs are left of those that were refused", n)
+	}
+}
+
+// Where packets are marked the sender gets notifications in a class of their
+// own, and sends at less than the rate of its cable. Nothing is lost.
+func TestNotifications(t *testing.T) {
+	t.Parallel()
+	sw := network.Switch{Buffer: 12 << 20}
+	for i := range sw.Classes {
+		sw.Classes[i] = network.Class{Lossless: i == 3, Alpha: -3, Strict: i == 6, Weight: 1,
+			RED: network.RED{Kmin: 100_000, Kmax: 400_000, Pmax: 200_000}}
+	}
+	a := star(t, 5, 0, sw, Config{NotifyInterval: 4 * time.Microsecond})
+	profile := cc.PaperProfile(100e9)
+	profile.Burst = 1
+	control := func() cc.Controller {
+		return cc.NewDCQCN(cc.NewStatic(1<<20, cc.Config{MaxBytes: 1 << 20, MaxPSNs: 1 << 12}), &profile)
+	}
+	for i := 1; i < 5; i++ {
+		x, _ := mustConnect(t, a, i, 0, Connection{TrafficClass: 26<<2 | network.ECT0, Congestion: control})
+		must(t, x.Post(Request{Op: ib.OpWrite, Bytes: 8 << 20}))
+	}
+	settle(t, a)
+	s, n := a.Stats(), a.Network().Totals()
+	if s.CNPsReceived == 0 || s.CNPsReceived != s.CNPsSent || s.RateCuts == 0 || n.Marks == 0 || n.Dropped() != 0 {
+		t.Errorf("%d notifications sent, %d received, %d cuts; %+v", s.CNPsSent, s.CNPsReceived, s.RateCuts, n)
 	}
 }

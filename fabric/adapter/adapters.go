@@ -118,8 +118,7 @@ func (a *Adapters) Host(number int) (*Host, error) {
 	}
 	h.e = engine.New(engine.Config{Addr: addrOf(h.number), Memory: h.table, Random: a.random,
 		Window: a.cfg.Window, ReadChunk: a.cfg.ReadChunk, MinProbe: a.cfg.MinProbe,
-		NotifyInterval: a.cfg.NotifyInterval, NotifyClass: a.cfg.NotifyClass,
-		Phantom: !a.cfg.Real, Class: a.classOf})
+		NotifyInterval: a.cfg.NotifyInterval, NotifyClass: a.cfg.NotifyClass, Phantom: !a.cfg.Real, Class: a.classOf})
 	a.hosts[number] = h
 	a.net.Attach(number, h)
 	return h, nil

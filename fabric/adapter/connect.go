@@ -108,8 +108,11 @@ func (a *Adapters) newQP(host int, c *Connection) (*QP, error) {
 	} else {
 		cfg.RecvSource = (*endless)(a)
 	}
-	if c.Congestion != nil {
+	switch {
+	case c.Congestion != nil:
 		cfg.Congestion = c.Congestion()
+	case !c.Foreign && a.cfg.Window.InitialBytes > 0: // the engine begins with a foreign peer's
+		cfg.Congestion = cc.NewWindow(a.cfg.Window)
 	}
 	if q.q, err = h.e.CreateQP(cfg, q); err != nil {
 		return nil, fmt.Errorf("adapter: host %d: %w", host, err)
