@@ -22,7 +22,11 @@ const (
 	endlessBytes  = 1 << 20
 	endlessAtOnce = 4
 
+	// mostOpen bounds the memory: a flow under way has two queue pairs.
 	mostFlows = 1 << 20
+	mostOpen  = 1 << 16
+
+	mostAllToAll = 256 // hosts
 )
 
 func (t Time) duration() time.Duration { return time.Duration(t / Time(event.Nanosecond)) }
@@ -59,6 +63,9 @@ func (r *run) begin(t *Traffic) error {
 			list, err = traffic.Permutation(&rand, hosts, bytes)
 		}
 	case "all-to-all":
+		if hosts > mostAllToAll {
+			return fmt.Errorf("%d hosts have too many pairs: at most %d can all send to all", hosts, mostAllToAll)
+		}
 		list, err = traffic.AllToAll(hosts, bytes)
 	case "load", "bursts":
 		return r.arrivals(t, op, &rand)
@@ -138,6 +145,10 @@ func (r *run) start(f *Flow) {
 		r.fail(fmt.Errorf("there are more than %d flows", mostFlows))
 		return
 	}
+	if r.under++; r.under > mostOpen {
+		r.fail(fmt.Errorf("more than %d flows are under way at once: more arrives than the network carries, or flows are very short", mostOpen))
+		return
+	}
 	r.flows = append(r.flows, f)
 	var err error
 	if f.conn, err = r.connect(f); err != nil {
@@ -186,6 +197,7 @@ func (r *run) request(f *Flow, n int64) adapter.Request {
 		}
 		f.End = Time(c.End)
 		r.open--
+		r.under--
 		if !r.s.Adapter.Shared {
 			f.conn.x.Close()
 			f.conn.y.Close()

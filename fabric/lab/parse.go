@@ -19,7 +19,7 @@ func Parse(text []byte) (s Scenario, err error) {
 	if err != nil {
 		var at toml.ParseError
 		if errors.As(err, &at) {
-			return s, errors.New(strings.TrimSpace(at.ErrorWithPosition()))
+			return s, errors.New(strings.TrimPrefix(at.Error(), "toml: "))
 		}
 		return s, err
 	}

@@ -54,6 +54,7 @@ type run struct {
 
 	flows  []*Flow
 	open   int // flows with an end that have not come to it, or not begun
+	under  int // flows that have begun, and not come to their end
 	more   int // streams of arrivals that go on
 	shared map[int64]*connection
 	random event.Rand
