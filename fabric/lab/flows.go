@@ -43,37 +43,13 @@ func (r *run) begin(t *Traffic) error {
 	}
 	rand := r.random
 	r.random.Uint64() // the next traffic has others
-	var list []traffic.Flow
-	bytes := max(int64(t.Bytes), 1) // of patterns, which have no flows without an end
 	switch t.Kind {
-	case "flow":
-		if t.From < 0 || t.From >= hosts || t.To < 0 || t.To >= hosts || t.From == t.To {
-			return fmt.Errorf("from host %d to host %d: there are 0 to %d, and they differ", t.From, t.To, hosts-1)
-		}
-		list = []traffic.Flow{{Src: int32(t.From), Dst: int32(t.To)}}
-	case "incast":
-		if t.Senders < 1 || t.Senders >= hosts {
-			return fmt.Errorf("%d senders to host 0, of %d hosts: there must be 1 to %d", t.Senders, hosts, hosts-1)
-		}
-		list, err = traffic.Incast(t.Senders, bytes)
-	case "permutation":
-		if t.Across > 0 {
-			list, err = traffic.PermutationAcross(&rand, hosts, t.Across, bytes)
-		} else {
-			list, err = traffic.Permutation(&rand, hosts, bytes)
-		}
-	case "all-to-all":
-		if hosts > mostAllToAll {
-			return fmt.Errorf("%d hosts have too many pairs: at most %d can all send to all", hosts, mostAllToAll)
-		}
-		list, err = traffic.AllToAll(hosts, bytes)
 	case "load", "bursts":
 		return r.arrivals(t, op, &rand)
 	case "ring", "tree", "halving":
 		return r.collective(t)
-	default:
-		return fmt.Errorf("there is no such kind: there are flow, incast, permutation, all-to-all, load, bursts, ring, tree and halving")
 	}
+	list, err := t.pattern(hosts, &rand)
 	if err != nil {
 		return err
 	}
@@ -88,6 +64,34 @@ func (r *run) begin(t *Traffic) error {
 		r.net.At(event.Time(t.Start), func() { r.start(f) })
 	}
 	return nil
+}
+
+// pattern returns the flows of a kind that begin at once.
+func (t *Traffic) pattern(hosts int, rand *event.Rand) ([]traffic.Flow, error) {
+	bytes := max(int64(t.Bytes), 1) // patterns have no flows without an end
+	switch t.Kind {
+	case "flow":
+		if t.From < 0 || t.From >= hosts || t.To < 0 || t.To >= hosts || t.From == t.To {
+			return nil, fmt.Errorf("from host %d to host %d: there are 0 to %d, and they differ", t.From, t.To, hosts-1)
+		}
+		return []traffic.Flow{{Src: int32(t.From), Dst: int32(t.To)}}, nil
+	case "incast":
+		if t.Senders < 1 || t.Senders >= hosts {
+			return nil, fmt.Errorf("%d senders to host 0, of %d hosts: there must be 1 to %d", t.Senders, hosts, hosts-1)
+		}
+		return traffic.Incast(t.Senders, bytes)
+	case "permutation":
+		if t.Across > 0 {
+			return traffic.PermutationAcross(rand, hosts, t.Across, bytes)
+		}
+		return traffic.Permutation(rand, hosts, bytes)
+	case "all-to-all":
+		if hosts > mostAllToAll {
+			return nil, fmt.Errorf("%d hosts have too many pairs: at most %d can all send to all", hosts, mostAllToAll)
+		}
+		return traffic.AllToAll(hosts, bytes)
+	}
+	return nil, errors.New("there is no such kind: there are flow, incast, permutation, all-to-all, load, bursts, ring, tree and halving")
 }
 
 // arrivals has flows begin as they arrive.
