@@ -2,8 +2,9 @@ package network
 
 // SetCable takes a cable down or brings it up. What is on a cable that goes
 // down, or queued for it, is lost, and so is what comes for it until the tables
-// follow (Config.Reroute). Hosts are not asked for packets meanwhile. Both ends
-// forget their pauses.
+// follow (Config.Reroute). A host goes on sending at the rate of its cable,
+// into the void. Both ends forget their pauses; a host's own (Pause) comes
+// again.
 func (n *Network) SetCable(i int, up bool) {
 	if n.up[i] == up {
 		return
@@ -11,13 +12,16 @@ func (n *Network) SetCable(i int, up bool) {
 	n.up[i] = up
 	for l := uint32(2 * i); l <= uint32(2*i+1); l++ {
 		if up {
-			n.links[l].up = true
+			k := &n.links[l]
+			k.up, k.tell = true, k.off
 		} else {
 			n.cut(l)
 		}
 	}
 	for l := uint32(2 * i); l <= uint32(2*i+1); l++ {
-		n.wake(l)
+		if n.links[l].tell != 0 {
+			n.wake(l)
+		}
 	}
 	if n.reroute != nil {
 		n.At(n.Now()+n.converge, n.follow)
@@ -41,9 +45,7 @@ func (n *Network) follow() {
 // cut ends a transmitter and its direction of the cable.
 func (n *Network) cut(l uint32) {
 	k := &n.links[l]
-	k.up, k.armed, k.wanted = false, false, false
-	k.freeAt = n.q.Now()
-	n.q.Cancel(n.source.send(l))
+	k.up = false
 	n.q.Cancel(n.source.arrive(l))
 	for k.flight.head != 0 {
 		i := n.slots.pop(&k.flight)

@@ -28,7 +28,8 @@
 //     ended: frames are not repeated and do not expire. Cable.Loss spares them.
 //   - RED marks what leaves, by the length of the queue behind it (Switch.RED).
 //     Packets that are not ECN-capable are neither marked nor dropped by it.
-//   - A cable that goes down loses what is on it and what is queued for it.
+//   - A cable that goes down loses what is on it, what is queued for it, and
+//     what a host sends meanwhile.
 //
 // # Repeatable
 //

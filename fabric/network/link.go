@@ -64,7 +64,7 @@ func bytesIn(rate int64, t Time) int64 {
 func (n *Network) wake(l uint32) {
 	k := &n.links[l]
 	switch {
-	case k.armed || !k.up:
+	case k.armed:
 	case n.q.Now() < k.freeAt:
 		n.arm(l)
 	default:
@@ -75,7 +75,7 @@ func (n *Network) wake(l uint32) {
 // arm is wake by an event, for callers from which packets must not start.
 func (n *Network) arm(l uint32) {
 	k := &n.links[l]
-	if !k.armed && k.up {
+	if !k.armed {
 		k.armed = true
 		n.q.Schedule(n.source.send(l), k.freeAt)
 	}
@@ -84,15 +84,14 @@ func (n *Network) arm(l uint32) {
 // start sends the next packet of a transmitter whose cable is free.
 func (n *Network) start(l uint32) {
 	k := &n.links[l]
-	if !k.up {
-		return
-	}
-	if k.tell != 0 {
+	switch {
+	case k.tell != 0 && k.up:
 		n.sendPause(l)
 		return
-	}
-	if int(k.node) < len(n.hosts) {
+	case int(k.node) < len(n.hosts):
 		n.pull(l)
+		return
+	case !k.up:
 		return
 	}
 	sw := n.switchAt(k.node)
@@ -139,6 +138,8 @@ func (n *Network) pull(l uint32) {
 		why = TooLong
 	} else if int(p.Dst) >= len(n.hosts) {
 		why = NoRoute
+	} else if !k.up {
+		why = CableDown
 	}
 	if why == NumDrops {
 		n.send(l, i, true)

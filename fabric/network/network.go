@@ -188,7 +188,7 @@ func (n *Network) ClassOf(dscp uint8) uint8 { return n.classOf[dscp&63] }
 func (n *Network) Kick(number, port int) {
 	l := n.hosts[number].ports[port]
 	k := &n.links[l]
-	if k.armed || !k.up {
+	if k.armed {
 		return
 	}
 	k.wanted = true

@@ -99,8 +99,8 @@ type Host interface {
 	// Pull writes the next packet to p when the port's cable is free, and
 	// reports whether there is one. paused has bit c set while class c must
 	// not be sent; see Network.ClassOf. After false the port asks again
-	// when Kick was called, and when a class is no longer paused. p is
-	// zero.
+	// when Kick was called, and when a class is no longer paused. While
+	// the cable is down the port goes on asking, and drops. p is zero.
 	Pull(now Time, port int, paused uint8, p *Packet) bool
 	// Receive takes a packet whose last bit has arrived. p is valid only
 	// during the call.

@@ -227,6 +227,34 @@ func TestLeastQueueAvoidsDownPorts(t *testing.T) {
 	}
 }
 
+// A host whose own cable is down goes on sending at its rate, in vain: so its
+// retries end. What it pauses is told again when the cable is back.
+func TestHostWithoutCable(t *testing.T) {
+	t.Parallel()
+	n, hosts := build(t, star(2, Switch{Buffer: 1 << 20}, 8*gbit, event.Microsecond))
+	hosts[0].packets = repeat(Packet{Dst: 1, Size: 1000}, 100)
+	n.Kick(0, 0)
+	n.Pause(0, 0, 1)
+	n.At(10_500*event.Nanosecond, func() { n.SetCable(0, false) })
+	n.At(20_500*event.Nanosecond, func() { n.SetCable(0, true) })
+	n.Run(50 * event.Microsecond)
+	balance(t, n)
+	// On the cable were the 10th and the 11th packet; 10 begin meanwhile.
+	// Pause frames take the place of none but their own 84 ns.
+	got := n.Totals()
+	if got.Drops[CableDown] != 12 || hosts[0].dropped[CableDown] != 12 || got.Dropped() != 12 {
+		t.Errorf("%+v, want 12 packets lost", got)
+	}
+	if n.Port(2, 0).Paused() != 1 {
+		t.Error("the host's pause is forgotten")
+	}
+	n.Pause(0, 0, 0)
+	finish(t, n)
+	if got := n.Totals(); got.Delivered != 88 {
+		t.Errorf("%+v", got)
+	}
+}
+
 // A cable that comes back is not paused: what had paused it is forgotten.
 func TestCableComesBackFree(t *testing.T) {
 	t.Parallel()
