@@ -43,7 +43,7 @@ func readTree(t *testing.T) tree {
 				return filepath.SkipDir
 			}
 			return nil
-		case d.IsDir() && d.Name() == "testdata" && rel != "qp/qptest/testdata":
+		case d.IsDir() && d.Name() == "testdata" && rel != "qp/qptest/testdata" && rel != "fabric/lab/testdata":
 			return filepath.SkipDir
 		case strings.HasSuffix(rel, ".md"), strings.HasSuffix(rel, "_test.go"):
 			text, err := os.ReadFile(name)
