@@ -29,6 +29,10 @@ type Aside interface {
 	// again while Look is, with the time.
 	Polling(now clock.Time) bool
 
+	// Attend says that Look and Polling are called again and again from now
+	// on, or no longer.
+	Attend(on bool)
+
 	// Notified reports whether a program was told of a completion that it
 	// waits for since the last call.
 	Notified() bool

@@ -32,15 +32,19 @@ const (
 	attendLooks   = 5
 
 	// attendWorth is what it is worth that nobody had to be woken for a
-	// packet or a request. mostCredit is the most that is gained by that,
-	// and mostDebt by how much less one goes on.
+	// packet or a request, and bulkWorth in a bulk transfer. mostCredit is
+	// the most that is gained by that, and mostDebt by how much less one
+	// goes on.
 	attendWorth = 10 * time.Microsecond
+	bulkWorth   = 100 * time.Microsecond
 	mostCredit  = 5 * time.Millisecond
 	mostDebt    = time.Millisecond
 
 	// lostTurn is how long it takes to get the processor back from somebody
 	// who does not give it away.
 	lostTurn = 150 * time.Microsecond
+	// mostBulkLost is the most that counts of it in a bulk transfer.
+	mostBulkLost = 250 * time.Microsecond
 
 	shortestAbsence = 5 * time.Millisecond
 	longestAbsence  = time.Second
@@ -50,9 +54,22 @@ const (
 	looksAtMemory = time.Millisecond
 )
 
-// gain takes note that something has come.
-func (t *attendance) gain() {
-	t.credit += attendWorth
+// took takes note that something has come, after others had the processor for
+// so long. In a bulk transfer that is the turn of another one who is busy with
+// it, as often as not.
+func (t *attendance) took(now clock.Time, bulk bool, away time.Duration) {
+	worth := attendWorth
+	if bulk {
+		worth, away = bulkWorth, min(away, mostBulkLost)
+	}
+	if t.gain(worth); away > lostTurn {
+		t.lose(now, away)
+	}
+}
+
+// gain takes note that something has come, and of what that is worth.
+func (t *attendance) gain(worth time.Duration) {
+	t.credit += worth
 	if t.credit >= mostCredit {
 		t.credit, t.absent = mostCredit, 0
 	}
@@ -78,20 +95,20 @@ func (t *attendance) lose(now clock.Time, waited time.Duration) {
 func attend(s *shard, a Aside) (more bool) {
 	setAttending(s, true)
 	defer setAttending(s, false)
+	a.Attend(true)
+	defer a.Attend(false)
 	t := &s.attendance
-	looked := s.now()
-	came, polled := looked, looked
+	left := s.now() // to others
+	came, polled := left, left
 	for vain := 0; ; {
+		away := s.now().Sub(left)
 		any := attendOnce(s, a)
 		now := s.now()
-		waited := now.Sub(looked)
-		looked = now
-		if any || s.bulk.Swap(false) {
+		if any || s.bulk.Load() {
 			came, vain = now, 0
-			if t.gain(); waited > lostTurn {
-				t.lose(now, waited)
-			}
+			t.took(now, s.bulk.Swap(false), away)
 		}
+		left = now
 		if a.Polling(now) {
 			polled = now
 		}

@@ -7,6 +7,30 @@ import (
 	"github.com/gosoftroce/rocev2/clock"
 )
 
+// In a bulk transfer turns are lost to others who are busy with it. But where
+// each is, the receiver goes.
+func TestAttendanceInBulk(t *testing.T) {
+	t.Parallel()
+	var a attendance
+	now := clock.Time(1)
+	for i := range 1000 {
+		away := time.Duration(0)
+		if i%4 == 0 {
+			away = 4 * time.Millisecond
+		}
+		a.took(now, true, away)
+	}
+	if now < a.until {
+		t.Error("some turns are lost, and the receiver is gone")
+	}
+	for range 100 {
+		a.took(now, true, 4*time.Millisecond)
+	}
+	if now >= a.until {
+		t.Error("all turns are lost, and the receiver is there")
+	}
+}
+
 // The receiver attends where that gains more than it loses, and tries again
 // after a while: later each time, up to a second.
 func TestAttendance(t *testing.T) {
@@ -36,7 +60,7 @@ func TestAttendance(t *testing.T) {
 	}
 	now = a.until
 	for range mostCredit / attendWorth {
-		a.gain()
+		a.gain(attendWorth)
 	}
 	a.lose(now, 4*time.Millisecond)
 	if now < a.until {

@@ -22,6 +22,7 @@ func (restless) Look() bool              { return false }
 func (restless) Sleep() bool             { return true }
 func (restless) Awake()                  {}
 func (restless) Polling(clock.Time) bool { return false }
+func (restless) Attend(bool)             {}
 func (restless) Notified() bool          { return false }
 
 // A device whose programs ring all the time can be closed.

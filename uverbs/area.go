@@ -25,6 +25,7 @@ import (
 //	0x00010: it waits for completions on the futex at 0x00014, which grows by 2
 //	         with each, and by 1 where it is woken for other reasons
 //	0x00018: the processor of who serves the client
+//	0x0001c: the program moves bulk data: it waits wherever it runs
 //	0x00040: a bit for each word of the bells that is not 0 (16 × 8 bytes)
 //	0x01000: a bit for each queue pair (1024 × 8 bytes)
 //	0x04000: a bit for each queue pair that is not ready to send (1024 × 8 bytes)
@@ -51,7 +52,8 @@ type bellArea struct {
 	waiting        atomic.Uint32
 	completions    atomic.Uint32
 	cpu            atomic.Uint32
-	_              [0x40 - 28]byte
+	bulk           atomic.Uint32
+	_              [0x40 - 32]byte
 	summary        [16]atomic.Uint64
 	_              [0x1000 - 0x40 - 16*8]byte
 	bells          [maxQPs / 64]atomic.Uint64

@@ -30,6 +30,8 @@ type Client struct {
 	pauses  atomic.Int64 // of serveBells
 	room    *bellRoom    // where the bell is looked at; nil: by a goroutine
 	here    inRoom
+	bulk    Bulk
+	withheld
 
 	courier *courier
 	stop    chan struct{}

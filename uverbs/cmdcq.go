@@ -173,7 +173,7 @@ func (q *ownedCQ) init(shape ring.Shape) abi.Errno {
 	arm := &c.area.arm[q.handle]
 	arm.Store(0)
 	config := CompQueueConfig{Memory: space.bytes(), Shape: shape, Arm: word(arm), Cookie: q.user,
-		Added: c.area.told, Overflow: func() { c.tell(q, ib.EventCQError) }}
+		Added: c.told, Overflow: func() { c.tell(q, ib.EventCQError) }}
 	if q.channel != nil {
 		config.Notifier = q
 	}

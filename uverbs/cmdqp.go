@@ -150,7 +150,7 @@ func (q *ownedQP) make() abi.Errno {
 		SendCQ: q.send.core, RecvCQ: q.recv.core,
 		IPv4:   c.dev.Dev.Addr().Unmap().Is4(),
 		Handle: c.addressHandle, Account: c.account,
-		Kick: func() { c.ringFor(q.handle) },
+		Bulk: &c.bulk, Kick: func() { c.ringFor(q.handle) },
 	}
 	if q.srq != nil {
 		config.SRQ = q.srq.core

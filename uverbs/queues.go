@@ -42,6 +42,9 @@ type QueuesConfig struct {
 	// requests that name none; or nil.
 	Account *quota.Account
 
+	// Bulk takes note of what completes; or nil.
+	Bulk *Bulk
+
 	// Kick has Drain called soon. It is called with a shard locked, and
 	// must not wait.
 	Kick func()
@@ -56,6 +59,7 @@ type QueuesConfig struct {
 type Queues struct {
 	qp   *hca.QP
 	kick func()
+	bulk *Bulk
 
 	send sendQueue
 	recv recvQueue
@@ -70,7 +74,10 @@ type Queues struct {
 
 // NewQueues makes the queues of a queue pair that is to be made with Config.
 func NewQueues(c QueuesConfig) (*Queues, error) {
-	q := &Queues{kick: c.Kick}
+	q := &Queues{kick: c.Kick, bulk: c.Bulk}
+	if q.bulk == nil {
+		q.bulk = new(Bulk)
+	}
 	var sl uint8
 	if c.IPv4 && c.Type.Service() == rocev2.ServiceUD {
 		sl = 2
@@ -137,6 +144,7 @@ func (q *Queues) Drain(most int) (more bool) {
 	more = q.send.drain(most)
 	if q.send.ring.Taken() != before {
 		q.posted.Store(true)
+		q.bulk.posted()
 	}
 	if q.late.Load() {
 		q.qp.DrainReceives()

@@ -102,6 +102,7 @@ func (r *recvQueue) Clear() {
 // back first.
 func (r *recvQueue) Complete(c *ib.WC) bool {
 	if r.srq != nil && c.Status == ib.StatusSuccess {
+		r.owner.bulk.received(c.ByteLen, int(r.srq.left.Load()))
 		return r.cq.complete(c, r.sl)
 	}
 	wc := *c
@@ -111,6 +112,7 @@ func (r *recvQueue) Complete(c *ib.WC) bool {
 	if r.srq == nil {
 		wc.ID = r.ids[c.ID&uint64(len(r.ids)-1)]
 		r.ring.Release(c.ID + 1)
+		r.owner.bulk.received(c.ByteLen, r.ring.Behind(c.ID+1))
 		if r.bad == c.ID+1 && c.Status == ib.StatusWRFlushErr {
 			r.bad, wc.Status = 0, ib.StatusLocQPOpErr
 		}
@@ -138,6 +140,7 @@ type SharedRecvQueue struct {
 	pd                 *memreg.PD
 	sge                int
 	onLimit, onFailure func()
+	left               atomic.Int32 // receives, after the last that was taken
 
 	mu     sync.Mutex
 	ring   *ring.Consumer
@@ -181,6 +184,7 @@ func (s *SharedRecvQueue) Next(w *qp.Recv) bool {
 		return false
 	}
 	s.ring.Release(s.ring.Take(s.elem) + 1)
+	s.left.Store(int32(n - 1))
 	var ok bool
 	w.PD = s.pd
 	if w.ID, ok = receive(w, s.elem, s.sge); ok {

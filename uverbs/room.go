@@ -28,6 +28,7 @@ type bellRoom struct {
 
 	awake    atomic.Bool // Look is called soon
 	mail     atomic.Bool // a courier has something for it
+	attends  atomic.Bool // Polling is called again and again
 	notified atomic.Bool // a program was told of a completion, since it was asked for
 
 	mu      sync.Mutex
@@ -41,6 +42,8 @@ type inRoom struct {
 	vain  vain        // what it rings for
 	deaf  *time.Timer // until then nobody listens to it; nil: somebody does
 	waits clock.Time  // since when it waits after it has polled; 0: it does not
+	since clock.Time  // since when it is not told of a completion; 0: of all it was
+	came  clock.Time  // when there was the last one
 }
 
 // room returns where the device's clients are served, nil if its link does not
@@ -201,6 +204,19 @@ func (r *bellRoom) Awake() {
 // Notified implements hca.Aside.
 func (r *bellRoom) Notified() bool { return r.notified.Swap(false) }
 
+// Attend implements hca.Aside.
+func (r *bellRoom) Attend(on bool) {
+	r.attends.Store(on)
+	if on {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, c := range r.clients {
+		c.tellWaiting()
+	}
+}
+
 const (
 	// longestWait is how long a program waits for completions after a poll.
 	longestWait = 50 * time.Microsecond
@@ -220,26 +236,6 @@ func (r *bellRoom) Polling(now clock.Time) bool {
 		any = c.polls(now) || any
 	}
 	return any
-}
-
-// polls reports whether the program has polled in vain since the last call, or
-// waits since it has. The room is locked.
-func (c *Client) polls(now clock.Time) bool {
-	waits := c.area.waiting.Load() != 0
-	switch {
-	case !waits:
-		c.here.waits = 0
-	case c.here.waits == 0:
-		c.here.waits = now
-	case now.Sub(c.here.waits) > longestWait:
-		c.here.waits = 0
-		c.area.wakeWaiting()
-	}
-	if c.area.polling.Load() != 0 {
-		c.area.polling.Store(0)
-		return true
-	}
-	return waits
 }
 
 // tellCPU tells programs on which processor they are served. The room is

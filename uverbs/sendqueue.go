@@ -43,6 +43,7 @@ type sendQueue struct {
 // posted is what is kept of a request that was posted.
 type posted struct {
 	id       uint64
+	n        uint32 // bytes
 	signaled bool
 }
 
@@ -147,7 +148,7 @@ func (s *sendQueue) take(b *batch, i int, e []byte) ib.Status {
 	pos := s.ring.Take(e)
 	w := &b.taken[i]
 	status := w.Decode(e, s.limits)
-	*s.at(pos) = posted{id: w.WR.ID, signaled: w.WR.Signaled || s.signalAll}
+	*s.at(pos) = posted{id: w.WR.ID, n: uint32(ib.TotalLength(w.WR.SGList)), signaled: w.WR.Signaled || s.signalAll}
 	if status != ib.StatusSuccess {
 		return status
 	}
@@ -237,6 +238,7 @@ func (s *sendQueue) Complete(c *ib.WC) bool {
 	pos := c.ID
 	p := *s.at(pos)
 	s.ring.Release(pos + 1)
+	s.owner.bulk.sent(p.n, s.ring.Behind(pos+1))
 	if s.await.Load() == pos+1 {
 		s.owner.kick()
 	}

@@ -139,6 +139,8 @@ static bool see(struct file *f, uint32_t completions)
  * rest gives the processor to others. Where the daemon is awake, and shares this
  * processor, it then waits for a completion, for some 50 us at most: the daemon
  * ends it. To be woken from another processor would take longer than to look.
+ * But for bulk data it waits there, too, and for longer: the daemons need all
+ * processors, and the program has posted enough.
  */
 static void rest(struct file *f)
 {
@@ -146,17 +148,19 @@ static void rest(struct file *f)
 	struct area *a = f->area;
 	uint32_t completions;
 	unsigned vain;
+	bool bulk;
 	int saved;
 
 	short_turns();
 	syscall(SYS_sched_yield);
-	if (atomic_load(&a->sleeping) || sched_getcpu() != (int)atomic_load(&a->cpu))
+	bulk = atomic_load(&a->bulk);
+	if (atomic_load(&a->sleeping) || (!bulk && sched_getcpu() != (int)atomic_load(&a->cpu)))
 		return;
 	completions = atomic_load(&a->completions);
 	if (!see(f, completions))
 		return; /* there may be one: the poll came before */
 	vain = atomic_load_explicit(&f->restless, memory_order_relaxed);
-	if (vain > 0) {
+	if (vain > 0 && !bulk) {
 		atomic_store_explicit(&f->restless, vain - 1, memory_order_relaxed);
 		return;
 	}
@@ -165,6 +169,8 @@ static void rest(struct file *f)
 	if (!atomic_load(&a->sleeping))
 		syscall(SYS_futex, &a->completions, 0 /* FUTEX_WAIT */, completions, &most, NULL, 0);
 	errno = saved;
+	if (bulk)
+		return;
 	vain = 0;
 	if (atomic_load(&a->completions) - completions < 2) { /* nothing has come */
 		vain = atomic_load_explicit(&f->vain, memory_order_relaxed) * 2 + 1;

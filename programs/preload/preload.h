@@ -133,7 +133,8 @@ struct area {
 	_Atomic uint32_t waiting;
 	_Atomic uint32_t completions;
 	_Atomic uint32_t cpu;
-	uint32_t unused[9];
+	_Atomic uint32_t bulk;
+	uint32_t unused[8];
 	_Atomic uint64_t summary[16];
 	uint8_t gap[0x1000 - 0x40 - 16 * 8];
 	_Atomic uint64_t bells[1024];

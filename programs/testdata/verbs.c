@@ -373,20 +373,19 @@ static void case_counters(void)
 /* The beginning of the memory that a file shares with the daemon. */
 struct doorbells {
 	uint32_t magic, version;
-	volatile uint32_t sleeping, polling, waiting, completions, cpu;
+	volatile uint32_t sleeping, polling, waiting, completions, cpu, bulk;
 };
 
 /*
- * pretend has a daemon that sleeps be awake on this processor for a poll, which
- * finds nothing, and keeps errno. It returns whether the poll waited.
+ * look has a daemon that sleeps be awake for a poll, which finds nothing, and
+ * keeps errno. It returns whether the poll waited.
  */
-static bool pretend(struct doorbells *s, struct ibv_cq *cq)
+static bool look(struct doorbells *s, struct ibv_cq *cq)
 {
 	struct ibv_wc wc;
 	bool waited;
 
 	s->sleeping = 0;
-	s->cpu = (uint32_t)sched_getcpu();
 	errno = 0;
 	CHECK(ibv_poll_cq(cq, 1, &wc) == 0 && errno == 0);
 	waited = s->waiting != 0;
@@ -395,7 +394,17 @@ static bool pretend(struct doorbells *s, struct ibv_cq *cq)
 	return waited;
 }
 
-/* A poll waits for a daemon on its processor; of two files in turn, for none. */
+/* pretend is look with the daemon on this processor. */
+static bool pretend(struct doorbells *s, struct ibv_cq *cq)
+{
+	s->cpu = (uint32_t)sched_getcpu();
+	return look(s, cq);
+}
+
+/*
+ * A poll waits for a daemon on its processor; of two files in turn, for none;
+ * and for bulk data, wherever the daemon is.
+ */
 static void case_waits(void)
 {
 	struct ibv_context *c[2] = { open_first(), open_first() };
@@ -417,6 +426,11 @@ static void case_waits(void)
 	for (int i = 0; i < 10; i++)
 		waited |= pretend(s[0], cq[0]);
 	CHECK(waited);
+	s[0]->cpu = (uint32_t)-1;
+	CHECK(!look(s[0], cq[0]) && !look(s[0], cq[0]));
+	s[0]->bulk = 1; /* then it waits each time, wherever the daemon is */
+	for (int i = 0; i < 10; i++)
+		CHECK(look(s[0], cq[0]));
 }
 
 int main(int argc, char **argv)
