@@ -43,8 +43,8 @@ type source struct {
 	entry Time // of the entry in the heap; Never: there is none
 }
 
-// Queue is a heap of events, at most one for each source. Nothing allocates
-// once the heap has reached its largest size. A Queue is not safe for
+// Queue is a heap of events, at most one for each source. It has at most twice
+// as many entries as sources, and 64; nothing allocates once it has had them. A Queue is not safe for
 // concurrent use.
 type Queue struct {
 	heap    []entry // of four children each
@@ -150,7 +150,7 @@ func (q *Queue) peek() (entry, bool) {
 		last := q.heap[len(q.heap)-1]
 		q.heap = q.heap[:len(q.heap)-1]
 		if len(q.heap) > 0 {
-			q.sink(last)
+			q.sink(0, last)
 		}
 	}
 	if len(q.heap) == 0 {
@@ -164,8 +164,11 @@ func (q *Queue) peek() (entry, bool) {
 func (q *Queue) push(e entry) {
 	if q.hole {
 		q.hole = false
-		q.sink(e)
+		q.sink(0, e)
 		return
+	}
+	if len(q.heap) > 2*len(q.sources)+64 {
+		q.compact()
 	}
 	q.heap = append(q.heap, e)
 	i := len(q.heap) - 1
@@ -180,10 +183,30 @@ func (q *Queue) push(e entry) {
 	q.heap[i] = e
 }
 
-// sink puts e in the place of the first entry, which is free, or further down.
-func (q *Queue) sink(e entry) {
+// compact removes the entries whose place others have taken. A timer that is
+// now short, now long leaves one each time it is short.
+func (q *Queue) compact() {
+	kept := q.heap[:0]
+	for _, e := range q.heap {
+		if s := &q.sources[e.rank&sourceMask]; e.at == s.entry {
+			kept = append(kept, e)
+			s.entry = Never // of entries of one time the first is enough
+		}
+	}
+	for _, e := range kept {
+		q.sources[e.rank&sourceMask].entry = e.at
+	}
+	q.heap = kept
+	for i := len(kept)/4 + 1; i >= 0; i-- {
+		if i < len(kept) {
+			q.sink(i, kept[i])
+		}
+	}
+}
+
+// sink puts e in place i of the heap, which is free, or further down.
+func (q *Queue) sink(i int, e entry) {
 	h := q.heap
-	i := 0
 	for {
 		first := 4*i + 1
 		if first >= len(h) {

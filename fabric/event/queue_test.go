@@ -39,6 +39,7 @@ func TestAgreesWithModel(t *testing.T) {
 	for seed := range uint64(200) {
 		r := NewRand(seed, 0)
 		sources := int(1 + r.Uint64n(40))
+		span := []uint64{20, 20, 100_000}[seed%3] // many events at one time, or few
 		q, err := NewQueue(sources)
 		if err != nil {
 			t.Fatal(err)
@@ -49,7 +50,7 @@ func TestAgreesWithModel(t *testing.T) {
 		}
 		for step := range 2000 {
 			src := uint32(r.Uint64n(uint64(sources)))
-			at := m.now + Time(r.Uint64n(20)) - 2
+			at := m.now + Time(r.Uint64n(span)) - 2
 			switch r.Uint64n(8) {
 			case 0, 1, 2, 3:
 				q.Schedule(src, at)
@@ -63,7 +64,7 @@ func TestAgreesWithModel(t *testing.T) {
 					t.Fatalf("seed %d, step %d: the first event is due at %v, want %v", seed, step, got, want)
 				}
 			default:
-				limit := at
+				limit := m.now + Time(r.Uint64n(20)) - 2
 				if r.Uint64n(10) == 0 {
 					limit = Never
 				}
@@ -112,6 +113,40 @@ func TestPutOffCostsNothing(t *testing.T) {
 	}
 	if len(q.heap) > 2 {
 		t.Errorf("the heap has %d entries of 2 sources", len(q.heap))
+	}
+}
+
+// A timer that is now short, now long (one that paces, and one of
+// retransmission) does not fill the heap with long ones that are over. The long
+// one moves on, or stays where it is.
+func TestShortAndLongTimers(t *testing.T) {
+	t.Parallel()
+	const sources = 10
+	for name, long := range map[string]func(now Time) Time{
+		"moves": func(now Time) Time { return now + Second },
+		"stays": func(Time) Time { return 1000 * Second },
+	} {
+		q, _ := NewQueue(sources)
+		for i := range 100_000 {
+			src := uint32(i % sources)
+			q.Schedule(src, long(q.Now()))
+			q.Schedule(src, q.Now()+Microsecond)
+			if got, ok := q.Next(q.Now() + Millisecond); !ok || got != src {
+				t.Fatalf("%s, round %d: source %d, %v", name, i, got, ok)
+			}
+			q.Schedule(src, long(q.Now()))
+			if len(q.heap) > 2*sources+65 {
+				t.Fatalf("%s, round %d: %d entries of %d sources", name, i, len(q.heap), sources)
+			}
+		}
+		for range sources {
+			if _, ok := q.Next(Never); !ok {
+				t.Fatalf("%s: a long timer is lost", name)
+			}
+		}
+		if src, ok := q.Next(Never); ok {
+			t.Errorf("%s: source %d is due twice", name, src)
+		}
 	}
 }
 
