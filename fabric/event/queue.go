@@ -44,8 +44,8 @@ type source struct {
 }
 
 // Queue is a heap of events, at most one for each source. It has at most twice
-// as many entries as sources, and 64; nothing allocates once it has had them. A Queue is not safe for
-// concurrent use.
+// as many entries as sources, and 64; nothing allocates once it has had them. A
+// Queue is not safe for concurrent use.
 type Queue struct {
 	heap    []entry // of four children each
 	sources []source
