@@ -134,3 +134,21 @@ func TestHadoopWithBursts(t *testing.T) {
 	}
 	golden(t, "hadoop", b.String())
 }
+
+// TestTrafficsDrawTheirOwn checks that no two traffics of a scenario draw the
+// same numbers, one later than the other.
+func TestTrafficsDrawTheirOwn(t *testing.T) {
+	t.Parallel()
+	s := Scenario{Seed: 7}
+	seen := map[uint64]int{}
+	for i := range 8 {
+		rand := s.random(i)
+		for range 1000 {
+			word := rand.Uint64()
+			if by, ok := seen[word]; ok {
+				t.Fatalf("traffics %d and %d draw %#x", by, i, word)
+			}
+			seen[word] = i
+		}
+	}
+}

@@ -32,7 +32,7 @@ const (
 func (t Time) duration() time.Duration { return time.Duration(t / Time(event.Nanosecond)) }
 
 // begin has the flows of a kind of traffic begin at their times.
-func (r *run) begin(t *Traffic) error {
+func (r *run) begin(t *Traffic, rand *event.Rand) error {
 	hosts := int(r.g.Hosts())
 	op, err := oneOf("op", t.Op, operations, 0)
 	if err != nil {
@@ -41,15 +41,13 @@ func (r *run) begin(t *Traffic) error {
 	if t.Bytes < 0 || t.Bytes > mostFlow || t.Start < 0 || t.SrcPort < 0 || t.SrcPort > math.MaxUint16 {
 		return fmt.Errorf("bytes, start or src_port is out of range: a flow has %v at the most", Bytes(mostFlow))
 	}
-	rand := r.random
-	r.random.Uint64() // the next traffic has others
 	switch t.Kind {
 	case "load", "bursts":
-		return r.arrivals(t, op, &rand)
+		return r.arrivals(t, op, rand)
 	case "ring", "tree", "halving":
 		return r.collective(t)
 	}
-	list, err := t.pattern(hosts, &rand)
+	list, err := t.pattern(hosts, rand)
 	if err != nil {
 		return err
 	}

@@ -33,9 +33,9 @@ type Flow struct {
 }
 
 // Slowdown is how many times as long as alone the flow took; 0 before it has
-// completed.
+// completed, and if it has failed.
 func (f *Flow) Slowdown() float64 {
-	if f.End == 0 || f.Ideal == 0 {
+	if f.End == 0 || f.Ideal == 0 || f.Status != ib.StatusSuccess {
 		return 0
 	}
 	return float64(f.End-f.Start) / float64(f.Ideal)
@@ -57,7 +57,6 @@ type run struct {
 	under  int // flows that have begun, and not come to their end
 	more   int // streams of arrivals that go on
 	shared map[int64]*connection
-	random event.Rand
 	err    error
 }
 
@@ -89,7 +88,7 @@ func newRun(s *Scenario) (*run, error) {
 	if err := s.check(); err != nil {
 		return nil, err
 	}
-	r := &run{s: s, shared: map[int64]*connection{}, paths: map[int64]path{}, random: event.NewRand(s.Seed, stream)}
+	r := &run{s: s, shared: map[int64]*connection{}, paths: map[int64]path{}}
 	var err error
 	if r.g, err = s.Network.graph(); err != nil {
 		return nil, err
@@ -114,15 +113,20 @@ func newRun(s *Scenario) (*run, error) {
 		return nil, err
 	}
 	for i := range s.Traffic {
-		if err := r.begin(&s.Traffic[i]); err != nil {
+		rand := s.random(i)
+		if err := r.begin(&s.Traffic[i], &rand); err != nil {
 			return nil, fmt.Errorf("traffic %d, %s: %w", i+1, s.Traffic[i].Kind, err)
 		}
 	}
 	return r, r.failures()
 }
 
-// stream is that of the randomness of traffic, among those of one seed.
-const stream = 0x7aff1c
+// random returns the randomness of a traffic. Each has its own, so that two of
+// them do not draw the same numbers.
+func (s *Scenario) random(i int) event.Rand {
+	const stream = 0x7aff1c // and those behind it, of a seed
+	return event.NewRand(s.Seed, stream+uint64(i))
+}
 
 // adapters makes the adapters, and says how their queue pairs are connected.
 func (r *run) adapters(p *topology.Profile) error {
