@@ -1,12 +1,16 @@
 package lab
 
 import (
+	"bytes"
 	"fmt"
+	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
 	"github.com/gosoftroce/rocev2/fabric/event"
 	"github.com/gosoftroce/rocev2/fabric/network"
+	"github.com/gosoftroce/rocev2/fabric/plot"
 	"github.com/gosoftroce/rocev2/fabric/topology"
 )
 
@@ -54,6 +58,8 @@ type loop struct {
 	switches int
 	percent  int // of n*B/t that is injected
 	watchdog event.Time
+	// look, if not nil, is called each 50 us.
+	look func(now event.Time, t network.Totals)
 }
 
 type loopResult struct {
@@ -103,6 +109,12 @@ func (l loop) run(t *testing.T) loopResult {
 	h.gap = event.Time(injectedSize * 8 * int64(event.Second) / 100 * 100 * 100 / (limit * int64(l.percent)))
 	n.Attach(0, h)
 	h.start()
+	if l.look != nil {
+		for now := event.Time(0); now < h.until; now += 50 * event.Microsecond {
+			n.Run(now)
+			l.look(now, n.Totals())
+		}
+	}
 	n.Run(100 * event.Millisecond)
 	if err := n.Check(); err != nil {
 		t.Error(err)
@@ -125,8 +137,8 @@ func TestDeadlock(t *testing.T) {
 	fmt.Fprintf(&b, "stuck: packets that are inside 50 ms after the last was sent.\n\n")
 	fmt.Fprintf(&b, "switches  watchdog  injected  of n*B/t     sent  expired    shot  stuck  pauses\n")
 	for _, l := range []loop{
-		{2, 50, 0}, {2, 90, 0}, {2, 98, 0}, {2, 110, 0}, {2, 150, 0}, {2, 150, event.Millisecond},
-		{3, 50, 0}, {3, 90, 0}, {3, 98, 0}, {3, 110, 0}, {3, 150, 0}, {3, 150, event.Millisecond},
+		{switches: 2, percent: 50}, {switches: 2, percent: 90}, {switches: 2, percent: 98}, {switches: 2, percent: 110}, {switches: 2, percent: 150}, {switches: 2, percent: 150, watchdog: event.Millisecond},
+		{switches: 3, percent: 50}, {switches: 3, percent: 90}, {switches: 3, percent: 98}, {switches: 3, percent: 110}, {switches: 3, percent: 150}, {switches: 3, percent: 150, watchdog: event.Millisecond},
 	} {
 		r := l.run(t)
 		limit := float64(l.switches) * float64(loopRate) / injectedHops / 1e9
@@ -144,6 +156,40 @@ func TestDeadlock(t *testing.T) {
 		}
 	}
 	golden(t, "deadlock", b.String())
+}
+
+// TestDrawingOfDeadlock draws how fast packets of the circle come to their end.
+func TestDrawingOfDeadlock(t *testing.T) {
+	t.Parallel()
+	p := plot.Plot{
+		Title: "deadlock: two switches that send packets to and fro",
+		X:     timeAxis, Y: plot.Axis{Label: "packets that end, Gb/s"},
+		Rules: []plot.Rule{{Name: "n B/t", Y: 5}},
+	}
+	for _, c := range []struct {
+		name     string
+		percent  int
+		watchdog event.Time
+	}{{"98 %", 98, 0}, {"110 %", 110, 0}, {"150 %", 150, 0}, {"150 %, watchdog 1 ms", 150, event.Millisecond}} {
+		line, last := plot.Line{Name: c.name, Steps: true}, uint64(0)
+		loop{switches: 2, percent: c.percent, watchdog: c.watchdog, look: func(now event.Time, t network.Totals) {
+			if now > 25*event.Millisecond || now%(500*event.Microsecond) != 0 {
+				return
+			}
+			ended := t.Dropped()
+			line.Points = append(line.Points, plot.Point{X: millis(Time(now)), Y: float64((ended-last)*injectedSize*8) / 500e3})
+			last = ended
+		}}.run(t)
+		p.Lines = append(p.Lines, line)
+	}
+	var b bytes.Buffer
+	if err := p.WriteSVG(&b); err != nil {
+		t.Fatal(err)
+	}
+	if runtime.GOARCH != "amd64" {
+		return // coordinates are rounded floats
+	}
+	goldenFile(t, filepath.Join("..", "..", "docs", "fabric", "deadlock-rates.svg"), b.String())
 }
 
 // flood is a host that sends packets to several others in turn.
