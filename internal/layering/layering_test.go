@@ -149,7 +149,7 @@ var allowedOfNet = []string{"ErrClosed"}
 var onlyIn = map[string][]string{
 	"github.com/google/gopacket":                     {"rocev2/layers", "internal/captures", "e2e/..."},
 	"github.com/prometheus/client_golang":            {"metrics"},
-	"github.com/BurntSushi/toml": {"server/config", "fabric/lab"},
+	"github.com/BurntSushi/toml":                     {"server/config", "fabric/lab"},
 	"github.com/spf13/cobra":                         {"cmd/..."},
 	"golang.org/x/sys/unix":                          {"programs", "uverbs", "uverbs/foreign", "transport/udp", "transport/shm", "memreg/mapping", "hca", "e2e/...", "cmd/...", "doctor/...", "internal/testnet"},
 	"golang.org/x/sys/windows":                       {"transport/udp", "memreg/mapping"},
