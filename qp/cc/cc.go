@@ -185,6 +185,9 @@ type Limit struct {
 	// hosts in software take to answer. Else the last packet before a pause
 	// asks for an acknowledgement, so that it is not taken for silence.
 	Smooth bool
+	// AckPSNs, if not 0, is after how many packets an acknowledgement is
+	// asked for at the latest, see AckInterval.
+	AckPSNs uint16
 	// Burst, if not 0, is how many bytes may be sent at NotBefore or later,
 	// before Sent is called and there is another Limit. It may be exceeded
 	// by one packet, and by one READ.
@@ -245,8 +248,20 @@ func (l *Limit) Pauses(cost uint64) bool {
 	return l.Burst > 0 && uint64(l.Burst) <= cost && !l.Smooth
 }
 
+// ackTime is how long a rate without long pauses may send before it asks for an
+// acknowledgement: well below what would be taken for silence.
+const ackTime = 64 * time.Microsecond
+
 // AckInterval is after how many packets inside a long message an
-// acknowledgement is asked for: a quarter of the limit.
+// acknowledgement is asked for: a quarter of the limit, or less where that is
+// so large that the peer would not be heard for long.
 func (l *Limit) AckInterval(packet int) uint32 {
-	return max(1, min(uint32(l.Bytes/packet), l.PSNs)/4)
+	n := min(uint32(l.Bytes/packet), l.PSNs) / 4
+	if l.AckPSNs > 0 {
+		n = min(n, uint32(l.AckPSNs))
+	}
+	if l.Smooth && l.Rate > 0 {
+		n = min(n, uint32(l.Rate/uint64(8*time.Second/ackTime)/uint64(packet)))
+	}
+	return max(1, n)
 }

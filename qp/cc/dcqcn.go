@@ -89,6 +89,7 @@ func (d *DCQCN) Limit() Limit { return d.narrow(d.Controller.Limit()) }
 
 // narrow has l keep the rate.
 func (d *DCQCN) narrow(l Limit) Limit {
+	l.AckPSNs = ackPSNs
 	if !d.paced() {
 		return l
 	}

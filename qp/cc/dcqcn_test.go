@@ -315,11 +315,38 @@ func TestProfileCheck(t *testing.T) {
 	}
 }
 
+// However large the window is, acknowledgements are asked for often enough that
+// nobody takes the peer for silent.
+func TestAckInterval(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		why  string
+		l    Limit
+		want uint32
+	}{
+		{"a quarter of the window", Limit{Bytes: 1 << 20, PSNs: 1 << 12}, 186},
+		{"a quarter of the PSNs", Limit{Bytes: 1 << 20, PSNs: 128}, 32},
+		{"one at least", Limit{Bytes: 3000, PSNs: 128}, 1},
+		{"a bound", Limit{Bytes: 8 << 20, PSNs: 1 << 12, AckPSNs: 16}, 16},
+		{"64 µs of 5 Gb/s, 40000 bytes", Limit{Bytes: 8 << 20, PSNs: 1 << 12, Smooth: true, Rate: 5e9}, 28},
+		{"one at the least", Limit{Bytes: 8 << 20, PSNs: 1 << 12, Smooth: true, Rate: 1e8}, 1},
+		{"where bursts end with one, the rate does not count", Limit{Bytes: 1 << 20, PSNs: 1 << 12, Rate: 1e8}, 186},
+	} {
+		if got := c.l.AckInterval(1408); got != c.want {
+			t.Errorf("%s: %d packets, want %d", c.why, got, c.want)
+		}
+	}
+	p := PaperProfile(0)
+	if n := NewDCQCN(NewWindow(Config{MaxBytes: 8 << 20, InitialBytes: 8 << 20, MaxPSNs: 1 << 14}), &p).Limit(); n.AckInterval(1408) != ackPSNs {
+		t.Errorf("DCQCN asks after %d packets", n.AckInterval(1408))
+	}
+}
+
 // A static window stays what it is, within the bounds.
 func TestStatic(t *testing.T) {
 	t.Parallel()
 	s := NewStatic(100_000, Config{MaxBytes: 1 << 20, MaxPSNs: 64})
-	want := Limit{Bytes: 100_000, Max: 100_000, PSNs: 64}
+	want := Limit{Bytes: 100_000, Max: 100_000, PSNs: 64, AckPSNs: ackPSNs}
 	f := Flight{Packet: 1000, Next: 5000}
 	if s.Lost(0, f, Timeout) || s.Marked(0, f, Notified) || s.Acked(0, f, 5000) != want || s.Limit() != want {
 		t.Errorf("%+v", s.Limit())

@@ -12,6 +12,10 @@ type Static struct {
 	l    Limit
 }
 
+// ackPSNs is after how many packets an acknowledgement is asked for where the
+// window says nothing about how long it takes: a segmentation run.
+const ackPSNs = 16
+
 // NewStatic returns a window of so many bytes, as they count in flight, within
 // the bounds of c. 0 means as many as those allow.
 func NewStatic(bytes int, c Config) *Static {
@@ -27,7 +31,7 @@ func (s *Static) SetConfig(c Config) {
 	if s.size > 0 {
 		size = min(s.size, size)
 	}
-	s.l = Limit{Bytes: size, Max: size, PSNs: uint32(c.MaxPSNs)}
+	s.l = Limit{Bytes: size, Max: size, PSNs: uint32(c.MaxPSNs), AckPSNs: ackPSNs}
 }
 
 // Limit implements Controller.
