@@ -320,3 +320,44 @@ func failures(g *topology.Graph, seed uint64) (failed topology.LinkSet) {
 	}
 	return failed
 }
+
+// TestDeadlockOfAdapters plays the scenario of the same name: real queue pairs
+// on shortest ways around a ring stand still, and what helps against it.
+func TestDeadlockOfAdapters(t *testing.T) {
+	t.Parallel()
+	text, err := Text("deadlock")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "Five switches in a ring, 10 hosts of 40 Gb/s write to hosts two switches on, 10 ms.\n\n")
+	fmt.Fprintf(&b, "                        Gb/s  packets sent  delivered  dropped  pauses\n")
+	for _, c := range []struct {
+		name   string
+		change func(s *Scenario)
+		least  Rate // together
+	}{
+		{"pauses alone", func(*Scenario) {}, 0},
+		{"up and down routes", func(s *Scenario) { s.Network.UpDown = true }, 50 * Gbps},
+		{"watchdog of 1 ms", func(s *Scenario) { s.Network.Watchdog = 1000 * us }, 1 * Gbps},
+		{"dcqcn-paper", func(s *Scenario) { s.Adapter.Control, s.Adapter.NoECN = "dcqcn-paper", false }, 20 * Gbps},
+		{"window", func(s *Scenario) { s.Adapter = Adapter{} }, 80 * Gbps},
+	} {
+		s, err := Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.change(&s)
+		r := play(t, s)
+		_, sum, _ := r.Rates()
+		fmt.Fprintf(&b, "%-18s  %8.2f  %12d  %9d  %7d  %6d\n", c.name, float64(sum)/float64(Gbps),
+			r.Totals.Sent, r.Totals.Delivered, r.Totals.Dropped(), r.Totals.XOFFs)
+		if sum < c.least {
+			t.Errorf("%s: %v together, want %v", c.name, sum, c.least)
+		}
+		if stuck := r.Totals.Inside() > 500 && sum < 1*Gbps; stuck != (c.least == 0) {
+			t.Errorf("%s: %v together, %d packets are inside", c.name, sum, r.Totals.Inside())
+		}
+	}
+	golden(t, "ring", b.String())
+}
