@@ -101,6 +101,13 @@ func TestWebSearch(t *testing.T) {
 		t.Error("pauses alone, and there are none")
 	}
 	golden(t, "websearch", b.String())
+	for i, of := range []string{
+		"pauses alone", "DCQCN of the paper, marks from 5 KB on",
+		"DCQCN as adapters have it, with HPCC's marks from 400 KB on", "the window of queue pairs, the same marks",
+	} {
+		short := results[i].Slowdowns(0, 10_000)
+		inManual(t, fmt.Sprintf("| %s | %.2f | %.2f | %.2f | %d |", of, short.P95, short.P99, long(i), results[i].Totals.XOFFs))
+	}
 }
 
 // TestHadoopWithBursts is the load of the HPCC paper's evaluation, on its

@@ -4,6 +4,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -35,5 +36,17 @@ func goldenFile(t *testing.T, file, got string) {
 	}
 	if got != string(want) {
 		t.Errorf("what came out differs from %s; if that is meant, run the test with -rewrite\ngot:\n%s\nwant:\n%s", file, got, want)
+	}
+}
+
+// inManual checks that docs/fabric.md has a line, which results have come to.
+func inManual(t *testing.T, line string) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "fabric.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(text), line+"\n") {
+		t.Errorf("docs/fabric.md has no line\n%s", line)
 	}
 }
