@@ -114,7 +114,7 @@ bench-diff: ## commit REF and the working tree in turn: which cells differ (abou
 	cd bench && $(GO) run ./cmd/rocebench -diff '$(REF)' -rounds '$(ROUNDS)' $(if $(MATCH),-match '$(MATCH)')
 
 microbench: ## micro-benchmarks with allocation counts
-	$(GO) test -run '^$$' -bench . -benchmem ./rocev2 ./memreg ./qp ./transport/... ./fabric
+	$(GO) test -run '^$$' -bench . -benchmem ./rocev2 ./memreg ./qp ./transport/... ./fabric ./fabric/lab
 
 benchcheck: ## the measuring program itself
 	cd bench && $(GO) vet ./... && GOOS=windows $(GO) vet ./... && GOOS=darwin $(GO) vet ./... && $(GO) test ./...

@@ -94,6 +94,40 @@ func ringFormula(leaves, hosts int, bytes int64) event.Time {
 	return event.Time(rounds)*line + event.Time(rounds-far)*latency(2) + event.Time(far)*latency(4)
 }
 
+// TestAllReduceWithSlowCable: one cable at a quarter of the rate makes the ring
+// of all hosts four times as slow. That cable is never idle, and all that it
+// takes is its share of the parts, one after the other.
+func TestAllReduceWithSlowCable(t *testing.T) {
+	t.Parallel()
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintf(w, "hosts\ttime\tparts on the slow cable\tppm more\tdigest\t\n")
+	for _, n := range []int{8, 32, 64} {
+		c, err := clos(t, 1, n).Network(topology.Plan{Profile: deep()})
+		must(t, err)
+		c.Cables[3].Rate = 25 * topology.Gbps
+		net, err := network.New(c)
+		must(t, err)
+		a, err := adapter.New(net, n, adapter.Config{Seed: 1, Window: qp.WindowConfig{InitialBytes: 1 << 20, MaxBytes: 1 << 20}})
+		must(t, err)
+		const part = 256 << 10
+		r := newRingReduce(t, a, n, int64(n)*part, adapter.Connection{Depth: 2 * n})
+		settled(t, a, event.Second)
+		if r.err != nil || r.done != n {
+			t.Fatalf("%d of %d ranks are done: %v", r.done, n, r.err)
+		}
+		packet := event.Time(network.WireSize(headers+4096)) * 8 * event.Nanosecond / 25
+		want := event.Time(2*(n-1)) * part / 4096 * packet
+		ppm := int64(r.end-want) * 1_000_000 / int64(want)
+		if ppm < 0 || ppm > 10_000 {
+			t.Errorf("%d hosts: %v, the slow cable takes %v", n, r.end, want)
+		}
+		fmt.Fprintf(w, "%d\t%v\t%v\t%d\t%016x\t\n", n, r.end, want, ppm, a.Network().Digest())
+	}
+	w.Flush()
+	golden(t, "allreduce_slow", b.String())
+}
+
 // TestAllReduce: a ring takes as long as the formula says, within 1 %.
 func TestAllReduce(t *testing.T) {
 	t.Parallel()

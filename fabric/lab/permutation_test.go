@@ -118,6 +118,7 @@ func BenchmarkPermutation(b *testing.B) {
 			}
 			b.ReportMetric(float64(spent.Nanoseconds())/float64(events), "ns/event")
 			b.ReportMetric(float64(spent.Nanoseconds())/float64(hops), "ns/hop")
+			b.ReportMetric(float64(events)/float64(b.N), "events")
 			b.ReportMetric(0, "ns/op")
 		})
 	}
