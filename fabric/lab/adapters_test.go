@@ -9,6 +9,17 @@ import (
 	"github.com/gosoftroce/rocev2/fabric/topology"
 )
 
+var underRace bool // is on: everything takes some thirty times as long
+
+// long skips an experiment that the race detector would make too long. There
+// is one goroutine in it.
+func long(t *testing.T) {
+	t.Helper()
+	if underRace {
+		t.Skip("an experiment has one goroutine, and the race detector has nothing to find")
+	}
+}
+
 func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {

@@ -62,7 +62,8 @@ func (r *permuted) slowdown(bytes int64) int64 {
 // that are sprayed over all ways do not meet, but overtake each other.
 func TestPermutation(t *testing.T) {
 	t.Parallel()
-	const bytes = 2 << 20
+	long(t)
+	const bytes = 512 << 10
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintf(w, "routing\trecovery\tseed\tslowdown/1000\tlast\tsent again\tevents\tdigest\t\n")

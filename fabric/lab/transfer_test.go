@@ -93,6 +93,7 @@ func (c *transfer) measured(t *testing.T) (took event.Time) {
 // 0.5 %. In fact it does to the picosecond.
 func TestTransfer(t *testing.T) {
 	t.Parallel()
+	long(t)
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintf(w, "Gb/s\tcables\toperation\tbytes\ttime\tformula\tppm more\t\n")
