@@ -4,7 +4,7 @@
 // times, what queues and rates were like meanwhile, all counters, and a digest
 // over every event: a scenario and a seed give the same one on any machine.
 //
-//	s := lab.Scenario{Until: 20 * event.Millisecond}
+//	s := lab.Scenario{Until: 20 * lab.Millisecond}
 //	s.Network = lab.Network{Topology: "star", Hosts: 9, Rate: 40 * lab.Gbps}
 //	s.Traffic = []lab.Traffic{{Kind: "incast", Senders: 8}}
 //	r, err := lab.Run(ctx, s)

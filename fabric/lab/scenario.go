@@ -217,7 +217,7 @@ func (n *Network) plan(g *topology.Graph, seed uint64) (p topology.Plan, err err
 	return p, nil
 }
 
-const us = Time(topology.Microsecond)
+const us = Microsecond
 
 // tune brings what differs from the profile to a switch.
 func (n *Network) tune(s *network.Switch) {

@@ -25,6 +25,12 @@ type Bytes int64
 // Time is a point or a span of virtual time. As text it has a unit: "1.5us".
 type Time event.Time
 
+// Units of times.
+const (
+	Microsecond = Time(event.Microsecond)
+	Millisecond = Time(event.Millisecond)
+)
+
 // unit is a name and how much it stands for.
 type unit struct {
 	name string
