@@ -11,7 +11,7 @@ import (
 func TestDrawingsOfTheManual(t *testing.T) {
 	t.Parallel()
 	for name, plots := range map[string][]string{
-		"incast": {"queues", "rates"}, "unfairness": {"rates"}, "permutation": {"slowdowns"}, "websearch": {"slowdowns"},
+		"incast": {"queues", "rates"}, "unfairness": {"rates"}, "victim": {"rates"}, "permutation": {"slowdowns"}, "websearch": {"slowdowns"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
