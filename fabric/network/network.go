@@ -145,7 +145,7 @@ func (n *Network) SetTables(tables []Table) error {
 		}
 	}
 	for i := range tables {
-		n.switches[i].table = tables[i]
+		n.switches[i].setTable(&tables[i])
 	}
 	return nil
 }

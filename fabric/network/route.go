@@ -73,10 +73,5 @@ func contains(set []uint16, port uint16) bool {
 // mustStore reports whether a packet of which the head has come must be stored
 // until its last bit is there: a port that it may leave by is faster.
 func (sw *swtch) mustStore(k *link, s *slot) bool {
-	for _, p := range sw.table.Sets[sw.table.Set[s.Dst]] {
-		if sw.link(int(p)).rate > k.rate {
-			return true
-		}
-	}
-	return false
+	return sw.fastest[sw.table.Set[s.Dst]] > k.rate
 }

@@ -13,6 +13,7 @@ type swtch struct {
 	ports   []uint32 // transmitters
 	out     []port
 	table   Table
+	fastest []int64 // by set: the rate of the fastest port
 	classOf [64]uint8
 
 	sharedTotal int64 // what reserves, headrooms and aside leave
@@ -114,6 +115,17 @@ func newProfile(classes *[NumClasses]Class, mtu int64) *profile {
 		f.quantum[j] = int32(max(int64(f.classes[j].Weight)*mtu/most, 1))
 	}
 	return f
+}
+
+// setTable puts a table in force.
+func (sw *swtch) setTable(t *Table) {
+	sw.table = *t
+	sw.fastest = make([]int64, len(t.Sets))
+	for i, set := range t.Sets {
+		for _, p := range set {
+			sw.fastest[i] = max(sw.fastest[i], sw.link(int(p)).rate)
+		}
+	}
 }
 
 // link returns the transmitter of a port.
