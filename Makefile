@@ -67,7 +67,8 @@ QEMU_ARM64 := $(shell command -v qemu-aarch64-static || command -v qemu-aarch64)
 test-arm64: ## the ICRC and the digests of simulated networks on emulated arm64 processors (needs qemu-user-static)
 	@if [ -z '$(QEMU_ARM64)' ]; then echo "SKIPPED test-arm64: there is no qemu-aarch64-static"; exit 0; fi; \
 	for cpu in $(ARM64_CPUS); do echo "arm64: $$cpu"; \
-		CGO_ENABLED=0 GOARCH=arm64 $(GO) test -count=1 -short -exec "$(QEMU_ARM64) -cpu $$cpu" ./rocev2 ./fabric/event ./fabric/network ./fabric/traffic || exit 1; done
+		CGO_ENABLED=0 GOARCH=arm64 $(GO) test -count=1 -short -exec "$(QEMU_ARM64) -cpu $$cpu" ./rocev2 ./fabric/event ./fabric/network ./fabric/traffic ./fabric/adapter || exit 1; \
+		CGO_ENABLED=0 GOARCH=arm64 $(GO) test -count=1 -exec "$(QEMU_ARM64) -cpu $$cpu" -run '^Test(Transfer|Permutation)$$' ./fabric/lab || exit 1; done
 
 # What the portable link lacks: source ports, groups of sockets, multicast,
 # traffic classes, events of the interface, and the name of the process that has the port.
