@@ -35,6 +35,18 @@ type Config struct {
 	// is less; a negative number means one request for each message.
 	ReadChunk int
 
+	// Congestion makes the congestion control of queue pairs that bring
+	// none of their own (qp.Config.Congestion). nil means a cc.Window.
+	Congestion func(qp.WindowConfig) qp.Controller
+
+	// NotifyInterval is the least time between two congestion notifications
+	// of a queue pair. 0 means 50 µs; see qp.Config.
+	NotifyInterval time.Duration
+
+	// NotifyClass is their traffic class, see engine.Config. 0 means DSCP
+	// 48.
+	NotifyClass int
+
 	// MinProbe is how long a peer must be silent, at the least, before the
 	// oldest packet in flight is sent again without waiting for the local
 	// ACK timeout. It is longer where round trips are, and where the peer's
@@ -94,6 +106,7 @@ func New(cfg Config, links ...transport.Link) *Device {
 		d.shards = append(d.shards, newShard(d.shared, l, engine.Config{
 			Addr: d.addr, Port: caps.Port, Memory: d.mem, Random: random32,
 			Window: cfg.Window, RecvBuffer: caps.RecvBuffer, ReadChunk: cfg.ReadChunk, MinProbe: cfg.MinProbe,
+			Congestion: cfg.Congestion, NotifyInterval: cfg.NotifyInterval, NotifyClass: cfg.NotifyClass,
 			Loopback: cfg.Loopback, Shard: i, Shards: len(links),
 		}))
 	}

@@ -63,6 +63,40 @@ type Config struct {
 	// each READ.
 	ReadChunk int
 
+	// Congestion chooses congestion control of the queue pairs, by its name
+	// and what is different from its parameters. "" and "window" mean the
+	// window: see MaxWindow.
+	//
+	//	static,bytes=120K   a window that stays, of what the path holds
+	//	dcqcn               rates by notifications, parameters of the paper
+	//	dcqcn-adapter       the same, parameters of NVIDIA's adapters
+	//
+	// DCQCN (Zhu et al., SIGCOMM 2015) begins at the rate of the port,
+	// line; without it 100G. Notifications cut the rate of a queue pair,
+	// for its requests and its answers to READs, and it grows back. Packets
+	// must be ECN-capable (ConnectConfig.TrafficClass), and switches mark
+	// them. Other options are min, the least rate; ai and hai, what the
+	// rate grows by; burst, how many bytes may go at once:
+	//
+	//	dcqcn,line=25G,ai=5M,hai=50M,min=1M,burst=64K
+	//
+	// Rates are in bits per second with k, M or G, and bytes with K or M.
+	// Losses make the window smaller that DCQCN has beside its rate.
+	// QPConfig.Congestion chooses for one queue pair. OpenAddr and OpenLink
+	// refuse what they do not know (ErrCongestion).
+	Congestion string
+
+	// NotifyInterval is the least time between two congestion notifications
+	// (CNPs) that a queue pair sends. 0 means 50 µs as in the paper, or 4
+	// µs with "dcqcn-adapter"; a negative number means one for each packet
+	// that the network has marked.
+	NotifyInterval time.Duration
+
+	// NotifyClass is the traffic class of congestion notifications, 1 to
+	// 255. 0 means 192: DSCP 48, as adapters have it, without ECN. -1 means
+	// the class of the connection's other packets.
+	NotifyClass int
+
 	// MinProbe is how long a peer must be silent, at the least, before the
 	// oldest packet in flight is sent again without waiting for the local
 	// ACK timeout. The time is longer where round trips are, and where the

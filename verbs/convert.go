@@ -109,8 +109,13 @@ func errorFrom(err error) error {
 }
 
 // hcaConfig returns the part of c that is the adapter's.
-func (c *Config) hcaConfig() hca.Config {
+func (c *Config) hcaConfig() (hca.Config, error) {
+	control, interval, err := c.congestion()
+	if err != nil {
+		return hca.Config{}, err
+	}
 	return hca.Config{
+		Congestion: control, NotifyInterval: interval, NotifyClass: c.NotifyClass,
 		Spin: c.Spin,
 		Window: qp.WindowConfig{
 			InitialBytes: c.InitialWindow,
@@ -120,7 +125,7 @@ func (c *Config) hcaConfig() hca.Config {
 		ReadChunk: c.ReadChunk,
 		MinProbe:  c.MinProbe,
 		Loopback:  c.Loopback,
-	}
+	}, nil
 }
 
 // udpConfig returns the part of c that is the socket's.

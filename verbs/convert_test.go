@@ -132,10 +132,15 @@ func TestNothingIsLost(t *testing.T) {
 	n := numbered(reflect.ValueOf(&pair).Elem(), 0) - 1 // DropNone counts what was not dropped
 	var cfg Config
 	numbered(reflect.ValueOf(&cfg).Elem(), 0)
+	cfg.Congestion, cfg.NotifyClass = "static", 1
+	adapter, err := cfg.hcaConfig()
+	if err != nil {
+		t.Fatal(err)
+	}
 	link := cfg.udpConfig()
 	link.ReusePort = true // Shards asks for it
 	for name, v := range map[string]any{
-		"Stats": statsFrom(st), "QPStats": qpStatsFrom(&pair), "Attr": ours, "hca.Config": cfg.hcaConfig(), "udp.Config": link,
+		"Stats": statsFrom(st), "QPStats": qpStatsFrom(&pair), "Attr": ours, "hca.Config": adapter, "udp.Config": link,
 	} {
 		for _, field := range zeros(reflect.ValueOf(v), name) {
 			t.Errorf("%s is zero", field)

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/gosoftroce/rocev2/hca"
+	"github.com/gosoftroce/rocev2/qp"
 	"github.com/gosoftroce/rocev2/rocev2"
 	"github.com/gosoftroce/rocev2/transport"
 	"github.com/gosoftroce/rocev2/transport/shm"
@@ -22,7 +23,8 @@ type Device struct {
 	core  *hca.Device
 	owner *hca.Context
 
-	hooks hooks
+	hooks  hooks
+	window qp.WindowConfig // of Config, for queue pairs with a congestion control of their own
 
 	cqs  atomic.Uint32 // completion queues made so far
 	srqs atomic.Uint32 // shared receive queues made so far
@@ -79,12 +81,20 @@ type Link = transport.Link
 func OpenLink(link Link, cfg Config) (*Device, error) { return open(cfg, link) }
 
 func open(cfg Config, links ...Link) (*Device, error) {
-	core := hca.New(cfg.hcaConfig(), links...)
+	config, err := cfg.hcaConfig()
+	if err != nil {
+		addr := links[0].Addr()
+		for _, l := range links {
+			l.Close()
+		}
+		return nil, fmt.Errorf("verbs: open device on %v: %w", addr, err)
+	}
+	core := hca.New(config, links...)
 	owner, err := core.NewContext()
 	if err != nil {
 		return nil, fmt.Errorf("verbs: open device on %v: %w", core.Addr(), err)
 	}
-	return &Device{core: core, owner: owner}, nil
+	return &Device{core: core, owner: owner, window: config.Window}, nil
 }
 
 // HCA returns the adapter below a device, for a face of the engine beside this

@@ -30,6 +30,7 @@ type QPConfig struct {
 	MaxRecvSGE int    // entries of a receive's scatter/gather list; 0 means 4; with an SRQ that says it
 	MaxInline  int    // bytes that a request may carry in itself; 0 means 64
 	SignalAll  bool   // every send completes with an entry, Signaled or not
+	Congestion string // congestion control, as in Config.Congestion; "" means that of the device
 	UserData   any    // the program's own, see QP.UserData
 }
 
@@ -155,6 +156,11 @@ func (pd *PD) CreateQP(c QPConfig) (*QP, error) {
 		SignalAll:  c.SignalAll,
 	}
 	c.attach(&config)
+	if c.Congestion != "" {
+		if err := c.control(pd.dev, &config); err != nil {
+			return nil, fmt.Errorf("verbs: create a queue pair: %w", err)
+		}
+	}
 	core, err := pd.core.Context().CreateQP(config)
 	if err != nil {
 		return nil, fmt.Errorf("verbs: create a queue pair: %w", errorFrom(err))

@@ -34,6 +34,7 @@ type inspectFlags struct {
 	stats  string
 	tclass int
 	shm    bool
+	cc     string
 	flags  *pflag.FlagSet
 }
 
@@ -45,6 +46,7 @@ func (f *inspectFlags) register(cmd *cobra.Command) {
 	fs.Var(statsFlag{&f.stats}, "stats", "at the end, print the counters that are not zero to standard error; --stats=json prints all counters as a line of JSON to standard output")
 	fs.Lookup("stats").NoOptDefVal = statsText
 	fs.BoolVar(&f.shm, "shm", false, "exchange packets with processes of this user on this host that have --shm, too, through shared memory; captures of the interface do not see those")
+	fs.StringVar(&f.cc, "congestion", "", "congestion `control` of this side: window (default), static, dcqcn or dcqcn-adapter, with options such as dcqcn,line=25G; see --tclass for ECN")
 	fs.IntVar(&f.tclass, "tclass", 0, "traffic `class` of the packets that this side sends, 0 to 255: 4 × DSCP + ECN")
 }
 
@@ -95,6 +97,8 @@ func (f *inspectFlags) begin(s streams) (*inspector, error) {
 		return nil, usagef("--stats=%s: write --stats or --stats=json", f.stats)
 	case f.tclass < 0 || f.tclass > 255:
 		return nil, usagef("--tclass %d: a traffic class is a number from 0 to 255", f.tclass)
+	case verbs.CheckCongestion(f.cc) != nil:
+		return nil, usagef("--congestion: %w", verbs.CheckCongestion(f.cc))
 	case f.pcap == "" && f.flags.Changed("pcap"):
 		return nil, usagef("--pcap has no file: name one, or - for standard output")
 	case f.pcap == pcapStdout && isTerminal(s.out):
@@ -127,7 +131,7 @@ func isTerminal(w io.Writer) bool {
 // open opens the device, with what the flags ask for between it and its socket.
 // The capture is next to the socket: it shows what a capture on the wire would.
 func (i *inspector) open(addr netip.Addr) (dev *verbs.Device, err error) {
-	cfg := verbs.Config{SharedMemory: i.flags.shm}
+	cfg := verbs.Config{SharedMemory: i.flags.shm, Congestion: i.flags.cc}
 	if i.flags.pcap != "" || len(i.rules.Rules) > 0 {
 		cfg.Wrap = func(link verbs.Link) verbs.Link { return i.wrap(link, &err) }
 	}
