@@ -37,7 +37,7 @@ func (c *Config) congestion() (func(qp.WindowConfig) qp.Controller, time.Duratio
 	}
 	choice, err := cc.ParseChoice(c.Congestion)
 	if err != nil {
-		return nil, 0, fmt.Errorf("Congestion: %w", err)
+		return nil, 0, fmt.Errorf("field Congestion: %w", err)
 	}
 	control, err := choice.Maker()
 	interval := c.NotifyInterval
@@ -51,11 +51,11 @@ func (c *Config) congestion() (func(qp.WindowConfig) qp.Controller, time.Duratio
 func (c *QPConfig) control(dev *Device, config *qp.Config) error {
 	choice, err := cc.ParseChoice(c.Congestion)
 	if err != nil {
-		return fmt.Errorf("Congestion: %w", err)
+		return fmt.Errorf("field Congestion: %w", err)
 	}
 	control, err := choice.Maker()
 	if err != nil {
-		return fmt.Errorf("Congestion: %w", err)
+		return fmt.Errorf("field Congestion: %w", err)
 	}
 	bounds := dev.window // which the engine narrows for the peer
 	if control == nil {
