@@ -15,6 +15,12 @@ import (
 // leafSpine returns adapters on a network of two stages.
 func leafSpine(t testing.TB, leaves, spines, hosts int, c Config) *Adapters {
 	t.Helper()
+	return leafSpineBy(t, leaves, spines, hosts, c, network.ECMP)
+}
+
+// leafSpineBy is leafSpine where packets take equal ways by a rule.
+func leafSpineBy(t testing.TB, leaves, spines, hosts int, c Config, by network.Routing) *Adapters {
+	t.Helper()
 	n := leaves * hosts
 	nc := network.Config{Hosts: n, Seed: c.Seed}
 	for l := range leaves {
@@ -47,7 +53,7 @@ func leafSpine(t testing.TB, leaves, spines, hosts int, c Config) *Adapters {
 		nc.Tables = append(nc.Tables, table)
 	}
 	for range leaves + spines {
-		nc.Switches = append(nc.Switches, network.Switch{Buffer: 64 << 20})
+		nc.Switches = append(nc.Switches, network.Switch{Buffer: 64 << 20, Routing: by})
 	}
 	net, err := network.New(nc)
 	if err != nil {

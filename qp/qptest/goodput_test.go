@@ -59,6 +59,7 @@ type floodParams struct {
 	chunk int        // bytes of a READ request; 0: any number
 	reads int        // READ requests outstanding; 0: goodputDepth
 	total int        // packets of payload; 0: goodputTotal
+	ways  int        // that packets take by chance, see linkParams
 	limit clock.Time // 0: goodputLimit
 
 	window qp.WindowConfig // if not zero
@@ -83,7 +84,8 @@ func newFlood(op ib.Opcode, mtu rocev2.MTU, p floodParams) (*flood, error) {
 	for i, addr := range []string{"10.0.0.1", "10.0.0.2"} {
 		rng := rand.New(rand.NewPCG(uint64(i)+1, 0x900d))
 		f.nodes[i] = &simNode{node: newNode(netip.MustParseAddr(addr), rng.Uint32), rng: rng,
-			link: linkParams{loss: p.loss, delay: p.delay, bitsPerSecond: p.line, queue: 10000, buffer: p.buffer, takes: p.takes, markFrom: p.mark}}
+			link:  linkParams{loss: p.loss, delay: p.delay, bitsPerSecond: p.line, queue: 10000, buffer: p.buffer, takes: p.takes, markFrom: p.mark, ways: p.ways},
+			spray: rand.New(rand.NewPCG(uint64(i)+1, 0x5a4a))}
 		region, err := f.nodes[i].register(f.nodes[i].pd, alignedBytes(p.size), 0x10000, accessAll)
 		if err != nil {
 			return nil, err

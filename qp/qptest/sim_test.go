@@ -49,6 +49,7 @@ type linkParams struct {
 	takes                       int64      // at so many bits per second
 	mark                        float64    // probability that a packet is marked with Congestion Experienced
 	markFrom                    int        // bytes that wait in the buffer from which on packets are marked; 0: none are
+	ways                        int        // of which each packet takes any; one is as much longer than another as a packet of 4 KiB takes
 }
 
 // simNode is one side: a port with its queue pairs.
@@ -59,6 +60,7 @@ type simNode struct {
 	link      linkParams // of what this node sends
 	rng       *rand.Rand
 	marks     *rand.Rand // decides about marks alone
+	spray     *rand.Rand // and about ways
 	losses    int        // packets that the link lost
 	dead      bool       // the link loses everything from now on
 	qps       []*simQP
@@ -289,6 +291,9 @@ func (s *sim) carry(q *simQP, wire []byte) {
 	}
 	if lost {
 		n.losses++
+	}
+	if l.ways > 1 {
+		at += clock.Time(n.spray.IntN(l.ways)) * clock.Time((4<<10)*8*1e9/l.bitsPerSecond)
 	}
 	late := l.reorder > 0 && n.rng.Float64() < l.reorder
 	if late {

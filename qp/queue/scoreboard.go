@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"math"
 	"math/bits"
 
 	"github.com/gosoftroce/rocev2/clock"
@@ -16,15 +17,25 @@ const MaxHoles = 512
 type Hole struct {
 	PSN  rocev2.PSN
 	mark rocev2.PSN // the first PSN that had never been sent when the packet was sent again
-	at   clock.Time // when that was
+	at   clock.Time // when that was, or, before that, when it showed
+	over uint16     // how many packets that were sent later have overtaken it, while it was not sent again
+	lost bool       // it is lost, not only late
 	sent bool       // it was sent again, and may arrive still
+	// guess says that no packet behind it has shown that it is missing. So
+	// it says nothing of the path if it comes.
+	guess bool
+	again bool // it was sent again, perhaps before it was lost once more
+	twice bool // it was sent again more than once
 	// answer says that the PSN is of a response to a READ, for which no
 	// packet is sent. So it is not lost.
 	answer bool
 }
 
 // waits reports whether a hole is to be sent.
-func (h *Hole) waits() bool { return !h.sent && !h.answer }
+func (h *Hole) waits() bool { return h.lost && !h.sent && !h.answer }
+
+// late reports whether a hole may still be filled by what was sent first.
+func (h *Hole) late() bool { return !h.lost && !h.answer }
 
 // Scoreboard is what a sender knows of the packets in flight that the peer
 // keeps behind gaps (RFC 6675, section 3). All PSNs before high are kept, or
@@ -34,6 +45,8 @@ type Scoreboard struct {
 	high    rocev2.PSN
 	lost    int // holes that are to be sent
 	answers int // holes that never are
+	late    int // holes that may not be lost
+	path    *Reordering
 	next    *Scoreboard
 }
 
@@ -75,7 +88,43 @@ func (s *Scoreboard) Lost() int {
 func (s *Scoreboard) End() rocev2.PSN { return s.high }
 
 // Pending returns how many packets were sent again, and may arrive still.
-func (s *Scoreboard) Pending() int { return len(s.holes) - s.lost - s.answers }
+func (s *Scoreboard) Pending() int { return len(s.holes) - s.lost - s.answers - s.late }
+
+// Late returns how many packets are missing that may only be late.
+func (s *Scoreboard) Late() int {
+	if s == nil {
+		return 0
+	}
+	return s.late
+}
+
+// FirstLate returns when the first packet that may only be late was missed, and
+// whether there is one.
+func (s *Scoreboard) FirstLate() (at clock.Time, ok bool) {
+	if s == nil || s.late == 0 {
+		return 0, false
+	}
+	for i := range s.holes {
+		if s.holes[i].late() {
+			return s.holes[i].at, true
+		}
+	}
+	return 0, false
+}
+
+// LoseLate takes note that what has been missed since path.Missed is lost, and
+// returns how many packets that are.
+func (s *Scoreboard) LoseLate() (n int) {
+	for i := range s.holes {
+		if h := &s.holes[i]; h.late() && h.at <= s.path.Missed {
+			h.lost = true
+			s.path.Lost()
+			n++
+		}
+	}
+	s.lost, s.late = s.lost+n, s.late-n
+	return n
+}
 
 // NextLost returns the first packet that is lost.
 func (s *Scoreboard) NextLost() *Hole {
@@ -90,20 +139,25 @@ func (s *Scoreboard) NextLost() *Hole {
 // Sent takes note that a hole is sent again at now; highest is the first PSN
 // that was never sent.
 func (s *Scoreboard) Sent(h *Hole, now clock.Time, highest rocev2.PSN) {
-	h.sent, h.at, h.mark = true, now, highest
-	s.lost--
+	if h.late() {
+		s.late--
+	} else {
+		s.lost--
+	}
+	h.twice = h.again
+	h.lost, h.sent, h.again, h.at, h.mark = true, true, true, now, highest
 }
 
 // SendRow takes note that holes without a gap between them, from psn on and
 // before end, are sent again at now, and returns how many. It ends before one
-// that was sent before, unless it must not.
+// that was sent before, or may be late, unless it must not.
 func (s *Scoreboard) SendRow(psn, end rocev2.PSN, all bool, now clock.Time, highest rocev2.PSN) (n uint32) {
 	for i := range s.holes {
 		h := &s.holes[i]
 		if h.PSN != psn || !psn.Before(end) {
 			continue
 		}
-		if h.sent && !all {
+		if !all && !h.waits() {
 			break
 		}
 		if h.sent {
@@ -114,6 +168,11 @@ func (s *Scoreboard) SendRow(psn, end rocev2.PSN, all bool, now clock.Time, high
 		n++
 	}
 	return n
+}
+
+// Knows reports whether the scoreboard has taken note that psn is missing.
+func (s *Scoreboard) Knows(psn rocev2.PSN) bool {
+	return s != nil && len(s.holes) > 0 && s.holes[0].PSN == psn
 }
 
 // Any reports whether any packet from psn on and before end is kept.
@@ -135,11 +194,9 @@ func (s *Scoreboard) Any(psn, end rocev2.PSN) bool {
 func (s *Scoreboard) Advance(una rocev2.PSN) bool {
 	n := 0
 	for n < len(s.holes) && s.holes[n].PSN.Before(una) {
-		if s.holes[n].waits() {
-			s.lost--
-		} else if s.holes[n].answer {
-			s.answers--
-		}
+		h := &s.holes[n]
+		s.count(h, -1)
+		s.path.filled(h, s.path.early(h, max(una.Ahead(h.PSN), s.high.Ahead(h.PSN))))
 		n++
 	}
 	s.holes = s.holes[:copy(s.holes, s.holes[n:])]
@@ -149,9 +206,22 @@ func (s *Scoreboard) Advance(una rocev2.PSN) bool {
 // Resend has all holes sent again.
 func (s *Scoreboard) Resend() {
 	for i := range s.holes {
-		s.holes[i].sent = false
+		h := &s.holes[i]
+		h.lost, h.sent, h.guess = true, false, true
 	}
-	s.lost = len(s.holes) - s.answers
+	s.lost, s.late = len(s.holes)-s.answers, 0
+}
+
+// count adds n to the number of holes of the kind of h.
+func (s *Scoreboard) count(h *Hole, n int) {
+	switch {
+	case h.answer:
+		s.answers += n
+	case !h.lost:
+		s.late += n
+	case !h.sent:
+		s.lost += n
+	}
 }
 
 // Answers takes note that of so many PSNs from first on only each every-th is
@@ -164,11 +234,11 @@ func (s *Scoreboard) Answers(first rocev2.PSN, psns, every uint32) (n int) {
 			if h.waits() {
 				n++
 			}
+			s.count(h, -1)
 			h.answer = true
-			s.answers++
+			s.count(h, 1)
 		}
 	}
-	s.lost -= n
 	return n
 }
 
@@ -176,15 +246,21 @@ func (s *Scoreboard) Answers(first rocev2.PSN, psns, every uint32) (n int) {
 // which nothing is known: so many packets at the most.
 func (s *Scoreboard) LoseRest(end rocev2.PSN, most int) {
 	for ; s.high.Before(end) && len(s.holes) < MaxHoles && most > 0; most-- {
-		s.holes = append(s.holes, Hole{PSN: s.high})
+		s.holes = append(s.holes, Hole{PSN: s.high, lost: true, guess: true})
 		s.high = s.high.Next()
 		s.lost++
 	}
 }
 
 // Missing takes note that the packet una is missing, as a sequence NAK says,
-// and reports whether that is news.
-func (s *Scoreboard) Missing(una rocev2.PSN) bool {
+// and reports whether that is news. On a path that does not keep the order it
+// may be late.
+func (s *Scoreboard) Missing(una rocev2.PSN) bool { return s.miss(una, !s.path.Waits(), false) }
+
+// Lose is Missing where it is lost in any case.
+func (s *Scoreboard) Lose(una rocev2.PSN) bool { return s.miss(una, true, true) }
+
+func (s *Scoreboard) miss(una rocev2.PSN, lost, guess bool) bool {
 	if len(s.holes) > 0 && s.holes[0].PSN == una || len(s.holes) == MaxHoles {
 		return false
 	}
@@ -193,19 +269,21 @@ func (s *Scoreboard) Missing(una rocev2.PSN) bool {
 	}
 	s.holes = append(s.holes, Hole{})
 	copy(s.holes[1:], s.holes)
-	s.holes[0] = Hole{PSN: una}
-	s.lost++
+	s.holes[0] = Hole{PSN: una, at: s.path.Now, over: 1, guess: guess, lost: lost}
+	s.count(&s.holes[0], 1)
 	return true
 }
 
 // Update takes a selective acknowledgement: bit i of kept, the low bits of a
 // byte first, says that the peer has the packet behind the next i of una, which
-// it lacks. A packet that was sent again before late, or so that something
+// it lacks. A packet is lost when more packets than the reordering window has
+// overtaken it. One that was sent again before path.Late, or so that something
 // younger has arrived, is lost once more. One that the peer kept and keeps no
-// more is sent again, too (RFC 2018, section 8), but the path has not lost it.
-// The result is how many packets have turned out lost, and whether the
-// acknowledgement can be true: nothing is kept from end on.
-func (s *Scoreboard) Update(una, end rocev2.PSN, kept []byte, late clock.Time) (lost int, ok bool) {
+// more is sent again, too (RFC 2018, section 8), but the path has not lost it;
+// unless the acknowledgement is an old one that comes late. The result is how
+// many packets have turned out lost, and whether the acknowledgement can be
+// true: nothing is kept from end on.
+func (s *Scoreboard) Update(una, end rocev2.PSN, kept []byte) (lost int, ok bool) {
 	for len(kept) > 0 && kept[len(kept)-1] == 0 {
 		kept = kept[:len(kept)-1]
 	}
@@ -217,8 +295,15 @@ func (s *Scoreboard) Update(una, end rocev2.PSN, kept []byte, late clock.Time) (
 	if high.Ahead(una) > end.Ahead(una) {
 		return 0, false
 	}
-	m := merger{old: s.holes, high: high, known: s.high, late: late}
-	s.merge(&m, una, kept, reach)
+	m := merger{path: s.path, una: una, old: s.holes, high: high, known: s.high, late: s.path.Late, overtaken: s.path.overtaken()}
+	m.stale = !s.path.Exact && (s.path.Seen() || high.Before(s.high))
+	if high == end && !s.path.Waits() {
+		m.overtaken = 1 // nothing else will
+	}
+	for _, b := range kept {
+		m.above += bits.OnesCount8(b)
+	}
+	s.merge(&m, kept, reach)
 	return m.lost, true
 }
 
@@ -229,49 +314,53 @@ func (s *Scoreboard) Rebuild(una rocev2.PSN, kept []byte) {
 	reach := min(int(s.high.Ahead(una))-1, MaxReorder)
 	var all [MaxReorder / 8]byte
 	copy(all[:], kept)
-	m := merger{old: s.holes, high: una.Add(1 + reach), known: s.high}
-	s.merge(&m, una, all[:], reach)
+	m := merger{path: s.path, una: una, old: s.holes, high: una.Add(1 + reach), known: s.high, overtaken: math.MaxInt}
+	s.merge(&m, all[:], reach)
 }
 
 // merge takes over the holes that m makes.
-func (s *Scoreboard) merge(m *merger, una rocev2.PSN, kept []byte, reach int) {
-	s.high, s.lost, s.answers = m.merge(una, kept, reach), 0, 0
+func (s *Scoreboard) merge(m *merger, kept []byte, reach int) {
+	s.high, s.lost, s.answers, s.late = m.merge(kept, reach), 0, 0, 0
 	s.holes = append(s.holes[:0], m.holes[:m.n]...)
 	for i := range s.holes {
-		if s.holes[i].waits() {
-			s.lost++
-		} else if s.holes[i].answer {
-			s.answers++
-		}
+		s.count(&s.holes[i], 1)
 	}
 }
 
 // merger makes the holes that a scoreboard has after a selective
 // acknowledgement out of those before, old.
 type merger struct {
-	old   []Hole
-	high  rocev2.PSN // behind what the acknowledgement tells of
-	known rocev2.PSN // behind what was known
-	late  clock.Time
-	holes [MaxHoles]Hole
-	n     int
-	lost  int // packets that have turned out lost
+	path      *Reordering
+	una       rocev2.PSN
+	old       []Hole
+	high      rocev2.PSN // behind what the acknowledgement tells of
+	known     rocev2.PSN // behind what was known
+	late      clock.Time // see Reordering
+	overtaken int        // by how many packets one that is lost was
+	above     int        // packets that are kept
+	stale     bool       // what was kept is, also if the acknowledgement says that it is not
+	gaps      int        // that the acknowledgement has told of so far
+	holes     [MaxHoles]Hole
+	n         int
+	lost      int // packets that have turned out lost
 }
 
 // merge takes over what the acknowledgement says up to its reach, and behind it
 // what is known already. It returns up to where all is known now.
-func (m *merger) merge(una rocev2.PSN, kept []byte, reach int) rocev2.PSN {
-	m.hole(una)
+func (m *merger) merge(kept []byte, reach int) rocev2.PSN {
+	m.hole(m.una)
 	for i, b := range kept {
 		for gaps := ^b; gaps != 0; gaps &= gaps - 1 {
 			k := 8*i + bits.TrailingZeros8(gaps)
-			if psn := una.Add(1 + k); k < reach && !m.hole(psn) {
+			if psn := m.una.Add(1 + k); k < reach && !m.hole(psn) {
 				return psn
 			}
 		}
 	}
 	for _, h := range m.old {
-		if !h.PSN.Before(m.high) && !m.add(h) {
+		if h.PSN.Before(m.high) {
+			m.fill(&h)
+		} else if !m.add(h) {
 			return h.PSN
 		}
 	}
@@ -281,23 +370,44 @@ func (m *merger) merge(una rocev2.PSN, kept []byte, reach int) rocev2.PSN {
 	return m.high
 }
 
+// fill takes note that a hole is none any more.
+func (m *merger) fill(h *Hole) { m.path.filled(h, m.path.early(h, m.high.Ahead(h.PSN))) }
+
 // hole adds the hole psn, false if there is no room.
 func (m *merger) hole(psn rocev2.PSN) bool {
 	for len(m.old) > 0 && m.old[0].PSN.Before(psn) {
+		m.fill(&m.old[0])
 		m.old = m.old[1:]
 	}
-	h := Hole{PSN: psn}
-	news := !psn.Before(m.known)
-	if len(m.old) > 0 && m.old[0].PSN == psn {
+	over := m.above - int(psn.Ahead(m.una)) + m.gaps // of those kept, without those before psn
+	m.gaps++
+	h := Hole{PSN: psn, at: m.path.Now}
+	switch {
+	case len(m.old) > 0 && m.old[0].PSN == psn:
 		h = m.old[0]
-		news = h.sent && !h.answer && (m.high.After(h.mark.Next()) || h.at <= m.late)
-		h.sent = h.sent && !news
+		m.old = m.old[1:]
+	case psn.Before(m.known) && psn != m.una && m.stale:
+		return true
+	case psn.Before(m.known):
+		h.lost, h.guess = true, true
+	}
+	news := false
+	switch {
+	case h.answer:
+	case h.sent:
+		news = m.high.Ahead(h.PSN) > h.mark.Ahead(h.PSN)+1+uint32(m.path.window) || h.at <= m.late
+		h.sent = !news
+	case !h.lost:
+		news = over >= m.overtaken || h.at <= m.path.Missed
+		h.guess = m.path.ComesTwice(psn)
+		h.lost, h.over = news, uint16(min(max(over, int(h.over)), MaxReordering))
 	}
 	if !m.add(h) {
 		return false
 	}
 	if news {
 		m.lost++
+		m.path.Lost()
 	}
 	return true
 }
@@ -314,15 +424,16 @@ func (m *merger) add(h Hole) bool {
 // maxSpareBoards is how many scoreboards a pool keeps for the next loss.
 const maxSpareBoards = 64
 
-// OpenBoard returns an empty scoreboard.
-func (s *Pool) OpenBoard(una rocev2.PSN) *Scoreboard {
+// OpenBoard returns an empty scoreboard for a path.
+func (s *Pool) OpenBoard(una rocev2.PSN, path *Reordering) *Scoreboard {
+	path.SetMost(s.Share() / 2)
 	b := s.spareBoard
 	if b == nil {
-		return &Scoreboard{high: una}
+		return &Scoreboard{high: una, path: path}
 	}
 	s.spareBoard = b.next
 	s.spareBoards--
-	*b = Scoreboard{holes: b.holes[:0], high: una}
+	*b = Scoreboard{holes: b.holes[:0], high: una, path: path}
 	return b
 }
 
@@ -331,7 +442,7 @@ func (s *Pool) CloseBoard(b *Scoreboard) {
 	if s.spareBoards == maxSpareBoards {
 		return
 	}
-	b.next = s.spareBoard
+	b.next, b.path = s.spareBoard, nil
 	s.spareBoard = b
 	s.spareBoards++
 }

@@ -14,10 +14,12 @@ func TestScoreboard(t *testing.T) {
 	t.Parallel()
 	const una, end = rocev2.PSN(0xfffffa), rocev2.PSN(20) // PSNs come again at 2^24
 	p := NewPool(1)
-	s := p.OpenBoard(una)
+	path := &Reordering{}
+	s := p.OpenBoard(una, path)
 	update := func(why string, una rocev2.PSN, late clock.Time, want, wantLost, wantKept int, kept ...byte) {
 		t.Helper()
-		if lost, ok := s.Update(una, end, kept, late); lost != want || !ok || s.Lost() != wantLost || int(s.Kept(una)) != wantKept {
+		path.Late = late
+		if lost, ok := s.Update(una, end, kept); lost != want || !ok || s.Lost() != wantLost || int(s.Kept(una)) != wantKept {
 			t.Errorf("%s: %d are lost, %v, %d to be sent, %d kept; want %d, %d, %d", why, lost, ok, s.Lost(), s.Kept(una), want, wantLost, wantKept)
 		}
 	}
@@ -36,7 +38,7 @@ func TestScoreboard(t *testing.T) {
 	}
 	update("they are late", una, 2000, 2, 2, 8, 0b11111011, 0b1)
 	update("the peer has given up what it kept, which was not lost", una, 0, 0, 3, 7, 0b11111010, 0b1)
-	if _, ok := s.Update(una, end, []byte{0, 0, 0, 0x80}, 0); ok {
+	if _, ok := s.Update(una, end, []byte{0, 0, 0, 0x80}); ok {
 		t.Error("what was never sent has arrived")
 	}
 	if !s.Advance(una.Add(2)) || s.Lost() != 1 {
@@ -46,7 +48,7 @@ func TestScoreboard(t *testing.T) {
 		t.Error("it is of use though all is acknowledged")
 	}
 	p.CloseBoard(s)
-	if p.OpenBoard(una) != s {
+	if p.OpenBoard(una, path) != s {
 		t.Error("the memory is not used again")
 	}
 }
@@ -56,7 +58,7 @@ func TestScoreboard(t *testing.T) {
 func TestScoreboardAnswers(t *testing.T) {
 	t.Parallel()
 	const end = rocev2.PSN(100)
-	s := NewPool(1).OpenBoard(0)
+	s := NewPool(1).OpenBoard(0, &Reordering{})
 	check := func(why string, lost, pending, kept int) {
 		t.Helper()
 		if s.Lost() != lost || s.Pending() != pending || int(s.Kept(0)) != kept {
@@ -65,7 +67,7 @@ func TestScoreboardAnswers(t *testing.T) {
 	}
 	// A READ from 2 on, in requests for 4 responses each: its first request
 	// is kept, the second and the third are not, and what follows at 12 is.
-	if lost, ok := s.Update(0, end, []byte{1 << 1, 1 << 3}, 0); !ok || lost != 11 {
+	if lost, ok := s.Update(0, end, []byte{1 << 1, 1 << 3}); !ok || lost != 11 {
 		t.Fatalf("%d are lost, %v", lost, ok)
 	}
 	if n := s.Answers(2, 10, 4); n != 7 || s.Answers(2, 10, 4) != 0 {
@@ -80,7 +82,8 @@ func TestScoreboardAnswers(t *testing.T) {
 		s.Sent(h, 1000, end)
 	}
 	check("all are sent again", 0, 4, 2)
-	if lost, ok := s.Update(0, end, []byte{1 << 1, 1 << 3}, 1000); !ok || lost != 4 {
+	s.path.Late = 1000
+	if lost, ok := s.Update(0, end, []byte{1 << 1, 1 << 3}); !ok || lost != 4 {
 		t.Errorf("%d are late, %v; want 4", lost, ok)
 	}
 	s.Resend()
@@ -94,12 +97,12 @@ func TestScoreboardAnswers(t *testing.T) {
 // that are farthest, and what is behind them.
 func TestScoreboardIsBounded(t *testing.T) {
 	t.Parallel()
-	s := NewPool(1).OpenBoard(0)
+	s := NewPool(1).OpenBoard(0, &Reordering{})
 	every := make([]byte, MaxReorder/8)
 	for i := range every {
 		every[i] = 0x55
 	}
-	if lost, ok := s.Update(0, 1<<20, every, 0); lost != MaxHoles || !ok || s.Kept(0) != MaxHoles {
+	if lost, ok := s.Update(0, 1<<20, every); lost != MaxHoles || !ok || s.Kept(0) != MaxHoles {
 		t.Errorf("%d holes, %v, %d kept", lost, ok, s.Kept(0))
 	}
 }
@@ -108,8 +111,8 @@ func TestScoreboardIsBounded(t *testing.T) {
 // sent.
 func TestRowsOfHoles(t *testing.T) {
 	t.Parallel()
-	s := NewPool(1).OpenBoard(0)
-	s.Update(0, 100, []byte{0b10000000}, 0) // 0 to 7 are missing
+	s := NewPool(1).OpenBoard(0, &Reordering{})
+	s.Update(0, 100, []byte{0b10000000}) // 0 to 7 are missing
 	s.Sent(&s.holes[4], 1, 50)
 	if n := s.SendRow(2, 8, false, 1, 50); n != 2 || s.Lost() != 5 {
 		t.Errorf("a row of %d, %d are left", n, s.Lost())
@@ -126,13 +129,13 @@ func TestRowsOfHoles(t *testing.T) {
 // than what is known says nothing of what comes behind it, which stays lost.
 func TestScoreboardRemembersWhatIsBehind(t *testing.T) {
 	t.Parallel()
-	b := NewPool(1).OpenBoard(100)
+	b := NewPool(1).OpenBoard(100, &Reordering{})
 	b.Missing(100)
 	b.LoseRest(200, 31) // up to 131
 	for range 31 {
 		b.Sent(b.NextLost(), 1, 200)
 	}
-	if _, ok := b.Update(100, 200, []byte{1 << 3}, 0); !ok { // 104 has come
+	if _, ok := b.Update(100, 200, []byte{1 << 3}); !ok { // 104 has come
 		t.Fatal("refused")
 	}
 	if kept := b.Kept(100); kept != 1 || b.Lost() != 1 || b.NextLost().PSN != 131 {
@@ -146,8 +149,8 @@ func TestScoreboardRemembersWhatIsBehind(t *testing.T) {
 func TestScoreboardRebuild(t *testing.T) {
 	t.Parallel()
 	const una, end = rocev2.PSN(0xfffff0), rocev2.PSN(2000)
-	s := NewPool(1).OpenBoard(una)
-	s.Update(una, end, []byte{0b11101111, 0xff, 0xff}, 0)
+	s := NewPool(1).OpenBoard(una, &Reordering{})
+	s.Update(una, end, []byte{0b11101111, 0xff, 0xff})
 	for s.Lost() > 0 {
 		s.Sent(s.NextLost(), 1000, end)
 	}

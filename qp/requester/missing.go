@@ -14,12 +14,12 @@ func (r *Requester) missingResponses(now clock.Time) bool {
 	if r.nxt != r.max || r.rnr.waiting || r.paging || r.reorder.Len() == 0 || !r.onlyReads(r.reorder.End()) {
 		return false
 	}
-	if r.selective().reads == nil {
-		r.sel.reads = r.c.Pool.OpenBoard(r.una)
-	}
+	b := openReads(&r.recovery, now)
 	r.sel.held = 0
 	var kept [queue.MaxReorder / 8]byte
-	lost, _ := r.sel.reads.Update(r.una, r.max, r.reorder.AppendKept(kept[:0], r.una, len(kept)), now.Add(-r.rtt.late()))
+	lost, _ := b.Update(r.una, r.max, r.reorder.AppendKept(kept[:0], r.una, len(kept)))
+	noteGaps(&r.recovery)
+	undoSpurious(&r.recovery)
 	r.c.CC.Limit = r.c.CC.Control.Acked(now, r.flight(), r.arrived(r.posUna))
 	if lost > 0 {
 		r.losses(now, lost)
@@ -47,12 +47,9 @@ func (r *Requester) refusedResponse(now clock.Time, psn rocev2.PSN) bool {
 	if r.nxt != r.max || r.rnr.waiting || r.paging || r.reorder.Len() > 0 || !r.onlyReads(psn.Next()) {
 		return false
 	}
-	if r.selective().reads == nil {
-		r.sel.reads = r.c.Pool.OpenBoard(r.una)
-	}
-	b := r.sel.reads
+	b := openReads(&r.recovery, now)
 	before := b.Lost()
-	b.Missing(r.una)
+	b.Lose(r.una)
 	b.LoseRest(psn.Next(), queue.MaxHoles)
 	if n := b.Lost() - before; n > 0 {
 		r.losses(now, n)
@@ -85,6 +82,8 @@ func (r *sender) pollMissing(now clock.Time, buf []byte) int {
 	executed := rq.rel%r.chunkOf(w) != 0 || b.Any(psn, end)
 	if n := b.SendRow(psn, end, !executed, now, r.max); executed && n < rq.psns {
 		rq.psns, rq.n = n, n<<r.c.Shift
+	} else if !executed {
+		r.askedAgain(&rq, psn)
 	}
 	n, _ := r.buildRequest(&rq, buf) // it reads no memory
 	r.cur, r.nxt = at, nxt

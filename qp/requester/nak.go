@@ -29,6 +29,9 @@ func (r *Requester) handleNAK(now clock.Time, p *rocev2.Packet) conn.Drop {
 		return conn.DropNone
 	case !reached && !s.IsRNR() && s != rocev2.NAKSequence && r.inHead(psn):
 		r.failHead(nakStatus(s), ib.VendorNAK|uint32(s)) // of a READ, overtaking its responses
+	case !reached && s == rocev2.NAKSequence && mayBeLate(&r.recovery, now):
+		r.sel.asked, r.sel.askedFor = true, psn
+		return conn.DropStale
 	case !reached:
 		// A READ or an atomic before it has no response: an implied NAK
 		// (IBTA 9.7.6.1). A fatal NAK is lost by this, but its request
@@ -37,6 +40,7 @@ func (r *Requester) handleNAK(now clock.Time, p *rocev2.Packet) conn.Drop {
 		return conn.DropGap
 	case s == rocev2.NAKSequence && r.tells && r.nxt == r.max:
 		r.nakHole(now)
+	case s == rocev2.NAKSequence && awaitsSelective(&r.recovery, now):
 	case s == rocev2.NAKSequence:
 		r.restart(now, true)
 	case s.IsRNR():

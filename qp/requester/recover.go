@@ -87,6 +87,7 @@ func (r *recovery) Held() int { return r.reorder.Len() }
 func (r *recovery) DiscardHeld() {
 	r.reorder.Discard()
 	r.sel.clear(r.c.Pool)
+	r.rtt.gaps = false
 	r.tells = false
 }
 
@@ -137,6 +138,7 @@ func (r *recovery) stop() {
 	r.rnr.waiting = false
 	r.reorder.Discard()
 	r.sel.clear(r.c.Pool)
+	r.rtt.gaps = false
 	r.fetch = conn.Fetches{}
 	r.paging, r.paced = false, false
 }
@@ -147,6 +149,7 @@ func (r *recovery) rewind() {
 	r.rd, r.sinceAck = 0, 0
 	r.repair.left = 0
 	r.sel.clear(r.c.Pool)
+	r.rtt.gaps = false
 	r.retry.stop()
 	r.rtt.discard()
 	if r.una != r.max {
@@ -206,9 +209,12 @@ func (r *recovery) restart(now clock.Time, again bool) {
 // that does not fit: it would not fit when repeated.
 func (r *recovery) handleImpliedNAK(now clock.Time, psn rocev2.PSN, info *rocev2.OpcodeInfo) {
 	t := &r.retry
+	if mayBeLate(r, now) {
+		return
+	}
 	if r.sel != nil && r.sel.reads != nil && r.nxt == r.max {
-		if r.sel.reads.Missing(r.una) {
-			r.losses(now, r.loseBare(r.sel.reads))
+		if b := openReads(r, now); b.Missing(r.una) && b.Late() == 0 {
+			r.losses(now, r.loseBare(b))
 		}
 		return
 	}
@@ -231,7 +237,7 @@ func (r *recovery) probe(now clock.Time) {
 	r.noteSilence(now)
 	r.rtt.backOff()
 	r.c.Stats.Rare().Probes++
-	if r.probeSelectively() {
+	if r.probeSelectively(now) {
 		r.rtt.arm(now)
 		return
 	}
@@ -290,6 +296,10 @@ func (r *recovery) HandleTimeout(now clock.Time) {
 	}
 	if r.retry.armed && r.fetch.Pending(conn.NeedPayload) {
 		r.retry.stop()
+		return
+	}
+	if r.retry.armed && r.rtt.overdue(now) {
+		loseLate(r, now)
 		return
 	}
 	if r.retry.armed && r.rtt.expired(now, r.retry.deadline) {

@@ -101,6 +101,7 @@ func TestWrapRepair(t *testing.T) {
 	t.Parallel()
 	e := newEnd(t, cc.NewWindow(cc.Config{}))
 	e.c.Pool = queue.NewPool(64)
+	e.r.selective().mute = true
 	e.write(20 * 256)
 	sent := e.poll(0)
 	e.answer(0, sent[0], rocev2.AETH{Syndrome: rocev2.NAKSequence})

@@ -151,6 +151,9 @@ func (r *Requester) progress(now clock.Time, from rocev2.PSN, pos uint64) {
 		r.cur, r.nxt, r.posNxt = r.queue.Head, r.una, r.posUna
 		r.rd = 0
 	}
+	if r.sel != nil {
+		advanceBoards(&r.recovery, now)
+	}
 	r.retry.progress(now, r.una != r.nxt)
 	r.rtt.guess(now)
 	if r.rtt.progress(now, r.una) {
@@ -160,7 +163,6 @@ func (r *Requester) progress(now clock.Time, from rocev2.PSN, pos uint64) {
 		r.c.SRTT = r.rtt.srtt
 	}
 	r.rnr.reset()
-	r.sel.advance(r.una, r.c.Pool)
 	n := r.arrived(pos)
 	var f cc.Flight
 	fillFlight(&r.recovery, &f)
@@ -169,6 +171,9 @@ func (r *Requester) progress(now clock.Time, from rocev2.PSN, pos uint64) {
 		r.restart(now, true)
 	} else {
 		r.repair.forget(r.una)
+	}
+	if r.sel != nil {
+		nakAhead(&r.recovery, now)
 	}
 	if r.fault {
 		if w := r.queue.At(r.queue.Head); r.queue.Head != r.queue.Tail && w.Status != ib.StatusSuccess {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/gosoftroce/rocev2/clock"
+	"github.com/gosoftroce/rocev2/qp/queue"
 	"github.com/gosoftroce/rocev2/rocev2"
 )
 
@@ -35,6 +36,7 @@ type rtt struct {
 	maybeSpurious bool    // before the last progress they were, and it may have been spurious
 	resent        bool    // or for whatever reason
 	timing        bool
+	gaps          bool   // something is missing since missedAt that may only be late
 	probes        uint8  // probes since the last progress
 	backoff       uint8  // doublings of the wait for lack of a measurement
 	unmeasured    uint8  // acknowledgements since then, or since the last doubling was taken back
@@ -44,9 +46,11 @@ type rtt struct {
 	probedAt      clock.Time    // if probing: when
 	silence       time.Duration // if maybeSpurious: how long it was, until the peer answered
 	probeAt       clock.Time
+	missedAt      clock.Time
 	psn           rocev2.PSN
 	minRTT        brief // of all round trips: one without queues
 	last, before  brief // the last two
+	first         brief // if none is known: until anything was heard, what is timed has not been
 }
 
 // brief is a round trip time in nanoseconds, 4 s at the most.
@@ -76,6 +80,8 @@ const (
 	// back.
 	unmeasuredAcks = 4
 	noiseFloor     = 8
+	// noiseGuess is then the least, if the round trip is not known.
+	noiseGuess = 100 * time.Microsecond
 )
 
 // init begins with the guess that a round trip takes as long as the floor, so
@@ -117,6 +123,16 @@ func (r *rtt) late() time.Duration {
 		return time.Hour
 	}
 	return r.srtt + max(4*r.rttvar, r.srtt/4)
+}
+
+// judges says by when what is sent again is answered.
+func (r *rtt) judges(o *queue.Reordering, now clock.Time) {
+	m := r.minRTT.duration()
+	if !r.known {
+		m = r.first.duration()
+	}
+	o.Now, o.Missed = now, now.Add(-r.patience())
+	o.Late, o.Soon = now.Add(-r.late()), now.Add(-m/4*3)
 }
 
 // lossy notes that the path loses packets.
@@ -252,7 +268,7 @@ func (r *rtt) arm(now clock.Time) {
 	if r.noise > 0 {
 		wait = min(wait, max(r.floor/noiseFloor, 2*r.srtt)) << r.probes
 		if !r.known && r.srtt == r.floor { // a guess is no reason to wait
-			wait = r.floor / noiseFloor << r.probes
+			wait = min(wait, max(r.floor/noiseFloor, noiseGuess)) << r.probes
 		}
 	}
 	r.probeAt = now.Add(wait)
@@ -287,10 +303,32 @@ func (r *rtt) expired(now, deadline clock.Time) bool {
 	return r.active() && r.probeAt < deadline && now >= r.probeAt
 }
 
+// overdue reports that what is missing should have come by now, if it was only
+// late (RFC 8985, section 6.3).
+func (r *rtt) overdue(now clock.Time) bool { return r.gaps && now >= r.missedAt.Add(r.patience()) }
+
+// hears takes that something has arrived behind what is timed.
+func (r *rtt) hears(now clock.Time) {
+	if r.first == 0 && r.timing && !r.known {
+		r.first = briefly(time.Duration(now - r.sentAt))
+	}
+}
+
+// patience is for how long what is missing may only be late.
+func (r *rtt) patience() time.Duration {
+	if !r.known {
+		return noiseGuess
+	}
+	return r.late()
+}
+
 // earlier returns the time of the probe or the deadline.
 func (r *rtt) earlier(deadline clock.Time) clock.Time {
 	if r.active() {
-		return min(r.probeAt, deadline)
+		deadline = min(r.probeAt, deadline)
+	}
+	if r.gaps {
+		deadline = min(r.missedAt.Add(r.patience()), deadline)
 	}
 	return deadline
 }

@@ -19,6 +19,7 @@ type selective struct {
 	tail  bool              // the packet last is to be sent, or once more
 	last  rocev2.PSN
 	twins twins
+	lateness
 
 	// Places in the stream: PSNs come again.
 	flight uint64 // up to which all was sent when bare was set
@@ -38,26 +39,26 @@ func (r *Requester) handleSelectiveAck(now clock.Time, p *rocev2.Packet, info *r
 	}
 	from, pos := r.una, r.posUna
 	reached := r.acknowledgeBefore(psn)
-	if !reached || r.c.Failed() || r.nxt != r.max && psn.Ahead(from) >= r.nxt.Ahead(from) || r.rnr.waiting || r.paging {
+	if r.sel != nil {
+		r.sel.alone = false
+	}
+	early := r.nxt != r.max && psn.Ahead(from) >= r.nxt.Ahead(from) || r.rnr.waiting || r.paging
+	r.tells = r.tells || !early
+	if !reached || r.c.Failed() || early || r.nxt != r.max { // all is being sent again
 		r.progress(now, from, pos)
 		return conn.DropNone
 	}
-	r.tells = true
-	if r.nxt != r.max { // all is being sent again
-		r.progress(now, from, pos)
-		return conn.DropNone
-	}
+	r.rtt.hears(now)
 	before := r.selective().kept(r.una)
-	if r.sel.board == nil {
-		r.sel.board = r.c.Pool.OpenBoard(r.una)
-	}
-	lost, ok := r.sel.board.Update(r.una, r.max, p.Payload, now.Add(-r.rtt.late()))
+	lost, ok := openBoard(&r.recovery, now).Update(r.una, r.max, p.Payload)
 	if !ok {
 		r.sel.advance(r.una, r.c.Pool)
 		r.progress(now, from, pos)
 		return conn.DropGhost
 	}
 	lost -= r.answers(r.sel.board)
+	noteGaps(&r.recovery)
+	undoSpurious(&r.recovery)
 	r.sel.bare = 0
 	if r.rtt.timing && r.sel.board.Has(r.rtt.psn, r.una) {
 		r.rtt.sample(now)
@@ -133,6 +134,27 @@ func (r *recovery) selective() *selective {
 	return r.sel
 }
 
+// openBoard returns the scoreboard of what the peer keeps.
+func openBoard(r *recovery, now clock.Time) *queue.Scoreboard {
+	s := r.selective()
+	r.rtt.judges(&s.path, now)
+	if s.board == nil {
+		s.board = r.c.Pool.OpenBoard(r.una, &s.path)
+	}
+	return s.board
+}
+
+// openReads returns the scoreboard of the responses that are kept here.
+func openReads(r *recovery, now clock.Time) *queue.Scoreboard {
+	s := r.selective()
+	s.back.Exact = true
+	r.rtt.judges(&s.back, now)
+	if s.reads == nil {
+		s.reads = r.c.Pool.OpenBoard(r.una, &s.back)
+	}
+	return s.reads
+}
+
 // advance forgets what comes before una, which is acknowledged.
 func (s *selective) advance(una rocev2.PSN, p *queue.Pool) {
 	if s == nil {
@@ -149,7 +171,8 @@ func (s *selective) advance(una rocev2.PSN, p *queue.Pool) {
 // clear forgets all: everything is sent again.
 func (s *selective) clear(p *queue.Pool) {
 	if s != nil {
-		s.board, s.reads, s.tail, s.twins.due = give(p, s.board), give(p, s.reads), false, false
+		s.board, s.reads = give(p, s.board), give(p, s.reads)
+		s.tail, s.ahead, s.alone, s.asked, s.twins.due = false, false, false, false, false
 	}
 }
 
@@ -176,6 +199,13 @@ func (r *recovery) pipe() uint64 {
 func (r *recovery) losses(now clock.Time, n int) {
 	r.c.Stats.Rare().Repairs++
 	r.rtt.lossy()
+	if s := r.sel; r.posUna >= s.round {
+		s.round, s.lostIn, s.lateIn = r.posNxt, 0, 0
+		if !r.rtt.probing {
+			r.c.CC.Control.Silence()
+		}
+	}
+	r.sel.lostIn += uint32(n)
 	f := r.flight()
 	if f.Pipe > 0 {
 		f.Pipe += uint64(n) * uint64(r.packet())
@@ -213,8 +243,9 @@ func (r *Requester) keptResponse(now clock.Time, psn rocev2.PSN, gap bool) bool 
 	if r.rtt.timing && r.rtt.psn == psn {
 		r.rtt.sample(now)
 	}
+	r.rtt.hears(now)
 	r.selective().bare = 0
-	if r.sel.held++; r.sel.reads == nil || gap || r.sel.held >= selectiveEvery {
+	if r.sel.held++; r.sel.reads == nil || gap && !r.sel.back.Seen() || r.sel.held >= selectiveEvery {
 		return r.missingResponses(now)
 	}
 	return true
@@ -230,17 +261,17 @@ func (r *recovery) nakHole(now clock.Time) {
 	if r.c.Failed() || r.nxt != r.max || r.rnr.waiting || r.paging {
 		return
 	}
-	if r.selective().board == nil {
-		r.sel.board = r.c.Pool.OpenBoard(r.una)
-	}
-	if kept := r.sel.board.Kept(r.una); r.sel.board.Missing(r.una) {
+	b := openBoard(r, now)
+	if kept := b.Kept(r.una); b.Missing(r.una) {
 		if kept > 0 { // it has given up what it kept (RFC 2018, section 8)
 			r.lost(now, cc.GoBack)
 			r.rewind()
 			return
 		}
-		n := r.loseBare(r.sel.board)
-		r.losses(now, n-r.answers(r.sel.board))
+		if b.Late() == 0 {
+			n := r.loseBare(b)
+			r.losses(now, n-r.answers(b))
+		}
 	}
 }
 
@@ -268,7 +299,7 @@ func (r *recovery) loseBare(b *queue.Scoreboard) int {
 
 // probeSelectively sends what is missing again, as far as is known, and the
 // last packet in flight: its answer shows what else is (RFC 8985, section 7).
-func (r *recovery) probeSelectively() bool {
+func (r *recovery) probeSelectively(now clock.Time) bool {
 	if r.sel != nil && r.sel.reads != nil && r.nxt == r.max {
 		r.sel.reads.Resend()
 		return r.sel.reads.Lost() > 0
@@ -276,11 +307,8 @@ func (r *recovery) probeSelectively() bool {
 	if !r.tells || r.nxt != r.max || r.una == r.max || r.awaitsRest() {
 		return false
 	}
-	if r.selective().board == nil {
-		r.sel.board = r.c.Pool.OpenBoard(r.una)
-	}
-	r.sel.board.Resend()
-	r.sel.board.Missing(r.una) // also if the peer has said that it keeps it
+	openBoard(r, now).Resend()
+	r.sel.board.Lose(r.una) // also if the peer has said that it keeps it
 	most := probeRun
 	if r.posUna < r.sel.probed { // what was in flight then was lost as a whole
 		most = queue.MaxHoles
@@ -381,6 +409,7 @@ func (r *sender) buildHole(now clock.Time, buf []byte, psn rocev2.PSN) (n int, w
 		r.rewind() // meets the fault again, and handles it
 		return 0, true
 	}
+	r.askedAgain(&rq, psn)
 	r.resentOne(now, &rq, psn)
 	return n, false
 }

@@ -345,7 +345,10 @@ func (r *sender) sent(now clock.Time, rq *request, n int) {
 	w := rq.w
 	if r.nxt != r.max {
 		r.c.Stats.Retransmits += uint64(n)
-		r.askedAgain(rq)
+		r.askedAgain(rq, r.nxt)
+		if rq.w.Is(ib.OpReads) {
+			r.again = min(r.again+rq.psns, maxChunk)
+		}
 	} else {
 		if rq.ack {
 			r.rtt.start(now, r.nxt)
@@ -387,11 +390,11 @@ func (r *sender) sent(now clock.Time, rq *request, n int) {
 	}
 }
 
-// askedAgain takes note of a request that is sent again. The peer answers a
-// READ as often as it is asked.
-func (r *sender) askedAgain(rq *request) {
-	if rq.w.Is(ib.OpReads) {
-		r.again = min(r.again+rq.psns, maxChunk)
+// askedAgain takes note of a request from psn on that is sent again. The peer
+// answers a READ as often as it is asked.
+func (r *sender) askedAgain(rq *request, psn rocev2.PSN) {
+	if rq.w.Is(ib.OpReads) && r.sel != nil {
+		r.sel.back.Again(psn.Add(int(rq.psns)))
 	}
 }
 
@@ -428,6 +431,7 @@ func (r *sender) pollRepair(now clock.Time, buf []byte) int {
 		r.rewind() // meets the fault again, and handles it
 		return 0
 	}
+	r.askedAgain(&rq, psn)
 	p.left--
 	if !w.Answered() {
 		p.nxt = p.nxt.Next()

@@ -52,10 +52,14 @@ func (t *twins) answered() {
 // noteTwin has a request that was just sent for the first time sent once more,
 // if that pays.
 func (r *sender) noteTwin(rq *request) {
-	if rq.psns >= twinPSNs && rq.w.Is(ib.OpReads) && r.rtt.noise > 0 && r.sel != nil && !r.sel.twins.off {
+	if rq.psns >= twinPSNs && rq.w.Is(ib.OpReads) && r.rtt.noise > 0 && r.sel != nil && r.sel.wantsTwins() {
 		r.sel.twins.psn, r.sel.twins.due = r.nxt, true
 	}
 }
+
+// wantsTwins reports whether requests go twice where packets are lost. A twin
+// that comes first would have the peer answer both.
+func (s *selective) wantsTwins() bool { return !s.twins.off && !s.path.Seen() && !s.back.Seen() }
 
 // pollTwin writes the twin; 0 if there is none.
 func (r *sender) pollTwin(buf []byte) int {
@@ -69,6 +73,7 @@ func (r *sender) pollTwin(buf []byte) int {
 	r.cur, r.nxt = cur, t.psn
 	var rq request
 	r.requestAt(&rq, r.queue.At(cur))
+	r.askedAgain(&rq, t.psn)
 	n, _ := r.buildRequest(&rq, buf) // it reads no memory
 	r.cur, r.nxt = at, nxt
 	const ackReq = 8 // the byte of the BTH with AckReq as its upper bit

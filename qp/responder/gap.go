@@ -24,8 +24,15 @@ func (r *Responder) bufferRequest(now clock.Time, p *rocev2.Packet, info *rocev2
 			psns = r.c.PSNs(p.RETH.Length)
 		}
 		gap := r.reorder.Len() == 0 || psn.After(r.reorder.End())
+		if !gap && psn.Before(r.reorder.End()) {
+			noteLate(r, p)
+		}
 		if d = r.c.Buffer(&r.reorder, now, p, psns, r.epsn, d); d == conn.DropNone {
-			noteKept(r, gap || p.BTH.AckReq)
+			noteKept(r, gap && inOrder(r) || p.BTH.AckReq)
+		}
+		if r.reordered > 0 {
+			nakReordered(r, now, psn)
+			return d
 		}
 	}
 	if !r.nakSent || r.nakForGap && !psn.After(r.firstGap) {
@@ -64,9 +71,9 @@ func (r *Responder) executeBuffered(now clock.Time) {
 	}
 	r.reorder.Trim()
 	if executed && r.reorder.Len() > 0 {
-		noteKept(r, true)
+		noteKept(r, r.reordered == 0)
 	}
-	if executed && r.reorder.Len() > 0 && !r.nakSent && !r.out.full() {
+	if executed && r.reorder.Len() > 0 && !r.nakSent && !r.out.full() && r.reordered == 0 {
 		r.nakGap(now, r.reorder.First())
 	}
 }
@@ -82,6 +89,43 @@ func (r *Responder) nakGap(now clock.Time, psn rocev2.PSN) {
 	r.nakSent, r.nakForGap, r.firstGap = true, true, psn
 	if r.out.nak(rocev2.NAKSequence, r.epsn, r.msn) && r.reorder.Len() > 0 && !r.out.full() {
 		r.out.push(*r.out.at(r.out.tail - 1))
+	}
+}
+
+// A path that does not keep the order makes a gap of nearly every packet. Then
+// the peer is told of them less often, as it waits to see whether more packets
+// overtake what is missing.
+const (
+	// lateGaps is for how many gaps that is so after a packet that was
+	// late.
+	lateGaps = 8
+	// mostLateGaps is the most of them.
+	mostLateGaps = 64
+)
+
+// noteLate takes note of a packet that came into a gap. If it does not ask for
+// an acknowledgement the peer has not sent it again, it was late. Only READs go
+// twice without that (package requester, twins).
+func noteLate(r *Responder, p *rocev2.Packet) {
+	if !p.BTH.AckReq && p.BTH.Opcode != rocev2.RCReadRequest {
+		r.reordered = min(r.reordered+lateGaps, mostLateGaps)
+	}
+}
+
+// inOrder takes note of another gap, and reports whether the path keeps the
+// order.
+func inOrder(r *Responder) bool {
+	if r.reordered > 0 {
+		r.reordered--
+	}
+	return r.reordered == 0
+}
+
+// nakReordered asks for the expected packet, where what has overtaken it does
+// not say that it is lost: once, when the peer is told what is kept.
+func nakReordered(r *Responder, now clock.Time, psn rocev2.PSN) {
+	if r.tellKept && !r.nakSent {
+		r.nakGap(now, psn)
 	}
 }
 

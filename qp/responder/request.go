@@ -22,6 +22,9 @@ func (r *Responder) HandleRequest(now clock.Time, a *conn.Arrival, info *rocev2.
 		return r.bufferRequest(now, p, info)
 	}
 	if r.reorder.Len() > 0 && !r.c.Failed() {
+		if d == conn.DropNone {
+			noteLate(r, p)
+		}
 		r.executeBuffered(now)
 	}
 	return d

@@ -39,6 +39,7 @@ type execution struct {
 	established bool  // EventCommEst was raised
 	tellKept    bool  // a selective acknowledgement is to be sent
 	kept        uint8 // packets that were kept since the last one
+	reordered   uint8 // for how many more gaps the path is taken for one that does not keep the order
 
 	message rocev2.Operation // the multi-packet message under way: OpSend, OpWrite or 0
 

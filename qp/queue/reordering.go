@@ -1,0 +1,136 @@
+package queue
+
+import (
+	"github.com/gosoftroce/rocev2/clock"
+	"github.com/gosoftroce/rocev2/rocev2"
+)
+
+// Reordering is how far a path brings packets out of their order: what is
+// missing behind so many packets that were sent later may only be late (the
+// reordering window of RFC 8985, section 6.2, counted in packets, as in RFC
+// 4653). On a path that keeps the order the window is 0. It grows at once when
+// something comes late that was taken for missing, to twice as many packets as
+// had overtaken it. It shrinks by half when the packets that are missing have
+// been lost, time after time, or have come much less late.
+type Reordering struct {
+	Now clock.Time
+	// What has been missing since Missed, or for longer, is not only late.
+	Missed clock.Time
+	// What was sent again at Late or before must have been answered, if it
+	// has arrived. Behind Soon it is not likely to have been.
+	Late, Soon clock.Time
+	// Exact says that what is kept is known, not told: it is kept here.
+	Exact bool
+
+	again    bool       // READs were asked for again, as a whole, up to
+	upTo     rocev2.PSN // here: their responses may come twice
+	judged   bool       // it is known whether the path keeps the order
+	first    uint16     // the window until then
+	window   uint16     // packets
+	most     uint16     // what the window may become
+	seen     uint16     // by how many packets something was overtaken at the most, of late
+	judgment uint16     // how much has turned out since the window last changed
+	spurious uint16     // packets that were sent again and had only been late, not taken yet
+}
+
+const (
+	// MaxReordering is the largest reordering window, in packets.
+	MaxReordering = 1024
+	// lossJudgment is what a loss counts beside a packet that was only
+	// late, and fullJudgment after how much the window is looked at: RFC
+	// 8985, section 6.2, has 16 losses.
+	lossJudgment = 32
+	fullJudgment = 16 * lossJudgment
+	// manyLate is how many packets have not come yet that were sent before
+	// something was sent again, where that is not what has come.
+	manyLate = 8
+)
+
+// SetMost bounds the window: so many packets behind a gap may be kept.
+func (o *Reordering) SetMost(packets int) {
+	o.most = uint16(min(max(packets, 0), MaxReordering))
+	o.window = min(o.window, o.most)
+}
+
+// Seen reports whether packets of the path have come out of their order.
+func (o *Reordering) Seen() bool { return o.window > 0 }
+
+// Waits reports whether a packet that is missing when all that was sent behind
+// it has come may only be late.
+func (o *Reordering) Waits() bool { return o.overtaken() > 1 }
+
+// overtaken returns how many packets must have overtaken one that is lost.
+func (o *Reordering) overtaken() int {
+	if !o.judged {
+		return int(o.first) + 1
+	}
+	return int(o.window) + 1
+}
+
+// TakeSpurious returns how many packets have turned out to be sent again
+// without need since the last call.
+func (o *Reordering) TakeSpurious() int {
+	n := o.spurious
+	o.spurious = 0
+	return int(n)
+}
+
+// early reports whether a hole that was sent again is filled so early that it
+// must have been by what was sent first: sooner than a round trip takes, and
+// before packets have come that had been sent before it. Either alone may
+// deceive: a queue can have been in the shortest round trip, and packets can be
+// lost. What has come reaches so many PSNs beyond the hole.
+func (o *Reordering) early(h *Hole, reach uint32) bool {
+	return h.sent && !h.twice && h.at > o.Soon && reach+manyLate <= h.mark.Ahead(h.PSN)
+}
+
+// filled takes note that a hole is none any more.
+func (o *Reordering) filled(h *Hole, early bool) {
+	switch {
+	case h.answer || h.guess:
+		return
+	case !h.sent: // it has come by itself
+	case early:
+		o.spurious++
+	default:
+		return
+	}
+	o.judged = true
+	o.seen = max(o.seen, h.over)
+	o.window = max(o.window, min(2*o.seen, o.most))
+	o.judge(1)
+}
+
+// Again takes note that responses up to end are asked for once more, whether
+// they are missing or not.
+func (o *Reordering) Again(end rocev2.PSN) {
+	if !o.again || end.After(o.upTo) {
+		o.again, o.upTo = true, end
+	}
+}
+
+// Advance takes note that everything before una has come.
+func (o *Reordering) Advance(una rocev2.PSN) { o.again = o.again && una.Before(o.upTo) }
+
+// ComesTwice reports whether psn may come because it was asked for twice.
+func (o *Reordering) ComesTwice(psn rocev2.PSN) bool { return o.again && psn.Before(o.upTo) }
+
+// Passed takes note that something came by itself which one that was sent later
+// had overtaken.
+func (o *Reordering) Passed() { o.filled(&Hole{over: 1}, false) }
+
+// Lost takes note that a packet is lost: enough others have overtaken it.
+func (o *Reordering) Lost() {
+	o.judged = true
+	if o.window > 0 {
+		o.judge(lossJudgment)
+	}
+}
+
+func (o *Reordering) judge(n uint16) {
+	if o.judgment += n; o.judgment < fullJudgment {
+		return
+	}
+	o.window = max(min(2*o.seen, o.most), o.window/2)
+	o.seen, o.judgment = 0, 0
+}

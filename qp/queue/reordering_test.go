@@ -1,0 +1,96 @@
+package queue
+
+import (
+	"testing"
+
+	"github.com/gosoftroce/rocev2/rocev2"
+)
+
+// lateBoard is a scoreboard with its path.
+type lateBoard struct {
+	t    *testing.T
+	path Reordering
+	*Scoreboard
+}
+
+func newLateBoard(t *testing.T) *lateBoard {
+	b := &lateBoard{t: t}
+	b.Scoreboard = NewPool(2048).OpenBoard(0, &b.path)
+	b.path.Now, b.path.Soon, b.path.Missed, b.path.Late = 1000, 900, -1, -1
+	return b
+}
+
+// update tells the scoreboard what is kept behind una.
+func (b *lateBoard) update(una rocev2.PSN, wantLost, wantLate int, kept ...byte) {
+	b.t.Helper()
+	if lost, ok := b.Update(una, 1000, kept); lost != wantLost || !ok || b.Late() != wantLate {
+		b.t.Fatalf("%d are lost, %v, %d late; want %d, %d", lost, ok, b.Late(), wantLost, wantLate)
+	}
+}
+
+// TestReorderingGrows: what comes by itself that was taken for missing widens
+// the window to twice the packets that had overtaken it. Then nothing is lost
+// before more than so many have.
+func TestReorderingGrows(t *testing.T) {
+	t.Parallel()
+	b := newLateBoard(t)
+	b.update(0, 1, 0, 0b111) // 0 is lost: 1, 2 and 3 have come
+	b.Advance(4)             // and comes by itself
+	if !b.path.Seen() || b.path.window != 6 {
+		t.Fatalf("the window is %d, want 6", b.path.window)
+	}
+	b.update(4, 0, 1, 0b111111)
+	b.update(4, 1, 0, 0b1111111) // a seventh
+	b.Sent(b.NextLost(), 950, 100)
+	b.Advance(12) // much sooner than its answer can come
+	if n := b.path.TakeSpurious(); n != 1 || b.path.window != 14 {
+		t.Errorf("%d were sent for nothing, the window is %d; want 1, 14", n, b.path.window)
+	}
+}
+
+// TestReorderingShrinks: packets that are really lost narrow the window, until
+// it is 0 again. It is never wider than its bound, whatever comes.
+func TestReorderingShrinks(t *testing.T) {
+	t.Parallel()
+	o := Reordering{}
+	o.SetMost(100)
+	o.filled(&Hole{over: 60000}, false)
+	if o.window != 100 {
+		t.Errorf("the window is %d, want 100", o.window)
+	}
+	losses := 0
+	for ; o.Seen() && losses < 10000; losses++ {
+		o.Lost()
+	}
+	if losses < 16 || losses > 200 {
+		t.Errorf("after %d losses the path keeps the order", losses)
+	}
+}
+
+// TestReorderingOverdue: what has been missing for long is lost, though nothing
+// more overtakes it.
+func TestReorderingOverdue(t *testing.T) {
+	t.Parallel()
+	b := newLateBoard(t)
+	b.path.judged, b.path.window = true, 100
+	b.update(0, 0, 1, 0b11)
+	if at, ok := b.FirstLate(); at != 1000 || !ok || b.LoseLate() != 0 {
+		t.Fatalf("missed at %v, %v", at, ok)
+	}
+	b.path.Missed = 1000
+	if n := b.LoseLate(); n != 1 || b.Late() != 0 || b.Lost() != 1 {
+		t.Errorf("%d are lost, %d late", n, b.Late())
+	}
+}
+
+// TestReorderedAcknowledgements: an acknowledgement that comes late, behind one
+// that was sent later, does not have sent again what has arrived meanwhile.
+func TestReorderedAcknowledgements(t *testing.T) {
+	t.Parallel()
+	b := newLateBoard(t)
+	b.update(0, 1, 0, 0b11111)
+	b.update(0, 0, 0, 0b101)
+	if b.Lost() != 1 || b.Kept(0) != 5 {
+		t.Errorf("%d are lost, %d kept", b.Lost(), b.Kept(0))
+	}
+}
