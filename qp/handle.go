@@ -194,9 +194,6 @@ func (q *QP) HandleTimeout(now clock.Time) {
 func (q *QP) Deadline() (clock.Time, bool) {
 	at, armed := q.send.Deadline()
 	if t, ok := q.recv.Deadline(); ok && (!armed || t < at) {
-		at, armed = t, true
-	}
-	if t := q.conn.CC.Limit.Deadline; t != 0 && (!armed || t < at) {
 		return t, true
 	}
 	return at, armed

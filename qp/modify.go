@@ -87,7 +87,7 @@ func (q *QP) flush() {
 	if why == conn.EndNone {
 		return
 	}
-	q.cnpDue, q.conn.CC.Limit.Deadline = false, 0
+	q.cnpDue = false
 	q.send.Flush()
 	q.recv.Flush(why)
 }

@@ -195,7 +195,7 @@ type Limit struct {
 	NotBefore clock.Time
 
 	Rate     uint64     // bits per second that Burst stands for; 0: there is none, or it is not known
-	Deadline clock.Time // if not 0, when Advance is to be called: then there may be another Limit
+	Deadline clock.Time // if not 0, when Advance is called, if data waits for NotBefore then: there may be another Limit
 }
 
 // spareShare is by what part of itself the limit is wider with Spare.

@@ -35,6 +35,16 @@ func (c *Conn) Waits(now clock.Time, waited bool) bool {
 	return true
 }
 
+// Resumes returns when data that waits wants to be looked at: when it may go, or
+// when the controller may let it go earlier.
+func (c *Conn) Resumes() clock.Time {
+	l := &c.CC.Limit
+	if l.Deadline != 0 && l.Deadline < l.NotBefore {
+		return l.Deadline
+	}
+	return l.NotBefore
+}
+
 // Spent tells congestion control that packets with data were sent, where it
 // asks for that (Limit.Burst).
 func (c *Conn) Spent(now clock.Time, bytes, packets int) {

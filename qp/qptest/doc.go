@@ -97,6 +97,9 @@
 // requests done in bounded time. In some worlds corruption passes the ICRC;
 // there only safety and termination are checked.
 //
+// A third of the sides have rates (DCQCN), and notifications of congestion come
+// at intervals of all lengths.
+//
 // TestXRCWorld plays the same worlds with connections of XRC, in both
 // directions: each target has up to three shared receive queues, and every
 // request names one. SENDs with invalidate end real windows there, through

@@ -1,8 +1,10 @@
 package qptest
 
 import (
+	"cmp"
 	"hash/crc32"
 
+	"github.com/gosoftroce/rocev2/clock"
 	"github.com/gosoftroce/rocev2/qp"
 	"github.com/gosoftroce/rocev2/rocev2"
 )
@@ -292,13 +294,14 @@ func (f *sniffer) again(p *rocev2.Packet, info *rocev2.OpcodeInfo) {
 }
 
 // notice checks a congestion notification: there is one for a marked packet
-// with data (IBTA A17.9), and not more than one in 50 µs.
+// with data (IBTA A17.9), and not more than one in an interval.
 func (f *sniffer) notice(p *rocev2.Packet) {
 	if p.BTH.AckReq || p.BTH.Solicited || p.BTH.PSN != 0 || !p.BTH.BECN || p.CNP != [rocev2.CNPLen]byte{} {
 		f.w.fail("%s sends a wrong CNP: %+v", f.s.name, p)
 	}
 	st := f.s.ep.Stats()
-	if st.CNPsSent > st.ECNMarked || st.CNPsSent > 1+uint64(f.w.now/50000) {
+	every := clock.Time(cmp.Or(f.s.config.NotifyInterval, qp.DefaultNotifyInterval))
+	if st.CNPsSent > st.ECNMarked || every > 0 && st.CNPsSent > 1+uint64(f.w.now/every) {
 		f.w.fail("%s sends %d CNPs in %s, and %d packets were marked", f.s.name, st.CNPsSent, duration(f.w.now), st.ECNMarked)
 	}
 }

@@ -36,7 +36,7 @@ func (s *side) drained() {
 		s.w.fail("%s: a timer runs in ERR", s.name)
 	case s.ep.State() == ib.StateErr && s.ep.Held() > 0:
 		s.w.fail("%s: packets are held in ERR", s.name)
-	case s.next == len(s.ops) && armed && s.ep.Held() == 0:
+	case s.next == len(s.ops) && armed && s.ep.Held() == 0 && !s.ep.Answering():
 		s.w.fail("%s: all %d requests are done and a timer runs", s.name, len(s.ops))
 	}
 }

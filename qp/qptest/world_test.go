@@ -218,6 +218,7 @@ func (w *world) connect(i int) {
 		}
 		q := &simQP{on: n, qpn: qpn}
 		w.halve(i, j, &c)
+		w.control(2*i+j, &c)
 		c.Invalidate = func(key ib.Key) ib.Fault { return q.model.invalidate(key) }
 		ep, err := newEndpoint(n.node, c)
 		if err != nil {

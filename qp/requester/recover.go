@@ -326,8 +326,10 @@ func (r *recovery) Deadline() (clock.Time, bool) {
 	if !armed {
 		at, armed = r.rtt.earlier(r.retry.deadline), r.retry.armed
 	}
-	if r.paced && (!armed || r.c.CC.Limit.NotBefore < at) {
-		at, armed = r.c.CC.Limit.NotBefore, true
+	if r.paced {
+		if next := r.c.Resumes(); !armed || next < at {
+			at, armed = next, true
+		}
 	}
 	if t, ok := r.reorder.Deadline(queue.ReorderAge(r.c.SRTT)); ok && (!armed || t < at) {
 		return t, true

@@ -97,8 +97,10 @@ func (r *Responder) HandleTimeout(now clock.Time) {
 // Deadline returns when HandleTimeout wants to be called, and whether at all.
 func (r *Responder) Deadline() (clock.Time, bool) {
 	at, armed := r.reorder.Deadline(queue.RequestAge(r.c.SRTT))
-	if next := r.c.CC.Limit.NotBefore; r.paced && (!armed || next < at) {
-		return next, true
+	if r.paced {
+		if next := r.c.Resumes(); !armed || next < at {
+			return next, true
+		}
 	}
 	return at, armed
 }
