@@ -22,6 +22,12 @@ func (a *alarm) init(f func()) {
 	a.timer.Stop()
 }
 
+// replaced has the alarm never go off: a driver has the time.
+func (a *alarm) replaced() {
+	a.off = true
+	a.at.Store(1) // no time is earlier
+}
+
 // set has the alarm go off at the time at, or at an earlier one that it was set
 // to. now is the time.
 func (a *alarm) set(at clock.Time, now func() clock.Time) {
@@ -46,5 +52,7 @@ func (a *alarm) stop() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.off = true
-	a.timer.Stop()
+	if a.timer != nil {
+		a.timer.Stop()
+	}
 }

@@ -1,8 +1,11 @@
 package hca
 
 import (
+	"cmp"
 	"errors"
 	"io"
+	"maps"
+	"slices"
 	"sync"
 )
 
@@ -16,8 +19,9 @@ type Context struct {
 
 	mu     sync.Mutex
 	closed bool
-	count  objects                          // reserved, made or not
-	made   [numKinds]map[io.Closer]struct{} // all but regions, which their domains know
+	count  objects                        // reserved, made or not
+	last   uint32                         // number of the object that was made last
+	made   [numKinds]map[io.Closer]uint32 // all but regions, which their domains know, with their numbers
 }
 
 // ContextOption adjusts a context.
@@ -36,7 +40,7 @@ func (d *Device) NewContext(opts ...ContextOption) (*Context, error) {
 		f(c)
 	}
 	for k := range c.made {
-		c.made[k] = map[io.Closer]struct{}{}
+		c.made[k] = map[io.Closer]uint32{}
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -82,7 +86,8 @@ func (c *Context) enter(obj io.Closer, k kind) error {
 	if c.closed {
 		return ErrClosed
 	}
-	c.made[k][obj] = struct{}{}
+	c.last++
+	c.made[k][obj] = c.last
 	return nil
 }
 
@@ -136,12 +141,10 @@ func (c *Context) Close() error {
 	return errors.Join(errs...)
 }
 
+// members returns the objects of a kind in the order in which they were made.
 func (c *Context) members(k kind) []io.Closer {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var out []io.Closer
-	for obj := range c.made[k] {
-		out = append(out, obj)
-	}
-	return out
+	made := c.made[k]
+	return slices.SortedFunc(maps.Keys(made), func(a, b io.Closer) int { return cmp.Compare(made[a], made[b]) })
 }

@@ -310,6 +310,9 @@ func (cq *CQ) Wait(ctx context.Context, wc []ib.WC) (int, error) {
 // woken. How long it does so follows what came of it; in the middle of a bulk
 // transfer it is longer.
 func (cq *CQ) pollSpinning(ctx context.Context, wc []ib.WC) int {
+	if cq.parker.dev.driven != nil {
+		return cq.Poll(wc)
+	}
 	most := int32(cq.parker.dev.spin)
 	budget := cq.spin.Load()
 	for i := int32(0); i <= budget || i <= lingerPolls && cq.parker.dev.inBulk(); i++ {

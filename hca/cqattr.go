@@ -65,7 +65,7 @@ func (s *shared) Now() uint64 { return uint64(s.now()) + 1 }
 // of its completion queues, of that for sends first; else one by chance. That
 // of the management queue pair is where packets for its number arrive.
 func (d *Device) shardFor(c *qp.Config) *shard {
-	s := d.shards[int(random32())&(len(d.shards)-1)]
+	s := d.shards[int(d.random())&(len(d.shards)-1)]
 	var cqs []*CQ
 	for _, sink := range []qp.CompletionSink{c.SendCQ, c.RecvCQ} {
 		if cq, ok := sink.(*CQ); ok && cq != nil && cq.config.shard != nil {

@@ -66,8 +66,9 @@ type Config struct {
 // Device is a software host channel adapter on one address.
 type Device struct {
 	*shared
-	addr netip.Addr
-	mem  *memreg.Table
+	addr   netip.Addr
+	mem    *memreg.Table
+	driven *Driven // nil without a driver
 
 	groups groups
 
@@ -86,7 +87,8 @@ type Device struct {
 // New makes a device on links of one address and starts it. Of several links,
 // whose number is a power of two, link i is where packets for QPNs that are i
 // modulo that number should arrive; each becomes a shard that works beside the
-// others. The device closes the links when it is closed.
+// others. A link that is a Driver runs the device itself. The device closes the
+// links when it is closed.
 func New(cfg Config, links ...transport.Link) *Device {
 	if n := len(links); n == 0 || n&(n-1) != 0 {
 		panic("hca: the number of links must be a power of two")
@@ -94,27 +96,59 @@ func New(cfg Config, links ...transport.Link) *Device {
 	d := &Device{
 		shared:     &shared{base: time.Now(), spin: spinCount(cfg.Spin), events: newEventHub(), pager: newPager(), broken: make(chan struct{})},
 		addr:       links[0].Addr(),
-		mem:        memreg.NewTable(random32),
 		contexts:   map[*Context]struct{}{},
 		srqNumbers: map[uint32]struct{}{},
 		limits:     deviceLimits,
 	}
-	d.yield.init()
-	d.moderator.init(d.now)
 	caps := links[0].Capabilities()
-	for i, l := range links {
-		d.shards = append(d.shards, newShard(d.shared, l, engine.Config{
-			Addr: d.addr, Port: caps.Port, Memory: d.mem, Random: random32,
-			Window: cfg.Window, RecvBuffer: caps.RecvBuffer, ReadChunk: cfg.ReadChunk, MinProbe: cfg.MinProbe,
-			Congestion: cfg.Congestion, NotifyInterval: cfg.NotifyInterval, NotifyClass: cfg.NotifyClass,
-			Loopback: cfg.Loopback, Shard: i, Shards: len(links),
-		}))
+	ec := engine.Config{
+		Addr: d.addr, Port: caps.Port, Random: random32,
+		Window: cfg.Window, RecvBuffer: caps.RecvBuffer, ReadChunk: cfg.ReadChunk, MinProbe: cfg.MinProbe,
+		Congestion: cfg.Congestion, NotifyInterval: cfg.NotifyInterval, NotifyClass: cfg.NotifyClass,
+		Loopback: cfg.Loopback, Shards: len(links),
 	}
-	for _, s := range d.shards {
-		s.start()
+	driver := driverOf(links)
+	if driver != nil {
+		driver.Configure(&ec)
+		d.driver, d.spin = driver, 0
+	}
+	d.random = ec.Random
+	d.mem = memreg.NewTable(d.random)
+	ec.Memory = d.mem
+	for i, l := range links {
+		ec.Shard = i
+		d.shards = append(d.shards, newShard(d.shared, l, ec))
+	}
+	d.yield.init()
+	d.moderator.now = d.now
+	if driver != nil {
+		d.drive(driver)
+	} else {
+		d.start()
 	}
 	d.unwatch = transport.WatchPort(links[0], d.portChanged)
 	return d
+}
+
+// driverOf returns the driver of a device with these links, nil if it has none.
+func driverOf(links []transport.Link) Driver {
+	for _, l := range links {
+		if driver, ok := l.(Driver); ok {
+			if len(links) > 1 {
+				panic("hca: a device that a Driver runs has one link")
+			}
+			return driver
+		}
+	}
+	return nil
+}
+
+// start starts the goroutines and timers of a device without a driver.
+func (d *Device) start() {
+	d.moderator.alarm.init(d.moderator.onAlarm)
+	for _, s := range d.shards {
+		s.start()
+	}
 }
 
 // defaultSpin polls cost some tens of microseconds, a little more than waking
@@ -145,7 +179,7 @@ func random32() uint32 {
 }
 
 // RandomPSN returns a starting PSN.
-func RandomPSN() rocev2.PSN { return rocev2.PSN(random32() & uint32(rocev2.PSNMask)) }
+func (d *Device) RandomPSN() rocev2.PSN { return rocev2.PSN(d.random() & uint32(rocev2.PSNMask)) }
 
 // Addr returns the local address.
 func (d *Device) Addr() netip.Addr { return d.addr }

@@ -32,5 +32,10 @@
 // That of the multicast groups is taken outside of a shard's. The device lock
 // guards the tables of objects and is never taken inside a shard's.
 //
+// A link may be a Driver (driver.go), such as a host of a simulated network.
+// Then the device has no goroutine, timer or clock of its own: the driver
+// brings packets and takes them, and suspends the programs that wait. All else
+// is the same code.
+//
 // The package knows nothing of programs' conveniences: those are in verbs.
 package hca

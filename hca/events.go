@@ -30,6 +30,9 @@ type eventQueue struct {
 	closed  bool
 	wake    chan struct{}
 	done    chan struct{}
+
+	driven *Driven  // nil without a driver
+	asleep sleepers // with one
 }
 
 func newEventQueue() *eventQueue {
@@ -83,6 +86,7 @@ func (q *eventQueue) forget(object any) {
 }
 
 func (q *eventQueue) signal() {
+	q.asleep.wake()
 	select {
 	case q.wake <- struct{}{}:
 	default:
@@ -100,7 +104,14 @@ func (q *eventQueue) get(ctx context.Context) (event, error) {
 			q.mu.Unlock()
 			return e, nil
 		}
+		closed := q.closed
 		q.mu.Unlock()
+		if q.driven != nil && !closed {
+			if err := q.asleep.sleep(ctx, q.driven, 0); err != nil {
+				return event{}, err
+			}
+			continue
+		}
 		select {
 		case <-q.wake:
 		case <-q.done:
@@ -125,6 +136,7 @@ func (q *eventQueue) close() {
 		q.closed = true
 		q.ring, q.n = nil, 0
 		close(q.done)
+		q.asleep.wake()
 	}
 }
 
@@ -134,7 +146,8 @@ func (q *eventQueue) close() {
 type eventHub struct {
 	mu     sync.Mutex
 	queues map[*eventQueue]struct{}
-	past   uint64 // events that closed queues have lost
+	driven *Driven // of the device; nil without a driver
+	past   uint64  // events that closed queues have lost
 }
 
 func newEventHub() *eventHub { return &eventHub{queues: map[*eventQueue]struct{}{}} }
@@ -144,6 +157,7 @@ func (h *eventHub) add() *eventQueue {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	q := newEventQueue()
+	q.driven = h.driven
 	h.queues[q] = struct{}{}
 	return q
 }

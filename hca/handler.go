@@ -97,6 +97,9 @@ func (cq *CQ) over() bool {
 // ErrClosed, or that of ctx.
 func (cq *CQ) Await(ctx context.Context, ready <-chan struct{}) error {
 	p, w := &cq.parker, gate{cq, ready}
+	if p.dev.driven != nil {
+		return cq.awaitTask(ctx, w)
+	}
 	if s := p.shard; s != nil && s.poller.become() {
 		s.poller.note()
 		err := p.parkAsPoller(ctx, s, w)
@@ -118,7 +121,13 @@ func (cq *CQ) Await(ctx context.Context, ready <-chan struct{}) error {
 }
 
 // Nudge has those in Await look at their tokens.
-func (cq *CQ) Nudge() { cq.parker.interrupt() }
+func (cq *CQ) Nudge() {
+	if cq.parker.dev.driven != nil {
+		cq.parker.wakeFollower()
+		return
+	}
+	cq.parker.interrupt()
+}
 
 // gate is what Await waits for.
 type gate struct {

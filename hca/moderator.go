@@ -21,9 +21,11 @@ type moderator struct {
 	heap heap.Heap[clock.Time, *CQ]
 }
 
-func (m *moderator) init(now func() clock.Time) {
-	m.now = now
-	m.alarm.init(m.onAlarm)
+// earliest returns when the first queue is to be asked, and whether one is.
+func (m *moderator) earliest() (clock.Time, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.heap.Min()
 }
 
 // add has the queue asked at the time at. The caller holds a shard's lock, and
@@ -41,10 +43,7 @@ func (m *moderator) add(cq *CQ, at clock.Time) {
 // setAlarm sets the alarm to the earliest time.
 func (m *moderator) setAlarm() {
 	m.earlier.Store(false)
-	m.mu.Lock()
-	at, ok := m.heap.Min()
-	m.mu.Unlock()
-	if ok {
+	if at, ok := m.earliest(); ok {
 		m.alarm.set(at, m.now)
 	}
 }

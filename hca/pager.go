@@ -38,6 +38,7 @@ type pager struct {
 	running int                    // goroutines that fetch pages
 	owners  map[*Context]int       // of these, how many each context has
 	wg      sync.WaitGroup
+	spawn   func(job func()) // does a job, beside the caller
 }
 
 // pageJob is memory to be fetched and who waits for it.
@@ -53,6 +54,7 @@ type pageWaiter interface{ fetched(f qp.Fetch) }
 func newPager() *pager {
 	p := &pager{busy: map[*memreg.Region]int{}, owners: map[*Context]int{}}
 	p.changed.L = &p.mu
+	p.spawn = p.wg.Go
 	return p
 }
 
@@ -78,7 +80,7 @@ func (p *pager) start() {
 			p.running++
 			p.owners[j.owner]++
 		}
-		p.wg.Go(func() { p.do(j, alive) })
+		p.spawn(func() { p.do(j, alive) })
 	}
 }
 

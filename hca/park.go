@@ -33,6 +33,8 @@ type waiting struct {
 	wake chan struct{} // a token for one follower
 	done chan struct{} // closed with the object
 
+	asleep sleepers // with a driver, in place of both
+
 	// The poller's context is watched by a callback, which stays for its
 	// next wait with the same context, until the object is closed. Guarded
 	// by the parker's mu.
@@ -87,6 +89,7 @@ func (p *parker) signalLocked() {
 // wakeFollower wakes a goroutine that waits and is not the poller.
 func (p *parker) wakeFollower() {
 	if p.followers.Load() > 0 {
+		p.w.asleep.wake()
 		select {
 		case p.w.wake <- struct{}{}:
 		default:
@@ -109,6 +112,7 @@ func (p *parker) close() {
 	p.closed = true
 	if p.w != nil {
 		close(p.w.done)
+		p.w.asleep.wake()
 		p.interrupt()
 		p.stopWatching()
 	}
@@ -116,6 +120,9 @@ func (p *parker) close() {
 
 // park waits once. It may return without anything being available.
 func (p *parker) park(ctx context.Context, w waitable) error {
+	if p.dev.driven != nil {
+		return p.parkTask(ctx, w)
+	}
 	if s := p.shard; s != nil {
 		if len(p.dev.shards) > 1 {
 			p.dev.Settle()

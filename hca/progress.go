@@ -89,6 +89,9 @@ func (s *shard) linger(done func() bool) bool {
 // progress receives what there is on the goroutine of a program that polls, and
 // reports whether there was anything. It never waits.
 func (s *shard) progress() bool {
+	if s.driven != nil {
+		return s.driven.poll()
+	}
 	s.poller.note()
 	if n, _ := s.receiveAs(false, true); n > 0 {
 		return true

@@ -16,7 +16,9 @@ import (
 // shared is what the shards of a device share.
 type shared struct {
 	base      time.Time // time 0 of the engines, and of Now
-	spin      int       // how many times a waiting program polls before it parks
+	driver    Driver    // has the time instead; nil: there is none
+	random    func() uint32
+	spin      int // how many times a waiting program polls before it parks
 	events    *eventHub
 	pager     *pager
 	moderator moderator
@@ -37,8 +39,9 @@ type shared struct {
 // its packets are for, and the engine's timer.
 type shard struct {
 	*shared
-	link  transport.Link
-	alarm alarm
+	link   transport.Link
+	driven *Driven // nil without a driver
+	alarm  alarm
 
 	poller    poller
 	rxMu      sync.Mutex // held from Recv until the batch is handled, so that packets keep their order
@@ -88,7 +91,12 @@ func newShard(sh *shared, link transport.Link, c engine.Config) *shard {
 	return s
 }
 
-func (s *shared) now() clock.Time { return clock.Time(time.Since(s.base)) }
+func (s *shared) now() clock.Time {
+	if s.driver != nil {
+		return s.driver.Now()
+	}
+	return clock.Time(time.Since(s.base))
+}
 
 // lock locks the shard.
 func (s *shard) lock() { s.mu.Lock() }
@@ -105,6 +113,10 @@ func (s *shard) unlock() {
 // wakes a program that blocks in the link, and a receiver that must look after
 // answers.
 func unlockBriefly(s *shard) {
+	if s.driven != nil {
+		s.driven.unlock()
+		return
+	}
 	at, timed := s.eng.Deadline()
 	timed = timed && !s.closed
 	s.mu.Unlock()

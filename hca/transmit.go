@@ -245,6 +245,8 @@ func (s *shard) sendFinal() <-chan struct{} {
 func (s *shard) giveTurn(q *engine.QP) {
 	switch {
 	case !q.Pending():
+	case s.driven != nil:
+		s.driven.giveTurn(q)
 	case !s.sending:
 		s.pump(0, 1, nil)
 	default:

@@ -45,7 +45,7 @@ func (x *XRCD) SRQ(number uint32) (qp.RecvSource, *memreg.PD) {
 // be able to guess. No other queue of the device has it (IBTA A14).
 func (x *XRCD) add(s *SRQ) error {
 	for {
-		n := random32() & uint32(rocev2.QPNMask)
+		n := x.owner.dev.random() & uint32(rocev2.QPNMask)
 		if n == 0 || !x.owner.dev.takeSRQN(n) {
 			continue
 		}

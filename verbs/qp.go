@@ -165,7 +165,7 @@ func (pd *PD) CreateQP(c QPConfig) (*QP, error) {
 	if err != nil {
 		return nil, fmt.Errorf("verbs: create a queue pair: %w", errorFrom(err))
 	}
-	q := &QP{dev: pd.dev, core: core, psn: hca.RandomPSN(), made: madeOf(&c)}
+	q := &QP{dev: pd.dev, core: core, psn: pd.dev.core.RandomPSN(), made: madeOf(&c)}
 	core.SetUserData(q)
 	return q, nil
 }
@@ -221,7 +221,7 @@ func (q *QP) Modify(a *Attr, mask AttrMask) error {
 	}
 	if used && mask&AttrState != 0 && a.State == StateReset {
 		q.mu.Lock()
-		q.psn = newPSN(q.psn)
+		q.psn = q.newPSN()
 		q.mu.Unlock()
 	}
 	return nil
@@ -249,11 +249,12 @@ func (q *QP) SetRateLimit(bitsPerSecond uint64, burst int) error {
 	return q.Modify(&Attr{RateLimit: uint32(kilobits), RateBurst: uint32(burst)}, AttrRateLimit)
 }
 
-// newPSN returns a random PSN that is not old.
-func newPSN(old PSN) PSN {
-	psn := hca.RandomPSN()
-	for psn == old {
-		psn = hca.RandomPSN()
+// newPSN returns a random PSN that is not the one that q has. The caller holds
+// mu.
+func (q *QP) newPSN() PSN {
+	psn := q.dev.core.RandomPSN()
+	for psn == q.psn {
+		psn = q.dev.core.RandomPSN()
 	}
 	return psn
 }

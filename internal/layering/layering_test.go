@@ -62,6 +62,7 @@ var layers = map[string][]string{
 	"fabric/plot":     {},
 	"fabric/lab": {"fabric/event", "fabric/network", "fabric/topology", "fabric/traffic", "fabric/adapter", "fabric/plot",
 		"ib", "rocev2", "qp", "qp/cc", "engine"},
+	"fabric/world": {"fabric/event", "fabric/network", "clock", "rocev2", "engine", "transport", "hca", "verbs"}, // above the verbs: it runs programs
 
 	"engine": {"clock", "internal/heap", "rocev2", "ib", "memreg", "qp", "transport"}, // of transport only the batches and the path, which are plain data
 	"hca":    {"clock", "internal/heap", "rocev2", "ib", "memreg", "qp", "engine", "transport", "transport/udp", "fabric"},

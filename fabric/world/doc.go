@@ -1,0 +1,49 @@
+// Package world runs programs on verbs (package verbs) on the hosts of a
+// simulated network (package fabric/network), in virtual time. The programs are
+// those that run over sockets, unchanged; so are the adapters below them,
+// package hca and all that it stands on. Payloads are real bytes.
+//
+//	w, err := world.New(world.Config{Network: …})
+//	for rank := range 128 {
+//		w.Go(rank, func(ctx context.Context, dev *verbs.Device) error {
+//			…
+//			n, err := cq.Wait(ctx, wc[:]) // the others go on, and so does time
+//			…
+//		})
+//	}
+//	err = w.Run()
+//
+// # Time and order
+//
+// Each program is a coroutine, and one runs at any moment. It takes no time:
+// time goes on when it waits, for a completion, a notification, an event, a
+// value of a Box, or by Sleep. Then the network handles its next event. Who is
+// waited for goes on at the time at which the last bit of the packet has
+// arrived. So a run depends on the programs, the network and the seeds alone:
+// Digest is the same each time, on every machine, with any number of
+// processors.
+//
+// A poll in vain lasts until something comes for the device, a microsecond at
+// the most. [verbs.Device.Now] is the time of the world.
+//
+// # What programs must not do
+//
+// A program waits by the verbs, and by what this package offers; never in
+// another way for another program. It starts no goroutine that touches a
+// device: a wait of such a one ends the process. A [context.WithTimeout] or a
+// [time.Sleep] counts real time: WithTimeout and Sleep of the World count
+// virtual time. So [verbs.CQ.Chan], and packages cm, rdma and rdmanet, which
+// have goroutines of their own, do not run here.
+//
+// A program that looks at its memory until a peer has written there stops the
+// time. It polls a completion queue or sleeps between two looks.
+//
+// # The network
+//
+// Host i has the address Addr(i), and one device on its first port, which pulls
+// one packet at a time, by class, when the cable is free. Cables and switches
+// change no bits: the ICRC is neither computed nor checked. There is no
+// multicast.
+//
+// A World is not safe for concurrent use.
+package world

@@ -1,0 +1,145 @@
+package world
+
+import (
+	"cmp"
+	"net/netip"
+
+	"github.com/gosoftroce/rocev2/clock"
+	"github.com/gosoftroce/rocev2/engine"
+	"github.com/gosoftroce/rocev2/fabric/event"
+	"github.com/gosoftroce/rocev2/fabric/network"
+	"github.com/gosoftroce/rocev2/hca"
+	"github.com/gosoftroce/rocev2/rocev2"
+	"github.com/gosoftroce/rocev2/transport"
+	"github.com/gosoftroce/rocev2/verbs"
+)
+
+// host is one of the network, with its device. To the network it is a
+// network.Host, to the device its link and driver.
+type host struct {
+	w      *World
+	dev    *verbs.Device
+	driven *hca.Driven
+	told   clock.Time // when the network is to call Timer; 0: no time
+	stats  transport.LinkStats
+	number uint16
+	closed bool
+}
+
+var (
+	_ network.Host = (*host)(nil)
+	_ hca.Driver   = (*host)(nil)
+)
+
+// ipHeaders is what an IP packet has before the BTH: IPv4 and UDP.
+const ipHeaders = 20 + 8
+
+// Pull implements network.Host.
+func (h *host) Pull(_ event.Time, port int, paused uint8, p *network.Packet) bool {
+	if port != 0 {
+		return false
+	}
+	w := h.w
+	w.tx.Reset()
+	h.driven.Pull(w.tx, ^engine.Classes(paused))
+	if w.tx.Len() == 0 {
+		return false
+	}
+	data, path := w.tx.Packet(0)
+	n := len(data) + rocev2.ICRCLen
+	p.Handle, p.Dst = w.packets.put(data, n, path.TrafficClass), numberOf(path.Dst)
+	p.Size = uint16(network.WireSize(ipHeaders + n))
+	p.SrcPort = cmp.Or(path.SrcPort, rocev2.UDPPort)
+	p.DSCP, p.ECN, p.Hops = path.TrafficClass>>2, path.TrafficClass&3, path.HopLimit
+	h.stats.TxPackets++
+	h.stats.TxBuffers++
+	h.stats.TxBytes += uint64(n)
+	return true
+}
+
+// Receive implements network.Host.
+func (h *host) Receive(_ event.Time, _ int, p *network.Packet) {
+	w := h.w
+	k := w.packets.at(p.Handle)
+	rx := &w.rx[0]
+	*rx = transport.RxPacket{
+		Data: k.data[:len(k.data):len(k.data)], Src: Addr(int(p.Src)), Dst: Addr(int(p.Dst)), SrcPort: p.SrcPort,
+		TrafficClass: k.trafficClass&^3 | p.ECN, HopLimit: p.Hops, ICRC: transport.ICRCAbsent,
+	}
+	h.stats.RxPackets++
+	h.stats.RxBuffers++
+	h.stats.RxBytes += uint64(len(k.data))
+	w.tasks.inside = true
+	h.driven.Receive(w.rx[:])
+	w.tasks.inside = false
+	w.packets.release(p.Handle)
+	w.tasks.run()
+}
+
+// Timer implements network.Host.
+func (h *host) Timer(event.Time) {
+	h.told = 0
+	h.w.tasks.inside = true
+	h.driven.Advance()
+	h.w.tasks.inside = false
+	h.w.tasks.run()
+}
+
+// Dropped implements network.Host.
+func (h *host) Dropped(p *network.Packet, _ network.Drop) { h.w.packets.release(p.Handle) }
+
+// Configure implements hca.Driver.
+func (h *host) Configure(c *engine.Config) {
+	w := h.w
+	c.Random = func() uint32 { return uint32(w.rand.Uint64()) }
+	c.Class = func(trafficClass uint8) uint8 { return w.net.ClassOf(trafficClass >> 2) }
+}
+
+// Drive implements hca.Driver.
+func (h *host) Drive(d *hca.Driven) { h.driven = d }
+
+// Now implements hca.Driver.
+func (h *host) Now() clock.Time { return toClock(h.w.net.Now()) }
+
+// Task implements hca.Driver.
+func (h *host) Task() hca.Task { return h.w.tasks.task() }
+
+// Changed implements hca.Driver.
+func (h *host) Changed(ready bool, at clock.Time) {
+	if ready {
+		h.w.net.Kick(int(h.number), 0)
+	}
+	if at != 0 && at != h.told {
+		h.told = at
+		h.w.net.SetTimer(int(h.number), fromClock(at))
+	}
+}
+
+// Addr implements transport.Link.
+func (h *host) Addr() netip.Addr { return Addr(int(h.number)) }
+
+// Capabilities implements transport.Link.
+func (h *host) Capabilities() transport.Capabilities {
+	return transport.Capabilities{
+		MTU: rocev2.LargestMTU(h.w.linkMTU), LinkMTU: h.w.linkMTU, Port: rocev2.UDPPort,
+		FullICRC: true, ECN: true, SourcePorts: true,
+	}
+}
+
+// Close implements transport.Link.
+func (h *host) Close() error {
+	if h.closed {
+		return transport.ErrClosed
+	}
+	h.closed = true
+	return nil
+}
+
+// Stats implements transport.Link.
+func (h *host) Stats() transport.LinkStats { return h.stats }
+
+// Wait implements transport.Link. Nobody calls it, Wake, Recv and Send.
+func (h *host) Wait() error                          { return transport.ErrClosed }
+func (h *host) Wake()                                {}
+func (h *host) Recv(*transport.RxBatch) (int, error) { return 0, transport.ErrClosed }
+func (h *host) Send(*transport.TxBatch) error        { return transport.ErrClosed }

@@ -1,0 +1,216 @@
+package world
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/gosoftroce/rocev2/clock"
+	"github.com/gosoftroce/rocev2/fabric/event"
+	"github.com/gosoftroce/rocev2/fabric/network"
+	"github.com/gosoftroce/rocev2/rocev2"
+	"github.com/gosoftroce/rocev2/transport"
+	"github.com/gosoftroce/rocev2/verbs"
+)
+
+// Config describes a world.
+type Config struct {
+	// Network has the hosts, cables and switches. topology.Graph.Network
+	// makes one of a shape and a profile.
+	Network network.Config
+
+	// Device is what all devices are opened with.
+	Device verbs.Config
+
+	// Seed is that of queue pair numbers, PSNs and keys.
+	Seed uint64
+}
+
+// World is a network whose hosts run programs.
+type World struct {
+	cfg     Config
+	net     *network.Network
+	hosts   []host
+	rand    event.Rand
+	linkMTU int
+
+	tx      *transport.TxBatch // of the packet that is being sent
+	rx      [1]transport.RxPacket
+	packets packets
+
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	tasks  scheduler
+	errs   []error // of programs
+	closed bool
+}
+
+// ErrStuck is why programs are ended that wait for each other, or for what does
+// not come.
+var ErrStuck = errors.New("world: programs wait, and nothing happens any more")
+
+// ErrEnded is returned to programs that wait when the world is closed.
+var ErrEnded = errors.New("world: the world was closed")
+
+// New makes a world at time 0, in which no program runs.
+func New(c Config) (*World, error) {
+	n, err := network.New(c.Network)
+	if err != nil {
+		return nil, err
+	}
+	mtu := c.Network.MTU
+	if mtu == 0 {
+		mtu = network.DefaultMTU
+	}
+	w := &World{
+		cfg: c, net: n, hosts: make([]host, c.Network.Hosts), rand: event.NewRand(c.Seed, stream),
+		linkMTU: mtu - (network.WireSize(1<<12) - 1<<12),
+		tx:      transport.NewTxBatch(rocev2.MaxPacketLen),
+	}
+	w.ctx, w.cancel = context.WithCancelCause(context.Background())
+	w.tasks.w = w
+	return w, nil
+}
+
+// stream is that of the numbers that devices draw.
+const stream = 0x776f726c64
+
+// epoch is the devices' time when the network's begins: to engines 0 stands for
+// no time at all.
+const epoch clock.Time = 1
+
+func toClock(t event.Time) clock.Time { return clock.Time(t/event.Nanosecond) + epoch }
+
+// fromClock returns the first moment at which the devices' time is t.
+func fromClock(t clock.Time) event.Time { return event.Time(t-epoch) * event.Nanosecond }
+
+// Addr returns the address of a host: 10.0.0.0/8, and its number.
+func Addr(host int) netip.Addr {
+	return netip.AddrFrom4([4]byte{10, 0, byte(host >> 8), byte(host)})
+}
+
+func numberOf(a netip.Addr) uint16 {
+	b := a.As4()
+	return uint16(b[2])<<8 | uint16(b[3])
+}
+
+// Network returns the network, for its counters, and to change its cables.
+func (w *World) Network() *network.Network { return w.net }
+
+// Now returns the time since the world began.
+func (w *World) Now() time.Duration { return w.net.Now().Duration() }
+
+// Digest returns what stands for all that has happened in the network: equal
+// digests are equal runs.
+func (w *World) Digest() uint64 { return w.net.Digest() }
+
+// Device returns the device of a host, and opens it if it is not there, or was
+// closed.
+func (w *World) Device(number int) (*verbs.Device, error) {
+	switch {
+	case w.closed:
+		return nil, ErrEnded
+	case number < 0 || number >= len(w.hosts):
+		return nil, fmt.Errorf("world: host %d: there are 0 to %d", number, len(w.hosts)-1)
+	case w.net.Ports(number) == 0:
+		return nil, fmt.Errorf("world: host %d has no cable: name it in one of network.Config.Cables", number)
+	}
+	h := &w.hosts[number]
+	if h.dev != nil && !h.closed {
+		return h.dev, nil
+	}
+	h.w, h.number, h.closed, h.told = w, uint16(number), false, 0
+	dev, err := verbs.OpenLink(h, w.cfg.Device)
+	if err != nil {
+		return nil, err
+	}
+	h.dev = dev
+	w.net.Attach(number, h)
+	return dev, nil
+}
+
+// Go starts a program on a host: it runs as soon as Run does, or when the
+// program that calls waits. What it returns is part of the error of Run. The
+// device stays open when it returns, because peers may still use its memory,
+// unless the program closes it. ctx ends when the program is to end: its cause
+// then says why.
+func (w *World) Go(number int, program func(ctx context.Context, dev *verbs.Device) error) error {
+	dev, err := w.Device(number)
+	if err != nil {
+		return err
+	}
+	w.tasks.start(number, func() {
+		if err := program(w.ctx, dev); err != nil {
+			w.errs = append(w.errs, fmt.Errorf("host %d: %w", number, err))
+		}
+	})
+	return nil
+}
+
+// At has f called at a time since the world began. f must not wait.
+func (w *World) At(t time.Duration, f func()) {
+	w.net.At(event.Time(t)*event.Nanosecond, func() {
+		f()
+		w.tasks.checkContexts()
+	})
+}
+
+// Run plays until nothing happens any more. Where programs are left that wait,
+// their context ends, with ErrStuck as its cause. The error joins those of the
+// programs that have returned, in that order. A program that polls for ever, or
+// a peer that is asked for ever because it posts no receive, goes on for ever:
+// RunFor has an end.
+func (w *World) Run() error {
+	w.run(event.Never)
+	if w.tasks.live == 0 {
+		return w.takeErrors()
+	}
+	stuck := fmt.Errorf("%w: %d programs, among them those of hosts %v", ErrStuck, w.tasks.live, w.tasks.waiting(8))
+	w.cancel(ErrStuck)
+	w.tasks.checkContexts()
+	w.tasks.wakeAll()
+	w.run(event.Never)
+	w.ctx, w.cancel = context.WithCancelCause(context.Background())
+	w.errs = append([]error{stuck}, w.errs...)
+	return w.takeErrors()
+}
+
+// RunFor plays for so long. The error is as that of Run; programs that wait are
+// left waiting.
+func (w *World) RunFor(d time.Duration) error {
+	w.run(w.net.Now() + event.Time(d)*event.Nanosecond)
+	return w.takeErrors()
+}
+
+func (w *World) run(until event.Time) {
+	w.tasks.run()
+	w.net.Run(until)
+}
+
+// Running returns how many programs have not returned yet.
+func (w *World) Running() int { return w.tasks.live }
+
+func (w *World) takeErrors() error {
+	err := errors.Join(w.errs...)
+	w.errs = nil
+	return err
+}
+
+// Close ends what runs, and closes all devices. Programs that wait get
+// ErrEnded. The error joins those of the programs.
+func (w *World) Close() error {
+	if w.closed {
+		return nil
+	}
+	w.closed = true
+	w.cancel(ErrEnded)
+	w.tasks.stop()
+	for i := range w.hosts {
+		if h := &w.hosts[i]; h.dev != nil && !h.closed {
+			w.errs = append(w.errs, h.dev.Close())
+		}
+	}
+	return w.takeErrors()
+}

@@ -1,0 +1,253 @@
+package hca
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/gosoftroce/rocev2/clock"
+	"github.com/gosoftroce/rocev2/engine"
+	"github.com/gosoftroce/rocev2/transport"
+)
+
+// Driver is a link that runs its device. New starts no goroutine then, reads no
+// clock and draws no number of its own: the driver says what time it is, brings
+// packets by Driven.Receive, and asks for them with Driven.Pull. Programs wait
+// by its tasks. So what happens depends on the driver alone.
+//
+// One goroutine, or several that take turns, call the driver, the device, and
+// everything made on it. A device has one such link. Wait, Wake, Recv and Send
+// of it are never called.
+type Driver interface {
+	transport.Link
+
+	// Configure is called first. It may set what of the engine's
+	// configuration is the driver's business: Random and Class.
+	Configure(c *engine.Config)
+
+	// Drive hands over the device, as the driver sees it.
+	Drive(d *Driven)
+
+	// Now returns the time. It is never 0, and never goes back.
+	Now() clock.Time
+
+	// Task returns the program that runs; nil if it is none of the
+	// driver's. Such a one cannot wait.
+	Task() Task
+
+	// Changed says that something has happened to the device: whether
+	// packets may be ready, and when Advance is to be called, unless at is
+	// 0. A call replaces that time. It must not call back.
+	Changed(ready bool, at clock.Time)
+}
+
+// Task is a program that its driver suspends and resumes.
+type Task interface {
+	// Park suspends the program, which is the one that runs, until Wake is
+	// called, until ctx ends, or for limit, unless that is 0. The error is
+	// that of ctx, or says that the driver ends. It may return too early.
+	Park(ctx context.Context, limit time.Duration) error
+
+	// Wake has the program go on, if it is suspended. It does not before
+	// Wake has returned.
+	Wake()
+}
+
+// ErrNoTask is returned to who waits for a device that a Driver runs, and is
+// none of its programs.
+var ErrNoTask = errors.New("only a program that the device's driver has started can wait for it")
+
+// Driven is a device that a Driver runs, as that sees it.
+type Driven struct {
+	driver  Driver
+	shard   *shard
+	polling sleepers // who has polled in vain
+	sending sleepers // who waits for the next packet to be sent
+	jobs    []func() // of the pager, for when no lock is held
+}
+
+const (
+	// pollPause is how long a poll in vain takes, unless something comes:
+	// a program that polls for ever does not stop the time.
+	pollPause = time.Microsecond
+
+	// turnPackets is how many packets a queue pair may still send before it
+	// is closed.
+	turnPackets = 64
+)
+
+// drive has the driver run the device.
+func (d *Device) drive(driver Driver) {
+	s := d.shards[0]
+	s.driven = &Driven{driver: driver, shard: s}
+	d.driven, d.events.driven = s.driven, s.driven
+	d.pager.spawn = s.driven.later
+
+	// The driver sends, and nobody waits until it has; it has the timer.
+	s.sending, s.stuck = true, true
+	s.alarm.replaced()
+	d.moderator.alarm.replaced()
+	driver.Drive(s.driven)
+}
+
+// Pull fills out with packets of some classes. It may be called again when
+// Changed has said so.
+func (d *Driven) Pull(out *transport.TxBatch, classes engine.Classes) {
+	s := d.shard
+	s.mu.Lock()
+	for {
+		f := engine.FillClasses(s.eng, s.now(), out, classes)
+		if out.Len() > 0 || f.LoopPackets == 0 {
+			break
+		}
+	}
+	s.mu.Unlock()
+	if out.Len() > 0 {
+		d.sending.wake()
+	}
+	at := d.deadline()
+	if s.handlers.any.Load() || len(d.jobs) > 0 {
+		at = s.now() // not from here: they may post
+	}
+	d.driver.Changed(false, at)
+}
+
+// Receive handles packets. They may lie in memory that is used again.
+func (d *Driven) Receive(packets []transport.RxPacket) {
+	s := d.shard
+	s.lock()
+	if !s.closed {
+		r := s.eng.Receive(s.now(), packets)
+		s.distribute(r.Multicast)
+	}
+	d.polling.wake()
+	s.unlock()
+}
+
+// Advance does what is due.
+func (d *Driven) Advance() {
+	s := d.shard
+	s.lock()
+	now := s.now()
+	if !s.closed {
+		s.eng.Advance(now)
+	}
+	d.polling.wake()
+	s.unlock()
+	if at, ok := s.moderator.earliest(); ok && at <= now {
+		s.moderator.onAlarm()
+	}
+}
+
+// unlock gives up the shard's lock, and tells the driver.
+func (d *Driven) unlock() {
+	ready := d.shard.eng.Pending()
+	d.shard.mu.Unlock()
+	d.driver.Changed(ready, d.deadline())
+	for len(d.jobs) > 0 {
+		job := d.jobs[0]
+		d.jobs = d.jobs[1:]
+		job()
+	}
+}
+
+// deadline returns when Advance is to be called, 0 if not at all.
+func (d *Driven) deadline() clock.Time {
+	at, ok := d.shard.eng.Deadline()
+	if m, moderated := d.shard.moderator.earliest(); moderated && (!ok || m < at) {
+		return m
+	}
+	if !ok || d.shard.closed {
+		return 0
+	}
+	return at
+}
+
+// later has job done soon, when no lock is held.
+func (d *Driven) later(job func()) {
+	d.jobs = append(d.jobs, job)
+	d.driver.Changed(false, d.driver.Now())
+}
+
+// poll lets a program wait that has polled in vain, so that time goes on. It
+// reports whether something may have come.
+func (d *Driven) poll() bool {
+	return d.driver.Task() != nil && d.polling.sleep(context.Background(), d, pollPause) == nil
+}
+
+// giveTurn waits until q has sent what it has, or has had a turn. It is called
+// as flush is.
+func (d *Driven) giveTurn(q *engine.QP) {
+	for range turnPackets {
+		if !q.Pending() || d.driver.Task() == nil {
+			return
+		}
+		d.shard.unlock()
+		err := d.sending.sleep(context.Background(), d, finalWait)
+		d.shard.lock()
+		if err != nil {
+			return
+		}
+	}
+}
+
+// parkTask is park for a device that has a driver.
+func (p *parker) parkTask(ctx context.Context, w waitable) error {
+	if ok, err := w.available(); ok || err != nil {
+		return err
+	}
+	wait := p.prepare()
+	p.followers.Add(1)
+	defer p.followers.Add(-1)
+	return wait.asleep.sleep(ctx, p.dev.driven, 0)
+}
+
+// awaitTask is Await for a device that has a driver.
+func (cq *CQ) awaitTask(ctx context.Context, w gate) error {
+	for {
+		ok, err := w.available()
+		switch {
+		case ok:
+			<-w.ready
+			return nil
+		case err != nil:
+			return err
+		}
+		if err := cq.parker.parkTask(ctx, w); err != nil {
+			return err
+		}
+	}
+}
+
+// sleepers are programs that wait for the same.
+type sleepers struct{ tasks []Task }
+
+// sleep suspends the program that runs until wake, see Task.Park.
+func (s *sleepers) sleep(ctx context.Context, d *Driven, limit time.Duration) error {
+	t := d.driver.Task()
+	if t == nil {
+		return ErrNoTask
+	}
+	s.tasks = append(s.tasks, t)
+	err := t.Park(ctx, limit)
+	for i := range s.tasks {
+		if s.tasks[i] == t {
+			s.tasks = append(s.tasks[:i], s.tasks[i+1:]...)
+			break
+		}
+	}
+	return err
+}
+
+// wake has all of them go on, in the order in which they came. A lock may be
+// held.
+func (s *sleepers) wake() {
+	if len(s.tasks) == 0 {
+		return
+	}
+	for _, t := range s.tasks {
+		t.Wake()
+	}
+	clear(s.tasks)
+	s.tasks = s.tasks[:0]
+}
