@@ -104,7 +104,7 @@ type Routing uint8
 const (
 	ECMP       Routing = iota // by a hash of the 5-tuple, with a seed per switch
 	Flowlet                   // at random, again after each Gap of a flow (LetFlow)
-	LeastQueue                // each packet: the port with the fewest bytes queued
+	LeastQueue                // each packet: the port with the fewest bytes queued; of equal ones any
 	Spray                     // each packet: the next port, per destination
 )
 

@@ -32,7 +32,7 @@ func (sw *swtch) choose(set []uint16, p *Packet) uint16 {
 		sw.turns[p.Dst]++
 		return set[uint64(sw.turns[p.Dst])%size]
 	case LeastQueue:
-		return sw.leastQueue(set, p)
+		return sw.leastQueue(set)
 	case Flowlet:
 		f := &sw.flowlets[sw.hash(p)>>(64-flowletBits)]
 		now := sw.net.q.Now()
@@ -47,10 +47,11 @@ func (sw *swtch) choose(set []uint16, p *Packet) uint16 {
 }
 
 // leastQueue returns the port of a set with the fewest bytes queued. Of equal
-// ones it is the first from a place that the flow's hash says. Ports whose
-// cable is down are passed over: a switch knows its own.
-func (sw *swtch) leastQueue(set []uint16, p *Packet) uint16 {
-	first, _ := bits.Mul64(sw.hash(p), uint64(len(set)))
+// ones it is any: if the flow decided, flows would collide behind it as with
+// ECMP, where this switch does not see it. Ports whose cable is down are passed
+// over: a switch knows its own.
+func (sw *swtch) leastQueue(set []uint16) uint16 {
+	first := sw.rand.Uint64n(uint64(len(set)))
 	best, least := set[first], int64(-1)
 	for j := range set {
 		port := set[(int(first)+j)%len(set)]
