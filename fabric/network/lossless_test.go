@@ -64,7 +64,7 @@ func TestHeadroomIsEnoughAndNotTooMuch(t *testing.T) {
 	t.Parallel()
 	const chunks = 4
 	bursts := uint64(10_000)
-	if testing.Short() {
+	if testing.Short() || underRace {
 		bursts = 400
 	}
 	for chunk := range uint64(chunks) {
@@ -102,7 +102,7 @@ func clients(n *Network, hosts []*source, from int, count int, p Packet) {
 func TestLosslessClos(t *testing.T) {
 	t.Parallel()
 	seeds := uint64(200)
-	if testing.Short() {
+	if testing.Short() || underRace {
 		seeds = 20
 	}
 	var xoffs uint64

@@ -209,7 +209,7 @@ func TestWorlds(t *testing.T) {
 	count := *worlds
 	if count == 0 {
 		count = 400
-		if testing.Short() {
+		if testing.Short() || underRace {
 			count = 50
 		}
 	}
