@@ -35,8 +35,8 @@ func (c *Conn) Waits(now clock.Time, waited bool) bool {
 	return true
 }
 
-// Resumes returns when data that waits wants to be looked at: when it may go, or
-// when the controller may let it go earlier.
+// Resumes returns when data that waits wants to be looked at: when it may go,
+// or when the controller may let it go earlier.
 func (c *Conn) Resumes() clock.Time {
 	l := &c.CC.Limit
 	if l.Deadline != 0 && l.Deadline < l.NotBefore {
