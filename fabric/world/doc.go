@@ -36,7 +36,9 @@
 // have goroutines of their own, do not run here.
 //
 // A program that looks at its memory until a peer has written there stops the
-// time. It polls a completion queue or sleeps between two looks.
+// time. It polls a completion queue or sleeps between two looks. Memory may be
+// a mapped file, but which of its pages are present is the host's business, so
+// such a run is not repeatable.
 //
 // # The network
 //

@@ -60,6 +60,9 @@ func newSide(dev *verbs.Device, memory []byte) (s side, err error) {
 	return s, err
 }
 
+// ect0 says that packets may be marked.
+const ect0 = 2
+
 // meet connects with the program at the other side of b, and returns when that
 // has done so too.
 func (s *side) meet(ctx context.Context, b boxes) (theirs verbs.RemoteMemory, err error) {
@@ -67,7 +70,7 @@ func (s *side) meet(ctx context.Context, b boxes) (theirs verbs.RemoteMemory, er
 	if err != nil {
 		return theirs, err
 	}
-	if err := s.qp.Connect(ctx, c.Endpoint); err != nil {
+	if err := s.qp.Connect(ctx, c.Endpoint, verbs.WithConfig(verbs.ConnectConfig{TrafficClass: ect0})); err != nil {
 		return theirs, err
 	}
 	_, err = b.swap(ctx, card{})
