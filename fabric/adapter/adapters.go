@@ -21,9 +21,12 @@ import (
 type Config struct {
 	Seed uint64 // of queue pair numbers, PSNs and keys
 
-	Window    qp.WindowConfig // see engine.Config
-	ReadChunk int             // see engine.Config
-	MinProbe  time.Duration   // see engine.Config
+	// Window is what queue pairs have in flight, see engine.Config. Its
+	// MaxBytes bounds all of a host's to one peer together, also those with
+	// a Connection.Congestion.
+	Window    qp.WindowConfig
+	ReadChunk int           // see engine.Config
+	MinProbe  time.Duration // see engine.Config
 
 	NotifyInterval time.Duration // see engine.Config
 	NotifyClass    int           // see engine.Config

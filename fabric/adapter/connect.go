@@ -56,7 +56,7 @@ func (c Connection) withDefaults() (Connection, error) {
 type QP struct {
 	// Received, if not nil, is called for each message that has taken a
 	// receive: SENDs, and WRITEs with immediate data. Where there are no
-	// bytes a receive is always there.
+	// bytes a receive is always there. It may do what Request.Done may.
 	Received func(Message)
 
 	h      *Host

@@ -16,7 +16,10 @@ type Request struct {
 	Bytes uint32 // of the message, up to ib.MaxMessage
 	Imm   uint32 // of those that have it
 	Tag   uint64 // comes back in the Completion
-	Done  func(Completion)
+
+	// Done, if not nil, is called once, when the request has completed. It
+	// may post, connect and close. It must not run the network.
+	Done func(Completion)
 
 	// Where the bytes are, with Config.Real. Else they are left out.
 	Local  ib.SGE // then Bytes is its length
