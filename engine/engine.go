@@ -69,10 +69,9 @@ func New(c Config) *Engine {
 // NewQP makes a queue pair in state RESET (IBTA 11.2.5.1) that the engine does
 // not know yet, see AddQP. The fields QPN, Memory, Window, ReadChunk,
 // LongReads, MinProbe, NotifyInterval and Invalidate of c are the engine's to
-// fill, and so is Congestion if it is nil; else it
-// gets the bounds of Window. It may be
-// called beside other methods, if Config.Random may: making the rings takes a
-// while.
+// fill, and so is Congestion if it is nil; else it gets its bounds when the
+// peer is known. It may be called beside other methods, if Config.Random may:
+// making the rings takes a while.
 func (e *Engine) NewQP(c qp.Config, user any) (*QP, error) {
 	mem, pd, qpn := e.cfg.Memory, c.PD, e.cfg.randomQPN()
 	if c.Type == ib.GSI {
@@ -82,9 +81,7 @@ func (e *Engine) NewQP(c qp.Config, user any) (*QP, error) {
 	c.Memory, c.Scratch = mem, &e.scratch
 	c.Invalidate = func(key ib.Key) ib.Fault { return mem.Invalidate(pd, qpn, key) }
 	c.Window = e.cfg.foreignWindow()
-	if c.Congestion != nil {
-		c.Congestion.SetConfig(c.Window)
-	} else if e.cfg.Congestion != nil {
+	if c.Congestion == nil && e.cfg.Congestion != nil {
 		c.Congestion = e.cfg.Congestion(c.Window)
 	}
 	c.MinProbe, c.NotifyInterval = e.cfg.minProbe(), e.cfg.NotifyInterval

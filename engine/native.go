@@ -20,8 +20,8 @@ func newReorder(c *Config) *qp.Pool {
 // setPeer takes note of a new peer. Whether it is native the program must say:
 // no packet can show it.
 func (e *Engine) setPeer(q *QP, native bool) {
-	if q.wide { // for the peer before
-		q.wide = false
+	q.wide = false
+	if !native { // after another, or a controller of the program's has no bounds yet
 		q.core.SetWindow(e.cfg.foreignWindow())
 	}
 	if q.native {
