@@ -55,6 +55,10 @@ func (o *Reordering) SetMost(packets int) {
 // Seen reports whether packets of the path have come out of their order.
 func (o *Reordering) Seen() bool { return o.window > 0 }
 
+// Window returns how many packets something is overtaken by that may only be
+// late.
+func (o *Reordering) Window() int { return int(o.window) }
+
 // Waits reports whether a packet that is missing when all that was sent behind
 // it has come may only be late.
 func (o *Reordering) Waits() bool { return o.overtaken() > 1 }
