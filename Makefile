@@ -79,6 +79,7 @@ test-portable: ## the link of other systems, on this one
 seeds: ## the seeded worlds in virtual time, SEEDS of each
 	$(GO) test ./qp/qptest ./cm/agent -count=1 -timeout 25m -run '^Test(XRC|Shared|Datagram)?World' -seeds $(SEEDS)
 	$(GO) test ./fabric/network -count=1 -timeout 25m -run '^TestWorlds$$' -worlds $(SEEDS)
+	$(GO) test ./fabric/lab -count=1 -timeout 25m -run '^TestWild$$' -wild 1000
 
 fuzz: ## every fuzz target for FUZZTIME
 	scripts/fuzz.sh $(FUZZTIME)

@@ -1,0 +1,100 @@
+package lab
+
+import (
+	"context"
+	"flag"
+	"strings"
+	"testing"
+
+	"github.com/gosoftroce/rocev2/fabric/event"
+)
+
+var wildSeeds = flag.Int("wild", 60, "how many random scenarios TestWild plays")
+
+// dice draws settings.
+type dice struct{ event.Rand }
+
+func (d *dice) below(n int) int { return int(d.Uint64n(uint64(n))) }
+
+func (d *dice) one(of ...string) string { return of[d.below(len(of))] }
+
+// rarely returns 0 in three of four cases, and else a number up to n.
+func (d *dice) rarely(n int) int {
+	if d.below(4) > 0 {
+		return 0
+	}
+	return 1 + d.below(n)
+}
+
+// wild returns a random scenario: any network, adapters and traffic, with
+// failures in the midst of it.
+func wild(seed uint64) Scenario {
+	d := &dice{event.NewRand(seed, 77)}
+	s := Scenario{Seed: seed, Until: Time(50+d.below(500)) * us}
+	n := &s.Network
+	*n = Network{
+		Topology: d.one("pair", "star", "leaf-spine", "leaf-spine", "fat-tree", "ring"),
+		Hosts:    2 + d.below(8), Leaves: 1 + d.below(4), Spines: 1 + d.below(4), HostsPerLeaf: 2 + d.below(3),
+		K: 4, Switches: 2 + d.below(5), PerSwitch: 1 + d.below(3),
+		Rate: []Rate{10 * Gbps, 25 * Gbps, 40 * Gbps, 100 * Gbps, 400 * Gbps}[d.below(5)], Delay: Time(d.rarely(5000)) * Time(event.Nanosecond),
+		Profile: d.one("spectrum", "7060cx", "hpcc-sim", "dcqcn-paper"), Lossy: d.below(3) == 0, QueueMax: Bytes(d.rarely(200_000)),
+		Routing: d.one("ecmp", "flowlet", "least-queue", "spray"), UpDown: d.below(2) == 0, CutThrough: d.below(3) == 0,
+		Watchdog: Time(d.rarely(200)) * us, Converge: Time(1+d.below(300)) * us, Loss: float64(d.rarely(20)) / 1000,
+	}
+	if d.below(3) == 0 {
+		n.UpRate = Rate(1+d.below(100)) * Gbps
+	}
+	s.Adapter = Adapter{
+		MTU: []int{256, 1024, 4096}[d.below(3)], Control: d.one("window", "static", "dcqcn-paper", "dcqcn-adapter"),
+		Window: Bytes(d.rarely(2_000_000)), Recovery: d.one("selective", "go-back-n"), NoECN: d.below(4) == 0,
+		Notify: Time(d.rarely(50)) * us, Timeout: 1 + d.below(14), Shared: d.below(3) == 0, ReadChunk: Bytes(d.rarely(100_000)),
+	}
+	for range 1 + d.below(3) {
+		s.Traffic = append(s.Traffic, Traffic{
+			Kind: d.one("flow", "incast", "permutation", "all-to-all", "load", "bursts", "ring", "tree", "halving"),
+			From: 0, To: 1, Senders: 1, Bytes: Bytes(1 + d.below(300_000)), Sizes: d.one("websearch", "hadoop", "alistorage"),
+			Load: float64(1+d.below(900)) / 1000, Start: Time(d.rarely(40)) * us, Op: d.one("write", "send", "read"),
+		})
+	}
+	for range d.rarely(6) {
+		at := Time(d.below(1000)) * us
+		s.Failures = append(s.Failures, Failure{Cable: d.below(20), At: at, Until: at + Time(1+d.below(400))*us})
+	}
+	return s
+}
+
+// TestWild plays random scenarios, each twice and looked at in other steps. The
+// books of the network and of the adapters balance, and both times the same
+// happens.
+func TestWild(t *testing.T) {
+	t.Parallel()
+	played := 0
+	for seed := range uint64(*wildSeeds) {
+		s := wild(seed)
+		r, err := Run(context.Background(), s)
+		if err != nil {
+			// A network may have fewer cables, and an all-reduce
+			// does not outlive its queue pairs.
+			if !strings.Contains(err.Error(), "failure of cable") && !strings.Contains(err.Error(), "a message from rank") {
+				t.Errorf("seed %d: %v", seed, err)
+			}
+			continue
+		}
+		played++
+		s.Every = 7 * us
+		again, err := Run(context.Background(), s)
+		if err != nil {
+			t.Errorf("seed %d, again: %v", seed, err)
+		} else if r.Digest != again.Digest || r.Stats != again.Stats || r.Totals != again.Totals {
+			t.Errorf("seed %d: digest %x and %x, %+v and %+v", seed, r.Digest, again.Digest, r.Totals, again.Totals)
+		}
+		dropped := r.Totals.Drops
+		n := &s.Network
+		if !n.Lossy && n.Loss == 0 && n.Watchdog == 0 && len(s.Failures) == 0 && dropped != [len(dropped)]uint64{} {
+			t.Errorf("seed %d: a lossless network dropped %v", seed, dropped)
+		}
+	}
+	if played < *wildSeeds/2 {
+		t.Errorf("%d of %d scenarios can be played", played, *wildSeeds)
+	}
+}
