@@ -4,6 +4,8 @@ package lab
 // other one is dropped, and they are taken half as often.
 const (
 	mostSamples = 1024
+	fewSamples  = 64
+	mostNumbers = 1 << 21 // ports times samples
 	samples     = 500
 	mostWatched = 1 << 14 // ports
 	mostLines   = 16      // flows that have a line of their own
@@ -13,6 +15,7 @@ const (
 type sampler struct {
 	r     *run
 	step  Time
+	most  int // samples that are kept
 	times []Time
 	ports []portRef
 	queue [][]int64  // by time and port: bytes queued
@@ -40,6 +43,7 @@ func newSampler(r *run) *sampler {
 		}
 	}
 	m.area = make([]uint64, len(m.ports))
+	m.most = min(max(mostNumbers/(len(m.ports)+1), fewSamples), mostSamples)
 	return m
 }
 
@@ -54,7 +58,7 @@ func (m *sampler) warm() {
 
 // look takes a sample.
 func (m *sampler) look(now Time) {
-	if len(m.times) == mostSamples {
+	if len(m.times) == m.most {
 		m.thin()
 	}
 	m.times = append(m.times, now)

@@ -53,6 +53,7 @@ type Graph struct {
 	ports []Port
 	// ends has the port number of each end of each link: A, then B.
 	ends []uint16
+	rate int64
 }
 
 // Hosts returns the number of hosts, and Nodes that of hosts and switches.
@@ -63,6 +64,9 @@ func (g *Graph) Nodes() int32 { return int32(len(g.tiers)) }
 
 // Switches returns the number of switches.
 func (g *Graph) Switches() int32 { return g.Nodes() - g.hosts }
+
+// HostRate returns the highest rate of a host's link.
+func (g *Graph) HostRate() int64 { return g.rate }
 
 // IsHost reports whether a node is a host.
 func (g *Graph) IsHost(node int32) bool { return node < g.hosts }
@@ -213,6 +217,9 @@ func (b *Builder) Graph() (*Graph, error) {
 	for i, l := range g.links {
 		g.ends[2*i] = attach(i, l.A, l.B)
 		g.ends[2*i+1] = attach(i, l.B, l.A)
+		if g.IsHost(l.A) || g.IsHost(l.B) {
+			g.rate = max(g.rate, l.Rate)
+		}
 	}
 	return g, nil
 }

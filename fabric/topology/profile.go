@@ -320,12 +320,3 @@ func (p Profile) headroom(c Cable) int64 {
 	const bitTime = 8_000_000_000_000 // bits per byte * picoseconds per second
 	return p.HeadroomDelays * scale(c.Rate, c.Delay, bitTime)
 }
-
-// HostRate returns the highest rate of a host's link.
-func (g *Graph) HostRate() int64 {
-	rate := int64(0)
-	for h := range g.hosts {
-		rate = max(rate, g.links[g.Ports(h)[0].Link].Rate)
-	}
-	return rate
-}
