@@ -17,7 +17,8 @@ type Plan struct {
 	Watchdog network.WatchdogConfig
 	UpDown   bool // routes go up and then down; otherwise they are all shortest ways
 	// Tables are those at the beginning. Nil: what UpDown says, without the
-	// links in Failed.
+	// links in Failed. The cables of those are up all the same: have
+	// network.SetCable take them down, or the next new tables use them.
 	Tables   *Tables
 	Failed   LinkSet
 	Converge event.Time // how long after a change of links switches have new tables; 0: at once
