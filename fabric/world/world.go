@@ -106,6 +106,19 @@ func (w *World) Now() time.Duration { return w.net.Now().Duration() }
 // digests are equal runs.
 func (w *World) Digest() uint64 { return w.net.Digest() }
 
+// Check says what is wrong, for tests: with the network (Network.Check), or with
+// what is kept of packets under way.
+func (w *World) Check() error {
+	if err := w.net.Check(); err != nil {
+		return err
+	}
+	t := w.net.Totals()
+	if kept, inside := uint64(len(w.packets.all)-len(w.packets.free)), t.Inside(); kept != inside {
+		return fmt.Errorf("world: %d packets are kept, and %d are under way", kept, inside)
+	}
+	return nil
+}
+
 // Device returns the device of a host, and opens it if it is not there, or was
 // closed.
 func (w *World) Device(number int) (*verbs.Device, error) {

@@ -35,7 +35,7 @@ func newWorld(t testing.TB, c world.Config) *world.World {
 		if err := w.Close(); err != nil {
 			t.Error(err)
 		}
-		if err := w.Network().Check(); err != nil {
+		if err := w.Check(); err != nil {
 			t.Error(err)
 		}
 	})
