@@ -14,8 +14,8 @@ import (
 
 // Pairs of programs do by seed what comes into their mind, over a network that
 // loses packets and whose cables fail now and then. What they have written and
-// read is right, none is left waiting, no packet is forgotten, and it is all the
-// same the second time.
+// read is right, none is left waiting, no packet is forgotten, and it is all
+// the same the second time.
 func TestSeeds(t *testing.T) {
 	t.Parallel()
 	seeds := uint64(20)

@@ -106,8 +106,8 @@ func (w *World) Now() time.Duration { return w.net.Now().Duration() }
 // digests are equal runs.
 func (w *World) Digest() uint64 { return w.net.Digest() }
 
-// Check says what is wrong, for tests: with the network (Network.Check), or with
-// what is kept of packets under way.
+// Check says what is wrong, for tests: with the network (Network.Check), or
+// with what is kept of packets under way.
 func (w *World) Check() error {
 	if err := w.net.Check(); err != nil {
 		return err
