@@ -24,15 +24,16 @@ func (r *Responder) bufferRequest(now clock.Time, p *rocev2.Packet, info *rocev2
 			psns = r.c.PSNs(p.RETH.Length)
 		}
 		gap := r.reorder.Len() == 0 || psn.After(r.reorder.End())
-		if !gap && psn.Before(r.reorder.End()) {
-			noteLate(r, p)
-		}
+		late := !gap && psn.Before(r.reorder.End())
 		if d = r.c.Buffer(&r.reorder, now, p, psns, r.epsn, d); d == conn.DropNone {
+			if late { // what comes twice is not kept again, and says nothing
+				noteLate(r, p)
+			}
 			noteKept(r, gap && inOrder(r) || p.BTH.AckReq)
-		}
-		if r.reordered > 0 {
-			nakReordered(r, now, psn)
-			return d
+			if r.reordered > 0 {
+				nakReordered(r, now, psn)
+				return d
+			}
 		}
 	}
 	if !r.nakSent || r.nakForGap && !psn.After(r.firstGap) {
