@@ -19,10 +19,20 @@ func (*noSend) Deadline() (clock.Time, bool) { return 0, false }
 
 func (s *noSend) ReadyToReceive()              { s.c.CC.Reset() }
 func (s *noSend) ReadyToSend(first rocev2.PSN) { s.next = first }
-func (*noSend) Configure(ib.AttrMask)          {}
 func (*noSend) Drained() bool                  { return true }
 func (*noSend) Flush()                         {}
-func (s *noSend) Reset()                       { s.next = 0 }
+
+// Configure takes a rate limit, which is that of the answers to READs.
+func (s *noSend) Configure(mask ib.AttrMask) {
+	if mask&ib.AttrRateLimit != 0 {
+		s.c.SetRate()
+	}
+}
+
+func (s *noSend) Reset() {
+	s.next = 0
+	s.c.CC.End()
+}
 
 func (s *noSend) NotifyDrained(on bool) {
 	if on {

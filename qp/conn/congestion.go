@@ -1,6 +1,8 @@
 package conn
 
 import (
+	"math"
+
 	"github.com/gosoftroce/rocev2/clock"
 	"github.com/gosoftroce/rocev2/qp/cc"
 )
@@ -21,6 +23,39 @@ func (g *Congestion) Reset() {
 		g.Control.Reset()
 		g.Reload()
 	}
+}
+
+// End is Reset for a connection that is over: its rate limit goes too.
+func (g *Congestion) End() {
+	g.setRate(0, 0)
+	g.Reset()
+}
+
+// setRate bounds the rate in bits per second; 0 takes the bound away, and the
+// burst is in bytes. Without a bound nobody is asked for one.
+func (g *Congestion) setRate(perSecond uint64, burst int) {
+	p, paced := g.Control.(*cc.Pacer)
+	switch {
+	case perSecond > 0:
+		if !paced {
+			if g.Control == nil { // it has nothing in flight
+				g.Control = cc.NewStatic(0, cc.Config{})
+			}
+			p = cc.NewPacer(g.Control)
+			g.Control = p
+		}
+		p.SetRate(perSecond, burst)
+	case paced:
+		g.Control = p.Controller
+	}
+	if g.Control != nil {
+		g.Reload()
+	}
+}
+
+// SetRate bounds the rate as the attributes say.
+func (c *Conn) SetRate() {
+	c.CC.setRate(uint64(c.Attr.RateLimit)*1000, int(min(c.Attr.RateBurst, math.MaxInt32)))
 }
 
 // Waits reports whether data has to wait for its time, and counts that for a

@@ -1,8 +1,6 @@
 package requester
 
 import (
-	"math"
-
 	"github.com/gosoftroce/rocev2/clock"
 	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/qp/cc"
@@ -45,26 +43,9 @@ func (r *recovery) Configure(mask ib.AttrMask) {
 		r.rnr.configure(a.RNRRetry)
 	}
 	if mask&ib.AttrRateLimit != 0 {
-		r.setRate(uint64(a.RateLimit)*1000, int(min(a.RateBurst, math.MaxInt32)))
+		r.c.SetRate()
+		r.paced = false
 	}
-}
-
-// setRate bounds the rate in bits per second; 0 takes the bound away, and the
-// burst is in bytes. Without a bound nobody is asked for one.
-func (r *recovery) setRate(perSecond uint64, burst int) {
-	p, paced := r.c.CC.Control.(*cc.Pacer)
-	switch {
-	case perSecond > 0:
-		if !paced {
-			p = cc.NewPacer(r.c.CC.Control)
-			r.c.CC.Control = p
-		}
-		p.SetRate(perSecond, burst)
-	case paced:
-		r.c.CC.Control = p.Controller
-	}
-	r.paced = false
-	r.c.CC.Reload()
 }
 
 // SetLimits changes the bounds of what may be in flight.

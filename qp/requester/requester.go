@@ -47,8 +47,7 @@ func (r *Requester) Reset() {
 	floor := r.rtt.floor
 	r.cursor, r.credit, r.recoveryState = cursor{}, credit{}, recoveryState{}
 	r.rtt.init(floor)
-	r.setRate(0, 0)
-	r.c.CC.Reset()
+	r.c.CC.End()
 }
 
 // Flush ends all work, on the way to ERR: every request completes with
