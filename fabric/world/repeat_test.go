@@ -33,7 +33,7 @@ func allReduce(t *testing.T, c network.Config, ranks, part int, seed uint64) (w 
 // that are driven by events.
 func TestAllReduceTakesWhatAdaptersTake(t *testing.T) {
 	t.Parallel()
-	ranks, part := 128, 2<<10
+	ranks, part := 128, 1<<10
 	if testing.Short() {
 		ranks = 16
 	}
@@ -185,7 +185,7 @@ func TestSameSeedSameRun(t *testing.T) { // not parallel: it sets GOMAXPROCS
 	run := func(seed uint64) (r result) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			w := newWorld(t, world.Config{Network: clos(t, 2e6, seed), Seed: seed})
-			startRing(simulated{w}, 16, 6000)
+			startRing(simulated{w}, 16, 3000)
 			addPollers(t, w)
 			must(t, w.Run())
 			r = result{w.Digest(), w.Now()}

@@ -18,9 +18,9 @@ import (
 // the same the second time.
 func TestSeeds(t *testing.T) {
 	t.Parallel()
-	seeds := uint64(20)
+	seeds := uint64(8)
 	if testing.Short() {
-		seeds = 5
+		seeds = 3
 	}
 	for seed := range seeds {
 		var first string
