@@ -1,0 +1,44 @@
+package qp
+
+import (
+	"bytes"
+	"testing"
+	"time"
+
+	"github.com/gosoftroce/rocev2/ib"
+	"github.com/gosoftroce/rocev2/rocev2"
+)
+
+// Forged selective acknowledgements make the requester believe that the path
+// does not keep the order, and that the peer keeps what it has never got. All
+// is sent again nevertheless, and soon: what the peer asks for shows it.
+func TestForgedSelectiveAcksDelayLittle(t *testing.T) {
+	t.Parallel()
+	const packets = 64
+	p := keepers(t, pairConfig{config: Config{MinProbe: time.Millisecond}}, 256)
+	una := p.a.req.Snapshot().Una
+	claim := func(kept ...byte) {
+		pkt := packet(rocev2.SelectiveAck, una)
+		pkt.AETH = rocev2.AETH{Syndrome: rocev2.ACKNoCredits}
+		pkt.Payload = kept
+		if d := p.arrive(p.a, p.now, pkt); d != DropNone {
+			t.Fatal(d)
+		}
+	}
+	p.drop = func(from *testEnd, pkt *rocev2.Packet) bool { return from == p.a }
+	must(t, p.a.PostSend(&ib.SendWR{Opcode: ib.OpWrite, Signaled: true, SGList: p.a.sge(0, packets*1024), Remote: p.b.remote(0)}))
+	p.transfer(p.a, packets)
+	claim(0x80, 0, 0, 0)
+	claim(0xff, 0, 0, 0)
+	claim(0xff, 0xff, 0xff, 0x7f) // all that may have been sent
+	p.drop = nil
+	p.settle()
+	if !bytes.Equal(p.a.mem[:packets*1024], p.b.mem[:packets*1024]) {
+		t.Error("the data is wrong")
+	}
+	s := p.a.Stats()
+	t.Logf("%v, %d sent again, %d probes, %d timeouts", time.Duration(p.now), s.Retransmits, s.Probes, s.Timeouts)
+	if p.a.sq.n != 1 || s.Timeouts > 0 || time.Duration(p.now) > 20*time.Millisecond {
+		t.Errorf("%d are done at %v, after %d timeouts", p.a.sq.n, time.Duration(p.now), s.Timeouts)
+	}
+}
