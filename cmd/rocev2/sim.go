@@ -62,6 +62,7 @@ docs/fabric.md explains what there is to be seen.`,
 			}
 			if cmd.Flags().Changed("seed") {
 				s.Seed = f.seed
+				text = withSeed(text, f.seed)
 			}
 			return simulate(cmd, io, s, text, f.out)
 		},
@@ -85,6 +86,24 @@ func scenarioText(name string) ([]byte, error) {
 		return nil, fmt.Errorf("there is no file %s", name)
 	}
 	return lab.Text(name)
+}
+
+// withSeed returns the text of a scenario with another seed, so that what --out
+// keeps is what was played.
+func withSeed(text []byte, seed uint64) []byte {
+	set := fmt.Sprintf("seed = %d", int64(seed)) // the integers of TOML have a sign
+	lines := strings.Split(string(text), "\n")
+	for i, line := range lines {
+		line = strings.TrimSpace(line)
+		if strings.HasPrefix(line, "[") {
+			break
+		}
+		if key, _, ok := strings.Cut(line, "="); ok && strings.Trim(key, " \t\"'") == "seed" {
+			lines[i] = set
+			return []byte(strings.Join(lines, "\n"))
+		}
+	}
+	return []byte(set + "\n" + string(text))
 }
 
 // simulate plays a scenario, and writes what came out.

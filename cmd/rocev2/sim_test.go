@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/gosoftroce/rocev2/fabric/lab"
 )
 
 func runSim(t *testing.T, args ...string) (code int, out, errs string) {
@@ -45,10 +47,30 @@ func TestSim(t *testing.T) {
 	if _, other, _ := runSim(t, file); other == first || !strings.Contains(other, "seed 0") {
 		t.Errorf("without a seed\n%s", other)
 	}
+	if _, kept, _ := runSim(t, filepath.Join(out, "scenario.toml")); kept != first {
+		t.Errorf("the scenario that was kept\n%s", kept)
+	}
 	for name, want := range map[string]string{"result.txt": first, "scenario.toml": tinyScenario, "queues.svg": "<svg", "rates.svg": "Gb/s"} {
 		b, err := os.ReadFile(filepath.Join(out, name))
 		if err != nil || !strings.Contains(string(b), want) {
 			t.Errorf("%s: %v\n%s", name, err, b)
+		}
+	}
+}
+
+// A seed takes the place of the scenario's own, and of no other setting.
+func TestSimSeed(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]uint64{
+		tinyScenario:                            7,
+		"seed = 3 # a comment\n[network]":       7,
+		"name = \"x\"\n  \"seed\"=3\n[network]": 1<<64 - 1,
+		"# seed = 3\n[network]\n# seed = 4\n":   0,
+		"until = \"1ms\" # seed = 3":            1 << 63,
+	} {
+		s, err := lab.Parse(withSeed([]byte(text), want))
+		if err != nil || s.Seed != want {
+			t.Errorf("%q: seed %d, %v; want %d", text, s.Seed, err, want)
 		}
 	}
 }
