@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"time"
 
 	"github.com/gosoftroce/rocev2/fabric/adapter"
@@ -89,7 +90,7 @@ func (t *Traffic) pattern(hosts int, rand *event.Rand) ([]traffic.Flow, error) {
 		}
 		return traffic.AllToAll(hosts, bytes)
 	}
-	return nil, errors.New("there is no such kind: there are flow, incast, permutation, all-to-all, load, bursts, ring, tree and halving")
+	return nil, fmt.Errorf("there is no such kind: there are %s", strings.Join(kinds, ", "))
 }
 
 // arrivals has flows begin as they arrive.
@@ -101,6 +102,9 @@ func (r *run) arrivals(t *Traffic, op int, rand *event.Rand) error {
 	}
 	if until == 0 {
 		return errors.New("it says with until when arrivals end")
+	}
+	if until <= t.Start {
+		return fmt.Errorf("arrivals end at %v, before they start at %v", until, t.Start)
 	}
 	var s traffic.Stream
 	rate, hosts := r.g.HostRate(), int(r.g.Hosts())

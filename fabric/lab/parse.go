@@ -13,7 +13,8 @@ import (
 //go:embed scenarios/*.toml
 var scenarios embed.FS
 
-// Parse reads a scenario as TOML. What it does not know is an error.
+// Parse reads a scenario as TOML. What it does not know is an error, and so is a
+// setting that the topology or the kind of traffic has not.
 func Parse(text []byte) (s Scenario, err error) {
 	meta, err := toml.NewDecoder(bytes.NewReader(text)).Decode(&s)
 	if err != nil {
@@ -26,7 +27,7 @@ func Parse(text []byte) (s Scenario, err error) {
 	if unknown := meta.Undecoded(); len(unknown) > 0 {
 		return s, fmt.Errorf("there is no setting %q", unknown[0])
 	}
-	return s, nil
+	return s, s.others()
 }
 
 // Names returns the names of the scenarios that the package has.

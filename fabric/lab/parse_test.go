@@ -73,6 +73,13 @@ func TestWrongFiles(t *testing.T) {
 		"[network]\nrate = \"99999999999Tb/s\"": "out of range",
 		"[network]\nspeed = 5":                  "network.speed",
 		"x = [":                                 "line 1",
+		"[network]\ntopology = \"star\"\nleaves = 2":                                            "network, star: it has no leaves",
+		"[network]\ntopology = \"star\"\nup_rate = \"1Gb/s\"":                                   "network, star: it has no up_rate",
+		"[network]\ntopology = \"hpcc\"\nrate = \"1Gb/s\"":                                      "network, hpcc: it has no rate",
+		"[[traffic]]\nkind = \"incast\"\nfrom = 1":                                              "traffic 1, incast: it has no from",
+		"[[traffic]]\nkind = \"incast\"\nload = 0.5":                                            "traffic 1, incast: it has no load",
+		"[[traffic]]\nkind = \"load\"\nbytes = \"9B\"\nsizes = \"hadoop\"":                      "traffic 1, load: it has no bytes beside sizes",
+		"[[traffic]]\nkind = \"load\"\nbytes = \"9B\"\n[[traffic]]\nkind=\"ring\"\nop=\"read\"": "traffic 2, ring: it has no op",
 	} {
 		if _, err := Parse([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v; it should say %q", text, err, want)
@@ -120,6 +127,8 @@ func TestWrongScenarios(t *testing.T) {
 		"ranks":                     func(s *Scenario) { s.Traffic[0] = Traffic{Kind: "ring", Ranks: 9, Bytes: 1} },
 		"failure of cable 9":        func(s *Scenario) { s.Failures = []Failure{{Cable: 9}} },
 		"before it fails":           func(s *Scenario) { s.Failures = []Failure{{At: 2 * us, Until: us}} },
+		"adapter.timeout is 270":    func(s *Scenario) { s.Adapter.Timeout = 270 },
+		"before they start":         func(s *Scenario) { s.Traffic[0] = Traffic{Kind: "load", Bytes: 9, Load: .5, Start: 2 * us, Until: us} },
 		"adapter.window":            func(s *Scenario) { s.Adapter.Window = -1 },
 		"network.buffer or another": func(s *Scenario) { s.Network.Buffer = -1 },
 	} {

@@ -3,6 +3,8 @@ package lab
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/gosoftroce/rocev2/fabric/network"
 	"github.com/gosoftroce/rocev2/fabric/topology"
@@ -124,6 +126,7 @@ var (
 	routings   = []string{"ecmp", "flowlet", "least-queue", "spray"}
 	topologies = []string{"pair", "star", "leaf-spine", "fat-tree", "hpcc", "ring"}
 	operations = []string{"write", "send", "read"}
+	kinds      = []string{"flow", "incast", "permutation", "all-to-all", "load", "bursts", "ring", "tree", "halving"}
 )
 
 // oneOf returns the index of a name, that of the default if it is empty.
@@ -136,7 +139,7 @@ func oneOf(setting, name string, names []string, def int) (int, error) {
 			return i, nil
 		}
 	}
-	return 0, fmt.Errorf("%s is %q: there are %v", setting, name, names)
+	return 0, fmt.Errorf("%s is %q: there are %s", setting, name, strings.Join(names, ", "))
 }
 
 // share checks that a number is from 0 to 1, and returns how many parts of so
@@ -151,7 +154,7 @@ func share(setting string, v float64, parts int64) (int64, error) {
 // graph builds the topology.
 func (n *Network) graph() (*topology.Graph, error) {
 	if n.Topology == "" {
-		return nil, fmt.Errorf("network.topology says which one: there are %v", topologies)
+		return nil, fmt.Errorf("network.topology says which one: there are %s", strings.Join(topologies, ", "))
 	}
 	kind, err := oneOf("network.topology", n.Topology, topologies, 0)
 	if err != nil {
@@ -252,8 +255,58 @@ func (s *Scenario) check() error {
 		return errors.New("network.buffer or another size or time of the network is negative")
 	case s.Adapter.Window < 0 || s.Adapter.ReadChunk < 0 || s.Adapter.Notify < 0 || s.Adapter.MinProbe < 0:
 		return errors.New("adapter.window or another size or time of the adapters is negative")
+	case s.Adapter.Timeout < 0 || s.Adapter.Timeout > 31:
+		return fmt.Errorf("adapter.timeout is %d: it is a code, from 1 to 31 for 8.192us to 8796s; 14 is 67ms", s.Adapter.Timeout)
 	case s.Until > 0 && s.Warm >= s.Until:
 		return fmt.Errorf("warm is %v, and the run ends at %v: nothing would be measured", s.Warm, s.Until)
+	}
+	return nil
+}
+
+// others says which setting is one of another topology or kind of traffic, and
+// would do nothing.
+func (s *Scenario) others() error {
+	n := &s.Network
+	up := n.UpRate != 0 || n.UpDelay != 0
+	err := unused("network", n.Topology, topologies, []setting{
+		{"hosts", n.Hosts != 0, "star"},
+		{"leaves, spines or hosts_per_leaf", n.Leaves != 0 || n.Spines != 0 || n.HostsPerLeaf != 0, "leaf-spine"},
+		{"k", n.K != 0, "fat-tree"},
+		{"switches or per_switch", n.Switches != 0 || n.PerSwitch != 0, "ring"},
+		{"rate or delay", n.Rate != 0 || n.Delay != 0, "pair star leaf-spine fat-tree ring"},
+		{"up_rate or up_delay", up, "leaf-spine ring"},
+	})
+	for i := 0; i < len(s.Traffic) && err == nil; i++ {
+		t := &s.Traffic[i]
+		err = unused(fmt.Sprintf("traffic %d", i+1), t.Kind, kinds, []setting{
+			{"from or to", t.From != 0 || t.To != 0, "flow"},
+			{"src_port", t.SrcPort != 0, "flow incast permutation all-to-all"},
+			{"op", t.Op != "", "flow incast permutation all-to-all load bursts"},
+			{"senders", t.Senders != 0, "incast bursts"},
+			{"across", t.Across != 0, "permutation"},
+			{"ranks", t.Ranks != 0, "ring tree halving"},
+			{"sizes", t.Sizes != "", "load"},
+			{"bytes beside sizes", t.Sizes != "" && t.Bytes != 0, ""},
+			{"load or until", t.Load != 0 || t.Until != 0, "load bursts"},
+		})
+	}
+	return err
+}
+
+// setting is a setting, or some, that one kind of thing has and others have not.
+type setting struct {
+	name  string
+	set   bool
+	kinds string
+}
+
+// unused returns an error that names the first setting that is set and that the
+// kind has not. A kind that is not known is for others to find.
+func unused(of, kind string, known []string, settings []setting) error {
+	for _, s := range settings {
+		if s.set && slices.Contains(known, kind) && !slices.Contains(strings.Fields(s.kinds), kind) {
+			return fmt.Errorf("%s, %s: it has no %s", of, kind, s.name)
+		}
 	}
 	return nil
 }
