@@ -13,8 +13,8 @@ import (
 //go:embed scenarios/*.toml
 var scenarios embed.FS
 
-// Parse reads a scenario as TOML. What it does not know is an error, and so is a
-// setting that the topology or the kind of traffic has not.
+// Parse reads a scenario as TOML. What it does not know is an error, and so is
+// a setting that the topology or the kind of traffic has not.
 func Parse(text []byte) (s Scenario, err error) {
 	meta, err := toml.NewDecoder(bytes.NewReader(text)).Decode(&s)
 	if err != nil {

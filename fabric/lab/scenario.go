@@ -300,8 +300,8 @@ type setting struct {
 	kinds string
 }
 
-// unused returns an error that names the first setting that is set and that the
-// kind has not. A kind that is not known is for others to find.
+// unused returns an error that names the first setting that is set and that
+// the kind has not. A kind that is not known is for others to find.
 func unused(of, kind string, known []string, settings []setting) error {
 	for _, s := range settings {
 		if s.set && slices.Contains(known, kind) && !slices.Contains(strings.Fields(s.kinds), kind) {
