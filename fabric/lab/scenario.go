@@ -263,8 +263,8 @@ func (s *Scenario) check() error {
 	return nil
 }
 
-// others says which setting is one of another topology or kind of traffic, and
-// would do nothing.
+// others says which setting is one of another topology or kind of traffic,
+// and would do nothing.
 func (s *Scenario) others() error {
 	n := &s.Network
 	up := n.UpRate != 0 || n.UpDelay != 0
@@ -293,7 +293,8 @@ func (s *Scenario) others() error {
 	return err
 }
 
-// setting is a setting, or some, that one kind of thing has and others have not.
+// setting is a setting, or some, that one kind of thing has and others have
+// not.
 type setting struct {
 	name  string
 	set   bool
