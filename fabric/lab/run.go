@@ -152,7 +152,7 @@ func (r *run) adapters(p *topology.Profile) error {
 	if !c.NoECN {
 		tc |= network.ECT0
 	}
-	cfg := adapter.Config{Seed: r.s.Seed, MinProbe: orDefault(c.MinProbe, 320*us).duration(), ReadChunk: int(c.ReadChunk)}
+	cfg := adapter.Config{Seed: r.s.Seed, MinProbe: orDefault(c.MinProbe, 80*us).duration(), ReadChunk: int(c.ReadChunk)}
 	cfg.Window.MaxBytes = int(c.Window)
 	cfg.NotifyInterval = c.Notify.duration()
 	if r.a, err = adapter.New(r.net, int(r.g.Hosts()), cfg); err != nil {

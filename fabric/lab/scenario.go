@@ -75,7 +75,7 @@ type Adapter struct {
 	Window    Bytes  // in flight at the most; 0: what the engine has. Of static the window
 	Recovery  string // selective or go-back-n; "": selective
 	Notify    Time   // between two CNPs of a queue pair; 0: what the engine has
-	MinProbe  Time   `toml:"min_probe"` // see engine.Config; 0: 320 µs
+	MinProbe  Time   `toml:"min_probe"` // see engine.Config; 0: 80 µs
 	Timeout   int    // code of the local ACK timeout (IBTA 9.7.6.1.3); 0: 14, which is 67 ms
 	Shared    bool   // flows between two hosts share a connection; else each has its own
 	ReadChunk Bytes  `toml:"read_chunk"`

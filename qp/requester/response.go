@@ -155,7 +155,7 @@ func (r *Requester) progress(now clock.Time, from rocev2.PSN, pos uint64) {
 		advanceBoards(&r.recovery, now)
 	}
 	r.retry.progress(now, r.una != r.nxt)
-	r.rtt.guess(now)
+	r.rtt.guess(now, r.rd > 0)
 	if r.rtt.progress(now, r.una) {
 		r.undoTimeout()
 	}

@@ -172,11 +172,25 @@ func (r *rtt) progress(now clock.Time, una rocev2.PSN) (spurious bool) {
 // sent first. So a round trip that is not known takes no longer than that. With
 // a guess that is too short each probe would come before the answer to the one
 // before, and there would never be anything to measure.
-func (r *rtt) guess(now clock.Time) {
-	if r.probing && !r.known {
-		r.srtt = max(r.srtt, time.Duration(now-r.silentSince))
+//
+// But where the answer comes soon after a probe, for the silence that
+// was before it, it is to the probe. Else the loss of the last packet of the
+// first message would be waited for again, four times as long as the silence
+// was. With READs in flight that is not known: data comes late, and for long.
+func (r *rtt) guess(now clock.Time, reads bool) {
+	if !r.probing || r.known {
+		return
 	}
+	d := time.Duration(now - r.silentSince)
+	if answer := time.Duration(now - r.probedAt); !reads && answer < d/probeAnswer {
+		d = answer
+	}
+	r.srtt = max(r.srtt, d)
 }
+
+// probeAnswer is what part of a silence the answer to a probe takes at the
+// most, so that it is taken for one where no round trip is known.
+const probeAnswer = 5
 
 // sample takes that the packet which is timed has arrived at the peer.
 func (r *rtt) sample(now clock.Time) {

@@ -268,12 +268,34 @@ func TestProbesWaitForAnAnswer(t *testing.T) {
 		r.arm(now)
 	}
 	now = clock.Time(trip)
-	r.guess(now)
+	r.guess(now, false)
 	r.progress(now, 1)
 	if r.known {
 		t.Error("measured a packet that was sent again")
 	}
 	if r.probeAt < now.Add(trip) {
 		t.Errorf("a probe %v after an answer that took %v", time.Duration(r.probeAt-now), trip)
+	}
+}
+
+// TestAnswerSoonAfterTheFirstProbe: the answer to a probe is no round trip as
+// long as the silence was that the probe ended.
+func TestAnswerSoonAfterTheFirstProbe(t *testing.T) {
+	t.Parallel()
+	const trip = 10 * time.Microsecond
+	for _, reads := range []bool{false, true} {
+		var r rtt
+		r.init(100 * time.Microsecond)
+		r.arm(0)
+		r.probe(r.probeAt)
+		r.discard()
+		r.backOff()
+		r.arm(r.probedAt)
+		now := r.probedAt.Add(trip)
+		r.guess(now, reads)
+		r.progress(now, 1)
+		if wait := time.Duration(r.probeAt - now); wait > time.Millisecond != reads {
+			t.Errorf("reads %v: the next probe comes %v after the answer to the first, which took %v", reads, wait, trip)
+		}
 	}
 }
