@@ -107,6 +107,9 @@ func (f *inspectFlags) begin(s streams) (*inspector, error) {
 	if f.pcap == pcapStdout {
 		i.out = s.err
 	}
+	if strings.HasPrefix(f.cc, "dcqcn") && f.tclass&3 == 0 {
+		fmt.Fprintf(s.err, "note: --congestion %s goes by packets that the network marks, and those of this side may not be marked: add ECN, such as --tclass 106\n", f.cc)
+	}
 	if len(i.rules.Rules) > 0 && !i.rules.Seeded {
 		i.rules.Seed = uint64(rand.Uint32())
 	}

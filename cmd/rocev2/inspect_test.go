@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/gopacket"
 	gplayers "github.com/google/gopacket/layers"
+	"github.com/spf13/pflag"
 
 	"github.com/gosoftroce/rocev2/internal/captures"
 	"github.com/gosoftroce/rocev2/rocev2/layers"
@@ -464,5 +465,25 @@ func TestNullDeviceIsNoTerminal(t *testing.T) {
 	defer f.Close()
 	if isTerminal(f) {
 		t.Errorf("%s counts as a terminal", os.DevNull)
+	}
+}
+
+// Rates that go by marks are of no use where packets may not be marked: that is
+// said, and nothing else changes.
+func TestCongestionWithoutECN(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		congestion string
+		tclass     int
+		note       bool
+	}{{"dcqcn", 0, true}, {"dcqcn-adapter,line=25G", 104, true}, {"dcqcn", 106, false}, {"static", 0, false}, {"", 0, false}} {
+		var errs bytes.Buffer
+		f := inspectFlags{cc: c.congestion, tclass: c.tclass, flags: pflag.NewFlagSet("", pflag.ContinueOnError)}
+		if _, err := f.begin(streams{out: &bytes.Buffer{}, err: &errs}); err != nil {
+			t.Fatal(err)
+		}
+		if said := strings.Contains(errs.String(), "--tclass 106"); said != c.note {
+			t.Errorf("--congestion %q --tclass %d: %q", c.congestion, c.tclass, &errs)
+		}
 	}
 }
