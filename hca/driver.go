@@ -2,11 +2,11 @@ package hca
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/gosoftroce/rocev2/clock"
 	"github.com/gosoftroce/rocev2/engine"
+	"github.com/gosoftroce/rocev2/task"
 	"github.com/gosoftroce/rocev2/transport"
 )
 
@@ -20,6 +20,7 @@ import (
 // of it are never called.
 type Driver interface {
 	transport.Link
+	task.Scheduler
 
 	// Configure is called first. It may set what of the engine's
 	// configuration is the driver's business: Random and Class.
@@ -28,42 +29,19 @@ type Driver interface {
 	// Drive hands over the device, as the driver sees it.
 	Drive(d *Driven)
 
-	// Now returns the time. It is never 0, and never goes back.
-	Now() clock.Time
-
-	// Task returns the program that runs; nil if it is none of the
-	// driver's. Such a one cannot wait.
-	Task() Task
-
 	// Changed says that something has happened to the device: whether
 	// packets may be ready, and when Advance is to be called, unless at is
 	// 0. A call replaces that time. It must not call back.
 	Changed(ready bool, at clock.Time)
 }
 
-// Task is a program that its driver suspends and resumes.
-type Task interface {
-	// Park suspends the program, which is the one that runs, until Wake is
-	// called, until ctx ends, or for limit, unless that is 0. The error is
-	// that of ctx, or says that the driver ends. It may return too early.
-	Park(ctx context.Context, limit time.Duration) error
-
-	// Wake has the program go on, if it is suspended. It does not before
-	// Wake has returned.
-	Wake()
-}
-
-// ErrNoTask is returned to who waits for a device that a Driver runs, and is
-// none of its programs.
-var ErrNoTask = errors.New("only a program that the device's driver has started can wait for it")
-
 // Driven is a device that a Driver runs, as that sees it.
 type Driven struct {
 	driver  Driver
 	shard   *shard
-	polling sleepers // who has polled in vain
-	sending sleepers // who waits for the next packet to be sent
-	jobs    []func() // of the pager, for when no lock is held
+	polling task.Sleepers // who has polled in vain
+	sending task.Sleepers // who waits for the next packet to be sent
+	jobs    []func()      // of the pager, for when no lock is held
 }
 
 const (
@@ -75,6 +53,18 @@ const (
 	// is closed.
 	turnPackets = 64
 )
+
+// Tasks returns what starts goroutines beside the device's programs, and has
+// their time: with a Driver, the driver.
+func (d *Device) Tasks() task.Runner {
+	if d.driver == nil {
+		return task.Runner{}
+	}
+	return task.By(d.driver)
+}
+
+// Random returns a number that a peer cannot guess, unless a Driver gives them.
+func (d *Device) Random() uint32 { return d.random() }
 
 // drive has the driver run the device.
 func (d *Device) drive(driver Driver) {
@@ -103,7 +93,7 @@ func (d *Driven) Pull(out *transport.TxBatch, classes engine.Classes) {
 	}
 	s.mu.Unlock()
 	if out.Len() > 0 {
-		d.sending.wake()
+		d.sending.Wake()
 	}
 	at := d.deadline()
 	if s.handlers.any.Load() || len(d.jobs) > 0 {
@@ -120,7 +110,7 @@ func (d *Driven) Receive(packets []transport.RxPacket) {
 		r := s.eng.Receive(s.now(), packets)
 		s.distribute(r.Multicast)
 	}
-	d.polling.wake()
+	d.polling.Wake()
 	s.unlock()
 }
 
@@ -132,7 +122,7 @@ func (d *Driven) Advance() {
 	if !s.closed {
 		s.eng.Advance(now)
 	}
-	d.polling.wake()
+	d.polling.Wake()
 	s.unlock()
 	if at, ok := s.moderator.earliest(); ok && at <= now {
 		s.moderator.onAlarm()
@@ -172,7 +162,7 @@ func (d *Driven) later(job func()) {
 // poll lets a program wait that has polled in vain, so that time goes on. It
 // reports whether something may have come.
 func (d *Driven) poll() bool {
-	return d.driver.Task() != nil && d.polling.sleep(context.Background(), d, pollPause) == nil
+	return d.driver.Task() != nil && d.polling.Sleep(context.Background(), d.driver, pollPause) == nil
 }
 
 // giveTurn waits until q has sent what it has, or has had a turn. It is called
@@ -183,7 +173,7 @@ func (d *Driven) giveTurn(q *engine.QP) {
 			return
 		}
 		d.shard.unlock()
-		err := d.sending.sleep(context.Background(), d, finalWait)
+		err := d.sending.Sleep(context.Background(), d.driver, finalWait)
 		d.shard.lock()
 		if err != nil {
 			return
@@ -199,7 +189,7 @@ func (p *parker) parkTask(ctx context.Context, w waitable) error {
 	wait := p.prepare()
 	p.followers.Add(1)
 	defer p.followers.Add(-1)
-	return wait.asleep.sleep(ctx, p.dev.driven, 0)
+	return wait.asleep.Sleep(ctx, p.dev.driver, 0)
 }
 
 // awaitTask is Await for a device that has a driver.
@@ -217,37 +207,4 @@ func (cq *CQ) awaitTask(ctx context.Context, w gate) error {
 			return err
 		}
 	}
-}
-
-// sleepers are programs that wait for the same.
-type sleepers struct{ tasks []Task }
-
-// sleep suspends the program that runs until wake, see Task.Park.
-func (s *sleepers) sleep(ctx context.Context, d *Driven, limit time.Duration) error {
-	t := d.driver.Task()
-	if t == nil {
-		return ErrNoTask
-	}
-	s.tasks = append(s.tasks, t)
-	err := t.Park(ctx, limit)
-	for i := range s.tasks {
-		if s.tasks[i] == t {
-			s.tasks = append(s.tasks[:i], s.tasks[i+1:]...)
-			break
-		}
-	}
-	return err
-}
-
-// wake has all of them go on, in the order in which they came. A lock may be
-// held.
-func (s *sleepers) wake() {
-	if len(s.tasks) == 0 {
-		return
-	}
-	for _, t := range s.tasks {
-		t.Wake()
-	}
-	clear(s.tasks)
-	s.tasks = s.tasks[:0]
 }

@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/gosoftroce/rocev2/ib"
+	"github.com/gosoftroce/rocev2/task"
 )
 
 // maxEvents is how many events are kept for a program that does not read them.
@@ -31,8 +32,8 @@ type eventQueue struct {
 	wake    chan struct{}
 	done    chan struct{}
 
-	driven *Driven  // nil without a driver
-	asleep sleepers // with one
+	driven *Driven       // nil without a driver
+	asleep task.Sleepers // with one
 }
 
 func newEventQueue() *eventQueue {
@@ -86,7 +87,7 @@ func (q *eventQueue) forget(object any) {
 }
 
 func (q *eventQueue) signal() {
-	q.asleep.wake()
+	q.asleep.Wake()
 	select {
 	case q.wake <- struct{}{}:
 	default:
@@ -107,7 +108,7 @@ func (q *eventQueue) get(ctx context.Context) (event, error) {
 		closed := q.closed
 		q.mu.Unlock()
 		if q.driven != nil && !closed {
-			if err := q.asleep.sleep(ctx, q.driven, 0); err != nil {
+			if err := q.asleep.Sleep(ctx, q.driven.driver, 0); err != nil {
 				return event{}, err
 			}
 			continue
@@ -136,7 +137,7 @@ func (q *eventQueue) close() {
 		q.closed = true
 		q.ring, q.n = nil, 0
 		close(q.done)
-		q.asleep.wake()
+		q.asleep.Wake()
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"sync/atomic"
+
+	"github.com/gosoftroce/rocev2/task"
 )
 
 // waitable is what goroutines wait for.
@@ -33,7 +35,7 @@ type waiting struct {
 	wake chan struct{} // a token for one follower
 	done chan struct{} // closed with the object
 
-	asleep sleepers // with a driver, in place of both
+	asleep task.Sleepers // with a driver, in place of both
 
 	// The poller's context is watched by a callback, which stays for its
 	// next wait with the same context, until the object is closed. Guarded
@@ -89,7 +91,7 @@ func (p *parker) signalLocked() {
 // wakeFollower wakes a goroutine that waits and is not the poller.
 func (p *parker) wakeFollower() {
 	if p.followers.Load() > 0 {
-		p.w.asleep.wake()
+		p.w.asleep.Wake()
 		select {
 		case p.w.wake <- struct{}{}:
 		default:
@@ -112,7 +114,7 @@ func (p *parker) close() {
 	p.closed = true
 	if p.w != nil {
 		close(p.w.done)
-		p.w.asleep.wake()
+		p.w.asleep.Wake()
 		p.interrupt()
 		p.stopWatching()
 	}

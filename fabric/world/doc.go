@@ -28,17 +28,31 @@
 //
 // # What programs must not do
 //
-// A program waits by the verbs, and by what this package offers; never in
-// another way for another program. It starts no goroutine that touches a
-// device: a wait of such a one ends the process. A [context.WithTimeout] or a
-// [time.Sleep] counts real time: WithTimeout and Sleep of the World count
-// virtual time. So [verbs.CQ.Chan], and packages cm, rdma and rdmanet, which
-// have goroutines of their own, do not run here.
+// A program waits by the verbs, by what this package offers, and by package
+// task; never in another way for another program. It starts no goroutine that
+// touches a device: a wait of such a one ends the process. A
+// [context.WithTimeout] or a [time.Sleep] counts real time: WithTimeout and
+// Sleep of the World count virtual time.
+//
+// A program that needs goroutines, timers or the time, and is to run over
+// sockets, too, takes them from the [task.Runner] of its device, which
+// verbs.HCA(dev).Tasks() returns. So do the tests of perftest (package
+// interop/perftest, which `rocev2 perf` runs) and the ping-pongs
+// (interop/pingpong). [verbs.CQ.Chan], and packages cm, rdma and rdmanet have
+// goroutines of their own, and do not run here.
 //
 // A program that looks at its memory until a peer has written there stops the
 // time. It polls a completion queue or sleeps between two looks. Memory may be
 // a mapped file, but which of its pages are present is the host's business, so
 // such a run is not repeatable.
+//
+// # What programs tell each other
+//
+// Over sockets, programs exchange addresses by TCP before they are connected.
+// Here hosts have a second network for that, in which bytes take no time:
+// World.Listen and World.Dial, whose connections are a net.Conn. Their
+// deadlines are times of [task.Runner.Now]. A Box is simpler, for programs
+// written for a world.
 //
 // # The network
 //

@@ -10,6 +10,7 @@ import (
 	"github.com/gosoftroce/rocev2/fabric/network"
 	"github.com/gosoftroce/rocev2/hca"
 	"github.com/gosoftroce/rocev2/rocev2"
+	"github.com/gosoftroce/rocev2/task"
 	"github.com/gosoftroce/rocev2/transport"
 	"github.com/gosoftroce/rocev2/verbs"
 )
@@ -20,7 +21,9 @@ type host struct {
 	w      *World
 	dev    *verbs.Device
 	driven *hca.Driven
-	told   clock.Time // when the network is to call Timer; 0: no time
+	due    event.Time // when the device is to be called
+	armed  event.Time // when the network is to call Timer
+	asleep sleepers   // programs that sleep until a time
 	stats  transport.LinkStats
 	number uint16
 	closed bool
@@ -36,7 +39,7 @@ const ipHeaders = 20 + 8
 
 // Pull implements network.Host.
 func (h *host) Pull(_ event.Time, port int, paused uint8, p *network.Packet) bool {
-	if port != 0 {
+	if port != 0 || h.driven == nil {
 		return false
 	}
 	w := h.w
@@ -60,6 +63,10 @@ func (h *host) Pull(_ event.Time, port int, paused uint8, p *network.Packet) boo
 // Receive implements network.Host.
 func (h *host) Receive(_ event.Time, _ int, p *network.Packet) {
 	w := h.w
+	if h.driven == nil { // nobody has opened it
+		w.packets.release(p.Handle)
+		return
+	}
 	k := w.packets.at(p.Handle)
 	rx := &w.rx[0]
 	*rx = transport.RxPacket{
@@ -77,12 +84,32 @@ func (h *host) Receive(_ event.Time, _ int, p *network.Packet) {
 }
 
 // Timer implements network.Host.
-func (h *host) Timer(event.Time) {
-	h.told = 0
-	h.w.tasks.inside = true
-	h.driven.Advance()
-	h.w.tasks.inside = false
-	h.w.tasks.run()
+func (h *host) Timer(now event.Time) {
+	h.armed = event.Never
+	tasks := &h.w.tasks
+	tasks.inside = true
+	for len(h.asleep) > 0 && h.asleep[0].until <= now {
+		h.asleep[0].Wake() // which takes it out
+	}
+	if h.due <= now {
+		h.due = event.Never
+		h.driven.Advance()
+	}
+	tasks.inside = false
+	h.arm()
+	tasks.run()
+}
+
+// arm sets the network's timer to what is due first.
+func (h *host) arm() {
+	at := h.due
+	if len(h.asleep) > 0 {
+		at = min(at, h.asleep[0].until)
+	}
+	if at != h.armed {
+		h.armed = at
+		h.w.net.SetTimer(int(h.number), at)
+	}
 }
 
 // Dropped implements network.Host.
@@ -98,21 +125,25 @@ func (h *host) Configure(c *engine.Config) {
 // Drive implements hca.Driver.
 func (h *host) Drive(d *hca.Driven) { h.driven = d }
 
-// Now implements hca.Driver.
+// Now implements task.Scheduler.
 func (h *host) Now() clock.Time { return toClock(h.w.net.Now()) }
 
-// Task implements hca.Driver.
-func (h *host) Task() hca.Task { return h.w.tasks.task() }
+// Task implements task.Scheduler.
+func (h *host) Task() task.Task { return h.w.tasks.task() }
+
+// Go implements task.Scheduler.
+func (h *host) Go(f func()) { h.w.tasks.start(h, f) }
 
 // Changed implements hca.Driver.
 func (h *host) Changed(ready bool, at clock.Time) {
 	if ready {
 		h.w.net.Kick(int(h.number), 0)
 	}
-	if at != 0 && at != h.told {
-		h.told = at
-		h.w.net.SetTimer(int(h.number), fromClock(at))
+	h.due = event.Never
+	if at != 0 {
+		h.due = fromClock(at)
 	}
+	h.arm()
 }
 
 // Addr implements transport.Link.

@@ -5,38 +5,42 @@ import (
 	"fmt"
 	"iter"
 	"runtime/debug"
-	"slices"
 	"time"
 
 	"github.com/gosoftroce/rocev2/fabric/event"
-	"github.com/gosoftroce/rocev2/hca"
+	"github.com/gosoftroce/rocev2/task"
 )
 
 // scheduler runs programs, one at a time, in the order in which they became
 // ready.
 type scheduler struct {
 	w       *World
-	all     []*task // that have not returned
-	live    int     // of these, those that were not stopped
-	ready   []*task
-	current *task // that runs
+	all     []*program // that have not returned
+	ready   []*program
+	next    int // of ready, who runs next
+	current *program
 	running bool
-	inside  bool // the network calls a host, which runs what is ready behind it
-	due     bool // the network will call run
-	ended   bool // nothing waits any more
-	watched int  // programs that wait with a context of their own
+	inside  bool       // the network calls a host, which runs what is ready behind it
+	due     bool       // the network will call run
+	ended   bool       // nothing waits any more
+	watched []*program // that wait with a context of their own
 }
 
-// task is a program: a coroutine. It implements hca.Task.
-type task struct {
+// program is a coroutine. It implements task.Task.
+type program struct {
 	s      *scheduler
-	host   int
-	next   func() (struct{}, bool)
+	host   *host
+	resume func() (struct{}, bool)
 	stop   func()
 	yield  func(struct{}) bool
 	parked bool
-	parks  uint64          // how often it has waited
+	place  int             // in all
+	until  event.Time      // when it goes on at the latest; Never: it has no such time
+	sleeps int             // its place among the sleepers of its host
 	ctx    context.Context // that it waits with, if it is not the world's
+	seen   int             // its place in watched
+	asked  bool            // it is to say where it waits, and not to go on
+	where  string          // where it waits, then
 	vain   int             // how often it has tried to wait in a world that has ended
 }
 
@@ -46,25 +50,27 @@ type ended struct{}
 
 const mostVain = 10000
 
-// start makes a program that runs f.
-func (s *scheduler) start(host int, f func()) {
-	t := &task{s: s, host: host, parked: true}
-	t.next, t.stop = iter.Pull(func(yield func(struct{}) bool) {
+// start makes a program of a host that runs f.
+func (s *scheduler) start(h *host, f func()) {
+	if s.ended {
+		return // who has started it is being ended, too
+	}
+	t := &program{s: s, host: h, parked: true, until: event.Never, place: len(s.all)}
+	t.resume, t.stop = iter.Pull(func(yield func(struct{}) bool) {
 		t.yield = yield
 		defer func() {
 			if e := recover(); e != nil && e != (ended{}) {
-				panic(fmt.Sprintf("world: a program of host %d: %v\n\n%s", host, e, debug.Stack()))
+				panic(fmt.Sprintf("world: a program of host %d: %v\n\n%s", h.number, e, debug.Stack()))
 			}
 		}()
 		f()
 	})
 	s.all = append(s.all, t)
-	s.live++
 	t.Wake()
 }
 
-// Park implements hca.Task.
-func (t *task) Park(ctx context.Context, limit time.Duration) error {
+// Park implements task.Task.
+func (t *program) Park(ctx context.Context, limit time.Duration) error {
 	s := t.s
 	switch {
 	case ctx.Err() != nil:
@@ -75,27 +81,24 @@ func (t *task) Park(ctx context.Context, limit time.Duration) error {
 		}
 		return ErrEnded
 	}
-	t.parks++
 	if limit > 0 {
-		parks := t.parks
-		s.w.net.At(s.w.net.Now()+event.Time(limit)*event.Nanosecond, func() {
-			if t.parks == parks {
-				t.Wake()
-			}
-		})
+		t.host.sleepUntil(t, s.w.net.Now()+event.Time(limit)*event.Nanosecond)
 	}
 	if own := ctx.Done(); own != nil && own != s.w.ctx.Done() {
-		t.ctx = ctx
-		s.watched++
+		t.ctx, t.seen = ctx, len(s.watched)
+		s.watched = append(s.watched, t)
 	}
 	t.parked = true
 	more := t.yield(struct{}{})
-	t.parks++
+	for t.asked {
+		t.where, t.asked = whereabouts(), false
+		more = t.yield(struct{}{})
+	}
 	if t.ctx != nil {
-		t.ctx = nil
-		s.watched--
+		t.unwatch()
 	}
 	if !more {
+		t.host.wakes(t)
 		return ErrEnded
 	}
 	if ctx.Err() != nil {
@@ -104,12 +107,21 @@ func (t *task) Park(ctx context.Context, limit time.Duration) error {
 	return nil
 }
 
-// Wake implements hca.Task.
-func (t *task) Wake() {
+func (t *program) unwatch() {
+	s := t.s
+	last := s.watched[len(s.watched)-1]
+	s.watched[t.seen], last.seen = last, t.seen
+	s.watched = s.watched[:len(s.watched)-1]
+	t.ctx = nil
+}
+
+// Wake implements task.Task.
+func (t *program) Wake() {
 	if !t.parked {
 		return
 	}
 	t.parked = false
+	t.host.wakes(t)
 	s := t.s
 	s.ready = append(s.ready, t)
 	if !s.running && !s.inside && !s.due {
@@ -121,38 +133,44 @@ func (t *task) Wake() {
 // run runs what is ready, until all wait.
 func (s *scheduler) run() {
 	s.due = false
-	if s.running {
+	if s.running || s.ended {
 		return
 	}
 	s.running = true
-	for i := 0; i < len(s.ready); i++ {
-		t := s.ready[i]
-		s.current = t
-		_, waits := t.next()
-		s.current = nil
-		if !waits {
+	defer func() { s.running, s.current = false, nil }() // also if one panics
+	for s.checkContexts(); s.next < len(s.ready); s.checkContexts() {
+		t := s.ready[s.next]
+		s.ready[s.next] = nil
+		s.next++
+		s.step(t)
+	}
+	s.ready, s.next = s.ready[:0], 0
+}
+
+// step has a program go on until it waits again, or returns.
+func (s *scheduler) step(t *program) {
+	waits := false
+	defer func() {
+		if s.current = nil; !waits {
 			s.returned(t)
 		}
-		s.checkContexts()
-	}
-	clear(s.ready)
-	s.ready = s.ready[:0]
-	s.running = false
+	}()
+	s.current = t
+	_, waits = t.resume()
 }
 
-func (s *scheduler) returned(t *task) {
-	s.live--
-	s.all = slices.DeleteFunc(s.all, func(o *task) bool { return o == t })
+func (s *scheduler) returned(t *program) {
+	last := s.all[len(s.all)-1]
+	s.all[t.place], last.place = last, t.place
+	s.all[len(s.all)-1] = nil
+	s.all = s.all[:len(s.all)-1]
 }
 
-// checkContexts wakes programs whose own context has ended: a program, or a
-// script, has done that just now.
+// checkContexts wakes programs whose own context has ended: a program, a
+// handler or a script has done that just now.
 func (s *scheduler) checkContexts() {
-	if s.watched == 0 {
-		return
-	}
-	for _, t := range s.all {
-		if t.ctx != nil && t.ctx.Err() != nil {
+	for _, t := range s.watched {
+		if t.parked && t.ctx.Err() != nil {
 			t.Wake()
 		}
 	}
@@ -165,28 +183,22 @@ func (s *scheduler) wakeAll() {
 	}
 }
 
-// waiting returns the hosts of programs that wait, up to so many.
-func (s *scheduler) waiting(most int) (hosts []int) {
-	for _, t := range s.all[:min(most, len(s.all))] {
-		hosts = append(hosts, t.host)
-	}
-	return hosts
-}
-
-// stop ends all programs.
+// stop ends all programs, the latest first: who has started others finds them
+// gone.
 func (s *scheduler) stop() {
 	s.ended = true
-	for _, t := range slices.Clone(s.all) {
+	for len(s.all) > 0 {
+		t := s.all[len(s.all)-1]
 		s.current = t
 		t.stop()
 		s.current = nil
 		s.returned(t)
 	}
-	s.ready = nil
+	s.ready, s.next = nil, 0
 }
 
 // task returns the program that runs, as devices know it.
-func (s *scheduler) task() hca.Task {
+func (s *scheduler) task() task.Task {
 	if s.current == nil {
 		return nil
 	}

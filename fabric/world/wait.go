@@ -4,37 +4,23 @@ import (
 	"context"
 	"time"
 
-	"github.com/gosoftroce/rocev2/fabric/event"
-	"github.com/gosoftroce/rocev2/hca"
+	"github.com/gosoftroce/rocev2/task"
 )
 
 // Sleep has the program that calls wait for a while, in virtual time. The error
-// is the cause of ctx, hca.ErrNoTask outside of a program, or ErrEnded.
+// is the cause of ctx, task.ErrNoTask outside of a program, or ErrEnded.
 func (w *World) Sleep(ctx context.Context, d time.Duration) error {
 	t := w.tasks.current
 	if t == nil {
-		return hca.ErrNoTask
+		return task.ErrNoTask
 	}
-	for until := w.net.Now() + event.Time(max(d, 0))*event.Nanosecond; ; {
-		left := (until - w.net.Now()).Duration()
-		if left <= 0 {
-			if ctx.Err() != nil {
-				return context.Cause(ctx)
-			}
-			return nil
-		}
-		if err := t.Park(ctx, left); err != nil {
-			return err
-		}
-	}
+	return task.By(t.host).Sleep(ctx, d)
 }
 
 // WithTimeout returns a context that ends after d of virtual time. What then
 // waits with it returns context.DeadlineExceeded.
 func (w *World) WithTimeout(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	w.At(w.Now()+d, func() { cancel(context.DeadlineExceeded) })
-	return ctx, func() { cancel(context.Canceled) }
+	return task.By(&w.hosts[0]).WithTimeout(ctx, d)
 }
 
 // Box hands values from program to program, in no time: what programs over
@@ -42,7 +28,7 @@ func (w *World) WithTimeout(ctx context.Context, d time.Duration) (context.Conte
 type Box[T any] struct {
 	w      *World
 	values []T
-	asleep []*task
+	asleep []*program
 }
 
 // NewBox makes a box in a world.
@@ -64,7 +50,7 @@ func (b *Box[T]) Take(ctx context.Context) (v T, err error) {
 	t := b.w.tasks.current
 	for len(b.values) == 0 {
 		if t == nil {
-			return v, hca.ErrNoTask
+			return v, task.ErrNoTask
 		}
 		b.asleep = append(b.asleep, t)
 		if err := t.Park(ctx, 0); err != nil {
@@ -79,7 +65,7 @@ func (b *Box[T]) Take(ctx context.Context) (v T, err error) {
 }
 
 // forget takes t out of those that wait, if it is there.
-func (b *Box[T]) forget(t *task) {
+func (b *Box[T]) forget(t *program) {
 	for i := range b.asleep {
 		if b.asleep[i] == t {
 			b.asleep = append(b.asleep[:i], b.asleep[i+1:]...)

@@ -45,6 +45,9 @@ type World struct {
 	tasks  scheduler
 	errs   []error // of programs
 	closed bool
+
+	listeners map[netip.AddrPort]*listener
+	dialed    int
 }
 
 // ErrStuck is why programs are ended that wait for each other, or for what does
@@ -68,6 +71,10 @@ func New(c Config) (*World, error) {
 		cfg: c, net: n, hosts: make([]host, c.Network.Hosts), rand: event.NewRand(c.Seed, stream),
 		linkMTU: mtu - (network.WireSize(1<<12) - 1<<12),
 		tx:      transport.NewTxBatch(rocev2.MaxPacketLen),
+	}
+	for i := range w.hosts {
+		w.hosts[i] = host{w: w, number: uint16(i), due: event.Never, armed: event.Never}
+		w.net.Attach(i, &w.hosts[i])
 	}
 	w.ctx, w.cancel = context.WithCancelCause(context.Background())
 	w.tasks.w = w
@@ -122,26 +129,33 @@ func (w *World) Check() error {
 // Device returns the device of a host, and opens it if it is not there, or was
 // closed.
 func (w *World) Device(number int) (*verbs.Device, error) {
-	switch {
-	case w.closed:
-		return nil, ErrEnded
-	case number < 0 || number >= len(w.hosts):
-		return nil, fmt.Errorf("world: host %d: there are 0 to %d", number, len(w.hosts)-1)
-	case w.net.Ports(number) == 0:
+	if err := w.checkHost(number); err != nil {
+		return nil, err
+	}
+	if w.net.Ports(number) == 0 {
 		return nil, fmt.Errorf("world: host %d has no cable: name it in one of network.Config.Cables", number)
 	}
 	h := &w.hosts[number]
 	if h.dev != nil && !h.closed {
 		return h.dev, nil
 	}
-	h.w, h.number, h.closed, h.told = w, uint16(number), false, 0
+	h.closed = false
 	dev, err := verbs.OpenLink(h, w.cfg.Device)
 	if err != nil {
 		return nil, err
 	}
 	h.dev = dev
-	w.net.Attach(number, h)
 	return dev, nil
+}
+
+func (w *World) checkHost(number int) error {
+	switch {
+	case w.closed:
+		return ErrEnded
+	case number < 0 || number >= len(w.hosts):
+		return fmt.Errorf("world: host %d: there are 0 to %d", number, len(w.hosts)-1)
+	}
+	return nil
 }
 
 // Go starts a program on a host: it runs as soon as Run does, or when the
@@ -154,7 +168,7 @@ func (w *World) Go(number int, program func(ctx context.Context, dev *verbs.Devi
 	if err != nil {
 		return err
 	}
-	w.tasks.start(number, func() {
+	w.tasks.start(&w.hosts[number], func() {
 		if err := program(w.ctx, dev); err != nil {
 			w.errs = append(w.errs, fmt.Errorf("host %d: %w", number, err))
 		}
@@ -166,7 +180,7 @@ func (w *World) Go(number int, program func(ctx context.Context, dev *verbs.Devi
 func (w *World) At(t time.Duration, f func()) {
 	w.net.At(event.Time(t)*event.Nanosecond, func() {
 		f()
-		w.tasks.checkContexts()
+		w.tasks.run()
 	})
 }
 
@@ -177,12 +191,11 @@ func (w *World) At(t time.Duration, f func()) {
 // RunFor has an end.
 func (w *World) Run() error {
 	w.run(event.Never)
-	if w.tasks.live == 0 {
+	if len(w.tasks.all) == 0 {
 		return w.takeErrors()
 	}
-	stuck := fmt.Errorf("%w: %d programs, among them those of hosts %v", ErrStuck, w.tasks.live, w.tasks.waiting(8))
+	stuck := fmt.Errorf("%w: %d of them%s", ErrStuck, len(w.tasks.all), w.tasks.waiting(mostNamed))
 	w.cancel(ErrStuck)
-	w.tasks.checkContexts()
 	w.tasks.wakeAll()
 	w.run(event.Never)
 	w.ctx, w.cancel = context.WithCancelCause(context.Background())
@@ -203,7 +216,7 @@ func (w *World) run(until event.Time) {
 }
 
 // Running returns how many programs have not returned yet.
-func (w *World) Running() int { return w.tasks.live }
+func (w *World) Running() int { return len(w.tasks.all) }
 
 func (w *World) takeErrors() error {
 	err := errors.Join(w.errs...)

@@ -3,6 +3,7 @@ package world_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -94,10 +95,14 @@ func TestStuck(t *testing.T) {
 	}
 	must(t, w.Go(1, waits))
 	must(t, w.Go(0, waits))
-	if err := w.Run(); !errors.Is(err, world.ErrStuck) {
+	err := w.Run()
+	if !errors.Is(err, world.ErrStuck) {
 		t.Errorf("Run says %v", err)
-	} else {
-		t.Log(err)
+	}
+	for _, want := range []string{"host 0: ", "host 1: ", "verbs.(*CQ).Wait, called by ", "(world_test.go:"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("the error does not say %q: %v", want, err)
+		}
 	}
 	if n := w.Running(); n != 0 {
 		t.Errorf("%d programs are left", n)

@@ -29,6 +29,7 @@ var layers = map[string][]string{
 	"dissect":       {"rocev2", "rocev2/mad"},
 
 	"clock": {},
+	"task":  {"clock"},
 	"ib":    {"rocev2"},
 
 	"cm/agent": {"clock", "rocev2", "rocev2/mad"},
@@ -62,10 +63,10 @@ var layers = map[string][]string{
 	"fabric/plot":     {},
 	"fabric/lab": {"fabric/event", "fabric/network", "fabric/topology", "fabric/traffic", "fabric/adapter", "fabric/plot",
 		"ib", "rocev2", "qp", "qp/cc", "engine"},
-	"fabric/world": {"fabric/event", "fabric/network", "clock", "rocev2", "engine", "transport", "hca", "verbs"}, // above the verbs: it runs programs
+	"fabric/world": {"fabric/event", "fabric/network", "clock", "task", "rocev2", "engine", "transport", "hca", "verbs"}, // above the verbs: it runs programs
 
 	"engine": {"clock", "internal/heap", "rocev2", "ib", "memreg", "qp", "transport"}, // of transport only the batches and the path, which are plain data
-	"hca":    {"clock", "internal/heap", "rocev2", "ib", "memreg", "qp", "engine", "transport", "transport/udp", "fabric"},
+	"hca":    {"clock", "task", "internal/heap", "rocev2", "ib", "memreg", "qp", "engine", "transport", "transport/udp", "fabric"},
 
 	"uverbs/foreign": {"ib", "memreg", "uverbs/quota"},
 
@@ -100,7 +101,7 @@ var layers = map[string][]string{
 
 	// Programs import verbs, and a kind of link where they want another
 	// one. What is below verbs (ib, memreg, qp, hca) is not theirs.
-	"interop/...": {"verbs", "cm", "rdmanet", "interop/..."},
+	"interop/...": {"task", "verbs", "cm", "rdmanet", "interop/..."},
 	"cmd/...":     {"verbs", "transport/...", "rocev2/mad", "dissect", "interop/...", "doctor/...", "rdma", "server/...", "programs", "fabric/lab", "cmd/..."},
 
 	// What stops people, and the tools that show it.

@@ -69,7 +69,7 @@ func Answer(ctx context.Context, dev *verbs.Device, conn net.Conn, c AnswerConfi
 		return Answered{}, fmt.Errorf("perftest: %w", err)
 	}
 	cfg.adopt = 8 * size
-	ctl := control.New(conn, interop.Server, cfg.HandshakeTimeout)
+	ctl := control.New(conn, tasksOf(dev), interop.Server, cfg.HandshakeTimeout)
 	g, err := greet(ctx, ctl, dev, &cfg)
 	if err != nil {
 		return Answered{}, fmt.Errorf("perftest: %w", interop.Cause(ctx, err))
@@ -156,17 +156,18 @@ func (a *answerer) run(ctx context.Context) (err error) {
 	if a.w, err = work.NewWaiter(a.dev, maxAnswered*(answerDepth+answerSends), work.Spin); err != nil {
 		return err
 	}
-	g := work.NewGuard(ctx, a.cfg.IdleTimeout, a.received, nil)
+	g := work.NewGuard(ctx, tasksOf(a.dev), a.cfg.IdleTimeout, a.received, nil)
 	defer g.Stop()
-	done := make(chan error, 1)
-	go func() {
-		err := a.control(g.Ctx)
+	var err2 error
+	done := tasksOf(a.dev).NewGroup()
+	done.Go(func() {
+		err2 = a.control(g.Ctx)
 		g.Cancel(errPeerDone)
-		done <- err
-	}()
+	})
 	terr := a.traffic(g) // never nil: g ends it
 	g.Cancel(terr)
-	err = <-done
+	done.Wait()
+	err = err2
 	if !a.cfg.Service.Reliable() {
 		a.settle()
 	}
@@ -268,7 +269,7 @@ func (a *answerer) answerShake(ctx context.Context) error {
 		return err
 	}
 	if last := a.last.Load(); last != 0 {
-		a.slow.Store(max(a.slow.Load(), time.Now().UnixNano()-last))
+		a.slow.Store(max(a.slow.Load(), tasksOf(a.dev).Now().UnixNano()-last))
 	}
 	lane, err := a.laneOf(ctx, remote)
 	if err != nil {
@@ -277,7 +278,7 @@ func (a *answerer) answerShake(ctx context.Context) error {
 	if err := a.ctl.Write(ctx, step, lane.local.append(make([]byte, 0, addressLen))); err != nil {
 		return err
 	}
-	a.last.Store(time.Now().UnixNano())
+	a.last.Store(tasksOf(a.dev).Now().UnixNano())
 	a.shakes.Add(1)
 	return nil
 }

@@ -42,7 +42,7 @@ func (a *answerer) traffic(g *work.Guard) error {
 		return a.writes(g)
 	}
 	a.meter.size = a.bytes
-	a.meter.begin(time.Now())
+	a.meter.begin(tasksOf(a.dev).Now())
 	a.times = NewHistogram()
 	for {
 		messages := uint64(0)
@@ -54,7 +54,7 @@ func (a *answerer) traffic(g *work.Guard) error {
 				messages++
 			}
 		}
-		if now := time.Now(); messages > 0 {
+		if now := tasksOf(a.dev).Now(); messages > 0 {
 			a.meter.add(now, messages)
 			if a.echo.Kind == Latency && !at.IsZero() {
 				a.times.Add(now.Sub(at))
@@ -74,13 +74,13 @@ func (a *answerer) decide(g *work.Guard, wc []verbs.WC) (n int, at time.Time, er
 	var quiet uint64 // packets when the last handshake was seen
 	var seen int64
 	for {
-		limit, cancel := context.WithTimeout(g.Ctx, decideTick)
+		limit, cancel := tasksOf(a.dev).WithTimeout(g.Ctx, decideTick)
 		k, err := a.w.CQ.Wait(limit, wc[n:])
 		cancel()
 		if err != nil && (g.Ctx.Err() != nil || limit.Err() == nil) {
 			return 0, at, g.Err(err)
 		}
-		now := time.Now()
+		now := tasksOf(a.dev).Now()
 		if n += k; k > 0 {
 			a.bytes, at = int(wc[0].ByteLen)-a.grh, now
 		}
@@ -192,7 +192,7 @@ func (a *answerer) writes(g *work.Guard) error {
 	}
 	a.meter.size = a.bytes
 	a.times = NewHistogram()
-	last := time.Now()
+	last := tasksOf(a.dev).Now()
 	a.meter.begin(last)
 	for round := 2; ; round++ {
 		source[a.bytes-1] = byte(round)
@@ -202,7 +202,7 @@ func (a *answerer) writes(g *work.Guard) error {
 		if err := a.watch(g, byte(round)); err != nil {
 			return err
 		}
-		now := time.Now()
+		now := tasksOf(a.dev).Now()
 		a.times.Add(now.Sub(last))
 		a.meter.add(now, 1)
 		last = now
@@ -243,7 +243,7 @@ const sizeLimit = 5 * time.Second
 // messages are: what lies behind it is still zero. A message may come in
 // several packets, so it counts when no more have come for a moment.
 func (a *answerer) learnSize(g *work.Guard, l *answerLane) error {
-	start := time.Now()
+	start := tasksOf(a.dev).Now()
 	var packets uint64
 	size := 0
 	for {
@@ -253,12 +253,10 @@ func (a *answerer) learnSize(g *work.Guard, l *answerLane) error {
 			return nil
 		}
 		size, packets = n, p
-		select {
-		case <-g.Ctx.Done():
+		if tasksOf(a.dev).Sleep(g.Ctx, decideTick) != nil {
 			return g.Err(verbs.ErrClosed)
-		case <-time.After(decideTick):
 		}
-		if size == 0 && time.Since(start) > min(sizeLimit, a.cfg.HandshakeTimeout) {
+		if size == 0 && tasksOf(a.dev).Since(start) > min(sizeLimit, a.cfg.HandshakeTimeout) {
 			return errSize
 		}
 		// Polling is what moves packets in.
@@ -309,11 +307,11 @@ func (a *answerer) watch(g *work.Guard, want byte) error {
 			return g.Err(verbs.ErrClosed)
 		}
 		runtime.Gosched()
-		switch now := time.Now(); {
+		switch now := tasksOf(a.dev).Now(); {
 		case start.IsZero():
 			start = now
 		case now.Sub(start) > watchLimit:
-			time.Sleep(watchNap)
+			tasksOf(a.dev).Sleep(context.Background(), watchNap)
 		}
 	}
 }
@@ -323,7 +321,7 @@ func (a *answerer) watch(g *work.Guard, want byte) error {
 func (a *answerer) settle() {
 	var wc [batch]verbs.WC
 	for n := a.packets(); ; {
-		time.Sleep(2 * decideTick)
+		tasksOf(a.dev).Sleep(context.Background(), 2*decideTick)
 		a.w.CQ.Poll(wc[:]) // moves packets in
 		m := a.packets()
 		if m == n {

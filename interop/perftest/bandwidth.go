@@ -8,6 +8,7 @@ import (
 
 	"github.com/gosoftroce/rocev2/interop"
 	"github.com/gosoftroce/rocev2/interop/internal/work"
+	"github.com/gosoftroce/rocev2/task"
 	"github.com/gosoftroce/rocev2/verbs"
 )
 
@@ -142,7 +143,7 @@ type flow struct {
 	timed    bool
 	started  bool
 	stopping bool        // the time is over: nothing new is posted
-	alarm    *time.Timer // ends a wait when the time is over
+	alarm    *task.Timer // ends a wait when the time is over
 
 	wrs  []verbs.SendWR
 	sges []verbs.SGE
@@ -284,7 +285,7 @@ func (f *flow) run(g *work.Guard) (Result, error) {
 		}
 	}()
 	if f.sends && !f.hold {
-		f.start(g, time.Now())
+		f.start(g, tasksOf(f.s.dev).Now())
 		if err := f.fillAll(); err != nil {
 			return Result{}, err
 		}
@@ -324,7 +325,7 @@ func (f *flow) start(g *work.Guard, now time.Time) {
 	case f.sends:
 		return // completions come, or the guard ends the run
 	}
-	f.alarm = time.AfterFunc(limit, func() { g.Cancel(errTimeUp) })
+	f.alarm = tasksOf(f.s.dev).AfterFunc(limit, func() { g.Cancel(errTimeUp) })
 }
 
 var errTimeUp = errors.New("the time of the run is up")
@@ -424,7 +425,7 @@ func (f *flow) build(i, j int, n uint64) {
 
 // handle takes n completions from the queue and posts what follows from them.
 func (f *flow) handle(g *work.Guard, n int) error {
-	now := time.Now()
+	now := tasksOf(f.s.dev).Now()
 	if !f.started {
 		f.start(g, now)
 	}

@@ -43,7 +43,7 @@ func RunCM(ctx context.Context, dev *verbs.Device, server netip.AddrPort, c Conf
 		return nil, err
 	}
 	s := &session{dev: dev, role: interop.Client, cfg: c, server: server}
-	dialing, cancel := context.WithTimeoutCause(ctx, c.HandshakeTimeout, fmt.Errorf("no answer within %v", c.HandshakeTimeout))
+	dialing, cancel := tasksOf(dev).WithTimeoutCause(ctx, c.HandshakeTimeout, fmt.Errorf("no answer within %v", c.HandshakeTimeout))
 	defer cancel()
 	conn, err := message.Dial(dialing, dev, server)
 	if err != nil {
@@ -89,7 +89,7 @@ func (s connecting) all(ctx context.Context) error {
 	if err := s.shakeEmpty(ctx, "handshake before connecting"); err != nil {
 		return err
 	}
-	bounded, cancel := context.WithTimeoutCause(ctx, s.cfg.HandshakeTimeout, fmt.Errorf("no connection within %v: %w", s.cfg.HandshakeTimeout, interop.ErrNoProgress))
+	bounded, cancel := tasksOf(s.dev).WithTimeoutCause(ctx, s.cfg.HandshakeTimeout, fmt.Errorf("no connection within %v: %w", s.cfg.HandshakeTimeout, interop.ErrNoProgress))
 	defer cancel()
 	for i := range s.lanes.Lanes {
 		var conn *cm.Conn
@@ -135,15 +135,13 @@ const (
 )
 
 func (s connecting) dialLane(ctx context.Context, i int) (*cm.Conn, error) {
-	for start := time.Now(); ; {
+	for start := tasksOf(s.dev).Now(); ; {
 		conn, err := s.dialLaneOnce(ctx, i)
 		var rejected *cm.RejectedError
-		if !errors.As(err, &rejected) || rejected.Reason != cm.ReasonInvalidService || time.Since(start) > listenLimit {
+		if !errors.As(err, &rejected) || rejected.Reason != cm.ReasonInvalidService || tasksOf(s.dev).Since(start) > listenLimit {
 			return conn, err
 		}
-		select {
-		case <-time.After(listenPause):
-		case <-ctx.Done():
+		if tasksOf(s.dev).Sleep(ctx, listenPause) != nil {
 			return nil, err
 		}
 	}

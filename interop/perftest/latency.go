@@ -10,6 +10,7 @@ import (
 
 	"github.com/gosoftroce/rocev2/interop"
 	"github.com/gosoftroce/rocev2/interop/internal/work"
+	"github.com/gosoftroce/rocev2/task"
 	"github.com/gosoftroce/rocev2/verbs"
 )
 
@@ -51,8 +52,8 @@ func (s *session) measureLatency(ctx context.Context, p *pinger) (Result, error)
 	p.g = g
 	if s.cfg.Duration > 0 {
 		// The peer keeps the same time: a wait for it ends with ours.
-		p.deadline = func() *time.Timer {
-			return time.AfterFunc(s.cfg.Duration, func() { g.Cancel(errTimeUp) })
+		p.deadline = func() *task.Timer {
+			return tasksOf(s.dev).AfterFunc(s.cfg.Duration, func() { g.Cancel(errTimeUp) })
 		}
 	}
 	defer p.disarm()
@@ -89,8 +90,8 @@ type pinger struct {
 	last           time.Time
 	first, counted time.Time
 	clock          clock
-	deadline       func() *time.Timer
-	alarm          *time.Timer
+	deadline       func() *task.Timer
+	alarm          *task.Timer
 
 	wr   [1]verbs.SendWR
 	sge  [1]verbs.SGE
@@ -146,7 +147,7 @@ func (p *pinger) ended(err error) bool {
 	// In write_lat the peer ends the connection when its time is up, which
 	// may be a moment before ours is.
 	return p.s.cfg.Duration > 0 && p.s.cfg.Test.Verb == Write && errors.Is(err, interop.ErrPeerClosed) &&
-		!time.Now().Before(p.clock.to)
+		!tasksOf(p.s.dev).Now().Before(p.clock.to)
 }
 
 // over reports whether the time of the run is up.
@@ -156,7 +157,7 @@ func (p *pinger) over() bool {
 
 // tick takes the time at which an operation is posted.
 func (p *pinger) tick() {
-	now := time.Now()
+	now := tasksOf(p.s.dev).Now()
 	if p.last.IsZero() {
 		p.first = now
 		p.clock = newClock(now, p.s.cfg.Duration, p.s.cfg.Margin)
@@ -250,7 +251,7 @@ func (p *pinger) requests() error {
 			return err
 		}
 	}
-	p.count(time.Now())
+	p.count(tasksOf(p.s.dev).Now())
 	return nil
 }
 
@@ -293,7 +294,7 @@ func (p *pinger) sends() error {
 		if err := p.awaitMessage(p.goal); err != nil {
 			return err
 		}
-		p.count(time.Now())
+		p.count(tasksOf(p.s.dev).Now())
 	}
 	return nil
 }
@@ -335,7 +336,7 @@ func (p *pinger) writes() error {
 		if err := p.watch(byte(p.goal)); err != nil {
 			return err
 		}
-		p.count(time.Now())
+		p.count(tasksOf(p.s.dev).Now())
 	}
 	return nil
 }
@@ -385,11 +386,11 @@ func (p *pinger) watch(want byte) error {
 			}
 		}
 		runtime.Gosched()
-		switch now := time.Now(); {
+		switch now := tasksOf(p.s.dev).Now(); {
 		case start.IsZero():
 			start = now
 		case now.Sub(start) > watchLimit:
-			time.Sleep(watchNap)
+			tasksOf(p.s.dev).Sleep(context.Background(), watchNap)
 		}
 	}
 }
@@ -403,9 +404,9 @@ func (p *pinger) stillComing(left *time.Time) error {
 		return err
 	}
 	if left.IsZero() {
-		*left = time.Now()
+		*left = tasksOf(p.s.dev).Now()
 	}
-	if time.Since(*left) > p.s.cfg.LossTimeout {
+	if tasksOf(p.s.dev).Since(*left) > p.s.cfg.LossTimeout {
 		return interop.ErrNoProgress // it is lost
 	}
 	return nil

@@ -15,6 +15,7 @@ import (
 	"github.com/gosoftroce/rocev2/interop"
 	"github.com/gosoftroce/rocev2/interop/internal/control"
 	"github.com/gosoftroce/rocev2/interop/internal/testpair"
+	"github.com/gosoftroce/rocev2/task"
 	"github.com/gosoftroce/rocev2/verbs"
 	"github.com/gosoftroce/rocev2/verbs/verbstest"
 )
@@ -310,7 +311,7 @@ func TestWriteLatencyBeginsAtTheServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &session{dev: b, role: interop.Client, cfg: full, ctl: control.New(cc, interop.Client, 0)}
+	s := &session{dev: b, role: interop.Client, cfg: full, ctl: control.New(cc, task.Runner{}, interop.Client, 0)}
 	defer s.close()
 	for _, step := range []func() error{
 		func() (err error) { s.greeting, err = greet(t.Context(), s.ctl, b, &full); return err }, s.setUp, func() error { return s.connect(t.Context()) },

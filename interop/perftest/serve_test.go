@@ -12,6 +12,7 @@ import (
 	"github.com/gosoftroce/rocev2/interop"
 	"github.com/gosoftroce/rocev2/interop/internal/control"
 	"github.com/gosoftroce/rocev2/interop/internal/testpair"
+	"github.com/gosoftroce/rocev2/task"
 )
 
 // TestServeTakesTheFirstGoodClient lets a server refuse clients until one is
@@ -156,7 +157,7 @@ func TestHeardCounts(t *testing.T) {
 			_, err := Run(t.Context(), b, cc, interop.Client, cfg)
 			done <- err
 		}()
-		s := &session{dev: a, role: interop.Server, cfg: full, ctl: control.New(sc, interop.Server, 0)}
+		s := &session{dev: a, role: interop.Server, cfg: full, ctl: control.New(sc, task.Runner{}, interop.Server, 0)}
 		if s.greeting, err = greet(t.Context(), s.ctl, a, &full); err != nil {
 			t.Fatal(err)
 		}

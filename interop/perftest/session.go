@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"sync"
 	"time"
 
 	"github.com/gosoftroce/rocev2/cm"
@@ -16,6 +15,7 @@ import (
 	"github.com/gosoftroce/rocev2/interop/internal/lanes"
 	"github.com/gosoftroce/rocev2/interop/internal/message"
 	"github.com/gosoftroce/rocev2/interop/internal/work"
+	"github.com/gosoftroce/rocev2/task"
 	"github.com/gosoftroce/rocev2/verbs"
 )
 
@@ -37,7 +37,7 @@ func Run(ctx context.Context, dev *verbs.Device, conn net.Conn, role interop.Rol
 
 // overConn runs a session over a control connection.
 func (s *session) overConn(ctx context.Context, conn net.Conn) (_ []Result, err error) {
-	s.ctl = control.New(conn, s.role, s.cfg.HandshakeTimeout)
+	s.ctl = control.New(conn, tasksOf(s.dev), s.role, s.cfg.HandshakeTimeout)
 	if s.greeting, err = greet(ctx, s.ctl, s.dev, &s.cfg); err != nil {
 		return nil, s.explain(ctx, err)
 	}
@@ -62,7 +62,7 @@ func Serve(ctx context.Context, dev *verbs.Device, ln net.Listener, c Config) ([
 // serve takes the first client of ln.
 func (s *session) serve(ctx context.Context, ln net.Listener) (_ []Result, err error) {
 	c, dev := &s.cfg, s.dev
-	s.ctl, s.greeting, err = control.Admit(ctx, ln, control.Admission{Timeout: c.HandshakeTimeout, Refused: c.OnRefused},
+	s.ctl, s.greeting, err = control.Admit(ctx, ln, control.Admission{Tasks: tasksOf(s.dev), Timeout: c.HandshakeTimeout, Refused: c.OnRefused},
 		func(ctx context.Context, ctl *control.Conn) (greeting, error) { return greet(ctx, ctl, dev, &s.cfg) })
 	if err != nil {
 		return nil, s.explain(ctx, err)
@@ -70,6 +70,9 @@ func (s *session) serve(ctx context.Context, ln net.Listener) (_ []Result, err e
 	defer s.ctl.Close()
 	return s.all(ctx)
 }
+
+// tasksOf returns what starts what runs beside a session, and has the time.
+func tasksOf(dev *verbs.Device) task.Runner { return verbs.HCA(dev).Tasks() }
 
 // session is one test with one peer.
 type session struct {
@@ -147,10 +150,10 @@ func (s *session) endOfEndless(err error) error {
 const disconnectLimit = time.Second
 
 // disconnect ends what the connection manager has connected.
-func disconnect(conns []*cm.Conn) {
-	ctx, cancel := context.WithTimeout(context.Background(), disconnectLimit)
+func disconnect(tasks task.Runner, conns []*cm.Conn) {
+	ctx, cancel := tasks.WithTimeout(context.Background(), disconnectLimit)
 	defer cancel()
-	var wg sync.WaitGroup
+	wg := tasks.NewGroup()
 	for _, c := range conns {
 		wg.Go(func() { _ = c.Disconnect(ctx) }) // the peer may be gone
 	}
@@ -158,7 +161,7 @@ func disconnect(conns []*cm.Conn) {
 }
 
 func (s *session) close() {
-	disconnect(s.conns)
+	disconnect(tasksOf(s.dev), s.conns)
 	if s.lanes != nil {
 		s.lanes.Close()
 	}
@@ -388,7 +391,7 @@ func (s *session) join(ctx context.Context, step string) error {
 // await bounds the silence of the peer while f waits for it on the control
 // connection.
 func (s *session) await(ctx context.Context, f func(context.Context) error) error {
-	g := work.NewGuard(ctx, s.cfg.IdleTimeout, s.lanes.Received, nil)
+	g := work.NewGuard(ctx, tasksOf(s.dev), s.cfg.IdleTimeout, s.lanes.Received, nil)
 	defer g.Stop()
 	err := f(g.Ctx)
 	if g.Ctx.Err() != nil && err != nil {
@@ -443,7 +446,7 @@ func (s *session) guard(ctx context.Context, size int, total uint64, idle time.D
 	if s.cfg.OnProgress != nil {
 		report = func(n uint64) { s.cfg.OnProgress(size, n, total) }
 	}
-	g = work.NewGuard(ctx, idle, nil, report)
+	g = work.NewGuard(ctx, tasksOf(s.dev), idle, nil, report)
 	var said func()
 	if !s.cfg.Service.Reliable() {
 		said = func() { g.CancelWhenQuiet(lossQuiet, errPeerDone) }

@@ -51,7 +51,7 @@ func Answer(ctx context.Context, dev *verbs.Device, conn net.Conn, c AnswerConfi
 	if err != nil {
 		return Answered{}, err
 	}
-	s := &session{dev: dev, role: interop.Server, cfg: cfg, ctl: control.New(conn, interop.Server, cfg.HandshakeTimeout)}
+	s := &session{dev: dev, role: interop.Server, cfg: cfg, ctl: control.New(conn, verbs.HCA(dev).Tasks(), interop.Server, cfg.HandshakeTimeout)}
 	a := &answerer{session: s, size: cmp.Or(c.MaxSize, 1<<20), idle: cmp.Or(c.IdleTimeout, 2*time.Second)}
 	if s.cfg.Service, err = a.recognise(ctx); err == nil && s.cfg.Service == XRC {
 		return a.fixed(ctx)
@@ -90,7 +90,7 @@ func (a *answerer) recognise(ctx context.Context) (Service, error) {
 	// Behind the third number the extended form has a fourth one, and the
 	// plain one a GID.
 	const at = lidDigits + 1 + 3*(numberDigits+1) - 1
-	limit, cancel := context.WithTimeoutCause(ctx, a.cfg.HandshakeTimeout, errors.New("the client does not send its address"))
+	limit, cancel := a.tasks().WithTimeoutCause(ctx, a.cfg.HandshakeTimeout, errors.New("the client does not send its address"))
 	defer cancel()
 	b, err := a.ctl.Peek(limit, addressStep, at+1)
 	if err != nil {
@@ -210,7 +210,7 @@ func (a *answerer) echo(ctx context.Context) error {
 	limit := a.cfg.HandshakeTimeout
 	var first, last time.Time
 	for {
-		wait, cancel := context.WithTimeout(ctx, limit)
+		wait, cancel := a.tasks().WithTimeout(ctx, limit)
 		n, err := a.w.CQ.Wait(wait, a.wc[:])
 		cancel()
 		switch {
@@ -226,7 +226,7 @@ func (a *answerer) echo(ctx context.Context) error {
 			return nil
 		}
 		limit = a.idle
-		if last = time.Now(); first.IsZero() {
+		if last = a.tasks().Now(); first.IsZero() {
 			first = last
 		}
 		for i := range a.wc[:n] {

@@ -24,6 +24,7 @@ import (
 	"github.com/gosoftroce/rocev2/interop/internal/control"
 	"github.com/gosoftroce/rocev2/interop/internal/lanes"
 	"github.com/gosoftroce/rocev2/interop/internal/work"
+	"github.com/gosoftroce/rocev2/task"
 	"github.com/gosoftroce/rocev2/verbs"
 )
 
@@ -50,7 +51,7 @@ func Run(ctx context.Context, dev *verbs.Device, conn net.Conn, role interop.Rol
 	if err != nil {
 		return Result{}, err
 	}
-	s := &session{dev: dev, role: role, cfg: c, ctl: control.New(conn, role, c.HandshakeTimeout)}
+	s := &session{dev: dev, role: role, cfg: c, ctl: control.New(conn, verbs.HCA(dev).Tasks(), role, c.HandshakeTimeout)}
 	var first Address
 	if role == interop.Server {
 		if first, err = readFirst(ctx, s.ctl, dev, &c); err != nil {
@@ -69,7 +70,7 @@ func Serve(ctx context.Context, dev *verbs.Device, ln net.Listener, c Config) (R
 	if err != nil {
 		return Result{}, err
 	}
-	ctl, first, err := control.Admit(ctx, ln, control.Admission{Timeout: c.HandshakeTimeout, Refused: c.OnRefused},
+	ctl, first, err := control.Admit(ctx, ln, control.Admission{Tasks: verbs.HCA(dev).Tasks(), Timeout: c.HandshakeTimeout, Refused: c.OnRefused},
 		func(ctx context.Context, ctl *control.Conn) (Address, error) { return readFirst(ctx, ctl, dev, &c) })
 	if err != nil {
 		return Result{}, fmt.Errorf("pingpong: %w", err)
@@ -99,6 +100,9 @@ func (s *session) all(ctx context.Context, first Address) (Result, error) {
 	s.linger(ctx)
 	return res, nil
 }
+
+// tasks starts what runs beside the session, and has the time.
+func (s *session) tasks() task.Runner { return verbs.HCA(s.dev).Tasks() }
 
 // session is one run.
 type session struct {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"time"
 
 	"github.com/gosoftroce/rocev2/interop"
 	"github.com/gosoftroce/rocev2/interop/internal/work"
@@ -42,10 +41,10 @@ func (s *session) run(ctx context.Context) (Result, error) {
 	if c.OnProgress != nil {
 		report = func(n uint64) { c.OnProgress(n, 2*uint64(c.Iterations)) }
 	}
-	g := work.NewGuard(ctx, c.patience(), nil, report)
+	g := work.NewGuard(ctx, s.tasks(), c.patience(), nil, report)
 	defer g.Stop()
 	res := Result{Bytes: 2 * uint64(c.Size) * uint64(c.Iterations), Iterations: c.Iterations}
-	start := time.Now()
+	start := s.tasks().Now()
 	n := counts{lanes: make([]lane, c.QPs)}
 	for i := range n.lanes {
 		n.lanes[i].awaiting = true
@@ -69,7 +68,7 @@ func (s *session) run(ctx context.Context) (Result, error) {
 			break
 		}
 	}
-	res.Elapsed = time.Since(start)
+	res.Elapsed = s.tasks().Since(start)
 	return res, s.validate()
 }
 
@@ -191,10 +190,5 @@ func (s *session) linger(ctx context.Context) {
 	if s.cfg.Linger <= 0 || !s.cfg.traits().service.Reliable() {
 		return
 	}
-	t := time.NewTimer(s.cfg.Linger)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
+	_ = s.tasks().Sleep(ctx, s.cfg.Linger)
 }

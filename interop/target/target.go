@@ -27,6 +27,7 @@ import (
 	"github.com/gosoftroce/rocev2/interop/internal/control"
 	"github.com/gosoftroce/rocev2/interop/perftest"
 	"github.com/gosoftroce/rocev2/interop/pingpong"
+	"github.com/gosoftroce/rocev2/task"
 	"github.com/gosoftroce/rocev2/verbs"
 )
 
@@ -181,13 +182,13 @@ func (s *server) serve(ctx context.Context, conn net.Conn) {
 	}
 	if !s.admit() {
 		client.Err = errFull
-		control.New(whole, interop.Server, 0).Refuse(errFull)
+		control.New(whole, task.Runner{}, interop.Server, 0).Refuse(errFull)
 		return
 	}
 	defer s.release()
 	if s.cfg.OnBegin != nil {
 		if client.Err = s.cfg.OnBegin(client.Addr); client.Err != nil {
-			control.New(whole, interop.Server, 0).Refuse(client.Err)
+			control.New(whole, task.Runner{}, interop.Server, 0).Refuse(client.Err)
 			return
 		}
 		client.Began = true
@@ -199,7 +200,7 @@ func (s *server) serve(ctx context.Context, conn net.Conn) {
 		s.pingpong(ctx, whole, &client)
 	default:
 		client.Err = &interop.ProtocolError{Step: "first words", Got: head, Want: "those of ibv_rc_pingpong and its like, or of perftest"}
-		control.New(whole, interop.Server, 0).Refuse(client.Err)
+		control.New(whole, task.Runner{}, interop.Server, 0).Refuse(client.Err)
 	}
 }
 

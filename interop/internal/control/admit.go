@@ -12,10 +12,13 @@ import (
 	"time"
 
 	"github.com/gosoftroce/rocev2/interop"
+	"github.com/gosoftroce/rocev2/task"
 )
 
 // Admission says how a server chooses its client.
 type Admission struct {
+	// Tasks is that of the device that the client is for.
+	Tasks task.Runner
 	// Timeout bounds the whole greeting of one client; 0 means no bound.
 	Timeout time.Duration
 	// Refused, if set, is told of every client that is not admitted, one
@@ -43,30 +46,32 @@ var (
 func Admit[T any](ctx context.Context, ln net.Listener, a Admission, greet func(context.Context, *Conn) (T, error)) (*Conn, T, error) {
 	defer ln.Close()
 	ctx, cancel := context.WithCancelCause(ctx)
+	g := greeter[T]{greet: greet, news: task.NewQueue[news[T]](a.Tasks)}
+	defer g.close(ctx, a.Tasks)
 	defer cancel(errServed)
-	defer context.AfterFunc(ctx, func() { ln.Close() })()
-	arrivals := make(chan arrival)
-	go accept(ctx, ln, arrivals)
+	defer a.Tasks.OnEnd(ctx, func() { ln.Close() })()
+	a.Tasks.Go(func() { g.accept(ctx, a.Tasks, ln) })
 
-	g := greeter[T]{greet: greet, outcomes: make(chan outcome[T])}
 	var none T
 	var list []*candidate // oldest first
 	for {
-		select {
-		case <-ctx.Done():
-			return nil, none, fmt.Errorf("wait for a client: %w", context.Cause(ctx))
-		case in := <-arrivals:
+		n, err := g.news.Take(ctx)
+		switch in, o := n.arrival, n.outcome; {
+		case err != nil:
+			return nil, none, fmt.Errorf("wait for a client: %w", err)
+		case in != nil:
+			in.taken.Set()
 			if in.err != nil {
 				return nil, none, fmt.Errorf("wait for a client: %w", in.err)
 			}
 			if n := len(list) - maxCandidates; n >= 0 {
 				list[n].cancel(errCrowded) // those before it are on their way
 			}
-			c := newCandidate(ctx, in.conn, a.Timeout)
+			c := newCandidate(ctx, in.conn, &a)
 			list = append(list, c)
 			g.open.Add(1)
-			go g.run(ctx, c)
-		case o := <-g.outcomes:
+			a.Tasks.Go(func() { g.run(ctx, c) })
+		default:
 			list = slices.DeleteFunc(list, func(c *candidate) bool { return c == o.from })
 			if o.err == nil {
 				for _, c := range list {
@@ -81,9 +86,15 @@ func Admit[T any](ctx context.Context, ln net.Listener, a Admission, greet func(
 
 // greeter greets candidates, each on a goroutine of its own.
 type greeter[T any] struct {
-	greet    func(context.Context, *Conn) (T, error)
-	outcomes chan outcome[T]
-	open     atomic.Int32 // goroutines
+	greet func(context.Context, *Conn) (T, error)
+	news  *task.Queue[news[T]]
+	open  atomic.Int32 // goroutines
+}
+
+// news is what Admit learns: one of the two.
+type news[T any] struct {
+	arrival *arrival
+	outcome *outcome[T]
 }
 
 // outcome is what came of a greeting.
@@ -97,15 +108,25 @@ type outcome[T any] struct {
 func (g *greeter[T]) run(ctx context.Context, c *candidate) {
 	defer g.open.Add(-1)
 	v, err := g.greet(c.ctx, c.conn)
-	select {
-	case g.outcomes <- outcome[T]{c, v, err}:
-	case <-ctx.Done():
+	if !g.news.Put(news[T]{outcome: &outcome[T]{c, v, err}}) {
 		err = context.Cause(ctx)
 	}
 	if err != nil {
 		c.conn.refuse(err, g.open.Load() <= maxCandidates/2)
 	}
 	c.cancel(nil)
+}
+
+// close has those refused whose news nobody has taken. ctx is that of Admit.
+func (g *greeter[T]) close(ctx context.Context, tasks task.Runner) {
+	for _, n := range g.news.Close() {
+		if n.arrival != nil && n.arrival.err == nil {
+			n.arrival.conn.Close()
+		}
+		if o := n.outcome; o != nil && o.err == nil {
+			tasks.Go(func() { o.from.conn.refuse(context.Cause(ctx), true) })
+		}
+	}
 }
 
 func (a *Admission) refused(c *Conn, why error) {
@@ -121,12 +142,13 @@ type candidate struct {
 	cancel context.CancelCauseFunc
 }
 
-func newCandidate(ctx context.Context, c net.Conn, limit time.Duration) *candidate {
-	n := &candidate{conn: New(c, interop.Server, limit)}
+func newCandidate(ctx context.Context, c net.Conn, a *Admission) *candidate {
+	limit := a.Timeout
+	n := &candidate{conn: New(c, a.Tasks, interop.Server, limit)}
 	n.ctx, n.cancel = context.WithCancelCause(ctx)
 	if limit > 0 {
 		var stop context.CancelFunc
-		n.ctx, stop = context.WithTimeoutCause(n.ctx, limit, fmt.Errorf("it did not say within %v what it wants", limit))
+		n.ctx, stop = a.Tasks.WithTimeoutCause(n.ctx, limit, fmt.Errorf("it did not say within %v what it wants", limit))
 		cancel := n.cancel
 		n.cancel = func(err error) { cancel(err); stop() }
 	}
@@ -134,34 +156,29 @@ func newCandidate(ctx context.Context, c net.Conn, limit time.Duration) *candida
 }
 
 type arrival struct {
-	conn net.Conn
-	err  error
+	conn  net.Conn
+	err   error
+	taken *task.Event // by Admit: only then the next one is accepted
 }
 
 // acceptPause is the wait after the system had no room for a connection.
 const acceptPause = 50 * time.Millisecond
 
 // accept hands connections over until ctx ends or the listener fails.
-func accept(ctx context.Context, ln net.Listener, arrivals chan<- arrival) {
+func (g *greeter[T]) accept(ctx context.Context, tasks task.Runner, ln net.Listener) {
 	for {
 		conn, err := ln.Accept()
 		if Shortage(err) {
-			select {
-			case <-time.After(acceptPause):
-				continue
-			case <-ctx.Done():
+			if tasks.Sleep(ctx, acceptPause) != nil {
 				return
 			}
+			continue
 		}
-		select {
-		case arrivals <- arrival{conn, err}:
-		case <-ctx.Done():
-			if err == nil {
-				conn.Close()
-			}
-			return
+		in := &arrival{conn, err, tasks.NewEvent()}
+		if !g.news.Put(news[T]{arrival: in}) && err == nil {
+			conn.Close()
 		}
-		if err != nil {
+		if err != nil || in.taken.Wait(ctx) != nil {
 			return
 		}
 	}
@@ -193,7 +210,7 @@ func (c *Conn) Refuse(why error) { c.refuse(why, true) }
 func (c *Conn) refuse(why error, tell bool) {
 	if tell && !errors.Is(why, interop.ErrPeerClosed) {
 		text := append([]byte(refusal), printable([]byte(why.Error()), maxRefusal-len(refusal)-1)...)
-		c.c.SetDeadline(time.Now().Add(refusalLimit))
+		c.c.SetDeadline(c.tasks.Now().Add(refusalLimit))
 		if _, err := c.c.Write(append(text, '\n')); err == nil {
 			c.Finish(refusalLimit)
 		}
@@ -207,7 +224,7 @@ func (c *Conn) refused(got []byte) error {
 	if n := min(len(got), len(refusal)); n < 2 || string(got[:n]) != refusal[:n] {
 		return nil
 	}
-	c.c.SetReadDeadline(time.Now().Add(time.Second))
+	c.c.SetReadDeadline(c.tasks.Now().Add(time.Second))
 	for len(got) < maxRefusal && got[len(got)-1] != '\n' {
 		b, err := c.r.ReadByte()
 		if err != nil {

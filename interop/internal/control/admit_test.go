@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/gosoftroce/rocev2/interop"
+	"github.com/gosoftroce/rocev2/task"
 )
 
 // greetHello admits who says "hello".
@@ -130,8 +131,8 @@ func TestRefusalIsRead(t *testing.T) {
 	for _, n := range []int{2, 4, 5, 16, 52} { // items of the protocols
 		for _, why := range []string{"no", strings.Repeat("long ", 500), "bad \x1b[31m\x00 text"} {
 			client, server := net.Pipe()
-			go New(server, interop.Server, 0).refuse(errors.New(why), true)
-			err := New(client, interop.Client, 0).Read(t.Context(), "item", make([]byte, n))
+			go New(server, task.Runner{}, interop.Server, 0).refuse(errors.New(why), true)
+			err := New(client, task.Runner{}, interop.Client, 0).Read(t.Context(), "item", make([]byte, n))
 			var r *interop.RefusedError
 			if !errors.As(err, &r) || len(r.Why) > maxRefusal || strings.ContainsAny(r.Why, "\x1b\x00\n") || !strings.HasPrefix(r.Why, why[:2]) {
 				t.Errorf("an item of %d bytes: %v", n, err)

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/gosoftroce/rocev2/interop"
+	"github.com/gosoftroce/rocev2/task"
 )
 
 // MaxItem is the size of the largest item that any protocol has, with room.
@@ -28,14 +29,16 @@ const MaxItem = 1024
 type Conn struct {
 	c       net.Conn
 	r       *bufio.Reader
+	tasks   task.Runner
 	role    interop.Role
 	timeout time.Duration
 }
 
 // New takes over a connection. timeout bounds the wait for one item where the
-// peer is expected to answer at once; 0 means no bound.
-func New(c net.Conn, role interop.Role, timeout time.Duration) *Conn {
-	return &Conn{c: c, r: bufio.NewReaderSize(c, MaxItem), role: role, timeout: timeout}
+// peer is expected to answer at once; 0 means no bound. tasks is that of the
+// device that the connection is for.
+func New(c net.Conn, tasks task.Runner, role interop.Role, timeout time.Duration) *Conn {
+	return &Conn{c: c, tasks: tasks, r: bufio.NewReaderSize(c, MaxItem), role: role, timeout: timeout}
 }
 
 // Role returns the side that this process takes.
@@ -110,7 +113,7 @@ func (c *Conn) Peek(ctx context.Context, step string, n int) ([]byte, error) {
 // answered.
 func (c *Conn) More(ctx context.Context, within time.Duration) bool {
 	defer c.arm(ctx, false)()
-	c.c.SetReadDeadline(time.Now().Add(within))
+	c.c.SetReadDeadline(c.tasks.Now().Add(within))
 	_, err := c.r.Peek(1)
 	return err == nil
 }
@@ -143,17 +146,17 @@ func (c *Conn) exchange(ctx context.Context, step string, mine, theirs []byte, s
 func (c *Conn) arm(ctx context.Context, soon bool) (disarm func()) {
 	var deadline time.Time
 	if soon && c.timeout > 0 {
-		deadline = time.Now().Add(c.timeout)
+		deadline = c.tasks.Now().Add(c.timeout)
 	}
 	c.c.SetDeadline(deadline)
-	done := make(chan struct{})
-	stop := context.AfterFunc(ctx, func() {
+	done := c.tasks.NewEvent()
+	stop := c.tasks.OnEnd(ctx, func() {
 		c.c.SetDeadline(time.Unix(1, 0))
-		close(done)
+		done.Set()
 	})
 	return func() {
 		if !stop() {
-			<-done // or its deadline would hit the next step
+			done.Wait(context.Background()) // or its deadline would hit the next step
 		}
 		c.c.SetDeadline(time.Time{})
 	}
@@ -179,11 +182,11 @@ func (c *Conn) cause(ctx context.Context, err error) error {
 // Read; said, if not nil, is called once when the first is there. The function
 // that Watch returns ends the watch; no other method may be called before.
 func (c *Conn) Watch(closed func(error), said func()) (stop func()) {
-	done := make(chan struct{})
+	done := c.tasks.NewEvent()
 	var mu sync.Mutex
 	stopped := false
-	go func() {
-		defer close(done)
+	c.tasks.Go(func() {
+		defer done.Set()
 		for n := 1; n <= MaxItem; n = c.r.Buffered() + 1 {
 			if _, err := c.r.Peek(n); err != nil {
 				mu.Lock()
@@ -199,13 +202,13 @@ func (c *Conn) Watch(closed func(error), said func()) (stop func()) {
 				said = nil
 			}
 		}
-	}()
+	})
 	return func() {
 		mu.Lock()
 		stopped = true
 		mu.Unlock()
 		c.c.SetReadDeadline(time.Unix(1, 0))
-		<-done
+		done.Wait(context.Background())
 		c.c.SetReadDeadline(time.Time{})
 	}
 }
@@ -217,7 +220,7 @@ func (c *Conn) Watch(closed func(error), said func()) (stop func()) {
 func (c *Conn) Finish(limit time.Duration) {
 	if h, ok := c.c.(interface{ CloseWrite() error }); ok {
 		h.CloseWrite()
-		c.c.SetReadDeadline(time.Now().Add(limit))
+		c.c.SetReadDeadline(c.tasks.Now().Add(limit))
 		io.CopyN(io.Discard, c.r, 64<<10)
 	}
 	c.c.Close()

@@ -119,7 +119,7 @@ func (l *Link) Close() {
 func (l *Link) Begin(ctx context.Context, doing string, peer Peer, idle time.Duration) {
 	l.End()
 	l.doing, l.peer = doing, peer
-	l.g = work.NewGuard(ctx, idle, nil, nil)
+	l.g = work.NewGuard(ctx, verbs.HCA(l.PD.Device()).Tasks(), idle, nil, nil)
 	if peer == nil {
 		return
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gosoftroce/rocev2/interop"
+	"github.com/gosoftroce/rocev2/task"
 )
 
 // Guard watches a run.
@@ -17,22 +18,20 @@ type Guard struct {
 	// Ctx ends when the run must end; context.Cause says why.
 	Ctx context.Context
 
-	cancel  context.CancelCauseFunc
-	count   atomic.Uint64
-	stopped atomic.Bool
-	unhook  func() bool
-	done    chan struct{}
+	tasks  task.Runner
+	cancel context.CancelCauseFunc
+	count  atomic.Uint64
+	over   *task.Event // the watch is
 }
 
 // NewGuard starts watching a run under ctx. When idle passes without Add, and
 // without change of what alive returns, if that is not nil, the run is ended.
 // report, if not nil, is called with the count. Both are called a few times a
-// second, from another goroutine.
-func NewGuard(ctx context.Context, idle time.Duration, alive func() uint64, report func(done uint64)) *Guard {
-	g := &Guard{done: make(chan struct{})}
+// second, from another goroutine, which tasks starts.
+func NewGuard(ctx context.Context, tasks task.Runner, idle time.Duration, alive func() uint64, report func(done uint64)) *Guard {
+	g := &Guard{tasks: tasks, over: tasks.NewEvent()}
 	g.Ctx, g.cancel = context.WithCancelCause(ctx)
-	g.unhook = context.AfterFunc(g.Ctx, func() { g.stopped.Store(true) })
-	go g.watch(idle, alive, report)
+	tasks.Go(func() { g.watch(idle, alive, report) })
 	return g
 }
 
@@ -42,8 +41,8 @@ func (g *Guard) Add(n int) { g.count.Add(uint64(n)) }
 // Count returns how many operations were counted.
 func (g *Guard) Count() uint64 { return g.count.Load() }
 
-// Stopped reports whether the run must end. It costs one atomic load.
-func (g *Guard) Stopped() bool { return g.stopped.Load() }
+// Stopped reports whether the run must end. It costs two atomic loads.
+func (g *Guard) Stopped() bool { return g.Ctx.Err() != nil }
 
 // Cancel ends the run for a reason.
 func (g *Guard) Cancel(cause error) { g.cancel(cause) }
@@ -51,14 +50,10 @@ func (g *Guard) Cancel(cause error) { g.cancel(cause) }
 // CancelWhenQuiet ends the run for a reason once nothing was counted for so
 // long. It returns at once.
 func (g *Guard) CancelWhenQuiet(quiet time.Duration, cause error) {
-	go func() {
-		every := time.NewTicker(quiet)
-		defer every.Stop()
+	g.tasks.Go(func() {
 		for seen := g.Count(); ; {
-			select {
-			case <-g.Ctx.Done():
+			if g.tasks.Sleep(g.Ctx, quiet) != nil {
 				return
-			case <-every.C:
 			}
 			n := g.Count()
 			if n == seen {
@@ -67,7 +62,7 @@ func (g *Guard) CancelWhenQuiet(quiet time.Duration, cause error) {
 			}
 			seen = n
 		}
-	}()
+	})
 }
 
 // Err returns why the run was ended, or err where it was not.
@@ -80,30 +75,22 @@ func (g *Guard) Err(err error) error {
 
 // Stop ends the watch.
 func (g *Guard) Stop() {
-	g.unhook()
 	g.cancel(context.Canceled)
-	<-g.done
+	g.over.Wait(context.Background())
 }
 
 // tick is how often the count is looked at and reported.
 const tick = 250 * time.Millisecond
 
 func (g *Guard) watch(idle time.Duration, alive func() uint64, report func(done uint64)) {
-	defer close(g.done)
+	defer g.over.Set()
 	every := tick
 	if idle > 0 {
 		every = max(min(every, idle/4), time.Millisecond)
 	}
-	t := time.NewTicker(every)
-	defer t.Stop()
 	var seen, life uint64
 	var still time.Duration
-	for {
-		select {
-		case <-g.Ctx.Done():
-			return
-		case <-t.C:
-		}
+	for g.tasks.Sleep(g.Ctx, every) == nil {
 		n := g.count.Load()
 		sign := life
 		if alive != nil {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gosoftroce/rocev2/interop"
+	"github.com/gosoftroce/rocev2/task"
 )
 
 // TestGuardLetsLifePass checks that a run in which this side completes nothing
@@ -19,7 +20,7 @@ func TestGuardLetsLifePass(t *testing.T) {
 		const idle = time.Minute
 		start := time.Now()
 		var signs atomic.Uint64
-		g := NewGuard(t.Context(), idle, signs.Load, nil)
+		g := NewGuard(t.Context(), task.Runner{}, idle, signs.Load, nil)
 		defer g.Stop()
 		for range 10 {
 			time.Sleep(idle * 3 / 4)

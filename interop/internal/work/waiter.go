@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/gosoftroce/rocev2/task"
 	"github.com/gosoftroce/rocev2/verbs"
 )
 
@@ -20,17 +21,18 @@ const (
 
 // Waiter takes completions from one queue.
 type Waiter struct {
-	CQ   *verbs.CQ
-	mode Mode
-	ch   *verbs.CompChannel
+	CQ    *verbs.CQ
+	tasks task.Runner
+	mode  Mode
+	ch    *verbs.CompChannel
 }
 
 // NewWaiter makes a completion queue of n entries on dev and a Waiter for it.
 func NewWaiter(dev *verbs.Device, n int, mode Mode) (*Waiter, error) {
-	if mode == Spin && runtime.GOMAXPROCS(0) == 1 {
-		mode = Block // the one processor has to receive as well
+	w := &Waiter{tasks: verbs.HCA(dev).Tasks(), mode: mode}
+	if mode == Spin && (w.tasks.Simulated() || runtime.GOMAXPROCS(0) == 1) {
+		w.mode = Block // to be woken takes no time; or the one processor has to receive as well
 	}
-	w := &Waiter{mode: mode}
 	var opts []verbs.CQOption
 	if mode == Events {
 		ch, err := dev.CreateCompChannel()
@@ -93,7 +95,7 @@ func (w *Waiter) spin(g *Guard, wc []verbs.WC) (int, error) {
 			return 0, g.Err(verbs.ErrClosed)
 		}
 		runtime.Gosched()
-		switch now := time.Now(); {
+		switch now := w.tasks.Now(); {
 		case start.IsZero():
 			start = now
 		case now.Sub(start) > spinLimit:

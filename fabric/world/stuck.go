@@ -1,0 +1,54 @@
+package world
+
+import (
+	"fmt"
+	"path"
+	"runtime"
+	"strings"
+)
+
+// mostNamed is how many programs an error names.
+const mostNamed = 8
+
+// waiting says who waits for what, of so many programs at most.
+func (s *scheduler) waiting(most int) string {
+	var text strings.Builder
+	for i, t := range s.all {
+		if i == most {
+			fmt.Fprintf(&text, "\n\t… and %d more", len(s.all)-most)
+			break
+		}
+		fmt.Fprintf(&text, "\n\thost %d: %s", t.host.number, s.ask(t))
+	}
+	return text.String()
+}
+
+// ask has t say where it waits.
+func (s *scheduler) ask(t *program) string {
+	t.asked = true
+	s.step(t)
+	return t.where
+}
+
+// waits are the packages whose functions wait for others.
+var waits = map[string]bool{"hca": true, "verbs": true, "task": true, "world": true}
+
+// whereabouts says by which function the program waits that calls it, and from
+// where that is called.
+func whereabouts() string {
+	var pcs [32]uintptr
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs[:])])
+	by := ""
+	for {
+		f, more := frames.Next()
+		dir, name := path.Split(f.Function)
+		pkg, _, _ := strings.Cut(name, ".")
+		if !strings.Contains(dir, "/rocev2/") || !waits[pkg] {
+			return fmt.Sprintf("%s, called by %s (%s:%d)", by, name, path.Base(f.File), f.Line)
+		}
+		by = name
+		if !more {
+			return by
+		}
+	}
+}

@@ -1,0 +1,175 @@
+package task
+
+import (
+	"context"
+	"sync"
+)
+
+// Event happens once. Tasks wait for it.
+type Event struct {
+	r      Runner
+	once   sync.Once
+	done   chan struct{}
+	asleep Sleepers
+}
+
+// NewEvent makes an event.
+func (r Runner) NewEvent() *Event { return &Event{r: r, done: make(chan struct{})} }
+
+// Set says that it has happened. More calls than one count as one.
+func (e *Event) Set() {
+	e.once.Do(func() {
+		close(e.done)
+		e.asleep.Wake()
+	})
+}
+
+// IsSet reports whether it has happened.
+func (e *Event) IsSet() bool {
+	select {
+	case <-e.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// Wait waits for it. The error is as that of Runner.Sleep.
+func (e *Event) Wait(ctx context.Context) error {
+	if e.r.s == nil {
+		select {
+		case <-e.done:
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	for !e.IsSet() {
+		if err := e.asleep.Sleep(ctx, e.r.s, 0); err != nil && !e.IsSet() {
+			return err
+		}
+	}
+	return nil
+}
+
+// Group is a number of tasks that somebody waits for.
+type Group struct {
+	r    Runner
+	real sync.WaitGroup
+
+	open   int
+	asleep Sleepers
+}
+
+// NewGroup makes a group without a task.
+func (r Runner) NewGroup() *Group { return &Group{r: r} }
+
+// Go starts a task of the group.
+func (g *Group) Go(f func()) {
+	if g.r.s == nil {
+		g.real.Go(f)
+		return
+	}
+	g.open++
+	g.r.s.Go(func() {
+		defer func() {
+			if g.open--; g.open == 0 {
+				g.asleep.Wake()
+			}
+		}()
+		f()
+	})
+}
+
+// Wait waits until all tasks of the group have returned, or until their
+// scheduler ends.
+func (g *Group) Wait() {
+	if g.r.s == nil {
+		g.real.Wait()
+		return
+	}
+	for g.open > 0 {
+		if g.asleep.Sleep(context.Background(), g.r.s, 0) != nil {
+			return
+		}
+	}
+}
+
+// Queue hands values from task to task, the oldest first.
+type Queue[T any] struct {
+	r      Runner
+	mu     sync.Mutex
+	values []T
+	closed bool
+	some   chan struct{} // a token: there may be values
+	asleep Sleepers
+}
+
+// NewQueue makes an empty queue.
+func NewQueue[T any](r Runner) *Queue[T] { return &Queue[T]{r: r, some: make(chan struct{}, 1)} }
+
+// Put puts a value in. It reports whether it did: it does not after Close.
+func (q *Queue[T]) Put(v T) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
+		return false
+	}
+	q.values = append(q.values, v)
+	q.signal()
+	return true
+}
+
+// Close returns the values that nobody has taken. There come no more.
+func (q *Queue[T]) Close() []T {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	left := q.values
+	q.closed, q.values = true, nil
+	return left
+}
+
+func (q *Queue[T]) signal() {
+	if q.r.s != nil {
+		q.asleep.Wake()
+		return
+	}
+	select {
+	case q.some <- struct{}{}:
+	default:
+	}
+}
+
+// TryTake takes the oldest value, if there is one.
+func (q *Queue[T]) TryTake() (v T, ok bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.values) == 0 {
+		return v, false
+	}
+	v = q.values[0]
+	q.values = q.values[1:]
+	if len(q.values) > 0 {
+		q.signal() // there is one for somebody else, too
+	}
+	return v, true
+}
+
+// Take takes the oldest value, and waits for one if there is none. The error is
+// as that of Runner.Sleep.
+func (q *Queue[T]) Take(ctx context.Context) (v T, err error) {
+	for {
+		if v, ok := q.TryTake(); ok {
+			return v, nil
+		}
+		if q.r.s == nil {
+			select {
+			case <-q.some:
+			case <-ctx.Done():
+				return v, context.Cause(ctx)
+			}
+		} else if err := q.asleep.Sleep(ctx, q.r.s, 0); err != nil {
+			return v, err
+		}
+	}
+}
