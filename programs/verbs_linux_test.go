@@ -86,27 +86,33 @@ func TestVerbs(t *testing.T) {
 	}
 }
 
-// TestStartPoll: a poll of an extended queue does not go on for ever when the
-// daemon has gone.
-func TestStartPoll(t *testing.T) {
+// TestDaemonGone: polls do not go on for ever when the daemon has gone: not
+// those of an extended queue, and not those that wait.
+func TestDaemonGone(t *testing.T) {
 	t.Parallel()
-	lib, check, h := library(t), program(t, "verbs"), realHost(t, Config{})
-	cmd := exec.Command(check, "startpoll")
-	cmd.Env = append(os.Environ(), "LD_PRELOAD="+lib, "ROCEV2_PROGRAMS="+h.config.Dir)
-	cmd.Stderr = os.Stderr
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	if line, err := bufio.NewReader(out).ReadString('\n'); line != "ready\n" {
-		t.Errorf("%q, %v", line, err)
-	}
-	h.Close()
-	if err := cmd.Wait(); err != nil {
-		t.Error(err)
+	lib, check := library(t), program(t, "verbs")
+	for _, name := range []string{"startpoll", "dead"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := realHost(t, Config{})
+			cmd := exec.Command(check, name)
+			cmd.Env = append(os.Environ(), "LD_PRELOAD="+lib, "ROCEV2_PROGRAMS="+h.config.Dir)
+			cmd.Stderr = os.Stderr
+			out, err := cmd.StdoutPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			if line, err := bufio.NewReader(out).ReadString('\n'); line != "ready\n" {
+				t.Errorf("%q, %v", line, err)
+			}
+			h.Close()
+			if err := cmd.Wait(); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }
 

@@ -118,21 +118,50 @@ void short_turns(void)
 enum { MOST_VAIN = 1023 };
 
 /*
- * seen is what this thread knows: how many completions a file had, before the
- * poll that comes. Who polls several files in turn waits for none of them.
+ * seen is what this thread knows: how many completions a file had when it had
+ * polled a queue, and since then it has had no others.
  */
 static _Thread_local struct {
 	struct file *file;
+	const void *cq;
 	uint32_t completions;
 } seen __attribute__((tls_model("initial-exec")));
 
-static bool see(struct file *f, uint32_t completions)
+static void see(struct file *f, const void *cq, uint32_t completions)
 {
-	bool before = seen.file == f && seen.completions == completions;
-
 	seen.file = f;
+	seen.cq = cq;
 	seen.completions = completions;
-	return before;
+}
+
+/*
+ * seen_all reports whether nothing has come since this thread has polled all
+ * the queues that it polls in turn: this one again. Who polls several files in
+ * turn waits for none of them.
+ */
+static bool seen_all(struct file *f, const void *cq, uint32_t completions)
+{
+	if (seen.file == f && seen.completions == completions)
+		return seen.cq == cq;
+	see(f, cq, completions);
+	return false;
+}
+
+/*
+ * wait waits for a completion until the daemon ends it. It may have died, or
+ * have no time to look after this program. Who has waited for bulk data in vain
+ * then does not so again before the daemon says so.
+ */
+static void wait_for_completion(struct area *a, uint32_t completions, bool bulk)
+{
+	const struct timespec most = { .tv_nsec = bulk ? 2000000 : 20000000 };
+	int saved = errno;
+
+	atomic_store(&a->waiting, 1);
+	if (!atomic_load(&a->sleeping) &&
+	    syscall(SYS_futex, &a->completions, 0 /* FUTEX_WAIT */, completions, &most, NULL, 0) != 0 && errno == ETIMEDOUT && bulk)
+		atomic_store(&a->bulk, 0);
+	errno = saved;
 }
 
 /*
@@ -142,14 +171,12 @@ static bool see(struct file *f, uint32_t completions)
  * But for bulk data it waits there, too, and for longer: the daemons need all
  * processors, and the program has posted enough.
  */
-static void rest(struct file *f)
+static void rest(struct file *f, const void *cq)
 {
-	const struct timespec most = { .tv_nsec = 20000000 }; /* the daemon may have died */
 	struct area *a = f->area;
 	uint32_t completions;
 	unsigned vain;
 	bool bulk;
-	int saved;
 
 	short_turns();
 	syscall(SYS_sched_yield);
@@ -157,18 +184,14 @@ static void rest(struct file *f)
 	if (atomic_load(&a->sleeping) || (!bulk && sched_getcpu() != (int)atomic_load(&a->cpu)))
 		return;
 	completions = atomic_load(&a->completions);
-	if (!see(f, completions))
+	if (!seen_all(f, cq, completions))
 		return; /* there may be one: the poll came before */
 	vain = atomic_load_explicit(&f->restless, memory_order_relaxed);
 	if (vain > 0 && !bulk) {
 		atomic_store_explicit(&f->restless, vain - 1, memory_order_relaxed);
 		return;
 	}
-	saved = errno;
-	atomic_store(&a->waiting, 1);
-	if (!atomic_load(&a->sleeping))
-		syscall(SYS_futex, &a->completions, 0 /* FUTEX_WAIT */, completions, &most, NULL, 0);
-	errno = saved;
+	wait_for_completion(a, completions, bulk);
 	if (bulk)
 		return;
 	vain = 0;
@@ -180,7 +203,7 @@ static void rest(struct file *f)
 	atomic_store_explicit(&f->restless, vain, memory_order_relaxed);
 }
 
-bool polled(struct file *f, bool found)
+bool polled(struct file *f, const void *cq, bool found)
 {
 	unsigned empty;
 
@@ -192,7 +215,7 @@ bool polled(struct file *f, bool found)
 	atomic_store_explicit(&f->empty, empty, memory_order_relaxed);
 	if (empty <= SPINS) {
 		if (empty == SPINS && f->area)
-			see(f, atomic_load(&f->area->completions));
+			see(f, cq, atomic_load(&f->area->completions));
 		return true;
 	}
 	if (empty % LOOK_FOR_DAEMON == 0 && wire_lost(f))
@@ -203,7 +226,7 @@ bool polled(struct file *f, bool found)
 	}
 	if (!atomic_load_explicit(&f->area->polling, memory_order_relaxed))
 		atomic_store_explicit(&f->area->polling, 1, memory_order_relaxed);
-	rest(f);
+	rest(f, cq);
 	return true;
 }
 
@@ -212,7 +235,7 @@ static int poll_cq(struct verbs_cq *cq, int n, void *wc)
 	int found = poll_kept(cq, n, wc);
 	struct file *f = file_of(cq->context->cmd_fd);
 
-	return !f || polled(f, found != 0) ? found : -1;
+	return !f || polled(f, cq, found != 0) ? found : -1;
 }
 
 static void opened(struct verbs_device_context *c)

@@ -345,12 +345,13 @@ ssize_t device_write(struct file *f, int fd, const void *buf, size_t n);
  */
 void *verbs_function(_Atomic(void *) *found, const char *name);
 
-/*
- * polled notes whether a poll found something, and gives the processor away
- * where many did not. It returns false when the daemon has gone.
- */
 void short_turns(void);
-bool polled(struct file *f, bool found);
+
+/*
+ * polled notes whether a poll of a queue found something, and gives the
+ * processor away where many did not. It returns false when the daemon has gone.
+ */
+bool polled(struct file *f, const void *cq, bool found);
 
 /* ---- startpoll.c ---- */
 

@@ -45,7 +45,7 @@ static int start_poll(struct poll_cq_ex *cq, void *attr)
 
 	if (!f || (result != 0 && result != ENOENT))
 		return result;
-	return polled(f, result == 0) ? result : EIO;
+	return polled(f, cq, result == 0) ? result : EIO;
 }
 
 static struct poll_cq_ex *create_cq_ex(struct poll_context *c, void *attr)

@@ -403,12 +403,13 @@ static bool pretend(struct doorbells *s, struct ibv_cq *cq)
 
 /*
  * A poll waits for a daemon on its processor; of two files in turn, for none;
- * and for bulk data, wherever the daemon is.
+ * and for bulk data, wherever the daemon is, until it has waited in vain. Where
+ * queues are polled in turn, none has something meanwhile.
  */
 static void case_waits(void)
 {
 	struct ibv_context *c[2] = { open_first(), open_first() };
-	struct ibv_cq *cq[2];
+	struct ibv_cq *cq[2], *other;
 	struct doorbells *s[2];
 	cpu_set_t one;
 	bool waited = false;
@@ -421,6 +422,8 @@ static void case_waits(void)
 		s[i] = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, c[i]->cmd_fd, 0);
 		CHECK(cq[i] && s[i] != MAP_FAILED && s[i]->magic == 0x524f4345);
 	}
+	other = ibv_create_cq(c[0], 16, NULL, NULL, 0);
+	CHECK(other);
 	for (int i = 0; i < 100; i++)
 		CHECK(!pretend(s[i % 2], cq[i % 2]));
 	for (int i = 0; i < 10; i++)
@@ -428,9 +431,34 @@ static void case_waits(void)
 	CHECK(waited);
 	s[0]->cpu = (uint32_t)-1;
 	CHECK(!look(s[0], cq[0]) && !look(s[0], cq[0]));
-	s[0]->bulk = 1; /* then it waits each time, wherever the daemon is */
-	for (int i = 0; i < 10; i++)
-		CHECK(look(s[0], cq[0]));
+	for (int i = 0; i < 10; i++) {
+		s[0]->bulk = 1; /* then it waits each time, wherever the daemon is */
+		CHECK(look(s[0], cq[0]) && s[0]->bulk == 0);
+	}
+	for (int i = 0; i < 10; i++) {
+		s[0]->completions += 2; /* behind the poll of the other: there may be one */
+		s[0]->bulk = 1;
+		CHECK(!look(s[0], other) && !look(s[0], cq[0]) && look(s[0], other));
+	}
+}
+
+/* The daemon dies while the program moves bulk data, and waits in its polls. */
+static void case_dead(void)
+{
+	struct ibv_context *c = open_first();
+	struct ibv_cq *cq = ibv_create_cq(c, 16, NULL, NULL, 0);
+	struct doorbells *s = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, c->cmd_fd, 0);
+	struct ibv_async_event event;
+	struct ibv_wc wc;
+	int n;
+
+	CHECK(cq && s != MAP_FAILED && write(1, "ready\n", 6) == 6);
+	CHECK(ibv_get_async_event(c, &event) == 0 && event.event_type == IBV_EVENT_DEVICE_FATAL);
+	s->bulk = 1;
+	s->sleeping = 0;
+	while ((n = ibv_poll_cq(cq, 1, &wc)) == 0)
+		;
+	CHECK(n < 0);
 }
 
 int main(int argc, char **argv)
@@ -441,6 +469,7 @@ int main(int argc, char **argv)
 	} cases[] = {
 		{ "import", case_import }, { "copier", case_copier }, { "stopped", case_stopped },
 		{ "startpoll", case_startpoll }, { "counters", case_counters }, { "waits", case_waits },
+		{ "dead", case_dead },
 	};
 
 	alarm(60);
