@@ -18,11 +18,21 @@ func TestBulk(t *testing.T) {
 		{"there is a stream of receives", func(b *Bulk) { receiveStream(b, n, 100) }, true},
 		{"it is short of receives", func(b *Bulk) { receiveStream(b, n, 1) }, false},
 		{"each is answered", func(b *Bulk) {
-			for range 10 {
+			for range 100 {
 				b.received(n, 100)
 				b.posted()
 			}
 		}, false},
+		{"each half a megabyte is answered", func(b *Bulk) {
+			for range 16 {
+				b.posted()
+				for range 8 {
+					b.received(n, 100)
+				}
+			}
+		}, false},
+		{"an answer", func(b *Bulk) { receiveStream(b, n, 100); b.posted() }, false},
+		{"and then others", func(b *Bulk) { receiveStream(b, n, 100); b.posted(); b.sent(8, 0) }, false},
 		{"one is short", func(b *Bulk) { receiveStream(b, n, 100); b.received(8, 100) }, false},
 		{"both ways", func(b *Bulk) { b.sent(n, 100); b.posted(); b.received(n, 100) }, true},
 		{"it is over", func(b *Bulk) { receiveStream(b, n, 100); b.sent(n, 100); b.over() }, false},
@@ -36,7 +46,7 @@ func TestBulk(t *testing.T) {
 }
 
 func receiveStream(b *Bulk, n uint32, left int) {
-	for range bulkStream {
+	for range bulkStream / n {
 		b.received(n, left)
 	}
 }

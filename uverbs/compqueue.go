@@ -32,8 +32,11 @@ type CompQueueConfig struct {
 
 	Notifier Notifier // nil: the program is never told
 	Cookie   uint64   // for the notifier
-	Added    func()   // called after each completion, unless it is nil; it must not wait
 	Overflow func()   // called once, when a completion finds no room; it must not wait
+
+	// Added is called after each completion, unless it is nil. It must not
+	// wait. long is a message that may be one of bulk data.
+	Added func(long bool)
 }
 
 // CompQueue is a completion queue in a ring that the program polls. Queue pairs
@@ -69,8 +72,8 @@ func initCompletions(r *ring.Producer, mem []byte, s ring.Shape) error {
 
 // complete adds a completion. It returns false if that is lost: there is no
 // room, the program has set an index that cannot be, or the queue is closed. sl
-// goes to the program as the service level.
-func (q *CompQueue) complete(c *ib.WC, sl uint8) bool {
+// goes to the program as the service level. n is the length of the message.
+func (q *CompQueue) complete(c *ib.WC, sl uint8, n uint32) bool {
 	var e [ring.CQElem]byte
 	ring.EncodeWC(&e, c, sl)
 	q.mu.Lock()
@@ -86,7 +89,7 @@ func (q *CompQueue) complete(c *ib.WC, sl uint8) bool {
 		return false
 	}
 	if q.config.Added != nil {
-		q.config.Added()
+		q.config.Added(n >= bulkMessage && c.Status == ib.StatusSuccess)
 	}
 	q.notify(c.Solicited || c.Status != ib.StatusSuccess)
 	return true

@@ -31,7 +31,7 @@ func TestArming(t *testing.T) {
 		{"whatever is written there", 77, plain, true},
 	} {
 		atomic.StoreUint32(q.arm, c.arm)
-		q.complete(c.wc, 0)
+		q.complete(c.wc, 0, 0)
 		if told := len(q.events) == 1; told != c.told {
 			t.Errorf("%s: told %v", c.why, told)
 		}
@@ -41,7 +41,7 @@ func TestArming(t *testing.T) {
 		if c.told && <-q.events != 0xc0ffee {
 			t.Errorf("%s: not its own name", c.why)
 		}
-		q.complete(c.wc, 0)
+		q.complete(c.wc, 0, 0)
 		if c.told && len(q.events) != 0 {
 			t.Errorf("%s: told twice", c.why)
 		}
@@ -56,7 +56,7 @@ func TestFullChannel(t *testing.T) {
 	q.room.Store(0)
 	for range 3 {
 		atomic.StoreUint32(q.arm, 2)
-		q.complete(&ib.WC{}, 0)
+		q.complete(&ib.WC{}, 0, 0)
 	}
 	if len(q.events) != 0 || !q.Retry() {
 		t.Fatalf("%d events in a channel that is full", len(q.events))
@@ -78,7 +78,7 @@ func TestOverflow(t *testing.T) {
 		full func(q *compQueue)
 	}{
 		{"full", func(q *compQueue) {
-			for q.complete(&ib.WC{}, 0) {
+			for q.complete(&ib.WC{}, 0, 0) {
 			}
 		}},
 		{"an index that cannot be", func(q *compQueue) { q.SetConsumer(4) }},
@@ -87,12 +87,12 @@ func TestOverflow(t *testing.T) {
 		q := (&program{t: t}).newCQ(3)
 		c.full(q)
 		for range 2 {
-			if q.complete(&ib.WC{}, 0) || q.overflow.Load() != 1 {
+			if q.complete(&ib.WC{}, 0, 0) || q.overflow.Load() != 1 {
 				t.Errorf("%s: the event came %d times", c.why, q.overflow.Load())
 			}
 		}
 		q.SetConsumer(q.Producer())
-		if !q.complete(&ib.WC{ID: 5}, 0) {
+		if !q.complete(&ib.WC{ID: 5}, 0, 0) {
 			t.Errorf("%s: there is room again", c.why)
 		}
 	}
@@ -124,7 +124,7 @@ func TestResizeCompletions(t *testing.T) {
 	t.Parallel()
 	q := (&program{t: t}).newCQ(7)
 	for i := range uint64(7) {
-		q.complete(&ib.WC{ID: i}, 0)
+		q.complete(&ib.WC{ID: i}, 0, 0)
 	}
 	for _, c := range []struct {
 		entries int
@@ -142,7 +142,7 @@ func TestResizeCompletions(t *testing.T) {
 		t.Errorf("%d completions, %v", n, err)
 	}
 	q.expect(ib.StatusSuccess, 0, 1, 2, 3, 4, 5, 6)
-	if q.complete(&ib.WC{ID: 9}, 0); q.expect(ib.StatusSuccess, 9) == nil {
+	if q.complete(&ib.WC{ID: 9}, 0, 0); q.expect(ib.StatusSuccess, 9) == nil {
 		t.Error("nothing")
 	}
 	if err := q.Resize(make([]byte, 8), ring.Shape{Slots: 4, Elem: 32}); !errors.Is(err, ring.ErrShape) {
@@ -155,7 +155,7 @@ func TestClosedCompletions(t *testing.T) {
 	q := (&program{t: t}).newCQ(7)
 	atomic.StoreUint32(q.arm, 2)
 	q.Close()
-	if q.complete(&ib.WC{}, 0) || len(q.events) > 0 || q.overflow.Load() > 0 || q.Retry() {
+	if q.complete(&ib.WC{}, 0, 0) || len(q.events) > 0 || q.overflow.Load() > 0 || q.Retry() {
 		t.Error("a queue that is closed takes completions")
 	}
 }

@@ -123,6 +123,7 @@ func (q *Queues) Modify(a *ib.Attr, mask ib.AttrMask) error {
 			q.send.cq.forget(uint32(q.qp.QPN()))
 			q.recv.cq.forget(uint32(q.qp.QPN()))
 			q.fatal.Store(false)
+			q.bulk.over() // nothing of it completes any more
 		}
 		q.late.Store(a.State == ib.StateErr)
 		q.kick()
@@ -167,6 +168,7 @@ func (q *Queues) Close() {
 	q.send.mu.Lock()
 	defer q.send.mu.Unlock()
 	q.send.forget()
+	q.bulk.over()
 }
 
 // fail has the queue pair ended soon. It may be called with a shard locked.

@@ -103,7 +103,7 @@ func (r *recvQueue) Clear() {
 func (r *recvQueue) Complete(c *ib.WC) bool {
 	if r.srq != nil && c.Status == ib.StatusSuccess {
 		r.owner.bulk.received(c.ByteLen, int(r.srq.left.Load()))
-		return r.cq.complete(c, r.sl)
+		return r.cq.complete(c, r.sl, c.ByteLen)
 	}
 	wc := *c
 	if c.Status != ib.StatusSuccess {
@@ -117,7 +117,7 @@ func (r *recvQueue) Complete(c *ib.WC) bool {
 			r.bad, wc.Status = 0, ib.StatusLocQPOpErr
 		}
 	}
-	return r.cq.complete(&wc, r.sl)
+	return r.cq.complete(&wc, r.sl, c.ByteLen)
 }
 
 // SharedRecvQueueConfig is what a shared receive queue is made with.

@@ -237,6 +237,9 @@ func (s *sendQueue) finishBad() bool {
 func (s *sendQueue) Complete(c *ib.WC) bool {
 	pos := c.ID
 	p := *s.at(pos)
+	if c.Status != ib.StatusSuccess {
+		p.n = 0
+	}
 	s.ring.Release(pos + 1)
 	s.owner.bulk.sent(p.n, s.ring.Behind(pos+1))
 	if s.await.Load() == pos+1 {
@@ -250,7 +253,7 @@ func (s *sendQueue) Complete(c *ib.WC) bool {
 	if c.Status != ib.StatusSuccess {
 		s.owner.late.Store(true)
 	}
-	return s.cq.complete(&wc, s.sl)
+	return s.cq.complete(&wc, s.sl, p.n)
 }
 
 // reset drops what is in the ring: the queue pair is in RESET.

@@ -13,8 +13,7 @@ import (
 // once: to be woken for each completion costs the daemon more than the rest of
 // a message of bulk data.
 type withheld struct {
-	any   atomic.Bool // a completion was, while the program waited
-	fresh atomic.Bool // there was a completion, since somebody has looked
+	any atomic.Bool // a completion was, while the program waited
 }
 
 const (
@@ -28,11 +27,11 @@ const (
 )
 
 // told says that there is a completion, and wakes the program if it waits for
-// one after it has polled: at once, or, of bulk data, soon. It may be called
-// with any lock held.
-func (c *Client) told() {
-	set(&c.withheld.fresh, true)
-	if c.room == nil || !c.bulk.is() {
+// one after it has polled: at once, or, of a long message among bulk data,
+// soon. What is short, or an error, others may wait for. It may be called with
+// any lock held.
+func (c *Client) told(long bool) {
+	if c.room == nil || !long || !c.bulk.is() {
 		c.area.told()
 		return
 	}
@@ -77,8 +76,8 @@ func (c *Client) polls(now clock.Time) bool {
 func (c *Client) movesBulk(now clock.Time) bool {
 	bulk := c.bulk.is()
 	switch {
-	case c.withheld.fresh.Load():
-		c.withheld.fresh.Store(false)
+	case c.bulk.fresh.Load():
+		c.bulk.fresh.Store(false)
 		c.here.came = now
 	case bulk && now.Sub(c.here.came) > bulkGap:
 		c.bulk.over()

@@ -1,10 +1,14 @@
 package uverbs
 
 import (
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/gosoftroce/rocev2/clock"
+	"github.com/gosoftroce/rocev2/ib"
+	"github.com/gosoftroce/rocev2/uverbs/abi"
+	fake "github.com/gosoftroce/rocev2/uverbs/uverbstest"
 )
 
 // A program that moves bulk data, and waits, is told of completions a while
@@ -21,8 +25,8 @@ func TestToldOfBulkLater(t *testing.T) {
 	now := clock.Time(time.Second)
 	begin := func() {
 		r.attends.Store(true)
-		c.bulk.sends.Store(true)
-		c.told()
+		c.bulk.sent(1<<20, 10)
+		c.told(true)
 		c.polls(now)
 		area.waiting.Store(1)
 		c.polls(now)
@@ -37,7 +41,7 @@ func TestToldOfBulkLater(t *testing.T) {
 	if area.bulk.Load() == 0 {
 		t.Error("the program does not know that it moves bulk data")
 	}
-	c.told()
+	c.told(true)
 	c.polls(now)
 	c.polls(now.Add(tellAfter))
 	check("a completion has come just now", true)
@@ -51,26 +55,77 @@ func TestToldOfBulkLater(t *testing.T) {
 	check("nothing has come for long", false)
 
 	begin()
-	c.told()
+	c.told(true)
 	r.Attend(false)
 	check("the daemon does other things", false)
 	area.waiting.Store(1)
-	c.told()
+	c.told(true)
 	check("the daemon does other things, and a completion comes", false)
 
 	begin()
-	c.told()
+	c.told(false)
+	check("what has come is short, or an error", false)
+
+	begin()
+	c.told(true)
 	c.polls(now)
 	c.bulk.over()
 	c.polls(now)
 	check("it was the last of the bulk", false)
 
 	begin()
-	c.polls(now.Add(bulkGap + 1))
+	for range 2 { // what is no bulk data makes it last no longer
+		c.told(true)
+		now = now.Add(bulkGap/2 + 1)
+		c.polls(now)
+	}
 	if c.bulk.is() || area.bulk.Load() != 0 {
 		t.Error("a program that has moved bulk data long ago does so for ever")
 	}
 	if err := area.close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// A program moves no bulk data any more when its queue pair goes: whatever it
+// has posted, nothing of that completes.
+func TestBulkEndsWithQueuePair(t *testing.T) {
+	t.Parallel()
+	da, db := hosts(t)
+	a, b := start(t, da), start(t, db)
+	qa, _ := connected(ib.RC, a, b, a.newCQ(15), b.newCQ(15))
+	a.c.bulk.sent(1<<20, 10)
+	qa.modify(ib.AttrState, abi.ModifyQPReq{QpState: uint8(ib.StateReset)})
+	if a.c.bulk.is() {
+		t.Error("its queue pair is in RESET, and it moves bulk data")
+	}
+	a.c.bulk.sent(1<<20, 10)
+	ask[abi.DestroyQPResp](a, abi.DestroyQP, abi.DestroyQPReq{QpHandle: qa.QpHandle})
+	if a.c.bulk.is() {
+		t.Error("its queue pair is destroyed, and it moves bulk data")
+	}
+}
+
+// Requests that are flushed are no bulk data, however long they are.
+func TestFlushedAtOnce(t *testing.T) {
+	t.Parallel()
+	a, b := pair(t, pairOptions{depth: 63})
+	b.p.must(b.Modify(&ib.Attr{State: ib.StateErr}, ib.AttrState))
+	var long atomic.Int32
+	a.cq.config.Added = func(is bool) {
+		if is {
+			long.Add(1)
+		}
+	}
+	a.p.must(a.Modify(&ib.Attr{State: ib.StateErr}, ib.AttrState))
+	var ids []uint64
+	addr, rkey := b.p.remote(0)
+	for id := range uint64(63) {
+		ids = append(ids, id)
+		a.post(fake.SendWR{ID: id, Opcode: fake.Write, SGE: []ib.SGE{a.p.sge(0, bulkMessage)}, Remote: addr, RKey: rkey})
+	}
+	a.cq.expect(ib.StatusWRFlushErr, ids...)
+	if long.Load() > 0 || a.bulk.is() {
+		t.Errorf("%d flushed requests may be withheld; bulk %v", long.Load(), a.bulk.is())
 	}
 }
