@@ -21,7 +21,9 @@ type Config struct {
 	// makes one of a shape and a profile.
 	Network network.Config
 
-	// Device is what all devices are opened with.
+	// Device is what all devices are opened with. MinProbe 0 means 80 µs:
+	// no host of a world is ever busy, so who is silent for long has lost
+	// something.
 	Device verbs.Config
 
 	// Seed is that of queue pair numbers, PSNs and keys.
@@ -78,8 +80,14 @@ func New(c Config) (*World, error) {
 	}
 	w.ctx, w.cancel = context.WithCancelCause(context.Background())
 	w.tasks.w = w
+	if w.cfg.Device.MinProbe == 0 {
+		w.cfg.Device.MinProbe = minProbe
+	}
 	return w, nil
 }
+
+// minProbe is what fabric/lab has for its adapters, too.
+const minProbe = 80 * time.Microsecond
 
 // stream is that of the numbers that devices draw.
 const stream = 0x776f726c64
