@@ -6,6 +6,7 @@ import (
 	"net"
 
 	"github.com/gosoftroce/rocev2/cm/agent"
+	"github.com/gosoftroce/rocev2/task"
 	"github.com/gosoftroce/rocev2/verbs"
 )
 
@@ -29,6 +30,7 @@ type Conn struct {
 	// Guarded by the lock of m:
 	waiter *waiter       // of Dial, and of Disconnect
 	done   chan struct{} // made by the first Done; closed at the end
+	gone   *task.Event   // made by the first Wait; set at the end
 	after  func()        // of AfterEnd
 	ending bool          // err is set, and the queue pair goes to ERR
 	ended  bool          // all is done
@@ -94,6 +96,28 @@ func (c *Conn) Done() <-chan struct{} {
 	return c.done
 }
 
+// Wait waits until the connection has ended, as Done says it, and returns Err;
+// or the cause of the end of ctx.
+func (c *Conn) Wait(ctx context.Context) error {
+	if err := c.atEnd().Wait(ctx); err != nil {
+		return err
+	}
+	return c.Err()
+}
+
+// atEnd returns what is set when the connection has ended.
+func (c *Conn) atEnd() *task.Event {
+	c.m.lock()
+	defer c.m.unlock()
+	if c.gone == nil {
+		c.gone = c.m.tasks.NewEvent()
+		if c.ended {
+			c.gone.Set()
+		}
+	}
+	return c.gone
+}
+
 // AfterEnd has f called, on a goroutine of its own, when the connection has
 // ended, as by a goroutine that waits for Done: but until then there is none.
 // It is called once, and replaces the f of an earlier call. It suits servers of
@@ -102,7 +126,7 @@ func (c *Conn) AfterEnd(f func()) {
 	c.m.lock()
 	defer c.m.unlock()
 	if c.ended {
-		go f()
+		c.m.tasks.Go(f)
 		return
 	}
 	c.after = f
@@ -155,7 +179,7 @@ func (c *Conn) end(err error) {
 		return
 	}
 	c.ending, c.err = true, err
-	go c.finish()
+	c.m.tasks.Go(c.finish)
 }
 
 // finish takes the queue pair to ERR and answers the peer.
@@ -193,8 +217,11 @@ func (c *Conn) conclude() {
 	if c.done != nil {
 		close(c.done)
 	}
+	if c.gone != nil {
+		c.gone.Set()
+	}
 	if c.after != nil {
-		go c.after()
+		c.m.tasks.Go(c.after)
 		c.after = nil
 	}
 }

@@ -194,7 +194,7 @@ func (c *Conn) giveUp() {
 	c.m.lock()
 	if c.waiter = nil; c.ending {
 		c.m.unlock()
-		<-c.Done() // the peer has ended it, too
+		c.atEnd().Wait(context.Background()) // the peer has ended it, too
 		return
 	}
 	defer c.m.unlock()
@@ -206,7 +206,7 @@ func (c *Conn) giveUp() {
 // request sends the REQ; w is told what comes of it.
 func (d *dialing) request(w *waiter) error {
 	c := d.c
-	d.req = d.cfg.request(d.qp.Type(), c.local.AddrPort, d.peer)
+	d.req = d.cfg.request(d.qp.Type(), c.local.AddrPort, d.peer, randomPSN(c.m.dev))
 	d.req.LocalQPN, d.req.SRQ = d.qp.QPN(), d.qp.Config().SRQ != nil
 	if d.req.PathMTU == 0 {
 		d.req.PathMTU = uint8(d.qp.Device().PathMTU(d.peer.Addr()))

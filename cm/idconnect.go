@@ -126,7 +126,7 @@ func connect(id *ID, p *ConnParam) error {
 	c := &id.cfg
 	c.ResponderResources, c.InitiatorDepth = verbs.Set(p.ResponderResources), verbs.Set(p.InitiatorDepth)
 	c.RetryCount, c.RNRRetry, c.FlowControl, c.PrivateData = verbs.Set(p.RetryCount), verbs.Set(p.RNRRetryCount), p.FlowControl, p.PrivateData
-	id.req = c.request(id.typ, id.local, id.peer)
+	id.req = c.request(id.typ, id.local, id.peer, randomPSN(id.m.dev))
 	c.PrivateData = nil
 	id.req.PathMTU = uint8(id.m.dev.PathMTU(id.peer.Addr()))
 	if id.req.LocalQPN, id.req.SRQ = p.QPN, p.SRQ; id.qp != nil {
@@ -222,7 +222,7 @@ func (id *ID) accept(p *ConnParam) error {
 // acceptanceOf returns the terms. InitQPAttr may have asked for them before:
 // then they are those.
 func acceptanceOf(id *ID, p *ConnParam) (*wiring, *mad.REP) {
-	w, rep := acceptance(id.peer.Addr(), id.params, id.ece, &AcceptConfig{
+	w, rep := acceptance(id.peer.Addr(), id.params, id.ece, randomPSN(id.m.dev), &AcceptConfig{
 		PrivateData: p.PrivateData, FlowControl: p.FlowControl, ECE: id.localECE, RNRRetry: verbs.Set(p.RNRRetryCount),
 		ResponderResources: verbs.Set(p.ResponderResources), InitiatorDepth: verbs.Set(p.InitiatorDepth)})
 	if id.wiring != nil {

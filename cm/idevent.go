@@ -11,7 +11,7 @@ func (id *ID) event(e *agent.Event) {
 	if e.Kind.Final() {
 		delete(id.m.ids, e.ID)
 		if id.out.forgotten(id) {
-			go id.Close() // it may close the device
+			id.m.tasks.Go(func() { id.Close() }) // it may close the device
 			return
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gosoftroce/rocev2/cm/agent"
 	"github.com/gosoftroce/rocev2/rocev2/mad"
+	"github.com/gosoftroce/rocev2/task"
 	"github.com/gosoftroce/rocev2/verbs"
 )
 
@@ -59,11 +60,10 @@ func (c *ListenConfig) fill() error {
 // Listener takes requests that are for a port. Its methods may be called from
 // any goroutine.
 type Listener struct {
-	m       *manager
-	cfg     ListenConfig
-	addr    Addr
-	ready   chan struct{} // a token: there may be requests
-	closing chan struct{} // closed by Close
+	m     *manager
+	cfg   ListenConfig
+	addr  Addr
+	ready *task.Bell // there may be requests
 
 	// Guarded by the lock of m:
 	queue  requests
@@ -91,7 +91,7 @@ func Listen(dev *verbs.Device, addr netip.AddrPort, cfg ListenConfig) (*Listener
 	if err != nil {
 		return nil, err
 	}
-	l := &Listener{m: m, cfg: cfg, ready: make(chan struct{}, 1), closing: make(chan struct{}),
+	l := &Listener{m: m, cfg: cfg, ready: m.tasks.NewBell(),
 		addr: Addr{netip.AddrPortFrom(dev.Addr(), port), cfg.Space}}
 	if err := m.listen(l.service(), cfg.Backlog, l); err != nil {
 		m.ports.give(cfg.Space, port)
@@ -123,11 +123,7 @@ func (l *Listener) Accept(ctx context.Context) (*Request, error) {
 		if r, err := l.next(); r != nil || err != nil {
 			return r, err
 		}
-		select {
-		case <-l.ready:
-		case <-l.closing:
-		case <-ctx.Done():
-		}
+		_ = l.ready.Wait(ctx)
 	}
 	return nil, fmt.Errorf("cm: accept on %v: %w", &l.addr, context.Cause(ctx))
 }
@@ -136,6 +132,7 @@ func (l *Listener) next() (*Request, error) {
 	l.m.lock()
 	defer l.m.unlock()
 	if l.closed {
+		l.ready.Ring() // for the next Accept that waits
 		return nil, fmt.Errorf("cm: accept on %v: %w", &l.addr, ErrClosed)
 	}
 	r := l.queue.first
@@ -152,16 +149,9 @@ func (l *Listener) next() (*Request, error) {
 		l.m.agent.Take(r.id)
 	}
 	if l.queue.first != nil {
-		l.signal() // another Accept may wait
+		l.ready.Ring() // another Accept may wait
 	}
 	return r, nil
-}
-
-func (l *Listener) signal() {
-	select {
-	case l.ready <- struct{}{}:
-	default:
-	}
 }
 
 // Close ends the listener. Requests that nobody has accepted are rejected;
@@ -187,7 +177,7 @@ func (l *Listener) Close() error {
 func (l *Listener) over() {
 	if !l.closed {
 		l.closed = true
-		close(l.closing)
+		l.ready.Ring()
 	}
 }
 
@@ -200,7 +190,7 @@ func (l *Listener) event(e *agent.Event) {
 	}
 	l.m.ids[r.id] = r
 	l.queue.add(r)
-	l.signal()
+	l.ready.Ring()
 }
 
 // requests is a list of requests, the oldest first.

@@ -2,8 +2,6 @@ package cm
 
 import (
 	"context"
-	crand "crypto/rand"
-	"encoding/binary"
 	"fmt"
 	"math"
 	"runtime"
@@ -14,6 +12,7 @@ import (
 	"github.com/gosoftroce/rocev2/clock"
 	"github.com/gosoftroce/rocev2/cm/agent"
 	"github.com/gosoftroce/rocev2/rocev2/mad"
+	"github.com/gosoftroce/rocev2/task"
 	"github.com/gosoftroce/rocev2/verbs"
 )
 
@@ -25,18 +24,18 @@ import (
 // nobody waits for it.
 type manager struct {
 	dev   *verbs.Device
+	tasks task.Runner
 	gsi   *gsi
 	ports *ports
 	base  time.Time // time 0 of the agent
 
-	arrived atomic.Int32  // calls of the handler that nobody has looked after
-	done    chan struct{} // closed with the manager
+	arrived atomic.Int32 // calls of the handler that nobody has looked after
 
 	mu        sync.Mutex // guards what follows
 	agent     *agent.Agent
 	ids       map[agent.ID]sink
 	listeners map[mad.ServiceID]sink
-	timer     *time.Timer
+	timer     *task.Timer
 	timerAt   clock.Time // when it goes off; 0: it is not set
 	refused   uint64     // requests that only this package found wrong
 	nudge     bool       // a waiter has its event
@@ -66,11 +65,11 @@ func managerOf(dev *verbs.Device) (*manager, error) {
 	if m := managers.of[dev]; m != nil {
 		return m, nil
 	}
-	m := &manager{dev: dev, base: time.Now(), done: make(chan struct{}),
-		ports: newPorts(random32), ids: map[agent.ID]sink{}, listeners: map[mad.ServiceID]sink{}}
-	m.agent = agent.New(agent.Config{GUID: mad.GUID(dev.Query().NodeGUID), Random: random32, Identity: mad.ECE(own)})
-	m.timer = time.AfterFunc(time.Hour, m.onTimer)
-	m.timer.Stop()
+	adapter := verbs.HCA(dev)
+	m := &manager{dev: dev, tasks: adapter.Tasks(), base: adapter.Tasks().Now(),
+		ports: newPorts(adapter.Random), ids: map[agent.ID]sink{}, listeners: map[mad.ServiceID]sink{}}
+	m.agent = agent.New(agent.Config{GUID: mad.GUID(dev.Query().NodeGUID), Random: adapter.Random, Identity: mad.ECE(own)})
+	m.timer = m.tasks.NewTimer(m.onTimer)
 	m.lock() // until it is complete
 	defer m.unlock()
 	var err error
@@ -94,15 +93,7 @@ func Start(dev *verbs.Device) error {
 	return err
 }
 
-// random32 gives communication IDs, PSNs and ports: nobody must be able to
-// guess them.
-func random32() uint32 {
-	var b [4]byte
-	crand.Read(b[:]) // never fails
-	return binary.LittleEndian.Uint32(b[:])
-}
-
-func (m *manager) now() clock.Time { return clock.Time(time.Since(m.base)) + 1 }
+func (m *manager) now() clock.Time { return clock.Time(m.tasks.Since(m.base)) + 1 }
 
 // lock locks the manager.
 func (m *manager) lock() { m.mu.Lock() }
@@ -141,7 +132,7 @@ func (m *manager) unlock() {
 	}
 	// There is no end to it: somebody else goes on.
 	m.mu.Unlock()
-	go m.onArrival()
+	m.tasks.Go(m.onArrival)
 }
 
 // onCompletions is the handler of the completion queue.
@@ -149,7 +140,7 @@ func (m *manager) onCompletions(open bool) {
 	if !open {
 		// The device is closed without BeforeClose: its link has
 		// failed, or the program closes it meanwhile.
-		go m.close()
+		m.tasks.Go(m.close)
 		return
 	}
 	m.arrived.Add(1)
@@ -284,7 +275,6 @@ func (m *manager) close() {
 	listeners := m.listeners
 	m.listeners = map[mad.ServiceID]sink{}
 	m.timer.Stop()
-	close(m.done)
 	for _, s := range ids {
 		s.over()
 	}

@@ -60,7 +60,7 @@ func Native(dev *verbs.Device, peer netip.Addr) bool {
 	if w == nil {
 		return native
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := m.tasks.WithTimeout(context.Background(), patience)
 	defer cancel()
 	m.await(ctx, w) // a is false without an answer
 	m.lock()

@@ -197,7 +197,7 @@ func (r *Request) accept(qp *verbs.QP, cfg *AcceptConfig) (*Conn, error) {
 	if err := r.take(); err != nil {
 		return nil, err
 	}
-	w, rep := acceptance(r.remote.Addr(), r.params, r.ece, cfg)
+	w, rep := acceptance(r.remote.Addr(), r.params, r.ece, randomPSN(r.m.dev), cfg)
 	rep.LocalQPN, rep.SRQ = qp.QPN(), qp.Config().SRQ != nil
 	if err := w.apply(qp); err != nil {
 		reason := rejection(err)

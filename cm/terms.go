@@ -26,7 +26,8 @@ const (
 	ackDelay = 12
 )
 
-func randomPSN() verbs.PSN { return verbs.PSN(random32() & 0xffffff) }
+// randomPSN returns the PSN that the peer of a device is to begin with.
+func randomPSN(dev *verbs.Device) verbs.PSN { return verbs.HCA(dev).RandomPSN() }
 
 func ipHeader(local, peer netip.AddrPort) mad.IPHeader {
 	return mad.IPHeader{SourcePort: local.Port(), Source: local.Addr().WithZone(""), Destination: peer.Addr().WithZone("")}
@@ -34,14 +35,14 @@ func ipHeader(local, peer netip.AddrPort) mad.IPHeader {
 
 // request makes the REQ for a queue pair of a type, but for what is the queue
 // pair's own, and the path MTU if it is not given.
-func (cfg *DialConfig) request(typ verbs.QPType, local, peer netip.AddrPort) mad.REQ {
+func (cfg *DialConfig) request(typ verbs.QPType, local, peer netip.AddrPort, psn verbs.PSN) mad.REQ {
 	flow := cfg.FlowLabel
 	if flow == 0 { // so Linux spreads its connections over the peer's queues
 		flow = (uint32(local.Port())*31 + uint32(peer.Port())) & 0xfffff
 	}
 	ip := ipHeader(local, peer)
 	req := mad.REQ{
-		ServiceID: cfg.Space.Service(peer.Port()), StartingPSN: randomPSN(),
+		ServiceID: cfg.Space.Service(peer.Port()), StartingPSN: psn,
 		ResponderResources: min(cfg.ResponderResources.Or(defaultRdAtomic), maxRdAtomic),
 		InitiatorDepth:     min(cfg.InitiatorDepth.Or(defaultRdAtomic), maxRdAtomic),
 		FlowControl:        cfg.FlowControl,
@@ -102,11 +103,11 @@ func ackTimeout(timeout, delay uint8) uint8 {
 
 // acceptance returns what the side that accepts a request makes of it, and the
 // REP, but for what is the queue pair's own.
-func acceptance(peer netip.Addr, p Params, ece ECE, cfg *AcceptConfig) (*wiring, *mad.REP) {
+func acceptance(peer netip.Addr, p Params, ece ECE, psn verbs.PSN, cfg *AcceptConfig) (*wiring, *mad.REP) {
 	p.ResponderResources = min(p.ResponderResources, cfg.ResponderResources.Or(maxRdAtomic), maxRdAtomic)
 	p.InitiatorDepth = min(p.InitiatorDepth, cfg.InitiatorDepth.Or(maxRdAtomic), maxRdAtomic)
 	p.AckTimeout = min(p.AckTimeout, maxAckTimeout)
-	w := &wiring{peer: peer, params: p, rqPSN: randomPSN(),
+	w := &wiring{peer: peer, params: p, rqPSN: psn,
 		minRNRTimer: cfg.MinRNRTimer.Or(defaultMinRNRTimer), access: cfg.Access,
 		native: ece.native(), sourcePort: cfg.SourcePort, stayReceiver: cfg.ReceiveOnly}
 	rep := &mad.REP{

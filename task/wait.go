@@ -97,16 +97,14 @@ func (g *Group) Wait() {
 
 // Queue hands values from task to task, the oldest first.
 type Queue[T any] struct {
-	r      Runner
 	mu     sync.Mutex
 	values []T
 	closed bool
-	some   chan struct{} // a token: there may be values
-	asleep Sleepers
+	some   *Bell // there may be values
 }
 
 // NewQueue makes an empty queue.
-func NewQueue[T any](r Runner) *Queue[T] { return &Queue[T]{r: r, some: make(chan struct{}, 1)} }
+func NewQueue[T any](r Runner) *Queue[T] { return &Queue[T]{some: r.NewBell()} }
 
 // Put puts a value in. It reports whether it did: it does not after Close.
 func (q *Queue[T]) Put(v T) bool {
@@ -116,7 +114,7 @@ func (q *Queue[T]) Put(v T) bool {
 		return false
 	}
 	q.values = append(q.values, v)
-	q.signal()
+	q.some.Ring()
 	return true
 }
 
@@ -129,17 +127,6 @@ func (q *Queue[T]) Close() []T {
 	return left
 }
 
-func (q *Queue[T]) signal() {
-	if q.r.s != nil {
-		q.asleep.Wake()
-		return
-	}
-	select {
-	case q.some <- struct{}{}:
-	default:
-	}
-}
-
 // TryTake takes the oldest value, if there is one.
 func (q *Queue[T]) TryTake() (v T, ok bool) {
 	q.mu.Lock()
@@ -150,7 +137,7 @@ func (q *Queue[T]) TryTake() (v T, ok bool) {
 	v = q.values[0]
 	q.values = q.values[1:]
 	if len(q.values) > 0 {
-		q.signal() // there is one for somebody else, too
+		q.some.Ring() // there is one for somebody else, too
 	}
 	return v, true
 }
@@ -162,14 +149,46 @@ func (q *Queue[T]) Take(ctx context.Context) (v T, err error) {
 		if v, ok := q.TryTake(); ok {
 			return v, nil
 		}
-		if q.r.s == nil {
-			select {
-			case <-q.some:
-			case <-ctx.Done():
-				return v, context.Cause(ctx)
-			}
-		} else if err := q.asleep.Sleep(ctx, q.r.s, 0); err != nil {
+		if err := q.some.Wait(ctx); err != nil {
 			return v, err
 		}
 	}
+}
+
+// Bell wakes a task that waits. A ring that nobody waits for is kept, once.
+type Bell struct {
+	r      Runner
+	token  chan struct{}
+	asleep Sleepers
+}
+
+// NewBell makes a bell that has not rung.
+func (r Runner) NewBell() *Bell { return &Bell{r: r, token: make(chan struct{}, 1)} }
+
+// Ring rings. A lock may be held.
+func (b *Bell) Ring() {
+	select {
+	case b.token <- struct{}{}:
+	default:
+	}
+	b.asleep.Wake()
+}
+
+// Wait waits for a ring, and takes it. The error is as that of Runner.Sleep.
+func (b *Bell) Wait(ctx context.Context) error {
+	if b.r.s == nil {
+		select {
+		case <-b.token:
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	for len(b.token) == 0 {
+		if err := b.asleep.Sleep(ctx, b.r.s, 0); err != nil {
+			return err
+		}
+	}
+	<-b.token
+	return nil
 }

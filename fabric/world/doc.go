@@ -38,8 +38,14 @@
 // sockets, too, takes them from the [task.Runner] of its device, which
 // verbs.HCA(dev).Tasks() returns. So do the tests of perftest (package
 // interop/perftest, which `rocev2 perf` runs) and the ping-pongs
-// (interop/pingpong). [verbs.CQ.Chan], and packages cm, rdma and rdmanet have
-// goroutines of their own, and do not run here.
+// (interop/pingpong), and connections by package cm, where a program waits for
+// the end by Conn.Wait and not for Conn.Done.
+//
+// What does not run here: [verbs.CQ.Chan], the IDs and event channels of
+// package cm, and packages rdma and rdmanet with all that stands on a net.Conn
+// over them. They have goroutines, channels and timers for each connection, and
+// so have the programs above them (net/http): to take those from a driver would
+// be to write them for a world.
 //
 // A program that looks at its memory until a peer has written there stops the
 // time. It polls a completion queue or sleeps between two looks. Memory may be

@@ -75,7 +75,7 @@ var layers = map[string][]string{
 	// Faces beside verbs may import hca, too: verbs.HCA has the adapter
 	// below a device.
 
-	"cm":   {"clock", "rocev2/mad", "cm/agent", "verbs", "internal/devices"},
+	"cm":   {"clock", "task", "rocev2/mad", "cm/agent", "verbs", "internal/devices"},
 	"rdma": {"verbs", "cm", "internal/devices", "memreg/mapping"},
 
 	"rdmanet/rsocket": {},
