@@ -70,6 +70,7 @@ type Config struct {
 	//	static,bytes=120K   a window that stays, of what the path holds
 	//	dcqcn               rates by notifications, parameters of the paper
 	//	dcqcn-adapter       the same, parameters of NVIDIA's adapters
+	//	dcqcn-host          the same, slower, for operating systems
 	//
 	// DCQCN (Zhu et al., SIGCOMM 2015) begins at the rate of the port,
 	// line; without it 100G. Notifications cut the rate of a queue pair,

@@ -101,7 +101,7 @@ func TestCongestionChoice(t *testing.T) {
 		return dev, err
 	}
 	for text, want := range map[string]string{
-		"reno":         `verbs: open device on 192.0.2.1: field Congestion: bad choice of congestion control: "reno" is none of window, static, dcqcn, dcqcn-adapter`,
+		"reno":         `verbs: open device on 192.0.2.1: field Congestion: bad choice of congestion control: "reno" is none of window, static, dcqcn, dcqcn-adapter, dcqcn-host`,
 		"dcqcn,rate=1": "the options of DCQCN are line, min, ai, hai and burst",
 	} {
 		if _, err := open(verbs.Config{Congestion: text}); !errors.Is(err, verbs.ErrCongestion) || !strings.Contains(err.Error(), want) {

@@ -16,9 +16,10 @@ const (
 	LawStatic                  // a Static
 	LawDCQCN                   // DCQCN around a Window, with the parameters of the paper
 	LawDCQCNAdapter            // DCQCN around a Window, with the parameters of adapters
+	LawDCQCNHost               // DCQCN around a Window, with parameters for packets that pass operating systems
 )
 
-var lawNames = [...]string{"window", "static", "dcqcn", "dcqcn-adapter"}
+var lawNames = [...]string{"window", "static", "dcqcn", "dcqcn-adapter", "dcqcn-host"}
 
 // String returns the name.
 func (l Law) String() string {
@@ -48,8 +49,11 @@ var ErrChoice = errors.New("bad choice of congestion control")
 // what is wrong.
 func (c *Choice) Profile() (*Profile, error) {
 	p := PaperProfile(c.Line)
-	if c.Law == LawDCQCNAdapter {
+	switch c.Law {
+	case LawDCQCNAdapter:
 		p = AdapterProfile(c.Line)
+	case LawDCQCNHost:
+		p = HostProfile(c.Line)
 	}
 	p.Min, p.Additive, p.Hyper = min(p.Min, p.Line), min(p.Additive, p.Line), min(p.Hyper, p.Line)
 	for _, f := range []struct {
@@ -81,7 +85,7 @@ func (c *Choice) Maker() (func(Config) Controller, error) {
 		}
 		bytes := c.Bytes
 		return func(w Config) Controller { return NewStatic(bytes, w) }, nil
-	case LawDCQCN, LawDCQCNAdapter:
+	case LawDCQCN, LawDCQCNAdapter, LawDCQCNHost:
 		p, err := c.Profile()
 		if err != nil {
 			return nil, err
@@ -98,6 +102,7 @@ func (c *Choice) Maker() (func(Config) Controller, error) {
 //	static,bytes=120K
 //	dcqcn,line=1G,ai=1M,hai=5M,min=1M,burst=16K
 //	dcqcn-adapter,line=100G
+//	dcqcn-host,line=1G
 //
 // Rates are in bits per second with k, M or G for 10^3, 10^6 and 10^9, and
 // bytes with K or M for 2^10 and 2^20.
@@ -127,7 +132,7 @@ func ParseChoice(text string) (c Choice, err error) {
 
 // set takes one option.
 func (c *Choice) set(key, value string) (err error) {
-	rated := c.Law == LawDCQCN || c.Law == LawDCQCNAdapter
+	rated := c.Law >= LawDCQCN
 	rates := map[string]*uint64{"line": &c.Line, "min": &c.Min, "ai": &c.Additive, "hai": &c.Hyper}
 	switch {
 	case rated && rates[key] != nil:

@@ -17,6 +17,7 @@ func TestParseChoice(t *testing.T) {
 		"dcqcn":             {Law: LawDCQCN},
 		"dcqcn,line=1G,ai=1M,hai=5M,min=10k,burst=16K": {Law: LawDCQCN, Line: 1e9, Additive: 1e6, Hyper: 5e6, Min: 1e4, Burst: 16 << 10},
 		"dcqcn-adapter,line=400G":                      {Law: LawDCQCNAdapter, Line: 400e9},
+		"dcqcn-host,line=1G,burst=1":                   {Law: LawDCQCNHost, Line: 1e9, Burst: 1},
 		"dcqcn,line=1000":                              {Law: LawDCQCN, Line: 1000},
 	} {
 		if got, err := ParseChoice(text); got != want || err != nil {
@@ -24,7 +25,7 @@ func TestParseChoice(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		"":                          `"" is none of window, static, dcqcn, dcqcn-adapter`,
+		"":                          `"" is none of window, static, dcqcn, dcqcn-adapter, dcqcn-host`,
 		"cubic":                     `"cubic" is none of`,
 		"window,bytes=1":            "window has no options",
 		"static,line=1G":            "the option of a static window is bytes",

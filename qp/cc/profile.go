@@ -96,6 +96,24 @@ func AdapterProfile(line uint64) Profile {
 	}
 }
 
+// HostProfile returns parameters for hosts on which packets pass an operating
+// system, for a port of that rate; 0 means 100 Gb/s. There a notification comes
+// about a millisecond after its mark, and one for a whole burst: with the
+// timers of the paper the rate is back before the next one, however long the
+// queue is. These are the paper's with twenty times as much time for
+// everything, and rates that are the same parts of the line as those are of 20
+// Gb/s.
+func HostProfile(line uint64) Profile {
+	const slower = 20
+	p := PaperProfile(line)
+	p.AlphaPeriod *= slower
+	p.IncreasePeriod *= slower
+	p.CutPeriod = slower * 50 * time.Microsecond
+	p.IncreaseBytes = max(p.Line/100, 1) // what the line carries in 80 ms
+	p.Min, p.Additive, p.Hyper = max(p.Line/200, kilo), max(p.Line/500, 1), max(p.Line/100, 1)
+	return p
+}
+
 func lineOr(line uint64) uint64 {
 	if line == 0 {
 		return defaultLine
