@@ -32,6 +32,12 @@ type Config struct {
 	// NotifyInterval is the least time between two congestion notifications
 	// of a queue pair, see qp.Config.
 	NotifyInterval time.Duration
+	// NotifyScope says which queue pairs share that time. Where there are
+	// several shards each shard keeps to as many times as much.
+	NotifyScope qp.NotifyScope
+	// NotifyHold has a mark that comes within that time reported behind it,
+	// see qp.Config.
+	NotifyHold bool
 
 	// NotifyClass is the traffic class of congestion notifications, so that
 	// they need not queue with what they are to slow down. 0 means 192,

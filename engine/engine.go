@@ -38,7 +38,8 @@ type Engine struct {
 
 	placing  placing
 	counters Counters
-	past     qp.Stats // of queue pairs that are destroyed
+	past     qp.Stats      // of queue pairs that are destroyed
+	notices  qp.NoticeGate // of the port, see qp.NotifyPerPort
 }
 
 // New makes an engine without queue pairs.
@@ -58,6 +59,7 @@ func New(c Config) *Engine {
 		loop:  newLoopback(&c),
 		paths: paths{src: c.Addr},
 	}
+	e.notices, e.peers.notices = c.noticeGate(), c.noticeGate()
 	e.mixed.e = e
 	e.acks = AckDelay{waiting: list{kind: listDelayed}, turns: &e.turns}
 	if e.sink == nil {
@@ -68,10 +70,10 @@ func New(c Config) *Engine {
 
 // NewQP makes a queue pair in state RESET (IBTA 11.2.5.1) that the engine does
 // not know yet, see AddQP. The fields QPN, Memory, Window, ReadChunk,
-// LongReads, MinProbe, NotifyInterval and Invalidate of c are the engine's to
-// fill, and so is Congestion if it is nil; else it gets its bounds when the
-// peer is known. It may be called beside other methods, if Config.Random may:
-// making the rings takes a while.
+// LongReads, MinProbe, NotifyInterval, NotifyHold and Invalidate of c are the
+// engine's to fill, and so is Congestion if it is nil; else it gets its bounds
+// when the peer is known. It may be called beside other methods, if
+// Config.Random may: making the rings takes a while.
 func (e *Engine) NewQP(c qp.Config, user any) (*QP, error) {
 	mem, pd, qpn := e.cfg.Memory, c.PD, e.cfg.randomQPN()
 	if c.Type == ib.GSI {
@@ -84,7 +86,7 @@ func (e *Engine) NewQP(c qp.Config, user any) (*QP, error) {
 	if c.Congestion == nil && e.cfg.Congestion != nil {
 		c.Congestion = e.cfg.Congestion(c.Window)
 	}
-	c.MinProbe, c.NotifyInterval = e.cfg.minProbe(), e.cfg.NotifyInterval
+	c.MinProbe, c.NotifyInterval, c.NotifyHold = e.cfg.minProbe(), e.cfg.NotifyInterval, e.cfg.NotifyHold
 	c.ReadChunk, c.LongReads = e.cfg.readChunk(), e.cfg.ReadChunk == 0
 	core, err := qp.New(c)
 	if err != nil {
@@ -173,10 +175,12 @@ func (e *Engine) setAddress(q *QP) {
 	if !q.core.Reliable() { // what is in flight is not known
 		q.path = e.paths.find(&av)
 		q.local = q.path.Dst == e.loop.addr
+		shareNotices(e, q)
 		return
 	}
 	e.peers.connect(q, av.DGID.Unmap().WithZone(""))
 	q.core.SharePauses(&q.peer.pauses)
+	shareNotices(e, q)
 	q.path = q.peer.path(e.cfg.Addr, transport.Path{
 		Dst:          av.DGID,
 		TrafficClass: av.TrafficClass,

@@ -1,10 +1,30 @@
 package engine
 
 import (
+	"cmp"
+	"time"
+
 	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/qp"
 	"github.com/gosoftroce/rocev2/transport"
 )
+
+// noticeGate is one that queue pairs of this shard share. Each shard has its
+// part of what the port may send.
+func (c *Config) noticeGate() qp.NoticeGate {
+	every := cmp.Or(c.NotifyInterval, qp.DefaultNotifyInterval)
+	return qp.NewNoticeGate(every * time.Duration(c.Shards))
+}
+
+// shareNotices has q, whose peer was just set, keep to the gate of its scope.
+func shareNotices(e *Engine, q *QP) {
+	switch {
+	case e.cfg.NotifyScope == qp.NotifyPerPort:
+		qp.ShareNotices(q.core, &e.notices)
+	case e.cfg.NotifyScope == qp.NotifyPerPeer && q.peer != nil:
+		qp.ShareNotices(q.core, &q.peer.notices)
+	}
+}
 
 // noticePath returns the path of congestion notifications to the peer of q,
 // which is that of its packets but for the traffic class.
@@ -32,11 +52,11 @@ func noticePath(c *Config, known *paths, q *QP) *transport.Path {
 // the most.
 const maxNotices = 4096
 
-// takeNotice has a congestion notification of q go by itself, if it is of
-// another class than what else q sends: that may be paused, just because of the
-// congestion. Else it goes with the turn of q.
+// takeNotice, where there are classes, has a congestion notification of q go by
+// itself, if it is of another class than what else q sends: that may be paused,
+// just because of the congestion. Else it goes with the turn of q.
 func takeNotice(e *Engine, q *QP) {
-	if e.cfg.Class == nil || q.path == nil || q.local || len(e.finals) >= maxNotices {
+	if !qp.NoticeDue(q.core) || q.path == nil || q.local || len(e.finals) >= maxNotices {
 		return
 	}
 	path := noticePath(&e.cfg, &e.paths, q)

@@ -110,7 +110,7 @@ func TestEnginePacesByNotifications(t *testing.T) {
 	t.Parallel()
 	const line, n = 1_000_000_000, 500_000
 	profile := cc.PaperProfile(line)
-	profile.Min, profile.Additive, profile.Hyper, profile.Burst = line/8, 1, 0, 1
+	profile.Min, profile.Additive, profile.Hyper, profile.Burst, profile.CutPeriod = line/8, 1, 0, 1, 0
 	made := 0
 	config := Config{NotifyInterval: -1, Congestion: func(c qp.WindowConfig) qp.Controller {
 		made++

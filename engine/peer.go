@@ -16,6 +16,7 @@ type peer struct {
 	users    int        // queue pairs connected to it
 	accounts [2]account // of queue pairs that it answers, and of silent ones
 	pauses   qp.Pauses
+	notices  qp.NoticeGate // see qp.NotifyPerPeer
 
 	paths []*transport.Path // some, to be shared by queue pairs that want the same
 }
@@ -150,8 +151,9 @@ func (p *peers) endAdmitted(q *QP, more bool) {
 type peers struct {
 	limit   int // bytes in flight to each
 	byAddr  map[netip.Addr]*peer
-	limited []*account // with queue pairs that their limit has stopped
-	cursor  int        // of them, the next to be looked at
+	limited []*account    // with queue pairs that their limit has stopped
+	cursor  int           // of them, the next to be looked at
+	notices qp.NoticeGate // of a peer, to begin with
 }
 
 // connect makes q a user of the peer at addr.
@@ -159,7 +161,7 @@ func (p *peers) connect(q *QP, addr netip.Addr) {
 	p.disconnect(q)
 	to := p.byAddr[addr]
 	if to == nil {
-		to = &peer{addr: addr}
+		to = &peer{addr: addr, notices: p.notices}
 		to.accounts[accountLive] = account{limit: p.limit, waiting: list{kind: listLimited}}
 		to.accounts[accountSilent] = account{limit: p.limit / silentPart, waiting: list{kind: listLimited}}
 		if p.byAddr == nil {

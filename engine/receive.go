@@ -104,7 +104,7 @@ func (e *Engine) deliver(now clock.Time, r *Received, d *transport.RxPacket, q *
 	a.Packet, a.Src, a.Dst = &e.packet, d.Src, d.Dst
 	a.TrafficClass, a.HopLimit, a.FlowLabel, a.IPID = d.TrafficClass, d.HopLimit, d.FlowLabel, d.IPID
 	reason := q.core.HandlePacket(now, a)
-	if a.Marked() {
+	if e.cfg.Class != nil {
 		takeNotice(e, q)
 	}
 	info, _ := e.packet.BTH.Opcode.Info()

@@ -105,6 +105,9 @@ func deliverRun(e *Engine, now clock.Time, r *Received, q *QP, n int) int {
 	op := e.packet.BTH.Opcode
 	n = qp.HandleRun(q.core, now, op, n)
 	r.Taken = true
+	if e.cfg.Class != nil {
+		takeNotice(e, q)
+	}
 	handled(e, r, q, op != rocev2.RCReadResponseMiddle)
 	return n
 }

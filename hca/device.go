@@ -43,6 +43,11 @@ type Config struct {
 	// of a queue pair. 0 means 50 µs; see qp.Config.
 	NotifyInterval time.Duration
 
+	// NotifyScope and NotifyHold say who shares that time, and what becomes
+	// of marks within it, see engine.Config.
+	NotifyScope qp.NotifyScope
+	NotifyHold  bool
+
 	// NotifyClass is their traffic class, see engine.Config. 0 means DSCP
 	// 48.
 	NotifyClass int
@@ -105,6 +110,7 @@ func New(cfg Config, links ...transport.Link) *Device {
 		Addr: d.addr, Port: caps.Port, Random: random32,
 		Window: cfg.Window, RecvBuffer: caps.RecvBuffer, ReadChunk: cfg.ReadChunk, MinProbe: cfg.MinProbe,
 		Congestion: cfg.Congestion, NotifyInterval: cfg.NotifyInterval, NotifyClass: cfg.NotifyClass,
+		NotifyScope: cfg.NotifyScope, NotifyHold: cfg.NotifyHold,
 		Loopback: cfg.Loopback, Shards: len(links),
 	}
 	driver := driverOf(links)

@@ -1,8 +1,6 @@
 package qp
 
 import (
-	"time"
-
 	"github.com/gosoftroce/rocev2/clock"
 	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/qp/cc"
@@ -28,6 +26,8 @@ func (q *QP) HandlePacket(now clock.Time, a *Arrival) Drop {
 	}
 	if a.Marked() {
 		q.marked(now, a.Packet, d)
+	} else if q.cnp&noticeHeld != 0 {
+		unhold(q, now)
 	}
 	q.conn.Stats.Result(d)
 	return d
@@ -123,63 +123,6 @@ func (q *QP) handleDatagram(a *Arrival, info *rocev2.OpcodeInfo) Drop {
 	return q.ud.HandleRequest(a, info)
 }
 
-// marked takes a packet that the network has marked, which handle has dropped
-// for d, if at all. One without data is not counted: there would be no fewer of
-// them.
-func (q *QP) marked(now clock.Time, p *rocev2.Packet, d Drop) {
-	info, _ := p.BTH.Opcode.Info()
-	if d >= DropState && d <= DropQPN || q.conn.Failed() || len(p.Payload) == 0 || info.Operation == rocev2.OpSelectiveAck {
-		return // not of this connection, or not any more
-	}
-	q.conn.Stats.Rare().ECNMarked++
-	how := cc.MarkedAgain
-	if q.ud == nil && markCNP(q, now) { // else there is no peer to tell
-		how = cc.MarkedResponse
-	}
-	if info.Role == rocev2.RoleResponse && q.req != nil {
-		q.req.Marked(now, how)
-	}
-}
-
-// DefaultNotifyInterval is the least time between two notifications to one peer
-// queue pair where nothing else is configured: that of the paper on DCQCN (N,
-// Zhu et al., SIGCOMM 2015). Adapters ship with 2 to 4 µs, but for all queue
-// pairs of a port together.
-const DefaultNotifyInterval = 50 * time.Microsecond
-
-// markCNP takes note of a packet that was marked, and reports whether a
-// notification is to be sent because of it (IBTA A17.9).
-func markCNP(q *QP, now clock.Time) bool {
-	if now < q.nextCNP {
-		return false
-	}
-	q.cnpDue, q.nextCNP = true, now.Add(time.Duration(q.cnpEvery))
-	return true
-}
-
-// pollCNP writes a CNP, which is due.
-func pollCNP(q *QP, out *conn.Output) {
-	if buf := out.Room(); buf != nil {
-		out.CommitNotice(PollNotice(q, buf))
-	}
-}
-
-// PollNotice writes a congestion notification, if one is due, for a driver that
-// has it go beside what Poll writes: a BTH with BECN and 16 reserved bytes. PSN
-// and AckReq are 0, for it belongs to no message. It returns the length, 0 if
-// there is none.
-func PollNotice(q *QP, buf []byte) int {
-	if !q.cnpDue {
-		return 0
-	}
-	q.cnpDue = false
-	q.conn.Stats.Rare().CNPsSent++
-	p := rocev2.Packet{BTH: q.conn.BTH(0, 0)}
-	p.BTH.Opcode = rocev2.CNP
-	p.BTH.BECN = true
-	return len(p.AppendHeaders(buf[:0]))
-}
-
 // HandleTimeout does what is due at now; without anything due it does nothing.
 // Poll may then have something to send.
 func (q *QP) HandleTimeout(now clock.Time) {
@@ -204,7 +147,7 @@ func (q *QP) Deadline() (clock.Time, bool) {
 // before requests.
 func (q *QP) Poll(now clock.Time, limit Limit, w Writer) (p Polled) {
 	out := conn.NewOutput(w, limit.Packets)
-	if q.cnpDue {
+	if NoticeDue(q) {
 		pollCNP(q, &out)
 	}
 	if q.dgram != nil {
@@ -269,7 +212,7 @@ func Receipt(q *QP, buf []byte) (n int, first, last rocev2.PSN) {
 
 // Answering reports whether an answer other than a lone acknowledgement, or a
 // congestion notification, waits to be sent.
-func (q *QP) Answering() bool { return q.cnpDue || q.recv.Pressing() }
+func (q *QP) Answering() bool { return NoticeDue(q) || q.recv.Pressing() }
 
 // PollFetch returns the next memory that the queue pair needs fetched, each
 // once. The driver calls Fetched with it afterwards, also when it could not be

@@ -87,14 +87,18 @@ func (q *QP) flush() {
 	if why == conn.EndNone {
 		return
 	}
-	q.cnpDue = false
+	forgetNotices(q)
 	q.send.Flush()
 	q.recv.Flush(why)
 }
 
 // reset drops everything but the counters and the memory of the queues.
 func (q *QP) reset() {
-	q.peer, q.cnpDue, q.nextCNP = netip.Addr{}, false, 0
+	q.peer = netip.Addr{}
+	forgetNotices(q)
+	if q.notices != nil {
+		q.notices.own.next = 0
+	}
 	q.conn.Reset()
 	q.send.Reset()
 	q.recv.Reset()

@@ -1,13 +1,10 @@
 package qp
 
 import (
-	"cmp"
 	"fmt"
-	"math"
 	"net/netip"
 	"time"
 
-	"github.com/gosoftroce/rocev2/clock"
 	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/memreg"
 	"github.com/gosoftroce/rocev2/qp/cc"
@@ -62,6 +59,12 @@ type Config struct {
 	// not come in one batch.
 	NotifyInterval time.Duration
 
+	// NotifyHold says that a packet which is marked too early for another
+	// notification has it when the interval is over. Else the mark is lost,
+	// and there are fewer notifications than DCQCN with the parameters of
+	// its paper counts on.
+	NotifyHold bool
+
 	// ReadChunk splits READs into requests of so many bytes, each of which
 	// takes one of MaxRdAtomic, so that their responses cannot overrun the
 	// receive buffer. It is rounded down to whole packets, one at least; 0
@@ -97,10 +100,10 @@ type Config struct {
 type QP struct {
 	typ      ib.QPType
 	service  rocev2.Service // of typ
-	cnpDue   bool           // a congestion notification is to be sent
+	cnp      noticeFlags    // of congestion notifications, see notice.go
 	cnpEvery int32          // Config.NotifyInterval, in ns
-	nextCNP  clock.Time     // no other one before
-	peer     netip.Addr     // Attr.AV.DGID, unmapped and without zone
+	notices  *notices
+	peer     netip.Addr // Attr.AV.DGID, unmapped and without zone
 
 	conn conn.Conn
 	send sendHalf
@@ -124,7 +127,10 @@ func New(c Config) (*QP, error) {
 		return nil, err
 	}
 	q := &QP{typ: c.Type, service: c.Type.Service(), conn: conn.Conn{QPN: c.QPN, Memory: c.Memory, PD: c.PD, Scratch: c.Scratch}}
-	q.cnpEvery = int32(min(max(cmp.Or(c.NotifyInterval, DefaultNotifyInterval), 0), math.MaxInt32))
+	q.cnpEvery = NewNoticeGate(c.NotifyInterval).every
+	if c.NotifyHold {
+		q.cnp = noticeHold
+	}
 	switch c.Type {
 	case ib.UC, ib.UD, ib.GSI:
 		q.makeDatagram(&c)

@@ -83,15 +83,23 @@ type Config struct {
 	//
 	// Rates are in bits per second with k, M or G, and bytes with K or M.
 	// Losses make the window smaller that DCQCN has beside its rate.
-	// QPConfig.Congestion chooses for one queue pair. OpenAddr and OpenLink
+	// UC and UD have no congestion control. QPConfig.Congestion chooses for
+	// one queue pair. OpenAddr and OpenLink
 	// refuse what they do not know (ErrCongestion).
 	Congestion string
 
 	// NotifyInterval is the least time between two congestion notifications
 	// (CNPs) that a queue pair sends. 0 means 50 µs as in the paper, or 4
 	// µs with "dcqcn-adapter"; a negative number means one for each packet
-	// that the network has marked.
+	// that the network has marked. With "dcqcn" a mark that comes within
+	// the time is reported behind it, as the paper has it.
 	NotifyInterval time.Duration
+
+	// NotifyScope says who shares that time: "qp" or "", each queue pair
+	// has it for itself; "peer", those that are connected to the same
+	// address, but for UC; "port", all of the device. NVIDIA's adapters
+	// have it per port.
+	NotifyScope string
 
 	// NotifyClass is the traffic class of congestion notifications, 1 to
 	// 255. 0 means 192: DSCP 48, as adapters have it, without ECN. -1 means

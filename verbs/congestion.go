@@ -3,8 +3,8 @@ package verbs
 import (
 	"cmp"
 	"fmt"
-	"time"
 
+	"github.com/gosoftroce/rocev2/hca"
 	"github.com/gosoftroce/rocev2/qp"
 	"github.com/gosoftroce/rocev2/qp/cc"
 )
@@ -22,33 +22,40 @@ func CheckCongestion(text string) error {
 	return err
 }
 
-// adapterNotifyInterval is the least time between two notifications with which
-// adapters ship (MIN_TIME_BETWEEN_CNPS of mlxconfig).
-const adapterNotifyInterval = 4 * time.Microsecond
+// notifyScopes are the names of Config.NotifyScope.
+var notifyScopes = map[string]qp.NotifyScope{
+	"": qp.NotifyPerQP, "qp": qp.NotifyPerQP, "peer": qp.NotifyPerPeer, "port": qp.NotifyPerPort,
+}
 
-// congestion returns what makes the congestion control of queue pairs, and the
-// interval of notifications that goes with it.
-func (c *Config) congestion() (func(qp.WindowConfig) qp.Controller, time.Duration, error) {
+// congestion sets the congestion control of queue pairs, and the notifications
+// that go with it.
+func (c *Config) congestion(h *hca.Config) error {
 	if c.NotifyClass < -1 || c.NotifyClass > 255 {
-		return nil, 0, fmt.Errorf("%w", &RangeError{What: "NotifyClass", Got: c.NotifyClass, Min: -1, Max: 255})
+		return &RangeError{What: "NotifyClass", Got: c.NotifyClass, Min: -1, Max: 255}
 	}
+	scope, ok := notifyScopes[c.NotifyScope]
+	if !ok {
+		return fmt.Errorf("field NotifyScope: %w: %q is none of qp, peer, port", ErrCongestion, c.NotifyScope)
+	}
+	h.NotifyInterval, h.NotifyClass, h.NotifyScope = c.NotifyInterval, c.NotifyClass, scope
 	if c.Congestion == "" {
-		return nil, c.NotifyInterval, nil
+		return nil
 	}
 	choice, err := cc.ParseChoice(c.Congestion)
 	if err != nil {
-		return nil, 0, fmt.Errorf("field Congestion: %w", err)
+		return fmt.Errorf("field Congestion: %w", err)
 	}
-	control, err := choice.Maker()
-	interval := c.NotifyInterval
-	if choice.Law == cc.LawDCQCNAdapter {
-		interval = cmp.Or(interval, adapterNotifyInterval)
-	}
-	return control, interval, err
+	every, hold := choice.Law.Notify()
+	h.NotifyInterval, h.NotifyHold = cmp.Or(c.NotifyInterval, every), hold
+	h.Congestion, err = choice.Maker()
+	return err
 }
 
 // control gives the queue pair a congestion control of its own.
 func (c *QPConfig) control(dev *Device, config *qp.Config) error {
+	if c.Type == UC || c.Type == UD {
+		return fmt.Errorf("field Congestion: %w: %v has none, as nothing tells it of congestion; QP.SetRateLimit bounds its rate", ErrCongestion, c.Type)
+	}
 	choice, err := cc.ParseChoice(c.Congestion)
 	if err != nil {
 		return fmt.Errorf("field Congestion: %w", err)

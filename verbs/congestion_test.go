@@ -115,6 +115,9 @@ func TestCongestionChoice(t *testing.T) {
 	if _, err := open(verbs.Config{NotifyClass: 256}); !errors.As(err, &bad) || bad.What != "NotifyClass" {
 		t.Errorf("NotifyClass 256: %v", err)
 	}
+	if _, err := open(verbs.Config{NotifyScope: "host"}); !errors.Is(err, verbs.ErrCongestion) || !strings.Contains(err.Error(), `field NotifyScope`) {
+		t.Errorf("NotifyScope host: %v", err)
+	}
 	for _, text := range []string{"", "window", "static", "dcqcn", "dcqcn-adapter"} {
 		dev, err := open(verbs.Config{Congestion: text, NotifyClass: -1, NotifyInterval: time.Microsecond, MaxWindow: 300_000})
 		check(t, err)
@@ -132,6 +135,12 @@ func TestCongestionChoice(t *testing.T) {
 		}
 		if _, err := s.pd.CreateQP(verbs.QPConfig{SendCQ: s.cq, RecvCQ: s.cq, Congestion: "x"}); !errors.Is(err, verbs.ErrCongestion) {
 			t.Errorf("a queue pair with x: %v", err)
+		}
+		for _, typ := range []verbs.QPType{verbs.UC, verbs.UD} {
+			_, err := s.pd.CreateQP(verbs.QPConfig{Type: typ, SendCQ: s.cq, RecvCQ: s.cq, Congestion: "dcqcn"})
+			if !errors.Is(err, verbs.ErrCongestion) || !strings.Contains(err.Error(), typ.String()+" has none") {
+				t.Errorf("%v with congestion control: %v", typ, err)
+			}
 		}
 	}
 }

@@ -110,12 +110,7 @@ func errorFrom(err error) error {
 
 // hcaConfig returns the part of c that is the adapter's.
 func (c *Config) hcaConfig() (hca.Config, error) {
-	control, interval, err := c.congestion()
-	if err != nil {
-		return hca.Config{}, err
-	}
-	return hca.Config{
-		Congestion: control, NotifyInterval: interval, NotifyClass: c.NotifyClass,
+	h := hca.Config{
 		Spin: c.Spin,
 		Window: qp.WindowConfig{
 			InitialBytes: c.InitialWindow,
@@ -125,7 +120,8 @@ func (c *Config) hcaConfig() (hca.Config, error) {
 		ReadChunk: c.ReadChunk,
 		MinProbe:  c.MinProbe,
 		Loopback:  c.Loopback,
-	}, nil
+	}
+	return h, c.congestion(&h)
 }
 
 // udpConfig returns the part of c that is the socket's.

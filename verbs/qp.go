@@ -30,7 +30,7 @@ type QPConfig struct {
 	MaxRecvSGE int    // entries of a receive's scatter/gather list; 0 means 4; with an SRQ that says it
 	MaxInline  int    // bytes that a request may carry in itself; 0 means 64
 	SignalAll  bool   // every send completes with an entry, Signaled or not
-	Congestion string // congestion control, as in Config.Congestion; "" means that of the device
+	Congestion string // congestion control, as in Config.Congestion; "" means that of the device; UC and UD have none
 	UserData   any    // the program's own, see QP.UserData
 }
 

@@ -185,6 +185,7 @@ func TestUsageErrors(t *testing.T) {
 		"perf write_bw -z --retry_count 3":               "--retry_count: it applies only to the connection manager (-R)",
 		"perf write_bw -R -T 300":                        "-T 300",
 		"perf write_bw -R --retry_count 8 -d 127.94.4.8": "the retry count is 8",
+		"perf send_bw -c UD --congestion dcqcn":          "--congestion dcqcn: UD has no congestion control, as nothing tells it of congestion: use --rate_limit",
 		"perf write_bw -c UD":                            "-c UD: write_bw runs over RC, UC, XRC only",
 		"perf read_bw -c UC":                             "-c UC: read_bw runs over RC, XRC only",
 		"perf atomic_lat -c uc":                          "-c UC: atomic_lat runs over RC, XRC only",

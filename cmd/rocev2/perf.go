@@ -204,6 +204,9 @@ func (f *perfFlags) config(cmd *cobra.Command) (perftest.Config, error) {
 	if !c.Test.Serves(c.Service) {
 		return c, usagef("-c %v: %v runs over %s only", c.Service, c.Test, servicesOf(c.Test))
 	}
+	if f.inspect.cc != "" && !c.Service.Reliable() {
+		return c, usagef("--congestion %s: %v has no congestion control, as nothing tells it of congestion: use --rate_limit", f.inspect.cc, c.Service)
+	}
 	if err := f.checkCounts(cmd, &c); err != nil {
 		return c, err
 	}

@@ -28,8 +28,10 @@ type Config struct {
 	ReadChunk int           // see engine.Config
 	MinProbe  time.Duration // see engine.Config
 
-	NotifyInterval time.Duration // see engine.Config
-	NotifyClass    int           // see engine.Config
+	NotifyInterval time.Duration  // see engine.Config, as all of these
+	NotifyScope    qp.NotifyScope // who shares that time
+	NotifyHold     bool           // marks within it are reported behind it
+	NotifyClass    int
 
 	// Real has packets carry their payloads, with an ICRC. Then a program
 	// registers memory with Host.Register.
@@ -121,7 +123,8 @@ func (a *Adapters) Host(number int) (*Host, error) {
 	}
 	h.e = engine.New(engine.Config{Addr: addrOf(h.number), Memory: h.table, Random: a.random,
 		Window: a.cfg.Window, ReadChunk: a.cfg.ReadChunk, MinProbe: a.cfg.MinProbe,
-		NotifyInterval: a.cfg.NotifyInterval, NotifyClass: a.cfg.NotifyClass, Phantom: !a.cfg.Real, Class: a.classOf})
+		NotifyInterval: a.cfg.NotifyInterval, NotifyScope: a.cfg.NotifyScope, NotifyHold: a.cfg.NotifyHold,
+		NotifyClass: a.cfg.NotifyClass, Phantom: !a.cfg.Real, Class: a.classOf})
 	a.hosts[number] = h
 	a.net.Attach(number, h)
 	return h, nil

@@ -10,6 +10,7 @@ import (
 	"github.com/gosoftroce/rocev2/fabric/network"
 	"github.com/gosoftroce/rocev2/fabric/topology"
 	"github.com/gosoftroce/rocev2/ib"
+	"github.com/gosoftroce/rocev2/qp"
 	"github.com/gosoftroce/rocev2/qp/cc"
 	"github.com/gosoftroce/rocev2/rocev2"
 )
@@ -154,7 +155,11 @@ func (r *run) adapters(p *topology.Profile) error {
 	}
 	cfg := adapter.Config{Seed: r.s.Seed, MinProbe: orDefault(c.MinProbe, 80*us).duration(), ReadChunk: int(c.ReadChunk)}
 	cfg.Window.MaxBytes = int(c.Window)
-	cfg.NotifyInterval = c.Notify.duration()
+	every, hold := cc.Law(control).Notify() // what the other end counts on
+	cfg.NotifyInterval, cfg.NotifyHold = orDefault(c.Notify.duration(), every), hold
+	if cfg.NotifyScope, err = scopeOf(c.NotifyScope); err != nil {
+		return err
+	}
 	if r.a, err = adapter.New(r.net, int(r.g.Hosts()), cfg); err != nil {
 		return err
 	}
@@ -162,6 +167,12 @@ func (r *run) adapters(p *topology.Profile) error {
 	r.conn.Congestion = congestion(control, c, uint64(r.g.HostRate()))
 	r.op = []ib.Opcode{ib.OpWrite, ib.OpSend, ib.OpRead}
 	return nil
+}
+
+// scopeOf returns who shares the time between two notifications.
+func scopeOf(name string) (qp.NotifyScope, error) {
+	i, err := oneOf("adapter.notify_scope", name, []string{"qp", "peer", "port"}, 0)
+	return qp.NotifyScope(i), err
 }
 
 // congestion returns what makes the congestion control of each queue pair; nil

@@ -68,17 +68,18 @@ type RED struct {
 
 // Adapter says how the hosts' adapters work.
 type Adapter struct {
-	MTU       int    // path MTU; 0: 4096
-	DSCP      int    // of data; 0: the one that the profile has for RoCE
-	NoECN     bool   `toml:"no_ecn"`
-	Control   string // congestion control: window, static, dcqcn-paper or dcqcn-adapter; "": window
-	Window    Bytes  // in flight at the most; 0: what the engine has. Of static the window
-	Recovery  string // selective or go-back-n; "": selective
-	Notify    Time   // between two CNPs of a queue pair; 0: what the engine has
-	MinProbe  Time   `toml:"min_probe"` // see engine.Config; 0: 80 µs
-	Timeout   int    // code of the local ACK timeout (IBTA 9.7.6.1.3); 0: 14, which is 67 ms
-	Shared    bool   // flows between two hosts share a connection; else each has its own
-	ReadChunk Bytes  `toml:"read_chunk"`
+	MTU         int    // path MTU; 0: 4096
+	DSCP        int    // of data; 0: the one that the profile has for RoCE
+	NoECN       bool   `toml:"no_ecn"`
+	Control     string // congestion control: window, static, dcqcn-paper or dcqcn-adapter; "": window
+	Window      Bytes  // in flight at the most; 0: what the engine has. Of static the window
+	Recovery    string // selective or go-back-n; "": selective
+	Notify      Time   // between two CNPs; 0: 50 µs, with dcqcn-adapter 4
+	NotifyScope string `toml:"notify_scope"` // who shares that time: qp, peer or port; "": qp
+	MinProbe    Time   `toml:"min_probe"`    // see engine.Config; 0: 80 µs
+	Timeout     int    // code of the local ACK timeout (IBTA 9.7.6.1.3); 0: 14, which is 67 ms
+	Shared      bool   // flows between two hosts share a connection; else each has its own
+	ReadChunk   Bytes  `toml:"read_chunk"`
 }
 
 // Traffic is flows. Kind is one of:
@@ -119,7 +120,7 @@ type Failure struct {
 	Until Time // 0: never
 }
 
-// Names that a Scenario may have.
+// Names that a Scenario may have. The controls are in the order of cc.Law.
 var (
 	controls   = []string{"window", "static", "dcqcn-paper", "dcqcn-adapter"}
 	recoveries = []string{"selective", "go-back-n"}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // Law names congestion control, as programs and people choose it.
@@ -27,6 +28,19 @@ func (l Law) String() string {
 		return lawNames[l]
 	}
 	return "law " + strconv.Itoa(int(l))
+}
+
+// Notify returns what the parameters of a law count on at the other end: the
+// least time between two notifications, 0 if they count on none, and whether a
+// mark within it is reported behind it (qp.Config.NotifyHold).
+func (l Law) Notify() (every time.Duration, hold bool) {
+	switch l {
+	case LawDCQCN:
+		return 50 * time.Microsecond, true
+	case LawDCQCNAdapter:
+		return 4 * time.Microsecond, false // MIN_TIME_BETWEEN_CNPS of mlxconfig
+	}
+	return 0, false
 }
 
 // Choice is a law with what is different from its parameters. A number that is

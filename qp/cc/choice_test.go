@@ -36,7 +36,7 @@ func TestParseChoice(t *testing.T) {
 		"dcqcn,line=-1":             "not a whole number",
 		"dcqcn,line=G":              "not a whole number",
 		"dcqcn,line=99999G":         "not a whole number from 1 to 17592186044416",
-		"dcqcn,line=1k,min=2k":      "Min is 2000, not 1 to 1000",
+		"dcqcn,line=1k,min=2k":      "Min is 2000, not 1000 to 1000",
 		"dcqcn,line=1":              "Line is 1, not 1000 to",
 		"dcqcn,line=1G,burst=1025M": "not a whole number",
 	} {

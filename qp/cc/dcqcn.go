@@ -17,10 +17,11 @@ import (
 // 2^-30, rounded down; only the mean of rate and target is rounded up, so that
 // the target is reached. So a run gives the same numbers on every processor.
 // The timers of the algorithm are not timers of the driver: what they would
-// have done is made up for with the next event. Limit.Deadline is set only
-// while a burst waits for its time, and the rate grows before that. An idle
-// connection has no timer, and with a rate that is not below that of the port
-// there is none of the cost of pacing either.
+// have done is made up for with the next event, as if they had. When a burst
+// waits for its time, it is known by how much the rate grows until then, so
+// that the driver is woken once. An idle connection has no timer, and with a
+// rate that is not below that of the port there is none of the cost of pacing
+// either.
 type DCQCN struct {
 	Controller
 	p *Profile
@@ -41,6 +42,9 @@ type DCQCN struct {
 	alphaAt    clock.Time // end of the period of alpha
 	cutAt      clock.Time // no cut before
 	increaseAt clock.Time // next stage of time
+
+	goAt   clock.Time // when the next burst may go, if no notification comes
+	wakeAt clock.Time // Limit.Deadline
 }
 
 // alphaOne is alpha's 1.
@@ -50,6 +54,15 @@ const alphaOne = 1 << 30
 // idle. By then it has the rate of its port, or the profile has it grow for
 // minutes.
 const mostStages = 1 << 12
+
+// mostAhead is how many stages are looked at before their time, for the next
+// burst. One that waits longer is looked at again.
+const mostAhead = 64
+
+// burstTime is for how long a rate saves up at the most: at a low rate
+// Profile.Burst would hold back answers for so long that the peer takes them
+// for lost.
+const burstTime = 1000 // of a second the part
 
 // NewDCQCN returns a controller that has DCQCN stand around another one. It
 // shares p, which must not change any more, and which Check finds good.
@@ -62,11 +75,16 @@ func NewDCQCN(c Controller, p *Profile) *DCQCN {
 // begin begins at the rate of the port.
 func (d *DCQCN) begin() {
 	*d = DCQCN{Controller: d.Controller, p: d.p, current: d.p.Line, target: d.p.Line}
+	d.bucket.Set(d.p.Line, d.burst())
+}
+
+// burst is how many bytes may go at once at the rate.
+func (d *DCQCN) burst() int {
 	burst := d.p.Burst
 	if burst == 0 {
 		burst = socketBurst
 	}
-	d.bucket.Set(d.p.Line, burst)
+	return int(max(min(uint64(burst), d.current/8/burstTime), 1))
 }
 
 // Reset implements Controller.
@@ -93,11 +111,43 @@ func (d *DCQCN) narrow(l Limit) Limit {
 	if !d.paced() {
 		return l
 	}
-	d.bucket.narrow(&l)
-	if _, at := d.bucket.Next(); d.increaseAt < at && (l.Deadline == 0 || d.increaseAt < l.Deadline) {
-		l.Deadline = d.increaseAt
+	d.bucket.narrowAt(&l, d.goAt)
+	if d.wakeAt != 0 && (l.Deadline == 0 || d.wakeAt < l.Deadline) {
+		l.Deadline = d.wakeAt
 	}
 	return l
+}
+
+// plan finds out when the next burst may go, with what the rate grows by until
+// then.
+func (d *DCQCN) plan(now clock.Time) {
+	_, at := d.bucket.Next()
+	d.goAt, d.wakeAt = at, 0
+	if at <= now || !d.paced() || d.nextEvent() >= at {
+		return
+	}
+	ahead := *d
+	for n := 0; n < mostAhead && ahead.paced(); n++ {
+		now = ahead.nextEvent()
+		if now >= at {
+			now = at
+			break
+		}
+		ahead.advance(now)
+		if _, at = ahead.bucket.Next(); at <= now || !ahead.paced() {
+			at = now
+			break
+		}
+	}
+	d.goAt, d.wakeAt = at, now
+}
+
+// nextEvent is when the rate changes of itself.
+func (d *DCQCN) nextEvent() clock.Time {
+	if d.pending {
+		return min(d.cutAt, d.increaseAt)
+	}
+	return d.increaseAt
 }
 
 // Acked implements Controller.
@@ -116,22 +166,23 @@ func (d *DCQCN) Sent(now clock.Time, bytes, packets int) {
 	}
 	bytes -= packets * PacketOverhead
 	d.bucket.Sent(now, bytes, packets)
-	if d.p.IncreaseBytes == 0 {
-		return
+	if d.p.IncreaseBytes > 0 {
+		d.sent += uint64(bytes) + uint64(packets)*WireOverhead
+		for d.sent >= d.p.IncreaseBytes && d.paced() {
+			d.sent -= d.p.IncreaseBytes
+			d.byteStages++
+			d.increase()
+		}
+		d.setRate(now)
 	}
-	d.sent += uint64(bytes) + uint64(packets)*WireOverhead
-	for d.sent >= d.p.IncreaseBytes && d.paced() {
-		d.sent -= d.p.IncreaseBytes
-		d.byteStages++
-		d.increase()
-	}
-	d.setRate(now)
+	d.plan(now)
 }
 
 // Advance implements Controller.
 func (d *DCQCN) Advance(now clock.Time) {
 	d.Controller.Advance(now)
 	d.advance(now)
+	d.plan(now)
 }
 
 // Marked implements Controller.
@@ -146,19 +197,14 @@ func (d *DCQCN) Marked(now clock.Time, _ Flight, how Mark) bool {
 		d.alpha = alphaOne / 1024 * d.p.InitialAlpha
 		d.alphaAt = now.Add(d.p.AlphaPeriod)
 	}
-	d.decay(now)
-	if now < d.cutAt {
-		d.pending = true
-	} else {
+	if d.p.Sampled {
+		d.decay(now)
+		d.sampled = true
+	}
+	if d.pending = now < d.cutAt; !d.pending {
 		d.cut(now)
 	}
-	if d.p.Sampled {
-		d.sampled = true
-	} else {
-		d.grow()
-		d.alphaAt = now.Add(d.p.AlphaPeriod)
-	}
-	d.setRate(now)
+	d.plan(now)
 	return d.current < before
 }
 
@@ -168,7 +214,6 @@ func (d *DCQCN) advance(now clock.Time) {
 	if d.pending && d.cutAt <= now {
 		at := d.cutAt
 		d.stages(at)
-		d.decay(at)
 		d.pending = false
 		d.cut(at)
 	}
@@ -183,9 +228,13 @@ func (d *DCQCN) stages(now clock.Time) {
 			d.increaseAt = now.Add(d.p.IncreasePeriod)
 			return
 		}
-		d.increaseAt = d.increaseAt.Add(d.p.IncreasePeriod)
+		at := d.increaseAt
+		d.increaseAt = at.Add(d.p.IncreasePeriod)
 		d.timeStages++
 		d.increase()
+		if d.bucket.full > at { // else it stays full
+			d.setRate(at)
+		}
 	}
 }
 
@@ -211,8 +260,11 @@ func (d *DCQCN) grow() {
 	d.alpha = uint32(uint64(d.alpha)*uint64(d.p.G)/1024) + alphaOne/1024*(1024-d.p.G)
 }
 
-// cut makes the rate smaller by alpha's part, and begins the way back.
+// cut makes the rate smaller by alpha's part, and begins the way back. Unless
+// alpha is sampled it grows with each cut, not with each notification: so who
+// sends more of those than one in a period gains nothing.
 func (d *DCQCN) cut(now clock.Time) {
+	d.decay(now)
 	if d.p.ClampTarget || d.grown {
 		d.target = d.current
 	}
@@ -223,6 +275,11 @@ func (d *DCQCN) cut(now clock.Time) {
 	d.grown, d.timeStages, d.byteStages, d.sent = false, 0, 0, 0
 	d.increaseAt = now.Add(d.p.IncreasePeriod)
 	d.cutAt = now.Add(d.p.CutPeriod)
+	if !d.p.Sampled {
+		d.grow()
+		d.alphaAt = now.Add(d.p.AlphaPeriod)
+	}
+	d.setRate(now)
 }
 
 // increase is what a stage does.
@@ -242,6 +299,6 @@ func (d *DCQCN) increase() {
 // setRate has the bucket keep the rate, which may be another one now.
 func (d *DCQCN) setRate(now clock.Time) {
 	if d.bucket.perSecond != d.current {
-		d.bucket.Change(now, d.current)
+		d.bucket.Change(now, d.current, d.burst())
 	}
 }

@@ -99,7 +99,7 @@ func TestDCQCNStages(t *testing.T) {
 	t.Parallel()
 	const one, m, g = 1 << 30, 1_000_000, 1_000_000_000
 	p := PaperProfile(40 * g)
-	p.IncreaseBytes, p.Threshold = 10_000, 2
+	p.IncreaseBytes, p.Threshold, p.CutPeriod = 10_000, 2, 0
 	s := newScript(t, p)
 	s.mark(0, "a cut", state{20 * g, 40 * g, one})
 	s.send(us, 9_999, "a byte is missing", state{20 * g, 40 * g, one})
@@ -195,11 +195,14 @@ func TestDCQCNHolds(t *testing.T) {
 			if late.current != prompt.current || late.target != prompt.target {
 				t.Fatalf("seed %d: %d of %d, and step by step %d of %d", seed, late.current, late.target, prompt.current, prompt.target)
 			}
+			if a, b := late.Limit(), prompt.Limit(); a != b && (a.NotBefore > now || b.NotBefore > now) {
+				t.Fatalf("seed %d: %+v, and step by step %+v", seed, a, b)
+			}
 			if c := late.current; c < p.Min || c > p.Line || late.target > p.Line || late.target < c || late.alpha > alphaOne {
 				t.Fatalf("seed %d: rate %d, target %d, alpha %d", seed, c, late.target, late.alpha)
 			}
 			l := late.Limit()
-			if late.paced() != (l.Burst > 0) || l.Rate != 0 && l.Rate != late.current || l.Deadline != 0 && (l.Deadline <= now || l.Deadline >= l.NotBefore) {
+			if late.paced() != (l.Burst > 0) || l.Rate != 0 && l.Rate != late.current || l.Deadline != 0 && (l.Deadline <= now || l.Deadline > l.NotBefore) {
 				t.Fatalf("seed %d at %d: %+v", seed, now, l)
 			}
 		}
@@ -212,7 +215,7 @@ func TestDCQCNPaces(t *testing.T) {
 	t.Parallel()
 	const g = 1_000_000_000
 	p := PaperProfile(10 * g)
-	p.Burst = 1
+	p.Burst, p.CutPeriod = 1, 0
 	d := NewDCQCN(NewStatic(0, Config{}), &p)
 	for range 7 { // the target is 156.25 Mb/s
 		d.Marked(0, Flight{}, Notified)
@@ -220,18 +223,25 @@ func TestDCQCNPaces(t *testing.T) {
 	const packet = 4096
 	d.Sent(0, packet+PacketOverhead, 1)
 	l := d.Limit()
-	if want := clock.Time((packet+WireOverhead)*80 - 40); l.NotBefore != want || l.Deadline != 55*us || l.Rate != p.Min || l.Burst != 1 || l.Smooth {
+	// At 55 µs half of the way to the target is made, and so on: what is
+	// missing goes at 100 Mb/s for the first 55 µs, at 128.125 for the
+	// next, at 142.1875, at 149.21875, and the rest at 152.734375.
+	left, at := uint64(8*(packet+WireOverhead)), clock.Time(0)
+	for _, rate := range []uint64{100_000, 128_125, 142_187, 149_218} { // b/ms
+		left -= rate * 55 / 1000
+		at += 55 * us
+	}
+	want := at + clock.Time(left*1_000_000/152_734)
+	if l.NotBefore > want || l.NotBefore < want-100 || l.Deadline != l.NotBefore || l.Rate != p.Min || l.Burst != 1 || l.Smooth {
 		t.Fatalf("%+v, want %d", l, want)
 	}
-	// At 55 µs half of the way to the target is made. Of 332640 ns at the
-	// old rate 277640 are left, which are fewer at the new one.
-	d.Advance(l.Deadline)
-	if now := d.Limit(); now.Rate <= l.Rate || now.NotBefore >= l.NotBefore || now.NotBefore <= l.Deadline {
-		t.Errorf("%+v", now)
+	d.Advance(100 * us)
+	if now := d.Limit(); now.Rate <= l.Rate || now.NotBefore != l.NotBefore {
+		t.Errorf("%+v, said before: %d", now, l.NotBefore)
 	}
-	left := clock.Time((8*(packet+WireOverhead)*10 - 55_000) * p.Min / d.current)
-	if at := d.Limit().NotBefore; at > 55*us+left || at < 55*us+left-40 {
-		t.Errorf("what is missing takes until %d at %d b/s", d.Limit().NotBefore, d.current)
+	d.Advance(l.Deadline)
+	if now := d.Limit(); now.NotBefore > l.Deadline {
+		t.Errorf("at the deadline it goes on to wait: %+v", now)
 	}
 
 	// Against a bound from the rates themselves.

@@ -51,6 +51,7 @@ type Profile struct {
 	Hyper          uint64
 
 	// Burst is how many bytes may go at once, see Rate.Set; 0 means 64 KiB.
+	// It is never more than the rate gives in a millisecond.
 	// With 1 packets are spaced one by one. That is what adapters do, and
 	// for timers that are exact, as in a simulation. In an operating system
 	// a timer is late by some ten microseconds, and what is saved up
@@ -72,13 +73,14 @@ const (
 // PaperProfile returns the parameters of the paper (Zhu et al., "Congestion
 // Control for Large-Scale RDMA Deployments", SIGCOMM 2015), for a port of that
 // rate; 0 means 100 Gb/s. They were chosen for 40 Gb/s, for switches that mark
-// from 5 KB to 200 KB with up to 1 %, and for one notification in 50 µs. The
-// hyper increase and the least rate are those of the authors' simulator.
+// from 5 KB to 200 KB with up to 1 %, and for one notification in 50 µs: who
+// sends more of them achieves no more than that. The hyper increase and the
+// least rate are those of the authors' simulator.
 func PaperProfile(line uint64) Profile {
 	return Profile{
 		Line: lineOr(line), Min: 100 * mega,
 		G: 1020, InitialAlpha: 1024, AlphaPeriod: 55 * time.Microsecond,
-		Shift: 1, MaxCut: 50, ClampTarget: true,
+		Shift: 1, MaxCut: 50, CutPeriod: 50 * time.Microsecond, ClampTarget: true,
 		IncreasePeriod: 55 * time.Microsecond, IncreaseBytes: 10 * mega, Threshold: 5, Additive: 40 * mega, Hyper: 200 * mega,
 	}
 }
@@ -137,7 +139,7 @@ func (p *Profile) Check() error {
 		got, least, most uint64
 	}{
 		{"Line", p.Line, kilo, mostRate},
-		{"Min", p.Min, 1, p.Line},
+		{"Min", p.Min, kilo, p.Line},
 		{"G", uint64(p.G), 1, 1023},
 		{"InitialAlpha", uint64(p.InitialAlpha), 1, 1024},
 		{"AlphaPeriod", uint64(p.AlphaPeriod), 1, uint64(mostPeriod)},

@@ -74,8 +74,11 @@ func (r *Rate) On() bool { return r.perSecond != 0 }
 func (r *Rate) takes(bytes, rest uint64) (t clock.Time, left uint64) {
 	hi, lo := bits.Mul64(bytes, 8*uint64(time.Second))
 	lo, carry := bits.Add64(lo, rest, 0)
-	ns, left := bits.Div64(min(hi+carry, r.perSecond-1), lo, r.perSecond)
-	return clock.Time(ns), left
+	if hi += carry; hi >= r.perSecond {
+		return never, 0
+	}
+	ns, left := bits.Div64(hi, lo, r.perSecond)
+	return clock.Time(min(ns, uint64(never))), left
 }
 
 // Sent takes bytes of payload in so many packets out of the bucket. When that
@@ -86,7 +89,7 @@ func (r *Rate) Sent(now clock.Time, bytes, packets int) {
 		r.full, r.rest = now, 0
 	}
 	t, rest := r.takes(uint64(bytes)+uint64(packets)*WireOverhead, r.rest)
-	r.full, r.rest = r.full+t, rest
+	r.full, r.rest = later(r.full, t), rest
 	r.refill(now)
 }
 
@@ -102,15 +105,46 @@ func (r *Rate) refill(now clock.Time) {
 	r.room, r.next = int(max(r.burst/2, 1)), r.full-r.depth/2
 }
 
-// Change changes the rate, which is on and stays on. What is missing in the
-// bucket stays missing, and so does its size.
-func (r *Rate) Change(now clock.Time, perSecond uint64) {
-	missing := uint64(max(r.full-now, 0))
-	hi, lo := bits.Mul64(missing, r.perSecond)
-	missing, _ = bits.Div64(min(hi, perSecond-1), lo, perSecond)
-	r.perSecond, r.full, r.rest = perSecond, now+clock.Time(min(missing, math.MaxInt64/2)), 0
+// Change changes the rate, which is on and stays on, and the burst, 1 at the
+// least. What is missing in the bucket stays missing; a smaller one is empty at
+// the most, but for what more was sent than the larger one had.
+func (r *Rate) Change(now clock.Time, perSecond uint64, burst int) {
+	missing, beyond := max(r.full-now, 0), clock.Time(0)
+	smaller := uint64(burst) < r.burst
+	if smaller {
+		beyond = max(missing-r.depth, 0)
+	}
+	missing, beyond = r.convert(missing-beyond, perSecond), r.convert(beyond, perSecond)
+	r.perSecond, r.burst = perSecond, uint64(burst)
 	r.deepen()
+	if smaller {
+		missing = min(missing, r.depth)
+	}
+	r.full, r.rest = later(now, later(missing, beyond)), 0
 	r.refill(now)
+}
+
+// convert returns how long the bytes take at another rate that take t at this
+// one.
+func (r *Rate) convert(t clock.Time, perSecond uint64) clock.Time {
+	hi, lo := bits.Mul64(uint64(t), r.perSecond)
+	if hi >= perSecond {
+		return never
+	}
+	ns, _ := bits.Div64(hi, lo, perSecond)
+	return clock.Time(min(ns, uint64(never)))
+}
+
+// never is 146 years away: a rate that is so low, or a burst so large, has no
+// exact time.
+const never = clock.Time(math.MaxInt64 / 2)
+
+// later returns the time t behind at, or never.
+func later(at, t clock.Time) clock.Time {
+	if t >= never-min(at, never) {
+		return never
+	}
+	return at + t
 }
 
 // Next returns how many bytes may be sent, and when.
@@ -144,7 +178,14 @@ func (p *Pacer) narrow(l Limit) Limit {
 
 // narrow has l keep the rate too.
 func (r *Rate) narrow(l *Limit) {
-	n, at := r.Next()
+	_, at := r.Next()
+	r.narrowAt(l, at)
+}
+
+// narrowAt is narrow where it is known that the next burst may go at another
+// time than at this rate.
+func (r *Rate) narrowAt(l *Limit, at clock.Time) {
+	n := r.room
 	l.Smooth = r.smooth && (l.Smooth || l.Burst == 0)
 	if l.Burst == 0 || n < l.Burst {
 		l.Burst = n

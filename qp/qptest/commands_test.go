@@ -135,7 +135,7 @@ func (s *scene) makeQP(a *actor, w args) error {
 		MaxInline: int(inline), SignalAll: w.has("sigall"), ReadChunk: int(chunk),
 		Window: qp.WindowConfig{InitialBytes: int(windowBytes), MaxBytes: int(windowBytes), MaxPSNs: int(window)},
 	}
-	c.NotifyInterval = notify
+	c.NotifyInterval, c.NotifyHold = notify, w.has("cnphold")
 	if c.Congestion, err = controllerOf(control, c.Window, line, int(burst)); err != nil {
 		return err
 	}

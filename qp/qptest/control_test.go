@@ -40,6 +40,7 @@ func (w *world) control(side int, c *qp.Config) {
 	case 1:
 		c.NotifyInterval = time.Duration(1 + r.IntN(100_000))
 	}
+	c.NotifyHold = c.NotifyInterval%2 == 1
 	if r.IntN(3) > 0 {
 		return
 	}
