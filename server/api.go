@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -180,6 +181,7 @@ func (s *Server) apiDevices(*http.Request) (any, error) {
 		Offloads    []string       `json:"offloads"`
 		Shm         bool           `json:"shared_memory"`
 		ShmPeers    []netip.Addr   `json:"shared_memory_peers,omitempty"` // with which packets pass so at the moment
+		Congestion  string         `json:"congestion"`
 		RegionsPort int            `json:"regions_port,omitempty"`
 		QPs         int            `json:"qps"`
 		MRs         int            `json:"mrs"`
@@ -193,7 +195,7 @@ func (s *Server) apiDevices(*http.Request) (any, error) {
 			State: p.State.String(), PhysState: p.PhysState.String(), DownReason: p.DownReason,
 			ActiveMTU: p.ActiveMTU.Bytes(), LinkMTU: p.LinkMTU, SpeedMbps: p.Speed, UDPPort: p.UDPPort, Shards: a.CompletionVectors,
 			RecvBuffer: p.RecvBuffer, SendBuffer: p.SendBuffer, Offloads: []string{}, RegionsPort: d.cfg.Regions,
-			Shm: d.cfg.Shm, ShmPeers: d.dev.SharedPeers(),
+			Congestion: cmp.Or(d.cfg.Congestion, "window"), Shm: d.cfg.Shm, ShmPeers: d.dev.SharedPeers(),
 			QPs: st.QPs, MRs: st.MRs, States: map[string]int{},
 		}
 		for name, on := range map[string]bool{"GSO": p.SegmentOffload, "GRO": p.ReceiveOffload, "ECN": p.ECN, "full ICRC": p.FullICRC} {

@@ -29,7 +29,8 @@ func openDevice(c config.Device, loopback bool) (*device, error) {
 	}
 	d := &device{cfg: c}
 	d.dev, err = verbs.OpenAddr(addr, verbs.Config{
-		Shards: c.Shards, RecvBuffer: c.RecvBuffer, SendBuffer: c.SendBuffer, SharedMemory: c.Shm, Loopback: loopback,
+		Congestion: c.Congestion,
+		Shards:     c.Shards, RecvBuffer: c.RecvBuffer, SendBuffer: c.SendBuffer, SharedMemory: c.Shm, Loopback: loopback,
 		Wrap: func(l verbs.Link) verbs.Link {
 			s := tap.NewSwitch(l)
 			d.taps = append(d.taps, s)

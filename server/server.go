@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -95,6 +96,7 @@ func (s *Server) open(ctx, run context.Context) error {
 		list = []config.Device{{Address: firstAddress(), Regions: config.DefaultRegionsPort}}
 	}
 	for i, c := range list {
+		c.Congestion = cmp.Or(c.Congestion, s.cfg.Congestion)
 		d, err := openDevice(c, s.cfg.Programs.Dir != "")
 		if err != nil {
 			return fmt.Errorf("%s: %w", s.cfg.Where(fmt.Sprintf("device.%d", i)), err)

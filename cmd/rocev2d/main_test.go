@@ -236,6 +236,10 @@ func TestCommandLine(t *testing.T) {
 	if err := os.WriteFile(file, []byte("[log]\nlevl = 1\nformat = \"xml\"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	badChoice := filepath.Join(t.TempDir(), "congestion.toml")
+	if err := os.WriteFile(badChoice, []byte("congestion = \"dcqcn\"\n[[device]]\naddress = \"127.0.0.1\"\ncongestion = \"static,rate=1\"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	taken := loopback()
 	for _, tt := range []struct {
 		args      string
@@ -252,12 +256,17 @@ func TestCommandLine(t *testing.T) {
 		{args: "--check", env: map[string]string{"ROCEV2D_CONFIG": "/nonexistent"}, code: exitUsage, errs: "/nonexistent: "},
 		{args: "--check --admin 0.0.0.0:1", code: exitUsage, errs: "flag --admin: admin.listen"},
 		{args: "--check", env: map[string]string{"ROCEV2D_DRAIN": "soon"}, code: exitUsage, errs: "environment ROCEV2D_DRAIN: \"soon\" is not a time"},
+		{args: "--check --congestion dcqcn-adapter,line=25G", out: "no mistakes"},
+		{args: "--check --congestion reno", code: exitUsage, errs: "flag --congestion: congestion: bad choice of congestion control: \"reno\" is none of window, static,"},
+		{args: "--check", env: map[string]string{"ROCEV2D_CONGESTION": "dcqcn,min=1"}, code: exitUsage, errs: "environment ROCEV2D_CONGESTION: congestion: "},
+		{args: "--check --config " + badChoice, code: exitUsage, errs: badChoice + ":4: device.congestion: bad choice of congestion control: rate=1"},
 		{args: "--nonsense", code: exitUsage, errs: "\"rocev2d --help\" lists the flags"},
 		{args: "file.toml", code: exitUsage, errs: "takes no arguments"},
 		{args: "--device 192.0.2.1 --admin off", code: exitFailure, errs: "flag --device: "},
 		{args: "--device " + taken + " --admin " + "127.0.0.1:bad", code: exitUsage, errs: "0 to 65535"},
 		{args: "--version", out: "rocev2d "},
 		{args: "--help", out: "ROCEV2D_LOG_LEVEL"},
+		{args: "--help", out: "ROCEV2D_CONGESTION"},
 	} {
 		code, out, errs := invoke(t.Context(), tt.env, strings.Fields(tt.args)...)
 		if code != tt.code || !strings.Contains(out, tt.out) || !strings.Contains(errs, tt.errs) {

@@ -111,7 +111,7 @@ var layers = map[string][]string{
 
 	// The daemon, and what it shows.
 	"metrics":       {"verbs"},
-	"server/config": {},
+	"server/config": {"qp/cc"},
 	"server/web":    {},
 	"server":        {"internal/loglimit", "verbs", "memreg/mapping", "rdma", "cm", "transport/tap", "metrics", "programs", "uverbs", "uverbs/quota", "hca", "interop/...", "server/..."},
 

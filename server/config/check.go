@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/gosoftroce/rocev2/qp/cc"
 )
 
 // TargetNames are the names that Targets.Only and Targets.Ports may have.
@@ -68,6 +70,10 @@ func (c *Config) Check() error {
 	if c.Log.Format != "text" && c.Log.Format != "json" {
 		k.fail("log.format", "%q: it must be text or json", c.Log.Format)
 	}
+	k.congestion("congestion", c.Congestion)
+	for i := range c.Devices {
+		k.congestion(fmt.Sprintf("device.%d.congestion", i), c.Devices[i].Congestion)
+	}
 	k.admin(&c.Admin)
 	k.devices()
 	for i := range c.Regions {
@@ -79,6 +85,16 @@ func (c *Config) Check() error {
 		k.fail("capture.memory", "%d: it must be between 64 KiB and 1 GiB", c.Capture.Bytes)
 	}
 	return errors.Join(k.errs...)
+}
+
+// congestion checks a choice of congestion control.
+func (k *checker) congestion(setting, text string) {
+	if text == "" {
+		return
+	}
+	if _, err := cc.ParseChoice(text); err != nil {
+		k.fail(setting, "%v", err)
+	}
 }
 
 // minToken is how many characters a token has at least.

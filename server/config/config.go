@@ -11,11 +11,16 @@ import (
 
 // Config is what the daemon does.
 type Config struct {
-	File     string        // where it was read from; empty: there is none
-	Drain    time.Duration // how long transfers under way may go on after SIGTERM
-	Log      Log
-	Admin    Admin
-	Devices  []Device
+	File    string        // where it was read from; empty: there is none
+	Drain   time.Duration // how long transfers under way may go on after SIGTERM
+	Log     Log
+	Admin   Admin
+	Devices []Device
+
+	// Congestion chooses congestion control of devices that choose none:
+	// see verbs.Config.
+	Congestion string
+
 	Regions  []Region
 	Targets  Targets
 	Programs Programs
@@ -48,6 +53,7 @@ type Device struct {
 	SendBuffer int    // bytes; 0 means the default of package verbs
 	Regions    int    // port (RDMA port space TCP) where regions are served; 0: nowhere
 	Shm        bool   // memory is shared with other processes of this host
+	Congestion string // congestion control, see verbs.Config; empty: Config.Congestion
 }
 
 // Access says what clients may do with a region.

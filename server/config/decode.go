@@ -57,6 +57,7 @@ func (c *Config) Parse(file, text string) error {
 
 func (c *Config) decode(t *table) {
 	t.duration("drain", &c.Drain)
+	t.text("congestion", &c.Congestion)
 	if s := t.sub("log", "[log]"); s != nil {
 		level := ""
 		s.text("level", &level)
@@ -80,6 +81,7 @@ func (c *Config) decode(t *table) {
 		s.bytes("send_buffer", &d.SendBuffer)
 		s.number("regions_port", &d.Regions)
 		s.boolean("shared_memory", &d.Shm)
+		s.text("congestion", &d.Congestion)
 		s.end()
 		c.Devices = append(c.Devices, d)
 	}

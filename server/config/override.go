@@ -64,6 +64,10 @@ var Overrides = []Overridable{
 		c.Programs.setUsers(strings.Split(v, ","))
 		return nil
 	}},
+	{Name: "congestion", Help: "congestion `control` of the devices: window (the default), static, dcqcn, dcqcn-adapter or dcqcn-host, with options such as dcqcn,line=25G", set: func(c *Config, v string) error {
+		c.Congestion = v
+		return nil
+	}},
 	{Name: "log-level", Help: "`level` of what is logged: debug, info, warn or error", set: (*Config).setLevel},
 	{Name: "log-format", Help: "`format` of the log: text or json", set: func(c *Config, v string) error { c.Log.Format = v; return nil }},
 	{Name: "drain", Help: "how long transfers may go on after SIGTERM, as a `time` such as 10s", set: func(c *Config, v string) (err error) {

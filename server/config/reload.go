@@ -14,6 +14,7 @@ func (c *Config) NeedRestart(next *Config) (settings []string) {
 		old, new any
 	}{
 		{"device", c.Devices, next.Devices},
+		{"congestion", c.Congestion, next.Congestion},
 		{"admin.listen", c.Admin.Listen, next.Admin.Listen},
 		{"admin.pprof", c.Admin.PProf, next.Admin.PProf},
 		{"log.format", c.Log.Format, next.Log.Format},
