@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/gosoftroce/rocev2/internal/race"
 	"github.com/gosoftroce/rocev2/verbs"
 	"github.com/gosoftroce/rocev2/verbs/verbstest"
 )
@@ -248,11 +249,9 @@ func TestContextInTheMiddle(t *testing.T) {
 	})
 }
 
-var underRace bool
-
 // In the steady state nothing allocates.
 func TestAllocations(t *testing.T) { // not parallel: it counts
-	if underRace {
+	if race.Enabled {
 		t.Skip("the race detector has pools drop what is put into them: run it without -race")
 	}
 	a, b := newPair(t, pairConfig{tune: tuning{size: 128 << 10}, devices: verbstest.Config{}}).connect()

@@ -11,6 +11,7 @@ import (
 	"github.com/gosoftroce/rocev2/fabric/event"
 	"github.com/gosoftroce/rocev2/fabric/network"
 	"github.com/gosoftroce/rocev2/ib"
+	"github.com/gosoftroce/rocev2/internal/race"
 	"github.com/gosoftroce/rocev2/qp"
 	"github.com/gosoftroce/rocev2/qp/cc"
 	"github.com/gosoftroce/rocev2/rocev2"
@@ -124,7 +125,7 @@ func TestOperations(t *testing.T) {
 func TestSeeds(t *testing.T) {
 	t.Parallel()
 	seeds := uint64(40)
-	if testing.Short() {
+	if testing.Short() || race.Enabled {
 		seeds = 8
 	}
 	digests := map[uint64]uint64{}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/gosoftroce/rocev2/fabric/event"
 	"github.com/gosoftroce/rocev2/ib"
+	"github.com/gosoftroce/rocev2/internal/race"
 	"github.com/gosoftroce/rocev2/qp"
 )
 
@@ -64,6 +65,9 @@ func TestMemoryOfHostsAndQueuePairs(t *testing.T) { // not parallel: it measures
 // Of a thousand hosts that all send, and of eight thousand, everything fits
 // into a small process.
 func TestMemoryOfLargeNetworks(t *testing.T) { // not parallel: it measures the heap
+	if race.Enabled {
+		t.Skip("the race detector has a memory of its own: run it without -race")
+	}
 	window := qp.WindowConfig{InitialBytes: 256 << 10, MaxBytes: 256 << 10}
 	for _, c := range []struct {
 		leaves, spines, hosts int

@@ -7,6 +7,7 @@ import (
 	"github.com/gosoftroce/rocev2/fabric/event"
 	"github.com/gosoftroce/rocev2/fabric/network"
 	"github.com/gosoftroce/rocev2/ib"
+	"github.com/gosoftroce/rocev2/internal/race"
 	"github.com/gosoftroce/rocev2/qp"
 )
 
@@ -51,6 +52,9 @@ func permute(t *testing.T, by network.Routing, c Connection) (r permuted) {
 // keep to one way by chance, and with go-back-N, they do not.
 func TestSpray(t *testing.T) {
 	t.Parallel()
+	if race.Enabled {
+		t.Skip("the race detector makes it minutes long: TestSeeds has what it could find")
+	}
 	if r := permute(t, network.Spray, Connection{}); r.slowdown > 1/0.95 || r.again >= 0.001 {
 		t.Errorf("spraying: slowdown %.3f, %.3f %% sent again, %d cuts", r.slowdown, 100*r.again, r.cuts)
 	}

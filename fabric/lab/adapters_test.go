@@ -7,15 +7,14 @@ import (
 	"github.com/gosoftroce/rocev2/fabric/event"
 	"github.com/gosoftroce/rocev2/fabric/network"
 	"github.com/gosoftroce/rocev2/fabric/topology"
+	"github.com/gosoftroce/rocev2/internal/race"
 )
-
-var underRace bool // is on: everything takes some thirty times as long
 
 // long skips an experiment that the race detector would make too long. There
 // is one goroutine in it.
 func long(t *testing.T) {
 	t.Helper()
-	if underRace {
+	if race.Enabled {
 		t.Skip("an experiment has one goroutine, and the race detector has nothing to find")
 	}
 }

@@ -66,6 +66,7 @@ func completionTable(b *strings.Builder, results []*Result) {
 // queues short, and long flows pay for it. The window does so at a lower price.
 func TestWebSearch(t *testing.T) {
 	t.Parallel()
+	long(t)
 	if testing.Short() {
 		t.Skip("four runs of some seconds: run without -short")
 	}
@@ -114,6 +115,7 @@ func TestWebSearch(t *testing.T) {
 // network: Hadoop at 50 %, and incasts of 60 hosts at 2 %.
 func TestHadoopWithBursts(t *testing.T) {
 	t.Parallel()
+	long(t)
 	if testing.Short() {
 		t.Skip("three runs of some seconds: run without -short")
 	}

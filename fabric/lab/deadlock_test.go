@@ -132,6 +132,7 @@ func (l loop) run(t *testing.T) loopResult {
 // circle stands still for ever if and only if more than n*B/t is injected.
 func TestDeadlock(t *testing.T) {
 	t.Parallel()
+	long(t)
 	var b strings.Builder
 	fmt.Fprintf(&b, "A ring of switches that pass packets on around it, %d Gb/s, hop limit %d, 50 ms.\n", loopRate/topology.Gbps, injectedHops)
 	fmt.Fprintf(&b, "stuck: packets that are inside 50 ms after the last was sent.\n\n")
@@ -164,6 +165,7 @@ func TestDeadlock(t *testing.T) {
 // TestDrawingOfDeadlock draws how fast packets of the circle come to their end.
 func TestDrawingOfDeadlock(t *testing.T) {
 	t.Parallel()
+	long(t)
 	p := plot.Plot{
 		Title: "deadlock: two switches that send packets to and fro",
 		X:     timeAxis, Y: plot.Axis{Label: "packets that end, Gb/s"},
@@ -262,6 +264,7 @@ func flooded(t *testing.T, g *topology.Graph, failed topology.LinkSet, updown bo
 // down none does.
 func TestUpDownDoesNotDeadlock(t *testing.T) {
 	t.Parallel()
+	long(t)
 	cable := topology.Cable{Rate: loopRate, Delay: topology.Microsecond}
 	clos, err := topology.LeafSpine{Leaves: 4, Spines: 3, HostsPerLeaf: 4, Host: cable}.Graph()
 	if err != nil {

@@ -72,6 +72,7 @@ func (f *flow) Dropped(*network.Packet, network.Drop)    {}
 // carries several flows. Spraying uses all of them alike.
 func TestUplinks(t *testing.T) {
 	t.Parallel()
+	long(t)
 	var b strings.Builder
 	fmt.Fprintf(&b, "n flows from one leaf to another over n spines, 1000 seeds (10 of the others).\n")
 	fmt.Fprintf(&b, "used: of the uplinks. busiest: packets on the busiest one, of a flow's.\n\n")

@@ -41,6 +41,7 @@ func near(got Rate, gbps, part float64) bool {
 // DCQCN all get a quarter (Zhu et al., SIGCOMM 2015, figures 3 and 8).
 func TestUnfairness(t *testing.T) {
 	t.Parallel()
+	long(t)
 	var b strings.Builder
 	for _, c := range []struct {
 		name, control string
@@ -75,6 +76,7 @@ func TestUnfairness(t *testing.T) {
 // and 9).
 func TestVictim(t *testing.T) {
 	t.Parallel()
+	long(t)
 	const victim = 4 // the flow 9 > 11
 	flows := [][3]int{{5, 0, 50000}, {6, 0, 50001}, {7, 0, 50004}, {8, 0, 50003}, {9, 11, 50001}}
 	var b strings.Builder

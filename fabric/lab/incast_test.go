@@ -83,6 +83,7 @@ func fixedPoint(n int) float64 {
 // of the rate is lost.
 func TestIncast(t *testing.T) {
 	t.Parallel()
+	long(t)
 	cases := []struct {
 		k     int
 		share float64 // of the payload rate, at the least
@@ -143,6 +144,7 @@ func below(queue float64) string {
 // one in 50 us, or with one in 4 us for all queue pairs of the port.
 func TestIncastOfMessages(t *testing.T) {
 	t.Parallel()
+	long(t)
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintf(w, "control\tin flight at most\tnotifications\tqueue\tall have ended\tdropped\tsent again\tdigest\t\n")

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/gosoftroce/rocev2/fabric/event"
+	"github.com/gosoftroce/rocev2/internal/race"
 )
 
 // chain is two hosts with switches in a row between them. Cable i has rate
@@ -78,7 +79,7 @@ func pipeline(packets []Packet, cutThrough bool, delay Time, rates []int64) floa
 func TestUnloadedFormula(t *testing.T) {
 	t.Parallel()
 	sizes := []int{64, 1000, 4096, 4097, 65536, 1 << 20, 16 << 20}
-	if testing.Short() || underRace {
+	if testing.Short() || race.Enabled {
 		sizes = sizes[:6]
 	}
 	rows := [][]int64{{100, 100, 400, 400, 100, 100}, {25, 100, 100, 25}, {400, 100, 25, 100}, {100, 400, 400, 25}}

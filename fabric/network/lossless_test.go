@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/gosoftroce/rocev2/fabric/event"
+	"github.com/gosoftroce/rocev2/internal/race"
 )
 
 // burst lets two to four hosts of a star fill the buffer of their switch: their
@@ -64,7 +65,7 @@ func TestHeadroomIsEnoughAndNotTooMuch(t *testing.T) {
 	t.Parallel()
 	const chunks = 4
 	bursts := uint64(10_000)
-	if testing.Short() || underRace {
+	if testing.Short() || race.Enabled {
 		bursts = 400
 	}
 	for chunk := range uint64(chunks) {
@@ -102,7 +103,7 @@ func clients(n *Network, hosts []*source, from int, count int, p Packet) {
 func TestLosslessClos(t *testing.T) {
 	t.Parallel()
 	seeds := uint64(200)
-	if testing.Short() || underRace {
+	if testing.Short() || race.Enabled {
 		seeds = 20
 	}
 	var xoffs uint64

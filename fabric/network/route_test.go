@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/gosoftroce/rocev2/fabric/event"
+	"github.com/gosoftroce/rocev2/internal/race"
 )
 
 // uplinks returns how many packets each uplink of leaf 0 has carried.
@@ -21,7 +22,7 @@ func uplinks(n *Network, c Config, perLeaf, spines int) []uint64 {
 func TestECMPIsBallsInBins(t *testing.T) {
 	t.Parallel()
 	seeds := 1000
-	if underRace {
+	if race.Enabled {
 		seeds = 300
 	}
 	for _, ways := range []int{2, 4, 16} {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/gosoftroce/rocev2/fabric/event"
+	"github.com/gosoftroce/rocev2/internal/race"
 )
 
 var worlds = flag.Uint64("worlds", 0, "random networks that TestWorlds makes; 0: a few hundred")
@@ -209,7 +210,7 @@ func TestWorlds(t *testing.T) {
 	count := *worlds
 	if count == 0 {
 		count = 400
-		if testing.Short() || underRace {
+		if testing.Short() || race.Enabled {
 			count = 50
 		}
 	}

@@ -1,6 +1,0 @@
-//go:build race
-
-package network
-
-// underRace says that the race detector makes all some ten times slower.
-const underRace = true
