@@ -15,6 +15,7 @@ import (
 	"github.com/gosoftroce/rocev2/memreg"
 	"github.com/gosoftroce/rocev2/qp"
 	"github.com/gosoftroce/rocev2/rocev2"
+	"github.com/gosoftroce/rocev2/task"
 	"github.com/gosoftroce/rocev2/transport"
 )
 
@@ -85,7 +86,7 @@ type Device struct {
 	closed     bool
 
 	unwatch   func() // ends the watching of the port
-	closeOnce sync.Once
+	closeOnce task.Once
 	closeErr  error
 }
 
@@ -255,7 +256,7 @@ func (d *Device) unreserve(k kind) {
 // Close ends the device: every object made on it is closed, then the link. It
 // waits for its goroutines, also when another call does the work.
 func (d *Device) Close() error {
-	d.closeOnce.Do(func() {
+	d.closeOnce.Do(d.Tasks(), func() {
 		d.unwatch()
 		d.mu.Lock()
 		d.closed = true

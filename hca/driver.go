@@ -56,11 +56,13 @@ const (
 
 // Tasks returns what starts goroutines beside the device's programs, and has
 // their time: with a Driver, the driver.
-func (d *Device) Tasks() task.Runner {
-	if d.driver == nil {
+func (d *Device) Tasks() task.Runner { return d.tasks() }
+
+func (s *shared) tasks() task.Runner {
+	if s.driver == nil {
 		return task.Runner{}
 	}
-	return task.By(d.driver)
+	return task.By(s.driver)
 }
 
 // Random returns a number that a peer cannot guess, unless a Driver gives them.
@@ -92,9 +94,7 @@ func (d *Driven) Pull(out *transport.TxBatch, classes engine.Classes) {
 		}
 	}
 	s.mu.Unlock()
-	if out.Len() > 0 {
-		d.sending.Wake()
-	}
+	d.sending.Wake() // also if nothing was left to be sent
 	at := d.deadline()
 	if s.handlers.any.Load() || len(d.jobs) > 0 {
 		at = s.now() // not from here: they may post

@@ -4,13 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"sync"
 	"sync/atomic"
 
 	"github.com/gosoftroce/rocev2/engine"
 	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/qp"
 	"github.com/gosoftroce/rocev2/rocev2"
+	"github.com/gosoftroce/rocev2/task"
 )
 
 // QP is a queue pair on a device. Its methods may be called from any
@@ -23,7 +23,7 @@ type QP struct {
 
 	userData  atomic.Value // the layer above's; set once, but Device.QP may be asked before
 	groups    []netip.Addr // that it is attached to; guarded by Device.groups
-	closeOnce sync.Once
+	closeOnce task.Once
 	typ       ib.QPType
 	closed    bool // guarded by the shard's lock
 }
@@ -343,7 +343,7 @@ func (q *QP) DrainReceives() {
 // what the peer has sent is acknowledged. Its events that nobody has read are
 // dropped, and its memory is free also while somebody still holds q.
 func (q *QP) Close() error {
-	q.closeOnce.Do(func() {
+	q.closeOnce.Do(q.shard.tasks(), func() {
 		q.destroy()
 		q.owner.release(q, kindQP)
 	})

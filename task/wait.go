@@ -192,3 +192,33 @@ func (b *Bell) Wait(ctx context.Context) error {
 	<-b.token
 	return nil
 }
+
+// Once is a sync.Once whose function may wait.
+type Once struct {
+	real        sync.Once
+	begun, done bool
+	asleep      *Sleepers // who waits until it is done
+}
+
+// Do calls f, unless another call has. Then it returns when that is done.
+func (o *Once) Do(r Runner, f func()) {
+	if r.s == nil {
+		o.real.Do(f)
+		return
+	}
+	if o.begun {
+		if o.asleep == nil {
+			o.asleep = new(Sleepers)
+		}
+		for !o.done && o.asleep.Sleep(context.Background(), r.s, 0) == nil {
+		}
+		return
+	}
+	o.begun = true
+	defer func() {
+		if o.done = true; o.asleep != nil {
+			o.asleep.Wake()
+		}
+	}()
+	f()
+}

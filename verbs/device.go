@@ -10,6 +10,7 @@ import (
 	"github.com/gosoftroce/rocev2/hca"
 	"github.com/gosoftroce/rocev2/qp"
 	"github.com/gosoftroce/rocev2/rocev2"
+	"github.com/gosoftroce/rocev2/task"
 	"github.com/gosoftroce/rocev2/transport"
 	"github.com/gosoftroce/rocev2/transport/shm"
 	"github.com/gosoftroce/rocev2/transport/udp"
@@ -120,7 +121,7 @@ func (d *Device) QP(n QPN) *QP {
 // Close closes the device and everything made on it, and waits until its
 // goroutines have ended.
 func (d *Device) Close() error {
-	d.hooks.run()
+	d.hooks.run(d.core.Tasks())
 	return d.core.Close()
 }
 
@@ -133,7 +134,7 @@ func (d *Device) BeforeClose(f func()) (forget func()) { return d.hooks.add(f) }
 
 // hooks are functions to be called once, the last one first.
 type hooks struct {
-	once sync.Once
+	once task.Once
 	mu   sync.Mutex
 	list []*func()
 }
@@ -149,8 +150,8 @@ func (h *hooks) add(f func()) (forget func()) {
 	}
 }
 
-func (h *hooks) run() {
-	h.once.Do(func() {
+func (h *hooks) run(tasks task.Runner) {
+	h.once.Do(tasks, func() {
 		h.mu.Lock()
 		list := slices.Clone(h.list)
 		h.mu.Unlock()

@@ -38,7 +38,7 @@ var (
 const ipHeaders = 20 + 8
 
 // Pull implements network.Host.
-func (h *host) Pull(_ event.Time, port int, paused uint8, p *network.Packet) bool {
+func (h *host) Pull(now event.Time, port int, paused uint8, p *network.Packet) bool {
 	if port != 0 || h.driven == nil {
 		return false
 	}
@@ -50,7 +50,12 @@ func (h *host) Pull(_ event.Time, port int, paused uint8, p *network.Packet) boo
 	}
 	data, path := w.tx.Packet(0)
 	n := len(data) + rocev2.ICRCLen
-	p.Handle, p.Dst = w.packets.put(data, n, path.TrafficClass), numberOf(path.Dst)
+	dst, ok := w.numberOf(path.Dst)
+	if !ok { // it is lost; there may be more
+		h.stats.TxErrors++
+		return h.Pull(now, port, paused, p)
+	}
+	p.Handle, p.Dst = w.packets.put(data, n, path.TrafficClass), dst
 	p.Size = uint16(network.WireSize(ipHeaders + n))
 	p.SrcPort = cmp.Or(path.SrcPort, rocev2.UDPPort)
 	p.DSCP, p.ECN, p.Hops = path.TrafficClass>>2, path.TrafficClass&3, path.HopLimit

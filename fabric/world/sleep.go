@@ -13,6 +13,9 @@ type sleepers []*program
 
 // sleepUntil has t woken at a time.
 func (h *host) sleepUntil(t *program, at event.Time) {
+	if at == event.Never {
+		return
+	}
 	t.until = at
 	heap.Push(&h.asleep, t)
 	if t.sleeps == 0 {

@@ -10,6 +10,17 @@ import (
 // mostNamed is how many programs an error names.
 const mostNamed = 8
 
+// Waiting says of the programs that have not returned by what function they
+// wait, and where in their source, on a line each: of the first eight. It is
+// for errors, between two calls of RunFor.
+func (w *World) Waiting() string {
+	if w.playing || w.closed {
+		return ""
+	}
+	w.tasks.run() // what has not begun does not wait
+	return w.tasks.waiting(mostNamed)
+}
+
 // waiting says who waits for what, of so many programs at most.
 func (s *scheduler) waiting(most int) string {
 	var text strings.Builder
@@ -43,10 +54,15 @@ func whereabouts() string {
 		f, more := frames.Next()
 		dir, name := path.Split(f.Function)
 		pkg, _, _ := strings.Cut(name, ".")
+		if dir == "" && pkg == "iter" {
+			return by + " of a task"
+		}
 		if !strings.Contains(dir, "/rocev2/") || !waits[pkg] {
 			return fmt.Sprintf("%s, called by %s (%s:%d)", by, name, path.Base(f.File), f.Line)
 		}
-		by = name
+		if !strings.HasPrefix(name, "world.(*scheduler)") {
+			by = name
+		}
 		if !more {
 			return by
 		}

@@ -82,7 +82,7 @@ func (t *program) Park(ctx context.Context, limit time.Duration) error {
 		return ErrEnded
 	}
 	if limit > 0 {
-		t.host.sleepUntil(t, s.w.net.Now()+event.Time(limit)*event.Nanosecond)
+		t.host.sleepUntil(t, s.w.after(limit))
 	}
 	if own := ctx.Done(); own != nil && own != s.w.ctx.Done() {
 		t.ctx, t.seen = ctx, len(s.watched)

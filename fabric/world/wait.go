@@ -25,51 +25,14 @@ func (w *World) WithTimeout(ctx context.Context, d time.Duration) (context.Conte
 
 // Box hands values from program to program, in no time: what programs over
 // sockets tell each other before they are connected.
-type Box[T any] struct {
-	w      *World
-	values []T
-	asleep []*program
-}
+type Box[T any] struct{ values *task.Queue[T] }
 
 // NewBox makes a box in a world.
-func NewBox[T any](w *World) *Box[T] { return &Box[T]{w: w} }
+func NewBox[T any](w *World) *Box[T] { return &Box[T]{task.NewQueue[T](task.By(&w.hosts[0]))} }
 
 // Put puts a value in, behind the others. It may be called from anywhere.
-func (b *Box[T]) Put(v T) {
-	b.values = append(b.values, v)
-	if len(b.asleep) > 0 {
-		t := b.asleep[0]
-		b.asleep = b.asleep[1:]
-		t.Wake()
-	}
-}
+func (b *Box[T]) Put(v T) { b.values.Put(v) }
 
 // Take takes the oldest value, and waits for one if there is none. The error is
 // as that of World.Sleep.
-func (b *Box[T]) Take(ctx context.Context) (v T, err error) {
-	t := b.w.tasks.current
-	for len(b.values) == 0 {
-		if t == nil {
-			return v, task.ErrNoTask
-		}
-		b.asleep = append(b.asleep, t)
-		if err := t.Park(ctx, 0); err != nil {
-			b.forget(t)
-			return v, err
-		}
-		b.forget(t)
-	}
-	v = b.values[0]
-	b.values = b.values[1:]
-	return v, nil
-}
-
-// forget takes t out of those that wait, if it is there.
-func (b *Box[T]) forget(t *program) {
-	for i := range b.asleep {
-		if b.asleep[i] == t {
-			b.asleep = append(b.asleep[:i], b.asleep[i+1:]...)
-			return
-		}
-	}
-}
+func (b *Box[T]) Take(ctx context.Context) (T, error) { return b.values.Take(ctx) }

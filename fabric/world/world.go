@@ -42,11 +42,13 @@ type World struct {
 	rx      [1]transport.RxPacket
 	packets packets
 
-	ctx    context.Context
-	cancel context.CancelCauseFunc
-	tasks  scheduler
-	errs   []error // of programs
-	closed bool
+	ctx      context.Context
+	cancel   context.CancelCauseFunc
+	tasks    scheduler
+	errs     []error // of programs
+	closed   bool
+	programs int  // that have not returned
+	playing  bool // a call of Run or RunFor is under way
 
 	listeners map[netip.AddrPort]*listener
 	dialed    int
@@ -55,6 +57,10 @@ type World struct {
 // ErrStuck is why programs are ended that wait for each other, or for what does
 // not come.
 var ErrStuck = errors.New("world: programs wait, and nothing happens any more")
+
+// ErrInside is returned to a program, or a script, that has the world run or
+// close, which it is inside of.
+var ErrInside = errors.New("world: a program or a script of the world cannot have it run or close")
 
 // ErrEnded is returned to programs that wait when the world is closed.
 var ErrEnded = errors.New("world: the world was closed")
@@ -106,9 +112,24 @@ func Addr(host int) netip.Addr {
 	return netip.AddrFrom4([4]byte{10, 0, byte(host >> 8), byte(host)})
 }
 
-func numberOf(a netip.Addr) uint16 {
+// numberOf returns the host that has an address, if one has.
+func (w *World) numberOf(a netip.Addr) (uint16, bool) {
+	if !a.Is4() {
+		return 0, false
+	}
 	b := a.As4()
-	return uint16(b[2])<<8 | uint16(b[3])
+	n := uint16(b[2])<<8 | uint16(b[3])
+	return n, b[0] == 10 && b[1] == 0 && int(n) < len(w.hosts)
+}
+
+// after returns the time in a while, or Never where that is more than a network
+// can count.
+func (w *World) after(d time.Duration) event.Time {
+	now := w.net.Now()
+	if max(d, 0) >= (event.Never - now).Duration() {
+		return event.Never
+	}
+	return now + event.Time(max(d, 0))*event.Nanosecond
 }
 
 // Network returns the network, for its counters, and to change its cables.
@@ -176,7 +197,9 @@ func (w *World) Go(number int, program func(ctx context.Context, dev *verbs.Devi
 	if err != nil {
 		return err
 	}
+	w.programs++
 	w.tasks.start(&w.hosts[number], func() {
+		defer func() { w.programs-- }()
 		if err := program(w.ctx, dev); err != nil {
 			w.errs = append(w.errs, fmt.Errorf("host %d: %w", number, err))
 		}
@@ -184,9 +207,14 @@ func (w *World) Go(number int, program func(ctx context.Context, dev *verbs.Devi
 	return nil
 }
 
-// At has f called at a time since the world began. f must not wait.
+// At has f called at a time since the world began. f must not wait. 106 days
+// are the longest time that comes.
 func (w *World) At(t time.Duration, f func()) {
-	w.net.At(event.Time(t)*event.Nanosecond, func() {
+	at := w.after(t - w.Now())
+	if at == event.Never {
+		return
+	}
+	w.net.At(at, func() {
 		f()
 		w.tasks.run()
 	})
@@ -198,6 +226,9 @@ func (w *World) At(t time.Duration, f func()) {
 // a peer that is asked for ever because it posts no receive, goes on for ever:
 // RunFor has an end.
 func (w *World) Run() error {
+	if w.playing {
+		return ErrInside
+	}
 	w.run(event.Never)
 	if len(w.tasks.all) == 0 {
 		return w.takeErrors()
@@ -214,17 +245,22 @@ func (w *World) Run() error {
 // RunFor plays for so long. The error is as that of Run; programs that wait are
 // left waiting.
 func (w *World) RunFor(d time.Duration) error {
-	w.run(w.net.Now() + event.Time(d)*event.Nanosecond)
+	if w.playing {
+		return ErrInside
+	}
+	w.run(w.after(d))
 	return w.takeErrors()
 }
 
 func (w *World) run(until event.Time) {
+	w.playing = true
+	defer func() { w.playing = false }()
 	w.tasks.run()
 	w.net.Run(until)
 }
 
-// Running returns how many programs have not returned yet.
-func (w *World) Running() int { return len(w.tasks.all) }
+// Running returns how many programs that Go has started have not returned yet.
+func (w *World) Running() int { return w.programs }
 
 func (w *World) takeErrors() error {
 	err := errors.Join(w.errs...)
@@ -235,7 +271,10 @@ func (w *World) takeErrors() error {
 // Close ends what runs, and closes all devices. Programs that wait get
 // ErrEnded. The error joins those of the programs.
 func (w *World) Close() error {
-	if w.closed {
+	switch {
+	case w.playing:
+		return ErrInside
+	case w.closed:
 		return nil
 	}
 	w.closed = true

@@ -70,7 +70,7 @@ var layers = map[string][]string{
 
 	"uverbs/foreign": {"ib", "memreg", "uverbs/quota"},
 
-	"verbs": {"rocev2", "ib", "memreg", "memreg/mapping", "qp", "qp/cc", "transport", "transport/udp", "transport/shm", "hca"},
+	"verbs": {"task", "rocev2", "ib", "memreg", "memreg/mapping", "qp", "qp/cc", "transport", "transport/udp", "transport/shm", "hca"},
 
 	// Faces beside verbs may import hca, too: verbs.HCA has the adapter
 	// below a device.
