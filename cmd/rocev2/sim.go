@@ -60,6 +60,9 @@ docs/fabric.md explains what there is to be seen.`,
 			if err != nil {
 				return usagef("%s: %w", args[0], err)
 			}
+			if s.Name == "" {
+				s.Name = strings.TrimSuffix(filepath.Base(args[0]), ".toml")
+			}
 			if cmd.Flags().Changed("seed") {
 				s.Seed = f.seed
 				text = withSeed(text, f.seed)

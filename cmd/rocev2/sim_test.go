@@ -90,6 +90,13 @@ func TestSimMistakes(t *testing.T) {
 	if err := os.WriteFile(file, []byte("[network]\nspeed = 1\n"), 0o666); err != nil {
 		t.Fatal(err)
 	}
+	nameless := filepath.Join(t.TempDir(), "mine.toml")
+	if err := os.WriteFile(nameless, []byte("seed = 1\n"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if code, _, errs := runSim(t, nameless); code != exitFailure || !strings.Contains(errs, "scenario \"mine\": there is no traffic") {
+		t.Errorf("status %d, %s", code, errs)
+	}
 	for want, args := range map[string][]string{
 		"takes one scenario":               nil,
 		"no scenario \"x\"; there are all": {"x"},

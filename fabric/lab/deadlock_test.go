@@ -361,8 +361,11 @@ func TestDeadlockOfAdapters(t *testing.T) {
 		if sum < c.least {
 			t.Errorf("%s: %v together, want %v", c.name, sum, c.least)
 		}
-		if stuck := r.Totals.Inside() > 500 && sum < 1*Gbps; stuck != (c.least == 0) {
-			t.Errorf("%s: %v together, %d packets are inside", c.name, sum, r.Totals.Inside())
+		var out strings.Builder
+		r.WriteTo(&out)
+		said := strings.Contains(out.String(), "the network stands still since ")
+		if stuck := r.Totals.Inside() > 500 && sum < 1*Gbps; stuck != (c.least == 0) || said != stuck || r.Still > 0 != stuck {
+			t.Errorf("%s: %v together, %d packets are inside, still since %v:\n%s", c.name, sum, r.Totals.Inside(), r.Still, &out)
 		}
 	}
 	golden(t, "ring", b.String())

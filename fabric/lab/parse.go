@@ -25,9 +25,21 @@ func Parse(text []byte) (s Scenario, err error) {
 		return s, err
 	}
 	if unknown := meta.Undecoded(); len(unknown) > 0 {
-		return s, fmt.Errorf("there is no setting %q", unknown[0])
+		return s, s.errorf("there is no setting %q", unknown[0])
 	}
-	return s, s.others()
+	if err := s.others(); err != nil {
+		return s, s.errorf("%w", err)
+	}
+	return s, nil
+}
+
+// errorf is fmt.Errorf with the name of the scenario in front, if it has one.
+func (s *Scenario) errorf(format string, args ...any) error {
+	err := fmt.Errorf(format, args...)
+	if s.Name == "" {
+		return err
+	}
+	return fmt.Errorf("scenario %q: %w", s.Name, err)
 }
 
 // Names returns the names of the scenarios that the package has.

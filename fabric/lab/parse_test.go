@@ -71,8 +71,10 @@ func TestWrongFiles(t *testing.T) {
 		`until = "0.0001ps"`:                    "too exact",
 		"[network]\nrate = \"9e9Tb/s\"":         "like \"100Gb/s\"",
 		"[network]\nrate = \"99999999999Tb/s\"": "out of range",
-		"[network]\nspeed = 5":                  "network.speed",
-		"x = [":                                 "line 1",
+		"[network]\nspeed = 5":                  "there is no setting \"network.speed\"",
+		"name = \"mine\"\n[network]\nspeed = 5": "scenario \"mine\": there is no setting",
+		"name = \"mine\"\n[[traffic]]\nkind = \"incast\"\nfrom = 1": "scenario \"mine\": traffic 1",
+		"x = [": "line 1",
 		"[network]\ntopology = \"star\"\nleaves = 2":                                            "network, star: it has no leaves",
 		"[network]\ntopology = \"star\"\nup_rate = \"1Gb/s\"":                                   "network, star: it has no up_rate",
 		"[network]\ntopology = \"hpcc\"\nrate = \"1Gb/s\"":                                      "network, hpcc: it has no rate",
@@ -113,6 +115,7 @@ func TestWrongScenarios(t *testing.T) {
 		"network.alpha is 99":       func(s *Scenario) { s.Network.Alpha = &alpha },
 		"dcqcn-paper":               func(s *Scenario) { s.Adapter.Control = "x" },
 		"go-back-n":                 func(s *Scenario) { s.Adapter.Recovery = "x" },
+		"notify_scope":              func(s *Scenario) { s.Adapter.NotifyScope = "x" },
 		"adapter.mtu":               func(s *Scenario) { s.Adapter.MTU = 1500 },
 		"adapter.dscp is 64":        func(s *Scenario) { s.Adapter.DSCP = 64 },
 		"there is no such kind":     func(s *Scenario) { s.Traffic[0].Kind = "x" },
@@ -137,5 +140,39 @@ func TestWrongScenarios(t *testing.T) {
 		if _, err := newRun(&s); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v; it should say %q", err, want)
 		}
+	}
+}
+
+// What goes wrong in a run has the name of the scenario, if it has one.
+func TestErrorsNameTheScenario(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]string{"": "there is no traffic", "mine": "scenario \"mine\": there is no traffic"} {
+		if _, err := Run(t.Context(), Scenario{Name: name}); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%v; it should begin with %q", err, want)
+		}
+	}
+	s := Scenario{Name: "mine", Limit: 5 * us, Network: Network{Topology: "star"}, Traffic: []Traffic{{Kind: "incast", Senders: 1, Bytes: 1 << 20}}}
+	if _, err := Run(t.Context(), s); err == nil || !strings.HasPrefix(err.Error(), "scenario \"mine\": at 5us: 1 flows have not completed") {
+		t.Errorf("%v", err)
+	}
+}
+
+// A run that comes to its limit says if that is because nothing moves.
+func TestDeadlockAtTheLimit(t *testing.T) {
+	t.Parallel()
+	text, err := Text("deadlock")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Until, s.Warm, s.Limit = 0, 0, 5000*us
+	for i := range s.Traffic {
+		s.Traffic[i].Bytes = 100 << 20
+	}
+	if _, err := Run(t.Context(), s); err == nil || !strings.Contains(err.Error(), "the network stands still, behind pauses that do not end") {
+		t.Errorf("%v", err)
 	}
 }

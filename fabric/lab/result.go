@@ -24,13 +24,14 @@ type Result struct {
 	Stats    qp.Stats // of all queue pairs
 	Flows    []*Flow  // in the order in which they have begun
 	Queues   []Queue  // the longest first
+	Still    Time     // since when the network stands still at the end, behind pauses that do not end (a deadlock); 0: it does not
 
 	samples *sampler
 }
 
 func (r *run) result(m *sampler) *Result {
 	res := &Result{Scenario: *r.s, Hosts: int(r.g.Hosts()), End: Time(r.net.Now()), Digest: r.net.Digest(),
-		Totals: r.net.Totals(), Stats: r.a.Stats(), Flows: r.flows, Queues: m.queues(), samples: m}
+		Totals: r.net.Totals(), Stats: r.a.Stats(), Flows: r.flows, Queues: m.queues(), Still: m.still(), samples: m}
 	for _, f := range r.flows {
 		if f.Bytes == 0 {
 			f.Measured = int64(f.received() - f.warm)
@@ -132,6 +133,9 @@ func (r *Result) WriteTo(w io.Writer) (int64, error) {
 	r.writeRates(tab)
 	fmt.Fprintf(tab, "packets\t%d sent\t%d delivered\t%d dropped%s\n", t.Sent, t.Delivered, t.Dropped(), dropNames(t))
 	fmt.Fprintf(tab, "switches\t%d hops\t%d marked\t%d pauses\n", t.Hops, t.Marks, t.XOFFs)
+	if r.Still > 0 {
+		fmt.Fprintf(tab, "deadlock\tthe network stands still since %v\t%d packets inside\n", r.Still, t.Inside())
+	}
 	if t.Storms > 0 {
 		fmt.Fprintf(tab, "watchdog\t%d storms ended\n", t.Storms)
 	}

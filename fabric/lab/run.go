@@ -72,7 +72,7 @@ type connection struct {
 func Run(ctx context.Context, s Scenario) (*Result, error) {
 	r, err := newRun(&s)
 	if err != nil {
-		return nil, fmt.Errorf("scenario %q: %w", s.Name, err)
+		return nil, s.errorf("%w", err)
 	}
 	m := newSampler(r)
 	r.play(ctx, m)
@@ -80,7 +80,7 @@ func Run(ctx context.Context, s Scenario) (*Result, error) {
 		r.err = errors.Join(r.net.Check(), r.a.Check())
 	}
 	if r.err != nil {
-		return nil, fmt.Errorf("scenario %q, at %v: %w", s.Name, Time(r.net.Now()), r.err)
+		return nil, s.errorf("at %v: %w", Time(r.net.Now()), r.err)
 	}
 	return r.result(m), nil
 }
@@ -240,6 +240,9 @@ func (r *run) play(ctx context.Context, m *sampler) {
 	}
 	if r.s.Until == 0 && r.err == nil && r.open+r.more > 0 {
 		r.err = fmt.Errorf("%d flows have not completed at the limit: set until where they need not", r.open)
+		if since := m.still(); since > 0 {
+			r.err = fmt.Errorf("%w; since %v the network stands still, behind pauses that do not end", r.err, since)
+		}
 	}
 }
 

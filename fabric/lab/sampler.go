@@ -25,6 +25,9 @@ type sampler struct {
 
 	area []uint64 // of each port when measuring began
 	from Time
+
+	delivered uint64 // packets, at the last look
+	moved     Time   // when that was more than before
 }
 
 // portRef is a port of a switch.
@@ -62,6 +65,9 @@ func (m *sampler) look(now Time) {
 		m.thin()
 	}
 	m.times = append(m.times, now)
+	if d := m.r.net.Totals().Delivered; d != m.delivered {
+		m.delivered, m.moved = d, now
+	}
 	row := make([]int64, len(m.ports))
 	for i, p := range m.ports {
 		port := m.r.net.Port(p.node, p.port)
@@ -90,6 +96,29 @@ func (m *sampler) thin() {
 	}
 	m.times, m.queue, m.flows, m.total, m.xoffs = m.times[:half], m.queue[:half], m.flows[:half], m.total[:half], m.xoffs[:half]
 	m.step *= 2
+}
+
+// stillFor is for how long no packet arrives in a network that stands still:
+// pauses that end take less.
+const stillFor = 1000 * us
+
+// still returns since when no packet has arrived, where some wait in switches
+// that are paused: a deadlock, or a host that pauses for ever. 0 means that the
+// network moves, or is empty. It looks between samples only.
+func (m *sampler) still() Time {
+	n := m.r.net
+	if n.Totals().Inside() == 0 || Time(n.Now())-m.moved < max(stillFor, 2*m.step) {
+		return 0
+	}
+	for _, p := range m.ports {
+		port := n.Port(p.node, p.port)
+		for c := range 8 {
+			if port.Paused()>>c&1 != 0 && port.Queued(c) > 0 {
+				return max(m.moved, 1)
+			}
+		}
+	}
+	return 0
 }
 
 // Queue is what a switch's port has had queued.
