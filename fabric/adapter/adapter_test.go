@@ -20,10 +20,16 @@ import (
 // star returns adapters on one switch, at 100 Gb/s with cables of 1 µs.
 func star(t testing.TB, hosts int, loss uint32, sw network.Switch, c Config) *Adapters {
 	t.Helper()
+	return starOf(t, hosts, loss, sw, c, 1, nil)
+}
+
+// starOf is star on a network of some parts.
+func starOf(t testing.TB, hosts int, loss uint32, sw network.Switch, c Config, parts int, parallel func(int, func(int))) *Adapters {
+	t.Helper()
 	if sw.Buffer == 0 {
 		sw.Buffer = 64 << 20
 	}
-	nc := network.Config{Hosts: hosts, Switches: []network.Switch{sw}, Seed: c.Seed}
+	nc := network.Config{Hosts: hosts, Switches: []network.Switch{sw}, Seed: c.Seed, Parts: parts, Parallel: parallel}
 	table := network.Table{Set: make([]uint16, hosts)}
 	for i := range hosts {
 		nc.Cables = append(nc.Cables, network.Cable{A: i, B: hosts, Rate: 100e9, Delay: event.Microsecond, Loss: loss})
@@ -61,13 +67,33 @@ func settle(t testing.TB, a *Adapters) {
 	if n := a.Network().Totals(); n.Inside() != 0 {
 		t.Errorf("%d packets are under way for ever", n.Inside())
 	}
-	busy := len(a.requests.all)
-	for i := a.requests.free; i != 0; i = a.requests.all[i-1].next {
-		busy--
+	used := 0
+	for _, p := range a.parts {
+		p.reclaim()
+		for of, list := range p.foreign {
+			for _, handle := range list {
+				a.parts[of].records.put(handle)
+			}
+			p.foreign[of] = nil
+		}
 	}
-	if busy != 0 || a.records.used != 0 || len(a.records.freeBodies) != len(a.records.bodies) {
-		t.Errorf("left: %d requests, %d records, %d of %d bodies", busy, a.records.used,
-			len(a.records.bodies)-len(a.records.freeBodies), len(a.records.bodies))
+	for _, p := range a.parts {
+		used += p.records.used
+		busy := len(p.requests.all)
+		for i := p.requests.free; i != 0; i = p.requests.all[i-1].next {
+			busy--
+		}
+		free := uint32(0)
+		for i := p.records.free; i != 0; i = p.records.at(i - 1).body {
+			free++
+		}
+		r := &p.records
+		if busy != 0 || free != r.all.n || len(r.freeBodies) != int(r.bodies.n) {
+			t.Errorf("left: %d requests, %d records, %d of %d bodies", busy, r.all.n-free, int(r.bodies.n)-len(r.freeBodies), r.bodies.n)
+		}
+	}
+	if used != 0 {
+		t.Errorf("%d records are in use", used)
 	}
 }
 

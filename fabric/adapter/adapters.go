@@ -12,8 +12,6 @@ import (
 	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/memreg"
 	"github.com/gosoftroce/rocev2/qp"
-	"github.com/gosoftroce/rocev2/rocev2"
-	"github.com/gosoftroce/rocev2/transport"
 )
 
 // Config is what the adapters of a network have in common. The zero Config has
@@ -44,23 +42,7 @@ type Adapters struct {
 	net   *network.Network
 	hosts []*Host
 	rand  event.Rand
-
-	// The memory of all hosts where there are no bytes.
-	table *memreg.Table
-	pd    *memreg.PD
-	mr    *memreg.Region
-
-	records records
-	tx      *transport.TxBatch // of the packet that is being sent
-	rx      [1]transport.RxPacket
-	scratch [rocev2.MaxPacketLen]byte // the packet that is received; behind its header 0
-
-	wr  [1]ib.SendWR // that is being posted
-	sge [1]ib.SGE
-
-	requests   requests
-	done       []completed
-	delivering bool
+	parts []*part // as the network's
 }
 
 // New returns the adapters of a network of so many hosts. None is there before
@@ -69,16 +51,19 @@ func New(n *network.Network, hosts int, c Config) (*Adapters, error) {
 	if hosts < 1 || hosts > maxHosts {
 		return nil, fmt.Errorf("adapter: %d hosts: there must be 1 to %d", hosts, maxHosts)
 	}
-	a := &Adapters{cfg: c, net: n, hosts: make([]*Host, hosts), rand: event.NewRand(c.Seed, stream),
-		tx: transport.NewTxBatch(rocev2.MaxPacketLen)}
-	if c.Real {
-		return a, nil
+	a := &Adapters{cfg: c, net: n, hosts: make([]*Host, hosts)}
+	for i := range n.Parts() {
+		a.rand = event.NewRand(c.Seed, stream) // all parts have the same keys
+		p, err := newPart(a, i)
+		if err != nil {
+			return nil, err
+		}
+		a.parts = append(a.parts, p)
 	}
-	a.table = memreg.NewTable(a.random)
-	a.pd = a.table.AllocPD()
-	var err error
-	a.mr, err = a.table.Register(a.pd, memreg.Phantom(ib.MaxMessage), memreg.Options{Access: allAccess, Base: memreg.BaseIOVA, IOVA: phantomAddr})
-	return a, err
+	if len(a.parts) > 1 {
+		n.Between(a.handBack)
+	}
+	return a, nil
 }
 
 const (
@@ -116,7 +101,8 @@ func (a *Adapters) Host(number int) (*Host, error) {
 	if a.net.Ports(number) == 0 {
 		return nil, fmt.Errorf("adapter: host %d has no cable: name it in one of network.Config.Cables", number)
 	}
-	h := &Host{a: a, number: uint16(number), table: a.table, pd: a.pd}
+	p := a.parts[a.net.PartOf(number)]
+	h := &Host{a: a, part: p, number: uint16(number), table: p.table, pd: p.pd}
 	if a.cfg.Real {
 		h.table = memreg.NewTable(a.random)
 		h.pd = h.table.AllocPD()
@@ -148,8 +134,12 @@ func (a *Adapters) Stats() (sum qp.Stats) {
 // nothing is in flight.
 func (a *Adapters) Check() error {
 	t := a.net.Totals()
-	if inside := t.Inside(); uint64(a.records.used) != inside {
-		return fmt.Errorf("adapter: %d records of packets, and %d packets under way", a.records.used, inside)
+	used := 0
+	for _, p := range a.parts {
+		used += p.records.used
+	}
+	if inside := t.Inside(); uint64(used) != inside {
+		return fmt.Errorf("adapter: %d records of packets, and %d packets under way", used, inside)
 	}
 	for _, h := range a.hosts {
 		if h == nil {

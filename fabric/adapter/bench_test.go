@@ -3,6 +3,7 @@ package adapter
 import (
 	"fmt"
 	"runtime"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,14 +16,20 @@ import (
 // leafSpine returns adapters on a network of two stages.
 func leafSpine(t testing.TB, leaves, spines, hosts int, c Config) *Adapters {
 	t.Helper()
-	return leafSpineBy(t, leaves, spines, hosts, c, network.ECMP)
+	return leafSpineOf(t, leaves, spines, hosts, c, network.ECMP, 1, nil)
 }
 
 // leafSpineBy is leafSpine where packets take equal ways by a rule.
 func leafSpineBy(t testing.TB, leaves, spines, hosts int, c Config, by network.Routing) *Adapters {
 	t.Helper()
+	return leafSpineOf(t, leaves, spines, hosts, c, by, 1, nil)
+}
+
+// leafSpineOf is leafSpineBy with a network of some parts.
+func leafSpineOf(t testing.TB, leaves, spines, hosts int, c Config, by network.Routing, parts int, parallel func(int, func(int))) *Adapters {
+	t.Helper()
 	n := leaves * hosts
-	nc := network.Config{Hosts: n, Seed: c.Seed}
+	nc := network.Config{Hosts: n, Seed: c.Seed, Parts: parts, Parallel: parallel}
 	for l := range leaves {
 		table := network.Table{Set: make([]uint16, n)}
 		var up []uint16
@@ -67,20 +74,22 @@ func leafSpineBy(t testing.TB, leaves, spines, hosts int, c Config, by network.R
 }
 
 // permutation has each host write to the one half of all hosts further on.
-func permutation(t testing.TB, a *Adapters, bytes uint32, c Connection) (done int) {
+func permutation(t testing.TB, a *Adapters, bytes uint32, c Connection) int {
 	t.Helper()
 	n := len(a.hosts)
+	var completed atomic.Int32 // parts of a network do so at the same time
 	for i := range n {
 		x, _ := mustConnect(t, a, i, (i+n/2)%n, c)
 		if err := x.Post(Request{Op: ib.OpWrite, Bytes: bytes, Done: func(c Completion) {
 			if c.Status == ib.StatusSuccess {
-				done++
+				completed.Add(1)
 			}
 		}}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	a.Network().Run(event.Second)
+	done := int(completed.Load())
 	if done != n {
 		t.Fatalf("%d of %d writes have completed", done, n)
 	}

@@ -106,7 +106,7 @@ func (a *Adapters) newQP(host int, c *Connection) (*QP, error) {
 	if a.cfg.Real {
 		cfg.MaxRecvWR = c.Depth
 	} else {
-		cfg.RecvSource = (*endless)(a)
+		cfg.RecvSource = (*endless)(h.part)
 	}
 	switch {
 	case c.Congestion != nil:

@@ -25,6 +25,14 @@
 // queue pairs: a class that is paused, or a flow that is slowed down, waits in
 // them.
 //
+// # In parts
+//
+// The adapters of a network that is divided (network.Config.Parts) run at the
+// same time. What is called when something completes may then post, and close,
+// at its own host alone, and ask for its Host.Now; it must not touch what is
+// called at other hosts. All else, Connect too, is for scripts of Network.At,
+// and between two calls of Run.
+//
 // # What it does not do
 //
 // Of a host with several ports only port 0 sends. Datagrams, multicast and

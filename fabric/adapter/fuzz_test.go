@@ -1,8 +1,11 @@
 package adapter
 
 import (
+	"fmt"
+	"sync/atomic"
 	"testing"
 
+	"github.com/gosoftroce/rocev2/fabric/cores"
 	"github.com/gosoftroce/rocev2/fabric/event"
 	"github.com/gosoftroce/rocev2/fabric/network"
 	"github.com/gosoftroce/rocev2/ib"
@@ -13,12 +16,11 @@ import (
 // player plays what fuzzed bytes say: programs that connect, post, close, and
 // cables that fail. Each request completes exactly once, whatever happens.
 type player struct {
-	t            *testing.T
-	a            *Adapters
-	in           []byte
-	qps          []*QP
-	posted, done int
-	failed       int
+	t                    *testing.T
+	a                    *Adapters
+	in                   []byte
+	qps                  []*QP
+	posted, done, failed atomic.Int64 // parts of the network count at the same time
 }
 
 func (p *player) next() int {
@@ -36,10 +38,10 @@ var fuzzOps = [...]ib.Opcode{0, ib.OpWrite, ib.OpSend, ib.OpRead, ib.OpWriteImm,
 
 // post posts a request, and perhaps another when it has completed.
 func (p *player) post(q *QP, op ib.Opcode, bytes uint32, again int) {
-	p.posted++
+	p.posted.Add(1)
 	err := q.Post(Request{Op: op, Bytes: bytes, Done: func(c Completion) {
-		if p.done++; c.Status != ib.StatusSuccess {
-			p.failed++
+		if p.done.Add(1); c.Status != ib.StatusSuccess {
+			p.failed.Add(1)
 		}
 		if c.QP != q || c.End < c.Start {
 			p.t.Fatalf("%+v", c)
@@ -49,7 +51,7 @@ func (p *player) post(q *QP, op ib.Opcode, bytes uint32, again int) {
 		}
 	}})
 	if err != nil {
-		p.posted--
+		p.posted.Add(-1)
 	}
 }
 
@@ -91,12 +93,16 @@ func FuzzAdapters(f *testing.F) {
 	f.Add([]byte{64, 9, 64, 12, 25, 0, 255, 3, 22, 1, 49, 2, 255, 3, 7, 50, 5, 2, 7, 255, 20, 3})
 	f.Fuzz(func(t *testing.T, in []byte) {
 		if len(in) <= 400 {
-			play(t, in)
+			one, parts := play(t, in, 1), play(t, in, 2+len(in)%3)
+			if x, y := one.came(), parts.came(); x != y {
+				t.Fatalf("%s, and in parts\n%s", x, y)
+			}
 		}
 	})
 }
 
-// TestPlayers plays seeded bytes: requests complete with success and without.
+// TestPlayers plays seeded bytes: requests complete with success and without,
+// and the same happens in any number of parts.
 func TestPlayers(t *testing.T) {
 	t.Parallel()
 	var done, failed, queuePairs int
@@ -107,8 +113,13 @@ func TestPlayers(t *testing.T) {
 		for range 100 {
 			in = append(in, byte(rng.Uint64()))
 		}
-		p := play(t, in)
-		done, failed, queuePairs = done+p.done, failed+p.failed, queuePairs+len(p.qps)
+		p := play(t, in, 1)
+		for parts := 2; parts <= 5; parts++ {
+			if x, y := p.came(), play(t, in, parts).came(); x != y {
+				t.Fatalf("seed %d: %s, and in %d parts\n%s", seed, x, parts, y)
+			}
+		}
+		done, failed, queuePairs = done+int(p.done.Load()), failed+int(p.failed.Load()), queuePairs+len(p.qps)
 		totals := p.a.Network().Totals()
 		lost += totals.Dropped()
 	}
@@ -118,12 +129,20 @@ func TestPlayers(t *testing.T) {
 	}
 }
 
-func play(t *testing.T, in []byte) *player {
+// came says what has come of it.
+func (p *player) came() string {
+	n := p.a.Network()
+	return fmt.Sprintf("digest %x at %v: %+v %+v, %d posted, %d failed", n.Digest(), n.Now(), n.Totals(), p.a.Stats(), p.posted.Load(), p.failed.Load())
+}
+
+func play(t *testing.T, in []byte, parts int) *player {
+	k := cores.New(parts)
+	defer k.Close()
 	sw := network.Switch{Buffer: 300_000}
 	for i := range sw.Classes {
 		sw.Classes[i] = network.Class{Lossless: i == 3, EgressMax: 60_000, RED: network.RED{Kmin: 20_000, Kmax: 50_000, Pmax: 500_000}}
 	}
-	p := &player{t: t, in: in, a: star(t, fuzzHosts, 1e6, sw, Config{Seed: uint64(len(in)), Window: qp.WindowConfig{MaxBytes: 128 << 10}})}
+	p := &player{t: t, in: in, a: starOf(t, fuzzHosts, 1e6, sw, Config{Seed: uint64(len(in)), Window: qp.WindowConfig{MaxBytes: 128 << 10}}, parts, k.Do)}
 	for len(p.in) > 0 {
 		p.step()
 		must(t, p.a.Network().Check())
@@ -132,8 +151,8 @@ func play(t *testing.T, in []byte) *player {
 		p.a.Network().SetCable(i, true)
 	}
 	p.a.Network().Run(p.a.Now() + 100*event.Second)
-	if p.done != p.posted {
-		t.Fatalf("%d of %d requests have completed", p.done, p.posted)
+	if done, posted := p.done.Load(), p.posted.Load(); done != posted {
+		t.Fatalf("%d of %d requests have completed", done, posted)
 	}
 	for _, q := range p.qps {
 		q.Close()

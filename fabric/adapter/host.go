@@ -17,11 +17,15 @@ import (
 // alone.
 type Host struct {
 	a      *Adapters
+	part   *part
 	e      *engine.Engine
 	timer  clock.Time // what the network was told; 0: nothing
 	table  *memreg.Table
 	pd     *memreg.PD
 	number uint16
+
+	done       []completed
+	delivering bool
 }
 
 // Number returns the number of the host in its network.
@@ -49,23 +53,23 @@ func (h *Host) Pull(now event.Time, port int, paused uint8, p *network.Packet) b
 	if port != 0 {
 		return false
 	}
-	a := h.a
+	a := h.part
 	a.tx.Reset()
-	if !a.cfg.Real {
+	if !h.a.cfg.Real {
 		clear(a.tx.Room()[:recordLen]) // what was there is no payload
 	}
 	engine.FillClasses(h.e, toClock(now), a.tx, ^engine.Classes(paused))
 	h.arm()
-	if len(a.done) > 0 && !a.delivering {
+	if len(h.done) > 0 && !h.delivering {
 		h.soon()
 	}
 	if a.tx.Len() == 0 {
 		return false
 	}
 	data, path := a.tx.Packet(0)
-	handle, k := a.records.take()
+	handle, k := a.take()
 	k.set(data, path)
-	if a.cfg.Real {
+	if h.a.cfg.Real {
 		a.keepSealed(h, k)
 	} else if len(data) > recordLen && rocev2.Opcode(data[0]) == rocev2.SelectiveAck {
 		a.records.keep(k, data)
@@ -79,11 +83,15 @@ func (h *Host) Pull(now event.Time, port int, paused uint8, p *network.Packet) b
 
 // Receive implements network.Host.
 func (h *Host) Receive(now event.Time, _ int, p *network.Packet) {
-	a := h.a
-	k := a.records.at(p.Handle)
+	a := h.part
+	of := &a.records
+	if part := p.Handle >> handleBits; part != of.part {
+		of = &h.a.parts[part].records
+	}
+	k := of.at(p.Handle)
 	rx := &a.rx[0]
 	n := int(k.n) + rocev2.ICRCLen
-	if whole := a.records.whole(k); whole != nil {
+	if whole := of.whole(k); whole != nil {
 		rx.Data = whole
 	} else {
 		copy(a.scratch[:], k.data[:])
@@ -92,11 +100,11 @@ func (h *Host) Receive(now event.Time, _ int, p *network.Packet) {
 	rx.Src, rx.Dst = addrOf(p.Src), addrOf(p.Dst)
 	rx.SrcPort, rx.TrafficClass, rx.HopLimit = p.SrcPort, k.trafficClass&^3|p.ECN, p.Hops
 	rx.ICRC = transport.ICRCAbsent
-	if a.cfg.Real {
+	if h.a.cfg.Real {
 		h.check(rx)
 	}
 	h.e.Receive(toClock(now), a.rx[:])
-	a.records.release(p.Handle)
+	a.release(p.Handle)
 	h.after()
 }
 
@@ -108,11 +116,11 @@ func (h *Host) Timer(now event.Time) {
 }
 
 // Dropped implements network.Host.
-func (h *Host) Dropped(p *network.Packet, _ network.Drop) { h.a.records.release(p.Handle) }
+func (h *Host) Dropped(p *network.Packet, _ network.Drop) { h.part.release(p.Handle) }
 
 // after does what follows when something has happened to the engine.
 func (h *Host) after() {
-	h.a.deliver()
+	h.deliver()
 	h.a.net.Kick(int(h.number), 0)
 	h.arm()
 }
@@ -127,6 +135,10 @@ func (h *Host) arm() {
 
 // soon has the network call Timer now, but not from inside of what happens.
 func (h *Host) soon() {
-	h.timer = toClock(h.a.net.Now())
-	h.a.net.SetTimer(int(h.number), h.a.net.Now())
+	now := h.Now()
+	h.timer = toClock(now)
+	h.a.net.SetTimer(int(h.number), now)
 }
+
+// Now returns the time. What is called at this host may ask for it.
+func (h *Host) Now() event.Time { return h.a.net.TimeOf(int(h.number)) }

@@ -9,7 +9,7 @@ import (
 
 // keepSealed stores the packet of the batch as it is on the wire, with its
 // ICRC.
-func (a *Adapters) keepSealed(h *Host, k *record) {
+func (a *part) keepSealed(h *Host, k *record) {
 	a.tx.SealAll(netip.AddrPortFrom(addrOf(h.number), rocev2.UDPPort), false)
 	data, _ := a.tx.Sealed(0)
 	a.records.keep(k, data)

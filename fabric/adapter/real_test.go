@@ -85,7 +85,8 @@ func TestRealChecksICRC(t *testing.T) {
 		Done: func(c Completion) { done++ }}))
 	a.Network().Run(2 * event.Microsecond)
 	damaged := 0
-	for _, b := range a.records.bodies[:3] {
+	for i := range uint32(3) {
+		b := *a.parts[0].records.bodies.at(i)
 		b[len(b)-6] ^= 1
 		damaged++
 	}

@@ -16,25 +16,56 @@ type record struct {
 	data         [recordLen]byte
 }
 
-// records are the records of all packets under way, by handle. They lie in
-// pieces, so that they never move.
+// records are those of packets that a part's hosts have sent, by handle. They
+// never move, and neither do their bodies: other parts read them meanwhile.
 type records struct {
-	pieces [][]record
-	free   uint32 // handle + 1 of one that is free; 0: none is
-	used   int
+	all  pieces[record]
+	part uint32 // in the upper bits of handles
+	free uint32 // handle + 1 of one that is free; 0: none is
+	used int    // less those of other parts that this one has released
 
-	bodies     [][]byte
+	bodies     pieces[[]byte]
 	freeBodies []uint32
 }
 
+// A handle has the part above the index.
+const (
+	handleBits = 26
+	indexMask  = 1<<handleBits - 1
+)
+
 const (
 	pieceBits = 10
+	groupBits = (handleBits - pieceBits) / 2
 	pieceLen  = 1 << pieceBits
 )
 
-func (r *records) at(handle uint32) *record {
-	return &r.pieces[handle>>pieceBits][handle&(pieceLen-1)]
+// pieces is a list that grows by pieces.
+type pieces[T any] struct {
+	groups [1 << groupBits]*[1 << groupBits]*[pieceLen]T
+	n      uint32
 }
+
+func (p *pieces[T]) at(i uint32) *T {
+	return &p.groups[i>>(groupBits+pieceBits)&(1<<groupBits-1)][i>>pieceBits&(1<<groupBits-1)][i&(pieceLen-1)]
+}
+
+// grow adds a piece, and returns the index of its first element.
+func (p *pieces[T]) grow() uint32 {
+	i := p.n
+	if i == 1<<handleBits {
+		panic("adapter: too many packets are under way")
+	}
+	g := &p.groups[i>>(groupBits+pieceBits)]
+	if *g == nil {
+		*g = new([1 << groupBits]*[pieceLen]T)
+	}
+	(*g)[i>>pieceBits&(1<<groupBits-1)] = new([pieceLen]T)
+	p.n += pieceLen
+	return i
+}
+
+func (r *records) at(handle uint32) *record { return r.all.at(handle & indexMask) }
 
 // take returns a record that is free.
 func (r *records) take() (uint32, *record) {
@@ -49,37 +80,35 @@ func (r *records) take() (uint32, *record) {
 }
 
 func (r *records) grow() {
-	piece := make([]record, pieceLen)
-	first := uint32(len(r.pieces)) << pieceBits
-	for i := range piece {
-		piece[i].body = first + uint32(i) + 2
+	first := r.all.grow()
+	for i := range uint32(pieceLen - 1) {
+		r.all.at(first + i).body = (r.part<<handleBits | first + i + 1) + 1
 	}
-	piece[pieceLen-1].body = 0
-	r.pieces = append(r.pieces, piece)
-	r.free = first + 1
+	r.free = (r.part<<handleBits | first) + 1
 }
 
-// release gives a record back, and its body.
-func (r *records) release(handle uint32) {
+// put makes a record free, and its body.
+func (r *records) put(handle uint32) {
 	k := r.at(handle)
 	if k.body != 0 {
 		r.freeBodies = append(r.freeBodies, k.body)
 	}
 	k.body = r.free
 	r.free = handle + 1
-	r.used--
 }
 
 // keep stores a whole packet with a record.
 func (r *records) keep(k *record, data []byte) {
-	if n := len(r.freeBodies); n > 0 {
-		k.body = r.freeBodies[n-1]
-		r.freeBodies = r.freeBodies[:n-1]
-	} else {
-		r.bodies = append(r.bodies, nil)
-		k.body = uint32(len(r.bodies))
+	if len(r.freeBodies) == 0 {
+		first := r.bodies.grow()
+		for i := range uint32(pieceLen) {
+			r.freeBodies = append(r.freeBodies, first+pieceLen-i)
+		}
 	}
-	b := &r.bodies[k.body-1]
+	last := len(r.freeBodies) - 1
+	k.body = r.freeBodies[last]
+	r.freeBodies = r.freeBodies[:last]
+	b := r.bodies.at(k.body - 1)
 	*b = append((*b)[:0], data...)
 }
 
@@ -88,7 +117,7 @@ func (r *records) whole(k *record) []byte {
 	if k.body == 0 {
 		return nil
 	}
-	return r.bodies[k.body-1]
+	return *r.bodies.at(k.body - 1)
 }
 
 // set fills a record with the packet of a batch.

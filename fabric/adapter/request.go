@@ -55,8 +55,8 @@ type request struct {
 	next  uint32 // of those that are free
 }
 
-// requests are those of all queue pairs. The ID of a work request is its number
-// there.
+// requests are those of all queue pairs of a part. The ID of a work request is
+// its number there.
 type requests struct {
 	all  []request
 	free uint32 // number + 1
@@ -90,7 +90,7 @@ type completed struct {
 
 // Complete implements qp.CompletionSink, for the engine alone.
 func (q *QP) Complete(c *ib.WC) bool {
-	q.h.a.done = append(q.h.a.done, completed{q: q, wc: *c})
+	q.h.done = append(q.h.done, completed{q: q, wc: *c})
 	return true
 }
 
@@ -99,39 +99,39 @@ type receiver QP
 
 func (r *receiver) Complete(c *ib.WC) bool {
 	if q := (*QP)(r); q.Received != nil {
-		q.h.a.done = append(q.h.a.done, completed{q: q, wc: *c, recv: true})
+		q.h.done = append(q.h.done, completed{q: q, wc: *c, recv: true})
 	}
 	return true
 }
 
 // endless always has a receive, of memory without bytes.
-type endless Adapters
+type endless part
 
 func (e *endless) Next(r *qp.Recv) bool {
 	r.ID, r.SGList, r.PD = 0, append(r.SGList[:0], e.mr.SGE(0, ib.MaxMessage)), e.pd
 	return true
 }
 
-// deliver tells programs what has completed. What they do meanwhile may
-// complete more.
-func (a *Adapters) deliver() {
-	if a.delivering || len(a.done) == 0 {
+// deliver tells programs what has completed at a host. What they do meanwhile
+// may complete more.
+func (h *Host) deliver() {
+	if h.delivering || len(h.done) == 0 {
 		return
 	}
-	a.delivering = true
-	for i := 0; i < len(a.done); i++ {
-		c := a.done[i]
+	h.delivering = true
+	for i := 0; i < len(h.done); i++ {
+		c := h.done[i]
 		if c.recv {
-			c.q.Received(Message{QP: c.q, Status: c.wc.Status, Bytes: c.wc.ByteLen, Imm: c.wc.Imm, At: a.net.Now()})
+			c.q.Received(Message{QP: c.q, Status: c.wc.Status, Bytes: c.wc.ByteLen, Imm: c.wc.Imm, At: h.Now()})
 			continue
 		}
-		r := a.requests.take(c.wc.ID)
+		r := h.part.requests.take(c.wc.ID)
 		if r.done != nil {
-			r.done(Completion{QP: c.q, Status: c.wc.Status, Bytes: r.bytes, Tag: r.tag, Start: r.start, End: a.net.Now()})
+			r.done(Completion{QP: c.q, Status: c.wc.Status, Bytes: r.bytes, Tag: r.tag, Start: r.start, End: h.Now()})
 		}
 	}
-	clear(a.done)
-	a.done, a.delivering = a.done[:0], false
+	clear(h.done)
+	h.done, h.delivering = h.done[:0], false
 }
 
 // Post posts a request. Done is called later, never from inside of Post. The
@@ -141,15 +141,16 @@ func (q *QP) Post(r Request) error {
 	if q.closed {
 		return ErrClosed
 	}
-	a := q.h.a
+	a := q.h.part
 	wr := &a.wr[0]
 	*wr = ib.SendWR{Opcode: r.Op, Imm: r.Imm, Remote: r.Remote, SGList: a.sge[:]}
 	switch {
-	case !a.cfg.Real && (r.Local != ib.SGE{} || r.Remote != ib.RemoteAddr{}):
+	case !q.h.a.cfg.Real && (r.Local != ib.SGE{} || r.Remote != ib.RemoteAddr{}):
 		return errors.New("adapter: a request names memory, but packets carry no bytes: set Config.Real")
-	case !a.cfg.Real:
+	case !q.h.a.cfg.Real:
 		r.Local = a.mr.SGE(0, r.Bytes)
-		wr.Remote = ib.RemoteAddr{Addr: a.mr.Addr(), RKey: a.mr.RKey()}
+		mr := q.peer.h.part.mr
+		wr.Remote = ib.RemoteAddr{Addr: mr.Addr(), RKey: mr.RKey()}
 		if r.Op.Flags()&ib.OpRemote == 0 {
 			wr.Remote = ib.RemoteAddr{}
 		}
@@ -157,7 +158,7 @@ func (q *QP) Post(r Request) error {
 		r.Bytes = r.Local.Length
 	}
 	a.sge[0] = r.Local
-	wr.ID = a.requests.add(request{done: r.Done, tag: r.Tag, start: a.net.Now(), bytes: r.Bytes})
+	wr.ID = a.requests.add(request{done: r.Done, tag: r.Tag, start: q.h.Now(), bytes: r.Bytes})
 	if _, err := q.h.e.PostSend(q.q, a.wr[:]); err != nil {
 		a.requests.take(wr.ID)
 		return fmt.Errorf("adapter: host %d, queue pair %v: %w", q.h.number, q.QPN(), err)
@@ -182,7 +183,7 @@ func (q *QP) PostRecv(to ib.SGE) error {
 // changed does what follows when a program has changed something.
 func (h *Host) changed() {
 	h.a.net.Kick(int(h.number), 0)
-	if len(h.a.done) > 0 && !h.a.delivering {
+	if len(h.done) > 0 && !h.delivering {
 		h.soon()
 	}
 }

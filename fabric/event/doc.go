@@ -10,7 +10,9 @@
 // point number takes part in it: first by time, then by a hash of time and
 // source, then by source. Events of the same picosecond are in an order that
 // favours no source. It depends on nothing but the two numbers: two parts of a
-// network that do not touch each other run alike, side by side or in turn.
+// network that do not touch each other run alike, side by side or in turn. So
+// the sources can be shared out to several queues, and taken from each up to a
+// Bound in that order.
 //
 // The package does not know what an event means. Package network does.
 package event

@@ -52,6 +52,7 @@ type Queue struct {
 	now     Time
 	hole    bool // the first entry is taken, its place is free
 	fired   uint64
+	turn    uint64 // the highest rank of NextBefore at the time now
 }
 
 // NewQueue returns an empty queue for sources 0 to n-1 at time 0.
@@ -120,6 +121,56 @@ func (q *Queue) Next(limit Time) (src uint32, ok bool) {
 		return src, true
 	}
 }
+
+// Bound is a place in the order of all events, of all queues.
+type Bound struct{ at entry }
+
+// BeforeTime returns the place before all events of a time.
+func BeforeTime(at Time) Bound { return Bound{entry{at, 0}} }
+
+// BeforeEvent returns the place before the event of a source at a time.
+func BeforeEvent(src uint32, at Time) Bound { return Bound{newEntry(src, at)} }
+
+// Before reports whether b is a place before o.
+func (b Bound) Before(o Bound) bool { return b.at.before(&o.at) }
+
+// NextBefore is Next for a queue that has a part of the sources: it takes the
+// first event if that comes before a place. If it does not, the time stays.
+func (q *Queue) NextBefore(b Bound) (src uint32, ok bool) {
+	for {
+		e, ok := q.peek()
+		if !ok || !e.before(&b.at) {
+			return 0, false
+		}
+		q.hole = true
+		src = uint32(e.rank & sourceMask)
+		s := &q.sources[src]
+		if e.at != s.entry {
+			continue // another entry has taken its place
+		}
+		s.entry = Never
+		if s.due != e.at {
+			q.Schedule(src, s.due) // later, or Never
+			continue
+		}
+		s.due = Never
+		if q.fired++; e.at > q.now {
+			q.now, q.turn = e.at, 0
+		}
+		q.turn = max(q.turn, e.rank)
+		return src, true
+	}
+}
+
+// Turn returns a place for what the latest event of NextBefore has done. Sorted
+// by it (events of one queue keep their order), what was done in several queues
+// is in the order in which one queue with all sources would have done it: of
+// those that have an event next, the first one takes its. Since the latest
+// Advance, that is.
+func (q *Queue) Turn() Bound { return Bound{entry{q.now, q.turn}} }
+
+// Advance has the time pass, when all events before it have been taken.
+func (q *Queue) Advance(to Time) { q.now, q.turn = max(q.now, to), 0 }
 
 // First returns when the first event is due, or Never.
 func (q *Queue) First() Time {

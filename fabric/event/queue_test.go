@@ -193,3 +193,94 @@ func BenchmarkQueue(b *testing.B) {
 		})
 	}
 }
+
+// Two queues with a part of the sources each, taken from up to one place after
+// the other, have the events of one queue with all. Sorted by Turn they have
+// its order.
+func TestPartsAgreeWithOne(t *testing.T) {
+	t.Parallel()
+	type event struct {
+		at  Time
+		src uint32
+	}
+	for seed := range uint64(200) {
+		r := NewRand(seed, 1)
+		sources := uint32(2 + r.Uint64n(30))
+		span := []uint64{4, 20, 100_000}[seed%3]
+		var queues [3]*Queue // the first one has all
+		for i := range queues {
+			queues[i], _ = NewQueue(int(sources))
+		}
+		both := func(src uint32, f func(q *Queue)) {
+			f(queues[0])
+			f(queues[1+src%2])
+		}
+		for src := range sources {
+			at := Time(r.Uint64n(span))
+			both(src, func(q *Queue) { q.Schedule(src, at) })
+		}
+		// What an event does depends on it alone.
+		handle := func(q *Queue, src uint32) event {
+			own := NewRand(seed^uint64(src), uint64(q.Now()))
+			switch at := q.Now() + Time(own.Uint64n(span)); own.Uint64n(8) {
+			case 0:
+			case 1:
+				if src+2 < sources {
+					q.Schedule(src+2, q.Now()) // perhaps before src in the order
+				}
+				q.Schedule(src, at+1)
+			default:
+				q.Schedule(src, at+1)
+			}
+			return event{q.Now(), src}
+		}
+		for range 200 {
+			end := BeforeTime(queues[0].Now() + Time(r.Uint64n(2*span)))
+			if r.Uint64n(2) == 0 {
+				end = BeforeEvent(uint32(r.Uint64n(uint64(sources))), end.at.at)
+			}
+			var want, got []event
+			for {
+				src, ok := queues[0].NextBefore(end)
+				if !ok {
+					break
+				}
+				want = append(want, handle(queues[0], src))
+			}
+			type turn struct {
+				at Bound
+				event
+			}
+			var parts [2][]turn
+			for i, q := range queues[1:] {
+				for {
+					src, ok := q.NextBefore(end)
+					if !ok {
+						break
+					}
+					e := handle(q, src)
+					parts[i] = append(parts[i], turn{q.Turn(), e})
+				}
+			}
+			for len(parts[0])+len(parts[1]) > 0 {
+				i := 0
+				if len(parts[0]) == 0 || len(parts[1]) > 0 && parts[1][0].at.Before(parts[0][0].at) {
+					i = 1
+				}
+				got = append(got, parts[i][0].event)
+				parts[i] = parts[i][1:]
+			}
+			if !slices.Equal(got, want) {
+				t.Fatalf("seed %d: in parts\n%v, want\n%v", seed, got, want)
+			}
+			if !end.Before(BeforeTime(end.at.at)) && end.at.rank > 0 {
+				for _, q := range queues {
+					q.Advance(end.at.at)
+				}
+			}
+		}
+		if queues[0].Fired() != queues[1].Fired()+queues[2].Fired() {
+			t.Fatalf("seed %d: %d events, in parts %d and %d", seed, queues[0].Fired(), queues[1].Fired(), queues[2].Fired())
+		}
+	}
+}

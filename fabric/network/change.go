@@ -6,6 +6,7 @@ package network
 // into the void. Both ends forget their pauses; a host's own (Pause) comes
 // again.
 func (n *Network) SetCable(i int, up bool) {
+	n.together("SetCable")
 	if n.up[i] == up {
 		return
 	}
@@ -20,9 +21,10 @@ func (n *Network) SetCable(i int, up bool) {
 	}
 	for l := uint32(2 * i); l <= uint32(2*i+1); l++ {
 		if n.links[l].tell != 0 {
-			n.wake(l)
+			n.partOf(int(n.links[l].node)).wake(l)
 		}
 	}
+	n.exchange()
 	if n.reroute != nil {
 		n.At(n.Now()+n.converge, n.follow)
 	}
@@ -44,15 +46,16 @@ func (n *Network) follow() {
 
 // cut ends a transmitter and its direction of the cable.
 func (n *Network) cut(l uint32) {
-	k := &n.links[l]
+	k, r := &n.links[l], &n.links[l^1]
 	k.up = false
-	n.q.Cancel(n.source.arrive(l))
-	for k.flight.head != 0 {
-		i := n.slots.pop(&k.flight)
-		if n.slots.all[i].kind == pause {
-			n.slots.put(i)
+	a, far := n.partOf(int(k.node)), n.partOf(int(r.node))
+	far.q.Cancel(n.source.arrive(l))
+	for f := &far.flights[l]; f.head != 0; {
+		i := far.slots.pop(f)
+		if far.slots.all[i].kind == pause {
+			far.slots.put(i)
 		} else {
-			n.drop(i, CableDown)
+			far.drop(i, CableDown, n.digestOf(int(r.node)))
 		}
 	}
 	if sw := int(k.node) - len(n.hosts); sw >= 0 {
@@ -64,5 +67,5 @@ func (n *Network) cut(l uint32) {
 		}
 	}
 	k.tell = 0
-	n.setPaused(l, 0)
+	a.setPaused(l, 0)
 }

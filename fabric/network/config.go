@@ -28,6 +28,14 @@ type Config struct {
 	// Reroute, or where it returns nil, the tables stay as they are.
 	Reroute  func(up []bool) []Table
 	Converge Time
+
+	// Parts is into how many parts the network is divided, that can run at
+	// the same time: 0 or 1 is not at all, 64 the most. What happens is the
+	// same, see the documentation of the package. Parallel calls turn once
+	// for each part, from 0 on, and returns when all calls have; nil calls
+	// one after the other.
+	Parts    int
+	Parallel func(parts int, turn func(part int))
 }
 
 // Cable connects two nodes, both ways.
@@ -133,6 +141,9 @@ func (c *Config) check() error {
 	}
 	if err := checkDSCP(c.HostDSCP); err != nil {
 		return fmt.Errorf("network: Config.HostDSCP: %w", err)
+	}
+	if c.Parts < 0 || c.Parts > maxParts {
+		return fmt.Errorf("network: %d parts: Config.Parts must be 0 to %d", c.Parts, maxParts)
 	}
 	if c.Converge < 0 {
 		return fmt.Errorf("network: Config.Converge is %v: it must not be negative", c.Converge)

@@ -38,6 +38,28 @@
 // goroutine, no map, and no floating point number. Observers (Tap, Run in small
 // steps) do not change it.
 //
+// # In parts
+//
+// Config.Parts divides a network, so that Config.Parallel can run the parts at
+// the same time, on as many processors (package cores). Whatever one part sends
+// to another one takes the delay of a cable. So from the first event that is
+// pending anywhere on, parts need not know of each other for the least delay of
+// a cable between them: that is a window. What has been sent meanwhile is
+// handed over before the next one. Cables without a delay are never cut. A
+// window should have some hundred events: parts pay where many packets are on
+// the wire within a delay.
+//
+// Digest, Totals, and what a Tap sees in which order are those of one part, bit
+// by bit: the order of events is a matter of each node, randomness is of a node
+// or a cable, and what At does happens between windows, when all parts have
+// come to that event.
+//
+// Hosts then run at the same time, too. One may ask for its own Kick, SetTimer,
+// Pause and TimeOf; it must not touch hosts of other parts (PartOf). At,
+// SetCable and what else is about the whole network are for scripts of At, and
+// between two calls of Run; there is a panic if a host calls them. A panic of a
+// host comes out of Run, and the network is of no use any more.
+//
 // The package does not model VLANs, learning of addresses, routing protocols,
 // multicast, and the headers of packets.
 package network

@@ -10,18 +10,17 @@ const psPerSecond = uint64(event.Second)
 
 // link is a transmitter and its direction of a cable. Link l^1 is the other
 // direction, whose transmitter is at the far end. A transmitter also stands for
-// its port.
+// its port. Only the part of a network that has the node changes it. It is two
+// cache lines.
 type link struct {
-	flight    fifo  // what is on the cable
 	freeAt    Time  // when the packet that is being sent has left
 	psPerByte int64 // 0: the rate does not divide
 	rate      int64
 	delay     Time
 	rand      event.Rand
-	node, far uint32
+	node      uint32
 	loss      uint32
 	port      uint16 // of node
-	farPort   uint16 // of far
 	paused    uint8  // classes that the far end has paused
 	tell      uint8  // classes whose pause the far end must be told of
 	off       uint8  // classes that a host pauses at the far end
@@ -29,8 +28,15 @@ type link struct {
 	armed     bool // an event of the transmitter is pending
 	wanted    bool // the host has called Kick
 
+	cutThrough bool  // the node is a cut-through switch
+	cut        bool  // the far end is in another part:
+	farCuts    bool  // it is a cut-through switch
+	farPart    uint8 // its part
+
 	pausedSince Time
 	stats       LinkStats
+
+	_ [16]byte
 }
 
 func (k *link) setRate(rate int64) {
@@ -61,184 +67,201 @@ func bytesIn(rate int64, t Time) int64 {
 
 // wake has a transmitter look for something to send: now if its cable is free,
 // else as soon as it is.
-func (n *Network) wake(l uint32) {
-	k := &n.links[l]
+func (a *part) wake(l uint32) {
+	k := &a.links[l]
 	switch {
 	case k.armed:
-	case n.q.Now() < k.freeAt:
-		n.arm(l)
+	case a.q.Now() < k.freeAt:
+		a.arm(l)
 	default:
-		n.start(l)
+		a.start(l)
 	}
 }
 
 // arm is wake by an event, for callers from which packets must not start.
-func (n *Network) arm(l uint32) {
-	k := &n.links[l]
+func (a *part) arm(l uint32) {
+	k := &a.links[l]
 	if !k.armed {
 		k.armed = true
-		n.q.Schedule(n.source.send(l), k.freeAt)
+		a.q.Schedule(a.source.send(l), k.freeAt)
 	}
 }
 
 // start sends the next packet of a transmitter whose cable is free.
-func (n *Network) start(l uint32) {
-	k := &n.links[l]
+func (a *part) start(l uint32) {
+	k := &a.links[l]
 	switch {
 	case k.tell != 0 && k.up:
-		n.sendPause(l)
+		a.sendPause(l)
 		return
-	case int(k.node) < len(n.hosts):
-		n.pull(l)
+	case int(k.node) < len(a.hosts):
+		a.pull(l)
 		return
 	case !k.up:
 		return
 	}
-	sw := n.switchAt(k.node)
+	sw := a.switchAt(k.node)
 	k.armed = true // a pause that ends now may be told by this very port
 	i := sw.next(k)
 	k.armed = false
 	if i != 0 {
-		n.send(l, i, sw.out[k.port].ready(k.paused))
-		sw.digest.Add(uint64(n.q.Now()) ^ n.slots.all[i].identity())
+		id := a.slots.all[i].identity()
+		a.send(l, i, sw.out[k.port].ready(k.paused), &sw.digest)
+		sw.digest.Add(uint64(a.q.Now()) ^ id)
 	}
 }
 
 // pull asks a host for its next packet.
-func (n *Network) pull(l uint32) {
-	k := &n.links[l]
-	h := &n.hosts[k.node]
-	i := n.slots.get()
+func (a *part) pull(l uint32) {
+	k := &a.links[l]
+	h := &a.hosts[k.node]
+	i := a.slots.get()
 	k.wanted = false
 	k.armed = true // Kick from inside Pull does nothing
-	p := &n.pulled
+	p := &a.pulled
 	*p = Packet{}
-	ok := h.host.Pull(n.q.Now(), int(k.port), k.paused, p)
+	ok := h.host.Pull(a.q.Now(), int(k.port), k.paused, p)
 	k.armed = false
 	if !ok {
-		n.slots.put(i)
+		a.slots.put(i)
 		return
 	}
 	p.kind, p.Src = data, uint16(k.node)
 	p.Size = max(p.Size, minWire)
 	p.DSCP &= 63
 	p.ECN &= 3
-	p.Class = n.classOf[p.DSCP]
+	p.Class = a.net.classOf[p.DSCP]
 	if p.Hops == 0 {
 		p.Hops = defaultHops
 	}
-	n.slots.all[i].Packet = *p
-	n.totals.Sent++
-	h.digest.Add(uint64(n.q.Now()) ^ p.identity())
+	a.slots.all[i].Packet = *p
+	a.totals.Sent++
+	h.digest.Add(uint64(a.q.Now()) ^ p.identity())
 	if k.paused>>p.Class&1 != 0 {
-		n.totals.Disobeyed++
+		a.totals.Disobeyed++
 	}
 	why := NumDrops
-	if int(p.Size) > n.mtu {
+	if int(p.Size) > a.net.mtu {
 		why = TooLong
-	} else if int(p.Dst) >= len(n.hosts) {
+	} else if int(p.Dst) >= len(a.hosts) {
 		why = NoRoute
 	} else if !k.up {
 		why = CableDown
 	}
 	if why == NumDrops {
-		n.send(l, i, true)
+		a.send(l, i, true, &h.digest)
 		return
 	}
-	k.freeAt = n.q.Now() + k.wire(int64(p.Size)) // it takes its time all the same
-	n.drop(i, why)
-	n.arm(l)
+	k.freeAt = a.q.Now() + k.wire(int64(p.Size)) // it takes its time all the same
+	a.drop(i, why, &h.digest)
+	a.arm(l)
 }
 
 // send puts a packet on the cable. more says that the transmitter has another
 // one for when the cable is free.
-func (n *Network) send(l, i uint32, more bool) {
-	k := &n.links[l]
-	s := &n.slots.all[i]
-	now := n.q.Now()
+func (a *part) send(l, i uint32, more bool, d *event.Digest) {
+	k := &a.links[l]
+	s := &a.slots.all[i]
+	now := a.q.Now()
 	k.freeAt = now + k.wire(int64(s.Size))
 	s.at = k.freeAt + k.delay
 	k.stats.Packets++
 	k.stats.Bytes += uint64(s.Size)
 	if more || k.tell != 0 {
-		n.arm(l)
+		a.arm(l)
 	}
-	if n.tap != nil {
-		n.tap(k.sight(now, s))
+	if a.tapped {
+		a.sight(k, s)
 	}
 	if k.loss != 0 && s.kind == data && k.rand.Uint64n(billion) < uint64(k.loss) {
-		n.drop(i, CableLoss)
+		a.drop(i, CableLoss, d)
 		return
 	}
-	if n.slots.push(&k.flight, i); k.flight.head == i {
-		n.q.Schedule(n.source.arrive(l), n.arrival(k, s))
+	if k.cut {
+		a.post(l, i)
+		return
+	}
+	a.fly(l, i, k.arrival(s, k.farCuts))
+}
+
+// fly puts a packet among those that are on a cable to a node of this part,
+// which takes notice of it at a time.
+func (a *part) fly(l, i uint32, at Time) {
+	f := &a.flights[l]
+	if a.slots.push(f, i); f.head == i {
+		a.q.Schedule(a.source.arrive(l), at)
 	}
 }
 
-// arrival returns when the node at the far end takes notice of a packet.
-func (n *Network) arrival(k *link, s *slot) Time {
-	if s.kind != data || int(k.far) < len(n.hosts) || s.Size <= headWire || !n.switchAt(k.far).cutThrough {
+// arrival returns when the node at an end of a cable takes notice of a packet
+// that is on it. cutThrough says that it is a switch of that kind.
+func (k *link) arrival(s *slot, cutThrough bool) Time {
+	if !cutThrough || s.kind != data || s.Size <= headWire {
 		return s.at
 	}
 	return s.at - k.wire(int64(s.Size)) + k.wire(headWire)
 }
 
 // arrive handles the first packet on a cable at its far end.
-func (n *Network) arrive(l uint32) {
-	k := &n.links[l]
-	i := k.flight.head
-	s := &n.slots.all[i]
-	if int(k.far) >= len(n.hosts) && s.kind == data && n.q.Now() < s.at && n.switchAt(k.far).mustStore(k, s) {
+func (a *part) arrive(l uint32) {
+	r, f := &a.links[l^1], &a.flights[l]
+	i := f.head
+	s := &a.slots.all[i]
+	if r.cutThrough && s.kind == data && a.q.Now() < s.at && a.switchAt(r.node).mustStore(r, s) {
 		s.kind = stored
-		n.q.Schedule(n.source.arrive(l), s.at)
+		a.q.Schedule(a.source.arrive(l), s.at)
 		return
 	}
-	n.slots.pop(&k.flight)
-	if next := k.flight.head; next != 0 {
-		n.q.Schedule(n.source.arrive(l), n.arrival(k, &n.slots.all[next]))
+	a.slots.pop(f)
+	if next := f.head; next != 0 {
+		a.q.Schedule(a.source.arrive(l), r.arrival(&a.slots.all[next], r.cutThrough))
 	}
 	switch {
 	case s.kind == pause:
-		n.setPaused(l^1, n.links[l^1].paused&^s.DSCP|s.Hops)
-		n.slots.put(i)
-	case int(k.far) < len(n.hosts):
-		n.deliver(k, i)
+		a.setPaused(l^1, r.paused&^s.DSCP|s.Hops)
+		a.slots.put(i)
+	case int(r.node) < len(a.hosts):
+		a.deliver(r, i)
 	default:
 		s.kind = data
-		n.switchAt(k.far).forward(k, i)
+		a.switchAt(r.node).forward(r, i)
 	}
 }
 
 // switchAt returns the switch of a node.
-func (n *Network) switchAt(node uint32) *swtch { return &n.switches[int(node)-len(n.hosts)] }
+func (a *part) switchAt(node uint32) *swtch { return &a.switches[int(node)-len(a.hosts)] }
 
-// deliver hands a packet to a host.
-func (n *Network) deliver(k *link, i uint32) {
-	number := int(k.far)
-	h := &n.hosts[number]
-	p := &n.received
-	*p = n.slots.all[i].Packet
+// deliver hands a packet to the host that it came to.
+func (a *part) deliver(r *link, i uint32) {
+	number := int(r.node)
+	h := &a.hosts[number]
+	p := &a.received
+	*p = a.slots.all[i].Packet
 	if int(p.Dst) != number {
-		n.drop(i, Misrouted)
+		a.drop(i, Misrouted, &h.digest)
 		return
 	}
-	n.slots.put(i)
-	n.totals.Delivered++
-	h.digest.Add(uint64(n.q.Now()) ^ p.identity())
+	a.slots.put(i)
+	a.totals.Delivered++
+	h.digest.Add(uint64(a.q.Now()) ^ p.identity())
 	h.digest.Add(p.state())
-	n.inside = number
-	h.host.Receive(n.q.Now(), int(k.farPort), p)
-	n.inside = -1
-	n.pullAll(number)
+	a.inside = number
+	h.host.Receive(a.q.Now(), int(r.port), p)
+	a.inside = -1
+	a.pullAll(number)
 }
 
-// drop counts a packet as lost and tells its sender's host.
-func (n *Network) drop(i uint32, why Drop) {
-	p := &n.dropped
-	*p = n.slots.all[i].Packet
-	n.slots.put(i)
-	n.totals.Drops[why]++
-	h := &n.hosts[p.Src]
-	h.digest.Add(uint64(why)<<56 ^ p.identity())
-	h.host.Dropped(p, why)
+// drop counts a packet as lost, at the node with a digest, and tells its
+// sender's host.
+func (a *part) drop(i uint32, why Drop, d *event.Digest) {
+	p := &a.dropped
+	*p = a.slots.all[i].Packet
+	a.slots.put(i)
+	a.totals.Drops[why]++
+	d.Add(uint64(why)<<56 ^ p.identity())
+	if h := &a.hosts[p.Src]; h.part == a {
+		h.host.Dropped(p, why)
+	} else {
+		a.report(h.part, p, why)
+	}
 }

@@ -16,31 +16,36 @@ const (
 // Network is hosts, switches and the cables between them, at a point in time.
 // It is not safe for concurrent use.
 type Network struct {
-	q        *event.Queue
 	source   sources
 	links    []link
 	hosts    []host
 	switches []swtch
-	slots    slots
+	parts    partList
 	classOf  [64]uint8 // as hosts see it
 	mtu      int
-	totals   Totals
 	tap      func(Sight)
 
 	up       []bool // cables
 	reroute  func([]bool) []Table
 	converge Time
 	scripts  heap.Heap[Time, func()]
-	inside   int // the host whose Receive or Timer runs, or -1
+	err      error
 
-	// What hosts see: packets in places of their own, so that none escapes.
-	pulled, received, dropped Packet
-	err                       error
+	// Where there are several parts.
+	lookahead Time // what is sent arrives so much later in another part, at least
+	parallel  func(parts int, turn func(part int))
+	turn      func(part int) // of each window
+	until     event.Bound    // of the window
+	between   []func()
+	side      int    // of the boxes that are being filled
+	played    uint64 // scripts
+	apart     bool   // a window is open
 }
 
 // host is what the network knows of one.
 type host struct {
 	host   Host
+	part   *part
 	ports  []uint32 // transmitters
 	digest event.Digest
 }
@@ -65,10 +70,13 @@ func New(c Config) (*Network, error) {
 		return nil, err
 	}
 	n := &Network{
-		mtu: c.MTU, reroute: c.Reroute, converge: c.Converge, inside: -1,
+		mtu: c.MTU, reroute: c.Reroute, converge: c.Converge, parallel: c.Parallel,
 		source: sources{2 * len(c.Cables), c.Hosts, len(c.Switches)},
 		hosts:  make([]host, c.Hosts), switches: make([]swtch, len(c.Switches)),
 		links: make([]link, 2*len(c.Cables)), up: make([]bool, len(c.Cables)),
+	}
+	if err := n.divide(&c); err != nil {
+		return nil, err
 	}
 	setClasses(&n.classOf, c.HostDSCP)
 	for i := range n.hosts {
@@ -78,18 +86,13 @@ func New(c Config) (*Network, error) {
 		n.plug(i, &c)
 	}
 	for i := range n.switches {
-		if err := n.switches[i].init(n, i, &c); err != nil {
+		if err := n.switches[i].init(i, &c); err != nil {
 			return nil, fmt.Errorf("network: switch %d: %w", i, err)
 		}
 	}
 	if err := n.SetTables(c.Tables); err != nil {
 		return nil, err
 	}
-	q, err := event.NewQueue(int(n.source.script()) + 1)
-	if err != nil {
-		return nil, fmt.Errorf("network: %d cables are too many: %w", len(c.Cables), err)
-	}
-	n.q = q
 	return n, nil
 }
 
@@ -115,8 +118,16 @@ func (n *Network) plug(i int, c *Config) {
 	}
 	for side := range 2 {
 		l, far := &n.links[2*i+side], &n.links[2*i+1-side]
-		l.far, l.farPort = far.node, far.port
+		to := n.partOf(int(far.node))
+		l.cut, l.farPart = to != n.partOf(int(l.node)), uint8(to.number)
+		l.cutThrough, l.farCuts = c.cutsThrough(l.node), c.cutsThrough(far.node)
 	}
+}
+
+// cutsThrough reports whether a node is a cut-through switch.
+func (c *Config) cutsThrough(node uint32) bool {
+	i := int(node) - c.Hosts
+	return i >= 0 && c.Switches[i].CutThrough
 }
 
 // Streams of randomness, beside the number of the link or switch.
@@ -176,8 +187,16 @@ func (n *Network) Attach(number int, h Host) { n.hosts[number].host = h }
 // Ports returns how many ports a node has.
 func (n *Network) Ports(node int) int { return len(*n.ports(node)) }
 
-// Now returns the time of the latest event, or the limit of the last Run.
-func (n *Network) Now() Time { return n.q.Now() }
+// Now returns the time of the latest event, or the limit of the last Run. Hosts
+// of a network that is divided must not ask: what the network calls has the
+// time.
+func (n *Network) Now() Time {
+	n.together("Now")
+	return n.parts[0].q.Now()
+}
+
+// TimeOf is Now for a host, that it may call whenever it runs.
+func (n *Network) TimeOf(number int) Time { return n.hosts[number].part.q.Now() }
 
 // ClassOf returns the class that hosts take a DSCP for.
 func (n *Network) ClassOf(dscp uint8) uint8 { return n.classOf[dscp&63] }
@@ -186,86 +205,113 @@ func (n *Network) ClassOf(dscp uint8) uint8 { return n.classOf[dscp&63] }
 // cable is free. It may be called from anywhere, from inside the host's
 // methods, too: then Pull is called after they have returned.
 func (n *Network) Kick(number, port int) {
-	l := n.hosts[number].ports[port]
+	h := &n.hosts[number]
+	l := h.ports[port]
 	k := &n.links[l]
 	if k.armed {
 		return
 	}
 	k.wanted = true
-	if n.inside != number {
-		n.arm(l)
+	if h.part.inside != number {
+		h.part.arm(l)
 	}
 }
 
 // SetTimer has Timer called at a time, instead of at the time that was set
 // before. event.Never cancels it. To move it later costs next to nothing.
 func (n *Network) SetTimer(number int, at Time) {
-	n.q.Schedule(n.source.timer(number), at)
+	n.hosts[number].part.q.Schedule(n.source.timer(number), at)
 }
 
 // At has f called at a time: scripts that start flows or change cables. Calls
 // of one time keep the order in which At was called.
 func (n *Network) At(at Time, f func()) {
-	n.scripts.Push(max(at, n.q.Now()), f)
-	at, _ = n.scripts.Min()
-	n.q.Schedule(n.source.script(), at)
+	n.together("At")
+	n.scripts.Push(max(at, n.parts[0].q.Now()), f)
+	n.arm()
+}
+
+// arm makes the first script due.
+func (n *Network) arm() {
+	if at, ok := n.scripts.Min(); ok && len(n.parts) == 1 {
+		n.parts[0].q.Schedule(n.source.script(), at)
+	}
+}
+
+// script runs the first script.
+func (n *Network) script() {
+	_, f := n.scripts.Pop()
+	n.arm()
+	f()
 }
 
 // Run handles all events up to a time, and returns how many there were. Then
 // that time is Now. Of event.Never it runs until nothing is pending, and the
 // time is that of the last event.
 func (n *Network) Run(until Time) uint64 {
-	before := n.q.Fired()
-	n.run(until)
-	n.totals.Events += n.q.Fired() - before
-	return n.q.Fired() - before
+	n.together("Run")
+	before := n.events()
+	if len(n.parts) == 1 {
+		n.parts[0].run(until)
+	} else {
+		n.runParts(until)
+	}
+	return n.events() - before
 }
 
-func (n *Network) run(until Time) {
-	links := uint32(2 * len(n.links))
+// events returns how many there have been.
+func (n *Network) events() (sum uint64) {
+	for _, a := range n.parts {
+		sum += a.q.Fired()
+	}
+	return sum + n.played
+}
+
+func (a *part) run(until Time) {
+	links := uint32(2 * len(a.links))
 	for {
-		src, ok := n.q.Next(until)
+		src, ok := a.q.Next(until)
 		switch {
 		case !ok:
 			return
 		case src >= links:
-			n.other(int(src - links))
+			a.other(int(src - links))
 		case src&1 == 0:
-			l := src / 2
-			n.links[l].armed = false
-			n.start(l)
+			a.sent(src / 2)
 		default:
-			n.arrive(src / 2)
+			a.arrive(src / 2)
 		}
 	}
 }
 
+// sent is the event of a transmitter whose cable has become free.
+func (a *part) sent(l uint32) {
+	a.links[l].armed = false
+	a.start(l)
+}
+
 // other handles the events that do not belong to links.
-func (n *Network) other(i int) {
-	if i < len(n.hosts) {
-		n.hosts[i].digest.Add(uint64(n.q.Now()))
-		n.inside = i
-		n.hosts[i].host.Timer(n.q.Now())
-		n.inside = -1
-		n.pullAll(i)
+func (a *part) other(i int) {
+	if i < len(a.hosts) {
+		a.hosts[i].digest.Add(uint64(a.q.Now()))
+		a.inside = i
+		a.hosts[i].host.Timer(a.q.Now())
+		a.inside = -1
+		a.pullAll(i)
 		return
 	}
-	if i -= len(n.hosts); i < len(n.switches) {
-		n.switches[i].watch()
+	if i -= len(a.hosts); i < len(a.switches) {
+		a.switches[i].watch()
 		return
 	}
-	_, f := n.scripts.Pop()
-	if at, ok := n.scripts.Min(); ok {
-		n.q.Schedule(n.source.script(), at)
-	}
-	f()
+	a.net.script()
 }
 
 // pullAll pulls from the ports of a host that called Kick from inside.
-func (n *Network) pullAll(number int) {
-	for _, l := range n.hosts[number].ports {
-		if n.links[l].wanted {
-			n.wake(l)
+func (a *part) pullAll(number int) {
+	for _, l := range a.hosts[number].ports {
+		if a.links[l].wanted {
+			a.wake(l)
 		}
 	}
 }

@@ -86,7 +86,7 @@ func balance(t testing.TB, n *Network) {
 
 func empty(t testing.TB, n *Network) {
 	t.Helper()
-	if in := n.totals.Inside(); in != 0 {
+	if in := n.Totals().Inside(); in != 0 {
 		t.Fatalf("%d packets are still inside", in)
 	}
 	for i := range n.switches {

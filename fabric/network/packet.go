@@ -108,8 +108,8 @@ type Host interface {
 	// Timer says that the time of SetTimer has come.
 	Timer(now Time)
 	// Dropped says that a packet that this host has sent will not arrive.
-	// It is there to free what Handle stands for: no sender of a real
-	// network learns of it. It may be called at any time, from inside Pull
-	// of another host, too.
+	// It is there to free what Handle stands for, and must do nothing else:
+	// no sender of a real network learns of it. It may be called at any
+	// time, from inside Pull of another host, too, and later than the drop.
 	Dropped(p *Packet, why Drop)
 }

@@ -5,46 +5,47 @@ import "github.com/gosoftroce/rocev2/fabric/event"
 // tell has a switch tell the far end of a port whether a class is paused.
 func (sw *swtch) tell(in uint16, class uint8) {
 	l := sw.ports[in]
-	sw.net.links[l].tell |= 1 << class
-	sw.net.wake(l)
+	sw.part.links[l].tell |= 1 << class
+	sw.part.wake(l)
 }
 
 // Pause has a host's port pause classes at its far end, as an adapter does
 // whose receive buffer is full: those in the bit set, and no others.
 func (n *Network) Pause(number, port int, classes uint8) {
-	l := n.hosts[number].ports[port]
+	h := &n.hosts[number]
+	l := h.ports[port]
 	k := &n.links[l]
 	k.tell |= k.off ^ classes
 	k.off = classes
 	if k.tell != 0 {
-		n.arm(l)
+		h.part.arm(l)
 	}
 }
 
 // sendPause sends a pause frame with the state that the classes have now.
-func (n *Network) sendPause(l uint32) {
-	k := &n.links[l]
+func (a *part) sendPause(l uint32) {
+	k := &a.links[l]
 	off, more, digest := k.off, true, (*event.Digest)(nil)
-	if number := int(k.node) - len(n.hosts); number < 0 {
-		digest = &n.hosts[k.node].digest
+	if number := int(k.node) - len(a.hosts); number < 0 {
+		digest = &a.hosts[k.node].digest
 	} else {
-		sw := &n.switches[number]
+		sw := &a.switches[number]
 		o := &sw.out[k.port]
 		off, more, digest = o.off(), o.ready(k.paused), &sw.digest
 	}
-	i := n.slots.get()
-	p := &n.slots.all[i].Packet
+	i := a.slots.get()
+	p := &a.slots.all[i].Packet
 	p.kind, p.Size, p.DSCP, p.Hops = pause, pauseWire, k.tell, off&k.tell
 	if p.Hops != 0 {
-		n.totals.XOFFs++
+		a.totals.XOFFs++
 		k.stats.XOFFs++
 	} else {
-		n.totals.XONs++
+		a.totals.XONs++
 		k.stats.XONs++
 	}
-	digest.Add(uint64(n.q.Now()) ^ p.state())
+	digest.Add(uint64(a.q.Now()) ^ p.state())
 	k.tell = 0
-	n.send(l, i, more)
+	a.send(l, i, more, digest)
 }
 
 // off returns the classes that a switch pauses at the far end of a port.
@@ -58,18 +59,18 @@ func (p *port) off() (set uint8) {
 }
 
 // setPaused has a transmitter send nothing of a set of classes, and all else.
-func (n *Network) setPaused(l uint32, now uint8) {
-	k := &n.links[l]
+func (a *part) setPaused(l uint32, now uint8) {
+	k := &a.links[l]
 	before := k.paused
 	k.paused = now
 	switch {
 	case before == 0 && now != 0:
-		k.pausedSince = n.q.Now()
+		k.pausedSince = a.q.Now()
 	case before != 0 && now == 0:
-		k.stats.Paused += n.q.Now() - k.pausedSince
+		k.stats.Paused += a.q.Now() - k.pausedSince
 	}
-	if int(k.node) >= len(n.hosts) {
-		sw := &n.switches[int(k.node)-len(n.hosts)]
+	if int(k.node) >= len(a.hosts) {
+		sw := a.switchAt(k.node)
 		for c := range uint8(NumClasses) {
 			if (before^now)>>c&1 != 0 {
 				sw.observe(k.port, c)
@@ -77,7 +78,7 @@ func (n *Network) setPaused(l uint32, now uint8) {
 		}
 	}
 	if before&^now != 0 {
-		n.wake(l)
+		a.wake(l)
 	}
 }
 
@@ -87,8 +88,8 @@ func (sw *swtch) observe(out uint16, class uint8) {
 	if sw.watchdog.Detect == 0 {
 		return
 	}
-	n, k, q := sw.net, sw.link(int(out)), &sw.out[out].queues[class]
-	at := n.q.Now()
+	a, k, q := sw.part, sw.link(int(out)), &sw.out[out].queues[class]
+	at := a.q.Now()
 	switch isPaused := k.paused>>class&1 != 0; {
 	case isPaused && !q.storm:
 		at += sw.watchdog.Detect
@@ -97,16 +98,16 @@ func (sw *swtch) observe(out uint16, class uint8) {
 	default:
 		return
 	}
-	q.since = n.q.Now()
-	if src := n.source.watch(sw.node - len(n.hosts)); at < n.q.Due(src) {
-		n.q.Schedule(src, at)
+	q.since = a.q.Now()
+	if src := a.source.watch(sw.node - len(a.hosts)); at < a.q.Due(src) {
+		a.q.Schedule(src, at)
 	}
 }
 
 // watch is the event of a switch's watchdog: it looks at all queues.
 func (sw *swtch) watch() {
-	n := sw.net
-	now := n.q.Now()
+	a := sw.part
+	now := a.q.Now()
 	next := event.Never
 	for out := range sw.out {
 		k := sw.link(out)
@@ -130,21 +131,21 @@ func (sw *swtch) watch() {
 			}
 		}
 	}
-	if src := n.source.watch(sw.node - len(n.hosts)); next < n.q.Due(src) {
-		n.q.Schedule(src, next)
+	if src := a.source.watch(sw.node - len(a.hosts)); next < a.q.Due(src) {
+		a.q.Schedule(src, next)
 	}
 }
 
 // storm drops what a queue has, and what will come for it.
 func (sw *swtch) storm(out int, class uint8) {
 	sw.out[out].queues[class].storm = true
-	sw.net.totals.Storms++
+	sw.part.totals.Storms++
 	sw.flush(&sw.out[out], class, Watchdog)
 }
 
 // flush drops what a queue has.
 func (sw *swtch) flush(o *port, class uint8, why Drop) {
 	for o.queues[class].bytes > 0 {
-		sw.net.drop(sw.take(o, class), why)
+		sw.part.drop(sw.take(o, class), why, &sw.digest)
 	}
 }

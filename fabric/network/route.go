@@ -35,7 +35,7 @@ func (sw *swtch) choose(set []uint16, p *Packet) uint16 {
 		return sw.leastQueue(set)
 	case Flowlet:
 		f := &sw.flowlets[sw.hash(p)>>(64-flowletBits)]
-		now := sw.net.q.Now()
+		now := sw.part.q.Now()
 		if !f.used || now-f.last > sw.gap || !contains(set, f.port) {
 			f.port = set[sw.rand.Uint64n(size)]
 		}

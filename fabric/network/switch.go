@@ -8,7 +8,7 @@ import (
 
 // swtch is a switch with a buffer that all its ports share.
 type swtch struct {
-	net     *Network
+	part    *part
 	node    int
 	ports   []uint32 // transmitters
 	out     []port
@@ -70,9 +70,9 @@ type ingress struct {
 // ready returns whether a queue may send.
 func (p *port) ready(paused uint8) bool { return p.nonEmpty&^paused != 0 }
 
-func (sw *swtch) init(n *Network, i int, c *Config) error {
+func (sw *swtch) init(i int, c *Config) error {
 	s := &c.Switches[i]
-	sw.net, sw.node = n, c.Hosts+i
+	sw.node = c.Hosts + i
 	sw.out = make([]port, len(sw.ports))
 	setClasses(&sw.classOf, s.DSCP)
 	sw.cutThrough, sw.routing, sw.gap, sw.watchdog = s.CutThrough, s.Routing, s.Gap, s.Watchdog
@@ -129,7 +129,7 @@ func (sw *swtch) setTable(t *Table) {
 }
 
 // link returns the transmitter of a port.
-func (sw *swtch) link(port int) *link { return &sw.net.links[sw.ports[port]] }
+func (sw *swtch) link(port int) *link { return &sw.part.links[sw.ports[port]] }
 
 // share divides the buffer.
 func (sw *swtch) share(buffer, mtu int64) error {
@@ -159,23 +159,23 @@ func (sw *swtch) share(buffer, mtu int64) error {
 	return nil
 }
 
-// forward takes a packet into a switch, or drops it.
-func (sw *swtch) forward(k *link, i uint32) {
-	n := sw.net
-	p := &n.slots.all[i].Packet
-	sw.digest.Add(uint64(n.q.Now()) ^ p.identity())
-	sw.digest.Add(p.state() ^ uint64(k.farPort)<<32)
-	n.totals.Hops++
+// forward takes a packet into a switch by a port, or drops it.
+func (sw *swtch) forward(r *link, i uint32) {
+	a := sw.part
+	p := &a.slots.all[i].Packet
+	sw.digest.Add(uint64(a.q.Now()) ^ p.identity())
+	sw.digest.Add(p.state() ^ uint64(r.port)<<32)
+	a.totals.Hops++
 	if p.Hops <= 1 {
-		n.drop(i, HopLimit)
+		a.drop(i, HopLimit, &sw.digest)
 		return
 	}
 	p.Hops--
 	class := sw.classOf[p.DSCP]
-	p.Class, p.in = class, k.farPort
+	p.Class, p.in = class, r.port
 	set := sw.table.Sets[sw.table.Set[p.Dst]]
 	if len(set) == 0 {
-		n.drop(i, NoRoute)
+		a.drop(i, NoRoute, &sw.digest)
 		return
 	}
 	out := set[0]
@@ -186,44 +186,44 @@ func (sw *swtch) forward(k *link, i uint32) {
 	q := &o.queues[class]
 	switch {
 	case !sw.link(int(out)).up:
-		n.drop(i, CableDown)
+		a.drop(i, CableDown, &sw.digest)
 		return
 	case q.storm:
-		n.drop(i, Watchdog)
+		a.drop(i, Watchdog, &sw.digest)
 		return
 	}
 	size := int64(p.Size)
-	if why := sw.admit(k.farPort, class, o, size); why != NumDrops {
-		n.drop(i, why)
+	if why := sw.admit(r.port, class, o, size); why != NumDrops {
+		a.drop(i, why, &sw.digest)
 		return
 	}
 	if q.bytes == 0 {
 		sw.observe(out, class)
 	}
-	o.stats.area.advance(n.q.Now(), o.bytes)
+	o.stats.area.advance(a.q.Now(), o.bytes)
 	q.bytes += size
 	o.bytes += size
 	o.stats.MaxBytes = max(o.stats.MaxBytes, o.bytes)
 	o.nonEmpty |= 1 << class
-	n.slots.push(&q.fifo, i)
-	n.wake(sw.ports[out])
+	a.slots.push(&q.fifo, i)
+	a.wake(sw.ports[out])
 }
 
 // next takes the packet out of a port's queues that is to be sent now, or
 // returns 0.
 func (sw *swtch) next(k *link) uint32 {
-	n := sw.net
+	a := sw.part
 	o := &sw.out[k.port]
 	ready := o.nonEmpty &^ k.paused
 	if ready == 0 {
 		return 0
 	}
-	class := o.schedule(&n.slots, ready)
+	class := o.schedule(&a.slots, ready)
 	i := sw.take(o, class)
-	s := &n.slots.all[i]
+	s := &a.slots.all[i]
 	if red := &o.classes[class].RED; red.Kmax != 0 && s.ECN != NotECT && s.ECN != CE && sw.mark(red, o.queues[class].bytes) {
 		s.ECN = CE
-		n.totals.Marks++
+		a.totals.Marks++
 		o.stats.Marks++
 	}
 	return i
@@ -231,12 +231,12 @@ func (sw *swtch) next(k *link) uint32 {
 
 // take removes the first packet of a queue, and gives its buffer back.
 func (sw *swtch) take(o *port, class uint8) uint32 {
-	n := sw.net
+	a := sw.part
 	q := &o.queues[class]
-	i := n.slots.pop(&q.fifo)
-	s := &n.slots.all[i]
+	i := a.slots.pop(&q.fifo)
+	s := &a.slots.all[i]
 	size := int64(s.Size)
-	o.stats.area.advance(n.q.Now(), o.bytes)
+	o.stats.area.advance(a.q.Now(), o.bytes)
 	q.bytes -= size
 	o.bytes -= size
 	if q.head == 0 {

@@ -33,7 +33,27 @@ func (t Totals) Dropped() (sum uint64) {
 func (t Totals) Inside() uint64 { return t.Sent - t.Delivered - t.Dropped() }
 
 // Totals returns the counters.
-func (n *Network) Totals() Totals { return n.totals }
+func (n *Network) Totals() (sum Totals) {
+	for _, a := range n.parts {
+		sum.add(&a.totals)
+	}
+	sum.Events = n.events()
+	return sum
+}
+
+func (t *Totals) add(o *Totals) {
+	t.Sent += o.Sent
+	t.Delivered += o.Delivered
+	for why, n := range o.Drops {
+		t.Drops[why] += n
+	}
+	t.Hops += o.Hops
+	t.Marks += o.Marks
+	t.XOFFs += o.XOFFs
+	t.XONs += o.XONs
+	t.Storms += o.Storms
+	t.Disobeyed += o.Disobeyed
+}
 
 // LinkStats is what has been at a port's transmitter.
 type LinkStats struct {
@@ -107,7 +127,7 @@ func (p Port) ofSwitch() *port {
 	if int(k.node) < len(p.n.hosts) {
 		return &port{profile: &profile{}}
 	}
-	return &p.n.switchAt(k.node).out[k.port]
+	return &p.n.switches[int(k.node)-len(p.n.hosts)].out[k.port]
 }
 
 // Queues returns the counters of the queues of a switch's port.
@@ -152,7 +172,14 @@ func (n *Network) Digest() uint64 {
 }
 
 // Idle reports whether nothing is under way: no packet, no timer, no script.
-func (n *Network) Idle() bool { return n.totals.Inside() == 0 && n.q.First() == event.Never }
+func (n *Network) Idle() bool {
+	for _, a := range n.parts {
+		if a.q.First() != event.Never {
+			return false
+		}
+	}
+	return n.Totals().Inside() == 0 && n.scripts.Len() == 0
+}
 
 // Sight is a packet that begins to leave a port, as a tap sees it.
 type Sight struct {
@@ -167,16 +194,12 @@ type Sight struct {
 // Tap has f called with every packet that begins to leave a port, before what
 // Cable.Loss does to it. f only looks on: it must not call the network. nil
 // ends it. The digest is the same with and without.
-func (n *Network) Tap(f func(Sight)) { n.tap = f }
-
-// sight returns what a tap sees of a packet that a transmitter sends now.
-func (k *link) sight(now Time, s *slot) Sight {
-	x := Sight{At: now, Arrives: s.at, Node: int(k.node), Port: int(k.port), Packet: s.Packet}
-	if s.kind == pause {
-		x.Pause, x.Mask, x.Off = true, s.DSCP, s.Hops
-		x.Packet = Packet{Size: s.Size}
+func (n *Network) Tap(f func(Sight)) {
+	n.together("Tap")
+	n.tap = f
+	for _, a := range n.parts {
+		a.tapped = f != nil
 	}
-	return x
 }
 
 // Check returns an error if the books do not balance: packets sent are those
@@ -189,8 +212,10 @@ func (n *Network) Check() error {
 	}
 	var inside uint64
 	for i := range n.links {
-		for s := n.links[i].flight.head; s != 0; s = n.slots.all[s].next {
-			if n.slots.all[s].kind != pause {
+		far := n.parts[n.links[i].farPart]
+		slots := far.slots.all
+		for s := far.flights[i].head; s != 0; s = slots[s].next {
+			if slots[s].kind != pause {
 				inside++
 			}
 		}
@@ -202,7 +227,7 @@ func (n *Network) Check() error {
 		}
 		inside += packets
 	}
-	t := &n.totals
+	t := n.Totals()
 	if t.Sent != t.Delivered+t.Dropped()+inside {
 		return fmt.Errorf("network: %d packets sent, but %d delivered, %d dropped and %d inside", t.Sent, t.Delivered, t.Dropped(), inside)
 	}
@@ -214,15 +239,15 @@ func (n *Network) Check() error {
 
 // audit compares the counters of a switch with its queues.
 func (sw *swtch) audit() (packets uint64, err error) {
-	n := sw.net
+	slots := sw.part.slots.all
 	stored := make([][NumClasses]int64, len(sw.out))
 	for p := range sw.out {
 		o := &sw.out[p]
 		var all int64
 		for c := range o.queues {
 			var bytes int64
-			for s := o.queues[c].head; s != 0; s = n.slots.all[s].next {
-				x := &n.slots.all[s]
+			for s := o.queues[c].head; s != 0; s = slots[s].next {
+				x := &slots[s]
 				bytes += int64(x.Size)
 				stored[x.in][c] += int64(x.Size)
 				packets++

@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"sync"
 	"testing"
 
+	"github.com/gosoftroce/rocev2/fabric/cores"
 	"github.com/gosoftroce/rocev2/fabric/event"
 	"github.com/gosoftroce/rocev2/internal/race"
 )
@@ -23,7 +25,13 @@ type actor struct {
 	left   int
 	got    uint64
 	next   uint32
-	shared map[uint32]bool // handles of packets that are under way, of all hosts
+	shared *handles
+}
+
+// handles are those of packets that are under way, of all hosts.
+type handles struct {
+	sync.Mutex
+	all map[uint32]bool
 }
 
 func (h *actor) Pull(now Time, _ int, paused uint8, p *Packet) bool {
@@ -38,7 +46,9 @@ func (h *actor) Pull(now Time, _ int, paused uint8, p *Packet) bool {
 	h.left--
 	p.Handle = uint32(h.number)<<16 | h.next
 	h.next++
-	h.shared[p.Handle] = true
+	h.shared.Lock()
+	h.shared.all[p.Handle] = true
+	h.shared.Unlock()
 	p.Dst = uint16(h.r.Uint64n(uint64(len(h.n.hosts)) + uint64(h.r.Uint64n(50)/49)))
 	p.Size = uint16(h.r.Uint64n(uint64(h.n.mtu) + 1))
 	p.SrcPort, p.DSCP, p.ECN = uint16(h.r.Uint64n(4)), class*8|uint8(h.r.Uint64n(4))<<6, uint8(h.r.Uint64())
@@ -46,7 +56,7 @@ func (h *actor) Pull(now Time, _ int, paused uint8, p *Packet) bool {
 	return true
 }
 
-func (h *actor) Receive(_ Time, port int, p *Packet) {
+func (h *actor) Receive(now Time, port int, p *Packet) {
 	h.got++
 	h.gone(p)
 	if h.r.Uint64n(4) == 0 {
@@ -55,7 +65,7 @@ func (h *actor) Receive(_ Time, port int, p *Packet) {
 	switch h.r.Uint64n(50) {
 	case 0:
 		h.n.Pause(h.number, port, uint8(h.r.Uint64()))
-		h.n.SetTimer(h.number, h.n.Now()+Time(h.r.Uint64n(uint64(100*event.Microsecond))))
+		h.n.SetTimer(h.number, now+Time(h.r.Uint64n(uint64(100*event.Microsecond))))
 	case 1:
 		h.n.Pause(h.number, port, 0)
 	}
@@ -70,18 +80,15 @@ func (h *actor) Timer(Time) {
 	}
 }
 
-func (h *actor) Dropped(p *Packet, _ Drop) {
-	h.gone(p)
-	if h.r.Uint64n(4) == 0 {
-		h.n.Kick(h.number, 0)
-	}
-}
+func (h *actor) Dropped(p *Packet, _ Drop) { h.gone(p) }
 
 func (h *actor) gone(p *Packet) {
-	if !h.shared[p.Handle] {
+	h.shared.Lock()
+	defer h.shared.Unlock()
+	if !h.shared.all[p.Handle] {
 		panic(fmt.Sprint("a packet is gone twice: ", *p))
 	}
-	delete(h.shared, p.Handle)
+	delete(h.shared.all, p.Handle)
 }
 
 // world returns a random network: any graph, any routes, any classes.
@@ -147,14 +154,20 @@ func world(seed uint64) Config {
 	return c
 }
 
-// live runs a world. look says that taps look on, and that it runs in steps.
-func live(t *testing.T, seed uint64, look bool) (*Network, uint64) {
-	n, err := New(world(seed))
+// live runs a world. look says that taps look on, and that it runs in steps. It
+// returns the digest, and one of what the tap has seen.
+func live(t *testing.T, seed uint64, look bool, parts int) (*Network, uint64, uint64) {
+	c := world(seed)
+	k := cores.New(parts)
+	defer k.Close()
+	c.Parts, c.Parallel = parts, k.Do
+	n, err := New(c)
 	if err != nil {
 		t.Fatalf("seed %d: %v", seed, err)
 	}
 	r := event.NewRand(seed, 3)
-	underWay := map[uint32]bool{}
+	underWay := &handles{all: map[uint32]bool{}}
+	var seen event.Digest
 	for i := range n.hosts {
 		n.Attach(i, &actor{n: n, number: i, r: event.NewRand(seed, uint64(10+i)), left: int(r.Uint64n(300)), shared: underWay})
 		n.Kick(i, 0)
@@ -177,8 +190,11 @@ func live(t *testing.T, seed uint64, look bool) (*Network, uint64) {
 		}
 	})
 	if look {
-		seen := 0
-		n.Tap(func(Sight) { seen++ })
+		n.Tap(func(s Sight) {
+			seen.Add(uint64(s.At))
+			seen.Add(uint64(s.Node)<<16 | uint64(s.Port))
+			seen.Add(s.Packet.identity() ^ uint64(s.Arrives))
+		})
 		for range 300 {
 			n.Run(n.Now() + Time(r.Uint64n(uint64(event.Microsecond))))
 			n.Totals()
@@ -195,16 +211,16 @@ func live(t *testing.T, seed uint64, look bool) (*Network, uint64) {
 	if err := n.Check(); err != nil {
 		t.Fatalf("seed %d: %v", seed, err)
 	}
-	if got := uint64(len(underWay)); got != n.Totals().Inside() {
+	if got := uint64(len(underWay.all)); got != n.Totals().Inside() {
 		t.Fatalf("seed %d: hosts know of %d packets under way, the network of %d", seed, got, n.Totals().Inside())
 	}
-	return n, n.Digest()
+	return n, n.Digest(), seen.Sum()
 }
 
 // In random networks with random routes, classes, failures and pauses the books
 // balance at any time. What stays inside at the end stands still by a cycle of
 // pauses, or because a host pauses; else all counters of buffers are 0. Each
-// run gives the same digest twice, looked at or not.
+// run gives the same digest again, looked at or not, in any number of parts.
 func TestWorlds(t *testing.T) {
 	t.Parallel()
 	count := *worlds
@@ -215,19 +231,34 @@ func TestWorlds(t *testing.T) {
 		}
 	}
 	standing := 0
+	divided := map[int]int{} // by how many parts there were
 	for seed := range count {
-		n, first := live(t, seed, false)
-		if n.totals.Inside() == 0 {
+		n, first, _ := live(t, seed, false, 1)
+		if n.Totals().Inside() == 0 {
 			empty(t, n)
 		} else {
 			standing++
 			stands(t, seed, n)
 		}
-		if _, second := live(t, seed, true); second != first {
+		m, second, seen := live(t, seed, true, 1)
+		if second != first || m.Totals() != n.Totals() || m.Now() < n.Now() {
 			t.Fatalf("seed %d: digest %x, and %x when it is looked at", seed, first, second)
 		}
+		for parts := 2; parts <= 4; parts++ {
+			m, other, order := live(t, seed, true, parts)
+			if other != first || order != seen || m.Totals() != n.Totals() {
+				t.Fatalf("seed %d: digest %x, in %d parts %x; seen %x and %x\n%+v\n%+v", seed, first, m.Parts(), other, seen, order, n.Totals(), m.Totals())
+			}
+			divided[m.Parts()]++
+			if m, other, _ := live(t, seed, false, parts); other != first || m.Now() != n.Now() || m.Totals() != n.Totals() {
+				t.Fatalf("seed %d: digest %x, in %d parts %x, not looked at; at %v and %v", seed, first, m.Parts(), other, n.Now(), m.Now())
+			}
+		}
 	}
-	t.Logf("%d of %d worlds end in a deadlock", standing, count)
+	t.Logf("%d of %d worlds end in a deadlock; times so many parts: %v", standing, count, divided)
+	if divided[2] == 0 || divided[3] == 0 || divided[4] == 0 {
+		t.Error("no world was divided so often")
+	}
 }
 
 // stands checks that every queue with packets in it is paused.
@@ -249,8 +280,11 @@ func TestDigestsAreTheSameEverywhere(t *testing.T) {
 	digests := func() []byte {
 		var b bytes.Buffer
 		for seed := range uint64(20) {
-			n, digest := live(t, seed, false)
+			n, digest, _ := live(t, seed, false, 1)
 			fmt.Fprintf(&b, "world %d: %d events, %016x\n", seed, n.Totals().Events, digest)
+			if _, other, _ := live(t, seed, false, 2+int(seed%3)); other != digest {
+				t.Errorf("world %d in parts: %016x", seed, other)
+			}
 		}
 		for _, routing := range []Routing{ECMP, Flowlet, LeastQueue, Spray} {
 			n := loaded(t, routing)

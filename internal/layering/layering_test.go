@@ -57,11 +57,12 @@ var layers = map[string][]string{
 	// The network in virtual time, which knows no packet formats.
 	"fabric/event":    {},
 	"fabric/network":  {"fabric/event", "internal/heap"},
+	"fabric/cores":    {}, // goroutines, for those that run a network: it is a parameter there
 	"fabric/adapter":  {"fabric/event", "fabric/network", "clock", "rocev2", "ib", "memreg", "qp", "qp/cc", "engine", "transport"},
 	"fabric/topology": {"fabric/event", "fabric/network"},
 	"fabric/traffic":  {},
 	"fabric/plot":     {},
-	"fabric/lab": {"fabric/event", "fabric/network", "fabric/topology", "fabric/traffic", "fabric/adapter", "fabric/plot",
+	"fabric/lab": {"fabric/event", "fabric/cores", "fabric/network", "fabric/topology", "fabric/traffic", "fabric/adapter", "fabric/plot",
 		"ib", "rocev2", "qp", "qp/cc", "engine"},
 	"fabric/world": {"fabric/event", "fabric/network", "clock", "task", "rocev2", "engine", "transport", "hca", "verbs"}, // above the verbs: it runs programs
 

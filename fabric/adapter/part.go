@@ -1,0 +1,85 @@
+package adapter
+
+import (
+	"github.com/gosoftroce/rocev2/ib"
+	"github.com/gosoftroce/rocev2/memreg"
+	"github.com/gosoftroce/rocev2/rocev2"
+	"github.com/gosoftroce/rocev2/transport"
+)
+
+// part is what the adapters of a part of the network share. Parts of a network
+// that is divided run at the same time.
+type part struct {
+	// The memory of all hosts where there are no bytes.
+	table *memreg.Table
+	pd    *memreg.PD
+	mr    *memreg.Region
+
+	records records
+	tx      *transport.TxBatch // of the packet that is being sent
+	rx      [1]transport.RxPacket
+	scratch [rocev2.MaxPacketLen]byte // the packet that is received; behind its header 0
+
+	wr  [1]ib.SendWR // that is being posted
+	sge [1]ib.SGE
+
+	requests requests
+
+	// Handles of records of other parts that packets have come with, and
+	// own ones that have come back.
+	foreign [][]uint32
+	back    [][]uint32
+}
+
+func newPart(a *Adapters, number int) (*part, error) {
+	n := a.net.Parts()
+	p := &part{tx: transport.NewTxBatch(rocev2.MaxPacketLen), foreign: make([][]uint32, n), back: make([][]uint32, n)}
+	p.records.part = uint32(number)
+	if a.cfg.Real {
+		return p, nil
+	}
+	p.table = memreg.NewTable(a.random)
+	p.pd = p.table.AllocPD()
+	var err error
+	p.mr, err = p.table.Register(p.pd, memreg.Phantom(ib.MaxMessage), memreg.Options{Access: allAccess, Base: memreg.BaseIOVA, IOVA: phantomAddr})
+	return p, err
+}
+
+// take returns a record that is free.
+func (p *part) take() (uint32, *record) {
+	if p.records.free == 0 {
+		p.reclaim()
+	}
+	return p.records.take()
+}
+
+// reclaim makes records free that have come back.
+func (p *part) reclaim() {
+	for i := range p.back {
+		for _, handle := range p.back[i] {
+			p.records.put(handle)
+		}
+		p.back[i] = p.back[i][:0]
+	}
+}
+
+// release gives a record back, that may be of another part.
+func (p *part) release(handle uint32) {
+	p.records.used--
+	if of := handle >> handleBits; of != p.records.part {
+		p.foreign[of] = append(p.foreign[of], handle)
+		return
+	}
+	p.records.put(handle)
+}
+
+// handBack hands records back to their parts, while none runs.
+func (a *Adapters) handBack() {
+	for i, p := range a.parts {
+		for of, list := range p.foreign {
+			if home := a.parts[of]; len(list) > 0 && len(home.back[i]) == 0 {
+				p.foreign[of], home.back[i] = home.back[i], list
+			}
+		}
+	}
+}

@@ -1,0 +1,178 @@
+// Package cores calls functions at the same time, again and again, for
+// simulations whose parts run side by side for a short while each time
+// (network.Config.Parallel). Its goroutines wait between the rounds.
+package cores
+
+import (
+	"fmt"
+	"runtime"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+)
+
+// Cores are some goroutines, and the one that calls Do.
+type Cores struct {
+	workers []worker
+	turn    func(int)
+	left    atomic.Int32  // workers that have not finished the round
+	done    chan struct{} // gets a value from the last one if Do waits for it
+	waits   atomic.Bool
+	spin    atomic.Int32
+	ended   sync.WaitGroup
+}
+
+// worker is a goroutine. What it shares with others has a cache line of its
+// own.
+type worker struct {
+	round  atomic.Uint64 // that it is to do; stop is none
+	sleeps atomic.Bool
+	wake   chan struct{}
+	failed any // what its turn has panicked with, or gone
+	_      [64]byte
+}
+
+const stop = 1<<64 - 1
+
+// spins is how often a goroutine looks for its round before it sleeps: some
+// microseconds, about as long as it takes to be woken up.
+const spins = 5_000
+
+// New returns a Cores for so many calls at a time. Close ends it.
+func New(n int) *Cores {
+	c := &Cores{workers: make([]worker, max(n, 1)-1), done: make(chan struct{}, 1)}
+	for i := range c.workers {
+		w := &c.workers[i]
+		w.wake = make(chan struct{}, 1)
+		c.ended.Add(1)
+		go c.work(i)
+	}
+	return c
+}
+
+// Panic is what Do panics with when a call on another goroutine has panicked.
+type Panic struct {
+	Call  int // which one
+	Value any
+	Stack []byte // of its goroutine
+}
+
+// Error returns the value and the stack.
+func (p *Panic) Error() string {
+	return fmt.Sprintf("%v\n\nthe goroutine of part %d:\n%s", p.Value, p.Call, p.Stack)
+}
+
+// Unwrap returns the value, if it is an error.
+func (p *Panic) Unwrap() error {
+	err, _ := p.Value.(error)
+	return err
+}
+
+// gone stands for a goroutine that has ended itself (runtime.Goexit).
+type gone struct{}
+
+// Do calls turn with 0 to n-1, call 0 on the goroutine of the caller, and
+// returns when all calls have. n is at most that of New. If a call panics, Do
+// panics, when the others have returned; if one ends its goroutine, so does Do.
+func (c *Cores) Do(n int, turn func(int)) {
+	if n-1 > len(c.workers) {
+		panic(fmt.Sprintf("cores: %d calls at a time, but there are %d", n, len(c.workers)+1))
+	}
+	for i := range c.workers {
+		if c.workers[i].failed == (gone{}) {
+			panic("cores: a call has ended its goroutine, so there is one less")
+		}
+	}
+	c.turn = turn
+	c.spin.Store(0)
+	if n > 1 && n <= min(runtime.GOMAXPROCS(0), runtime.NumCPU()) {
+		c.spin.Store(spins)
+	}
+	c.left.Store(int32(n - 1))
+	for i := range n - 1 {
+		w := &c.workers[i]
+		w.round.Add(1)
+		if w.sleeps.Swap(false) {
+			w.wake <- struct{}{}
+		}
+	}
+	defer c.finish(n)
+	turn(0)
+}
+
+// finish waits for the workers.
+func (c *Cores) finish(n int) {
+	for i := int32(0); c.left.Load() > 0; i++ {
+		if i < c.spin.Load() {
+			continue
+		}
+		c.waits.Store(true)
+		if c.left.Load() > 0 || !c.waits.Swap(false) {
+			<-c.done
+		}
+	}
+	for i := range n - 1 {
+		w := &c.workers[i]
+		switch f := w.failed.(type) {
+		case nil:
+			continue
+		case gone:
+			runtime.Goexit()
+		default:
+			w.failed = nil
+			panic(f)
+		}
+	}
+}
+
+func (c *Cores) work(i int) {
+	defer c.ended.Done()
+	w := &c.workers[i]
+	for last := uint64(0); ; {
+		now := w.round.Load()
+		for spun := int32(0); now == last; now = w.round.Load() {
+			if spun++; spun < c.spin.Load() {
+				continue
+			}
+			w.sleeps.Store(true)
+			if w.round.Load() == last || !w.sleeps.Swap(false) {
+				<-w.wake
+			}
+		}
+		if last = now; now == stop {
+			return
+		}
+		c.call(i)
+	}
+}
+
+// call does the turn of a worker.
+func (c *Cores) call(i int) {
+	w := &c.workers[i]
+	returned := false
+	defer func() {
+		if !returned {
+			w.failed = gone{}
+			if v := recover(); v != nil {
+				w.failed = &Panic{Call: i + 1, Value: v, Stack: debug.Stack()}
+			}
+		}
+		if c.left.Add(-1) == 0 && c.waits.Swap(false) {
+			c.done <- struct{}{}
+		}
+	}()
+	c.turn(i + 1)
+	returned = true
+}
+
+// Close ends the goroutines.
+func (c *Cores) Close() {
+	for i := range c.workers {
+		w := &c.workers[i]
+		w.round.Store(stop)
+		if w.sleeps.Swap(false) {
+			w.wake <- struct{}{}
+		}
+	}
+	c.ended.Wait()
+}

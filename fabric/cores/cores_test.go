@@ -1,0 +1,140 @@
+package cores
+
+import (
+	"errors"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+)
+
+// Each call is made once in a round, and Do returns when all have returned.
+func TestDo(t *testing.T) { // not parallel: it changes GOMAXPROCS
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
+	for _, threads := range []int{1, 2} {
+		runtime.GOMAXPROCS(threads)
+		for _, n := range []int{1, 2, 5} {
+			c := New(n)
+			calls := make([]int, n)
+			for round := range 500 {
+				some := 1 + round%n
+				c.Do(some, func(i int) {
+					calls[i]++
+					if round%97 == i {
+						runtime.Gosched()
+					}
+				})
+				sum := 0
+				for _, n := range calls {
+					sum += n
+				}
+				if want := (round/n)*n*(n+1)/2 + some*(some+1)/2; sum != want {
+					t.Fatalf("%d threads, %d calls, round %d: %v, %d in all, want %d", threads, n, round, calls, sum, want)
+				}
+			}
+			c.Close()
+		}
+	}
+}
+
+var errTest = errors.New("a test")
+
+// boom is a name to be found in a stack.
+func boom() { panic(errTest) }
+
+// A panic on another goroutine reaches the caller with its stack, when the
+// other calls have returned. Another round can follow.
+func TestPanic(t *testing.T) {
+	t.Parallel()
+	c := New(3)
+	defer c.Close()
+	for round := range 3 {
+		var returned atomic.Int32
+		func() {
+			defer func() {
+				err, _ := recover().(error)
+				var p *Panic
+				if round < 2 && (!errors.As(err, &p) || p.Call != 1+round || !strings.Contains(err.Error(), "cores.boom") || !errors.Is(err, errTest)) {
+					t.Errorf("round %d: %v", round, err)
+				}
+				if round == 2 && err != errTest {
+					t.Errorf("of the caller's own call: %v", err)
+				}
+			}()
+			c.Do(3, func(i int) {
+				if i == (round+1)%3 {
+					boom()
+				}
+				returned.Add(1)
+			})
+		}()
+		if returned.Load() != 2 {
+			t.Errorf("%d of the other calls have returned", returned.Load())
+		}
+	}
+	c.Do(3, func(int) {})
+}
+
+// A call that ends its goroutine, as t.FailNow does, ends that of Do.
+func TestGoexit(t *testing.T) {
+	t.Parallel()
+	for gone := range 2 {
+		c := New(2)
+		ended := make(chan bool)
+		go func() {
+			defer close(ended)
+			c.Do(2, func(i int) {
+				if i == gone {
+					runtime.Goexit()
+				}
+			})
+			ended <- true
+		}()
+		if <-ended {
+			t.Errorf("call %d has ended its goroutine, and Do returned", gone)
+		}
+		if gone == 1 {
+			func() {
+				defer func() {
+					if recover() == nil {
+						t.Error("a round with a goroutine less")
+					}
+				}()
+				c.Do(2, func(int) {})
+			}()
+		}
+		c.Close()
+	}
+}
+
+func TestTooManyCalls(t *testing.T) {
+	t.Parallel()
+	c := New(0)
+	defer c.Close()
+	c.Do(1, func(int) {})
+	defer func() {
+		if recover() == nil {
+			t.Error("two calls of one")
+		}
+	}()
+	c.Do(2, func(int) {})
+}
+
+func TestDoAllocatesNothing(t *testing.T) {
+	c := New(2)
+	defer c.Close()
+	f := func(int) {}
+	if n := testing.AllocsPerRun(1000, func() { c.Do(2, f) }); n != 0 {
+		t.Errorf("%v allocations a round", n)
+	}
+}
+
+// BenchmarkDo is what a round costs where there is nothing to do.
+func BenchmarkDo(b *testing.B) {
+	c := New(2)
+	defer c.Close()
+	f := func(int) {}
+	for b.Loop() {
+		c.Do(2, f)
+	}
+}
