@@ -12,6 +12,7 @@ import (
 
 	"github.com/gosoftroce/rocev2/fabric/network"
 	"github.com/gosoftroce/rocev2/fabric/world"
+	"github.com/gosoftroce/rocev2/internal/race"
 	"github.com/gosoftroce/rocev2/interop"
 	"github.com/gosoftroce/rocev2/interop/perftest"
 	"github.com/gosoftroce/rocev2/verbs"
@@ -130,12 +131,16 @@ func onWire(size, first, each int) (sum int) {
 func TestPerfReportsLineRate(t *testing.T) {
 	t.Parallel()
 	const size = perftest.DefaultSizeBW
+	iterations := 2000
+	if race.Enabled {
+		iterations = 600
+	}
 	for test, wire := range map[perftest.Test]int{
 		{Verb: perftest.Write}: onWire(size, 16, 0),
 		{Verb: perftest.Send}:  onWire(size, 0, 0),
 		{Verb: perftest.Read}:  onWire(size, 4, 0) + 4, // AETH of the first and the last
 	} {
-		o := perfIn(t, newWorld(t, world.Config{Network: star(2)}), perftest.Config{Test: test, Iterations: 2000})
+		o := perfIn(t, newWorld(t, world.Config{Network: star(2)}), perftest.Config{Test: test, Iterations: iterations})
 		want := 100 * float64(size) / float64(wire)
 		for _, r := range append(o.client, o.server...) {
 			t.Logf("%v: %.3f of %.3f Gb/s", test, r.Gbps(), want)
@@ -176,12 +181,16 @@ func TestPerfReportsLatency(t *testing.T) {
 
 // Runs are the same with any number of processors.
 func TestPerfIsRepeatable(t *testing.T) { // not parallel: it sets GOMAXPROCS
+	times := 10
+	if race.Enabled {
+		times = 1
+	}
 	before := runtime.GOMAXPROCS(0)
 	defer runtime.GOMAXPROCS(before)
 	for _, c := range []perftest.Config{
-		{Test: perftest.Test{Verb: perftest.Write}, Iterations: 500, QPs: 4, Bidirectional: true},
-		{Test: perftest.Test{Verb: perftest.Send}, Duration: 3 * time.Millisecond},
-		{Test: perftest.Test{Verb: perftest.Read}, AllSizes: true, Iterations: 10},
+		{Test: perftest.Test{Verb: perftest.Write}, Iterations: 50 * times, QPs: 4, Bidirectional: true},
+		{Test: perftest.Test{Verb: perftest.Send}, Duration: time.Duration(times) * 300 * time.Microsecond},
+		{Test: perftest.Test{Verb: perftest.Read}, AllSizes: true, Iterations: times},
 		{Test: perftest.Test{Verb: perftest.Send}, Service: interop.UD, Size: 2048, Iterations: 300},
 		{Test: perftest.Test{Verb: perftest.Send}, Service: interop.XRC, Iterations: 300, Events: true},
 		{Test: perftest.Test{Verb: perftest.Write, Kind: perftest.Latency}, Duration: time.Millisecond},

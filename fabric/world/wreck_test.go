@@ -11,6 +11,7 @@ import (
 	"github.com/gosoftroce/rocev2/cm"
 	"github.com/gosoftroce/rocev2/fabric/event"
 	"github.com/gosoftroce/rocev2/fabric/world"
+	"github.com/gosoftroce/rocev2/internal/race"
 	"github.com/gosoftroce/rocev2/verbs"
 )
 
@@ -21,7 +22,7 @@ import (
 func TestWrecks(t *testing.T) {
 	t.Parallel()
 	seeds := uint64(40)
-	if testing.Short() {
+	if testing.Short() || race.Enabled {
 		seeds = 5
 	}
 	for seed := range seeds {
