@@ -109,7 +109,7 @@ func skipWithoutRaw(t *testing.T, raw bool) {
 	if !raw {
 		return
 	}
-	w, err := openRaw()
+	w, err := OpenRaw()
 	if err != nil {
 		t.Skipf("this user may not forge packets with raw sockets (run as root on Linux, or with CAP_NET_RAW): %v", err)
 	}

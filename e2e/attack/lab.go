@@ -94,7 +94,7 @@ func (t *Trial) open(o Options) {
 	l := &lab{net: o.Network}
 	t.lab = l
 	if o.Raw {
-		raw, err := openRaw()
+		raw, err := OpenRaw()
 		t.check(err)
 		l.wire = raw
 		l.closers = append(l.closers, raw.Close)

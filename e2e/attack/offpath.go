@@ -239,7 +239,7 @@ func blindResponseBusy(t *Trial) {
 }
 
 func (t *Trial) cnp(to *end) []byte {
-	return encode(rocev2.CNP, to.qp.QPN(), 0, func(p *rocev2.Packet) { p.BTH.BECN = true })
+	return notification(to.qp.QPN())
 }
 
 func cnpFlood(t *Trial) {

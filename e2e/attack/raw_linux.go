@@ -11,8 +11,9 @@ import (
 // rawWire forges IPv4 packets on a raw socket.
 type rawWire struct{ fd int }
 
-// openRaw opens a raw socket, which needs CAP_NET_RAW.
-func openRaw() (Wire, error) {
+// OpenRaw returns a wire that forges IPv4 packets on a raw socket, which needs
+// CAP_NET_RAW.
+func OpenRaw() (Wire, error) {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_RAW)
 	if err != nil {
 		return nil, fmt.Errorf("attack: open a raw socket (it needs CAP_NET_RAW): %w", err)

@@ -4,4 +4,5 @@ package attack
 
 import "errors"
 
-func openRaw() (Wire, error) { return nil, errors.New("attack: raw sockets are used on Linux only") }
+// OpenRaw fails: raw sockets are used on Linux only.
+func OpenRaw() (Wire, error) { return nil, errors.New("attack: raw sockets are used on Linux only") }
