@@ -150,6 +150,32 @@ func TestAddressesOutside(t *testing.T) {
 	}
 }
 
+// A network that could run in parts runs in one: programs of all hosts take
+// turns.
+func TestNoParts(t *testing.T) {
+	t.Parallel()
+	var digests [2]uint64
+	for i := range digests {
+		c := clos(t, 2e6, 1)
+		if i == 1 {
+			c.Parts = 4
+			c.Parallel = func(parts int, turn func(int)) {
+				t.Error("parts run side by side")
+				for i := range parts {
+					turn(i)
+				}
+			}
+		}
+		w := newWorld(t, world.Config{Network: c})
+		startRing(simulated{w}, 16, 3000)
+		must(t, w.Run())
+		digests[i] = w.Digest()
+	}
+	if digests[0] != digests[1] {
+		t.Errorf("the digests are %x", digests)
+	}
+}
+
 // Nothing is left of a world that was closed, however its programs end: in the
 // middle of a wait, before they begin, by a panic, or by runtime.Goexit, which
 // is what t.FailNow does.

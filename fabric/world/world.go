@@ -18,7 +18,8 @@ import (
 // Config describes a world.
 type Config struct {
 	// Network has the hosts, cables and switches. topology.Graph.Network
-	// makes one of a shape and a profile.
+	// makes one of a shape and a profile. It runs in one part, whatever
+	// Parts says: programs run one at a time, on whichever host.
 	Network network.Config
 
 	// Device is what all devices are opened with. MinProbe 0 means 80 µs:
@@ -67,6 +68,7 @@ var ErrEnded = errors.New("world: the world was closed")
 
 // New makes a world at time 0, in which no program runs.
 func New(c Config) (*World, error) {
+	c.Network.Parts, c.Network.Parallel = 1, nil
 	n, err := network.New(c.Network)
 	if err != nil {
 		return nil, err
