@@ -89,7 +89,7 @@ func (q *CompQueue) complete(c *ib.WC, sl uint8, n uint32) bool {
 		return false
 	}
 	if q.config.Added != nil {
-		q.config.Added(n >= bulkMessage && c.Status == ib.StatusSuccess)
+		q.config.Added(isLong(n) && c.Status == ib.StatusSuccess)
 	}
 	q.notify(c.Solicited || c.Status != ib.StatusSuccess)
 	return true

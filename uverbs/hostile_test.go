@@ -71,6 +71,9 @@ func TestBadRequests(t *testing.T) {
 					ids = append(ids, c2.ID)
 				}
 			}
+			if n := a.bulk.sends.Load(); n != 0 {
+				t.Errorf("%d bytes are on their way", n)
+			}
 			if !slices.Equal(ids, []uint64{1, 2, 3, 4, 5}) {
 				t.Errorf("%+v", got)
 			}

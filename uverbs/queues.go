@@ -123,7 +123,6 @@ func (q *Queues) Modify(a *ib.Attr, mask ib.AttrMask) error {
 			q.send.cq.forget(uint32(q.qp.QPN()))
 			q.recv.cq.forget(uint32(q.qp.QPN()))
 			q.fatal.Store(false)
-			q.bulk.over() // nothing of it completes any more
 		}
 		q.late.Store(a.State == ib.StateErr)
 		q.kick()
@@ -145,7 +144,6 @@ func (q *Queues) Drain(most int) (more bool) {
 	more = q.send.drain(most)
 	if q.send.ring.Taken() != before {
 		q.posted.Store(true)
-		q.bulk.posted()
 	}
 	if q.late.Load() {
 		q.qp.DrainReceives()
@@ -168,7 +166,7 @@ func (q *Queues) Close() {
 	q.send.mu.Lock()
 	defer q.send.mu.Unlock()
 	q.send.forget()
-	q.bulk.over()
+	q.send.abandon()
 }
 
 // fail has the queue pair ended soon. It may be called with a shard locked.

@@ -165,7 +165,7 @@ func TestStates(t *testing.T) {
 	a, b := pa.newQP(pairOptions{depth: 7}), pb.newQP(pairOptions{depth: 7})
 	at, key := pb.remote(0)
 	write := func(id uint64) fake.SendWR {
-		return fake.SendWR{ID: id, Opcode: fake.Write, Flags: fake.Signaled, SGE: []ib.SGE{pa.sge(0, 8)}, Remote: at, RKey: key}
+		return fake.SendWR{ID: id, Opcode: fake.Write, Flags: fake.Signaled, SGE: []ib.SGE{pa.sge(0, bulkMessage)}, Remote: at, RKey: key}
 	}
 	for round := range uint64(5) {
 		id := 100 * round
@@ -194,6 +194,9 @@ func TestStates(t *testing.T) {
 		a.receive(8, id+14)
 		a.reset() // and what was posted meanwhile is gone
 		a.cq.none()
+		if n := a.bulk.sends.Load(); n != 0 {
+			t.Fatalf("%d bytes are on their way", n)
+		}
 	}
 }
 

@@ -124,8 +124,12 @@ func (s *sendQueue) post(b *batch, n int) bool {
 	if status != ib.StatusSuccess {
 		i-- // it is not posted
 	}
+	s.owner.bulk.posts(s.longBytes(first, first+uint64(i)))
 	m, err := s.owner.qp.PostSend(b.wrs[:i])
 	at := first + uint64(m) // the first one that was not posted
+	if m < i {
+		s.owner.bulk.drops(s.longBytes(at, first+uint64(i)))
+	}
 	switch {
 	case errors.Is(err, ib.ErrState) || errors.Is(err, hca.ErrClosed):
 		s.ring.Return(at)
@@ -139,6 +143,7 @@ func (s *sendQueue) post(b *batch, n int) bool {
 		return false
 	}
 	s.ring.Return(at + 1)
+	s.at(at).n = 0
 	s.bad = badRequest{any: true, pos: at, status: status, opcode: b.taken[m].WR.Opcode.Completion()}
 	return s.finishBad()
 }
@@ -237,11 +242,8 @@ func (s *sendQueue) finishBad() bool {
 func (s *sendQueue) Complete(c *ib.WC) bool {
 	pos := c.ID
 	p := *s.at(pos)
-	if c.Status != ib.StatusSuccess {
-		p.n = 0
-	}
 	s.ring.Release(pos + 1)
-	s.owner.bulk.sent(p.n, s.ring.Behind(pos+1))
+	s.owner.bulk.sent(p.n)
 	if s.await.Load() == pos+1 {
 		s.owner.kick()
 	}
@@ -256,8 +258,25 @@ func (s *sendQueue) Complete(c *ib.WC) bool {
 	return s.cq.complete(&wc, s.sl, p.n)
 }
 
+// longBytes returns how many bytes of long messages the requests have from one
+// position up to another.
+func (s *sendQueue) longBytes(from, to uint64) (n int64) {
+	for ; from < to; from++ {
+		if p := s.at(from); isLong(p.n) {
+			n += int64(p.n)
+		}
+	}
+	return n
+}
+
+// abandon takes note that what was posted does not complete any more.
+func (s *sendQueue) abandon() {
+	s.owner.bulk.drops(s.longBytes(s.ring.Released(), s.ring.Taken()))
+}
+
 // reset drops what is in the ring: the queue pair is in RESET.
 func (s *sendQueue) reset() {
+	s.abandon()
 	s.ring.Clear()
 	s.bad = badRequest{}
 	s.await.Store(0)

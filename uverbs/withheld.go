@@ -53,54 +53,58 @@ func (c *Client) tellWaiting() {
 }
 
 // polls reports whether the program has polled in vain since the last call, or
-// waits since it has. The room is locked.
+// waits since it has, or would if it had a processor. The room is locked.
 func (c *Client) polls(now clock.Time) bool {
-	bulk := c.movesBulk(now)
+	rests := c.mayRest(now)
 	waits := c.area.waiting.Load() != 0
 	switch {
 	case !waits:
 		c.here.waits, c.here.since = 0, 0
 	case c.here.waits == 0:
 		c.here.waits = now
-	case c.toTell(now, bulk):
+	case c.toTell(now, rests):
 		c.tellWaiting()
 	}
 	if c.area.polling.Load() != 0 {
 		c.area.polling.Store(0)
 		return true
 	}
-	return waits
+	return waits || rests
 }
 
-// movesBulk tells the program whether it moves bulk data. The room is locked.
-func (c *Client) movesBulk(now clock.Time) bool {
-	bulk := c.bulk.is()
-	switch {
-	case c.bulk.fresh.Load():
+// mayRest tells the program whether it is to wait wherever it runs. The room is
+// locked.
+func (c *Client) mayRest(now clock.Time) bool {
+	if c.bulk.fresh.Load() {
 		c.bulk.fresh.Store(false)
 		c.here.came = now
-	case bulk && now.Sub(c.here.came) > bulkGap:
-		c.bulk.over()
-		bulk = false
+	}
+	rests := c.bulk.rests()
+	if rests && now.Sub(c.here.came) > bulkGap { // nothing completes
+		c.bulk.answered()
+		rests = false
 	}
 	word := uint32(0)
-	if bulk {
+	if rests {
 		word = 1
 	}
 	if c.area.bulk.Load() != word {
 		c.area.bulk.Store(word)
 	}
-	return bulk
+	return rests
 }
 
 // toTell reports whether a program that waits is to be woken. The room is
 // locked.
-func (c *Client) toTell(now clock.Time, bulk bool) bool {
-	if !bulk {
-		return c.withheld.any.Load() || now.Sub(c.here.waits) > longestWait
-	}
-	if c.here.since == 0 && c.withheld.any.Load() {
+func (c *Client) toTell(now clock.Time, rests bool) bool {
+	any, waited := c.withheld.any.Load(), now.Sub(c.here.waits)
+	switch {
+	case any && !(rests && c.bulk.is()):
+		return true
+	case !rests:
+		return waited > longestWait
+	case any && c.here.since == 0:
 		c.here.since = now
 	}
-	return c.here.since != 0 && now.Sub(c.here.since) > tellAfter || now.Sub(c.here.waits) > longestBulkWait
+	return c.here.since != 0 && now.Sub(c.here.since) > tellAfter || waited > longestBulkWait
 }

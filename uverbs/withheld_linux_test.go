@@ -25,7 +25,7 @@ func TestToldOfBulkLater(t *testing.T) {
 	now := clock.Time(time.Second)
 	begin := func() {
 		r.attends.Store(true)
-		c.bulk.sent(1<<20, 10)
+		c.bulk.posts(1 << 30)
 		c.told(true)
 		c.polls(now)
 		area.waiting.Store(1)
@@ -69,18 +69,25 @@ func TestToldOfBulkLater(t *testing.T) {
 	begin()
 	c.told(true)
 	c.polls(now)
-	c.bulk.over()
+	c.bulk.sends.Store(restPosted)
+	c.polls(now)
+	check("there is not much behind it", false)
+
+	begin()
+	c.told(true)
+	c.polls(now)
+	c.bulk.sends.Store(0)
 	c.polls(now)
 	check("it was the last of the bulk", false)
 
 	begin()
 	for range 2 { // what is no bulk data makes it last no longer
-		c.told(true)
 		now = now.Add(bulkGap/2 + 1)
+		c.told(false)
 		c.polls(now)
 	}
-	if c.bulk.is() || area.bulk.Load() != 0 {
-		t.Error("a program that has moved bulk data long ago does so for ever")
+	if area.bulk.Load() != 0 || c.polls(now) {
+		t.Error("a program whose bulk data does not go on rests for ever")
 	}
 	if err := area.close(); err != nil {
 		t.Error(err)
@@ -91,18 +98,27 @@ func TestToldOfBulkLater(t *testing.T) {
 // has posted, nothing of that completes.
 func TestBulkEndsWithQueuePair(t *testing.T) {
 	t.Parallel()
-	da, db := hosts(t)
-	a, b := start(t, da), start(t, db)
-	qa, _ := connected(ib.RC, a, b, a.newCQ(15), b.newCQ(15))
-	a.c.bulk.sent(1<<20, 10)
-	qa.modify(ib.AttrState, abi.ModifyQPReq{QpState: uint8(ib.StateReset)})
-	if a.c.bulk.is() {
-		t.Error("its queue pair is in RESET, and it moves bulk data")
-	}
-	a.c.bulk.sent(1<<20, 10)
-	ask[abi.DestroyQPResp](a, abi.DestroyQP, abi.DestroyQPReq{QpHandle: qa.QpHandle})
-	if a.c.bulk.is() {
-		t.Error("its queue pair is destroyed, and it moves bulk data")
+	for name, end := range map[string]func(a *app, q *appQP){
+		"RESET": func(_ *app, q *appQP) { q.modify(ib.AttrState, abi.ModifyQPReq{QpState: uint8(ib.StateReset)}) },
+		"destroy": func(a *app, q *appQP) {
+			ask[abi.DestroyQPResp](a, abi.DestroyQP, abi.DestroyQPReq{QpHandle: q.QpHandle})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			da, db := hosts(t)
+			a, b := start(t, da), start(t, db)
+			qa, qb := connected(ib.RC, a, b, a.newCQ(15), b.newCQ(15))
+			qb.modify(ib.AttrState, abi.ModifyQPReq{QpState: uint8(ib.StateReset)}) // it does not answer
+			for id := range uint64(10) {
+				qa.post(fake.SendWR{ID: id, Opcode: fake.Write, SGE: []ib.SGE{a.sge(0, bulkMessage)}, Remote: b.addr(0), RKey: uint32(b.mr.Rkey)})
+			}
+			eventually(t, "the requests are not posted", func() bool { return a.c.bulk.sends.Load() == 10*bulkMessage })
+			end(a, qa)
+			if n := a.c.bulk.sends.Load(); n != 0 {
+				t.Errorf("%d bytes are on their way", n)
+			}
+		})
 	}
 }
 
@@ -125,7 +141,7 @@ func TestFlushedAtOnce(t *testing.T) {
 		a.post(fake.SendWR{ID: id, Opcode: fake.Write, SGE: []ib.SGE{a.p.sge(0, bulkMessage)}, Remote: addr, RKey: rkey})
 	}
 	a.cq.expect(ib.StatusWRFlushErr, ids...)
-	if long.Load() > 0 || a.bulk.is() {
-		t.Errorf("%d flushed requests may be withheld; bulk %v", long.Load(), a.bulk.is())
+	if n := a.bulk.sends.Load(); long.Load() > 0 || n != 0 {
+		t.Errorf("%d flushed requests may be withheld, and %d bytes are on their way", long.Load(), n)
 	}
 }
