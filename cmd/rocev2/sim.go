@@ -19,6 +19,7 @@ import (
 type simFlags struct {
 	seed  uint64
 	out   string
+	cores int
 	print bool
 }
 
@@ -37,16 +38,13 @@ A scenario is a TOML file, or one of these names:
 
 --print shows the file of a name, to begin one's own with. --out writes the
 result and plots of queues, rates, pauses and completion times as SVG.
+--cores divides the network into parts that run at the same time; the result is
+the same. It pays for networks with many hosts that send.
 docs/fabric.md explains what there is to be seen.`,
 		Example: `  rocev2 sim incast
   rocev2 sim incast --print > my.toml
-  rocev2 sim my.toml --seed 7 --out result`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return usagef("sim takes one scenario, a file or a name: %s", strings.Join(lab.Names(), ", "))
-			}
-			return nil
-		},
+  rocev2 sim my.toml --seed 7 --out result --cores 2`,
+		Args: oneScenario,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			text, err := scenarioText(args[0])
 			if err != nil {
@@ -67,14 +65,37 @@ docs/fabric.md explains what there is to be seen.`,
 				s.Seed = f.seed
 				text = withSeed(text, f.seed)
 			}
+			if s.Cores, err = f.coresOf(cmd, s.Cores); err != nil {
+				return err
+			}
 			return simulate(cmd, io, s, text, f.out)
 		},
 	}
 	fs := cmd.Flags()
 	fs.Uint64Var(&f.seed, "seed", 0, "of all that is random, instead of the scenario's")
+	fs.IntVar(&f.cores, "cores", 1, "how many parts of the network run at the same time")
 	fs.StringVar(&f.out, "out", "", "write result.txt, scenario.toml and plots into this `directory`")
 	fs.BoolVar(&f.print, "print", false, "print the scenario, and play nothing")
 	return cmd
+}
+
+// oneScenario checks the arguments.
+func oneScenario(_ *cobra.Command, args []string) error {
+	if len(args) != 1 {
+		return usagef("sim takes one scenario, a file or a name: %s", strings.Join(lab.Names(), ", "))
+	}
+	return nil
+}
+
+// coresOf returns how many cores there are, if the scenario says so many.
+func (f *simFlags) coresOf(cmd *cobra.Command, said int) (int, error) {
+	if !cmd.Flags().Changed("cores") {
+		return said, nil
+	}
+	if f.cores < 1 || f.cores > lab.MostCores {
+		return 0, usagef("--cores is %d: it is 1 to %d", f.cores, lab.MostCores)
+	}
+	return f.cores, nil
 }
 
 // scenarioText reads a scenario by the name of its file, or by its own.

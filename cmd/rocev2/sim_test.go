@@ -44,6 +44,9 @@ func TestSim(t *testing.T) {
 	if _, again, _ := runSim(t, file, "--seed", "3"); again != first {
 		t.Errorf("one time\n%s\nanother time\n%s", first, again)
 	}
+	if _, parts, _ := runSim(t, file, "--seed", "3", "--cores", "3"); parts != first {
+		t.Errorf("on one core\n%s\non three\n%s", first, parts)
+	}
 	if _, other, _ := runSim(t, file); other == first || !strings.Contains(other, "seed 0") {
 		t.Errorf("without a seed\n%s", other)
 	}
@@ -102,6 +105,7 @@ func TestSimMistakes(t *testing.T) {
 		"no scenario \"x\"; there are all": {"x"},
 		"no file ./x":                      {"./x"},
 		"no setting \"network.speed\"":     {file},
+		"--cores is 0: it is 1 to 64":      {"incast", "--cores", "0"},
 	} {
 		if code, _, errs := runSim(t, args...); code != exitUsage || !strings.Contains(errs, want) {
 			t.Errorf("%q: status %d, %s", args, code, errs)

@@ -114,10 +114,9 @@ func TestPlayers(t *testing.T) {
 			in = append(in, byte(rng.Uint64()))
 		}
 		p := play(t, in, 1)
-		for parts := 2; parts <= 5; parts++ {
-			if x, y := p.came(), play(t, in, parts).came(); x != y {
-				t.Fatalf("seed %d: %s, and in %d parts\n%s", seed, x, parts, y)
-			}
+		parts := 2 + int(seed%4)
+		if x, y := p.came(), play(t, in, parts).came(); x != y {
+			t.Fatalf("seed %d: %s, and in %d parts\n%s", seed, x, parts, y)
 		}
 		done, failed, queuePairs = done+int(p.done.Load()), failed+int(p.failed.Load()), queuePairs+len(p.qps)
 		totals := p.a.Network().Totals()

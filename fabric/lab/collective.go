@@ -20,7 +20,7 @@ type collective struct {
 	sent  []int                 // messages of each rank that have not completed
 	got   []map[int]bool        // by rank: rounds whose message has arrived
 	flow  *Flow                 // the whole, as one flow from rank 0
-	ranks int                   // that are not done
+	ended []event.Time          // when each rank had nothing more to do; 0: not yet
 }
 
 func (r *run) collective(t *Traffic) error {
@@ -28,7 +28,7 @@ func (r *run) collective(t *Traffic) error {
 	if n < 2 || n > int(r.g.Hosts()) || t.Bytes == 0 || t.Bytes > mostMessage {
 		return fmt.Errorf("%d ranks with %v: there must be 2 to %d, with up to %v", n, t.Bytes, r.g.Hosts(), Bytes(mostMessage))
 	}
-	c := &collective{r: r, conns: map[int64]*connection{}, ranks: n,
+	c := &collective{r: r, conns: map[int64]*connection{}, ended: make([]event.Time, n),
 		round: make([]int, n), sent: make([]int, n), got: make([]map[int]bool, n)}
 	var err error
 	switch t.Kind {
@@ -46,11 +46,37 @@ func (r *run) collective(t *Traffic) error {
 	r.open++
 	r.net.At(event.Time(t.Start), func() {
 		r.flows = append(r.flows, c.flow)
+		r.rings = append(r.rings, c)
+		if err := c.connect(); err != nil {
+			r.fail(0, err)
+			return
+		}
 		for rank := range n {
 			c.got[rank] = map[int]bool{}
 			c.enter(rank)
 		}
 	})
+	return nil
+}
+
+// connect makes the connections of all rounds. A rank cannot make one later: it
+// would do so at another host, too.
+func (c *collective) connect() error {
+	for round := range c.plan.Rounds() {
+		for rank := range c.ended {
+			s := c.plan.Step(rank, round)
+			key := int64(rank)<<32 | int64(s.To)
+			if s.To < 0 || c.conns[key] != nil {
+				continue
+			}
+			x, y, err := c.r.a.Connect(rank, int(s.To), c.r.conn)
+			if err != nil {
+				return err
+			}
+			y.Received = func(m adapter.Message) { c.arrived(int(s.To), int(m.Imm)) }
+			c.conns[key] = &connection{x: x, y: y}
+		}
+	}
 	return nil
 }
 
@@ -83,45 +109,37 @@ func (c *collective) arrived(rank, round int) {
 
 // send sends a message of the round that a rank is in.
 func (c *collective) send(rank, to int, bytes int64) {
-	conn, err := c.connect(rank, to)
-	if err != nil {
-		c.r.fail(err)
-		return
-	}
+	conn := c.conns[int64(rank)<<32|int64(to)]
 	c.sent[rank]++
-	c.r.post(conn, adapter.Request{Op: ib.OpWriteImm, Bytes: uint32(bytes), Imm: uint32(c.round[rank]), Done: func(m adapter.Completion) {
+	c.r.post(rank, conn, adapter.Request{Op: ib.OpWriteImm, Bytes: uint32(bytes), Imm: uint32(c.round[rank]), Done: func(m adapter.Completion) {
 		if m.Status != ib.StatusSuccess {
-			c.r.fail(fmt.Errorf("a message from rank %d to rank %d: %v", rank, to, m.Status))
+			c.r.fail(rank, fmt.Errorf("a message from rank %d to rank %d: %v", rank, to, m.Status))
 		}
 		c.sent[rank]--
-		c.r.drain(conn)
+		c.r.drain(rank, conn)
 		c.done(rank)
 	}})
 }
 
-func (c *collective) connect(rank, to int) (*connection, error) {
-	key := int64(rank)<<32 | int64(to)
-	if conn := c.conns[key]; conn != nil {
-		return conn, nil
-	}
-	x, y, err := c.r.a.Connect(rank, to, c.r.conn)
-	if err != nil {
-		return nil, err
-	}
-	y.Received = func(m adapter.Message) { c.arrived(to, int(m.Imm)) }
-	conn := &connection{x: x, y: y}
-	c.conns[key] = conn
-	return conn, nil
-}
-
-// done counts a rank that has nothing more to send or to wait for.
+// done notes that a rank has nothing more to send or to wait for.
 func (c *collective) done(rank int) {
 	if c.round[rank] != c.plan.Rounds() || c.sent[rank] > 0 {
 		return
 	}
 	c.round[rank]++ // once
-	if c.ranks--; c.ranks == 0 {
-		c.flow.End = Time(c.r.net.Now())
-		c.r.open--
+	c.ended[rank] = c.r.net.TimeOf(rank)
+}
+
+// settle reports whether all ranks are done, and notes when they were.
+func (c *collective) settle() bool {
+	last := event.Time(0)
+	for _, at := range c.ended {
+		if at == 0 {
+			return false
+		}
+		last = max(last, at)
 	}
+	c.flow.End = Time(last)
+	c.r.open--
+	return true
 }

@@ -147,42 +147,40 @@ func (r *run) next(s traffic.Stream, start Time, op int) {
 
 // start begins a flow now.
 func (r *run) start(f *Flow) {
+	r.settle()
 	if len(r.flows) >= mostFlows {
-		r.fail(fmt.Errorf("there are more than %d flows", mostFlows))
+		r.fail(f.Src, fmt.Errorf("there are more than %d flows", mostFlows))
 		return
 	}
 	if r.under++; r.under > mostOpen {
-		r.fail(fmt.Errorf("more than %d flows are under way at once: more arrives than the network carries, or flows are very short", mostOpen))
+		r.fail(f.Src, fmt.Errorf("more than %d flows are under way at once: more arrives than the network carries, or flows are very short", mostOpen))
 		return
 	}
+	f.number = len(r.flows)
 	r.flows = append(r.flows, f)
 	var err error
 	if f.conn, err = r.connect(f); err != nil {
-		r.fail(err)
+		r.fail(f.Src, err)
 		return
 	}
 	if f.Bytes == 0 {
+		r.endless++
 		for range endlessAtOnce {
 			r.again(f)
 		}
 		return
 	}
+	r.reap()
 	f.Ideal = r.ideal(f)
 	for left := f.Bytes; left > 0; left -= mostMessage {
 		f.left++
-		r.post(f.conn, r.request(f, min(left, mostMessage)))
-	}
-}
-
-func (r *run) fail(err error) {
-	if r.err == nil {
-		r.err = err
+		r.post(f.Src, f.conn, r.request(f, min(left, mostMessage)))
 	}
 }
 
 // again posts another message of a flow without an end.
 func (r *run) again(f *Flow) {
-	r.post(f.conn, adapter.Request{Op: r.op[f.op], Bytes: endlessBytes, Done: func(c adapter.Completion) {
+	r.post(f.Src, f.conn, adapter.Request{Op: r.op[f.op], Bytes: endlessBytes, Done: func(c adapter.Completion) {
 		if c.Status != ib.StatusSuccess {
 			f.Status = c.Status
 			return
@@ -197,18 +195,16 @@ func (r *run) request(f *Flow, n int64) adapter.Request {
 		if c.Status != ib.StatusSuccess && f.Status == ib.StatusSuccess {
 			f.Status = c.Status
 		}
-		r.drain(f.conn)
+		r.drain(f.Src, f.conn)
 		if f.left--; f.left > 0 {
 			return
 		}
 		f.End = Time(c.End)
-		r.open--
-		r.under--
 		if !r.s.Adapter.Shared {
 			f.conn.x.Close()
-			f.conn.y.Close()
 		}
-		f.conn = nil
+		p := &r.parts[r.net.PartOf(f.Src)]
+		p.over = append(p.over, f)
 	}}
 }
 
@@ -233,8 +229,8 @@ func (r *run) connect(f *Flow) (*connection, error) {
 	return c, nil
 }
 
-// post posts a request, or has it wait for room in the send queue.
-func (r *run) post(c *connection, q adapter.Request) {
+// post posts a request at a host, or has it wait for room in the send queue.
+func (r *run) post(host int, c *connection, q adapter.Request) {
 	post := func() error { return c.x.Post(q) }
 	if len(c.backlog) > 0 {
 		c.backlog = append(c.backlog, post)
@@ -243,17 +239,17 @@ func (r *run) post(c *connection, q adapter.Request) {
 	if err := post(); errors.Is(err, ib.ErrQueueFull) {
 		c.backlog = append(c.backlog, post)
 	} else if err != nil {
-		r.fail(err)
+		r.fail(host, err)
 	}
 }
 
 // drain posts what waits, as far as there is room.
-func (r *run) drain(c *connection) {
+func (r *run) drain(host int, c *connection) {
 	for len(c.backlog) > 0 {
 		if err := c.backlog[0](); errors.Is(err, ib.ErrQueueFull) {
 			return
 		} else if err != nil {
-			r.fail(err)
+			r.fail(host, err)
 			return
 		}
 		c.backlog = c.backlog[1:]

@@ -18,7 +18,7 @@ func FuzzScenario(f *testing.F) {
 		if s.Network.big() {
 			return
 		}
-		r, err := newRun(&s)
+		r, err := newRun(&s, nil)
 		if err != nil {
 			return
 		}

@@ -22,7 +22,7 @@ func TestScenariosOfThePackage(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := newRun(&s); err != nil {
+			if _, err := newRun(&s, nil); err != nil {
 				t.Error(err)
 			}
 		})
@@ -97,7 +97,7 @@ func TestWrongScenarios(t *testing.T) {
 	}
 	if s := good(); s.Seed != 0 {
 		t.Fatal()
-	} else if _, err := newRun(&s); err != nil {
+	} else if _, err := newRun(&s, nil); err != nil {
 		t.Fatal(err)
 	}
 	nan := 0.0
@@ -137,7 +137,7 @@ func TestWrongScenarios(t *testing.T) {
 	} {
 		s := good()
 		change(&s)
-		if _, err := newRun(&s); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := newRun(&s, nil); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v; it should say %q", err, want)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/gosoftroce/rocev2/fabric/adapter"
+	"github.com/gosoftroce/rocev2/fabric/cores"
 	"github.com/gosoftroce/rocev2/fabric/event"
 	"github.com/gosoftroce/rocev2/fabric/network"
 	"github.com/gosoftroce/rocev2/fabric/topology"
@@ -31,6 +32,8 @@ type Flow struct {
 	left int // messages that have not completed
 	conn *connection
 	warm uint64
+
+	number int // in the order in which they have begun
 }
 
 // Slowdown is how many times as long as alone the flow took; 0 before it has
@@ -53,12 +56,17 @@ type run struct {
 	op     []ib.Opcode
 	paths  map[int64]path // by the two hosts; only looked up
 
-	flows  []*Flow
-	open   int // flows with an end that have not come to it, or not begun
-	under  int // flows that have begun, and not come to their end
-	more   int // streams of arrivals that go on
-	shared map[int64]*connection
-	err    error
+	flows   []*Flow
+	open    int // flows with an end that have not come to it, or not begun
+	under   int // flows that have begun, and not come to their end
+	more    int // streams of arrivals that go on
+	endless int // flows without an end that have begun
+	shared  map[int64]*connection
+	parts   []part
+	rings   []*collective // that are not done
+	closed  []*Flow       // that are over, and of which one end is still open
+	reaps   bool          // soon it is closed
+	err     error
 }
 
 // connection is a pair of queue pairs, and the flows that wait for room in the
@@ -70,7 +78,9 @@ type connection struct {
 
 // Run plays a scenario to its end, or until ctx is done.
 func Run(ctx context.Context, s Scenario) (*Result, error) {
-	r, err := newRun(&s)
+	c := cores.New(min(s.Cores, MostCores))
+	defer c.Close()
+	r, err := newRun(&s, c.Do)
 	if err != nil {
 		return nil, s.errorf("%w", err)
 	}
@@ -85,7 +95,7 @@ func Run(ctx context.Context, s Scenario) (*Result, error) {
 	return r.result(m), nil
 }
 
-func newRun(s *Scenario) (*run, error) {
+func newRun(s *Scenario, parallel func(int, func(int))) (*run, error) {
 	if err := s.check(); err != nil {
 		return nil, err
 	}
@@ -107,9 +117,11 @@ func newRun(s *Scenario) (*run, error) {
 	if err != nil {
 		return nil, err
 	}
+	cfg.Parts, cfg.Parallel = s.Cores, parallel
 	if r.net, err = network.New(cfg); err != nil {
 		return nil, err
 	}
+	r.parts = make([]part, r.net.Parts())
 	if err := r.adapters(&plan.Profile); err != nil {
 		return nil, err
 	}
@@ -226,13 +238,14 @@ func (r *run) play(ctx context.Context, m *sampler) {
 		}
 		r.net.Run(event.Time(next))
 		now = next
+		r.settle()
 		if !warm && now == r.s.Warm {
 			warm = true
 			r.markWarm(m)
 		}
 		m.look(now)
 		if ctx.Err() != nil {
-			r.fail(context.Cause(ctx))
+			r.err = errors.Join(r.err, context.Cause(ctx))
 		}
 		if r.s.Until == 0 && r.open == 0 && r.more == 0 {
 			return

@@ -22,6 +22,10 @@ type Scenario struct {
 	Warm  Time // from then on rates are measured
 	Every Time // between two samples of queues and rates; 0: so that there are some 500
 
+	// Cores is into how many parts the network is divided, that run at the
+	// same time. The result does not depend on it. 0 is 1.
+	Cores int
+
 	Network  Network
 	Adapter  Adapter
 	Traffic  []Traffic
@@ -119,6 +123,9 @@ type Failure struct {
 	At    Time
 	Until Time // 0: never
 }
+
+// MostCores is what Scenario.Cores is at the most.
+const MostCores = 64
 
 // Names that a Scenario may have. The controls are in the order of cc.Law.
 var (
@@ -250,6 +257,8 @@ func (s *Scenario) check() error {
 	switch {
 	case len(s.Traffic) == 0:
 		return errors.New("there is no traffic: name a kind in [[traffic]]")
+	case s.Cores < 0 || s.Cores > MostCores:
+		return fmt.Errorf("cores is %d: it is 1 to %d", s.Cores, MostCores)
 	case s.Until < 0 || s.Limit < 0 || s.Warm < 0 || s.Every < 0:
 		return errors.New("a time is negative")
 	case s.Network.Buffer < 0 || s.Network.QueueMax < 0 || s.Network.FlowletGap < 0 || s.Network.Watchdog < 0 || s.Network.Converge < 0:

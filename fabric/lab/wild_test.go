@@ -63,9 +63,9 @@ func wild(seed uint64) Scenario {
 	return s
 }
 
-// TestWild plays random scenarios, each twice and looked at in other steps. The
-// books of the network and of the adapters balance, and both times the same
-// happens.
+// TestWild plays random scenarios, each twice: the second time looked at in
+// other steps, and on up to four cores. The books of the network and of the
+// adapters balance, and both times the same happens.
 func TestWild(t *testing.T) {
 	t.Parallel()
 	played := 0
@@ -81,7 +81,7 @@ func TestWild(t *testing.T) {
 			continue
 		}
 		played++
-		s.Every = 7 * us
+		s.Every, s.Cores = 7*us, 1+int(seed%4)
 		again, err := Run(context.Background(), s)
 		if err != nil {
 			t.Errorf("seed %d, again: %v", seed, err)
