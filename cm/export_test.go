@@ -1,6 +1,27 @@
 package cm
 
-import "github.com/gosoftroce/rocev2/verbs"
+import (
+	"github.com/gosoftroce/rocev2/cm/agent"
+	"github.com/gosoftroce/rocev2/task"
+	"github.com/gosoftroce/rocev2/verbs"
+)
+
+// BareListener returns a listener of no device, and what has a request come for
+// it, and what ends it, for tests.
+func BareListener(tasks task.Runner) (l *Listener, arrive, end func()) {
+	m := &manager{tasks: tasks, closed: true, agent: agent.New(agent.Config{Random: func() uint32 { return 1 }})}
+	l = &Listener{m: m, ready: tasks.NewBell()}
+	return l, func() {
+			m.lock()
+			defer m.unlock()
+			l.queue.add(&Request{})
+			l.ready.Ring()
+		}, func() {
+			m.lock()
+			defer m.unlock()
+			l.over()
+		}
+}
 
 // IDs returns how many IDs the manager of a device has, for tests.
 func IDs(dev *verbs.Device) int {

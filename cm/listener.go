@@ -119,13 +119,19 @@ func (l *Listener) Addr() net.Addr { return &l.addr }
 
 // Accept waits for the next request. The error wraps ErrClosed, or that of ctx.
 func (l *Listener) Accept(ctx context.Context) (*Request, error) {
-	for ctx.Err() == nil {
+	err := ctx.Err()
+	if err != nil {
+		err = context.Cause(ctx)
+	}
+	for err == nil {
 		if r, err := l.next(); r != nil || err != nil {
 			return r, err
 		}
-		_ = l.ready.Wait(ctx)
+		// Who has taken a ring looks, even if ctx has ended meanwhile:
+		// nobody else will.
+		err = l.ready.Wait(ctx)
 	}
-	return nil, fmt.Errorf("cm: accept on %v: %w", &l.addr, context.Cause(ctx))
+	return nil, fmt.Errorf("cm: accept on %v: %w", &l.addr, err)
 }
 
 func (l *Listener) next() (*Request, error) {
