@@ -62,6 +62,9 @@ func Admit[T any](ctx context.Context, ln net.Listener, a Admission, greet func(
 		case in != nil:
 			in.taken.Set()
 			if in.err != nil {
+				if ctx.Err() != nil { // therefore the listener is closed
+					in.err = context.Cause(ctx)
+				}
 				return nil, none, fmt.Errorf("wait for a client: %w", in.err)
 			}
 			if n := len(list) - maxCandidates; n >= 0 {

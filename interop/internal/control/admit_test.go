@@ -9,6 +9,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/gosoftroce/rocev2/interop"
@@ -179,4 +180,51 @@ func TestAdmitOutlivesAShortage(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
+}
+
+// pipes is a listener with connections that are there already.
+type pipes struct {
+	conns  chan net.Conn
+	closed chan struct{}
+}
+
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.conns:
+		return c, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p *pipes) Close() error {
+	select {
+	case <-p.closed:
+	default:
+		close(p.closed)
+	}
+	return nil
+}
+
+func (p *pipes) Addr() net.Addr { return nil }
+
+// TestAdmitEndsWhileRefusing: where the context ends while a client is refused,
+// its cause is told, and not that the listener is closed therefore.
+func TestAdmitEndsWhileRefusing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ln := &pipes{conns: make(chan net.Conn, 1), closed: make(chan struct{})}
+		here, there := net.Pipe()
+		ln.conns <- here
+		there.Close()
+		why := errors.New("enough")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		a := Admission{Refused: func(net.Addr, error) {
+			cancel(why)
+			synctest.Wait() // until the listener is closed, and says so
+		}}
+		if _, _, err := Admit(ctx, ln, a, greetHello); !errors.Is(err, why) {
+			t.Errorf("got %v, want %v", err, why)
+		}
+	})
 }
