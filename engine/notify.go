@@ -2,6 +2,7 @@ package engine
 
 import (
 	"cmp"
+	"math"
 	"time"
 
 	"github.com/gosoftroce/rocev2/ib"
@@ -12,7 +13,7 @@ import (
 // noticeGate is one that queue pairs of this shard share. Each shard has its
 // part of what the port may send.
 func (c *Config) noticeGate() qp.NoticeGate {
-	every := cmp.Or(c.NotifyInterval, qp.DefaultNotifyInterval)
+	every := min(cmp.Or(c.NotifyInterval, qp.DefaultNotifyInterval), math.MaxInt32) // which a gate has at the most
 	return qp.NewNoticeGate(every * time.Duration(c.Shards))
 }
 

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"math"
 	"testing"
 	"time"
 
@@ -61,6 +62,28 @@ func TestNotifyScope(t *testing.T) {
 			if sent != c.at[i] {
 				t.Errorf("scope %d, %d shards: %d notifications after %v, want %d", c.scope, c.shards, sent, after, c.at[i])
 			}
+		}
+	}
+}
+
+// The longest times are long with several shards, too.
+func TestNotifyScopeForEver(t *testing.T) {
+	t.Parallel()
+	for _, every := range []time.Duration{math.MaxInt64, math.MaxInt64 / 2, math.MaxInt32 + 1} {
+		w := newWorld(t, 1)
+		x, _ := w.newPair(Config{})
+		to := w.newHost(Config{NotifyInterval: every, NotifyScope: qp.NotifyPerPort, Shards: 2}, 4096)
+		q := to.newQP()
+		to.connect(q, ib.AddressVector{DGID: x.addr}, x.newQP().QPN())
+		to.held = true
+		for range 3 {
+			to.e.Receive(w.now, []transport.RxPacket{dataTo(q, x, to, 3)})
+			w.tx.Reset()
+			to.e.Fill(w.now, w.tx)
+			w.now = w.now.Add(time.Second)
+		}
+		if n := q.Core().Stats().CNPsSent; n != 1 {
+			t.Errorf("%d notifications in %v, want 1", n, every)
 		}
 	}
 }
