@@ -86,14 +86,19 @@ func forgetNotices(q *QP) { q.cnp &= noticeHold }
 // for which it is too early has its notification later, with the first packet
 // behind the interval: the paper has one notification in N for a flow if any
 // packet was marked in that time (Zhu et al., section 3.1). Without a packet
-// for another interval it is forgotten: nothing is left then to slow down.
+// for another interval it is forgotten: nothing is left then to slow down. A
+// notification for a response, or one that is held, is one for the requester.
 func notice(q *QP, now clock.Time, response bool) bool {
 	n := noticesOf(q)
 	every := time.Duration(n.gate.every)
 	switch {
 	case now >= n.gate.next:
+		response = response || q.cnp&noticeResponse != 0 && now < n.held
 		q.cnp = q.cnp&noticeHold | noticeDue
 		n.gate.next = now.Add(every)
+		if response && q.req != nil {
+			q.req.Marked(now, cc.MarkedResponse)
+		}
 		return true
 	case q.cnp&noticeHold != 0:
 		q.cnp |= noticeHeld
@@ -107,13 +112,12 @@ func notice(q *QP, now clock.Time, response bool) bool {
 
 // unhold looks at marks that are held, when a packet has come.
 func unhold(q *QP, now clock.Time) {
-	n, response := q.notices, q.cnp&noticeResponse != 0
+	n := q.notices
 	switch {
 	case now >= n.held:
 		q.cnp &^= noticeHeld | noticeResponse
-	case now < n.gate.next: // it may be shared, and somebody else was first
-	case notice(q, now, false) && response && q.req != nil:
-		q.req.Marked(now, cc.MarkedResponse)
+	case now >= n.gate.next: // it may be shared, and somebody else was first
+		notice(q, now, false)
 	}
 }
 
@@ -127,12 +131,11 @@ func (q *QP) marked(now clock.Time, p *rocev2.Packet, d Drop) {
 	}
 	q.conn.Stats.Rare().ECNMarked++
 	response := info.Role == rocev2.RoleResponse
-	how := cc.MarkedAgain
 	if q.ud == nil && notice(q, now, response) { // else there is no peer to tell
-		how = cc.MarkedResponse
+		return
 	}
 	if response && q.req != nil {
-		q.req.Marked(now, how)
+		q.req.Marked(now, cc.MarkedAgain)
 	}
 }
 
