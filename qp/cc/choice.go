@@ -3,6 +3,7 @@ package cc
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -81,6 +82,20 @@ func (c *Choice) Profile() (*Profile, error) {
 	if c.Burst != 0 {
 		p.Burst = c.Burst
 	}
+	for _, o := range []struct {
+		name             string
+		got, least, most uint64
+		why              string
+	}{
+		{"line", p.Line, kilo, mostRate, ""},
+		{"min", p.Min, kilo, p.Line, ", which is line"},
+		{"ai", p.Additive, 1, p.Line, ", which is line"},
+		{"hai", p.Hyper, 0, p.Line, ", which is line"},
+	} {
+		if o.got < o.least || o.got > o.most {
+			return nil, fmt.Errorf("%w: %s is %d, in bits per second: it takes %d to %d%s", ErrChoice, o.name, o.got, o.least, o.most, o.why)
+		}
+	}
 	if err := p.Check(); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrChoice, err)
 	}
@@ -132,13 +147,19 @@ func ParseChoice(text string) (c Choice, err error) {
 		return c, fmt.Errorf("%w: %q is none of %s", ErrChoice, name, strings.Join(lawNames[:], ", "))
 	}
 	c.Law = Law(law)
+	var seen []string
 	for more {
 		var option string
 		option, rest, more = strings.Cut(rest, ",")
 		key, value, _ := strings.Cut(option, "=")
-		if err := c.set(key, value); err != nil {
-			return c, fmt.Errorf("%w: %s in %q: %w", ErrChoice, option, text, err)
+		err := c.set(key, value)
+		if slices.Contains(seen, key) {
+			err = fmt.Errorf("%s is there twice", key)
 		}
+		if err != nil {
+			return c, fmt.Errorf("%w: %q in %q: %w", ErrChoice, option, text, err)
+		}
+		seen = append(seen, key)
 	}
 	_, err = c.Maker()
 	return c, err
@@ -150,7 +171,7 @@ func (c *Choice) set(key, value string) (err error) {
 	rates := map[string]*uint64{"line": &c.Line, "min": &c.Min, "ai": &c.Additive, "hai": &c.Hyper}
 	switch {
 	case rated && rates[key] != nil:
-		*rates[key], err = parseUnits(value, map[byte]uint64{'k': kilo, 'M': mega, 'G': giga}, mostRate)
+		*rates[key], err = parseRate(value)
 	case rated && key == "burst":
 		c.Burst, err = parseBytes(value)
 	case c.Law == LawStatic && key == "bytes":
@@ -165,21 +186,34 @@ func (c *Choice) set(key, value string) (err error) {
 	return err
 }
 
-func parseBytes(value string) (int, error) {
-	n, err := parseUnits(value, map[byte]uint64{'K': 1 << 10, 'M': 1 << 20}, 1<<30)
-	return int(n), err
+func parseRate(value string) (uint64, error) {
+	n, ok := parseUnits(value, map[byte]uint64{'k': kilo, 'M': mega, 'G': giga}, mostRate)
+	if !ok {
+		return 0, fmt.Errorf("%q is not a rate: a whole number of bits per second, or of k, M or G of them, up to %dG, such as 25G", value, mostRate/giga)
+	}
+	return n, nil
 }
 
+func parseBytes(value string) (int, error) {
+	n, ok := parseUnits(value, map[byte]uint64{'K': 1 << 10, 'M': 1 << 20}, mostBytes)
+	if !ok {
+		return 0, fmt.Errorf("%q is not a size: a whole number of bytes, or of K or M of them, up to %dM, such as 64K", value, mostBytes>>20)
+	}
+	return int(n), nil
+}
+
+const mostBytes = 1 << 30 // of a window and of a burst
+
 // parseUnits reads a number, 1 to most, with a letter for a unit behind it, or
-// none.
-func parseUnits(value string, units map[byte]uint64, most uint64) (uint64, error) {
+// none, and reports whether it is one.
+func parseUnits(value string, units map[byte]uint64, most uint64) (n uint64, ok bool) {
 	digits, unit := value, uint64(1)
 	if n := len(value) - 1; n > 0 && units[value[n]] != 0 {
 		digits, unit = value[:n], units[value[n]]
 	}
 	n, err := strconv.ParseUint(digits, 10, 64)
 	if err != nil || n == 0 || n > most/unit {
-		return 0, fmt.Errorf("%q is not a whole number from 1 to %d", value, most)
+		return 0, false
 	}
-	return n * unit, nil
+	return n * unit, true
 }

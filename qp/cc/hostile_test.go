@@ -157,7 +157,7 @@ func TestChoiceOfNoRate(t *testing.T) {
 		t.Error("a rate of 1 b/s is taken")
 	}
 	_, err := ParseChoice("dcqcn,min=1")
-	if want := "Min is 1, not 1000 to 100000000000"; err == nil || !strings.Contains(fmt.Sprint(err), want) {
+	if want := "min is 1, in bits per second: it takes 1000 to 100000000000, which is line"; err == nil || !strings.Contains(fmt.Sprint(err), want) {
 		t.Errorf("%v, want %s", err, want)
 	}
 	var r Rate // whoever sets it without a profile
