@@ -177,6 +177,8 @@ func wantedOf(f *pflag.Flag) string {
 	switch f.Value.Type() {
 	case "int":
 		return fmt.Sprintf("a whole number of at most %d", math.MaxInt)
+	case "uint64":
+		return fmt.Sprintf("a whole number from 0 to %d", uint64(math.MaxUint64))
 	case "float64":
 		return "a number"
 	case "duration":

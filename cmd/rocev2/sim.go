@@ -73,7 +73,7 @@ docs/fabric.md explains what there is to be seen.`,
 	}
 	fs := cmd.Flags()
 	fs.Uint64Var(&f.seed, "seed", 0, "of all that is random, instead of the scenario's")
-	fs.IntVar(&f.cores, "cores", 1, "how many parts of the network run at the same time")
+	fs.IntVar(&f.cores, "cores", 1, "`number` of parts of the network that run at the same time, instead of the scenario's")
 	fs.StringVar(&f.out, "out", "", "write result.txt, scenario.toml and plots into this `directory`")
 	fs.BoolVar(&f.print, "print", false, "print the scenario, and play nothing")
 	return cmd

@@ -105,7 +105,8 @@ func TestSimMistakes(t *testing.T) {
 		"no scenario \"x\"; there are all": {"x"},
 		"no file ./x":                      {"./x"},
 		"no setting \"network.speed\"":     {file},
-		"--cores is 0: it is 1 to 64":      {"incast", "--cores", "0"},
+		"--seed \"-3\": it must be a whole number from 0 to 18446744073709551615": {"incast", "--seed", "-3"},
+		"--cores is 0: it is 1 to 64": {"incast", "--cores", "0"},
 	} {
 		if code, _, errs := runSim(t, args...); code != exitUsage || !strings.Contains(errs, want) {
 			t.Errorf("%q: status %d, %s", args, code, errs)

@@ -109,6 +109,9 @@ func (r *run) arrivals(t *Traffic, op int, rand *event.Rand) error {
 	var s traffic.Stream
 	rate, hosts := r.g.HostRate(), int(r.g.Hosts())
 	if t.Kind == "load" {
+		if t.Sizes == "" && t.Bytes == 0 {
+			return errors.New("sizes or bytes must say how long flows are")
+		}
 		var sizes *traffic.Sizes
 		if t.Sizes == "" && t.Bytes > 0 {
 			sizes, err = traffic.Fixed(int64(t.Bytes))

@@ -3,7 +3,6 @@ package lab
 import (
 	"bytes"
 	"embed"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -14,18 +13,15 @@ import (
 var scenarios embed.FS
 
 // Parse reads a scenario as TOML. What it does not know is an error, and so is
-// a setting that the topology or the kind of traffic has not.
+// a setting that the topology, the kind of traffic or the rest of the scenario
+// leaves without a meaning.
 func Parse(text []byte) (s Scenario, err error) {
 	meta, err := toml.NewDecoder(bytes.NewReader(text)).Decode(&s)
 	if err != nil {
-		var at toml.ParseError
-		if errors.As(err, &at) {
-			return s, errors.New(strings.TrimPrefix(at.Error(), "toml: "))
-		}
-		return s, err
+		return s, plainly(err)
 	}
-	if unknown := meta.Undecoded(); len(unknown) > 0 {
-		return s, s.errorf("there is no setting %q", unknown[0])
+	if keys := meta.Undecoded(); len(keys) > 0 {
+		return s, s.errorf("%w", unknown(keys[0]))
 	}
 	if err := s.others(); err != nil {
 		return s, s.errorf("%w", err)

@@ -273,10 +273,18 @@ func (s *Scenario) check() error {
 	return nil
 }
 
-// others says which setting is one of another topology or kind of traffic,
-// and would do nothing.
+// others says which setting is one of another topology or kind of traffic, or
+// of another kind of run, and would do nothing.
 func (s *Scenario) others() error {
 	n := &s.Network
+	switch {
+	case s.Until != 0 && s.Limit != 0:
+		return errors.New("limit is for a run without until: take one of them out")
+	case n.FlowletGap != 0 && n.Routing != "flowlet":
+		return errors.New(`network.flowlet_gap is for routing = "flowlet"`)
+	case n.Lossy && n.Watchdog != 0:
+		return errors.New("network.watchdog ends pauses, and there are none with lossy")
+	}
 	up := n.UpRate != 0 || n.UpDelay != 0
 	err := unused("network", n.Topology, topologies, []setting{
 		{"hosts", n.Hosts != 0, "star"},

@@ -1,0 +1,88 @@
+package lab
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+
+	"github.com/BurntSushi/toml"
+)
+
+// plainly returns an error of the reader of TOML in the words of scenarios.
+func plainly(err error) error {
+	text := err.Error()
+	var at toml.ParseError
+	if errors.As(err, &at) {
+		text = at.Error()
+	}
+	text = strings.TrimPrefix(text, "toml: ")
+	where, what, ok := strings.Cut(text, "incompatible types: ")
+	if !ok {
+		if where, _, ok = strings.Cut(text, "type mismatch for "); !ok {
+			return errors.New(text)
+		}
+		if strings.HasSuffix(text, "found []map[string]any") {
+			return fmt.Errorf("%sthere is only one: write one bracket, as in [network]", where)
+		}
+		return fmt.Errorf("%sit is a table: write its name in brackets, as in [network], or its settings in braces, as in red = { kmax = \"5KB\" }", where)
+	}
+	_, should, _ := strings.Cut(what, "destination has type ")
+	want, ok := map[string]string{
+		"boolean": "must be true or false, without quotes",
+		"integer": "must be a whole number, without quotes",
+		"float":   "must be a number, without quotes",
+		"string":  "must be a text in quotes",
+		"slice":   "is a list: write [[traffic]] with two brackets, and so [[failure]]",
+	}[should]
+	if !ok {
+		return errors.New(text)
+	}
+	return fmt.Errorf("%sit %s", where, want)
+}
+
+// unknown says that there is no such setting, and which ones there are in its
+// place.
+func unknown(key toml.Key) error {
+	of, name := reflect.TypeFor[Scenario](), "a scenario"
+	for i, part := range key {
+		f, ok := field(of, part)
+		if !ok {
+			break
+		}
+		of = f.Type
+		if of.Kind() == reflect.Pointer {
+			of = of.Elem()
+		}
+		name = "[" + strings.Join(key[:i+1], ".") + "]"
+		if of.Kind() == reflect.Slice {
+			of, name = of.Elem(), "["+name+"]"
+		}
+		if of.Kind() != reflect.Struct { // it has no settings in it
+			return fmt.Errorf("there is no setting %q", key)
+		}
+	}
+	var has []string
+	for i := range of.NumField() {
+		has = append(has, written(of.Field(i)))
+	}
+	return fmt.Errorf("there is no setting %q: %s has %s", key, name, strings.Join(has, ", "))
+}
+
+// written returns the name of a setting in a file.
+func written(f reflect.StructField) string {
+	if tag := f.Tag.Get("toml"); tag != "" {
+		return tag
+	}
+	return strings.ToLower(f.Name)
+}
+
+// field returns the field of a setting.
+func field(of reflect.Type, name string) (reflect.StructField, bool) {
+	for i := range of.NumField() {
+		if f := of.Field(i); strings.EqualFold(written(f), name) {
+			return f, true
+		}
+	}
+	return reflect.StructField{}, false
+}
