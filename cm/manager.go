@@ -2,6 +2,7 @@ package cm
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"runtime"
@@ -111,6 +112,8 @@ func (m *manager) await(ctx context.Context, w *waiter) error {
 		return nil
 	case err != nil && ctx.Err() != nil:
 		return context.Cause(ctx)
+	case errors.Is(err, task.ErrNoTask):
+		return fmt.Errorf("cm: %w", err)
 	}
 	return m.errOver()
 }

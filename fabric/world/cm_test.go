@@ -11,6 +11,7 @@ import (
 
 	"github.com/gosoftroce/rocev2/cm"
 	"github.com/gosoftroce/rocev2/fabric/world"
+	"github.com/gosoftroce/rocev2/task"
 	"github.com/gosoftroce/rocev2/verbs"
 )
 
@@ -163,4 +164,23 @@ func TestDialInVain(t *testing.T) {
 		return nil
 	}))
 	must(t, w.Run())
+}
+
+// Who is no program of the world cannot wait for a connection, and is told so.
+func TestConnectOutside(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, world.Config{Network: star(2)})
+	dev, err := w.Device(0)
+	must(t, err)
+	s, err := newSide(dev, make([]byte, 64))
+	must(t, err)
+	if _, err := cm.Dial(t.Context(), s.qp, netip.AddrPortFrom(world.Addr(1), service), cm.DialConfig{}); !errors.Is(err, task.ErrNoTask) {
+		t.Errorf("Dial: %v", err)
+	}
+	ln, err := cm.Listen(dev, netip.AddrPortFrom(world.Addr(0), service), cm.ListenConfig{})
+	must(t, err)
+	if _, err := ln.Accept(t.Context()); !errors.Is(err, task.ErrNoTask) {
+		t.Errorf("Accept: %v", err)
+	}
+	must(t, ln.Close())
 }
