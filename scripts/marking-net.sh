@@ -5,9 +5,9 @@
 # and tc (iproute2), nft (nftables) and ethtool.
 #
 #	marking-net.sh up
-#	marking-net.sh run TEST [FLAG]...   both senders at once: rocev2 perf TEST, such as
-#	                                    write_bw or read_bw, with the flags on the side
-#	                                    that sends data
+#	marking-net.sh run TEST [FLAG]...   both senders at once: rocev2 perf TEST, which is
+#	                                    write_bw, send_bw or read_bw, with the flags on
+#	                                    the side that sends data
 #	marking-net.sh down
 #
 # Variables: ROCEV2 the program (bin/rocev2 of the repository), DURATION seconds of a run (4), OUT a
@@ -33,8 +33,16 @@ in_ns() {
 	ip netns exec "$net-$ns" "$@"
 }
 
+# stop ends the programs in the namespaces: a server has no client any more when
+# one was started wrongly.
+stop() {
+	local ns
+	for ns in a b c; do ip netns pids "$net-$ns" 2>/dev/null | xargs -r kill 2>/dev/null || true; done
+}
+
 down() {
 	local ns
+	stop
 	for ns in a b c router; do ip netns delete "$net-$ns" 2>/dev/null || true; done
 }
 
@@ -116,8 +124,12 @@ dial() {
 }
 
 run() {
-	op=${1:?"usage: marking-net.sh run TEST [FLAG]..."}
-	shift
+	op=${1:-}
+	case $op in
+	write_bw | send_bw | read_bw) shift ;;
+	*) die "run takes write_bw, send_bw or read_bw, and flags of rocev2 perf, not \"$op\"" ;;
+	esac
+	[ -e "/run/netns/$net-router" ] || die "there is no network $net: marking-net.sh up makes it"
 	rocev2=${ROCEV2:-$(dirname "$0")/../bin/rocev2}
 	[ -x "$rocev2" ] || die "there is no program $rocev2: make build, or set ROCEV2"
 	duration=${DURATION:-4} tclass=${TCLASS:-106} out=${OUT:-$(mktemp -d)}
@@ -127,23 +139,25 @@ run() {
 	rm -f "$out"/*.err
 	local before after from jobs="" job bad=
 	before=$(counters)
+	trap stop EXIT
 	for from in a b; do
 		serve $from "$@" &
 		jobs="$jobs $!"
 	done
 	for _ in $(seq 600); do # both clients begin at once
 		[ "$(cat "$out"/*.err 2>/dev/null | grep -c '^waiting')" -lt 2 ] || break
+		for job in $jobs; do kill -0 "$job" 2>/dev/null || bad=1; done
+		[ -z "$bad" ] || die "a program failed: $(sort -u "$out"/*.err)"
 		sleep 0.05
 	done
 	for from in a b; do
 		dial $from "$@" &
-		jobs="$jobs $!"
 	done
-	for job in $jobs; do wait "$job" || bad=1; done
+	for _ in 1 2 3 4; do wait -n || { bad=1 && break; }; done
 	after=$(counters)
-	[ -z "$bad" ] || die "a program failed: $(cat "$out"/*.err)"
+	[ -z "$bad" ] || die "a program failed: $(grep -hv '^waiting' "$out"/*.err | sort -u)"
 	for ns in a b; do
-		sed -n "s/.*\"gbps\":\([0-9.]*\).*/$ns: \1 Gb\/s/p" "$out/$ns" "$out/$ns.sink" | head -n 1
+		LC_ALL=C printf '%s: %.3f Gb/s\n' $ns "$(sed -n 's/.*"gbps":\([0-9.]*\).*/\1/p' "$out/$ns" "$out/$ns.sink" | head -n 1)"
 	done
 	set -- $before $after
 	echo "router: $(($4 - $1)) packets sent, $(($5 - $2)) dropped, $(($6 - $3)) marked"

@@ -108,6 +108,33 @@ func TestManual(t *testing.T) {
 	}
 }
 
+// TestMistakes: a run that was started wrongly ends with the reason, whichever
+// side has the wrong flag, and leaves no program behind.
+func TestMistakes(t *testing.T) {
+	n := newNet(t)
+	for args, want := range map[string]string{
+		"run write_bw --congestion cubic": `"cubic" is none of window`,
+		"run read_bw --congestion cubic":  `"cubic" is none of window`,
+		"run write":                       "run takes write_bw, send_bw or read_bw",
+		"run":                             "run takes write_bw",
+	} {
+		out, err := n.command(t, append([]string{"scripts/marking-net.sh"}, strings.Fields(args)...)...)
+		if err == nil || strings.Count(out, want) != 1 {
+			t.Errorf("%s: %v, %q; it should say %s", args, err, out, want)
+		}
+	}
+	for _, ns := range []string{"a", "b", "c"} {
+		if pids, err := exec.CommandContext(t.Context(), "ip", "netns", "pids", n.name+"-"+ns).Output(); err != nil || len(pids) > 0 {
+			t.Errorf("%s: %v, programs %q are left", ns, err, pids)
+		}
+	}
+	n.script(t, "down")
+	out, err := n.command(t, "scripts/marking-net.sh", "run", "write_bw")
+	if err == nil || !strings.Contains(out, "there is no network "+n.name) {
+		t.Errorf("without a network: %v, %q", err, out)
+	}
+}
+
 // network is one of scripts/marking-net.sh.
 type network struct {
 	name, bin, out string
