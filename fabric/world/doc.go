@@ -32,7 +32,8 @@
 // task; never in another way for another program. It starts no goroutine that
 // touches a device: a wait of such a one ends the process. A
 // [context.WithTimeout] or a [time.Sleep] counts real time: WithTimeout and
-// Sleep of the World count virtual time.
+// Sleep of the World count virtual time. A program that waits for a channel
+// stops the world for ever, and Run cannot tell: SIGQUIT has Go print the line.
 //
 // A program that needs goroutines, timers or the time, and is to run over
 // sockets, too, takes them from the [task.Runner] of its device, which
