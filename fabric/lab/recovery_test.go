@@ -6,60 +6,99 @@ import (
 	"testing"
 )
 
-// TestRecoveryInFullQueues plays storage traffic on a network that drops, with
-// selective repeat and with go-back-N. Where switches mark, selective repeat is
-// better in all. Where only losses say that a queue is full, flows are slowed
-// down about as much, and long ones less; but it drops up to half as much
-// again: single losses are taken for noise of the path.
-func TestRecoveryInFullQueues(t *testing.T) {
+// TestRecoveryOfStorage, and the two below it, play flows on a network that
+// drops, with selective repeat and with go-back-N. Selective repeat is no worse
+// in the mean of three seeds: not in the mean slowdown, nor in its 99th
+// percentile, nor in what is dropped, whether switches mark or only losses say
+// that a queue is full.
+func TestRecoveryOfStorage(t *testing.T) {
 	t.Parallel()
+	testRecovery(t, "alistorage", 1)
+}
+
+func TestRecoveryOfHadoop(t *testing.T) {
+	t.Parallel()
+	testRecovery(t, "hadoop", 1)
+}
+
+// TestRecoveryOfWebSearch has some 470 flows: five are the slowest 1 %, and one
+// that is late moves the mean of a seed by as much as recovery does.
+func TestRecoveryOfWebSearch(t *testing.T) {
+	t.Parallel()
+	testRecovery(t, "websearch", 1.03)
+}
+
+// testRecovery allows a single seed to be worse by seedBand.
+func testRecovery(t *testing.T, sizes string, seedBand float64) {
+	t.Helper()
 	long(t)
 	text, err := Text("storage")
 	if err != nil {
 		t.Fatal(err)
 	}
 	var b strings.Builder
-	fmt.Fprintln(&b, "AliStorage at 50 %, 128 hosts 2:1, queues of 300 KB that drop, 1 ms of arrivals, windows of 128 KiB.")
-	fmt.Fprintln(&b, "marks  seed  recovery   drops  sent again  mean   p95    p99    the last at")
+	fmt.Fprintf(&b, "%s at 50 %%, 128 hosts 2:1, queues of 300 KB that drop, 1 ms of arrivals, windows of 128 KiB.\n", sizes)
+	fmt.Fprintln(&b, "                                         all flows           to 10 KB")
+	fmt.Fprintln(&b, "marks  seed  recovery   drops  sent again   mean    p95    p99    p99  the last at")
 	for _, marks := range []bool{true, false} {
+		compare := ratios{t: t, of: fmt.Sprintf("marks %v", marks), band: seedBand}
 		for seed := range uint64(3) {
 			var of [2]*Result
 			for i, recovery := range recoveries {
 				s, err := Parse(text)
-				if err != nil {
-					t.Fatal(err)
-				}
-				s.Seed, s.Adapter.Recovery = seed, recovery
+				must(t, err)
+				s.Seed, s.Adapter.Recovery, s.Traffic[0].Sizes = seed, recovery, sizes
 				if !marks {
 					s.Network.RED = &RED{}
 				}
 				r := play(t, s)
 				of[i] = r
-				all := r.Slowdowns(0, 1<<40)
+				all, tiny := r.Slowdowns(0, 1<<40), r.Slowdowns(0, 10_000)
 				_, failed, last := r.Done()
 				if failed > 0 {
 					t.Errorf("%s: %d flows have failed", recovery, failed)
 				}
-				fmt.Fprintf(&b, "%-5v  %4d  %-9s  %5d  %10d  %5.2f  %5.2f  %6.2f  %v\n", marks, seed, recovery, r.Totals.Dropped(), r.Stats.Retransmits, all.Mean, all.P95, all.P99, last)
-			}
-			worse := func(what string, selective, goBack, most float64) {
-				if selective > goBack*most {
-					t.Errorf("marks %v, seed %d: %s is %.2f, and %.2f with go-back-N", marks, seed, what, selective, goBack)
+				if i == 0 && marks && tiny.P99 > 10 {
+					t.Errorf("seed %d: the 99th percentile of flows up to 10 KB is %.2f", seed, tiny.P99)
 				}
-			}
-			most := 1.0
-			if !marks {
-				most = 1.6
+				fmt.Fprintf(&b, "%-5v  %4d  %-9s  %5d  %10d  %5.3f  %5.2f  %5.2f  %5.2f  %v\n", marks, seed, recovery,
+					r.Totals.Dropped(), r.Stats.Retransmits, all.Mean, all.P95, all.P99, tiny.P99, last)
 			}
 			s, g := of[0].Slowdowns(0, 1<<40), of[1].Slowdowns(0, 1<<40)
-			worse("the mean slowdown", s.Mean, g.Mean, min(most, 1.1))
-			worse("the 99th percentile", s.P99, g.P99, most)
-			worse("drops", float64(of[0].Totals.Dropped()), float64(of[1].Totals.Dropped()), most)
-			worse("the mean slowdown above 1 MB", of[0].Slowdowns(1e6, 1<<40).Mean, of[1].Slowdowns(1e6, 1<<40).Mean, 1)
-			if s := of[0].Slowdowns(0, 10_000); marks && s.P99 > 10 {
-				t.Errorf("seed %d: the 99th percentile of flows up to 10 KB is %.2f", seed, s.P99)
-			}
+			compare.take(seed, "the mean slowdown", s.Mean, g.Mean)
+			compare.take(seed, "the 99th percentile", s.P99, g.P99)
+			compare.take(seed, "drops", float64(of[0].Totals.Dropped()), float64(of[1].Totals.Dropped()))
+			compare.take(seed, "the mean slowdown above 1 MB", of[0].Slowdowns(1e6, 1<<40).Mean, of[1].Slowdowns(1e6, 1<<40).Mean)
+		}
+		compare.end()
+	}
+	golden(t, "recovery-"+sizes, b.String())
+}
+
+// ratios compares what selective repeat comes to with what go-back-N does: no
+// seed may be worse by more than band, and all of them together not at all.
+type ratios struct {
+	t    *testing.T
+	of   string
+	band float64
+	sums map[string][2]float64
+}
+
+func (r *ratios) take(seed uint64, what string, selective, goBack float64) {
+	if selective > goBack*r.band {
+		r.t.Errorf("%s, seed %d: %s is %.3f, and %.3f with go-back-N", r.of, seed, what, selective, goBack)
+	}
+	if r.sums == nil {
+		r.sums = map[string][2]float64{}
+	}
+	s := r.sums[what]
+	r.sums[what] = [2]float64{s[0] + selective, s[1] + goBack}
+}
+
+func (r *ratios) end() {
+	for what, s := range r.sums {
+		if s[0] > s[1] {
+			r.t.Errorf("%s: %s is %.3f in all seeds together, and %.3f with go-back-N", r.of, what, s[0], s[1])
 		}
 	}
-	golden(t, "recovery", b.String())
 }

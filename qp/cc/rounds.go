@@ -15,6 +15,7 @@ type rounds struct {
 	resume     int32         // the size after a trial, if that does not make the round trip shorter
 	lost       int32         // packets
 	count      int16         // rounds since the last trial began or ended
+	noise      int8          // how much speaks for losses without a queue, see observe
 	trial      bool          // the window is smaller to see whether the round trip gets shorter
 	answered   bool          // the window is smaller because of the losses of the round
 }
@@ -23,6 +24,13 @@ const (
 	// noiseShare is what part of the packets may be lost by a path without
 	// a queue.
 	noiseShare = 16
+	// shortPath is a round trip below which there are switches and hosts on
+	// the path, and no distance: see gives.
+	shortPath = 100 * time.Microsecond
+	// provenShare is noiseShare on a short path that has proved to lose
+	// packets without a queue: noiseProof speaks for that.
+	provenShare = 4
+	noiseProof  = 6
 	// trialEvery is after how many rounds there may be another trial, half
 	// as many as there must have been at the beginning; trialSoon, after
 	// how many if the last one has shown a queue. trialRounds is how many
@@ -44,11 +52,14 @@ func (r *rounds) begin(size int, pipe uint64) {
 // queue on the path (Flight.clear), and without marks, losses are noise as long
 // as they are a small part of what is sent. Else they are congestion, and there
 // is one cut in a round, which gets deeper with more losses. One is chance in
-// any case.
+// any case. Short paths are another matter, see gives.
 func (w *Window) selective(f Flight) bool {
 	w.single = true
 	w.pass(f, f.Packet)
 	w.lost++
+	if f.MinRTT < shortPath && f.Pipe > 0 && w.markPoint == 0 {
+		return w.gives(&f)
+	}
 	many, marked, idle := int(w.lost-1)*noiseShare > int(w.span)/f.Packet, f.Una < w.markPoint, f.clear()
 	size := w.sentWith(f.Una)
 	switch {
@@ -74,6 +85,44 @@ func (w *Window) selective(f Flight) bool {
 	w.congested(f)
 	w.shrink(f, size)
 	return true
+}
+
+// gives takes a loss on a short path without marks. A queue there fills up
+// within a round trip, and most flows begin while one is full: they know of no
+// shorter round trip. So the round trip does not tell a loss in a queue from
+// noise; how many are lost does. The first in a round makes the window a
+// little smaller, by less than it grows in a round without a queue. With more
+// than a share of the round it is halved, once. The share is larger where the
+// path has proved to be noisy.
+//
+// Not where READs are under way: their window is asked for at once, and a round
+// trip has the data of those before in it.
+func (w *Window) gives(f *Flight) bool {
+	if w.lost == 1 {
+		w.before, w.answered = w.size, true
+		w.shrink(*f, w.size-w.size/16)
+		return false
+	}
+	share := int32(noiseShare)
+	if w.noise >= noiseProof {
+		share = provenShare
+	}
+	if w.lost*share <= w.span/int32(f.Packet) || w.size <= w.before/2 {
+		return false
+	}
+	w.shrink(*f, w.before/2)
+	return true
+}
+
+// observe takes what a round that ends says of the path: losses that go on
+// though the round trip shows no queue are noise. Three such rounds in a row
+// prove it; each other round speaks half as much against it.
+func (w *Window) observe(f *Flight) {
+	if w.lost > 0 && f.clear() {
+		w.noise = min(w.noise+2, 2*noiseProof)
+	} else {
+		w.noise = max(w.noise-1, 0)
+	}
 }
 
 // shrink makes the window no larger than size.
@@ -112,6 +161,7 @@ func (w *Window) pass(f Flight, n int) {
 	if w.seen < w.span {
 		return
 	}
+	w.observe(&f)
 	w.begin(w.size, f.Pipe)
 	if w.count < math.MaxInt16 {
 		w.count++
