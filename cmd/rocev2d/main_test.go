@@ -259,7 +259,7 @@ func TestCommandLine(t *testing.T) {
 		{args: "--check --congestion dcqcn-adapter,line=25G", out: "no mistakes"},
 		{args: "--check --congestion reno", code: exitUsage, errs: "flag --congestion: congestion: bad choice of congestion control: \"reno\" is none of window, static,"},
 		{args: "--check", env: map[string]string{"ROCEV2D_CONGESTION": "dcqcn,min=1"}, code: exitUsage, errs: "environment ROCEV2D_CONGESTION: congestion: "},
-		{args: "--check --config " + badChoice, code: exitUsage, errs: badChoice + ":4: device.congestion: bad choice of congestion control: rate=1"},
+		{args: "--check --config " + badChoice, code: exitUsage, errs: badChoice + ":4: device.congestion: bad choice of congestion control: \"rate=1\" in"},
 		{args: "--nonsense", code: exitUsage, errs: "\"rocev2d --help\" lists the flags"},
 		{args: "file.toml", code: exitUsage, errs: "takes no arguments"},
 		{args: "--device 192.0.2.1 --admin off", code: exitFailure, errs: "flag --device: "},
