@@ -106,7 +106,9 @@ func (c *Cores) finish(n int) {
 		if i < c.spin.Load() {
 			continue
 		}
-		c.waits.Store(true)
+		// Not Store: QEMU, where it emulates arm64, lets the load that
+		// follows overtake it.
+		c.waits.Swap(true)
 		if c.left.Load() > 0 || !c.waits.Swap(false) {
 			<-c.done
 		}
@@ -134,7 +136,7 @@ func (c *Cores) work(i int) {
 			if spun++; spun < c.spin.Load() {
 				continue
 			}
-			w.sleeps.Store(true)
+			w.sleeps.Swap(true) // see finish
 			if w.round.Load() == last || !w.sleeps.Swap(false) {
 				<-w.wake
 			}
