@@ -152,11 +152,16 @@ func (r *Result) WriteTo(w io.Writer) (int64, error) {
 	return int64(n), err
 }
 
-// dropNames says why packets were dropped.
+// dropNames says why packets were dropped, and of which classes they were.
 func dropNames(t *network.Totals) (s string) {
 	for why, n := range t.Drops {
 		if n > 0 {
 			s += fmt.Sprintf(", %d %v", n, network.Drop(why))
+		}
+	}
+	for class, n := range t.ClassDrops {
+		if n > 0 {
+			s += fmt.Sprintf(", %d of class %d", n, class)
 		}
 	}
 	return s

@@ -258,6 +258,7 @@ func (a *part) drop(i uint32, why Drop, d *event.Digest) {
 	*p = a.slots.all[i].Packet
 	a.slots.put(i)
 	a.totals.Drops[why]++
+	a.totals.ClassDrops[p.Class]++
 	d.Add(uint64(why)<<56 ^ p.identity())
 	if h := &a.hosts[p.Src]; h.part == a {
 		h.host.Dropped(p, why)

@@ -182,3 +182,28 @@ func TestPauseIsFairToPorts(t *testing.T) {
 		t.Errorf("%+v", n.Totals())
 	}
 }
+
+// A lossless class that has all of the shared buffer loses nothing. A lossy one
+// has no room then, but for its reserve, and the totals say whose packets were
+// dropped.
+func TestLosslessClassLeavesNoRoomForOthers(t *testing.T) {
+	t.Parallel()
+	for _, reserve := range []int64{0, 10_000} {
+		sw := Switch{Buffer: 1 << 20}
+		sw.Classes[3] = Class{Lossless: true, Alpha: 16}
+		sw.Classes[6] = Class{Alpha: 16, EgressAlpha: 16, Strict: true, Reserve: reserve}
+		n, hosts := build(t, star(4, sw, 100*gbit, event.Microsecond))
+		for i := range 2 {
+			clients(n, hosts, i, 1000, Packet{Dst: 3, Size: DefaultMTU, DSCP: 24})
+		}
+		n.Pause(3, 0, 1<<3) // long enough to fill the buffer
+		n.At(80*event.Microsecond, func() { clients(n, hosts, 2, 100, Packet{Dst: 3, Size: 98, DSCP: 48}) })
+		n.At(150*event.Microsecond, func() { n.Pause(3, 0, 0) })
+		finish(t, n)
+		got := n.Totals()
+		lost := got.ClassDrops[6]
+		if got.ClassDrops[3] != 0 || lost != got.Drops[EgressFull]+got.Drops[IngressFull] || lost != got.Dropped() || (lost == 0) != (reserve > 0) {
+			t.Errorf("reserve %d: dropped are %v, by class %v", reserve, got.Drops, got.ClassDrops)
+		}
+	}
+}

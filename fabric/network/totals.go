@@ -9,16 +9,17 @@ import (
 
 // Totals are the counters of a whole network.
 type Totals struct {
-	Events    uint64           // handled
-	Sent      uint64           // packets that hosts have given
-	Delivered uint64           // packets that hosts have got
-	Drops     [NumDrops]uint64 // packets, by reason
-	Hops      uint64           // packets that came to switches
-	Marks     uint64           // packets that RED has marked
-	XOFFs     uint64           // pause frames that paused some class
-	XONs      uint64           // pause frames that paused none
-	Storms    uint64           // queues in which the watchdog saw a storm
-	Disobeyed uint64           // packets that hosts gave for a paused class
+	Events     uint64             // handled
+	Sent       uint64             // packets that hosts have given
+	Delivered  uint64             // packets that hosts have got
+	Drops      [NumDrops]uint64   // packets, by reason
+	ClassDrops [NumClasses]uint64 // the same packets, by class
+	Hops       uint64             // packets that came to switches
+	Marks      uint64             // packets that RED has marked
+	XOFFs      uint64             // pause frames that paused some class
+	XONs       uint64             // pause frames that paused none
+	Storms     uint64             // queues in which the watchdog saw a storm
+	Disobeyed  uint64             // packets that hosts gave for a paused class
 }
 
 // Dropped returns the packets that were dropped for any reason.
@@ -46,6 +47,9 @@ func (t *Totals) add(o *Totals) {
 	t.Delivered += o.Delivered
 	for why, n := range o.Drops {
 		t.Drops[why] += n
+	}
+	for class, n := range o.ClassDrops {
+		t.ClassDrops[class] += n
 	}
 	t.Hops += o.Hops
 	t.Marks += o.Marks
@@ -230,6 +234,13 @@ func (n *Network) Check() error {
 	t := n.Totals()
 	if t.Sent != t.Delivered+t.Dropped()+inside {
 		return fmt.Errorf("network: %d packets sent, but %d delivered, %d dropped and %d inside", t.Sent, t.Delivered, t.Dropped(), inside)
+	}
+	var byClass uint64
+	for _, d := range t.ClassDrops {
+		byClass += d
+	}
+	if byClass != t.Dropped() {
+		return fmt.Errorf("network: %d packets dropped, but by classes %d", t.Dropped(), byClass)
 	}
 	if t.Disobeyed != 0 {
 		return fmt.Errorf("network: hosts gave %d packets for classes that were paused", t.Disobeyed)
