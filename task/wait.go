@@ -2,6 +2,7 @@ package task
 
 import (
 	"context"
+	"errors"
 	"sync"
 )
 
@@ -95,12 +96,15 @@ func (g *Group) Wait() {
 	}
 }
 
+// ErrClosed says that a queue is closed.
+var ErrClosed = errors.New("task: the queue is closed")
+
 // Queue hands values from task to task, the oldest first.
 type Queue[T any] struct {
 	mu     sync.Mutex
 	values []T
 	closed bool
-	some   *Bell // there may be values
+	some   *Bell // there may be values, or the queue is closed
 }
 
 // NewQueue makes an empty queue.
@@ -118,12 +122,14 @@ func (q *Queue[T]) Put(v T) bool {
 	return true
 }
 
-// Close returns the values that nobody has taken. There come no more.
+// Close returns the values that nobody has taken. There come no more, and who
+// waits for one gets ErrClosed.
 func (q *Queue[T]) Close() []T {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	left := q.values
 	q.closed, q.values = true, nil
+	q.some.Ring()
 	return left
 }
 
@@ -142,12 +148,25 @@ func (q *Queue[T]) TryTake() (v T, ok bool) {
 	return v, true
 }
 
+// over reports whether the queue is closed, and has the next one who waits ask.
+func (q *Queue[T]) over() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
+		q.some.Ring()
+	}
+	return q.closed
+}
+
 // Take takes the oldest value, and waits for one if there is none. The error is
-// as that of Runner.Sleep.
+// ErrClosed, or as that of Runner.Sleep.
 func (q *Queue[T]) Take(ctx context.Context) (v T, err error) {
 	for {
 		if v, ok := q.TryTake(); ok {
 			return v, nil
+		}
+		if q.over() {
+			return v, ErrClosed
 		}
 		if err := q.some.Wait(ctx); err != nil {
 			return v, err

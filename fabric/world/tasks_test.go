@@ -100,3 +100,40 @@ func TestTasks(t *testing.T) {
 		t.Errorf("the world ends after %v: what was stopped is waited for", w.Now())
 	}
 }
+
+// closeQueue has tasks wait for values of a queue that is closed then, and
+// returns what they get.
+func closeQueue(ctx context.Context, r task.Runner) (errs [4]error) {
+	ctx, cancel := r.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	q, takers := task.NewQueue[int](r), r.NewGroup()
+	for i := range errs[1:] {
+		takers.Go(func() { _, errs[i] = q.Take(ctx) })
+	}
+	if err := r.Sleep(ctx, time.Second); err != nil {
+		return errs
+	}
+	q.Close()
+	takers.Wait()
+	_, errs[3] = q.Take(ctx) // and who comes later
+	return errs
+}
+
+// Who waits for a value of a queue that is closed is told so.
+func TestCloseOfQueueWakesTakers(t *testing.T) {
+	t.Parallel()
+	check := func(t *testing.T, errs [4]error) {
+		for _, err := range errs {
+			if !errors.Is(err, task.ErrClosed) {
+				t.Errorf("a taker got %v, want %v", err, task.ErrClosed)
+			}
+		}
+	}
+	synctest.Test(t, func(t *testing.T) { check(t, closeQueue(t.Context(), task.Runner{})) })
+	w := newWorld(t, world.Config{Network: star(1)})
+	must(t, w.Go(0, func(ctx context.Context, dev *verbs.Device) error {
+		check(t, closeQueue(ctx, verbs.HCA(dev).Tasks()))
+		return nil
+	}))
+	must(t, w.Run())
+}
