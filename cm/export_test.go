@@ -9,7 +9,7 @@ import (
 // BareListener returns a listener of no device, and what has a request come for
 // it, and what ends it, for tests.
 func BareListener(tasks task.Runner) (l *Listener, arrive, end func()) {
-	m := &manager{tasks: tasks, closed: true, agent: agent.New(agent.Config{Random: func() uint32 { return 1 }})}
+	m := &manager{tasks: tasks, closed: true, gone: true, agent: agent.New(agent.Config{Random: func() uint32 { return 1 }})}
 	l = &Listener{m: m, ready: tasks.NewBell()}
 	return l, func() {
 			m.lock()

@@ -4,8 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
-	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -41,8 +42,10 @@ type manager struct {
 	refused   uint64     // requests that only this package found wrong
 	nudge     bool       // a waiter has its event
 	peers     acquaintances
-	closed    bool
-	forget    func() // of the device's BeforeClose
+	closed    bool       // nothing begins any more
+	left      *task.Bell // that farewell waits for: a datagram may have been sent
+	gone      bool       // nothing is sent and received any more
+	forget    func()     // of the device's BeforeClose
 }
 
 // sink takes the events of an ID, or of a listener. It is called with the
@@ -75,7 +78,7 @@ func managerOf(dev *verbs.Device) (*manager, error) {
 	defer m.unlock()
 	var err error
 	if m.gsi, err = newGSI(dev, m.onCompletions); err != nil {
-		m.closed = true
+		m.closed, m.gone = true, true
 		return nil, err
 	}
 	m.forget = dev.BeforeClose(m.close)
@@ -162,8 +165,11 @@ func (m *manager) onArrival() {
 // receive gives the agent what has arrived.
 func (m *manager) receive() {
 	m.arrived.Store(0)
-	if m.closed {
+	if m.gone {
 		return
+	}
+	if m.left != nil {
+		m.left.Ring()
 	}
 	now := m.now()
 	more := m.gsi.poll(func(from verbs.GRH, b []byte) {
@@ -177,7 +183,7 @@ func (m *manager) receive() {
 
 // settle brings out what the agent has to send and to tell, and sets the timer.
 func (m *manager) settle() {
-	if m.closed {
+	if m.gone {
 		return
 	}
 	for e, ok := m.agent.Event(); ok; e, ok = m.agent.Event() {
@@ -229,26 +235,46 @@ func (m *manager) setTimer() {
 func (m *manager) onTimer() {
 	m.lock()
 	m.timerAt = 0
-	if !m.closed {
+	if !m.gone {
 		m.agent.Advance(m.now())
 	}
 	m.unlock()
 }
 
+// farewellWait is how long nothing leaves until farewell gives up.
+const farewellWait = 100 * time.Millisecond
+
 // farewell sends all that the agent has to send: as much as there is room for,
-// then the rest. It gives up when nothing leaves.
+// then the rest. It gives up when nothing leaves. The lock is given up while it
+// waits.
 func (m *manager) farewell() {
-	for vain := 0; vain < 1000; vain++ {
+	for {
 		m.settle()
 		if m.gsi.room() != nil {
-			return
+			return // for more than there is
 		}
 		if m.receive(); m.gsi.room() != nil {
-			vain = 0
-		} else {
-			runtime.Gosched() // to who is sending
+			continue
+		}
+		m.left = m.tasks.NewBell()
+		m.mu.Unlock()
+		err := m.untilSent()
+		m.lock()
+		m.left = nil
+		if err != nil && m.gsi.room() == nil {
+			return
 		}
 	}
+}
+
+// untilSent waits until a datagram may have been sent.
+func (m *manager) untilSent() error {
+	if m.arrived.Load() != 0 {
+		return nil
+	}
+	ctx, cancel := m.tasks.WithTimeout(context.Background(), farewellWait)
+	defer cancel()
+	return m.left.Wait(ctx)
 }
 
 // close ends all that the manager has. It says so to the peers, if the device
@@ -264,25 +290,26 @@ func (m *manager) close() {
 		m.unlock()
 		return
 	}
-	ids := m.ids
-	for id, s := range ids {
-		if c, ok := s.(*Conn); ok {
+	m.closed = true
+	listeners := m.listeners
+	m.listeners = map[mad.ServiceID]sink{} // who asks now is rejected
+	for _, id := range slices.Sorted(maps.Keys(m.ids)) {
+		if c, ok := m.ids[id].(*Conn); ok {
 			c.heard()
 		}
 		m.agent.Release(m.now(), id)
 	}
 	m.agent.Leave()
 	m.farewell()
-	m.closed = true
-	m.ids = map[agent.ID]sink{}
-	listeners := m.listeners
-	m.listeners = map[mad.ServiceID]sink{}
+	m.gone = true
 	m.timer.Stop()
-	for _, s := range ids {
-		s.over()
+	ids := m.ids
+	m.ids = map[agent.ID]sink{}
+	for _, id := range slices.Sorted(maps.Keys(ids)) {
+		ids[id].over()
 	}
-	for _, s := range listeners {
-		s.over()
+	for _, service := range slices.Sorted(maps.Keys(listeners)) {
+		listeners[service].over()
 	}
 	m.unlock()
 	m.forget()

@@ -1,6 +1,9 @@
 package agent
 
 import (
+	"maps"
+	"slices"
+
 	"github.com/gosoftroce/rocev2/clock"
 	"github.com/gosoftroce/rocev2/rocev2/mad"
 )
@@ -185,7 +188,8 @@ func (a *Agent) Release(now clock.Time, id ID) {
 // once more whose loss nobody will make up for: the peer would wait, a Linux
 // that asked for the end up to 98 s.
 func (a *Agent) Leave() {
-	for _, c := range a.conns {
+	for _, id := range slices.Sorted(maps.Keys(a.conns)) { // each run in the same order
+		c := a.conns[id]
 		if c.state == StateDREQSent || c.state == StateTimewait && c.granted {
 			a.resend(c)
 		}

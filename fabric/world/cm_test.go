@@ -184,3 +184,78 @@ func TestConnectOutside(t *testing.T) {
 	}
 	must(t, ln.Close())
 }
+
+// TestDeviceTellsAllPeers: a device that is closed says so to the peers of all
+// its connections, and not only to as many as its management queue pair sends
+// to at once. They hear it in the same order each time.
+func TestDeviceTellsAllPeers(t *testing.T) {
+	t.Parallel()
+	const conns = 150
+	play := func() (digest uint64) {
+		w := newWorld(t, world.Config{Network: star(3)})
+		begun, told, latest := 0, 0, time.Duration(0)
+		must(t, w.Go(0, func(ctx context.Context, dev *verbs.Device) error {
+			ln, err := cm.Listen(dev, netip.AddrPortFrom(world.Addr(0), service), cm.ListenConfig{})
+			if err != nil {
+				return err
+			}
+			s, err := newSide(dev, make([]byte, 64))
+			if err != nil {
+				return err
+			}
+			for range conns {
+				r, err := ln.Accept(ctx)
+				if err != nil {
+					return err
+				}
+				q, err := s.pd.CreateQP(verbs.QPConfig{SendCQ: s.cq, RecvCQ: s.cq, MaxSendWR: 1, MaxRecvWR: 1})
+				if err != nil {
+					return err
+				}
+				if _, err := r.Accept(ctx, q, cm.AcceptConfig{}); err != nil {
+					return err
+				}
+			}
+			if err := w.Sleep(ctx, time.Millisecond); err != nil {
+				return err
+			}
+			latest = w.Now()
+			return dev.Close()
+		}))
+		for i := range 2 {
+			must(t, w.Go(1+i, func(ctx context.Context, dev *verbs.Device) error {
+				s, err := newSide(dev, make([]byte, 64))
+				if err != nil {
+					return err
+				}
+				for range conns / 2 {
+					q, err := s.pd.CreateQP(verbs.QPConfig{SendCQ: s.cq, RecvCQ: s.cq, MaxSendWR: 1, MaxRecvWR: 1})
+					if err != nil {
+						return err
+					}
+					c, err := cm.Dial(ctx, q, netip.AddrPortFrom(world.Addr(0), service), cm.DialConfig{})
+					if err != nil {
+						return err
+					}
+					begun++
+					verbs.HCA(dev).Tasks().Go(func() {
+						if err := c.Wait(ctx); errors.Is(err, cm.ErrDisconnected) {
+							told++
+							latest = w.Now()
+						}
+					})
+				}
+				return nil
+			}))
+		}
+		must(t, w.RunFor(20*time.Millisecond))
+		if begun != conns || told != conns {
+			t.Errorf("of %d connections %d have learned that the peer's device is closed", begun, told)
+		}
+		t.Logf("the last one at %v", latest)
+		return w.Digest()
+	}
+	if first, second := play(), play(); first != second {
+		t.Errorf("the digests are %x and %x", first, second)
+	}
+}
