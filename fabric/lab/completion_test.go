@@ -76,7 +76,7 @@ func TestWebSearch(t *testing.T) {
 	early := &RED{5000, 200_000, .01}
 	results := completion(t, s, []means{
 		{name: "pauses alone", control: "static", window: 8 << 20, noECN: true},
-		{name: "dcqcn-paper", control: "dcqcn-paper", red: early},
+		{name: "dcqcn", control: "dcqcn", red: early},
 		{name: "dcqcn-adapter", control: "dcqcn-adapter", notify: 4 * us}, // marks by HPCC's profile
 		{name: "window", control: "window", red: early},
 	})
@@ -93,7 +93,7 @@ func TestWebSearch(t *testing.T) {
 		}
 	}
 	if long(1) < long(0) || long(1) > 2.5*long(0) {
-		t.Errorf("long flows: dcqcn-paper %.2f, pauses alone %.2f: want a price of at most 2.5", long(1), long(0))
+		t.Errorf("long flows: dcqcn %.2f, pauses alone %.2f: want a price of at most 2.5", long(1), long(0))
 	}
 	if long(3) > long(1) || long(3) > long(2) {
 		t.Errorf("long flows: window %.2f, dcqcn %.2f and %.2f: want the window below", long(3), long(1), long(2))

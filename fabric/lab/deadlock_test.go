@@ -346,7 +346,7 @@ func TestDeadlockOfAdapters(t *testing.T) {
 		{"pauses alone", func(*Scenario) {}, 0},
 		{"up and down routes", func(s *Scenario) { s.Network.UpDown = true }, 50 * Gbps},
 		{"watchdog of 1 ms", func(s *Scenario) { s.Network.Watchdog = 1000 * us }, 1 * Gbps},
-		{"dcqcn-paper", func(s *Scenario) { s.Adapter.Control, s.Adapter.NoECN = "dcqcn-paper", false }, 20 * Gbps},
+		{"dcqcn", func(s *Scenario) { s.Adapter.Control, s.Adapter.NoECN = "dcqcn", false }, 20 * Gbps},
 		{"window", func(s *Scenario) { s.Adapter = Adapter{} }, 80 * Gbps},
 	} {
 		s, err := Parse(text)

@@ -51,8 +51,8 @@ func TestUnfairness(t *testing.T) {
 	}{
 		{"PFC alone, one way", "static", 50002, [4]float64{18.52, 6.17, 6.17, 6.17}, .02},
 		{"PFC alone, two ways", "static", 50000, [4]float64{12.34, 12.34, 6.17, 6.17}, .02},
-		{"with DCQCN, one way", "dcqcn-paper", 50002, [4]float64{9.26, 9.26, 9.26, 9.26}, .15},
-		{"with DCQCN, two ways", "dcqcn-paper", 50000, [4]float64{9.26, 9.26, 9.26, 9.26}, .15},
+		{"with DCQCN, one way", "dcqcn", 50002, [4]float64{9.26, 9.26, 9.26, 9.26}, .15},
+		{"with DCQCN, two ways", "dcqcn", 50000, [4]float64{9.26, 9.26, 9.26, 9.26}, .15},
 	} {
 		r := play(t, onClos(c.name, c.control, [][3]int{{1, 0, 50000}, {5, 0, c.port}, {10, 0, 50000}, {15, 0, 50000}}))
 		rates, _, jain := r.Rates()
@@ -87,7 +87,7 @@ func TestVictim(t *testing.T) {
 			flows = append(flows, [3]int{14 + more, 0, 49999 + more})
 		}
 		alone := play(t, onClos("PFC alone", "static", flows))
-		with := play(t, onClos("with DCQCN", "dcqcn-paper", flows))
+		with := play(t, onClos("with DCQCN", "dcqcn", flows))
 		held, _, _ := alone.Rates()
 		free, _, _ := with.Rates()
 		fmt.Fprintf(w, "%d\t%v\t%d\t%v\t%d\t%016x\t%016x\t\n", more, held[victim], alone.Totals.XOFFs, free[victim], with.Totals.XOFFs, alone.Digest, with.Digest)

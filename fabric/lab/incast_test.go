@@ -17,7 +17,7 @@ func incastOf(k int) Scenario {
 	return Scenario{
 		Name: fmt.Sprintf("incast %d:1", k), Seed: 1, Until: 200 * ms, Warm: 100 * ms, Every: 20 * us,
 		Network: Network{Topology: "star", Hosts: k + 1, Rate: 40 * Gbps, Profile: "dcqcn-paper"},
-		Adapter: Adapter{MTU: 1024, Control: "dcqcn-paper", Window: 1e6, Notify: 50 * us},
+		Adapter: Adapter{MTU: 1024, Control: "dcqcn", Window: 1e6, Notify: 50 * us},
 		Traffic: []Traffic{{Kind: "incast", Senders: k}},
 	}
 }

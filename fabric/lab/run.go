@@ -144,7 +144,7 @@ func (s *Scenario) random(i int) event.Rand {
 // adapters makes the adapters, and says how their queue pairs are connected.
 func (r *run) adapters(p *topology.Profile) error {
 	c := &r.s.Adapter
-	control, err := oneOf("adapter.control", c.Control, controls, 0)
+	control, err := c.congestion(uint64(r.g.HostRate()))
 	if err != nil {
 		return err
 	}
@@ -167,7 +167,7 @@ func (r *run) adapters(p *topology.Profile) error {
 	}
 	cfg := adapter.Config{Seed: r.s.Seed, MinProbe: orDefault(c.MinProbe, 80*us).duration(), ReadChunk: int(c.ReadChunk)}
 	cfg.Window.MaxBytes = int(c.Window)
-	every, hold := cc.Law(control).Notify() // what the other end counts on
+	every, hold := control.Law.Notify() // what the other end counts on
 	cfg.NotifyInterval, cfg.NotifyHold = orDefault(c.Notify.duration(), every), hold
 	if cfg.NotifyScope, err = scopeOf(c.NotifyScope); err != nil {
 		return err
@@ -176,7 +176,9 @@ func (r *run) adapters(p *topology.Profile) error {
 		return err
 	}
 	r.conn = adapter.Connection{Foreign: recovery == 1, MTU: mtu, TrafficClass: tc, Timeout: uint8(c.Timeout)}
-	r.conn.Congestion = congestion(control, c, uint64(r.g.HostRate()))
+	if r.conn.Congestion, err = c.maker(control); err != nil {
+		return err
+	}
 	r.op = []ib.Opcode{ib.OpWrite, ib.OpSend, ib.OpRead}
 	return nil
 }
@@ -187,27 +189,39 @@ func scopeOf(name string) (qp.NotifyScope, error) {
 	return qp.NotifyScope(i), err
 }
 
-// congestion returns what makes the congestion control of each queue pair; nil
-// for the engine's own.
-func congestion(control int, c *Adapter, line uint64) func() cc.Controller {
-	window := cc.Config{MaxBytes: orDefault(int(c.Window), 8<<20), MaxPSNs: 1 << 13}
-	if control == 0 {
-		return nil
+// congestion returns the control of the queue pairs of hosts with cables of a
+// rate.
+func (c *Adapter) congestion(line uint64) (choice cc.Choice, err error) {
+	if c.Control == "" {
+		return choice, nil
 	}
-	return func() cc.Controller {
-		w := cc.NewStatic(int(c.Window), window)
-		var p cc.Profile
-		switch controls[control] {
-		case "dcqcn-paper":
-			p = cc.PaperProfile(line)
-		case "dcqcn-adapter":
-			p = cc.AdapterProfile(line)
-		default:
-			return w
-		}
-		p.Burst = 1 // timers are exact here
-		return cc.NewDCQCN(w, &p)
+	if choice, err = cc.ParseChoice(c.Control); err != nil {
+		return choice, fmt.Errorf("adapter.control: %w", err)
 	}
+	if choice.Bytes != 0 && c.Window != 0 {
+		return choice, fmt.Errorf("adapter.control is %q, and adapter.window %v: take one of the two sizes out", c.Control, c.Window)
+	}
+	choice.Line = orDefault(choice.Line, line)
+	choice.Burst = orDefault(choice.Burst, 1) // timers are exact here
+	return choice, nil
+}
+
+// maker returns what makes the congestion control of each queue pair; nil for
+// the engine's own.
+func (c *Adapter) maker(choice cc.Choice) (func() cc.Controller, error) {
+	most := cc.Config{MaxBytes: orDefault(int(c.Window), 8<<20), MaxPSNs: 1 << 13}
+	switch choice.Law {
+	case cc.LawWindow:
+		return nil, nil
+	case cc.LawStatic:
+		bytes := orDefault(choice.Bytes, int(c.Window))
+		return func() cc.Controller { return cc.NewStatic(bytes, most) }, nil
+	}
+	p, err := choice.Profile()
+	if err != nil {
+		return nil, fmt.Errorf("adapter.control: %w", err)
+	}
+	return func() cc.Controller { return cc.NewDCQCN(cc.NewStatic(int(c.Window), most), p) }, nil
 }
 
 // failures has cables fail.

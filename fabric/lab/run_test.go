@@ -22,7 +22,7 @@ func small() Scenario {
 	return Scenario{
 		Name: "small", Seed: 7, Limit: 50_000 * us,
 		Network: Network{Topology: "leaf-spine", Leaves: 2, Spines: 2, HostsPerLeaf: 4, Profile: "dcqcn-paper", Rate: 40 * Gbps},
-		Adapter: Adapter{MTU: 1024, Control: "dcqcn-paper"},
+		Adapter: Adapter{MTU: 1024, Control: "dcqcn"},
 		Traffic: []Traffic{{Kind: "load", Sizes: "hadoop", Load: .5, Until: 500 * us}, {Kind: "incast", Senders: 5, Bytes: 200_000}},
 	}
 }

@@ -75,7 +75,7 @@ type Adapter struct {
 	MTU         int    // path MTU; 0: 4096
 	DSCP        int    // of data; 0: the one that the profile has for RoCE
 	NoECN       bool   `toml:"no_ecn"`
-	Control     string // congestion control: window, static, dcqcn-paper or dcqcn-adapter; "": window
+	Control     string // congestion control, see cc.ParseChoice; "": window
 	Window      Bytes  // in flight at the most; 0: what the engine has. Of static the window
 	Recovery    string // selective or go-back-n; "": selective
 	Notify      Time   // between two CNPs; 0: 50 µs, with dcqcn-adapter 4
@@ -127,9 +127,8 @@ type Failure struct {
 // MostCores is what Scenario.Cores is at the most.
 const MostCores = 64
 
-// Names that a Scenario may have. The controls are in the order of cc.Law.
+// Names that a Scenario may have.
 var (
-	controls   = []string{"window", "static", "dcqcn-paper", "dcqcn-adapter"}
 	recoveries = []string{"selective", "go-back-n"}
 	routings   = []string{"ecmp", "flowlet", "least-queue", "spray"}
 	topologies = []string{"pair", "star", "leaf-spine", "fat-tree", "hpcc", "ring"}
