@@ -31,10 +31,11 @@ type DCQCN struct {
 	target  uint64 // rate before the last cut, and what has grown since (R_T)
 	alpha   uint32 // alphaOne is 1
 
-	active  bool // a notification has come
-	sampled bool // one has come in the period that ends at alphaAt
-	pending bool // one waits for the end of the cut period
-	grown   bool // the rate was increased since the last cut
+	active  bool   // a notification has come
+	sampled bool   // one has come in the period that ends at alphaAt
+	pending bool   // one waits for the end of the cut period
+	grown   bool   // the rate was increased since the last cut
+	cuts    uint32 // that TakeCuts has not returned
 
 	timeStages, byteStages uint32
 	sent                   uint64 // bytes since the last cut, or the last stage of bytes
@@ -95,6 +96,18 @@ func (d *DCQCN) Reset() {
 
 // Rate returns the rate now, in bits per second, and the target.
 func (d *DCQCN) Rate() (current, target uint64) { return d.current, d.target }
+
+// TakeCuts returns how often the rate of a controller was made lower since the
+// last call, where it does so by itself, too: a DCQCN puts cuts off.
+func TakeCuts(c Controller) (n uint32) {
+	if p, ok := c.(*Pacer); ok {
+		c = p.Controller
+	}
+	if d, ok := c.(*DCQCN); ok {
+		n, d.cuts = d.cuts, 0
+	}
+	return n
+}
 
 // Alpha returns the estimate of congestion in units of 2^-30.
 func (d *DCQCN) Alpha() uint32 { return d.alpha }
@@ -271,7 +284,10 @@ func (d *DCQCN) cut(now clock.Time) {
 	hi, lo := bits.Mul64(d.current, uint64(d.alpha))
 	part, _ := bits.Div64(hi, lo, alphaOne<<d.p.Shift)
 	part = min(part, d.current*uint64(d.p.MaxCut)/100)
-	d.current = max(d.current-part, min(d.p.Min, d.current))
+	before := d.current
+	if d.current = max(before-part, min(d.p.Min, before)); d.current < before {
+		d.cuts++
+	}
 	d.grown, d.timeStages, d.byteStages, d.sent = false, 0, 0, 0
 	d.increaseAt = now.Add(d.p.IncreasePeriod)
 	d.cutAt = now.Add(d.p.CutPeriod)

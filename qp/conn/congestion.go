@@ -85,6 +85,18 @@ func (c *Conn) Resumes() clock.Time {
 func (c *Conn) Spent(now clock.Time, bytes, packets int) {
 	c.CC.Control.Sent(now, bytes, packets)
 	c.CC.Reload()
+	c.countCuts()
+}
+
+// countCuts counts the cuts of the rate that the controller has made by itself:
+// one that a notification has put off happens with what is sent next, with a
+// timer, or with the next notification. It reports whether there was one.
+func (c *Conn) countCuts() bool {
+	n := cc.TakeCuts(c.CC.Control)
+	if n > 0 {
+		c.Stats.Rare().RateCuts += uint64(n)
+	}
+	return n > 0
 }
 
 // Marked takes a sign of congestion.
@@ -97,6 +109,7 @@ func (c *Conn) Marked(now clock.Time, f cc.Flight, how cc.Mark) {
 	before := g.Limit.Rate
 	g.Reload()
 	switch {
+	case c.countCuts():
 	case g.Limit.Rate != 0 && (before == 0 || g.Limit.Rate < before):
 		c.Stats.Rare().RateCuts++
 	case less:
@@ -109,5 +122,6 @@ func (c *Conn) Advance(now clock.Time) {
 	if at := c.CC.Limit.Deadline; at != 0 && at <= now {
 		c.CC.Control.Advance(now)
 		c.CC.Reload()
+		c.countCuts()
 	}
 }
