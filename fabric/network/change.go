@@ -3,8 +3,9 @@ package network
 // SetCable takes a cable down or brings it up. What is on a cable that goes
 // down, or queued for it, is lost, and so is what comes for it until the tables
 // follow (Config.Reroute). A host goes on sending at the rate of its cable,
-// into the void. Both ends forget their pauses; a host's own (Pause) comes
-// again.
+// into the void. Both ends forget the pauses of the other one. Those that they
+// still need, a switch while its buffer is full and a host by Pause, come again
+// with the cable.
 func (n *Network) SetCable(i int, up bool) {
 	n.together("SetCable")
 	if n.up[i] == up {
@@ -14,7 +15,7 @@ func (n *Network) SetCable(i int, up bool) {
 	for l := uint32(2 * i); l <= uint32(2*i+1); l++ {
 		if up {
 			k := &n.links[l]
-			k.up, k.tell = true, k.off
+			k.up, k.tell = true, n.pauses(l)
 		} else {
 			n.cut(l)
 		}
@@ -28,6 +29,16 @@ func (n *Network) SetCable(i int, up bool) {
 	if n.reroute != nil {
 		n.At(n.Now()+n.converge, n.follow)
 	}
+}
+
+// pauses returns the classes that the node of a transmitter pauses at the far
+// end.
+func (n *Network) pauses(l uint32) uint8 {
+	k := &n.links[l]
+	if sw := int(k.node) - len(n.hosts); sw >= 0 {
+		return n.switches[sw].out[k.port].off()
+	}
+	return k.off
 }
 
 // Up reports whether a cable is up.
@@ -63,7 +74,6 @@ func (n *Network) cut(l uint32) {
 		o := &x.out[k.port]
 		for c := range uint8(NumClasses) {
 			x.flush(o, c, CableDown)
-			o.in[c].xoff = false
 		}
 	}
 	k.tell = 0
