@@ -119,6 +119,9 @@ func newRun(s *Scenario, parallel func(int, func(int))) (*run, error) {
 	}
 	cfg.Parts, cfg.Parallel = s.Cores, parallel
 	if r.net, err = network.New(cfg); err != nil {
+		if s.Network.Buffer != 0 {
+			err = fmt.Errorf("network.buffer is %v: %w", s.Network.Buffer, err)
+		}
 		return nil, err
 	}
 	r.parts = make([]part, r.net.Parts())
@@ -229,6 +232,9 @@ func (r *run) failures() error {
 	for _, f := range r.s.Failures {
 		if f.Cable < 0 || f.Cable >= len(r.g.Links()) {
 			return fmt.Errorf("failure of cable %d: there are 0 to %d", f.Cable, len(r.g.Links())-1)
+		}
+		if f.At < 0 || f.Until < 0 {
+			return fmt.Errorf("failure of cable %d: at or until is negative", f.Cable)
 		}
 		if f.Until != 0 && f.Until <= f.At {
 			return fmt.Errorf("failure of cable %d: it is up again at %v, before it fails at %v", f.Cable, f.Until, f.At)

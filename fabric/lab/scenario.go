@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gosoftroce/rocev2/fabric/event"
 	"github.com/gosoftroce/rocev2/fabric/network"
 	"github.com/gosoftroce/rocev2/fabric/topology"
 )
@@ -266,8 +267,36 @@ func (s *Scenario) check() error {
 		return errors.New("adapter.window or another size or time of the adapters is negative")
 	case s.Adapter.Timeout < 0 || s.Adapter.Timeout > 31:
 		return fmt.Errorf("adapter.timeout is %d: it is a code, from 1 to 31 for 8.192us to 8796s; 14 is 67ms", s.Adapter.Timeout)
+	case s.Adapter.ReadChunk > mostChunk:
+		return fmt.Errorf("adapter.read_chunk is %v: it is %v at the most", s.Adapter.ReadChunk, Bytes(mostChunk))
 	case s.Until > 0 && s.Warm >= s.Until:
 		return fmt.Errorf("warm is %v, and the run ends at %v: nothing would be measured", s.Warm, s.Until)
+	}
+	return s.Network.check()
+}
+
+const mostChunk = 1 << 31 // of qp.Config.ReadChunk
+
+// check says what is wrong with cables and marks, by the names of settings.
+func (n *Network) check() error {
+	for _, r := range []struct {
+		name string
+		rate Rate
+	}{{"rate", n.Rate}, {"up_rate", n.UpRate}} {
+		if r.rate != 0 && (r.rate < 1e6 || r.rate > 8e12) {
+			return fmt.Errorf("network.%s is %v: it is 1Mb/s to 8Tb/s", r.name, r.rate)
+		}
+	}
+	for _, d := range []struct {
+		name  string
+		delay Time
+	}{{"delay", n.Delay}, {"up_delay", n.UpDelay}} {
+		if d.delay < 0 || d.delay > Time(event.Second) {
+			return fmt.Errorf("network.%s is %v: it is 1s at the most", d.name, d.delay)
+		}
+	}
+	if n.RED != nil && n.RED.Kmax > 0 && n.RED.Kmin > n.RED.Kmax {
+		return fmt.Errorf("network.red.kmin is %v, above kmax, %v: marks begin at kmin", n.RED.Kmin, n.RED.Kmax)
 	}
 	return nil
 }
