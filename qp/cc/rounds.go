@@ -18,6 +18,7 @@ type rounds struct {
 	noise      int8          // how much speaks for losses without a queue, see observe
 	trial      bool          // the window is smaller to see whether the round trip gets shorter
 	answered   bool          // the window is smaller because of the losses of the round
+	gave       bool          // and by about half, see gives
 }
 
 const (
@@ -27,10 +28,15 @@ const (
 	// shortPath is a round trip below which there are switches and hosts on
 	// the path, and no distance: see gives.
 	shortPath = 100 * time.Microsecond
-	// provenShare is noiseShare on a short path that has proved to lose
-	// packets without a queue: noiseProof speaks for that.
+	// shortShare is noiseShare on a short path, and shortDip what part of
+	// the window one loss takes there. provenShare is the share on one that
+	// has proved to lose packets without a queue: noiseProof speaks for
+	// that, and one round for as much as noiseRound.
+	shortShare  = 18
+	shortDip    = 12
 	provenShare = 4
 	noiseProof  = 6
+	noiseRound  = 2
 	// trialEvery is after how many rounds there may be another trial, half
 	// as many as there must have been at the beginning; trialSoon, after
 	// how many if the last one has shown a queue. trialRounds is how many
@@ -45,7 +51,8 @@ const (
 // the way if that is more, as it is behind a cut.
 func (r *rounds) begin(size int, pipe uint64) {
 	size = max(size, int(min(pipe, math.MaxInt32/2)))
-	r.span, r.seen, r.lost, r.answered = int32(min(size, math.MaxInt32/2)), 0, 0, false
+	r.span, r.seen, r.lost = int32(min(size, math.MaxInt32/2)), 0, 0
+	r.answered, r.gave = false, false
 }
 
 // selective takes a loss that is repaired alone, one of any number. Without a
@@ -90,28 +97,38 @@ func (w *Window) selective(f Flight) bool {
 // gives takes a loss on a short path without marks. A queue there fills up
 // within a round trip, and most flows begin while one is full: they know of no
 // shorter round trip. So the round trip does not tell a loss in a queue from
-// noise; how many are lost does. The first in a round makes the window a
-// little smaller, by less than it grows in a round without a queue. With more
-// than a share of the round it is halved, once. The share is larger where the
-// path has proved to be noisy.
+// noise; how many are lost does. The first in a round makes the window a little
+// smaller, by less than it grows in a round without a queue. With more than a
+// share of the round a little more than half of it goes, once for all that is
+// in flight then. Where the round before had losses without a queue it is a
+// quarter; where such rounds have proved that the path is noisy the share is
+// larger, and with no doubt left the first loss costs nothing.
 //
 // Not where READs are under way: their window is asked for at once, and a round
 // trip has the data of those before in it.
 func (w *Window) gives(f *Flight) bool {
-	if w.lost == 1 {
-		w.before, w.answered = w.size, true
-		w.shrink(*f, w.size-w.size/16)
-		return false
-	}
-	share := int32(noiseShare)
-	if w.noise >= noiseProof {
+	share, left := int32(shortShare), 7
+	switch {
+	case w.noise >= noiseProof:
 		share = provenShare
+	case w.noise >= noiseRound:
+		left = 12
 	}
-	if w.lost*share <= w.span/int32(f.Packet) || w.size <= w.before/2 {
-		return false
+	switch {
+	case w.gave:
+	case w.lost > 1 && w.lost*share > w.span/int32(f.Packet):
+		if !w.answered {
+			w.before = w.size
+		}
+		w.begin(w.before, f.Pipe)
+		w.answered, w.gave = true, true
+		w.shrink(*f, w.before/16*left)
+		return true
+	case w.lost == 1 && w.noise < 2*noiseProof:
+		w.before, w.answered = w.size, true
+		w.shrink(*f, w.size-w.size/shortDip)
 	}
-	w.shrink(*f, w.before/2)
-	return true
+	return false
 }
 
 // observe takes what a round that ends says of the path: losses that go on
@@ -119,7 +136,7 @@ func (w *Window) gives(f *Flight) bool {
 // prove it; each other round speaks half as much against it.
 func (w *Window) observe(f *Flight) {
 	if w.lost > 0 && f.clear() {
-		w.noise = min(w.noise+2, 2*noiseProof)
+		w.noise = min(w.noise+noiseRound, 2*noiseProof)
 	} else {
 		w.noise = max(w.noise-1, 0)
 	}
