@@ -81,7 +81,7 @@ func (q *QP) handle(now clock.Time, a *Arrival) Drop {
 		return DropNone
 	case info.Role == rocev2.RoleNotify && q.resp != nil && !q.conn.Failed(): // it sends nothing but the answers to READs
 		q.conn.Stats.Rare().CNPsReceived++
-		q.conn.Marked(now, cc.Flight{}, cc.Notified)
+		q.conn.Marked(now, &cc.Flight{}, cc.Notified)
 		return DropNone
 	}
 	return DropState

@@ -47,14 +47,15 @@ func (d *dctcp) Limit() cc.Limit {
 }
 
 // Marked implements cc.Controller.
-func (d *dctcp) Marked(_ clock.Time, f cc.Flight, _ cc.Mark) bool {
+func (d *dctcp) Marked(_ clock.Time, f *cc.Flight, _ cc.Mark) bool {
 	d.marked += uint64(f.Packet)
 	d.slow = false
 	return false
 }
 
 // Acked implements cc.Controller.
-func (d *dctcp) Acked(_ clock.Time, f cc.Flight, n uint64) cc.Limit {
+func (d *dctcp) Acked(_ clock.Time, f *cc.Flight, n uint64) bool {
+	size := d.size
 	const shift = 4 // g is 1/16
 	d.acked += n
 	if d.slow {
@@ -71,7 +72,7 @@ func (d *dctcp) Acked(_ clock.Time, f cc.Flight, n uint64) cc.Limit {
 		d.size = min(max(d.size, 2*f.Packet), d.most)
 		d.marked, d.acked, d.end = 0, 0, f.Next
 	}
-	return d.Limit()
+	return d.size != size
 }
 
 // byDelay keeps the round trip at a target: it grows by a packet in each that
@@ -97,7 +98,8 @@ func (d *byDelay) Limit() cc.Limit {
 }
 
 // Acked implements cc.Controller.
-func (d *byDelay) Acked(_ clock.Time, f cc.Flight, _ uint64) cc.Limit {
+func (d *byDelay) Acked(_ clock.Time, f *cc.Flight, _ uint64) bool {
+	size := d.size
 	if f.Una >= d.end && f.RTT > 0 {
 		if f.RTT <= d.target {
 			d.size += f.Packet
@@ -107,7 +109,7 @@ func (d *byDelay) Acked(_ clock.Time, f cc.Flight, _ uint64) cc.Limit {
 		d.size = min(max(d.size, 2*f.Packet), d.most)
 		d.end = f.Next
 	}
-	return d.Limit()
+	return d.size != size
 }
 
 // TestPlugins: congestion controls from outside drive queue pairs without a

@@ -131,10 +131,11 @@ const (
 )
 
 // Controller is congestion control for one connection. Its methods are called
-// under the lock of the queue pair. They neither block nor allocate.
+// under the lock of the queue pair. They neither block nor allocate, and do not
+// keep a Flight, which is the caller's.
 type Controller interface {
 	// Limit returns what may be in flight now. The requester reads it again
-	// after each call of another method.
+	// after each call of another method, but for Acked.
 	Limit() Limit
 	// Reset begins a connection.
 	Reset()
@@ -148,14 +149,14 @@ type Controller interface {
 	// for.
 	Sent(now clock.Time, bytes, packets int)
 	// Acked is called when n more bytes are acknowledged, up to f.Una. It
-	// returns the Limit too, for it is called often.
-	Acked(now clock.Time, f Flight, n uint64) Limit
+	// reports whether there is another Limit: it is called often.
+	Acked(now clock.Time, f *Flight, n uint64) (changed bool)
 	// Lost is called when a loss shows. It reports whether less may be in
 	// flight because of it.
-	Lost(now clock.Time, f Flight, how Loss) bool
+	Lost(now clock.Time, f *Flight, how Loss) bool
 	// Marked is called for a sign of congestion. It reports whether less
 	// may be sent because of it.
-	Marked(now clock.Time, f Flight, how Mark) bool
+	Marked(now clock.Time, f *Flight, how Mark) bool
 	// Silence is called before something is sent again because the peer is
 	// silent, once until it is heard. What Lost does then may have to be
 	// undone.

@@ -164,8 +164,8 @@ func (d *DCQCN) nextEvent() clock.Time {
 }
 
 // Acked implements Controller.
-func (d *DCQCN) Acked(now clock.Time, f Flight, n uint64) Limit {
-	return d.narrow(d.Controller.Acked(now, f, n))
+func (d *DCQCN) Acked(now clock.Time, f *Flight, n uint64) bool {
+	return d.Controller.Acked(now, f, n)
 }
 
 // Sent implements Controller.
@@ -199,7 +199,7 @@ func (d *DCQCN) Advance(now clock.Time) {
 }
 
 // Marked implements Controller.
-func (d *DCQCN) Marked(now clock.Time, _ Flight, how Mark) bool {
+func (d *DCQCN) Marked(now clock.Time, _ *Flight, how Mark) bool {
 	if how == MarkedAgain {
 		return false // of these the peer gets no notification either
 	}

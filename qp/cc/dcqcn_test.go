@@ -36,7 +36,7 @@ func newScript(t *testing.T, p Profile) *dcqcnScript {
 func (s *dcqcnScript) mark(at clock.Time, why string, want state) {
 	s.t.Helper()
 	before := s.d.current
-	if less := s.d.Marked(at, Flight{}, Notified); less != (s.d.current < before) {
+	if less := s.d.Marked(at, &Flight{}, Notified); less != (s.d.current < before) {
 		s.t.Errorf("%s: Marked returns %v, from %d to %d", why, less, before, s.d.current)
 	}
 	s.want(at, why, want)
@@ -117,7 +117,7 @@ func TestDCQCNStages(t *testing.T) {
 
 	// To the least rate, and back to that of the port, where it ends.
 	for range 13 {
-		s.d.Marked(224*us, Flight{}, Notified)
+		s.d.Marked(224*us, &Flight{}, Notified)
 	}
 	s.want(224*us, "no less", state{p.Min, p.Min, s.d.alpha})
 	s.wait(clock.Time(time.Second), "back", state{40 * g, 40 * g, s.d.alpha})
@@ -144,11 +144,11 @@ func TestDCQCNOfAdapters(t *testing.T) {
 	s.wait(313*us, "the increase begins with the second cut", state{25_291_566_860, 100 * g, 1062278893})
 	s.wait(314*us, "T=1: additive, up to the port", state{62_645_783_430, 100 * g, 1062278893})
 	grown := s.d.current
-	s.d.Marked(320*us, Flight{}, Notified)
+	s.d.Marked(320*us, &Flight{}, Notified)
 	if s.d.target != grown {
 		t.Errorf("behind an increase the target is %d, not the rate %d", s.d.target, grown)
 	}
-	s.d.Marked(330*us, Flight{}, Notified)
+	s.d.Marked(330*us, &Flight{}, Notified)
 	if s.d.target != grown {
 		t.Errorf("without an increase the target is clamped to %d", s.d.target)
 	}
@@ -182,8 +182,8 @@ func TestDCQCNHolds(t *testing.T) {
 			now += step
 			switch rng.UintN(4) {
 			case 0:
-				late.Marked(now, Flight{}, Notified)
-				prompt.Marked(now, Flight{}, Notified)
+				late.Marked(now, &Flight{}, Notified)
+				prompt.Marked(now, &Flight{}, Notified)
 			case 1:
 				late.Advance(now)
 				prompt.Advance(now)
@@ -218,7 +218,7 @@ func TestDCQCNPaces(t *testing.T) {
 	p.Burst, p.CutPeriod = 1, 0
 	d := NewDCQCN(NewStatic(0, Config{}), &p)
 	for range 7 { // the target is 156.25 Mb/s
-		d.Marked(0, Flight{}, Notified)
+		d.Marked(0, &Flight{}, Notified)
 	}
 	const packet = 4096
 	d.Sent(0, packet+PacketOverhead, 1)
@@ -262,7 +262,7 @@ func TestDCQCNPaces(t *testing.T) {
 			continue
 		}
 		if rng.UintN(200) == 0 {
-			d.Marked(now, Flight{}, Notified)
+			d.Marked(now, &Flight{}, Notified)
 		}
 		d.Sent(now, packet+PacketOverhead, 1)
 		sent += packet + WireOverhead
@@ -277,21 +277,21 @@ func TestDCQCNPaces(t *testing.T) {
 func TestDCQCNIgnores(t *testing.T) { // not parallel: it counts allocations
 	p := AdapterProfile(0)
 	d := NewDCQCN(NewWindow(Config{}), &p)
-	if d.Marked(0, Flight{}, MarkedAgain) || d.current != defaultLine {
+	if d.Marked(0, &Flight{}, MarkedAgain) || d.current != defaultLine {
 		t.Error("it takes every marked response")
 	}
 	size := d.Limit().Bytes
-	if !d.Marked(0, Flight{}, MarkedResponse) || d.Limit().Bytes != size {
+	if !d.Marked(0, &Flight{}, MarkedResponse) || d.Limit().Bytes != size {
 		t.Error("a mark is for the rate, and not for the window")
 	}
-	if !d.Lost(0, Flight{Packet: 1000}, Timeout) || d.Limit().Bytes >= size || d.current >= defaultLine {
+	if !d.Lost(0, &Flight{Packet: 1000}, Timeout) || d.Limit().Bytes >= size || d.current >= defaultLine {
 		t.Error("a loss is for the window, and not for the rate")
 	}
 	d.Reset()
 	if l := d.Limit(); l.Bytes != size || l.Burst != 0 || d.active {
 		t.Errorf("after Reset: %+v", l)
 	}
-	if n := testing.AllocsPerRun(100, func() { d.Marked(0, Flight{}, Notified); d.Sent(0, 1000, 1); d.Advance(5); d.Limit() }); n > 0 {
+	if n := testing.AllocsPerRun(100, func() { d.Marked(0, &Flight{}, Notified); d.Sent(0, 1000, 1); d.Advance(5); d.Limit() }); n > 0 {
 		t.Errorf("%v allocations", n)
 	}
 }
@@ -358,7 +358,7 @@ func TestStatic(t *testing.T) {
 	s := NewStatic(100_000, Config{MaxBytes: 1 << 20, MaxPSNs: 64})
 	want := Limit{Bytes: 100_000, Max: 100_000, PSNs: 64, AckPSNs: ackPSNs}
 	f := Flight{Packet: 1000, Next: 5000}
-	if s.Lost(0, f, Timeout) || s.Marked(0, f, Notified) || s.Acked(0, f, 5000) != want || s.Limit() != want {
+	if s.Lost(0, &f, Timeout) || s.Marked(0, &f, Notified) || s.Acked(0, &f, 5000) || s.Limit() != want {
 		t.Errorf("%+v", s.Limit())
 	}
 	s.SetConfig(Config{MaxBytes: 50_000, MaxPSNs: 32})

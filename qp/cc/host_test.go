@@ -59,7 +59,7 @@ func TestHostProfileSlowsDown(t *testing.T) {
 				sum += rate
 			}
 			if rate > g/2 {
-				d.Marked(now, Flight{}, Notified)
+				d.Marked(now, &Flight{}, Notified)
 			}
 		}
 		if mean := sum / 500; mean < c.least || mean > c.most {

@@ -30,9 +30,9 @@ func TestDCQCNFlood(t *testing.T) {
 			period = clock.Time(c.p.AlphaPeriod)
 		}
 		for ; now < 10*clock.Time(time.Millisecond); now += 100 {
-			flood.Marked(now, Flight{}, Notified)
+			flood.Marked(now, &Flight{}, Notified)
 			if now%period == 0 {
-				fair.Marked(now, Flight{}, Notified)
+				fair.Marked(now, &Flight{}, Notified)
 				if flood.current != fair.current || flood.target != fair.target {
 					t.Fatalf("at %v: the flood has the rate at %d, one in %v at %d", time.Duration(now), flood.current, time.Duration(period), fair.current)
 				}
@@ -62,7 +62,7 @@ func TestDCQCNBurstShrinks(t *testing.T) {
 	const packet = 4096
 	for d.current > p.Min {
 		now += clock.Time(p.CutPeriod)
-		d.Marked(now, Flight{}, Notified)
+		d.Marked(now, &Flight{}, Notified)
 	}
 	for range 40 { // kept down by a notification in each period
 		l := d.Limit()
@@ -72,7 +72,7 @@ func TestDCQCNBurstShrinks(t *testing.T) {
 		from := now
 		for now < l.NotBefore {
 			now += clock.Time(p.CutPeriod)
-			d.Marked(now, Flight{}, Notified)
+			d.Marked(now, &Flight{}, Notified)
 			l = d.Limit()
 		}
 		most = max(most, time.Duration(now-from))
@@ -87,12 +87,12 @@ func TestDCQCNBurstShrinks(t *testing.T) {
 	p = PaperProfile(1_000_000_000)
 	p.Min, p.CutPeriod = 1_000_000, 0
 	d = NewDCQCN(NewStatic(0, Config{}), &p)
-	d.Marked(0, Flight{}, Notified)
+	d.Marked(0, &Flight{}, Notified)
 	for range 14 {
 		d.Sent(0, packet+PacketOverhead, 1)
 	}
 	for d.current > p.Min {
-		d.Marked(0, Flight{}, Notified)
+		d.Marked(0, &Flight{}, Notified)
 	}
 	if at := time.Duration(d.Limit().NotBefore); at > 2*time.Millisecond {
 		t.Errorf("after %d bytes at 1 Gb/s nothing goes for %v", 14*packet, at)
@@ -136,7 +136,7 @@ func checkArithmetic(t *testing.T, control Controller, seed uint64) {
 		before := control.Limit()
 		switch rng.UintN(5) {
 		case 0:
-			control.Marked(now, Flight{}, Notified)
+			control.Marked(now, &Flight{}, Notified)
 		case 1:
 			control.Advance(now)
 		default:

@@ -213,6 +213,6 @@ func (p *Pacer) Sent(now clock.Time, bytes, packets int) {
 }
 
 // Acked implements Controller.
-func (p *Pacer) Acked(now clock.Time, f Flight, n uint64) Limit {
-	return p.narrow(p.Controller.Acked(now, f, n))
+func (p *Pacer) Acked(now clock.Time, f *Flight, n uint64) bool {
+	return p.Controller.Acked(now, f, n)
 }

@@ -131,8 +131,8 @@ func TestPacer(t *testing.T) {
 	if p.Limit() != want {
 		t.Errorf("limit %+v, want %+v", p.Limit(), want)
 	}
-	grown := p.Acked(0, Flight{Una: 5000, Next: 5000, Packet: 1408}, 5000)
-	if grown.Bytes != want.Bytes+5000 || grown.Burst != 5000 || grown.NotBefore != want.NotBefore {
+	changed := p.Acked(0, &Flight{Una: 5000, Next: 5000, Packet: 1408}, 5000)
+	if grown := p.Limit(); !changed || grown.Bytes != want.Bytes+5000 || grown.Burst != 5000 || grown.NotBefore != want.NotBefore {
 		t.Errorf("after an acknowledgement the limit is %+v", grown)
 	}
 	outer := NewPacer(p)

@@ -60,12 +60,12 @@ func (r *rounds) begin(size int, pipe uint64) {
 // as they are a small part of what is sent. Else they are congestion, and there
 // is one cut in a round, which gets deeper with more losses. One is chance in
 // any case. Short paths are another matter, see gives.
-func (w *Window) selective(f Flight) bool {
+func (w *Window) selective(f *Flight) bool {
 	w.single = true
 	w.pass(f, f.Packet)
 	w.lost++
 	if f.MinRTT < shortPath && f.Pipe > 0 && w.markPoint == 0 {
-		return w.gives(&f)
+		return w.gives(f)
 	}
 	many, marked, idle := int(w.lost-1)*noiseShare > int(w.span)/f.Packet, f.Una < w.markPoint, f.clear()
 	size := w.sentWith(f.Una)
@@ -122,11 +122,11 @@ func (w *Window) gives(f *Flight) bool {
 		}
 		w.begin(w.before, f.Pipe)
 		w.answered, w.gave = true, true
-		w.shrink(*f, w.before/16*left)
+		w.shrink(f, w.before/16*left)
 		return true
 	case w.lost == 1 && w.noise < 2*noiseProof:
 		w.before, w.answered = w.size, true
-		w.shrink(*f, w.size-w.size/shortDip)
+		w.shrink(f, w.size-w.size/shortDip)
 	}
 	return false
 }
@@ -143,13 +143,13 @@ func (w *Window) observe(f *Flight) {
 }
 
 // shrink makes the window no larger than size.
-func (w *Window) shrink(f Flight, size int) {
+func (w *Window) shrink(f *Flight, size int) {
 	w.size = min(w.size, max(size, 2*f.Packet))
 	w.ssthresh = w.size
 }
 
 // congested begins a round with a cut: what is in flight was sent before it.
-func (w *Window) congested(f Flight) {
+func (w *Window) congested(f *Flight) {
 	w.before = w.sentWith(f.Una)
 	w.begin(w.before, f.Pipe)
 	w.answered, w.trial = true, false
@@ -160,7 +160,7 @@ func (w *Window) congested(f Flight) {
 // rounds. Who begins to send while others fill a queue takes that for a part of
 // the path. If the round trip gets shorter, some of the queue was the own, and
 // the window stays as it is; else it becomes resume.
-func (w *Window) try(f Flight, resume int) bool {
+func (w *Window) try(f *Flight, resume int) bool {
 	if w.trial || w.count < trialEvery || w.size < w.ssthresh {
 		return false
 	}
@@ -173,12 +173,12 @@ func (w *Window) try(f Flight, resume int) bool {
 
 // pass takes note that n more bytes have arrived, or are lost. It ends rounds,
 // and a trial.
-func (w *Window) pass(f Flight, n int) {
+func (w *Window) pass(f *Flight, n int) {
 	w.seen += int32(min(n, math.MaxInt32/2))
 	if w.seen < w.span {
 		return
 	}
-	w.observe(&f)
+	w.observe(f)
 	w.begin(w.size, f.Pipe)
 	if w.count < math.MaxInt16 {
 		w.count++

@@ -26,7 +26,7 @@ func newShortWindow() shortWindow {
 // lose loses n packets, and returns how many of them are cuts.
 func (w *shortWindow) lose(n int) (cuts int) {
 	for range n {
-		if w.Lost(0, w.f, Selective) {
+		if w.Lost(0, &w.f, Selective) {
 			cuts++
 		}
 	}
@@ -35,7 +35,7 @@ func (w *shortWindow) lose(n int) (cuts int) {
 
 func (w *shortWindow) acked(n int) {
 	for range n {
-		w.Acked(0, w.f, shortPacket)
+		w.Acked(0, &w.f, shortPacket)
 	}
 }
 
@@ -111,11 +111,11 @@ func TestShortPathOnly(t *testing.T) {
 	for name, f := range map[string]Flight{"long": long, "READs": reads, "marks": short} {
 		w := NewWindow(Config{InitialBytes: size, MaxBytes: size, MaxPSNs: 1 << 20})
 		if name == "marks" {
-			w.Marked(0, f, Notified)
+			w.Marked(0, &f, Notified)
 			f.Una = 2 * size
 		}
 		before := w.size
-		if w.Lost(0, f, Selective) || w.size != before {
+		if w.Lost(0, &f, Selective) || w.size != before {
 			t.Errorf("%s: one loss makes the window %d bytes of %d", name, w.size, before)
 		}
 	}

@@ -37,20 +37,20 @@ func (s *Static) SetConfig(c Config) {
 // Limit implements Controller.
 func (s *Static) Limit() Limit { return s.l }
 
-// Acked implements Controller.
-func (s *Static) Acked(clock.Time, Flight, uint64) Limit { return s.l }
-
 // Reset implements Controller, and like the following does nothing.
 func (s *Static) Reset() {}
 
 // Sent implements Controller.
 func (s *Static) Sent(clock.Time, int, int) {}
 
+// Acked implements Controller.
+func (s *Static) Acked(clock.Time, *Flight, uint64) bool { return false }
+
 // Lost implements Controller.
-func (s *Static) Lost(clock.Time, Flight, Loss) bool { return false }
+func (s *Static) Lost(clock.Time, *Flight, Loss) bool { return false }
 
 // Marked implements Controller.
-func (s *Static) Marked(clock.Time, Flight, Mark) bool { return false }
+func (s *Static) Marked(clock.Time, *Flight, Mark) bool { return false }
 
 // Silence implements Controller.
 func (s *Static) Silence() {}

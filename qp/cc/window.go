@@ -88,7 +88,7 @@ func (w *Window) Sent(clock.Time, int, int) {}
 func (w *Window) Advance(clock.Time) {}
 
 // Lost implements Controller.
-func (w *Window) Lost(_ clock.Time, f Flight, how Loss) bool {
+func (w *Window) Lost(_ clock.Time, f *Flight, how Loss) bool {
 	switch how {
 	case GoBack:
 		if w.recovering(f.Una) {
@@ -109,8 +109,9 @@ func (w *Window) Lost(_ clock.Time, f Flight, how Loss) bool {
 	return true
 }
 
-// Acked implements Controller. It grows the window.
-func (w *Window) Acked(_ clock.Time, f Flight, n uint64) Limit {
+// Acked implements Controller. It grows the window, or ends a trial.
+func (w *Window) Acked(_ clock.Time, f *Flight, n uint64) bool {
+	size, spare := w.size, w.spare
 	w.spare = w.spare && w.recovering(f.Una)
 	w.pass(f, int(min(n, uint64(w.limit))))
 	idle := f.idle() && f.MinRTT >= longPath
@@ -120,7 +121,7 @@ func (w *Window) Acked(_ clock.Time, f Flight, n uint64) Limit {
 	if w.size < w.limit && !w.trial && (!w.answered || idle) {
 		w.grow(n, idle)
 	}
-	return w.Limit()
+	return w.size != size || w.spare != spare
 }
 
 // grow grows the window for n bytes: faster where the path is idle.
@@ -139,7 +140,7 @@ func (w *Window) grow(n uint64, idle bool) {
 }
 
 // cut halves the window after a loss, from size, to two packets at the least.
-func (w *Window) cut(size int, f Flight) {
+func (w *Window) cut(size int, f *Flight) {
 	w.ssthresh = max(size/2, 2*f.Packet)
 	w.size = min(w.ssthresh, w.limit)
 	w.recoveryPoint = max(w.recoveryPoint, f.Next)
@@ -160,7 +161,7 @@ const (
 // soon back where it was. A burst of them, packets lost in a row, or one where
 // marks have shown a queue, halve it. The result says whether this loss changed
 // the window.
-func (w *Window) repaired(f Flight, row bool) bool {
+func (w *Window) repaired(f *Flight, row bool) bool {
 	if !w.recovering(f.Una) {
 		w.losses, w.done, w.before, w.spare = 0, false, w.sentWith(f.Una), f.Una >= w.markPoint
 		w.recoveryPoint = f.Next
@@ -207,7 +208,7 @@ func (w *Window) recovering(una uint64) bool { return una < w.recoveryPoint }
 // then are no noise. What is in flight at a cut may cause more notifications,
 // which say nothing new; so there is one cut for a window in flight, whether it
 // met marks or losses or both.
-func (w *Window) Marked(_ clock.Time, f Flight, _ Mark) bool {
+func (w *Window) Marked(_ clock.Time, f *Flight, _ Mark) bool {
 	switch {
 	case f.Una < w.markPoint:
 		return false

@@ -24,11 +24,11 @@ func TestWindow(t *testing.T) {
 	if admits(w, 0, 15, packet, 2) || !admits(w, 0, 15, packet, 1) {
 		t.Error("PSNs are not bounded by MaxPSNs")
 	}
-	w.Acked(0, Flight{Una: 1 << 62}, 8*packet)
+	w.Acked(0, &Flight{Una: 1 << 62}, 8*packet)
 	if w.size != 16*packet {
 		t.Errorf("after a window was acknowledged the size is %d packets, not doubled", w.size/packet)
 	}
-	w.Lost(0, Flight{Next: 16 * packet, Packet: packet}, Timeout)
+	w.Lost(0, &Flight{Next: 16 * packet, Packet: packet}, Timeout)
 	if !w.recovering(16*packet-1) || w.recovering(16*packet) {
 		t.Error("the loss is overcome before, or not, when all that was in flight is acknowledged")
 	}
@@ -36,19 +36,19 @@ func TestWindow(t *testing.T) {
 		t.Errorf("after a loss the size is %d packets, not halved", w.size/packet)
 	}
 	for range 8 {
-		w.Acked(0, Flight{Una: 1 << 62}, packet)
+		w.Acked(0, &Flight{Una: 1 << 62}, packet)
 	}
 	if grown := w.size - 8*packet; grown < growth/2 || grown > growth {
 		t.Errorf("after a loss a window acknowledged grew it by %d bytes, not by about %d", grown, growth)
 	}
 	for range 20 {
-		w.Lost(0, Flight{Next: 0, Packet: packet}, Timeout)
+		w.Lost(0, &Flight{Next: 0, Packet: packet}, Timeout)
 	}
 	if w.size != 2*packet {
 		t.Errorf("the floor is %d bytes, not two packets", w.size)
 	}
 	for range 1 << 14 {
-		w.Acked(0, Flight{Una: 1 << 62}, 1<<20)
+		w.Acked(0, &Flight{Una: 1 << 62}, 1<<20)
 	}
 	if w.size != 64*packet {
 		t.Errorf("the size is %d, beyond or below the limit", w.size)
@@ -68,27 +68,27 @@ func TestWindowRepairs(t *testing.T) {
 		return NewWindow(Config{InitialBytes: size, MaxBytes: size, MaxPSNs: 1000})
 	}
 	w := fresh()
-	w.Lost(0, Flight{Una: 0, Next: size, Packet: packet}, Repaired)
+	w.Lost(0, &Flight{Una: 0, Next: size, Packet: packet}, Repaired)
 	if w.size != size || !admits(w, size, 100, packet, 1) || admits(w, size+size/spareShare, 100, packet, 1) {
 		t.Errorf("after a single loss the size is %d", w.size)
 	}
 	if got := charge(w, size+size/spareShare); got != size {
 		t.Errorf("a full window and its share are charged as %d bytes", got)
 	}
-	w.Acked(0, Flight{Una: size}, size)
+	w.Acked(0, &Flight{Una: size}, size)
 	if admits(w, size, 100, packet, 1) || charge(w, size) != size {
 		t.Error("more is in flight though the loss is repaired")
 	}
 	w = fresh()
 	for range 3 * burst {
-		w.Lost(0, Flight{Una: 0, Next: size, Packet: packet}, Repaired)
+		w.Lost(0, &Flight{Una: 0, Next: size, Packet: packet}, Repaired)
 	}
 	if w.size != size/2 || w.spare {
 		t.Errorf("after many losses in a window the size is %d", w.size)
 	}
 	w = fresh()
-	w.Lost(0, Flight{Una: 0, Next: size, Packet: packet}, RepairedRow)
-	w.Lost(0, Flight{Una: 0, Next: size, Packet: packet}, RepairedRow)
+	w.Lost(0, &Flight{Una: 0, Next: size, Packet: packet}, RepairedRow)
+	w.Lost(0, &Flight{Una: 0, Next: size, Packet: packet}, RepairedRow)
 	if w.size != size/2 || w.spare {
 		t.Errorf("after losses in a row the size is %d", w.size)
 	}
@@ -111,52 +111,52 @@ func TestWindowCongestion(t *testing.T) {
 		}
 	}
 	w := fresh()
-	if !w.Marked(0, Flight{Una: 0, Next: size, Packet: packet}, Notified) || w.Marked(0, Flight{Una: 0, Next: size, Packet: packet}, Notified) || w.Marked(0, Flight{Una: size, Next: size, Packet: packet}, Notified) {
+	if !w.Marked(0, &Flight{Una: 0, Next: size, Packet: packet}, Notified) || w.Marked(0, &Flight{Una: 0, Next: size, Packet: packet}, Notified) || w.Marked(0, &Flight{Una: size, Next: size, Packet: packet}, Notified) {
 		t.Error("not one cut for what is in flight")
 	}
 	check("one cut", w, size/4*3)
-	w.Acked(0, Flight{Una: size}, size)
+	w.Acked(0, &Flight{Una: size}, size)
 	if n := w.size - size/4*3; n < growth/2 || n > growth {
 		t.Errorf("a window acknowledged grew it by %d", n)
 	}
-	if !w.Marked(0, Flight{Una: size + packet, Next: 2 * size, Packet: packet}, Notified) {
+	if !w.Marked(0, &Flight{Una: size + packet, Next: 2 * size, Packet: packet}, Notified) {
 		t.Error("no cut for what was sent after the first")
 	}
 	for place := uint64(2 * size); place < 100*size; place += size {
-		w.Marked(0, Flight{Una: place + 1, Next: place + 1, Packet: packet}, Notified)
+		w.Marked(0, &Flight{Una: place + 1, Next: place + 1, Packet: packet}, Notified)
 	}
 	check("many cuts", w, 2*packet)
 
 	w = fresh()
-	w.Lost(0, Flight{Next: size, Packet: packet}, Timeout)
-	w.Marked(0, Flight{Una: 0, Next: size, Packet: packet}, Notified)
+	w.Lost(0, &Flight{Next: size, Packet: packet}, Timeout)
+	w.Marked(0, &Flight{Una: 0, Next: size, Packet: packet}, Notified)
 	check("in the window of a loss", w, size/2)
 
 	w = fresh()
-	w.Marked(0, Flight{Una: 0, Next: size, Packet: packet}, Notified)
-	w.Lost(0, Flight{Next: size, Packet: packet}, GoBack)
+	w.Marked(0, &Flight{Una: 0, Next: size, Packet: packet}, Notified)
+	w.Lost(0, &Flight{Next: size, Packet: packet}, GoBack)
 	check("and a loss in its window", w, size/2)
 
 	w = fresh()
-	w.Marked(0, Flight{Una: 0, Next: size, Packet: packet}, Notified)
+	w.Marked(0, &Flight{Una: 0, Next: size, Packet: packet}, Notified)
 	for range 2 * burst {
-		w.Lost(0, Flight{Una: 0, Next: size, Packet: packet}, Repaired)
+		w.Lost(0, &Flight{Una: 0, Next: size, Packet: packet}, Repaired)
 	}
 	check("and a burst in its window", w, size/2)
 
 	w = fresh()
-	w.Marked(0, Flight{Una: 0, Next: size, Packet: packet}, Notified)
-	w.Lost(0, Flight{Una: 0, Next: size, Packet: packet}, Repaired)
-	w.Lost(0, Flight{Una: 0, Next: size, Packet: packet}, Repaired)
+	w.Marked(0, &Flight{Una: 0, Next: size, Packet: packet}, Notified)
+	w.Lost(0, &Flight{Una: 0, Next: size, Packet: packet}, Repaired)
+	w.Lost(0, &Flight{Una: 0, Next: size, Packet: packet}, Repaired)
 	check("and two losses", w, size/2)
 	if w.spare {
 		t.Error("a loss after a mark is taken for noise")
 	}
 
 	w = fresh()
-	w.Lost(0, Flight{Una: 0, Next: size, Packet: packet}, Repaired)
-	w.Marked(0, Flight{Una: 0, Next: size, Packet: packet}, Notified)
-	w.Lost(0, Flight{Una: 0, Next: size, Packet: packet}, Repaired)
+	w.Lost(0, &Flight{Una: 0, Next: size, Packet: packet}, Repaired)
+	w.Marked(0, &Flight{Una: 0, Next: size, Packet: packet}, Notified)
+	w.Lost(0, &Flight{Una: 0, Next: size, Packet: packet}, Repaired)
 	check("between two losses", w, size/2)
 	if w.spare {
 		t.Error("a loss before a mark is taken for noise still")
@@ -164,7 +164,7 @@ func TestWindowCongestion(t *testing.T) {
 
 	w = fresh()
 	w.size = size / 2 // and it doubles
-	w.Marked(0, Flight{Una: 0, Next: size, Packet: packet}, Notified)
+	w.Marked(0, &Flight{Una: 0, Next: size, Packet: packet}, Notified)
 	check("while it doubles", w, size/4)
 }
 
@@ -208,14 +208,14 @@ func TestWindowTellsNoiseFromCongestion(t *testing.T) {
 	} {
 		w := NewWindow(Config{InitialBytes: size, MaxBytes: size, MaxPSNs: 1000})
 		for range c.losses {
-			w.Lost(0, Flight{Next: size, Packet: packet, RTT: c.rtt, MinRTT: min(base, c.rtt), RTTVar: c.dev}, Selective)
+			w.Lost(0, &Flight{Next: size, Packet: packet, RTT: c.rtt, MinRTT: min(base, c.rtt), RTTVar: c.dev}, Selective)
 		}
 		if w.size != c.want {
 			t.Errorf("%s: the size is %d, want %d", c.why, w.size, c.want)
 		}
 	}
 	w := NewWindow(Config{InitialBytes: size, MaxBytes: size, MaxPSNs: 1000})
-	w.Lost(0, Flight{Next: size, Packet: packet, RTT: base, MinRTT: base}, GoBack)
+	w.Lost(0, &Flight{Next: size, Packet: packet, RTT: base, MinRTT: base}, GoBack)
 	if w.size != size/8*7 {
 		t.Errorf("going back on a long path without a queue: the size is %d", w.size)
 	}
@@ -237,27 +237,27 @@ func TestWindowTrial(t *testing.T) {
 		w := NewWindow(Config{InitialBytes: size, MaxBytes: size, MaxPSNs: 1000})
 		f := Flight{Next: size, Packet: packet, RTT: base, MinRTT: base}
 		lose := func() {
-			w.Lost(0, f, Selective)
-			w.Lost(0, f, Selective)
+			w.Lost(0, &f, Selective)
+			w.Lost(0, &f, Selective)
 		}
 		lose()
 		if w.size != size {
 			t.Errorf("a trial at the beginning: %d bytes", w.size)
 		}
 		for range trialEvery + 1 {
-			w.Acked(0, f, size)
+			w.Acked(0, &f, size)
 		}
 		lose()
 		if w.size != size/2 {
 			t.Errorf("no trial: %d bytes", w.size)
 		}
-		w.Acked(0, f, size)
-		w.Acked(0, f, size/2)
+		w.Acked(0, &f, size)
+		w.Acked(0, &f, size/2)
 		if w.size != size/2 {
 			t.Errorf("it grows in a trial: %d bytes", w.size)
 		}
 		f.RTT, f.MinRTT = c.then, c.then
-		w.Acked(0, f, size/2)
+		w.Acked(0, &f, size/2)
 		if !c.want(w.size) {
 			t.Errorf("after a trial with %v: %d bytes", c.then, w.size)
 		}
@@ -273,9 +273,9 @@ func TestWindowCountsLossesByRounds(t *testing.T) {
 	f := Flight{Next: size, Packet: packet, RTT: base, MinRTT: base}
 	for range 16 {
 		for range 8 * size / packet / 10 {
-			w.Lost(0, f, Selective)
+			w.Lost(0, &f, Selective)
 		}
-		w.Acked(0, f, size/10*2)
+		w.Acked(0, &f, size/10*2)
 	}
 	if w.size > size/64 {
 		t.Errorf("%d bytes after 16 round trips of which most was lost", w.size)
@@ -289,8 +289,8 @@ func TestWindowGrowsAfterSilence(t *testing.T) {
 	const packet, size, base = 1024 + PacketOverhead, 8 << 20, 10 * time.Millisecond
 	w := NewWindow(Config{InitialBytes: size, MaxBytes: size, MaxPSNs: 1 << 20})
 	una := uint64(0)
-	flight := func() Flight {
-		return Flight{Una: una, Next: una + uint64(w.size), Packet: packet, RTT: 2 * base, MinRTT: base}
+	flight := func() *Flight {
+		return &Flight{Una: una, Next: una + uint64(w.size), Packet: packet, RTT: 2 * base, MinRTT: base}
 	}
 	for range 2 {
 		w.Lost(0, flight(), Selective)

@@ -99,8 +99,15 @@ func (c *Conn) countCuts() bool {
 	return n > 0
 }
 
+// Acked tells congestion control that n more bytes are acknowledged.
+func (c *Conn) Acked(now clock.Time, f *cc.Flight, n uint64) {
+	if c.CC.Control.Acked(now, f, n) {
+		c.CC.Reload()
+	}
+}
+
 // Marked takes a sign of congestion.
-func (c *Conn) Marked(now clock.Time, f cc.Flight, how cc.Mark) {
+func (c *Conn) Marked(now clock.Time, f *cc.Flight, how cc.Mark) {
 	g := &c.CC
 	if g.Control == nil {
 		return

@@ -25,7 +25,7 @@ func TestRateCutsThatWerePutOff(t *testing.T) {
 			t.Errorf("%s: %d rate cuts, %d window cuts, want %d and 0", after, s.RateCuts, s.WindowCuts, want)
 		}
 	}
-	mark := func() { c.Marked(now, cc.Flight{}, cc.Notified) }
+	mark := func() { c.Marked(now, &cc.Flight{}, cc.Notified) }
 	mark()
 	check("the first notification", 1)
 	now += 1000

@@ -7,6 +7,7 @@ import (
 	"github.com/gosoftroce/rocev2/clock"
 	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/memreg"
+	"github.com/gosoftroce/rocev2/qp/cc"
 	"github.com/gosoftroce/rocev2/qp/queue"
 	"github.com/gosoftroce/rocev2/rocev2"
 )
@@ -102,6 +103,7 @@ func (c *Conn) BTH(op rocev2.Opcode, psn rocev2.PSN) rocev2.BTH {
 type Scratch struct {
 	wc   ib.WC // on its way to a sink
 	word [8]byte
+	fly  cc.Flight
 	run  []byte // payloads that were read with one call; made with the first
 }
 
@@ -114,6 +116,9 @@ func (c *Conn) scratch() *Scratch {
 
 // Word returns 8 bytes of scratch.
 func (c *Conn) Word() []byte { return c.scratch().word[:] }
+
+// Flight returns scratch for what is in flight, as it was left.
+func (c *Conn) Flight() *cc.Flight { return &c.scratch().fly }
 
 // WC clears and returns the scratch completion, for Complete.
 func (c *Conn) WC() *ib.WC {

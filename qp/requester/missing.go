@@ -20,7 +20,7 @@ func (r *Requester) missingResponses(now clock.Time) bool {
 	lost, _ := b.Update(r.una, r.max, r.reorder.AppendKept(kept[:0], r.una, len(kept)))
 	noteGaps(&r.recovery)
 	undoSpurious(&r.recovery)
-	r.c.CC.Limit = r.c.CC.Control.Acked(now, r.flight(), r.arrived(r.posUna))
+	r.c.Acked(now, r.flight(), r.arrived(r.posUna))
 	if lost > 0 {
 		r.losses(now, lost)
 	}

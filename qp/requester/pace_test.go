@@ -23,16 +23,16 @@ func (c *rate) Limit() cc.Limit {
 	return l
 }
 
-func (c *rate) Acked(now clock.Time, f cc.Flight, n uint64) cc.Limit {
+func (c *rate) Acked(now clock.Time, f *cc.Flight, n uint64) bool {
 	c.Window.Acked(now, f, n)
-	return c.Limit()
+	return true
 }
 
 func (c *rate) Sent(now clock.Time, bytes, _ int) {
 	c.next = max(c.next, now) + clock.Time(bytes)*c.perByte
 }
 
-func (c *rate) Marked(clock.Time, cc.Flight, cc.Mark) bool {
+func (c *rate) Marked(clock.Time, *cc.Flight, cc.Mark) bool {
 	c.perByte *= 2
 	return true
 }

@@ -86,19 +86,17 @@ func (r *recovery) Silent() bool {
 	return r.rtt.probes > 0 || r.rtt.postponed || t.left < t.limit && t.restarts == 0
 }
 
-// flight is what is in flight, for the controller.
-func (r *recovery) flight() (f cc.Flight) {
-	fillFlight(r, &f)
-	return f
-}
-
-// fillFlight makes f what is in flight.
-func fillFlight(r *recovery, f *cc.Flight) {
-	f.Una, f.Next, f.Packet = r.posUna, r.posNxt, r.packet()
+// flight returns what is in flight, for the controller, until the next call.
+func (r *recovery) flight() *cc.Flight {
+	f := r.c.Flight()
+	*f = cc.Flight{
+		Una: r.posUna, Next: r.posNxt, Packet: r.packet(),
+		RTT: r.rtt.recent(), MinRTT: r.rtt.minRTT.duration(), RTTVar: r.rtt.rttvar,
+	}
 	if r.rd == 0 {
 		f.Pipe = r.pipe()
 	}
-	f.RTT, f.MinRTT, f.RTTVar = r.rtt.recent(), r.rtt.minRTT.duration(), r.rtt.rttvar
+	return f
 }
 
 // lost tells the controller of a loss.

@@ -5,7 +5,6 @@ import (
 
 	"github.com/gosoftroce/rocev2/clock"
 	"github.com/gosoftroce/rocev2/ib"
-	"github.com/gosoftroce/rocev2/qp/cc"
 	"github.com/gosoftroce/rocev2/qp/conn"
 	"github.com/gosoftroce/rocev2/rocev2"
 )
@@ -164,9 +163,7 @@ func (r *Requester) progress(now clock.Time, from rocev2.PSN, pos uint64) {
 	}
 	r.rnr.reset()
 	n := r.arrived(pos)
-	var f cc.Flight
-	fillFlight(&r.recovery, &f)
-	r.c.CC.Limit = r.c.CC.Control.Acked(now, f, n)
+	r.c.Acked(now, r.flight(), n)
 	if r.repairFailed() {
 		r.restart(now, true)
 	} else {

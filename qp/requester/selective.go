@@ -69,7 +69,7 @@ func (r *Requester) handleSelectiveAck(now clock.Time, p *rocev2.Packet, info *r
 	case r.sel.kept(r.una) > before:
 		r.retry.heard(now)
 		r.rtt.arm(now)
-		r.c.CC.Limit = r.c.CC.Control.Acked(now, r.flight(), r.arrived(r.posUna))
+		r.c.Acked(now, r.flight(), r.arrived(r.posUna))
 	}
 	if lost > 0 && !r.c.Failed() {
 		r.losses(now, lost)

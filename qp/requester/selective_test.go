@@ -16,7 +16,7 @@ type lossCounter struct {
 	n int
 }
 
-func (l *lossCounter) Lost(now clock.Time, f cc.Flight, how cc.Loss) bool {
+func (l *lossCounter) Lost(now clock.Time, f *cc.Flight, how cc.Loss) bool {
 	l.n++
 	return l.Controller.Lost(now, f, how)
 }
