@@ -48,22 +48,25 @@ func (g *Guard) Stopped() bool { return g.Ctx.Err() != nil }
 func (g *Guard) Cancel(cause error) { g.cancel(cause) }
 
 // CancelWhenQuiet ends the run for a reason once nothing was counted for so
-// long. It returns at once.
+// long. It returns at once. It looks several times: a process that stood still
+// meanwhile (SIGSTOP, a busy machine) has not yet taken what has come.
 func (g *Guard) CancelWhenQuiet(quiet time.Duration, cause error) {
 	g.tasks.Go(func() {
-		for seen := g.Count(); ; {
-			if g.tasks.Sleep(g.Ctx, quiet) != nil {
+		seen := g.Count()
+		for still := 0; still < quietLooks; still++ {
+			if g.tasks.Sleep(g.Ctx, quiet/quietLooks) != nil {
 				return
 			}
-			n := g.Count()
-			if n == seen {
-				g.Cancel(cause)
-				return
+			if n := g.Count(); n != seen {
+				seen, still = n, -1
 			}
-			seen = n
 		}
+		g.Cancel(cause)
 	})
 }
+
+// quietLooks is how often it is looked before a run counts as quiet.
+const quietLooks = 8
 
 // Err returns why the run was ended, or err where it was not.
 func (g *Guard) Err(err error) error {

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/gosoftroce/rocev2/clock"
 	"github.com/gosoftroce/rocev2/interop"
 	"github.com/gosoftroce/rocev2/task"
 )
@@ -38,4 +39,48 @@ func TestGuardLetsLifePass(t *testing.T) {
 			t.Errorf("it ended with %v", err)
 		}
 	})
+}
+
+// stopped is a process that stood still for a minute while it slept for the
+// first time.
+type stopped struct {
+	now    clock.Time
+	sleeps int
+	woken  func(sleeps int)
+}
+
+func (s *stopped) Now() clock.Time { return s.now }
+func (s *stopped) Task() task.Task { return s }
+func (s *stopped) Go(f func())     { f() }
+func (s *stopped) Wake()           {}
+
+func (s *stopped) Park(_ context.Context, d time.Duration) error {
+	if s.sleeps++; s.sleeps == 1 {
+		d = time.Minute
+	}
+	s.now = s.now.Add(d)
+	s.woken(s.sleeps)
+	return nil
+}
+
+// TestQuietAfterAStop checks that a timer which has run out while nobody took
+// what was there does not end a run.
+func TestQuietAfterAStop(t *testing.T) {
+	t.Parallel()
+	over := errors.New("nothing comes any more")
+	s := &stopped{now: 1}
+	g := &Guard{tasks: task.By(s)}
+	g.Ctx, g.cancel = context.WithCancelCause(t.Context())
+	s.woken = func(sleeps int) {
+		if sleeps == 2 {
+			g.Add(1) // it was there for a minute
+		}
+	}
+	g.CancelWhenQuiet(time.Second, over)
+	if g.Count() != 1 {
+		t.Error("the run has ended before it took what was there")
+	}
+	if context.Cause(g.Ctx) != over || s.now < clock.Time(time.Minute+time.Second) {
+		t.Errorf("it ended at %v: %v", time.Duration(s.now), g.Err(nil))
+	}
 }
