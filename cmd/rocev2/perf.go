@@ -155,7 +155,7 @@ func (f *perfFlags) register(cmd *cobra.Command) {
 	}
 	f.reportFlags.register(cmd, bw)
 	if t.Verb == perftest.Send {
-		fs.IntVarP(&f.RxDepth, "rx-depth", "r", perftest.DefaultRxDepth, "`number` of receives that stay posted on a queue pair, or on the shared receive queue (with UC and UD by default -n, at most 16000)")
+		fs.IntVarP(&f.RxDepth, "rx-depth", "r", perftest.DefaultRxDepth, "`number` of receives that stay posted on a queue pair, or on the shared receive queue (with UC and UD by default all that come, at most 16000)")
 		fs.BoolVar(&f.SharedReceives, "use-srq", false, "the queue pairs of this side share one receive queue")
 	}
 	if t.Verb == perftest.Send || t.Verb == perftest.Write {

@@ -18,7 +18,7 @@ const (
 	DefaultIterations      = 1000
 	DefaultIterationsWrite = 5000 // of write_bw
 	DefaultTxDepth         = 128
-	DefaultRxDepth         = 512 // of a reliable service; else the iterations, at most 16000
+	DefaultRxDepth         = 512 // of a reliable service; else all messages that come, at most 16000
 	DefaultCQMod           = 100
 	DefaultTimeout         = 14
 	DefaultInterval        = 5 * time.Second // between the results of an endless run

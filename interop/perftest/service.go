@@ -59,7 +59,7 @@ func (c *Config) defaultRxDepth() int {
 	case c.Duration > 0:
 		return maxUnreliableRx
 	}
-	return min(c.Iterations, maxUnreliableRx)
+	return min(c.iterationsOfQueue(), maxUnreliableRx)
 }
 
 // fitMTU makes the size fit a service whose messages are one packet. Without a
