@@ -118,33 +118,76 @@ void short_turns(void)
 enum { MOST_VAIN = 1023 };
 
 /*
- * seen is what this thread knows: how many completions a file had when it had
- * polled a queue, and since then it has had no others.
+ * Which queues this thread polls: those whose last poll is not LONG_AGO, counted
+ * in polls that found nothing. Who polls more than MOST_QUEUES waits for none of
+ * them.
  */
-static _Thread_local struct {
+enum { MOST_QUEUES = 16, LONG_AGO = 1024 };
+
+struct polled_queue {
 	struct file *file;
 	const void *cq;
+	unsigned at; /* which poll was the last */
+	bool seen;   /* it was empty, and since then nothing has come */
+};
+
+/* seen: since the thread has read completions, the file has had no others. */
+static _Thread_local struct {
+	struct file *file;
 	uint32_t completions;
+	unsigned polls, crowded, used;
+	struct polled_queue queues[MOST_QUEUES];
 } seen __attribute__((tls_model("initial-exec")));
 
-static void see(struct file *f, const void *cq, uint32_t completions)
+static bool recent(unsigned at)
 {
-	seen.file = f;
-	seen.cq = cq;
-	seen.completions = completions;
+	return seen.polls - at < LONG_AGO;
+}
+
+/* note_poll takes note of a poll. NULL: there are too many queues. */
+static struct polled_queue *note_poll(struct file *f, const void *cq)
+{
+	struct polled_queue *q, *old = NULL;
+
+	for (q = seen.queues; q < seen.queues + seen.used; q++) {
+		if (q->cq == cq && q->file == f) {
+			q->at = seen.polls;
+			return q;
+		}
+		if (!recent(q->at))
+			old = q;
+	}
+	if (!old && seen.used < MOST_QUEUES)
+		old = &seen.queues[seen.used++];
+	if (old)
+		*old = (struct polled_queue){ .file = f, .cq = cq, .at = seen.polls };
+	else
+		seen.crowded = seen.polls;
+	return old;
 }
 
 /*
  * seen_all reports whether nothing has come since this thread has polled all
- * the queues that it polls in turn: this one again. Who polls several files in
- * turn waits for none of them.
+ * the queues that it polls: this one just now. Who polls several files waits
+ * for none of them.
  */
-static bool seen_all(struct file *f, const void *cq, uint32_t completions)
+static bool seen_all(struct file *f, struct polled_queue *q, uint32_t completions)
 {
-	if (seen.file == f && seen.completions == completions)
-		return seen.cq == cq;
-	see(f, cq, completions);
-	return false;
+	bool all = true;
+
+	if (seen.file != f || seen.completions != completions) {
+		seen.file = f;
+		seen.completions = completions;
+		for (unsigned i = 0; i < seen.used; i++)
+			seen.queues[i].seen = false;
+		return false; /* there may be one: the poll came before */
+	}
+	if (!q || (seen.crowded && recent(seen.crowded)))
+		return false;
+	q->seen = true;
+	for (q = seen.queues; q < seen.queues + seen.used; q++)
+		all = all && (!recent(q->at) || (q->file == f && q->seen));
+	return all;
 }
 
 /*
@@ -171,7 +214,7 @@ static void wait_for_completion(struct area *a, uint32_t completions, bool bulk)
  * But for bulk data it waits there, too, and for longer: the daemons need all
  * processors, and the program has posted enough.
  */
-static void rest(struct file *f, const void *cq)
+static void rest(struct file *f, struct polled_queue *q)
 {
 	struct area *a = f->area;
 	uint32_t completions;
@@ -184,8 +227,8 @@ static void rest(struct file *f, const void *cq)
 	if (atomic_load(&a->sleeping) || (!bulk && sched_getcpu() != (int)atomic_load(&a->cpu)))
 		return;
 	completions = atomic_load(&a->completions);
-	if (!seen_all(f, cq, completions))
-		return; /* there may be one: the poll came before */
+	if (!seen_all(f, q, completions))
+		return;
 	vain = atomic_load_explicit(&f->restless, memory_order_relaxed);
 	if (vain > 0 && !bulk) {
 		atomic_store_explicit(&f->restless, vain - 1, memory_order_relaxed);
@@ -205,17 +248,25 @@ static void rest(struct file *f, const void *cq)
 
 bool polled(struct file *f, const void *cq, bool found)
 {
+	struct polled_queue *q;
 	unsigned empty;
 
+	empty = atomic_load_explicit(&f->empty, memory_order_relaxed);
 	if (found) {
+		if (empty == 0)
+			return true;
 		atomic_store_explicit(&f->empty, 0, memory_order_relaxed);
+		q = note_poll(f, cq);
+		if (q)
+			q->seen = false; /* there may be more */
 		return true;
 	}
-	empty = atomic_load_explicit(&f->empty, memory_order_relaxed) + 1;
-	atomic_store_explicit(&f->empty, empty, memory_order_relaxed);
+	atomic_store_explicit(&f->empty, ++empty, memory_order_relaxed);
+	seen.polls++;
+	q = note_poll(f, cq);
 	if (empty <= SPINS) {
 		if (empty == SPINS && f->area)
-			see(f, cq, atomic_load(&f->area->completions));
+			seen_all(f, q, atomic_load(&f->area->completions));
 		return true;
 	}
 	if (empty % LOOK_FOR_DAEMON == 0 && wire_lost(f))
@@ -226,7 +277,7 @@ bool polled(struct file *f, const void *cq, bool found)
 	}
 	if (!atomic_load_explicit(&f->area->polling, memory_order_relaxed))
 		atomic_store_explicit(&f->area->polling, 1, memory_order_relaxed);
-	rest(f, cq);
+	rest(f, q);
 	return true;
 }
 

@@ -401,6 +401,44 @@ static bool pretend(struct doorbells *s, struct ibv_cq *cq)
 	return look(s, cq);
 }
 
+/* waits_for_both reports whether polls of two queues, the first twice, wait at last. */
+static bool waits_for_both(struct doorbells *s, struct ibv_cq *a, struct ibv_cq *b)
+{
+	for (int i = 0; i < 10000; i++) { /* the daemon may wake up, and end some */
+		s->bulk = 1;
+		if (look(s, a) || look(s, a) || look(s, b))
+			return true;
+	}
+	return false;
+}
+
+/* leftover: a queue that is polled at times for one completion has others. */
+static void leftover(struct ibv_context *c, struct doorbells *s, struct ibv_cq *empty)
+{
+	static char buf[4096];
+	struct ibv_pd *pd = ibv_alloc_pd(c);
+	struct ibv_mr *mr = ibv_reg_mr(pd, buf, sizeof buf, ALL);
+	struct pair p = make_pair(pd);
+	struct ibv_sge sge = { (uintptr_t)buf, 10, mr->lkey };
+	struct ibv_send_wr wr = { .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE, .send_flags = IBV_SEND_SIGNALED,
+				  .wr.rdma = { (uintptr_t)buf + 100, mr->rkey } }, *bad;
+	struct ibv_wc wc;
+
+	CHECK(transfer(&p, IBV_WR_RDMA_WRITE, mr, buf, 10, (uintptr_t)buf + 100, mr->rkey) == IBV_WC_SUCCESS);
+	for (uint32_t i = 0, before = s->completions; i < 4; i++) {
+		CHECK(ibv_post_send(p.qp[0], &wr, &bad) == 0);
+		while (s->completions - before < 2 * (i + 1))
+			sched_yield();
+	}
+	for (int i = 0; i < 4; i++) {
+		for (int k = 0; k < 300; k++) {
+			s->bulk = 1;
+			CHECK(!look(s, empty));
+		}
+		CHECK(ibv_poll_cq(p.cq, 1, &wc) == 1);
+	}
+}
+
 /*
  * A poll waits for a daemon on its processor; of two files in turn, for none;
  * and for bulk data, wherever the daemon is, until it has waited in vain. Where
@@ -441,6 +479,22 @@ static void case_waits(void)
 		s[0]->completions += 2; /* behind the poll of the other: there may be one */
 		s[0]->bulk = 1;
 		CHECK(!look(s[0], other) && !look(s[0], cq[0]));
+	}
+	CHECK(waits_for_both(s[0], other, cq[0]));
+	for (int i = 0; i < 10; i++) {
+		s[0]->completions += 2; /* perhaps in the other, which had no poll since */
+		for (int k = 0; k < 3; k++) {
+			s[0]->bulk = 1;
+			CHECK(!look(s[0], other));
+		}
+		CHECK(waits_for_both(s[0], other, cq[0]));
+	}
+	leftover(c[0], s[0], cq[0]);
+	/* Of another file one was polled just now, and may have something. */
+	CHECK(!pretend(s[1], cq[1]));
+	for (int i = 0; i < 100; i++) {
+		s[0]->bulk = 1;
+		CHECK(!look(s[0], cq[0]));
 	}
 }
 
