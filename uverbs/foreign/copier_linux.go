@@ -174,7 +174,12 @@ func (s *Space) settle() bool {
 	if s.pid < 0 {
 		at = settleAfter // it may just go on
 	}
-	if !c.wait(at) && (s.stopped() || !s.await()) {
+	began := time.Now()
+	there := c.wait(at)
+	if !there && at > 0 && !own(s.uid) {
+		s.owner.silent(time.Since(began))
+	}
+	if !there && (s.stopped() || !s.await()) {
 		return false
 	}
 	_ = s.answer(nil)

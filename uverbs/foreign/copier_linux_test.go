@@ -159,22 +159,35 @@ func lingering(t *testing.T) int {
 }
 
 // TestCopierNeverAnswers: a copier that cannot be seen to be stopped, and never
-// answers, has others wait for a bounded time all in all.
+// answers, has others wait for a bounded time all in all: also where the first
+// wait was a little too short for penance.
 func TestCopierNeverAnswers(t *testing.T) {
 	t.Parallel()
-	s, _, _ := copied(t)
-	s.pid, s.uid = -1, uint32(os.Geteuid())+1
-	refused := false
-	for range 2000 {
-		if err := s.read(make([]byte, 3), 4096); err != ib.FaultMemory {
-			t.Fatalf("no answer: %v", err)
-		}
-		if refused = s.owner.left() > 0; refused {
-			break
-		}
-	}
-	if !refused {
-		t.Error("it has others wait without end")
+	for name, begin := range map[string]func(*Space){
+		"at first": func(*Space) {},
+		"once more": func(s *Space) {
+			s.copier.owes = true
+			s.owner.late, s.owner.lateAsOf = patience-prompt, time.Now()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, _, _ := copied(t)
+			s.pid, s.uid = -1, uint32(os.Geteuid())+1
+			begin(s)
+			refused := false
+			for range 2000 {
+				if err := s.read(make([]byte, 3), 4096); err != ib.FaultMemory {
+					t.Fatalf("no answer: %v", err)
+				}
+				if refused = s.owner.left() > 0; refused {
+					break
+				}
+			}
+			if !refused {
+				t.Error("it has others wait without end")
+			}
+		})
 	}
 }
 

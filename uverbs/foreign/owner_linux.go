@@ -129,13 +129,21 @@ func (o *owner) found() {
 
 // answered says how long a copier has been waited for.
 func (o *owner) answered(d, most time.Duration) {
-	if d <= prompt {
-		return
+	if d > prompt {
+		o.waited(d-prompt, most)
 	}
+}
+
+// silent says how long a copier has been waited for in vain that owed an answer
+// already. No part of that is usual.
+func (o *owner) silent(d time.Duration) { o.waited(d, patience) }
+
+// waited uses up a part of what the user has: most.
+func (o *owner) waited(d, most time.Duration) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	now := time.Now()
-	o.late = max(0, o.late-now.Sub(o.lateAsOf)/comeback) + d - prompt
+	o.late = max(0, o.late-now.Sub(o.lateAsOf)/comeback) + d
 	o.lateAsOf = now
 	if o.late >= most {
 		o.refuse(now)
