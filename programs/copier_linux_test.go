@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -152,7 +151,7 @@ func TestCopierOfTools(t *testing.T) {
 			if err != nil {
 				t.Skipf("there is no %s: install ibverbs-utils and perftest", name)
 			}
-			dir, port := daemonOf(t, daemon), freeTCPPort(t)
+			dir, port := daemonOf(t, daemon), tcpPort(t)
 			start := func(args ...string) (*exec.Cmd, *strings.Builder) {
 				cmd, out := exec.CommandContext(t.Context(), path, append(append(strings.Fields(flags), "-p", port), args...)...), &strings.Builder{}
 				as(cmd, other)
@@ -173,18 +172,24 @@ func TestCopierOfTools(t *testing.T) {
 	}
 }
 
-func freeTCPPort(t *testing.T) string {
+// tcpPort returns a port that nobody else takes before the test ends: a socket
+// is bound to it that does not listen. Servers with SO_REUSEADDR may listen
+// there, as all of the tools do.
+func tcpPort(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", ":0")
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	_, port, err := net.SplitHostPort(l.Addr().String())
+	t.Cleanup(func() { unix.Close(fd) })
+	if err := errors.Join(unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1), unix.Bind(fd, &unix.SockaddrInet4{})); err != nil {
+		t.Fatal(err)
+	}
+	name, err := unix.Getsockname(fd)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return port
+	return strconv.Itoa(name.(*unix.SockaddrInet4).Port)
 }
 
 // awaitListener waits until somebody listens to a TCP port.
