@@ -41,9 +41,9 @@ func TestServices(t *testing.T) {
 					continue
 				}
 				if !service.Reliable() {
-					// Nothing is lost on this network, where there is a
-					// receive for each message: however long one is under
-					// way on a busy machine, it comes.
+					// Each message has its receive, so
+					// none is lost, however long it is
+					// under way on a busy machine.
 					cfg.RxDepth = 0
 					cfg.IdleTimeout, cfg.LossTimeout = time.Minute, time.Minute
 				}
