@@ -2,6 +2,7 @@ package qp
 
 import (
 	"testing"
+	"time"
 
 	"github.com/gosoftroce/rocev2/clock"
 	"github.com/gosoftroce/rocev2/ib"
@@ -197,6 +198,43 @@ func TestSpuriousProbe(t *testing.T) {
 				round, s.Probes, s.SpuriousRetransmits, s.Retransmits, s.SendDone, p.a.req.Snapshot().Limit.Bytes, window)
 		}
 		probes = p.a.Stats().Probes
+	}
+}
+
+// TestFewInFlight: a queue pair that has measured nothing waits 100 µs for the
+// answer to one or two packets, if MinProbe is below that, and four times
+// MinProbe for the answer to more, or where MinProbe is as for sockets.
+func TestFewInFlight(t *testing.T) {
+	t.Parallel()
+	const us = clock.Time(time.Microsecond)
+	for _, c := range []struct {
+		minProbe time.Duration
+		packets  int
+		want     clock.Time
+	}{
+		{80e3, 1, 100 * us}, {80e3, 2, 100 * us}, {80e3, 3, 320 * us}, {80e3, 30, 320 * us},
+		{20e3, 1, 100 * us}, {100e3, 2, 100 * us}, {101e3, 2, 404 * us}, {1e6, 1, 4000 * us},
+	} {
+		p := newPair(t, pairConfig{config: Config{MinProbe: c.minProbe}})
+		start, lost := p.now, c.packets
+		p.drop = func(from *testEnd, _ *rocev2.Packet) bool {
+			lost--
+			return lost >= 0
+		}
+		for range c.packets {
+			must(t, p.a.PostSend(&ib.SendWR{Opcode: ib.OpWrite, SGList: p.a.sge(0, 8), Remote: p.b.remote(0)}))
+			p.transfer(p.a, 1)
+		}
+		at, ok := p.a.Deadline()
+		if !ok || at-start != c.want {
+			t.Errorf("%d packets, MinProbe %v: a probe after %v, want %v", c.packets, c.minProbe, time.Duration(at-start), time.Duration(c.want))
+		}
+		p.now = at
+		p.a.HandleTimeout(p.now)
+		p.run()
+		if s := p.a.Stats(); lost >= 0 || s.Probes != 1 || s.Timeouts != 0 || s.SendDone == 0 {
+			t.Errorf("%d packets, MinProbe %v: %d done, %d probes, %d timeouts", c.packets, c.minProbe, s.SendDone, s.Probes, s.Timeouts)
+		}
 	}
 }
 

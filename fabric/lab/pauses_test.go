@@ -42,7 +42,9 @@ func TestWithoutPauses(t *testing.T) {
 				}
 				sum[i] += all.Mean
 				data, notices := r.Totals.ClassDrops[3], r.Totals.ClassDrops[6]
-				if data != 0 || notices != r.Totals.Dropped() || notices != r.Stats.CNPsSent-r.Stats.CNPsReceived {
+				// Others come when their flow has ended: for a
+				// packet that was sent twice for nothing.
+				if data != 0 || notices != r.Totals.Dropped() || notices > r.Stats.CNPsSent-r.Stats.CNPsReceived {
 					t.Errorf("%s, seed %d, %s: dropped are %d packets, by class %v: want congestion notifications alone", sizes, seed, recovery, r.Totals.Dropped(), r.Totals.ClassDrops)
 				}
 				fmt.Fprintf(&b, "%-10s  %4d  %-9s  %6d  %9d  %9d  %10d  %5.3f  %5.2f  %5.2f\n", sizes, seed, recovery, r.Totals.XOFFs,

@@ -21,7 +21,7 @@ func (r *recovery) Fetched(now clock.Time, need conn.Need) {
 	switch {
 	case need == conn.NeedPayload && r.una != r.nxt:
 		r.retry.start(now)
-		r.rtt.arm(now)
+		r.armProbe(now)
 	case need == conn.NeedResult:
 		r.paging = false
 	}

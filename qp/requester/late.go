@@ -96,7 +96,7 @@ func mayBeLate(r *recovery, now clock.Time) bool {
 	if !r.sel.ahead && !r.sel.reads.Knows(r.una) {
 		r.sel.ahead, r.sel.aheadAt, r.sel.resent = true, now, r.c.Stats.Retransmits
 		noteGaps(r)
-		r.rtt.arm(now)
+		r.armProbe(now)
 	}
 	return true
 }

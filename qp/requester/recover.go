@@ -217,19 +217,26 @@ func (r *recovery) probe(now clock.Time) {
 	r.rtt.backOff()
 	r.c.Stats.Rare().Probes++
 	if r.probeSelectively(now) {
-		r.rtt.arm(now)
+		r.armProbe(now)
 		return
 	}
 	if !r.rtt.known && r.beginProbe() {
-		r.rtt.arm(now)
+		r.armProbe(now)
 		return
 	}
 	if r.rtt.probes == 1 && r.beginRepair(now, probeRun) {
-		r.rtt.arm(now)
+		r.armProbe(now)
 		return
 	}
 	r.goBack(now)
 	r.retry.holds = true
+}
+
+// armProbe sets the time of the next probe: what is in flight is waited for
+// from now on.
+func (r *recovery) armProbe(now clock.Time) {
+	r.rtt.flies(r.nxt.Ahead(r.una))
+	r.rtt.arm(now)
 }
 
 // noteSilence notes, before anything is sent again because of silence, what

@@ -101,7 +101,7 @@ func (r *Requester) handleStale(now clock.Time, p *rocev2.Packet, info *rocev2.O
 		// The peer answers twice, in order: what is waited for follows.
 		r.again--
 		r.retry.heard(now)
-		r.rtt.arm(now)
+		r.armProbe(now)
 	}
 	if info.Operation != rocev2.OpAcknowledge {
 		return conn.DropStale
@@ -155,6 +155,7 @@ func (r *Requester) progress(now clock.Time, from rocev2.PSN, pos uint64) {
 	}
 	r.retry.progress(now, r.una != r.nxt)
 	r.rtt.guess(now, r.rd > 0)
+	r.rtt.flies(r.nxt.Ahead(r.una))
 	if r.rtt.progress(now, r.una) {
 		r.undoTimeout()
 	}

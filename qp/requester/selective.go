@@ -68,7 +68,7 @@ func (r *Requester) handleSelectiveAck(now clock.Time, p *rocev2.Packet, info *r
 		r.progress(now, from, pos)
 	case r.sel.kept(r.una) > before:
 		r.retry.heard(now)
-		r.rtt.arm(now)
+		r.armProbe(now)
 		r.c.Acked(now, r.flight(), r.arrived(r.posUna))
 	}
 	if lost > 0 && !r.c.Failed() {
@@ -239,7 +239,7 @@ func (r *work) readsUntil(end rocev2.PSN) rocev2.PSN {
 // first behind another gap, perhaps.
 func (r *Requester) keptResponse(now clock.Time, psn rocev2.PSN, gap bool) bool {
 	r.retry.heard(now)
-	r.rtt.arm(now)
+	r.armProbe(now)
 	if r.rtt.timing && r.rtt.psn == psn {
 		r.rtt.sample(now)
 	}
@@ -440,7 +440,7 @@ func (r *sender) resentOne(now clock.Time, rq *request, psn rocev2.PSN) {
 	r.retry.stop()
 	r.retry.start(now)
 	r.rtt.discardOne(psn)
-	r.rtt.arm(now)
+	r.armProbe(now)
 	if r.c.CC.Limit.Burst > 0 {
 		r.spent(now, rq.cost, rq.psns)
 	}

@@ -383,7 +383,9 @@ func (r *sender) sent(now clock.Time, rq *request, n int) {
 	}
 	if !r.retry.armed {
 		r.retry.start(now)
-		r.rtt.arm(now)
+		r.armProbe(now)
+	} else if r.rtt.few && r.nxt.Ahead(r.una) >= fewInFlight {
+		r.armProbe(now)
 	}
 	if r.c.CC.Limit.Burst > 0 {
 		r.spent(now, cost, psns)
@@ -450,7 +452,7 @@ func (r *sender) pollRepair(now clock.Time, buf []byte) int {
 		r.rtt.discardOne(psn)
 	}
 	r.retry.start(now)
-	r.rtt.arm(now)
+	r.armProbe(now)
 	if r.c.CC.Limit.Burst > 0 {
 		r.spent(now, rq.cost, rq.psns)
 	}
