@@ -20,6 +20,7 @@ type Cores struct {
 	waits   atomic.Bool
 	spin    atomic.Int32
 	ended   sync.WaitGroup
+	closed  bool
 }
 
 // worker is a goroutine. What it shares with others has a cache line of its
@@ -72,9 +73,17 @@ func (p *Panic) Unwrap() error {
 type gone struct{}
 
 // Do calls turn with 0 to n-1, call 0 on the goroutine of the caller, and
-// returns when all calls have. n is at most that of New. If a call panics, Do
-// panics, when the others have returned; if one ends its goroutine, so does Do.
+// returns when all calls have. n is at most that of New, and 0 calls nothing.
+// If calls panic, Do panics as the first of them does, when the others have
+// returned; if one ends its goroutine, so does Do. One goroutine at a time may
+// call Do, and none after Close.
 func (c *Cores) Do(n int, turn func(int)) {
+	switch {
+	case c.closed:
+		panic("cores: a call after Close")
+	case n < 1:
+		return
+	}
 	if n-1 > len(c.workers) {
 		panic(fmt.Sprintf("cores: %d calls at a time, but there are %d", n, len(c.workers)+1))
 	}
@@ -113,17 +122,23 @@ func (c *Cores) finish(n int) {
 			<-c.done
 		}
 	}
-	for i := range n - 1 {
+	var failed any
+	for i := n - 2; i >= 0; i-- {
 		w := &c.workers[i]
-		switch f := w.failed.(type) {
-		case nil:
+		if w.failed == nil {
 			continue
-		case gone:
-			runtime.Goexit()
-		default:
-			w.failed = nil
-			panic(f)
 		}
+		failed = w.failed
+		if failed != (gone{}) {
+			w.failed = nil // of this round alone
+		}
+	}
+	switch failed.(type) {
+	case nil:
+	case gone:
+		runtime.Goexit()
+	default:
+		panic(failed)
 	}
 }
 
@@ -167,8 +182,9 @@ func (c *Cores) call(i int) {
 	returned = true
 }
 
-// Close ends the goroutines.
+// Close ends the goroutines. To call it again does nothing.
 func (c *Cores) Close() {
+	c.closed = true
 	for i := range c.workers {
 		w := &c.workers[i]
 		w.round.Store(stop)

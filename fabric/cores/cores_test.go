@@ -107,6 +107,50 @@ func TestGoexit(t *testing.T) {
 	}
 }
 
+// Two calls of a round panic: Do reports one of them, and the next round does
+// not report the other one.
+func TestTwoPanics(t *testing.T) {
+	t.Parallel()
+	c := New(4)
+	defer c.Close()
+	func() {
+		defer func() {
+			if p, _ := recover().(*Panic); p == nil || p.Call != 1 {
+				t.Errorf("%v", p)
+			}
+		}()
+		c.Do(4, func(i int) {
+			if i > 0 {
+				boom()
+			}
+		})
+	}()
+	c.Do(4, func(int) {})
+}
+
+// No calls are none, and not one.
+func TestNoCalls(t *testing.T) {
+	t.Parallel()
+	c := New(2)
+	defer c.Close()
+	c.Do(0, func(i int) { t.Errorf("call %d of none", i) })
+}
+
+// After Close there is nobody to call, which is said.
+func TestDoAfterClose(t *testing.T) {
+	t.Parallel()
+	c := New(2)
+	c.Do(2, func(int) {})
+	c.Close()
+	c.Close()
+	defer func() {
+		if recover() == nil {
+			t.Error("a round after Close")
+		}
+	}()
+	c.Do(2, func(int) {})
+}
+
 func TestTooManyCalls(t *testing.T) {
 	t.Parallel()
 	c := New(0)
