@@ -16,6 +16,9 @@ func (t *Tables) Path(src, dst int32, choose func(sw int32, ways int) int) ([]in
 			return nil, fmt.Errorf("topology: a path from node %d to node %d; hosts are 0 to %d", src, dst, g.hosts-1)
 		}
 	}
+	if t.cutOff(src) {
+		return nil, fmt.Errorf("topology: no way from host %d to host %d: the link of host %d has failed", src, dst, src)
+	}
 	var links []int32
 	for at := src; at != dst; {
 		if len(links) > int(g.Switches())+1 {
@@ -45,6 +48,9 @@ func (t *Tables) Path(src, dst int32, choose func(sw int32, ways int) int) ([]in
 	return links, nil
 }
 
+// cutOff reports whether the link of a host has failed.
+func (t *Tables) cutOff(host int32) bool { return t.cut.Has(t.g.Ports(host)[0].Link) }
+
 // Ways returns in how many ways packets can get from one host to another. It
 // is 0 if there is none, and MaxUint64 if there are more. It returns an error
 // if packets can run in a circle.
@@ -55,13 +61,13 @@ func (t *Tables) Ways(src, dst int32) (uint64, error) {
 			return 0, fmt.Errorf("topology: ways from node %d to node %d; hosts are 0 to %d", src, dst, g.hosts-1)
 		}
 	}
+	if t.cutOff(src) {
+		return 0, nil
+	}
 	if peer := g.Ports(src)[0].Peer; g.IsHost(peer) {
 		if peer == dst {
 			return 1, nil
 		}
-		return 0, nil
-	}
-	if t.group[src] < 0 {
 		return 0, nil
 	}
 	const open = math.MaxUint64 - 1

@@ -18,6 +18,7 @@ type Tables struct {
 	// Set i is ports[start[i]:start[i+1]].
 	start []uint32
 	ports []uint16
+	cut   LinkSet // links of hosts that have failed
 }
 
 // Sets that every Tables has.
@@ -113,6 +114,9 @@ func newTables(g *Graph, failed LinkSet) *Tables {
 	for h := range g.hosts {
 		t.group[h] = -1
 		p := g.Ports(h)[0]
+		if failed.Has(p.Link) {
+			t.cut.Add(p.Link)
+		}
 		if !g.IsHost(p.Peer) && !failed.Has(p.Link) {
 			t.group[h] = groupOf[p.Peer]
 			t.local[h] = g.PortOf(p.Peer, p.Link)

@@ -406,3 +406,31 @@ func BenchmarkTables8192(b *testing.B) {
 		}
 	})
 }
+
+// What a host cannot send has no way, by Ways and by Path alike.
+func TestNoWayFromAHostThatIsCutOff(t *testing.T) {
+	t.Parallel()
+	star, err := Star(3, Cable{Rate: Gbps})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair, err := Pair(Cable{Rate: Gbps})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, g := range []*Graph{star, pair} {
+		var failed LinkSet
+		failed.Add(0)
+		for _, tables := range []*Tables{g.Shortest(failed), g.UpDown(failed)} {
+			for _, ends := range [][2]int32{{0, 1}, {1, 0}} {
+				n, err := tables.Ways(ends[0], ends[1])
+				if n != 0 || err != nil {
+					t.Errorf("%d hosts: %d ways from host %d to host %d, %v", g.Hosts(), n, ends[0], ends[1], err)
+				}
+				if p, err := tables.Path(ends[0], ends[1], nil); err == nil {
+					t.Errorf("%d hosts: a path from host %d to host %d by links %v", g.Hosts(), ends[0], ends[1], p)
+				}
+			}
+		}
+	}
+}
