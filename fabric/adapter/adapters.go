@@ -87,8 +87,9 @@ const epoch clock.Time = 1
 
 func toClock(t event.Time) clock.Time { return clock.Time(t/event.Nanosecond) + epoch }
 
-// fromClock returns the first moment at which the engines' time is t.
-func fromClock(t clock.Time) event.Time { return event.Time(t-epoch) * event.Nanosecond }
+// fromClock returns the first moment at which the engines' time is t, or Never
+// where no network comes to it.
+func fromClock(t clock.Time) event.Time { return event.Of(time.Duration(t - epoch)) }
 
 // Host returns the adapter of a host, and makes it if it is not there.
 func (a *Adapters) Host(number int) (*Host, error) {

@@ -1,10 +1,16 @@
 package adapter
 
-import "github.com/gosoftroce/rocev2/transport"
+import (
+	"github.com/gosoftroce/rocev2/rocev2"
+	"github.com/gosoftroce/rocev2/transport"
+)
 
 // recordLen is how much of a packet a record has: the longest header
 // (rocev2.MaxHeaderLen) and some more.
 const recordLen = 56
+
+// The compiler refuses a longer header.
+const _ = uint(recordLen - rocev2.MaxHeaderLen)
 
 // record is a packet under way, 64 bytes. Of one without bytes behind its
 // header it is all there is.

@@ -25,8 +25,18 @@ const Never Time = math.MaxInt64
 // Duration returns t in the unit of package time, rounded down to nanoseconds.
 func (t Time) Duration() time.Duration { return time.Duration(t / Nanosecond) }
 
-// Of returns d in picoseconds.
-func Of(d time.Duration) Time { return Time(d) * Nanosecond }
+// Of returns d in picoseconds. Behind the end of time it is Never, and before
+// its beginning -Never.
+func Of(d time.Duration) Time {
+	const most = time.Duration(Never / Nanosecond)
+	switch {
+	case d > most:
+		return Never
+	case d < -most:
+		return -Never
+	}
+	return Time(d) * Nanosecond
+}
 
 // String returns t in the largest unit that fits, for messages.
 func (t Time) String() string {

@@ -106,8 +106,9 @@ const epoch clock.Time = 1
 
 func toClock(t event.Time) clock.Time { return clock.Time(t/event.Nanosecond) + epoch }
 
-// fromClock returns the first moment at which the devices' time is t.
-func fromClock(t clock.Time) event.Time { return event.Time(t-epoch) * event.Nanosecond }
+// fromClock returns the first moment at which the devices' time is t, or Never
+// where no network comes to it.
+func fromClock(t clock.Time) event.Time { return event.Of(time.Duration(t - epoch)) }
 
 // Addr returns the address of a host: 10.0.0.0/8, and its number.
 func Addr(host int) netip.Addr {
