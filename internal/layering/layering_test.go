@@ -63,7 +63,7 @@ var layers = map[string][]string{
 	"fabric/traffic":  {},
 	"fabric/plot":     {},
 	"fabric/lab": {"fabric/event", "fabric/cores", "fabric/network", "fabric/topology", "fabric/traffic", "fabric/adapter", "fabric/plot",
-		"ib", "rocev2", "qp", "qp/cc", "engine"},
+		"ib", "rocev2", "qp", "qp/cc", "engine", "internal/tomllines"},
 	"fabric/world": {"fabric/event", "fabric/network", "clock", "task", "rocev2", "engine", "transport", "hca", "verbs"}, // above the verbs: it runs programs
 
 	"engine": {"clock", "internal/heap", "rocev2", "ib", "memreg", "qp", "transport"}, // of transport only the batches and the path, which are plain data
@@ -112,7 +112,7 @@ var layers = map[string][]string{
 
 	// The daemon, and what it shows.
 	"metrics":       {"verbs"},
-	"server/config": {"qp/cc"},
+	"server/config": {"qp/cc", "internal/tomllines"},
 	"server/web":    {},
 	"server":        {"internal/loglimit", "verbs", "memreg/mapping", "rdma", "cm", "transport/tap", "metrics", "programs", "uverbs", "uverbs/quota", "hca", "interop/...", "server/..."},
 
@@ -129,7 +129,7 @@ var layers = map[string][]string{
 
 // pure packages hold no goroutine, lock, clock, socket or log: time and
 // randomness are parameters.
-var pure = []string{"clock", "internal/heap", "rocev2", "rocev2/layers", "rocev2/mad", "dissect", "ib", "memreg", "transport", "engine",
+var pure = []string{"clock", "internal/heap", "internal/tomllines", "rocev2", "rocev2/layers", "rocev2/mad", "dissect", "ib", "memreg", "transport", "engine",
 	"qp", "qp/queue", "qp/cc", "qp/conn", "qp/requester", "qp/responder", "qp/datagram",
 	"fabric/event", "fabric/network", "fabric/adapter", "fabric/topology", "fabric/traffic",
 	"cm/agent", "rdmanet/rsocket", "uverbs/abi", "uverbs/ring", "ucma/abi"}

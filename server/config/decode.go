@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/BurntSushi/toml"
+
+	"github.com/gosoftroce/rocev2/internal/tomllines"
 )
 
 // Error is a mistake in the configuration.
@@ -50,7 +52,7 @@ func (c *Config) Parse(file, text string) error {
 		}
 		return &Error{Where: file, Problem: err.Error()}
 	}
-	d := &document{file: file, lines: lines(text), where: c.where, wrong: c.wrong}
+	d := &document{file: file, lines: tomllines.Find(text), where: c.where, wrong: c.wrong}
 	c.decode(d.table("", root, "a configuration"))
 	return errors.Join(d.errs...)
 }
@@ -431,4 +433,12 @@ func ParseSize(s string) (int, error) {
 		}
 	}
 	return 0, fmt.Errorf("%q is not a size; write it as a number of bytes, or with a unit: \"4096\", \"64 KiB\", \"1.5 GiB\", \"10 MB\"", s)
+}
+
+// join returns the name of a setting in a table.
+func join(table, key string) string {
+	if table == "" {
+		return key
+	}
+	return table + "." + key
 }

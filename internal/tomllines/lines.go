@@ -1,14 +1,17 @@
-package config
+// Package tomllines says where in a TOML text its settings stand: the reader of
+// TOML knows it only of what is no TOML.
+package tomllines
 
 import (
 	"fmt"
 	"strings"
 )
 
-// lines finds the line of every setting of a TOML text that has been parsed
-// without an error. A setting of the second [[region]] is "region.1.size", the
-// table itself "region.1".
-func lines(text string) map[string]int {
+// Find returns the lines, from 1 on, of all settings and tables of a TOML text
+// that has been parsed without an error. A setting of the second [[region]] is
+// "region.1.size", the table itself "region.1". Of what is in an inline table
+// it has that table alone.
+func Find(text string) map[string]int {
 	found := map[string]int{}
 	count := map[string]int{} // of the tables of an array
 	table := ""
