@@ -23,14 +23,19 @@ type collective struct {
 	ended []event.Time          // when each rank had nothing more to do; 0: not yet
 }
 
+const mostRounds = 1 << 26 // of all ranks
+
 func (r *run) collective(t *Traffic) error {
 	n := orDefault(t.Ranks, int(r.g.Hosts()))
 	if n < 2 || n > int(r.g.Hosts()) || t.Bytes == 0 || t.Bytes > mostMessage {
 		return fmt.Errorf("%d ranks with %v: there must be 2 to %d, with up to %v", n, t.Bytes, r.g.Hosts(), Bytes(mostMessage))
 	}
+	err := r.provide(n)
+	if err != nil {
+		return err
+	}
 	c := &collective{r: r, conns: map[int64]*connection{}, ended: make([]event.Time, n),
 		round: make([]int, n), sent: make([]int, n), got: make([]map[int]bool, n)}
-	var err error
 	switch t.Kind {
 	case "ring":
 		c.plan, err = traffic.Ring(n, int64(t.Bytes))
@@ -41,6 +46,9 @@ func (r *run) collective(t *Traffic) error {
 	}
 	if err != nil {
 		return err
+	}
+	if all := int64(n) * int64(c.plan.Rounds()); all > mostRounds {
+		return fmt.Errorf("%d ranks have %d messages in all: at most %d can be played", n, all, mostRounds)
 	}
 	c.flow = &Flow{Dst: n - 1, Bytes: int64(t.Bytes), Start: t.Start}
 	r.open++
@@ -68,6 +76,9 @@ func (c *collective) connect() error {
 			key := int64(rank)<<32 | int64(s.To)
 			if s.To < 0 || c.conns[key] != nil {
 				continue
+			}
+			if err := c.r.keep(); err != nil {
+				return err
 			}
 			x, y, err := c.r.a.Connect(rank, int(s.To), c.r.conn)
 			if err != nil {

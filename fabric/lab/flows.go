@@ -17,15 +17,17 @@ const (
 	opRead = 2
 
 	// A flow goes in messages of at most so many bytes; one without an end
-	// has some shorter ones outstanding.
+	// has some shorter ones outstanding: more than a window.
 	mostMessage   = 1 << 30
 	mostFlow      = 16 * mostMessage
 	endlessBytes  = 1 << 20
 	endlessAtOnce = 4
 
-	// mostOpen bounds the memory: a flow under way has two queue pairs.
-	mostFlows = 1 << 20
-	mostOpen  = 1 << 16
+	// These bound the memory: a flow under way has two queue pairs, and so
+	// has a connection that is shared, or of an all-reduce.
+	mostFlows  = 1 << 20
+	mostOpen   = 1 << 16
+	mostInside = 1 << 24 // packets
 
 	mostAllToAll = 256 // hosts
 )
@@ -39,8 +41,13 @@ func (r *run) begin(t *Traffic, rand *event.Rand) error {
 	if err != nil {
 		return err
 	}
-	if t.Bytes < 0 || t.Bytes > mostFlow || t.Start < 0 || t.SrcPort < 0 || t.SrcPort > math.MaxUint16 {
-		return fmt.Errorf("bytes, start or src_port is out of range: a flow has %v at the most", Bytes(mostFlow))
+	switch {
+	case t.Bytes < 0 || t.Bytes > mostFlow || t.Start < 0:
+		return fmt.Errorf("bytes or start is out of range: a flow has %v at the most", Bytes(mostFlow))
+	case t.SrcPort != 0 && (t.SrcPort < ib.MinSrcPort || t.SrcPort > math.MaxUint16):
+		return fmt.Errorf("src_port is %d: it is %d to %d", t.SrcPort, ib.MinSrcPort, math.MaxUint16)
+	case r.s.Until > 0 && t.Start >= r.s.Until:
+		return fmt.Errorf("it starts at %v, and the run ends at %v", t.Start, r.s.Until)
 	}
 	switch t.Kind {
 	case "load", "bursts":
@@ -55,12 +62,23 @@ func (r *run) begin(t *Traffic, rand *event.Rand) error {
 	if t.Bytes == 0 && r.s.Until == 0 {
 		return errors.New("without bytes it goes on until the end: set until")
 	}
+	if err := r.provide(len(list)); err != nil {
+		return err
+	}
 	for _, f := range list {
 		f := &Flow{Src: int(f.Src), Dst: int(f.Dst), Bytes: int64(t.Bytes), Start: t.Start, op: op, port: uint16(t.SrcPort)}
 		if f.Bytes > 0 {
 			r.open++
 		}
 		r.net.At(event.Time(t.Start), func() { r.start(f) })
+	}
+	return nil
+}
+
+// provide counts what takes memory before the run: flows, and ranks.
+func (r *run) provide(n int) error {
+	if r.provided += n; r.provided > mostFlows {
+		return fmt.Errorf("with what stands before it this is too much: a scenario has at most %d flows that it names, and ranks", mostFlows)
 	}
 	return nil
 }
@@ -80,6 +98,9 @@ func (t *Traffic) pattern(hosts int, rand *event.Rand) ([]traffic.Flow, error) {
 		}
 		return traffic.Incast(t.Senders, bytes)
 	case "permutation":
+		if t.Across < 0 {
+			return nil, fmt.Errorf("across is %d: it is how many hosts a switch has", t.Across)
+		}
 		if t.Across > 0 {
 			return traffic.PermutationAcross(rand, hosts, t.Across, bytes)
 		}
@@ -95,7 +116,7 @@ func (t *Traffic) pattern(hosts int, rand *event.Rand) ([]traffic.Flow, error) {
 
 // arrivals has flows begin as they arrive.
 func (r *run) arrivals(t *Traffic, op int, rand *event.Rand) error {
-	load, err := share("load", t.Load, 1000)
+	load, err := share("load", t.Load, 1e6)
 	until := orDefault(t.Until, r.s.Until)
 	if err != nil {
 		return err
@@ -130,7 +151,7 @@ func (r *run) arrivals(t *Traffic, op int, rand *event.Rand) error {
 	}
 	r.more++
 	r.next(s, t.Start, op)
-	return nil
+	return r.provide(hosts) // bursts have a list of them
 }
 
 // next has the next flow of a stream begin at its time.
@@ -144,7 +165,9 @@ func (r *run) next(s traffic.Stream, start Time, op int) {
 	r.net.At(event.Time(f.Start), func() {
 		r.open++
 		r.start(f)
-		r.next(s, start, op)
+		if r.parts[r.net.PartOf(f.Src)].err == nil { // else the run is over
+			r.next(s, start, op)
+		}
 	})
 }
 
@@ -183,7 +206,11 @@ func (r *run) start(f *Flow) {
 
 // again posts another message of a flow without an end.
 func (r *run) again(f *Flow) {
-	r.post(f.Src, f.conn, adapter.Request{Op: r.op[f.op], Bytes: endlessBytes, Done: func(c adapter.Completion) {
+	bytes := uint32(endlessBytes)
+	if r.window > endlessBytes*endlessAtOnce {
+		bytes = uint32(r.window / 2)
+	}
+	r.post(f.Src, f.conn, adapter.Request{Op: r.op[f.op], Bytes: bytes, Done: func(c adapter.Completion) {
 		if c.Status != ib.StatusSuccess {
 			f.Status = c.Status
 			return
@@ -211,11 +238,17 @@ func (r *run) request(f *Flow, n int64) adapter.Request {
 	}}
 }
 
-// connect returns the connection of a flow.
+// connect returns the connection of a flow. One without an end has its own:
+// what arrives there is what is measured of it.
 func (r *run) connect(f *Flow) (*connection, error) {
-	key := int64(f.Src)<<32 | int64(f.Dst)
-	if c := r.shared[key]; c != nil && r.s.Adapter.Shared {
+	key, shared := flowKey{f.Src, f.Dst, f.port}, r.s.Adapter.Shared && f.Bytes > 0
+	if c := r.shared[key]; c != nil && shared {
 		return c, nil
+	}
+	if shared || f.Bytes == 0 {
+		if err := r.keep(); err != nil {
+			return nil, err
+		}
 	}
 	cfg := r.conn
 	if f.port != 0 {
@@ -226,10 +259,24 @@ func (r *run) connect(f *Flow) (*connection, error) {
 		return nil, err
 	}
 	c := &connection{x: x, y: y}
-	if r.s.Adapter.Shared {
+	if shared {
 		r.shared[key] = c
 	}
 	return c, nil
+}
+
+// flowKey is what flows that share a connection have in common.
+type flowKey struct {
+	src, dst int
+	port     uint16
+}
+
+// keep counts a connection that stays until the end.
+func (r *run) keep() error {
+	if r.kept++; r.kept > mostOpen {
+		return fmt.Errorf("there are more than %d connections", mostOpen)
+	}
+	return nil
 }
 
 // post posts a request at a host, or has it wait for room in the send queue.

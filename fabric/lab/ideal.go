@@ -2,6 +2,7 @@ package lab
 
 import (
 	"math/bits"
+	"slices"
 
 	"github.com/gosoftroce/rocev2/fabric/network"
 	"github.com/gosoftroce/rocev2/rocev2"
@@ -13,6 +14,7 @@ type path []hop
 type hop struct {
 	rate  int64 // bits per second
 	delay Time
+	cuts  bool // the switch at its end sends on what it has not received whole
 }
 
 // takes returns how long so many bytes on the wire take.
@@ -34,7 +36,7 @@ func (r *run) pathOf(src, dst int) path {
 	for len(p) < 64 {
 		at := r.g.Ports(node)[port]
 		l := r.g.Link(at.Link)
-		p = append(p, hop{l.Rate, Time(l.Delay)})
+		p = append(p, hop{rate: l.Rate, delay: Time(l.Delay)})
 		if node = at.Peer; node == int32(dst) {
 			break
 		}
@@ -44,6 +46,10 @@ func (r *run) pathOf(src, dst int) path {
 			break
 		}
 		port = next[0]
+		// It stores what it may send faster than it comes.
+		p[len(p)-1].cuts = r.s.Network.CutThrough && !slices.ContainsFunc(next, func(port uint16) bool {
+			return r.g.Link(r.g.Ports(node)[port].Link).Rate > l.Rate
+		})
 	}
 	r.paths[key] = p
 	return p
@@ -55,14 +61,19 @@ const (
 	rethBytes  = rocev2.RETHLen
 	aethBytes  = rocev2.AETHLen
 	warmUpLong = 16 // packets until a pipeline of cables is full
+
+	// headBytes is what a switch that cuts through waits for: preamble, and
+	// the smallest frame.
+	headBytes = 8 + 64
 )
 
 // padded returns the length of a payload with its pad.
 func padded(n int) int { return (n + 3) &^ 3 }
 
 // ideal returns how long a flow takes alone: its packets one after the other
-// through all cables, stored and forwarded by each switch, and the last
-// acknowledgement back. Of a READ it is the request there, and the data back.
+// through all cables, stored and forwarded or cut through by each switch, and
+// the last acknowledgement back. Of a READ it is the request there, and the
+// data back.
 func (r *run) ideal(f *Flow) Time {
 	there, back := r.pathOf(f.Src, f.Dst), r.pathOf(f.Dst, f.Src)
 	if len(there) == 0 || len(back) == 0 {
@@ -79,13 +90,22 @@ func (r *run) ideal(f *Flow) Time {
 	}
 }
 
-// alone returns how long one packet takes.
-func (p path) alone(bytes int) (t Time) {
-	for _, h := range p {
-		t += h.takes(bytes) + h.delay
+// send returns when a packet has arrived that is sent when the first cable is
+// free; each cable then is when it has taken the packet.
+func (p path) send(bytes int, free []Time) (at Time) {
+	for i, h := range p {
+		begin := max(at, free[i])
+		free[i] = begin + h.takes(bytes)
+		at = free[i] + h.delay
+		if h.cuts && bytes > headBytes {
+			at = begin + h.takes(headBytes) + h.delay
+		}
 	}
-	return t
+	return at
 }
+
+// alone returns how long one packet takes.
+func (p path) alone(bytes int) Time { return p.send(bytes, make([]Time, len(p))) }
 
 // message returns when the last packet of a message has arrived. The first and
 // the last one of several have longer headers.
@@ -94,14 +114,7 @@ func (p path) message(bytes int64, mtu, first, final int) Time {
 	last := int(bytes - (packets-1)*int64(mtu))
 	free := make([]Time, len(p)) // when each cable has taken what came before
 	var at Time
-	send := func(payload, extra int) {
-		at = 0
-		for i, h := range p {
-			at = max(at, free[i]) + h.takes(network.WireSize(ipBytes+padded(payload)+extra))
-			free[i] = at
-			at += h.delay
-		}
-	}
+	send := func(payload, extra int) { at = p.send(network.WireSize(ipBytes+padded(payload)+extra), free) }
 	full := packets - 1
 	for k := range min(full, warmUpLong) {
 		if k == 0 {

@@ -41,14 +41,19 @@ func plainly(err error) error {
 	return fmt.Errorf("%sit %s", where, want)
 }
 
-// unknown says that there is no such setting, and which ones there are in its
-// place.
+// unknown returns an error if there is no such setting, in these letters, and
+// says which ones there are in its place. The reader of TOML takes a setting in
+// other letters, too, and of two spellings any.
 func unknown(key toml.Key) error {
 	of, name := reflect.TypeFor[Scenario](), "a scenario"
 	for i, part := range key {
 		f, ok := field(of, part)
 		if !ok {
-			break
+			var has []string
+			for _, f := range settings(of) {
+				has = append(has, written(f))
+			}
+			return fmt.Errorf("there is no setting %q: %s has %s", key, name, strings.Join(has, ", "))
 		}
 		of = f.Type
 		if of.Kind() == reflect.Pointer {
@@ -58,15 +63,21 @@ func unknown(key toml.Key) error {
 		if of.Kind() == reflect.Slice {
 			of, name = of.Elem(), "["+name+"]"
 		}
-		if of.Kind() != reflect.Struct { // it has no settings in it
+		if of.Kind() != reflect.Struct && i+1 < len(key) { // it has no settings in it
 			return fmt.Errorf("there is no setting %q", key)
 		}
 	}
-	var has []string
+	return nil
+}
+
+// settings returns the fields that a file can have.
+func settings(of reflect.Type) (all []reflect.StructField) {
 	for i := range of.NumField() {
-		has = append(has, written(of.Field(i)))
+		if f := of.Field(i); f.IsExported() {
+			all = append(all, f)
+		}
 	}
-	return fmt.Errorf("there is no setting %q: %s has %s", key, name, strings.Join(has, ", "))
+	return all
 }
 
 // written returns the name of a setting in a file.
@@ -79,8 +90,8 @@ func written(f reflect.StructField) string {
 
 // field returns the field of a setting.
 func field(of reflect.Type, name string) (reflect.StructField, bool) {
-	for i := range of.NumField() {
-		if f := of.Field(i); strings.EqualFold(written(f), name) {
+	for _, f := range settings(of) {
+		if written(f) == name {
 			return f, true
 		}
 	}

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/BurntSushi/toml"
+
+	"github.com/gosoftroce/rocev2/internal/tomllines"
 )
 
 //go:embed scenarios/*.toml
@@ -14,14 +16,18 @@ var scenarios embed.FS
 
 // Parse reads a scenario as TOML. What it does not know is an error, and so is
 // a setting that the topology, the kind of traffic or the rest of the scenario
-// leaves without a meaning.
+// leaves without a meaning. Errors, those of Run too, name the line where it is
+// known.
 func Parse(text []byte) (s Scenario, err error) {
 	meta, err := toml.NewDecoder(bytes.NewReader(text)).Decode(&s)
 	if err != nil {
 		return s, plainly(err)
 	}
-	if keys := meta.Undecoded(); len(keys) > 0 {
-		return s, s.errorf("%w", unknown(keys[0]))
+	s.lines = tomllines.Find(string(text))
+	for _, key := range meta.Keys() {
+		if err := unknown(key); err != nil {
+			return s, s.errorAt(s.lineOf(key), err)
+		}
 	}
 	if err := s.others(); err != nil {
 		return s, s.errorf("%w", err)
@@ -29,13 +35,60 @@ func Parse(text []byte) (s Scenario, err error) {
 	return s, nil
 }
 
-// errorf is fmt.Errorf with the name of the scenario in front, if it has one.
+// errorf is fmt.Errorf with the name of the scenario in front, if it has one,
+// and the line, if the error begins with a setting, or a table, of a text.
 func (s *Scenario) errorf(format string, args ...any) error {
 	err := fmt.Errorf(format, args...)
-	if s.Name == "" {
-		return err
+	return s.errorAt(s.line(err.Error()), err)
+}
+
+func (s *Scenario) errorAt(line int, err error) error {
+	if line > 0 {
+		err = fmt.Errorf("line %d: %w", line, err)
 	}
-	return fmt.Errorf("scenario %q: %w", s.Name, err)
+	if s.Name != "" {
+		err = fmt.Errorf("scenario %q: %w", s.Name, err)
+	}
+	return err
+}
+
+// line returns the line of the setting that an error begins with, or else of
+// its table; 0 if it is not known. "traffic 2" is the second [[traffic]].
+func (s *Scenario) line(text string) int {
+	setting, rest := text, ""
+	if i := strings.IndexFunc(text, func(r rune) bool { return r != '.' && r != '_' && (r < 'a' || r > 'z') }); i >= 0 {
+		setting, rest = text[:i], text[i:]
+	}
+	var n int
+	if _, err := fmt.Sscanf(rest, " %d", &n); err == nil {
+		setting = fmt.Sprintf("%s.%d", setting, n-1)
+	}
+	for ok := true; ok; {
+		if line := s.lines[setting]; line > 0 {
+			return line
+		}
+		i := strings.LastIndexByte(setting, '.')
+		if ok = i >= 0; ok {
+			setting = setting[:i]
+		}
+	}
+	return 0
+}
+
+// lineOf returns the first line that has a key, or 0.
+func (s *Scenario) lineOf(key toml.Key) int {
+	if line := s.lines[strings.Join(key, ".")]; line > 0 {
+		return line
+	}
+	for i := 0; ; i++ { // of a list of tables
+		table := fmt.Sprintf("%s.%d", key[0], i)
+		if s.lines[table] == 0 {
+			return 0
+		}
+		if line := s.lines[strings.Join(append([]string{table}, key[1:]...), ".")]; line > 0 {
+			return line
+		}
+	}
 }
 
 // Names returns the names of the scenarios that the package has.

@@ -14,13 +14,21 @@ type part struct {
 	over []*Flow
 	err  error // the first one
 	at   Time  // when that was
+	host int   // where, of several at that time the lowest
 	_    [64]byte
+}
+
+// before reports whether the error of p is the one to be told, rather than that
+// of o: which one that is does not depend on what is in which part.
+func (p *part) before(o *part) bool {
+	return cmp.Or(cmp.Compare(p.at, o.at), cmp.Compare(p.host, o.host)) < 0
 }
 
 // fail ends the run, by an error at a host.
 func (r *run) fail(host int, err error) {
-	if p := &r.parts[r.net.PartOf(host)]; p.err == nil {
-		p.err, p.at = err, Time(r.net.TimeOf(host))
+	e := part{err: err, at: Time(r.net.TimeOf(host)), host: host}
+	if p := &r.parts[r.net.PartOf(host)]; p.err == nil || e.before(p) {
+		p.err, p.at, p.host = e.err, e.at, e.host
 	}
 }
 
@@ -40,12 +48,12 @@ func (r *run) settle() {
 		}
 		clear(p.over)
 		p.over = p.over[:0]
-		if p.err != nil && (first == nil || p.at < first.at) {
+		if p.err != nil && (first == nil || p.before(first)) {
 			first = p
 		}
 	}
 	if first != nil && r.err == nil {
-		r.err = first.err
+		r.err, r.at = first.err, first.at
 	}
 	r.rings = slices.DeleteFunc(r.rings, (*collective).settle)
 }

@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -38,13 +39,16 @@ var timeAxis = plot.Axis{Label: "time, ms"}
 
 func millis(t Time) float64 { return float64(t) / 1e9 }
 
-// plotQueues draws the longest queues.
+// plotQueues draws the longest queues, of those that were sampled.
 func (r *Result) plotQueues() Plot {
 	p := &plot.Plot{Title: "queues of switches", X: timeAxis, Y: plot.Axis{Label: "queue, KB"}}
 	m := r.samples
-	for i, q := range r.Queues {
-		if i == plottedQueues || q.Max < r.Queues[0].Max/leastQueue {
+	for _, q := range r.Queues {
+		if len(p.Lines) == plottedQueues || q.Max < r.Queues[0].Max/leastQueue {
 			break
+		}
+		if q.index >= len(m.watched()) {
+			continue
 		}
 		l := plot.Line{Name: fmt.Sprintf("switch %d, port %d", q.Node-r.Hosts, q.Port)}
 		for k, t := range m.times {
@@ -115,7 +119,7 @@ func (r *Result) plotSlowdowns() Plot {
 	if len(flows) < fewFlows {
 		return Plot{}
 	}
-	slices.SortStableFunc(flows, func(a, b *Flow) int { return int(a.Bytes - b.Bytes) })
+	slices.SortStableFunc(flows, func(a, b *Flow) int { return cmp.Compare(a.Bytes, b.Bytes) })
 	if flows[0].Bytes == flows[len(flows)-1].Bytes {
 		return r.plotCompletions(flows)
 	}

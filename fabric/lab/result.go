@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"math/bits"
@@ -37,7 +38,7 @@ func (r *run) result(m *sampler) *Result {
 			f.Measured = int64(f.received() - f.warm)
 		}
 	}
-	slices.SortStableFunc(res.Queues, func(a, b Queue) int { return int(b.Max - a.Max) })
+	slices.SortStableFunc(res.Queues, func(a, b Queue) int { return cmp.Compare(b.Max, a.Max) })
 	return res
 }
 
@@ -66,7 +67,7 @@ func (r *Result) Rates() (rates []Rate, sum Rate, jain float64) {
 			v := r.Rate(f)
 			rates = append(rates, v)
 			sum += v
-			squares += float64(v) * float64(v)
+			squares += float64(float64(v) * float64(v)) // not fused, as some processors would
 		}
 	}
 	if squares > 0 {

@@ -54,19 +54,27 @@ type run struct {
 	a      *adapter.Adapters
 	conn   adapter.Connection
 	op     []ib.Opcode
+	window int            // bytes, if the scenario says so; else 0
 	paths  map[int64]path // by the two hosts; only looked up
 
 	flows   []*Flow
-	open    int // flows with an end that have not come to it, or not begun
-	under   int // flows that have begun, and not come to their end
-	more    int // streams of arrivals that go on
-	endless int // flows without an end that have begun
-	shared  map[int64]*connection
+	open    int                     // flows with an end that have not come to it, or not begun
+	under   int                     // flows that have begun, and not come to their end
+	more    int                     // streams of arrivals that go on
+	endless int                     // flows without an end that have begun
+	shared  map[flowKey]*connection // only looked up
 	parts   []part
 	rings   []*collective // that are not done
 	closed  []*Flow       // that are over, and of which one end is still open
 	reaps   bool          // soon it is closed
-	err     error
+
+	provided   int // flows and ranks that are known before the run
+	kept       int // connections that stay until the end
+	mostInside uint64
+	ctx        context.Context
+	slice      Time // what is played between two looks at whether to go on
+	err        error
+	at         Time // when that was
 }
 
 // connection is a pair of queue pairs, and the flows that wait for room in the
@@ -87,10 +95,10 @@ func Run(ctx context.Context, s Scenario) (*Result, error) {
 	m := newSampler(r)
 	r.play(ctx, m)
 	if r.err == nil {
-		r.err = errors.Join(r.net.Check(), r.a.Check())
+		r.stop(errors.Join(r.net.Check(), r.a.Check()))
 	}
 	if r.err != nil {
-		return nil, s.errorf("at %v: %w", Time(r.net.Now()), r.err)
+		return nil, s.errorf("at %v: %w", r.at, r.err)
 	}
 	return r.result(m), nil
 }
@@ -99,9 +107,12 @@ func newRun(s *Scenario, parallel func(int, func(int))) (*run, error) {
 	if err := s.check(); err != nil {
 		return nil, err
 	}
-	r := &run{s: s, shared: map[int64]*connection{}, paths: map[int64]path{}}
+	r := &run{s: s, shared: map[flowKey]*connection{}, paths: map[int64]path{}, mostInside: mostInside, slice: us}
 	var err error
 	if r.g, err = s.Network.graph(); err != nil {
+		return nil, err
+	}
+	if err := playable(r.g); err != nil {
 		return nil, err
 	}
 	plan, err := s.Network.plan(r.g, s.Seed)
@@ -118,6 +129,13 @@ func newRun(s *Scenario, parallel func(int, func(int))) (*run, error) {
 		return nil, err
 	}
 	cfg.Parts, cfg.Parallel = s.Cores, parallel
+	routes := cfg.Reroute
+	cfg.Reroute = func(up []bool) []network.Table {
+		if r.interrupted() {
+			return nil // each of many failures may take a while
+		}
+		return routes(up)
+	}
 	if r.net, err = network.New(cfg); err != nil {
 		if s.Network.Buffer != 0 {
 			err = fmt.Errorf("network.buffer is %v: %w", s.Network.Buffer, err)
@@ -170,6 +188,13 @@ func (r *run) adapters(p *topology.Profile) error {
 	}
 	cfg := adapter.Config{Seed: r.s.Seed, MinProbe: orDefault(c.MinProbe, 80*us).duration(), ReadChunk: int(c.ReadChunk)}
 	cfg.Window.MaxBytes = int(c.Window)
+	if control.Bytes > usualWindow {
+		cfg.Window.MaxBytes = control.Bytes
+	}
+	r.window = max(int(c.Window), control.Bytes)
+	if psns := packetsOf(r.window, mtu); psns > usualPSNs && recovery == 0 {
+		cfg.Window.MaxPSNs = psns
+	}
 	every, hold := control.Law.Notify() // what the other end counts on
 	cfg.NotifyInterval, cfg.NotifyHold = orDefault(c.Notify.duration(), every), hold
 	if cfg.NotifyScope, err = scopeOf(c.NotifyScope); err != nil {
@@ -179,7 +204,7 @@ func (r *run) adapters(p *topology.Profile) error {
 		return err
 	}
 	r.conn = adapter.Connection{Foreign: recovery == 1, MTU: mtu, TrafficClass: tc, Timeout: uint8(c.Timeout)}
-	if r.conn.Congestion, err = c.maker(control); err != nil {
+	if r.conn.Congestion, err = c.maker(control, mtu); err != nil {
 		return err
 	}
 	r.op = []ib.Opcode{ib.OpWrite, ib.OpSend, ib.OpRead}
@@ -209,10 +234,21 @@ func (c *Adapter) congestion(line uint64) (choice cc.Choice, err error) {
 	return choice, nil
 }
 
+// What engines have by default between native peers: a larger window is told to
+// them.
+const (
+	usualWindow = 9 << 18 // bytes, 2.25 MiB
+	usualPSNs   = 1 << 12
+)
+
+// packetsOf returns how many packets a window is.
+func packetsOf(bytes int, mtu rocev2.MTU) int { return min(bytes/mtu.Bytes()+1, cc.MaxPSNs) }
+
 // maker returns what makes the congestion control of each queue pair; nil for
 // the engine's own.
-func (c *Adapter) maker(choice cc.Choice) (func() cc.Controller, error) {
-	most := cc.Config{MaxBytes: orDefault(int(c.Window), 8<<20), MaxPSNs: 1 << 13}
+func (c *Adapter) maker(choice cc.Choice, mtu rocev2.MTU) (func() cc.Controller, error) {
+	bytes := max(orDefault(int(c.Window), 8<<20), choice.Bytes)
+	most := cc.Config{MaxBytes: bytes, MaxPSNs: max(1<<13, packetsOf(bytes, mtu))}
 	switch choice.Law {
 	case cc.LawWindow:
 		return nil, nil
@@ -225,58 +261,6 @@ func (c *Adapter) maker(choice cc.Choice) (func() cc.Controller, error) {
 		return nil, fmt.Errorf("adapter.control: %w", err)
 	}
 	return func() cc.Controller { return cc.NewDCQCN(cc.NewStatic(int(c.Window), most), p) }, nil
-}
-
-// failures has cables fail.
-func (r *run) failures() error {
-	for _, f := range r.s.Failures {
-		if f.Cable < 0 || f.Cable >= len(r.g.Links()) {
-			return fmt.Errorf("failure of cable %d: there are 0 to %d", f.Cable, len(r.g.Links())-1)
-		}
-		if f.At < 0 || f.Until < 0 {
-			return fmt.Errorf("failure of cable %d: at or until is negative", f.Cable)
-		}
-		if f.Until != 0 && f.Until <= f.At {
-			return fmt.Errorf("failure of cable %d: it is up again at %v, before it fails at %v", f.Cable, f.Until, f.At)
-		}
-		r.net.At(event.Time(f.At), func() { r.net.SetCable(f.Cable, false) })
-		if f.Until != 0 {
-			r.net.At(event.Time(f.Until), func() { r.net.SetCable(f.Cable, true) })
-		}
-	}
-	return nil
-}
-
-// play runs the network, and looks at it in between.
-func (r *run) play(ctx context.Context, m *sampler) {
-	warm := r.s.Warm == 0
-	limit := orDefault(r.s.Until, orDefault(r.s.Limit, Time(10*event.Second)))
-	for now := Time(0); r.err == nil && now < limit; {
-		next := min(now+m.step, limit)
-		if !warm && next >= r.s.Warm {
-			next = r.s.Warm
-		}
-		r.net.Run(event.Time(next))
-		now = next
-		r.settle()
-		if !warm && now == r.s.Warm {
-			warm = true
-			r.markWarm(m)
-		}
-		m.look(now)
-		if ctx.Err() != nil {
-			r.err = errors.Join(r.err, context.Cause(ctx))
-		}
-		if r.s.Until == 0 && r.open == 0 && r.more == 0 {
-			return
-		}
-	}
-	if r.s.Until == 0 && r.err == nil && r.open+r.more > 0 {
-		r.err = fmt.Errorf("%d flows have not completed at the limit: set until where they need not", r.open)
-		if since := m.still(); since > 0 {
-			r.err = fmt.Errorf("%w; since %v the network stands still, behind pauses that do not end", r.err, since)
-		}
-	}
 }
 
 // markWarm notes what has arrived when measuring begins.

@@ -7,7 +7,7 @@ const (
 	fewSamples  = 64
 	mostNumbers = 1 << 21 // ports times samples
 	samples     = 500
-	mostWatched = 1 << 14 // ports
+	mostWatched = 1 << 14 // ports whose queues are sampled
 	mostLines   = 16      // flows that have a line of their own
 )
 
@@ -17,8 +17,8 @@ type sampler struct {
 	step  Time
 	most  int // samples that are kept
 	times []Time
-	ports []portRef
-	queue [][]int64  // by time and port: bytes queued
+	ports []portRef  // all
+	queue [][]int64  // by time and port, the first mostWatched: bytes queued
 	flows [][]uint64 // by time: payload that has arrived, of the first flows without an end
 	total []uint64   // by time: of all queue pairs
 	xoffs []uint64
@@ -40,15 +40,16 @@ func newSampler(r *run) *sampler {
 	}
 	for s := r.g.Hosts(); s < r.g.Nodes(); s++ {
 		for p := range r.g.Ports(s) {
-			if len(m.ports) < mostWatched {
-				m.ports = append(m.ports, portRef{int(s), p})
-			}
+			m.ports = append(m.ports, portRef{int(s), p})
 		}
 	}
 	m.area = make([]uint64, len(m.ports))
-	m.most = min(max(mostNumbers/(len(m.ports)+1), fewSamples), mostSamples)
+	m.most = min(max(mostNumbers/(len(m.watched())+1), fewSamples), mostSamples)
 	return m
 }
+
+// watched returns the ports whose queues are sampled.
+func (m *sampler) watched() []portRef { return m.ports[:min(len(m.ports), mostWatched)] }
 
 // warm has measuring begin.
 func (m *sampler) warm() {
@@ -68,8 +69,8 @@ func (m *sampler) look(now Time) {
 	if d := m.r.net.Totals().Delivered; d != m.delivered {
 		m.delivered, m.moved = d, now
 	}
-	row := make([]int64, len(m.ports))
-	for i, p := range m.ports {
+	row := make([]int64, len(m.watched()))
+	for i, p := range m.watched() {
 		port := m.r.net.Port(p.node, p.port)
 		for c := range 8 {
 			row[i] += port.Queued(c)

@@ -3,8 +3,10 @@ package lab
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/gosoftroce/rocev2/fabric/event"
 	"github.com/gosoftroce/rocev2/fabric/network"
@@ -31,6 +33,8 @@ type Scenario struct {
 	Adapter  Adapter
 	Traffic  []Traffic
 	Failures []Failure `toml:"failure"`
+
+	lines map[string]int // of settings, where it was a text; see tomllines
 }
 
 // Network says what hosts are connected by.
@@ -51,7 +55,7 @@ type Network struct {
 
 	Profile    string  // of the switches, see topology.ProfileByName; "": spectrum
 	Lossy      bool    // no class is lossless: full queues drop
-	Buffer     Bytes   // that the ports of a switch share; 0: the profile's
+	Buffer     Bytes   // of a switch, with reserves and headrooms in it; 0: the profile's
 	QueueMax   Bytes   `toml:"queue_max"` // of each lossy queue; 0: the profile's rule alone
 	Alpha      *int    // thresholds of lossless classes are 2^Alpha of the free buffer; nil: the profile's
 	RED        *RED    `toml:"red"` // nil: the profile's
@@ -77,13 +81,13 @@ type Adapter struct {
 	DSCP        int    // of data; 0: the one that the profile has for RoCE
 	NoECN       bool   `toml:"no_ecn"`
 	Control     string // congestion control, see cc.ParseChoice; "": window
-	Window      Bytes  // in flight at the most; 0: what the engine has. Of static the window
+	Window      Bytes  // in flight at the most, up to 1 GiB; 0: what the engine has. Of static the window
 	Recovery    string // selective or go-back-n; "": selective
-	Notify      Time   // between two CNPs; 0: 50 µs, with dcqcn-adapter 4
+	Notify      Time   // between two CNPs, in whole ns; 0: 50 µs, with dcqcn-adapter 4
 	NotifyScope string `toml:"notify_scope"` // who shares that time: qp, peer or port; "": qp
-	MinProbe    Time   `toml:"min_probe"`    // see engine.Config; 0: 80 µs
+	MinProbe    Time   `toml:"min_probe"`    // in whole ns, see engine.Config; 0: 80 µs
 	Timeout     int    // code of the local ACK timeout (IBTA 9.7.6.1.3); 0: 14, which is 67 ms
-	Shared      bool   // flows between two hosts share a connection; else each has its own
+	Shared      bool   // flows with an end share a connection if they have hosts and SrcPort in common; else each has its own
 	ReadChunk   Bytes  `toml:"read_chunk"`
 }
 
@@ -101,7 +105,8 @@ type Adapter struct {
 //   - ring, tree, halving: an all-reduce of Bytes by all hosts, or the first
 //     Ranks of them
 //
-// Without Bytes a flow, an incast or a permutation goes on until the end.
+// Without Bytes a flow, an incast, a permutation and an all-to-all go on until
+// the end.
 type Traffic struct {
 	Kind    string
 	From    int
@@ -118,7 +123,8 @@ type Traffic struct {
 	SrcPort int    `toml:"src_port"` // of a flow: chooses its way
 }
 
-// Failure is a cable that is down from At on, and up again at Until.
+// Failure is a cable that is down from At on, and up again at Until, if no
+// other failure of it goes on.
 type Failure struct {
 	Cable int // in the order of the topology's links; hosts' cables come first
 	At    Time
@@ -151,12 +157,17 @@ func oneOf(setting, name string, names []string, def int) (int, error) {
 }
 
 // share checks that a number is from 0 to 1, and returns how many parts of so
-// many it is.
+// many it is. Another share by more than a thousandth is none.
 func share(setting string, v float64, parts int64) (int64, error) {
 	if !(v >= 0 && v <= 1) {
 		return 0, fmt.Errorf("%s is %v: it is a share, from 0 to 1", setting, v)
 	}
-	return int64(v*float64(parts) + .5), nil
+	exact := v * float64(parts)
+	n := math.Round(exact)
+	if math.Abs(n-exact) > exact/1000 {
+		return 0, fmt.Errorf("%s is %v: that is no multiple of %g", setting, v, 1/float64(parts))
+	}
+	return int64(n), nil
 }
 
 // graph builds the topology.
@@ -254,7 +265,10 @@ func (n *Network) tune(s *network.Switch) {
 
 // check says what is wrong with sizes and times.
 func (s *Scenario) check() error {
+	a := &s.Adapter
 	switch {
+	case strings.ContainsFunc(s.Name, func(r rune) bool { return !unicode.IsPrint(r) }):
+		return fmt.Errorf("name has a character that cannot be printed: %q", s.Name)
 	case len(s.Traffic) == 0:
 		return errors.New("there is no traffic: name a kind in [[traffic]]")
 	case s.Cores < 0 || s.Cores > MostCores:
@@ -263,19 +277,29 @@ func (s *Scenario) check() error {
 		return errors.New("a time is negative")
 	case s.Network.Buffer < 0 || s.Network.QueueMax < 0 || s.Network.FlowletGap < 0 || s.Network.Watchdog < 0 || s.Network.Converge < 0:
 		return errors.New("network.buffer or another size or time of the network is negative")
-	case s.Adapter.Window < 0 || s.Adapter.ReadChunk < 0 || s.Adapter.Notify < 0 || s.Adapter.MinProbe < 0:
+	case a.Window < 0 || a.ReadChunk < 0 || a.Notify < 0 || a.MinProbe < 0:
 		return errors.New("adapter.window or another size or time of the adapters is negative")
-	case s.Adapter.Timeout < 0 || s.Adapter.Timeout > 31:
-		return fmt.Errorf("adapter.timeout is %d: it is a code, from 1 to 31 for 8.192us to 8796s; 14 is 67ms", s.Adapter.Timeout)
-	case s.Adapter.ReadChunk > mostChunk:
-		return fmt.Errorf("adapter.read_chunk is %v: it is %v at the most", s.Adapter.ReadChunk, Bytes(mostChunk))
+	case a.Timeout < 0 || a.Timeout > 31:
+		return fmt.Errorf("adapter.timeout is %d: it is a code, from 1 to 31 for 8.192us to 8796s; 14 is 67ms", a.Timeout)
+	case a.ReadChunk > mostWindow:
+		return fmt.Errorf("adapter.read_chunk is %v: it is %v at the most", a.ReadChunk, Bytes(mostWindow))
+	case a.Window > mostWindow:
+		return fmt.Errorf("adapter.window is %v: it is %v at the most", a.Window, Bytes(mostWindow))
+	case a.Notify%nanosecond != 0 || a.Notify > mostWait:
+		return fmt.Errorf("adapter.notify is %v: it is whole nanoseconds, and %v at the most", a.Notify, mostWait)
+	case a.MinProbe%nanosecond != 0 || a.MinProbe > mostWait:
+		return fmt.Errorf("adapter.min_probe is %v: it is whole nanoseconds, and %v at the most", a.MinProbe, mostWait)
 	case s.Until > 0 && s.Warm >= s.Until:
 		return fmt.Errorf("warm is %v, and the run ends at %v: nothing would be measured", s.Warm, s.Until)
 	}
 	return s.Network.check()
 }
 
-const mostChunk = 1 << 31 // of qp.Config.ReadChunk
+const (
+	mostWindow = 1 << 30                // bytes, that an int has on any machine
+	nanosecond = Time(event.Nanosecond) // of the clock of adapters
+	mostWait   = 1000 * Time(event.Second)
+)
 
 // check says what is wrong with cables and marks, by the names of settings.
 func (n *Network) check() error {
@@ -312,7 +336,10 @@ func (s *Scenario) others() error {
 		return errors.New(`network.flowlet_gap is for routing = "flowlet"`)
 	case n.Lossy && n.Watchdog != 0:
 		return errors.New("network.watchdog ends pauses, and there are none with lossy")
+	case n.Lossy && n.Alpha != nil:
+		return errors.New("network.alpha is for lossless classes, and there are none with lossy")
 	}
+	switches := n.Lossy || n.Buffer != 0 || n.QueueMax != 0 || n.Alpha != nil || n.RED != nil || n.Routing != "" || n.UpDown || n.CutThrough || n.Watchdog != 0
 	up := n.UpRate != 0 || n.UpDelay != 0
 	err := unused("network", n.Topology, topologies, []setting{
 		{"hosts", n.Hosts != 0, "star"},
@@ -321,6 +348,7 @@ func (s *Scenario) others() error {
 		{"switches or per_switch", n.Switches != 0 || n.PerSwitch != 0, "ring"},
 		{"rate or delay", n.Rate != 0 || n.Delay != 0, "pair star leaf-spine fat-tree ring"},
 		{"up_rate or up_delay", up, "leaf-spine ring"},
+		{"switches, which a setting is about", switches, "star leaf-spine fat-tree hpcc ring"},
 	})
 	for i := 0; i < len(s.Traffic) && err == nil; i++ {
 		t := &s.Traffic[i]

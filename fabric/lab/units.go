@@ -52,8 +52,11 @@ func parse(text, what, example string, units []unit) (int64, error) {
 			continue
 		}
 		number = strings.TrimSpace(number)
+		if len(number) > 32 || strings.Trim(number, "+-.0123456789") != "" {
+			break
+		}
 		r, ok := new(big.Rat).SetString(number)
-		if !ok || len(number) > 32 || strings.ContainsAny(number, "/eEpPxX_") {
+		if !ok {
 			break
 		}
 		r.Mul(r, new(big.Rat).SetInt64(u.of))

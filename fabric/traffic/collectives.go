@@ -117,11 +117,11 @@ func (c tree) Step(rank, round int) Step {
 	if rank&(bit-1) != 0 {
 		return idle
 	}
-	s, parent := idle, rank&bit != 0
+	s, child := idle, rank&bit != 0 // of the two of a pair
 	other := rank ^ bit
 	switch {
 	case other >= c.ranks:
-	case parent == up:
+	case child == up:
 		s.To, s.Send = int32(other), c.all()
 	default:
 		s.From, s.Recv, s.Reduce = int32(other), c.all(), up

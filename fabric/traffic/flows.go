@@ -26,15 +26,15 @@ type Load struct {
 	Hosts int
 	Sizes *Sizes
 	// Rate is the rate of a host's link in bits per second, and Load how
-	// much of it the flows ask for, in parts of 1000: on average each host
-	// sends at Rate*Load/1000. Headers are not counted.
+	// much of it the flows ask for, in parts of a million: on average each
+	// host sends at Rate*Load/10^6. Headers are not counted.
 	Rate int64
 	Load int
 	// Until is when the arrivals end, in picoseconds.
 	Until int64
 }
 
-// Stream returns the flows.
+// Stream returns the flows. The error says what is out of range.
 func (l Load) Stream(r Source) (Stream, error) {
 	if l.Sizes == nil {
 		return nil, fmt.Errorf("traffic: a load without sizes")
@@ -72,17 +72,18 @@ func twoOf(r Source, hosts int) (src, dst int32) {
 
 // Bursts describes incasts that arrive as a Poisson process: each has random
 // senders and a random receiver. The HPCC paper (SIGCOMM 2019) has 60 senders
-// of 500 KB each, at 20 parts of 1000 of the network's capacity.
+// of 500 KB each, at 2 % of the network's capacity.
 type Bursts struct {
 	Hosts   int
 	Senders int
 	Bytes   int64 // of each sender
 	Rate    int64 // of a host's link, in bits per second
-	Load    int   // of all hosts' rates together, in parts of 1000
+	Load    int   // of all hosts' rates together, in parts of a million
 	Until   int64 // picoseconds
 }
 
-// Stream returns the flows. Those of a burst have one time.
+// Stream returns the flows. Those of a burst have one time. The error says what
+// is out of range.
 func (b Bursts) Stream(r Source) (Stream, error) {
 	if err := checkHosts(b.Hosts); err != nil {
 		return nil, err
@@ -137,9 +138,6 @@ type process struct {
 	until int64
 }
 
-// maxGap keeps the arithmetic within 64 bits: three days.
-const maxGap = 1 << 58
-
 // maxHosts is more than a simulated network has.
 const maxHosts = 1 << 20
 
@@ -157,19 +155,18 @@ func newProcess(hosts int, rate int64, load int, bytes, until int64) (process, e
 	switch {
 	case rate < 1 || rate > 1e14:
 		return process{}, fmt.Errorf("traffic: hosts of %d bit/s; it takes 1 to 10^14", rate)
-	case load < 1 || load > 1_000_000:
-		return process{}, fmt.Errorf("traffic: a load of %d of 1000; it takes 1 to 1000000", load)
+	case load < 1 || load > 1_000_000_000:
+		return process{}, fmt.Errorf("traffic: a load of %d of 10^6; it takes 1 to 10^9", load)
 	case until < 0 || until > math.MaxInt64/2:
 		return process{}, fmt.Errorf("traffic: arrivals until %d ps", until)
 	case bytes > maxBytes:
 		return process{}, fmt.Errorf("traffic: %d bytes at a time; at most %d", bytes, int64(maxBytes))
 	}
-	// gap = bytes * 8 * 1000 * 10^12 ps * 2^16 / (hosts * rate * load)
-	num := mul128(uint64(bytes)*8000, 1_000_000_000_000<<16)
-	perHost := mul128(uint64(rate), uint64(load)*uint64(hosts))
-	gap, ok := num.over(perHost)
-	if !ok || gap > maxGap || gap < 1<<16 {
-		return process{}, fmt.Errorf("traffic: %d bytes at a time at %d of 1000 of %d hosts of %d bit/s: the time between arrivals is not within 1 ps and three days", bytes, load, hosts, rate)
+	// gap = bytes * 8 * 10^6 * 10^12 ps * 2^16 / (hosts * rate * load)
+	num := mul128(uint64(bytes)*8_000_000, 1_000_000_000_000<<16)
+	gap, ok := num.over(mul128(uint64(rate), uint64(load)*uint64(hosts)))
+	if !ok || gap < 1<<16 { // 64 bits of 2^-16 ps are 281 s
+		return process{}, fmt.Errorf("traffic: %d bytes at a time at %d of 10^6 of %d hosts of %d bit/s: the mean time between arrivals is not within 1 ps and 281 s", bytes, load, hosts, rate)
 	}
 	return process{hosts: hosts, gap: gap, until: until}, nil
 }

@@ -83,8 +83,7 @@ func NewSizes(name string, points ...Point) (*Sizes, error) {
 	return published(name, slices.Clone(points)), nil
 }
 
-// Fixed returns the distribution of flows that all have one size, up to a
-// rounding: it draws bytes, never more.
+// Fixed returns the distribution of flows that all have one size.
 func Fixed(bytes int64) (*Sizes, error) {
 	if bytes < 1 || bytes > maxBytes {
 		return nil, fmt.Errorf("traffic: flows of %d bytes; a flow has 1 to %d", bytes, int64(maxBytes))
@@ -121,7 +120,7 @@ func (s *Sizes) at(u uint64) int64 {
 	return a.Bytes + int64(part) + 1
 }
 
-// Mean returns the mean size, rounded to a byte.
+// Mean returns the mean of what Draw returns, rounded down to a byte.
 func (s *Sizes) Mean() int64 {
 	var hi, lo uint64 // of the sum of sizes by 2 * whole
 	for i, b := range s.points[1:] {

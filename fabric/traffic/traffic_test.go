@@ -155,7 +155,7 @@ func TestExponential(t *testing.T) {
 // processor gives this.
 func TestSameEverywhere(t *testing.T) {
 	t.Parallel()
-	s, err := Load{Hosts: 128, Sizes: WebSearch, Rate: 100e9, Load: 300, Until: 1e9}.Stream(seeded(5))
+	s, err := Load{Hosts: 128, Sizes: WebSearch, Rate: 100e9, Load: 300_000, Until: 1e9}.Stream(seeded(5))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -184,9 +184,9 @@ func TestLoadIsWhatWasAsked(t *testing.T) {
 		load  Load
 		parts float64
 	}{
-		{Load{Hosts: 128, Sizes: WebSearch, Rate: 100e9, Load: 300, Until: 200e9}, 20},
-		{Load{Hosts: 320, Sizes: Hadoop, Rate: 100e9, Load: 500, Until: 5e9}, 20},
-		{Load{Hosts: 16, Sizes: AliStorage, Rate: 25e9, Load: 800, Until: 500e9}, 20},
+		{Load{Hosts: 128, Sizes: WebSearch, Rate: 100e9, Load: 300_000, Until: 200e9}, 20},
+		{Load{Hosts: 320, Sizes: Hadoop, Rate: 100e9, Load: 500_000, Until: 5e9}, 20},
+		{Load{Hosts: 16, Sizes: AliStorage, Rate: 25e9, Load: 800_000, Until: 500e9}, 20},
 	} {
 		s, err := c.load.Stream(seeded(6))
 		if err != nil {
@@ -205,9 +205,9 @@ func TestLoadIsWhatWasAsked(t *testing.T) {
 			received[f.Dst]++
 			n++
 		}
-		got := float64(bytes) * 8 * 1e12 / float64(c.load.Until) / float64(c.load.Hosts) / float64(c.load.Rate) * 1000
+		got := float64(bytes) * 8 * 1e12 / float64(c.load.Until) / float64(c.load.Hosts) / float64(c.load.Rate) * 1e6
 		if !near(got, float64(c.load.Load), c.parts) {
-			t.Errorf("%v: the load is %.1f of 1000, want %d", c.load.Sizes, got, c.load.Load)
+			t.Errorf("%v: the load is %.1f of 10^6, want %d", c.load.Sizes, got, c.load.Load)
 		}
 		mean := float64(n) / float64(c.load.Hosts)
 		for h := range sent {
@@ -221,7 +221,7 @@ func TestLoadIsWhatWasAsked(t *testing.T) {
 // TestBursts checks HPCC's incast: 60 senders, 500 KB, 2 percent.
 func TestBursts(t *testing.T) {
 	t.Parallel()
-	b := Bursts{Hosts: 320, Senders: 60, Bytes: 500_000, Rate: 100e9, Load: 20, Until: 1e12}
+	b := Bursts{Hosts: 320, Senders: 60, Bytes: 500_000, Rate: 100e9, Load: 20_000, Until: 1e12}
 	s, err := b.Stream(seeded(8))
 	if err != nil {
 		t.Fatal(err)
@@ -253,11 +253,11 @@ func TestBursts(t *testing.T) {
 
 func TestMerge(t *testing.T) {
 	t.Parallel()
-	a, err := Load{Hosts: 16, Sizes: Hadoop, Rate: 100e9, Load: 500, Until: 1e9}.Stream(seeded(1))
+	a, err := Load{Hosts: 16, Sizes: Hadoop, Rate: 100e9, Load: 500_000, Until: 1e9}.Stream(seeded(1))
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := Bursts{Hosts: 16, Senders: 4, Bytes: 1000, Rate: 100e9, Load: 20, Until: 1e9}.Stream(seeded(2))
+	b, err := Bursts{Hosts: 16, Senders: 4, Bytes: 1000, Rate: 100e9, Load: 20_000, Until: 1e9}.Stream(seeded(2))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -454,7 +454,7 @@ func TestMistakes(t *testing.T) {
 	t.Parallel()
 	second := func(_ any, err error) error { return err }
 	r := seeded(1)
-	good := Load{Hosts: 2, Sizes: Hadoop, Rate: 1e9, Load: 500, Until: 1}
+	good := Load{Hosts: 2, Sizes: Hadoop, Rate: 1e9, Load: 500_000, Until: 1}
 	with := func(f func(*Load)) error {
 		l := good
 		f(&l)
@@ -469,7 +469,7 @@ func TestMistakes(t *testing.T) {
 		{with(func(l *Load) { l.Rate = 0 }), "0 bit/s"},
 		{with(func(l *Load) { l.Load = -1 }), "load of -1"},
 		{with(func(l *Load) { l.Until = -1 }), "until -1"},
-		{with(func(l *Load) { l.Hosts, l.Rate, l.Load = 1<<20, 1e14, 1e6 }), "between arrivals"},
+		{with(func(l *Load) { l.Hosts, l.Rate, l.Load = 1<<20, 1e14, 1e9 }), "between arrivals"},
 		{with(func(l *Load) { l.Rate, l.Load = 1, 1 }), "between arrivals"},
 		{second(Bursts{Hosts: math.MaxInt, Senders: math.MaxInt - 1, Bytes: 1 << 40, Rate: 1, Load: 1}.Stream(r)), "2 to"},
 		{second(Bursts{Hosts: 4, Senders: 4, Bytes: 1, Rate: 1e9, Load: 1}.Stream(r)), "4 senders"},

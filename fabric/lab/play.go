@@ -1,0 +1,141 @@
+package lab
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/gosoftroce/rocev2/fabric/event"
+	"github.com/gosoftroce/rocev2/fabric/topology"
+)
+
+// playable says what of a network is too large: the entries of all tables take
+// memory, and it takes time to find the ways.
+func playable(g *topology.Graph) error {
+	leaves := int64(0)
+	for s := g.Hosts(); s < g.Nodes(); s++ {
+		if slices.ContainsFunc(g.Ports(s), func(p topology.Port) bool { return g.IsHost(p.Peer) }) {
+			leaves++
+		}
+	}
+	const mostEntries, mostSteps = 1 << 28, 1 << 32
+	entries, steps := int64(g.Switches())*int64(g.Hosts()), leaves*int64(len(g.Links()))
+	if entries > mostEntries || steps > mostSteps {
+		return fmt.Errorf("network is too large: %d switches with ways to %d hosts, and %d links", g.Switches(), g.Hosts(), len(g.Links()))
+	}
+	return nil
+}
+
+// failures has cables fail. Those of a cable that overlap, or follow each other
+// at once, are one.
+func (r *run) failures() error {
+	list := slices.Clone(r.s.Failures)
+	for i, f := range list {
+		var err error
+		switch {
+		case f.Cable < 0 || f.Cable >= len(r.g.Links()):
+			err = fmt.Errorf("there is no cable %d: there are 0 to %d", f.Cable, len(r.g.Links())-1)
+		case f.At < 0 || f.Until < 0:
+			err = errors.New("at or until is negative")
+		case f.Until != 0 && f.Until <= f.At:
+			err = fmt.Errorf("cable %d is up again at %v, before it fails at %v", f.Cable, f.Until, f.At)
+		case r.s.Until > 0 && f.At >= r.s.Until:
+			err = fmt.Errorf("it fails at %v, and the run ends at %v", f.At, r.s.Until)
+		}
+		if err != nil {
+			return fmt.Errorf("failure %d: %w", i+1, err)
+		}
+	}
+	slices.SortStableFunc(list, func(a, b Failure) int {
+		return cmp.Or(cmp.Compare(a.Cable, b.Cable), cmp.Compare(a.At, b.At))
+	})
+	for len(list) > 0 {
+		f := list[0]
+		for list = list[1:]; len(list) > 0 && list[0].Cable == f.Cable && (f.Until == 0 || list[0].At <= f.Until); list = list[1:] {
+			if next := list[0].Until; next == 0 || f.Until == 0 {
+				f.Until = 0
+			} else {
+				f.Until = max(f.Until, next)
+			}
+		}
+		r.net.At(event.Time(f.At), func() { r.net.SetCable(f.Cable, false) })
+		if f.Until != 0 {
+			r.net.At(event.Time(f.Until), func() { r.net.SetCable(f.Cable, true) })
+		}
+	}
+	return nil
+}
+
+// stop ends the run by an error, unless one has ended it before.
+func (r *run) stop(err error) {
+	if err != nil && r.err == nil {
+		r.err, r.at = err, Time(r.net.Now())
+	}
+}
+
+// interrupted reports whether the caller wants the run to end.
+func (r *run) interrupted() bool { return r.ctx != nil && r.ctx.Err() != nil }
+
+// play runs the network, and looks at it in between.
+func (r *run) play(ctx context.Context, m *sampler) {
+	r.ctx = ctx
+	warm := r.s.Warm == 0
+	limit := orDefault(r.s.Until, orDefault(r.s.Limit, Time(10*event.Second)))
+	for now := Time(0); now < limit; {
+		next := min(now+m.step, limit)
+		if !warm && next >= r.s.Warm {
+			next = r.s.Warm
+		}
+		if r.advance(next); r.err != nil {
+			return
+		}
+		now = next
+		if !warm && now == r.s.Warm {
+			warm = true
+			r.markWarm(m)
+		}
+		m.look(now)
+		if r.s.Until == 0 && r.open == 0 && r.more == 0 {
+			if !warm {
+				r.stop(fmt.Errorf("warm is %v, and all is over: nothing was measured", r.s.Warm))
+			}
+			return
+		}
+	}
+	if r.s.Until == 0 && r.open+r.more > 0 {
+		err := fmt.Errorf("%d flows have not completed at the limit: set until where they need not", r.open)
+		if r.more > 0 {
+			err = fmt.Errorf("flows go on to arrive at the limit, and %d have not completed", r.open)
+		}
+		if since := m.still(); since > 0 {
+			err = fmt.Errorf("%w; since %v the network stands still, behind pauses that do not end", err, since)
+		}
+		r.stop(err)
+	}
+}
+
+// sliceEvents is about how many events there are between two looks at whether
+// the run goes on: some hundredths of a second.
+const sliceEvents = 50_000
+
+// advance runs the network up to a time, in slices, or until the run ends.
+func (r *run) advance(to Time) {
+	for now := Time(r.net.Now()); now < to && r.err == nil; now = Time(r.net.Now()) {
+		n := r.net.Run(event.Time(min(now+r.slice, to)))
+		switch {
+		case n > 2*sliceEvents:
+			r.slice = max(r.slice/2, 1)
+		case n < sliceEvents/2 && r.slice < to:
+			r.slice *= 2
+		}
+		r.settle()
+		if r.interrupted() {
+			r.stop(context.Cause(r.ctx))
+		}
+		if inside := r.net.Totals().Inside(); inside > r.mostInside {
+			r.stop(fmt.Errorf("%d packets are under way at once: windows, rates and delays of cables are too large", inside))
+		}
+	}
+}
