@@ -45,31 +45,7 @@ docs/fabric.md explains what there is to be seen.`,
   rocev2 sim incast --print > my.toml
   rocev2 sim my.toml --seed 7 --out result --cores 2`,
 		Args: oneScenario,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			text, err := scenarioText(args[0])
-			if err != nil {
-				return usageError{err}
-			}
-			if f.print {
-				_, err := io.out.Write(text)
-				return err
-			}
-			s, err := lab.Parse(text)
-			if err != nil {
-				return usagef("%s: %w", args[0], err)
-			}
-			if s.Name == "" {
-				s.Name = strings.TrimSuffix(filepath.Base(args[0]), ".toml")
-			}
-			if cmd.Flags().Changed("seed") {
-				s.Seed = f.seed
-				text = withSeed(text, f.seed)
-			}
-			if s.Cores, err = f.coresOf(cmd, s.Cores); err != nil {
-				return err
-			}
-			return simulate(cmd, io, s, text, f.out)
-		},
+		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, io, args[0]) },
 	}
 	fs := cmd.Flags()
 	fs.Uint64Var(&f.seed, "seed", 0, "of all that is random, instead of the scenario's")
@@ -77,6 +53,37 @@ docs/fabric.md explains what there is to be seen.`,
 	fs.StringVar(&f.out, "out", "", "write result.txt, scenario.toml and plots into this `directory`")
 	fs.BoolVar(&f.print, "print", false, "print the scenario, and play nothing")
 	return cmd
+}
+
+// run plays a scenario, or prints it.
+func (f *simFlags) run(cmd *cobra.Command, io streams, name string) error {
+	text, file, err := scenarioText(name)
+	if err != nil {
+		return usageError{err}
+	}
+	if f.print {
+		_, err := io.out.Write(text)
+		return err
+	}
+	s, err := lab.Parse(text)
+	if err != nil {
+		return usagef("%s: %w", name, err)
+	}
+	if s.Name == "" {
+		s.Name = strings.TrimSuffix(filepath.Base(name), ".toml")
+	}
+	if cmd.Flags().Changed("seed") {
+		s.Seed = f.seed
+		text = withSeed(text, f.seed)
+	}
+	if s.Cores, err = f.coresOf(cmd, s.Cores); err != nil {
+		return err
+	}
+	wrong := func(err error) error { return err }
+	if file {
+		wrong = func(err error) error { return fmt.Errorf("%s: %w", name, err) }
+	}
+	return simulate(cmd, io, s, text, f.out, wrong)
 }
 
 // oneScenario checks the arguments.
@@ -98,18 +105,20 @@ func (f *simFlags) coresOf(cmd *cobra.Command, said int) (int, error) {
 	return f.cores, nil
 }
 
-// scenarioText reads a scenario by the name of its file, or by its own.
-func scenarioText(name string) ([]byte, error) {
-	text, err := os.ReadFile(name)
+// scenarioText reads a scenario by the name of its file, or by its own. file
+// says which of the two it was.
+func scenarioText(name string) (text []byte, file bool, err error) {
+	text, err = os.ReadFile(name)
 	switch {
 	case err == nil:
-		return text, nil
+		return text, true, nil
 	case !errors.Is(err, fs.ErrNotExist):
-		return nil, err
+		return nil, true, err
 	case strings.ContainsAny(name, "./"):
-		return nil, fmt.Errorf("there is no file %s", name)
+		return nil, true, fmt.Errorf("there is no file %s", name)
 	}
-	return lab.Text(name)
+	text, err = lab.Text(name)
+	return text, false, err
 }
 
 // withSeed returns the text of a scenario with another seed, so that what --out
@@ -130,8 +139,9 @@ func withSeed(text []byte, seed uint64) []byte {
 	return []byte(set + "\n" + string(text))
 }
 
-// simulate plays a scenario, and writes what came out.
-func simulate(cmd *cobra.Command, io streams, s lab.Scenario, text []byte, out string) error {
+// simulate plays a scenario, and writes what came out. wrong says where the
+// scenario is from, if it has failed.
+func simulate(cmd *cobra.Command, io streams, s lab.Scenario, text []byte, out string, wrong func(error) error) error {
 	if out != "" {
 		if err := os.MkdirAll(out, 0o777); err != nil {
 			return err
@@ -140,7 +150,7 @@ func simulate(cmd *cobra.Command, io streams, s lab.Scenario, text []byte, out s
 	began := time.Now()
 	r, err := lab.Run(cmd.Context(), s)
 	if err != nil {
-		return err
+		return wrong(err)
 	}
 	took := time.Since(began)
 	if _, err := r.WriteTo(io.out); err != nil {

@@ -114,6 +114,26 @@ func TestSimMistakes(t *testing.T) {
 	}
 }
 
+// What goes wrong in a run names the file, and the line of what is wrong there.
+func TestSimErrorsNameTheFile(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for text, want := range map[string]string{
+		"[network]\ntopology = \"star\"\nloss = 7\n[[traffic]]\nkind = \"incast\"\nsenders = 1\nbytes = \"1B\"\n":         "x.toml: scenario \"x\": line 3: network.loss is 7",
+		"name = \"mine\"\n[network]\ntopology = \"star\"\n[[traffic]]\nkind = \"incast\"\nsenders = 4\n":                  "x.toml: scenario \"mine\": line 4: traffic 1, incast",
+		"limit = \"2us\"\n[network]\ntopology = \"star\"\n[[traffic]]\nkind = \"incast\"\nsenders = 1\nbytes = \"1MB\"\n": "x.toml: scenario \"x\": at 2us: 1 flows",
+		"[network]\ntopology = \"star\"\n[[traffic]]\nkind = \"flow\"\nto = 1\nbytes = \"1B\"\nsrc_port = 9\n":            "x.toml: scenario \"x\": line 3: traffic 1, flow: src_port is 9",
+	} {
+		file := filepath.Join(dir, "x.toml")
+		if err := os.WriteFile(file, []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		if code, _, errs := runSim(t, file); code != exitFailure || !strings.Contains(errs, dir) || !strings.Contains(errs, want) {
+			t.Errorf("status %d, %s; it should say %s", code, errs, want)
+		}
+	}
+}
+
 // An interrupt ends a run.
 func TestSimInterrupted(t *testing.T) {
 	t.Parallel()
