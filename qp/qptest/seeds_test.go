@@ -21,11 +21,16 @@ var foundSeeds = []uint64{
 	101143, // a repeated READ moved ahead of waiting answers made the MSN of the following ones go back
 	9151,   // a request behind a READ whose answer was being repeated was refused, though the peer kept to the depth
 	1047,   // a selective acknowledgement overtook older answers: the MSNs of those went back
+	1507,   // what turned out lost when a probe was due was about to be sent again, and the probe stayed due
+	8765,   // the same
+	9555,   // the same
 }
 
 // foundXRCSeeds are those of worlds of XRC.
 var foundXRCSeeds = []uint64{
-	846, // as 1047 above
+	846,  // as 1047 above
+	2126, // as 1507
+	4810, // as 1507
 }
 
 // TestWorld plays seeded random worlds; see the package documentation.

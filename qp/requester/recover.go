@@ -286,6 +286,9 @@ func (r *recovery) HandleTimeout(now clock.Time) {
 	}
 	if r.retry.armed && r.rtt.overdue(now) {
 		loseLate(r, now)
+		if r.rtt.probeAt <= now { // what goes again now is waited for first
+			r.armProbe(now)
+		}
 		return
 	}
 	if r.retry.armed && r.rtt.expired(now, r.retry.deadline) {
