@@ -345,7 +345,7 @@ func TestRefuses(t *testing.T) {
 		{second(a.Connect(0, 1, Connection{MTU: 17})), "MTU"},
 		{second(a.Connect(0, 1, Connection{SrcPort: 80})), "SrcPort"},
 		{second(a.Connect(0, 1, Connection{Depth: -1})), "Depth"},
-		{second(a.Connect(0, 1, Connection{RdAtomic: 256})), "RdAtomic"},
+		{second(a.Connect(0, 1, Connection{RdAtomic: 129})), "RdAtomic is 129"},
 		{second(a.Connect(0, 1, Connection{Retries: 8})), "Retries"},
 		{x.Post(Request{Op: ib.OpWrite, Local: ib.SGE{Length: 1}}), "Config.Real"},
 		{x.PostRecv(ib.SGE{}), "Config.Real"},

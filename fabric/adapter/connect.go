@@ -23,7 +23,7 @@ type Connection struct {
 	TrafficClass uint8      // DSCP and ECN; 106 is DSCP 26 with ECT(0)
 	SrcPort      uint16     // the entropy of ECMP, 49152 to 65535; 0: of both queue pair numbers, as Linux has it
 	Depth        int        // of the send queues, and with Config.Real the receive queues; 0: 16
-	RdAtomic     int        // READs in flight; 0: 16
+	RdAtomic     int        // READs in flight, up to 128; 0: 16
 	Timeout      uint8      // local ACK timeout, code of IBTA 9.7.6.1.3; 0: 14, which is 67 ms
 	Retries      int        // 0: 7; negative: none
 
@@ -44,8 +44,8 @@ func (c Connection) withDefaults() (Connection, error) {
 		return c, fmt.Errorf("adapter: Connection.SrcPort is %d: it must be 0, or %d to 65535", c.SrcPort, ib.MinSrcPort)
 	case c.Depth < 1 || c.Depth > ib.MaxWR:
 		return c, fmt.Errorf("adapter: Connection.Depth is %d: it must be 1 to %d", c.Depth, ib.MaxWR)
-	case c.RdAtomic < 1 || c.RdAtomic > 255:
-		return c, fmt.Errorf("adapter: Connection.RdAtomic is %d: it must be 1 to 255", c.RdAtomic)
+	case c.RdAtomic < 1 || c.RdAtomic > ib.MaxRdAtomic:
+		return c, fmt.Errorf("adapter: Connection.RdAtomic is %d: it must be 1 to %d", c.RdAtomic, ib.MaxRdAtomic)
 	case c.Timeout > 31 || c.Retries > 7:
 		return c, fmt.Errorf("adapter: Connection.Timeout is %d and Retries %d: they are up to 31 and up to 7", c.Timeout, c.Retries)
 	}
@@ -68,7 +68,8 @@ type QP struct {
 // ErrClosed is returned for what is asked of a queue pair that is closed.
 var ErrClosed = errors.New("adapter: the queue pair is closed")
 
-// Connect makes a queue pair on each of two hosts, and connects them.
+// Connect makes a queue pair on each of two hosts, and connects them. The error
+// says which setting or host is wrong; then nothing is left of either.
 func (a *Adapters) Connect(from, to int, c Connection) (x, y *QP, err error) {
 	if c, err = c.withDefaults(); err != nil {
 		return nil, nil, err
@@ -84,6 +85,9 @@ func (a *Adapters) Connect(from, to int, c Connection) (x, y *QP, err error) {
 	}
 	if err != nil {
 		x.Close()
+		if y != nil {
+			y.Close()
+		}
 		return nil, nil, err
 	}
 	return x, y, nil
