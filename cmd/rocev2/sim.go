@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gosoftroce/rocev2/fabric/lab"
+	"github.com/gosoftroce/rocev2/internal/tomllines"
 )
 
 // simFlags are what a user may change of a scenario, and where results go.
@@ -125,16 +126,10 @@ func scenarioText(name string) (text []byte, file bool, err error) {
 // keeps is what was played.
 func withSeed(text []byte, seed uint64) []byte {
 	set := fmt.Sprintf("seed = %d", int64(seed)) // the integers of TOML have a sign
-	lines := strings.Split(string(text), "\n")
-	for i, line := range lines {
-		line = strings.TrimSpace(line)
-		if strings.HasPrefix(line, "[") {
-			break
-		}
-		if key, _, ok := strings.Cut(line, "="); ok && strings.Trim(key, " \t\"'") == "seed" {
-			lines[i] = set
-			return []byte(strings.Join(lines, "\n"))
-		}
+	if at := tomllines.Find(string(text))["seed"]; at > 0 {
+		lines := strings.Split(string(text), "\n")
+		lines[at-1] = set
+		return []byte(strings.Join(lines, "\n"))
 	}
 	return []byte(set + "\n" + string(text))
 }

@@ -70,6 +70,7 @@ func TestSimSeed(t *testing.T) {
 		"name = \"x\"\n  \"seed\"=3\n[network]": 1<<64 - 1,
 		"# seed = 3\n[network]\n# seed = 4\n":   0,
 		"until = \"1ms\" # seed = 3":            1 << 63,
+		"name = \"\"\"\nseed = 3\n\"\"\"":       9,
 	} {
 		s, err := lab.Parse(withSeed([]byte(text), want))
 		if err != nil || s.Seed != want {
