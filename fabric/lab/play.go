@@ -3,7 +3,6 @@ package lab
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -37,8 +36,8 @@ func (r *run) failures() error {
 		switch {
 		case f.Cable < 0 || f.Cable >= len(r.g.Links()):
 			err = fmt.Errorf("there is no cable %d: there are 0 to %d", f.Cable, len(r.g.Links())-1)
-		case f.At < 0 || f.Until < 0:
-			err = errors.New("at or until is negative")
+		case !inRange(f.At, f.Until):
+			err = fmt.Errorf("at or until is negative, or above %v", mostTime)
 		case f.Until != 0 && f.Until <= f.At:
 			err = fmt.Errorf("cable %d is up again at %v, before it fails at %v", f.Cable, f.Until, f.At)
 		case r.s.Until > 0 && f.At >= r.s.Until:

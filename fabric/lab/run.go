@@ -126,7 +126,7 @@ func newRun(s *Scenario, parallel func(int, func(int))) (*run, error) {
 	plan.Tables = r.tables
 	cfg, err := r.g.Network(plan)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("network: %w", err)
 	}
 	cfg.Parts, cfg.Parallel = s.Cores, parallel
 	routes := cfg.Reroute

@@ -181,20 +181,25 @@ func (n *Network) graph() (*topology.Graph, error) {
 	}
 	host := topology.Cable{Rate: int64(orDefault(n.Rate, 100*Gbps)), Delay: int64(orDefault(n.Delay, Time(topology.Microsecond)))}
 	up := topology.Cable{Rate: orDefault(int64(n.UpRate), host.Rate), Delay: orDefault(int64(n.UpDelay), host.Delay)}
+	var g *topology.Graph
 	switch kind {
 	case 0:
-		return topology.Pair(host)
+		g, err = topology.Pair(host)
 	case 1:
-		return topology.Star(orDefault(n.Hosts, 2), host)
+		g, err = topology.Star(orDefault(n.Hosts, 2), host)
 	case 2:
-		return topology.LeafSpine{Leaves: n.Leaves, Spines: n.Spines, HostsPerLeaf: n.HostsPerLeaf, Host: host, Up: up}.Graph()
+		g, err = topology.LeafSpine{Leaves: n.Leaves, Spines: n.Spines, HostsPerLeaf: n.HostsPerLeaf, Host: host, Up: up}.Graph()
 	case 3:
-		return topology.FatTree(n.K, host)
+		g, err = topology.FatTree(n.K, host)
 	case 4:
-		return topology.HPCC()
+		g, err = topology.HPCC()
 	default:
-		return topology.Ring(n.Switches, n.PerSwitch, host, up)
+		g, err = topology.Ring(n.Switches, n.PerSwitch, host, up)
 	}
+	if err != nil {
+		return nil, fmt.Errorf("network: %w", err)
+	}
+	return g, nil
 }
 
 func orDefault[T comparable](v, def T) T {
@@ -273,10 +278,10 @@ func (s *Scenario) check() error {
 		return errors.New("there is no traffic: name a kind in [[traffic]]")
 	case s.Cores < 0 || s.Cores > MostCores:
 		return fmt.Errorf("cores is %d: it is 1 to %d", s.Cores, MostCores)
-	case s.Until < 0 || s.Limit < 0 || s.Warm < 0 || s.Every < 0:
-		return errors.New("a time is negative")
-	case s.Network.Buffer < 0 || s.Network.QueueMax < 0 || s.Network.FlowletGap < 0 || s.Network.Watchdog < 0 || s.Network.Converge < 0:
-		return errors.New("network.buffer or another size or time of the network is negative")
+	case !inRange(s.Until, s.Limit, s.Warm, s.Every):
+		return fmt.Errorf("until, limit or another time is negative, or above %v", mostTime)
+	case s.Network.Buffer < 0 || s.Network.QueueMax < 0 || !inRange(s.Network.FlowletGap, s.Network.Watchdog, s.Network.Converge):
+		return fmt.Errorf("network.buffer or another size or time of the network is negative, or flowlet_gap, watchdog or converge above %v", mostTime)
 	case a.Window < 0 || a.ReadChunk < 0 || a.Notify < 0 || a.MinProbe < 0:
 		return errors.New("adapter.window or another size or time of the adapters is negative")
 	case a.Timeout < 0 || a.Timeout > 31:
@@ -299,7 +304,11 @@ const (
 	mostWindow = 1 << 30                // bytes, that an int has on any machine
 	nanosecond = Time(event.Nanosecond) // of the clock of adapters
 	mostWait   = 1000 * Time(event.Second)
+	mostTime   = Time(math.MaxInt64 / 4) // 26 days: sums of three fit
 )
+
+// inRange reports whether times can be added up.
+func inRange(times ...Time) bool { return slices.Min(times) >= 0 && slices.Max(times) <= mostTime }
 
 // check says what is wrong with cables and marks, by the names of settings.
 func (n *Network) check() error {

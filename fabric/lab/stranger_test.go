@@ -3,6 +3,7 @@ package lab
 import (
 	"context"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 
@@ -30,6 +31,10 @@ func TestNothingMeansSomethingElse(t *testing.T) {
 		"load is 4e-07":              func(s *Scenario) { s.Traffic[0] = Traffic{Kind: "load", Bytes: 9, Load: 4e-7, Until: us} },
 		"it starts at 3us":           func(s *Scenario) { s.Until, s.Traffic[0].Start = 3*us, 3*us },
 		"it fails at 3us":            func(s *Scenario) { s.Until, s.Failures = 3*us, []Failure{{At: 3 * us}} },
+		"until, limit or another":    func(s *Scenario) { s.Until = math.MaxInt64 },
+		"traffic 1, incast: start":   func(s *Scenario) { s.Traffic[0].Start = math.MaxInt64/4 + 1 },
+		"failure 1: at or until":     func(s *Scenario) { s.Failures = []Failure{{Until: math.MaxInt64/4 + 1}} },
+		"converge":                   func(s *Scenario) { s.Network.Converge = math.MaxInt64 },
 		"name has":                   func(s *Scenario) { s.Name = "a\x1b[2Jb" },
 		"at most 1048576 flows": func(s *Scenario) {
 			s.Network.Hosts, s.Traffic = 256, make([]Traffic, 20)
@@ -100,6 +105,7 @@ cable = %d
 		want      string
 	}{
 		{2, 1, 0, "scenario \"mine\": line 7: network.loss is 2"},
+		{0, 1, -1, "scenario \"mine\": line 14: failure 1"},
 		{0, 9, 0, "scenario \"mine\": line 11: traffic 2, flow"},
 		{0, 1, 9, "scenario \"mine\": line 14: failure 1"},
 	} {
