@@ -100,12 +100,14 @@ func (d *Dependencies) addWays(t *Tables, host int32) {
 }
 
 // AddPath adds one way: the links that a packet takes, in order, from a host
-// or a switch.
+// or a switch. It is an error if a link does not begin where the one before it
+// ends. Then nothing is added.
 func (d *Dependencies) AddPath(from int32, links ...int32) error {
 	if from < 0 || from >= d.g.Nodes() {
 		return fmt.Errorf("topology: a path from node %d; there are nodes 0 to %d", from, d.g.Nodes()-1)
 	}
-	at, last := from, int32(-1)
+	at := from
+	channels := make([]int32, 0, len(links))
 	for i, link := range links {
 		if link < 0 || int(link) >= len(d.g.links) {
 			return fmt.Errorf("topology: a path by link %d; there are links 0 to %d", link, len(d.g.links)-1)
@@ -114,14 +116,14 @@ func (d *Dependencies) AddPath(from int32, links ...int32) error {
 		if l.A != at && l.B != at {
 			return fmt.Errorf("topology: link %d, at place %d of a path, is between nodes %d and %d, and the path is at node %d", link, i, l.A, l.B, at)
 		}
-		if last >= 0 {
-			if set := d.set(last); len(set) > 0 {
-				port := d.g.PortOf(at, link)
-				set[port/64] |= 1 << (port % 64)
-			}
-		}
-		last = d.channel(at, link)
+		channels = append(channels, d.channel(at, link))
 		at = l.A + l.B - at
+	}
+	for i := 1; i < len(channels); i++ {
+		if set := d.set(channels[i-1]); len(set) > 0 {
+			port := d.g.PortOf(d.describe(channels[i]).From, links[i])
+			set[port/64] |= 1 << (port % 64)
+		}
 	}
 	return nil
 }

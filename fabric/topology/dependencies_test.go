@@ -74,6 +74,9 @@ func TestBounceInClos(t *testing.T) {
 	if c := d.Cycle(); c != nil {
 		t.Errorf("one bounce makes the cycle %v", c)
 	}
+	if err := d.AddPath(1, append(links(1, 5, 9, 4, 8, 6, 2), 0)...); err == nil || d.Cycle() != nil {
+		t.Errorf("a path that is refused, %v, makes the cycle %v", err, d.Cycle())
+	}
 	if err := d.AddPath(1, links(1, 5, 9, 4, 8, 6, 2)...); err != nil { // bounces at leaf 4
 		t.Fatal(err)
 	}

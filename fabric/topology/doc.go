@@ -2,7 +2,10 @@
 // which cables join them, and which ways packets take.
 //
 // A Graph has hosts and switches. Builders make the usual ones: Pair, Star,
-// LeafSpine, FatTree, HPCC and Ring. A Builder makes any other.
+// LeafSpine, FatTree, HPCC and Ring. A Builder makes any other. All return an
+// error that says which number is out of its range, or that there would be more
+// than MaxNodes, MaxSwitches or MaxLinks. Rates are in bits per second, delays
+// in picoseconds, buffers in bytes.
 //
 // Tables say by which ports a switch may send a packet for a host. Shortest
 // has all ways of least hops, as ECMP uses them. UpDown has ways that climb

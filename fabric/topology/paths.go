@@ -8,7 +8,8 @@ import (
 
 // Path returns the links of a way from one host to another. Where the tables
 // leave a choice, choose is told the switch and the number of ways, and says
-// which; nil takes the first.
+// which; nil takes the first. It is an error if there is no way, if the tables
+// send packets in a circle or by a host, and if choose says what there is not.
 func (t *Tables) Path(src, dst int32, choose func(sw int32, ways int) int) ([]int32, error) {
 	g := t.g
 	for _, h := range []int32{src, dst} {

@@ -30,7 +30,9 @@ type Plan struct {
 }
 
 // Network returns the configuration of the network. Cable i of it is link i of
-// the Graph, and nodes and ports have the same numbers.
+// the Graph, and nodes and ports have the same numbers. It is an error if there
+// are more than 65535 hosts, or sets of ports in a table. What is wrong with
+// numbers of the plan network.New says.
 func (g *Graph) Network(p Plan) (network.Config, error) {
 	if g.hosts > math.MaxUint16 {
 		return network.Config{}, fmt.Errorf("topology: a network of %d hosts; at most %d can be simulated", g.hosts, math.MaxUint16)
@@ -90,7 +92,8 @@ func downOf(up []bool) LinkSet {
 	return failed
 }
 
-// Network returns the tables as a network has them, by switch.
+// Network returns the tables as a network has them, by switch. It is an error
+// if a switch has more than 65535 sets of ports.
 func (t *Tables) Network() ([]network.Table, error) {
 	g := t.g
 	tables := make([]network.Table, g.Switches())

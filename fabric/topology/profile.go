@@ -231,12 +231,13 @@ func DCQCN() Profile {
 	return p
 }
 
-// Profiles returns the profiles, for hosts of a rate.
+// Profiles returns the profiles, for hosts of a rate in bits per second.
 func Profiles(hostRate int64) []Profile {
 	return []Profile{Spectrum(), Arista7060CX(), HPCCSim(hostRate), DCQCN()}
 }
 
-// ProfileByName returns a profile, for hosts of a rate.
+// ProfileByName returns a profile, for hosts of a rate in bits per second. Of
+// another name there is an error, with those that there are.
 func ProfileByName(name string, hostRate int64) (Profile, error) {
 	var names string
 	for _, p := range Profiles(hostRate) {

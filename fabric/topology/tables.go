@@ -50,7 +50,8 @@ func (t *Tables) Next(sw, host int32) []uint16 {
 
 // Set replaces what switch sw does with packets for one host. So routes can be
 // wrong on purpose, which is how routing loops are studied. No ports mean that
-// the switch drops such packets.
+// the switch drops such packets. A switch, host or port that is not there is an
+// error.
 func (t *Tables) Set(sw, host int32, ports ...uint16) error {
 	if host < 0 || host >= t.g.hosts || sw < t.g.hosts || sw >= t.g.Nodes() {
 		return fmt.Errorf("topology: a route of node %d for node %d; hosts are 0 to %d, switches %d to %d",
