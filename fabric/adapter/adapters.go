@@ -46,7 +46,7 @@ type Adapters struct {
 }
 
 // New returns the adapters of a network of so many hosts. None is there before
-// Host or Connect asks for it.
+// Host or Connect asks for it. It is an error if there are not 1 to 65535.
 func New(n *network.Network, hosts int, c Config) (*Adapters, error) {
 	if hosts < 1 || hosts > maxHosts {
 		return nil, fmt.Errorf("adapter: %d hosts: there must be 1 to %d", hosts, maxHosts)
@@ -91,7 +91,8 @@ func toClock(t event.Time) clock.Time { return clock.Time(t/event.Nanosecond) + 
 // where no network comes to it.
 func fromClock(t clock.Time) event.Time { return event.Of(time.Duration(t - epoch)) }
 
-// Host returns the adapter of a host, and makes it if it is not there.
+// Host returns the adapter of a host, and makes it if it is not there. It is an
+// error if the network has no such host, or no cable to it.
 func (a *Adapters) Host(number int) (*Host, error) {
 	if number < 0 || number >= len(a.hosts) {
 		return nil, fmt.Errorf("adapter: host %d: there are 0 to %d", number, len(a.hosts)-1)

@@ -167,7 +167,8 @@ func (q *QP) Post(r Request) error {
 	return nil
 }
 
-// PostRecv posts a receive. It is for Config.Real: else there is always one.
+// PostRecv posts a receive. It is for Config.Real: else there is always one,
+// and it is an error. Other errors wrap one of package ib, or are ErrClosed.
 func (q *QP) PostRecv(to ib.SGE) error {
 	if !q.h.a.cfg.Real {
 		return errors.New("adapter: receives are always there, because packets carry no bytes: see Config.Real")
@@ -189,7 +190,7 @@ func (h *Host) changed() {
 }
 
 // Register registers memory of the host, with all rights. It is for
-// Config.Real.
+// Config.Real, and else an error.
 func (h *Host) Register(mem []byte) (*memreg.Region, error) {
 	if !h.a.cfg.Real {
 		return nil, errors.New("adapter: packets carry no bytes, so there is no memory to register: set Config.Real")

@@ -100,7 +100,8 @@ func Names() (names []string) {
 	return names
 }
 
-// Text returns a scenario that the package has, as TOML.
+// Text returns a scenario that the package has, as TOML. Of another name there
+// is an error, with those that there are.
 func Text(name string) ([]byte, error) {
 	b, err := scenarios.ReadFile("scenarios/" + name + ".toml")
 	if err != nil {

@@ -84,7 +84,11 @@ type connection struct {
 	backlog []func() error
 }
 
-// Run plays a scenario to its end, or until ctx is done.
+// Run plays a scenario to its end, or until ctx is done. The error says which
+// setting is wrong, by its name in a file, or what has ended the run, and at
+// which virtual time: flows that have not completed at the limit, an all-reduce
+// that cannot go on, more flows or packets than there may be, books that do not
+// balance. A flow of its own that fails is no error: see Flow.Status.
 func Run(ctx context.Context, s Scenario) (*Result, error) {
 	c := cores.New(min(s.Cores, MostCores))
 	defer c.Close()

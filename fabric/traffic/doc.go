@@ -9,5 +9,8 @@
 //
 // The package is pure. Randomness comes from a Source, and all arithmetic is
 // of integers, so a seed gives the same flows on every processor. Times are
-// picoseconds.
+// picoseconds, sizes bytes of payload, and hosts and ranks are numbered from 0.
+//
+// There are 2 to 2^20 hosts, 1 to 2^20 ranks, and a flow or a vector has 1 to
+// 2^40 bytes. An error says which number is out of its range, and the range.
 package traffic

@@ -74,7 +74,7 @@ func Incast(senders int, bytes int64) ([]Flow, error) {
 // AllToAll returns a flow from every host to every other one. All begin at 0.
 // They are in the order in which hosts send them so that no two send to one
 // at the same time: first each to the next host, then each to the second
-// next.
+// next. There are 2 to 4096 hosts.
 func AllToAll(hosts int, bytes int64) ([]Flow, error) {
 	if hosts < 2 || hosts > 4096 {
 		return nil, fmt.Errorf("traffic: all-to-all of %d hosts; it takes 2 to 4096", hosts)

@@ -53,7 +53,7 @@ func published(name string, points []Point) *Sizes {
 func All() []*Sizes { return []*Sizes{WebSearch, Hadoop, AliStorage} }
 
 // ByName returns a published distribution: "websearch", "hadoop" or
-// "alistorage".
+// "alistorage". Of another name there is an error.
 func ByName(name string) (*Sizes, error) {
 	for _, s := range All() {
 		if s.name == name {
@@ -67,7 +67,8 @@ func ByName(name string) (*Sizes, error) {
 const maxBytes = 1 << 40
 
 // NewSizes returns a distribution of its own. The bytes of the points rise,
-// their shares do not fall, and the last share is 10,000.
+// their shares do not fall, and the last share is 10,000. The error says which
+// point is wrong.
 func NewSizes(name string, points ...Point) (*Sizes, error) {
 	last := Point{}
 	for i, p := range points {
