@@ -9,6 +9,7 @@ import (
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // Cores are some goroutines, and the one that calls Do.
@@ -18,7 +19,8 @@ type Cores struct {
 	left    atomic.Int32  // workers that have not finished the round
 	done    chan struct{} // gets a value from the last one if Do waits for it
 	waits   atomic.Bool
-	spin    atomic.Int32
+	spin    atomic.Bool // there is a processor for each
+	looks   patience    // of the one that calls Do
 	ended   sync.WaitGroup
 	closed  bool
 }
@@ -29,15 +31,51 @@ type worker struct {
 	round  atomic.Uint64 // that it is to do; stop is none
 	sleeps atomic.Bool
 	wake   chan struct{}
+	looks  patience
 	failed any // what its turn has panicked with, or gone
 	_      [64]byte
 }
 
 const stop = 1<<64 - 1
 
-// spins is how often a goroutine looks for its round before it sleeps: some
-// microseconds, about as long as it takes to be woken up.
-const spins = 5_000
+// patience is how a goroutine waits for others: it looks again and again for a
+// while before it sleeps, because it takes longer to wake up one that sleeps
+// than most windows last. Where turns are short it is better to sleep.
+type patience struct {
+	turn time.Duration // that was its own
+}
+
+// A look takes a nanosecond or two.
+const (
+	mostLooks  = 200_000
+	leastLooks = 1_000
+	longTurn   = 20 * time.Microsecond
+	lookBreak  = 10_000 // looks, then others may run
+)
+
+// until looks for something, and reports whether it has come. Where there is no
+// processor for each it does not look for long.
+func (p *patience) until(spin *atomic.Bool, come func() bool) bool {
+	looks := leastLooks
+	if p.turn > longTurn {
+		looks = mostLooks
+	}
+	for i := range looks {
+		if come() {
+			return true
+		}
+		if !spin.Load() {
+			return false
+		}
+		if i%lookBreak == lookBreak-1 {
+			runtime.Gosched()
+		}
+	}
+	return come()
+}
+
+// takes notes how long a turn took that began at start.
+func (p *patience) takes(start time.Time) { p.turn = time.Since(start) }
 
 // New returns a Cores for so many calls at a time. Close ends it.
 func New(n int) *Cores {
@@ -93,9 +131,9 @@ func (c *Cores) Do(n int, turn func(int)) {
 		}
 	}
 	c.turn = turn
-	c.spin.Store(0)
-	if n > 1 && n <= min(runtime.GOMAXPROCS(0), runtime.NumCPU()) {
-		c.spin.Store(spins)
+	// Not off and on again: who looks just then would go to sleep.
+	if spin := n > 1 && n <= min(runtime.GOMAXPROCS(0), runtime.NumCPU()); c.spin.Load() != spin {
+		c.spin.Store(spin)
 	}
 	c.left.Store(int32(n - 1))
 	for i := range n - 1 {
@@ -106,15 +144,13 @@ func (c *Cores) Do(n int, turn func(int)) {
 		}
 	}
 	defer c.finish(n)
+	defer c.looks.takes(time.Now())
 	turn(0)
 }
 
 // finish waits for the workers.
 func (c *Cores) finish(n int) {
-	for i := int32(0); c.left.Load() > 0; i++ {
-		if i < c.spin.Load() {
-			continue
-		}
+	for here := func() bool { return c.left.Load() == 0 }; !c.looks.until(&c.spin, here); {
 		// Not Store: QEMU, where it emulates arm64, lets the load that
 		// follows overtake it.
 		c.waits.Swap(true)
@@ -146,17 +182,13 @@ func (c *Cores) work(i int) {
 	defer c.ended.Done()
 	w := &c.workers[i]
 	for last := uint64(0); ; {
-		now := w.round.Load()
-		for spun := int32(0); now == last; now = w.round.Load() {
-			if spun++; spun < c.spin.Load() {
-				continue
-			}
+		for due := func() bool { return w.round.Load() != last }; !w.looks.until(&c.spin, due); {
 			w.sleeps.Swap(true) // see finish
 			if w.round.Load() == last || !w.sleeps.Swap(false) {
 				<-w.wake
 			}
 		}
-		if last = now; now == stop {
+		if last = w.round.Load(); last == stop {
 			return
 		}
 		c.call(i)
@@ -167,7 +199,9 @@ func (c *Cores) work(i int) {
 func (c *Cores) call(i int) {
 	w := &c.workers[i]
 	returned := false
+	start := time.Now()
 	defer func() {
+		w.looks.takes(start)
 		if !returned {
 			w.failed = gone{}
 			if v := recover(); v != nil {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 )
 
 // Each call is made once in a round, and Do returns when all have returned.
@@ -180,5 +181,30 @@ func BenchmarkDo(b *testing.B) {
 	f := func(int) {}
 	for b.Loop() {
 		c.Do(2, f)
+	}
+}
+
+// Goroutines that wait awake let others run, and one of Do with fewer calls
+// sends the rest to sleep.
+func TestLongTurns(t *testing.T) { // not parallel: it changes GOMAXPROCS
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2))
+	c := New(2)
+	defer c.Close()
+	var sum atomic.Int64
+	for round := range 20 {
+		other := make(chan bool)
+		c.Do(2-round%2, func(i int) {
+			for start := time.Now(); time.Since(start) < 2*longTurn; {
+				runtime.Gosched()
+			}
+			if i == round/2%2 {
+				go close(other) // runs while the other one waits
+				<-other
+			}
+			sum.Add(1)
+		})
+	}
+	if sum.Load() != 30 {
+		t.Errorf("%d turns", sum.Load())
 	}
 }
