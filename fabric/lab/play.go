@@ -19,10 +19,10 @@ func playable(g *topology.Graph) error {
 			leaves++
 		}
 	}
-	const mostEntries, mostSteps = 1 << 28, 1 << 32
-	entries, steps := int64(g.Switches())*int64(g.Hosts()), leaves*int64(len(g.Links()))
-	if entries > mostEntries || steps > mostSteps {
-		return fmt.Errorf("network is too large: %d switches with ways to %d hosts, and %d links", g.Switches(), g.Hosts(), len(g.Links()))
+	const mostBytes, mostSteps = 1 << 30, 1 << 32
+	bytes, steps := int64(g.Switches())*(4*leaves+2*int64(g.Hosts())), leaves*int64(len(g.Links()))
+	if bytes > mostBytes || steps > mostSteps {
+		return fmt.Errorf("network is too large: %d switches with ways to %d hosts behind %d of them, and %d links", g.Switches(), g.Hosts(), leaves, len(g.Links()))
 	}
 	return nil
 }
