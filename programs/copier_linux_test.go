@@ -73,9 +73,18 @@ func as(cmd *exec.Cmd, uid uint32) {
 // daemonOf starts a daemon of a user, and returns its directory.
 func daemonOf(t *testing.T, uid uint32, namespaces ...uintptr) string {
 	t.Helper()
-	dir := openTo(t, int(uid))
-	cmd := exec.Command("/proc/self/exe")
-	as(cmd, uid)
+	dir, _ := startDaemon(t, uid, namespaces...)
+	return dir
+}
+
+// startDaemon starts a daemon of a user.
+func startDaemon(t *testing.T, uid uint32, namespaces ...uintptr) (dir string, cmd *exec.Cmd) {
+	t.Helper()
+	dir = openTo(t, int(uid))
+	cmd = exec.Command("/proc/self/exe")
+	if as(cmd, uid); uid == uint32(os.Geteuid()) {
+		cmd.SysProcAttr.Credential = nil
+	}
 	for _, n := range namespaces {
 		cmd.SysProcAttr.Cloneflags |= n
 	}
@@ -99,7 +108,7 @@ func daemonOf(t *testing.T, uid uint32, namespaces ...uintptr) string {
 	if line, err := bufio.NewReader(out).ReadString('\n'); line != "ready\n" {
 		t.Fatalf("the daemon says %q, %v", line, err)
 	}
-	return dir
+	return dir, cmd
 }
 
 // TestCopier runs programs whose memory the daemon may not copy: those of
