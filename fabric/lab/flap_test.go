@@ -34,7 +34,7 @@ func TestFlaps(t *testing.T) {
 	t.Parallel()
 	seeds := uint64(8)
 	if testing.Short() || race.Enabled {
-		seeds = 3
+		seeds = 1
 	}
 	var pauses, lost, again uint64
 	for seed := range seeds {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/gosoftroce/rocev2/fabric/event"
+	"github.com/gosoftroce/rocev2/internal/race"
 )
 
 // star4 is a scenario that can be played.
@@ -126,7 +127,7 @@ cable = %d
 func TestStaticWindows(t *testing.T) {
 	t.Parallel()
 	for _, a := range []Adapter{{Control: "static,bytes=64M"}, {Control: "static", Window: 64 << 20}, {Control: "static", Window: 32 << 20, MTU: 1024}} {
-		r := play(t, Scenario{Network: Network{Topology: "pair", Delay: 1000 * us}, Adapter: a, Until: 20_000 * us, Warm: 10_000 * us,
+		r := play(t, Scenario{Network: Network{Topology: "pair", Delay: 1000 * us}, Adapter: a, Until: 8000 * us, Warm: 4000 * us,
 			Traffic: []Traffic{{Kind: "flow", To: 1}}})
 		if _, sum, _ := r.Rates(); sum < 90*Gbps {
 			t.Errorf("%+v: %v over a way that holds 25 MB", a, sum)
@@ -250,7 +251,11 @@ func TestPacketsUnderWayAreBounded(t *testing.T) {
 // on the number of cores: several ranks give up at the same picosecond.
 func TestErrorsAreTheSame(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(6) {
+	seeds := uint64(6)
+	if testing.Short() || race.Enabled {
+		seeds = 1
+	}
+	for seed := range seeds {
 		var want string
 		for cores := 1; cores <= 4; cores++ {
 			for _, every := range []Time{0, 777 * us, 9000 * us} {
