@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"testing"
+	"time"
 
 	"github.com/gosoftroce/rocev2/verbs"
 )
@@ -47,6 +48,7 @@ func TestBulk(t *testing.T) {
 			}
 			cmd := exec.Command(check, c.name)
 			cmd.Env = append(os.Environ(), "LD_PRELOAD="+lib, "ROCEV2_PROGRAMS="+h.config.Dir, c.env)
+			cmd.WaitDelay = 5 * time.Second // of a child that is left over
 			if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {
 				t.Errorf("%v\n%s", err, out)
 			}

@@ -57,7 +57,9 @@ static void to_state(struct side *s, enum ibv_qp_state state)
 	CHECK(ibv_modify_qp(s->qp, &a, IBV_QP_STATE) == 0);
 }
 
-enum end { DESTROY_QP, DEREG_MR, REPLACE_MEMORY, TO_RESET, TO_ERR, ENDS };
+enum end { DESTROY_QP, DEREG_MR, REPLACE_MEMORY, REREG_MR, TO_RESET, TO_ERR, ENDS };
+
+static unsigned char elsewhere[1 << 16];
 
 /* stop ends what is on its way at one side: then its memory is its own. */
 static void stop(struct side *s, enum end how)
@@ -78,6 +80,9 @@ static void stop(struct side *s, enum end how)
 		CHECK(mmap(s->buf, SLOTS * SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == s->buf);
 		s->mr = NULL;
 		break;
+	case REREG_MR: /* the region is other memory from now on */
+		CHECK(ibv_rereg_mr(s->mr, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, elsewhere, sizeof elsewhere, 0) == 0);
+		break;
 	case TO_RESET:
 		to_state(s, IBV_QPS_RESET);
 		break;
@@ -92,6 +97,10 @@ static void clean(struct side *s)
 {
 	if (s->qp)
 		CHECK(ibv_destroy_qp(s->qp) == 0);
+	if (s->mr && s->mr->addr != s->buf) {
+		CHECK(ibv_dereg_mr(s->mr) == 0);
+		s->mr = NULL;
+	}
 	if (!s->mr)
 		register_again(s);
 	drain(s);
@@ -119,6 +128,8 @@ static void await_end(struct side *s, int done, int posted)
 /* Side A posts. In odd rounds side B ends it, in even ones A does. */
 void ends_out(struct side *s)
 {
+	int well = 0;
+
 	for (int r = 0; r < ROUNDS; r++) {
 		enum end how = r / 2 % ENDS;
 		int polled = r * 5 % 8;
@@ -126,13 +137,15 @@ void ends_out(struct side *s)
 		connect_side(s);
 		meet(s);
 		for (int i = 0; i < SLOTS; i++)
-			CHECK(try_post(s, operations[r / 10 % 3], (uint64_t)i, 0) == 0);
+			CHECK(try_post(s, operations[r / 12 % 3], (uint64_t)i, 0) == 0);
 		for (int i = 0; i < polled; i++) {
 			struct ibv_wc wc;
 
 			CHECK(next(s, &wc) == 1);
 			if (wc.status != IBV_WC_SUCCESS) /* B was faster, or the machine is busy */
 				polled = i + 1;
+			else
+				well++;
 		}
 		if (r % 2 == 0) {
 			stop(s, how);
@@ -146,6 +159,7 @@ void ends_out(struct side *s)
 			check_paint(s);
 		clean(s);
 	}
+	CHECK(well > ROUNDS);
 }
 
 void ends_in(struct side *s)
@@ -158,7 +172,7 @@ void ends_in(struct side *s)
 		if (r % 2) {
 			struct ibv_wc wc;
 
-			if (operations[r / 10 % 3] == IBV_WR_SEND)
+			if (operations[r / 12 % 3] == IBV_WR_SEND)
 				for (int i = 0; i < r * 3 % 7; i++)
 					CHECK(next(s, &wc) == 1);
 			stop(s, r / 2 % ENDS);
