@@ -156,3 +156,16 @@ func TestRawWire(t *testing.T) {
 		}
 	}
 }
+
+// As many guesses as the command makes are no more than there are.
+func TestBlindUnreliableAddsUp(t *testing.T) {
+	t.Parallel()
+	for _, g := range UnreliableGuesses() {
+		if g.Most != g.Space {
+			continue
+		}
+		if r, err := g.Blind(1, 20_000); err != nil || r.Broken != "" || r.Hits != g.Space {
+			t.Errorf("%s: %.9f values of %.0f: %v %v", g.Name, r.Hits, g.Space, r.Broken, err)
+		}
+	}
+}

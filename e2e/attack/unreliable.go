@@ -56,34 +56,38 @@ func (g *UnreliableGuess) Blind(seed uint64, far int) (BlindResult, error) {
 		return r, err
 	}
 	const near = 150
-	at := func(d int64, weight float64) error {
+	var n [2]struct{ replaces, ends, hits int } // near, far
+	at := func(d int64, k int) error {
 		o, err := g.try(m, d)
 		if err != nil {
 			return fmt.Errorf("attack: guess %s at distance %d: %w", g.Name, d, err)
 		}
 		r.Tried++
 		if o.replaced {
-			r.Replaces += weight
+			n[k].replaces++
 		}
 		if o.ended {
-			r.Ends += weight
+			n[k].ends++
 		}
 		if o != (outcome{}) {
-			r.Hits += weight
+			n[k].hits++
 		}
 		return nil
 	}
 	for d := int64(-near); d <= near; d++ {
-		if err := at(d, 1); err != nil {
+		if err := at(d, 0); err != nil {
 			return r, err
 		}
 	}
 	rest := g.Space - 2*near - 1
 	for range far {
-		if err := at(near+1+rng.Int64N(int64(rest)), rest/float64(far)); err != nil {
+		if err := at(near+1+rng.Int64N(int64(rest)), 1); err != nil {
 			return r, err
 		}
 	}
+	// No sum of weights: rounded, that can be above all values there are.
+	all := func(near, hits int) float64 { return float64(near) + float64(hits)*rest/float64(far) }
+	r.Replaces, r.Ends, r.Hits = all(n[0].replaces, n[1].replaces), all(n[0].ends, n[1].ends), all(n[0].hits, n[1].hits)
 	if r.Hits > g.Most {
 		r.Broken = fmt.Sprintf("%.0f values have an effect, more than %.0f", r.Hits, g.Most)
 	}
