@@ -222,7 +222,7 @@ func TestAccountsOfUsers(t *testing.T) {
 		t.Error("another user has no limits")
 	}
 	c.conn.Close()
-	h.Wait(t.Context(), time.Millisecond)
+	h.Wait(t.Context(), 0, time.Millisecond)
 	if b := h.account(own); b != a {
 		t.Error("an account is forgotten in which something is left")
 	}

@@ -108,6 +108,7 @@ type Host struct {
 	tokens   uint32
 	devices  []*device
 	idle     chan struct{} // closed while nobody is connected
+	visited  chan struct{} // closed when somebody has been for the first time
 	closed   bool
 	leaving  bool // Wait has returned because nobody was connected
 
@@ -162,7 +163,7 @@ func Listen(c Config) (*Host, error) {
 	}
 	h := &Host{config: c, log: log, tree: tree{dir: c.Dir, hardware: c.Hardware}, openers: map[string]Opener{}, sessions: map[*session]struct{}{},
 		users: map[uint32]int{}, accounts: map[uint32]*quota.Account{}, turns: map[uint32]turns{}, all: quota.New("the daemon", nil, quota.Limits{quota.Mappings: maxMappings()}),
-		files: map[inode]*openFile{}, idle: make(chan struct{})}
+		files: map[inode]*openFile{}, idle: make(chan struct{}), visited: make(chan struct{})}
 	close(h.idle)
 	if err := h.listen(); err != nil {
 		if h.lock != nil {
@@ -257,9 +258,17 @@ func (h *Host) AddCM(o Opener) error {
 	return h.add(cmNode, o)
 }
 
-// Wait returns when nobody has been connected for a time, or when ctx ends. In
-// the first case nobody is let in afterwards: the host is to be closed.
-func (h *Host) Wait(ctx context.Context, quiet time.Duration) {
+// Wait returns when nobody has been connected for a time (quiet), or when ctx
+// ends. In the first case nobody is let in afterwards: the host is to be
+// closed. For the first one to connect it waits another time: whoever has
+// started the host may be slow.
+func (h *Host) Wait(ctx context.Context, first, quiet time.Duration) {
+	select {
+	case <-h.visited:
+	case <-time.After(first):
+	case <-ctx.Done():
+		return
+	}
 	for {
 		h.mu.Lock()
 		idle := h.idle
@@ -378,6 +387,11 @@ func (h *Host) admit(conn *net.UnixConn) {
 	}
 	if len(h.sessions) == 0 {
 		h.idle = make(chan struct{})
+		select {
+		case <-h.visited:
+		default:
+			close(h.visited)
+		}
 	}
 	s.turns = h.turnsOf(uid)
 	h.sessions[s] = struct{}{}

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"testing"
 	"time"
 
@@ -217,7 +218,28 @@ func TestWaitEndsWhenAllHaveGone(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	h.Wait(ctx, time.Millisecond)
+	h.Wait(ctx, time.Millisecond, time.Millisecond)
 	c.conn.Close()
-	h.Wait(t.Context(), time.Millisecond)
+	h.Wait(t.Context(), time.Hour, time.Millisecond)
+}
+
+// TestWaitForTheFirst: whoever has started a host may take longer to connect
+// than a host outlives its last program.
+func TestWaitForTheFirst(t *testing.T) {
+	t.Parallel()
+	h := fakeHost(t, Config{}, nil)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		h.Wait(t.Context(), time.Hour, 0)
+	}()
+	for range 1000 { // more often than a host needs that waits for nobody
+		runtime.Gosched()
+	}
+	c := dial(t, h)
+	if ret, _ := c.ask(opHold, 0, ""); ret != 0 {
+		t.Fatalf("hold: %d", ret)
+	}
+	c.conn.Close()
+	<-ended
 }

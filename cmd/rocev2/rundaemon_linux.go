@@ -24,6 +24,10 @@ import (
 // program.
 const afterLast = time.Second
 
+// untilFirst is how long it waits for the first one: on a busy machine the run
+// that has started it may not come at once.
+const untilFirst = time.Minute
+
 // heldDaemon is a connection that keeps a daemon.
 type heldDaemon struct{ file *os.File }
 
@@ -159,7 +163,7 @@ func servePrograms(ctx context.Context, s streams, f programFlags) error {
 	if c, ok := ready.(io.Closer); ok {
 		c.Close()
 	}
-	host.Wait(ctx, afterLast)
+	host.Wait(ctx, untilFirst, afterLast)
 	err = host.Close()
 	if st, e := os.Stat(f.serve + ".log"); e == nil && st.Size() == 0 {
 		os.Remove(f.serve + ".log")
