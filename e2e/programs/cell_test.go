@@ -97,7 +97,8 @@ func says(words string) ready {
 
 // waiting waits until the server waits for its client, as far as that is to be
 // seen: servers of the connection manager have no socket of TCP. A kernel tells
-// who listens. A program of ours has been idle for some time.
+// who listens. A program of ours has been idle for some time, or for a longer
+// one it has never slept: rstream asks again and again who has come.
 func waiting(ctx context.Context, st *stage, p *guest.Process) error {
 	if p.PID == 0 {
 		_, err := guest.Run(ctx, st.server.node, "sh", "-c", "until rdma res show cm_id | grep -q LISTEN; do sleep 0.05; done")
@@ -105,14 +106,19 @@ func waiting(ctx context.Context, st *stage, p *guest.Process) error {
 	}
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	was, same := "", 0
-	for same < 10 {
-		now := ""
+	var was, slept string
+	var idle, awake int
+	for idle < 10 && awake < 50 {
+		now, sleeps := "", ""
 		for _, pid := range append(children(p.PID), p.PID) {
-			now += activity(pid)
+			now += activity(pid, "ctxt_switches")
+			sleeps += activity(pid, "\nvoluntary_ctxt_switches")
 		}
-		if same++; now != was {
-			was, same = now, 0
+		if idle++; now != was {
+			was, idle = now, 0
+		}
+		if awake++; sleeps != slept {
+			slept, awake = sleeps, 0
 		}
 		select {
 		case <-tick.C:
@@ -137,13 +143,14 @@ func children(pid int) (list []int) {
 	return list
 }
 
-// activity changes whenever a thread of a process has run.
-func activity(pid int) (s string) {
+// activity changes whenever a thread of a process has run, by what the kernel
+// counts: switches between threads.
+func activity(pid int, switches string) (s string) {
 	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid)) // the pattern is good
 	for _, t := range tasks {
 		b, _ := os.ReadFile(t) // it may have ended
 		for line := range strings.Lines(string(b)) {
-			if strings.Contains(line, "ctxt_switches") || strings.HasPrefix(line, "Name") {
+			if strings.Contains("\n"+line, switches) || strings.HasPrefix(line, "Name") {
 				s += line
 			}
 		}
