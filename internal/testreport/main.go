@@ -76,13 +76,14 @@ type event struct {
 type report struct {
 	out                     io.Writer
 	output                  map[string][]string // by package and test, while it runs
+	late                    map[string][]string // by package: what came behind the result of a test
 	passed, failed, skipped int
 	skips                   []string
 	failures                []string
 }
 
 func newReport(out io.Writer) *report {
-	return &report{out: out, output: map[string][]string{}}
+	return &report{out: out, output: map[string][]string{}, late: map[string][]string{}}
 }
 
 func (r *report) read(in io.Reader) error {
@@ -120,6 +121,9 @@ func (r *report) finish(e *event, output []string) {
 		r.finishPackage(e, output)
 		return
 	}
+	if e.Action != "fail" {
+		r.late[e.Package] = append(r.late[e.Package], behindResult(output)...)
+	}
 	switch e.Action {
 	case "pass":
 		r.passed++
@@ -138,10 +142,22 @@ func (r *report) finishPackage(e *event, output []string) {
 	case "pass":
 		fmt.Fprintf(r.out, "ok    %-28s %.1fs\n", short(e.Package), e.Elapsed)
 	case "fail":
+		fmt.Fprint(r.out, strings.Join(r.late[e.Package], ""))
 		r.unfinished(e.Package)
 		fmt.Fprint(r.out, strings.Join(output, ""))
 		fmt.Fprintf(r.out, "FAIL  %-28s %.1fs\n", short(e.Package), e.Elapsed)
 	}
+}
+
+// behindResult returns what was said after the result of a test: go test gives
+// it to that test, also what a process says that panics.
+func behindResult(output []string) []string {
+	for i, l := range output {
+		if strings.HasPrefix(strings.TrimSpace(l), "--- ") {
+			return output[i+1:]
+		}
+	}
+	return nil
 }
 
 // unfinished reports the tests of a package that have no result, because the

@@ -52,3 +52,24 @@ func TestReportShowsCrashes(t *testing.T) {
 		}
 	}
 }
+
+// What a process says that panics is taken for output of the test that has
+// ended last, and the result of that comes behind it.
+func TestReportShowsPanicsBehindAResult(t *testing.T) {
+	t.Parallel()
+	const in = `{"Action":"output","Package":"p","Test":"TestA","Output":"    a_test.go:1: a log\n"}
+{"Action":"output","Package":"p","Test":"TestA","Output":"--- PASS: TestA (0.00s)\n"}
+{"Action":"output","Package":"p","Test":"TestA","Output":"panic: boom\n"}
+{"Action":"output","Package":"p","Test":"TestB","Output":"=== RUN   TestB\n"}
+{"Action":"pass","Package":"p","Test":"TestA"}
+{"Action":"fail","Package":"p","Elapsed":1}
+`
+	var out strings.Builder
+	r := newReport(&out)
+	if err := r.read(strings.NewReader(in)); err != nil {
+		t.Fatal(err)
+	}
+	if got := out.String(); strings.Count(got, "panic: boom\n") != 1 || strings.Contains(got, "a log") {
+		t.Errorf("the report is:\n%s", got)
+	}
+}
