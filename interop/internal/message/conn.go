@@ -35,7 +35,8 @@ type Conn struct {
 	cm   *cm.Conn
 
 	pd             *verbs.PD
-	mr             *verbs.MR // slots to receive into, then slots to send from
+	mr             *verbs.MR
+	memory         []byte // of mr: to receive into, then to send from
 	sendCQ, recvCQ *verbs.CQ
 	qp             *verbs.QP
 
@@ -61,7 +62,10 @@ func (c *Conn) make(dev *verbs.Device) (err error) {
 	if c.pd, err = dev.AllocPD(); err != nil {
 		return err
 	}
-	if c.mr, err = c.pd.AllocMemory(2*slots*slotLen, verbs.LocalWrite); err != nil {
+	// Go memory: a client may still be refused when the server is done, and
+	// has closed its device.
+	c.memory = make([]byte, 2*slots*slotLen)
+	if c.mr, err = c.pd.RegisterMemory(c.memory, verbs.LocalWrite); err != nil {
 		return err
 	}
 	if c.sendCQ, err = dev.CreateCQ(slots); err != nil {
@@ -151,7 +155,7 @@ func (c *Conn) Read(p []byte) (int, error) {
 			return 0, c.failed(wc[0])
 		}
 		i := int(wc[0].ID)
-		c.unread = append([]byte(nil), c.mr.Bytes()[i*slotLen:][:wc[0].ByteLen]...)
+		c.unread = append([]byte(nil), c.memory[i*slotLen:][:wc[0].ByteLen]...)
 		if err := c.post(i); err != nil && len(c.unread) == 0 {
 			return 0, err
 		}
@@ -170,7 +174,7 @@ func (c *Conn) Write(p []byte) (int, error) {
 		return 0, err
 	}
 	at := (slots + c.sent%slots) * slotLen
-	copy(c.mr.Bytes()[at:], p)
+	copy(c.memory[at:], p)
 	err := c.qp.PostSend(verbs.SendWR{Opcode: verbs.OpSend, Signaled: true, SGList: []verbs.SGE{c.mr.Slice(at, len(p))}})
 	if err != nil {
 		return 0, err
