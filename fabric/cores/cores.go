@@ -22,6 +22,7 @@ type Cores struct {
 	spin    atomic.Bool // there is a processor for each
 	looks   patience    // of the one that calls Do
 	ended   sync.WaitGroup
+	running atomic.Bool
 	closed  bool
 }
 
@@ -113,8 +114,8 @@ type gone struct{}
 // Do calls turn with 0 to n-1, call 0 on the goroutine of the caller, and
 // returns when all calls have. n is at most that of New, and 0 calls nothing.
 // If calls panic, Do panics as the first of them does, when the others have
-// returned; if one ends its goroutine, so does Do. One goroutine at a time may
-// call Do, and none after Close.
+// returned; if none does and one ends its goroutine, so does Do. One goroutine
+// at a time may call Do, and none during or after Close.
 func (c *Cores) Do(n int, turn func(int)) {
 	switch {
 	case c.closed:
@@ -143,13 +144,15 @@ func (c *Cores) Do(n int, turn func(int)) {
 			w.wake <- struct{}{}
 		}
 	}
+	c.running.Store(true)
 	defer c.finish(n)
 	defer c.looks.takes(time.Now())
 	turn(0)
 }
 
-// finish waits for the workers.
+// finish waits for the workers, and passes on what became of a call.
 func (c *Cores) finish(n int) {
+	own := recover() // of call 0; its frames are still there to be shown
 	for here := func() bool { return c.left.Load() == 0 }; !c.looks.until(&c.spin, here); {
 		// Not Store: QEMU, where it emulates arm64, lets the load that
 		// follows overtake it.
@@ -158,23 +161,26 @@ func (c *Cores) finish(n int) {
 			<-c.done
 		}
 	}
-	var failed any
-	for i := n - 2; i >= 0; i-- {
+	c.running.Store(false)
+	first, ended := own, false
+	for i := range n - 1 {
 		w := &c.workers[i]
-		if w.failed == nil {
-			continue
-		}
-		failed = w.failed
-		if failed != (gone{}) {
+		switch {
+		case w.failed == nil:
+		case w.failed == (gone{}): // for good
+			ended = true
+		default:
+			if first == nil {
+				first = w.failed
+			}
 			w.failed = nil // of this round alone
 		}
 	}
-	switch failed.(type) {
-	case nil:
-	case gone:
+	switch {
+	case first != nil:
+		panic(first)
+	case ended:
 		runtime.Goexit()
-	default:
-		panic(failed)
 	}
 }
 
@@ -216,8 +222,12 @@ func (c *Cores) call(i int) {
 	returned = true
 }
 
-// Close ends the goroutines. To call it again does nothing.
+// Close ends the goroutines. To call it again does nothing; while calls run it
+// panics.
 func (c *Cores) Close() {
+	if c.running.Load() {
+		panic("cores: Close while calls run")
+	}
 	c.closed = true
 	for i := range c.workers {
 		w := &c.workers[i]

@@ -184,8 +184,7 @@ func BenchmarkDo(b *testing.B) {
 	}
 }
 
-// Goroutines that wait awake let others run, and one of Do with fewer calls
-// sends the rest to sleep.
+// Goroutines that wait awake let others run: those end the turns.
 func TestLongTurns(t *testing.T) { // not parallel: it changes GOMAXPROCS
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2))
 	c := New(2)
@@ -207,4 +206,58 @@ func TestLongTurns(t *testing.T) { // not parallel: it changes GOMAXPROCS
 	if sum.Load() != 30 {
 		t.Errorf("%d turns", sum.Load())
 	}
+}
+
+// outcome runs a round on a goroutine of its own, and returns what it panics
+// with, or nil, and whether it returns.
+func outcome(c *Cores, n int, turn func(int)) (panicked any, returned bool) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer func() { panicked = recover() }()
+		c.Do(n, turn)
+		returned = true
+	}()
+	<-done
+	return panicked, returned
+}
+
+// Of several calls that fail the first panic counts, and a panic more than the
+// end of a goroutine.
+func TestFirstPanicCounts(t *testing.T) {
+	t.Parallel()
+	const panics, ends = 'p', 'e'
+	for calls, want := range map[string]any{"pp.": 0, ".pp": 1, "pe.": 0, "ep.": 1, ".ep": 2, "e..": nil, ".e.": nil} {
+		c := New(3)
+		got, returned := outcome(c, 3, func(i int) {
+			switch calls[i] {
+			case panics:
+				panic(i)
+			case ends:
+				runtime.Goexit()
+			}
+		})
+		if p, ok := got.(*Panic); ok {
+			got = p.Value
+		}
+		if got != want || returned {
+			t.Errorf("%s: it panics with %v, want %v; returned: %v", calls, got, want, returned)
+		}
+		c.Close()
+	}
+}
+
+// Close does not wait for ever for calls that wait for it.
+func TestCloseInACall(t *testing.T) {
+	t.Parallel()
+	c := New(2)
+	if got, _ := outcome(c, 2, func(i int) {
+		if i == 0 {
+			c.Close()
+		}
+	}); got == nil {
+		t.Error("closed while calls run")
+	}
+	c.Do(2, func(int) {})
+	c.Close()
 }
