@@ -27,6 +27,7 @@ const (
 	// has a connection that is shared, or of an all-reduce.
 	mostFlows  = 1 << 20
 	mostOpen   = 1 << 16
+	mostKept   = 1 << 18
 	mostInside = 1 << 24 // packets
 
 	mostAllToAll = 256 // hosts
@@ -275,8 +276,8 @@ type flowKey struct {
 
 // keep counts a connection that stays until the end.
 func (r *run) keep() error {
-	if r.kept++; r.kept > mostOpen {
-		return fmt.Errorf("there are more than %d connections", mostOpen)
+	if r.kept++; r.kept > mostKept {
+		return fmt.Errorf("there are more than %d connections: those that are shared stay to the end, so leave shared out, or take fewer hosts", mostKept)
 	}
 	return nil
 }

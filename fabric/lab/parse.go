@@ -75,7 +75,7 @@ func (s *Scenario) line(text string) int {
 	return 0
 }
 
-// lineOf returns the first line that has a key, or 0.
+// lineOf returns the first line that has a key, or that of its table, or 0.
 func (s *Scenario) lineOf(key toml.Key) int {
 	if line := s.lines[strings.Join(key, ".")]; line > 0 {
 		return line
@@ -83,7 +83,7 @@ func (s *Scenario) lineOf(key toml.Key) int {
 	for i := 0; ; i++ { // of a list of tables
 		table := fmt.Sprintf("%s.%d", key[0], i)
 		if s.lines[table] == 0 {
-			return 0
+			return s.line(strings.Join(key, "."))
 		}
 		if line := s.lines[strings.Join(append([]string{table}, key[1:]...), ".")]; line > 0 {
 			return line

@@ -119,6 +119,10 @@ func (r *run) play(ctx context.Context, m *sampler) {
 // the run goes on: some hundredths of a second.
 const sliceEvents = 50_000
 
+// longSlice is how long it may be between two looks where little happens, or a
+// part in 2^16 of all: what begins later would go on unseen for as long.
+const longSlice = 100 * us
+
 // advance runs the network up to a time, in slices, or until the run ends.
 func (r *run) advance(to Time) {
 	for now := Time(r.net.Now()); now < to && r.err == nil; now = Time(r.net.Now()) {
@@ -126,7 +130,7 @@ func (r *run) advance(to Time) {
 		switch {
 		case n > 2*sliceEvents:
 			r.slice = max(r.slice/2, 1)
-		case n < sliceEvents/2 && r.slice < to:
+		case n < sliceEvents/2 && r.slice < max(longSlice, to>>16):
 			r.slice *= 2
 		}
 		r.settle()

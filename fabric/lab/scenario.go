@@ -357,7 +357,7 @@ func (s *Scenario) others() error {
 		{"switches or per_switch", n.Switches != 0 || n.PerSwitch != 0, "ring"},
 		{"rate or delay", n.Rate != 0 || n.Delay != 0, "pair star leaf-spine fat-tree ring"},
 		{"up_rate or up_delay", up, "leaf-spine ring"},
-		{"switches, which a setting is about", switches, "star leaf-spine fat-tree hpcc ring"},
+		{"routing, up_down, cut_through, lossy, watchdog, buffer, queue_max, alpha or red", switches, "star leaf-spine fat-tree hpcc ring"},
 	})
 	for i := 0; i < len(s.Traffic) && err == nil; i++ {
 		t := &s.Traffic[i]

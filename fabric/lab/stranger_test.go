@@ -62,7 +62,7 @@ func TestNothingMeansSomethingElse(t *testing.T) {
 	for text, want := range map[string]string{
 		"[network]\nTopology = \"star\"":                      "line 2: there is no setting \"network.Topology\"",
 		"[network]\nlossy = true\nalpha = -3":                 "line 3: network.alpha is for lossless classes",
-		"[network]\ntopology = \"pair\"\nrouting = \"spray\"": "network, pair: it has no switches",
+		"[network]\ntopology = \"pair\"\nrouting = \"spray\"": "network, pair: it has no routing, up_down, cut_through, lossy",
 		"until = \"0b11us\"":                                  "like \"20us\"",
 		"until = \"1e999999us\"":                              "like \"20us\"",
 	} {
@@ -232,6 +232,35 @@ func TestInterruptedBetweenSamples(t *testing.T) {
 	}
 }
 
+// interruptedAt is a context that ends at a time of a run.
+type interruptedAt struct {
+	context.Context
+	r  *run
+	at Time
+}
+
+func (c *interruptedAt) Err() error {
+	if Time(c.r.net.Now()) <= c.at {
+		return nil
+	}
+	return context.Canceled
+}
+
+// What begins late is looked at as often: nothing that was before it makes the
+// looks rare.
+func TestInterruptedWhenLateTrafficHasBegun(t *testing.T) {
+	t.Parallel()
+	s := Scenario{Until: 2_000_000 * us, Network: Network{Topology: "star", Hosts: 9}, Traffic: []Traffic{{Kind: "permutation", Start: 1_000_000 * us}}}
+	r, err := newRun(&s, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.play(&interruptedAt{t.Context(), r, s.Traffic[0].Start}, newSampler(r))
+	if now := Time(r.net.Now()); r.err == nil || now > 1_001_000*us {
+		t.Errorf("%v, at %v", r.err, now)
+	}
+}
+
 // More packets than there is memory for end a run.
 func TestPacketsUnderWayAreBounded(t *testing.T) {
 	t.Parallel()
@@ -247,8 +276,9 @@ func TestPacketsUnderWayAreBounded(t *testing.T) {
 	}
 }
 
-// What a run fails with, and when, depends neither on how it is looked at nor
-// on the number of cores: several ranks give up at the same picosecond.
+// What a run fails with at a host, and when, depends neither on how it is
+// looked at nor on the number of cores: several ranks give up at the same
+// picosecond.
 func TestErrorsAreTheSame(t *testing.T) {
 	t.Parallel()
 	seeds := uint64(6)
