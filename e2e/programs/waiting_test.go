@@ -32,7 +32,7 @@ func TestWaitingServerThatIsAwake(t *testing.T) {
 	for range 2 {
 		server = exec.CommandContext(ctx, "sh", "-c", "while :; do :; done")
 		if err := server.Start(); err != nil {
-			t.Skipf("a shell: %v", err)
+			t.Skipf("no shell (on Debian: apt-get install dash): %v", err)
 		}
 		defer server.Wait()
 		defer server.Process.Kill()

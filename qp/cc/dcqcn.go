@@ -163,11 +163,6 @@ func (d *DCQCN) nextEvent() clock.Time {
 	return d.increaseAt
 }
 
-// Acked implements Controller.
-func (d *DCQCN) Acked(now clock.Time, f *Flight, n uint64) bool {
-	return d.Controller.Acked(now, f, n)
-}
-
 // Sent implements Controller.
 func (d *DCQCN) Sent(now clock.Time, bytes, packets int) {
 	if d.Controller.Limit().Burst != 0 {

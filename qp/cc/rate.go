@@ -211,8 +211,3 @@ func (p *Pacer) Sent(now clock.Time, bytes, packets int) {
 		p.Controller.Sent(now, bytes, packets)
 	}
 }
-
-// Acked implements Controller.
-func (p *Pacer) Acked(now clock.Time, f *Flight, n uint64) bool {
-	return p.Controller.Acked(now, f, n)
-}
