@@ -84,7 +84,7 @@ type Config struct {
 	// flight stops the connection for a whole timeout. It costs none of
 	// RetryCount, and is tried at twice the time when it does not help.
 	// Before a round trip was measured it is four times as long, or 100 µs
-	// with fewer than three packets in flight, if it is below that. A
+	// with fewer than three packets in flight, if it is not above that. A
 	// millisecond is a good value for sockets. After losses that SetReorder
 	// made cheap an eighth of it is enough.
 	MinProbe time.Duration

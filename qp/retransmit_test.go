@@ -238,6 +238,24 @@ func TestFewInFlight(t *testing.T) {
 	}
 }
 
+// TestThirdInFlight: a third packet just before a queue pair asks after two
+// puts the probe off to when it would be due if all three had gone together.
+func TestThirdInFlight(t *testing.T) {
+	t.Parallel()
+	const us = clock.Time(time.Microsecond)
+	p := newPair(t, pairConfig{config: Config{MinProbe: 80e3}})
+	start := p.now
+	p.drop = func(*testEnd, *rocev2.Packet) bool { return true }
+	for _, at := range []clock.Time{0, 0, 99 * us} {
+		p.now = start + at
+		must(t, p.a.PostSend(&ib.SendWR{Opcode: ib.OpWrite, SGList: p.a.sge(0, 8), Remote: p.b.remote(0)}))
+		p.transfer(p.a, 1)
+	}
+	if at, ok := p.a.Deadline(); !ok || at-start != 320*us {
+		t.Errorf("a probe after %v, want 320 µs", time.Duration(at-start))
+	}
+}
+
 // TestDuplicateResponse: a lone packet that was sent again is answered as if
 // that had been needed, and then once more: so it was not, and the peer is
 // waited for longer (RFC 3708).

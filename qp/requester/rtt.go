@@ -286,6 +286,19 @@ func (r *rtt) arm(now clock.Time) {
 	if !r.probing {
 		r.silentSince = now
 	}
+	r.probeAt = now.Add(r.waits(now))
+}
+
+// many takes that more than a few packets are in flight now: they are waited
+// for longer, from when they were before.
+func (r *rtt) many(now clock.Time) {
+	few := r.waits(now)
+	r.few = false
+	r.probeAt = r.probeAt.Add(r.waits(now) - few)
+}
+
+// waits is how long the next probe waits.
+func (r *rtt) waits(now clock.Time) time.Duration {
 	wait := r.wait(now) << r.backoff
 	if r.noise > 0 {
 		wait = min(wait, max(r.floor/noiseFloor, 2*r.srtt)) << r.probes
@@ -293,7 +306,7 @@ func (r *rtt) arm(now clock.Time) {
 			wait = min(wait, max(r.floor/noiseFloor, noiseGuess)) << r.probes
 		}
 	}
-	r.probeAt = now.Add(wait)
+	return wait
 }
 
 // wait is how long the peer is silent at the most, as far as is known.
@@ -308,7 +321,7 @@ func (r *rtt) wait(now clock.Time) time.Duration {
 
 // flies takes how many packets are in flight.
 func (r *rtt) flies(packets uint32) {
-	r.few = packets < fewInFlight && !r.known && r.srtt == r.floor && r.floor <= fewWait
+	r.few = packets < fewInFlight && !r.known && r.srtt == r.floor && r.floor > 0 && r.floor <= fewWait
 }
 
 // probe takes note that packets are sent again at now because the peer is

@@ -385,7 +385,7 @@ func (r *sender) sent(now clock.Time, rq *request, n int) {
 		r.retry.start(now)
 		r.armProbe(now)
 	} else if r.rtt.few && r.nxt.Ahead(r.una) >= fewInFlight {
-		r.armProbe(now)
+		r.rtt.many(now)
 	}
 	if r.c.CC.Limit.Burst > 0 {
 		r.spent(now, cost, psns)
