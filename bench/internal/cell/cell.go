@@ -75,6 +75,11 @@ type Sample struct {
 	Errors map[string]uint64  `json:"errors,omitempty"` // any of these fails the cell
 	Err    string             `json:"err,omitempty"`    // the run itself failed
 	Others float64            `json:"others_percent"`   // of one processor, used by other programs or the hypervisor meanwhile
+	// Before and After are what the reference of the group gave right
+	// before and right after the run; 0 if it was not measured there, or
+	// failed.
+	Before float64 `json:"before,omitempty"`
+	After  float64 `json:"after,omitempty"`
 }
 
 // Failed returns a sample of a run that failed.

@@ -87,10 +87,14 @@ func Run(ctx context.Context, plan []cell.Cell, o Options) []cell.Row {
 func runGroup(ctx context.Context, group []cell.Cell, missing map[string]string, o Options) []cell.Row {
 	rows := make([]cell.Row, len(group))
 	repeats := 0
+	var ref reference
 	for i, c := range group {
 		rows[i].Cell = c
 		rows[i].Skipped = cmp.Or(c.Needs, missing[programOf(c.Who)])
 		repeats = max(repeats, c.Repeat)
+		if c.Name == Reference(c.Group) && rows[i].Skipped == "" {
+			ref = reference{run: c.Run, window: o.Window}
+		}
 	}
 	for round := range repeats {
 		for i := range rows {
@@ -98,7 +102,7 @@ func runGroup(ctx context.Context, group []cell.Cell, missing map[string]string,
 			if r.Skipped != "" || round >= r.Cell.Repeat || ctx.Err() != nil {
 				continue
 			}
-			runCell(ctx, r, round, o)
+			ref.around(ctx, r, func() { runCell(ctx, r, round, o) })
 		}
 	}
 	for i := range rows {

@@ -2,6 +2,7 @@ package grid
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -109,5 +110,59 @@ func TestCellsThatNeedMoreAreSkipped(t *testing.T) {
 	rows := Run(t.Context(), []cell.Cell{c}, Options{Logf: t.Logf, load: func() func() float64 { return func() float64 { return 0 } }})
 	if len(order) > 0 || rows[0].Skipped != "a path needs root" || rows[0].Failed != "" {
 		t.Errorf("ran %v, row %+v", order, rows[0])
+	}
+}
+
+// The reference of a group is measured before and after each other cell, and a
+// reading serves the cells on either side of it.
+func TestReferenceIsMeasuredAroundEachCell(t *testing.T) {
+	t.Parallel()
+	var order []string
+	var raws []cell.Sample
+	for i := range 9 {
+		raws = append(raws, cell.Sample{Value: float64(10 + i)})
+	}
+	raws[4] = bad(1)
+	v := func(v float64) cell.Sample { return cell.Sample{Value: v} }
+	plan := []cell.Cell{
+		fake("raw/4140/icrc", &order, raws...), fake("a", &order, v(1), v(2)), fake("b", &order, v(3), v(4)),
+	}
+	for i := range plan {
+		plan[i].Group, plan[i].Repeat = "bulk", 2
+	}
+	rows := Run(t.Context(), plan, Options{Logf: t.Logf, load: func() func() float64 { return func() float64 { return 0 } }})
+	const want = "[raw/4140/icrc a raw/4140/icrc b raw/4140/icrc raw/4140/icrc a raw/4140/icrc raw/4140/icrc b raw/4140/icrc]"
+	if got := fmt.Sprint(order); got != want {
+		t.Errorf("order\n%s, want\n%s", got, want)
+	}
+	for i, want := range [][2]float64{{10, 11}, {13, 0}} {
+		if s := rows[1].Samples[i]; s.Before != want[0] || s.After != want[1] {
+			t.Errorf("a, round %d: %v before, %v after, want %v", i, s.Before, s.After, want)
+		}
+	}
+	for i, want := range [][2]float64{{11, 12}, {15, 16}} {
+		if s := rows[2].Samples[i]; s.Before != want[0] || s.After != want[1] {
+			t.Errorf("b, round %d: %v before, %v after, want %v", i, s.Before, s.After, want)
+		}
+	}
+	if len(rows[0].Samples) != 2 {
+		t.Errorf("the reference has %d samples of its own, want one for each round", len(rows[0].Samples))
+	}
+}
+
+// A reference is a cell of its group, in either grid.
+func TestReferencesAreCells(t *testing.T) {
+	t.Parallel()
+	for _, quick := range []bool{false, true} {
+		names := map[string]string{}
+		plan := Plan(Options{Quick: quick, Repeat: 1})
+		for _, c := range plan {
+			names[c.Name] = c.Group
+		}
+		for _, c := range plan {
+			if ref := Reference(c.Group); ref != "" && names[ref] != c.Group {
+				t.Errorf("quick %v: group %s has no cell %s", quick, c.Group, ref)
+			}
+		}
 	}
 }

@@ -79,7 +79,7 @@ func TestNames(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ info, folder, title string }{
 		{"vendor_id: AuthenticAMD\ncpu family: 26\nmodel: 2\nmodel name: AMD EPYC\n", "amd-26-2", "AMD EPYC (Zen 5)"},
-		{"vendor_id: AuthenticAMD\ncpu family: 26\nmodel name: AMD EPYC\n", "amd-26", "AMD EPYC (Zen 5)"},
+		{"vendor_id: AuthenticAMD\ncpu family: 26\nmodel name: AMD EPYC\n", "amd-26", "AMD EPYC"},
 		{"vendor_id: AuthenticAMD\ncpu family: 26\nmodel: 96\nmodel name: AMD EPYC\n", "amd-26-96", "AMD EPYC"},
 		{"CPU implementer: 0x41\nCPU architecture: 8\nCPU variant: 0x1\nCPU part: 0xd40\n", "arm-8-0xd40", "unknown processor (Neoverse V1)"},
 		{"CPU implementer: 0x99\nCPU architecture: 8\nCPU part: 0x001\n", "arm-implementer-0x99-8-0x001", "unknown processor"},

@@ -50,9 +50,7 @@ func (p *Processor) design() string {
 	if name := designs[[3]string{p.Vendor, p.Family, p.Model}]; name != "" {
 		return name
 	}
-	// Family 26 was Zen 5 alone when its first reports were made, without
-	// the model.
-	if n, err := strconv.Atoi(p.Model); p.Vendor == AMD && p.Family == "26" && (p.Model == "" || err == nil && n < 80) {
+	if n, err := strconv.Atoi(p.Model); p.Vendor == AMD && p.Family == "26" && err == nil && n < 80 {
 		return "Zen 5"
 	}
 	return ""

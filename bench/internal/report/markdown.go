@@ -140,6 +140,12 @@ func (r *Report) tails(b *strings.Builder) {
 
 func (r *Report) reach(b *strings.Builder) {
 	b.WriteString("\n## Targets\n\nRatios are medians over the rounds, in each of which both cells ran one after the other; in parentheses the smallest and the largest.\n\n")
+	if r.referenced() {
+		fmt.Fprintf(b, "Raw sockets were measured right before and right after each cell of their groups. "+
+			"A round in which these readings differ by more than %d %% is left out.\n\n", int(100*steady))
+	} else {
+		b.WriteString("Raw sockets were not measured around each cell in this run, so no round is left out: where the machine changed its speed, the ratios spread.\n\n")
+	}
 	b.WriteString("| what | against | to reach | measured | |\n| --- | --- | --- | --- | --- |\n")
 	for _, v := range r.Verdicts() {
 		figure, met := v.Result()

@@ -234,6 +234,8 @@ type Verdict struct {
 	Note     string  // what the figure is of
 	Why      string  // why there is none
 	Met      bool
+	Unsteady int // rounds that were left out, of Rounds: the machine changed its speed
+	Rounds   int
 }
 
 // Judge compares the rows with the target. The ratio of two cells is the median
@@ -262,9 +264,15 @@ func (t Target) Judge(rows Rows) Verdict {
 				return v
 			}
 		}
-		ratios := stats.Ratios(a.Values(), b.Values())
-		if len(ratios) == 0 {
+		var ratios []float64
+		ratios, v.Unsteady = ratiosOf(a, b)
+		v.Rounds = len(ratios) + v.Unsteady
+		switch {
+		case v.Rounds == 0:
 			v.Why = "no round has both"
+			return v
+		case len(ratios) == 0:
+			v.Why = fmt.Sprintf("the machine was not steady in any of %d rounds", v.Rounds)
 			return v
 		}
 		if t.Scale != 0 {
@@ -312,6 +320,9 @@ func (v *Verdict) Result() (figure, met string) {
 	}
 	if v.Note != "" {
 		figure += ", " + v.Note
+	}
+	if v.Unsteady > 0 {
+		figure += fmt.Sprintf(", %d of %d rounds left out", v.Unsteady, v.Rounds)
 	}
 	if v.Bound == 0 {
 		return figure, ""

@@ -60,3 +60,10 @@ func Ratios(num, den []float64) []float64 {
 	}
 	return out
 }
+
+// Steady reports whether all values are there, and lie within a share of the
+// largest.
+func Steady(share float64, values ...float64) bool {
+	low, high := slices.Min(values), slices.Max(values)
+	return low > 0 && high-low <= share*high
+}
