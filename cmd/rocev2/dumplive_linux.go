@@ -11,9 +11,11 @@ import (
 	"time"
 	"unsafe"
 
+	"golang.org/x/net/bpf"
 	"golang.org/x/sys/unix"
 
 	"github.com/gosoftroce/rocev2/dissect"
+	"github.com/gosoftroce/rocev2/internal/sockfilter"
 )
 
 // live captures on network interfaces with a packet socket.
@@ -74,10 +76,8 @@ The last one shows the packets of a device of this program; perf and demo have -
 }
 
 func (l *live) prepare(index int) error {
-	filter := roceFilter()
-	program := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
-	if err := unix.SetsockoptSockFprog(l.fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &program); err != nil {
-		return fmt.Errorf("attach the filter: %w", err)
+	if err := sockfilter.Attach(l.fd, roceFilter()...); err != nil {
+		return err
 	}
 	// With privileges, beyond the limit; otherwise as much as the limit is.
 	if unix.SetsockoptInt(l.fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, liveBuffer) != nil {
@@ -99,31 +99,27 @@ func htons(v uint16) uint16 {
 
 // roceFilter takes UDP to port 4791: over IPv4 without options, over IPv6
 // without extension headers. Its loads are relative to the IP header.
-func roceFilter() []unix.SockFilter {
+func roceFilter() []bpf.Instruction {
 	const (
-		network  = 0xfff00000 // SKF_NET_OFF
-		protocol = 0xfffff000 // SKF_AD_OFF + SKF_AD_PROTOCOL
-		loadByte = unix.BPF_LD | unix.BPF_B | unix.BPF_ABS
-		loadHalf = unix.BPF_LD | unix.BPF_H | unix.BPF_ABS
-		equal    = unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K
-		ret      = unix.BPF_RET | unix.BPF_K
+		version, next4, port4 = sockfilter.NetworkHeader + 0, sockfilter.NetworkHeader + 9, sockfilter.NetworkHeader + 20 + 2
+		next6, port6          = sockfilter.NetworkHeader + 6, sockfilter.NetworkHeader + 40 + 2
 	)
-	return []unix.SockFilter{
-		{Code: loadHalf, K: protocol},
-		{Code: equal, K: unix.ETH_P_IP, Jt: 0, Jf: 6},
-		{Code: loadByte, K: network + 0},
-		{Code: equal, K: 0x45, Jt: 0, Jf: 10},
-		{Code: loadByte, K: network + 9},
-		{Code: equal, K: unix.IPPROTO_UDP, Jt: 0, Jf: 8},
-		{Code: loadHalf, K: network + 20 + 2},
-		{Code: equal, K: dissect.Port, Jt: 5, Jf: 6},
-		{Code: equal, K: unix.ETH_P_IPV6, Jt: 0, Jf: 5},
-		{Code: loadByte, K: network + 6},
-		{Code: equal, K: unix.IPPROTO_UDP, Jt: 0, Jf: 3},
-		{Code: loadHalf, K: network + 40 + 2},
-		{Code: equal, K: dissect.Port, Jt: 0, Jf: 1},
-		{Code: ret, K: 1 << 18},
-		{Code: ret, K: 0},
+	return []bpf.Instruction{
+		bpf.LoadExtension{Num: bpf.ExtProto},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.ETH_P_IP, SkipFalse: 6},
+		bpf.LoadAbsolute{Off: version, Size: 1},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: 0x45, SkipFalse: 10},
+		bpf.LoadAbsolute{Off: next4, Size: 1},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.IPPROTO_UDP, SkipFalse: 8},
+		bpf.LoadAbsolute{Off: port4, Size: 2},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: dissect.Port, SkipTrue: 5, SkipFalse: 6},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.ETH_P_IPV6, SkipFalse: 5},
+		bpf.LoadAbsolute{Off: next6, Size: 1},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.IPPROTO_UDP, SkipFalse: 3},
+		bpf.LoadAbsolute{Off: port6, Size: 2},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: dissect.Port, SkipFalse: 1},
+		bpf.RetConstant{Val: sockfilter.All},
+		bpf.RetConstant{Val: 0},
 	}
 }
 

@@ -45,6 +45,9 @@ func (c *Config) place(addr netip.Addr) (at netip.AddrPort, scope uint32, err er
 	return at, scope, err
 }
 
+// hopLimit is what packets have whose path asks for no other.
+const hopLimit = 64
+
 // MaxSourcePorts is how many source ports beside its own a link, or a group of
 // links, can send from. A socket is open for each until the link is closed.
 const MaxSourcePorts = 64

@@ -19,17 +19,19 @@
 // else has is an error, of OpenSourcePort or else of Send. Packets of one batch
 // that follow each other and leave by the same port share a system call. On
 // other systems the link is limited, with one datagram per system call. IPv6 is
-// complete except for the traffic class and datagrams with checksum zero (RFC
-// 6936). Over IPv4, macOS and FreeBSD give unfragmented packets the
-// Identification 0 that they are sealed for. Windows and OpenBSD choose another
-// one, so that only peers that do not see it accept them: those that run this
-// package. The only source port is the link's own; a path that asks for another
-// is refused. The build tag portable has this link on Linux, for tests. Open
-// and ReadLinkMTU read the MTU of the interface. On Linux, ReadLinkMTU also
-// reads that of the way to a peer: of the interface by which packets leave, and
-// of the route. What ICMP says of the path further on does not count, because
-// anybody can send that: packets that are too long for a router are lost. For
-// one that is too long for the interface the error is transport.ErrTooLong.
+// complete except for datagrams with checksum zero (RFC 6936), and on Windows
+// for the traffic class. Over IPv4, macOS and FreeBSD tell traffic classes of
+// what arrives; Windows and OpenBSD do not, and Windows sends none. Over IPv4,
+// macOS and FreeBSD give unfragmented packets the Identification 0 that they
+// are sealed for. Windows and OpenBSD choose another one, so that only peers
+// that do not see it accept them: those that run this package. The only source
+// port is the link's own; a path that asks for another is refused. The build
+// tag portable has this link on Linux, for tests. Open and ReadLinkMTU read the
+// MTU of the interface. On Linux, ReadLinkMTU also reads that of the way to a
+// peer: of the interface by which packets leave, and of the route. What ICMP
+// says of the path further on does not count, because anybody can send that:
+// packets that are too long for a router are lost. For one that is too long for
+// the interface the error is transport.ErrTooLong.
 //
 // The link's socket is bound to one unicast address. On Linux each multicast
 // group that the link joins is one more socket, bound to the group, up to
@@ -38,7 +40,9 @@
 // copy of them comes back to every member on this host, the sender included.
 // Any user can do that over IPv4 on lo; Linux carries no IPv6 multicast there.
 // An interface that is removed takes its memberships with it. On other systems
-// the link receives no multicast, and JoinGroup says so.
+// it is the same, as far as golang.org/x/net reaches: the interface must have
+// the link's address. Windows does not bind sockets to groups: what comes to
+// the port for another address is taken for the group's, and its ICRC is wrong.
 //
 // The link does not choose source ports by itself.
 package udp

@@ -4,6 +4,7 @@ package udp
 
 import (
 	"errors"
+	"net/netip"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -61,5 +62,45 @@ func TestGroupFindsThePortTaken(t *testing.T) {
 	}
 	if _, err := OpenGroup(addr, Config{}, 3); err == nil {
 		t.Error("a group of 3")
+	}
+}
+
+// TestGroupsTakeTurns: a group does not wait until unicast pauses, nor the
+// other way round.
+func TestGroupsTakeTurns(t *testing.T) {
+	t.Parallel()
+	c := Config{Port: port()}
+	l, from := open(t, loopback(), c), open(t, loopback(), c)
+	group := mustAddr("239.255.47.95")
+	join(t, group, l)
+	b := transport.NewRxBatch(4)
+	for _, flood := range []netip.Addr{l.Addr(), group} {
+		single := l.Addr()
+		if flood == single {
+			single = group
+		}
+		for range 64 {
+			send(t, from, transport.Path{Dst: flood}, 1)
+		}
+		send(t, from, transport.Path{Dst: single}, 1)
+		found := 0
+		for total := 0; total < 65; {
+			if err := l.Wait(); err != nil {
+				t.Fatal(err)
+			}
+			n, err := l.Recv(b)
+			if err != nil {
+				t.Fatal(err)
+			}
+			total += n
+			for _, p := range b.Packets() {
+				if p.Dst == single {
+					found = total
+				}
+			}
+		}
+		if found == 0 || found > 10 {
+			t.Errorf("the packet to %v was number %d", single, found)
+		}
 	}
 }

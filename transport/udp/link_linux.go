@@ -14,8 +14,11 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/gosoftroce/rocev2/transport"
+	"golang.org/x/net/bpf"
 	"golang.org/x/sys/unix"
+
+	"github.com/gosoftroce/rocev2/internal/sockfilter"
+	"github.com/gosoftroce/rocev2/transport"
 )
 
 // Link is a transport.Link over one unconnected UDP socket, and one more for
@@ -138,19 +141,14 @@ func (l *Link) share() error {
 // numbered in the order in which they were bound, by the destination QPN.
 func (l *Link) steer(n int) error {
 	const qpnOffset = 4 // the word of reserved bits and destination QPN in the BTH
-	prog := []unix.SockFilter{
-		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: qpnOffset},
-		{Code: unix.BPF_ALU | unix.BPF_AND | unix.BPF_K, K: uint32(n - 1)},
-		{Code: unix.BPF_RET | unix.BPF_A},
-	}
-	fprog := unix.SockFprog{Len: uint16(len(prog)), Filter: &prog[0]}
-	var errno unix.Errno
-	err := l.raw.Control(func(fd uintptr) {
-		_, _, errno = unix.Syscall6(unix.SYS_SETSOCKOPT, fd, unix.SOL_SOCKET, unix.SO_ATTACH_REUSEPORT_CBPF,
-			uintptr(unsafe.Pointer(&fprog)), unsafe.Sizeof(fprog), 0)
-	})
-	if err == nil && errno != 0 {
-		err = os.NewSyscallError("setsockopt SO_ATTACH_REUSEPORT_CBPF", errno)
+	var err error
+	if e := l.raw.Control(func(fd uintptr) {
+		err = sockfilter.Steer(int(fd),
+			bpf.LoadAbsolute{Off: qpnOffset, Size: 4},
+			bpf.ALUOpConstant{Op: bpf.ALUOpAnd, Val: uint32(n - 1)},
+			bpf.RetA{})
+	}); e != nil {
+		return e
 	}
 	if err != nil {
 		return &OpenError{Addr: l.local, Op: "steer packets", Err: err}

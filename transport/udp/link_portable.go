@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/gosoftroce/rocev2/internal/dontfrag"
 	"github.com/gosoftroce/rocev2/rocev2"
 	"github.com/gosoftroce/rocev2/transport"
 )
@@ -20,10 +21,11 @@ import (
 // in the socket's buffer.
 const queueLen = 256
 
-// Link is a transport.Link over one unconnected UDP socket, one datagram per
-// system call. The package documentation says what it cannot do.
+// Link is a transport.Link over one unconnected UDP socket, and one for each
+// group, with one datagram per system call. The package documentation says what
+// it cannot do.
 type Link struct {
-	conn  *net.UDPConn
+	conn  *ipSocket
 	addr  netip.Addr
 	local netip.AddrPort
 	zone  string                 // of a link-local address, as a number: names are looked up at every use
@@ -31,11 +33,12 @@ type Link struct {
 	mtu   ownMTU
 
 	done     chan struct{} // closed by Close
-	stopped  chan struct{} // closed when the reader has ended
+	readers  sync.WaitGroup
 	ready    chan struct{} // holds one token when queue may be non-empty
 	queue    chan datagram
 	free     sync.Pool
 	verifier *transport.Verifier
+	groups   groups
 
 	failing atomic.Pointer[error] // why nothing can be read at present
 
@@ -47,6 +50,8 @@ type datagram struct {
 	buf *[rocev2.MaxPacketLen + 1]byte // one more, to notice what is too long
 	n   int
 	src netip.AddrPort
+	header
+	group *member // by which it came; nil = the link's own socket
 }
 
 var _ transport.Link = (*Link)(nil)
@@ -72,10 +77,7 @@ func Open(addr netip.Addr, c Config) (*Link, error) {
 		return nil, &OpenError{Addr: at, Op: "bind", Err: err,
 			Hint: "the port may be taken by another process, or the address is not local; local are " + localAddrs()}
 	}
-	raw, err := conn.SyscallConn()
-	if err == nil {
-		err = dontFragment(raw, addr.Is4())
-	}
+	s, err := newIPSocket(conn, addr.Is4())
 	if err != nil {
 		conn.Close()
 		return nil, &OpenError{Addr: at, Op: "have packets sent unfragmented", Err: err}
@@ -84,24 +86,28 @@ func Open(addr netip.Addr, c Config) (*Link, error) {
 	_ = conn.SetReadBuffer(c.RecvBuffer)
 	_ = conn.SetWriteBuffer(c.SendBuffer)
 	l := &Link{
-		conn: conn, addr: addr, zone: strconv.Itoa(int(scope)), local: netip.AddrPortFrom(addr.WithZone(""), c.Port),
-		caps: transport.Capabilities{Port: c.Port, FullICRC: !addr.Is4()},
-		done: make(chan struct{}), stopped: make(chan struct{}),
+		conn: s, addr: addr, zone: strconv.Itoa(int(scope)), local: netip.AddrPortFrom(addr.WithZone(""), c.Port),
+		caps:  transport.Capabilities{Port: c.Port, FullICRC: !addr.Is4(), ECN: s.classes},
+		done:  make(chan struct{}),
 		ready: make(chan struct{}, 1), queue: make(chan datagram, queueLen),
 	}
 	l.mtu.init(addr)
+	l.groups = groups{recvBuffer: c.RecvBuffer, iface: l.mtu.iface, joined: map[netip.Addr]*member{}}
+	if ifi, err := net.InterfaceByIndex(l.mtu.iface); err == nil {
+		s.sendBy(ifi)
+	}
 	l.free.New = func() any { return new([rocev2.MaxPacketLen + 1]byte) }
 	l.verifier = transport.NewVerifier(l.local)
-	go l.readLoop()
+	l.readers.Go(func() { l.readLoop(s, nil) })
 	return l, nil
 }
 
-func (l *Link) readLoop() {
-	defer close(l.stopped)
+// readLoop reads what comes to the link's own socket, or to that of a group.
+func (l *Link) readLoop(s *ipSocket, m *member) {
 	failed := 0 // in a row
 	for {
 		d := datagram{buf: l.free.Get().(*[rocev2.MaxPacketLen + 1]byte)}
-		n, src, err := l.conn.ReadFromUDPAddrPort(d.buf[:])
+		n, src, h, err := s.read(d.buf[:])
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
@@ -112,9 +118,10 @@ func (l *Link) readLoop() {
 			l.stats.SocketError()
 			l.free.Put(d.buf)
 			if failed++; failed > maxRefused {
-				l.failing.Store(&err)
+				why := err // err itself stays off the heap
+				l.failing.Store(&why)
 				l.Wake()
-				if !l.pause() {
+				if !l.pause(m) {
 					return
 				}
 			}
@@ -124,11 +131,17 @@ func (l *Link) readLoop() {
 		if l.failing.Load() != nil {
 			l.failing.Store(nil)
 		}
-		d.n = n
+		if m != nil && h.iface != 0 && h.iface != l.groups.iface {
+			l.free.Put(d.buf) // others of this host are members there
+			continue
+		}
+		d.n, d.header, d.group = n, h, m
 		d.src = netip.AddrPortFrom(src.Addr().Unmap().WithZone(""), src.Port())
 		select {
 		case l.queue <- d:
 		case <-l.done:
+			return
+		case <-m.gone():
 			return
 		}
 		select {
@@ -144,14 +157,16 @@ const maxRefused = 64
 // failurePause is how long nothing is read where reading fails.
 const failurePause = 100 * time.Millisecond
 
-// pause waits. It reports false when the link is closed.
-func (l *Link) pause() bool {
+// pause waits. It reports false when the link is closed, or the group is left.
+func (l *Link) pause(m *member) bool {
 	t := time.NewTimer(failurePause)
 	defer t.Stop()
 	select {
 	case <-t.C:
 		return true
 	case <-l.done:
+		return false
+	case <-m.gone():
 		return false
 	}
 }
@@ -211,9 +226,8 @@ func (l *Link) Recv(b *transport.RxBatch) (int, error) {
 	if err := l.failing.Load(); err != nil && len(l.queue) == 0 {
 		return 0, *err
 	}
-	meta := transport.RxPacket{Dst: l.local.Addr()}
 	buffers, malformed := 0, 0
-	for range b.Buffers() {
+	for buffers < b.Buffers() {
 		var d datagram
 		select {
 		case d = <-l.queue:
@@ -222,10 +236,18 @@ func (l *Link) Recv(b *transport.RxBatch) (int, error) {
 		if d.buf == nil {
 			break
 		}
+		if d.group.isLeft() {
+			l.free.Put(d.buf)
+			continue
+		}
 		data := b.Copy(d.buf[:d.n])
 		l.free.Put(d.buf)
-		meta.Src, meta.SrcPort = d.src.Addr(), d.src.Port()
-		malformed += b.Split(data, 0, meta, l.verifier)
+		meta, v := transport.RxPacket{Dst: l.local.Addr()}, l.verifier
+		if d.group != nil {
+			meta.Dst, v = d.group.addr, d.group.verifier
+		}
+		meta.Src, meta.SrcPort, meta.TrafficClass, meta.HopLimit = d.src.Addr(), d.src.Port(), d.class, d.hops
+		malformed += b.SplitFrom(0, data, 0, &meta, v)
 		buffers++
 	}
 	if buffers > 0 {
@@ -271,8 +293,9 @@ func (l *Link) sendOne(b *transport.TxBatch, r *transport.Run) error {
 	if dst.Is6() && dst.IsLinkLocalUnicast() {
 		dst = dst.WithZone(l.zone)
 	}
+	l.conn.prepare(p)
 	_, err := l.conn.WriteToUDPAddrPort(r.Data, netip.AddrPortFrom(dst, p.Port(l.local.Port())))
-	if errors.Is(err, errMessageSize) {
+	if errors.Is(err, dontfrag.ErrTooLong) {
 		return fmt.Errorf("%w: %w", transport.ErrTooLong, err)
 	}
 	return err
@@ -284,8 +307,8 @@ func (l *Link) Close() error {
 		return transport.ErrClosed
 	}
 	close(l.done)
-	err := l.conn.Close()
-	<-l.stopped
+	err := errors.Join(l.conn.Close(), l.groups.close())
+	l.readers.Wait()
 	return err
 }
 

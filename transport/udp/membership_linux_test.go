@@ -1,9 +1,8 @@
-//go:build linux && !portable
-
 package udp
 
 import (
 	"bytes"
+	"errors"
 	"net"
 	"os"
 	"strings"
@@ -72,6 +71,9 @@ func TestMulticastInterface(t *testing.T) {
 	t.Run("address of lo", func(t *testing.T) {
 		links := opened("198.18.9.1", "198.18.1.1") // the route of groups is vb0
 		defer closeAll(links)
+		if err := links[0].JoinGroup(mustAddr("239.1.2.9")); errors.Is(err, errNoInterface) {
+			t.Skip("the portable link knows no routes")
+		}
 		join(t, mustAddr("239.1.2.3"), links...)
 		send(t, links[0], transport.Path{Dst: mustAddr("239.1.2.3")}, 1)
 		receive(t, links[0], 1)
@@ -179,6 +181,9 @@ func testGroupHeaders(t *testing.T, peer string) {
 		{six, transport.Path{Dst: group6, HopLimit: 3, SrcPort: 61777}, 3},
 	} {
 		const n = 4
+		if !c.l.Capabilities().SourcePorts {
+			c.path.SrcPort = 0
+		}
 		send(t, c.l, c.path, n)
 		sport := c.path.SrcPort
 		if sport == 0 {

@@ -14,8 +14,6 @@ import (
 	"github.com/gosoftroce/rocev2/transport"
 )
 
-func mustAddr(s string) netip.Addr { return netip.MustParseAddr(s) }
-
 // TestLinkMTU: the MTU to a peer is that of the way that packets take, which
 // the address alone does not tell, and it is read again.
 func TestLinkMTU(t *testing.T) {

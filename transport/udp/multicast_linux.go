@@ -4,16 +4,16 @@ package udp
 
 import (
 	"errors"
-	"fmt"
 	"maps"
-	"net"
 	"net/netip"
 	"os"
 	"sync"
 	"sync/atomic"
 
+	"golang.org/x/net/bpf"
 	"golang.org/x/sys/unix"
 
+	"github.com/gosoftroce/rocev2/internal/sockfilter"
 	"github.com/gosoftroce/rocev2/transport"
 )
 
@@ -50,47 +50,29 @@ type groupSocket struct {
 	verifier *transport.Verifier
 }
 
-// groupRecvBuffer bounds the receive buffers of the sockets of groups, of which
-// there may be many.
-const groupRecvBuffer = 4 << 20
-
-var (
-	errNoInterface = errors.New("no interface to receive it from")
-	errLoopback6   = errors.New("the loopback interface of Linux carries no IPv6 multicast")
-)
-
 // JoinGroup has the link receive what is sent to group on the interface that
 // has the link's address, and the network bring it there (IGMP, MLD). It fails
 // with an *OpenError, when MaxGroups are joined for one.
 func (l *Link) JoinGroup(group netip.Addr) error {
-	addr, err := transport.CheckGroup(l.addr, group)
-	at := netip.AddrPortFrom(addr, l.local.Port())
-	fail := func(op string, err error, hint string) error {
-		return &OpenError{Addr: at, Op: op, Err: err, Hint: hint}
-	}
+	at, err := l.checkGroup(group)
 	if err != nil {
-		return fail("check group", err, "")
+		return err
 	}
 	g := &l.groups
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	switch {
-	case g.closed:
+	if g.closed {
 		return transport.ErrClosed
-	case g.joined[addr] != nil:
-		return fail("join group", transport.ErrGroupJoined, "")
-	case len(g.joined) == MaxGroups:
-		return fail("join group", transport.ErrManyGroups, fmt.Sprintf("that is %d; leave another one first", MaxGroups))
 	}
-	if err := g.checkInterface(addr.Is4()); err != nil {
-		return fail("join group", err, "open the device on an address of an interface that has multicast; local are "+localAddrs())
+	if err := mayJoin(at, g.joined[at.Addr()] != nil, len(g.joined), g.iface); err != nil {
+		return err
 	}
 	s, op, err := g.open(at)
 	if err != nil {
-		return fail("join group: "+op, err, bindHint(at, err))
+		return &OpenError{Addr: at, Op: "join group: " + op, Err: err, Hint: bindHint(at, err)}
 	}
 	if err := g.add(s); err != nil {
-		return fail("join group: watch", errors.Join(err, s.file.Close()), "")
+		return &OpenError{Addr: at, Op: "join group: watch", Err: errors.Join(err, s.file.Close())}
 	}
 	l.Wake() // Wait watches it from now on
 	return nil
@@ -110,7 +92,7 @@ func (l *Link) LeaveGroup(group netip.Addr) error {
 	case err == nil:
 		return g.remove(s)
 	}
-	return fmt.Errorf("udp: leave group %v: %w", group, err)
+	return leaveError(group, err)
 }
 
 var _ transport.GroupJoiner = (*Link)(nil)
@@ -128,18 +110,6 @@ func groupInterface(m *ownMTU, scope uint32) int {
 	}
 	r, _ := findRoute(netip.Addr{}, any, scope)
 	return r.iface
-}
-
-// checkInterface reports what keeps the interface from receiving multicast.
-func (g *groups) checkInterface(v4 bool) error {
-	ifi, err := net.InterfaceByIndex(g.iface)
-	switch {
-	case err != nil:
-		return errNoInterface
-	case !v4 && ifi.Flags&net.FlagLoopback != 0:
-		return errLoopback6
-	}
-	return nil
 }
 
 // open makes a socket that is bound to a group and a member of it. On an error,
@@ -184,15 +154,13 @@ func onlyMember(fd int, v4 bool, iface int) error {
 	}
 	// The filter does the same where Linux is older than the option.
 	_ = unix.SetsockoptInt(fd, level, all, 0)
-	const arrivalInterface = 0xfffff000 + 8 // SKF_AD_OFF + SKF_AD_IFINDEX
-	prog := []unix.SockFilter{
-		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: arrivalInterface},
-		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: uint32(iface), Jf: 1},
-		{Code: unix.BPF_RET | unix.BPF_K, K: 1<<32 - 1},
-		{Code: unix.BPF_RET | unix.BPF_K, K: 0},
-	}
-	if err := unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: uint16(len(prog)), Filter: &prog[0]}); err != nil {
-		return os.NewSyscallError("setsockopt SO_ATTACH_FILTER", err)
+	err := sockfilter.Attach(fd,
+		bpf.LoadExtension{Num: bpf.ExtInterfaceIndex},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: uint32(iface), SkipFalse: 1},
+		bpf.RetConstant{Val: sockfilter.All},
+		bpf.RetConstant{Val: 0})
+	if err != nil {
+		return err
 	}
 	return os.NewSyscallError("setsockopt SO_REUSEADDR", unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1))
 }

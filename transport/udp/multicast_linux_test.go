@@ -1,5 +1,3 @@
-//go:build linux && !portable
-
 package udp
 
 import (
@@ -66,6 +64,9 @@ func testGroup(t *testing.T, group, other netip.Addr, members []*Link, outside *
 		{transport.Path{Dst: group, HopLimit: 1, SrcPort: 61600 + port()%1000}, 1},
 	} {
 		from := members[0]
+		if !from.Capabilities().SourcePorts {
+			c.path.SrcPort = 0
+		}
 		c.path.DstPort = members[0].Capabilities().Port
 		send(t, from, c.path, 5)
 		sport := c.path.SrcPort
@@ -161,7 +162,11 @@ func TestMulticastForeign(t *testing.T) {
 		}
 		// Without receive offload the kernel splits a run; segment i
 		// of it has Identification i.
-		if !flow.Verify(uint16(i), b[:n]) || from.(*unix.SockaddrInet4).Addr != l.Addr().As4() {
+		id := 0
+		if l.Capabilities().SegmentOffload {
+			id = i
+		}
+		if !flow.Verify(uint16(id), b[:n]) || from.(*unix.SockaddrInet4).Addr != l.Addr().As4() {
 			t.Errorf("datagram %d from %v: ICRC wrong", i, from)
 		}
 	}
@@ -248,46 +253,6 @@ func TestManyGroups(t *testing.T) {
 		t.Fatal(err)
 	}
 	join(t, group(MaxGroups), l)
-}
-
-// TestGroupsTakeTurns: a group does not wait until unicast pauses, nor the
-// other way round.
-func TestGroupsTakeTurns(t *testing.T) {
-	t.Parallel()
-	c := Config{Port: port()}
-	l, from := open(t, loopback(), c), open(t, loopback(), c)
-	group := mustAddr("239.255.47.95")
-	join(t, group, l)
-	b := transport.NewRxBatch(4)
-	for _, flood := range []netip.Addr{l.Addr(), group} {
-		single := l.Addr()
-		if flood == single {
-			single = group
-		}
-		for range 64 {
-			send(t, from, transport.Path{Dst: flood}, 1)
-		}
-		send(t, from, transport.Path{Dst: single}, 1)
-		found := 0
-		for total := 0; total < 65; {
-			if err := l.Wait(); err != nil {
-				t.Fatal(err)
-			}
-			n, err := l.Recv(b)
-			if err != nil {
-				t.Fatal(err)
-			}
-			total += n
-			for _, p := range b.Packets() {
-				if p.Dst == single {
-					found = total
-				}
-			}
-		}
-		if found == 0 || found > 10 {
-			t.Errorf("the packet to %v was number %d", single, found)
-		}
-	}
 }
 
 // TestGroupWakes: a Wait that blocks already hears a group that is joined

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"errors"
 	"net/netip"
+	"runtime"
 	"testing"
 
 	"github.com/gosoftroce/rocev2/rocev2"
@@ -49,6 +50,58 @@ func TestPortableTransfer(t *testing.T) {
 	}
 }
 
+// TestPortableTrafficClass: packets have the traffic class and the hop limit
+// that their path asks for, and the receiver tells them, as far as the system
+// does.
+func TestPortableTrafficClass(t *testing.T) {
+	t.Parallel()
+	for _, v6 := range []bool{false, true} {
+		a, b, path := hosts(t, v6)
+		for _, c := range []struct{ class, hops, want uint8 }{{0, 0, 64}, {0x6a, 0, 64}, {0x02, 7, 7}, {0, 255, 255}, {0, 0, 64}} {
+			p := transport.Path{Dst: path.Dst, DstPort: path.DstPort, TrafficClass: c.class, HopLimit: c.hops}
+			tx := transport.NewTxBatch(1 << 16)
+			put(t, tx, transport.NewPath(a.Addr(), p), packet(1, 64))
+			put(t, tx, transport.NewPath(a.Addr(), p), packet(2, 64))
+			if err := a.Send(tx); err != nil {
+				t.Fatal(err)
+			}
+			for _, r := range receive(t, b, 2) {
+				if b.Capabilities().ECN && (r.TrafficClass != c.class || r.HopLimit != c.want) {
+					t.Errorf("IPv6 %v, %+v: class %#x, hop limit %d", v6, c, r.TrafficClass, r.HopLimit)
+				}
+			}
+		}
+		if c := a.Capabilities(); !c.ECN && (runtime.GOOS == "linux" || runtime.GOOS == "darwin" || runtime.GOOS == "freebsd" || runtime.GOOS == "openbsd" && v6) {
+			t.Errorf("capabilities %+v", c)
+		}
+	}
+}
+
+func TestPortableAllocatesNothing(t *testing.T) {
+	a, b, path := hosts(t, false)
+	tx, rx := transport.NewTxBatch(1<<16), transport.NewRxBatch(8)
+	put(t, tx, path, packet(1, 1024))
+	round := func() {
+		if err := a.Send(tx); err != nil {
+			t.Fatal(err)
+		}
+		for got := 0; got < 1; {
+			if err := b.Wait(); err != nil {
+				t.Fatal(err)
+			}
+			n, err := b.Recv(rx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got += n
+		}
+	}
+	round()
+	if n := testing.AllocsPerRun(100, round); n != 0 {
+		t.Errorf("%v allocations for a packet", n)
+	}
+}
+
 // What the link cannot do is an error, not silence.
 func TestPortableRefuses(t *testing.T) {
 	t.Parallel()
@@ -70,7 +123,7 @@ func TestPortableRefuses(t *testing.T) {
 	if _, err := OpenGroup(a.Addr(), Config{}, 2); !errors.Is(err, errors.ErrUnsupported) {
 		t.Errorf("a group: %v", err)
 	}
-	if c := a.Capabilities(); c.MTU != rocev2.MTU4096 || c.LinkMTU < 4176 || c.SegmentOffload || c.SourcePorts || c.ECN {
+	if c := a.Capabilities(); c.MTU != rocev2.MTU4096 || c.LinkMTU < 4176 || c.SegmentOffload || c.SourcePorts {
 		t.Errorf("capabilities %+v", c)
 	}
 }

@@ -21,6 +21,10 @@ const (
 	sendBytes   = 120 << 10
 )
 
+// WriteBatch and ReadBatch of golang.org/x/net have no segmentation and
+// allocate: 16 packets of 1 KiB a call take 1.7 µs each, without an ICRC, where
+// this link takes 0.2 to 0.3 µs with it (BenchmarkBatch, BenchmarkPerPacket).
+
 // mmsghdr is the kernel's struct mmsghdr.
 type mmsghdr struct {
 	hdr unix.Msghdr

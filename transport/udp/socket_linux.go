@@ -7,7 +7,10 @@ import (
 	"os"
 	"syscall"
 
+	"golang.org/x/net/bpf"
 	"golang.org/x/sys/unix"
+
+	"github.com/gosoftroce/rocev2/internal/sockfilter"
 )
 
 // socket is a bound UDP socket.
@@ -59,9 +62,8 @@ func bind(at netip.AddrPort, scope uint32, c *Config, prepare func(fd int) error
 // dropAll makes the kernel drop what arrives at the socket. A filter refuses
 // everything; where there are no filters, a few datagrams fill the buffer.
 func dropAll(fd int) {
-	drop := unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: 0}
 	// Either is enough, so no error counts.
-	_ = unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: 1, Filter: &drop})
+	_ = sockfilter.Attach(fd, bpf.RetConstant{Val: 0})
 	_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, 0)
 }
 
@@ -100,9 +102,6 @@ func setOptions(fd int, v4 bool, c *Config) error {
 	}
 	return nil
 }
-
-// hopLimit is what packets have whose path asks for no other.
-const hopLimit = 64
 
 // setBuffer asks for n bytes and returns what was granted. The kernel doubles
 // the number to account for its overhead; that half is not counted.

@@ -1,6 +1,6 @@
 //go:build darwin || freebsd
 
-package udp
+package dontfrag
 
 import (
 	"os"
@@ -9,12 +9,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// errMessageSize is the system's word for a packet longer than the MTU.
-const errMessageSize = unix.EMSGSIZE
+// ErrTooLong is the system's word for a packet longer than the MTU.
+const ErrTooLong = unix.EMSGSIZE
 
-// dontFragment makes the socket send unfragmented packets, for which these
-// systems set Identification 0 (RFC 6864), as the ICRC was computed.
-func dontFragment(c syscall.RawConn, v4 bool) error {
+// These systems give unfragmented packets Identification 0 (RFC 6864).
+func set(c syscall.RawConn, v4 bool) error {
 	level, option := unix.IPPROTO_IPV6, unix.IPV6_DONTFRAG
 	if v4 {
 		level, option = unix.IPPROTO_IP, unix.IP_DONTFRAG

@@ -1,6 +1,4 @@
-//go:build portable
-
-package udp
+package dontfrag
 
 import (
 	"os"
@@ -9,12 +7,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// errMessageSize is the system's word for a packet longer than the MTU.
-const errMessageSize = unix.EMSGSIZE
+// ErrTooLong is the system's word for a packet longer than the MTU.
+const ErrTooLong = unix.EMSGSIZE
 
-// dontFragment makes the socket send unfragmented packets, with Identification
-// 0.
-func dontFragment(c syscall.RawConn, v4 bool) error {
+// The packets have Identification 0. What ICMP says of the path does not count.
+func set(c syscall.RawConn, v4 bool) error {
 	level, option, probe := unix.IPPROTO_IPV6, unix.IPV6_MTU_DISCOVER, unix.IPV6_PMTUDISC_PROBE
 	if v4 {
 		level, option, probe = unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_PROBE

@@ -1,4 +1,4 @@
-package udp
+package dontfrag
 
 import (
 	"os"
@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// errMessageSize is the system's word for a packet longer than the MTU.
-const errMessageSize = windows.WSAEMSGSIZE
+// ErrTooLong is the system's word for a packet longer than the MTU.
+const ErrTooLong = windows.WSAEMSGSIZE
 
 // ws2ipdef.h
 const (
@@ -16,9 +16,8 @@ const (
 	ipv6DontFragment = 14 // IPV6_DONTFRAG
 )
 
-// dontFragment makes the socket send unfragmented packets. Windows gives them
-// an Identification of its choosing all the same.
-func dontFragment(c syscall.RawConn, v4 bool) error {
+// Windows gives the packets an Identification of its choosing all the same.
+func set(c syscall.RawConn, v4 bool) error {
 	level, option := windows.IPPROTO_IPV6, ipv6DontFragment
 	if v4 {
 		level, option = windows.IPPROTO_IP, ipDontFragment
