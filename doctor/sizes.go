@@ -84,6 +84,8 @@ func sizeNote(a probe.Answer) string {
 	switch {
 	case a.Kind == probe.Silent:
 		return "lost without a word"
+	case a.Kind == probe.TooBig && a.MTU == 0 && a.Local:
+		return "the own interface drops it: the other end of its cable takes less"
 	case a.Kind == probe.TooBig && a.Local:
 		return fmt.Sprintf("the own interface carries %d bytes", a.MTU)
 	case a.Kind == probe.TooBig:

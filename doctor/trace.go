@@ -188,6 +188,9 @@ func (t *tracer) shrink(h *Hop, a probe.Answer) {
 		who = fmt.Sprint(a.From)
 	}
 	h.Note = fmt.Sprintf("%s passes %d bytes on, not %d", who, t.size, old)
+	if a.Local && a.MTU == 0 {
+		h.Note = fmt.Sprintf("%s drops %d bytes: the other end of its cable takes less", who, old)
+	}
 }
 
 // silent asks in other ways: the peer itself, and with a small packet.

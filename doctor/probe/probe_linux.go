@@ -22,6 +22,8 @@ type Prober struct {
 	raw  rawConn
 	echo bool // ICMP echo requests instead of UDP datagrams
 	seq  uint32
+
+	sendto func(fd int, b []byte, flags int, to unix.Sockaddr) error // the system call; tests set it
 }
 
 type rawConn interface {
@@ -68,7 +70,7 @@ func open(local netip.Addr, to netip.AddrPort, proto int, echo bool) (*Prober, e
 		f.Close()
 		return nil, err
 	}
-	return &Prober{to: to, file: f, raw: raw, echo: echo}, nil
+	return &Prober{to: to, file: f, raw: raw, echo: echo, sendto: unix.Sendto}, nil
 }
 
 func setUp(fd int, v4 bool, src netip.AddrPort) error {
@@ -120,6 +122,8 @@ func (p *Prober) Probe(ctx context.Context, hops, size int, timeout time.Duratio
 		a := Answer{Kind: TooBig, Local: true}
 		p.drain(func(e icmpError) { a.MTU = e.mtu })
 		return a, nil
+	case errors.Is(err, unix.ENOBUFS):
+		return dropped(size), nil
 	case errors.Is(err, unix.EHOSTUNREACH), errors.Is(err, unix.ENETUNREACH):
 		return Answer{Kind: Unreachable, Local: true}, nil
 	case errors.Is(err, unix.EPERM):
@@ -130,6 +134,20 @@ func (p *Prober) Probe(ctx context.Context, hops, size int, timeout time.Duratio
 	}
 	return p.await(ctx, start, timeout)
 }
+
+// dropped says what came of a packet that the device has dropped each time
+// (ENOBUFS): the other end of its cable, as of a veth, takes less than this
+// one. Of a short packet it can only be that the device's queue is full.
+func dropped(size int) Answer {
+	if size <= shortPacket {
+		return Answer{Kind: Silent, Local: true}
+	}
+	return Answer{Kind: TooBig, Local: true}
+}
+
+// shortPacket is in bytes: no network that carries RoCEv2 takes less, since the
+// smallest path MTU has 256 bytes of payload alone.
+const shortPacket = 256
 
 func (p *Prober) packet(size int) []byte {
 	b := make([]byte, max(size-ipHeader(p.to.Addr())-udpHeader, markLen))
@@ -162,7 +180,7 @@ func (p *Prober) send(b []byte, hops int) (err error) {
 			return
 		}
 		for range 3 {
-			err = unix.Sendto(int(fd), b, 0, sockaddr(p.to))
+			err = p.sendto(int(fd), b, 0, sockaddr(p.to))
 			if err == nil || errors.Is(err, unix.EMSGSIZE) {
 				return
 			}

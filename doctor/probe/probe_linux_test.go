@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/gosoftroce/rocev2/internal/testnet"
 )
 
@@ -173,5 +175,69 @@ func TestEcho(t *testing.T) {
 		if a := ask(t, p, 0, 66000, patience); to.Is4() && (a.Kind != TooBig || !a.Local) {
 			t.Errorf("%v with 66000 bytes: %+v", peer, a)
 		}
+	}
+}
+
+// TestFarEndIsNarrower has the MTUs of a cable's two ends differ: the kernel
+// says ENOBUFS of what the far one drops.
+func TestFarEndIsNarrower(t *testing.T) {
+	t.Parallel()
+	if !testnet.Isolated(t) {
+		return
+	}
+	testnet.Veth(t, "wide0", "narrow0", "9000")
+	testnet.IP(t, "address add 10.51.0.1/24 dev wide0")
+	testnet.IP(t, "address add fd51::1/64 dev wide0 nodad")
+	testnet.IP(t, "link set narrow0 mtu 1500")
+	testnet.IP(t, "neighbor add 10.51.0.9 lladdr 02:00:00:00:00:09 dev wide0")
+	testnet.IP(t, "neighbor add fd51::9 lladdr 02:00:00:00:00:09 dev wide0")
+	for _, to := range []string{"10.51.0.9:4791", "[fd51::9]:4791"} {
+		p := probeOf(t, to)
+		for size, want := range map[int]Answer{1500: {}, 4200: {Kind: TooBig, Local: true}, 9000: {Kind: TooBig, Local: true}} {
+			if a := ask(t, p, 0, size, brief); a != want {
+				t.Errorf("%s with %d bytes: %+v, want %+v", to, size, a, want)
+			}
+		}
+	}
+}
+
+// TestNoBufferSpace: the device drops what is longer than its other end takes.
+// If it drops the shortest probe too, its queue is full, and the probe is lost.
+func TestNoBufferSpace(t *testing.T) {
+	t.Parallel()
+	p := probeOf(t, "127.0.0.1:9")
+	for _, c := range []struct {
+		size, fits int
+		want       Answer
+	}{
+		{1500, 1000, Answer{Kind: TooBig, Local: true}},
+		{MinSize(netip.MustParseAddr("127.0.0.1")), 0, Answer{Kind: Silent, Local: true}},
+	} {
+		p.sendto = func(_ int, b []byte, _ int, _ unix.Sockaddr) error {
+			if len(b) > c.fits {
+				return unix.ENOBUFS
+			}
+			return nil
+		}
+		if a := ask(t, p, 0, c.size, patience); a != c.want {
+			t.Errorf("%d bytes: %+v, want %+v", c.size, a, c.want)
+		}
+	}
+}
+
+// TestQueueIsFullForAMoment: a probe that the device takes the second time is
+// sent.
+func TestQueueIsFullForAMoment(t *testing.T) {
+	t.Parallel()
+	p := probeOf(t, "127.0.0.1:9")
+	calls := 0
+	p.sendto = func(fd int, b []byte, flags int, to unix.Sockaddr) error {
+		if calls++; calls == 1 {
+			return unix.ENOBUFS
+		}
+		return nil
+	}
+	if a := ask(t, p, 0, 1500, brief); a.Kind != Silent || a.Local || calls != 2 {
+		t.Errorf("%+v after %d calls", a, calls)
 	}
 }
