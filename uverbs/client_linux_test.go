@@ -89,7 +89,7 @@ func TestReliableConnection(t *testing.T) {
 	if ev := ask[abi.DestroyCQResp](b, abi.DestroyCQ, abi.DestroyCQReq{CqHandle: cb.handle}); ev.CompEventsReported != cb.read || cb.read == 0 {
 		t.Errorf("%d completion events are reported, %d were read", ev.CompEventsReported, cb.read)
 	}
-	refused(b, abi.EINVAL, abi.DestroyQP, abi.DestroyQPReq{QpHandle: qb.QpHandle})
+	refused(b, abi.ENOENT, abi.DestroyQP, abi.DestroyQPReq{QpHandle: qb.QpHandle})
 }
 
 // A datagram goes where its address handle says.
@@ -118,7 +118,7 @@ func TestAddressHandles(t *testing.T) {
 	}
 	refused(a, abi.EBUSY, abi.DeallocPD, abi.DeallocPDReq{PdHandle: a.pd})
 	tell(a, abi.DestroyAH, abi.DestroyAHReq(ah))
-	refused(a, abi.EINVAL, abi.DestroyAH, abi.DestroyAHReq(ah))
+	refused(a, abi.ENOENT, abi.DestroyAH, abi.DestroyAHReq(ah))
 	for what, bad := range map[string]func(*abi.AHAttr){
 		"no route":       func(x *abi.AHAttr) { x.IsGlobal = 0 },
 		"another port":   func(x *abi.AHAttr) { x.PortNum = 2 },

@@ -81,7 +81,7 @@ func destroyAH(c *Client, r *call) abi.Reply {
 	return decode(r, func(req *abi.DestroyAHReq) abi.Reply {
 		ah := c.handles.get(req.AhHandle)
 		if ah == nil {
-			return abi.Fail(abi.EINVAL)
+			return abi.Fail(abi.ENOENT)
 		}
 		c.handles.release(req.AhHandle)
 		ah.core.Close()

@@ -142,7 +142,7 @@ func (c *Client) makeCQ(user uint64, cqe, vector uint32, channel int32) (*ownedC
 	q := &ownedCQ{client: c, home: c.home, user: user}
 	if channel >= 0 {
 		if q.channel = c.channels.get(uint32(channel)); q.channel == nil {
-			return nil, abi.EINVAL
+			return nil, abi.EBADF
 		}
 	}
 	shape := ring.ShapeFor(int(cqe), ring.CQElem)
@@ -245,7 +245,7 @@ func destroyCQ(c *Client, r *call) abi.Reply {
 		q := c.cqs.get(req.CqHandle)
 		switch {
 		case q == nil:
-			return abi.Fail(abi.EINVAL)
+			return abi.Fail(abi.ENOENT)
 		case q.users > 0:
 			return abi.Fail(abi.EBUSY)
 		}

@@ -41,7 +41,7 @@ func deallocPD(c *Client, r *call) abi.Reply {
 		pd := c.domains.get(req.PdHandle)
 		switch {
 		case pd == nil:
-			return abi.Fail(abi.EINVAL)
+			return abi.Fail(abi.ENOENT)
 		case pd.users > 0:
 			return abi.Fail(abi.EBUSY)
 		}
@@ -159,7 +159,10 @@ func regMR(c *Client, r *call) abi.Reply {
 func reregMR(c *Client, r *call) abi.Reply {
 	return decode(r, func(req *abi.ReregMRReq) abi.Reply {
 		mr := c.regions.get(req.MrHandle)
-		if mr == nil || req.Flags == 0 || req.Flags&^(abi.ReregTranslation|abi.ReregPD|abi.ReregAccess) != 0 {
+		if mr == nil {
+			return abi.Fail(abi.ENOENT)
+		}
+		if req.Flags == 0 || req.Flags&^(abi.ReregTranslation|abi.ReregPD|abi.ReregAccess) != 0 {
 			return abi.Fail(abi.EINVAL)
 		}
 		to := mr.pd
@@ -224,7 +227,7 @@ func deregMR(c *Client, r *call) abi.Reply {
 	return decode(r, func(req *abi.DeregMRReq) abi.Reply {
 		mr := c.regions.get(req.MrHandle)
 		if mr == nil {
-			return abi.Fail(abi.EINVAL)
+			return abi.Fail(abi.ENOENT)
 		}
 		if err := mr.core.Close(); errors.Is(err, memreg.ErrRegionInUse) {
 			return abi.Fail(abi.EBUSY)
@@ -268,7 +271,7 @@ func deallocMW(c *Client, r *call) abi.Reply {
 	return decode(r, func(req *abi.DeallocMWReq) abi.Reply {
 		mw := c.windows.get(req.MwHandle)
 		if mw == nil {
-			return abi.Fail(abi.EINVAL)
+			return abi.Fail(abi.ENOENT)
 		}
 		if err := mw.core.Close(); err != nil {
 			return abi.Fail(errnoOf(err))

@@ -198,7 +198,7 @@ func destroyQP(c *Client, r *call) abi.Reply {
 	return decode(r, func(req *abi.DestroyQPReq) abi.Reply {
 		q := c.qps.get(req.QpHandle)
 		if q == nil {
-			return abi.Fail(abi.EINVAL)
+			return abi.Fail(abi.ENOENT)
 		}
 		q.core.Close()
 		q.end()

@@ -156,7 +156,7 @@ func destroySRQ(c *Client, r *call) abi.Reply {
 		q := c.srqs.get(req.SrqHandle)
 		switch {
 		case q == nil:
-			return abi.Fail(abi.EINVAL)
+			return abi.Fail(abi.ENOENT)
 		case q.users > 0:
 			return abi.Fail(abi.EBUSY)
 		}

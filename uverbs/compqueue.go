@@ -2,6 +2,7 @@ package uverbs
 
 import (
 	"fmt"
+	"runtime"
 	"sync"
 	"sync/atomic"
 
@@ -133,11 +134,21 @@ func (q *CompQueue) Retry() bool {
 }
 
 // forget drops the completions of a queue pair that the program has not polled.
+// It gives up the lock again and again, for queue pairs of any shard wait for
+// it with the shard locked.
 func (q *CompQueue) forget(qpn uint32) {
 	q.mu.Lock()
-	defer q.mu.Unlock()
-	if !q.closed {
-		q.ring.Forget(qpn)
+	end := q.ring.Next()
+	q.mu.Unlock()
+	for from := uint64(0); from < end; runtime.Gosched() {
+		q.mu.Lock()
+		if q.closed {
+			end = 0
+		} else {
+			end = min(end, q.ring.Next()) // it may have moved to another ring
+			from = q.ring.Forget(qpn, from, end)
+		}
+		q.mu.Unlock()
 	}
 }
 

@@ -48,8 +48,8 @@ func TestStrangers(t *testing.T) {
 	da, db := hosts(t)
 	a, stranger, b := start(t, da), open(t, da, smallQuota), start(t, db)
 	stranger.getContext()
-	refused(stranger, abi.EINVAL, abi.DeallocPD, abi.DeallocPDReq{PdHandle: a.pd})
-	refused(stranger, abi.EINVAL, abi.DeregMR, abi.DeregMRReq{MrHandle: a.mr.MrHandle})
+	refused(stranger, abi.ENOENT, abi.DeallocPD, abi.DeallocPDReq{PdHandle: a.pd})
+	refused(stranger, abi.ENOENT, abi.DeregMR, abi.DeregMRReq{MrHandle: a.mr.MrHandle})
 	stranger.pd = ask[abi.AllocPDResp](stranger, abi.AllocPD, abi.AllocPDReq{}).PdHandle
 	cs, cb := stranger.newCQ(15), b.newCQ(15)
 	qs, qb := connected(ib.RC, stranger, b, cs, cb)

@@ -112,6 +112,16 @@ func (q *Queues) Start(h *hca.QP) { q.qp, q.recv.qpn = h, h.QPN() }
 // hardware do: the flushed requests of before are none of the next connection.
 // What waits in the send queue is posted when it can be.
 func (q *Queues) Modify(a *ib.Attr, mask ib.AttrMask) error {
+	err := q.modify(a, mask)
+	if err == nil && mask&ib.AttrState != 0 && a.State == ib.StateReset {
+		// Without the lock: who posts for all programs waits for it.
+		q.send.cq.forget(uint32(q.qp.QPN()))
+		q.recv.cq.forget(uint32(q.qp.QPN()))
+	}
+	return err
+}
+
+func (q *Queues) modify(a *ib.Attr, mask ib.AttrMask) error {
 	q.send.mu.Lock()
 	defer q.send.mu.Unlock()
 	if err := q.qp.Modify(a, mask); err != nil {
@@ -120,8 +130,6 @@ func (q *Queues) Modify(a *ib.Attr, mask ib.AttrMask) error {
 	if mask&ib.AttrState != 0 {
 		if a.State == ib.StateReset {
 			q.send.reset()
-			q.send.cq.forget(uint32(q.qp.QPN()))
-			q.recv.cq.forget(uint32(q.qp.QPN()))
 			q.fatal.Store(false)
 		}
 		q.late.Store(a.State == ib.StateErr)

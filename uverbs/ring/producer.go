@@ -46,21 +46,33 @@ func (p *Producer) Put(e []byte) error {
 	return nil
 }
 
+// Next returns the position of the next element to put. Positions count up from
+// 0 for as long as the ring lives.
+func (p *Producer) Next() uint64 { return p.next }
+
+// ForgetAtOnce is how many elements a call of Forget looks at.
+const ForgetAtOnce = 64
+
 // Forget marks the completions of a queue pair that the program has not taken
 // yet. They stay in the ring, for the program may be reading them; what polls
-// for it drops those with the mark.
-func (p *Producer) Forget(qpn uint32) {
+// for it drops those with the mark. The program says how many there are, so a
+// call looks at few, between two positions, and returns where the next call
+// goes on: at end if there is none left.
+func (p *Producer) Forget(qpn uint32, from, end uint64) uint64 {
 	n, err := p.Len()
 	if err != nil || p.shape.Elem < CQElem {
-		return
+		return end
 	}
-	for i := range n {
-		e := p.elem(p.next - uint64(n-i))
+	end = min(end, p.next)
+	from = max(from, p.next-min(uint64(n), p.next))
+	for stop := min(from+ForgetAtOnce, end); from < stop; from++ {
+		e := p.elem(from)
 		word := func(at int) *uint32 { return (*uint32)(unsafe.Pointer(&e[at])) }
 		if atomic.LoadUint32(word(wcQPN)) == qpn {
 			atomic.StoreUint32(word(wcVendorErr), Forgotten)
 		}
 	}
+	return from
 }
 
 // MoveTo moves the elements that the program has not taken to another ring,

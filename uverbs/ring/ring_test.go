@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"unsafe"
+
+	"github.com/gosoftroce/rocev2/ib"
 )
 
 // aligned returns n bytes of 0xa5 that are aligned as a mapping is.
@@ -223,6 +225,39 @@ func TestProducer(t *testing.T) {
 	setIndex(mem, 256, 4)
 	if err := p.Put(nil); !errors.Is(err, ErrIndex) {
 		t.Errorf("an index behind the ring: %v", err)
+	}
+}
+
+// However many completions a program claims not to have taken, a call of Forget
+// looks at few. All calls together look at all.
+func TestForgetLooksAtFew(t *testing.T) {
+	t.Parallel()
+	const slots = 1 << 12
+	p, mem := newProducer(t, Shape{Slots: slots, Elem: 64})
+	var e [CQElem]byte
+	EncodeWC(&e, &ib.WC{QPN: 7}, 0)
+	for range slots - 1 {
+		if err := p.Put(e[:]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	marked := func() (n uint64) {
+		for i := range slots {
+			if binary.NativeEndian.Uint32(mem[384+64*i+wcVendorErr:]) == Forgotten {
+				n++
+			}
+		}
+		return n
+	}
+	for from, calls := uint64(0), uint64(1); from < p.Next(); calls++ {
+		from = p.Forget(7, from, p.Next())
+		if n := marked(); n != min(calls*ForgetAtOnce, slots-1) {
+			t.Fatalf("%d calls have marked %d", calls, n)
+		}
+	}
+	setIndex(mem, 256, slots) // an index that cannot be
+	if got := p.Forget(7, 0, p.Next()); got != p.Next() {
+		t.Errorf("it goes on at %d", got)
 	}
 }
 

@@ -142,11 +142,13 @@ func (s *Send) remote(e []byte) {
 // as well, which mean nothing there.
 const windowRights = ib.RemoteWrite | ib.RemoteRead | ib.RemoteAtomic | ib.ZeroBased | ib.FlushGlobal | ib.FlushPersistent
 
-// binding reads what a memory window is bound to.
+// binding reads what a memory window is bound to. Of the new key Soft-RoCE
+// takes the low byte, and keeps the window's own bits above it.
 func (s *Send) binding(e []byte) {
 	u32 := func(at int) uint32 { return binary.NativeEndian.Uint32(e[at:]) }
 	u64 := func(at int) uint64 { return binary.NativeEndian.Uint64(e[at:]) }
-	s.bind = ib.BindMW{Addr: u64(24), Length: u64(32), Region: ib.Key(u32(40)), Window: ib.Key(u32(44)), NewKey: ib.Key(u32(48)),
+	window := ib.Key(u32(44))
+	s.bind = ib.BindMW{Addr: u64(24), Length: u64(32), Region: ib.Key(u32(40)), Window: window, NewKey: window&^0xff | ib.Key(u32(48)&0xff),
 		Access: ib.Access(u32(52)) & windowRights}
 	s.WR.Bind = &s.bind
 }
