@@ -21,8 +21,9 @@ type Config struct {
 	// Window bounds what a queue pair keeps in flight, and what all to one
 	// peer do together. Zero fields take the defaults of package cc, with
 	// two exceptions. MaxBytes is then 2.25 MiB, or half of RecvBuffer if
-	// that is less. MaxPSNs is 4096 towards a native peer. Towards other
-	// peers MaxBytes is 560 KiB at the most, and MaxPSNs is 128.
+	// that is less. MaxPSNs is 4096 towards a native peer, or what MaxBytes
+	// holds of the smallest packets, up to 32768. Towards other peers
+	// MaxBytes is 560 KiB at the most, and MaxPSNs is 128.
 	Window qp.WindowConfig
 
 	// Congestion makes the congestion control of a queue pair that has none
@@ -58,9 +59,10 @@ type Config struct {
 	// each message.
 	ReadChunk int
 
-	// MinProbe is how long a peer is silent, at the least, before the
-	// oldest packet in flight is sent again without waiting for the local
-	// ACK timeout, see qp.Config. 0 means 1 ms, a negative number never.
+	// MinProbe is how long a native peer is silent, at the least, before
+	// the oldest packet in flight is sent again without waiting for the
+	// local ACK timeout, see qp.Config. 0 means 1 ms, a negative number
+	// never.
 	MinProbe time.Duration
 
 	// Loopback has packets to Addr itself pass inside the engine.
@@ -149,7 +151,7 @@ func (c *Config) foreignWindow() qp.WindowConfig {
 func (c *Config) nativeWindow() qp.WindowConfig {
 	w := c.window()
 	if w.MaxPSNs == 0 {
-		w.MaxPSNs = nativePSNs
+		w.MaxPSNs = min(max(nativePSNs, w.MaxBytes/(256+qp.PacketOverhead)), qp.MostReorder)
 	}
 	return w
 }

@@ -5,16 +5,19 @@ import (
 	"github.com/gosoftroce/rocev2/transport"
 )
 
-// reorderPackets is how many packets all queue pairs of an engine keep behind
-// gaps together, 9 MiB at the most.
-const reorderPackets = 2048
+// How many bytes the packets take that all queue pairs of an engine keep behind
+// gaps together: what some peers with the usual window have in flight, or twice
+// the own window if that is more, up to a bound.
+const (
+	reorderBytes     = 12 << 20
+	mostReorderBytes = 512 << 20
+)
 
-// newReorder makes the memory for packets behind gaps.
+// newReorder makes the memory for packets behind gaps. What peers have in
+// flight is not known, so our own bounds stand for theirs.
 func newReorder(c *Config) *qp.Pool {
-	if c.Phantom {
-		return qp.NewLengthPool(reorderPackets)
-	}
-	return qp.NewPool(reorderPackets)
+	w := c.nativeWindow()
+	return qp.MakePool(qp.PoolConfig{Limit: max(reorderBytes, 2*min(w.MaxBytes, mostReorderBytes/2)), Reach: max(w.MaxPSNs, qp.MaxReorder), Lengths: c.Phantom})
 }
 
 // setPeer takes note of a new peer. Whether it is native the program must say:

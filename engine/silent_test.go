@@ -19,7 +19,7 @@ func TestLossBesideQueuePairsWithoutPeer(t *testing.T) {
 			a, b := w.newPair(Config{})
 			qps := make([]*QP, 1+gone)
 			for i := range qps {
-				qa, qb := connectPair(a, b, false)
+				qa, qb := connectPair(a, b, true)
 				for range 10 {
 					a.write(qa, b, 8)
 					a.waitOK(1)

@@ -160,7 +160,7 @@ func TestTimerInAFlood(t *testing.T) {
 		a.takePoller()
 		a.write(qa, b, 8)
 		f.on.Store(true)
-		time.Sleep(4*time.Millisecond + 1<<20) // before a round trip was measured
+		time.Sleep(rocev2.AckTimeout(14) + 1<<20)
 		synctest.Wait()
 		f.on.Store(false)
 		if st := qa.Stats(); st.Retransmits != 1 {

@@ -53,10 +53,11 @@ type Config struct {
 	// 48.
 	NotifyClass int
 
-	// MinProbe is how long a peer must be silent, at the least, before the
-	// oldest packet in flight is sent again without waiting for the local
-	// ACK timeout. It is longer where round trips are, and where the peer's
-	// host was seen to pause. 0 means 1 ms, a negative number never.
+	// MinProbe is how long a native peer must be silent, at the least,
+	// before the oldest packet in flight is sent again without waiting for
+	// the local ACK timeout. To other peers nothing is. It is longer where
+	// round trips are, and where the peer's host was seen to pause. 0 means
+	// 1 ms, a negative number never.
 	MinProbe time.Duration
 
 	// Loopback has packets between queue pairs of this device, those whose

@@ -50,9 +50,9 @@
 // The reorder buffer of a native peer (SetReorder) holds packets that the order
 // of PSNs has not checked yet, and that may be forged. So it is bounded: at
 // most 128 PSNs past the expected packet or the last one in the buffer, at most
-// [MaxReorder] past the expected one, for 64 ms or four round trips (at most
-// 512 ms; requests 256 ms while no round trip is known), in an equal share of
-// the pool. Two packets of one PSN that differ are both dropped.
+// PoolConfig.Reach past the expected one, for 64 ms or four round trips (at
+// most 512 ms; requests 256 ms while no round trip is known), in an equal share
+// of the pool. Two packets of one PSN that differ are both dropped.
 //
 // # What it does not do
 //

@@ -78,15 +78,16 @@ type Config struct {
 	PortMTU rocev2.MTU
 
 	// MinProbe, if not 0, makes the requester send again before the local
-	// ACK timeout when the peer has been silent for so long, for four round
-	// trips and their deviations, and for longer than the pauses in which
-	// lately nothing was lost: otherwise the loss of the last packets in
-	// flight stops the connection for a whole timeout. It costs none of
-	// RetryCount, and is tried at twice the time when it does not help.
-	// Before a round trip was measured it is four times as long, or 100 µs
-	// with fewer than three packets in flight, if it is not above that. A
-	// millisecond is a good value for sockets. After losses that SetReorder
-	// made cheap an eighth of it is enough.
+	// ACK timeout when a native peer (SetReorder) has been silent for so
+	// long, for four round trips and their deviations, and for longer than
+	// the pauses in which lately nothing was lost: otherwise the loss of
+	// the last packets in flight stops the connection for a whole timeout.
+	// It costs none of RetryCount, and is tried at twice the time when it
+	// does not help. Before a round trip was measured it is four times as
+	// long, or 100 µs with fewer than three packets in flight, if it is not
+	// above that. A millisecond is a good value for sockets. After losses
+	// that SetReorder made cheap an eighth of it is enough. To other peers
+	// nothing goes again before that timeout.
 	MinProbe time.Duration
 
 	// Invalidate ends a key of this side on behalf of a SEND with

@@ -56,16 +56,17 @@ func TestRepeatedNAKs(t *testing.T) {
 }
 
 // TestProbe: the last packet is lost, and nothing follows it. With MinProbe it
-// is sent again long before the timeout; a peer that has vanished is still
-// given up after count+1 timeouts (RFC 8985, section 7; RFC 9002, section 6.2).
+// is sent again to a native peer long before the timeout; one that has vanished
+// is still given up, count+1 timeouts after the first probe (RFC 8985, section
+// 7; RFC 9002, section 6.2).
 func TestProbe(t *testing.T) {
 	t.Parallel()
-	p := newPair(t, pairConfig{config: Config{MinProbe: 1e6}, attr: ib.Attr{RetryCount: 2}})
+	p := keepers(t, pairConfig{config: Config{MinProbe: 1e6}, attr: ib.Attr{RetryCount: 2}}, 64)
 	write := ib.SendWR{Opcode: ib.OpWrite, SGList: p.a.sge(0, 3000), Remote: p.b.remote(0)}
 	must(t, p.a.PostSend(&write))
 	p.run()
 	p.drop = func(_ *testEnd, pkt *rocev2.Packet) bool {
-		if pkt.BTH.Opcode == rocev2.RCWriteLast {
+		if pkt.BTH.AckReq {
 			p.drop = nil
 			return true
 		}
@@ -79,9 +80,43 @@ func TestProbe(t *testing.T) {
 	start := p.now
 	p.drop = func(*testEnd, *rocev2.Packet) bool { return true }
 	must(t, p.a.PostSend(&write))
+	p.run()
+	probe, _ := p.a.Deadline()
 	p.settle()
-	if got := p.now - start; got != 3*clock.Time(rocev2.AckTimeout(14)) || p.a.State() != ib.StateErr {
-		t.Errorf("given up after %d ns, state %v", got, p.a.State())
+	if got := p.now - probe; got != 3*clock.Time(rocev2.AckTimeout(14)) || p.a.State() != ib.StateErr {
+		t.Errorf("given up %d ns after the probe, which was after %d, state %v", got, probe-start, p.a.State())
+	}
+}
+
+// TestNoProbe: a peer that is not native is sent nothing again before the local
+// ACK timeout, which is the least time (IBTA 9.7.6.1.3). But it counts as
+// silent when a native peer would be probed.
+func TestNoProbe(t *testing.T) {
+	t.Parallel()
+	for _, op := range []ib.Opcode{ib.OpSend, ib.OpWrite, ib.OpRead, ib.OpFetchAdd} {
+		p := newPair(t, pairConfig{config: Config{MinProbe: 1e6}, attr: ib.Attr{RetryCount: 2}})
+		p.drop = func(*testEnd, *rocev2.Packet) bool { return true }
+		for range 3 {
+			must(t, p.a.PostSend(&ib.SendWR{Opcode: op, SGList: p.a.sge(0, 8), Remote: p.b.remote(0)}))
+		}
+		p.run()
+		start := p.now
+		for i := range 3 {
+			sent := p.a.Stats().TxPackets
+			p.now, _ = p.a.Deadline()
+			p.a.HandleTimeout(p.now)
+			p.run()
+			_, silent := p.a.InFlight()
+			if i == 0 && (p.now-start != 4e6 || !silent || p.a.Stats().TxPackets != sent) {
+				t.Errorf("%v: after %v silent %v, %d packets sent again", op, time.Duration(p.now-start), silent, p.a.Stats().TxPackets-sent)
+			}
+			if at := start + clock.Time(i)*clock.Time(rocev2.AckTimeout(14)); i > 0 && p.now != at {
+				t.Errorf("%v: timeout %d after %v", op, i, time.Duration(p.now-start))
+			}
+		}
+		if s := p.a.Stats(); s.Probes != 0 || s.Timeouts != 2 {
+			t.Errorf("%v: %d probes, %d timeouts", op, s.Probes, s.Timeouts)
+		}
 	}
 }
 
@@ -174,7 +209,7 @@ func TestLateReplay(t *testing.T) {
 func TestSpuriousProbe(t *testing.T) {
 	t.Parallel()
 	const pause = 9e6 // ns
-	p := newPair(t, pairConfig{config: Config{MinProbe: 1e6}})
+	p := keepers(t, pairConfig{config: Config{MinProbe: 1e6}}, 64)
 	write := ib.SendWR{Opcode: ib.OpWrite, SGList: p.a.sge(0, 8), Remote: p.b.remote(0)}
 	must(t, p.a.PostSend(&write))
 	p.run()
@@ -215,7 +250,7 @@ func TestFewInFlight(t *testing.T) {
 		{80e3, 1, 100 * us}, {80e3, 2, 100 * us}, {80e3, 3, 320 * us}, {80e3, 30, 320 * us},
 		{20e3, 1, 100 * us}, {100e3, 2, 100 * us}, {101e3, 2, 404 * us}, {1e6, 1, 4000 * us},
 	} {
-		p := newPair(t, pairConfig{config: Config{MinProbe: c.minProbe}})
+		p := keepers(t, pairConfig{config: Config{MinProbe: c.minProbe}}, 64)
 		start, lost := p.now, c.packets
 		p.drop = func(from *testEnd, _ *rocev2.Packet) bool {
 			lost--
@@ -243,7 +278,7 @@ func TestFewInFlight(t *testing.T) {
 func TestThirdInFlight(t *testing.T) {
 	t.Parallel()
 	const us = clock.Time(time.Microsecond)
-	p := newPair(t, pairConfig{config: Config{MinProbe: 80e3}})
+	p := keepers(t, pairConfig{config: Config{MinProbe: 80e3}}, 64)
 	start := p.now
 	p.drop = func(*testEnd, *rocev2.Packet) bool { return true }
 	for _, at := range []clock.Time{0, 0, 99 * us} {
@@ -261,7 +296,7 @@ func TestThirdInFlight(t *testing.T) {
 // waited for longer (RFC 3708).
 func TestDuplicateResponse(t *testing.T) {
 	t.Parallel()
-	p := newPair(t, pairConfig{config: Config{MinProbe: 1e6}})
+	p := keepers(t, pairConfig{config: Config{MinProbe: 1e6}}, 64)
 	var pauses Pauses
 	p.a.SharePauses(&pauses)
 	write := ib.SendWR{Opcode: ib.OpWrite, SGList: p.a.sge(0, 8), Remote: p.b.remote(0)}

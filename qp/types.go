@@ -66,6 +66,8 @@ type (
 	CompletionSink = queue.CompletionSink
 	// Pool is the memory of reorder buffers.
 	Pool = queue.Pool
+	// PoolConfig describes one.
+	PoolConfig = queue.PoolConfig
 	// Pauses remembers for how long a host was silent though nothing was
 	// lost.
 	Pauses = requester.Pauses
@@ -76,6 +78,7 @@ const (
 	GSIQKey        = datagram.GSIQKey
 	PacketOverhead = cc.PacketOverhead
 	MaxReorder     = queue.MaxReorder
+	MostReorder    = queue.MostReorder
 	NumDrops       = conn.NumDrops
 	GuardTimeout   = requester.GuardTimeout
 )
@@ -104,9 +107,9 @@ const (
 	DropTooLong     = conn.DropTooLong
 )
 
-// NewPool makes a pool for so many packets, of 4.5 KiB each at the most.
+// NewPool makes a pool for so many packets of any size, of 4.5 KiB each at the
+// most.
 func NewPool(packets int) *Pool { return queue.NewPool(packets) }
 
-// NewLengthPool makes a pool that keeps no bytes of payloads, for memory that
-// has none (memreg.Phantom).
-func NewLengthPool(packets int) *Pool { return queue.NewLengthPool(packets) }
+// MakePool makes a pool that is bounded in bytes.
+func MakePool(c PoolConfig) *Pool { return queue.MakePool(c) }

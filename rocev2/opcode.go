@@ -234,7 +234,9 @@ const (
 // sent only to peers that are known to be this software. Its PSN is the
 // expected one, which is missing. Bit i of its payload, the low bits of a byte
 // first, says that the packet i+1 PSNs behind that has arrived. The AETH is
-// that of an acknowledgement of what comes before the PSN.
+// that of an acknowledgement of what comes before the PSN. Its credits, if the
+// solicited event bit is set, are no receives: they say how many PSNs behind
+// the expected one there is room to keep.
 const SelectiveAck Opcode = 0xd1
 
 // OpcodeInfo describes an opcode.

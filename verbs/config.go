@@ -106,11 +106,11 @@ type Config struct {
 	// the class of the connection's other packets.
 	NotifyClass int
 
-	// MinProbe is how long a peer must be silent, at the least, before the
-	// oldest packet in flight is sent again without waiting for the local
-	// ACK timeout. The time is longer where round trips are, and where the
-	// peer's host was seen to pause. 0 means 1 ms; a negative number means
-	// never.
+	// MinProbe is how long a native peer must be silent, at the least,
+	// before the oldest packet in flight is sent again without waiting for
+	// the local ACK timeout. To other peers nothing is. The time is longer
+	// where round trips are, and where the peer's host was seen to pause. 0
+	// means 1 ms; a negative number means never.
 	MinProbe time.Duration
 
 	// Loopback lets packets between queue pairs of this device pass inside

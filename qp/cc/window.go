@@ -114,7 +114,7 @@ func (w *Window) Acked(_ clock.Time, f *Flight, n uint64) bool {
 	size, spare := w.size, w.spare
 	w.spare = w.spare && w.recovering(f.Una)
 	w.pass(f, int(min(n, uint64(w.limit))))
-	idle := f.idle() && f.MinRTT >= longPath
+	idle := f.idle() && f.MinRTT >= longPath && w.markPoint == 0
 	if w.single {
 		idle = f.clear()
 	}
@@ -124,13 +124,19 @@ func (w *Window) Acked(_ clock.Time, f *Flight, n uint64) bool {
 	return w.size != size || w.spare != spare
 }
 
-// grow grows the window for n bytes: faster where the path is idle.
+// grow grows the window for n bytes: faster where the path is idle. Where the
+// path marks, all that share it grow by as much: with growth by a part of the
+// own size, and cuts by a part of it, who has more would keep it (Chiu and
+// Jain, 1989).
 func (w *Window) grow(n uint64, idle bool) {
 	grow := int(min(n, uint64(w.size)))
 	if w.size >= w.ssthresh {
 		// Where losses are cheap the way back takes some windows, not
 		// as many as the last size has packets.
-		perWindow := max(growth, w.before/regrowth)
+		perWindow := growth
+		if w.markPoint == 0 {
+			perWindow = max(growth, w.before/regrowth)
+		}
 		if idle {
 			perWindow = max(perWindow, w.size/idleGrowth)
 		}

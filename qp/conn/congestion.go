@@ -10,18 +10,18 @@ import (
 // Congestion is the congestion control of a connection. Both halves send data,
 // requests and the answers to READs, and keep to the same rate.
 type Congestion struct {
-	Limit   cc.Limit // as Control has it now
+	Limit   cc.Limit // as Control has it now, within Conn.Bound
 	Control cc.Controller
 }
 
-// Reload reads the limit again, after an event.
-func (g *Congestion) Reload() { g.Limit = g.Control.Limit() }
+// reload reads the limit again.
+func (g *Congestion) reload() { g.Limit = g.Control.Limit() }
 
 // Reset begins a connection.
 func (g *Congestion) Reset() {
 	if g.Control != nil {
 		g.Control.Reset()
-		g.Reload()
+		g.reload()
 	}
 }
 
@@ -49,13 +49,30 @@ func (g *Congestion) setRate(perSecond uint64, burst int) {
 		g.Control = p.Controller
 	}
 	if g.Control != nil {
-		g.Reload()
+		g.reload()
+	}
+}
+
+// Reload reads the limit again, after an event.
+func (c *Conn) Reload() {
+	if c.CC.reload(); c.most > 0 {
+		c.CC.Limit.PSNs = min(c.CC.Limit.PSNs, c.most)
+	}
+}
+
+// Bound lets so many PSNs be in flight at the most, whatever the controller
+// says; 0 takes that back.
+func (c *Conn) Bound(psns uint32) {
+	if c.most != psns {
+		c.most = psns
+		c.Reload()
 	}
 }
 
 // SetRate bounds the rate as the attributes say.
 func (c *Conn) SetRate() {
 	c.CC.setRate(uint64(c.Attr.RateLimit)*1000, int(min(c.Attr.RateBurst, math.MaxInt32)))
+	c.most = 0 // until the next acknowledgement says it again
 }
 
 // Waits reports whether data has to wait for its time, and counts that for a
@@ -84,7 +101,7 @@ func (c *Conn) Resumes() clock.Time {
 // asks for that (Limit.Burst).
 func (c *Conn) Spent(now clock.Time, bytes, packets int) {
 	c.CC.Control.Sent(now, bytes, packets)
-	c.CC.Reload()
+	c.Reload()
 	c.countCuts()
 }
 
@@ -102,7 +119,7 @@ func (c *Conn) countCuts() bool {
 // Acked tells congestion control that n more bytes are acknowledged.
 func (c *Conn) Acked(now clock.Time, f *cc.Flight, n uint64) {
 	if c.CC.Control.Acked(now, f, n) {
-		c.CC.Reload()
+		c.Reload()
 	}
 }
 
@@ -114,7 +131,7 @@ func (c *Conn) Marked(now clock.Time, f *cc.Flight, how cc.Mark) {
 	}
 	less := g.Control.Marked(now, f, how)
 	before := g.Limit.Rate
-	g.Reload()
+	c.Reload()
 	switch {
 	case c.countCuts():
 	case g.Limit.Rate != 0 && (before == 0 || g.Limit.Rate < before):
@@ -128,7 +145,7 @@ func (c *Conn) Marked(now clock.Time, f *cc.Flight, how cc.Mark) {
 func (c *Conn) Advance(now clock.Time) {
 	if at := c.CC.Limit.Deadline; at != 0 && at <= now {
 		c.CC.Control.Advance(now)
-		c.CC.Reload()
+		c.Reload()
 		c.countCuts()
 	}
 }

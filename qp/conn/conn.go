@@ -36,6 +36,7 @@ type Conn struct {
 
 	Stats   Tally
 	Events  Events
+	most    uint32 // see Bound
 	Scratch *Scratch
 }
 

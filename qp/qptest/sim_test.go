@@ -49,6 +49,7 @@ type linkParams struct {
 	takes                       int64      // at so many bits per second
 	mark                        float64    // probability that a packet is marked with Congestion Experienced
 	markFrom                    int        // bytes that wait in the buffer from which on packets are marked; 0: none are
+	router                      *router    // on the way; nil: there is none
 	ways                        int        // of which each packet takes any; one is as much longer than another as a packet of 4 KiB takes
 }
 
@@ -288,6 +289,9 @@ func (s *sim) carry(q *simQP, wire []byte) {
 	marked := l.mark > 0 && n.marks.Float64() < l.mark
 	if l.buffer > 0 && !lost {
 		at, lost, marked = n.overrun(at, len(wire))
+	}
+	if l.router != nil && !lost {
+		at, lost, marked = l.router.pass(at, len(wire))
 	}
 	if lost {
 		n.losses++

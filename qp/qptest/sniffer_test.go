@@ -308,7 +308,8 @@ func (f *sniffer) notice(p *rocev2.Packet) {
 
 // response checks a packet that the responder of this side sent.
 func (f *sniffer) response(p *rocev2.Packet, info *rocev2.OpcodeInfo) {
-	if p.BTH.AckReq || p.BTH.Solicited {
+	// Of all responses a selective acknowledgement alone is solicited.
+	if p.BTH.AckReq || p.BTH.Solicited != (info.Operation == rocev2.OpSelectiveAck) {
 		f.w.fail("%s sends a response with flags: %+v", f.s.name, p.BTH)
 	}
 	if !f.any {

@@ -8,7 +8,7 @@ import (
 )
 
 // buffer is what one direction of a queue pair has in a pool: packets
-// at most MaxReorder PSNs past the expected one. The queue pair has none while
+// at most pool.Reach PSNs past the expected one. The queue pair has none while
 // nothing is kept.
 type buffer struct {
 	pool           *Pool
@@ -16,15 +16,19 @@ type buffer struct {
 	name           uint32
 	n              int
 	oldest, newest *heldPacket
-	first          rocev2.PSN              // the lowest that is kept
-	end            rocev2.PSN              // behind the PSNs of the highest
-	expected       rocev2.PSN              // when a packet came last
-	moved          clock.Time              // when that was first so
-	have           [MaxReorder / 64]uint64 // the PSNs that are kept, modulo MaxReorder
+	first          rocev2.PSN // the lowest that is kept
+	end            rocev2.PSN // behind the PSNs of the highest
+	expected       rocev2.PSN // when a packet came last
+	moved          clock.Time // when that was first so
+	used           int        // of the pool, in the unit of its limit
+	have           []uint64   // the PSNs that are kept, modulo its bits
 }
 
+// words returns how many words of have are for so many PSNs: a power of two.
+func words(reach int) int { return 1 << bits.Len(uint(max(reach, 64)-1)) / 64 }
+
 func (b *buffer) bit(psn rocev2.PSN) (word *uint64, mask uint64) {
-	i := uint32(psn) % MaxReorder
+	i := uint32(psn) & uint32(64*len(b.have)-1)
 	return &b.have[i/64], 1 << (i % 64)
 }
 
@@ -89,9 +93,10 @@ func (b *buffer) remove(k *heldPacket) {
 		b.newest = k.older
 	}
 	b.n--
+	b.used -= b.pool.costs[k.class]
 	k.older, k.newer, k.of = nil, nil, nil
-	k.next = b.pool.free
-	b.pool.free = k
+	free := &b.pool.free[k.class]
+	k.next, *free = *free, k
 }
 
 // pop gives the first packet back.

@@ -12,7 +12,7 @@ import (
 // payload, and takes little for it. Twins are no conflict.
 func TestLengthPool(t *testing.T) {
 	t.Parallel()
-	s := NewLengthPool(300)
+	s := MakePool(PoolConfig{Limit: 1 << 20, Lengths: true})
 	var r Reorder
 	const expected = rocev2.PSNMask - 100
 	at := func(i int) *rocev2.Packet {

@@ -7,9 +7,13 @@ import (
 	"github.com/gosoftroce/rocev2/rocev2"
 )
 
-// MaxReorder is how many PSNs past the expected one a packet may be to be kept:
-// what a native sender has in flight at the most.
-const MaxReorder = 1 << 12
+// How many PSNs past the expected one a packet may be to be kept: MaxReorder is
+// what a native sender has in flight at the most unless its window is raised,
+// and MostReorder bounds what it may be raised to.
+const (
+	MaxReorder  = 1 << 12
+	MostReorder = 1 << 15
+)
 
 // reorderGap is how many PSNs past the expected packet, or past the last one
 // that is kept, a packet may be to be kept. A PSN is that many times easier to
@@ -21,10 +25,12 @@ const reorderGap = 128
 // limit, and keeps it for the next loss. When it is full, each queue pair that
 // needs it has an equal share.
 type Pool struct {
-	limit   int  // packets
-	made    int  // packets allocated so far
-	lengths bool // of payloads it keeps the lengths
-	free    *heldPacket
+	PoolConfig
+	costs   [len(rooms)]int // of packets, in the unit of the limit
+	opening int             // and of a buffer
+	made    int             // what all that was allocated costs
+	packets int             // of that
+	free    [len(rooms)]*heldPacket
 	spare   *buffer
 	buffers int     // in use
 	ring    *buffer // one of these
@@ -37,17 +43,66 @@ type Pool struct {
 	spareBoards int
 }
 
-// NewPool makes a pool for so many packets, of 4.5 KiB each at the most.
-func NewPool(packets int) *Pool { return &Pool{limit: packets} }
+// PoolConfig describes a pool.
+type PoolConfig struct {
+	Limit   int  // bytes
+	Reach   int  // how many PSNs past the expected one a packet may be; 0: MaxReorder, and MostReorder at the most
+	Lengths bool // it keeps the lengths of payloads, and not their bytes, for memory that has none (memreg.Phantom)
+}
 
-// NewLengthPool makes a pool that keeps the lengths of payloads, and not their
-// bytes, for memory that has none (memreg.Phantom): a packet is then about a
-// tenth as large. What it gives back has 0 for each byte.
-func NewLengthPool(packets int) *Pool { return &Pool{limit: packets, lengths: true} }
+// rooms are the sizes of payloads that packets have room for. A packet takes
+// the least that it fits into.
+var rooms = [...]int{0, 256, 512, 1024, 2048, 4096}
 
-// Share returns how many packets a queue pair that needs the pool can count
-// on.
-func (s *Pool) Share() int { return s.limit / max(s.buffers, 1) }
+// NewPool makes a pool for so many packets of any size, of 4.5 KiB each at the
+// most.
+func NewPool(packets int) *Pool {
+	s := &Pool{PoolConfig: PoolConfig{Limit: packets, Reach: MaxReorder}}
+	for i := range s.costs {
+		s.costs[i] = 1
+	}
+	return s
+}
+
+// MakePool makes a pool that is bounded in bytes. One that keeps lengths takes
+// about a tenth of them, and keeps as much as one with the payloads.
+func MakePool(c PoolConfig) *Pool {
+	if c.Reach = min(c.Reach, MostReorder); c.Reach <= 0 {
+		c.Reach = MaxReorder
+	}
+	s := &Pool{PoolConfig: c, opening: bufferSize + words(c.Reach)*8}
+	for i, room := range rooms {
+		s.costs[i] = packetSize + room
+	}
+	return s
+}
+
+// What a buffer takes beside its bits, and a packet beside its payload, with
+// their places in the index.
+const (
+	bufferSize = 128
+	packetSize = 384
+)
+
+// classOf returns the place of the least room for so many bytes.
+func classOf(payload int) int {
+	for i, room := range rooms {
+		if payload <= room {
+			return i
+		}
+	}
+	return len(rooms) - 1
+}
+
+// share returns what a queue pair that needs the pool can count on, in the unit
+// of the limit, where so many do.
+func (s *Pool) share(buffers int) int { return s.Limit / max(buffers, 1) }
+
+// Share returns how many packets with so much payload a queue pair that needs
+// the pool can count on.
+func (s *Pool) Share(payload int) int {
+	return min(max(s.share(s.buffers)-s.opening, 0)/s.costs[classOf(payload)], s.Reach)
+}
 
 // heldPacket is a packet behind a gap.
 type heldPacket struct {
@@ -56,14 +111,9 @@ type heldPacket struct {
 	of           *buffer
 	at           clock.Time // of its arrival
 	psns         uint32     // that it takes: more than one for a READ request
+	class        uint8      // of its room
 	packet       rocev2.Packet
 	payload      []byte // room for it; nil: its length is enough
-}
-
-// heldWhole is one with room for its payload.
-type heldWhole struct {
-	heldPacket
-	room [4096]byte
 }
 
 // noBytes are the payloads of which only the length is kept. Nobody writes
@@ -80,14 +130,20 @@ func (k *heldPacket) keep(p *rocev2.Packet) {
 	k.packet.Payload = k.payload[:copy(k.payload, p.Payload)]
 }
 
-// open returns an empty buffer.
+// open returns an empty buffer, nil if there is no room for one.
 func (s *Pool) open() *buffer {
+	for s.spare == nil && s.made+s.opening > s.Limit {
+		if !s.forget(-1) && !s.reclaim(s.share(s.buffers+1), s.opening) {
+			return nil
+		}
+	}
 	b := s.spare
 	if b != nil {
 		s.spare = b.right
 	} else {
 		s.named++
-		b = &buffer{pool: s, name: s.named}
+		s.made += s.opening
+		b = &buffer{pool: s, name: s.named, used: s.opening, have: make([]uint64, words(s.Reach))}
 	}
 	if s.buffers++; s.ring == nil {
 		b.left, b.right = b, b
@@ -114,24 +170,47 @@ func (s *Pool) release(b *buffer) {
 // take returns room for another packet of b, nil if there is none. When the
 // pool is full, room comes from a buffer that has more than its share, if b
 // has less.
-func (s *Pool) take(b *buffer) *heldPacket {
-	if s.free == nil && s.made == s.limit && !s.reclaim(b) {
-		return nil
+func (s *Pool) take(b *buffer, payload int) *heldPacket {
+	class := classOf(payload)
+	cost := s.costs[class]
+	for s.free[class] == nil && s.made+cost > s.Limit {
+		if !s.forget(class) && !s.reclaim(s.share(s.buffers), b.used+cost) {
+			return nil
+		}
 	}
-	k := s.free
+	k := s.free[class]
 	if k != nil {
-		s.free = k.next
+		s.free[class] = k.next
+		b.used += cost
 		return k
 	}
-	if s.made++; 2*s.made > len(s.index) {
+	s.made += cost
+	if s.packets++; 2*s.packets > len(s.index) {
 		s.widen()
 	}
-	if s.lengths {
-		return new(heldPacket)
+	b.used += cost
+	k = &heldPacket{class: uint8(class)}
+	if !s.Lengths {
+		k.payload = make([]byte, rooms[class])
 	}
-	w := new(heldWhole)
-	w.payload = w.room[:]
-	return &w.heldPacket
+	return k
+}
+
+// forget gives the memory up that lies unused, but for that of a class, and
+// reports whether there was any.
+func (s *Pool) forget(but int) bool {
+	before := s.made
+	for i := range s.free {
+		for k := s.free[i]; k != nil && i != but; k = k.next {
+			s.made -= s.costs[i]
+			s.packets--
+			s.free[i] = k.next
+		}
+	}
+	for ; s.spare != nil; s.spare = s.spare.right {
+		s.made -= s.opening
+	}
+	return s.made < before
 }
 
 // fewChains is how long the index is at first.
@@ -150,26 +229,29 @@ func (s *Pool) widen() {
 	}
 }
 
-// reclaim cuts a buffer that has more than its share down to that, for one that
-// has less. The newest packets go: as if they had met a full pool themselves.
-func (s *Pool) reclaim(b *buffer) bool {
-	share := s.limit / s.buffers
-	if b.n >= share {
+// reclaim cuts a buffer that has more than a share down to that, for one that
+// is to have used so much, no more than the share. It reports whether there was
+// one. The newest packets go: as if they had met a full pool themselves.
+func (s *Pool) reclaim(share, used int) bool {
+	if used > share {
 		return false
 	}
-	for v := s.ring; ; v = v.right { // there is one: else fewer packets were in use
-		if v.n > share {
-			for v.n > share {
+	v := s.ring
+	for range s.buffers {
+		if v.used > share && v.n > 1 {
+			for v.used > share && v.n > 1 {
 				v.remove(v.newest)
 			}
 			v.bound()
 			s.ring = v.right
 			return true
 		}
+		v = v.right
 	}
+	return false
 }
 
 // chain returns where the search for a PSN of b begins.
 func (s *Pool) chain(b *buffer, psn rocev2.PSN) **heldPacket {
-	return &s.index[(uint32(psn)^b.name<<12)*0x9e3779b1>>s.shift]
+	return &s.index[(uint32(psn)^b.name<<15)*0x9e3779b1>>s.shift]
 }

@@ -197,8 +197,10 @@ func checkPool(t *testing.T, s *Pool, keepers []*keeper) {
 		}
 	}
 	free := 0
-	for e := s.free; e != nil; e = e.next {
-		free++
+	for _, e := range s.free {
+		for ; e != nil; e = e.next {
+			free++
+		}
 	}
 	chained := 0
 	for _, c := range s.index {
@@ -206,8 +208,8 @@ func checkPool(t *testing.T, s *Pool, keepers []*keeper) {
 			chained++
 		}
 	}
-	if s.made > s.limit || used+free != s.made || chained != used || buffers != s.buffers {
-		t.Fatalf("%d used, %d in the index, %d free of %d made, at most %d; %d buffers of %d", used, chained, free, s.made, s.limit, buffers, s.buffers)
+	if s.made > s.Limit || used+free != s.made || chained != used || buffers != s.buffers {
+		t.Fatalf("%d used, %d in the index, %d free of %d made, at most %d; %d buffers of %d", used, chained, free, s.made, s.Limit, buffers, s.buffers)
 	}
 }
 
@@ -260,7 +262,7 @@ func TestReorderBuffer(t *testing.T) {
 					m.l.buffer = s.open()
 				}
 				m.l.discardBefore(m.expected.Next())
-				if k := s.take(m.l.buffer); k != nil {
+				if k := s.take(m.l.buffer, 0); k != nil {
 					k.at, k.psns, k.packet = now, 1, rocev2.Packet{BTH: rocev2.BTH{Opcode: rocev2.RCSendOnly, PSN: psn}}
 					m.l.insert(k)
 					m.at[psn] = now
@@ -278,7 +280,7 @@ func TestReorderBuffer(t *testing.T) {
 			for _, o := range models { // what a full pool took for another one
 				for psn := range o.at {
 					if o.l.buffer == nil || o.l.find(psn) == nil {
-						if o == m || s.made < s.limit {
+						if o == m || s.made < s.Limit {
 							t.Fatalf("seed %d: PSN %v is gone", seed, psn)
 						}
 						delete(o.at, psn)

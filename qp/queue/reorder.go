@@ -103,8 +103,8 @@ func (r *Reorder) Expire(at clock.Time) (n int) {
 
 // Insert keeps a packet that lies behind the gap at the expected PSN and takes
 // so many PSNs, unless it lies too far ahead: more than 128 past the expected
-// PSN or past the last packet that is kept, or more than MaxReorder past the
-// expected one.
+// PSN or past the last packet that is kept, or more than the pool's Reach past
+// the expected one.
 func (r *Reorder) Insert(pool *Pool, now clock.Time, p *rocev2.Packet, psns uint32, expected rocev2.PSN) Inserted {
 	if r.buffer != nil {
 		r.discardBefore(expected)
@@ -114,7 +114,7 @@ func (r *Reorder) Insert(pool *Pool, now clock.Time, p *rocev2.Packet, psns uint
 	distance := psn.Ahead(expected)
 	limit := uint32(reorderGap)
 	if r.buffer != nil {
-		limit = min(r.end.Ahead(expected)-1+reorderGap, MaxReorder)
+		limit = min(r.end.Ahead(expected)-1+reorderGap, uint32(pool.Reach))
 		if distance <= limit {
 			if k := r.find(psn); k != nil {
 				return r.insertAgain(k, p)
@@ -125,9 +125,11 @@ func (r *Reorder) Insert(pool *Pool, now clock.Time, p *rocev2.Packet, psns uint
 		return Refused
 	}
 	if r.buffer == nil {
-		r.buffer = pool.open()
+		if r.buffer = pool.open(); r.buffer == nil {
+			return Refused
+		}
 	}
-	k := pool.take(r.buffer)
+	k := pool.take(r.buffer, len(p.Payload))
 	if k == nil {
 		r.Trim()
 		return Refused
@@ -137,7 +139,7 @@ func (r *Reorder) Insert(pool *Pool, now clock.Time, p *rocev2.Packet, psns uint
 	} else if b.expected != expected {
 		b.expected, b.moved = expected, now
 	}
-	k.at, k.psns = now, min(psns, MaxReorder)
+	k.at, k.psns = now, min(psns, MostReorder)
 	k.keep(p)
 	r.insert(k)
 	return Buffered
@@ -238,7 +240,7 @@ func (r Reorder) Check(expected rocev2.PSN) error {
 	for range n - 1 {
 		psn = r.after(psn)
 	}
-	if !r.first.After(expected) || psn.Sub(expected) > MaxReorder || r.find(psn) == nil || r.end.Before(psn.Next()) {
+	if !r.first.After(expected) || psn.Sub(expected) > r.pool.Reach || r.find(psn) == nil || r.end.Before(psn.Next()) {
 		return fmt.Errorf("PSN %v is expected, %v to %v are kept, up to %v", expected, r.first, psn, r.end)
 	}
 	return nil
@@ -247,9 +249,11 @@ func (r Reorder) Check(expected rocev2.PSN) error {
 // Held returns how many packets the reorder buffers of a pool have, or what is
 // wrong with it, for tests: there are buffers if and only if there are packets.
 func (s *Pool) Held() (int, error) {
-	n := s.made
-	for k := s.free; k != nil; k = k.next {
-		n--
+	n := s.packets
+	for _, k := range s.free {
+		for ; k != nil; k = k.next {
+			n--
+		}
 	}
 	chained := 0
 	for _, k := range s.index {
@@ -257,7 +261,7 @@ func (s *Pool) Held() (int, error) {
 			chained++
 		}
 	}
-	if chained != n || (s.buffers > 0) != (n > 0) || (s.ring != nil) != (n > 0) || n > s.limit {
+	if chained != n || (s.buffers > 0) != (n > 0) || (s.ring != nil) != (n > 0) || s.made > s.Limit {
 		return n, fmt.Errorf("%d packets are given away, %d in the index, %d buffers", n, chained, s.buffers)
 	}
 	return n, nil

@@ -15,7 +15,7 @@ type lateBoard struct {
 
 func newLateBoard(t *testing.T) *lateBoard {
 	b := &lateBoard{t: t}
-	b.Scoreboard = NewPool(2048).OpenBoard(0, &b.path)
+	b.Scoreboard = NewPool(2048).OpenBoard(0, &b.path, 4096)
 	b.path.Now, b.path.Soon, b.path.Missed, b.path.Late = 1000, 900, -1, -1
 	return b
 }

@@ -10,7 +10,7 @@ import (
 
 // MaxHoles is how many missing packets a scoreboard knows at once. What is
 // missing behind them shows when they have come.
-const MaxHoles = 512
+const MaxHoles = 4096
 
 // Hole is a packet that the peer lacks, though it has got one that was sent
 // later.
@@ -42,12 +42,14 @@ func (h *Hole) late() bool { return !h.lost && !h.answer }
 // are holes.
 type Scoreboard struct {
 	holes   []Hole // by PSN
+	spare   []Hole // memory for the next ones
+	next    int    // all before this one do not wait
 	high    rocev2.PSN
 	lost    int // holes that are to be sent
 	answers int // holes that never are
 	late    int // holes that may not be lost
 	path    *Reordering
-	next    *Scoreboard
+	unused  *Scoreboard // in the pool
 }
 
 // Kept returns how many packets from una on the peer keeps; 0 without a
@@ -122,15 +124,15 @@ func (s *Scoreboard) LoseLate() (n int) {
 			n++
 		}
 	}
-	s.lost, s.late = s.lost+n, s.late-n
+	s.lost, s.late, s.next = s.lost+n, s.late-n, 0
 	return n
 }
 
 // NextLost returns the first packet that is lost.
 func (s *Scoreboard) NextLost() *Hole {
-	for i := range s.holes {
-		if s.holes[i].waits() {
-			return &s.holes[i]
+	for ; s.next < len(s.holes); s.next++ {
+		if h := &s.holes[s.next]; h.waits() {
+			return h
 		}
 	}
 	return nil
@@ -199,7 +201,7 @@ func (s *Scoreboard) Advance(una rocev2.PSN) bool {
 		s.path.filled(h, s.path.early(h, max(una.Ahead(h.PSN), s.high.Ahead(h.PSN))))
 		n++
 	}
-	s.holes = s.holes[:copy(s.holes, s.holes[n:])]
+	s.holes, s.next = s.holes[:copy(s.holes, s.holes[n:])], max(s.next-n, 0)
 	return s.high.After(una)
 }
 
@@ -209,7 +211,7 @@ func (s *Scoreboard) Resend() {
 		h := &s.holes[i]
 		h.lost, h.sent, h.guess = true, false, true
 	}
-	s.lost, s.late = len(s.holes)-s.answers, 0
+	s.lost, s.late, s.next = len(s.holes)-s.answers, 0, 0
 }
 
 // count adds n to the number of holes of the kind of h.
@@ -269,7 +271,7 @@ func (s *Scoreboard) miss(una rocev2.PSN, lost, guess bool) bool {
 	}
 	s.holes = append(s.holes, Hole{})
 	copy(s.holes[1:], s.holes)
-	s.holes[0] = Hole{PSN: una, at: s.path.Now, over: 1, guess: guess, lost: lost}
+	s.holes[0], s.next = Hole{PSN: una, at: s.path.Now, over: 1, guess: guess, lost: lost}, 0
 	s.count(&s.holes[0], 1)
 	return true
 }
@@ -311,8 +313,8 @@ func (s *Scoreboard) Update(una, end rocev2.PSN, kept []byte) (lost int, ok bool
 // nothing else is. What is missed is to be sent again, but the path has not
 // lost it.
 func (s *Scoreboard) Rebuild(una rocev2.PSN, kept []byte) {
-	reach := min(int(s.high.Ahead(una))-1, MaxReorder)
-	var all [MaxReorder / 8]byte
+	reach := min(int(s.high.Ahead(una))-1, MostReorder)
+	var all [MostReorder / 8]byte
 	copy(all[:], kept)
 	m := merger{path: s.path, una: una, old: s.holes, high: una.Add(1 + reach), known: s.high, overtaken: math.MaxInt}
 	s.merge(&m, all[:], reach)
@@ -320,8 +322,9 @@ func (s *Scoreboard) Rebuild(una rocev2.PSN, kept []byte) {
 
 // merge takes over the holes that m makes.
 func (s *Scoreboard) merge(m *merger, kept []byte, reach int) {
-	s.high, s.lost, s.answers, s.late = m.merge(kept, reach), 0, 0, 0
-	s.holes = append(s.holes[:0], m.holes[:m.n]...)
+	m.holes = s.spare[:0]
+	s.high, s.lost, s.answers, s.late, s.next = m.merge(kept, reach), 0, 0, 0, 0
+	s.holes, s.spare = m.holes, s.holes
 	for i := range s.holes {
 		s.count(&s.holes[i], 1)
 	}
@@ -340,8 +343,7 @@ type merger struct {
 	above     int        // packets that are kept
 	stale     bool       // what was kept is, also if the acknowledgement says that it is not
 	gaps      int        // that the acknowledgement has told of so far
-	holes     [MaxHoles]Hole
-	n         int
+	holes     []Hole
 	lost      int // packets that have turned out lost
 }
 
@@ -413,27 +415,30 @@ func (m *merger) hole(psn rocev2.PSN) bool {
 }
 
 func (m *merger) add(h Hole) bool {
-	if m.n == MaxHoles {
+	if len(m.holes) == MaxHoles {
 		return false
 	}
-	m.holes[m.n] = h
-	m.n++
+	m.holes = append(m.holes, h)
 	return true
 }
 
 // maxSpareBoards is how many scoreboards a pool keeps for the next loss.
 const maxSpareBoards = 64
 
-// OpenBoard returns an empty scoreboard for a path.
-func (s *Pool) OpenBoard(una rocev2.PSN, path *Reordering) *Scoreboard {
-	path.SetMost(s.Share() / 2)
+// manyHoles is how many holes a scoreboard keeps memory for until it is used
+// again.
+const manyHoles = 512
+
+// OpenBoard returns an empty scoreboard for a path whose packets carry so much.
+func (s *Pool) OpenBoard(una rocev2.PSN, path *Reordering, payload int) *Scoreboard {
+	path.SetMost(s.Share(payload) / 2)
 	b := s.spareBoard
 	if b == nil {
 		return &Scoreboard{high: una, path: path}
 	}
-	s.spareBoard = b.next
+	s.spareBoard = b.unused
 	s.spareBoards--
-	*b = Scoreboard{holes: b.holes[:0], high: una, path: path}
+	*b = Scoreboard{holes: b.holes[:0], spare: b.spare, high: una, path: path}
 	return b
 }
 
@@ -442,7 +447,10 @@ func (s *Pool) CloseBoard(b *Scoreboard) {
 	if s.spareBoards == maxSpareBoards {
 		return
 	}
-	b.next, b.path = s.spareBoard, nil
+	if max(cap(b.holes), cap(b.spare)) > manyHoles {
+		b.holes, b.spare = nil, nil
+	}
+	b.unused, b.path = s.spareBoard, nil
 	s.spareBoard = b
 	s.spareBoards++
 }

@@ -15,7 +15,7 @@ func TestScoreboard(t *testing.T) {
 	const una, end = rocev2.PSN(0xfffffa), rocev2.PSN(20) // PSNs come again at 2^24
 	p := NewPool(1)
 	path := &Reordering{}
-	s := p.OpenBoard(una, path)
+	s := p.OpenBoard(una, path, 4096)
 	update := func(why string, una rocev2.PSN, late clock.Time, want, wantLost, wantKept int, kept ...byte) {
 		t.Helper()
 		path.Late = late
@@ -48,7 +48,7 @@ func TestScoreboard(t *testing.T) {
 		t.Error("it is of use though all is acknowledged")
 	}
 	p.CloseBoard(s)
-	if p.OpenBoard(una, path) != s {
+	if p.OpenBoard(una, path, 4096) != s {
 		t.Error("the memory is not used again")
 	}
 }
@@ -58,7 +58,7 @@ func TestScoreboard(t *testing.T) {
 func TestScoreboardAnswers(t *testing.T) {
 	t.Parallel()
 	const end = rocev2.PSN(100)
-	s := NewPool(1).OpenBoard(0, &Reordering{})
+	s := NewPool(1).OpenBoard(0, &Reordering{}, 4096)
 	check := func(why string, lost, pending, kept int) {
 		t.Helper()
 		if s.Lost() != lost || s.Pending() != pending || int(s.Kept(0)) != kept {
@@ -97,8 +97,8 @@ func TestScoreboardAnswers(t *testing.T) {
 // that are farthest, and what is behind them.
 func TestScoreboardIsBounded(t *testing.T) {
 	t.Parallel()
-	s := NewPool(1).OpenBoard(0, &Reordering{})
-	every := make([]byte, MaxReorder/8)
+	s := NewPool(1).OpenBoard(0, &Reordering{}, 4096)
+	every := make([]byte, 2*MaxHoles/8+100)
 	for i := range every {
 		every[i] = 0x55
 	}
@@ -111,7 +111,7 @@ func TestScoreboardIsBounded(t *testing.T) {
 // sent.
 func TestRowsOfHoles(t *testing.T) {
 	t.Parallel()
-	s := NewPool(1).OpenBoard(0, &Reordering{})
+	s := NewPool(1).OpenBoard(0, &Reordering{}, 4096)
 	s.Update(0, 100, []byte{0b10000000}) // 0 to 7 are missing
 	s.Sent(&s.holes[4], 1, 50)
 	if n := s.SendRow(2, 8, false, 1, 50); n != 2 || s.Lost() != 5 {
@@ -129,7 +129,7 @@ func TestRowsOfHoles(t *testing.T) {
 // than what is known says nothing of what comes behind it, which stays lost.
 func TestScoreboardRemembersWhatIsBehind(t *testing.T) {
 	t.Parallel()
-	b := NewPool(1).OpenBoard(100, &Reordering{})
+	b := NewPool(1).OpenBoard(100, &Reordering{}, 4096)
 	b.Missing(100)
 	b.LoseRest(200, 31) // up to 131
 	for range 31 {
@@ -148,8 +148,8 @@ func TestScoreboardRemembersWhatIsBehind(t *testing.T) {
 // it reaches.
 func TestScoreboardRebuild(t *testing.T) {
 	t.Parallel()
-	const una, end = rocev2.PSN(0xfffff0), rocev2.PSN(2000)
-	s := NewPool(1).OpenBoard(una, &Reordering{})
+	const una, end = rocev2.PSN(0xfffff0), rocev2.PSN(2 * MaxHoles)
+	s := NewPool(1).OpenBoard(una, &Reordering{}, 4096)
 	s.Update(una, end, []byte{0b11101111, 0xff, 0xff})
 	for s.Lost() > 0 {
 		s.Sent(s.NextLost(), 1000, end)

@@ -49,6 +49,6 @@
 // reloads the count, whatever packet brings it. A Timeout of 0, none, gets
 // GuardTimeout instead, so that a vanished peer is an error at last.
 //
-// Before the timeout a silent peer is probed, as RFC 8985 and RFC 9002 have it,
-// see qp.Config.MinProbe.
+// Before the timeout a silent native peer is probed, as RFC 8985 and RFC 9002
+// have it, see qp.Config.MinProbe. To others nothing goes again before it.
 package requester

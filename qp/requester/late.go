@@ -114,7 +114,7 @@ func undoSpurious(r *recovery) {
 		s.lostIn, s.lateIn, s.round = 0, 0, 0
 		r.rtt.noise = 0
 		r.c.CC.Control.Undo()
-		r.c.CC.Reload()
+		r.c.Reload()
 	}
 }
 
@@ -148,6 +148,7 @@ func advanceBoards(r *recovery, now clock.Time) {
 	r.rtt.judges(&s.path, now)
 	r.rtt.judges(&s.back, now)
 	s.advance(r.una, r.c.Pool)
+	r.bound()
 	noteGaps(r)
 	undoSpurious(r)
 }

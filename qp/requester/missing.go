@@ -16,7 +16,7 @@ func (r *Requester) missingResponses(now clock.Time) bool {
 	}
 	b := openReads(&r.recovery, now)
 	r.sel.held = 0
-	var kept [queue.MaxReorder / 8]byte
+	var kept [queue.MostReorder / 8]byte
 	lost, _ := b.Update(r.una, r.max, r.reorder.AppendKept(kept[:0], r.una, len(kept)))
 	noteGaps(&r.recovery)
 	undoSpurious(&r.recovery)
@@ -36,7 +36,7 @@ func (r *Requester) noteGivenUp() {
 		r.reorder.Len() > 0 && r.reorder.First() == r.una {
 		return
 	}
-	var kept [queue.MaxReorder / 8]byte
+	var kept [queue.MostReorder / 8]byte
 	r.sel.reads.Rebuild(r.una, r.reorder.AppendKept(kept[:0], r.una, len(kept)))
 }
 

@@ -51,7 +51,7 @@ func (r *recovery) Configure(mask ib.AttrMask) {
 // SetLimits changes the bounds of what may be in flight.
 func (r *recovery) SetLimits(c cc.Config) {
 	r.c.CC.Control.SetConfig(c)
-	r.c.CC.Reload()
+	r.c.Reload()
 }
 
 // SharePauses has the requester share p with others until it is reset.
@@ -68,6 +68,7 @@ func (r *recovery) Held() int { return r.reorder.Len() }
 func (r *recovery) DiscardHeld() {
 	r.reorder.Discard()
 	r.sel.clear(r.c.Pool)
+	r.bound()
 	r.rtt.gaps = false
 	r.tells = false
 }
@@ -104,7 +105,7 @@ func (r *recovery) lost(now clock.Time, how cc.Loss) {
 	if r.c.CC.Control.Lost(now, r.flight(), how) {
 		r.c.Stats.Rare().WindowCuts++
 	}
-	r.c.CC.Reload()
+	r.c.Reload()
 }
 
 // Marked takes a sign of congestion on the path of what is in flight: a
@@ -117,6 +118,7 @@ func (r *recovery) stop() {
 	r.rnr.waiting = false
 	r.reorder.Discard()
 	r.sel.clear(r.c.Pool)
+	r.bound()
 	r.rtt.gaps = false
 	r.fetch = conn.Fetches{}
 	r.paging, r.paced = false, false
@@ -128,6 +130,7 @@ func (r *recovery) rewind() {
 	r.rd, r.sinceAck = 0, 0
 	r.repair.left = 0
 	r.sel.clear(r.c.Pool)
+	r.bound()
 	r.rtt.gaps = false
 	r.retry.stop()
 	r.rtt.discard()
@@ -208,10 +211,12 @@ func (r *recovery) handleImpliedNAK(now clock.Time, psn rocev2.PSN, info *rocev2
 	r.restart(now, again)
 }
 
-// probe sends again before the local ACK timeout, without cost, when the peer
-// has been silent for much longer than a round trip: the last packets in flight
-// are lost, and nothing follows them that would show it (tail loss: RFC 8985,
-// section 7; RFC 9002, section 6.2).
+// probe sends again before the local ACK timeout, without cost, when a native
+// peer has been silent for much longer than a round trip: the last packets in
+// flight are lost, and nothing follows them that would show it (tail loss: RFC
+// 8985, section 7; RFC 9002, section 6.2). To others nothing goes again before
+// that timeout, which is the least (IBTA 9.7.6.1.3): not all of them answer a
+// repeated READ.
 func (r *recovery) probe(now clock.Time) {
 	r.noteSilence(now)
 	r.rtt.backOff()
@@ -253,7 +258,7 @@ func (r *recovery) noteSilence(now clock.Time) {
 // (RFC 4015).
 func (r *recovery) undoTimeout() {
 	r.c.CC.Control.Undo()
-	r.c.CC.Reload()
+	r.c.Reload()
 	r.c.Stats.Rare().SpuriousRetransmits += r.c.Stats.Retransmits - r.resent
 }
 
@@ -292,7 +297,10 @@ func (r *recovery) HandleTimeout(now clock.Time) {
 		return
 	}
 	if r.retry.armed && r.rtt.expired(now, r.retry.deadline) {
-		if !r.rtt.postpone(now) {
+		switch {
+		case r.c.Pool == nil:
+			r.rtt.giveUp()
+		case !r.rtt.postpone(now):
 			r.probe(now)
 		}
 		return

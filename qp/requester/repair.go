@@ -96,15 +96,23 @@ func (p *repair) nextRead(first, end rocev2.PSN) bool {
 
 // beginProbe sends the oldest packet again while it is not known how long a
 // round trip takes: more than the guess, perhaps, so nothing says that anything
-// was lost. A READ is more than one packet.
+// was lost.
 func (r *recovery) beginProbe() bool {
-	if r.nxt == r.una || r.queue.At(r.queue.Head).Answered() {
+	if r.nxt == r.una {
 		return false
 	}
-	p := &r.repair
-	p.cur, p.nxt, p.run, p.left = r.queue.Head, r.una, 1, 1
-	p.limit = r.nxt
-	p.start, p.end = r.una, r.una.Next()
+	p, w := &r.repair, r.queue.At(r.queue.Head)
+	if w.Answered() {
+		end := w.First.Add(int(w.PSNs))
+		if !p.nextRead(w.First, end) {
+			return false
+		}
+		w.Flags |= queue.Resumed
+		p.run, p.end = 0, end
+	} else {
+		p.run, p.start, p.end, p.limit = 1, r.una, r.una.Next(), r.nxt
+	}
+	p.cur, p.nxt, p.left = r.queue.Head, r.una, 1
 	return true
 }
 

@@ -172,6 +172,7 @@ func (r *Requester) progress(now clock.Time, from rocev2.PSN, pos uint64) {
 	}
 	if r.sel != nil {
 		nakAhead(&r.recovery, now)
+		sendRefused(&r.recovery)
 	}
 	if r.fault {
 		if w := r.queue.At(r.queue.Head); r.queue.Head != r.queue.Tail && w.Status != ib.StatusSuccess {

@@ -333,6 +333,10 @@ func (r *rtt) probe(now clock.Time) {
 	r.probing, r.maybeSpurious, r.probedAt = true, false, now
 }
 
+// giveUp takes that the peer is silent and is not probed: the local ACK timeout
+// has its turn.
+func (r *rtt) giveUp() { r.probes = maxProbes }
+
 // backOff doubles the wait for the next probe.
 func (r *rtt) backOff() {
 	r.probes++

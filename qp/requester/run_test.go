@@ -50,7 +50,7 @@ func TestRunBeforeGivenUp(t *testing.T) {
 	e.read(t, 20)
 	e.r.una, e.r.posUna = e.r.una.Next(), e.r.posUna+256+cc.PacketOverhead
 	s := e.r.selective()
-	s.reads = e.c.Pool.OpenBoard(e.r.una, &s.back)
+	s.reads = e.c.Pool.OpenBoard(e.r.una, &s.back, 1024)
 	s.reads.Update(e.r.una, e.r.max, []byte{0b11111100})
 	if n := HandleRun(&e.r, 0, 3); n != 3 {
 		t.Fatalf("%d packets were taken, want 3", n)

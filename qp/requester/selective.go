@@ -16,9 +16,12 @@ type selective struct {
 	reads *queue.Scoreboard // the same of responses to READs, which this side keeps
 	held  uint8             // of these, since the scoreboard knows
 	bare  int               // packets that the last sign of a gap was taken for, with nothing kept behind it
-	tail  bool              // the packet last is to be sent, or once more
-	last  rocev2.PSN
-	twins twins
+	room  uint32            // PSNs behind a gap that the peer keeps, as it has said last; 0: it has not
+	// refused says that more was in flight than that when a gap showed.
+	refused bool
+	tail    bool // the packet last is to be sent, or once more
+	last    rocev2.PSN
+	twins   twins
 	lateness
 
 	// Places in the stream: PSNs come again.
@@ -71,6 +74,7 @@ func (r *Requester) handleSelectiveAck(now clock.Time, p *rocev2.Packet, info *r
 		r.armProbe(now)
 		r.c.Acked(now, r.flight(), r.arrived(r.posUna))
 	}
+	noteRoom(&r.recovery, p)
 	if lost > 0 && !r.c.Failed() {
 		r.losses(now, lost)
 	}
@@ -139,7 +143,8 @@ func openBoard(r *recovery, now clock.Time) *queue.Scoreboard {
 	s := r.selective()
 	r.rtt.judges(&s.path, now)
 	if s.board == nil {
-		s.board = r.c.Pool.OpenBoard(r.una, &s.path)
+		s.board = r.c.Pool.OpenBoard(r.una, &s.path, r.c.MTU)
+		r.bound()
 	}
 	return s.board
 }
@@ -150,7 +155,7 @@ func openReads(r *recovery, now clock.Time) *queue.Scoreboard {
 	s.back.Exact = true
 	r.rtt.judges(&s.back, now)
 	if s.reads == nil {
-		s.reads = r.c.Pool.OpenBoard(r.una, &s.back)
+		s.reads = r.c.Pool.OpenBoard(r.una, &s.back, r.c.MTU)
 	}
 	return s.reads
 }
@@ -172,7 +177,7 @@ func (s *selective) advance(una rocev2.PSN, p *queue.Pool) {
 func (s *selective) clear(p *queue.Pool) {
 	if s != nil {
 		s.board, s.reads = give(p, s.board), give(p, s.reads)
-		s.tail, s.ahead, s.alone, s.asked, s.twins.due = false, false, false, false, false
+		s.tail, s.ahead, s.alone, s.asked, s.twins.due, s.refused = false, false, false, false, false, false
 	}
 }
 
@@ -215,7 +220,7 @@ func (r *recovery) losses(now clock.Time, n int) {
 			r.c.Stats.Rare().WindowCuts++
 		}
 	}
-	r.c.CC.Reload()
+	r.c.Reload()
 }
 
 // onlyReads reports whether all requests in flight before end are READs.
@@ -268,10 +273,17 @@ func (r *recovery) nakHole(now clock.Time) {
 			r.rewind()
 			return
 		}
-		if b.Late() == 0 {
-			n := r.loseBare(b)
-			r.losses(now, n-r.answers(b))
+		if b.Late() > 0 {
+			return
 		}
+		if r.sel.bare > 0 && r.posUna < r.sel.flight { // it keeps nothing of all that
+			r.sel.bare = 0
+			r.lost(now, cc.GoBack)
+			r.rewind()
+			return
+		}
+		n := r.loseBare(b)
+		r.losses(now, n-r.answers(b))
 	}
 }
 
@@ -352,7 +364,7 @@ func (r *sender) pollHole(now clock.Time, buf []byte) int {
 		if n > 0 {
 			// With nothing new behind it, nothing would show that
 			// it is lost again.
-			if b.Lost() == 0 && r.cur == r.queue.Tail && !r.isLongRead(psn) {
+			if b.Lost() == 0 && (r.cur == r.queue.Tail || r.nxt.Ahead(r.una) >= r.c.CC.Limit.PSNs) && !r.isLongRead(psn) {
 				r.sel.tail, r.sel.last = true, psn
 			}
 			return n

@@ -61,7 +61,7 @@ func TestReadsAlone(t *testing.T) {
 	e.write(2560)
 	e.poll(0)
 	s := e.r.selective()
-	s.reads, s.bare, s.flight = e.c.Pool.OpenBoard(e.r.una, &s.back), 4, e.r.posNxt
+	s.reads, s.bare, s.flight = e.c.Pool.OpenBoard(e.r.una, &s.back, 1024), 4, e.r.posNxt
 	if n := e.r.loseBare(s.reads); s.reads.End() != e.r.una.Add(4) {
 		t.Errorf("%d packets are lost, up to %d; the READ begins at %d and has 4", n, s.reads.End(), e.r.una)
 	}

@@ -198,7 +198,7 @@ func (r *sender) mayStart(rq *request) bool {
 	if !r.c.CC.Limit.Admits(r.pipe(), inFlight, rq.cost, rq.psns) {
 		return false
 	}
-	if w.Is(ib.OpReads) && r.reorder.Len() > 0 && int(inFlight+rq.psns) > r.c.Pool.Share() {
+	if w.Is(ib.OpReads) && r.reorder.Len() > 0 && int(inFlight+rq.psns) > r.c.Pool.Share(r.c.MTU) {
 		return false // while something is missing there is no room for what comes
 	}
 	if w.Answered() {
@@ -210,7 +210,7 @@ func (r *sender) mayStart(rq *request) bool {
 			return false
 		}
 	}
-	if rq.rel == 0 && w.Flags&queue.Fence != 0 && r.rd > 0 {
+	if rq.rel == 0 && r.rd > 0 && (w.Flags&queue.Fence != 0 || r.spoilsReads(w)) {
 		return false
 	}
 	return !r.credit.limited || r.mayProbe(rq, inFlight)

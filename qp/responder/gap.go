@@ -5,7 +5,6 @@ import (
 
 	"github.com/gosoftroce/rocev2/clock"
 	"github.com/gosoftroce/rocev2/qp/conn"
-	"github.com/gosoftroce/rocev2/qp/queue"
 	"github.com/gosoftroce/rocev2/rocev2"
 )
 
@@ -15,7 +14,7 @@ import (
 func (r *Responder) bufferRequest(now clock.Time, p *rocev2.Packet, info *rocev2.OpcodeInfo) conn.Drop {
 	psn := p.BTH.PSN
 	d := conn.DropOutOfOrder
-	if r.c.Pool != nil && psn.Ahead(r.epsn) > queue.MaxReorder {
+	if r.c.Pool != nil && psn.Ahead(r.epsn) > uint32(r.c.Pool.Reach) {
 		return d // not in flight
 	}
 	if r.nakForGap || !r.nakSent {
@@ -173,8 +172,8 @@ func (r *Responder) Poll(now clock.Time, delay bool, out *conn.Output) {
 	}
 }
 
-// pollSelectiveAck writes which packets are kept. It returns false if there is
-// no room.
+// pollSelectiveAck writes which packets are kept, and up to how far some will
+// be. It returns false if there is no room.
 func pollSelectiveAck(r *Responder, out *conn.Output) bool {
 	if r.reorder.Len() == 0 || r.c.Failed() {
 		r.tellKept, r.kept = false, 0
@@ -187,8 +186,9 @@ func pollSelectiveAck(r *Responder, out *conn.Output) bool {
 	r.tellKept, r.kept = false, 0
 	r.acknowledges(r.epsn.Add(-1))
 	h := r.c.BTH(0, r.epsn)
-	h.Opcode = rocev2.SelectiveAck
-	a := r.ack(r.msn)
+	h.Opcode, h.Solicited = rocev2.SelectiveAck, true
+	room := rocev2.CreditCode(r.c.Pool.Share(r.c.MTU))
+	a := rocev2.AETH{Syndrome: rocev2.SyndromeACK(room), MSN: r.msn}
 	b := a.AppendTo(h.AppendTo(buf[:0]))
 	out.Commit(len(r.reorder.AppendKept(b, r.epsn, r.c.MTU)))
 	r.c.Stats.AcksSent++
