@@ -22,7 +22,7 @@ type DialConfig struct {
 	// default is 16; the peer may grant less.
 	ResponderResources, InitiatorDepth verbs.OptUint8
 
-	PathMTU     verbs.MTU      // of both sides; by default what the way to the peer carries
+	PathMTU     verbs.MTU      // of both sides; by default what the way between them carries: see Params
 	AckTimeout  uint8          // code, of both sides, see verbs.ConnectConfig.Timeout; 14 by default. A peer that is this software takes 21 at most
 	RetryCount  verbs.OptUint8 // of both sides, up to 7; 7 by default
 	RNRRetry    verbs.OptUint8 // how often the peer repeats when this side has no receive posted; 7, the default, is for ever
@@ -61,14 +61,41 @@ type DialConfig struct {
 // verbs.ErrTransition, or that of ctx: the peer is told then that nobody waits.
 func Dial(ctx context.Context, qp *verbs.QP, addr netip.AddrPort, cfg DialConfig) (*Conn, error) {
 	c, err := dial(ctx, qp, addr, &cfg)
-	if rejected := (*RejectedError)(nil); !cfg.NoECE && errors.As(err, &rejected) && rejected.foreign() {
-		cfg.NoECE = true
+	for err != nil && cfg.yield(err) {
 		c, err = dial(ctx, qp, addr, &cfg)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("cm: dial %v: %w", addr, err)
 	}
 	return c, nil
+}
+
+// yield gives way to a peer that has rejected, in what this side need not
+// insist on, and reports whether it has. It does so at most once for each
+// setting.
+func (cfg *DialConfig) yield(err error) bool {
+	var rejected *RejectedError
+	if !errors.As(err, &rejected) {
+		return false
+	}
+	if !cfg.NoECE && rejected.foreign() {
+		cfg.NoECE = true
+		return true
+	}
+	if cfg.PathMTU == 0 {
+		cfg.PathMTU = rejected.acceptable()
+		return cfg.PathMTU != 0
+	}
+	return false
+}
+
+// acceptable returns the path MTU that the peer takes, if it has rejected for
+// that and says so, and else 0 (IBTA 12.6.7.2).
+func (e *RejectedError) acceptable() verbs.MTU {
+	if e.Reason == ReasonMTU && len(e.Info) > 0 && verbs.MTU(e.Info[0]).Valid() {
+		return verbs.MTU(e.Info[0])
+	}
+	return 0
 }
 
 // foreign reports whether a peer that is not this software may have rejected

@@ -2,6 +2,8 @@ package cm
 
 import (
 	"fmt"
+
+	"github.com/gosoftroce/rocev2/verbs"
 )
 
 // ECE is what a side says of itself when a connection is made (enhanced
@@ -17,14 +19,41 @@ type ECE struct {
 // those that IEEE assigns: the bit for local administration is set.
 const Vendor = 0x526f43
 
-// optionNative says that the side is as [verbs.Endpoint.Native] has it.
-const optionNative = 1
+// What Options mean of this software.
+const (
+	// optionNative: the side is as [verbs.Endpoint.Native] has it.
+	optionNative = 1
+	// optionLessMTU in a REQ: a REP may say a smaller path MTU.
+	optionLessMTU = 2
+	// shiftMTU is where a REP has the code of that path MTU; 0: it is that
+	// of the REQ.
+	shiftMTU = 8
+)
 
 // own is what this software says of itself.
-var own = ECE{VendorID: Vendor, Options: optionNative}
+var own = ECE{VendorID: Vendor, Options: optionNative | optionLessMTU}
 
 // native reports whether the side that says so is this software.
 func (e ECE) native() bool { return e.VendorID == Vendor && e.Options&optionNative != 0 }
+
+// lessMTU reports whether the side that asks takes a smaller path MTU than it
+// asks for, where the answer says so.
+func (e ECE) lessMTU() bool { return e.native() && e.Options&optionLessMTU != 0 }
+
+// withMTU returns e with the path MTU of an answer.
+func (e ECE) withMTU(m verbs.MTU) ECE {
+	e.Options |= uint32(m) << shiftMTU
+	return e
+}
+
+// mtu returns the path MTU of a connection: what was asked for, or less if the
+// answer, e, says so.
+func (e ECE) mtu(asked verbs.MTU) verbs.MTU {
+	if less := verbs.MTU(e.Options >> shiftMTU & 7); e.native() && less.Valid() {
+		return min(asked, less)
+	}
+	return asked
+}
 
 // marker is what this software puts into the additional information of a REJ
 // for a peer that is this software: the rejection is meant, it is not that the

@@ -69,7 +69,11 @@ type RejectedError struct {
 
 // Error says why.
 func (e *RejectedError) Error() string {
-	return fmt.Sprintf("cm: rejected by the peer: %v (reason %d)", e.Reason, uint16(e.Reason))
+	text := fmt.Sprintf("cm: rejected by the peer: %v (reason %d)", e.Reason, uint16(e.Reason))
+	if most := e.acceptable(); most != 0 {
+		text += fmt.Sprintf("; it takes %d bytes", most.Bytes())
+	}
+	return text
 }
 
 // StatusError says that the peer has refused to resolve a service of datagrams

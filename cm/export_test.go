@@ -45,3 +45,6 @@ func Acquaintances(dev *verbs.Device) int {
 	defer m.unlock()
 	return len(m.peers.of)
 }
+
+// Held returns how many numbers of queue pairs are held on a device.
+func Held(dev *verbs.Device) int { return verbs.HCA(dev).Held() }

@@ -222,31 +222,6 @@ func TestRejectOnce(t *testing.T) {
 	}
 }
 
-// A path MTU that is too much for the server is rejected with the reason.
-func TestRejectMTU(t *testing.T) {
-	t.Parallel()
-	sw := fabric.NewSwitch(fabric.Config{LinkMTU: 1500})
-	var hosts []*host
-	for _, a := range []string{"192.0.2.1", "192.0.2.2"} {
-		port, err := sw.Attach(netip.MustParseAddr(a))
-		must(t, err)
-		hosts = append(hosts, newHost(t, port))
-	}
-	client, server := hosts[0], hosts[1]
-	l, addr := server.listen(cm.ListenConfig{})
-	got := server.serve(l, cm.AcceptConfig{})
-	_, err := cm.Dial(client.context(), client.qp(verbs.RC), addr, cm.DialConfig{PathMTU: verbs.MTU4096})
-	wantRejected(t, "an MTU of 4096", err, cm.ReasonMTU)
-	s := <-got
-	if s.err == nil {
-		t.Error("the server has accepted it")
-	}
-	a, _ := connect(client, server, cm.DialConfig{})
-	if m := a.Params().PathMTU; m != verbs.MTU1024 {
-		t.Errorf("path MTU %v", m)
-	}
-}
-
 // The peer's device goes: the connection ends at once, for all who wait.
 func TestDeviceCloses(t *testing.T) {
 	t.Parallel()

@@ -11,8 +11,9 @@ const (
 	madLen = 256 // bytes of every management datagram (IBTA 13.4.2)
 	gsiQPN = 1
 
-	recvSlots = 1024 // datagrams that may wait: receive offload brings many at once
-	sendSlots = 64
+	recvSlots  = 1024 // datagrams that may wait: receive offload brings many at once
+	sendSlots  = 256
+	pollRounds = 8 // of 32 datagrams each, before what they call for is sent
 
 	// maxHandles bounds the address handles that are kept. One in a million
 	// datagrams makes no difference; who floods from many addresses pays
@@ -102,7 +103,7 @@ func (g *gsi) receive(slot uint64) error {
 // poll ends after some, and reports whether there may be more.
 func (g *gsi) poll(receive func(from verbs.GRH, datagram []byte)) (more bool) {
 	var wcs [32]verbs.WC
-	for range recvSlots / len(wcs) {
+	for range pollRounds {
 		n := g.cq.Poll(wcs[:])
 		if n == 0 {
 			return false
@@ -129,6 +130,9 @@ func (g *gsi) completed(wc *verbs.WC, receive func(from verbs.GRH, datagram []by
 	}
 	_ = g.receive(wc.ID) // it fails only when the device is being closed
 }
+
+// sent reports whether the link has all that was posted.
+func (g *gsi) sent() bool { return len(g.free) == sendSlots }
 
 // room returns the memory for one more datagram to send; nil: all of it is on
 // its way. What was written there goes with push.

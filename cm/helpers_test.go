@@ -40,8 +40,17 @@ func newHost(t testing.TB, port *fabric.Port) *host {
 	t.Helper()
 	dev, err := verbs.OpenLink(port, verbs.Config{})
 	must(t, err)
+	h := newHostOn(t, dev)
+	h.port = port
+	return h
+}
+
+// newHostOn makes a host of a device, which it closes.
+func newHostOn(t testing.TB, dev *verbs.Device) *host {
+	t.Helper()
 	t.Cleanup(func() { dev.Close() })
-	h := &host{t: t, dev: dev, port: port}
+	h := &host{t: t, dev: dev}
+	var err error
 	h.pd, err = dev.AllocPD()
 	must(t, err)
 	h.cq, err = dev.CreateCQ(1024)

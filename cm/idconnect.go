@@ -73,8 +73,8 @@ func (l *idListener) over() { l.id.over() }
 // event implements sink: it makes an ID for a request.
 func (l *idListener) event(e *agent.Event) {
 	var a asked
-	if reason := a.read(e, l.typ, l.addr.Addr()); reason != 0 {
-		l.m.refuse(e, reason)
+	if reason, info := a.fit(l.m, e, l.typ, l.addr.Addr()); reason != 0 {
+		l.m.refuse(e, reason, info)
 		return
 	}
 	id := &ID{space: l.id.space, typ: l.typ, state: idRequested, m: l.m,
@@ -135,6 +135,11 @@ func connect(id *ID, p *ConnParam) error {
 	if id.req.LocalQPN == 0 {
 		return errors.New("there is no queue pair: call CreateQP, or set QPN")
 	}
+	return sendRequest(id)
+}
+
+// sendRequest sends the REQ.
+func sendRequest(id *ID) error {
 	id.m.lock()
 	defer id.m.unlock()
 	if id.m.closed {

@@ -1,6 +1,8 @@
 package cm
 
 import (
+	"errors"
+
 	"github.com/gosoftroce/rocev2/cm/agent"
 	"github.com/gosoftroce/rocev2/verbs"
 )
@@ -58,8 +60,12 @@ func translate(id *ID, e *agent.Event) *Event {
 		id.state = idConnected
 		out = Event{Type: EventEstablished, Conn: ConnParam{PrivateData: e.Private, QPN: id.params.QPN}}
 	case agent.EventRejected:
+		rejected := endOf(e)
+		if id.state == idConnecting && askForLess(id, rejected) {
+			return nil
+		}
 		id.state = idOver
-		out = failure(EventRejected, endOf(e))
+		out = failure(EventRejected, rejected)
 	case agent.EventUnreachable:
 		id.state = idOver
 		out = failure(EventUnreachable, ErrUnreachable)
@@ -77,6 +83,21 @@ func translate(id *ID, e *agent.Event) *Event {
 		out = Event{Type: EventTimewaitExit}
 	}
 	return &out
+}
+
+// askForLess asks once more where the peer has rejected for the path MTU and
+// says what it takes, and reports whether it has asked.
+func askForLess(id *ID, err error) bool {
+	var rejected *RejectedError
+	if !errors.As(err, &rejected) {
+		return false
+	}
+	most := uint8(rejected.acceptable())
+	if most == 0 || most >= id.req.PathMTU {
+		return false
+	}
+	id.req.PathMTU = most
+	return sendRequest(id) == nil
 }
 
 // replied takes the answer of the peer.

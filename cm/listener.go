@@ -172,7 +172,11 @@ func (l *Listener) Close() error {
 	for r := l.queue.first; r != nil; r = l.queue.first {
 		l.queue.remove(r)
 		r.answered = true
-		l.m.release(r.id)
+		if r.number != 0 {
+			r.decline()
+		} else {
+			l.m.release(r.id)
+		}
 	}
 	l.m.ports.give(l.cfg.Space, l.addr.Port())
 	l.over()
@@ -189,11 +193,13 @@ func (l *Listener) over() {
 
 // event implements sink: a request has come.
 func (l *Listener) event(e *agent.Event) {
-	r, reason := newRequest(l, e)
-	if reason != 0 {
-		l.m.refuse(e, reason)
+	var a asked
+	if reason, info := a.of(l, e); reason != 0 {
+		verbs.HCA(l.m.dev).ReleaseQPN(e.QPN)
+		l.m.refuse(e, reason, info)
 		return
 	}
+	r := newRequest(l, e, &a)
 	l.m.ids[r.id] = r
 	l.queue.add(r)
 	l.ready.Ring()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -41,6 +42,7 @@ type manager struct {
 	timerAt   clock.Time // when it goes off; 0: it is not set
 	refused   uint64     // requests that only this package found wrong
 	nudge     bool       // a waiter has its event
+	crowded   bool       // there were very many half-open requests
 	peers     acquaintances
 	closed    bool       // nothing begins any more
 	left      *task.Bell // that farewell waits for: a datagram may have been sent
@@ -72,7 +74,8 @@ func managerOf(dev *verbs.Device) (*manager, error) {
 	adapter := verbs.HCA(dev)
 	m := &manager{dev: dev, tasks: adapter.Tasks(), base: adapter.Tasks().Now(),
 		ports: newPorts(adapter.Random), ids: map[agent.ID]sink{}, listeners: map[mad.ServiceID]sink{}}
-	m.agent = agent.New(agent.Config{GUID: mad.GUID(dev.Query().NodeGUID), Random: adapter.Random, Identity: mad.ECE(own)})
+	m.agent = agent.New(agent.Config{GUID: mad.GUID(dev.Query().NodeGUID), Random: adapter.Random, Identity: mad.ECE(own),
+		Hold: adapter.HoldQPN, Release: adapter.ReleaseQPN, Heard: adapter.Heard})
 	m.timer = m.tasks.NewTimer(m.onTimer)
 	m.lock() // until it is complete
 	defer m.unlock()
@@ -198,6 +201,20 @@ func (m *manager) settle() {
 	}
 	m.gsi.flush()
 	m.setTimer()
+	m.thin()
+}
+
+// crowd is how many half-open requests are a flood.
+const crowd = 4096
+
+// thin gives the system back, at the end of a flood, the memory that it has
+// taken. The collector alone would do so after minutes.
+func (m *manager) thin() {
+	n := m.agent.Stats().HalfOpen
+	if m.crowded && n == 0 {
+		m.tasks.Go(debug.FreeOSMemory)
+	}
+	m.crowded = n > crowd || m.crowded && n > 0
 }
 
 func (m *manager) dispatch(e *agent.Event) {
@@ -244,16 +261,16 @@ func (m *manager) onTimer() {
 // farewellWait is how long nothing leaves until farewell gives up.
 const farewellWait = 100 * time.Millisecond
 
-// farewell sends all that the agent has to send: as much as there is room for,
-// then the rest. It gives up when nothing leaves. The lock is given up while it
-// waits.
+// farewell sends all that the agent has to send, and waits until the link has
+// it: what is only posted goes with the device.
 func (m *manager) farewell() {
 	for {
 		m.settle()
-		if m.gsi.room() != nil {
-			return // for more than there is
+		if m.gsi.sent() {
+			return
 		}
-		if m.receive(); m.gsi.room() != nil {
+		before := len(m.gsi.free)
+		if m.receive(); len(m.gsi.free) > before {
 			continue
 		}
 		m.left = m.tasks.NewBell()
@@ -261,7 +278,7 @@ func (m *manager) farewell() {
 		err := m.untilSent()
 		m.lock()
 		m.left = nil
-		if err != nil && m.gsi.room() == nil {
+		if err != nil && len(m.gsi.free) == before {
 			return
 		}
 	}

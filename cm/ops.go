@@ -41,12 +41,12 @@ func (m *manager) release(id agent.ID) {
 }
 
 // refuse rejects a request that is never seen by the program, locked.
-func (m *manager) refuse(e *agent.Event, reason Reason) {
+func (m *manager) refuse(e *agent.Event, reason Reason, info []byte) {
 	m.refused++
 	if e.Kind == agent.EventSIDRRequest {
 		_ = m.agent.Answer(m.now(), e.ID, &mad.SIDRREP{Status: mad.SIDRRejected})
 	} else {
-		_ = m.agent.Reject(m.now(), e.ID, reason, nil, nil)
+		_ = m.agent.Reject(m.now(), e.ID, reason, info, nil)
 	}
 	m.agent.Release(m.now(), e.ID)
 }

@@ -23,6 +23,8 @@ type Request struct {
 	params Params
 	ece    ECE
 	data   private
+	number verbs.QPN // that the peer was told, with psn; 0: none
+	psn    verbs.PSN
 
 	// Guarded by the lock of m:
 	answered   bool // or the peer has given up
@@ -37,6 +39,32 @@ type asked struct {
 	ece    ECE
 	data   []byte // of the peer's program
 }
+
+// fit reads a request for a listener of a type on an address, locked, and makes
+// its path MTU one that this side can send. A reason says why the request is
+// rejected, with what the REJ says of it.
+func (a *asked) fit(m *manager, e *agent.Event, typ verbs.QPType, local netip.Addr) (Reason, []byte) {
+	if reason := a.read(e, typ, local); reason != 0 || typ == verbs.UD {
+		return reason, nil
+	}
+	return a.limit(m.dev.PathMTU(a.remote.Addr()))
+}
+
+// limit makes the path MTU at most what this side can send.
+func (a *asked) limit(most verbs.MTU) (Reason, []byte) {
+	if a.params.PathMTU <= most {
+		return 0, nil
+	}
+	if !a.ece.lessMTU() {
+		return ReasonMTU, mtuInfo(most)
+	}
+	a.params.PathMTU, a.params.lessMTU = most, true
+	return 0, nil
+}
+
+// mtuInfo is the additional information of a REJ for the path MTU: what this
+// side takes (IBTA 12.6.7.2).
+func mtuInfo(most verbs.MTU) []byte { return []byte{byte(most)} }
 
 // read reads a request for a listener of a type on an address. A reason says
 // why it is rejected.
@@ -61,13 +89,9 @@ func (a *asked) read(e *agent.Event, typ verbs.QPType, local netip.Addr) (reason
 	return 0
 }
 
-// newRequest makes a request of an event, or says why it is rejected.
-func newRequest(l *Listener, e *agent.Event) (*Request, Reason) {
-	var a asked
-	if reason := a.read(e, l.cfg.Type, l.addr.Addr()); reason != 0 {
-		return nil, reason
-	}
-	return &Request{l: l, m: l.m, id: e.ID, ece: a.ece, params: a.params, data: privateOf(a.data), remote: Addr{a.remote, l.cfg.Space}}, 0
+// newRequest makes a request of an event.
+func newRequest(l *Listener, e *agent.Event, a *asked) *Request {
+	return &Request{l: l, m: l.m, id: e.ID, ece: a.ece, params: a.params, data: privateOf(a.data), number: e.QPN, psn: e.PSN, remote: Addr{a.remote, l.cfg.Space}}
 }
 
 // plausible reports whether the addresses that RDMA-CM has put into the private
@@ -194,6 +218,9 @@ func (r *Request) accept(qp *verbs.QP, cfg *AcceptConfig) (*Conn, error) {
 	if err := tooLong("REP", len(cfg.PrivateData), MaxAcceptPrivate); err != nil {
 		return nil, err
 	}
+	if r.number != 0 {
+		return r.adopt(qp, cfg)
+	}
 	if err := r.take(); err != nil {
 		return nil, err
 	}
@@ -232,8 +259,8 @@ func (r *Request) take() error {
 // info returns the additional information of a REJ.
 func (r *Request) info(reason Reason) []byte {
 	switch {
-	case reason == ReasonMTU: // what this side takes (IBTA 12.6.7.2)
-		return []byte{byte(r.m.dev.PathMTU(r.remote.Addr()))}
+	case reason == ReasonMTU:
+		return mtuInfo(r.m.dev.PathMTU(r.remote.Addr()))
 	case r.ece.native():
 		return marker
 	}
@@ -303,6 +330,10 @@ func (r *Request) RejectReason(reason Reason, data []byte) error {
 	}
 	switch {
 	case err != nil:
+	case r.number != 0:
+		r.m.lock()
+		r.decline()
+		r.m.unlock()
 	case r.params.Type == verbs.UD:
 		err = r.m.answer(r.id, &mad.SIDRREP{Status: mad.SIDRRejected, Private: data})
 	default:
@@ -316,15 +347,22 @@ func (r *Request) RejectReason(reason Reason, data []byte) error {
 
 // event implements sink: the peer has given up.
 func (r *Request) event(e *agent.Event) {
-	if !e.Kind.Final() {
+	switch {
+	case e.Kind.Final():
+		delete(r.m.ids, r.id)
+	case r.number != 0 && e.Kind != agent.EventEstablished: // the connection ends
+		r.m.release(r.id)
+	default:
 		return
 	}
-	delete(r.m.ids, r.id)
 	r.over()
 }
 
 // over implements sink.
 func (r *Request) over() {
+	if !r.answered && r.number != 0 {
+		verbs.HCA(r.m.dev).ReleaseQPN(r.number)
+	}
 	r.answered = true
 	r.l.queue.remove(r)
 }

@@ -11,10 +11,17 @@ import (
 // Params is what the two sides of a connection agree on, as one side sees it.
 // Of a Request it is what the peer asks for.
 type Params struct {
-	Type    verbs.QPType // RC, UC or UD
-	QPN     verbs.QPN    // the peer's queue pair
-	PSN     verbs.PSN    // the first that this side sends
+	Type verbs.QPType // RC, UC or UD
+	QPN  verbs.QPN    // the peer's queue pair
+	PSN  verbs.PSN    // the first that this side sends
+
+	// PathMTU is the smaller one of what the two sides can send. A listener
+	// that can send less than the peer asks for takes less where the peer
+	// is this software, and else rejects with what it takes (ReasonMTU). A
+	// dial that is rejected so, and has no DialConfig.PathMTU, is made once
+	// more.
 	PathMTU verbs.MTU
+	lessMTU bool // than the peer has asked for, which the REP says
 
 	// ResponderResources is how many READs and atomics the peer may have
 	// outstanding at this side, and InitiatorDepth how many this side at

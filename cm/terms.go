@@ -67,6 +67,9 @@ func (cfg *DialConfig) request(typ verbs.QPType, local, peer netip.AddrPort, psn
 		req.ECE = mad.ECE(cfg.ECE)
 	default:
 		req.ECE = mad.ECE(own)
+		if cfg.PathMTU != 0 {
+			req.ECE.Options &^= optionLessMTU
+		}
 	}
 	return req
 }
@@ -78,7 +81,7 @@ func (cfg *DialConfig) wiring(typ verbs.QPType, peer netip.Addr, req *mad.REQ, r
 		minRNRTimer: cfg.MinRNRTimer.Or(defaultMinRNRTimer), access: cfg.Access,
 		native: !cfg.NoECE && ECE(rep.ECE).native(), sourcePort: cfg.SourcePort,
 		params: Params{
-			Type: typ, QPN: rep.LocalQPN, PSN: rep.StartingPSN, PathMTU: verbs.MTU(req.PathMTU),
+			Type: typ, QPN: rep.LocalQPN, PSN: rep.StartingPSN, PathMTU: ECE(rep.ECE).mtu(verbs.MTU(req.PathMTU)),
 			ResponderResources: min(rep.InitiatorDepth, maxRdAtomic),
 			InitiatorDepth:     min(rep.ResponderResources, req.InitiatorDepth),
 			AckTimeout:         ackTimeout(req.Primary.AckTimeout, rep.TargetAckDelay),
@@ -119,6 +122,8 @@ func acceptance(peer netip.Addr, p Params, ece ECE, psn verbs.PSN, cfg *AcceptCo
 	}
 	switch {
 	case ece == ECE{}: // Linux takes no ECE that it has not asked for
+	case p.lessMTU:
+		rep.ECE = mad.ECE(own.withMTU(p.PathMTU))
 	case cfg.ECE != ECE{}:
 		rep.ECE = mad.ECE(cfg.ECE)
 	default:

@@ -33,6 +33,7 @@ type Engine struct {
 	scratch   qp.Scratch           // of all queue pairs
 	misrouted []transport.RxPacket // scratch: of the batch
 	groups    groups
+	holds     holds
 	grouped   []transport.RxPacket // scratch: those of the batch that are for groups
 	payloads  [][]byte             // scratch: of a run
 
@@ -69,15 +70,19 @@ func New(c Config) *Engine {
 }
 
 // NewQP makes a queue pair in state RESET (IBTA 11.2.5.1) that the engine does
-// not know yet, see AddQP. The fields QPN, Memory, Window, ReadChunk,
-// LongReads, MinProbe, NotifyInterval, NotifyHold and Invalidate of c are the
-// engine's to fill, and so is Congestion if it is nil; else it gets its bounds
-// when the peer is known. It may be called beside other methods, if
-// Config.Random may: making the rings takes a while.
+// not know yet, see AddQP. The fields Memory, Window, ReadChunk, LongReads,
+// MinProbe, NotifyInterval, NotifyHold and Invalidate of c are the engine's to
+// fill, and so is QPN unless it is a number that Hold has returned, and
+// Congestion if it is nil; else it gets its bounds when the peer is known. It
+// may be called beside other methods, if Config.Random may: making the rings
+// takes a while.
 func (e *Engine) NewQP(c qp.Config, user any) (*QP, error) {
-	mem, pd, qpn := e.cfg.Memory, c.PD, e.cfg.randomQPN()
-	if c.Type == ib.GSI {
-		qpn = GSIQPN
+	mem, pd, qpn, held := e.cfg.Memory, c.PD, c.QPN, c.QPN != 0
+	switch {
+	case c.Type == ib.GSI:
+		qpn, held = GSIQPN, false
+	case !held:
+		qpn = e.cfg.randomQPN()
 	}
 	c.QPN = qpn
 	c.Memory, c.Scratch = mem, &e.scratch
@@ -92,7 +97,7 @@ func (e *Engine) NewQP(c qp.Config, user any) (*QP, error) {
 	if err != nil {
 		return nil, err
 	}
-	q := &QP{User: user, qpn: qpn, core: core, ref: new(timerRef), class: e.cfg.class(0)}
+	q := &QP{User: user, qpn: qpn, held: held, core: core, ref: new(timerRef), class: e.cfg.class(0)}
 	q.ref.q = q
 	if !core.Connected() {
 		q.mtu = int32(c.PortMTU.Bytes())
@@ -105,7 +110,7 @@ func (e *Engine) NewQP(c qp.Config, user any) (*QP, error) {
 // is taken: then another one must be made. The GSI queue pair has number 1 and
 // belongs to the shard that owns that.
 func (e *Engine) AddQP(q *QP) bool {
-	if e.table.get(q.QPN()) != nil {
+	if e.table.get(q.QPN()) != nil || e.holds.taken(q) {
 		return false
 	}
 	e.table.put(q.QPN(), q)
@@ -233,6 +238,9 @@ func (e *Engine) Destroy(q *QP) {
 	e.takeFinal(q)
 	e.detachAll(q)
 	e.table.remove(q.QPN())
+	if q.held {
+		Release(e, q.QPN())
+	}
 	e.turns.remove(q)
 	e.acks.waiting.remove(q)
 	e.timers.cancel(q)

@@ -29,6 +29,7 @@ type QP struct {
 	local     bool  // the peer is on this engine's address, and Loopback is on
 	raised    bool  // an event was
 	mtuRaised bool  // EventPathMTU was
+	held      bool  // the number was held for it, see hold.go
 	mtu       int32 // path MTU in bytes
 
 	// Its timer, see timers.go.

@@ -85,6 +85,9 @@ func (e *Engine) dispatch(now clock.Time, r *Received, d *transport.RxPacket) {
 		e.misrouted = append(e.misrouted, *d)
 		return
 	}
+	if e.holds.keep(&e.packet, d) {
+		return
+	}
 	e.counters.Device[DropUnknownQP]++
 	r.Urgent = e.answer(d) || r.Urgent
 }
@@ -115,7 +118,7 @@ func (e *Engine) deliver(now clock.Time, r *Received, d *transport.RxPacket, q *
 		case qp.DropNotPresent:
 			q.tell(e.sink)
 		case qp.DropState:
-			r.Urgent = e.answer(d) || r.Urgent
+			r.Urgent = !awaited(e, q, d) && e.answer(d) || r.Urgent
 		}
 	} else if !q.portVerified && info.Role != rocev2.RoleNotify && qp.Reordered(q.core) == kept {
 		q.verifyPort(&e.cfg, d)

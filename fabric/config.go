@@ -20,6 +20,8 @@ type PortConfig struct {
 	Rate  int64         // bits per second in each direction, IP headers counted; 0 = no limit
 	Delay time.Duration // from the switch to the port
 
+	LinkMTU int // bytes of an IP packet that the port sends; 0 = those of the network
+
 	Loss         float64       // the packet is gone
 	Duplicate    float64       // it comes twice
 	Corrupt      float64       // one bit that the ICRC covers is flipped

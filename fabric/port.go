@@ -62,8 +62,8 @@ func (p *Port) Capabilities() transport.Capabilities {
 	p.sw.mu.Lock()
 	defer p.sw.mu.Unlock()
 	return transport.Capabilities{
-		MTU:         rocev2.LargestMTU(p.sw.cfg.LinkMTU),
-		LinkMTU:     p.sw.cfg.LinkMTU,
+		MTU:         rocev2.LargestMTU(p.linkMTU()),
+		LinkMTU:     p.linkMTU(),
 		Port:        rocev2.UDPPort,
 		FullICRC:    true,
 		ECN:         true,
@@ -71,6 +71,15 @@ func (p *Port) Capabilities() transport.Capabilities {
 		RecvBuffer:  p.cfg.RecvBuffer,
 		SendBuffer:  p.cfg.SendBuffer,
 	}
+}
+
+// linkMTU is how many bytes an IP packet may have that the port sends. The
+// caller holds sw.mu.
+func (p *Port) linkMTU() int {
+	if p.cfg.LinkMTU > 0 {
+		return min(p.cfg.LinkMTU, p.sw.cfg.LinkMTU)
+	}
+	return p.sw.cfg.LinkMTU
 }
 
 // Wait blocks until a packet is queued.
@@ -214,7 +223,7 @@ func (p *Port) transmit(now time.Duration, b *transport.TxBatch, i int) error {
 	switch {
 	case path.Dst.Is4() != p.local.Addr().Is4():
 		return errFamily
-	case len(data)+headers > p.sw.cfg.LinkMTU:
+	case len(data)+headers > p.linkMTU():
 		return errTooLong
 	}
 	f := p.sw.newFrame(len(data))

@@ -75,8 +75,11 @@ func (d *Device) shardFor(c *qp.Config) *shard {
 	if len(cqs) > 0 {
 		s = cqs[0].config.shard
 	}
-	if c.Type == ib.GSI {
+	switch {
+	case c.Type == ib.GSI:
 		s = d.shardOf(engine.GSIQPN)
+	case c.QPN != 0: // it was held there
+		s = d.shardOf(c.QPN)
 	}
 	for _, cq := range cqs {
 		if cq.config.shard != s {

@@ -28,13 +28,14 @@ type QP struct {
 	closed    bool // guarded by the shard's lock
 }
 
-// CreateQP makes a queue pair in state RESET. The fields QPN, Memory, Window,
+// CreateQP makes a queue pair in state RESET. The fields Memory, Window,
 // ReadChunk, LongReads, MinProbe, PortMTU and Invalidate of config are the
-// device's to fill. A device has one GSI queue pair at the most
-// (ib.ErrGSIInUse). Sinks that are completion queues are open and of the same
-// device. If RecvSource is an SRQ of the context, the queue pair has no receive
-// queue of its own, so that MaxRecvWR and MaxRecvSGE are not looked at. The
-// Domain of an XRC target is an XRCD of the context.
+// device's to fill, and QPN too unless HoldQPN has returned it. A device has
+// one GSI queue pair at the most (ib.ErrGSIInUse). Sinks that are completion
+// queues are open and of the same device. If RecvSource is an SRQ of the
+// context, the queue pair has no receive queue of its own, so that MaxRecvWR
+// and MaxRecvSGE are not looked at. The Domain of an XRC target is an XRCD of
+// the context.
 func (c *Context) CreateQP(config qp.Config) (*QP, error) {
 	var uses attached
 	if srq, ok := config.RecvSource.(*SRQ); ok {
@@ -145,6 +146,8 @@ func (c *Context) addQP(config qp.Config) (*QP, error) {
 			return q, nil
 		case config.Type == ib.GSI:
 			return nil, ib.ErrGSIInUse
+		case config.QPN != 0: // it was not held
+			return nil, ErrNoResources
 		}
 	}
 }
@@ -208,6 +211,9 @@ func (q *QP) modify(a *ib.Attr, mask ib.AttrMask) (sent <-chan struct{}, err err
 	q.flush()
 	if mask&ib.AttrState != 0 && (a.State == ib.StateErr || a.State == ib.StateReset) {
 		sent = s.sendFinal()
+	}
+	if mask&ib.AttrState != 0 && a.State == ib.StateRTR {
+		replay(s, q.QPN())
 	}
 	return sent, nil
 }

@@ -3,6 +3,7 @@ package rdma
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"time"
@@ -17,11 +18,15 @@ type Conn struct {
 	exporter bool // the peer exports memory
 	saidEnd  bool // the peer was told that no more bytes of a Stream follow
 	onClose  func()
+	closeErr error // of the Close that is over
 }
 
 // newConn makes a connection whose queue pair is in INIT.
-func newConn(h *hub) (*Conn, error) {
-	qp, cq, err := h.open()
+func newConn(h *hub) (*Conn, error) { return newNumbered(h, 0) }
+
+// newNumbered is newConn with a number that the peer was told, or 0.
+func newNumbered(h *hub, number verbs.QPN) (*Conn, error) {
+	qp, cq, err := h.open(number)
 	if err != nil {
 		return nil, err
 	}
@@ -57,45 +62,59 @@ type link interface {
 // the program's until Release.
 type Message struct {
 	data []byte
-	buf  *buffer
+	loan loan
 }
 
-// Bytes returns the message. It is not valid after Release.
-func (m Message) Bytes() []byte { return m.data }
+// Bytes returns the message, nil after Release. What Bytes has returned before
+// must not be used after Release: other messages may lie there.
+func (m Message) Bytes() []byte {
+	if !m.loan.good() {
+		return nil
+	}
+	return m.data
+}
 
-// Release gives the memory back, once. While many messages are not released the
-// peer cannot send more.
+// Release gives the memory back. Further calls, also of copies of the Message,
+// do nothing. While many messages are not released the peer cannot send more.
 func (m Message) Release() {
-	b := m.buf
+	b := m.loan.end()
 	if b == nil {
 		return
 	}
-	switch n := b.refs.Add(-1); {
-	case n < 0:
-		panic("rdma: a Message was released twice")
-	case n > 0:
-		b.hub.returned()
+	defer b.hub.unhold()
+	if b.refs.Add(-1) > 0 {
 		return
 	}
 	c := b.conn
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.in.giveBack(b)
-	c.mu.Unlock()
-	b.hub.returned()
 }
 
 // Buffer is memory for a message to be sent, which SendBuffer sends without a
 // copy.
-type Buffer struct{ b *buffer }
+type Buffer struct {
+	data []byte
+	loan loan
+}
 
 // Bytes returns the memory: as many bytes as the largest message that this side
-// takes has.
-func (b Buffer) Bytes() []byte { return b.b.bytes() }
+// takes has. It returns nil after SendBuffer or Discard. What it has returned
+// before must not be used then: other messages may lie there.
+func (b Buffer) Bytes() []byte {
+	if !b.loan.good() {
+		return nil
+	}
+	return b.data
+}
 
-// Discard gives back a buffer that is not sent.
+// Discard gives back a buffer that is not sent. After SendBuffer or Discard it
+// does nothing, so a program may defer it.
 func (b Buffer) Discard() {
-	b.b.hub.put(b.b)
-	b.b.hub.returned()
+	if buf := b.loan.end(); buf != nil {
+		buf.hub.put(buf)
+		buf.hub.unhold()
+	}
 }
 
 // LocalAddr returns the local address.
@@ -150,7 +169,7 @@ func (c *Conn) Send(ctx context.Context, p []byte) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(p) > c.maxSend {
-		return c.failed("send", ErrTooLong)
+		return c.failed("send", c.tooLong(len(p)))
 	}
 	return c.failed("send", c.out.send(ctx, kindMessage, p))
 }
@@ -167,30 +186,36 @@ func (c *Conn) Buffer(ctx context.Context) (Buffer, error) {
 	if err != nil {
 		return Buffer{}, c.failed("send", err)
 	}
-	c.hub.lent.Add(1)
-	return Buffer{b}, nil
+	return Buffer{b.bytes(), lend(b)}, nil
 }
 
 // SendBuffer sends the first n bytes of a buffer as a message, without copying
-// them. The buffer is not the caller's any more, whatever the error.
+// them. The buffer is not the caller's any more, whatever the error. It wraps
+// ErrGivenBack for a buffer that was sent or discarded before.
 func (c *Conn) SendBuffer(ctx context.Context, b Buffer, n int) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	buf := b.loan.end()
+	if buf == nil {
+		return c.failed("send", ErrGivenBack)
+	}
+	defer buf.hub.unhold()
 	err := c.out.turn(ctx, wantRoom)
 	switch {
-	case n > c.maxSend || n > c.hub.size:
-		err = ErrTooLong
+	case n > c.maxSend:
+		err = c.tooLong(n)
+	case n > len(b.data):
+		err = fmt.Errorf("%w: %d bytes, the buffer has %d", ErrTooLong, n, len(b.data))
 	case n < 0:
-		err = &verbs.RangeError{What: "length of the message", Got: n, Max: c.maxSend}
-	case b.b.hub != c.hub:
+		err = &verbs.RangeError{What: "length of the message", Got: n, Max: min(c.maxSend, len(b.data))}
+	case buf.hub != c.hub:
 		err = verbs.ErrOtherDevice
 	}
 	if err != nil {
-		b.Discard()
+		buf.hub.put(buf)
 		return c.failed("send", err)
 	}
-	c.hub.returned()
-	return c.failed("send", c.out.sendBuffer(kindMessage, b.b, n))
+	return c.failed("send", c.out.sendBuffer(kindMessage, buf, n))
 }
 
 // Flush sends what is held back and waits until the peer's device has all that
@@ -213,7 +238,7 @@ func (c *Conn) Recv(ctx context.Context, p []byte) (int, error) {
 		return 0, err
 	}
 	if len(m) > len(p) {
-		return 0, c.failed("recv", ErrShortBuffer)
+		return 0, c.failed("recv", fmt.Errorf("%w: the message has %d bytes, the buffer %d", ErrShortBuffer, len(m), len(p)))
 	}
 	n := copy(p, m)
 	c.in.advance(a, m)
@@ -232,9 +257,8 @@ func (c *Conn) RecvMsg(ctx context.Context) (Message, error) {
 	b := a.buf
 	b.conn = &c.core
 	b.refs.Add(1)
-	c.hub.lent.Add(1)
 	c.in.advance(a, m)
-	return Message{m, b}, nil
+	return Message{m, lend(b)}, nil
 }
 
 // await waits for the message that is next.
@@ -294,25 +318,36 @@ const lingering = 2 * time.Second
 
 // Close ends the connection. What was sent before still arrives, if the peer
 // takes it within some seconds; the peer then receives io.EOF. Calls that are
-// under way return net.ErrClosed.
+// under way return net.ErrClosed. Further calls of Close wait for the first
+// one, and return what it returns.
 func (c *Conn) Close() error {
 	c.mu.Lock()
-	if c.closing {
+	if over := c.closed; over != nil {
 		c.mu.Unlock()
-		return nil
+		<-over
+		return c.closeErr
 	}
-	c.closing = true
+	c.closed = make(chan struct{})
+	defer close(c.closed)
 	ctx, cancel := context.WithTimeout(context.Background(), lingering)
 	defer cancel()
 	c.wait(ctx, wantIdle, nil)
 	c.mu.Unlock()
-	err := c.link.Close()
+	c.closeErr = c.link.Close()
 	c.end(errClosed)
 	c.release()
 	if c.onClose != nil {
 		c.onClose()
 	}
-	return err
+	return c.closeErr
+}
+
+// tooLong is the error of a message of n bytes.
+func (c *Conn) tooLong(n int) error {
+	if c.foreign { // it has not said what it takes
+		return fmt.Errorf("%w: %d bytes, MessageSize is %d", ErrTooLong, n, c.maxSend)
+	}
+	return fmt.Errorf("%w: %d bytes, the peer takes %d", ErrTooLong, n, c.maxSend)
 }
 
 func (c *Conn) failed(op string, err error) error {

@@ -29,12 +29,12 @@ type core struct {
 	maxSend int        // the longest message that the peer takes
 
 	mu      sync.Mutex
-	leading bool // somebody polls the completion queue
-	armed   bool // the hub is notified of any completion
-	deaf    bool // it has been notified, and is not of anything any more
-	used    bool // something came from the peer since look was called
-	met     bool // it is known what the peer is, so what it sends can be read
-	closing bool
+	leading bool          // somebody polls the completion queue
+	armed   bool          // the hub is notified of any completion
+	deaf    bool          // it has been notified, and is not of anything any more
+	used    bool          // something came from the peer since look was called
+	met     bool          // it is known what the peer is, so what it sends can be read
+	closed  chan struct{} // made by Close; closed when that is over
 	waiters waitList
 	out     outbox
 	in      inbox
@@ -381,7 +381,7 @@ func (c *core) end(err error) {
 func (c *core) look() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.err != nil || c.closing || !c.met {
+	if c.err != nil || c.closed != nil || !c.met {
 		return
 	}
 	if !c.leading {
@@ -418,4 +418,5 @@ func (c *core) release() {
 	c.hub.remove(c, extra)
 	c.qp.Close()
 	c.cq.Close()
+	c.hub.unhold()
 }

@@ -17,6 +17,8 @@ var (
 	// ErrShortBuffer: the message that is next is longer than the buffer
 	// of Recv. It stays the next one.
 	ErrShortBuffer = errors.New("buffer shorter than the message")
+	// ErrGivenBack: the Buffer was sent or discarded before.
+	ErrGivenBack = errors.New("the buffer was given back before")
 	// ErrPeerClosed: the peer has closed the connection.
 	ErrPeerClosed = errors.New("the peer has closed the connection")
 	// ErrPeerGone: the peer does not answer any more.

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"unicode"
 	"unicode/utf8"
 
@@ -58,6 +59,7 @@ const maxRegions = 1 << 16
 // directory has the regions that a listener exports.
 type directory struct {
 	asked func(client netip.Addr, name string, granted bool) // or nil
+	some  atomic.Bool                                        // there are regions
 
 	mu      sync.RWMutex
 	pd      *verbs.PD
@@ -107,6 +109,7 @@ func (d *directory) export(name string, r Region) (*verbs.MR, error) {
 		entry: dirEntry{addr: m.Addr, size: m.Length, rkey: uint32(m.RKey), rights: rights, name: name},
 		allow: plainPrefixes(r.Allow), mr: mr,
 	})
+	d.some.Store(true)
 	return mr, nil
 }
 
@@ -121,6 +124,7 @@ func (d *directory) unexport(name string) error {
 		return err
 	}
 	d.regions = slices.Delete(d.regions, i, i+1)
+	d.some.Store(len(d.regions) > 0)
 	return nil
 }
 
@@ -183,13 +187,6 @@ func plainPrefixes(list []netip.Prefix) (plain []netip.Prefix) {
 		plain = append(plain, p)
 	}
 	return plain
-}
-
-// any reports whether there are regions.
-func (d *directory) any() bool {
-	d.mu.RLock()
-	defer d.mu.RUnlock()
-	return len(d.regions) > 0
 }
 
 func (e *exported) allows(client netip.Addr) bool {

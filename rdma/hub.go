@@ -29,7 +29,7 @@ type hub struct {
 
 	table atomic.Pointer[[]*buffer] // by index, which is the ID of a receive
 
-	lent  atomic.Int64 // buffers that the program has: messages, and those of Conn.Buffer
+	holds atomic.Int64 // see hold
 	ended atomic.Bool  // the device has nothing of the hub any more
 
 	mu      sync.Mutex
@@ -114,7 +114,8 @@ func newHub(dev *verbs.Device, t tuning, exports *directory) (*hub, error) {
 	return h, nil
 }
 
-// close frees everything. The connections are closed before.
+// close frees everything; its memory goes when nothing holds it. The
+// connections are closed before.
 func (h *hub) close() {
 	h.mu.Lock()
 	closed := h.closed
@@ -137,19 +138,24 @@ func (h *hub) close() {
 	h.unmapLocked()
 }
 
-// returned takes a buffer back that the program had. The last one of a hub that
-// is closed gives the memory back.
-func (h *hub) returned() {
-	if h.lent.Add(-1) == 0 && h.ended.Load() {
+// hold keeps the memory mapped until unhold, also when the hub is closed. Each
+// connection holds it until it is released, the program each message and each
+// Buffer until it gives that back, and a call the buffer that it copies from.
+func (h *hub) hold() { h.holds.Add(1) }
+
+// unhold ends a hold. The last one of a hub that is closed gives the memory
+// back.
+func (h *hub) unhold() {
+	if h.holds.Add(-1) == 0 && h.ended.Load() {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		h.unmapLocked()
 	}
 }
 
-// unmapLocked gives the memory back, unless the program has some of it.
+// unmapLocked gives the memory back, unless something holds it.
 func (h *hub) unmapLocked() {
-	if h.lent.Load() > 0 {
+	if h.holds.Load() > 0 {
 		return
 	}
 	for _, s := range h.slabs {
@@ -158,20 +164,22 @@ func (h *hub) unmapLocked() {
 	h.slabs = nil
 }
 
-// open makes the queue pair and the queue of a connection.
-func (h *hub) open() (*verbs.QP, *verbs.CQ, error) {
+// open makes the queue pair and the queue of a connection, which holds the
+// memory from now on. The number is one that the peer was told, or 0.
+func (h *hub) open(number verbs.QPN) (*verbs.QP, *verbs.CQ, error) {
 	cq, err := h.dev.CreateCQ(h.tune.completions(), verbs.WithChannel(h.channel))
 	if err != nil {
 		return nil, nil, err
 	}
 	qp, err := h.pd.CreateQP(verbs.QPConfig{
 		SendCQ: cq, RecvCQ: cq, MaxRecvWR: h.tune.receives(), MaxRecvSGE: 1,
-		MaxSendWR: h.tune.depth, MaxSendSGE: 4, MaxInline: maxInline,
+		MaxSendWR: h.tune.depth, MaxSendSGE: 4, MaxInline: maxInline, Number: number,
 	})
 	if err != nil {
 		cq.Close()
 		return nil, nil, err
 	}
+	h.hold()
 	return qp, cq, nil
 }
 
@@ -270,6 +278,12 @@ func (h *hub) newSlab(size int) (s slab, err error) {
 		s.memory.Close()
 	}
 	return s, err
+}
+
+// close gives the memory back. Nobody uses it any more.
+func (s *slab) close() {
+	s.mr.Close()
+	s.memory.Close()
 }
 
 // serve handles what no program waits for: errors, requests to the directory,

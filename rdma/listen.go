@@ -54,6 +54,13 @@ type ListenConfig struct {
 	// if its private data looks so.
 	Foreign bool
 
+	// Admit, if set, is asked about each request before anything is made
+	// for it: an error refuses the peer, which is told its text. foreign
+	// says that the peer does not speak the protocol of this package.
+	// Anybody can forge requests, very many. So the call must return at
+	// once, and use nothing of the listener.
+	Admit func(client netip.Addr, foreign bool) error
+
 	// OnRegion, if set, is called when a client has asked for a region by
 	// its name, and whether it got it: it does not if there is no such
 	// region, or if it may not have it. The call must return at once, and
@@ -108,9 +115,14 @@ type Listener struct {
 	exports directory
 	conns   atomic.Int64
 
-	mu     sync.Mutex
-	open   map[*Conn]struct{}
-	closed bool
+	mu        sync.Mutex
+	open      map[*Conn]struct{}
+	accepting sync.WaitGroup // calls of accept; none is added after Close
+	closed    chan struct{}  // made by Close; closed when that is over
+
+	greeting sync.Mutex
+	greets   bool // requests are answered before the program sees them
+	asks     bool // never, because the program decides about them
 }
 
 // Listen takes connections on a local address: "192.0.2.1:7471",
@@ -218,11 +230,14 @@ func (l *Listener) Unexport(name string) error {
 	return nil
 }
 
-// Accept waits for the next request and accepts it. A peer whose request comes
-// to nothing is passed over. The error wraps net.ErrClosed, or that of ctx.
+// Accept waits for the next connection. From the first call on the listener
+// answers requests itself, at once: nothing is made for a peer before it has
+// shown that it gets answers. A peer whose request comes to nothing is passed
+// over. The error wraps net.ErrClosed, or that of ctx.
 func (l *Listener) Accept(ctx context.Context) (*Conn, error) {
+	l.greet(true)
 	for {
-		r, err := l.Request(ctx)
+		r, err := l.request(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -238,8 +253,15 @@ func (l *Listener) Accept(ctx context.Context) (*Conn, error) {
 }
 
 // Request waits for the next request for a connection, which the program
-// accepts or rejects. The error is as that of Accept.
+// accepts or rejects. A listener has either Accept called or Request. Where
+// strangers can send requests prefer Accept with ListenConfig.Admit: Request
+// returns those that nobody means, too. The error is as that of Accept.
 func (l *Listener) Request(ctx context.Context) (*Request, error) {
+	l.greet(false)
+	return l.request(ctx)
+}
+
+func (l *Listener) request(ctx context.Context) (*Request, error) {
 	for {
 		req, err := l.cm.Accept(ctx)
 		if errors.Is(err, cm.ErrClosed) {
@@ -249,30 +271,30 @@ func (l *Listener) Request(ctx context.Context) (*Request, error) {
 			return nil, &OpError{Op: "accept", Err: err}
 		}
 		r := &Request{l: l, req: req}
-		if !l.cfg.Foreign {
-			r.hello, r.native, err = parseHello(req.PrivateData())
-		} else {
-			r.hello.user = req.PrivateData()
-		}
-		switch {
-		case err != nil:
-			req.RejectReason(cm.ReasonConsumer, []byte(err.Error()))
-		case l.conns.Load() >= int64(l.cfg.MaxConns):
-			req.RejectReason(cm.ReasonNoResources, nil)
-		default:
+		r.hello, r.native, err = l.admit(client(req.RemoteAddr()), req.PrivateData())
+		if err == nil {
 			return r, nil
+		}
+		if said := (*RejectedError)(nil); errors.As(err, &said) {
+			req.RejectReason(said.Reason, said.PrivateData)
+		} else {
+			req.RejectReason(cm.ReasonConsumer, []byte(err.Error()))
 		}
 	}
 }
 
-// Close ends the listener, its connections, and its exports.
+// Close ends the listener, its connections, and its exports. It waits for the
+// Close of a connection that is under way, and further calls wait for the first
+// one.
 func (l *Listener) Close() error {
 	l.mu.Lock()
-	if l.closed {
+	if over := l.closed; over != nil {
 		l.mu.Unlock()
+		<-over
 		return nil
 	}
-	l.closed = true
+	l.closed = make(chan struct{})
+	defer close(l.closed)
 	open := l.open
 	l.open = nil
 	l.mu.Unlock()
@@ -284,6 +306,7 @@ func (l *Listener) Close() error {
 		wg.Go(func() { c.Close() })
 	}
 	wg.Wait()
+	l.accepting.Wait()
 	if l.hub != nil {
 		l.hub.close()
 	}
@@ -334,6 +357,11 @@ func (r *Request) accept(ctx context.Context, private []byte) (*Conn, error) {
 	if most := map[bool]int{true: maxReplyData, false: maxReplyData + helloLen}[r.native]; len(private) > most {
 		return nil, &verbs.RangeError{What: "length of the private data", Got: len(private), Max: most}
 	}
+	if !l.enter() {
+		r.req.RejectReason(cm.ReasonNoResources, nil)
+		return nil, errClosed
+	}
+	defer l.accepting.Done()
 	if l.conns.Add(1) > int64(l.cfg.MaxConns) { // others were quicker
 		l.conns.Add(-1)
 		r.req.RejectReason(cm.ReasonNoResources, nil)
@@ -346,7 +374,7 @@ func (r *Request) accept(ctx context.Context, private []byte) (*Conn, error) {
 	}
 	c.onClose = func() { l.forget(c) }
 	l.mu.Lock()
-	closed := l.closed
+	closed := l.closed != nil
 	if !closed {
 		l.open[c] = struct{}{}
 	}
@@ -358,17 +386,27 @@ func (r *Request) accept(ctx context.Context, private []byte) (*Conn, error) {
 	return c, nil
 }
 
+// enter has Close wait for the caller, which calls accepting.Done, and reports
+// whether the listener is open.
+func (l *Listener) enter() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed != nil {
+		return false
+	}
+	l.accepting.Add(1)
+	return true
+}
+
 // connect makes the connection, or rejects the request.
 func (r *Request) connect(ctx context.Context, private []byte) (*Conn, error) {
 	l := r.l
-	c, err := newConn(l.hub)
+	c, err := newNumbered(l.hub, r.req.QPN())
 	if err != nil {
 		r.req.RejectReason(cm.ReasonNoResources, nil)
 		return nil, err
 	}
-	if ap, ok := r.RemoteAddr().(*cm.Addr); ok {
-		c.client = ap.Addr().Unmap()
-	}
+	c.client = client(r.RemoteAddr())
 	c.private = slices.Clone(r.hello.user)
 	c.greeted(r.hello, r.native)
 	if err := c.in.listen(c.in.firstReceives()); err != nil {
@@ -377,8 +415,7 @@ func (r *Request) connect(ctx context.Context, private []byte) (*Conn, error) {
 		return nil, err
 	}
 	if r.native {
-		h := hello{regions: l.exports.any(), credits: baseWindow, size: uint32(l.hub.size), user: private}
-		private = h.encode()
+		private = l.hello(private)
 	}
 	conn, err := r.req.Accept(ctx, c.qp, cm.AcceptConfig{PrivateData: private})
 	if err != nil {

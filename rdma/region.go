@@ -220,11 +220,12 @@ func (r *RemoteRegion) CopyTo(ctx context.Context, w io.Writer, off, n int64, pr
 	if err != nil {
 		return 0, r.failed("read", err)
 	}
-	mr, err := r.c.hub.pd.AllocMemory(chunkBytes*chunksAhead, verbs.LocalWrite)
+	// The memory is the call's: w may have it while the hub is closed.
+	chunks, err := r.c.hub.newSlab(chunkBytes * chunksAhead)
 	if err != nil {
 		return 0, r.failed("read", err)
 	}
-	defer mr.Close()
+	defer chunks.close()
 	var ops [chunksAhead]*Op
 	// Nothing may be under way when the memory goes.
 	defer func() { r.c.quiesce(ops[:]) }()
@@ -235,14 +236,14 @@ func (r *RemoteRegion) CopyTo(ctx context.Context, w io.Writer, off, n int64, pr
 			at := verbs.RemoteAddr{Addr: at.Addr + uint64(asked), RKey: at.RKey}
 			ops[slot] = r.c.Go(verbs.SendWR{
 				Opcode: verbs.OpRead, Remote: at,
-				SGList: []verbs.SGE{mr.Slice(slot*chunkBytes, int(min(chunkBytes, n-asked)))},
+				SGList: []verbs.SGE{chunks.mr.Slice(slot*chunkBytes, int(min(chunkBytes, n-asked)))},
 			})
 		}
 		slot := i % chunksAhead
 		if err := ops[slot].Wait(ctx); err != nil {
 			return done, r.failed("read", err)
 		}
-		part := mr.Bytes()[slot*chunkBytes:][:min(chunkBytes, n-done)]
+		part := chunks.memory.Data()[slot*chunkBytes:][:min(chunkBytes, n-done)]
 		if _, err := w.Write(part); err != nil {
 			return done, err
 		}

@@ -138,6 +138,7 @@ func (c *core) staged(ctx context.Context, wr *verbs.SendWR, p []byte) error {
 			return err
 		}
 		ref.buf = b
+		c.hub.hold() // the connection may be released before p has the data
 		if writes {
 			copy(b.bytes(), p)
 		}

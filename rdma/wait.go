@@ -56,6 +56,7 @@ var pendings = sync.Pool{New: func() any { return new(pending) }}
 func (c *core) drop(ref *pending) {
 	if ref.buf != nil {
 		c.hub.put(ref.buf)
+		c.hub.unhold()
 	}
 	*ref = pending{}
 	pendings.Put(ref)

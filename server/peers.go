@@ -143,14 +143,9 @@ func (v *visits) begin(now time.Time, kind, device string, peer net.Addr, most i
 	if kind == manyOf {
 		most = maxMany
 	}
-	if v.present(kind) >= most {
-		c.refused++
-		return nil, errCrowded
-	}
 	key := hostKey{boundOf(kind), hostOf(peer)}
-	if kind != manyOf && v.hosts[key] >= perHost(most) {
-		c.refused++
-		return nil, errGreedy
+	if err := v.full(kind, key, most); err != nil {
+		return nil, err
 	}
 	c.begun++
 	c.there++
@@ -159,6 +154,26 @@ func (v *visits) begin(now time.Time, kind, device string, peer net.Addr, most i
 	v.there[n.ID] = n
 	v.hosts[key]++
 	return n, nil
+}
+
+// room says why there is no room for another client of a host.
+func (v *visits) room(kind, host string, most int) error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.full(kind, hostKey{boundOf(kind), host}, most)
+}
+
+// full is room with the lock held.
+func (v *visits) full(kind string, key hostKey, most int) error {
+	switch {
+	case v.present(kind) >= most:
+		v.count(kind).refused++
+		return errCrowded
+	case kind != manyOf && v.hosts[key] >= perHost(most):
+		v.count(kind).refused++
+		return errGreedy
+	}
+	return nil
 }
 
 // count returns the counter of a kind. Kinds come from the configuration, so

@@ -93,7 +93,7 @@ func (s *Server) startRegions(ctx, run context.Context) error {
 
 func (s *Server) startExporter(ctx, run context.Context, d *device) (err error) {
 	e := &exporter{s: s, d: d, list: map[string]*region{}}
-	lc := rdma.ListenConfig{Device: d.dev, MessageSize: regionMessage, Depth: 16, MaxConns: maxRegionClients, OnRegion: e.asked}
+	lc := rdma.ListenConfig{Device: d.dev, MessageSize: regionMessage, Depth: 16, MaxConns: maxRegionClients, Admit: e.admit, OnRegion: e.asked}
 	if e.ln, err = lc.Listen(ctx, netip.AddrPortFrom(d.dev.Addr(), uint16(d.cfg.Regions)).String()); err != nil {
 		return err
 	}
@@ -107,19 +107,14 @@ func (s *Server) startExporter(ctx, run context.Context, d *device) (err error) 
 // client is there until its connection ends.
 func (e *exporter) serve(ctx context.Context) {
 	for {
-		req, err := e.ln.Request(ctx)
+		c, err := e.ln.Accept(ctx)
 		if err != nil {
 			return // it was closed, or ctx has ended
 		}
-		v, err := e.s.admit(serviceRegions, e.d.addr(), req.RemoteAddr(), maxRegionClients)
-		if err != nil {
-			_ = req.Reject([]byte(err.Error())) // the peer is gone
-			continue
-		}
+		v, err := e.s.admit(serviceRegions, e.d.addr(), c.RemoteAddr(), maxRegionClients)
 		e.wg.Go(func() {
-			c, err := req.Accept(ctx, nil)
-			if err != nil {
-				v.Leave(time.Now(), serviceRegions, "", err)
+			if err != nil { // full since it was admitted
+				c.Close()
 				return
 			}
 			v.Is("", uint32(c.QPN()))
@@ -128,6 +123,40 @@ func (e *exporter) serve(ctx context.Context) {
 			v.Leave(time.Now(), serviceRegions, "", ended(c.Err()))
 		})
 	}
+}
+
+// admit decides whether a client may come at all, before anything is made for
+// it: it speaks the protocol, may have one of the regions, and there is room.
+func (e *exporter) admit(client netip.Addr, foreign bool) error {
+	switch {
+	case e.s.drain.Load():
+		return errDraining
+	case foreign:
+		e.s.visits.refuse(serviceRegions)
+		return errForeign
+	case !e.allows(client):
+		e.s.visits.refuse(serviceRegions)
+		return errNotAllowed
+	}
+	return e.s.visits.room(serviceRegions, client.String(), maxRegionClients)
+}
+
+var (
+	errForeign    = errors.New("regions are for clients that speak the protocol of package rdma, such as \"rocev2 region\"")
+	errNotAllowed = errors.New("no region of this daemon is for this address (allow)")
+)
+
+// allows reports whether a client may have a region. While there are none it
+// may see that.
+func (e *exporter) allows(client netip.Addr) bool {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	for _, r := range e.list {
+		if r.cfg.Allowed(client) {
+			return true
+		}
+	}
+	return len(e.list) == 0
 }
 
 // ended returns what went wrong with a connection: nothing where one of the two

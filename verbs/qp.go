@@ -31,6 +31,7 @@ type QPConfig struct {
 	MaxInline  int    // bytes that a request may carry in itself; 0 means 64
 	SignalAll  bool   // every send completes with an entry, Signaled or not
 	Congestion string // congestion control, as in Config.Congestion; "" means that of the device; UC and UD have none
+	Number     QPN    // that a connection manager holds for it, as cm.Request.QPN; 0 is any
 	UserData   any    // the program's own, see QP.UserData
 }
 
@@ -154,6 +155,7 @@ func (pd *PD) CreateQP(c QPConfig) (*QP, error) {
 		MaxRecvSGE: c.MaxRecvSGE,
 		MaxInline:  c.MaxInline,
 		SignalAll:  c.SignalAll,
+		QPN:        c.Number,
 	}
 	c.attach(&config)
 	if c.Congestion != "" {

@@ -13,6 +13,7 @@ type Agent struct {
 	table
 	gate
 	outbox
+	hall hall
 	listeners
 	cfg     Config
 	timers  timers
@@ -29,6 +30,8 @@ type listeners map[mad.ServiceID]*listener
 type listener struct {
 	backlog int
 	waiting int // requests that the program has not answered
+	ready   int // connections of candidates that the program has not taken
+	greeter Greeter
 	crowd   crowd
 	// requests are those that wait to be taken and have come once, claims
 	// those that have come again, and taken those that the program has in
@@ -46,6 +49,7 @@ func New(cfg Config) *Agent {
 	}
 	a.table = makeTable(cfg.Random, &a.stats)
 	a.gate = makeGate(cfg.Random, &a.cfg, &a.stats)
+	a.hall.cfg = &a.cfg
 	a.outbox = outbox{guid: cfg.GUID, identity: cfg.Identity, room: cfg.Replies, stats: &a.stats}
 	return a
 }
@@ -91,6 +95,7 @@ func (ls listeners) Unlisten(service mad.ServiceID) { delete(ls, service) }
 func (a *Agent) Stats() Stats {
 	s := a.stats
 	s.Connections, s.Timers = len(a.conns), len(a.timers)
+	s.HalfOpen += a.hall.all.n
 	return s
 }
 
@@ -115,7 +120,7 @@ func (a *Agent) Receive(now clock.Time, path Path, b []byte) {
 	case mad.AttrREP:
 		a.receiveREP(now, &path, b)
 	case mad.AttrRTU:
-		a.receiveRTU(&path, b)
+		a.receiveRTU(now, &path, b)
 	case mad.AttrDREQ:
 		a.receiveDREQ(now, &path, b)
 	case mad.AttrDREP:
@@ -131,14 +136,19 @@ func (a *Agent) Receive(now clock.Time, path Path, b []byte) {
 
 // Deadline returns when Advance must be called, or the end of time.
 func (a *Agent) Deadline() clock.Time {
-	if len(a.timers) == 0 {
-		return math.MaxInt64
+	at := clock.Time(math.MaxInt64)
+	if t, ok := a.hall.deadline(); ok {
+		at = t
 	}
-	return a.timers[0].deadline
+	if len(a.timers) > 0 {
+		at = min(at, a.timers[0].deadline)
+	}
+	return at
 }
 
 // Advance does what is due at now.
 func (a *Agent) Advance(now clock.Time) {
+	attend(a, now)
 	for len(a.timers) > 0 && a.timers[0].deadline <= now {
 		a.fire(now, a.timers[0])
 	}

@@ -1,8 +1,10 @@
 package agent
 
 import (
+	"net/netip"
 	"time"
 
+	"github.com/gosoftroce/rocev2/rocev2"
 	"github.com/gosoftroce/rocev2/rocev2/mad"
 )
 
@@ -43,6 +45,17 @@ type Config struct {
 	HalfOpen int
 	// HalfOpenPerSource is how many of them one address may have: 1024.
 	HalfOpenPerSource int
+	// Candidates is how many peers that a Greeter has accepted are waited
+	// for: 32768, of which a source has a quarter. The oldest makes room.
+	Candidates int
+	// Hold returns the number of a queue pair that is made later, and 0 if
+	// there is none. Release gives one back of which none is to be made.
+	// They must be set where Greet is used.
+	Hold    func() rocev2.QPN
+	Release func(rocev2.QPN)
+	// Heard reports whether a packet with a PSN has come from an address
+	// for a number that is held: then the RTU was lost. It may be nil.
+	Heard func(rocev2.QPN, netip.Addr, rocev2.PSN) bool
 	// Backlog is how many requests wait for the program at a listener that
 	// does not say: 1024.
 	Backlog int
@@ -70,6 +83,7 @@ func (c *Config) fill() {
 	or(&c.MaxTimewait, 2*time.Second)
 	or(&c.HalfOpen, 4096)
 	or(&c.HalfOpenPerSource, 1024)
+	or(&c.Candidates, 32768)
 	or(&c.Backlog, 1024)
 	or(&c.Timewaits, 16384)
 	or(&c.Replies, 1024)

@@ -47,6 +47,7 @@ type setup struct {
 	returned        bool          // it came more than once, as honest ones do
 	waiting         bool          // for the program, at the listener; or else for the RTU
 	taken           bool          // the program has it in hand
+	ready           bool          // it was a candidate, and waits for the program
 	service         mad.ServiceID // of SIDR
 	inAll, ofSource links         // inAll: of the listener, while waiting
 }

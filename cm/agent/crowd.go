@@ -234,6 +234,9 @@ func (l *listener) listOf(c *conn) *list {
 // take moves a request from those that nobody has seen to those in hand.
 func (g *gate) take(c *conn) {
 	s := c.setup
+	if s != nil && s.ready {
+		g.closeSetup(c)
+	}
 	if s == nil || !s.waiting || s.taken {
 		return
 	}
@@ -257,6 +260,11 @@ func (g *gate) repeated(c *conn) {
 // closeSetup ends what openSetup began, if it did.
 func (g *gate) closeSetup(c *conn) {
 	if c.setup == nil {
+		return
+	}
+	if c.setup.ready {
+		c.setup.listener.ready--
+		c.setup = nil
 		return
 	}
 	if c.setup.waiting {

@@ -48,6 +48,7 @@ func (a *Agent) Confirm(now clock.Time, id ID, private []byte) error {
 }
 
 func (a *Agent) startDisconnect(now clock.Time, c *conn, private []byte) {
+	a.closeSetup(c) // of one that the program has not taken
 	a.setState(c, StateDREQSent)
 	c.transaction = a.transaction | uint64(c.local)
 	m := mad.DREQ{
@@ -100,7 +101,11 @@ func (a *Agent) receiveDREQ(now clock.Time, path *Path, b []byte) {
 	}
 	if c := a.conns[m.RemoteID]; c == nil || c.remote != m.LocalID {
 		// Whoever asks for what has ended gets it (IBTA 12.9.8.3).
-		a.stats.Unexpected++
+		if c := a.hall.of(path, m.RemoteID, m.LocalID); c != nil {
+			dismiss(a, c)
+		} else {
+			a.stats.Unexpected++
+		}
 		a.answer(path, &mad.DREP{TransactionID: m.TransactionID, LocalID: m.RemoteID, RemoteID: m.LocalID})
 		return
 	}

@@ -39,6 +39,11 @@ func (a *Agent) receiveREQ(now clock.Time, path *Path, b []byte) {
 		a.refuse(path, m.TransactionID, 0, m.LocalID, mad.StageREQ, reason, ari)
 		return
 	}
+	if l.greeter != nil {
+		way, req := *path, m // what is refused is not copied
+		greet(a, now, &way, l, &req, b)
+		return
+	}
 	v := a.makeRoom(now, l, p, a.sieve.hash(path, m.LocalGUID, m.LocalID))
 	if !v.ok {
 		return
@@ -137,10 +142,14 @@ func (a *Agent) Accept(now clock.Time, id ID, rep *mad.REP) error {
 	return nil
 }
 
-func (a *Agent) receiveRTU(path *Path, b []byte) {
+func (a *Agent) receiveRTU(now clock.Time, path *Path, b []byte) {
 	var m mad.RTU
 	if m.Parse(b) != nil {
 		a.stats.Malformed++
+		return
+	}
+	if c := a.hall.of(path, m.RemoteID, m.LocalID); c != nil {
+		welcome(a, now, c)
 		return
 	}
 	if a.conns[m.RemoteID] == nil {

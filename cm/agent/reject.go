@@ -54,6 +54,9 @@ func (a *Agent) receiveREJ(now clock.Time, path *Path, b []byte) {
 		a.stats.Malformed++
 		return
 	}
+	if withdrawn(a, path, &m) {
+		return
+	}
 	c := a.rejected(path, &m)
 	if c == nil {
 		return

@@ -59,7 +59,10 @@ func (t *table) peerOf(p *Path) *peer {
 }
 
 // add makes a connection with a new local ID.
-func (t *table) add(p *Path, state State) *conn {
+func (t *table) add(p *Path, state State) *conn { return t.enter(p, state, t.newID()) }
+
+// enter makes a connection with a local ID.
+func (t *table) enter(p *Path, state State, id mad.CommID) *conn {
 	var c *conn
 	if n := len(t.free); n > 0 {
 		c = t.free[n-1]
@@ -67,7 +70,7 @@ func (t *table) add(p *Path, state State) *conn {
 	} else {
 		c = new(conn)
 	}
-	*c = conn{local: t.newID(), peer: t.peerOf(p), state: state, class: p.TrafficClass, flowLabel: p.FlowLabel & 0xfffff}
+	*c = conn{local: id, peer: t.peerOf(p), state: state, class: p.TrafficClass, flowLabel: p.FlowLabel & 0xfffff}
 	c.peer.conns++
 	t.conns[c.local] = c
 	return c

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/gosoftroce/rocev2/rocev2"
 	"github.com/gosoftroce/rocev2/rocev2/mad"
 )
 
@@ -122,6 +123,9 @@ type Event struct {
 	Path Path // to the peer
 
 	Request     *mad.REQ     // of EventRequest
+	QPN         rocev2.QPN   // of EventRequest: that the peer was told; 0: it was not answered yet
+	PSN         rocev2.PSN   // the first that the peer sends, with QPN
+	ECE         mad.ECE      // what the REP said of this side, with QPN
 	Reply       *mad.REP     // of EventReply
 	SIDRRequest *mad.SIDRREQ // of EventSIDRRequest
 	SIDRReply   *mad.SIDRREP // of EventSIDRReply

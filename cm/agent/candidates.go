@@ -1,0 +1,190 @@
+package agent
+
+import (
+	"time"
+
+	"github.com/gosoftroce/rocev2/clock"
+	"github.com/gosoftroce/rocev2/rocev2"
+	"github.com/gosoftroce/rocev2/rocev2/mad"
+)
+
+// Greeter answers a request: by a REP, or by a REJ if that is nil. The agent
+// fills in what it does for Accept and Reject, and the QPN and the starting PSN
+// of the REP. A request that comes again is asked about again.
+type Greeter func(path *Path, req *mad.REQ) (*mad.REP, *mad.REJ)
+
+// Greet has the agent answer the requests of a listener itself, at once. The
+// event Request comes when the peer has answered that, and the connection is
+// established then. Before, nothing is made for the peer, which may not exist:
+// only a candidate is kept. nil ends it. The service is listened for.
+func (ls listeners) Greet(service mad.ServiceID, g Greeter) { ls[service].greeter = g }
+
+// candidate is a peer that was answered and that has not shown that it gets
+// answers, as an entry of a SYN cache.
+type candidate struct {
+	addresses     addresses
+	local, remote mad.CommID
+	qpn           rocev2.QPN // held for it
+	psn           rocev2.PSN
+	flowLabel     uint32
+	class         uint8
+	ece           mad.ECE // that it was told
+	hash          uint64  // of what identifies the request
+	at            clock.Time
+	source        *candidates
+	links         [2]candidateLinks
+	req           [mad.Len]byte
+}
+
+type candidateLinks struct{ before, behind *candidate }
+
+// candidates is a list, the oldest first.
+type candidates struct {
+	first, last *candidate
+	n           int
+	kind        int // which links
+}
+
+const (
+	ofAll = iota
+	ofOne
+)
+
+func (l *candidates) add(c *candidate) {
+	c.links[l.kind] = candidateLinks{before: l.last}
+	if l.last == nil {
+		l.first = c
+	} else {
+		l.last.links[l.kind].behind = c
+	}
+	l.last = c
+	l.n++
+}
+
+func (l *candidates) remove(c *candidate) {
+	n := &c.links[l.kind]
+	if n.before == nil {
+		l.first = n.behind
+	} else {
+		n.before.links[l.kind].behind = n.behind
+	}
+	if n.behind == nil {
+		l.last = n.before
+	} else {
+		n.behind.links[l.kind].before = n.before
+	}
+	l.n--
+}
+
+const (
+	// candidateLife is how long a peer has to answer a REP.
+	candidateLife = 20 * time.Second
+	// sourceBits says among how many lists the sources are spread, so that
+	// one of them pushes out its own candidates first.
+	sourceBits = 8
+	// fewCandidates are so few that a REP may go again more than once.
+	fewCandidates = 1024
+)
+
+// repeats says when a REP goes again, after the request: the RTU may be lost.
+var repeats = [...]time.Duration{250 * time.Millisecond, time.Second, 3 * time.Second}
+
+func (c *candidate) path() Path {
+	return Path{Local: c.addresses.local, Remote: c.addresses.remote, TrafficClass: c.class, HopLimit: hopLimit, FlowLabel: c.flowLabel}
+}
+
+// hall has the candidates of all listeners.
+type hall struct {
+	cfg     *Config
+	byHash  map[uint64]*candidate
+	byID    map[mad.CommID]*candidate
+	all     candidates
+	sources *[1 << sourceBits]candidates
+	next    [len(repeats)]*candidate // the first whose REP is still to go again
+}
+
+// enter adds a candidate. Those that have to go for it it returns: the oldest
+// of its source, or of all.
+func (h *hall) enter(c *candidate, source uint64) (gone *candidate) {
+	if h.byID == nil {
+		h.byID, h.byHash = map[mad.CommID]*candidate{}, map[uint64]*candidate{}
+		h.sources = new([1 << sourceBits]candidates)
+	}
+	c.source = &h.sources[source>>(64-sourceBits)]
+	c.source.kind = ofOne
+	switch {
+	case c.source.n >= h.cfg.Candidates/4:
+		gone = c.source.first
+	case h.all.n >= h.cfg.Candidates:
+		gone = h.all.first
+	}
+	if gone != nil {
+		h.unlist(gone)
+	}
+	h.all.add(c)
+	c.source.add(c)
+	h.byID[c.local], h.byHash[c.hash] = c, c
+	for i := range h.next {
+		if h.next[i] == nil {
+			h.next[i] = c
+		}
+	}
+	return gone
+}
+
+// leave takes a candidate out.
+func (h *hall) leave(c *candidate) {
+	h.unlist(c)
+	if h.all.n == 0 { // maps keep the memory of a flood
+		*h = hall{cfg: h.cfg}
+	}
+}
+
+func (h *hall) unlist(c *candidate) {
+	for i := range h.next {
+		if h.next[i] == c {
+			h.next[i] = c.links[ofAll].behind
+		}
+	}
+	h.all.remove(c)
+	c.source.remove(c)
+	delete(h.byID, c.local)
+	delete(h.byHash, c.hash)
+}
+
+// of returns the candidate that a message with both IDs is from, or nil.
+func (h *hall) of(path *Path, local, remote mad.CommID) *candidate {
+	c := h.byID[local]
+	if c == nil || c.remote != remote || c.addresses != addressesOf(path) {
+		return nil
+	}
+	return c
+}
+
+// deadline returns when attend must be called, and whether at all.
+func (h *hall) deadline() (at clock.Time, ok bool) {
+	if h.all.first == nil {
+		return 0, false
+	}
+	at = h.all.first.at.Add(candidateLife)
+	for i, c := range h.next {
+		if c != nil {
+			at = min(at, c.at.Add(repeats[i]))
+		}
+	}
+	return at, true
+}
+
+// due returns a candidate whose time has come: to hear its REP again, or to go.
+func (h *hall) due(now clock.Time) (c *candidate, turn int) {
+	if c = h.all.first; c != nil && c.at.Add(candidateLife) <= now {
+		return c, len(repeats)
+	}
+	for i, c := range h.next {
+		if c != nil && c.at.Add(repeats[i]) <= now {
+			h.next[i] = c.links[ofAll].behind
+			return c, i
+		}
+	}
+	return nil, 0
+}

@@ -1,0 +1,133 @@
+package agent
+
+import (
+	"encoding/binary"
+
+	"github.com/gosoftroce/rocev2/clock"
+	"github.com/gosoftroce/rocev2/rocev2"
+	"github.com/gosoftroce/rocev2/rocev2/mad"
+)
+
+// greet answers a request for a listener that has a Greeter. hash identifies
+// it.
+func greet(a *Agent, now clock.Time, path *Path, l *listener, m *mad.REQ, b []byte) {
+	hash := a.sieve.hash(path, m.LocalGUID, m.LocalID)
+	if c := a.hall.byHash[hash]; c != nil {
+		a.stats.Duplicates++
+		replyTo(a, path, c, l, m)
+		return
+	}
+	rep, rej := l.greeter(path, m)
+	if rep == nil {
+		a.stats.Refused++
+		rej.TransactionID, rej.RemoteID, rej.Message = m.TransactionID, m.LocalID, mad.StageREQ
+		a.answer(path, rej)
+		return
+	}
+	qpn := a.cfg.Hold()
+	if qpn == 0 {
+		a.stats.Overloaded++
+		return
+	}
+	path.FlowLabel, path.TrafficClass = m.Primary.FlowLabel&0xfffff, m.Primary.TrafficClass
+	c := &candidate{addresses: addressesOf(path), local: a.newID(), remote: m.LocalID, qpn: qpn,
+		psn: rocev2.PSN(a.cfg.Random()) & rocev2.PSNMask, flowLabel: path.FlowLabel, class: path.TrafficClass, hash: hash, at: now, ece: rep.ECE}
+	copy(c.req[:], b)
+	if gone := a.hall.enter(c, a.sieve.hash(path, 0, 0)); gone != nil {
+		a.stats.Evicted++
+		a.cfg.Release(gone.qpn)
+	}
+	reply(a, path, c, rep)
+}
+
+// reply sends the REP of a candidate.
+func reply(a *Agent, path *Path, c *candidate, rep *mad.REP) {
+	var h mad.Header
+	_ = h.Parse(c.req[:]) // it has parsed
+	rep.TransactionID, rep.LocalID, rep.RemoteID, rep.LocalGUID = h.TransactionID, c.local, c.remote, a.cfg.GUID
+	rep.LocalQPN, rep.StartingPSN, rep.ECE = c.qpn, c.psn, c.ece
+	a.answer(path, rep)
+}
+
+// replyTo sends it once more.
+func replyTo(a *Agent, path *Path, c *candidate, l *listener, m *mad.REQ) {
+	if rep, _ := l.greeter(path, m); rep != nil {
+		reply(a, path, c, rep)
+	}
+}
+
+// dismiss forgets a candidate.
+func dismiss(a *Agent, c *candidate) {
+	a.hall.leave(c)
+	a.cfg.Release(c.qpn)
+}
+
+// attend does what is due with the candidates.
+func attend(a *Agent, now clock.Time) {
+	for c, turn := a.hall.due(now); c != nil; c, turn = a.hall.due(now) {
+		var m mad.REQ
+		_ = m.Parse(c.req[:]) // it has parsed
+		path := c.path()
+		l := a.listeners[m.ServiceID]
+		switch {
+		case turn == len(repeats) || l == nil || l.greeter == nil:
+			dismiss(a, c)
+		case a.cfg.Heard != nil && a.cfg.Heard(c.qpn, path.Remote, c.psn):
+			welcome(a, now, c)
+		case turn == 0 && a.hall.all.n <= a.cfg.Candidates/2 || a.hall.all.n <= fewCandidates:
+			a.stats.Resent++
+			replyTo(a, &path, c, l, &m)
+		}
+	}
+}
+
+// welcome makes a connection of a candidate that has shown that it is there,
+// unless too many wait for the program: then it stays one.
+func welcome(a *Agent, now clock.Time, c *candidate) {
+	var m mad.REQ
+	_ = m.Parse(c.req[:]) // it has parsed
+	path := c.path()
+	l := a.listeners[m.ServiceID]
+	if l == nil {
+		dismiss(a, c)
+		a.refuse(&path, m.TransactionID, c.local, c.remote, mad.StageOther, mad.ReasonConsumer, nil)
+		return
+	}
+	if l.ready >= l.backlog {
+		a.stats.Overloaded++
+		return
+	}
+	if p := a.peers[c.addresses]; p != nil {
+		old := a.byQPN[key{m.LocalGUID, p.number, uint32(m.LocalQPN)}]
+		if old != nil && a.stale(now, old) {
+			dismiss(a, c)
+			a.refuse(&path, m.TransactionID, c.local, c.remote, mad.StageOther, mad.ReasonStale, nil)
+			return
+		}
+	}
+	a.hall.leave(c)
+	made := a.enter(&path, StateEstablished, c.local)
+	made.remote, made.remoteQPN, made.guid, made.transaction = m.LocalID, m.LocalQPN, m.LocalGUID, m.TransactionID
+	made.localQPN, made.ackTimeout, made.maxRetries = c.qpn, m.Primary.AckTimeout, m.MaxRetries
+	a.index(made)
+	a.learn(made)
+	made.setup = &setup{listener: l, ready: true}
+	l.ready++
+	req := m
+	req.Private = cloned(m.Private)
+	a.tell(made, Event{Kind: EventRequest, Request: &req, QPN: c.qpn, PSN: c.psn, ECE: c.ece})
+}
+
+// withdrawn handles a REJ that is about a candidate, and reports whether it is.
+func withdrawn(a *Agent, path *Path, m *mad.REJ) bool {
+	c := a.hall.of(path, m.RemoteID, m.LocalID)
+	if c == nil && m.Reason == mad.ReasonTimeout && m.RemoteID == 0 && len(m.ARI) >= 8 {
+		guid := mad.GUID(binary.BigEndian.Uint64(m.ARI))
+		c = a.hall.byHash[a.sieve.hash(path, guid, m.LocalID)]
+	}
+	if c == nil {
+		return false
+	}
+	dismiss(a, c)
+	return true
+}

@@ -1,0 +1,118 @@
+package engine
+
+import (
+	"net/netip"
+	"slices"
+
+	"github.com/gosoftroce/rocev2/rocev2"
+	"github.com/gosoftroce/rocev2/transport"
+)
+
+// A connection manager tells a peer the number of a queue pair that it makes
+// only when the peer has answered. Until then the number is held: no other
+// queue pair gets it. The first packets of the peer may be quicker than the
+// making, so they are kept until the queue pair can take them: a peer of
+// another kind would send them again only after seconds.
+
+// holds are the numbers that are held.
+type holds struct {
+	of   map[rocev2.QPN]uint8 // how many packets are kept
+	kept []keptPacket         // the oldest first
+}
+
+type keptPacket struct {
+	qpn    rocev2.QPN
+	psn    rocev2.PSN
+	packet transport.RxPacket
+}
+
+const (
+	maxKept      = 256 // packets, of all numbers
+	maxKeptOfOne = 8   // the others are asked for again
+)
+
+// Hold returns a number that no queue pair has, and holds it for Release or
+// NewQP.
+func Hold(e *Engine) rocev2.QPN {
+	if e.holds.of == nil {
+		e.holds.of = map[rocev2.QPN]uint8{}
+	}
+	for {
+		n := e.cfg.randomQPN()
+		if _, held := e.holds.of[n]; !held && e.table.get(n) == nil {
+			e.holds.of[n] = 0
+			return n
+		}
+	}
+}
+
+// Release holds a number no longer, and forgets what was kept. It does nothing
+// for a number that is not held.
+func Release(e *Engine, n rocev2.QPN) {
+	if kept := e.holds.of[n]; kept > 0 {
+		e.holds.drop(n)
+	}
+	if delete(e.holds.of, n); len(e.holds.of) == 0 {
+		e.holds = holds{} // a map keeps the memory of a flood
+	}
+}
+
+// Kept returns the packets that have come for a number that was held, and holds
+// it no longer. The caller has the engine receive them.
+func Kept(e *Engine, n rocev2.QPN) (packets []transport.RxPacket) {
+	if e.holds.of[n] > 0 {
+		for i := range e.holds.kept {
+			if k := &e.holds.kept[i]; k.qpn == n {
+				packets = append(packets, k.packet)
+			}
+		}
+	}
+	Release(e, n)
+	return packets
+}
+
+// Heard reports whether a packet with a PSN was kept that has come from an
+// address for a number that is held. Nobody else can know that.
+func Heard(e *Engine, n rocev2.QPN, from netip.Addr, psn rocev2.PSN) bool {
+	return e.holds.of[n] > 0 && slices.ContainsFunc(e.holds.kept, func(k keptPacket) bool {
+		return k.qpn == n && k.packet.Src == from && k.psn == psn
+	})
+}
+
+// Holds returns how many numbers are held.
+func Holds(e *Engine) int { return len(e.holds.of) }
+
+func (h *holds) drop(n rocev2.QPN) {
+	h.kept = slices.DeleteFunc(h.kept, func(k keptPacket) bool { return k.qpn == n })
+}
+
+// keep keeps a request for a number that is held, and reports whether it does.
+// When there are too many, the oldest goes.
+func (h *holds) keep(p *rocev2.Packet, d *transport.RxPacket) bool {
+	n := p.BTH.DestQPN
+	kept, held := h.of[n]
+	if info, _ := p.BTH.Opcode.Info(); !held || kept == maxKeptOfOne || info.Role != rocev2.RoleRequest {
+		return false
+	}
+	if len(h.kept) == maxKept {
+		h.of[h.kept[0].qpn]--
+		h.kept = slices.Delete(h.kept, 0, 1)
+	}
+	k := keptPacket{n, p.BTH.PSN, *d}
+	k.packet.Data = slices.Clone(d.Data)
+	h.kept = append(h.kept, k)
+	h.of[n]++
+	return true
+}
+
+// taken reports whether the number of q is not free for it.
+func (h *holds) taken(q *QP) bool {
+	_, held := h.of[q.qpn]
+	return held && !q.held
+}
+
+// awaited reports whether a packet was kept that q, which was made for a number
+// that is held, cannot take yet.
+func awaited(e *Engine, q *QP, d *transport.RxPacket) bool {
+	return q.held && e.holds.keep(&e.packet, d)
+}

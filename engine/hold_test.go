@@ -1,0 +1,108 @@
+package engine
+
+import (
+	"testing"
+
+	"github.com/gosoftroce/rocev2/ib"
+	"github.com/gosoftroce/rocev2/qp"
+	"github.com/gosoftroce/rocev2/rocev2"
+)
+
+// numbered makes a queue pair with a number that is held.
+func (h *host) numbered(n rocev2.QPN) (*QP, error) {
+	return h.e.NewQP(qp.Config{QPN: n, PD: h.pd, SendCQ: h, RecvCQ: h, MaxSendWR: 16, MaxRecvWR: 16, MaxSendSGE: 2, MaxRecvSGE: 2}, nil)
+}
+
+// What a peer sends to a number that is held is executed when the queue pair
+// is there, without being sent again; and nothing is kept afterwards.
+func TestHeldNumberWaits(t *testing.T) {
+	t.Parallel()
+	for _, early := range []bool{false, true} { // it comes before the queue pair is made, or before it can receive
+		w := newWorld(t, 1)
+		a, b := w.newPair(Config{})
+		n := Hold(b.e)
+		var qb *QP
+		create := func() {
+			var err error
+			qb, err = b.numbered(n)
+			w.must(err)
+			if qb.QPN() != n || !b.e.AddQP(qb) {
+				t.Fatalf("%v is not to be had", n)
+			}
+		}
+		if !early {
+			create()
+		}
+		qa := a.newQP()
+		a.connect(qa, ib.AddressVector{DGID: b.addr}, n)
+		a.post(qa, ib.OpSend, b, 3000)
+		w.sleep(w.delay + 1)
+		if !Heard(b.e, n, a.addr, a.psn) || Heard(b.e, n, b.addr, a.psn) || Heard(b.e, n, a.addr, a.psn+100) {
+			t.Error("it does not know what it has heard")
+		}
+		if early {
+			create()
+		}
+		b.connect(qb, ib.AddressVector{DGID: a.addr}, qa.QPN())
+		w.must(qb.core.PostRecv(&ib.RecvWR{SGList: []ib.SGE{b.mr.SGE(0, 5000)}}))
+		packets := Kept(b.e, n)
+		if len(packets) != 3 {
+			t.Fatalf("%d packets are kept", len(packets))
+		}
+		b.e.Receive(w.now, packets)
+		b.flush()
+		a.wait(1)
+		if c := a.done[0]; c.Status != ib.StatusSuccess {
+			t.Error(c)
+		}
+		if s := qa.Core().Stats(); s.Retransmits != 0 {
+			t.Errorf("%d packets were sent again", s.Retransmits)
+		}
+		if Holds(b.e) != 0 || len(b.e.holds.kept) != 0 {
+			t.Error("something is held")
+		}
+	}
+}
+
+// Nobody gets a number that is held; how much is kept is bounded, for each
+// number and in all; and what is released is forgotten.
+func TestHoldsAreBounded(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	a, b := w.newPair(Config{})
+	stranger := b.newQP()
+	n := Hold(b.e)
+	stranger.qpn = n
+	if b.e.AddQP(stranger) {
+		t.Error("another queue pair got the number")
+	}
+	for i := range 100 {
+		if i > 0 {
+			n = Hold(b.e)
+		}
+		qa := a.newQP()
+		a.connect(qa, ib.AddressVector{DGID: b.addr}, n)
+		a.post(qa, ib.OpSend, b, 10<<10)
+		w.sleep(w.delay + 1)
+		if got := int(b.e.holds.of[n]); got != maxKeptOfOne {
+			t.Fatalf("%d packets are kept for one number", got)
+		}
+	}
+	if got := len(b.e.holds.kept); got != maxKept {
+		t.Errorf("%d packets are kept", got)
+	}
+	sum := 0
+	for n, kept := range b.e.holds.of {
+		sum += int(kept)
+		defer Release(b.e, n)
+	}
+	if sum != maxKept {
+		t.Errorf("%d packets are counted", sum)
+	}
+	for n := range b.e.holds.of {
+		Release(b.e, n)
+	}
+	if b.e.holds.of != nil || b.e.holds.kept != nil {
+		t.Error("memory is held")
+	}
+}

@@ -1,0 +1,61 @@
+package hca
+
+import (
+	"net/netip"
+
+	"github.com/gosoftroce/rocev2/engine"
+	"github.com/gosoftroce/rocev2/rocev2"
+)
+
+// HoldQPN returns a number that no queue pair has and none gets: it is for one
+// that is made later, with qp.Config.QPN. What comes for the number until that
+// is in RTR waits, as far as there is room. It is 0 if the device is closed.
+// The number is free again when the queue pair is closed, or with ReleaseQPN.
+func (d *shared) HoldQPN() rocev2.QPN {
+	s := d.shards[int(d.random())&(len(d.shards)-1)]
+	s.lock()
+	defer s.unlock()
+	if s.closed {
+		return 0
+	}
+	return engine.Hold(s.eng)
+}
+
+// ReleaseQPN gives back a number that HoldQPN has returned, and of which no
+// queue pair was made.
+func (d *shared) ReleaseQPN(n rocev2.QPN) {
+	s := d.shardOf(n)
+	s.lock()
+	defer s.unlock()
+	engine.Release(s.eng, n)
+}
+
+// Heard reports whether a packet with a PSN has come from an address for a
+// number that is held.
+func (d *shared) Heard(n rocev2.QPN, from netip.Addr, psn rocev2.PSN) bool {
+	s := d.shardOf(n)
+	s.lock()
+	defer s.unlock()
+	return engine.Heard(s.eng, n, from, psn)
+}
+
+// replay has the shard handle the packets that have come for a number before
+// its queue pair could take them. The caller holds the shard's lock.
+func replay(s *shard, n rocev2.QPN) {
+	packets := engine.Kept(s.eng, n)
+	for i := range packets {
+		if s.forwarded.put(&packets[i]) {
+			s.kickTransmitter()
+		}
+	}
+}
+
+// Held returns how many numbers are held.
+func (d *shared) Held() (n int) {
+	for _, s := range d.shards {
+		s.lock()
+		n += engine.Holds(s.eng)
+		s.unlock()
+	}
+	return n
+}

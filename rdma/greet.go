@@ -1,0 +1,64 @@
+package rdma
+
+import (
+	"net"
+	"net/netip"
+
+	"github.com/gosoftroce/rocev2/cm"
+)
+
+// greet has the listener answer requests itself, or leave them to the program
+// for ever.
+func (l *Listener) greet(greets bool) {
+	l.greeting.Lock()
+	defer l.greeting.Unlock()
+	switch {
+	case greets && !l.asks && !l.greets:
+		l.greets = true
+		l.cm.Greet(l.reply, cm.AcceptConfig{})
+	case !greets && !l.asks:
+		l.asks = true
+		l.cm.Greet(nil, cm.AcceptConfig{})
+	}
+}
+
+// reply implements cm.Greeter.
+func (l *Listener) reply(g *cm.Greeting) ([]byte, error) {
+	_, native, err := l.admit(g.Remote.Addr().Unmap(), g.PrivateData)
+	if err != nil {
+		return nil, err
+	}
+	if native {
+		return l.hello(l.cfg.PrivateData), nil
+	}
+	return l.cfg.PrivateData, nil
+}
+
+// hello returns what this side says of itself to a native peer, and private.
+func (l *Listener) hello(private []byte) []byte {
+	h := hello{regions: l.exports.some.Load(), credits: baseWindow, size: uint32(l.hub.size), user: private}
+	return h.encode()
+}
+
+// admit says what a peer is, or why it is refused.
+func (l *Listener) admit(client netip.Addr, private []byte) (h hello, native bool, err error) {
+	if h.user = private; !l.cfg.Foreign {
+		h, native, err = parseHello(private)
+	}
+	switch {
+	case err != nil:
+	case l.conns.Load() >= int64(l.cfg.MaxConns):
+		err = &RejectedError{Reason: cm.ReasonNoResources}
+	case l.cfg.Admit != nil:
+		err = l.cfg.Admit(client, !native)
+	}
+	return h, native, err
+}
+
+// client returns the address of a peer.
+func client(a net.Addr) netip.Addr {
+	if ap, ok := a.(*cm.Addr); ok {
+		return ap.Addr().Unmap()
+	}
+	return netip.Addr{}
+}
