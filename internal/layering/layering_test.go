@@ -154,7 +154,7 @@ var onlyIn = map[string][]string{
 	"github.com/prometheus/client_golang":            {"metrics"},
 	"github.com/BurntSushi/toml":                     {"server/config", "fabric/lab"},
 	"github.com/spf13/cobra":                         {"cmd/..."},
-	"golang.org/x/sys/unix":                          {"programs", "uverbs", "uverbs/foreign", "transport/udp", "transport/shm", "memreg/mapping", "hca", "e2e/...", "cmd/...", "doctor/...", "internal/testnet", "internal/sockfilter", "internal/dontfrag"},
+	"golang.org/x/sys/unix":                          {"programs", "uverbs", "uverbs/foreign", "transport/udp", "transport/shm", "memreg/mapping", "hca", "e2e/...", "cmd/...", "doctor/...", "internal/testnet", "internal/isolated", "internal/sockfilter", "internal/dontfrag"},
 	"golang.org/x/sys/windows":                       {"internal/dontfrag", "memreg/mapping"},
 	"github.com/gosoftroce/rocev2/rocev2/layers":     {"e2e/..."},
 	"github.com/gosoftroce/rocev2/qp/qptest":         {},
