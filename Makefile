@@ -1,17 +1,17 @@
-# Everything that can be run here. CI runs `make test`; before a change is
-# proposed, run `make check` too.
+# Everything that can be run here. CI runs `make test` and `make test-all`;
+# before a change is proposed, run `make check` too.
 
 GO       ?= go
 FUZZTIME ?= 10s
 SEEDS    ?= 10000
 BIN      := bin
 
-.PHONY: all build preload demo test test-386 test-arm64 test-portable check fuzz e2e-rxe e2e-programs attack bench bench-short bench-quick bench-diff microbench benchcheck soak fmt vet lint tidy race seeds clean help
+.PHONY: all build preload demo quick test test-all test-kernel test-programs test-experiments test-386 test-arm64 test-portable measure isolated check fuzz e2e-rxe e2e-programs attack bench bench-short bench-quick bench-diff microbench benchcheck soak fmt vet lint tidy race seeds clean help
 
 all: build
 
 help: ## what can be made
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: preload ## the tools, into bin/
 	$(GO) build -o $(BIN)/ ./cmd/...
@@ -27,9 +27,36 @@ demo: build ## two processes exchange every operation over loopback; a daemon ex
 	$(BIN)/rocev2 demo
 	scripts/demo-daemon.sh $(BIN)
 
-test: ## all tests, with real kernel peers where the machine allows it
-	$(GO) run ./internal/testreport -env ROCEV2_E2E=1 -- -timeout 25m ./...
-	@$(MAKE) --no-print-directory test-arm64
+# Each package's tests have a network namespace of their own where the system
+# allows it: no port is taken there.
+ISOLATED := $(CURDIR)/$(BIN)/isolated
+TESTEXEC = $(if $(wildcard $(ISOLATED)),-exec '"$(ISOLATED)"')
+
+isolated:
+	@case "$$($(GO) env GOOS)" in linux) $(GO) build -o '$(ISOLATED)' ./internal/isolated && '$(ISOLATED)';; esac
+
+quick: isolated ## the tests to run at each save: no root, no packages, no kernel (30 seconds)
+	$(GO) test $(TESTEXEC) -short ./...
+
+test: isolated ## all tests that need no kernel guests and no programs of the distribution (4 minutes)
+	$(GO) run ./internal/testreport -- $(TESTEXEC) -timeout 20m ./...
+
+# What one of them needs and does not find it skips, with the reason.
+test-all: ## the tests that make test leaves out: kernels, programs, experiments, emulated processors (12 minutes)
+	@$(MAKE) --no-print-directory -k -j2 test-kernel test-programs test-experiments test-arm64
+
+test-kernel: ## against Linux rxe in emulated guests (needs Linux, root and Debian packages, which it installs: QEMU, cpio ...)
+	$(GO) run ./internal/testreport -env ROCEV2_E2E=1 -- -timeout 25m ./e2e
+
+test-programs: ## programs of the distribution on our devices, and a browser (needs Linux; root to install the packages: perftest, chromium ...)
+	$(GO) run ./internal/testreport -env ROCEV2_E2E=1 -- -timeout 25m ./e2e/programs
+	$(GO) run ./internal/testreport -env ROCEV2_E2E=1 -- -run '^Test(Page|CopierOfTools|RunDevinfo)' ./server ./programs ./cmd/rocev2
+
+test-experiments: ## statistics of simulated networks, compared with the tables that are committed (needs nothing but time)
+	$(GO) run ./internal/testreport -- -timeout 25m -run '^TestExperiments$$' ./fabric/lab -experiments
+
+measure: ## rates and fairness in real time, judged; what the machine does beside it matters (needs Linux, root, nftables, ethtool; 2 minutes)
+	$(GO) run ./internal/testreport -env ROCEV2_MEASURE=1 -- -timeout 25m -count=1 ./e2e/congestion
 
 check: fmt vet lint tidy race test-386 test-arm64 test-portable benchcheck seeds fuzz ## what must hold before a change is proposed
 

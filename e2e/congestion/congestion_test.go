@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	enableEnv = "ROCEV2_E2E"     // set: run the tests; "require": fail where they cannot run
+	enableEnv = "ROCEV2_MEASURE" // set: run the tests; "require": fail where they cannot run
 	binEnv    = "ROCEV2_E2E_BIN" // the program under test, instead of building it
 	nsPrefix  = "rocev2-marks-"
 	nsDir     = "/run/netns"
@@ -144,7 +144,7 @@ type network struct {
 func newNet(t *testing.T) *network {
 	t.Helper()
 	if os.Getenv(enableEnv) == "" {
-		t.Skipf("tests with a router of Linux run with %s=1", enableEnv)
+		t.Skipf("rates of a router of Linux are measured with %s=1 (make measure)", enableEnv)
 	}
 	unable := t.Skipf
 	if os.Getenv(enableEnv) == "require" {

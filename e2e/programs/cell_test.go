@@ -37,7 +37,7 @@ type cell struct {
 	name  string
 	kinds []kind
 	needs []guest.Need // beside those of every cell
-	short bool         // it is one of the quick ones of make test
+	short bool         // it is one of the quick ones of make test-programs
 
 	server, client func(*stage) []string // nil: there is no such side
 	ready          ready                 // when a client may come; nil: at once

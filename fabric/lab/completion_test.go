@@ -61,15 +61,11 @@ func completionTable(b *strings.Builder, results []*Result) {
 	}
 }
 
-// TestWebSearch has flows as of a web search at 128 hosts, two to one above the
+// webSearch has flows as of a web search at 128 hosts, two to one above the
 // leaves. With pauses alone short flows wait behind long ones. DCQCN keeps
 // queues short, and long flows pay for it. The window does so at a lower price.
-func TestWebSearch(t *testing.T) {
+func webSearch(t *testing.T) {
 	t.Parallel()
-	long(t)
-	if testing.Short() {
-		t.Skip("four runs of some seconds: run without -short")
-	}
 	s := Scenario{Seed: 1, Limit: 100_000 * us}
 	s.Network = Network{Topology: "leaf-spine", Leaves: 8, Spines: 8, HostsPerLeaf: 16, Profile: "hpcc-sim"}
 	s.Traffic = []Traffic{{Kind: "load", Sizes: "websearch", Load: .3, Until: 3000 * us}}
@@ -111,14 +107,10 @@ func TestWebSearch(t *testing.T) {
 	}
 }
 
-// TestHadoopWithBursts is the load of the HPCC paper's evaluation, on its
+// hadoopWithBursts is the load of the HPCC paper's evaluation, on its
 // network: Hadoop at 50 %, and incasts of 60 hosts at 2 %.
-func TestHadoopWithBursts(t *testing.T) {
+func hadoopWithBursts(t *testing.T) {
 	t.Parallel()
-	long(t)
-	if testing.Short() {
-		t.Skip("three runs of some seconds: run without -short")
-	}
 	s := Scenario{Seed: 1, Limit: 100_000 * us}
 	s.Network = Network{Topology: "hpcc", Profile: "hpcc-sim"}
 	s.Traffic = []Traffic{

@@ -8,9 +8,8 @@ import (
 )
 
 // The plots of docs/fabric.md are those of the scenarios that it names.
-func TestDrawingsOfTheManual(t *testing.T) {
+func drawingsOfTheManual(t *testing.T) {
 	t.Parallel()
-	long(t)
 	for name, plots := range map[string][]string{
 		"incast": {"queues", "rates"}, "unfairness": {"rates"}, "victim": {"rates"}, "permutation": {"slowdowns"}, "websearch": {"slowdowns"},
 	} {

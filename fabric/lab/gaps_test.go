@@ -38,13 +38,12 @@ func (c *gapCase) scenario(loss float64, seed uint64) Scenario {
 	return s
 }
 
-// TestGaps: what is in flight when a packet is lost is kept behind the gap,
+// gaps: what is in flight when a packet is lost is kept behind the gap,
 // however much that is, so a loss now and then costs next to nothing. Where
 // several hosts send to one the share is not asserted: it is less than 0.9 in
 // two cases, though no more is sent again than was lost.
-func TestGaps(t *testing.T) {
+func gaps(t *testing.T) {
 	t.Parallel()
-	long(t)
 	var b strings.Builder
 	fmt.Fprintln(&b, "Flows to one host at 100 Gb/s, of which cables lose 1 packet of 100,000.")
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)

