@@ -29,7 +29,19 @@ type daemon struct {
 	*server.Server
 	t    testing.TB
 	addr netip.Addr // of its device
+	port int        // of perftest
 	url  string
+}
+
+// freePort returns a TCP port of an address that no other test has. A program
+// of this host may have the usual ones on all addresses.
+func freePort(addr netip.Addr) int {
+	l, err := net.ListenTCP("tcp", net.TCPAddrFromAddrPort(netip.AddrPortFrom(addr, 0)))
+	if err != nil {
+		panic(err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port
 }
 
 // settings are what most tests start with: one device, a port that is free.
@@ -47,6 +59,9 @@ func start(t testing.TB, change func(*config.Config), targets ...server.Target) 
 	t.Helper()
 	d := &daemon{t: t, addr: loopback()}
 	c := settings(d.addr)
+	if len(targets) > 0 {
+		c.Targets.Ports["perftest"] = freePort(d.addr)
+	}
 	if change != nil {
 		change(c)
 	}
@@ -60,7 +75,7 @@ func start(t testing.TB, change func(*config.Config), targets ...server.Target) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.Server = s
+	d.Server, d.port = s, c.Targets.Ports["perftest"]
 	if a := s.AdminAddr(); a != nil {
 		d.url = "http://" + a.String()
 	}

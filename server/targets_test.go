@@ -118,7 +118,7 @@ func TestTargets(t *testing.T) {
 			return err
 		},
 		"perftest": func(dev *verbs.Device) error {
-			conn, err := interop.Dial(ctx, dev.Addr(), d.addr.String(), interop.DefaultPort)
+			conn, err := interop.Dial(ctx, dev.Addr(), d.addr.String(), d.port)
 			if err != nil {
 				return err
 			}
@@ -126,7 +126,7 @@ func TestTargets(t *testing.T) {
 			return err
 		},
 		"pingpong": func(dev *verbs.Device) error {
-			conn, err := interop.Dial(ctx, dev.Addr(), d.addr.String(), interop.DefaultPort)
+			conn, err := interop.Dial(ctx, dev.Addr(), d.addr.String(), d.port)
 			if err != nil {
 				return err
 			}
@@ -181,7 +181,7 @@ func TestDrainWaitsForTargets(t *testing.T) {
 	d.serving()
 	dev := client(t)
 	run := func(ctx context.Context) error {
-		conn, err := interop.Dial(ctx, dev.Addr(), d.addr.String(), interop.DefaultPort)
+		conn, err := interop.Dial(ctx, dev.Addr(), d.addr.String(), d.port)
 		if err != nil {
 			return err
 		}
@@ -223,15 +223,17 @@ func TestDrainWaitsForTargets(t *testing.T) {
 func TestCutOff(t *testing.T) {
 	t.Parallel()
 	var log safeBuffer
-	c := settings(loopback())
+	addr := loopback()
+	c := settings(addr)
 	c.Targets.Only = []string{"perftest"}
+	c.Targets.Ports["perftest"] = freePort(addr)
 	must(t, c.Check())
 	s, err := server.Start(t.Context(), c, server.Options{Targets: server.Targets(), Log: slog.New(slog.NewTextHandler(&log, nil))})
 	must(t, err)
 	d := &daemon{Server: s, t: t, url: "http://" + s.AdminAddr().String()}
 	d.serving()
 	dev, ran := client(t), make(chan error, 1)
-	conn, err := interop.Dial(t.Context(), dev.Addr(), c.Devices[0].Address, interop.DefaultPort)
+	conn, err := interop.Dial(t.Context(), dev.Addr(), addr.String(), c.Targets.Ports["perftest"])
 	must(t, err)
 	go func() {
 		_, err := pingpong.Run(t.Context(), dev, conn, interop.Client, pingpong.Config{Iterations: 1 << 30, RxDepth: 1})
