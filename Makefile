@@ -6,7 +6,7 @@ FUZZTIME ?= 10s
 SEEDS    ?= 10000
 BIN      := bin
 
-.PHONY: all build preload demo quick test test-all test-kernel test-programs test-experiments test-386 test-arm64 test-portable measure isolated check fuzz e2e-rxe e2e-programs attack bench bench-short bench-quick bench-diff microbench benchcheck soak fmt vet lint tidy race seeds clean help
+.PHONY: all build preload demo quick test test-all test-kernel test-programs test-experiments test-386 test-arm64 test-portable measure steady isolated check fuzz e2e-rxe e2e-programs attack bench bench-short bench-quick bench-diff microbench benchcheck soak fmt vet lint tidy race seeds clean help
 
 all: build
 
@@ -30,10 +30,10 @@ demo: build ## two processes exchange every operation over loopback; a daemon ex
 # Each package's tests have a network namespace of their own where the system
 # allows it: no port is taken there.
 ISOLATED := $(CURDIR)/$(BIN)/isolated
-TESTEXEC = $(if $(wildcard $(ISOLATED)),-exec '"$(ISOLATED)"')
+TESTEXEC = $(if $(shell '$(ISOLATED)' > /dev/null 2>&1 && echo yes),-exec '"$(ISOLATED)"')
 
 isolated:
-	@case "$$($(GO) env GOOS)" in linux) $(GO) build -o '$(ISOLATED)' ./internal/isolated && '$(ISOLATED)';; esac
+	@case "$$($(GO) env GOOS)" in linux) $(GO) build -o '$(ISOLATED)' ./internal/isolated && { '$(ISOLATED)' || true; };; esac
 
 quick: isolated ## the tests to run at each save: no root, no packages, no kernel (30 seconds)
 	$(GO) test $(TESTEXEC) -short ./...
@@ -57,6 +57,12 @@ test-experiments: ## statistics of simulated networks, compared with the tables 
 
 measure: ## rates and fairness in real time, judged; what the machine does beside it matters (needs Linux, root, nftables, ethtool; 2 minutes)
 	$(GO) run ./internal/testreport -env ROCEV2_MEASURE=1 -- -timeout 25m -count=1 ./e2e/congestion
+
+N   ?= 10
+PKG ?= ./...
+
+steady: isolated ## every test binary N times beside busy threads, with pauses, one processor and taken ports (PKG=./hca chooses packages)
+	$(GO) run ./internal/steady -n $(N) $(subst ",,$(TESTEXEC)) $(PKG)
 
 check: fmt vet lint tidy race test-386 test-arm64 test-portable benchcheck seeds fuzz ## what must hold before a change is proposed
 

@@ -5,7 +5,8 @@
 //	go test -exec $PWD/bin/isolated ./...
 //
 // Where the system allows no namespace, the program runs without one. isolated
-// without arguments says which of the two it is, and why.
+// without arguments says which of the two it is, and why; its exit status is 1
+// if there is none.
 //
 // Root needs CAP_SYS_ADMIN for it, and other users user namespaces. The program
 // has the user, the directory and the environment of the caller, and no more
@@ -39,8 +40,7 @@ func main() {
 	}
 	args := os.Args[1:]
 	if len(args) == 0 {
-		report()
-		return
+		os.Exit(report())
 	}
 	status, err := isolate(args)
 	if err != nil { // the program runs all the same
@@ -53,13 +53,14 @@ func main() {
 	os.Exit(status)
 }
 
-// report says whether programs are isolated here.
-func report() {
+// report says whether programs are isolated here, and returns the exit status.
+func report() int {
 	if _, err := isolate(nil); err != nil {
-		fmt.Printf("Tests run without network namespaces of their own: %v. They fail where their ports are taken.\n", err)
-		return
+		fmt.Printf("Tests run without network namespaces of their own: %v. They fail where another program has UDP port 4791.\n", err)
+		return 1
 	}
 	fmt.Println("Each package's tests run in a network namespace of their own.")
+	return 0
 }
 
 // isolate runs a program in a namespace, or none to try, and returns its exit
