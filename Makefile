@@ -47,6 +47,7 @@ test-all: ## the tests that make test leaves out: kernels, programs, experiments
 
 test-kernel: ## against Linux rxe in emulated guests (needs Linux, root and Debian packages, which it installs: QEMU, cpio ...)
 	$(GO) run ./internal/testreport -env ROCEV2_E2E=1 -- -timeout 25m ./e2e
+	$(GO) run ./internal/testreport -env ROCEV2_E2E=1 -- -run 'Tshark|^Test(Pcap|Capture)' ./dissect ./transport/tap ./cmd/rocev2
 
 test-programs: ## programs of the distribution on our devices, and a browser (needs Linux; root to install the packages: perftest, chromium ...)
 	$(GO) run ./internal/testreport -env ROCEV2_E2E=1 -- -timeout 25m ./e2e/programs

@@ -16,9 +16,13 @@ import (
 	"time"
 )
 
-// needCC skips a test where there is no C compiler.
+// needCC skips a test where there is no C compiler, and where tests are to be
+// short.
 func needCC(t *testing.T) string {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("it needs a C compiler, and several processes: run without -short")
+	}
 	cc, err := exec.LookPath("cc")
 	if err != nil {
 		t.Skip("there is no C compiler: install gcc")

@@ -31,6 +31,9 @@ func report(t *testing.T, r Result, err error) {
 // TestAttacks runs every attack against devices on sockets. They run one after
 // the other, for some measure memory.
 func TestAttacks(t *testing.T) {
+	if testing.Short() {
+		t.Skip("attacks on sockets: run without -short")
+	}
 	for _, a := range All() {
 		t.Run(a.Name, func(t *testing.T) {
 			r, err := a.Run(t.Context(), Options{Scale: Short})
@@ -42,6 +45,9 @@ func TestAttacks(t *testing.T) {
 // TestGoodput judges the goodput of neighbours, in virtual time.
 func TestGoodput(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("goodput in virtual time: run without -short")
+	}
 	for _, a := range All() {
 		if a.Goodput == 0 {
 			continue

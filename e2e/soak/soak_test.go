@@ -13,6 +13,9 @@ import (
 // TestSoak is a soak of seconds, with more faults than a long one has.
 func TestSoak(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("it is a run of seconds: run without -short")
+	}
 	if runtime.GOOS != "linux" {
 		t.Skip("only Linux has all of 127.0.0.0/8 without setting it up: run it there")
 	}

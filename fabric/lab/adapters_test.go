@@ -17,6 +17,9 @@ func long(t *testing.T) {
 	if race.Enabled {
 		t.Skip("an experiment has one goroutine, and the race detector has nothing to find")
 	}
+	if testing.Short() {
+		t.Skip("an experiment: run without -short")
+	}
 }
 
 func must(t testing.TB, err error) {

@@ -24,6 +24,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -136,20 +137,15 @@ func testsOf(ctx context.Context, patterns []string) ([]tests, error) {
 // keepBusy keeps n threads busy until it is told to stop.
 func keepBusy(n int) (stop func()) {
 	before := runtime.GOMAXPROCS(runtime.NumCPU() + n)
-	done := make(chan struct{})
+	var done atomic.Bool
 	for range n {
 		go func() {
-			for {
-				select {
-				case <-done:
-					return
-				default:
-				}
+			for !done.Load() {
 			}
 		}()
 	}
 	return func() {
-		close(done)
+		done.Store(true)
 		runtime.GOMAXPROCS(before)
 	}
 }

@@ -180,6 +180,9 @@ func jain(x []float64) float64 {
 // however busy the hosts are.
 func TestMarkedPathIsShared(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("statistics of seconds of virtual time: run without -short")
+	}
 	for _, delay := range []clock.Time{20e3, 100e3, 500e3} {
 		for _, jitter := range []clock.Time{0, 100e3, 500e3} {
 			for _, from := range []int{0, 128 << 10} {

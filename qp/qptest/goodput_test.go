@@ -223,6 +223,9 @@ func bufferTables(t *testing.T, b *strings.Builder, sizes []int, share int) {
 // function of the code alone: virtual time, fixed seeds.
 func TestGoodput(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("statistics of seconds of virtual time: run without -short")
+	}
 	var b strings.Builder
 	b.WriteString(goodputHeader)
 	for _, k := range []struct {

@@ -17,6 +17,9 @@ const pathFile = "testdata/path.txt"
 // TestPath compares the goodput over long paths with the committed table.
 func TestPath(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("statistics of seconds of virtual time: run without -short")
+	}
 	var b strings.Builder
 	b.WriteString(pathHeader)
 	for _, own := range []bool{true, false} {
@@ -129,6 +132,9 @@ func (f *flood) second(begin, end clock.Time) (done [2]int, err error) {
 // itself, and takes its queue for a part of the path.
 func TestPathIsShared(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("statistics of seconds of virtual time: run without -short")
+	}
 	begin := clock.Time(5e8)
 	for _, op := range []ib.Opcode{ib.OpWrite, ib.OpRead} {
 		for _, path := range []struct {
@@ -179,6 +185,9 @@ func share(t *testing.T, op ib.Opcode, begin clock.Time, p floodParams) [2]int {
 // for each packet that was lost.
 func TestLostFlight(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("statistics of seconds of virtual time: run without -short")
+	}
 	for _, op := range []ib.Opcode{ib.OpWrite, ib.OpSend, ib.OpRead} {
 		for _, gone := range []time.Duration{time.Millisecond, 3 * time.Millisecond, 8 * time.Millisecond, 30 * time.Millisecond} {
 			for _, loss := range []float64{0, 0.001} {
