@@ -62,8 +62,11 @@ measure: ## rates and fairness in real time, judged; what the machine does besid
 N   ?= 10
 PKG ?= ./...
 
-steady: isolated ## every test binary N times beside busy threads, with pauses, one processor and taken ports (PKG=./hca chooses packages)
-	$(GO) run ./internal/steady -n $(N) $(subst ",,$(TESTEXEC)) $(PKG)
+# The ports are taken in a network namespace of its own, away from this machine's
+# other programs; the tests have another one.
+steady: isolated ## every test binary N times beside busy threads, with pauses, one processor and taken ports (PKG=./hca chooses packages; hours)
+	$(GO) list -deps -test $(PKG) > /dev/null && $(GO) build -o $(BIN)/steady ./internal/steady
+	$(if $(TESTEXEC),'$(ISOLATED)') $(BIN)/steady -n $(N) $(if $(TESTEXEC),-ports $(subst ",,$(TESTEXEC))) $(PKG)
 
 check: fmt vet lint tidy race test-386 test-arm64 test-portable benchcheck seeds fuzz ## what must hold before a change is proposed
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"runtime"
 	"strings"
@@ -61,13 +62,16 @@ func TestDoctorMeasures(t *testing.T) {
 	errs := &waiting{ready: make(chan struct{})}
 	var out buffer
 	done := make(chan int, 1)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
 	go func() {
-		done <- run(t.Context(), []string{"perf", "write_bw", "-D", "1", "-d", addr, "-p", port}, streams{in: strings.NewReader(""), out: &out, err: errs})
+		done <- run(ctx, []string{"perf", "write_bw", "-D", "1", "-d", addr, "-p", port}, streams{in: strings.NewReader(""), out: &out, err: errs})
 	}()
 	<-errs.ready
 	r := invoke(t.Context(), "doctor", "--rate", "-p", port, "-c", "1", "-W", "0.2", addr)
 	if !strings.Contains(r.out, "Gb/s of RDMA WRITE") {
 		t.Errorf("exit status %d: %s%s", r.code, r.out, r.err)
+		stop() // no client comes
 	}
 	if code := <-done; code != exitOK {
 		t.Errorf("server: exit status %d: %s", code, errs.String())

@@ -4,13 +4,15 @@
 // failure that comes once in a hundred runs on an idle machine comes here.
 //
 //	go run ./internal/steady [-n 10] [-load 16] [-seed 1] [-run EXPRESSION]
-//		[-exec PROGRAM] [packages]
+//		[-exec PROGRAM] [-ports] [packages]
 //
-// Beside the tests some threads are busy all the time, and the ports of the
-// field's tools are taken. Each round has another order of the tests, and every
-// second round one processor. From time to time the processes of the test stop
-// for a moment: then the clock jumps for them. A seed says all of this. What
-// fails is reported with its seed, which repeats the round.
+// Beside the tests some threads are busy all the time. With -ports the ports
+// of RoCEv2 and of the field's tools are taken, too. So the tests need a
+// network of their own (-exec), and where others work steady needs one itself.
+// Each round has another order of the tests, and every second round one
+// processor. From time to time the processes of the test stop for a moment:
+// then the clock jumps for them. A seed says all of this. What fails is
+// reported with its seed, which repeats the round.
 package main
 
 import (
@@ -34,6 +36,7 @@ type options struct {
 	seed         uint64
 	timeout      time.Duration
 	run, exec    string
+	ports        bool
 	packages     []string
 }
 
@@ -44,7 +47,8 @@ func main() {
 	flag.Uint64Var(&o.seed, "seed", 1, "seed of the first round; each has the next one")
 	flag.DurationVar(&o.timeout, "timeout", 20*time.Minute, "how long a round of a package may take")
 	flag.StringVar(&o.run, "run", "", "only tests that match the `expression`, as go test -run")
-	flag.StringVar(&o.exec, "exec", "", "run test binaries by this `program`, as go test -exec; then RoCEv2's port is taken, too")
+	flag.StringVar(&o.exec, "exec", "", "run test binaries by this `program`, as go test -exec")
+	flag.BoolVar(&o.ports, "ports", false, "take the ports of RoCEv2 and of the field's tools in this network namespace")
 	flag.Parse()
 	if o.packages = flag.Args(); len(o.packages) == 0 {
 		o.packages = []string{"./..."}
@@ -72,10 +76,12 @@ func steady(ctx context.Context, o options, out io.Writer) (failed int, err erro
 		return 0, err
 	}
 	defer os.RemoveAll(dir)
-	taken, refused := takePorts(o.exec != "")
-	defer taken.release()
-	if len(refused) > 0 {
-		fmt.Fprintf(out, "taken by others already: %s\n", strings.Join(refused, ", "))
+	if o.ports {
+		taken, refused := takePorts()
+		defer taken.release()
+		if len(refused) > 0 {
+			fmt.Fprintf(out, "taken by others already: %s\n", strings.Join(refused, ", "))
+		}
 	}
 	defer keepBusy(o.load)()
 	ran := 0

@@ -8,27 +8,22 @@ import (
 	"net"
 )
 
-// ports are those of the field's tools, of the daemon, and of RoCEv2 itself.
+// ports are those of the field's tools, of the daemon, and of RoCEv2 itself,
+// which rdma_rxe holds.
 var ports = []struct {
 	network string
 	port    int
 }{
 	{"tcp", 18515}, {"tcp", 7174}, {"tcp", 7471}, {"tcp", 7470}, {"tcp", 14791},
-	{"udp", 7174}, {"udp", 7471}, {"udp", rocePort},
+	{"udp", 7174}, {"udp", 7471}, {"udp", 4791},
 }
-
-// rocePort is what rdma_rxe holds. Without it no device can be opened.
-const rocePort = 4791
 
 type sockets []io.Closer
 
-// takePorts takes the ports on all addresses, rocePort only if the tests have
-// another network. It returns which it could not take.
-func takePorts(elsewhere bool) (taken sockets, refused []string) {
+// takePorts takes the ports on all addresses, and returns which it could not
+// take.
+func takePorts() (taken sockets, refused []string) {
 	for _, p := range ports {
-		if p.port == rocePort && !elsewhere {
-			continue
-		}
 		var s io.Closer
 		var err error
 		if at := fmt.Sprintf(":%d", p.port); p.network == "udp" {
