@@ -12,6 +12,9 @@ import (
 // TestLibraryWithMusl runs the cases of testdata/check.c with another libc than
 // glibc.
 func TestLibraryWithMusl(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it needs a C compiler, and several processes: run without -short")
+	}
 	cc, err := exec.LookPath("musl-gcc")
 	if err != nil {
 		t.Skip("there is no musl-gcc: install musl-tools")

@@ -65,6 +65,9 @@ func TestMemoryOfHostsAndQueuePairs(t *testing.T) { // not parallel: it measures
 // Of a thousand hosts that all send, and of eight thousand, everything fits
 // into a small process.
 func TestMemoryOfLargeNetworks(t *testing.T) { // not parallel: it measures the heap
+	if testing.Short() {
+		t.Skip("networks of thousands of adapters: run without -short")
+	}
 	if race.Enabled {
 		t.Skip("the race detector has a memory of its own: run it without -race")
 	}
