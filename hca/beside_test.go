@@ -41,7 +41,7 @@ func TestCloseBesideWork(t *testing.T) {
 			if err != nil {
 				t.Error(err)
 			}
-		case <-time.After(20 * time.Second):
+		case <-time.After(2 * time.Minute):
 			t.Fatal("the device does not close")
 		}
 	}

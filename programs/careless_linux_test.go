@@ -74,7 +74,7 @@ func lingering(t *testing.T) int {
 func answers(t *testing.T, h *Host) *client {
 	t.Helper()
 	c := dial(t, h)
-	c.conn.SetDeadline(time.Now().Add(20 * time.Second))
+	c.conn.SetDeadline(time.Now().Add(2 * time.Minute))
 	if ret, _, err := c.raw(question(opHello, Version, "uverbs0\x00")); ret != 0 || err != nil {
 		t.Fatalf("hello: %d, %v", ret, err)
 	}
@@ -123,7 +123,7 @@ func TestFilesThatWait(t *testing.T) { // not beside tests that fork, whose chil
 // eventually waits for something that takes a moment.
 func eventually(t *testing.T, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !ok(); runtime.Gosched() {
+	for end := time.Now().Add(2 * time.Minute); !ok(); runtime.Gosched() {
 		if time.Now().After(end) {
 			t.Fatal("it does not come")
 		}

@@ -47,7 +47,7 @@ func FuzzSession(f *testing.F) {
 				t.Fatal(err)
 			}
 			defer conns[i].Close()
-			conns[i].SetDeadline(time.Now().Add(20 * time.Second))
+			conns[i].SetDeadline(time.Now().Add(2 * time.Minute))
 		}
 		for len(in) >= 4 {
 			op, arg, n, files := uint32(in[0]%16), uint64(in[1]&3)|uint64(in[1]>>2)<<30, int(in[2]), int(in[3])

@@ -457,7 +457,7 @@ func (a *app) newSRQ(wr, limit uint32) *appSRQ {
 // eventually waits for something that takes a moment.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !ok(); {
+	for end := time.Now().Add(2 * time.Minute); !ok(); {
 		if time.Now().After(end) {
 			t.Fatal(what)
 		}

@@ -133,7 +133,7 @@ func (q *compQueue) wait(n int) []fake.WC {
 		}
 		select {
 		case <-q.events:
-		case <-time.After(20 * time.Second):
+		case <-time.After(2 * time.Minute):
 			q.t.Fatalf("%d completions have come, not %d: %+v", len(got), n, got)
 		}
 	}

@@ -334,7 +334,7 @@ func dumpLive(t *testing.T) (out, messages string) {
 		}
 	}
 	sidesOn(t, server, client, strings.Fields("pingpong -n 5 -s 30000"), strings.Fields("pingpong -n 5 -s 30000"))
-	for late := time.After(10 * time.Second); !strings.Contains(shown.String(), "completes #5 "); {
+	for late := time.After(2 * time.Minute); !strings.Contains(shown.String(), "completes #5 "); {
 		select {
 		case <-shown.wrote:
 			continue

@@ -229,7 +229,7 @@ func TestNoGoroutineIsLeft(t *testing.T) { // not parallel: it counts goroutines
 			t.Errorf("a device of a world that is closed: %v", err)
 		}
 		// One that has closed its channel may be on its way out.
-		for end := time.Now().Add(10 * time.Second); runtime.NumGoroutine() > before && time.Now().Before(end); {
+		for end := time.Now().Add(2 * time.Minute); runtime.NumGoroutine() > before && time.Now().Before(end); {
 			runtime.Gosched()
 		}
 		if after := runtime.NumGoroutine(); after > before {

@@ -214,7 +214,7 @@ func TestCopierSendsFiles(t *testing.T) { // not beside tests that fork, whose c
 		if err != ib.FaultMemory {
 			t.Errorf("a copier that sends files: %v", err)
 		}
-	case <-time.After(20 * time.Second):
+	case <-time.After(2 * time.Minute):
 		t.Fatal("it is waited for")
 	}
 	if s.owner.left() < penance {
