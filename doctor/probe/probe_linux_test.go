@@ -60,7 +60,10 @@ func TestRefusedAndSilent(t *testing.T) {
 		}
 		c.Close()
 		for range 3 {
-			a := ask(t, p, 0, 200, patience)
+			a := Answer{Kind: Silent}
+			for tries := 0; a.Kind == Silent && tries < 10; tries++ { // a busy kernel may leave out an ICMP message
+				a = ask(t, p, 0, 200, patience/10)
+			}
 			if peer := netip.MustParseAddrPort(to).Addr(); a.Kind != Refused || !a.Reached(peer) || a.Local {
 				t.Errorf("%s, where nobody listens: %+v", to, a)
 			}
