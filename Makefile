@@ -59,14 +59,15 @@ test-experiments: ## statistics of simulated networks, compared with the tables 
 measure: ## rates and fairness in real time, judged; what the machine does beside it matters (needs Linux, root, nftables, ethtool; 2 minutes)
 	$(GO) run ./internal/testreport -env ROCEV2_MEASURE=1 -- -timeout 25m -count=1 ./e2e/congestion
 
-N   ?= 10
-PKG ?= ./...
+N    ?= 10
+PKG  ?= ./...
+LOAD ?= 16
 
 # The ports are taken in a network namespace of its own, away from this machine's
 # other programs; the tests have another one.
 steady: isolated ## every test binary N times beside busy threads, with pauses, one processor and taken ports (PKG=./hca chooses packages; hours)
 	$(GO) list -deps -test $(PKG) > /dev/null && $(GO) build -o $(BIN)/steady ./internal/steady
-	$(if $(TESTEXEC),'$(ISOLATED)') $(BIN)/steady -n $(N) $(if $(TESTEXEC),-ports $(subst ",,$(TESTEXEC))) $(PKG)
+	$(if $(TESTEXEC),'$(ISOLATED)') $(BIN)/steady -n $(N) -load $(LOAD) $(if $(TESTEXEC),-ports $(subst ",,$(TESTEXEC))) $(PKG)
 
 check: fmt vet lint tidy race test-386 test-arm64 test-portable benchcheck seeds fuzz ## what must hold before a change is proposed
 
@@ -89,13 +90,13 @@ lint: ## staticcheck, the version that go.mod names
 tidy: ## go.mod and go.sum are what the code needs
 	$(GO) mod tidy -diff
 
-race: ## all tests under the race detector, and with one processor (no kernel guests)
-	$(GO) run ./internal/testreport -- -race -timeout 25m ./...
+race: isolated ## all tests under the race detector, and with one processor (no kernel guests)
+	$(GO) run ./internal/testreport -- $(TESTEXEC) -race -timeout 25m ./...
 	GOMAXPROCS=1 $(GO) test -count=1 ./hca ./verbs
 
-test-386: ## all tests as a 32-bit process (x86 alone; no race detector, no kernel guests)
+test-386: isolated ## all tests as a 32-bit process (x86 alone; no race detector, no kernel guests)
 	@case "$$($(GO) env GOHOSTARCH)" in \
-	amd64|386) CGO_ENABLED=0 GOARCH=386 $(GO) run ./internal/testreport -- -timeout 25m ./... ;; \
+	amd64|386) CGO_ENABLED=0 GOARCH=386 $(GO) run ./internal/testreport -- $(TESTEXEC) -timeout 25m ./... ;; \
 	*) echo "SKIPPED test-386: this machine does not run 386 programs" ;; esac
 
 ARM64_CPUS := max cortex-a53 neoverse-n1

@@ -21,6 +21,9 @@ func answered(t *testing.T, client Config, server AnswerConfig) (Answered, error
 	t.Helper()
 	a, b := testpair.Devices(t)
 	sc, cc := testpair.Connections(t)
+	if server.IdleTimeout == 0 {
+		server.IdleTimeout = 5 * time.Minute
+	}
 	var got Answered
 	var serr error
 	done := make(chan struct{})
@@ -28,7 +31,7 @@ func answered(t *testing.T, client Config, server AnswerConfig) (Answered, error
 		defer close(done)
 		got, serr = Answer(t.Context(), a, sc, server)
 	}()
-	list, err := Run(t.Context(), b, cc, interop.Client, client)
+	list, err := Run(t.Context(), b, cc, interop.Client, patient(client))
 	<-done
 	return got, serr, list, err
 }
@@ -175,7 +178,7 @@ func TestAnswerChangesItsMind(t *testing.T) {
 		done <- err
 	}()
 	cfg := Config{Test: Test{Send, Bandwidth}, TxDepth: 1, Iterations: answerSends + 10, Size: 100, plain: true}
-	if _, err := Run(t.Context(), b, cc, interop.Client, cfg); err != nil {
+	if _, err := Run(t.Context(), b, cc, interop.Client, patient(cfg)); err != nil {
 		t.Error(err)
 	}
 	if err := <-done; err != nil {

@@ -25,19 +25,24 @@ type outcome = testpair.Outcome[[]Result]
 // both runs the two roles against each other.
 func both(t testing.TB, server, client Config) (s, c outcome) {
 	t.Helper()
-	server.IdleTimeout, client.IdleTimeout = idle(server), idle(client)
+	server, client = patient(server), patient(client)
 	configs := map[interop.Role]Config{interop.Server: server, interop.Client: client}
 	return testpair.Both(t, func(dev *verbs.Device, conn net.Conn, role interop.Role) ([]Result, error) {
 		return Run(t.Context(), dev, conn, role, configs[role])
 	})
 }
 
-// idle keeps a test that hangs short.
-func idle(c Config) time.Duration {
-	if c.IdleTimeout == 0 {
-		return time.Minute
+// patient lets a side wait 4 s for its peer's acknowledgement in place of half a
+// second, and five minutes for progress: on a busy machine the peer's goroutines
+// may not run for as long. What a test has set stays.
+func patient(c Config) Config {
+	if c.Timeout == 0 {
+		c.Timeout = 17
 	}
-	return c.IdleTimeout
+	if c.IdleTimeout == 0 {
+		c.IdleTimeout = 5 * time.Minute
+	}
+	return c
 }
 
 func check(t *testing.T, cfg Config) (s, c outcome) {
@@ -94,10 +99,10 @@ func TestNativeIsTold(t *testing.T) {
 		cfg := Config{Test: Test{Write, Bandwidth}, Iterations: 100, Size: 64 << 10, IdleTimeout: time.Minute, plain: plain}
 		served := make(chan error, 1)
 		go func() {
-			_, err := Run(t.Context(), a, sc, interop.Server, cfg)
+			_, err := Run(t.Context(), a, sc, interop.Server, patient(cfg))
 			served <- err
 		}()
-		if _, err := Run(t.Context(), b, cc, interop.Client, cfg); err != nil {
+		if _, err := Run(t.Context(), b, cc, interop.Client, patient(cfg)); err != nil {
 			t.Error(err)
 		}
 		if err := <-served; err != nil {
@@ -204,10 +209,10 @@ func TestSequence(t *testing.T) {
 			cfg := Config{Test: test, Iterations: 5, plain: true}
 			ch := make(chan error, 1)
 			go func() {
-				_, err := Run(t.Context(), a, srec, interop.Server, cfg)
+				_, err := Run(t.Context(), a, srec, interop.Server, patient(cfg))
 				ch <- err
 			}()
-			if _, err := Run(t.Context(), b, crec, interop.Client, cfg); err != nil {
+			if _, err := Run(t.Context(), b, crec, interop.Client, patient(cfg)); err != nil {
 				t.Error(err)
 			}
 			if err := <-ch; err != nil {
@@ -304,7 +309,7 @@ func TestWriteLatencyBeginsAtTheServer(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ch := make(chan error, 1)
 	go func() {
-		_, err := Run(ctx, a, sc, interop.Server, cfg)
+		_, err := Run(ctx, a, sc, interop.Server, patient(cfg))
 		ch <- err
 	}()
 	full, err := cfg.withDefaults(b)
@@ -388,7 +393,7 @@ func TestRefusedKeyIsExplained(t *testing.T) {
 	cfg := Config{Test: Test{Write, Bandwidth}, Iterations: 10}
 	ch := make(chan error, 1)
 	go func() {
-		_, err := Run(t.Context(), a, &forger{Conn: sc}, interop.Server, cfg)
+		_, err := Run(t.Context(), a, &forger{Conn: sc}, interop.Server, patient(cfg))
 		ch <- err
 	}()
 	_, err := Run(t.Context(), b, cc, interop.Client, cfg)

@@ -30,7 +30,7 @@ func TestServeTakesTheFirstGoodClient(t *testing.T) {
 			serverCfg.OnRefused = func(_ net.Addr, why error) { refused <- why }
 			done := make(chan error, 1)
 			go func() {
-				_, err := Serve(t.Context(), a, ln, serverCfg)
+				_, err := Serve(t.Context(), a, ln, patient(serverCfg))
 				done <- err
 			}()
 			foreign := strings.Replace(goldenAddress, "c6:12:00:02", "c0:00:02:63", 1)
@@ -57,7 +57,7 @@ func TestServeTakesTheFirstGoodClient(t *testing.T) {
 			if why := <-refused; !strings.Contains(why.Error(), test.String()+" here") {
 				t.Errorf("another test is refused with %v", why)
 			}
-			if _, err := Run(t.Context(), b, dial(), interop.Client, cfg); err != nil {
+			if _, err := Run(t.Context(), b, dial(), interop.Client, patient(cfg)); err != nil {
 				t.Error(err)
 			}
 			if err := <-done; err != nil {

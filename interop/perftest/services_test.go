@@ -122,9 +122,9 @@ func over(t *testing.T, port fabric.PortConfig, cfg Config) (s, c outcome) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		s.Res, s.Err = Run(t.Context(), a, sc, interop.Server, cfg)
+		s.Res, s.Err = Run(t.Context(), a, sc, interop.Server, patient(cfg))
 	}()
-	c.Res, c.Err = Run(t.Context(), b, cc, interop.Client, cfg)
+	c.Res, c.Err = Run(t.Context(), b, cc, interop.Client, patient(cfg))
 	<-done
 	return s, c
 }
