@@ -27,6 +27,9 @@ type simEnd struct {
 // loses packets: all that is posted completes, and memory is what it should be.
 func TestThousandEngines(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("a thousand engines: run without -short")
+	}
 	w := newWorld(t, 42)
 	w.delay, w.rate, w.loss = 5*time.Microsecond, 100e9, 0.002
 	hosts := make([]*host, simEngines)

@@ -10,10 +10,21 @@ import (
 )
 
 var (
-	seedCount = flag.Int("seeds", 300, "how many seeds TestWorld runs")
+	seedCount = flag.Int("seeds", 0, "how many seeds TestWorld runs; 0: 300, or 60 with -short")
 	oneSeed   = flag.Uint64("seed", 0, "run this seed only; with -v its messages are shown")
 	firstSeed = flag.Uint64("first", 1, "the first of the seeds")
 )
+
+// seedsOf returns how many seeds a test runs.
+func seedsOf() int {
+	switch {
+	case *seedCount > 0:
+		return *seedCount
+	case testing.Short():
+		return 60
+	}
+	return 300
+}
 
 // foundSeeds are seeds that found a bug. They run always.
 var foundSeeds = []uint64{}
@@ -150,7 +161,7 @@ func TestWorld(t *testing.T) {
 		return
 	}
 	seeds := append([]uint64{}, foundSeeds...)
-	for i := range *seedCount {
+	for i := range seedsOf() {
 		seeds = append(seeds, *firstSeed+uint64(i))
 	}
 	var next atomic.Int64

@@ -9,7 +9,7 @@ import (
 	"github.com/gosoftroce/rocev2/fabric/event"
 )
 
-var wildSeeds = flag.Int("wild", 60, "how many random scenarios TestWild plays")
+var wildSeeds = flag.Int("wild", 0, "how many random scenarios TestWild plays; 0: 60, or 15 with -short")
 
 // dice draws settings.
 type dice struct{ event.Rand }
@@ -68,8 +68,14 @@ func wild(seed uint64) Scenario {
 // adapters balance, and both times the same happens.
 func TestWild(t *testing.T) {
 	t.Parallel()
-	played := 0
-	for seed := range uint64(*wildSeeds) {
+	played, seeds := 0, *wildSeeds
+	if seeds == 0 {
+		seeds = 60
+		if testing.Short() {
+			seeds = 15
+		}
+	}
+	for seed := range uint64(seeds) {
 		s := wild(seed)
 		r, err := Run(context.Background(), s)
 		if err != nil {
@@ -94,7 +100,7 @@ func TestWild(t *testing.T) {
 			t.Errorf("seed %d: a lossless network dropped %v", seed, dropped)
 		}
 	}
-	if played < *wildSeeds/2 {
-		t.Errorf("%d of %d scenarios can be played", played, *wildSeeds)
+	if played < seeds/2 {
+		t.Errorf("%d of %d scenarios can be played", played, seeds)
 	}
 }

@@ -132,6 +132,9 @@ func TestProfilesAreLossless(t *testing.T) {
 // TestLossyDrops checks that Lossy pauses nothing, and drops.
 func TestLossyDrops(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("it fills all queues of a network: run without -short")
+	}
 	for _, p := range Profiles(100 * Gbps) {
 		n, hosts := simulate(t, leafSpine(t, 2, 2, 8), Plan{Profile: p.Lossy()})
 		for i := 1; i < len(hosts); i++ {
@@ -200,6 +203,9 @@ func TestProfilesSay(t *testing.T) {
 // ECMP n flows use 1-(1-1/n)^n of n ways: balls in bins.
 func TestUplinksUsed(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("statistics: run without -short")
+	}
 	const n = 16
 	g := leafSpine(t, 2, n, n)
 	used, seeds := 0, 250

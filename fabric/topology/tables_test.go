@@ -373,6 +373,9 @@ func TestTablesAreRepeatable(t *testing.T) {
 // TestTablesOf8192Hosts checks what the tables of large networks take.
 func TestTablesOf8192Hosts(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("a large network: run without -short")
+	}
 	for name, g := range map[string]*Graph{"leaf-spine": leafSpine(t, 128, 64, 64), "fat tree": fatTree(t, 32)} {
 		for kind, tables := range map[string]*Tables{"shortest": g.Shortest(nil), "up and down": g.UpDown(nil)} {
 			bytes := 4*len(tables.next) + 4*len(tables.start) + 2*len(tables.ports) + 6*len(tables.group)

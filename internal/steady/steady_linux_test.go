@@ -35,6 +35,9 @@ func TestProcessors(t *testing.T) {
 `
 
 func TestSteady(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it builds a package and runs it four times: run without -short")
+	}
 	t.Chdir(t.TempDir())
 	for name, text := range map[string]string{"go.mod": "module example.net/module\n\ngo 1.26\n", "module_test.go": module} {
 		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {

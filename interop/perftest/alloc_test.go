@@ -9,6 +9,9 @@ import (
 // difference is what the operations between them allocate, on both sides and
 // in the device.
 func TestSteadyStateAllocatesNothing(t *testing.T) {
+	if testing.Short() {
+		t.Skip("tens of thousands of operations: run without -short")
+	}
 	for _, test := range []Test{{Write, Bandwidth}, {Read, Bandwidth}, {Send, Bandwidth}, {Write, Latency}, {Send, Latency}} {
 		const short, long = 2000, 12000
 		mallocs := func(n int) uint64 {

@@ -32,9 +32,9 @@ func both(t testing.TB, server, client Config) (s, c outcome) {
 	})
 }
 
-// patient lets a side wait 4 s for its peer's acknowledgement in place of half a
-// second, and five minutes for progress: on a busy machine the peer's goroutines
-// may not run for as long. What a test has set stays.
+// patient lets a side wait 4 s for its peer's acknowledgement in place of half
+// a second, and five minutes for progress: on a busy machine the peer's
+// goroutines may not run for as long. What a test has set stays.
 func patient(c Config) Config {
 	if c.Timeout == 0 {
 		c.Timeout = 17

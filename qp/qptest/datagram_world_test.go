@@ -311,7 +311,7 @@ func TestDatagramWorld(t *testing.T) {
 		t.Run(typ.String(), func(t *testing.T) {
 			t.Parallel()
 			var arrived, sent, dropped uint64
-			for i := range uint64(*seedCount) {
+			for i := range uint64(seedsOf()) {
 				w, err := newDgramWorld(*firstSeed+i, typ)
 				if err != nil {
 					t.Fatal(err)

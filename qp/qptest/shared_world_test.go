@@ -301,7 +301,7 @@ func TestSharedWorld(t *testing.T) {
 	t.Parallel()
 	all := []ib.QPType{ib.RC, ib.UC, ib.UD, ib.XRCInitiator}
 	var rnr, told, done, dropped uint64
-	for i := range uint64(*seedCount) {
+	for i := range uint64(seedsOf()) {
 		seed := *firstSeed + i
 		rng := rand.New(rand.NewPCG(seed, 3))
 		var types []ib.QPType
