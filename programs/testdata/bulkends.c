@@ -379,7 +379,14 @@ static void gram_receive(struct grams *g, uint64_t i)
 	CHECK(ibv_post_recv(g->qp, &wr, &bad) == 0);
 }
 
-static const union ibv_gid group = { .raw = { [10] = 0xff, 0xff, 239, 1, 2, 3 } };
+/* group_of is a group that no other test of this host has. */
+static union ibv_gid group_of(uint32_t one, uint32_t other)
+{
+	uint32_t n = one + other;
+	union ibv_gid group = { .raw = { [10] = 0xff, 0xff, 239, n >> 16 & 0x7f, n >> 8 & 0xff, n & 0xff } };
+
+	return group;
+}
 
 static struct grams *grams_begin(struct side *s)
 {
@@ -389,6 +396,7 @@ static struct grams *grams_begin(struct side *s)
 	struct ibv_qp_attr a = { .qp_state = IBV_QPS_INIT, .port_num = 1, .qkey = QKEY };
 	struct ibv_ah_attr av = { .is_global = 1, .port_num = 1, .grh = { .hop_limit = 1 } };
 	struct address mine = { 0 }, to;
+	union ibv_gid group;
 
 	CHECK(g);
 	g->s = s;
@@ -400,13 +408,14 @@ static struct grams *grams_begin(struct side *s)
 	CHECK(ibv_modify_qp(g->qp, &a, IBV_QP_STATE) == 0);
 	a.qp_state = IBV_QPS_RTS;
 	CHECK(ibv_modify_qp(g->qp, &a, IBV_QP_STATE | IBV_QP_SQ_PSN) == 0);
-	CHECK(ibv_attach_mcast(g->qp, &group, 0) == 0);
 	for (uint64_t i = 0; i < GRAMS; i++)
 		gram_receive(g, i);
 	mine.qpn = g->qp->qp_num;
 	CHECK(ibv_query_gid(s->c, 1, 0, &mine.gid) == 0);
 	say(s->sock, &mine, sizeof mine);
 	hear(s->sock, &to, sizeof to);
+	group = group_of(mine.qpn, to.qpn);
+	CHECK(ibv_attach_mcast(g->qp, &group, 0) == 0);
 	av.grh.dgid = to.gid;
 	g->to[0] = to.qpn;
 	CHECK((g->ah[0] = ibv_create_ah(s->pd, &av)));
