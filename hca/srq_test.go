@@ -155,7 +155,9 @@ func TestSRQOfManyShards(t *testing.T) {
 				}
 			}
 			wg.Wait()
-			if took := time.Since(begun); took > 200*time.Millisecond {
+			// Which queue pair meets an empty queue the scheduler says, so
+			// the virtual time differs: some 100 ms, on a busy machine more.
+			if took := time.Since(begun); took > 2*time.Second {
 				t.Errorf("seed %d: it took %v", seed, took)
 			}
 			if n := s.Attr().Posted; n != slots {
