@@ -227,9 +227,9 @@ func (e *Engine) PostRecv(q *QP, wrs []ib.RecvWR) (int, error) {
 	return len(wrs), nil
 }
 
-// DrainReceives flushes what the receive source of q, which is its own, has got
-// in ERR. See qp.Config.OwnSource.
-func DrainReceives(q *QP) { qp.DrainReceives(q.core) }
+// DrainReceives flushes in ERR some of what the receive source of q has, which
+// is its own, and reports whether there may be more. See qp.Config.OwnSource.
+func DrainReceives(q *QP) (more bool) { return qp.DrainReceives(q.core) }
 
 // Destroy takes a queue pair away (IBTA 11.2.5.4). Work that is outstanding
 // completes no more; what it has executed is acknowledged with the next batch.

@@ -334,15 +334,14 @@ func (q *QP) PostRecv(wrs []ib.RecvWR) (int, error) {
 	return s.eng.PostRecv(q.core, wrs)
 }
 
-// DrainReceives completes with WR_FLUSH_ERR what the receive source of the
-// queue pair, which is its own, has got since the state is ERR
-// (qp.Config.OwnSource). In other states it does nothing.
-func (q *QP) DrainReceives() {
+// DrainReceives completes in ERR with WR_FLUSH_ERR some of what the receive
+// source of the queue pair has, which is its own (qp.Config.OwnSource). It
+// reports whether there may be more, for another call. In other states it does
+// nothing.
+func (q *QP) DrainReceives() (more bool) {
 	q.shard.lock()
 	defer q.shard.unlock()
-	if !q.closed {
-		engine.DrainReceives(q.core)
-	}
+	return !q.closed && engine.DrainReceives(q.core)
 }
 
 // Close destroys the queue pair. Work that is outstanding completes no more;

@@ -2,7 +2,6 @@ package qp
 
 import (
 	"errors"
-	"slices"
 	"testing"
 
 	"github.com/gosoftroce/rocev2/ib"
@@ -116,19 +115,44 @@ func TestOwnSourceReset(t *testing.T) {
 	}
 }
 
+// TestOwnSourceFlushesFew: who fills the source says how many receives there
+// are. The way to ERR flushes few of them, and so does each call that follows;
+// all calls together flush all, in order.
+func TestOwnSourceFlushesFew(t *testing.T) {
+	t.Parallel()
+	const few, all = 64, 200
+	for _, typ := range []ib.QPType{ib.RC, ib.UC, ib.UD} {
+		p, s := newOwnSourcePair(t, typ, 0)
+		for id := uint64(len(s.wrs) + 1); id <= all; id++ {
+			s.post(p, 0, id)
+		}
+		if toErr(t, p.b); len(p.b.rq.wcs) != few {
+			t.Errorf("%v: ERR flushes %d", typ, len(p.b.rq.wcs))
+		}
+		for calls := 2; len(p.b.rq.wcs) < all; calls++ {
+			if more, n := DrainReceives(p.b.QP), len(p.b.rq.wcs); n != min(calls*few, all) || more != (n < all) {
+				t.Fatalf("%v: %d calls have flushed %d, more %v", typ, calls, n, more)
+			}
+		}
+		for i, wc := range p.b.rq.wcs {
+			if wc.ID != uint64(i+1) || wc.Status != ib.StatusWRFlushErr {
+				t.Fatalf("%v: completion %d: %+v", typ, i, wc)
+			}
+		}
+	}
+}
+
 // TestOwnSourceRefilled: who adds receives while they are flushed does not keep
 // the queue pair from ending.
 func TestOwnSourceRefilled(t *testing.T) {
 	t.Parallel()
 	p, s := newOwnSourcePair(t, ib.RC, 0)
 	s.refill = true
-	toErr(t, p.b)
-	var ids []uint64
-	for _, wc := range p.b.rq.wcs {
-		ids = append(ids, wc.ID)
+	if toErr(t, p.b); p.b.State() != ib.StateErr {
+		t.Errorf("it is in %v", p.b.State())
 	}
-	if want := []uint64{1, 2, 3, 4}; !slices.Equal(ids, want) {
-		t.Errorf("flushed %v, want %v", ids, want)
+	if more := DrainReceives(p.b.QP); !more || len(p.b.rq.wcs) != 128 {
+		t.Errorf("flushed %d, more %v", len(p.b.rq.wcs), more)
 	}
 }
 

@@ -32,9 +32,10 @@ type Config struct {
 	RecvSource     RecvSource // nil: the queue pair's own receive queue
 
 	// OwnSource says that RecvSource is the receive queue of this queue
-	// pair alone, of MaxRecvWR receives: the way to ERR flushes it, and so
-	// does DrainReceives what it gets in ERR. The way to RESET, and Close,
-	// call its Clear, if it has one. Without OwnSource it is shared.
+	// pair alone: the way to ERR flushes a few of its receives, and
+	// DrainReceives those that are left or come in ERR. The way to RESET,
+	// and Close, call its Clear, if it has one. Without OwnSource it is
+	// shared.
 	OwnSource bool
 
 	// Domain has the shared receive queues that requests to an XRC target
@@ -351,17 +352,19 @@ func (q *QP) PostRecv(wr *ib.RecvWR) error {
 	return ib.ErrNoReceive
 }
 
-// DrainReceives completes in ERR with WR_FLUSH_ERR what the RecvSource of q,
-// which is its own, has got since. In other states it does nothing.
-func DrainReceives(q *QP) {
+// DrainReceives completes in ERR with WR_FLUSH_ERR some of what the RecvSource
+// of q has, which is its own. It reports whether there may be more, for another
+// call. In other states it does nothing.
+func DrainReceives(q *QP) (more bool) {
 	switch {
 	case q.resp != nil:
-		responder.Drain(q.resp)
+		return responder.Drain(q.resp)
 	case q.uc != nil:
-		q.uc.Drain()
+		return q.uc.Drain()
 	case q.ud != nil:
-		q.ud.Drain()
+		return q.ud.Drain()
 	}
+	return false
 }
 
 // SetWindow changes the bounds of what may be in flight, for a driver that has

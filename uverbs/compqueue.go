@@ -1,6 +1,7 @@
 package uverbs
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
 	"sync"
@@ -45,6 +46,8 @@ type CompQueueConfig struct {
 // lock of its own.
 type CompQueue struct {
 	config CompQueueConfig // but for the memory
+
+	walk sync.Mutex // held, outside of mu, to go over the ring in steps
 
 	mu     sync.Mutex
 	ring   ring.Producer
@@ -133,23 +136,32 @@ func (q *CompQueue) Retry() bool {
 	return q.owed > 0
 }
 
+// inSteps does work of which a program says how much there is: step by step,
+// until one reports that there is no more. The lock is given up in between, for
+// queue pairs of any shard wait for it with the shard locked.
+func inSteps(mu *sync.Mutex, step func() (more bool)) {
+	for more := true; more; runtime.Gosched() {
+		mu.Lock()
+		more = step()
+		mu.Unlock()
+	}
+}
+
 // forget drops the completions of a queue pair that the program has not polled.
-// It gives up the lock again and again, for queue pairs of any shard wait for
-// it with the shard locked.
 func (q *CompQueue) forget(qpn uint32) {
+	q.walk.Lock()
+	defer q.walk.Unlock()
 	q.mu.Lock()
 	end := q.ring.Next()
 	q.mu.Unlock()
-	for from := uint64(0); from < end; runtime.Gosched() {
-		q.mu.Lock()
+	from := uint64(0)
+	inSteps(&q.mu, func() bool {
 		if q.closed {
-			end = 0
-		} else {
-			end = min(end, q.ring.Next()) // it may have moved to another ring
-			from = q.ring.Forget(qpn, from, end)
+			return false
 		}
-		q.mu.Unlock()
-	}
+		from = q.ring.Forget(qpn, from, end)
+		return from < end
+	})
 }
 
 // Len returns how many completions wait for the program.
@@ -167,14 +179,44 @@ func (q *CompQueue) Resize(mem []byte, s ring.Shape) error {
 	if err := initCompletions(&next, mem, s); err != nil {
 		return err
 	}
+	q.walk.Lock()
+	defer q.walk.Unlock()
+	at, err := q.unread(s.Cap())
+	inSteps(&q.mu, func() (more bool) {
+		if q.closed {
+			err = errClosed
+		}
+		if err != nil {
+			return false
+		}
+		if at, err = q.ring.CopyTo(&next, at); err != nil {
+			return false
+		}
+		if more = at < q.ring.Next(); !more {
+			q.ring, q.lost = next, false
+		}
+		return more
+	})
+	return err
+}
+
+// unread returns the position of the first completion that the program has not
+// taken. It fails if there are more than most of them.
+func (q *CompQueue) unread(most int) (uint64, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if err := q.ring.MoveTo(&next); err != nil {
-		return err
+	if q.closed {
+		return 0, errClosed
 	}
-	q.ring, q.lost = next, false
-	return nil
+	at, err := q.ring.Unread()
+	if err == nil && q.ring.Next()-at > uint64(most) {
+		err = ring.ErrFull
+	}
+	return at, err
 }
+
+// errClosed is what a queue gives that was closed.
+var errClosed = errors.New("uverbs: the queue is closed")
 
 // Close ends the queue: its memory is not touched and its notifier not called
 // any more. A queue pair that still completes into it goes to the error state.

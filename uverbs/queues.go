@@ -94,7 +94,7 @@ func NewQueues(c QueuesConfig) (*Queues, error) {
 // Config returns what the queue pair is to be made with.
 func (q *Queues) Config() qp.Config {
 	c := qp.Config{Type: q.send.typ, PD: q.send.domain.Core(), SendCQ: &q.send, RecvCQ: &q.recv, RecvSource: &q.recv, OwnSource: true,
-		MaxSendWR: q.send.ring.Shape().Cap(), MaxSendSGE: q.send.limits.SGE, MaxInline: q.send.limits.Inline,
+		MaxSendWR: min(q.send.ring.Shape().Cap(), mostPosted), MaxSendSGE: q.send.limits.SGE, MaxInline: q.send.limits.Inline,
 		MaxRecvWR: q.recv.ring.Shape().Cap(), MaxRecvSGE: q.recv.sge,
 		SignalAll: true} // the ring gets every element back; the program sees what it has asked for
 	if q.recv.srq != nil {
@@ -153,10 +153,7 @@ func (q *Queues) Drain(most int) (more bool) {
 	if q.send.ring.Taken() != before {
 		q.posted.Store(true)
 	}
-	if q.late.Load() {
-		q.qp.DrainReceives()
-	}
-	return more
+	return q.late.Load() && q.qp.DrainReceives() || more
 }
 
 // end takes the queue pair to the error state. The caller holds the lock of the

@@ -106,8 +106,8 @@ func (r *recvQueue) Complete(c *ib.WC) bool {
 		return r.cq.complete(c, r.sl, c.ByteLen)
 	}
 	wc := *c
-	if c.Status != ib.StatusSuccess {
-		r.owner.late.Store(true)
+	if c.Status != ib.StatusSuccess && !r.owner.late.Swap(true) {
+		r.owner.kick() // there may be more than are flushed at once
 	}
 	if r.srq == nil {
 		wc.ID = r.ids[c.ID&uint64(len(r.ids)-1)]
@@ -223,13 +223,23 @@ func (s *SharedRecvQueue) Resize(mem []byte, shape ring.Shape) error {
 	if err := initReceives(next, mem, shape, s.sge); err != nil {
 		return err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := s.ring.MoveTo(next); err != nil {
-		return err
-	}
-	s.ring = next
-	return nil
+	var first, at uint64
+	var err error
+	begun := false
+	inSteps(&s.mu, func() (more bool) {
+		if s.closed {
+			err = errClosed
+			return false
+		}
+		if !begun {
+			begun, first, at = true, s.ring.Taken(), s.ring.Taken()
+		}
+		if at, more, err = s.ring.CopyTo(next, first, at); err == nil && !more {
+			s.ring = next
+		}
+		return more
+	})
+	return err
 }
 
 // Close ends the queue: its memory is not touched any more, and who asks gets

@@ -14,7 +14,7 @@ import (
 
 // sendQueue takes send requests from a ring and posts them. The ID that the
 // queue pair knows is the position in the ring; the program's is kept here. The
-// queue pair has as many slots as the ring, so posting never lacks room.
+// queue pair has as many slots as are posted, so posting never lacks room.
 //
 // It is a qp.CompletionSink. Every request completes there, in order.
 type sendQueue struct {
@@ -32,8 +32,9 @@ type sendQueue struct {
 	posted []posted // by slot; what was posted is for the sink
 	bad    badRequest
 
-	// await is the position behind the last request that must complete
-	// before bad does; 0 is none.
+	// await is the position after the request whose completion is waited
+	// for; 0 is none: for the last one before bad, or, where as many are
+	// posted as may be, for one that makes room.
 	await atomic.Uint64
 
 	vectors map[ib.AddressVector]*hca.AH // of requests that name no handle
@@ -66,9 +67,14 @@ func (s *sendQueue) init(q *Queues, c *QueuesConfig, sl uint8) error {
 	if err := s.ring.Init(c.Send, c.SendShape); err != nil {
 		return err
 	}
-	s.posted = make([]posted, c.SendShape.Slots)
+	s.posted = make([]posted, min(c.SendShape.Slots, mostPosted))
 	return nil
 }
+
+// mostPosted is how many requests of a ring are posted and have not completed.
+// It bounds what the way to ERR flushes with the shard locked, and is what is
+// in flight at the most. The others wait in the ring.
+const mostPosted = 4096
 
 // batchSize is how many requests are posted at once.
 const batchSize = 16
@@ -98,7 +104,11 @@ func (s *sendQueue) drain(most int) (more bool) {
 		if n == 0 {
 			return false
 		}
-		n = min(n, most, batchSize)
+		room := s.room()
+		if room == 0 {
+			return false // Complete says when there is some
+		}
+		n = min(n, most, batchSize, room)
 		if !s.post(b, n) {
 			return false
 		}
@@ -106,6 +116,21 @@ func (s *sendQueue) drain(most int) (more bool) {
 	}
 	n, err := s.ring.Waiting()
 	return n > 0 || err != nil
+}
+
+// room returns how many more requests may be posted. Where that is none it has
+// Complete say when half of them have completed.
+func (s *sendQueue) room() int {
+	taken := s.ring.Taken()
+	if n := taken - s.ring.Released(); n < mostPosted {
+		return int(mostPosted - n)
+	}
+	enough := taken - mostPosted/2
+	s.await.Store(enough)
+	if released := s.ring.Released(); released >= enough { // perhaps before it was said
+		return int(mostPosted - (taken - released))
+	}
+	return 0
 }
 
 // post takes n requests and posts them. It returns false if no more can be

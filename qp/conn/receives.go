@@ -14,7 +14,6 @@ type Receives struct {
 	Shared bool           // they come from a source: Own stays empty
 	ours   bool           // the source is the queue pair's alone
 	Held   bool           // there is one in hand
-	depth  uint32         // of the source, if it is ours
 	Recv   queue.Recv     // the one in hand
 	Space  uint64         // of so many bytes
 
@@ -29,7 +28,7 @@ type ReceivesConfig struct {
 	// it, RESET clears it.
 	OwnSource  bool
 	CQ         queue.CompletionSink
-	Depth, SGE int // of the ring, or of the source that is its own
+	Depth, SGE int // of the ring
 }
 
 // Init makes the own ring, unless there is a source.
@@ -37,7 +36,7 @@ func (r *Receives) Init(c *Conn, config ReceivesConfig) {
 	*r = Receives{c: c, source: config.Source, Shared: config.Source != nil}
 	depth := config.Depth
 	if r.Shared {
-		r.ours, r.depth, depth = config.OwnSource, uint32(depth), 0
+		r.ours, depth = config.OwnSource, 0
 	} else {
 		r.source = &r.Own
 	}
@@ -116,7 +115,8 @@ func (r *Receives) Fail(s ib.Status, vendor uint32) {
 }
 
 // Flush completes every receive with WR_FLUSH_ERR, in order, on the way to ERR
-// (IBTA 10.3.1). Those of a shared source stay there.
+// (IBTA 10.3.1). Of a source of its own Drain does the rest; those of a shared
+// source stay there.
 func (r *Receives) Flush() {
 	if r.Held {
 		r.Fail(ib.StatusWRFlushErr, 0)
@@ -133,16 +133,21 @@ func (r *Receives) Flush() {
 	}
 }
 
-// Drain completes in ERR what a source of its own has with WR_FLUSH_ERR, as
-// many as it may hold at once: somebody may add to it meanwhile.
-func (r *Receives) Drain() {
+// drainAtOnce is how many receives of a source a call of Drain completes: who
+// fills the source says how many there are, and others wait meanwhile.
+const drainAtOnce = 64
+
+// Drain completes in ERR some of what a source of its own has, with
+// WR_FLUSH_ERR, and reports whether there may be more.
+func (r *Receives) Drain() (more bool) {
 	if !r.ours || !r.c.Failed() {
-		return
+		return false
 	}
-	for range r.depth {
+	for range drainAtOnce {
 		if !r.Take() {
-			return
+			return false
 		}
 		r.Fail(ib.StatusWRFlushErr, 0)
 	}
+	return true
 }

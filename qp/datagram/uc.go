@@ -34,8 +34,8 @@ func (r *receiver) init(c *conn.Conn, config *ReceiverConfig) {
 // Post queues a receive, see conn.Receives.
 func (r *receiver) Post(wr *ib.RecvWR) error { return r.receives.Post(wr) }
 
-// Drain flushes what a source of its own has got in ERR, see conn.Receives.
-func (r *receiver) Drain() { r.receives.Drain() }
+// Drain flushes some of what a source of its own has in ERR, see conn.Receives.
+func (r *receiver) Drain() (more bool) { return r.receives.Drain() }
 
 // AckDelayed reports whether an acknowledgement waits: there is none.
 func (r *receiver) AckDelayed(bool) bool { return false }

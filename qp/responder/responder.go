@@ -76,8 +76,8 @@ func (r *Responder) Reset() {
 // Post queues a receive, see conn.Receives.
 func (r *Responder) Post(wr *ib.RecvWR) error { return r.receives.Post(wr) }
 
-// Drain flushes what a source of its own has got in ERR, see conn.Receives.
-func Drain(r *Responder) { r.receives.Drain() }
+// Drain flushes some of what a source of its own has in ERR, see conn.Receives.
+func Drain(r *Responder) (more bool) { return r.receives.Drain() }
 
 // ReadyToReceive expects PSN first, on the way to RTR.
 func (r *Responder) ReadyToReceive(first rocev2.PSN) { r.epsn, r.msn = first, 0 }

@@ -89,19 +89,27 @@ func (c *Consumer) Clear() {
 	atomic.StoreUint32(c.consumer, uint32(i))
 }
 
-// MoveTo moves the elements that were not taken to another ring, which is empty
-// and holds them. The program must not use either meanwhile.
-func (c *Consumer) MoveTo(to *Consumer) error {
+// CopyTo copies the elements from position from on to another ring, of which
+// that at position first is the first. A call copies few, and returns where the
+// next one goes on, and whether there is one: if not, the other ring is as this
+// one. The program must not use either meanwhile.
+func (c *Consumer) CopyTo(to *Consumer, first, from uint64) (next uint64, more bool, err error) {
 	n, err := c.Waiting()
 	if err != nil {
-		return err
+		return from, false, err
 	}
-	if n > to.shape.Cap() || c.shape.Elem != to.shape.Elem {
-		return ErrFull
+	end := c.taken + uint64(n)
+	if end-first > uint64(to.shape.Cap()) || c.shape.Elem != to.shape.Elem {
+		return from, false, ErrFull
 	}
-	for i := range n {
-		copyShared(to.elem(uint64(i)), c.elem(c.taken+uint64(i)))
+	for stop := min(from+AtOnce, end); from < stop; from++ {
+		copyShared(to.elem(from-first), c.elem(from))
 	}
-	atomic.StoreUint32(to.producer, uint32(n))
-	return nil
+	if from < end {
+		return from, true, nil
+	}
+	to.taken = c.taken - first
+	to.Release(to.taken)
+	atomic.StoreUint32(to.producer, uint32((end-first)&to.mask))
+	return from, false, nil
 }

@@ -50,22 +50,32 @@ func (p *Producer) Put(e []byte) error {
 // 0 for as long as the ring lives.
 func (p *Producer) Next() uint64 { return p.next }
 
-// ForgetAtOnce is how many elements a call of Forget looks at.
-const ForgetAtOnce = 64
+// AtOnce is how many elements a call looks at that goes over a ring. The
+// program says how many there are, and others may wait meanwhile.
+const AtOnce = 64
+
+// Unread returns the position of the first element that the program has not
+// taken yet.
+func (p *Producer) Unread() (uint64, error) {
+	n, err := p.Len()
+	if err != nil {
+		return 0, err
+	}
+	return p.next - min(uint64(n), p.next), nil
+}
 
 // Forget marks the completions of a queue pair that the program has not taken
 // yet. They stay in the ring, for the program may be reading them; what polls
-// for it drops those with the mark. The program says how many there are, so a
-// call looks at few, between two positions, and returns where the next call
-// goes on: at end if there is none left.
+// for it drops those with the mark. A call looks at few, between two positions,
+// and returns where the next call goes on: at end if there is none left.
 func (p *Producer) Forget(qpn uint32, from, end uint64) uint64 {
-	n, err := p.Len()
+	first, err := p.Unread()
 	if err != nil || p.shape.Elem < CQElem {
 		return end
 	}
 	end = min(end, p.next)
-	from = max(from, p.next-min(uint64(n), p.next))
-	for stop := min(from+ForgetAtOnce, end); from < stop; from++ {
+	from = max(from, first)
+	for stop := min(from+AtOnce, end); from < stop; from++ {
 		e := p.elem(from)
 		word := func(at int) *uint32 { return (*uint32)(unsafe.Pointer(&e[at])) }
 		if atomic.LoadUint32(word(wcQPN)) == qpn {
@@ -75,21 +85,21 @@ func (p *Producer) Forget(qpn uint32, from, end uint64) uint64 {
 	return from
 }
 
-// MoveTo moves the elements that the program has not taken to another ring,
-// which is empty. The program must not use either meanwhile. On an error
-// nothing was moved.
-func (p *Producer) MoveTo(to *Producer) error {
-	n, err := p.Len()
-	if err != nil {
-		return err
+// CopyTo copies the elements from a position on to another ring, after those
+// that earlier calls have copied there. A call copies few, and returns where
+// the next one goes on: at Next if there is none left. The program must not use
+// either ring meanwhile. After an error the other ring is of no use.
+func (p *Producer) CopyTo(to *Producer, from uint64) (uint64, error) {
+	if p.shape.Elem != to.shape.Elem {
+		return from, ErrFull
 	}
-	if n > to.shape.Cap() || p.shape.Elem != to.shape.Elem {
-		return ErrFull
+	for stop := min(from+AtOnce, p.next); from < stop; from++ {
+		if to.next == uint64(to.shape.Cap()) {
+			return from, ErrFull
+		}
+		copyShared(to.elem(to.next), p.elem(from))
+		to.next++
 	}
-	for i := range n {
-		copyShared(to.elem(uint64(i)), p.elem(p.next-uint64(n-i)))
-	}
-	to.next = uint64(n)
-	atomic.StoreUint32(to.producer, uint32(n))
-	return nil
+	atomic.StoreUint32(to.producer, uint32(to.next))
+	return from, nil
 }

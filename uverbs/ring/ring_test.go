@@ -251,7 +251,7 @@ func TestForgetLooksAtFew(t *testing.T) {
 	}
 	for from, calls := uint64(0), uint64(1); from < p.Next(); calls++ {
 		from = p.Forget(7, from, p.Next())
-		if n := marked(); n != min(calls*ForgetAtOnce, slots-1) {
+		if n := marked(); n != min(calls*AtOnce, slots-1) {
 			t.Fatalf("%d calls have marked %d", calls, n)
 		}
 	}
@@ -261,12 +261,23 @@ func TestForgetLooksAtFew(t *testing.T) {
 	}
 }
 
+// moveAll moves what the program has not taken, as completion queues do.
+func moveAll(p, to *Producer) (calls int, err error) {
+	at, err := p.Unread()
+	for err == nil && at < p.Next() {
+		at, err = p.CopyTo(to, at)
+		calls++
+	}
+	return calls, err
+}
+
 // What was not taken moves to a larger ring, in order, from wherever it is.
 func TestMove(t *testing.T) {
 	t.Parallel()
 	p, mem := newProducer(t, Shape{Slots: 4, Elem: 64})
 	large, largeMem := newProducer(t, Shape{Slots: 8, Elem: 64})
 	small, _ := newProducer(t, Shape{Slots: 2, Elem: 64})
+	other, _ := newProducer(t, Shape{Slots: 8, Elem: 128})
 	for i := range 6 {
 		setIndex(mem, 256, uint32(max(i-2, 0)&3))
 		if err := p.Put([]byte{byte(i)}); err != nil {
@@ -274,10 +285,12 @@ func TestMove(t *testing.T) {
 		}
 	}
 	setIndex(mem, 256, 3)
-	if err := p.MoveTo(small); !errors.Is(err, ErrFull) {
-		t.Errorf("to one that is too small: %v", err)
+	for what, to := range map[string]*Producer{"too small": small, "of other elements": other} {
+		if _, err := moveAll(p, to); !errors.Is(err, ErrFull) {
+			t.Errorf("to one that is %s: %v", what, err)
+		}
 	}
-	if err := p.MoveTo(large); err != nil || getIndex(largeMem, 128) != 3 {
+	if _, err := moveAll(p, large); err != nil || getIndex(largeMem, 128) != 3 {
 		t.Fatalf("%v, index %d", err, getIndex(largeMem, 128))
 	}
 	for i := range 3 {
@@ -288,18 +301,71 @@ func TestMove(t *testing.T) {
 	if err := large.Put([]byte{77}); err != nil || largeMem[384+64*3] != 77 {
 		t.Errorf("the next one: %v, %d", err, largeMem[384+64*3])
 	}
+	setIndex(mem, 256, 4) // an index that cannot be
+	if _, err := p.Unread(); !errors.Is(err, ErrIndex) {
+		t.Errorf("%v", err)
+	}
+}
 
-	c, cmem := newConsumer(t, Shape{Slots: 4, Elem: 64})
+// Receives move in order; those that are taken meanwhile count as taken.
+func TestMoveReceives(t *testing.T) {
+	t.Parallel()
+	c, mem := newConsumer(t, Shape{Slots: 4, Elem: 64})
 	wide, wideMem := newConsumer(t, Shape{Slots: 8, Elem: 64})
+	small, _ := newConsumer(t, Shape{Slots: 2, Elem: 64})
 	var e [64]byte
-	setIndex(cmem, 128, 3)
-	cmem[384+64*2] = 42
-	c.Take(e[:])
-	if err := c.MoveTo(wide); err != nil || wideMem[384+64] != 42 {
-		t.Errorf("receives: %v, %d", err, wideMem[384+64])
+	setIndex(mem, 128, 3)
+	mem[384+64*2] = 42
+	first := c.Take(e[:]) + 1
+	if _, _, err := c.CopyTo(small, first, first); !errors.Is(err, ErrFull) {
+		t.Errorf("to one that is too small: %v", err)
+	}
+	if at, more, err := c.CopyTo(wide, first, first); at != 3 || more || err != nil || wideMem[384+64] != 42 {
+		t.Errorf("receives: %d, %v, %v, %d", at, more, err, wideMem[384+64])
 	}
 	if n, err := wide.Waiting(); n != 2 || err != nil {
 		t.Errorf("%d receives after the move, %v", n, err)
+	}
+	c.Take(e[:]) // between two calls
+	again, againMem := newConsumer(t, Shape{Slots: 8, Elem: 64})
+	if _, more, err := c.CopyTo(again, first, first); more || err != nil {
+		t.Errorf("%v, %v", more, err)
+	}
+	if n, err := again.Waiting(); n != 1 || err != nil || again.Released() != 1 || getIndex(againMem, 256) != 1 {
+		t.Errorf("%d receives after the move, %v, %d are given back", n, err, again.Released())
+	}
+	if again.Take(e[:]); e[0] != 42 {
+		t.Errorf("it is %d", e[0])
+	}
+	setIndex(mem, 128, 4) // an index that cannot be
+	if _, _, err := c.CopyTo(wide, first, first); !errors.Is(err, ErrIndex) {
+		t.Errorf("%v", err)
+	}
+}
+
+// However much a program claims to be in a ring, a call copies little of it.
+func TestMoveCopiesFew(t *testing.T) {
+	t.Parallel()
+	const slots = 1 << 12
+	s := Shape{Slots: slots, Elem: 64}
+	p, _ := newProducer(t, s)
+	for range slots - 1 {
+		if err := p.Put([]byte{1}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	to, toMem := newProducer(t, s)
+	if at, err := p.CopyTo(to, 0); at != AtOnce || err != nil || toMem[384+64*AtOnce] == 1 {
+		t.Errorf("it goes on at %d, %v", at, err)
+	}
+	c, mem := newConsumer(t, s)
+	setIndex(mem, 128, slots-1)
+	other, otherMem := newConsumer(t, s)
+	if at, more, err := c.CopyTo(other, 0, 0); at != AtOnce || !more || err != nil || otherMem[384+64*AtOnce] != 0xa5 {
+		t.Errorf("it goes on at %d, %v, %v", at, more, err)
+	}
+	if n, err := other.Waiting(); n != 0 || err != nil {
+		t.Errorf("%d receives before the end, %v", n, err)
 	}
 }
 

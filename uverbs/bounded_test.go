@@ -1,0 +1,177 @@
+package uverbs
+
+import (
+	"errors"
+	"runtime"
+	"sync"
+	"testing"
+
+	"github.com/gosoftroce/rocev2/ib"
+	"github.com/gosoftroce/rocev2/qp"
+	"github.com/gosoftroce/rocev2/uverbs/ring"
+	fake "github.com/gosoftroce/rocev2/uverbs/uverbstest"
+)
+
+// Work in steps lets others have the lock: it would never end here if it did
+// not.
+func TestStepsGiveUpTheLock(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	had := false // guarded by mu
+	go func() {
+		mu.Lock()
+		had = true
+		mu.Unlock()
+	}()
+	inSteps(&mu, func() (more bool) { return !had })
+}
+
+// However much a program posts, the way to ERR flushes a bounded part of it
+// with the shard locked. All of it is flushed at last, in order.
+func TestErrFlushesFew(t *testing.T) {
+	t.Parallel()
+	const all, receives = 10_000, 1 << 16
+	pa, pb := programs(t)
+	a, b := pa.newQP(pairOptions{depth: all, data: 8, cq: pa.newCQ(2 * all)}), pb.newQP(pairOptions{})
+	b.connect(a)
+	a.connect(b)
+	for id := range uint64(all) { // the peer has no receives
+		if !a.send.PostSend(inline(id)) || !a.recv.PostRecv(receives+id) {
+			t.Fatal("no room")
+		}
+	}
+	s := &a.Queues.send
+	for posted := uint64(0); posted < mostPosted; runtime.Gosched() {
+		a.ring()
+		s.mu.Lock()
+		posted = s.ring.Taken()
+		s.mu.Unlock()
+	}
+	s.mu.Lock() // nobody drains it meanwhile
+	if n := s.ring.Taken(); n != mostPosted {
+		t.Errorf("%d requests are posted", n)
+	}
+	pa.must(a.qp.Modify(&ib.Attr{State: ib.StateErr}, ib.AttrState))
+	if n, err := a.cq.Len(); n < mostPosted || n > mostPosted+ring.AtOnce || err != nil {
+		t.Errorf("ERR flushes %d, %v", n, err)
+	}
+	s.mu.Unlock()
+	sends, recvs := uint64(0), uint64(receives)
+	for _, c := range a.cq.wait(2 * all) {
+		next := &sends
+		if c.ID >= receives {
+			next = &recvs
+		}
+		if c.ID != *next || c.Status != ib.StatusWRFlushErr {
+			t.Fatalf("%+v; want ID %d, flushed", c, *next)
+		}
+		*next++
+	}
+}
+
+// What a ring holds beyond that is posted as requests complete.
+func TestMoreThanArePostedAtOnce(t *testing.T) {
+	t.Parallel()
+	const all = 3 * mostPosted
+	pa, pb := programs(t)
+	a, b := pa.newQP(pairOptions{depth: all, cq: pa.newCQ(all)}), pb.newQP(pairOptions{})
+	b.connect(a)
+	a.connect(b)
+	at, key := pb.remote(0)
+	for id := range uint64(all) {
+		if !a.send.PostSend(fake.SendWR{ID: id, Opcode: fake.Write, Flags: fake.Signaled, Remote: at, RKey: key}) {
+			t.Fatal("no room")
+		}
+	}
+	a.ring() // once
+	for id, c := range a.cq.wait(all) {
+		if c.ID != uint64(id) || c.Status != ib.StatusSuccess {
+			t.Fatalf("completion %d is %+v", id, c)
+		}
+	}
+}
+
+// Completions that come while a queue is resized are not lost, and it keeps
+// their order.
+func TestResizeBesideCompletions(t *testing.T) {
+	t.Parallel()
+	const before, after = 20_000, 5000
+	q := (&program{t: t}).newCQ(before + after)
+	for id := range uint64(before) {
+		q.complete(&ib.WC{ID: id}, 0, 0)
+	}
+	shape := ring.ShapeFor(2*(before+after), ring.CQElem)
+	mem := fake.Memory(shape.Size())
+	var beside sync.WaitGroup
+	beside.Go(func() {
+		for id := range uint64(after) {
+			if !q.complete(&ib.WC{ID: before + id}, 0, 0) {
+				t.Errorf("completion %d is lost", id)
+			}
+			runtime.Gosched()
+		}
+	})
+	if err := q.Resize(mem, shape); err != nil {
+		t.Fatal(err)
+	}
+	beside.Wait()
+	q.Ring.Mem = mem
+	for id := range uint64(before + after) {
+		if c, ok := q.Poll(); !ok || c.ID != id {
+			t.Fatalf("%+v; want %d", c, id)
+		}
+	}
+	q.none()
+	q.Close()
+	if err := q.Resize(mem, shape); !errors.Is(err, errClosed) {
+		t.Errorf("of a queue that is closed: %v", err)
+	}
+}
+
+// Receives that are taken while a shared queue is resized are taken once, in
+// order.
+func TestResizeBesideReceives(t *testing.T) {
+	t.Parallel()
+	const all = 20_000
+	p, _ := programs(t)
+	s := p.newSRQ(all)
+	for id := range uint64(all) {
+		if !s.PostRecv(id) {
+			t.Fatal("no room")
+		}
+	}
+	shape := ring.ShapeFor(2*all, ring.RecvElem(2))
+	mem := fake.Memory(shape.Size())
+	var beside sync.WaitGroup
+	var taken []uint64
+	take := func() bool {
+		var w qp.Recv
+		ok := s.Next(&w)
+		if ok {
+			taken = append(taken, w.ID)
+		}
+		return ok
+	}
+	beside.Go(func() {
+		for range all / 2 {
+			take()
+			runtime.Gosched()
+		}
+	})
+	p.must(s.Resize(mem, shape))
+	beside.Wait()
+	for take() {
+	}
+	for i, id := range taken {
+		if id != uint64(i) {
+			t.Fatalf("receive %d has ID %d", i, id)
+		}
+	}
+	if r := (fake.Ring{Mem: mem}); len(taken) != all || r.Consumer() != r.Producer() {
+		t.Errorf("%d receives were taken, indices %d and %d", len(taken), r.Consumer(), r.Producer())
+	}
+	s.SharedRecvQueue.Close()
+	if err := s.Resize(mem, shape); !errors.Is(err, errClosed) {
+		t.Errorf("of a queue that is closed: %v", err)
+	}
+}
