@@ -175,3 +175,22 @@ func TestResizeBesideReceives(t *testing.T) {
 		t.Errorf("of a queue that is closed: %v", err)
 	}
 }
+
+// To flush receives is work: a program that has it done does not ring in vain.
+func TestFlushedReceivesAreWork(t *testing.T) {
+	t.Parallel()
+	const all = 3 * ring.AtOnce
+	p, _ := programs(t)
+	a := p.newQP(pairOptions{depth: all})
+	a.init()
+	for id := range uint64(all) {
+		if !a.recv.PostRecv(id) {
+			t.Fatal("no room")
+		}
+	}
+	p.must(a.Modify(&ib.Attr{State: ib.StateErr}, ib.AttrState))
+	a.cq.wait(all)
+	if !a.posted.Load() {
+		t.Error("it counts as nothing")
+	}
+}

@@ -153,7 +153,11 @@ func (q *Queues) Drain(most int) (more bool) {
 	if q.send.ring.Taken() != before {
 		q.posted.Store(true)
 	}
-	return q.late.Load() && q.qp.DrainReceives() || more
+	if q.late.Load() && q.qp.DrainReceives() {
+		q.posted.Store(true) // nobody rings for that in vain
+		return true
+	}
+	return more
 }
 
 // end takes the queue pair to the error state. The caller holds the lock of the

@@ -120,7 +120,7 @@ var layers = map[string][]string{
 	"e2e/soak": {"rdma", "verbs", "transport/udp", "transport/fault"},
 	// The attacker forges packets, and attacks a queue pair without a
 	// device, too.
-	"e2e/attack":   {"verbs", "rocev2", "transport", "transport/udp", "fabric", "clock", "ib", "memreg", "qp/..."},
+	"e2e/attack":   {"verbs", "rocev2", "transport", "transport/udp", "fabric", "clock", "ib", "memreg", "qp/...", "uverbs", "uverbs/..."},
 	"examples/...": {"verbs", "verbs/verbstest", "cm", "rdma", "rdmanet", "fabric", "transport/..."},
 	"internal/...": {},
 
