@@ -3,7 +3,9 @@ package cm
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -266,8 +268,8 @@ func (h held) release() {
 	}
 }
 
-// local returns the device on an address; of the unspecified one, all. That of
-// IPv6 means all of IPv4, too, unless afOnly.
+// local returns the device on an address; of the unspecified one, all that
+// there are, if any (covers).
 func (ch *EventChannel) local(addr netip.Addr, afOnly bool) ([]held, error) {
 	any := !addr.IsValid() || addr.IsUnspecified()
 	if ch.devices == nil {
@@ -282,16 +284,38 @@ func (ch *EventChannel) local(addr netip.Addr, afOnly bool) ([]held, error) {
 	}
 	var found []held
 	for _, d := range ch.devices() {
-		own := d.Addr()
-		family := !addr.IsValid() || own.Is4() == addr.Is4() || addr.Is6() && !afOnly
-		if any && family || own.WithZone("") == addr.Unmap().WithZone("") {
+		if any && covers(addr, afOnly, d) || d.Addr().WithZone("") == addr.Unmap().WithZone("") {
 			found = append(found, hold(d, nil))
 		}
 	}
-	if found == nil {
+	if found == nil && !any {
 		return nil, fmt.Errorf("none of the channel's devices is on %v", addr)
 	}
 	return found, nil
+}
+
+// covers reports whether an unspecified address means a device: those of its IP
+// version. That of IPv6 means IPv4, too, unless afOnly.
+func covers(addr netip.Addr, afOnly bool, d *verbs.Device) bool {
+	return !addr.IsValid() || d.Addr().Is4() == addr.Is4() || addr.Is6() && !afOnly
+}
+
+// DevicesChanged says that the set of WithDevicesOf has changed: IDs that are
+// bound to the unspecified address use the devices that have come, and listen
+// there. Where the port is in use they do not.
+func (ch *EventChannel) DevicesChanged() {
+	if ch.devices == nil {
+		return
+	}
+	devs := ch.devices()
+	ch.mu.Lock()
+	ids := slices.Collect(maps.Keys(ch.ids))
+	ch.mu.Unlock()
+	for _, id := range ids {
+		for _, d := range devs {
+			id.spread(d)
+		}
+	}
 }
 
 // towards returns a device that leads to a peer.

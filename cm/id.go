@@ -3,6 +3,7 @@ package cm
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net/netip"
 	"slices"
 	"sync"
@@ -29,7 +30,10 @@ type ID struct {
 	peer      netip.AddrPort
 	held      []held // devices; one, but for a listener on all
 	m         *manager
-	port      bool // local.Port is this ID's
+	port      bool       // local.Port is this ID's
+	wild      bool       // it is bound to an unspecified address,
+	family    netip.Addr // this one
+	backlog   int        // of Listen
 	listening []*idListener
 	id        agent.ID
 	qp        *verbs.QP // made by CreateQP
@@ -161,7 +165,8 @@ func (id *ID) DstPort() uint16 { return id.PeerAddr().Port() }
 
 // BindAddr binds the ID to an address of this host: rdma_bind_addr. Port 0
 // stands for one that is free. On the unspecified address a listener takes
-// requests of all devices of the channel (WithDevices). The error wraps a
+// requests of all devices of the channel (WithDevices), also where there is none
+// yet (EventChannel.DevicesChanged). The error wraps a
 // *PortError, a *verbs.OpenError or a *StateError.
 func (id *ID) BindAddr(addr netip.AddrPort) error {
 	id.mu.Lock()
@@ -182,7 +187,12 @@ func (id *ID) bind(addr netip.AddrPort) error {
 	if err != nil {
 		return err
 	}
-	return id.use(found, addr)
+	if err := id.use(found, addr); err != nil {
+		return err
+	}
+	id.family = addr.Addr()
+	id.wild = !id.family.IsValid() || id.family.IsUnspecified()
+	return nil
 }
 
 // use takes devices, and a port that is the same on all.
@@ -209,6 +219,9 @@ func (id *ID) use(found []held, addr netip.AddrPort) (err error) {
 			return err
 		}
 	}
+	if port == 0 { // on no device is any in use
+		port = uint16(firstEphemeral + rand.Uint32N(1<<16-firstEphemeral))
+	}
 	id.held, id.port = found, true
 	local := addr.Addr()
 	if len(found) == 1 {
@@ -219,6 +232,33 @@ func (id *ID) use(found []held, addr netip.AddrPort) (err error) {
 	}
 	id.local = netip.AddrPortFrom(local, port)
 	return nil
+}
+
+// spread has an ID that is bound to the unspecified address use one more device.
+func (id *ID) spread(d *verbs.Device) {
+	id.mu.Lock()
+	defer id.mu.Unlock()
+	if id.closed || !id.wild || id.state != idBound && id.state != idListening || !covers(id.family, id.afOnly, d) ||
+		slices.ContainsFunc(id.held, func(h held) bool { return h.dev == d }) {
+		return
+	}
+	m, err := managerOf(d)
+	if err != nil {
+		return
+	}
+	if _, err := m.ports.take(id.space, id.local.Port(), id.reuse); err != nil {
+		return
+	}
+	h := hold(d, nil)
+	if id.state == idListening && id.listenOn(h, id.backlog) != nil {
+		m.ports.give(id.space, id.local.Port())
+		return
+	}
+	if id.held = append(id.held, h); len(id.held) > 1 {
+		id.m, id.local = nil, netip.AddrPortFrom(id.family, id.local.Port())
+	} else {
+		id.m, id.local = m, netip.AddrPortFrom(d.Addr(), id.local.Port())
+	}
 }
 
 // unuse gives back what use has taken.

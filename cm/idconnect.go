@@ -29,13 +29,9 @@ func (id *ID) Listen(backlog int) error {
 		id.state = idBound
 	}
 	for _, h := range id.held {
-		m, err := managerOf(h.dev)
+		err := id.listenOn(h, backlog)
 		if err == nil {
-			l := &idListener{id: id, m: m, held: h, typ: id.typ, addr: netip.AddrPortFrom(h.dev.Addr(), id.local.Port())}
-			if err = m.listen(l.service(), backlog, l); err == nil {
-				id.listening = append(id.listening, l)
-				continue
-			}
+			continue
 		}
 		for _, l := range id.listening {
 			l.close()
@@ -46,7 +42,21 @@ func (id *ID) Listen(backlog int) error {
 		}
 		return fmt.Errorf("cm: listen on %v: %w", id.local, err)
 	}
-	id.state = idListening
+	id.state, id.backlog = idListening, backlog
+	return nil
+}
+
+// listenOn has the ID listen on a device, too.
+func (id *ID) listenOn(h held, backlog int) error {
+	m, err := managerOf(h.dev)
+	if err != nil {
+		return err
+	}
+	l := &idListener{id: id, m: m, held: h, typ: id.typ, addr: netip.AddrPortFrom(h.dev.Addr(), id.local.Port())}
+	if err := m.listen(l.service(), backlog, l); err != nil {
+		return err
+	}
+	id.listening = append(id.listening, l)
 	return nil
 }
 

@@ -66,6 +66,7 @@ func (h *Host) AddDevice(dev *verbs.Device) error {
 	h.mu.Lock()
 	h.devices = append(h.devices, &device{dev, index, name})
 	h.mu.Unlock()
+	ucma.DevicesChanged()
 	return nil
 }
 

@@ -143,11 +143,7 @@ func (c *Client) bindTo(i *ident, sa abi.SockAddr) uabi.Errno {
 	if i.wild || i.id.LocalAddr().IsValid() {
 		return uabi.EINVAL
 	}
-	if a.Addr().IsUnspecified() {
-		if len(c.devices()) == 0 {
-			return uabi.ENODEV
-		}
-	} else {
+	if !a.Addr().IsUnspecified() {
 		d, errno := deviceOn(c.devices(), a.Addr())
 		if errno != 0 {
 			return errno

@@ -3,6 +3,7 @@
 package ucma
 
 import (
+	"maps"
 	"net/netip"
 	"os"
 	"slices"
@@ -234,6 +235,17 @@ func list(c *Client, open bool) {
 		clients.open[c] = struct{}{}
 	} else {
 		delete(clients.open, c)
+	}
+}
+
+// DevicesChanged says that there are other devices than before. Those that have
+// come count for IDs that are bound to all of them.
+func DevicesChanged() {
+	clients.mu.Lock()
+	open := slices.Collect(maps.Keys(clients.open))
+	clients.mu.Unlock()
+	for _, c := range open {
+		c.ch.DevicesChanged()
 	}
 }
 

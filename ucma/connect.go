@@ -208,10 +208,16 @@ func (c *Client) initQPAttr(cmd *abi.Command) ([]byte, uabi.Errno) {
 	}
 	if state == verbs.StateRTR {
 		mask &^= verbs.AttrAccess // they come with INIT
+		attr.MinRNRTimer = longestRNR
 		i.know(i.id.LocalAddr().Addr(), attr)
 	}
 	return encodeAttr(attr, mask), 0
 }
+
+// longestRNR is the code of 655 ms, which Linux gives to programs as the least
+// RNR NAK timer (IBTA 9.7.5.2.8): a peer with few retries outlasts a program
+// that posts its receives late.
+const longestRNR = 0
 
 func encodeAttr(a *verbs.Attr, mask verbs.AttrMask) []byte {
 	out := abi.QPAttr{Mask: uint32(mask), State: uint32(a.State), PathMTU: uint32(a.PathMTU), QKey: a.QKey,

@@ -171,6 +171,55 @@ func TestWildcard(t *testing.T) {
 	}
 }
 
+// A wildcard binds whatever devices there are of its IP version, also none, and
+// listens on those that come later.
+func TestWildcardWithoutDevices(t *testing.T) {
+	t.Parallel()
+	h := network(t, "192.0.2.1", "192.0.2.2", "2001:db8::1", "2001:db8::2", "2001:db8::3")
+	v4, v6, peer := start(t, h[0]), start(t, h[2]), start(t, h[0])
+	lid := peer.create(cm.TCP, listenerUID)
+	peer.value = u32(1)
+	peer.do(abi.SetOption, 0, u64(0), u32(lid), u32(abi.LevelID), u32(abi.OptionAFOnly), u32(4))
+	peer.do(abi.BindIP, 0, peer.bindCmd(lid, netip.MustParseAddrPort("[::]:0")))
+	peer.do(abi.Listen, 0, u32(lid), u32(0))
+	r := peer.do(abi.QueryRoute, 208, response, u32(lid), u32(0))
+	port := be.Uint16(r[138:])
+	if le.Uint16(r[136:]) != abi.AFInet6 || port == 0 || be.Uint64(r) != 0 {
+		t.Fatalf("bound to no device: % x", r)
+	}
+	taken := peer.create(cm.TCP, 1)
+	peer.do(abi.BindIP, 0, peer.bindCmd(taken, at(h[0], port))) // which is of IPv4
+	for i, to := range h[3:] {
+		peer.devices(append([]*host{h[0]}, h[3:4+i]...)...)
+		id := v6.resolved(cm.TCP, uint64(300+i), at(to, port))
+		v6.connect(id, verbs.QPN(600+i), "")
+		peer.want(cm.EventConnectRequest, listenerUID)
+	}
+	start(t, h[1])     // so that it answers
+	peer.devices(h[1]) // one of IPv4 is none of its
+	id := v4.resolved(cm.TCP, clientUID, at(h[1], port))
+	v4.connect(id, 700, "")
+	if e := v4.next(); e.kind() != cm.EventRejected {
+		t.Errorf("event %v", e.kind())
+	}
+	peer.destroy(lid)
+	peer.do(abi.BindIP, 0, peer.bindCmd(peer.create(cm.TCP, 1), at(h[1], port)))
+}
+
+// The connection manager gives the longest RNR NAK timer, as Linux.
+func TestRNRTimer(t *testing.T) {
+	t.Parallel()
+	l := requested(t)
+	l.accept()
+	l.client.want(cm.EventConnectResponse, clientUID)
+	l.client.modify(l.cid, l.cq, verbs.StateInit, verbs.StateRTR, verbs.StateRTS)
+	for _, q := range []*verbs.QP{l.cq, l.sq} {
+		if n := q.Query().MinRNRTimer; n != 0 {
+			t.Errorf("the RNR timer has the code %d", n)
+		}
+	}
+}
+
 // An ID migrates to another file with its events and its number.
 func TestMigrate(t *testing.T) {
 	t.Parallel()

@@ -79,6 +79,13 @@ type program struct {
 	pid   int
 	uid   uint32
 	owns  func(*verbs.Device, verbs.QPN) bool
+	hosts atomic.Pointer[[]*host] // whose devices it sees
+}
+
+// devices has the program see others from now on.
+func (p *program) devices(hosts ...*host) {
+	p.hosts.Store(&hosts)
+	ucma.DevicesChanged()
 }
 
 var pids atomic.Int32
@@ -94,6 +101,7 @@ func start(t testing.TB, hosts ...*host) *program {
 // open opens the file, once more.
 func (p *program) open(q ucma.Quota, hosts ...*host) *ucma.Client {
 	p.t.Helper()
+	p.hosts.Store(&hosts)
 	c, err := ucma.Open(ucma.Peer{
 		PID: p.pid, UID: p.uid, Owns: p.owns,
 		Read: func(_ uint64, b []byte) error {
@@ -108,7 +116,7 @@ func (p *program) open(q ucma.Quota, hosts ...*host) *ucma.Client {
 		},
 	}, func() []ucma.Device {
 		var devs []ucma.Device
-		for i, h := range hosts {
+		for i, h := range *p.hosts.Load() {
 			devs = append(devs, ucma.Device{Dev: h.dev, Index: i + 5})
 		}
 		return devs
