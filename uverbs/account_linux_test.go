@@ -81,7 +81,7 @@ func TestQuotaComesBack(t *testing.T) {
 	before := user.Have(quota.RingBytes)
 	for range 3 {
 		ask[abi.ResizeCQResp](a, abi.ResizeCQ, abi.ResizeCQReq{CqHandle: cq.handle, Cqe: 63})
-		refused(a, abi.ENOMEM, abi.ResizeCQ, abi.ResizeCQReq{CqHandle: cq.handle, Cqe: maxCQE})
+		refused(a, abi.ENOMEM, abi.ResizeCQ, abi.ResizeCQReq{CqHandle: cq.handle, Cqe: uint32(longest.cqe)})
 		ask[abi.ResizeCQResp](a, abi.ResizeCQ, abi.ResizeCQReq{CqHandle: cq.handle, Cqe: 15})
 		qp := a.newQP(ib.UD, cq, nil)
 		groups := [3]abi.McastReq{}

@@ -43,6 +43,7 @@ type Client struct {
 	async atomic.Pointer[pipe] // nil before the program has asked for its context
 	imports
 
+	most     maxima
 	domains  table[domain]
 	regions  table[region]
 	windows  table[window]
@@ -66,16 +67,17 @@ func newClient(d *Device, p Peer, q Quota, ctx *hca.Context) (*Client, error) {
 	if err != nil {
 		return nil, errors.Join(err, a.close())
 	}
-	o := q.Objects
+	m := maximaOf(q, account)
 	c := &Client{dev: d, peer: p, account: account, ctx: ctx, area: a, bell: b, room: room, stop: make(chan struct{}),
-		domains:  table[domain]{most: limit(o.PDs, ib.MaxPD), kind: quota.PDs, account: account},
-		regions:  table[region]{most: limit(o.MRs, ib.MaxMR), kind: quota.MRs, account: account},
-		windows:  table[window]{most: limit(o.MWs, ib.MaxMW), kind: quota.MWs, account: account},
-		handles:  table[handle]{most: limit(o.AHs, ib.MaxAH), kind: quota.AHs, account: account},
+		most:     m,
+		domains:  table[domain]{most: m.pds, kind: quota.PDs, account: account},
+		regions:  table[region]{most: m.mrs, kind: quota.MRs, account: account},
+		windows:  table[window]{most: m.mws, kind: quota.MWs, account: account},
+		handles:  table[handle]{most: m.ahs, kind: quota.AHs, account: account},
 		channels: table[pipe]{most: limit(q.Channels, 1<<16), kind: quota.Channels, account: account},
-		cqs:      table[ownedCQ]{most: limit(o.CQs, maxCQs), kind: quota.CQs, account: account},
-		srqs:     table[ownedSRQ]{most: limit(o.SRQs, ib.MaxSRQ), kind: quota.SRQs, account: account},
-		qps:      table[ownedQP]{most: limit(o.QPs, maxQPs), kind: quota.QPs, account: account},
+		cqs:      table[ownedCQ]{most: m.cqs, kind: quota.CQs, account: account},
+		srqs:     table[ownedSRQ]{most: m.srqs, kind: quota.SRQs, account: account},
+		qps:      table[ownedQP]{most: m.qps, kind: quota.QPs, account: account},
 	}
 	if room == nil {
 		c.courier = newCourier(b.ring)

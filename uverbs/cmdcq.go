@@ -13,11 +13,8 @@ import (
 	"github.com/gosoftroce/rocev2/uverbs/ring"
 )
 
-// Limits of rings of this interface.
-const (
-	maxCQE   = 1<<20 - 1
-	maxSRQWR = ib.MaxSRQWR - 1
-)
+// mostCQE is how many slots a ring of completions has at the most.
+const mostCQE = 1 << 20
 
 // ownedCQ is a completion queue.
 type ownedCQ struct {
@@ -136,7 +133,7 @@ func exCreateCQ(c *Client, r *call) abi.Reply {
 
 // makeCQ makes a completion queue.
 func (c *Client) makeCQ(user uint64, cqe, vector uint32, channel int32) (*ownedCQ, abi.Errno) {
-	if cqe == 0 || cqe > maxCQE || int64(vector) >= int64(c.dev.Dev.CompletionVectors()) {
+	if cqe == 0 || int64(cqe) > int64(longest.cqe) || int64(vector) >= int64(c.dev.Dev.CompletionVectors()) {
 		return nil, abi.EINVAL
 	}
 	q := &ownedCQ{client: c, home: c.home, user: user}
@@ -190,7 +187,7 @@ func (q *ownedCQ) init(shape ring.Shape) abi.Errno {
 func resizeCQ(c *Client, r *call) abi.Reply {
 	return decode(r, func(req *abi.ResizeCQReq) abi.Reply {
 		q := c.cqs.get(req.CqHandle)
-		if q == nil || req.Cqe == 0 || req.Cqe > maxCQE {
+		if q == nil || req.Cqe == 0 || int64(req.Cqe) > int64(longest.cqe) {
 			return abi.Fail(abi.EINVAL)
 		}
 		shape := ring.ShapeFor(int(req.Cqe), ring.CQElem)

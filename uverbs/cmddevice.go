@@ -55,34 +55,33 @@ var onDemand = abi.OdpCaps{GeneralCaps: abi.OdpSupport, PerTransportCaps: [3]uin
 	abi.OdpSend | abi.OdpRecv,
 }}
 
-// attributes returns what the device can do. The numbers are those of package
-// ib, and at most what this interface has numbers for. A ring holds one element
-// less than a power of two.
+// attributes returns what the device can do.
 func (c *Client) attributes() abi.QueryDeviceResp {
+	m := &c.most
 	a := abi.QueryDeviceResp{
 		MaxMrSize:             1<<63 - 1,
 		PageSizeCap:           0xfffff000,
 		VendorId:              0xffffff,
 		DeviceCapFlags:        deviceCaps,
-		MaxQp:                 uint32(c.qps.most),
-		MaxQpWr:               ib.MaxWR - 1,
+		MaxQp:                 uint32(m.qps),
+		MaxQpWr:               uint32(m.wr),
 		MaxSge:                ib.MaxSGE,
 		MaxSgeRd:              ib.MaxSGE,
-		MaxCq:                 uint32(c.cqs.most),
-		MaxCqe:                maxCQE,
-		MaxMr:                 uint32(c.regions.most),
-		MaxPd:                 uint32(c.domains.most),
+		MaxCq:                 uint32(m.cqs),
+		MaxCqe:                uint32(m.cqe),
+		MaxMr:                 uint32(m.mrs),
+		MaxPd:                 uint32(m.pds),
 		MaxQpRdAtom:           ib.MaxRdAtomic,
-		MaxResRdAtom:          ib.MaxRdAtomic * maxQPs,
+		MaxResRdAtom:          ib.MaxRdAtomic * uint32(m.qps),
 		MaxQpInitRdAtom:       ib.MaxRdAtomic,
 		AtomicCap:             abi.AtomicHCA,
-		MaxMw:                 uint32(c.windows.most),
-		MaxMcastGrp:           ib.MaxGroup,
-		MaxMcastQpAttach:      ib.MaxAttach / ib.MaxGroup,
-		MaxTotalMcastQpAttach: ib.MaxAttach,
-		MaxAh:                 uint32(c.handles.most),
-		MaxSrq:                uint32(c.srqs.most),
-		MaxSrqWr:              maxSRQWR,
+		MaxMw:                 uint32(m.mws),
+		MaxMcastGrp:           uint32(m.groups),
+		MaxMcastQpAttach:      uint32(m.attachments / m.groups),
+		MaxTotalMcastQpAttach: uint32(m.attachments),
+		MaxAh:                 uint32(m.ahs),
+		MaxSrq:                uint32(m.srqs),
+		MaxSrqWr:              uint32(m.srqWR),
 		MaxSrqSge:             ib.MaxSGE,
 		MaxPkeys:              1,
 		LocalCaAckDelay:       15,

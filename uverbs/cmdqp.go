@@ -129,7 +129,7 @@ func (q *ownedQP) find() abi.Errno {
 		}
 		r.MaxRecvWr, r.MaxRecvSge = 0, 0
 	}
-	if r.MaxSendWr >= ib.MaxWR || r.MaxRecvWr >= ib.MaxWR || r.MaxSendSge > ib.MaxSGE || r.MaxRecvSge > ib.MaxSGE ||
+	if most := int64(longest.wr); int64(r.MaxSendWr) > most || int64(r.MaxRecvWr) > most || r.MaxSendSge > ib.MaxSGE || r.MaxRecvSge > ib.MaxSGE ||
 		r.MaxInlineData > ib.MaxInline {
 		return abi.EINVAL
 	}

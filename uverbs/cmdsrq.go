@@ -46,7 +46,7 @@ func createXSRQ(c *Client, r *call) abi.Reply {
 
 func (c *Client) makeSRQ(r *call, req *abi.CreateSRQReq) abi.Reply {
 	pd := c.domains.get(req.PdHandle)
-	if pd == nil || req.MaxWr == 0 || req.MaxWr > maxSRQWR || req.MaxSge > ib.MaxSGE || req.SrqLimit > req.MaxWr {
+	if pd == nil || req.MaxWr == 0 || int64(req.MaxWr) > int64(longest.srqWR) || req.MaxSge > ib.MaxSGE || req.SrqLimit > req.MaxWr {
 		return abi.Fail(abi.EINVAL)
 	}
 	h, ok := c.srqs.reserve()
@@ -96,7 +96,7 @@ func modifySRQ(c *Client, r *call) abi.Reply {
 		most, _, _ := q.core.Attr()
 		resize, limit := req.AttrMask&abi.SRQMaxWR != 0, req.AttrMask&abi.SRQLimit != 0
 		if resize {
-			if req.MaxWr == 0 || req.MaxWr > maxSRQWR {
+			if req.MaxWr == 0 || int64(req.MaxWr) > int64(longest.srqWR) {
 				return abi.Fail(abi.EINVAL)
 			}
 			most = int(req.MaxWr)

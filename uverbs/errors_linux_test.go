@@ -198,12 +198,12 @@ func TestQuota(t *testing.T) {
 	refused(a, abi.ENOMEM, abi.ResizeCQ, abi.ResizeCQReq{CqHandle: cq.handle, Cqe: 127})
 
 	for _, req := range []abi.CreateQPReq{ // as libfabric tries
-		{MaxSendWr: ib.MaxWR - 1, MaxRecvWr: 1, MaxSendSge: 32, MaxRecvSge: 1},
-		{MaxSendWr: 1, MaxRecvWr: ib.MaxWR - 1, MaxSendSge: 1, MaxRecvSge: 32},
+		{MaxSendWr: uint32(longest.wr), MaxRecvWr: 1, MaxSendSge: 32, MaxRecvSge: 1},
+		{MaxSendWr: 1, MaxRecvWr: uint32(longest.wr), MaxSendSge: 1, MaxRecvSge: 32},
 	} {
 		req.PdHandle, req.SendCqHandle, req.RecvCqHandle, req.QpType = a.pd, cq.handle, cq.handle, uint8(ib.RC)
 		refused(a, abi.ENOMEM, abi.CreateQP, req)
-		req.MaxSendWr = ib.MaxWR
+		req.MaxSendWr = uint32(longest.wr) + 1
 		refused(a, abi.EINVAL, abi.CreateQP, req)
 		req.QpType, req.MaxSendWr = 8, 1
 		refused(a, abi.EOPNOTSUPP, abi.CreateQP, req)

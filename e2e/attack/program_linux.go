@@ -52,12 +52,12 @@ var byPrograms = []Attack{
 		},
 	}, {
 		Name: "program-flushes",
-		What: "a program posts 131071 receives and ends their queue pair, again and again",
+		What: "a program posts 65535 receives and ends their queue pair, again and again",
 		Must: "other connections of the device go on, at nearly their pace",
 		run: func(t *Trial) {
 			p := openProgram(t)
 			cq := p.newCQ(programCQE)
-			q := p.newQP(cq, ib.MaxWR-1)
+			q := p.newQP(cq, 1<<16-1)
 			p.beside(func(int) {
 				p.modify(&q, ib.AttrState, ib.StateReset)
 				p.modify(&q, ib.AttrState|ib.AttrPKeyIndex|ib.AttrPort|ib.AttrQKey, ib.StateInit)

@@ -8,6 +8,7 @@ package quota
 import (
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 )
 
@@ -68,6 +69,19 @@ type Account struct {
 // New returns an empty account below another one, or nil. Errors say whose.
 func New(whose string, above *Account, l Limits) *Account {
 	return &Account{whose: whose, above: above, most: l}
+}
+
+// Most returns the least limit of a kind, here and above; the greatest number if
+// there is none.
+func (a *Account) Most(k Kind) int64 {
+	if a == nil {
+		return math.MaxInt64
+	}
+	most := a.above.Most(k)
+	if own := a.most[k]; own > 0 {
+		return min(own, most)
+	}
+	return most
 }
 
 // Take counts n more of a kind, here and above. An error wraps ErrFull: then
