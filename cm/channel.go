@@ -313,8 +313,36 @@ func (ch *EventChannel) DevicesChanged() {
 	ch.mu.Unlock()
 	for _, id := range ids {
 		for _, d := range devs {
-			id.spread(d)
+			ch.spread(id, d)
 		}
+	}
+}
+
+// spread has an ID that is bound to the unspecified address use one more
+// device.
+func (ch *EventChannel) spread(id *ID, d *verbs.Device) {
+	id.mu.Lock()
+	defer id.mu.Unlock()
+	if id.closed || !id.wild || id.state != idBound && id.state != idListening || !covers(id.family, id.afOnly, d) ||
+		slices.ContainsFunc(id.held, func(h held) bool { return h.dev == d }) {
+		return
+	}
+	m, err := managerOf(d)
+	if err != nil {
+		return
+	}
+	if _, err := m.ports.take(id.space, id.local.Port(), id.reuse); err != nil {
+		return
+	}
+	h := hold(d, nil)
+	if id.state == idListening && listenOn(h, id, id.backlog) != nil {
+		m.ports.give(id.space, id.local.Port())
+		return
+	}
+	if id.held = append(id.held, h); len(id.held) > 1 {
+		id.m, id.local = nil, netip.AddrPortFrom(id.family, id.local.Port())
+	} else {
+		id.m, id.local = m, netip.AddrPortFrom(d.Addr(), id.local.Port())
 	}
 }
 

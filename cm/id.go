@@ -165,9 +165,9 @@ func (id *ID) DstPort() uint16 { return id.PeerAddr().Port() }
 
 // BindAddr binds the ID to an address of this host: rdma_bind_addr. Port 0
 // stands for one that is free. On the unspecified address a listener takes
-// requests of all devices of the channel (WithDevices), also where there is none
-// yet (EventChannel.DevicesChanged). The error wraps a
-// *PortError, a *verbs.OpenError or a *StateError.
+// requests of all devices of the channel (WithDevices), also where there is
+// none yet (EventChannel.DevicesChanged). The error wraps a *PortError, a
+// *verbs.OpenError or a *StateError.
 func (id *ID) BindAddr(addr netip.AddrPort) error {
 	id.mu.Lock()
 	defer id.mu.Unlock()
@@ -232,33 +232,6 @@ func (id *ID) use(found []held, addr netip.AddrPort) (err error) {
 	}
 	id.local = netip.AddrPortFrom(local, port)
 	return nil
-}
-
-// spread has an ID that is bound to the unspecified address use one more device.
-func (id *ID) spread(d *verbs.Device) {
-	id.mu.Lock()
-	defer id.mu.Unlock()
-	if id.closed || !id.wild || id.state != idBound && id.state != idListening || !covers(id.family, id.afOnly, d) ||
-		slices.ContainsFunc(id.held, func(h held) bool { return h.dev == d }) {
-		return
-	}
-	m, err := managerOf(d)
-	if err != nil {
-		return
-	}
-	if _, err := m.ports.take(id.space, id.local.Port(), id.reuse); err != nil {
-		return
-	}
-	h := hold(d, nil)
-	if id.state == idListening && id.listenOn(h, id.backlog) != nil {
-		m.ports.give(id.space, id.local.Port())
-		return
-	}
-	if id.held = append(id.held, h); len(id.held) > 1 {
-		id.m, id.local = nil, netip.AddrPortFrom(id.family, id.local.Port())
-	} else {
-		id.m, id.local = m, netip.AddrPortFrom(d.Addr(), id.local.Port())
-	}
 }
 
 // unuse gives back what use has taken.

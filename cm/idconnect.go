@@ -29,7 +29,7 @@ func (id *ID) Listen(backlog int) error {
 		id.state = idBound
 	}
 	for _, h := range id.held {
-		err := id.listenOn(h, backlog)
+		err := listenOn(h, id, backlog)
 		if err == nil {
 			continue
 		}
@@ -46,8 +46,8 @@ func (id *ID) Listen(backlog int) error {
 	return nil
 }
 
-// listenOn has the ID listen on a device, too.
-func (id *ID) listenOn(h held, backlog int) error {
+// listenOn has an ID listen on a device.
+func listenOn(h held, id *ID, backlog int) error {
 	m, err := managerOf(h.dev)
 	if err != nil {
 		return err

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// TestConnectionManager runs the cases of testdata/cm.c, a program of librdmacm.
+// TestConnectionManager runs the cases of testdata/cm.c, a program of
+// librdmacm.
 func TestConnectionManager(t *testing.T) {
 	t.Parallel()
 	if _, err := os.Stat("/usr/include/rdma/rdma_cma.h"); err != nil {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -18,8 +19,8 @@ func preloadable(path string) error {
 	if err != nil {
 		return err
 	}
-	if mode := st.Mode(); mode&os.ModeSetuid != 0 && os.Geteuid() != 0 || mode&os.ModeSetgid != 0 {
-		return errors.New("it is setuid or setgid, so the dynamic linker takes no library from outside: copy it without that bit, or name the library in /etc/ld.so.preload")
+	if who := changesTo(st); who != "" {
+		return fmt.Errorf("it is %s, so the dynamic linker takes no library from outside: copy it without that bit, or name the library in /etc/ld.so.preload", who)
 	}
 	if os.Geteuid() != 0 {
 		if n, err := unix.Getxattr(path, "security.capability", nil); err == nil && n > 0 {
@@ -37,6 +38,24 @@ func preloadable(path string) error {
 		}
 	}
 	return errors.New("it is a static program, which loads no library: link it dynamically with libibverbs")
+}
+
+// changesTo says which other user or group a program runs as, "" if none. Root
+// becomes another user so, too (execve(2); AT_SECURE of getauxval(3)).
+func changesTo(st os.FileInfo) string {
+	owner, ok := st.Sys().(*syscall.Stat_t)
+	if !ok {
+		return ""
+	}
+	const groupRuns = 0o010 // without it the bit has another meaning
+	mode := st.Mode()
+	switch {
+	case mode&os.ModeSetuid != 0 && int(owner.Uid) != os.Getuid():
+		return fmt.Sprintf("setuid to user %d", owner.Uid)
+	case mode&os.ModeSetgid != 0 && mode&groupRuns != 0 && int(owner.Gid) != os.Getgid():
+		return fmt.Sprintf("setgid to group %d", owner.Gid)
+	}
+	return ""
 }
 
 // interpreted looks at the interpreter of a script.

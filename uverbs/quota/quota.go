@@ -71,8 +71,8 @@ func New(whose string, above *Account, l Limits) *Account {
 	return &Account{whose: whose, above: above, most: l}
 }
 
-// Most returns the least limit of a kind, here and above; the greatest number if
-// there is none.
+// Most returns the least limit of a kind, here and above; the greatest number
+// if there is none.
 func (a *Account) Most(k Kind) int64 {
 	if a == nil {
 		return math.MaxInt64
