@@ -234,7 +234,7 @@ func fakeHost(t *testing.T, config Config, opens chan *fakeFile) *Host {
 }
 
 // shortDir returns a directory whose path has room for a socket's.
-func shortDir(t *testing.T) string {
+func shortDir(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "roce")
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 
 // needCC skips a test where there is no C compiler, and where tests are to be
 // short.
-func needCC(t *testing.T) string {
+func needCC(t testing.TB) string {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("it needs a C compiler, and several processes: run without -short")
@@ -60,7 +60,7 @@ func TestMain(m *testing.M) {
 }
 
 // library returns the path of the library that this source gives.
-func library(t *testing.T) string {
+func library(t testing.TB) string {
 	t.Helper()
 	needCC(t)
 	dir, err := buildOnce()

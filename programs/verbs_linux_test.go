@@ -17,7 +17,7 @@ import (
 
 // program compiles a program of testdata with libibverbs. Where that cannot be,
 // the test is skipped.
-func program(t *testing.T, name string, args ...string) string {
+func program(t testing.TB, name string, args ...string) string {
 	t.Helper()
 	cc := needCC(t)
 	reachPrograms(t)
@@ -33,7 +33,7 @@ func program(t *testing.T, name string, args ...string) string {
 }
 
 // reachPrograms skips a test where this process is not as wide as programs.
-func reachPrograms(t *testing.T) {
+func reachPrograms(t testing.TB) {
 	t.Helper()
 	if strconv.IntSize == 32 {
 		t.Skip("a daemon of 32 bits does not reach the memory of programs of 64")
@@ -52,7 +52,7 @@ var loopback = sync.OnceValue(func() func() netip.Addr {
 })
 
 // realHost serves a device.
-func realHost(t *testing.T, config Config) *Host {
+func realHost(t testing.TB, config Config) *Host {
 	t.Helper()
 	if config.Dir == "" {
 		config.Dir = shortDir(t)

@@ -363,7 +363,11 @@ func TestRegister(t *testing.T) {
 		{51 * pageSize, 13 * pageSize, true, true},
 	} {
 		for write, want := range map[bool]bool{false: x.read, true: x.write} {
-			r, err := s.Region(c.addr+x.first, x.n, write)
+			at := c.addr + x.first
+			if err := s.checkByReading(new(filesystems), at, at+x.n, write); (err == nil) != want || err != nil && !errors.Is(err, unix.EFAULT) {
+				t.Errorf("%d bytes at %d, write %v, by reading: %v", x.n, x.first, write, err)
+			}
+			r, err := s.Region(at, x.n, write)
 			if (err == nil) != want || err != nil && !errors.Is(err, unix.EFAULT) {
 				t.Errorf("%d bytes at %d, write %v: %v", x.n, x.first, write, err)
 			}

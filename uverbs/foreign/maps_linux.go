@@ -19,14 +19,32 @@ func (s *Space) check(addr, n uint64, write bool) error {
 	if s.copier != nil {
 		return s.checkByCopier(addr, n, write)
 	}
+	var kinds filesystems
+	end := addr + n
+	for addr < end {
+		m, ok, err := s.query(addr)
+		if !ok {
+			return s.checkByReading(&kinds, addr, end, write)
+		}
+		if err == nil {
+			err = m.check(s, &kinds, addr, write)
+		}
+		if err != nil {
+			return err
+		}
+		addr = m.end
+	}
+	return nil
+}
+
+// checkByReading is check of addr to end for kernels that do not answer query.
+func (s *Space) checkByReading(kinds *filesystems, addr, end uint64, write bool) error {
 	s.reading.Lock() // who reads in turn sees whole lines
-	text, err := s.readAll(s.maps)
+	text, err := readAll(s.maps)
 	s.reading.Unlock()
 	if err != nil {
 		return err
 	}
-	var kinds filesystems
-	end := addr + n
 	for addr < end {
 		line, rest, ok := bytes.Cut(text, []byte("\n"))
 		if !ok {
@@ -34,17 +52,27 @@ func (s *Space) check(addr, n uint64, write bool) error {
 		}
 		text = rest
 		m, ok := parseMap(string(line))
-		switch {
-		case !ok || m.end <= addr:
+		if !ok || m.end <= addr {
 			continue
-		case m.start > addr:
-			return fault(addr, "is not mapped")
-		case !m.read || write && !m.write:
-			return fault(addr, "has no such rights")
-		case m.inode != 0 && !kinds.local(s, m.dev):
-			return fault(addr, "is a file whose pages somebody else brings: a device, or of a file system over a network or in userspace")
+		}
+		if err := m.check(s, kinds, addr, write); err != nil {
+			return err
 		}
 		addr = m.end
+	}
+	return nil
+}
+
+// check reports what keeps the memory that is mapped at or after an address
+// from being in a region.
+func (m *vma) check(s *Space, kinds *filesystems, addr uint64, write bool) error {
+	switch {
+	case m.start > addr:
+		return fault(addr, "is not mapped")
+	case !m.read || write && !m.write:
+		return fault(addr, "has no such rights")
+	case m.inode != 0 && !kinds.local(s, m.dev):
+		return fault(addr, "is a file whose pages somebody else brings: a device, or of a file system over a network or in userspace")
 	}
 	return nil
 }
@@ -54,7 +82,7 @@ func fault(addr uint64, why string) error {
 }
 
 // readAll returns a file of /proc as it is now.
-func (s *Space) readAll(fd int) ([]byte, error) {
+func readAll(fd int) ([]byte, error) {
 	var text []byte
 	buf := make([]byte, 16<<10)
 	for {
@@ -143,7 +171,7 @@ func (s *Space) readMounts() (string, error) {
 		return "", err
 	}
 	defer unix.Close(fd)
-	text, err := s.readAll(fd)
+	text, err := readAll(fd)
 	return string(text), err
 }
 
