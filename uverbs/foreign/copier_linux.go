@@ -150,20 +150,34 @@ func own(uid uint32) bool { return uid == uint32(os.Geteuid()) }
 // await waits for an answer, and notes for how long. From time to time it looks
 // whether the process is stopped.
 func (s *Space) await() bool {
-	began, most := time.Now(), lateness
+	most := lateness
 	if !own(s.uid) { // his copies get no more time than couriers do
 		most = patience
-		defer func() { s.owner.answered(time.Since(began), most) }()
 	}
-	for time.Since(began) < most {
-		if s.copier.wait(min(lookAfter, most)) {
-			return true
+	waited, there := inLooks(most, time.Now, func(d, waited time.Duration) (there, over bool) {
+		if s.copier.wait(d) {
+			return true, true
 		}
-		if s.copier.gone.Load() || s.stopped() && (s.pid > 0 || time.Since(began) > patience) {
-			return false
-		}
+		return false, s.copier.gone.Load() || s.stopped() && (s.pid > 0 || waited > patience)
+	})
+	if !own(s.uid) {
+		s.owner.answered(waited, most)
 	}
-	return false
+	return there
+}
+
+// inLooks looks again and again, each time for a while, until it has looked for
+// so long. It returns for how long. Where this process itself has no processor,
+// on a machine with much to do, a look takes longer than it should: that counts
+// for no more, and whoever is waited for gets all looks.
+func inLooks(most time.Duration, now func() time.Time, look func(d, waited time.Duration) (there, over bool)) (waited time.Duration, there bool) {
+	for over := false; waited < most && !over; {
+		d := min(lookAfter, most-waited)
+		began := now()
+		there, over = look(d, waited+d)
+		waited += min(now().Sub(began), d)
+	}
+	return waited, there
 }
 
 // settle takes an answer that is late. Of a process that is still stopped there
