@@ -13,7 +13,7 @@ import (
 func TestLimits(t *testing.T) {
 	t.Parallel()
 	lib, check := library(t), program(t, "limits")
-	for _, name := range []string{"maxima", "qpn"} {
+	for _, name := range []string{"maxima", "qpn", "resizers"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			h := realHost(t, Config{Quota: uverbs.Quota{RingBytes: 4 << 20}})

@@ -76,6 +76,7 @@ static void in_child(void)
 	atomic_store(&self, (pid_t)syscall(SYS_getpid));
 	for (int i = 0; i < MAX_FILES && i < (int)last_opened; i++)
 		atomic_store(&files[i].rpc.state, 0);
+	resize_in_child();
 	pages_in_child();
 	copier_in_child();
 	lock_give(&table_lock, fork_signals);

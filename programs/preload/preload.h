@@ -353,6 +353,11 @@ void short_turns(void);
  */
 bool polled(struct file *f, const void *cq, bool found);
 
+/* ---- resize.c ---- */
+
+/* resize_in_child frees the lock that another thread of the parent had. */
+void resize_in_child(void);
+
 /* ---- startpoll.c ---- */
 
 /* start_poll_opened has the extended queues of a context polled so, too. */

@@ -314,10 +314,7 @@ static void case_gone_waiting(void)
 
 static atomic_bool end;
 
-/*
- * One thread resizes a queue, others poll. Two that resize it unmap memory of
- * others: librxe notes the new size when it has given up its lock.
- */
+/* Two threads resize a queue, others poll. */
 static void *resizes(void *arg)
 {
 	struct side *s = arg;
@@ -331,16 +328,18 @@ static void *resizes(void *arg)
 
 static void resize_beside(struct side *s, bool sends)
 {
-	pthread_t t;
+	pthread_t t[2];
 
 	meet(s);
-	CHECK(pthread_create(&t, NULL, resizes, s) == 0);
+	for (int i = 0; i < 2; i++)
+		CHECK(pthread_create(&t[i], NULL, resizes, s) == 0);
 	if (sends)
 		stream_out(s, op, count, NULL);
 	else
 		receives_in(s, NULL);
 	atomic_store(&end, true);
-	CHECK(pthread_join(t, NULL) == 0);
+	for (int i = 0; i < 2; i++)
+		CHECK(pthread_join(t[i], NULL) == 0);
 }
 
 static void resize_out(struct side *s)

@@ -5,10 +5,13 @@
 
 #include <errno.h>
 #include <infiniband/verbs.h>
+#include <pthread.h>
+#include <sched.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #define CHECK(what)                                                                       \
@@ -92,12 +95,47 @@ static void case_qpn(void)
 	}
 }
 
+static void *resizes(void *arg)
+{
+	static const int sizes[] = { 20, 2000, 300, 1000 };
+
+	for (size_t i = 0; i < 2000; i++)
+		CHECK(ibv_resize_cq(arg, sizes[i % 4]) == 0);
+	return NULL;
+}
+
+/*
+ * Threads may resize a queue at once, each of a size of its own. What is mapped
+ * beside it stays.
+ */
+static void case_resizers(void)
+{
+	pthread_t t[2];
+
+	for (int i = 0; i < 2; i++)
+		CHECK(pthread_create(&t[i], NULL, resizes, cq) == 0);
+	for (int i = 0; i < 3000; i++) {
+		size_t n = (size_t)(1 + i % 20) * 4096;
+		char *beside = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+		CHECK(beside != MAP_FAILED);
+		memset(beside, 1, n);
+		sched_yield();
+		for (size_t k = 0; k < n; k += 4096)
+			CHECK(beside[k] == 1);
+		CHECK(munmap(beside, n) == 0);
+	}
+	for (int i = 0; i < 2; i++)
+		CHECK(pthread_join(t[i], NULL) == 0);
+	CHECK(ibv_destroy_cq(cq) == 0);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct {
 		const char *name;
 		void (*run)(void);
-	} cases[] = { { "maxima", case_maxima }, { "qpn", case_qpn } };
+	} cases[] = { { "maxima", case_maxima }, { "qpn", case_qpn }, { "resizers", case_resizers } };
 	struct ibv_device **list = ibv_get_device_list(NULL);
 
 	alarm(60);
