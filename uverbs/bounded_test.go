@@ -176,6 +176,29 @@ func TestResizeBesideReceives(t *testing.T) {
 	}
 }
 
+// Who resizes a queue that another one closes meanwhile finds it closed, or has
+// resized it: nothing touches its memory when both have returned.
+func TestCloseBesideResize(t *testing.T) {
+	t.Parallel()
+	for range 50 {
+		q := (&program{t: t}).newCQ(1000)
+		for id := range uint64(1000) {
+			q.complete(&ib.WC{ID: id}, 0, 0)
+		}
+		shape := ring.ShapeFor(2000, ring.CQElem)
+		var beside sync.WaitGroup
+		beside.Go(q.Close)
+		beside.Go(func() { q.forget(0) })
+		if err := q.Resize(fake.Memory(shape.Size()), shape); err != nil && !errors.Is(err, errClosed) {
+			t.Error(err)
+		}
+		beside.Wait()
+		if q.complete(&ib.WC{}, 0, 0) {
+			t.Error("a queue that is closed takes a completion")
+		}
+	}
+}
+
 // To flush receives is work: a program that has it done does not ring in vain.
 func TestFlushedReceivesAreWork(t *testing.T) {
 	t.Parallel()

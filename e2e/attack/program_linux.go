@@ -172,11 +172,11 @@ func (p *program) completions(cq *programCQ) func(int) {
 		q.recv.SetProducer((q.recv.Consumer() + q.recv.Mask()) & q.recv.Mask())
 		p.modify(&q, ib.AttrState, ib.StateErr) // it is served soon
 	}
-	last := cq.Producer()
-	for done := uint32(0); done < programCQE; done += (cq.Producer() - last) & cq.Mask() {
-		last = cq.Producer()
+	for done := uint32(0); done < programCQE; {
+		before := cq.Producer()
 		more(0)
 		p.t.await("completions of the program", func() bool { return q.recv.Consumer() == q.recv.Producer() })
+		done += (cq.Producer() - before) & cq.Mask()
 	}
 	return more
 }
