@@ -22,23 +22,29 @@ type simFlags struct {
 	out   string
 	cores int
 	print bool
+
+	failures bool // flows may fail
 }
 
 func newSim(io streams) *cobra.Command {
 	var f simFlags
 	cmd := &cobra.Command{
-		Use:   "sim FILE|NAME",
+		Use:   "sim NAME|FILE",
 		Short: "Play a network of many adapters in virtual time",
 		Long: `sim plays a scenario: a network of hosts and switches with classes, pauses (PFC)
 and marks (ECN), adapters with the code that runs over sockets, and traffic. Time
 is virtual, so a scenario and a seed have one result on any machine; the digest
 over all events says whether two runs are the same.
 
-A scenario is a TOML file, or one of these names:
+A scenario is one of these names, or a TOML file:
   ` + strings.Join(lab.Names(), ", ") + `
+A file that has one of the names is named by its path, as ./incast.
 
 --print shows the file of a name, to begin one's own with. --out writes the
 result and plots of queues, rates, pauses and completion times as SVG.
+A run that is interrupted, or comes to its limit, writes what it has come to, and
+which flows hang and where. The exit status is 1 then, and where flows have
+failed, unless --allow-failures is set.
 --cores divides the network into parts that run at the same time; the result is
 the same. It pays for networks with many hosts that send.
 docs/fabric.md explains what there is to be seen.`,
@@ -52,6 +58,7 @@ docs/fabric.md explains what there is to be seen.`,
 	fs.Uint64Var(&f.seed, "seed", 0, "of all that is random, instead of the scenario's")
 	fs.IntVar(&f.cores, "cores", 1, "`number` of parts of the network that run at the same time, instead of the scenario's")
 	fs.StringVar(&f.out, "out", "", "write result.txt, scenario.toml and plots into this `directory`")
+	fs.BoolVar(&f.failures, "allow-failures", false, "the exit status is 0 though flows have failed")
 	fs.BoolVar(&f.print, "print", false, "print the scenario, and play nothing")
 	return cmd
 }
@@ -84,13 +91,13 @@ func (f *simFlags) run(cmd *cobra.Command, io streams, name string) error {
 	if file {
 		wrong = func(err error) error { return fmt.Errorf("%s: %w", name, err) }
 	}
-	return simulate(cmd, io, s, text, f.out, wrong)
+	return f.simulate(cmd, io, s, text, wrong)
 }
 
 // oneScenario checks the arguments.
 func oneScenario(_ *cobra.Command, args []string) error {
 	if len(args) != 1 {
-		return usagef("sim takes one scenario, a file or a name: %s", strings.Join(lab.Names(), ", "))
+		return usagef("sim takes one scenario, a name or a file: %s", strings.Join(lab.Names(), ", "))
 	}
 	return nil
 }
@@ -106,20 +113,28 @@ func (f *simFlags) coresOf(cmd *cobra.Command, said int) (int, error) {
 	return f.cores, nil
 }
 
-// scenarioText reads a scenario by the name of its file, or by its own. file
-// says which of the two it was.
+// scenarioText reads a scenario by its own name, or by that of its file. What
+// the program brings comes first: a file or a directory of that name is named
+// by ./NAME. file says which of the two it was.
 func scenarioText(name string) (text []byte, file bool, err error) {
-	text, err = os.ReadFile(name)
-	switch {
-	case err == nil:
-		return text, true, nil
-	case !errors.Is(err, fs.ErrNotExist):
-		return nil, true, err
-	case strings.ContainsAny(name, "./"):
-		return nil, true, fmt.Errorf("there is no file %s", name)
+	if !strings.ContainsAny(name, `./\`) {
+		text, known := lab.Text(name)
+		if known == nil {
+			return text, false, nil
+		}
+		if _, err := os.Stat(name); err != nil {
+			return nil, false, known
+		}
 	}
-	text, err = lab.Text(name)
-	return text, false, err
+	st, err := os.Stat(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, true, fmt.Errorf("there is no file %s", name)
+	case err == nil && st.IsDir():
+		return nil, true, fmt.Errorf("%s is a directory: name the scenario in it, such as %s", name, filepath.Join(name, "scenario.toml"))
+	}
+	text, err = os.ReadFile(name)
+	return text, true, err
 }
 
 // withSeed returns the text of a scenario with another seed, so that what --out
@@ -134,38 +149,41 @@ func withSeed(text []byte, seed uint64) []byte {
 	return []byte(set + "\n" + string(text))
 }
 
-// simulate plays a scenario, and writes what came out. wrong says where the
-// scenario is from, if it has failed.
-func simulate(cmd *cobra.Command, io streams, s lab.Scenario, text []byte, out string, wrong func(error) error) error {
-	if out != "" {
-		if err := os.MkdirAll(out, 0o777); err != nil {
-			return err
+// simulate plays a scenario, and writes what came out, also where the run has
+// ended early. wrong says where the scenario is from, if it has failed.
+func (f *simFlags) simulate(cmd *cobra.Command, io streams, s lab.Scenario, text []byte, wrong func(error) error) error {
+	if f.out != "" { // what cannot be written shows before the run
+		if err := os.MkdirAll(f.out, 0o777); err != nil {
+			return fmt.Errorf("--out: %w", err)
+		}
+		if err := os.WriteFile(filepath.Join(f.out, "scenario.toml"), text, 0o666); err != nil {
+			return fmt.Errorf("--out: %w", err)
 		}
 	}
 	began := time.Now()
-	r, err := lab.Run(cmd.Context(), s)
-	if err != nil {
-		return wrong(err)
+	r, failed := lab.Run(cmd.Context(), s)
+	if failed != nil {
+		failed = wrong(failed)
+	}
+	if r == nil {
+		return failed
 	}
 	took := time.Since(began)
-	if _, err := r.WriteTo(io.out); err != nil {
-		return err
-	}
+	_, err := r.WriteTo(io.out)
 	if n := r.Totals.Events; n > 0 {
 		fmt.Fprintf(io.err, "played in %v, %v an event\n", took.Round(time.Millisecond), took/time.Duration(n))
 	}
-	if out == "" {
-		return nil
+	if f.out != "" {
+		err = errors.Join(err, writeResult(r, f.out))
 	}
-	return writeResult(r, text, out)
+	if _, n, _ := r.Done(); failed == nil && n > 0 && !f.failures {
+		failed = wrong(fmt.Errorf("%d flows have failed; with --allow-failures that is no error", n))
+	}
+	return errors.Join(failed, err)
 }
 
-// writeResult writes a result, its scenario and its plots into a directory.
-func writeResult(r *lab.Result, text []byte, dir string) error {
-	err := os.WriteFile(filepath.Join(dir, "scenario.toml"), text, 0o666)
-	if err != nil {
-		return err
-	}
+// writeResult writes a result and its plots into a directory.
+func writeResult(r *lab.Result, dir string) (err error) {
 	write := func(name string, to func(io.Writer) error) {
 		f, e := os.Create(filepath.Join(dir, name))
 		if e == nil {

@@ -135,13 +135,106 @@ func TestSimErrorsNameTheFile(t *testing.T) {
 	}
 }
 
-// An interrupt ends a run.
+// An interrupt ends a run, which writes what it has come to.
 func TestSimInterrupted(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	var out, errs bytes.Buffer
-	if code := run(ctx, []string{"sim", "incast"}, streams{in: strings.NewReader(""), out: &out, err: &errs}); code != exitFailure || out.Len() > 0 || !strings.Contains(errs.String(), "interrupted") {
+	dir := filepath.Join(t.TempDir(), "out")
+	code := run(ctx, []string{"sim", "incast", "--out", dir}, streams{in: strings.NewReader(""), out: &out, err: &errs})
+	if code != exitFailure || !strings.Contains(out.String(), "digest") || !strings.Contains(out.String(), "ended early: ") || !strings.Contains(errs.String(), "interrupted") {
 		t.Errorf("status %d, %s%s", code, &out, &errs)
+	}
+	resultIn(t, dir, out.String())
+}
+
+// resultIn checks that a directory has a result.
+func resultIn(t *testing.T, dir, text string) {
+	t.Helper()
+	if b, err := os.ReadFile(filepath.Join(dir, "result.txt")); err != nil || string(b) != text {
+		t.Errorf("%v\n%s\nwant\n%s", err, b, text)
+	}
+}
+
+// A run that comes to its limit writes what it has come to, and which flows
+// hang and where.
+func TestSimAtTheLimit(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file, result := filepath.Join(dir, "x.toml"), filepath.Join(dir, "result")
+	if err := os.WriteFile(file, []byte("limit = \"9us\"\n"+tinyScenario), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	code, out, errs := runSim(t, file, "--out", result)
+	if code != exitFailure || !strings.Contains(errs, "x.toml: scenario \"tiny\": at 9us: 4 flows have not completed") {
+		t.Errorf("status %d, %s", code, errs)
+	}
+	for _, want := range []string{"digest", "unfinished", "host 4 to 0", "packets wait in switch 0, port 0"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("it does not say %q:\n%s", want, out)
+		}
+	}
+	resultIn(t, result, out)
+	if _, err := os.Stat(filepath.Join(result, "queues.svg")); err != nil {
+		t.Error(err)
+	}
+}
+
+// Flows that have failed make the run fail, unless that is allowed.
+func TestSimFailedFlows(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "x.toml")
+	if err := os.WriteFile(file, []byte(tinyScenario+"[adapter]\ntimeout = 1\n[[failure]]\ncable = 0\nat = \"3us\"\n"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	code, out, errs := runSim(t, file)
+	if code != exitFailure || !strings.Contains(errs, "4 flows have failed") || !strings.Contains(errs, "--allow-failures") || !strings.Contains(out, "host 4 to 0  ") {
+		t.Errorf("status %d\n%s\n%s", code, out, errs)
+	}
+	if code, again, errs := runSim(t, file, "--allow-failures"); code != exitOK || again != out {
+		t.Errorf("status %d\n%s\n%s", code, again, errs)
+	}
+}
+
+// What the program brings is found beside a file or a directory of its name;
+// these are named by their path.
+func TestSimNamesComeFirst(t *testing.T) { // not parallel: it changes the directory
+	t.Chdir(t.TempDir())
+	code, first, errs := runSim(t, "incast", "--out", "incast")
+	if code != exitOK {
+		t.Fatalf("status %d, %s", code, errs)
+	}
+	if code, again, errs := runSim(t, "incast", "--out", "incast"); code != exitOK || again != first {
+		t.Errorf("status %d, %s\n%s", code, again, errs)
+	}
+	for _, name := range []string{"./incast", "incast/"} {
+		if code, _, errs := runSim(t, name); code != exitUsage || !strings.Contains(errs, "is a directory: name the scenario in it, such as "+filepath.Join("incast", "scenario.toml")) {
+			t.Errorf("%s: status %d, %s", name, code, errs)
+		}
+	}
+	for _, name := range []string{"victim", "mine"} {
+		if err := os.WriteFile(name, []byte(tinyScenario), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, want := range map[string]string{"victim": "20 hosts", "./victim": "5 hosts", "mine": "5 hosts"} {
+		if code, out, errs := runSim(t, name); code != exitOK || !strings.Contains(out, want) {
+			t.Errorf("%s: status %d, %s%s; want %s", name, code, out, errs, want)
+		}
+	}
+}
+
+// What cannot be written shows before the run.
+func TestSimOutIsAFile(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{file, filepath.Join(file, "result")} {
+		if code, out, errs := runSim(t, "incast", "--out", name); code != exitFailure || out != "" || !strings.Contains(errs, "--out") || !strings.Contains(errs, file) {
+			t.Errorf("status %d, %s%s", code, out, errs)
+		}
 	}
 }

@@ -88,6 +88,7 @@ func (r *run) play(ctx context.Context, m *sampler) {
 			next = r.s.Warm
 		}
 		if r.advance(next); r.err != nil {
+			m.look(Time(r.net.Now()))
 			return
 		}
 		now = next

@@ -27,6 +27,9 @@ type Result struct {
 	Queues   []Queue  // the longest first
 	Still    Time     // since when the network stands still at the end, behind pauses that do not end (a deadlock); 0: it does not
 
+	Early      error        // what has ended the run before its end; nil: nothing
+	Unfinished []Unfinished // then: flows that have an end and have not come to it, those that have begun
+
 	samples *sampler
 }
 
@@ -128,7 +131,11 @@ func (r *Result) WriteTo(w io.Writer) (int64, error) {
 	var b strings.Builder
 	t := &r.Totals
 	fmt.Fprintf(&b, "%s: %d hosts, seed %d\n", orDefault(r.Scenario.Name, "scenario"), r.Hosts, r.Scenario.Seed)
-	fmt.Fprintf(&b, "%v of virtual time, %d events, digest %016x\n\n", r.End, t.Events, r.Digest)
+	fmt.Fprintf(&b, "%v of virtual time, %d events, digest %016x\n", r.End, t.Events, r.Digest)
+	if r.Early != nil {
+		fmt.Fprintf(&b, "ended early: %v\n", r.Early)
+	}
+	b.WriteByte('\n')
 	tab := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	r.writeFlows(tab)
 	r.writeRates(tab)
@@ -148,6 +155,8 @@ func (r *Result) WriteTo(w io.Writer) (int64, error) {
 			fmt.Fprintf(tab, "queue of switch %d, port %d\tmean %v\tmost %v\n", q.Node-r.Hosts, q.Port, Bytes(q.Mean), Bytes(q.Max))
 		}
 	}
+	r.writeFailed(tab)
+	r.writeUnfinished(tab)
 	tab.Flush()
 	n, err := io.WriteString(w, b.String())
 	return int64(n), err

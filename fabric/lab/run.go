@@ -85,10 +85,12 @@ type connection struct {
 }
 
 // Run plays a scenario to its end, or until ctx is done. The error says which
-// setting is wrong, by its name in a file, or what has ended the run, and at
-// which virtual time: flows that have not completed at the limit, an all-reduce
-// that cannot go on, more flows or packets than there may be, books that do not
-// balance. A flow of its own that fails is no error: see Flow.Status.
+// setting is wrong, by its name in a file; then there is no result. Or it says
+// what has ended the run early, and at which virtual time: ctx, flows that have
+// not completed at the limit, an all-reduce that cannot go on, more flows or
+// packets than there may be, books that do not balance. Then the result is what
+// it had come to, and Result.Unfinished says where the flows are that hang. A
+// flow of its own that fails is no error: see Flow.Status.
 func Run(ctx context.Context, s Scenario) (*Result, error) {
 	c := cores.New(min(s.Cores, MostCores))
 	defer c.Close()
@@ -101,10 +103,13 @@ func Run(ctx context.Context, s Scenario) (*Result, error) {
 	if r.err == nil {
 		r.stop(errors.Join(r.net.Check(), r.a.Check()))
 	}
+	res := r.result(m)
 	if r.err != nil {
-		return nil, s.errorf("at %v: %w", r.at, r.err)
+		res.Early = r.err
+		res.Unfinished = r.unfinished()
+		return res, s.errorf("at %v: %w", r.at, r.err)
 	}
-	return r.result(m), nil
+	return res, nil
 }
 
 func newRun(s *Scenario, parallel func(int, func(int))) (*run, error) {

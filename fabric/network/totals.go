@@ -291,3 +291,37 @@ func (sw *swtch) audit() (packets uint64, err error) {
 	}
 	return packets, nil
 }
+
+// Held is a packet inside the network: in a queue of a switch's port, or on the
+// cable that leaves a node by a port.
+type Held struct {
+	Node, Port int
+	Queued     bool // else it is on the cable
+	Packet     Packet
+}
+
+// Held calls f with every packet inside the network, those of a queue in their
+// order. f must not call the network.
+func (n *Network) Held(f func(Held)) {
+	n.together("Held")
+	for i := range n.links {
+		k := &n.links[i]
+		slots := n.parts[k.farPart].slots.all
+		for s := n.parts[k.farPart].flights[i].head; s != 0; s = slots[s].next {
+			if slots[s].kind != pause {
+				f(Held{Node: int(k.node), Port: int(k.port), Packet: slots[s].Packet})
+			}
+		}
+	}
+	for i := range n.switches {
+		sw := &n.switches[i]
+		slots := sw.part.slots.all
+		for p := range sw.out {
+			for c := range sw.out[p].queues {
+				for s := sw.out[p].queues[c].head; s != 0; s = slots[s].next {
+					f(Held{Node: len(n.hosts) + i, Port: p, Queued: true, Packet: slots[s].Packet})
+				}
+			}
+		}
+	}
+}
