@@ -20,17 +20,17 @@ type device struct {
 	wg   sync.WaitGroup
 }
 
-// openDevice opens a device. With loopback, programs of this host that share it
-// reach each other without a packet.
-func openDevice(c config.Device, loopback bool) (*device, error) {
+// openDevice opens a device, at UDP port 4791 if port is 0. With loopback,
+// programs of this host that share it reach each other without a packet.
+func openDevice(c config.Device, port uint16, loopback bool) (*device, error) {
 	addr, err := verbs.ResolveAddr(c.Address)
 	if err != nil {
 		return nil, err
 	}
 	d := &device{cfg: c}
 	d.dev, err = verbs.OpenAddr(addr, verbs.Config{
-		Congestion: c.Congestion,
-		Shards:     c.Shards, RecvBuffer: c.RecvBuffer, SendBuffer: c.SendBuffer, SharedMemory: c.Shm, Loopback: loopback,
+		Port: port, Congestion: c.Congestion,
+		Shards: c.Shards, RecvBuffer: c.RecvBuffer, SendBuffer: c.SendBuffer, SharedMemory: c.Shm, Loopback: loopback,
 		Wrap: func(l verbs.Link) verbs.Link {
 			s := tap.NewSwitch(l)
 			d.taps = append(d.taps, s)

@@ -15,6 +15,9 @@ import (
 	"github.com/gosoftroce/rocev2/uverbs/quota"
 )
 
+// programsServed says that the system runs unmodified programs.
+const programsServed = true
+
 // servePrograms has unmodified programs of this host use the devices. It
 // returns nil if nobody wants that.
 func servePrograms(cfg *config.Config, devices []*device, log *slog.Logger) (io.Closer, error) {

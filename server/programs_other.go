@@ -10,6 +10,9 @@ import (
 	"github.com/gosoftroce/rocev2/server/config"
 )
 
+// programsServed says that the system runs unmodified programs.
+const programsServed = false
+
 func servePrograms(cfg *config.Config, _ []*device, _ *slog.Logger) (io.Closer, error) {
 	if cfg.Programs.Dir == "" {
 		return nil, nil

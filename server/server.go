@@ -1,7 +1,6 @@
 package server
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -91,13 +90,11 @@ func Start(ctx context.Context, cfg *config.Config, o Options) (*Server, error) 
 }
 
 func (s *Server) open(ctx, run context.Context) error {
-	list := s.cfg.Devices
-	if len(list) == 0 {
-		list = []config.Device{{Address: firstAddress(), Regions: config.DefaultRegionsPort}}
+	if err := errors.Join(checkTargets(s.cfg, s.options.Targets)...); err != nil {
+		return err
 	}
-	for i, c := range list {
-		c.Congestion = cmp.Or(c.Congestion, s.cfg.Congestion)
-		d, err := openDevice(c, s.cfg.Programs.Dir != "")
+	for i, c := range wantedDevices(s.cfg) {
+		d, err := openDevice(c, 0, s.cfg.Programs.Dir != "")
 		if err != nil {
 			return fmt.Errorf("%s: %w", s.cfg.Where(fmt.Sprintf("device.%d", i)), err)
 		}

@@ -274,9 +274,15 @@ func (b *safeBuffer) String() string {
 // mckey without groups has nothing to listen to, and is not listed.
 func TestNoGroups(t *testing.T) {
 	t.Parallel()
-	d := start(t, func(c *config.Config) { c.Targets.Only = []string{"mckey", "rping"} }, server.Targets()...)
-	if list, n := d.items("targets"); n != 1 || list[0]["name"] != "rping" {
-		t.Errorf("%v", list)
+	d := start(t, nil, server.Targets()...)
+	list, _ := d.items("targets")
+	for _, s := range list {
+		if s["name"] == "mckey" {
+			t.Errorf("%v", s)
+		}
+	}
+	if len(list) == 0 {
+		t.Error("no target is listed")
 	}
 }
 

@@ -155,6 +155,9 @@ func (p *program) main(ctx context.Context) error {
 		return usageError{err}
 	}
 	if p.check {
+		if err := server.Check(ctx, cfg, nil); err != nil {
+			return usageError{err}
+		}
 		return p.explain(cfg)
 	}
 	log := p.logger(cfg)

@@ -41,7 +41,13 @@ func (k *checker) fail(setting, format string, args ...any) {
 	if k.c.wrong[setting] { // it has not been read
 		return
 	}
-	k.errs = append(k.errs, &Error{k.c.Where(setting), withoutIndex(setting), fmt.Sprintf(format, args...)})
+	k.errs = append(k.errs, k.c.Wrong(setting, format, args...))
+}
+
+// Wrong returns an *Error that says what is wrong with a setting, and where it
+// comes from.
+func (c *Config) Wrong(setting, format string, args ...any) error {
+	return &Error{c.Where(setting), withoutIndex(setting), fmt.Sprintf(format, args...)}
 }
 
 // Where returns where a setting comes from: a line of the file, a flag or an
