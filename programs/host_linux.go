@@ -184,7 +184,7 @@ func (h *Host) listen() (err error) {
 	if len(path) > maxSocketPath {
 		return fmt.Errorf("the path of the socket has %d bytes; a Unix socket's has at most %d: use a shorter directory", len(path), maxSocketPath)
 	}
-	if err := os.MkdirAll(h.config.Dir, 0o755); err != nil {
+	if err := makeFolder(h.config.Dir); err != nil {
 		return err
 	}
 	if h.lock, err = lockFile(filepath.Join(h.config.Dir, "lock")); err != nil {

@@ -59,7 +59,7 @@ var folders = []string{"sys/class/infiniband", "sys/class/infiniband_verbs", "sy
 func (t tree) begin() error {
 	t.clear()
 	for _, f := range folders {
-		if err := os.MkdirAll(t.path(f), 0o755); err != nil {
+		if err := makeFolder(t.path(f)); err != nil {
 			return err
 		}
 	}
@@ -67,6 +67,24 @@ func (t tree) begin() error {
 		t.link()
 	}
 	return t.write("sys/class/infiniband_verbs", map[string]string{"abi_version": "6"})
+}
+
+// makeFolder makes a folder, and those above it that are not there. Programs of
+// other users may enter what it makes, whatever the umask of the daemon is.
+func makeFolder(path string) error {
+	err := os.Mkdir(path, 0o755)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err = makeFolder(filepath.Dir(path)); err == nil {
+			err = os.Mkdir(path, 0o755)
+		}
+	}
+	if errors.Is(err, fs.ErrExist) {
+		return os.MkdirAll(path, 0o755) // an error if it is no folder
+	}
+	if err != nil {
+		return err
+	}
+	return os.Chmod(path, 0o755)
 }
 
 // link has programs find the devices of the kernel. The connection manager is
@@ -127,17 +145,21 @@ func (t tree) has(path string) bool {
 func (t tree) write(folder string, files map[string]string) error {
 	for name, text := range files {
 		path := t.path(folder, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		if err := makeFolder(filepath.Dir(path)); err != nil {
 			return err
 		}
 		if old, err := os.ReadFile(path); err == nil && string(old) == text+"\n" {
 			continue
 		}
 		fresh := path + ".new"
-		if err := os.WriteFile(fresh, []byte(text+"\n"), 0o644); err != nil {
-			return err
+		err := os.WriteFile(fresh, []byte(text+"\n"), 0o644)
+		if err == nil { // what services are made with keeps others out
+			err = os.Chmod(fresh, 0o644)
 		}
-		if err := os.Rename(fresh, path); err != nil {
+		if err == nil {
+			err = os.Rename(fresh, path)
+		}
+		if err != nil {
 			return err
 		}
 	}

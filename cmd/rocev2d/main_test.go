@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"io/fs"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -68,11 +69,18 @@ func start(t *testing.T, env []string, args ...string) *process {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &process{t: t, addr: loopback(), log: make(chan string, 1000)}
-	for i := range args {
-		args[i] = strings.ReplaceAll(args[i], "@", p.addr)
+	return startCommand(t, exec.Command(path, args...), env)
+}
+
+// startCommand is start of a command that runs the program.
+func startCommand(t *testing.T, cmd *exec.Cmd, env []string) *process {
+	t.Helper()
+	p := &process{t: t, cmd: cmd, addr: loopback(), log: make(chan string, 1000)}
+	for i := range cmd.Args {
+		if i > 0 && cmd.Args[i] == "@" {
+			cmd.Args[i] = p.addr
+		}
 	}
-	p.cmd = exec.Command(path, args...)
 	p.cmd.Env = append(os.Environ(), env...)
 	stderr, err := p.cmd.StderrPipe()
 	if err != nil {
@@ -278,6 +286,55 @@ func TestCommandLine(t *testing.T) {
 	}
 	if _, out, _ := invoke(t.Context(), nil, "--help"); strings.Contains(out, "--token ") {
 		t.Error("a flag takes a token, so that everybody can see it")
+	}
+}
+
+// Programs of other users may enter the directory, and read what is there, also
+// where services are started with a umask that lets nobody else.
+func TestProgramsDirectoryIsOpen(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS != "linux" {
+		t.Skip("programs are served on Linux only")
+	}
+	path, err := binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	parent, err := os.MkdirTemp("", "p") // a short name: the path of a socket is short
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(parent) })
+	dir := filepath.Join(parent, "run", "rocev2")
+	p := startCommand(t, exec.Command("sh", "-c", `umask 077; exec "$@"`, "sh", path, "--device", "@", "--admin", "off", "--targets", "off", "--programs", dir), nil)
+	p.expect("msg=ready")
+	files := 0
+	err = filepath.WalkDir(dir, func(name string, e fs.DirEntry, err error) error {
+		if err != nil || e.Name() == "lock" { // the daemon's own
+			return err
+		}
+		info, err := e.Info()
+		if err != nil {
+			return err
+		}
+		want := fs.FileMode(0o444)
+		if e.IsDir() {
+			want = 0o555
+		}
+		if mode := info.Mode(); mode.Type() != fs.ModeSymlink && mode&want != want {
+			t.Errorf("%s is %v", name, mode)
+		}
+		files++
+		return nil
+	})
+	if err != nil || files < 20 {
+		t.Errorf("%d files, %v", files, err)
+	}
+	if st, err := os.Stat(filepath.Dir(dir)); err != nil || st.Mode().Perm() != 0o755 {
+		t.Errorf("the directory above: %v, %v", st, err)
+	}
+	if code := p.end(syscall.SIGTERM); code != 0 {
+		t.Errorf("exit status %d", code)
 	}
 }
 
