@@ -52,16 +52,75 @@ func checkFlags(t *testing.T, name, text string) {
 	}
 }
 
-// The unit is one that systemd takes, with the flags that there are.
-func TestSystemdUnit(t *testing.T) {
-	t.Parallel()
-	unit := read(t, "packaging/rocev2d.service")
-	checkFlags(t, "the unit", unit)
-	for _, want := range []string{"DynamicUser=yes", "NoNewPrivileges=yes", "CapabilityBoundingSet=\n", "Type=notify", "ExecReload="} {
-		if !strings.Contains(unit, want) {
-			t.Errorf("the unit lacks %s", want)
+const (
+	unitFile = "packaging/rocev2d.service"
+	dropIn   = "packaging/rocev2d.service.d/programs.conf"
+)
+
+// settingsOf returns the settings of a file of systemd, and their last values.
+func settingsOf(text string) map[string]string {
+	m := map[string]string{}
+	for line := range strings.Lines(text) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), "="); ok && !strings.HasPrefix(name, "#") {
+			m[name] = value
 		}
 	}
+	return m
+}
+
+// The unit has no privileges, and calls the daemon with flags that there are.
+func TestSystemdUnit(t *testing.T) {
+	t.Parallel()
+	unit := read(t, unitFile)
+	checkFlags(t, "the unit", unit)
+	set := settingsOf(unit)
+	for name, want := range map[string]string{"DynamicUser": "yes", "NoNewPrivileges": "yes", "CapabilityBoundingSet": "", "AmbientCapabilities": "", "Type": "notify"} {
+		if got, ok := set[name]; !ok || got != want {
+			t.Errorf("the unit has %s=%s, want %q", name, got, want)
+		}
+	}
+	if set["ExecReload"] == "" {
+		t.Error("the unit lacks ExecReload")
+	}
+}
+
+// The unit makes the directory where programs look for the daemon, and others
+// may enter it; the drop-in adds one capability. The documents say the same.
+func TestSystemdUnitServesPrograms(t *testing.T) {
+	t.Parallel()
+	set, add := settingsOf(read(t, unitFile)), settingsOf(read(t, dropIn))
+	if dir := "/run/" + set["RuntimeDirectory"]; dir != programsDir || set["RuntimeDirectoryMode"] != "0755" {
+		t.Errorf("the unit makes %s with the mode %s; programs look in %s", dir, set["RuntimeDirectoryMode"], programsDir)
+	}
+	const capability = "CAP_SYS_PTRACE"
+	for name, want := range map[string]string{"CapabilityBoundingSet": capability, "AmbientCapabilities": capability, "SystemCallFilter": "ptrace"} {
+		if add[name] != want {
+			t.Errorf("the drop-in has %s=%s, want %s", name, add[name], want)
+		}
+	}
+	if len(add) != 3 {
+		t.Errorf("the drop-in has %v", add)
+	}
+	for _, doc := range []string{"docs/operations.md", "docs/programs.md"} {
+		text := read(t, doc)
+		for _, want := range []string{unitFile, dropIn, programsDir, capability} {
+			if !strings.Contains(text, "`"+want) {
+				t.Errorf("%s does not say `%s`", doc, want)
+			}
+		}
+	}
+	if text := read(t, "docs/programs.md"); !strings.Contains(text, "directory = \""+programsDir+"\"") {
+		t.Errorf("docs/programs.md configures another directory than %s", programsDir)
+	}
+	c := config.Default()
+	if err := c.Parse("programs.md", "[programs]\ndirectory = \""+programsDir+"\"\n"); err != nil {
+		t.Error(err)
+	}
+}
+
+// systemd takes the unit, alone and with the drop-in.
+func TestSystemdVerifiesTheUnit(t *testing.T) {
+	t.Parallel()
 	if _, err := exec.LookPath("systemd-analyze"); err != nil {
 		t.Skip("systemd-analyze is not installed (on Debian: apt-get install systemd)")
 	}
@@ -69,19 +128,28 @@ func TestSystemdUnit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	file := filepath.Join(t.TempDir(), "rocev2d.service")
-	unit = strings.ReplaceAll(unit, "/usr/local/bin/rocev2d", path)
-	if err := os.WriteFile(file, []byte(unit), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	out, err := exec.Command("systemd-analyze", "verify", "--man=no", file).CombinedOutput()
-	for line := range strings.Lines(string(out)) {
-		if strings.Contains(line, "rocev2d.service") {
-			t.Errorf("systemd-analyze: %s", line)
+	for _, drop := range []string{"", read(t, dropIn), "[Service]\nNoSuchSetting=1\n"} {
+		dir := t.TempDir()
+		file := filepath.Join(dir, "rocev2d.service")
+		unit := strings.ReplaceAll(read(t, unitFile), "/usr/local/bin/rocev2d", path)
+		if err := os.WriteFile(file, []byte(unit), 0o644); err != nil {
+			t.Fatal(err)
 		}
-	}
-	if err != nil && !t.Failed() {
-		t.Logf("systemd-analyze: %v\n%s", err, out) // of other units of this machine
+		if drop != "" {
+			if err := os.Mkdir(file+".d", 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(file+".d", "programs.conf"), []byte(drop), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		out, err := exec.Command("systemd-analyze", "verify", "--man=no", file).CombinedOutput()
+		wrong := strings.Contains(string(out), "rocev2d.service")
+		if should := strings.Contains(drop, "NoSuchSetting"); wrong != should {
+			t.Errorf("systemd-analyze finds a mistake: %v, want %v\n%s", wrong, should, out)
+		} else if err != nil && !should {
+			t.Logf("systemd-analyze: %v\n%s", err, out) // of other units of this machine
+		}
 	}
 }
 
