@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -369,6 +370,68 @@ func TestProgramsActionsExample(t *testing.T) {
 	for _, want := range []string{"rocev2 run --device 127.0.0.1 -- ibv_devinfo", "-- mpirun -np 4"} {
 		if !strings.Contains(runs.String(), want) {
 			t.Errorf("the example does not have %q", want)
+		}
+	}
+}
+
+// ignored returns what .dockerignore leaves out, as docker understands it: a
+// pattern is for the whole path below the root, ** stands for any directories,
+// and what is below a directory that is left out is left out, too.
+func ignored(t *testing.T) func(path string) bool {
+	t.Helper()
+	var all []*regexp.Regexp
+	for line := range strings.Lines(read(t, ".dockerignore")) {
+		line = strings.Trim(strings.TrimSpace(line), "/")
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		if strings.ContainsAny(line, "!?[") {
+			t.Fatalf(".dockerignore: this test does not know patterns such as %q", line)
+		}
+		text := strings.NewReplacer(`\*\*/`, `(.*/)?`, `\*`, `[^/]*`).Replace(regexp.QuoteMeta(line))
+		all = append(all, regexp.MustCompile("^"+text+"(/|$)"))
+	}
+	return func(path string) bool {
+		return slices.ContainsFunc(all, func(r *regexp.Regexp) bool { return r.MatchString(path) })
+	}
+}
+
+// The images are built without what changes often and is not needed, and with
+// all that is.
+func TestDockerignore(t *testing.T) {
+	t.Parallel()
+	out := ignored(t)
+	for _, path := range []string{".git/config", "bin/rocev2", "docs/page-dark.png", "cmd/rocev2d/main_test.go", "fabric/lab/testdata/loss.txt", "programs/preload/librocev2-preload-amd64.so", "cpu.prof", "README.md"} {
+		if !out(path) {
+			t.Errorf("%s is sent to the builder", path)
+		}
+	}
+	const list = `{{if .Module}}{{if .Module.Main}}{{$d := .Dir}}{{range .GoFiles}}{{$d}}/{{.}}{{"\n"}}{{end}}{{range .EmbedFiles}}{{$d}}/{{.}}{{"\n"}}{{end}}{{end}}{{end}}`
+	cmd := exec.Command("go", "list", "-deps", "-f", list, "./cmd/rocev2", "./cmd/rocev2d", "./programs/mkpreload")
+	cmd.Dir = filepath.Join("..", "..")
+	cmd.Env = append(os.Environ(), "GOOS=linux")
+	text, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	root, err := filepath.Abs(cmd.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	needed := []string{"go.mod", "go.sum"}
+	for file := range strings.Lines(string(text)) {
+		rel, err := filepath.Rel(root, strings.TrimSpace(file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		needed = append(needed, filepath.ToSlash(rel))
+	}
+	if len(needed) < 200 {
+		t.Fatalf("%d files", len(needed))
+	}
+	for _, path := range needed {
+		if out(path) && !strings.HasSuffix(path, ".so") { // the image makes its own
+			t.Errorf("%s is needed, and left out", path)
 		}
 	}
 }
