@@ -85,21 +85,30 @@ func TestDirectories(t *testing.T) {
 	if err := os.Symlink(parent, link); err != nil {
 		t.Fatal(err)
 	}
-	for _, path := range []string{open, file, link, filepath.Join(parent, "none", "deep")} {
-		if d, err := openDirectory(path); err == nil {
-			d.close()
-			t.Errorf("%s is used", path)
+	if d, err := openDirectory(filepath.Join(parent, "none", "deep")); err == nil {
+		d.close()
+		t.Error("a directory is made in one that is not there")
+	}
+	another := func(path string) {
+		t.Helper()
+		d, err := openDirectory(path)
+		if err != nil {
+			t.Fatal(err)
 		}
+		defer d.close()
+		if d.f.Name() != path+".1" {
+			t.Errorf("%s is used for %s", d.f.Name(), path)
+		}
+	}
+	for _, path := range []string{open, file, link} {
+		another(path)
 	}
 	if os.Geteuid() == 0 {
 		other := filepath.Join(parent, "other")
 		if err := errors.Join(os.Mkdir(other, 0o700), os.Chown(other, 12345, -1)); err != nil {
 			t.Fatal(err)
 		}
-		if d, err := openDirectory(other); err == nil {
-			d.close()
-			t.Error("a directory of another user is used")
-		}
+		another(other)
 	}
 	good := filepath.Join(parent, "good")
 	d, err := openDirectory(good)

@@ -10,49 +10,34 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gosoftroce/rocev2/internal/userdir"
 )
 
 // directories returns where the sockets of this user may be. There may be
 // several: a service and a shell of one user need not have the same
 // environment.
 func directories() (list []string) {
-	if d := os.Getenv("XDG_RUNTIME_DIR"); filepath.IsAbs(d) {
+	if d := userdir.Runtime(); d != "" {
 		list = append(list, filepath.Join(d, "rocev2"))
 	}
-	return append(list, filepath.Join(os.TempDir(), "rocev2-"+strconv.Itoa(os.Geteuid())))
+	return append(list, filepath.Join(os.TempDir(), userdir.Name()))
 }
 
 // directory is one that only this user can enter. All goes through its
 // descriptor, so it stays the one that was checked.
 type directory struct{ f *os.File }
 
-// errForeign is the reason not to use a directory.
-var errForeign = errors.New("it is not a directory that only this user can enter")
-
 // openDirectory opens a directory, and makes it if it is not there.
 func openDirectory(path string) (*directory, error) {
-	if err := os.Mkdir(path, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+	f, err := userdir.Open(path)
+	if err != nil {
 		return nil, err
 	}
-	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, &os.PathError{Op: "open", Path: path, Err: err}
-	}
-	d := &directory{os.NewFile(uintptr(fd), path)}
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		d.close()
-		return nil, &os.PathError{Op: "stat", Path: path, Err: err}
-	}
-	if st.Uid != uint32(os.Geteuid()) || st.Mode&0o077 != 0 {
-		d.close()
-		return nil, &os.PathError{Op: "use", Path: path, Err: errForeign}
-	}
-	return d, nil
+	return &directory{f}, nil
 }
 
 func (d *directory) close() { d.f.Close() }
