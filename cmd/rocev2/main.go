@@ -6,7 +6,7 @@
 // (demo), in an ordinary process without privileges.
 //
 // Exit status: 0 when all went well, 1 when something failed, 2 when the
-// command line was wrong.
+// command line was wrong; of "rocev2 run" that of the program.
 package main
 
 import (
@@ -45,6 +45,14 @@ type streams struct {
 	deviceFlag string // that names the device; "" means -d
 }
 
+// statusError is an error with an exit status of its own.
+type statusError struct {
+	error
+	status int
+}
+
+func (e statusError) Unwrap() error { return e.error }
+
 // usageError is a mistake on the command line.
 type usageError struct{ err error }
 
@@ -70,6 +78,10 @@ func run(ctx context.Context, args []string, io streams) int {
 		err = errors.New("interrupted")
 	}
 	fmt.Fprintf(io.err, "rocev2: %v\n", err)
+	var status statusError
+	if errors.As(err, &status) {
+		return status.status
+	}
 	return exitFailure
 }
 

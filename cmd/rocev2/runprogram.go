@@ -35,7 +35,8 @@ A daemon that is there already keeps its devices: --device, --hardware and --shm
 change nothing of it. Without --device the same holds for that of the system.
 LD_PRELOAD keeps what it has (librspreload.so, for example).
 
-Exit status: that of the program; 1 or 2 if it could not be started.`
+Exit status: that of the program; 127 if it is not found, 126 if it is found and
+cannot be run so, 1 or 2 if it could not be started for another reason.`
 
 func newRunProgram(io streams) *cobra.Command {
 	var f programFlags

@@ -7,17 +7,18 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gosoftroce/rocev2/internal/userdir"
 	"github.com/gosoftroce/rocev2/programs"
 	"github.com/gosoftroce/rocev2/verbs"
 )
@@ -30,12 +31,12 @@ const systemPrograms = "/run/rocev2"
 
 // runProgram becomes the program. It returns only if that fails.
 func runProgram(ctx context.Context, _ streams, f programFlags, args []string) error {
-	path, err := exec.LookPath(args[0])
+	path, err := lookPath(args[0])
 	if err != nil {
-		return fmt.Errorf("run %s: %w", args[0], errors.Unwrap(err))
+		return err
 	}
 	if err := preloadable(path); err != nil {
-		return fmt.Errorf("run %s: %w", args[0], err)
+		return notRun(args[0], err)
 	}
 	addrs, err := deviceAddrs(f.devices)
 	if err != nil {
@@ -54,7 +55,43 @@ func runProgram(ctx context.Context, _ streams, f programFlags, args []string) e
 		return fmt.Errorf("run %s: %w", args[0], err)
 	}
 	started.restore()
-	return fmt.Errorf("run %s: %w", args[0], syscall.Exec(path, args, programEnv(os.Environ(), dir, library)))
+	return notRun(args[0], syscall.Exec(path, args, programEnv(os.Environ(), dir, library)))
+}
+
+// Exit statuses of shells, and of env(1), nice(1) and their like.
+const (
+	exitNotExecutable = 126
+	exitNotFound      = 127
+)
+
+// notRun returns the error for a program that could not be run, with the status
+// that shells have for it.
+func notRun(name string, err error) error {
+	status := exitNotExecutable
+	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
+		status = exitNotFound
+	}
+	return statusError{fmt.Errorf("run %s: %w", name, err), status}
+}
+
+// lookPath finds a program as shells do: what is found and cannot be executed
+// is another mistake than what is not found.
+func lookPath(name string) (string, error) {
+	path, err := exec.LookPath(name)
+	if err == nil {
+		return path, nil
+	}
+	if e := errors.Unwrap(err); e != nil {
+		err = e
+	}
+	if errors.Is(err, exec.ErrNotFound) && name != "" && !strings.Contains(name, "/") {
+		for _, dir := range filepath.SplitList(os.Getenv("PATH")) {
+			if st, e := os.Stat(filepath.Join(dir, name)); e == nil && !st.IsDir() {
+				err = fmt.Errorf("%s: %w", filepath.Join(dir, name), fs.ErrPermission)
+			}
+		}
+	}
+	return "", notRun(name, err)
 }
 
 // deviceAddrs returns the addresses that the names stand for. Without a name
@@ -92,26 +129,19 @@ func programEnv(env []string, dir, library string) []string {
 	return env
 }
 
-// privateDir returns a directory of this user that nobody else may write.
+// privateDir returns a directory of this user that nobody else can enter.
 func privateDir(parent string) (string, error) {
-	dir := filepath.Join(parent, "rocev2-"+strconv.Itoa(os.Geteuid()))
-	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
-		return "", err
-	}
-	st, err := os.Lstat(dir)
+	f, err := userdir.Open(filepath.Join(parent, userdir.Name()))
 	if err != nil {
 		return "", err
 	}
-	owner, ok := st.Sys().(*syscall.Stat_t)
-	if !st.IsDir() || !ok || owner.Uid != uint32(os.Geteuid()) || st.Mode().Perm()&0o022 != 0 {
-		return "", fmt.Errorf("%s must be a directory of this user that nobody else may write: remove it, or set TMPDIR", dir)
-	}
-	return dir, nil
+	defer f.Close()
+	return f.Name(), nil
 }
 
 // runtimeDir is where the user's daemons and the library live.
 func runtimeDir() (string, error) {
-	if dir := os.Getenv("XDG_RUNTIME_DIR"); filepath.IsAbs(dir) {
+	if dir := userdir.Runtime(); dir != "" {
 		if private, err := privateDir(dir); err == nil {
 			return private, nil
 		}

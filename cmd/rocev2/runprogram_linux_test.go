@@ -76,9 +76,14 @@ func TestRunProgram(t *testing.T) {
 		{name: "the status", args: []string{"-d", a, "--", "sh", "-c", "exit 7"}, code: 7},
 		{name: "the program's flags", args: []string{"-d", a, "echo", "-d", "x", "--serve"}, out: "-d x --serve\n"},
 		{name: "no program", args: []string{"-d", a}, code: 2, err: "which program?"},
-		{name: "no such program", args: []string{"--", "no-such-program"}, code: 1, err: "no-such-program: executable file not found"},
+		{name: "no such program", args: []string{"--", "no-such-program"}, code: 127, err: "no-such-program: executable file not found"},
+		{name: "no such path", args: []string{"--", "/no/such/program"}, code: 127, err: "/no/such/program: no such file or directory"},
+		{name: "a script without its interpreter", args: []string{"-d", a, "--", script(t, "#!/no/such/interpreter\n", 0o755)}, code: 127, err: "no such file or directory"},
+		{name: "no executable", args: []string{"--", script(t, "#!/bin/sh\n", 0o644)}, code: 126, err: "permission denied"},
+		{name: "a directory", args: []string{"--", t.TempDir()}, code: 126, err: "is a directory"},
+		{name: "no program's format", args: []string{"-d", a, "--", script(t, "\x7fnonsense", 0o755)}, code: 126, err: "exec format error"},
 		{name: "no such address", args: []string{"-d", "192.0.2.1", "--", "true"}, code: 1, err: "192.0.2.1"},
-		{name: "a static program", args: []string{"--", staticProgram(t), "version"}, code: 1, err: "static program"},
+		{name: "a static program", args: []string{"--", staticProgram(t), "version"}, code: 126, err: "static program"},
 	} {
 		var out, errs strings.Builder
 		cmd := p.command(c.args...)
@@ -86,6 +91,56 @@ func TestRunProgram(t *testing.T) {
 		err := cmd.Run()
 		if cmd.ProcessState.ExitCode() != c.code || out.String() != c.out || !strings.Contains(errs.String(), c.err) {
 			t.Errorf("%s: %v\nstdout %q, want %q\nstderr %q, want %q", c.name, err, out.String(), c.out, errs.String(), c.err)
+		}
+	}
+}
+
+// script returns a file with a text and a mode.
+func script(t *testing.T, text string, mode os.FileMode) string {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "script")
+	if err := errors.Join(os.WriteFile(name, []byte(text), mode), os.Chmod(name, mode)); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+// What is on PATH and cannot be executed is no executable, as in shells.
+func TestRunProgramOnPath(t *testing.T) {
+	t.Parallel()
+	p := buildTool(t)
+	for text, mode := range map[string]os.FileMode{"127": 0, "126": 0o644} {
+		dir := t.TempDir()
+		if mode != 0 {
+			if err := os.WriteFile(filepath.Join(dir, "tool"), nil, mode); err != nil {
+				t.Fatal(err)
+			}
+		}
+		cmd := p.command("--", "tool")
+		cmd.Env = append(cmd.Env, "PATH="+dir)
+		if out, _ := cmd.CombinedOutput(); fmt.Sprint(cmd.ProcessState.ExitCode()) != text {
+			t.Errorf("mode %o: status %d, %s; want %s", mode, cmd.ProcessState.ExitCode(), out, text)
+		}
+	}
+}
+
+// A directory that somebody else has made is in nobody's way.
+func TestRunProgramBesideAnotherUsersDirectory(t *testing.T) {
+	t.Parallel()
+	p := buildTool(t)
+	name := filepath.Join(p.dir, fmt.Sprintf("rocev2-%d", os.Geteuid()))
+	if err := errors.Join(os.Mkdir(name, 0o700), os.Chmod(name, 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	if os.Geteuid() == 0 {
+		if err := os.Chown(name, 12345, 12345); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 2 {
+		out, err := p.command("-d", freeAddress(), "--", "sh", "-c", "echo $ROCEV2_PROGRAMS").CombinedOutput()
+		if err != nil || !strings.HasPrefix(string(out), name+".1/") {
+			t.Errorf("%v: %s", err, out)
 		}
 	}
 }
