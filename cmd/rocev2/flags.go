@@ -9,6 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/gosoftroce/rocev2/internal/closest"
 )
 
 // deviceFlag is the name of a device. A command has one.
@@ -157,18 +159,36 @@ func accept(cmd *cobra.Command, names ...string) {
 }
 
 // flagError is what the user reads of an error in a flag.
-func flagError(err error) error {
+func flagError(cmd *cobra.Command, err error) error {
 	var f *foreignError
 	var bad *pflag.InvalidValueError
 	switch {
 	case errors.As(err, &f):
 		err = f
 	case errors.As(err, &bad):
-		if want := wantedOf(bad.GetFlag()); want != "" {
-			err = fmt.Errorf("--%s %q: it must be %s", bad.GetFlag().Name, bad.GetValue(), want)
+		flag, value := bad.GetFlag(), bad.GetValue()
+		if want := wantedOf(flag); want != "" {
+			err = fmt.Errorf("--%s %q: it must be %s", flag.Name, value, want)
+		}
+		// "-size 5" is -s with the value "ize".
+		if long, _, _ := strings.Cut(flag.Shorthand+value, "="); flag.Shorthand != "" && cmd.Flags().Lookup(long) != nil {
+			err = fmt.Errorf("%w (do you mean --%s?)", err, long)
 		}
 	}
+	if question := closest.Flag(err, namesOf(cmd.Flags())); question != "" {
+		err = fmt.Errorf("%w%s", err, question)
+	}
 	return usageError{err}
+}
+
+// namesOf returns the names of flags that help shows.
+func namesOf(fs *pflag.FlagSet) (names []string) {
+	fs.VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden {
+			names = append(names, f.Name)
+		}
+	})
+	return names
 }
 
 // wantedOf says what the value of a flag must be, where the parser of its type

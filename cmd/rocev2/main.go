@@ -16,10 +16,12 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
 
+	"github.com/gosoftroce/rocev2/internal/closest"
 	"github.com/gosoftroce/rocev2/interop"
 )
 
@@ -103,24 +105,63 @@ and 127.0.0.2.`,
   rocev2 pingpong -d eth0 192.0.2.7            connect to ibv_rc_pingpong -g 1 on 192.0.2.7`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return usagef("there is no command %q", args[0])
-			}
-			return nil
-		},
-		RunE: func(cmd *cobra.Command, args []string) error { return cmd.Help() },
+		Args:          commandArgs,
+		RunE:          func(cmd *cobra.Command, args []string) error { return cmd.Help() },
 	}
+	root.Version = buildVersion()
+	root.SetVersionTemplate("rocev2 {{.Version}}\n")
 	root.SetIn(io.in)
 	root.SetOut(io.out)
 	root.SetErr(io.err)
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return flagError(err) })
+	root.SetFlagErrorFunc(flagError)
 	root.CompletionOptions.HiddenDefaultCmd = true
+	root.SetHelpCommand(newHelp())
 	root.AddCommand(newRDMATools(io)...)
 	root.AddCommand(newRegion(io))
 	root.AddCommand(newDump(io), newRstream(io), newRcopy(io))
 	root.AddCommand(newDevinfo(io), newPingpong(io), newPerf(io), newMckey(io), newRping(io), newUcmatose(io), newUdaddy(io), newCmtime(io), newAsyncwatch(io), newDevices(io), newStatus(io), newLinks(io), newPing(io), newTrace(io), newDoctor(io), newDemo(io), newDemoPeer(io), newFaults(io), newRunProgram(io), newSim(io), newVersion(io))
 	return root
+}
+
+// commandArgs refuses the arguments of a command that only has others.
+func commandArgs(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	names := commandNames(cmd)
+	question := closest.Question(args[0], names)
+	if !cmd.HasParent() {
+		return usagef("there is no command %q%s", args[0], question)
+	}
+	return usagef("there is no command %s %q; there are %s%s", cmd.Name(), args[0], strings.Join(names, ", "), question)
+}
+
+// commandNames returns the names of the commands of a command that help shows.
+func commandNames(cmd *cobra.Command) (names []string) {
+	for _, c := range cmd.Commands() {
+		if c.IsAvailableCommand() {
+			names = append(names, c.Name())
+		}
+	}
+	return names
+}
+
+// newHelp is the command that shows the help of others.
+func newHelp() *cobra.Command {
+	return &cobra.Command{
+		Use:   "help [COMMAND]",
+		Short: "Show the help of a command",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			of, rest, err := cmd.Root().Find(args)
+			if err == nil && len(rest) > 0 && of.HasSubCommands() {
+				err = commandArgs(of, rest)
+			}
+			if err != nil {
+				return err
+			}
+			return of.Help()
+		},
+	}
 }
 
 // atMostServer is the rule for the arguments of pingpong and perf.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/gosoftroce/rocev2/internal/closest"
 	"github.com/gosoftroce/rocev2/interop"
 	"github.com/gosoftroce/rocev2/interop/perftest"
 	"github.com/gosoftroce/rocev2/verbs"
@@ -54,7 +55,7 @@ option of a perftest program does not apply here, the error says why.`,
 				return nil
 			}
 			_, err := perftest.ParseTest(args[0])
-			return usageError{err}
+			return usageError{fmt.Errorf("%w%s", err, closest.Question(args[0], commandNames(cmd)))}
 		},
 		RunE: func(cmd *cobra.Command, args []string) error { return cmd.Help() },
 	}

@@ -41,12 +41,7 @@ Offsets and lengths are bytes: 4096, 0x1000, "64 KiB", 1GiB.`,
   rocev2 region read 192.0.2.1/scratch --length 16 --hex a look at its beginning
   echo hello | rocev2 region write 192.0.2.1/scratch     standard input to its beginning
   rocev2 region add 192.0.2.1/scratch 4096 1             count`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return usagef("there is no command region %q; there are ls, read, write, cas and add", args[0])
-			}
-			return nil
-		},
+		Args: commandArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newRegionList(io), newRegionRead(io), newRegionWrite(io), newRegionCAS(io), newRegionAdd(io))

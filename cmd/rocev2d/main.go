@@ -23,6 +23,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/gosoftroce/rocev2/internal/closest"
 	"github.com/gosoftroce/rocev2/server"
 	"github.com/gosoftroce/rocev2/server/config"
 )
@@ -107,8 +108,10 @@ SIGTERM lets transfers finish and disconnects; a second one ends at once.`,
 	cmd.SetOut(p.stdout)
 	cmd.SetErr(p.stderr)
 	cmd.CompletionOptions.DisableDefaultCmd = true
-	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
-		return usageError{fmt.Errorf("%w; \"rocev2d --help\" lists the flags", err)}
+	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		var names []string
+		cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+		return usageError{fmt.Errorf("%w%s; \"rocev2d --help\" lists the flags", err, closest.Flag(err, names))}
 	})
 	fs := cmd.Flags()
 	fs.SortFlags = false

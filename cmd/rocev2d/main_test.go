@@ -271,6 +271,7 @@ func TestCommandLine(t *testing.T) {
 		{args: "--check --device 192.0.2.1", code: exitUsage, errs: "flag --device: device.address: "},
 		{args: "--check --region a=;file=/nonexistent", code: exitUsage, errs: "flag --region: region.file: open /nonexistent"},
 		{args: "--check --admin 127.0.0.1:18515 --device 127.0.0.1", code: exitUsage, errs: "flag --admin: admin.listen: 18515 is the port of perftest"},
+		{args: "--confg x", code: exitUsage, errs: "unknown flag: --confg (do you mean --config?); "},
 		{args: "--nonsense", code: exitUsage, errs: "\"rocev2d --help\" lists the flags"},
 		{args: "file.toml", code: exitUsage, errs: "takes no arguments"},
 		{args: "--device 192.0.2.1 --admin off", code: exitFailure, errs: "flag --device: "},

@@ -11,6 +11,7 @@ import (
 	"github.com/gosoftroce/rocev2/fabric/event"
 	"github.com/gosoftroce/rocev2/fabric/traffic"
 	"github.com/gosoftroce/rocev2/ib"
+	"github.com/gosoftroce/rocev2/internal/closest"
 )
 
 const (
@@ -114,7 +115,7 @@ func (t *Traffic) pattern(hosts int, rand *event.Rand) ([]traffic.Flow, error) {
 		}
 		return traffic.AllToAll(hosts, bytes)
 	}
-	return nil, fmt.Errorf("there is no such kind: there are %s", strings.Join(kinds, ", "))
+	return nil, fmt.Errorf("there is no such kind: there are %s%s", strings.Join(kinds, ", "), closest.Question(t.Kind, kinds))
 }
 
 // arrivals has flows begin as they arrive.

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/BurntSushi/toml"
+
+	"github.com/gosoftroce/rocev2/internal/closest"
 )
 
 // plainly returns an error of the reader of TOML in the words of scenarios.
@@ -53,7 +55,7 @@ func unknown(key toml.Key) error {
 			for _, f := range settings(of) {
 				has = append(has, written(f))
 			}
-			return fmt.Errorf("there is no setting %q: %s has %s", key, name, strings.Join(has, ", "))
+			return fmt.Errorf("there is no setting %q: %s has %s%s", key, name, strings.Join(has, ", "), closest.Question(part, has))
 		}
 		of = f.Type
 		if of.Kind() == reflect.Pointer {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/BurntSushi/toml"
 
+	"github.com/gosoftroce/rocev2/internal/closest"
 	"github.com/gosoftroce/rocev2/internal/tomllines"
 )
 
@@ -105,7 +106,7 @@ func Names() (names []string) {
 func Text(name string) ([]byte, error) {
 	b, err := scenarios.ReadFile("scenarios/" + name + ".toml")
 	if err != nil {
-		return nil, fmt.Errorf("there is no scenario %q; there are %s", name, strings.Join(Names(), ", "))
+		return nil, fmt.Errorf("there is no scenario %q; there are %s%s", name, strings.Join(Names(), ", "), closest.Question(name, Names()))
 	}
 	return b, nil
 }

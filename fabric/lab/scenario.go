@@ -11,6 +11,7 @@ import (
 	"github.com/gosoftroce/rocev2/fabric/event"
 	"github.com/gosoftroce/rocev2/fabric/network"
 	"github.com/gosoftroce/rocev2/fabric/topology"
+	"github.com/gosoftroce/rocev2/internal/closest"
 )
 
 // Scenario is an experiment. What is 0 has its default.
@@ -153,7 +154,7 @@ func oneOf(setting, name string, names []string, def int) (int, error) {
 			return i, nil
 		}
 	}
-	return 0, fmt.Errorf("%s is %q: there are %s", setting, name, strings.Join(names, ", "))
+	return 0, fmt.Errorf("%s is %q: there are %s%s", setting, name, strings.Join(names, ", "), closest.Question(name, names))
 }
 
 // share checks that a number is from 0 to 1, and returns how many parts of so

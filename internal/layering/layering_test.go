@@ -63,7 +63,7 @@ var layers = map[string][]string{
 	"fabric/traffic":  {},
 	"fabric/plot":     {},
 	"fabric/lab": {"fabric/event", "fabric/cores", "fabric/network", "fabric/topology", "fabric/traffic", "fabric/adapter", "fabric/plot",
-		"ib", "rocev2", "qp", "qp/cc", "engine", "internal/tomllines"},
+		"ib", "rocev2", "qp", "qp/cc", "engine", "internal/closest", "internal/tomllines"},
 	"fabric/world": {"fabric/event", "fabric/network", "clock", "task", "rocev2", "engine", "transport", "hca", "verbs"}, // above the verbs: it runs programs
 
 	"engine": {"clock", "internal/heap", "rocev2", "ib", "memreg", "qp", "transport"}, // of transport only the batches and the path, which are plain data
@@ -103,7 +103,7 @@ var layers = map[string][]string{
 	// Programs import verbs, and a kind of link where they want another
 	// one. What is below verbs (ib, memreg, qp, hca) is not theirs.
 	"interop/...": {"task", "verbs", "cm", "rdmanet", "interop/..."},
-	"cmd/...":     {"verbs", "transport/...", "rocev2/mad", "dissect", "interop/...", "doctor/...", "rdma", "server/...", "programs", "fabric/lab", "internal/tomllines", "internal/sockfilter", "internal/userdir", "cmd/..."},
+	"cmd/...":     {"verbs", "transport/...", "rocev2/mad", "dissect", "interop/...", "doctor/...", "rdma", "server/...", "programs", "fabric/lab", "internal/closest", "internal/tomllines", "internal/sockfilter", "internal/userdir", "cmd/..."},
 
 	// What stops people, and the tools that show it.
 	"doctor":       {"verbs", "rocev2", "transport/udp", "doctor/...", "internal/procfs"},
@@ -112,7 +112,7 @@ var layers = map[string][]string{
 
 	// The daemon, and what it shows.
 	"metrics":       {"verbs"},
-	"server/config": {"qp/cc", "internal/tomllines"},
+	"server/config": {"qp/cc", "internal/closest", "internal/tomllines"},
 	"server/web":    {},
 	"server":        {"internal/loglimit", "verbs", "memreg/mapping", "rdma", "cm", "transport/tap", "metrics", "programs", "uverbs", "uverbs/quota", "hca", "interop/...", "server/..."},
 

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/BurntSushi/toml"
 
+	"github.com/gosoftroce/rocev2/internal/closest"
 	"github.com/gosoftroce/rocev2/internal/tomllines"
 )
 
@@ -375,39 +375,9 @@ func (t *table) list(key, what string) (list []*table) {
 func (t *table) end() {
 	for _, key := range slices.Sorted(maps.Keys(t.values)) {
 		if !slices.Contains(t.known, key) {
-			t.fail(key, "there is no such setting; %s has %s%s", t.what, strings.Join(t.known, ", "), closest(key, t.known))
+			t.fail(key, "there is no such setting; %s has %s%s", t.what, strings.Join(t.known, ", "), closest.Question(key, t.known))
 		}
 	}
-}
-
-// closest returns a question for the name that was perhaps meant.
-func closest(key string, known []string) string {
-	best := slices.MinFunc(known, func(a, b string) int { return cmp.Compare(distance(key, a), distance(key, b)) })
-	if distance(key, best) > 2 {
-		return ""
-	}
-	return fmt.Sprintf(" (do you mean %s?)", best)
-}
-
-// distance is that of Levenshtein.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		last := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := last
-			if a[i] != b[j] {
-				cost++
-			}
-			last = row[j+1]
-			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }
 
 var units = []struct {
