@@ -17,8 +17,8 @@ var scenarios embed.FS
 
 // Parse reads a scenario as TOML. What it does not know is an error, and so is
 // a setting that the topology, the kind of traffic or the rest of the scenario
-// leaves without a meaning. Errors, those of Run too, name the line where it is
-// known.
+// leaves without a meaning, and one that is 0 where 0 in a Scenario stands for
+// a default. Errors, those of Run too, name the line where it is known.
 func Parse(text []byte) (s Scenario, err error) {
 	meta, err := toml.NewDecoder(bytes.NewReader(text)).Decode(&s)
 	if err != nil {
@@ -29,6 +29,9 @@ func Parse(text []byte) (s Scenario, err error) {
 		if err := unknown(key); err != nil {
 			return s, s.errorAt(s.lineOf(key), err)
 		}
+	}
+	if err := s.zeros(); err != nil {
+		return s, err
 	}
 	if err := s.others(); err != nil {
 		return s, s.errorf("%w", err)

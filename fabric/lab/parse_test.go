@@ -1,6 +1,8 @@
 package lab
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -126,46 +128,49 @@ func TestWrongScenarios(t *testing.T) {
 	for want, change := range map[string]func(s *Scenario){
 		`adapter.control: bad choice of congestion control: "x" is none of window, static, dcqcn, dcqcn-adapter, dcqcn-host`: func(s *Scenario) { s.Adapter.Control = "x" },
 
-		"no traffic":                     func(s *Scenario) { s.Traffic = nil },
-		"warm is 2us":                    func(s *Scenario) { s.Until, s.Warm = us, 2*us },
-		"network.topology says":          func(s *Scenario) { s.Network.Topology = "" },
-		"leaf-spine":                     func(s *Scenario) { s.Network.Topology = "mesh" },
-		"spectrum":                       func(s *Scenario) { s.Network.Profile = "x" },
-		"flowlet":                        func(s *Scenario) { s.Network.Routing = "x" },
-		"network.loss is 2":              func(s *Scenario) { s.Network.Loss = 2 },
-		"network.loss is NaN":            func(s *Scenario) { s.Network.Loss = nan },
-		"network.alpha is 99":            func(s *Scenario) { s.Network.Alpha = &alpha },
-		"line is 5, in bits per second":  func(s *Scenario) { s.Adapter.Control = "dcqcn,line=5" },
-		"min is 400000000000, in bits":   func(s *Scenario) { s.Adapter.Control = "dcqcn-host,min=400G" },
-		"network.rate is":                func(s *Scenario) { s.Network.Rate = 1 },
-		"network.up_delay is":            func(s *Scenario) { s.Network.UpDelay = 2_000_000 * us },
-		"network.red.kmin is":            func(s *Scenario) { s.Network.RED = &RED{Kmin: 5000, Kmax: 1000} },
-		"network.buffer is":              func(s *Scenario) { s.Network.Buffer = 1 },
-		"adapter.read_chunk is":          func(s *Scenario) { s.Adapter.ReadChunk = 1 << 40 },
-		"at or until is negative":        func(s *Scenario) { s.Failures = []Failure{{At: -us}} },
-		"take one of the two sizes out":  func(s *Scenario) { s.Adapter.Control, s.Adapter.Window = "static,bytes=64K", 1000 },
-		"go-back-n":                      func(s *Scenario) { s.Adapter.Recovery = "x" },
-		"notify_scope":                   func(s *Scenario) { s.Adapter.NotifyScope = "x" },
-		"adapter.mtu":                    func(s *Scenario) { s.Adapter.MTU = 1500 },
-		"adapter.dscp is 64":             func(s *Scenario) { s.Adapter.DSCP = 64 },
-		"(do you mean incast?)":          func(s *Scenario) { s.Traffic[0].Kind = "incats" },
-		"there is no such kind":          func(s *Scenario) { s.Traffic[0].Kind = "x" },
-		"op is \"x\"":                    func(s *Scenario) { s.Traffic[0].Op = "x" },
-		"9 senders":                      func(s *Scenario) { s.Traffic[0].Senders = 9 },
-		"set until":                      func(s *Scenario) { s.Traffic[0].Bytes = 0 },
-		"from host 0 to host 9":          func(s *Scenario) { s.Traffic[0] = Traffic{Kind: "flow", To: 9, Bytes: 1} },
-		"16GiB at the most":              func(s *Scenario) { s.Traffic[0].Bytes = 1 << 40 },
-		"when arrivals end":              func(s *Scenario) { s.Traffic[0] = Traffic{Kind: "load", Sizes: "hadoop", Load: .5} },
-		"load is 7":                      func(s *Scenario) { s.Traffic[0] = Traffic{Kind: "load", Sizes: "hadoop", Load: 7, Until: us} },
-		"how long flows are":             func(s *Scenario) { s.Traffic[0] = Traffic{Kind: "load", Load: .5, Until: us} },
-		"no flow sizes":                  func(s *Scenario) { s.Traffic[0] = Traffic{Kind: "load", Sizes: "x", Load: .5, Until: us} },
-		"ranks":                          func(s *Scenario) { s.Traffic[0] = Traffic{Kind: "ring", Ranks: 9, Bytes: 1} },
-		"failure 1: there is no cable 9": func(s *Scenario) { s.Failures = []Failure{{Cable: 9}} },
-		"before it fails":                func(s *Scenario) { s.Failures = []Failure{{At: 2 * us, Until: us}} },
-		"adapter.timeout is 270":         func(s *Scenario) { s.Adapter.Timeout = 270 },
-		"before they start":              func(s *Scenario) { s.Traffic[0] = Traffic{Kind: "load", Bytes: 9, Load: .5, Start: 2 * us, Until: us} },
-		"adapter.window":                 func(s *Scenario) { s.Adapter.Window = -1 },
-		"network.buffer or another":      func(s *Scenario) { s.Network.Buffer = -1 },
+		"no traffic":                               func(s *Scenario) { s.Traffic = nil },
+		"warm is 2us":                              func(s *Scenario) { s.Until, s.Warm = us, 2*us },
+		"network.topology says":                    func(s *Scenario) { s.Network.Topology = "" },
+		"leaf-spine":                               func(s *Scenario) { s.Network.Topology = "mesh" },
+		"spectrum":                                 func(s *Scenario) { s.Network.Profile = "x" },
+		"flowlet":                                  func(s *Scenario) { s.Network.Routing = "x" },
+		"network.loss is 2":                        func(s *Scenario) { s.Network.Loss = 2 },
+		"network.loss is NaN":                      func(s *Scenario) { s.Network.Loss = nan },
+		"network.alpha is 99":                      func(s *Scenario) { s.Network.Alpha = &alpha },
+		"line is 5, in bits per second":            func(s *Scenario) { s.Adapter.Control = "dcqcn,line=5" },
+		"min is 400000000000, in bits":             func(s *Scenario) { s.Adapter.Control = "dcqcn-host,min=400G" },
+		"network.hosts is 1: it is 2 to 65535":     func(s *Scenario) { s.Network.Hosts = 1 },
+		"network.hosts is 65536: it is 2 to 65535": func(s *Scenario) { s.Network.Hosts = 1 << 16 },
+		"network.hosts is -3: it is 2 to 65535":    func(s *Scenario) { s.Network.Hosts = -3 },
+		"network.rate is":                          func(s *Scenario) { s.Network.Rate = 1 },
+		"network.up_delay is":                      func(s *Scenario) { s.Network.UpDelay = 2_000_000 * us },
+		"network.red.kmin is":                      func(s *Scenario) { s.Network.RED = &RED{Kmin: 5000, Kmax: 1000} },
+		"network.buffer is":                        func(s *Scenario) { s.Network.Buffer = 1 },
+		"adapter.read_chunk is":                    func(s *Scenario) { s.Adapter.ReadChunk = 1 << 40 },
+		"at or until is negative":                  func(s *Scenario) { s.Failures = []Failure{{At: -us}} },
+		"take one of the two sizes out":            func(s *Scenario) { s.Adapter.Control, s.Adapter.Window = "static,bytes=64K", 1000 },
+		"go-back-n":                                func(s *Scenario) { s.Adapter.Recovery = "x" },
+		"notify_scope":                             func(s *Scenario) { s.Adapter.NotifyScope = "x" },
+		"adapter.mtu":                              func(s *Scenario) { s.Adapter.MTU = 1500 },
+		"adapter.dscp is 64":                       func(s *Scenario) { s.Adapter.DSCP = 64 },
+		"(do you mean incast?)":                    func(s *Scenario) { s.Traffic[0].Kind = "incats" },
+		"there is no such kind":                    func(s *Scenario) { s.Traffic[0].Kind = "x" },
+		"op is \"x\"":                              func(s *Scenario) { s.Traffic[0].Op = "x" },
+		"9 senders":                                func(s *Scenario) { s.Traffic[0].Senders = 9 },
+		"set until":                                func(s *Scenario) { s.Traffic[0].Bytes = 0 },
+		"from host 0 to host 9":                    func(s *Scenario) { s.Traffic[0] = Traffic{Kind: "flow", To: 9, Bytes: 1} },
+		"16GiB at the most":                        func(s *Scenario) { s.Traffic[0].Bytes = 1 << 40 },
+		"when arrivals end":                        func(s *Scenario) { s.Traffic[0] = Traffic{Kind: "load", Sizes: "hadoop", Load: .5} },
+		"load is 7":                                func(s *Scenario) { s.Traffic[0] = Traffic{Kind: "load", Sizes: "hadoop", Load: 7, Until: us} },
+		"how long flows are":                       func(s *Scenario) { s.Traffic[0] = Traffic{Kind: "load", Load: .5, Until: us} },
+		"no flow sizes":                            func(s *Scenario) { s.Traffic[0] = Traffic{Kind: "load", Sizes: "x", Load: .5, Until: us} },
+		"ranks":                                    func(s *Scenario) { s.Traffic[0] = Traffic{Kind: "ring", Ranks: 9, Bytes: 1} },
+		"failure 1: there is no cable 9":           func(s *Scenario) { s.Failures = []Failure{{Cable: 9}} },
+		"before it fails":                          func(s *Scenario) { s.Failures = []Failure{{At: 2 * us, Until: us}} },
+		"adapter.timeout is 270":                   func(s *Scenario) { s.Adapter.Timeout = 270 },
+		"before they start":                        func(s *Scenario) { s.Traffic[0] = Traffic{Kind: "load", Bytes: 9, Load: .5, Start: 2 * us, Until: us} },
+		"adapter.window":                           func(s *Scenario) { s.Adapter.Window = -1 },
+		"network.buffer or another":                func(s *Scenario) { s.Network.Buffer = -1 },
 	} {
 		s := good()
 		change(&s)
@@ -206,5 +211,75 @@ func TestDeadlockAtTheLimit(t *testing.T) {
 	}
 	if _, err := Run(t.Context(), s); err == nil || !strings.Contains(err.Error(), "the network stands still, behind pauses that do not end") {
 		t.Errorf("%v", err)
+	}
+}
+
+// A setting that is 0 does not mean its default: the error says what it may be,
+// and where it is.
+func TestZerosAreNoDefaults(t *testing.T) {
+	t.Parallel()
+	const text = `name = "x"
+until = "0s"
+limit = "0s"
+every = "0s"
+cores = 0
+[network]
+hosts = 0
+rate = "0Gb/s"
+up_rate = "0b/s"
+delay = "0us"
+up_delay = "0us"
+buffer = "0B"
+queue_max = "0MB"
+flowlet_gap = "0us"
+converge = "0us"
+[adapter]
+mtu = 0
+dscp = 0
+window = "0B"
+notify = "0us"
+min_probe = "0us"
+timeout = 0
+read_chunk = "0B"
+[[traffic]]
+ranks = 1
+[[traffic]]
+ranks = 0
+until = "0us"
+src_port = 0
+[[failure]]
+until = "0us"
+`
+	lines := strings.Split(text, "\n")
+	table, seen := "", 0
+	for i, line := range lines {
+		if strings.HasPrefix(line, "[") {
+			table = strings.Trim(line, "[]") + "."
+		}
+		name, value, _ := strings.Cut(line, " = ")
+		if !strings.HasPrefix(strings.Trim(value, "\""), "0") {
+			continue
+		}
+		alone := slices.Clone(lines) // without the other ones
+		for j, other := range alone {
+			if j != i && strings.Contains(other, "=") && j > 0 {
+				alone[j] = ""
+			}
+		}
+		want := fmt.Sprintf("scenario \"x\": line %d: %s%s is 0: it is ", i+1, table, name)
+		if _, err := Parse([]byte(strings.Join(alone, "\n"))); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%v; it should begin with %q", err, want)
+		}
+		seen++
+	}
+	if seen != len(notZero) {
+		t.Errorf("%d settings were tried, and there are %d", seen, len(notZero))
+	}
+	// What 0 is a value of may be 0.
+	for _, text := range []string{"seed = 0\nwarm = \"0s\"", "[network]\nloss = 0\nalpha = 0\nwatchdog = \"0s\"", "[network]\nred = { kmin = \"0B\", kmax = \"0B\" }",
+		"[[traffic]]\nkind = \"flow\"\nfrom = 0\nto = 0\nstart = \"0s\"", "[[failure]]\ncable = 0\nat = \"0s\""} {
+		if _, err := Parse([]byte(text)); err != nil {
+			t.Errorf("%s: %v", text, err)
+		}
 	}
 }

@@ -311,8 +311,12 @@ const (
 // inRange reports whether times can be added up.
 func inRange(times ...Time) bool { return slices.Min(times) >= 0 && slices.Max(times) <= mostTime }
 
-// check says what is wrong with cables and marks, by the names of settings.
+// check says what is wrong with hosts, cables and marks, by the names of
+// settings.
 func (n *Network) check() error {
+	if n.Hosts != 0 && (n.Hosts < 2 || n.Hosts > math.MaxUint16) {
+		return fmt.Errorf("network.hosts is %d: it is %s", n.Hosts, hostsOfStar)
+	}
 	for _, r := range []struct {
 		name string
 		rate Rate

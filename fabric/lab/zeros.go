@@ -1,0 +1,70 @@
+package lab
+
+import (
+	"fmt"
+	"reflect"
+)
+
+// notZero has the settings whose 0 in a Scenario stands for a default, and what
+// a file may say there. A file that says 0 means something else.
+var notZero = map[string]string{
+	"until": "above 0; left out, the run ends when all flows have completed",
+	"limit": "above 0; left out, it is 10s",
+	"every": "above 0; left out, there are some 500 samples",
+	"cores": fmt.Sprintf("1 to %d", MostCores),
+
+	"network.hosts":       fmt.Sprintf("%s; left out, it is 2", hostsOfStar),
+	"network.rate":        "1Mb/s to 8Tb/s; left out, it is 100Gb/s",
+	"network.up_rate":     "1Mb/s to 8Tb/s; left out, it is rate",
+	"network.delay":       "above 0, and at most 1s; left out, it is 1us",
+	"network.up_delay":    "above 0, and at most 1s; left out, it is delay",
+	"network.buffer":      "above 0; left out, it is the profile's",
+	"network.queue_max":   "above 0; left out, the profile's rule alone holds",
+	"network.flowlet_gap": "above 0; left out, it is 50us",
+	"network.converge":    "above 0; left out, it is 1ms",
+
+	"adapter.mtu":        "256, 512, 1024, 2048 or 4096; left out, it is 4096",
+	"adapter.dscp":       "1 to 63; left out, it is the profile's",
+	"adapter.window":     "above 0, and at most 1GiB; left out, it is the adapter's own",
+	"adapter.notify":     "above 0; left out, it is 50us, or 4us with dcqcn-adapter",
+	"adapter.min_probe":  "above 0; left out, it is 80us",
+	"adapter.timeout":    "1 to 31; left out, it is 14",
+	"adapter.read_chunk": "above 0, and at most 1GiB; left out, it is the adapter's own",
+
+	"traffic.ranks":    "2 to the number of hosts; left out, it is all hosts",
+	"traffic.until":    "above 0; left out, it is that of the scenario",
+	"traffic.src_port": "49152 to 65535; left out, it is chosen from the connection",
+	"failure.until":    "after at; left out, the cable stays down",
+}
+
+const hostsOfStar = "2 to 65535"
+
+// zeros returns an error for the first setting of a text that is 0 and must not
+// be.
+func (s *Scenario) zeros() error { return s.zerosIn(reflect.ValueOf(s).Elem(), "", "") }
+
+// zerosIn looks through a table. path is where it is in the text, name the same
+// without numbers.
+func (s *Scenario) zerosIn(table reflect.Value, path, name string) error {
+	for _, f := range settings(table.Type()) {
+		v, at, full := table.FieldByIndex(f.Index), written(f), written(f)
+		if path != "" {
+			at, full = path+"."+at, name+"."+full
+		}
+		var err error
+		switch {
+		case v.Kind() == reflect.Struct:
+			err = s.zerosIn(v, at, full)
+		case v.Kind() == reflect.Slice:
+			for i := 0; i < v.Len() && err == nil; i++ {
+				err = s.zerosIn(v.Index(i), fmt.Sprintf("%s.%d", at, i), full)
+			}
+		case v.IsZero() && s.lines[at] > 0 && notZero[full] != "":
+			err = s.errorAt(s.lines[at], fmt.Errorf("%s is 0: it is %s", full, notZero[full]))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
