@@ -6,8 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"math"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"os"
 	"slices"
 	"strconv"
@@ -15,6 +18,7 @@ import (
 	"time"
 
 	"github.com/gosoftroce/rocev2/server/config"
+	"github.com/gosoftroce/rocev2/transport/tap"
 	"github.com/gosoftroce/rocev2/verbs"
 )
 
@@ -33,6 +37,9 @@ func refuse(w http.ResponseWriter, status int, format string, args ...any) {
 
 // api adds the JSON interface. docs/operations.md describes it.
 func (s *Server) api(mux *http.ServeMux) {
+	pages := []string{"offset", "limit"} // parameters of those that have pages
+	parameters := map[string][]string{"regions": pages, "connections": pages, "peers": pages, "errors": pages,
+		"qps": append([]string{"device", "state", "find"}, pages...)}
 	for path, f := range map[string]func(*http.Request) (any, error){
 		"status":      s.apiStatus,
 		"devices":     s.apiDevices,
@@ -47,7 +54,11 @@ func (s *Server) api(mux *http.ServeMux) {
 		"capture":     func(*http.Request) (any, error) { return s.recorder.state(), nil },
 	} {
 		mux.HandleFunc("GET /api/v1/"+path, func(w http.ResponseWriter, r *http.Request) {
-			v, err := f(r)
+			err := knownParameters(r, path, parameters[path])
+			var v any
+			if err == nil {
+				v, err = f(r)
+			}
 			if err != nil {
 				refuse(w, http.StatusBadRequest, "%s", clip(err.Error()))
 				return
@@ -112,7 +123,28 @@ func page[T any](list []T, offset, limit int) Page[T] {
 	return p
 }
 
-// window reads offset and limit of a request.
+// knownParameters returns an error for a parameter that a path has not, or that
+// is there twice.
+func knownParameters(r *http.Request, path string, known []string) error {
+	q, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return fmt.Errorf("the parameters cannot be read: %w", err)
+	}
+	for _, name := range slices.Sorted(maps.Keys(q)) {
+		switch {
+		case len(known) == 0:
+			return fmt.Errorf("%s has no parameters, and there is %q", path, clip(name))
+		case !slices.Contains(known, name):
+			return fmt.Errorf("%s has no parameter %q: there are %s", path, clip(name), strings.Join(known, ", "))
+		case len(q[name]) > 1:
+			return fmt.Errorf("the parameter %s is there %d times", name, len(q[name]))
+		}
+	}
+	return nil
+}
+
+// window reads offset and limit of a request. An offset may lie behind the end
+// of a list, however large it is, and a limit above what there is.
 func window(r *http.Request) (offset, limit int, err error) {
 	limit = defaultLimit
 	for name, to := range map[string]*int{"offset": &offset, "limit": &limit} {
@@ -120,9 +152,11 @@ func window(r *http.Request) (offset, limit int, err error) {
 		if v == "" {
 			continue
 		}
-		if *to, err = strconv.Atoi(v); err != nil || *to < 0 {
-			return 0, 0, fmt.Errorf("%s=%s: it must be a number that is not negative", name, clip(v))
+		n, err := strconv.ParseUint(v, 10, 64)
+		if err != nil && !errors.Is(err, strconv.ErrRange) {
+			return 0, 0, fmt.Errorf("%s=%s: it must be a whole number that is not negative", name, clip(v))
 		}
+		*to = int(min(n, math.MaxInt))
 	}
 	return offset, min(limit, maxLimit), nil
 }
@@ -261,12 +295,16 @@ func (s *Server) apiQPs(r *http.Request) (any, error) {
 		return nil, err
 	}
 	q := r.URL.Query()
-	state, find, only := strings.ToUpper(q.Get("state")), strings.ToLower(q.Get("find")), q.Get("device")
+	state, find := strings.ToUpper(q.Get("state")), strings.ToLower(q.Get("find"))
+	if state != "" && !slices.Contains(qpStates, state) {
+		return nil, fmt.Errorf("state=%s: there are %s", clip(state), strings.Join(qpStates, ", "))
+	}
+	devices, err := s.devicesNamed(q.Get("device"))
+	if err != nil {
+		return nil, err
+	}
 	p := Page[qpInfo]{Offset: offset, Items: []qpInfo{}}
-	for _, d := range s.devices {
-		if only != "" && only != d.addr() {
-			continue
-		}
+	for _, d := range devices {
 		numbers := d.dev.QPNs()
 		if state == "" && find == "" {
 			from := min(max(offset-p.Total, 0), len(numbers))
@@ -290,7 +328,30 @@ func (s *Server) apiQPs(r *http.Request) (any, error) {
 			}
 		}
 	}
+	p.Offset = min(p.Offset, p.Total)
 	return p, nil
+}
+
+// qpStates are the names of the states of queue pairs.
+var qpStates = func() (names []string) {
+	for _, s := range []verbs.State{verbs.StateReset, verbs.StateInit, verbs.StateRTR, verbs.StateRTS, verbs.StateSQD, verbs.StateSQE, verbs.StateErr} {
+		names = append(names, s.String())
+	}
+	return names
+}()
+
+// devicesNamed returns the device of an address, or as the configuration calls
+// it; without a name all.
+func (s *Server) devicesNamed(name string) (list []*device, err error) {
+	for _, d := range s.devices {
+		if name == "" || name == d.addr() || name == d.cfg.Address {
+			list = append(list, d)
+		}
+	}
+	if list == nil {
+		return nil, fmt.Errorf("there is no device %q", clip(name))
+	}
+	return list, nil
 }
 
 // found reports whether a queue pair has a text in its number or its peer.
@@ -334,14 +395,22 @@ func (s *Server) captureStart(w http.ResponseWriter, r *http.Request) {
 	}
 	d := json.NewDecoder(r.Body)
 	d.DisallowUnknownFields()
-	if err := d.Decode(&ask); err != nil && !errors.Is(err, io.EOF) {
+	err := d.Decode(&ask)
+	if err == nil && d.More() {
+		err = errors.New("something comes after it")
+	}
+	if err != nil && !errors.Is(err, io.EOF) {
 		refuse(w, http.StatusBadRequest, "the body is not what is expected, such as {\"filter\": \"peer=192.0.2.7\"}: %s", clip(err.Error()))
 		return
 	}
-	taps := s.taps(ask.Device)
-	if taps == nil {
-		refuse(w, http.StatusBadRequest, "there is no device %q", clip(ask.Device))
+	devices, err := s.devicesNamed(ask.Device)
+	if err != nil {
+		refuse(w, http.StatusBadRequest, "%s", err.Error())
 		return
+	}
+	var taps []*tap.Switch
+	for _, d := range devices {
+		taps = append(taps, d.taps...)
 	}
 	if err := s.recorder.start(time.Now(), taps, ask.Device, ask.Filter, ask.Bytes); err != nil {
 		refuse(w, http.StatusBadRequest, "%s", clip(err.Error()))

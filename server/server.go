@@ -15,7 +15,6 @@ import (
 	"github.com/gosoftroce/rocev2/memreg/mapping"
 	"github.com/gosoftroce/rocev2/metrics"
 	"github.com/gosoftroce/rocev2/server/config"
-	"github.com/gosoftroce/rocev2/transport/tap"
 	"github.com/gosoftroce/rocev2/verbs"
 )
 
@@ -156,17 +155,6 @@ func (s *Server) problem(p Problem) {
 func (s *Server) verbsDevices() (list []*verbs.Device) {
 	for _, d := range s.devices {
 		list = append(list, d.dev)
-	}
-	return list
-}
-
-// taps returns what records a device, or all of them. It is nil if there is no
-// such device.
-func (s *Server) taps(name string) (list []*tap.Switch) {
-	for _, d := range s.devices {
-		if name == "" || name == d.addr() || name == d.cfg.Address {
-			list = append(list, d.taps...)
-		}
 	}
 	return list
 }

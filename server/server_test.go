@@ -79,6 +79,15 @@ func TestAdminRefuses(t *testing.T) {
 		{"unknown", "GET", "/api/v1/nothing", "", auth, 404},
 		{"no profiles", "GET", "/debug/pprof/", "", auth, 404},
 		{"offset", "GET", "/api/v1/qps?offset=-1", "", auth, 400},
+		{"no offset", "GET", "/api/v1/peers?offset=x", "", auth, 400},
+		{"half an offset", "GET", "/api/v1/errors?offset=1.5", "", auth, 400},
+		{"limit", "GET", "/api/v1/regions?limit=-5", "", auth, 400},
+		{"no such parameter", "GET", "/api/v1/qps?ofset=5", "", auth, 400},
+		{"a parameter for nothing", "GET", "/api/v1/status?offset=5", "", auth, 400},
+		{"a parameter twice", "GET", "/api/v1/qps?offset=5&offset=6", "", auth, 400},
+		{"no parameters", "GET", "/api/v1/qps?offset=%zz", "", auth, 400},
+		{"no such state", "GET", "/api/v1/qps?state=READY", "", auth, 400},
+		{"no such device", "GET", "/api/v1/qps?device=192.0.2.1", "", auth, 400},
 	} {
 		status, h, body := d.ask(tt.method, tt.path, tt.body, tt.header...)
 		if status != tt.want {
@@ -215,8 +224,13 @@ func TestQPsInPages(t *testing.T) {
 	if items, _ := d.items("qps?limit=100000"); len(items) != 250 {
 		t.Errorf("%d", len(items))
 	}
-	if items, total := d.items("qps?device=192.0.2.1"); total != 0 || len(items) != 0 {
-		t.Errorf("%d, %v", total, items)
+	for path, want := range map[string]float64{"qps?offset=9999": 250, "qps?offset=99999999999999999999": 250, "qps?offset=249&limit=0": 249, "qps?state=INIT&offset=7": 1, "qps?find=no&offset=7": 0, "peers?offset=7": 0} {
+		if v := d.get(path); v["offset"] != want || len(v["items"].([]any)) != 0 {
+			t.Errorf("%s: offset %v, want %v; %v", path, v["offset"], want, v["items"])
+		}
+	}
+	if v := d.get("qps?limit=99999999999999999999&device=" + d.addr.String()); len(v["items"].([]any)) != 250 {
+		t.Errorf("%v", v["total"])
 	}
 	if items, total := d.items("qps?state=RESET&limit=10&offset=245"); total != 249 || len(items) != 4 {
 		t.Errorf("%d, %d items", total, len(items))
