@@ -58,7 +58,7 @@ var CounterMeanings = []CounterMeaning{
 	{"rate_cuts", "peers have told this side that its packets meet a queue, and it sends more slowly", "nothing, if rates are good; else look for the congestion"},
 	{"rx_bad_icrc", "packets were damaged on the way, or something on the way rewrites them", "look for NAT, for a middlebox that changes the IP header, or for faulty hardware"},
 	{"rx_overflow", "the socket's receive buffer was full, so the kernel dropped packets", "allow larger buffers: sysctl net.core.rmem_max"},
-	{"rx_malformed", "datagrams that are no RoCEv2 packets came to the port", "look for a scanner, or for another program that uses UDP port 4791"},
+	{"rx_malformed", "datagrams that are no RoCEv2 packets, or were fragmented on the way, came to the port", "look for a scanner, or for another program that uses UDP port 4791; fragments mean that the path MTU is larger than the way"},
 	{"tx_errors", "the system refused to send packets", "look at routes and firewall: rocev2 doctor PEER says more"},
 	{"socket_errors", "a host on the way answered with ICMP errors", "see whether the peer listens on UDP port 4791"},
 	{"drop_bad_icrc", "packets came with a wrong ICRC", "look for NAT, for a middlebox that changes the IP header, or for faulty hardware"},

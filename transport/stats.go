@@ -19,7 +19,7 @@ type LinkStats struct {
 	RxBuffers     uint64 // buffers they came in: datagrams or coalesced runs
 	RxBadICRC     uint64 // of these, wrong ICRC
 	RxWeakICRC    uint64 // of these, accepted with a 16-bit check
-	RxMalformed   uint64 // datagrams dropped: too short for a packet or too long
+	RxMalformed   uint64 // datagrams dropped: too short for a packet, too long, or fragmented on the way
 	RxOverflow    uint64 // datagrams lost because the receive buffer was full
 	SocketErrors  uint64 // pending socket errors (ICMP) swallowed
 	OffloadFaults uint64 // times the device refused segmentation offload

@@ -39,7 +39,7 @@ type LinkStats struct {
 	RxBuffers     uint64 // buffers they came in: datagrams or coalesced runs
 	RxBadICRC     uint64 // of RxPackets, those with a wrong ICRC
 	RxWeakICRC    uint64 // of RxPackets, those accepted with a 16-bit check
-	RxMalformed   uint64 // datagrams dropped: too short or too long
+	RxMalformed   uint64 // datagrams dropped: too short, too long, or fragmented
 	RxOverflow    uint64 // datagrams lost because the receive buffer was full
 	SocketErrors  uint64 // pending socket errors (ICMP) that were ignored
 	OffloadFaults uint64 // times that the device refused segmentation offload

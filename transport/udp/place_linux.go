@@ -202,7 +202,8 @@ func (r *receiver) look(fd uintptr, meta *transport.RxPacket) (total, segment in
 		return 0, 0
 	}
 	meta.Src, meta.SrcPort = getSockaddr(&p.source, h.Namelen)
-	if segment = parseControl(p.control[:h.Controllen], meta); !meta.Src.IsValid() {
+	segment, whole := parseControl(p.control[:h.Controllen], meta)
+	if !whole || !meta.Src.IsValid() {
 		segment = 0
 	}
 	return int(got), segment

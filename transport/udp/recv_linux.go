@@ -44,7 +44,7 @@ type recvSlot struct {
 }
 
 // recvControl is room for the control messages of a datagram.
-const recvControl = 4 * controlInt
+const recvControl = 5 * controlInt
 
 // receiver is the state of Recv.
 type receiver struct {
@@ -263,7 +263,11 @@ func (r *receiver) deliver(b *transport.RxBatch) {
 			malformed++
 			continue
 		}
-		segment := parseControl(s.control[:h.hdr.Controllen], &meta)
+		segment, whole := parseControl(s.control[:h.hdr.Controllen], &meta)
+		if !whole {
+			malformed++
+			continue
+		}
 		if r.place != nil {
 			r.place.takes(int(h.n), segment)
 		}
@@ -273,16 +277,21 @@ func (r *receiver) deliver(b *transport.RxBatch) {
 }
 
 // parseControl notes what the IP header of a datagram had, and returns the
-// segment size (0 = not coalesced).
-func parseControl(b []byte, p *transport.RxPacket) (segment int) {
+// segment size (0 = not coalesced), and whether the datagram has come whole: no
+// sender of RoCEv2 packets lets them be fragmented (IBTA A17).
+func parseControl(b []byte, p *transport.RxPacket) (segment int, whole bool) {
+	whole = true
 	for {
 		v, rest, ok := nextControl(b)
 		if !ok {
-			return segment
+			return segment, whole
 		}
 		switch {
 		case v.level == unix.IPPROTO_UDP && v.typ == unix.UDP_GRO:
 			segment = v.value
+		case v.level == unix.IPPROTO_IP && v.typ == unix.IP_RECVFRAGSIZE,
+			v.level == unix.IPPROTO_IPV6 && v.typ == unix.IPV6_RECVFRAGSIZE:
+			whole = false
 		case v.level == unix.IPPROTO_IP && v.typ == unix.IP_TOS,
 			v.level == unix.IPPROTO_IPV6 && v.typ == unix.IPV6_TCLASS:
 			p.TrafficClass = uint8(v.value)

@@ -92,6 +92,12 @@ func setOptions(fd int, v4 bool, c *Config) error {
 			{unix.IPPROTO_IP, unix.IP_TTL, hopLimit},
 		}
 	}
+	// The kernel says what it has put together, and nothing of others.
+	// Linux before 4.13 does not.
+	_ = unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_RECVFRAGSIZE, 1)
+	if !v4 {
+		_ = unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_RECVFRAGSIZE, 1)
+	}
 	if c.ReusePort {
 		opts = append(opts, option{unix.SOL_SOCKET, unix.SO_REUSEPORT, 1})
 	}
