@@ -36,8 +36,13 @@ func (f deviceFlag) Set(s string) error {
 }
 
 // sizeFlag is a number of bytes, with K or M for 2^10 and 2^20 as perftest has
-// them.
+// them, and the units of the rest of this tool that mean the same.
 type sizeFlag struct{ n *int }
+
+var sizeUnits = []struct {
+	name  string
+	shift int
+}{{"KiB", 10}, {"MiB", 20}, {"GiB", 30}, {"K", 10}, {"M", 20}, {"G", 30}, {"", 0}}
 
 func (f sizeFlag) String() string {
 	if f.n == nil {
@@ -48,19 +53,23 @@ func (f sizeFlag) String() string {
 func (f sizeFlag) Type() string { return "bytes" }
 
 func (f sizeFlag) Set(s string) error {
-	digits, shift := s, 0
-	switch {
-	case strings.HasSuffix(s, "K"), strings.HasSuffix(s, "k"):
-		digits, shift = s[:len(s)-1], 10
-	case strings.HasSuffix(s, "M"), strings.HasSuffix(s, "m"):
-		digits, shift = s[:len(s)-1], 20
+	digits := strings.TrimRight(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
+	unit := s[len(digits):]
+	n, err := strconv.ParseInt(digits, 10, 64)
+	for _, u := range sizeUnits {
+		switch {
+		case !strings.EqualFold(u.name, unit):
+		case errors.Is(err, strconv.ErrRange), err == nil && (n > math.MaxInt32>>u.shift || n < math.MinInt32>>u.shift):
+			return fmt.Errorf("a size is at most %d bytes", math.MaxInt32)
+		case err == nil:
+			*f.n = int(n << u.shift)
+			return nil
+		}
 	}
-	n, err := strconv.ParseInt(digits, 10, 32)
-	if err != nil {
-		return errors.New("a size is a number of bytes, or a number with K or M for 2^10 or 2^20 bytes")
+	if strings.EqualFold(unit, "KB") || strings.EqualFold(unit, "MB") {
+		return fmt.Errorf("%s means 1000 or 1024 to different people: write %s%s for 2^10 or 2^20 bytes, or the number of bytes", unit, digits, strings.ToUpper(unit[:1]))
 	}
-	*f.n = int(min(n<<shift, 1<<31-1))
-	return nil
+	return errors.New("a size is a number of bytes, or a number with K or M for 2^10 or 2^20 bytes")
 }
 
 // choiceFlag accepts the values that make no difference here.
@@ -200,6 +209,9 @@ func wantedOf(f *pflag.Flag) string {
 	case "uint64":
 		return fmt.Sprintf("a whole number from 0 to %d", uint64(math.MaxUint64))
 	case "float64":
+		if unit, _ := pflag.UnquoteUsage(f); unit != "float" {
+			return "a number (" + unit + ")"
+		}
 		return "a number"
 	case "duration":
 		return "a time with its unit, such as 30s, 500ms or 2m"

@@ -20,6 +20,7 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/gosoftroce/rocev2/internal/closest"
 	"github.com/gosoftroce/rocev2/interop"
@@ -176,8 +177,15 @@ func atMostServer(cmd *cobra.Command, args []string) error {
 }
 
 func noArgs(cmd *cobra.Command, args []string) error {
-	if len(args) > 0 {
-		return usagef("%s takes no arguments, but got %q", cmd.Name(), args[0])
+	if len(args) == 0 {
+		return nil
 	}
-	return nil
+	err := fmt.Errorf("%s takes no arguments, but got %q", cmd.Name(), args[0])
+	for _, name := range []string{"server", "address", "group", "ib-dev", "device"} { // of the originals, and ours
+		if f := cmd.Flags().Lookup(name); f != nil && f.Shorthand != "" && f.Value.Type() != "bool" {
+			what, _ := pflag.UnquoteUsage(f)
+			return usagef("%w: an %s goes after -%s, as in \"rocev2 %s -%s %s\"", err, what, f.Shorthand, cmd.Name(), f.Shorthand, args[0])
+		}
+	}
+	return usageError{err}
 }

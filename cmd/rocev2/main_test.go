@@ -210,7 +210,7 @@ func TestUsageErrors(t *testing.T) {
 		"perf write_lat --run_infinitely":                "bandwidth only",
 		"perf write_bw -f 1":                             "-f 1",
 		"perf write_bw -s 64Q":                           "with K or M",
-		"perf write_bw -s 4096M -d 127.94.3.17":          "message size",
+		"perf write_bw -s 4096M -d 127.94.3.17":          "a size is at most 2147483647 bytes",
 		"perf write_bw --out_json_file /nowhere/file":    "--out_json_file",
 		"perf write_bw -d 127.0.0.1 -d 127.0.0.2":        "the device is already 127.0.0.1",
 		"devinfo -d lo -d lo":                            "one device",

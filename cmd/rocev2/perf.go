@@ -55,6 +55,11 @@ option of a perftest program does not apply here, the error says why.`,
 				return nil
 			}
 			_, err := perftest.ParseTest(args[0])
+			for _, a := range args[1:] {
+				if _, e := perftest.ParseTest(a); e == nil {
+					return usagef("the test comes first: rocev2 perf %s %s", a, args[0])
+				}
+			}
 			return usageError{fmt.Errorf("%w%s", err, closest.Question(args[0], commandNames(cmd)))}
 		},
 		RunE: func(cmd *cobra.Command, args []string) error { return cmd.Help() },

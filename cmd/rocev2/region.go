@@ -70,7 +70,11 @@ func parseWhere(arg string, needName bool) (w where, err error) {
 		return w, usagef("%q: write the host alone, %s", arg, host)
 	}
 	w.name, w.addr = name, host
-	if _, _, err := net.SplitHostPort(host); err != nil {
+	if _, port, err := net.SplitHostPort(host); err == nil {
+		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+			return w, usagef("%q: a port is a number from 1 to 65535, not %q", arg, port)
+		}
+	} else {
 		w.addr = net.JoinHostPort(strings.Trim(host, "[]"), strconv.Itoa(config.DefaultRegionsPort))
 	}
 	return w, nil

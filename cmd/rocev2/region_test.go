@@ -107,7 +107,7 @@ func TestRegionRefusals(t *testing.T) {
 		{"read HOST", exitUsage, "names no region"},
 		{"ls HOST/data", exitUsage, "the host alone"},
 		{"ls", exitUsage, "takes HOST[:PORT], got 0 arguments"},
-		{"jump HOST", exitUsage, "there are ls, read, write, cas and add"},
+		{"jump HOST", exitUsage, "there are add, cas, ls, read, write"},
 		{"read HOST/data --offset x", exitUsage, "0x1000 or 64KiB"},
 		{"read HOST/data --offset -1", exitUsage, "0x1000 or 64KiB"},
 		{"add HOST/data 8 many", exitUsage, "64 bits"},

@@ -130,6 +130,9 @@ func newRegionWrite(s streams) *cobra.Command {
 					return err
 				}
 				defer file.Close()
+				if st, err := file.Stat(); err == nil && st.IsDir() {
+					return usagef("--input %s: it is a directory", in)
+				}
 				from = file
 			}
 			return f.with(cmd.Context(), s, w, func(ctx context.Context, s streams, _ *rdma.Conn, r *rdma.RemoteRegion) error {
