@@ -22,6 +22,8 @@ func TestDoYouMean(t *testing.T) {
 		"perf write_bw -size 5":        "(do you mean --size?)",
 		"perf write_bw -size=5":        "(do you mean --size?)",
 		"perf write_bw -s 5x":          "-s, --size",
+		"perf write_bw --size":         "flag needs an argument: --size\n",
+		"perf write_bw -s":             "flag needs an argument: 's' in -s\n",
 		"perf write_bw --nothing-like": "unknown flag: --nothing-like\n",
 		"sim incast -seed 5":           "(do you mean --seed?)",
 	} {

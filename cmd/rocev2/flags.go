@@ -184,8 +184,9 @@ func flagError(cmd *cobra.Command, err error) error {
 			err = fmt.Errorf("%w (do you mean --%s?)", err, long)
 		}
 	}
-	if question := closest.Flag(err, namesOf(cmd.Flags())); question != "" {
-		err = fmt.Errorf("%w%s", err, question)
+	var none *pflag.NotExistError
+	if errors.As(err, &none) {
+		err = fmt.Errorf("%w%s", err, closest.Flag(none.GetSpecifiedName(), none.GetSpecifiedShortnames(), namesOf(cmd.Flags())))
 	}
 	return usageError{err}
 }

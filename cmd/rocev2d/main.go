@@ -98,7 +98,7 @@ SIGTERM lets transfers finish and disconnects; a second one ends at once.`,
   rocev2d --config /etc/rocev2d.toml --check                 say what is wrong with a file`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return usageError{fmt.Errorf("rocev2d takes no arguments, but got %q", args[0])}
+				return usageError{fmt.Errorf("rocev2d takes no arguments, but got %q: --device names an address or interface, --config a file", args[0])}
 			}
 			return nil
 		},
@@ -109,9 +109,13 @@ SIGTERM lets transfers finish and disconnects; a second one ends at once.`,
 	cmd.SetErr(p.stderr)
 	cmd.CompletionOptions.DisableDefaultCmd = true
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		var names []string
-		cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
-		return usageError{fmt.Errorf("%w%s; \"rocev2d --help\" lists the flags", err, closest.Flag(err, names))}
+		var none *pflag.NotExistError
+		if errors.As(err, &none) {
+			var names []string
+			cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+			err = fmt.Errorf("%w%s", err, closest.Flag(none.GetSpecifiedName(), none.GetSpecifiedShortnames(), names))
+		}
+		return usageError{fmt.Errorf("%w; \"rocev2d --help\" lists the flags", err)}
 	})
 	fs := cmd.Flags()
 	fs.SortFlags = false

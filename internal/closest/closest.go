@@ -2,7 +2,7 @@
 package closest
 
 import (
-	"errors"
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -39,22 +39,11 @@ func To(word string, names []string) string {
 }
 
 // Flag returns a question for the flag that is meant, of those with the names,
-// where err is a *pflag.NotExistError; else "". A long name after a single dash
-// counts, too.
-func Flag(err error, names []string) string {
-	var none interface {
-		error
-		GetSpecifiedName() string
-		GetSpecifiedShortnames() string
-	}
-	if !errors.As(err, &none) {
-		return ""
-	}
-	word := none.GetSpecifiedName()
-	if all := none.GetSpecifiedShortnames(); all != "" {
-		word, _, _ = strings.Cut(all, "=")
-	}
-	if name := To(word, names); name != "" {
+// by an unknown one: short is what came after one dash, perhaps with a value,
+// or if that is empty, long what came after two.
+func Flag(long, short string, names []string) string {
+	word, _, _ := strings.Cut(short, "=")
+	if name := To(cmp.Or(word, long), names); name != "" {
 		return fmt.Sprintf(" (do you mean --%s?)", name)
 	}
 	return ""

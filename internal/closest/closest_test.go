@@ -27,6 +27,20 @@ func TestQuestion(t *testing.T) {
 	}
 }
 
+func TestFlag(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ long, short, want string }{
+		{"sise", "", "size"}, {"", "size", "size"}, {"s", "szie=5", "size"}, {"colour", "", ""}, {"", "x", ""}, {"", "", ""},
+	} {
+		if c.want != "" {
+			c.want = " (do you mean --" + c.want + "?)"
+		}
+		if got := Flag(c.long, c.short, []string{"seed", "size"}); got != c.want {
+			t.Errorf("--%s, -%s: %q, want %q", c.long, c.short, got, c.want)
+		}
+	}
+}
+
 func TestDistance(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

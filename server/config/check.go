@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gosoftroce/rocev2/internal/closest"
 	"github.com/gosoftroce/rocev2/qp/cc"
 )
 
@@ -28,7 +29,8 @@ func (c *Config) setLevel(s string) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("there is no log level %q; there are debug, info, warn and error", s)
+	question := closest.Question(s, []string{"debug", "info", "warn", "error"})
+	return fmt.Errorf("there is no log level %q; there are debug, info, warn and error%s", s, question)
 }
 
 // checker gathers what is wrong.
@@ -223,12 +225,12 @@ func badName(name string) string {
 func (k *checker) targets(t *Targets) {
 	for _, name := range t.Only {
 		if !slices.Contains(TargetNames, name) {
-			k.fail("targets.only", "there is no target %q; there are %s", name, strings.Join(TargetNames, ", "))
+			k.fail("targets.only", "there is no target %q; there are %s%s", name, strings.Join(TargetNames, ", "), closest.Question(name, TargetNames))
 		}
 	}
 	for name, port := range t.Ports {
 		if !slices.Contains(TargetNames, name) {
-			k.fail("targets.ports."+name, "there is no such target; there are %s", strings.Join(TargetNames, ", "))
+			k.fail("targets.ports."+name, "there is no such target; there are %s%s", strings.Join(TargetNames, ", "), closest.Question(name, TargetNames))
 		}
 		k.port("targets.ports."+name, port)
 	}
