@@ -155,8 +155,8 @@ func TestSRQOfManyShards(t *testing.T) {
 				}
 			}
 			wg.Wait()
-			// Which queue pair meets an empty queue the scheduler says, so
-			// the virtual time differs: some 100 ms, on a busy machine more.
+			// The scheduler says which queue pair meets an empty
+			// queue: it takes 100 ms, on a busy machine more.
 			if took := time.Since(begun); took > 2*time.Second {
 				t.Errorf("seed %d: it took %v", seed, took)
 			}
