@@ -129,6 +129,9 @@ func (r *Request) adopt(qp *verbs.QP, cfg *AcceptConfig) (*Conn, error) {
 	w, _ := acceptance(r.remote.Addr(), r.params, r.ece, r.psn, cfg)
 	c := &Conn{m: r.m, id: r.id, qp: qp, local: r.l.addr, remote: r.remote, data: r.data, ece: r.ece, params: w.params}
 	err := w.apply(qp)
+	if w.stayReceiver {
+		verbs.HCA(r.m.dev).ReleaseQPN(r.number)
+	}
 	if err = r.m.adopt(c, err); err != nil {
 		fail(qp)
 		return nil, err

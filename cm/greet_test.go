@@ -60,6 +60,36 @@ func TestGreet(t *testing.T) {
 	wantErr(t, "the end", s.Wait(server.context()), cm.ErrDisconnected)
 }
 
+// A program that answers a message as soon as it has it can do so: nothing
+// comes before the queue pair is in RTS.
+func TestGreetedCanAnswerAtOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		client, server := pair(t)
+		l, addr := server.listen(cm.ListenConfig{})
+		l.Greet(welcome, cm.AcceptConfig{})
+		q := client.qp(verbs.RC)
+		c, err := cm.Dial(client.context(), q, addr, cm.DialConfig{})
+		must(t, err)
+		client.send(q, "early")
+		r, err := l.Accept(server.context())
+		must(t, err)
+		s, err := server.pd.CreateQP(verbs.QPConfig{SendCQ: server.cq, RecvCQ: server.cq, MaxSendWR: 16, MaxRecvWR: 16, Number: r.QPN()})
+		must(t, err)
+		must(t, s.Init())
+		must(t, s.PostRecv(verbs.RecvWR{SGList: []verbs.SGE{server.mr.Slice(0, 1<<10)}}))
+		must(t, s.Modify(&verbs.Attr{State: verbs.StateRTR, AV: verbs.AddressVector{DGID: client.dev.Addr()}, PathMTU: verbs.MTU1024,
+			DestQPN: q.QPN(), RQPSN: c.Params().PSN, MaxDestRdAtomic: 1}, verbs.AttrState|verbs.AttrAV|verbs.AttrPathMTU|
+			verbs.AttrDestQPN|verbs.AttrRQPSN|verbs.AttrMaxDestRdAtomic|verbs.AttrMinRNRTimer))
+		synctest.Wait()
+		var wc [1]verbs.WC
+		if server.cq.Poll(wc[:]) != 0 {
+			t.Error("a message has come in RTR")
+		}
+		must(t, c.Close())
+	})
+}
+
 // What a Greeter refuses is rejected, and Accept never returns it.
 func TestGreetRefuses(t *testing.T) {
 	t.Parallel()

@@ -12,7 +12,8 @@ import (
 // only when the peer has answered. Until then the number is held: no other
 // queue pair gets it. The first packets of the peer may be quicker than the
 // making, so they are kept until the queue pair can take them: a peer of
-// another kind would send them again only after seconds.
+// another kind would send them again only after seconds. That is in RTS: who
+// gets a message may answer it at once.
 
 // holds are the numbers that are held.
 type holds struct {
@@ -54,6 +55,9 @@ func Release(e *Engine, n rocev2.QPN) {
 	}
 	if delete(e.holds.of, n); len(e.holds.of) == 0 {
 		e.holds = holds{} // a map keeps the memory of a flood
+	}
+	if q := e.table.get(n); q != nil {
+		q.held = false
 	}
 }
 
@@ -109,10 +113,4 @@ func (h *holds) keep(p *rocev2.Packet, d *transport.RxPacket) bool {
 func (h *holds) taken(q *QP) bool {
 	_, held := h.of[q.qpn]
 	return held && !q.held
-}
-
-// awaited reports whether a packet was kept that q, which was made for a number
-// that is held, cannot take yet.
-func awaited(e *Engine, q *QP, d *transport.RxPacket) bool {
-	return q.held && e.holds.keep(&e.packet, d)
 }

@@ -64,6 +64,39 @@ func TestHeldNumberWaits(t *testing.T) {
 	}
 }
 
+// Also a queue pair that could receive gets nothing before it is handed over,
+// in RTS: who answers at once could not send.
+func TestHeldNumberWaitsForRTS(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	a, b := w.newPair(Config{})
+	n := Hold(b.e)
+	qa := a.newQP()
+	qb, err := b.numbered(n)
+	w.must(err)
+	if !b.e.AddQP(qb) {
+		t.Fatalf("%v is not to be had", n)
+	}
+	a.connect(qa, ib.AddressVector{DGID: b.addr}, n)
+	b.connect(qb, ib.AddressVector{DGID: a.addr}, qa.QPN())
+	for range 2 {
+		w.must(qb.core.PostRecv(&ib.RecvWR{SGList: []ib.SGE{b.mr.SGE(0, 5000)}}))
+	}
+	a.post(qa, ib.OpSend, b, 8)
+	w.sleep(w.delay + 1)
+	if len(b.done) != 0 {
+		t.Error("it is received")
+	}
+	b.e.Receive(w.now, Kept(b.e, n))
+	b.flush()
+	a.wait(1)
+	a.post(qa, ib.OpSend, b, 8)
+	a.wait(2)
+	if len(b.done) != 2 || qa.Core().Stats().Retransmits != 0 {
+		t.Errorf("%d messages, %d packets were sent again", len(b.done), qa.Core().Stats().Retransmits)
+	}
+}
+
 // Nobody gets a number that is held; how much is kept is bounded, for each
 // number and in all; and what is released is forgotten.
 func TestHoldsAreBounded(t *testing.T) {

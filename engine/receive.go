@@ -74,7 +74,9 @@ func (e *Engine) dispatch(now clock.Time, r *Received, d *transport.RxPacket) {
 		return
 	}
 	if q := e.table.get(qpn); q != nil {
-		e.deliver(now, r, d, q)
+		if !q.held || !e.holds.keep(&e.packet, d) {
+			e.deliver(now, r, d, q)
+		}
 		return
 	}
 	if qpn == rocev2.MulticastQPN {
@@ -118,7 +120,7 @@ func (e *Engine) deliver(now clock.Time, r *Received, d *transport.RxPacket, q *
 		case qp.DropNotPresent:
 			q.tell(e.sink)
 		case qp.DropState:
-			r.Urgent = !awaited(e, q, d) && e.answer(d) || r.Urgent
+			r.Urgent = e.answer(d) || r.Urgent
 		}
 	} else if !q.portVerified && info.Role != rocev2.RoleNotify && qp.Reordered(q.core) == kept {
 		q.verifyPort(&e.cfg, d)

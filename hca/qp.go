@@ -212,7 +212,7 @@ func (q *QP) modify(a *ib.Attr, mask ib.AttrMask) (sent <-chan struct{}, err err
 	if mask&ib.AttrState != 0 && (a.State == ib.StateErr || a.State == ib.StateReset) {
 		sent = s.sendFinal()
 	}
-	if mask&ib.AttrState != 0 && a.State == ib.StateRTR {
+	if mask&ib.AttrState != 0 && a.State == ib.StateRTS {
 		replay(s, q.QPN())
 	}
 	return sent, nil
