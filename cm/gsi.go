@@ -11,7 +11,7 @@ const (
 	madLen = 256 // bytes of every management datagram (IBTA 13.4.2)
 	gsiQPN = 1
 
-	recvSlots  = 1024 // datagrams that may wait: receive offload brings many at once
+	recvSlots  = 4096 // datagrams that may wait: 40 ms of a flood, if the system lets us wait
 	sendSlots  = 256
 	pollRounds = 8 // of 32 datagrams each, before what they call for is sent
 
@@ -71,10 +71,8 @@ func (g *gsi) open(dev *verbs.Device, handler func(open bool)) (err error) {
 	if err = g.qp.Init(); err != nil {
 		return err
 	}
-	for i := range recvSlots {
-		if err = g.receive(uint64(i)); err != nil {
-			return err
-		}
+	if err = g.qp.PostRecv(g.slots()...); err != nil {
+		return err
 	}
 	return g.qp.Activate(0)
 }
@@ -92,6 +90,16 @@ func (g *gsi) close() {
 	if g.pd != nil {
 		g.pd.Close()
 	}
+}
+
+// slots are all receives.
+func (g *gsi) slots() (all []verbs.RecvWR) {
+	sges := make([]verbs.SGE, recvSlots)
+	for i := range recvSlots {
+		sges[i] = g.mr.Slice(i*recvSlotLen, recvSlotLen)
+		all = append(all, verbs.RecvWR{ID: uint64(i), SGList: sges[i : i+1]})
+	}
+	return all
 }
 
 func (g *gsi) receive(slot uint64) error {

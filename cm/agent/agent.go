@@ -50,7 +50,7 @@ func New(cfg Config) *Agent {
 	a.table = makeTable(cfg.Random, &a.stats)
 	a.gate = makeGate(cfg.Random, &a.cfg, &a.stats)
 	a.hall.cfg = &a.cfg
-	a.outbox = outbox{guid: cfg.GUID, identity: cfg.Identity, room: cfg.Replies, stats: &a.stats}
+	a.outbox = outbox{guid: cfg.GUID, identity: cfg.Identity, room: cfg.Replies, budget: budget{rate: cfg.Answers}, stats: &a.stats}
 	return a
 }
 
@@ -103,6 +103,7 @@ func (a *Agent) Stats() Stats {
 // and counted. b is the caller's again afterwards.
 func (a *Agent) Receive(now clock.Time, path Path, b []byte) {
 	a.stats.Received++
+	a.now = now
 	var h mad.Header
 	if h.Parse(b) != nil || h.Check() != nil {
 		a.stats.Malformed++

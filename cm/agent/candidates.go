@@ -79,10 +79,7 @@ func (l *candidates) remove(c *candidate) {
 const (
 	// candidateLife is how long a peer has to answer a REP.
 	candidateLife = 20 * time.Second
-	// sourceBits says among how many lists the sources are spread, so that
-	// one of them pushes out its own candidates first.
-	sourceBits = 8
-	// fewCandidates are so few that a REP may go again more than once.
+	// fewCandidates are so few that each REP may go again.
 	fewCandidates = 1024
 )
 
@@ -99,8 +96,8 @@ type hall struct {
 	byHash  map[uint64]*candidate
 	byID    map[mad.CommID]*candidate
 	all     candidates
-	sources *[1 << sourceBits]candidates
-	next    [len(repeats)]*candidate // the first whose REP is still to go again
+	sources *[1 << sourceBits]candidates // one of them pushes out its own first
+	next    [len(repeats)]*candidate     // the first whose REP is still to go again
 }
 
 // enter adds a candidate. Those that have to go for it it returns: the oldest

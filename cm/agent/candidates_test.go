@@ -206,7 +206,7 @@ func TestCandidateRefused(t *testing.T) {
 func TestCandidatesMakeRoom(t *testing.T) {
 	t.Parallel()
 	const most = 4096
-	g := newGreeted(t, Config{Candidates: most})
+	g := newGreeted(t, Config{Candidates: most, Answers: 1e9})
 	honest := forger{rand.New(rand.NewPCG(1, 1)), theClient}
 	path, req := honest.next()
 	g.Receive(g.now, path, req)
@@ -214,6 +214,7 @@ func TestCandidatesMakeRoom(t *testing.T) {
 	one := forger{rand.New(rand.NewPCG(2, 2)), oneSource}
 	for range 10 * most { // push out none but their own
 		p, b := one.next()
+		g.now++
 		g.Receive(g.now, p, b)
 		g.reps()
 	}
@@ -227,6 +228,7 @@ func TestCandidatesMakeRoom(t *testing.T) {
 	many := forger{rand.New(rand.NewPCG(3, 3)), anySource}
 	for range 10 * most {
 		p, b := many.next()
+		g.now++
 		g.Receive(g.now, p, b)
 		g.reps()
 	}
@@ -235,6 +237,7 @@ func TestCandidatesMakeRoom(t *testing.T) {
 	rep = g.reps()[0]
 	for range most / 2 { // what comes in half of the time that it has
 		p, b := many.next()
+		g.now++
 		g.Receive(g.now, p, b)
 		g.reps()
 	}
@@ -292,7 +295,7 @@ func TestReadyConnectionsAreBounded(t *testing.T) {
 // than 600 bytes, with the number that is held for it.
 func TestMemoryOfCandidates(t *testing.T) { // not parallel: it measures the heap
 	const n, most = 8000, 600
-	g := newGreeted(t, Config{})
+	g := newGreeted(t, Config{Answers: 1e9})
 	f := forger{rand.New(rand.NewPCG(3, 3)), anySource}
 	heapSize := func() uint64 {
 		runtime.GC()
@@ -303,6 +306,7 @@ func TestMemoryOfCandidates(t *testing.T) { // not parallel: it measures the hea
 	before := heapSize()
 	for range n {
 		p, b := f.next()
+		g.now++
 		g.Receive(g.now, p, b)
 		g.reps()
 	}

@@ -62,6 +62,10 @@ type Config struct {
 	// Timewaits is how many connections are in timewait at once: 16384.
 	// Beyond it they end without.
 	Timewaits int
+	// Answers is how many answers strangers get in a second: 20000, and
+	// those whose request comes again as many more. Of the first half is
+	// for one source at most.
+	Answers int
 	// Replies is how many answers to strangers wait for Send: 1024. Others
 	// are not answered.
 	Replies int
@@ -86,6 +90,7 @@ func (c *Config) fill() {
 	or(&c.Candidates, 32768)
 	or(&c.Backlog, 1024)
 	or(&c.Timewaits, 16384)
+	or(&c.Answers, 20000)
 	or(&c.Replies, 1024)
 }
 

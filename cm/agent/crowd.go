@@ -40,7 +40,10 @@ const (
 )
 
 // returns reports whether the request was seen before, and remembers it.
-func (s *sieve) returns(now clock.Time, hash uint64) bool {
+func (s *sieve) returns(now clock.Time, hash uint64) bool { return s.remember(now, now, hash) }
+
+// remember is returns that notes another time than now, which is earlier.
+func (s *sieve) remember(now, noted clock.Time, hash uint64) bool {
 	if s.slots == nil {
 		s.slots = make([]uint32, sieveSlots)
 	}
@@ -56,7 +59,7 @@ func (s *sieve) returns(now clock.Time, hash uint64) bool {
 			oldest = i
 		}
 	}
-	four[oldest] = mark<<16 | uint32(at)
+	four[oldest] = mark<<16 | uint32(uint16(noted>>sieveUnit))
 	return false
 }
 
@@ -76,7 +79,7 @@ func (s *sieve) seen(now clock.Time, hash uint64) bool {
 
 // expects remembers a request so that it has come again whenever it comes.
 func (s *sieve) expects(now clock.Time, hash uint64) {
-	s.returns(now.Add(-soonest<<sieveUnit), hash)
+	s.remember(now, now.Add(-soonest<<sieveUnit), hash)
 }
 
 // hash identifies a request by its source and its communication ID.

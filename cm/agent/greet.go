@@ -11,17 +11,24 @@ import (
 // greet answers a request for a listener that has a Greeter. hash identifies
 // it.
 func greet(a *Agent, now clock.Time, path *Path, l *listener, m *mad.REQ, b []byte) {
-	hash := a.sieve.hash(path, m.LocalGUID, m.LocalID)
+	hash, source := a.sieve.hash(path, m.LocalGUID, m.LocalID), a.sieve.hash(path, 0, 0)
 	if c := a.hall.byHash[hash]; c != nil {
 		a.stats.Duplicates++
-		replyTo(a, path, c, l, m)
+		if a.budget.forAgain(now, source) {
+			replyTo(a, path, c, l, m)
+		}
+		return
+	}
+	behind := a.strangers >= a.room/2 // the answers do not leave as quickly as requests come
+	if (behind || !a.budget.forFirst(now, source)) && !(a.sieve.returns(now, hash) && a.budget.forAgain(now, source)) {
+		a.stats.Overloaded++
 		return
 	}
 	rep, rej := l.greeter(path, m)
 	if rep == nil {
 		a.stats.Refused++
 		rej.TransactionID, rej.RemoteID, rej.Message = m.TransactionID, m.LocalID, mad.StageREQ
-		a.answer(path, rej)
+		a.answerAnyway(path, rej)
 		return
 	}
 	qpn := a.cfg.Hold()
@@ -33,8 +40,9 @@ func greet(a *Agent, now clock.Time, path *Path, l *listener, m *mad.REQ, b []by
 	c := &candidate{addresses: addressesOf(path), local: a.newID(), remote: m.LocalID, qpn: qpn,
 		psn: rocev2.PSN(a.cfg.Random()) & rocev2.PSNMask, flowLabel: path.FlowLabel, class: path.TrafficClass, hash: hash, at: now, ece: rep.ECE}
 	copy(c.req[:], b)
-	if gone := a.hall.enter(c, a.sieve.hash(path, 0, 0)); gone != nil {
+	if gone := a.hall.enter(c, source); gone != nil {
 		a.stats.Evicted++
+		a.sieve.expects(now, gone.hash)
 		a.cfg.Release(gone.qpn)
 	}
 	reply(a, path, c, rep)
@@ -46,7 +54,7 @@ func reply(a *Agent, path *Path, c *candidate, rep *mad.REP) {
 	_ = h.Parse(c.req[:]) // it has parsed
 	rep.TransactionID, rep.LocalID, rep.RemoteID, rep.LocalGUID = h.TransactionID, c.local, c.remote, a.cfg.GUID
 	rep.LocalQPN, rep.StartingPSN, rep.ECE = c.qpn, c.psn, c.ece
-	a.answer(path, rep)
+	a.answerAnyway(path, rep)
 }
 
 // replyTo sends it once more.
@@ -74,7 +82,7 @@ func attend(a *Agent, now clock.Time) {
 			dismiss(a, c)
 		case a.cfg.Heard != nil && a.cfg.Heard(c.qpn, path.Remote, c.psn):
 			welcome(a, now, c)
-		case turn == 0 && a.hall.all.n <= a.cfg.Candidates/2 || a.hall.all.n <= fewCandidates:
+		case a.hall.all.n <= fewCandidates || a.budget.forOwn(now, a.sieve.hash(&path, 0, 0)):
 			a.stats.Resent++
 			replyTo(a, &path, c, l, &m)
 		}

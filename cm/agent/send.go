@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"github.com/gosoftroce/rocev2/clock"
 	"github.com/gosoftroce/rocev2/rocev2/mad"
 )
 
@@ -16,6 +17,8 @@ type outbox struct {
 	queue     queue[outgoing]
 	strangers int // in queue, answers to those who have no connection
 	room      int // for those
+	budget    budget
+	now       clock.Time // of what has come
 	guid      mad.GUID
 	identity  mad.ECE
 	stats     *Stats
@@ -54,8 +57,19 @@ func (o *outbox) keep(c *conn, m mad.Message) {
 	o.slot(c.path()).mad = *c.message
 }
 
-// answer queues a message to somebody who has no connection, if there is room.
+// answer queues a message to somebody who has no connection, if there were not
+// too many.
 func (o *outbox) answer(path *Path, m mad.Message) {
+	if !o.budget.forOther(o.now) {
+		o.stats.Unanswered++
+		return
+	}
+	o.answerAnyway(path, m)
+}
+
+// answerAnyway queues a message to somebody who has no connection, if there is
+// room.
+func (o *outbox) answerAnyway(path *Path, m mad.Message) {
 	if o.strangers >= o.room {
 		o.stats.Unanswered++
 		return
@@ -86,7 +100,7 @@ func (o *outbox) resend(c *conn) {
 // no more memory by that.
 func (o *outbox) again() bool {
 	o.stats.Duplicates++
-	if o.queue.len() >= o.room {
+	if o.queue.len() >= o.room || !o.budget.forOther(o.now) {
 		o.stats.Unanswered++
 		return false
 	}
