@@ -18,19 +18,26 @@ type Greeting struct {
 }
 
 // Greeter decides about a request before anything is made for it. It returns
-// what is said to the peer in the acceptance, or an error for which the request
-// is rejected: the peer is told its text, or the reason and the private data of
-// a *RejectedError. Anybody can forge requests, very many. So it returns at
-// once, and remembers nothing. It must not use the listener.
-type Greeter func(*Greeting) (private []byte, err error)
+// how the request is accepted, or an error for which it is rejected: the peer
+// is told its text, or the reason and the private data of a *RejectedError; or
+// ErrUndecided. Anybody can forge requests, very many. So it returns at once,
+// and remembers nothing. A request that comes again is asked about again, and
+// the answer must be the same. It must not use the listener.
+type Greeter func(*Greeting) (AcceptConfig, error)
 
-// Greet has the listener, of RC or UC, answer requests itself from now on, by
-// the terms of cfg, before there is a queue pair. Accept then returns those
-// whose peer has answered that, so that it exists: make a queue pair with the
-// number Request.QPN, and call Request.Accept with the same cfg. What a peer
-// costs before is a few hundred bytes, for at most 20 s, and the oldest makes
-// room for others: first the one of the same source. A nil g ends it.
-func (l *Listener) Greet(g Greeter, cfg AcceptConfig) {
+// ErrUndecided of a Greeter leaves a request to the program: Accept returns it
+// before its peer was told anything, and Request.QPN is 0. That is for requests
+// whose answer depends on a queue pair that there is already.
+var ErrUndecided = errors.New("cm: the program decides about the request")
+
+// Greet has the listener, of RC or UC, answer requests itself from now on,
+// before there is a queue pair. Accept then returns those whose peer has
+// answered that, so that it exists: make a queue pair with the number
+// Request.QPN, and call Request.Accept with the AcceptConfig that g has
+// returned. What a peer costs before is a few hundred bytes, for at most 20 s,
+// and the oldest makes room for others: first the one of the same source. A nil
+// g ends it.
+func (l *Listener) Greet(g Greeter) {
 	l.m.lock()
 	defer l.m.unlock()
 	if l.closed || l.m.closed {
@@ -40,7 +47,7 @@ func (l *Listener) Greet(g Greeter, cfg AcceptConfig) {
 		l.m.agent.Greet(l.service(), nil)
 		return
 	}
-	h := &greeting{l: l, greet: g, cfg: cfg}
+	h := &greeting{l: l, greet: g}
 	l.m.agent.Greet(l.service(), h.answer)
 }
 
@@ -48,7 +55,6 @@ func (l *Listener) Greet(g Greeter, cfg AcceptConfig) {
 type greeting struct {
 	l     *Listener
 	greet Greeter
-	cfg   AcceptConfig
 	mtu   verbs.MTU // of the device
 	asked time.Duration
 }
@@ -62,12 +68,13 @@ func (h *greeting) answer(path *agent.Path, req *mad.REQ) (*mad.REP, *mad.REJ) {
 	if reason, info := a.limit(h.most(path.Remote)); reason != 0 {
 		return nil, &mad.REJ{Reason: reason, ARI: info}
 	}
-	private, err := h.greet(&Greeting{Remote: a.remote, Params: a.params, PrivateData: a.data})
-	if err != nil {
+	cfg, err := h.greet(&Greeting{Remote: a.remote, Params: a.params, PrivateData: a.data})
+	switch {
+	case errors.Is(err, ErrUndecided):
+		return nil, nil
+	case err != nil:
 		return nil, refusal(err, a.ece)
 	}
-	cfg := h.cfg
-	cfg.PrivateData = private
 	_, rep := acceptance(a.remote.Addr(), a.params, a.ece, 0, &cfg)
 	return rep, nil
 }

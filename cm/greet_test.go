@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,7 +14,9 @@ import (
 	"github.com/gosoftroce/rocev2/verbs"
 )
 
-func welcome(*cm.Greeting) ([]byte, error) { return []byte("welcome"), nil }
+func welcome(*cm.Greeting) (cm.AcceptConfig, error) {
+	return cm.AcceptConfig{PrivateData: []byte("welcome")}, nil
+}
 
 // adopt makes the queue pair of a request that the listener has answered, with
 // receives posted, and accepts it.
@@ -34,7 +37,7 @@ func TestGreet(t *testing.T) {
 	t.Parallel()
 	client, server := pair(t)
 	l, addr := server.listen(cm.ListenConfig{})
-	l.Greet(welcome, cm.AcceptConfig{})
+	l.Greet(welcome)
 	q := client.qp(verbs.RC)
 	c, err := cm.Dial(client.context(), q, addr, cm.DialConfig{PrivateData: []byte("me")})
 	must(t, err)
@@ -67,7 +70,7 @@ func TestGreetedCanAnswerAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, server := pair(t)
 		l, addr := server.listen(cm.ListenConfig{})
-		l.Greet(welcome, cm.AcceptConfig{})
+		l.Greet(welcome)
 		q := client.qp(verbs.RC)
 		c, err := cm.Dial(client.context(), q, addr, cm.DialConfig{})
 		must(t, err)
@@ -96,12 +99,12 @@ func TestGreetRefuses(t *testing.T) {
 	client, server := pair(t)
 	l, addr := server.listen(cm.ListenConfig{})
 	answer := errors.New("not you")
-	l.Greet(func(g *cm.Greeting) ([]byte, error) {
+	l.Greet(func(g *cm.Greeting) (cm.AcceptConfig, error) {
 		if g.Remote.Addr() != client.dev.Addr() {
 			t.Errorf("from %v", g.Remote)
 		}
-		return nil, answer
-	}, cm.AcceptConfig{})
+		return cm.AcceptConfig{}, answer
+	})
 	_, err := cm.Dial(client.context(), client.qp(verbs.RC), addr, cm.DialConfig{})
 	if r := wantRejected(t, "a refused dial", err, cm.ReasonConsumer); string(r.PrivateData[:7]) != "not you" {
 		t.Errorf("%q", r.PrivateData)
@@ -109,7 +112,15 @@ func TestGreetRefuses(t *testing.T) {
 	answer = fmt.Errorf("full: %w", &cm.RejectedError{Reason: cm.ReasonNoResources, PrivateData: []byte("full")})
 	_, err = cm.Dial(client.context(), client.qp(verbs.RC), addr, cm.DialConfig{})
 	wantRejected(t, "a dial without room", err, cm.ReasonNoResources)
-	l.Greet(nil, cm.AcceptConfig{}) // the program decides again
+	answer = cm.ErrUndecided // the program decides about this one
+	asks(t, client, server, l, addr)
+	l.Greet(nil) // and again about all
+	asks(t, client, server, l, addr)
+}
+
+// asks checks that a request is the program's to reject.
+func asks(t *testing.T, client, server *host, l *cm.Listener, addr netip.AddrPort) {
+	t.Helper()
 	go func() {
 		if r, err := l.Accept(server.context()); err == nil {
 			if r.QPN() != 0 {
@@ -118,7 +129,7 @@ func TestGreetRefuses(t *testing.T) {
 			r.Reject([]byte("I"))
 		}
 	}()
-	_, err = cm.Dial(client.context(), client.qp(verbs.RC), addr, cm.DialConfig{})
+	_, err := cm.Dial(client.context(), client.qp(verbs.RC), addr, cm.DialConfig{})
 	wantRejected(t, "a dial that the program rejects", err, cm.ReasonConsumer)
 }
 
@@ -129,7 +140,7 @@ func TestGreetedAndGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, server := pair(t)
 		l, addr := server.listen(cm.ListenConfig{})
-		l.Greet(welcome, cm.AcceptConfig{})
+		l.Greet(welcome)
 		dial := func() *cm.Conn {
 			c, err := cm.Dial(client.context(), client.qp(verbs.RC), addr, cm.DialConfig{})
 			must(t, err)
@@ -178,7 +189,7 @@ func TestGreetInAFlood(t *testing.T) {
 		hosts := network(t, fabric.Config{}, addrs...)
 		client, server := hosts[0], hosts[1]
 		l, addr := server.listen(cm.ListenConfig{})
-		l.Greet(welcome, cm.AcceptConfig{})
+		l.Greet(welcome)
 		end := time.Now().Add(millis * time.Millisecond)
 		flooded := make(chan int, sources)
 		for i, h := range hosts[2:] {

@@ -19,6 +19,9 @@ const quarantineKeys = 4096
 // chance of at least 2 in 5 a draw, so only a broken random source gets there.
 const maxDraws = 1024
 
+// maxGrowth is how often the table may be doubled for one key.
+const maxGrowth = 4
+
 // bucket holds the keys whose low bits are its index. There is no overflow:
 // keys are ours to choose, so one whose bucket is full is simply not used. A
 // lookup therefore reads one cache line and does the same work for every key.
@@ -141,7 +144,24 @@ func (t *keyTable) draw(random func() uint32, taken ib.Key) (ib.Key, bool) {
 	return 0, false
 }
 
-// insert publishes a key of draw.
+// admit makes room for a key that was not drawn, and reports whether there is:
+// it is neither in use nor in quarantine. taken is as that of draw.
+func (t *keyTable) admit(key, taken ib.Key) bool {
+	for range maxGrowth {
+		buckets := *t.buckets.Load()
+		b := bucketOf(buckets, key)
+		if key == 0 || key == taken || b.find(key) >= 0 {
+			return false
+		}
+		if free := b.free(); free > 1 || free == 1 && b != bucketOf(buckets, taken) {
+			return true
+		}
+		t.rebuild(2 * len(buckets))
+	}
+	return false
+}
+
+// insert publishes a key of draw or admit.
 func (t *keyTable) insert(key ib.Key, g *Grant) {
 	bucketOf(*t.buckets.Load(), key).put(key, g)
 	t.used++

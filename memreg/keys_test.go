@@ -201,3 +201,45 @@ func TestKeysAreDistinct(t *testing.T) {
 		seen[r.LKey()], seen[r.RKey()] = true, true
 	}
 }
+
+// A region can have the key that its peer was told, unless something has it, or
+// had it lately.
+func TestKeyThatWasTold(t *testing.T) {
+	t.Parallel()
+	tab := newTable(1)
+	pd := tab.AllocPD()
+	const told = ib.Key(0xc0ffee01)
+	register := func() (*Region, error) {
+		return tab.Register(pd, Local(make([]byte, 64)), Options{Access: ib.LocalWrite | ib.RemoteWrite, Key: told})
+	}
+	r, err := register()
+	if err != nil || r.RKey() != told || r.LKey() == told {
+		t.Fatalf("%v, %v", r, err)
+	}
+	if _, err := register(); !errors.Is(err, ErrExhausted) {
+		t.Errorf("a second one: %v", err)
+	}
+	if err := tab.Deregister(r); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := register(); !errors.Is(err, ErrExhausted) {
+		t.Errorf("a third one, in quarantine: %v", err)
+	}
+}
+
+// There is room for any key that is free: the table grows for it.
+func TestKeysThatWereTold(t *testing.T) {
+	t.Parallel()
+	tab := newTable(1)
+	pd := tab.AllocPD()
+	rng := rand.New(rand.NewPCG(1, 2))
+	const n = 20_000
+	for i := range n {
+		if _, err := tab.Register(pd, Local(make([]byte, 8)), Options{Key: ib.Key(max(rng.Uint32(), 1))}); err != nil {
+			t.Fatalf("region %d: %v", i, err)
+		}
+	}
+	if size := len(*tab.keys.buckets.Load()); size > 8*n {
+		t.Errorf("the table has %d buckets for %d regions", size, n)
+	}
+}

@@ -91,6 +91,10 @@ type Options struct {
 	IOVA   uint64 // the address of the first byte, with BaseIOVA only
 	Base   BaseKind
 
+	// Key is the rkey to have, if it is not 0: a peer was told it before
+	// there was a region. It is random, and nobody can guess it.
+	Key ib.Key
+
 	// Invalidatable lets Table.Invalidate end the rkey.
 	Invalidatable bool
 }
@@ -129,7 +133,8 @@ func (t *Table) All() iter.Seq[*Region] {
 //   - ErrAddress for a region that would wrap around the end of the address
 //     space, for BaseReal without local bytes, and for an IOVA that Base does
 //     not ask for.
-//   - ErrExhausted beyond ib.MaxMR, or when the random source repeats itself.
+//   - ErrExhausted beyond ib.MaxMR, or when the random source repeats itself,
+//     or for an Options.Key that is not free.
 //
 // The same memory may be registered several times. Now and then a registration
 // copies the key table (amortised constant work).
@@ -165,7 +170,7 @@ func (t *Table) prepare(pd *PD, m Memory, o Options) (*Region, error) {
 	if !ok {
 		return nil, errRandom()
 	}
-	rkey, ok := t.draw(lkey)
+	rkey, ok := t.remoteKey(o.Key, lkey)
 	if !ok {
 		return nil, errRandom()
 	}
@@ -173,6 +178,14 @@ func (t *Table) prepare(pd *PD, m Memory, o Options) (*Region, error) {
 	r.remote.own(r, rkey, length)
 	r.remote.kind = kindOf(o.Invalidatable)
 	return r, nil
+}
+
+// remoteKey returns the key that is asked for, or another one if that is 0.
+func (t *Table) remoteKey(want, lkey ib.Key) (ib.Key, bool) {
+	if want == 0 {
+		return t.draw(lkey)
+	}
+	return want, t.keys.admit(want, lkey) && !t.windows.has(indexOf(want))
 }
 
 // publish lets the keys of a region of prepare be found.
@@ -189,7 +202,7 @@ func (g *Grant) own(r *Region, key ib.Key, length uint64) {
 }
 
 func errRandom() error {
-	return fmt.Errorf("%w: the random source yields only keys in use", ErrExhausted)
+	return fmt.Errorf("%w: the random source yields only keys in use, or the key that is asked for is", ErrExhausted)
 }
 
 func checkAccess(a ib.Access) error {

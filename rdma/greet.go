@@ -15,23 +15,21 @@ func (l *Listener) greet(greets bool) {
 	switch {
 	case greets && !l.asks && !l.greets:
 		l.greets = true
-		l.cm.Greet(l.reply, cm.AcceptConfig{})
+		l.cm.Greet(l.reply)
 	case !greets && !l.asks:
 		l.asks = true
-		l.cm.Greet(nil, cm.AcceptConfig{})
+		l.cm.Greet(nil)
 	}
 }
 
 // reply implements cm.Greeter.
-func (l *Listener) reply(g *cm.Greeting) ([]byte, error) {
+func (l *Listener) reply(g *cm.Greeting) (cm.AcceptConfig, error) {
 	_, native, err := l.admit(g.Remote.Addr().Unmap(), g.PrivateData)
-	if err != nil {
-		return nil, err
-	}
+	private := l.cfg.PrivateData
 	if native {
-		return l.hello(l.cfg.PrivateData), nil
+		private = l.hello(private)
 	}
-	return l.cfg.PrivateData, nil
+	return cm.AcceptConfig{PrivateData: private}, err
 }
 
 // hello returns what this side says of itself to a native peer, and private.

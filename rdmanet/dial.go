@@ -109,7 +109,7 @@ func (d *Dialer) dialOne(ctx context.Context, remote netip.AddrPort, o Options) 
 }
 
 func dialOn(ctx context.Context, u use, remote netip.AddrPort, o Options) (*Conn, error) {
-	ep, err := newEndpoint(u.dev, o)
+	ep, err := newEndpoint(u.dev, o, 0, promise{})
 	if err != nil {
 		return nil, err
 	}

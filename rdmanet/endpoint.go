@@ -18,8 +18,9 @@ type endpoint struct {
 }
 
 // newEndpoint makes what a connection needs. The queue pair is in INIT, and its
-// first receives are posted.
-func newEndpoint(dev *verbs.Device, opts Options) (ep endpoint, err error) {
+// first receives are posted. number and ring are what the peer was told
+// already, if number is not 0.
+func newEndpoint(dev *verbs.Device, opts Options, number verbs.QPN, ring promise) (ep endpoint, err error) {
 	defer func() {
 		if err != nil {
 			ep.close()
@@ -33,14 +34,18 @@ func newEndpoint(dev *verbs.Device, opts Options) (ep endpoint, err error) {
 	if ep.cq, err = dev.CreateCQ(receives + sendDepth); err != nil {
 		return ep, err
 	}
-	ep.ring, err = ep.pd.AllocMemory(opts.RecvBuffer+rsocket.SlotsLen, verbs.LocalWrite|verbs.RemoteWrite|verbs.OnDemand)
+	var told []verbs.RegOption
+	if number != 0 {
+		told = []verbs.RegOption{verbs.WithRKey(ring.key), verbs.WithIOVA(ring.addr)}
+	}
+	ep.ring, err = ep.pd.AllocMemory(opts.RecvBuffer+rsocket.SlotsLen, verbs.LocalWrite|verbs.RemoteWrite|verbs.OnDemand, told...)
 	if err != nil {
 		return ep, err
 	}
 	ep.qp, err = ep.pd.CreateQP(verbs.QPConfig{
 		SendCQ: ep.cq, RecvCQ: ep.cq,
 		MaxSendWR: sendDepth, MaxSendSGE: 2, MaxInline: inline,
-		MaxRecvWR: receives, MaxRecvSGE: 1,
+		MaxRecvWR: receives, MaxRecvSGE: 1, Number: number,
 	})
 	if err != nil {
 		return ep, err
@@ -68,14 +73,18 @@ func (ep *endpoint) postRecvs(n int) error {
 
 // block is what the peer must know.
 func (ep *endpoint) block(opts Options) rsocket.Block {
-	key := uint32(ep.ring.RKey())
+	return block(&opts, promise{ep.ring.RKey(), ep.ring.Addr()})
+}
+
+func block(opts *Options, ring promise) rsocket.Block {
+	key := uint32(ring.key)
 	return rsocket.Block{
 		BigEndian: binary.NativeEndian.Uint16([]byte{0, 1}) == 1,
 		IOMap:     true,
 		Features:  rsocket.FeatureDrains,
 		Credits:   uint16(opts.firstCredits()),
-		Slots:     rsocket.Memory{Addr: ep.ring.Addr() + uint64(opts.RecvBuffer), Key: key, Length: rsocket.Slots},
-		Ring:      rsocket.Memory{Addr: ep.ring.Addr(), Key: key, Length: uint32(opts.RecvBuffer / 2)},
+		Slots:     rsocket.Memory{Addr: ring.addr + uint64(opts.RecvBuffer), Key: key, Length: rsocket.Slots},
+		Ring:      rsocket.Memory{Addr: ring.addr, Key: key, Length: uint32(opts.RecvBuffer / 2)},
 	}
 }
 

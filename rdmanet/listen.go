@@ -88,6 +88,7 @@ func (lc *ListenConfig) listen(ctx context.Context, network, address string) (*L
 		l.use.end()
 		return nil, err
 	}
+	l.cm.Greet(l.greet)
 	return l, nil
 }
 
@@ -133,7 +134,8 @@ func (l *Listener) Accept() (net.Conn, error) {
 	return c, nil
 }
 
-// AcceptContext waits for the next connection. Requests of peers that do not
+// AcceptContext waits for the next connection, whose peer has shown that it
+// gets answers: before, nothing is made for it. Requests of peers that do not
 // speak the protocol are rejected and passed over. The error is a *net.OpError
 // that wraps net.ErrClosed, or that of ctx.
 func (l *Listener) AcceptContext(ctx context.Context) (*Conn, error) {
@@ -200,16 +202,14 @@ func (l *Listener) accept(ctx context.Context, r *cm.Request, peer *rsocket.Bloc
 	if err != nil {
 		return nil, err
 	}
-	ep, err := newEndpoint(u.dev, l.cfg.Options)
+	params := r.Params()
+	ep, err := newEndpoint(u.dev, l.cfg.Options, r.QPN(), promised(*r.RemoteAddr().(*cm.Addr), &params))
 	if err != nil {
 		u.end()
 		return nil, err
 	}
 	block := ep.block(l.cfg.Options)
-	c, err := r.Accept(ctx, ep.qp, cm.AcceptConfig{
-		PrivateData: block.AppendTo(nil), Access: verbs.RemoteWrite, FlowControl: true,
-		ResponderResources: verbs.Set(0), InitiatorDepth: verbs.Set(0),
-	})
+	c, err := r.Accept(ctx, ep.qp, accepting(&block))
 	if err != nil {
 		ep.close()
 		u.end()

@@ -22,7 +22,7 @@ func (l plainLink) Close() error                     { return nil }
 
 func endpointOf(t testing.TB, dev *verbs.Device, o Options) endpoint {
 	t.Helper()
-	ep, err := newEndpoint(dev, o)
+	ep, err := newEndpoint(dev, o, 0, promise{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -111,6 +111,12 @@ func ZeroBased() RegOption {
 	return func(c *regConfig) { c.options.Base, c.options.IOVA = memreg.BaseZero, 0 }
 }
 
+// WithRKey lets the region have the rkey that is given: a peer was told it
+// before there was a region. The key must be random, and nobody else may be
+// able to guess it. The registration fails with ErrNoResources if it is in use,
+// or was lately.
+func WithRKey(k Key) RegOption { return func(c *regConfig) { c.options.Key = k } }
+
 func applyOptions(o *memreg.Options, opts []RegOption) {
 	c := regConfig{*o}
 	for _, f := range opts {

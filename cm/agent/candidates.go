@@ -8,7 +8,8 @@ import (
 	"github.com/gosoftroce/rocev2/rocev2/mad"
 )
 
-// Greeter answers a request: by a REP, or by a REJ if that is nil. The agent
+// Greeter answers a request: by a REP, or by a REJ if that is nil. If both are
+// nil the request is one of those that the program is asked about. The agent
 // fills in what it does for Accept and Reject, and the QPN and the starting PSN
 // of the REP. A request that comes again is asked about again.
 type Greeter func(path *Path, req *mad.REQ) (*mad.REP, *mad.REJ)

@@ -9,36 +9,39 @@ import (
 )
 
 // greet answers a request for a listener that has a Greeter. hash identifies
-// it.
-func greet(a *Agent, now clock.Time, path *Path, l *listener, m *mad.REQ, b []byte) {
+// it. It reports false for one that the program is to be asked about.
+func greet(a *Agent, now clock.Time, path *Path, l *listener, m *mad.REQ, b []byte) (done bool) {
 	hash, source := a.sieve.hash(path, m.LocalGUID, m.LocalID), a.sieve.hash(path, 0, 0)
 	if c := a.hall.byHash[hash]; c != nil {
 		a.stats.Duplicates++
 		if a.budget.forAgain(now, source) {
 			replyTo(a, path, c, l, m)
 		}
-		return
+		return true
 	}
 	behind := a.strangers >= a.room/2 // the answers do not leave as quickly as requests come
 	if (behind || !a.budget.forFirst(now, source)) && !(a.sieve.returns(now, hash) && a.budget.forAgain(now, source)) {
 		a.stats.Overloaded++
-		return
+		return true
 	}
 	rep, rej := l.greeter(path, m)
-	if rep == nil {
+	switch {
+	case rep == nil && rej == nil:
+		return false
+	case rep == nil:
 		a.stats.Refused++
 		rej.TransactionID, rej.RemoteID, rej.Message = m.TransactionID, m.LocalID, mad.StageREQ
 		a.answerAnyway(path, rej)
-		return
+		return true
 	}
-	qpn := a.cfg.Hold()
-	if qpn == 0 {
+	c := &candidate{addresses: addressesOf(path), remote: m.LocalID, qpn: a.cfg.Hold(), hash: hash, at: now, ece: rep.ECE,
+		flowLabel: m.Primary.FlowLabel & 0xfffff, class: m.Primary.TrafficClass}
+	if c.qpn == 0 {
 		a.stats.Overloaded++
-		return
+		return true
 	}
-	path.FlowLabel, path.TrafficClass = m.Primary.FlowLabel&0xfffff, m.Primary.TrafficClass
-	c := &candidate{addresses: addressesOf(path), local: a.newID(), remote: m.LocalID, qpn: qpn,
-		psn: rocev2.PSN(a.cfg.Random()) & rocev2.PSNMask, flowLabel: path.FlowLabel, class: path.TrafficClass, hash: hash, at: now, ece: rep.ECE}
+	path.FlowLabel, path.TrafficClass = c.flowLabel, c.class
+	c.local, c.psn = a.newID(), rocev2.PSN(a.cfg.Random())&rocev2.PSNMask
 	copy(c.req[:], b)
 	if gone := a.hall.enter(c, source); gone != nil {
 		a.stats.Evicted++
@@ -46,6 +49,7 @@ func greet(a *Agent, now clock.Time, path *Path, l *listener, m *mad.REQ, b []by
 		a.cfg.Release(gone.qpn)
 	}
 	reply(a, path, c, rep)
+	return true
 }
 
 // reply sends the REP of a candidate.

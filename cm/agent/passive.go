@@ -41,8 +41,9 @@ func (a *Agent) receiveREQ(now clock.Time, path *Path, b []byte) {
 	}
 	if l.greeter != nil {
 		way, req := *path, m // what is refused is not copied
-		greet(a, now, &way, l, &req, b)
-		return
+		if greet(a, now, &way, l, &req, b) {
+			return
+		}
 	}
 	v := a.makeRoom(now, l, p, a.sieve.hash(path, m.LocalGUID, m.LocalID))
 	if !v.ok {
