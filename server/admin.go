@@ -13,7 +13,6 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
@@ -21,9 +20,11 @@ import (
 	"github.com/gosoftroce/rocev2/server/web"
 )
 
-// Limits of the admin listener. It is for a few operators and scrapers.
+// Limits of the listeners for HTTP. They are for a few operators, scrapers and
+// probes.
 const (
-	maxAdminConns  = 64
+	maxHTTPConns   = 128
+	maxOfAddress   = 16 // connections of one address that have not shown the token
 	maxHeader      = 16 << 10
 	maxBody        = 16 << 10
 	headerTimeout  = 5 * time.Second
@@ -32,8 +33,9 @@ const (
 	downloadTime   = 5 * time.Minute // to write a capture
 )
 
-// admin is the HTTP listener.
+// admin is a listener for HTTP.
 type admin struct {
+	name     string
 	ln       net.Listener
 	http     *http.Server
 	loopback bool // only this host can reach it
@@ -41,15 +43,11 @@ type admin struct {
 }
 
 func (s *Server) listenAdmin(ctx context.Context, where string) (*admin, error) {
-	var lc net.ListenConfig
-	ln, err := lc.Listen(ctx, "tcp", where)
-	if errors.Is(err, syscall.EADDRINUSE) {
-		return nil, fmt.Errorf("admin listener: %w: perhaps by another rocev2d; choose another port, or none (--admin off)", err)
-	}
+	ln, err := listenTCP(ctx, "admin listener", where)
 	if err != nil {
-		return nil, fmt.Errorf("admin listener: %w", err)
+		return nil, err
 	}
-	a := &admin{done: make(chan struct{})}
+	a := &admin{name: "admin listener", done: make(chan struct{})}
 	if t, ok := ln.Addr().(*net.TCPAddr); ok {
 		a.loopback = t.IP.IsLoopback()
 	}
@@ -57,9 +55,15 @@ func (s *Server) listenAdmin(ctx context.Context, where string) (*admin, error) 
 		ln.Close()
 		return nil, fmt.Errorf("admin listener: %v can be reached from other hosts, so it needs a token: set admin.token_file", ln.Addr())
 	}
-	a.ln = newLimited(ln, maxAdminConns)
+	s.serveHTTP(a, ln, s.guard(s.routes()))
+	return a, nil
+}
+
+// serveHTTP has a answer on ln.
+func (s *Server) serveHTTP(a *admin, ln net.Listener, h http.Handler) {
+	a.ln = newPlaces(ln, maxHTTPConns, maxOfAddress)
 	a.http = &http.Server{
-		Handler:           s.guard(s.routes()),
+		Handler: h, ConnContext: withGuest,
 		ReadHeaderTimeout: headerTimeout, ReadTimeout: requestTimeout, WriteTimeout: requestTimeout, IdleTimeout: idleTimeout,
 		MaxHeaderBytes: maxHeader,
 		ErrorLog:       slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
@@ -67,10 +71,46 @@ func (s *Server) listenAdmin(ctx context.Context, where string) (*admin, error) 
 	go func() {
 		defer close(a.done)
 		if err := a.http.Serve(a.ln); !errors.Is(err, http.ErrServerClosed) {
-			s.failed <- fmt.Errorf("admin listener: %w", err)
+			s.failed <- fmt.Errorf("%s: %w", a.name, err)
 		}
 	}()
+}
+
+// listenHealth has the probes answered on a listener of their own, where
+// nothing else can be had. It needs no token.
+func (s *Server) listenHealth(ctx context.Context, where string) (*admin, error) {
+	ln, err := listenTCP(ctx, "health listener", where)
+	if err != nil {
+		return nil, err
+	}
+	a := &admin{name: "health listener", done: make(chan struct{})}
+	mux := http.NewServeMux()
+	s.probes(mux)
+	s.serveHTTP(a, ln, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Cache-Control", "no-store")
+		w.Header().Set("Connection", "close") // a probe asks once
+		mux.ServeHTTP(w, r)
+	}))
 	return a, nil
+}
+
+// probes are what says how the daemon is.
+func (s *Server) probes(mux *http.ServeMux) {
+	mux.HandleFunc("GET /healthz", s.health)
+	mux.HandleFunc("GET /readyz", s.readiness)
+}
+
+// listenTCP listens for what is named.
+func listenTCP(ctx context.Context, name, where string) (net.Listener, error) {
+	var lc net.ListenConfig
+	ln, err := lc.Listen(ctx, "tcp", where)
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return nil, fmt.Errorf("%s: %w: perhaps by another rocev2d; choose another port, or none (--admin off, --health off)", name, err)
+	case err != nil:
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return ln, nil
 }
 
 func (a *admin) close() error {
@@ -91,8 +131,7 @@ func (s *Server) routes() http.Handler {
 	for _, path := range web.Paths() {
 		mux.Handle("GET "+path, page)
 	}
-	mux.HandleFunc("GET /healthz", s.health)
-	mux.HandleFunc("GET /readyz", s.readiness)
+	s.probes(mux)
 	mux.Handle("GET /metrics", metrics.Handler(metrics.Config{Devices: s.verbsDevices, Version: s.options.Version, Gauges: s.gauges}))
 	s.api(mux)
 	if s.cfg.Admin.PProf {
@@ -153,6 +192,7 @@ func (s *Server) guard(next http.Handler) http.Handler {
 			refuse(w, http.StatusUnsupportedMediaType, "a POST needs Content-Type: application/json, which no foreign page can send unasked")
 			return
 		}
+		defer serving(r, c.Token != "" && !stranger)()
 		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 		next.ServeHTTP(w, r)
 	})
@@ -177,51 +217,4 @@ func goodToken(r *http.Request, token string) bool {
 	got, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	a, b := sha256.Sum256([]byte(got)), sha256.Sum256([]byte(token))
 	return ok && subtle.ConstantTimeCompare(a[:], b[:]) == 1
-}
-
-// limited is a listener with so many connections at most. Others wait in the
-// backlog of the system.
-type limited struct {
-	net.Listener
-	room chan struct{}
-	done chan struct{}
-}
-
-func newLimited(ln net.Listener, n int) *limited {
-	return &limited{ln, make(chan struct{}, n), make(chan struct{})}
-}
-
-func (l *limited) Accept() (net.Conn, error) {
-	select {
-	case l.room <- struct{}{}:
-	case <-l.done:
-		return nil, net.ErrClosed
-	}
-	c, err := l.Listener.Accept()
-	if err != nil {
-		<-l.room
-		return nil, err
-	}
-	return &limitedConn{Conn: c, l: l}, nil
-}
-
-func (l *limited) Close() error {
-	select {
-	case <-l.done:
-	default:
-		close(l.done)
-	}
-	return l.Listener.Close()
-}
-
-type limitedConn struct {
-	net.Conn
-	l    *limited
-	once sync.Once
-}
-
-func (c *limitedConn) Close() error {
-	err := c.Conn.Close()
-	c.once.Do(func() { <-c.l.room })
-	return err
 }

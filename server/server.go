@@ -54,6 +54,7 @@ type Server struct {
 	logged   loglimit.Limit // of problems
 	recorder recorder
 	admin    *admin
+	probing  *admin // the health listener
 
 	stopTargets context.CancelFunc
 	closeOnce   sync.Once
@@ -115,8 +116,22 @@ func (s *Server) open(ctx, run context.Context) error {
 		}
 		s.log.Info("admin listening", "url", "http://"+s.admin.ln.Addr().String()+"/", "token", s.cfg.Admin.Token != "")
 	}
+	if s.cfg.Admin.Health != "" {
+		if s.probing, err = s.listenHealth(ctx, s.cfg.Admin.Health); err != nil {
+			return fmt.Errorf("%s: %w", s.cfg.Where("admin.health"), err)
+		}
+		s.log.Info("health listening", "url", "http://"+s.probing.ln.Addr().String()+"/healthz")
+	}
 	s.startTargets(run, s.options.Targets)
 	return nil
+}
+
+// HealthAddr returns where the health listener is, nil if there is none.
+func (s *Server) HealthAddr() net.Addr {
+	if s.probing == nil {
+		return nil
+	}
+	return s.probing.ln.Addr()
 }
 
 // AdminAddr returns where the admin listener is, nil if there is none.
@@ -127,7 +142,7 @@ func (s *Server) AdminAddr() net.Addr {
 	return s.admin.ln.Addr()
 }
 
-// Failed tells of what ends the daemon: the admin listener has failed.
+// Failed tells of what ends the daemon: a listener for HTTP has failed.
 func (s *Server) Failed() <-chan error { return s.failed }
 
 // Config returns the configuration that holds now. It must not be changed.
@@ -188,7 +203,7 @@ func (s *Server) Reload(next *config.Config) (restart []string, err error) {
 	restart = old.NeedRestart(next)
 	held := *next // what needs a restart stays as it is
 	held.Devices, held.Targets, held.Programs, held.Capture = old.Devices, old.Targets, old.Programs, old.Capture
-	held.Admin.Listen, held.Admin.PProf, held.Log.Format = old.Admin.Listen, old.Admin.PProf, old.Log.Format
+	held.Admin.Listen, held.Admin.Health, held.Admin.PProf, held.Log.Format = old.Admin.Listen, old.Admin.Health, old.Admin.PProf, old.Log.Format
 	if held.Admin.Token == "" && s.admin != nil && !s.admin.loopback {
 		return restart, errors.New("admin.token: the listener can be reached from other hosts, so it needs a token; nothing was changed")
 	}
@@ -261,8 +276,10 @@ func (s *Server) close() error {
 		for _, e := range s.exporters {
 			errs = append(errs, e.stop(ctx))
 		}
-		if s.admin != nil {
-			errs = append(errs, s.admin.close())
+		for _, a := range []*admin{s.admin, s.probing} {
+			if a != nil {
+				errs = append(errs, a.close())
+			}
 		}
 		if s.programs != nil {
 			errs = append(errs, s.programs.Close())

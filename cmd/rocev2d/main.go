@@ -259,6 +259,7 @@ func (p *program) explain(c *config.Config) error {
 		fmt.Fprintf(p.stdout, "region   %s: %s, %s, for %s\n", r.Name, what, r.Access, who(r))
 	}
 	fmt.Fprintf(p.stdout, "admin    %s\n", orNone(c.Admin.Listen))
+	fmt.Fprintf(p.stdout, "health   %s\n", orNone(c.Admin.Health))
 	return nil
 }
 

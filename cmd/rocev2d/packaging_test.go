@@ -243,7 +243,7 @@ func TestKubernetes(t *testing.T) {
 		t.Error("the service has a virtual address")
 	}
 	for _, probe := range []string{"readinessProbe", "livenessProbe"} {
-		if at(t, container, probe, "httpGet", "port") != "admin" {
+		if at(t, container, probe, "httpGet", "port") != "health" {
 			t.Errorf("%s asks another port", probe)
 		}
 	}

@@ -123,22 +123,36 @@ func (k *checker) admin(a *Admin) {
 	if a.Token != "" && (len(a.Token) < minToken || strings.ContainsFunc(a.Token, func(r rune) bool { return r <= ' ' || r > '~' })) {
 		k.fail("admin.token", "a token has at least %d characters, and no blanks; \"openssl rand -hex 16\" makes one", minToken)
 	}
-	if a.Listen == "" {
-		return
+	k.listener("admin.health", a.Health)
+	if a.Health != "" && a.Health == a.Listen && !strings.HasSuffix(a.Health, ":0") {
+		k.fail("admin.health", "%q is admin.listen already, which answers the probes, too; take another port", a.Health)
 	}
-	host, port, err := net.SplitHostPort(a.Listen)
-	if err != nil {
-		k.fail("admin.listen", "%q is not HOST:PORT, such as %q", a.Listen, DefaultAdmin)
-		return
-	}
-	if n, err := strconv.ParseUint(port, 10, 16); err != nil {
-		k.fail("admin.listen", "%q: a port is a number from 0 to 65535, not %q", a.Listen, port)
-	} else if n > 0 && n == 4791 {
-		k.fail("admin.listen", "%q: 4791 is the UDP port of RoCEv2; take another number, to keep the two apart", a.Listen)
-	}
-	if !loopback(host) && a.Token == "" && a.TokenFile == "" {
+	host := k.listener("admin.listen", a.Listen)
+	if host != "" && !loopback(host) && a.Token == "" && a.TokenFile == "" {
 		k.fail("admin.listen", "%q can be reached from other hosts, so it needs a token: set token_file, or listen on 127.0.0.1", a.Listen)
 	}
+}
+
+// listener checks where HTTP is served, and returns the host: "" if it is not
+// served, or wrong.
+func (k *checker) listener(setting, where string) (host string) {
+	if where == "" {
+		return ""
+	}
+	host, port, err := net.SplitHostPort(where)
+	if err != nil {
+		k.fail(setting, "%q is not HOST:PORT, such as %q", where, DefaultAdmin)
+		return ""
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil {
+		k.fail(setting, "%q: a port is a number from 0 to 65535, not %q", where, port)
+	} else if n == 4791 {
+		k.fail(setting, "%q: 4791 is the UDP port of RoCEv2; take another number, to keep the two apart", where)
+	}
+	if host == "" {
+		return "::" // every address
+	}
+	return host
 }
 
 func loopback(host string) bool {

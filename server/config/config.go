@@ -43,6 +43,7 @@ type Admin struct {
 	TokenFile string   // where Token was read from
 	Hosts     []string // names in the Host header beside the address itself and localhost
 	PProf     bool     // serve /debug/pprof
+	Health    string   // "HOST:PORT" where /healthz and /readyz are answered, and nothing else, without a token; empty: there is none
 }
 
 // Device is one RoCEv2 device on one local address.

@@ -73,6 +73,7 @@ func (c *Config) decode(t *table) {
 		s.text("token_file", &c.Admin.TokenFile)
 		s.texts("hosts", &c.Admin.Hosts)
 		s.boolean("pprof", &c.Admin.PProf)
+		s.text("health", &c.Admin.Health)
 		s.end()
 	}
 	for _, s := range t.list("device", "a [[device]]") {

@@ -45,6 +45,12 @@ var Overrides = []Overridable{
 		}
 		return nil
 	}},
+	{Name: "health", Help: "`HOST:PORT` where the probes /healthz and /readyz are answered, and nothing else, without a token; \"off\" for none", set: func(c *Config, v string) error {
+		if c.Admin.Health = v; v == "off" {
+			c.Admin.Health = ""
+		}
+		return nil
+	}},
 	{Name: "token", Secret: true, Help: "token that the admin listener asks for", set: func(c *Config, v string) error {
 		c.Admin.Token, c.Admin.TokenFile = v, ""
 		return nil
@@ -94,6 +100,8 @@ func setting(c *Config, name string) string {
 		return fmt.Sprintf("region.%d", len(c.Regions)-1)
 	case "admin":
 		return "admin.listen"
+	case "health":
+		return "admin.health"
 	case "token":
 		return "admin.token"
 	case "token-file":

@@ -16,6 +16,7 @@ func (c *Config) NeedRestart(next *Config) (settings []string) {
 		{"device", c.Devices, next.Devices},
 		{"congestion", c.Congestion, next.Congestion},
 		{"admin.listen", c.Admin.Listen, next.Admin.Listen},
+		{"admin.health", c.Admin.Health, next.Admin.Health},
 		{"admin.pprof", c.Admin.PProf, next.Admin.PProf},
 		{"log.format", c.Log.Format, next.Log.Format},
 		{"targets", c.Targets, next.Targets},
