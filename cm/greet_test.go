@@ -148,9 +148,17 @@ func TestGreetedAndGone(t *testing.T) {
 		}
 		gone := dial()
 		must(t, gone.Close())
-		early := dial()
+		synctest.Wait()
 		r, err := l.Accept(server.context())
 		must(t, err)
+		_, err = server.adopt(r)
+		wantErr(t, "a connection that has come and gone", err, cm.ErrGone)
+		must(t, dial().Close()) // nobody accepts it
+		early := dial()
+		for range 2 {
+			r, err = l.Accept(server.context())
+			must(t, err)
+		}
 		must(t, early.Close())
 		synctest.Wait()
 		_, err = server.adopt(r)

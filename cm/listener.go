@@ -67,6 +67,7 @@ type Listener struct {
 
 	// Guarded by the lock of m:
 	queue  requests
+	ended  int // of queue: connections that are over
 	closed bool
 }
 
@@ -151,7 +152,9 @@ func (l *Listener) next() (*Request, error) {
 		}
 	}
 	l.queue.remove(r)
-	if !l.m.closed {
+	if r.answered {
+		l.ended--
+	} else if !l.m.closed {
 		l.m.agent.Take(r.id)
 	}
 	if l.queue.first != nil {
@@ -171,6 +174,9 @@ func (l *Listener) Close() error {
 	l.m.unlisten(l.service())
 	for r := l.queue.first; r != nil; r = l.queue.first {
 		l.queue.remove(r)
+		if r.answered {
+			continue
+		}
 		r.answered = true
 		if r.number != 0 {
 			r.decline()

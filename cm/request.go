@@ -294,6 +294,9 @@ func (r *Request) answer(qp *verbs.QP, cfg *AcceptConfig) (*Conn, error) {
 // came from. Anybody can forge a request. Of UD, where there is no such answer,
 // it is true when the request is answered.
 func (r *Request) Confirmed() bool {
+	if r.number != 0 {
+		return true
+	}
 	r.m.lock()
 	defer r.m.unlock()
 	if !r.answered || r.m.closed {
@@ -355,8 +358,18 @@ func (r *Request) event(e *agent.Event) {
 	default:
 		return
 	}
+	if r.number != 0 && r.queued && !r.answered && r.l.ended < maxEnded {
+		// The program sees that there was a connection.
+		r.l.ended++
+		r.answered = true
+		verbs.HCA(r.m.dev).ReleaseQPN(r.number)
+		return
+	}
 	r.over()
 }
+
+// maxEnded is how many connections that are over a listener keeps for Accept.
+const maxEnded = 1024
 
 // over implements sink.
 func (r *Request) over() {

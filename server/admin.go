@@ -42,7 +42,7 @@ type admin struct {
 	done     chan struct{}
 }
 
-func (s *Server) listenAdmin(ctx context.Context, where string) (*admin, error) {
+func listenAdmin(ctx context.Context, s *Server, where string) (*admin, error) {
 	ln, err := listenTCP(ctx, "admin listener", where)
 	if err != nil {
 		return nil, err
@@ -55,12 +55,12 @@ func (s *Server) listenAdmin(ctx context.Context, where string) (*admin, error) 
 		ln.Close()
 		return nil, fmt.Errorf("admin listener: %v can be reached from other hosts, so it needs a token: set admin.token_file", ln.Addr())
 	}
-	s.serveHTTP(a, ln, s.guard(s.routes()))
+	serveHTTP(s, a, ln, s.guard(s.routes()))
 	return a, nil
 }
 
 // serveHTTP has a answer on ln.
-func (s *Server) serveHTTP(a *admin, ln net.Listener, h http.Handler) {
+func serveHTTP(s *Server, a *admin, ln net.Listener, h http.Handler) {
 	a.ln = newPlaces(ln, maxHTTPConns, maxOfAddress)
 	a.http = &http.Server{
 		Handler: h, ConnContext: withGuest,
@@ -78,15 +78,15 @@ func (s *Server) serveHTTP(a *admin, ln net.Listener, h http.Handler) {
 
 // listenHealth has the probes answered on a listener of their own, where
 // nothing else can be had. It needs no token.
-func (s *Server) listenHealth(ctx context.Context, where string) (*admin, error) {
+func listenHealth(ctx context.Context, s *Server, where string) (*admin, error) {
 	ln, err := listenTCP(ctx, "health listener", where)
 	if err != nil {
 		return nil, err
 	}
 	a := &admin{name: "health listener", done: make(chan struct{})}
 	mux := http.NewServeMux()
-	s.probes(mux)
-	s.serveHTTP(a, ln, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	probes(s, mux)
+	serveHTTP(s, a, ln, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Cache-Control", "no-store")
 		w.Header().Set("Connection", "close") // a probe asks once
 		mux.ServeHTTP(w, r)
@@ -95,7 +95,7 @@ func (s *Server) listenHealth(ctx context.Context, where string) (*admin, error)
 }
 
 // probes are what says how the daemon is.
-func (s *Server) probes(mux *http.ServeMux) {
+func probes(s *Server, mux *http.ServeMux) {
 	mux.HandleFunc("GET /healthz", s.health)
 	mux.HandleFunc("GET /readyz", s.readiness)
 }
@@ -131,7 +131,7 @@ func (s *Server) routes() http.Handler {
 	for _, path := range web.Paths() {
 		mux.Handle("GET "+path, page)
 	}
-	s.probes(mux)
+	probes(s, mux)
 	mux.Handle("GET /metrics", metrics.Handler(metrics.Config{Devices: s.verbsDevices, Version: s.options.Version, Gauges: s.gauges}))
 	s.api(mux)
 	if s.cfg.Admin.PProf {

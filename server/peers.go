@@ -2,7 +2,6 @@ package server
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"net"
 	"slices"
@@ -26,12 +25,6 @@ type Visit struct {
 	visits *visits
 	kind   string
 	host   string
-
-	// Of a client of the connection manager: whether it has shown that it
-	// is there, what ends it, and the end.
-	confirmed func() bool
-	cancel    context.CancelCauseFunc
-	left      chan struct{}
 }
 
 // maxVisits is how many visits that are over are kept, the latest.
@@ -55,12 +48,16 @@ const manyOf = "cmtime"
 // maxMany bounds them.
 const maxMany = 4096
 
+// unanswering is the target whose clients never answer what they are told, so
+// that anybody can feign them, from any address. They take no place of others.
+const unanswering = "udaddy"
+
 // hostKey is a host, and the bound that its clients count for.
 type hostKey struct{ bound, host string }
 
 // boundOf names the bound that a kind of client counts for.
 func boundOf(kind string) string {
-	if kind == serviceRegions || kind == manyOf {
+	if kind == serviceRegions || kind == manyOf || kind == unanswering {
 		return kind
 	}
 	return ""
@@ -91,40 +88,6 @@ var errCrowded = errors.New("as many clients are here as the configuration allow
 // errGreedy refuses a client of a host that has many.
 var errGreedy = errors.New("as many clients of this host are here as one host may have, three quarters of targets.clients")
 
-// errForged ends a client that has never shown that it is there.
-var errForged = errors.New("nobody has answered at the address of the client, and others want its place")
-
-// tooLate is how old a request without a sign of its peer is that makes room
-// for others: an honest peer has answered by then.
-const tooLate = 250 * time.Millisecond
-
-// makeRoom ends the oldest client of which it is not known that there is
-// anybody, and reports whether there was one.
-func (v *visits) makeRoom(ctx context.Context, now time.Time) bool {
-	v.mu.Lock()
-	var list []*Visit
-	for _, n := range v.there {
-		if n.confirmed != nil && now.Sub(n.Begin) >= tooLate {
-			list = append(list, n)
-		}
-	}
-	v.mu.Unlock()
-	slices.SortFunc(list, func(a, b *Visit) int { return cmp.Compare(a.ID, b.ID) })
-	for _, n := range list {
-		if n.confirmed() {
-			continue
-		}
-		n.cancel(errForged)
-		select {
-		case <-n.left:
-			return true
-		case <-ctx.Done():
-			return false
-		}
-	}
-	return false
-}
-
 // errDraining refuses a client of a daemon that ends.
 var errDraining = errors.New("the daemon is about to end")
 
@@ -140,9 +103,6 @@ func (v *visits) begin(now time.Time, kind, device string, peer net.Addr, most i
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	c := v.count(kind)
-	if kind == manyOf {
-		most = maxMany
-	}
 	key := hostKey{boundOf(kind), hostOf(peer)}
 	if err := v.full(kind, key, most); err != nil {
 		return nil, err
@@ -165,6 +125,9 @@ func (v *visits) room(kind, host string, most int) error {
 
 // full is room with the lock held.
 func (v *visits) full(kind string, key hostKey, most int) error {
+	if kind == manyOf {
+		most = maxMany
+	}
 	switch {
 	case v.present(kind) >= most:
 		v.count(kind).refused++
@@ -220,9 +183,6 @@ func (n *Visit) Leave(now time.Time, kind, result string, err error) {
 	if v.hosts[key]--; v.hosts[key] == 0 {
 		delete(v.hosts, key)
 	}
-	if n.left != nil {
-		close(n.left)
-	}
 	v.count(kind).there--
 	n.End, n.Result = now, clip(result)
 	if err != nil {
@@ -240,7 +200,7 @@ func (n *Visit) Leave(now time.Time, kind, result string, err error) {
 // record returns what is shown of a visit.
 func (n *Visit) record() Visit {
 	c := *n
-	c.visits, c.confirmed, c.cancel, c.left = nil, nil, nil, nil
+	c.visits = nil
 	return c
 }
 
@@ -271,17 +231,17 @@ func sameHost(a, b string) bool {
 
 // present returns how many clients share a bound with those of kind.
 func (v *visits) present(kind string) int {
-	if kind == serviceRegions || kind == manyOf {
+	if boundOf(kind) != "" {
 		return v.count(kind).there
 	}
-	return len(v.there) - v.count(serviceRegions).there - v.count(manyOf).there
+	return len(v.there) - v.count(serviceRegions).there - v.count(manyOf).there - v.count(unanswering).there
 }
 
 // ofTargets returns how many clients of targets are there.
 func (v *visits) ofTargets() int {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return v.present("")
+	return v.present("") + v.count(unanswering).there
 }
 
 // size returns how many clients are there.

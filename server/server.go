@@ -111,13 +111,13 @@ func (s *Server) open(ctx, run context.Context) error {
 		return err
 	}
 	if s.cfg.Admin.Listen != "" {
-		if s.admin, err = s.listenAdmin(ctx, s.cfg.Admin.Listen); err != nil {
+		if s.admin, err = listenAdmin(ctx, s, s.cfg.Admin.Listen); err != nil {
 			return fmt.Errorf("%s: %w", s.cfg.Where("admin.listen"), err)
 		}
 		s.log.Info("admin listening", "url", "http://"+s.admin.ln.Addr().String()+"/", "token", s.cfg.Admin.Token != "")
 	}
 	if s.cfg.Admin.Health != "" {
-		if s.probing, err = s.listenHealth(ctx, s.cfg.Admin.Health); err != nil {
+		if s.probing, err = listenHealth(ctx, s, s.cfg.Admin.Health); err != nil {
 			return fmt.Errorf("%s: %w", s.cfg.Where("admin.health"), err)
 		}
 		s.log.Info("health listening", "url", "http://"+s.probing.ln.Addr().String()+"/healthz")

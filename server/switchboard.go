@@ -7,7 +7,6 @@ import (
 	"net/netip"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/gosoftroce/rocev2/cm"
 	"github.com/gosoftroce/rocev2/verbs"
@@ -26,12 +25,12 @@ type switchboard struct {
 
 // choose returns the target that a request is for: the first that it fits, or
 // one that takes all. It is -1 if there is none.
-func (b *switchboard) choose(r *cm.Request) int {
+func (b *switchboard) choose(p cm.Params, private []byte) int {
 	rest := -1
 	for i, t := range b.targets {
 		if t.Fits == nil {
 			rest = i
-		} else if t.Fits(r) {
+		} else if t.Fits(p, private) {
 			return i
 		}
 	}
@@ -48,6 +47,9 @@ func (b *switchboard) run(ctx context.Context, s *Server) error {
 	if err != nil {
 		return err
 	}
+	if b.space == spaceRDMATCP {
+		ln.Greet(func(g *cm.Greeting) (cm.AcceptConfig, error) { return b.greet(s, g) })
+	}
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer ln.Close()
@@ -59,43 +61,40 @@ func (b *switchboard) run(ctx context.Context, s *Server) error {
 		if err != nil {
 			return err
 		}
-		i := b.choose(r)
+		i := b.choose(r.Params(), r.PrivateData())
 		if i < 0 {
 			b.unknown(s, r)
 			continue
 		}
 		h, t := b.hosts[i], b.targets[i]
-		run, cancel := context.WithCancelCause(ctx)
-		g, err := h.takeRequest(ctx, r, cancel)
+		g, err := h.Begin(r.RemoteAddr())
 		if err != nil {
-			cancel(nil)
 			h.Refused(r.RemoteAddr(), err)
 			_ = r.RejectReason(cm.ReasonNoResources, nil) // the peer may be gone
 			continue
 		}
 		wg.Go(func() {
-			defer cancel(nil)
 			g.Is(t.Tools[0], 0)
-			result, err := t.Request(run, h, r)
+			result, err := t.Request(ctx, h, r)
 			g.End(result, err)
 		})
 	}
 }
 
-// takeRequest is Begin for the client of a request. Where there are too many,
-// one that was forged, as far as can be seen, has to go.
-func (h *Host) takeRequest(ctx context.Context, r *cm.Request, cancel context.CancelCauseFunc) (*Guest, error) {
-	g, err := h.Begin(r.RemoteAddr())
-	if errors.Is(err, errCrowded) && h.s.visits.makeRoom(ctx, time.Now()) {
-		g, err = h.Begin(r.RemoteAddr())
+// greet answers a request before anything is made for its peer, which may not
+// exist. What fits no target comes to run, which records it.
+func (b *switchboard) greet(s *Server, g *cm.Greeting) (cm.AcceptConfig, error) {
+	i := b.choose(g.Params, g.PrivateData)
+	if i < 0 {
+		return cm.AcceptConfig{}, cm.ErrUndecided
 	}
-	if err != nil {
-		return nil, err
+	if s.drain.Load() || s.visits.room(b.targets[i].Name, g.Remote.Addr().String(), s.cfg.Targets.Clients) != nil {
+		return cm.AcceptConfig{}, &cm.RejectedError{Reason: cm.ReasonNoResources}
 	}
-	h.s.visits.mu.Lock()
-	defer h.s.visits.mu.Unlock()
-	g.confirmed, g.cancel, g.left = r.Confirmed, cancel, make(chan struct{})
-	return g, nil
+	if greet := b.targets[i].Greet; greet != nil {
+		return greet(g)
+	}
+	return cm.AcceptConfig{}, nil
 }
 
 // unknown refuses a client that no target is for.

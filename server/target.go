@@ -33,10 +33,14 @@ type Target struct {
 	// words what came of it. It answers the request in any case.
 	Request func(ctx context.Context, h *Host, r *cm.Request) (result string, err error)
 
+	// Greet, if not nil, says how a request of this target is accepted; nil
+	// stands for a zero cm.AcceptConfig.
+	Greet cm.Greeter
+
 	// Fits reports whether a request is as the clients of this target make
 	// it, where others share the port. nil stands for all requests that do
 	// not fit another one.
-	Fits func(r *cm.Request) bool
+	Fits func(p cm.Params, private []byte) bool
 }
 
 // Host is what a target runs on: one device, and the records of its clients.

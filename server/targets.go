@@ -42,7 +42,7 @@ func Targets() []Target {
 		{Name: "ucmatose", Tools: []string{"ucmatose"}, Port: cmatose.DefaultPort, Space: spaceRDMATCP, Fits: likeUcmatose, Request: serveUcmatose},
 		{Name: "rdma_server", Tools: []string{"rdma_client"}, Port: rdmaclient.DefaultPort, Space: spaceRDMATCP, Fits: likeRDMAClient, Request: serveRDMAClient},
 		{Name: "cmtime", Tools: []string{"cmtime"}, Port: cmtime.DefaultPort, Space: spaceRDMATCP, Fits: likeCmtime, Request: serveCmtime},
-		{Name: "rstream", Tools: []string{"rstream"}, Port: rstream.DefaultPort, Space: spaceRDMATCP, Fits: likeRsocket, Request: serveRstream},
+		{Name: "rstream", Tools: []string{"rstream"}, Port: rstream.DefaultPort, Space: spaceRDMATCP, Fits: likeRsocket, Greet: greetStream, Request: serveRstream},
 		{Name: "rcopy", Tools: []string{"rcopy"}, Port: rcopy.DefaultPort, Space: spaceRDMATCP, Serve: serveRcopy},
 		{Name: "udaddy", Tools: []string{"udaddy"}, Port: udaddy.DefaultPort, Space: spaceRDMAUDP, Request: serveUdaddy},
 		{Name: "mckey", Tools: []string{"mckey"}, Port: anyPort, Space: spaceGroup, Serve: serveMckey},
@@ -61,31 +61,25 @@ const idle = time.Minute
 
 // likeRsocket: 40 bytes, of which the first is the version 1, and the receive
 // queue has room.
-func likeRsocket(r *cm.Request) bool {
-	b := r.PrivateData()
+func likeRsocket(_ cm.Params, b []byte) bool {
 	return len(b) >= 40 && b[0] == 1 && (b[2] != 0 || b[3] != 0)
 }
 
-func plain(r *cm.Request) bool {
-	return !likeRsocket(r) && len(bytes.TrimRight(r.PrivateData(), "\x00")) == 0
-}
+func plain(b []byte) bool { return len(bytes.TrimRight(b, "\x00")) == 0 }
 
 // likeUcmatose: one READ each way, 5 retries.
-func likeUcmatose(r *cm.Request) bool {
-	p := r.Params()
-	return plain(r) && p.ResponderResources <= 1 && p.InitiatorDepth <= 1 && p.RetryCount == 5
+func likeUcmatose(p cm.Params, private []byte) bool {
+	return plain(private) && p.ResponderResources <= 1 && p.InitiatorDepth <= 1 && p.RetryCount == 5
 }
 
 // likeRDMAClient: as many READs as the library can have, 7 retries.
-func likeRDMAClient(r *cm.Request) bool {
-	p := r.Params()
-	return plain(r) && p.RetryCount == 7 && (p.ResponderResources > 1 || p.InitiatorDepth > 1)
+func likeRDMAClient(p cm.Params, private []byte) bool {
+	return plain(private) && p.RetryCount == 7 && (p.ResponderResources > 1 || p.InitiatorDepth > 1)
 }
 
 // likeCmtime: one READ each way, and as many retries as the user says.
-func likeCmtime(r *cm.Request) bool {
-	p := r.Params()
-	return plain(r) && p.ResponderResources <= 1 && p.InitiatorDepth <= 1
+func likeCmtime(p cm.Params, private []byte) bool {
+	return plain(private) && p.ResponderResources <= 1 && p.InitiatorDepth <= 1
 }
 
 // sharing are the tools that share the port of perftest.
@@ -178,6 +172,14 @@ func serveCmtime(ctx context.Context, h *Host, r *cm.Request) (string, error) {
 // streamConfig says what rstream runs: that which the original does without
 // flags.
 var streamConfig = rstream.Config{IdleTimeout: idle}
+
+// streamGreeter says how their requests are accepted.
+var streamGreeter = sync.OnceValue(func() *rstream.Server {
+	s, _ := rstream.NewServer(streamConfig) // the defaults can be run
+	return s
+})
+
+func greetStream(g *cm.Greeting) (cm.AcceptConfig, error) { return streamGreeter().Greet(g) }
 
 // serveRstream serves one of the connections of a client. That it is the second
 // one of a client, for bandwidth, only the server of all of them knows.

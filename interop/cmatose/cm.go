@@ -45,7 +45,7 @@ func Run(ctx context.Context, dev *verbs.Device, server netip.AddrPort, c Config
 
 // run makes one connection.
 func run(ctx context.Context, dev *verbs.Device, server netip.AddrPort, c Config) (Result, error) {
-	s, err := newSide(dev, c)
+	s, err := newSide(dev, 0, c)
 	if err != nil {
 		return Result{}, err
 	}
@@ -129,7 +129,7 @@ func Handle(ctx context.Context, r *cm.Request, c Config) (Result, error) {
 
 func serve(ctx context.Context, r *cm.Request, c Config, admit func() error) (Result, error) {
 	start := time.Now()
-	s, err := newSide(r.Device(), c)
+	s, err := newSide(r.Device(), r.QPN(), c)
 	if err != nil {
 		return Result{}, link.Reject(r, err)
 	}

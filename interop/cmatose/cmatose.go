@@ -140,9 +140,9 @@ type side struct {
 	admit func() error // server: called when the client has taken a message
 }
 
-func newSide(dev *verbs.Device, c Config) (*side, error) {
+func newSide(dev *verbs.Device, number verbs.QPN, c Config) (*side, error) {
 	l, err := link.New(dev, link.Config{
-		QP:     verbs.QPConfig{MaxSendWR: c.Messages, MaxRecvWR: c.Messages},
+		QP:     verbs.QPConfig{MaxSendWR: c.Messages, MaxRecvWR: c.Messages, Number: number},
 		Memory: c.Size,
 	})
 	if err != nil {

@@ -103,7 +103,7 @@ func TestServerThatDoesNotDisconnect(t *testing.T) {
 			t.Fatal(err)
 		}
 		c, _ := Config{}.withDefaults(a)
-		s, err := newSide(a, c)
+		s, err := newSide(a, 0, c)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -38,10 +38,10 @@ func connectedOn(t *testing.T, a, b *verbs.Device, client, server Config) ends {
 		t.Fatal(err)
 	}
 	e := ends{clientPeer: testpair.NewPeer(), serverPeer: testpair.NewPeer()}
-	if e.client, err = newSide(a, client); err != nil {
+	if e.client, err = newSide(a, 0, client); err != nil {
 		t.Fatal(err)
 	}
-	if e.server, err = newSide(b, server); err != nil {
+	if e.server, err = newSide(b, 0, server); err != nil {
 		t.Fatal(err)
 	}
 	e.server.admit = func() error { return nil }

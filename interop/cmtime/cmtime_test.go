@@ -89,6 +89,7 @@ func TestServerOutlivesBadClients(t *testing.T) {
 		for range 2 {
 			defer testpair.Dial(t, b, portOf(a), cm.TCP).Close()
 		}
+		synctest.Wait() // the server has them
 		_, err := Run(t.Context(), b, portOf(a), Config{Connections: 1})
 		if err == nil || !strings.Contains(err.Error(), "connect to 192.0.2.1:7471") {
 			t.Errorf("the third connection ends with %v", err)

@@ -77,12 +77,15 @@ func (s *server) close() {
 // serve accepts a connection and waits until the client ends it.
 func (s *server) serve(ctx context.Context, r *cm.Request, admit func() error) (time.Duration, error) {
 	start := time.Now()
-	qp, err := s.pd.CreateQP(verbs.QPConfig{SendCQ: s.cq, RecvCQ: s.cq, MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1})
+	qp, err := s.pd.CreateQP(verbs.QPConfig{SendCQ: s.cq, RecvCQ: s.cq, MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1, Number: r.QPN()})
 	if err != nil {
 		return 0, link.Reject(r, err)
 	}
 	defer qp.Close()
 	conn, err := r.Accept(ctx, qp, cm.AcceptConfig{})
+	if errors.Is(err, cm.ErrGone) && r.QPN() != 0 { // it has come and gone
+		return time.Since(start), admit()
+	}
 	if err != nil {
 		return 0, err
 	}

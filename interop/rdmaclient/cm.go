@@ -35,7 +35,7 @@ func Run(ctx context.Context, dev *verbs.Device, server netip.AddrPort, c Config
 }
 
 func run(ctx context.Context, dev *verbs.Device, server netip.AddrPort, c Config) (Result, error) {
-	s, err := newSide(dev, interop.Client, c)
+	s, err := newSide(dev, 0, interop.Client, c)
 	if err != nil {
 		return Result{}, err
 	}
@@ -105,7 +105,7 @@ func Handle(ctx context.Context, r *cm.Request, c Config) (Result, error) {
 }
 
 func serve(ctx context.Context, r *cm.Request, c Config, admit func() error) (Result, error) {
-	s, err := newSide(r.Device(), interop.Server, c)
+	s, err := newSide(r.Device(), r.QPN(), interop.Server, c)
 	if err != nil {
 		return Result{}, link.Reject(r, err)
 	}

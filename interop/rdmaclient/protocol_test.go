@@ -31,10 +31,10 @@ func connected(t *testing.T, client, server Config) ends {
 		t.Fatal(err)
 	}
 	e := ends{clientPeer: testpair.NewPeer(), serverPeer: testpair.NewPeer()}
-	if e.client, err = newSide(a, interop.Client, client); err != nil {
+	if e.client, err = newSide(a, 0, interop.Client, client); err != nil {
 		t.Fatal(err)
 	}
-	if e.server, err = newSide(b, interop.Server, server); err != nil {
+	if e.server, err = newSide(b, 0, interop.Server, server); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(e.client.Close)

@@ -109,8 +109,8 @@ type side struct {
 	srqn uint32 // XRC: of the peer
 }
 
-func newSide(dev *verbs.Device, role interop.Role, c Config) (*side, error) {
-	cfg := link.Config{QP: verbs.QPConfig{MaxSendWR: 1, MaxRecvWR: 1}, Memory: messageLen}
+func newSide(dev *verbs.Device, number verbs.QPN, role interop.Role, c Config) (*side, error) {
+	cfg := link.Config{QP: verbs.QPConfig{MaxSendWR: 1, MaxRecvWR: 1, Number: number}, Memory: messageLen}
 	if c.Mode == XRC {
 		cfg.QP.Type = verbs.XRCInitiator
 		if role == interop.Server {

@@ -16,7 +16,7 @@ var ErrMismatch = errors.New("data mismatch")
 // newClient makes the client's end: the data to be read, and behind them the
 // place for what comes back.
 func newClient(dev *verbs.Device, c Config) (*side, error) {
-	return newSide(dev, c, 2*c.Size, verbs.RemoteRead|verbs.RemoteWrite)
+	return newSide(dev, 0, c, 2*c.Size, verbs.RemoteRead|verbs.RemoteWrite)
 }
 
 // offer tells the server of the data at off.

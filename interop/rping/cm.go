@@ -92,7 +92,7 @@ func Handle(ctx context.Context, r *cm.Request, c Config) (Result, error) {
 }
 
 func serve(ctx context.Context, r *cm.Request, c Config, admit func() error) (Result, error) {
-	s, err := newServer(r.Device(), c)
+	s, err := newServer(r.Device(), r.QPN(), c)
 	if err != nil {
 		return Result{}, link.Reject(r, err)
 	}

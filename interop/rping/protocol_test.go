@@ -66,7 +66,7 @@ func connected(t *testing.T, client, server Config, network ...verbstest.Config)
 	if e.client, err = newClient(a, client); err != nil {
 		t.Fatal(err)
 	}
-	if e.server, err = newServer(b, server); err != nil {
+	if e.server, err = newServer(b, 0, server); err != nil {
 		t.Fatal(err)
 	}
 	e.server.admit = func() error { return nil }

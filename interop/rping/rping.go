@@ -115,9 +115,9 @@ const (
 
 // newSide makes one end, with data of so many bytes that the peer may access as
 // said.
-func newSide(dev *verbs.Device, c Config, bytes int, access verbs.Access) (*side, error) {
+func newSide(dev *verbs.Device, number verbs.QPN, c Config, bytes int, access verbs.Access) (*side, error) {
 	l, err := link.New(dev, link.Config{
-		QP:     verbs.QPConfig{MaxSendWR: sendDepth, MaxRecvWR: recvDepth},
+		QP:     verbs.QPConfig{MaxSendWR: sendDepth, MaxRecvWR: recvDepth, Number: number},
 		Memory: recvDepth * messageLen,
 	})
 	if err != nil {

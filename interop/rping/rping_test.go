@@ -132,6 +132,7 @@ func TestCrowdedServerRejects(t *testing.T) {
 		}()
 		synctest.Wait()
 		silent := testpair.Dial(t, b, portOf(a), cm.TCP)
+		synctest.Wait() // the server has it
 		_, err := Run(t.Context(), b, portOf(a), Config{Count: 1})
 		var rejected *cm.RejectedError
 		if !errors.As(err, &rejected) || rejected.Reason != cm.ReasonNoResources {

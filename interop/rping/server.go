@@ -11,7 +11,9 @@ import (
 
 // newServer makes the server's end. Its memory grows with what the client
 // offers.
-func newServer(dev *verbs.Device, c Config) (*side, error) { return newSide(dev, c, 1, 0) }
+func newServer(dev *verbs.Device, number verbs.QPN, c Config) (*side, error) {
+	return newSide(dev, number, c, 1, 0)
+}
 
 // runServer answers pings until the client disconnects.
 func (s *side) runServer() (Result, error) {

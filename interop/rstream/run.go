@@ -102,6 +102,9 @@ func NewServer(c Config) (*Server, error) {
 	return &Server{newServer(c).stream()}, nil
 }
 
+// Greet is the cm.Greeter of such a listener.
+func (s *Server) Greet(g *cm.Greeting) (cm.AcceptConfig, error) { return s.stream.Greet(g) }
+
 // Handle serves the connection of one request, of which a client makes one for
 // each series.
 func (s *Server) Handle(ctx context.Context, r *cm.Request) error {

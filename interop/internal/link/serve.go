@@ -46,12 +46,15 @@ func (s Server[R]) Run(ctx context.Context, dev *verbs.Device, at netip.AddrPort
 		return err
 	}
 	defer ln.Close()
-	if s.Ready != nil {
-		s.Ready()
-	}
 	accepting, full := context.WithCancelCause(ctx)
 	defer full(nil)
 	r := &running[R]{Server: s, full: full, waiting: map[*visit]struct{}{}}
+	if s.Listen.Type == 0 && !datagrams(s.Listen.Space) {
+		ln.Greet(r.greet)
+	}
+	if s.Ready != nil {
+		s.Ready()
+	}
 	err = r.accept(ctx, accepting, ln)
 	ln.Close()
 	r.wg.Wait()
@@ -60,6 +63,8 @@ func (s Server[R]) Run(ctx context.Context, dev *verbs.Device, at netip.AddrPort
 	}
 	return interop.Cause(ctx, err)
 }
+
+func datagrams(s cm.PortSpace) bool { return s == cm.UDP || s == cm.IPoIB }
 
 // running is a server at work.
 type running[R any] struct {
@@ -97,6 +102,9 @@ func (r *running[R]) accept(ctx, accepting context.Context, ln *cm.Listener) err
 		r.wg.Go(func() {
 			defer cancel(nil)
 			res, err := r.Serve(vctx, req, func() error { return r.admit(v) })
+			if errors.Is(err, cm.ErrGone) && req.QPN() != 0 {
+				err = nil // it was connected, and has left
+			}
 			if err = interop.Cause(vctx, err); err != nil {
 				_ = Reject(req, err) // if nobody has answered it: the peer would wait
 			}
@@ -104,6 +112,17 @@ func (r *running[R]) accept(ctx, accepting context.Context, ln *cm.Listener) err
 			r.tell(req, res, err)
 		})
 	}
+}
+
+// greet implements cm.Greeter: nothing is made before a client has shown that
+// it is there.
+func (r *running[R]) greet(*cm.Greeting) (cm.AcceptConfig, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.open >= r.AtOnce {
+		return cm.AcceptConfig{}, cm.ErrUndecided // accept rejects it
+	}
+	return cm.AcceptConfig{}, nil
 }
 
 func (r *running[R]) tell(req *cm.Request, res R, err error) {

@@ -13,8 +13,7 @@ import (
 	"github.com/gosoftroce/rocev2/verbs"
 )
 
-// A client whose service ends before it was answered is rejected. It would wait
-// for minutes.
+// A client whose service ends at once is told. It would wait for minutes.
 func TestServerAnswersEveryRequest(t *testing.T) {
 	t.Parallel()
 	a, b := testpair.Devices(t)
@@ -31,8 +30,9 @@ func TestServerAnswersEveryRequest(t *testing.T) {
 	}
 	defer l.Close()
 	var rejected *cm.RejectedError
+	var c *cm.Conn
 	for {
-		if _, err = l.Dial(ctx, at, cm.DialConfig{}); !errors.As(err, &rejected) || rejected.Reason != cm.ReasonInvalidService {
+		if c, err = l.Dial(ctx, at, cm.DialConfig{}); !errors.As(err, &rejected) || rejected.Reason != cm.ReasonInvalidService {
 			break
 		}
 		// The server does not listen yet.
@@ -40,8 +40,11 @@ func TestServerAnswersEveryRequest(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if !errors.As(err, &rejected) || rejected.Reason != cm.ReasonNoResources {
+	if err != nil {
 		t.Errorf("dial: %v", err)
+	}
+	if err := c.Wait(ctx); !errors.Is(err, cm.ErrDisconnected) {
+		t.Errorf("the connection ends with %v", err)
 	}
 	cancel()
 	<-ended

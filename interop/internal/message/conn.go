@@ -49,16 +49,16 @@ type Conn struct {
 var _ net.Conn = (*Conn)(nil)
 
 // newConn makes an end whose queue pair is in INIT, with its receives posted.
-func newConn(dev *verbs.Device, role interop.Role) (*Conn, error) {
+func newConn(dev *verbs.Device, number verbs.QPN, role interop.Role) (*Conn, error) {
 	c := &Conn{role: role}
-	if err := c.make(dev); err != nil {
+	if err := c.make(dev, number); err != nil {
 		c.free()
 		return nil, err
 	}
 	return c, nil
 }
 
-func (c *Conn) make(dev *verbs.Device) (err error) {
+func (c *Conn) make(dev *verbs.Device, number verbs.QPN) (err error) {
 	if c.pd, err = dev.AllocPD(); err != nil {
 		return err
 	}
@@ -74,7 +74,7 @@ func (c *Conn) make(dev *verbs.Device) (err error) {
 	if c.recvCQ, err = dev.CreateCQ(slots); err != nil {
 		return err
 	}
-	c.qp, err = c.pd.CreateQP(verbs.QPConfig{SendCQ: c.sendCQ, RecvCQ: c.recvCQ, MaxSendWR: slots, MaxRecvWR: slots, MaxSendSGE: 1, MaxRecvSGE: 1})
+	c.qp, err = c.pd.CreateQP(verbs.QPConfig{SendCQ: c.sendCQ, RecvCQ: c.recvCQ, MaxSendWR: slots, MaxRecvWR: slots, MaxSendSGE: 1, MaxRecvSGE: 1, Number: number})
 	if err != nil {
 		return err
 	}
@@ -112,7 +112,7 @@ func (c *Conn) free() {
 
 // Dial connects with a server.
 func Dial(ctx context.Context, dev *verbs.Device, to netip.AddrPort) (*Conn, error) {
-	c, err := newConn(dev, interop.Client)
+	c, err := newConn(dev, 0, interop.Client)
 	if err != nil {
 		return nil, err
 	}
@@ -126,7 +126,7 @@ func Dial(ctx context.Context, dev *verbs.Device, to netip.AddrPort) (*Conn, err
 
 // accept makes a connection of a request.
 func accept(ctx context.Context, r *cm.Request) (*Conn, error) {
-	c, err := newConn(r.Device(), interop.Server)
+	c, err := newConn(r.Device(), r.QPN(), interop.Server)
 	if err != nil {
 		return nil, link.Reject(r, err)
 	}

@@ -43,6 +43,7 @@ func Listen(dev *verbs.Device, at netip.AddrPort) (*Listener, error) {
 	}
 	l := &Listener{ln: ln, closed: make(chan struct{}), arrivals: make(chan *Conn), claims: map[netip.Addr]*Claim{}}
 	l.ctx, l.end = context.WithCancel(context.Background())
+	ln.Greet(l.greet)
 	l.wg.Go(l.run)
 	return l, nil
 }
@@ -76,20 +77,53 @@ func (l *Listener) run() {
 	}
 }
 
-// claimed gives a request to who expects it.
+// greet implements cm.Greeter. The queue pairs of connections for data are
+// there already; only peers with a control connection have them.
+func (l *Listener) greet(g *cm.Greeting) (cm.AcceptConfig, error) {
+	if l.claimOf(g.Remote.Addr()) != nil {
+		return cm.AcceptConfig{}, cm.ErrUndecided
+	}
+	select {
+	case <-l.closed:
+		return cm.AcceptConfig{}, &cm.RejectedError{Reason: cm.ReasonNoResources}
+	default:
+		return cm.AcceptConfig{}, nil
+	}
+}
+
+func (l *Listener) claimOf(from netip.Addr) *Claim {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.claims[from.WithZone("")]
+}
+
+// claimed gives a request to who expects it. One that was answered before
+// somebody did is of a control connection.
 func (l *Listener) claimed(r *cm.Request) bool {
+	if r.QPN() != 0 {
+		return false
+	}
+	mine, room := l.hand(r)
+	if mine && !room {
+		r.RejectReason(cm.ReasonNoResources, nil) // it may be gone
+	}
+	return mine
+}
+
+// hand reports whether somebody expects a request, and has room for it.
+func (l *Listener) hand(r *cm.Request) (mine, room bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	c := l.claims[hostOf(r.RemoteAddr())]
 	if c == nil {
-		return false
+		return false, false
 	}
 	select {
 	case c.requests <- r:
+		return true, true
 	default:
-		r.RejectReason(cm.ReasonNoResources, nil) // it may be gone
+		return true, false
 	}
-	return true
 }
 
 func hostOf(a net.Addr) netip.Addr { return a.(*cm.Addr).Addr().WithZone("") }

@@ -155,6 +155,12 @@ func (s *Server) Run(ctx context.Context, dev *verbs.Device, at netip.AddrPort) 
 	return nil
 }
 
+// Greet is the cm.Greeter of such a listener, for requests of streams.
+func (s *Server) Greet(g *cm.Greeting) (cm.AcceptConfig, error) {
+	lc := rdmanet.ListenConfig{Options: s.Options}
+	return lc.Greet(g)
+}
+
 // Handle serves the connection of a request that another listener has taken. A
 // request that is not of a stream is rejected.
 func (s *Server) Handle(ctx context.Context, r *cm.Request) error {
