@@ -128,8 +128,8 @@ e2e-rxe: ## the matrix against Linux rxe in guests, every cell printed
 e2e-programs: ## the programs of a distribution under rocev2 run, every cell printed (docs/programs.md)
 	ROCEV2_E2E=1 ROCEV2_E2E_PROGRAMS=all ROCEV2_E2E_DOC="$$PWD/docs/programs.md" $(GO) test ./e2e/programs -count=1 -timeout 60m -v -run TestAllPrograms
 
-attack: ## attacks on live devices, and what came of them (docs/threat-model.md)
-	$(GO) run ./e2e/attack/cmd/roceattack
+attack: build ## attacks on live devices, on rocev2d and on a listener, and what came of them (docs/threat-model.md)
+	$(GO) run ./e2e/attack/cmd/roceattack -daemon bin/rocev2d
 
 SOAK ?= 1h
 

@@ -34,9 +34,9 @@ var ErrUndecided = errors.New("cm: the program decides about the request")
 // before there is a queue pair. Accept then returns those whose peer has
 // answered that, so that it exists: make a queue pair with the number
 // Request.QPN, and call Request.Accept with the AcceptConfig that g has
-// returned. It fails with ErrGone where the connection is over already. What a peer costs before is a few hundred bytes, for at most 20 s,
-// and the oldest makes room for others: first the one of the same source. A nil
-// g ends it.
+// returned. It fails with ErrGone where the connection is over already. What a
+// peer costs before is a few hundred bytes, for at most 20 s, and the oldest
+// makes room for others: first the one of the same source. A nil g ends it.
 func (l *Listener) Greet(g Greeter) {
 	l.m.lock()
 	defer l.m.unlock()

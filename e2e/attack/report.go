@@ -6,6 +6,8 @@ import (
 	"io"
 	"strings"
 	"text/tabwriter"
+
+	"github.com/gosoftroce/rocev2/e2e/attack/strangers"
 )
 
 // Report is the outcome of a series of attacks.
@@ -13,6 +15,8 @@ type Report struct {
 	Wire    string        `json:"wire"` // how packets were forged
 	Attacks []Result      `json:"attacks"`
 	Blind   []BlindResult `json:"blind,omitempty"`
+
+	Strangers []strangers.Result `json:"strangers,omitempty"`
 }
 
 // Broken counts what did not hold.
@@ -25,6 +29,9 @@ func (r *Report) Broken() int {
 		if r.Blind[i].Broken != "" {
 			n++
 		}
+	}
+	for i := range r.Strangers {
+		n += len(r.Strangers[i].Broken)
 	}
 	return n
 }
@@ -60,6 +67,9 @@ func (r *Report) Text(w io.Writer) error {
 		}
 	}
 	_, err := io.WriteString(w, b.String())
+	if err == nil && len(r.Strangers) > 0 {
+		err = strangers.Text(w, r.Strangers)
+	}
 	return err
 }
 

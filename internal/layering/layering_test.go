@@ -120,9 +120,11 @@ var layers = map[string][]string{
 	"e2e/soak": {"rdma", "verbs", "transport/udp", "transport/fault"},
 	// The attacker forges packets, and attacks a queue pair without a
 	// device, too.
-	"e2e/attack":   {"verbs", "rocev2", "transport", "transport/udp", "fabric", "clock", "ib", "memreg", "qp/...", "uverbs", "uverbs/..."},
-	"examples/...": {"verbs", "verbs/verbstest", "cm", "rdma", "rdmanet", "fabric", "transport/..."},
-	"internal/...": {},
+	"e2e/attack": {"e2e/attack/strangers", "verbs", "rocev2", "transport", "transport/udp", "fabric", "clock", "ib", "memreg", "qp/...", "uverbs", "uverbs/..."},
+	// Floods at processes, and honest peers beside them.
+	"e2e/attack/strangers": {"verbs", "rocev2", "rocev2/mad", "cm", "rdma", "rdmanet/rsocket"},
+	"examples/...":         {"verbs", "verbs/verbstest", "cm", "rdma", "rdmanet", "fabric", "transport/..."},
+	"internal/...":         {},
 
 	"internal/devices": {"verbs"}, // for what dials and listens
 }

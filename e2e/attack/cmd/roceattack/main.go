@@ -17,10 +17,17 @@ import (
 	"regexp"
 
 	"github.com/gosoftroce/rocev2/e2e/attack"
+	"github.com/gosoftroce/rocev2/e2e/attack/strangers"
 )
 
 func main() {
-	code, err := run()
+	var code int
+	var err error
+	if os.Getenv(strangers.ListenEnv) != "" { // this process is a victim
+		err = strangers.Listen(context.Background())
+	} else {
+		code, err = run()
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "roceattack:", err)
 		code = 2
@@ -35,6 +42,8 @@ type options struct {
 	json    bool
 	list    bool
 	blind   bool
+	short   bool
+	daemon  string
 	step    int
 	seed    uint64
 }
@@ -42,11 +51,12 @@ type options struct {
 func parse() (options, error) {
 	var o options
 	pattern := flag.String("run", "", "run only attacks whose name matches this regular expression")
-	short := flag.Bool("short", false, "run the short versions, as the tests do")
+	flag.BoolVar(&o.short, "short", false, "run the short versions, as the tests do")
 	flag.StringVar(&o.wire, "wire", "auto", "how packets are forged: raw, inject, or auto: raw in a namespace of its own if that can be had")
 	flag.BoolVar(&o.json, "json", false, "print JSON")
 	flag.BoolVar(&o.list, "list", false, "list the attacks and what must hold against them")
 	flag.BoolVar(&o.blind, "blind", true, "measure how many packets blind attacks need")
+	flag.StringVar(&o.daemon, "daemon", "", "path of a rocev2d: floods of forged requests are sent to it and to a program of package rdma, and silent connections (needs the raw wire)")
 	flag.IntVar(&o.step, "step", 50, "PSNs between two that -blind tries, far from the expected one")
 	flag.Uint64Var(&o.seed, "seed", 1, "of random choices")
 	flag.Parse()
@@ -60,7 +70,7 @@ func parse() (options, error) {
 		return o, fmt.Errorf("-step %d: it is from 1 to 1000", o.step)
 	}
 	o.scale = attack.Long
-	if *short {
+	if o.short {
 		o.scale = attack.Short
 	}
 	var err error
@@ -79,6 +89,7 @@ func run() (code int, err error) {
 		for _, a := range attack.All() {
 			fmt.Printf("%s\n  %s\n  must hold: %s\n", a.Name, a.What, a.Must)
 		}
+		fmt.Printf("strangers\n  %s\n  must hold: %s\n", strangers.What, strangers.Must)
 		return 0, nil
 	}
 	if o.wire == "auto" {
@@ -135,29 +146,15 @@ func attackAll(ctx context.Context, o options) (code int, err error) {
 		}
 		r.Attacks = append(r.Attacks, res)
 	}
-	for _, g := range attack.Guesses() {
-		if !o.blind || !o.pattern.MatchString("blind/"+g.Name) {
-			continue
-		}
-		fmt.Fprintf(os.Stderr, "blind/%s: %s\n", g.Name, g.What)
-		res, err := g.Blind(o.seed, o.step, 2000)
-		if err != nil {
+	if err := guess(o, &r); err != nil {
+		return 0, err
+	}
+	if o.daemon != "" && o.wire == "raw" && o.pattern.MatchString("strangers") {
+		if r.Strangers, err = strangers.Run(ctx, o.daemon, o.short, func(s string) { fmt.Fprintln(os.Stderr, s) }); err != nil {
 			return 0, err
 		}
-		r.Blind = append(r.Blind, res)
 	}
-	for _, g := range attack.UnreliableGuesses() {
-		if !o.blind || !o.pattern.MatchString("blind/"+g.Name) {
-			continue
-		}
-		fmt.Fprintf(os.Stderr, "blind/%s: %s\n", g.Name, g.What)
-		res, err := g.Blind(o.seed, 20_000)
-		if err != nil {
-			return 0, err
-		}
-		r.Blind = append(r.Blind, res)
-	}
-	if len(r.Attacks)+len(r.Blind) == 0 {
+	if len(r.Attacks)+len(r.Blind)+len(r.Strangers) == 0 {
 		return 0, fmt.Errorf("-run %v matches no attack; -list lists them", o.pattern)
 	}
 	print := r.Text
@@ -171,4 +168,31 @@ func attackAll(ctx context.Context, o options) (code int, err error) {
 		return 1, nil
 	}
 	return 0, nil
+}
+
+// guess measures how many packets blind attacks need.
+func guess(o options, r *attack.Report) error {
+	for _, g := range attack.Guesses() {
+		if !o.blind || !o.pattern.MatchString("blind/"+g.Name) {
+			continue
+		}
+		fmt.Fprintf(os.Stderr, "blind/%s: %s\n", g.Name, g.What)
+		res, err := g.Blind(o.seed, o.step, 2000)
+		if err != nil {
+			return err
+		}
+		r.Blind = append(r.Blind, res)
+	}
+	for _, g := range attack.UnreliableGuesses() {
+		if !o.blind || !o.pattern.MatchString("blind/"+g.Name) {
+			continue
+		}
+		fmt.Fprintf(os.Stderr, "blind/%s: %s\n", g.Name, g.What)
+		res, err := g.Blind(o.seed, 20_000)
+		if err != nil {
+			return err
+		}
+		r.Blind = append(r.Blind, res)
+	}
+	return nil
 }
