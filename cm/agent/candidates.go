@@ -84,8 +84,11 @@ const (
 	fewCandidates = 1024
 )
 
-// repeats says when a REP goes again, after the request: the RTU may be lost.
-var repeats = [...]time.Duration{250 * time.Millisecond, time.Second, 3 * time.Second}
+// repeats says when a candidate is looked after, after the request: the RTU may
+// be lost. Data that has come stands for it. The first time is early, because a
+// peer that gets no acknowledgement gives up after half a second; a REP goes
+// again from the second time on.
+var repeats = [...]time.Duration{50 * time.Millisecond, 250 * time.Millisecond, time.Second, 3 * time.Second}
 
 func (c *candidate) path() Path {
 	return Path{Local: c.addresses.local, Remote: c.addresses.remote, TrafficClass: c.class, HopLimit: hopLimit, FlowLabel: c.flowLabel}

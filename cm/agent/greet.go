@@ -86,6 +86,7 @@ func attend(a *Agent, now clock.Time) {
 			dismiss(a, c)
 		case a.cfg.Heard != nil && a.cfg.Heard(c.qpn, path.Remote, c.psn):
 			welcome(a, now, c)
+		case turn == 0:
 		case a.hall.all.n <= fewCandidates || a.budget.forOwn(now, a.sieve.hash(&path, 0, 0)):
 			a.stats.Resent++
 			replyTo(a, &path, c, l, &m)

@@ -56,9 +56,13 @@ func Text(w io.Writer, all []Result) error {
 	fmt.Fprint(w, "\nStrangers: forged REQs and silent connections, what honest peers have beside them, and the victim's memory.\n\n")
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "victim\tflood\ta second\thonest\tdials\tmedian\tlongest\tMiB")
+	var failed []string
 	for _, r := range all {
 		fmt.Fprintf(t, "%s\tbefore\t\t\t\t\t\t%.0f\n", r.Victim, r.Before)
 		for _, f := range r.Floods {
+			for _, e := range f.Failures {
+				failed = append(failed, f.What+": "+e)
+			}
 			for i, h := range f.Honest {
 				what, rate, most := f.What, fmt.Sprintf("%.0f", f.Rate), fmt.Sprintf("%.0f", f.Most)
 				if i > 0 || f.Rate == 0 {
@@ -74,6 +78,9 @@ func Text(w io.Writer, all []Result) error {
 	}
 	if err := t.Flush(); err != nil {
 		return err
+	}
+	for _, e := range failed {
+		fmt.Fprintf(w, "\nfailed: %s\n", e)
 	}
 	for _, r := range all {
 		for _, b := range r.Broken {
