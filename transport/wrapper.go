@@ -1,6 +1,9 @@
 package transport
 
-import "net/netip"
+import (
+	"context"
+	"net/netip"
+)
 
 // Wrapper is the base of a link that wraps another one. It passes on every call
 // that the wrapper does not define itself, those of the optional interfaces
@@ -14,6 +17,7 @@ var (
 	_ GroupJoiner      = Wrapper{}
 	_ PortWatcher      = Wrapper{}
 	_ MemorySharer     = Wrapper{}
+	_ PortProber       = Wrapper{}
 )
 
 // ReadLinkMTU passes the call on; see LinkMTUReader.
@@ -40,3 +44,11 @@ func (w Wrapper) LeaveGroup(group netip.Addr) error { return LeaveGroup(w.Link, 
 
 // SharedPeers passes the call on; see MemorySharer.
 func (w Wrapper) SharedPeers() []netip.Addr { return SharedPeers(w.Link) }
+
+// CanProbePort passes the call on; see PortProber.
+func (w Wrapper) CanProbePort() bool { return CanProbePort(w.Link) }
+
+// ProbePort passes the call on; see PortProber.
+func (w Wrapper) ProbePort(ctx context.Context, peer netip.Addr, packet []byte) bool {
+	return ProbePort(ctx, w.Link, peer, packet)
+}

@@ -1,0 +1,33 @@
+package hca
+
+import (
+	"context"
+	"net/netip"
+
+	"github.com/gosoftroce/rocev2/rocev2"
+	"github.com/gosoftroce/rocev2/transport"
+)
+
+// Addressing of management datagrams (IBTA 13.5.1): those of connection
+// management are from queue pair 1 to queue pair 1.
+const (
+	managementQPN  rocev2.QPN = 1
+	managementQKey            = 0x80010000
+)
+
+// CanProbePort reports whether ProbePort can learn anything.
+func (d *Device) CanProbePort() bool { return transport.CanProbePort(d.shards[0].link) }
+
+// ProbePort sends a management datagram to a peer, as queue pair 1 does, but
+// from another UDP port, and returns true when the peer's host says that nobody
+// has the port of RoCEv2. It returns false when ctx ends. See
+// transport.PortProber.
+func (d *Device) ProbePort(ctx context.Context, peer netip.Addr, datagram []byte) bool {
+	p := rocev2.Packet{
+		BTH: rocev2.BTH{Opcode: rocev2.UDSendOnly, PadCount: rocev2.PadCount(len(datagram)), PKey: rocev2.DefaultPKey,
+			DestQPN: managementQPN, PSN: d.RandomPSN()},
+		DETH:    rocev2.DETH{QKey: managementQKey, SrcQPN: managementQPN},
+		Payload: datagram,
+	}
+	return transport.ProbePort(ctx, d.shards[0].link, peer, p.AppendTo(nil))
+}

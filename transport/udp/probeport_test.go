@@ -1,0 +1,41 @@
+package udp
+
+import (
+	"context"
+	"net/netip"
+	"testing"
+
+	"github.com/gosoftroce/rocev2/transport"
+)
+
+// A port that nobody has is refused at once. One that somebody has never is,
+// and gets packets with a right ICRC.
+func TestProbePort(t *testing.T) {
+	t.Parallel()
+	a, b := open(t, loopback(), Config{}), open(t, loopback(), Config{})
+	probePort(t, a, b)
+	if a.ProbePort(t.Context(), netip.IPv6Loopback(), packet(1, 8)) {
+		t.Error("an address of the other IP version has refused")
+	}
+}
+
+func probePort(t *testing.T, a, b *Link) {
+	t.Helper()
+	if !transport.CanProbePort(transport.Wrapper{Link: a}) {
+		t.Fatal("the link cannot learn that nobody has a port")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	refused := make(chan bool)
+	go func() { refused <- transport.ProbePort(ctx, transport.Wrapper{Link: a}, b.Addr(), packet(1, 256)) }()
+	if p := receive(t, b, 1)[0]; p.ICRC == transport.ICRCBad || p.IPID != 0 {
+		t.Errorf("a packet of %d bytes, ICRC %v, Identification %d", len(p.Data), p.ICRC, p.IPID)
+	}
+	cancel()
+	if <-refused {
+		t.Error("a port that somebody has is refused")
+	}
+	b.Close()
+	if !a.ProbePort(t.Context(), b.Addr(), packet(1, 256)) {
+		t.Error("a port that nobody has is not refused")
+	}
+}

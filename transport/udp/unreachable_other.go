@@ -1,0 +1,8 @@
+//go:build !linux && !windows
+
+package udp
+
+import "syscall"
+
+// portUnreachable is what the system calls the error.
+const portUnreachable = syscall.ECONNREFUSED
