@@ -42,6 +42,8 @@ type waiter struct {
 	ready chan struct{} // a token: event or over is set
 	event agent.Event   // guarded by the manager's lock
 	over  bool          // there is none; the manager is closed
+
+	noDevice bool // there is none: nobody has the peer's UDP port
 }
 
 func newWaiter() *waiter { return &waiter{ready: make(chan struct{}, 1)} }

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 
 	"github.com/gosoftroce/rocev2/cm/agent"
+	"github.com/gosoftroce/rocev2/internal/devices"
 	"github.com/gosoftroce/rocev2/rocev2/mad"
 	"github.com/gosoftroce/rocev2/verbs"
 )
@@ -49,6 +50,11 @@ type DialConfig struct {
 	// peer counts as unreachable: the first time after 250 ms, then after
 	// twice the time each, up to 4.6 s. 0 means 15, 59 s in all.
 	Retries uint8
+
+	// WaitForServer waits, as long as ctx allows, where nothing is there
+	// yet: while nobody listens on the port, nobody has UDP port 4791 at
+	// the peer, or the peer does not answer. Without it those are errors.
+	WaitForServer bool
 }
 
 // Dial connects a queue pair, of RC, UC or XRCInitiator, with one of whoever
@@ -57,12 +63,26 @@ type DialConfig struct {
 // is in RTS afterwards, by the terms that the two sides have agreed on. After
 // an error it may be in INIT, RTR or RTS: reset it to dial again.
 //
-// The error wraps a *RejectedError, ErrUnreachable, ErrClosed, a *PortError,
-// verbs.ErrTransition, or that of ctx: the peer is told then that nobody waits.
-func Dial(ctx context.Context, qp *verbs.QP, addr netip.AddrPort, cfg DialConfig) (*Conn, error) {
-	c, err := dial(ctx, qp, addr, &cfg)
-	for err != nil && cfg.yield(err) {
+// The error wraps a *RejectedError, ErrNoDevice, ErrUnreachable, ErrClosed, a
+// *PortError, verbs.ErrTransition, or that of ctx: the peer is told then that
+// nobody waits.
+//
+// ErrNoDevice comes a few milliseconds after a request to a host on which no
+// device is open. It is what the host says by ICMP, which the network can
+// forge, and so ends only what has no answer. A host that says nothing counts
+// as unreachable after a minute, see DialConfig.Retries.
+func Dial(ctx context.Context, qp *verbs.QP, addr netip.AddrPort, cfg DialConfig) (c *Conn, err error) {
+	once := func() error {
 		c, err = dial(ctx, qp, addr, &cfg)
+		for err != nil && cfg.yield(err) {
+			c, err = dial(ctx, qp, addr, &cfg)
+		}
+		return err
+	}
+	if cfg.WaitForServer && qp != nil {
+		err = devices.Await(ctx, verbs.HCA(qp.Device()).Tasks().Sleep, once)
+	} else {
+		err = once()
 	}
 	if err != nil {
 		return nil, fmt.Errorf("cm: dial %v: %w", addr, err)
@@ -194,16 +214,28 @@ func (d *dialing) run(ctx context.Context) error {
 		d.c.giveUp()
 		return err
 	}
-	if err := d.c.m.await(ctx, w); err != nil {
+	if err := d.c.answer(ctx, w); err != nil {
 		d.c.giveUp()
-		return unanswered(err)
+		return err
 	}
-	switch {
-	case w.event.Kind != agent.EventReply:
+	if w.event.Kind != agent.EventReply {
 		d.c.giveUp()
 		return endOf(&w.event)
 	}
 	return d.ready(w.event.Reply)
+}
+
+// answer waits for what comes of the request of c.
+func (c *Conn) answer(ctx context.Context, w *waiter) error {
+	defer c.probing()()
+	err := c.m.await(ctx, w)
+	switch {
+	case err != nil:
+		return unanswered(err)
+	case w.noDevice:
+		return ErrNoDevice
+	}
+	return nil
 }
 
 // unanswered says what was waited for when the context ended, as far as the

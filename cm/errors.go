@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"syscall"
 
 	"github.com/gosoftroce/rocev2/rocev2/mad"
 )
@@ -41,6 +42,10 @@ var (
 	// os.ErrDeadlineExceeded) holds.
 	ErrUnreachable error = &unreachableError{}
 
+	// ErrNoDevice: the peer's host says that nobody has the UDP port of
+	// RoCEv2 there, by ICMP. errors.Is(err, syscall.ECONNREFUSED) holds.
+	ErrNoDevice error = &noDeviceError{}
+
 	// ErrGone: a request is not waiting any more: it was accepted or
 	// rejected before, or the peer has given up.
 	ErrGone = errors.New("cm: the request is over: it was answered before, or the peer has given up")
@@ -60,7 +65,15 @@ func (*unreachableError) Unwrap() error   { return os.ErrDeadlineExceeded }
 func (*unreachableError) Timeout() bool   { return true }
 func (*unreachableError) Temporary() bool { return true }
 
-// RejectedError says that the peer has rejected the connection.
+type noDeviceError struct{}
+
+func (*noDeviceError) Error() string {
+	return "cm: nothing listens on UDP port 4791 at that address, says its host (ICMP port unreachable): start the server first, or wait for it (WaitForServer); where it runs, it may have another address, or a firewall rejects what comes to the port"
+}
+func (*noDeviceError) Unwrap() error { return syscall.ECONNREFUSED }
+
+// RejectedError says that the peer has rejected the connection. For the reason
+// ReasonInvalidService errors.Is(err, syscall.ECONNREFUSED) holds.
 type RejectedError struct {
 	Reason      Reason
 	PrivateData []byte // of the peer's program: the whole field of 148 bytes, zeros behind what was sent
@@ -73,11 +86,20 @@ func (e *RejectedError) Error() string {
 	if most := e.acceptable(); most != 0 {
 		text += fmt.Sprintf("; it takes %d bytes", most.Bytes())
 	}
+	if e.Reason == ReasonInvalidService {
+		text += "; start the server first, give both sides the same port, or wait for it (WaitForServer)"
+	}
 	return text
 }
 
+// Is reports whether target is ECONNREFUSED, and nobody listens on the port.
+func (e *RejectedError) Is(target error) bool {
+	return target == syscall.ECONNREFUSED && e.Reason == ReasonInvalidService
+}
+
 // StatusError says that the peer has refused to resolve a service of datagrams
-// (SIDR).
+// (SIDR). Where nobody serves the port, errors.Is(err, syscall.ECONNREFUSED)
+// holds.
 type StatusError struct {
 	Status      mad.SIDRStatus // as IBTA 12.11.1.2 has them: 1 nobody serves the port, 2 rejected …
 	PrivateData []byte         // of the peer's program
@@ -86,6 +108,11 @@ type StatusError struct {
 // Error says why.
 func (e *StatusError) Error() string {
 	return fmt.Sprintf("cm: the peer refuses: %v (status %d)", e.Status, uint8(e.Status))
+}
+
+// Is reports whether target is ECONNREFUSED, and nobody serves the port.
+func (e *StatusError) Is(target error) bool {
+	return target == syscall.ECONNREFUSED && e.Status == mad.SIDRUnsupported
 }
 
 // tooLong says that private data does not fit its message.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"net/netip"
 	"runtime/debug"
 	"slices"
 	"sync"
@@ -44,6 +45,7 @@ type manager struct {
 	nudge     bool       // a waiter has its event
 	crowded   bool       // there were very many half-open requests
 	peers     acquaintances
+	probes    map[netip.Addr]*portProbe
 	closed    bool       // nothing begins any more
 	left      *task.Bell // that farewell waits for: a datagram may have been sent
 	gone      bool       // nothing is sent and received any more
@@ -73,7 +75,7 @@ func managerOf(dev *verbs.Device) (*manager, error) {
 	}
 	adapter := verbs.HCA(dev)
 	m := &manager{dev: dev, tasks: adapter.Tasks(), base: adapter.Tasks().Now(),
-		ports: newPorts(adapter.Random), ids: map[agent.ID]sink{}, listeners: map[mad.ServiceID]sink{}}
+		ports: newPorts(adapter.Random), ids: map[agent.ID]sink{}, listeners: map[mad.ServiceID]sink{}, probes: map[netip.Addr]*portProbe{}}
 	m.agent = agent.New(agent.Config{GUID: mad.GUID(dev.Query().NodeGUID), Random: adapter.Random, Identity: mad.ECE(own),
 		Hold: adapter.HoldQPN, Release: adapter.ReleaseQPN, Heard: adapter.Heard})
 	m.timer = m.tasks.NewTimer(m.onTimer)

@@ -55,8 +55,8 @@ func (d *Datagram) PrivateData() []byte { return d.data.bytes() }
 // Resolve asks a peer which UD queue pair serves a port. That makes no
 // connection: either side may be gone at any time.
 //
-// The error wraps a *StatusError, ErrUnreachable, ErrClosed, a *PortError, or
-// that of ctx.
+// The error wraps a *StatusError, ErrNoDevice, ErrUnreachable, ErrClosed, a
+// *PortError, or that of ctx. See Dial.
 func Resolve(ctx context.Context, dev *verbs.Device, addr netip.AddrPort, cfg ResolveConfig) (*Datagram, error) {
 	d, err := resolve(ctx, dev, netip.AddrPortFrom(addr.Addr().Unmap(), addr.Port()), &cfg)
 	if err != nil {
@@ -115,8 +115,8 @@ func (c *Conn) resolve(ctx context.Context, cfg *ResolveConfig) (*Datagram, erro
 	if err != nil {
 		return nil, err
 	}
-	if err := c.m.await(ctx, w); err != nil {
-		return nil, unanswered(err)
+	if err := c.answer(ctx, w); err != nil {
+		return nil, err
 	}
 	switch rep := w.event.SIDRReply; {
 	case rep == nil:

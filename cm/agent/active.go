@@ -158,7 +158,7 @@ func (a *Agent) receiveMRA(now clock.Time, path *Path, b []byte) {
 		a.stats.Unexpected++
 		return
 	}
-	c.extended = true
+	c.extended, c.heard = true, true
 	wait := min(mad.Timeout(m.ServiceTimeout)+time.Duration(c.interval)*time.Microsecond, a.cfg.MaxService)
 	a.timers.set(c, max(c.deadline, now.Add(wait)))
 }

@@ -36,6 +36,7 @@ type conn struct {
 	released bool  // the program does not know it any more
 	asks     uint8 // how often it goes again at most because nobody listens
 	asking   bool  // it does when the timer fires
+	heard    bool  // active: the peer has answered something
 	extended bool  // an MRA has come since the last transmission
 	acked    bool  // passive: an MRA of ours told the peer the local ID
 	granted  bool  // this side has sent a DREP

@@ -14,6 +14,7 @@ func (c *conn) setPatience(d time.Duration) { c.asks = uint8(min(max(d, 0)/askPa
 // askLater has a request go again in a moment, if there is patience left for a
 // peer where nobody listens. It reports whether it does.
 func (h *timers) askLater(now clock.Time, c *conn) bool {
+	c.heard = true
 	if c.asking { // the peer has said so twice
 		return true
 	}

@@ -166,6 +166,13 @@ func (t *table) State(id ID) State {
 	return StateIdle
 }
 
+// Unanswered reports whether nothing at all has come back for a request of this
+// side, which still goes again.
+func (t *table) Unanswered(id ID) bool {
+	c, err := t.own(id)
+	return err == nil && !c.heard && (c.state == StateREQSent || c.state == StateSIDRSent)
+}
+
 // own returns the connection of an ID that the program knows.
 func (t *table) own(id ID) (*conn, error) {
 	c := t.conns[mad.CommID(id)]

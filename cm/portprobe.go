@@ -1,0 +1,99 @@
+package cm
+
+import (
+	"context"
+	"net/netip"
+	"time"
+
+	"github.com/gosoftroce/rocev2/cm/agent"
+	"github.com/gosoftroce/rocev2/rocev2/mad"
+	"github.com/gosoftroce/rocev2/verbs"
+)
+
+// portProbe finds out whether nobody has the UDP port of RoCEv2 at a peer. It
+// serves all requests to the peer that have no answer.
+type portProbe struct {
+	conns map[*Conn]struct{}
+	stop  context.CancelFunc
+}
+
+const (
+	// probeAfter is after how long without an answer the peer is probed.
+	// Most are answered sooner.
+	probeAfter = 20 * time.Millisecond
+	// maxProbes bounds the peers that are probed at once: each takes a
+	// socket.
+	maxProbes = 256
+)
+
+// probing has the waiter of a request that stays unanswered told if nobody has
+// the UDP port of the peer. The caller ends that by the returned function.
+func (c *Conn) probing() (end func()) {
+	m := c.m
+	if !verbs.HCA(m.dev).CanProbePort() {
+		return func() {}
+	}
+	timer := m.tasks.AfterFunc(probeAfter, func() { m.probe(c) })
+	return func() {
+		timer.Stop()
+		m.leaveProbe(c)
+	}
+}
+
+// probe has c share the probe of its peer, and begins it if there is none.
+func (m *manager) probe(c *Conn) {
+	m.lock()
+	defer m.unlock()
+	if m.closed || c.waiter == nil || !m.agent.Unanswered(c.id) {
+		return
+	}
+	peer := c.remote.Addr()
+	p := m.probes[peer]
+	if p == nil {
+		if len(m.probes) == maxProbes {
+			return
+		}
+		ctx, stop := context.WithCancel(context.Background())
+		p = &portProbe{conns: map[*Conn]struct{}{}, stop: stop}
+		m.probes[peer] = p
+		m.tasks.Go(func() { m.runProbe(ctx, p, peer) })
+	}
+	p.conns[c] = struct{}{}
+}
+
+// leaveProbe is called when c waits no more.
+func (m *manager) leaveProbe(c *Conn) {
+	m.lock()
+	defer m.unlock()
+	p := m.probes[c.remote.Addr()]
+	if p == nil {
+		return
+	}
+	if delete(p.conns, c); len(p.conns) == 0 {
+		delete(m.probes, c.remote.Addr())
+		p.stop()
+	}
+}
+
+// runProbe sends the peer what no connection manager answers, a REJ of nothing,
+// and tells those that wait if its host says that nobody takes it.
+func (m *manager) runProbe(ctx context.Context, p *portProbe, peer netip.Addr) {
+	defer p.stop()
+	adapter := verbs.HCA(m.dev)
+	rej := mad.REJ{TransactionID: uint64(adapter.Random())<<32 | uint64(adapter.Random()),
+		Message: mad.StageOther, Reason: mad.ReasonInvalidCommID}
+	if !adapter.ProbePort(ctx, peer, rej.AppendTo(nil)) {
+		return
+	}
+	m.lock()
+	defer m.unlock()
+	if m.probes[peer] == p {
+		delete(m.probes, peer)
+	}
+	for c := range p.conns {
+		if c.waiter != nil && m.agent.Unanswered(c.id) {
+			c.waiter.noDevice = true
+			c.wake(&agent.Event{})
+		}
+	}
+}

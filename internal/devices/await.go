@@ -1,0 +1,37 @@
+package devices
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+	"time"
+)
+
+// Pauses between the calls of Await.
+const (
+	firstPause = 50 * time.Millisecond
+	mostPause  = time.Second
+)
+
+// Absent reports whether a dial has failed because what it is for is not there:
+// nobody listens, or the peer does not answer.
+func Absent(err error) bool {
+	return errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, os.ErrDeadlineExceeded)
+}
+
+// Await calls dial until its error is another than Absent, with pauses of up to
+// a second, as long as ctx allows. Then the error wraps that of ctx, and the
+// last one of dial.
+func Await(ctx context.Context, sleep func(context.Context, time.Duration) error, dial func() error) error {
+	for pause := firstPause; ; pause = min(2*pause, mostPause) {
+		err := dial()
+		if err == nil || !Absent(err) {
+			return err
+		}
+		if over := sleep(ctx, pause); over != nil {
+			return fmt.Errorf("waited for the server: %w: %w", over, err)
+		}
+	}
+}
