@@ -30,7 +30,7 @@ type oracle struct {
 
 func (o *oracle) CanProbePort() bool { return true }
 
-func (o *oracle) ProbePort(ctx context.Context, _ netip.Addr, _ []byte) bool {
+func (o *oracle) ProbePort(_ netip.Addr, _ []byte, stop <-chan struct{}) bool {
 	o.asked.Add(1)
 	o.asking.Add(1)
 	defer o.asking.Add(-1)
@@ -39,8 +39,8 @@ func (o *oracle) ProbePort(ctx context.Context, _ netip.Addr, _ []byte) bool {
 		if o.refuses() {
 			return true
 		}
-		<-ctx.Done()
-	case <-ctx.Done():
+		<-stop
+	case <-stop:
 	}
 	return false
 }

@@ -1,7 +1,6 @@
 package cm
 
 import (
-	"context"
 	"net/netip"
 	"time"
 
@@ -14,7 +13,7 @@ import (
 // serves all requests to the peer that have no answer.
 type portProbe struct {
 	conns map[*Conn]struct{}
-	stop  context.CancelFunc
+	stop  chan struct{} // closed when nobody waits any more
 }
 
 const (
@@ -53,10 +52,9 @@ func (m *manager) probe(c *Conn) {
 		if len(m.probes) == maxProbes {
 			return
 		}
-		ctx, stop := context.WithCancel(context.Background())
-		p = &portProbe{conns: map[*Conn]struct{}{}, stop: stop}
+		p = &portProbe{conns: map[*Conn]struct{}{}, stop: make(chan struct{})}
 		m.probes[peer] = p
-		m.tasks.Go(func() { m.runProbe(ctx, p, peer) })
+		m.tasks.Go(func() { m.runProbe(p, peer) })
 	}
 	p.conns[c] = struct{}{}
 }
@@ -71,18 +69,17 @@ func (m *manager) leaveProbe(c *Conn) {
 	}
 	if delete(p.conns, c); len(p.conns) == 0 {
 		delete(m.probes, c.remote.Addr())
-		p.stop()
+		close(p.stop)
 	}
 }
 
 // runProbe sends the peer what no connection manager answers, a REJ of nothing,
 // and tells those that wait if its host says that nobody takes it.
-func (m *manager) runProbe(ctx context.Context, p *portProbe, peer netip.Addr) {
-	defer p.stop()
+func (m *manager) runProbe(p *portProbe, peer netip.Addr) {
 	adapter := verbs.HCA(m.dev)
 	rej := mad.REJ{TransactionID: uint64(adapter.Random())<<32 | uint64(adapter.Random()),
 		Message: mad.StageOther, Reason: mad.ReasonInvalidCommID}
-	if !adapter.ProbePort(ctx, peer, rej.AppendTo(nil)) {
+	if !adapter.ProbePort(peer, rej.AppendTo(nil), p.stop) {
 		return
 	}
 	m.lock()

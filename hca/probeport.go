@@ -1,7 +1,6 @@
 package hca
 
 import (
-	"context"
 	"net/netip"
 
 	"github.com/gosoftroce/rocev2/rocev2"
@@ -16,18 +15,18 @@ const (
 )
 
 // CanProbePort reports whether ProbePort can learn anything.
-func (d *Device) CanProbePort() bool { return transport.CanProbePort(d.shards[0].link) }
+func (d *shared) CanProbePort() bool { return transport.CanProbePort(d.shards[0].link) }
 
 // ProbePort sends a management datagram to a peer, as queue pair 1 does, but
 // from another UDP port, and returns true when the peer's host says that nobody
-// has the port of RoCEv2. It returns false when ctx ends. See
+// has the port of RoCEv2. It returns false when stop is closed. See
 // transport.PortProber.
-func (d *Device) ProbePort(ctx context.Context, peer netip.Addr, datagram []byte) bool {
+func (d *shared) ProbePort(peer netip.Addr, datagram []byte, stop <-chan struct{}) bool {
 	p := rocev2.Packet{
 		BTH: rocev2.BTH{Opcode: rocev2.UDSendOnly, PadCount: rocev2.PadCount(len(datagram)), PKey: rocev2.DefaultPKey,
-			DestQPN: managementQPN, PSN: d.RandomPSN()},
+			DestQPN: managementQPN, PSN: rocev2.PSN(d.random()) & rocev2.PSNMask},
 		DETH:    rocev2.DETH{QKey: managementQKey, SrcQPN: managementQPN},
 		Payload: datagram,
 	}
-	return transport.ProbePort(ctx, d.shards[0].link, peer, p.AppendTo(nil))
+	return transport.ProbePort(d.shards[0].link, peer, p.AppendTo(nil), stop)
 }

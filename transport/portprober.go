@@ -1,9 +1,6 @@
 package transport
 
-import (
-	"context"
-	"net/netip"
-)
+import "net/netip"
 
 // PortProber is a Link that can learn that nobody has the RoCEv2 port of a
 // peer: the peer's host says so by ICMP, destination unreachable, port
@@ -16,13 +13,13 @@ type PortProber interface {
 	// ProbePort sends a packet (BTH to pad) to a peer, from a UDP port that
 	// serves nothing else, now and again after growing pauses. It returns
 	// true when the peer's host says that nobody has the port that the
-	// packet is for, and false when ctx ends, or if the link cannot send
-	// or learn it. It takes nothing for an answer that does not quote the
+	// packet is for, and false when stop is closed, or if the link cannot
+	// send or learn it. It takes nothing for an answer that quotes another
 	// packet. Still, the network can forge what it says: it is a reason to
 	// give up what has no answer yet, and nothing else.
 	//
 	// The call blocks. It may run beside every other method.
-	ProbePort(ctx context.Context, peer netip.Addr, packet []byte) (refused bool)
+	ProbePort(peer netip.Addr, packet []byte, stop <-chan struct{}) (refused bool)
 }
 
 // CanProbePort reports whether l can learn that nobody has the port of a peer.
@@ -33,7 +30,7 @@ func CanProbePort(l Link) bool {
 
 // ProbePort asks l to find out whether nobody has the port of a peer; see
 // PortProber. It returns false at once for a link that cannot.
-func ProbePort(ctx context.Context, l Link, peer netip.Addr, packet []byte) bool {
+func ProbePort(l Link, peer netip.Addr, packet []byte, stop <-chan struct{}) bool {
 	p, ok := l.(PortProber)
-	return ok && p.ProbePort(ctx, peer, packet)
+	return ok && p.ProbePort(peer, packet, stop)
 }

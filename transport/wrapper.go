@@ -1,9 +1,6 @@
 package transport
 
-import (
-	"context"
-	"net/netip"
-)
+import "net/netip"
 
 // Wrapper is the base of a link that wraps another one. It passes on every call
 // that the wrapper does not define itself, those of the optional interfaces
@@ -49,6 +46,6 @@ func (w Wrapper) SharedPeers() []netip.Addr { return SharedPeers(w.Link) }
 func (w Wrapper) CanProbePort() bool { return CanProbePort(w.Link) }
 
 // ProbePort passes the call on; see PortProber.
-func (w Wrapper) ProbePort(ctx context.Context, peer netip.Addr, packet []byte) bool {
-	return ProbePort(ctx, w.Link, peer, packet)
+func (w Wrapper) ProbePort(peer netip.Addr, packet []byte, stop <-chan struct{}) bool {
+	return ProbePort(w.Link, peer, packet, stop)
 }

@@ -1,7 +1,6 @@
 package udp
 
 import (
-	"context"
 	"errors"
 	"net"
 	"net/netip"
@@ -30,19 +29,21 @@ func (l *Link) CanProbePort() bool { return true }
 // link sends and receives. The system has chosen its port, at random, and an
 // error must be of this port and the peer's. On Linux what it quotes of the
 // packet must be right, too.
-func (l *Link) ProbePort(ctx context.Context, peer netip.Addr, packet []byte) bool {
+func (l *Link) ProbePort(peer netip.Addr, packet []byte, stop <-chan struct{}) bool {
 	p, err := l.newPortProbe(peer, packet)
 	if err != nil {
 		return false
 	}
 	defer p.conn.Close()
-	defer context.AfterFunc(ctx, func() { p.conn.SetDeadline(time.Unix(1, 0)) })()
-	for pause := firstProbePause; ctx.Err() == nil; pause = min(2*pause, mostProbePause) {
-		if p.refused(ctx, pause) {
-			return true
-		}
+	found := make(chan bool, 1)
+	go func() { found <- p.refused() }()
+	select {
+	case refused := <-found:
+		return refused
+	case <-stop:
+		p.conn.Close() // which ends the goroutine
+		return false
 	}
-	return false
 }
 
 var _ transport.PortProber = (*Link)(nil)
@@ -53,6 +54,7 @@ type portProbe struct {
 	raw    syscall.RawConn
 	to     netip.AddrPort
 	packet []byte // BTH to ICRC
+	buf    [1]byte
 }
 
 func (l *Link) newPortProbe(peer netip.Addr, packet []byte) (*portProbe, error) {
@@ -82,34 +84,23 @@ func (l *Link) newPortProbe(peer netip.Addr, packet []byte) (*portProbe, error) 
 	return p, nil
 }
 
-// refused sends the packet and waits for a while. It reports whether the peer's
-// host says that nobody has the port.
-func (p *portProbe) refused(ctx context.Context, wait time.Duration) bool {
-	if err := p.send(); isRefusal(err) && p.quoted() {
-		return true // it is of the packet before
-	}
-	p.conn.SetReadDeadline(time.Now().Add(wait))
-	if ctx.Err() != nil { // after which nothing else ends the wait
-		return false
-	}
-	var b [1]byte
-	for range maxRefused {
-		_, err := p.conn.Read(b[:])
-		switch {
-		case isRefusal(err) && p.quoted():
-			return true
-		case err == nil || isRefusal(err):
-		case errors.Is(err, net.ErrClosed), errors.Is(err, os.ErrDeadlineExceeded):
-			return false
+// refused sends the packet now and again until the peer's host says that nobody
+// has the port, or the socket is closed. It reports which.
+func (p *portProbe) refused() bool {
+	for pause := firstProbePause; ; pause = min(2*pause, mostProbePause) {
+		err := p.send()
+		p.conn.SetReadDeadline(time.Now().Add(pause))
+		for {
+			switch {
+			case isRefusal(err) && p.quoted(): // also of an earlier packet
+				return true
+			case errors.Is(err, net.ErrClosed):
+				return false
+			}
+			if errors.Is(err, os.ErrDeadlineExceeded) {
+				break
+			}
+			_, err = p.conn.Read(p.buf[:])
 		}
 	}
-	<-after(ctx, wait) // somebody floods the socket
-	return false
-}
-
-// after returns a channel that is closed after a while, or when ctx ends.
-func after(ctx context.Context, d time.Duration) <-chan struct{} {
-	ctx, cancel := context.WithTimeout(ctx, d)
-	context.AfterFunc(ctx, cancel)
-	return ctx.Done()
 }
