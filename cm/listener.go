@@ -78,6 +78,11 @@ type Listener struct {
 // The error wraps a *PortError for a port that is in use, ErrClosed or
 // verbs.ErrClosed for a device that is closed, or verbs.ErrGSIInUse.
 func Listen(dev *verbs.Device, addr netip.AddrPort, cfg ListenConfig) (*Listener, error) {
+	return listenOn(dev, addr, cfg, nil)
+}
+
+// listenOn is Listen with a bell that several listeners share, or nil.
+func listenOn(dev *verbs.Device, addr netip.AddrPort, cfg ListenConfig, ready *task.Bell) (*Listener, error) {
 	if err := cfg.fill(); err != nil {
 		return nil, err
 	}
@@ -92,7 +97,10 @@ func Listen(dev *verbs.Device, addr netip.AddrPort, cfg ListenConfig) (*Listener
 	if err != nil {
 		return nil, err
 	}
-	l := &Listener{m: m, cfg: cfg, ready: m.tasks.NewBell(),
+	if ready == nil {
+		ready = m.tasks.NewBell()
+	}
+	l := &Listener{m: m, cfg: cfg, ready: ready,
 		addr: Addr{netip.AddrPortFrom(dev.Addr(), port), cfg.Space}}
 	if err := m.listen(l.service(), cfg.Backlog, l); err != nil {
 		m.ports.give(cfg.Space, port)
@@ -120,26 +128,39 @@ func (l *Listener) Addr() net.Addr { return &l.addr }
 
 // Accept waits for the next request. The error wraps ErrClosed, or that of ctx.
 func (l *Listener) Accept(ctx context.Context) (*Request, error) {
+	return accept(ctx, l.ready, &l.addr, l.next)
+}
+
+// accept waits until next returns a request or an error.
+func accept(ctx context.Context, ready *task.Bell, addr *Addr, next func() (*Request, error)) (*Request, error) {
 	err := ctx.Err()
 	if err != nil {
 		err = context.Cause(ctx)
 	}
 	for err == nil {
-		if r, err := l.next(); r != nil || err != nil {
+		if r, err := next(); r != nil || err != nil {
 			return r, err
 		}
 		// Who has taken a ring looks, even if ctx has ended meanwhile:
 		// nobody else will.
-		err = l.ready.Wait(ctx)
+		err = ready.Wait(ctx)
 	}
-	return nil, fmt.Errorf("cm: accept on %v: %w", &l.addr, err)
+	return nil, fmt.Errorf("cm: accept on %v: %w", addr, err)
 }
 
 func (l *Listener) next() (*Request, error) {
+	r, err := l.poll()
+	if err != nil {
+		l.ready.Ring() // for the next Accept that waits
+	}
+	return r, err
+}
+
+// poll takes a request, if there is one.
+func (l *Listener) poll() (*Request, error) {
 	l.m.lock()
 	defer l.m.unlock()
 	if l.closed {
-		l.ready.Ring() // for the next Accept that waits
 		return nil, fmt.Errorf("cm: accept on %v: %w", &l.addr, ErrClosed)
 	}
 	r := l.queue.first

@@ -166,20 +166,6 @@ func TestWaitForServer(t *testing.T) {
 	})
 }
 
-// Over sockets it is the system of the peer that says it.
-func TestNoDeviceOverSockets(t *testing.T) {
-	t.Parallel()
-	loopback := func() netip.Addr {
-		n := rand.Uint32()
-		return netip.AddrFrom4([4]byte{127, 2 + byte(n>>16)%250, byte(n >> 8), 2 + byte(n)%250})
-	}
-	dev, err := verbs.OpenAddr(loopback(), verbs.Config{})
-	must(t, err)
-	h := newHostOn(t, dev)
-	_, err = cm.Dial(h.context(), h.qp(verbs.RC), netip.AddrPortFrom(loopback(), 7471), cm.DialConfig{})
-	wantErr(t, "dial", err, cm.ErrNoDevice)
-}
-
 // Nobody listens: the error is one that programs know from TCP.
 func TestRefusal(t *testing.T) {
 	t.Parallel()

@@ -74,7 +74,7 @@ func TestCloseBesideClose(t *testing.T) {
 				default:
 					t.Error("returns before the first Close")
 				}
-				if closed := name != "the connection"; mapped(l.hub) == closed {
+				if closed := name != "the connection"; mapped(l.doors[0].hub) == closed {
 					t.Errorf("closed: %v, and the memory is there: %v", closed, !closed)
 				}
 				must(t, l.Close())
@@ -96,7 +96,7 @@ func TestListenerCloseBesideItself(t *testing.T) {
 		go l.Close()
 		synctest.Wait()
 		must(t, l.Close())
-		if mapped(l.hub) {
+		if mapped(l.doors[0].hub) {
 			t.Error("returns before the first Close is over")
 		}
 		client.Close()
@@ -202,7 +202,7 @@ func TestCloseInEveryOrder(t *testing.T) {
 			}
 			ends.Wait()
 			work.Wait()
-			if mapped(l.hub) {
+			if mapped(l.doors[0].hub) {
 				t.Error("the memory of the listener stays")
 			}
 		})

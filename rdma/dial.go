@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 	"slices"
 	"sync"
@@ -34,6 +33,11 @@ type Dialer struct {
 	// package, so that nothing of it is in the private data. Without it
 	// such a listener is recognised by its answer.
 	Foreign bool
+
+	// WaitForServer waits, as long as the context allows, where nobody
+	// listens yet, or the peer does not answer. Without it those are
+	// errors.
+	WaitForServer bool
 }
 
 // RejectedError is the error of a request that the peer has rejected:
@@ -41,8 +45,11 @@ type Dialer struct {
 type RejectedError = cm.RejectedError
 
 // Dial connects to a listener: "192.0.2.1:7471", or a name in place of the
-// address. The error wraps a *RejectedError, or that of ctx, or says what is
-// wrong.
+// address, of which each address is tried. No address, as in ":7471", is this
+// host. The error wraps a *RejectedError, or that of ctx, or says what is
+// wrong. Where nobody listens errors.Is(err, syscall.ECONNREFUSED) holds: that
+// shows at once, as far as the peer's host says so; see cm.Dial and
+// Dialer.WaitForServer.
 func Dial(ctx context.Context, addr string) (*Conn, error) {
 	return new(Dialer).Dial(ctx, addr)
 }
@@ -68,44 +75,25 @@ func (d *Dialer) dial(ctx context.Context, addr string) (*Conn, error) {
 	if len(d.PrivateData) > most {
 		return nil, &verbs.RangeError{What: "length of PrivateData", Got: len(d.PrivateData), Max: most}
 	}
-	remotes, err := resolve(ctx, addr)
+	remotes, err := devices.Remotes(ctx, netip.Addr.IsValid, addr)
 	if err != nil {
 		return nil, err
 	}
-	for _, remote := range remotes {
-		var c *Conn
-		if c, err = d.dialOne(ctx, remote, t); err == nil || ctx.Err() != nil {
-			return c, err
+	var c *Conn
+	try := func() (err error) {
+		for _, remote := range remotes {
+			if c, err = d.dialOne(ctx, remote, t); err == nil || ctx.Err() != nil {
+				break
+			}
 		}
+		return err
 	}
-	return nil, err
-}
-
-// resolve returns the addresses of a name. Port names are those of TCP.
-func resolve(ctx context.Context, addr string) ([]netip.AddrPort, error) {
-	if a, err := netip.ParseAddrPort(addr); err == nil {
-		return []netip.AddrPort{a}, nil
+	if d.WaitForServer {
+		err = devices.Await(ctx, nil, try)
+	} else {
+		err = try()
 	}
-	host, service, err := net.SplitHostPort(addr)
-	if err != nil {
-		return nil, err
-	}
-	port, err := net.DefaultResolver.LookupPort(ctx, "tcp", service)
-	if err != nil {
-		return nil, err
-	}
-	addrs, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
-	if err != nil {
-		return nil, err
-	}
-	var all []netip.AddrPort
-	for _, a := range addrs {
-		all = append(all, netip.AddrPortFrom(a.Unmap(), uint16(port)))
-	}
-	if len(all) == 0 {
-		return nil, fmt.Errorf("%s has no address", host)
-	}
-	return all, nil
+	return c, err
 }
 
 func (d *Dialer) dialOne(ctx context.Context, remote netip.AddrPort, t tuning) (*Conn, error) {

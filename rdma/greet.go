@@ -34,7 +34,8 @@ func (l *Listener) reply(g *cm.Greeting) (cm.AcceptConfig, error) {
 
 // hello returns what this side says of itself to a native peer, and private.
 func (l *Listener) hello(private []byte) []byte {
-	h := hello{regions: l.exports.some.Load(), credits: baseWindow, size: uint32(l.hub.size), user: private}
+	d := l.doors[0] // as all others
+	h := hello{regions: d.exports.some.Load(), credits: baseWindow, size: uint32(d.hub.size), user: private}
 	return h.encode()
 }
 

@@ -7,13 +7,13 @@ import (
 	"net"
 	"net/netip"
 	"slices"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/gosoftroce/rocev2/cm"
 	"github.com/gosoftroce/rocev2/internal/devices"
+	"github.com/gosoftroce/rocev2/memreg/mapping"
 	"github.com/gosoftroce/rocev2/verbs"
 )
 
@@ -21,8 +21,8 @@ import (
 // works.
 type ListenConfig struct {
 	// Device is the device to use, which stays open as long as the
-	// listener. By default the device of this process on the address is
-	// used, or one is opened there.
+	// listener. By default the devices of this process on the addresses are
+	// used, or opened there.
 	Device *verbs.Device
 
 	// MessageSize is the longest message that this side takes, in bytes:
@@ -108,12 +108,10 @@ const maxDepth = 4096
 
 // Listener takes connections. Its methods may be called from any goroutine.
 type Listener struct {
-	cfg     ListenConfig
-	hub     *hub
-	ref     *devices.Ref // nil: the device is the program's
-	cm      *cm.Listener
-	exports directory
-	conns   atomic.Int64
+	cfg   ListenConfig
+	doors []*door // one for each device
+	cm    *cm.Listeners
+	conns atomic.Int64
 
 	mu        sync.Mutex
 	open      map[*Conn]struct{}
@@ -123,11 +121,27 @@ type Listener struct {
 	greeting sync.Mutex
 	greets   bool // requests are answered before the program sees them
 	asks     bool // never, because the program decides about them
+
+	exporting sync.Mutex // regions are the same on each device
+	fresh     map[string]*mapping.Mapping
 }
 
-// Listen takes connections on a local address: "192.0.2.1:7471",
-// "[2001:db8::1]:7471", or a name or an interface in place of the address. Port
-// 0 stands for one that is free; see Listener.Addr.
+// door is what a listener has of one device.
+type door struct {
+	hub     *hub
+	ref     *devices.Ref // nil: the device is the program's
+	exports directory
+}
+
+// Listen takes connections on local addresses: "192.0.2.1:7471",
+// "[2001:db8::1]:7471", or an interface or a name such as "localhost" in place
+// of the address. A name stands for each address that it has. No address, as in
+// ":7471", and an unspecified one stand for all addresses of this host, as they
+// are now: "0.0.0.0:7471" for those of IPv4 alone. Of several addresses those
+// that cannot be had, because another process has their UDP port 4791, are left
+// out; see Listener.Addrs. If that is all of them, the error says why for each.
+//
+// Port 0 stands for one that is free; see Listener.Addr.
 func Listen(ctx context.Context, addr string) (*Listener, error) {
 	return new(ListenConfig).Listen(ctx, addr)
 }
@@ -152,7 +166,7 @@ func (lc *ListenConfig) listen(ctx context.Context, addr string) (*Listener, err
 	if len(lc.PrivateData) > maxReplyData {
 		return nil, &verbs.RangeError{What: "length of PrivateData", Got: len(lc.PrivateData), Max: maxReplyData}
 	}
-	local, err := localAddr(addr)
+	place, err := devices.PlaceOf(ctx, netip.Addr.IsValid, addr)
 	if err != nil {
 		return nil, err
 	}
@@ -160,72 +174,64 @@ func (lc *ListenConfig) listen(ctx context.Context, addr string) (*Listener, err
 	if l.cfg.MaxConns == 0 {
 		l.cfg.MaxConns = 1 << 16
 	}
-	dev := lc.Device
-	if dev == nil {
-		if l.ref, err = devices.Local(local.Addr()); err != nil {
-			return nil, err
-		}
-		dev = l.ref.Device()
-	}
-	if err = l.start(dev, t, local); err != nil {
+	if err = l.start(&place, t); err != nil {
 		l.Close()
 		return nil, err
 	}
 	return l, nil
 }
 
-func (l *Listener) start(dev *verbs.Device, t tuning, local netip.AddrPort) (err error) {
-	if l.hub, err = newHub(dev, t, &l.exports); err != nil {
+func (l *Listener) start(place *devices.Place, t tuning) error {
+	devs, refs, at, err := place.Use(l.cfg.Device)
+	if err != nil {
 		return err
 	}
-	l.exports.pd, l.exports.asked = l.hub.pd, l.cfg.OnRegion
+	for i, dev := range devs {
+		d := &door{ref: refs[i]}
+		l.doors = append(l.doors, d)
+		if d.hub, err = newHub(dev, t, &d.exports); err == nil {
+			d.exports.pd, d.exports.asked = d.hub.pd, l.cfg.OnRegion
+		} else {
+			for _, r := range refs[i+1:] {
+				r.Release()
+			}
+			return err
+		}
+	}
 	for _, r := range l.cfg.regions {
-		if _, err := l.exports.export(r.name, r.region); err != nil {
+		if _, err := l.export(r.name, r.region); err != nil {
 			return fmt.Errorf("export region %q: %w", r.name, err)
 		}
 	}
-	l.cm, err = cm.Listen(dev, local, cm.ListenConfig{Backlog: l.cfg.Backlog})
+	l.cm, err = cm.ListenAll(devs, at, cm.ListenConfig{Backlog: l.cfg.Backlog})
 	return err
 }
 
-// localAddr reads the address to listen on.
-func localAddr(addr string) (netip.AddrPort, error) {
-	host, port, err := net.SplitHostPort(addr)
-	if err != nil {
-		return netip.AddrPort{}, err
-	}
-	if host == "" {
-		return netip.AddrPort{}, errors.New("no local address: a device has one, so name it, or its interface")
-	}
-	n, err := strconv.ParseUint(port, 10, 16)
-	if err != nil {
-		return netip.AddrPort{}, fmt.Errorf("port %q is not a number from 0 to 65535", port)
-	}
-	a, err := verbs.ResolveAddr(host)
-	return netip.AddrPortFrom(a, uint16(n)), err
-}
-
-// Addr returns the address, with the port that was chosen.
+// Addr returns the address, with the port that was chosen. It is the
+// unspecified address, as "[::]:7471", where the listener is on all addresses
+// of the host, and else that of the first device.
 func (l *Listener) Addr() net.Addr { return l.cm.Addr() }
 
-// Device returns the device that the listener uses.
-func (l *Listener) Device() *verbs.Device { return l.hub.dev }
+// Addrs returns the addresses that the listener is on, those of its devices.
+func (l *Listener) Addrs() []net.Addr { return l.cm.Addrs() }
 
-// Export exports a region from now on, and returns its memory. The error wraps
-// ErrExported, or says what is wrong.
-func (l *Listener) Export(name string, r Region) (*verbs.MR, error) {
-	mr, err := l.exports.export(name, r)
-	if err != nil {
-		return nil, &OpError{Op: "export", Name: name, Err: err}
+// Device returns the device that the listener uses, of several the first.
+func (l *Listener) Device() *verbs.Device { return l.doors[0].hub.dev }
+
+// Devices returns the devices that the listener uses.
+func (l *Listener) Devices() (devs []*verbs.Device) {
+	for _, d := range l.doors {
+		devs = append(devs, d.hub.dev)
 	}
-	return mr, nil
+	return devs
 }
 
-// Unexport ends the export of a region. A client that uses it after that loses
-// its connection, with ErrRefused. The error wraps ErrUnknownRegion.
-func (l *Listener) Unexport(name string) error {
-	if err := l.exports.unexport(name); err != nil {
-		return &OpError{Op: "unexport", Name: name, Err: err}
+// hub returns what the connections of a device share.
+func (l *Listener) hub(dev *verbs.Device) *hub {
+	for _, d := range l.doors {
+		if d.hub.dev == dev {
+			return d.hub
+		}
 	}
 	return nil
 }
@@ -307,13 +313,20 @@ func (l *Listener) Close() error {
 	}
 	wg.Wait()
 	l.accepting.Wait()
-	if l.hub != nil {
-		l.hub.close()
+	for _, d := range l.doors {
+		d.close()
 	}
-	if l.ref != nil {
-		l.ref.Release()
-	}
+	l.dropMemory()
 	return nil
+}
+
+func (d *door) close() {
+	if d.hub != nil {
+		d.hub.close()
+	}
+	if d.ref != nil {
+		d.ref.Release()
+	}
 }
 
 // Request is a peer's wish for a connection. Answer it once, by Accept or
@@ -401,7 +414,7 @@ func (l *Listener) enter() bool {
 // connect makes the connection, or rejects the request.
 func (r *Request) connect(ctx context.Context, private []byte) (*Conn, error) {
 	l := r.l
-	c, err := newNumbered(l.hub, r.req.QPN())
+	c, err := newNumbered(l.hub(r.req.Device()), r.req.QPN())
 	if err != nil {
 		r.req.RejectReason(cm.ReasonNoResources, nil)
 		return nil, err

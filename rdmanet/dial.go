@@ -2,7 +2,6 @@ package rdmanet
 
 import (
 	"context"
-	"fmt"
 	"net"
 	"net/netip"
 	"time"
@@ -31,6 +30,11 @@ type Dialer struct {
 	// Timeout is how long a dial may take. 0 means that only the context
 	// bounds it, and the connection manager, which gives up after a minute.
 	Timeout time.Duration
+
+	// WaitForServer waits, as long as the context and Timeout allow, where
+	// nobody listens yet, or the peer does not answer. Without it those are
+	// errors.
+	WaitForServer bool
 }
 
 // Dial connects to who listens on an address, with a zero Dialer. See
@@ -40,14 +44,16 @@ func Dial(ctx context.Context, network, address string) (*Conn, error) {
 }
 
 // DialContext connects to who listens on an address: "192.0.2.1:7471", or a
-// name in place of the address. The network is "rdma"; "rdma4" and "rdma6" take
+// name in place of the address, of which each address is tried. No address, as
+// in ":7471", is this host. The network is "rdma"; "rdma4" and "rdma6" take
 // addresses of one IP version only. The names "tcp", "tcp4" and "tcp6" mean the
 // same, so that the method fits where those of net.Dialer do, such as in
 // http.Transport. The context is for the dial, and not for the connection.
 //
-// The error is a *net.OpError. It wraps a *cm.RejectedError where nobody
-// listens, the error of ctx, or rsocket.ErrBlock where the peer speaks another
-// protocol.
+// The error is a *net.OpError. Where nobody listens errors.Is(err,
+// syscall.ECONNREFUSED) holds; that shows at once, as far as the peer's host
+// says so, see cm.Dial. The error wraps that of ctx, or rsocket.ErrBlock where
+// the peer speaks another protocol, too.
 func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
 	c, err := d.dial(ctx, network, address)
 	if err != nil {
@@ -80,14 +86,26 @@ func (d *Dialer) dialAny(ctx context.Context, network, address string) (c *Conn,
 	if err != nil {
 		return nil, remote, err
 	}
-	remotes, err := resolve(ctx, network, address)
+	fits := families[network]
+	if fits == nil {
+		return nil, remote, net.UnknownNetworkError(network)
+	}
+	remotes, err := devices.Remotes(ctx, fits, address)
 	if err != nil {
 		return nil, remote, err
 	}
-	for _, remote = range remotes {
-		if c, err = d.dialOne(ctx, remote, o); err == nil || ctx.Err() != nil {
-			break
+	try := func() (err error) {
+		for _, remote = range remotes {
+			if c, err = d.dialOne(ctx, remote, o); err == nil || ctx.Err() != nil {
+				break
+			}
 		}
+		return err
+	}
+	if d.WaitForServer {
+		err = devices.Await(ctx, nil, try)
+	} else {
+		err = try()
 	}
 	return c, remote, err
 }
@@ -176,41 +194,4 @@ func (l cmLink) Close() error {
 var families = map[string]func(netip.Addr) bool{
 	"rdma": netip.Addr.IsValid, "rdma4": netip.Addr.Is4, "rdma6": netip.Addr.Is6,
 	"tcp": netip.Addr.IsValid, "tcp4": netip.Addr.Is4, "tcp6": netip.Addr.Is6,
-}
-
-// resolve returns the addresses of a name.
-func resolve(ctx context.Context, network, address string) ([]netip.AddrPort, error) {
-	fits := families[network]
-	if fits == nil {
-		return nil, net.UnknownNetworkError(network)
-	}
-	host, service, err := net.SplitHostPort(address)
-	if err != nil {
-		return nil, err
-	}
-	port, err := net.DefaultResolver.LookupPort(ctx, "tcp", service)
-	if err != nil {
-		return nil, err
-	}
-	addrs, err := addrsOf(ctx, host)
-	if err != nil {
-		return nil, err
-	}
-	var all []netip.AddrPort
-	for _, a := range addrs {
-		if a = a.Unmap(); fits(a) {
-			all = append(all, netip.AddrPortFrom(a, uint16(port)))
-		}
-	}
-	if len(all) == 0 {
-		return nil, fmt.Errorf("%q has no address that fits the network %s", host, network)
-	}
-	return all, nil
-}
-
-func addrsOf(ctx context.Context, host string) ([]netip.Addr, error) {
-	if a, err := netip.ParseAddr(host); err == nil {
-		return []netip.Addr{a}, nil
-	}
-	return net.DefaultResolver.LookupNetIP(ctx, "ip", host)
 }

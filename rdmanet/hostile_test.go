@@ -300,10 +300,10 @@ func TestMisuse(t *testing.T) {
 			_, err := (&Dialer{Device: a, Options: Options{Credits: 100000}}).DialContext(t.Context(), "rdma", "192.0.2.1:1")
 			return err
 		},
-		"unknown network udp": func() error { _, err := Dial(t.Context(), "udp", "192.0.2.1:1"); return err },
-		"missing port":        func() error { _, err := Dial(t.Context(), "rdma", "192.0.2.1"); return err },
-		"network rdma6":       func() error { _, err := Dial(t.Context(), "rdma6", "192.0.2.1:1"); return err },
-		"no local address":    func() error { _, err := Listen("rdma", ":7471"); return err },
+		"unknown network udp":  func() error { _, err := Dial(t.Context(), "udp", "192.0.2.1:1"); return err },
+		"missing port":         func() error { _, err := Dial(t.Context(), "rdma", "192.0.2.1"); return err },
+		"fits the network":     func() error { _, err := Dial(t.Context(), "rdma6", "192.0.2.1:1"); return err },
+		"no address that fits": func() error { _, err := Listen("rdma6", "127.0.0.1:7471"); return err },
 	} {
 		if err := f(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, expected %q", err, want)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/netip"
 	"sync"
 	"sync/atomic"
 
@@ -21,8 +20,8 @@ type ListenConfig struct {
 	Options
 
 	// Device is the device to use, which stays open as long as the listener
-	// and its connections. By default the device of this process on the
-	// address is used, or one is opened there.
+	// and its connections. By default the devices of this process on the
+	// addresses are used, or opened there.
 	Device *verbs.Device
 
 	// Backlog is how many requests may wait for Accept. 0 means 1024.
@@ -37,8 +36,8 @@ type ListenConfig struct {
 // any goroutine.
 type Listener struct {
 	cfg   ListenConfig
-	use   use
-	cm    *cm.Listener
+	uses  []use // of each device
+	cm    *cm.Listeners
 	conns atomic.Int64 // that are open
 	close sync.Once
 }
@@ -49,10 +48,16 @@ func Listen(network, address string) (*Listener, error) {
 	return new(ListenConfig).Listen(context.Background(), network, address)
 }
 
-// Listen takes connections on a local address: "192.0.2.1:7471",
-// "[2001:db8::1]:7471", or a name or an interface in place of the address. Port
-// 0 stands for one that is free; see Listener.Addr. The networks are those of
-// Dialer.DialContext. The error is a *net.OpError.
+// Listen takes connections on local addresses: "192.0.2.1:7471",
+// "[2001:db8::1]:7471", or an interface or a name such as "localhost" in place
+// of the address. A name stands for each address that it has. No address, as in
+// ":7471", and an unspecified one stand for all addresses of this host, as they
+// are now. Of several addresses those that cannot be had, because another
+// process has their UDP port 4791, are left out; see Listener.Addrs. If that is
+// all of them, the error says why for each.
+//
+// Port 0 stands for one that is free; see Listener.Addr. The networks are those
+// of Dialer.DialContext. The error is a *net.OpError.
 func (lc *ListenConfig) Listen(ctx context.Context, network, address string) (*Listener, error) {
 	l, err := lc.listen(ctx, network, address)
 	if err != nil {
@@ -73,57 +78,56 @@ func (lc *ListenConfig) listen(ctx context.Context, network, address string) (*L
 	if l.cfg.MaxConns == 0 {
 		l.cfg.MaxConns = 1 << 16
 	}
-	local, err := localAddr(ctx, network, address)
+	fits := families[network]
+	if fits == nil {
+		return nil, net.UnknownNetworkError(network)
+	}
+	place, err := devices.PlaceOf(ctx, fits, address)
 	if err != nil {
 		return nil, err
 	}
-	if l.use = (use{dev: lc.Device}); lc.Device == nil {
-		ref, err := devices.Local(local.Addr())
-		if err != nil {
-			return nil, err
-		}
-		l.use = use{ref.Device(), ref}
+	devs, refs, at, err := place.Use(lc.Device)
+	if err != nil {
+		return nil, err
 	}
-	if l.cm, err = cm.Listen(l.use.dev, local, cm.ListenConfig{Backlog: lc.Backlog}); err != nil {
-		l.use.end()
+	for i, dev := range devs {
+		l.uses = append(l.uses, use{dev, refs[i]})
+	}
+	if l.cm, err = cm.ListenAll(devs, at, cm.ListenConfig{Backlog: lc.Backlog}); err != nil {
+		l.end()
 		return nil, err
 	}
 	l.cm.Greet(l.greet)
 	return l, nil
 }
 
-// localAddr reads the address to listen on.
-func localAddr(ctx context.Context, network, address string) (none netip.AddrPort, err error) {
-	fits := families[network]
-	if fits == nil {
-		return none, net.UnknownNetworkError(network)
-	}
-	host, service, err := net.SplitHostPort(address)
-	if err != nil {
-		return none, err
-	}
-	if host == "" {
-		return none, errors.New("no local address: a device has one, so name it, or its interface")
-	}
-	port, err := net.DefaultResolver.LookupPort(ctx, "tcp", service)
-	if err != nil {
-		return none, err
-	}
-	a, err := verbs.ResolveAddr(host)
-	if err != nil {
-		return none, err
-	}
-	if !fits(a.Unmap()) {
-		return none, fmt.Errorf("%v does not fit the network %s", a, network)
-	}
-	return netip.AddrPortFrom(a, uint16(port)), nil
-}
-
-// Addr returns the address, with the port that was chosen.
+// Addr returns the address, with the port that was chosen. It is the
+// unspecified address, as "[::]:7471", where the listener is on all addresses
+// of the host, and else that of the first device.
 func (l *Listener) Addr() net.Addr { return l.cm.Addr() }
 
-// Device returns the device that the listener uses.
-func (l *Listener) Device() *verbs.Device { return l.use.dev }
+// Addrs returns the addresses that the listener is on, those of its devices.
+func (l *Listener) Addrs() []net.Addr { return l.cm.Addrs() }
+
+// Device returns the device that the listener uses, of several the first.
+func (l *Listener) Device() *verbs.Device { return l.uses[0].dev }
+
+// useOf returns the use of a device.
+func (l *Listener) useOf(dev *verbs.Device) use {
+	for _, u := range l.uses {
+		if u.dev == dev {
+			return u
+		}
+	}
+	return use{dev: dev}
+}
+
+// end ends the use of the devices.
+func (l *Listener) end() {
+	for _, u := range l.uses {
+		u.end()
+	}
+}
 
 // Accept waits for the next connection, a *Conn.
 func (l *Listener) Accept() (net.Conn, error) {
@@ -179,7 +183,7 @@ func (l *Listener) take(ctx context.Context, r *cm.Request) *Conn {
 // configuration Options count. A request of a peer that does not speak the
 // protocol is rejected, with an error.
 func (lc *ListenConfig) Accept(ctx context.Context, r *cm.Request) (*Conn, error) {
-	l := &Listener{cfg: *lc, use: use{dev: r.Device()}}
+	l := &Listener{cfg: *lc}
 	var peer rsocket.Block
 	var err error
 	if l.cfg.Options, err = lc.Options.withDefaults(); err == nil {
@@ -198,7 +202,7 @@ func (lc *ListenConfig) Accept(ctx context.Context, r *cm.Request) (*Conn, error
 }
 
 func (l *Listener) accept(ctx context.Context, r *cm.Request, peer *rsocket.Block) (*Conn, error) {
-	u, err := l.use.again()
+	u, err := l.useOf(r.Device()).again()
 	if err != nil {
 		return nil, err
 	}
@@ -234,7 +238,7 @@ func (l *Listener) Close() error {
 	err := error(&net.OpError{Op: "close", Net: Network, Addr: l.Addr(), Err: net.ErrClosed})
 	l.close.Do(func() {
 		err = l.cm.Close()
-		l.use.end()
+		l.end()
 	})
 	return err
 }

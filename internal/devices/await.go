@@ -23,8 +23,11 @@ func Absent(err error) bool {
 
 // Await calls dial until its error is another than Absent, with pauses of up to
 // a second, as long as ctx allows. Then the error wraps that of ctx, and the
-// last one of dial.
+// last one of dial. A nil sleep is that of package time.
 func Await(ctx context.Context, sleep func(context.Context, time.Duration) error, dial func() error) error {
+	if sleep == nil {
+		sleep = pauseFor
+	}
 	for pause := firstPause; ; pause = min(2*pause, mostPause) {
 		err := dial()
 		if err == nil || !Absent(err) {
@@ -33,5 +36,16 @@ func Await(ctx context.Context, sleep func(context.Context, time.Duration) error
 		if over := sleep(ctx, pause); over != nil {
 			return fmt.Errorf("waited for the server: %w: %w", over, err)
 		}
+	}
+}
+
+func pauseFor(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
 }

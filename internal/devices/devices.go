@@ -47,6 +47,7 @@ type host struct {
 	open   func(netip.Addr) (*verbs.Device, error)
 	source func(remote netip.Addr) (netip.Addr, error) // where packets to remote leave
 	own    func(netip.Addr) bool                       // whether it is an address of this machine
+	addrs  func() []netip.Addr                         // of this machine
 	random func() uint32
 }
 

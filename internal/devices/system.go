@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/netip"
+	"slices"
 
 	"github.com/gosoftroce/rocev2/verbs"
 )
@@ -13,7 +14,35 @@ var system = host{
 	open:   func(addr netip.Addr) (*verbs.Device, error) { return verbs.OpenAddr(addr, verbs.Config{}) },
 	source: routeSource,
 	own:    ownAddress,
+	addrs:  hostAddrs,
 	random: rand.Uint32,
+}
+
+// hostAddrs returns the addresses that a device can be on, IPv4 first.
+func hostAddrs() (addrs []netip.Addr) {
+	ifaces, err := net.Interfaces()
+	if err != nil {
+		return nil
+	}
+	for _, ifi := range ifaces {
+		list, err := ifi.Addrs()
+		if err != nil || ifi.Flags&net.FlagUp == 0 {
+			continue
+		}
+		for _, a := range list {
+			p, err := netip.ParsePrefix(a.String())
+			if err != nil {
+				continue
+			}
+			addr := p.Addr().Unmap()
+			if addr.Is6() && addr.IsLinkLocalUnicast() {
+				addr = addr.WithZone(ifi.Name)
+			}
+			addrs = append(addrs, addr)
+		}
+	}
+	slices.SortFunc(addrs, netip.Addr.Compare)
+	return slices.Compact(addrs)
 }
 
 // routeSource asks the routes, by a socket that sends nothing.
