@@ -47,8 +47,9 @@ func TestWaitForServer(t *testing.T) {
 		if took := time.Since(start); took < time.Minute || took > time.Minute+2*time.Second {
 			t.Errorf("it took %v", took)
 		}
+		l := <-listening
 		c.Close()
-		must(t, (<-listening).Close())
+		must(t, l.Close())
 		a.Close()
 		b.Close()
 		time.Sleep(time.Minute) // of virtual time: what lingers ends
