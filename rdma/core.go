@@ -135,7 +135,7 @@ func (c *core) lead(ctx context.Context) error {
 
 // follow waits for who leads.
 func (c *core) follow(ctx context.Context, what want, ref *pending) error {
-	w := waiterPool.Get().(*waiter)
+	w := c.hub.waiters.Get().(*waiter)
 	w.what, w.ref = what, ref
 	c.waiters.add(w)
 	c.mu.Unlock()
@@ -152,7 +152,7 @@ func (c *core) follow(ctx context.Context, what want, ref *pending) error {
 	default:
 	}
 	w.ref = nil
-	waiterPool.Put(w)
+	c.hub.waiters.Put(w)
 	return err
 }
 
@@ -375,7 +375,7 @@ func (c *core) end(err error) {
 	c.out.post(&verbs.SendWR{Opcode: verbs.OpWrite, Signaled: true}, slot{})
 }
 
-// look is called by the hub once in the time of a keepalive. A connection from
+// look is called by the hub twice in the time of a keepalive. A connection from
 // which nothing came since the last time proves that the peer is there: it
 // writes 0 bytes, which the peer acknowledges.
 func (c *core) look() {

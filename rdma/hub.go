@@ -23,6 +23,7 @@ type hub struct {
 	tune    tuning
 	exports *directory // nil: none
 	cache   regCache
+	waiters sync.Pool // of the hub, so that tests in virtual time share none
 
 	stop    context.CancelFunc
 	stopped sync.WaitGroup
@@ -50,6 +51,7 @@ type tuning struct {
 
 const (
 	defaultMessage   = 64 << 10
+	leastMessage     = 512 // more than minMessage
 	maxMessage       = 1 << 30
 	defaultDepth     = 64
 	defaultKeepAlive = 30 * time.Second
@@ -98,6 +100,7 @@ func newHub(dev *verbs.Device, t tuning, exports *directory) (*hub, error) {
 	h := &hub{dev: dev, size: t.size, tune: t, exports: exports, conns: map[uint32]*core{}}
 	h.extra = min(max(busyBytes/t.size, 16), 4096)
 	h.table.Store(new([]*buffer))
+	h.waiters.New = newWaiter
 	var err error
 	if h.pd, err = dev.AllocPD(); err != nil {
 		return nil, err
@@ -303,8 +306,10 @@ func (h *hub) serve(ctx context.Context) {
 	}
 }
 
-// sweeps is in how many parts the connections are looked at in the time of a
-// keepalive: so they do not come all at once.
+// sweeps is in how many parts the connections are looked at in half the time of
+// a keepalive: so they do not come all at once. A look that finds no sign of
+// the peer since the one before asks for one. That is at most the whole time
+// after the last sign.
 const sweeps = 8
 
 // sweep sends the keepalives of idle connections, and takes back what busy
@@ -313,7 +318,7 @@ func (h *hub) sweep(ctx context.Context) {
 	if h.tune.keepAlive <= 0 {
 		return
 	}
-	tick := time.NewTicker(h.tune.keepAlive / sweeps)
+	tick := time.NewTicker(h.tune.keepAlive / 2 / sweeps)
 	defer tick.Stop()
 	var part []*core
 	for turn := uint32(0); ; turn++ {

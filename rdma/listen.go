@@ -34,9 +34,11 @@ type ListenConfig struct {
 	// 4096. 0 means 64.
 	Depth int
 
-	// KeepAlive is after what time without a sign of the peer it is asked
-	// for one. If it does not answer, for about a second, the connection
-	// ends with ErrPeerGone. 0 means 30 s; a negative number means never.
+	// KeepAlive is how long a connection is without a sign of the peer, at
+	// most, until the peer is asked for one. It is asked after half of that
+	// at the earliest. If it does not answer, for about a second, the
+	// connection ends with ErrPeerGone. 0 means 30 s; a negative number
+	// means never.
 	KeepAlive time.Duration
 
 	// Backlog is how many requests for connections may wait. 0 means 1024.
@@ -93,8 +95,8 @@ func tuningOf(size, depth int, keepAlive time.Duration) (tuning, error) {
 		t.keepAlive = defaultKeepAlive
 	}
 	switch {
-	case t.size < minMessage || t.size > maxMessage:
-		return t, &verbs.RangeError{What: "MessageSize", Got: t.size, Min: minMessage, Max: maxMessage}
+	case t.size < leastMessage || t.size > maxMessage:
+		return t, &verbs.RangeError{What: "MessageSize", Got: t.size, Min: leastMessage, Max: maxMessage}
 	case t.depth < 2*reserved || t.depth > maxDepth:
 		return t, &verbs.RangeError{What: "Depth", Got: t.depth, Min: 2 * reserved, Max: maxDepth}
 	case t.keepAlive > 0 && t.keepAlive < time.Millisecond:

@@ -70,7 +70,7 @@ type waiter struct {
 	next, prev *waiter
 }
 
-var waiterPool = sync.Pool{New: func() any { return &waiter{wake: make(chan struct{}, 1)} }}
+func newWaiter() any { return &waiter{wake: make(chan struct{}, 1)} }
 
 func (w *waiter) signal() {
 	select {

@@ -53,7 +53,7 @@ func (d *deadline) end() {
 // empty WRITE. So this side learns that the peer is gone, also when it only
 // reads. Its fields are guarded by the connection's mu.
 type keepAlive struct {
-	every  time.Duration
+	every  time.Duration // half of Options.KeepAlive: see tick
 	timer  *time.Timer
 	heard  bool // something has completed since the timer was set
 	asking bool // a WRITE is on its way
@@ -62,7 +62,7 @@ type keepAlive struct {
 func (k *keepAlive) start(c *Conn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if k.every = c.opts.KeepAlive; k.every > 0 {
+	if k.every = c.opts.KeepAlive / 2; k.every > 0 {
 		k.timer = time.AfterFunc(k.every, func() { k.tick(c) })
 	}
 }
@@ -73,6 +73,8 @@ func (k *keepAlive) end() {
 	}
 }
 
+// tick asks if there was no sign since the last tick. That is at most two ticks
+// after the last sign.
 func (k *keepAlive) tick(c *Conn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

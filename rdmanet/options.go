@@ -25,8 +25,9 @@ type Options struct {
 	// first, and all when it sends.
 	Credits int
 
-	// KeepAlive is after how long without traffic the peer is asked for an
-	// acknowledgement. 0 means one minute, a negative number never.
+	// KeepAlive is how long there is no traffic, at most, until the peer is
+	// asked for an acknowledgement. It is asked after half of that at the
+	// earliest. 0 means one minute, a negative number never.
 	KeepAlive time.Duration
 
 	// Linger is how long Close waits for the peer to acknowledge what was

@@ -41,13 +41,16 @@ func sourcePortHint(at netip.AddrPort, err error) string {
 // holder says who has the port, as far as /proc shows it, and what to do.
 func holder(at netip.AddrPort) string {
 	if who := holdingProcess(at); who != "" {
-		return fmt.Sprintf("by %s; stop it, or open another local address (on loopback, any of 127.0.0.0/8)", who)
+		return fmt.Sprintf("by %s, and one process has the port of an address; %s", who, otherPlace)
 	}
 	if _, err := os.Stat("/sys/module/rdma_rxe"); err == nil {
 		return "and the kernel's Soft-RoCE (rdma_rxe) is loaded, which holds the port on every address of the initial network namespace; unload it (modprobe -r rdma_rxe) or run in another network namespace"
 	}
-	return "by a process that is not visible here, of another user or namespace, or by the kernel (rdma_rxe in this network namespace); stop it (ss -ulpn shows it to root), open another local address or use another network namespace"
+	return "by a process that is not visible here, of another user or namespace, or by the kernel (rdma_rxe in this network namespace), and one process has the port of an address (ss -ulpn shows it to root); " + otherPlace
 }
+
+// otherPlace is what helps where a port is taken.
+const otherPlace = "stop it, or open another local address (on loopback any of 127.0.0.0/8, such as 127.0.0.2; on an interface a second one, ip addr add), or use another network namespace (ip netns); unmodified C programs share one device (rocev2 run)"
 
 // holdingProcess returns the process that has the port, "" if it is not
 // visible.
