@@ -286,7 +286,23 @@ func (m *manager) farewell() {
 	}
 }
 
-// untilSent waits until a datagram may have been sent.
+// awaitPeers gives peers that were accepted last a moment to say that they know:
+// so they learn of a connection that ends, and not of a rejection.
+func (m *manager) awaitPeers() {
+	for until := m.now().Add(farewellWait); m.agent.Parting() && m.now() < until; {
+		m.settle()
+		m.left = m.tasks.NewBell()
+		m.mu.Unlock()
+		err := m.untilSent()
+		m.lock()
+		m.left = nil
+		if m.receive(); err != nil {
+			return
+		}
+	}
+}
+
+// untilSent waits until a datagram may have been sent, or has come.
 func (m *manager) untilSent() error {
 	if m.arrived.Load() != 0 {
 		return nil
@@ -315,9 +331,12 @@ func (m *manager) close() {
 	for _, id := range slices.Sorted(maps.Keys(m.ids)) {
 		if c, ok := m.ids[id].(*Conn); ok {
 			c.heard()
+			m.agent.Part(m.now(), id)
+		} else {
+			m.agent.Release(m.now(), id)
 		}
-		m.agent.Release(m.now(), id)
 	}
+	m.awaitPeers()
 	m.agent.Leave()
 	m.farewell()
 	m.gone = true

@@ -165,6 +165,10 @@ func (a *Agent) fire(now clock.Time, c *conn) {
 		a.finish(c, Event{Kind: EventTimewaitExit})
 		return
 	}
+	if c.state == StateREPSent && c.released {
+		a.endParting(c)
+		return
+	}
 	if a.timers.askAgain(now, c) || a.timers.again(now, c) {
 		a.stats.Resent++
 		a.resend(c)

@@ -3,6 +3,7 @@ package agent
 import (
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/gosoftroce/rocev2/clock"
 	"github.com/gosoftroce/rocev2/rocev2/mad"
@@ -124,6 +125,10 @@ func (a *Agent) receiveDREQ(now clock.Time, path *Path, b []byte) {
 		c.message = nil
 		c.transaction = m.TransactionID
 		a.setState(c, StateDREQReceived)
+		if c.released { // by Part
+			a.confirm(now, c, nil)
+			return
+		}
 		a.tell(c, Event{Kind: EventDisconnectRequested, Private: cloned(m.Private)})
 	case StateDREQSent: // both want it
 		a.send(c, &mad.DREP{TransactionID: m.TransactionID, LocalID: c.local, RemoteID: c.remote})
@@ -189,14 +194,49 @@ func (a *Agent) Release(now clock.Time, id ID) {
 	a.remove(c)
 }
 
+// partWait is how long Part waits for an RTU.
+const partWait = 500 * time.Millisecond
+
+// Part is Release of a connection that this side has accepted and now ends. It
+// waits a moment for the RTU: a peer that hears of the end before it has sent
+// that takes a REJ for a rejection, and ignores a DREQ (Linux).
+func (a *Agent) Part(now clock.Time, id ID) {
+	c, err := a.own(id)
+	if err != nil || c.state != StateREPSent {
+		a.Release(now, id)
+		return
+	}
+	c.released = true
+	a.timers.set(c, now.Add(partWait))
+}
+
+// Parting reports whether Part waits for an RTU.
+func (a *Agent) Parting() bool {
+	for _, c := range a.conns {
+		if c.released && c.state == StateREPSent {
+			return true
+		}
+	}
+	return false
+}
+
+// endParting ends a connection whose RTU does not come.
+func (a *Agent) endParting(c *conn) {
+	a.sendREJ(c, mad.StageOther, mad.ReasonConsumer, nil, nil)
+	a.remove(c)
+}
+
 // Leave is the last call of a program that ends. It sends the DREQs and DREPs
 // once more whose loss nobody will make up for: the peer would wait, a Linux
 // that asked for the end up to 98 s.
 func (a *Agent) Leave() {
 	for _, id := range slices.Sorted(maps.Keys(a.conns)) { // each run in the same order
 		c := a.conns[id]
-		if c.state == StateDREQSent || c.state == StateTimewait && c.granted {
+		switch {
+		case c.state == StateDREQSent || c.state == StateTimewait && c.granted:
 			a.resend(c)
+		case c.state == StateREPSent && c.released:
+			a.endParting(c)
 		}
 	}
 }

@@ -168,6 +168,10 @@ func (a *Agent) receiveRTU(now clock.Time, path *Path, b []byte) {
 		return
 	}
 	a.establish(c)
+	if c.released { // by Part
+		a.startDisconnect(now, c, nil)
+		return
+	}
 	a.tell(c, Event{Kind: EventEstablished, Private: cloned(m.Private)})
 }
 
