@@ -190,7 +190,7 @@ func (c *Conn) finish() {
 	c.m.lock()
 	defer c.m.unlock()
 	c.heard()
-	c.m.part(c.id)
+	c.m.release(c.id)
 	c.conclude()
 }
 
@@ -287,7 +287,7 @@ func (c *Conn) Disconnect(ctx context.Context) error {
 	}
 	c.m.lock()
 	c.waiter = nil
-	c.m.part(c.id)
+	c.m.release(c.id)
 	c.conclude()
 	c.m.unlock()
 	if err != nil {

@@ -286,8 +286,8 @@ func (m *manager) farewell() {
 	}
 }
 
-// awaitPeers gives peers that were accepted last a moment to say that they know:
-// so they learn of a connection that ends, and not of a rejection.
+// awaitPeers gives peers that were accepted last a moment to say that they
+// know. So they learn of a connection that ends, and not of a rejection.
 func (m *manager) awaitPeers() {
 	for until := m.now().Add(farewellWait); m.agent.Parting() && m.now() < until; {
 		m.settle()
@@ -331,10 +331,8 @@ func (m *manager) close() {
 	for _, id := range slices.Sorted(maps.Keys(m.ids)) {
 		if c, ok := m.ids[id].(*Conn); ok {
 			c.heard()
-			m.agent.Part(m.now(), id)
-		} else {
-			m.agent.Release(m.now(), id)
 		}
+		m.agent.Release(m.now(), id)
 	}
 	m.awaitPeers()
 	m.agent.Leave()

@@ -40,14 +40,6 @@ func (m *manager) release(id agent.ID) {
 	}
 }
 
-// part is release of a connection that this side has accepted, maybe just now.
-func (m *manager) part(id agent.ID) {
-	if !m.closed {
-		m.agent.Part(m.now(), id)
-		delete(m.ids, id)
-	}
-}
-
 // refuse rejects a request that is never seen by the program, locked.
 func (m *manager) refuse(e *agent.Event, reason Reason, info []byte) {
 	m.refused++

@@ -166,7 +166,8 @@ func (a *Agent) fire(now clock.Time, c *conn) {
 		return
 	}
 	if c.state == StateREPSent && c.released {
-		a.endParting(c)
+		a.sendREJ(c, mad.StageOther, mad.ReasonConsumer, nil, nil)
+		a.remove(c)
 		return
 	}
 	if a.timers.askAgain(now, c) || a.timers.again(now, c) {

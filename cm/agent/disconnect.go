@@ -125,7 +125,7 @@ func (a *Agent) receiveDREQ(now clock.Time, path *Path, b []byte) {
 		c.message = nil
 		c.transaction = m.TransactionID
 		a.setState(c, StateDREQReceived)
-		if c.released { // by Part
+		if c.released {
 			a.confirm(now, c, nil)
 			return
 		}
@@ -162,9 +162,14 @@ func (a *Agent) receiveDREP(now clock.Time, path *Path, b []byte) {
 	a.timewait(now, c, Event{Kind: EventDisconnected, Private: cloned(m.Private)})
 }
 
+// partWait is how long Release waits for the RTU of a peer that was accepted.
+const partWait = 500 * time.Millisecond
+
 // Release ends an ID in any state, and says to the peer what the state demands.
-// The DREQ of an established connection goes again until it is answered. No
-// event comes any more. An unknown ID is no error.
+// The DREQ of an established connection goes again until it is answered. Where
+// this side has sent a REP, Release waits a moment for the RTU: a peer that
+// hears of the end before it has sent that takes a REJ for a rejection, and
+// ignores a DREQ (Linux). No event comes any more. An unknown ID is no error.
 func (a *Agent) Release(now clock.Time, id ID) {
 	c, err := a.own(id)
 	if err != nil {
@@ -187,42 +192,11 @@ func (a *Agent) Release(now clock.Time, id ID) {
 	case StateREQReceived:
 		a.sendREJ(c, mad.StageREQ, mad.ReasonConsumer, nil, nil)
 	case StateREPSent:
-		a.sendREJ(c, mad.StageOther, mad.ReasonConsumer, nil, nil)
+		a.timers.set(c, now.Add(partWait))
+		return
 	case StateSIDRReceived:
 		a.sendSIDRREP(c, &mad.SIDRREP{Status: mad.SIDRRejected})
 	}
-	a.remove(c)
-}
-
-// partWait is how long Part waits for an RTU.
-const partWait = 500 * time.Millisecond
-
-// Part is Release of a connection that this side has accepted and now ends. It
-// waits a moment for the RTU: a peer that hears of the end before it has sent
-// that takes a REJ for a rejection, and ignores a DREQ (Linux).
-func (a *Agent) Part(now clock.Time, id ID) {
-	c, err := a.own(id)
-	if err != nil || c.state != StateREPSent {
-		a.Release(now, id)
-		return
-	}
-	c.released = true
-	a.timers.set(c, now.Add(partWait))
-}
-
-// Parting reports whether Part waits for an RTU.
-func (a *Agent) Parting() bool {
-	for _, c := range a.conns {
-		if c.released && c.state == StateREPSent {
-			return true
-		}
-	}
-	return false
-}
-
-// endParting ends a connection whose RTU does not come.
-func (a *Agent) endParting(c *conn) {
-	a.sendREJ(c, mad.StageOther, mad.ReasonConsumer, nil, nil)
 	a.remove(c)
 }
 
@@ -236,7 +210,8 @@ func (a *Agent) Leave() {
 		case c.state == StateDREQSent || c.state == StateTimewait && c.granted:
 			a.resend(c)
 		case c.state == StateREPSent && c.released:
-			a.endParting(c)
+			a.sendREJ(c, mad.StageOther, mad.ReasonConsumer, nil, nil)
+			a.remove(c)
 		}
 	}
 }

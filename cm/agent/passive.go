@@ -168,7 +168,7 @@ func (a *Agent) receiveRTU(now clock.Time, path *Path, b []byte) {
 		return
 	}
 	a.establish(c)
-	if c.released { // by Part
+	if c.released {
 		a.startDisconnect(now, c, nil)
 		return
 	}

@@ -134,7 +134,7 @@ func (s *scene) run(line string) ([]string, error) {
 		"agent": s.agent, "listen": s.listen, "unlisten": s.listen, "connect": s.connect, "resolve": s.resolve,
 		"accept": s.accept, "answer": s.answer, "reject": s.reject, "deliver": s.deliver, "late": s.late, "advance": s.advance,
 		"inject": s.inject, "raw": s.inject, "stats": s.showStats, "state": s.simple, "ready": s.simple, "disconnect": s.simple,
-		"confirm": s.simple, "release": s.simple, "part": s.simple, "communicated": s.simple, "take": s.simple, "leave": s.leave,
+		"confirm": s.simple, "release": s.simple, "communicated": s.simple, "take": s.simple, "leave": s.leave,
 	}[a.words[0]]
 	if f == nil {
 		return nil, fmt.Errorf("no command %q", a.words[0])
@@ -332,8 +332,6 @@ func (s *scene) simple(a *args) error {
 		err = x.Confirm(s.now, id, private)
 	case "release":
 		x.Release(s.now, id)
-	case "part":
-		x.Part(s.now, id)
 	case "communicated":
 		x.Communicated(id)
 	case "take":

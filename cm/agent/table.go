@@ -173,6 +173,16 @@ func (t *table) Unanswered(id ID) bool {
 	return err == nil && !c.heard && (c.state == StateREQSent || c.state == StateSIDRSent)
 }
 
+// Parting reports whether an ID that was released waits for an RTU.
+func (t *table) Parting() bool {
+	for _, c := range t.conns {
+		if c.released && c.state == StateREPSent {
+			return true
+		}
+	}
+	return false
+}
+
 // own returns the connection of an ID that the program knows.
 func (t *table) own(id ID) (*conn, error) {
 	c := t.conns[mad.CommID(id)]
