@@ -54,7 +54,9 @@ func serve(addr string, files []string) error {
 
 func get(addr, name, to string) error {
 	ctx := context.Background()
-	c, err := rdma.Dial(ctx, addr)
+	log.Printf("connecting to %s, and waiting until it listens", addr)
+	d := rdma.Dialer{WaitForServer: true}
+	c, err := d.Dial(ctx, addr)
 	if err != nil {
 		return err
 	}

@@ -107,7 +107,8 @@ func dial(ctx context.Context, local, addr string) error {
 		return err
 	}
 	defer s.dev.Close()
-	conn, err := cm.Dial(ctx, s.qp, at, cm.DialConfig{})
+	log.Printf("connecting to %v, and waiting until it listens", at)
+	conn, err := cm.Dial(ctx, s.qp, at, cm.DialConfig{WaitForServer: true})
 	if err != nil {
 		return err
 	}

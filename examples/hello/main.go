@@ -53,7 +53,9 @@ func offer(ctx context.Context, addr string) error {
 }
 
 func write(ctx context.Context, addr, text string) error {
-	c, err := rdma.Dial(ctx, addr)
+	log.Printf("connecting to %s, and waiting until it listens", addr)
+	d := rdma.Dialer{WaitForServer: true}
+	c, err := d.Dial(ctx, addr)
 	if err != nil {
 		return err
 	}

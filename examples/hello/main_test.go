@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/gosoftroce/rocev2/internal/testprogram"
@@ -31,7 +32,7 @@ func TestTwoProcesses(t *testing.T) {
 	addr, _ := testprogram.Addresses()
 	addr += ":7471"
 	listener := hello.Start("listening", addr)
-	if out, errs, err := hello.Run(addr, "hello"); err != nil || out+errs != "" {
+	if out, errs, err := hello.Run(addr, "hello"); err != nil || out != "" || !strings.Contains(errs, "connecting to "+addr) {
 		t.Errorf("the writing side: %v, %q", err, out+errs)
 	}
 	if said := listener.Wait(); said != "hello\n" {

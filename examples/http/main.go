@@ -40,10 +40,11 @@ func serve(addr, dir string) error {
 	return http.Serve(ln, http.FileServer(http.Dir(dir)))
 }
 
-// client sends requests over RDMA.
-var client = &http.Client{Transport: &http.Transport{DialContext: new(rdmanet.Dialer).DialContext}}
+// client sends requests over RDMA, once the server is there.
+var client = &http.Client{Transport: &http.Transport{DialContext: (&rdmanet.Dialer{WaitForServer: true}).DialContext}}
 
 func get(w io.Writer, url string) error {
+	log.Printf("getting %s, and waiting until its server listens", url)
 	resp, err := client.Get(url)
 	if err != nil {
 		return err

@@ -65,7 +65,9 @@ func serve(addr string) error {
 
 func client(addr string, do func(*store) error) error {
 	ctx := context.Background()
-	c, err := rdma.Dial(ctx, addr)
+	log.Printf("connecting to %s, and waiting until it listens", addr)
+	d := rdma.Dialer{WaitForServer: true}
+	c, err := d.Dial(ctx, addr)
 	if err != nil {
 		return err
 	}

@@ -67,7 +67,9 @@ func call(addr string, numbers ...string) error {
 		}
 		factors[i] = n
 	}
-	c, err := rdma.Dial(context.Background(), addr)
+	log.Printf("connecting to %s, and waiting until it listens", addr)
+	d := rdma.Dialer{WaitForServer: true}
+	c, err := d.Dial(context.Background(), addr)
 	if err != nil {
 		return err
 	}
