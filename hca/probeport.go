@@ -11,7 +11,7 @@ import (
 // management are from queue pair 1 to queue pair 1.
 const (
 	managementQPN  rocev2.QPN = 1
-	managementQKey            = 0x80010000
+	managementQKey uint32     = 0x80010000
 )
 
 // CanProbePort reports whether ProbePort can learn anything.

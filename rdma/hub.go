@@ -51,7 +51,6 @@ type tuning struct {
 
 const (
 	defaultMessage   = 64 << 10
-	leastMessage     = 512 // more than minMessage
 	maxMessage       = 1 << 30
 	defaultDepth     = 64
 	defaultKeepAlive = 30 * time.Second

@@ -95,8 +95,8 @@ func tuningOf(size, depth int, keepAlive time.Duration) (tuning, error) {
 		t.keepAlive = defaultKeepAlive
 	}
 	switch {
-	case t.size < leastMessage || t.size > maxMessage:
-		return t, &verbs.RangeError{What: "MessageSize", Got: t.size, Min: leastMessage, Max: maxMessage}
+	case t.size < minMessage || t.size > maxMessage:
+		return t, &verbs.RangeError{What: "MessageSize", Got: t.size, Min: minMessage, Max: maxMessage}
 	case t.depth < 2*reserved || t.depth > maxDepth:
 		return t, &verbs.RangeError{What: "Depth", Got: t.depth, Min: 2 * reserved, Max: maxDepth}
 	case t.keepAlive > 0 && t.keepAlive < time.Millisecond:

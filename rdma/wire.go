@@ -144,9 +144,9 @@ const (
 	// dirReplyMax bounds a reply, so that it fits into a message of every
 	// peer with a message size of so much.
 	dirReplyMax = 4096
-	// minMessage is the least that a peer must take: one entry of the
-	// directory.
-	minMessage = dirReplyHeader + dirEntryHeader + maxName
+	// minMessage is the least that a side may choose to take. One entry of
+	// the directory needs 287 bytes.
+	minMessage = 512
 )
 
 type dirRequest struct {

@@ -8,9 +8,13 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"time"
 	"unsafe"
 
+	"golang.org/x/net/icmp"
+	"golang.org/x/net/ipv4"
+	"golang.org/x/net/ipv6"
 	"golang.org/x/sys/unix"
 )
 
@@ -155,13 +159,15 @@ func (p *Prober) packet(size int) []byte {
 	if !p.echo {
 		return b
 	}
-	head := make([]byte, icmpHeader, icmpHeader+len(b))
-	if head[0] = 128; p.to.Addr().Is4() { // echo request (RFC 792, RFC 4443)
-		head[0] = 8
+	m := icmp.Message{Type: ipv6.ICMPTypeEchoRequest, Body: &icmp.Echo{Seq: int(uint16(p.seq)), Data: b}}
+	if p.to.Addr().Is4() {
+		m.Type = ipv4.ICMPTypeEcho
 	}
-	// The kernel fills in the identifier and the checksum.
-	binary.BigEndian.PutUint16(head[6:], uint16(p.seq))
-	return append(head, b...)
+	packet, err := m.Marshal(nil) // the system fills in identifier and checksum
+	if err != nil {
+		panic(err) // of an echo request there is nothing that it cannot write
+	}
+	return packet
 }
 
 // send sends a packet. An error of an earlier one, which the socket remembers,
@@ -217,16 +223,25 @@ func (p *Prober) await(ctx context.Context, start time.Time, timeout time.Durati
 }
 
 func (p *Prober) takeEcho(fd int) (bool, Answer) {
-	var b [icmpHeader + markLen]byte
+	protocol := ipv6.ICMPTypeEchoReply.Protocol()
+	if p.to.Addr().Is4() {
+		protocol = ipv4.ICMPTypeEchoReply.Protocol()
+	}
+	var b [icmpHeader + markLen]byte // the rest is cut off
 	for {
 		n, from, err := unix.Recvfrom(fd, b[:], unix.MSG_DONTWAIT)
 		if err != nil {
 			return false, Answer{}
 		}
-		if n < icmpHeader {
+		m, err := icmp.ParseMessage(protocol, b[:n])
+		if err != nil {
 			continue
 		}
-		if seq, ok := seqOf(b[icmpHeader:n]); ok && seq == p.seq {
+		echo, ok := m.Body.(*icmp.Echo)
+		if !ok {
+			continue
+		}
+		if seq, ok := seqOf(echo.Data); ok && seq == p.seq {
 			return true, Answer{Kind: Echoed, From: addrOf(from)}
 		}
 	}
@@ -302,28 +317,32 @@ func parseError(m unix.SocketControlMessage, v4 bool) (e icmpError, ok bool) {
 	return e, true
 }
 
-// Codes of destination unreachable.
-const (
-	icmpNetProhibited  = 9  // RFC 1122
-	icmpHostProhibited = 10 // RFC 1122
-	icmpProhibited     = 13 // RFC 1812
-	icmp6Prohibited    = 1  // RFC 4443
-	icmp6Policy        = 5  // RFC 4443
-	icmp6Reject        = 6  // RFC 4443
+// Codes of destination unreachable by which a firewall says that something may
+// not pass: network, host, communication prohibited (RFC 1122, RFC 1812); and
+// of IPv6 prohibited, policy, route rejected (RFC 4443).
+var (
+	prohibited  = []uint8{9, 10, 13}
+	prohibited6 = []uint8{1, 5, 6}
 )
 
 func (e *icmpError) answer() Answer {
 	a := Answer{From: e.from, Local: e.Origin == unix.SO_EE_ORIGIN_LOCAL, MTU: e.mtu}
-	v6 := e.Origin == unix.SO_EE_ORIGIN_ICMP6
+	v4, v6 := ipv4.ICMPType(-1), ipv6.ICMPType(-1)
+	switch e.Origin {
+	case unix.SO_EE_ORIGIN_ICMP:
+		v4 = ipv4.ICMPType(e.Type)
+	case unix.SO_EE_ORIGIN_ICMP6:
+		v6 = ipv6.ICMPType(e.Type)
+	}
 	switch {
 	case e.Errno == uint32(unix.EMSGSIZE):
 		a.Kind = TooBig
 	case e.Errno == uint32(unix.ECONNREFUSED):
 		a.Kind = Refused
-	case !v6 && e.Type == 11 || v6 && e.Type == 3: // time exceeded
+	case v4 == ipv4.ICMPTypeTimeExceeded || v6 == ipv6.ICMPTypeTimeExceeded:
 		a.Kind = TimeUp
-	case e.Origin == unix.SO_EE_ORIGIN_ICMP && (e.Code == icmpNetProhibited || e.Code == icmpHostProhibited || e.Code == icmpProhibited),
-		v6 && e.Type == 1 && (e.Code == icmp6Prohibited || e.Code == icmp6Policy || e.Code == icmp6Reject):
+	case v4 == ipv4.ICMPTypeDestinationUnreachable && slices.Contains(prohibited, e.Code),
+		v6 == ipv6.ICMPTypeDestinationUnreachable && slices.Contains(prohibited6, e.Code):
 		a.Kind = Prohibited
 	default:
 		a.Kind = Unreachable
