@@ -95,4 +95,7 @@ func (c *Conn) part() {
 	defer c.mu.Unlock()
 	c.fail(net.ErrClosed)
 	c.ep.close()
+	if c.out.memory != nil {
+		c.out.memory.Close()
+	}
 }

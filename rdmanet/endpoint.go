@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 
+	"github.com/gosoftroce/rocev2/memreg/mapping"
 	"github.com/gosoftroce/rocev2/rdmanet/rsocket"
 	"github.com/gosoftroce/rocev2/verbs"
 )
@@ -15,6 +16,24 @@ type endpoint struct {
 	cq   *verbs.CQ
 	qp   *verbs.QP
 	ring *verbs.MR // the ring, and behind it the slots
+
+	memory *mapping.Mapping // of ring
+	bytes  []byte           // all of memory
+}
+
+// alloc makes memory that is there until it is closed. It is not the device's:
+// a program may be in the middle of a Read when the device is closed.
+func (ep *endpoint) alloc(size int, access verbs.Access, told ...verbs.RegOption) (*verbs.MR, *mapping.Mapping, error) {
+	m, err := mapping.Anonymous(size, mapping.Options{Reserve: true})
+	if err != nil {
+		return nil, nil, err
+	}
+	mr, err := ep.pd.RegisterMemory(m.Data(), access, told...)
+	if err != nil {
+		m.Close()
+		return nil, nil, err
+	}
+	return mr, m, nil
 }
 
 // newEndpoint makes what a connection needs. The queue pair is in INIT, and its
@@ -38,10 +57,11 @@ func newEndpoint(dev *verbs.Device, opts Options, number verbs.QPN, ring promise
 	if number != 0 {
 		told = []verbs.RegOption{verbs.WithRKey(ring.key), verbs.WithIOVA(ring.addr)}
 	}
-	ep.ring, err = ep.pd.AllocMemory(opts.RecvBuffer+rsocket.SlotsLen, verbs.LocalWrite|verbs.RemoteWrite|verbs.OnDemand, told...)
+	ep.ring, ep.memory, err = ep.alloc(opts.RecvBuffer+rsocket.SlotsLen, verbs.LocalWrite|verbs.RemoteWrite, told...)
 	if err != nil {
 		return ep, err
 	}
+	ep.bytes = ep.memory.Data()
 	ep.qp, err = ep.pd.CreateQP(verbs.QPConfig{
 		SendCQ: ep.cq, RecvCQ: ep.cq,
 		MaxSendWR: sendDepth, MaxSendSGE: 2, MaxInline: inline,
@@ -90,8 +110,7 @@ func block(opts *Options, ring promise) rsocket.Block {
 
 // slots are those that the peer writes.
 func (ep *endpoint) slots() []byte {
-	all := ep.ring.Bytes()
-	return all[len(all)-rsocket.SlotsLen:]
+	return ep.bytes[len(ep.bytes)-rsocket.SlotsLen:]
 }
 
 // close frees everything. Nobody may use the ring any more.
@@ -103,6 +122,9 @@ func (ep *endpoint) close() {
 		ep.cq.Close()
 	}
 	if ep.pd != nil {
-		ep.pd.Close() // and its memory
+		ep.pd.Close()
+	}
+	if ep.memory != nil {
+		ep.memory.Close()
 	}
 }

@@ -78,7 +78,7 @@ func (c *Conn) awaitBytes() ([]byte, error) {
 
 func (c *Conn) unread() []byte {
 	off, n := c.stream.Readable()
-	return c.ep.ring.Bytes()[off : off+n]
+	return c.ep.bytes[off : off+n]
 }
 
 // consume gives n bytes of the ring back and returns those that follow. c.mu is

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 
+	"github.com/gosoftroce/rocev2/memreg/mapping"
 	"github.com/gosoftroce/rocev2/rdmanet/rsocket"
 	"github.com/gosoftroce/rocev2/verbs"
 )
@@ -21,6 +22,8 @@ type sendQueue struct {
 	mr   *verbs.MR // the buffer, made when it is needed
 	mem  []byte
 	size uint64
+
+	memory *mapping.Mapping // of mr
 
 	head, tail uint64   // bytes of the buffer that were freed and used
 	done, seq  uint64   // DATA messages that have completed, and all
@@ -167,11 +170,11 @@ func (c *Conn) sendBuffer() error {
 	if c.out.mr != nil {
 		return nil
 	}
-	mr, err := c.ep.pd.AllocMemory(c.opts.SendBuffer, verbs.OnDemand)
+	mr, memory, err := c.ep.alloc(c.opts.SendBuffer, 0)
 	if err != nil {
 		return fmt.Errorf("buffer of %d bytes: %w", c.opts.SendBuffer, err)
 	}
-	c.out.mr, c.out.mem = mr, mr.Bytes()
+	c.out.mr, c.out.memory, c.out.mem = mr, memory, memory.Data()
 	return nil
 }
 

@@ -80,7 +80,7 @@ var layers = map[string][]string{
 	"rdma": {"verbs", "cm", "internal/devices", "memreg/mapping"},
 
 	"rdmanet/rsocket": {},
-	"rdmanet":         {"verbs", "cm", "internal/devices", "rdmanet/rsocket"},
+	"rdmanet":         {"verbs", "cm", "internal/devices", "memreg/mapping", "rdmanet/rsocket"},
 
 	// The kernel's side of the verbs, for unmodified programs.
 	"uverbs/abi":        {},
