@@ -199,6 +199,9 @@ func (e *exporter) wants(r *config.Region) bool {
 func (s *Server) export(c *config.Config) error {
 	s.exporting.Lock()
 	defer s.exporting.Unlock()
+	if s.memory == nil { // a reload beside the end
+		return errDraining
+	}
 	var errs []error
 	for _, e := range s.exporters {
 		errs = append(errs, e.prune(c))
@@ -213,6 +216,19 @@ func (s *Server) export(c *config.Config) error {
 			delete(s.memory, name)
 		}
 	}
+	return errors.Join(errs...)
+}
+
+// dropMemory frees the memory of regions, which nobody can reach any more. No
+// region is exported from now on.
+func (s *Server) dropMemory() error {
+	s.exporting.Lock()
+	defer s.exporting.Unlock()
+	var errs []error
+	for _, m := range s.memory {
+		errs = append(errs, m.Close())
+	}
+	s.memory = nil
 	return errors.Join(errs...)
 }
 

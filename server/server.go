@@ -291,9 +291,7 @@ func (s *Server) close() error {
 			e.wg.Wait()
 		}
 		s.targets.wg.Wait()
-		for _, m := range s.memory {
-			errs = append(errs, m.Close()) // nobody can reach it any more
-		}
+		errs = append(errs, s.dropMemory())
 		s.closeErr = errors.Join(errs...)
 	})
 	return s.closeErr
