@@ -219,19 +219,6 @@ func (s *Server) export(c *config.Config) error {
 	return errors.Join(errs...)
 }
 
-// dropMemory frees the memory of regions, which nobody can reach any more. No
-// region is exported from now on.
-func (s *Server) dropMemory() error {
-	s.exporting.Lock()
-	defer s.exporting.Unlock()
-	var errs []error
-	for _, m := range s.memory {
-		errs = append(errs, m.Close())
-	}
-	s.memory = nil
-	return errors.Join(errs...)
-}
-
 // uses reports whether a region without a file has that name.
 func (e *exporter) uses(name string) bool {
 	e.mu.RLock()

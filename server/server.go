@@ -291,7 +291,12 @@ func (s *Server) close() error {
 			e.wg.Wait()
 		}
 		s.targets.wg.Wait()
-		errs = append(errs, s.dropMemory())
+		s.exporting.Lock() // a reload may be under way
+		defer s.exporting.Unlock()
+		for _, m := range s.memory {
+			errs = append(errs, m.Close()) // nobody can reach it any more
+		}
+		s.memory = nil
 		s.closeErr = errors.Join(errs...)
 	})
 	return s.closeErr

@@ -11,6 +11,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -109,7 +110,7 @@ func (f *regionFlags) with(ctx context.Context, s streams, w where, do func(cont
 	dial, cancel := context.WithTimeoutCause(ctx, wait, fmt.Errorf("no answer within %v", wait))
 	c, err := d.Dial(dial, w.addr)
 	if err != nil {
-		if err = because(dial, err); dial.Err() != nil {
+		if err = because(dial, err); dial.Err() != nil || errors.Is(err, syscall.ECONNREFUSED) {
 			err = fmt.Errorf("%w: see whether a rocev2d runs there, and whether a firewall drops UDP port %d", err, verbs.UDPPort)
 		}
 		cancel()
