@@ -78,11 +78,11 @@ type Listener struct {
 // The error wraps a *PortError for a port that is in use, ErrClosed or
 // verbs.ErrClosed for a device that is closed, or verbs.ErrGSIInUse.
 func Listen(dev *verbs.Device, addr netip.AddrPort, cfg ListenConfig) (*Listener, error) {
-	return listenOn(dev, addr, cfg, nil)
+	return listenShared(dev, addr, cfg, nil)
 }
 
-// listenOn is Listen with a bell that several listeners share, or nil.
-func listenOn(dev *verbs.Device, addr netip.AddrPort, cfg ListenConfig, ready *task.Bell) (*Listener, error) {
+// listenShared is Listen with a bell that several listeners share, or nil.
+func listenShared(dev *verbs.Device, addr netip.AddrPort, cfg ListenConfig, ready *task.Bell) (*Listener, error) {
 	if err := cfg.fill(); err != nil {
 		return nil, err
 	}

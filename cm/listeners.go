@@ -48,7 +48,7 @@ func listenAll(devs []*verbs.Device, addr netip.AddrPort, cfg ListenConfig) (*Li
 		if dev != nil {
 			at = netip.AddrPortFrom(dev.Addr(), port)
 		}
-		l, err := listenOn(dev, at, cfg, ls.ready)
+		l, err := listenShared(dev, at, cfg, ls.ready)
 		if err != nil {
 			ls.Close()
 			return nil, err
@@ -99,9 +99,9 @@ func (ls *Listeners) next() (*Request, error) {
 }
 
 // Greet is Listener.Greet for each.
-func (ls *Listeners) Greet(g Greeter, cfg AcceptConfig) {
+func (ls *Listeners) Greet(g Greeter) {
 	for _, l := range ls.list {
-		l.Greet(g, cfg)
+		l.Greet(g)
 	}
 }
 
