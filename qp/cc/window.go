@@ -114,10 +114,11 @@ func (w *Window) Acked(_ clock.Time, f *Flight, n uint64) bool {
 	size, spare := w.size, w.spare
 	w.spare = w.spare && w.recovering(f.Una)
 	w.pass(f, int(min(n, uint64(w.limit))))
-	idle := f.idle() && f.MinRTT >= longPath && w.markPoint == 0
+	idle := f.idle() && f.MinRTT >= longPath
 	if w.single {
 		idle = f.clear()
 	}
+	idle = idle && w.markPoint == 0
 	if w.size < w.limit && !w.trial && (!w.answered || idle) {
 		w.grow(n, idle)
 	}

@@ -310,3 +310,28 @@ func TestWindowGrowsAfterSilence(t *testing.T) {
 		t.Errorf("after four round trips the size is %d, as it was", w.size)
 	}
 }
+
+// TestWindowGrowsAlikeWhereMarked: on a path that marks, the window grows by as
+// much whatever it has lost. Else the flow that met a loss first takes the path
+// from all others.
+func TestWindowGrowsAlikeWhereMarked(t *testing.T) {
+	t.Parallel()
+	const packet, size = 1024 + PacketOverhead, 1 << 20
+	for _, rtt := range []time.Duration{20 * time.Microsecond, 200 * time.Microsecond, 20 * time.Millisecond} {
+		w := NewWindow(Config{InitialBytes: size, MaxBytes: 4 * size, MaxPSNs: 1 << 20})
+		f := Flight{Next: size, Packet: packet, Pipe: size, RTT: rtt, MinRTT: rtt}
+		w.Marked(0, &f, Notified)
+		f.Una, f.Next = size+1, 2*size
+		w.Lost(0, &f, Selective)
+		for range size / packet {
+			w.Acked(0, &f, packet)
+		}
+		before := w.size
+		for n := 0; n < before; n += packet {
+			w.Acked(0, &f, packet)
+		}
+		if grown := w.size - before; grown < growth/2 || grown > growth+packet {
+			t.Errorf("round trip %v: a window of %d bytes grew by %d bytes, want %d", rtt, before, grown, growth)
+		}
+	}
+}
