@@ -39,7 +39,8 @@ func (c *gapCase) scenario(loss float64, seed uint64) Scenario {
 }
 
 // gaps: what is in flight when a packet is lost is kept behind the gap,
-// however much that is, so a loss now and then costs next to nothing.
+// however much that is, so a loss now and then costs next to nothing. A READ is
+// asked for again in one piece.
 func gaps(t *testing.T) {
 	t.Parallel()
 	var b strings.Builder
@@ -61,6 +62,8 @@ func gaps(t *testing.T) {
 		{1, 1, 256, 0, 500 * us, 150_000 * us, "send"},
 		{1, 1, 256, 0, 500 * us, 150_000 * us, "read"},
 		{1, 16, 256, 0, 500 * us, 150_000 * us, "write"},
+		{1, 1, 256, 4 << 20, 20 * us, 30_000 * us, "write"},
+		{1, 1, 1024, 4 << 20, 20 * us, 30_000 * us, "write"},
 		{1, 1, 4096, 0, 200 * us, 60_000 * us, "write"},
 		{1, 1, 4096, 0, 200 * us, 60_000 * us, "read"},
 		{8, 1, 1024, 0, 200 * us, 60_000 * us, "write"},
@@ -85,6 +88,9 @@ func gaps(t *testing.T) {
 			without, with, with/without, r.Totals.Dropped(), r.Stats.Retransmits)
 		if with < 0.9*without {
 			t.Errorf("%+v: %.1f Gb/s, without loss %.1f", c, with, without)
+		}
+		if again, lost := r.Stats.Retransmits, r.Totals.Dropped(); again > 64*lost || c.op != "read" && again > 16*lost {
+			t.Errorf("%+v: %d packets were sent again, and %d lost", c, again, lost)
 		}
 	}
 	w.Flush()

@@ -300,7 +300,7 @@ func (r *recovery) HandleTimeout(now clock.Time) {
 		switch {
 		case r.c.Pool == nil:
 			r.rtt.giveUp()
-		case !r.rtt.postpone(now):
+		case !asksFirst(r, now) && !r.rtt.postpone(now):
 			r.probe(now)
 		}
 		return

@@ -72,6 +72,6 @@ func (r *Requester) ReadyToReceive() {
 
 // ReadyToSend begins at PSN first, on the way to RTS.
 func (r *Requester) ReadyToSend(first rocev2.PSN) {
-	r.una, r.nxt, r.max = first, first, first
+	r.una, r.nxt, r.max, r.rtt.asked = first, first, first, first.Add(-1)
 	r.c.CC.Reset()
 }

@@ -49,9 +49,10 @@ type rtt struct {
 	probeAt       clock.Time
 	missedAt      clock.Time
 	psn           rocev2.PSN
-	minRTT        brief // of all round trips: one without queues
-	last, before  brief // the last two
-	first         brief // if none is known: until anything was heard, what is timed has not been
+	minRTT        brief      // of all round trips: one without queues
+	last, before  brief      // the last two
+	first         brief      // if none is known: until anything was heard, what is timed has not been
+	asked         rocev2.PSN // the last packet that asked for an answer
 }
 
 // brief is a round trip time in nanoseconds, 4 s at the most.

@@ -375,18 +375,10 @@ func (r *sender) sent(now clock.Time, rq *request, n int) {
 		r.ssn = w.SSN
 	}
 	r.sinceAck += uint32(n)
-	if rq.ack {
-		r.sinceAck = 0
-	}
 	if rq.rel+psns == w.PSNs {
 		r.cur = r.after(r.cur)
 	}
-	if !r.retry.armed {
-		r.retry.start(now)
-		r.armProbe(now)
-	} else if r.rtt.few && r.nxt.Ahead(r.una) >= fewInFlight {
-		r.rtt.many(now)
-	}
+	r.awaits(now, rq.ack)
 	if r.c.CC.Limit.Burst > 0 {
 		r.spent(now, cost, psns)
 	}

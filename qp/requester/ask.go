@@ -1,0 +1,44 @@
+package requester
+
+import "github.com/gosoftroce/rocev2/clock"
+
+// A peer answers what asks for it. While nothing in flight does, its silence
+// says nothing, and a large window takes longer to be sent than a short path to
+// answer.
+
+// mustAsk is a sinceAck with which the next packet asks in any case.
+const mustAsk = 1 << 30
+
+// unasked reports whether nothing in flight asks for an answer, and the peer is
+// not probed.
+func unasked(r *recovery) bool { return r.rtt.asked.Before(r.una) && r.rtt.probes == 0 }
+
+// asksFirst has the next packet ask for an answer, and reports whether it does:
+// the peer is asked before it is taken for silent.
+func asksFirst(r *recovery, now clock.Time) bool {
+	if !unasked(r) || r.sinceAck == mustAsk || r.cur == r.queue.Tail || r.rnr.waiting || r.paging {
+		return false
+	}
+	r.sinceAck = mustAsk
+	r.armProbe(now)
+	return true
+}
+
+// awaits arms the timers for what was sent just now. They begin anew with the
+// first packet that asks for an answer, if they would end before that can come:
+// until now the peer had none to give.
+func (r *sender) awaits(now clock.Time, ack bool) {
+	switch {
+	case !r.retry.armed:
+		r.retry.start(now)
+		r.armProbe(now)
+	case ack && unasked(&r.recovery) && r.rtt.known && r.rtt.earlier(r.retry.deadline) < now.Add(r.rtt.late()):
+		r.retry.heard(now)
+		r.armProbe(now)
+	case r.rtt.few && r.nxt.Ahead(r.una) >= fewInFlight:
+		r.rtt.many(now)
+	}
+	if ack {
+		r.sinceAck, r.rtt.asked = 0, r.nxt.Add(-1)
+	}
+}
