@@ -71,14 +71,16 @@ type DialConfig struct {
 // device is open. It is what the host says by ICMP, which the network can
 // forge, and so ends only what has no answer. A host that says nothing counts
 // as unreachable after a minute, see DialConfig.Retries.
-func Dial(ctx context.Context, qp *verbs.QP, addr netip.AddrPort, cfg DialConfig) (c *Conn, err error) {
+func Dial(ctx context.Context, qp *verbs.QP, addr netip.AddrPort, cfg DialConfig) (*Conn, error) {
+	d := &dialing{qp: qp, cfg: &cfg, peer: netip.AddrPortFrom(addr.Addr().Unmap(), addr.Port())}
 	once := func() error {
-		c, err = dial(ctx, qp, addr, &cfg)
-		for err != nil && cfg.yield(err) {
-			c, err = dial(ctx, qp, addr, &cfg)
+		err := d.dial(ctx)
+		for err != nil && d.yield(err) {
+			err = d.dial(ctx)
 		}
 		return err
 	}
+	var err error
 	if cfg.WaitForServer && qp != nil {
 		err = devices.Await(ctx, verbs.HCA(qp.Device()).Tasks().Sleep, once)
 	} else {
@@ -87,13 +89,14 @@ func Dial(ctx context.Context, qp *verbs.QP, addr netip.AddrPort, cfg DialConfig
 	if err != nil {
 		return nil, fmt.Errorf("cm: dial %v: %w", addr, err)
 	}
-	return c, nil
+	return d.c, nil
 }
 
 // yield gives way to a peer that has rejected, in what this side need not
 // insist on, and reports whether it has. It does so at most once for each
 // setting.
-func (cfg *DialConfig) yield(err error) bool {
+func (d *dialing) yield(err error) bool {
+	cfg := d.cfg
 	var rejected *RejectedError
 	if !errors.As(err, &rejected) {
 		return false
@@ -103,7 +106,7 @@ func (cfg *DialConfig) yield(err error) bool {
 		return true
 	}
 	if cfg.PathMTU == 0 {
-		cfg.PathMTU = rejected.acceptable()
+		cfg.PathMTU = rejected.lessThan(d.req.PathMTU)
 		return cfg.PathMTU != 0
 	}
 	return false
@@ -114,6 +117,14 @@ func (cfg *DialConfig) yield(err error) bool {
 func (e *RejectedError) acceptable() verbs.MTU {
 	if e.Reason == ReasonMTU && len(e.Info) > 0 && verbs.MTU(e.Info[0]).Valid() {
 		return verbs.MTU(e.Info[0])
+	}
+	return 0
+}
+
+// lessThan returns acceptable if it is less than was asked for, and else 0.
+func (e *RejectedError) lessThan(asked uint8) verbs.MTU {
+	if most := e.acceptable(); most < verbs.MTU(asked) {
+		return most
 	}
 	return 0
 }
@@ -130,25 +141,22 @@ func (e *RejectedError) foreign() bool {
 	return false
 }
 
-func dial(ctx context.Context, qp *verbs.QP, addr netip.AddrPort, cfg *DialConfig) (*Conn, error) {
-	d := &dialing{qp: qp, cfg: cfg, peer: netip.AddrPortFrom(addr.Addr().Unmap(), addr.Port())}
+// dial asks once.
+func (d *dialing) dial(ctx context.Context) error {
 	if err := d.check(ctx); err != nil {
-		return nil, err
+		return err
 	}
-	m, err := managerOf(qp.Device())
+	m, err := managerOf(d.qp.Device())
 	if err != nil {
-		return nil, err
+		return err
 	}
-	port, err := m.ports.take(cfg.Space, cfg.LocalPort, false)
+	port, err := m.ports.take(d.cfg.Space, d.cfg.LocalPort, false)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	d.c = &Conn{m: m, qp: qp, ownPort: true, remote: Addr{d.peer, cfg.Space},
-		local: Addr{netip.AddrPortFrom(qp.Device().Addr(), port), cfg.Space}}
-	if err := d.run(ctx); err != nil {
-		return nil, err
-	}
-	return d.c, nil
+	d.c = &Conn{m: m, qp: d.qp, ownPort: true, remote: Addr{d.peer, d.cfg.Space},
+		local: Addr{netip.AddrPortFrom(d.qp.Device().Addr(), port), d.cfg.Space}}
+	return d.run(ctx)
 }
 
 // dialing is a connection that is being made.

@@ -41,6 +41,17 @@ func TestDialThatEndsAtOnce(t *testing.T) { // not parallel: it has one processo
 
 // fickle answers each REQ with a REP and a DREQ behind it.
 func fickle(h *host) {
+	answering(h, func(m *mad.REQ, local mad.CommID) []mad.Message {
+		return []mad.Message{
+			&mad.REP{TransactionID: m.TransactionID, LocalID: local, RemoteID: m.LocalID, LocalQPN: 77, LocalGUID: 5, ResponderResources: 1, InitiatorDepth: 1},
+			&mad.DREQ{TransactionID: m.TransactionID, LocalID: local, RemoteID: m.LocalID, RemoteQPN: m.LocalQPN},
+		}
+	})
+}
+
+// answering has the host answer each REQ with messages of the test's, two at
+// most.
+func answering(h *host, answer func(m *mad.REQ, local mad.CommID) []mad.Message) {
 	q, err := h.pd.CreateQP(verbs.QPConfig{Type: verbs.GSI, SendCQ: h.cq, RecvCQ: h.cq, MaxSendWR: 16, MaxRecvWR: 16})
 	must(h.t, err)
 	must(h.t, q.Activate(0))
@@ -68,10 +79,8 @@ func fickle(h *host) {
 				local++
 				ah, err := h.pd.CreateAH(verbs.AddressVector{DGID: grh.Src})
 				must(h.t, err)
-				rep := mad.REP{TransactionID: m.TransactionID, LocalID: local, RemoteID: m.LocalID, LocalQPN: 77, LocalGUID: 5, ResponderResources: 1, InitiatorDepth: 1}
-				dreq := mad.DREQ{TransactionID: m.TransactionID, LocalID: local, RemoteID: m.LocalID, RemoteQPN: m.LocalQPN}
 				var wrs []verbs.SendWR
-				for i, m := range []mad.Message{&rep, &dreq} {
+				for i, m := range answer(&m, local) {
 					at := (16 + 2*int(local%8) + i) * slot
 					m.AppendTo(h.mr.Bytes()[at:at])
 					wrs = append(wrs, verbs.SendWR{Opcode: verbs.OpSend, SGList: []verbs.SGE{h.mr.Slice(at, mad.Len)}, AH: ah, RemoteQPN: 1, RemoteQKey: verbs.HighQKey})

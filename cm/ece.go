@@ -3,6 +3,7 @@ package cm
 import (
 	"fmt"
 
+	"github.com/gosoftroce/rocev2/rocev2/mad"
 	"github.com/gosoftroce/rocev2/verbs"
 )
 
@@ -53,6 +54,16 @@ func (e ECE) mtu(asked verbs.MTU) verbs.MTU {
 		return min(asked, less)
 	}
 	return asked
+}
+
+// agreedMTU is mtu of an answer that may be anything: nothing is less than what
+// the REQ asks for where that does not offer it.
+func agreedMTU(req *mad.REQ, rep *mad.REP) verbs.MTU {
+	asked := verbs.MTU(req.PathMTU)
+	if !ECE(req.ECE).lessMTU() {
+		return asked
+	}
+	return ECE(rep.ECE).mtu(asked)
 }
 
 // marker is what this software puts into the additional information of a REJ

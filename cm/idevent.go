@@ -92,11 +92,11 @@ func askForLess(id *ID, err error) bool {
 	if !errors.As(err, &rejected) {
 		return false
 	}
-	most := uint8(rejected.acceptable())
-	if most == 0 || most >= id.req.PathMTU {
+	most := rejected.lessThan(id.req.PathMTU)
+	if most == 0 {
 		return false
 	}
-	id.req.PathMTU = most
+	id.req.PathMTU = uint8(most)
 	return sendRequest(id) == nil
 }
 

@@ -6,9 +6,11 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/gosoftroce/rocev2/cm"
 	"github.com/gosoftroce/rocev2/fabric"
+	"github.com/gosoftroce/rocev2/rocev2/mad"
 	"github.com/gosoftroce/rocev2/verbs"
 )
 
@@ -123,8 +125,11 @@ func TestPathMTUIsAgreedOn(t *testing.T) {
 				client, server := unequal(t, mtus[0], mtus[1])
 				want := min(client.dev.PathMTU(netip.Addr{}), server.dev.PathMTU(netip.Addr{}))
 				if name == "own MTU" {
-					if want < verbs.MTU512 {
-						t.Skip("it does not fit, and is not given up")
+					if want < verbs.MTU512 { // it is not given up
+						_, addr := server.listen(cm.ListenConfig{})
+						_, err := cm.Dial(client.context(), client.qp(verbs.RC), addr, cm.DialConfig{PathMTU: verbs.MTU512})
+						wantRejected(t, "an MTU of 512", err, cm.ReasonMTU)
+						return
 					}
 					want = verbs.MTU512
 				}
@@ -170,5 +175,67 @@ func TestRejectMTU(t *testing.T) {
 	must(t, s.err)
 	if m := a.Params().PathMTU; m != verbs.MTU1024 {
 		t.Errorf("path MTU %v", m)
+	}
+}
+
+// A peer that is no listener of this software says of the path MTU what it
+// likes. A dial asks once more, with less, and with nothing that is no path
+// MTU; and what the program has chosen is not changed.
+func TestPathMTUOfStrangers(t *testing.T) {
+	t.Parallel()
+	const vendor, native = cm.Vendor, 1
+	for _, c := range []struct {
+		name   string
+		dial   cm.DialConfig
+		info   []byte // of a REJ; nil: a REP
+		ece    uint32 // options of the REP
+		want   verbs.MTU
+		asked  string // path MTUs of the REQs
+		rejoin bool   // the second REQ is accepted
+	}{
+		{name: "says nothing", info: []byte{}, asked: "[5]"},
+		{name: "code 0", info: []byte{0}, asked: "[5]"},
+		{name: "code 6", info: []byte{6}, asked: "[5]"},
+		{name: "code 255", info: []byte{255, 1}, asked: "[5]"},
+		{name: "the same", info: []byte{5}, asked: "[5]"},
+		{name: "less", info: []byte{2}, asked: "[5 2]"},
+		{name: "more than was asked for", dial: cm.DialConfig{PathMTU: verbs.MTU512}, info: []byte{4}, asked: "[2]"},
+		{name: "less than the program wants", dial: cm.DialConfig{PathMTU: verbs.MTU512}, info: []byte{1}, asked: "[2]"},
+		{name: "accepts at last", info: []byte{3, 9}, asked: "[5 3]", rejoin: true, want: verbs.MTU1024},
+		{name: "REP with less", ece: native | 2<<8, asked: "[5]", want: verbs.MTU512},
+		{name: "REP with code 0", ece: native, asked: "[5]", want: verbs.MTU4096},
+		{name: "REP with code 7", ece: native | 7<<8, asked: "[5]", want: verbs.MTU4096},
+		{name: "REP with all bits", ece: 1<<32 - 1, asked: "[5]", want: verbs.MTU4096},
+		{name: "REP with more", dial: cm.DialConfig{PathMTU: verbs.MTU512}, ece: native | 5<<8, asked: "[2]", want: verbs.MTU512},
+		{name: "REP with less than the program wants", dial: cm.DialConfig{PathMTU: verbs.MTU1024}, ece: native | 1<<8, asked: "[3]", want: verbs.MTU1024},
+		{name: "REP of another vendor", dial: cm.DialConfig{NoECE: true}, ece: native | 1<<8, asked: "[5]", want: verbs.MTU4096},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				client, server := unequal(t, 9000, 9000)
+				var asked []uint8
+				answering(server, func(m *mad.REQ, local mad.CommID) []mad.Message {
+					asked = append(asked, m.PathMTU)
+					if c.info != nil && (!c.rejoin || len(asked) == 1) {
+						return []mad.Message{&mad.REJ{TransactionID: m.TransactionID, RemoteID: m.LocalID, Reason: mad.ReasonInvalidMTU, ARI: c.info}}
+					}
+					return []mad.Message{&mad.REP{TransactionID: m.TransactionID, LocalID: local, RemoteID: m.LocalID, LocalQPN: 77, LocalGUID: 5,
+						ResponderResources: 1, InitiatorDepth: 1, ECE: mad.ECE{VendorID: vendor, Options: c.ece}}}
+				})
+				conn, err := cm.Dial(client.context(), client.qp(verbs.RC), netip.AddrPortFrom(server.dev.Addr(), 7), c.dial)
+				if got := fmt.Sprint(asked); got != c.asked {
+					t.Errorf("the REQs ask for %v, want %v", got, c.asked)
+				}
+				if c.want == 0 {
+					wantRejected(t, c.name, err, cm.ReasonMTU)
+					return
+				}
+				must(t, err)
+				if got := conn.Params().PathMTU; got != c.want {
+					t.Errorf("the path MTU is %v, want %v", got, c.want)
+				}
+			})
+		})
 	}
 }

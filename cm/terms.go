@@ -81,7 +81,7 @@ func (cfg *DialConfig) wiring(typ verbs.QPType, peer netip.Addr, req *mad.REQ, r
 		minRNRTimer: cfg.MinRNRTimer.Or(defaultMinRNRTimer), access: cfg.Access,
 		native: !cfg.NoECE && ECE(rep.ECE).native(), sourcePort: cfg.SourcePort,
 		params: Params{
-			Type: typ, QPN: rep.LocalQPN, PSN: rep.StartingPSN, PathMTU: ECE(rep.ECE).mtu(verbs.MTU(req.PathMTU)),
+			Type: typ, QPN: rep.LocalQPN, PSN: rep.StartingPSN, PathMTU: agreedMTU(req, rep),
 			ResponderResources: min(rep.InitiatorDepth, maxRdAtomic),
 			InitiatorDepth:     min(rep.ResponderResources, req.InitiatorDepth),
 			AckTimeout:         ackTimeout(req.Primary.AckTimeout, rep.TargetAckDelay),
