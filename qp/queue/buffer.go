@@ -118,6 +118,16 @@ func (b *buffer) after(psn rocev2.PSN) rocev2.PSN {
 	}
 }
 
+// before returns the last PSN before psn that is kept; there is one.
+func (b *buffer) before(psn rocev2.PSN) rocev2.PSN {
+	for psn = psn.Add(-1); ; psn = psn.Add(-1 - int(psn%64)) {
+		w, _ := b.bit(psn)
+		if rest := *w << (63 - psn%64); rest != 0 {
+			return psn.Add(-bits.LeadingZeros64(rest))
+		}
+	}
+}
+
 // bound finds the bounds again after packets in the middle were removed.
 func (b *buffer) bound() {
 	if b.n == 0 {
@@ -126,11 +136,11 @@ func (b *buffer) bound() {
 	if w, m := b.bit(b.first); *w&m == 0 {
 		b.first = b.after(b.first)
 	}
-	last := b.first
-	for n := 1; n < b.n; n++ {
-		last = b.after(last)
+	end := b.end // a packet that takes many PSNs may end where the bits have begun again
+	if end.Ahead(b.first) > uint32(b.pool.Reach) {
+		end = b.first.Add(b.pool.Reach)
 	}
-	b.end = b.find(last).end()
+	b.end = b.find(b.before(end)).end()
 }
 
 // discardBefore gives back what comes before a PSN.

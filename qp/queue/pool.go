@@ -229,6 +229,10 @@ func (s *Pool) widen() {
 	}
 }
 
+// reclaimLooks is how many buffers are looked at for one that has more than its
+// share. The next search goes on behind them.
+const reclaimLooks = 64
+
 // reclaim cuts a buffer that has more than a share down to that, for one that
 // is to have used so much, no more than the share. It reports whether there was
 // one. The newest packets go: as if they had met a full pool themselves.
@@ -236,17 +240,17 @@ func (s *Pool) reclaim(share, used int) bool {
 	if used > share {
 		return false
 	}
-	v := s.ring
-	for range s.buffers {
-		if v.used > share && v.n > 1 {
-			for v.used > share && v.n > 1 {
-				v.remove(v.newest)
-			}
-			v.bound()
-			s.ring = v.right
-			return true
+	for range min(s.buffers, reclaimLooks) {
+		v := s.ring
+		s.ring = v.right
+		if v.used <= share || v.n == 1 {
+			continue
 		}
-		v = v.right
+		for v.used > share && v.n > 1 {
+			v.remove(v.newest)
+		}
+		v.bound()
+		return true
 	}
 	return false
 }

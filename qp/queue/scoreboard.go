@@ -3,6 +3,7 @@ package queue
 import (
 	"math"
 	"math/bits"
+	"sort"
 
 	"github.com/gosoftroce/rocev2/clock"
 	"github.com/gosoftroce/rocev2/rocev2"
@@ -67,15 +68,18 @@ func (s *Scoreboard) Has(psn, una rocev2.PSN) bool {
 	if psn.Before(una) {
 		return true
 	}
-	if s == nil || psn.Ahead(una) >= s.high.Ahead(una) {
-		return false
-	}
-	for i := range s.holes {
-		if s.holes[i].PSN == psn {
-			return false
-		}
-	}
-	return true
+	return s != nil && psn.Ahead(una) < s.high.Ahead(una) && !s.misses(psn)
+}
+
+// from returns the place of the first hole that is not before psn.
+func (s *Scoreboard) from(psn rocev2.PSN) int {
+	return sort.Search(len(s.holes), func(i int) bool { return !s.holes[i].PSN.Before(psn) })
+}
+
+// misses reports whether psn is a hole.
+func (s *Scoreboard) misses(psn rocev2.PSN) bool {
+	i := s.from(psn)
+	return i < len(s.holes) && s.holes[i].PSN == psn
 }
 
 // Lost returns how many packets are lost, and not sent again yet.
@@ -154,12 +158,9 @@ func (s *Scoreboard) Sent(h *Hole, now clock.Time, highest rocev2.PSN) {
 // before end, are sent again at now, and returns how many. It ends before one
 // that was sent before, or may be late, unless it must not.
 func (s *Scoreboard) SendRow(psn, end rocev2.PSN, all bool, now clock.Time, highest rocev2.PSN) (n uint32) {
-	for i := range s.holes {
+	for i := s.from(psn); i < len(s.holes) && psn.Before(end); i++ {
 		h := &s.holes[i]
-		if h.PSN != psn || !psn.Before(end) {
-			continue
-		}
-		if !all && !h.waits() {
+		if h.PSN != psn || !all && !h.waits() {
 			break
 		}
 		if h.sent {
@@ -182,13 +183,7 @@ func (s *Scoreboard) Any(psn, end rocev2.PSN) bool {
 	if s.high.Before(end) {
 		end = s.high
 	}
-	n := uint32(0)
-	for i := range s.holes {
-		if p := s.holes[i].PSN; !p.Before(psn) && p.Before(end) {
-			n++
-		}
-	}
-	return psn.Before(end) && n < end.Ahead(psn)
+	return psn.Before(end) && uint32(s.from(end)-s.from(psn)) < end.Ahead(psn)
 }
 
 // Advance takes note that everything before una is acknowledged. It reports
@@ -230,9 +225,9 @@ func (s *Scoreboard) count(h *Hole, n int) {
 // that of a request for READs, and the others are of responses. It returns how
 // many of them were taken for lost.
 func (s *Scoreboard) Answers(first rocev2.PSN, psns, every uint32) (n int) {
-	for i := range s.holes {
+	for i := s.from(first); i < len(s.holes) && s.holes[i].PSN.Ahead(first) < psns; i++ {
 		h := &s.holes[i]
-		if at := h.PSN.Ahead(first); at < psns && at%every != 0 && !h.answer {
+		if at := h.PSN.Ahead(first); at%every != 0 && !h.answer {
 			if h.waits() {
 				n++
 			}
