@@ -42,3 +42,29 @@ func TestForgedSelectiveAcksDelayLittle(t *testing.T) {
 		t.Errorf("%d are done at %v, after %d timeouts", p.a.sq.n, time.Duration(p.now), s.Timeouts)
 	}
 }
+
+// TestLongGapsAreToldLessOften: a selective acknowledgement costs the more the
+// further it reaches, so there are fewer of them behind a gap that has much
+// behind it.
+func TestLongGapsAreToldLessOften(t *testing.T) {
+	t.Parallel()
+	const packets = 8192
+	p := newPair(t, pairConfig{})
+	p.b.SetReorder(MakePool(PoolConfig{Limit: 64 << 20, Reach: MostReorder}))
+	told, buf := 0, make([]byte, rocev2.MaxPacketLen)
+	for i := range packets {
+		pkt := packet(rocev2.RCWriteMiddle, p.a.req.Snapshot().Una.Add(1+i))
+		pkt.Payload = make([]byte, 1024)
+		if d := p.arrive(p.b, p.now, pkt); d != DropNone {
+			t.Fatalf("packet %d: %v", i, d)
+		}
+		for n := p.b.poll(p.now, buf); n > 0; n = p.b.poll(p.now, buf) {
+			if rocev2.Opcode(buf[0]) == rocev2.SelectiveAck {
+				told++
+			}
+		}
+	}
+	if told < 256 || told > 700 {
+		t.Errorf("%d selective acknowledgements of %d packets behind a gap", told, packets)
+	}
+}

@@ -450,6 +450,19 @@ func (s *Pool) CloseBoard(b *Scoreboard) {
 	s.spareBoards++
 }
 
+// A scoreboard is brought up to date after selectiveEvery packets behind gaps
+// at the latest, or after a part of those that may be kept: that costs the more
+// the further it reaches.
+const (
+	selectiveEvery = 8
+	selectiveShare = 256
+)
+
+// Every returns after how many packets that is; the buffer must not be empty.
+func (r Reorder) Every(expected rocev2.PSN) uint8 {
+	return uint8(min(max(selectiveEvery, r.end.Ahead(expected)/selectiveShare), 255))
+}
+
 // AppendKept appends which PSNs behind the expected one, which is missing, are
 // kept: bit i is for the i-th, low bits of a byte first. There are at most max
 // bytes, a multiple of 4.

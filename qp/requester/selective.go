@@ -250,15 +250,11 @@ func (r *Requester) keptResponse(now clock.Time, psn rocev2.PSN, gap bool) bool 
 	}
 	r.rtt.hears(now)
 	r.selective().bare = 0
-	if r.sel.held++; r.sel.reads == nil || gap && !r.sel.back.Seen() || r.sel.held >= selectiveEvery {
+	if r.sel.held++; r.sel.reads == nil || gap && !r.sel.back.Seen() || r.sel.held >= r.reorder.Every(r.una) {
 		return r.missingResponses(now)
 	}
 	return true
 }
-
-// selectiveEvery is after how many responses behind gaps at the latest the
-// scoreboard is brought up to date.
-const selectiveEvery = 8
 
 // nakHole takes a sequence NAK from a peer that sends selective
 // acknowledgements, which say more.

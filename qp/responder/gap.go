@@ -129,15 +129,11 @@ func nakReordered(r *Responder, now clock.Time, psn rocev2.PSN) {
 	}
 }
 
-// selectiveEvery is after how many kept packets at the latest the peer is told
-// of them.
-const selectiveEvery = 8
-
 // noteKept takes note that a packet was kept behind a gap, or that the gap is
 // another one. The peer is told at once if another gap has shown, or if it has
 // asked for an acknowledgement.
 func noteKept(r *Responder, tell bool) {
-	if r.kept++; tell || r.kept >= selectiveEvery {
+	if r.kept++; tell || r.kept >= r.reorder.Every(r.epsn) {
 		r.tellKept = true
 	}
 }
