@@ -28,8 +28,9 @@ type keptPacket struct {
 }
 
 const (
-	maxKept      = 256 // packets, of all numbers
-	maxKeptOfOne = 8   // the others are asked for again
+	maxKept       = 256 // packets, of all numbers
+	maxKeptOfOne  = 8   // the others are asked for again
+	maxKeptOfHost = 32  // of one address, where others need the room
 )
 
 // Hold returns a number that no queue pair has, and holds it for Release or
@@ -91,7 +92,8 @@ func (h *holds) drop(n rocev2.QPN) {
 }
 
 // keep keeps a request for a number that is held, and reports whether it does.
-// When there are too many, the oldest goes.
+// When there are too many, the oldest goes; that of its own address if many are
+// from there, so that a host with many connections takes nothing from others.
 func (h *holds) keep(p *rocev2.Packet, d *transport.RxPacket) bool {
 	n := p.BTH.DestQPN
 	kept, held := h.of[n]
@@ -99,14 +101,31 @@ func (h *holds) keep(p *rocev2.Packet, d *transport.RxPacket) bool {
 		return false
 	}
 	if len(h.kept) == maxKept {
-		h.of[h.kept[0].qpn]--
-		h.kept = slices.Delete(h.kept, 0, 1)
+		i := h.oldestOf(d.Src)
+		h.of[h.kept[i].qpn]--
+		h.kept = slices.Delete(h.kept, i, i+1)
 	}
 	k := keptPacket{n, p.BTH.PSN, *d}
 	k.packet.Data = slices.Clone(d.Data)
 	h.kept = append(h.kept, k)
 	h.of[n]++
 	return true
+}
+
+// oldestOf returns the place of the oldest packet from an address, if there are
+// many, and else that of the oldest.
+func (h *holds) oldestOf(from netip.Addr) (oldest int) {
+	n := 0
+	for i := len(h.kept) - 1; i >= 0; i-- {
+		if h.kept[i].packet.Src == from {
+			oldest = i
+			n++
+		}
+	}
+	if n < maxKeptOfHost {
+		return 0
+	}
+	return oldest
 }
 
 // taken reports whether the number of q is not free for it.

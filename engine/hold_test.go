@@ -1,11 +1,13 @@
 package engine
 
 import (
+	"net/netip"
 	"testing"
 
 	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/qp"
 	"github.com/gosoftroce/rocev2/rocev2"
+	"github.com/gosoftroce/rocev2/transport"
 )
 
 // numbered makes a queue pair with a number that is held.
@@ -137,5 +139,36 @@ func TestHoldsAreBounded(t *testing.T) {
 	}
 	if b.e.holds.of != nil || b.e.holds.kept != nil {
 		t.Error("memory is held")
+	}
+}
+
+// A host that has many numbers told it, and sends to all of them, does not push
+// out what another one has sent.
+func TestHoldsAreShared(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	hostile, b := w.newPair(Config{})
+	early := func(from netip.Addr, n rocev2.QPN) bool {
+		p := rocev2.Packet{BTH: rocev2.BTH{Opcode: rocev2.RCSendOnly, DestQPN: n, PSN: 7}}
+		return b.e.holds.keep(&p, &transport.RxPacket{Src: from})
+	}
+	flood := func() {
+		for range 100 {
+			n := Hold(b.e)
+			for range maxKeptOfOne {
+				if !early(hostile.addr, n) {
+					t.Fatal("a packet is not kept")
+				}
+			}
+		}
+	}
+	flood()
+	honest, n := netip.MustParseAddr("192.0.2.77"), Hold(b.e)
+	if !early(honest, n) {
+		t.Fatal("the honest packet is not kept")
+	}
+	flood()
+	if !Heard(b.e, n, honest, 7) || len(b.e.holds.kept) != maxKept {
+		t.Errorf("it is gone, of %d that are kept", len(b.e.holds.kept))
 	}
 }

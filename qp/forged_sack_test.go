@@ -101,8 +101,9 @@ func TestForgedRoom(t *testing.T) {
 	}
 }
 
-// TestNoRoomBehindGaps: a pool that has no room, or room for next to nothing, as
-// when other queue pairs have taken it all, costs round trips, and the local ACK timeout hardly ever.
+// TestNoRoomBehindGaps: a pool that has no room, or room for next to nothing,
+// as when other queue pairs have taken it all, costs round trips, and the local
+// ACK timeout hardly ever.
 func TestNoRoomBehindGaps(t *testing.T) {
 	t.Parallel()
 	for _, limit := range []int{1, 700, 2100, 5000, 20000} {
