@@ -24,21 +24,14 @@ func asksFirst(r *recovery, now clock.Time) bool {
 	return true
 }
 
-// awaits arms the timers for what was sent just now. They begin anew with the
-// first packet that asks for an answer, if they would end before that can come:
-// until now the peer had none to give.
-func (r *sender) awaits(now clock.Time, ack bool) {
-	switch {
-	case !r.retry.armed:
-		r.retry.start(now)
-		r.armProbe(now)
-	case ack && unasked(&r.recovery) && r.rtt.known && r.rtt.earlier(r.retry.deadline) < now.Add(r.rtt.late()):
+// asksAnew has the timers begin anew with a packet that asks for an answer, as
+// nothing else in flight does, if they would end before that can come: until
+// now the peer had none to give.
+func asksAnew(r *recovery, now clock.Time) {
+	if unasked(r) && r.rtt.known && r.rtt.earlier(r.retry.deadline) < now.Add(r.rtt.late()) {
 		r.retry.heard(now)
 		r.armProbe(now)
-	case r.rtt.few && r.nxt.Ahead(r.una) >= fewInFlight:
+	} else if r.rtt.few && r.nxt.Ahead(r.una) >= fewInFlight {
 		r.rtt.many(now)
-	}
-	if ack {
-		r.sinceAck, r.rtt.asked = 0, r.nxt.Add(-1)
 	}
 }

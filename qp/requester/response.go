@@ -13,7 +13,11 @@ import (
 // comes behind a gap may be kept until that is closed.
 func (r *Requester) HandleResponse(now clock.Time, p *rocev2.Packet, info *rocev2.OpcodeInfo) conn.Drop {
 	if info.Operation == rocev2.OpSelectiveAck {
-		return r.handleSelectiveAck(now, p, info)
+		d := r.handleSelectiveAck(now, p, info)
+		if r.sel != nil {
+			sendRefused(&r.recovery)
+		}
+		return d
 	}
 	una := r.una
 	d := r.executeResponse(now, p, info)
@@ -27,8 +31,9 @@ func (r *Requester) HandleResponse(now clock.Time, p *rocev2.Packet, info *rocev
 	if r.reorder.Len() > 0 && r.una != una && !r.c.Failed() {
 		r.executeBufferedResponses(now)
 	}
-	if r.una != una {
+	if r.una != una && r.sel != nil {
 		r.noteGivenUp()
+		sendRefused(&r.recovery)
 	}
 	return d
 }
@@ -41,6 +46,7 @@ func (r *Requester) noteBehindGap(now clock.Time, psn rocev2.PSN, gap bool, d co
 	case conn.DropNone:
 		return r.keptResponse(now, psn, gap)
 	case conn.DropGap:
+		refuseResponse(&r.recovery, psn)
 		return r.refusedResponse(now, psn)
 	}
 	return false
@@ -172,7 +178,6 @@ func (r *Requester) progress(now clock.Time, from rocev2.PSN, pos uint64) {
 	}
 	if r.sel != nil {
 		nakAhead(&r.recovery, now)
-		sendRefused(&r.recovery)
 	}
 	if r.fault {
 		if w := r.queue.At(r.queue.Head); r.queue.Head != r.queue.Tail && w.Status != ib.StatusSuccess {

@@ -38,14 +38,29 @@ func (r *recovery) bound() {
 	r.c.Bound(most)
 }
 
-// sendRefused goes back to what the peer had no room for, when it has all
-// before that.
+// sendRefused goes back to what the peer had no room for, or this side for
+// responses to READs, when all before that has come. Nothing else would ask for
+// it, and the window may be full of it.
 func sendRefused(r *recovery) {
 	s := r.sel
-	if !s.refused || s.board != nil {
+	if !s.refused && !s.refusedReads || s.board != nil || s.reads != nil || r.reorder.Len() > 0 {
 		return
 	}
-	if s.refused = false; r.nxt == r.max && r.una != r.max && !r.rnr.waiting && !r.paging {
+	again := s.refused || r.una.Before(s.refusedTo)
+	s.refused, s.refusedReads = false, false
+	if again && r.nxt == r.max && r.una != r.max && !r.rnr.waiting && !r.paging {
 		r.rewind()
+	}
+}
+
+// refuseResponse takes note of a response that is too far from a gap to be kept
+// here.
+func refuseResponse(r *recovery, psn rocev2.PSN) {
+	s := r.selective()
+	if r.nxt != r.max || r.reorder.Len() == 0 || psn.Before(r.reorder.End()) {
+		return
+	}
+	if !s.refusedReads || psn.After(s.refusedTo) {
+		s.refusedReads, s.refusedTo = true, psn
 	}
 }

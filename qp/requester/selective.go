@@ -18,10 +18,12 @@ type selective struct {
 	bare  int               // packets that the last sign of a gap was taken for, with nothing kept behind it
 	room  uint32            // PSNs behind a gap that the peer keeps, as it has said last; 0: it has not
 	// refused says that more was in flight than that when a gap showed.
-	refused bool
-	tail    bool // the packet last is to be sent, or once more
-	last    rocev2.PSN
-	twins   twins
+	refused      bool
+	refusedReads bool       // responses to READs were not kept here, up to
+	refusedTo    rocev2.PSN // this one
+	tail         bool       // the packet last is to be sent, or once more
+	last         rocev2.PSN
+	twins        twins
 	lateness
 
 	// Places in the stream: PSNs come again.
@@ -177,7 +179,7 @@ func (s *selective) advance(una rocev2.PSN, p *queue.Pool) {
 func (s *selective) clear(p *queue.Pool) {
 	if s != nil {
 		s.board, s.reads = give(p, s.board), give(p, s.reads)
-		s.tail, s.ahead, s.alone, s.asked, s.twins.due, s.refused = false, false, false, false, false, false
+		s.tail, s.ahead, s.alone, s.asked, s.twins.due, s.refused, s.refusedReads = false, false, false, false, false, false, false
 	}
 }
 

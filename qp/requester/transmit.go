@@ -198,7 +198,7 @@ func (r *sender) mayStart(rq *request) bool {
 	if !r.c.CC.Limit.Admits(r.pipe(), inFlight, rq.cost, rq.psns) {
 		return false
 	}
-	if w.Is(ib.OpReads) && r.reorder.Len() > 0 && int(inFlight+rq.psns) > r.c.Pool.Share(r.c.MTU) {
+	if w.Is(ib.OpReads) && (r.reorder.Len() > 0 || r.sel != nil && r.sel.reads != nil) && int(inFlight+rq.psns) > r.c.Pool.Share(r.c.MTU) {
 		return false // while something is missing there is no room for what comes
 	}
 	if w.Answered() {
@@ -378,7 +378,18 @@ func (r *sender) sent(now clock.Time, rq *request, n int) {
 	if rq.rel+psns == w.PSNs {
 		r.cur = r.after(r.cur)
 	}
-	r.awaits(now, rq.ack)
+	switch {
+	case !r.retry.armed:
+		r.retry.start(now)
+		r.armProbe(now)
+	case rq.ack && r.rtt.asked.Before(r.una):
+		asksAnew(&r.recovery, now)
+	case r.rtt.few && r.nxt.Ahead(r.una) >= fewInFlight:
+		r.rtt.many(now)
+	}
+	if rq.ack {
+		r.sinceAck, r.rtt.asked = 0, r.nxt.Add(-1)
+	}
 	if r.c.CC.Limit.Burst > 0 {
 		r.spent(now, cost, psns)
 	}
