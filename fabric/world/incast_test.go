@@ -15,13 +15,14 @@ import (
 // first windows, 2 MiB together, do not fit into the small queues.
 //
 // A receiver that says of marks every 4 µs, as adapters do, has the windows
-// small enough for what is lost to come through: none is late by much, with the
-// default window, too. Once in 50 µs, as in the paper of DCQCN and by default,
-// is once in two round trips through a queue of 256 KiB. Meanwhile each window
-// grows by a packet in each, so a quarter less for each notification leaves 32
-// KiB of every queue pair: twice the queue. It stays full, and a queue pair
-// whose first window was lost has its probes lost there as well; they come
-// after 320, 640 and 1280 µs, the last one when the link has long been idle.
+// small enough for what is lost to come through: in the mean of some sizes of
+// the queue none is late by much, with the default window, too. Once in 50 µs,
+// as in the paper of DCQCN and by default, is once in two round trips through a
+// queue of 256 KiB. Meanwhile each window grows by a packet in each, so a
+// quarter less for each notification leaves 32 KiB of every queue pair: twice
+// the queue. It stays full, and a queue pair whose first window was lost has
+// its probes lost there as well; they come after 320, 640 and 1280 µs, the last
+// one when the link has long been idle.
 func TestIncast(t *testing.T) {
 	t.Parallel()
 	const often, seldom = 4 * time.Microsecond, 50 * time.Microsecond
@@ -33,17 +34,26 @@ func TestIncast(t *testing.T) {
 	}{
 		{4 << 20, often, 0, 1500 * time.Microsecond},
 		{1 << 20, often, 0, 1500 * time.Microsecond},
-		{256 << 10, often, 0, 1500 * time.Microsecond},
+		{256 << 10, often, 0, 1600 * time.Microsecond},
 		{4 << 20, seldom, 0, 1500 * time.Microsecond},
 		{1 << 20, seldom, 0, 1500 * time.Microsecond},
-		{256 << 10, seldom, 0, 2800 * time.Microsecond},
+		{256 << 10, seldom, 0, 2200 * time.Microsecond},
 		{256 << 10, seldom, 128 << 10, 1500 * time.Microsecond},
 	} {
-		last, sum := incast(t, c.queue, verbs.Config{NotifyInterval: c.notify, MaxWindow: c.window})
+		sizes := 1
+		if c.queue == 256<<10 {
+			sizes = 24 // which probe is lost is chance
+		}
+		var last time.Duration
+		var sum network.Totals
+		for i := range sizes {
+			l, s := incast(t, c.queue+int64(i)<<10, verbs.Config{NotifyInterval: c.notify, MaxWindow: c.window})
+			last, sum = last+l/time.Duration(sizes), s
+		}
 		t.Logf("%4d KiB of queue, notified after %v, window %d: %v, %d packets dropped, %d marked",
 			c.queue>>10, c.notify, c.window, last, sum.Dropped(), sum.Marks)
 		if last > c.most {
-			t.Errorf("%d KiB of queue, notified after %v, window %d: the last is done after %v, more than %v",
+			t.Errorf("%d KiB of queue, notified after %v, window %d: the last is done after %v in the mean, more than %v",
 				c.queue>>10, c.notify, c.window, last, c.most)
 		}
 	}
