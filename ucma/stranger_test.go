@@ -52,7 +52,7 @@ func TestQuotaOfAUser(t *testing.T) {
 	id := p.create(cm.UDP, clientUID)
 	p.do(abi.BindIP, 0, p.bindCmd(id, at(h[0], 0)))
 	join1 := p.do(abi.JoinIPMulticast, 4, response, u64(9), in6(netip.MustParseAddrPort("239.1.2.3:0")), u32(id))
-	p.fails("no such ID", uabi.ENOENT, abi.JoinIPMulticast, 4, response, u64(9), in6(at(h[0], 0)), u32(99))
+	p.fails("no such ID", uabi.ENOENT, abi.JoinIPMulticast, 4, response, u64(9), in6(at(h[0], 0)), u32(1<<20))
 	second := other.create(cm.TCP, 2)
 	for _, c := range []*program{p, other} {
 		c.fails("one too many", uabi.ENOMEM, abi.CreateID, 4, u64(1), response, u16(uint16(cm.TCP)), make([]byte, 6))
