@@ -140,7 +140,7 @@ func TestCMServerOutlivesBadClients(t *testing.T) {
 			if why := <-refused; !strings.Contains(why.Error(), "-R") {
 				t.Errorf("it is refused with %v", why)
 			}
-			testpair.Dial(t, b, at, cm.TCP).Close() // the server may not even hear of it
+			testpair.Dial(t, b, at, cm.TCP).Close() // the server need not have seen it
 			silent := testpair.Dial(t, b, at, cm.TCP)
 			defer silent.Close()
 			if _, err := RunCM(t.Context(), b, at, cfg); err != nil {
