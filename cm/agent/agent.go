@@ -88,8 +88,14 @@ func (ls listeners) Claimant(service mad.ServiceID) (ID, bool) {
 }
 
 // Unlisten takes no more requests for a service. Those that wait for the
-// program are still its own to answer.
-func (ls listeners) Unlisten(service mad.ServiceID) { delete(ls, service) }
+// program are still its own to answer. Peers that a Greeter has accepted, and
+// that have not answered that, are rejected when they do.
+func (ls listeners) Unlisten(service mad.ServiceID) {
+	if l := ls[service]; l != nil {
+		l.greeter = nil
+	}
+	delete(ls, service)
+}
 
 // Stats returns the counters.
 func (a *Agent) Stats() Stats {

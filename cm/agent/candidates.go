@@ -17,7 +17,8 @@ type Greeter func(path *Path, req *mad.REQ) (*mad.REP, *mad.REJ)
 // Greet has the agent answer the requests of a listener itself, at once. The
 // event Request comes when the peer has answered that, and the connection is
 // established then. Before, nothing is made for the peer, which may not exist:
-// only a candidate is kept. nil ends it. The service is listened for.
+// only a candidate is kept. nil ends it, as Unlisten does. The service is
+// listened for.
 func (ls listeners) Greet(service mad.ServiceID, g Greeter) { ls[service].greeter = g }
 
 // candidate is a peer that was answered and that has not shown that it gets
@@ -32,12 +33,13 @@ type candidate struct {
 	ece           mad.ECE // that it was told
 	hash          uint64  // of what identifies the request
 	at            clock.Time
+	listener      *listener // that has answered; over when it greets no more
 	source        *candidates
 	links         [2]candidateLinks
 	req           [mad.Len]byte
 }
 
-type candidateLinks struct{ before, behind *candidate }
+type candidateLinks struct{ prev, next *candidate }
 
 // candidates is a list, the oldest first.
 type candidates struct {
@@ -52,11 +54,11 @@ const (
 )
 
 func (l *candidates) add(c *candidate) {
-	c.links[l.kind] = candidateLinks{before: l.last}
+	c.links[l.kind] = candidateLinks{prev: l.last}
 	if l.last == nil {
 		l.first = c
 	} else {
-		l.last.links[l.kind].behind = c
+		l.last.links[l.kind].next = c
 	}
 	l.last = c
 	l.n++
@@ -64,15 +66,15 @@ func (l *candidates) add(c *candidate) {
 
 func (l *candidates) remove(c *candidate) {
 	n := &c.links[l.kind]
-	if n.before == nil {
-		l.first = n.behind
+	if n.prev == nil {
+		l.first = n.next
 	} else {
-		n.before.links[l.kind].behind = n.behind
+		n.prev.links[l.kind].next = n.next
 	}
-	if n.behind == nil {
-		l.last = n.before
+	if n.next == nil {
+		l.last = n.prev
 	} else {
-		n.behind.links[l.kind].before = n.before
+		n.next.links[l.kind].prev = n.prev
 	}
 	l.n--
 }
@@ -84,10 +86,10 @@ const (
 	fewCandidates = 1024
 )
 
-// repeats says when a candidate is looked after, after the request: the RTU may
-// be lost. Data that has come stands for it. The first time is early, because a
-// peer that gets no acknowledgement gives up after half a second; a REP goes
-// again from the second time on.
+// repeats says how long after its request a candidate has a turn: the RTU may be
+// lost. Data that has come stands for it. The first turn is early, because a
+// peer that gets no acknowledgement gives up after half a second. From the
+// second turn on the REP goes again.
 var repeats = [...]time.Duration{50 * time.Millisecond, 250 * time.Millisecond, time.Second, 3 * time.Second}
 
 func (c *candidate) path() Path {
@@ -104,8 +106,8 @@ type hall struct {
 	next    [len(repeats)]*candidate     // the first whose REP is still to go again
 }
 
-// enter adds a candidate. Those that have to go for it it returns: the oldest
-// of its source, or of all.
+// enter adds a candidate. It returns the one that makes room for it, if one has
+// to: the oldest of its source, or of all.
 func (h *hall) enter(c *candidate, source uint64) (gone *candidate) {
 	if h.byID == nil {
 		h.byID, h.byHash = map[mad.CommID]*candidate{}, map[uint64]*candidate{}
@@ -144,7 +146,7 @@ func (h *hall) leave(c *candidate) {
 func (h *hall) unlist(c *candidate) {
 	for i := range h.next {
 		if h.next[i] == c {
-			h.next[i] = c.links[ofAll].behind
+			h.next[i] = c.links[ofAll].next
 		}
 	}
 	h.all.remove(c)
@@ -153,7 +155,7 @@ func (h *hall) unlist(c *candidate) {
 	delete(h.byHash, c.hash)
 }
 
-// of returns the candidate that a message with both IDs is from, or nil.
+// of returns the candidate whose peer has sent a message with both IDs, or nil.
 func (h *hall) of(path *Path, local, remote mad.CommID) *candidate {
 	c := h.byID[local]
 	if c == nil || c.remote != remote || c.addresses != addressesOf(path) {
@@ -176,14 +178,14 @@ func (h *hall) deadline() (at clock.Time, ok bool) {
 	return at, true
 }
 
-// due returns a candidate whose time has come: to hear its REP again, or to go.
+// due returns a candidate that has a turn, and which: the last is to go.
 func (h *hall) due(now clock.Time) (c *candidate, turn int) {
 	if c = h.all.first; c != nil && c.at.Add(candidateLife) <= now {
 		return c, len(repeats)
 	}
 	for i, c := range h.next {
 		if c != nil && c.at.Add(repeats[i]) <= now {
-			h.next[i] = c.links[ofAll].behind
+			h.next[i] = c.links[ofAll].next
 			return c, i
 		}
 	}

@@ -316,3 +316,79 @@ func TestMemoryOfCandidates(t *testing.T) { // not parallel: it measures the hea
 		t.Errorf("%.0f bytes for each of %d", each, s.HalfOpen)
 	}
 }
+
+// A candidate is of the listener that has answered it. When that has ended, or
+// does not greet any more, its peer is rejected, though another one may listen
+// on the port by then, with other terms.
+func TestCandidateOfAListenerThatHasEnded(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(*greeted){
+		"unlisten": func(g *greeted) { g.Unlisten(tcpService) },
+		"listen again": func(g *greeted) {
+			g.Unlisten(tcpService)
+			if err := g.Listen(tcpService, 0); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"greet again": func(g *greeted) {
+			greeter := g.listeners[tcpService].greeter
+			g.Unlisten(tcpService)
+			if err := g.Listen(tcpService, 0); err != nil {
+				t.Fatal(err)
+			}
+			g.Greet(tcpService, greeter)
+		},
+		"greet no more": func(g *greeted) { g.Greet(tcpService, nil) },
+	} {
+		for _, heard := range []bool{false, true} {
+			g := newGreeted(t, Config{})
+			f := forger{rand.New(rand.NewPCG(1, 1)), theClient}
+			path, req := f.next()
+			g.Receive(g.now, path, req)
+			rep := g.reps()[0]
+			end(g)
+			if g.heard[rep.LocalQPN] = heard; heard {
+				g.sleep(repeats[0])
+			} else {
+				g.Receive(g.now, path, rtuFor(&rep))
+				var b [mad.Len]byte
+				var rej mad.REJ
+				if _, ok := g.Send(b[:]); !ok || rej.Parse(b[:]) != nil || rej.RemoteID != rep.RemoteID {
+					t.Errorf("%s: the RTU is answered by %+v", name, rej)
+				}
+			}
+			if e, ok := g.Event(); ok {
+				t.Errorf("%s, data %v: the program hears of it: %+v", name, heard, e)
+			}
+			if len(g.held) != 0 || g.Stats().HalfOpen != 0 {
+				t.Errorf("%s, data %v: it is kept: %+v", name, heard, g.Stats())
+			}
+		}
+	}
+}
+
+// The request of a candidate comes again when another listener has the port: it
+// is a new one.
+func TestCandidateAsksAnotherListener(t *testing.T) {
+	t.Parallel()
+	g := newGreeted(t, Config{})
+	f := forger{rand.New(rand.NewPCG(1, 1)), theClient}
+	path, req := f.next()
+	g.Receive(g.now, path, req)
+	first := g.reps()[0]
+	greeter := g.listeners[tcpService].greeter
+	g.Unlisten(tcpService)
+	if err := g.Listen(tcpService, 0); err != nil {
+		t.Fatal(err)
+	}
+	g.Greet(tcpService, greeter)
+	g.Receive(g.now, path, req)
+	again := g.reps()[0]
+	if again.LocalID == first.LocalID || again.LocalQPN == first.LocalQPN || len(g.held) != 1 {
+		t.Errorf("%+v, and before %+v; %d are held", again, first, len(g.held))
+	}
+	g.Receive(g.now, path, rtuFor(&again))
+	if e, ok := g.Event(); !ok || e.Kind != EventRequest {
+		t.Errorf("%+v", e)
+	}
+}

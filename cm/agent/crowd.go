@@ -42,7 +42,7 @@ const (
 // returns reports whether the request was seen before, and remembers it.
 func (s *sieve) returns(now clock.Time, hash uint64) bool { return s.remember(now, now, hash) }
 
-// remember is returns that notes another time than now, which is earlier.
+// remember is returns with another time to remember, which is before now.
 func (s *sieve) remember(now, noted clock.Time, hash uint64) bool {
 	if s.slots == nil {
 		s.slots = make([]uint32, sieveSlots)

@@ -12,15 +12,20 @@ import (
 // it. It reports false for one that the program is to be asked about.
 func greet(a *Agent, now clock.Time, path *Path, l *listener, m *mad.REQ, b []byte) (done bool) {
 	hash, source := a.sieve.hash(path, m.LocalGUID, m.LocalID), a.sieve.hash(path, 0, 0)
-	if c := a.hall.byHash[hash]; c != nil {
+	c := a.hall.byHash[hash]
+	if c != nil && c.listener != l {
+		dismiss(a, c)
+		c = nil
+	}
+	if c != nil {
 		a.stats.Duplicates++
 		if a.budget.forAgain(now, source) {
-			replyTo(a, path, c, l, m)
+			replyTo(a, path, c, m)
 		}
 		return true
 	}
-	behind := a.strangers >= a.room/2 // the answers do not leave as quickly as requests come
-	if (behind || !a.budget.forFirst(now, source)) && !(a.sieve.returns(now, hash) && a.budget.forAgain(now, source)) {
+	late := a.strangers >= a.room/2 // the answers do not leave as quickly as requests come
+	if (late || !a.budget.forFirst(now, source)) && !(a.sieve.returns(now, hash) && a.budget.forAgain(now, source)) {
 		a.stats.Overloaded++
 		return true
 	}
@@ -34,7 +39,7 @@ func greet(a *Agent, now clock.Time, path *Path, l *listener, m *mad.REQ, b []by
 		a.answerAnyway(path, rej)
 		return true
 	}
-	c := &candidate{addresses: addressesOf(path), remote: m.LocalID, qpn: a.cfg.Hold(), hash: hash, at: now, ece: rep.ECE,
+	c = &candidate{listener: l, addresses: addressesOf(path), remote: m.LocalID, qpn: a.cfg.Hold(), hash: hash, at: now, ece: rep.ECE,
 		flowLabel: m.Primary.FlowLabel & 0xfffff, class: m.Primary.TrafficClass}
 	if c.qpn == 0 {
 		a.stats.Overloaded++
@@ -62,8 +67,8 @@ func reply(a *Agent, path *Path, c *candidate, rep *mad.REP) {
 }
 
 // replyTo sends it once more.
-func replyTo(a *Agent, path *Path, c *candidate, l *listener, m *mad.REQ) {
-	if rep, _ := l.greeter(path, m); rep != nil {
+func replyTo(a *Agent, path *Path, c *candidate, m *mad.REQ) {
+	if rep, _ := c.listener.greeter(path, m); rep != nil {
 		reply(a, path, c, rep)
 	}
 }
@@ -80,28 +85,28 @@ func attend(a *Agent, now clock.Time) {
 		var m mad.REQ
 		_ = m.Parse(c.req[:]) // it has parsed
 		path := c.path()
-		l := a.listeners[m.ServiceID]
 		switch {
-		case turn == len(repeats) || l == nil || l.greeter == nil:
+		case turn == len(repeats) || c.listener.greeter == nil:
 			dismiss(a, c)
 		case a.cfg.Heard != nil && a.cfg.Heard(c.qpn, path.Remote, c.psn):
 			welcome(a, now, c)
 		case turn == 0:
 		case a.hall.all.n <= fewCandidates || a.budget.forOwn(now, a.sieve.hash(&path, 0, 0)):
 			a.stats.Resent++
-			replyTo(a, &path, c, l, &m)
+			replyTo(a, &path, c, &m)
 		}
 	}
 }
 
 // welcome makes a connection of a candidate that has shown that it is there,
-// unless too many wait for the program: then it stays one.
+// unless too many wait for the program: then it stays one. Where the listener
+// has ended, or greets no more, the peer is rejected.
 func welcome(a *Agent, now clock.Time, c *candidate) {
 	var m mad.REQ
 	_ = m.Parse(c.req[:]) // it has parsed
 	path := c.path()
-	l := a.listeners[m.ServiceID]
-	if l == nil {
+	l := c.listener
+	if l.greeter == nil {
 		dismiss(a, c)
 		a.refuse(&path, m.TransactionID, c.local, c.remote, mad.StageOther, mad.ReasonConsumer, nil)
 		return
