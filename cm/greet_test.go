@@ -243,3 +243,37 @@ func TestGreetInAFlood(t *testing.T) {
 		}
 	})
 }
+
+// While a device closes it accepts nothing more: who asks a listener that
+// greets is rejected, as anywhere.
+func TestGreetWhileTheDeviceCloses(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		hosts := network(t, fabric.Config{}, "192.0.2.1", "192.0.2.2", "192.0.2.3")
+		client, server := hosts[0], hosts[1]
+		plain, at := server.listen(cm.ListenConfig{})
+		greets, addr := server.listen(cm.ListenConfig{})
+		greets.Greet(welcome)
+		newFlooder(hosts[2], at, 1).burst(1) // it never answers the REP: Close waits a moment for it
+		r, err := plain.Accept(server.context())
+		must(t, err)
+		_, err = r.Accept(server.context(), server.qp(verbs.RC), cm.AcceptConfig{})
+		must(t, err)
+		closed := make(chan struct{})
+		go func() {
+			server.dev.Close()
+			close(closed)
+		}()
+		time.Sleep(50 * time.Millisecond)
+		select {
+		case <-closed:
+			t.Error("it is closed already")
+		default:
+		}
+		_, err = cm.Dial(client.context(), client.qp(verbs.RC), addr, cm.DialConfig{})
+		if rejected := (*cm.RejectedError)(nil); !errors.As(err, &rejected) {
+			t.Errorf("a dial meanwhile: %v", err)
+		}
+		<-closed
+	})
+}

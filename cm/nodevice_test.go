@@ -180,3 +180,27 @@ func TestRefusal(t *testing.T) {
 		t.Error("a program that rejects is one that does not listen")
 	}
 }
+
+// A dial that ends in the moment in which the probe begins leaves no probe.
+func TestNoProbeAfterADial(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h, o := asking(t, fabric.NewSwitch(fabric.Config{}), "192.0.2.1")
+		o.after = time.Hour
+		var wg sync.WaitGroup
+		for i := range 200 {
+			wg.Go(func() {
+				peer := netip.AddrPortFrom(netip.AddrFrom4([4]byte{198, 51, 100, byte(i)}), 7471)
+				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+				defer cancel()
+				cm.Resolve(ctx, h.dev, peer, cm.ResolveConfig{})
+			})
+		}
+		wg.Wait()
+		synctest.Wait()
+		if n := o.asking.Load(); n != 0 {
+			t.Errorf("%d probes still run", n)
+		}
+		h.dev.Close()
+	})
+}

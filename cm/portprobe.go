@@ -9,11 +9,11 @@ import (
 	"github.com/gosoftroce/rocev2/verbs"
 )
 
-// portProbe finds out whether nobody has the UDP port of RoCEv2 at a peer. It
+// portProbe finds out whether the UDP port of RoCEv2 is closed at a peer. It
 // serves all requests to the peer that have no answer.
 type portProbe struct {
 	conns map[*Conn]struct{}
-	stop  chan struct{} // closed when nobody waits any more
+	stop  chan struct{} // closed when no request waits any more
 }
 
 const (
@@ -25,25 +25,31 @@ const (
 	maxProbes = 256
 )
 
-// probing has the waiter of a request that stays unanswered told if nobody has
-// the UDP port of the peer. The caller ends that by the returned function.
+// probing tells the waiter of a request that stays unanswered when the peer's
+// host says that the UDP port is closed. The caller ends that by the returned
+// function.
 func (c *Conn) probing() (end func()) {
 	m := c.m
 	if !verbs.HCA(m.dev).CanProbePort() {
 		return func() {}
 	}
-	timer := m.tasks.AfterFunc(probeAfter, func() { m.probe(c) })
+	over := false // guarded by the lock of m: the timer may have gone off already
+	timer := m.tasks.AfterFunc(probeAfter, func() { m.probe(c, &over) })
 	return func() {
 		timer.Stop()
+		m.lock()
+		defer m.unlock()
+		over = true
 		m.leaveProbe(c)
 	}
 }
 
-// probe has c share the probe of its peer, and begins it if there is none.
-func (m *manager) probe(c *Conn) {
+// probe has c share the probe of its peer, and begins it if there is none. It
+// does nothing if c waits no more.
+func (m *manager) probe(c *Conn, over *bool) {
 	m.lock()
 	defer m.unlock()
-	if m.closed || c.waiter == nil || !m.agent.Unanswered(c.id) {
+	if *over || m.closed || c.waiter == nil || !m.agent.Unanswered(c.id) {
 		return
 	}
 	peer := c.remote.Addr()
@@ -59,10 +65,8 @@ func (m *manager) probe(c *Conn) {
 	p.conns[c] = struct{}{}
 }
 
-// leaveProbe is called when c waits no more.
+// leaveProbe is called when c waits no more, locked.
 func (m *manager) leaveProbe(c *Conn) {
-	m.lock()
-	defer m.unlock()
 	p := m.probes[c.remote.Addr()]
 	if p == nil {
 		return
@@ -73,8 +77,9 @@ func (m *manager) leaveProbe(c *Conn) {
 	}
 }
 
-// runProbe sends the peer what no connection manager answers, a REJ of nothing,
-// and tells those that wait if its host says that nobody takes it.
+// runProbe sends the peer what no connection manager answers, a REJ of no
+// connection, and tells those that wait if its host says that the port is
+// closed.
 func (m *manager) runProbe(p *portProbe, peer netip.Addr) {
 	adapter := verbs.HCA(m.dev)
 	rej := mad.REJ{TransactionID: uint64(adapter.Random())<<32 | uint64(adapter.Random()),
