@@ -244,8 +244,8 @@ func TestGreetInAFlood(t *testing.T) {
 	})
 }
 
-// While a device closes it accepts nothing more: who asks a listener that
-// greets is rejected, as anywhere.
+// While a device closes it accepts nothing more: a listener that greets
+// rejects requests, as others do.
 func TestGreetWhileTheDeviceCloses(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -237,6 +237,7 @@ func (m *manager) dispatch(e *agent.Event) {
 		s.event(e)
 		return
 	}
+	verbs.HCA(m.dev).ReleaseQPN(e.QPN) // of a listener that was closed meanwhile
 	m.agent.Release(m.now(), e.ID)
 }
 
@@ -260,13 +261,18 @@ func (m *manager) onTimer() {
 	m.unlock()
 }
 
-// farewellWait is how long nothing leaves until farewell gives up.
-const farewellWait = 100 * time.Millisecond
+const (
+	// farewellWait is how long nothing leaves until farewell gives up.
+	farewellWait = 100 * time.Millisecond
+	// farewellMost is how long farewell goes on: as long as a flood lasts,
+	// there is always something to send.
+	farewellMost = time.Second
+)
 
 // farewell sends all that the agent has to send, and waits until the link has
 // it: what is only posted goes with the device.
 func (m *manager) farewell() {
-	for {
+	for until := m.now().Add(farewellMost); m.now() < until; {
 		m.settle()
 		if m.gsi.sent() {
 			return
@@ -327,7 +333,10 @@ func (m *manager) close() {
 	}
 	m.closed = true
 	listeners := m.listeners
-	m.listeners = map[mad.ServiceID]sink{} // who asks now is rejected
+	m.listeners = map[mad.ServiceID]sink{}
+	for service := range listeners { // a request that comes now is rejected
+		m.agent.Unlisten(service)
+	}
 	for _, id := range slices.Sorted(maps.Keys(m.ids)) {
 		if c, ok := m.ids[id].(*Conn); ok {
 			c.heard()
