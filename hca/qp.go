@@ -146,7 +146,7 @@ func (c *Context) addQP(config qp.Config) (*QP, error) {
 			return q, nil
 		case config.Type == ib.GSI:
 			return nil, ib.ErrGSIInUse
-		case config.QPN != 0: // it was not held
+		case config.QPN != 0: // another queue pair has it
 			return nil, ErrNoResources
 		}
 	}

@@ -448,3 +448,19 @@ func TestMessagesNameWhatWasAsked(t *testing.T) {
 	_, err = a.pd.MapFile(f, 0, 4096, verbs.RemoteWrite)
 	says(err, "4096 bytes", f.Name(), "LocalWrite")
 }
+
+// Numbers that no queue pair of a program can have: those of the management
+// queue pairs, of multicast, and what is no number of 24 bits.
+func TestNumbersThatNoQueuePairHas(t *testing.T) {
+	t.Parallel()
+	a, _ := newPair(t, 4096)
+	for _, n := range []verbs.QPN{1, 15, 0xffffff, 1 << 24, 1<<24 | 0x1234} {
+		q, err := a.pd.CreateQP(verbs.QPConfig{SendCQ: a.cq, RecvCQ: a.cq, Number: n})
+		if wrong := (*verbs.RangeError)(nil); !errors.As(err, &wrong) || wrong.What != "Number" {
+			t.Errorf("%#x: %v", uint32(n), err)
+		}
+		if err == nil {
+			check(t, q.Close())
+		}
+	}
+}

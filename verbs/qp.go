@@ -68,9 +68,14 @@ func (c *QPConfig) check() error {
 		return fmt.Errorf("XRCD is for an XRCTarget, not for a queue pair of type %v", cmp.Or(c.Type, RC))
 	case !receives && c.SRQ != nil:
 		return fmt.Errorf("SRQ: a queue pair of type %v has no receives of its own; each request names an SRQ of the target's domain", c.Type)
+	case c.Number != 0 && (c.Number < minNumber || c.Number >= MulticastQPN):
+		return &RangeError{What: "Number", Got: int(c.Number), Min: minNumber, Max: int(MulticastQPN) - 1}
 	}
 	return nil
 }
+
+// minNumber is the least number of a queue pair: those below it are reserved.
+const minNumber = 0x10
 
 // fillShared puts what an SRQ says, and nothing where there is no queue.
 func (c *QPConfig) fillShared() {

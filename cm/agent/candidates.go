@@ -86,8 +86,8 @@ const (
 	fewCandidates = 1024
 )
 
-// repeats says how long after its request a candidate has a turn: the RTU may be
-// lost. Data that has come stands for it. The first turn is early, because a
+// repeats says how long after its request a candidate has a turn: the RTU may
+// be lost. Data that has come stands for it. The first turn is early, because a
 // peer that gets no acknowledgement gives up after half a second. From the
 // second turn on the REP goes again.
 var repeats = [...]time.Duration{50 * time.Millisecond, 250 * time.Millisecond, time.Second, 3 * time.Second}
