@@ -32,6 +32,7 @@ func Check(ctx context.Context, c *config.Config, targets []Target) error {
 	k.regions()
 	k.programs()
 	k.admin(ctx)
+	k.health(ctx)
 	k.rcopy()
 	return errors.Join(append(k.errs, checkTargets(c, targets)...)...)
 }
@@ -194,20 +195,37 @@ func (k *checker) rcopy() {
 
 // admin listens at another port of the admin listener's address.
 func (k *checker) admin(ctx context.Context) {
-	host, _, err := net.SplitHostPort(k.c.Admin.Listen)
-	if k.c.Admin.Listen == "" || err != nil { // what is wrong with it has been said
-		return
-	}
-	var lc net.ListenConfig
-	ln, err := lc.Listen(ctx, "tcp", net.JoinHostPort(host, "0"))
-	if err != nil {
-		k.fail("admin.listen", "%v", err)
+	ln := k.listen(ctx, "admin.listen", k.c.Admin.Listen)
+	if ln == nil {
 		return
 	}
 	defer ln.Close()
 	if a, ok := ln.Addr().(*net.TCPAddr); ok && !a.IP.IsLoopback() && k.c.Admin.Token == "" {
 		k.fail("admin.listen", "%q is %v, which can be reached from other hosts, so it needs a token: set token_file", k.c.Admin.Listen, a.IP)
 	}
+}
+
+// health does the same for the health listener.
+func (k *checker) health(ctx context.Context) {
+	if ln := k.listen(ctx, "admin.health", k.c.Admin.Health); ln != nil {
+		ln.Close()
+	}
+}
+
+// listen listens at another port of an address. It returns nil where there is
+// nothing to listen on, or it fails.
+func (k *checker) listen(ctx context.Context, setting, where string) net.Listener {
+	host, _, err := net.SplitHostPort(where)
+	if where == "" || err != nil { // what is wrong with it has been said
+		return nil
+	}
+	var lc net.ListenConfig
+	ln, err := lc.Listen(ctx, "tcp", net.JoinHostPort(host, "0"))
+	if err != nil {
+		k.fail(setting, "%v", err)
+		return nil
+	}
+	return ln
 }
 
 // checkTargets says which settings of targets contradict each other. Those
@@ -282,11 +300,15 @@ func portsTaken(c *config.Config) map[portKey]portHolder {
 			addrs[a.WithZone("").String()] = true
 		}
 	}
-	host, port, err := net.SplitHostPort(c.Admin.Listen)
-	if n, e := net.LookupPort("tcp", port); err == nil && e == nil && n > 0 {
-		a, err := netip.ParseAddr(host)
-		if host == "" || err == nil && (a.IsUnspecified() || addrs[a.Unmap().WithZone("").String()]) {
-			taken[portKey{spaceTCP, n}] = portHolder{name: "the admin listener", setting: "admin.listen"}
+	for _, l := range []struct{ name, setting, where string }{
+		{"the admin listener", "admin.listen", c.Admin.Listen}, {"the health listener", "admin.health", c.Admin.Health},
+	} {
+		host, port, err := net.SplitHostPort(l.where)
+		if n, e := net.LookupPort("tcp", port); err == nil && e == nil && n > 0 {
+			a, err := netip.ParseAddr(host)
+			if host == "" || err == nil && (a.IsUnspecified() || addrs[a.Unmap().WithZone("").String()]) {
+				taken[portKey{spaceTCP, n}] = portHolder{name: l.name, setting: l.setting}
+			}
 		}
 	}
 	return taken

@@ -50,6 +50,8 @@ func TestCheckFindsWhatStartFinds(t *testing.T) {
 		{"programs in a file", "[programs]\ndirectory = \"" + file + "/x\"", "test.toml:2: programs.directory", ""},
 		{"another host's admin", "[admin]\ntoken = \"0123456789abcdef\"\nlisten = \"192.0.2.99:80\"", "test.toml:3: admin.listen", "assign"},
 		{"nobody's admin", "[admin]\ntoken = \"0123456789abcdef\"\nlisten = \"no.such.host.invalid:80\"", "test.toml:3: admin.listen", "no.such.host.invalid"},
+		{"another host's health", "[admin]\nhealth = \"192.0.2.99:80\"\nlisten = \"\"", "test.toml:2: admin.health", "assign"},
+		{"a target on the port of health", "[[device]]\naddress = \"127.0.0.1\"\n[admin]\nhealth = \"127.0.0.1:18515\"\nlisten = \"\"", "test.toml:4: admin.health", "18515 is the port of perftest"},
 		{"two targets on a port", "[targets.ports]\nperftest_uc = 18515", "test.toml:2: targets.ports.perftest_uc", "18515 is the port of perftest already"},
 		{"rcopy on the port of another", "[targets]\nrcopy_root = \"" + dir + "\"\n[targets.ports]\nrcopy = 7471", "test.toml:4: targets.ports.rcopy", "7471 is the port of ucmatose already"},
 		{"a target on the port of regions", "[[device]]\naddress = \"127.0.0.1\"\nregions_port = 7174", "test.toml:3: device.regions_port", "7174 is the port of rping"},
