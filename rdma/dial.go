@@ -80,19 +80,10 @@ func (d *Dialer) dial(ctx context.Context, addr string) (*Conn, error) {
 		return nil, err
 	}
 	var c *Conn
-	try := func() (err error) {
-		for _, remote := range remotes {
-			if c, err = d.dialOne(ctx, remote, t); err == nil || ctx.Err() != nil {
-				break
-			}
-		}
+	_, err = devices.Each(ctx, d.WaitForServer, remotes, func(remote netip.AddrPort) (err error) {
+		c, err = d.dialOne(ctx, remote, t)
 		return err
-	}
-	if d.WaitForServer {
-		err = devices.Await(ctx, nil, try)
-	} else {
-		err = try()
-	}
+	})
 	return c, err
 }
 

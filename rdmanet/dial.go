@@ -79,8 +79,8 @@ func (d *Dialer) dial(ctx context.Context, network, address string) (*Conn, erro
 	return c, nil
 }
 
-// dialAny tries the addresses of a name. The address is the last that was
-// tried.
+// dialAny tries the addresses of a name. The address is the one that was reached,
+// or that the error is of.
 func (d *Dialer) dialAny(ctx context.Context, network, address string) (c *Conn, remote netip.AddrPort, err error) {
 	o, err := d.Options.withDefaults()
 	if err != nil {
@@ -94,19 +94,10 @@ func (d *Dialer) dialAny(ctx context.Context, network, address string) (c *Conn,
 	if err != nil {
 		return nil, remote, err
 	}
-	try := func() (err error) {
-		for _, remote = range remotes {
-			if c, err = d.dialOne(ctx, remote, o); err == nil || ctx.Err() != nil {
-				break
-			}
-		}
+	remote, err = devices.Each(ctx, d.WaitForServer, remotes, func(remote netip.AddrPort) (err error) {
+		c, err = d.dialOne(ctx, remote, o)
 		return err
-	}
-	if d.WaitForServer {
-		err = devices.Await(ctx, nil, try)
-	} else {
-		err = try()
-	}
+	})
 	return c, remote, err
 }
 
