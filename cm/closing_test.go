@@ -21,7 +21,7 @@ func TestCloseBesideAll(t *testing.T) {
 		l, addr := server.listen(cm.ListenConfig{})
 		a, b := connectOn(client, server, l)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		brief, end := context.WithTimeout(ctx, 50*time.Millisecond) // for who is not answered any more
+		brief, end := context.WithTimeout(ctx, 50*time.Millisecond) // for calls that are not answered any more
 		var calls []func()
 		for _, c := range []*cm.Conn{a, b} {
 			calls = append(calls,

@@ -43,7 +43,7 @@ type waiter struct {
 	event agent.Event   // guarded by the manager's lock
 	over  bool          // there is none; the manager is closed
 
-	noDevice bool // there is none: nobody has the peer's UDP port
+	noDevice bool // there is none: the peer's UDP port is closed
 }
 
 func newWaiter() *waiter { return &waiter{ready: make(chan struct{}, 1)} }

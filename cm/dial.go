@@ -52,7 +52,7 @@ type DialConfig struct {
 	Retries uint8
 
 	// WaitForServer waits, as long as ctx allows, where nothing is there
-	// yet: while nobody listens on the port, nobody has UDP port 4791 at
+	// yet: while no program listens on the port, UDP port 4791 is closed at
 	// the peer, or the peer does not answer. Without it those are errors.
 	WaitForServer bool
 }
@@ -65,15 +65,17 @@ type DialConfig struct {
 //
 // The error wraps a *RejectedError, ErrNoDevice, ErrUnreachable, ErrClosed, a
 // *PortError, verbs.ErrTransition, or that of ctx: the peer is told then that
-// nobody waits.
+// this side has given up.
 //
 // ErrNoDevice comes a few milliseconds after a request to a host on which no
 // device is open. It is what the host says by ICMP, which the network can
 // forge, and so ends only what has no answer. A host that says nothing counts
 // as unreachable after a minute, see DialConfig.Retries.
 func Dial(ctx context.Context, qp *verbs.QP, addr netip.AddrPort, cfg DialConfig) (*Conn, error) {
-	d := &dialing{qp: qp, cfg: &cfg, peer: netip.AddrPortFrom(addr.Addr().Unmap(), addr.Port())}
+	d := &dialing{qp: qp, peer: netip.AddrPortFrom(addr.Addr().Unmap(), addr.Port())}
 	once := func() error {
+		mine := cfg // what one server rejects the next may take
+		d.cfg = &mine
 		err := d.dial(ctx)
 		for err != nil && d.yield(err) {
 			err = d.dial(ctx)
@@ -92,8 +94,8 @@ func Dial(ctx context.Context, qp *verbs.QP, addr netip.AddrPort, cfg DialConfig
 	return d.c, nil
 }
 
-// yield gives way to a peer that has rejected, in what this side need not
-// insist on, and reports whether it has. It does so at most once for each
+// yield changes a setting that the peer has rejected, and that this side need
+// not insist on, and reports whether it has. It does so at most once for each
 // setting.
 func (d *dialing) yield(err error) bool {
 	cfg := d.cfg

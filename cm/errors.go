@@ -42,8 +42,8 @@ var (
 	// os.ErrDeadlineExceeded) holds.
 	ErrUnreachable error = &unreachableError{}
 
-	// ErrNoDevice: the peer's host says that nobody has the UDP port of
-	// RoCEv2 there, by ICMP. errors.Is(err, syscall.ECONNREFUSED) holds.
+	// ErrNoDevice: the peer's host says by ICMP that the UDP port of RoCEv2
+	// is closed. errors.Is(err, syscall.ECONNREFUSED) holds.
 	ErrNoDevice error = &noDeviceError{}
 
 	// ErrGone: a request is not waiting any more: it was accepted or
@@ -92,14 +92,15 @@ func (e *RejectedError) Error() string {
 	return text
 }
 
-// Is reports whether target is ECONNREFUSED, and nobody listens on the port.
+// Is reports whether target is ECONNREFUSED, and no program listens on the
+// port.
 func (e *RejectedError) Is(target error) bool {
 	return target == syscall.ECONNREFUSED && e.Reason == ReasonInvalidService
 }
 
 // StatusError says that the peer has refused to resolve a service of datagrams
-// (SIDR). Where nobody serves the port, errors.Is(err, syscall.ECONNREFUSED)
-// holds.
+// (SIDR). Where no program serves the port, errors.Is(err,
+// syscall.ECONNREFUSED) holds.
 type StatusError struct {
 	Status      mad.SIDRStatus // as IBTA 12.11.1.2 has them: 1 nobody serves the port, 2 rejected …
 	PrivateData []byte         // of the peer's program
@@ -110,7 +111,7 @@ func (e *StatusError) Error() string {
 	return fmt.Sprintf("cm: the peer refuses: %v (status %d)", e.Status, uint8(e.Status))
 }
 
-// Is reports whether target is ECONNREFUSED, and nobody serves the port.
+// Is reports whether target is ECONNREFUSED, and no program serves the port.
 func (e *StatusError) Is(target error) bool {
 	return target == syscall.ECONNREFUSED && e.Status == mad.SIDRUnsupported
 }

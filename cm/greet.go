@@ -27,7 +27,7 @@ type Greeter func(*Greeting) (AcceptConfig, error)
 
 // ErrUndecided of a Greeter leaves a request to the program: Accept returns it
 // before its peer was told anything, and Request.QPN is 0. That is for requests
-// whose answer depends on a queue pair that there is already.
+// whose answer depends on a queue pair that exists already.
 var ErrUndecided = errors.New("cm: the program decides about the request")
 
 // Greet has the listener, of RC or UC, answer requests itself from now on,

@@ -153,7 +153,7 @@ func TestGreetedAndGone(t *testing.T) {
 		must(t, err)
 		_, err = server.adopt(r)
 		wantErr(t, "a connection that has come and gone", err, cm.ErrGone)
-		must(t, dial().Close()) // nobody accepts it
+		must(t, dial().Close()) // the program does not accept it
 		early := dial()
 		for range 2 {
 			r, err = l.Accept(server.context())

@@ -9,7 +9,7 @@ import (
 	"github.com/gosoftroce/rocev2/verbs"
 )
 
-// Over sockets it is the system of the peer that says that nobody is there.
+// Over sockets it is the system of the peer that says that the port is closed.
 func TestNoDeviceOverSockets(t *testing.T) {
 	if !testnet.Isolated(t) {
 		return

@@ -18,7 +18,7 @@ import (
 	"github.com/gosoftroce/rocev2/verbs"
 )
 
-// oracle is a link whose peers' hosts say that nobody has the port, some time
+// oracle is a link whose peers' hosts say that the port is closed, some time
 // after they are asked.
 type oracle struct {
 	transport.Wrapper

@@ -23,7 +23,7 @@ type Config struct {
 	// two exceptions. MaxBytes is then 2.25 MiB, or half of RecvBuffer if
 	// that is less. MaxPSNs is 4096 towards a native peer, or what MaxBytes
 	// holds of the smallest packets, up to 32768. Towards other peers
-	// MaxBytes is 560 KiB at the most, and MaxPSNs is 128.
+	// MaxBytes is at most 560 KiB, and MaxPSNs is 128.
 	Window qp.WindowConfig
 
 	// Congestion makes the congestion control of a queue pair that has none

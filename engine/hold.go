@@ -12,8 +12,8 @@ import (
 // only when the peer has answered. Until then the number is held: no other
 // queue pair gets it. The first packets of the peer may be quicker than the
 // making, so they are kept until the queue pair can take them: a peer of
-// another kind would send them again only after seconds. That is in RTS: who
-// gets a message may answer it at once.
+// another kind would send them again only after seconds. That is in RTS: a
+// program that gets a message may answer it at once.
 
 // holds are the numbers that are held.
 type holds struct {
@@ -77,7 +77,7 @@ func Kept(e *Engine, n rocev2.QPN) (packets []transport.RxPacket) {
 }
 
 // Heard reports whether a packet with a PSN was kept that has come from an
-// address for a number that is held. Nobody else can know that.
+// address for a number that is held. Only the peer that was told knows both.
 func Heard(e *Engine, n rocev2.QPN, from netip.Addr, psn rocev2.PSN) bool {
 	return e.holds.of[n] > 0 && slices.ContainsFunc(e.holds.kept, func(k keptPacket) bool {
 		return k.qpn == n && k.packet.Src == from && k.psn == psn

@@ -18,8 +18,8 @@ const (
 func (d *shared) CanProbePort() bool { return transport.CanProbePort(d.shards[0].link) }
 
 // ProbePort sends a management datagram to a peer, as queue pair 1 does, but
-// from another UDP port, and returns true when the peer's host says that nobody
-// has the port of RoCEv2. It returns false when stop is closed. See
+// from another UDP port, and returns true when the peer's host says that the
+// port of RoCEv2 is closed. It returns false when stop is closed. See
 // transport.PortProber.
 func (d *shared) ProbePort(peer netip.Addr, datagram []byte, stop <-chan struct{}) bool {
 	p := rocev2.Packet{

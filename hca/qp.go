@@ -31,7 +31,7 @@ type QP struct {
 // CreateQP makes a queue pair in state RESET. The fields Memory, Window,
 // ReadChunk, LongReads, MinProbe, PortMTU and Invalidate of config are the
 // device's to fill, and QPN too unless HoldQPN has returned it. A device has
-// one GSI queue pair at the most (ib.ErrGSIInUse). Sinks that are completion
+// at most one GSI queue pair (ib.ErrGSIInUse). Sinks that are completion
 // queues are open and of the same device. If RecvSource is an SRQ of the
 // context, the queue pair has no receive queue of its own, so that MaxRecvWR
 // and MaxRecvSGE are not looked at. The Domain of an XRC target is an XRCD of

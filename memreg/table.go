@@ -92,7 +92,7 @@ type Options struct {
 	Base   BaseKind
 
 	// Key is the rkey to have, if it is not 0: a peer was told it before
-	// there was a region. It is random, and nobody can guess it.
+	// there was a region. It is random, and others cannot guess it.
 	Key ib.Key
 
 	// Invalidatable lets Table.Invalidate end the rkey.

@@ -44,8 +44,8 @@ func TestForgedSelectiveAcksDelayLittle(t *testing.T) {
 }
 
 // TestLongGapsAreToldLessOften: a selective acknowledgement costs the more the
-// further it reaches, so there are fewer of them behind a gap that has much
-// behind it.
+// further it reaches, so there are fewer of them after a gap that has much
+// after it.
 func TestLongGapsAreToldLessOften(t *testing.T) {
 	t.Parallel()
 	const packets = 8192

@@ -34,7 +34,7 @@ type Dialer struct {
 	// such a listener is recognised by its answer.
 	Foreign bool
 
-	// WaitForServer waits, as long as the context allows, where nobody
+	// WaitForServer waits, as long as the context allows, where no server
 	// listens yet, or the peer does not answer. Without it those are
 	// errors.
 	WaitForServer bool
@@ -47,8 +47,8 @@ type RejectedError = cm.RejectedError
 // Dial connects to a listener: "192.0.2.1:7471", or a name in place of the
 // address, of which each address is tried. No address, as in ":7471", is this
 // host. The error wraps a *RejectedError, or that of ctx, or says what is
-// wrong. Where nobody listens errors.Is(err, syscall.ECONNREFUSED) holds: that
-// shows at once, as far as the peer's host says so; see cm.Dial and
+// wrong. Where no server listens errors.Is(err, syscall.ECONNREFUSED) holds:
+// that shows at once, as far as the peer's host says so; see cm.Dial and
 // Dialer.WaitForServer.
 func Dial(ctx context.Context, addr string) (*Conn, error) {
 	return new(Dialer).Dial(ctx, addr)

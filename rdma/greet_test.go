@@ -17,7 +17,7 @@ import (
 	"github.com/gosoftroce/rocev2/verbs"
 )
 
-// forge sends n requests of one host that nobody waits for.
+// forge sends n requests of one host that are forged.
 func forge(t *testing.T, dev *verbs.Device, to netip.AddrPort, n int) {
 	t.Helper()
 	pd, err := dev.AllocPD()

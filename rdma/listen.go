@@ -263,7 +263,7 @@ func (l *Listener) Accept(ctx context.Context) (*Conn, error) {
 // Request waits for the next request for a connection, which the program
 // accepts or rejects. A listener has either Accept called or Request. Where
 // strangers can send requests prefer Accept with ListenConfig.Admit: Request
-// returns those that nobody means, too. The error is as that of Accept.
+// returns those that are forged, too. The error is as that of Accept.
 func (l *Listener) Request(ctx context.Context) (*Request, error) {
 	l.greet(false)
 	return l.request(ctx)

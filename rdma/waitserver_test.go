@@ -12,7 +12,7 @@ import (
 	"github.com/gosoftroce/rocev2/verbs/verbstest"
 )
 
-// Where nobody listens the error is one that programs know from TCP, or the
+// Where no server listens the error is one that programs know from TCP, or the
 // dial waits, as it was told.
 func TestWaitForServer(t *testing.T) {
 	t.Parallel()

@@ -32,8 +32,8 @@ type Dialer struct {
 	Timeout time.Duration
 
 	// WaitForServer waits, as long as the context and Timeout allow, where
-	// nobody listens yet, or the peer does not answer. Without it those are
-	// errors.
+	// no server listens yet, or the peer does not answer. Without it those
+	// are errors.
 	WaitForServer bool
 }
 
@@ -50,7 +50,7 @@ func Dial(ctx context.Context, network, address string) (*Conn, error) {
 // same, so that the method fits where those of net.Dialer do, such as in
 // http.Transport. The context is for the dial, and not for the connection.
 //
-// The error is a *net.OpError. Where nobody listens errors.Is(err,
+// The error is a *net.OpError. Where no server listens errors.Is(err,
 // syscall.ECONNREFUSED) holds; that shows at once, as far as the peer's host
 // says so, see cm.Dial. The error wraps that of ctx, or rsocket.ErrBlock where
 // the peer speaks another protocol, too.
@@ -79,8 +79,8 @@ func (d *Dialer) dial(ctx context.Context, network, address string) (*Conn, erro
 	return c, nil
 }
 
-// dialAny tries the addresses of a name. The address is the one that was reached,
-// or that the error is of.
+// dialAny tries the addresses of a name. The address is the one that was
+// reached, or that the error is of.
 func (d *Dialer) dialAny(ctx context.Context, network, address string) (c *Conn, remote netip.AddrPort, err error) {
 	o, err := d.Options.withDefaults()
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/gosoftroce/rocev2/verbs"
 )
 
-// forge sends n requests for streams that nobody waits for.
+// forge sends n requests for streams that are forged.
 func forge(t *testing.T, dev *verbs.Device, to netip.AddrPort, n int) {
 	t.Helper()
 	pd, err := dev.AllocPD()
@@ -95,7 +95,7 @@ func TestForgedRequestsMakeNothing(t *testing.T) {
 	})
 }
 
-// What a peer is told of its ring is the same each time, and nobody else's.
+// What a peer is told of its ring is the same each time, and no other peer's.
 func TestPromises(t *testing.T) {
 	t.Parallel()
 	remote := cm.Addr{AddrPort: netip.MustParseAddrPort("192.0.2.1:7471")}

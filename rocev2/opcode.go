@@ -233,9 +233,9 @@ const (
 // to a manufacturer (IBTA 9.2.1): a selective acknowledgement, for RC and XRC,
 // sent only to peers that are known to be this software. Its PSN is the
 // expected one, which is missing. Bit i of its payload, the low bits of a byte
-// first, says that the packet i+1 PSNs behind that has arrived. The AETH is
+// first, says that the packet i+1 PSNs after that has arrived. The AETH is
 // that of an acknowledgement of what comes before the PSN. Its credits, if the
-// solicited event bit is set, are no receives: they say how many PSNs behind
+// solicited event bit is set, are no receives: they say how many PSNs after
 // the expected one there is room to keep.
 const SelectiveAck Opcode = 0xd1
 

@@ -43,7 +43,7 @@ func TestOneHostLeavesRoom(t *testing.T) {
 	g.End("", nil)
 }
 
-// Requests that were forged, so that nobody answers, get nothing of a target:
+// Requests that were forged, so that no RTU comes, get nothing of a target:
 // no place, no queue pair. They do not keep others from it.
 func TestForgedRequestsGetNothing(t *testing.T) {
 	t.Parallel()

@@ -10,8 +10,8 @@ import (
 )
 
 // places is a listener with so many connections at most. A new one always has a
-// place: when all are taken, the oldest of a stranger goes, of whom nothing is
-// known and to whom nothing is being said. So silent connections keep nobody
+// place: when all are taken, the oldest of a stranger goes, which has not shown
+// the token and is not being answered. So silent connections keep no client
 // out.
 type places struct {
 	net.Listener

@@ -16,8 +16,8 @@ func (c fakeConn) RemoteAddr() net.Addr {
 }
 
 // Who goes for a new connection: the oldest stranger of the same address, where
-// that has its places, else of all; then who has shown the token and asks
-// nothing; and nobody who is being answered.
+// that has its places, else of all; then one that has shown the token and asks
+// nothing; and none that is being answered.
 func TestWhoGoes(t *testing.T) {
 	t.Parallel()
 	p := newPlaces(nil, 6, 2)

@@ -13,8 +13,8 @@ import (
 
 const silentToken = "0123456789abcdef0123"
 
-// Silent connections, and half requests, keep nobody out: not the probes, on
-// either listener, not a scraper, and not who has the token, also on a
+// Silent connections, and half requests, keep no client out: not the probes, on
+// either listener, not a scraper, and not one that has the token, also on a
 // connection that was there before.
 func TestSilentConnectionsKeepNobodyOut(t *testing.T) {
 	t.Parallel()

@@ -47,7 +47,7 @@ func TestErrFlushesFew(t *testing.T) {
 		posted = s.ring.Taken()
 		s.mu.Unlock()
 	}
-	s.mu.Lock() // nobody drains it meanwhile
+	s.mu.Lock() // nothing drains it meanwhile
 	if n := s.ring.Taken(); n != mostPosted {
 		t.Errorf("%d requests are posted", n)
 	}
@@ -199,7 +199,8 @@ func TestCloseBesideResize(t *testing.T) {
 	}
 }
 
-// To flush receives is work: a program that has it done does not ring in vain.
+// To flush receives is work: a program whose ring begins it does not count as
+// one that rings without posting.
 func TestFlushedReceivesAreWork(t *testing.T) {
 	t.Parallel()
 	const all = 3 * ring.AtOnce

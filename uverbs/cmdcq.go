@@ -13,7 +13,7 @@ import (
 	"github.com/gosoftroce/rocev2/uverbs/ring"
 )
 
-// mostCQE is how many slots a ring of completions has at the most.
+// mostCQE is how many slots a ring of completions has at most.
 const mostCQE = 1 << 20
 
 // ownedCQ is a completion queue.

@@ -114,7 +114,8 @@ func (q *Queues) Start(h *hca.QP) { q.qp, q.recv.qpn = h, h.QPN() }
 func (q *Queues) Modify(a *ib.Attr, mask ib.AttrMask) error {
 	err := q.modify(a, mask)
 	if err == nil && mask&ib.AttrState != 0 && a.State == ib.StateReset {
-		// Without the lock: who posts for all programs waits for it.
+		// Without the lock: the goroutine that posts for all programs
+		// waits for it.
 		q.send.cq.forget(uint32(q.qp.QPN()))
 		q.recv.cq.forget(uint32(q.qp.QPN()))
 	}
@@ -154,7 +155,7 @@ func (q *Queues) Drain(most int) (more bool) {
 		q.posted.Store(true)
 	}
 	if q.late.Load() && q.qp.DrainReceives() {
-		q.posted.Store(true) // nobody rings for that in vain
+		q.posted.Store(true) // a ring for that counts as one that posts
 		return true
 	}
 	return more

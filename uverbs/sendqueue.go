@@ -72,8 +72,8 @@ func (s *sendQueue) init(q *Queues, c *QueuesConfig, sl uint8) error {
 }
 
 // mostPosted is how many requests of a ring are posted and have not completed.
-// It bounds what the way to ERR flushes with the shard locked, and is what is
-// in flight at the most. The others wait in the ring.
+// It bounds what the way to ERR flushes with the shard locked, and what is in
+// flight. The others wait in the ring.
 const mostPosted = 4096
 
 // batchSize is how many requests are posted at once.

@@ -112,7 +112,7 @@ func ZeroBased() RegOption {
 }
 
 // WithRKey lets the region have the rkey that is given: a peer was told it
-// before there was a region. The key must be random, and nobody else may be
+// before there was a region. The key must be random, and others must not be
 // able to guess it. The registration fails with ErrNoResources if it is in use,
 // or was lately.
 func WithRKey(k Key) RegOption { return func(c *regConfig) { c.options.Key = k } }

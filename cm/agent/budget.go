@@ -8,8 +8,8 @@ import (
 
 // budget bounds how many answers strangers get in a second. To answer takes ten
 // times as long as to see that somebody asks, and a flood must leave time for
-// the others. A peer that asks again comes to its turn, though its first
-// request was one of too many.
+// the others. A peer whose first request was one of too many is answered when
+// it asks again.
 //
 // Each source has a small share that no other can use up: where a flood comes
 // from some sources, the others are answered at once.
@@ -47,7 +47,7 @@ func (b *budget) forAgain(now clock.Time, source uint64) bool {
 	return b.forOwn(now, source) || b.again.take(now, b.rate, burst)
 }
 
-// forOther does so for what is no request for a connection.
+// forOther does so for what does not ask for a connection.
 func (b *budget) forOther(now clock.Time) bool { return b.other.take(now, b.rate, burst) }
 
 func (b *budget) share(source uint64) *share {
@@ -57,8 +57,7 @@ func (b *budget) share(source uint64) *share {
 	return &b.sources[source>>(64-sourceBits)]
 }
 
-// meter is when all that it has let through would be through, at its rate: a
-// leaky bucket.
+// meter is a leaky bucket: the time at which it is empty.
 type meter clock.Time
 
 // take lets one more through, unless too many came together.

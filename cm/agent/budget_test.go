@@ -149,7 +149,8 @@ func (x *siege) carry() {
 }
 
 // A flood of one message that comes again and again gets no more answers than
-// other floods: of a request that has an answer, and of a DREQ of nobody.
+// other floods: of a request that has an answer, and of a DREQ of no
+// connection.
 func TestRepeatedMessagesAreAnsweredWithinBounds(t *testing.T) {
 	t.Parallel()
 	f := forger{rand.New(rand.NewPCG(3, 3)), oneSource}

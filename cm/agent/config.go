@@ -62,9 +62,9 @@ type Config struct {
 	// Timewaits is how many connections are in timewait at once: 16384.
 	// Beyond it they end without.
 	Timewaits int
-	// Answers is how many answers strangers get in a second: 20000, and
-	// those whose request comes again as many more. Of the first half is
-	// for one source at most.
+	// Answers is how many answers strangers get in a second: 20000, and as
+	// many more for requests that have come before. One source gets half of
+	// the first at most.
 	Answers int
 	// Replies is how many answers to strangers wait for Send: 1024. Others
 	// are not answered.

@@ -57,7 +57,7 @@ func (o *outbox) keep(c *conn, m mad.Message) {
 	o.slot(c.path()).mad = *c.message
 }
 
-// answer queues a message to somebody who has no connection, if there were not
+// answer queues a message to a peer that has no connection, if there were not
 // too many.
 func (o *outbox) answer(path *Path, m mad.Message) {
 	if !o.budget.forOther(o.now) {
@@ -67,7 +67,7 @@ func (o *outbox) answer(path *Path, m mad.Message) {
 	o.answerAnyway(path, m)
 }
 
-// answerAnyway queues a message to somebody who has no connection, if there is
+// answerAnyway queues a message to a peer that has no connection, if there is
 // room.
 func (o *outbox) answerAnyway(path *Path, m mad.Message) {
 	if o.strangers >= o.room {

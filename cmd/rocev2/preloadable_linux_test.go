@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// A program that becomes another user loads no library, whoever runs it. One
-// that stays who runs it does.
+// A program that becomes another user loads no library, whichever user runs it.
+// One that stays who runs it does.
 func TestSetuidPrograms(t *testing.T) {
 	t.Parallel()
 	self, err := os.ReadFile("/proc/self/exe")

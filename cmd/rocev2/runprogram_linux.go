@@ -129,7 +129,7 @@ func programEnv(env []string, dir, library string) []string {
 	return env
 }
 
-// privateDir returns a directory of this user that nobody else can enter.
+// privateDir returns a directory that only this user can enter.
 func privateDir(parent string) (string, error) {
 	f, err := userdir.Open(filepath.Join(parent, userdir.Name()))
 	if err != nil {

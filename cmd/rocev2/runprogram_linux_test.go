@@ -124,7 +124,7 @@ func TestRunProgramOnPath(t *testing.T) {
 	}
 }
 
-// A directory that somebody else has made is in nobody's way.
+// A directory that another user has made is in the way of no other.
 func TestRunProgramBesideAnotherUsersDirectory(t *testing.T) {
 	t.Parallel()
 	p := buildTool(t)

@@ -294,7 +294,7 @@ func TestCommandLine(t *testing.T) {
 }
 
 // Programs of other users may enter the directory, and read what is there, also
-// where services are started with a umask that lets nobody else.
+// where services are started with a umask that lets no others.
 func TestProgramsDirectoryIsOpen(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS != "linux" {

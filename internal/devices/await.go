@@ -17,15 +17,15 @@ const (
 )
 
 // Absent reports whether a dial has failed because what it is for is not there:
-// nobody listens, or the peer does not answer.
+// no program listens, or the peer does not answer.
 func Absent(err error) bool {
 	return errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, os.ErrDeadlineExceeded)
 }
 
-// Each dials one address after the other, until one is reached or ctx has ended,
-// and with wait until a server is there, as Await does. It returns the address
-// that was reached. The error is of the address that is returned: the first
-// where something is Absent, or else the first of all.
+// Each dials one address after the other, until one is reached or ctx has
+// ended, and with wait until a server is there, as Await does. It returns the
+// address that was reached. The error is of the address that is returned: the
+// first where something is Absent, or else the first of all.
 func Each(ctx context.Context, wait bool, remotes []netip.AddrPort, dial func(netip.AddrPort) error) (netip.AddrPort, error) {
 	var of netip.AddrPort
 	once := func() (first error) {

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mostNames is how many names are tried. Who makes directories of all of them
-// keeps this user out, and can fill the disk as well.
+// mostNames is how many names are tried. A user that makes directories of all
+// of them keeps this one out, and could fill the disk as well.
 const mostNames = 1000
 
 // ErrUnfit is wrapped by the error of Open where others could put another
@@ -35,9 +35,9 @@ func Runtime() string {
 // others.
 func Name() string { return "rocev2-" + strconv.Itoa(os.Geteuid()) }
 
-// Open opens a directory of this user that nobody else can enter, and makes it
-// if it is not there. Its path is the one given, or if somebody else has made
-// that, the same with ".1", ".2" and so on: the first that is this user's, or
+// Open opens a directory that only this user can enter, and makes it if it is
+// not there. Its path is the one given, or if another user has made that, the
+// same with ".1", ".2" and so on: the first that is this user's, or
 // that is free. So all processes of a user come to the same. User numbers do
 // not tell users apart: in user namespaces several are 0. The file is the
 // directory that was checked, whatever has its path by now.

@@ -104,8 +104,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// as opens the directory as a user who is number 0 in a user namespace. self is
-// this program, where that user can reach it.
+// as opens the directory as a user that is number 0 in a user namespace. self
+// is this program, where that user can reach it.
 func as(t *testing.T, self string, uid int, path string) (string, error) {
 	t.Helper()
 	cmd := exec.Command(self)

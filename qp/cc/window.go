@@ -126,9 +126,9 @@ func (w *Window) Acked(_ clock.Time, f *Flight, n uint64) bool {
 }
 
 // grow grows the window for n bytes: faster where the path is idle. Where the
-// path marks, all that share it grow by as much: with growth by a part of the
-// own size, and cuts by a part of it, who has more would keep it (Chiu and
-// Jain, 1989).
+// path marks, all flows that share it grow by as much: with growth by a part of
+// the own size, and cuts by a part of it, a flow that has more would keep it
+// (Chiu and Jain, 1989).
 func (w *Window) grow(n uint64, idle bool) {
 	grow := int(min(n, uint64(w.size)))
 	if w.size >= w.ssthresh {

@@ -60,8 +60,8 @@ func (c *Conn) Reload() {
 	}
 }
 
-// Bound lets so many PSNs be in flight at the most, whatever the controller
-// says; 0 takes that back.
+// Bound bounds how many PSNs are in flight, whatever the controller says; 0
+// takes that back.
 func (c *Conn) Bound(psns uint32) {
 	if c.most != psns {
 		c.most = psns

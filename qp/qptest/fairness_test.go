@@ -71,7 +71,7 @@ type sharedParams struct {
 	senders int
 	seed    uint64
 	delay   clock.Time // one way
-	jitter  clock.Time // of hosts: how long packets wait for one, at the most
+	jitter  clock.Time // of hosts: how long packets wait for one at most
 	router  router
 	begin   clock.Time // of each further sender
 	burst   int

@@ -8,8 +8,8 @@ import (
 )
 
 // How many PSNs past the expected one a packet may be to be kept: MaxReorder is
-// what a native sender has in flight at the most unless its window is raised,
-// and MostReorder bounds what it may be raised to.
+// the most that a native sender has in flight unless its window is raised, and
+// MostReorder bounds what it may be raised to.
 const (
 	MaxReorder  = 1 << 12
 	MostReorder = 1 << 15
@@ -46,7 +46,7 @@ type Pool struct {
 // PoolConfig describes a pool.
 type PoolConfig struct {
 	Limit   int  // bytes
-	Reach   int  // how many PSNs past the expected one a packet may be; 0: MaxReorder, and MostReorder at the most
+	Reach   int  // how many PSNs past the expected one a packet may be; 0: MaxReorder; at most MostReorder
 	Lengths bool // it keeps the lengths of payloads, and not their bytes, for memory that has none (memreg.Phantom)
 }
 
@@ -230,7 +230,7 @@ func (s *Pool) widen() {
 }
 
 // reclaimLooks is how many buffers are looked at for one that has more than its
-// share. The next search goes on behind them.
+// share. The next search goes on after them.
 const reclaimLooks = 64
 
 // reclaim cuts a buffer that has more than a share down to that, for one that

@@ -2,16 +2,16 @@ package requester
 
 import "github.com/gosoftroce/rocev2/rocev2"
 
-// A native peer keeps what arrives behind a gap while it has room, and says how
+// A native peer keeps what arrives after a gap while it has room, and says how
 // much it has. What is sent beyond that is lost, and has to go once more. So
 // while something is missing there nothing new goes past the room. What was on
 // the way already is sent again when all before it has been repaired.
 
-// usualRoom is how many PSNs behind a gap a peer keeps that does not say it.
+// usualRoom is how many PSNs after a gap a peer keeps that does not say it.
 const usualRoom = 2048
 
-// noteRoom takes note of what a selective acknowledgement says of the peer's
-// room. It may have kept more, while others do not need that.
+// noteRoom notes what a selective acknowledgement says of the peer's room. It
+// may have kept more, while others do not need that.
 func noteRoom(r *recovery, p *rocev2.Packet) {
 	s := r.sel
 	if s.board == nil || r.c.Failed() {
@@ -53,8 +53,7 @@ func sendRefused(r *recovery) {
 	}
 }
 
-// refuseResponse takes note of a response that is too far from a gap to be kept
-// here.
+// refuseResponse notes a response that is too far from a gap to be kept here.
 func refuseResponse(r *recovery, psn rocev2.PSN) {
 	s := r.selective()
 	if r.nxt != r.max || r.reorder.Len() == 0 || psn.Before(r.reorder.End()) {

@@ -16,7 +16,7 @@ type selective struct {
 	reads *queue.Scoreboard // the same of responses to READs, which this side keeps
 	held  uint8             // of these, since the scoreboard knows
 	bare  int               // packets that the last sign of a gap was taken for, with nothing kept behind it
-	room  uint32            // PSNs behind a gap that the peer keeps, as it has said last; 0: it has not
+	room  uint32            // PSNs after a gap that the peer keeps, as it has said last; 0: it has not
 	// refused says that more was in flight than that when a gap showed.
 	refused      bool
 	refusedReads bool       // responses to READs were not kept here, up to

@@ -4,15 +4,15 @@
 // portable builds, packets go by UDP.
 //
 // Two devices find each other by a Unix socket in a directory that only their
-// user can enter: rocev2 in XDG_RUNTIME_DIR, and rocev2-UID in os.TempDir, with
-// a number behind it where somebody else has made that. The socket has the name
-// of the device's address and of its network namespace, so containers of the
-// same address do not meet. Both ends check the user of the
-// other one (SO_PEERCRED), and that a socket of this user is bound to the UDP
-// port of the other address. Then they share memory (a sealed memfd) and a pair
-// of datagram sockets. The one with the first packet asks. Until both have
-// agreed, packets go by UDP; and they do so from then on when a peer has ended,
-// or writes nonsense into the memory.
+// user can enter: rocev2 in XDG_RUNTIME_DIR, and rocev2-UID in os.TempDir,
+// followed by a number where another user has made that. The socket has the
+// name of the device's address and of its network namespace, so containers of
+// the same address do not meet. Both ends check the user of the other one
+// (SO_PEERCRED), and that a socket of this user is bound to the UDP port of the
+// other address. Then they share memory (a sealed memfd) and a pair of datagram
+// sockets. The one with the first packet asks. Until both have agreed, packets
+// go by UDP; and they do so from then on when a peer has ended, or writes
+// nonsense into the memory.
 //
 // Packets are what they are on the wire, but for the ICRC: nothing damages them
 // on the way. They come in the order in which they were sent, also when the way

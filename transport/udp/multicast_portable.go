@@ -127,7 +127,7 @@ func (m *member) isLeft() bool {
 	}
 }
 
-// gone is closed when nobody reads any more for m; nil if it is the link's own
+// gone is closed when the group of m is left; nil if it is the link's own
 // socket.
 func (m *member) gone() <-chan struct{} {
 	if m == nil {

@@ -48,7 +48,7 @@ func (l *Link) ProbePort(peer netip.Addr, packet []byte, stop <-chan struct{}) b
 
 var _ transport.PortProber = (*Link)(nil)
 
-// portProbe is a packet to a port that nobody may have.
+// portProbe is a packet to a port that may be closed.
 type portProbe struct {
 	conn   *net.UDPConn
 	raw    syscall.RawConn
@@ -84,8 +84,8 @@ func (l *Link) newPortProbe(peer netip.Addr, packet []byte) (*portProbe, error) 
 	return p, nil
 }
 
-// refused sends the packet now and again until the peer's host says that nobody
-// has the port, or the socket is closed. It reports which.
+// refused sends the packet now and again until the peer's host says that the
+// port is closed, or the socket is. It reports whether the port is.
 func (p *portProbe) refused() bool {
 	for pause := firstProbePause; ; pause = min(2*pause, mostProbePause) {
 		err := p.send()

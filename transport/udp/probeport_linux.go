@@ -22,7 +22,7 @@ func (p *portProbe) send() error {
 	return err
 }
 
-// isRefusal reports whether an error may be that of a port that nobody has.
+// isRefusal reports whether an error may be that of a port that is closed.
 func isRefusal(err error) bool { return errors.Is(err, unix.ECONNREFUSED) }
 
 // queueErrors has the system keep ICMP errors with what they quote.
@@ -39,7 +39,7 @@ func (p *portProbe) queueErrors() error {
 }
 
 // quoted takes the errors that the system has kept, and reports whether one of
-// them says that nobody has the port, and quotes the packet.
+// them says that the port is closed, and quotes the packet.
 func (p *portProbe) quoted() (found bool) {
 	err := p.raw.Control(func(fd uintptr) {
 		var data [1 << 10]byte

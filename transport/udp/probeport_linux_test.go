@@ -23,7 +23,7 @@ func TestProbePortIPv6(t *testing.T) {
 }
 
 // An error must quote the packet, as far as it quotes anything of it, and be of
-// one to the peer. What it says must be that nobody has the port.
+// one to the peer. What it says must be that the port is closed.
 func TestQuotes(t *testing.T) {
 	t.Parallel()
 	p := portProbe{to: netip.MustParseAddrPort("192.0.2.1:4791"), packet: []byte("packet")}

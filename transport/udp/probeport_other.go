@@ -19,7 +19,7 @@ func (p *portProbe) send() error {
 	return err
 }
 
-// isRefusal reports whether an error is that of a port that nobody has.
+// isRefusal reports whether an error is that of a port that is closed.
 func isRefusal(err error) bool { return errors.Is(err, portUnreachable) }
 
 // queueErrors does nothing: the system tells the error, and not what it quotes.

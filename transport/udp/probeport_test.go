@@ -7,7 +7,7 @@ import (
 	"github.com/gosoftroce/rocev2/transport"
 )
 
-// A port that nobody has is refused at once. One that somebody has never is,
+// A port that is closed is refused at once. One that is open never is,
 // and gets packets with a right ICRC.
 func TestProbePort(t *testing.T) {
 	t.Parallel()

@@ -169,7 +169,7 @@ func (s *Space) await() bool {
 // inLooks looks again and again, each time for a while, until it has looked for
 // so long. It returns for how long. Where this process itself has no processor,
 // on a machine with much to do, a look takes longer than it should: that counts
-// for no more, and whoever is waited for gets all looks.
+// for no more, and a process that is waited for gets all looks.
 func inLooks(most time.Duration, now func() time.Time, look func(d, waited time.Duration) (there, over bool)) (waited time.Duration, there bool) {
 	for over := false; waited < most && !over; {
 		d := min(lookAfter, most-waited)
