@@ -1,6 +1,7 @@
 package cm_test
 
 import (
+	"errors"
 	"net/netip"
 	"runtime"
 	"testing"
@@ -56,11 +57,18 @@ func answering(h *host, answer func(m *mad.REQ, local mad.CommID) []mad.Message)
 	must(h.t, err)
 	must(h.t, q.Activate(0))
 	const slot = 512
-	post := func(id uint64) {
-		must(h.t, q.PostRecv(verbs.RecvWR{ID: id, SGList: []verbs.SGE{h.mr.Slice(int(id)*slot, slot)}}))
+	post := func(id uint64) error {
+		return q.PostRecv(verbs.RecvWR{ID: id, SGList: []verbs.SGE{h.mr.Slice(int(id)*slot, slot)}})
 	}
 	for i := range uint64(8) {
-		post(i)
+		must(h.t, post(i))
+	}
+	// The device may be closed at the end of the test, and not before.
+	over := func(err error) bool {
+		if !errors.Is(err, verbs.ErrClosed) {
+			must(h.t, err)
+		}
+		return err != nil
 	}
 	ctx := h.context()
 	go func() {
@@ -78,16 +86,22 @@ func answering(h *host, answer func(m *mad.REQ, local mad.CommID) []mad.Message)
 			if err == nil && m.Parse(b[verbs.GRHLen:]) == nil {
 				local++
 				ah, err := h.pd.CreateAH(verbs.AddressVector{DGID: grh.Src})
-				must(h.t, err)
+				if over(err) {
+					return
+				}
 				var wrs []verbs.SendWR
 				for i, m := range answer(&m, local) {
 					at := (16 + 2*int(local%8) + i) * slot
 					m.AppendTo(h.mr.Bytes()[at:at])
 					wrs = append(wrs, verbs.SendWR{Opcode: verbs.OpSend, SGList: []verbs.SGE{h.mr.Slice(at, mad.Len)}, AH: ah, RemoteQPN: 1, RemoteQKey: verbs.HighQKey})
 				}
-				must(h.t, q.PostSend(wrs...))
+				if over(q.PostSend(wrs...)) {
+					return
+				}
 			}
-			post(wc[0].ID)
+			if over(post(wc[0].ID)) {
+				return
+			}
 		}
 	}()
 }
