@@ -13,7 +13,7 @@ type Agent struct {
 	table
 	gate
 	outbox
-	hall hall
+	cache candidateCache
 	listeners
 	cfg     Config
 	timers  timers
@@ -49,7 +49,7 @@ func New(cfg Config) *Agent {
 	}
 	a.table = makeTable(cfg.Random, &a.stats)
 	a.gate = makeGate(cfg.Random, &a.cfg, &a.stats)
-	a.hall.cfg = &a.cfg
+	a.cache.cfg = &a.cfg
 	a.outbox = outbox{guid: cfg.GUID, identity: cfg.Identity, room: cfg.Replies, budget: budget{rate: cfg.Answers}, stats: &a.stats}
 	return a
 }
@@ -101,7 +101,7 @@ func (ls listeners) Unlisten(service mad.ServiceID) {
 func (a *Agent) Stats() Stats {
 	s := a.stats
 	s.Connections, s.Timers = len(a.conns), len(a.timers)
-	s.HalfOpen += a.hall.all.n
+	s.HalfOpen += a.cache.all.n
 	return s
 }
 
@@ -144,7 +144,7 @@ func (a *Agent) Receive(now clock.Time, path Path, b []byte) {
 // Deadline returns when Advance must be called, or the end of time.
 func (a *Agent) Deadline() clock.Time {
 	at := clock.Time(math.MaxInt64)
-	if t, ok := a.hall.deadline(); ok {
+	if t, ok := a.cache.deadline(); ok {
 		at = t
 	}
 	if len(a.timers) > 0 {

@@ -96,8 +96,8 @@ func (c *candidate) path() Path {
 	return Path{Local: c.addresses.local, Remote: c.addresses.remote, TrafficClass: c.class, HopLimit: hopLimit, FlowLabel: c.flowLabel}
 }
 
-// hall has the candidates of all listeners.
-type hall struct {
+// candidateCache has the candidates of all listeners.
+type candidateCache struct {
 	cfg     *Config
 	byHash  map[uint64]*candidate
 	byID    map[mad.CommID]*candidate
@@ -108,7 +108,7 @@ type hall struct {
 
 // enter adds a candidate. It returns the one that makes room for it, if one has
 // to: the oldest of its source, or of all.
-func (h *hall) enter(c *candidate, source uint64) (gone *candidate) {
+func (h *candidateCache) enter(c *candidate, source uint64) (gone *candidate) {
 	if h.byID == nil {
 		h.byID, h.byHash = map[mad.CommID]*candidate{}, map[uint64]*candidate{}
 		h.sources = new([1 << sourceBits]candidates)
@@ -136,14 +136,14 @@ func (h *hall) enter(c *candidate, source uint64) (gone *candidate) {
 }
 
 // leave takes a candidate out.
-func (h *hall) leave(c *candidate) {
+func (h *candidateCache) leave(c *candidate) {
 	h.unlist(c)
 	if h.all.n == 0 { // maps keep the memory of a flood
-		*h = hall{cfg: h.cfg}
+		*h = candidateCache{cfg: h.cfg}
 	}
 }
 
-func (h *hall) unlist(c *candidate) {
+func (h *candidateCache) unlist(c *candidate) {
 	for i := range h.next {
 		if h.next[i] == c {
 			h.next[i] = c.links[ofAll].next
@@ -156,7 +156,7 @@ func (h *hall) unlist(c *candidate) {
 }
 
 // of returns the candidate whose peer has sent a message with both IDs, or nil.
-func (h *hall) of(path *Path, local, remote mad.CommID) *candidate {
+func (h *candidateCache) of(path *Path, local, remote mad.CommID) *candidate {
 	c := h.byID[local]
 	if c == nil || c.remote != remote || c.addresses != addressesOf(path) {
 		return nil
@@ -165,7 +165,7 @@ func (h *hall) of(path *Path, local, remote mad.CommID) *candidate {
 }
 
 // deadline returns when attend must be called, and whether at all.
-func (h *hall) deadline() (at clock.Time, ok bool) {
+func (h *candidateCache) deadline() (at clock.Time, ok bool) {
 	if h.all.first == nil {
 		return 0, false
 	}
@@ -179,7 +179,7 @@ func (h *hall) deadline() (at clock.Time, ok bool) {
 }
 
 // due returns a candidate that has a turn, and which: the last is to go.
-func (h *hall) due(now clock.Time) (c *candidate, turn int) {
+func (h *candidateCache) due(now clock.Time) (c *candidate, turn int) {
 	if c = h.all.first; c != nil && c.at.Add(candidateLife) <= now {
 		return c, len(repeats)
 	}

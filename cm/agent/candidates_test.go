@@ -141,7 +141,7 @@ func TestCandidateIsSilent(t *testing.T) {
 		t.Errorf("%d REPs", n)
 	}
 	g.sleep(1)
-	if len(g.held) != 0 || g.Stats().HalfOpen != 0 || g.hall.byID != nil {
+	if len(g.held) != 0 || g.Stats().HalfOpen != 0 || g.cache.byID != nil {
 		t.Errorf("it is not forgotten: %+v", g.Stats())
 	}
 	path, req = f.next()
@@ -249,7 +249,7 @@ func TestCandidatesMakeRoom(t *testing.T) {
 		t.Error("the youngest have gone")
 	}
 	g.sleep(candidateLife)
-	if s := g.Stats(); s.HalfOpen != 0 || len(g.held) != 2 || g.hall.sources != nil || g.hall.byID != nil || g.hall.byHash != nil {
+	if s := g.Stats(); s.HalfOpen != 0 || len(g.held) != 2 || g.cache.sources != nil || g.cache.byID != nil || g.cache.byHash != nil {
 		t.Errorf("after the flood: %+v, %d numbers", s, len(g.held))
 	}
 }

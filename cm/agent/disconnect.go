@@ -102,7 +102,7 @@ func (a *Agent) receiveDREQ(now clock.Time, path *Path, b []byte) {
 	}
 	if c := a.conns[m.RemoteID]; c == nil || c.remote != m.LocalID {
 		// Whoever asks for what has ended gets it (IBTA 12.9.8.3).
-		if c := a.hall.of(path, m.RemoteID, m.LocalID); c != nil {
+		if c := a.cache.of(path, m.RemoteID, m.LocalID); c != nil {
 			dismiss(a, c)
 		} else {
 			a.stats.Unexpected++

@@ -12,7 +12,7 @@ import (
 // it. It reports false for one that the program is to be asked about.
 func greet(a *Agent, now clock.Time, path *Path, l *listener, m *mad.REQ, b []byte) (done bool) {
 	hash, source := a.sieve.hash(path, m.LocalGUID, m.LocalID), a.sieve.hash(path, 0, 0)
-	c := a.hall.byHash[hash]
+	c := a.cache.byHash[hash]
 	if c != nil && c.listener != l {
 		dismiss(a, c)
 		c = nil
@@ -48,7 +48,7 @@ func greet(a *Agent, now clock.Time, path *Path, l *listener, m *mad.REQ, b []by
 	path.FlowLabel, path.TrafficClass = c.flowLabel, c.class
 	c.local, c.psn = a.newID(), rocev2.PSN(a.cfg.Random())&rocev2.PSNMask
 	copy(c.req[:], b)
-	if gone := a.hall.enter(c, source); gone != nil {
+	if gone := a.cache.enter(c, source); gone != nil {
 		a.stats.Evicted++
 		a.sieve.expects(now, gone.hash)
 		a.cfg.Release(gone.qpn)
@@ -75,13 +75,13 @@ func replyTo(a *Agent, path *Path, c *candidate, m *mad.REQ) {
 
 // dismiss forgets a candidate.
 func dismiss(a *Agent, c *candidate) {
-	a.hall.leave(c)
+	a.cache.leave(c)
 	a.cfg.Release(c.qpn)
 }
 
 // attend does what is due with the candidates.
 func attend(a *Agent, now clock.Time) {
-	for c, turn := a.hall.due(now); c != nil; c, turn = a.hall.due(now) {
+	for c, turn := a.cache.due(now); c != nil; c, turn = a.cache.due(now) {
 		var m mad.REQ
 		_ = m.Parse(c.req[:]) // it has parsed
 		path := c.path()
@@ -91,7 +91,7 @@ func attend(a *Agent, now clock.Time) {
 		case a.cfg.Heard != nil && a.cfg.Heard(c.qpn, path.Remote, c.psn):
 			welcome(a, now, c)
 		case turn == 0:
-		case a.hall.all.n <= fewCandidates || a.budget.forOwn(now, a.sieve.hash(&path, 0, 0)):
+		case a.cache.all.n <= fewCandidates || a.budget.forOwn(now, a.sieve.hash(&path, 0, 0)):
 			a.stats.Resent++
 			replyTo(a, &path, c, &m)
 		}
@@ -123,7 +123,7 @@ func welcome(a *Agent, now clock.Time, c *candidate) {
 			return
 		}
 	}
-	a.hall.leave(c)
+	a.cache.leave(c)
 	made := a.enter(&path, StateEstablished, c.local)
 	made.remote, made.remoteQPN, made.guid, made.transaction = m.LocalID, m.LocalQPN, m.LocalGUID, m.TransactionID
 	made.localQPN, made.ackTimeout, made.maxRetries = c.qpn, m.Primary.AckTimeout, m.MaxRetries
@@ -138,10 +138,10 @@ func welcome(a *Agent, now clock.Time, c *candidate) {
 
 // withdrawn handles a REJ that is about a candidate, and reports whether it is.
 func withdrawn(a *Agent, path *Path, m *mad.REJ) bool {
-	c := a.hall.of(path, m.RemoteID, m.LocalID)
+	c := a.cache.of(path, m.RemoteID, m.LocalID)
 	if c == nil && m.Reason == mad.ReasonTimeout && m.RemoteID == 0 && len(m.ARI) >= 8 {
 		guid := mad.GUID(binary.BigEndian.Uint64(m.ARI))
-		c = a.hall.byHash[a.sieve.hash(path, guid, m.LocalID)]
+		c = a.cache.byHash[a.sieve.hash(path, guid, m.LocalID)]
 	}
 	if c == nil {
 		return false

@@ -149,7 +149,7 @@ func (a *Agent) receiveRTU(now clock.Time, path *Path, b []byte) {
 		a.stats.Malformed++
 		return
 	}
-	if c := a.hall.of(path, m.RemoteID, m.LocalID); c != nil {
+	if c := a.cache.of(path, m.RemoteID, m.LocalID); c != nil {
 		welcome(a, now, c)
 		return
 	}
