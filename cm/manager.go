@@ -44,6 +44,7 @@ type manager struct {
 	refused   uint64     // requests that only this package found wrong
 	nudge     bool       // a waiter has its event
 	crowded   bool       // there were very many half-open requests
+	thinning  bool       // memory will be given back
 	peers     acquaintances
 	probes    map[netip.Addr]*portProbe
 	closed    bool       // nothing begins any more
@@ -206,15 +207,26 @@ func (m *manager) settle() {
 	m.thin()
 }
 
-// crowd is how many half-open requests are a flood.
-const crowd = 4096
+const (
+	// crowd is how many half-open requests are a flood.
+	crowd = 4096
+	// thinAfter is how long after a flood its memory is given back. That
+	// takes a collection, so it is not for the peer to say how often.
+	thinAfter = 5 * time.Second
+)
 
-// thin gives the system back, at the end of a flood, the memory that it has
-// taken. The collector alone would do so after minutes.
+// thin gives the system back, some time after the end of a flood, the memory
+// that it has taken. The collector alone would do so after minutes.
 func (m *manager) thin() {
 	n := m.agent.Stats().HalfOpen
-	if m.crowded && n == 0 {
-		m.tasks.Go(debug.FreeOSMemory)
+	if m.crowded && n == 0 && !m.thinning {
+		m.thinning = true
+		m.tasks.AfterFunc(thinAfter, func() {
+			debug.FreeOSMemory()
+			m.lock()
+			defer m.unlock()
+			m.thinning = false
+		})
 	}
 	m.crowded = n > crowd || m.crowded && n > 0
 }
