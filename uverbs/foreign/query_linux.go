@@ -49,7 +49,9 @@ func (s *Space) query(addr uint64) (m vma, ok bool, err error) {
 		case unix.EINTR:
 			continue
 		}
-		noQuery.Store(true)
+		if e == unix.ENOTTY { // else it is of this process alone
+			noQuery.Store(true)
+		}
 		return m, false, nil
 	}
 }
