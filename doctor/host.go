@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"syscall"
 
+	"github.com/gosoftroce/rocev2/internal/ifaddrs"
 	"github.com/gosoftroce/rocev2/internal/procfs"
 	"github.com/gosoftroce/rocev2/verbs"
 )
@@ -47,20 +48,8 @@ func ThisHost() (*Host, error) {
 	}
 	for _, ifi := range ifaces {
 		i := Interface{Interface: ifi}
-		addrs, err := ifi.Addrs()
-		if err != nil {
-			continue // it has gone meanwhile
-		}
-		for _, a := range addrs {
-			p, err := netip.ParsePrefix(a.String())
-			if err != nil {
-				continue
-			}
-			addr := p.Addr().Unmap()
-			if addr.Is6() && addr.IsLinkLocalUnicast() {
-				addr = addr.WithZone(ifi.Name)
-			}
-			i.Addrs = append(i.Addrs, addr)
+		for _, a := range ifaddrs.Of(&ifi) {
+			i.Addrs = append(i.Addrs, a.Addr)
 		}
 		h.Interfaces = append(h.Interfaces, i)
 	}

@@ -8,6 +8,8 @@ import (
 	"os"
 	"syscall"
 	"time"
+
+	"github.com/gosoftroce/rocev2/task"
 )
 
 // Pauses between the calls of Await.
@@ -54,7 +56,7 @@ func Each(ctx context.Context, wait bool, remotes []netip.AddrPort, dial func(ne
 // last one of dial. A nil sleep is that of package time.
 func Await(ctx context.Context, sleep func(context.Context, time.Duration) error, dial func() error) error {
 	if sleep == nil {
-		sleep = pauseFor
+		sleep = task.Runner{}.Sleep
 	}
 	for pause := firstPause; ; pause = min(2*pause, mostPause) {
 		err := dial()
@@ -64,16 +66,5 @@ func Await(ctx context.Context, sleep func(context.Context, time.Duration) error
 		if over := sleep(ctx, pause); over != nil {
 			return fmt.Errorf("waited for the server: %w: %w", over, err)
 		}
-	}
-}
-
-func pauseFor(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/gosoftroce/rocev2/internal/ifaddrs"
 	"github.com/gosoftroce/rocev2/verbs"
 )
 
@@ -25,20 +26,11 @@ func hostAddrs() (addrs []netip.Addr) {
 		return nil
 	}
 	for _, ifi := range ifaces {
-		list, err := ifi.Addrs()
-		if err != nil || ifi.Flags&net.FlagUp == 0 {
+		if ifi.Flags&net.FlagUp == 0 {
 			continue
 		}
-		for _, a := range list {
-			p, err := netip.ParsePrefix(a.String())
-			if err != nil {
-				continue
-			}
-			addr := p.Addr().Unmap()
-			if addr.Is6() && addr.IsLinkLocalUnicast() {
-				addr = addr.WithZone(ifi.Name)
-			}
-			addrs = append(addrs, addr)
+		for _, a := range ifaddrs.Of(&ifi) {
+			addrs = append(addrs, a.Addr)
 		}
 	}
 	slices.SortFunc(addrs, netip.Addr.Compare)

@@ -47,7 +47,7 @@ var layers = map[string][]string{
 	"qp/qptest":    {"clock", "rocev2", "ib", "memreg", "qp", "qp/queue", "qp/cc"},
 
 	"transport":       {"rocev2"},
-	"transport/udp":   {"rocev2", "transport", "internal/procfs", "internal/sockfilter", "internal/dontfrag"},
+	"transport/udp":   {"rocev2", "transport", "internal/procfs", "internal/sockfilter", "internal/dontfrag", "internal/ifaddrs"},
 	"transport/shm":   {"rocev2", "transport", "internal/procfs", "internal/userdir"},
 	"transport/fault": {"rocev2", "transport"},
 	"transport/tap":   {"rocev2", "transport"},
@@ -106,7 +106,7 @@ var layers = map[string][]string{
 	"cmd/...":     {"verbs", "transport/...", "rocev2/mad", "dissect", "interop/...", "doctor/...", "rdma", "server/...", "programs", "fabric/lab", "internal/closest", "internal/tomllines", "internal/sockfilter", "internal/userdir", "cmd/..."},
 
 	// What stops people, and the tools that show it.
-	"doctor":       {"verbs", "rocev2", "transport/udp", "doctor/...", "internal/procfs"},
+	"doctor":       {"verbs", "rocev2", "transport/udp", "doctor/...", "internal/procfs", "internal/ifaddrs"},
 	"doctor/ping":  {"verbs", "rocev2", "rocev2/mad"},
 	"doctor/probe": {"rocev2", "internal/dontfrag"},
 
@@ -126,7 +126,7 @@ var layers = map[string][]string{
 	"examples/...":         {"verbs", "verbs/verbstest", "cm", "rdma", "rdmanet", "fabric", "transport/..."},
 	"internal/...":         {},
 
-	"internal/devices": {"verbs"}, // for what dials and listens
+	"internal/devices": {"verbs", "task", "internal/ifaddrs"}, // for what dials and listens
 }
 
 // pure packages hold no goroutine, lock, clock, socket or log: time and

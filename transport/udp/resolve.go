@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"github.com/gosoftroce/rocev2/internal/ifaddrs"
 )
 
 // maxListed bounds the addresses in an error text.
@@ -25,20 +27,8 @@ func locals() []local {
 		return nil
 	}
 	for _, ifi := range ifaces {
-		addrs, err := ifi.Addrs()
-		if err != nil {
-			continue
-		}
-		for _, a := range addrs {
-			p, err := netip.ParsePrefix(a.String())
-			if err != nil {
-				continue
-			}
-			addr := p.Addr().Unmap()
-			if addr.Is6() && addr.IsLinkLocalUnicast() {
-				addr = addr.WithZone(ifi.Name)
-			}
-			all = append(all, local{addr: addr, iface: ifi, bits: p.Bits()})
+		for _, a := range ifaddrs.Of(&ifi) {
+			all = append(all, local{addr: a.Addr, iface: ifi, bits: a.Bits})
 		}
 	}
 	return all
