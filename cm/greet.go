@@ -36,7 +36,8 @@ var ErrUndecided = errors.New("cm: the program decides about the request")
 // Request.QPN, and call Request.Accept with the AcceptConfig that g has
 // returned. It fails with ErrGone where the connection is over already. What a
 // peer costs before is a few hundred bytes, for at most 20 s, and the oldest
-// makes room for others: first the one of the same source. A nil g ends it.
+// makes room for others: first the one of the same source. A nil g ends it, as
+// Close does: peers that have not answered by then are rejected when they do.
 func (l *Listener) Greet(g Greeter) {
 	l.m.lock()
 	defer l.m.unlock()
