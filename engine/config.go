@@ -59,7 +59,7 @@ type Config struct {
 	// each message.
 	ReadChunk int
 
-	// MinProbe is how long a native peer is silent, at the least, before
+	// MinProbe is how long a native peer is silent at least before
 	// the oldest packet in flight is sent again without waiting for the
 	// local ACK timeout, see qp.Config. 0 means 1 ms, a negative number
 	// never.

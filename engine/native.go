@@ -5,7 +5,7 @@ import (
 	"github.com/gosoftroce/rocev2/transport"
 )
 
-// How many bytes the packets take that all queue pairs of an engine keep behind
+// How many bytes the packets take that all queue pairs of an engine keep after
 // gaps together: what some peers with the usual window have in flight, or twice
 // the own window if that is more, up to a bound.
 const (
@@ -13,14 +13,14 @@ const (
 	mostReorderBytes = 512 << 20
 )
 
-// newReorder makes the memory for packets behind gaps. What peers have in
+// newReorder makes the memory for packets after gaps. What peers have in
 // flight is not known, so our own bounds stand for theirs.
 func newReorder(c *Config) *qp.Pool {
 	w := c.nativeWindow()
 	return qp.MakePool(qp.PoolConfig{Limit: max(reorderBytes, 2*min(w.MaxBytes, mostReorderBytes/2)), Reach: max(w.MaxPSNs, qp.MaxReorder), Lengths: c.Phantom})
 }
 
-// setPeer takes note of a new peer. Whether it is native the program must say:
+// setPeer notes a new peer. Whether it is native the program must say:
 // no packet can show it.
 func (e *Engine) setPeer(q *QP, native bool) {
 	q.wide = false

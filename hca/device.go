@@ -53,7 +53,7 @@ type Config struct {
 	// 48.
 	NotifyClass int
 
-	// MinProbe is how long a native peer must be silent, at the least,
+	// MinProbe is how long a native peer must be silent at least,
 	// before the oldest packet in flight is sent again without waiting for
 	// the local ACK timeout. To other peers nothing is. It is longer where
 	// round trips are, and where the peer's host was seen to pause. 0 means

@@ -282,7 +282,7 @@ func (h *hub) newSlab(size int) (s slab, err error) {
 	return s, err
 }
 
-// close gives the memory back. Nobody uses it any more.
+// close gives the memory back. Nothing uses it any more.
 func (s *slab) close() {
 	s.mr.Close()
 	s.memory.Close()

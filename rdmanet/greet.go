@@ -29,7 +29,7 @@ var secret = sync.OnceValue(func() (b [sha256.Size]byte) {
 	return b
 })
 
-// promised returns what is told to who asks with these terms.
+// promised returns what a peer that asks with these terms is told.
 func promised(remote cm.Addr, p *cm.Params) promise {
 	key := secret()
 	m := hmac.New(sha256.New, key[:])

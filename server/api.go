@@ -143,7 +143,7 @@ func knownParameters(r *http.Request, path string, known []string) error {
 	return nil
 }
 
-// window reads offset and limit of a request. An offset may lie behind the end
+// window reads offset and limit of a request. An offset may lie past the end
 // of a list, however large it is, and a limit above what there is.
 func window(r *http.Request) (offset, limit int, err error) {
 	limit = defaultLimit

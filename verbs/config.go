@@ -106,7 +106,7 @@ type Config struct {
 	// the class of the connection's other packets.
 	NotifyClass int
 
-	// MinProbe is how long a native peer must be silent, at the least,
+	// MinProbe is how long a native peer must be silent at least,
 	// before the oldest packet in flight is sent again without waiting for
 	// the local ACK timeout. To other peers nothing is. The time is longer
 	// where round trips are, and where the peer's host was seen to pause. 0

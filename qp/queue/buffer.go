@@ -17,7 +17,7 @@ type buffer struct {
 	n              int
 	oldest, newest *heldPacket
 	first          rocev2.PSN // the lowest that is kept
-	end            rocev2.PSN // behind the PSNs of the highest
+	end            rocev2.PSN // after the PSNs of the highest
 	expected       rocev2.PSN // when a packet came last
 	moved          clock.Time // when that was first so
 	used           int        // of the pool, in the unit of its limit

@@ -450,7 +450,7 @@ func (s *Pool) CloseBoard(b *Scoreboard) {
 	s.spareBoards++
 }
 
-// A scoreboard is brought up to date after selectiveEvery packets behind gaps
+// A scoreboard is brought up to date after selectiveEvery packets after gaps
 // at the latest, or after a part of those that may be kept: that costs the more
 // the further it reaches.
 const (

@@ -58,7 +58,7 @@ func (p *portProbe) quoted() (found bool) {
 }
 
 // quotes reports whether an error is of the packet: to is where that went, and
-// b what the error quotes behind the UDP header. A host need not quote anything
+// b what the error quotes after the UDP header. A host need not quote anything
 // of it (RFC 792).
 func (p *portProbe) quotes(to unix.Sockaddr, b []byte) bool {
 	var at netip.AddrPort

@@ -97,8 +97,8 @@ func (l *Listener) claimOf(from netip.Addr) *Claim {
 	return l.claims[from.WithZone("")]
 }
 
-// claimed gives a request to who expects it. One that was answered before
-// somebody did is of a control connection.
+// claimed gives a request to the claim that expects it. One that was answered
+// before there was a claim is of a control connection.
 func (l *Listener) claimed(r *cm.Request) bool {
 	if r.QPN() != 0 {
 		return false
@@ -110,7 +110,7 @@ func (l *Listener) claimed(r *cm.Request) bool {
 	return mine
 }
 
-// hand reports whether somebody expects a request, and has room for it.
+// hand reports whether a claim expects a request, and has room for it.
 func (l *Listener) hand(r *cm.Request) (mine, room bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
