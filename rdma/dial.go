@@ -18,8 +18,8 @@ import (
 type Dialer struct {
 	// Device is the device to use. By default it is that of this process on
 	// the address by which packets to the peer leave, or one is opened
-	// there; where another process has it, and the peer is this host, on
-	// another loopback address.
+	// there. Towards an IPv4 address of this host, which is the server's
+	// to have, a device on another loopback address serves.
 	Device *verbs.Device
 
 	MessageSize int           // see ListenConfig
@@ -34,7 +34,7 @@ type Dialer struct {
 	// such a listener is recognised by its answer.
 	Foreign bool
 
-	// WaitForServer waits, as long as the context allows, where no server
+	// WaitForServer waits, as long as the context allows, where nobody
 	// listens yet, or the peer does not answer. Without it those are
 	// errors.
 	WaitForServer bool
@@ -47,8 +47,8 @@ type RejectedError = cm.RejectedError
 // Dial connects to a listener: "192.0.2.1:7471", or a name in place of the
 // address, of which each address is tried. No address, as in ":7471", is this
 // host. The error wraps a *RejectedError, or that of ctx, or says what is
-// wrong. Where no server listens errors.Is(err, syscall.ECONNREFUSED) holds:
-// that shows at once, as far as the peer's host says so; see cm.Dial and
+// wrong. Where nobody listens errors.Is(err, syscall.ECONNREFUSED) holds: that
+// shows at once, as far as the peer's host says so; see cm.Dial and
 // Dialer.WaitForServer.
 func Dial(ctx context.Context, addr string) (*Conn, error) {
 	return new(Dialer).Dial(ctx, addr)
@@ -79,10 +79,8 @@ func (d *Dialer) dial(ctx context.Context, addr string) (*Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	var c *Conn
-	_, err = devices.Each(ctx, d.WaitForServer, remotes, func(remote netip.AddrPort) (err error) {
-		c, err = d.dialOne(ctx, remote, t)
-		return err
+	c, _, err := devices.Dial(ctx, d.WaitForServer, remotes, func(remote netip.AddrPort) (*Conn, error) {
+		return d.dialOne(ctx, remote, t)
 	})
 	return c, err
 }

@@ -2,6 +2,7 @@ package rdmanet
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"net/netip"
 	"time"
@@ -23,8 +24,8 @@ type Dialer struct {
 
 	// Device is the device to use. By default it is that of this process on
 	// the address by which packets to the peer leave, or one is opened
-	// there; where another process has it, and the peer is this host, on
-	// another loopback address.
+	// there. Towards an IPv4 address of this host, which is the server's
+	// to have, a device on another loopback address serves.
 	Device *verbs.Device
 
 	// Timeout is how long a dial may take. 0 means that only the context
@@ -32,8 +33,8 @@ type Dialer struct {
 	Timeout time.Duration
 
 	// WaitForServer waits, as long as the context and Timeout allow, where
-	// no server listens yet, or the peer does not answer. Without it those
-	// are errors.
+	// nobody listens yet, or the peer does not answer. Without it those are
+	// errors.
 	WaitForServer bool
 }
 
@@ -50,7 +51,7 @@ func Dial(ctx context.Context, network, address string) (*Conn, error) {
 // same, so that the method fits where those of net.Dialer do, such as in
 // http.Transport. The context is for the dial, and not for the connection.
 //
-// The error is a *net.OpError. Where no server listens errors.Is(err,
+// The error is a *net.OpError. Where nobody listens errors.Is(err,
 // syscall.ECONNREFUSED) holds; that shows at once, as far as the peer's host
 // says so, see cm.Dial. The error wraps that of ctx, or rsocket.ErrBlock where
 // the peer speaks another protocol, too.
@@ -79,8 +80,8 @@ func (d *Dialer) dial(ctx context.Context, network, address string) (*Conn, erro
 	return c, nil
 }
 
-// dialAny tries the addresses of a name. The address is the one that was
-// reached, or that the error is of.
+// dialAny tries the addresses of a name. The address is the one that the error
+// is of.
 func (d *Dialer) dialAny(ctx context.Context, network, address string) (c *Conn, remote netip.AddrPort, err error) {
 	o, err := d.Options.withDefaults()
 	if err != nil {
@@ -88,17 +89,20 @@ func (d *Dialer) dialAny(ctx context.Context, network, address string) (c *Conn,
 	}
 	fits := families[network]
 	if fits == nil {
-		return nil, remote, net.UnknownNetworkError(network)
+		return nil, remote, unknownNetwork(network)
 	}
 	remotes, err := devices.Remotes(ctx, fits, address)
 	if err != nil {
 		return nil, remote, err
 	}
-	remote, err = devices.Each(ctx, d.WaitForServer, remotes, func(remote netip.AddrPort) (err error) {
-		c, err = d.dialOne(ctx, remote, o)
-		return err
+	return devices.Dial(ctx, d.WaitForServer, remotes, func(remote netip.AddrPort) (*Conn, error) {
+		return d.dialOne(ctx, remote, o)
 	})
-	return c, remote, err
+}
+
+// unknownNetwork is the error of a network that families has not.
+func unknownNetwork(name string) error {
+	return fmt.Errorf("%w: there are rdma, rdma4 and rdma6, for which tcp, tcp4 and tcp6 stand as well", net.UnknownNetworkError(name))
 }
 
 func (d *Dialer) dialOne(ctx context.Context, remote netip.AddrPort, o Options) (*Conn, error) {

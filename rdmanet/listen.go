@@ -80,7 +80,7 @@ func (lc *ListenConfig) listen(ctx context.Context, network, address string) (*L
 	}
 	fits := families[network]
 	if fits == nil {
-		return nil, net.UnknownNetworkError(network)
+		return nil, unknownNetwork(network)
 	}
 	place, err := devices.PlaceOf(ctx, fits, address)
 	if err != nil {

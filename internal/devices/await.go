@@ -8,8 +8,6 @@ import (
 	"os"
 	"syscall"
 	"time"
-
-	"github.com/gosoftroce/rocev2/task"
 )
 
 // Pauses between the calls of Await.
@@ -19,36 +17,39 @@ const (
 )
 
 // Absent reports whether a dial has failed because what it is for is not there:
-// no program listens, or the peer does not answer.
+// nobody listens, or the peer does not answer.
 func Absent(err error) bool {
 	return errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, os.ErrDeadlineExceeded)
 }
 
-// Each dials one address after the other, until one is reached or ctx has
-// ended, and with wait until a server is there, as Await does. It returns the
-// address that was reached. The error is of the address that is returned: the
-// first where something is Absent, or else the first of all.
-func Each(ctx context.Context, wait bool, remotes []netip.AddrPort, dial func(netip.AddrPort) error) (netip.AddrPort, error) {
-	var of netip.AddrPort
-	once := func() (first error) {
-		for _, remote := range remotes {
-			err := dial(remote)
-			if err == nil || ctx.Err() != nil {
-				of = remote
-				return err
-			}
-			if first == nil || !Absent(first) && Absent(err) {
-				of, first = remote, err
-			}
-		}
-		return first
+// Dial dials one address after the other, until one is reached or ctx has
+// ended, and with wait until a server is there, as Await does. at is the address
+// that c or err is of: of the errors that is the first where something is
+// Absent, or else the first of all.
+func Dial[T any](ctx context.Context, wait bool, remotes []netip.AddrPort, dial func(netip.AddrPort) (T, error)) (c T, at netip.AddrPort, err error) {
+	once := func() error {
+		c, at, err = first(ctx, remotes, dial)
+		return err
 	}
 	if wait {
-		err := Await(ctx, nil, once)
-		return of, err
+		err = Await(ctx, nil, once)
+	} else {
+		err = once()
 	}
-	err := once()
-	return of, err
+	return c, at, err
+}
+
+func first[T any](ctx context.Context, remotes []netip.AddrPort, dial func(netip.AddrPort) (T, error)) (c T, at netip.AddrPort, err error) {
+	for _, remote := range remotes {
+		made, failed := dial(remote)
+		if failed == nil || ctx.Err() != nil {
+			return made, remote, failed
+		}
+		if err == nil || !Absent(err) && Absent(failed) {
+			at, err = remote, failed
+		}
+	}
+	return c, at, err
 }
 
 // Await calls dial until its error is another than Absent, with pauses of up to
@@ -56,7 +57,7 @@ func Each(ctx context.Context, wait bool, remotes []netip.AddrPort, dial func(ne
 // last one of dial. A nil sleep is that of package time.
 func Await(ctx context.Context, sleep func(context.Context, time.Duration) error, dial func() error) error {
 	if sleep == nil {
-		sleep = task.Runner{}.Sleep
+		sleep = pauseFor
 	}
 	for pause := firstPause; ; pause = min(2*pause, mostPause) {
 		err := dial()
@@ -66,5 +67,16 @@ func Await(ctx context.Context, sleep func(context.Context, time.Duration) error
 		if over := sleep(ctx, pause); over != nil {
 			return fmt.Errorf("waited for the server: %w: %w", over, err)
 		}
+	}
+}
+
+func pauseFor(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
 }

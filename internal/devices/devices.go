@@ -34,10 +34,11 @@ func (r *Ref) Release() { r.once.Do(func() { r.table.release(r.entry) }) }
 func Local(addr netip.Addr) (*Ref, error) { return process.local(addr) }
 
 // Towards returns a device that packets to remote can leave by. It is the one
-// on the address that the routes name. Where another process has the port there
-// and remote is of this host, a device on another loopback address serves: one
-// that this process has, or a new one on 127.a.b.c. There is no such address in
-// IPv6.
+// on the address that the routes name. If that is remote itself, or another
+// process has the port there and remote is of this host, a device on another
+// loopback address serves: one that this process has, or a new one on
+// 127.a.b.c. So a client never has the address that its server needs, also if
+// the server starts later. There is no such address in IPv6.
 //
 // The error says that there is no route, or wraps a *verbs.OpenError.
 func Towards(remote netip.Addr) (*Ref, error) { return process.towards(remote) }
@@ -160,31 +161,56 @@ const tries = 8
 func (t *table) towards(remote netip.Addr) (*Ref, error) {
 	remote = remote.Unmap()
 	if !remote.IsValid() || remote.IsUnspecified() || remote.IsMulticast() {
-		return nil, fmt.Errorf("devices: %v is not the address of a host", remote)
+		return nil, fmt.Errorf("%v is not the address of a host", remote)
+	}
+	if remote.Is6() && remote.IsLinkLocalUnicast() && remote.Zone() == "" {
+		return nil, fmt.Errorf("%v is link-local, and so needs a zone: write it with the interface that leads there, such as %v%%eth0",
+			remote, remote)
 	}
 	source, err := t.host.source(remote)
 	if err != nil {
-		return nil, fmt.Errorf("devices: no way to %v: %w", remote, err)
+		return nil, fmt.Errorf("no way to %v: %w", remote, err)
+	}
+	here := remote.Is4() && t.host.own(remote)
+	if here && source == remote && !t.has(source) {
+		if ref := t.beside(); ref != nil {
+			return ref, nil
+		}
 	}
 	ref, err := t.local(source)
-	if err == nil || !errors.Is(err, syscall.EADDRINUSE) || !remote.Is4() || !t.host.own(remote) {
-		return ref, err
+	if here && errors.Is(err, syscall.EADDRINUSE) {
+		if ref := t.beside(); ref != nil {
+			return ref, nil
+		}
 	}
+	return ref, err // which says who has the port
+}
+
+// has reports whether this process has a device on an address.
+func (t *table) has(addr netip.Addr) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	e := t.open[addr]
+	return e != nil && e.refs > 0
+}
+
+// beside returns a device on a loopback address that no server asks for, nil if
+// there is none: other systems than Linux have only those that are configured.
+func (t *table) beside() *Ref {
 	for _, addr := range t.loopbacks() {
 		if ref, err := t.local(addr); err == nil {
-			return ref, nil
+			return ref
 		}
 	}
 	for range tries {
 		r := t.host.random()
 		// 127.0.0.0/16 has the addresses that people choose themselves.
 		other := netip.AddrFrom4([4]byte{127, byte(1 + r%255), byte(r >> 8), byte(1 + r>>16%254)})
-		ref, otherErr := t.local(other)
-		if otherErr == nil {
-			return ref, nil
+		if ref, err := t.local(other); err == nil {
+			return ref
 		}
 	}
-	return nil, err // which says who has the port
+	return nil
 }
 
 // loopbacks returns the loopback addresses that this process has devices on.

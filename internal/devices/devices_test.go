@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -145,6 +146,53 @@ func TestTowardsLocalPeer(t *testing.T) {
 		again.Release()
 		r.Release()
 	}
+}
+
+// A server of this host needs the address that a client names. It stays free
+// while the client waits, unless it is this process that has it, or there is no
+// other one.
+func TestTowardsServerThatComesLater(t *testing.T) {
+	t.Parallel()
+	for _, remote := range addrs("127.0.0.1", "192.0.2.1", "::1") {
+		m := newMachine(t, remote.String())
+		r := m.get(m.table.towards(remote))
+		if got := r.Device().Addr(); (got == remote) != remote.Is6() {
+			t.Errorf("to %v from %v", remote, got)
+		}
+		r.Release()
+
+		server := m.get(m.table.local(remote))
+		r = m.get(m.table.towards(remote))
+		if r.Device() != server.Device() {
+			t.Errorf("to the own server from %v", r.Device().Addr())
+		}
+		r.Release()
+		server.Release()
+
+		open := m.table.host.open
+		m.table.host.open = func(a netip.Addr) (*verbs.Device, error) {
+			if a != remote {
+				return nil, syscall.EADDRNOTAVAIL
+			}
+			return open(a)
+		}
+		r = m.get(m.table.towards(remote))
+		if got := r.Device().Addr(); got != remote {
+			t.Errorf("to %v from %v", remote, got)
+		}
+		r.Release()
+	}
+}
+
+// A link-local address without its interface leads nowhere, and the error says
+// what is missing.
+func TestTowardsWithoutZone(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t, "fe80::2%eth0")
+	if _, err := m.table.towards(netip.MustParseAddr("fe80::1")); err == nil || !strings.Contains(err.Error(), "needs a zone") {
+		t.Error(err)
+	}
+	m.get(m.table.towards(netip.MustParseAddr("fe80::1%eth0"))).Release()
 }
 
 // To other hosts no loopback address leads, and IPv6 has no second one.
