@@ -106,7 +106,7 @@ func localAddrs(ctx context.Context, host string) ([]netip.Addr, error) {
 func split(ctx context.Context, address string) (host string, port uint16, err error) {
 	host, service, err := net.SplitHostPort(address)
 	if err != nil {
-		return "", 0, err
+		return "", 0, fmt.Errorf("%w: write HOST:PORT, such as 192.0.2.1:7471, [2001:db8::1]:7471 or :7471", err)
 	}
 	n, err := net.DefaultResolver.LookupPort(ctx, "tcp", service)
 	return host, uint16(n), err
@@ -163,15 +163,19 @@ const maxShown = 4
 func (m missing) Error() string {
 	var s strings.Builder
 	fmt.Fprintf(&s, "none of %d addresses can be had: ", len(m))
-	for i, err := range m {
-		switch {
-		case i == maxShown:
-			fmt.Fprintf(&s, "; and %d more", len(m)-i)
-			return s.String()
-		case i > 0:
+	shown := m[:min(len(m), maxShown)]
+	for i, err := range shown {
+		if i > 0 {
 			s.WriteString("; ")
 		}
-		s.WriteString(err.Error())
+		what, advice, _ := strings.Cut(err.Error(), "; ")
+		s.WriteString(what)
+		if advice != "" && (i+1 == len(shown) || !strings.HasSuffix(shown[i+1].Error(), "; "+advice)) {
+			s.WriteString("; " + advice) // once for all that it is for
+		}
+	}
+	if more := len(m) - len(shown); more > 0 {
+		fmt.Fprintf(&s, "; and %d more", more)
 	}
 	return s.String()
 }

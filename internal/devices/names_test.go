@@ -49,7 +49,7 @@ func TestPlace(t *testing.T) {
 		}
 	}
 	for address, want := range map[string]string{
-		"127.0.0.1": "missing port", "127.0.0.1:nosuch": "nosuch", "no.such.host.invalid:1": "neither an address nor an interface",
+		"127.0.0.1": "missing port in address: write HOST:PORT", "127.0.0.1:nosuch": "nosuch", "no.such.host.invalid:1": "neither an address nor an interface",
 		"[2001:db8::1]:1": "no address that fits", "127.0.0.1:65536": "65536",
 	} {
 		if _, err := m.table.place(t.Context(), v4, address); err == nil || !strings.Contains(err.Error(), want) {
@@ -112,6 +112,44 @@ func TestOpenAll(t *testing.T) {
 	if !errors.Is(err, syscall.EADDRINUSE) || strings.Contains(err.Error(), "none of") {
 		t.Errorf("the one is taken: %v", err)
 	}
+}
+
+// What is advised for all of them is said once.
+func TestMissingAdvisesOnce(t *testing.T) {
+	t.Parallel()
+	m := missing{errors.New("a: taken; stop it; or not"), errors.New("b: taken; stop it; or not"), errors.New("c: gone; look"), errors.New("d: odd")}
+	if got, want := m.Error(), "none of 4 addresses can be had: a: taken; b: taken; stop it; or not; c: gone; look; d: odd"; got != want {
+		t.Errorf("%s\nwant %s", got, want)
+	}
+}
+
+// Of the addresses of a name the one where a server is missing decides: it may
+// come, whatever is wrong with the others.
+func TestDialWaits(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		v4, v6 := netip.MustParseAddrPort("127.0.0.1:7471"), netip.MustParseAddrPort("[::1]:7471")
+		start := time.Now()
+		dial := func(at netip.AddrPort) (string, error) {
+			switch {
+			case at == v6:
+				return "", syscall.EADDRINUSE // another client of the host has it
+			case time.Since(start) < time.Minute:
+				return "", syscall.ECONNREFUSED
+			}
+			return "connection", nil
+		}
+		both := []netip.AddrPort{v4, v6}
+		if _, at, err := Dial(t.Context(), false, both, dial); err != syscall.ECONNREFUSED || at != v4 {
+			t.Errorf("without waiting: %v, %v", at, err)
+		}
+		if c, at, err := Dial(t.Context(), true, both, dial); c != "connection" || at != v4 || err != nil {
+			t.Errorf("%q to %v, %v", c, at, err)
+		}
+		if _, at, err := Dial(t.Context(), true, both[1:], dial); err != syscall.EADDRINUSE || at != v6 {
+			t.Errorf("nothing to wait for: %v, %v", at, err)
+		}
+	})
 }
 
 // Await calls again what is not there, and nothing else.
