@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/gosoftroce/rocev2/fabric"
+	"github.com/gosoftroce/rocev2/interop"
 	"github.com/gosoftroce/rocev2/interop/target"
 	"github.com/gosoftroce/rocev2/server/config"
 	"github.com/gosoftroce/rocev2/verbs"
@@ -71,5 +72,18 @@ func TestRemediesAreReached(t *testing.T) {
 		if explain(&p); p.Meaning != r.meaning || p.Remedy != r.remedy {
 			t.Errorf("%s is explained by %q, not by %q", r.has, p.Meaning, r.meaning)
 		}
+	}
+}
+
+// The time of a connection is not that of the messages, which the rate is of.
+func TestResultOf(t *testing.T) {
+	t.Parallel()
+	c := target.Client{Messages: 2000, Size: 4096, Service: interop.RC, Elapsed: 2100 * time.Millisecond, Gbps: 1.29}
+	if got, want := resultOf(c), "2000 messages of 4096 bytes over RC, 1.29 Gb/s; connected for 2.1s"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	c.Gbps = 0
+	if got, want := resultOf(c), "2000 messages of 4096 bytes over RC; connected for 2.1s"; got != want {
+		t.Errorf("%q, want %q", got, want)
 	}
 }

@@ -142,11 +142,17 @@ func (r *recognised) end(c target.Client) {
 	if c.Tool != "" {
 		g.Is(c.Tool, 0)
 	}
-	result := fmt.Sprintf("%d messages of %d bytes over %v in %v", c.Messages, c.Size, c.Service, round(c.Elapsed))
+	g.End(resultOf(c), c.Err)
+}
+
+// resultOf says what a client has done. The rate is that of the messages, and
+// the client was connected for longer: it sets up, and may end in silence.
+func resultOf(c target.Client) string {
+	result := fmt.Sprintf("%d messages of %d bytes over %v", c.Messages, c.Size, c.Service)
 	if c.Gbps > 0 {
 		result += fmt.Sprintf(", %.2f Gb/s", c.Gbps)
 	}
-	g.End(result, c.Err)
+	return result + fmt.Sprintf("; connected for %v", round(c.Elapsed))
 }
 
 func serveRping(ctx context.Context, h *Host, r *cm.Request) (string, error) {
