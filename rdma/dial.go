@@ -19,7 +19,7 @@ type Dialer struct {
 	// Device is the device to use. By default it is that of this process on
 	// the address by which packets to the peer leave, or one is opened
 	// there. Towards an IPv4 address of this host, which is the server's
-	// to have, a device on another loopback address serves.
+	// to have, a device on another loopback address serves. IPv6 has none.
 	Device *verbs.Device
 
 	MessageSize int           // see ListenConfig
