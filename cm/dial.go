@@ -189,6 +189,12 @@ func (d *dialing) check(ctx context.Context) error {
 		return c.PathMTU.Err()
 	case c.AckTimeout > 31:
 		return fmt.Errorf("AckTimeout is %d; it is a code up to 31", c.AckTimeout)
+	case c.RetryCount.Or(0) > 7:
+		return &verbs.RangeError{What: "RetryCount", Got: int(c.RetryCount.Or(0)), Max: 7}
+	case c.RNRRetry.Or(0) > 7:
+		return &verbs.RangeError{What: "RNRRetry", Got: int(c.RNRRetry.Or(0)), Max: 7}
+	case c.Retries > 15:
+		return &verbs.RangeError{What: "Retries", Got: int(c.Retries), Max: 15}
 	}
 	switch t := d.qp.Type(); t {
 	case verbs.RC, verbs.UC, verbs.XRCInitiator:

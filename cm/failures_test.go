@@ -380,6 +380,9 @@ func TestMisuse(t *testing.T) {
 	over, cancel := context.WithCancel(ctx)
 	cancel()
 	connected, _ := connect(client, server, cm.DialConfig{})
+	dialWith := func(cfg cm.DialConfig) func() error {
+		return func() error { _, err := cm.Dial(ctx, client.qp(verbs.RC), addr, cfg); return err }
+	}
 	for what, try := range map[string]func() error{
 		"no queue pair":     func() error { _, err := cm.Dial(ctx, nil, addr, cm.DialConfig{}); return err },
 		"context":           func() error { _, err := cm.Dial(over, client.qp(verbs.RC), addr, cm.DialConfig{}); return err },
@@ -406,6 +409,9 @@ func TestMisuse(t *testing.T) {
 			_, err := cm.Dial(ctx, client.qp(verbs.RC), addr, cm.DialConfig{Space: 77})
 			return err
 		},
+		"RetryCount":            dialWith(cm.DialConfig{RetryCount: verbs.Set(8)}),
+		"RNRRetry":              dialWith(cm.DialConfig{RNRRetry: verbs.Set(8)}),
+		"Retries":               dialWith(cm.DialConfig{Retries: 16}),
 		"listen: no device":     func() error { _, err := cm.Listen(nil, addr, cm.ListenConfig{}); return err },
 		"listen: other address": func() error { _, err := cm.Listen(client.dev, addr, cm.ListenConfig{}); return err },
 		"listen: port in use":   func() error { _, err := cm.Listen(server.dev, addr, cm.ListenConfig{}); return err },
@@ -448,6 +454,9 @@ func TestMisuse(t *testing.T) {
 		}
 		if _, err := r.Accept(ctx, server.qp(verbs.RC), cm.AcceptConfig{PrivateData: make([]byte, 197)}); err == nil {
 			t.Error("197 bytes of private data")
+		}
+		if _, err := r.Accept(ctx, server.qp(verbs.RC), cm.AcceptConfig{RNRRetry: verbs.Set(8)}); err == nil {
+			t.Error("8 repetitions")
 		}
 		_, err = r.Accept(ctx, server.qp(verbs.RC), cm.AcceptConfig{}) // nothing of it has answered the request
 		if err != nil {

@@ -211,6 +211,8 @@ func (r *Request) accept(qp *verbs.QP, cfg *AcceptConfig) (*Conn, error) {
 		return nil, fmt.Errorf("the queue pair: %w", verbs.ErrOtherDevice)
 	case qp.Type() != r.params.Type:
 		return nil, fmt.Errorf("a queue pair of type %v for a request of type %v", qp.Type(), r.params.Type)
+	case cfg.RNRRetry.Or(0) > 7:
+		return nil, &verbs.RangeError{What: "RNRRetry", Got: int(cfg.RNRRetry.Or(0)), Max: 7}
 	}
 	if r.params.Type == verbs.UD {
 		return r.answer(qp, cfg)
