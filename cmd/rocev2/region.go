@@ -110,8 +110,11 @@ func (f *regionFlags) with(ctx context.Context, s streams, w where, do func(cont
 	dial, cancel := context.WithTimeoutCause(ctx, wait, fmt.Errorf("no answer within %v", wait))
 	c, err := d.Dial(dial, w.addr)
 	if err != nil {
-		if err = because(dial, err); dial.Err() != nil || errors.Is(err, syscall.ECONNREFUSED) {
+		switch err = because(dial, err); {
+		case dial.Err() != nil:
 			err = fmt.Errorf("%w: see whether a rocev2d runs there, and whether a firewall drops UDP port %d", err, verbs.UDPPort)
+		case errors.Is(err, syscall.ECONNREFUSED):
+			err = fmt.Errorf("no rocev2d serves regions at %s: start it there, or name its port (HOST:PORT): %w", w.addr, err)
 		}
 		cancel()
 		return err
