@@ -72,3 +72,31 @@ func TestErrorsOfTheFirstMessage(t *testing.T) {
 		}
 	}
 }
+
+// A peer names the address that it connects from, or one that the user allows.
+// On loopback it is this host in any case.
+func TestPeers(t *testing.T) {
+	t.Parallel()
+	network := PeerAt(netip.MustParsePrefix("192.0.2.0/24"))
+	for _, tt := range []struct {
+		peers        Peers
+		named, from  string
+		wantAnswered bool
+	}{
+		{Peers{}, "192.0.2.1", "192.0.2.1", true},
+		{Peers{}, "192.0.2.1", "192.0.2.2", false},
+		{Peers{}, "127.0.0.2", "127.0.0.1", true},
+		{Peers{}, "::1", "127.0.0.1", true},
+		{Peers{}, "192.0.2.1", "127.0.0.1", false},
+		{Peers{}, "127.0.0.1", "192.0.2.1", false},
+		{network, "192.0.2.1", "127.0.0.1", true},
+		{network, "198.51.100.1", "127.0.0.1", false},
+		{AnyPeer, "198.51.100.1", "127.0.0.1", true},
+	} {
+		from := net.TCPAddrFromAddrPort(netip.AddrPortFrom(netip.MustParseAddr(tt.from), 7))
+		err := tt.peers.Check(GIDOf(netip.MustParseAddr(tt.named)), from)
+		if (err == nil) != tt.wantAnswered {
+			t.Errorf("%s from %s: %v", tt.named, tt.from, err)
+		}
+	}
+}

@@ -12,8 +12,9 @@ import (
 // Peers says which address a peer may name as its GID. A run sends its traffic
 // to that address, so a peer that may name any can aim the traffic at a third
 // host. The zero value allows only the address at the other end of the control
-// connection. Hosts that keep control and RDMA on different networks need
-// another one.
+// connection, and from a loopback address any other one: both are of this host,
+// whose programs may have any. Hosts that keep control and RDMA on different
+// networks need another one.
 type Peers struct {
 	any    bool
 	prefix netip.Prefix
@@ -53,7 +54,7 @@ type GIDError struct {
 }
 
 func (e *GIDError) Error() string {
-	return fmt.Sprintf("the peer wants its RDMA traffic at %v, but its control connection is at %v: if that host has both addresses, allow it with --peer-gid %v (or any)",
+	return fmt.Sprintf("the peer wants its RDMA traffic at %v, but its control connection is at %v: if that host has both addresses, allow it with --peer-gid %v (or any); of rocev2d with any_peer in [targets]",
 		e.Named, e.Control, e.Named)
 }
 
@@ -62,7 +63,7 @@ func (e *GIDError) Error() string {
 func (p Peers) Check(gid GID, control net.Addr) error {
 	named := gid.Addr().WithZone("")
 	from := hostOf(control)
-	if p.any || named == from || p.prefix.IsValid() && p.prefix.Contains(named) {
+	if p.any || named == from || named.IsLoopback() && from.IsLoopback() || p.prefix.IsValid() && p.prefix.Contains(named) {
 		return nil
 	}
 	return &GIDError{Named: named, Control: from}

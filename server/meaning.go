@@ -95,6 +95,7 @@ var remedies = []struct{ has, meaning, remedy string }{
 	{"closed the control connection", "the client left in the middle", "look at what the client says"},
 	{"run different tests", "the options of the two sides differ", "start the client with the options that the message names"},
 	{"gave no GID", "the client was started without a GID index", "start it with -g (ping-pong) or -x (perftest): the index of its RoCE v2 GID"},
+	{"wants its RDMA traffic at", "the client named another address for RDMA than the one that it connected from", "if that host has both, set any_peer in [targets]; else have it connect from the address of its device"},
 	{"targets.clients", "too many clients are here at the same time", "wait, or raise targets.clients in the configuration"},
 }
 
