@@ -82,6 +82,10 @@ func TestResultOf(t *testing.T) {
 	if got, want := resultOf(c), "2000 messages of 4096 bytes over RC, 1.29 Gb/s; connected for 2.1s"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
+	one := target.Client{Tool: "ib_read_lat", Service: interop.RC, Elapsed: 451 * time.Millisecond}
+	if got, want := resultOf(one), "served over RC; connected for 451ms"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
 	c.Gbps = 0
 	if got, want := resultOf(c), "2000 messages of 4096 bytes over RC; connected for 2.1s"; got != want {
 		t.Errorf("%q, want %q", got, want)

@@ -149,6 +149,9 @@ func (r *recognised) end(c target.Client) {
 // the client was connected for longer: it sets up, and may end in silence.
 func resultOf(c target.Client) string {
 	result := fmt.Sprintf("%d messages of %d bytes over %v", c.Messages, c.Size, c.Service)
+	if c.Messages == 0 && c.Size == 0 { // READs, which this side does not see
+		result = fmt.Sprintf("served over %v", c.Service)
+	}
 	if c.Gbps > 0 {
 		result += fmt.Sprintf(", %.2f Gb/s", c.Gbps)
 	}
