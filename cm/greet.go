@@ -1,6 +1,7 @@
 package cm
 
 import (
+	"cmp"
 	"errors"
 	"net/netip"
 	"time"
@@ -73,7 +74,10 @@ func (h *greeting) answer(path *agent.Path, req *mad.REQ) (*mad.REP, *mad.REJ) {
 	switch {
 	case errors.Is(err, ErrUndecided):
 		return nil, nil
-	case err != nil:
+	case err == nil:
+		err = tooLong("REP", len(cfg.PrivateData), MaxAcceptPrivate)
+	}
+	if err != nil {
 		return nil, refusal(err, a.ece)
 	}
 	_, rep := acceptance(a.remote.Addr(), a.params, a.ece, 0, &cfg)
@@ -112,7 +116,7 @@ func (h *greeting) most(peer netip.Addr) verbs.MTU {
 func refusal(err error, peer ECE) *mad.REJ {
 	r := &mad.REJ{Reason: ReasonConsumer, Private: []byte(err.Error())}
 	if said := (*RejectedError)(nil); errors.As(err, &said) {
-		r.Reason, r.Private = said.Reason, said.PrivateData
+		r.Reason, r.Private = cmp.Or(said.Reason, ReasonConsumer), said.PrivateData
 	}
 	if peer.native() {
 		r.ARI = marker

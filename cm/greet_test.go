@@ -112,8 +112,16 @@ func TestGreetRefuses(t *testing.T) {
 	answer = fmt.Errorf("full: %w", &cm.RejectedError{Reason: cm.ReasonNoResources, PrivateData: []byte("full")})
 	_, err = cm.Dial(client.context(), client.qp(verbs.RC), addr, cm.DialConfig{})
 	wantRejected(t, "a dial without room", err, cm.ReasonNoResources)
+	answer = &cm.RejectedError{} // 0 is no reason
+	_, err = cm.Dial(client.context(), client.qp(verbs.RC), addr, cm.DialConfig{})
+	wantRejected(t, "a dial that is refused for no reason", err, cm.ReasonConsumer)
 	answer = cm.ErrUndecided // the program decides about this one
 	asks(t, client, server, l, addr)
+	l.Greet(func(*cm.Greeting) (cm.AcceptConfig, error) {
+		return cm.AcceptConfig{PrivateData: make([]byte, cm.MaxAcceptPrivate+1)}, nil
+	})
+	_, err = cm.Dial(client.context(), client.qp(verbs.RC), addr, cm.DialConfig{})
+	wantRejected(t, "a dial that is told too much", err, cm.ReasonConsumer)
 	l.Greet(nil) // and again about all
 	asks(t, client, server, l, addr)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"sync/atomic"
 
 	"github.com/gosoftroce/rocev2/task"
@@ -25,7 +26,7 @@ type Listeners struct {
 // Addr returns, with the port: the unspecified one where they are all of the
 // host, or that of the first. Port 0 stands for one that is free on each.
 func ListenAll(devs []*verbs.Device, addr netip.AddrPort, cfg ListenConfig) (*Listeners, error) {
-	if len(devs) == 0 {
+	if len(devs) == 0 || slices.Contains(devs, nil) {
 		return nil, errors.New("cm: no device")
 	}
 	for try := 0; ; try++ {
@@ -44,11 +45,7 @@ func listenAll(devs []*verbs.Device, addr netip.AddrPort, cfg ListenConfig) (*Li
 	ls := &Listeners{ready: verbs.HCA(devs[0]).Tasks().NewBell()}
 	port := addr.Port()
 	for _, dev := range devs {
-		at := netip.AddrPort{}
-		if dev != nil {
-			at = netip.AddrPortFrom(dev.Addr(), port)
-		}
-		l, err := listenShared(dev, at, cfg, ls.ready)
+		l, err := listenShared(dev, netip.AddrPortFrom(dev.Addr(), port), cfg, ls.ready)
 		if err != nil {
 			ls.Close()
 			return nil, err

@@ -79,8 +79,10 @@ func TestListenAll(t *testing.T) {
 		ls, err = cm.ListenAll(devs[1:], netip.AddrPortFrom(netip.Addr{}, port), cm.ListenConfig{})
 		must(t, err)
 		must(t, ls.Close())
-		if _, err := cm.ListenAll(nil, netip.AddrPort{}, cm.ListenConfig{}); err == nil {
-			t.Error("no device is enough")
+		for _, none := range [][]*verbs.Device{nil, {nil}, {devs[1], nil}} {
+			if _, err := cm.ListenAll(none, netip.AddrPort{}, cm.ListenConfig{}); err == nil {
+				t.Errorf("%v is enough", none)
+			}
 		}
 		for _, h := range hosts {
 			h.dev.Close()

@@ -1,6 +1,7 @@
 package cm
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -322,8 +323,10 @@ func (r *Request) Confirmed() bool {
 func (r *Request) Reject(data []byte) error { return r.RejectReason(ReasonConsumer, data) }
 
 // RejectReason is Reject with a reason of its own. A SIDR_REP has no reasons:
-// the peer learns that it was rejected.
+// the peer learns that it was rejected. 0 is no reason: it stands for
+// ReasonConsumer.
 func (r *Request) RejectReason(reason Reason, data []byte) error {
+	reason = cmp.Or(reason, ReasonConsumer)
 	var err error
 	if r.params.Type == verbs.UD {
 		err = tooLong("SIDR_REP", len(data), MaxAnswerPrivate)
