@@ -42,6 +42,9 @@ var foundXRCSeeds = []uint64{
 	846,  // as 1047 above
 	2126, // as 1507
 	4810, // as 1507
+	// A repair that waited for the rate was left when its answer had come:
+	// a timer ran, and nothing was to be done.
+	7701205,
 }
 
 // TestWorld plays seeded random worlds; see the package documentation.

@@ -123,9 +123,13 @@ func (r *recovery) repairFailed() bool {
 	return p.run > 0 && p.left == 0 && r.una == p.end && r.una.Before(p.limit)
 }
 
-// forget ends the memory of the last run when una has got past all that it was
-// about: PSNs come again.
+// forget ends what una has got past: the repair, which may have waited for its
+// time, and the memory of the last run when all that it was about has come.
+// PSNs come again.
 func (p *repair) forget(una rocev2.PSN) {
+	if p.left > 0 && p.nxt.Before(una) {
+		p.left = 0
+	}
 	if p.run > 0 && p.left == 0 && una.After(p.end) && !una.Before(p.limit) {
 		p.run = 0
 	}
