@@ -37,10 +37,11 @@ func Name() string { return "rocev2-" + strconv.Itoa(os.Geteuid()) }
 
 // Open opens a directory that only this user can enter, and makes it if it is
 // not there. Its path is the one given, or if another user has made that, the
-// same with ".1", ".2" and so on: the first that is this user's, or
-// that is free. So all processes of a user come to the same. User numbers do
-// not tell users apart: in user namespaces several are 0. The file is the
-// directory that was checked, whatever has its path by now.
+// same with ".1", ".2" and so on: the first that is this user's, or if none is,
+// the first that is free. So all processes of a user come to the same, also
+// when what others have made is gone. User numbers do not tell users apart: in
+// user namespaces several are 0. The file is the directory that was checked,
+// whatever has its path by now.
 func Open(path string) (*os.File, error) {
 	parent := filepath.Dir(path)
 	var st unix.Stat_t
@@ -50,14 +51,18 @@ func Open(path string) (*os.File, error) {
 	if st.Mode&0o022 != 0 && st.Mode&unix.S_ISVTX == 0 {
 		return nil, fmt.Errorf("%s: %w, because it has no sticky bit: set it, or set TMPDIR to another directory", parent, ErrUnfit)
 	}
-	for i := range mostNames {
-		name := path
-		if i > 0 {
-			name += "." + strconv.Itoa(i)
-		}
-		f, err := open(name)
-		if !errors.Is(err, errForeign) {
-			return f, err
+	for _, attempt := range []func(string) (*os.File, error){open, makeAndOpen} {
+		for i := range mostNames {
+			name := path
+			if i > 0 {
+				name += "." + strconv.Itoa(i)
+			}
+			// One that is gone was somebody else's: nobody else can
+			// remove this user's.
+			f, err := attempt(name)
+			if !errors.Is(err, errForeign) && !errors.Is(err, fs.ErrNotExist) {
+				return f, err
+			}
 		}
 	}
 	return nil, fmt.Errorf("%s, and %d more with numbers behind it, are not of this user: remove them, or set TMPDIR", path, mostNames-1)
@@ -66,10 +71,14 @@ func Open(path string) (*os.File, error) {
 // errForeign is the reason not to use a directory.
 var errForeign = errors.New("it is not a directory that only this user can enter")
 
-func open(path string) (*os.File, error) {
+func makeAndOpen(path string) (*os.File, error) {
 	if err := os.Mkdir(path, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, err
 	}
+	return open(path)
+}
+
+func open(path string) (*os.File, error) {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	switch {
 	case errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ELOOP), errors.Is(err, unix.EACCES):

@@ -73,6 +73,49 @@ func TestOpenPassesWhatIsNotTheUsers(t *testing.T) {
 	}
 }
 
+// A process of the user comes to the directory of those before, also when what
+// was in the way of theirs is gone, and though others make and remove theirs
+// all the time.
+func TestOpenAgainWhereOthersGo(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(shared(t), "x")
+	inTheWay := func() error { return os.WriteFile(path, nil, 0o600) }
+	if err := inTheWay(); err != nil {
+		t.Fatal(err)
+	}
+	opened(t, path)
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if got := opened(t, path); got != path+".1" {
+		t.Errorf("then %s", got)
+	}
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				os.Remove(path + ".0") // as if that were the path
+				os.Symlink("nowhere", path+".0")
+			}
+		}
+	}()
+	for range 100 {
+		f, err := Open(path + ".0")
+		if err != nil {
+			t.Error(err)
+			break
+		}
+		f.Close()
+		os.Remove(f.Name())
+	}
+	close(stop)
+	<-stopped
+}
+
 // Where others may put another directory in its place there is none.
 func TestOpenWithoutStickyBit(t *testing.T) {
 	t.Parallel()
