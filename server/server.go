@@ -37,7 +37,7 @@ type Server struct {
 	ready   atomic.Bool
 	drain   atomic.Bool
 	cut     atomic.Bool // who is still there is cut off
-	failed  chan error
+	failed  chan error  // has room for both listeners for HTTP: none waits for a reader
 
 	mu  sync.Mutex // guards cfg, which is replaced and never changed
 	cfg *config.Config
@@ -70,7 +70,7 @@ func Start(ctx context.Context, cfg *config.Config, o Options) (*Server, error) 
 	if o.Targets == nil {
 		o.Targets = Targets()
 	}
-	s := &Server{log: o.Log, options: o, begin: time.Now(), cfg: cfg, visits: newVisits(), memory: map[string]*mapping.Mapping{}, failed: make(chan error, 1)}
+	s := &Server{log: o.Log, options: o, begin: time.Now(), cfg: cfg, visits: newVisits(), memory: map[string]*mapping.Mapping{}, failed: make(chan error, 2)}
 	s.recorder.most = cfg.Capture.Bytes
 	s.visits.onEnd = func(v Visit, err error) {
 		host := v.Peer

@@ -1,0 +1,32 @@
+package server
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/gosoftroce/rocev2/server/config"
+)
+
+// Both listeners for HTTP fail. The daemon says so, and can be ended though
+// nobody asks.
+func TestBothListenersFail(t *testing.T) {
+	t.Parallel()
+	c := config.Default()
+	c.Devices = []config.Device{{Address: "127.91.7.3", Regions: config.DefaultRegionsPort}}
+	c.Admin.Listen, c.Admin.Health = "127.0.0.1:0", "127.0.0.1:0"
+	s, err := Start(t.Context(), c, Options{Targets: []Target{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.admin.ln.Close()
+	s.probing.ln.Close()
+	<-s.admin.done // nobody has asked Failed
+	<-s.probing.done
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	_ = s.Shutdown(ctx) // it returns; that the listeners are closed already is no matter
+	if <-s.Failed() == nil || <-s.Failed() == nil {
+		t.Error("a listener failed for no reason")
+	}
+}
