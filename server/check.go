@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"syscall"
 
 	"github.com/gosoftroce/rocev2/memreg/mapping"
@@ -32,7 +33,6 @@ func Check(ctx context.Context, c *config.Config, targets []Target) error {
 	k.regions()
 	k.programs()
 	k.admin(ctx)
-	k.health(ctx)
 	k.rcopy()
 	return errors.Join(append(k.errs, checkTargets(c, targets)...)...)
 }
@@ -80,7 +80,7 @@ func (k *checker) devices() {
 	}
 }
 
-// tryDevice opens a device at a port that is free.
+// tryDevice opens a device at a port that nobody has.
 func tryDevice(c config.Device) (err error) {
 	for range 4 { // another process may take the port meanwhile
 		var free *net.UDPConn
@@ -193,39 +193,55 @@ func (k *checker) rcopy() {
 	}
 }
 
-// admin listens at another port of the admin listener's address.
+// admin listens at another port of the addresses of the listeners for HTTP: the
+// same one for both, if theirs is.
 func (k *checker) admin(ctx context.Context) {
-	ln := k.listen(ctx, "admin.listen", k.c.Admin.Listen)
-	if ln == nil {
-		return
+	c := &k.c.Admin
+	at := "0"
+	if ln := k.listen(ctx, "admin.listen", c.Listen, at); ln != nil {
+		defer ln.Close()
+		a := ln.Addr().(*net.TCPAddr)
+		if !a.IP.IsLoopback() && c.Token == "" {
+			k.fail("admin.listen", "%q is %v, which can be reached from other hosts, so it needs a token: set token_file", c.Listen, a.IP)
+		}
+		if n := tcpPort(c.Listen); n > 0 && n == tcpPort(c.Health) {
+			at = strconv.Itoa(a.Port)
+		}
 	}
-	defer ln.Close()
-	if a, ok := ln.Addr().(*net.TCPAddr); ok && !a.IP.IsLoopback() && k.c.Admin.Token == "" {
-		k.fail("admin.listen", "%q is %v, which can be reached from other hosts, so it needs a token: set token_file", k.c.Admin.Listen, a.IP)
-	}
-}
-
-// health does the same for the health listener.
-func (k *checker) health(ctx context.Context) {
-	if ln := k.listen(ctx, "admin.health", k.c.Admin.Health); ln != nil {
+	if ln := k.listen(ctx, "admin.health", c.Health, at); ln != nil {
 		ln.Close()
 	}
 }
 
-// listen listens at another port of an address. It returns nil where there is
-// nothing to listen on, or it fails.
-func (k *checker) listen(ctx context.Context, setting, where string) net.Listener {
+// listen listens at the address that a setting has, if it is one, and another
+// port.
+func (k *checker) listen(ctx context.Context, setting, where, port string) net.Listener {
 	host, _, err := net.SplitHostPort(where)
 	if where == "" || err != nil { // what is wrong with it has been said
 		return nil
 	}
 	var lc net.ListenConfig
-	ln, err := lc.Listen(ctx, "tcp", net.JoinHostPort(host, "0"))
-	if err != nil {
+	ln, err := lc.Listen(ctx, "tcp", net.JoinHostPort(host, port))
+	switch {
+	case port != "0" && errors.Is(err, syscall.EADDRINUSE):
+		k.fail(setting, "%q has the port of admin.listen, %q, which answers the probes, too; take another port", where, k.c.Admin.Listen)
+	case err != nil:
 		k.fail(setting, "%v", err)
+	}
+	if err != nil {
 		return nil
 	}
 	return ln
+}
+
+// tcpPort returns the port of "HOST:PORT"; 0 if there is none, or any.
+func tcpPort(where string) int {
+	_, port, err := net.SplitHostPort(where)
+	if err != nil {
+		return 0
+	}
+	n, _ := net.LookupPort("tcp", port) // 0 where it is none
+	return n
 }
 
 // checkTargets says which settings of targets contradict each other. Those
@@ -300,15 +316,17 @@ func portsTaken(c *config.Config) map[portKey]portHolder {
 			addrs[a.WithZone("").String()] = true
 		}
 	}
-	for _, l := range []struct{ name, setting, where string }{
-		{"the admin listener", "admin.listen", c.Admin.Listen}, {"the health listener", "admin.health", c.Admin.Health},
+	for _, l := range []struct{ where, name, setting string }{
+		{c.Admin.Listen, "the admin listener", "admin.listen"}, {c.Admin.Health, "the health listener", "admin.health"},
 	} {
-		host, port, err := net.SplitHostPort(l.where)
-		if n, e := net.LookupPort("tcp", port); err == nil && e == nil && n > 0 {
-			a, err := netip.ParseAddr(host)
-			if host == "" || err == nil && (a.IsUnspecified() || addrs[a.Unmap().WithZone("").String()]) {
-				taken[portKey{spaceTCP, n}] = portHolder{name: l.name, setting: l.setting}
-			}
+		n := tcpPort(l.where)
+		if n == 0 {
+			continue
+		}
+		host, _, _ := net.SplitHostPort(l.where) // it has a port
+		a, err := netip.ParseAddr(host)
+		if host == "" || err == nil && (a.IsUnspecified() || addrs[a.Unmap().WithZone("").String()]) {
+			taken[portKey{spaceTCP, n}] = portHolder{name: l.name, setting: l.setting}
 		}
 	}
 	return taken
