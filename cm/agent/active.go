@@ -154,7 +154,7 @@ func (a *Agent) receiveMRA(now clock.Time, path *Path, b []byte) {
 	if c == nil {
 		return
 	}
-	if c.extended {
+	if c.extended || c.released { // one that was released waits a moment, whatever the peer says
 		a.stats.Unexpected++
 		return
 	}
