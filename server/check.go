@@ -80,7 +80,7 @@ func (k *checker) devices() {
 	}
 }
 
-// tryDevice opens a device at a port that nobody has.
+// tryDevice opens a device at a port that is free.
 func tryDevice(c config.Device) (err error) {
 	for range 4 { // another process may take the port meanwhile
 		var free *net.UDPConn
