@@ -28,7 +28,7 @@ func TestStorm(t *testing.T) {
 }
 
 func storm(t *testing.T, seed uint64) {
-	cable := fabric.PortConfig{Loss: 0.01*float64(seed%8), Duplicate: 0.03, Reorder: 0.08, Delay: 20 * time.Microsecond}
+	cable := fabric.PortConfig{Loss: 0.01 * float64(seed%8), Duplicate: 0.03, Reorder: 0.08, Delay: 20 * time.Microsecond}
 	a, b := verbstest.Devices(t, verbstest.Config{Network: fabric.Config{Port: cable, Seed: seed}})
 	defer a.Close()
 	defer b.Close()
