@@ -2,7 +2,6 @@ package rdma_test
 
 import (
 	"errors"
-	"math/rand/v2"
 	"net/netip"
 	"strings"
 	"sync/atomic"
@@ -12,37 +11,10 @@ import (
 
 	"github.com/gosoftroce/rocev2/cm"
 	"github.com/gosoftroce/rocev2/fabric"
+	"github.com/gosoftroce/rocev2/internal/testforge"
 	"github.com/gosoftroce/rocev2/rdma"
-	"github.com/gosoftroce/rocev2/rocev2/mad"
 	"github.com/gosoftroce/rocev2/verbs"
 )
-
-// forge sends n requests of one host that are forged.
-func forge(t *testing.T, dev *verbs.Device, to netip.AddrPort, n int) {
-	t.Helper()
-	pd, err := dev.AllocPD()
-	must(t, err)
-	defer pd.Close()
-	cq, err := dev.CreateCQ(n)
-	must(t, err)
-	defer cq.Close()
-	qp, err := pd.CreateQP(verbs.QPConfig{Type: verbs.GSI, SendCQ: cq, RecvCQ: cq, MaxSendWR: n, MaxInline: mad.Len})
-	must(t, err)
-	defer qp.Close()
-	must(t, qp.Activate(0))
-	ah, err := pd.CreateAH(verbs.AddressVector{DGID: to.Addr()})
-	must(t, err)
-	for i := range n {
-		ip := mad.IPHeader{SourcePort: uint16(1000 + i), Source: dev.Addr(), Destination: to.Addr()}
-		req := mad.REQ{
-			LocalID: mad.CommID(1 + rand.Uint32()>>1), LocalGUID: mad.GUID(rand.Uint64()), LocalQPN: verbs.QPN(20 + i),
-			ServiceID: cm.TCP.Service(to.Port()), PKey: 0xffff, PathMTU: 3, MaxRetries: 15, RetryCount: 7,
-			RemoteResponseTimeout: 20, LocalResponseTimeout: 20,
-			Primary: mad.Path{LocalGID: dev.Addr(), RemoteGID: to.Addr(), AckTimeout: 14}, Private: ip.AppendTo(nil),
-		}
-		must(t, qp.PostSend(verbs.SendWR{Opcode: verbs.OpSend, Inline: req.AppendTo(nil), AH: ah, RemoteQPN: 1, RemoteQKey: verbs.HighQKey}))
-	}
-}
 
 // Nothing is made for a request whose peer does not answer, whatever it says
 // that it is, and Accept does not return it.
@@ -69,7 +41,7 @@ func TestForgedRequestsMakeNothing(t *testing.T) {
 		}()
 		synctest.Wait()
 		before := server.Stats()
-		forge(t, forger, l.Addr().(*cm.Addr).AddrPort, 100)
+		testforge.Requests(t, forger, l.Addr().(*cm.Addr).AddrPort, nil, 100)
 		time.Sleep(time.Second)
 		if got := cm.ReadStats(l.Device()).HalfOpen; got != 100 {
 			t.Errorf("%d requests have come", got)

@@ -2,7 +2,6 @@ package rdmanet
 
 import (
 	"io"
-	"math/rand/v2"
 	"net/netip"
 	"testing"
 	"testing/synctest"
@@ -10,38 +9,10 @@ import (
 
 	"github.com/gosoftroce/rocev2/cm"
 	"github.com/gosoftroce/rocev2/fabric"
+	"github.com/gosoftroce/rocev2/internal/testforge"
 	"github.com/gosoftroce/rocev2/rdmanet/rsocket"
-	"github.com/gosoftroce/rocev2/rocev2/mad"
 	"github.com/gosoftroce/rocev2/verbs"
 )
-
-// forge sends n requests for streams that are forged.
-func forge(t *testing.T, dev *verbs.Device, to netip.AddrPort, n int) {
-	t.Helper()
-	pd, err := dev.AllocPD()
-	must(t, err)
-	defer pd.Close()
-	cq, err := dev.CreateCQ(n)
-	must(t, err)
-	defer cq.Close()
-	qp, err := pd.CreateQP(verbs.QPConfig{Type: verbs.GSI, SendCQ: cq, RecvCQ: cq, MaxSendWR: n, MaxInline: mad.Len})
-	must(t, err)
-	defer qp.Close()
-	must(t, qp.Activate(0))
-	ah, err := pd.CreateAH(verbs.AddressVector{DGID: to.Addr()})
-	must(t, err)
-	b := rsocket.Block{Credits: 4, Slots: rsocket.Memory{Addr: 1 << 20, Key: 1, Length: rsocket.Slots}, Ring: rsocket.Memory{Addr: 1 << 21, Key: 1, Length: 1 << 18}}
-	for i := range n {
-		ip := mad.IPHeader{SourcePort: uint16(1000 + i), Source: dev.Addr(), Destination: to.Addr()}
-		req := mad.REQ{
-			LocalID: mad.CommID(1 + rand.Uint32()>>1), LocalGUID: mad.GUID(rand.Uint64()), LocalQPN: verbs.QPN(20 + i),
-			ServiceID: cm.TCP.Service(to.Port()), PKey: 0xffff, PathMTU: 3, MaxRetries: 15, RetryCount: 7,
-			RemoteResponseTimeout: 20, LocalResponseTimeout: 20,
-			Primary: mad.Path{LocalGID: dev.Addr(), RemoteGID: to.Addr(), AckTimeout: 14}, Private: b.AppendTo(ip.AppendTo(nil)),
-		}
-		must(t, qp.PostSend(verbs.SendWR{Opcode: verbs.OpSend, Inline: req.AppendTo(nil), AH: ah, RemoteQPN: 1, RemoteQKey: verbs.HighQKey}))
-	}
-}
 
 // Nothing is made for a request whose peer does not answer, and Accept does not
 // return it. What a true peer sends before Accept is called is not lost.
@@ -60,7 +31,8 @@ func TestForgedRequestsMakeNothing(t *testing.T) {
 		server, client, forger := open("192.0.2.1"), open("192.0.2.2"), open("192.0.2.3")
 		ln, d := listenOn(t, server, client, Options{})
 		before := server.Stats()
-		forge(t, forger, ln.Addr().(*cm.Addr).AddrPort, 100)
+		ring := rsocket.Block{Credits: 4, Slots: rsocket.Memory{Addr: 1 << 20, Key: 1, Length: rsocket.Slots}, Ring: rsocket.Memory{Addr: 1 << 21, Key: 1, Length: 1 << 18}}
+		testforge.Requests(t, forger, ln.Addr().(*cm.Addr).AddrPort, ring.AppendTo(nil), 100)
 		time.Sleep(time.Second)
 		if got := cm.ReadStats(server).HalfOpen; got != 100 {
 			t.Errorf("%d requests have come", got)

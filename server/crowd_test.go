@@ -1,14 +1,12 @@
 package server_test
 
 import (
-	"math/rand/v2"
 	"net"
 	"net/netip"
 	"testing"
 
-	"github.com/gosoftroce/rocev2/cm"
+	"github.com/gosoftroce/rocev2/internal/testforge"
 	"github.com/gosoftroce/rocev2/interop/rping"
-	"github.com/gosoftroce/rocev2/rocev2/mad"
 	"github.com/gosoftroce/rocev2/server"
 	"github.com/gosoftroce/rocev2/server/config"
 	"github.com/gosoftroce/rocev2/verbs"
@@ -52,7 +50,10 @@ func TestForgedRequestsGetNothing(t *testing.T) {
 	at := netip.AddrPortFrom(d.addr, rping.DefaultPort)
 	_, before := d.items("qps")
 	for range 2 {
-		forge(t, at, 4)
+		forger, err := verbs.OpenAddr(loopback(), verbs.Config{})
+		must(t, err)
+		t.Cleanup(func() { forger.Close() })
+		testforge.Requests(t, forger, at, nil, 4)
 	}
 	dev, err := verbs.OpenAddr(loopback(), verbs.Config{})
 	must(t, err)
@@ -67,32 +68,5 @@ func TestForgedRequestsGetNothing(t *testing.T) {
 	})
 	if _, after := d.items("qps"); after > before {
 		t.Errorf("%d queue pairs; before there were %d", after, before)
-	}
-}
-
-// forge sends n requests for connections that nobody waits for.
-func forge(t *testing.T, to netip.AddrPort, n int) {
-	t.Helper()
-	dev, err := verbs.OpenAddr(loopback(), verbs.Config{})
-	must(t, err)
-	t.Cleanup(func() { dev.Close() })
-	pd, err := dev.AllocPD()
-	must(t, err)
-	cq, err := dev.CreateCQ(16)
-	must(t, err)
-	qp, err := pd.CreateQP(verbs.QPConfig{Type: verbs.GSI, SendCQ: cq, RecvCQ: cq, MaxInline: mad.Len})
-	must(t, err)
-	must(t, qp.Activate(0))
-	ah, err := pd.CreateAH(verbs.AddressVector{DGID: to.Addr()})
-	must(t, err)
-	for i := range n {
-		ip := mad.IPHeader{SourcePort: uint16(1000 + i), Source: dev.Addr(), Destination: to.Addr()}
-		req := mad.REQ{
-			LocalID: mad.CommID(1 + rand.Uint32()>>1), LocalGUID: mad.GUID(rand.Uint64()), LocalQPN: verbs.QPN(20 + i),
-			ServiceID: cm.TCP.Service(to.Port()), PKey: 0xffff, PathMTU: 3, MaxRetries: 15, RetryCount: 7,
-			RemoteResponseTimeout: 20, LocalResponseTimeout: 20,
-			Primary: mad.Path{LocalGID: dev.Addr(), RemoteGID: to.Addr(), AckTimeout: 14}, Private: ip.AppendTo(nil),
-		}
-		must(t, qp.PostSend(verbs.SendWR{Opcode: verbs.OpSend, Inline: req.AppendTo(nil), AH: ah, RemoteQPN: 1, RemoteQKey: verbs.HighQKey}))
 	}
 }

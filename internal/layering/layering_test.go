@@ -126,6 +126,8 @@ var layers = map[string][]string{
 	"examples/...":         {"verbs", "verbs/verbstest", "cm", "rdma", "rdmanet", "fabric", "transport/..."},
 	"internal/...":         {},
 
+	"internal/testforge": {"verbs", "cm", "rocev2/mad"},
+
 	"internal/devices": {"verbs", "task", "internal/ifaddrs"}, // for what dials and listens
 }
 
