@@ -23,9 +23,9 @@ func Absent(err error) bool {
 }
 
 // Dial dials one address after the other, until one is reached or ctx has
-// ended, and with wait until a server is there, as Await does. at is the address
-// that c or err is of: of the errors that is the first where something is
-// Absent, or else the first of all.
+// ended, and with wait until a server is there, as Await does. at is the
+// address that c or err is of: of the errors that is the first where something
+// is Absent, or else the first of all.
 func Dial[T any](ctx context.Context, wait bool, remotes []netip.AddrPort, dial func(netip.AddrPort) (T, error)) (c T, at netip.AddrPort, err error) {
 	once := func() error {
 		c, at, err = first(ctx, remotes, dial)
