@@ -13,6 +13,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/gosoftroce/rocev2/rocev2"
 	"github.com/gosoftroce/rocev2/transport"
@@ -138,6 +139,10 @@ func TestLeftovers(t *testing.T) {
 			t.Fatal(err)
 		}
 		l.Close() // without taking it out, as after a kill
+	}
+	before := time.Now().Add(-2 * unfinishedLife)
+	if err := os.Chtimes(filepath.Join(dir, unfinished+"dead"), before, before); err != nil {
+		t.Fatal(err)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "notes"), nil, 0o600); err != nil {
 		t.Fatal(err)

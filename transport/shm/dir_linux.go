@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -60,8 +61,12 @@ type listener struct {
 	inode uint64
 }
 
-// unfinished begins the names of sockets that nobody can connect to yet.
-const unfinished = ".new-"
+// unfinished begins the names of sockets that cannot be connected to yet. After
+// a while their processes have ended.
+const (
+	unfinished     = ".new-"
+	unfinishedLife = time.Minute
+)
 
 // listen makes a socket of this name. One that is there is of a process that
 // has ended: two cannot have the same name, because they would have the same
@@ -147,8 +152,22 @@ func (d *directory) sweep() {
 		c, err := d.dial(name)
 		if err == nil {
 			c.Close()
-		} else if errors.Is(err, unix.ECONNREFUSED) {
+		} else if errors.Is(err, unix.ECONNREFUSED) && !d.beginning(name) {
 			_ = unix.Unlinkat(int(d.f.Fd()), name, 0)
 		}
 	}
+}
+
+// beginning reports whether a socket may be one that another process is making,
+// which may not have got the lock.
+func (d *directory) beginning(name string) bool {
+	if !strings.HasPrefix(name, unfinished) {
+		return false
+	}
+	var st unix.Stat_t
+	if unix.Fstatat(int(d.f.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
+		return true
+	}
+	age := time.Since(time.Unix(st.Mtim.Unix()))
+	return age >= 0 && age < unfinishedLife
 }
