@@ -35,8 +35,9 @@ TESTEXEC = $(if $(shell '$(ISOLATED)' > /dev/null 2>&1 && echo yes),-exec '"$(IS
 isolated:
 	@case "$$($(GO) env GOOS)" in linux) $(GO) build -o '$(ISOLATED)' ./internal/isolated && { '$(ISOLATED)' || true; };; esac
 
-quick: isolated ## the tests to run at each save: no root, no packages, no kernel (30 seconds)
-	$(GO) test $(TESTEXEC) -p 4 -short ./...
+# Without -exec, with which go test runs again what has not changed.
+quick: ## the tests to run at each save: no root, no packages, no kernel (45 seconds, then only what has changed)
+	$(GO) test -p 4 -short ./...
 
 test: isolated ## all tests that need no kernel guests and no programs of the distribution (4 minutes)
 	$(GO) run ./internal/testreport -- $(TESTEXEC) -timeout 20m ./...
@@ -56,7 +57,7 @@ test-programs: ## programs of the distribution on our devices, and a browser (ne
 test-experiments: ## statistics of simulated networks, compared with the tables that are committed (needs nothing but time)
 	$(GO) run ./internal/testreport -- -timeout 25m -run '^TestExperiments$$' ./fabric/lab -experiments
 
-measure: ## rates and fairness in real time, judged; what the machine does beside it matters (needs Linux, root, nftables, ethtool; 2 minutes)
+measure: ## rates and fairness in real time, judged; what the machine does beside it matters (needs Linux, root, nftables, ethtool; half a minute)
 	$(GO) run ./internal/testreport -env ROCEV2_MEASURE=1 -- -timeout 25m -count=1 ./e2e/congestion
 
 N    ?= 10
