@@ -34,9 +34,8 @@ type Dialer struct {
 	// such a listener is recognised by its answer.
 	Foreign bool
 
-	// WaitForServer waits, as long as the context allows, where nobody
-	// listens yet, or the peer does not answer. Without it those are
-	// errors.
+	// WaitForServer waits, as long as the context allows, while the port
+	// is closed or the peer does not answer. Without it those are errors.
 	WaitForServer bool
 }
 
@@ -47,8 +46,8 @@ type RejectedError = cm.RejectedError
 // Dial connects to a listener: "192.0.2.1:7471", or a name in place of the
 // address, of which each address is tried. No address, as in ":7471", is this
 // host. The error wraps a *RejectedError, or that of ctx, or says what is
-// wrong. Where nobody listens errors.Is(err, syscall.ECONNREFUSED) holds: that
-// shows at once, as far as the peer's host says so; see cm.Dial and
+// wrong. If the port is closed, errors.Is(err, syscall.ECONNREFUSED) holds;
+// that shows at once if the peer's host says so. See cm.Dial and
 // Dialer.WaitForServer.
 func Dial(ctx context.Context, addr string) (*Conn, error) {
 	return new(Dialer).Dial(ctx, addr)

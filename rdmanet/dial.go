@@ -32,8 +32,8 @@ type Dialer struct {
 	// bounds it, and the connection manager, which gives up after a minute.
 	Timeout time.Duration
 
-	// WaitForServer waits, as long as the context and Timeout allow, where
-	// nobody listens yet, or the peer does not answer. Without it those are
+	// WaitForServer waits, as long as the context and Timeout allow, while
+	// the port is closed or the peer does not answer. Without it those are
 	// errors.
 	WaitForServer bool
 }
@@ -51,9 +51,9 @@ func Dial(ctx context.Context, network, address string) (*Conn, error) {
 // same, so that the method fits where those of net.Dialer do, such as in
 // http.Transport. The context is for the dial, and not for the connection.
 //
-// The error is a *net.OpError. Where nobody listens errors.Is(err,
-// syscall.ECONNREFUSED) holds; that shows at once, as far as the peer's host
-// says so, see cm.Dial. The error wraps that of ctx, or rsocket.ErrBlock where
+// The error is a *net.OpError. If the port is closed, errors.Is(err,
+// syscall.ECONNREFUSED) holds; that shows at once if the peer's host says so,
+// see cm.Dial. The error wraps that of ctx, or rsocket.ErrBlock where
 // the peer speaks another protocol, too.
 func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
 	c, err := d.dial(ctx, network, address)

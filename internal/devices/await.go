@@ -17,7 +17,7 @@ const (
 )
 
 // Absent reports whether a dial has failed because what it is for is not there:
-// nobody listens, or the peer does not answer.
+// the port is closed, or the peer does not answer.
 func Absent(err error) bool {
 	return errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, os.ErrDeadlineExceeded)
 }

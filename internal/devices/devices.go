@@ -183,7 +183,7 @@ func (t *table) towards(remote netip.Addr) (*Ref, error) {
 			return ref, nil
 		}
 	}
-	return ref, err // which says who has the port
+	return ref, err // it names the process that has the port
 }
 
 // has reports whether this process has a device on an address.
