@@ -19,6 +19,7 @@ type Path struct {
 	HopLimit     uint8      // 0 = the system's default
 	FlowLabel    uint32     // IPv6, 20 bits (RFC 6437); 0 = the system's choice
 	KernelPeer   bool       // FLUSH is sealed as Linux rxe expects it
+	Slot         uint16     // of the peer's sockets; paths to different ones are different, so that no run has packets for two
 
 	local netip.AddrPort // what flow was made for
 	flow  rocev2.Flow

@@ -26,6 +26,12 @@ type LinkStats struct {
 
 	TxShm uint64 // of TxPackets, through memory shared with a process of this host
 	RxShm uint64 // of RxPackets
+
+	// Of a link that has a part of a port, see Leased: packets that came to
+	// another part, because the kernel has coalesced them after its own.
+	TxStrays      uint64 // for other parts, that were handed over
+	RxStrays      uint64 // of RxPackets, handed over by another part
+	StraysDropped uint64 // for other parts, that were dropped
 }
 
 // linkStat is one counter of LinkStats.
@@ -36,7 +42,7 @@ type linkStat struct {
 
 // all lists the counters in the order of the struct. Everything that goes
 // through all of them uses it.
-func (s *LinkStats) all() [16]linkStat {
+func (s *LinkStats) all() [19]linkStat {
 	return [...]linkStat{
 		{"tx_packets", &s.TxPackets},
 		{"tx_bytes", &s.TxBytes},
@@ -54,6 +60,9 @@ func (s *LinkStats) all() [16]linkStat {
 		{"offload_faults", &s.OffloadFaults},
 		{"tx_shm", &s.TxShm},
 		{"rx_shm", &s.RxShm},
+		{"tx_strays", &s.TxStrays},
+		{"rx_strays", &s.RxStrays},
+		{"strays_dropped", &s.StraysDropped},
 	}
 }
 

@@ -303,6 +303,7 @@ func TestStatsEach(t *testing.T) {
 	s := LinkStats{
 		TxPackets: 1, TxBytes: 2, TxBuffers: 3, TxErrors: 4, TxWaits: 5, RxPackets: 6, RxBytes: 7, RxBuffers: 8, RxBadICRC: 9,
 		RxWeakICRC: 10, RxMalformed: 11, RxOverflow: 12, SocketErrors: 13, OffloadFaults: 14, TxShm: 15, RxShm: 16,
+		TxStrays: 17, RxStrays: 18, StraysDropped: 19,
 	}
 	names, next := map[string]bool{}, uint64(1)
 	s.Each(func(name string, v uint64) {

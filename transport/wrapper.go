@@ -1,6 +1,9 @@
 package transport
 
-import "net/netip"
+import (
+	"net/netip"
+	"time"
+)
 
 // Wrapper is the base of a link that wraps another one. It passes on every call
 // that the wrapper does not define itself, those of the optional interfaces
@@ -15,6 +18,7 @@ var (
 	_ PortWatcher      = Wrapper{}
 	_ MemorySharer     = Wrapper{}
 	_ PortProber       = Wrapper{}
+	_ Leased           = Wrapper{}
 )
 
 // ReadLinkMTU passes the call on; see LinkMTUReader.
@@ -45,7 +49,33 @@ func (w Wrapper) SharedPeers() []netip.Addr { return SharedPeers(w.Link) }
 // CanProbePort passes the call on; see PortProber.
 func (w Wrapper) CanProbePort() bool { return CanProbePort(w.Link) }
 
+// BeginPoll passes the call on; see PolledLink and AsPolled.
+func (w Wrapper) BeginPoll(fds []int) ([]int, time.Duration) { return w.polled().BeginPoll(fds) }
+
+// EndPoll passes the call on; see PolledLink.
+func (w Wrapper) EndPoll() { w.polled().EndPoll() }
+
+// Files passes the call on; see PolledLink.
+func (w Wrapper) Files() []int { return w.polled().Files() }
+
+func (w Wrapper) polled() PolledLink { return AsPolled(w.Link) }
+
 // ProbePort passes the call on; see PortProber.
 func (w Wrapper) ProbePort(peer netip.Addr, packet []byte, stop <-chan struct{}) bool {
 	return ProbePort(w.Link, peer, packet, stop)
 }
+
+// Lease passes the call on; see Leased.
+func (w Wrapper) Lease() (Lease, bool) { return LeaseOf(w.Link) }
+
+// ReserveService passes the call on; see Leased.
+func (w Wrapper) ReserveService(id, mask uint64) error { return ReserveService(w.Link, id, mask) }
+
+// ReleaseService passes the call on; see Leased.
+func (w Wrapper) ReleaseService(id, mask uint64) { ReleaseService(w.Link, id, mask) }
+
+// HandOver passes the call on; see Leased.
+func (w Wrapper) HandOver(p *RxPacket) { HandOver(w.Link, p) }
+
+// TellUse passes the call on; see Leased.
+func (w Wrapper) TellUse(use func() Use) { TellUse(w.Link, use) }

@@ -34,3 +34,20 @@ func TestOf(t *testing.T) {
 		t.Errorf("%v", all)
 	}
 }
+
+// All interfaces at once are what each of them is by itself.
+func TestAll(t *testing.T) {
+	t.Parallel()
+	all, err := All()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range all {
+		if alone := Of(&all[i].Interface); !slices.Equal(all[i].Addrs, alone) {
+			t.Errorf("%s has %v, alone %v", all[i].Name, all[i].Addrs, alone)
+		}
+	}
+	if !slices.ContainsFunc(all, func(i Interface) bool { return len(i.Addrs) > 0 }) {
+		t.Errorf("no interface has an address: %v", all)
+	}
+}

@@ -26,8 +26,8 @@ type hello struct {
 	Namespace uint64         `json:"namespace"` // of the network
 	From      netip.AddrPort `json:"from"`
 	Scope     uint32         `json:"scope"` // of both addresses
-	Shard     int            `json:"shard"`
-	Shards    int            `json:"shards"`
+	Slot      int            `json:"slot"`  // of the link: its queue pairs are those
+	Slots     int            `json:"slots"` // with these numbers modulo Slots
 	To        netip.AddrPort `json:"to"`
 	ToQPN     int            `json:"to_qpn"` // chooses the link
 	Memory    int            `json:"memory"`
@@ -36,14 +36,14 @@ type hello struct {
 // answer is the second one. Refused says why not.
 type answer struct {
 	Refused string `json:"refused,omitempty"`
-	Shard   int    `json:"shard"`
-	Shards  int    `json:"shards"`
+	Slot    int    `json:"slot"`
+	Slots   int    `json:"slots"`
 }
 
 const (
 	agreeTime  = 2 * time.Second // for one side to answer
 	maxMessage = 1024
-	maxShards  = 256
+	maxSlots   = 256 // of a port: links of a device, or parts that are leased
 )
 
 // sendMessage sends a message with descriptors.
@@ -109,21 +109,35 @@ func closeAll(fds []int) {
 
 // sameUser refuses a peer that is not of the user uid.
 func sameUser(c *net.UnixConn, uid int) error {
-	raw, err := c.SyscallConn()
+	cred, err := credentials(c)
 	if err != nil {
 		return err
-	}
-	var cred *unix.Ucred
-	if e := raw.Control(func(fd uintptr) {
-		cred, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
-	}); e != nil {
-		return e
-	}
-	if err != nil {
-		return os.NewSyscallError("getsockopt SO_PEERCRED", err)
 	}
 	if int(cred.Uid) != uid {
 		return fmt.Errorf("the peer is of user %d, not %d", cred.Uid, uid)
 	}
 	return nil
+}
+
+// credentials says which process is at the other end.
+func credentials(c *net.UnixConn) (cred *unix.Ucred, err error) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	if e := raw.Control(func(fd uintptr) {
+		cred, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+	}); e != nil {
+		return nil, e
+	}
+	return cred, os.NewSyscallError("getsockopt SO_PEERCRED", err)
+}
+
+// pidOf returns the process at the other end, 0 if that is not visible here.
+func pidOf(c *net.UnixConn) int32 {
+	cred, err := credentials(c)
+	if err != nil {
+		return 0
+	}
+	return cred.Pid
 }

@@ -148,7 +148,7 @@ func TestLeftovers(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := open(t, dir, addr, 1, nil)[0]
-	alive := a.dev.listeners[0].name
+	alive := a.dev.listeners[0].names[0]
 	d.sweep()
 	if got := names(t, dir); !slices.Equal(got, []string{alive, "notes"}) {
 		t.Errorf("there are %q", got)

@@ -15,13 +15,14 @@ import (
 
 // conn is the memory that a link shares with one of a peer.
 type conn struct {
-	link      *Link
-	peer      *peer
-	peerShard int
-	socket    *net.UnixConn // ends when the peer does
-	dialed    bool
-	mem       []byte
-	bell      int // wakes the peer, and this side when the peer uses its own
+	link     *Link
+	peer     *peer
+	peerSlot int // of the peer's port: the queue pairs there are of the same link
+	pid      int32
+	socket   *net.UnixConn // ends when the peer does
+	dialed   bool
+	mem      []byte
+	bell     int // wakes the peer, and this side when the peer uses its own
 
 	cons *consumer
 	dead atomic.Bool // nothing is sent any more; what has come is still taken
@@ -34,13 +35,13 @@ type conn struct {
 }
 
 // newConn takes over all that it is given.
-func newConn(l *Link, p *peer, shard int, s *net.UnixConn, mem []byte, dialed bool, bell int) *conn {
+func newConn(l *Link, p *peer, slot int, s *net.UnixConn, mem []byte, dialed bool, bell int) *conn {
 	in, out := halves(mem)
 	if dialed {
 		in, out = out, in
 	}
 	return &conn{
-		link: l, peer: p, peerShard: shard, socket: s, dialed: dialed, mem: mem, bell: bell,
+		link: l, peer: p, peerSlot: slot, pid: pidOf(s), socket: s, dialed: dialed, mem: mem, bell: bell,
 		cons:   &consumer{ring: in, src: p.addr, dst: l.dev.local.Addr()},
 		prod:   newProducer(out),
 		first:  true,

@@ -21,6 +21,8 @@ type device struct {
 	scope     uint32
 	namespace uint64
 	links     []*Link
+	part      transport.Lease // of the port, whose queue pairs the links have
+	leased    bool            // the others are of other processes
 	dirs      []*directory
 	listeners []*listener
 	uid       int             // whose peers are accepted
@@ -48,10 +50,39 @@ const maxTalks = 16
 // socketPrefix begins the name of every socket.
 const socketPrefix = "link-"
 
-// name is that of the socket of the device at addr.
+// name is that of the socket of a device that has the whole port of addr.
 func (d *device) name(addr netip.Addr) string {
 	return fmt.Sprintf("%s%d-%s-%d-%d", socketPrefix, d.namespace, addr, d.scope, d.local.Port())
 }
+
+// nameFor is that of the socket of a device that has a part of the port of
+// addr, with the queue pairs whose numbers are qpn modulo maxSlots. A peer that
+// looks for it need not know how many slots the port has.
+func (d *device) nameFor(addr netip.Addr, qpn int) string {
+	return fmt.Sprintf("%s-q%d", d.name(addr), qpn%maxSlots)
+}
+
+// names are those of the socket of this device.
+func (d *device) names() (list []string) {
+	if !d.leased {
+		return []string{d.name(d.local.Addr())}
+	}
+	for qpn := range maxSlots {
+		if d.has(qpn) {
+			list = append(list, d.nameFor(d.local.Addr(), qpn))
+		}
+	}
+	return list
+}
+
+// has reports whether a queue pair number is of this device.
+func (d *device) has(qpn int) bool {
+	slot := qpn&(d.part.Slots-1) - d.part.Slot
+	return slot >= 0 && slot < len(d.links)
+}
+
+// slot is that of one of the links.
+func (d *device) slot(l *Link) int { return d.part.Slot + l.index }
 
 // Wrap returns a link for each of those given, which are all links of a device:
 // one that shares memory with peers of this host. Where that is not possible it
@@ -80,6 +111,13 @@ func newDevice(links []transport.Link, dirs []string, change func(*device)) (*de
 		scope: first.Scope(), namespace: first.Namespace(), uid: os.Geteuid(),
 		accepting: make(chan struct{}, maxTalks),
 		peers:     map[netip.Addr]*peer{}, talks: map[*net.UnixConn]struct{}{}, open: len(links),
+		part: transport.Lease{Slots: len(links)},
+	}
+	if part, ok := transport.LeaseOf(first); ok {
+		d.part, d.leased = part, true
+	}
+	if !validSlots(d.part.Slot, d.part.Slots) {
+		return nil, fmt.Errorf("shared memory: slot %d of %d", d.part.Slot, d.part.Slots)
 	}
 	for i, l := range links {
 		w := &Link{Wrapper: transport.Wrapper{Link: l}, dev: d, index: i}
@@ -113,7 +151,7 @@ func (d *device) listen(dirs []string) (err error) {
 			err = e
 			continue
 		}
-		l, e := dir.listen(d.name(d.local.Addr()))
+		l, e := dir.listen(d.names()...)
 		if e != nil {
 			dir.close()
 			err = e
@@ -155,6 +193,18 @@ func (d *device) beginClose() {
 	}
 	for c := range d.talks {
 		c.Close()
+	}
+}
+
+// lost ends all that peers have of this device, whose links have been closed
+// below it: the owner of the port has ended, or has taken it back. What comes
+// next for its queue pairs may be for another process.
+func (d *device) lost() {
+	d.beginClose()
+	for _, l := range d.links {
+		for _, c := range *l.conns.Load() {
+			c.hangUp()
+		}
 	}
 }
 
@@ -200,21 +250,22 @@ func (d *device) end(c *net.UnixConn) {
 // add makes a connection that was agreed upon work. It reports false if there
 // may not be another one, or if there is a better one; then it takes nothing
 // over.
-func (d *device) add(c *conn, shards int) bool {
+func (d *device) add(c *conn, slots int) bool {
 	p, l := c.peer, c.link
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.closing || d.conns >= maxConns || d.peers[p.addr] != p {
 		return false
 	}
-	old := p.connOf(l.index, c.peerShard)
-	if live := old != nil && !old.dead.Load(); live && c.dialed || (live || p.asking > 0) && !c.dialed && p.prefersOwn() {
+	old := p.connOf(l.index, c.peerSlot, slots)
+	live := old != nil && !old.dead.Load() && old.pid == c.pid // else another process has the slot now
+	if live && c.dialed || (live || p.isAsking(l, c.peerSlot, slots)) && !c.dialed && p.prefersOwn(l, c.peerSlot) {
 		return false
 	}
 	if l.events.add(c.bell) != nil {
 		return false
 	}
-	p.set(l.index, c, shards)
+	p.set(l.index, c, slots)
 	list := append(slices.Clone(*l.conns.Load()), c)
 	l.conns.Store(&list)
 	d.conns++

@@ -57,7 +57,7 @@ func (d *directory) dial(name string) (*net.UnixConn, error) {
 type listener struct {
 	*net.UnixListener
 	dir   *directory
-	name  string
+	names []string
 	inode uint64
 }
 
@@ -68,11 +68,11 @@ const (
 	unfinishedLife = time.Minute
 )
 
-// listen makes a socket of this name. One that is there is of a process that
+// listen makes a socket of these names. One that is there is of a process that
 // has ended: two cannot have the same name, because they would have the same
-// UDP port. The socket gets its name when it can be connected to. So one that
-// refuses is of a process that has ended.
-func (d *directory) listen(name string) (*listener, error) {
+// UDP port, or slot of it. The socket gets its names when it can be connected
+// to. So one that refuses is of a process that has ended.
+func (d *directory) listen(names ...string) (*listener, error) {
 	defer d.lock(unix.LOCK_SH)()
 	var random [8]byte
 	rand.Read(random[:])
@@ -82,21 +82,35 @@ func (d *directory) listen(name string) (*listener, error) {
 		return nil, err
 	}
 	l.SetUnlinkOnClose(false)
-	inode := d.inode(temp)
+	made := &listener{UnixListener: l, dir: d, inode: d.inode(temp)}
 	fd := int(d.f.Fd())
-	if err := unix.Renameat(fd, temp, fd, name); err != nil {
-		l.Close()
-		_ = unix.Unlinkat(fd, temp, 0)
-		return nil, os.NewSyscallError("renameat", err)
+	for i, name := range names {
+		from, err := temp, error(nil)
+		if i < len(names)-1 { // the last one takes the first name away
+			from = temp + "+"
+			err = os.NewSyscallError("linkat", unix.Linkat(fd, temp, fd, from, 0))
+		}
+		if err == nil {
+			err = os.NewSyscallError("renameat", unix.Renameat(fd, from, fd, name))
+		}
+		if err != nil {
+			_ = unix.Unlinkat(fd, from, 0)
+			_ = unix.Unlinkat(fd, temp, 0)
+			made.remove()
+			return nil, err
+		}
+		made.names = append(made.names, name)
 	}
-	return &listener{l, d, name, inode}, nil
+	return made, nil
 }
 
 // remove ends listening, and takes the socket out of the directory if it is
 // still there.
 func (l *listener) remove() {
-	if l.dir.inode(l.name) == l.inode {
-		_ = unix.Unlinkat(int(l.dir.f.Fd()), l.name, 0)
+	for _, name := range l.names {
+		if l.dir.inode(name) == l.inode {
+			_ = unix.Unlinkat(int(l.dir.f.Fd()), name, 0)
+		}
 	}
 	l.Close()
 }
@@ -128,8 +142,8 @@ func (d *directory) lock(how int) (unlock func()) {
 	return func() { unix.Close(fd) }
 }
 
-// sweepNames is how many sockets one sweep looks at.
-const sweepNames = 64
+// sweepNames is how many names one sweep looks at.
+const sweepNames = 4 * maxSlots
 
 // sweep takes out the sockets of processes that have ended without doing that
 // themselves.

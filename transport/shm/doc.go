@@ -35,7 +35,16 @@
 // for a page of the memfd (strict overcommit, or a hole that the peer has
 // punched), the access ends the process, as any access to a mapping does.
 //
+// Devices that lease parts of one port (package transport/lease) are peers of
+// each other, and of devices with other addresses. A peer is an address and a
+// slot: the destination queue pair of a packet says which. The socket of a
+// lease has a name for each of its queue pair numbers modulo 256. When a slot
+// is leased to another process, that agrees anew. What is for queue pair 1 a
+// leaseholder sends by the owner of its port. A lease of an owner that is
+// another user shares memory with leases of the same port only: no socket of
+// its own user is bound to its address.
+//
 // What this package does not do: it carries no multicast, and nothing to the
-// own address. It has at most 64 connections for each device; further peers are
-// reached by UDP.
+// queue pairs of the device itself. It has at most 64 connections for each
+// device; further peers are reached by UDP.
 package shm

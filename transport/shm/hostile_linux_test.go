@@ -56,7 +56,7 @@ func (s *stranger) connect() *net.UnixConn {
 func (s *stranger) hello() *hello {
 	d := s.to.dev
 	return &hello{Version: version, Order: byteOrder, Namespace: d.namespace, Scope: d.scope,
-		From: netip.AddrPortFrom(s.addr, d.local.Port()), Shards: 1, To: d.local, Memory: memoryLen}
+		From: netip.AddrPortFrom(s.addr, d.local.Port()), Slots: 1, To: d.local, Memory: memoryLen}
 }
 
 // memfd returns memory of n bytes with seals.
@@ -136,10 +136,10 @@ func TestHostileAgreement(t *testing.T) {
 		{"a long message", []byte(strings.Repeat(" ", 2*maxMessage)), []int{good, bell}, "too long"},
 		{"another version", other(func(h *hello) { h.Version++ }), []int{good, bell}, "version"},
 		{"another size", other(func(h *hello) { h.Memory-- }), []int{good, bell}, "bytes of memory"},
-		{"a shard beyond", other(func(h *hello) { h.Shard, h.Shards = 4, 4 }), []int{good, bell}, "shard 4"},
-		{"no shards", other(func(h *hello) { h.Shards = 0 }), []int{good, bell}, "shard"},
-		{"a million shards", other(func(h *hello) { h.Shards = 1 << 20 }), []int{good, bell}, "shard"},
-		{"negative numbers", other(func(h *hello) { h.Shard, h.ToQPN = -1, -1 }), []int{good, bell}, "shard"},
+		{"a slot beyond", other(func(h *hello) { h.Slot, h.Slots = 4, 4 }), []int{good, bell}, "slot 4"},
+		{"no slots", other(func(h *hello) { h.Slots = 0 }), []int{good, bell}, "slot"},
+		{"a million slots", other(func(h *hello) { h.Slots = 1 << 20 }), []int{good, bell}, "slot"},
+		{"negative numbers", other(func(h *hello) { h.Slot, h.ToQPN = -1, -1 }), []int{good, bell}, "slot"},
 		{"the port of nobody", other(func(h *hello) { h.From = netip.AddrPortFrom(s.addr.Next(), h.From.Port()) }), []int{good, bell}, "no process"},
 	} {
 		conn := s.connect()
@@ -165,7 +165,7 @@ func TestHostileAgreement(t *testing.T) {
 	if err := sendMessage(conn, s.hello(), good, bell); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := receiveMessage(conn, &a, 0); err != nil || a.Refused != "" || a.Shards != 1 {
+	if _, err := receiveMessage(conn, &a, 0); err != nil || a.Refused != "" || a.Slots != 1 {
 		t.Fatal(err, a)
 	}
 	if got := to.SharedPeers(); !slices.Equal(got, []netip.Addr{s.addr}) {

@@ -14,7 +14,7 @@ import (
 // full: it has the number of the lap then, so the consumer looks at one word,
 // and finds a short packet in the same cache line.
 const (
-	version = 2 // of all that follows, and of the messages
+	version = 3 // of all that follows, and of the messages
 
 	// descCount descriptors, and dataLen bytes of data, are more than queue
 	// pairs of a reliable service have in flight to one peer, in packets of

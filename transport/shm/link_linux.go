@@ -115,7 +115,7 @@ var errFull = errors.New("shm: the peer does not take what is in its memory")
 // runFor returns the run that begins at packet i, as far as it is for c.
 func (l *Link) runFor(b *transport.TxBatch, i int, c *conn) transport.Run {
 	r := b.Run(i, true)
-	if c.peer.shards() == 1 && !b.Damaged(&r) {
+	if c.peer.slots() == 1 && !b.Damaged(&r) {
 		return r
 	}
 	return b.Run(i, false)
@@ -149,7 +149,7 @@ func (l *Link) connFor(path *transport.Path, data []byte) *conn {
 		t.path, t.peer = path, l.peerFor(path)
 	}
 	p := t.peer
-	if p == nil {
+	if p == nil || l.dev.leased && destQPN(data) == managementQPN {
 		return nil
 	}
 	if c := p.conn(l.index, data); c != nil {
@@ -162,9 +162,13 @@ func (l *Link) connFor(path *transport.Path, data []byte) *conn {
 	return nil
 }
 
+// managementQPN is the queue pair of connection managers. What a leaseholder
+// sends there goes by the owner of its port.
+const managementQPN = 1
+
 func (l *Link) peerFor(path *transport.Path) *txPeer {
 	t, own := &l.tx, l.dev.local
-	if path.Dst == own.Addr() || path.Dst.IsMulticast() || path.Dst.Is4() != own.Addr().Is4() || path.Port(own.Port()) != own.Port() {
+	if path.Dst == own.Addr() && !l.dev.leased || path.Dst.IsMulticast() || path.Dst.Is4() != own.Addr().Is4() || path.Port(own.Port()) != own.Port() {
 		return nil
 	}
 	p := t.peers[path.Dst]
@@ -183,18 +187,28 @@ func (l *Link) Wait() error {
 	if l.closed.Load() {
 		return transport.ErrClosed
 	}
-	ready := false
-	for _, c := range *l.conns.Load() {
-		if c.cons.arm() {
-			ready = true
-		}
-	}
-	if ready {
+	if l.arm() {
 		return nil
 	}
 	err := l.Link.Wait()
 	l.rx.waited.Store(true)
+	l.observe(err)
 	return err
+}
+
+// observe looks for the end of the inner link in its errors.
+func (l *Link) observe(err error) {
+	if err != nil && errors.Is(err, transport.ErrClosed) {
+		l.dev.lost()
+	}
+}
+
+// arm has peers wake this side. It reports whether something has come.
+func (l *Link) arm() (ready bool) {
+	for _, c := range *l.conns.Load() {
+		ready = c.cons.arm() || ready
+	}
+	return ready
 }
 
 // bellShut ends the connection whose peer has shut down the bell of this side.

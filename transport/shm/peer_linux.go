@@ -14,16 +14,25 @@ type peer struct {
 	dev    *device
 	addr   netip.Addr
 	routes []atomic.Pointer[route] // for each link of the device; replaced under dev.mu
-	count  atomic.Int32            // links of the peer, 0 if not known
+	count  atomic.Int32            // slots of the peer's port, 0 if not known
 
 	// Guarded by dev.mu.
-	asking int           // agreements that this side has begun
-	wait   time.Duration // before the next one, while they fail
-	next   time.Time     // when that is
+	asked    *question        // what this side has begun, nil if nothing
+	attempts map[int]*attempt // by the queue pair number modulo maxSlots
 }
 
-// route is how packets of one link reach a peer: a connection for each link
-// of the peer, or nil.
+// question is for whom an agreement is under way.
+type question struct{ link, qpn int }
+
+// attempt says when an agreement may be tried again.
+type attempt struct {
+	wait time.Duration // before the next one, while they fail
+	next time.Time     // when that is
+}
+
+// route is how packets of one link reach a peer: a connection for each slot of
+// the peer's port, or nil. A device that has its port alone has a slot for each
+// link.
 type route struct{ conns []*conn }
 
 // An agreement that has failed is tried again after a while, if there are
@@ -52,7 +61,7 @@ func (d *device) peerAt(addr netip.Addr) *peer {
 // forgetPeers forgets those without a connection. The caller holds mu.
 func (d *device) forgetPeers() {
 	for addr, p := range d.peers {
-		if p.asking == 0 && !p.connected() {
+		if p.asked == nil && !p.connected() {
 			delete(d.peers, addr)
 		}
 	}
@@ -68,12 +77,36 @@ func (p *peer) connected() bool {
 	return false
 }
 
-// prefersOwn reports whether, of two agreements that both sides have begun at
-// once, the one of this side counts.
-func (p *peer) prefersOwn() bool { return p.dev.local.Addr().Less(p.addr) }
+// prefersOwn reports whether, of two agreements that a link and a slot of the
+// peer have begun at once, the one of this side counts.
+func (p *peer) prefersOwn(l *Link, slot int) bool {
+	own := p.dev.local.Addr()
+	return own.Less(p.addr) || own == p.addr && p.dev.slot(l) < slot
+}
 
-// shards is how many links the peer has.
-func (p *peer) shards() int { return int(p.count.Load()) }
+// isAsking reports whether an agreement of a link with a slot is under way. The
+// caller holds dev.mu.
+func (p *peer) isAsking(l *Link, slot, slots int) bool {
+	return p.asked != nil && p.asked.link == l.index && p.asked.qpn&(slots-1) == slot
+}
+
+// attempt returns when to ask for the link of a queue pair. The caller holds
+// dev.mu.
+func (p *peer) attempt(qpn int) *attempt {
+	key := qpn % maxSlots
+	a := p.attempts[key]
+	if a == nil {
+		if p.attempts == nil {
+			p.attempts = map[int]*attempt{}
+		}
+		a = &attempt{}
+		p.attempts[key] = a
+	}
+	return a
+}
+
+// slots is how many slots the peer's port has.
+func (p *peer) slots() int { return int(p.count.Load()) }
 
 // conn returns the connection by which a packet of a link goes, or nil.
 func (p *peer) conn(link int, packet []byte) *conn {
@@ -84,27 +117,35 @@ func (p *peer) conn(link int, packet []byte) *conn {
 	return r.conns[destQPN(packet)&(len(r.conns)-1)]
 }
 
-// connOf returns the connection to a link of the peer. The caller holds dev.mu.
-func (p *peer) connOf(link, shard int) *conn {
+// connOf returns the connection to a slot of the peer. The caller holds dev.mu.
+func (p *peer) connOf(link, slot, slots int) *conn {
 	r := p.routes[link].Load()
-	if r == nil || shard >= len(r.conns) {
+	if r == nil || len(r.conns) != slots {
 		return nil
 	}
-	return r.conns[shard]
+	return r.conns[slot]
 }
 
-// set makes c the connection of a link to one of the peer's. The caller holds
-// dev.mu.
-func (p *peer) set(link int, c *conn, shards int) {
-	r := &route{make([]*conn, shards)}
-	if old := p.routes[link].Load(); old != nil {
+// set makes c the connection of a link to a slot of the peer. Where the port
+// has another number of slots than it had, somebody else has it now: the
+// connections from before end. The caller holds dev.mu.
+func (p *peer) set(link int, c *conn, slots int) {
+	r := &route{make([]*conn, slots)}
+	if old := p.routes[link].Load(); old != nil && len(old.conns) == slots {
 		copy(r.conns, old.conns)
 	}
-	r.conns[c.peerShard] = c
-	p.count.Store(int32(shards))
-	p.routes[link].Store(r)
-	p.wait = 0
-	p.next = time.Time{}
+	r.conns[c.peerSlot] = c
+	p.count.Store(int32(slots))
+	old := p.routes[link].Swap(r)
+	p.attempts = nil
+	if old == nil || len(old.conns) == slots {
+		return
+	}
+	for _, o := range old.conns {
+		if o != nil {
+			o.hangUp()
+		}
+	}
 }
 
 // remove takes out a connection that has ended.
@@ -113,7 +154,7 @@ func (p *peer) remove(c *conn) {
 	defer p.dev.mu.Unlock()
 	link := &p.routes[c.link.index]
 	old := link.Load()
-	if old == nil || c.peerShard >= len(old.conns) || old.conns[c.peerShard] != c {
+	if old == nil || c.peerSlot >= len(old.conns) || old.conns[c.peerSlot] != c {
 		return // another one has taken its place
 	}
 	r := &route{make([]*conn, len(old.conns))}

@@ -55,6 +55,7 @@ func (l *Link) Recv(b *transport.RxBatch) (int, error) {
 	}
 	r.served, r.vain = 0, 0
 	n, err := l.Link.Recv(b)
+	l.observe(err)
 	if n > 0 || err != nil {
 		if r.held++; r.held >= heldMost {
 			r.letPass(list)

@@ -21,18 +21,22 @@ func (d *device) ask(p *peer, link, qpn int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	now := time.Now()
-	if d.closing || d.conns >= maxConns || p.asking > 0 || now.Before(p.next) || d.peers[p.addr] != p {
+	if d.closing || d.conns >= maxConns || p.asked != nil || d.peers[p.addr] != p || p.addr == d.local.Addr() && d.has(qpn) {
 		return
 	}
-	p.asking++
-	p.wait = min(max(2*p.wait, firstWait), lastWait)
-	p.next = now.Add(p.wait)
+	a := p.attempt(qpn)
+	if now.Before(a.next) {
+		return
+	}
+	a.wait = min(max(2*a.wait, firstWait), lastWait)
+	a.next = now.Add(a.wait)
+	p.asked = &question{link, qpn}
 	d.wg.Go(func() {
 		if err := d.dial(p, d.links[link], qpn); err != nil {
 			d.note(err)
 		}
 		d.mu.Lock()
-		p.asking--
+		p.asked = nil
 		d.mu.Unlock()
 	})
 }
@@ -45,7 +49,10 @@ func (d *device) dial(p *peer, l *Link, qpn int) error {
 	var socket *net.UnixConn
 	err := errors.New("no directory")
 	for _, dir := range d.dirs {
-		if socket, err = dir.dial(d.name(p.addr)); err == nil {
+		if socket, err = dir.dial(d.name(p.addr)); err != nil {
+			socket, err = dir.dial(d.nameFor(p.addr, qpn))
+		}
+		if err == nil {
 			break
 		}
 	}
@@ -83,7 +90,7 @@ func (d *device) propose(p *peer, l *Link, qpn int, socket *net.UnixConn) error 
 	}
 	h := hello{
 		Version: version, Order: byteOrder, Namespace: d.namespace, Scope: d.scope,
-		From: d.local, Shard: l.index, Shards: len(d.links), To: at, ToQPN: qpn, Memory: memoryLen,
+		From: d.local, Slot: d.slot(l), Slots: d.part.Slots, To: at, ToQPN: qpn, Memory: memoryLen,
 	}
 	var a answer
 	err = sendMessage(socket, &h, memory, theirs)
@@ -95,10 +102,12 @@ func (d *device) propose(p *peer, l *Link, qpn int, socket *net.UnixConn) error 
 	case err != nil:
 	case a.Refused != "":
 		err = errors.New("the peer has refused: " + a.Refused)
-	case !validShards(a.Shard, a.Shards):
-		err = errBroken("the peer's answer is incomplete")
+	case !validSlots(a.Slot, a.Slots) || a.Slot != qpn&(a.Slots-1):
+		err = errBroken("the peer's answer is of another queue pair")
+	case p.addr == d.local.Addr() && !d.isNeighbour(a.Slot, a.Slots):
+		err = fmt.Errorf("slot %d of %d is not that of another process", a.Slot, a.Slots)
 	default:
-		err = l.connect(p, a.Shard, a.Shards, socket, memory, true, bell)
+		err = l.connect(p, a.Slot, a.Slots, socket, memory, true, bell)
 	}
 	if err != nil {
 		unix.Close(bell)
@@ -106,15 +115,20 @@ func (d *device) propose(p *peer, l *Link, qpn int, socket *net.UnixConn) error 
 	return err
 }
 
-// validShards reports whether a peer may have so many links, and this is one
-// of them.
-func validShards(shard, shards int) bool {
-	return shards > 0 && shards <= maxShards && shards&(shards-1) == 0 && shard >= 0 && shard < shards
+// validSlots reports whether a port may have so many slots, and this is one of
+// them.
+func validSlots(slot, slots int) bool {
+	return slots > 0 && slots <= maxSlots && slots&(slots-1) == 0 && slot >= 0 && slot < slots
+}
+
+// isNeighbour reports whether a slot of the own port is of another process.
+func (d *device) isNeighbour(slot, slots int) bool {
+	return d.leased && slots == d.part.Slots && !d.has(slot)
 }
 
 // connect maps the memory and makes the connection work. If it fails the
 // descriptors stay the caller's.
-func (l *Link) connect(p *peer, shard, shards int, socket *net.UnixConn, memory int, dialed bool, bell int) error {
+func (l *Link) connect(p *peer, slot, slots int, socket *net.UnixConn, memory int, dialed bool, bell int) error {
 	if err := socket.SetDeadline(time.Time{}); err != nil {
 		return err
 	}
@@ -122,8 +136,8 @@ func (l *Link) connect(p *peer, shard, shards int, socket *net.UnixConn, memory 
 	if err != nil {
 		return err
 	}
-	c := newConn(l, p, shard, socket, mem, dialed, bell)
-	if !l.dev.add(c, shards) {
+	c := newConn(l, p, slot, socket, mem, dialed, bell)
+	if !l.dev.add(c, slots) {
 		unmapMemory(mem)
 		return errRefused
 	}
@@ -172,14 +186,14 @@ func (d *device) respond(socket *net.UnixConn) error {
 	defer unix.Close(fds[0])
 	l := d.links[h.ToQPN&(len(d.links)-1)]
 	if err = d.check(&h, fds[0], fds[1]); err == nil {
-		err = l.connect(d.peerAt(h.From.Addr()), h.Shard, h.Shards, socket, fds[0], false, fds[1])
+		err = l.connect(d.peerAt(h.From.Addr()), h.Slot, h.Slots, socket, fds[0], false, fds[1])
 	}
 	if err != nil {
 		unix.Close(fds[1])
 		_ = sendMessage(socket, &answer{Refused: err.Error()}) // it learns it from the end, else
 		return err
 	}
-	return d.confirm(socket, &answer{Shard: l.index, Shards: len(d.links)})
+	return d.confirm(socket, &answer{Slot: d.slot(l), Slots: d.part.Slots})
 }
 
 // confirm answers that the connection works. If that fails the connection
@@ -203,11 +217,13 @@ func (d *device) check(h *hello, memory, bell int) error {
 		return errors.New("the peer is of another network namespace")
 	case h.To != d.local || h.Scope != d.scope:
 		return fmt.Errorf("this is %v, not %v", d.local, h.To)
-	case h.From.Port() != d.local.Port() || from.Is4() != d.local.Addr().Is4() || from == d.local.Addr() ||
-		from != from.Unmap().WithZone(""):
-		return fmt.Errorf("%v is no peer of %v", h.From, d.local)
-	case !validShards(h.Shard, h.Shards):
-		return fmt.Errorf("shard %d of %d", h.Shard, h.Shards)
+	case !d.has(h.ToQPN):
+		return fmt.Errorf("queue pair %#x is of another process", h.ToQPN)
+	case !validSlots(h.Slot, h.Slots):
+		return fmt.Errorf("slot %d of %d", h.Slot, h.Slots)
+	case h.From.Port() != d.local.Port() || from.Is4() != d.local.Addr().Is4() || from != from.Unmap().WithZone("") ||
+		from == d.local.Addr() && !d.isNeighbour(h.Slot, h.Slots):
+		return fmt.Errorf("slot %d of %v is no peer of %v", h.Slot, h.From, d.local)
 	}
 	if err := d.bound(h.From); err != nil {
 		return err
@@ -223,6 +239,9 @@ func (d *device) check(h *hello, memory, bell int) error {
 // lists its sockets in parts, and one may be missing while others come and go.
 // So it is asked some times.
 func (d *device) bound(at netip.AddrPort) error {
+	if at == d.local {
+		return nil // this device has it, too
+	}
 	const times = 5
 	for range times {
 		sockets, err := procfs.UDPSockets(procfs.Root())

@@ -41,7 +41,7 @@ func sourcePortHint(at netip.AddrPort, err error) string {
 // holder says who has the port, as far as /proc shows it, and what to do.
 func holder(at netip.AddrPort) string {
 	if who := holdingProcess(at); who != "" {
-		return fmt.Sprintf("by %s, and one process has the port of an address; %s", who, otherPlace)
+		return fmt.Sprintf("by %s, and the port of an address has one owner; %s", who, otherPlace)
 	}
 	if _, err := os.Stat("/sys/module/rdma_rxe"); err == nil {
 		return "and the kernel's Soft-RoCE (rdma_rxe) is loaded, which holds the port on every address of the initial network namespace; unload it (modprobe -r rdma_rxe) or run in another network namespace"
@@ -50,7 +50,7 @@ func holder(at netip.AddrPort) string {
 }
 
 // otherPlace is what helps where a port is taken.
-const otherPlace = "stop it, or open another local address (on loopback any of 127.0.0.0/8, such as 127.0.0.2; on an interface a second one, ip addr add), or use another network namespace (ip netns); unmodified C programs share one device (rocev2 run)"
+const otherPlace = "stop it, or let it share the port with processes of its user (verbs.Config.Owner, rocev2d and rocev2 run do), or open another local address (on loopback any of 127.0.0.0/8, such as 127.0.0.2; on an interface a second one, ip addr add), or use another network namespace (ip netns)"
 
 // holdingProcess returns the process that has the port, "" if it is not
 // visible.

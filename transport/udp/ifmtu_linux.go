@@ -2,23 +2,39 @@
 
 package udp
 
-import "golang.org/x/sys/unix"
+import (
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
 
 // interfaceMTU asks the system for the MTU of the interface with an index, by
 // two ioctls on the link's socket. To ask by netlink, as package net does,
 // returns all interfaces and takes fifty times as long, and each queue pair
 // that is connected asks.
 func (l *Link) interfaceMTU(index int) (mtu int, ok bool) {
-	err := l.raw.Control(func(fd uintptr) {
+	ok = askInterface(l.raw, index, unix.SIOCGIFMTU, func(r *unix.Ifreq) { mtu = int(r.Uint32()) })
+	return mtu, ok
+}
+
+// interfaceFlags asks alike for IFF_UP and the like.
+func interfaceFlags(socket syscall.RawConn, index int) (flags uint16, ok bool) {
+	ok = askInterface(socket, index, unix.SIOCGIFFLAGS, func(r *unix.Ifreq) { flags = r.Uint16() })
+	return flags, ok
+}
+
+func askInterface(socket syscall.RawConn, index int, request uint, answer func(*unix.Ifreq)) (ok bool) {
+	err := socket.Control(func(fd uintptr) {
 		r, err := unix.NewIfreq("")
 		if err != nil {
 			return
 		}
 		r.SetUint32(uint32(index))
-		if unix.IoctlIfreq(int(fd), unix.SIOCGIFNAME, r) != nil || unix.IoctlIfreq(int(fd), unix.SIOCGIFMTU, r) != nil {
+		if unix.IoctlIfreq(int(fd), unix.SIOCGIFNAME, r) != nil || unix.IoctlIfreq(int(fd), request, r) != nil {
 			return
 		}
-		mtu, ok = int(r.Uint32()), true
+		answer(r)
+		ok = true
 	})
-	return mtu, ok && err == nil
+	return ok && err == nil
 }

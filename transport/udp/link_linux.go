@@ -28,12 +28,15 @@ type Link struct {
 	addr   netip.Addr             // as opened, with zone
 	local  netip.AddrPort         // without zone
 	scope  uint32                 // interface index of a link-local address
+	abroad bool                   // the socket is of another network namespace than the process
+	before uint64                 // what the socket had dropped before it was adopted
 	caps   transport.Capabilities // without what changes
 	mtu    ownMTU
 	gso    bool
 	others *sourcePorts
 	groups groups
 	routes routeSocket
+	watch  atomic.Pointer[os.File] // of WatchPort
 
 	closed  atomic.Bool
 	waiting waiter
@@ -158,21 +161,29 @@ func (l *Link) steer(n int) error {
 
 // setup sizes the buffers of the socket and finds out what it can do.
 func (l *Link) setup(fd int, c *Config) {
+	l.features(fd, c)
+	l.caps.RecvBuffer = setBuffer(fd, unix.SO_RCVBUFFORCE, unix.SO_RCVBUF, c.RecvBuffer)
+	l.caps.SendBuffer = setBuffer(fd, unix.SO_SNDBUFFORCE, unix.SO_SNDBUF, c.SendBuffer)
+}
+
+// features finds out what the socket can do.
+func (l *Link) features(fd int, c *Config) {
 	l.caps = transport.Capabilities{
 		Port:        c.Port,
 		FullICRC:    !l.addr.Is4(),
 		ECN:         true,
-		SourcePorts: true,
-		RecvBuffer:  setBuffer(fd, unix.SO_RCVBUFFORCE, unix.SO_RCVBUF, c.RecvBuffer),
-		SendBuffer:  setBuffer(fd, unix.SO_SNDBUFFORCE, unix.SO_SNDBUF, c.SendBuffer),
+		SourcePorts: !l.abroad,
 	}
 	if !c.DisableGSO {
 		_, err := unix.GetsockoptInt(fd, unix.IPPROTO_UDP, unix.UDP_SEGMENT)
 		l.gso = err == nil
 	}
-	if !c.DisableGRO {
-		l.caps.ReceiveOffload = unix.SetsockoptInt(fd, unix.IPPROTO_UDP, unix.UDP_GRO, 1) == nil
+	on := 1
+	if c.DisableGRO {
+		on = 0 // an adopted socket may have it
 	}
+	err := unix.SetsockoptInt(fd, unix.IPPROTO_UDP, unix.UDP_GRO, on)
+	l.caps.ReceiveOffload = err == nil && !c.DisableGRO
 }
 
 // Addr returns the local address, with its zone if it is link-local.
@@ -189,6 +200,9 @@ func (l *Link) Capabilities() transport.Capabilities {
 // ReadLinkMTU reads the MTU of the link's interface, and that of the way to
 // peer where packets leave by another one.
 func (l *Link) ReadLinkMTU(peer netip.Addr) int {
+	if l.abroad {
+		return int(l.mtu.bytes.Load())
+	}
 	own := l.mtu.read(l.interfaceMTU)
 	peer = peer.Unmap().WithZone("")
 	if !peer.IsValid() || peer.Is4() != l.local.Addr().Is4() {
@@ -232,7 +246,7 @@ type waiter struct {
 	more     atomic.Bool  // the last Recv left something
 	failing  atomic.Int32 // Recv calls in a row that failed
 	fds      [4]unix.PollFd
-	most     atomic.Int64 // how long the next Wait is, in ns; 0: as long as it takes
+	woken    atomic.Bool // the eventfd was written, and not read since
 	other    atomic.Pointer[otherEvent]
 	onOther  func(fd uintptr)
 	polled   int // descriptors of the socket's, the eventfd's and the groups'
@@ -245,6 +259,10 @@ func (w *waiter) init(g *groups) error {
 		return os.NewSyscallError("eventfd", err)
 	}
 	w.event = os.NewFile(uintptr(fd), "eventfd")
+	if err := unix.SetNonblock(fd, true); err != nil { // only now: the runtime's poller leaves it alone
+		w.event.Close()
+		return os.NewSyscallError("fcntl", err)
+	}
 	if w.raw, err = w.event.SyscallConn(); err != nil {
 		w.event.Close()
 		return err
@@ -255,6 +273,7 @@ func (w *waiter) init(g *groups) error {
 		// It fails only when the counter is full: then a wake-up is
 		// pending.
 		_, _ = unix.Write(int(fd), one[:])
+		w.woken.Store(true)
 	}
 	w.onEvent = func(fd uintptr) {
 		w.fds[1] = unix.PollFd{Fd: int32(fd), Events: unix.POLLIN}
@@ -302,9 +321,11 @@ var errWaitsAlso = errors.New("the link waits for another file already")
 
 // Namespace identifies the network namespace of the link, as long as this host
 // runs; 0 if the kernel cannot tell (Linux before 5.14).
-func (l *Link) Namespace() (cookie uint64) {
+func (l *Link) Namespace() uint64 { return l.socket.namespace() }
+
+func (s *socket) namespace() (cookie uint64) {
 	size := uint32(unsafe.Sizeof(cookie))
-	err := l.raw.Control(func(fd uintptr) {
+	err := s.raw.Control(func(fd uintptr) {
 		_, _, errno := unix.Syscall6(unix.SYS_GETSOCKOPT, fd, unix.SOL_SOCKET, unix.SO_NETNS_COOKIE,
 			uintptr(unsafe.Pointer(&cookie)), uintptr(unsafe.Pointer(&size)), 0)
 		if errno != 0 {
@@ -337,24 +358,26 @@ func (w *waiter) blockWithOther(n int) {
 
 // block waits for the first n descriptors.
 func (w *waiter) block(n int) {
-	fds, most := w.fds[:n], time.Duration(w.most.Swap(0))
+	fds := w.fds[:n]
+	var timeout *unix.Timespec
 	if k := w.failing.Load(); k > 0 {
 		// The sockets would be ready at once, to fail again.
-		fds, most = w.fds[1:2], pause(k)
-	}
-	w.fds[1].Revents = 0
-	var timeout *unix.Timespec
-	if most > 0 {
-		t := unix.NsecToTimespec(int64(most))
+		fds = w.fds[1:2]
+		t := unix.NsecToTimespec(int64(pause(k)))
 		timeout = &t
 	}
+	w.fds[1].Revents = 0
 	got, err := unix.Ppoll(fds, timeout, nil)
 	if err == nil && got > 0 && w.fds[1].Revents != 0 {
-		// It is readable, so this does not block. It resets the
-		// counter.
-		var count [8]byte
-		_, _ = unix.Read(int(w.fds[1].Fd), count[:])
+		w.woken.Store(false)
+		w.reset(uintptr(w.fds[1].Fd))
 	}
+}
+
+// reset resets the counter of the eventfd.
+func (w *waiter) reset(fd uintptr) {
+	var count [8]byte
+	_, _ = unix.Read(int(fd), count[:])
 }
 
 // pause is how long Wait lasts after so many failed Recv calls in a row.
@@ -364,10 +387,6 @@ func pause(failed int32) time.Duration {
 }
 
 const maxPause = 100 * time.Millisecond
-
-// WaitAtMost has the next Wait that blocks return after so long. It is for the
-// goroutine that calls Wait.
-func (l *Link) WaitAtMost(d time.Duration) { l.waiting.most.Store(int64(d)) }
 
 // Wait blocks in poll(2) until the socket is readable, and where receiving
 // fails for a while.
@@ -426,7 +445,7 @@ func (l *Link) Stats() transport.LinkStats {
 }
 
 // kernelDrops returns what the link's sockets have dropped.
-func (l *Link) kernelDrops() uint64 { return l.socket.drops() + l.groups.drops() }
+func (l *Link) kernelDrops() uint64 { return l.socket.drops() - l.before + l.groups.drops() }
 
 // drops returns the socket's drop counter, SK_MEMINFO_DROPS.
 func (s *socket) drops() uint64 {

@@ -326,3 +326,6 @@ func OpenGroup(addr netip.Addr, c Config, n int) ([]*Link, error) {
 	}
 	return []*Link{l}, nil
 }
+
+// isAbroad reports whether the socket is of another network namespace.
+func (l *Link) isAbroad() bool { return false }

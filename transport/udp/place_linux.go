@@ -5,6 +5,7 @@ package udp
 import (
 	"encoding/binary"
 	"net/netip"
+	"runtime/debug"
 	"time"
 	"unsafe"
 
@@ -130,8 +131,23 @@ func (r *receiver) tryPlacing(b *transport.RxBatch) (done bool, err error) {
 	return false, nil
 }
 
-// placed receives up to placeRuns buffers.
+// placed receives up to placeRuns buffers. Memory of a program may go away
+// meanwhile: what was received there is lost, and buffers are the way for a
+// while, where that is an error of the program that uses the memory.
 func (r *receiver) placed(fd uintptr) {
+	before := debug.SetPanicOnFault(true)
+	defer func() {
+		debug.SetPanicOnFault(before)
+		p := recover()
+		if p == nil {
+			return
+		}
+		if _, fault := p.(interface{ Addr() uintptr }); !fault {
+			panic(p)
+		}
+		r.place.choice.damaged()
+		r.place.malformed++
+	}()
 	for i := range placeRuns {
 		if !r.placeOne(fd, i) {
 			return
@@ -178,6 +194,9 @@ func (r *receiver) placeOne(fd uintptr, i int) bool {
 // failed takes note of an error. The ordinary way meets those that last.
 func (p *placement) failed(l *Link, errno unix.Errno) {
 	p.empty = errno == unix.EAGAIN
+	if errno == unix.EFAULT {
+		p.choice.damaged()
+	}
 	if !p.empty && errno != unix.EINTR {
 		l.stats.SocketError()
 	}

@@ -12,7 +12,12 @@ import (
 )
 
 // PortStatus asks the system for the interface that has the link's address.
-func (l *Link) PortStatus() transport.PortStatus { return portStatus(l.addr) }
+func (l *Link) PortStatus() transport.PortStatus {
+	if l.isAbroad() {
+		return transport.PortStatus{} // the interface is not visible here
+	}
+	return portStatus(l.addr)
+}
 
 func portStatus(addr netip.Addr) transport.PortStatus {
 	ifi, ok := InterfaceOf(addr)

@@ -21,9 +21,10 @@ const (
 	mostProbePause  = 4 * time.Second
 )
 
-// CanProbePort reports true: each system tells a connected UDP socket of ICMP
-// errors.
-func (l *Link) CanProbePort() bool { return true }
+// CanProbePort reports true, unless the socket is of another network namespace,
+// where the probe has no way to the peer: each system tells a connected UDP
+// socket of ICMP errors.
+func (l *Link) CanProbePort() bool { return !l.isAbroad() }
 
 // ProbePort asks by a UDP socket of its own: so its errors never meet what the
 // link sends and receives. The system has chosen its port, at random, and an

@@ -22,13 +22,13 @@ type local struct {
 
 func locals() []local {
 	var all []local
-	ifaces, err := net.Interfaces()
+	ifaces, err := ifaddrs.All()
 	if err != nil {
 		return nil
 	}
 	for _, ifi := range ifaces {
-		for _, a := range ifaddrs.Of(&ifi) {
-			all = append(all, local{addr: a.Addr, iface: ifi, bits: a.Bits})
+		for _, a := range ifi.Addrs {
+			all = append(all, local{addr: a.Addr, iface: ifi.Interface, bits: a.Bits})
 		}
 	}
 	return all

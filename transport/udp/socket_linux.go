@@ -43,7 +43,12 @@ func bind(at netip.AddrPort, scope uint32, c *Config, prepare func(fd int) error
 	if err != nil {
 		return -1, "socket", err
 	}
-	err = setOptions(fd, at.Addr().Is4(), c)
+	if !at.Addr().Is4() { // which cannot be set later
+		err = os.NewSyscallError("setsockopt IPV6_V6ONLY", unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, 1))
+	}
+	if err == nil {
+		err = setOptions(fd, at.Addr().Is4(), c)
+	}
 	if err == nil && prepare != nil {
 		err = prepare(fd)
 	}
@@ -72,7 +77,6 @@ func dropAll(fd int) {
 func setOptions(fd int, v4 bool, c *Config) error {
 	type option struct{ level, name, value int }
 	opts := []option{
-		{unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, 1},
 		{unix.IPPROTO_IPV6, unix.IPV6_MTU_DISCOVER, unix.IPV6_PMTUDISC_PROBE},
 		{unix.IPPROTO_IPV6, unix.IPV6_DONTFRAG, 1},
 		{unix.IPPROTO_IPV6, unix.IPV6_RECVTCLASS, 1},
@@ -116,6 +120,11 @@ func setBuffer(fd, force, plain, n int) int {
 		// An error leaves the default, which is then what is reported.
 		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, plain, n)
 	}
+	return granted(fd, plain)
+}
+
+// granted returns the size of a buffer, as setBuffer does.
+func granted(fd, plain int) int {
 	got, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, plain)
 	if err != nil {
 		return 0

@@ -154,6 +154,9 @@ func (l *Link) OpenSourcePort(port uint16, exact bool) (uint16, error) {
 	if port == 0 || port == l.local.Port() {
 		return port, nil
 	}
+	if l.abroad {
+		return l.abroadSourcePort(port, exact)
+	}
 	got, err := l.others.open(port, exact)
 	if e := (*OpenError)(nil); errors.As(err, &e) && e.Hint == "" {
 		e.Hint = sourcePortHint(e.Addr, e.Err) // slow, so not while packets are sent
@@ -162,3 +165,15 @@ func (l *Link) OpenSourcePort(port uint16, exact bool) (uint16, error) {
 }
 
 var _ transport.SourcePortOpener = (*Link)(nil)
+
+var errAbroad = errors.New("the link's socket is of another network namespace")
+
+// abroadSourcePort is OpenSourcePort where no socket can be bound to the
+// address.
+func (l *Link) abroadSourcePort(port uint16, exact bool) (uint16, error) {
+	if !exact {
+		return l.local.Port(), nil
+	}
+	return 0, &OpenError{Addr: netip.AddrPortFrom(l.addr, port), Op: "open source port", Err: errAbroad,
+		Hint: fmt.Sprintf("there is only %d here", l.local.Port())}
+}

@@ -5,7 +5,6 @@ package udp
 import (
 	"os"
 	"testing"
-	"time"
 )
 
 // Wait returns when the other file is readable, and says so.
@@ -38,18 +37,5 @@ func TestWaitAlso(t *testing.T) {
 	l.Wake()
 	if err := l.Wait(); err != nil || calls != 3 {
 		t.Errorf("woken: %d calls, %v", calls, err)
-	}
-}
-
-// A Wait that is limited returns though nothing comes; the next one is not.
-func TestWaitAtMost(t *testing.T) {
-	t.Parallel()
-	l := open(t, loopback(), Config{})
-	l.WaitAtMost(time.Microsecond)
-	if err := l.Wait(); err != nil {
-		t.Fatal(err)
-	}
-	if most := l.waiting.most.Load(); most != 0 {
-		t.Errorf("the next one ends after %v", time.Duration(most))
 	}
 }

@@ -4,7 +4,6 @@ package udp
 
 import (
 	"encoding/binary"
-	"net"
 	"net/netip"
 	"os"
 	"sync"
@@ -18,6 +17,9 @@ import (
 // WatchPort reads what the kernel tells of interfaces and addresses (rtnetlink)
 // and passes on what is about the link's.
 func (l *Link) WatchPort(changed func(transport.PortChange)) (stop func()) {
+	if l.abroad {
+		return func() {}
+	}
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.NETLINK_ROUTE)
 	if err != nil {
 		return func() {}
@@ -28,11 +30,11 @@ func (l *Link) WatchPort(changed func(transport.PortChange)) (stop func()) {
 		return func() {}
 	}
 	w := portWatch{addr: l.addr.Unmap().WithZone(""), changed: changed}
-	if ifi, ok := InterfaceOf(l.addr); ok {
-		w.index = int32(ifi.Index)
-		w.down = ifi.Flags&net.FlagUp == 0 || ifi.Flags&net.FlagRunning == 0
+	if flags, ok := interfaceFlags(l.raw, l.mtu.holder); ok {
+		w.index, w.down = int32(l.mtu.holder), isDown(uint32(flags))
 	}
 	f := os.NewFile(uintptr(fd), "rtnetlink")
+	l.watch.Store(f)
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		buf := make([]byte, 64<<10)
@@ -46,7 +48,7 @@ func (l *Link) WatchPort(changed func(transport.PortChange)) (stop func()) {
 			}
 		}
 	})
-	return func() { f.Close(); wg.Wait() }
+	return func() { l.watch.CompareAndSwap(f, nil); f.Close(); wg.Wait() }
 }
 
 // isOverrun reports whether the kernel has lost messages because nobody read
@@ -85,8 +87,7 @@ func (w *portWatch) link(m *syscall.NetlinkMessage) {
 	if len(m.Data) < unix.SizeofIfInfomsg || int32(binary.NativeEndian.Uint32(m.Data[4:])) != w.index {
 		return
 	}
-	flags := binary.NativeEndian.Uint32(m.Data[8:])
-	down := m.Header.Type == unix.RTM_DELLINK || flags&unix.IFF_UP == 0 || flags&unix.IFF_RUNNING == 0
+	down := m.Header.Type == unix.RTM_DELLINK || isDown(binary.NativeEndian.Uint32(m.Data[8:]))
 	if down == w.down {
 		return
 	}
@@ -97,6 +98,9 @@ func (w *portWatch) link(m *syscall.NetlinkMessage) {
 		w.changed(transport.PortCameUp)
 	}
 }
+
+// isDown reads the flags of an interface.
+func isDown(flags uint32) bool { return flags&unix.IFF_UP == 0 || flags&unix.IFF_RUNNING == 0 }
 
 // address takes a message about an address: struct ifaddrmsg. The kernel tells
 // of an address that it has told of before when a lifetime changes.
