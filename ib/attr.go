@@ -67,12 +67,22 @@ type AddressVector struct {
 	DGID         netip.Addr // the peer's address; the only one that packets are accepted from. A zone says nothing
 	TrafficClass uint8      // DSCP, and in the low 2 bits ECN: 2, ECT(0), lets switches mark packets instead of dropping them
 	HopLimit     uint8
+	Slots        uint16 // sockets of a native peer's port, of which the QPN chooses one; 0 = 1
 	FlowLabel    uint32
 	SGIDIndex    uint8
 	SL           uint8  // service level, 0 to 15; kept, without effect on RoCE
 	StaticRate   uint8  // code of ibv_rate; kept, without effect
 	SrcPort      uint16 // UDP source port, 49152 to 65535; 0 is the device's own
 	Native       bool   // the peer is known to be this software: it takes more in flight than others, and sends from one port only
+}
+
+// SlotOf returns which of a number of sockets, a power of two or 0 for one, is
+// that of a queue pair number.
+func SlotOf(n rocev2.QPN, slots uint16) uint16 {
+	if slots&(slots-1) != 0 || slots == 0 {
+		return 0
+	}
+	return uint16(n) & (slots - 1)
 }
 
 // MinSrcPort is the smallest UDP source port that an address vector may name:

@@ -25,10 +25,11 @@ type Region struct {
 
 // What a region's memory is: bits of Region.access that are not rights.
 const (
-	isSealed ib.Access = 1 << (10 + iota) // it is read-only
-	isPaged                               // it is a PagedMemory
-	isSparse                              // it is a SparseMemory
-	isVector                              // it is a VectorMemory
+	isSealed  ib.Access = 1 << (10 + iota) // it is read-only
+	isPaged                                // it is a PagedMemory
+	isSparse                               // it is a SparseMemory
+	isVector                               // it is a VectorMemory
+	isGuarded                              // it is Guarded, and nothing else
 )
 
 func (r *Region) sealed() bool { return r.access&isSealed != 0 }

@@ -241,6 +241,9 @@ func (r *Region) setMemory() (length uint64, err error) {
 	if _, ok := r.mem.(VectorMemory); ok && r.data == nil {
 		r.access |= isVector
 	}
+	if _, ok := r.mem.(*guarded); ok {
+		r.access |= isGuarded
+	}
 	if err := checkPersistent(r.mem, r.access); err != nil {
 		return 0, err
 	}

@@ -94,6 +94,20 @@ func (v View) Place(off, n uint64) []byte {
 	return v.g.region.bytes()[off : off+n : off+n]
 }
 
+// Target is Place for a link, which receives there: of memory that is Guarded,
+// too. There only a system call, or what Catch ends, may touch it. CopyIn of
+// what lies there already copies nothing.
+func (v View) Target(off, n uint64) []byte {
+	if v.g == nil || v.g.region.access&isGuarded == 0 {
+		return v.Place(off, n)
+	}
+	if !inside(off, n, v.n) || v.g.region.sealed() {
+		return nil
+	}
+	off += v.off
+	return v.g.region.mem.(*guarded).bytes()[off : off+n : off+n]
+}
+
 // Vector reports whether the memory is a VectorMemory, and not local.
 func (v View) Vector() bool { return v.g != nil && v.g.region.access&isVector != 0 }
 
@@ -106,10 +120,10 @@ func (v View) Part(off, n uint64) View {
 	return View{g: v.g, off: v.off + off, n: n}
 }
 
-// Placeable reports whether Place returns memory, or CopyInV writes with one
+// Placeable reports whether Target returns memory, or CopyInV writes with one
 // call.
 func (v View) Placeable() bool {
-	return v.g != nil && (v.g.region.data != nil || v.g.region.access&isVector != 0) && !v.g.region.sealed()
+	return v.g != nil && (v.g.region.data != nil || v.g.region.access&(isVector|isGuarded) != 0) && !v.g.region.sealed()
 }
 
 // CopyInV is CopyIn of buffers of size bytes in all, one behind the other.

@@ -162,7 +162,7 @@ func newMapping(p pages, o Options) (*Mapping, error) {
 	}
 	m := &Mapping{Memory: memreg.Local(p.data), readOnly: o.ReadOnly, pages: p}
 	if o.Guard {
-		m.Memory = &guarded{data: p.data, local: m.Memory, pages: newPresence(p.data, p.residence)}
+		m.Memory = &guarded{memreg.Guarded(p.data), newPresence(p.data, p.residence)}
 	}
 	return m, nil
 }

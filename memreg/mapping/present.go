@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 	"unsafe"
+
+	"github.com/gosoftroce/rocev2/memreg"
 )
 
 // presence knows which pages can be touched without waiting for them. What was
@@ -181,8 +183,7 @@ func populate(b []byte, write bool) error {
 
 // touch touches each page of b, and returns an error if one cannot be.
 func touch(b []byte, write bool) (err error) {
-	g := guarded{data: b}
-	defer g.catch(debug.SetPanicOnFault(true), &err)
+	defer memreg.Catch(debug.SetPanicOnFault(true), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uint64(len(b)), &err)
 	for i := 0; i < len(b); i += os.Getpagesize() {
 		word := (*uint32)(unsafe.Pointer(&b[i])) // a page of a mapping begins on a page, and has that much
 		if write {
