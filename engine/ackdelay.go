@@ -79,13 +79,19 @@ func (d *ackDelay) sent() { d.since, d.batches = 0, 0 }
 // worth while.
 type AckDelay struct {
 	on      bool // lone acknowledgements wait
+	first   bool // they leave before requests
 	waiting list // queue pairs with one that waits
 	timing  ackDelay
 	turns   *turns
 }
 
 // Hold has lone acknowledgements wait from now on, until Release.
-func (d *AckDelay) Hold() { d.on = true }
+func (d *AckDelay) Hold() { d.on, d.first = true, false }
+
+// First has acknowledgements leave before requests, until Hold. A peer's
+// program that is told of events takes them in the order in which they come:
+// what answers its message must not come before the completion of that.
+func (d *AckDelay) First() { d.first = true }
 
 // Release has all acknowledgements go with the next batches.
 func (d *AckDelay) Release() {
@@ -107,9 +113,9 @@ func (d *AckDelay) MayWait(now clock.Time, r *Received) bool {
 	return r.Packets <= MaxDelayed && !r.Urgent && (!r.Requests || d.timing.hold(now))
 }
 
-// Paid takes note that acknowledgements that had waited leave with what was
-// posted. After the next wait in vain few go at once.
-func (d *AckDelay) Paid() { d.timing.immediate, d.timing.backoff = 0, 1 }
+// AtOnce reports whether those that wait leave with what is posted: peers were
+// seen to wait for them.
+func (d *AckDelay) AtOnce() bool { return d.timing.immediate > 0 }
 
 // Expired reports at now, when nothing more has come, whether the
 // acknowledgements that wait should be sent.

@@ -123,27 +123,3 @@ func TestAckDelayComesBack(t *testing.T) {
 		t.Errorf("after one pause %d acknowledgements go at once, want at most %d", at, minImmediate)
 	}
 }
-
-// Where acknowledgements leave with what is posted, one that waits in vain
-// costs the next one only.
-func TestAckDelayThatPays(t *testing.T) {
-	t.Parallel()
-	var d AckDelay
-	now := clock.Time(1)
-	d.timing.waits(&now, 1<<12)
-	d.Paid()
-	d.timing.hold(now)
-	now += clock.Time(time.Second)
-	if !d.timing.expired(now) {
-		t.Fatal("the wait does not end")
-	}
-	d.timing.sent()
-	at := 0
-	for d.timing.hold(now); d.timing.expired(now); d.timing.hold(now) {
-		d.timing.sent()
-		at++
-	}
-	if at > 1 {
-		t.Errorf("%d acknowledgements go at once", at)
-	}
-}

@@ -9,7 +9,7 @@ import (
 // by rules of its own. A driver that has such a network says with Config.Class
 // which packets are of which, asks with Ready what there is, and takes packets
 // with FillClasses. What it does not take stays where it is: in the queue
-// pairs, not in a queue behind them.
+// pairs, not in a queue after them.
 
 // NumClasses is how many classes there can be, as there are priorities of
 // Ethernet (IEEE 802.1Q).

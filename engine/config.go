@@ -36,7 +36,7 @@ type Config struct {
 	// NotifyScope says which queue pairs share that time. Where there are
 	// several shards each shard keeps to as many times as much.
 	NotifyScope qp.NotifyScope
-	// NotifyHold has a mark that comes within that time reported behind it,
+	// NotifyHold has a mark that comes within that time reported after it,
 	// see qp.Config.
 	NotifyHold bool
 
@@ -69,8 +69,13 @@ type Config struct {
 	Loopback bool
 
 	// Phantom says that payloads have a length only, because all memory is
-	// memreg.Phantom: what is kept behind gaps has no bytes.
+	// memreg.Phantom: what is kept after gaps has no bytes.
 	Phantom bool
+
+	// LeadAcks has a small request leave before an acknowledgement that
+	// goes with it: where the driver sends packets of one peer as one
+	// segmented datagram, only the last of them may be shorter.
+	LeadAcks bool
 
 	// Class returns the class, below NumClasses, of packets with a traffic
 	// class, see FillClasses. Nil has all in class 0. Datagrams go with the
@@ -80,6 +85,12 @@ type Config struct {
 	// Shard of Shards, a power of two: the queue pairs of the engine have
 	// numbers that are congruent to Shard modulo Shards. 0 shards mean 1.
 	Shard, Shards int
+
+	// OwnShards is how many of the Shards are of this device, from
+	// FirstShard on; the others are of other processes that have the same
+	// address. 0 means all. Loopback is for the queue pairs of the device
+	// alone. Queue pair 1 of such a device is in FirstShard.
+	FirstShard, OwnShards int
 }
 
 // Sink takes what an engine has to tell its driver. Its methods are called
@@ -211,4 +222,15 @@ func (c *Config) randomQPN() rocev2.QPN {
 }
 
 // owns reports whether a queue pair with the number would be of this engine.
-func (c *Config) owns(n rocev2.QPN) bool { return int(n)&(c.Shards-1) == c.Shard }
+func (c *Config) owns(n rocev2.QPN) bool {
+	if n == GSIQPN && c.OwnShards < c.Shards {
+		return c.Shard == c.FirstShard
+	}
+	return int(n)&(c.Shards-1) == c.Shard
+}
+
+// inDevice reports whether a queue pair with the number would be of this
+// device, and not of another one with the same address.
+func (c *Config) inDevice(n rocev2.QPN) bool {
+	return uint(int(n)&(c.Shards-1)-c.FirstShard) < uint(c.OwnShards)
+}

@@ -1,5 +1,5 @@
 // Package engine is one RDMA adapter without input and output: many queue
-// pairs (package qp) behind one address, and the rules by which they share it.
+// pairs (package qp) after one address, and the rules by which they share it.
 // It has no goroutine, lock, clock or socket. The driver brings packets and the
 // time and takes packets away: package hca drives an engine with real links, a
 // discrete-event simulator drives thousands of them in virtual time.
@@ -18,7 +18,7 @@
 //   - Turns: queue pairs send in deficit round robin (turns.go).
 //   - The socket buffer of a peer: queue pairs to one address share a limit of
 //     bytes in flight (peer.go).
-//   - Memory for packets that arrive behind a gap: one pool for all.
+//   - Memory for packets that arrive after a gap: one pool for all.
 //   - Timers: one heap, in which progress moves nothing (timers.go).
 //
 // # Other rules

@@ -20,7 +20,7 @@ type Engine struct {
 	peers   peers
 	timers  timers
 	acks    AckDelay
-	reorder *qp.Pool // for packets behind gaps; made with the first native peer
+	reorder *qp.Pool // for packets after gaps; made with the first native peer
 
 	paths     paths
 	finals    []finalPacket
@@ -46,6 +46,9 @@ type Engine struct {
 // New makes an engine without queue pairs.
 func New(c Config) *Engine {
 	c.Shards = max(c.Shards, 1)
+	if c.OwnShards == 0 {
+		c.FirstShard, c.OwnShards = 0, c.Shards
+	}
 	if c.Port == 0 {
 		c.Port = rocev2.UDPPort
 	}
@@ -169,6 +172,12 @@ func (e *Engine) Modify(q *QP, a *ib.Attr, mask ib.AttrMask) error {
 	return nil
 }
 
+// isLocal reports whether the peer of q is a queue pair of this device that
+// packets reach inside of it.
+func isLocal(e *Engine, q *QP) bool {
+	return q.path.Dst == e.loop.addr && (!q.core.Connected() || e.cfg.inDevice(q.core.Attr().DestQPN))
+}
+
 // setAddress takes note of the address vector of q.
 func (e *Engine) setAddress(q *QP) {
 	e.receipts.forget(q.QPN())
@@ -179,7 +188,7 @@ func (e *Engine) setAddress(q *QP) {
 	}
 	if !q.core.Reliable() { // what is in flight is not known
 		q.path = e.paths.find(&av)
-		q.local = q.path.Dst == e.loop.addr
+		q.local = isLocal(e, q)
 		shareNotices(e, q)
 		return
 	}
@@ -192,8 +201,9 @@ func (e *Engine) setAddress(q *QP) {
 		HopLimit:     av.HopLimit,
 		FlowLabel:    flowLabel(&av),
 		SrcPort:      av.SrcPort,
+		Slot:         ib.SlotOf(q.core.Attr().DestQPN, av.Slots),
 	})
-	q.local = q.path.Dst == e.loop.addr
+	q.local = isLocal(e, q)
 	e.setPeer(q, av.Native || q.local)
 }
 

@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"encoding/binary"
+
 	"github.com/gosoftroce/rocev2/clock"
 	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/qp"
@@ -87,6 +89,11 @@ func (e *Engine) writer(q *QP) qp.Writer {
 	return &e.out
 }
 
+// destination reads the queue pair that a packet is for.
+func destination(b []byte) rocev2.QPN {
+	return rocev2.QPN(binary.BigEndian.Uint32(b[4:])) & rocev2.QPNMask
+}
+
 // mixedWriter writes datagrams of one queue pair, of which some may be for the
 // own address. Where one goes is known when it is written: then it moves.
 type mixedWriter struct{ e *Engine }
@@ -100,7 +107,7 @@ func (w *mixedWriter) Room() []byte {
 
 func (w *mixedWriter) Commit(n int, to *ib.AddressVector) {
 	e := w.e
-	if to == nil || e.paths.of(to).Dst != e.loop.addr {
+	if to == nil || e.paths.of(to).Dst != e.loop.addr || !e.cfg.inDevice(destination(e.out.Room())) {
 		e.out.Commit(n, to)
 		return
 	}
@@ -117,7 +124,7 @@ func (e *Engine) pull(now clock.Time, q *QP) bool {
 	cost := q.packetCost()
 	bytes := q.allowance()
 	for int(q.turn) >= cost {
-		l := qp.Limit{Packets: int(q.turn) / cost, Bytes: bytes, DelayAck: e.acks.on && !q.local}
+		l := qp.Limit{Packets: int(q.turn) / cost, Bytes: bytes, DelayAck: e.acks.on && !q.local, AckFirst: e.acks.first || !e.cfg.LeadAcks}
 		p := q.core.Poll(now, l, out)
 		bytes -= p.Bytes
 		q.count(p.InFlight, p.Silent) // it has its turn already

@@ -140,7 +140,7 @@ func (p *prey) mend(d *transport.RxPacket, q *QP, flags byte, distance int) {
 		if n := int(rest[0]); n > 0 {
 			key = p.windows[n%len(p.windows)].RKey()
 		}
-		near := binary.BigEndian.Uint64(rest) & 0x3fff // may lie behind the region
+		near := binary.BigEndian.Uint64(rest) & 0x3fff // may lie after the region
 		binary.BigEndian.PutUint64(rest, p.granted.Addr()+near-16)
 		binary.BigEndian.PutUint32(rest[8:], uint32(key))
 	}

@@ -67,7 +67,7 @@ func (e *Engine) detachAll(q *QP) {
 func (e *Engine) multicast(now clock.Time, r *Received, d *transport.RxPacket) {
 	members := e.groups[d.Dst]
 	switch {
-	case e.cfg.Shards > 1:
+	case e.cfg.OwnShards > 1:
 		e.grouped = append(e.grouped, *d) // it may be for the others too
 	case len(members) == 0:
 		e.counters.Device[DropGroup]++

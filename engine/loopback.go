@@ -58,7 +58,7 @@ func (b *loopback) Room() []byte {
 }
 
 // Commit implements qp.Writer. The ICRC, which is part of every packet
-// that is parsed, has its place behind the packet.
+// that is parsed, has its place after the packet.
 func (b *loopback) Commit(n int, to *ib.AddressVector) {
 	b.off += n + rocev2.ICRCLen
 	b.ends, b.to = append(b.ends, b.off), append(b.to, to)

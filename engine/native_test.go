@@ -11,7 +11,7 @@ import (
 
 // A peer of whom the program says nothing is not taken to be native whatever it
 // sends. From the well-known port it gets the wide window once a PSN was right,
-// and no packet behind a gap is kept.
+// and no packet after a gap is kept.
 func TestNativeIsNotGuessed(t *testing.T) {
 	t.Parallel()
 	a, b := newWorld(t, 1).newPair(Config{})
@@ -124,7 +124,7 @@ func TestLoopbackPeerHasTheEnginesPort(t *testing.T) {
 	}
 }
 
-// What is behind a gap is given back while nothing else happens.
+// What is after a gap is given back while nothing else happens.
 func TestKeptPacketsAge(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)

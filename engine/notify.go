@@ -14,7 +14,7 @@ import (
 // part of what the port may send.
 func (c *Config) noticeGate() qp.NoticeGate {
 	every := min(cmp.Or(c.NotifyInterval, qp.DefaultNotifyInterval), math.MaxInt32) // which a gate has at the most
-	return qp.NewNoticeGate(every * time.Duration(c.Shards))
+	return qp.NewNoticeGate(every * time.Duration(c.OwnShards))
 }
 
 // shareNotices has q, whose peer was just set, keep to the gate of its scope.

@@ -13,7 +13,7 @@ import (
 
 // dataTo is a packet of the peer's to a queue pair, marked or not.
 func dataTo(q *QP, from, to *host, tc uint8) transport.RxPacket {
-	p := rocev2.Packet{BTH: rocev2.BTH{Opcode: rocev2.RCSendOnly, PKey: rocev2.DefaultPKey, DestQPN: q.QPN(), AckReq: true, PSN: 7}, Payload: make([]byte, 8)} // behind a gap
+	p := rocev2.Packet{BTH: rocev2.BTH{Opcode: rocev2.RCSendOnly, PKey: rocev2.DefaultPKey, DestQPN: q.QPN(), AckReq: true, PSN: 7}, Payload: make([]byte, 8)} // after a gap
 	return transport.RxPacket{Data: append(p.AppendTo(nil), make([]byte, rocev2.ICRCLen)...), Src: from.addr, Dst: to.addr,
 		SrcPort: rocev2.UDPPort, TrafficClass: tc, ICRC: transport.ICRCVerified}
 }
@@ -112,7 +112,7 @@ func TestNotifyScopeUC(t *testing.T) {
 	}
 }
 
-// A mark that is held takes effect with the next packet behind the interval,
+// A mark that is held takes effect with the next packet after the interval,
 // whether that comes alone or in a run, and also where notifications pass the
 // queue of their queue pair.
 func TestNotifyHold(t *testing.T) {

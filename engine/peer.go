@@ -51,7 +51,7 @@ const (
 func (p *peer) path(src netip.Addr, c transport.Path) *transport.Path {
 	for _, have := range p.paths {
 		if have.SrcPort == c.SrcPort && have.TrafficClass == c.TrafficClass && have.HopLimit == c.HopLimit &&
-			have.FlowLabel == c.FlowLabel && have.KernelPeer == c.KernelPeer {
+			have.FlowLabel == c.FlowLabel && have.KernelPeer == c.KernelPeer && have.Slot == c.Slot {
 			return have
 		}
 	}
@@ -73,6 +73,7 @@ func (p *peer) linuxPath(src netip.Addr, path *transport.Path) *transport.Path {
 		FlowLabel:    path.FlowLabel,
 		SrcPort:      path.SrcPort,
 		KernelPeer:   true,
+		Slot:         path.Slot,
 	})
 }
 

@@ -105,7 +105,7 @@ func TestPlaceOfRead(t *testing.T) {
 	check("a READ that is complete", h, 0, 0)
 }
 
-// Two buffers of one answer go one behind the other, and none goes behind the
+// Two buffers of one answer go one after the other, and none goes after the
 // last packet of the answer, though more READs are under way.
 func TestPlaceOfReadsInFlight(t *testing.T) {
 	t.Parallel()
@@ -151,7 +151,7 @@ func TestPlaceOfReadsInFlight(t *testing.T) {
 	b.waitOK(2)
 }
 
-// While answers are kept behind a gap nothing is placed, and an answer that was
+// While answers are kept after a gap nothing is placed, and an answer that was
 // placed before is not placed again when it comes twice.
 func TestPlaceOfReadBehindGap(t *testing.T) {
 	t.Parallel()

@@ -230,7 +230,7 @@ func TestPlaceRefused(t *testing.T) {
 			t.Errorf("%s gets a place of %d bytes", name, got)
 		}
 	}
-	// The next buffer of the same batch goes behind the first one.
+	// The next buffer of the same batch goes after the first one.
 	ask(src, same, 1024)
 	h2 := h
 	h2[11] += 3

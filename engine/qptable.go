@@ -61,7 +61,7 @@ func (t *table) resize(size int) {
 	}
 }
 
-// remove takes a number out. Those behind it that stand there because the place
+// remove takes a number out. Those after it that stand there because the place
 // was taken move up.
 func (t *table) remove(n rocev2.QPN) {
 	if t.get(n) == nil {

@@ -128,7 +128,7 @@ func placedAsRun(e *Engine, now clock.Time, r *Received, q *QP, run *transport.P
 	}
 	v := qp.Middle(q.core, run.First.Src, &e.packet.BTH, len(run.Payload)/run.N, run.N)
 	defer v.Release()
-	if !startsWith(v.Place(0, v.Len()), run.Payload) {
+	if !startsWith(v.Target(0, v.Len()), run.Payload) {
 		return false
 	}
 	deliverRun(e, now, r, q, run.N)

@@ -239,7 +239,7 @@ func TestWhatFollowsFromARun(t *testing.T) {
 	}
 }
 
-// A connection may fail in the middle of a run: what is behind that is handled
+// A connection may fail in the middle of a run: what is after that is handled
 // as what comes to a connection that has failed. Here one without retries asks
 // again when the peer is silent, and takes what it has not asked for again as
 // lost.
@@ -260,7 +260,7 @@ func TestRunOfAConnectionThatFails(t *testing.T) {
 		w.change = func(h *host, p []transport.RxPacket) []transport.RxPacket {
 			if h == b && rocev2.Opcode(p[0].Data[0]) == rocev2.RCWriteOnly {
 				if writes++; writes == 1 {
-					return p[1:] // the READ behind it is kept
+					return p[1:] // the READ after it is kept
 				}
 			}
 			if h == a && writes < 2 {

@@ -31,7 +31,7 @@ type world struct {
 	places bool                                                       // links receive payloads where they belong
 	placed int                                                        // packets of which they did
 	sorts  map[rocev2.Opcode]bool                                     // of those
-	look   func()                                                     // behind every receive
+	look   func()                                                     // after every receive
 	alone  bool                                                       // packets are received one by one
 	change func(h *host, p []transport.RxPacket) []transport.RxPacket // what arrives
 	note   func(format string, args ...any)                           // of all that happens

@@ -50,7 +50,6 @@ func (*noSend) Fetched(clock.Time, conn.Need) {}
 // noRecv is the receiving half of an XRC initiator, which has none.
 type noRecv struct{ expected rocev2.PSN }
 
-func (*noRecv) AckDelayed(bool) bool         { return false }
 func (*noRecv) Pressing() bool               { return false }
 func (*noRecv) HandleTimeout(clock.Time)     {}
 func (*noRecv) Deadline() (clock.Time, bool) { return 0, false }

@@ -158,7 +158,7 @@ func (w *twins) bursts(p *pair, e *testEnd, most int) [][]byte {
 			limit = w.rng.IntN(left + 1)
 		}
 		responding := e.resp.Waiting() && !e.ackDelayed()
-		polled := e.Poll(p.now, Limit{Packets: limit, Bytes: e.bytes, DelayAck: e.delay}, &l)
+		polled := e.Poll(p.now, Limit{Packets: limit, Bytes: e.bytes, DelayAck: e.delay, AckFirst: e.first}, &l)
 		e.bytes -= polled.Bytes
 		n := len(l.packets) - before
 		if polled.Packets != n || n > limit || n > room {

@@ -15,7 +15,7 @@ func TestCNPPace(t *testing.T) {
 	p := newPair(t, pairConfig{})
 	p.b.delay = true
 	marked := func(change func(*rocev2.Packet)) {
-		pkt := packet(rocev2.RCSendOnly, 5) // behind a gap
+		pkt := packet(rocev2.RCSendOnly, 5) // after a gap
 		pkt.BTH.DestQPN, pkt.BTH.PKey, pkt.Payload = p.b.QPN(), rocev2.DefaultPKey, make([]byte, 8)
 		change(&pkt)
 		p.b.handleMarked(p.now, p.a.addr, &pkt)

@@ -1,6 +1,7 @@
 package qp
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/gosoftroce/rocev2/ib"
@@ -122,5 +123,36 @@ func TestDelayedAckBringsCredits(t *testing.T) {
 	}
 	if n := p.a.Stats().CreditStalls; n != 0 {
 		t.Errorf("%d times the peer had no credits", n)
+	}
+}
+
+// A small request goes before the acknowledgement that leaves with it: of a
+// segmented datagram only the last packet may be shorter. No second one does.
+func TestSmallRequestLeadsAcknowledgement(t *testing.T) {
+	t.Parallel()
+	p := newPair(t, pairConfig{})
+	for _, c := range []struct {
+		why   string
+		bytes int
+		first bool
+		want  []rocev2.Opcode
+	}{
+		{"small", 8, false, []rocev2.Opcode{rocev2.RCWriteOnly, rocev2.RCAcknowledge, rocev2.RCWriteOnly}},
+		{"small, with the acknowledgement first", 8, true, []rocev2.Opcode{rocev2.RCAcknowledge, rocev2.RCWriteOnly, rocev2.RCWriteOnly}},
+		{"long", 4096, false, []rocev2.Opcode{rocev2.RCAcknowledge}},
+	} {
+		p.b.first = c.first
+		for _, e := range []*testEnd{p.a, p.b, p.b} {
+			wr := ib.SendWR{Opcode: ib.OpWrite, SGList: e.sge(0, c.bytes), Remote: p.peer(e).remote(0)}
+			if err := e.PostSend(&wr); err != nil {
+				t.Fatal(err)
+			}
+			p.transfer(p.a, 100)
+		}
+		got := p.polled(p.b)
+		if len(got) < len(c.want) || !slices.Equal(got[:len(c.want)], c.want) {
+			t.Errorf("%s: %v, want %v first", c.why, got, c.want)
+		}
+		p.run()
 	}
 }

@@ -5,8 +5,6 @@ import (
 
 	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/memreg"
-	"github.com/gosoftroce/rocev2/qp/requester"
-	"github.com/gosoftroce/rocev2/qp/responder"
 	"github.com/gosoftroce/rocev2/rocev2"
 )
 
@@ -22,7 +20,7 @@ import (
 //
 // That is a WRITE or the answer to a READ, whose ranges are known. Only the
 // last packet of a SEND says how long it is: payloads of the next message could
-// come to lie in its receive, behind its end.
+// come to lie in its receive, after its end.
 func Place(q *QP, src netip.Addr, op rocev2.Opcode, psn rocev2.PSN, mtu, ahead int) (memreg.View, []byte) {
 	if q.typ != ib.RC || src != q.peer || mtu != q.conn.MTU {
 		return memreg.View{}, nil
@@ -31,11 +29,11 @@ func Place(q *QP, src netip.Addr, op rocev2.Opcode, psn rocev2.PSN, mtu, ahead i
 	switch state := q.conn.State; {
 	case state != ib.StateRTR && state != ib.StateRTS && state != ib.StateSQD:
 	case op == rocev2.RCReadResponseMiddle && state != ib.StateRTR:
-		v = requester.Middle(q.req, psn, ahead)
+		v = q.req.Middle(psn, ahead)
 	case op == rocev2.RCWriteMiddle:
-		v = responder.Place(q.resp, psn, ahead)
+		v = q.resp.Place(op, psn, ahead)
 	}
-	b := v.Place(0, v.Len())
+	b := v.Target(0, v.Len())
 	if b == nil {
 		v.Release()
 		v = memreg.View{}

@@ -45,7 +45,7 @@
 // that the network marks them instead of dropping them. Linux rxe neither sends
 // CNPs nor obeys them.
 //
-// # Packets behind a gap
+// # Packets after a gap
 //
 // The reorder buffer of a native peer (SetReorder) holds packets that the order
 // of PSNs has not checked yet, and that may be forged. So it is bounded: at

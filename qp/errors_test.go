@@ -132,7 +132,7 @@ func TestPostStates(t *testing.T) {
 }
 
 // TestRefused has every request that the responder refuses: the NAK, both
-// completions, and the event. Everything behind it is flushed in order. With
+// completions, and the event. Everything after it is flushed in order. With
 // the NAK lost the outcome is the same: it is repeated (IBTA 9.7.5.2).
 func TestRefused(t *testing.T) {
 	t.Parallel()

@@ -28,7 +28,7 @@ func (e *testEnd) final(t *testing.T) (out []string) {
 }
 
 // A queue pair that goes acknowledges what it has executed, asked or not, but
-// nothing behind a READ or an atomic whose answer is not on its way (IBTA
+// nothing after a READ or an atomic whose answer is not on its way (IBTA
 // 9.7.5.1).
 func TestFinalAcknowledgement(t *testing.T) {
 	t.Parallel()

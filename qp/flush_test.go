@@ -9,7 +9,7 @@ import (
 	"github.com/gosoftroce/rocev2/rocev2"
 )
 
-// persistentMemory is memory with a file behind it, that fails on demand.
+// persistentMemory is memory with a file after it, that fails on demand.
 type persistentMemory struct {
 	memreg.Memory
 	n      int // how often it was brought there
@@ -40,7 +40,7 @@ func persistentFlush(p *pair, id uint64) *ib.SendWR {
 }
 
 // TestFlushLosses: a persistent FLUSH with each packet lost once is done when
-// it completes, and an ATOMIC WRITE behind it is executed after that, and once.
+// it completes, and an ATOMIC WRITE after it is executed after that, and once.
 func TestFlushLosses(t *testing.T) {
 	t.Parallel()
 	for _, own := range []bool{false, true} {
@@ -116,7 +116,7 @@ func TestLateEndOfFlush(t *testing.T) {
 }
 
 // TestFlushFails: storage that fails ends the connection with an error, and
-// nothing behind the FLUSH is executed.
+// nothing after the FLUSH is executed.
 func TestFlushFails(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, pairConfig{attr: ib.Attr{Access: testAccess | ib.FlushPersistent}})

@@ -36,7 +36,6 @@ type sendHalf interface {
 // recvHalf takes messages. That of the reliable services is
 // responder.Responder.
 type recvHalf interface {
-	AckDelayed(delayAck bool) bool
 	Pressing() bool // an answer other than a lone acknowledgement waits
 	HandleTimeout(now clock.Time)
 	Deadline() (clock.Time, bool)

@@ -5,7 +5,6 @@ import (
 	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/qp/cc"
 	"github.com/gosoftroce/rocev2/qp/conn"
-	"github.com/gosoftroce/rocev2/qp/responder"
 	"github.com/gosoftroce/rocev2/rocev2"
 )
 
@@ -69,10 +68,8 @@ func (q *QP) handle(now clock.Time, a *Arrival) Drop {
 		return DropService
 	case info.Role == rocev2.RoleResponse && q.req == nil: // to an XRC target
 		return DropService
-	case info.Role == rocev2.RoleRequest && !q.conn.Failed():
-		return q.resp.HandleRequest(now, a, info)
 	case info.Role == rocev2.RoleRequest:
-		return q.resp.RepeatFatal(p)
+		return q.resp.HandleRequest(now, a, info)
 	case info.Role == rocev2.RoleResponse && sends:
 		return q.req.HandleResponse(now, p, info)
 	case info.Role == rocev2.RoleNotify && sends:
@@ -154,24 +151,59 @@ func (q *QP) Poll(now clock.Time, limit Limit, w Writer) (p Polled) {
 		q.dgram.Poll(now, &out)
 		return q.polled(&out, p)
 	}
-	yields := false
-	if q.resp != nil {
-		yields = responder.Yields(q.resp) && now >= q.conn.CC.Limit.NotBefore
+	yields, done := false, false
+	answers := q.resp != nil && !q.resp.Idle()
+	if answers {
+		yields = q.resp.Yields() && now >= q.conn.CC.Limit.NotBefore
+		q.resp.Poll(now, true, &out)
+		done = !limit.AckFirst && lead(q, now, limit, &out, &p)
 		q.resp.Poll(now, limit.DelayAck, &out)
+		answers = q.resp.Waiting()
 	}
-	if q.req != nil && (q.conn.State == ib.StateRTS || q.conn.State == ib.StateSQD) {
-		p.Bytes, p.Blocked = q.req.Poll(now, limit.Bytes, &out)
+	q.led = q.led && answers
+	if !done && requests(q) {
+		var bytes int
+		bytes, p.Blocked = q.req.Poll(now, limit.Bytes-p.Bytes, &out)
+		p.Bytes += bytes
 		if q.conn.Failed() && q.resp != nil { // a fault on this side; what was received is acknowledged all the same
 			q.flush()
 			q.resp.Poll(now, false, &out)
+			answers = true
 		}
 	}
 	if yields { // and the requests have had their turn
-		responder.Resume(q.resp)
+		q.resp.Resume()
 		q.resp.Poll(now, limit.DelayAck, &out)
 	}
-	p.AckDelayed = q.recv.AckDelayed(limit.DelayAck)
+	p.AckDelayed = answers && q.resp.AckDelayed(limit.DelayAck)
 	return q.polled(&out, p)
+}
+
+// requests reports whether requests may be sent.
+func requests(q *QP) bool {
+	return q.req != nil && (q.conn.State == ib.StateRTS || q.conn.State == ib.StateSQD)
+}
+
+// leadCost is what a packet costs at most that goes before an acknowledgement.
+const leadCost = 1 << 10
+
+// lead has a small packet of a request go before a lone acknowledgement. That
+// is the shorter one of the two, so both can leave, and arrive, as one
+// segmented datagram: there only the last one may be shorter. It reports
+// whether there was no request to send.
+func lead(q *QP, now clock.Time, limit Limit, out *conn.Output, p *Polled) (none bool) {
+	if q.led || !q.resp.Waiting() || q.resp.Pressing() || !requests(q) || q.req.NextCost() > leadCost {
+		return false
+	}
+	before := out.Packets
+	rest := out.Only(min(out.Left(), 1))
+	p.Bytes, p.Blocked = q.req.Poll(now, limit.Bytes, out)
+	out.Only(out.Left() + rest)
+	q.led = out.Packets > before
+	if q.conn.Failed() {
+		q.flush()
+	}
+	return !q.led
 }
 
 // polled ends a Poll that has written out.

@@ -18,7 +18,7 @@ func (p *pair) nakAt(from rocev2.PSN, ahead int, ackReq bool) uint64 {
 }
 
 // Also on a path that does not keep the order, the peer is told of a gap that
-// is so large that nothing behind it is kept: no selective acknowledgement
+// is so large that nothing after it is kept: no selective acknowledgement
 // does.
 func TestNAKOfLargeGap(t *testing.T) {
 	t.Parallel()

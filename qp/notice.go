@@ -84,7 +84,7 @@ func forgetNotices(q *QP) { q.cnp &= noticeHold }
 // notice takes note of a packet that was marked, and reports whether a
 // notification is to be sent because of it (IBTA A17.9). With noticeHold one
 // for which it is too early has its notification later, with the first packet
-// behind the interval: the paper has one notification in N for a flow if any
+// after the interval: the paper has one notification in N for a flow if any
 // packet was marked in that time (Zhu et al., section 3.1). Without a packet
 // for another interval it is forgotten: nothing is left then to slow down. A
 // notification for a response, or one that is held, is one for the requester.

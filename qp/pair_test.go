@@ -68,6 +68,7 @@ type testEnd struct {
 	sq, rq *testCQ
 
 	bytes int  // Limit.Bytes of the polls
+	first bool // acknowledgements go before requests
 	delay bool // Limit.DelayAck
 	buf   []byte
 	n     int // length of the packet in buf
@@ -76,7 +77,7 @@ type testEnd struct {
 // poll polls one packet into buf and returns its length; 0 if there is none.
 func (e *testEnd) poll(now clock.Time, buf []byte) int {
 	e.buf, e.n = buf[:cap(buf)], 0
-	e.bytes -= e.Poll(now, Limit{Packets: 1, Bytes: e.bytes, DelayAck: e.delay}, e).Bytes
+	e.bytes -= e.Poll(now, Limit{Packets: 1, Bytes: e.bytes, DelayAck: e.delay, AckFirst: e.first}, e).Bytes
 	return e.n
 }
 
@@ -275,7 +276,7 @@ func (p *pair) transferBatch(from *testEnd, max int) int {
 			break
 		}
 		if p.bursts {
-			polled := from.Poll(p.now, Limit{Packets: max, Bytes: from.bytes, DelayAck: from.delay}, l)
+			polled := from.Poll(p.now, Limit{Packets: max, Bytes: from.bytes, DelayAck: from.delay, AckFirst: from.first}, l)
 			from.bytes -= polled.Bytes
 			break
 		}

@@ -104,6 +104,7 @@ type QP struct {
 	typ      ib.QPType
 	service  rocev2.Service // of typ
 	cnp      noticeFlags    // of congestion notifications, see notice.go
+	led      bool           // a request has gone before the acknowledgement that waits
 	cnpEvery int32          // Config.NotifyInterval, in ns
 	notices  *notices
 	peer     netip.Addr // Attr.AV.DGID, unmapped and without zone
@@ -313,7 +314,7 @@ func (q *QP) PostSends(wrs []ib.SendWR) (int, error) {
 }
 
 // checkSend returns what PostSend would return of the request that is i places
-// behind the next one, and queues nothing.
+// after the next one, and queues nothing.
 func checkSend(q *QP, wr *ib.SendWR, i int) error {
 	switch {
 	case q.req != nil:
@@ -358,7 +359,7 @@ func (q *QP) PostRecv(wr *ib.RecvWR) error {
 func DrainReceives(q *QP) (more bool) {
 	switch {
 	case q.resp != nil:
-		return responder.Drain(q.resp)
+		return q.resp.Drain()
 	case q.uc != nil:
 		return q.uc.Drain()
 	case q.ud != nil:
@@ -382,7 +383,7 @@ func (q *QP) SharePauses(p *Pauses) {
 	}
 }
 
-// SetReorder says that the peer is native: it buffers what arrives behind a
+// SetReorder says that the peer is native: it buffers what arrives after a
 // gap. From now on this queue pair does so too, in p, as long as there is room.
 // It executes the packets in order when the gap is closed: to the peer that is
 // as if the network had delayed them. After a loss it does not send everything
@@ -416,7 +417,7 @@ func (q *QP) Held() (n int) {
 
 // InFlight returns the bytes that may lie in the peer's receive buffer: those
 // between the oldest unacknowledged packet and the next one, as package cc
-// counts them, without a share that the peer has kept behind a gap. Outside of
+// counts them, without a share that the peer has kept after a gap. Outside of
 // RTS and SQD nothing is in flight. It also reports whether the peer is silent:
 // it has not answered what is in flight for so long that this was sent again,
 // or would be.
@@ -424,9 +425,9 @@ func (q *QP) InFlight() (bytes int, silent bool) {
 	if q.req == nil { // datagrams lie in the peer's buffer too, and nothing tells for how long
 		return 0, false
 	}
-	silent = q.req.Silent()
-	if q.conn.State == ib.StateRTS || q.conn.State == ib.StateSQD {
-		bytes = q.req.InFlight()
+	bytes, silent = q.req.InFlight()
+	if q.conn.State != ib.StateRTS && q.conn.State != ib.StateSQD {
+		bytes = 0
 	}
 	return bytes, silent
 }

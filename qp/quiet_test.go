@@ -93,7 +93,7 @@ func TestCreditsWithReads(t *testing.T) {
 func TestErrSendsNoCNP(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, pairConfig{})
-	pkt := packet(rocev2.RCWriteMiddle, 5) // behind a gap
+	pkt := packet(rocev2.RCWriteMiddle, 5) // after a gap
 	pkt.BTH.DestQPN, pkt.BTH.PKey, pkt.Payload = p.b.QPN(), rocev2.DefaultPKey, make([]byte, 1024)
 	p.b.handleMarked(p.now, p.a.addr, &pkt)
 	if !NoticeDue(p.b.QP) {

@@ -39,7 +39,7 @@ func TestOneCut(t *testing.T) {
 	}
 }
 
-// TestResponsesBehindALoss: whatever the number of READ responses behind a lost
+// TestResponsesBehindALoss: whatever the number of READ responses after a lost
 // one, they cost one retry and a bounded number of requests (IBTA 9.7.6.1).
 func TestResponsesBehindALoss(t *testing.T) {
 	t.Parallel()

@@ -43,7 +43,7 @@ func held(t *testing.T, s *Pool) int {
 	return n
 }
 
-// TestRepairCost: a lost packet costs a few, not all that is in flight behind
+// TestRepairCost: a lost packet costs a few, not all that is in flight after
 // it, in both directions.
 func TestRepairCost(t *testing.T) {
 	t.Parallel()

@@ -97,7 +97,7 @@ func TestRNRWait(t *testing.T) {
 	}
 }
 
-// TestRNRQuiet: packets behind one that met no receive draw no further NAK, and
+// TestRNRQuiet: packets after one that met no receive draw no further NAK, and
 // one that comes is no reason to send early (IBTA 9.7.5.2.8).
 func TestRNRQuiet(t *testing.T) {
 	t.Parallel()

@@ -6,8 +6,6 @@ import (
 	"github.com/gosoftroce/rocev2/clock"
 	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/memreg"
-	"github.com/gosoftroce/rocev2/qp/requester"
-	"github.com/gosoftroce/rocev2/qp/responder"
 	"github.com/gosoftroce/rocev2/rocev2"
 )
 
@@ -27,9 +25,9 @@ func Middle(q *QP, src netip.Addr, h *rocev2.BTH, size, n int) memreg.View {
 	switch state := q.conn.State; {
 	case state != ib.StateRTR && state != ib.StateRTS && state != ib.StateSQD:
 	case h.Opcode == rocev2.RCReadResponseMiddle && state != ib.StateRTR:
-		return requester.Middle(q.req, h.PSN, 0)
+		return q.req.Middle(h.PSN, 0)
 	case h.Opcode == rocev2.RCWriteMiddle, h.Opcode == rocev2.RCSendMiddle:
-		return responder.Middle(q.resp, h.Opcode, h.PSN, n)
+		return q.resp.Middle(h.Opcode, h.PSN, n)
 	}
 	return memreg.View{}
 }
@@ -43,9 +41,9 @@ func HandleRun(q *QP, now clock.Time, op rocev2.Opcode, n int) int {
 		unhold(q, now)
 	}
 	if op == rocev2.RCReadResponseMiddle {
-		n = requester.HandleRun(q.req, now, n)
+		n = q.req.HandleRun(now, n)
 	} else {
-		responder.HandleRun(q.resp, n)
+		q.resp.HandleRun(n)
 	}
 	q.conn.Stats.Run(n, q.conn.MTU)
 	if q.conn.Failed() {

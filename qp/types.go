@@ -19,6 +19,9 @@ type Limit struct {
 	// again in a moment: so a request that the program posts in answer goes
 	// first. All other answers go as ever, and acknowledgements with them.
 	DelayAck bool
+
+	// AckFirst has an acknowledgement leave before requests always.
+	AckFirst bool
 }
 
 // Polled is what a Poll has done, why it has stopped, and what the queue pair

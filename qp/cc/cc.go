@@ -100,9 +100,9 @@ type Loss uint8
 
 const (
 	// Repaired is a lost packet that is sent again alone: the peer keeps
-	// what came behind it.
+	// what came after it.
 	Repaired Loss = iota
-	// RepairedRow is such a loss right behind the one before: packets were
+	// RepairedRow is such a loss right after the one before: packets were
 	// lost in a row, as when a buffer overflows.
 	RepairedRow
 	// Selective is a lost packet that is sent again alone, one of several
@@ -177,7 +177,7 @@ type Limit struct {
 	Max   int // what Bytes may grow to
 	PSNs  uint32
 	// Spare says that single losses are being repaired. What the peer keeps
-	// behind the gap is acknowledged only with what is missing, but it does
+	// after the gap is acknowledged only with what is missing, but it does
 	// not lie in the peer's receive buffer any more: so half as much again
 	// may be in flight. Without that the requester would stand still at
 	// every loss.
@@ -211,10 +211,10 @@ func (l *Limit) bytes() uint64 {
 	return size
 }
 
-// Admits reports whether cost bytes in psns packets may be sent behind what is
+// Admits reports whether cost bytes in psns packets may be sent after what is
 // in flight. With nothing in flight anything may: a READ may be larger than the
 // limit. It may also begin inside of it and end outside, short of Max: else
-// there would be no request behind it that shows the loss of its last response.
+// there would be no request after it that shows the loss of its last response.
 func (l *Limit) Admits(inFlight uint64, inFlightPSNs uint32, cost uint64, psns uint32) bool {
 	if inFlightPSNs == 0 {
 		return true

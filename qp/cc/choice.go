@@ -33,7 +33,7 @@ func (l Law) String() string {
 
 // Notify returns what the parameters of a law count on at the other end: the
 // least time between two notifications, 0 if they count on none, and whether a
-// mark within it is reported behind it (qp.Config.NotifyHold).
+// mark within it is reported after it (qp.Config.NotifyHold).
 func (l Law) Notify() (every time.Duration, hold bool) {
 	switch l {
 	case LawDCQCN:
@@ -124,7 +124,7 @@ func (c *Choice) Maker() (func(Config) Controller, error) {
 	return nil, fmt.Errorf("%w: there is no %v", ErrChoice, c.Law)
 }
 
-// ParseChoice reads the text form of a Choice: the name of the law, and behind
+// ParseChoice reads the text form of a Choice: the name of the law, and after
 // commas what is different, such as
 //
 //	window
@@ -204,7 +204,7 @@ func parseBytes(value string) (int, error) {
 
 const mostBytes = 1 << 30 // of a window and of a burst
 
-// parseUnits reads a number, 1 to most, with a letter for a unit behind it, or
+// parseUnits reads a number, 1 to most, with a letter for a unit after it, or
 // none, and reports whether it is one.
 func parseUnits(value string, units map[byte]uint64, most uint64) (n uint64, ok bool) {
 	digits, unit := value, uint64(1)

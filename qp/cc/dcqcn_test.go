@@ -127,7 +127,7 @@ func TestDCQCNStages(t *testing.T) {
 }
 
 // What adapters do else: alpha is looked at each microsecond, there is one cut
-// in 4 µs, and the target is clamped only behind an increase.
+// in 4 µs, and the target is clamped only after an increase.
 func TestDCQCNOfAdapters(t *testing.T) {
 	t.Parallel()
 	const g = 1_000_000_000

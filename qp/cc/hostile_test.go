@@ -83,7 +83,7 @@ func TestDCQCNBurstShrinks(t *testing.T) {
 	if want := time.Duration(8*(packet+WireOverhead)) * time.Microsecond; most < want-time.Millisecond || most > want+time.Millisecond {
 		t.Errorf("%v between bursts, want %v, which a packet takes", most, want)
 	}
-	// What a large burst had taken before a cut is no debt behind it.
+	// What a large burst had taken before a cut is no debt after it.
 	p = PaperProfile(1_000_000_000)
 	p.Min, p.CutPeriod = 1_000_000, 0
 	d = NewDCQCN(NewStatic(0, Config{}), &p)

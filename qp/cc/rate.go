@@ -139,7 +139,7 @@ func (r *Rate) convert(t clock.Time, perSecond uint64) clock.Time {
 // exact time.
 const never = clock.Time(math.MaxInt64 / 2)
 
-// later returns the time t behind at, or never.
+// later returns the time t after at, or never.
 func later(at, t clock.Time) clock.Time {
 	if t >= never-min(at, never) {
 		return never

@@ -48,7 +48,7 @@ const (
 )
 
 // begin begins a round, in which size bytes arrive or are lost, or what is on
-// the way if that is more, as it is behind a cut.
+// the way if that is more, as it is after a cut.
 func (r *rounds) begin(size int, pipe uint64) {
 	size = max(size, int(min(pipe, math.MaxInt32/2)))
 	r.span, r.seen, r.lost = int32(min(size, math.MaxInt32/2)), 0, 0

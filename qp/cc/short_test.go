@@ -59,7 +59,7 @@ func TestShortPath(t *testing.T) {
 	}
 }
 
-// TestShortPathNoise: behind a round of losses without a queue a cut is
+// TestShortPathNoise: after a round of losses without a queue a cut is
 // smaller. A few such rounds prove that losses are noise: then it takes a
 // quarter of the round, and in the end one loss costs nothing.
 func TestShortPathNoise(t *testing.T) {

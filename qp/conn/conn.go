@@ -27,7 +27,7 @@ type Conn struct {
 	Memory *memreg.Table
 	PD     *memreg.PD // of the queue pair; a receive has its own; of an XRC target that of the message under way
 
-	// Pool is for packets behind a gap. It is nil unless the peer is
+	// Pool is for packets after a gap. It is nil unless the peer is
 	// native: then it buffers them too.
 	Pool *queue.Pool
 	SRTT time.Duration // smoothed round trip time, 0 while it is not known
@@ -138,7 +138,7 @@ func (c *Conn) Complete(sink queue.CompletionSink, wc *ib.WC) bool {
 	return false
 }
 
-// Buffer keeps a packet that came at now behind the gap at the expected PSN and
+// Buffer keeps a packet that came at now after the gap at the expected PSN and
 // takes so many PSNs. The result is DropNone, or d if the packet is not kept,
 // or DropConflict.
 func (c *Conn) Buffer(b *queue.Reorder, now clock.Time, p *rocev2.Packet, psns uint32, expected rocev2.PSN, d Drop) Drop {

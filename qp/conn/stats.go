@@ -15,13 +15,13 @@ const (
 	DropPKey                    // another partition
 	DropQPN                     // for another queue pair
 	DropDuplicate               // a request that was executed before
-	DropOutOfOrder              // a request behind a gap
+	DropOutOfOrder              // a request after a gap
 	DropRNR                     // no receive posted: the peer was told to wait, where the service tells it anything
 	DropInvalid                 // a request that broke the rules: NAK, state ERR; over UC neither
 	DropBusy                    // too many answers are waiting; as if lost
 	DropGhost                   // a response to what was never sent
 	DropStale                   // a response to what has completed
-	DropGap                     // a response behind a lost one
+	DropGap                     // a response after a lost one
 	DropBadResponse             // a response that does not fit its request
 	DropRdAtomic                // too many READs or atomics are unanswered, or it would pass a FLUSH: the peer was told to send it again
 	DropConflict                // not what is kept for its PSN, which is dropped too: one of them is forged

@@ -49,6 +49,14 @@ func NewOutput(w Writer, packets int) Output { return Output{w: w, left: packets
 // Left returns how many more packets may be written.
 func (o *Output) Left() int { return o.left }
 
+// Only bounds how many more packets may be written, and returns how many fewer
+// that are.
+func (o *Output) Only(n int) (fewer int) {
+	fewer = o.left - n
+	o.left = n
+	return fewer
+}
+
 // Room is Writer.Room.
 func (o *Output) Room() []byte {
 	if o.left <= 0 {

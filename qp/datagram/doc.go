@@ -12,7 +12,7 @@
 //
 // # Errors of the sender
 //
-// A request that fails on this side completes with its error, those behind it
+// A request that fails on this side completes with its error, those after it
 // are flushed, and the queue pair goes to SQE: it receives as before, and
 // Modify takes it back to RTS (IBTA 10.3.1).
 //

@@ -47,7 +47,7 @@ func push(s *Sender, wr *ib.SendWR, length uint32, to destination) {
 func (s *Sender) flushes() bool { return s.c.State == ib.StateSQE || s.c.State == ib.StateErr }
 
 // CheckPost returns what Post would return of the request that is i places
-// behind the next one, and queues nothing. It keeps where the request goes, for
+// after the next one, and queues nothing. It keeps where the request goes, for
 // PostChecked: the handle may be destroyed at any moment.
 func (s *Sender) CheckPost(wr *ib.SendWR, i int) error {
 	_, to, err := s.check(wr)

@@ -146,7 +146,7 @@ func (s *Sender) writeRun(w *queue.Send, n int, out *conn.Output) int {
 	return n
 }
 
-// advance moves on behind n packets of the oldest request, which completes with
+// advance moves on after n packets of the oldest request, which completes with
 // the last one.
 func (s *Sender) advance(w *queue.Send, n, bytes int) {
 	s.nxt = s.nxt.Add(n)

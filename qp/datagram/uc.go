@@ -37,9 +37,6 @@ func (r *receiver) Post(wr *ib.RecvWR) error { return r.receives.Post(wr) }
 // Drain flushes some of what a source of its own has in ERR, see conn.Receives.
 func (r *receiver) Drain() (more bool) { return r.receives.Drain() }
 
-// AckDelayed reports whether an acknowledgement waits: there is none.
-func (r *receiver) AckDelayed(bool) bool { return false }
-
 // Pressing reports whether an answer waits: there is none.
 func (r *receiver) Pressing() bool { return false }
 
@@ -141,7 +138,7 @@ func (r *UCReceiver) Reset() {
 // ReadyToReceive expects PSN first, on the way to RTR.
 func (r *UCReceiver) ReadyToReceive(first rocev2.PSN) { r.epsn = first }
 
-// ExpectedPSN returns the PSN behind the last packet.
+// ExpectedPSN returns the PSN after the last packet.
 func (r *UCReceiver) ExpectedPSN() rocev2.PSN { return r.epsn }
 
 // HandleRequest takes a packet. One that begins a message is taken whatever its

@@ -31,7 +31,7 @@ func (r *UDReceiver) Reset() {
 // ReadyToReceive takes the attribute that means nothing here.
 func (r *UDReceiver) ReadyToReceive(first rocev2.PSN) { r.epsn = first }
 
-// ExpectedPSN returns the PSN behind that of the last datagram: every PSN is
+// ExpectedPSN returns the PSN after that of the last datagram: every PSN is
 // taken.
 func (r *UDReceiver) ExpectedPSN() rocev2.PSN { return r.epsn }
 

@@ -143,7 +143,7 @@ func (w *dgramWorld) post() error {
 	return w.from.PostSend(&wr)
 }
 
-// recv posts a receive, which has a slot of its own behind those that WRITEs go
+// recv posts a receive, which has a slot of its own after those that WRITEs go
 // to.
 func (w *dgramWorld) recv() error {
 	slot := dgramSlots + int(w.nextRecv)%dgramSlots

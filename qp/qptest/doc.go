@@ -15,7 +15,7 @@
 //	a> WRITE_ONLY psn=100 ackreq va=0x11000 rkey=b.m len=8 [8]
 //	b> ACK psn=100 credits=0 msn=1  (lost)
 //
-// To write one, write the commands with ---- behind each group, run
+// To write one, write the commands with ---- after each group, run
 //
 //	go test ./qp/qptest -run TestScripts -rewrite
 //
@@ -85,7 +85,7 @@
 // TestWorld plays seeded worlds in virtual time: one to three connections,
 // random requests of random sizes in both directions at once, over a link that
 // loses, doubles, delays, reorders and corrupts packets, with one deliberate
-// fault in every third world. Half of the sides keep what comes behind a gap,
+// fault in every third world. Half of the sides keep what comes after a gap,
 // and half send several packets in a Poll. Packets pass the real encoder, ICRC
 // and parser. A model says what must come out; checked are every completion
 // (once, in order, right status, right data), exactly-once execution of SENDs,

@@ -175,7 +175,7 @@ func jain(x []float64) float64 {
 	return sum * sum / squares / float64(len(x))
 }
 
-// TestMarkedPathIsShared: two writers behind a router that marks have the same
+// TestMarkedPathIsShared: two writers after a router that marks have the same
 // share of its cable in every seed, and fill it, whenever the second began and
 // however busy the hosts are.
 func TestMarkedPathIsShared(t *testing.T) {

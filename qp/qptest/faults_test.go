@@ -8,11 +8,11 @@ type faultKind uint8
 const (
 	faultNone         faultKind = iota
 	faultUnknownKey             // a request with a key that does not exist
-	faultRemoteBounds           // a request that ends behind the peer's region
+	faultRemoteBounds           // a request that ends after the peer's region
 	faultNoRight                // a WRITE or atomic to a region that grants READ
 	faultMisaligned             // an atomic on an odd address
 	faultUnknownLKey            // a local buffer with a key that does not exist
-	faultLocalBounds            // a local buffer that ends behind its region
+	faultLocalBounds            // a local buffer that ends after its region
 	faultRecvTooSmall           // a receive that is shorter than the message
 	faultModifyErr              // the application moves the QP to ERR
 	faultDestroy                // the application closes the QP

@@ -9,7 +9,7 @@ import (
 	"github.com/gosoftroce/rocev2/rocev2"
 )
 
-// disk is memory with a file behind it, which takes note of what is brought
+// disk is memory with a file after it, which takes note of what is brought
 // there.
 type disk struct {
 	memreg.Memory

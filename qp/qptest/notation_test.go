@@ -27,7 +27,7 @@ var opcodeNames = map[rocev2.Opcode]string{
 	0x64: "UD_SEND_ONLY", 0x65: "UD_SEND_ONLY_IMM", 0x81: "CNP", 0xd1: "SELECTIVE_ACK",
 }
 
-// Headers behind the BTH, by opcode: again the notation's own.
+// Headers after the BTH, by opcode: again the notation's own.
 const (
 	hasRETH = 1 << iota
 	hasAETH

@@ -264,7 +264,7 @@ func TestReadAsksOnce(t *testing.T) {
 }
 
 // TestReadKeepsToItsRoom: while a response is missing, no more is asked for
-// than there is room for behind the gap. What is refused would be lost as well.
+// than there is room for after the gap. What is refused would be lost as well.
 func TestReadKeepsToItsRoom(t *testing.T) {
 	t.Parallel()
 	const rate = 1e9

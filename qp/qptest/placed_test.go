@@ -36,7 +36,7 @@ func (w *world) place(k opKind) opKind {
 	return k
 }
 
-// worldDisk is memory that has a disk behind it.
+// worldDisk is memory that has a disk after it.
 type worldDisk struct {
 	memreg.Memory
 	stored []byte

@@ -9,7 +9,7 @@ import (
 	"github.com/gosoftroce/rocev2/rocev2"
 )
 
-// TestInFlightBeyondRoom: where much more is in flight than is kept behind a
+// TestInFlightBeyondRoom: where much more is in flight than is kept after a
 // gap, here or at the peer, as other queue pairs need the room, what was not
 // kept goes again as soon as the gap is closed. Nothing waits for a probe.
 func TestInFlightBeyondRoom(t *testing.T) {

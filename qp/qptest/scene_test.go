@@ -160,7 +160,7 @@ func (a *actor) at(va uint64, n int) ([]byte, error) {
 	return nil, fmt.Errorf("%s has no %d bytes at %#x", a.name, n, va)
 }
 
-// args are the words of a command behind its name and side.
+// args are the words of a command after its name and side.
 type args struct {
 	pos []string
 	kv  map[string]string

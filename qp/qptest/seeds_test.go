@@ -30,7 +30,7 @@ func seedsOf() int {
 // foundSeeds are seeds that found a bug. They run always.
 var foundSeeds = []uint64{
 	101143, // a repeated READ moved ahead of waiting answers made the MSN of the following ones go back
-	9151,   // a request behind a READ whose answer was being repeated was refused, though the peer kept to the depth
+	9151,   // a request after a READ whose answer was being repeated was refused, though the peer kept to the depth
 	1047,   // a selective acknowledgement overtook older answers: the MSNs of those went back
 	1507,   // what turned out lost when a probe was due was about to be sent again, and the probe stayed due
 	8765,   // the same

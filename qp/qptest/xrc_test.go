@@ -12,7 +12,7 @@ import (
 )
 
 // The opcodes of XRC are those of RC from 0xa0 on, and each request has an
-// XRCETH behind the BTH (IBTA A14).
+// XRCETH after the BTH (IBTA A14).
 func init() {
 	for op := range rocev2.Opcode(0x20) {
 		name, ok := opcodeNames[op]

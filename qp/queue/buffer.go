@@ -69,7 +69,7 @@ func (b *buffer) insert(k *heldPacket) {
 	b.n++
 }
 
-// end is the PSN behind those of a packet.
+// end is the PSN after those of a packet.
 func (k *heldPacket) end() rocev2.PSN { return k.packet.BTH.PSN.Add(int(k.psns)) }
 
 // remove gives a packet back. The bounds stay as they are.
@@ -108,7 +108,7 @@ func (b *buffer) pop() {
 	}
 }
 
-// after returns the first PSN behind psn that is kept; there is one.
+// after returns the first PSN after psn that is kept; there is one.
 func (b *buffer) after(psn rocev2.PSN) rocev2.PSN {
 	for psn = psn.Next(); ; psn = psn.Add(int(64 - psn%64)) {
 		w, _ := b.bit(psn)

@@ -1,6 +1,6 @@
 // Package queue has the queues that a queue pair works on: the ring of send
 // requests, the ring of receives, and the reorder buffer for packets that
-// arrived behind a gap.
+// arrived after a gap.
 //
 // They hold and find, and decide nothing about the protocol: when a request is
 // sent, completed or flushed is for the requester and the responder to say.

@@ -104,7 +104,7 @@ func (s *Pool) Share(payload int) int {
 	return min(max(s.share(s.buffers)-s.opening, 0)/s.costs[classOf(payload)], s.Reach)
 }
 
-// heldPacket is a packet behind a gap.
+// heldPacket is a packet after a gap.
 type heldPacket struct {
 	next         *heldPacket // in its chain of the index, or in the free list
 	older, newer *heldPacket // in its buffer

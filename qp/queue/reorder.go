@@ -10,7 +10,7 @@ import (
 )
 
 // Reorder is a reorder buffer: the packets of one direction of a connection
-// that arrived behind a gap, until the gap is closed. It takes memory from a
+// that arrived after a gap, until the gap is closed. It takes memory from a
 // Pool while there are some; the zero value is empty.
 //
 // What is in it has not been checked by the order of PSNs, and may be forged.
@@ -38,7 +38,7 @@ func (r Reorder) Len() int {
 // First returns the lowest PSN; the buffer must not be empty.
 func (r Reorder) First() rocev2.PSN { return r.first }
 
-// End returns the PSN behind the highest packet; the buffer must not be empty.
+// End returns the PSN after the highest packet; the buffer must not be empty.
 func (r Reorder) End() rocev2.PSN { return r.end }
 
 // Lowest returns the packet with the lowest PSN, nil if there is none.
@@ -101,7 +101,7 @@ func (r *Reorder) Expire(at clock.Time) (n int) {
 	return n
 }
 
-// Insert keeps a packet that lies behind the gap at the expected PSN and takes
+// Insert keeps a packet that lies after the gap at the expected PSN and takes
 // so many PSNs, unless it lies too far ahead: more than 128 past the expected
 // PSN or past the last packet that is kept, or more than the pool's Reach past
 // the expected one.
@@ -221,7 +221,7 @@ func RequestAge(srtt time.Duration) time.Duration {
 }
 
 // Check says what is wrong with the buffer, for tests: all packets are found in
-// the order of their PSNs, behind the expected one and in reach.
+// the order of their PSNs, after the expected one and in reach.
 func (r Reorder) Check(expected rocev2.PSN) error {
 	if r.buffer == nil {
 		return nil

@@ -6,7 +6,7 @@ import (
 )
 
 // Reordering is how far a path brings packets out of their order: what is
-// missing behind so many packets that were sent later may only be late (the
+// missing after so many packets that were sent later may only be late (the
 // reordering window of RFC 8985, section 6.2, counted in packets, as in RFC
 // 4653). On a path that keeps the order the window is 0. It grows at once when
 // something comes late that was taken for missing, to twice as many packets as
@@ -46,7 +46,7 @@ const (
 	manyLate = 8
 )
 
-// SetMost bounds the window: so many packets behind a gap may be kept.
+// SetMost bounds the window: so many packets after a gap may be kept.
 func (o *Reordering) SetMost(packets int) {
 	o.most = uint16(min(max(packets, 0), MaxReordering))
 	o.window = min(o.window, o.most)
@@ -59,7 +59,7 @@ func (o *Reordering) Seen() bool { return o.window > 0 }
 // late.
 func (o *Reordering) Window() int { return int(o.window) }
 
-// Waits reports whether a packet that is missing when all that was sent behind
+// Waits reports whether a packet that is missing when all that was sent after
 // it has come may only be late.
 func (o *Reordering) Waits() bool { return o.overtaken() > 1 }
 

@@ -20,7 +20,7 @@ func newLateBoard(t *testing.T) *lateBoard {
 	return b
 }
 
-// update tells the scoreboard what is kept behind una.
+// update tells the scoreboard what is kept after una.
 func (b *lateBoard) update(una rocev2.PSN, wantLost, wantLate int, kept ...byte) {
 	b.t.Helper()
 	if lost, ok := b.Update(una, 1000, kept); lost != wantLost || !ok || b.Late() != wantLate {
@@ -83,7 +83,7 @@ func TestReorderingOverdue(t *testing.T) {
 	}
 }
 
-// TestReorderedAcknowledgements: an acknowledgement that comes late, behind one
+// TestReorderedAcknowledgements: an acknowledgement that comes late, after one
 // that was sent later, does not have sent again what has arrived meanwhile.
 func TestReorderedAcknowledgements(t *testing.T) {
 	t.Parallel()

@@ -10,7 +10,7 @@ import (
 )
 
 // MaxHoles is how many missing packets a scoreboard knows at once. What is
-// missing behind them shows when they have come.
+// missing after them shows when they have come.
 const MaxHoles = 4096
 
 // Hole is a packet that the peer lacks, though it has got one that was sent
@@ -22,7 +22,7 @@ type Hole struct {
 	over uint16     // how many packets that were sent later have overtaken it, while it was not sent again
 	lost bool       // it is lost, not only late
 	sent bool       // it was sent again, and may arrive still
-	// guess says that no packet behind it has shown that it is missing. So
+	// guess says that no packet after it has shown that it is missing. So
 	// it says nothing of the path if it comes.
 	guess bool
 	again bool // it was sent again, perhaps before it was lost once more
@@ -39,7 +39,7 @@ func (h *Hole) waits() bool { return h.lost && !h.sent && !h.answer }
 func (h *Hole) late() bool { return !h.lost && !h.answer }
 
 // Scoreboard is what a sender knows of the packets in flight that the peer
-// keeps behind gaps (RFC 6675, section 3). All PSNs before high are kept, or
+// keeps after gaps (RFC 6675, section 3). All PSNs before high are kept, or
 // are holes.
 type Scoreboard struct {
 	holes   []Hole // by PSN
@@ -121,6 +121,9 @@ func (s *Scoreboard) FirstLate() (at clock.Time, ok bool) {
 // LoseLate takes note that what has been missed since path.Missed is lost, and
 // returns how many packets that are.
 func (s *Scoreboard) LoseLate() (n int) {
+	if s == nil {
+		return 0
+	}
 	for i := range s.holes {
 		if h := &s.holes[i]; h.late() && h.at <= s.path.Missed {
 			h.lost = true
@@ -272,7 +275,7 @@ func (s *Scoreboard) miss(una rocev2.PSN, lost, guess bool) bool {
 }
 
 // Update takes a selective acknowledgement: bit i of kept, the low bits of a
-// byte first, says that the peer has the packet behind the next i of una, which
+// byte first, says that the peer has the packet after the next i of una, which
 // it lacks. A packet is lost when more packets than the reordering window has
 // overtaken it. One that was sent again before path.Late, or so that something
 // younger has arrived, is lost once more. One that the peer kept and keeps no
@@ -331,8 +334,8 @@ type merger struct {
 	path      *Reordering
 	una       rocev2.PSN
 	old       []Hole
-	high      rocev2.PSN // behind what the acknowledgement tells of
-	known     rocev2.PSN // behind what was known
+	high      rocev2.PSN // after what the acknowledgement tells of
+	known     rocev2.PSN // after what was known
 	late      clock.Time // see Reordering
 	overtaken int        // by how many packets one that is lost was
 	above     int        // packets that are kept
@@ -342,7 +345,7 @@ type merger struct {
 	lost      int // packets that have turned out lost
 }
 
-// merge takes over what the acknowledgement says up to its reach, and behind it
+// merge takes over what the acknowledgement says up to its reach, and after it
 // what is known already. It returns up to where all is known now.
 func (m *merger) merge(kept []byte, reach int) rocev2.PSN {
 	m.hole(m.una)
@@ -463,7 +466,7 @@ func (r Reorder) Every(expected rocev2.PSN) uint8 {
 	return uint8(min(max(selectiveEvery, r.end.Ahead(expected)/selectiveShare), 255))
 }
 
-// AppendKept appends which PSNs behind the expected one, which is missing, are
+// AppendKept appends which PSNs after the expected one, which is missing, are
 // kept: bit i is for the i-th, low bits of a byte first. There are at most max
 // bytes, a multiple of 4.
 func (r Reorder) AppendKept(b []byte, expected rocev2.PSN, most int) []byte {

@@ -94,7 +94,7 @@ func TestScoreboardAnswers(t *testing.T) {
 }
 
 // TestScoreboardIsBounded: holes without end make a scoreboard forget those
-// that are farthest, and what is behind them.
+// that are farthest, and what is after them.
 func TestScoreboardIsBounded(t *testing.T) {
 	t.Parallel()
 	s := NewPool(1).OpenBoard(0, &Reordering{}, 4096)
@@ -126,7 +126,7 @@ func TestRowsOfHoles(t *testing.T) {
 }
 
 // TestScoreboardRemembersWhatIsBehind: an acknowledgement that reaches less far
-// than what is known says nothing of what comes behind it, which stays lost.
+// than what is known says nothing of what comes after it, which stays lost.
 func TestScoreboardRemembersWhatIsBehind(t *testing.T) {
 	t.Parallel()
 	b := NewPool(1).OpenBoard(100, &Reordering{}, 4096)

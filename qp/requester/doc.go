@@ -11,18 +11,37 @@
 // request and its PSN, so nothing that was sent is kept, and a retransmission
 // reads the memory of the request again.
 //
-// A Requester is built in layers, which are embedded one in the next. Each
-// knows those below it alone; the compiler sees to that.
+// A Requester composes three parts. A packet goes through the files in this
+// order:
 //
-//	Requester  posting; responses and NAKs   post.go, response.go, nak.go
-//	sender     what may be sent now, and     transmit.go
-//	           its packets
-//	recovery   when what is sent again       recover.go, repair.go, fetch.go
-//	work       the requests, and where       work.go, complete.go
-//	           sending is                    split.go
+//	post.go      a request is checked, and pushed to the stream
+//	send.go      a turn, one Poll: what may go now, new or again
+//	stream       the requests in order, and     stream.go, cut.go,
+//	             the cursor that cuts them       local.go, complete.go
+//	             into packets
+//	encoder      the packet of a request        encode.go
+//	response.go  a response, on its way to       nak.go
+//	             stream and recovery
+//	recovery     what is sent again, and when   recovery.go, lost.go
 //
-// Plain structs that know none of these, and that can be tested alone: retry
-// (the local ACK timer), rnr, rtt, credit, repair; queue.Scoreboard.
+// In recovery are plain structs, each of one concern: retry (the local ACK
+// timer) and rnr, rtt (round trips, and when to probe), repair (a run that goes
+// again), and gaps (what is kept and missing after gaps: gaps.go, again.go,
+// late.go; it takes no memory before there is one).
+//
+// The seams, which TestParts holds: a part reads the fields of another, and
+// calls what it offers, 15 methods at most for each side. It writes none.
+//
+//	stream    takes push, cut, sent, acknowledgeBefore, answered, rewind; it
+//	          completes requests. It knows no time and nothing above it.
+//	recovery  takes sent, progress, NAKs, selective acknowledgements, what
+//	          came after a gap, and the time. It moves the stream back,
+//	          says which packets go again (next), when it wants to be called
+//	          (deadline), and tells the controller what is lost.
+//	encoder   takes a request packet that the stream has cut.
+//
+// A turn and a response, which live for a call, have no state of their own:
+// they ask one part and tell another.
 //
 // # Recovery
 //
@@ -35,11 +54,11 @@
 // same sign, an earlier packet that comes once more, it sees that a READ
 // response asked for again was lost again.
 //
-// Between two native peers both directions buffer what arrives behind a gap,
+// Between two native peers both directions buffer what arrives after a gap,
 // within bounds, and go on from there when the gap is closed. So only
 // what is missing is sent again, or asked for, and sending goes on where it
 // was. The peer tells what it has by selective acknowledgements, see
-// selective.go; of READ responses this side knows itself. With a peer that
+// gaps.go; of READ responses this side knows itself. With a peer that
 // sends none, one gap is known at a time, see repair.go.
 //
 // # Timeouts

@@ -34,7 +34,7 @@ func TestForgedSelectiveAcks(t *testing.T) {
 		const packets = 200
 		e.write(packets * 256)
 		now := clock.Time(1)
-		first := e.r.una
+		first := e.r.stream.una
 		e.poll(now)
 		for range 200 {
 			now += clock.Time(rng.IntN(20000))
@@ -43,7 +43,7 @@ func TestForgedSelectiveAcks(t *testing.T) {
 				bits := rng.Uint32()
 				kept[i] = byte(bits) | byte(bits>>8) // three of four are kept
 			}
-			e.selectiveAck(now, e.r.una, kept)
+			e.selectiveAck(now, e.r.stream.una, kept)
 			if at, ok := e.r.Deadline(); ok && at <= now && rng.IntN(2) == 0 {
 				e.r.HandleTimeout(now)
 			}
@@ -53,11 +53,11 @@ func TestForgedSelectiveAcks(t *testing.T) {
 				}
 			}
 		}
-		if e.done != 0 || e.r.sel.path.Window() > queue.MaxReordering {
-			t.Fatalf("seed %d: %d are done, the reordering window is %d", seed, e.done, e.r.sel.path.Window())
+		if e.done != 0 || e.r.recovery.gaps.late.path.Window() > queue.MaxReordering {
+			t.Fatalf("seed %d: %d are done, the reordering window is %d", seed, e.done, e.r.recovery.gaps.late.path.Window())
 		}
 		for range 100 {
-			e.answer(now, e.r.max.Add(-1), rocev2.AETH{Syndrome: rocev2.ACKNoCredits, MSN: 1})
+			e.answer(now, e.r.stream.max.Add(-1), rocev2.AETH{Syndrome: rocev2.ACKNoCredits, MSN: 1})
 			e.poll(now)
 			if e.done == 1 {
 				break
@@ -66,8 +66,8 @@ func TestForgedSelectiveAcks(t *testing.T) {
 			e.r.HandleTimeout(now)
 			e.poll(now)
 		}
-		if e.done != 1 || e.r.queue.Len() != 0 {
-			t.Errorf("seed %d: %d are done, %d are left", seed, e.done, e.r.queue.Len())
+		if e.done != 1 || e.r.stream.ring.Len() != 0 {
+			t.Errorf("seed %d: %d are done, %d are left", seed, e.done, e.r.stream.ring.Len())
 		}
 	}
 }

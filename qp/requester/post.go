@@ -7,9 +7,10 @@ import (
 
 	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/qp/conn"
+	"github.com/gosoftroce/rocev2/qp/queue"
 )
 
-// stateErrors are made once: a caller may post in vain again and again.
+// stateErrors are made once: a caller may post again and again.
 var stateErrors = func() (errs [ib.NumStates]error) {
 	for s := range ib.NumStates {
 		errs[s] = fmt.Errorf("%w: %v: sends are posted from RTS on, when the queue pair is connected", ib.ErrState, s)
@@ -21,51 +22,48 @@ var stateErrors = func() (errs [ib.NumStates]error) {
 // once back in RTS); ERR completes them at once with WR_FLUSH_ERR; the others
 // refuse (IBTA 10.3.1). On an error nothing was queued.
 func (r *Requester) Post(wr *ib.SendWR) error {
-	length, err := r.check(wr)
+	s := &r.stream
+	length, err := checkSend(s.c, &s.ring, wr)
 	if err != nil {
 		return err
 	}
-	r.c.Stats.SendPosted++
-	if r.c.Failed() {
-		r.completeError(wr.ID, wr.Opcode, ib.StatusWRFlushErr, 0)
+	s.c.Stats.SendPosted++
+	if s.c.Failed() {
+		s.completeError(wr.ID, wr.Opcode, ib.StatusWRFlushErr, 0)
 		return nil
 	}
-	r.queue.Push(wr, uint32(length), wr.Signaled || r.signalAll)
+	s.push(wr, uint32(length))
 	return nil
 }
 
 // CheckPost returns what Post would return, and queues nothing.
 func (r *Requester) CheckPost(wr *ib.SendWR) error {
-	_, err := r.check(wr)
+	_, err := checkSend(r.stream.c, &r.stream.ring, wr)
 	return err
 }
 
 // Room returns how many requests can be posted now.
 func (r *Requester) Room() int {
-	if r.c.Failed() {
+	if r.stream.c.Failed() {
 		return math.MaxInt // they complete at once
 	}
-	return r.queue.Room()
+	return r.stream.ring.Room()
 }
 
-func (r *Requester) check(wr *ib.SendWR) (length uint64, err error) {
-	switch r.c.State {
-	case ib.StateRTS, ib.StateSQD, ib.StateErr:
-	default:
-		return 0, stateErrors[r.c.State]
+// checkSend returns the length of a message, or why its request is refused.
+func checkSend(c *conn.Conn, ring *queue.SendRing, wr *ib.SendWR) (length uint64, err error) {
+	if length, err = lengthOf(c, ring, wr); err != nil {
+		err = explain(ring, wr, err)
 	}
-	length, err = r.checkSend(wr)
-	if err != nil {
-		return 0, r.explain(wr, err)
-	}
-	return length, nil
+	return length, err
 }
 
-// checkSend returns the length of the message, or what is wrong with the
-// request.
-func (r *Requester) checkSend(wr *ib.SendWR) (length uint64, err error) {
-	switch {
-	case r.queue.Full() && !r.c.Failed():
+// lengthOf returns the length of a message, or what is wrong with its request.
+func lengthOf(c *conn.Conn, ring *queue.SendRing, wr *ib.SendWR) (length uint64, err error) {
+	switch s := c.State; {
+	case s != ib.StateRTS && s != ib.StateSQD && s != ib.StateErr:
+		return 0, stateErrors[s]
+	case ring.Full() && !c.Failed():
 		return 0, ib.ErrQueueFull
 	case !wr.Opcode.Known():
 		if wr.Opcode == 0 {
@@ -76,17 +74,17 @@ func (r *Requester) checkSend(wr *ib.SendWR) (length uint64, err error) {
 		return 0, conn.CheckLocal(wr)
 	case wr.Opcode.Is(ib.OpRemote) && wr.Remote == ib.OutsideRemote:
 		return 0, ib.ErrRemote
-	case r.c.XRC() && !wr.Opcode.Is(ib.OpLocal) && (wr.RemoteSRQN == 0 || wr.RemoteSRQN>>24 != 0):
+	case c.XRC() && !wr.Opcode.Is(ib.OpLocal) && (wr.RemoteSRQN == 0 || wr.RemoteSRQN>>24 != 0):
 		return 0, ib.ErrRemoteSRQN
 	case wr.Inline != nil:
 		if !wr.Opcode.Is(ib.OpCarries) {
 			return 0, ib.ErrInline
 		}
-		if len(wr.Inline) > r.queue.MaxInline() && wr.Opcode != ib.OpAtomicWrite {
+		if len(wr.Inline) > ring.MaxInline() && wr.Opcode != ib.OpAtomicWrite {
 			return 0, ib.ErrInlineTooLong
 		}
 		length = uint64(len(wr.Inline))
-	case len(wr.SGList) > r.queue.MaxSGE():
+	case len(wr.SGList) > ring.MaxSGE():
 		return 0, ib.ErrTooManySGE
 	default:
 		length = ib.TotalLength(wr.SGList)
@@ -95,16 +93,16 @@ func (r *Requester) checkSend(wr *ib.SendWR) (length uint64, err error) {
 		return 0, ib.ErrTooLong
 	}
 	if wr.Opcode.Is(ib.OpAnswered) {
-		return length, r.checkAnswered(wr, length)
+		return length, checkAnswered(c, wr, length)
 	}
 	return length, nil
 }
 
 // checkAnswered returns what is wrong with a request that has a response of its
 // own.
-func (r *Requester) checkAnswered(wr *ib.SendWR, length uint64) error {
+func checkAnswered(c *conn.Conn, wr *ib.SendWR, length uint64) error {
 	switch {
-	case r.c.Attr.MaxRdAtomic == 0:
+	case c.Attr.MaxRdAtomic == 0:
 		return ib.ErrNoRdAtomic
 	case wr.Opcode.Is(ib.OpInvalidates) && wr.InvalidateKey == 0:
 		return ib.ErrNoKey
@@ -118,8 +116,8 @@ func (r *Requester) checkAnswered(wr *ib.SendWR, length uint64) error {
 	return nil
 }
 
-// explain adds to err, of checkSend, the figures that it is about.
-func (r *Requester) explain(wr *ib.SendWR, err error) error {
+// explain adds to err, of lengthOf, the figures that it is about.
+func explain(ring *queue.SendRing, wr *ib.SendWR, err error) error {
 	switch err {
 	case ib.ErrTooLong: // an entry that stands for no memory makes it so
 		return cmp.Or(ib.BadSGE(wr.SGList), err)
@@ -128,11 +126,11 @@ func (r *Requester) explain(wr *ib.SendWR, err error) error {
 	case ib.ErrRemoteSRQN:
 		return fmt.Errorf("%w: RemoteSRQN is %#x; the peer has the number (SRQ.Number), of 24 bits", err, wr.RemoteSRQN)
 	case ib.ErrInlineTooLong:
-		return fmt.Errorf("%w: %d bytes; the queue pair was made for %d (MaxInline)", err, len(wr.Inline), r.queue.MaxInline())
+		return fmt.Errorf("%w: %d bytes; the queue pair was made for %d (MaxInline)", err, len(wr.Inline), ring.MaxInline())
 	case ib.ErrInline:
 		return fmt.Errorf("%w: %v; only SEND, WRITE and ATOMIC WRITE can", err, wr.Opcode)
 	case ib.ErrTooManySGE:
-		return fmt.Errorf("%w: %d; the queue pair was made for %d (MaxSendSGE)", err, len(wr.SGList), r.queue.MaxSGE())
+		return fmt.Errorf("%w: %d; the queue pair was made for %d (MaxSendSGE)", err, len(wr.SGList), ring.MaxSGE())
 	case ib.ErrAtomicLength:
 		return fmt.Errorf("%w: SGList has %d", err, ib.TotalLength(wr.SGList))
 	case ib.ErrAtomicWrite:

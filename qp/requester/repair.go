@@ -1,17 +1,14 @@
 package requester
 
 import (
-	"github.com/gosoftroce/rocev2/clock"
 	"github.com/gosoftroce/rocev2/qp/cc"
-	"github.com/gosoftroce/rocev2/qp/queue"
 	"github.com/gosoftroce/rocev2/rocev2"
 )
 
-// repair is selective retransmission: a cursor beside the requester's own. A
-// few packets are sent again from the oldest unacknowledged one on, while
-// sending goes on where it was. It is for a peer that buffers what arrives
-// behind a gap, and for READs whose later responses are in the reorder buffer
-// here.
+// repair is selective retransmission: a cursor beside that of the stream. A few
+// packets are sent again from the oldest unacknowledged one on, while sending
+// goes on where it was. It is for a peer that buffers what arrives after a
+// gap, and for READs whose later responses are in the reorder buffer here.
 type repair struct {
 	left uint32     // packets still to be sent; 0: none is under way
 	cur  uint32     // request of the next one
@@ -20,7 +17,7 @@ type repair struct {
 	run        uint32     // length of the last run; 0: there was none
 	start, end rocev2.PSN // from the first packet of it to what follows the last
 	limit      rocev2.PSN // what was sent before it ends here
-	reads      uint8      // READs in a row that were asked for again one by one, if run is 0; end is behind the last
+	reads      uint8      // READs in a row that were asked for again one by one, if run is 0; end is after the last
 }
 
 const (
@@ -41,44 +38,37 @@ const (
 	maxReadsInRow = 2
 )
 
-// beginRepair begins to send a run of packets again, from the oldest
-// unacknowledged one on, if that may be enough.
-func (r *recovery) beginRepair(now clock.Time, run uint32) bool {
-	if r.c.Pool == nil || r.nxt == r.una {
+// grows reports whether a run that begins at una now is longer than the last
+// one, which began with the packet that is missing again, or ended with the one
+// before: more is missing than single packets.
+func (p *repair) grows(una rocev2.PSN) bool { return p.run > 0 && (una == p.start || una == p.end) }
+
+// begin begins to send packets again from the oldest one in flight on: a run,
+// or a longer one if it grows. The rest of a READ is asked for reads times. It
+// returns false if that may not be enough.
+func (p *repair) begin(s *stream, run, reads uint32, grows bool) bool {
+	if s.nxt == s.una {
 		return false
 	}
-	p := &r.repair
-	w := r.queue.At(r.queue.Head)
-	end := w.First.Add(int(w.PSNs))
-	if w.Answered() && !p.nextRead(w.First, end) {
-		return false
-	}
-	// A run that began with the packet that is missing again, or ended with
-	// the one before: more is missing than single packets.
-	grows := p.run > 0 && (r.una == p.start || r.una == p.end)
-	how := cc.Repaired
-	if grows && p.run > run {
-		how = cc.RepairedRow
-	}
-	r.lost(now, how)
-	r.c.Stats.Rare().Repairs++
-	p.cur, p.nxt = r.queue.Head, r.una
-	if w.Answered() {
-		w.Flags |= queue.Resumed
-		p.left, p.run, p.end = repairReads, 0, end
-		return true
-	}
-	if grows {
-		p.run = min(p.run*repairGrowth, cc.MaxPSNs)
+	w := s.head()
+	if end := w.First.Add(int(w.PSNs)); w.Answered() {
+		if !p.nextRead(w.First, end) {
+			return false
+		}
+		s.resume(s.ring.Head)
+		p.left, p.run, p.end = reads, 0, end
 	} else {
-		p.run = run
+		if grows {
+			run = min(p.run*repairGrowth, cc.MaxPSNs)
+		}
+		p.run, p.left, p.limit = run, run, s.nxt
+		p.start, p.end = s.una, s.una.Add(int(run))
 	}
-	p.limit = r.nxt
-	p.left, p.start, p.end = p.run, r.una, r.una.Add(int(p.run))
+	p.cur, p.nxt = s.ring.Head, s.una
 	return true
 }
 
-// nextRead takes note that a READ with these PSNs is to be asked for again, and
+// nextRead notes that a READ with these PSNs is to be asked for again, and
 // reports whether that may be enough.
 func (p *repair) nextRead(first, end rocev2.PSN) bool {
 	switch {
@@ -94,33 +84,38 @@ func (p *repair) nextRead(first, end rocev2.PSN) bool {
 	return false
 }
 
-// beginProbe sends the oldest packet again while it is not known how long a
-// round trip takes: more than the guess, perhaps, so nothing says that anything
-// was lost.
-func (r *recovery) beginProbe() bool {
-	if r.nxt == r.una {
-		return false
+// next returns the request and the PSN of the next packet; false if none is to
+// be sent.
+func (p *repair) next(s *stream) (cur uint32, psn rocev2.PSN, ok bool) {
+	if p.left == 0 || p.nxt.Before(s.una) || p.nxt.Ahead(s.una) >= s.inFlight() {
+		p.left = 0 // done meanwhile
+		return 0, 0, false
 	}
-	p, w := &r.repair, r.queue.At(r.queue.Head)
-	if w.Answered() {
-		end := w.First.Add(int(w.PSNs))
-		if !p.nextRead(w.First, end) {
-			return false
-		}
-		w.Flags |= queue.Resumed
-		p.run, p.end = 0, end
-	} else {
-		p.run, p.start, p.end, p.limit = 1, r.una, r.una.Next(), r.nxt
+	if p.nxt != s.una && s.ring.At(p.cur).Answered() {
+		// A READ or an atomic is repaired when its turn comes. What is
+		// acknowledged up to here says nothing about it.
+		p.left, p.end, p.limit = 0, p.nxt, p.nxt
+		return 0, 0, false
 	}
-	p.cur, p.nxt, p.left = r.queue.Head, r.una, 1
-	return true
+	return p.cur, p.nxt, true
 }
 
-// repairFailed reports that just the last run is acknowledged, and nothing of
-// what had been sent behind it before: the peer has not kept that.
-func (r *recovery) repairFailed() bool {
-	p := &r.repair
-	return p.run > 0 && p.left == 0 && r.una == p.end && r.una.Before(p.limit)
+// sent takes that rq, the next packet, was sent.
+func (p *repair) sent(s *stream, rq *request) {
+	p.left--
+	if rq.w.Answered() {
+		return
+	}
+	p.nxt = p.nxt.Next()
+	if rq.ends() {
+		p.cur = s.after(p.cur)
+	}
+}
+
+// failed reports that just the last run is acknowledged, and nothing of what
+// had been sent after it before: the peer has not kept that.
+func (p *repair) failed(una rocev2.PSN) bool {
+	return p.run > 0 && p.left == 0 && una == p.end && una.Before(p.limit)
 }
 
 // forget ends what una has got past: the repair, which may have waited for its

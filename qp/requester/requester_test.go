@@ -93,7 +93,7 @@ func (e *end) answer(now clock.Time, psn rocev2.PSN, a rocev2.AETH) {
 }
 
 // jump moves all PSNs on, as though much had been sent and acknowledged.
-func (e *end) jump(to rocev2.PSN) { e.r.una, e.r.nxt, e.r.max = to, to, to }
+func (e *end) jump(to rocev2.PSN) { e.r.stream.una, e.r.stream.nxt, e.r.stream.max = to, to, to }
 
 // TestWrapRepair: a repair that ended 2^24 packets ago says nothing about what
 // is acknowledged now. PSNs are counted modulo 2^24 (IBTA 9.7.2).
@@ -101,7 +101,7 @@ func TestWrapRepair(t *testing.T) {
 	t.Parallel()
 	e := newEnd(t, cc.NewWindow(cc.Config{}))
 	e.c.Pool = queue.NewPool(64)
-	e.r.selective().mute = true
+	e.r.recovery.kept().late.mute = true
 	e.write(20 * 256)
 	sent := e.poll(0)
 	e.answer(0, sent[0], rocev2.AETH{Syndrome: rocev2.NAKSequence})
@@ -110,7 +110,7 @@ func TestWrapRepair(t *testing.T) {
 	}
 	e.answer(0, sent[19], rocev2.AETH{Syndrome: rocev2.ACKNoCredits, MSN: 1})
 	restarts := e.c.Stats.Rare().Restarts
-	e.jump(e.r.repair.end.Add(-1)) // 2^24 packets later
+	e.jump(e.r.recovery.repair.end.Add(-1)) // 2^24 packets later
 	for i := range 4 {
 		e.write(8)
 		sent := e.poll(0)
@@ -122,7 +122,7 @@ func TestWrapRepair(t *testing.T) {
 }
 
 // A repair that meets a READ ends there: that the READ is answered up to where
-// the repair would have ended says nothing about what was sent behind it.
+// the repair would have ended says nothing about what was sent after it.
 func TestRepairEndsAtRead(t *testing.T) {
 	t.Parallel()
 	e := newEnd(t, cc.NewWindow(cc.Config{}))
@@ -139,7 +139,7 @@ func TestRepairEndsAtRead(t *testing.T) {
 	if len(sent) != 3 {
 		t.Fatalf("%v is sent", sent)
 	}
-	if !e.r.beginRepair(0, probeRun) {
+	if !e.r.recovery.beginRepair(0, probeRun) {
 		t.Fatal("no repair")
 	}
 	if again := e.poll(0); !slices.Equal(again, sent[:1]) {

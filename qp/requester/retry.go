@@ -88,6 +88,19 @@ func (r *retry) expired(now clock.Time) bool {
 	return true
 }
 
+// misfit takes a response that does not fit.
+func (r *retry) misfit() { r.badResp = true }
+
+// impliedBefore takes a response that shows a gap, and reports whether one that
+// has come shows that the first of the repeated answers is lost.
+func (r *retry) impliedBefore(psn rocev2.PSN) bool {
+	again := r.implied && !psn.After(r.impliedBy) && !r.badResp
+	if again || !r.implied {
+		r.implied, r.impliedBy = true, psn
+	}
+	return again
+}
+
 // spend takes one retry, false if none is left.
 func (r *retry) spend() bool {
 	if r.left == 0 {
@@ -103,4 +116,40 @@ func (r *retry) exhausted() ib.Status {
 		return ib.StatusBadRespErr
 	}
 	return ib.StatusRetryExcErr
+}
+
+// rnrInfinite is the RNR retry count that stands for no limit (IBTA 9.7.5.2.8).
+const rnrInfinite = 7
+
+// rnr is the wait of a requester whose peer had no receive posted.
+type rnr struct {
+	deadline clock.Time
+	waiting  bool
+	limit    uint8
+	left     uint8
+}
+
+func (r *rnr) configure(count uint8) { r.limit, r.left = count, count }
+
+func (r *rnr) reset() { r.waiting, r.left = false, r.limit }
+
+// nak starts a wait. It returns false if no retry is left.
+func (r *rnr) nak(now clock.Time, delay time.Duration) bool {
+	if r.limit != rnrInfinite {
+		if r.left == 0 {
+			return false
+		}
+		r.left--
+	}
+	r.waiting, r.deadline = true, now.Add(delay)
+	return true
+}
+
+// expired reports, once, that the wait is over.
+func (r *rnr) expired(now clock.Time) bool {
+	if !r.waiting || now < r.deadline {
+		return false
+	}
+	r.waiting = false
+	return true
 }

@@ -36,7 +36,6 @@ type rtt struct {
 	maybeSpurious bool    // before the last progress they were, and it may have been spurious
 	resent        bool    // or for whatever reason
 	timing        bool
-	gaps          bool   // something is missing since missedAt that may only be late
 	few           bool   // the first probe comes after fewWait
 	probes        uint8  // probes since the last progress
 	backoff       uint8  // doublings of the wait for lack of a measurement
@@ -47,7 +46,6 @@ type rtt struct {
 	probedAt      clock.Time    // if probing: when
 	silence       time.Duration // if maybeSpurious: how long it was, until the peer answered
 	probeAt       clock.Time
-	missedAt      clock.Time
 	psn           rocev2.PSN
 	minRTT        brief      // of all round trips: one without queues
 	last, before  brief      // the last two
@@ -55,7 +53,7 @@ type rtt struct {
 	asked         rocev2.PSN // the last packet that asked for an answer
 }
 
-// brief is a round trip time in nanoseconds, 4 s at the most.
+// brief is a round trip time in nanoseconds, 4 s at most.
 type brief uint32
 
 func briefly(d time.Duration) brief { return brief(min(d, math.MaxUint32)) }
@@ -72,20 +70,19 @@ const (
 	// pauseHalfLife is how long it takes until half as long a pause is
 	// expected, if none comes.
 	pauseHalfLife = 1 << 31 // ns, about 2 s
-	// noiseAcks is for how many acknowledgements after a loss that was
-	// repaired others are to be expected; meanwhile the floor is so many
-	// times lower: what costs a few packets need not wait until all doubt
-	// is gone.
-	noiseAcks = 1 << 12
+	// For noiseAcks acknowledgements after a loss that was repaired others
+	// are to be expected. Meanwhile the floor is noiseFloor times lower:
+	// what costs a few packets need not wait until all doubt is gone.
+	noiseAcks  = 1 << 12
+	noiseFloor = 8
 	// unmeasuredAcks is after how many acknowledgements without a
 	// measurement, because too much is sent again, one doubling is taken
 	// back.
 	unmeasuredAcks = 4
-	noiseFloor     = 8
 	// noiseGuess is then the least, if the round trip is not known.
 	noiseGuess = 100 * time.Microsecond
 	// Where nothing was measured, fewer than fewInFlight packets wait
-	// fewWait for their answer, if the floor lets them: nothing behind
+	// fewWait for their answer, if the floor lets them: nothing after
 	// them would show their loss, and it costs little to send them for
 	// nothing. The values are IRN's (Mittal et al., "Revisiting Network
 	// Support for RDMA", SIGCOMM 2018).
@@ -147,6 +144,19 @@ func (r *rtt) judges(o *queue.Reordering, now clock.Time) {
 // lossy notes that the path loses packets.
 func (r *rtt) lossy() { r.noise = noiseAcks }
 
+// lossless notes that it has lost none.
+func (r *rtt) lossless() { r.noise = 0 }
+
+// begin says that the first packet will be the one with PSN first.
+func (r *rtt) begin(first rocev2.PSN) { r.asked = first.Add(-1) }
+
+// unasked reports whether nothing from una on asks for an answer, and the peer
+// is not probed.
+func (r *rtt) unasked(una rocev2.PSN) bool { return r.asked.Before(una) && r.probes == 0 }
+
+// share has p be the pauses of the peer.
+func (r *rtt) share(p *Pauses) { r.pauses = p }
+
 // progress takes that everything before una is acknowledged, and reports
 // whether probes that were sent meanwhile have turned out spurious.
 func (r *rtt) progress(now clock.Time, una rocev2.PSN) (spurious bool) {
@@ -182,10 +192,10 @@ func (r *rtt) progress(now clock.Time, una rocev2.PSN) (spurious bool) {
 // a guess that is too short each probe would come before the answer to the one
 // before, and there would never be anything to measure.
 //
-// But where the answer comes soon after a probe, for the silence that
-// was before it, it is to the probe. Else the loss of the last packet of the
-// first message would be waited for again, four times as long as the silence
-// was. With READs in flight that is not known: data comes late, and for long.
+// But where the answer comes soon after a probe, for the silence before it, it
+// is to the probe. Else the loss of the last packet of the first message would
+// be waited for again, four times as long as the silence was. With READs in
+// flight that is not known: data comes late, and for long.
 func (r *rtt) guess(now clock.Time, reads bool) {
 	if !r.probing || r.known {
 		return
@@ -197,8 +207,8 @@ func (r *rtt) guess(now clock.Time, reads bool) {
 	r.srtt = max(r.srtt, d)
 }
 
-// probeAnswer is what part of a silence the answer to a probe takes at the
-// most, so that it is taken for one where no round trip is known.
+// probeAnswer is what part of a silence the answer to a probe takes at most,
+// where no round trip is known.
 const probeAnswer = 5
 
 // sample takes that the packet which is timed has arrived at the peer.
@@ -227,7 +237,7 @@ func (r *rtt) answersProbe(now clock.Time) bool {
 	return 2*d >= r.minRTT.duration() && d <= max(2*r.srtt+4*r.rttvar+r.floor/2, silence/8)
 }
 
-// paused takes note that the peer was silent until now though nothing was lost.
+// paused takes that the peer was silent until now though nothing was lost.
 func (r *rtt) paused(now clock.Time) { r.host().add(now, time.Duration(now-r.silentSince), r.floor) }
 
 // spurious takes the second answer to what was sent twice: nothing had been
@@ -243,9 +253,8 @@ const maxPostponed = 8
 
 // postpone puts off a probe, and reports whether it did: another queue pair has
 // just asked the same host, and that has not been heard since. One question at
-// a time is enough to find out whether it is there. But who was asked may be
-// gone, and his host with others on it not; so the next one asks soon, and
-// nobody waits for others for long.
+// a time shows whether it is there. But the queue pair that was asked may be
+// gone, and others on its host not: so the next one asks soon.
 func (r *rtt) postpone(now clock.Time) bool {
 	p, wait := r.host(), r.wait(now)
 	if r.probing || p.probed <= p.heard || now >= p.probed.Add(wait) || now >= r.silentSince.Add(maxPostponed*wait) {
@@ -290,6 +299,13 @@ func (r *rtt) arm(now clock.Time) {
 	r.probeAt = now.Add(r.waits(now))
 }
 
+// watch sets the time of the next probe: what is in flight is waited for from
+// now on.
+func (r *rtt) watch(now clock.Time, inFlight uint32) {
+	r.flies(inFlight)
+	r.arm(now)
+}
+
 // many takes that more than a few packets are in flight now: they are waited
 // for longer, from when they were before.
 func (r *rtt) many(now clock.Time) {
@@ -310,7 +326,7 @@ func (r *rtt) waits(now clock.Time) time.Duration {
 	return wait
 }
 
-// wait is how long the peer is silent at the most, as far as is known.
+// wait is how long the peer is silent at most, as far as is known.
 func (r *rtt) wait(now clock.Time) time.Duration {
 	pause := r.host().Expected(now)
 	trips := 4 * (r.srtt + r.rttvar)
@@ -325,8 +341,8 @@ func (r *rtt) flies(packets uint32) {
 	r.few = packets < fewInFlight && !r.known && r.srtt == r.floor && r.floor > 0 && r.floor <= fewWait
 }
 
-// probe takes note that packets are sent again at now because the peer is
-// silent. Who asks again, in vain so far, gives others no reason to wait.
+// probe takes that packets are sent again at now because the peer is silent. A
+// queue pair that asks once more gives others no reason to wait.
 func (r *rtt) probe(now clock.Time) {
 	if !r.probing {
 		r.host().probed = now
@@ -352,11 +368,7 @@ func (r *rtt) expired(now, deadline clock.Time) bool {
 	return r.active() && r.probeAt < deadline && now >= r.probeAt
 }
 
-// overdue reports that what is missing should have come by now, if it was only
-// late (RFC 8985, section 6.3).
-func (r *rtt) overdue(now clock.Time) bool { return r.gaps && now >= r.missedAt.Add(r.patience()) }
-
-// hears takes that something has arrived behind what is timed.
+// hears takes that something has arrived after what is timed.
 func (r *rtt) hears(now clock.Time) {
 	if r.first == 0 && r.timing && !r.known {
 		r.first = briefly(time.Duration(now - r.sentAt))
@@ -375,9 +387,6 @@ func (r *rtt) patience() time.Duration {
 func (r *rtt) earlier(deadline clock.Time) clock.Time {
 	if r.active() {
 		deadline = min(r.probeAt, deadline)
-	}
-	if r.gaps {
-		deadline = min(r.missedAt.Add(r.patience()), deadline)
 	}
 	return deadline
 }

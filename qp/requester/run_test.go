@@ -19,7 +19,7 @@ func (e *end) read(t *testing.T, n uint32) {
 	}
 }
 
-// A connection that fails in the middle of a run takes no packet behind that.
+// A connection that fails in the middle of a run takes no packet after that.
 func TestRunThatFails(t *testing.T) {
 	t.Parallel()
 	e := newEnd(t, cc.NewWindow(cc.Config{}))
@@ -27,15 +27,15 @@ func TestRunThatFails(t *testing.T) {
 	e.c.Attr.MaxRdAtomic, e.c.Attr.RetryCount = 4, 0
 	e.r.Configure(ib.AttrRetryCount)
 	e.read(t, 20)
-	e.r.una, e.r.posUna = e.r.una.Next(), e.r.posUna+256+cc.PacketOverhead
-	// A repair that has shown the loss of what is behind it.
-	e.r.repair = repair{run: 1, start: e.r.una, end: e.r.una.Add(3), limit: e.r.nxt}
-	v := Middle(&e.r, e.r.una, 0)
+	e.r.stream.una, e.r.stream.posUna = e.r.stream.una.Next(), e.r.stream.posUna+256+cc.PacketOverhead
+	// A repair that has shown the loss of what is after it.
+	e.r.recovery.repair = repair{run: 1, start: e.r.stream.una, end: e.r.stream.una.Add(3), limit: e.r.stream.nxt}
+	v := e.r.Middle(e.r.stream.una, 0)
 	v.Release()
 	if v.Len() != 18*256 {
 		t.Fatalf("memory of %d bytes, want 18 packets", v.Len())
 	}
-	if n := HandleRun(&e.r, 0, 10); n != 3 || !e.c.Failed() {
+	if n := e.r.HandleRun(0, 10); n != 3 || !e.c.Failed() {
 		t.Errorf("%d packets were taken, want 3; failed: %v", n, e.c.Failed())
 	}
 }
@@ -48,15 +48,15 @@ func TestRunBeforeGivenUp(t *testing.T) {
 	e.c.Pool = queue.NewPool(64)
 	e.c.Attr.MaxRdAtomic = 4
 	e.read(t, 20)
-	e.r.una, e.r.posUna = e.r.una.Next(), e.r.posUna+256+cc.PacketOverhead
-	s := e.r.selective()
-	s.reads = e.c.Pool.OpenBoard(e.r.una, &s.back, 1024)
-	s.reads.Update(e.r.una, e.r.max, []byte{0b11111100})
-	if n := HandleRun(&e.r, 0, 3); n != 3 {
+	e.r.stream.una, e.r.stream.posUna = e.r.stream.una.Next(), e.r.stream.posUna+256+cc.PacketOverhead
+	s := e.r.recovery.kept()
+	s.reads = e.c.Pool.OpenBoard(e.r.stream.una, &s.late.back, 1024)
+	s.reads.Update(e.r.stream.una, e.r.stream.max, []byte{0b11111100})
+	if n := e.r.HandleRun(0, 3); n != 3 {
 		t.Fatalf("%d packets were taken, want 3", n)
 	}
-	if h := s.reads.NextLost(); s.reads.Has(e.r.una, e.r.una) || h == nil || h.PSN != e.r.una {
-		t.Errorf("the answer to %v is not asked for again", e.r.una)
+	if h := s.reads.NextLost(); s.reads.Has(e.r.stream.una, e.r.stream.una) || h == nil || h.PSN != e.r.stream.una {
+		t.Errorf("the answer to %v is not asked for again", e.r.stream.una)
 	}
 }
 
@@ -66,9 +66,9 @@ func TestLongReadRequests(t *testing.T) {
 	t.Parallel()
 	e := newEnd(t, cc.NewWindow(cc.Config{}))
 	e.c.Pool = queue.NewPool(64)
-	r := &e.r
-	r.long, r.chunk, r.rtt.known = true, 64, true
-	size := 2 * 256 * r.packet()
+	turn, s := turn{r: &e.r}, &e.r.stream
+	s.longReads, s.chunk, e.r.recovery.rtt.known = true, 64, true
+	size := 2 * 256 * fullPacket(&e.c)
 	for _, c := range []struct {
 		limit  cc.Limit
 		allows int
@@ -80,10 +80,10 @@ func TestLongReadRequests(t *testing.T) {
 		{cc.Limit{Bytes: size, PSNs: 512}, size - 2, false},
 		{cc.Limit{Bytes: size, PSNs: 512, Burst: size}, size, false},
 	} {
-		w := queue.Send{Opcode: ib.OpRead, Kind: ib.OpReads, PSNs: 256}
-		r.c.CC.Limit, r.allowance = c.limit, c.allows
-		if r.lengthenRead(&w); (w.Flags&queue.Long != 0) != c.want {
-			t.Errorf("%+v, %d bytes may go: flags %x", c.limit, c.allows, w.Flags)
+		w := queue.Send{Opcode: ib.OpRead, Kind: ib.OpReads}
+		e.c.CC.Limit, turn.left = c.limit, c.allows
+		if flags := turn.shape(&w, 256); (flags == queue.Long) != c.want {
+			t.Errorf("%+v, %d bytes may go: flags %x", c.limit, c.allows, flags)
 		}
 	}
 }

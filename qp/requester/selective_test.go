@@ -22,7 +22,7 @@ func (l *lossCounter) Lost(now clock.Time, f *cc.Flight, how cc.Loss) bool {
 }
 
 // A READ takes a PSN for each packet of its answer, and is one packet, of the
-// first: where the peer keeps it behind a gap, the others are not lost.
+// first: where the peer keeps it after a gap, the others are not lost.
 func TestAnswersAreNoHoles(t *testing.T) {
 	t.Parallel()
 	l := &lossCounter{Controller: cc.NewWindow(cc.Config{})}
@@ -49,7 +49,7 @@ func TestAnswersAreNoHoles(t *testing.T) {
 }
 
 // TestReadsAlone: what is missing of READs is looked for among their responses,
-// and not among the packets of a WRITE behind them.
+// and not among the packets of a WRITE after them.
 func TestReadsAlone(t *testing.T) {
 	t.Parallel()
 	e := newEnd(t, cc.NewWindow(cc.Config{}))
@@ -60,10 +60,10 @@ func TestReadsAlone(t *testing.T) {
 	}
 	e.write(2560)
 	e.poll(0)
-	s := e.r.selective()
-	s.reads, s.bare, s.flight = e.c.Pool.OpenBoard(e.r.una, &s.back, 1024), 4, e.r.posNxt
-	if n := e.r.loseBare(s.reads); s.reads.End() != e.r.una.Add(4) {
-		t.Errorf("%d packets are lost, up to %d; the READ begins at %d and has 4", n, s.reads.End(), e.r.una)
+	s := e.r.recovery.kept()
+	s.reads, s.bare, s.flight = e.c.Pool.OpenBoard(e.r.stream.una, &s.late.back, 1024), 4, e.r.stream.posNxt
+	if n := s.loseBare(s.reads); s.reads.End() != e.r.stream.una.Add(4) {
+		t.Errorf("%d packets are lost, up to %d; the READ begins at %d and has 4", n, s.reads.End(), e.r.stream.una)
 	}
 	if err := e.r.Check(); err != nil {
 		t.Error(err)

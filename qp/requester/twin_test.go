@@ -18,10 +18,10 @@ func TestTwins(t *testing.T) {
 		e := newEnd(t, cc.NewWindow(cc.Config{}))
 		e.c.Pool = queue.NewPool(64)
 		e.c.Attr.MaxRdAtomic = 4
-		e.r.selective()
+		e.r.recovery.kept()
 		twins := 0
 		for i := range 4 * twinTrial {
-			e.r.rtt.lossy()
+			e.r.recovery.rtt.lossy()
 			now := clock.Time(i) * 1000
 			if err := e.r.Post(&ib.SendWR{Opcode: ib.OpRead, SGList: []ib.SGE{e.mr.SGE(0, twinPSNs*256)}}); err != nil {
 				t.Fatal(err)
@@ -39,8 +39,8 @@ func TestTwins(t *testing.T) {
 		if twice {
 			want = twinTrial
 		}
-		if twins != want || e.r.queue.Len() != 0 {
-			t.Errorf("answers to both: %v: %d twins, want %d; %d READs are left", twice, twins, want, e.r.queue.Len())
+		if twins != want || e.r.stream.ring.Len() != 0 {
+			t.Errorf("answers to both: %v: %d twins, want %d; %d READs are left", twice, twins, want, e.r.stream.ring.Len())
 		}
 	}
 }
@@ -56,7 +56,7 @@ func (e *end) respond(now clock.Time, psn rocev2.PSN, k int) {
 		op = rocev2.RCReadResponseLast
 	}
 	p := rocev2.Packet{BTH: rocev2.BTH{Opcode: op, PSN: psn}, Payload: make([]byte, 256)}
-	p.AETH = rocev2.AETH{Syndrome: rocev2.ACKNoCredits, MSN: e.r.ssn}
+	p.AETH = rocev2.AETH{Syndrome: rocev2.ACKNoCredits, MSN: e.r.stream.ssn}
 	info, _ := p.BTH.Opcode.Info()
 	e.r.HandleResponse(now, &p, info)
 	if err := e.r.Check(); err != nil {

@@ -7,10 +7,13 @@ import (
 
 // Linux (6.12) sends a FLUSH or an ATOMIC WRITE again with address 0. One that
 // came before, and was dropped because of a gap or put off, has told the
-// address, so that is remembered. Of one that was lost nobody knows.
+// address, so that is remembered. Of one that was lost there is none.
 
-// addresses are those of the last few that were dropped.
-type addresses struct {
+// addresses are those of the last few that were dropped. It takes memory with
+// the first; the zero value has none.
+type addresses struct{ *lastAddresses }
+
+type lastAddresses struct {
 	of   [8]droppedAddress
 	next uint8
 }
@@ -21,9 +24,8 @@ type droppedAddress struct {
 	reth   rocev2.RETH
 }
 
-// rememberAddress keeps the address of a request that was dropped and is sent
-// again.
-func (r *Responder) rememberAddress(p *rocev2.Packet, d conn.Drop) {
+// remember keeps the address of a request that was dropped and is sent again.
+func (a *addresses) remember(p *rocev2.Packet, d conn.Drop) {
 	switch d {
 	case conn.DropOutOfOrder, conn.DropRdAtomic, conn.DropNotPresent, conn.DropBusy:
 	default:
@@ -32,23 +34,25 @@ func (r *Responder) rememberAddress(p *rocev2.Packet, d conn.Drop) {
 	if p.RETH.VA == 0 {
 		return
 	}
-	if r.addresses == nil {
-		r.addresses = &addresses{}
+	if a.lastAddresses == nil {
+		a.lastAddresses = new(lastAddresses)
 	}
-	a := r.addresses
 	a.of[a.next%uint8(len(a.of))] = droppedAddress{psn: p.BTH.PSN, opcode: p.BTH.Opcode, reth: p.RETH}
 	a.next++
 }
 
-// recallAddress gives a request with address 0 the one that it had before, if
-// it is the same otherwise, and expected now.
-func (r *Responder) recallAddress(p *rocev2.Packet) {
-	if r.addresses == nil || p.BTH.PSN != r.epsn {
+// recall gives a request with address 0 the one that it had before, if it is
+// the same otherwise, and expected now.
+func (a *addresses) recall(p *rocev2.Packet, expected rocev2.PSN) {
+	if a.lastAddresses == nil || p.BTH.PSN != expected {
 		return
 	}
-	for _, a := range r.addresses.of {
-		if a.psn == p.BTH.PSN && a.opcode == p.BTH.Opcode && a.reth.RKey == p.RETH.RKey && a.reth.Length == p.RETH.Length && a.reth.VA != 0 {
-			p.RETH.VA = a.reth.VA
+	for _, d := range a.of {
+		if d.psn == p.BTH.PSN && d.opcode == p.BTH.Opcode && d.reth.RKey == p.RETH.RKey && d.reth.Length == p.RETH.Length && d.reth.VA != 0 {
+			p.RETH.VA = d.reth.VA
 		}
 	}
 }
+
+// forget forgets them.
+func (a *addresses) forget() { a.lastAddresses = nil }

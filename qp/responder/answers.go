@@ -1,189 +1,224 @@
 package responder
 
 import (
-	"github.com/gosoftroce/rocev2/qp/queue"
+	"github.com/gosoftroce/rocev2/ib"
+	"github.com/gosoftroce/rocev2/qp/conn"
 	"github.com/gosoftroce/rocev2/rocev2"
 )
 
-type responseKind uint8
+// answers is what was executed, as far as the peer may ask for it again, and
+// what it is to be told. It touches no memory and writes no packet.
+type answers struct {
+	c *conn.Conn
 
-const (
-	responseCanceled responseKind = iota // its place is taken, nothing is sent
-	responseAck
-	responseNAK    // any NAK, and receiver not ready
-	responseRead   // one packet or more
-	responseAtomic // the stored value of a resource
-	responseEmpty  // of an empty READ: for an ATOMIC WRITE or a FLUSH
-	responseFlush  // the same, when the bytes are on stable storage
-)
+	epsn         rocev2.PSN // expected
+	msn          rocev2.PSN // messages completed
+	lastAck      rocev2.PSN // the latest SEND or WRITE packet executed
+	firstUnacked rocev2.PSN
+	acked        bool  // lastAck is set
+	unacked      bool  // nothing that was sent acknowledges what lies from firstUnacked to lastAck
+	flushing     uint8 // FLUSHes among what waits that are not done: nothing that writes may pass them
 
-// response is an answer that waits to be sent.
-type response struct {
-	kind     responseKind
-	syndrome rocev2.Syndrome // NAKs
-	res      uint8           // index of the resource
-	part     bool            // READ: another answer of the same resource waits behind this one; FLUSH: it is being done
-	psn      rocev2.PSN      // of the (next) packet
-	start    rocev2.PSN      // READ: where the FIRST is
-	msn      rocev2.PSN
-	left     uint32 // READ: packets
-	end      uint32 // READ: offset behind the last byte, from the start of the resource; FLUSH: the fault that it met
+	res   resources
+	queue responses
+	fatal *fatalNAK // nil while the connection has not ended
 }
 
-// responses is the bounded queue of answers, in the order of the requests.
-// Acknowledgements that have not been sent merge into the latest, but never
-// across the answer to a READ or an atomic. It takes memory as it is needed:
-// most connections never have more than a few answers waiting.
-type responses struct {
-	ring       []response
-	head, tail uint32
-	limit      int // entries at the most
+// resize takes another max_dest_rd_atomic. No answer may wait.
+func (a *answers) resize(depth int) {
+	a.res.resize(depth)
+	a.queue.resize(int(a.res.depth))
 }
 
-// firstResponses is how many entries there are when the first is needed.
-const firstResponses = 2
-
-// resize allows for the answers to depth READs and atomics with an
-// acknowledgement before each. Waiting answers are kept.
-func (r *responses) resize(depth int) { r.limit = max(r.limit, queue.RingSize(2*depth+4)) }
+// begin expects PSN first.
+func (a *answers) begin(first rocev2.PSN) { a.epsn, a.msn = first, 0 }
 
 // full reports whether there is no room for another answer.
-func (r *responses) full() bool {
-	n := len(r.ring)
-	if int(r.tail-r.head) < n {
-		return false
+func (a *answers) full() bool { return a.queue.full() }
+
+// moveOn moves on after n packets of a SEND or WRITE, of which none waits for
+// its acknowledgement yet. They may complete a message.
+func (a *answers) moveOn(n int, message bool) {
+	if message {
+		a.msn = a.msn.Next()
 	}
-	if n >= r.limit {
-		return true
+	if !a.unacked {
+		a.unacked, a.firstUnacked = true, a.epsn
 	}
-	n = max(2*n, firstResponses)
-	ring := make([]response, n)
-	for i := r.head; i != r.tail; i++ {
-		ring[i&uint32(n-1)] = *r.at(i)
-	}
-	r.ring = ring
-	return false
+	a.lastAck, a.acked = a.epsn.Add(n-1), true
+	a.epsn = a.epsn.Add(n)
 }
 
-func (r *responses) at(i uint32) *response { return &r.ring[i&uint32(len(r.ring)-1)] }
-
-func (r *responses) empty() bool { return r.head == r.tail }
-
-func (r *responses) clear() { r.head = r.tail }
-
-// push appends an answer; the caller has made sure of the room.
-func (r *responses) push(e response) {
-	r.full() // takes memory if need be
-	*r.at(r.tail) = e
-	r.tail++
+// acknowledge acknowledges what was executed up to psn.
+func (a *answers) acknowledge(psn rocev2.PSN) {
+	a.c.Stats.AcksMerged += uint64(a.queue.ack(psn, a.msn))
 }
 
-// pushRead is push for the answer to a READ, filled in place.
-func (r *responses) pushRead(res uint8, psn, msn rocev2.PSN, packets, length uint32) {
-	r.full() // takes memory if need be
-	e := r.at(r.tail)
-	e.kind, e.syndrome, e.res, e.part = responseRead, 0, res, false
-	e.psn, e.start, e.msn, e.left, e.end = psn, psn, msn, packets, length
-	r.tail++
-}
+// nak adds a NAK for the expected packet, unless the same one waits already.
+func (a *answers) nak(s rocev2.Syndrome) { a.queue.nak(s, a.epsn, a.msn) }
 
-// insert adds the answer to a duplicate in PSN order: the peer drops what has a
-// later PSN until it has this one. MSNs must not go back, so those of the
-// answers behind it are brought up to its own, which is the current one.
-func (r *responses) insert(e response) {
-	r.full() // takes memory if need be
-	i := r.tail
-	for ; i != r.head && r.at(i-1).psn.After(e.psn); i-- {
-		*r.at(i) = *r.at(i - 1)
-		r.at(i).msn = e.msn
+// nakTwice adds a sequence NAK for the expected packet, twice if that is wanted
+// and there is room.
+func (a *answers) nakTwice(twice bool) {
+	if a.queue.nak(rocev2.NAKSequence, a.epsn, a.msn) && twice && !a.queue.full() {
+		a.queue.push(*a.queue.at(a.queue.tail - 1))
 	}
-	*r.at(i) = e
-	r.tail++
 }
 
-// ack adds an acknowledgement up to psn, and returns how many unsent ones it
-// replaces: one may stand for several requests (IBTA 9.7.5.1). A sequence NAK
-// right before it is obsolete: what it asks for has arrived.
-func (r *responses) ack(psn, msn rocev2.PSN) (merged int) {
-	for !r.empty() {
-		e := r.at(r.tail - 1)
-		if e.kind == responseAck {
-			merged++
-			if e.psn.After(psn) {
-				psn = e.psn
-			}
-		} else if e.kind != responseNAK || e.syndrome != rocev2.NAKSequence || e.psn.After(psn) {
-			break
-		}
-		r.tail--
-	}
-	r.push(response{kind: responseAck, psn: psn, msn: msn})
-	return merged
-}
-
-// nak adds a NAK, unless the same one waits already.
-func (r *responses) nak(s rocev2.Syndrome, psn, msn rocev2.PSN) bool {
-	if !r.empty() {
-		if e := r.at(r.tail - 1); e.kind == responseNAK && e.syndrome == s && e.psn == psn {
+// age forgets what is too old to be asked for when the expected PSN moves on by
+// n. It returns false if that may not be yet: an answer waits which would be
+// too old to be told from a new one.
+func (a *answers) age(n uint32) bool {
+	for i := range a.res.ring {
+		if e := &a.res.ring[i]; e.kind != resourceFree && e.pending == pendingFirst && a.epsn.Ahead(e.first)+n > maxUnanswered {
 			return false
 		}
 	}
-	if r.full() {
-		return false
-	}
-	r.push(response{kind: responseNAK, syndrome: s, psn: psn, msn: msn})
+	a.res.each(func(e *resource, index uint8) {
+		if e.kind != resourceFree && a.epsn.Ahead(e.first)+n > ageLimit {
+			if e.pending != pendingNone {
+				a.queue.cancel(index)
+			}
+			*e = resource{}
+		}
+	})
+	a.res.pushed = a.res.pushed && a.epsn.Ahead(a.res.behind)+n <= ageLimit
+	a.acked = a.acked && a.epsn.Ahead(a.lastAck)+n <= ageLimit
 	return true
 }
 
-// cancel takes the unsent answers of a resource away.
-func (r *responses) cancel(res uint8) {
-	for i := r.head; i != r.tail; i++ {
-		if e := r.at(i); e.kind >= responseRead && e.res == res {
-			e.kind = responseCanceled
-		}
-	}
+// busy reports whether a READ or an atomic must wait for earlier answers to be
+// sent: the peer has more outstanding than agreed.
+func (a *answers) busy() bool {
+	e, _ := a.res.oldest()
+	return e.pending == pendingFirst
 }
 
-// move has the unsent answers of a resource refer to another one.
-func (r *responses) move(from, to uint8) {
-	for i := r.head; i != r.tail; i++ {
-		if e := r.at(i); e.kind >= responseRead && e.res == from {
-			e.res = to
-		}
+// add adds the answer to a READ, an atomic, an ATOMIC WRITE or a FLUSH that was
+// executed, and keeps it in case the peer asks again (IBTA 9.7.5.1.6).
+func (a *answers) add(p *rocev2.Packet, op rocev2.Operation, psns uint32, value uint64) {
+	psn := a.epsn
+	e, index := a.reserve(psns)
+	e.keep(a.c, p, op, value)
+	if e.kind == resourceRead {
+		a.queue.pushRead(index, psn, a.msn, psns, e.length)
+		return
 	}
+	kind := e.answer()
+	if kind == responseFlush {
+		a.flushing++
+	}
+	a.queue.push(response{kind: kind, res: index, psn: psn, msn: a.msn})
 }
 
-// dropReads drops the answers from the first one on that has data of a READ, or
-// is to a FLUSH that is not done. It returns that if there is one. What is left
-// is small.
-func (r *responses) dropReads() (first response, dropped bool) {
-	for i := r.head; i != r.tail; i++ {
-		if e := r.at(i); e.kind == responseRead || e.kind == responseFlush {
-			r.tail = i
-			return *e, true
+// reserve has a READ or an atomic take the place of the oldest one in the ring,
+// and moves on after it. A READ takes a PSN for each packet of its response
+// (IBTA 9.7.3). The caller fills in what is kept.
+func (a *answers) reserve(psns uint32) (e *resource, index uint8) {
+	e, index = a.res.oldest()
+	a.res.push(e)
+	if e.pending == pendingReplay {
+		// A late duplicate asks for this, or a peer that has more
+		// outstanding than agreed.
+		if to, ok := a.res.addBeside(*e); ok {
+			a.queue.move(index, to)
+		} else {
+			a.queue.cancel(index)
 		}
 	}
-	return response{}, false
+	e.pending, e.first, e.psns = pendingFirst, a.epsn, psns
+	a.res.next++
+	a.msn = a.msn.Next()
+	a.epsn = a.epsn.Add(int(psns))
+	return e, index
 }
 
-// nakDuplicate adds a NAK for a duplicate in its turn, unless another one
-// waits.
-func (r *responses) nakDuplicate(s rocev2.Syndrome, psn, msn rocev2.PSN) {
-	for i := r.head; i != r.tail; i++ {
-		if e := r.at(i); e.kind == responseNAK && e.syndrome.IsNAK() && e.syndrome != rocev2.NAKSequence {
+// waiting reports whether any answer waits to be sent.
+func (a *answers) waiting() bool { return a.queue.head != a.queue.tail }
+
+// lone reports whether all that waits is an acknowledgement.
+func (a *answers) lone() bool {
+	return a.queue.tail-a.queue.head == 1 && a.queue.at(a.queue.head).kind == responseAck
+}
+
+// onlyAsks reports whether nothing waits but a sequence NAK for what is
+// expected now.
+func (a *answers) onlyAsks() bool { return a.queue.onlyNAK(a.epsn, a.msn) }
+
+// What follows is for the transmitter.
+
+// first returns the answer that is to be sent first.
+func (a *answers) first() *response { return a.queue.at(a.queue.head) }
+
+// of returns what is kept of the request that an answer is to.
+func (a *answers) of(e *response) *resource { return a.res.at(e.res) }
+
+// sent says that n packets of the first answer were written, or all of it if it
+// is not to a READ.
+func (a *answers) sent(n int) {
+	e := a.first()
+	if e.kind == responseRead {
+		e.psn = e.psn.Add(n)
+		if e.left -= uint32(n); e.left > 0 {
 			return
 		}
 	}
-	r.insert(response{kind: responseNAK, syndrome: s, psn: psn, msn: msn})
+	a.drop()
 }
 
-// rewind moves a READ's answer back to psn, and brings MSNs up as insert does.
-func (r *responses) rewind(e *response, psn, msn rocev2.PSN) {
-	e.psn, e.start = psn, psn
-	for i := r.tail; ; i-- {
-		r.at(i - 1).msn = msn
-		if r.at(i-1) == e {
+// drop takes the first answer away.
+func (a *answers) drop() {
+	if e := a.first(); e.kind >= responseRead && !e.part {
+		a.of(e).pending = pendingNone
+	}
+	a.queue.head++
+}
+
+// acknowledged says that what was written acknowledges all before and up to
+// psn.
+func (a *answers) acknowledged(psn rocev2.PSN) {
+	if a.unacked && !psn.Before(a.firstUnacked) {
+		a.firstUnacked = psn.Next()
+		a.unacked = !a.firstUnacked.After(a.lastAck)
+	}
+}
+
+// fail makes the first answer a NAK, because of a fault in the memory of its
+// READ or FLUSH. If it is the answer to the request itself, not to a duplicate,
+// it returns false: the connection ends.
+func (a *answers) fail(s rocev2.Syndrome) bool {
+	e := a.first()
+	res := a.of(e)
+	if res.pending == pendingFirst {
+		return false
+	}
+	if !e.part {
+		res.pending = pendingNone
+	}
+	*e = response{kind: responseNAK, syndrome: s, psn: e.psn, msn: e.msn}
+	return true
+}
+
+// persisting says that what the first answer, to a FLUSH, is about is being
+// brought to stable storage.
+func (a *answers) persisting() { a.first().part = true }
+
+// persisted says what came of that.
+func (a *answers) persisted(f ib.Fault) {
+	for i := a.queue.head; i != a.queue.tail; i++ {
+		e := a.queue.at(i)
+		if e.kind != responseFlush || !e.part {
+			continue
+		}
+		e.part = false
+		if f != ib.FaultNone {
+			e.end = uint32(f)
 			return
 		}
+		e.kind = responseEmpty
+		if a.of(e).pending == pendingFirst {
+			a.flushing--
+		}
+		return
 	}
 }

@@ -9,21 +9,33 @@
 // completion sink.
 //
 // READ responses read memory when they are sent: a WRITE or atomic that the
-// peer sent behind a READ without a fence may or may not be seen by it (IBTA
+// peer sent after a READ without a fence may or may not be seen by it (IBTA
 // 10.8.3.3).
 //
-// A Responder is built in layers, which are embedded one in the next. Each
-// knows those below it alone; the compiler sees to that.
+// # Parts
 //
-//	Responder  checking and executing        request.go, execute.go, gap.go,
-//	           requests                      fetch.go
-//	answerer   what was executed, and the    transmit.go, duplicate.go,
-//	           answers to it                 resources.go, fatal.go, final.go
+// A request passes the parts from top to bottom. Each part changes its own
+// state alone. Responder has the order in which they are asked.
 //
-// Where receives come from is conn.Receives, which all services share.
+//	Responder    PSN order; what came of a request     request.go, responder.go
+//	gap          what is kept after a gap, and what   gap.go
+//	             the peer was told of it
+//	executor     receives, memory, keys; the message   execute.go, remote.go,
+//	             under way                             xrc.go, run.go
+//	answers      what was executed and may be asked    answers.go, duplicate.go,
+//	             for again; what the peer is to be     fatal.go, final.go
+//	             told
+//	transmitter  writes the answers, with the data of  transmit.go, fetch.go
+//	             READs from the executor
 //
-// Plain structs that know none of these: responses (the answers that wait, in
-// answers.go), resources (the last READs and atomics).
+// The gap, the executor and the answers know no other part: Responder takes
+// what one says (an outcome, that the peer is to be asked) to the next. The
+// transmitter knows the answers and the executor.
+//
+// Below them are plain queues, which answers has: responses (what waits to be
+// sent, responses.go) and resources (the last READs and atomics, resources.go);
+// and addresses (of FLUSHes that were dropped, address.go). Where receives come
+// from is conn.Receives, which all services share.
 //
 // # Gaps
 //
@@ -33,12 +45,12 @@
 // at most one NAK for a packet received, two between native peers, and without
 // progress at most five times in a millisecond.
 //
-// What a native peer sends behind a gap goes to a reorder buffer, within
+// What a native peer sends after a gap goes to a reorder buffer, within
 // bounds, and is executed in order when the gap is closed: to the peer that
 // looks as if the network had delayed packets.
 //
 // READs and atomics beyond max_dest_rd_atomic are put off: a sequence NAK goes
-// behind the answers that wait, so that there is room when they come again. If
+// after the answers that wait, so that there is room when they come again. If
 // that makes the responder forget a READ that the peer asks for once more, it
 // is executed again; an atomic cannot be, and is refused.
 //

@@ -1,41 +1,53 @@
 package responder
 
 import (
-	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/qp/conn"
 	"github.com/gosoftroce/rocev2/rocev2"
 )
 
-// duplicate answers a request that was executed before, without executing it
-// (IBTA 9.7.5.1.4).
-func (r *answerer) duplicate(p *rocev2.Packet, info *rocev2.OpcodeInfo) conn.Drop {
-	switch info.Operation {
+// duplicate answers a request that was executed before (IBTA 9.7.5.1.4). It
+// reports whether that is a READ or FLUSH that lost its place in the ring,
+// because the peer had more outstanding than agreed: then it must be executed
+// again, which changes nothing, so that is allowed (IBTA 9.7.5.1.5). See
+// addAgain.
+func (a *answers) duplicate(p *rocev2.Packet, op rocev2.Operation) (lost bool) {
+	e, index := a.res.find(p.BTH.PSN)
+	switch op {
 	case rocev2.OpSend, rocev2.OpWrite:
-		r.duplicateMessage(p.BTH.PSN)
-	case rocev2.OpReadRequest:
-		if !isTwin(r.c, p) {
-			r.duplicateRead(p)
+		if e == nil { // else it is not what was executed there
+			a.duplicateMessage(p.BTH.PSN)
 		}
+	case rocev2.OpReadRequest:
+		if isTwin(a.c, p) {
+			return false
+		}
+		if e != nil {
+			a.duplicateRead(p, e, index)
+			return false
+		}
+		return wellFormed(p, op) && a.res.wasPushed(p.BTH.PSN, a.c.PSNs(p.RETH.Length), a.epsn)
 	case rocev2.OpCompareSwap, rocev2.OpFetchAdd, rocev2.OpAtomicWrite:
-		r.duplicateAtomic(p)
+		a.duplicateAtomic(p, e, index)
 	case rocev2.OpFlush:
-		r.duplicateFlush(p)
+		if e == nil {
+			return wellFormed(p, op) && a.res.wasPushed(p.BTH.PSN, 1, a.epsn)
+		}
+		if e.kind == resourceFlush && e.opcode == p.BTH.Opcode && e.pending == pendingNone {
+			a.c.Stats.Rare().FlushReplays++
+			a.replay(e, index)
+		}
 	}
-	return conn.DropDuplicate
+	return false
 }
 
 // duplicateMessage acknowledges all SEND and WRITE packets that were executed
-// (IBTA 9.7.5.1.4), but not past a READ or an atomic behind the duplicate: the
+// (IBTA 9.7.5.1.4), but not past a READ or an atomic after the duplicate: the
 // peer may have lost its response, and Linux takes an acknowledgement for one.
 // Before anything was executed there is nothing to say.
-func (r *answerer) duplicateMessage(psn rocev2.PSN) {
-	if !r.acked || r.epsn.Ahead(r.lastAck) > r.epsn.Ahead(psn) {
-		return
+func (a *answers) duplicateMessage(psn rocev2.PSN) {
+	if a.acked && a.epsn.Ahead(a.lastAck) <= a.epsn.Ahead(psn) {
+		a.acknowledge(a.res.ackLimit(psn, a.lastAck))
 	}
-	if e, _ := r.res.find(psn); e != nil {
-		return // not what was executed there
-	}
-	r.c.Stats.AcksMerged += uint64(r.out.ack(r.res.ackLimit(psn, r.lastAck), r.msn))
 }
 
 // isTwin reports whether a READ that was executed comes again only because the
@@ -45,30 +57,25 @@ func isTwin(c *conn.Conn, p *rocev2.Packet) bool { return c.Pool != nil && !p.BT
 
 // duplicateRead answers a READ again, or a part of it from any of its PSNs on
 // (IBTA 9.7.5.1.5).
-func (r *answerer) duplicateRead(p *rocev2.Packet) {
+func (a *answers) duplicateRead(p *rocev2.Packet, e *resource, index uint8) {
 	psn := p.BTH.PSN
-	e, index := r.res.find(psn)
-	if e == nil {
-		r.readAgain(p)
-		return
-	}
-	if e.kind != resourceRead || e.srqn != r.xrc.namedBy(p) {
+	if e.kind != resourceRead || e.srqn != named(a.c, p) {
 		return
 	}
 	rel := psn.Ahead(e.first)
-	off := rel << r.c.Shift
+	off := rel << a.c.Shift
 	if e.length > 0 && (p.RETH.RKey != e.rkey || p.RETH.VA != e.va+uint64(off)) {
 		return
 	}
 	if e.length < off || p.RETH.Length > e.length-off {
 		return
 	}
-	r.c.Stats.Rare().ReadReplays++
+	a.c.Stats.Rare().ReadReplays++
 	end := off + p.RETH.Length
-	psns := r.c.PSNs(p.RETH.Length)
+	psns := a.c.PSNs(p.RETH.Length)
 	part := false
-	for i := r.out.head; i != r.out.tail; i++ {
-		w := r.out.at(i)
+	for i := a.queue.head; i != a.queue.tail; i++ {
+		w := a.queue.at(i)
 		if w.kind != responseRead || w.res != index {
 			continue
 		}
@@ -81,7 +88,7 @@ func (r *answerer) duplicateRead(p *rocev2.Packet) {
 		// it goes back; otherwise it will come there.
 		behind := max(from+w.left, rel+psns)
 		if w.psn.After(psn) {
-			r.out.rewind(w, psn, r.msn)
+			a.queue.rewind(w, psn, a.msn)
 		}
 		w.left, w.end = behind-w.psn.Ahead(e.first), max(w.end, end)
 		return
@@ -89,53 +96,55 @@ func (r *answerer) duplicateRead(p *rocev2.Packet) {
 	if !part {
 		e.pending = pendingReplay
 	}
-	r.out.insert(response{kind: responseRead, res: index, part: part, psn: psn, start: psn, msn: r.msn, left: psns, end: end})
-}
-
-// readAgain executes a READ again that lost its place in the ring, because the
-// peer had more outstanding than agreed: a READ changes nothing, so that is
-// allowed (IBTA 9.7.5.1.5). If it is refused this time, the peer is told, and
-// nothing else happens: anybody can guess a PSN that looks like a duplicate.
-func (r *answerer) readAgain(p *rocev2.Packet) {
-	h, e := &p.BTH, &p.RETH
-	if e.Length > ib.MaxMessage {
-		return
-	}
-	psns := r.c.PSNs(e.Length)
-	if !r.res.wasPushed(h.PSN, psns, r.epsn) {
-		return
-	}
-	if r.c.Attr.Access&ib.RemoteRead == 0 {
-		r.out.nakDuplicate(rocev2.NAKInvalidRequest, h.PSN, r.msn)
-		return
-	}
-	if f := r.checkRead(e, r.domainOf(r.xrc.namedBy(p))); f != ib.FaultNone {
-		s, _ := faultNAK(f)
-		r.out.nakDuplicate(s, h.PSN, r.msn)
-		return
-	}
-	index, ok := r.res.addBeside(resource{kind: resourceRead, srqn: r.xrc.namedBy(p), opcode: h.Opcode, first: h.PSN, psns: psns, va: e.VA,
-		rkey: e.RKey, length: e.Length})
-	if !ok {
-		return // as if lost
-	}
-	r.c.Stats.Rare().ReadReplays++
-	r.out.insert(response{kind: responseRead, res: index, psn: h.PSN, start: h.PSN, msn: r.msn, left: psns, end: e.Length})
+	a.queue.insert(response{kind: responseRead, res: index, part: part, psn: psn, start: psn, msn: a.msn, left: psns, end: end})
 }
 
 // duplicateAtomic sends the stored result of an atomic again, or that an ATOMIC
-// WRITE was executed (IBTA 9.7.5.1.6). One that lost
-// its place in the ring cannot be executed again, so the peer is told that it
-// had more outstanding than agreed; nothing else happens, see readAgain.
-func (r *answerer) duplicateAtomic(p *rocev2.Packet) {
-	e, index := r.res.find(p.BTH.PSN)
-	if e == nil && r.res.wasPushed(p.BTH.PSN, 1, r.epsn) {
-		r.out.nakDuplicate(rocev2.NAKInvalidRequest, p.BTH.PSN, r.msn)
-	}
-	if e == nil || e.opcode != p.BTH.Opcode || e.pending != pendingNone {
+// WRITE was executed (IBTA 9.7.5.1.6). One that lost its place in the ring
+// cannot be executed again, so the peer is told that it had more outstanding
+// than agreed; nothing else happens, see addAgain.
+func (a *answers) duplicateAtomic(p *rocev2.Packet, e *resource, index uint8) {
+	if e == nil {
+		if a.res.wasPushed(p.BTH.PSN, 1, a.epsn) {
+			a.queue.nakDuplicate(rocev2.NAKInvalidRequest, p.BTH.PSN, a.msn)
+		}
 		return
 	}
-	r.c.Stats.Rare().AtomicReplays++
+	if e.opcode == p.BTH.Opcode && e.pending == pendingNone {
+		a.c.Stats.Rare().AtomicReplays++
+		a.replay(e, index)
+	}
+}
+
+// replay adds the answer to an atomic or FLUSH again.
+func (a *answers) replay(e *resource, index uint8) {
 	e.pending = pendingReplay
-	r.out.insert(response{kind: e.answer(), res: index, psn: e.first, msn: r.msn})
+	a.queue.insert(response{kind: e.replay(), res: index, psn: e.first, msn: a.msn})
+}
+
+// addAgain takes what came of a READ or FLUSH that was executed again, and adds
+// the answer. If it was refused this time, the peer is told, and nothing else
+// happens: anybody can guess a PSN that looks like a duplicate.
+func (a *answers) addAgain(p *rocev2.Packet, op rocev2.Operation, o outcome) {
+	psn := p.BTH.PSN
+	if o.verdict == refused {
+		a.queue.nakDuplicate(o.syndrome, psn, a.msn)
+		return
+	}
+	e := resource{first: psn, psns: 1}
+	e.keep(a.c, p, op, 0)
+	if op == rocev2.OpReadRequest {
+		e.psns = a.c.PSNs(e.length)
+	}
+	index, ok := a.res.addBeside(e)
+	if !ok {
+		return // as if lost
+	}
+	if op == rocev2.OpFlush {
+		a.c.Stats.Rare().FlushReplays++
+		a.queue.insert(response{kind: e.answer(), res: index, psn: psn, msn: a.msn})
+		return
+	}
+	a.c.Stats.Rare().ReadReplays++
+	a.queue.insert(response{kind: responseRead, res: index, psn: psn, start: psn, msn: a.msn, left: e.psns, end: e.length})
 }

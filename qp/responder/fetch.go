@@ -1,6 +1,8 @@
 package responder
 
 import (
+	"github.com/gosoftroce/rocev2/clock"
+	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/memreg"
 	"github.com/gosoftroce/rocev2/qp/conn"
 	"github.com/gosoftroce/rocev2/rocev2"
@@ -8,35 +10,95 @@ import (
 
 // Fetch returns the next memory that must be fetched, each once.
 func (r *Responder) Fetch() (conn.Fetch, bool) {
-	f, ok := r.fetch.Poll(conn.NeedMessage)
-	f.Ticket = r.ticket
+	if f, ok := r.exec.fetch.Poll(conn.NeedMessage); ok {
+		return f, true
+	}
+	f, ok := r.out.fetch.Poll(conn.NeedMessage)
+	f.Ticket = r.out.ticket
 	return f, ok
 }
 
 // WantsFetch reports whether Fetch has something to return.
-func (r *Responder) WantsFetch() bool { return r.fetch.Any() }
+func (r *Responder) WantsFetch() bool { return r.exec.fetch.Any() || r.out.fetch.Any() }
 
 // Fetched has what waited for a fetch go on. It may come late.
 func (r *Responder) Fetched(need conn.Need) {
-	if r.fetch.Done(need) && need == conn.NeedMessage && r.nakSent && r.epsn == r.pagePSN {
-		r.firstGap = r.epsn
-		r.out.nak(rocev2.NAKSequence, r.epsn, r.msn)
+	switch {
+	case need == conn.NeedAnswer:
+		r.out.fetched()
+	case r.exec.fetched(r.answers.epsn) && r.gap.nak.sent:
+		r.gap.repeats(r.answers.epsn)
+		r.answers.nak(rocev2.NAKSequence)
 	}
 }
 
-// waitsForPage reports whether the expected request was dropped and will be
-// asked for.
-func (r *Responder) waitsForPage() bool {
-	return r.fetch.Pending(conn.NeedMessage) && r.pagePSN == r.epsn
+// Persisted takes the end of the FLUSH that Fetch has returned. It may come
+// late.
+func (r *Responder) Persisted(f *conn.Fetch) { r.out.persisted(f) }
+
+// fetched says that the page of a request is there. It reports whether that is
+// the expected one.
+func (x *executor) fetched(expected rocev2.PSN) bool {
+	return x.fetch.Done(conn.NeedMessage) && x.pagePSN == expected
 }
 
-// dropForPage drops the expected request. What follows it may be kept, and gets
-// no NAK: that comes with the page.
-func (r *Responder) dropForPage(m memreg.Missing) conn.Drop {
-	r.nakSent, r.nakForGap, r.firstGap = true, true, r.epsn
-	if !r.waitsForPage() {
-		r.pagePSN = r.epsn
-		r.fetch.Add(conn.NeedMessage, m)
+// fetched says that the page of a READ's answer is there.
+func (t *transmitter) fetched() { t.fetch.Done(conn.NeedAnswer) }
+
+// awaitPage has a READ's answer wait for a page.
+func (t *transmitter) awaitPage(e *response) {
+	if t.fetch.Pending(conn.NeedAnswer) {
+		return
 	}
-	return conn.DropNotPresent
+	var m memreg.Missing
+	bytes, next := t.left(e)
+	v, f := t.data(e, uint64(bytes))
+	if f == ib.FaultNone {
+		m = v.Missing(0, uint64(next), false)
+		v.Release()
+	}
+	t.fetch.Add(conn.NeedAnswer, m)
 }
+
+// persist has the bytes of a FLUSH brought to stable storage, or says what came
+// of that; ib.FaultNotPresent while it is under way.
+func (t *transmitter) persist(e *response) ib.Fault {
+	switch {
+	case e.end != 0:
+		return ib.Fault(e.end)
+	case e.part || t.fetch.Pending(conn.NeedAnswer):
+		return ib.FaultNotPresent
+	}
+	v, f := t.exec.flushed(t.answers.of(e))
+	if f != ib.FaultNone {
+		return f
+	}
+	v.Release()
+	t.answers.persisting()
+	t.ticket++
+	t.fetch.Add(conn.NeedAnswer, v.Persist())
+	return ib.FaultNotPresent
+}
+
+// persisted takes the end of what persist has begun.
+func (t *transmitter) persisted(f *conn.Fetch) {
+	if f.Ticket == t.ticket {
+		t.fetch.Done(f.Need)
+		t.answers.persisted(f.Fault)
+	}
+}
+
+// handleTimeout looks whether the rate lets answers go on.
+func (t *transmitter) handleTimeout(now clock.Time) {
+	t.paced = t.paced && now < t.exec.c.CC.Limit.NotBefore
+}
+
+// deadline returns when the rate lets answers go on, and whether any waits for
+// that.
+func (t *transmitter) deadline() (clock.Time, bool) { return t.exec.c.Resumes(), t.paced }
+
+// resume has the answers to READs go on after requests.
+func (t *transmitter) resume() { t.yields = false }
+
+// stop waits for no memory and no rate any more.
+func (t *transmitter) stop() { t.fetch, t.paced, t.yields = conn.Fetches{}, false, false }

@@ -8,52 +8,54 @@ import (
 // away: the acknowledgement of what was executed, whether it was asked for or
 // not, and the NAK that ended the connection. It returns the length of the next
 // such packet, 0 if there is none, and drops all other answers.
-func (r *answerer) PollFinal(buf []byte) int {
-	r.reduceToFinal()
-	if r.out.empty() {
-		return 0
-	}
-	e := r.out.at(r.out.head)
-	r.out.head++
-	return r.buildShort(e, buf)
+func (r *Responder) PollFinal(buf []byte) int {
+	return r.out.final(buf)
 }
 
-// reduceToFinal reduces the answers that wait to those that PollFinal writes.
-// An acknowledgement must not pass the answer to a READ or an atomic, which is
+func (t *transmitter) final(buf []byte) int {
+	t.answers.reduce()
+	if !t.answers.waiting() {
+		return 0
+	}
+	return t.writeShort(buf)
+}
+
+// finish ends the connection without a word but for the acknowledgement of what
+// was executed.
+func (a *answers) finish() {
+	a.reduce()
+	if a.fatal != nil {
+		a.fatal.left = 0
+	}
+}
+
+// reduce reduces the answers that wait to those that PollFinal writes. An
+// acknowledgement must not pass the answer to a READ or an atomic, which is
 // lost now: so it ends before the first of them.
-func (r *answerer) reduceToFinal() {
-	ack := response{kind: responseAck, psn: r.lastAck, msn: r.msn}
-	owed := r.unacked
+func (a *answers) reduce() {
+	ack := response{kind: responseAck, psn: a.lastAck, msn: a.msn}
+	owed := a.unacked
 	var nak response
-	for i := r.out.head; i != r.out.tail; i++ {
-		e := r.out.at(i)
+	for i := a.queue.head; i != a.queue.tail; i++ {
+		e := a.queue.at(i)
 		switch {
 		case e.kind >= responseRead && owed && !e.psn.After(ack.psn):
-			res := r.res.at(e.res)
+			res := a.of(e)
 			ack.psn, ack.msn = e.psn.Add(-1), e.msn.Add(-1)
-			owed = e.psn == res.first && res.pending == pendingFirst && !ack.psn.Before(r.firstUnacked)
-		case e.kind == responseAck && !r.unacked && i == r.out.head:
+			owed = e.psn == res.first && res.pending == pendingFirst && !ack.psn.Before(a.firstUnacked)
+		case e.kind == responseAck && !a.unacked && i == a.queue.head:
 			ack, owed = *e, true // condensed before
 		case e.kind == responseNAK && e.syndrome != rocev2.NAKSequence && !e.syndrome.IsRNR():
 			nak = *e
 		}
 	}
-	r.unacked = false
-	r.out.clear()
+	a.unacked = false
+	a.queue.clear()
 	if owed {
-		r.out.push(ack)
+		a.queue.push(ack)
 	}
 	if nak.kind == responseNAK {
-		r.out.push(nak)
-	}
-}
-
-// acknowledges takes note that a packet acknowledges what comes before and up
-// to psn.
-func (r *answerer) acknowledges(psn rocev2.PSN) {
-	if r.unacked && !psn.Before(r.firstUnacked) {
-		r.firstUnacked = psn.Next()
-		r.unacked = !r.firstUnacked.After(r.lastAck)
+		a.queue.push(nak)
 	}
 }
 
@@ -63,22 +65,37 @@ func (r *answerer) acknowledges(psn rocev2.PSN) {
 // executed was none, or where the answer to a READ or an atomic before it was
 // not sent.
 func (r *Responder) Receipt(buf []byte) (n int, first rocev2.PSN) {
-	if !r.acked || r.lastAck.Next() != r.epsn {
+	return r.out.receipt(buf)
+}
+
+func (t *transmitter) receipt(buf []byte) (n int, first rocev2.PSN) {
+	first, ok := t.answers.receipt()
+	if !ok {
 		return 0, 0
 	}
-	first = r.epsn.Add(-maxUnanswered)
-	if r.res.pushed && r.res.behind.After(first) {
-		first = r.res.behind
+	a := rocev2.AETH{Syndrome: rocev2.ACKNoCredits, MSN: t.answers.msn}
+	return t.writeAck(buf, rocev2.RCAcknowledge, t.answers.lastAck, a), first
+}
+
+// receipt returns the first PSN that an acknowledgement of the last one may
+// answer, if there may be one.
+func (a *answers) receipt() (first rocev2.PSN, ok bool) {
+	if !a.acked || a.lastAck.Next() != a.epsn {
+		return 0, false
 	}
-	for i := range r.res.ring {
-		e := &r.res.ring[i]
+	first = a.epsn.Add(-maxUnanswered)
+	if a.res.pushed && a.res.behind.After(first) {
+		first = a.res.behind
+	}
+	for i := range a.res.ring {
+		e := &a.res.ring[i]
 		switch end := e.first.Add(int(e.psns)); {
 		case e.kind == resourceFree:
 		case e.pending == pendingFirst:
-			return 0, 0
+			return 0, false
 		case end.After(first):
 			first = end
 		}
 	}
-	return r.buildAck(buf, rocev2.RCAcknowledge, r.lastAck, rocev2.AETH{Syndrome: rocev2.ACKNoCredits, MSN: r.msn}), first
+	return first, true
 }

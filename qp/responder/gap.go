@@ -5,92 +5,38 @@ import (
 
 	"github.com/gosoftroce/rocev2/clock"
 	"github.com/gosoftroce/rocev2/qp/conn"
+	"github.com/gosoftroce/rocev2/qp/queue"
 	"github.com/gosoftroce/rocev2/rocev2"
 )
 
-// bufferRequest takes a request behind a gap: the expected one gets a sequence
-// NAK, once (IBTA 9.7.5.1), and the request goes to the reorder buffer if the
-// peer is native.
-func (r *Responder) bufferRequest(now clock.Time, p *rocev2.Packet, info *rocev2.OpcodeInfo) conn.Drop {
-	psn := p.BTH.PSN
-	d := conn.DropOutOfOrder
-	if r.c.Pool != nil && psn.Ahead(r.epsn) > uint32(r.c.Pool.Reach) {
-		return d // not in flight
-	}
-	if r.nakForGap || !r.nakSent {
-		psns := uint32(1)
-		if info.Operation == rocev2.OpReadRequest {
-			psns = r.c.PSNs(p.RETH.Length)
-		}
-		gap := r.reorder.Len() == 0 || psn.After(r.reorder.End())
-		late := !gap && psn.Before(r.reorder.End())
-		if d = r.c.Buffer(&r.reorder, now, p, psns, r.epsn, d); d == conn.DropNone {
-			if late { // what comes twice is not kept again, and says nothing
-				noteLate(r, p)
-			}
-			noteKept(r, gap && inOrder(r) || p.BTH.AckReq)
-			if r.reordered > 0 {
-				nakReordered(r, now, psn)
-				return d
-			}
-		}
-	}
-	if !r.nakSent || r.nakForGap && !psn.After(r.firstGap) {
-		r.nakGap(now, psn)
-	} else if r.firstGap == r.epsn {
-		r.firstGap = psn
-	}
-	return d
+// gap is what is known of a gap in the requests: what came after it, and what
+// the peer was told. It sends nothing itself.
+type gap struct {
+	c       *conn.Conn
+	reorder queue.Reorder
+	nak     nakState
+	first   rocev2.PSN // the first that came after the gap since the NAK; the expected one: none
+
+	tell      bool  // a selective acknowledgement is to be sent
+	kept      uint8 // packets that were kept since the last one
+	reordered uint8 // for how many more gaps the path is taken for one that does not keep the order
 }
 
-// executeBuffered goes on with the reorder buffer, as far as it follows without
-// a gap. The next gap gets its NAK at once: the peer went back no further than
-// to the last one.
-func (r *Responder) executeBuffered(now clock.Time) {
-	executed := false
-	for r.reorder.Len() > 0 && !r.out.full() {
-		d := r.reorder.First().Sub(r.epsn)
-		if d > 0 {
-			break
-		}
-		if d == 0 { // else sent again and executed meanwhile
-			p := r.reorder.Lowest()
-			info, _ := p.BTH.Opcode.Info()
-			if r.executeRequest(p, info) == conn.DropRdAtomic {
-				r.c.Stats.Result(conn.DropRdAtomic)
-			}
-			executed = true
-			if r.c.Failed() {
-				return
-			}
-		}
-		r.reorder.Pop()
-	}
-	if r.nakSent && !r.nakForGap {
-		r.reorder.Discard() // the peer sends everything again
-	}
-	r.reorder.Trim()
-	if executed && r.reorder.Len() > 0 {
-		noteKept(r, r.reordered == 0)
-	}
-	if executed && r.reorder.Len() > 0 && !r.nakSent && !r.out.full() && r.reordered == 0 {
-		r.nakGap(now, r.reorder.First())
-	}
+// nakState is what was asked of the peer. It bounds the sequence NAKs for one
+// expected PSN: maxGapNAKs in each nakPeriod. A peer takes no more of them for
+// signs that the packet was lost again.
+type nakState struct {
+	since  clock.Time
+	psn    rocev2.PSN
+	n      uint8
+	sent   bool // a NAK was sent for the expected packet: silence until that comes
+	forGap bool // it was for a gap, before gap.first: when that or an earlier packet comes, the expected one was sent again and lost again
 }
 
-// nakGap asks for the expected packet, because psn came. A native peer is asked
-// twice: it sends so little again that nothing shows the loss of the NAK, and
-// takes both for one. Without progress the number of NAKs in a while is
-// bounded, whatever comes.
-func (r *Responder) nakGap(now clock.Time, psn rocev2.PSN) {
-	if r.waitsForPage() || !r.naks.allow(now, r.epsn) {
-		return
-	}
-	r.nakSent, r.nakForGap, r.firstGap = true, true, psn
-	if r.out.nak(rocev2.NAKSequence, r.epsn, r.msn) && r.reorder.Len() > 0 && !r.out.full() {
-		r.out.push(*r.out.at(r.out.tail - 1))
-	}
-}
+const (
+	maxGapNAKs = 5
+	nakPeriod  = clock.Time(time.Millisecond)
+)
 
 // A path that does not keep the order makes a gap of nearly every packet. Then
 // the peer is told of them less often, as it waits to see whether more packets
@@ -103,126 +49,158 @@ const (
 	mostLateGaps = 64
 )
 
-// noteLate takes note of a packet that came into a gap. If it does not ask for
-// an acknowledgement the peer has not sent it again, it was late. Only READs go
+// take takes a request after the gap at the expected one, of so many PSNs. It
+// goes to the reorder buffer if the peer is native. The expected one gets a
+// sequence NAK, once (IBTA 9.7.5.1): ask is set if that is to be sent now.
+func (g *gap) take(now clock.Time, p *rocev2.Packet, psns uint32, expected rocev2.PSN) (d conn.Drop, ask bool) {
+	psn := p.BTH.PSN
+	d = conn.DropOutOfOrder
+	if g.c.Pool != nil && psn.Ahead(expected) > uint32(g.c.Pool.Reach) {
+		return d, false // not in flight
+	}
+	if g.nak.forGap || !g.nak.sent {
+		another := g.reorder.Len() == 0 || psn.After(g.reorder.End())
+		late := !another && psn.Before(g.reorder.End())
+		if d = g.c.Buffer(&g.reorder, now, p, psns, expected, d); d == conn.DropNone {
+			if late { // what comes twice is not kept again, and says nothing
+				g.late(p)
+			}
+			g.count(expected, another && g.inOrder() || p.BTH.AckReq)
+			if g.reordered > 0 {
+				// What has overtaken it does not say that it is
+				// lost: it is asked for once, when the peer is
+				// told what is kept.
+				return d, g.tell && !g.nak.sent
+			}
+		}
+	}
+	if !g.nak.sent || g.nak.forGap && !psn.After(g.first) {
+		return d, true
+	}
+	if g.first == expected {
+		g.first = psn
+	}
+	return d, false
+}
+
+// count counts a packet that was kept after a gap, or another gap. The peer is
+// told at once if another gap has shown, or if it has asked for an
+// acknowledgement.
+func (g *gap) count(expected rocev2.PSN, tell bool) {
+	if g.kept++; tell || g.kept >= g.reorder.Every(expected) {
+		g.tell = true
+	}
+}
+
+// late counts a packet that came into a gap. If it does not ask for an
+// acknowledgement the peer has not sent it again, it was late. Only READs go
 // twice without that (package requester, twins).
-func noteLate(r *Responder, p *rocev2.Packet) {
+func (g *gap) late(p *rocev2.Packet) {
 	if !p.BTH.AckReq && p.BTH.Opcode != rocev2.RCReadRequest {
-		r.reordered = min(r.reordered+lateGaps, mostLateGaps)
+		g.reordered = min(g.reordered+lateGaps, mostLateGaps)
 	}
 }
 
-// inOrder takes note of another gap, and reports whether the path keeps the
-// order.
-func inOrder(r *Responder) bool {
-	if r.reordered > 0 {
-		r.reordered--
+// inOrder counts another gap, and reports whether the path keeps the order.
+func (g *gap) inOrder() bool {
+	if g.reordered > 0 {
+		g.reordered--
 	}
-	return r.reordered == 0
+	return g.reordered == 0
 }
 
-// nakReordered asks for the expected packet, where what has overtaken it does
-// not say that it is lost: once, when the peer is told what is kept.
-func nakReordered(r *Responder, now clock.Time, psn rocev2.PSN) {
-	if r.tellKept && !r.nakSent {
-		r.nakGap(now, psn)
+// asks reports whether another sequence NAK for the expected packet may be
+// sent, because psn came, and counts it. Without progress their number in a
+// while is bounded, whatever comes.
+func (g *gap) asks(now clock.Time, expected, psn rocev2.PSN) bool {
+	k := &g.nak
+	if k.n == 0 || k.psn != expected || now-k.since >= nakPeriod {
+		k.since, k.psn, k.n = now, expected, 0
 	}
+	if k.n == maxGapNAKs {
+		return false
+	}
+	k.n++
+	g.asked(psn)
+	return true
 }
 
-// noteKept takes note that a packet was kept behind a gap, or that the gap is
-// another one. The peer is told at once if another gap has shown, or if it has
-// asked for an acknowledgement.
-func noteKept(r *Responder, tell bool) {
-	if r.kept++; tell || r.kept >= r.reorder.Every(r.epsn) {
-		r.tellKept = true
+// asked says that the expected packet is asked for because first came.
+func (g *gap) asked(first rocev2.PSN) { g.nak.sent, g.nak.forGap, g.first = true, true, first }
+
+// repeats says that the expected packet is asked for once more: nothing came
+// after it since.
+func (g *gap) repeats(expected rocev2.PSN) { g.first = expected }
+
+// silence says that the peer will send everything again later, without being
+// asked for it.
+func (g *gap) silence() { g.nak.sent, g.nak.forGap = true, false }
+
+// close says that the expected packet has come.
+func (g *gap) close() { g.nak.sent = false }
+
+// holds reports whether packets are kept.
+func (g *gap) holds() bool { return g.reorder.Len() > 0 }
+
+// next returns the expected packet, if it is kept. Without it there may be more
+// all the same: one before it, which was sent again and executed meanwhile.
+func (g *gap) next(expected rocev2.PSN) (p *rocev2.Packet, more bool) {
+	if g.reorder.Len() == 0 || g.reorder.First().After(expected) {
+		return nil, false
 	}
+	if g.reorder.First() == expected {
+		p = g.reorder.Lowest()
+	}
+	return p, true
 }
 
-// Pressing reports whether an answer other than a lone acknowledgement waits to
-// be sent.
-func (r *Responder) Pressing() bool { return r.tellKept || r.answerer.Pressing() }
+// pop gives back the first packet that is kept.
+func (g *gap) pop() { g.reorder.Pop() }
 
-// Yields reports whether the answers to READs wait for requests to have their
-// turn at the rate of both. Resume ends that.
-func Yields(r *Responder) bool { return r.yields }
-
-// Resume has the answers to READs go on.
-func Resume(r *Responder) { r.yields = false }
-
-// Poll writes answers until out takes no more or none waits. With delay a lone
-// acknowledgement waits on. A selective acknowledgement comes before the
-// sequence NAK for the same gap, and behind all other answers: they are older,
-// and so are their MSNs.
-func (r *Responder) Poll(now clock.Time, delay bool, out *conn.Output) {
-	for {
-		if r.tellKept && r.out.onlyNAK(r.epsn, r.msn) && !pollSelectiveAck(r, out) {
-			return
-		}
-		if r.out.empty() || r.answerer.AckDelayed(delay && !r.tellKept) {
-			return
-		}
-		buf := out.Room()
-		if buf == nil || !r.pollNext(now, buf, out) {
-			return
-		}
+// settle goes on after packets that were kept were executed, or not. It reports
+// whether the next gap is to be asked for, and what came after it.
+func (g *gap) settle(executed bool, expected rocev2.PSN) (first rocev2.PSN, ask bool) {
+	if g.nak.sent && !g.nak.forGap {
+		g.reorder.Discard() // the peer sends everything again
 	}
+	g.reorder.Trim()
+	if !executed || g.reorder.Len() == 0 {
+		return 0, false
+	}
+	g.count(expected, g.reordered == 0)
+	return g.reorder.First(), !g.nak.sent && g.reordered == 0
 }
 
-// pollSelectiveAck writes which packets are kept, and up to how far some will
-// be. It returns false if there is no room.
-func pollSelectiveAck(r *Responder, out *conn.Output) bool {
-	if r.reorder.Len() == 0 || r.c.Failed() {
-		r.tellKept, r.kept = false, 0
-		return true
+// poll writes which packets are kept, and up to how far some will be: a
+// selective acknowledgement of what comes before the expected packet. It
+// reports whether it did, and returns false for ok if there is no room.
+func (g *gap) poll(out *conn.Output, expected, msn rocev2.PSN) (told, ok bool) {
+	if g.reorder.Len() == 0 || g.c.Failed() {
+		g.tell, g.kept = false, 0
+		return false, true
 	}
 	buf := out.Room()
 	if buf == nil {
-		return false
+		return false, false
 	}
-	r.tellKept, r.kept = false, 0
-	r.acknowledges(r.epsn.Add(-1))
-	h := r.c.BTH(0, r.epsn)
+	g.tell, g.kept = false, 0
+	h := g.c.BTH(0, expected)
 	h.Opcode, h.Solicited = rocev2.SelectiveAck, true
-	room := rocev2.CreditCode(r.c.Pool.Share(r.c.MTU))
-	a := rocev2.AETH{Syndrome: rocev2.SyndromeACK(room), MSN: r.msn}
+	room := rocev2.CreditCode(g.c.Pool.Share(g.c.MTU))
+	a := rocev2.AETH{Syndrome: rocev2.SyndromeACK(room), MSN: msn}
 	b := a.AppendTo(h.AppendTo(buf[:0]))
-	out.Commit(len(r.reorder.AppendKept(b, r.epsn, r.c.MTU)))
-	r.c.Stats.AcksSent++
-	return true
+	out.Commit(len(g.reorder.AppendKept(b, expected, g.c.MTU)))
+	g.c.Stats.AcksSent++
+	return true, true
 }
 
-// onlyNAK reports whether nothing waits but a sequence NAK for what is expected
-// now.
-func (r *responses) onlyNAK(expected, msn rocev2.PSN) bool {
-	for i := r.head; i != r.tail; i++ {
-		if e := r.at(i); e.kind != responseNAK || e.syndrome != rocev2.NAKSequence || e.psn != expected || e.msn != msn {
-			return false
-		}
-	}
-	return true
+// expire gives back what is kept for too long.
+func (g *gap) expire(now clock.Time) { g.c.Expire(&g.reorder, now, queue.RequestAge(g.c.SRTT)) }
+
+// deadline returns when expire has something to do, and whether at all.
+func (g *gap) deadline() (clock.Time, bool) {
+	return g.reorder.Deadline(queue.RequestAge(g.c.SRTT))
 }
 
-// nakLimit bounds the sequence NAKs for one expected PSN: maxGapNAKs in each
-// nakPeriod. A peer takes no more of them for signs that the packet was lost
-// again.
-type nakLimit struct {
-	since clock.Time
-	psn   rocev2.PSN
-	n     uint8
-}
-
-const (
-	maxGapNAKs = 5
-	nakPeriod  = clock.Time(time.Millisecond)
-)
-
-func (l *nakLimit) allow(now clock.Time, psn rocev2.PSN) bool {
-	if l.n == 0 || l.psn != psn || now-l.since >= nakPeriod {
-		*l = nakLimit{since: now, psn: psn}
-	}
-	if l.n == maxGapNAKs {
-		return false
-	}
-	l.n++
-	return true
-}
+// discard gives back what is kept.
+func (g *gap) discard() { g.reorder.Discard() }

@@ -2,6 +2,7 @@ package responder
 
 import (
 	"github.com/gosoftroce/rocev2/ib"
+	"github.com/gosoftroce/rocev2/qp/conn"
 	"github.com/gosoftroce/rocev2/qp/queue"
 	"github.com/gosoftroce/rocev2/rocev2"
 )
@@ -50,11 +51,11 @@ type resource struct {
 // besideRing on.
 type resources struct {
 	ring   []resource
-	beside []resource
-	depth  int32
-	next   uint32
-	pushed bool       // a READ or atomic lost its place in the ring
-	behind rocev2.PSN // if pushed: what follows the last such PSN
+	beside *[]resource // nil until the first needs it
+	behind rocev2.PSN  // if pushed: what follows the last such PSN
+	pushed bool        // a READ or atomic lost its place in the ring
+	depth  uint8
+	next   uint8
 }
 
 const besideRing = ib.MaxRdAtomic
@@ -81,7 +82,7 @@ func crossesAge(psn rocev2.PSN, n uint32) bool { return (psn^psn.Add(int(n)))/ag
 // response queue are referred to by index, so the caller must not shrink the
 // ring while there are any.
 func (r *resources) resize(depth int) {
-	r.depth = int32(queue.RingSize(depth))
+	r.depth = uint8(queue.RingSize(depth))
 	if len(r.ring) == 0 || int(r.depth) == len(r.ring) {
 		return
 	}
@@ -89,29 +90,29 @@ func (r *resources) resize(depth int) {
 	r.ring, r.beside, r.next = make([]resource, r.depth), nil, 0
 	keep := min(int(r.depth), len(old.ring))
 	for i := len(old.ring); i > keep; i-- {
-		r.push(old.slot(old.next - uint32(i)))
+		r.push(old.slot(old.next - uint8(i)))
 	}
 	for i := keep; i > 0; i-- {
-		*r.slot(r.next) = *old.slot(old.next - uint32(i))
+		*r.slot(r.next) = *old.slot(old.next - uint8(i))
 		r.next++
 	}
 }
 
-func (r *resources) slot(i uint32) *resource { return &r.ring[i&uint32(len(r.ring)-1)] }
+func (r *resources) slot(i uint8) *resource { return &r.ring[int(i)&(len(r.ring)-1)] }
 
 // oldest is the slot that the next request will take.
 func (r *resources) oldest() (*resource, uint8) {
 	if len(r.ring) == 0 {
 		r.ring = make([]resource, r.depth)
 	}
-	i := r.next & uint32(len(r.ring)-1)
+	i := int(r.next) & (len(r.ring) - 1)
 	return &r.ring[i], uint8(i)
 }
 
 // at returns the resource of a response.
 func (r *resources) at(i uint8) *resource {
 	if i >= besideRing {
-		return &r.beside[i-besideRing]
+		return &(*r.beside)[i-besideRing]
 	}
 	return &r.ring[i]
 }
@@ -129,6 +130,24 @@ func (r *resources) wasPushed(psn rocev2.PSN, n uint32, expected rocev2.PSN) boo
 	return r.pushed && expected.Ahead(psn) >= expected.Ahead(r.behind)+n
 }
 
+// besides returns those beside the ring.
+func (r *resources) besides() []resource {
+	if r.beside == nil {
+		return nil
+	}
+	return *r.beside
+}
+
+// each calls f for all, with their indices.
+func (r *resources) each(f func(e *resource, index uint8)) {
+	for i := range r.ring {
+		f(&r.ring[i], uint8(i))
+	}
+	for i, list := 0, r.besides(); i < len(list); i++ {
+		f(&list[i], uint8(besideRing+i))
+	}
+}
+
 // find returns the resource that owns a PSN, and its index.
 func (r *resources) find(psn rocev2.PSN) (*resource, uint8) {
 	for i := range r.ring {
@@ -136,8 +155,8 @@ func (r *resources) find(psn rocev2.PSN) (*resource, uint8) {
 			return e, uint8(i)
 		}
 	}
-	for i := range r.beside {
-		if e := &r.beside[i]; e.pending != pendingNone && psn.Ahead(e.first) < e.psns {
+	for i, list := 0, r.besides(); i < len(list); i++ {
+		if e := &list[i]; e.pending != pendingNone && psn.Ahead(e.first) < e.psns {
 			return e, uint8(besideRing + i)
 		}
 	}
@@ -147,13 +166,14 @@ func (r *resources) find(psn rocev2.PSN) (*resource, uint8) {
 // addBeside gives a resource a place beside the ring as long as its answer
 // waits. False means that there is no room.
 func (r *resources) addBeside(e resource) (uint8, bool) {
-	if len(r.beside) == 0 {
-		r.beside = make([]resource, r.depth)
+	if r.beside == nil {
+		list := make([]resource, r.depth)
+		r.beside = &list
 	}
-	for i := range r.beside {
-		if r.beside[i].pending == pendingNone {
+	for i := range *r.beside {
+		if to := &(*r.beside)[i]; to.pending == pendingNone {
 			e.pending = pendingReplay
-			r.beside[i] = e
+			*to = e
 			return uint8(besideRing + i), true
 		}
 	}
@@ -173,70 +193,43 @@ func (r *resources) ackLimit(from, upTo rocev2.PSN) rocev2.PSN {
 	return from.Add(int(n))
 }
 
-// age forgets what is too old to be asked for when the expected PSN moves on by
-// n. It returns false if that may not be yet: an answer waits which would be
-// too old to be told from a new one.
-func (r *answerer) age(n uint32) bool {
-	for i := range r.res.ring {
-		if e := &r.res.ring[i]; e.kind != resourceFree && e.pending == pendingFirst && r.epsn.Ahead(e.first)+n > maxUnanswered {
-			return false
-		}
+// keep notes what a request says that was executed.
+func (e *resource) keep(c *conn.Conn, p *rocev2.Packet, op rocev2.Operation, value uint64) {
+	e.srqn, e.opcode, e.value = named(c, p), p.BTH.Opcode, value
+	switch op {
+	case rocev2.OpReadRequest:
+		e.kind = resourceRead
+	case rocev2.OpFlush:
+		e.kind, e.value = resourceFlush, uint64(p.FETH.Level)<<8|uint64(p.FETH.Type)
+	case rocev2.OpAtomicWrite:
+		e.kind = resourceAtomicWrite
+		return
+	default:
+		e.kind = resourceAtomic
+		return
 	}
-	forget := func(e *resource, index int) {
-		if e.kind != resourceFree && r.epsn.Ahead(e.first)+n > ageLimit {
-			if e.pending != pendingNone {
-				r.out.cancel(uint8(index))
-			}
-			*e = resource{}
-		}
-	}
-	for i := range r.res.ring {
-		forget(&r.res.ring[i], i)
-	}
-	for i := range r.res.beside {
-		forget(&r.res.beside[i], besideRing+i)
-	}
-	r.addresses = nil
-	r.res.pushed = r.res.pushed && r.epsn.Ahead(r.res.behind)+n <= ageLimit
-	r.acked = r.acked && r.epsn.Ahead(r.lastAck)+n <= ageLimit
-	return true
+	e.va, e.rkey, e.length = p.RETH.VA, p.RETH.RKey, p.RETH.Length
 }
 
-// reserve puts a READ or an atomic that was accepted into the ring, where it
-// takes the place of the oldest one, and moves on behind it. A READ takes a PSN
-// for each packet of its response (IBTA 9.7.3).
-func (r *answerer) reserve(n resource) (index uint8) {
-	e, index := r.reservePlace(n.psns)
-	n.pending, n.first = e.pending, e.first
-	*e = n
-	return index
-}
+func (e *resource) flushType() rocev2.FlushType   { return rocev2.FlushType(e.value) }
+func (e *resource) flushLevel() rocev2.FlushLevel { return rocev2.FlushLevel(e.value >> 8) }
 
-// reservePlace is reserve for what is filled in place, other than its state and
-// its PSNs.
-func (r *answerer) reservePlace(psns uint32) (e *resource, index uint8) {
-	e, index = r.res.oldest()
-	r.res.push(e)
-	if e.pending == pendingReplay {
-		// A late duplicate asks for this, or a peer that has more
-		// outstanding than agreed.
-		if to, ok := r.res.addBeside(*e); ok {
-			r.out.move(index, to)
-		} else {
-			r.out.cancel(index)
-		}
+// answer returns the kind of the answer to what is executed now.
+func (e *resource) answer() responseKind {
+	if e.kind == resourceFlush && e.flushType()&rocev2.FlushPersistent != 0 {
+		return responseFlush
 	}
-	e.pending, e.first, e.psns = pendingFirst, r.epsn, psns
-	r.res.next++
-	r.msn = r.msn.Next()
-	r.epsn = r.epsn.Add(int(psns))
-	return e, index
+	return e.replay()
 }
 
-// busy reports whether a READ or an atomic of so many PSNs must wait for
-// earlier answers to be sent: the peer has more outstanding than agreed, or
-// than PSNs can tell apart.
-func (r *answerer) busy(psns uint32) bool {
-	e, _ := r.res.oldest()
-	return e.pending == pendingFirst || crossesAge(r.epsn, psns) && !r.age(psns)
+// replay returns the kind of the answer to what was executed before. A FLUSH
+// was done when its answer was sent, so there is nothing to do any more.
+func (e *resource) replay() responseKind {
+	switch e.kind {
+	case resourceRead:
+		return responseRead
+	case resourceAtomic:
+		return responseAtomic
+	}
+	return responseEmpty
 }

@@ -23,86 +23,66 @@ type Config struct {
 	Invalidate func(key ib.Key) ib.Fault
 }
 
-// Responder is the receiving half, and the uppermost of its layers; see the
-// package's documentation.
+// Responder is the receiving half: its parts, and the order in which a request
+// passes them. See the package's documentation.
 type Responder struct {
-	answerer
-	reorder    queue.Reorder
-	invalidate func(key ib.Key) ib.Fault
-	execution
-}
-
-// execution is where executing is.
-type execution struct {
-	nakSent     bool  // a NAK was sent for epsn: silence until the expected packet comes
-	nakForGap   bool  // it was for a gap, before firstGap: when that or an earlier packet comes, epsn was sent again and lost again
-	established bool  // EventCommEst was raised
-	tellKept    bool  // a selective acknowledgement is to be sent
-	kept        uint8 // packets that were kept since the last one
-	reordered   uint8 // for how many more gaps the path is taken for one that does not keep the order
-
-	message rocev2.Operation // the multi-packet message under way: OpSend, OpWrite or 0
-
-	pagePSN  rocev2.PSN // of the request that was dropped because a page must be fetched
-	firstGap rocev2.PSN // epsn: nothing came behind it since the NAK
-	naks     nakLimit
-
-	done uint32 // bytes of the message so far
-	left uint32 // WRITE: bytes still to come
-	va   uint64 // WRITE: where they go
-	rkey ib.Key
+	exec    executor
+	answers answers
+	out     transmitter
+	gap     gap
+	dropped addresses // of FLUSHes and ATOMIC WRITEs
 }
 
 // Init makes a responder of c, which is in RESET.
 func (r *Responder) Init(c *conn.Conn, config Config) {
-	*r = Responder{invalidate: config.Invalidate}
-	r.c = c
-	if config.Domain != nil {
-		r.xrc = &target{domain: config.Domain}
-		config.Source, config.MaxRecvSGE = noReceives{}, ib.MaxSGE
-	}
-	r.receives.Init(c, conn.ReceivesConfig{Source: config.Source, OwnSource: config.OwnSource, CQ: config.RecvCQ,
-		Depth: config.MaxRecvWR, SGE: config.MaxRecvSGE})
+	*r = Responder{answers: answers{c: c}, gap: gap{c: c}, out: transmitter{answers: &r.answers, exec: &r.exec}}
+	r.exec.init(c, &config)
 }
 
-// Reset drops everything but the memory of the ring.
-func (r *Responder) Reset() {
-	r.stop()
-	r.receives.Reset()
-	r.forgetSRQ()
-	r.answers, r.execution = answers{}, execution{}
-}
-
-// Post queues a receive, see conn.Receives.
-func (r *Responder) Post(wr *ib.RecvWR) error { return r.receives.Post(wr) }
-
-// Drain flushes some of what a source of its own has in ERR, see conn.Receives.
-func Drain(r *Responder) (more bool) { return r.receives.Drain() }
+// Resize takes another max_dest_rd_atomic. No answer may wait.
+func (r *Responder) Resize(depth int) { r.answers.resize(depth) }
 
 // ReadyToReceive expects PSN first, on the way to RTR.
-func (r *Responder) ReadyToReceive(first rocev2.PSN) { r.epsn, r.msn = first, 0 }
+func (r *Responder) ReadyToReceive(first rocev2.PSN) { r.answers.begin(first) }
 
-// Held returns the number of requests that are kept behind a gap.
-func (r *Responder) Held() int { return r.reorder.Len() }
+// ExpectedPSN returns the PSN that is expected next.
+func (r *Responder) ExpectedPSN() rocev2.PSN { return r.answers.epsn }
 
-// DiscardHeld discards the requests that are kept behind a gap.
-func (r *Responder) DiscardHeld() { r.reorder.Discard() }
+// Post queues a receive, see conn.Receives.
+func (r *Responder) Post(wr *ib.RecvWR) error { return r.exec.receives.Post(wr) }
+
+// Drain flushes some of what a source of its own has in ERR, see conn.Receives.
+func (r *Responder) Drain() (more bool) { return r.exec.receives.Drain() }
+
+// Held returns the number of requests that are kept after a gap.
+func (r *Responder) Held() int { return r.gap.reorder.Len() }
+
+// DiscardHeld discards the requests that are kept after a gap.
+func (r *Responder) DiscardHeld() { r.gap.discard() }
 
 // HandleTimeout does what is due at now.
 func (r *Responder) HandleTimeout(now clock.Time) {
-	r.c.Expire(&r.reorder, now, queue.RequestAge(r.c.SRTT))
-	r.paced = r.paced && now < r.c.CC.Limit.NotBefore
+	r.gap.expire(now)
+	r.out.handleTimeout(now)
 }
 
 // Deadline returns when HandleTimeout wants to be called, and whether at all.
 func (r *Responder) Deadline() (clock.Time, bool) {
-	at, armed := r.reorder.Deadline(queue.RequestAge(r.c.SRTT))
-	if r.paced {
-		if next := r.c.Resumes(); !armed || next < at {
-			return next, true
-		}
+	at, armed := r.gap.deadline()
+	if next, paced := r.out.deadline(); paced && (!armed || next < at) {
+		return next, true
 	}
 	return at, armed
+}
+
+// Reset drops everything but the memory of the ring.
+func (r *Responder) Reset() {
+	r.exec.reset()
+	r.answers = answers{c: r.answers.c}
+	r.out.stop()
+	r.gap.discard()
+	r.gap = gap{c: r.gap.c}
+	r.dropped.forget()
 }
 
 // Flush ends all work, on the way to ERR: every receive completes with
@@ -110,22 +90,13 @@ func (r *Responder) Deadline() (clock.Time, bool) {
 // acknowledgement of what was executed is left, unless the peer must be told
 // why the connection ends.
 func (r *Responder) Flush(why conn.End) {
-	r.stop()
+	r.gap.discard()
+	r.out.stop()
 	switch why {
 	case conn.EndOverflow:
-		if r.endAnswers(r.epsn, rocev2.NAKRemoteOperational) {
-			r.tellFatal()
-		}
+		r.answers.end(r.answers.epsn, rocev2.NAKRemoteOperational, false)
 	case conn.EndLocal:
-		r.reduceToFinal()
-		r.fatal.left = 0
+		r.answers.finish()
 	}
-	r.receives.Flush()
-}
-
-// stop gives back what is kept, and waits for no memory any more.
-func (r *Responder) stop() {
-	r.reorder.Discard()
-	r.fetch = conn.Fetches{}
-	r.paced, r.yields = false, false
+	r.exec.flush()
 }

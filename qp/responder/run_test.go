@@ -28,10 +28,10 @@ func longEnd(t *testing.T, done uint32) *end {
 	if err := e.r.Post(&wr); err != nil {
 		t.Fatal(err)
 	}
-	if !e.r.receives.Take() {
+	if !e.r.exec.receives.Take() {
 		t.Fatal("no receive")
 	}
-	e.r.message, e.r.done = rocev2.OpSend, done
+	e.r.exec.message, e.r.exec.done = rocev2.OpSend, done
 	return e
 }
 
@@ -40,18 +40,18 @@ func longEnd(t *testing.T, done uint32) *end {
 func TestLongestSend(t *testing.T) {
 	t.Parallel()
 	e := longEnd(t, ib.MaxMessage-3*256)
-	v := Middle(&e.r, rocev2.RCSendMiddle, e.r.epsn, 8)
+	v := e.r.Middle(rocev2.RCSendMiddle, e.r.answers.epsn, 8)
 	v.Release()
 	if v.Len() != 3*256 {
 		t.Fatalf("memory of %d bytes, want 3 packets of 256", v.Len())
 	}
-	HandleRun(&e.r, 3)
-	v = Middle(&e.r, rocev2.RCSendMiddle, e.r.epsn, 8)
+	e.r.HandleRun(3)
+	v = e.r.Middle(rocev2.RCSendMiddle, e.r.answers.epsn, 8)
 	v.Release()
 	if v.Len() != 0 {
 		t.Errorf("memory of %d bytes behind the longest message", v.Len())
 	}
-	p := rocev2.Packet{BTH: rocev2.BTH{Opcode: rocev2.RCSendMiddle, PSN: e.r.epsn}, Payload: make([]byte, 256)}
+	p := rocev2.Packet{BTH: rocev2.BTH{Opcode: rocev2.RCSendMiddle, PSN: e.r.answers.epsn}, Payload: make([]byte, 256)}
 	info, _ := p.BTH.Opcode.Info()
 	if d := e.r.HandleRequest(0, &conn.Arrival{Packet: &p}, info); d != conn.DropInvalid {
 		t.Errorf("a packet more: %v", d)
@@ -66,18 +66,18 @@ func TestNoRunWhileBusy(t *testing.T) {
 		for name, busy := range map[string]func(r *Responder){
 			"nothing": func(*Responder) {},
 			"answers": func(r *Responder) {
-				for !r.out.full() {
-					r.out.push(response{kind: responseCanceled})
+				for !r.answers.queue.full() {
+					r.answers.queue.push(response{kind: responseCanceled})
 				}
 			},
-			"a FLUSH": func(r *Responder) { r.flushing++ },
+			"a FLUSH": func(r *Responder) { r.answers.flushing++ },
 		} {
 			e := longEnd(t, 256)
 			if op == rocev2.RCWriteMiddle {
-				e.r.message, e.r.va, e.r.rkey, e.r.left = rocev2.OpWrite, e.mr.Addr(), e.mr.RKey(), 1<<20
+				e.r.exec.message, e.r.exec.va, e.r.exec.rkey, e.r.exec.left = rocev2.OpWrite, e.mr.Addr(), e.mr.RKey(), 1<<20
 			}
 			busy(&e.r)
-			v := Middle(&e.r, op, e.r.epsn, 4)
+			v := e.r.Middle(op, e.r.answers.epsn, 4)
 			v.Release()
 			if (v.Len() > 0) != (name == "nothing") {
 				t.Errorf("%v while there is %s: memory of %d bytes", op, name, v.Len())
@@ -92,20 +92,20 @@ func TestRunBehindNAK(t *testing.T) {
 	t.Parallel()
 	e := longEnd(t, 256)
 	gap := func(ahead int) *rocev2.Packet {
-		p := rocev2.Packet{BTH: rocev2.BTH{Opcode: rocev2.RCSendMiddle, PSN: e.r.epsn.Add(ahead)}, Payload: make([]byte, 256)}
+		p := rocev2.Packet{BTH: rocev2.BTH{Opcode: rocev2.RCSendMiddle, PSN: e.r.answers.epsn.Add(ahead)}, Payload: make([]byte, 256)}
 		info, _ := p.BTH.Opcode.Info()
 		e.r.HandleRequest(0, &conn.Arrival{Packet: &p}, info)
 		return e.poll()
 	}
 	for range 2 {
-		if p := gap(5); p == nil || p.AETH.Syndrome != rocev2.NAKSequence || p.BTH.PSN != e.r.epsn {
+		if p := gap(5); p == nil || p.AETH.Syndrome != rocev2.NAKSequence || p.BTH.PSN != e.r.answers.epsn {
 			t.Fatalf("the answer to a gap is %+v", p)
 		}
 		if p := gap(6); p != nil {
 			t.Fatalf("the second answer to a gap is %+v", p)
 		}
-		v := Middle(&e.r, rocev2.RCSendMiddle, e.r.epsn, 4)
+		v := e.r.Middle(rocev2.RCSendMiddle, e.r.answers.epsn, 4)
 		v.Release()
-		HandleRun(&e.r, 4)
+		e.r.HandleRun(4)
 	}
 }

@@ -22,30 +22,32 @@ type Snapshot struct {
 
 // Snapshot returns a copy of the state.
 func (r *Responder) Snapshot() Snapshot {
-	s := Snapshot{Expected: r.epsn, MSN: r.msn, Receives: r.receives.Own.Len(), Fatal: r.fatal.syndrome}
-	for i := r.out.head; i != r.out.tail; i++ {
-		s.waiting = append(s.waiting, *r.out.at(i))
+	a := &r.answers
+	s := Snapshot{Expected: a.epsn, MSN: a.msn, Receives: r.exec.receives.Own.Len()}
+	if a.fatal != nil {
+		s.Fatal = a.fatal.syndrome
+	}
+	for i := a.queue.head; i != a.queue.tail; i++ {
+		s.waiting = append(s.waiting, *a.queue.at(i))
 	}
 	s.Answers = len(s.waiting)
-	for _, list := range [][]resource{r.res.ring, r.res.beside} {
-		for i := range list {
-			if list[i].pending != pendingNone {
-				s.Pending++
-			}
+	a.res.each(func(e *resource, _ uint8) {
+		if e.pending != pendingNone {
+			s.Pending++
 		}
-	}
+	})
 	return s
 }
 
 // Check says which invariant does not hold, for tests.
 func (r *Responder) Check() error {
-	if err := r.reorder.Check(r.epsn); err != nil {
+	if err := r.gap.reorder.Check(r.answers.epsn); err != nil {
 		return err
 	}
-	if n := int(r.out.tail - r.out.head); n > len(r.out.ring) {
-		return fmt.Errorf("%d answers wait and there is room for %d", n, len(r.out.ring))
+	if q := &r.answers.queue; int(q.tail-q.head) > len(q.ring) {
+		return fmt.Errorf("%d answers wait and there is room for %d", q.tail-q.head, len(q.ring))
 	}
-	if r.c.State == ib.StateErr && (r.receives.Own.Len() > 0 || r.receives.Held || r.reorder.Len() > 0) {
+	if r.exec.c.State == ib.StateErr && (r.exec.receives.Own.Len() > 0 || r.exec.receives.Held || r.gap.holds()) {
 		return errors.New("in ERR there are receives or packets")
 	}
 	return nil

@@ -84,10 +84,10 @@ func (e *end) take(op rocev2.Opcode, psn rocev2.PSN, n uint32) conn.Drop {
 // jump has the peer read n packets: of each answer only the last one is sent.
 func (e *end) jump(n uint32) {
 	e.t.Helper()
-	to := e.r.epsn.Add(int(n))
-	for e.r.epsn != to {
-		step := min(to.Ahead(e.r.epsn), wrapRegion>>8)
-		if d := e.take(rocev2.RCReadRequest, e.r.epsn, step<<8); d != conn.DropNone {
+	to := e.r.answers.epsn.Add(int(n))
+	for e.r.answers.epsn != to {
+		step := min(to.Ahead(e.r.answers.epsn), wrapRegion>>8)
+		if d := e.take(rocev2.RCReadRequest, e.r.answers.epsn, step<<8); d != conn.DropNone {
 			e.t.Fatalf("READ of %d packets: %v", step, d)
 		}
 		e.skip()
@@ -99,7 +99,7 @@ func (e *end) jump(n uint32) {
 
 // skip leaves only the last packet of the first answer.
 func (e *end) skip() {
-	a := e.r.out.at(e.r.out.head)
+	a := e.r.answers.queue.at(e.r.answers.queue.head)
 	a.psn, a.left = a.psn.Add(int(a.left-1)), 1
 	a.start = a.psn
 }
@@ -109,7 +109,7 @@ func (e *end) skip() {
 func TestWrapAtomic(t *testing.T) {
 	t.Parallel()
 	e := newEnd(t)
-	first := e.r.epsn
+	first := e.r.answers.epsn
 	e.take(rocev2.RCFetchAdd, first, 8)
 	if p := e.poll(); p == nil || p.AtomicAck.Original != 0 {
 		t.Fatalf("the first answer is %+v", p)
@@ -135,11 +135,11 @@ func TestWrapAtomic(t *testing.T) {
 func TestWrapRead(t *testing.T) {
 	t.Parallel()
 	e := newEnd(t)
-	e.take(rocev2.RCReadRequest, e.r.epsn, 1000)
+	e.take(rocev2.RCReadRequest, e.r.answers.epsn, 1000)
 	for e.poll() != nil {
 	}
 	e.jump(1<<24 - 3) // to the second packet of the READ
-	psn := e.r.epsn
+	psn := e.r.answers.epsn
 	for _, want := range []conn.Drop{conn.DropNone, conn.DropDuplicate} {
 		if d := e.take(rocev2.RCWriteOnly, psn, 8); d != want {
 			t.Errorf("WRITE: %v, want %v", d, want)
@@ -150,23 +150,23 @@ func TestWrapRead(t *testing.T) {
 	}
 }
 
-// TestWrapLastAck: a WRITE of long ago does not become one behind the duplicate
+// TestWrapLastAck: a WRITE of long ago does not become one after the duplicate
 // that asks for an acknowledgement, at whatever distance (IBTA 9.7.2,
 // 9.7.5.1.4).
 func TestWrapLastAck(t *testing.T) {
 	t.Parallel()
 	e := newEnd(t)
-	e.r.res.resize(4) // what the ring holds is not looked at further
-	e.take(rocev2.RCWriteOnly, e.r.epsn, 8)
+	e.r.answers.res.resize(4) // what the ring holds is not looked at further
+	e.take(rocev2.RCWriteOnly, e.r.answers.epsn, 8)
 	if e.poll() == nil {
 		t.Fatal("no acknowledgement")
 	}
 	e.jump(1 << 22)
 	for range 16 {
 		e.jump(1 << 20)
-		e.take(rocev2.RCWriteOnly, e.r.epsn.Add(-1<<20-100), 8)
+		e.take(rocev2.RCWriteOnly, e.r.answers.epsn.Add(-1<<20-100), 8)
 		if p := e.poll(); p != nil {
-			t.Errorf("%v %v while %v is expected", p.BTH.Opcode, p.BTH.PSN, e.r.epsn)
+			t.Errorf("%v %v while %v is expected", p.BTH.Opcode, p.BTH.PSN, e.r.answers.epsn)
 		}
 	}
 }
@@ -178,7 +178,7 @@ func TestUnansweredSpan(t *testing.T) {
 	t.Parallel()
 	e := newEnd(t)
 	taken := 0
-	for e.take(rocev2.RCReadRequest, e.r.epsn, wrapRegion) == conn.DropNone {
+	for e.take(rocev2.RCReadRequest, e.r.answers.epsn, wrapRegion) == conn.DropNone {
 		if taken++; taken > 100 {
 			t.Fatal("no end")
 		}
@@ -186,14 +186,14 @@ func TestUnansweredSpan(t *testing.T) {
 	if taken != 32 { // 2^18 PSNs each
 		t.Errorf("%d READs of 64 MiB wait for their answers", taken)
 	}
-	if a := e.r.out.at(e.r.out.tail - 1); e.c.State != ib.StateRTS || a.kind != responseNAK ||
-		a.syndrome != rocev2.NAKSequence || a.psn != e.r.epsn {
+	if a := e.r.answers.queue.at(e.r.answers.queue.tail - 1); e.c.State != ib.StateRTS || a.kind != responseNAK ||
+		a.syndrome != rocev2.NAKSequence || a.psn != e.r.answers.epsn {
 		t.Errorf("state %v, last answer %+v", e.c.State, a)
 	}
 	// The first is answered: there is room for one.
 	e.skip()
 	e.poll()
-	for taken = 0; e.take(rocev2.RCReadRequest, e.r.epsn, wrapRegion) == conn.DropNone; taken++ {
+	for taken = 0; e.take(rocev2.RCReadRequest, e.r.answers.epsn, wrapRegion) == conn.DropNone; taken++ {
 	}
 	if taken < 1 || taken > ageStep*256/wrapRegion {
 		t.Errorf("%d more are taken", taken)

@@ -2,6 +2,7 @@ package responder
 
 import (
 	"github.com/gosoftroce/rocev2/memreg"
+	"github.com/gosoftroce/rocev2/qp/conn"
 	"github.com/gosoftroce/rocev2/qp/queue"
 	"github.com/gosoftroce/rocev2/rocev2"
 )
@@ -21,60 +22,51 @@ type noReceives struct{}
 
 func (noReceives) Next(*queue.Recv) bool { return false }
 
-// selectSRQ has the request executed with the shared receive queue that it
-// names. It returns false if the domain has no such queue, or the message named
-// another one before. The queue is looked up for each message, and again when a
-// receive is needed: it may have been destroyed.
-func (r *Responder) selectSRQ(p *rocev2.Packet, info *rocev2.OpcodeInfo) bool {
-	n := p.XRCETH.SRQN
-	if n != r.xrc.srqn && (!info.First || r.receives.Held) {
-		return false
-	}
-	if !info.First && !info.WithImm {
-		return true
-	}
-	source, pd := r.xrc.domain.SRQ(n)
-	if source == nil {
-		return false
-	}
-	r.xrc.srqn, r.c.PD = n, pd
-	r.receives.From(source)
-	return true
-}
-
-// forgetSRQ forgets what requests have named.
-func (r *Responder) forgetSRQ() {
-	if r.xrc != nil {
-		r.xrc.srqn, r.c.PD = 0, nil
-		r.receives.From(noReceives{})
-	}
-}
-
-// current returns the number of the shared receive queue that the message under
-// way names; 0 where it names none.
-func (t *target) current() uint32 {
-	if t == nil {
-		return 0
-	}
-	return t.srqn
-}
-
-// namedBy returns the number of the shared receive queue that a request names;
-// 0 where it names none.
-func (t *target) namedBy(p *rocev2.Packet) uint32 {
-	if t == nil {
+// named returns the number of the shared receive queue that a request names; 0
+// where it names none.
+func named(c *conn.Conn, p *rocev2.Packet) uint32 {
+	if !c.XRC() {
 		return 0
 	}
 	return p.XRCETH.SRQN
 }
 
-// domainOf returns the domain of the memory that a request may reach which has
+// selectSRQ has the request executed with the shared receive queue that it
+// names. It returns false if the domain has no such queue, or the message named
+// another one before. The queue is looked up for each message, and again when a
+// receive is needed: it may have been destroyed.
+func (x *executor) selectSRQ(p *rocev2.Packet, info *rocev2.OpcodeInfo) bool {
+	n := p.XRCETH.SRQN
+	if n != x.xrc.srqn && (!info.First || x.receives.Held) {
+		return false
+	}
+	if !info.First && !info.WithImm {
+		return true
+	}
+	source, pd := x.xrc.domain.SRQ(n)
+	if source == nil {
+		return false
+	}
+	x.xrc.srqn, x.c.PD = n, pd
+	x.receives.From(source)
+	return true
+}
+
+// forgetSRQ forgets what requests have named.
+func (x *executor) forgetSRQ() {
+	if x.xrc != nil {
+		x.xrc.srqn, x.c.PD = 0, nil
+		x.receives.From(noReceives{})
+	}
+}
+
+// domain returns the domain of the memory that a request may reach which has
 // named a shared receive queue, or none. It is nil, which no memory is of, if
 // that queue has gone.
-func (r *answerer) domainOf(srqn uint32) *memreg.PD {
-	if r.xrc == nil {
-		return r.c.PD
+func (x *executor) domain(srqn uint32) *memreg.PD {
+	if x.xrc == nil {
+		return x.c.PD
 	}
-	_, pd := r.xrc.domain.SRQ(srqn)
+	_, pd := x.xrc.domain.SRQ(srqn)
 	return pd
 }
