@@ -88,3 +88,25 @@ func TestAckLeavesBesideAWaiter(t *testing.T) {
 		}
 	})
 }
+
+// What a program posts that was told of a message takes the acknowledgement
+// along, which waits for that.
+func TestToldProgramTakesAckAlong(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a, b, qa, qb := connected(t, Config{})
+		b.takePoller()
+		before := b.txPackets()
+		a.write(qa, b, 8)
+		deliver()
+		if !b.dev.Progress() {
+			t.Fatal("nothing came")
+		}
+		b.dev.Tell()
+		b.wantSent("the program is told", before, 0)
+		b.write(qb, a, 8)
+		b.wantSent("it posts", before, 2)
+		deliver()
+		a.waitOK(1)
+	})
+}

@@ -1,9 +1,7 @@
 package hca
 
 import (
-	"errors"
 	"fmt"
-	"net/netip"
 	"sync"
 
 	"github.com/gosoftroce/rocev2/ib"
@@ -94,7 +92,7 @@ const (
 // vector checks an address vector of an address handle, opens the source port
 // that it asks for, and returns it as the engine takes it.
 func (d *Device) vector(av ib.AddressVector) (*ib.AddressVector, error) {
-	if err := d.checkDestination(av.DGID); err != nil {
+	if err := d.own.checkDestination(av.DGID); err != nil {
 		return nil, err
 	}
 	port, auto := av.SrcPort, av.SrcPort == AutoSourcePort
@@ -118,19 +116,8 @@ func (d *Device) vector(av ib.AddressVector) (*ib.AddressVector, error) {
 		}
 	}
 	av.SrcPort = port
-	av.DGID = d.zoned(av.DGID)
+	av.DGID = d.own.zoned(av.DGID)
 	return &av, nil
-}
-
-// checkDestination checks where datagrams go: to a host, or to a group.
-func (d *Device) checkDestination(dgid netip.Addr) error {
-	switch {
-	case !dgid.IsValid():
-		return errors.New("DGID is not set")
-	case dgid.Unmap().IsMulticast() && dgid.Unmap().Is4() == d.addr.Unmap().Is4():
-		return nil
-	}
-	return d.checkPeer(dgid)
 }
 
 // destinationPort returns the source port of datagrams to one destination: of
@@ -144,16 +131,4 @@ func destinationPort(av *ib.AddressVector) uint16 {
 		label ^= label >> 20
 	}
 	return flowPort(label, 1, 1)
-}
-
-// zoned returns an address with the device's zone if it is link-local: then it
-// is on the device's link. The peer's own name for that link, which may have
-// come with its address, says nothing here.
-func (d *Device) zoned(peer netip.Addr) netip.Addr {
-	peer = peer.Unmap()
-	zone := ""
-	if peer.Is6() && peer.IsLinkLocalUnicast() {
-		zone = d.addr.Zone()
-	}
-	return peer.WithZone(zone)
 }

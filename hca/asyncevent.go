@@ -21,6 +21,18 @@ type AsyncEvent struct {
 // meanwhile are not among them.
 func (c *Context) AsyncEvent(ctx context.Context) (AsyncEvent, error) {
 	e, err := c.events.get(ctx)
+	return asyncEvent(e), err
+}
+
+// HandleEvents has f called with each event at once, instead. It is called
+// first, and f with locks held: it must call nothing here.
+func (c *Context) HandleEvents(f func(AsyncEvent)) {
+	c.events.mu.Lock()
+	defer c.events.mu.Unlock()
+	c.events.handler = func(e event) { f(asyncEvent(e)) }
+}
+
+func asyncEvent(e event) AsyncEvent {
 	out := AsyncEvent{Kind: e.kind}
 	switch object := e.object.(type) {
 	case *QP:
@@ -30,5 +42,5 @@ func (c *Context) AsyncEvent(ctx context.Context) (AsyncEvent, error) {
 	case *SRQ:
 		out.SRQ = object
 	}
-	return out, err
+	return out
 }

@@ -19,8 +19,8 @@ import (
 type meddler struct {
 	transport.Link
 	sending  func()                     // before every Send
-	sent     func()                     // behind every Send
-	received func(b *transport.RxBatch) // behind every Recv
+	sent     func()                     // after every Send
+	received func(b *transport.RxBatch) // after every Recv
 	waits    func() bool                // before every Wait, which returns at once if true
 	waking   func()                     // before every Wake
 }

@@ -7,7 +7,7 @@ import (
 
 // CompChannel is a completion channel: it tells a sleeping program which of
 // its armed completion queues has got work. Queues come in the order in which
-// they were notified, each once until it is armed again: so none starves behind
+// they were notified, each once until it is armed again: so none starves after
 // others that are busy.
 type CompChannel struct {
 	owner *Context
@@ -33,7 +33,7 @@ func (c *Context) CreateCompChannel(aside bool) (*CompChannel, error) {
 	return ch, nil
 }
 
-// add lists cq behind the others. The caller signals the parker.
+// add lists cq after the others. The caller signals the parker.
 func (ch *CompChannel) add(cq *CQ) {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()

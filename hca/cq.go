@@ -178,7 +178,7 @@ func (cq *CQ) Complete(c *ib.WC) bool {
 	cq.mu.Unlock()
 	cq.parker.signalLocked()
 	if cq.config.handler != nil {
-		cq.parker.dev.handlers.add(cq)
+		cq.handle()
 	}
 	if notify {
 		ch.parker.signalLocked()
@@ -315,7 +315,7 @@ func (cq *CQ) pollSpinning(ctx context.Context, wc []ib.WC) int {
 	}
 	most := int32(cq.parker.dev.spin)
 	budget := cq.spin.Load()
-	for i := int32(0); i <= budget || i <= lingerPolls && cq.parker.dev.inBulk(); i++ {
+	for i := int32(0); i <= budget || i <= int32(cq.parker.dev.bulkPolls()); i++ {
 		n, progress := cq.pollProgress(wc)
 		if i > 0 && progress {
 			budget = min(2*budget, most)

@@ -79,7 +79,9 @@ func (d *Device) shardFor(c *qp.Config) *shard {
 	case c.Type == ib.GSI:
 		s = d.shardOf(engine.GSIQPN)
 	case c.QPN != 0: // it was held there
-		s = d.shardOf(c.QPN)
+		if t := d.shardOf(c.QPN); t != nil {
+			s = t
+		}
 	}
 	for _, cq := range cqs {
 		if cq.config.shard != s {

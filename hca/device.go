@@ -73,18 +73,20 @@ type Config struct {
 // Device is a software host channel adapter on one address.
 type Device struct {
 	*shared
-	addr   netip.Addr
+	own    ownAddr
 	mem    *memreg.Table
 	driven *Driven // nil without a driver
 
-	groups groups
+	groups     groups
+	srqNumbers srqNumbers
+	slotPorts  slotPorts
+	use        use
 
-	mu         sync.Mutex // guards what follows and serialises changes of mem
-	contexts   map[*Context]struct{}
-	srqNumbers map[uint32]struct{} // of shared receive queues of XRC
-	limits     objects             // what the device offers
-	count      objects             // what there is
-	closed     bool
+	mu       sync.Mutex // guards what follows and serialises changes of mem
+	contexts map[*Context]struct{}
+	limits   objects // what the device offers
+	count    objects // what there is
+	closed   bool
 
 	unwatch   func() // ends the watching of the port
 	closeOnce task.Once
@@ -101,20 +103,21 @@ func New(cfg Config, links ...transport.Link) *Device {
 		panic("hca: the number of links must be a power of two")
 	}
 	d := &Device{
-		shared:     &shared{base: time.Now(), spin: spinCount(cfg.Spin), events: newEventHub(), pager: newPager(), broken: make(chan struct{})},
-		addr:       links[0].Addr(),
-		contexts:   map[*Context]struct{}{},
-		srqNumbers: map[uint32]struct{}{},
-		limits:     deviceLimits,
+		shared:   &shared{base: time.Now(), spin: spinCount(cfg.Spin), events: newEventHub(), pager: newPager(), broken: make(chan struct{})},
+		own:      ownAddr{links[0].Addr()},
+		contexts: map[*Context]struct{}{},
+		limits:   deviceLimits,
 	}
+	d.groups.dev = d
 	caps := links[0].Capabilities()
 	ec := engine.Config{
-		Addr: d.addr, Port: caps.Port, Random: random32,
+		Addr: d.own.Addr, Port: caps.Port, Random: random32,
 		Window: cfg.Window, RecvBuffer: caps.RecvBuffer, ReadChunk: cfg.ReadChunk, MinProbe: cfg.MinProbe,
 		Congestion: cfg.Congestion, NotifyInterval: cfg.NotifyInterval, NotifyClass: cfg.NotifyClass,
 		NotifyScope: cfg.NotifyScope, NotifyHold: cfg.NotifyHold,
-		Loopback: cfg.Loopback, Shards: len(links),
+		LeadAcks: caps.SegmentOffload, Loopback: cfg.Loopback,
 	}
+	takePart(d, links, &ec)
 	driver := driverOf(links)
 	if driver != nil {
 		driver.Configure(&ec)
@@ -124,7 +127,7 @@ func New(cfg Config, links ...transport.Link) *Device {
 	d.mem = memreg.NewTable(d.random)
 	ec.Memory = d.mem
 	for i, l := range links {
-		ec.Shard = i
+		ec.Shard = d.slot + i
 		d.shards = append(d.shards, newShard(d.shared, l, ec))
 	}
 	d.yield.init()
@@ -134,8 +137,31 @@ func New(cfg Config, links ...transport.Link) *Device {
 	} else {
 		d.start()
 	}
-	d.unwatch = transport.WatchPort(links[0], d.portChanged)
+	d.unwatch = transport.WatchPort(links[0], d.events.portChanged)
+	transport.TellUse(links[0], func() transport.Use { return useOf(d) })
 	return d
+}
+
+// takePart sets which queue pair numbers the device has: all, or those of its
+// lease.
+func takePart(d *Device, links []transport.Link, c *engine.Config) {
+	d.slots = len(links)
+	if l, ok := transport.LeaseOf(links[0]); ok {
+		d.slot, d.slots = l.Slot, l.Slots
+		// Half of the numbers: one that is free is found by chance.
+		d.limits[kindQP] = min(d.limits[kindQP], (1<<24)/l.Slots*len(links)/2)
+		if l.MaxQPs > 0 {
+			d.limits[kindQP] = min(d.limits[kindQP], l.MaxQPs)
+		}
+	}
+	c.Shards, c.FirstShard, c.OwnShards = d.slots, d.slot, len(links)
+}
+
+// countQPs returns how many queue pairs there are.
+func countQPs(d *Device) int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.count[kindQP]
 }
 
 // driverOf returns the driver of a device with these links, nil if it has none.
@@ -190,7 +216,7 @@ func random32() uint32 {
 func (d *Device) RandomPSN() rocev2.PSN { return rocev2.PSN(d.random() & uint32(rocev2.PSNMask)) }
 
 // Addr returns the local address.
-func (d *Device) Addr() netip.Addr { return d.addr }
+func (d *Device) Addr() netip.Addr { return d.own.Addr }
 
 // PortStatus returns how the port is now.
 func (d *Device) PortStatus() transport.PortStatus { return transport.StatusOf(d.shards[0].link) }
@@ -228,14 +254,15 @@ func (d *Device) Settle() {
 	}
 }
 
-// inBulk reports whether a bulk transfer is under way.
-func (d *Device) inBulk() bool {
+// bulkPolls is how often it is worth to look for packets of a bulk transfer, 0
+// if none is under way.
+func (d *Device) bulkPolls() (most int) {
 	for _, s := range d.shards {
 		if s.bulk.Load() {
-			return true
+			most = max(most, s.lingering.polls())
 		}
 	}
-	return false
+	return most
 }
 
 // reserve counts one more object.

@@ -29,6 +29,7 @@ type eventQueue struct {
 	n       int
 	dropped uint64
 	closed  bool
+	handler func(event) // takes them at once; nil: they are kept
 	wake    chan struct{}
 	done    chan struct{}
 
@@ -42,6 +43,13 @@ func newEventQueue() *eventQueue {
 
 func (q *eventQueue) push(e event) {
 	q.mu.Lock()
+	if q.handler != nil {
+		if !q.closed {
+			q.handler(e)
+		}
+		q.mu.Unlock()
+		return
+	}
 	if !q.closed {
 		if q.n == maxEvents {
 			q.take()
@@ -53,7 +61,7 @@ func (q *eventQueue) push(e event) {
 	q.signal()
 }
 
-// put adds an event behind the others.
+// put adds an event after the others.
 func (q *eventQueue) put(e event) {
 	if q.n == len(q.ring) {
 		ring := make([]event, max(2*len(q.ring), 16))

@@ -10,7 +10,7 @@ import (
 	"github.com/gosoftroce/rocev2/rocev2"
 )
 
-// slowDisk is memory with a file behind it, on a disk that takes as long as the
+// slowDisk is memory with a file after it, on a disk that takes as long as the
 // test wants.
 type slowDisk struct {
 	memreg.Memory
@@ -69,7 +69,7 @@ func newFlushTest(t *testing.T) *flushTest {
 }
 
 // While a disk takes its time the other queue pairs go on, on both hosts. What
-// is behind the FLUSH is executed when it is done, and no timeout passes.
+// is after the FLUSH is executed when it is done, and no timeout passes.
 func TestFlushDoesNotHoldUpTheShard(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -100,7 +100,7 @@ func TestFlushDoesNotHoldUpTheShard(t *testing.T) {
 	})
 }
 
-// A disk that fails fails the FLUSH, and nothing behind it is executed.
+// A disk that fails fails the FLUSH, and nothing after it is executed.
 func TestFlushOfBrokenDisk(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

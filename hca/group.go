@@ -24,6 +24,8 @@ var ErrNotUD = errors.New("only UD queue pairs can be attached to multicast grou
 // groups are the multicast groups of a device. It has joined those that a queue
 // pair is attached to.
 type groups struct {
+	dev *Device
+
 	// mu serialises changes. It is held while the link joins and leaves,
 	// which are system calls. So it is taken outside of the shards' locks.
 	mu     sync.Mutex
@@ -42,7 +44,7 @@ type group struct {
 // queue pair. Attaching again changes nothing.
 func (q *QP) Attach(addr netip.Addr) error {
 	d := q.owner.dev
-	addr, err := transport.CheckGroup(d.addr, addr)
+	addr, err := transport.CheckGroup(d.own.Addr, addr)
 	switch {
 	case err != nil:
 		return err
@@ -59,11 +61,11 @@ func (q *QP) Attach(addr netip.Addr) error {
 	}
 	g := d.groups.byAddr[addr]
 	if g == nil {
-		g, err = d.join(addr, q.shard)
+		g, err = d.groups.join(addr, q.shard)
 	}
 	if err == nil {
 		if err = q.attach(addr); err != nil && g.members == 0 {
-			err = errors.Join(err, d.leave(addr, g))
+			err = errors.Join(err, d.groups.leave(addr, g))
 		}
 	}
 	if err != nil {
@@ -71,7 +73,7 @@ func (q *QP) Attach(addr netip.Addr) error {
 		return err
 	}
 	q.groups = append(q.groups, addr)
-	d.adjust(addr, g, q.shard, 1)
+	d.groups.adjust(addr, g, q.shard, 1)
 	return nil
 }
 
@@ -91,7 +93,7 @@ func (q *QP) attach(addr netip.Addr) error {
 // queue pair. It fails with ErrNotAttached.
 func (q *QP) Detach(addr netip.Addr) error {
 	d := q.owner.dev
-	addr, err := transport.CheckGroup(d.addr, addr)
+	addr, err := transport.CheckGroup(d.own.Addr, addr)
 	if err != nil {
 		return err
 	}
@@ -113,11 +115,11 @@ func (q *QP) detach(addr netip.Addr) error {
 	s.unlock()
 	q.owner.unreserve(kindAttach)
 	g := d.groups.byAddr[addr]
-	d.adjust(addr, g, s, -1)
+	d.groups.adjust(addr, g, s, -1)
 	if g.members > 0 {
 		return nil
 	}
-	return d.leave(addr, g)
+	return d.groups.leave(addr, g)
 }
 
 // detachAll takes q, which is closed, out of its groups.
@@ -136,8 +138,8 @@ func (q *QP) detachAll() {
 }
 
 // join has the link of a shard join a group. The caller holds groups.mu.
-func (d *Device) join(addr netip.Addr, home *shard) (*group, error) {
-	if len(d.groups.byAddr) == ib.MaxGroup {
+func (gs *groups) join(addr netip.Addr, home *shard) (*group, error) {
+	if len(gs.byAddr) == ib.MaxGroup {
 		return nil, fmt.Errorf("%w: at most %d multicast groups in one device", ErrNoResources, ib.MaxGroup)
 	}
 	err := transport.JoinGroup(home.link, addr)
@@ -150,16 +152,16 @@ func (d *Device) join(addr netip.Addr, home *shard) (*group, error) {
 		return nil, err
 	}
 	g := &group{home: home, shards: map[*shard]int{}}
-	if d.groups.byAddr == nil {
-		d.groups.byAddr = map[netip.Addr]*group{}
+	if gs.byAddr == nil {
+		gs.byAddr = map[netip.Addr]*group{}
 	}
-	d.groups.byAddr[addr] = g
+	gs.byAddr[addr] = g
 	return g, nil
 }
 
 // leave has the link leave a group. The caller holds groups.mu.
-func (d *Device) leave(addr netip.Addr, g *group) error {
-	delete(d.groups.byAddr, addr)
+func (gs *groups) leave(addr netip.Addr, g *group) error {
+	delete(gs.byAddr, addr)
 	err := transport.LeaveGroup(g.home.link, addr)
 	if errors.Is(err, transport.ErrClosed) {
 		return nil // it has left all
@@ -169,23 +171,23 @@ func (d *Device) leave(addr netip.Addr, g *group) error {
 
 // adjust counts n more queue pairs of a shard in a group, and tells the shards
 // if the group has come to that one, or has gone. The caller holds groups.mu.
-func (d *Device) adjust(addr netip.Addr, g *group, s *shard, n int) {
+func (gs *groups) adjust(addr netip.Addr, g *group, s *shard, n int) {
 	g.members += n
 	before := g.shards[s]
 	if g.shards[s] = before + n; g.shards[s] == 0 {
 		delete(g.shards, s)
 	}
-	if len(d.shards) == 1 || before > 0 && g.shards[s] > 0 {
+	if len(gs.dev.shards) == 1 || before > 0 && g.shards[s] > 0 {
 		return
 	}
 	routes := map[netip.Addr][]*shard{}
-	if old := d.groupRoutes.Load(); old != nil {
+	if old := gs.dev.groupRoutes.Load(); old != nil {
 		routes = maps.Clone(*old)
 	}
 	if routes[addr] = slices.Collect(maps.Keys(g.shards)); len(g.shards) == 0 {
 		delete(routes, addr)
 	}
-	d.groupRoutes.Store(&routes)
+	gs.dev.groupRoutes.Store(&routes)
 }
 
 // distribute gives packets for groups, which the link of s has received, to the

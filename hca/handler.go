@@ -16,28 +16,42 @@ func WithHandler(f func(open bool)) CQOption {
 	return func(c *cqOptions) { c.handler = f }
 }
 
-// handlers has the queues whose handlers are to be called, when the shard's
-// lock is given up.
+// handlers has what is to be called when the shard's lock is given up: the
+// handlers of completion queues, and what Later has brought.
 type handlers struct {
 	any atomic.Bool
 	ran atomic.Bool // a handler has run since the receiver has looked
 
 	mu  sync.Mutex
-	due []*CQ
+	due []runner
 }
 
-// add has the handler of cq called. The caller holds a shard's lock.
-func (h *handlers) add(cq *CQ) {
-	if cq.handlerDue.Swap(true) {
-		return
-	}
+// runner is a completion queue with a handler, or what Later has brought.
+type runner interface{ run() }
+
+// add has r run. The caller holds a shard's lock.
+func (h *handlers) add(r runner) {
 	h.mu.Lock()
-	h.due = append(h.due, cq)
+	h.due = append(h.due, r)
 	h.any.Store(true)
 	h.mu.Unlock()
 }
 
-// run calls the handlers that are due. The caller holds no lock.
+// handle has the handler of the queue called. The caller holds a shard's lock.
+func (cq *CQ) handle() {
+	if !cq.handlerDue.Swap(true) {
+		cq.parker.dev.handlers.add(cq)
+	}
+}
+
+// run implements runner.
+func (cq *CQ) run() {
+	cq.handlerDue.Store(false)
+	cq.parker.dev.handlers.ran.Store(true)
+	cq.callHandler()
+}
+
+// run calls what is due. The caller holds no lock.
 func (h *handlers) run() {
 	for h.any.Load() {
 		h.mu.Lock()
@@ -46,13 +60,11 @@ func (h *handlers) run() {
 			h.mu.Unlock()
 			return
 		}
-		cq := h.due[last]
+		r := h.due[last]
 		h.due[last], h.due = nil, h.due[:last]
 		h.any.Store(last > 0)
 		h.mu.Unlock()
-		cq.handlerDue.Store(false)
-		h.ran.Store(true)
-		cq.callHandler()
+		r.run()
 	}
 }
 

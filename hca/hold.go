@@ -25,6 +25,9 @@ func (d *shared) HoldQPN() rocev2.QPN {
 // queue pair was made.
 func (d *shared) ReleaseQPN(n rocev2.QPN) {
 	s := d.shardOf(n)
+	if s == nil {
+		return
+	}
 	s.lock()
 	defer s.unlock()
 	engine.Release(s.eng, n)
@@ -34,6 +37,9 @@ func (d *shared) ReleaseQPN(n rocev2.QPN) {
 // number that is held.
 func (d *shared) Heard(n rocev2.QPN, from netip.Addr, psn rocev2.PSN) bool {
 	s := d.shardOf(n)
+	if s == nil {
+		return false
+	}
 	s.lock()
 	defer s.unlock()
 	return engine.Heard(s.eng, n, from, psn)

@@ -33,8 +33,8 @@ func (d *Device) checkPathMTU(m rocev2.MTU, peer netip.Addr) error {
 		return nil
 	case peer.IsValid() && link < d.linkMTU(netip.Addr{}):
 		return fmt.Errorf("path MTU %d is more than the way from %v to %v carries: the MTU of %d there leaves room for %d; both sides need the same path MTU",
-			m.Bytes(), d.addr, peer, link, most.Bytes())
+			m.Bytes(), d.own.Addr, peer, link, most.Bytes())
 	}
 	return fmt.Errorf("path MTU %d is more than the link of %v carries: its MTU of %d leaves room for %d",
-		m.Bytes(), d.addr, link, most.Bytes())
+		m.Bytes(), d.own.Addr, link, most.Bytes())
 }

@@ -168,7 +168,7 @@ func (p *parker) parkAsPoller(ctx context.Context, s *shard, w waitable) error {
 			ok, err := w.available()
 			return ok || err != nil || ctx.Err() != nil
 		}
-		lookLonger(s, over)
+		lookLonger(s, false, over)
 		p.inWait.Store(true)
 		s.poller.blocked.Store(true)
 		ok, err := w.available()
@@ -176,7 +176,7 @@ func (p *parker) parkAsPoller(ctx context.Context, s *shard, w waitable) error {
 			err = ctx.Err()
 		}
 		if !ok && err == nil && !s.poller.delayed.Load() {
-			if _, failed := s.waitLink(); failed != nil {
+			if s.waitLink() != nil {
 				err = ErrClosed
 			}
 		}

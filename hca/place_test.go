@@ -48,7 +48,7 @@ func (l *placingLink) Recv(b *transport.RxBatch) (int, error) {
 	return b.Len(), nil
 }
 
-// place puts the payloads of the first packets where they belong, and behind
+// place puts the payloads of the first packets where they belong, and after
 // them what a forger has sent.
 func (l *placingLink) place(b *transport.RxBatch, packets []transport.RxPacket) (whole bool, used int) {
 	packets = packets[:min(len(packets), 1+l.rng.IntN(16))]
@@ -201,7 +201,7 @@ func TestPlacedMemoryIsReturned(t *testing.T) {
 				copy(mem, mine)
 				a.must(qa.Close())
 				a.drainCQ()
-				a.write(other, b, 1<<17) // behind all that was on the way
+				a.write(other, b, 1<<17) // after all that was on the way
 				a.waitOK(1)
 				if !b.has(mem, mine) {
 					t.Fatal("memory was written after the program had it back")

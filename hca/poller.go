@@ -25,9 +25,15 @@ type poller struct {
 	blocked atomic.Bool            // a program is the poller, and is about to block in link.Wait, or does
 	active  atomic.Bool            // a program has polled or waited since the receiver looked
 	parked  atomic.Int32           // programs that wait and are not the poller
+	threads atomic.Int32           // threads between BeginWait and EndWait that are not the poller
+	told    atomic.Bool            // one of them was woken by what has come
 	heir    atomic.Pointer[parker] // of the program that was the last of these
 	resume  chan struct{}
-	delayed atomic.Bool // answers wait for the program's next call
+	called  atomic.Bool  // the receiver is to come at once, see call
+	waits   atomic.Bool  // the receiver blocks in link.Wait, or is about to
+	outrun  atomic.Int32 // batches that programs have taken meanwhile
+	delayed atomic.Bool  // answers wait for the program's next call
+	prompt  atomic.Bool  // what the program posts next takes them along
 }
 
 const (
@@ -63,7 +69,7 @@ func (p *poller) delay() {
 // cease ends what become has begun, for a program.
 func (p *poller) cease() {
 	p.taken.Store(false)
-	if p.dormant.CompareAndSwap(true, false) || p.parked.Load() > 0 {
+	if p.dormant.CompareAndSwap(true, false) || p.parked.Load()+p.threads.Load() > 0 {
 		p.wakeReceiver()
 	}
 }
@@ -94,6 +100,26 @@ func (p *poller) handOver() {
 // poller is blocked: whoever has left them may not come back.
 func (p *poller) rouse() {
 	if p.delayed.Load() && p.blocked.Load() && p.dormant.CompareAndSwap(true, false) {
+		p.wakeReceiver()
+	}
+}
+
+// outrunBatches are so many that the receiver gets none.
+const outrunBatches = 8
+
+// took counts a batch that a program has taken. The receiver, which waits, is
+// woken for each of them, finds nothing, and goes back to sleep inside the
+// kernel: it does not even learn that it is of no use. took reports whether it
+// is time to tell it so.
+func (p *poller) took() bool {
+	return p.waits.Load() && p.outrun.Add(1) == outrunBatches
+}
+
+// call has the receiver take over at once from a program that does not poll
+// any more.
+func (p *poller) call() {
+	if p.standby.Load() {
+		p.called.Store(true)
 		p.wakeReceiver()
 	}
 }

@@ -5,9 +5,6 @@ import (
 	"github.com/gosoftroce/rocev2/qp"
 )
 
-// lingerPolls in vain are some 100 µs.
-const lingerPolls = 200
-
 // drainBatches are more than a socket buffer holds of any but tiny packets.
 const drainBatches = 64
 
@@ -35,7 +32,7 @@ func (s *shard) receiveAs(wait, later bool) (n int, taken bool) {
 	s.lock()
 	r, now := s.handle()
 	s.rxMu.Unlock()
-	if later && (s.poller.standby.Load() || s.attendance.on) && s.eng.AckDelay().MayWait(now, &r) {
+	if later && s.poller.standby.Load() && s.eng.AckDelay().MayWait(now, &r) {
 		s.poller.delay()
 	} else {
 		if n >= bulkPackets {
@@ -64,26 +61,16 @@ func (s *shard) drain() int {
 // lookLonger goes on receiving until done, or for as long as that is worth
 // more than to sleep: in the middle of a bulk transfer, and where packets come
 // soon after each other. With one processor it is the other side that needs it.
-func lookLonger(s *shard, done func() bool) {
+//
+// With later a few answers may wait, as in receiveAs, but not when it returns
+// and is not done.
+func lookLonger(s *shard, later bool, done func() bool) {
 	if s.spin > 1 && !s.linger(done) {
-		s.vigil.keep(s, done)
+		s.vigil.keep(s, later, done)
 	}
-}
-
-// linger goes on receiving in the middle of a bulk transfer, until nothing has
-// come for a while or until done, and reports whether there was one. If this
-// side went to sleep between two buffers, the sender would have to wake it for
-// each, which costs the sender more than anything else that it does.
-func (s *shard) linger(done func() bool) bool {
-	if !s.bulk.Swap(false) {
-		return false
+	if later && !done() {
+		s.flushDelayed()
 	}
-	for i := 0; i < lingerPolls && !done(); i++ {
-		if aside := lookAside(s); s.receive() > 0 || aside {
-			i = 0
-		}
-	}
-	return true
 }
 
 // progress receives what there is on the goroutine of a program that polls, and
@@ -93,7 +80,7 @@ func (s *shard) progress() bool {
 		return s.driven.poll()
 	}
 	s.poller.note()
-	if n, _ := s.receiveAs(false, true); n > 0 {
+	if take(s) > 0 {
 		return true
 	}
 	if s.forwarded.any.Load() {
@@ -105,6 +92,16 @@ func (s *shard) progress() bool {
 	}
 	s.flushIdle()
 	return false
+}
+
+// take receives one batch for a program that polls. It returns the number of
+// packets.
+func take(s *shard) int {
+	n, _ := s.receiveAs(false, true)
+	if n > 0 && s.poller.took() {
+		s.link.Wake()
+	}
+	return n
 }
 
 // flushDelayed sends what was left for a program's next call.

@@ -1,7 +1,6 @@
 package hca
 
 import (
-	"errors"
 	"fmt"
 	"net/netip"
 	"sync/atomic"
@@ -24,6 +23,7 @@ type QP struct {
 	userData  atomic.Value // the layer above's; set once, but Device.QP may be asked before
 	groups    []netip.Addr // that it is attached to; guarded by Device.groups
 	closeOnce task.Once
+	slotted   atomic.Bool // it counts among Device.slotPorts
 	typ       ib.QPType
 	closed    bool // guarded by the shard's lock
 }
@@ -143,6 +143,9 @@ func (c *Context) addQP(config qp.Config) (*QP, error) {
 		case closed:
 			return nil, ErrClosed
 		case added:
+			if config.Type != ib.GSI {
+				c.dev.use.create()
+			}
 			return q, nil
 		case config.Type == ib.GSI:
 			return nil, ib.ErrGSIInUse
@@ -208,9 +211,15 @@ func (q *QP) modify(a *ib.Attr, mask ib.AttrMask) (sent <-chan struct{}, err err
 	if err := s.eng.Modify(q.core, a, mask); err != nil {
 		return nil, err
 	}
+	if mask&ib.AttrAV != 0 {
+		q.owner.dev.use.connect(&a.AV)
+	}
 	q.flush()
 	if mask&ib.AttrState != 0 && (a.State == ib.StateErr || a.State == ib.StateReset) {
 		sent = s.sendFinal()
+	}
+	if mask&ib.AttrState != 0 && a.State == ib.StateReset {
+		q.leaveSlots()
 	}
 	if mask&ib.AttrState != 0 && a.State == ib.StateRTS {
 		replay(s, q.QPN())
@@ -219,7 +228,10 @@ func (q *QP) modify(a *ib.Attr, mask ib.AttrMask) (sent <-chan struct{}, err err
 }
 
 // flush sends what q has come to have to send. It is called as shard.flush is.
-func (q *QP) flush() { q.shard.flushFor(0, q.core, q.shard.poller.standby.Load()) }
+func (q *QP) flush() {
+	s := q.shard
+	s.flushFor(0, q.core, s.poller.standby.Load() && !s.eng.AckDelay().AtOnce() && !s.poller.prompt.Load())
+}
 
 // forDevice checks attributes, opens the source port that they ask for, and
 // returns them as the state machine takes them.
@@ -235,7 +247,7 @@ func (q *QP) forDevice(a *ib.Attr, mask ib.AttrMask) (*ib.Attr, error) {
 func (q *QP) checkDevice(a *ib.Attr, mask ib.AttrMask) error {
 	d := q.owner.dev
 	if mask&ib.AttrAV != 0 {
-		if err := d.checkPeer(a.AV.DGID); err != nil {
+		if err := d.own.checkPeer(a.AV.DGID); err != nil {
 			return q.badValue(a, mask, ib.AttrAV, err)
 		}
 	}
@@ -257,7 +269,7 @@ func (q *QP) checkDevice(a *ib.Attr, mask ib.AttrMask) error {
 
 // withZone returns a with the device's zone at a link-local peer.
 func (q *QP) withZone(a *ib.Attr, mask ib.AttrMask) *ib.Attr {
-	peer := q.owner.dev.zoned(a.AV.DGID)
+	peer := q.owner.dev.own.zoned(a.AV.DGID)
 	if mask&ib.AttrAV == 0 || peer == a.AV.DGID.Unmap() {
 		return a
 	}
@@ -275,23 +287,6 @@ func (q *QP) badValue(a *ib.Attr, mask, which ib.AttrMask, why error) error {
 		to = a.State
 	}
 	return &ib.ModifyError{From: from, To: to, Type: q.typ, Attr: which, Detail: why.Error(), Err: ib.ErrAttrValue}
-}
-
-func (d *Device) checkPeer(peer netip.Addr) error {
-	linkLocal := func(a netip.Addr) bool { return a.Is6() && a.IsLinkLocalUnicast() }
-	switch {
-	case !peer.IsValid():
-		return errors.New("the peer has no address: its Endpoint, or AV.DGID, was not filled in")
-	case peer.IsUnspecified():
-		return fmt.Errorf("peer address %v is not an address of a host", peer)
-	case peer.IsMulticast():
-		return fmt.Errorf("peer address %v is a multicast group; a connected queue pair has one peer", peer)
-	case peer.Unmap().Is4() != d.addr.Unmap().Is4():
-		return fmt.Errorf("peer address %v and device address %v are of different IP versions", peer, d.addr)
-	case linkLocal(peer) && !linkLocal(d.addr):
-		return fmt.Errorf("peer address %v is link-local and device address %v is not, so that no link is named: open the device on the link-local address of that interface", peer, d.addr)
-	}
-	return nil
 }
 
 // PostSend posts work requests in order. On an error it says how many were
@@ -370,6 +365,7 @@ func (q *QP) destroy() {
 	s.unlock()
 	s.await(sent)
 	q.detachAll()
+	q.leaveSlots()
 	if q.core.Raised() {
 		q.owner.events.forget(q)
 	}
@@ -384,6 +380,9 @@ func (d *Device) QP(n rocev2.QPN) *QP {
 		return nil
 	}
 	s := d.shardOf(n)
+	if s == nil {
+		return nil
+	}
 	s.lock()
 	defer s.unlock()
 	if core := s.eng.Lookup(n); core != nil {

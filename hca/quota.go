@@ -64,6 +64,10 @@ var deviceLimits = objects{
 	kindXRCD:   ib.MaxXRCD,
 }
 
+// MaxQPs returns how many queue pairs the device offers: a part of a port that
+// other processes share may have fewer than a whole one.
+func (d *Device) MaxQPs() int { return d.limits[kindQP] }
+
 // within returns the quota with what the device offers where it has no smaller
 // number. A negative number allows none.
 func (q Quota) within(most objects) objects {

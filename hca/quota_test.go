@@ -43,7 +43,7 @@ func makers(t *testing.T, c *Context) [numKinds]maker {
 		kindPD:      func() (io.Closer, error) { return c.AllocPD() },
 		kindAH: func() (io.Closer, error) {
 			h := new(AH)
-			return h, pd.MakeAH(h, ib.AddressVector{DGID: c.dev.addr})
+			return h, pd.MakeAH(h, ib.AddressVector{DGID: c.dev.own.Addr})
 		},
 		kindAttach: func() (io.Closer, error) {
 			a := attachment{member, netip.AddrFrom4([4]byte{239, 1, byte(attached.Load() >> 8), byte(attached.Add(1))})}

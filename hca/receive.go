@@ -18,6 +18,10 @@ const bulkPackets = 8
 // caller holds rxMu and not the shard's lock.
 func (s *shard) recv() int {
 	n, err := s.link.Recv(s.rx)
+	if errors.Is(err, transport.ErrClosed) {
+		linkClosed(s) // a program that polls never waits for the link
+		return 0
+	}
 	if err != nil || s.portError {
 		s.setPortState(err)
 	}
@@ -28,14 +32,14 @@ func (s *shard) recv() int {
 }
 
 // portChanged raises the event for what has changed at the port.
-func (d *Device) portChanged(c transport.PortChange) {
+func (h *eventHub) portChanged(c transport.PortChange) {
 	switch c {
 	case transport.PortWentDown:
-		d.events.broadcast(ib.EventPortError)
+		h.broadcast(ib.EventPortError)
 	case transport.PortCameUp:
-		d.events.broadcast(ib.EventPortActive)
+		h.broadcast(ib.EventPortActive)
 	case transport.PortAddrChanged:
-		d.events.broadcast(ib.EventGIDChange)
+		h.broadcast(ib.EventGIDChange)
 	}
 }
 
@@ -43,7 +47,7 @@ func (d *Device) portChanged(c transport.PortChange) {
 // ceases to. The caller holds rxMu.
 func (s *shard) setPortState(err error) {
 	switch failed := err != nil; {
-	case failed == s.portError || errors.Is(err, transport.ErrClosed):
+	case failed == s.portError:
 		return
 	case failed:
 		s.events.broadcast(ib.EventPortError)
@@ -54,24 +58,37 @@ func (s *shard) setPortState(err error) {
 }
 
 // waitLink blocks until the link may have something. An error says that it is
-// closed. If the device is not, whoever it has been, then the device has failed
-// (IBTA 11.6.3.1).
-func (s *shard) waitLink() (aside bool, err error) {
-	aside, err = waitAside(s)
-	if err == nil {
-		return aside, nil
+// closed.
+func (s *shard) waitLink() error {
+	err := s.link.Wait()
+	if err != nil {
+		linkClosed(s)
 	}
+	return err
+}
+
+// linkClosed is called when the link is closed. If the device is not, something
+// else has closed it: then the device has failed (IBTA 11.6.3.1). Its queue
+// pairs go to the error state, so that what programs have posted completes.
+func linkClosed(s *shard) {
 	s.lock()
 	closed := s.closed
 	s.unlock()
-	if !closed && !s.failed.Swap(true) {
-		s.events.broadcast(ib.EventDeviceFatal)
-		close(s.broken)
+	if closed || s.failed.Swap(true) {
+		return
 	}
-	return aside, err
+	for _, t := range s.shards {
+		t.lock()
+		if !t.closed {
+			engine.Fail(t.eng)
+		}
+		t.unlock()
+	}
+	s.events.broadcast(ib.EventDeviceFatal)
+	close(s.broken)
 }
 
-// handle has the engine handle the batch that recv has taken, behind what other
+// handle has the engine handle the batch that recv has taken, after what other
 // shards have forwarded. The caller holds rxMu and the shard's lock.
 func (s *shard) handle() (r engine.Received, now clock.Time) {
 	if s.closed {
@@ -86,6 +103,9 @@ func (s *shard) handle() (r engine.Received, now clock.Time) {
 	placed := engine.ReceivePlaced(s.eng, now, s.rx.Placed())
 	r = s.eng.Receive(now, packets)
 	r.Add(&placed)
+	if r.Requests && !s.asked.Load() {
+		s.asked.Store(true)
+	}
 	s.forward(r.Misrouted)
 	s.distribute(r.Multicast)
 	s.rx.Reset() // gives back what a burst has taken
@@ -110,14 +130,29 @@ func (s *shard) handleForwarded() {
 // the only way from one shard to another. The caller may hold a shard's lock.
 func (s *shard) forward(packets []transport.RxPacket) {
 	for i := range packets {
-		if t := s.shardOf(destQPN(packets[i].Data)); t.forwarded.put(&packets[i]) {
+		t := s.shardOf(destQPN(packets[i].Data))
+		switch {
+		case t == nil:
+			transport.HandOver(s.link, &packets[i])
+		case t.forwarded.put(&packets[i]):
 			t.kickTransmitter()
 		}
 	}
 }
 
-// shardOf returns the shard of a queue pair with a number.
-func (s *shared) shardOf(n rocev2.QPN) *shard { return s.shards[int(n)&(len(s.shards)-1)] }
+// shardOf returns the shard of a queue pair with a number, nil if that is of
+// another device with the same address. The management queue pair is of each of
+// them.
+func (s *shared) shardOf(n rocev2.QPN) *shard {
+	i := int(n)&(s.slots-1) - s.slot
+	switch {
+	case i >= 0 && i < len(s.shards):
+		return s.shards[i]
+	case n == engine.GSIQPN:
+		return s.shards[0]
+	}
+	return nil
+}
 
 // destQPN reads the destination from a packet that has parsed.
 func destQPN(b []byte) rocev2.QPN {

@@ -80,7 +80,7 @@ func deliver() {
 	synctest.Wait()
 }
 
-// A post behind an acknowledgement that waits is sent at once, and the
+// A post after an acknowledgement that waits is sent at once, and the
 // acknowledgement waits on.
 func TestPostPassesDelayedAck(t *testing.T) {
 	t.Parallel()

@@ -52,40 +52,37 @@ func (s *shard) receiver() {
 // receiveAlone receives as the poller until programs do it better. It reports
 // false when the link is closed.
 func (s *shard) receiveAlone() bool {
+	p := &s.poller
 	var ban clock.Time
-	if s.drain() > 0 {
+	if called := p.called.Swap(false); s.drain() > 0 && !called {
 		ban = s.now().Add(standbyBan) // programs had left them lying
 	}
 	for {
-		s.poller.active.Store(false)
-		aside, err := s.waitLink()
+		p.active.Store(false)
+		p.outrun.Store(0)
+		p.waits.Store(true)
+		err := s.waitLink()
+		p.waits.Store(false)
 		if err != nil {
 			return false
 		}
-		if b := s.aside.Load(); b != nil && s.spin > 1 {
-			if attend(s, b) {
-				lookLonger(s, never)
-			}
-			continue
-		}
 		n := s.drain()
 		s.handlers.letRun()
-		if n > 0 || aside {
-			lookLonger(s, func() bool { return polled(s) })
+		if n > 0 {
+			lookLonger(s, false, p.active.Load)
 		}
-		parked := s.poller.parked.Load()
-		active := polled(s)
-		if (n == 0 && active && parked == 0 || parked == 1) && s.now() >= ban {
+		parked, active := p.parked.Load(), p.active.Load()
+		switch {
+		case p.told.Load() && p.told.Swap(false):
+			return true
+		case active && parked == 0 && p.outrun.Load() >= outrunBatches:
+			return true
+		case s.now() < ban:
+		case n == 0 && active && parked == 0, parked == 1:
 			return true
 		}
 	}
 }
-
-func never() bool { return false }
-
-// polled reports whether a program has polled since the receiver looked. Who
-// posts beside the link does not count: it leaves packets to the receiver.
-func polled(s *shard) bool { return s.aside.Load() == nil && s.poller.active.Load() }
 
 // standBy leaves receiving to programs until none does it. It reports false
 // when the shard is closed.
@@ -106,7 +103,7 @@ func (s *shard) standBy(tick *time.Timer) bool {
 		quiet := !p.active.Swap(false)
 		switch {
 		case !p.taken.Load():
-			if quiet || p.parked.Load() > 0 || s.aside.Load() != nil {
+			if quiet || p.called.Load() || p.parked.Load()+p.threads.Load() > 0 {
 				return true
 			}
 		case quiet:

@@ -30,6 +30,9 @@ type shared struct {
 	wake      atomic.Bool   // wakeLink of some shard is set
 	shards    []*shard
 
+	// Shard i has the queue pairs whose number is slot+i modulo slots.
+	slot, slots int
+
 	// groupRoutes says which shards have queue pairs in which multicast
 	// groups. It is replaced, never changed; nil with one shard.
 	groupRoutes atomic.Pointer[map[netip.Addr][]*shard]
@@ -49,8 +52,14 @@ type shard struct {
 	portError bool  // the link fails to receive; under rxMu
 	vigil     vigil // of the poller
 
+	asked    atomic.Bool  // peers have asked for something since a program has said that it posts
+	watching atomic.Bool  // a program watches
+	watched  vigil        // of that
+	posts    atomic.Int32 // of a program since it has waited; up to sleepless
+
 	wakeLink  atomic.Bool // somebody blocks in the link's Wait, and is to be woken
 	bulk      atomic.Bool // more of a bulk transfer may come any moment
+	lingering lingering   // how long to wait for it
 	forwarded forwarded   // by other shards
 
 	mu      sync.Mutex // guards everything below; see lock and unlock
@@ -65,10 +74,6 @@ type shard struct {
 	kick chan struct{} // wakes the transmitter
 	done chan struct{}
 	wg   sync.WaitGroup
-
-	// Behind what is used for each packet.
-	aside      atomic.Pointer[besides]
-	attendance attendance
 }
 
 // rxDatagrams is how many datagrams, or coalesced runs of them, are taken from

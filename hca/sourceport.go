@@ -16,23 +16,34 @@ const AutoSourcePort = 1
 // port that was chosen.
 func (q *QP) withSourcePort(a *ib.Attr, mask ib.AttrMask) (*ib.Attr, error) {
 	port := a.AV.SrcPort
-	auto := port == AutoSourcePort
-	if mask&ib.AttrAV == 0 || port < ib.MinSrcPort && !auto {
+	auto, own := port == AutoSourcePort, port == 0
+	if mask&ib.AttrAV == 0 || port < ib.MinSrcPort && !auto && !own {
 		return a, nil // nothing to open, or refused with the other attributes
 	}
-	if auto {
-		peer := a.DestQPN
-		if mask&ib.AttrDestQPN == 0 {
-			peer = q.Attr().DestQPN
-		}
+	peer := a.DestQPN
+	if mask&ib.AttrDestQPN == 0 && (auto || a.AV.Slots > 1) {
+		peer = q.Attr().DestQPN
+	}
+	switch {
+	case auto:
 		port = flowPort(a.AV.FlowLabel, q.QPN(), peer)
+	case own:
+		if port = q.slotPort(&a.AV, peer); port == 0 {
+			return a, nil
+		}
+		auto = true
 	}
 	port, err := transport.OpenSourcePort(q.shard.link, port, !auto)
+	if own && err != nil {
+		return a, nil // what comes to another socket of the peer is handed over there
+	}
 	if err != nil {
 		return nil, err
 	}
 	b := *a
-	b.AV.SrcPort = port
+	if b.AV.SrcPort = port; port == q.shard.link.Capabilities().Port {
+		b.AV.SrcPort = 0 // there is no other
+	}
 	return &b, nil
 }
 

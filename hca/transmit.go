@@ -88,6 +88,10 @@ func (s *shard) flushFor(now clock.Time, caller *engine.QP, holdAcks bool) {
 	switch {
 	case !holdAcks:
 		s.poller.delayed.Store(false)
+		if s.poller.prompt.Load() {
+			s.poller.prompt.Store(false)
+			s.eng.AckDelay().First()
+		}
 		s.eng.AckDelay().Release()
 	case !s.sending: // the one who sends may be about to send them for somebody else
 		s.eng.AckDelay().Hold()

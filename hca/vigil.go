@@ -121,7 +121,7 @@ func beginVigil() bool {
 
 // keep looks for packets for as long as that pays, or until done. The caller is
 // the poller of s, which the vigil belongs to.
-func (v *vigil) keep(s *shard, done func() bool) {
+func (v *vigil) keep(s *shard, later bool, done func() bool) {
 	start := s.now()
 	v.earn(start)
 	limit := v.limit(start)
@@ -134,11 +134,11 @@ func (v *vigil) keep(s *shard, done func() bool) {
 		if all%vigilYieldPolls == 0 {
 			s.yield.toOthers()
 		}
-		n, taken := s.receiveAs(true, false)
-		if lookAside(s) {
-			n, taken = n+1, true // it saves to be woken just as well
-		}
+		n, taken := s.receiveAs(true, later)
 		polls++
+		if n == 0 && later {
+			s.flushIdle()
+		}
 		if n == 0 && polls%vigilClockPolls != 0 {
 			continue
 		}

@@ -295,8 +295,8 @@ func TestXRCClosedUnderTraffic(t *testing.T) {
 				b.must(s.Close())
 				b.must(x.Close())
 				b.must(b.owner.Close())
-				if b.owner.count != (objects{}) || len(b.dev.srqNumbers) != 0 {
-					t.Errorf("left are %v and %d numbers", b.owner.count, len(b.dev.srqNumbers))
+				if b.owner.count != (objects{}) || len(b.dev.srqNumbers.taken) != 0 {
+					t.Errorf("left are %v and %d numbers", b.owner.count, len(b.dev.srqNumbers.taken))
 				}
 			})
 		})
@@ -413,8 +413,8 @@ func TestXRCStorm(t *testing.T) {
 				t.Errorf("only %d messages", len(done))
 			}
 			b.must(x.Close())
-			if len(b.dev.srqNumbers) != 0 {
-				t.Errorf("%d numbers are left", len(b.dev.srqNumbers))
+			if len(b.dev.srqNumbers.taken) != 0 {
+				t.Errorf("%d numbers are left", len(b.dev.srqNumbers.taken))
 			}
 		})
 	}

@@ -46,7 +46,7 @@ func (x *XRCD) SRQ(number uint32) (qp.RecvSource, *memreg.PD) {
 func (x *XRCD) add(s *SRQ) error {
 	for {
 		n := x.owner.dev.random() & uint32(rocev2.QPNMask)
-		if n == 0 || !x.owner.dev.takeSRQN(n) {
+		if n == 0 || !x.owner.dev.srqNumbers.take(n) {
 			continue
 		}
 		x.mu.Lock()
@@ -57,7 +57,7 @@ func (x *XRCD) add(s *SRQ) error {
 		}
 		x.mu.Unlock()
 		if closed {
-			x.owner.dev.freeSRQN(n)
+			x.owner.dev.srqNumbers.free(n)
 			return fmt.Errorf("XRC domain: %w", ErrClosed)
 		}
 		return nil
@@ -69,25 +69,33 @@ func (x *XRCD) remove(s *SRQ) {
 	x.mu.Lock()
 	delete(x.srqs, s.number)
 	x.mu.Unlock()
-	x.owner.dev.freeSRQN(s.number)
+	x.owner.dev.srqNumbers.free(s.number)
 }
 
-// takeSRQN reserves a number of a shared receive queue. It reports false if
-// another one has it.
-func (d *Device) takeSRQN(n uint32) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if _, taken := d.srqNumbers[n]; taken {
+// srqNumbers are the numbers of the shared receive queues of XRC.
+type srqNumbers struct {
+	mu    sync.Mutex
+	taken map[uint32]struct{}
+}
+
+// take reserves a number. It reports false if another queue has it.
+func (t *srqNumbers) take(n uint32) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if _, taken := t.taken[n]; taken {
 		return false
 	}
-	d.srqNumbers[n] = struct{}{}
+	if t.taken == nil {
+		t.taken = map[uint32]struct{}{}
+	}
+	t.taken[n] = struct{}{}
 	return true
 }
 
-func (d *Device) freeSRQN(n uint32) {
-	d.mu.Lock()
-	delete(d.srqNumbers, n)
-	d.mu.Unlock()
+func (t *srqNumbers) free(n uint32) {
+	t.mu.Lock()
+	delete(t.taken, n)
+	t.mu.Unlock()
 }
 
 // attach counts a target queue pair of o.

@@ -5,6 +5,3 @@ package hca
 // yieldThread lets another thread have this processor. There is no call for
 // that which all systems have; they take it from who uses it for long.
 func yieldThread() {}
-
-// yieldOften is yieldThread for who does so all the time.
-func yieldOften() {}

@@ -1,0 +1,87 @@
+package hca
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gosoftroce/rocev2/fabric"
+)
+
+// A program that polls takes each packet before the receiver, which is woken
+// for it, has looked: so that sleeps on inside the system. The program has it
+// stand by.
+func TestOutrunReceiverStandsBy(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		la, lb := fabric.Pair(testAddrA, testAddrB, fabric.Config{Port: fabric.PortConfig{Delay: time.Microsecond}})
+		a, b := &host{t: t, dev: New(Config{}, la)}, &host{t: t, dev: New(Config{}, newLate(lb))}
+		a.equip()
+		b.equip()
+		qa, qb := a.newQP(), b.newQP()
+		a.connect(qa, testAddrB, qb.QPN())
+		b.connect(qb, testAddrA, qa.QPN())
+		for i := range outrunBatches {
+			if b.shard().poller.standby.Load() {
+				t.Fatalf("the receiver stands by after %d packets", i)
+			}
+			a.write(qa, b, 8)
+			time.Sleep(time.Microsecond)
+			synctest.Wait()
+			if !b.dev.Poll() {
+				t.Fatal("nothing came")
+			}
+			synctest.Wait()
+		}
+		if !b.shard().poller.standby.Load() {
+			t.Error("the receiver waits on in the link")
+		}
+		a.waitOK(outrunBatches)
+	})
+}
+
+// watcher returns two hosts, of which the first has a program that was seen to
+// wait for its memory, and a receiver that stands by. Recv of its link takes a
+// little time.
+func watcher(t *testing.T) (a, b *host, qa *QP, m *looking) {
+	m = newLooking()
+	m.quick.Store(true)
+	a, b = newMeddled(t, Config{Spin: defaultSpin}, &m.meddler)
+	qa, qb := a.newQP(), b.newQP()
+	a.connect(qa, testAddrB, qb.QPN())
+	b.connect(qb, testAddrA, qa.QPN())
+	a.standBy()
+	m.quick.Store(false)
+	s := a.shard()
+	s.watched = vigil{credit: maxVigilSpare, since: s.now(), gap: 10 * time.Microsecond}
+	return a, b, qa, m
+}
+
+// A program that looks at its memory alone makes no call when a peer has
+// written. When it has looked for the peer's request for long enough, the
+// receiver takes over at once; not so where the program waits, since it is
+// about to do that itself.
+func TestWatchLeavesItToTheReceiver(t *testing.T) {
+	t.Parallel()
+	for _, waits := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			a, b, qa, _ := watcher(t)
+			for range sleepless {
+				a.dev.Posts()
+			}
+			if waits {
+				a.dev.Tell()
+			}
+			a.write(qa, b, 8)
+			synctest.Wait()
+			if !a.dev.Poll() {
+				t.Fatal("no acknowledgement came")
+			}
+			synctest.Wait()
+			if p := &a.shard().poller; p.standby.Load() != waits || p.taken.Load() == waits {
+				t.Errorf("the program waits: %v, the receiver stands by: %v", waits, p.standby.Load())
+			}
+			a.waitOK(1)
+		})
+	}
+}

@@ -1,0 +1,50 @@
+package hca
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/gosoftroce/rocev2/ib"
+	"github.com/gosoftroce/rocev2/transport"
+)
+
+// use remembers what a device was used for, since its queue pairs go.
+type use struct {
+	mu    sync.Mutex
+	made  uint64
+	peers []transport.UsedPeer
+}
+
+// create counts a queue pair.
+func (u *use) create() {
+	u.mu.Lock()
+	u.made++
+	u.mu.Unlock()
+}
+
+// connect remembers the peer of a queue pair.
+func (u *use) connect(av *ib.AddressVector) {
+	p := transport.UsedPeer{Addr: av.DGID.Unmap().WithZone(""), Native: av.Native}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	i := slices.IndexFunc(u.peers, func(k transport.UsedPeer) bool { return k.Addr == p.Addr })
+	switch {
+	case i >= 0:
+		u.peers[i].Native = u.peers[i].Native || p.Native
+	case len(u.peers) < transport.MostUsedPeers:
+		u.peers = append(u.peers, p)
+	}
+}
+
+// useOf returns what the device has been used for up to now.
+func useOf(d *Device) transport.Use {
+	out := transport.Use{QPs: countQPs(d)}
+	for _, s := range d.shards {
+		st := s.link.Stats()
+		out.Link.Add(&st)
+	}
+	d.use.mu.Lock()
+	defer d.use.mu.Unlock()
+	out.Made, out.Peers = d.use.made, slices.Clone(d.use.peers)
+	return out
+}
