@@ -152,7 +152,7 @@ func (d *dialing) dial(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	port, err := m.ports.take(d.cfg.Space, d.cfg.LocalPort, false)
+	port, err := m.ports.takeSource(d.cfg.Space, d.cfg.LocalPort)
 	if err != nil {
 		return err
 	}
@@ -283,6 +283,7 @@ func (d *dialing) request(w *waiter) error {
 	c := d.c
 	d.req = d.cfg.request(d.qp.Type(), c.local.AddrPort, d.peer, randomPSN(c.m.dev))
 	d.req.LocalQPN, d.req.SRQ = d.qp.QPN(), d.qp.Config().SRQ != nil
+	d.req.ECE = c.m.withSlots(d.req.ECE)
 	if d.req.PathMTU == 0 {
 		d.req.PathMTU = uint8(d.qp.Device().PathMTU(d.peer.Addr()))
 	}

@@ -2,6 +2,7 @@ package cm
 
 import (
 	"fmt"
+	"math/bits"
 
 	"github.com/gosoftroce/rocev2/rocev2/mad"
 	"github.com/gosoftroce/rocev2/verbs"
@@ -18,21 +19,24 @@ type ECE struct {
 
 // Vendor is the vendor ID by which this software knows itself. It is not one of
 // those that IEEE assigns: the bit for local administration is set.
-const Vendor = 0x526f43
+const Vendor = mad.Vendor
 
 // What Options mean of this software.
 const (
 	// optionNative: the side is as [verbs.Endpoint.Native] has it.
-	optionNative = 1
+	optionNative = mad.OptionNative
 	// optionLessMTU in a REQ: a REP may say a smaller path MTU.
-	optionLessMTU = 2
+	optionLessMTU = mad.OptionLessMTU
 	// shiftMTU is where a REP has the code of that path MTU; 0: it is that
 	// of the REQ.
 	shiftMTU = 8
+	// shiftSlots is where a side has the binary logarithm of
+	// [verbs.Endpoint.Slots], in 4 bits.
+	shiftSlots = 12
 )
 
 // own is what this software says of itself.
-var own = ECE{VendorID: Vendor, Options: optionNative | optionLessMTU}
+var own = ECE(mad.Native)
 
 // native reports whether the side that says so is this software.
 func (e ECE) native() bool { return e.VendorID == Vendor && e.Options&optionNative != 0 }
@@ -45,6 +49,27 @@ func (e ECE) lessMTU() bool { return e.native() && e.Options&optionLessMTU != 0 
 func (e ECE) withMTU(m verbs.MTU) ECE {
 	e.Options |= uint32(m) << shiftMTU
 	return e
+}
+
+// withSlots returns e with the number of sockets that the side's port has, if e
+// is what this software says.
+func (e ECE) withSlots(n uint16) ECE {
+	if e.native() {
+		e.Options = e.Options&^(0xf<<shiftSlots) | uint32(bits.Len16(max(n, 1))-1)<<shiftSlots
+	}
+	return e
+}
+
+// withSlots adds to what this side says of itself how many sockets its port
+// has.
+func (m *manager) withSlots(e mad.ECE) mad.ECE { return mad.ECE(ECE(e).withSlots(m.slots)) }
+
+// slots returns how many sockets the port of the side has that says so.
+func (e ECE) slots() uint16 {
+	if !e.native() {
+		return 0
+	}
+	return 1 << (e.Options >> shiftSlots & 0xf)
 }
 
 // mtu returns the path MTU of a connection: what was asked for, or less if the

@@ -1,17 +1,27 @@
 package cm_test
 
 import (
+	"fmt"
 	"runtime"
 	"testing"
+	"testing/synctest"
 
 	"github.com/gosoftroce/rocev2/cm"
+	"github.com/gosoftroce/rocev2/fabric"
 	"github.com/gosoftroce/rocev2/verbs"
 	"github.com/gosoftroce/rocev2/verbs/verbstest"
 )
 
-// What an idle connection takes on each side, its queue pair included.
+// What an idle connection takes on each side, its queue pair included. In
+// virtual time: a machine that is busy has packets sent again, and counts them.
+// They are many, because a device that has sent twice at once keeps a second
+// batch, of 160 KiB.
 func TestMemoryOfIdleConnections(t *testing.T) { // not parallel: it measures the heap
-	const n, most = 512, 2950
+	synctest.Test(t, testMemoryOfIdleConnections)
+}
+
+func testMemoryOfIdleConnections(t *testing.T) {
+	const n, most = 1024, 2950
 	client, server := pair(t)
 	l, addr := server.listen(cm.ListenConfig{})
 	ctx := client.context()
@@ -49,4 +59,25 @@ func TestMemoryOfIdleConnections(t *testing.T) { // not parallel: it measures th
 		t.Errorf("an idle connection takes %d bytes, more than %d", each, most)
 	}
 	runtime.KeepAlive(conns)
+}
+
+// What the manager of a device without connections takes: each program has it
+// that opens a device.
+func TestMemoryOfAnIdleManager(t *testing.T) { // not parallel: it measures the heap
+	const n, most = 8, 1350 << 10 // 1280 of which nothing is touched
+	var addrs []string
+	for i := range n {
+		addrs = append(addrs, fmt.Sprintf("192.0.2.%d", i+1))
+	}
+	hosts := network(t, fabric.Config{}, addrs...)
+	before := verbstest.Heap()
+	for _, h := range hosts {
+		must(t, cm.Start(h.dev))
+	}
+	each := (verbstest.Heap() - before) / n
+	t.Logf("an idle manager takes %d KiB", each>>10)
+	if each > most {
+		t.Errorf("an idle manager takes %d bytes, more than %d", each, most)
+	}
+	runtime.KeepAlive(hosts)
 }

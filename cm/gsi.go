@@ -12,6 +12,7 @@ const (
 	gsiQPN = 1
 
 	recvSlots  = 4096 // datagrams that may wait: 40 ms of a flood, if the system lets us wait
+	recvStep   = 512  // receives are posted by so many: all of them when there is a crowd
 	sendSlots  = 256
 	pollRounds = 8 // of 32 datagrams each, before what they call for is sent
 
@@ -26,9 +27,11 @@ type gsi struct {
 	pd *verbs.PD
 	cq *verbs.CQ
 	qp *verbs.QP
-	mr *verbs.MR // receive slots, then send slots
 
-	free    []uint16 // send slots
+	mr    *verbs.MR // receive slots, then send slots
+	slots int       // receive slots that are posted
+	free  []uint16  // send slots
+
 	handles map[verbs.AddressVector]*verbs.AddressHandle
 	batch   []verbs.SendWR
 	sges    []verbs.SGE
@@ -36,10 +39,10 @@ type gsi struct {
 
 const recvSlotLen = verbs.GRHLen + madLen
 
-// newGSI makes the queue pair, in RTS with all receives posted. handler is
-// called when it has completions, and when it is closed.
+// newGSI makes the queue pair, in RTS with receives posted. handler is called
+// when it has completions, and when it is closed.
 func newGSI(dev *verbs.Device, handler func(open bool)) (*gsi, error) {
-	g := &gsi{handles: map[verbs.AddressVector]*verbs.AddressHandle{}}
+	g := &gsi{handles: map[verbs.AddressVector]*verbs.AddressHandle{}, free: make([]uint16, 0, sendSlots)}
 	for i := range sendSlots {
 		g.free = append(g.free, uint16(i))
 	}
@@ -57,6 +60,7 @@ func (g *gsi) open(dev *verbs.Device, handler func(open bool)) (err error) {
 	if g.pd, err = dev.AllocPD(); err != nil {
 		return err
 	}
+	// What no datagram has come into takes no memory of the system.
 	if g.mr, err = g.pd.RegisterMemory(make([]byte, recvSlots*recvSlotLen+sendSlots*madLen), verbs.LocalWrite); err != nil {
 		return err
 	}
@@ -71,7 +75,7 @@ func (g *gsi) open(dev *verbs.Device, handler func(open bool)) (err error) {
 	if err = g.qp.Init(); err != nil {
 		return err
 	}
-	if err = g.qp.PostRecv(g.slots()...); err != nil {
+	if err = g.grow(); err != nil {
 		return err
 	}
 	return g.qp.Activate(0)
@@ -92,27 +96,49 @@ func (g *gsi) close() {
 	}
 }
 
-// slots are all receives.
-func (g *gsi) slots() (all []verbs.RecvWR) {
-	sges := make([]verbs.SGE, recvSlots)
-	for i := range recvSlots {
-		sges[i] = g.mr.Slice(i*recvSlotLen, recvSlotLen)
-		all = append(all, verbs.RecvWR{ID: uint64(i), SGList: sges[i : i+1]})
+// grow posts the next step of receives, if there is one.
+func (g *gsi) grow() error {
+	if g.slots == recvSlots {
+		return nil
 	}
-	return all
+	var (
+		wrs  [64]verbs.RecvWR
+		sges [len(wrs)]verbs.SGE
+	)
+	for range recvStep / len(wrs) {
+		for i := range wrs {
+			id := g.slots + i
+			sges[i] = g.receiveSlot(id)
+			wrs[i] = verbs.RecvWR{ID: uint64(id), SGList: sges[i : i+1]}
+		}
+		if err := g.qp.PostRecv(wrs[:]...); err != nil {
+			return err
+		}
+		g.slots += len(wrs)
+	}
+	return nil
+}
+
+// receiveSlot is the memory of a receive.
+func (g *gsi) receiveSlot(id int) verbs.SGE {
+	return g.mr.Slice(id*recvSlotLen, recvSlotLen)
 }
 
 func (g *gsi) receive(slot uint64) error {
-	return g.qp.PostRecv(verbs.RecvWR{ID: slot, SGList: []verbs.SGE{g.mr.Slice(int(slot)*recvSlotLen, recvSlotLen)}})
+	return g.qp.PostRecv(verbs.RecvWR{ID: slot, SGList: []verbs.SGE{g.receiveSlot(int(slot))}})
 }
 
 // poll takes what has completed, and calls receive for each datagram. Buffers
 // are posted again at once. So datagrams may come as fast as they are taken:
-// poll ends after some, and reports whether there may be more.
+// poll ends after some, and reports whether there may be more. Where several
+// had waited there may soon be many: then more receives are posted.
 func (g *gsi) poll(receive func(from verbs.GRH, datagram []byte)) (more bool) {
 	var wcs [32]verbs.WC
-	for range pollRounds {
+	for round := range pollRounds {
 		n := g.cq.Poll(wcs[:])
+		if round == 0 && n == len(wcs) {
+			_ = g.grow() // it fails only when the device is being closed
+		}
 		if n == 0 {
 			return false
 		}

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/gosoftroce/rocev2/cm/agent"
@@ -204,20 +205,12 @@ func (id *ID) use(found []held, addr netip.AddrPort) (err error) {
 			}
 		}
 	}()
-	port := addr.Port()
-	for i, h := range found {
-		m, err := managerOf(h.dev)
-		if err == nil {
-			port, err = m.ports.take(id.space, port, id.reuse)
-		}
-		if err != nil {
-			for _, h := range found[:i] {
-				if m, err := managerOf(h.dev); err == nil {
-					m.ports.give(id.space, port)
-				}
-			}
-			return err
-		}
+	port, err := takePorts(id, found, addr.Port())
+	for try := 1; err != nil && addr.Port() == 0 && try < portTries && errors.Is(err, syscall.EADDRINUSE); try++ {
+		port, err = takePorts(id, found, 0) // the port that is free on one device is not on another
+	}
+	if err != nil {
+		return err
 	}
 	if port == 0 { // on no device is any in use
 		port = uint16(firstEphemeral + rand.Uint32N(1<<16-firstEphemeral))
@@ -232,6 +225,28 @@ func (id *ID) use(found []held, addr netip.AddrPort) (err error) {
 	}
 	id.local = netip.AddrPortFrom(local, port)
 	return nil
+}
+
+// takePorts takes a port on all of some devices, or on none.
+func takePorts(id *ID, found []held, port uint16) (uint16, error) {
+	for i, h := range found {
+		m, err := managerOf(h.dev)
+		if err == nil {
+			var got uint16
+			if got, err = m.ports.take(id.space, port, id.reuse); err == nil {
+				port = got
+			}
+		}
+		if err != nil {
+			for _, h := range found[:i] {
+				if m := existingManager(h.dev); m != nil {
+					m.ports.give(id.space, port)
+				}
+			}
+			return 0, err
+		}
+	}
+	return port, nil
 }
 
 // unuse gives back what use has taken.

@@ -74,7 +74,7 @@ func (l *idListener) service() mad.ServiceID { return l.id.space.Service(l.addr.
 func (l *idListener) close() {
 	l.m.lock()
 	defer l.m.unlock()
-	l.m.unlisten(l.service())
+	l.m.expect(l.service(), l.id.patience)
 }
 
 // over implements sink.
@@ -138,6 +138,7 @@ func connect(id *ID, p *ConnParam) error {
 	c.RetryCount, c.RNRRetry, c.FlowControl, c.PrivateData = verbs.Set(p.RetryCount), verbs.Set(p.RNRRetryCount), p.FlowControl, p.PrivateData
 	id.req = c.request(id.typ, id.local, id.peer, randomPSN(id.m.dev))
 	c.PrivateData = nil
+	id.req.ECE = id.m.withSlots(id.req.ECE)
 	id.req.PathMTU = uint8(id.m.dev.PathMTU(id.peer.Addr()))
 	if id.req.LocalQPN, id.req.SRQ = p.QPN, p.SRQ; id.qp != nil {
 		id.req.LocalQPN, id.req.SRQ = id.qp.QPN(), id.qp.Config().SRQ != nil
@@ -216,6 +217,7 @@ func (id *ID) accept(p *ConnParam) error {
 		return errors.New("there is no queue pair: call CreateQP, or set QPN")
 	}
 	w, rep := acceptanceOf(id, p)
+	rep.ECE = id.m.withSlots(rep.ECE)
 	if rep.LocalQPN, rep.SRQ = p.QPN, p.SRQ; id.qp != nil {
 		rep.LocalQPN, rep.SRQ = id.qp.QPN(), id.qp.Config().SRQ != nil
 		if err := w.apply(id.qp); err != nil {

@@ -83,7 +83,9 @@ func WithAFOnly(on bool) Option {
 
 // WithPatience has Connect ask again, for up to d, while nobody listens on the
 // peer's port: for programs whose sides start at the same time. At most 12 s.
-// Without it, as with Linux, that is EventRejected at once.
+// Without it, as with Linux, that is EventRejected at once. Of an ID that
+// listens it has requests that come within d after its Close wait for the next
+// one that listens on the port.
 func WithPatience(d time.Duration) Option {
 	return func(id *ID) error {
 		id.patience = d

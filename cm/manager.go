@@ -28,6 +28,7 @@ import (
 // nobody waits for it.
 type manager struct {
 	dev   *verbs.Device
+	slots uint16 // of the port that others have parts of; 0: it is the device's alone
 	tasks task.Runner
 	gsi   *gsi
 	ports *ports
@@ -75,10 +76,15 @@ func managerOf(dev *verbs.Device) (*manager, error) {
 		return m, nil
 	}
 	adapter := verbs.HCA(dev)
-	m := &manager{dev: dev, tasks: adapter.Tasks(), base: adapter.Tasks().Now(),
-		ports: newPorts(adapter.Random), ids: map[agent.ID]sink{}, listeners: map[mad.ServiceID]sink{}, probes: map[netip.Addr]*portProbe{}}
+	lease, shared := adapter.Port().Lease()
+	var others reserver
+	if shared {
+		others = adapter.Port()
+	}
+	m := &manager{dev: dev, slots: uint16(lease.Slots), tasks: adapter.Tasks(), base: adapter.Tasks().Now(),
+		ports: newPorts(adapter.Random, others, part{lease.Slot, lease.Slots}), ids: map[agent.ID]sink{}, listeners: map[mad.ServiceID]sink{}, probes: map[netip.Addr]*portProbe{}}
 	m.agent = agent.New(agent.Config{GUID: mad.GUID(dev.Query().NodeGUID), Random: adapter.Random, Identity: mad.ECE(own),
-		Hold: adapter.HoldQPN, Release: adapter.ReleaseQPN, Heard: adapter.Heard})
+		Shared: shared, Slot: uint8(lease.Slot), Hold: adapter.HoldQPN, Release: adapter.ReleaseQPN, Heard: adapter.Heard})
 	m.timer = m.tasks.NewTimer(m.onTimer)
 	m.lock() // until it is complete
 	defer m.unlock()

@@ -68,6 +68,30 @@ func Native(dev *verbs.Device, peer netip.Addr) bool {
 	return a.native
 }
 
+// Met says that a peer is this software, as a connection has said: for as long
+// as an answer is kept, [Native] does not ask. It is for programs that take the
+// attributes of a connection ([ID.InitQPAttr]) to a queue pair by something
+// that does not carry [verbs.AddressVector.Native].
+func Met(dev *verbs.Device, peer netip.Addr) {
+	peer = peer.Unmap().WithZone("")
+	m, err := managerOf(dev)
+	if err != nil || checkPeer(dev, peer) != nil {
+		return
+	}
+	m.lock()
+	defer m.unlock()
+	a := m.peers.of[peer]
+	if a == nil {
+		a = &acquaintance{m: m}
+		m.peers.add(peer, a)
+	}
+	if a.asking {
+		m.agent.Release(m.now(), a.id)
+		a.answered(m.now(), true)
+	}
+	a.native, a.since = true, m.now()
+}
+
 // acquaintances are the peers that were asked what they are.
 type acquaintances struct {
 	of        map[netip.Addr]*acquaintance

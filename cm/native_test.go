@@ -112,6 +112,22 @@ func TestNativeFarAway(t *testing.T) {
 	})
 }
 
+// What a connection has said of a peer is known at once: before a question, and
+// while one is asked.
+func TestNativeMet(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a, b := two(t, fabric.Config{Port: fabric.PortConfig{Delay: 2 * time.Millisecond}})
+		cm.Met(a.dev, b.dev.Addr())
+		wantNative(t, "met", a, b.dev.Addr(), true, 0)
+		wantNative(t, "asked", b, a.dev.Addr(), false, 2*time.Millisecond)
+		cm.Met(b.dev, a.dev.Addr())
+		wantNative(t, "met meanwhile", b, a.dev.Addr(), true, 0)
+		time.Sleep(100 * time.Millisecond) // the answer comes
+		wantNative(t, "later", b, a.dev.Addr(), true, 0)
+	})
+}
+
 // One question serves all who wait for it, and nobody holds up others.
 func TestNativeTogether(t *testing.T) {
 	t.Parallel()

@@ -2,6 +2,7 @@ package cm
 
 import (
 	"errors"
+	"time"
 
 	"github.com/gosoftroce/rocev2/cm/agent"
 	"github.com/gosoftroce/rocev2/rocev2/mad"
@@ -29,6 +30,14 @@ func (m *manager) unlisten(service mad.ServiceID) {
 	if !m.closed {
 		m.agent.Unlisten(service)
 		delete(m.listeners, service)
+	}
+}
+
+// expect is unlisten of a service that is listened to again soon, locked.
+func (m *manager) expect(service mad.ServiceID, d time.Duration) {
+	m.unlisten(service)
+	if !m.closed && d > 0 {
+		m.agent.Expect(m.now(), service, d)
 	}
 }
 

@@ -60,3 +60,42 @@ func TestPatience(t *testing.T) {
 		})
 	}
 }
+
+// A server that listens anew after its first connection, as perftest does,
+// gets the request that comes in between from a client that has no patience.
+func TestListenAgain(t *testing.T) {
+	t.Parallel()
+	for _, space := range []cm.PortSpace{cm.TCP, cm.UDP} {
+		for _, returns := range []bool{true, false} {
+			synctest.Test(t, func(t *testing.T) {
+				sw := fabric.NewSwitch(fabric.Config{})
+				server, client := hostOn(t, sw, "192.0.2.2"), hostOn(t, sw, "192.0.2.1")
+				sch, cch := server.channel(), client.channel()
+				addr := netip.AddrPortFrom(server.dev.Addr(), 7471)
+				listener := func() *cm.ID {
+					lid := server.id(sch, space)
+					must(t, lid.SetOption(cm.WithPatience(time.Second)))
+					must(t, lid.BindAddr(addr))
+					must(t, lid.Listen(0))
+					return lid
+				}
+				must(t, listener().Close())
+				id := client.resolved(cch, space, addr)
+				client.createQP(id)
+				must(t, id.Connect(nil))
+				time.Sleep(300 * time.Millisecond)
+				if returns {
+					listener()
+					asked := server.want(sch, cm.EventConnectRequest).ID
+					server.createQP(asked)
+					must(t, asked.Accept(nil))
+					client.want(cch, cm.EventEstablished)
+				} else if e, err := cch.Get(t.Context()); err != nil || e.Err() == nil {
+					t.Errorf("%v, nobody listens again: %v, %v; want a refusal", space, e, err)
+				}
+				server.dev.Close()
+				client.dev.Close()
+			})
+		}
+	}
+}

@@ -229,6 +229,7 @@ func (r *Request) accept(qp *verbs.QP, cfg *AcceptConfig) (*Conn, error) {
 	}
 	w, rep := acceptance(r.remote.Addr(), r.params, r.ece, randomPSN(r.m.dev), cfg)
 	rep.LocalQPN, rep.SRQ = qp.QPN(), qp.Config().SRQ != nil
+	rep.ECE = r.m.withSlots(rep.ECE)
 	if err := w.apply(qp); err != nil {
 		reason := rejection(err)
 		if reject := r.m.reject(r.id, reason, r.info(reason), nil); reject != nil {

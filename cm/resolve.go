@@ -89,7 +89,7 @@ func resolve(ctx context.Context, dev *verbs.Device, addr netip.AddrPort, cfg *R
 	if err != nil {
 		return nil, err
 	}
-	port, err := m.ports.take(cfg.Space, cfg.LocalPort, false)
+	port, err := m.ports.takeSource(cfg.Space, cfg.LocalPort)
 	if err != nil {
 		return nil, err
 	}

@@ -49,6 +49,7 @@ type wiring struct {
 	minRNRTimer  uint8
 	access       verbs.Access // 0: by ResponderResources, as the kernel has it
 	native       bool
+	slots        uint16 // of a native peer
 	sourcePort   uint16
 	stayReceiver bool // stop in RTR
 }
@@ -123,7 +124,7 @@ func (w *wiring) receiveAttr() (*verbs.Attr, verbs.AttrMask) {
 	return &verbs.Attr{
 		State: verbs.StateRTR,
 		AV: verbs.AddressVector{DGID: w.peer, TrafficClass: p.TrafficClass, HopLimit: p.HopLimit,
-			FlowLabel: p.FlowLabel, SrcPort: w.sourcePort, Native: w.native},
+			FlowLabel: p.FlowLabel, SrcPort: w.sourcePort, Native: w.native, Slots: w.slots},
 		PathMTU:         p.PathMTU,
 		DestQPN:         p.QPN,
 		RQPSN:           w.rqPSN,

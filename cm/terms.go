@@ -79,7 +79,7 @@ func (cfg *DialConfig) wiring(typ verbs.QPType, peer netip.Addr, req *mad.REQ, r
 	return &wiring{
 		peer: peer, rqPSN: req.StartingPSN,
 		minRNRTimer: cfg.MinRNRTimer.Or(defaultMinRNRTimer), access: cfg.Access,
-		native: !cfg.NoECE && ECE(rep.ECE).native(), sourcePort: cfg.SourcePort,
+		native: !cfg.NoECE && ECE(rep.ECE).native(), slots: ECE(rep.ECE).slots(), sourcePort: cfg.SourcePort,
 		params: Params{
 			Type: typ, QPN: rep.LocalQPN, PSN: rep.StartingPSN, PathMTU: agreedMTU(req, rep),
 			ResponderResources: min(rep.InitiatorDepth, maxRdAtomic),
@@ -112,7 +112,7 @@ func acceptance(peer netip.Addr, p Params, ece ECE, psn verbs.PSN, cfg *AcceptCo
 	p.AckTimeout = min(p.AckTimeout, maxAckTimeout)
 	w := &wiring{peer: peer, params: p, rqPSN: psn,
 		minRNRTimer: cfg.MinRNRTimer.Or(defaultMinRNRTimer), access: cfg.Access,
-		native: ece.native(), sourcePort: cfg.SourcePort, stayReceiver: cfg.ReceiveOnly}
+		native: ece.native(), slots: ece.slots(), sourcePort: cfg.SourcePort, stayReceiver: cfg.ReceiveOnly}
 	rep := &mad.REP{
 		StartingPSN:        w.rqPSN,
 		ResponderResources: p.ResponderResources, InitiatorDepth: p.InitiatorDepth,

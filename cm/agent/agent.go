@@ -15,6 +15,7 @@ type Agent struct {
 	outbox
 	cache candidateCache
 	listeners
+	expected
 	cfg     Config
 	timers  timers
 	answers answers
@@ -47,7 +48,7 @@ func New(cfg Config) *Agent {
 		listeners:   map[mad.ServiceID]*listener{},
 		transaction: uint64(cfg.Random()) << 32,
 	}
-	a.table = makeTable(cfg.Random, &a.stats)
+	a.table = makeTable(&a.cfg, &a.stats)
 	a.gate = makeGate(cfg.Random, &a.cfg, &a.stats)
 	a.cache.cfg = &a.cfg
 	a.outbox = outbox{guid: cfg.GUID, identity: cfg.Identity, room: cfg.Replies, budget: budget{rate: cfg.Answers}, stats: &a.stats}
@@ -63,6 +64,7 @@ func (a *Agent) Listen(service mad.ServiceID, backlog int) error {
 	if backlog <= 0 {
 		backlog = a.cfg.Backlog
 	}
+	a.arrived(a.now, service)
 	a.listeners[service] = &listener{backlog: backlog, requests: list{of: inAll}, claims: list{of: inAll}, taken: list{of: inAll}}
 	return nil
 }
@@ -150,12 +152,13 @@ func (a *Agent) Deadline() clock.Time {
 	if len(a.timers) > 0 {
 		at = min(at, a.timers[0].deadline)
 	}
-	return at
+	return a.expected.deadline(at)
 }
 
 // Advance does what is due at now.
 func (a *Agent) Advance(now clock.Time) {
 	attend(a, now)
+	answerHeld(a, now)
 	for len(a.timers) > 0 && a.timers[0].deadline <= now {
 		a.fire(now, a.timers[0])
 	}

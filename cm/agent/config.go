@@ -21,6 +21,13 @@ type Config struct {
 	// IdentityRequest): nothing if it is zero.
 	Identity mad.ECE
 
+	// Shared says that other agents are at the address, each with a Slot of
+	// its own. The slot is the low 8 bits of all IDs and transaction IDs
+	// that the agent chooses, so that what answers them finds the agent.
+	// The others are as random as they are without.
+	Shared bool
+	Slot   uint8
+
 	// FirstTimeout is after how long a message goes again for the first
 	// time: 250 ms. Linux waits 4.6 s.
 	FirstTimeout time.Duration

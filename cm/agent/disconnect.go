@@ -202,8 +202,11 @@ func (a *Agent) Release(now clock.Time, id ID) {
 
 // Leave is the last call of a program that ends. It sends the DREQs and DREPs
 // once more whose loss nobody will make up for: the peer would wait, a Linux
-// that asked for the end up to 98 s.
+// that asked for the end up to 98 s. Requests that wait for a listener are
+// refused.
 func (a *Agent) Leave() {
+	clear(a.until)
+	answerHeld(a, a.now)
 	for _, id := range slices.Sorted(maps.Keys(a.conns)) { // each run in the same order
 		c := a.conns[id]
 		switch {

@@ -31,6 +31,9 @@ func (a *Agent) receiveREQ(now clock.Time, path *Path, b []byte) {
 		}
 	}
 	l := a.listeners[m.ServiceID]
+	if l == nil && a.hold(now, path, m.ServiceID, m.LocalID, false, b) {
+		return
+	}
 	if l == nil {
 		a.refuse(path, m.TransactionID, 0, m.LocalID, mad.StageREQ, mad.ReasonInvalidServiceID, nil)
 		return

@@ -21,7 +21,7 @@ import (
 //	agent a|b|c [guid= halfopen= persource= backlog= timewaits= replies=]
 //	    starts an agent, at 10.0.0.1, .2, .3, or starts it again: it has
 //	    forgotten all
-//	listen b tcp:7 [backlog=N];  unlisten b tcp:7
+//	listen b tcp:7 [backlog=N];  unlisten b tcp:7 [expect=]
 //	connect a b tcp:7 [first=250ms longest=] [FIELD=VALUE …]
 //	    names the IDs of a: a1, a2, … in order
 //	accept b b1 [FIELD=VALUE …];  ready a a1 [private=]
@@ -216,6 +216,9 @@ func (s *scene) listen(a *args) error {
 	}
 	if a.words[0] == "unlisten" {
 		x.Unlisten(service)
+		if d := s.duration(a, "expect"); d > 0 {
+			x.Expect(s.now, service, d)
+		}
 		return nil
 	}
 	backlog, _ := strconv.Atoi(a.named["backlog"])

@@ -78,6 +78,9 @@ func (a *Agent) receiveSIDRREQ(now clock.Time, path *Path, b []byte) {
 		}
 		return
 	}
+	if l == nil && a.hold(now, path, m.ServiceID, m.RequestID, true, b) {
+		return
+	}
 	if l == nil {
 		a.stats.Refused++
 		a.answer(path, &mad.SIDRREP{

@@ -20,9 +20,12 @@ type table struct {
 	numbers     uint32
 	lastID      uint32
 	idKeys      [4]uint32
+	idHalf      int    // bits
+	idLow       uint32 // of all IDs, with as many bits as the halves leave
 }
 
-func makeTable(random func() uint32, stats *Stats) table {
+func makeTable(cfg *Config, stats *Stats) table {
+	random := cfg.Random
 	t := table{
 		conns:  map[mad.CommID]*conn{},
 		byID:   map[key]*conn{},
@@ -31,6 +34,10 @@ func makeTable(random func() uint32, stats *Stats) table {
 		peers:  map[addresses]*peer{},
 		stats:  stats,
 		lastID: random(),
+		idHalf: 16,
+	}
+	if cfg.Shared {
+		t.idHalf, t.idLow = 12, uint32(cfg.Slot)
 	}
 	for i := range t.idKeys {
 		t.idKeys[i] = random()
@@ -140,18 +147,19 @@ func (t *table) forget(c *conn) {
 
 // newID returns a local ID: not 0, not in use, not used lately, and not to be
 // guessed. It is a counter behind a permutation with a secret (a Feistel
-// network).
+// network), and after it the slot, if there is one.
 func (t *table) newID() mad.CommID {
+	mask := uint32(1)<<t.idHalf - 1
 	for {
 		t.lastID++
-		left, right := uint16(t.lastID>>16), uint16(t.lastID)
+		left, right := t.lastID>>t.idHalf&mask, t.lastID&mask
 		for _, k := range t.idKeys {
 			h := (uint64(right) + uint64(k)) * 0x9e3779b97f4a7c15
 			h ^= h >> 29
 			h *= 0xbf58476d1ce4e5b9
-			left, right = right, left^uint16(h>>40)
+			left, right = right, left^uint32(h>>40)&mask
 		}
-		id := mad.CommID(left)<<16 | mad.CommID(right)
+		id := mad.CommID((left<<t.idHalf|right)<<(32-2*t.idHalf) | t.idLow)
 		if _, used := t.conns[id]; id != 0 && !used {
 			return id
 		}

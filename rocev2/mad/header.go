@@ -14,6 +14,9 @@ const (
 	HeaderLen = 24
 	// QKey is the queue key of queue pair 1 (IBTA 10.2.5).
 	QKey = 0x80010000
+	// ClassCM is the management class of connection management (IBTA
+	// 16.7.1).
+	ClassCM = 0x07
 
 	bodyLen = Len - HeaderLen
 )
@@ -21,7 +24,6 @@ const (
 // What the header of a connection management MAD says (IBTA 16.7.1).
 const (
 	baseVersion  = 1
-	classCM      = 0x07
 	classVersion = 2
 	methodSend   = 0x03 // for every message, both ways
 )
@@ -117,7 +119,7 @@ func (h *Header) Check() error {
 	switch {
 	case h.BaseVersion != baseVersion:
 		return ErrBaseVersion
-	case h.Class != classCM:
+	case h.Class != ClassCM:
 		return ErrClass
 	case h.ClassVersion != classVersion:
 		return ErrClassVersion
@@ -133,7 +135,7 @@ func (h *Header) Check() error {
 // and the message in it.
 func begin(b []byte, a Attribute, transaction uint64, modifier uint32) (whole, body []byte) {
 	h := Header{
-		BaseVersion: baseVersion, Class: classCM, ClassVersion: classVersion, Method: methodSend,
+		BaseVersion: baseVersion, Class: ClassCM, ClassVersion: classVersion, Method: methodSend,
 		TransactionID: transaction, Attribute: a, Modifier: modifier,
 	}
 	b = h.AppendTo(b)

@@ -122,7 +122,7 @@ func randomMessage(rng *rand.Rand, a Attribute) Message {
 	for i := range b {
 		b[i] = byte(rng.Uint32())
 	}
-	copy(b, []byte{baseVersion, classCM, classVersion, methodSend})
+	copy(b, []byte{baseVersion, ClassCM, classVersion, methodSend})
 	be.PutUint16(b[16:], uint16(a))
 	m := New(a)
 	if err := m.Parse(b); err != nil {
