@@ -1,0 +1,32 @@
+//go:build !linux || portable
+
+package owner
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+)
+
+// Owner owns a port. There is none on this system.
+type Owner struct{}
+
+// Listen fails: only Linux can lease sockets.
+func Listen(c Config) (*Owner, error) {
+	return nil, fmt.Errorf("owner: %v: only Linux shares a port among processes: %w", c.Addr, errors.ErrUnsupported)
+}
+
+// Addr returns nothing.
+func (o *Owner) Addr() netip.Addr { return netip.Addr{} }
+
+// Socket returns nothing.
+func (o *Owner) Socket() string { return "" }
+
+// Leases returns nothing.
+func (o *Owner) Leases() []Lease { return nil }
+
+// Stats returns zeros.
+func (o *Owner) Stats() Stats { return Stats{} }
+
+// Close does nothing.
+func (o *Owner) Close() error { return nil }

@@ -1,0 +1,113 @@
+package owner
+
+import "time"
+
+const (
+	// ownSlot is the owner's own: where packets for queue pair 1 arrive.
+	ownSlot = 1
+	// quietFor is how long nothing has come to a slot before it is free
+	// again, and restMost is how long it rests at most. A peer that has
+	// lost its connection sends for the time of its retries, which is
+	// seconds.
+	quietFor = 2 * time.Second
+	restMost = 60 * time.Second
+	// lookEvery is how often the slots that rest are looked at.
+	lookEvery = 250 * time.Millisecond
+)
+
+type slotState uint8
+
+const (
+	slotFree slotState = iota
+	slotLeased
+	slotResting
+	slotLost // a leaseholder has spoilt its socket
+)
+
+// slot is what is known of one.
+type slot struct {
+	state slotState
+	since time.Time // of the state; zero: it was never leased
+	quiet time.Time // resting: since when nothing has come
+	drops uint64    // resting: what it had dropped then
+}
+
+// table says which slots are free.
+type table []slot
+
+func newTable(n int) table {
+	t := make(table, n)
+	t[ownSlot].state = slotLeased
+	return t
+}
+
+// take leases k slots one behind the other, the first a multiple of k: of those
+// that are free, the ones that have been for longest.
+func (t table) take(now time.Time, k int) (first int, ok bool) {
+	var since time.Time
+	for i := 0; i+k <= len(t); i += k {
+		at, free := t.freeSince(i, k)
+		if free && (!ok || at.Before(since)) {
+			first, since, ok = i, at, true
+		}
+	}
+	if ok {
+		t.set(first, k, slot{state: slotLeased, since: now})
+	}
+	return first, ok
+}
+
+// freeSince reports whether k slots are free, and since when all are.
+func (t table) freeSince(first, k int) (since time.Time, ok bool) {
+	for _, s := range t[first : first+k] {
+		if s.state != slotFree {
+			return since, false
+		}
+		if s.since.After(since) {
+			since = s.since
+		}
+	}
+	return since, true
+}
+
+func (t table) set(first, k int, s slot) {
+	for i := range k {
+		t[first+i] = s
+	}
+}
+
+// rest ends the lease of k slots.
+func (t table) rest(now time.Time, first, k int, drops func(slot int) uint64) {
+	for i := first; i < first+k; i++ {
+		t[i] = slot{state: slotResting, since: now, quiet: now, drops: drops(i)}
+	}
+}
+
+// look frees the slots that have rested. It reports whether any still rests.
+func (t table) look(now time.Time, drops func(slot int) uint64) (more bool) {
+	for i := range t {
+		s := &t[i]
+		if s.state != slotResting {
+			continue
+		}
+		if d := drops(i); d != s.drops {
+			s.drops, s.quiet = d, now
+		}
+		if now.Sub(s.quiet) >= quietFor || now.Sub(s.since) >= restMost {
+			*s = slot{since: now}
+			continue
+		}
+		more = true
+	}
+	return more
+}
+
+// count returns how many slots are in a state.
+func (t table) count(state slotState) (n int) {
+	for i := range t {
+		if t[i].state == state {
+			n++
+		}
+	}
+	return n
+}
