@@ -32,9 +32,13 @@ type Gauge struct {
 	Name, Help string
 	Label      string // its name; empty: it has none
 	LabelValue string
+	More       []Label // other labels
 	Value      float64
 	Total      bool // it is a counter, so that its name gets the suffix _total
 }
+
+// Label is a label with its value.
+type Label struct{ Name, Value string }
 
 // Collector is a prometheus.Collector. It keeps nothing between two scrapes.
 type Collector struct {
@@ -151,7 +155,11 @@ func (m *Collector) gauge(ch chan<- prometheus.Metric, g Gauge) {
 		ch <- prometheus.MustNewConstMetric(desc(name, g.Help), kind, g.Value)
 		return
 	}
-	ch <- prometheus.MustNewConstMetric(desc(name, g.Help, g.Label), kind, g.Value, g.LabelValue)
+	names, values := []string{g.Label}, []string{g.LabelValue}
+	for _, l := range g.More {
+		names, values = append(names, l.Name), append(values, strings.ToValidUTF8(l.Value, "?"))
+	}
+	ch <- prometheus.MustNewConstMetric(desc(name, g.Help, names...), kind, g.Value, values...)
 }
 
 // Handler serves the metrics, with those of the process and of Go's run time.

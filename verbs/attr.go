@@ -207,6 +207,7 @@ type AddressVector struct {
 	TrafficClass uint8
 
 	HopLimit  uint8  // 0 means the system's default
+	Slots     uint16 // sockets of a native peer's port: see Endpoint.Slots
 	FlowLabel uint32 // of IPv6, 20 bits; 0 means the system's choice
 	SGIDIndex uint8  // 0: the table has one entry
 

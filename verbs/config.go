@@ -5,7 +5,8 @@ import "time"
 // Config adjusts a device. The zero value works.
 //
 // Port, RecvBuffer, SendBuffer, DisableGSO, DisableGRO and Shards describe the
-// UDP socket. They have no meaning for OpenLink.
+// UDP socket. They have no meaning for OpenLink. Where the port has an owner,
+// the device has leased sockets, and the owner bounds their buffers.
 type Config struct {
 	// Port is the local UDP port. 0 means 4791, the only one that other
 	// stacks send to.
@@ -33,6 +34,19 @@ type Config struct {
 	// power of two. 0 means 1. More pay off when several processors serve
 	// many queue pairs.
 	Shards int
+
+	// Owner has this process own the port of the address: it leases parts
+	// of it to other processes of the user, whose devices stand beside this
+	// one. They find it by themselves (see OpenAddr). The port is given
+	// back, and the devices of the others fail, when this device is closed
+	// or the process ends. It needs Linux. A daemon of the system owns
+	// ports with package owner, which says what can be configured.
+	Owner bool
+
+	// Leased has the device be a part of a port that has an owner. Without
+	// an owner opening fails with ErrNoOwner, where it would take the port
+	// for itself and keep an owner out that is started again.
+	Leased bool
 
 	// Spin is how many times a waiting program polls before it sleeps, at
 	// most 2^20. 0 means a default that fits the number of processors; a

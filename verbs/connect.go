@@ -61,7 +61,8 @@ type ConnectConfig struct {
 	HopLimit uint8
 
 	// SourcePort is the UDP source port, 49152 to 65535, or AutoSourcePort.
-	// The default is the device's own, 4791. See WithSourcePort.
+	// The default is the device's own, 4791, but for peers that have
+	// Endpoint.Slots. See WithSourcePort.
 	SourcePort uint16
 }
 
@@ -230,7 +231,7 @@ func (q *QP) ReadyToReceive(peer Endpoint, opts ...ConnectOption) error {
 	return q.Modify(&Attr{
 		State: StateRTR,
 		AV: AddressVector{DGID: peer.Addr, TrafficClass: c.TrafficClass, HopLimit: c.HopLimit,
-			SrcPort: c.SourcePort, Native: peer.Native},
+			SrcPort: c.SourcePort, Native: peer.Native, Slots: peer.Slots},
 		PathMTU:         c.PathMTU,
 		DestQPN:         peer.QPN,
 		RQPSN:           peer.PSN,

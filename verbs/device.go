@@ -1,6 +1,7 @@
 package verbs
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -8,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/gosoftroce/rocev2/hca"
+	"github.com/gosoftroce/rocev2/owner"
 	"github.com/gosoftroce/rocev2/qp"
 	"github.com/gosoftroce/rocev2/rocev2"
 	"github.com/gosoftroce/rocev2/task"
@@ -21,11 +23,13 @@ const UDPPort = rocev2.UDPPort
 
 // Device is an RDMA device on one local address.
 type Device struct {
-	core  *hca.Device
-	owner *hca.Context
+	core *hca.Device
+	home *hca.Context
 
-	hooks  hooks
-	window qp.WindowConfig // of Config, for queue pairs with a congestion control of their own
+	port      *owner.Owner // nil: the device does not own it
+	closePort task.Once
+	hooks     hooks
+	window    qp.WindowConfig // of Config, for queue pairs with a congestion control of their own
 
 	cqs  atomic.Uint32 // completion queues made so far
 	srqs atomic.Uint32 // shared receive queues made so far
@@ -48,18 +52,37 @@ func ResolveAddr(name string) (netip.Addr, error) { return udp.Resolve(name) }
 
 // OpenAddr opens a device on a local address. The error wraps an *OpenError,
 // which says what has the port, or says which setting is not possible.
+//
+// If a process owns the port and leases it (rocev2d, rocev2 run, Config.Owner),
+// the device has a part of it: all else is as if it were the only one on the
+// address. OpenAddr looks for the owner's socket in $ROCEV2_PROGRAMS/port, in
+// the user's own directory, and in /run/rocev2/port. What $ROCEV2_PROGRAMS
+// names may be the directory of a container's host: the address is the host's
+// then. If there is no owner, the device has the port for itself, and no
+// other can have it; an owner that was killed has half a second to be started
+// again. If the owner ends, the device fails: EventDeviceFatal is raised, and
+// all that was posted completes with an error.
 func OpenAddr(addr netip.Addr, cfg Config) (*Device, error) {
 	if cfg.Shards < 0 {
 		return nil, fmt.Errorf("verbs: open device on %v: Config.Shards is %d; it must be a power of two, or 0 for 1", addr, cfg.Shards)
 	}
-	group, err := udp.OpenGroup(addr, cfg.udpConfig(), cfg.Shards)
+	links, port, err := cfg.openLinks(addr)
 	if err != nil {
 		return nil, fmt.Errorf("verbs: open device on %v: %w", addr, errorFrom(err))
 	}
-	links := make([]Link, len(group))
-	for i, l := range group {
-		links[i] = l
+	d, err := openLinks(cfg, links)
+	switch {
+	case port == nil:
+	case err != nil:
+		port.Close()
+	default:
+		d.port = port
 	}
+	return d, err
+}
+
+// openLinks opens a device on sockets, below what cfg wraps them with.
+func openLinks(cfg Config, links []Link) (*Device, error) {
 	if cfg.SharedMemory {
 		links = shm.Wrap(links...)
 	}
@@ -91,11 +114,11 @@ func open(cfg Config, links ...Link) (*Device, error) {
 		return nil, fmt.Errorf("verbs: open device on %v: %w", addr, err)
 	}
 	core := hca.New(config, links...)
-	owner, err := core.NewContext()
+	home, err := core.NewContext()
 	if err != nil {
 		return nil, fmt.Errorf("verbs: open device on %v: %w", core.Addr(), err)
 	}
-	return &Device{core: core, owner: owner, window: config.Window}, nil
+	return &Device{core: core, home: home, window: config.Window}, nil
 }
 
 // HCA returns the adapter below a device, for a face of the engine beside this
@@ -122,7 +145,11 @@ func (d *Device) QP(n QPN) *QP {
 // goroutines have ended.
 func (d *Device) Close() error {
 	d.hooks.run(d.core.Tasks())
-	return d.core.Close()
+	err := d.core.Close()
+	if d.port != nil {
+		d.closePort.Do(d.core.Tasks(), func() { err = errors.Join(err, d.port.Close()) })
+	}
+	return err
 }
 
 // BeforeClose has f called by Close, before anything is closed: f may still

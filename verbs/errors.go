@@ -7,6 +7,7 @@ import (
 	"github.com/gosoftroce/rocev2/hca"
 	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/transport"
+	"github.com/gosoftroce/rocev2/transport/lease"
 )
 
 // Errors that programs tell apart with errors.Is. The errors that wrap them say
@@ -34,6 +35,9 @@ var (
 	ErrNotAttached = hca.ErrNotAttached
 	// ErrRange: a range or an offset is not inside the memory.
 	ErrRange = ib.ErrRange
+	// ErrNoOwner: with Config.Leased, no process owns the port of the
+	// address and can be asked.
+	ErrNoOwner = lease.ErrNoOwner
 )
 
 // Errors of PostSend and PostRecv, in a PostError. Nothing of the request was

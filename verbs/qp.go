@@ -356,6 +356,14 @@ type Endpoint struct {
 	// (Linux, adapters) it would lead to loss.
 	Native bool `json:"native,omitempty"`
 
+	// Slots is how many sockets the port of this side consists of, a power
+	// of two, if they are more than one: the QPN modulo Slots chooses one.
+	// Packets of one flow that the network has coalesced arrive together,
+	// in the socket of the first of them. So a native peer on another host
+	// sends from a UDP source port of its own to each socket that it has
+	// queue pairs at. QP.Endpoint sets it.
+	Slots uint16 `json:"slots,omitempty"`
+
 	// MaxDestRdAtomic is how many READs and atomics this side takes at
 	// once, if Connect is not told another number. 0 says nothing, as
 	// versions before this field do.
@@ -372,7 +380,8 @@ func (e Endpoint) String() string {
 // queue pair a peer needs the address, the number and the Q_Key that Activate
 // has set.
 func (q *QP) Endpoint() Endpoint {
-	e := Endpoint{Addr: q.dev.Addr().WithZone(""), QPN: q.QPN(), PSN: q.startPSN(), PathMTU: q.dev.core.PathMTU(netip.Addr{}), Native: true}
+	e := Endpoint{Addr: q.dev.Addr().WithZone(""), QPN: q.QPN(), PSN: q.startPSN(), PathMTU: q.dev.core.PathMTU(netip.Addr{}), Native: true,
+		Slots: hca.PortSlots(q.dev.core)}
 	if q.datagrams() {
 		e.QKey = q.Query().QKey
 	}

@@ -119,7 +119,7 @@ func (d *Device) Query() DeviceAttr {
 	return DeviceAttr{
 		NodeGUID:        NodeGUID(d.Addr()),
 		VendorID:        0xffffff,
-		MaxQP:           ib.MaxQP,
+		MaxQP:           d.core.MaxQPs(),
 		MaxQPWR:         ib.MaxWR,
 		MaxSGE:          ib.MaxSGE,
 		MaxInline:       ib.MaxInline,

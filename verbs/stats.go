@@ -48,6 +48,12 @@ type LinkStats struct {
 	// another process of this host, see Config.SharedMemory.
 	TxShm uint64
 	RxShm uint64 // of RxPackets, those that came through such memory
+
+	// Where the port has an owner: packets that the kernel has coalesced
+	// after those of another process, and that came there.
+	TxStrays      uint64 // for other processes, that were handed over
+	RxStrays      uint64 // of RxPackets, handed over by another process
+	StraysDropped uint64 // for other processes, that were dropped
 }
 
 // QPStats is a snapshot of the counters of a queue pair since it was made, or

@@ -21,7 +21,7 @@ var system = host{
 
 // hostAddrs returns the addresses that a device can be on, IPv4 first.
 func hostAddrs() (addrs []netip.Addr) {
-	ifaces, err := net.Interfaces()
+	ifaces, err := ifaddrs.All()
 	if err != nil {
 		return nil
 	}
@@ -29,7 +29,7 @@ func hostAddrs() (addrs []netip.Addr) {
 		if ifi.Flags&net.FlagUp == 0 {
 			continue
 		}
-		for _, a := range ifaddrs.Of(&ifi) {
+		for _, a := range ifi.Addrs {
 			addrs = append(addrs, a.Addr)
 		}
 	}
