@@ -123,11 +123,7 @@ func routeSource(peer netip.Addr) netip.Addr {
 	return s.LocalAddr().(*net.UDPAddr).AddrPort().Addr().Unmap().WithZone("")
 }
 
-func (c *Client) bind(cmd *abi.Command) ([]byte, uabi.Errno) {
-	in, errno := abi.ParseBind(cmd.Number, cmd.In)
-	if errno != 0 {
-		return nil, errno
-	}
+func (c *Client) bind(in *abi.BindCmd) ([]byte, uabi.Errno) {
 	if errno := refused(&in.Addr); errno != 0 {
 		return nil, errno
 	}
@@ -161,17 +157,13 @@ func (c *Client) bindTo(i *ident, sa abi.SockAddr) uabi.Errno {
 	return 0
 }
 
-// mayBind reports whether who writes the command may have a port. As in Linux,
+// mayBind reports whether the program may have a port. As in Linux,
 // no setting changes which these are: that of sockets is not looked at.
 func mayBind(c *Client, port uint16) bool {
-	return port == 0 || port >= 1024 || c.lowPorts == nil || c.lowPorts()
+	return port == 0 || port >= 1024 || c.program.LowPorts == nil || c.program.LowPorts()
 }
 
-func (c *Client) resolve(cmd *abi.Command) ([]byte, uabi.Errno) {
-	in, errno := abi.ParseResolve(cmd.Number, cmd.In)
-	if errno != 0 {
-		return nil, errno
-	}
+func (c *Client) resolve(in *abi.ResolveCmd) ([]byte, uabi.Errno) {
 	if errno := refused(&in.Dst); errno != 0 {
 		return nil, errno
 	}
@@ -234,16 +226,8 @@ func (c *Client) fail(i *ident, t cm.EventType, errno uabi.Errno) {
 		Event: abi.Event{UID: i.uid, ID: i.number, Type: uint32(t), Status: -int32(errno), Datagrams: i.datagrams}})
 }
 
-func (c *Client) resolveRoute(cmd *abi.Command) ([]byte, uabi.Errno) {
-	in, errno := abi.ParseID(cmd.Number, cmd.In)
-	if errno != 0 {
-		return nil, errno
-	}
-	i, errno := c.usable(in.ID)
-	if errno != 0 {
-		return nil, errno
-	}
-	return nil, c.routeOf(i, time.Duration(in.Value)*time.Millisecond)
+func (c *Client) resolveRoute(i *ident, value uint32) ([]byte, uabi.Errno) {
+	return nil, c.routeOf(i, time.Duration(value)*time.Millisecond)
 }
 
 func (c *Client) routeOf(i *ident, timeout time.Duration) uabi.Errno {
@@ -254,8 +238,9 @@ func (c *Client) routeOf(i *ident, timeout time.Duration) uabi.Errno {
 	return errnoOf(err)
 }
 
-// route returns what the program may ask of an ID.
-func (c *Client) route(i *ident) *abi.Route {
+// route returns what the program may ask of the ID. devs are the devices that
+// there are.
+func (i *ident) route(devs []Device) *abi.Route {
 	local, peer := i.id.LocalAddr(), i.id.PeerAddr()
 	dev := i.id.Device()
 	if i.wild {
@@ -271,7 +256,7 @@ func (c *Client) route(i *ident) *abi.Route {
 		return r
 	}
 	r.NodeGUID, r.Port = dev.Query().NodeGUID, 1
-	for _, d := range c.devs() {
+	for _, d := range devs {
 		if d.Dev == dev {
 			r.Index = uint32(d.Index)
 		}
@@ -283,11 +268,13 @@ func (c *Client) route(i *ident) *abi.Route {
 	return r
 }
 
-// What a path is said to be: 10 Gb/s, and 0.27 s for a packet at the most, as
-// Linux says.
+// What Linux says of a path: 10 Gb/s, and that a packet lives 0.27 s. The local
+// ACK timeout is twice that, 0.54 s: with seven retries a connection outlasts a
+// peer that gets no processor for 4 s.
 const (
-	rate10   = 3
-	lifeTime = 16
+	rate10     = 3
+	lifeTime   = 16
+	ackTimeout = lifeTime + 1
 )
 
 func (c *Client) queryRoute(cmd *abi.Command) ([]byte, uabi.Errno) {
@@ -313,15 +300,11 @@ func (c *Client) query(cmd *abi.Command) ([]byte, uabi.Errno) {
 
 // answer answers a question about an ID.
 func answer(c *Client, cmd *abi.Command, reply func(r *abi.Route, i *ident, option uint32) []byte) ([]byte, uabi.Errno) {
-	in, errno := abi.ParseID(cmd.Number, cmd.In)
+	i, value, errno := named(c, cmd)
 	if errno != 0 {
 		return nil, errno
 	}
-	i, errno := c.usable(in.ID)
-	if errno != 0 {
-		return nil, errno
-	}
-	b := reply(c.route(i), i, in.Value)
+	b := reply(i.route(c.devs()), i, value)
 	if b == nil {
 		return nil, uabi.ENOSPC
 	}

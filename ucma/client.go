@@ -3,17 +3,14 @@
 package ucma
 
 import (
-	"maps"
+	"encoding/binary"
 	"net/netip"
-	"os"
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/gosoftroce/rocev2/cm"
 	"github.com/gosoftroce/rocev2/ucma/abi"
 	uabi "github.com/gosoftroce/rocev2/uverbs/abi"
-	"github.com/gosoftroce/rocev2/uverbs/quota"
 	"github.com/gosoftroce/rocev2/verbs"
 )
 
@@ -23,67 +20,52 @@ type Device struct {
 	Index int // of the system
 }
 
-// Peer is the program that has opened the file.
-type Peer struct {
-	PID      int
-	UID, GID uint32
-
-	// Read copies from the program's memory. Without it what lies there
-	// cannot be read: EFAULT.
+// Program is what a client knows of the program that it is in.
+type Program struct {
+	// Read copies from the program's memory.
 	Read func(addr uint64, b []byte) error
 
 	// File returns the client behind a file descriptor of the program, nil
 	// if it is none: for MIGRATE_ID.
 	File func(fd int) *Client
 
-	// Owns reports whether a queue pair of a device is the user's. With the
-	// number of another's a program could end the connection of that: a
-	// peer takes it to be stale. Nil: all are.
-	Owns func(dev *verbs.Device, n verbs.QPN) bool
-}
-
-// Quota bounds what a client holds. A zero field has the default that its
-// comment names.
-type Quota struct {
-	IDs int // and multicast groups together: 4096
-
-	// Account is of whom the client is, and pays for it; nil: nobody does.
-	Account *quota.Account
+	// LowPorts reports whether it may have ports below 1024
+	// (CAP_NET_BIND_SERVICE). Nil: it may.
+	LowPorts func() bool
 }
 
 // Client is one open file. Its methods may be called from any goroutine.
 type Client struct {
-	peer    Peer
-	quota   Quota
+	program Program
 	devs    func() []Device
-	order   uint64 // of locks: that of the older client comes first
 	wake    chan struct{}
 	done    chan struct{}
 	signal  *signal
-	numbers *userNumbers
-	account *quota.Account
 
-	mu       sync.Mutex // guards what follows
+	// Guarded by mu:
 	ch       *cm.EventChannel
 	events   []*event
 	idents   map[uint32]*ident
 	byID     map[*cm.ID]*ident
 	requests map[*cm.ID]*event // that wait in events
 	groups   map[uint32]*group
-	lowPorts func() bool // of who writes the command
 	closed   bool
 }
 
+// mu guards all clients: they are of one program, and an ID may go from one to
+// another.
+var mu sync.Mutex
+
+// open are the clients that are.
+var open = map[*Client]struct{}{}
+
 // Open makes a client. devs returns the devices of the moment.
-func Open(p Peer, devs func() []Device, q Quota) (*Client, error) {
-	if q.IDs <= 0 {
-		q.IDs = 4096
-	}
+func Open(p Program, devs func() []Device) (*Client, error) {
 	s, err := newSignal()
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{peer: p, quota: q, devs: devs, order: orders.Add(1), signal: s, numbers: numbersOf(p.UID), account: quota.New("an open file of the connection manager", q.Account, quota.Limits{}),
+	c := &Client{program: p, devs: devs, signal: s,
 		wake: make(chan struct{}, 1), done: make(chan struct{}),
 		idents: map[uint32]*ident{}, byID: map[*cm.ID]*ident{}, requests: map[*cm.ID]*event{}, groups: map[uint32]*group{}}
 	c.ch = cm.NewEventChannel(cm.WithDevicesOf(c.devices), cm.WithNotify(func() {
@@ -95,7 +77,9 @@ func Open(p Peer, devs func() []Device, q Quota) (*Client, error) {
 	for _, d := range c.devices() {
 		_ = cm.Start(d) // what is wrong with it shows when it is used
 	}
-	list(c, true)
+	mu.Lock()
+	open[c] = struct{}{}
+	mu.Unlock()
 	go c.pump()
 	return c, nil
 }
@@ -109,8 +93,14 @@ func (c *Client) devices() []*verbs.Device {
 }
 
 // Ready returns the file that is readable while events wait: the read end of a
-// pipe, to be passed to the program. It is the client's own.
-func (c *Client) Ready() *os.File { return c.signal.file }
+// pipe. The caller closes it.
+func (c *Client) Ready() int { return c.signal.file }
+
+// Events changes when events have come.
+func (c *Client) Events() uint64 { return c.signal.count.Load() }
+
+// Files returns the files that the client has for itself, besides Ready.
+func (c *Client) Files() []int { return []int{c.signal.read, c.signal.write} }
 
 // pump takes events as they come.
 func (c *Client) pump() {
@@ -120,68 +110,63 @@ func (c *Client) pump() {
 		case <-c.done:
 			return
 		}
-		c.mu.Lock()
+		mu.Lock()
 		c.collect()
-		c.mu.Unlock()
+		mu.Unlock()
 	}
 }
 
 // Close ends all that the client has, as the kernel does when a program closes
 // the file or dies: it disconnects, rejects, and ends listeners.
 func (c *Client) Close() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	mu.Lock()
+	defer mu.Unlock()
 	if c.closed {
 		return nil
 	}
 	c.closed = true
-	list(c, false)
+	delete(open, c)
 	close(c.done)
 	for _, i := range c.idents {
-		c.numbers.forget(i)
+		all.ids.give(i.number)
 	}
 	for _, g := range c.groups {
-		c.numbers.groups.give(g.number)
+		all.groups.give(g.number)
 	}
 	c.idents, c.byID, c.groups, c.events, c.requests = nil, nil, nil, nil, nil
 	err := c.ch.Close()
 	c.signal.close()
-	c.account.Clear()
 	return err
 }
 
 // Command does what the program wrote to the file.
-func (c *Client) Command(b []byte) uabi.Reply { return c.CommandOf(nil, b) }
-
-// CommandOf is Command of a process that binds to ports below 1024 only if
-// lowPorts reports so (CAP_NET_BIND_SERVICE). Nil: it may.
-func (c *Client) CommandOf(lowPorts func() bool, b []byte) uabi.Reply {
+func (c *Client) Command(b []byte) uabi.Reply {
 	cmd, errno := abi.Parse(b)
 	if errno != 0 {
 		return uabi.Fail(errno)
 	}
-	resp, errno := c.command(&cmd, lowPorts)
+	resp, errno := c.command(&cmd)
 	if errno != 0 {
 		return uabi.Fail(errno)
 	}
 	return uabi.Reply{N: len(b), Resp: resp}
 }
 
-func (c *Client) command(cmd *abi.Command, lowPorts func() bool) ([]byte, uabi.Errno) {
-	if cmd.Number == abi.MigrateID {
-		return c.migrate(cmd)
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
+func (c *Client) command(cmd *abi.Command) ([]byte, uabi.Errno) {
+	mu.Lock()
+	defer mu.Unlock()
 	switch {
 	case c.closed:
 		return nil, uabi.EBADF
 	case len(c.events) >= leastEvents+eventsOfID*(len(c.idents)+len(c.groups)) && !taking[cmd.Number]:
 		return nil, uabi.ENOMEM
 	}
-	c.lowPorts = lowPorts
+	h := &handlers[cmd.Number]
+	if cmd.Out < h.room {
+		return nil, uabi.ENOSPC
+	}
 	defer c.collect()
-	return handlers[cmd.Number](c, cmd)
+	return h.do(c, cmd)
 }
 
 // A program that does not take its events can have no more of them made than
@@ -192,116 +177,91 @@ const (
 )
 
 // taking are the commands that make no event, and may end some.
-var taking = map[abi.Number]bool{abi.GetEvent: true, abi.DestroyID: true, abi.LeaveMulticast: true, abi.Reject: true, abi.Disconnect: true}
+var taking = map[abi.Number]bool{abi.GetEvent: true, abi.DestroyID: true, abi.LeaveMulticast: true, abi.Reject: true, abi.Disconnect: true, abi.MigrateID: true}
 
-// handlers has what does a command; but MIGRATE_ID, which is of two clients.
-var handlers = map[abi.Number]func(*Client, *abi.Command) ([]byte, uabi.Errno){
-	abi.CreateID:        (*Client).createID,
-	abi.DestroyID:       (*Client).destroyID,
-	abi.BindIP:          (*Client).bind,
-	abi.Bind:            (*Client).bind,
-	abi.ResolveIP:       (*Client).resolve,
-	abi.ResolveAddr:     (*Client).resolve,
-	abi.ResolveRoute:    (*Client).resolveRoute,
-	abi.QueryRoute:      (*Client).queryRoute,
-	abi.Query:           (*Client).query,
-	abi.Connect:         (*Client).connect,
-	abi.Listen:          (*Client).listen,
-	abi.Accept:          (*Client).accept,
-	abi.Reject:          (*Client).reject,
-	abi.Disconnect:      (*Client).disconnect,
-	abi.InitQPAttr:      (*Client).initQPAttr,
-	abi.GetEvent:        (*Client).getEvent,
-	abi.SetOption:       (*Client).setOption,
-	abi.Notify:          (*Client).notify,
-	abi.JoinIPMulticast: (*Client).join,
-	abi.JoinMulticast:   (*Client).join,
-	abi.LeaveMulticast:  (*Client).leave,
+// handler does a command.
+type handler func(*Client, *abi.Command) ([]byte, uabi.Errno)
+
+// handlers has them by the numbers of the commands, with the room that the
+// answer needs.
+var handlers = [abi.Numbers]struct {
+	room int
+	do   handler
+}{
+	abi.CreateID:        {abi.U32Len, parsed(abi.ParseCreateID, (*Client).createID)},
+	abi.DestroyID:       {abi.U32Len, parsed(abi.ParseID, (*Client).destroyID)},
+	abi.BindIP:          {0, parsed(abi.ParseBind, (*Client).bind)},
+	abi.Bind:            {0, parsed(abi.ParseBind, (*Client).bind)},
+	abi.ResolveIP:       {0, parsed(abi.ParseResolve, (*Client).resolve)},
+	abi.ResolveAddr:     {0, parsed(abi.ParseResolve, (*Client).resolve)},
+	abi.ResolveRoute:    {0, onID((*Client).resolveRoute)},
+	abi.QueryRoute:      {0, (*Client).queryRoute},
+	abi.Query:           {0, (*Client).query},
+	abi.Connect:         {0, parsed(abi.ParseConnect, (*Client).connect)},
+	abi.Listen:          {0, onID((*Client).listen)},
+	abi.Accept:          {0, parsed(abi.ParseConnect, (*Client).accept)},
+	abi.Reject:          {0, parsed(abi.ParseReject, (*Client).reject)},
+	abi.Disconnect:      {0, onID((*Client).disconnect)},
+	abi.InitQPAttr:      {binary.Size(uabi.QPAttr{}), onID((*Client).initQPAttr)},
+	abi.GetEvent:        {abi.EventOldLen, (*Client).getEvent},
+	abi.SetOption:       {0, parsed(abi.ParseSetOption, (*Client).setOption)},
+	abi.Notify:          {0, onID((*Client).notify)},
+	abi.JoinIPMulticast: {abi.U32Len, parsed(abi.ParseJoin, (*Client).join)},
+	abi.JoinMulticast:   {abi.U32Len, parsed(abi.ParseJoin, (*Client).join)},
+	abi.MigrateID:       {0, parsed(abi.ParseID, (*Client).migrate)},
+	abi.LeaveMulticast:  {abi.U32Len, parsed(abi.ParseID, (*Client).leave)},
 }
 
-// clients are those that are open.
-var clients struct {
-	mu   sync.Mutex
-	open map[*Client]struct{}
-}
-
-func list(c *Client, open bool) {
-	clients.mu.Lock()
-	defer clients.mu.Unlock()
-	if clients.open == nil {
-		clients.open = map[*Client]struct{}{}
-	}
-	if open {
-		clients.open[c] = struct{}{}
-	} else {
-		delete(clients.open, c)
-	}
-}
-
-// DevicesChanged says that there are other devices than before. Those that have
-// come count for IDs that are bound to all of them.
-func DevicesChanged() {
-	clients.mu.Lock()
-	open := slices.Collect(maps.Keys(clients.open))
-	clients.mu.Unlock()
-	for _, c := range open {
-		c.ch.DevicesChanged()
-	}
-}
-
-// Datagrams reports whether a process has an ID of datagrams on a local
-// address.
-func Datagrams(pid int, local netip.Addr) bool {
-	clients.mu.Lock()
-	var of []*Client
-	for c := range clients.open {
-		if c.peer.PID == pid {
-			of = append(of, c)
+// parsed is the handler of a command with what parse decodes.
+func parsed[T any](parse func(abi.Number, []byte) (T, uabi.Errno), do func(*Client, *T) ([]byte, uabi.Errno)) handler {
+	return func(c *Client, cmd *abi.Command) ([]byte, uabi.Errno) {
+		in, errno := parse(cmd.Number, cmd.In)
+		if errno != 0 {
+			return nil, errno
 		}
+		return do(c, &in)
 	}
-	clients.mu.Unlock()
-	return slices.ContainsFunc(of, func(c *Client) bool { return c.datagramsOn(local) })
 }
 
-func (c *Client) datagramsOn(local netip.Addr) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, i := range c.idents {
-		if i.datagrams && !i.wild && i.id.LocalAddr().Addr() == local {
-			return true
+// onID is that of a command that names an ID, and has another value.
+func onID(do func(c *Client, i *ident, value uint32) ([]byte, uabi.Errno)) handler {
+	return parsed(abi.ParseID, func(c *Client, in *abi.IDCmd) ([]byte, uabi.Errno) {
+		i, errno := c.usable(in.ID)
+		if errno != 0 {
+			return nil, errno
+		}
+		return do(c, i, in.Value)
+	})
+}
+
+// Datagrams reports whether the program has an ID of datagrams on a local
+// address.
+func Datagrams(local netip.Addr) bool {
+	mu.Lock()
+	defer mu.Unlock()
+	for c := range open {
+		for _, i := range c.idents {
+			if i.datagrams && !i.wild && i.id.LocalAddr().Addr() == local {
+				return true
+			}
 		}
 	}
 	return false
 }
-
-// pay reports whether the client may have one more ID or group, which then
-// counts as its own.
-func pay(c *Client) bool { return !full(c) && c.account.Take(quota.IDs, 1) == nil }
-
-// full reports whether the client may have no more IDs or groups.
-func full(c *Client) bool { return len(c.idents)+len(c.groups) >= c.quota.IDs }
-
-// repay takes back what pay has counted.
-func repay(c *Client) { c.account.Give(quota.IDs, 1) }
 
 // patience is for programs of which one side connects as soon as the other one
 // has decided to listen, and cannot be refused: perftest 4.5 then uses memory
 // that it has freed. On a busy machine the listener comes late.
 const patience = time.Second
 
-func (c *Client) createID(cmd *abi.Command) ([]byte, uabi.Errno) {
-	if cmd.Out < abi.U32Len {
-		return nil, uabi.ENOSPC
-	}
-	in, errno := abi.ParseCreateID(cmd.In)
-	if errno != 0 {
-		return nil, errno
-	}
+func (c *Client) createID(in *abi.CreateIDCmd) ([]byte, uabi.Errno) {
 	id, err := c.ch.CreateID(cm.PortSpace(in.PS), nil)
 	if err != nil {
 		return nil, uabi.EINVAL
 	}
-	_ = id.SetOption(cm.WithPatience(patience)) // it does not fail
+	// Neither fails.
+	_ = id.SetOption(cm.WithPatience(patience))
+	_ = id.SetOption(cm.WithAckTimeout(ackTimeout))
 	if cm.PortSpace(in.PS) == cm.IB {
 		typ, ok := qpTypes[in.QPType]
 		if ok {
@@ -325,27 +285,18 @@ func (c *Client) createID(cmd *abi.Command) ([]byte, uabi.Errno) {
 // as programs can have them here.
 var qpTypes = map[uint8]verbs.QPType{2: verbs.RC, 3: verbs.UC, 4: verbs.UD}
 
-func (c *Client) destroyID(cmd *abi.Command) ([]byte, uabi.Errno) {
-	if cmd.Out < abi.U32Len {
-		return nil, uabi.ENOSPC
-	}
-	in, errno := abi.ParseID(cmd.Number, cmd.In)
-	if errno != 0 {
-		return nil, errno
-	}
+func (c *Client) destroyID(in *abi.IDCmd) ([]byte, uabi.Errno) {
 	i, errno := c.find(in.ID)
 	if errno != 0 {
 		return nil, errno
 	}
-	c.numbers.forget(i)
+	all.ids.give(i.number)
 	delete(c.idents, i.number)
 	delete(c.byID, i.id)
-	repay(c)
 	for n, g := range c.groups {
 		if g.of == i {
 			delete(c.groups, n)
-			c.numbers.groups.give(n)
-			repay(c)
+			all.groups.give(n)
 		}
 	}
 	i.id.Close()

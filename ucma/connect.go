@@ -3,6 +3,7 @@
 package ucma
 
 import (
+	"encoding/binary"
 	"errors"
 	"syscall"
 
@@ -42,17 +43,13 @@ func sayECE(id *cm.ID, e abi.ECE) {
 	_ = id.SetOption(option) // neither fails
 }
 
-func (c *Client) connect(cmd *abi.Command) ([]byte, uabi.Errno) {
-	in, errno := abi.ParseConnect(cmd.Number, cmd.In)
-	if errno != 0 || !in.Param.Valid {
+func (c *Client) connect(in *abi.ConnectCmd) ([]byte, uabi.Errno) {
+	if !in.Param.Valid {
 		return nil, uabi.EINVAL
 	}
 	i, errno := c.usable(in.ID)
 	if errno != 0 {
 		return nil, errno
-	}
-	if !i.datagrams && !c.peer.owns(i, verbs.QPN(in.Param.QPN)) {
-		return nil, uabi.EINVAL
 	}
 	sayECE(i.id, in.ECE)
 	err := i.id.Connect(connParam(&in.Param))
@@ -62,30 +59,17 @@ func (c *Client) connect(cmd *abi.Command) ([]byte, uabi.Errno) {
 	return nil, errnoOf(err)
 }
 
-// owns reports whether the program may name a queue pair; 0 is none.
-func (p *Peer) owns(i *ident, n verbs.QPN) bool {
-	return n == 0 || p.Owns == nil || p.Owns(i.id.Device(), n)
-}
-
 // maxBacklog is how many requests wait for the program at most, as on Linux.
 const maxBacklog = 1024
 
-func (c *Client) listen(cmd *abi.Command) ([]byte, uabi.Errno) {
-	in, errno := abi.ParseID(cmd.Number, cmd.In)
-	if errno != 0 {
-		return nil, errno
-	}
-	i, errno := c.usable(in.ID)
-	if errno != 0 {
-		return nil, errno
-	}
+func (c *Client) listen(i *ident, value uint32) ([]byte, uabi.Errno) {
 	if !i.id.LocalAddr().IsValid() && !i.wild {
 		if errno := c.bindTo(i, unspecified); errno != 0 {
 			return nil, errno
 		}
 	}
 	i.backlog = maxBacklog
-	if n := int32(in.Value); n > 0 && n < maxBacklog {
+	if n := int32(value); n > 0 && n < maxBacklog {
 		i.backlog = int(n)
 	}
 	return nil, errnoOf(i.id.Listen(maxBacklog))
@@ -93,20 +77,13 @@ func (c *Client) listen(cmd *abi.Command) ([]byte, uabi.Errno) {
 
 // accept accepts a request; or, of the side that has asked, it says that this
 // side is ready.
-func (c *Client) accept(cmd *abi.Command) ([]byte, uabi.Errno) {
-	in, errno := abi.ParseConnect(cmd.Number, cmd.In)
-	if errno != 0 {
-		return nil, errno
-	}
+func (c *Client) accept(in *abi.ConnectCmd) ([]byte, uabi.Errno) {
 	i, errno := c.usable(in.ID)
 	if errno != 0 {
 		return nil, errno
 	}
 	if !in.Param.Valid {
 		return nil, errnoOf(i.id.Establish())
-	}
-	if !c.peer.owns(i, verbs.QPN(in.Param.QPN)) {
-		return nil, uabi.EINVAL
 	}
 	if in.ECE != (abi.ECE{}) {
 		sayECE(i.id, in.ECE)
@@ -126,11 +103,7 @@ const (
 	rejectVendor   = 35
 )
 
-func (c *Client) reject(cmd *abi.Command) ([]byte, uabi.Errno) {
-	in, errno := abi.ParseReject(cmd.In)
-	if errno != 0 {
-		return nil, errno
-	}
+func (c *Client) reject(in *abi.RejectCmd) ([]byte, uabi.Errno) {
 	i, errno := c.usable(in.ID)
 	if errno != 0 {
 		return nil, errno
@@ -145,15 +118,7 @@ func (c *Client) reject(cmd *abi.Command) ([]byte, uabi.Errno) {
 }
 
 // disconnect is no error where there is nothing to disconnect any more.
-func (c *Client) disconnect(cmd *abi.Command) ([]byte, uabi.Errno) {
-	in, errno := abi.ParseID(cmd.Number, cmd.In)
-	if errno != 0 {
-		return nil, errno
-	}
-	i, errno := c.usable(in.ID)
-	if errno != 0 {
-		return nil, errno
-	}
+func (c *Client) disconnect(i *ident, value uint32) ([]byte, uabi.Errno) {
 	if !i.engaged || i.datagrams {
 		return nil, uabi.EINVAL
 	}
@@ -164,43 +129,24 @@ func (c *Client) disconnect(cmd *abi.Command) ([]byte, uabi.Errno) {
 // commEstablished is IBV_EVENT_COMM_EST.
 const commEstablished = 4
 
-func (c *Client) notify(cmd *abi.Command) ([]byte, uabi.Errno) {
-	in, errno := abi.ParseID(cmd.Number, cmd.In)
-	if errno != 0 {
-		return nil, errno
-	}
-	i, errno := c.usable(in.ID)
-	if errno != 0 {
-		return nil, errno
-	}
-	if in.Value != commEstablished {
+func (c *Client) notify(i *ident, value uint32) ([]byte, uabi.Errno) {
+	if value != commEstablished {
 		return nil, uabi.EINVAL
 	}
 	return nil, errnoOf(i.id.Notify(verbs.EventCommEstablished))
 }
 
-func (c *Client) initQPAttr(cmd *abi.Command) ([]byte, uabi.Errno) {
-	if cmd.Out < abi.QPAttrLen {
-		return nil, uabi.ENOSPC
-	}
-	in, errno := abi.ParseID(cmd.Number, cmd.In)
-	if errno != 0 {
-		return nil, errno
-	}
-	i, errno := c.usable(in.ID)
-	if errno != 0 {
-		return nil, errno
-	}
-	if verbs.State(in.Value) > verbs.StateErr || in.Value > 0xff || i.id.Device() == nil || i.wild {
+func (c *Client) initQPAttr(i *ident, value uint32) ([]byte, uabi.Errno) {
+	if verbs.State(value) > verbs.StateErr || value > 0xff || i.id.Device() == nil || i.wild {
 		return nil, uabi.EINVAL
 	}
-	state := verbs.State(in.Value)
+	state := verbs.State(value)
 	if i.datagrams || !i.engaged {
-		a := abi.QPAttr{State: in.Value, Port: 1, QKey: cm.QKey, Mask: uint32(verbs.AttrState | verbs.AttrPKeyIndex | verbs.AttrPort | verbs.AttrQKey)}
-		if !i.datagrams {
-			a.QKey, a.Mask = 0, uint32(verbs.AttrState|verbs.AttrPKeyIndex|verbs.AttrPort|verbs.AttrAccess)
+		mask := verbs.AttrState | verbs.AttrPKeyIndex | verbs.AttrPort
+		if i.datagrams {
+			return encodeAttr(&verbs.Attr{State: state, Port: 1, QKey: cm.QKey}, mask|verbs.AttrQKey), 0
 		}
-		return a.Encode(), 0
+		return encodeAttr(&verbs.Attr{State: state, Port: 1}, mask|verbs.AttrAccess), 0
 	}
 	attr, mask, err := i.id.InitQPAttr(state)
 	if err != nil {
@@ -209,7 +155,9 @@ func (c *Client) initQPAttr(cmd *abi.Command) ([]byte, uabi.Errno) {
 	if state == verbs.StateRTR {
 		mask &^= verbs.AttrAccess // they come with INIT
 		attr.MinRNRTimer = longestRNR
-		i.know(i.id.LocalAddr().Addr(), attr)
+		if attr.AV.Native { // which the program's MODIFY_QP cannot say
+			cm.Met(i.id.Device(), attr.AV.DGID)
+		}
 	}
 	return encodeAttr(attr, mask), 0
 }
@@ -220,14 +168,24 @@ func (c *Client) initQPAttr(cmd *abi.Command) ([]byte, uabi.Errno) {
 const longestRNR = 0
 
 func encodeAttr(a *verbs.Attr, mask verbs.AttrMask) []byte {
-	out := abi.QPAttr{Mask: uint32(mask), State: uint32(a.State), PathMTU: uint32(a.PathMTU), QKey: a.QKey,
-		RQPSN: uint32(a.RQPSN), SQPSN: uint32(a.SQPSN), DestQPN: uint32(a.DestQPN), Access: uint32(a.Access),
-		PKeyIndex: a.PKeyIndex, MaxRdAtomic: a.MaxRdAtomic, MaxDestRdAtomic: a.MaxDestRdAtomic,
-		MinRNRTimer: a.MinRNRTimer, Port: a.Port, Timeout: a.Timeout, RetryCount: a.RetryCount, RNRRetry: a.RNRRetry}
+	out := uabi.QPAttr{QpAttrMask: uint32(mask), QpState: uint32(a.State), PathMtu: uint32(a.PathMTU), Qkey: a.QKey,
+		RqPsn: uint32(a.RQPSN), SqPsn: uint32(a.SQPSN), DestQpNum: uint32(a.DestQPN), QpAccessFlags: uint32(a.Access),
+		PkeyIndex: a.PKeyIndex, MaxRdAtomic: a.MaxRdAtomic, MaxDestRdAtomic: a.MaxDestRdAtomic,
+		MinRnrTimer: a.MinRNRTimer, PortNum: a.Port, Timeout: a.Timeout, RetryCnt: a.RetryCount, RnrRetry: a.RNRRetry}
 	if mask&verbs.AttrAV != 0 {
-		av := &a.AV
-		out.AH = abi.AH{DGID: av.DGID, FlowLabel: av.FlowLabel, SGIDIndex: av.SGIDIndex, HopLimit: av.HopLimit,
-			TrafficClass: av.TrafficClass, SL: av.SL, StaticRate: av.StaticRate}
+		out.AhAttr = handle(&a.AV)
 	}
-	return out.Encode()
+	b, _ := binary.Append(nil, binary.LittleEndian, &out) // it is of fixed size
+	return b
+}
+
+// handle returns an address as that of an address handle; without a GID it is
+// zero.
+func handle(av *verbs.AddressVector) (a uabi.AHAttr) {
+	if !av.DGID.IsValid() {
+		return a
+	}
+	a.Grh = uabi.GlobalRoute{Dgid: av.DGID.As16(), FlowLabel: av.FlowLabel, SgidIndex: av.SGIDIndex, HopLimit: av.HopLimit, TrafficClass: av.TrafficClass}
+	a.Sl, a.StaticRate, a.IsGlobal, a.PortNum = av.SL, av.StaticRate, 1, 1
+	return a
 }

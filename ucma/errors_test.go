@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/gosoftroce/rocev2/cm"
-	"github.com/gosoftroce/rocev2/ucma"
 	"github.com/gosoftroce/rocev2/ucma/abi"
 	uabi "github.com/gosoftroce/rocev2/uverbs/abi"
 	"github.com/gosoftroce/rocev2/verbs"
@@ -162,20 +161,5 @@ func TestOptions(t *testing.T) {
 	p.want(cm.EventRouteResolved, clientUID)
 	if r := p.do(abi.QueryRoute, 208, response, u32(id), u32(0)); r[63] != 0x60 {
 		t.Errorf("traffic class %#x; want 0x60", r[63])
-	}
-}
-
-// A client has so many IDs as it may, and gets the places back.
-func TestQuota(t *testing.T) {
-	t.Parallel()
-	h := network(t, "192.0.2.1")
-	p := &program{t: t}
-	p.c = p.open(ucma.Quota{IDs: 2}, h[0])
-	p.create(cm.TCP, 1)
-	id := p.create(cm.TCP, 2)
-	p.fails("one too many", uabi.ENOMEM, abi.CreateID, 4, u64(1), response, u16(uint16(cm.TCP)), make([]byte, 6))
-	p.destroy(id)
-	if id := p.create(cm.TCP, 2); id > 65535 {
-		t.Errorf("ID %d: librdmacm takes none above 65535", id)
 	}
 }

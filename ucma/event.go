@@ -8,7 +8,6 @@ import (
 	"github.com/gosoftroce/rocev2/cm"
 	"github.com/gosoftroce/rocev2/ucma/abi"
 	uabi "github.com/gosoftroce/rocev2/uverbs/abi"
-	"github.com/gosoftroce/rocev2/uverbs/quota"
 )
 
 // event waits for the program.
@@ -19,8 +18,7 @@ type event struct {
 	request *cm.ID // of CONNECT_REQUEST: it has no number before the program takes it
 }
 
-// collect takes what has happened from the connection manager. The caller holds
-// the client's lock.
+// collect takes what has happened from the connection manager.
 func (c *Client) collect() {
 	if c.closed {
 		return
@@ -103,11 +101,10 @@ func describe(ev *event, e *cm.Event) {
 	ev.Datagrams = ev.of.datagrams
 	if ev.Datagrams {
 		av := e.UD.AV
-		ev.UD = abi.UDParam{QPN: uint32(e.UD.QPN), QKey: e.UD.QKey, Private: e.UD.PrivateData,
-			AH: abi.AH{DGID: av.DGID, FlowLabel: av.FlowLabel, HopLimit: av.HopLimit, TrafficClass: av.TrafficClass, SGIDIndex: av.SGIDIndex}}
 		if av.HopLimit == 0 {
-			ev.UD.AH.HopLimit = hopLimit
+			av.HopLimit = hopLimit
 		}
+		ev.UD = abi.UDParam{QPN: uint32(e.UD.QPN), QKey: e.UD.QKey, Private: e.UD.PrivateData, AH: handle(&av)}
 		return
 	}
 	switch e.Type {
@@ -130,10 +127,6 @@ func describe(ev *event, e *cm.Event) {
 const hopLimit = 64
 
 func (c *Client) getEvent(cmd *abi.Command) ([]byte, uabi.Errno) {
-	var none abi.Event
-	if none.Encode(cmd.Out) == nil {
-		return nil, uabi.ENOSPC
-	}
 	c.collect()
 	var e *event
 	for e == nil {
@@ -167,20 +160,15 @@ func (c *Client) getEvent(cmd *abi.Command) ([]byte, uabi.Errno) {
 
 // migrate has the events of an ID come to this client: it is a command of the
 // file that gets them.
-func (c *Client) migrate(cmd *abi.Command) ([]byte, uabi.Errno) {
-	in, errno := abi.ParseID(cmd.Number, cmd.In)
-	if errno != 0 {
-		return nil, errno
-	}
+func (c *Client) migrate(in *abi.IDCmd) ([]byte, uabi.Errno) {
 	var from *Client
-	if c.peer.File != nil {
-		from = c.peer.File(int(int32(in.Value)))
+	if c.program.File != nil {
+		from = c.program.File(int(int32(in.Value)))
 	}
-	if from == nil || from.peer.UID != c.peer.UID {
+	if from == nil {
 		return nil, uabi.ENOENT
 	}
-	defer lockBoth(c, from)()
-	if c.closed || from.closed {
+	if from.closed {
 		return nil, uabi.EBADF
 	}
 	i, errno := from.usable(in.ID)
@@ -188,39 +176,16 @@ func (c *Client) migrate(cmd *abi.Command) ([]byte, uabi.Errno) {
 		return nil, errno
 	}
 	if from != c {
-		if full(c) {
-			return nil, uabi.ENOMEM
-		}
 		from.collect()
 		if err := from.move(i, c); err != nil {
 			return nil, errnoOf(err)
 		}
 		from.collect()
-		c.collect()
 	}
 	return abi.U32(i.reported), 0
 }
 
-// lockBoth locks two clients, the older one first, and returns what unlocks
-// them.
-func lockBoth(a, b *Client) (unlock func()) {
-	if a == b {
-		a.mu.Lock()
-		return a.mu.Unlock
-	}
-	if a.order > b.order {
-		a, b = b, a
-	}
-	a.mu.Lock()
-	b.mu.Lock()
-	return func() {
-		b.mu.Unlock()
-		a.mu.Unlock()
-	}
-}
-
-// move takes an ID, its groups and its events to another client. Both are
-// locked.
+// move takes an ID, its groups and its events to another client.
 func (c *Client) move(i *ident, to *Client) error {
 	if err := i.id.MigrateID(to.ch); err != nil {
 		return err
@@ -228,12 +193,10 @@ func (c *Client) move(i *ident, to *Client) error {
 	delete(c.idents, i.number)
 	delete(c.byID, i.id)
 	to.idents[i.number], to.byID[i.id] = i, i
-	c.account.Move(to.account, quota.IDs, 1)
 	for n, g := range c.groups {
 		if g.of == i {
 			delete(c.groups, n)
 			to.groups[n] = g
-			c.account.Move(to.account, quota.IDs, 1)
 		}
 	}
 	c.events = slices.DeleteFunc(c.events, func(e *event) bool {

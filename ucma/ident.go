@@ -3,14 +3,12 @@
 package ucma
 
 import (
-	"sync"
-	"sync/atomic"
-
 	"github.com/gosoftroce/rocev2/cm"
+	"github.com/gosoftroce/rocev2/ucma/abi"
 	uabi "github.com/gosoftroce/rocev2/uverbs/abi"
 )
 
-// ident is an ID of a program. The mutex of its client guards it.
+// ident is an ID of a program.
 type ident struct {
 	number    uint32
 	id        *cm.ID
@@ -27,7 +25,6 @@ type ident struct {
 
 	backlog, waiting int      // of a listener: requests that the program has not taken
 	joins            []*group // whose event will come, oldest first
-	known            *peerKey // registered for Known
 }
 
 // group is a multicast group that an ID has joined.
@@ -39,43 +36,21 @@ type group struct {
 	left     bool
 }
 
-// numbers gives numbers to IDs, or to groups, of all clients of a user:
-// librdmacm takes none above 65535, and an ID keeps its number when it migrates
-// to another client of the user.
+// numbers gives numbers to IDs, or to groups, of all clients: librdmacm takes
+// none above 65535, and an ID keeps its number when it migrates to another
+// client.
 type numbers struct {
-	mu   sync.Mutex
 	used map[uint32]bool
 	next uint32
 }
 
 const maxNumber = 65535
 
-// userNumbers are those of a user: who takes all leaves others theirs.
-type userNumbers struct{ ids, groups numbers }
-
-// users has the numbers of every user who has been here.
-var users = struct {
-	sync.Mutex
-	of map[uint32]*userNumbers
-}{of: map[uint32]*userNumbers{}}
-
-func numbersOf(uid uint32) *userNumbers {
-	users.Lock()
-	defer users.Unlock()
-	n := users.of[uid]
-	if n == nil {
-		n = &userNumbers{ids: numbers{used: map[uint32]bool{}}, groups: numbers{used: map[uint32]bool{}}}
-		users.of[uid] = n
-	}
-	return n
-}
-
-var orders atomic.Uint64
+// all are the numbers of the program.
+var all = struct{ ids, groups numbers }{numbers{used: map[uint32]bool{}}, numbers{used: map[uint32]bool{}}}
 
 // take returns a free number, and false if there is none.
 func (n *numbers) take() (uint32, bool) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
 	if len(n.used) > maxNumber {
 		return 0, false
 	}
@@ -88,27 +63,13 @@ func (n *numbers) take() (uint32, bool) {
 	return v, true
 }
 
-func (n *numbers) give(v uint32) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	delete(n.used, v)
-}
+func (n *numbers) give(v uint32)     { delete(n.used, v) }
+func (n *numbers) has(v uint32) bool { return n.used[v] }
 
-func (n *numbers) has(v uint32) bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.used[v]
-}
-
-// enter gives an ID a number. It returns nil if there is none, or the user has
-// as many as he may.
+// enter gives an ID a number. It returns nil if there is none.
 func (c *Client) enter(id *cm.ID, uid uint64) *ident {
-	if !pay(c) {
-		return nil
-	}
-	n, ok := c.numbers.ids.take()
+	n, ok := all.ids.take()
 	if !ok {
-		repay(c)
 		return nil
 	}
 	i := &ident{number: n, id: id, uid: uid}
@@ -117,21 +78,25 @@ func (c *Client) enter(id *cm.ID, uid uint64) *ident {
 	return i
 }
 
-// forget gives back what an ID has of what clients share.
-func (n *userNumbers) forget(i *ident) {
-	n.ids.give(i.number)
-	i.unknow()
-}
-
 // find returns an ID of the client.
 func (c *Client) find(number uint32) (*ident, uabi.Errno) {
 	if i := c.idents[number]; i != nil {
 		return i, 0
 	}
-	if c.numbers.ids.has(number) {
+	if all.ids.has(number) {
 		return nil, uabi.EINVAL // of another file
 	}
 	return nil, uabi.ENOENT
+}
+
+// named returns the ID that a command names, with its other value.
+func named(c *Client, cmd *abi.Command) (*ident, uint32, uabi.Errno) {
+	in, errno := abi.ParseID(cmd.Number, cmd.In)
+	if errno != 0 {
+		return nil, 0, errno
+	}
+	i, errno := c.usable(in.ID)
+	return i, in.Value, errno
 }
 
 // usable is find for what needs the device.

@@ -13,11 +13,7 @@ import (
 // maxOption is the longest value of an option: some paths.
 const maxOption = 4096
 
-func (c *Client) setOption(cmd *abi.Command) ([]byte, uabi.Errno) {
-	in, errno := abi.ParseSetOption(cmd.In)
-	if errno != 0 {
-		return nil, errno
-	}
+func (c *Client) setOption(in *abi.SetOptionCmd) ([]byte, uabi.Errno) {
 	i, errno := c.usable(in.ID)
 	if errno != 0 {
 		return nil, errno
@@ -26,7 +22,7 @@ func (c *Client) setOption(cmd *abi.Command) ([]byte, uabi.Errno) {
 		return nil, uabi.EINVAL
 	}
 	value := make([]byte, in.Len)
-	if len(value) > 0 && (c.peer.Read == nil || c.peer.Read(in.Value, value) != nil) {
+	if len(value) > 0 && (c.program.Read == nil || c.program.Read(in.Value, value) != nil) {
 		return nil, uabi.EFAULT
 	}
 	switch in.Level {
@@ -68,7 +64,11 @@ func setIDOption(i *ident, name uint32, value []byte) uabi.Errno {
 	if i.datagrams {
 		return uabi.EINVAL
 	}
-	return errnoOf(i.id.SetOption(cm.WithAckTimeout(value[0] & 31)))
+	code := value[0] & 31
+	if code == 0 {
+		code = ackTimeout // 0 is no timeout, or storms of packets
+	}
+	return errnoOf(i.id.SetOption(cm.WithAckTimeout(code)))
 }
 
 // setPath takes the path that a program has found itself: the route is resolved
@@ -87,14 +87,7 @@ func setPath(c *Client, i *ident, value []byte) uabi.Errno {
 
 // join joins a multicast group. The program attaches its queue pair itself,
 // when the event has told it where the group is.
-func (c *Client) join(cmd *abi.Command) ([]byte, uabi.Errno) {
-	if cmd.Out < abi.U32Len {
-		return nil, uabi.ENOSPC
-	}
-	in, errno := abi.ParseJoin(cmd.Number, cmd.In)
-	if errno != 0 {
-		return nil, errno
-	}
+func (c *Client) join(in *abi.JoinCmd) ([]byte, uabi.Errno) {
 	if errno := refused(&in.Addr); errno != 0 || in.Flags > abi.JoinSendOnly {
 		return nil, uabi.EINVAL
 	}
@@ -104,45 +97,33 @@ func (c *Client) join(cmd *abi.Command) ([]byte, uabi.Errno) {
 		return nil, errno
 	case i.wild || i.id.Device() == nil || !i.datagrams:
 		return nil, uabi.EINVAL
-	case !pay(c):
-		return nil, uabi.ENOMEM
 	}
-	n, ok := c.numbers.groups.take()
+	n, ok := all.groups.take()
 	if !ok {
-		repay(c)
 		return nil, uabi.ENOMEM
 	}
 	g := &group{number: n, uid: in.UID, of: i}
 	i.joins = append(i.joins, g)
 	if err := i.id.JoinMulticast(address(&in.Addr).Addr()); err != nil {
 		i.joins = i.joins[:len(i.joins)-1]
-		c.numbers.groups.give(n)
-		repay(c)
+		all.groups.give(n)
 		return nil, errnoOf(err)
 	}
 	c.groups[n] = g
 	return abi.U32(n), 0
 }
 
-func (c *Client) leave(cmd *abi.Command) ([]byte, uabi.Errno) {
-	if cmd.Out < abi.U32Len {
-		return nil, uabi.ENOSPC
-	}
-	in, errno := abi.ParseID(cmd.Number, cmd.In)
-	if errno != 0 {
-		return nil, errno
-	}
+func (c *Client) leave(in *abi.IDCmd) ([]byte, uabi.Errno) {
 	g := c.groups[in.ID]
 	switch {
-	case g == nil && c.numbers.groups.has(in.ID):
+	case g == nil && all.groups.has(in.ID):
 		return nil, uabi.EINVAL
 	case g == nil:
 		return nil, uabi.ENOENT
 	}
 	g.left = true
 	delete(c.groups, g.number)
-	c.numbers.groups.give(g.number)
-	repay(c)
+	all.groups.give(g.number)
 	c.drop(func(e *event) bool { return e.group == g })
 	return abi.U32(g.reported), 0
 }

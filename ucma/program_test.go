@@ -76,34 +76,22 @@ type program struct {
 	c     *ucma.Client
 	files []*ucma.Client // by file descriptor
 	value []byte         // what lies in its memory, anywhere
-	pid   int
-	uid   uint32
-	owns  func(*verbs.Device, verbs.QPN) bool
-	hosts atomic.Pointer[[]*host] // whose devices it sees
+	low   atomic.Bool    // it may have no ports below 1024
 }
-
-// devices has the program see others from now on.
-func (p *program) devices(hosts ...*host) {
-	p.hosts.Store(&hosts)
-	ucma.DevicesChanged()
-}
-
-var pids atomic.Int32
 
 // start starts a program that sees the devices of some hosts.
 func start(t testing.TB, hosts ...*host) *program {
 	t.Helper()
-	p := &program{t: t, pid: int(pids.Add(1))}
-	p.c = p.open(ucma.Quota{}, hosts...)
+	p := &program{t: t}
+	p.c = p.open(hosts...)
 	return p
 }
 
 // open opens the file, once more.
-func (p *program) open(q ucma.Quota, hosts ...*host) *ucma.Client {
+func (p *program) open(hosts ...*host) *ucma.Client {
 	p.t.Helper()
-	p.hosts.Store(&hosts)
-	c, err := ucma.Open(ucma.Peer{
-		PID: p.pid, UID: p.uid, Owns: p.owns,
+	c, err := ucma.Open(ucma.Program{
+		LowPorts: func() bool { return !p.low.Load() },
 		Read: func(_ uint64, b []byte) error {
 			copy(b, p.value)
 			return nil
@@ -116,11 +104,11 @@ func (p *program) open(q ucma.Quota, hosts ...*host) *ucma.Client {
 		},
 	}, func() []ucma.Device {
 		var devs []ucma.Device
-		for i, h := range *p.hosts.Load() {
+		for i, h := range hosts {
 			devs = append(devs, ucma.Device{Dev: h.dev, Index: i + 5})
 		}
 		return devs
-	}, q)
+	})
 	must(p.t, err)
 	p.t.Cleanup(func() { c.Close() })
 	p.files = append(p.files, c)
@@ -250,7 +238,7 @@ func (e event) udPrivate() []byte   { return e.param()[40:][:e.param()[296]] }
 // readable reports whether the file of a client is readable within a time.
 func readable(t testing.TB, c *ucma.Client, ms int) bool {
 	t.Helper()
-	fds := []unix.PollFd{{Fd: int32(c.Ready().Fd()), Events: unix.POLLIN}}
+	fds := []unix.PollFd{{Fd: int32(c.Ready()), Events: unix.POLLIN}}
 	n, err := unix.Poll(fds, ms)
 	for err == unix.EINTR {
 		n, err = unix.Poll(fds, ms)

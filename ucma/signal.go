@@ -4,16 +4,17 @@ package ucma
 
 import (
 	"fmt"
-	"os"
+	"sync/atomic"
 	"syscall"
 )
 
 // signal is a pipe that is readable while it is set.
 type signal struct {
-	file  *os.File // for the program
-	read  int      // the same end of the pipe, with flags that the program cannot change
+	file  int // for the program, which closes it
+	read  int // the same end of the pipe, with flags that the program cannot change
 	write int
 	set   bool
+	count atomic.Uint64 // how often it was set
 }
 
 func newSignal() (*signal, error) {
@@ -21,11 +22,11 @@ func newSignal() (*signal, error) {
 	if err := syscall.Pipe2(p[:], syscall.O_CLOEXEC|syscall.O_NONBLOCK); err != nil {
 		return nil, fmt.Errorf("ucma: make a pipe: %w", err)
 	}
-	s := &signal{file: os.NewFile(uintptr(p[0]), "rdma_cm"), write: p[1]}
+	s := &signal{file: p[0], write: p[1]}
 	var err error
 	s.read, err = syscall.Open(fmt.Sprintf("/proc/self/fd/%d", p[0]), syscall.O_RDONLY|syscall.O_CLOEXEC|syscall.O_NONBLOCK, 0)
 	if err != nil {
-		s.file.Close()
+		syscall.Close(s.file)
 		syscall.Close(s.write)
 		return nil, fmt.Errorf("ucma: open a pipe again: %w", err)
 	}
@@ -39,6 +40,7 @@ func (s *signal) show(on bool) {
 	}
 	s.set = on
 	if on {
+		s.count.Add(1)
 		_, _ = syscall.Write(s.write, []byte{1}) // it is empty
 		return
 	}
@@ -47,7 +49,6 @@ func (s *signal) show(on bool) {
 }
 
 func (s *signal) close() {
-	s.file.Close()
 	syscall.Close(s.read)
 	syscall.Close(s.write)
 }

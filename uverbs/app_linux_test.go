@@ -1,13 +1,13 @@
 package uverbs
 
 import (
+	"cmp"
 	"encoding/binary"
 	"math/rand/v2"
 	"net/netip"
 	"os"
 	"testing"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -30,26 +30,26 @@ type app struct {
 	mem []byte // the mapping of the client's memory
 	buf []byte // the program's memory
 
-	async *os.File
+	async int
 	pd    uint32
 	mr    abi.RegMRResp
-	files []*os.File
+	files []int
 }
 
-// localSpace is the memory of a program that is this process: one buffer.
-type localSpace struct{ buf []byte }
-
-func (s localSpace) Region(addr, n uint64, write bool) (memreg.Memory, error) {
-	base := memreg.AddrOf(s.buf)
-	if addr < base || addr-base > uint64(len(s.buf)) || n > uint64(len(s.buf))-(addr-base) {
-		return nil, abi.EFAULT
-	}
-	return memreg.Local(s.buf[addr-base:][:n]), nil
-}
-
-// hosts returns two devices that are connected over sockets: they serve
-// doorbells beside the link.
+// hosts returns two devices that are connected over sockets.
 func hosts(t testing.TB) (a, b *Device) { return devices(t, newLink(t), newLink(t)) }
+
+// near returns two devices that are connected inside of the process.
+func near(t testing.TB) (a, b *Device) {
+	la, lb := fabric.Pair(netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2"))
+	return devices(t, la, lb)
+}
+
+// programs starts one on each of these.
+func programs(t testing.TB) (a, b *app) {
+	da, db := near(t)
+	return start(t, da), start(t, db)
+}
 
 func newLink(t testing.TB) *udp.Link {
 	addr := netip.AddrFrom4([4]byte{127, byte(2 + rand.IntN(200)), byte(rand.IntN(256)), byte(2 + rand.IntN(200))})
@@ -60,16 +60,9 @@ func newLink(t testing.TB) *udp.Link {
 	return l
 }
 
-// simulated returns two devices that are connected by a link that does not wait
-// for doorbells: each client has a goroutine for them.
-func simulated(t testing.TB) (a, b *Device) {
-	la, lb := fabric.Pair(netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2"))
-	return devices(t, la, lb)
-}
-
 func devices(t testing.TB, la, lb transport.Link) (a, b *Device) {
 	a = &Device{Name: "rxe_a", Dev: hca.New(hca.Config{}, la), GUID: 0x0102030405060708}
-	b = &Device{Name: "rxe_b", Index: 1, Dev: hca.New(hca.Config{}, lb)}
+	b = &Device{Name: "rxe_b", Dev: hca.New(hca.Config{}, lb)}
 	t.Cleanup(func() {
 		a.Dev.Close()
 		b.Dev.Close()
@@ -77,40 +70,36 @@ func devices(t testing.TB, la, lb transport.Link) (a, b *Device) {
 	return a, b
 }
 
-// smallQuota has tests share the address space of a small machine.
-var smallQuota = Quota{RingBytes: 4 << 20}
+// smallRings has tests share the address space of a small machine.
+const smallRings = 4 << 20
 
 // start opens a device as a program does, with a domain and a region.
-func start(t testing.TB, d *Device) *app {
-	return startAs(t, d, os.Geteuid())
-}
+func start(t testing.TB, d *Device) *app { return startLarge(t, d, smallRings) }
 
-// startAs is start as a program of a user.
-func startAs(t testing.TB, d *Device, uid int) *app {
-	a := openAs(t, d, smallQuota, uid)
+func startLarge(t testing.TB, d *Device, rings int) *app {
+	a := open(t, d, rings)
 	a.getContext()
 	a.pd = ask[abi.AllocPDResp](a, abi.AllocPD, abi.AllocPDReq{}).PdHandle
-	a.mr = a.register(ib.LocalWrite | ib.RemoteWrite | ib.RemoteRead | ib.RemoteAtomic | ib.MWBind)
+	a.mr = a.register(ib.LocalWrite | ib.RemoteWrite | ib.RemoteRead | ib.RemoteAtomic | ib.MWBind | ib.FlushGlobal)
 	return a
 }
 
 // open opens a device.
-func open(t testing.TB, d *Device, q Quota) *app { return openAs(t, d, q, os.Geteuid()) }
-
-// openAs opens a device as a program of a user does.
-func openAs(t testing.TB, d *Device, q Quota, uid int) *app {
+func open(t testing.TB, d *Device, rings int) *app {
 	// The race detector does not know mappings, as it does not know the
-	// memory of other processes.
+	// memory of programs in C.
 	buf, err := unix.Mmap(-1, 0, 1<<16, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
 	if err != nil {
 		t.Fatal(err)
 	}
 	a := &app{t: t, dev: d, buf: buf}
-	a.c, err = d.Open(Peer{PID: os.Getpid(), UID: uint32(uid), Memory: localSpace{a.buf}}, q)
+	small := *d
+	small.Rings = rings
+	a.c, err = small.Open()
 	a.must(err)
-	st, err := a.c.Memfd().Stat()
-	a.must(err)
-	a.mem, err = unix.Mmap(int(a.c.Memfd().Fd()), 0, int(st.Size()), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	var st unix.Stat_t
+	a.must(unix.Fstat(a.c.Memory(), &st))
+	a.mem, err = unix.Mmap(a.c.Memory(), 0, int(st.Size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	a.must(err)
 	t.Cleanup(a.exit)
 	return a
@@ -125,7 +114,7 @@ func (a *app) exit() {
 		a.mem = nil
 	}
 	for _, f := range a.files {
-		f.Close()
+		unix.Close(f)
 	}
 }
 
@@ -134,31 +123,6 @@ func (a *app) must(err error) {
 	if err != nil {
 		a.t.Fatal(err)
 	}
-}
-
-// plain returns a plain command.
-func plain(c abi.Command, out int, body ...any) []byte {
-	b := make([]byte, 8)
-	for _, v := range body {
-		b, _ = binary.Append(b, binary.LittleEndian, v)
-	}
-	binary.LittleEndian.PutUint32(b, uint32(c))
-	binary.LittleEndian.PutUint16(b[4:], uint16(len(b)/4))
-	binary.LittleEndian.PutUint16(b[6:], uint16(out/4))
-	return b
-}
-
-// extended returns an extended command with room for out and driver bytes.
-func extended(c abi.Command, out, driver int, body any) []byte {
-	b, _ := binary.Append(make([]byte, 24), binary.LittleEndian, body)
-	binary.LittleEndian.PutUint32(b, uint32(c)|1<<31)
-	binary.LittleEndian.PutUint16(b[4:], uint16((len(b)-24)/8))
-	binary.LittleEndian.PutUint16(b[6:], uint16(out/8))
-	if out+driver > 0 {
-		binary.LittleEndian.PutUint64(b[8:], 0x1000)
-	}
-	binary.LittleEndian.PutUint16(b[18:], uint16(driver/8))
-	return b
 }
 
 // write writes a command, which succeeds, and decodes the reply.
@@ -183,20 +147,20 @@ func write(a *app, b []byte, resp ...any) abi.Reply {
 func ask[R any](a *app, c abi.Command, body any) R {
 	a.t.Helper()
 	var r R
-	write(a, plain(c, binary.Size(r), body), &r)
+	write(a, fake.Plain(c, binary.Size(r), body), &r)
 	return r
 }
 
 // tell writes a plain command without one.
 func tell(a *app, c abi.Command, body any) {
 	a.t.Helper()
-	write(a, plain(c, 0, body))
+	write(a, fake.Plain(c, 0, body))
 }
 
 // refused fails unless a plain command fails with an error number.
 func refused(a *app, want abi.Errno, c abi.Command, body any) {
 	a.t.Helper()
-	if r := a.c.Command(plain(c, 1024, body)); r.Errno != want || len(r.Resp) != 0 || len(r.Files) != 0 {
+	if r := a.c.Command(fake.Plain(c, 1024, body)); r.Errno != want || len(r.Resp) != 0 || len(r.Files) != 0 {
 		a.t.Errorf("command %d of %+v: errno %d, want %d", c, body, r.Errno, want)
 	}
 }
@@ -204,27 +168,27 @@ func refused(a *app, want abi.Errno, c abi.Command, body any) {
 // getContext opens the file of asynchronous events.
 func (a *app) getContext() {
 	a.t.Helper()
-	r := write(a, plain(abi.GetContext, 8, abi.GetContextReq{}))
+	r := write(a, fake.Plain(abi.GetContext, 8, abi.GetContextReq{}))
 	a.async = a.keep(r)
 }
 
 // keep takes the file that came with a reply, so that reading does not block.
-func (a *app) keep(r abi.Reply) *os.File {
+func (a *app) keep(r abi.Reply) int {
 	a.t.Helper()
 	if len(r.Files) != 1 {
 		a.t.Fatalf("%d files", len(r.Files))
 	}
-	f := r.Files[0].File.(*os.File)
-	a.must(unix.SetNonblock(int(f.Fd()), true))
+	f := r.Files[0].FD
+	a.must(unix.SetNonblock(f, true))
 	a.files = append(a.files, f)
 	return f
 }
 
 // readEvent waits for a record of a file of events.
-func (a *app) readEvent(f *os.File, size int) []byte {
+func (a *app) readEvent(f int, size int) []byte {
 	a.t.Helper()
 	b := make([]byte, size)
-	poll := []unix.PollFd{{Fd: int32(f.Fd()), Events: unix.POLLIN}}
+	poll := []unix.PollFd{{Fd: int32(f), Events: unix.POLLIN}}
 	for {
 		n, err := unix.Poll(poll, 20000)
 		if err == unix.EINTR {
@@ -233,7 +197,7 @@ func (a *app) readEvent(f *os.File, size int) []byte {
 		if n != 1 || err != nil {
 			a.t.Fatalf("no event has come: %v", err)
 		}
-		if n, err := unix.Read(int(f.Fd()), b); n == size && err == nil {
+		if n, err := unix.Read(f, b); n == size && err == nil {
 			return b
 		}
 	}
@@ -258,14 +222,17 @@ func (a *app) register(rights ib.Access) abi.RegMRResp {
 
 func (a *app) addr(off int) uint64 { return memreg.AddrOf(a.buf) + uint64(off) }
 
+// remote is what a peer needs of a place in the buffer.
+func (a *app) remote(off int) (addr uint64, rkey uint32) { return a.addr(off), a.mr.Rkey }
+
 func (a *app) sge(off, n int) ib.SGE {
 	return ib.SGE{Addr: a.addr(off), Length: uint32(n), LKey: ib.Key(a.mr.Lkey)}
 }
 
-// ring returns the ring that a reply names.
-func (a *app) ring(mi abi.MMInfo) fake.Ring {
+// mapped returns the ring that a reply names.
+func (a *app) mapped(mi abi.MMInfo) fake.Ring {
 	a.t.Helper()
-	if mi.Offset%uint64(os.Getpagesize()) != 0 || mi.Offset < areaLen || mi.Offset+uint64(mi.Size) > uint64(len(a.mem)) {
+	if mi.Offset%uint64(os.Getpagesize()) != 0 || mi.Offset == 0 || mi.Offset+uint64(mi.Size) > uint64(len(a.mem)) {
 		a.t.Fatalf("a ring at %+v", mi)
 	}
 	return fake.Ring{Mem: a.mem[mi.Offset:][:mi.Size]}
@@ -274,37 +241,36 @@ func (a *app) ring(mi abi.MMInfo) fake.Ring {
 // appCQ is a completion queue as the program has it.
 type appCQ struct {
 	fake.Ring
-	a       *app
+	*CompQueue
+	p       *app
 	handle  uint32
 	user    uint64
-	channel *os.File
+	channel int
 	read    uint32 // completion events
 }
 
 // newCQ makes a completion queue, with a channel.
 func (a *app) newCQ(n uint32) *appCQ {
 	a.t.Helper()
-	q := &appCQ{a: a, user: 0xc0000 + uint64(n)}
+	q := &appCQ{p: a, user: 0xc0000 + uint64(n)}
 	var ch abi.CreateCompChannelResp
-	q.channel = a.keep(write(a, plain(abi.CreateCompChannel, 4, abi.CreateCompChannelReq{}), &ch))
+	q.channel = a.keep(write(a, fake.Plain(abi.CreateCompChannel, 4, abi.CreateCompChannelReq{}), &ch))
 	var resp abi.CreateCQResp
 	var mi abi.MMInfo
-	write(a, plain(abi.CreateCQ, 24, abi.CreateCQReq{UserHandle: q.user, Cqe: n, CompChannel: int32(ch.Fd)}), &resp, &mi)
+	write(a, fake.Plain(abi.CreateCQ, 24, abi.CreateCQReq{CQInit: abi.CQInit{UserHandle: q.user, Cqe: n, CompChannel: int32(q.channel)}}), &resp, &mi)
 	if resp.Cqe < n {
 		a.t.Errorf("a completion queue of %d, want at least %d", resp.Cqe, n)
 	}
-	q.handle, q.Ring = resp.CqHandle, a.ring(mi)
+	q.handle, q.Ring, q.CompQueue = resp.CqHandle, a.mapped(mi), a.c.cqs.get(resp.CqHandle).core
 	return q
 }
 
-// arm asks for an event as the preloaded library does.
-func (q *appCQ) arm() {
-	(*bellArea)(unsafe.Pointer(&q.a.mem[0])).arm[q.handle].Store(2)
-}
+// arm asks for an event.
+func (q *appCQ) arm() { tell(q.p, abi.ReqNotifyCQ, abi.ReqNotifyCQReq{CqHandle: q.handle}) }
 
 // wait takes n completions. It sleeps on the channel where there are none.
 func (q *appCQ) wait(n int) []fake.WC {
-	q.a.t.Helper()
+	q.p.t.Helper()
 	var got []fake.WC
 	for {
 		for len(got) < n {
@@ -321,8 +287,8 @@ func (q *appCQ) wait(n int) []fake.WC {
 		if q.Producer() != q.Consumer() {
 			continue
 		}
-		if b := q.a.readEvent(q.channel, abi.CompEventLen); binary.LittleEndian.Uint64(b) != q.user {
-			q.a.t.Fatalf("a completion event of %x", b)
+		if b := q.p.readEvent(q.channel, abi.CompEventLen); binary.LittleEndian.Uint64(b) != q.user {
+			q.p.t.Fatalf("a completion event of %x", b)
 		}
 		q.read++
 	}
@@ -330,40 +296,73 @@ func (q *appCQ) wait(n int) []fake.WC {
 
 // expect waits for completions with these IDs and one status.
 func (q *appCQ) expect(status ib.Status, ids ...uint64) []fake.WC {
-	q.a.t.Helper()
+	q.p.t.Helper()
 	got := q.wait(len(ids))
 	for i, wc := range got {
 		if wc.ID != ids[i] || wc.Status != status {
-			q.a.t.Fatalf("completion %d is %+v; want ID %d, %v", i, wc, ids[i], status)
+			q.p.t.Fatalf("completion %d is %+v; want ID %d, %v", i, wc, ids[i], status)
 		}
 	}
 	return got
 }
 
+// none fails if there is a completion.
+func (q *appCQ) none() {
+	q.p.t.Helper()
+	if c, ok := q.Poll(); ok {
+		q.p.t.Fatalf("a completion that is not expected: %+v", c)
+	}
+}
+
 // appQP is a queue pair as the program has it.
 type appQP struct {
 	abi.CreateQPResp
-	a      *app
-	user   uint64
-	sq, rq fake.Ring
+	*Queues
+	p          *app
+	user       uint64
+	typ        ib.QPType
+	cq         *appCQ
+	send, recv fake.Ring
 }
 
-// newQP makes a queue pair. srq may be nil.
-func (a *app) newQP(typ ib.QPType, cq *appCQ, srq *appSRQ) *appQP {
+// options are how a queue pair is made: by default of RC, with 15 requests of 3
+// entries, and a completion queue of its own.
+type options struct {
+	typ              ib.QPType
+	depth, sge, data uint32
+	cq               *appCQ
+	srq              *appSRQ
+	all              uint8
+}
+
+func (a *app) newQP(o options) *appQP {
 	a.t.Helper()
-	q := &appQP{a: a, user: 0x9000 + uint64(cq.handle)}
-	req := abi.CreateQPReq{UserHandle: q.user, PdHandle: a.pd, SendCqHandle: cq.handle, RecvCqHandle: cq.handle,
-		MaxSendWr: 15, MaxRecvWr: 15, MaxSendSge: 2, MaxRecvSge: 2, MaxInlineData: 64, QpType: uint8(typ)}
-	if srq != nil {
-		req.IsSrq, req.SrqHandle = 1, srq.SrqHandle
+	if o.cq == nil {
+		o.cq = a.newCQ(255)
+	}
+	q := &appQP{p: a, user: 0x9000 + uint64(o.cq.handle), typ: cmp.Or(o.typ, ib.RC), cq: o.cq}
+	depth, sge := cmp.Or(o.depth, 15), cmp.Or(o.sge, 3)
+	req := abi.QPInit{UserHandle: q.user, PdHandle: a.pd, SendCqHandle: o.cq.handle, RecvCqHandle: o.cq.handle,
+		MaxSendWr: depth, MaxRecvWr: depth, MaxSendSge: sge, MaxRecvSge: sge, MaxInlineData: o.data, QpType: uint8(q.typ), SqSigAll: o.all}
+	if o.srq != nil {
+		req.IsSrq, req.SrqHandle = 1, o.srq.SrqHandle
 	}
 	var mi abi.CreateQPDriverResp
-	write(a, plain(abi.CreateQP, 64, req), &q.CreateQPResp, &mi)
-	q.sq = a.ring(mi.SqMi)
-	if srq == nil {
-		q.rq = a.ring(mi.RqMi)
+	write(a, fake.Plain(abi.CreateQP, 64, abi.CreateQPReq{QPInit: req}), &q.CreateQPResp, &mi)
+	q.send, q.Queues = a.mapped(mi.SqMi), a.c.qps.get(q.QpHandle).queues
+	if o.srq == nil {
+		q.recv = a.mapped(mi.RqMi)
 	}
 	return q
+}
+
+// pair makes two connected queue pairs of two programs.
+func pair(t testing.TB, o options) (a, b *appQP) {
+	pa, pb := programs(t)
+	a, b = pa.newQP(o), pb.newQP(o)
+	a.connect(b)
+	b.connect(a)
+	return a, b
 }
 
 // dest is the address of the program, for its peer.
@@ -371,86 +370,122 @@ func (a *app) dest() abi.QPDest {
 	return abi.QPDest{Dgid: a.dev.Dev.Addr().As16(), IsGlobal: 1, PortNum: 1, HopLimit: 64}
 }
 
-// modify changes the queue pair.
-func (q *appQP) modify(mask ib.AttrMask, req abi.ModifyQPReq) {
-	q.a.t.Helper()
-	req.QpHandle, req.AttrMask = q.QpHandle, uint32(mask)
-	tell(q.a, abi.ModifyQP, req)
+// to takes the queue pair to a state.
+func (q *appQP) to(s ib.State) {
+	q.p.t.Helper()
+	tell(q.p, abi.ModifyQP, abi.ModifyQPReq{QpHandle: q.QpHandle, AttrMask: uint32(ib.AttrState), QPValues: abi.QPValues{QpState: uint8(s)}})
 }
+
+func (q *appQP) reset() { q.to(ib.StateReset) }
+func (q *appQP) toErr() { q.to(ib.StateErr) }
 
 const qkey = 0x1234
 
-// toInit takes a queue pair to INIT.
-func (q *appQP) toInit(typ ib.QPType) {
-	q.a.t.Helper()
-	mask, last := ib.AttrState|ib.AttrPKeyIndex|ib.AttrPort, ib.AttrAccess
-	if typ == ib.UD {
-		last = ib.AttrQKey
+// steps are what takes a queue pair to INIT, RTR and RTS.
+func (q *appQP) steps(peer *appQP) []abi.ModifyQPReq {
+	rights := ib.RemoteWrite | ib.RemoteRead | ib.RemoteAtomic | ib.FlushGlobal
+	values := []abi.QPValues{
+		{QpState: uint8(ib.StateInit), PortNum: 1, Qkey: qkey, QpAccessFlags: uint32(rights)},
+		{QpState: uint8(ib.StateRTR), PathMtu: 3, RqPsn: 100, MaxDestRdAtomic: 16, MinRnrTimer: 1},
+		{QpState: uint8(ib.StateRTS), SqPsn: 100, Timeout: 14, RetryCnt: 7, RnrRetry: 7, MaxRdAtomic: 16},
 	}
-	q.modify(mask|last, abi.ModifyQPReq{QpState: uint8(ib.StateInit), PortNum: 1, Qkey: qkey,
-		QpAccessFlags: uint32(ib.RemoteWrite | ib.RemoteRead | ib.RemoteAtomic)})
+	masks := [3]ib.AttrMask{ib.AttrState | ib.AttrPKeyIndex | ib.AttrPort, ib.AttrState, ib.AttrState | ib.AttrSQPSN}
+	list := make([]abi.ModifyQPReq, len(values))
+	if q.typ == ib.UD {
+		masks[0] |= ib.AttrQKey
+	} else {
+		list[1].Dest, values[1].DestQpNum = peer.p.dest(), peer.Qpn
+		masks[0] |= ib.AttrAccess
+		masks[1] |= ib.AttrAV | ib.AttrPathMTU | ib.AttrDestQPN | ib.AttrRQPSN
+	}
+	if q.typ == ib.RC {
+		masks[1] |= ib.AttrMaxDestRdAtomic | ib.AttrMinRNRTimer
+		masks[2] |= ib.AttrTimeout | ib.AttrRetryCount | ib.AttrRNRRetry | ib.AttrMaxQPRdAtomic
+	}
+	for i, mask := range masks {
+		list[i].QPValues, list[i].AttrMask, list[i].QpHandle = values[i], uint32(mask), q.QpHandle
+	}
+	return list
 }
 
-// connect takes a queue pair from INIT to RTS.
-func (q *appQP) connect(typ ib.QPType, peer *appQP) {
-	q.a.t.Helper()
-	rtr, rts := ib.AttrState, ib.AttrState|ib.AttrSQPSN
-	if typ != ib.UD {
-		rtr |= ib.AttrAV | ib.AttrPathMTU | ib.AttrDestQPN | ib.AttrRQPSN
+// init takes a queue pair to INIT.
+func (q *appQP) init() {
+	q.p.t.Helper()
+	tell(q.p, abi.ModifyQP, q.steps(q)[0])
+}
+
+// up takes a queue pair from INIT to RTS.
+func (q *appQP) up(peer *appQP) {
+	q.p.t.Helper()
+	for _, s := range q.steps(peer)[1:] {
+		tell(q.p, abi.ModifyQP, s)
 	}
-	if typ == ib.RC {
-		rtr |= ib.AttrMaxDestRdAtomic | ib.AttrMinRNRTimer
-		rts |= ib.AttrTimeout | ib.AttrRetryCount | ib.AttrRNRRetry | ib.AttrMaxQPRdAtomic
-	}
-	req := abi.ModifyQPReq{QpState: uint8(ib.StateRTR), PathMtu: 3, DestQpNum: peer.Qpn, RqPsn: 100, MaxDestRdAtomic: 4, MinRnrTimer: 1,
-		Dest: peer.a.dest()}
-	q.modify(rtr, req)
-	q.modify(rts, abi.ModifyQPReq{QpState: uint8(ib.StateRTS), SqPsn: 100, Timeout: 14, RetryCnt: 7, RnrRetry: 7, MaxRdAtomic: 4})
+}
+
+// connect takes a queue pair from RESET to RTS.
+func (q *appQP) connect(peer *appQP) {
+	q.p.t.Helper()
+	q.init()
+	q.up(peer)
 }
 
 // connected returns two queue pairs that are.
 func connected(typ ib.QPType, a, b *app, ca, cb *appCQ) (qa, qb *appQP) {
-	qa, qb = a.newQP(typ, ca, nil), b.newQP(typ, cb, nil)
-	qa.toInit(typ)
-	qb.toInit(typ)
-	qa.connect(typ, qb)
-	qb.connect(typ, qa)
+	qa, qb = a.newQP(options{typ: typ, cq: ca}), b.newQP(options{typ: typ, cq: cb})
+	qa.connect(qb)
+	qb.connect(qa)
 	return qa, qb
 }
 
-// post posts a send request, and rings as the preloaded library does.
-func (q *appQP) post(w fake.SendWR) {
-	q.a.t.Helper()
-	if !q.sq.PostSend(w) {
-		q.a.t.Fatal("the send queue is full")
+// post posts send requests.
+func (q *appQP) post(wrs ...fake.SendWR) {
+	q.p.t.Helper()
+	for _, w := range wrs {
+		if !q.send.PostSend(w) {
+			q.p.t.Fatalf("no room for request %d", w.ID)
+		}
 	}
-	q.a.ringBell(q.QpHandle)
+	if errno := q.p.c.Post(q.QpHandle); errno != 0 {
+		q.p.t.Fatalf("post: errno %d", errno)
+	}
 }
 
-func (a *app) ringBell(h uint32) {
-	area := (*bellArea)(unsafe.Pointer(&a.mem[0]))
-	area.bells[h/64].Or(1 << (h % 64))
-	area.summary[h/64/64].Or(1 << (h / 64 % 64))
-	if area.sleeping.CompareAndSwap(1, 0) {
-		_, err := unix.Write(int(a.c.Bell().Fd()), []byte{1, 0, 0, 0, 0, 0, 0, 0})
-		a.must(err)
+// receive posts receives of n bytes at places of the buffer of n bytes each.
+func (q *appQP) receive(n int, ids ...uint64) {
+	q.p.t.Helper()
+	for _, id := range ids {
+		if !q.recv.PostRecv(id, q.p.sge(int(id)*n, n)) {
+			q.p.t.Fatalf("no room for receive %d", id)
+		}
 	}
+}
+
+// write is a WRITE of the first n bytes of the buffer to a place of the peer's.
+func (q *appQP) write(id uint64, n int, peer *app, at int) fake.SendWR {
+	return fake.SendWR{ID: id, Opcode: fake.Write, Flags: fake.Signaled, SGE: []ib.SGE{q.p.sge(0, n)}, Remote: peer.addr(at), RKey: peer.mr.Rkey}
+}
+
+// inline is a SEND of one byte.
+func inline(id uint64) fake.SendWR {
+	return fake.SendWR{ID: id, Opcode: fake.Send, Flags: fake.Signaled | fake.Inline, Data: []byte{byte(id)}}
 }
 
 // appSRQ is a shared receive queue as the program has it.
 type appSRQ struct {
 	abi.CreateSRQResp
 	fake.Ring
+	*SharedRecvQueue
+	p    *app
 	user uint64
 }
 
 func (a *app) newSRQ(wr, limit uint32) *appSRQ {
 	a.t.Helper()
-	s := &appSRQ{user: 0x5000 + uint64(wr)}
+	s := &appSRQ{p: a, user: 0x5000 + uint64(wr)}
 	var drv abi.CreateSRQDriverResp
-	write(a, plain(abi.CreateSRQ, 40, abi.CreateSRQReq{UserHandle: s.user, PdHandle: a.pd, MaxWr: wr, MaxSge: 1, SrqLimit: limit}),
+	write(a, fake.Plain(abi.CreateSRQ, 40, abi.CreateSRQReq{UserHandle: s.user, SRQInit: abi.SRQInit{PdHandle: a.pd, MaxWr: wr, MaxSge: 1, SrqLimit: limit}}),
 		&s.CreateSRQResp, &drv)
-	s.Ring = a.ring(drv.Mi)
+	s.Ring, s.SharedRecvQueue = a.mapped(drv.Mi), a.c.srqs.get(s.SrqHandle).core
 	return s
 }
 

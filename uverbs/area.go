@@ -5,110 +5,29 @@ package uverbs
 import (
 	"errors"
 	"fmt"
-	"math"
 	"os"
 	"slices"
 	"sync"
-	"sync/atomic"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/gosoftroce/rocev2/uverbs/abi"
-	"github.com/gosoftroce/rocev2/uverbs/quota"
+	"github.com/gosoftroce/rocev2/uverbs/ring"
 )
 
-// The doorbell area, at the beginning of the memory that a client shares.
-//
-//	0x00000: magic   0x00004: version   0x00008: the daemon sleeps
-//	0x0000c: the program has polled, and found nothing
-//	0x00010: it waits for completions on the futex at 0x00014, which grows by 2
-//	         with each, and by 1 where it is woken for other reasons
-//	0x00018: the processor of who serves the client
-//	0x0001c: the program moves bulk data: it waits wherever it runs
-//	0x00040: a bit for each word of the bells that is not 0 (16 × 8 bytes)
-//	0x01000: a bit for each queue pair (1024 × 8 bytes)
-//	0x04000: a bit for each queue pair that is not ready to send (1024 × 8 bytes)
-//	0x10000: how each completion queue is armed (16384 × 4 bytes)
-//
-// A program that has posted sets the bit of the queue pair, then the bit of its
-// word. If the daemon sleeps, it takes that flag away, and writes to the
-// eventfd. Where the queue pair is not ready to send it asks by a command,
-// which is refused. Programs arm a completion queue themselves, see CompQueue.
 const (
-	areaLen     = 0x20000
-	areaMagic   = 0x524f4345
-	areaVersion = 1
-
 	maxQPs = 65536
 	maxCQs = 16384
 )
 
-// bellArea is the layout of the doorbell area.
-type bellArea struct {
-	magic, version uint32
-	sleeping       atomic.Uint32
-	polling        atomic.Uint32
-	waiting        atomic.Uint32
-	completions    atomic.Uint32
-	cpu            atomic.Uint32
-	bulk           atomic.Uint32
-	_              [0x40 - 32]byte
-	summary        [16]atomic.Uint64
-	_              [0x1000 - 0x40 - 16*8]byte
-	bells          [maxQPs / 64]atomic.Uint64
-	_              [0x4000 - 0x1000 - maxQPs/8]byte
-	unready        [maxQPs / 64]atomic.Uint64
-	_              [0x10000 - 0x4000 - maxQPs/8]byte
-	arm            [maxCQs]atomic.Uint32
-}
-
-// told says that there is a completion, and wakes a program that waits for one
-// after it has polled.
-func (a *bellArea) told() { a.wakeFor(2) }
-
-// wakeWaiting wakes a program that waits, though there may be no completion.
-func (a *bellArea) wakeWaiting() {
-	if a.waiting.Load() != 0 {
-		a.wakeFor(1)
-	}
-}
-
-func (a *bellArea) wakeFor(n uint32) {
-	a.completions.Add(n) // who is about to wait does not
-	if a.waiting.Load() != 0 && a.waiting.Swap(0) != 0 {
-		a.wake()
-	}
-}
-
-// wake wakes threads that wait, and returns how many.
-func (a *bellArea) wake() int {
-	n, _, _ := unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(&a.completions)), futexWake, mostWoken, 0, 0, 0)
-	return int(n)
-}
-
-// mostWoken is how many threads of a program a completion wakes: others of the
-// device wait for that. It is more than poll on one processor. Who is left
-// waits for some milliseconds.
-const mostWoken = 64
-
-// noCPU is no processor: programs wait for nobody.
-const noCPU = math.MaxUint32
-
-// futexWake is FUTEX_WAKE, between processes.
-const futexWake = 1
-
-// area is the memory that a client shares: the doorbell area, and rings behind
-// it, each on pages of its own. The file has a fixed size, larger than what may
-// be used. So neither side can make it shorter, which would be a bus error for
-// the other.
+// area is the memory that a client shares with the program's library: rings,
+// each on pages of its own behind the first, which has none. The file has a
+// fixed size, larger than what may be used, and is sealed: none can make it
+// shorter, which would be a bus error here.
 type area struct {
-	*bellArea
-	file *os.File
+	fd   int
 	mem  []byte
 	most int // bytes of rings
-
-	account *quota.Account // of the client
 
 	mu   sync.Mutex
 	used int
@@ -119,40 +38,45 @@ type area struct {
 type span struct{ off, n int }
 
 // newArea makes memory for so many bytes of rings.
-func newArea(most int, account *quota.Account) (*area, error) {
+func newArea(most int) (*area, error) {
 	page := os.Getpagesize()
 	most = (most + page - 1) / page * page
-	size := areaLen + 2*most // room for gaps
+	size := page + 2*most // room for gaps
 	fd, err := unix.MemfdCreate("rocev2-verbs", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
 		return nil, fmt.Errorf("memory for queues: %w", err)
 	}
-	a := &area{file: os.NewFile(uintptr(fd), "rings"), most: most, account: account, free: []span{{areaLen, size - areaLen}}}
-	if err := unix.Ftruncate(fd, int64(size)); err != nil {
-		return nil, errors.Join(fmt.Errorf("memory for queues: %w", err), a.file.Close())
+	a := &area{fd: fd, most: most, free: []span{{page, size - page}}}
+	if err := a.fill(size); err != nil {
+		return nil, errors.Join(fmt.Errorf("memory for queues: %w", err), unix.Close(fd))
 	}
-	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_SEAL); err != nil {
-		return nil, errors.Join(fmt.Errorf("memory for queues: %w", err), a.file.Close())
-	}
-	a.mem, err = unix.Mmap(fd, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_NORESERVE)
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("memory for queues: %w", err), a.file.Close())
-	}
-	a.bellArea = (*bellArea)(unsafe.Pointer(unsafe.SliceData(a.mem)))
-	a.magic, a.version = areaMagic, areaVersion
-	a.cpu.Store(noCPU)
 	return a, nil
+}
+
+// fill gives the file its size, and maps it.
+func (a *area) fill(size int) (err error) {
+	if err := unix.Ftruncate(a.fd, int64(size)); err != nil {
+		return err
+	}
+	if _, err := unix.FcntlInt(uintptr(a.fd), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_SEAL); err != nil {
+		return err
+	}
+	a.mem, err = unix.Mmap(a.fd, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_NORESERVE)
+	return err
 }
 
 // ringSpace is the memory of one ring.
 type ringSpace struct {
-	area *area
-	span span
+	area  *area
+	at    span
+	mem   []byte
+	shape ring.Shape
 }
 
-// alloc takes memory for a ring of n bytes, which is zero. The error is ENOMEM.
-func (a *area) alloc(n uint64) (*ringSpace, error) {
-	if n == 0 || n > uint64(a.most) {
+// alloc takes memory for a ring, which is zero. The error is ENOMEM.
+func (a *area) alloc(shape ring.Shape) (*ringSpace, error) {
+	n := shape.Size()
+	if n > uint64(a.most) {
 		return nil, abi.ENOMEM
 	}
 	page := os.Getpagesize()
@@ -166,23 +90,16 @@ func (a *area) alloc(n uint64) (*ringSpace, error) {
 		if s.n < size {
 			continue
 		}
-		if a.account.Take(quota.RingBytes, int64(size)) != nil {
-			break
-		}
 		if s.n == size {
 			a.free = slices.Delete(a.free, i, i+1)
 		} else {
 			a.free[i] = span{s.off + size, s.n - size}
 		}
 		a.used += size
-		return &ringSpace{a, span{s.off, size}}, nil
+		end := s.off + size
+		return &ringSpace{a, span{s.off, size}, a.mem[s.off:end:end], shape}, nil
 	}
 	return nil, abi.ENOMEM
-}
-
-// bytes returns the memory.
-func (r *ringSpace) bytes() []byte {
-	return r.area.mem[r.span.off : r.span.off+r.span.n : r.span.off+r.span.n]
 }
 
 // info says where the program maps the memory. A ring is less than 4 GiB, as
@@ -191,7 +108,25 @@ func (r *ringSpace) info() abi.MMInfo {
 	if r == nil {
 		return abi.MMInfo{}
 	}
-	return abi.MMInfo{Offset: uint64(r.span.off), Size: uint32(r.span.n)}
+	return abi.MMInfo{Offset: uint64(r.at.off), Size: uint32(r.at.n)}
+}
+
+// entries returns how many elements the ring holds.
+func (r *ringSpace) entries() uint32 { return uint32(r.shape.Cap()) }
+
+// move has resize take a queue to a ring of another shape, which it is in then.
+func (r *ringSpace) move(shape ring.Shape, resize func(to *ringSpace) error) abi.Errno {
+	to, err := r.area.alloc(shape)
+	if err != nil {
+		return errnoOf(err)
+	}
+	if resize(to) != nil {
+		to.release()
+		return abi.EINVAL
+	}
+	r.release()
+	*r = *to
+	return 0
 }
 
 // release gives the memory back to the system, and its place to other rings.
@@ -203,13 +138,12 @@ func (r *ringSpace) release() {
 	a := r.area
 	// Without it the next ring would find what is there now, which its
 	// maker overwrites.
-	_ = unix.Fallocate(int(a.file.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, int64(r.span.off), int64(r.span.n))
-	a.account.Give(quota.RingBytes, int64(r.span.n))
+	_ = unix.Fallocate(a.fd, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, int64(r.at.off), int64(r.at.n))
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.used -= r.span.n
-	i, _ := slices.BinarySearchFunc(a.free, r.span, func(x, y span) int { return x.off - y.off })
-	a.free = slices.Insert(a.free, i, r.span)
+	a.used -= r.at.n
+	i, _ := slices.BinarySearchFunc(a.free, r.at, func(x, y span) int { return x.off - y.off })
+	a.free = slices.Insert(a.free, i, r.at)
 	if i+1 < len(a.free) && a.free[i].off+a.free[i].n == a.free[i+1].off {
 		a.free[i].n += a.free[i+1].n
 		a.free = slices.Delete(a.free, i+1, i+2)
@@ -222,5 +156,5 @@ func (r *ringSpace) release() {
 
 // close unmaps the memory. Nobody uses it any more.
 func (a *area) close() error {
-	return errors.Join(unix.Munmap(a.mem), a.file.Close())
+	return errors.Join(unix.Munmap(a.mem), unix.Close(a.fd))
 }

@@ -3,45 +3,32 @@
 package uverbs
 
 import (
-	"context"
+	"cmp"
 	"errors"
-	"io"
-	"os"
 	"sync"
 	"sync/atomic"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/gosoftroce/rocev2/hca"
 	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/uverbs/abi"
-	"github.com/gosoftroce/rocev2/uverbs/quota"
 )
 
-// Client is an open file of a device: a program, or several that share it.
-// Its methods may be called from any goroutine.
+// Client is an open file of a device. Its methods may be called from any
+// goroutine.
 type Client struct {
-	dev     *Device
-	peer    Peer
-	ctx     *hca.Context
-	area    *area
-	account *quota.Account
-	bell    *bell
-	posted  bool         // something, since serveBells has looked; it is its alone
-	next    int          // the word of bells that has its turn; as posted
-	pauses  atomic.Int64 // of serveBells
-	room    *bellRoom    // where the bell is looked at; nil: by a goroutine
-	here    inRoom
-	bulk    Bulk
-	withheld
+	dev  *Device
+	ctx  *hca.Context
+	area *area
 
-	courier *courier
-	stop    chan struct{}
-	running sync.WaitGroup
+	errands
+	doorbells *Doorbells
 
 	mu     sync.Mutex // held by commands, and to close
 	closed bool
 
 	async atomic.Pointer[pipe] // nil before the program has asked for its context
-	imports
 
 	most     maxima
 	domains  table[domain]
@@ -56,55 +43,59 @@ type Client struct {
 
 // newClient makes a client with a context, which is its own when it returns
 // without an error.
-func newClient(d *Device, p Peer, q Quota, ctx *hca.Context) (*Client, error) {
-	account := quota.New("an open device file", q.Account, quota.Limits{quota.CQEntries: int64(q.CQEntries)})
-	a, err := newArea(q.RingBytes, account)
+func newClient(d *Device, ctx *hca.Context) (*Client, error) {
+	rings := min(cmp.Or(d.Rings, defaultRings), maxRings)
+	a, err := newArea(rings)
 	if err != nil {
 		return nil, err
 	}
-	room := d.room()
-	b, err := newBell(room == nil)
-	if err != nil {
-		return nil, errors.Join(err, a.close())
-	}
-	m := maximaOf(q, account)
-	c := &Client{dev: d, peer: p, account: account, ctx: ctx, area: a, bell: b, room: room, stop: make(chan struct{}),
+	m := maximaOf(rings)
+	c := &Client{dev: d, ctx: ctx, area: a, doorbells: newDoorbells(),
 		most:     m,
-		domains:  table[domain]{most: m.pds, kind: quota.PDs, account: account},
-		regions:  table[region]{most: m.mrs, kind: quota.MRs, account: account},
-		windows:  table[window]{most: m.mws, kind: quota.MWs, account: account},
-		handles:  table[handle]{most: m.ahs, kind: quota.AHs, account: account},
-		channels: table[pipe]{most: limit(q.Channels, 1<<16), kind: quota.Channels, account: account},
-		cqs:      table[ownedCQ]{most: m.cqs, kind: quota.CQs, account: account},
-		srqs:     table[ownedSRQ]{most: m.srqs, kind: quota.SRQs, account: account},
-		qps:      table[ownedQP]{most: m.qps, kind: quota.QPs, account: account},
+		domains:  table[domain]{most: m.pds},
+		regions:  table[region]{most: m.mrs},
+		windows:  table[window]{most: m.mws},
+		handles:  table[handle]{most: m.ahs},
+		channels: table[pipe]{most: maxChannels},
+		cqs:      table[ownedCQ]{most: m.cqs},
+		srqs:     table[ownedSRQ]{most: m.srqs},
+		qps:      table[ownedQP]{most: m.qps},
 	}
-	if room == nil {
-		c.courier = newCourier(b.ring)
-		c.running.Go(c.serveBells)
-	} else {
-		c.courier = newCourier(d.Dev.WakeAside)
-		if int(p.UID) == os.Geteuid() {
-			// Who reads a pipe into memory that does not come
-			// holds up who writes it.
-			c.courier.soon = room.takesMail
-		}
-		if err := room.add(c); err != nil {
-			return nil, errors.Join(err, b.file.Close(), a.close())
-		}
-	}
-	c.running.Go(func() { c.courier.run(c.stop) })
-	c.running.Go(c.events)
+	c.errands.init(d.Dev)
+	ctx.HandleEvents(c.event)
 	return c, nil
 }
 
-// Memfd returns the memory that the client shares with the program: the
-// doorbell area, and rings where replies say. It belongs to the client.
-func (c *Client) Memfd() *os.File { return c.area.file }
-
-// Bell returns the eventfd that the program writes to when the client sleeps.
+// Memory returns the file that the program maps, with rings where replies say.
 // It belongs to the client.
-func (c *Client) Bell() *os.File { return c.bell.file }
+func (c *Client) Memory() int { return c.area.fd }
+
+// Files returns the files that the client has for itself, besides Memory.
+func (c *Client) Files() (list []int) {
+	for _, p := range c.pipes() {
+		list = append(list, p.fd, p.back)
+	}
+	return list
+}
+
+// pipes returns all files of events.
+func (c *Client) pipes() []*pipe {
+	list := c.channels.all()
+	if p := c.async.Load(); p != nil {
+		list = append(list, p)
+	}
+	return list
+}
+
+// CloseEvents says that the program has closed a file of events, which has the
+// inode: no command does.
+func (c *Client) CloseEvents(inode uint64) {
+	for _, p := range c.pipes() {
+		if p.ino == inode {
+			p.abandon()
+		}
+	}
+}
 
 // Close frees everything that was made through the client. Its peers get what
 // verbs promise when a program ends.
@@ -114,97 +105,99 @@ func (c *Client) Close() error {
 	if c.closed {
 		return nil
 	}
+	c.PostLeft()
 	c.closed = true
-	close(c.stop)
-	if c.room != nil {
-		c.room.remove(c)
-	} else {
-		c.bell.ring()
+	err := c.ctx.Close() // queue pairs first; and it ends events
+	for _, q := range c.qps.all() {
+		q.queues.Close()
 	}
-	errs := []error{c.ctx.Close()} // queue pairs first; and it ends events
 	for _, q := range c.cqs.all() {
 		q.core.Close()
 	}
 	for _, q := range c.srqs.all() {
 		q.core.Close()
 	}
-	c.running.Wait()
-	for _, p := range c.channels.all() {
+	c.errands.end()
+	for _, p := range c.pipes() {
 		p.close()
 	}
-	for _, p := range c.homes() {
-		p.close()
-	}
-	errs = append(errs, c.bell.file.Close(), c.area.close())
-	c.account.Clear()
-	return errors.Join(errs...)
+	c.doorbells.release()
+	return errors.Join(err, c.area.close())
 }
 
-// events hands the asynchronous events of the context to the program.
-func (c *Client) events() {
-	for {
-		e, err := c.ctx.AsyncEvent(context.Background())
-		if err != nil {
-			return
+// Events changes when an event was written.
+func (c *Client) Events() uint64 { return c.sent.Load() }
+
+// Post posts what the program has put into the ring of a queue pair. What was
+// posted too early stays there until the queue pair can send, as in the kernel.
+func (c *Client) Post(h uint32) abi.Errno {
+	q := c.qps.get(h)
+	if q == nil || !q.ready.Load() {
+		return abi.EINVAL
+	}
+	q.queues.Serve()
+	return 0
+}
+
+// Doorbells says which calls of Post the program may leave out, if it calls
+// PostLeft instead when it polls or waits. Commands do so by themselves.
+func (c *Client) Doorbells() *Doorbells { return c.doorbells }
+
+// PostLeft is Post for all queue pairs whose doorbells were left out.
+func (c *Client) PostLeft() {
+	for h := range c.doorbells.take {
+		c.Post(h)
+	}
+}
+
+// event hands an asynchronous event of the context to the program.
+func (c *Client) event(e hca.AsyncEvent) {
+	switch {
+	case !known(e.Kind):
+	case e.QP == nil:
+		if p := c.async.Load(); p != nil {
+			c.send(p, record{element: portNumber, kind: uint32(e.Kind), of: new(tally)})
 		}
-		switch {
-		case !known(e.Kind):
-		case e.QP == nil:
-			c.tellAll(e.Kind)
-		default:
-			if q, ok := e.QP.UserData().(*ownedQP); ok {
-				c.tell(q, e.Kind)
-			}
+	default:
+		if q, ok := e.QP.UserData().(*ownedQP); ok {
+			q.tell(e.Kind)
 		}
 	}
 }
 
-// affiliated is what asynchronous events are of.
-type affiliated interface {
-	// element returns where the events of the object go, the program's name
-	// of it, and the tally of its events.
-	element() (*pipe, uint64, *tally)
+// object is what a program has made that raises asynchronous events.
+type object struct {
+	client *Client
+	handle uint32
+	user   uint64 // the program's name of it
+	raised tally  // asynchronous events
 }
 
 // tell hands an asynchronous event to the program. It may be called with any
-// lock held but that of the courier.
-func (c *Client) tell(a affiliated, e ib.Event) {
-	p, element, of := a.element()
-	c.courier.post(p, record{element: element, kind: uint32(e), of: of})
-}
-
-// tellAll hands an event of the port to all programs.
-func (c *Client) tellAll(e ib.Event) {
-	for _, p := range c.homes() {
-		c.courier.post(p, record{element: portNumber, kind: uint32(e), of: new(tally)})
-	}
+// lock held but that of the errands.
+func (o *object) tell(e ib.Event) {
+	o.client.send(o.client.async.Load(), record{element: o.user, kind: uint32(e), of: &o.raised})
 }
 
 // reported returns how many asynchronous events of an object, which raises no
 // more, the program has read. It gets no others.
-func (c *Client) reported(a affiliated) uint32 {
-	c.courier.flush()
-	p, element, of := a.element()
-	return p.takeBack(element, of)
-}
-
-// free closes memory that was a region.
-func free(m any) error {
-	if closer, ok := m.(io.Closer); ok {
-		return closer.Close()
-	}
-	return nil
+func (o *object) reported() uint32 {
+	o.client.errands.run()
+	return o.client.async.Load().takeBack(o.user, &o.raised)
 }
 
 // errnoOf returns the error number for an error of hca or of the memory of a
 // program.
 func errnoOf(err error) abi.Errno {
 	var errno abi.Errno
+	var sys unix.Errno
 	switch {
 	case err == nil:
 		return 0
 	case errors.As(err, &errno):
 		return errno
+	case errors.As(err, &sys):
+		return abi.Errno(sys)
 	case errors.Is(err, hca.ErrNoResources):
 		return abi.ENOMEM
 	case errors.Is(err, hca.ErrInUse), errors.Is(err, ib.ErrInUse):

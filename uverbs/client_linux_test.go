@@ -6,12 +6,10 @@ import (
 	"math"
 	"net/netip"
 	"testing"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/gosoftroce/rocev2/ib"
-	"github.com/gosoftroce/rocev2/rocev2"
 	"github.com/gosoftroce/rocev2/uverbs/abi"
 	fake "github.com/gosoftroce/rocev2/uverbs/uverbstest"
 )
@@ -19,7 +17,7 @@ import (
 func TestQueryDevice(t *testing.T) {
 	t.Parallel()
 	d, _ := hosts(t)
-	a := open(t, d, smallQuota)
+	a := open(t, d, smallRings)
 	refused(a, abi.EINVAL, abi.QueryDevice, abi.QueryDeviceReq{}) // there is no context yet
 	a.getContext()
 	refused(a, abi.EINVAL, abi.GetContext, abi.GetContextReq{})
@@ -32,11 +30,11 @@ func TestQueryDevice(t *testing.T) {
 		t.Errorf("GUID %x, want %x", got.NodeGuid, want)
 	}
 	var ex abi.ExQueryDeviceResp
-	write(a, extended(abi.QueryDevice, 304, 0, abi.ExQueryDeviceReq{}), &ex)
+	write(a, fake.Extended(abi.QueryDevice, 304, 0, abi.ExQueryDeviceReq{}), &ex)
 	if ex.Base != got || ex.ResponseLength != 304 || ex.DeviceCapFlagsEx&abi.CapAtomicWrite == 0 {
 		t.Errorf("extended: %+v", ex)
 	}
-	r := write(a, extended(abi.QueryDevice, 184, 0, abi.ExQueryDeviceReq{})) // of an older program
+	r := write(a, fake.Extended(abi.QueryDevice, 184, 0, abi.ExQueryDeviceReq{})) // of an older program
 	if n := binary.LittleEndian.Uint32(r.Resp[180:]); len(r.Resp) != 184 || n != 184 {
 		t.Errorf("a reply of %d bytes says %d", len(r.Resp), n)
 	}
@@ -59,7 +57,7 @@ func TestReliableConnection(t *testing.T) {
 
 	copy(a.buf, "over the wire")
 	for i := range uint64(100) {
-		qb.rq.PostRecv(1000+i, b.sge(4096, 256))
+		qb.recv.PostRecv(1000+i, b.sge(4096, 256))
 		qa.post(fake.SendWR{ID: i, Opcode: fake.Send, Flags: fake.Signaled, SGE: []ib.SGE{a.sge(0, 13)}})
 		cb.expect(ib.StatusSuccess, 1000+i)
 		ca.expect(ib.StatusSuccess, i)
@@ -67,21 +65,9 @@ func TestReliableConnection(t *testing.T) {
 	if got := string(b.buf[4096:][:13]); got != "over the wire" {
 		t.Errorf("received %q", got)
 	}
-	qa.post(fake.SendWR{ID: 1, Opcode: fake.Write, SGE: []ib.SGE{a.sge(0, 13)}, Remote: b.addr(8192), RKey: b.mr.Rkey})
-	qa.post(fake.SendWR{ID: 2, Opcode: fake.Read, Flags: fake.Signaled, SGE: []ib.SGE{a.sge(512, 13)}, Remote: b.addr(8192), RKey: b.mr.Rkey})
-	qa.post(fake.SendWR{ID: 3, Opcode: fake.FetchAdd, Flags: fake.Signaled, SGE: []ib.SGE{a.sge(1024, 8)}, Remote: b.addr(16384), RKey: b.mr.Rkey,
-		CompareAdd: 5})
-	ca.expect(ib.StatusSuccess, 2, 3)
-	if got := string(a.buf[512:][:13]); got != "over the wire" {
-		t.Errorf("read %q", got)
-	}
-	if b.buf[16384] != 5 {
-		t.Errorf("the atomic has made %d", b.buf[16384])
-	}
-
 	got := ask[abi.QueryQPResp](a, abi.QueryQP, abi.QueryQPReq{QpHandle: qa.QpHandle})
 	if got.QpState != uint8(ib.StateRTS) || got.DestQpNum != qb.Qpn || got.Dest.Dgid != db.Dev.Addr().As16() || got.Timeout != 14 ||
-		got.MaxSendWr != qa.MaxSendWr || got.PathMtu != 3 || got.MaxRdAtomic != 4 {
+		got.MaxSendWr != qa.MaxSendWr || got.PathMtu != 3 || got.MaxRdAtomic != 16 {
 		t.Errorf("query: %+v", got)
 	}
 	refused(b, abi.EBUSY, abi.DestroyCQ, abi.DestroyCQReq{CqHandle: cb.handle})
@@ -102,12 +88,12 @@ func TestAddressHandles(t *testing.T) {
 	var ah abi.CreateAHResp
 	var num abi.CreateAHDriverResp
 	dest := attrOfDest(ptr(b.dest()))
-	write(a, plain(abi.CreateAH, 12, abi.CreateAHReq{PdHandle: a.pd, Attr: *dest}), &ah, &num)
+	write(a, fake.Plain(abi.CreateAH, 12, abi.CreateAHReq{PdHandle: a.pd, Attr: *dest}), &ah, &num)
 	if num.AhNum == 0 {
 		t.Error("a handle with number 0, which is none")
 	}
 	for i, n := range []uint32{num.AhNum, 0} { // by its number, and by what the request says
-		qb.rq.PostRecv(7, b.sge(4096, 256))
+		qb.recv.PostRecv(7, b.sge(4096, 256))
 		copy(a.buf, "datagram")
 		qa.post(fake.SendWR{ID: 1, Opcode: fake.Send, Flags: fake.Signaled, SGE: []ib.SGE{a.sge(0, 8)}, AH: n, DGID: db.Dev.Addr().As16(), QPN: qb.Qpn, QKey: qkey})
 		ca.expect(ib.StatusSuccess, 1)
@@ -116,9 +102,14 @@ func TestAddressHandles(t *testing.T) {
 			t.Errorf("%d: %+v", i, wc)
 		}
 	}
+	if got := b.buf[4096+40:][:8]; string(got) != "datagram" {
+		t.Errorf("received %q", got)
+	}
 	refused(a, abi.EBUSY, abi.DeallocPD, abi.DeallocPDReq{PdHandle: a.pd})
 	tell(a, abi.DestroyAH, abi.DestroyAHReq(ah))
 	refused(a, abi.ENOENT, abi.DestroyAH, abi.DestroyAHReq(ah))
+	qa.post(fake.SendWR{ID: 2, Opcode: fake.Send, SGE: []ib.SGE{a.sge(0, 8)}, AH: num.AhNum, QPN: qb.Qpn, QKey: qkey})
+	ca.expect(ib.StatusLocQPOpErr, 2)
 	for what, bad := range map[string]func(*abi.AHAttr){
 		"no route":       func(x *abi.AHAttr) { x.IsGlobal = 0 },
 		"another port":   func(x *abi.AHAttr) { x.PortNum = 2 },
@@ -128,59 +119,18 @@ func TestAddressHandles(t *testing.T) {
 	} {
 		x := *dest
 		bad(&x)
-		if r := a.c.Command(plain(abi.CreateAH, 12, abi.CreateAHReq{PdHandle: a.pd, Attr: x})); r.Errno != abi.EINVAL {
+		if r := a.c.Command(fake.Plain(abi.CreateAH, 12, abi.CreateAHReq{PdHandle: a.pd, Attr: x})); r.Errno != abi.EINVAL {
 			t.Errorf("%s: errno %d", what, r.Errno)
 		}
 	}
 	// A socket of datagrams of librdmacm makes one to its own device.
-	a.c.dev.OwnHandle = func(int) bool { return true }
-	if r := a.c.Command(plain(abi.CreateAH, 12, abi.CreateAHReq{PdHandle: a.pd, Attr: abi.AHAttr{PortNum: 1}})); r.Errno != 0 {
+	a.c.dev.OwnHandle = func() bool { return true }
+	if r := a.c.Command(fake.Plain(abi.CreateAH, 12, abi.CreateAHReq{PdHandle: a.pd, Attr: abi.AHAttr{PortNum: 1}})); r.Errno != 0 {
 		t.Errorf("to its own device: errno %d", r.Errno)
 	}
 }
 
 func ptr[T any](v T) *T { return &v }
-
-// A shared receive queue raises its limit event once, and is resized.
-func TestSharedReceiveQueue(t *testing.T) {
-	t.Parallel()
-	da, db := hosts(t)
-	a, b := start(t, da), start(t, db)
-	ca, cb := a.newCQ(15), b.newCQ(15)
-	srq := b.newSRQ(7, 0)
-	qa, qb := a.newQP(ib.RC, ca, nil), b.newQP(ib.RC, cb, srq)
-	qa.toInit(ib.RC)
-	qb.toInit(ib.RC)
-	qa.connect(ib.RC, qb)
-	qb.connect(ib.RC, qa)
-
-	tell(b, abi.ModifySRQ, abi.ModifySRQReq{SrqHandle: srq.SrqHandle, AttrMask: abi.SRQLimit, SrqLimit: 3})
-	for i := range uint64(3) {
-		srq.PostRecv(i, b.sge(0, 64))
-	}
-	var mi abi.MMInfo
-	write(b, plain(abi.ModifySRQ, 0, abi.ModifySRQReq{SrqHandle: srq.SrqHandle, AttrMask: abi.SRQMaxWR, MaxWr: 100}, abi.ModifySRQDriverReq{}), &mi)
-	srq.Ring = b.ring(mi)
-	srq.PostRecv(3, b.sge(0, 64))
-	for i := range uint64(4) {
-		qa.post(fake.SendWR{ID: i, Opcode: fake.Send, Flags: fake.Signaled, SGE: []ib.SGE{a.sge(0, 8)}})
-		cb.expect(ib.StatusSuccess, i)
-	}
-	b.wantAsync(ib.EventSRQLimit, srq.user)
-	q := ask[abi.QuerySRQResp](b, abi.QuerySRQ, abi.QuerySRQReq{SrqHandle: srq.SrqHandle})
-	if q.MaxWr < 100 || q.SrqLimit != 0 {
-		t.Errorf("query: %+v", q)
-	}
-	refused(b, abi.EBUSY, abi.DestroySRQ, abi.DestroySRQReq{SrqHandle: srq.SrqHandle})
-	qb.modify(ib.AttrState, abi.ModifyQPReq{QpState: uint8(ib.StateErr)})
-	b.wantAsync(ib.EventLastWQEReached, qb.user)
-	if r := ask[abi.DestroyQPResp](b, abi.DestroyQP, abi.DestroyQPReq{QpHandle: qb.QpHandle}); r.EventsReported != 1 {
-		t.Errorf("%d events of the queue pair are reported, want 1", r.EventsReported)
-	}
-	if r := ask[abi.DestroySRQResp](b, abi.DestroySRQ, abi.DestroySRQReq{SrqHandle: srq.SrqHandle}); r.EventsReported != 1 {
-		t.Errorf("%d events of the queue are reported, want 1", r.EventsReported)
-	}
-}
 
 // Events that nobody has read are not reported, and nobody reads them later.
 // Those of others stay.
@@ -211,7 +161,7 @@ func TestUnreadEvents(t *testing.T) {
 func waitReadable(t *testing.T, a *app, n int) {
 	t.Helper()
 	eventually(t, "the events do not come", func() bool {
-		got, err := unix.IoctlGetInt(int(a.async.Fd()), unix.TIOCINQ)
+		got, err := unix.IoctlGetInt(a.async, unix.TIOCINQ)
 		a.must(err)
 		return got >= n
 	})
@@ -226,7 +176,7 @@ func TestCompletionQueue(t *testing.T) {
 	ca, cb := a.newCQ(3), b.newCQ(63)
 	qa, qb := connected(ib.RC, a, b, ca, cb)
 	send := func(id uint64) {
-		qb.rq.PostRecv(id, b.sge(0, 64))
+		qb.recv.PostRecv(id, b.sge(0, 64))
 		qa.post(fake.SendWR{ID: id, Opcode: fake.Send, Flags: fake.Signaled, SGE: []ib.SGE{a.sge(0, 8)}})
 		cb.expect(ib.StatusSuccess, id)
 	}
@@ -239,8 +189,8 @@ func TestCompletionQueue(t *testing.T) {
 	refused(a, abi.EINVAL, abi.ResizeCQ, abi.ResizeCQReq{CqHandle: ca.handle, Cqe: math.MaxUint32})
 	var resp abi.ResizeCQResp
 	var mi abi.MMInfo
-	write(a, plain(abi.ResizeCQ, 24, abi.ResizeCQReq{CqHandle: ca.handle, Cqe: 6}), &resp, &mi)
-	ca.Ring = a.ring(mi)
+	write(a, fake.Plain(abi.ResizeCQ, 24, abi.ResizeCQReq{CqHandle: ca.handle, Cqe: 6}), &resp, &mi)
+	ca.Ring = a.mapped(mi)
 	if resp.Cqe != 7 {
 		t.Errorf("%d entries", resp.Cqe)
 	}
@@ -251,13 +201,13 @@ func TestCompletionQueue(t *testing.T) {
 	ca.expect(ib.StatusSuccess, 0, 1, 2, 3, 4, 5, 6)
 }
 
-// The program arms by a command, too.
+// To ask for any completion overrides to ask for solicited ones.
 func TestReqNotify(t *testing.T) {
 	t.Parallel()
 	d, _ := hosts(t)
 	a := start(t, d)
 	q := a.newCQ(7)
-	arm := &a.c.area.arm[q.handle]
+	arm := &q.armed
 	tell(a, abi.ReqNotifyCQ, abi.ReqNotifyCQReq{CqHandle: q.handle, SolicitedOnly: 1})
 	if got := arm.Load(); got != 1 {
 		t.Errorf("armed %d, want 1: for solicited", got)
@@ -273,66 +223,66 @@ func TestReqNotify(t *testing.T) {
 func TestChannels(t *testing.T) {
 	t.Parallel()
 	d, _ := hosts(t)
-	a := open(t, d, Quota{RingBytes: 1 << 20, Channels: 2})
+	a := open(t, d, smallRings)
+	a.c.channels.most = 2
 	a.getContext()
 	channel := func() (uint32, abi.Reply) {
-		r := a.c.Command(plain(abi.CreateCompChannel, 4, abi.CreateCompChannelReq{}))
+		r := a.c.Command(fake.Plain(abi.CreateCompChannel, 4, abi.CreateCompChannelReq{}))
 		if r.Errno != 0 {
 			return 0, r
 		}
 		return binary.LittleEndian.Uint32(r.Resp), r
 	}
-	first, r1 := channel()
+	_, r1 := channel()
 	_, r2 := channel()
 	if _, r := channel(); r.Errno != abi.EMFILE {
 		t.Errorf("a third one: errno %d", r.Errno)
 	}
-	a.must(r2.Files[0].File.Close())
+	ino, _ := inode(r2.Files[0].FD)
+	a.must(unix.Close(r2.Files[0].FD))
+	a.c.CloseEvents(ino)
 	_, r3 := channel()
-	a.c.ForgetChannel(first)
-	_, r4 := channel()
-	for _, r := range []abi.Reply{r1, r3, r4} {
+	for _, r := range []abi.Reply{r1, r3} {
 		if r.Errno != 0 {
 			t.Errorf("errno %d", r.Errno)
 			continue
 		}
-		a.must(r.Files[0].File.Close())
+		a.must(unix.Close(r.Files[0].FD))
 	}
 }
 
-// Posting to a queue pair that cannot send yet is refused, and the program can
-// see so. What it has posted goes when the queue pair is connected.
+// Posting to a queue pair that cannot send yet is refused. What it has posted
+// goes when the queue pair is connected.
 func TestPostTooEarly(t *testing.T) {
 	t.Parallel()
 	da, db := hosts(t)
 	a, b := start(t, da), start(t, db)
 	ca, cb := a.newCQ(15), b.newCQ(15)
-	qa, qb := a.newQP(ib.RC, ca, nil), b.newQP(ib.RC, cb, nil)
-	unready := &(*bellArea)(unsafe.Pointer(&a.mem[0])).unready[0]
-	want := func(state string, bit bool, errno abi.Errno) {
+	qa, qb := a.newQP(options{cq: ca}), b.newQP(options{cq: cb})
+	want := func(state string, errno abi.Errno) {
 		t.Helper()
-		if got := unready.Load()>>qa.QpHandle&1 != 0; got != bit {
-			t.Errorf("%s: unready is %v", state, got)
+		if got := a.c.Post(qa.QpHandle); got != errno {
+			t.Errorf("%s: errno %d, want %d", state, got, errno)
 		}
-		if r := a.c.Command(plain(abi.PostSend, 4, abi.PostSendReq{QpHandle: qa.QpHandle})); r.Errno != errno {
+		if r := a.c.Command(fake.Plain(abi.PostSend, 4, abi.PostSendReq{QpHandle: qa.QpHandle})); r.Errno != errno {
 			t.Errorf("%s: errno %d, want %d", state, r.Errno, errno)
 		}
 	}
-	want("RESET", true, abi.EINVAL)
-	qa.toInit(ib.RC)
-	qb.toInit(ib.RC)
-	want("INIT", true, abi.EINVAL)
-	qb.rq.PostRecv(7, b.sge(0, 64))
-	qa.post(fake.SendWR{ID: 1, Opcode: fake.Send, Flags: fake.Signaled, SGE: []ib.SGE{a.sge(0, 8)}})
-	qb.connect(ib.RC, qa)
-	qa.connect(ib.RC, qb)
+	want("RESET", abi.EINVAL)
+	qa.init()
+	qb.init()
+	want("INIT", abi.EINVAL)
+	qb.recv.PostRecv(7, b.sge(0, 64))
+	qa.send.PostSend(fake.SendWR{ID: 1, Opcode: fake.Send, Flags: fake.Signaled, SGE: []ib.SGE{a.sge(0, 8)}})
+	qb.up(qa)
+	qa.up(qb)
 	ca.expect(ib.StatusSuccess, 1)
 	cb.expect(ib.StatusSuccess, 7)
-	want("RTS", false, 0)
-	qa.modify(ib.AttrState, abi.ModifyQPReq{QpState: uint8(ib.StateErr)})
-	want("ERR", false, 0)
-	qa.modify(ib.AttrState, abi.ModifyQPReq{QpState: uint8(ib.StateReset)})
-	want("RESET again", true, abi.EINVAL)
+	want("RTS", 0)
+	qa.toErr()
+	want("ERR", 0)
+	qa.reset()
+	want("RESET again", abi.EINVAL)
 }
 
 // What the program has posted before it resizes a completion queue counts as in
@@ -349,23 +299,58 @@ func TestResizeBehindPost(t *testing.T) {
 	refused(a, abi.EINVAL, abi.ResizeCQ, abi.ResizeCQReq{CqHandle: ca.handle, Cqe: 1})
 }
 
-// A queue pair learns that its peer is this software from whoever knows.
+// A queue pair learns that its peer is this software from what knows.
 func TestNativePeer(t *testing.T) {
 	t.Parallel()
 	da, db := hosts(t)
-	asked := make(chan rocev2.QPN, 2)
-	da.Native = func(peer netip.Addr, qpn rocev2.QPN) bool {
-		asked <- qpn
-		return peer == db.Dev.Addr()
-	}
+	da.Native = func(peer netip.Addr) bool { return peer == db.Dev.Addr() }
 	a, b := start(t, da), start(t, db)
 	qa, qb := connected(ib.RC, a, b, a.newCQ(15), b.newCQ(15))
-	if got := <-asked; got != rocev2.QPN(qb.Qpn) {
-		t.Errorf("asked for queue pair %v, want %v", got, rocev2.QPN(qb.Qpn))
-	}
 	for c, want := range map[*appQP]bool{qa: true, qb: false} {
-		if got := c.a.c.qps.get(c.QpHandle).core.Attr().AV.Native; got != want {
+		if got := c.qp.Attr().AV.Native; got != want {
 			t.Errorf("native is %v, want %v", got, want)
 		}
+	}
+}
+
+// What the program has left out the doorbells of is posted when it polls, with
+// the next command, and when it closes the file.
+func TestPostLeft(t *testing.T) {
+	t.Parallel()
+	da, db := hosts(t)
+	a, b := start(t, da), start(t, db)
+	qa, _ := connected(ib.RC, a, b, a.newCQ(63), b.newCQ(63))
+	leave := func() {
+		t.Helper()
+		for a.c.Doorbells().words[qa.QpHandle].Load() == 0 { // the peer has no receives
+			qa.post(inline(0))
+		}
+		for range 2 {
+			if !qa.send.PostSend(inline(0)) || !a.c.Doorbells().LeaveOut(qa.QpHandle) {
+				t.Fatal("a doorbell was not left out")
+			}
+		}
+	}
+	posted := func() {
+		t.Helper()
+		s := &a.c.qps.get(qa.QpHandle).queues.send
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if n, err := s.ring.Waiting(); n != 0 || err != nil {
+			t.Errorf("%d requests wait in the ring, %v", n, err)
+		}
+	}
+	leave()
+	a.c.PostLeft()
+	posted()
+	leave()
+	ask[abi.QueryQPResp](a, abi.QueryQP, abi.QueryQPReq{QpHandle: qa.QpHandle})
+	posted()
+	leave()
+	s := &a.c.qps.get(qa.QpHandle).queues.send
+	before := s.ring.Taken()
+	a.must(a.c.Close())
+	if n := s.ring.Taken() - before; n != 2 {
+		t.Errorf("%d requests were posted before the file was closed", n)
 	}
 }

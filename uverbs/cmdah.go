@@ -9,7 +9,6 @@ import (
 	"github.com/gosoftroce/rocev2/hca"
 	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/uverbs/abi"
-	"github.com/gosoftroce/rocev2/uverbs/quota"
 )
 
 // handle is an address handle. Its number in send requests is one more than
@@ -40,32 +39,27 @@ func vectorOf(a *abi.AHAttr) (ib.AddressVector, abi.Errno) {
 }
 
 // createAH makes an address handle (IBTA 11.2.2.1).
-func createAH(c *Client, r *call) abi.Reply {
-	return decode(r, func(req *abi.CreateAHReq) abi.Reply {
-		pd := c.domains.get(req.PdHandle)
-		if pd == nil {
-			return abi.Fail(abi.EINVAL)
-		}
-		if own := c.dev.OwnHandle; own != nil && req.Attr.IsGlobal == 0 && own(r.peer.PID) {
-			req.Attr.IsGlobal, req.Attr.Grh.Dgid = 1, c.dev.Dev.Addr().As16()
-		}
-		av, errno := vectorOf(&req.Attr)
-		if errno != 0 {
-			return abi.Fail(errno)
-		}
-		h, ok := c.handles.reserve()
-		if !ok {
-			return abi.Fail(abi.ENOMEM)
-		}
+func createAH(c *Client, r *abi.Request, req *abi.CreateAHReq) abi.Reply {
+	pd := c.domains.get(req.PdHandle)
+	if pd == nil {
+		return abi.Fail(abi.EINVAL)
+	}
+	if own := c.dev.OwnHandle; own != nil && req.Attr.IsGlobal == 0 && own() {
+		req.Attr.IsGlobal, req.Attr.Grh.Dgid = 1, c.dev.Dev.Addr().As16()
+	}
+	av, errno := vectorOf(&req.Attr)
+	if errno != 0 {
+		return abi.Fail(errno)
+	}
+	h, err := c.handles.add(func(uint32) (*handle, error) {
 		ah := &handle{pd: pd}
-		if err := pd.core.MakeAH(&ah.core, av); err != nil {
-			c.handles.release(h)
-			return abi.Fail(errnoOf(err))
-		}
-		pd.users++
-		c.handles.set(h, ah)
-		return r.answer(abi.CreateAHResp{AhHandle: h}, abi.CreateAHDriverResp{AhNum: h + 1})
+		return ah, pd.core.MakeAH(&ah.core, av)
 	})
+	if err != nil {
+		return abi.Fail(errnoOf(err))
+	}
+	pd.users++
+	return r.Answer(abi.CreateAHResp{AhHandle: h}, abi.CreateAHDriverResp{AhNum: h + 1})
 }
 
 // addressHandle returns the handle with a number in send requests.
@@ -77,30 +71,24 @@ func (c *Client) addressHandle(number uint32) *ib.AddressHandle {
 }
 
 // destroyAH destroys an address handle (IBTA 11.2.2.4).
-func destroyAH(c *Client, r *call) abi.Reply {
-	return decode(r, func(req *abi.DestroyAHReq) abi.Reply {
-		ah := c.handles.get(req.AhHandle)
-		if ah == nil {
-			return abi.Fail(abi.ENOENT)
-		}
-		c.handles.release(req.AhHandle)
-		ah.core.Close()
-		ah.pd.users--
-		return done()
-	})
+func destroyAH(c *Client, r *abi.Request, req *abi.DestroyAHReq) abi.Reply {
+	ah := c.handles.get(req.AhHandle)
+	if ah == nil {
+		return abi.Fail(abi.ENOENT)
+	}
+	c.handles.release(req.AhHandle)
+	ah.core.Close()
+	ah.pd.users--
+	return abi.Reply{}
 }
 
 // attachMcast has a queue pair receive what is sent to a group (IBTA 11.3.1).
-func attachMcast(c *Client, r *call) abi.Reply {
-	return c.mcast(r, func(q *ownedQP, group netip.Addr) error {
+func attachMcast(c *Client, _ *abi.Request, req *abi.McastReq) abi.Reply {
+	return c.mcast(req, func(q *ownedQP, group netip.Addr) error {
 		if q.groups[group] {
 			return q.core.Attach(group) // which says what that is
 		}
-		if err := c.account.Take(quota.Attachments, 1); err != nil {
-			return abi.ENOMEM
-		}
 		if err := q.core.Attach(group); err != nil {
-			c.account.Give(quota.Attachments, 1)
 			return err
 		}
 		if q.groups == nil {
@@ -112,31 +100,26 @@ func attachMcast(c *Client, r *call) abi.Reply {
 }
 
 // detachMcast ends that.
-func detachMcast(c *Client, r *call) abi.Reply {
-	return c.mcast(r, func(q *ownedQP, group netip.Addr) error {
+func detachMcast(c *Client, _ *abi.Request, req *abi.McastReq) abi.Reply {
+	return c.mcast(req, func(q *ownedQP, group netip.Addr) error {
 		if err := q.core.Detach(group); err != nil {
 			return err
 		}
 		delete(q.groups, group)
-		c.account.Give(quota.Attachments, 1)
 		return nil
 	})
 }
 
-func (c *Client) mcast(r *call, do func(*ownedQP, netip.Addr) error) abi.Reply {
-	return decode(r, func(req *abi.McastReq) abi.Reply {
-		q := c.qps.get(req.QpHandle)
-		if q == nil {
-			return abi.Fail(abi.EINVAL)
-		}
-		if err := do(q, groupOf(req.Gid)); err != nil {
-			if errors.Is(err, hca.ErrNotAttached) {
-				return abi.Fail(abi.EINVAL)
-			}
-			return abi.Fail(errnoOf(err))
-		}
-		return done()
-	})
+func (c *Client) mcast(req *abi.McastReq, do func(*ownedQP, netip.Addr) error) abi.Reply {
+	q := c.qps.get(req.QpHandle)
+	if q == nil {
+		return abi.Fail(abi.EINVAL)
+	}
+	err := do(q, groupOf(req.Gid))
+	if errors.Is(err, hca.ErrNotAttached) {
+		return abi.Fail(abi.EINVAL)
+	}
+	return abi.Fail(errnoOf(err))
 }
 
 // groupOf returns the group that a multicast GID names. That of an IPv4 group

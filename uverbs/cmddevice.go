@@ -4,7 +4,6 @@ package uverbs
 
 import (
 	"encoding/binary"
-	"os"
 
 	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/rocev2"
@@ -20,25 +19,17 @@ const GIDTable = 16
 const portNumber = 1
 
 // getContext opens the file with the asynchronous events (IBTA 11.2.1.4).
-func getContext(c *Client, r *call) abi.Reply {
-	return decode(r, func(*abi.GetContextReq) abi.Reply {
-		if c.async.Load() != nil {
-			return abi.Fail(abi.EINVAL)
-		}
-		p, file, err := newPipe(abi.AsyncEventLen)
-		if err != nil {
-			return abi.Fail(abi.EMFILE)
-		}
-		c.async.Store(p)
-		c.owner = r.peer.PID
-		return c.context(r, file)
-	})
-}
-
-// context answers with a file of asynchronous events.
-func (c *Client) context(r *call, events *os.File) abi.Reply {
-	out := r.answer(abi.GetContextResp{NumCompVectors: uint32(c.dev.Dev.CompletionVectors())}, nil)
-	out.Files = []abi.ReplyFile{{File: events, Offset: 0}}
+func getContext(c *Client, r *abi.Request, _ *abi.GetContextReq) abi.Reply {
+	if c.async.Load() != nil {
+		return abi.Fail(abi.EINVAL)
+	}
+	p, fd, err := newPipe(abi.AsyncEventLen)
+	if err != nil {
+		return abi.Fail(abi.EMFILE)
+	}
+	c.async.Store(p)
+	out := r.Answer(abi.GetContextResp{NumCompVectors: uint32(c.dev.Dev.CompletionVectors())}, nil)
+	out.Files = []abi.ReplyFile{{FD: fd, Offset: 0}}
 	return out
 }
 
@@ -93,45 +84,41 @@ func (c *Client) attributes() abi.QueryDeviceResp {
 }
 
 // queryDevice says what the device can do (IBTA 11.2.1.2).
-func queryDevice(c *Client, r *call) abi.Reply {
-	return decode(r, func(*abi.QueryDeviceReq) abi.Reply { return r.answer(c.attributes(), nil) })
+func queryDevice(c *Client, r *abi.Request, _ *abi.QueryDeviceReq) abi.Reply {
+	return r.Answer(c.attributes(), nil)
 }
 
 // exQueryDevice says more of it.
-func exQueryDevice(c *Client, r *call) abi.Reply {
-	return decodeExtended(r, 8, func(req *abi.ExQueryDeviceReq) abi.Reply {
-		if req.CompMask != 0 || req.Reserved != 0 {
-			return abi.Fail(abi.EINVAL)
-		}
-		out := abi.ExQueryDeviceResp{Base: c.attributes(), OdpCaps: onDemand,
-			DeviceCapFlagsEx: deviceCaps | abi.CapAtomicWrite | abi.CapFlushGlobal}
-		out.ResponseLength = uint32(min(binary.Size(out), r.CoreRoom()))
-		return r.answer(out, nil)
-	})
+func exQueryDevice(c *Client, r *abi.Request, req *abi.ExQueryDeviceReq) abi.Reply {
+	if req.CompMask != 0 || req.Reserved != 0 {
+		return abi.Fail(abi.EINVAL)
+	}
+	out := abi.ExQueryDeviceResp{Base: c.attributes(), OdpCaps: onDemand,
+		DeviceCapFlagsEx: deviceCaps | abi.CapAtomicWrite | abi.CapFlushGlobal}
+	out.ResponseLength = uint32(min(binary.Size(out), r.CoreRoom()))
+	return r.Answer(out, nil)
 }
 
 // queryPort says how the port is (IBTA 11.2.1.3).
-func queryPort(c *Client, r *call) abi.Reply {
-	return decode(r, func(req *abi.QueryPortReq) abi.Reply {
-		if req.PortNum != portNumber {
-			return abi.Fail(abi.EINVAL)
-		}
-		status := c.dev.Dev.PortStatus()
-		out := abi.QueryPortResp{
-			PortCapFlags: abi.PortCapCM | abi.PortCapIPBasedGIDs,
-			MaxMsgSz:     ib.MaxMessage,
-			GidTblLen:    GIDTable,
-			PkeyTblLen:   1,
-			MaxMtu:       uint8(rocev2.MTU4096),
-			ActiveMtu:    uint8(c.dev.Dev.Capabilities().MTU),
-			MaxVlNum:     1,
-			LinkLayer:    abi.LinkLayerEthernet,
-			Flags:        abi.QueryPortFlagGRHNeed,
-		}
-		out.State, out.PhysState = portState(status.State)
-		out.ActiveWidth, out.ActiveSpeed = linkRate(status.Speed)
-		return r.answer(out, nil)
-	})
+func queryPort(c *Client, r *abi.Request, req *abi.QueryPortReq) abi.Reply {
+	if req.PortNum != portNumber {
+		return abi.Fail(abi.EINVAL)
+	}
+	status := c.dev.Dev.PortStatus()
+	out := abi.QueryPortResp{
+		PortCapFlags: abi.PortCapCM | abi.PortCapIPBasedGIDs,
+		MaxMsgSz:     ib.MaxMessage,
+		GidTblLen:    GIDTable,
+		PkeyTblLen:   1,
+		MaxMtu:       uint8(rocev2.MTU4096),
+		ActiveMtu:    uint8(c.dev.Dev.Capabilities().MTU),
+		MaxVlNum:     1,
+		LinkLayer:    abi.LinkLayerEthernet,
+		Flags:        abi.QueryPortFlagGRHNeed,
+	}
+	out.State, out.PhysState = portState(status.State)
+	out.ActiveWidth, out.ActiveSpeed = linkRate(status.Speed)
+	return r.Answer(out, nil)
 }
 
 // portState returns a state with the numbers of ibv_port_state, and a physical

@@ -19,38 +19,31 @@ type domain struct {
 }
 
 // allocPD makes a protection domain (IBTA 11.2.1.6).
-func allocPD(c *Client, r *call) abi.Reply {
-	return decode(r, func(*abi.AllocPDReq) abi.Reply {
-		h, ok := c.domains.reserve()
-		if !ok {
-			return abi.Fail(abi.ENOMEM)
-		}
+func allocPD(c *Client, r *abi.Request, _ *abi.AllocPDReq) abi.Reply {
+	h, err := c.domains.add(func(uint32) (*domain, error) {
 		pd, err := c.ctx.AllocPD()
-		if err != nil {
-			c.domains.release(h)
-			return abi.Fail(errnoOf(err))
-		}
-		c.domains.set(h, &domain{core: pd})
-		return r.answer(abi.AllocPDResp{PdHandle: h}, nil)
+		return &domain{core: pd}, err
 	})
+	if err != nil {
+		return abi.Fail(errnoOf(err))
+	}
+	return r.Answer(abi.AllocPDResp{PdHandle: h}, nil)
 }
 
 // deallocPD frees one (IBTA 11.2.1.8).
-func deallocPD(c *Client, r *call) abi.Reply {
-	return decode(r, func(req *abi.DeallocPDReq) abi.Reply {
-		pd := c.domains.get(req.PdHandle)
-		switch {
-		case pd == nil:
-			return abi.Fail(abi.ENOENT)
-		case pd.users > 0:
-			return abi.Fail(abi.EBUSY)
-		}
-		if err := pd.core.Close(); err != nil {
-			return abi.Fail(errnoOf(err))
-		}
-		c.domains.release(req.PdHandle)
-		return done()
-	})
+func deallocPD(c *Client, r *abi.Request, req *abi.DeallocPDReq) abi.Reply {
+	pd := c.domains.get(req.PdHandle)
+	switch {
+	case pd == nil:
+		return abi.Fail(abi.ENOENT)
+	case pd.users > 0:
+		return abi.Fail(abi.EBUSY)
+	}
+	if err := pd.core.Close(); err != nil {
+		return abi.Fail(errnoOf(err))
+	}
+	c.domains.release(req.PdHandle)
+	return abi.Reply{}
 }
 
 // region is a memory region.
@@ -58,9 +51,7 @@ type region struct {
 	core *hca.MR
 	pd   *domain
 
-	// Where its memory is, and whose.
-	peer          *Peer
-	start, length uint64
+	start, length uint64 // of its memory
 }
 
 // hugePages says that on-demand memory is of huge pages (IBV_ACCESS_HUGETLB):
@@ -95,21 +86,6 @@ func checkRange(start, length, iova uint64, a ib.Access) abi.Errno {
 	return 0
 }
 
-// memory takes memory of a program for a region.
-func (p *Peer) memory(start, length uint64, a ib.Access) (memreg.Memory, abi.Errno) {
-	if p.Memory == nil {
-		return nil, abi.EFAULT
-	}
-	m, err := p.Memory.Region(start, length, writes(a))
-	if err != nil {
-		if errno := abi.Errno(0); errors.As(err, &errno) {
-			return nil, errno
-		}
-		return nil, abi.EFAULT
-	}
-	return m, 0
-}
-
 // place sets the address of a region.
 func place(o *memreg.Options, iova uint64) {
 	o.Base, o.IOVA = memreg.BaseIOVA, iova
@@ -119,71 +95,64 @@ func place(o *memreg.Options, iova uint64) {
 }
 
 // regMR registers memory (IBTA 11.2.8.2).
-func regMR(c *Client, r *call) abi.Reply {
-	return decode(r, func(req *abi.RegMRReq) abi.Reply {
-		pd := c.domains.get(req.PdHandle)
-		if pd == nil {
-			return abi.Fail(abi.EINVAL)
-		}
-		a, errno := accessOf(req.AccessFlags)
-		if errno != 0 {
-			return abi.Fail(errno)
-		}
-		if errno := checkRange(req.Start, req.Length, req.HcaVa, a); errno != 0 {
-			return abi.Fail(errno)
-		}
-		m, errno := r.peer.memory(req.Start, req.Length, a)
-		if errno != 0 {
-			return abi.Fail(errno)
-		}
-		o := memreg.Options{Access: a}
-		place(&o, req.HcaVa)
-		h, ok := c.regions.reserve()
-		if !ok {
-			free(m)
-			return abi.Fail(abi.ENOMEM)
-		}
-		mr, err := pd.core.Register(m, o, func() error { return free(m) })
-		if err != nil {
-			c.regions.release(h)
-			return abi.Fail(errnoOf(err))
-		}
-		c.regions.set(h, &region{core: mr, pd: pd, peer: r.peer, start: req.Start, length: req.Length})
-		pd.users++
-		core := mr.Region()
-		return r.answer(abi.RegMRResp{MrHandle: h, Lkey: uint32(core.LKey()), Rkey: uint32(core.RKey())}, nil)
+func regMR(c *Client, r *abi.Request, req *abi.RegMRReq) abi.Reply {
+	pd := c.domains.get(req.PdHandle)
+	if pd == nil {
+		return abi.Fail(abi.EINVAL)
+	}
+	a, errno := accessOf(req.AccessFlags)
+	if errno != 0 {
+		return abi.Fail(errno)
+	}
+	if errno := checkRange(req.Start, req.Length, req.HcaVa, a); errno != 0 {
+		return abi.Fail(errno)
+	}
+	m, err := memoryAt(req.Start, req.Length, writes(a))
+	if err != nil {
+		return abi.Fail(errnoOf(err))
+	}
+	o := memreg.Options{Access: a}
+	place(&o, req.HcaVa)
+	mr := &region{pd: pd, start: req.Start, length: req.Length}
+	h, err := c.regions.add(func(uint32) (_ *region, err error) {
+		mr.core, err = pd.core.Register(m, o, func() error { return nil })
+		return mr, err
 	})
+	if err != nil {
+		return abi.Fail(errnoOf(err))
+	}
+	pd.users++
+	core := mr.core.Region()
+	return r.Answer(abi.RegMRResp{MrHandle: h, Lkey: uint32(core.LKey()), Rkey: uint32(core.RKey())}, nil)
 }
 
 // reregMR changes a region (IBTA 11.2.8.5).
-func reregMR(c *Client, r *call) abi.Reply {
-	return decode(r, func(req *abi.ReregMRReq) abi.Reply {
-		mr := c.regions.get(req.MrHandle)
-		if mr == nil {
-			return abi.Fail(abi.ENOENT)
-		}
-		if req.Flags == 0 || req.Flags&^(abi.ReregTranslation|abi.ReregPD|abi.ReregAccess) != 0 {
+func reregMR(c *Client, r *abi.Request, req *abi.ReregMRReq) abi.Reply {
+	mr := c.regions.get(req.MrHandle)
+	if mr == nil {
+		return abi.Fail(abi.ENOENT)
+	}
+	if req.Flags == 0 || req.Flags&^(abi.ReregTranslation|abi.ReregPD|abi.ReregAccess) != 0 {
+		return abi.Fail(abi.EINVAL)
+	}
+	to := mr.pd
+	if req.Flags&abi.ReregPD != 0 {
+		if to = c.domains.get(req.PdHandle); to == nil {
 			return abi.Fail(abi.EINVAL)
 		}
-		to := mr.pd
-		if req.Flags&abi.ReregPD != 0 {
-			if to = c.domains.get(req.PdHandle); to == nil {
-				return abi.Fail(abi.EINVAL)
-			}
-		}
-		if errno := mr.change(r, req, to); errno != 0 {
-			return abi.Fail(errno)
-		}
-		mr.pd.users--
-		to.users++
-		mr.pd = to
-		core := mr.core.Region()
-		return r.answer(abi.ReregMRResp{Lkey: uint32(core.LKey()), Rkey: uint32(core.RKey())}, nil)
-	})
+	}
+	if errno := mr.change(req, to); errno != 0 {
+		return abi.Fail(errno)
+	}
+	mr.pd.users--
+	to.users++
+	mr.pd = to
+	core := mr.core.Region()
+	return r.Answer(abi.ReregMRResp{Lkey: uint32(core.LKey()), Rkey: uint32(core.RKey())}, nil)
 }
 
 // change changes what a command says, and brings the region into a domain.
-func (mr *region) change(r *call, req *abi.ReregMRReq, to *domain) (errno abi.Errno) {
+func (mr *region) change(req *abi.ReregMRReq, to *domain) (errno abi.Errno) {
 	old := mr.core.Region().Options()
 	rights := old.Access
 	if req.Flags&abi.ReregAccess != 0 {
@@ -191,12 +160,12 @@ func (mr *region) change(r *call, req *abi.ReregMRReq, to *domain) (errno abi.Er
 			return errno
 		}
 	}
-	next := region{peer: mr.peer, start: mr.start, length: mr.length}
+	start, length := mr.start, mr.length
 	if req.Flags&abi.ReregTranslation != 0 {
 		if errno := checkRange(req.Start, req.Length, req.HcaVa, rights); errno != 0 {
 			return errno
 		}
-		next = region{peer: r.peer, start: req.Start, length: req.Length}
+		start, length = req.Start, req.Length
 	}
 	// The kernel's driver keeps the keys, and programs rely on that.
 	what := hca.Reregistration{PD: to.core, KeepKeys: true, Options: func(o *memreg.Options) {
@@ -206,36 +175,31 @@ func (mr *region) change(r *call, req *abi.ReregMRReq, to *domain) (errno abi.Er
 		}
 	}}
 	if req.Flags&abi.ReregTranslation != 0 || writes(rights) && !writes(old.Access) { // it was taken for reading
-		m, errno := next.peer.memory(next.start, next.length, rights)
-		if errno != 0 {
-			return errno
+		m, err := memoryAt(start, length, writes(rights))
+		if err != nil {
+			return errnoOf(err)
 		}
-		what.Memory, what.Free = m, func() error { return free(m) }
+		what.Memory = m
 	}
 	if err := mr.core.Reregister(what); err != nil {
-		if what.Free != nil {
-			what.Free()
-		}
 		return errnoOf(err)
 	}
-	mr.peer, mr.start, mr.length = next.peer, next.start, next.length
+	mr.start, mr.length = start, length
 	return 0
 }
 
 // deregMR deregisters a region (IBTA 11.2.8.4).
-func deregMR(c *Client, r *call) abi.Reply {
-	return decode(r, func(req *abi.DeregMRReq) abi.Reply {
-		mr := c.regions.get(req.MrHandle)
-		if mr == nil {
-			return abi.Fail(abi.ENOENT)
-		}
-		if err := mr.core.Close(); errors.Is(err, memreg.ErrRegionInUse) {
-			return abi.Fail(abi.EBUSY)
-		}
-		mr.pd.users--
-		c.regions.release(req.MrHandle)
-		return done()
-	})
+func deregMR(c *Client, r *abi.Request, req *abi.DeregMRReq) abi.Reply {
+	mr := c.regions.get(req.MrHandle)
+	if mr == nil {
+		return abi.Fail(abi.ENOENT)
+	}
+	if err := mr.core.Close(); errors.Is(err, memreg.ErrRegionInUse) {
+		return abi.Fail(abi.EBUSY)
+	}
+	mr.pd.users--
+	c.regions.release(req.MrHandle)
+	return abi.Reply{}
 }
 
 // window is a memory window.
@@ -245,39 +209,33 @@ type window struct {
 }
 
 // allocMW makes a memory window (IBTA 11.2.8.9).
-func allocMW(c *Client, r *call) abi.Reply {
-	return decode(r, func(req *abi.AllocMWReq) abi.Reply {
-		pd := c.domains.get(req.PdHandle)
-		if pd == nil {
-			return abi.Fail(abi.EINVAL)
-		}
-		h, ok := c.windows.reserve()
-		if !ok {
-			return abi.Fail(abi.ENOMEM)
-		}
-		mw, err := pd.core.AllocMW(ib.MWType(req.MwType))
-		if err != nil {
-			c.windows.release(h)
-			return abi.Fail(errnoOf(err))
-		}
-		pd.users++
-		c.windows.set(h, &window{core: mw, pd: pd})
-		return r.answer(abi.AllocMWResp{MwHandle: h, Rkey: uint32(mw.Core().RKey())}, nil)
+func allocMW(c *Client, r *abi.Request, req *abi.AllocMWReq) abi.Reply {
+	pd := c.domains.get(req.PdHandle)
+	if pd == nil {
+		return abi.Fail(abi.EINVAL)
+	}
+	mw := &window{pd: pd}
+	h, err := c.windows.add(func(uint32) (_ *window, err error) {
+		mw.core, err = pd.core.AllocMW(ib.MWType(req.MwType))
+		return mw, err
 	})
+	if err != nil {
+		return abi.Fail(errnoOf(err))
+	}
+	pd.users++
+	return r.Answer(abi.AllocMWResp{MwHandle: h, Rkey: uint32(mw.core.Core().RKey())}, nil)
 }
 
 // deallocMW frees one (IBTA 11.2.8.12).
-func deallocMW(c *Client, r *call) abi.Reply {
-	return decode(r, func(req *abi.DeallocMWReq) abi.Reply {
-		mw := c.windows.get(req.MwHandle)
-		if mw == nil {
-			return abi.Fail(abi.ENOENT)
-		}
-		if err := mw.core.Close(); err != nil {
-			return abi.Fail(errnoOf(err))
-		}
-		mw.pd.users--
-		c.windows.release(req.MwHandle)
-		return done()
-	})
+func deallocMW(c *Client, r *abi.Request, req *abi.DeallocMWReq) abi.Reply {
+	mw := c.windows.get(req.MwHandle)
+	if mw == nil {
+		return abi.Fail(abi.ENOENT)
+	}
+	if err := mw.core.Close(); err != nil {
+		return abi.Fail(errnoOf(err))
+	}
+	mw.pd.users--
+	c.windows.release(req.MwHandle)
+	return abi.Reply{}
 }

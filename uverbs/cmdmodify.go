@@ -13,34 +13,26 @@ import (
 const plainAttrs = 1<<21 - 1
 
 // modifyQP changes a queue pair (IBTA 11.2.5.2).
-func modifyQP(c *Client, r *call) abi.Reply {
-	return decode(r, func(req *abi.ModifyQPReq) abi.Reply {
-		if req.AttrMask&^plainAttrs != 0 {
-			return abi.Fail(abi.EOPNOTSUPP)
-		}
-		return abi.Fail(c.modify(r.peer, req, 0))
-	})
+func modifyQP(c *Client, r *abi.Request, req *abi.ModifyQPReq) abi.Reply {
+	if req.AttrMask&^plainAttrs != 0 {
+		return abi.Fail(abi.EOPNOTSUPP)
+	}
+	return abi.Fail(c.modify(req, 0))
 }
 
 // exModifyQP changes a queue pair, and perhaps its rate.
-func exModifyQP(c *Client, r *call) abi.Reply {
-	return decodeExtended(r, 112, func(req *abi.ExModifyQPReq) abi.Reply {
-		if req.Base.AttrMask&^(plainAttrs|uint32(ib.AttrRateLimit)) != 0 {
-			return abi.Fail(abi.EOPNOTSUPP)
-		}
-		if errno := c.modify(r.peer, &req.Base, req.RateLimit); errno != 0 {
-			return abi.Fail(errno)
-		}
-		return r.answer(abi.ExModifyQPResp{ResponseLength: 8}, nil)
-	})
+func exModifyQP(c *Client, r *abi.Request, req *abi.ExModifyQPReq) abi.Reply {
+	if req.Base.AttrMask&^(plainAttrs|uint32(ib.AttrRateLimit)) != 0 {
+		return abi.Fail(abi.EOPNOTSUPP)
+	}
+	if errno := c.modify(&req.Base, req.RateLimit); errno != 0 {
+		return abi.Fail(errno)
+	}
+	return r.Answer(abi.ExModifyQPResp{ResponseLength: 8}, nil)
 }
 
-// privilegedQKey is the bit of those Q_Keys that only what manages the network
-// has (IBTA 10.2.5), such as that of the connection manager.
-const privilegedQKey = 1 << 31
-
 // modify changes a queue pair.
-func (c *Client) modify(p *Peer, req *abi.ModifyQPReq, rate uint32) abi.Errno {
+func (c *Client) modify(req *abi.ModifyQPReq, rate uint32) abi.Errno {
 	q := c.qps.get(req.QpHandle)
 	mask := ib.AttrMask(req.AttrMask)
 	switch {
@@ -48,8 +40,6 @@ func (c *Client) modify(p *Peer, req *abi.ModifyQPReq, rate uint32) abi.Errno {
 		mask&ib.AttrPort != 0 && req.PortNum != portNumber,
 		mask&ib.AttrAltPath != 0 && req.AltPortNum != portNumber:
 		return abi.EINVAL
-	case mask&ib.AttrQKey != 0 && req.Qkey&privilegedQKey != 0 && p.Raw != nil && !p.Raw():
-		return abi.EPERM
 	}
 	a, errno := attrOf(req)
 	if errno != 0 {
@@ -57,17 +47,13 @@ func (c *Client) modify(p *Peer, req *abi.ModifyQPReq, rate uint32) abi.Errno {
 	}
 	a.RateLimit = rate
 	if mask&ib.AttrAV != 0 && q.typ == ib.RC && c.dev.Native != nil {
-		peer := a.DestQPN
-		if mask&ib.AttrDestQPN == 0 {
-			peer = q.core.Attr().DestQPN
-		}
-		a.AV.Native = c.dev.Native(a.AV.DGID, peer)
+		a.AV.Native = c.dev.Native(a.AV.DGID)
 	}
 	if err := q.queues.Modify(a, mask); err != nil {
 		return errnoOf(err)
 	}
 	if mask&ib.AttrState != 0 {
-		q.setReady(sends(a.State))
+		q.ready.Store(sends(a.State))
 	}
 	return 0
 }
@@ -76,7 +62,7 @@ func (c *Client) modify(p *Peer, req *abi.ModifyQPReq, rate uint32) abi.Errno {
 func attrOf(req *abi.ModifyQPReq) (*ib.Attr, abi.Errno) {
 	a := &ib.Attr{
 		State: ib.State(req.QpState), CurState: ib.State(req.CurQpState),
-		EnableSQDNotify: req.EnSqdAsyncNotify != 0,
+		EnableSQDNotify: req.Sqd != 0,
 		Access:          ib.Access(req.QpAccessFlags),
 		PKeyIndex:       req.PkeyIndex,
 		Port:            req.PortNum,
@@ -123,17 +109,17 @@ func destOf(av *ib.AddressVector) abi.QPDest {
 }
 
 // queryQP returns the attributes of a queue pair (IBTA 11.2.5.3).
-func queryQP(c *Client, r *call) abi.Reply {
-	return decode(r, func(req *abi.QueryQPReq) abi.Reply {
-		q := c.qps.get(req.QpHandle)
-		if q == nil {
-			return abi.Fail(abi.EINVAL)
-		}
-		a := q.core.Attr()
-		out := abi.QueryQPResp{
-			Dest:      destOf(&a.AV),
-			MaxSendWr: q.cap.MaxSendWr, MaxRecvWr: q.cap.MaxRecvWr, MaxSendSge: q.cap.MaxSendSge, MaxRecvSge: q.cap.MaxRecvSge,
-			MaxInlineData: q.cap.MaxInlineData,
+func queryQP(c *Client, r *abi.Request, req *abi.QueryQPReq) abi.Reply {
+	q := c.qps.get(req.QpHandle)
+	if q == nil {
+		return abi.Fail(abi.EINVAL)
+	}
+	a := q.core.Attr()
+	out := abi.QueryQPResp{
+		Dest:      destOf(&a.AV),
+		MaxSendWr: q.cap.MaxSendWr, MaxRecvWr: q.cap.MaxRecvWr, MaxSendSge: q.cap.MaxSendSge, MaxRecvSge: q.cap.MaxRecvSge,
+		MaxInlineData: q.cap.MaxInlineData,
+		QPValues: abi.QPValues{
 			Qkey:          a.QKey,
 			RqPsn:         uint32(a.RQPSN),
 			SqPsn:         uint32(a.SQPSN),
@@ -150,8 +136,8 @@ func queryQP(c *Client, r *call) abi.Reply {
 			Timeout:         a.Timeout,
 			RetryCnt:        a.RetryCount,
 			RnrRetry:        a.RNRRetry,
-			SqSigAll:        q.cap.SqSigAll,
-		}
-		return r.answer(out, nil)
-	})
+		},
+		SqSigAll: q.cap.SqSigAll,
+	}
+	return r.Answer(out, nil)
 }

@@ -6,21 +6,18 @@ import (
 	"encoding/binary"
 	"net/netip"
 	"slices"
-	"sync"
+	"sync/atomic"
 
 	"github.com/gosoftroce/rocev2/hca"
 	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/rocev2"
 	"github.com/gosoftroce/rocev2/uverbs/abi"
-	"github.com/gosoftroce/rocev2/uverbs/quota"
 	"github.com/gosoftroce/rocev2/uverbs/ring"
 )
 
 // ownedQP is a queue pair.
 type ownedQP struct {
-	client     *Client
-	handle     uint32
-	user       uint64
+	object
 	typ        ib.QPType
 	core       *hca.QP
 	queues     *Queues
@@ -28,51 +25,35 @@ type ownedQP struct {
 	send, recv *ownedCQ
 	srq        *ownedSRQ // or nil
 	sq, rq     *ringSpace
-	cap        abi.ExCreateQPReq   // what it was made with
-	raised     tally               // asynchronous events
-	home       *pipe               // where they go
+	cap        abi.QPInit          // what it was made with
 	groups     map[netip.Addr]bool // that it is attached to
-
-	serving sync.Mutex // held while the send queue is looked at
-	gone    bool       // guarded by serving
+	ready      atomic.Bool         // it takes send requests
 }
 
-// element implements affiliated.
-func (q *ownedQP) element() (*pipe, uint64, *tally) { return q.home, q.user, &q.raised }
-
 // createQP makes a queue pair (IBTA 11.2.5.1).
-func createQP(c *Client, r *call) abi.Reply {
-	return decode(r, func(req *abi.CreateQPReq) abi.Reply {
-		q, errno := c.makeQP(&abi.ExCreateQPReq{
-			UserHandle: req.UserHandle, PdHandle: req.PdHandle,
-			SendCqHandle: req.SendCqHandle, RecvCqHandle: req.RecvCqHandle, SrqHandle: req.SrqHandle,
-			MaxSendWr: req.MaxSendWr, MaxRecvWr: req.MaxRecvWr, MaxSendSge: req.MaxSendSge, MaxRecvSge: req.MaxRecvSge,
-			MaxInlineData: req.MaxInlineData, SqSigAll: req.SqSigAll, QpType: req.QpType, IsSrq: req.IsSrq,
-		})
-		if errno != 0 {
-			return abi.Fail(errno)
-		}
-		return r.answer(q.created(), q.rings())
-	})
+func createQP(c *Client, r *abi.Request, req *abi.CreateQPReq) abi.Reply {
+	q, errno := c.makeQP(&req.QPInit)
+	if errno != 0 {
+		return abi.Fail(errno)
+	}
+	return r.Answer(q.created(), q.rings())
 }
 
 // exCreateQP makes a queue pair.
-func exCreateQP(c *Client, r *call) abi.Reply {
-	return decodeExtended(r, 56, func(req *abi.ExCreateQPReq) abi.Reply {
-		if req.Reserved != 0 {
-			return abi.Fail(abi.EINVAL)
-		}
-		if req.CompMask != 0 || req.CreateFlags != 0 {
-			return abi.Fail(abi.EOPNOTSUPP)
-		}
-		q, errno := c.makeQP(req)
-		if errno != 0 {
-			return abi.Fail(errno)
-		}
-		out := abi.ExCreateQPResp{Base: q.created()}
-		out.ResponseLength = uint32(binary.Size(out))
-		return r.answer(out, q.rings())
-	})
+func exCreateQP(c *Client, r *abi.Request, req *abi.ExCreateQPReq) abi.Reply {
+	if req.Reserved != 0 {
+		return abi.Fail(abi.EINVAL)
+	}
+	if req.CompMask != 0 || req.CreateFlags != 0 {
+		return abi.Fail(abi.EOPNOTSUPP)
+	}
+	q, errno := c.makeQP(&req.QPInit)
+	if errno != 0 {
+		return abi.Fail(errno)
+	}
+	out := abi.ExCreateQPResp{Base: q.created()}
+	out.ResponseLength = uint32(binary.Size(out))
+	return r.Answer(out, q.rings())
 }
 
 // created returns the reply for a queue pair.
@@ -87,28 +68,30 @@ func (q *ownedQP) rings() abi.CreateQPDriverResp {
 }
 
 // makeQP makes a queue pair.
-func (c *Client) makeQP(req *abi.ExCreateQPReq) (*ownedQP, abi.Errno) {
-	q := &ownedQP{client: c, home: c.home, user: req.UserHandle, typ: ib.QPType(req.QpType), cap: *req}
+func (c *Client) makeQP(req *abi.QPInit) (*ownedQP, abi.Errno) {
+	q := &ownedQP{object: object{client: c, user: req.UserHandle}, typ: ib.QPType(req.QpType), cap: *req}
 	if errno := q.find(); errno != 0 {
 		return nil, errno
 	}
-	h, ok := c.qps.reserve()
-	if !ok {
-		return nil, abi.ENOMEM
+	_, err := c.qps.add(func(h uint32) (*ownedQP, error) {
+		q.handle = h
+		return q, q.make()
+	})
+	if err != nil {
+		return nil, errnoOf(err)
 	}
-	q.handle = h
-	if errno := q.make(); errno != 0 {
-		c.qps.release(h)
-		return nil, errno
-	}
-	q.pd.users++
-	q.send.users++
-	q.recv.users++
-	if q.srq != nil {
-		q.srq.users++
-	}
-	c.qps.set(h, q)
+	q.use(1)
 	return q, 0
+}
+
+// use says that a queue pair is there, or no more (-1), to what it is made of.
+func (q *ownedQP) use(by int) {
+	q.pd.users += by
+	q.send.users += by
+	q.recv.users += by
+	if q.srq != nil {
+		q.srq.users += by
+	}
 }
 
 // find looks up what a queue pair is made of, and checks the rest.
@@ -138,83 +121,52 @@ func (q *ownedQP) find() abi.Errno {
 
 // make makes the rings, the queues and the queue pair. The program learns how
 // much the rings hold: it may use all of it.
-func (q *ownedQP) make() abi.Errno {
+func (q *ownedQP) make() (err error) {
 	c, r := q.client, &q.cap
+	defer func() {
+		if err != nil {
+			q.sq.release()
+			q.rq.release()
+		}
+	}()
 	r.MaxSendSge = max(r.MaxSendSge, 1)
 	r.MaxInlineData = max(r.MaxInlineData, r.MaxSendSge*16) // an entry of the list has 16 bytes
-	send := ring.ShapeFor(int(r.MaxSendWr), ring.SendElem(int(r.MaxSendSge), int(r.MaxInlineData)))
-	r.MaxSendWr = uint32(send.Cap())
-	config := QueuesConfig{
-		Type: q.typ, Domain: q.pd.core, SignalAll: r.SqSigAll != 0,
-		SendShape: send, MaxSendSGE: int(r.MaxSendSge), MaxInline: int(r.MaxInlineData),
-		SendCQ: q.send.core, RecvCQ: q.recv.core,
-		IPv4:   c.dev.Dev.Addr().Unmap().Is4(),
-		Handle: c.addressHandle, Account: c.account,
-		Bulk: &c.bulk, Kick: func() { c.ringFor(q.handle) },
-	}
-	if q.srq != nil {
-		config.SRQ = q.srq.core
-	} else {
-		r.MaxRecvSge = max(r.MaxRecvSge, 1)
-		config.MaxRecvSGE = int(r.MaxRecvSge)
-		config.RecvShape = ring.ShapeFor(int(r.MaxRecvWr), ring.RecvElem(config.MaxRecvSGE))
-		r.MaxRecvWr = uint32(config.RecvShape.Cap())
-	}
-	err := q.allocate(&config)
-	if err == nil {
-		q.queues, err = NewQueues(config)
-	}
-	if err == nil {
-		q.core, err = c.ctx.CreateQP(q.queues.Config())
-	}
-	if err != nil {
-		q.sq.release()
-		q.rq.release()
-		return errnoOf(err)
-	}
-	q.setReady(false)
-	q.core.SetUserData(q)
-	q.queues.Start(q.core)
-	return 0
-}
-
-// allocate takes the memory of the rings.
-func (q *ownedQP) allocate(config *QueuesConfig) (err error) {
-	if q.sq, err = q.client.area.alloc(config.SendShape.Size()); err != nil {
+	if q.sq, err = c.area.alloc(ring.ShapeFor(int(r.MaxSendWr), ring.SendElem(int(r.MaxSendSge), int(r.MaxInlineData)))); err != nil {
 		return err
 	}
-	config.Send = q.sq.bytes()
+	r.MaxSendWr = q.sq.entries()
 	if q.srq == nil {
-		if q.rq, err = q.client.area.alloc(config.RecvShape.Size()); err != nil {
+		r.MaxRecvSge = max(r.MaxRecvSge, 1)
+		if q.rq, err = c.area.alloc(ring.ShapeFor(int(r.MaxRecvWr), ring.RecvElem(int(r.MaxRecvSge)))); err != nil {
 			return err
 		}
-		config.Recv = q.rq.bytes()
+		r.MaxRecvWr = q.rq.entries()
 	}
+	if q.queues, err = newQueues(q); err != nil {
+		return err
+	}
+	if q.core, err = c.ctx.CreateQP(q.queues.Config()); err != nil {
+		return err
+	}
+	q.core.SetUserData(q)
+	q.queues.Start(q.core)
 	return nil
 }
 
 // destroyQP destroys a queue pair (IBTA 11.2.5.4).
-func destroyQP(c *Client, r *call) abi.Reply {
-	return decode(r, func(req *abi.DestroyQPReq) abi.Reply {
-		q := c.qps.get(req.QpHandle)
-		if q == nil {
-			return abi.Fail(abi.ENOENT)
-		}
-		q.core.Close()
-		q.end()
-		out := abi.DestroyQPResp{EventsReported: c.reported(q)}
-		q.sq.release()
-		q.rq.release()
-		q.pd.users--
-		q.send.users--
-		q.recv.users--
-		if q.srq != nil {
-			q.srq.users--
-		}
-		c.account.Give(quota.Attachments, int64(len(q.groups)))
-		c.qps.release(q.handle)
-		return r.answer(out, nil)
-	})
+func destroyQP(c *Client, r *abi.Request, req *abi.DestroyQPReq) abi.Reply {
+	q := c.qps.get(req.QpHandle)
+	if q == nil {
+		return abi.Fail(abi.ENOENT)
+	}
+	q.core.Close()
+	q.queues.Close()
+	out := abi.DestroyQPResp{EventsReported: q.reported()}
+	q.sq.release()
+	q.rq.release()
+	q.use(-1)
+	c.qps.release(q.handle)
+	return r.Answer(out, nil)
 }
 
 // HasQP reports whether the queue pair with a number is the client's.
@@ -222,44 +174,17 @@ func (c *Client) HasQP(n rocev2.QPN) bool {
 	return slices.ContainsFunc(c.qps.all(), func(q *ownedQP) bool { return q.core.QPN() == n })
 }
 
-// serve posts what waits in the send queue. It reports whether there is more.
-func (q *ownedQP) serve() (more bool) {
-	q.serving.Lock()
-	defer q.serving.Unlock()
-	return !q.gone && q.queues.Drain(turnOf)
-}
-
-// end has the memory of the rings looked at no more. The queue pair is closed.
-func (q *ownedQP) end() {
-	q.serving.Lock()
-	q.gone = true
-	q.queues.Close()
-	q.serving.Unlock()
-}
-
-// setReady has the program know whether the queue pair can send.
-func (q *ownedQP) setReady(ready bool) {
-	word, bit := &q.client.area.unready[q.handle/64], uint64(1)<<(q.handle%64)
-	if ready {
-		word.And(^bit)
-	} else {
-		word.Or(bit)
-	}
-}
-
 // sends reports whether a queue pair in a state takes send requests: it has
 // been connected, or it flushes them.
 func sends(s ib.State) bool { return s >= ib.StateRTS }
 
-// postSend says that there is something in the ring of a queue pair. What was
-// posted too early stays there until the queue pair can send, as in the kernel.
-func postSend(c *Client, r *call) abi.Reply {
-	return decode(r, func(req *abi.PostSendReq) abi.Reply {
-		q := c.qps.get(req.QpHandle)
-		if q == nil || req.WrCount != 0 || !sends(q.core.State()) {
-			return abi.Fail(abi.EINVAL)
-		}
-		c.ringFor(q.handle)
-		return r.answer(abi.PostSendResp{}, nil)
-	})
+// postSend is Post as a command.
+func postSend(c *Client, r *abi.Request, req *abi.PostSendReq) abi.Reply {
+	if req.WrCount != 0 {
+		return abi.Fail(abi.EINVAL)
+	}
+	if errno := c.Post(req.QpHandle); errno != 0 {
+		return abi.Fail(errno)
+	}
+	return r.Answer(abi.PostSendResp{}, nil)
 }

@@ -1,8 +1,9 @@
+//go:build linux
+
 package uverbs
 
 import (
 	"errors"
-	"fmt"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -11,73 +12,43 @@ import (
 	"github.com/gosoftroce/rocev2/uverbs/ring"
 )
 
-// Notifier tells a program that a completion queue has something.
-type Notifier interface {
-	// Notify hands the program the name that it has given the queue. It
-	// does not wait: false means that there is no room now, and it is tried
-	// again. It is called with locks held, so it must call nothing here.
-	Notify(cookie uint64) bool
-}
-
-// What a word of the doorbell area says of how a completion queue is armed.
-// Whatever else the program writes there is armedAny.
+// How a completion queue is armed.
 const (
-	notArmed       uint32 = 0
-	armedSolicited uint32 = 1
+	notArmed uint32 = iota
+	armedSolicited
+	armedAny
 )
-
-// CompQueueConfig is what a completion queue is made with.
-type CompQueueConfig struct {
-	Memory []byte     // of the ring
-	Shape  ring.Shape // of elements of ring.CQElem bytes
-	Arm    *uint32    // its word of the doorbell area
-
-	Notifier Notifier // nil: the program is never told
-	Cookie   uint64   // for the notifier
-	Overflow func()   // called once, when a completion finds no room; it must not wait
-
-	// Added is called after each completion, unless it is nil. It must not
-	// wait. long is a message that may be one of bulk data.
-	Added func(long bool)
-}
 
 // CompQueue is a completion queue in a ring that the program polls. Queue pairs
 // of any shard complete into it, each under its own shard's lock, so it has a
 // lock of its own.
 type CompQueue struct {
-	config CompQueueConfig // but for the memory
+	tell, overflow func()
+	armed          atomic.Uint32
 
 	walk sync.Mutex // held, outside of mu, to go over the ring in steps
 
 	mu     sync.Mutex
 	ring   ring.Producer
-	owed   int  // notifications that had no room
 	lost   bool // a completion was, since the ring has its size
 	closed bool
 }
 
-// NewCompQueue makes an empty completion queue. Its memory is in use until
+// newCompQueue makes an empty completion queue. Its memory is in use until
 // Close returns.
-func NewCompQueue(c CompQueueConfig) (*CompQueue, error) {
-	q := &CompQueue{config: c}
-	q.config.Memory = nil
-	if err := initCompletions(&q.ring, c.Memory, c.Shape); err != nil {
-		return nil, err
-	}
-	return q, nil
-}
-
-func initCompletions(r *ring.Producer, mem []byte, s ring.Shape) error {
-	if s.Elem < ring.CQElem {
-		return fmt.Errorf("%w: completions of %d bytes", ring.ErrShape, s.Elem)
-	}
-	return r.Init(mem, s)
+//
+// tell tells the program that there is something; nil: it is never told.
+// overflow is called once, when a completion finds no room. Both must not wait,
+// and call nothing here: they are called with locks held.
+func newCompQueue(mem *ringSpace, tell, overflow func()) (*CompQueue, error) {
+	q := &CompQueue{tell: tell, overflow: overflow}
+	return q, q.ring.Init(mem.mem, mem.shape)
 }
 
 // complete adds a completion. It returns false if that is lost: there is no
 // room, the program has set an index that cannot be, or the queue is closed. sl
-// goes to the program as the service level. n is the length of the message.
-func (q *CompQueue) complete(c *ib.WC, sl uint8, n uint32) bool {
+// goes to the program as the service level.
+func (q *CompQueue) complete(c *ib.WC, sl uint8) bool {
 	var e [ring.CQElem]byte
 	ring.EncodeWC(&e, c, sl)
 	q.mu.Lock()
@@ -88,22 +59,19 @@ func (q *CompQueue) complete(c *ib.WC, sl uint8, n uint32) bool {
 	if q.ring.Put(e[:]) != nil {
 		if !q.lost {
 			q.lost = true
-			q.config.Overflow()
+			q.overflow()
 		}
 		return false
-	}
-	if q.config.Added != nil {
-		q.config.Added(isLong(n) && c.Status == ib.StatusSuccess)
 	}
 	q.notify(c.Solicited || c.Status != ib.StatusSuccess)
 	return true
 }
 
 // notify tells the program if it has asked to be told (IBTA 11.4.2.2). The
-// completion is in the ring before the word is read, and the program polls
-// after it has written the word: so one of the two sees the other.
+// completion is in the ring before it is looked whether it is armed, and the
+// program polls after it has armed the queue: so one of the two sees the other.
 func (q *CompQueue) notify(solicited bool) {
-	switch atomic.LoadUint32(q.config.Arm) {
+	switch q.armed.Load() {
 	case notArmed:
 		return
 	case armedSolicited:
@@ -111,29 +79,20 @@ func (q *CompQueue) notify(solicited bool) {
 			return
 		}
 	}
-	atomic.StoreUint32(q.config.Arm, notArmed)
-	if q.config.Notifier != nil {
-		q.owed++
-		q.pay()
+	q.armed.Store(notArmed)
+	if q.tell != nil {
+		q.tell()
 	}
 }
 
-// pay notifies the program as often as it is owed and there is room.
-func (q *CompQueue) pay() {
-	for q.owed > 0 && q.config.Notifier.Notify(q.config.Cookie) {
-		q.owed--
+// Arm asks for one notification (IBTA 11.4.2.2). To ask for any completion
+// overrides to ask for solicited ones. The program polls afterwards.
+func (q *CompQueue) Arm(solicitedOnly bool) {
+	if !solicitedOnly {
+		q.armed.Store(armedAny)
+	} else {
+		q.armed.CompareAndSwap(notArmed, armedSolicited)
 	}
-}
-
-// Retry tries again what the notifier had no room for. It reports whether
-// something is still owed.
-func (q *CompQueue) Retry() bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if !q.closed {
-		q.pay()
-	}
-	return q.owed > 0
 }
 
 // inSteps does work of which a program says how much there is: step by step,
@@ -174,14 +133,14 @@ func (q *CompQueue) Len() (int, error) {
 // Resize moves the queue to another ring. It is refused, and nothing changes,
 // if that does not hold what is in the queue. The program must not poll
 // meanwhile. The memory before is free when it returns.
-func (q *CompQueue) Resize(mem []byte, s ring.Shape) error {
+func (q *CompQueue) Resize(to *ringSpace) error {
 	var next ring.Producer
-	if err := initCompletions(&next, mem, s); err != nil {
+	if err := next.Init(to.mem, to.shape); err != nil {
 		return err
 	}
 	q.walk.Lock()
 	defer q.walk.Unlock()
-	at, err := q.unread(s.Cap())
+	at, err := q.unread(to.shape.Cap())
 	inSteps(&q.mu, func() (more bool) {
 		if q.closed {
 			err = errClosed
@@ -218,10 +177,10 @@ func (q *CompQueue) unread(most int) (uint64, error) {
 // errClosed is what a queue gives that was closed.
 var errClosed = errors.New("uverbs: the queue is closed")
 
-// Close ends the queue: its memory is not touched and its notifier not called
-// any more. A queue pair that still completes into it goes to the error state.
+// Close ends the queue: its memory is not touched and the program not told any
+// more. A queue pair that still completes into it goes to the error state.
 func (q *CompQueue) Close() {
 	q.mu.Lock()
-	q.closed, q.owed, q.ring = true, 0, ring.Producer{}
+	q.closed, q.ring = true, ring.Producer{}
 	q.mu.Unlock()
 }

@@ -4,8 +4,11 @@ import (
 	"encoding/binary"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/uverbs/abi"
+	fake "github.com/gosoftroce/rocev2/uverbs/uverbstest"
 )
 
 // bodies are commands that would succeed, for mutations to begin with: the
@@ -18,13 +21,13 @@ func bodies(a *app) []any {
 		abi.DestroyAH: abi.DestroyAHReq{}, abi.RegMR: abi.RegMRReq{Start: at, HcaVa: at, Length: 4096, AccessFlags: 15},
 		abi.ReregMR: abi.ReregMRReq{Start: at, HcaVa: at, Length: 4096, AccessFlags: 1, Flags: 7}, abi.DeregMR: abi.DeregMRReq{},
 		abi.AllocMW: abi.AllocMWReq{MwType: 1}, abi.DeallocMW: abi.DeallocMWReq{}, abi.CreateCompChannel: abi.CreateCompChannelReq{},
-		abi.CreateCQ: abi.CreateCQReq{Cqe: 7}, abi.ResizeCQ: abi.ResizeCQReq{Cqe: 15}, abi.DestroyCQ: abi.DestroyCQReq{},
-		abi.ReqNotifyCQ: abi.ReqNotifyCQReq{}, abi.CreateQP: abi.CreateQPReq{QpType: 2, MaxSendWr: 3, MaxRecvWr: 3, MaxSendSge: 1, MaxRecvSge: 1},
+		abi.CreateCQ: abi.CreateCQReq{CQInit: abi.CQInit{Cqe: 7}}, abi.ResizeCQ: abi.ResizeCQReq{Cqe: 15}, abi.DestroyCQ: abi.DestroyCQReq{},
+		abi.ReqNotifyCQ: abi.ReqNotifyCQReq{}, abi.CreateQP: abi.CreateQPReq{QPInit: abi.QPInit{QpType: 2, MaxSendWr: 3, MaxRecvWr: 3, MaxSendSge: 1, MaxRecvSge: 1}},
 		abi.QueryQP: abi.QueryQPReq{}, abi.ModifyQP: abi.ModifyQPReq{AttrMask: uint32(ib.AttrState | ib.AttrPKeyIndex | ib.AttrPort | ib.AttrAccess),
-			QpState: 1, PortNum: 1, Dest: a.dest()}, abi.DestroyQP: abi.DestroyQPReq{}, abi.PostSend: abi.PostSendReq{},
-		abi.AttachMcast: abi.McastReq{}, abi.DetachMcast: abi.McastReq{}, abi.CreateSRQ: abi.CreateSRQReq{MaxWr: 3, MaxSge: 1},
+			QPValues: abi.QPValues{QpState: 1, PortNum: 1}, Dest: a.dest()}, abi.DestroyQP: abi.DestroyQPReq{}, abi.PostSend: abi.PostSendReq{},
+		abi.AttachMcast: abi.McastReq{}, abi.DetachMcast: abi.McastReq{}, abi.CreateSRQ: abi.CreateSRQReq{SRQInit: abi.SRQInit{MaxWr: 3, MaxSge: 1}},
 		abi.ModifySRQ: abi.ModifySRQReq{AttrMask: 3, MaxWr: 7, SrqLimit: 1}, abi.QuerySRQ: abi.QuerySRQReq{}, abi.DestroySRQ: abi.DestroySRQReq{},
-		abi.CreateXSRQ: abi.CreateXSRQReq{MaxWr: 3, MaxSge: 1}, abi.NumCommands: nil,
+		abi.CreateXSRQ: abi.CreateXSRQReq{SRQInit: abi.SRQInit{MaxWr: 3, MaxSge: 1}}, abi.NumCommands: nil,
 	}
 }
 
@@ -44,20 +47,20 @@ func FuzzClient(f *testing.F) {
 		b := start(t, db)
 		qa, _ := connected(ib.RC, a, b, a.newCQ(7), b.newCQ(7))
 		a.newSRQ(3, 0)
-		a.ringBell(qa.QpHandle)
+		a.c.Post(qa.QpHandle)
 		list := bodies(a)
 		for n := 0; len(in) >= 8 && n < 64; n++ {
 			step := in[:8]
 			in = in[8:]
 			if step[0] >= 0x80 { // write to memory
-				off := int(binary.LittleEndian.Uint32(step[1:])) % (areaLen + 1<<16)
+				off := int(binary.LittleEndian.Uint32(step[1:])) % (1 << 17)
 				copy(a.mem[off:], step[5:])
-				a.ringBell(uint32(step[7]) % 8)
+				a.c.Post(uint32(step[7]) % 8)
 				continue
 			}
 			r := a.c.Command(mutate(step, list))
 			for _, file := range r.Files {
-				file.File.Close()
+				unix.Close(file.FD)
 			}
 		}
 		a.exit()
@@ -75,15 +78,15 @@ func mutate(step []byte, list []any) []byte {
 	var b []byte
 	switch {
 	case body == nil:
-		b = plain(c, 1024, abi.PostSendReq{})
+		b = fake.Plain(c, 1024, abi.PostSendReq{})
 	case step[1]%4 == 3 && c == abi.CreateCQ:
-		b = extended(c, 16, 16, abi.ExCreateCQReq{Cqe: 7, CompChannel: -1})
+		b = fake.Extended(c, 16, 16, abi.ExCreateCQReq{CQInit: abi.CQInit{Cqe: 7, CompChannel: -1}})
 	case step[1]%4 == 3 && c == abi.CreateQP:
-		b = extended(c, 40, 32, abi.ExCreateQPReq{QpType: 4, MaxSendWr: 3, MaxRecvWr: 3})
+		b = fake.Extended(c, 40, 32, abi.ExCreateQPReq{QPInit: abi.QPInit{QpType: 4, MaxSendWr: 3, MaxRecvWr: 3}})
 	case step[1]%4 == 3 && c == abi.ModifyQP:
-		b = extended(c, 8, 0, abi.ExModifyQPReq{Base: body.(abi.ModifyQPReq)})
+		b = fake.Extended(c, 8, 0, abi.ExModifyQPReq{Base: body.(abi.ModifyQPReq)})
 	default:
-		b = plain(c, 1024, body)
+		b = fake.Plain(c, 1024, body)
 	}
 	if len(b) > 8 {
 		b[8+int(step[2])%(len(b)-8)] ^= step[3]

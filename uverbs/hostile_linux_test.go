@@ -5,8 +5,6 @@ import (
 	"sync"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/uverbs/abi"
 	fake "github.com/gosoftroce/rocev2/uverbs/uverbstest"
@@ -21,23 +19,21 @@ func TestKilled(t *testing.T) {
 	for range 5 {
 		b := start(t, db)
 		ca, cb := a.newCQ(63), b.newCQ(63)
-		qa, qb := a.newQP(ib.RC, ca, nil), b.newQP(ib.RC, cb, nil)
-		qa.toInit(ib.RC)
-		qb.toInit(ib.RC)
-		qa.connect(ib.RC, qb)
-		qb.connect(ib.RC, qa)
+		qa, qb := a.newQP(options{cq: ca}), b.newQP(options{cq: cb})
+		qa.connect(qb)
+		qb.connect(qa)
 		for i := range uint64(10) {
 			qa.post(fake.SendWR{ID: i, Opcode: fake.Write, Flags: fake.Signaled, SGE: []ib.SGE{a.sge(0, 4096)}, Remote: b.addr(0), RKey: b.mr.Rkey})
 			qb.post(fake.SendWR{ID: i, Opcode: fake.Write, Flags: fake.Signaled, SGE: []ib.SGE{b.sge(0, 4096)}, Remote: a.addr(0), RKey: a.mr.Rkey})
 		}
 		b.must(b.c.Close())
-		if r := b.c.Command(plain(abi.AllocPD, 4, abi.AllocPDReq{})); r.Errno != abi.EIO {
+		if r := b.c.Command(fake.Plain(abi.AllocPD, 4, abi.AllocPDReq{})); r.Errno != abi.EIO {
 			t.Errorf("a command after the end: errno %d, want EIO", r.Errno)
 		}
 		if s := db.Dev.Stats(); s.QPs != 0 || s.MRs != 0 {
 			t.Errorf("%d queue pairs and %d regions are left", s.QPs, s.MRs)
 		}
-		qa.modify(ib.AttrState, abi.ModifyQPReq{QpState: uint8(ib.StateErr)})
+		qa.toErr()
 		ca.wait(10)
 	}
 }
@@ -46,7 +42,7 @@ func TestKilled(t *testing.T) {
 func TestStrangers(t *testing.T) {
 	t.Parallel()
 	da, db := hosts(t)
-	a, stranger, b := start(t, da), open(t, da, smallQuota), start(t, db)
+	a, stranger, b := start(t, da), open(t, da, smallRings), start(t, db)
 	stranger.getContext()
 	refused(stranger, abi.ENOENT, abi.DeallocPD, abi.DeallocPDReq{PdHandle: a.pd})
 	refused(stranger, abi.ENOENT, abi.DeregMR, abi.DeregMRReq{MrHandle: a.mr.MrHandle})
@@ -73,7 +69,7 @@ func TestCloseBesideCommands(t *testing.T) {
 	for range 4 {
 		wg.Go(func() {
 			for i := 0; ; i++ {
-				r := a.c.Command(plain(abi.CreateCQ, 24, abi.CreateCQReq{Cqe: 7, CompChannel: -1}))
+				r := a.c.Command(fake.Plain(abi.CreateCQ, 24, abi.CreateCQReq{CQInit: abi.CQInit{Cqe: 7, CompChannel: -1}}))
 				if r.Errno == abi.EIO {
 					return
 				}
@@ -84,7 +80,7 @@ func TestCloseBesideCommands(t *testing.T) {
 					t.Errorf("errno %d", r.Errno)
 					return
 				}
-				a.c.Command(plain(abi.DestroyCQ, 8, abi.DestroyCQReq{CqHandle: uint32(r.Resp[0])}))
+				a.c.Command(fake.Plain(abi.DestroyCQ, 8, abi.DestroyCQReq{CqHandle: uint32(r.Resp[0])}))
 			}
 		})
 	}
@@ -106,21 +102,19 @@ func TestScribble(t *testing.T) {
 		ca, cb := a.newCQ(15), b.newCQ(15)
 		qa, _ := connected(ib.RC, a, b, ca, cb)
 		srq := a.newSRQ(7, 3)
-		for i := range a.mem[:areaLen+1<<16] {
+		for i := range a.mem[:1<<17] {
 			a.mem[i] = byte(random.Uint32() >> (random.Uint32() % 32))
 		}
 		for h := range uint32(64) {
-			a.ringBell(h)
+			a.c.Post(h)
 		}
-		_, err := unix.Write(int(a.c.Bell().Fd()), []byte{1, 0, 0, 0, 0, 0, 0, 0})
-		a.must(err)
 		v.talk()
 		for _, c := range [][]byte{
-			plain(abi.ResizeCQ, 24, abi.ResizeCQReq{CqHandle: ca.handle, Cqe: 31}),
-			plain(abi.ModifySRQ, 0, abi.ModifySRQReq{SrqHandle: srq.SrqHandle, AttrMask: abi.SRQMaxWR, MaxWr: 31}),
-			plain(abi.DestroyQP, 4, abi.DestroyQPReq{QpHandle: qa.QpHandle}),
-			plain(abi.DestroyCQ, 8, abi.DestroyCQReq{CqHandle: ca.handle}),
-			plain(abi.DestroySRQ, 4, abi.DestroySRQReq{SrqHandle: srq.SrqHandle}),
+			fake.Plain(abi.ResizeCQ, 24, abi.ResizeCQReq{CqHandle: ca.handle, Cqe: 31}),
+			fake.Plain(abi.ModifySRQ, 0, abi.ModifySRQReq{SrqHandle: srq.SrqHandle, AttrMask: abi.SRQMaxWR, MaxWr: 31}),
+			fake.Plain(abi.DestroyQP, 4, abi.DestroyQPReq{QpHandle: qa.QpHandle}),
+			fake.Plain(abi.DestroyCQ, 8, abi.DestroyCQReq{CqHandle: ca.handle}),
+			fake.Plain(abi.DestroySRQ, 4, abi.DestroySRQReq{SrqHandle: srq.SrqHandle}),
 		} {
 			a.c.Command(c)
 		}
@@ -148,7 +142,7 @@ func (v *victim) use(t testing.TB) { v.a.t, v.b.t = t, t }
 // talk sends a message.
 func (v *victim) talk() {
 	v.a.t.Helper()
-	v.qb.rq.PostRecv(1, v.b.sge(0, 64))
+	v.qb.recv.PostRecv(1, v.b.sge(0, 64))
 	v.qa.post(fake.SendWR{ID: 2, Opcode: fake.Send, Flags: fake.Signaled, SGE: []ib.SGE{v.a.sge(0, 8)}})
 	v.ca.expect(ib.StatusSuccess, 2)
 	v.cb.expect(ib.StatusSuccess, 1)

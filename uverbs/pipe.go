@@ -5,9 +5,7 @@ package uverbs
 import (
 	"encoding/binary"
 	"fmt"
-	"os"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -21,7 +19,7 @@ import (
 const maxPending = 1 << 16
 
 // pipeRoom is how many bytes of events are in a pipe at most, but for a half: a
-// program may make a pipe larger, whose memory is the daemon's.
+// program may make a pipe larger.
 const pipeRoom = 64 << 10
 
 // retryAfter is when a full pipe is tried again.
@@ -44,10 +42,15 @@ type tally struct {
 // queues, or asynchronous ones.
 //
 // An event counts as reported when the program has read it. So a pipe is read
-// back when an object goes.
+// back when an object goes: by a file of its own, since the program's blocks.
+// It is opened at the start: later the process may have another user or root,
+// or as many files as it may.
 type pipe struct {
-	size int // of a record
+	size   int    // of a record
+	number uint32 // of the channel
+	back   int    // to read back
 
+	ino     uint64
 	mu      sync.Mutex
 	fd      int
 	pending []*kept // in the order of the first of their kind
@@ -67,32 +70,45 @@ type kept struct {
 
 // newPipe makes a pipe for records of size bytes, and returns the end for the
 // program.
-func newPipe(size int) (*pipe, *os.File, error) {
+func newPipe(size int) (*pipe, int, error) {
 	var fds [2]int
 	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {
-		return nil, nil, fmt.Errorf("pipe for events: %w", err)
+		return nil, 0, fmt.Errorf("pipe for events: %w", err)
 	}
-	r := os.NewFile(uintptr(fds[0]), "events")
-	if err := unix.SetNonblock(fds[1], true); err != nil {
-		r.Close()
+	err := unix.SetNonblock(fds[1], true)
+	back := -1
+	if err == nil {
+		back, err = unix.Open(fmt.Sprintf("/proc/self/fd/%d", fds[0]), unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	}
+	if err != nil {
+		unix.Close(fds[0])
 		unix.Close(fds[1])
-		return nil, nil, fmt.Errorf("pipe for events: %w", err)
+		return nil, 0, fmt.Errorf("pipe for events: %w", err)
 	}
-	return &pipe{size: size, fd: fds[1]}, r, nil
+	p := &pipe{size: size, back: back, fd: fds[1]}
+	p.ino, _ = inode(fds[0])
+	return p, fds[0], nil
 }
 
-// abandoned reports whether the program has closed its end, and all others who
-// had it.
+// inode returns the number of a pipe, which both ends have.
+func inode(fd int) (uint64, bool) {
+	var st unix.Stat_t
+	err := unix.Fstat(fd, &st)
+	return st.Ino, err == nil && st.Mode&unix.S_IFMT == unix.S_IFIFO
+}
+
+// abandon says that the program has closed its end.
+func (p *pipe) abandon() {
+	p.mu.Lock()
+	p.gone = true
+	p.mu.Unlock()
+}
+
+// abandoned reports whether it has.
 func (p *pipe) abandoned() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.closed || p.gone {
-		return true
-	}
-	poll := []unix.PollFd{{Fd: int32(p.fd)}}
-	_, err := unix.Poll(poll, 0)
-	p.gone = err == nil && poll[0].Revents&unix.POLLERR != 0
-	return p.gone
+	return p.closed || p.gone
 }
 
 // send writes an event, or keeps it until there is room.
@@ -213,18 +229,12 @@ func (p *pipe) takeBack(element uint64, of *tally) uint32 {
 	return of.n
 }
 
-// empty reads what is in the pipe. The pipe is locked. A file of /proc that is
-// a pipe, opened once more, is its other end.
+// empty reads what is in the pipe. The pipe is locked.
 func (p *pipe) empty() []byte {
-	fd, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", p.fd), unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil
-	}
-	defer unix.Close(fd)
 	var all []byte
 	buf := make([]byte, 1<<16)
 	for len(all) < maxPending*abi.AsyncEventLen {
-		n, err := unix.Read(fd, buf)
+		n, err := unix.Read(p.back, buf)
 		if err != nil || n == 0 {
 			break
 		}
@@ -245,88 +255,8 @@ func (p *pipe) close() {
 	if p.timer != nil {
 		p.timer.Stop()
 	}
+	unix.Close(p.back)
 	unix.Close(p.fd)
-}
-
-// courier writes events to pipes, and to the eventfd of the client, for those
-// who must not make a system call.
-type courier struct {
-	writing sync.Mutex // outside of mu
-
-	mu    sync.Mutex
-	notes []note
-	spare []note
-	wake  chan struct{}
-
-	kicked atomic.Bool
-	ring   func()      // wakes the client
-	soon   func() bool // reports whether somebody else calls flush soon; or nil
-}
-
-// note is an event for a pipe.
-type note struct {
-	to *pipe
-	record
-}
-
-func newCourier(ring func()) *courier {
-	return &courier{wake: make(chan struct{}, 1), ring: ring}
-}
-
-// kick has the client woken.
-func (c *courier) kick() {
-	c.kicked.Store(true)
-	c.signal()
-}
-
-func (c *courier) signal() {
-	select {
-	case c.wake <- struct{}{}:
-	default:
-	}
-}
-
-// post hands an event over. It never waits for a system call.
-func (c *courier) post(to *pipe, r record) {
-	c.mu.Lock()
-	if len(c.notes) < maxPending {
-		c.notes = append(c.notes, note{to, r})
-	}
-	c.mu.Unlock()
-	if c.soon == nil || !c.soon() {
-		c.signal()
-	}
-}
-
-// flush writes what was handed over. When it returns, all of it is written.
-func (c *courier) flush() {
-	c.writing.Lock()
-	defer c.writing.Unlock()
-	c.mu.Lock()
-	notes := c.notes
-	c.notes = c.spare[:0]
-	c.mu.Unlock()
-	for _, n := range notes {
-		n.to.send(n.record)
-	}
-	clear(notes)
-	c.spare = notes
-}
-
-// run writes events until stop is closed.
-func (c *courier) run(stop <-chan struct{}) {
-	for {
-		select {
-		case <-c.wake:
-			if c.kicked.Swap(false) {
-				c.ring()
-			}
-			c.flush()
-		case <-stop:
-			c.flush()
-			return
-		}
-	}
 }
 
 // known reports whether libibverbs knows an event.

@@ -25,13 +25,11 @@ func records(t *testing.T, fd int) (list []uint64) {
 // room in the pipe. One that is on its way then does not come.
 func TestPipe(t *testing.T) {
 	t.Parallel()
-	p, file, err := newPipe(8)
+	p, fd, err := newPipe(8)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer p.close()
-	defer file.Close()
-	fd := int(file.Fd())
 	if err := unix.SetNonblock(fd, true); err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +68,8 @@ func TestPipe(t *testing.T) {
 	if p.abandoned() {
 		t.Error("the program has its end")
 	}
-	file.Close()
+	unix.Close(fd)
+	p.abandon()
 	if !p.abandoned() {
 		t.Error("the program has closed its end")
 	}
@@ -80,13 +79,13 @@ func TestPipe(t *testing.T) {
 // A program that does not read costs no more than what its events are of.
 func TestPipeOfManyEvents(t *testing.T) {
 	t.Parallel()
-	p, file, err := newPipe(8)
+	p, fd, err := newPipe(8)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer p.close()
-	defer file.Close()
-	if _, err := unix.FcntlInt(file.Fd(), unix.F_SETPIPE_SZ, 1<<20); err != nil {
+	defer unix.Close(fd)
+	if _, err := unix.FcntlInt(uintptr(fd), unix.F_SETPIPE_SZ, 1<<20); err != nil {
 		t.Fatal(err)
 	}
 	a, b := new(tally), new(tally)
@@ -94,7 +93,7 @@ func TestPipeOfManyEvents(t *testing.T) {
 		p.send(record{element: 1, of: a})
 		p.send(record{element: 2, of: b})
 	}
-	if there, err := unix.IoctlGetInt(int(file.Fd()), unix.TIOCINQ); err != nil || there > 2*pipeRoom {
+	if there, err := unix.IoctlGetInt(fd, unix.TIOCINQ); err != nil || there > 2*pipeRoom {
 		t.Errorf("%d bytes are in the pipe, %v", there, err)
 	}
 	kept := func() (events, names int) {

@@ -1,3 +1,5 @@
+//go:build linux
+
 package uverbs
 
 import (
@@ -6,86 +8,48 @@ import (
 	"github.com/gosoftroce/rocev2/hca"
 	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/qp"
-	"github.com/gosoftroce/rocev2/rocev2"
-	"github.com/gosoftroce/rocev2/uverbs/quota"
-	"github.com/gosoftroce/rocev2/uverbs/ring"
 )
-
-// QueuesConfig is what the queues of a queue pair are made with.
-type QueuesConfig struct {
-	Type      ib.QPType
-	Domain    *hca.PD
-	SignalAll bool
-
-	Send       []byte     // memory of the ring of send requests
-	SendShape  ring.Shape // of elements of ring.SendElem(MaxSendSGE, MaxInline) bytes
-	MaxSendSGE int
-	MaxInline  int // bytes
-
-	Recv       []byte     // memory of the ring of receives; not looked at with SRQ
-	RecvShape  ring.Shape // of elements of ring.RecvElem(MaxRecvSGE) bytes
-	MaxRecvSGE int
-	SRQ        *SharedRecvQueue // where receives come from instead; or nil
-
-	SendCQ, RecvCQ *CompQueue
-
-	// IPv4 says that the device's address is one. Datagrams then complete
-	// with a service level of 2: so hardware says that they came as RoCEv2
-	// over IPv4, and UCX drops those of which nobody says so.
-	IPv4 bool
-
-	// Handle returns the address handle with a number, nil if there is
-	// none. For datagrams.
-	Handle func(number uint32) *ib.AddressHandle
-
-	// Account is whose address handles those are that the queues make for
-	// requests that name none; or nil.
-	Account *quota.Account
-
-	// Bulk takes note of what completes; or nil.
-	Bulk *Bulk
-
-	// Kick has Drain called soon. It is called with a shard locked, and
-	// must not wait.
-	Kick func()
-}
 
 // Queues are the send queue and the receive queue of a queue pair, in rings
 // that the program fills. What the program does wrong there ends this queue
 // pair, and nothing else.
 //
-// Their memory is in use until the queue pair is closed. Calls of Drain and
-// Modify may come from any goroutine.
+// Their memory is in use until Close. Calls of Serve and Modify may come from
+// any goroutine.
 type Queues struct {
 	qp   *hca.QP
-	kick func()
-	bulk *Bulk
+	kick func() // has Serve called soon; it may be called with a shard locked
 
 	send sendQueue
 	recv recvQueue
 
-	// What Drain is to do. The sinks and the source say so, which must not
+	// What Serve is to do. The sinks and the source say so, which must not
 	// call back into the queue pair.
 	fatal atomic.Bool // the receives, or an index, end it
 	late  atomic.Bool // it may be in ERR, where receives that come are flushed
 
-	posted atomic.Bool // requests were, since somebody has asked
+	wanted atomic.Bool // Serve was called, and is not done
+	kicked bool        // guarded by the errands
+	closed bool        // guarded by the lock of the send queue
 }
 
-// NewQueues makes the queues of a queue pair that is to be made with Config.
-func NewQueues(c QueuesConfig) (*Queues, error) {
-	q := &Queues{kick: c.Kick, bulk: c.Bulk}
-	if q.bulk == nil {
-		q.bulk = new(Bulk)
-	}
+// newQueues makes the queues of a queue pair that is to be made with Config, in
+// its rings.
+//
+// Where the device's address is one of IPv4, datagrams complete with a service
+// level of 2: so hardware says that they came as RoCEv2 over IPv4, and UCX
+// drops those of which nothing says so.
+func newQueues(o *ownedQP) (*Queues, error) {
+	q := &Queues{}
+	q.kick = func() { o.client.serve(q) }
 	var sl uint8
-	if c.IPv4 && c.Type.Service() == rocev2.ServiceUD {
+	if o.typ == ib.UD && o.client.dev.Dev.Addr().Unmap().Is4() {
 		sl = 2
 	}
-	if err := q.send.init(q, &c, sl); err != nil {
+	if err := q.send.init(q, o, sl); err != nil {
 		return nil, err
 	}
-	if err := q.recv.init(q, &c, sl); err != nil {
+	if err := q.recv.init(q, o, sl); err != nil {
 		return nil, err
 	}
 	return q, nil
@@ -114,8 +78,6 @@ func (q *Queues) Start(h *hca.QP) { q.qp, q.recv.qpn = h, h.QPN() }
 func (q *Queues) Modify(a *ib.Attr, mask ib.AttrMask) error {
 	err := q.modify(a, mask)
 	if err == nil && mask&ib.AttrState != 0 && a.State == ib.StateReset {
-		// Without the lock: the goroutine that posts for all programs
-		// waits for it.
 		q.send.cq.forget(uint32(q.qp.QPN()))
 		q.recv.cq.forget(uint32(q.qp.QPN()))
 	}
@@ -124,7 +86,7 @@ func (q *Queues) Modify(a *ib.Attr, mask ib.AttrMask) error {
 
 func (q *Queues) modify(a *ib.Attr, mask ib.AttrMask) error {
 	q.send.mu.Lock()
-	defer q.send.mu.Unlock()
+	defer q.unlock()
 	if err := q.qp.Modify(a, mask); err != nil {
 		return err
 	}
@@ -134,31 +96,53 @@ func (q *Queues) modify(a *ib.Attr, mask ib.AttrMask) error {
 			q.fatal.Store(false)
 		}
 		q.late.Store(a.State == ib.StateErr)
-		q.kick()
+		q.wanted.Store(true)
 	}
 	return nil
 }
 
-// Drain posts what waits in the send queue, at most so many requests. It
-// reports whether there is more that can be posted now: then it is to be called
-// again, after those of others.
-func (q *Queues) Drain(most int) (more bool) {
-	q.send.mu.Lock()
-	defer q.send.mu.Unlock()
+// turnOf is how many requests are posted before it is looked what else there
+// is to do.
+const turnOf = 64
+
+// Serve posts what waits in the send queue, as far as it can be posted now.
+// Where another goroutine is at it, or this one has called here from below,
+// that goes on in its place.
+func (q *Queues) Serve() {
+	q.wanted.Store(true)
+	if q.send.mu.TryLock() {
+		q.unlock()
+	}
+}
+
+// unlock does what Serve was called for, and gives up the lock of the send
+// queue.
+func (q *Queues) unlock() {
+	for {
+		for q.wanted.Swap(false) {
+			q.send.bell.revoke()
+			for !q.closed && q.drain(turnOf) {
+			}
+		}
+		if !q.closed {
+			q.send.gather()
+		}
+		q.send.mu.Unlock()
+		if !q.wanted.Load() || !q.send.mu.TryLock() { // the one that has it looks after us
+			return
+		}
+	}
+}
+
+// drain posts at most so many requests. It reports whether there is more that
+// can be posted now. The send queue is locked.
+func (q *Queues) drain(most int) (more bool) {
 	if q.fatal.Load() {
 		q.end()
 		q.fatal.Store(false)
 	}
-	before := q.send.ring.Taken()
 	more = q.send.drain(most)
-	if q.send.ring.Taken() != before {
-		q.posted.Store(true)
-	}
-	if q.late.Load() && q.qp.DrainReceives() {
-		q.posted.Store(true) // a ring for that counts as one that posts
-		return true
-	}
-	return more
+	return q.late.Load() && q.qp.DrainReceives() || more
 }
 
 // end takes the queue pair to the error state. The caller holds the lock of the
@@ -174,9 +158,10 @@ func (q *Queues) end() {
 // Close gives back what the queues have made. The queue pair is closed.
 func (q *Queues) Close() {
 	q.send.mu.Lock()
-	defer q.send.mu.Unlock()
+	q.closed = true
+	q.send.bell.revoke()
 	q.send.forget()
-	q.send.abandon()
+	q.send.mu.Unlock()
 }
 
 // fail has the queue pair ended soon. It may be called with a shard locked.

@@ -1,7 +1,8 @@
+//go:build linux
+
 package uverbs
 
 import (
-	"fmt"
 	"math"
 	"sync"
 	"sync/atomic"
@@ -33,24 +34,15 @@ type recvQueue struct {
 	pass atomic.Bool // the queue pair is on its way to ERR, which flushes such a receive
 }
 
-func (r *recvQueue) init(q *Queues, c *QueuesConfig, sl uint8) error {
-	r.owner, r.cq, r.sl, r.srq = q, c.RecvCQ, sl, c.SRQ
-	if r.srq != nil {
+func (r *recvQueue) init(q *Queues, o *ownedQP, sl uint8) error {
+	r.owner, r.cq, r.sl = q, o.recv.core, sl
+	if o.srq != nil {
+		r.srq = o.srq.core
 		return nil
 	}
-	r.pd, r.sge = c.Domain.Core(), c.MaxRecvSGE
-	if err := initReceives(&r.ring, c.Recv, c.RecvShape, c.MaxRecvSGE); err != nil {
-		return err
-	}
-	r.elem, r.ids = make([]byte, c.RecvShape.Elem), make([]uint64, c.RecvShape.Slots)
-	return nil
-}
-
-func initReceives(r *ring.Consumer, mem []byte, s ring.Shape, sge int) error {
-	if s.Elem < ring.RecvElem(sge) {
-		return fmt.Errorf("%w: receives of %d bytes", ring.ErrShape, s.Elem)
-	}
-	return r.Init(mem, s)
+	r.pd, r.sge = o.pd.core.Core(), int(o.cap.MaxRecvSge)
+	r.elem, r.ids = make([]byte, o.rq.shape.Elem), make([]uint64, o.rq.shape.Slots)
+	return r.ring.Init(o.rq.mem, o.rq.shape)
 }
 
 // Next implements qp.RecvSource. A receive that cannot be is an error of the
@@ -102,8 +94,7 @@ func (r *recvQueue) Clear() {
 // back first.
 func (r *recvQueue) Complete(c *ib.WC) bool {
 	if r.srq != nil && c.Status == ib.StatusSuccess {
-		r.owner.bulk.received(c.ByteLen, int(r.srq.left.Load()))
-		return r.cq.complete(c, r.sl, c.ByteLen)
+		return r.cq.complete(c, r.sl)
 	}
 	wc := *c
 	if c.Status != ib.StatusSuccess && !r.owner.late.Swap(true) {
@@ -112,25 +103,11 @@ func (r *recvQueue) Complete(c *ib.WC) bool {
 	if r.srq == nil {
 		wc.ID = r.ids[c.ID&uint64(len(r.ids)-1)]
 		r.ring.Release(c.ID + 1)
-		r.owner.bulk.received(c.ByteLen, r.ring.Behind(c.ID+1))
 		if r.bad == c.ID+1 && c.Status == ib.StatusWRFlushErr {
 			r.bad, wc.Status = 0, ib.StatusLocQPOpErr
 		}
 	}
-	return r.cq.complete(&wc, r.sl, c.ByteLen)
-}
-
-// SharedRecvQueueConfig is what a shared receive queue is made with.
-type SharedRecvQueueConfig struct {
-	Memory []byte     // of the ring
-	Shape  ring.Shape // of elements of ring.RecvElem(MaxSGE) bytes
-	MaxSGE int
-	PD     *memreg.PD
-
-	// Limit is called once for each SetLimit, when a message has asked for
-	// a receive and fewer than the limit are left. Failed is called once,
-	// when the ring cannot be used any more. Both must not wait.
-	Limit, Failed func()
+	return r.cq.complete(&wc, r.sl)
 }
 
 // SharedRecvQueue is a shared receive queue in a ring that the program fills.
@@ -140,7 +117,6 @@ type SharedRecvQueue struct {
 	pd                 *memreg.PD
 	sge                int
 	onLimit, onFailure func()
-	left               atomic.Int32 // receives, after the last that was taken
 
 	mu     sync.Mutex
 	ring   *ring.Consumer
@@ -150,15 +126,15 @@ type SharedRecvQueue struct {
 	closed bool
 }
 
-// NewSharedRecvQueue makes an empty queue. Its memory is in use until Close
+// newSharedRecvQueue makes an empty queue. Its memory is in use until Close
 // returns.
-func NewSharedRecvQueue(c SharedRecvQueueConfig) (*SharedRecvQueue, error) {
-	s := &SharedRecvQueue{pd: c.PD, sge: c.MaxSGE, onLimit: c.Limit, onFailure: c.Failed,
-		ring: new(ring.Consumer), elem: make([]byte, c.Shape.Elem)}
-	if err := initReceives(s.ring, c.Memory, c.Shape, c.MaxSGE); err != nil {
-		return nil, err
-	}
-	return s, nil
+//
+// limit is called once for each SetLimit, when a message has asked for a
+// receive and fewer than the limit are left; failed once, when the ring cannot
+// be used any more. Both must not wait.
+func newSharedRecvQueue(mem *ringSpace, sge int, pd *memreg.PD, limit, failed func()) (*SharedRecvQueue, error) {
+	s := &SharedRecvQueue{pd: pd, sge: sge, onLimit: limit, onFailure: failed, ring: new(ring.Consumer), elem: make([]byte, mem.shape.Elem)}
+	return s, s.ring.Init(mem.mem, mem.shape)
 }
 
 // Next implements qp.RecvSource. A receive that cannot be ends the queue pair
@@ -184,7 +160,6 @@ func (s *SharedRecvQueue) Next(w *qp.Recv) bool {
 		return false
 	}
 	s.ring.Release(s.ring.Take(s.elem) + 1)
-	s.left.Store(int32(n - 1))
 	var ok bool
 	w.PD = s.pd
 	if w.ID, ok = receive(w, s.elem, s.sge); ok {
@@ -218,9 +193,9 @@ func (s *SharedRecvQueue) Attr() (most, posted, limit int) {
 // Resize moves the queue to another ring. It is refused, and nothing changes,
 // if that does not hold what is in the queue. The program must not post
 // meanwhile. The memory before is free when it returns.
-func (s *SharedRecvQueue) Resize(mem []byte, shape ring.Shape) error {
+func (s *SharedRecvQueue) Resize(to *ringSpace) error {
 	next := new(ring.Consumer)
-	if err := initReceives(next, mem, shape, s.sge); err != nil {
+	if err := next.Init(to.mem, to.shape); err != nil {
 		return err
 	}
 	var first, at uint64

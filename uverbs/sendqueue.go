@@ -1,14 +1,14 @@
+//go:build linux
+
 package uverbs
 
 import (
 	"errors"
-	"fmt"
 	"sync"
 	"sync/atomic"
 
 	"github.com/gosoftroce/rocev2/hca"
 	"github.com/gosoftroce/rocev2/ib"
-	"github.com/gosoftroce/rocev2/uverbs/quota"
 	"github.com/gosoftroce/rocev2/uverbs/ring"
 )
 
@@ -27,24 +27,25 @@ type sendQueue struct {
 	handle    func(uint32) *ib.AddressHandle
 	domain    *hca.PD
 
-	mu     sync.Mutex // held to take and to post
-	ring   ring.Consumer
-	posted []posted // by slot; what was posted is for the sink
-	bad    badRequest
+	mu      sync.Mutex // held to take and to post
+	ring    ring.Consumer
+	posted  []posted // by slot; what was posted is for the sink
+	bad     badRequest
+	bell    doorbell
+	longest uint64 // bytes of one of the requests that were posted last
 
 	// await is the position after the request whose completion is waited
-	// for; 0 is none: for the last one before bad, or, where as many are
-	// posted as may be, for one that makes room.
+	// for; 0 is none: for the last one before bad; where as many are posted
+	// as may be, for one that makes room; or, while doorbells may be left
+	// out, for the last one that was posted.
 	await atomic.Uint64
 
 	vectors map[ib.AddressVector]*hca.AH // of requests that name no handle
-	account *quota.Account               // of them
 }
 
 // posted is what is kept of a request that was posted.
 type posted struct {
 	id       uint64
-	n        uint32 // bytes
 	signaled bool
 }
 
@@ -57,18 +58,13 @@ type badRequest struct {
 	opcode ib.WCOpcode
 }
 
-func (s *sendQueue) init(q *Queues, c *QueuesConfig, sl uint8) error {
-	s.owner, s.typ, s.cq, s.sl, s.signalAll = q, c.Type, c.SendCQ, sl, c.SignalAll
-	s.limits = ring.Limits{SGE: c.MaxSendSGE, Inline: c.MaxInline, Datagram: c.Type == ib.UD}
-	s.handle, s.domain, s.account = c.Handle, c.Domain, c.Account
-	if c.SendShape.Elem < ring.SendElem(c.MaxSendSGE, c.MaxInline) {
-		return fmt.Errorf("%w: send requests of %d bytes", ring.ErrShape, c.SendShape.Elem)
-	}
-	if err := s.ring.Init(c.Send, c.SendShape); err != nil {
-		return err
-	}
-	s.posted = make([]posted, min(c.SendShape.Slots, mostPosted))
-	return nil
+func (s *sendQueue) init(q *Queues, o *ownedQP, sl uint8) error {
+	s.owner, s.typ, s.cq, s.sl, s.signalAll = q, o.typ, o.send.core, sl, o.cap.SqSigAll != 0
+	s.limits = ring.Limits{SGE: int(o.cap.MaxSendSge), Inline: int(o.cap.MaxInlineData), Datagram: o.typ == ib.UD}
+	s.handle, s.domain = o.client.addressHandle, o.pd.core
+	s.bell = doorbell{of: o.client.doorbells, qp: o.handle}
+	s.posted = make([]posted, min(o.sq.shape.Slots, mostPosted))
+	return s.ring.Init(o.sq.mem, o.sq.shape)
 }
 
 // mostPosted is how many requests of a ring are posted and have not completed.
@@ -77,7 +73,7 @@ func (s *sendQueue) init(q *Queues, c *QueuesConfig, sl uint8) error {
 const mostPosted = 4096
 
 // batchSize is how many requests are posted at once.
-const batchSize = 16
+const batchSize = 64
 
 // batch is room for the requests that are being posted.
 type batch struct {
@@ -149,12 +145,9 @@ func (s *sendQueue) post(b *batch, n int) bool {
 	if status != ib.StatusSuccess {
 		i-- // it is not posted
 	}
-	s.owner.bulk.posts(s.longBytes(first, first+uint64(i)))
+	s.longest = longestOf(b.wrs[:i])
 	m, err := s.owner.qp.PostSend(b.wrs[:i])
 	at := first + uint64(m) // the first one that was not posted
-	if m < i {
-		s.owner.bulk.drops(s.longBytes(at, first+uint64(i)))
-	}
 	switch {
 	case errors.Is(err, ib.ErrState) || errors.Is(err, hca.ErrClosed):
 		s.ring.Return(at)
@@ -168,7 +161,6 @@ func (s *sendQueue) post(b *batch, n int) bool {
 		return false
 	}
 	s.ring.Return(at + 1)
-	s.at(at).n = 0
 	s.bad = badRequest{any: true, pos: at, status: status, opcode: b.taken[m].WR.Opcode.Completion()}
 	return s.finishBad()
 }
@@ -178,7 +170,7 @@ func (s *sendQueue) take(b *batch, i int, e []byte) ib.Status {
 	pos := s.ring.Take(e)
 	w := &b.taken[i]
 	status := w.Decode(e, s.limits)
-	*s.at(pos) = posted{id: w.WR.ID, n: uint32(ib.TotalLength(w.WR.SGList)), signaled: w.WR.Signaled || s.signalAll}
+	*s.at(pos) = posted{id: w.WR.ID, signaled: w.WR.Signaled || s.signalAll}
 	if status != ib.StatusSuccess {
 		return status
 	}
@@ -218,12 +210,8 @@ func (s *sendQueue) handleFor(av ib.AddressVector) *ib.AddressHandle {
 	if len(s.vectors) == maxVectors {
 		s.forget()
 	}
-	if s.account.Take(quota.AHs, 1) != nil {
-		return nil
-	}
 	h := new(hca.AH)
 	if s.domain.MakeAH(h, av) != nil {
-		s.account.Give(quota.AHs, 1)
 		return nil
 	}
 	if s.vectors == nil {
@@ -238,7 +226,6 @@ func (s *sendQueue) forget() {
 	for _, h := range s.vectors {
 		h.Close()
 	}
-	s.account.Give(quota.AHs, int64(len(s.vectors)))
 	clear(s.vectors)
 }
 
@@ -268,7 +255,6 @@ func (s *sendQueue) Complete(c *ib.WC) bool {
 	pos := c.ID
 	p := *s.at(pos)
 	s.ring.Release(pos + 1)
-	s.owner.bulk.sent(p.n)
 	if s.await.Load() == pos+1 {
 		s.owner.kick()
 	}
@@ -280,29 +266,13 @@ func (s *sendQueue) Complete(c *ib.WC) bool {
 	if c.Status != ib.StatusSuccess {
 		s.owner.late.Store(true)
 	}
-	return s.cq.complete(&wc, s.sl, p.n)
-}
-
-// longBytes returns how many bytes of long messages the requests have from one
-// position up to another.
-func (s *sendQueue) longBytes(from, to uint64) (n int64) {
-	for ; from < to; from++ {
-		if p := s.at(from); isLong(p.n) {
-			n += int64(p.n)
-		}
-	}
-	return n
-}
-
-// abandon takes note that what was posted does not complete any more.
-func (s *sendQueue) abandon() {
-	s.owner.bulk.drops(s.longBytes(s.ring.Released(), s.ring.Taken()))
+	return s.cq.complete(&wc, s.sl)
 }
 
 // reset drops what is in the ring: the queue pair is in RESET.
 func (s *sendQueue) reset() {
-	s.abandon()
 	s.ring.Clear()
 	s.bad = badRequest{}
+	s.bell.eager = 0
 	s.await.Store(0)
 }

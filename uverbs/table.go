@@ -5,53 +5,48 @@ package uverbs
 import (
 	"sync"
 
-	"github.com/gosoftroce/rocev2/uverbs/quota"
+	"github.com/gosoftroce/rocev2/uverbs/abi"
 )
 
-// table gives the objects of one kind their numbers, from 0 up.
+// table gives the objects of one kind their numbers, from 0 up. One command at
+// a time adds and takes away.
 type table[T any] struct {
-	most    int // numbers that there are
-	kind    quota.Kind
-	account *quota.Account // of the client
+	most int // numbers that there are
 
 	mu    sync.RWMutex
 	slots []*T
 	free  []uint32
-	used  int
 }
 
-// reserve takes a number. It reports false if there is none left.
-func (t *table[T]) reserve() (uint32, bool) {
+// add enters what make makes of a free number. Without one it is ENOMEM.
+func (t *table[T]) add(make func(h uint32) (*T, error)) (uint32, error) {
+	h, last := uint32(len(t.slots)), len(t.free)-1
+	switch {
+	case last >= 0:
+		h = t.free[last]
+	case len(t.slots) >= t.most:
+		return 0, abi.ENOMEM
+	}
+	v, err := make(h)
+	if err != nil {
+		return 0, err
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.used >= t.most || t.account.Take(t.kind, 1) != nil {
-		return 0, false
+	if last >= 0 {
+		t.slots[h], t.free = v, t.free[:last]
+	} else {
+		t.slots = append(t.slots, v)
 	}
-	t.used++
-	if n := len(t.free); n > 0 {
-		h := t.free[n-1]
-		t.free = t.free[:n-1]
-		return h, true
-	}
-	t.slots = append(t.slots, nil)
-	return uint32(len(t.slots) - 1), true
-}
-
-// set has a number that was reserved stand for v.
-func (t *table[T]) set(h uint32, v *T) {
-	t.mu.Lock()
-	t.slots[h] = v
-	t.mu.Unlock()
+	return h, nil
 }
 
 // release gives a number back.
 func (t *table[T]) release(h uint32) {
 	t.mu.Lock()
+	defer t.mu.Unlock()
 	t.slots[h] = nil
 	t.free = append(t.free, h)
-	t.used--
-	t.mu.Unlock()
-	t.account.Give(t.kind, 1)
 }
 
 // get returns what a number stands for, nil if nothing.
@@ -62,13 +57,6 @@ func (t *table[T]) get(h uint32) *T {
 		return nil
 	}
 	return t.slots[h]
-}
-
-// size is above all numbers that are in use.
-func (t *table[T]) size() int {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	return len(t.slots)
 }
 
 // all returns every object.

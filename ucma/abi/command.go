@@ -23,7 +23,7 @@ func Parse(b []byte) (Command, uabi.Errno) {
 	c := Command{Number: Number(le.Uint32(b)), Out: int(le.Uint16(b[6:]))}
 	n := int(le.Uint16(b[4:]))
 	switch {
-	case c.Number >= commands || n > len(b)-headerLen:
+	case c.Number >= Numbers || n > len(b)-headerLen:
 		return Command{}, uabi.EINVAL
 	case c.Number == GetOption:
 		return Command{}, uabi.ENOSYS
@@ -71,7 +71,7 @@ type CreateIDCmd struct {
 }
 
 // ParseCreateID decodes it.
-func ParseCreateID(b []byte) (c CreateIDCmd, e uabi.Errno) {
+func ParseCreateID(_ Number, b []byte) (c CreateIDCmd, e uabi.Errno) {
 	r := reader{b: b}
 	c.UID = r.u64()
 	r.u64()
@@ -221,7 +221,7 @@ type RejectCmd struct {
 }
 
 // ParseReject decodes it.
-func ParseReject(b []byte) (c RejectCmd, e uabi.Errno) {
+func ParseReject(_ Number, b []byte) (c RejectCmd, e uabi.Errno) {
 	r := reader{b: b}
 	c.ID = r.u32()
 	n := r.u8()
@@ -239,7 +239,7 @@ type SetOptionCmd struct {
 }
 
 // ParseSetOption decodes it.
-func ParseSetOption(b []byte) (c SetOptionCmd, e uabi.Errno) {
+func ParseSetOption(_ Number, b []byte) (c SetOptionCmd, e uabi.Errno) {
 	r := reader{b: b}
 	c = SetOptionCmd{Value: r.u64(), ID: r.u32(), Level: r.u32(), Name: r.u32(), Len: r.u32()}
 	return c, r.errno()

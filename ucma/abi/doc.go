@@ -36,7 +36,7 @@ const (
 	Bind
 	ResolveAddr
 	JoinMulticast
-	commands
+	Numbers // how many there are
 )
 
 // What Query asks for.

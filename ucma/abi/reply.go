@@ -14,11 +14,8 @@ const (
 	addrOldLen  = 272
 	PathLen     = 8 // without a path
 	pathDataLen = 72
-	QPAttrLen   = 144
 	EventLen    = 336
-	eventOldLen = 324 // without ECE
-	pathRecLen  = 64
-	ahAttrLen   = 32
+	EventOldLen = 324 // without ECE
 	eventUnion  = 20
 )
 

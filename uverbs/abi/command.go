@@ -38,8 +38,6 @@ const (
 	ModifySRQ         Command = 33
 	QuerySRQ          Command = 34
 	DestroySRQ        Command = 35
-	OpenXRCD          Command = 37
-	CloseXRCD         Command = 38
 	CreateXSRQ        Command = 39
 	NumCommands       Command = 41
 )
@@ -165,6 +163,9 @@ func (r *Request) Encode(core, driver any) []byte {
 	return out[:min(len(out), room)]
 }
 
+// Answer is the reply with these.
+func (r *Request) Answer(core, driver any) Reply { return Reply{Resp: r.Encode(core, driver)} }
+
 func appendStruct(b []byte, v any) []byte {
 	if v == nil {
 		return b
@@ -174,4 +175,13 @@ func appendStruct(b []byte, v any) []byte {
 		panic(err) // not a struct of this package
 	}
 	return b
+}
+
+// ParseArm parses a command that arms a completion queue, if that is what b is.
+func ParseArm(b []byte) (cq uint32, solicitedOnly, ok bool) {
+	const armLen = headerLen + 8
+	if len(b) != armLen || binary.LittleEndian.Uint32(b) != uint32(ReqNotifyCQ) || binary.LittleEndian.Uint16(b[4:])*4 != armLen {
+		return 0, false, false
+	}
+	return binary.LittleEndian.Uint32(b[headerLen:]), binary.LittleEndian.Uint32(b[headerLen+4:]) != 0, true
 }

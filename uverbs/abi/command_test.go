@@ -4,32 +4,13 @@ import (
 	"bytes"
 	"encoding/binary"
 	"testing"
+
+	fake "github.com/gosoftroce/rocev2/uverbs/uverbstest"
 )
-
-// plain returns a plain command as libibverbs writes it.
-func plain(c Command, out int, body any, driver ...byte) []byte {
-	b := appendStruct(make([]byte, headerLen), body)
-	b = append(b, driver...)
-	binary.LittleEndian.PutUint32(b, uint32(c))
-	binary.LittleEndian.PutUint16(b[4:], uint16(len(b)/4))
-	binary.LittleEndian.PutUint16(b[6:], uint16(out/4))
-	return b
-}
-
-// extended returns an extended command.
-func extended(c Command, out, driverOut int, body any) []byte {
-	b := appendStruct(make([]byte, headerLen+exHeaderLen), body)
-	binary.LittleEndian.PutUint32(b, uint32(c)|flagExtended)
-	binary.LittleEndian.PutUint16(b[4:], uint16((len(b)-headerLen-exHeaderLen)/8))
-	binary.LittleEndian.PutUint16(b[6:], uint16(out/8))
-	binary.LittleEndian.PutUint64(b[8:], 0x1000)
-	binary.LittleEndian.PutUint16(b[18:], uint16(driverOut/8))
-	return b
-}
 
 func TestPlainCommand(t *testing.T) {
 	want := RegMRReq{Response: 1, Start: 0x2000, Length: 3, HcaVa: 4, PdHandle: 5, AccessFlags: 6}
-	r, errno := Parse(plain(RegMR, 12, want, 7, 7, 7, 7))
+	r, errno := Parse(fake.Plain(RegMR, 12, want, []byte{7, 7, 7, 7}))
 	if errno != 0 || r.Command != RegMR || r.Extended {
 		t.Fatalf("Parse: %+v, %v", r, errno)
 	}
@@ -47,7 +28,7 @@ func TestPlainCommand(t *testing.T) {
 
 // The driver's part of a reply lies behind the core's room.
 func TestExtendedCommand(t *testing.T) {
-	r, errno := Parse(extended(CreateCQ, 24, 16, ExCreateCQReq{UserHandle: 9, Cqe: 5}))
+	r, errno := Parse(fake.Extended(CreateCQ, 24, 16, ExCreateCQReq{CQInit: CQInit{UserHandle: 9, Cqe: 5}}))
 	if errno != 0 || r.Command != CreateCQ || !r.Extended {
 		t.Fatalf("Parse: %+v, %v", r, errno)
 	}
@@ -63,7 +44,7 @@ func TestExtendedCommand(t *testing.T) {
 
 // An extended command may be shorter, and longer by zeros.
 func TestExtendedLengths(t *testing.T) {
-	whole := extended(CreateQP, 40, 32, ExCreateQPReq{UserHandle: 3, SourceQpn: 4})
+	whole := fake.Extended(CreateQP, 40, 32, ExCreateQPReq{QPInit: QPInit{UserHandle: 3}, SourceQpn: 4})
 	for _, c := range []struct {
 		name  string
 		words int // of 8 bytes, more or less
@@ -98,8 +79,8 @@ func TestExtendedLengths(t *testing.T) {
 }
 
 func TestBadHeaders(t *testing.T) {
-	ok := plain(AllocPD, 4, AllocPDReq{})
-	ex := extended(QueryDevice, 304, 0, ExQueryDeviceReq{})
+	ok := fake.Plain(AllocPD, 4, AllocPDReq{})
+	ex := fake.Extended(QueryDevice, 304, 0, ExQueryDeviceReq{})
 	edit := func(b []byte, off int, v ...byte) []byte {
 		b = bytes.Clone(b)
 		copy(b[off:], v)
@@ -122,7 +103,7 @@ func TestBadHeaders(t *testing.T) {
 			t.Errorf("%s: %v, want EINVAL", name, errno)
 		}
 	}
-	r, _ := Parse(plain(RegMR, 0, AllocPDReq{}))
+	r, _ := Parse(fake.Plain(RegMR, 0, AllocPDReq{}))
 	if errno := r.Decode(&RegMRReq{}); errno != ENOSPC {
 		t.Errorf("a short command: %v, want ENOSPC", errno)
 	}
@@ -130,11 +111,11 @@ func TestBadHeaders(t *testing.T) {
 
 // A reply is never longer than the room for it.
 func TestReplyRoom(t *testing.T) {
-	r, _ := Parse(plain(QueryDevice, 12, QueryDeviceReq{}))
+	r, _ := Parse(fake.Plain(QueryDevice, 12, QueryDeviceReq{}))
 	if b := r.Encode(QueryDeviceResp{}, nil); len(b) != 12 {
 		t.Errorf("%d bytes", len(b))
 	}
-	r, _ = Parse(extended(QueryDevice, 16, 8, ExQueryDeviceReq{}))
+	r, _ = Parse(fake.Extended(QueryDevice, 16, 8, ExQueryDeviceReq{}))
 	if b := r.Encode(ExQueryDeviceResp{}, MMInfo{}); len(b) != 24 {
 		t.Errorf("%d bytes", len(b))
 	}
@@ -143,9 +124,9 @@ func TestReplyRoom(t *testing.T) {
 // FuzzCommand parses what a program wrote, decodes it as everything, and
 // encodes replies.
 func FuzzCommand(f *testing.F) {
-	f.Add(plain(RegMR, 12, RegMRReq{}))
-	f.Add(plain(ModifySRQ, 0, ModifySRQReq{}, 1, 2, 3, 4, 5, 6, 7, 8))
-	f.Add(extended(CreateQP, 40, 32, ExCreateQPReq{}))
+	f.Add(fake.Plain(RegMR, 12, RegMRReq{}))
+	f.Add(fake.Plain(ModifySRQ, 0, ModifySRQReq{}, []byte{1, 2, 3, 4, 5, 6, 7, 8}))
+	f.Add(fake.Extended(CreateQP, 40, 32, ExCreateQPReq{}))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		for _, v := range []any{&RegMRReq{}, &CreateQPReq{}, &ExCreateQPReq{}, &ModifySRQReq{}, &ExModifyQPReq{}} {
 			r, errno := Parse(b)

@@ -13,21 +13,6 @@ type (
 	}
 )
 
-// XRC domains.
-type (
-	OpenXRCDReq struct {
-		Response uint64
-		Fd       uint32
-		Oflags   uint32
-	}
-	OpenXRCDResp struct {
-		XrcdHandle uint32
-	}
-	CloseXRCDReq struct {
-		XrcdHandle uint32
-	}
-)
-
 // Memory regions.
 type (
 	RegMRReq struct {

@@ -43,7 +43,18 @@ type QPAttr struct {
 // CreateQPDriverResp.
 type (
 	CreateQPReq struct {
-		Response      uint64
+		Response uint64
+		QPInit
+	}
+	ExCreateQPReq struct {
+		QPInit
+		CompMask        uint32
+		CreateFlags     uint32
+		RwqIndTblHandle uint32
+		SourceQpn       uint32
+	}
+	// QPInit is what both say of a queue pair.
+	QPInit struct {
 		UserHandle    uint64
 		PdHandle      uint32
 		SendCqHandle  uint32
@@ -58,26 +69,6 @@ type (
 		QpType        uint8
 		IsSrq         uint8
 		Reserved      uint8
-	}
-	ExCreateQPReq struct {
-		UserHandle      uint64
-		PdHandle        uint32
-		SendCqHandle    uint32
-		RecvCqHandle    uint32
-		SrqHandle       uint32
-		MaxSendWr       uint32
-		MaxRecvWr       uint32
-		MaxSendSge      uint32
-		MaxRecvSge      uint32
-		MaxInlineData   uint32
-		SqSigAll        uint8
-		QpType          uint8
-		IsSrq           uint8
-		Reserved        uint8
-		CompMask        uint32
-		CreateFlags     uint32
-		RwqIndTblHandle uint32
-		SourceQpn       uint32
 	}
 	CreateQPResp struct {
 		QpHandle      uint32
@@ -134,13 +125,30 @@ type QueryQPReq struct {
 
 // QueryQPResp are the attributes of a queue pair.
 type QueryQPResp struct {
-	Dest            QPDest
-	AltDest         QPDest
-	MaxSendWr       uint32
-	MaxRecvWr       uint32
-	MaxSendSge      uint32
-	MaxRecvSge      uint32
-	MaxInlineData   uint32
+	Dest          QPDest
+	AltDest       QPDest
+	MaxSendWr     uint32
+	MaxRecvWr     uint32
+	MaxSendSge    uint32
+	MaxRecvSge    uint32
+	MaxInlineData uint32
+	QPValues
+	SqSigAll uint8
+	_        [5]uint8
+}
+
+// ModifyQPReq changes a queue pair.
+type ModifyQPReq struct {
+	Dest     QPDest
+	AltDest  QPDest
+	QpHandle uint32
+	AttrMask uint32
+	QPValues
+	_ [2]uint8
+}
+
+// QPValues are the attributes that both have.
+type QPValues struct {
 	Qkey            uint32
 	RqPsn           uint32
 	SqPsn           uint32
@@ -152,7 +160,7 @@ type QueryQPResp struct {
 	CurQpState      uint8
 	PathMtu         uint8
 	PathMigState    uint8
-	SqDraining      uint8
+	Sqd             uint8 // sq_draining; en_sqd_async_notify of a change
 	MaxRdAtomic     uint8
 	MaxDestRdAtomic uint8
 	MinRnrTimer     uint8
@@ -162,38 +170,6 @@ type QueryQPResp struct {
 	RnrRetry        uint8
 	AltPortNum      uint8
 	AltTimeout      uint8
-	SqSigAll        uint8
-	Reserved        [5]uint8
-}
-
-// ModifyQPReq changes a queue pair.
-type ModifyQPReq struct {
-	Dest             QPDest
-	AltDest          QPDest
-	QpHandle         uint32
-	AttrMask         uint32
-	Qkey             uint32
-	RqPsn            uint32
-	SqPsn            uint32
-	DestQpNum        uint32
-	QpAccessFlags    uint32
-	PkeyIndex        uint16
-	AltPkeyIndex     uint16
-	QpState          uint8
-	CurQpState       uint8
-	PathMtu          uint8
-	PathMigState     uint8
-	EnSqdAsyncNotify uint8
-	MaxRdAtomic      uint8
-	MaxDestRdAtomic  uint8
-	MinRnrTimer      uint8
-	PortNum          uint8
-	Timeout          uint8
-	RetryCnt         uint8
-	RnrRetry         uint8
-	AltPortNum       uint8
-	AltTimeout       uint8
-	Reserved         [2]uint8
 }
 
 // ExModifyQPReq changes a queue pair.

@@ -21,21 +21,22 @@ type (
 // MMInfo.
 type (
 	CreateCQReq struct {
-		Response    uint64
+		Response uint64
+		CQInit
+		Reserved uint32
+	}
+	// CQInit is what both requests say of a queue.
+	CQInit struct {
 		UserHandle  uint64
 		Cqe         uint32
 		CompVector  uint32
 		CompChannel int32 // a file, or negative
-		Reserved    uint32
 	}
 	ExCreateCQReq struct {
-		UserHandle  uint64
-		Cqe         uint32
-		CompVector  uint32
-		CompChannel int32
-		CompMask    uint32
-		Flags       uint32
-		Reserved    uint32
+		CQInit
+		CompMask uint32
+		Flags    uint32
+		Reserved uint32
 	}
 	CreateCQResp struct {
 		CqHandle uint32
@@ -73,7 +74,6 @@ type (
 // Bits of ExCreateCQReq.Flags.
 const (
 	CQTimestampCompletion = 1 << 0
-	CQIgnoreOverrun       = 1 << 1
 )
 
 // Shared receive queues. The driver's part of the replies that make one is a
@@ -82,22 +82,21 @@ type (
 	CreateSRQReq struct {
 		Response   uint64
 		UserHandle uint64
-		PdHandle   uint32
-		MaxWr      uint32
-		MaxSge     uint32
-		SrqLimit   uint32
+		SRQInit
+	}
+	// SRQInit is what both requests say of a queue.
+	SRQInit struct {
+		PdHandle uint32
+		MaxWr    uint32
+		MaxSge   uint32
+		SrqLimit uint32
 	}
 	CreateXSRQReq struct {
 		Response   uint64
 		UserHandle uint64
 		SrqType    uint32
-		PdHandle   uint32
-		MaxWr      uint32
-		MaxSge     uint32
-		SrqLimit   uint32
-		MaxNumTags uint32
-		XrcdHandle uint32
-		CqHandle   uint32
+		SRQInit
+		_ [3]uint32 // tags, XRC
 	}
 	CreateSRQResp struct {
 		SrqHandle uint32

@@ -9,21 +9,14 @@ type Reply struct {
 	// Resp goes to where the command's response pointer says.
 	Resp []byte
 
-	// Files are opened for the program. The numbers that they get there go
-	// into Resp. Whoever takes the reply closes them when they are sent.
+	// Files were opened for the program, whose numbers go into Resp.
 	Files []ReplyFile
 }
 
 // ReplyFile is a file that a program gets with a reply.
 type ReplyFile struct {
-	File   File
-	Offset int // of the 4 bytes of Resp for its number
-}
-
-// File is an open file: an *os.File.
-type File interface {
-	Fd() uintptr
-	Close() error
+	FD     int
+	Offset int // of the 4 bytes of Resp for the number
 }
 
 // Fail returns the reply to a command that failed.

@@ -65,17 +65,6 @@ func (c *Consumer) Release(pos uint64) {
 // called beside the other methods.
 func (c *Consumer) Released() uint64 { return c.released.Load() }
 
-// Behind returns how many elements there are from position pos on, as the
-// program says now, whether they were taken or not; 0 if that cannot be. It may
-// be called beside the other methods.
-func (c *Consumer) Behind(pos uint64) int {
-	i, err := c.index(c.producer)
-	if err != nil {
-		return 0
-	}
-	return int((i - pos) & c.mask)
-}
-
 // Clear drops all that is in the ring, as a queue pair does that is reset.
 // Positions go on counting.
 func (c *Consumer) Clear() {

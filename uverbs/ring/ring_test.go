@@ -157,21 +157,6 @@ func TestConsumerIndices(t *testing.T) {
 	}
 }
 
-func TestBehind(t *testing.T) {
-	t.Parallel()
-	r, mem := newConsumer(t, Shape{Slots: 4, Elem: 64})
-	for _, c := range []struct {
-		pos      uint64
-		producer uint32
-		want     int
-	}{{0, 0, 0}, {0, 3, 3}, {1, 3, 2}, {7, 1, 2}, {4, 1 << 31, 0}} {
-		setIndex(mem, 128, c.producer)
-		if n := r.Behind(c.pos); n != c.want {
-			t.Errorf("from %d up to %d: %d", c.pos, c.producer, n)
-		}
-	}
-}
-
 func TestReturnAndClear(t *testing.T) {
 	t.Parallel()
 	r, mem := newConsumer(t, Shape{Slots: 4, Elem: 64})

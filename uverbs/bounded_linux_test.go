@@ -26,15 +26,22 @@ func TestStepsGiveUpTheLock(t *testing.T) {
 	inSteps(&mu, func() (more bool) { return !had })
 }
 
+// deep makes a queue pair that holds many requests, and its peer.
+func deep(t *testing.T, n uint32) (a, b *appQP) {
+	da, db := near(t)
+	pa := startLarge(t, da, 32<<20)
+	a, b = pa.newQP(options{depth: n, cq: pa.newCQ(2 * n)}), start(t, db).newQP(options{})
+	b.connect(a)
+	a.connect(b)
+	return a, b
+}
+
 // However much a program posts, the way to ERR flushes a bounded part of it
 // with the shard locked. All of it is flushed at last, in order.
 func TestErrFlushesFew(t *testing.T) {
 	t.Parallel()
 	const all, receives = 10_000, 1 << 16
-	pa, pb := programs(t)
-	a, b := pa.newQP(pairOptions{depth: all, data: 8, cq: pa.newCQ(2 * all)}), pb.newQP(pairOptions{})
-	b.connect(a)
-	a.connect(b)
+	a, _ := deep(t, all)
 	for id := range uint64(all) { // the peer has no receives
 		if !a.send.PostSend(inline(id)) || !a.recv.PostRecv(receives+id) {
 			t.Fatal("no room")
@@ -42,7 +49,7 @@ func TestErrFlushesFew(t *testing.T) {
 	}
 	s := &a.Queues.send
 	for posted := uint64(0); posted < mostPosted; runtime.Gosched() {
-		a.ring()
+		a.Serve()
 		s.mu.Lock()
 		posted = s.ring.Taken()
 		s.mu.Unlock()
@@ -51,11 +58,11 @@ func TestErrFlushesFew(t *testing.T) {
 	if n := s.ring.Taken(); n != mostPosted {
 		t.Errorf("%d requests are posted", n)
 	}
-	pa.must(a.qp.Modify(&ib.Attr{State: ib.StateErr}, ib.AttrState))
-	if n, err := a.cq.Len(); n < mostPosted || n > mostPosted+ring.AtOnce || err != nil {
+	a.p.must(a.qp.Modify(&ib.Attr{State: ib.StateErr}, ib.AttrState))
+	if n, err := a.cq.CompQueue.Len(); n < mostPosted || n > mostPosted+ring.AtOnce || err != nil {
 		t.Errorf("ERR flushes %d, %v", n, err)
 	}
-	s.mu.Unlock()
+	a.unlock()
 	sends, recvs := uint64(0), uint64(receives)
 	for _, c := range a.cq.wait(2 * all) {
 		next := &sends
@@ -73,17 +80,13 @@ func TestErrFlushesFew(t *testing.T) {
 func TestMoreThanArePostedAtOnce(t *testing.T) {
 	t.Parallel()
 	const all = 3 * mostPosted
-	pa, pb := programs(t)
-	a, b := pa.newQP(pairOptions{depth: all, cq: pa.newCQ(all)}), pb.newQP(pairOptions{})
-	b.connect(a)
-	a.connect(b)
-	at, key := pb.remote(0)
+	a, b := deep(t, all)
 	for id := range uint64(all) {
-		if !a.send.PostSend(fake.SendWR{ID: id, Opcode: fake.Write, Flags: fake.Signaled, Remote: at, RKey: key}) {
+		if !a.send.PostSend(a.write(id, 0, b.p, 0)) {
 			t.Fatal("no room")
 		}
 	}
-	a.ring() // once
+	a.Serve() // once
 	for id, c := range a.cq.wait(all) {
 		if c.ID != uint64(id) || c.Status != ib.StatusSuccess {
 			t.Fatalf("completion %d is %+v", id, c)
@@ -96,26 +99,23 @@ func TestMoreThanArePostedAtOnce(t *testing.T) {
 func TestResizeBesideCompletions(t *testing.T) {
 	t.Parallel()
 	const before, after = 20_000, 5000
-	q := (&program{t: t}).newCQ(before + after)
+	q := newBareCQ(t, before+after)
 	for id := range uint64(before) {
-		q.complete(&ib.WC{ID: id}, 0, 0)
+		q.complete(&ib.WC{ID: id}, 0)
 	}
-	shape := ring.ShapeFor(2*(before+after), ring.CQElem)
-	mem := fake.Memory(shape.Size())
+	to := space(2*(before+after), ring.CQElem)
 	var beside sync.WaitGroup
 	beside.Go(func() {
 		for id := range uint64(after) {
-			if !q.complete(&ib.WC{ID: before + id}, 0, 0) {
+			if !q.complete(&ib.WC{ID: before + id}, 0) {
 				t.Errorf("completion %d is lost", id)
 			}
 			runtime.Gosched()
 		}
 	})
-	if err := q.Resize(mem, shape); err != nil {
-		t.Fatal(err)
-	}
+	q.p.must(q.Resize(to))
 	beside.Wait()
-	q.Ring.Mem = mem
+	q.Ring.Mem = to.mem
 	for id := range uint64(before + after) {
 		if c, ok := q.Poll(); !ok || c.ID != id {
 			t.Fatalf("%+v; want %d", c, id)
@@ -123,7 +123,7 @@ func TestResizeBesideCompletions(t *testing.T) {
 	}
 	q.none()
 	q.Close()
-	if err := q.Resize(mem, shape); !errors.Is(err, errClosed) {
+	if err := q.Resize(to); !errors.Is(err, errClosed) {
 		t.Errorf("of a queue that is closed: %v", err)
 	}
 }
@@ -133,15 +133,16 @@ func TestResizeBesideCompletions(t *testing.T) {
 func TestResizeBesideReceives(t *testing.T) {
 	t.Parallel()
 	const all = 20_000
-	p, _ := programs(t)
-	s := p.newSRQ(all)
+	from, to := space(all, ring.RecvElem(2)), space(2*all, ring.RecvElem(2))
+	s, err := newSharedRecvQueue(from, 2, nil, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for id := range uint64(all) {
-		if !s.PostRecv(id) {
+		if !(fake.Ring{Mem: from.mem}).PostRecv(id) {
 			t.Fatal("no room")
 		}
 	}
-	shape := ring.ShapeFor(2*all, ring.RecvElem(2))
-	mem := fake.Memory(shape.Size())
 	var beside sync.WaitGroup
 	var taken []uint64
 	take := func() bool {
@@ -158,7 +159,9 @@ func TestResizeBesideReceives(t *testing.T) {
 			runtime.Gosched()
 		}
 	})
-	p.must(s.Resize(mem, shape))
+	if err := s.Resize(to); err != nil {
+		t.Fatal(err)
+	}
 	beside.Wait()
 	for take() {
 	}
@@ -167,11 +170,11 @@ func TestResizeBesideReceives(t *testing.T) {
 			t.Fatalf("receive %d has ID %d", i, id)
 		}
 	}
-	if r := (fake.Ring{Mem: mem}); len(taken) != all || r.Consumer() != r.Producer() {
+	if r := (fake.Ring{Mem: to.mem}); len(taken) != all || r.Consumer() != r.Producer() {
 		t.Errorf("%d receives were taken, indices %d and %d", len(taken), r.Consumer(), r.Producer())
 	}
-	s.SharedRecvQueue.Close()
-	if err := s.Resize(mem, shape); !errors.Is(err, errClosed) {
+	s.Close()
+	if err := s.Resize(to); !errors.Is(err, errClosed) {
 		t.Errorf("of a queue that is closed: %v", err)
 	}
 }
@@ -181,40 +184,19 @@ func TestResizeBesideReceives(t *testing.T) {
 func TestCloseBesideResize(t *testing.T) {
 	t.Parallel()
 	for range 50 {
-		q := (&program{t: t}).newCQ(1000)
+		q := newBareCQ(t, 1000)
 		for id := range uint64(1000) {
-			q.complete(&ib.WC{ID: id}, 0, 0)
+			q.complete(&ib.WC{ID: id}, 0)
 		}
-		shape := ring.ShapeFor(2000, ring.CQElem)
 		var beside sync.WaitGroup
 		beside.Go(q.Close)
 		beside.Go(func() { q.forget(0) })
-		if err := q.Resize(fake.Memory(shape.Size()), shape); err != nil && !errors.Is(err, errClosed) {
+		if err := q.Resize(space(2000, ring.CQElem)); err != nil && !errors.Is(err, errClosed) {
 			t.Error(err)
 		}
 		beside.Wait()
-		if q.complete(&ib.WC{}, 0, 0) {
+		if q.complete(&ib.WC{}, 0) {
 			t.Error("a queue that is closed takes a completion")
 		}
-	}
-}
-
-// To flush receives is work: a program whose ring begins it does not count as
-// one that rings without posting.
-func TestFlushedReceivesAreWork(t *testing.T) {
-	t.Parallel()
-	const all = 3 * ring.AtOnce
-	p, _ := programs(t)
-	a := p.newQP(pairOptions{depth: all})
-	a.init()
-	for id := range uint64(all) {
-		if !a.recv.PostRecv(id) {
-			t.Fatal("no room")
-		}
-	}
-	p.must(a.Modify(&ib.Attr{State: ib.StateErr}, ib.AttrState))
-	a.cq.wait(all)
-	if !a.posted.Load() {
-		t.Error("it counts as nothing")
 	}
 }

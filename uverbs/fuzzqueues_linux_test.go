@@ -17,16 +17,15 @@ func FuzzQueues(f *testing.F) {
 	f.Add([]byte{1, 2, 28, 9, 40, 1, 3, 1, 4, 0, 5, 1, 0, 1, 12, 4, 3, 0})
 	f.Fuzz(func(t *testing.T, ops []byte) {
 		p, a, b := looped(t)
-		x, y := p.newQP(pairOptions{data: 8}), p.newQP(pairOptions{data: 8})
+		x, y := p.newQP(options{data: 8}), p.newQP(options{data: 8})
 		x.connect(y)
 		y.connect(x)
 		in := input{ops}
 		for in.more() {
 			step(p, a, b, &in)
 		}
-		at, key := p.remote(4096)
 		y.receive(64, 1)
-		x.post(fake.SendWR{ID: 2, Opcode: fake.Write, Flags: fake.Signaled, SGE: []ib.SGE{p.sge(0, 8)}, Remote: at, RKey: key}, inline(3))
+		x.post(x.write(2, 8, p, 4096), inline(3))
 		x.cq.expect(ib.StatusSuccess, 2, 3)
 		y.cq.expect(ib.StatusSuccess, 1)
 	})
@@ -47,7 +46,7 @@ func (in *input) next() byte {
 }
 
 // step does one thing that a program may do.
-func step(p *program, a, b *queuePair, in *input) {
+func step(p *app, a, b *appQP, in *input) {
 	at, key := p.remote(0)
 	switch in.next() % 9 {
 	case 0: // a good request with some bytes that are not
@@ -66,7 +65,7 @@ func step(p *program, a, b *queuePair, in *input) {
 			in.patch(e)
 		})
 	case 3:
-		a.Drain(int(in.next()))
+		a.Serve()
 	case 4:
 		r := []fake.Ring{a.send, a.recv, b.recv}[in.next()%3]
 		r.SetProducer(uint32(in.next()))
@@ -74,14 +73,14 @@ func step(p *program, a, b *queuePair, in *input) {
 		r := []fake.Ring{a.send, b.recv, a.cq.Ring, b.cq.Ring}[in.next()%4]
 		r.SetConsumer(uint32(in.next()))
 	case 6:
-		q := []*queuePair{a, b}[in.next()%2]
+		q := []*appQP{a, b}[in.next()%2]
 		_ = q.Modify(&ib.Attr{State: ib.State(in.next() % 8)}, ib.AttrState)
 	case 7:
 		a.tryConnect(b)
 		b.tryConnect(a)
 	case 8:
-		for _, q := range []*queuePair{a, b} {
-			q.ring()
+		for _, q := range []*appQP{a, b} {
+			q.Serve()
 			q.cq.Poll()
 		}
 		runtime.Gosched()

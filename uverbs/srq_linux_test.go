@@ -1,35 +1,15 @@
 package uverbs
 
 import (
-	"sync/atomic"
 	"testing"
 
 	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/qp"
-	"github.com/gosoftroce/rocev2/uverbs/ring"
+	"github.com/gosoftroce/rocev2/uverbs/abi"
 	fake "github.com/gosoftroce/rocev2/uverbs/uverbstest"
 )
 
-// sharedQueue is a shared receive queue and what the program has of it.
-type sharedQueue struct {
-	fake.Ring
-	*SharedRecvQueue
-	p             *program
-	limit, failed atomic.Int32
-}
-
-func (p *program) newSRQ(n int) *sharedQueue {
-	p.t.Helper()
-	shape := ring.ShapeFor(n, ring.RecvElem(2))
-	s := &sharedQueue{Ring: fake.Ring{Mem: fake.Memory(shape.Size())}, p: p}
-	var err error
-	s.SharedRecvQueue, err = NewSharedRecvQueue(SharedRecvQueueConfig{Memory: s.Mem, Shape: shape, MaxSGE: 2, PD: p.pd.Core(),
-		Limit: func() { s.limit.Add(1) }, Failed: func() { s.failed.Add(1) }})
-	p.must(err)
-	return s
-}
-
-func (s *sharedQueue) receive(ids ...uint64) {
+func (s *appSRQ) receive(ids ...uint64) {
 	s.p.t.Helper()
 	for _, id := range ids {
 		if !s.PostRecv(id, s.p.sge(int(id)*64, 64)) {
@@ -38,27 +18,32 @@ func (s *sharedQueue) receive(ids ...uint64) {
 	}
 }
 
+// resize asks for room for n receives.
+func (s *appSRQ) resize(n uint32) {
+	s.p.t.Helper()
+	var mi abi.MMInfo
+	write(s.p, fake.Plain(abi.ModifySRQ, 0, abi.ModifySRQReq{SrqHandle: s.SrqHandle, AttrMask: abi.SRQMaxWR, MaxWr: n}, abi.ModifySRQDriverReq{}), &mi)
+	s.Ring = s.p.mapped(mi)
+}
+
 // two makes two queue pairs of b with a shared receive queue, and their peers.
-func two(t *testing.T) (s *sharedQueue, a, b [2]*queuePair) {
+func two(t *testing.T) (s *appSRQ, a, b [2]*appQP) {
 	t.Helper()
 	pa, pb := programs(t)
-	s = pb.newSRQ(7)
+	s = pb.newSRQ(7, 0)
 	for i := range 2 {
-		a[i], b[i] = pa.newQP(pairOptions{data: 8}), pb.newQP(pairOptions{srq: s.SharedRecvQueue})
+		a[i], b[i] = pa.newQP(options{}), pb.newQP(options{srq: s})
 		a[i].connect(b[i])
 		b[i].connect(a[i])
 	}
 	return s, a, b
 }
 
-func inline(id uint64) fake.SendWR {
-	return fake.SendWR{ID: id, Opcode: fake.Send, Flags: fake.Signaled | fake.Inline, Data: []byte{byte(id)}}
-}
-
+// A shared receive queue raises its limit event once.
 func TestShared(t *testing.T) {
 	t.Parallel()
 	s, a, b := two(t)
-	s.SetLimit(2)
+	tell(s.p, abi.ModifySRQ, abi.ModifySRQReq{SrqHandle: s.SrqHandle, AttrMask: abi.SRQLimit, SrqLimit: 2})
 	s.receive(1, 2, 3)
 	a[0].post(inline(10))
 	b[0].cq.expect(ib.StatusSuccess, 1)
@@ -67,13 +52,11 @@ func TestShared(t *testing.T) {
 	}
 	a[1].post(inline(11))
 	b[1].cq.expect(ib.StatusSuccess, 2)
-	if s.limit.Load() != 1 {
-		t.Error("fewer than the limit are left, and nobody says so")
-	}
+	s.p.wantAsync(ib.EventSRQLimit, s.user)
 	a[0].post(inline(12), inline(13)) // the last one waits for a receive
 	b[0].cq.expect(ib.StatusSuccess, 3)
-	if _, _, limit := s.Attr(); s.limit.Load() != 1 || limit != 0 {
-		t.Errorf("the limit was told %d times, and is %d", s.limit.Load(), limit)
+	if q := ask[abi.QuerySRQResp](s.p, abi.QuerySRQ, abi.QuerySRQReq{SrqHandle: s.SrqHandle}); q.MaxWr != 7 || q.SrqLimit != 0 {
+		t.Errorf("query: %+v", q)
 	}
 	s.receive(4)
 	b[0].cq.expect(ib.StatusSuccess, 4)
@@ -81,10 +64,20 @@ func TestShared(t *testing.T) {
 		t.Errorf("received %d", got)
 	}
 	s.receive(5)
-	s.p.must(b[0].Modify(&ib.Attr{State: ib.StateErr}, ib.AttrState)) // leaves it to the other one
+	b[0].toErr() // leaves it to the other one
 	b[0].cq.none()
 	a[1].post(inline(14))
 	b[1].cq.expect(ib.StatusSuccess, 5)
+	refused(s.p, abi.EBUSY, abi.DestroySRQ, abi.DestroySRQReq{SrqHandle: s.SrqHandle})
+	s.p.wantAsync(ib.EventLastWQEReached, b[0].user)
+	for i, want := range []uint32{1, 0} {
+		if r := ask[abi.DestroyQPResp](s.p, abi.DestroyQP, abi.DestroyQPReq{QpHandle: b[i].QpHandle}); r.EventsReported != want {
+			t.Errorf("%d events of queue pair %d are reported, want %d", r.EventsReported, i, want)
+		}
+	}
+	if r := ask[abi.DestroySRQResp](s.p, abi.DestroySRQ, abi.DestroySRQReq{SrqHandle: s.SrqHandle}); r.EventsReported != 1 {
+		t.Errorf("%d events of the queue are reported, want 1", r.EventsReported)
+	}
 }
 
 func TestResizeShared(t *testing.T) {
@@ -93,20 +86,14 @@ func TestResizeShared(t *testing.T) {
 	s.receive(1, 2, 3, 4, 5)
 	a[0].post(inline(10))
 	b[0].cq.expect(ib.StatusSuccess, 1)
-	shape := ring.ShapeFor(15, ring.RecvElem(2))
-	mem := fake.Memory(shape.Size())
-	s.p.must(s.Resize(mem, shape))
-	s.Ring.Mem = mem
+	s.resize(15)
 	s.receive(6, 7)
 	for i, id := range []uint64{2, 3, 4, 5, 6, 7} {
 		a[i%2].post(inline(id))
 		b[i%2].cq.expect(ib.StatusSuccess, id)
 	}
-	shape = ring.ShapeFor(1, ring.RecvElem(2))
 	s.receive(1, 2)
-	if err := s.Resize(fake.Memory(shape.Size()), shape); err == nil {
-		t.Error("it became smaller than what is in it")
-	}
+	refused(s.p, abi.EINVAL, abi.ModifySRQ, abi.ModifySRQReq{SrqHandle: s.SrqHandle, AttrMask: abi.SRQMaxWR, MaxWr: 1}) // less than is in it
 }
 
 // A receive that cannot be ends the queue pair that gets it. The other one goes
@@ -131,13 +118,11 @@ func TestSharedWithBadIndex(t *testing.T) {
 	s, a, _ := two(t)
 	s.SetProducer(99)
 	a[0].post(inline(10))
-	for s.failed.Load() == 0 {
-		a[0].ring()
-	}
+	s.p.wantAsync(ib.EventSRQError, s.user)
 	s.SetProducer(0)
 	s.receive(1)
-	if s.Next(new(qp.Recv)) || s.failed.Load() != 1 {
-		t.Errorf("it goes on after %d failures", s.failed.Load())
+	if s.Next(new(qp.Recv)) {
+		t.Error("it goes on")
 	}
 }
 

@@ -14,13 +14,12 @@ import (
 
 // looped makes two connected queue pairs of one device, whose packets pass
 // inside of it.
-func looped(t testing.TB) (p *program, a, b *queuePair) {
-	t.Helper()
-	addr := netip.MustParseAddr("192.0.2.1")
-	link, _ := fabric.Pair(addr, netip.MustParseAddr("192.0.2.2"))
-	p = &program{t: t, addr: addr, dev: hca.New(hca.Config{Loopback: true}, link)}
-	p.open()
-	a, b = p.newQP(pairOptions{depth: 63, data: 64}), p.newQP(pairOptions{depth: 63, data: 64})
+func looped(t testing.TB) (p *app, a, b *appQP) {
+	link, _ := fabric.Pair(netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2"))
+	d := &Device{Dev: hca.New(hca.Config{Loopback: true}, link)}
+	t.Cleanup(func() { d.Dev.Close() })
+	p = start(t, d)
+	a, b = p.newQP(options{depth: 63, data: 64}), p.newQP(options{depth: 63, data: 64})
 	a.connect(b)
 	b.connect(a)
 	return p, a, b
@@ -44,8 +43,7 @@ func benchRings(b *testing.B, n int) {
 		for range n {
 			a.send.PostSend(w)
 		}
-		for a.Drain(64) {
-		}
+		a.Serve()
 		for got := 0; got < n; {
 			if c, ok := a.cq.Poll(); ok {
 				if c.Status != ib.StatusSuccess {
@@ -61,20 +59,25 @@ func benchRings(b *testing.B, n int) {
 
 func benchDirect(b *testing.B) {
 	p, _, _ := looped(b)
-	cq, err := p.own.CreateCQ(64, nil)
+	own, pd := p.c.ctx, p.c.domains.get(p.pd).core
+	cq, err := own.CreateCQ(64, nil)
 	p.must(err)
-	config := qp.Config{PD: p.pd.Core(), SendCQ: cq, RecvCQ: cq, MaxSendWR: 16, MaxRecvWR: 16}
+	config := qp.Config{PD: pd.Core(), SendCQ: cq, RecvCQ: cq, MaxSendWR: 16, MaxRecvWR: 16}
 	var qps [2]*hca.QP
 	for i := range qps {
-		qps[i], err = p.own.CreateQP(config)
+		qps[i], err = own.CreateQP(config)
 		p.must(err)
 	}
 	for i, q := range qps {
-		peer := &queuePair{p: p, Queues: new(Queues), qp: qps[1-i]}
-		peer.Queues.send.typ = ib.RC
-		p.must(q.Modify(peer.attrInit()))
-		p.must(q.Modify(peer.attrRTR(peer)))
-		p.must(q.Modify(peer.attrRTS()))
+		peer := &appQP{p: p, typ: ib.RC}
+		peer.Qpn = uint32(qps[1-i].QPN())
+		for _, step := range peer.steps(peer) {
+			attr, errno := attrOf(&step)
+			if errno != 0 {
+				b.Fatal(errno)
+			}
+			p.must(q.Modify(attr, ib.AttrMask(step.AttrMask)))
+		}
 	}
 	at, key := p.remote(4096)
 	wrs := []ib.SendWR{{Opcode: ib.OpWrite, Signaled: true, SGList: []ib.SGE{p.sge(0, 8)}, Remote: ib.RemoteAddr{Addr: at, RKey: ib.Key(key)}}}
@@ -100,9 +103,8 @@ func TestDoesNotAllocate(t *testing.T) { // not parallel: it counts allocations
 		b.recv.PostRecv(1, list...)
 		a.send.PostSend(fake.SendWR{Opcode: fake.Write, Flags: fake.Signaled, SGE: list, Remote: at, RKey: key})
 		a.send.PostSend(fake.SendWR{Opcode: fake.Send, Flags: fake.Signaled | fake.Inline, Data: p.buf[:8]})
-		for a.Drain(64) {
-		}
-		for _, q := range []*queuePair{a, a, b} {
+		a.Serve()
+		for _, q := range []*appQP{a, a, b} {
 			for _, ok := q.cq.Poll(); !ok; _, ok = q.cq.Poll() {
 				runtime.Gosched()
 			}

@@ -6,13 +6,14 @@ import (
 	"testing"
 
 	"github.com/gosoftroce/rocev2/ib"
+	"github.com/gosoftroce/rocev2/uverbs/abi"
 	fake "github.com/gosoftroce/rocev2/uverbs/uverbstest"
 )
 
 // untilErr waits until the queue pair is in ERR.
-func (q *queuePair) untilErr() {
+func (q *appQP) untilErr() {
 	for q.qp.State() != ib.StateErr {
-		q.ring()
+		q.Serve()
 	}
 }
 
@@ -41,11 +42,8 @@ func TestBadRequests(t *testing.T) {
 	} {
 		t.Run(c.why, func(t *testing.T) {
 			t.Parallel()
-			a, b := pair(t, pairOptions{data: 48})
-			at, key := b.p.remote(0)
-			good := func(id uint64) fake.SendWR {
-				return fake.SendWR{ID: id, Opcode: fake.Write, Flags: fake.Signaled, SGE: []ib.SGE{a.p.sge(0, 5000)}, Remote: at, RKey: key}
-			}
+			a, b := pair(t, options{data: 48})
+			good := func(id uint64) fake.SendWR { return a.write(id, 5000, b.p, 0) }
 			a.send.PostSend(good(1))
 			a.send.PostSend(good(2))
 			a.receive(64, 20)
@@ -71,9 +69,6 @@ func TestBadRequests(t *testing.T) {
 					ids = append(ids, c2.ID)
 				}
 			}
-			if n := a.bulk.sends.Load(); n != 0 {
-				t.Errorf("%d bytes are on their way", n)
-			}
 			if !slices.Equal(ids, []uint64{1, 2, 3, 4, 5}) {
 				t.Errorf("%+v", got)
 			}
@@ -85,12 +80,11 @@ func TestBadRequests(t *testing.T) {
 func TestBadRequestBeforeRTS(t *testing.T) {
 	t.Parallel()
 	pa, pb := programs(t)
-	a, b := pa.newQP(pairOptions{}), pb.newQP(pairOptions{})
+	a, b := pa.newQP(options{}), pb.newQP(options{})
 	b.connect(a)
 	a.init()
-	a.post(fake.SendWR{ID: 1, Opcode: 99, Flags: fake.Signaled})
-	for a.Drain(100) {
-	}
+	a.send.PostSend(fake.SendWR{ID: 1, Opcode: 99, Flags: fake.Signaled})
+	a.Serve()
 	if a.cq.none(); a.qp.State() != ib.StateInit {
 		t.Errorf("it is in %v", a.qp.State())
 	}
@@ -119,7 +113,7 @@ func TestBadReceive(t *testing.T) {
 }
 
 func badReceive(t *testing.T, bad func(e []byte)) {
-	a, b := pair(t, pairOptions{data: 8})
+	a, b := pair(t, options{data: 8})
 	b.receive(64, 1)
 	b.recv.Post(func(e []byte) {
 		fake.PutRecv(e, 2)
@@ -132,7 +126,7 @@ func badReceive(t *testing.T, bad func(e []byte)) {
 	b.cq.expect(ib.StatusWRFlushErr, 3)
 	b.untilErr()
 	b.receive(64, 4)
-	b.ring()
+	b.Serve()
 	b.cq.expect(ib.StatusWRFlushErr, 4)
 	b.reset()
 	a.reset()
@@ -146,23 +140,22 @@ func badReceive(t *testing.T, bad func(e []byte)) {
 // Receives that come in ERR are flushed, also where nothing was posted before.
 func TestReceivesInErr(t *testing.T) {
 	t.Parallel()
-	for why, end := range map[string]func(q *queuePair){
-		"by Modify": func(q *queuePair) { q.p.must(q.Modify(&ib.Attr{State: ib.StateErr}, ib.AttrState)) },
-		"by a receive that is too short": func(q *queuePair) {
+	for why, end := range map[string]func(q, peer *appQP){
+		"by Modify": func(q, _ *appQP) { q.toErr() },
+		"by a receive that is too short": func(q, peer *appQP) {
 			q.receive(2, 0)
-			q.peer.post(fake.SendWR{Opcode: fake.Send, Flags: fake.Inline, Data: []byte("long")})
+			peer.post(fake.SendWR{Opcode: fake.Send, Flags: fake.Inline, Data: []byte("long")})
 			q.cq.expect(ib.StatusLocLenErr, 0)
 			q.untilErr()
 		},
-		"by an index": func(q *queuePair) { q.send.SetProducer(99); q.untilErr() },
+		"by an index": func(q, _ *appQP) { q.send.SetProducer(99); q.untilErr() },
 	} {
 		t.Run(why, func(t *testing.T) {
 			t.Parallel()
-			a, b := pair(t, pairOptions{data: 8})
-			a.peer = b
-			end(a)
+			a, b := pair(t, options{data: 8})
+			end(a, b)
 			a.receive(64, 1)
-			a.ring()
+			a.Serve()
 			a.cq.expect(ib.StatusWRFlushErr, 1)
 		})
 	}
@@ -172,15 +165,14 @@ func TestReceivesInErr(t *testing.T) {
 // it any more.
 func TestBadIndexInErr(t *testing.T) {
 	t.Parallel()
-	a, _ := pair(t, pairOptions{})
+	a, _ := pair(t, options{})
 	a.recv.SetProducer(99)
-	a.p.must(a.Modify(&ib.Attr{State: ib.StateErr}, ib.AttrState))
-	for a.Drain(1) {
-	}
+	a.toErr()
+	a.Serve()
 	if a.fatal.Load() {
-		a.Drain(1)
+		a.Serve()
 	}
-	a.Drain(1)
+	a.Serve()
 	if a.fatal.Load() {
 		t.Error("it is to be ended again and again")
 	}
@@ -189,7 +181,7 @@ func TestBadIndexInErr(t *testing.T) {
 // An index that cannot be ends the queue pair. RESET makes it good again.
 func TestBadIndices(t *testing.T) {
 	t.Parallel()
-	a, b := pair(t, pairOptions{data: 8})
+	a, b := pair(t, options{data: 8})
 	for _, lie := range []func(){
 		func() { a.send.SetProducer(16) },
 		func() { a.send.SetProducer(1 << 31) },
@@ -197,7 +189,7 @@ func TestBadIndices(t *testing.T) {
 	} {
 		lie()
 		a.untilErr()
-		for _, q := range []*queuePair{a, b} {
+		for _, q := range []*appQP{a, b} {
 			q.reset()
 			for _, ok := q.cq.Poll(); ok; _, ok = q.cq.Poll() {
 			}
@@ -212,10 +204,10 @@ func TestBadIndices(t *testing.T) {
 }
 
 // tryConnect is reset and connect where either may be refused.
-func (q *queuePair) tryConnect(peer *queuePair) {
-	reset := q.Modify(&ib.Attr{State: ib.StateReset}, ib.AttrState)
-	if reset == nil && q.Modify(q.attrInit()) == nil && q.Modify(q.attrRTR(peer)) == nil {
-		_ = q.Modify(q.attrRTS())
+func (q *appQP) tryConnect(peer *appQP) {
+	reset := abi.ModifyQPReq{QpHandle: q.QpHandle, AttrMask: uint32(ib.AttrState)}
+	for _, s := range append([]abi.ModifyQPReq{reset}, q.steps(peer)...) {
+		q.p.c.Command(fake.Plain(abi.ModifyQP, 0, s))
 	}
 }
 
@@ -223,31 +215,26 @@ func (q *queuePair) tryConnect(peer *queuePair) {
 // own other queue pair, nor its peer's.
 func TestLiar(t *testing.T) {
 	t.Parallel()
-	pa, pb := programs(t)
-	liar, victim := pa.newQP(pairOptions{data: 64}), pb.newQP(pairOptions{data: 64})
-	a, b := pa.newQP(pairOptions{data: 64}), pb.newQP(pairOptions{data: 64})
-	for _, p := range [][2]*queuePair{{liar, victim}, {victim, liar}, {a, b}, {b, a}} {
-		p[0].connect(p[1])
-	}
+	da, db := near(t)
+	v := newVictim(t, da, db)
+	liar, peer := start(t, da).newQP(options{}), start(t, db).newQP(options{})
+	liar.connect(peer)
+	peer.connect(liar)
 	stop, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
 		fake.Scribble(stop, liar.send.Mem, liar.recv.Mem, liar.cq.Mem)
 	}()
-	at, key := pb.remote(4096)
-	rounds := uint64(300)
+	rounds := 300
 	if testing.Short() {
 		rounds = 50
 	}
 	for i := range rounds {
-		liar.ring()
+		liar.Serve()
 		if i%10 == 9 {
-			liar.tryConnect(victim)
+			liar.tryConnect(peer)
 		}
-		b.receive(64, i%8)
-		a.post(fake.SendWR{ID: i, Opcode: fake.Write, Flags: fake.Signaled, SGE: []ib.SGE{pa.sge(0, 3000)}, Remote: at, RKey: key}, inline(i))
-		a.cq.expect(ib.StatusSuccess, i, i)
-		b.cq.expect(ib.StatusSuccess, i%8)
+		v.talk()
 	}
 	close(stop)
 	<-done

@@ -6,18 +6,17 @@ import (
 	"net/netip"
 	"runtime"
 	"slices"
-	"sync/atomic"
 	"testing"
 
-	"github.com/gosoftroce/rocev2/hca"
 	"github.com/gosoftroce/rocev2/ib"
+	"github.com/gosoftroce/rocev2/uverbs/abi"
 	"github.com/gosoftroce/rocev2/uverbs/ring"
 	fake "github.com/gosoftroce/rocev2/uverbs/uverbstest"
 )
 
 func TestSend(t *testing.T) {
 	t.Parallel()
-	a, b := pair(t, pairOptions{data: 64})
+	a, b := pair(t, options{data: 64})
 	b.receive(1000, 1, 2, 3, 4)
 	copy(a.p.buf, bytes.Repeat([]byte("data"), 250))
 	a.post(fake.SendWR{ID: 10, Opcode: fake.Send, Flags: fake.Signaled, SGE: []ib.SGE{a.p.sge(0, 500), a.p.sge(500, 500)}},
@@ -48,9 +47,9 @@ func TestSend(t *testing.T) {
 
 func TestRemoteMemory(t *testing.T) {
 	t.Parallel()
-	a, b := pair(t, pairOptions{data: 32})
+	a, b := pair(t, options{data: 32})
 	at, key := b.p.remote(0)
-	word := func(p *program, at int) uint64 { return binary.NativeEndian.Uint64(p.buf[at:]) }
+	word := func(p *app, at int) uint64 { return binary.NativeEndian.Uint64(p.buf[at:]) }
 	binary.NativeEndian.PutUint64(b.p.buf[8:], 40)
 	copy(a.p.buf[4096:], bytes.Repeat([]byte("w"), 3000))
 	b.receive(64, 7)
@@ -79,7 +78,7 @@ func TestRemoteMemory(t *testing.T) {
 // A queue that is never signaled goes on, as with the kernel.
 func TestNothingSignaled(t *testing.T) {
 	t.Parallel()
-	a, b := pair(t, pairOptions{depth: 3})
+	a, b := pair(t, options{depth: 3})
 	at, key := b.p.remote(0)
 	for i := range 100 {
 		for a.send.Full() {
@@ -97,64 +96,42 @@ func TestNothingSignaled(t *testing.T) {
 
 func TestSignalAll(t *testing.T) {
 	t.Parallel()
-	a, b := pair(t, pairOptions{all: true})
-	at, key := b.p.remote(0)
-	a.post(fake.SendWR{ID: 1, Opcode: fake.Write, Remote: at, RKey: key}, fake.SendWR{ID: 2, Opcode: fake.Write, Remote: at, RKey: key})
+	a, b := pair(t, options{all: 1})
+	w1, w2 := a.write(1, 0, b.p, 0), a.write(2, 0, b.p, 0)
+	w1.Flags, w2.Flags = 0, 0
+	a.post(w1, w2)
 	a.cq.expect(ib.StatusSuccess, 1, 2)
 }
 
+// A region with a window bound to it stays. Windows are bound by requests,
+// which say the low byte of the key: the window keeps the rest.
 func TestWindows(t *testing.T) {
 	t.Parallel()
-	a, b := pair(t, pairOptions{})
-	mw, err := b.p.pd.AllocMW(ib.MWType2)
-	b.p.must(err)
-	old := mw.Core().RKey()
-	key := old&^0xff | ib.Key(uint8(old)+1)
-	addr, _ := b.p.remote(4096)
-	b.post(fake.SendWR{ID: 1, Opcode: fake.BindMW, Flags: fake.Signaled, Bind: ib.BindMW{Addr: addr, Length: 4096, Region: b.p.mr.Region().LKey(),
-		Window: old, NewKey: key, Access: ib.RemoteWrite}})
+	a, b := pair(t, options{})
+	mw := ask[abi.AllocMWResp](b.p, abi.AllocMW, abi.AllocMWReq{PdHandle: b.p.pd, MwType: 2})
+	key := mw.Rkey&^0xff | (mw.Rkey+1)&0xff
+	addr := b.p.addr(4096)
+	b.post(fake.SendWR{ID: 1, Opcode: fake.BindMW, Flags: fake.Signaled, Bind: ib.BindMW{Addr: addr, Length: 4096, Region: ib.Key(b.p.mr.Lkey),
+		Window: ib.Key(mw.Rkey), NewKey: ib.Key(^key&^0xff | key&0xff), Access: ib.RemoteWrite | ib.LocalWrite}})
 	if c := b.cq.expect(ib.StatusSuccess, 1)[0]; c.Opcode != ib.WCBindMW {
 		t.Errorf("%+v", c)
 	}
+	refused(b.p, abi.EBUSY, abi.DeregMR, abi.DeregMRReq{MrHandle: b.p.mr.MrHandle})
+	copy(a.p.buf, "window")
 	b.receive(64, 1)
-	a.post(fake.SendWR{ID: 2, Opcode: fake.Write, SGE: []ib.SGE{a.p.sge(0, 4096)}, Remote: addr, RKey: uint32(key), Flags: fake.Signaled},
-		fake.SendWR{ID: 3, Opcode: fake.SendInv, Key: uint32(key), Flags: fake.Signaled})
+	a.post(fake.SendWR{ID: 2, Opcode: fake.Write, SGE: []ib.SGE{a.p.sge(0, 4096)}, Remote: addr, RKey: key, Flags: fake.Signaled},
+		fake.SendWR{ID: 3, Opcode: fake.SendInv, Key: key, Flags: fake.Signaled})
 	a.cq.expect(ib.StatusSuccess, 2, 3)
-	if c := b.cq.expect(ib.StatusSuccess, 1)[0]; c.Flags != fake.WithInv || c.Key != uint32(key) {
+	if got := string(b.p.buf[4096:][:6]); got != "window" {
+		t.Errorf("written: %q", got)
+	}
+	if c := b.cq.expect(ib.StatusSuccess, 1)[0]; c.Flags != fake.WithInv || c.Key != key {
 		t.Errorf("%+v", c)
 	}
-	b.post(fake.SendWR{ID: 4, Opcode: fake.LocalInv, Key: uint32(key), Flags: fake.Signaled}) // it has gone
+	b.post(fake.SendWR{ID: 4, Opcode: fake.LocalInv, Key: key, Flags: fake.Signaled}) // it has gone
 	b.cq.expect(ib.StatusLocQPOpErr, 4)
-}
-
-func TestDatagrams(t *testing.T) {
-	t.Parallel()
-	pa, pb := programs(t)
-	a, b := pa.newQP(pairOptions{typ: ib.UD}), pb.newQP(pairOptions{typ: ib.UD})
-	a.connect(nil)
-	b.connect(nil)
-	h := new(hca.AH)
-	pa.must(pa.pd.MakeAH(h, ib.AddressVector{DGID: pb.addr, HopLimit: 64}))
-	pa.ahs[5] = h.Core()
-	b.receive(1064, 1, 2)
-	copy(pa.buf, "datagram")
-	to := fake.SendWR{Opcode: fake.Send, Flags: fake.Signaled, SGE: []ib.SGE{pa.sge(0, 8)}, QPN: uint32(b.qp.QPN()), QKey: 0x1234}
-	byNumber, byVector, lost := to, to, to
-	byNumber.ID, byNumber.AH = 1, 5
-	byVector.ID, byVector.DGID = 2, netip.AddrFrom16(pb.addr.As16()).As16()
-	lost.ID, lost.AH = 3, 6
-	a.post(byNumber, byVector)
-	a.cq.expect(ib.StatusSuccess, 1, 2)
-	for i, c := range b.cq.expect(ib.StatusSuccess, 1, 2) {
-		if c.ByteLen != 48 || c.Flags != fake.GRH || c.SrcQPN != uint32(a.qp.QPN()) || c.SL != 2 {
-			t.Errorf("%+v", c)
-		}
-		if got := pb.buf[(i+1)*1064+40:][:8]; string(got) != "datagram" {
-			t.Errorf("%q", got)
-		}
-	}
-	a.post(lost) // by a handle that there is not
-	a.cq.expect(ib.StatusLocQPOpErr, 3)
+	tell(b.p, abi.DeallocMW, abi.DeallocMWReq{MwHandle: mw.MwHandle})
+	tell(b.p, abi.DeregMR, abi.DeregMRReq{MrHandle: b.p.mr.MrHandle})
 }
 
 // What is posted before RTS waits for it. In ERR all is flushed, in order, and
@@ -162,41 +139,34 @@ func TestDatagrams(t *testing.T) {
 func TestStates(t *testing.T) {
 	t.Parallel()
 	pa, pb := programs(t)
-	a, b := pa.newQP(pairOptions{depth: 7}), pb.newQP(pairOptions{depth: 7})
-	at, key := pb.remote(0)
-	write := func(id uint64) fake.SendWR {
-		return fake.SendWR{ID: id, Opcode: fake.Write, Flags: fake.Signaled, SGE: []ib.SGE{pa.sge(0, bulkMessage)}, Remote: at, RKey: key}
-	}
+	a, b := pa.newQP(options{depth: 7}), pb.newQP(options{depth: 7})
+	write := func(id uint64) fake.SendWR { return a.write(id, 16<<10, pb, 0) }
 	for round := range uint64(5) {
 		id := 100 * round
 		a.init()
 		a.send.PostSend(write(id + 1)) // nobody rings: the way to RTS looks for them
 		a.send.PostSend(write(id + 2))
 		a.receive(8, id+11, id+12)
-		for a.Drain(100) {
-		}
+		a.Serve()
 		a.cq.none()
 		b.reset()
 		b.connect(a)
 		a.up(b)
 		a.cq.expect(ib.StatusSuccess, id+1, id+2)
-		pa.must(a.Modify(&ib.Attr{State: ib.StateErr}, ib.AttrState))
+		a.toErr()
 		a.cq.expect(ib.StatusWRFlushErr, id+11, id+12)
 		a.post(write(id+3), write(id+4), write(id+5))
 		a.cq.expect(ib.StatusWRFlushErr, id+3, id+4, id+5)
 		a.post(fake.SendWR{ID: id + 7, Opcode: 99}, write(id+8)) // whatever is wrong with it
 		a.cq.expect(ib.StatusWRFlushErr, id+7, id+8)
 		a.receive(8, id+13)
-		a.ring()
+		a.Serve()
 		a.cq.expect(ib.StatusWRFlushErr, id+13)
 		a.reset()
 		a.send.PostSend(write(id + 6))
 		a.receive(8, id+14)
 		a.reset() // and what was posted meanwhile is gone
 		a.cq.none()
-		if n := a.bulk.sends.Load(); n != 0 {
-			t.Fatalf("%d bytes are on their way", n)
-		}
 	}
 }
 
@@ -205,12 +175,12 @@ func TestStates(t *testing.T) {
 func TestResetForgets(t *testing.T) {
 	t.Parallel()
 	p, _ := programs(t)
-	a, b := p.newQP(pairOptions{depth: 7}), p.newQP(pairOptions{depth: 7})
-	b.Queues.recv.cq = a.Queues.recv.cq
-	for i, q := range []*queuePair{a, b} {
+	a := p.newQP(options{depth: 7})
+	b := p.newQP(options{depth: 7, cq: a.cq})
+	for i, q := range []*appQP{a, b} {
 		q.init()
 		q.receive(8, uint64(10*i+1), uint64(10*i+2))
-		p.must(q.Modify(&ib.Attr{State: ib.StateErr}, ib.AttrState))
+		q.toErr()
 	}
 	a.reset()
 	for _, c := range a.cq.wait(4) {
@@ -220,15 +190,10 @@ func TestResetForgets(t *testing.T) {
 	}
 }
 
-func (q *queuePair) reset() {
-	q.p.t.Helper()
-	q.p.must(q.Modify(&ib.Attr{State: ib.StateReset}, ib.AttrState))
-}
-
 // What fails first completes with its reason, all behind it is flushed.
 func TestFlushOrder(t *testing.T) {
 	t.Parallel()
-	a, b := pair(t, pairOptions{})
+	a, b := pair(t, options{})
 	at, key := b.p.remote(0)
 	a.receive(64, 50, 51)
 	a.post(fake.SendWR{ID: 1, Opcode: fake.Write, SGE: []ib.SGE{a.p.sge(0, 64)}, Remote: at, RKey: key},
@@ -258,12 +223,11 @@ func TestFlushOrder(t *testing.T) {
 // One queue pair does not hold up others: it posts as many as it may.
 func TestTurns(t *testing.T) {
 	t.Parallel()
-	a, b := pair(t, pairOptions{depth: 63})
-	at, key := b.p.remote(0)
-	a.Queues.send.mu.Lock() // so nobody else posts
+	a, b := pair(t, options{depth: 63})
+	a.Queues.send.mu.Lock() // so nothing else posts
 	defer a.Queues.send.mu.Unlock()
 	for i := range uint64(40) {
-		a.send.PostSend(fake.SendWR{ID: i, Opcode: fake.Write, Flags: fake.Signaled, Remote: at, RKey: key})
+		a.send.PostSend(a.write(i, 0, b.p, 0))
 	}
 	for _, c := range []struct {
 		most  int
@@ -276,39 +240,26 @@ func TestTurns(t *testing.T) {
 	}
 }
 
-// orderly notes how many elements the program could use when it was told of a
-// completion.
-type orderly struct {
-	of   fake.Ring
-	free chan uint32
-}
-
-func (o *orderly) Notify(uint64) bool {
-	o.free <- o.of.Consumer()
-	return true
-}
-
 // Elements come back before the completion: who sees it may post at once.
 func TestRoomBeforeCompletion(t *testing.T) {
 	t.Parallel()
-	a, b := pair(t, pairOptions{data: 8})
-	for _, q := range []*queuePair{a, b} {
-		o := &orderly{of: q.send, free: make(chan uint32, 1)}
+	a, b := pair(t, options{data: 8})
+	for _, q := range []*appQP{a, b} {
+		of, free := q.send, make(chan uint32, 1)
 		if q == b {
-			o.of = q.recv
+			of = q.recv
 			b.receive(64, 1)
 		}
-		q.cq.CompQueue.mu.Lock()
-		q.cq.CompQueue.config.Notifier = o
-		q.cq.CompQueue.mu.Unlock()
-		atomic.StoreUint32(q.cq.arm, 2)
+		q.cq.mu.Lock()
+		q.cq.tell = func() { free <- of.Consumer() }
+		q.cq.mu.Unlock()
+		q.cq.Arm(false)
 		if q == b {
 			a.post(inline(1))
 		} else {
-			at, key := b.p.remote(0)
-			a.post(fake.SendWR{Opcode: fake.Write, Flags: fake.Signaled, Remote: at, RKey: key})
+			a.post(a.write(0, 0, b.p, 0))
 		}
-		if n := <-o.free; n != 1 {
+		if n := <-free; n != 1 {
 			t.Errorf("%d elements were free", n)
 		}
 	}
@@ -319,7 +270,7 @@ func TestRoomBeforeCompletion(t *testing.T) {
 func TestVectors(t *testing.T) {
 	t.Parallel()
 	pa, _ := programs(t)
-	s := &pa.newQP(pairOptions{typ: ib.UD}).Queues.send
+	s := &pa.newQP(options{typ: ib.UD}).Queues.send
 	av := func(i int) ib.AddressVector {
 		return ib.AddressVector{DGID: netip.AddrFrom4([4]byte{192, 0, byte(i >> 8), byte(i)}), HopLimit: 1}
 	}
