@@ -2,59 +2,105 @@ package programs
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
-	"slices"
+	"os"
 	"strconv"
 	"unicode"
 
 	"github.com/gosoftroce/rocev2/cm"
-	"github.com/gosoftroce/rocev2/ucma"
-	"github.com/gosoftroce/rocev2/uverbs"
+	"github.com/gosoftroce/rocev2/owner"
 	"github.com/gosoftroce/rocev2/verbs"
 )
 
-// device is one that the host has opened for programs.
+// device is one that programs find.
 type device struct {
 	*verbs.Device
-	index int
+	port  *owner.Owner // of its port; nil: another process owns that
 	name  string
+	own   bool // the host closes both
+	ended *Ended
+
+	// Guarded by Host.refreshing:
+	tx, rx uint64            // packets that the files tell
+	files  map[string]string // that were written last
 }
 
-// OpenDevice opens a device on a local address, and has programs find it and
-// the connection manager.
+// Port is what a host knows of a device and those who use it.
+type Port struct {
+	Name   string // rxe_eth0
+	Addr   netip.Addr
+	Leases []owner.Lease // with that of this process
+	Ended  []owner.Lease // the last ones that have ended, the oldest first
+	Past   owner.Lease   // the sums of all that have ended: counters alone
+}
+
+// OpenDevice owns the port of a local address, opens a device there, and has
+// programs find both.
 func (h *Host) OpenDevice(addr netip.Addr, c verbs.Config) error {
+	ended := new(Ended)
+	port, err := owner.Listen(owner.Config{Addr: addr, Dir: h.PortDir(), Allow: h.allows, Quota: h.config.Quota, Ended: ended.Add, Changed: h.leasesChange, Log: h.log})
+	if err != nil {
+		return err
+	}
+	dev, err := verbs.OpenLease(port.Socket(), c)
+	if err != nil {
+		return errors.Join(err, port.Close())
+	}
+	return h.adopt(&device{Device: dev, port: port, ended: ended}, c)
+}
+
+var errNoOwner = fmt.Errorf("the port of the address has no owner: %w", os.ErrNotExist)
+
+// ShareDevice opens a device on a local address whose port another process
+// owns. The leases of programs are then of that owner, and this host does not
+// know them.
+func (h *Host) ShareDevice(addr netip.Addr, c verbs.Config) error {
 	dev, err := verbs.OpenAddr(addr, c)
 	if err != nil {
 		return err
 	}
-	if err := h.AddDevice(dev); err != nil {
-		return errors.Join(err, dev.Close())
+	if _, ok := verbs.HCA(dev).Port().Lease(); !ok {
+		// It has ended, and programs could not share what is open now.
+		return errors.Join(errNoOwner, dev.Close())
 	}
+	return h.adopt(&device{Device: dev, ended: new(Ended)}, c)
+}
+
+// adopt has programs find a device that the host closes.
+func (h *Host) adopt(d *device, c verbs.Config) error {
+	if err := h.AddDevice(d.Device, d.port, d.ended, c); err != nil {
+		return errors.Join(err, d.close())
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.devices[len(h.devices)-1].own = true
 	return nil
 }
 
-// AddDevice has programs find a device and the connection manager. The host
-// closes the device.
-func (h *Host) AddDevice(dev *verbs.Device) error {
-	attr, port := dev.Query(), dev.QueryPort()
-	h.mu.Lock()
-	first := len(h.devices) == 0
-	index := h.tree.free(len(h.devices))
-	name := deviceName(port.Interface, h.taken)
-	h.mu.Unlock()
-	a := Attributes{Name: name, Index: index, NodeGUID: attr.NodeGUID, Interface: port.Interface,
-		Active: port.State == verbs.PortActive, Speed: port.Speed, GIDTable: uverbs.GIDTable}
-	for _, g := range dev.GIDs() {
-		a.GIDs = append(a.GIDs, GID{g.Bytes(), g.Type})
+// close closes the device, and its port.
+func (d *device) close() error {
+	err := d.Close()
+	if d.port != nil {
+		err = errors.Join(err, d.port.Close())
 	}
-	served := &uverbs.Device{Name: name, Index: index, Dev: verbs.HCA(dev), GUID: attr.NodeGUID,
-		Native:    func(peer netip.Addr, qpn verbs.QPN) bool { return h.native(dev, peer, qpn) },
-		OwnHandle: func(pid int) bool { return ucma.Datagrams(pid, dev.Addr()) }}
-	if err := h.AddVerbs(a, verbsOpener{h, served}); err != nil {
+	return err
+}
+
+// AddDevice has programs find a device and the connection manager. The owner of
+// the port has its socket in PortDir. c is how the device was opened: programs
+// open theirs alike.
+func (h *Host) AddDevice(dev *verbs.Device, port *owner.Owner, ended *Ended, c verbs.Config) error {
+	at := dev.QueryPort()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	index := h.tree.free(len(h.devices))
+	a := attributes{name: deviceName(at.Interface, h.taken), index: index, addr: dev.Addr(), guid: dev.Query().NodeGUID, port: at, gids: dev.GIDs(), opens: c}
+	if err := h.tree.device(a); err != nil {
 		return err
 	}
-	if first {
-		if err := h.AddCM(cmOpener{h}); err != nil {
+	if len(h.devices) == 0 {
+		if err := h.tree.manager(); err != nil {
 			return err
 		}
 	}
@@ -63,25 +109,31 @@ func (h *Host) AddDevice(dev *verbs.Device) error {
 	if err := cm.Start(dev); err != nil {
 		return err
 	}
-	h.mu.Lock()
-	h.devices = append(h.devices, &device{dev, index, name})
-	h.mu.Unlock()
-	ucma.DevicesChanged()
+	h.devices = append(h.devices, &device{Device: dev, port: port, name: a.name, ended: ended})
+	h.watch(a.name)
 	return nil
 }
 
-// native reports whether a queue pair of a peer is known to be this software:
-// it is on a device of the host, the connection manager has learned so, or the
-// peer says so when it is asked.
-func (h *Host) native(dev *verbs.Device, peer netip.Addr, qpn verbs.QPN) bool {
-	return h.has(peer) || ucma.Known(dev.Addr(), peer, qpn) || cm.Native(dev, peer)
+// Ports returns the devices and their leases.
+func (h *Host) Ports() (list []Port) {
+	h.mu.Lock()
+	devices := h.devices
+	h.mu.Unlock()
+	for _, d := range devices {
+		list = append(list, d.describe())
+	}
+	return list
 }
 
-// has reports whether a device of the host has the address.
-func (h *Host) has(addr netip.Addr) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return slices.ContainsFunc(h.devices, func(d *device) bool { return d.Addr().Unmap() == addr.Unmap() })
+func (d *device) describe() Port {
+	p := Port{Name: d.name, Addr: d.Addr()}
+	// The leases come first: one that ends meanwhile is in both rather
+	// than in none.
+	if d.port != nil {
+		p.Leases = d.port.Leases()
+	}
+	p.Ended, p.Past = d.ended.Latest()
+	return p
 }
 
 // taken reports whether a device has the name.
@@ -106,14 +158,4 @@ func deviceName(netdev string, taken func(string) bool) string {
 			return name // rxe_lo0, then rxe_lo1
 		}
 	}
-}
-
-// cmDevices are the devices that the connection manager knows.
-func (h *Host) cmDevices() (list []ucma.Device) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for _, d := range h.devices {
-		list = append(list, ucma.Device{Dev: d.Device, Index: d.index})
-	}
-	return list
 }

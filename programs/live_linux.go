@@ -1,8 +1,13 @@
 package programs
 
 import (
+	"errors"
+	"maps"
+	"os"
 	"strconv"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/gosoftroce/rocev2/verbs"
 )
@@ -15,10 +20,6 @@ const (
 	physDisabled = "3: Disabled"
 	physLinkUp   = "5: LinkUp"
 )
-
-// lifespan is for how long a counter is as it was: in the file of this name, in
-// ms.
-const lifespan = 10 * time.Millisecond
 
 // hardwareCounters are those of Soft-RoCE. Those without a value stay 0.
 var hardwareCounters = []struct {
@@ -42,14 +43,100 @@ var hardwareCounters = []struct {
 	{"rdma_recvs", func(_ *verbs.Stats, q *verbs.QPStats) uint64 { return q.RecvDone }},
 }
 
-// refresh brings what changes in the tree up to date: the library asks for that
-// before a program opens such a file.
+// Readers are looked after for a while: files that change are written again in
+// this rhythm until none was read for the time of watchFor.
+const (
+	refreshEvery = time.Second
+	watchFor     = time.Minute
+)
+
+// eyes tell that a program reads files that change.
+type eyes struct {
+	file *os.File // inotify
+}
+
+func openEyes() (*eyes, error) {
+	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
+	if err != nil {
+		return nil, os.NewSyscallError("inotify_init1", err)
+	}
+	return &eyes{os.NewFile(uintptr(fd), "inotify")}, nil
+}
+
+// look adds a folder.
+func (e *eyes) look(folder string) error {
+	raw, err := e.file.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var failed error
+	err = raw.Control(func(fd uintptr) {
+		_, failed = unix.InotifyAddWatch(int(fd), folder, unix.IN_ACCESS|unix.IN_ONLYDIR)
+	})
+	return errors.Join(err, os.NewSyscallError("inotify_add_watch", failed))
+}
+
+// wait returns when somebody has read, or an error when the eyes are closed.
+func (e *eyes) wait(b []byte) error {
+	_, err := e.file.Read(b)
+	return err
+}
+
+// seen reports whether somebody has read since the last call.
+func (e *eyes) seen(b []byte) bool {
+	if e.file.SetReadDeadline(time.Now()) != nil {
+		return false // closed
+	}
+	_, err := e.file.Read(b)
+	_ = e.file.SetReadDeadline(time.Time{}) // as above
+	return err == nil
+}
+
+func (e *eyes) close() error { return e.file.Close() }
+
+// watch has files of a device be written again while programs read them. The
+// host is locked.
+func (h *Host) watch(name string) {
+	if h.eyes == nil {
+		e, err := openEyes()
+		if err != nil {
+			h.log.Warn("counters for programs are written once: the system does not tell that they are read", "error", err)
+			return
+		}
+		h.eyes = e
+		h.wg.Go(h.attend)
+	}
+	for _, folder := range []string{"ports/1", "ports/1/hw_counters"} {
+		if err := h.eyes.look(h.tree.path("sys/class/infiniband", name, folder)); err != nil {
+			h.log.Warn("counters for programs are written once", "folder", folder, "error", err)
+		}
+	}
+}
+
+// attend writes files again while programs read them.
+func (h *Host) attend() {
+	events := make([]byte, 64<<10)
+	tick := time.NewTicker(refreshEvery)
+	defer tick.Stop()
+	for h.eyes.wait(events) == nil {
+		for until := time.Now().Add(watchFor); time.Now().Before(until); {
+			h.refresh()
+			select {
+			case <-tick.C:
+			case <-h.done:
+				return
+			}
+			if h.eyes.seen(events) {
+				until = time.Now().Add(watchFor)
+			}
+		}
+	}
+}
+
+// refresh brings what changes in the tree up to date.
 func (h *Host) refresh() {
 	h.refreshing.Lock()
 	defer h.refreshing.Unlock()
-	if time.Since(h.refreshed) < lifespan {
-		return
-	}
 	h.mu.Lock()
 	devices := h.devices
 	if h.closed {
@@ -57,18 +144,46 @@ func (h *Host) refresh() {
 	}
 	h.mu.Unlock()
 	for _, d := range devices {
-		stats, qps := d.Stats(), d.QPStats()
 		files := portFiles(d.QueryPort())
-		for _, c := range hardwareCounters {
-			if c.value != nil {
-				files["ports/1/hw_counters/"+c.name] = strconv.FormatUint(c.value(&stats, &qps), 10)
+		for name, v := range d.counters() {
+			files["ports/1/hw_counters/"+name] = strconv.FormatUint(v, 10)
+		}
+		for name, text := range files {
+			if d.files[name] == text {
+				delete(files, name) // to read the file would look like a program's doing so
 			}
 		}
 		if err := h.tree.write("sys/class/infiniband/"+d.name, files); err != nil {
 			h.log.Warn("write counters for programs", "device", d.name, "error", err)
+			continue
+		}
+		if d.files == nil {
+			d.files = map[string]string{}
+		}
+		maps.Copy(d.files, files)
+	}
+}
+
+// counters are those of the device: packets are sums over all leases, also
+// those that have ended, and the others are of this process.
+func (d *device) counters() map[string]uint64 {
+	stats, qps := d.Stats(), d.QPStats()
+	p := d.describe()
+	stats.Link.TxPackets, stats.Link.RxPackets = p.Past.TxPackets, p.Past.RxPackets
+	for _, l := range p.Leases {
+		stats.Link.TxPackets += l.TxPackets
+		stats.Link.RxPackets += l.RxPackets
+	}
+	// A lease that has just ended may be in both.
+	d.tx, d.rx = max(d.tx, stats.Link.TxPackets), max(d.rx, stats.Link.RxPackets)
+	stats.Link.TxPackets, stats.Link.RxPackets = d.tx, d.rx
+	list := map[string]uint64{}
+	for _, c := range hardwareCounters {
+		if c.value != nil {
+			list[c.name] = c.value(&stats, &qps)
 		}
 	}
-	h.refreshed = time.Now()
+	return list
 }
 
 // portFiles are the files that say how a port is now.

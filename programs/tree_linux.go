@@ -4,35 +4,45 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"github.com/gosoftroce/rocev2/uverbs"
+	"github.com/gosoftroce/rocev2/verbs"
 )
 
 // cmNode is the device file of the connection manager.
 const cmNode = "rdma_cm"
 
-// Attributes are what programs find out of a device without opening it.
-type Attributes struct {
-	Name      string // rxe_eth0
-	Index     int    // of its device file: uverbs0
-	NodeGUID  uint64
-	Interface string // eth0
-	Active    bool   // the port carries traffic
-	Speed     int    // Mb/s; 0 if not known
-	GIDs      []GID  // the table
-	GIDTable  int    // its entries
-	Firmware  string
+// attributes are what programs find out of a device without opening it.
+type attributes struct {
+	name  string // rxe_eth0
+	index int    // of its device file: uverbs0
+	addr  netip.Addr
+	guid  uint64
+	port  verbs.PortAttr
+	gids  []verbs.GID
+	opens verbs.Config // how a program's device is opened
 }
 
-// GID is an entry of the table.
-type GID struct {
-	GID  [16]byte
-	Type string // "RoCE v2"
+// text is that of the device file, see the documentation of the package.
+func (a attributes) text() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "address=%v\nname=%s\nindex=%d\nguid=%016x\nleased=1\n", a.addr, a.name, a.index, a.guid)
+	if a.opens.Loopback {
+		b.WriteString("loopback=1\n")
+	}
+	if a.opens.SharedMemory {
+		b.WriteString("shm=1\n")
+	}
+	return b.String()
 }
 
-func (a Attributes) node() string { return "uverbs" + strconv.Itoa(a.Index) }
+func (a attributes) node() string { return "uverbs" + strconv.Itoa(a.index) }
 
 // deviceNumber returns the number that stat shows. Those of verbs are Linux's.
 func deviceNumber(name string) (major, minor uint32) {
@@ -58,7 +68,7 @@ var folders = []string{"sys/class/infiniband", "sys/class/infiniband_verbs", "sy
 // begin makes an empty tree.
 func (t tree) begin() error {
 	t.clear()
-	for _, f := range folders {
+	for _, f := range append([]string{"port"}, folders...) {
 		if err := makeFolder(t.path(f)); err != nil {
 			return err
 		}
@@ -126,12 +136,17 @@ func (t tree) free(i int) int {
 func (t tree) clear() {
 	os.RemoveAll(t.path("sys"))
 	os.RemoveAll(t.path("dev"))
+	old, _ := filepath.Glob(t.path(freshFile + "*")) // the pattern is right
+	for _, name := range old {
+		os.Remove(name)
+	}
 }
 
 // remove leaves nothing behind but the directory, if others have files there.
 func (t tree) remove() {
 	t.clear()
-	os.Remove(t.path("socket"))
+	os.Remove(t.path("port")) // empty now, or others have sockets there
+	os.Remove(t.path(holdSocket))
 	os.Remove(t.path("lock"))
 	os.Remove(t.dir)
 }
@@ -148,79 +163,90 @@ func (t tree) write(folder string, files map[string]string) error {
 		if err := makeFolder(filepath.Dir(path)); err != nil {
 			return err
 		}
-		if old, err := os.ReadFile(path); err == nil && string(old) == text+"\n" {
-			continue
-		}
-		fresh := path + ".new"
-		err := os.WriteFile(fresh, []byte(text+"\n"), 0o644)
-		if err == nil { // what services are made with keeps others out
-			err = os.Chmod(fresh, 0o644)
-		}
-		if err == nil {
-			err = os.Rename(fresh, path)
-		}
-		if err != nil {
+		if err := t.replace(path, text+"\n"); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// node makes a device file, which only its name counts of.
-func (t tree) node(name string) error {
-	path := t.path("dev/infiniband", name)
-	if err := os.WriteFile(path, nil, 0o666); err != nil {
+// freshFile begins the names of files that are being made. They are not in the
+// folders that programs list.
+const freshFile = "new-"
+
+func (t tree) replace(path, text string) error {
+	f, err := os.CreateTemp(t.dir, freshFile)
+	if err != nil {
 		return err
 	}
-	return os.Chmod(path, 0o666)
+	_, err = f.WriteString(text)
+	// What services are made with keeps others out.
+	err = errors.Join(err, f.Chmod(0o644), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		os.Remove(f.Name())
+	}
+	return err
+}
+
+// node makes a device file. The preloaded library opens it in the place of the
+// program. Its text says where the device is, so no other user may write it.
+func (t tree) node(name, text string) error {
+	path := t.path("dev/infiniband", name)
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		return err
+	}
+	return os.Chmod(path, 0o644)
 }
 
 func (t tree) manager() error {
 	major, minor := deviceNumber(cmNode)
+	if err := t.node(cmNode, ""); err != nil {
+		return err
+	}
 	return t.write("sys/class/misc/rdma_cm", map[string]string{"abi_version": "4", "dev": fmt.Sprintf("%d:%d", major, minor)})
 }
 
-func (t tree) device(a Attributes) error {
+func (t tree) device(a attributes) error {
 	major, minor := deviceNumber(a.node())
 	err := t.write("sys/class/infiniband_verbs/"+a.node(), map[string]string{
-		"ibdev":       a.Name,
+		"ibdev":       a.name,
 		"abi_version": "2", // of the queues that librxe maps
 		"dev":         fmt.Sprintf("%d:%d", major, minor),
 	})
 	files := map[string]string{
 		"node_type":      "1: CA",
-		"node_guid":      guidText(a.NodeGUID),
-		"sys_image_guid": guidText(a.NodeGUID),
-		"node_desc":      a.Name,
-		"fw_ver":         a.Firmware,
+		"node_guid":      guidText(a.guid),
+		"sys_image_guid": guidText(a.guid),
+		"node_desc":      a.name,
+		"fw_ver":         "",
 		"hw_rev":         "0",
 		"hca_type":       "rocev2",
 		"board_id":       "",
-		"ports/1/rate":   rateText(a.Speed),
 	}
-	a.port(files)
+	a.addPort(files)
 	a.parent(files)
-	return errors.Join(err, t.write("sys/class/infiniband/"+a.Name, files))
+	return errors.Join(err, t.write("sys/class/infiniband/"+a.name, files), t.node(a.node(), a.text()))
 }
 
-// port adds the files of the port.
-func (a Attributes) port(files map[string]string) {
+// addPort adds the files of the port.
+func (a attributes) addPort(files map[string]string) {
 	for name, text := range map[string]string{
 		"link_layer": "Ethernet", "lid": "0x0", "lid_mask_count": "0", "sm_lid": "0x0", "sm_sl": "0",
-		"cap_mask": "0x00010000", "pkeys/0": "0xffff", "state": stateDown, "phys_state": physDisabled,
+		"cap_mask": "0x00010000", "pkeys/0": "0xffff",
 	} {
 		files["ports/1/"+name] = text
 	}
-	if a.Active {
-		files["ports/1/state"], files["ports/1/phys_state"] = stateActive, physLinkUp
-	}
-	for i := range max(a.GIDTable, len(a.GIDs)) {
+	maps.Copy(files, portFiles(a.port))
+	for i := range max(uverbs.GIDTable, len(a.gids)) {
 		// Libraries take an entry that is empty for one of this kind,
 		// because Linux has no answer there. A file always has one.
 		gid, kind := [16]byte{}, "IB/RoCE v1"
-		if i < len(a.GIDs) {
-			gid, kind = a.GIDs[i].GID, a.GIDs[i].Type
-			files[fmt.Sprintf("ports/1/gid_attrs/ndevs/%d", i)] = a.Interface
+		if i < len(a.gids) {
+			gid, kind = a.gids[i].Bytes(), a.gids[i].Type
+			files[fmt.Sprintf("ports/1/gid_attrs/ndevs/%d", i)] = a.port.Interface
 		}
 		files[fmt.Sprintf("ports/1/gid_attrs/types/%d", i)] = kind
 		files[fmt.Sprintf("ports/1/gids/%d", i)] = gidText(gid)
@@ -228,21 +254,21 @@ func (a Attributes) port(files map[string]string) {
 	for _, c := range hardwareCounters {
 		files["ports/1/hw_counters/"+c.name] = "0"
 	}
-	files["ports/1/hw_counters/lifespan"] = "10"
+	files["ports/1/hw_counters/lifespan"] = "1000" // ms, of one that is read often
 }
 
 // parent adds the files of the hardware that the device belongs to.
-func (a Attributes) parent(files map[string]string) {
+func (a attributes) parent(files map[string]string) {
 	files["device/numa_node"] = "-1"
 	files["device/local_cpus"] = firstLine("/sys/devices/system/cpu/online_mask", "ffffffff")
 	files["device/local_cpulist"] = firstLine("/sys/devices/system/cpu/online", "0")
-	if a.Interface != "" {
-		files["device/net/"+a.Interface+"/address"] = firstLine("/sys/class/net/"+a.Interface+"/address", "00:00:00:00:00:00")
-		files["device/net/"+a.Interface+"/ifindex"] = firstLine("/sys/class/net/"+a.Interface+"/ifindex", "0")
-		files["device/net/"+a.Interface+"/dev_port"] = "0"
-		files["device/net/"+a.Interface+"/dev_id"] = "0x0"
+	if a.port.Interface != "" {
+		files["device/net/"+a.port.Interface+"/address"] = firstLine("/sys/class/net/"+a.port.Interface+"/address", "00:00:00:00:00:00")
+		files["device/net/"+a.port.Interface+"/ifindex"] = firstLine("/sys/class/net/"+a.port.Interface+"/ifindex", "0")
+		files["device/net/"+a.port.Interface+"/dev_port"] = "0"
+		files["device/net/"+a.port.Interface+"/dev_id"] = "0x0"
 	}
-	files["parent"] = a.Interface
+	files["parent"] = a.port.Interface
 }
 
 func firstLine(name, otherwise string) string {

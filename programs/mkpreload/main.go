@@ -1,5 +1,6 @@
-// Command mkpreload builds the preload library into the folder of its source,
-// from where package programs carries it inside.
+// Command mkpreload builds the preload library and the adapter into the folder
+// of the library's source, from where package programs carries them inside.
+// With an argument it builds them into that folder, as files to install.
 package main
 
 import (
@@ -12,8 +13,14 @@ import (
 )
 
 func main() {
-	file := filepath.Join("programs", "preload", programs.BuiltName())
-	if err := programs.Build(context.Background(), file); err != nil {
+	ctx := context.Background()
+	var err error
+	if len(os.Args) > 1 {
+		err = programs.BuildBoth(ctx, os.Args[1])
+	} else {
+		err = programs.Pack(ctx, filepath.Join("programs", "preload"))
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "mkpreload:", err)
 		os.Exit(1)
 	}

@@ -1,33 +1,45 @@
-/* Which file numbers of the program are ours, and which are hidden. */
+/* Which file numbers of the program are ours, and which are the adapter's. */
 #include "preload.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { MAX_FILES = 4096 };
+enum { MAX_FILES = 4096, MOST_HIDDEN = 1024 };
 
 static struct file files[MAX_FILES];
 static _Atomic(struct file *) table[MAX_NUMBER];
 static atomic_bool hidden[MAX_NUMBER];
+static struct {
+	int fd;
+	struct identity is;
+} hidden_list[MOST_HIDDEN];
+static int hidden_count;
 static atomic_uint end;
 static struct lock table_lock;
 static uint64_t last_opened;
-static _Atomic pid_t self;
-static atomic_uint forks;
-static signals fork_signals;
+static _Atomic pid_t self_pid;
+static signals fork_signals, changes_signals;
+static void hide(void);
+static struct lock changes; /* of the adapter's files: one at a time */
 
 struct file *file_of(int fd)
 {
 	if (fd < 0 || fd >= MAX_NUMBER)
 		return NULL;
 	return atomic_load_explicit(&table[fd], memory_order_acquire);
+}
+
+struct file *device_file(int fd)
+{
+	struct file *f = file_of(fd);
+
+	return f && (f->kind == VERBS || f->kind == CM) ? f : NULL;
 }
 
 unsigned files_end(void)
@@ -43,67 +55,96 @@ static void reach(int fd)
 		;
 }
 
-unsigned fork_count(void)
-{
-	return atomic_load(&forks);
-}
-
 /*
  * Between vfork and exec a child writes to the memory of its parent: it must
  * not change the table. fork tells us by before_fork and in_child.
  */
 bool vforked(void)
 {
-	return (pid_t)syscall(SYS_getpid) != atomic_load(&self);
+	return (pid_t)syscall(SYS_getpid) != atomic_load(&self_pid);
+}
+
+static struct identity identity(int fd)
+{
+	struct identity is = { 0, 0 };
+	struct stat st;
+	int saved = errno;
+
+	if (syscall(SYS_fstat, fd, &st) == 0)
+		is = (struct identity){ st.st_dev, st.st_ino };
+	errno = saved;
+	return is;
+}
+
+static bool same(struct identity a, struct identity b)
+{
+	return a.dev == b.dev && a.ino == b.ino;
 }
 
 static void before_fork(void)
 {
+	changes_signals = files_change();
+	hide();
+	adapter_before_fork();
 	fork_signals = lock_take(&table_lock);
-	atomic_fetch_add(&forks, 1);
-	pages_before_fork();
 }
 
 static void in_parent(void)
 {
-	pages_in_parent();
 	lock_give(&table_lock, fork_signals);
+	adapter_in_parent();
+	lock_give(&changes, changes_signals);
 }
 
-/* The other threads are gone, and with them whoever held a lock. */
+/*
+ * The other threads are gone, and with them those that held a lock. What the
+ * adapter has open is the parent's: the owner of the port must see it end.
+ */
 static void in_child(void)
 {
-	atomic_store(&self, (pid_t)syscall(SYS_getpid));
+	atomic_store(&self_pid, (pid_t)syscall(SYS_getpid));
+	for (int i = 0; i < hidden_count; i++) {
+		atomic_store(&hidden[hidden_list[i].fd], false);
+		if (same(hidden_list[i].is, identity(hidden_list[i].fd)))
+			syscall(SYS_close, hidden_list[i].fd);
+	}
+	hidden_count = 0;
 	for (int i = 0; i < MAX_FILES && i < (int)last_opened; i++)
-		atomic_store(&files[i].rpc.state, 0);
+		atomic_store(&files[i].reading.state, 0);
 	resize_in_child();
-	pages_in_child();
-	copier_in_child();
 	lock_give(&table_lock, fork_signals);
+	adapter_in_child();
+	lock_give(&changes, changes_signals);
 }
 
 void files_init(void)
 {
-	if (atomic_load(&self))
+	if (atomic_load(&self_pid))
 		return;
-	atomic_store(&self, (pid_t)syscall(SYS_getpid));
+	atomic_store(&self_pid, (pid_t)syscall(SYS_getpid));
 	pthread_atfork(before_fork, in_parent, in_child);
 }
 
-struct file *file_new(enum kind kind)
+struct file *file_enter(enum kind kind, int fd, const char *name, uint64_t handle)
 {
 	signals before = lock_take(&table_lock);
 	struct file *f = NULL;
 
-	for (int i = 0; i < MAX_FILES && !f; i++)
+	for (int i = 0; fd < MAX_NUMBER && i < MAX_FILES && !f; i++)
 		if (files[i].kind == FREE)
 			f = &files[i];
 	if (f) {
 		memset(f, 0, sizeof *f);
 		f->kind = kind;
 		f->opened = ++last_opened;
-		f->forks = fork_count();
-		f->rpc_fd = f->bell_fd = -1;
+		f->handle = handle;
+		f->generation = adapter_generation();
+		f->numbers = 1;
+		strncpy(f->name, name, sizeof f->name - 1);
+		device_number(name, &f->major, &f->minor);
+		f->is = identity(fd);
+		reach(fd);
+		atomic_store_explicit(&table[fd], f, memory_order_release);
 	}
 	lock_give(&table_lock, before);
 	if (!f)
@@ -111,220 +152,161 @@ struct file *file_new(enum kind kind)
 	return f;
 }
 
-void file_drop(struct file *f)
-{
-	signals before = lock_take(&table_lock);
-
-	f->kind = FREE;
-	lock_give(&table_lock, before);
-}
-
-void file_enter(struct file *f, int fd)
-{
-	signals before = lock_take(&table_lock);
-
-	f->numbers++;
-	reach(fd);
-	atomic_store_explicit(&table[fd], f, memory_order_release);
-	lock_give(&table_lock, before);
-}
-
 void file_copied(int from, int to)
 {
-	struct file *f = file_of(from);
+	signals before;
+	struct file *f;
 
-	if (f && to >= 0 && to < MAX_NUMBER && from != to && !vforked())
-		file_enter(f, to);
+	if (!file_of(from) || to < 0 || to >= MAX_NUMBER || from == to || vforked())
+		return;
+	before = lock_take(&table_lock);
+	f = atomic_load(&table[from]);
+	if (f) {
+		f->numbers++;
+		reach(to);
+		atomic_store_explicit(&table[to], f, memory_order_release);
+	}
+	lock_give(&table_lock, before);
 }
 
-/* leave takes a number off the table: the file, if it was the last one. */
-static struct file *leave(int fd)
+/* leave takes a number off the table: *last, if no other stands for its file. */
+static bool leave(int fd, struct file *last)
 {
 	signals before = lock_take(&table_lock);
-	struct file *f = atomic_load(&table[fd]);
+	struct file *f = atomic_exchange(&table[fd], NULL);
+	bool gone = f && --f->numbers == 0;
 
-	atomic_store(&table[fd], NULL);
-	if (f && --f->numbers > 0)
-		f = NULL;
+	if (gone) {
+		*last = *f;
+		f->kind = FREE;
+	}
 	lock_give(&table_lock, before);
-	return f;
-}
-
-static bool alive(struct file *f, uint64_t opened)
-{
-	return f && f->opened == opened && (f->kind == VERBS || f->kind == CM);
-}
-
-/*
- * The daemon forgets a channel that nobody can read any more. A process that
- * has forked cannot know.
- */
-static void forget_channel(struct file *f)
-{
-	struct call c = { .op = OP_FORGET, .arg = f->handle, .send_fd = -1 };
-
-	if (f->forks == fork_count() && alive(f->owner, f->owner_opened) &&
-	    !atomic_load(&f->owner->dead))
-		wire_call(f->owner, -1, &c);
+	return gone;
 }
 
 bool file_closing(int fd)
 {
-	struct file *f;
+	struct file last;
+	int saved = errno;
 
-	if (fd < 0 || fd >= MAX_NUMBER || (!file_of(fd) && !fd_hidden(fd)) || vforked())
+	if (fd < 0 || fd >= MAX_NUMBER || (!file_of(fd) && !fd_hidden(fd)) || self.inside || vforked())
 		return true;
-	if (fd_hidden(fd)) {
+	if (!file_of(fd)) {
 		errno = EBADF;
 		return false;
 	}
-	f = leave(fd);
-	if (!f)
-		return true;
-	if (f->kind == CHANNEL)
-		forget_channel(f);
-	else if (f->kind == VERBS || f->kind == CM)
-		wire_bye(f, fd);
-	file_drop(f);
+	if (leave(fd, &last) && last.generation == adapter_generation()) {
+		bool events = last.kind == ASYNC || last.kind == CHANNEL;
+		signals before = files_change();
+
+		adapter_call(adapter.close, (long)last.handle, events ? (long)last.is.ino : 0, 0, 0, 0);
+		files_changed(before);
+	}
+	errno = saved;
 	return true;
 }
 
-static bool identity(int fd, uint64_t *dev, uint64_t *ino)
+/* ---- the adapter's numbers ---- */
+
+/*
+ * The adapter closes files when it likes, and the program may have their
+ * numbers then: they are of other files.
+ */
+bool fd_hidden(int fd)
 {
-	struct stat st;
-	int saved = errno;
-	bool ok = syscall(SYS_fstat, fd, &st) == 0;
-
-	if (ok) {
-		*dev = st.st_dev;
-		*ino = st.st_ino;
-	}
-	errno = saved;
-	return ok;
-}
-
-void file_note(struct file *f, int fd)
-{
-	identity(fd, &f->dev, &f->ino);
-}
-
-bool file_is(struct file *f, int fd)
-{
-	uint64_t dev, ino;
-
-	return identity(fd, &dev, &ino) && dev == f->dev && ino == f->ino;
-}
-
-bool file_known(int fd)
-{
-	struct file *same = NULL;
-	uint64_t dev, ino;
+	struct identity is;
+	bool found = false;
 	signals before;
 
-	if (!identity(fd, &dev, &ino))
+	if (fd < 0 || fd >= MAX_NUMBER || !atomic_load_explicit(&hidden[fd], memory_order_relaxed))
 		return false;
+	is = identity(fd);
 	before = lock_take(&table_lock);
-	for (int i = 0; i < MAX_FILES && i < (int)last_opened && !same; i++)
-		if ((files[i].kind == VERBS || files[i].kind == CM) && files[i].numbers > 0 &&
-		    files[i].dev == dev && files[i].ino == ino)
-			same = &files[i];
-	if (same && atomic_load(&table[fd]) != same) {
-		same->numbers++;
-		reach(fd);
-		atomic_store(&table[fd], same);
-	}
+	for (int i = 0; i < hidden_count && !found; i++)
+		found = hidden_list[i].fd == fd && same(hidden_list[i].is, is);
 	lock_give(&table_lock, before);
-	return same != NULL;
+	return found;
 }
 
-/* ---- hidden numbers ---- */
-
-static void conceal(int fd)
+static void hide(void)
 {
-	reach(fd);
-	atomic_store(&hidden[fd], true);
+	int32_t list[MOST_HIDDEN];
+	signals before;
+	long n;
+
+	if (!atomic_load(&adapter.loaded))
+		return;
+	n = adapter_call(adapter.descriptors, (long)list, MOST_HIDDEN, 0, 0, 0);
+	before = lock_take(&table_lock);
+	for (int i = 0; i < hidden_count; i++)
+		atomic_store(&hidden[hidden_list[i].fd], false);
+	hidden_count = 0;
+	for (long i = 0; i < n && i < MOST_HIDDEN; i++) {
+		if (list[i] < 0 || list[i] >= MAX_NUMBER)
+			continue;
+		hidden_list[hidden_count].fd = list[i];
+		hidden_list[hidden_count++].is = identity(list[i]);
+		reach(list[i]);
+		atomic_store(&hidden[list[i]], true);
+	}
+	lock_give(&table_lock, before);
+}
+
+/* In between, a number on the adapter's list may be the program's already. */
+
+signals files_change(void)
+{
+	return lock_take(&changes);
+}
+
+void files_changed(signals before)
+{
+	hide();
+	lock_give(&changes, before);
 }
 
 /*
- * fd_hide moves a number to where programs rarely look: three quarters up to
- * the limit, which leaves low numbers for select(2).
+ * Low numbers are for the program: shells, servers and their children name
+ * them.
  */
-int fd_hide(int fd)
+void low_take(struct low *l)
 {
 	struct rlimit limit = { 1024, 1024 };
-	int moved, from;
+	int saved = errno, most = LOW_NUMBERS, fd, from;
 
+	l->taken = 0;
 	syscall(SYS_prlimit64, 0, RLIMIT_NOFILE, NULL, &limit);
-	from = limit.rlim_cur > MAX_NUMBER ? MAX_NUMBER / 4 * 3 : (int)(limit.rlim_cur / 4 * 3);
-	moved = (int)syscall(SYS_fcntl, fd, F_DUPFD_CLOEXEC, from);
-	if (moved >= MAX_NUMBER) {
-		syscall(SYS_close, moved);
-		moved = -1;
+	if (limit.rlim_cur < LOW_NUMBERS * 4)
+		most = 3;
+	from = fd = (int)syscall(SYS_openat, AT_FDCWD, "/dev/null", O_RDWR | O_CLOEXEC, 0);
+	while (fd >= 0 && fd < most) {
+		l->taken |= (uint64_t)1 << fd;
+		fd = (int)syscall(SYS_fcntl, from, F_DUPFD_CLOEXEC, 0);
 	}
-	if (moved < 0)
-		moved = fd; /* no room up there */
-	else
+	if (fd >= 0)
 		syscall(SYS_close, fd);
-	if (moved < MAX_NUMBER)
-		conceal(moved);
-	return moved;
+	errno = saved;
 }
 
-void fd_show(int fd)
+void low_give(struct low *l)
 {
-	if (fd >= 0 && fd < MAX_NUMBER)
-		atomic_store(&hidden[fd], false);
+	int saved = errno;
+
+	for (int fd = 0; fd < LOW_NUMBERS; fd++)
+		if (l->taken >> fd & 1)
+			syscall(SYS_close, fd);
+	errno = saved;
 }
 
-bool fd_hidden(int fd)
+int low_number(int fd)
 {
-	return fd >= 0 && fd < MAX_NUMBER && atomic_load_explicit(&hidden[fd], memory_order_relaxed);
-}
+	int low = (int)syscall(SYS_fcntl, fd, F_DUPFD_CLOEXEC, 3);
 
-bool fd_move(_Atomic int *place, int fd)
-{
-	int moved;
-
-	if (atomic_load(place) != fd)
-		return true;
-	moved = (int)syscall(SYS_fcntl, fd, F_DUPFD_CLOEXEC, fd + 1);
-	if (moved < 0)
-		moved = (int)syscall(SYS_fcntl, fd, F_DUPFD_CLOEXEC, 3);
-	if (moved < 0 || moved >= MAX_NUMBER)
-		return false;
-	conceal(moved);
-	atomic_store(place, moved);
-	fd_show(fd);
-	return true;
-}
-
-void files_each_verbs(void (*visit)(struct file *f, void *arg), void *arg)
-{
-	pid_t pid = (pid_t)syscall(SYS_getpid);
-
-	for (int i = 0; i < MAX_FILES && i < (int)last_opened; i++)
-		if (files[i].kind == VERBS && atomic_load(&files[i].rpc_fd) >= 0 && atomic_load(&files[i].pid) == pid)
-			visit(&files[i], arg);
-}
-
-bool fd_make_room(int fd)
-{
-	bool ok = true;
-
-	if (!fd_hidden(fd) || vforked())
-		return true;
-	for (int i = 0; i < MAX_FILES && ok; i++) {
-		struct file *f = &files[i];
-		signals before;
-
-		if (f->kind != VERBS && f->kind != CM)
-			continue;
-		before = lock_take(&f->rpc);
-		ok = fd_move(&f->rpc_fd, fd) && fd_move(&f->bell_fd, fd);
-		lock_give(&f->rpc, before);
+	if (low < 0 || low > fd) {
+		if (low >= 0)
+			syscall(SYS_close, low);
+		return fd;
 	}
-	ok = ok && pages_make_room(fd) && copier_make_room(fd);
-	if (!ok)
-		errno = EBUSY;
-	return ok;
+	syscall(SYS_close, fd);
+	return low;
 }

@@ -12,5 +12,4 @@ __attribute__((constructor)) static void loaded(void)
 	paths_init();
 	files_init();
 	next_look_up();
-	files_inherited();
 }

@@ -10,7 +10,7 @@
 enum { WAIT = 128, WAKE = 129 };
 
 /* Faults must be delivered, or the kernel kills the program. */
-static signals blocked(void)
+signals but_faults(void)
 {
 	signals all = ~(signals)0;
 	static const int faults[] = { SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP, SIGABRT };
@@ -20,7 +20,7 @@ static signals blocked(void)
 	return all;
 }
 
-static signals set_mask(signals mask)
+signals set_mask(signals mask)
 {
 	signals before = 0;
 
@@ -31,7 +31,7 @@ static signals set_mask(signals mask)
 signals lock_take(struct lock *l)
 {
 	int saved = errno, free = 0;
-	signals before = set_mask(blocked());
+	signals before = set_mask(but_faults());
 
 	if (!atomic_compare_exchange_strong(&l->state, &free, 1))
 		while (atomic_exchange(&l->state, 2) != 0)

@@ -6,22 +6,6 @@
 #include <string.h>
 
 /*
- * glibc 2.34 moved these into libc under a new version. The old one is there
- * in every glibc.
- */
-#if defined(__GLIBC__) && defined(__x86_64__)
-__asm__(".symver dlsym,dlsym@GLIBC_2.2.5");
-__asm__(".symver dlvsym,dlvsym@GLIBC_2.2.5");
-__asm__(".symver dlopen,dlopen@GLIBC_2.2.5");
-__asm__(".symver dlerror,dlerror@GLIBC_2.2.5");
-#elif defined(__GLIBC__) && (defined(__aarch64__) || defined(__powerpc64__))
-__asm__(".symver dlsym,dlsym@GLIBC_2.17");
-__asm__(".symver dlvsym,dlvsym@GLIBC_2.17");
-__asm__(".symver dlopen,dlopen@GLIBC_2.17");
-__asm__(".symver dlerror,dlerror@GLIBC_2.17");
-#endif
-
-/*
  * A glibc before 2.36 finds the oldest version behind RTLD_NEXT. Of what the
  * library stands before, libc has several of this one only.
  */
@@ -63,4 +47,17 @@ void *library_symbol(const char *library, const char *name)
 	void *lib = dlopen(library, RTLD_LAZY | RTLD_NOLOAD);
 
 	return lib ? dlsym(lib, name) : NULL;
+}
+
+void *verbs_function(_Atomic(void *) *found, const char *name)
+{
+	void *p = atomic_load(found);
+
+	if (!p) {
+		p = library_symbol("libibverbs.so.1", name); /* the newest version */
+		if (!p)
+			p = next_symbol(name);
+		atomic_store(found, p);
+	}
+	return p;
 }

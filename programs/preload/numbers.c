@@ -5,79 +5,37 @@
 #include <fcntl.h>
 #include <stdarg.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #undef fcntl64
 
-static struct file *device(int fd)
-{
-	struct file *f = file_of(fd);
-
-	return f && (f->kind == VERBS || f->kind == CM) ? f : NULL;
-}
+/* ARGUMENT is the one after the last that has a name. */
+#define ARGUMENT(last)                                                         \
+	({                                                                     \
+		va_list ap;                                                    \
+		va_start(ap, last);                                            \
+		void *a = va_arg(ap, void *);                                  \
+		va_end(ap);                                                    \
+		a;                                                             \
+	})
 
 EXPORT ssize_t write(int fd, const void *buf, size_t n)
 {
-	struct file *f = device(fd);
+	struct file *f = device_file(fd);
 
 	return f ? device_write(f, fd, buf, n) : NEXT(write)(fd, buf, n);
 }
 
 EXPORT ssize_t writev(int fd, const struct iovec *iov, int n)
 {
-	if (!device(fd))
+	if (!device_file(fd))
 		return NEXT(writev)(fd, iov, n);
 	if (n == 1)
-		return device_write(device(fd), fd, iov->iov_base, iov->iov_len);
+		return device_write(device_file(fd), fd, iov->iov_base, iov->iov_len);
 	errno = EINVAL;
 	return -1;
-}
-
-/*
- * after_read looks at what a read of ours gave. Nobody reads a device file.
- * When the daemon has gone, its files of events are at their end: the program
- * gets the event that the device is lost, then errors.
- */
-static ssize_t after_read(struct file *f, void *buf, size_t n, ssize_t got)
-{
-	struct {
-		uint64_t element;
-		uint32_t type, reserved;
-	} fatal = { 0, 8, 0 }; /* IBV_EVENT_DEVICE_FATAL */
-
-	if (got != 0 || n == 0)
-		return got;
-	if (f->kind == ASYNC && n >= sizeof fatal && !atomic_exchange(&f->told, true)) {
-		memcpy(buf, &fatal, sizeof fatal);
-		return sizeof fatal;
-	}
-	errno = EIO;
-	return -1;
-}
-
-EXPORT ssize_t read(int fd, void *buf, size_t n)
-{
-	struct file *f = file_of(fd);
-
-	if (!f)
-		return NEXT(read)(fd, buf, n);
-	if (f->kind == VERBS || f->kind == CM) {
-		errno = EINVAL;
-		return -1;
-	}
-	return after_read(f, buf, n, NEXT(read)(fd, buf, n));
-}
-
-ssize_t __read_chk(int fd, void *buf, size_t n, size_t size);
-
-EXPORT ssize_t __read_chk(int fd, void *buf, size_t n, size_t size)
-{
-	if (!file_of(fd) || n > size)
-		return NEXT(__read_chk)(fd, buf, n, size);
-	return read(fd, buf, n);
 }
 
 /*
@@ -88,19 +46,13 @@ int device_ioctl(int fd, unsigned long request, ...) __asm__("ioctl");
 
 EXPORT int device_ioctl(int fd, unsigned long request, ...)
 {
-	struct file *f = device(fd);
-	va_list ap;
-	void *arg;
+	struct file *f = device_file(fd);
+	void *arg = ARGUMENT(request);
 
-	va_start(ap, request);
-	arg = va_arg(ap, void *);
-	va_end(ap);
 	if (f && ((request >> 8) & 0xff) == 0x1b) {
 		errno = ENOTTY;
 		return -1;
 	}
-	if (f && request == FIONCLEX)
-		file_lend(fd, INHERITED);
 	return NEXT_NAMED("ioctl", device_ioctl)(fd, request, arg);
 }
 
@@ -125,67 +77,50 @@ EXPORT int close(int fd)
 	return file_closing(fd) ? NEXT(close)(fd) : -1;
 }
 
-/* copied notes a copy, and whether exec keeps it. */
-static int copied(int fd, int copy, int flags)
+static int copied(int fd, int copy)
 {
-	if (copy < 0)
-		return copy;
-	file_copied(fd, copy);
-	if (!(flags & O_CLOEXEC))
-		file_lend(copy, INHERITED);
+	if (copy >= 0)
+		file_copied(fd, copy);
 	return copy;
 }
 
 EXPORT int dup(int fd)
 {
-	return copied(fd, NEXT(dup)(fd), 0);
+	return copied(fd, NEXT(dup)(fd));
 }
 
-/* before_dup frees the place of a copy. */
+/* before_dup frees the place of a copy. The adapter's numbers are not free. */
 static bool before_dup(int fd, int to)
 {
-	if (fd == to || syscall(SYS_fcntl, fd, F_GETFD) < 0)
+	if (fd == to || syscall(SYS_fcntl, fd, F_GETFD) < 0 || vforked())
 		return true;
-	if (fd_hidden(fd)) {
-		errno = EBADF;
+	if (fd_hidden(fd) || fd_hidden(to)) {
+		errno = fd_hidden(fd) ? EBADF : EBUSY;
 		return false;
 	}
-	return fd_make_room(to) && file_closing(to);
+	return file_closing(to);
 }
 
 EXPORT int dup2(int fd, int to)
 {
-	return copied(fd, before_dup(fd, to) ? NEXT(dup2)(fd, to) : -1, 0);
+	return copied(fd, before_dup(fd, to) ? NEXT(dup2)(fd, to) : -1);
 }
 
 EXPORT int dup3(int fd, int to, int flags)
 {
-	return copied(fd, before_dup(fd, to) ? NEXT(dup3)(fd, to, flags) : -1, flags);
+	return copied(fd, before_dup(fd, to) ? NEXT(dup3)(fd, to, flags) : -1);
 }
 
-static int after_fcntl(int fd, int command, void *arg, int result)
+static int after_fcntl(int fd, int command, int result)
 {
-	if (command == F_DUPFD || command == F_DUPFD_CLOEXEC)
-		return copied(fd, result, command == F_DUPFD ? 0 : O_CLOEXEC);
-	if (result >= 0 && command == F_SETFD && !((uintptr_t)arg & FD_CLOEXEC))
-		file_lend(fd, INHERITED);
-	return result;
+	return command == F_DUPFD || command == F_DUPFD_CLOEXEC ? copied(fd, result) : result;
 }
-
-#define ARGUMENT(last)                                                         \
-	({                                                                     \
-		va_list ap;                                                    \
-		va_start(ap, last);                                            \
-		void *a = va_arg(ap, void *);                                  \
-		va_end(ap);                                                    \
-		a;                                                             \
-	})
 
 EXPORT int fcntl(int fd, int command, ...)
 {
 	void *arg = ARGUMENT(command);
 
-	return after_fcntl(fd, command, arg, NEXT(fcntl)(fd, command, arg));
+	return after_fcntl(fd, command, NEXT(fcntl)(fd, command, arg));
 }
 
 int fcntl64(int fd, int command, ...);
@@ -195,7 +130,7 @@ EXPORT int fcntl64(int fd, int command, ...)
 {
 	void *arg = ARGUMENT(command);
 
-	return after_fcntl(fd, command, arg, NEXT(fcntl64)(fd, command, arg));
+	return after_fcntl(fd, command, NEXT(fcntl64)(fd, command, arg));
 }
 
 /* ---- many at once ---- */

@@ -47,11 +47,6 @@ const char *paths_dir(void)
 	return dir;
 }
 
-bool paths_named(void)
-{
-	return named;
-}
-
 /*
  * Without a daemon at the default directory the library stays out of the way.
  */
@@ -120,26 +115,6 @@ const char *redirect(const char *path, char room[PATH_ROOM])
 	return room;
 }
 
-static bool changes(const char *path)
-{
-	static const char *const names[] = { "/hw_counters/", "/state", "/phys_state", "/rate" };
-	const char *port = strstr(path, "/ports/1/");
-
-	for (size_t i = 0; port && i < sizeof names / sizeof *names; i++)
-		if (strncmp(port + sizeof "/ports/1" - 1, names[i], strlen(names[i])) == 0)
-			return true;
-	return false;
-}
-
-const char *redirect_open(const char *path, char room[PATH_ROOM])
-{
-	const char *to = redirect(path, room);
-
-	if (to && to != path && changes(to))
-		wire_refresh();
-	return to;
-}
-
 /* A link stands for a device that is not ours. */
 static bool plain_file(const char *path)
 {
@@ -192,14 +167,6 @@ bool device_number(const char *name, unsigned *major, unsigned *minor)
 	*major = 231;
 	*minor = 192 + n;
 	return digits > 0 && *name == 0;
-}
-
-void device_name(unsigned major, unsigned minor, char *name, size_t n)
-{
-	if (major == 10)
-		snprintf(name, n, "rdma_cm");
-	else
-		snprintf(name, n, "uverbs%u", minor - 192);
 }
 
 void undo_redirect(char *path)

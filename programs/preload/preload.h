@@ -1,7 +1,8 @@
 /*
  * What the files of the library share. The library stands between a program
  * and libc: it answers for the device files of RDMA, for their part of sysfs
- * and for nothing else. What a device file does is asked of a daemon.
+ * and for nothing else. What a device file does is in the adapter, a library
+ * that is loaded when the program opens the first one.
  *
  * Only libc is needed. No function of a glibc newer than 2.31 may be used:
  * a test looks at the symbols.
@@ -20,7 +21,39 @@
 #include <sys/types.h>
 #include <sys/uio.h>
 
+/*
+ * glibc 2.34 moved these into libc under a new version. The old one is there
+ * in every glibc.
+ */
+#if defined(__GLIBC__) && defined(__x86_64__)
+#define OLD(name) __asm__(".symver " #name "," #name "@GLIBC_2.2.5")
+#define OLD_CANCEL(name) __asm__(".symver " #name "," #name "@GLIBC_2.3.3")
+#elif defined(__GLIBC__) && (defined(__aarch64__) || defined(__powerpc64__))
+#define OLD(name) __asm__(".symver " #name "," #name "@GLIBC_2.17")
+#define OLD_CANCEL(name) OLD(name)
+#endif
+#ifdef OLD
+OLD(dlsym);
+OLD(dlvsym);
+OLD(dlopen);
+OLD(dlerror);
+OLD(dladdr);
+OLD(pthread_attr_getstack);
+OLD(pthread_attr_setstack);
+OLD(pthread_attr_setstacksize);
+OLD(pthread_join);
+OLD(pthread_key_create);
+OLD(pthread_once);
+OLD(pthread_setspecific);
+OLD_CANCEL(__pthread_register_cancel);
+OLD_CANCEL(__pthread_unregister_cancel);
+OLD_CANCEL(__pthread_unwind_next);
+#endif
+
 #define EXPORT __attribute__((visibility("default")))
+
+/* Of a library that is loaded at the start: no call of the dynamic linker. */
+#define OWN _Thread_local __attribute__((tls_model("initial-exec")))
 
 /* ---- next.c: the functions that the library stands before ---- */
 
@@ -29,6 +62,9 @@ void *next_symbol(const char *name);
 
 /* library_symbol finds a function of a library that is loaded, or NULL. */
 void *library_symbol(const char *library, const char *name);
+
+/* verbs_function finds one of libibverbs. *found is where it is kept. */
+void *verbs_function(_Atomic(void *) *found, const char *name);
 
 /* A function that the library stands before. */
 struct next {
@@ -76,6 +112,12 @@ typedef uint64_t signals;
 signals lock_take(struct lock *l);
 void lock_give(struct lock *l, signals before);
 
+/* set_mask sets the signals of this thread that are blocked. */
+signals set_mask(signals mask);
+
+/* but_faults are all signals but those that an instruction causes. */
+signals but_faults(void);
+
 /* ---- paths.c ---- */
 
 enum { PATH_ROOM = 4096 };
@@ -85,9 +127,6 @@ void paths_init(void);
 /* paths_dir is the directory of the daemon. */
 const char *paths_dir(void);
 
-/* paths_named reports whether the environment names that directory. */
-bool paths_named(void);
-
 /*
  * redirect returns path, or where the daemon has what path names, in room. NULL
  * means that it is too long (errno is set).
@@ -95,10 +134,17 @@ bool paths_named(void);
 const char *redirect(const char *path, char room[PATH_ROOM]);
 
 /*
- * redirect_open is redirect of a path that is about to be opened: files of the
- * daemon that change are up to date then.
+ * PATH_CALL is a function whose path may be redirected: to is what the next one
+ * gets.
  */
-const char *redirect_open(const char *path, char room[PATH_ROOM]);
+#define PATH_CALL(type, failure, name, parameters, arguments)                  \
+	EXPORT type name parameters                                            \
+	{                                                                      \
+		char room[PATH_ROOM];                                          \
+		const char *to = redirect(path, room);                         \
+                                                                               \
+		return to || !path ? NEXT(name) arguments : failure;           \
+	}
 
 /*
  * device_of returns the name of the device file that a redirected path stands
@@ -112,9 +158,6 @@ void undo_redirect(char *path);
 /* device_number says which device a name stands for. */
 bool device_number(const char *name, unsigned *major, unsigned *minor);
 
-/* device_name is the other way round. */
-void device_name(unsigned major, unsigned minor, char *name, size_t n);
-
 /* ---- files.c: which file numbers are ours ---- */
 
 enum kind {
@@ -125,65 +168,24 @@ enum kind {
 	CHANNEL, /* completion events */
 };
 
-/* The doorbell area: the first pages of a VERBS file's memory. */
-struct area {
-	uint32_t magic, version;
-	_Atomic uint32_t sleeping;
-	_Atomic uint32_t polling;
-	_Atomic uint32_t waiting;
-	_Atomic uint32_t completions;
-	_Atomic uint32_t cpu;
-	_Atomic uint32_t bulk;
-	uint32_t unused[8];
-	_Atomic uint64_t summary[16];
-	uint8_t gap[0x1000 - 0x40 - 16 * 8];
-	_Atomic uint64_t bells[1024];
-	uint8_t gap2[0x4000 - 0x1000 - 1024 * 8];
-	_Atomic uint64_t unready[1024]; /* queue pairs that cannot send yet */
-	uint8_t gap3[0x10000 - 0x4000 - 1024 * 8];
-	_Atomic uint32_t arm[16384];
+/* Which file a number stands for. */
+struct identity {
+	uint64_t dev, ino;
 };
-
-enum {
-	AREA_SIZE = 0x20000,
-	AREA_MAGIC = 0x524f4345,
-	AREA_VERSION = 1,
-	AREA_QPS = 65536,
-	AREA_CQS = 16384,
-};
-
-_Static_assert(offsetof(struct area, summary) == 0x40, "layout");
-_Static_assert(offsetof(struct area, bells) == 0x1000, "layout");
-_Static_assert(offsetof(struct area, unready) == 0x4000, "layout");
-_Static_assert(offsetof(struct area, arm) == 0x10000, "layout");
-_Static_assert(sizeof(struct area) == AREA_SIZE, "layout");
 
 /* An open file. Several numbers may stand for one (dup). */
 struct file {
 	enum kind kind;
 	int numbers; /* how many stand for it */
-	uint64_t dev, ino;
-	char name[32];
+	struct identity is;
+	char name[32]; /* VERBS, CM */
 	unsigned major, minor;
-	uint32_t token;  /* the daemon's number of the file */
-	uint32_t handle; /* CHANNEL: the daemon's number of the channel */
-	unsigned forks;  /* of this process, when the file was opened */
-
-	struct file *owner; /* ASYNC, CHANNEL: of which VERBS file */
-	uint64_t opened;    /* a number that no other file has */
-	uint64_t owner_opened;
-
-	struct lock rpc;      /* guards what follows */
-	_Atomic int rpc_fd;   /* hidden: the socket of this process */
-	_Atomic int bell_fd;  /* hidden: wakes the daemon */
-	_Atomic pid_t pid;    /* of the process that the socket belongs to */
-	atomic_bool dead;     /* the daemon has gone */
-	atomic_bool told;     /* ASYNC: the program has got the fatal event */
-	atomic_bool inherited; /* the daemon knows that exec may keep the file */
-	atomic_uint empty;    /* polls that found nothing */
-	atomic_uint restless; /* how many more polls do not wait */
-	atomic_uint vain;     /* what restless was set to */
-	struct area *area;
+	uint64_t opened;     /* a number that no other file has */
+	unsigned generation; /* of the adapter that has it */
+	uint64_t handle;     /* the adapter's, of the device file */
+	struct rocev2_doorbells *doorbells; /* VERBS; NULL: it has none */
+	struct lock reading; /* ASYNC, CHANNEL */
+	atomic_bool told;    /* ASYNC: the program has got the fatal event */
 };
 
 enum { MAX_NUMBER = 65536 };
@@ -191,9 +193,11 @@ enum { MAX_NUMBER = 65536 };
 /* file_of returns what a number stands for, or NULL where it is not ours. */
 struct file *file_of(int fd);
 
-struct file *file_new(enum kind kind);
-void file_enter(struct file *f, int fd);
-void file_drop(struct file *f); /* that was not entered */
+/* device_file is file_of where it is a device file. */
+struct file *device_file(int fd);
+
+/* file_enter makes a file, which a number stands for: NULL, with errno. */
+struct file *file_enter(enum kind kind, int fd, const char *name, uint64_t handle);
 void file_copied(int from, int to);
 
 /*
@@ -202,158 +206,137 @@ void file_copied(int from, int to);
  */
 bool file_closing(int fd);
 
-/* file_note notes which file a number is, file_is compares. */
-void file_note(struct file *f, int fd);
-bool file_is(struct file *f, int fd);
-
-/*
- * file_known reports whether the process has the file of a number already. Then
- * the number stands for it, too.
- */
-bool file_known(int fd);
-
-/* files_each_verbs calls visit for each open device of this process. */
-void files_each_verbs(void (*visit)(struct file *f, void *arg), void *arg);
-
-/* files_end is above every number that is ours or hidden. */
+/* files_end is above every number that is ours or the adapter's. */
 unsigned files_end(void);
 
-/* fd_hide gives a number of the library a place that programs leave alone. */
-int fd_hide(int fd);
-void fd_show(int fd);    /* before the library closes it */
+/* fd_hidden reports whether a number is the adapter's. */
 bool fd_hidden(int fd);
-bool fd_make_room(int fd); /* moves a hidden one that a program wants */
-bool fd_move(_Atomic int *place, int fd); /* if fd stands there */
+
+/*
+ * files_change begins a call in which the adapter may open or close files,
+ * files_changed ends it, and notes which numbers the adapter has.
+ */
+signals files_change(void);
+void files_changed(signals before);
+
+/*
+ * low_take takes the low numbers that are free, until low_give, so that what the
+ * adapter opens for itself gets others. low_number gives the program one of them.
+ */
+enum { LOW_NUMBERS = 64 };
+
+struct low {
+	uint64_t taken;
+};
+
+void low_take(struct low *l);
+void low_give(struct low *l);
+int low_number(int fd);
 
 /*
  * vforked reports whether this memory belongs to another process: ours is its
  * child on the way to exec.
  */
 bool vforked(void);
-unsigned fork_count(void);
 
 void files_init(void);
 
-/* ---- wire.c: the daemon ---- */
+/* ---- adapter.c ---- */
 
-enum {
-	WIRE_VERSION = 2,
-	WIRE_MAX = 65536,
-	WIRE_FILES = 4,
+typedef long adapter_function(long a, long b, long c, long d, long e);
 
-	OP_HELLO = 1,
-	OP_ATTACH = 2,
-	OP_COMMAND = 3,
-	OP_MAP = 4,
-	OP_UNMAP = 5,
-	OP_FORGET = 7,
-	OP_BYE = 8,
-	OP_LEND = 10,
-	OP_IMPORT = 11,
-	OP_FREEZE = 12,
-	OP_THAW = 13,
-	OP_REFRESH = 20,
-};
+/* The functions of adapter.h, once it is loaded. */
+extern struct adapter {
+	atomic_bool loaded;
+	adapter_function *version, *open, *close, *command, *post, *poll, *wait_begin, *wait_end, *descriptors,
+		*farewell;
+} adapter;
 
-struct wire_request {
-	uint32_t op, len;
-	uint64_t arg;
-};
+/* adapter_load loads it, if it is not there: false, with errno. */
+bool adapter_load(void);
 
-struct wire_reply {
-	int32_t ret;
-	uint32_t resp_len;
-	uint32_t nfds;
-	uint32_t fd_off[WIRE_FILES];
-	uint32_t pad;
-};
+/* adapter_generation counts the adapters of this process and its ancestors. */
+unsigned adapter_generation(void);
 
-/* A question to the daemon, and where its answer goes. */
-struct call {
-	uint32_t op;
-	uint64_t arg;
-	struct iovec payload[5];
-	int pieces;
-	int send_fd; /* -1: none */
-	int copier;  /* one more, or 0 */
+/* adapter_has reports whether this process has the adapter of a file. */
+bool adapter_has(const struct file *f);
 
-	void *resp;
-	size_t room;
-
-	struct wire_reply reply;
-	int fds[WIRE_FILES];
-	int nfds;
-};
-
-/*
- * wire_call asks the daemon on the file's socket. It returns 0, or -1 with
- * errno where there was no answer. visible is a number of the file.
- */
-int wire_call(struct file *f, int visible, struct call *c);
-
-/* wire_open connects and says hello: the number of the file, or -1. */
-int wire_open(const char *name, int flags);
-
-/* wire_bye ends the process's share of a file. */
-void wire_bye(struct file *f, int visible);
-
-/* wire_lost reports whether the daemon has gone. */
-bool wire_lost(struct file *f);
+void adapter_before_fork(void);
+void adapter_in_parent(void);
+void adapter_in_child(void);
 
 /* say writes a line to the standard error, once for each text. */
 void say(atomic_bool *once, const char *text, const char *what);
 
-/* wire_refresh has the daemon write the files again that change. */
-void wire_refresh(void);
+/* ---- threads.c ---- */
 
-/* wire_join joins the file that a number from elsewhere is of, if it is one. */
-void wire_join(int fd);
+enum { SIGNAL_STACK = 64 << 10 };
 
-/* ---- copier.c ---- */
+struct thread {
+	unsigned inside;      /* calls of the adapter that have not returned */
+	unsigned known;       /* to which generation of it */
+	bool adapters;        /* it is a thread of the adapter */
+	bool switched;        /* the call is on call_stack */
+	bool interrupted;     /* a handler without SA_RESTART has run */
+	unsigned handled;     /* how often a handler has run */
+	uint64_t deferred;    /* signals that wait for its return */
+	uintptr_t stack;      /* of the thread */
+	size_t stack_size;
+	void *signal_stack, *call_stack;
+	struct call *call;
+	struct wait *wait; /* in which it receives for a device */
+};
+
+extern OWN struct thread self;
+
+/* adapter_call calls one of its functions. */
+long adapter_call(adapter_function *function, long a, long b, long c, long d, long e);
 
 /*
- * copier_start starts a thread that copies memory of the process for the
- * daemon, if there is none. It returns the daemon's end of its socket, or -1.
- * By that a daemon knows a process again whose number it does not see.
+ * signals_hold has the signals of the program wait as those of a thread inside
+ * the adapter do, until signals_release.
  */
-int copier_start(void);
+static inline void signals_hold(void)
+{
+	self.inside++;
+	atomic_signal_fence(memory_order_seq_cst);
+}
 
-/* copier_count is how many threads of the process there are for that. */
-unsigned copier_count(void);
-void copier_in_child(void);
-bool copier_make_room(int fd);
+void signals_release(void);
 
-/* ---- arrive.c ---- */
+void threads_in_child(void);
 
-enum lent { SENT = 1, INHERITED = 2 };
+/* ---- signals.c ---- */
 
-/* file_lend tells the daemon that another program may get a file. */
-void file_lend(int fd, enum lent how);
-
-/* files_inherited joins what exec has left open. */
-void files_inherited(void);
+void signals_before_load(void);
+void signals_after_load(void);
+void signals_deferred(void);
+void signals_thread(void);
+void signals_thread_ends(void);
 
 /* ---- command.c ---- */
 
 ssize_t device_write(struct file *f, int fd, const void *buf, size_t n);
 
-/* ---- pollcq.c ---- */
+/* doorbells_left reports whether requests wait for a call of the adapter. */
+bool doorbells_left(const struct file *f);
 
-/*
- * verbs_function finds a function of libibverbs, which may have been loaded for
- * one module of the program alone. *found is where it is kept.
- */
-void *verbs_function(_Atomic(void *) *found, const char *name);
+/* device_open opens a device file: its number, or -1. */
+int device_open(const char *name, const char *path, int flags);
 
-void short_turns(void);
+/* ---- wait.c ---- */
 
-/*
- * polled notes whether a poll of a queue found something, and gives the
- * processor away where many did not. It returns false when the daemon has gone.
- */
-bool polled(struct file *f, const void *cq, bool found);
+struct pollfd;
+struct timespec;
 
-/* ---- resize.c ---- */
+/* wait_readable waits until a number of ours is: 1, or -1 with errno. */
+int wait_readable(int fd);
+
+/* wait_suspend and wait_resume are around a handler of the program. */
+struct wait *wait_suspend(void);
+void wait_resume(struct wait *w);
+
+/* ---- verbs.c ---- */
 
 /* resize_in_child frees the lock that another thread of the parent had. */
 void resize_in_child(void);
@@ -363,83 +346,9 @@ void resize_in_child(void);
 /* start_poll_opened has the extended queues of a context polled so, too. */
 void start_poll_opened(void *context);
 
-/* ---- import.c ---- */
+/* ---- pollcq.c ---- */
 
-enum imported { IMPORT_CONTEXT, IMPORT_PD, IMPORT_MR };
-
-/*
- * importing returns the number that this thread makes a context of, instead of
- * opening a file, or -1; import_opened notes that it is used.
- */
-int importing(void);
-void import_opened(void);
-
-/* ---- maps.c ---- */
-
-struct span {
-	uint64_t start, end;
-};
-
-static inline bool overlap(struct span a, struct span b)
-{
-	return a.start < b.end && b.start < a.end;
-}
-
-struct map {
-	struct span at;
-	char rights[4];
-	uint64_t offset, ino;
-	bool named, shared; /* shared: the pages of a memfd of ours */
-};
-
-/* A visitor of maps returns whether it wants to see more of them. */
-typedef bool map_visit(const struct map *m, void *arg);
-
-/* each_map returns false where the process cannot see its maps. */
-bool each_map(map_visit *visit, void *arg);
-bool maps_seen(void);
-
-/* pages_there reports whether memory is there, with the rights. */
-bool pages_there(uint64_t start, uint64_t length, bool write);
-
-extern const char memfd_name[]; /* of memfds of ours */
-
-/* ---- others.c: the other threads ---- */
-
-/* alone reports whether there are none. */
-bool alone(void);
-
-/*
- * stop_others stops them until let_go. In between nothing may be called that
- * takes a lock but of that file: a thread that is stopped may hold it.
- */
-bool stop_others(struct file *f, int visible);
-void let_go(struct file *f, int visible);
-
-/* ---- pages.c ---- */
-
-void pages_register(struct file *f, int visible, uint64_t start, uint64_t length);
-void pages_before_fork(void);
-void pages_in_parent(void);
-void pages_in_child(void);
-bool pages_make_room(int fd);
-
-/*
- * pages_leave reports whether our pages are in a span, also moved ones, and
- * notes that they are about to be elsewhere.
- */
-bool pages_leave(struct span s);
-
-/* ---- copies.c ---- */
-
-/*
- * copy_map gives a child a copy of pages that it would share with its parent,
- * copy_span where the process does not see what it consists of.
- */
-bool copy_map(const struct map *m);
-bool copy_span(struct span at);
-
-/* copies_missing ends a child that cannot have what a child has. */
-void copies_missing(void);
+/* receive looks for packets, after a poll that has found nothing. */
+int receive(struct file *f);
 
 #endif

@@ -40,12 +40,18 @@ static _Atomic(create_function *) librxe_create;
 
 static int start_poll(struct poll_cq_ex *cq, void *attr)
 {
-	int result = atomic_load_explicit(&librxe_start, memory_order_relaxed)(cq, attr);
-	struct file *f = file_of(cq->context->cmd_fd);
+	start_function *start = atomic_load_explicit(&librxe_start, memory_order_relaxed);
+	int result = start(cq, attr), came;
+	struct file *f;
 
-	if (!f || (result != 0 && result != ENOENT))
+	if ((result != ENOENT && result != 0) || !(f = file_of(cq->context->cmd_fd)) || (result == 0 && !doorbells_left(f)))
 		return result;
-	return polled(f, cq, result == 0) ? result : EIO;
+	came = receive(f);
+	if (result == 0)
+		return 0;
+	if (came < 0)
+		return EIO;
+	return came > 0 ? start(cq, attr) : result;
 }
 
 static struct poll_cq_ex *create_cq_ex(struct poll_context *c, void *attr)

@@ -1,4 +1,4 @@
-/* Calls that look at a path or a file. */
+/* Calls that look at a path or a file, but do not open it. */
 #include "preload.h"
 
 #include <errno.h>
@@ -7,8 +7,8 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <sys/xattr.h>
 #include <unistd.h>
-
 
 /* A struct stat is the same in all of these calls where off_t has 64 bits. */
 _Static_assert(sizeof(off_t) == 8, "build with 64-bit off_t");
@@ -37,25 +37,39 @@ static int seen_file(int result, int fd, void *st)
 	struct file *f = result == 0 ? file_of(fd) : NULL;
 
 	if (f && (f->kind == VERBS || f->kind == CM) &&
-	    ((struct stat *)st)->st_ino == f->ino && ((struct stat *)st)->st_dev == f->dev)
+	    ((struct stat *)st)->st_ino == f->is.ino && ((struct stat *)st)->st_dev == f->is.dev)
 		seem_device(st, f->major, f->minor);
 	return result;
 }
 
-#define BY_PATH(call)                                                          \
-	do {                                                                   \
+/* SEES is a function that looks at path, SEES_FILE at fd, SEES_AT at either. */
+
+#define SEES(name, symbol, parameters, arguments)                              \
+	EXPORT int name parameters                                             \
+	{                                                                      \
 		char room[PATH_ROOM];                                          \
 		const char *to = redirect(path, room);                         \
-		if (!to && path)                                               \
-			return -1;                                             \
-		return seen(call, path, to, st);                               \
-	} while (0)
+                                                                               \
+		return to || !path ? seen(NEXT_NAMED(symbol, name) arguments, path, to, st) : -1; \
+	}
 
-#define BY_FILE(call)                                                          \
-	do {                                                                   \
+#define SEES_FILE(name, symbol, parameters, arguments)                         \
+	EXPORT int name parameters                                             \
+	{                                                                      \
+		return seen_file(NEXT_NAMED(symbol, name) arguments, fd, st);  \
+	}
+
+#define SEES_AT(name, symbol, parameters, arguments)                           \
+	EXPORT int name parameters                                             \
+	{                                                                      \
+		char room[PATH_ROOM];                                          \
+		const char *to = redirect(path, room);                         \
+		int result = to || !path ? NEXT_NAMED(symbol, name) arguments : -1; \
+                                                                               \
 		if (path && !*path && (flags & AT_EMPTY_PATH))                 \
-			return seen_file(call, fd, st);                        \
-	} while (0)
+			return seen_file(result, fd, st);                      \
+		return seen(result, path, to, st);                             \
+	}
 
 int stat_64(const char *path, void *st) __asm__("stat64");
 int lstat_64(const char *path, void *st) __asm__("lstat64");
@@ -70,54 +84,25 @@ int __lxstat64(int version, const char *path, void *st);
 int __fxstat64(int version, int fd, void *st);
 int __fxstatat64(int version, int fd, const char *path, void *st, int flags);
 
-EXPORT int stat(const char *path, struct stat *st) { BY_PATH(NEXT(stat)(to, st)); }
-EXPORT int lstat(const char *path, struct stat *st) { BY_PATH(NEXT(lstat)(to, st)); }
-EXPORT int stat_64(const char *path, void *st) { BY_PATH(NEXT_NAMED("stat64", stat_64)(to, st)); }
-EXPORT int lstat_64(const char *path, void *st) { BY_PATH(NEXT_NAMED("lstat64", lstat_64)(to, st)); }
-
-EXPORT int fstat(int fd, struct stat *st) { return seen_file(NEXT(fstat)(fd, st), fd, st); }
-EXPORT int fstat_64(int fd, void *st) { return seen_file(NEXT_NAMED("fstat64", fstat_64)(fd, st), fd, st); }
-
-EXPORT int fstatat(int fd, const char *path, struct stat *st, int flags)
-{
-	BY_FILE(NEXT(fstatat)(fd, path, st, flags));
-	BY_PATH(NEXT(fstatat)(fd, to, st, flags));
-}
-
-EXPORT int fstatat_64(int fd, const char *path, void *st, int flags)
-{
-	BY_FILE(NEXT_NAMED("fstatat64", fstatat_64)(fd, path, st, flags));
-	BY_PATH(NEXT_NAMED("fstatat64", fstatat_64)(fd, to, st, flags));
-}
+SEES(stat, "stat", (const char *path, struct stat *st), (to, st))
+SEES(lstat, "lstat", (const char *path, struct stat *st), (to, st))
+SEES(stat_64, "stat64", (const char *path, void *st), (to, st))
+SEES(lstat_64, "lstat64", (const char *path, void *st), (to, st))
+SEES_FILE(fstat, "fstat", (int fd, struct stat *st), (fd, st))
+SEES_FILE(fstat_64, "fstat64", (int fd, void *st), (fd, st))
+SEES_AT(fstatat, "fstatat", (int fd, const char *path, struct stat *st, int flags), (fd, to, st, flags))
+SEES_AT(fstatat_64, "fstatat64", (int fd, const char *path, void *st, int flags), (fd, to, st, flags))
 
 /* Programs built for glibc before 2.33 call these. */
 
-EXPORT int __xstat(int v, const char *path, void *st) { BY_PATH(NEXT(__xstat)(v, to, st)); }
-EXPORT int __lxstat(int v, const char *path, void *st) { BY_PATH(NEXT(__lxstat)(v, to, st)); }
-EXPORT int __xstat64(int v, const char *path, void *st) { BY_PATH(NEXT(__xstat64)(v, to, st)); }
-EXPORT int __lxstat64(int v, const char *path, void *st) { BY_PATH(NEXT(__lxstat64)(v, to, st)); }
-
-EXPORT int __fxstat(int v, int fd, void *st)
-{
-	return seen_file(NEXT(__fxstat)(v, fd, st), fd, st);
-}
-
-EXPORT int __fxstat64(int v, int fd, void *st)
-{
-	return seen_file(NEXT(__fxstat64)(v, fd, st), fd, st);
-}
-
-EXPORT int __fxstatat(int v, int fd, const char *path, void *st, int flags)
-{
-	BY_FILE(NEXT(__fxstatat)(v, fd, path, st, flags));
-	BY_PATH(NEXT(__fxstatat)(v, fd, to, st, flags));
-}
-
-EXPORT int __fxstatat64(int v, int fd, const char *path, void *st, int flags)
-{
-	BY_FILE(NEXT(__fxstatat64)(v, fd, path, st, flags));
-	BY_PATH(NEXT(__fxstatat64)(v, fd, to, st, flags));
-}
+SEES(__xstat, "__xstat", (int v, const char *path, void *st), (v, to, st))
+SEES(__lxstat, "__lxstat", (int v, const char *path, void *st), (v, to, st))
+SEES(__xstat64, "__xstat64", (int v, const char *path, void *st), (v, to, st))
+SEES(__lxstat64, "__lxstat64", (int v, const char *path, void *st), (v, to, st))
+SEES_FILE(__fxstat, "__fxstat", (int v, int fd, void *st), (v, fd, st))
+SEES_FILE(__fxstat64, "__fxstat64", (int v, int fd, void *st), (v, fd, st))
+SEES_AT(__fxstatat, "__fxstatat", (int v, int fd, const char *path, void *st, int flags), (v, fd, to, st, flags))
+SEES_AT(__fxstatat64, "__fxstatat64", (int v, int fd, const char *path, void *st, int flags), (v, fd, to, st, flags))
 
 /* The kernel's struct statx, as far as it matters here. */
 struct seen {
@@ -146,7 +131,7 @@ EXPORT int stat_x(int fd, const char *path, int flags, unsigned mask, struct see
 	if (result != 0)
 		return result;
 	name = to ? device_of(path, to) : NULL;
-	if (f && (f->kind == VERBS || f->kind == CM) && st->ino == f->ino)
+	if (f && (f->kind == VERBS || f->kind == CM) && st->ino == f->is.ino)
 		name = f->name;
 	if (!name || !device_number(name, &major, &minor))
 		return result;
@@ -159,106 +144,54 @@ EXPORT int stat_x(int fd, const char *path, int flags, unsigned mask, struct see
 }
 
 /*
- * Whoever may write the file in the daemon's directory may use the device; the
- * daemon looks again.
+ * Who may write the file in the daemon's directory may use the device; the
+ * owner of the port looks again.
  */
-EXPORT int access(const char *path, int mode)
-{
-	char room[PATH_ROOM];
-	const char *to = redirect(path, room);
+PATH_CALL(int, -1, access, (const char *path, int mode), (to, mode))
+PATH_CALL(int, -1, eaccess, (const char *path, int mode), (to, mode))
+PATH_CALL(int, -1, euidaccess, (const char *path, int mode), (to, mode))
+PATH_CALL(int, -1, faccessat, (int fd, const char *path, int mode, int flags), (fd, to, mode, flags))
 
-	return !to && path ? -1 : NEXT(access)(to, mode);
-}
-
-EXPORT int eaccess(const char *path, int mode)
-{
-	char room[PATH_ROOM];
-	const char *to = redirect(path, room);
-
-	return !to && path ? -1 : NEXT(eaccess)(to, mode);
-}
-
-EXPORT int euidaccess(const char *path, int mode)
-{
-	char room[PATH_ROOM];
-	const char *to = redirect(path, room);
-
-	return !to && path ? -1 : NEXT(euidaccess)(to, mode);
-}
-
-EXPORT int faccessat(int fd, const char *path, int mode, int flags)
-{
-	char room[PATH_ROOM];
-	const char *to = redirect(path, room);
-
-	return !to && path ? -1 : NEXT(faccessat)(fd, to, mode, flags);
-}
-
-EXPORT ssize_t readlink(const char *path, char *buf, size_t n)
-{
-	char room[PATH_ROOM];
-	const char *to = redirect(path, room);
-
-	return !to && path ? -1 : NEXT(readlink)(to, buf, n);
-}
-
-EXPORT ssize_t readlinkat(int fd, const char *path, char *buf, size_t n)
-{
-	char room[PATH_ROOM];
-	const char *to = redirect(path, room);
-
-	return !to && path ? -1 : NEXT(readlinkat)(fd, to, buf, n);
-}
+/* Shells and their tools look for these; ls -l for the attributes. */
+PATH_CALL(int, -1, chdir, (const char *path), (to))
+PATH_CALL(ssize_t, -1, getxattr, (const char *path, const char *name, void *value, size_t n), (to, name, value, n))
+PATH_CALL(ssize_t, -1, lgetxattr, (const char *path, const char *name, void *value, size_t n), (to, name, value, n))
+PATH_CALL(ssize_t, -1, listxattr, (const char *path, char *list, size_t n), (to, list, n))
+PATH_CALL(ssize_t, -1, llistxattr, (const char *path, char *list, size_t n), (to, list, n))
 
 ssize_t __readlink_chk(const char *path, char *buf, size_t n, size_t size);
+ssize_t __readlinkat_chk(int fd, const char *path, char *buf, size_t n, size_t size);
 char *__realpath_chk(const char *path, char *buf, size_t size);
 
-EXPORT ssize_t __readlink_chk(const char *path, char *buf, size_t n, size_t size)
+PATH_CALL(ssize_t, -1, readlink, (const char *path, char *buf, size_t n), (to, buf, n))
+PATH_CALL(ssize_t, -1, readlinkat, (int fd, const char *path, char *buf, size_t n), (fd, to, buf, n))
+PATH_CALL(ssize_t, -1, __readlink_chk, (const char *path, char *buf, size_t n, size_t size), (to, buf, n, size))
+PATH_CALL(ssize_t, -1, __readlinkat_chk, (int fd, const char *path, char *buf, size_t n, size_t size), (fd, to, buf, n, size))
+
+/* What follows returns paths that begin with /sys again, and are not longer. */
+
+EXPORT char *getcwd(char *buf, size_t n)
 {
-	char room[PATH_ROOM];
-	const char *to = redirect(path, room);
+	char *found = NEXT(getcwd)(buf, n);
 
-	return !to && path ? -1 : NEXT(__readlink_chk)(to, buf, n, size);
-}
-
-ssize_t __readlinkat_chk(int fd, const char *path, char *buf, size_t n, size_t size);
-
-EXPORT ssize_t __readlinkat_chk(int fd, const char *path, char *buf, size_t n, size_t size)
-{
-	char room[PATH_ROOM];
-	const char *to = redirect(path, room);
-
-	return !to && path ? -1 : NEXT(__readlinkat_chk)(fd, to, buf, n, size);
-}
-
-/* The result begins with /sys again. It is not longer than before. */
-EXPORT char *realpath(const char *path, char *buf)
-{
-	char room[PATH_ROOM];
-	const char *to = redirect(path, room);
-	char *found;
-
-	if (!to && path)
-		return NULL;
-	found = NEXT(realpath)(to, buf);
-	if (to != path)
-		undo_redirect(found);
+	undo_redirect(found);
 	return found;
 }
 
-EXPORT char *__realpath_chk(const char *path, char *buf, size_t size)
-{
-	char room[PATH_ROOM];
-	const char *to = redirect(path, room);
-	char *found;
+#define REAL_PATH(name, parameters, arguments)                                 \
+	EXPORT char *name parameters                                           \
+	{                                                                      \
+		char room[PATH_ROOM];                                          \
+		const char *to = redirect(path, room);                         \
+		char *found = to || !path ? NEXT(name) arguments : NULL;       \
+                                                                               \
+		if (to != path)                                                \
+			undo_redirect(found);                                  \
+		return found;                                                  \
+	}
 
-	if (!to && path)
-		return NULL;
-	found = NEXT(__realpath_chk)(to, buf, size);
-	if (to != path)
-		undo_redirect(found);
-	return found;
-}
+REAL_PATH(realpath, (const char *path, char *buf), (to, buf))
+REAL_PATH(__realpath_chk, (const char *path, char *buf, size_t size), (to, buf, size))
 
 EXPORT char *canonicalize_file_name(const char *path)
 {

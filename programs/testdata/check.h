@@ -21,16 +21,27 @@ extern const char node[]; /* of the fake device */
 
 void wait_for(pid_t pid); /* which ends with status 0 */
 
-/* reg_mr registers memory: 1 if the daemon has ever mapped some of it. */
-int reg_mr(int fd, void *p, size_t n);
+/* echo asks the adapter for v + 1, and reports whether that came. */
+int echo(int fd, uint32_t v);
 
-/* in_daemon is a byte of what the daemon has mapped last. */
-int in_daemon(int fd, uint32_t at);
+int make_channel(int fd);
 
-/* ---- crowd.c: pages of processes with threads ---- */
+/* ask writes a command of the fake adapter (adapter.c). */
+ssize_t ask(int fd, uint32_t command, const volatile void *response, uint32_t value);
 
-void case_crowd(void);
-void case_held(void);
-void case_grown(void);
+/* ---- strangers.c: signals, and threads with odd stacks ---- */
+
+void case_deferred(void);
+void case_actions(void);
+void case_masks(void);
+void case_faults(void);
+void case_inner(void);
+void case_pipe(void);
+void case_stacks(void);
+void case_restart(void);
+void case_jump(void);
+void case_early(void);
+void case_handler(void);
+void case_user(void);
 
 #endif

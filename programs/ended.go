@@ -1,0 +1,42 @@
+package programs
+
+import (
+	"sync"
+
+	"github.com/gosoftroce/rocev2/owner"
+)
+
+// mostEnded is how many leases are remembered after their end.
+const mostEnded = 1024
+
+// Ended remembers leases that have ended.
+type Ended struct {
+	mu   sync.Mutex
+	list []owner.Lease
+	sum  owner.Lease
+}
+
+// Add is owner.Config.Ended.
+func (e *Ended) Add(l owner.Lease) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if len(e.list) == mostEnded {
+		e.list = append(e.list[:0], e.list[1:]...)
+	}
+	e.list = append(e.list, l)
+	e.sum.MadeQPs += l.MadeQPs
+	e.sum.TxShm += l.TxShm
+	e.sum.RxShm += l.RxShm
+	e.sum.TxPackets += l.TxPackets
+	e.sum.RxPackets += l.RxPackets
+	e.sum.TxBytes += l.TxBytes
+	e.sum.RxBytes += l.RxBytes
+}
+
+// Latest returns the last leases that have ended, the oldest first, and the sum
+// of the counters of all.
+func (e *Ended) Latest() ([]owner.Lease, owner.Lease) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return append([]owner.Lease(nil), e.list...), e.sum
+}
