@@ -47,8 +47,22 @@ func (d *checks) ports() {
 			d.ok("port", subject, "free")
 			continue
 		}
+		if d.shared(l.Addr) {
+			d.ok("port", subject, "shared: %s owns it, and a device of this user has a part; the page of rocev2d and run --stats show who else", l.Holder)
+			continue
+		}
 		d.add(d.notFree(subject, l))
 	}
+}
+
+// shared reports whether a device can be had on an address although its port is
+// taken: then the process that has it leases parts of it.
+func (d *checks) shared(addr netip.Addr) bool {
+	dev, err := d.Open(addr, verbs.Config{})
+	if err != nil {
+		return false
+	}
+	return dev.Close() == nil
 }
 
 // notFree says what to do about a port that cannot be had. The module of

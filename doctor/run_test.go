@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io/fs"
+	"math/rand/v2"
 	"net"
 	"net/netip"
 	"os"
@@ -72,6 +73,21 @@ func TestHealthy(t *testing.T) {
 	}
 	if list := diagnose(t, h, "127.4.5.6"); list[0].Subject != "127.4.5.6" {
 		t.Errorf("%v", list[0])
+	}
+}
+
+// A port whose owner leases parts of it is no problem.
+func TestSharedPort(t *testing.T) {
+	t.Parallel()
+	h := testHost()
+	h.Bind = func(netip.AddrPort) error { return syscall.EADDRINUSE }
+	n := rand.Uint32()
+	at := netip.AddrFrom4([4]byte{127, byte(n>>16)%250 + 2, byte(n >> 8), byte(n)%250 + 2})
+	h.Open = func(_ netip.Addr, c verbs.Config) (*verbs.Device, error) { return verbs.OpenAddr(at, c) }
+	for _, f := range diagnose(t, h, "127.0.0.1") {
+		if f.Check == "port" && (f.Status != OK || !strings.Contains(f.Text, "shared: ")) {
+			t.Errorf("%v", f)
+		}
 	}
 }
 

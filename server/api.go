@@ -38,7 +38,7 @@ func refuse(w http.ResponseWriter, status int, format string, args ...any) {
 // api adds the JSON interface. docs/operations.md describes it.
 func (s *Server) api(mux *http.ServeMux) {
 	pages := []string{"offset", "limit"} // parameters of those that have pages
-	parameters := map[string][]string{"regions": pages, "connections": pages, "peers": pages, "errors": pages,
+	parameters := map[string][]string{"regions": pages, "connections": pages, "leases": pages, "peers": pages, "errors": pages,
 		"qps": append([]string{"device", "state", "find"}, pages...)}
 	for path, f := range map[string]func(*http.Request) (any, error){
 		"status":      s.apiStatus,
@@ -46,6 +46,7 @@ func (s *Server) api(mux *http.ServeMux) {
 		"qps":         s.apiQPs,
 		"regions":     s.apiRegions,
 		"connections": s.apiConnections,
+		"leases":      func(r *http.Request) (any, error) { return apiLeases(r, s.devices) },
 		"peers":       s.apiPeers,
 		"targets":     func(*http.Request) (any, error) { return page(s.targets.states(), 0, 1<<10), nil },
 		"errors":      s.apiErrors,

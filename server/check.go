@@ -89,7 +89,7 @@ func tryDevice(c config.Device) (err error) {
 		}
 		port := uint16(free.LocalAddr().(*net.UDPAddr).Port)
 		free.Close()
-		d, e := openDevice(c, port, false)
+		d, e := openDevice(c, port)
 		if e == nil {
 			return d.close()
 		}
@@ -174,6 +174,9 @@ func (k *checker) programs() {
 	if err == nil && !st.IsDir() {
 		err = fmt.Errorf("%s is not a directory", dir)
 	}
+	if err == nil && dir == k.c.Programs.Dir && st.Mode().Perm()&0o022 != 0 && st.Mode()&fs.ModeSticky == 0 && programsShared(&k.c.Programs) {
+		err = fmt.Errorf("other users may write to %s (mode %04o), and put other devices there: take that away by chmod go-w", dir, st.Mode().Perm())
+	}
 	if err == nil {
 		err = tryDirectory(dir)
 	}
@@ -181,6 +184,9 @@ func (k *checker) programs() {
 		k.fail("programs.directory", "%v", err)
 	}
 }
+
+// programsShared reports whether programs of other users use the directory.
+func programsShared(p *config.Programs) bool { return p.Any || len(p.Users) > 0 }
 
 // rcopy opens the directory that rcopy writes below.
 func (k *checker) rcopy() {

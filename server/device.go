@@ -6,7 +6,9 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+	"syscall"
 
+	"github.com/gosoftroce/rocev2/owner"
 	"github.com/gosoftroce/rocev2/server/config"
 	"github.com/gosoftroce/rocev2/transport/tap"
 	"github.com/gosoftroce/rocev2/verbs"
@@ -17,18 +19,15 @@ type device struct {
 	cfg  config.Device
 	dev  *verbs.Device
 	taps []*tap.Switch
+	port *owner.Owner // nil: the port is not shared
+	past *pastLeases
 	wg   sync.WaitGroup
 }
 
-// openDevice opens a device, at UDP port 4791 if port is 0. With loopback,
-// programs of this host that share it reach each other without a packet.
-func openDevice(c config.Device, port uint16, loopback bool) (*device, error) {
-	addr, err := verbs.ResolveAddr(c.Address)
-	if err != nil {
-		return nil, err
-	}
-	d := &device{cfg: c}
-	d.dev, err = verbs.OpenAddr(addr, verbs.Config{
+// config is how the device is opened, at UDP port 4791 if port is 0.
+func (d *device) config(port uint16, loopback bool) verbs.Config {
+	c := d.cfg
+	return verbs.Config{
 		Port: port, Congestion: c.Congestion,
 		Shards: c.Shards, RecvBuffer: c.RecvBuffer, SendBuffer: c.SendBuffer, SharedMemory: c.Shm, Loopback: loopback,
 		Wrap: func(l verbs.Link) verbs.Link {
@@ -36,7 +35,45 @@ func openDevice(c config.Device, port uint16, loopback bool) (*device, error) {
 			d.taps = append(d.taps, s)
 			return s
 		},
-	})
+	}
+}
+
+// ownDevice owns port 4791 of an address and opens a device there. Where the
+// configuration has no programs, and the system cannot share a port, it has it
+// for itself.
+func ownDevice(c config.Device, share owner.Config) (*device, error) {
+	addr, err := verbs.ResolveAddr(c.Address)
+	if err != nil {
+		return nil, err
+	}
+	d := &device{cfg: c, past: newPastLeases()}
+	share.Addr, share.Ended = addr, d.past.add
+	if d.port, err = owner.Listen(share); err != nil {
+		d.port = nil
+		if share.Dir != "" || errors.Is(err, syscall.EADDRINUSE) {
+			return nil, err
+		}
+		var e error
+		if d.dev, e = verbs.OpenAddr(addr, d.config(0, false)); e != nil {
+			return nil, e
+		}
+		share.Log.Warn("no other process shares the port of the device", "device", addr, "error", err)
+		return d, nil
+	}
+	if d.dev, err = verbs.OpenLease(d.port.Socket(), d.config(0, share.Dir != "")); err != nil {
+		return nil, errors.Join(err, d.port.Close())
+	}
+	return d, nil
+}
+
+// openDevice opens a device at UDP port 4791 if port is 0.
+func openDevice(c config.Device, port uint16) (*device, error) {
+	addr, err := verbs.ResolveAddr(c.Address)
+	if err != nil {
+		return nil, err
+	}
+	d := &device{cfg: c}
+	d.dev, err = verbs.OpenAddr(addr, d.config(port, false))
 	return d, err
 }
 
@@ -67,6 +104,9 @@ func (d *device) watch(s *Server) {
 
 func (d *device) close() error {
 	err := d.dev.Close()
+	if d.port != nil {
+		err = errors.Join(err, d.port.Close())
+	}
 	d.wg.Wait()
 	return err
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"sync"
@@ -47,7 +46,7 @@ type Server struct {
 	exporters []*exporter
 
 	devices  []*device
-	programs io.Closer // serves unmodified programs; nil if there are none
+	programs programsHost // the directory of unmodified programs; nil if there are none
 	targets  targets
 	visits   *visits
 	problems problems
@@ -93,8 +92,13 @@ func (s *Server) open(ctx, run context.Context) error {
 	if err := errors.Join(checkTargets(s.cfg, s.options.Targets)...); err != nil {
 		return err
 	}
+	share, host, err := sharePorts(s.cfg, s.log)
+	s.programs = host
+	if err != nil {
+		return err
+	}
 	for i, c := range wantedDevices(s.cfg) {
-		d, err := openDevice(c, 0, s.cfg.Programs.Dir != "")
+		d, err := ownDevice(c, share)
 		if err != nil {
 			return fmt.Errorf("%s: %w", s.cfg.Where(fmt.Sprintf("device.%d", i)), err)
 		}
@@ -106,9 +110,14 @@ func (s *Server) open(ctx, run context.Context) error {
 	if err := s.startRegions(ctx, run); err != nil {
 		return err
 	}
-	var err error
-	if s.programs, err = servePrograms(s.cfg, s.devices, s.log); err != nil {
-		return err
+	if s.programs != nil {
+		for _, d := range s.devices {
+			if err := s.programs.add(d); err != nil {
+				return fmt.Errorf("device %s: %w", d.addr(), err)
+			}
+		}
+		s.programs.Ready()
+		s.log.Info("programs served", "directory", s.cfg.Programs.Dir)
 	}
 	if s.cfg.Admin.Listen != "" {
 		if s.admin, err = listenAdmin(ctx, s, s.cfg.Admin.Listen); err != nil {
@@ -189,7 +198,7 @@ func (s *Server) gauges() (list []metrics.Gauge) {
 		}
 	})
 	_, total := s.problems.latest()
-	return append(list,
+	return append(append(list, leaseGauges(s.devices)...),
 		metrics.Gauge{Name: "clients", Help: "clients that are there now", Value: float64(s.visits.size())},
 		metrics.Gauge{Name: "errors", Help: "errors that were recorded", Value: float64(total), Total: true},
 		metrics.Gauge{Name: "start_time_seconds", Help: "when the daemon began, in Unix time", Value: float64(s.begin.UnixMilli()) / 1000},

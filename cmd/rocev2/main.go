@@ -48,10 +48,18 @@ type streams struct {
 	deviceFlag string // that names the device; "" means -d
 }
 
-// statusError is an error with an exit status of its own.
+// statusError is an error with an exit status of its own. The error is nil
+// where nothing is to be said.
 type statusError struct {
 	error
 	status int
+}
+
+func (e statusError) Error() string {
+	if e.error == nil {
+		return fmt.Sprintf("exit status %d", e.status)
+	}
+	return e.error.Error()
 }
 
 func (e statusError) Unwrap() error { return e.error }
@@ -80,9 +88,12 @@ func run(ctx context.Context, args []string, io streams) int {
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
 		err = errors.New("interrupted")
 	}
-	fmt.Fprintf(io.err, "rocev2: %v\n", err)
 	var status statusError
-	if errors.As(err, &status) {
+	if errors.As(err, &status) && status.error == nil {
+		return status.status // a program has said why
+	}
+	fmt.Fprintf(io.err, "rocev2: %v\n", err)
+	if status.status != 0 {
 		return status.status
 	}
 	return exitFailure

@@ -185,15 +185,24 @@ func openPrograms(ctx context.Context, s streams, f programFlags) (*programs.Hos
 	if err != nil {
 		return nil, err
 	}
+	config := verbs.Config{Loopback: true, SharedMemory: f.shm}
 	for _, a := range addrs {
-		err := patiently(ctx, func() error {
-			return host.OpenDevice(a, verbs.Config{Loopback: true, SharedMemory: f.shm})
-		})
-		if err != nil {
+		if err := patiently(ctx, func() error { return openOrShare(host, a, config) }); err != nil {
 			return nil, errors.Join(err, host.Close())
 		}
 	}
+	host.Ready()
 	return host, nil
+}
+
+// openOrShare opens a device on an address. Where another process owns its port
+// the device has a part of that, which keeps a daemon that run has started.
+func openOrShare(host *programs.Host, addr netip.Addr, c verbs.Config) error {
+	err := host.OpenDevice(addr, c)
+	if errors.Is(err, syscall.EADDRINUSE) && host.ShareDevice(addr, c) == nil {
+		return nil
+	}
+	return err
 }
 
 // patiently tries for a while. Another daemon that run has started may have the

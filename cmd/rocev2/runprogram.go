@@ -11,6 +11,7 @@ type programFlags struct {
 	devices  []string
 	hardware bool
 	shm      bool
+	stats    bool
 	serve    string // directory: be the daemon
 }
 
@@ -19,13 +20,19 @@ distribution, on devices of rocev2. Nothing is needed of the kernel, and no
 privileges. Child processes see the devices, too.
 
 --device names the addresses that become devices rxe_eth0, rxe_lo0 ...: without
-it, the host's first address that is not of the loopback interface. Programs
-that name the same addresses share a daemon, which run starts, and which ends a
-second after the last of them. Without --device the daemon of the system is
-used, if there is one (/run/rocev2).
+it, the host's first address that is not of the loopback interface. Each program
+has its devices in its own process, and shares the UDP port of the address with
+the others: a daemon owns the port. Programs that name the same addresses share
+a daemon, which run starts, and which ends a second after the last of them.
+Without --device the daemon of the system is used, if there is one (/run/rocev2).
+Go programs of the same user share the port, too, without run.
 
-Two programs on one host talk through one device, through two devices of one
-daemon, or through a daemon each.
+--stats writes to standard error when the program has ended which transport was
+used: for each process and device what it has sent and received, its queue
+pairs that are open, and its peers. It says so where no process has opened a
+device. Processes that begin meanwhile on the same daemon are in it, too. Where
+another process owns the port (rocev2d), that one knows them, and --stats does
+not: see its page and its metrics.
 
 Static programs and setuid programs cannot be run so: they load no library that
 is named from outside.
@@ -68,6 +75,7 @@ func newRunProgram(io streams) *cobra.Command {
 	fs.StringSliceVarP(&f.devices, "device", "d", nil, "an `address` of this host or an interface; may be repeated, each is a device")
 	fs.BoolVar(&f.hardware, "hardware", false, "programs see the kernel's RDMA devices, too")
 	fs.BoolVar(&f.shm, "shm", false, "packets to other processes of this host go through shared memory")
+	fs.BoolVar(&f.stats, "stats", false, "at the end, tell which transport the program has used")
 	fs.StringVar(&f.serve, "serve", "", "be the daemon of a directory")
 	if err := fs.MarkHidden("serve"); err != nil {
 		panic(err)

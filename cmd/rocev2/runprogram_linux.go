@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -29,8 +28,9 @@ const programsEnv = "ROCEV2_PROGRAMS"
 // systemPrograms is the directory of the system's daemon.
 const systemPrograms = "/run/rocev2"
 
-// runProgram becomes the program. It returns only if that fails.
-func runProgram(ctx context.Context, _ streams, f programFlags, args []string) error {
+// runProgram becomes the program, and returns only if that fails. With --stats
+// the program is a child.
+func runProgram(ctx context.Context, s streams, f programFlags, args []string) error {
 	path, err := lookPath(args[0])
 	if err != nil {
 		return err
@@ -50,12 +50,16 @@ func runProgram(ctx context.Context, _ streams, f programFlags, args []string) e
 	if err != nil {
 		return err
 	}
+	env := programEnv(os.Environ(), dir, library)
+	if f.stats {
+		return runWithStats(s, held, path, args, env)
+	}
 	// The program keeps the connection, so the daemon lasts as long.
 	if err := held.keepOverExec(); err != nil {
 		return fmt.Errorf("run %s: %w", args[0], err)
 	}
 	started.restore()
-	return notRun(args[0], syscall.Exec(path, args, programEnv(os.Environ(), dir, library)))
+	return notRun(args[0], syscall.Exec(path, args, env))
 }
 
 // Exit statuses of shells, and of env(1), nice(1) and their like.
@@ -191,28 +195,14 @@ func loadableFrom(dir string) error {
 	return nil
 }
 
-// unpackLibrary writes the preload library to a file, if it is not there yet.
+// unpackLibrary has a folder contain the preload library and the adapter, and
+// returns the file of the first.
 func unpackLibrary(ctx context.Context) (string, error) {
 	dir, err := libraryDir()
 	if err != nil {
 		return "", err
 	}
-	file := filepath.Join(dir, "librocev2-preload-"+programs.Hash()+".so")
-	if _, err := os.Stat(file); err == nil {
-		return file, nil
-	}
-	library, err := programs.Library(ctx)
-	if err != nil {
-		return "", err
-	}
-	fresh, err := os.CreateTemp(dir, "library-*")
-	if err != nil {
-		return "", err
-	}
-	defer os.Remove(fresh.Name())
-	_, err = fresh.Write(library)
-	err = errors.Join(err, fresh.Chmod(0o755), fresh.Close())
-	return file, cmp.Or(err, os.Rename(fresh.Name(), file))
+	return programs.Install(ctx, dir)
 }
 
 // findDaemon returns the directory of a daemon that answers, and a connection

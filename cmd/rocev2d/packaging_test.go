@@ -53,10 +53,7 @@ func checkFlags(t *testing.T, name, text string) {
 	}
 }
 
-const (
-	unitFile = "packaging/rocev2d.service"
-	dropIn   = "packaging/rocev2d.service.d/programs.conf"
-)
+const unitFile = "packaging/rocev2d.service"
 
 // settingsOf returns the settings of a file of systemd, and their last values.
 func settingsOf(text string) map[string]string {
@@ -86,25 +83,16 @@ func TestSystemdUnit(t *testing.T) {
 }
 
 // The unit makes the directory where programs look for the daemon, and others
-// may enter it; the drop-in adds one capability. The documents say the same.
+// may enter it. The documents say the same.
 func TestSystemdUnitServesPrograms(t *testing.T) {
 	t.Parallel()
-	set, add := settingsOf(read(t, unitFile)), settingsOf(read(t, dropIn))
+	set := settingsOf(read(t, unitFile))
 	if dir := "/run/" + set["RuntimeDirectory"]; dir != programsDir || set["RuntimeDirectoryMode"] != "0755" {
 		t.Errorf("the unit makes %s with the mode %s; programs look in %s", dir, set["RuntimeDirectoryMode"], programsDir)
 	}
-	const capability = "CAP_SYS_PTRACE"
-	for name, want := range map[string]string{"CapabilityBoundingSet": capability, "AmbientCapabilities": capability, "SystemCallFilter": "ptrace"} {
-		if add[name] != want {
-			t.Errorf("the drop-in has %s=%s, want %s", name, add[name], want)
-		}
-	}
-	if len(add) != 3 {
-		t.Errorf("the drop-in has %v", add)
-	}
 	for _, doc := range []string{"docs/operations.md", "docs/programs.md"} {
 		text := read(t, doc)
-		for _, want := range []string{unitFile, dropIn, programsDir, capability} {
+		for _, want := range []string{unitFile, programsDir} {
 			if !strings.Contains(text, "`"+want) {
 				t.Errorf("%s does not say `%s`", doc, want)
 			}
@@ -119,7 +107,7 @@ func TestSystemdUnitServesPrograms(t *testing.T) {
 	}
 }
 
-// systemd takes the unit, alone and with the drop-in.
+// systemd takes the unit, and would find a mistake.
 func TestSystemdVerifiesTheUnit(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("systemd-analyze"); err != nil {
@@ -129,7 +117,7 @@ func TestSystemdVerifiesTheUnit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, drop := range []string{"", read(t, dropIn), "[Service]\nNoSuchSetting=1\n"} {
+	for _, drop := range []string{"", "[Service]\nNoSuchSetting=1\n"} {
 		dir := t.TempDir()
 		file := filepath.Join(dir, "rocev2d.service")
 		unit := strings.ReplaceAll(read(t, unitFile), "/usr/local/bin/rocev2d", path)
@@ -140,7 +128,7 @@ func TestSystemdVerifiesTheUnit(t *testing.T) {
 			if err := os.Mkdir(file+".d", 0o755); err != nil {
 				t.Fatal(err)
 			}
-			if err := os.WriteFile(filepath.Join(file+".d", "programs.conf"), []byte(drop), 0o644); err != nil {
+			if err := os.WriteFile(filepath.Join(file+".d", "wrong.conf"), []byte(drop), 0o644); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -310,13 +298,18 @@ func TestProgramsImage(t *testing.T) {
 // programsDir is where the library looks for a daemon.
 const programsDir = "/run/rocev2"
 
-// In the pods of programs the daemon sees their processes, is of their user,
-// and has its directory where the library looks for it.
+// In the pods of programs the daemon has its directory where the library looks
+// for it, and there are no privileges.
 func TestKubernetesPrograms(t *testing.T) {
 	t.Parallel()
 	flags := (&program{}).command().Flags()
-	pods := 0
-	for _, d := range documents(t, read(t, "packaging/kubernetes/programs.yaml")) {
+	pods, text := 0, read(t, "packaging/kubernetes/programs.yaml")
+	for _, name := range []string{"shareProcessNamespace", "hostPID", "hostNetwork", "SYS_PTRACE"} {
+		if strings.Contains(text, name) {
+			t.Errorf("the manifests have %s, which is not needed", name)
+		}
+	}
+	for _, d := range documents(t, text) {
 		if d["kind"] == "Service" {
 			if at(t, d, "spec", "clusterIP") != "None" {
 				t.Error("the service has a virtual address")
@@ -325,9 +318,6 @@ func TestKubernetesPrograms(t *testing.T) {
 		}
 		pods++
 		spec := at(t, d, "spec", "template", "spec")
-		if at(t, spec, "shareProcessNamespace") != true {
-			t.Errorf("%v: the daemon does not see the programs", d["kind"])
-		}
 		daemon, user := at(t, spec, "initContainers", 0), at(t, spec, "containers", 0)
 		if at(t, daemon, "restartPolicy") != "Always" {
 			t.Errorf("%v: the daemon is no sidecar", d["kind"])

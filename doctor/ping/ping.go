@@ -44,7 +44,8 @@ type Pinger struct {
 	ah   *verbs.AddressHandle
 	mr   *verbs.MR // the receives, then what is sent
 	wc   [8]verbs.WC
-	id   mad.CommID
+	id   mad.CommID // of the last request; the next one has step more
+	step mad.CommID
 
 	waiting map[mad.CommID]request
 }
@@ -66,7 +67,10 @@ type Reply struct {
 // New makes a pinger on a device for a peer. The device's queue pair 1 must be
 // free; else the error wraps verbs.ErrGSIInUse.
 func New(dev *verbs.Device, peer netip.Addr) (*Pinger, error) {
-	p := &Pinger{peer: peer.Unmap().WithZone(""), dev: dev, id: mad.CommID(rand.Uint32() | 1), waiting: make(map[mad.CommID]request)}
+	p := &Pinger{peer: peer.Unmap().WithZone(""), dev: dev, id: mad.CommID(rand.Uint32() | 1), step: 1, waiting: make(map[mad.CommID]request)}
+	if lease, shared := verbs.HCA(dev).Port().Lease(); shared { // answers find it by the low 8 bits
+		p.id, p.step = p.id&^0xff|mad.CommID(lease.Slot), 0x100
+	}
 	if err := p.setUp(peer); err != nil {
 		p.Close()
 		return nil, fmt.Errorf("ping %v: %w", peer, err)
@@ -135,7 +139,7 @@ func (p *Pinger) send(seq int, hops uint8) error {
 			return err
 		}
 	}
-	p.id++
+	p.id += p.step
 	header := mad.IPHeader{Source: p.dev.Addr().WithZone(""), Destination: p.peer}
 	req := mad.SIDRREQ{
 		TransactionID: uint64(p.id), RequestID: p.id, PKey: fullPKey, ServiceID: service, Private: header.AppendTo(nil),

@@ -268,6 +268,10 @@ func (k *checker) programs(p *Programs) {
 	if len(filepath.Join(p.Dir, "socket")) > maxSocketPath {
 		k.fail("programs.directory", "%q is too long: the address of a Unix socket has at most %d bytes", p.Dir, maxSocketPath)
 	}
+	const leastBuffer = 64 << 10
+	if b := p.Lease.Buffers; b != 0 && (b < leastBuffer || b > 1<<30) {
+		k.fail("programs.buffers", "%d: it must be between 64 KiB and 1 GiB, or 0", b)
+	}
 	if _, err := p.UIDs(); err != nil {
 		k.fail("programs.users", "%v", err)
 	}

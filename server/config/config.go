@@ -89,30 +89,23 @@ type Targets struct {
 	Clients int            // at the same time, of all targets together
 }
 
-// Programs says how unmodified verbs programs of this host use the devices. A
-// number that is 0 stands for what is usual.
+// Programs says who shares the devices' ports with the daemon: unmodified verbs
+// programs of this host, and Go programs. A number that is 0 stands for what is
+// usual.
 type Programs struct {
-	Dir   string   // of the socket, and of what programs see as sysfs; empty: they are not served
+	Dir   string   // of the owners' sockets, and of what programs see as sysfs; empty: only the daemon's own user finds the ports, and without a tree
 	Users []string // names or numbers of those who may; empty: root and the daemon's own user
 	Any   bool     // every user may
 
-	Files   int // open device files of all programs at the same time
-	PerUser int // of those of one user
-
-	File ProgramQuota // what an open device file may have
-	User ProgramQuota // what all programs of a user may have together
+	Lease LeaseQuota // what one process may have on a device
 }
 
-// ProgramQuota bounds what programs may have. A number that is 0 stands for
-// what is usual.
-type ProgramQuota struct {
-	QPs, MRs    int
-	CQEntries   int // of all completion queues
-	QueueMemory int // bytes of all queues
-
-	// Of a user alone.
-	MappedMemory int // bytes that the daemon maps
-	IDs          int // of connections, and multicast groups
+// LeaseQuota bounds a lease. A number that is 0 stands for what is usual.
+type LeaseQuota struct {
+	QPs     int // queue pairs
+	Buffers int // bytes of the receive buffer of a socket, and of the send buffer
+	MADs    int // management datagrams in a second, each way
+	PerUser int // leases of one user on a device
 }
 
 // UIDs returns the numbers of Users.

@@ -128,23 +128,25 @@ func (c *Config) decodePrograms(s *table) {
 	var users []string
 	s.texts("users", &users)
 	p.setUsers(users)
-	s.number("files", &p.Files)
-	s.number("files_per_user", &p.PerUser)
-	p.File.decode(s)
-	if u := s.sub("user", "[programs.user]"); u != nil {
-		p.User.decode(u)
-		u.bytes("mapped_memory", &p.User.MappedMemory)
-		u.number("connection_ids", &p.User.IDs)
-		u.end()
+	for name, instead := range goneFromPrograms {
+		s.gone(name, instead)
 	}
+	s.number("queue_pairs", &p.Lease.QPs)
+	s.bytes("buffers", &p.Lease.Buffers)
+	s.number("cm_rate", &p.Lease.MADs)
+	s.number("leases_per_user", &p.Lease.PerUser)
 	s.end()
 }
 
-func (q *ProgramQuota) decode(t *table) {
-	t.number("queue_pairs", &q.QPs)
-	t.number("memory_regions", &q.MRs)
-	t.number("completion_entries", &q.CQEntries)
-	t.bytes("queue_memory", &q.QueueMemory)
+// goneFromPrograms are settings that there are no more, and what does their
+// work.
+var goneFromPrograms = map[string]string{
+	"files":              "a program's files are its own now; leases_per_user bounds the processes of a user",
+	"files_per_user":     "a program's files are its own now; leases_per_user bounds the processes of a user",
+	"memory_regions":     "a program's memory is its own now; ulimit -l and cgroups bound it",
+	"completion_entries": "a program's queues are in its own memory now; cgroups bound it",
+	"queue_memory":       "a program's queues are in its own memory now; cgroups bound it",
+	"user":               "there are no accounts of users any more; queue_pairs bounds each process, and leases_per_user their number",
 }
 
 func (p *Programs) setUsers(list []string) {
@@ -260,6 +262,14 @@ func take[T any](t *table, key, want string) (v T, ok bool) {
 		t.fail(key, "it must be %s, not %s", want, kindOf(raw))
 	}
 	return v, ok
+}
+
+// gone refuses a setting that there is no more, and says what to do instead.
+func (t *table) gone(key, instead string) {
+	if _, there := t.values[key]; there {
+		t.known = append(t.known, key)
+		t.fail(key, "there is no such setting any more: %s", instead)
+	}
 }
 
 func kindOf(v any) string {

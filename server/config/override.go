@@ -60,13 +60,13 @@ var Overrides = []Overridable{
 		return nil
 	}},
 	{Name: "targets", Help: "`on`, off, or the names of those to run, separated by commas", set: setTargets},
-	{Name: "programs", Help: "`DIR` of the socket by which unmodified verbs programs of this host use the devices; \"off\" for none", set: func(c *Config, v string) error {
+	{Name: "programs", Help: "`DIR` of what unmodified verbs programs of this host need to use the devices; \"off\" for none", set: func(c *Config, v string) error {
 		if c.Programs.Dir = v; v == "off" {
 			c.Programs.Dir = ""
 		}
 		return nil
 	}},
-	{Name: "programs-users", Help: "`users` who may use the devices by their programs, separated by commas, or \"any\"", set: func(c *Config, v string) error {
+	{Name: "programs-users", Help: "`users` whose programs may share the ports of the devices, separated by commas, or \"any\"", set: func(c *Config, v string) error {
 		c.Programs.setUsers(strings.Split(v, ","))
 		return nil
 	}},

@@ -201,6 +201,28 @@ async function loadConnections() {
     cell(c.peer), cell(c.target), cell(c.device), cell(c.qpn ? el('code', {}, hex(c.qpn)) : ''), cell(since(c.begin)))), 5, 'nobody is connected');
 }
 
+let leasesBefore = { at: 0, bytes: new Map() };
+
+async function loadLeases() {
+  const p = await get(`leases?offset=${leasePages.offset}&limit=${leasePages.size}`);
+  const now = { at: performance.now(), bytes: new Map() };
+  const rate = (key, n) => {
+    now.bytes.set(key, n);
+    const was = leasesBefore.bytes.get(key);
+    return was === undefined || n < was ? '' : `, ${count(8000 * (n - was) / (now.at - leasesBefore.at))}b/s`;
+  };
+  const shm = (n) => n ? `, ${bytes(n)} of it through shared memory` : '';
+  leasePages.show(p);
+  fill('leases-rows', p.items.map((l) => {
+    const key = `${l.device} ${l.slot} ${l.since}`;
+    return el('tr', {}, cell(l.process || '?'), cell(l.own ? `${l.command} (this daemon)` : l.command), cell(l.user), cell(l.device), cell(since(l.since)),
+      cell(`${count(l.queue_pairs)} of ${count(l.queue_pairs_made)}`, 'n'), cell(count(l.connections), 'n'),
+      cell(bytes(l.tx_bytes) + rate(key + ' tx', l.tx_bytes) + shm(l.tx_shm_bytes), 'n'), cell(bytes(l.rx_bytes) + rate(key + ' rx', l.rx_bytes) + shm(l.rx_shm_bytes), 'n'),
+      cell([...new Set([...l.reached.map((p) => p.native ? `${p.addr} (rocev2)` : p.addr), ...l.peers.filter((a) => !l.reached.some((p) => p.addr === a))])].join(', '), 'wide'));
+  }), 10, 'no process shares a port');
+  leasesBefore = now;
+}
+
 async function loadPeers() {
   const p = await get(`peers?offset=${peerPages.offset}&limit=${peerPages.size}`);
   peerPages.show(p);
@@ -267,7 +289,7 @@ function state(text, cls) {
 
 // What is in view is loaded again and again, the rest is left alone.
 
-const loaders = { devices: [loadDevices], qps: [loadQPs], regions: [loadRegions], connections: [loadConnections], peers: [loadPeers, loadTargets], errors: [loadErrors], capture: [loadCapture] };
+const loaders = { devices: [loadDevices], qps: [loadQPs], regions: [loadRegions], connections: [loadConnections], leases: [loadLeases], peers: [loadPeers, loadTargets], errors: [loadErrors], capture: [loadCapture] };
 const inView = new Set();
 let paused = false, beat = 0;
 
@@ -302,6 +324,7 @@ let typing = 0;
 const soon = (f) => { clearTimeout(typing); typing = setTimeout(() => attempt(f), 200); };
 const qpPages = pages('qps', 50, () => attempt(loadQPs));
 const connPages = pages('connections', 25, () => attempt(loadConnections));
+const leasePages = pages('leases', 25, () => attempt(loadLeases));
 const peerPages = pages('peers', 25, () => attempt(loadPeers));
 $('qps-find').oninput = () => { qpPages.offset = 0; soon(loadQPs); };
 $('qps-state').onchange = () => { qpPages.offset = 0; attempt(loadQPs); };

@@ -1,0 +1,148 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"os/exec"
+	"os/signal"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gosoftroce/rocev2/programs"
+	"github.com/gosoftroce/rocev2/transport/lease"
+)
+
+// runWithStats runs the program as a child, and tells at the end what it and
+// its children have used.
+func runWithStats(s streams, held *heldDaemon, path string, args, env []string) error {
+	defer held.file.Close()
+	begin := time.Now()
+	cmd := &exec.Cmd{Path: path, Args: args, Env: env, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr}
+	signals := make(chan os.Signal, 16)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
+	defer signal.Stop(signals)
+	if err := cmd.Start(); err != nil {
+		return notRun(args[0], err)
+	}
+	go func() {
+		for sig := range signals {
+			if sig != syscall.SIGINT && sig != syscall.SIGQUIT { // a terminal sends those to the child, too
+				_ = cmd.Process.Signal(sig) // it may have ended
+			}
+		}
+	}()
+	err := cmd.Wait()
+	list, e := programs.Report(held.file)
+	if e != nil {
+		fmt.Fprintf(s.err, "rocev2 run: %v\n", e)
+	} else {
+		writeUse(s.err, args[0], sinceThen(list, begin))
+	}
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) {
+		return err // nil, or it cannot be waited for
+	}
+	if status, ok := exit.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		return dieOf(status.Signal())
+	}
+	return statusError{nil, exit.ExitCode()}
+}
+
+// dieOf ends this process as the program has ended.
+func dieOf(sig syscall.Signal) error {
+	signal.Reset(sig)
+	_ = unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}) // the program's core is the one to look at
+	_ = unix.Kill(os.Getpid(), sig)
+	return statusError{nil, 128 + int(sig)}
+}
+
+// sinceThen returns the leases that began in this run. That of the daemon began
+// before.
+func sinceThen(list []programs.Used, begin time.Time) []programs.Used {
+	return slices.DeleteFunc(list, func(u programs.Used) bool { return u.Lease.Since.Before(begin) })
+}
+
+// writeUse tells what processes have used.
+func writeUse(w io.Writer, program string, list []programs.Used) {
+	if len(list) == 0 {
+		fmt.Fprintf(w, "rocev2 run: %s has used no device of rocev2: no process of it has opened one.\n"+
+			"It uses another transport, or its libraries have no support for verbs; rocev2 run -- ibv_devinfo shows the devices.\n"+
+			"Where another process owns the port of the device (rocev2d), that process tells of it.\n", program)
+		return
+	}
+	slices.SortStableFunc(list, func(a, b programs.Used) int {
+		return cmp.Or(cmp.Compare(a.Lease.PID, b.Lease.PID), strings.Compare(a.Device, b.Device))
+	})
+	var sent, received uint64
+	for _, u := range list {
+		l := u.Lease
+		sent, received = sent+l.TxPackets, received+l.RxPackets
+		fmt.Fprintf(w, "rocev2 run: %s, process %d, user %d, on %s (%v)\n", cmp.Or(l.Command, "?"), l.PID, l.UID, u.Device, u.Addr)
+		fmt.Fprintf(w, "  sent      %s in %s%s\n", amount(l.TxBytes, "byte"), amount(l.TxPackets, "packet"), wayText(l.TxBytes, l.TxShm))
+		fmt.Fprintf(w, "  received  %s in %s%s\n", amount(l.RxBytes, "byte"), amount(l.RxPackets, "packet"), wayText(l.RxBytes, l.RxShm))
+		fmt.Fprintf(w, "  made      %s", amount(l.MadeQPs, "queue pair"))
+		if l.QPs > 0 || l.Connections > 0 {
+			fmt.Fprintf(w, "; open: %s, %s", amount(uint64(l.QPs), "queue pair"), amount(uint64(l.Connections), "connection"))
+		}
+		fmt.Fprintln(w)
+		if text := peersText(l.Reached, l.Peers, u.Addr); text != "" {
+			fmt.Fprintf(w, "  peers     %s\n", text)
+		}
+	}
+	if sent == 0 && received == 0 {
+		fmt.Fprintf(w, "rocev2 run: the devices were opened, and no packet passed the network: %s used another transport for its data, or stayed within one process.\n", program)
+	}
+}
+
+// wayText says how bytes went: through UDP, or through shared memory.
+func wayText(all, shm uint64) string {
+	switch {
+	case all == 0:
+		return ""
+	case shm == 0:
+		return ", by UDP"
+	case shm >= all:
+		return ", all through shared memory"
+	}
+	return fmt.Sprintf(", by UDP, and of them %s through shared memory", amount(shm, "byte"))
+}
+
+// peersText lists the peers of queue pairs, and those of connections that had
+// no queue pair here. It says which are known to be this software.
+func peersText(reached []lease.Peer, others []netip.Addr, own netip.Addr) string {
+	peers := slices.Clone(reached)
+	for _, a := range others {
+		if !slices.ContainsFunc(peers, func(p lease.Peer) bool { return p.Addr == a.Unmap() }) {
+			peers = append(peers, lease.Peer{Addr: a})
+		}
+	}
+	var names []string
+	for _, p := range peers {
+		name := p.Addr.String()
+		if p.Addr.Unmap() == own.Unmap() {
+			name += " (this address)"
+		}
+		if p.Native {
+			name += " (rocev2)"
+		}
+		names = append(names, name)
+	}
+	return strings.Join(names, ", ")
+}
+
+// amount is a number with what it counts.
+func amount(n uint64, unit string) string {
+	if n != 1 {
+		unit += "s"
+	}
+	return strconv.FormatUint(n, 10) + " " + unit
+}
