@@ -49,8 +49,13 @@ var layers = map[string][]string{
 	"transport":       {"rocev2"},
 	"transport/udp":   {"rocev2", "transport", "internal/procfs", "internal/sockfilter", "internal/dontfrag", "internal/ifaddrs"},
 	"transport/shm":   {"rocev2", "transport", "internal/procfs", "internal/userdir"},
+	"transport/lease": {"rocev2", "transport", "transport/udp", "internal/userdir", "internal/procfs"},
 	"transport/fault": {"rocev2", "transport"},
 	"transport/tap":   {"rocev2", "transport"},
+
+	"owner/relay": {"clock", "rocev2", "rocev2/mad", "cm/agent"},
+	"owner": {"clock", "rocev2", "rocev2/mad", "transport", "transport/udp", "transport/lease", "owner/relay",
+		"internal/userdir", "internal/procfs", "internal/loglimit"},
 
 	"fabric": {"rocev2", "transport", "internal/heap"},
 
@@ -67,11 +72,9 @@ var layers = map[string][]string{
 	"fabric/world": {"fabric/event", "fabric/network", "clock", "task", "rocev2", "engine", "transport", "hca", "verbs"}, // above the verbs: it runs programs
 
 	"engine": {"clock", "internal/heap", "rocev2", "ib", "memreg", "qp", "transport"}, // of transport only the batches and the path, which are plain data
-	"hca":    {"clock", "task", "internal/heap", "rocev2", "ib", "memreg", "qp", "engine", "transport", "transport/udp", "fabric"},
+	"hca":    {"clock", "task", "internal/heap", "rocev2", "ib", "memreg", "qp", "engine", "transport", "transport/udp", "fabric", "internal/ifaddrs"},
 
-	"uverbs/foreign": {"ib", "memreg", "uverbs/quota"},
-
-	"verbs": {"task", "rocev2", "ib", "memreg", "memreg/mapping", "qp", "qp/cc", "transport", "transport/udp", "transport/shm", "hca"},
+	"verbs": {"task", "rocev2", "ib", "memreg", "memreg/mapping", "qp", "qp/cc", "transport", "transport/udp", "transport/shm", "transport/lease", "owner", "hca"},
 
 	// Faces beside verbs may import hca, too: verbs.HCA has the adapter
 	// below a device.
@@ -84,17 +87,17 @@ var layers = map[string][]string{
 
 	// The kernel's side of the verbs, for unmodified programs.
 	"uverbs/abi":        {},
-	"uverbs/quota":      {},
 	"uverbs/ring":       {"rocev2", "ib"},
-	"uverbs":            {"clock", "rocev2", "ib", "memreg", "qp", "hca", "transport", "uverbs/abi", "uverbs/ring", "uverbs/quota"},
+	"uverbs":            {"clock", "rocev2", "ib", "memreg", "qp", "hca", "transport", "uverbs/abi", "uverbs/ring"},
 	"uverbs/uverbstest": {"ib"}, // for tests only
 
 	// And of the connection manager: errors are those of the verbs.
 	"ucma/abi": {"uverbs/abi"},
-	"ucma":     {"verbs", "cm", "ucma/abi", "uverbs/abi", "uverbs/quota"},
+	"ucma":     {"verbs", "cm", "ucma/abi", "uverbs/abi"},
 
-	"programs":           {"internal/loglimit", "verbs", "cm", "uverbs", "uverbs/...", "ucma"},
+	"programs":           {"verbs", "cm", "owner", "transport/lease", "uverbs", "uverbs/...", "ucma"},
 	"programs/mkpreload": {"programs"},
+	"programs/adapter":   {"verbs", "cm", "hca", "memreg", "uverbs", "uverbs/...", "ucma"}, // a library for programs in C
 
 	"verbs/verbstest": {"verbs", "fabric"}, // imports testing: for tests only
 
@@ -114,19 +117,23 @@ var layers = map[string][]string{
 	"metrics":       {"verbs"},
 	"server/config": {"qp/cc", "internal/closest", "internal/tomllines"},
 	"server/web":    {},
-	"server":        {"internal/loglimit", "verbs", "memreg/mapping", "rdma", "cm", "transport/tap", "metrics", "programs", "uverbs", "uverbs/quota", "hca", "interop/...", "server/..."},
+	"server":        {"internal/loglimit", "verbs", "memreg/mapping", "rdma", "cm", "transport/tap", "metrics", "programs", "owner", "interop/...", "server/..."},
 
 	"e2e/...":  {"verbs", "e2e/..."},
-	"e2e/soak": {"rdma", "verbs", "transport/udp", "transport/fault"},
+	"e2e/soak": {"programs", "rdma", "verbs", "transport/udp", "transport/fault"},
 	// The attacker forges packets, and attacks a queue pair without a
 	// device, too.
 	"e2e/attack": {"e2e/attack/strangers", "verbs", "rocev2", "transport", "transport/udp", "fabric", "clock", "ib", "memreg", "qp/...", "uverbs", "uverbs/..."},
 	// Floods at processes, and honest peers beside them.
-	"e2e/attack/strangers": {"verbs", "rocev2", "rocev2/mad", "cm", "rdma", "rdmanet/rsocket"},
-	"examples/...":         {"verbs", "verbs/verbstest", "cm", "rdma", "rdmanet", "fabric", "transport/..."},
-	"internal/...":         {},
+	"e2e/attack/strangers": {"e2e/attack/victim", "verbs", "rocev2", "rocev2/mad", "cm", "rdma", "rdmanet/rsocket"},
+	// The owner of a port, and those that lease of it.
+	"e2e/attack/leases": {"e2e/attack", "e2e/attack/victim", "verbs", "rocev2", "rocev2/mad", "rdma", "transport/lease", "transport"},
+	"examples/...":      {"verbs", "verbs/verbstest", "cm", "rdma", "rdmanet", "fabric", "transport/..."},
+	"internal/...":      {},
 
 	"internal/testforge": {"verbs", "cm", "rocev2/mad"},
+
+	"internal/pathlength/walk": {"verbs"},
 
 	"internal/devices": {"verbs", "task", "internal/ifaddrs"}, // for what dials and listens
 }
@@ -136,7 +143,7 @@ var layers = map[string][]string{
 var pure = []string{"clock", "internal/heap", "internal/tomllines", "rocev2", "rocev2/layers", "rocev2/mad", "dissect", "ib", "memreg", "transport", "engine",
 	"qp", "qp/queue", "qp/cc", "qp/conn", "qp/requester", "qp/responder", "qp/datagram",
 	"fabric/event", "fabric/network", "fabric/adapter", "fabric/topology", "fabric/traffic",
-	"cm/agent", "rdmanet/rsocket", "uverbs/abi", "uverbs/ring", "ucma/abi"}
+	"cm/agent", "owner/relay", "rdmanet/rsocket", "uverbs/abi", "uverbs/ring", "ucma/abi"}
 
 // bannedImports are what a pure package (tests excepted) never imports.
 var bannedImports = []string{
@@ -158,7 +165,7 @@ var onlyIn = map[string][]string{
 	"github.com/prometheus/client_golang":            {"metrics"},
 	"github.com/BurntSushi/toml":                     {"server/config", "fabric/lab"},
 	"github.com/spf13/cobra":                         {"cmd/..."},
-	"golang.org/x/sys/unix":                          {"programs", "uverbs", "uverbs/foreign", "transport/udp", "transport/shm", "memreg/mapping", "hca", "e2e/...", "cmd/...", "doctor/...", "internal/testnet", "internal/isolated", "internal/userdir", "internal/sockfilter", "internal/dontfrag"},
+	"golang.org/x/sys/unix":                          {"programs", "programs/adapter", "uverbs", "transport/udp", "transport/shm", "transport/lease", "owner", "memreg/mapping", "hca", "e2e/...", "cmd/...", "doctor/...", "internal/testnet", "internal/isolated", "internal/userdir", "internal/sockfilter", "internal/dontfrag"},
 	"golang.org/x/sys/windows":                       {"internal/dontfrag", "memreg/mapping"},
 	"github.com/gosoftroce/rocev2/rocev2/layers":     {"e2e/..."},
 	"github.com/gosoftroce/rocev2/qp/qptest":         {},

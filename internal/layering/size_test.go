@@ -6,10 +6,11 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"maps"
 	"os"
-	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -20,7 +21,7 @@ import (
 const (
 	maxFileLines     = 500
 	maxFunctionLines = 55
-	maxMethods       = 40 // of one type, on every system together
+	maxMethods       = 40 // that a type really has, see count_test.go
 	maxColumns       = 80 // of a line that is a comment; a tab counts as 8
 )
 
@@ -88,7 +89,7 @@ func TestNothingGrowsWithoutEnd(t *testing.T) {
 			t.Error(problem)
 		}
 	}
-	for _, problem := range methodProblems(files) {
+	for _, problem := range methodProblems(files, over) {
 		t.Error(problem)
 	}
 }
@@ -137,46 +138,56 @@ func columns(line string) int {
 	return utf8.RuneCountInString(line) + 7*(len(line)-len(strings.TrimLeft(line, "\t")))
 }
 
-// methodProblems reports the types with too many methods. A method with a
-// variant for each system counts once.
-func methodProblems(files []source) []string {
-	methods := map[string]map[string]bool{}
-	for _, s := range files {
-		if s.isTest() {
-			continue
-		}
-		for _, decl := range s.file.Decls {
-			fn, ok := decl.(*ast.FuncDecl)
-			if !ok || fn.Recv == nil {
-				continue
-			}
-			name := path.Dir(s.path) + "." + receiver(fn.Recv.List[0].Type)
-			if methods[name] == nil {
-				methods[name] = map[string]bool{}
-			}
-			methods[name][fn.Name.Name] = true
+// over has the types that have more than maxMethods today, and how many. It is
+// to become empty: nothing may be added, no number may grow, and what becomes
+// smaller is lowered here, or goes.
+var over = map[string]int{
+	"bench/internal/grid.builder": 48,
+	"cm.ID":                       54,
+	"cm/agent.Agent":              96,
+	"e2e/attack.Trial":            63,
+	"e2e/attack/leases.trial":     44,
+	"engine.Engine":               62,
+	"fabric/network.Network":      42,
+	"hca.Device":                  54,
+	"hca.shard":                   58,
+	"interop/perftest.answerer":   71,
+	"interop/perftest.connecting": 45,
+	"interop/perftest.session":    46,
+	"memreg.Region":               41,
+	"memreg.registered":           41,
+	"qp.QP":                       61,
+	"qp/datagram.Sender":          42,
+	"rdma.Conn":                   69,
+	"server.Server":               42,
+	"transport/udp.Link":          42,
+	"ucma.Client":                 43,
+	"uverbs.Client":               62,
+}
+
+// methodProblems reports the types that have too much (count_test.go), and what
+// allowed does not say of them.
+func methodProblems(files []source, allowed map[string]int) []string {
+	var problems []string
+	all := count(files)
+	left := maps.Clone(allowed)
+	for _, name := range slices.SortedFunc(maps.Keys(all), compareNames) {
+		n, entry := len(all[name]), allowed[name.String()]
+		delete(left, name.String())
+		switch {
+		case n > max(entry, maxMethods):
+			problems = append(problems, fmt.Sprintf("%s has %d methods, more than %d: %s", name, n, max(entry, maxMethods),
+				strings.Join(slices.Sorted(maps.Keys(all[name])), " ")))
+		case entry > 0 && n <= maxMethods:
+			problems = append(problems, fmt.Sprintf("%s has %d methods: remove it from the list over", name, n))
+		case n < entry:
+			problems = append(problems, fmt.Sprintf("%s has %d methods: lower the %d in the list over", name, n, entry))
 		}
 	}
-	var problems []string
-	for name, of := range methods {
-		if len(of) > maxMethods {
-			problems = append(problems, fmt.Sprintf("%s has %d methods, more than %d", name, len(of), maxMethods))
-		}
+	for name := range left {
+		problems = append(problems, fmt.Sprintf("%s is not a type any more: remove it from the list over", name))
 	}
 	return problems
 }
 
-// receiver returns the name of the type that a method belongs to.
-func receiver(t ast.Expr) string {
-	switch t := t.(type) {
-	case *ast.StarExpr:
-		return receiver(t.X)
-	case *ast.IndexExpr:
-		return receiver(t.X)
-	case *ast.IndexListExpr:
-		return receiver(t.X)
-	case *ast.Ident:
-		return t.Name
-	}
-	return "?"
-}
+func compareNames(a, b typeName) int { return strings.Compare(a.String(), b.String()) }

@@ -1,0 +1,48 @@
+package pathlength
+
+import (
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+)
+
+// limits are how many functions each part may have. They are lowered when a
+// part has become shorter.
+var limits = [3]struct {
+	part string
+	most int
+}{
+	{"from the post to the system call that sends", 205},
+	{"at the peer, from the datagram to the acknowledgement", 280},
+	{"from the acknowledgement to the completion", 175},
+}
+
+// The way of a message is not longer than it was.
+func TestPath(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("it builds all with counters: run without -short")
+	}
+	if runtime.GOOS != "linux" {
+		t.Skip("only Linux has all of 127.0.0.0/8 without setting it up: run it there")
+	}
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	parts, err := measure(t.Context(), root, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, l := range parts {
+		limit := limits[i]
+		t.Logf("%s: %d functions, %d calls, %d files", limit.part, len(l.functions), l.calls(), l.files())
+		if len(l.functions) == 0 {
+			t.Errorf("%s: nothing was counted", limit.part)
+		}
+		if len(l.functions) > limit.most {
+			t.Errorf("%s: %d functions; %d are allowed. With their calls:\n%s", limit.part, len(l.functions), limit.most, strings.Join(l.list(), "\n"))
+		}
+	}
+}
