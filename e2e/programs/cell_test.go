@@ -19,8 +19,8 @@ import (
 type kind int
 
 const (
-	twoDaemons   kind = iota // ours, each with a daemon of its own: packets cross UDP
-	oneDaemon                // ours, both with the same daemon
+	twoOwners    kind = iota // ours, each with a daemon of its own: packets cross UDP
+	oneOwner                 // ours, both with the same daemon
 	kernelServes             // our client, and a server in a guest
 	kernelDials              // our server, and a client in a guest
 	kernels                  // two guests: what the cell does without us
@@ -28,7 +28,7 @@ const (
 )
 
 func (k kind) String() string {
-	return [...]string{"two-daemons", "one-daemon", "kernel-serves", "kernel-dials", "kernels"}[k]
+	return [...]string{"two-owners", "one-owner", "kernel-serves", "kernel-dials", "kernels"}[k]
 }
 
 // cell is a program with its arguments, as a distribution has it.
@@ -60,9 +60,9 @@ type cell struct {
 const usual = time.Minute
 
 var (
-	ours  = []kind{twoDaemons, oneDaemon}
-	every = []kind{twoDaemons, oneDaemon, kernelServes, kernelDials, kernels}
-	alone = []kind{oneDaemon}
+	ours  = []kind{twoOwners, oneOwner}
+	every = []kind{twoOwners, oneOwner, kernelServes, kernelDials, kernels}
+	alone = []kind{oneOwner}
 )
 
 func (c *cell) has(k kind) bool { return slices.Contains(c.kinds, k) }
@@ -129,14 +129,17 @@ func waiting(ctx context.Context, st *stage, p *guest.Process) error {
 	return nil
 }
 
-// children are the processes that a process has started.
+// children are the processes that a process has started, but for the daemon: it
+// may have something to do while the program waits.
 func children(pid int) (list []int) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
 	if err != nil {
 		return nil
 	}
 	for _, f := range strings.Fields(string(b)) {
-		if n, err := strconv.Atoi(f); err == nil {
+		n, err := strconv.Atoi(f)
+		name, _ := os.ReadFile("/proc/" + f + "/comm") // it may have ended
+		if err == nil && !strings.HasPrefix(string(name), "rocev2") {
 			list = append(append(list, n), children(n)...)
 		}
 	}

@@ -13,17 +13,19 @@ import (
 	"github.com/gosoftroce/rocev2/programs"
 )
 
-// library builds the preload library.
+// library builds the preload library, and the adapter beside it.
 func library(t *testing.T) string {
 	t.Helper()
-	file := filepath.Join(openDir(t), programs.LibraryName)
-	if err := programs.Build(t.Context(), file); err != nil {
+	dir := openDir(t)
+	if err := programs.BuildBoth(t.Context(), dir); err != nil {
 		t.Skip(err)
 	}
-	if err := os.Chmod(file, 0o755); err != nil {
-		t.Fatal(err)
+	for _, name := range []string{programs.LibraryName, programs.AdapterName} {
+		if err := os.Chmod(filepath.Join(dir, name), 0o755); err != nil {
+			t.Fatal(err)
+		}
 	}
-	return file
+	return filepath.Join(dir, programs.LibraryName)
 }
 
 // Within the namespaces of a container: /etc with the library in ld.so.preload,
@@ -83,7 +85,7 @@ func TestContainers(t *testing.T) {
 	r := &runner{dir: openDir(t), port: nextPort}
 	for _, c := range cells() {
 		if c.short {
-			r.cell(t, c, twoDaemons, one, two)
+			r.cell(t, c, twoOwners, one, two)
 		}
 	}
 }
@@ -119,7 +121,7 @@ func TestSystemDaemon(t *testing.T) {
 	r := &runner{dir: openDir(t), port: nextPort}
 	for _, c := range cells() {
 		if c.short && c.client != nil {
-			r.cell(t, c, oneDaemon, one, two)
+			r.cell(t, c, oneOwner, one, two)
 		}
 	}
 	t.Run("refused", func(t *testing.T) {

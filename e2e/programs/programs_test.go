@@ -70,8 +70,8 @@ func TestPrograms(t *testing.T) {
 	r := &runner{dir: openDir(t), port: freePort}
 	for _, c := range cells() {
 		if c.short {
-			r.cell(t, c, twoDaemons, one, two)
-			r.cell(t, c, oneDaemon, one, one)
+			r.cell(t, c, twoOwners, one, two)
+			r.cell(t, c, oneOwner, one, one)
 		}
 	}
 }
@@ -94,11 +94,11 @@ func TestAllPrograms(t *testing.T) {
 	one, two := ourSite(t, lab.Host.Unprivileged(), bin, addrs[0].String()), ourSite(t, lab.Host.Unprivileged(), bin, addrs[1].String())
 	theirs := kernelSite(lab.Guest(line))
 	theirs.rename(t, one.dev) // ucx_perftest has one name for both sides
-	r := &runner{dir: openDir(t), port: nextPort, table: newTable([]kind{twoDaemons, oneDaemon, kernelServes, kernelDials}, line)}
+	r := &runner{dir: openDir(t), port: nextPort, table: newTable([]kind{twoOwners, oneOwner, kernelServes, kernelDials}, line)}
 	writeFiles(t, r.dir)
 	for _, c := range cells() {
-		r.cell(t, c, twoDaemons, one, two)
-		r.cell(t, c, oneDaemon, one, one)
+		r.cell(t, c, twoOwners, one, two)
+		r.cell(t, c, oneOwner, one, one)
 		r.cell(t, c, kernelServes, theirs, one)
 		r.cell(t, c, kernelDials, one, theirs)
 	}

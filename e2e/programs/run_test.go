@@ -69,7 +69,7 @@ func (c *cell) attempt(t *testing.T, st *stage) (note, log string, err error) {
 	if err == nil && c.check != nil {
 		note, err = c.check(st)
 	}
-	if err == nil && st.kind == twoDaemons && c.client != nil && st.datagrams == 0 {
+	if err == nil && st.kind == twoOwners && c.client != nil && st.datagrams == 0 {
 		err = errors.New("no datagram was sent")
 	}
 	return note, log, err

@@ -32,7 +32,7 @@ func newTable(columns []kind, kernel string) *table {
 	return &table{
 		columns: columns, results: map[string]map[kind]result{}, details: map[string]string{},
 		titles: map[kind]string{
-			twoDaemons: "two daemons", oneDaemon: "one daemon",
+			twoOwners: "two owners", oneOwner: "one owner",
 			kernelServes: "us → " + kernel, kernelDials: kernel + " → us", kernels: "two kernels",
 		},
 	}

@@ -4,6 +4,7 @@ package programs
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -82,6 +83,9 @@ func pingpongCells() []*cell {
 	return list
 }
 
+// perftestShort are the quick ones.
+var perftestShort = []string{"ib_write_bw -n 100", "ib_send_lat -n 200 -e", "ib_send_lat -n 200 -e -t 1 -r 1", "ib_send_bw -n 100 -R"}
+
 // perftestCells are those of perftest. Its tools do not look at the bytes that
 // arrive; ib_write_lat waits for some of them.
 func perftestCells() []*cell {
@@ -108,7 +112,7 @@ func perftestCells() []*cell {
 				c.limit = 2 * usual
 			}
 		}
-		c.short = c.name == "ib_write_bw -n 100" || c.name == "ib_send_lat -n 200 -e" || c.name == "ib_send_bw -n 100 -R"
+		c.short = slices.Contains(perftestShort, c.name)
 		list = append(list, c)
 	}
 	for _, op := range []string{"send", "write", "read", "atomic"} {
@@ -122,6 +126,11 @@ func perftestCells() []*cell {
 			add(op+"_lat", "-n", "200", "-e")
 		}
 	}
+	// Completion queues of one entry: there is no room for a second one.
+	add("send_lat", "-n", "200", "-e", "-t", "1", "-r", "1")
+	add("send_bw", "-n", "100", "-e", "-t", "1", "-r", "1")
+	add("read_lat", "-n", "200", "-e", "-t", "1")
+	add("write_bw", "-n", "100", "-t", "1")
 	for _, op := range []string{"send_bw", "write_bw"} {
 		add(op, "-n", "100", "-s", "4096", "-c", "UC")
 		add(op, "-n", "100", "-b")

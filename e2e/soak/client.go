@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -46,11 +45,12 @@ type worker struct {
 
 // beClients runs the workers of one process.
 func beClients(ctx context.Context, o options) error {
-	dev, err := open(o.addr, o.loss)
+	dev, err := open(o)
 	if err != nil {
 		return err
 	}
 	defer dev.Close()
+	go endWith(ctx, dev)
 	servers := strings.Split(o.servers, ",")
 	workers := make([]*worker, o.conns)
 	for i := range workers {
@@ -142,7 +142,7 @@ func (w *worker) connection(ctx context.Context) error {
 	w.dials.Add(1)
 	dialing, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	c, err := (&rdma.Dialer{Device: w.dev, KeepAlive: keepAlive}).Dial(dialing, net.JoinHostPort(w.server, port))
+	c, err := (&rdma.Dialer{Device: w.dev, KeepAlive: keepAlive}).Dial(dialing, w.server)
 	if err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"net/netip"
 	"os"
@@ -12,25 +13,38 @@ import (
 	"time"
 
 	"github.com/gosoftroce/rocev2/transport/fault"
-	"github.com/gosoftroce/rocev2/transport/udp"
 	"github.com/gosoftroce/rocev2/verbs"
 )
 
 // open makes the device of a process, on a link that loses packets.
-func open(addr, loss string) (*verbs.Device, error) {
-	at, err := netip.ParseAddr(addr)
+func open(o options) (*verbs.Device, error) {
+	at, err := netip.ParseAddr(o.addr)
 	if err != nil {
 		return nil, err
 	}
-	rule, err := fault.ParseRule("drop=" + loss)
+	rule, err := fault.ParseRule("drop=" + o.loss)
 	if err != nil {
 		return nil, err
 	}
-	link, err := udp.Open(at, udp.Config{})
-	if err != nil {
-		return nil, err
+	return verbs.OpenAddr(at, verbs.Config{Leased: o.shared, Wrap: func(l verbs.Link) verbs.Link {
+		return fault.New(l, uint64(time.Now().UnixNano()), rule)
+	}})
+}
+
+// deviceFailed is the exit status of a process whose device has failed, as it
+// does when the owner of its port ends, or that finds no owner.
+const deviceFailed = 3
+
+// endWith ends the process when its device has failed.
+func endWith(ctx context.Context, dev *verbs.Device) {
+	for e, err := range dev.Events(ctx) {
+		if err != nil {
+			return
+		}
+		if e.Event == verbs.EventDeviceFatal {
+			os.Exit(deviceFailed)
+		}
 	}
-	return verbs.OpenLink(fault.New(link, uint64(time.Now().UnixNano()), rule), verbs.Config{})
 }
 
 // sample is what a process says of itself, as a line of JSON on its standard
@@ -55,7 +69,7 @@ func (s *sample) take(dev *verbs.Device) {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	st := dev.Stats()
-	s.Goroutines, s.Heap, s.RSS = runtime.NumGoroutine(), m.HeapAlloc, residentBytes()
+	s.Goroutines, s.Heap, s.RSS = runtime.NumGoroutine(), m.HeapAlloc, residentBytes("self")
 	s.QPs, s.MRs = st.QPs, st.MRs
 }
 
@@ -69,9 +83,9 @@ func (s *sample) print() {
 	}
 }
 
-// residentBytes is 0 where the system does not say it.
-func residentBytes() uint64 {
-	status, err := os.ReadFile("/proc/self/status")
+// residentBytes is the memory of a process; 0 where the system does not say it.
+func residentBytes(pid string) uint64 {
+	status, err := os.ReadFile("/proc/" + pid + "/status")
 	if err != nil {
 		return 0
 	}

@@ -10,6 +10,10 @@
 // The same holds for the clients: the first is only stopped. What is judged for
 // growth are the two processes that live through all of it.
 //
+// With -shared all processes are on one address, whose port rocev2d owns, and
+// six of them are rping, which checks what comes back. The owner is stopped,
+// and killed: then every process must hear of that, and all begin again.
+//
 // A client writes what it knows to be acknowledged into a file of its own. When
 // it was killed, the next one looks in the memory of the server for all of it.
 //

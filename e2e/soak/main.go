@@ -11,6 +11,8 @@ import (
 	"os/signal"
 	"syscall"
 	"time"
+
+	"github.com/gosoftroce/rocev2/verbs"
 )
 
 // options are the flags. Those of the second half are set by the controller for
@@ -24,9 +26,11 @@ type options struct {
 	report time.Duration
 	seed   uint64
 	dir    string
+	shared bool
 
 	role    string
 	addr    string
+	port    string
 	servers string
 	first   int
 }
@@ -34,6 +38,9 @@ type options struct {
 func main() {
 	if err := run(); err != nil {
 		fmt.Fprintln(os.Stderr, "soak:", err)
+		if errors.Is(err, verbs.ErrNoOwner) {
+			os.Exit(deviceFailed)
+		}
 		os.Exit(1)
 	}
 }
@@ -47,7 +54,9 @@ func parse() (o options, err error) {
 	flag.DurationVar(&o.report, "report", 10*time.Second, "time between two samples of memory and goroutines")
 	flag.Uint64Var(&o.seed, "seed", uint64(time.Now().UnixNano()), "of who is killed or stopped, and when")
 	flag.StringVar(&o.dir, "dir", "", "where files are kept; a temporary directory by default")
+	flag.BoolVar(&o.shared, "shared", false, "all processes on one address, whose port rocev2d owns; some are rping, where that is installed")
 	flag.StringVar(&o.role, "role", "", "set by the controller: server or client")
+	flag.StringVar(&o.port, "port", "", "set by the controller")
 	flag.StringVar(&o.addr, "addr", "", "set by the controller")
 	flag.StringVar(&o.servers, "servers", "", "set by the controller")
 	flag.IntVar(&o.first, "first", 0, "set by the controller")

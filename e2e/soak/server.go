@@ -14,26 +14,27 @@ import (
 )
 
 const (
-	port      = "7471"
+	firstPort = 17471
 	keepAlive = 2 * time.Second
 )
 
 // serve exports the journal and the counters, and echoes messages.
 func serve(ctx context.Context, o options) error {
-	dev, err := open(o.addr, o.loss)
+	dev, err := open(o)
 	if err != nil {
 		return err
 	}
 	defer dev.Close()
+	go endWith(ctx, dev)
 	lc := rdma.ListenConfig{Device: dev, KeepAlive: keepAlive}
 	for name, size := range map[string]int{journal: o.conns * places * recordLen, counters: o.conns * counterLen} {
-		f, err := mapped(filepath.Join(o.dir, name+strings.ReplaceAll(o.addr, ".", "-")), int64(size))
+		f, err := mapped(filepath.Join(o.dir, name+strings.ReplaceAll(o.addr, ".", "-")+"-"+o.port), int64(size))
 		if err != nil {
 			return err
 		}
 		lc.Export(name, rdma.Region{File: f, Size: size, Writable: true})
 	}
-	l, err := lc.Listen(ctx, net.JoinHostPort(o.addr, port))
+	l, err := lc.Listen(ctx, net.JoinHostPort(o.addr, o.port))
 	if err != nil {
 		return err
 	}

@@ -23,16 +23,22 @@ func TestSoak(t *testing.T) {
 	if out, err := exec.Command("go", "build", "-o", bin, ".").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	out, err := exec.CommandContext(t.Context(), bin, "-for", "6s", "-conns", "16", "-report", "500ms", "-chaos", "700ms",
-		"-dir", t.TempDir()).CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	for _, silent := range []string{" 0 rounds", " 0 connections verified", "0 kills, 0 stops"} {
-		if strings.Contains(string(out), silent) {
-			t.Errorf("nothing was tried:\n%s", out)
+	run := func(args ...string) func(*testing.T) {
+		return func(t *testing.T) {
+			args = append(args, "-for", "6s", "-conns", "16", "-report", "500ms", "-chaos", "700ms", "-dir", t.TempDir())
+			out, err := exec.CommandContext(t.Context(), bin, args...).CombinedOutput()
+			if err != nil {
+				t.Fatalf("%v\n%s", err, out)
+			}
+			for _, silent := range []string{" 0 rounds", " 0 connections verified", "\n0 kills, 0 stops, 0 restarts"} {
+				if strings.Contains(string(out), silent) {
+					t.Errorf("nothing was tried:\n%s", out)
+				}
+			}
 		}
 	}
+	t.Run("each with its address", run())
+	t.Run("one address", run("-shared"))
 }
 
 // What a connection has written is told from all else.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gosoftroce/rocev2/cm"
+	"github.com/gosoftroce/rocev2/e2e/attack/victim"
 	"github.com/gosoftroce/rocev2/rdma"
 	"github.com/gosoftroce/rocev2/rdmanet/rsocket"
 	"github.com/gosoftroce/rocev2/verbs"
@@ -50,23 +51,30 @@ func Run(ctx context.Context, daemon string, short bool, tell func(string)) (all
 	}
 	for _, v := range []struct {
 		name    string
-		start   func() (*victim, error)
+		start   func(*siege) error
 		targets []target
-		silent  bool
 	}{
-		{"rocev2d", func() (*victim, error) { return startDaemon(daemon) }, []target{
+		{"rocev2d", func(s *siege) (err error) {
+			if s.daemon, err = startDaemon(daemon); err == nil {
+				s.victim = s.daemon.Process
+			}
+			return err
+		}, []target{
 			{"regions", regionsPort, hello, regionsPort, rpingPort},
 			{"rping", rpingPort, nil, regionsPort, rpingPort},
 			{"rstream", streamPort, stream(), regionsPort, rpingPort},
-		}, true},
-		{"rdma.Listen", startListen, []target{{"", listenPort, hello, listenPort, listenPort}}, false},
+		}},
+		{"rdma.Listen", func(s *siege) (err error) {
+			s.victim, err = startListen()
+			return err
+		}, []target{{"", listenPort, hello, listenPort, listenPort}}},
 	} {
 		s := siege{ctx: ctx, turn: turn, tell: tell, result: Result{Victim: v.name}}
-		if s.victim, err = v.start(); err != nil {
+		if err := v.start(&s); err != nil {
 			return all, err
 		}
-		err := s.run(v.targets, v.silent, short)
-		s.victim.stop()
+		err := s.run(v.targets, short)
+		s.victim.Stop()
 		all = append(all, s.result)
 		if err != nil {
 			return all, err
@@ -78,19 +86,20 @@ func Run(ctx context.Context, daemon string, short bool, tell func(string)) (all
 // siege is what a victim goes through.
 type siege struct {
 	ctx    context.Context
-	victim *victim
-	dev    *verbs.Device // of the honest
+	victim *victim.Process
+	daemon *victim.Daemon // that is victim, if that is a rocev2d
+	dev    *verbs.Device  // of the honest
 	turn   time.Duration
 	tell   func(string)
 	result Result
 }
 
-func (s *siege) run(targets []target, silent, short bool) (err error) {
+func (s *siege) run(targets []target, short bool) (err error) {
 	if s.dev, err = verbs.OpenAddr(netip.MustParseAddr(honestAddr), verbs.Config{}); err != nil {
 		return err
 	}
 	defer s.dev.Close()
-	s.result.Before, _ = s.victim.memory()
+	s.result.Before, _ = s.victim.Memory()
 	for _, t := range targets {
 		for _, rate := range []int{2000, 20_000, 100_000} {
 			for _, many := range []bool{false, true} {
@@ -100,7 +109,7 @@ func (s *siege) run(targets []target, silent, short bool) (err error) {
 			}
 		}
 	}
-	if silent {
+	if s.daemon != nil {
 		if err := s.silence(); err != nil {
 			return err
 		}
@@ -113,7 +122,7 @@ func (s *siege) run(targets []target, silent, short bool) (err error) {
 		}
 	}
 	var alive bool
-	s.result.After, alive = s.victim.memory()
+	s.result.After, alive = s.victim.Memory()
 	s.must(alive, "it has ended")
 	s.must(short || s.result.After < s.result.Before+keptMiB, "%v after the floods it has %.0f MiB, and had %.0f before", settle, s.result.After, s.result.Before)
 	return s.ctx.Err()
@@ -178,7 +187,7 @@ func (f *Flood) try(took *[]time.Duration, kind string, do func() error) {
 // end judges a flood.
 func (s *siege) end(f *Flood) {
 	var alive bool
-	f.Most, alive = s.victim.memory()
+	f.Most, alive = s.victim.Memory()
 	s.must(alive, "%s: it has ended", f.What)
 	s.must(f.Most < maxMiB, "%s: it has %.0f MiB", f.What, f.Most)
 	dials := len(f.Failures)
@@ -257,7 +266,7 @@ func (s *siege) silence() error {
 		f := Flood{What: k.what}
 		var open []net.Conn
 		for i := range k.n {
-			port := []int{adminPort, healthPort}[i%2]
+			port := []int{victim.AdminPort, victim.HealthPort}[i%2]
 			d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 200, 1, byte(i%k.sources+1))}}
 			c, err := d.DialContext(s.ctx, "tcp", fmt.Sprintf("%s:%d", victimAddr, port))
 			if err != nil {
@@ -269,10 +278,10 @@ func (s *siege) silence() error {
 		for _, q := range []struct {
 			port int
 			path string
-		}{{healthPort, "/healthz"}, {adminPort, "/healthz"}, {adminPort, "/metrics"}, {adminPort, "/api/v1/status"}} {
+		}{{victim.HealthPort, "/healthz"}, {victim.AdminPort, "/healthz"}, {victim.AdminPort, "/metrics"}, {victim.AdminPort, "/api/v1/status"}} {
 			var took []time.Duration
 			for range 20 {
-				f.try(&took, q.path, func() error { _, err := get(q.port, q.path); return err })
+				f.try(&took, q.path, func() error { _, err := s.daemon.Get(q.port, q.path); return err })
 			}
 			f.Honest = append(f.Honest, honest(fmt.Sprintf("%s at port %d", q.path, q.port), took))
 		}

@@ -17,15 +17,19 @@ import (
 	"regexp"
 
 	"github.com/gosoftroce/rocev2/e2e/attack"
+	"github.com/gosoftroce/rocev2/e2e/attack/leases"
 	"github.com/gosoftroce/rocev2/e2e/attack/strangers"
 )
 
 func main() {
 	var code int
 	var err error
-	if os.Getenv(strangers.ListenEnv) != "" { // this process is a victim
+	switch {
+	case os.Getenv(strangers.ListenEnv) != "": // this process is a victim
 		err = strangers.Listen(context.Background())
-	} else {
+	case os.Getenv(leases.ChildEnv) != "":
+		err = leases.Child(context.Background())
+	default:
 		code, err = run()
 	}
 	if err != nil {
@@ -56,7 +60,7 @@ func parse() (options, error) {
 	flag.BoolVar(&o.json, "json", false, "print JSON")
 	flag.BoolVar(&o.list, "list", false, "list the attacks and what must hold against them")
 	flag.BoolVar(&o.blind, "blind", true, "measure how many packets blind attacks need")
-	flag.StringVar(&o.daemon, "daemon", "", "path of a rocev2d: floods of forged requests are sent to it and to a program of package rdma, and silent connections (needs the raw wire)")
+	flag.StringVar(&o.daemon, "daemon", "", "path of a rocev2d: it is attacked as the owner of a port; floods of forged requests are sent to it and to a program of package rdma, and silent connections (needs the raw wire)")
 	flag.IntVar(&o.step, "step", 50, "PSNs between two that -blind tries, far from the expected one")
 	flag.Uint64Var(&o.seed, "seed", 1, "of random choices")
 	flag.Parse()
@@ -88,6 +92,9 @@ func run() (code int, err error) {
 	if o.list {
 		for _, a := range attack.All() {
 			fmt.Printf("%s\n  %s\n  must hold: %s\n", a.Name, a.What, a.Must)
+		}
+		for _, a := range leases.All() {
+			fmt.Printf("%s\n  %s\n  must hold: %s; %s\n", a.Name, a.What, a.Must, leases.Always)
 		}
 		fmt.Printf("strangers\n  %s\n  must hold: %s\n", strangers.What, strangers.Must)
 		return 0, nil
@@ -149,6 +156,9 @@ func attackAll(ctx context.Context, o options) (code int, err error) {
 	if err := guess(o, &r); err != nil {
 		return 0, err
 	}
+	if err := share(ctx, o, &r); err != nil {
+		return 0, err
+	}
 	if o.daemon != "" && o.wire == "raw" && o.pattern.MatchString("strangers") {
 		if r.Strangers, err = strangers.Run(ctx, o.daemon, o.short, func(s string) { fmt.Fprintln(os.Stderr, s) }); err != nil {
 			return 0, err
@@ -168,6 +178,29 @@ func attackAll(ctx context.Context, o options) (code int, err error) {
 		return 1, nil
 	}
 	return 0, nil
+}
+
+// share attacks the owner of a port.
+func share(ctx context.Context, o options, r *attack.Report) error {
+	if o.daemon == "" || o.wire != "raw" {
+		return nil
+	}
+	scale := leases.Long
+	if o.short {
+		scale = leases.Short
+	}
+	for _, a := range leases.All() {
+		if !o.pattern.MatchString(a.Name) {
+			continue
+		}
+		fmt.Fprintf(os.Stderr, "%s: %s\n", a.Name, a.What)
+		res, err := a.Run(ctx, leases.Options{Daemon: o.daemon, Scale: scale, Seed: o.seed})
+		if err != nil {
+			return err
+		}
+		r.Attacks = append(r.Attacks, res)
+	}
+	return nil
 }
 
 // guess measures how many packets blind attacks need.
