@@ -51,6 +51,7 @@ func cells(o Options) []cell.Cell {
 	paths(b)
 	b.faces()
 	unmodified(b)
+	owned(b)
 	if !o.Quick {
 		b.depths()
 		b.mtus()

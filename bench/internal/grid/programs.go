@@ -2,6 +2,7 @@ package grid
 
 import (
 	"os/exec"
+	"strings"
 
 	"github.com/gosoftroce/rocev2/bench/internal/cell"
 	"github.com/gosoftroce/rocev2/bench/internal/ours"
@@ -16,53 +17,81 @@ func unmodified(b *builder) {
 	for _, op := range []string{"write", "read", "send"} {
 		for _, size := range []int{64 << 10, mib} {
 			b.perf("programs/", op+"_bw", size, cell.Gbps)
-			perftest(b, b.o.A, b.o.B, "", programs.Perftest{Program: "ib_" + op + "_bw", Size: size}, cell.Gbps)
+			perftests(b, programs.Perftest{Program: "ib_" + op + "_bw", Size: size}, cell.Gbps)
 		}
 	}
+	b.peer("programs/iperf3/tcp", IPerf3, "one TCP stream", cell.Gbps, 0, peers.IPerf(false))
+	b.ucx("programs/ucx/shm/put_bw/1MiB", "puts of 1 MiB", cell.Gbps, peers.UCXTest{Name: "ucp_put_bw", Size: mib, Iterations: b.iterations(20000, 5000), Depth: bulkDepth, Shm: true})
+	b.group = "programs: rate"
+	b.perf("programs/", "send_bw", 8, cell.MsgRate)
+	perftests(b, programs.Perftest{Program: "ib_send_bw", Size: 8}, cell.MsgRate)
 	b.group = "programs: latency"
 	n := b.iterations(20000, 5000)
 	for _, op := range []string{"write", "send"} {
 		b.perf("programs/", op+"_lat", 8, cell.Micros)
-		perftest(b, b.o.A, b.o.B, "", programs.Perftest{Program: "ib_" + op + "_lat", Size: 8, Iterations: n}, cell.Micros)
+		perftests(b, programs.Perftest{Program: "ib_" + op + "_lat", Size: 8, Iterations: n}, cell.Micros)
 	}
+	b.group = "programs: asleep"
 	b.latency("programs/ours/send/lat/event", "SEND of 8 bytes, half a round trip, asleep on a completion channel", half,
 		ours.Config{Op: "send", Events: true})
-	perftest(b, b.o.A, b.o.B, "/events", programs.Perftest{Program: "ib_send_lat", Size: 8, Iterations: n, Events: true}, cell.Micros)
-	b.group = "programs: one daemon"
-	b.peer("programs/iperf3/tcp", IPerf3, "one TCP stream", cell.Gbps, 0, peers.IPerf(false))
-	b.ucx("programs/ucx/shm/put_bw/1MiB", "puts of 1 MiB", cell.Gbps, peers.UCXTest{Name: "ucp_put_bw", Size: mib, Iterations: b.iterations(20000, 5000), Depth: bulkDepth, Shm: true})
-	for _, op := range []string{"write", "read", "send"} {
-		perftest(b, b.o.A, b.o.A, "/one", programs.Perftest{Program: "ib_" + op + "_bw", Size: mib}, cell.Gbps)
-	}
-	perftest(b, b.o.A, b.o.A, "/one", programs.Perftest{Program: "ib_send_lat", Size: 8, Iterations: n}, cell.Micros)
+	perftests(b, programs.Perftest{Program: "ib_send_lat", Size: 8, Iterations: n, Events: true}, cell.Micros)
+	b.peer("programs/epoll/8B", Perftest, "SEND of 8 bytes, half a round trip, asleep in epoll_wait", cell.Micros, 8, programs.Epoll(b.o.A, b.o.B, n))
+	b.peer("programs/epoll/8B/one", Perftest, "the same, both programs on one address", cell.Micros, 8, programs.Epoll(b.o.A, b.o.A, n))
 	b.group = "programs: calls"
-	b.peer("programs/ibv_open_device", Perftest, "ibv_open_device", cell.Micros, 0, programs.Calls(b.o.A, "open_us"))
-	b.peer("programs/ibv_post_send", Perftest, "ibv_post_send of a WRITE of 8 bytes", cell.Nanos, 8, programs.Calls(b.o.A, "post_ns"))
+	for _, f := range []struct{ cell, figure, what, unit string }{
+		{"ibv_open_device/first", "first_us", "the first ibv_open_device of a process", cell.Micros},
+		{"ibv_open_device", "open_us", "ibv_open_device", cell.Micros},
+		{"ibv_post_send", "post_ns", "ibv_post_send of a WRITE of 8 bytes", cell.Nanos},
+		{"ibv_poll_cq", "poll_ns", "ibv_poll_cq that finds nothing", cell.Nanos},
+	} {
+		b.peer("programs/"+f.cell, Perftest, f.what, f.unit, 0, programs.Calls(b.o.A, f.figure))
+	}
 	b.group = "programs: MPI"
-	b.peer("programs/mpi/verbs", OpenMPI, "ring of two ranks, 256 KiB, UCX over rc_verbs", cell.Gbps, 256<<10, programs.MPIRing(b.o.A, b.o.B, true))
-	b.peer("programs/mpi/verbs/one", OpenMPI, "ring of two ranks, 256 KiB, UCX over rc_verbs, both ranks on one daemon", cell.Gbps, 256<<10, programs.MPIRing(b.o.A, b.o.A, true))
-	b.peer("programs/mpi/tcp", OpenMPI, "ring of two ranks, 256 KiB, UCX over TCP", cell.Gbps, 256<<10, programs.MPIRing(b.o.A, b.o.B, false))
+	for _, size := range MPISizes {
+		for _, test := range []string{"ring", "pingpong"} {
+			mpi(b, test, size)
+		}
+	}
 	needHeaders(b)
 }
 
-// perftest adds a test of perftest.
-func perftest(b *builder, server, client, suffix string, t programs.Perftest, unit string) {
-	t.Server, t.Client = server, client
-	what := t.Program + " of " + cell.Bytes(t.Size)
+// MPISizes are the sizes of messages of MPI, in bytes.
+var MPISizes = []int{8, 64 << 10, mib, 4 * mib}
+
+// perftests adds a test of perftest: between programs on two addresses, each
+// with an owner of its own, and on one.
+func perftests(b *builder, t programs.Perftest, unit string) {
+	t.Unit = unit
+	name, what := "programs/"+t.Program+"/"+cell.Bytes(t.Size), t.Program+" of "+cell.Bytes(t.Size)
 	if t.Events {
-		what += ", asleep on a completion channel"
+		name, what = name+"/events", what+", asleep on a completion channel"
 	}
-	if server == client {
-		what += ", both programs on one daemon"
+	t.Server, t.Client = b.o.A, b.o.B
+	b.peer(name, Perftest, what, unit, t.Size, t.Run)
+	t.Client = b.o.A
+	b.peer(name+"/one", Perftest, what+", both programs on one address", unit, t.Size, t.Run)
+}
+
+// mpi adds a test of MPI over verbs, on two addresses and on one, and over TCP.
+func mpi(b *builder, test string, size int) {
+	t := programs.MPI{A: b.o.A, B: b.o.B, Test: test, Size: size, Verbs: true, Value: "gbps"}
+	unit, name := cell.Gbps, "programs/mpi/"+test+"/"+cell.Bytes(size)
+	what := test + " of two ranks, " + cell.Bytes(size) + ", UCX over "
+	if test == "pingpong" {
+		unit, t.Value = cell.Micros, "us"
 	}
-	b.peer("programs/"+t.Program+"/"+cell.Bytes(t.Size)+suffix, Perftest, what, unit, t.Size, t.Run)
+	b.peer(name+"/verbs", OpenMPI, what+"rc_verbs", unit, size, t.Run)
+	t.B = b.o.A
+	b.peer(name+"/verbs/one", OpenMPI, what+"rc_verbs, both ranks on one address", unit, size, t.Run)
+	t.Verbs = false
+	b.peer(name+"/tcp", OpenMPI, what+"TCP", unit, size, t.Run)
 }
 
 // needHeaders says what is missing to compile programs here.
 func needHeaders(b *builder) {
 	for i := range b.cells {
 		c := &b.cells[i]
-		if c.Group != "programs: calls" {
+		if c.Group != "programs: calls" && !strings.HasPrefix(c.Name, "programs/epoll/") {
 			continue
 		}
 		if exec.Command("cc", "-E", "-include", "infiniband/verbs.h", "-x", "c", "/dev/null").Run() != nil {

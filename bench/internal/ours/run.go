@@ -2,6 +2,7 @@ package ours
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"time"
@@ -35,6 +36,66 @@ func Runner(a Addrs, c Config, value string) func(context.Context, cell.Window) 
 		}
 		return s
 	}
+}
+
+// ManyRunner is Runner with a process for each queue pair of the active side,
+// all on one address, which they share. Each has its part of the operations
+// outstanding.
+func ManyRunner(a Addrs, c Config, value string) func(context.Context, cell.Window) cell.Sample {
+	return func(ctx context.Context, w cell.Window) cell.Sample {
+		c := c
+		c.Warm, c.Measure = w.Warm, w.Measure
+		passive, active := c, c
+		passive.Addr = a.A
+		active.Addr, active.Active, active.QPs, active.Depth = a.B, true, 1, max(c.Depth/c.QPs, 1)
+		var spokes []any
+		for range c.QPs {
+			spokes = append(spokes, active)
+		}
+		watch := losses.Begin(a.A, a.B)
+		rp, all, err := pair.Fan(ctx, Kind, passive, spokes, share, w.Total()+time.Minute)
+		if err != nil {
+			return cell.Failed(fmt.Errorf("rocev2: %w", err))
+		}
+		s := sample(&c, rp, together(all), value)
+		watch.Judge(&s)
+		return s
+	}
+}
+
+// share has each active process have a queue pair of the passive one, which has
+// all of theirs.
+func share(hellos []json.RawMessage) (peers []json.RawMessage, err error) {
+	var hub, all hello
+	if err := json.Unmarshal(hellos[0], &hub); err != nil {
+		return nil, err
+	}
+	peers = make([]json.RawMessage, len(hellos))
+	for i := range hellos[1:] {
+		var h hello
+		if err := json.Unmarshal(hellos[1+i], &h); err != nil {
+			return nil, err
+		}
+		all.Endpoints = append(all.Endpoints, h.Endpoints...)
+		all.Target = h.Target // the passive side sends nothing
+		if peers[1+i], err = json.Marshal(hello{Endpoints: hub.Endpoints[i : i+1], Target: hub.Target}); err != nil {
+			return nil, err
+		}
+	}
+	peers[0], err = json.Marshal(all)
+	return peers, err
+}
+
+// together adds up what processes report that have measured at the same time.
+func together(all []pair.Result) pair.Result {
+	r := newResult()
+	for i := range all {
+		for k, v := range all[i].Values {
+			r.Values[k] += v
+		}
+		r.Counts, r.Errors = sum(r.Counts, all[i].Counts), sum(r.Errors, all[i].Errors)
+	}
+	return r
 }
 
 // sample joins what the two sides report.

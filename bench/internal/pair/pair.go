@@ -12,7 +12,8 @@
 //	      <--- stop ---  ---- stop --->
 //	                     <-------- result (passive)
 //
-// What is measured goes between A and B directly.
+// What is measured goes between A and B directly. Fan does the same with one
+// passive worker and many active ones.
 package pair
 
 import (
@@ -206,51 +207,57 @@ type Role struct {
 // Run starts two workers of a kind, lets them measure, and returns the results
 // of both.
 func Run(ctx context.Context, kind string, a, b Role, limit time.Duration) (ra, rb Result, err error) {
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	roles := [2]Role{a, b}
-	var procs [2]*process
-	for i, r := range roles {
-		p, err := start(ctx, i, kind, r.Config)
-		if err != nil {
-			return ra, rb, err
-		}
-		defer p.end()
-		procs[i] = p
-	}
-	out, err := converse(procs, roles)
-	if err != nil && ctx.Err() != nil {
-		err = fmt.Errorf("no end after %v: %w", limit, err)
-	}
+	swap := func(h []json.RawMessage) ([]json.RawMessage, error) { return []json.RawMessage{h[1], h[0]}, nil }
+	out, err := run(ctx, kind, []Role{a, b}, swap, limit)
 	return out[0], out[1], err
 }
 
-// converse leads the two through the steps.
-func converse(procs [2]*process, roles [2]Role) (results [2]Result, err error) {
-	var hellos [2]json.RawMessage
-	for i, p := range procs {
-		m, err := p.recv()
+// Share says what each worker learns of what all have said, in their order.
+type Share func(hellos []json.RawMessage) (peers []json.RawMessage, err error)
+
+// Fan starts a passive worker and many active ones, lets them measure at the
+// same time, and returns the results of the first one and of the others.
+func Fan(ctx context.Context, kind string, hub any, spokes []any, share Share, limit time.Duration) (Result, []Result, error) {
+	roles := []Role{{Config: hub}}
+	for _, c := range spokes {
+		roles = append(roles, Role{Config: c, Active: true})
+	}
+	out, err := run(ctx, kind, roles, share, limit)
+	return out[0], out[1:], err
+}
+
+// run has as many results as there are roles, whatever the error is.
+func run(ctx context.Context, kind string, roles []Role, share Share, limit time.Duration) ([]Result, error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	results := make([]Result, len(roles))
+	var procs []*process
+	for i, r := range roles {
+		p, err := start(ctx, i, kind, r.Config)
 		if err != nil {
 			return results, err
 		}
-		hellos[i] = m.Hello
+		defer p.end()
+		procs = append(procs, p)
 	}
-	for i, p := range procs {
-		if err := p.send(message{Peer: hellos[1-i]}); err != nil {
-			return results, err
-		}
+	err := converse(procs, roles, share, results)
+	if err != nil && ctx.Err() != nil {
+		err = fmt.Errorf("no end after %v: %w", limit, err)
 	}
-	for _, p := range procs {
-		if _, err := p.recv(); err != nil {
-			return results, err
-		}
+	return results, err
+}
+
+// converse leads the workers through the steps.
+func converse(procs []*process, roles []Role, share Share, results []Result) error {
+	if err := introduceAll(procs, share); err != nil {
+		return err
 	}
 	// The passive side begins to listen before the active one sends.
 	for _, active := range [...]bool{false, true} {
 		for i, p := range procs {
 			if roles[i].Active == active {
 				if err := p.send(message{Go: true}); err != nil {
-					return results, err
+					return err
 				}
 			}
 		}
@@ -262,22 +269,49 @@ func converse(procs [2]*process, roles [2]Role) (results [2]Result, err error) {
 			}
 			m, err := p.recv()
 			if err != nil {
-				return results, err
+				return err
 			}
 			if m.Result == nil {
-				return results, errors.New("a worker sent no result")
+				return errors.New("a worker sent no result")
 			}
 			results[i] = *m.Result
 		}
 		if active {
 			for _, p := range procs {
 				if err := p.send(message{Stop: true}); err != nil {
-					return results, err
+					return err
 				}
 			}
 		}
 	}
-	return results, nil
+	return nil
+}
+
+// introduceAll has the workers know each other, and waits until they are ready.
+func introduceAll(procs []*process, share Share) error {
+	var hellos []json.RawMessage
+	for _, p := range procs {
+		m, err := p.recv()
+		if err != nil {
+			return err
+		}
+		hellos = append(hellos, m.Hello)
+	}
+	peers, err := share(hellos)
+	if err != nil {
+		return err
+	}
+	for i, p := range procs {
+		if err := p.send(message{Peer: peers[i]}); err != nil {
+			return err
+		}
+	}
+	for _, p := range procs {
+		if _, err := p.recv(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // process is a worker as its parent sees it.

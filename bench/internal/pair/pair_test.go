@@ -3,6 +3,7 @@ package pair
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -60,6 +61,36 @@ func TestBothSidesMeetAndReport(t *testing.T) {
 		if err != nil || a.Counts["met b"] != 1 || b.Counts["met a"] != 1 {
 			t.Errorf("both active %v: %+v, %+v, %v", both, a, b, err)
 		}
+	}
+}
+
+// Each of many workers meets the one, which learns of all.
+func TestFan(t *testing.T) {
+	t.Parallel()
+	var spokes []any
+	for i := range 5 {
+		spokes = append(spokes, testSide{Name: fmt.Sprint(i), Active: true})
+	}
+	share := func(h []json.RawMessage) ([]json.RawMessage, error) {
+		all, err := json.Marshal(fmt.Sprintf("%s", h[1:]))
+		peers := []json.RawMessage{all}
+		for range h[1:] {
+			peers = append(peers, h[0])
+		}
+		return peers, err
+	}
+	hub, others, err := Fan(t.Context(), "test", testSide{Name: "hub"}, spokes, share, time.Minute)
+	if err != nil || hub.Counts[`met ["0" "1" "2" "3" "4"]`] != 1 || len(others) != 5 {
+		t.Fatalf("%+v, %+v, %v", hub, others, err)
+	}
+	for _, r := range others {
+		if r.Counts["met hub"] != 1 {
+			t.Errorf("%+v", r)
+		}
+	}
+	spokes[3] = testSide{Active: true, Fail: "run"}
+	if _, _, err := Fan(t.Context(), "test", testSide{Name: "hub"}, spokes, share, time.Minute); err == nil || !strings.Contains(err.Error(), "broken at run") {
+		t.Errorf("error %v", err)
 	}
 }
 

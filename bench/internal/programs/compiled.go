@@ -14,6 +14,7 @@ import (
 
 	"github.com/gosoftroce/rocev2/bench/internal/cell"
 	"github.com/gosoftroce/rocev2/bench/internal/faces"
+	"github.com/gosoftroce/rocev2/bench/internal/peers"
 )
 
 //go:embed c/*.c
@@ -51,7 +52,7 @@ func inDir(f func(dir string) (cell.Sample, error)) cell.Sample {
 }
 
 // Calls returns a function that measures calls of libibverbs on an address, and
-// takes one of the figures: open_us, post_ns.
+// takes one of the figures: first_us, open_us, post_ns, poll_ns.
 func Calls(addr, figure string) func(context.Context, cell.Window) cell.Sample {
 	return func(ctx context.Context, _ cell.Window) cell.Sample {
 		return inDir(func(dir string) (cell.Sample, error) {
@@ -71,41 +72,71 @@ func Calls(addr, figure string) func(context.Context, cell.Window) cell.Sample {
 	}
 }
 
-// MPIRing returns a function that measures messages of 256 KiB that two ranks
-// of OpenMPI send to each other over UCX, in Gb/s for each direction: with
-// verbs each rank on an address of its own, else over TCP.
-func MPIRing(a, b string, verbs bool) func(context.Context, cell.Window) cell.Sample {
+// MPI is a test of messages between two ranks of OpenMPI over UCX.
+type MPI struct {
+	A, B  string // the addresses of the ranks
+	Test  string // "ring" or "pingpong"
+	Size  int    // of a message, in bytes
+	Verbs bool   // over devices of rocev2, else over TCP
+	Value string // what is measured: "gbps", or "us" of a pingpong
+}
+
+// Run runs the test.
+func (m MPI) Run(ctx context.Context, w cell.Window) cell.Sample {
+	return inDir(func(dir string) (cell.Sample, error) {
+		tool, err := faces.Program(ctx, "rocev2")
+		if err != nil {
+			return cell.Sample{}, err
+		}
+		bin, err := build(ctx, dir, "mpi", "mpicc")
+		if err != nil {
+			return cell.Sample{}, err
+		}
+		if m.Verbs {
+			defer waitDaemons(ctx, m.A, m.B)
+		}
+		ctx, cancel := context.WithTimeout(ctx, w.Total()+60*time.Second)
+		defer cancel()
+		seconds := fmt.Sprint(max(2, int(2*w.Measure/time.Second)))
+		argv := []string{"--allow-run-as-root", "--oversubscribe", "--bind-to", "none",
+			"--mca", "pml", "ucx", "--mca", "pml_ucx_tls", "any", "--mca", "pml_ucx_devices", "any", "--mca", "btl", "self", "--mca", "osc", "^ucx", "--mca", "oob_tcp_if_include", "lo"}
+		for i, addr := range []string{m.A, m.B} {
+			if i > 0 {
+				argv = append(argv, ":")
+			}
+			argv = append(argv, "-np", "1")
+			if m.Verbs {
+				argv = append(argv, tool, "run", "--device", addr, "--", "env", "UCX_TLS=rc_v,self")
+			} else {
+				argv = append(argv, "env", "UCX_TLS=tcp,self", "UCX_NET_DEVICES=lo")
+			}
+			argv = append(argv, bin, m.Test, strconv.Itoa(m.Size), seconds)
+		}
+		cmd := exec.CommandContext(ctx, "mpirun", argv...)
+		cmd.Env = append(os.Environ(), "TMPDIR="+dir, "UCX_WARN_UNUSED_ENV_VARS=n")
+		return figureOf(cmd, m.Value)
+	})
+}
+
+// Epoll returns a function that measures SENDs of 8 bytes between two programs
+// that sleep in epoll_wait, in µs for half a round trip.
+func Epoll(server, client string, rounds int) func(context.Context, cell.Window) cell.Sample {
 	return func(ctx context.Context, w cell.Window) cell.Sample {
 		return inDir(func(dir string) (cell.Sample, error) {
 			tool, err := faces.Program(ctx, "rocev2")
 			if err != nil {
 				return cell.Sample{}, err
 			}
-			bin, err := build(ctx, dir, "ring", "mpicc")
+			bin, err := build(ctx, dir, "epoll", "cc", "-libverbs")
 			if err != nil {
 				return cell.Sample{}, err
 			}
-			defer waitDaemons(ctx, a, b)
-			ctx, cancel := context.WithTimeout(ctx, w.Total()+60*time.Second)
-			defer cancel()
-			seconds := fmt.Sprint(max(2, int(2*w.Measure/time.Second)))
-			argv := []string{"--allow-run-as-root", "--oversubscribe", "--bind-to", "none",
-				"--mca", "pml", "ucx", "--mca", "pml_ucx_tls", "any", "--mca", "pml_ucx_devices", "any", "--mca", "btl", "self", "--mca", "osc", "^ucx", "--mca", "oob_tcp_if_include", "lo"}
-			for i, addr := range []string{a, b} {
-				if i > 0 {
-					argv = append(argv, ":")
-				}
-				argv = append(argv, "-np", "1")
-				if verbs {
-					argv = append(argv, tool, "run", "--device", addr, "--", "env", "UCX_TLS=rc_v,self")
-				} else {
-					argv = append(argv, "env", "UCX_TLS=tcp,self", "UCX_NET_DEVICES=lo")
-				}
-				argv = append(argv, bin, seconds)
+			defer waitDaemons(ctx, server, client)
+			side := func(addr string, more ...string) []string {
+				return append([]string{tool, "run", "--device", addr, "--", bin, "PORT", strconv.Itoa(rounds)}, more...)
 			}
-			cmd := exec.CommandContext(ctx, "mpirun", argv...)
-			cmd.Env = append(os.Environ(), "TMPDIR="+dir, "UCX_WARN_UNUSED_ENV_VARS=n")
-			return figureOf(cmd, "gbps")
+			return peers.Measure(ctx, peers.Pair{Server: side(server), Client: side(client, server), Limit: w.Total() + 30*time.Second},
+				func(out []byte) (cell.Sample, error) { return parseFigure(string(out), "us") }), nil
 		})
 	}
 }

@@ -14,18 +14,19 @@ import (
 )
 
 // Perftest is a test of perftest between programs on the addresses Server and
-// Client. Each address has a daemon of its own; if they are the same, the
-// programs share one.
+// Client. The port of each address has an owner of its own; if they are the
+// same, the programs share one.
 type Perftest struct {
 	Server, Client string
 	Program        string // "ib_write_bw"
 	Size           int    // bytes
 	Iterations     int    // of latency tests, which are not bounded by time
 	Events         bool   // asleep on a completion channel instead of polling
+	Unit           string // of a test of bandwidth: cell.Gbps or cell.MsgRate
 }
 
-// Run runs the test. Its value is Gb/s, or µs for half of a round trip, or a
-// whole one of READ and atomics.
+// Run runs the test. Its value is Gb/s or millions of messages a second, or µs
+// for half of a round trip, or a whole one of READ and atomics.
 func (t Perftest) Run(ctx context.Context, w cell.Window) cell.Sample {
 	tool, err := faces.Program(ctx, "rocev2")
 	if err != nil {
@@ -50,7 +51,13 @@ func (t Perftest) Run(ctx context.Context, w cell.Window) cell.Sample {
 	defer waitDaemons(ctx, t.Server, t.Client)
 	return peers.Measure(ctx, peers.Pair{
 		Server: side(t.Server), Client: side(t.Client, t.Server), Limit: w.Total() + 30*time.Second,
-	}, func(out []byte) (cell.Sample, error) { return parse(out, t.Size) })
+	}, func(out []byte) (cell.Sample, error) {
+		s, err := parse(out, t.Size)
+		if err == nil && t.Unit == cell.MsgRate {
+			s.Value = s.Extra["mmsg"]
+		}
+		return s, err
+	})
 }
 
 // parseBandwidth reads the table of a bandwidth test: size, iterations, peak

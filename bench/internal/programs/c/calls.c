@@ -1,9 +1,11 @@
 /*
- * calls measures calls of libibverbs: how long it takes to open a device, and
- * what a call of ibv_post_send costs that posts one WRITE of 8 bytes. The queue
- * pair is connected to itself.
+ * calls measures calls of libibverbs: how long it takes to open a device for
+ * the first time in a process, and again; what a call of ibv_post_send costs
+ * that posts one WRITE of 8 bytes; and one of ibv_poll_cq that finds nothing.
+ * The queue pair is connected to itself.
  *
- * usage: calls. It prints "open_us N" and "post_ns N", medians.
+ * usage: calls. It prints "first_us N", "open_us N", "post_ns N" and
+ * "poll_ns N"; all but the first are medians.
  */
 #include <infiniband/verbs.h>
 #include <stdint.h>
@@ -11,7 +13,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-enum { OPENS = 101, ROUNDS = 101, BATCH = 64, SIZE = 4096 };
+enum { OPENS = 101, ROUNDS = 101, BATCH = 64, POLLS = 1000, SIZE = 4096 };
 
 static double now_ns(void)
 {
@@ -54,6 +56,7 @@ static void measure_open(struct ibv_device *dev)
 		need(c != NULL, "ibv_open_device");
 		ibv_close_device(c);
 	}
+	printf("first_us %.1f\n", v[0] / 1e3);
 	printf("open_us %.1f\n", median(v, OPENS) / 1e3);
 }
 
@@ -128,6 +131,15 @@ static void measure_post(struct ibv_context *c)
 		need(n == 1 && wc.status == IBV_WC_SUCCESS, "completion");
 	}
 	printf("post_ns %.1f\n", median(v, ROUNDS));
+	for (int round = 0; round < ROUNDS; round++) {
+		double begin = now_ns();
+		struct ibv_wc wc;
+
+		for (int i = 0; i < POLLS; i++)
+			need(ibv_poll_cq(cq, 1, &wc) == 0, "ibv_poll_cq");
+		v[round] = (now_ns() - begin) / POLLS;
+	}
+	printf("poll_ns %.1f\n", median(v, ROUNDS));
 }
 
 int main(void)
