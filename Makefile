@@ -16,9 +16,9 @@ help: ## what can be made
 build: preload ## the tools, into bin/
 	$(GO) build -o $(BIN)/ ./cmd/...
 
-# The tools carry the library inside. Without a C compiler they build it when
-# it is needed, where there is one then.
-preload: ## the C library that lets verbs programs use devices of rocev2
+# The tools carry the libraries inside. Without a C compiler they build them when
+# they are needed, where there is one then.
+preload: ## the libraries that let verbs programs use devices of rocev2
 	@case "$$($(GO) env GOOS)" in linux) \
 	if command -v "$${CC:-cc}" > /dev/null; then $(GO) run ./programs/mkpreload; \
 	else echo "SKIPPED preload: there is no C compiler (cc)"; fi;; esac
@@ -39,7 +39,7 @@ isolated:
 quick: ## the tests to run at each save: no root, no packages, no kernel (45 seconds, then only what has changed)
 	$(GO) test -p 4 -short ./...
 
-test: isolated ## all tests that need no kernel guests and no programs of the distribution (4 minutes)
+test: isolated preload ## all tests that need no kernel guests and no programs of the distribution (4 minutes)
 	$(GO) run ./internal/testreport -- $(TESTEXEC) -timeout 20m ./...
 
 # What one of them needs and does not find it skips, with the reason.
@@ -50,7 +50,7 @@ test-kernel: ## against Linux rxe in emulated guests (needs Linux, root and Debi
 	$(GO) run ./internal/testreport -env ROCEV2_E2E=1 -- -timeout 25m ./e2e
 	$(GO) run ./internal/testreport -env ROCEV2_E2E=1 -- -run 'Tshark|^Test(Pcap|Capture)' ./dissect ./transport/tap ./cmd/rocev2
 
-test-programs: ## programs of the distribution on our devices, and a browser (needs Linux; root to install the packages: perftest, chromium ...)
+test-programs: preload ## programs of the distribution on our devices, and a browser (needs Linux; root to install the packages: perftest, chromium ...)
 	$(GO) run ./internal/testreport -env ROCEV2_E2E=1 -- -timeout 25m ./e2e/programs
 	$(GO) run ./internal/testreport -env ROCEV2_E2E=1 -- -run '^Test(Page|CopierOfTools|RunDevinfo)' ./server ./programs ./cmd/rocev2
 
@@ -116,7 +116,7 @@ test-portable: ## the link of other systems, on this one
 		-skip 'SourcePort|^TestDemoWithFaults$$|^TestShards$$|^TestMulticast$$/shards|^TestWrap$$|^TestAsyncwatchTellsOfThePort$$|^TestOpenErrorsSayWhatToDo$$'
 
 seeds: ## the seeded worlds in virtual time, SEEDS of each
-	$(GO) test ./qp/qptest ./cm/agent -count=1 -timeout 25m -run '^Test(XRC|Shared|Datagram)?World' -seeds $(SEEDS)
+	$(GO) test ./qp/qptest ./cm/agent ./owner/relay -count=1 -timeout 25m -run '^Test(XRC|Shared|Datagram)?World' -seeds $(SEEDS)
 	$(GO) test ./fabric/network -count=1 -timeout 25m -run '^TestWorlds$$' -worlds $(SEEDS)
 	$(GO) test ./fabric/lab -count=1 -timeout 25m -run '^TestWild$$' -wild 1000
 
@@ -134,8 +134,9 @@ attack: build ## attacks on live devices, on rocev2d and on a listener, and what
 
 SOAK ?= 1h
 
-soak: ## 64 connections for SOAK, with loss, while processes are killed and stopped
+soak: preload ## 64 connections for SOAK, with loss, while processes are killed and stopped; then on one shared address
 	$(GO) run ./e2e/soak -for $(SOAK)
+	$(GO) run ./e2e/soak -shared -for $(SOAK)
 
 REPORTS := -reports report -readme ../README.md
 
@@ -161,4 +162,4 @@ benchcheck: ## the measuring program itself
 	cd bench && $(GO) vet ./... && GOOS=windows $(GO) vet ./... && GOOS=darwin $(GO) vet ./... && $(GO) test ./...
 
 clean: ## what was built here
-	rm -rf $(BIN) e2e/failures bench/out-quick programs/preload/*.so
+	rm -rf $(BIN) e2e/failures bench/out-quick programs/preload/*.so programs/preload/*.so.gz
