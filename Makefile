@@ -32,7 +32,10 @@ demo: build ## two processes exchange every operation over loopback; a daemon ex
 ISOLATED := $(CURDIR)/$(BIN)/isolated
 TESTEXEC = $(if $(shell '$(ISOLATED)' > /dev/null 2>&1 && echo yes),-exec '"$(ISOLATED)"')
 
+# Tests that call the Go command find the modules of every system here, since
+# they have no network.
 isolated:
+	@$(GO) mod download || true
 	@case "$$($(GO) env GOOS)" in linux) $(GO) build -o '$(ISOLATED)' ./internal/isolated && { '$(ISOLATED)' || true; };; esac
 
 # Without -exec, with which go test runs again what has not changed.
