@@ -65,6 +65,10 @@ type Config struct {
 	// never.
 	MinProbe time.Duration
 
+	// Trace, if it is not nil, gets what the queue pairs decide. It must
+	// not call the engine.
+	Trace *qp.TraceHook
+
 	// Loopback has packets to Addr itself pass inside the engine.
 	Loopback bool
 

@@ -65,6 +65,7 @@ func New(c Config) *Engine {
 	}
 	e.notices, e.peers.notices = c.noticeGate(), c.noticeGate()
 	e.mixed.e = e
+	e.scratch.Trace = c.Trace
 	e.acks = AckDelay{waiting: list{kind: listDelayed}, turns: &e.turns}
 	if e.sink == nil {
 		e.sink = noSink{}

@@ -60,6 +60,12 @@ type Config struct {
 	// 1 ms, a negative number never.
 	MinProbe time.Duration
 
+	// Trace, if it is not nil, gets what the queue pairs decide, and the
+	// time since the device was made. The event is its own until it
+	// returns. It is called under the lock of the queue pair's shard, by
+	// one goroutine for each, and must not call the device.
+	Trace func(at time.Duration, e *qp.TraceEvent)
+
 	// Loopback has packets between queue pairs of this device, those whose
 	// peer address is the device's own, pass inside it, as adapters do:
 	// copied from memory to memory on the way, without socket and ICRC. All
@@ -128,6 +134,9 @@ func New(cfg Config, links ...transport.Link) *Device {
 	ec.Memory = d.mem
 	for i, l := range links {
 		ec.Shard = d.slot + i
+		if cfg.Trace != nil {
+			ec.Trace = qp.NewTraceHook(func(e *qp.TraceEvent) { cfg.Trace(time.Duration(d.now()), e) })
+		}
 		d.shards = append(d.shards, newShard(d.shared, l, ec))
 	}
 	d.yield.init()

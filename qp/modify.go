@@ -54,7 +54,7 @@ func (q *QP) transit(to ib.State, notify bool) {
 		q.flush()
 		return
 	}
-	q.conn.State = to
+	q.conn.SetState(to)
 	switch {
 	case from == ib.StateInit && to == ib.StateRTR:
 		if q.Connected() {
@@ -99,6 +99,7 @@ func (q *QP) reset() {
 	if q.notices != nil {
 		q.notices.own.next = 0
 	}
+	q.conn.SetState(ib.StateReset)
 	q.conn.Reset()
 	q.send.Reset()
 	q.recv.Reset()

@@ -6,6 +6,7 @@ import (
 	"github.com/gosoftroce/rocev2/qp/datagram"
 	"github.com/gosoftroce/rocev2/qp/queue"
 	"github.com/gosoftroce/rocev2/qp/requester"
+	"github.com/gosoftroce/rocev2/qp/trace"
 )
 
 // Limit is what the driver lets a queue pair send now.
@@ -38,6 +39,9 @@ type Polled struct {
 	Raised   bool // PollEvent or PollFetch has something to return
 }
 
+// NewTraceHook returns a hook that calls take, see trace.NewHook.
+func NewTraceHook(take func(*TraceEvent)) *TraceHook { return trace.NewHook(take) }
+
 // What drivers need of the rooms below.
 type (
 	// Arrival is a packet as it came.
@@ -50,6 +54,10 @@ type (
 	Stats = conn.Stats
 	// Scratch is memory for what lasts no longer than a call.
 	Scratch = conn.Scratch
+	// TraceEvent is something that a queue pair has decided.
+	TraceEvent = trace.Event
+	// TraceHook is what gets them.
+	TraceHook = trace.Hook
 	// Fetch is memory that must be fetched so that a queue pair can go on.
 	Fetch = conn.Fetch
 	// WindowConfig bounds what a queue pair has in flight.

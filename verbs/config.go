@@ -1,6 +1,9 @@
 package verbs
 
-import "time"
+import (
+	"io"
+	"time"
+)
 
 // Config adjusts a device. The zero value works.
 //
@@ -126,6 +129,14 @@ type Config struct {
 	// where round trips are, and where the peer's host was seen to pause. 0
 	// means 1 ms; a negative number means never.
 	MinProbe time.Duration
+
+	// Trace, if it is not nil, gets what the queue pairs of reliable
+	// services decide, as a file for a viewer (JSON, in the trace event
+	// format of Chrome): what they sent, took for lost and why, windows,
+	// rates, timers, states, marks of congestion. ui.perfetto.dev shows it.
+	// It is written to on the way of the packets, in pieces of 64 KiB, and
+	// complete when the device is closed, which returns its error.
+	Trace io.Writer
 
 	// Loopback lets packets between queue pairs of this device pass inside
 	// it, as in adapters: they are copied from memory to memory, without

@@ -3,6 +3,8 @@ package verbs
 import (
 	"errors"
 	"fmt"
+	"io"
+	"net/netip"
 	"reflect"
 	"slices"
 	"testing"
@@ -137,6 +139,7 @@ func TestNothingIsLost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	adapter.Trace = newTracer(io.Discard, netip.Addr{}).write // as open does
 	link := cfg.udpConfig()
 	link.ReusePort = true // Shards asks for it
 	for name, v := range map[string]any{

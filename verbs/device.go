@@ -30,6 +30,7 @@ type Device struct {
 	closePort task.Once
 	hooks     hooks
 	window    qp.WindowConfig // of Config, for queue pairs with a congestion control of their own
+	trace     *tracer         // of Config, or nil
 
 	cqs  atomic.Uint32 // completion queues made so far
 	srqs atomic.Uint32 // shared receive queues made so far
@@ -113,12 +114,16 @@ func open(cfg Config, links ...Link) (*Device, error) {
 		}
 		return nil, fmt.Errorf("verbs: open device on %v: %w", addr, err)
 	}
+	trace := newTracer(cfg.Trace, links[0].Addr())
+	if trace != nil {
+		config.Trace = trace.write
+	}
 	core := hca.New(config, links...)
 	home, err := core.NewContext()
 	if err != nil {
 		return nil, fmt.Errorf("verbs: open device on %v: %w", core.Addr(), err)
 	}
-	return &Device{core: core, home: home, window: config.Window}, nil
+	return &Device{core: core, home: home, window: config.Window, trace: trace}, nil
 }
 
 // HCA returns the adapter below a device, for a face of the engine beside this
@@ -145,7 +150,7 @@ func (d *Device) QP(n QPN) *QP {
 // goroutines have ended.
 func (d *Device) Close() error {
 	d.hooks.run(d.core.Tasks())
-	err := d.core.Close()
+	err := errors.Join(d.core.Close(), d.trace.close())
 	if d.port != nil {
 		d.closePort.Do(d.core.Tasks(), func() { err = errors.Join(err, d.port.Close()) })
 	}

@@ -30,6 +30,7 @@ func openPlain(addr netip.Addr) (*verbs.Device, error) { return verbs.OpenAddr(a
 // device.
 type inspectFlags struct {
 	pcap   string
+	trace  string
 	faults []string
 	stats  string
 	tclass int
@@ -42,6 +43,7 @@ func (f *inspectFlags) register(cmd *cobra.Command) {
 	fs := cmd.Flags()
 	f.flags = fs
 	fs.StringVar(&f.pcap, "pcap", "", "record all packets of this side, in both directions, to `FILE` as pcapng; - means standard output, and the results then go to standard error")
+	fs.StringVar(&f.trace, "trace", "", "write what the queue pairs of this side decide to `FILE`: packets sent and lost and why, windows, timers; ui.perfetto.dev shows it")
 	fs.StringArrayVar(&f.faults, "fault", nil, "inject the fault of `RULE` into the packets of this side: drop=1%, drop:nth=100:dir=in, delay=10%:by=5ms ...; may be repeated; \"rocev2 faults\" explains the rules")
 	fs.Var(statsFlag{&f.stats}, "stats", "at the end, print the counters that are not zero to standard error; --stats=json prints all counters as a line of JSON to standard output")
 	fs.Lookup("stats").NoOptDefVal = statsText
@@ -77,6 +79,7 @@ type inspector struct {
 	device *verbs.Device
 	faults *fault.Link
 	tap    *tap.Link
+	trace  *traceFile
 	file   *os.File // of the capture, if not standard output
 	stop   context.CancelFunc
 	wg     sync.WaitGroup
@@ -107,6 +110,12 @@ func (f *inspectFlags) begin(s streams) (*inspector, error) {
 	if f.pcap == pcapStdout {
 		i.out = s.err
 	}
+	if f.flags.Changed("trace") {
+		var err error
+		if i.trace, err = createTrace(f.trace); err != nil {
+			return nil, err
+		}
+	}
 	if strings.HasPrefix(f.cc, "dcqcn") && f.tclass&3 == 0 {
 		fmt.Fprintf(s.err, "note: --congestion %s goes by packets that the network marks, and those of this side may not be marked: add ECN, such as --tclass 106\n", f.cc)
 	}
@@ -135,6 +144,9 @@ func isTerminal(w io.Writer) bool {
 // The capture is next to the socket: it shows what a capture on the wire would.
 func (i *inspector) open(addr netip.Addr) (dev *verbs.Device, err error) {
 	cfg := verbs.Config{SharedMemory: i.flags.shm, Congestion: i.flags.cc}
+	if i.trace != nil {
+		cfg.Trace = i.trace
+	}
 	if i.flags.pcap != "" || len(i.rules.Rules) > 0 {
 		cfg.Wrap = func(link verbs.Link) verbs.Link { return i.wrap(link, &err) }
 	}
@@ -243,13 +255,13 @@ func (i *inspector) end(err error) error {
 	i.stop()
 	i.wg.Wait()
 	if i.device == nil {
-		return errors.Join(err, i.closeFile())
+		return errors.Join(err, i.closeFile(), i.trace.close())
 	}
-	i.device.Close() // the error of the capture is asked for below
-	var own error
+	i.device.Close() // the errors of the trace and the capture are asked for below
+	own := i.trace.close()
 	if i.tap != nil {
 		if e := errors.Join(i.tap.Flush(), i.closeFile()); e != nil {
-			own = i.captureError(e)
+			own = errors.Join(own, i.captureError(e))
 		}
 	}
 	if e := i.print(); e != nil && own == nil {

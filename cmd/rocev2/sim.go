@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -14,12 +15,14 @@ import (
 
 	"github.com/gosoftroce/rocev2/fabric/lab"
 	"github.com/gosoftroce/rocev2/internal/tomllines"
+	"github.com/gosoftroce/rocev2/qp/trace"
 )
 
 // simFlags are what a user may change of a scenario, and where results go.
 type simFlags struct {
 	seed  uint64
 	out   string
+	trace string
 	cores int
 	print bool
 
@@ -58,6 +61,7 @@ docs/fabric.md explains what there is to be seen.`,
 	fs.Uint64Var(&f.seed, "seed", 0, "of all that is random, instead of the scenario's")
 	fs.IntVar(&f.cores, "cores", 1, "`number` of parts of the network that run at the same time, instead of the scenario's")
 	fs.StringVar(&f.out, "out", "", "write result.txt, scenario.toml and plots into this `directory`")
+	fs.StringVar(&f.trace, "trace", "", "write what each queue pair decides to `FILE`: packets sent and lost and why, windows, rates; ui.perfetto.dev shows it; the run takes one core")
 	fs.BoolVar(&f.failures, "allow-failures", false, "the exit status is 0 though flows have failed")
 	fs.BoolVar(&f.print, "print", false, "print the scenario, and play nothing")
 	return cmd
@@ -160,8 +164,15 @@ func (f *simFlags) simulate(cmd *cobra.Command, io streams, s lab.Scenario, text
 			return fmt.Errorf("--out: %w", err)
 		}
 	}
+	var file *traceFile
+	if cmd.Flags().Changed("trace") {
+		var err error
+		if file, err = createTrace(f.trace); err != nil {
+			return err
+		}
+	}
 	began := time.Now()
-	r, failed := lab.Run(cmd.Context(), s)
+	r, failed := play(cmd.Context(), s, file)
 	if failed != nil {
 		failed = wrong(failed)
 	}
@@ -180,6 +191,18 @@ func (f *simFlags) simulate(cmd *cobra.Command, io streams, s lab.Scenario, text
 		failed = wrong(fmt.Errorf("%d flows have failed; with --allow-failures that is no error", n))
 	}
 	return errors.Join(failed, err)
+}
+
+// play plays a scenario, and writes the trace if there is a file for it.
+func play(ctx context.Context, s lab.Scenario, file *traceFile) (*lab.Result, error) {
+	if file == nil {
+		return lab.Run(ctx, s)
+	}
+	w := trace.NewWriter(file)
+	s.Trace = func(at time.Duration, host int, e *trace.Event) { w.Write(at, fmt.Sprintf("host %d", host), e) }
+	r, err := lab.Run(ctx, s)
+	w.Close() // the file has its error
+	return r, errors.Join(err, file.close())
 }
 
 // writeResult writes a result and its plots into a directory.

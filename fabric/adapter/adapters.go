@@ -31,6 +31,11 @@ type Config struct {
 	NotifyHold     bool           // marks within it are reported behind it
 	NotifyClass    int
 
+	// Trace, if it is not nil, gets what the queue pairs of the hosts
+	// decide. In a network of several parts it is called by
+	// several goroutines at once.
+	Trace func(at event.Time, host int, e *qp.TraceEvent)
+
 	// Real has packets carry their payloads, with an ICRC. Then a program
 	// registers memory with Host.Register.
 	Real bool
@@ -112,10 +117,19 @@ func (a *Adapters) Host(number int) (*Host, error) {
 	h.e = engine.New(engine.Config{Addr: addrOf(h.number), Memory: h.table, Random: a.random,
 		Window: a.cfg.Window, ReadChunk: a.cfg.ReadChunk, MinProbe: a.cfg.MinProbe,
 		NotifyInterval: a.cfg.NotifyInterval, NotifyScope: a.cfg.NotifyScope, NotifyHold: a.cfg.NotifyHold,
-		NotifyClass: a.cfg.NotifyClass, Phantom: !a.cfg.Real, Class: a.classOf})
+		NotifyClass: a.cfg.NotifyClass, Phantom: !a.cfg.Real, Class: a.classOf,
+		Trace: a.trace(number)})
 	a.hosts[number] = h
 	a.net.Attach(number, h)
 	return h, nil
+}
+
+// trace returns what takes the events of a host, nil if nothing does.
+func (a *Adapters) trace(host int) *qp.TraceHook {
+	if a.cfg.Trace == nil {
+		return nil
+	}
+	return qp.NewTraceHook(func(e *qp.TraceEvent) { a.cfg.Trace(a.net.TimeOf(host), host, e) })
 }
 
 func (a *Adapters) classOf(trafficClass uint8) uint8 { return a.net.ClassOf(trafficClass >> 2) }

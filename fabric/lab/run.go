@@ -92,6 +92,9 @@ type connection struct {
 // it had come to, and Result.Unfinished says where the flows are that hang. A
 // flow of its own that fails is no error: see Flow.Status.
 func Run(ctx context.Context, s Scenario) (*Result, error) {
+	if s.Trace != nil {
+		s.Cores = 1
+	}
 	c := cores.New(min(s.Cores, MostCores))
 	defer c.Close()
 	r, err := newRun(&s, c.Do)
@@ -196,6 +199,9 @@ func (r *run) adapters(p *topology.Profile) error {
 		tc |= network.ECT0
 	}
 	cfg := adapter.Config{Seed: r.s.Seed, MinProbe: orDefault(c.MinProbe, 80*us).duration(), ReadChunk: int(c.ReadChunk)}
+	if trace := r.s.Trace; trace != nil {
+		cfg.Trace = func(at event.Time, host int, e *qp.TraceEvent) { trace(at.Duration(), host, e) }
+	}
 	cfg.Window.MaxBytes = int(c.Window)
 	if control.Bytes > usualWindow {
 		cfg.Window.MaxBytes = control.Bytes

@@ -6,12 +6,14 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 	"unicode"
 
 	"github.com/gosoftroce/rocev2/fabric/event"
 	"github.com/gosoftroce/rocev2/fabric/network"
 	"github.com/gosoftroce/rocev2/fabric/topology"
 	"github.com/gosoftroce/rocev2/internal/closest"
+	"github.com/gosoftroce/rocev2/qp/trace"
 )
 
 // Scenario is an experiment. What is 0 has its default.
@@ -34,6 +36,10 @@ type Scenario struct {
 	Adapter  Adapter
 	Traffic  []Traffic
 	Failures []Failure `toml:"failure"`
+
+	// Trace, if it is not nil, gets what the queue pairs of the hosts
+	// decide. The network is then one part, whatever Cores says.
+	Trace func(at time.Duration, host int, e *trace.Event) `toml:"-"`
 
 	lines map[string]int // of settings, where it was a text; see tomllines
 }

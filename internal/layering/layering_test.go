@@ -39,11 +39,12 @@ var layers = map[string][]string{
 
 	"qp/queue":     {"clock", "rocev2", "ib", "memreg"},
 	"qp/cc":        {"clock"},
-	"qp/conn":      {"clock", "rocev2", "ib", "memreg", "qp/queue", "qp/cc"},
-	"qp/requester": {"clock", "rocev2", "ib", "memreg", "qp/queue", "qp/cc", "qp/conn"}, // never the responder
-	"qp/responder": {"clock", "rocev2", "ib", "memreg", "qp/queue", "qp/cc", "qp/conn"}, // never the requester
-	"qp/datagram":  {"clock", "rocev2", "ib", "memreg", "qp/queue", "qp/cc", "qp/conn"}, // neither of the two
-	"qp":           {"clock", "rocev2", "ib", "memreg", "qp/queue", "qp/cc", "qp/conn", "qp/requester", "qp/responder", "qp/datagram"},
+	"qp/trace":     {"rocev2", "ib"},
+	"qp/conn":      {"clock", "rocev2", "ib", "memreg", "qp/queue", "qp/cc", "qp/trace"},
+	"qp/requester": {"clock", "rocev2", "ib", "memreg", "qp/queue", "qp/cc", "qp/trace", "qp/conn"}, // never the responder
+	"qp/responder": {"clock", "rocev2", "ib", "memreg", "qp/queue", "qp/cc", "qp/conn"},             // never the requester
+	"qp/datagram":  {"clock", "rocev2", "ib", "memreg", "qp/queue", "qp/cc", "qp/conn"},             // neither of the two
+	"qp":           {"clock", "rocev2", "ib", "memreg", "qp/queue", "qp/cc", "qp/trace", "qp/conn", "qp/requester", "qp/responder", "qp/datagram"},
 	"qp/qptest":    {"clock", "rocev2", "ib", "memreg", "qp", "qp/queue", "qp/cc"},
 
 	"transport":       {"rocev2"},
@@ -68,13 +69,13 @@ var layers = map[string][]string{
 	"fabric/traffic":  {},
 	"fabric/plot":     {},
 	"fabric/lab": {"fabric/event", "fabric/cores", "fabric/network", "fabric/topology", "fabric/traffic", "fabric/adapter", "fabric/plot",
-		"ib", "rocev2", "qp", "qp/cc", "engine", "internal/closest", "internal/tomllines"},
+		"ib", "rocev2", "qp", "qp/cc", "qp/trace", "engine", "internal/closest", "internal/tomllines"},
 	"fabric/world": {"fabric/event", "fabric/network", "clock", "task", "rocev2", "engine", "transport", "hca", "verbs"}, // above the verbs: it runs programs
 
 	"engine": {"clock", "internal/heap", "rocev2", "ib", "memreg", "qp", "transport"}, // of transport only the batches and the path, which are plain data
 	"hca":    {"clock", "task", "internal/heap", "rocev2", "ib", "memreg", "qp", "engine", "transport", "transport/udp", "fabric", "internal/ifaddrs"},
 
-	"verbs": {"task", "rocev2", "ib", "memreg", "memreg/mapping", "qp", "qp/cc", "transport", "transport/udp", "transport/shm", "transport/lease", "owner", "hca"},
+	"verbs": {"task", "rocev2", "ib", "memreg", "memreg/mapping", "qp", "qp/cc", "qp/trace", "transport", "transport/udp", "transport/shm", "transport/lease", "owner", "hca"},
 
 	// Faces beside verbs may import hca, too: verbs.HCA has the adapter
 	// below a device.
@@ -106,7 +107,7 @@ var layers = map[string][]string{
 	// Programs import verbs, and a kind of link where they want another
 	// one. What is below verbs (ib, memreg, qp, hca) is not theirs.
 	"interop/...": {"task", "verbs", "cm", "rdmanet", "interop/..."},
-	"cmd/...":     {"verbs", "transport/...", "rocev2/mad", "dissect", "interop/...", "doctor/...", "rdma", "server/...", "programs", "fabric/lab", "internal/closest", "internal/tomllines", "internal/sockfilter", "internal/userdir", "cmd/..."},
+	"cmd/...":     {"verbs", "qp/trace", "transport/...", "rocev2/mad", "dissect", "interop/...", "doctor/...", "rdma", "server/...", "programs", "fabric/lab", "internal/closest", "internal/tomllines", "internal/sockfilter", "internal/userdir", "cmd/..."},
 
 	// What stops people, and the tools that show it.
 	"doctor":       {"verbs", "rocev2", "transport/udp", "doctor/...", "internal/procfs", "internal/ifaddrs"},
@@ -141,7 +142,7 @@ var layers = map[string][]string{
 // pure packages hold no goroutine, lock, clock, socket or log: time and
 // randomness are parameters.
 var pure = []string{"clock", "internal/heap", "internal/tomllines", "rocev2", "rocev2/layers", "rocev2/mad", "dissect", "ib", "memreg", "transport", "engine",
-	"qp", "qp/queue", "qp/cc", "qp/conn", "qp/requester", "qp/responder", "qp/datagram",
+	"qp", "qp/queue", "qp/cc", "qp/trace", "qp/conn", "qp/requester", "qp/responder", "qp/datagram",
 	"fabric/event", "fabric/network", "fabric/adapter", "fabric/topology", "fabric/traffic",
 	"cm/agent", "owner/relay", "rdmanet/rsocket", "uverbs/abi", "uverbs/ring", "ucma/abi"}
 

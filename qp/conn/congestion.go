@@ -5,6 +5,7 @@ import (
 
 	"github.com/gosoftroce/rocev2/clock"
 	"github.com/gosoftroce/rocev2/qp/cc"
+	"github.com/gosoftroce/rocev2/qp/trace"
 )
 
 // Congestion is the congestion control of a connection. Both halves send data,
@@ -55,8 +56,12 @@ func (g *Congestion) setRate(perSecond uint64, burst int) {
 
 // Reload reads the limit again, after an event.
 func (c *Conn) Reload() {
+	bytes, rate := c.CC.Limit.Bytes, c.CC.Limit.Rate
 	if c.CC.reload(); c.most > 0 {
 		c.CC.Limit.PSNs = min(c.CC.Limit.PSNs, c.most)
+	}
+	if c.Traces() && (c.CC.Limit.Bytes != bytes || c.CC.Limit.Rate != rate) {
+		c.Trace(trace.Event{Kind: trace.Window})
 	}
 }
 
@@ -128,6 +133,13 @@ func (c *Conn) Marked(now clock.Time, f *cc.Flight, how cc.Mark) {
 	g := &c.CC
 	if g.Control == nil {
 		return
+	}
+	if c.Traces() {
+		why := trace.Response
+		if how == cc.Notified {
+			why = trace.Notified
+		}
+		c.Trace(trace.Event{Kind: trace.Marked, Why: why})
 	}
 	less := g.Control.Marked(now, f, how)
 	before := g.Limit.Rate

@@ -9,6 +9,7 @@ import (
 	"github.com/gosoftroce/rocev2/memreg"
 	"github.com/gosoftroce/rocev2/qp/cc"
 	"github.com/gosoftroce/rocev2/qp/queue"
+	"github.com/gosoftroce/rocev2/qp/trace"
 	"github.com/gosoftroce/rocev2/rocev2"
 )
 
@@ -60,7 +61,16 @@ const (
 // Fail ends the connection. It does nothing in ERR.
 func (c *Conn) Fail(why End) {
 	if c.State != ib.StateErr {
-		c.State, c.end = ib.StateErr, why
+		c.end = why
+		c.SetState(ib.StateErr)
+	}
+}
+
+// SetState changes the state, and nothing else.
+func (c *Conn) SetState(s ib.State) {
+	before := c.State
+	if c.State = s; c.Traces() {
+		c.Trace(trace.Event{Kind: trace.State, Before: before, After: s})
 	}
 }
 
@@ -106,6 +116,8 @@ type Scratch struct {
 	word [8]byte
 	fly  cc.Flight
 	run  []byte // payloads that were read with one call; made with the first
+
+	Trace *trace.Hook // gets what the connections decide, if it is not nil
 }
 
 func (c *Conn) scratch() *Scratch {
@@ -126,6 +138,21 @@ func (c *Conn) WC() *ib.WC {
 	s := c.scratch()
 	s.wc = ib.WC{QPN: c.QPN}
 	return &s.wc
+}
+
+// Traces reports whether Trace has somewhere to go.
+func (c *Conn) Traces() bool { return c.Scratch != nil && c.Scratch.Trace != nil }
+
+// Trace hands over an event, if it has somewhere to go, with what all events
+// have filled in. On the way of each packet Traces is asked before, so that no
+// event is made for nothing.
+func (c *Conn) Trace(e trace.Event) {
+	if !c.Traces() {
+		return
+	}
+	l := &c.CC.Limit
+	e.QPN, e.Window, e.PSNs, e.Rate, e.SRTT = c.QPN, uint64(l.Bytes), l.PSNs, l.Rate, c.SRTT
+	c.Scratch.Trace.Take(e)
 }
 
 // Complete delivers a completion. It returns false if the sink refused it.

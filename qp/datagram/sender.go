@@ -169,7 +169,7 @@ func (s *Sender) completeError(id uint64, op ib.Opcode, status ib.Status, vendor
 func (s *Sender) fail(status ib.Status, vendor uint32) {
 	w := s.queue.At(s.queue.Head)
 	s.queue.Head++
-	s.c.State = ib.StateSQE
+	s.c.SetState(ib.StateSQE)
 	s.completeError(w.ID, w.Opcode, status, vendor)
 	s.Flush()
 }

@@ -4,19 +4,8 @@ import (
 	"github.com/gosoftroce/rocev2/clock"
 	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/qp/queue"
+	"github.com/gosoftroce/rocev2/qp/trace"
 	"github.com/gosoftroce/rocev2/rocev2"
-)
-
-// reason is why a packet goes again while sending goes on where it was.
-type reason uint8
-
-const (
-	firstTime reason = iota // or the stream went back
-	repaired                // repair has it
-	hole                    // the peer lacks it
-	tail                    // its answer shows what the peer lacks
-	missing                 // it asks for responses that are missing
-	twin                    // it has just been sent
 )
 
 // next makes rq, which is empty, the next packet that is lost, and reports
@@ -34,7 +23,7 @@ func (g *gaps) next(now clock.Time, rq *request, kept queue.Reorder) bool {
 			return false
 		}
 		if g.cutHole(rq, h.PSN, kept) {
-			rq.why = hole
+			rq.why = trace.Hole
 			return true
 		}
 		b.Sent(h, now, g.s.max)
@@ -42,7 +31,7 @@ func (g *gaps) next(now clock.Time, rq *request, kept queue.Reorder) bool {
 	if !g.tail {
 		return false
 	}
-	g.tail, rq.why = false, tail
+	g.tail, rq.why = false, trace.Tail
 	return g.cutHole(rq, g.last, kept)
 }
 
@@ -55,7 +44,7 @@ func (g *gaps) nextTwin(rq *request) bool {
 		return false
 	}
 	g.s.cut(rq, i, t.psn)
-	rq.why = twin
+	rq.why = trace.Twin
 	return true
 }
 
@@ -75,7 +64,7 @@ func (g *gaps) nextMissing(now clock.Time, rq *request) bool {
 	}
 	g.s.resume(i)
 	g.s.cut(rq, i, psn)
-	rq.why, rq.ack = missing, true
+	rq.why, rq.ack = trace.Missing, true
 	end := psn.Add(int(rq.psns))
 	// A request that may not have been executed must be what it was.
 	executed := rq.rel%g.s.chunk.of(rq.w) != 0 || b.Any(psn, end)
@@ -121,7 +110,7 @@ func (g *gaps) mayResend(b *queue.Scoreboard) bool {
 
 // sent takes that rq was sent again.
 func (g *gaps) sent(now clock.Time, rq *request) {
-	if rq.why != hole {
+	if rq.why != trace.Hole {
 		return
 	}
 	b := g.board

@@ -6,6 +6,7 @@ import (
 	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/qp/cc"
 	"github.com/gosoftroce/rocev2/qp/queue"
+	"github.com/gosoftroce/rocev2/qp/trace"
 	"github.com/gosoftroce/rocev2/rocev2"
 )
 
@@ -20,8 +21,8 @@ type request struct {
 	psns uint32 // PSNs that it takes: for a READ, one for each packet of the response (IBTA 9.7.3)
 	n    uint32 // bytes that it carries or asks for
 	cost uint64
-	ack  bool   // AckReq
-	why  reason // that it is sent
+	ack  bool      // AckReq
+	why  trace.Why // it goes again while sending goes on where it was, if it does
 }
 
 // ends reports whether it is the last packet of the message.

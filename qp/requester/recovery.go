@@ -7,6 +7,7 @@ import (
 	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/qp/cc"
 	"github.com/gosoftroce/rocev2/qp/conn"
+	"github.com/gosoftroce/rocev2/qp/trace"
 	"github.com/gosoftroce/rocev2/rocev2"
 )
 
@@ -127,6 +128,13 @@ func (r *recovery) sent(now clock.Time, rq *request, n int, repeated bool) {
 	if rq.ack {
 		r.sinceAck, r.rtt.asked = 0, r.s.nxt.Add(-1)
 	}
+	if r.c.Traces() {
+		why := trace.None
+		if repeated {
+			why = trace.Rewound
+		}
+		r.c.Trace(rq.event(n, why, r.pipe()))
+	}
 }
 
 // waits reports whether packets are to be sent again while sending goes on
@@ -140,13 +148,16 @@ func (r *recovery) sentAgain(now clock.Time, rq *request) {
 	if rq.w.Is(ib.OpCarries) {
 		r.c.Stats.TxBytes += uint64(rq.n)
 	}
-	if rq.why != missing { // of which next has told
+	if r.c.Traces() {
+		r.c.Trace(rq.event(1, rq.why, r.pipe()))
+	}
+	if rq.why != trace.Missing { // of which next has told
 		r.gaps.askedAgain(rq)
 	}
 	switch {
-	case rq.why == twin:
+	case rq.why == trace.Twin:
 		return
-	case rq.why != repaired:
+	case rq.why != trace.Repaired:
 		r.gaps.sent(now, rq)
 		r.retry.stop()
 		r.rtt.discardOne(rq.psn)
@@ -196,6 +207,9 @@ func (r *recovery) progress(now clock.Time, from rocev2.PSN, pos uint64) {
 	}
 	r.rnr.reset()
 	r.c.Acked(now, r.flight(), n)
+	if r.c.Traces() {
+		r.c.Trace(trace.Event{Kind: trace.Acked, PSN: s.una, Bytes: int(n), Flow: trace.Flow{InFlight: r.pipe()}})
+	}
 	if r.repair.failed(s.una) {
 		r.restart(now, true)
 	} else {
@@ -255,6 +269,9 @@ func (r *recovery) lost(now clock.Time, how cc.Loss, n int) {
 		}
 	}
 	r.c.Reload()
+	if r.c.Traces() {
+		r.c.Trace(trace.Event{Kind: trace.Lost, Why: lossNames[how], PSN: r.s.una, Packets: n, Flow: trace.Flow{InFlight: r.pipe()}})
+	}
 }
 
 // rewind goes back to the oldest unacknowledged PSN.
@@ -358,6 +375,7 @@ func (r *recovery) probe(now clock.Time) {
 	r.noteSilence(now)
 	r.rtt.backOff()
 	r.c.Stats.Rare().Probes++
+	r.c.Trace(trace.Event{Kind: trace.Timer, Why: trace.Probe, PSN: r.s.una, Flow: trace.Flow{InFlight: r.pipe()}})
 	// While it is not known how long a round trip takes, more than the
 	// guess, perhaps, nothing says that more than the oldest was lost.
 	if r.probeSelectively(now) || !r.rtt.known && r.repair.begin(r.s, 1, 1, false) ||
@@ -403,10 +421,12 @@ func (r *recovery) stale(now clock.Time, psn rocev2.PSN, info *rocev2.OpcodeInfo
 func (r *recovery) timeout(now clock.Time) {
 	r.paced = r.paced && now < r.c.CC.Limit.NotBefore
 	switch {
-	case r.rnr.expired(now): // the next Poll goes on from where rewind has put the cursor
+	case r.rnr.expired(now):
+		r.c.Trace(trace.Event{Kind: trace.Timer, Why: trace.RNRWait, PSN: r.s.una, Flow: trace.Flow{InFlight: r.pipe()}}) // the next Poll goes on from where rewind has put the cursor
 	case r.retry.armed && r.fetch.Pending(conn.NeedPayload):
 		r.retry.stop()
 	case r.retry.armed && r.gaps.overdue(now):
+		r.c.Trace(trace.Event{Kind: trace.Timer, Why: trace.Late, PSN: r.s.una, Flow: trace.Flow{InFlight: r.pipe()}})
 		r.loseLate(now)
 		if r.rtt.probeAt <= now { // what goes again now is waited for first
 			r.rtt.watch(now, r.s.inFlight())
@@ -420,6 +440,7 @@ func (r *recovery) timeout(now clock.Time) {
 		}
 	case r.retry.expired(now):
 		r.c.Stats.Rare().Timeouts++
+		r.c.Trace(trace.Event{Kind: trace.Timer, Why: trace.AckTimeout, PSN: r.s.una, Flow: trace.Flow{InFlight: r.pipe()}})
 		if !r.retry.spend() {
 			r.s.failHead(r.retry.exhausted(), 0)
 			return

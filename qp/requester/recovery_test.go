@@ -11,6 +11,7 @@ import (
 	"github.com/gosoftroce/rocev2/qp/cc"
 	"github.com/gosoftroce/rocev2/qp/conn"
 	"github.com/gosoftroce/rocev2/qp/queue"
+	"github.com/gosoftroce/rocev2/qp/trace"
 	"github.com/gosoftroce/rocev2/rocev2"
 )
 
@@ -71,7 +72,7 @@ func (r *recovered) resend(now clock.Time) (places []uint32) {
 				return places
 			}
 			r.s.cut(&rq, i, psn)
-			rq.why = repaired
+			rq.why = trace.Repaired
 		}
 		r.sentAgain(now, &rq)
 		places = append(places, rq.rel)

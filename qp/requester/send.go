@@ -5,6 +5,7 @@ import (
 	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/qp/conn"
 	"github.com/gosoftroce/rocev2/qp/queue"
+	"github.com/gosoftroce/rocev2/qp/trace"
 )
 
 // turn is one Poll: it says what may be sent now, has the encoder write it, and
@@ -121,7 +122,7 @@ func (t *turn) again(buf []byte) bool {
 	}
 	s.cut(&rq, i, psn)
 	rq.stopAt(t.r.reorder, s.una, c.Shift)
-	rq.why, rq.ack = repaired, rq.ends() || t.asks(&rq)
+	rq.why, rq.ack = trace.Repaired, rq.ends() || t.asks(&rq)
 	return t.sendAgain(&rq, buf)
 }
 
@@ -137,7 +138,7 @@ func (t *turn) sendAgain(rq *request, buf []byte) bool {
 		return false
 	}
 	rec.sentAgain(t.now, rq)
-	if c.CC.Limit.Burst > 0 && rq.why != twin {
+	if c.CC.Limit.Burst > 0 && rq.why != trace.Twin {
 		t.spend(rq, 1)
 	}
 	t.out.Commit(n)
