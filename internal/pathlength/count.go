@@ -18,6 +18,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -31,6 +32,7 @@ const module = "github.com/gosoftroce/rocev2"
 // length is what a part of the way takes.
 type length struct {
 	functions map[string]int // calls of each, by file and name
+	rounds    int            // of which each had them
 }
 
 func (l *length) calls() (n int) {
@@ -63,8 +65,8 @@ func (l *length) passes(file string) bool {
 }
 
 // measure builds the walk with counters, runs it, and returns the length of
-// each part: the shortest that several rounds have. In others another goroutine
-// of a device receives, or does something else at the same time.
+// each part: what the rounds have in common. In some another goroutine of a
+// device does something at the same time, or a window grows.
 func measure(ctx context.Context, root, temp string) ([3]length, error) {
 	var parts [3]length
 	walk, data := filepath.Join(temp, "walk"), filepath.Join(temp, "data")
@@ -92,26 +94,26 @@ func measure(ctx context.Context, root, temp string) ([3]length, error) {
 		if i < 2 { // else the acknowledgement left later, by another goroutine
 			all = slices.DeleteFunc(all, func(l length) bool { return !l.passes(sends) })
 		}
-		parts[i] = usual(all)
+		parts[i] = common(all)
 	}
 	return parts, nil
 }
 
-// usual returns the shortest length that several rounds have: a single one may
-// lack what another goroutine has done.
-func usual(all []length) (least length) {
-	const several = 3
-	counts := map[int]int{}
-	for _, l := range all {
-		counts[len(l.functions)]++
+// common returns the functions that all rounds have passed, but for the
+// shortest quarter of them: those may lack what another goroutine has done. The
+// calls are those of the shortest that is left.
+func common(all []length) length {
+	slices.SortStableFunc(all, func(a, b length) int { return len(a.functions) - len(b.functions) })
+	all = all[len(all)/4:]
+	if len(all) == 0 {
+		return length{}
 	}
-	for _, l := range all {
-		n := len(l.functions)
-		if counts[n] >= several && (least.functions == nil || n < len(least.functions)) {
-			least = l
-		}
+	l := all[0]
+	l.rounds = len(all)
+	for _, other := range all[1:] {
+		maps.DeleteFunc(l.functions, func(name string, _ int) bool { return other.functions[name] == 0 })
 	}
-	return least
+	return l
 }
 
 // functions finds names by where functions begin.
