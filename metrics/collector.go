@@ -67,12 +67,12 @@ func New(c Config) *Collector {
 	}
 	var ls verbs.LinkStats
 	ls.Each(func(name string, _ uint64) {
-		m.link[name] = desc("link_"+name+"_total", "verbs.LinkStats: "+words(name), device...)
+		m.link[name] = desc("link_"+name+"_total", ls.Help(name), device...)
 	})
 	var qs verbs.QPStats
 	qs.Each(func(name string, _ uint64) {
 		if !strings.HasPrefix(name, "drop_") { // they are in drops_total
-			m.qp[name] = desc("qp_"+name+"_total", "verbs.QPStats, all queue pairs together: "+words(name), device...)
+			m.qp[name] = desc("qp_"+name+"_total", qs.Help(name)+", all queue pairs together", device...)
 		}
 	})
 	m.drops = desc("drops_total", "received packets that had no effect, by reason", "device", "reason")
@@ -89,8 +89,6 @@ func New(c Config) *Collector {
 func desc(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc(prefix+name, help, labels, nil)
 }
-
-func words(name string) string { return strings.ReplaceAll(name, "_", " ") }
 
 // Describe sends nothing: which metrics there are is known when they are
 // collected (prometheus.Collector calls that unchecked).

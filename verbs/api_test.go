@@ -210,7 +210,7 @@ func (a *api) fields(name string, st *ast.StructType) {
 				continue
 			}
 			a.seen++
-			if f.Doc == nil && f.Comment == nil {
+			if f.Doc == nil && f.Comment == nil && (f.Tag == nil || !strings.Contains(f.Tag.Value, "help:")) {
 				a.problem(name+"."+id.Name, "no documentation")
 			}
 			a.mentions(name+"."+id.Name, f.Type)

@@ -1,6 +1,7 @@
 package verbs
 
 import (
+	"reflect"
 	"unsafe"
 
 	"github.com/gosoftroce/rocev2/hca"
@@ -156,12 +157,16 @@ func (s *LinkStats) Each(f func(name string, value uint64)) {
 
 // qpStatsFrom returns s as programs see it. Both list their counters in the
 // same order and under the same names.
-func qpStatsFrom(s *qp.Stats) QPStats {
-	var st QPStats
-	to := append(st.counters(), st.Drops.counters()...)
+func qpStatsFrom(s *qp.Stats) (st QPStats) {
+	all, drops := reflect.ValueOf(&st).Elem(), reflect.ValueOf(&st.Drops).Elem()
+	i, counters := 0, all.NumField()-1
 	s.Each(func(_ string, value uint64) {
-		*to[0].value = value
-		to = to[1:]
+		if i < counters {
+			all.Field(i).SetUint(value)
+		} else {
+			drops.Field(i - counters).SetUint(value)
+		}
+		i++
 	})
 	return st
 }

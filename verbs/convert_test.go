@@ -201,3 +201,35 @@ func TestViewDoesNotAllocate(t *testing.T) {
 		t.Error("nothing becomes something")
 	}
 }
+
+// Each counter of a link and of a queue pair has a name, in its order, and says
+// what it counts.
+func TestCountersSayWhatTheyCount(t *testing.T) {
+	t.Parallel()
+	var link LinkStats
+	var own []string
+	link.Each(func(name string, _ uint64) { own = append(own, name) })
+	var tags []string
+	eachCounter(&link, func(name string, _ uint64) { tags = append(tags, name) })
+	if !slices.Equal(own, tags) {
+		t.Errorf("the counters of a link are %q, and the tags %q", own, tags)
+	}
+	var qps QPStats
+	seen := map[string]string{}
+	note := func(name, help string) {
+		if help == "" || seen[help] != "" {
+			t.Errorf("the help of %s is %q, that of %q", name, help, seen[help])
+		}
+		seen[help] = name
+	}
+	qps.Each(func(name string, _ uint64) { note("qp "+name, qps.Help(name)) })
+	for _, name := range own {
+		note("link "+name, link.Help(name))
+	}
+	if len(seen) < 70 {
+		t.Errorf("only %d counters", len(seen))
+	}
+	if qps.Help("none") != "" {
+		t.Error("there is help for what there is not")
+	}
+}

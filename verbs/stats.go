@@ -1,5 +1,10 @@
 package verbs
 
+import (
+	"reflect"
+	"strings"
+)
+
 // Stats is a snapshot of a device's counters since it was opened.
 type Stats struct {
 	// Link counts what passes the link.
@@ -26,113 +31,76 @@ type Stats struct {
 	EventsDropped uint64 // asynchronous events dropped because nobody read them
 }
 
-// LinkStats are the counters of a link. Bytes count BTH to ICRC.
+// LinkStats are the counters of a link. Bytes count BTH to ICRC. Each field has
+// the name that Each gives it, and what it counts, as tags.
 type LinkStats struct {
-	TxPackets uint64 // packets handed to the network
-	TxBytes   uint64 // bytes in them
-	TxBuffers uint64 // buffers they left in: packets or segmentation runs
-	TxErrors  uint64 // packets that could not be sent
-	TxWaits   uint64 // times that sending had to wait for room
-
-	RxPackets     uint64 // packets received, bad ones included
-	RxBytes       uint64 // bytes in them
-	RxBuffers     uint64 // buffers they came in: datagrams or coalesced runs
-	RxBadICRC     uint64 // of RxPackets, those with a wrong ICRC
-	RxWeakICRC    uint64 // of RxPackets, those accepted with a 16-bit check
-	RxMalformed   uint64 // datagrams dropped: too short, too long, or fragmented
-	RxOverflow    uint64 // datagrams lost because the receive buffer was full
-	SocketErrors  uint64 // pending socket errors (ICMP) that were ignored
-	OffloadFaults uint64 // times that the device refused segmentation offload
-
-	// TxShm counts those of TxPackets that went through memory shared with
-	// another process of this host, see Config.SharedMemory.
-	TxShm uint64
-	RxShm uint64 // of RxPackets, those that came through such memory
-
-	// Where the port has an owner: packets that the kernel has coalesced
-	// after those of another process, and that came there.
-	TxStrays      uint64 // for other processes, that were handed over
-	RxStrays      uint64 // of RxPackets, handed over by another process
-	StraysDropped uint64 // for other processes, that were dropped
+	TxPackets     uint64 `name:"tx_packets" help:"packets handed to the network"`
+	TxBytes       uint64 `name:"tx_bytes" help:"bytes handed to the network"`
+	TxBuffers     uint64 `name:"tx_buffers" help:"buffers that packets left in: single ones or segmentation runs"`
+	TxErrors      uint64 `name:"tx_errors" help:"packets that could not be sent"`
+	TxWaits       uint64 `name:"tx_waits" help:"times that sending had to wait for room"`
+	RxPackets     uint64 `name:"rx_packets" help:"packets received, bad ones included"`
+	RxBytes       uint64 `name:"rx_bytes" help:"bytes received"`
+	RxBuffers     uint64 `name:"rx_buffers" help:"buffers that packets came in: datagrams or coalesced runs"`
+	RxBadICRC     uint64 `name:"rx_bad_icrc" help:"packets received with a wrong ICRC"`
+	RxWeakICRC    uint64 `name:"rx_weak_icrc" help:"packets received and accepted with a 16-bit check of the ICRC"`
+	RxMalformed   uint64 `name:"rx_malformed" help:"datagrams dropped: too short, too long, or fragmented"`
+	RxOverflow    uint64 `name:"rx_overflow" help:"datagrams lost because the receive buffer was full"`
+	SocketErrors  uint64 `name:"socket_errors" help:"pending socket errors (ICMP) that were ignored"`
+	OffloadFaults uint64 `name:"offload_faults" help:"times that the device refused segmentation offload"`
+	TxShm         uint64 `name:"tx_shm" help:"packets sent through memory shared with another process of this host, see Config.SharedMemory"`
+	RxShm         uint64 `name:"rx_shm" help:"packets received through memory shared with another process of this host"`
+	TxStrays      uint64 `name:"tx_strays" help:"packets that the kernel coalesced after those of this process and are for another process of the port, handed over"`
+	RxStrays      uint64 `name:"rx_strays" help:"packets received that another process of the port has handed over"`
+	StraysDropped uint64 `name:"strays_dropped" help:"packets for another process of the port that were dropped"`
 }
 
 // QPStats is a snapshot of the counters of a queue pair since it was made, or
 // their sum over several. Bytes are those of messages: payload without headers.
+// Each field has the name that Each gives it, and what it counts, as tags.
 type QPStats struct {
-	TxPackets uint64 // requests and responses, retransmissions included
-	TxBytes   uint64 // payload in them
-	RxPackets uint64 // requests and responses, dropped ones included
-	RxBytes   uint64 // payload in them
-
-	SendPosted uint64 // send requests accepted
-	RecvPosted uint64 // receives accepted
-	SendDone   uint64 // send requests that succeeded, unsignaled ones too
-	RecvDone   uint64 // receives that succeeded
-
-	// Retransmits counts request packets sent again.
-	Retransmits uint64
-	// SpuriousRetransmits counts those of Retransmits that were not needed:
-	// the peer was silent for long, but nothing was lost.
-	SpuriousRetransmits uint64
-	// Timeouts counts local ACK timeouts.
-	Timeouts uint64
-	// Probes counts packets sent again before the timeout, see
-	// Config.MinProbe.
-	Probes uint64
-	// Restarts counts retransmissions without a timeout, because of
-	// sequence NAKs and lost responses.
-	Restarts uint64
-	// Repairs counts the restarts and probes that sent a few packets,
-	// instead of all from there on.
-	Repairs uint64
-	// RNRWaits counts receiver-not-ready NAKs that this side waited for.
-	RNRWaits uint64
-	// CreditStalls counts how often sending stopped for lack of the peer's
-	// credits.
-	CreditStalls uint64
-	// WindowCuts counts how often the send window was made smaller.
-	WindowCuts uint64
-	// RateCuts counts how often congestion control made the rate lower.
-	// Flow.Rate is the rate now.
-	RateCuts uint64
-	// RateWaits counts how often data had to wait for its rate, that of
-	// QP.SetRateLimit included.
-	RateWaits uint64
-
-	ECNMarked    uint64 // packets with data that the network had marked
-	CNPsSent     uint64 // congestion notifications for them
-	CNPsReceived uint64 // congestion notifications of the peer
-
-	// Reordered counts packets that were kept in the reorder buffer until
-	// the gap before them was closed.
-	Reordered uint64
-	// ReorderDiscarded counts those of Reordered that were dropped unused:
-	// too old, or in conflict with another packet for the same PSN.
-	ReorderDiscarded uint64
-
-	ReadReplays   uint64 // READ requests answered again
-	AtomicReplays uint64 // atomics and ATOMIC WRITEs answered again, without executing them
-	FlushReplays  uint64 // FLUSHes answered again
-	AcksSent      uint64 // acknowledgements sent
-	AcksMerged    uint64 // acknowledgements that a later one replaced
-
-	NAKSeqSent         uint64 // NAKs sent: sequence error
-	NAKSeqReceived     uint64 // NAKs received: sequence error
-	NAKInvalidSent     uint64 // NAKs sent: invalid request
-	NAKInvalidReceived uint64 // NAKs received: invalid request
-	NAKAccessSent      uint64 // NAKs sent: remote access error
-	NAKAccessReceived  uint64 // NAKs received: remote access error
-	NAKOpSent          uint64 // NAKs sent: remote operational error
-	NAKOpReceived      uint64 // NAKs received: remote operational error
-	NAKOtherReceived   uint64 // NAKs received with a reserved code
-	RNRSent            uint64 // NAKs sent: receiver not ready
-	RNRReceived        uint64 // NAKs received: receiver not ready
-
-	// MessagesDropped counts messages over UC of which a part came, and not
-	// the rest.
-	MessagesDropped uint64
-
-	CQOverflows uint64 // completions lost because a completion queue was full
+	TxPackets           uint64 `name:"tx_packets" help:"requests and responses sent, retransmissions included"`
+	TxBytes             uint64 `name:"tx_bytes" help:"bytes of payload sent"`
+	RxPackets           uint64 `name:"rx_packets" help:"requests and responses received, dropped ones included"`
+	RxBytes             uint64 `name:"rx_bytes" help:"bytes of payload received"`
+	SendPosted          uint64 `name:"send_posted" help:"send requests accepted"`
+	RecvPosted          uint64 `name:"recv_posted" help:"receives accepted"`
+	SendDone            uint64 `name:"send_done" help:"send requests that succeeded, unsignaled ones too"`
+	RecvDone            uint64 `name:"recv_done" help:"receives that succeeded"`
+	Retransmits         uint64 `name:"retransmits" help:"request packets sent again"`
+	SpuriousRetransmits uint64 `name:"spurious_retransmits" help:"request packets sent again without need: the peer was silent for long, but nothing was lost"`
+	Timeouts            uint64 `name:"timeouts" help:"local ACK timeouts"`
+	Probes              uint64 `name:"probes" help:"packets sent again before the timeout, see Config.MinProbe"`
+	Restarts            uint64 `name:"restarts" help:"retransmissions without a timeout, because of sequence NAKs and lost responses"`
+	RNRWaits            uint64 `name:"rnr_waits" help:"receiver-not-ready NAKs that this side waited for"`
+	CreditStalls        uint64 `name:"credit_stalls" help:"times that sending stopped for lack of the peer's credits"`
+	WindowCuts          uint64 `name:"window_cuts" help:"times that the send window was made smaller"`
+	RateCuts            uint64 `name:"rate_cuts" help:"times that congestion control made the rate lower"`
+	RateWaits           uint64 `name:"rate_waits" help:"times that data had to wait for its rate, that of QP.SetRateLimit included"`
+	ECNMarked           uint64 `name:"ecn_marked" help:"packets with data that the network had marked"`
+	CNPsSent            uint64 `name:"cnps_sent" help:"congestion notifications sent for packets that the network had marked"`
+	CNPsReceived        uint64 `name:"cnps_received" help:"congestion notifications received"`
+	Repairs             uint64 `name:"repairs" help:"restarts and probes that sent a few packets, instead of all from there on"`
+	Reordered           uint64 `name:"reordered" help:"packets that were kept in the reorder buffer until the gap before them was closed"`
+	ReorderDiscarded    uint64 `name:"reorder_discarded" help:"packets of the reorder buffer that were dropped unused: too old, or in conflict with another packet for the same PSN"`
+	ReadReplays         uint64 `name:"read_replays" help:"READ requests answered again"`
+	AtomicReplays       uint64 `name:"atomic_replays" help:"atomics and ATOMIC WRITEs answered again, without executing them"`
+	FlushReplays        uint64 `name:"flush_replays" help:"FLUSHes answered again"`
+	AcksSent            uint64 `name:"acks_sent" help:"acknowledgements sent"`
+	AcksMerged          uint64 `name:"acks_merged" help:"acknowledgements that a later one replaced"`
+	NAKSeqSent          uint64 `name:"nak_seq_sent" help:"NAKs sent: sequence error"`
+	NAKSeqReceived      uint64 `name:"nak_seq_received" help:"NAKs received: sequence error"`
+	NAKInvalidSent      uint64 `name:"nak_invalid_sent" help:"NAKs sent: invalid request"`
+	NAKInvalidReceived  uint64 `name:"nak_invalid_received" help:"NAKs received: invalid request"`
+	NAKAccessSent       uint64 `name:"nak_access_sent" help:"NAKs sent: remote access error"`
+	NAKAccessReceived   uint64 `name:"nak_access_received" help:"NAKs received: remote access error"`
+	NAKOpSent           uint64 `name:"nak_op_sent" help:"NAKs sent: remote operational error"`
+	NAKOpReceived       uint64 `name:"nak_op_received" help:"NAKs received: remote operational error"`
+	NAKOtherReceived    uint64 `name:"nak_other_received" help:"NAKs received with a reserved code"`
+	RNRSent             uint64 `name:"rnr_sent" help:"NAKs sent: receiver not ready"`
+	RNRReceived         uint64 `name:"rnr_received" help:"NAKs received: receiver not ready"`
+	MessagesDropped     uint64 `name:"messages_dropped" help:"messages over UC of which a part came, and not the rest"`
+	CQOverflows         uint64 `name:"cq_overflows" help:"completions lost because a completion queue was full"`
 
 	// Drops counts received packets that had no effect, by reason.
 	Drops QPDrops
@@ -142,136 +110,71 @@ type QPStats struct {
 // reason. A dropped packet may have been answered all the same: those of
 // Duplicate and OutOfOrder usually are.
 type QPDrops struct {
-	State       uint64 // the state of the queue pair takes no such packet
-	Service     uint64 // the opcode is of another service, or not supported
-	Peer        uint64 // not from the peer's address
-	PKey        uint64 // of another partition
-	QPN         uint64 // for another queue pair
-	Duplicate   uint64 // requests that were executed before
-	OutOfOrder  uint64 // requests behind a gap
-	RNR         uint64 // no receive was posted: the peer was told to wait
-	Invalid     uint64 // requests that broke the rules: NAK, state ERR
-	Busy        uint64 // too many answers were waiting; it is as if lost
-	Ghost       uint64 // responses to what was never sent
-	Stale       uint64 // responses to what has completed
-	Gap         uint64 // responses behind a lost one
-	BadResponse uint64 // responses that do not fit their request
-
-	// RdAtomic counts requests that came while too many READs or atomics
-	// were unanswered: the peer was told to send them again.
-	RdAtomic uint64
-
-	// Conflict counts packets that differed from the one kept for their
-	// PSN. Both were dropped, because one of them is forged.
-	Conflict uint64
-
-	// NotPresent counts requests for memory whose page had to be fetched
-	// first. They are asked for again then.
-	NotPresent uint64
-	// QKey counts datagrams that came with another Q_Key than the queue
-	// pair's.
-	QKey uint64
-	// TooLong counts datagrams that the receive had no room for. The
-	// receive stayed in the queue.
-	TooLong uint64
+	State       uint64 `name:"state" help:"the state of the queue pair takes no such packet"`
+	Service     uint64 `name:"service" help:"the opcode is of another service, or not supported"`
+	Peer        uint64 `name:"peer" help:"not from the peer's address"`
+	PKey        uint64 `name:"pkey" help:"of another partition"`
+	QPN         uint64 `name:"qpn" help:"for another queue pair"`
+	Duplicate   uint64 `name:"duplicate" help:"requests that were executed before"`
+	OutOfOrder  uint64 `name:"out_of_order" help:"requests after a gap"`
+	RNR         uint64 `name:"rnr" help:"no receive was posted: the peer was told to wait"`
+	Invalid     uint64 `name:"invalid" help:"requests that broke the rules: NAK, state ERR"`
+	Busy        uint64 `name:"busy" help:"too many answers were waiting; it is as if lost"`
+	Ghost       uint64 `name:"ghost" help:"responses to what was never sent"`
+	Stale       uint64 `name:"stale" help:"responses to what has completed"`
+	Gap         uint64 `name:"gap" help:"responses after a lost one"`
+	BadResponse uint64 `name:"bad_response" help:"responses that do not fit their request"`
+	RdAtomic    uint64 `name:"rd_atomic" help:"requests that came while too many READs or atomics were unanswered: the peer was told to send them again"`
+	Conflict    uint64 `name:"conflict" help:"packets that differed from the one kept for their PSN, and were dropped with it: one of the two is forged"`
+	NotPresent  uint64 `name:"not_present" help:"requests for memory whose page had to be fetched first: they are asked for again then"`
+	QKey        uint64 `name:"qkey" help:"datagrams that came with another Q_Key than the queue pair's"`
+	TooLong     uint64 `name:"too_long" help:"datagrams that the receive had no room for: the receive stayed in the queue"`
 }
 
 // Each calls f for every counter with its name, such as "tx_packets", in fixed
 // order. Those of Drops follow, as "drop_" and the reason.
 func (s *QPStats) Each(f func(name string, value uint64)) {
-	for _, c := range s.counters() {
-		f(c.name, *c.value)
-	}
-	for _, c := range s.Drops.counters() {
-		f("drop_"+c.name, *c.value)
-	}
+	eachCounter(s, f)
+	eachCounter(&s.Drops, func(name string, value uint64) { f("drop_"+name, value) })
 }
 
-type counter struct {
-	name  string
-	value *uint64
+// Help returns what the counter of a name of Each counts.
+func (s *QPStats) Help(name string) string {
+	if reason, ok := strings.CutPrefix(name, "drop_"); ok {
+		return helpOf(&s.Drops, reason)
+	}
+	return helpOf(s, name)
 }
 
-// Total returns how many packets were dropped, for whatever reason.
-func (d *QPDrops) Total() uint64 {
-	var n uint64
-	for _, c := range d.counters() {
-		n += *c.value
-	}
+// Help returns what the counter of a name of Each counts.
+func (s *LinkStats) Help(name string) string { return helpOf(s, name) }
+
+// Total returns how many packets were dropped, for any reason.
+func (d *QPDrops) Total() (n uint64) {
+	eachCounter(d, func(_ string, value uint64) { n += value })
 	return n
 }
 
-// counters lists every field of d. The names are those of Stats.Drops.
-func (d *QPDrops) counters() []counter {
-	return []counter{
-		{"state", &d.State},
-		{"service", &d.Service},
-		{"peer", &d.Peer},
-		{"pkey", &d.PKey},
-		{"qpn", &d.QPN},
-		{"duplicate", &d.Duplicate},
-		{"out_of_order", &d.OutOfOrder},
-		{"rnr", &d.RNR},
-		{"invalid", &d.Invalid},
-		{"busy", &d.Busy},
-		{"ghost", &d.Ghost},
-		{"stale", &d.Stale},
-		{"gap", &d.Gap},
-		{"bad_response", &d.BadResponse},
-		{"rd_atomic", &d.RdAtomic},
-		{"conflict", &d.Conflict},
-		{"not_present", &d.NotPresent},
-		{"qkey", &d.QKey},
-		{"too_long", &d.TooLong},
+// eachCounter calls f for the fields of a struct of counters. Their names are
+// in their tags, as in those of LinkStats.
+func eachCounter[T any](s *T, f func(name string, value uint64)) {
+	v := reflect.ValueOf(s).Elem()
+	for i := range v.NumField() {
+		if name := v.Type().Field(i).Tag.Get("name"); name != "" {
+			f(name, v.Field(i).Uint())
+		}
 	}
 }
 
-// counters lists every field of s but Drops.
-func (s *QPStats) counters() []counter {
-	return []counter{
-		{"tx_packets", &s.TxPackets},
-		{"tx_bytes", &s.TxBytes},
-		{"rx_packets", &s.RxPackets},
-		{"rx_bytes", &s.RxBytes},
-		{"send_posted", &s.SendPosted},
-		{"recv_posted", &s.RecvPosted},
-		{"send_done", &s.SendDone},
-		{"recv_done", &s.RecvDone},
-		{"retransmits", &s.Retransmits},
-		{"spurious_retransmits", &s.SpuriousRetransmits},
-		{"timeouts", &s.Timeouts},
-		{"probes", &s.Probes},
-		{"restarts", &s.Restarts},
-		{"rnr_waits", &s.RNRWaits},
-		{"credit_stalls", &s.CreditStalls},
-		{"window_cuts", &s.WindowCuts},
-		{"rate_cuts", &s.RateCuts},
-		{"rate_waits", &s.RateWaits},
-		{"ecn_marked", &s.ECNMarked},
-		{"cnps_sent", &s.CNPsSent},
-		{"cnps_received", &s.CNPsReceived},
-		{"repairs", &s.Repairs},
-		{"reordered", &s.Reordered},
-		{"reorder_discarded", &s.ReorderDiscarded},
-		{"read_replays", &s.ReadReplays},
-		{"atomic_replays", &s.AtomicReplays},
-		{"flush_replays", &s.FlushReplays},
-		{"acks_sent", &s.AcksSent},
-		{"acks_merged", &s.AcksMerged},
-		{"nak_seq_sent", &s.NAKSeqSent},
-		{"nak_seq_received", &s.NAKSeqReceived},
-		{"nak_invalid_sent", &s.NAKInvalidSent},
-		{"nak_invalid_received", &s.NAKInvalidReceived},
-		{"nak_access_sent", &s.NAKAccessSent},
-		{"nak_access_received", &s.NAKAccessReceived},
-		{"nak_op_sent", &s.NAKOpSent},
-		{"nak_op_received", &s.NAKOpReceived},
-		{"nak_other_received", &s.NAKOtherReceived},
-		{"rnr_sent", &s.RNRSent},
-		{"rnr_received", &s.RNRReceived},
-		{"messages_dropped", &s.MessagesDropped},
-		{"cq_overflows", &s.CQOverflows},
+// helpOf returns the help of the field with a name.
+func helpOf[T any](s *T, name string) string {
+	t := reflect.TypeFor[T]()
+	for i := range t.NumField() {
+		if tag := t.Field(i).Tag; tag.Get("name") == name {
+			return tag.Get("help")
+		}
 	}
+	return ""
 }
 
 // Stats returns the device's counters since it was opened.
