@@ -224,7 +224,11 @@ func (t *tenant) take(h *lease.Hello) *lease.Refusal {
 		err = t.grant()
 	}
 	if err != nil {
-		t.end()
+		o.mu.Lock()
+		o.granted--
+		o.mu.Unlock()
+		t.forget()
+		t.giveBack()
 		return refusal(lease.BadRequest, "the sockets cannot be passed on: %v", err)
 	}
 	o.cfg.Changed()
@@ -398,6 +402,20 @@ func (t *tenant) describe() Lease {
 // end ends the lease.
 func (t *tenant) end() {
 	o := t.owner
+	t.forget()
+	if o.cfg.Ended != nil {
+		l := t.describe()
+		o.exchange.describe(t, &l)
+		o.cfg.Ended(l)
+	}
+	t.giveBack()
+	o.cfg.Changed()
+	o.log.Info("lease ended", "pid", t.pid, "command", t.command, "slot", t.slot, "after", time.Since(t.since).Round(time.Millisecond))
+}
+
+// forget takes the leaseholder off the list.
+func (t *tenant) forget() {
+	o := t.owner
 	o.mu.Lock()
 	delete(o.tenants, t)
 	o.mu.Unlock()
@@ -407,15 +425,12 @@ func (t *tenant) end() {
 		t.told = nil
 	}
 	t.mu.Unlock()
-	if o.cfg.Ended != nil {
-		l := t.describe()
-		o.exchange.describe(t, &l)
-		o.cfg.Ended(l)
-	}
-	o.exchange.leave(t)
-	o.rest(t.slot, t.n)
-	o.cfg.Changed()
-	o.log.Info("lease ended", "pid", t.pid, "command", t.command, "slot", t.slot, "after", time.Since(t.since).Round(time.Millisecond))
+}
+
+// giveBack ends what take has begun.
+func (t *tenant) giveBack() {
+	t.owner.exchange.leave(t)
+	t.owner.rest(t.slot, t.n)
 }
 
 // watchProcess ends the lease when the process does, also while a child of it
