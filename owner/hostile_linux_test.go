@@ -192,6 +192,20 @@ func TestRefusals(t *testing.T) {
 	want(fmt.Sprint("pid ", os.Getpid()), err)
 }
 
+// A user with devices of many shards does not have all slots: others get some.
+func TestQuotaWhileSlotsAreFew(t *testing.T) {
+	if !testnet.Isolated(t) {
+		return
+	}
+	own(t, owner.Config{Slots: 16, Quota: owner.Quota{Leases: 4}})
+	addr := netip.MustParseAddr("127.0.0.1")
+	openOn(t, "127.0.0.1", verbs.Config{Shards: 8}) // there is room
+	_, err := verbs.OpenAddr(addr, verbs.Config{})
+	if err == nil || !strings.Contains(err.Error(), "8 slots of 127.0.0.1") {
+		t.Errorf("error %v; the user has twice its share", err)
+	}
+}
+
 // The owner tells what its leaseholders have.
 func TestLeases(t *testing.T) {
 	if !testnet.Isolated(t) {

@@ -260,11 +260,16 @@ func (o *Owner) admit(t *tenant) *lease.Refusal {
 	if of >= o.cfg.Quota.Leases {
 		return refusal(lease.OverQuota, "user %d has %d leases of %v, the most that the owner (process %d) gives it", t.uid, of, o.Addr(), os.Getpid())
 	}
-	slot, ok := o.table.take(time.Now(), t.n)
+	slot, ok := o.table.find(t.n)
 	if !ok {
 		return refusal(lease.NoSlot, "of the %d slots of %v %d are leased and %d rest, and no %d side by side are free: end a process that uses the address, or wait some seconds",
 			len(o.table), o.Addr(), o.table.count(slotLeased), o.table.count(slotResting), t.n)
 	}
+	if has := o.table.of(t.uid); o.table.scarce() && has+t.n > o.cfg.Quota.Leases {
+		return refusal(lease.OverQuota, "processes of user %d have, or have had until some seconds ago, %d slots of %v, and it gets %d of the owner (process %d) while few are free",
+			t.uid, has, o.Addr(), o.cfg.Quota.Leases, os.Getpid())
+	}
+	o.table.lease(time.Now(), slot, t.n, t.uid)
 	t.slot = slot
 	o.tenants[t] = struct{}{}
 	o.granted++
