@@ -12,6 +12,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -244,6 +245,55 @@ func TestSixtyFourProcesses(t *testing.T) {
 		all = append(all, begin(t, "program", "127.0.0.1"))
 	}
 	ring(all, 5)
+}
+
+// When an owner is closed, the peers of its leaseholders are told, also those
+// that send nothing.
+func TestPeersLearnThatTheOwnerEnds(t *testing.T) {
+	if !testnet.Isolated(t) {
+		return
+	}
+	o := own(t, owner.Config{})
+	const many = 200 // they are told one after the other
+	peer := openOn(t, "127.0.0.2", verbs.Config{})
+	lc := rdma.ListenConfig{Device: peer}
+	ln, err := lc.Listen(t.Context(), "127.0.0.2:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	accepted := make(chan *rdma.Conn, many)
+	go func() {
+		for range many {
+			c, err := ln.Accept(t.Context())
+			if err != nil {
+				t.Error(err)
+				break
+			}
+			accepted <- c
+		}
+		close(accepted)
+	}()
+	d := rdma.Dialer{Device: openOn(t, "127.0.0.1", verbs.Config{})}
+	for range many {
+		if _, err := d.Dial(t.Context(), ln.Addr().String()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var conns []*rdma.Conn
+	for c := range accepted {
+		conns = append(conns, c)
+	}
+	if err := o.Close(); err != nil {
+		t.Error(err)
+	}
+	for late := time.After(10 * time.Second); len(conns) > 0; conns = conns[1:] {
+		select {
+		case <-conns[0].Done():
+		case <-late:
+			t.Fatalf("%d of %d peers do not learn of it", len(conns), many)
+		}
+	}
 }
 
 // What a leaseholder says last has left when its device is closed: its program

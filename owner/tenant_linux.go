@@ -80,7 +80,7 @@ func (o *Owner) greet(conn *net.UnixConn) {
 		conn.Close()
 		return
 	}
-	o.wg.Go(func() {
+	o.serving.Go(func() {
 		defer conn.Close()
 		if t.enter(g) {
 			defer t.end()
