@@ -352,8 +352,8 @@ func (x *exchange) leave(t *tenant) {
 	x.link.Wake() // for the deadline
 }
 
-// How long the peers of leases that have ended are told at the end of the owner,
-// at most, and how often it is looked whether all are.
+// How long the peers of leases are told at most where the owner ends, and how
+// often it is looked whether all are.
 const (
 	farewellTime = 500 * time.Millisecond
 	farewellLook = time.Millisecond
@@ -365,7 +365,7 @@ func (x *exchange) farewell() {
 	defer tick.Stop()
 	for end := time.Now().Add(farewellTime); time.Now().Before(end); <-tick.C {
 		x.mu.Lock()
-		left := x.relay.Untold()
+		left := x.relay.Stats().Untold
 		x.mu.Unlock()
 		if left == 0 {
 			return

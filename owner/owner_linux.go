@@ -192,8 +192,8 @@ func (o *Owner) rest(first, n int) {
 	}
 }
 
-// Close ends all leases and gives back the port. Leaseholders' devices fail, and
-// their peers are told. It waits for the owner's goroutines. A second Close
+// Close ends all leases and gives back the port. Leaseholders' devices fail,
+// and their peers are told. It waits for the owner's goroutines. A second Close
 // returns an error.
 func (o *Owner) Close() error {
 	o.mu.Lock()

@@ -101,9 +101,6 @@ func (r *Relay) tellNext(b []byte) (Datagram, bool) {
 	return Datagram{}, false
 }
 
-// Untold returns how many peers of leases that have gone are not told yet.
-func (r *Relay) Untold() int { return r.parting.turns[0].n }
-
 const hopLimit = 64
 
 // ends reports whether the peer takes a DREQ: it has the connection, or may

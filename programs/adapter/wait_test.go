@@ -61,7 +61,8 @@ func TestFileIsClosedWhileAThreadWaits(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer wire.Close()
-	// The device's own receiver gives way when it learns that others receive.
+	// The device's own receiver gives way when it learns that others
+	// receive.
 	receives := func(handle uint64) {
 		for !waitFor(handle) {
 			d.core.Tell()
