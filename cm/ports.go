@@ -54,8 +54,8 @@ type ports struct {
 	shared reserver
 	part   part // where it is shared
 
-	// reserving is held by who takes a certain port until it is reserved:
-	// who shares it must not have it before.
+	// reserving is held by who takes a port until it is reserved: who
+	// shares it must not have it before.
 	reserving sync.Mutex
 
 	mu   sync.Mutex
@@ -95,6 +95,8 @@ func (p *ports) take(space PortSpace, port uint16, share bool) (uint16, error) {
 	if port != 0 {
 		return port, p.takeThis(portKey{space, port}, share)
 	}
+	p.reserving.Lock()
+	defer p.reserving.Unlock()
 	for try := 1; ; try++ {
 		k, err := p.takeAny(space, share)
 		if err != nil {

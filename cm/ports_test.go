@@ -59,3 +59,40 @@ func TestPortsToDialFrom(t *testing.T) {
 		t.Errorf("%+v", owner)
 	}
 }
+
+// slow is an owner that answers when it is told to.
+type slow struct {
+	asked  chan uint64
+	answer chan error
+}
+
+func (s slow) ReserveService(id, _ uint64) error { s.asked <- id; return <-s.answer }
+func (s slow) ReleaseService(_, _ uint64)        {}
+
+// Nobody shares a port of which the owner has yet to say whether it can be had,
+// be it a certain one or any: a port is taken with the lock that who shares it
+// needs.
+func TestPortIsSharedWhenItIsReserved(t *testing.T) {
+	t.Parallel()
+	for _, first := range []uint16{0, 7000} {
+		owner := slow{make(chan uint64), make(chan error)}
+		p := newPorts(rand.New(rand.NewPCG(1, 2)).Uint32, owner, part{1, 8})
+		got := make(chan error)
+		go func() {
+			_, err := p.take(TCP, first, true)
+			got <- err
+		}()
+		port := uint16(<-owner.asked)
+		if p.reserving.TryLock() {
+			t.Errorf("port %d may be shared before it is reserved", port)
+			p.reserving.Unlock()
+		}
+		owner.answer <- nil
+		if err := <-got; err != nil {
+			t.Error(err)
+		}
+		if _, err := p.take(TCP, port, true); err != nil { // without asking
+			t.Error(err)
+		}
+	}
+}

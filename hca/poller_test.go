@@ -43,18 +43,18 @@ func TestOutrunReceiverStandsBy(t *testing.T) {
 // watcher returns two hosts, of which the first has a program that was seen to
 // wait for its memory, and a receiver that stands by. Recv of its link takes a
 // little time.
-func watcher(t *testing.T) (a, b *host, qa *QP, m *looking) {
+func watcher(t *testing.T) (a, b *host, qa, qb *QP, m *looking) {
 	m = newLooking()
 	m.quick.Store(true)
 	a, b = newMeddled(t, Config{Spin: defaultSpin}, &m.meddler)
-	qa, qb := a.newQP(), b.newQP()
+	qa, qb = a.newQP(), b.newQP()
 	a.connect(qa, testAddrB, qb.QPN())
 	b.connect(qb, testAddrA, qa.QPN())
 	a.standBy()
 	m.quick.Store(false)
 	s := a.shard()
 	s.watched = vigil{credit: maxVigilSpare, since: s.now(), gap: 10 * time.Microsecond}
-	return a, b, qa, m
+	return a, b, qa, qb, m
 }
 
 // A program that looks at its memory alone makes no call when a peer has
@@ -65,7 +65,7 @@ func TestWatchLeavesItToTheReceiver(t *testing.T) {
 	t.Parallel()
 	for _, waits := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			a, b, qa, _ := watcher(t)
+			a, b, qa, _, _ := watcher(t)
 			for range sleepless {
 				a.dev.Posts()
 			}

@@ -56,7 +56,10 @@ type Quota struct {
 	RecvBuffer int // bytes of the receive buffer of each socket; 0: 64 MiB
 	SendBuffer int // bytes of the send buffer of each socket; 0: 64 MiB
 	MADs       int // management datagrams in a second, each way; 0: 20000
-	Leases     int // leases of one user; 0: all slots
+	// Leases is how many leases one user has; 0: all slots. While fewer
+	// than half of the slots are free, it is how many slots the user has,
+	// those that rest included.
+	Leases int
 }
 
 // Lease is one share of the port. Counters are those that the leaseholder has

@@ -40,8 +40,11 @@ func (c *Config) name() string { return lease.SocketName(c.Addr, c.UDP.Port) }
 // has ended.
 func (c *Config) abandoned() bool {
 	for _, path := range c.directories() {
-		_, err := lease.Dial(filepath.Join(path, c.name()))
-		if errors.Is(err, unix.ECONNREFUSED) {
+		conn, err := lease.Dial(filepath.Join(path, c.name()))
+		switch {
+		case err == nil:
+			conn.Close() // an owner lives
+		case errors.Is(err, unix.ECONNREFUSED):
 			return true
 		}
 	}

@@ -352,6 +352,27 @@ func (x *exchange) leave(t *tenant) {
 	x.link.Wake() // for the deadline
 }
 
+// How long the peers of leases are told at most where the owner ends, and how
+// often it is looked whether all are.
+const (
+	farewellTime = 500 * time.Millisecond
+	farewellLook = time.Millisecond
+)
+
+// farewell waits until all peers of leases that have ended are told once.
+func (x *exchange) farewell() {
+	tick := time.NewTicker(farewellLook)
+	defer tick.Stop()
+	for end := time.Now().Add(farewellTime); time.Now().Before(end); <-tick.C {
+		x.mu.Lock()
+		left := x.relay.Stats().Untold
+		x.mu.Unlock()
+		if left == 0 {
+			return
+		}
+	}
+}
+
 // reserve gives a service to a leaseholder.
 func (x *exchange) reserve(t *tenant, s *lease.Service) *lease.Refusal {
 	x.mu.Lock()

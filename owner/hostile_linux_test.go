@@ -12,6 +12,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -192,6 +193,20 @@ func TestRefusals(t *testing.T) {
 	want(fmt.Sprint("pid ", os.Getpid()), err)
 }
 
+// A user with devices of many shards does not have all slots: others get some.
+func TestQuotaWhileSlotsAreFew(t *testing.T) {
+	if !testnet.Isolated(t) {
+		return
+	}
+	own(t, owner.Config{Slots: 16, Quota: owner.Quota{Leases: 4}})
+	addr := netip.MustParseAddr("127.0.0.1")
+	openOn(t, "127.0.0.1", verbs.Config{Shards: 8}) // there is room
+	_, err := verbs.OpenAddr(addr, verbs.Config{})
+	if err == nil || !strings.Contains(err.Error(), "8 slots of 127.0.0.1") {
+		t.Errorf("error %v; the user has twice its share", err)
+	}
+}
+
 // The owner tells what its leaseholders have.
 func TestLeases(t *testing.T) {
 	if !testnet.Isolated(t) {
@@ -230,6 +245,55 @@ func TestSixtyFourProcesses(t *testing.T) {
 		all = append(all, begin(t, "program", "127.0.0.1"))
 	}
 	ring(all, 5)
+}
+
+// When an owner is closed, the peers of its leaseholders are told, also those
+// that send nothing.
+func TestPeersLearnThatTheOwnerEnds(t *testing.T) {
+	if !testnet.Isolated(t) {
+		return
+	}
+	o := own(t, owner.Config{})
+	const many = 200 // they are told one after the other
+	peer := openOn(t, "127.0.0.2", verbs.Config{})
+	lc := rdma.ListenConfig{Device: peer}
+	ln, err := lc.Listen(t.Context(), "127.0.0.2:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	accepted := make(chan *rdma.Conn, many)
+	go func() {
+		for range many {
+			c, err := ln.Accept(t.Context())
+			if err != nil {
+				t.Error(err)
+				break
+			}
+			accepted <- c
+		}
+		close(accepted)
+	}()
+	d := rdma.Dialer{Device: openOn(t, "127.0.0.1", verbs.Config{})}
+	for range many {
+		if _, err := d.Dial(t.Context(), ln.Addr().String()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var conns []*rdma.Conn
+	for c := range accepted {
+		conns = append(conns, c)
+	}
+	if err := o.Close(); err != nil {
+		t.Error(err)
+	}
+	for late := time.After(10 * time.Second); len(conns) > 0; conns = conns[1:] {
+		select {
+		case <-conns[0].Done():
+		case <-late:
+			t.Fatalf("%d of %d peers do not learn of it", len(conns), many)
+		}
+	}
 }
 
 // What a leaseholder says last has left when its device is closed: its program

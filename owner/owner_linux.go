@@ -32,6 +32,7 @@ type Owner struct {
 	guests   guests
 	exchange *exchange
 	wg       sync.WaitGroup
+	serving  sync.WaitGroup // of connections
 
 	mu      sync.Mutex // guards what follows
 	table   table
@@ -191,8 +192,9 @@ func (o *Owner) rest(first, n int) {
 	}
 }
 
-// Close ends all leases and gives back the port. Leaseholders' devices fail. It
-// waits for the owner's goroutines. A second Close returns an error.
+// Close ends all leases and gives back the port. Leaseholders' devices fail,
+// and their peers are told. It waits for the owner's goroutines. A second Close
+// returns an error.
 func (o *Owner) Close() error {
 	o.mu.Lock()
 	if o.closed {
@@ -211,6 +213,8 @@ func (o *Owner) Close() error {
 	}
 	o.guests.closeAll()
 	if o.exchange != nil {
+		o.serving.Wait()
+		o.exchange.farewell()
 		errs = append(errs, o.exchange.close())
 	}
 	o.wg.Wait()

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"net/netip"
 	"testing"
+	"time"
 
 	"github.com/gosoftroce/rocev2/internal/testnet"
 	"github.com/gosoftroce/rocev2/owner"
@@ -68,13 +69,15 @@ func TestStraysOfOneLeaseAreBounded(t *testing.T) {
 		return
 	}
 	o := own(t, owner.Config{})
+	begin := time.Now()
 	token := leaseToken(t, o)
 	victim, sender := openLease(t, o, lease.Config{}), openLease(t, o, lease.Config{})
 	to, _ := transport.LeaseOf(victim)
 	sendForged(t, sender, o, token, packetFor(to), 4*rate)
 	s := o.Stats()
-	if s.Strays == 0 || s.Strays > 2*rate || s.Dropped == 0 {
-		t.Errorf("%d were handed over at once, and %d not", s.Strays, s.Dropped)
+	took := time.Since(begin) // on a busy machine seconds
+	if most := rate * (1 + took.Seconds()); s.Strays == 0 || float64(s.Strays) > most+1 {
+		t.Errorf("%d were handed over in %v, and %d not", s.Strays, took, s.Dropped)
 	}
 }
 

@@ -27,6 +27,7 @@ const (
 // slot is what is known of one.
 type slot struct {
 	state slotState
+	uid   uint32    // leased or resting: of whose process it is or was
 	since time.Time // of the state; zero: it was never leased
 	quiet time.Time // resting: since when nothing has come
 	drops uint64    // resting: what it had dropped then
@@ -41,9 +42,9 @@ func newTable(n int) table {
 	return t
 }
 
-// take leases k slots one behind the other, the first a multiple of k: of those
-// that are free, the ones that have been for longest.
-func (t table) take(now time.Time, k int) (first int, ok bool) {
+// find returns k slots that are free one behind the other, the first a multiple
+// of k: the ones that have been free for longest.
+func (t table) find(k int) (first int, ok bool) {
 	var since time.Time
 	for i := 0; i+k <= len(t); i += k {
 		at, free := t.freeSince(i, k)
@@ -51,10 +52,26 @@ func (t table) take(now time.Time, k int) (first int, ok bool) {
 			first, since, ok = i, at, true
 		}
 	}
-	if ok {
-		t.set(first, k, slot{state: slotLeased, since: now})
-	}
 	return first, ok
+}
+
+// lease leases k slots to a process of a user.
+func (t table) lease(now time.Time, first, k int, uid uint32) {
+	t.set(first, k, slot{state: slotLeased, uid: uid, since: now})
+}
+
+// scarce reports whether fewer than half of the slots are free.
+func (t table) scarce() bool { return t.count(slotFree) < len(t)/2 }
+
+// of returns how many slots a user's processes have, or have had until a moment
+// ago.
+func (t table) of(uid uint32) (n int) {
+	for i := range t {
+		if s := &t[i]; i != ownSlot && s.uid == uid && (s.state == slotLeased || s.state == slotResting) {
+			n++
+		}
+	}
+	return n
 }
 
 // freeSince reports whether k slots are free, and since when all are.
@@ -79,7 +96,7 @@ func (t table) set(first, k int, s slot) {
 // rest ends the lease of k slots.
 func (t table) rest(now time.Time, first, k int, drops func(slot int) uint64) {
 	for i := first; i < first+k; i++ {
-		t[i] = slot{state: slotResting, since: now, quiet: now, drops: drops(i)}
+		t[i] = slot{state: slotResting, uid: t[i].uid, since: now, quiet: now, drops: drops(i)}
 	}
 }
 

@@ -7,6 +7,14 @@ import (
 	"time"
 )
 
+// take leases k slots of those that are free.
+func take(t table, now time.Time, k int) (first int, ok bool) {
+	if first, ok = t.find(k); ok {
+		t.lease(now, first, k, 1)
+	}
+	return first, ok
+}
+
 func TestTable(t *testing.T) {
 	t.Parallel()
 	tab := newTable(8)
@@ -14,19 +22,19 @@ func TestTable(t *testing.T) {
 	now = now.Add(time.Hour)
 	taken := map[int]bool{}
 	for range 3 {
-		first, ok := tab.take(now, 2)
+		first, ok := take(tab, now, 2)
 		if !ok || first%2 != 0 || first <= ownSlot || taken[first] {
 			t.Fatalf("slot %d, %v", first, ok)
 		}
 		taken[first] = true
 	}
-	if first, ok := tab.take(now, 2); ok {
+	if first, ok := take(tab, now, 2); ok {
 		t.Fatalf("slot %d beside the owner's", first)
 	}
-	if first, ok := tab.take(now, 1); !ok || first != 0 {
+	if first, ok := take(tab, now, 1); !ok || first != 0 {
 		t.Fatalf("slot %d, %v; 0 is free", first, ok)
 	}
-	if _, ok := tab.take(now, 1); ok {
+	if _, ok := take(tab, now, 1); ok {
 		t.Fatal("a slot too many")
 	}
 	if n := tab.count(slotLeased); n != 8 {
@@ -42,7 +50,7 @@ func TestSlotsRest(t *testing.T) {
 	drops := map[int]uint64{}
 	look := func(i int) uint64 { return drops[i] }
 	for range 6 {
-		tab.take(now, 1)
+		take(tab, now, 1)
 	}
 	tab.rest(now, 2, 1, look)
 	tab.rest(now, 3, 1, look)
@@ -67,6 +75,37 @@ func TestSlotsRest(t *testing.T) {
 	}
 }
 
+// What a user has, or has given back and rests, counts for it. The owner's slot
+// counts for none.
+func TestSlotsOfUsers(t *testing.T) {
+	t.Parallel()
+	tab := newTable(16)
+	now := time.Time{}.Add(time.Hour)
+	none := func(int) uint64 { return 0 }
+	want := func(scarce bool, of ...int) {
+		t.Helper()
+		for uid, n := range of {
+			if got := tab.of(uint32(uid)); got != n {
+				t.Errorf("user %d has %d slots, not %d", uid, got, n)
+			}
+		}
+		if tab.scarce() != scarce {
+			t.Errorf("slots are scarce: %v", !scarce)
+		}
+	}
+	want(false, 0, 0, 0)
+	tab.lease(now, 4, 4, 1)
+	tab.lease(now, 2, 1, 0)
+	want(false, 1, 4, 0)
+	tab.lease(now, 8, 2, 2)
+	want(false, 1, 4, 2)
+	tab.rest(now, 4, 4, none)
+	tab.lease(now, 12, 4, 2)
+	want(true, 1, 4, 6)
+	tab.look(now.Add(quietFor), none)
+	want(false, 1, 0, 6)
+}
+
 // Of free slots those go that have been free for longest.
 func TestLongestFreeFirst(t *testing.T) {
 	t.Parallel()
@@ -74,7 +113,7 @@ func TestLongestFreeFirst(t *testing.T) {
 	now := time.Time{}.Add(time.Hour)
 	none := func(int) uint64 { return 0 }
 	for range 7 {
-		if _, ok := tab.take(now, 1); !ok {
+		if _, ok := take(tab, now, 1); !ok {
 			t.Fatal("no slot")
 		}
 	}
@@ -86,7 +125,7 @@ func TestLongestFreeFirst(t *testing.T) {
 		}
 	}
 	for _, want := range []int{5, 2, 7, 4} {
-		if got, ok := tab.take(now.Add(time.Hour), 1); !ok || got != want {
+		if got, ok := take(tab, now.Add(time.Hour), 1); !ok || got != want {
 			t.Errorf("slot %d, %v; want %d", got, ok, want)
 		}
 	}

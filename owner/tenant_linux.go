@@ -80,7 +80,7 @@ func (o *Owner) greet(conn *net.UnixConn) {
 		conn.Close()
 		return
 	}
-	o.wg.Go(func() {
+	o.serving.Go(func() {
 		defer conn.Close()
 		if t.enter(g) {
 			defer t.end()
@@ -224,7 +224,11 @@ func (t *tenant) take(h *lease.Hello) *lease.Refusal {
 		err = t.grant()
 	}
 	if err != nil {
-		t.end()
+		o.mu.Lock()
+		o.granted--
+		o.mu.Unlock()
+		t.forget()
+		t.giveBack()
 		return refusal(lease.BadRequest, "the sockets cannot be passed on: %v", err)
 	}
 	o.cfg.Changed()
@@ -256,11 +260,16 @@ func (o *Owner) admit(t *tenant) *lease.Refusal {
 	if of >= o.cfg.Quota.Leases {
 		return refusal(lease.OverQuota, "user %d has %d leases of %v, the most that the owner (process %d) gives it", t.uid, of, o.Addr(), os.Getpid())
 	}
-	slot, ok := o.table.take(time.Now(), t.n)
+	slot, ok := o.table.find(t.n)
 	if !ok {
 		return refusal(lease.NoSlot, "of the %d slots of %v %d are leased and %d rest, and no %d side by side are free: end a process that uses the address, or wait some seconds",
 			len(o.table), o.Addr(), o.table.count(slotLeased), o.table.count(slotResting), t.n)
 	}
+	if has := o.table.of(t.uid); o.table.scarce() && has+t.n > o.cfg.Quota.Leases {
+		return refusal(lease.OverQuota, "processes of user %d have, or have had until some seconds ago, %d slots of %v, and it gets %d of the owner (process %d) while few are free",
+			t.uid, has, o.Addr(), o.cfg.Quota.Leases, os.Getpid())
+	}
+	o.table.lease(time.Now(), slot, t.n, t.uid)
 	t.slot = slot
 	o.tenants[t] = struct{}{}
 	o.granted++
@@ -398,6 +407,20 @@ func (t *tenant) describe() Lease {
 // end ends the lease.
 func (t *tenant) end() {
 	o := t.owner
+	t.forget()
+	if o.cfg.Ended != nil {
+		l := t.describe()
+		o.exchange.describe(t, &l)
+		o.cfg.Ended(l)
+	}
+	t.giveBack()
+	o.cfg.Changed()
+	o.log.Info("lease ended", "pid", t.pid, "command", t.command, "slot", t.slot, "after", time.Since(t.since).Round(time.Millisecond))
+}
+
+// forget takes the leaseholder off the list.
+func (t *tenant) forget() {
+	o := t.owner
 	o.mu.Lock()
 	delete(o.tenants, t)
 	o.mu.Unlock()
@@ -407,15 +430,12 @@ func (t *tenant) end() {
 		t.told = nil
 	}
 	t.mu.Unlock()
-	if o.cfg.Ended != nil {
-		l := t.describe()
-		o.exchange.describe(t, &l)
-		o.cfg.Ended(l)
-	}
-	o.exchange.leave(t)
-	o.rest(t.slot, t.n)
-	o.cfg.Changed()
-	o.log.Info("lease ended", "pid", t.pid, "command", t.command, "slot", t.slot, "after", time.Since(t.since).Round(time.Millisecond))
+}
+
+// giveBack ends what take has begun.
+func (t *tenant) giveBack() {
+	t.owner.exchange.leave(t)
+	t.owner.rest(t.slot, t.n)
 }
 
 // watchProcess ends the lease when the process does, also while a child of it

@@ -39,7 +39,7 @@ func (e *expected) Expect(now clock.Time, service mad.ServiceID, d time.Duration
 			delete(e.until, s)
 		}
 	}
-	if len(e.until) < maxExpected {
+	if _, known := e.until[service]; known || len(e.until) < maxExpected {
 		e.until[service] = now.Add(d)
 	}
 }

@@ -167,5 +167,6 @@ type Stats struct {
 	Leases      int             // gauge
 	Connections int             // gauge: all that are followed
 	Parting     int             // gauge: peers that are being told
+	Untold      int             // gauge: of those, the ones that were not told yet
 	Services    int             // gauge
 }

@@ -286,7 +286,7 @@ func (r *Relay) Advance(now clock.Time) {
 // Stats returns the counters.
 func (r *Relay) Stats() Stats {
 	s := r.stats
-	s.Parting = len(r.parting.of)
+	s.Parting, s.Untold = len(r.parting.of), r.parting.turns[0].n
 	s.Services = len(r.services.exact) + len(r.services.masked)
 	for _, l := range r.leases {
 		if l != nil {

@@ -30,8 +30,6 @@ type device struct {
 	index int
 	name  string // uverbs0
 	users int    // guarded by devices
-
-	waiting waiting
 }
 
 // devices are those that are open, by their addresses.

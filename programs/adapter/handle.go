@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/gosoftroce/rocev2/uverbs/abi"
 )
 
@@ -52,6 +54,17 @@ func (t *table) add(f file) uint64 {
 		}
 	}
 	return 0
+}
+
+// enter enters a file with the number that the program gets for it. Where there
+// are too many files it closes both.
+func (t *table) enter(f file, fd int) (handle uint64, err unix.Errno) {
+	if handle = t.add(f); handle == 0 {
+		unix.Close(fd)
+		f.close()
+		return 0, unix.EMFILE
+	}
+	return handle, 0
 }
 
 // get returns the file of a handle, or nil.

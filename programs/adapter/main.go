@@ -55,7 +55,11 @@ func rocev2_open(node *C.char, flags C.int32_t, out *C.struct_rocev2_opened) C.i
 		say("open " + path + ": " + err.Error())
 		return errno(errnoOf(err))
 	}
-	out.handle, out.fd, out.doorbells = C.uint64_t(handles.add(f)), C.int32_t(fd), C.uint64_t(f.doorbells())
+	handle, e := handles.enter(f, fd)
+	if e != 0 {
+		return errno(e)
+	}
+	out.handle, out.fd, out.doorbells = C.uint64_t(handle), C.int32_t(fd), C.uint64_t(f.doorbells())
 	return 0
 }
 
@@ -108,18 +112,12 @@ func rocev2_poll(handle C.uint64_t) C.int64_t {
 
 //export rocev2_wait_begin
 func rocev2_wait_begin(handle C.uint64_t, fds *C.struct_pollfd, room C.int32_t, timeout *C.int64_t) C.int64_t {
-	f := handles.get(uint64(handle))
-	if f == nil {
-		return 0
-	}
-	return C.int64_t(beginWait(f, unsafe.Slice((*pollFD)(unsafe.Pointer(fds)), max(room, 0)), (*int64)(timeout)))
+	return C.int64_t(beginWait(uint64(handle), unsafe.Slice((*pollFD)(unsafe.Pointer(fds)), max(room, 0)), (*int64)(timeout)))
 }
 
 //export rocev2_wait_end
 func rocev2_wait_end(handle C.uint64_t) C.int64_t {
-	if f := handles.get(uint64(handle)); f != nil {
-		endWait(f)
-	}
+	endWait(uint64(handle))
 	return 0
 }
 

@@ -15,14 +15,30 @@ type pollFD struct {
 	events, revents int16
 }
 
-// waiting says which thread receives for a device.
-type waiting struct {
-	mu       sync.Mutex
-	receiver int // its number; 0: none of the program's does
+// waits are those between beginWait and endWait. Another thread may close the
+// file meanwhile: that ends no wait, and the device may have other files.
+var waits = struct {
+	sync.Mutex
+	of map[waitKey]wait
+}{of: map[waitKey]wait{}}
+
+// waitKey is a thread and the handle of a file.
+type waitKey struct {
+	thread int
+	handle uint64
+}
+
+type wait struct {
+	device   *device
+	receives bool
 }
 
 // beginWait is rocev2_wait_begin.
-func beginWait(f file, fds []pollFD, timeout *int64) (n int) {
+func beginWait(handle uint64, fds []pollFD, timeout *int64) (n int) {
+	f := handles.get(handle)
+	if f == nil {
+		return 0
+	}
 	d := f.waitsFor()
 	if d == nil {
 		return 0
@@ -37,10 +53,12 @@ func beginWait(f file, fds []pollFD, timeout *int64) (n int) {
 	}
 	var room [8]int
 	list, most, receives := d.core.BeginWait(room[:0], over)
+	waits.Lock()
+	waits.of[waitKey{unix.Gettid(), handle}] = wait{d, receives}
+	waits.Unlock()
 	if !receives {
 		return 0
 	}
-	d.waiting.begin()
 	for _, fd := range list {
 		if n < len(fds) {
 			fds[n] = pollFD{fd: int32(fd), events: unix.POLLIN}
@@ -57,25 +75,13 @@ func beginWait(f file, fds []pollFD, timeout *int64) (n int) {
 }
 
 // endWait is rocev2_wait_end.
-func endWait(f file) {
-	if d := f.waitsFor(); d != nil {
-		d.core.EndWait(d.waiting.end())
+func endWait(handle uint64) {
+	key := waitKey{unix.Gettid(), handle}
+	waits.Lock()
+	w := waits.of[key]
+	delete(waits.of, key)
+	waits.Unlock()
+	if w.device != nil {
+		w.device.core.EndWait(w.receives)
 	}
-}
-
-func (w *waiting) begin() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.receiver = unix.Gettid()
-}
-
-// end reports whether this thread is the one that receives.
-func (w *waiting) end() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.receiver == 0 || w.receiver != unix.Gettid() {
-		return false
-	}
-	w.receiver = 0
-	return true
 }

@@ -152,11 +152,15 @@ EXPORT int close_range(unsigned first, unsigned last, int flags)
 	enum { ON_EXEC = 4 };
 	unsigned from = first, end = files_end();
 
-	if (first > last || first >= end || flags & ON_EXEC || vforked())
+	if (first > last || (first >= end && !atomic_load(&adapter.loaded)) || flags & ON_EXEC || vforked())
 		return (int)syscall(SYS_close_range, first, last, flags);
 	/* Nothing is closed where the kernel refuses the call or its flags. */
 	if (syscall(SYS_close_range, ~0U, ~0U, flags) != 0)
 		return -1;
+	if (!self.inside && atomic_load(&adapter.loaded)) { /* it opens files when it likes, too */
+		files_changed(files_change());
+		end = files_end();
+	}
 	for (unsigned fd = first; fd <= last && fd < end; fd++) {
 		if (fd_hidden((int)fd)) {
 			if (fd > 0 && close_some(from, fd - 1, flags) != 0)

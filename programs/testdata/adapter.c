@@ -133,6 +133,10 @@ EXPORT int64_t rocev2_command(uint64_t handle, const void *buf, uint64_t n)
 	case 112: /* a signal comes while a wait begins */
 		atomic_store(&d->raises, (int)h.value);
 		return (int64_t)n;
+	case 113: /* the adapter has other files, which no call has asked for */
+		close(d->wire[0]);
+		close(d->wire[1]);
+		return pipe2(d->wire, O_CLOEXEC | O_NONBLOCK) == 0 ? (int64_t)n : -errno;
 	case 111: /* where it runs */
 		return answer(&h, (uint32_t)((uintptr_t)__builtin_frame_address(0) >> 12));
 	}

@@ -237,6 +237,7 @@ static void case_numbers(void)
 		CHECK(dup2(null, i) == i);
 	CHECK(echo(b, 4));
 	packet(b);
+	CHECK(ask(b, 113, NULL, 0) == 24);
 	CHECK(close_range(3, 99, 0) == 0 && close_range(102, ~0U, 0) == 0);
 	CHECK(echo(b, 5));
 	packet(b);

@@ -39,7 +39,7 @@ type Lease struct {
 	open  atomic.Int32         // links that are not closed
 	use   func() transport.Use // of the device; under mu
 	over  chan struct{}        // closed when the lease has ended
-	reply chan *Message        // answers to requests
+	reply answers              // to requests
 	turn  chan struct{}        // held by the request that waits
 	mu    sync.Mutex           // guards use
 	once  sync.Once            // of end
@@ -159,7 +159,7 @@ func open(conn *net.UnixConn, c *Config) (*Lease, error) {
 		conn.Close()
 		return nil, err
 	}
-	l := &Lease{conn: conn, grant: *grant, raw: raw, over: make(chan struct{}), reply: make(chan *Message, 1), turn: make(chan struct{}, 1)}
+	l := &Lease{conn: conn, grant: *grant, raw: raw, over: make(chan struct{}), reply: newAnswers(), turn: make(chan struct{}, 1)}
 	l.open.Store(int32(len(raw)))
 	l.stray.init(raw[0], grant)
 	local := grant.Local.Addr().WithZone("")
@@ -287,10 +287,7 @@ func (l *Lease) serve() {
 				return
 			}
 		case m.Done, m.Refused != nil:
-			select {
-			case l.reply <- m:
-			default: // it was not asked for
-			}
+			l.reply.came(m)
 		}
 	}
 }
@@ -361,24 +358,21 @@ func (l *Lease) request(m *Message) error {
 	case <-late.C:
 		return silent(os.ErrDeadlineExceeded)
 	}
-	select {
-	case <-l.reply: // of one that was given up
-	default:
-	}
+	l.reply.expect()
 	if err := l.write(m); err != nil {
 		return errOver
 	}
 	select {
-	case r := <-l.reply:
-		if r.Refused != nil {
-			return r.Refused
-		}
-		return nil
+	case r := <-l.reply.c:
+		return r.refusal()
 	case <-l.over:
 		return errOver
 	case <-late.C:
-		return silent(os.ErrDeadlineExceeded)
 	}
+	if r := l.reply.giveUp(); r != nil {
+		return r.refusal()
+	}
+	return silent(os.ErrDeadlineExceeded)
 }
 
 var errOver = fmt.Errorf("lease: the port's owner has ended, or the device is closed: %w", transport.ErrClosed)

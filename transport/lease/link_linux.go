@@ -78,6 +78,19 @@ func (l *Link) Close() error {
 	return err
 }
 
+// Files returns the descriptors of the link, and those that the lease has for
+// all links of a device, which the first one tells of.
+func (l *Link) Files() []int {
+	fds := l.Link.Files()
+	if l.Link != l.lease.raw[0] {
+		return fds
+	}
+	if raw, err := l.lease.conn.SyscallConn(); err == nil {
+		_ = raw.Control(func(fd uintptr) { fds = append(fds, int(fd)) })
+	}
+	return append(fds, l.lease.stray.files()...)
+}
+
 // Recv is that of the socket. What the owner has relayed it unwraps.
 func (l *Link) Recv(b *transport.RxBatch) (int, error) {
 	n, err := l.Link.Recv(b)

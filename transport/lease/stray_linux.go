@@ -29,6 +29,7 @@ type strayer struct {
 	waiting *transport.TxBatch // nil: nothing came astray yet
 	spare   *transport.TxBatch
 	kick    chan struct{}
+	link    *udp.Link // by which run sends; nil: it has none
 	shut    bool
 }
 
@@ -124,7 +125,9 @@ func (s *strayer) run() {
 	if err != nil {
 		return // they are lost, and asked for again
 	}
+	s.use(link)
 	defer link.Close()
+	defer s.use(nil)
 	for range s.kick {
 		s.mu.Lock()
 		b := s.waiting
@@ -133,6 +136,23 @@ func (s *strayer) run() {
 		_ = link.Send(b) // what is not sent is lost
 		b.Reset()
 	}
+}
+
+// use takes note of the link by which run sends.
+func (s *strayer) use(link *udp.Link) {
+	s.mu.Lock()
+	s.link = link
+	s.mu.Unlock()
+}
+
+// files returns the descriptors of the link by which run sends.
+func (s *strayer) files() []int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.link == nil {
+		return nil
+	}
+	return s.link.Files()
 }
 
 // close ends it.

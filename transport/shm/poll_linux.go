@@ -3,6 +3,7 @@
 package shm
 
 import (
+	"syscall"
 	"time"
 
 	"github.com/gosoftroce/rocev2/transport"
@@ -24,11 +25,34 @@ func (l *Link) EndPoll() {
 	l.rx.waited.Store(true)
 }
 
-// Files implements transport.PolledLink.
+// Files implements transport.PolledLink. The first link tells of those that the
+// device has for all.
 func (l *Link) Files() []int {
-	fds := append(l.Wrapper.Files(), int(l.events.f.Fd()))
+	fds := appendFile(l.Wrapper.Files(), l.events.f)
 	for _, c := range *l.conns.Load() {
-		fds = append(fds, c.bell)
+		fds = appendFile(append(fds, c.bell), c.socket)
+	}
+	if l.index > 0 {
+		return fds
+	}
+	for _, dir := range l.dev.dirs {
+		fds = appendFile(fds, dir.f)
+	}
+	for _, listener := range l.dev.listeners {
+		fds = appendFile(fds, listener)
+	}
+	l.dev.mu.Lock()
+	defer l.dev.mu.Unlock()
+	for socket := range l.dev.talks {
+		fds = appendFile(fds, socket)
+	}
+	return fds
+}
+
+// appendFile adds the descriptor of a file that is open.
+func appendFile(fds []int, f syscall.Conn) []int {
+	if raw, err := f.SyscallConn(); err == nil {
+		_ = raw.Control(func(fd uintptr) { fds = append(fds, int(fd)) })
 	}
 	return fds
 }

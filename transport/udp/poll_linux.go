@@ -57,7 +57,7 @@ func (l *Link) Files() []int {
 	fds = appendFile(fds, l.watch.Load())
 	l.routes.mu.Lock()
 	defer l.routes.mu.Unlock()
-	if l.routes.fd >= 0 {
+	if l.routes.has {
 		fds = append(fds, l.routes.fd)
 	}
 	return fds

@@ -32,25 +32,24 @@ func findRoute(src, dst netip.Addr, scope uint32) (r route, ok bool) {
 // pair that is connected asks, and to open a socket takes longer than to ask.
 type routeSocket struct {
 	mu   sync.Mutex
-	fd   int // -1: it is closed
+	has  bool // it is open
+	fd   int
 	last uint32
 }
 
 func (s *routeSocket) open() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var err error
-	if s.fd, err = unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE); err != nil {
-		s.fd = -1
-	}
+	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE)
+	s.fd, s.has = fd, err == nil
 }
 
 func (s *routeSocket) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.fd >= 0 {
+	if s.has {
 		unix.Close(s.fd)
-		s.fd = -1
+		s.has = false
 	}
 }
 
@@ -58,7 +57,7 @@ func (s *routeSocket) close() {
 func (s *routeSocket) find(src, dst netip.Addr, scope uint32) (r route, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.fd < 0 {
+	if !s.has {
 		return r, false
 	}
 	s.last++

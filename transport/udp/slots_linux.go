@@ -283,7 +283,6 @@ func adopt(fd int, a *Adopted, c Config) (*Link, error) {
 	} else {
 		l.mtu.init(at.Addr())
 		l.groups.iface = groupInterface(&l.mtu, a.Scope)
-		l.routes.open()
 	}
 	l.features(fd, &c)
 	l.caps.RecvBuffer, l.caps.SendBuffer = granted(fd, unix.SO_RCVBUF), granted(fd, unix.SO_SNDBUF)
@@ -292,6 +291,9 @@ func adopt(fd int, a *Adopted, c Config) (*Link, error) {
 	if err := l.waiting.init(&l.groups); err != nil {
 		l.file.Close()
 		return nil, err
+	}
+	if !l.abroad {
+		l.routes.open()
 	}
 	l.tx.init(l)
 	l.rx.init(l)

@@ -5,6 +5,7 @@ package udp
 import (
 	"errors"
 	"net/netip"
+	"slices"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -103,6 +104,32 @@ func TestLinkOfOtherNamespaceDoesNotProbe(t *testing.T) {
 			t.Errorf("%d: it can probe: %v", abroad, can)
 		}
 		l.Close()
+	}
+}
+
+// A link of another network namespace has no socket that asks for routes. It
+// takes no file of the program for one.
+func TestLinkOfOtherNamespaceLeavesStandardInput(t *testing.T) {
+	if !testnet.Isolated(t) {
+		return
+	}
+	s, err := OpenSlots(netip.MustParseAddr("127.0.0.1"), Config{}, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	l, err := s.socks[0].adoptCopy(Adopted{Local: s.Local(), LinkMTU: 1500, Namespace: s.Namespace() + 1}, Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if list := l.Files(); slices.Contains(list, 0) {
+		t.Errorf("its files are %v", list)
+	}
+	if err := l.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := unix.FcntlInt(0, unix.F_GETFD, 0); err != nil {
+		t.Errorf("the standard input: %v", err)
 	}
 }
 
