@@ -92,14 +92,8 @@ func (p *pastLeases) user(l *owner.Lease) leaseUser {
 func addLease(to, l *owner.Lease) {
 	to.QPs += l.QPs
 	to.Connections += l.Connections
-	to.MadeQPs += l.MadeQPs
-	to.TxShm += l.TxShm
-	to.RxShm += l.RxShm
-	to.TxPackets += l.TxPackets
-	to.RxPackets += l.RxPackets
-	to.TxBytes += l.TxBytes
-	to.RxBytes += l.RxBytes
 	to.Slots += l.Slots
+	to.Add(l)
 }
 
 // total returns the sums over the leases that have ended, and those that there
