@@ -22,7 +22,7 @@ import (
 type programsHost interface {
 	io.Closer
 	add(d *device) error
-	Ready() // all devices are there
+	Ready() error // all devices are there
 }
 
 // sharePorts says which users may share the ports of the devices, and makes the
