@@ -2,6 +2,7 @@ package owner
 
 import (
 	"log/slog"
+	"math"
 	"net/netip"
 	"time"
 
@@ -82,6 +83,20 @@ type Lease struct {
 	Connections int          // that its connection manager has, as the owner sees it
 	Peers       []netip.Addr // of those, in order
 	Services    []uint64     // service IDs that it has reserved, in order
+}
+
+// Add adds the counters of another lease. A sum that would be too large is the
+// largest: leaseholders tell what they like.
+func (l *Lease) Add(o *Lease) {
+	for _, c := range []struct {
+		to *uint64
+		n  uint64
+	}{
+		{&l.MadeQPs, o.MadeQPs}, {&l.TxShm, o.TxShm}, {&l.RxShm, o.RxShm},
+		{&l.TxPackets, o.TxPackets}, {&l.RxPackets, o.RxPackets}, {&l.TxBytes, o.TxBytes}, {&l.RxBytes, o.RxBytes},
+	} {
+		*c.to += min(c.n, math.MaxUint64-*c.to)
+	}
 }
 
 // Peer is a peer of queue pairs.

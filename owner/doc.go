@@ -15,7 +15,8 @@
 // When a lease ends, because the process closes it, ends or is killed, the
 // owner has the kernel drop what comes to its slots, disconnects its peers, and
 // rests the slots until nothing has come for 2 s, or for 60 s at most. So old
-// packets do not meet new queue pairs.
+// packets do not meet new queue pairs. Slots of a device that has made no queue
+// pair and sent nothing are free at once.
 //
 // When the owner ends, each leaseholder's device fails (IBTA 11.6.3.1) within a
 // second, and its sockets are closed, so that a new owner can bind the port.

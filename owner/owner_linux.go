@@ -176,8 +176,9 @@ func (o *Owner) look() {
 	}
 }
 
-// rest ends the use of slots. What comes for them is dropped from now on.
-func (o *Owner) rest(first, n int) {
+// rest ends the use of slots. What comes for them is dropped from now on. Those
+// of a lease that was idle are free at once.
+func (o *Owner) rest(first, n int, idle bool) {
 	for i := first; i < first+n; i++ {
 		if err := o.slots.Idle(i); err != nil {
 			o.log.Warn("the kernel does not drop what comes to a slot without a lease", "slot", i, "err", err)
@@ -185,6 +186,10 @@ func (o *Owner) rest(first, n int) {
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if idle {
+		o.table.set(first, n, slot{since: time.Now()})
+		return
+	}
 	o.table.rest(time.Now(), first, n, o.slots.Drops)
 	if !o.looking && !o.closed {
 		o.looking = true

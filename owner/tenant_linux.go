@@ -26,6 +26,9 @@ const (
 	// Messages of a leaseholder in a second, and at once. Who sends more
 	// waits.
 	messageRate, messageBurst = 1000, 4096
+	// mostRate bounds each counter that a leaseholder tells, for each second
+	// of its lease: no device is as fast. So sums over leases do not wrap.
+	mostRate = 1 << 36
 	// answerTime is how long an answer may take to be written. A process
 	// that takes none for so long loses its lease.
 	answerTime = time.Second
@@ -262,8 +265,12 @@ func (o *Owner) admit(t *tenant) *lease.Refusal {
 	}
 	slot, ok := o.table.find(t.n)
 	if !ok {
-		return refusal(lease.NoSlot, "of the %d slots of %v %d are leased and %d rest, and no %d side by side are free: end a process that uses the address, or wait some seconds",
-			len(o.table), o.Addr(), o.table.count(slotLeased), o.table.count(slotResting), t.n)
+		reason, resting := lease.NoSlot, o.table.count(slotResting)
+		if resting > 0 {
+			reason = lease.Resting
+		}
+		return refusal(reason, "of the %d slots of %v %d are leased and %d rest, and no %d side by side are free: end a process that uses the address, or wait some seconds",
+			len(o.table), o.Addr(), o.table.count(slotLeased), resting, t.n)
 	}
 	if has := o.table.of(t.uid); o.table.scarce() && has+t.n > o.cfg.Quota.Leases {
 		return refusal(lease.OverQuota, "processes of user %d have, or have had until some seconds ago, %d slots of %v, and it gets %d of the owner (process %d) while few are free",
@@ -365,6 +372,7 @@ func (t *tenant) handle(m *lease.Message) error {
 	case m.Tell != nil:
 		t.mu.Lock()
 		t.counts = *m.Tell
+		t.counts.Bound(mostRate * (1 + uint64(time.Since(t.since)/time.Second)))
 		if t.told != nil {
 			close(t.told)
 			t.told = nil
@@ -435,7 +443,10 @@ func (t *tenant) forget() {
 // giveBack ends what take has begun.
 func (t *tenant) giveBack() {
 	t.owner.exchange.leave(t)
-	t.owner.rest(t.slot, t.n)
+	t.mu.Lock()
+	idle := t.counts.Idle()
+	t.mu.Unlock()
+	t.owner.rest(t.slot, t.n, idle)
 }
 
 // watchProcess ends the lease when the process does, also while a child of it

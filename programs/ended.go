@@ -24,13 +24,7 @@ func (e *Ended) Add(l owner.Lease) {
 		e.list = append(e.list[:0], e.list[1:]...)
 	}
 	e.list = append(e.list, l)
-	e.sum.MadeQPs += l.MadeQPs
-	e.sum.TxShm += l.TxShm
-	e.sum.RxShm += l.RxShm
-	e.sum.TxPackets += l.TxPackets
-	e.sum.RxPackets += l.RxPackets
-	e.sum.TxBytes += l.TxBytes
-	e.sum.RxBytes += l.RxBytes
+	e.sum.Add(&l)
 }
 
 // Latest returns the last leases that have ended, the oldest first, and the sum

@@ -51,6 +51,8 @@ func hostOf(t testing.TB, config Config, device verbs.Config) *Host {
 	if err := h.OpenDevice(loopback()(), device); err != nil {
 		t.Fatal(err)
 	}
-	h.Ready()
+	if err := h.Ready(); err != nil {
+		t.Fatal(err)
+	}
 	return h
 }

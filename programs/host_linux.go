@@ -66,8 +66,7 @@ var ErrInUse = errors.New("another daemon serves this directory")
 // maxSocketPath is what a Unix socket's address has room for.
 const maxSocketPath = 107
 
-// Listen makes the directory. Programs find no device before AddDevice, and
-// none can hold the host before Ready.
+// Listen makes the directory. Programs find no device before Ready.
 func Listen(c Config) (*Host, error) {
 	h := &Host{config: c, log: c.Log, tree: tree{dir: c.Dir, hardware: c.Hardware}, holders: map[net.Conn]struct{}{}, changed: make(chan struct{}), done: make(chan struct{})}
 	if h.log == nil {
@@ -82,15 +81,23 @@ func Listen(c Config) (*Host, error) {
 	return h, nil
 }
 
-// Ready lets processes hold the host: the devices are there that programs are
-// to find. Until then Hold waits.
-func (h *Host) Ready() {
+// Ready has programs find the devices that are there, all at once, and lets
+// processes hold the host. Until then Hold waits, and a program that looks for
+// devices.
+func (h *Host) Ready() error {
+	h.refreshing.Lock()
+	defer h.refreshing.Unlock()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if !h.ready && !h.closed {
-		h.ready = true
-		h.wg.Go(h.accept)
+	if h.ready || h.closed {
+		return nil
 	}
+	if err := h.tree.show(); err != nil {
+		return fmt.Errorf("serve programs in %s: %w", h.config.Dir, err)
+	}
+	h.ready = true
+	h.wg.Go(h.accept)
+	return nil
 }
 
 func (h *Host) listen() (err error) {

@@ -75,11 +75,11 @@ func fakeAdapter(t testing.TB, cc, dir string) {
 // fakeTree makes the directory of a daemon with a device, without a daemon.
 func fakeTree(t testing.TB) string {
 	t.Helper()
-	made := tree{dir: t.TempDir()}
+	made := tree{dir: t.TempDir(), shown: true}
 	port := verbs.PortAttr{State: verbs.PortActive, PhysState: verbs.PhysLinkUp, Interface: "lo"}
 	if err := errors.Join(made.begin(), made.manager(),
 		made.device(attributes{name: "rxe_lo0", addr: netip.MustParseAddr("127.0.0.1"), guid: 0x0011223344556677, port: port}),
-		os.WriteFile(made.path(holdSocket), nil, 0o666)); err != nil {
+		os.WriteFile(made.beside(holdSocket), nil, 0o666)); err != nil {
 		t.Fatal(err)
 	}
 	return made.dir

@@ -169,11 +169,10 @@ func (h *Host) refresh() {
 func (d *device) counters() map[string]uint64 {
 	stats, qps := d.Stats(), d.QPStats()
 	p := d.describe()
-	stats.Link.TxPackets, stats.Link.RxPackets = p.Past.TxPackets, p.Past.RxPackets
-	for _, l := range p.Leases {
-		stats.Link.TxPackets += l.TxPackets
-		stats.Link.RxPackets += l.RxPackets
+	for i := range p.Leases {
+		p.Past.Add(&p.Leases[i])
 	}
+	stats.Link.TxPackets, stats.Link.RxPackets = p.Past.TxPackets, p.Past.RxPackets
 	// A lease that has just ended may be in both.
 	d.tx, d.rx = max(d.tx, stats.Link.TxPackets), max(d.rx, stats.Link.RxPackets)
 	stats.Link.TxPackets, stats.Link.RxPackets = d.tx, d.rx

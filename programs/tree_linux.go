@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/gosoftroce/rocev2/uverbs"
 	"github.com/gosoftroce/rocev2/verbs"
 )
@@ -52,23 +54,39 @@ func deviceNumber(name string) (major, minor uint32) {
 	return 10, 122
 }
 
-// tree is the folder of files that programs see as sysfs and /dev.
+// tree is the folder of files that programs see as sysfs and /dev. It is made
+// beside its place, and shown as a whole.
 type tree struct {
 	dir      string
 	hardware bool // with links to the kernel's devices
+	shown    bool
 }
 
+// hiddenFolder has what is not shown yet.
+const hiddenFolder = "next"
+
+// path returns that of a file that programs see.
 func (t tree) path(parts ...string) string {
-	return filepath.Join(append([]string{t.dir}, parts...)...)
+	dir := t.dir
+	if !t.shown {
+		dir = filepath.Join(dir, hiddenFolder)
+	}
+	return filepath.Join(append([]string{dir}, parts...)...)
 }
+
+// beside returns the path of a file that they do not.
+func (t tree) beside(name string) string { return filepath.Join(t.dir, name) }
 
 // folders are those that the tree consists of.
 var folders = []string{"sys/class/infiniband", "sys/class/infiniband_verbs", "sys/class/infiniband_mad", "sys/class/infiniband_cm", "sys/class/misc", "dev/infiniband"}
 
-// begin makes an empty tree.
+// begin makes an empty tree. That of a daemon that was killed stays until show.
 func (t tree) begin() error {
 	t.clear()
-	for _, f := range append([]string{"port"}, folders...) {
+	if err := makeFolder(t.beside("port")); err != nil {
+		return err
+	}
+	for _, f := range folders {
 		if err := makeFolder(t.path(f)); err != nil {
 			return err
 		}
@@ -77,6 +95,23 @@ func (t tree) begin() error {
 		t.link()
 	}
 	return t.write("sys/class/infiniband_verbs", map[string]string{"abi_version": "6"})
+}
+
+// show has programs see the tree: all of it, and in the place of an old one.
+func (t *tree) show() error {
+	for _, top := range []string{"dev", "sys"} { // a program looks at sys first
+		from, to := t.path(top), t.beside(top)
+		err := unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, unix.RENAME_EXCHANGE)
+		if err != nil {
+			_ = os.RemoveAll(to) // there is none, or the file system cannot exchange
+			err = os.Rename(from, to)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	t.shown = true
+	return os.RemoveAll(t.beside(hiddenFolder))
 }
 
 // makeFolder makes a folder, and those above it that are not there. Programs of
@@ -133,10 +168,10 @@ func (t tree) free(i int) int {
 	}
 }
 
+// clear removes what was not shown.
 func (t tree) clear() {
-	os.RemoveAll(t.path("sys"))
-	os.RemoveAll(t.path("dev"))
-	old, _ := filepath.Glob(t.path(freshFile + "*")) // the pattern is right
+	os.RemoveAll(t.beside(hiddenFolder))
+	old, _ := filepath.Glob(t.beside(freshFile + "*")) // the pattern is right
 	for _, name := range old {
 		os.Remove(name)
 	}
@@ -145,9 +180,11 @@ func (t tree) clear() {
 // remove leaves nothing behind but the directory, if others have files there.
 func (t tree) remove() {
 	t.clear()
-	os.Remove(t.path("port")) // empty now, or others have sockets there
-	os.Remove(t.path(holdSocket))
-	os.Remove(t.path("lock"))
+	os.RemoveAll(t.beside("sys"))
+	os.RemoveAll(t.beside("dev"))
+	os.Remove(t.beside("port")) // empty now, or others have sockets there
+	os.Remove(t.beside(holdSocket))
+	os.Remove(t.beside("lock"))
 	os.Remove(t.dir)
 }
 

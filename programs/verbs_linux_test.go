@@ -50,7 +50,7 @@ func TestVerbs(t *testing.T) {
 func TestDaemonGone(t *testing.T) {
 	t.Parallel()
 	lib, check := beside(t), program(t, "verbs")
-	for _, name := range []string{"startpoll", "dead"} {
+	for _, name := range []string{"startpoll", "dead", "waits"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			h := realHost(t, Config{})

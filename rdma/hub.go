@@ -40,6 +40,8 @@ type hub struct {
 	extra   int // receives that busy connections may still have
 	conns   map[uint32]*core
 	closed  bool
+
+	used chan struct{} // has a value when there is a connection, for sweep
 }
 
 // tuning holds what a program may choose; see ListenConfig.
@@ -96,7 +98,7 @@ func (t *tuning) completions() int      { return t.depth + t.receives() + 8 }
 func (h *hub) buffer(id uint64) *buffer { return (*h.table.Load())[id] }
 
 func newHub(dev *verbs.Device, t tuning, exports *directory) (*hub, error) {
-	h := &hub{dev: dev, size: t.size, tune: t, exports: exports, conns: map[uint32]*core{}}
+	h := &hub{dev: dev, size: t.size, tune: t, exports: exports, conns: map[uint32]*core{}, used: make(chan struct{}, 1)}
 	h.extra = min(max(busyBytes/t.size, 16), 4096)
 	h.table.Store(new([]*buffer))
 	h.waiters.New = newWaiter
@@ -193,6 +195,10 @@ func (h *hub) add(c *core) error {
 		return errClosed
 	}
 	h.conns[c.cq.Handle()] = c
+	select {
+	case h.used <- struct{}{}:
+	default:
+	}
 	return nil
 }
 
@@ -338,8 +344,34 @@ func (h *hub) sweep(ctx context.Context) {
 		}
 		clear(part)
 		part = part[:0]
-		h.cache.sweep()
+		if !h.cache.sweep() && !h.awaitUse(ctx, tick) {
+			return
+		}
 	}
+}
+
+// awaitUse waits while there is no connection, without the tick: a process with
+// nothing to do sleeps. It reports false when the hub is closed.
+func (h *hub) awaitUse(ctx context.Context, tick *time.Ticker) bool {
+	h.mu.Lock()
+	n := len(h.conns)
+	if n > 0 {
+		h.mu.Unlock()
+		return true
+	}
+	select {
+	case <-h.used: // of one that has gone
+	default:
+	}
+	h.mu.Unlock()
+	tick.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-h.used:
+	}
+	tick.Reset(h.tune.keepAlive / 2 / sweeps)
+	return true
 }
 
 // scratch is what a call needs for a moment, so that connections need no memory

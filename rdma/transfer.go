@@ -239,8 +239,8 @@ func (r *regCache) drop(i int) {
 }
 
 // sweep ends the registrations that nobody has used since the last sweep, so
-// that the program's memory can go.
-func (r *regCache) sweep() {
+// that the program's memory can go. It reports whether any is left.
+func (r *regCache) sweep() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for i := len(r.lent) - 1; i >= 0; i-- {
@@ -250,6 +250,7 @@ func (r *regCache) sweep() {
 			l.idle = true
 		}
 	}
+	return len(r.lent) > 0
 }
 
 func (r *regCache) close() {

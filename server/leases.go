@@ -22,7 +22,7 @@ import (
 type programsHost interface {
 	io.Closer
 	add(d *device) error
-	Ready() // all devices are there
+	Ready() error // all devices are there
 }
 
 // sharePorts says which users may share the ports of the devices, and makes the
@@ -92,14 +92,8 @@ func (p *pastLeases) user(l *owner.Lease) leaseUser {
 func addLease(to, l *owner.Lease) {
 	to.QPs += l.QPs
 	to.Connections += l.Connections
-	to.MadeQPs += l.MadeQPs
-	to.TxShm += l.TxShm
-	to.RxShm += l.RxShm
-	to.TxPackets += l.TxPackets
-	to.RxPackets += l.RxPackets
-	to.TxBytes += l.TxBytes
-	to.RxBytes += l.RxBytes
 	to.Slots += l.Slots
+	to.Add(l)
 }
 
 // total returns the sums over the leases that have ended, and those that there

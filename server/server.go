@@ -116,7 +116,9 @@ func (s *Server) open(ctx, run context.Context) error {
 				return fmt.Errorf("device %s: %w", d.addr(), err)
 			}
 		}
-		s.programs.Ready()
+		if err := s.programs.Ready(); err != nil {
+			return err
+		}
 		s.log.Info("programs served", "directory", s.cfg.Programs.Dir)
 	}
 	if s.cfg.Admin.Listen != "" {

@@ -73,7 +73,7 @@ func (c *Client) Memory() int { return c.area.fd }
 // Files returns the files that the client has for itself, besides Memory.
 func (c *Client) Files() (list []int) {
 	for _, p := range c.pipes() {
-		list = append(list, p.fd, p.back)
+		list = append(list, p.files()...)
 	}
 	return list
 }
@@ -158,10 +158,21 @@ func (c *Client) event(e hca.AsyncEvent) {
 		if p := c.async.Load(); p != nil {
 			c.send(p, record{element: portNumber, kind: uint32(e.Kind), of: new(tally)})
 		}
+		if e.Kind == ib.EventDeviceFatal {
+			c.endEvents()
+		}
 	default:
 		if q, ok := e.QP.UserData().(*ownedQP); ok {
 			q.tell(e.Kind)
 		}
+	}
+}
+
+// endEvents has the files of events end, after what was sent before: the device
+// is lost.
+func (c *Client) endEvents() {
+	for _, p := range c.pipes() {
+		c.errands.sendLast(p)
 	}
 }
 

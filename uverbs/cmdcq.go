@@ -28,7 +28,7 @@ type ownedCQ struct {
 func createCompChannel(c *Client, r *abi.Request, _ *abi.CreateCompChannelReq) abi.Reply {
 	c.dropChannels()
 	var fd int
-	_, err := c.channels.add(func(h uint32) (p *pipe, err error) {
+	h, err := c.channels.add(func(h uint32) (p *pipe, err error) {
 		p, fd, err = newPipe(abi.CompEventLen)
 		if err == nil {
 			p.number = h
@@ -37,6 +37,9 @@ func createCompChannel(c *Client, r *abi.Request, _ *abi.CreateCompChannelReq) a
 	})
 	if err != nil {
 		return abi.Fail(abi.EMFILE)
+	}
+	if c.dev.Dev.Failed() {
+		c.channels.get(h).end() // endEvents has not seen it
 	}
 	out := r.Answer(abi.CreateCompChannelResp{}, nil)
 	out.Files = []abi.ReplyFile{{FD: fd, Offset: 0}}

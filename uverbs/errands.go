@@ -3,6 +3,7 @@
 package uverbs
 
 import (
+	"math"
 	"sync"
 	"sync/atomic"
 
@@ -32,6 +33,7 @@ type errands struct {
 type note struct {
 	to *pipe
 	record
+	last bool // no record: the pipe ends
 }
 
 // init prepares the errands of clients of a device. What a program posts that
@@ -43,10 +45,16 @@ func (e *errands) init(d *hca.Device) {
 }
 
 // send hands an event over.
-func (e *errands) send(to *pipe, r record) {
+func (e *errands) send(to *pipe, r record) { e.add(note{to: to, record: r}, maxPending) }
+
+// sendLast has a pipe end after what was handed over before.
+func (e *errands) sendLast(to *pipe) { e.add(note{to: to, last: true}, math.MaxInt) }
+
+// add adds a note where there are fewer than most.
+func (e *errands) add(n note, most int) {
 	e.mu.Lock()
-	if len(e.notes) < maxPending && !e.ended {
-		e.notes = append(e.notes, note{to, r})
+	if len(e.notes) < most && !e.ended {
+		e.notes = append(e.notes, n)
 	}
 	e.mu.Unlock()
 	e.soon()
@@ -94,7 +102,11 @@ func (e *errands) write() (queues bool) {
 		e.first()
 	}
 	for _, n := range notes {
-		n.to.send(n.record)
+		if n.last {
+			n.to.end()
+		} else {
+			n.to.send(n.record)
+		}
 		e.sent.Add(1)
 	}
 	clear(notes)

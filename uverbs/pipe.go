@@ -56,8 +56,10 @@ type pipe struct {
 	pending []*kept // in the order of the first of their kind
 	alike   map[record]*kept
 	timer   *time.Timer
-	written int  // bytes, since it was asked how many are there
-	gone    bool // the program has closed its end
+	written int               // bytes, since it was asked how many are there
+	gone    bool              // the program has closed its end
+	ended   bool              // there is nothing more to come: the device is lost
+	taken   map[uint64]uint32 // when it has ended: events that takeBack has taken with others
 	closed  bool
 }
 
@@ -90,6 +92,19 @@ func newPipe(size int) (*pipe, int, error) {
 	return p, fds[0], nil
 }
 
+// files returns the numbers that the process has for it.
+func (p *pipe) files() []int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case p.closed:
+		return nil
+	case p.ended:
+		return []int{p.back}
+	}
+	return []int{p.fd, p.back}
+}
+
 // inode returns the number of a pipe, which both ends have.
 func inode(fd int) (uint64, bool) {
 	var st unix.Stat_t
@@ -115,7 +130,7 @@ func (p *pipe) abandoned() bool {
 func (p *pipe) send(r record) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.closed || p.gone || r.of.over {
+	if p.closed || p.gone || p.ended || r.of.over {
 		return
 	}
 	if len(p.pending) == 0 && p.write(r) {
@@ -136,6 +151,28 @@ func (p *pipe) send(r record) {
 	}
 }
 
+// end says that no event follows: the program sees the end of the file after
+// what is there. So none waits for an event of a device that is lost.
+func (p *pipe) end() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed || p.ended {
+		return
+	}
+	p.ended = true
+	p.forget()
+	unix.Close(p.fd)
+	p.fd = -1
+}
+
+// forget drops what is kept. The pipe is locked.
+func (p *pipe) forget() {
+	p.pending, p.alike = nil, nil
+	if p.timer != nil {
+		p.timer.Stop()
+	}
+}
+
 // later has what is kept tried again. The pipe is locked.
 func (p *pipe) later() {
 	if p.timer == nil {
@@ -149,7 +186,7 @@ func (p *pipe) later() {
 func (p *pipe) retry() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for len(p.pending) > 0 && !p.closed && p.write(p.pending[0].record) {
+	for len(p.pending) > 0 && p.write(p.pending[0].record) {
 		if k := p.pending[0]; k.n > 1 && !p.gone {
 			k.n--
 			continue
@@ -157,7 +194,7 @@ func (p *pipe) retry() {
 		delete(p.alike, p.pending[0].record)
 		p.pending = p.pending[1:]
 	}
-	if len(p.pending) > 0 && !p.closed {
+	if len(p.pending) > 0 {
 		p.later()
 	}
 }
@@ -220,13 +257,26 @@ func (p *pipe) takeBack(element uint64, of *tally) uint32 {
 		return of.n
 	}
 	for b := p.empty(); len(b) >= p.size; b = b[p.size:] {
-		if binary.LittleEndian.Uint64(b) == element {
+		switch e := binary.LittleEndian.Uint64(b); {
+		case e == element:
 			of.n--
-			continue
+		case p.ended:
+			p.keepTaken(e)
+		default:
+			_, _ = unix.Write(p.fd, b[:p.size]) // there is room
 		}
-		_, _ = unix.Write(p.fd, b[:p.size]) // there is room
 	}
+	of.n -= min(of.n, p.taken[element])
+	delete(p.taken, element)
 	return of.n
+}
+
+// keepTaken notes an event that nothing can put back. The pipe is locked.
+func (p *pipe) keepTaken(element uint64) {
+	if p.taken == nil {
+		p.taken = map[uint64]uint32{}
+	}
+	p.taken[element]++
 }
 
 // empty reads what is in the pipe. The pipe is locked.
@@ -251,12 +301,11 @@ func (p *pipe) close() {
 		return
 	}
 	p.closed = true
-	p.pending, p.alike = nil, nil
-	if p.timer != nil {
-		p.timer.Stop()
-	}
+	p.forget()
 	unix.Close(p.back)
-	unix.Close(p.fd)
+	if !p.ended {
+		unix.Close(p.fd)
+	}
 }
 
 // known reports whether libibverbs knows an event.

@@ -109,3 +109,38 @@ func TestPipeOfManyEvents(t *testing.T) {
 		t.Errorf("%d events are kept, %d by name", n, names)
 	}
 }
+
+// A pipe that has ended shows that after what was in it. An object that goes
+// leaves the counts of others right, whose events cannot be put back.
+func TestPipeEnds(t *testing.T) {
+	t.Parallel()
+	p, fd, err := newPipe(8)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.close()
+	defer unix.Close(fd)
+	var a, b tally
+	p.send(record{element: 1, of: &a})
+	p.send(record{element: 2, of: &b})
+	p.send(record{element: 2, of: &b})
+	p.end()
+	p.end()
+	p.send(record{element: 1, of: &a})
+	buf := make([]byte, 8)
+	if n, err := unix.Read(fd, buf); n != 8 || buf[0] != 1 {
+		t.Fatalf("%d bytes, %v: %x", n, err, buf)
+	}
+	if n := p.takeBack(1, &a); n != 1 {
+		t.Errorf("%d events of an object are reported, 1 was read", n)
+	}
+	if n, err := unix.Read(fd, buf); n != 0 || err != nil {
+		t.Errorf("%d bytes, %v; want the end", n, err)
+	}
+	if n := p.takeBack(2, &b); n != 0 {
+		t.Errorf("%d events of an object are reported, none was read", n)
+	}
+	if got := p.files(); len(got) != 1 {
+		t.Errorf("files %v", got)
+	}
+}

@@ -191,7 +191,9 @@ func openPrograms(ctx context.Context, s streams, f programFlags) (*programs.Hos
 			return nil, errors.Join(err, host.Close())
 		}
 	}
-	host.Ready()
+	if err := host.Ready(); err != nil {
+		return nil, errors.Join(err, host.Close())
+	}
 	return host, nil
 }
 

@@ -36,7 +36,9 @@ func TestRunWhileADaemonBegins(t *testing.T) {
 	if err := host.OpenDevice(netip.MustParseAddr(freeAddress()), verbs.Config{}); err != nil {
 		t.Fatal(err)
 	}
-	host.Ready()
+	if err := host.Ready(); err != nil {
+		t.Fatal(err)
+	}
 	if err := <-done; err != nil {
 		t.Error(err)
 	}

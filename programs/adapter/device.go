@@ -77,11 +77,12 @@ func readNode(path string) (n node, err error) {
 	return n, nil
 }
 
-// use opens the device of a node, unless it is open.
+// use opens the device of a node, unless it is open. One that is lost stays with
+// those that have it.
 func use(n node) (*device, error) {
 	devices.Lock()
 	defer devices.Unlock()
-	if d := devices.open[n.addr]; d != nil {
+	if d := devices.open[n.addr]; d != nil && !d.core.Failed() {
 		d.users++
 		return d, nil
 	}

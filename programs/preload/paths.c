@@ -4,11 +4,15 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
 static const char default_dir[] = "/run/rocev2";
@@ -67,6 +71,48 @@ static bool active(void)
 	return atomic_load(&answered);
 }
 
+/* connect_to connects to the daemon: -1 where none listens. */
+static int connect_to(void)
+{
+	struct sockaddr_un to = { .sun_family = AF_UNIX };
+	int fd = -1;
+
+	if ((size_t)snprintf(to.sun_path, sizeof to.sun_path, "%s/socket", dir) < sizeof to.sun_path)
+		fd = (int)syscall(SYS_socket, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	if (fd >= 0 && syscall(SYS_connect, fd, &to, sizeof to) != 0) {
+		syscall(SYS_close, fd);
+		fd = -1;
+	}
+	return fd;
+}
+
+/*
+ * await_tree waits until a daemon that has just begun shows its devices: it
+ * answers who has connected. One that is stopped may have begun as well.
+ */
+static void await_tree(void)
+{
+	static atomic_bool seen;
+	struct timespec most = { 10, 0 };
+	char path[sizeof dir + 16];
+	int saved = errno;
+
+	if (atomic_load(&seen))
+		return;
+	snprintf(path, sizeof path, "%s/sys", dir);
+	if (syscall(SYS_faccessat, AT_FDCWD, path, F_OK) != 0) {
+		struct pollfd p = { .fd = connect_to(), .events = POLLIN };
+
+		if (p.fd >= 0) {
+			syscall(SYS_ppoll, &p, 1, &most, NULL, 0); /* a signal may end it */
+			syscall(SYS_close, p.fd);
+		}
+	} else {
+		atomic_store(&seen, true);
+	}
+	errno = saved;
+}
+
 static const char device_dir[] = "/dev/infiniband";
 
 static const char *const roots[] = {
@@ -104,6 +150,7 @@ const char *redirect(const char *path, char room[PATH_ROOM])
 		rest = below(path, roots[i]);
 	if (!rest || !active())
 		return path;
+	await_tree();
 	n = strlen(roots[i - 1]);
 	if (dir_len + n + strlen(rest) >= PATH_ROOM) {
 		errno = ENAMETOOLONG;

@@ -391,8 +391,13 @@ static ssize_t after_read(struct file *f, void *buf, size_t n, ssize_t got)
 	struct {
 		uint64_t element;
 		uint32_t type, reserved;
-	} fatal = { 0, 8, 0 }; /* IBV_EVENT_DEVICE_FATAL */
+	} fatal = { 0, 8, 0 }, event; /* IBV_EVENT_DEVICE_FATAL */
 
+	if (f->kind == ASYNC && got == sizeof event) {
+		memcpy(&event, buf, sizeof event);
+		if (event.type == fatal.type)
+			atomic_store(&f->told, true);
+	}
 	if (got != 0 || n == 0)
 		return got;
 	if (f->kind == ASYNC && n >= sizeof fatal && !atomic_exchange(&f->told, true)) {

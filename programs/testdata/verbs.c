@@ -5,6 +5,8 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <infiniband/verbs.h>
+#include <poll.h>
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -201,6 +203,53 @@ static void case_dead(void)
 	CHECK(n < 0);
 }
 
+static void *get_event(void *channel)
+{
+	struct ibv_cq *cq;
+	void *user;
+
+	CHECK(ibv_get_cq_event(channel, &cq, &user) == -1 && errno == EIO);
+	return NULL;
+}
+
+/*
+ * The owner of the port dies while threads wait for completions, none of which
+ * is to come. An event that is not read does not hold up the end of its queue.
+ */
+static void case_waits(void)
+{
+	static char buf[64];
+	struct ibv_context *c = open_first();
+	struct ibv_comp_channel *waited = ibv_create_comp_channel(c), *other = ibv_create_comp_channel(c);
+	struct ibv_cq *idle = ibv_create_cq(c, 16, NULL, waited, 0);
+	struct ibv_cq *told[2] = { ibv_create_cq(c, 16, NULL, other, 0), ibv_create_cq(c, 16, NULL, other, 0) };
+	struct ibv_pd *pd = ibv_alloc_pd(c);
+	struct ibv_mr *mr = ibv_reg_mr(pd, buf, sizeof buf, ALL);
+	struct pollfd end = { .fd = waited->fd, .events = POLLIN };
+	struct ibv_async_event event;
+	struct pair p[2];
+	pthread_t t[2];
+
+	CHECK(idle && mr && told[0] && told[1]);
+	for (int i = 0; i < 2; i++) {
+		p[i] = make_pair_on(pd, told[i]);
+		CHECK(ibv_req_notify_cq(told[i], 0) == 0 && 
+		      transfer(&p[i], IBV_WR_RDMA_WRITE, mr, buf, 8, (uintptr_t)buf + 32, mr->rkey) == IBV_WC_SUCCESS);
+	}
+	for (int i = 0; i < 2; i++)
+		CHECK(pthread_create(&t[i], NULL, get_event, waited) == 0);
+	CHECK(write(1, "ready\n", 6) == 6);
+	CHECK(poll(&end, 1, -1) == 1);
+	for (int i = 0; i < 2; i++)
+		CHECK(pthread_join(t[i], NULL) == 0);
+	CHECK(ibv_get_async_event(c, &event) == 0 && event.event_type == IBV_EVENT_DEVICE_FATAL);
+	CHECK(ibv_get_async_event(c, &event) == -1 && errno == EIO);
+	for (int i = 0; i < 2; i++)
+		CHECK(ibv_destroy_qp(p[i].qp[0]) == 0 && ibv_destroy_qp(p[i].qp[1]) == 0 && ibv_destroy_cq(told[i]) == 0);
+	CHECK(!ibv_open_device(c->device));
+	get_event(ibv_create_comp_channel(c));
+}
+
 int main(int argc, char **argv)
 {
 	static const struct {
@@ -209,6 +258,7 @@ int main(int argc, char **argv)
 	} cases[] = {
 		{ "startpoll", case_startpoll }, { "counters", case_counters },
 		{ "burst", case_burst }, { "dead", case_dead },
+		{ "waits", case_waits },
 	};
 
 	alarm(60);

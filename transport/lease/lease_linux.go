@@ -94,19 +94,30 @@ func openAnywhere(name string, c *Config) (*Lease, error) {
 
 // OpenAt is Open of an owner whose socket has the path. An owner that is asked
 // by very many at once lets go of those that are slow to ask, which try again.
+// So does one whose slots rest: that of a process that has ended is free again
+// after 2 s, most often.
 func OpenAt(path string, c Config) (*Lease, error) {
 	end := time.Now().Add(patience)
 	for {
 		l, err := openOnce(path, c)
-		if !errors.Is(err, errNoAnswer) || time.Now().After(end) {
+		no := (*Refusal)(nil)
+		rests := errors.As(err, &no) && no.Reason == Resting
+		if !rests && !errors.Is(err, errNoAnswer) || time.Now().After(end) {
 			return l, err
 		}
-		<-time.After(time.Millisecond + rand.N(mostPause))
+		pause := mostPause
+		if rests {
+			pause = restPause
+		}
+		<-time.After(time.Millisecond + rand.N(pause))
 	}
 }
 
-// mostPause is between two tries.
-const mostPause = 20 * time.Millisecond
+// mostPause is between two tries, restPause while slots rest.
+const (
+	mostPause = 20 * time.Millisecond
+	restPause = 200 * time.Millisecond
+)
 
 var errNoAnswer = errors.New("it has closed the connection without an answer")
 
@@ -283,7 +294,7 @@ func (l *Lease) serve() {
 		case err != nil:
 			return
 		case m.Ask:
-			if !l.tell() {
+			if !l.tell(false) {
 				return
 			}
 		case m.Done, m.Refused != nil:
@@ -296,7 +307,7 @@ func (l *Lease) serve() {
 func (l *Lease) end() {
 	l.once.Do(func() {
 		close(l.over)
-		l.tell()
+		l.tell(true)
 		l.conn.Close()
 		for _, u := range l.raw {
 			_ = u.Close()
@@ -315,7 +326,7 @@ func (l *Lease) closed() {
 	if l.open.Add(-1) != 0 {
 		return
 	}
-	if l.tell() && l.conn.CloseWrite() == nil {
+	if l.tell(true) && l.conn.CloseWrite() == nil {
 		select {
 		case <-l.over: // the owner has closed
 		case <-time.After(partingTime):
@@ -324,8 +335,9 @@ func (l *Lease) closed() {
 	l.end()
 }
 
-// tell tells the owner the counters. It does not wait.
-func (l *Lease) tell() bool {
+// tell tells the owner the counters, the last ones where the lease ends. It
+// does not wait.
+func (l *Lease) tell(last bool) bool {
 	var udp transport.LinkStats
 	for _, u := range l.raw {
 		s := u.Stats()
@@ -335,6 +347,7 @@ func (l *Lease) tell() bool {
 	use := l.use
 	l.mu.Unlock()
 	c := countsOf(&udp, use)
+	c.Last = last
 	return l.write(&Message{Tell: c}) == nil
 }
 

@@ -74,6 +74,7 @@ type Counts struct {
 	RxBytes   uint64 `json:"rx_bytes"`        //
 	TxShm     uint64 `json:"tx_shm_bytes"`    // of TxBytes, through shared memory
 	RxShm     uint64 `json:"rx_shm_bytes"`    // of RxBytes
+	Last      bool   `json:"last,omitempty"`  // the lease ends
 	Peers     []Peer `json:"peers,omitempty"` // that queue pairs were connected to, the first ones
 }
 
@@ -91,6 +92,17 @@ func (c *Counts) possible() bool {
 	}
 	return true
 }
+
+// Bound has no counter be more than most.
+func (c *Counts) Bound(most uint64) {
+	for _, n := range []*uint64{&c.MadeQPs, &c.TxPackets, &c.RxPackets, &c.TxBytes, &c.RxBytes, &c.TxShm, &c.RxShm} {
+		*n = min(*n, most)
+	}
+}
+
+// Idle reports whether the device has ended, and never had a queue pair, nor
+// sent anything: then nothing is on its way to it.
+func (c *Counts) Idle() bool { return c.Last && c.MadeQPs == 0 && c.TxPackets == 0 }
 
 // Peer is a peer of queue pairs.
 type Peer = transport.UsedPeer
@@ -119,7 +131,8 @@ type Reason string
 // Reasons.
 const (
 	NotAllowed Reason = "not allowed" // the user may not lease
-	NoSlot     Reason = "no slot"     // all slots are leased, or rest
+	NoSlot     Reason = "no slot"     // all slots are leased
+	Resting    Reason = "resting"     // no slot, but some rest: Open tries again
 	OverQuota  Reason = "over quota"
 	InUse      Reason = "in use" // another lease has the service
 	BadRequest Reason = "bad request"
