@@ -111,13 +111,14 @@ func rocev2_poll(handle C.uint64_t) C.int64_t {
 }
 
 //export rocev2_wait_begin
-func rocev2_wait_begin(handle C.uint64_t, fds *C.struct_pollfd, room C.int32_t, timeout *C.int64_t) C.int64_t {
-	return C.int64_t(beginWait(uint64(handle), unsafe.Slice((*pollFD)(unsafe.Pointer(fds)), max(room, 0)), (*int64)(timeout)))
+func rocev2_wait_begin(handle C.uint64_t, fds *C.struct_pollfd, room C.int32_t, timeout *C.int64_t, thread C.uint64_t) C.int64_t {
+	list := unsafe.Slice((*pollFD)(unsafe.Pointer(fds)), max(room, 0))
+	return C.int64_t(beginWait(uint64(handle), list, (*int64)(timeout), uint64(thread)))
 }
 
 //export rocev2_wait_end
-func rocev2_wait_end(handle C.uint64_t) C.int64_t {
-	endWait(uint64(handle))
+func rocev2_wait_end(handle, thread C.uint64_t) C.int64_t {
+	endWait(uint64(handle), uint64(thread))
 	return 0
 }
 

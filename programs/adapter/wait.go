@@ -24,7 +24,7 @@ var waits = struct {
 
 // waitKey is a thread and the handle of a file.
 type waitKey struct {
-	thread int
+	thread uint64 // its number in the program
 	handle uint64
 }
 
@@ -34,7 +34,7 @@ type wait struct {
 }
 
 // beginWait is rocev2_wait_begin.
-func beginWait(handle uint64, fds []pollFD, timeout *int64) (n int) {
+func beginWait(handle uint64, fds []pollFD, timeout *int64, thread uint64) (n int) {
 	f := handles.get(handle)
 	if f == nil {
 		return 0
@@ -54,7 +54,7 @@ func beginWait(handle uint64, fds []pollFD, timeout *int64) (n int) {
 	var room [8]int
 	list, most, receives := d.core.BeginWait(room[:0], over)
 	waits.Lock()
-	waits.of[waitKey{unix.Gettid(), handle}] = wait{d, receives}
+	waits.of[waitKey{thread, handle}] = wait{d, receives}
 	waits.Unlock()
 	if !receives {
 		return 0
@@ -75,8 +75,8 @@ func beginWait(handle uint64, fds []pollFD, timeout *int64) (n int) {
 }
 
 // endWait is rocev2_wait_end.
-func endWait(handle uint64) {
-	key := waitKey{unix.Gettid(), handle}
+func endWait(handle, thread uint64) {
+	key := waitKey{thread, handle}
 	waits.Lock()
 	w := waits.of[key]
 	delete(waits.of, key)

@@ -33,19 +33,20 @@ func (s stub) close() {
 	}
 }
 
+// testThread is the number of the thread that waits.
+const testThread = 7
+
 // waitFor begins a wait, and reports whether it receives.
 func waitFor(handle uint64) bool {
 	var fds [8]pollFD
 	timeout := int64(-1)
-	return beginWait(handle, fds[:], &timeout) > 0
+	return beginWait(handle, fds[:], &timeout, testThread) > 0
 }
 
 // A thread waits for a file, and another one closes that meanwhile. Then others
 // receive for the device, as after any wait.
 func TestFileIsClosedWhileAThreadWaits(t *testing.T) {
 	t.Parallel()
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
 	n := rand.Uint32()
 	addr := netip.AddrFrom4([4]byte{127, byte(n>>16)%250 + 2, byte(n >> 8), byte(n)%250 + 2})
 	dev, err := verbs.OpenAddr(addr, verbs.Config{})
@@ -69,7 +70,7 @@ func TestFileIsClosedWhileAThreadWaits(t *testing.T) {
 			if _, err := wire.Write(make([]byte, 64)); err != nil {
 				t.Fatal(err)
 			}
-			endWait(handle)
+			endWait(handle, testThread)
 			runtime.Gosched()
 		}
 	}
@@ -78,21 +79,19 @@ func TestFileIsClosedWhileAThreadWaits(t *testing.T) {
 		t.Fatal("two threads receive")
 	}
 	handles.take(first)
-	endWait(second)
-	endWait(first)
+	endWait(second, testThread)
+	endWait(first, testThread)
 	receives(second)
-	endWait(second)
+	endWait(second, testThread)
 }
 
 // A wait for a file that is gone is none.
 func TestWaitForNothing(t *testing.T) {
 	t.Parallel()
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
 	if waitFor(1 << 40) {
 		t.Error("it receives for no device")
 	}
-	endWait(1 << 40)
+	endWait(1<<40, testThread)
 }
 
 // A file that has no place is closed, and so is the number that the program

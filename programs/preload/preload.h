@@ -112,6 +112,10 @@ typedef uint64_t signals;
 signals lock_take(struct lock *l);
 void lock_give(struct lock *l, signals before);
 
+/* The same where signals_hold has them wait, which costs no system call. */
+void lock_enter(struct lock *l);
+void lock_leave(struct lock *l);
+
 /* set_mask sets the signals of this thread that are blocked. */
 signals set_mask(signals mask);
 
@@ -173,6 +177,16 @@ struct identity {
 	uint64_t dev, ino;
 };
 
+/*
+ * When a program that polls in vain looks for packets. Threads share it, and
+ * none waits for another.
+ */
+struct looks {
+	_Atomic(int64_t) since; /* it polls in vain (ns); 0: it does not */
+	_Atomic(int64_t) last;  /* it has looked */
+	atomic_uint passed;     /* polls without a look after that */
+};
+
 /* An open file. Several numbers may stand for one (dup). */
 struct file {
 	enum kind kind;
@@ -184,6 +198,7 @@ struct file {
 	unsigned generation; /* of the adapter that has it */
 	uint64_t handle;     /* the adapter's, of the device file */
 	struct rocev2_doorbells *doorbells; /* VERBS; NULL: it has none */
+	struct looks looks;  /* VERBS */
 	struct lock reading; /* ASYNC, CHANNEL */
 	atomic_bool told;    /* ASYNC: the program has got the fatal event */
 };
@@ -329,7 +344,13 @@ int device_open(const char *name, const char *path, int flags);
 struct pollfd;
 struct timespec;
 
-/* wait_readable waits until a number of ours is: 1, or -1 with errno. */
+/* time_now is the time in ns, from some moment on. */
+int64_t time_now(void);
+
+/*
+ * wait_readable waits until a number of ours is: 1, or -1 with errno. It may be
+ * too early, or late: the caller looks.
+ */
 int wait_readable(int fd);
 
 /* wait_suspend and wait_resume are around a handler of the program. */
@@ -348,7 +369,17 @@ void start_poll_opened(void *context);
 
 /* ---- pollcq.c ---- */
 
-/* receive looks for packets, after a poll that has found nothing. */
+/* receive looks for packets: as rocev2_poll. */
 int receive(struct file *f);
+
+/* poll_vain does so after a poll that has found nothing, unless it is too soon. */
+int poll_vain(struct file *f);
+
+/* poll_hopeful says that there may soon be something to be polled. */
+static inline void poll_hopeful(struct file *f)
+{
+	if (atomic_load_explicit(&f->looks.since, memory_order_relaxed))
+		atomic_store_explicit(&f->looks.since, 0, memory_order_relaxed);
+}
 
 #endif
