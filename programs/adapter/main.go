@@ -14,11 +14,16 @@ package main
 #cgo CFLAGS: -I${SRCDIR}/../preload
 #define ROCEV2_ADAPTER_TYPES
 #include "adapter.h"
+
+void rocev2_forget(void);
 */
 import "C"
 
 import (
 	"path/filepath"
+	"runtime"
+	"sync"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -31,8 +36,26 @@ var source string
 func main() {}
 
 func init() {
+	firstThread = unix.Gettid()
 	ownFiles.begin()
 }
+
+// firstThread is that of the runtime which must not end.
+var firstThread int
+
+// settle gives back what only the start of the library has needed: pages of its
+// file, and threads that the runtime has begun for a moment and would keep. The
+// program opens what it needs before these end.
+var settle = sync.OnceFunc(func() {
+	C.rocev2_forget()
+	for i := range time.Duration(2) {
+		time.AfterFunc(time.Second+i*time.Second/10, func() {
+			if unix.Gettid() != firstThread {
+				runtime.LockOSThread() // the thread ends with the goroutine
+			}
+		})
+	}
+})
 
 // errno is the result of a call for an error number.
 func errno(e unix.Errno) C.int64_t { return -C.int64_t(e) }
@@ -56,6 +79,7 @@ func rocev2_open(node *C.char, flags C.int32_t, out *C.struct_rocev2_opened) C.i
 		return errno(errnoOf(err))
 	}
 	out.handle, out.fd, out.doorbells = C.uint64_t(handles.add(f)), C.int32_t(fd), C.uint64_t(f.doorbells())
+	settle()
 	return 0
 }
 
