@@ -59,7 +59,8 @@ const (
 	OptionIBPath = 1
 )
 
-// JoinSendOnly is how a multicast group is joined to send; 0 is as a full member.
+// JoinSendOnly is how a multicast group is joined to send only. 0 is as a full
+// member.
 const JoinSendOnly = 1
 
 // MaxPrivate is the size of the private data of a command or an event.
