@@ -21,9 +21,7 @@ import "C"
 
 import (
 	"path/filepath"
-	"runtime"
 	"sync"
-	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -39,26 +37,11 @@ func init() {
 	if source == "" { // it is used, so that it stays
 		source = "unknown"
 	}
-	firstThread = unix.Gettid()
 	ownFiles.begin()
 }
 
-// firstThread is that of the runtime which must not end.
-var firstThread int
-
-// settle gives back what only the start of the library has needed: pages of its
-// file, and threads that the runtime has begun for a moment and would keep. The
-// program opens what it needs before these end.
-var settle = sync.OnceFunc(func() {
-	C.rocev2_forget()
-	for i := range time.Duration(2) {
-		time.AfterFunc(time.Second+i*time.Second/10, func() {
-			if unix.Gettid() != firstThread {
-				runtime.LockOSThread() // the thread ends with the goroutine
-			}
-		})
-	}
-})
+// settle gives back pages of the library's file that only its start has needed.
+var settle = sync.OnceFunc(func() { C.rocev2_forget() })
 
 // errno is the result of a call for an error number.
 func errno(e unix.Errno) C.int64_t { return -C.int64_t(e) }
