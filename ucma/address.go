@@ -223,7 +223,7 @@ func (c *Client) resolveTo(i *ident, src, dst netip.AddrPort, timeout time.Durat
 // fail queues an event of something that has failed.
 func (c *Client) fail(i *ident, t cm.EventType, errno uabi.Errno) {
 	c.events = append(c.events, &event{of: i,
-		Event: abi.Event{UID: i.uid, ID: i.number, Type: uint32(t), Status: -int32(errno), Datagrams: i.datagrams}})
+		Event: abi.Event{UID: i.uid, ID: i.number, Type: uint32(t), Status: -int32(errno)}})
 }
 
 func (c *Client) resolveRoute(i *ident, value uint32) ([]byte, uabi.Errno) {

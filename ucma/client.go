@@ -188,7 +188,7 @@ var handlers = [abi.Numbers]struct {
 	room int
 	do   handler
 }{
-	abi.CreateID:        {abi.U32Len, parsed(abi.ParseCreateID, (*Client).createID)},
+	abi.CreateID:        {abi.U32Len, parsed(abi.Decode[abi.CreateIDCmd], (*Client).createID)},
 	abi.DestroyID:       {abi.U32Len, parsed(abi.ParseID, (*Client).destroyID)},
 	abi.BindIP:          {0, parsed(abi.ParseBind, (*Client).bind)},
 	abi.Bind:            {0, parsed(abi.ParseBind, (*Client).bind)},
@@ -200,11 +200,11 @@ var handlers = [abi.Numbers]struct {
 	abi.Connect:         {0, parsed(abi.ParseConnect, (*Client).connect)},
 	abi.Listen:          {0, onID((*Client).listen)},
 	abi.Accept:          {0, parsed(abi.ParseConnect, (*Client).accept)},
-	abi.Reject:          {0, parsed(abi.ParseReject, (*Client).reject)},
+	abi.Reject:          {0, parsed(abi.Decode[abi.RejectCmd], (*Client).reject)},
 	abi.Disconnect:      {0, onID((*Client).disconnect)},
 	abi.InitQPAttr:      {binary.Size(uabi.QPAttr{}), onID((*Client).initQPAttr)},
 	abi.GetEvent:        {abi.EventOldLen, (*Client).getEvent},
-	abi.SetOption:       {0, parsed(abi.ParseSetOption, (*Client).setOption)},
+	abi.SetOption:       {0, parsed(abi.Decode[abi.SetOptionCmd], (*Client).setOption)},
 	abi.Notify:          {0, onID((*Client).notify)},
 	abi.JoinIPMulticast: {abi.U32Len, parsed(abi.ParseJoin, (*Client).join)},
 	abi.JoinMulticast:   {abi.U32Len, parsed(abi.ParseJoin, (*Client).join)},

@@ -29,7 +29,7 @@ func errnoOf(err error) uabi.Errno {
 // connParam returns what a program asks for. A queue pair of UD has the usual
 // Q_Key.
 func connParam(p *abi.ConnParam) *cm.ConnParam {
-	return &cm.ConnParam{PrivateData: p.Private, ResponderResources: p.ResponderResources, InitiatorDepth: p.InitiatorDepth,
+	return &cm.ConnParam{PrivateData: p.Private.Bytes(), ResponderResources: p.ResponderResources, InitiatorDepth: p.InitiatorDepth,
 		FlowControl: p.FlowControl, RetryCount: p.RetryCount, RNRRetryCount: p.RNRRetryCount, SRQ: p.SRQ, QPN: verbs.QPN(p.QPN)}
 }
 
@@ -110,9 +110,9 @@ func (c *Client) reject(in *abi.RejectCmd) ([]byte, uabi.Errno) {
 	}
 	switch in.Reason {
 	case 0, rejectConsumer:
-		return nil, errnoOf(i.id.Reject(in.Private))
+		return nil, errnoOf(i.id.Reject(in.Private[:in.Len]))
 	case rejectVendor:
-		return nil, errnoOf(i.id.RejectECE(in.Private))
+		return nil, errnoOf(i.id.RejectECE(in.Private[:in.Len]))
 	}
 	return nil, uabi.EINVAL
 }

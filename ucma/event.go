@@ -98,13 +98,12 @@ func (c *Client) drop(which func(*event) bool) {
 
 // describe fills in what the two sides tell each other.
 func describe(ev *event, e *cm.Event) {
-	ev.Datagrams = ev.of.datagrams
-	if ev.Datagrams {
+	if ev.of.datagrams {
 		av := e.UD.AV
 		if av.HopLimit == 0 {
 			av.HopLimit = hopLimit
 		}
-		ev.UD = abi.UDParam{QPN: uint32(e.UD.QPN), QKey: e.UD.QKey, Private: e.UD.PrivateData, AH: handle(&av)}
+		ev.Param = &abi.UDParam{QPN: uint32(e.UD.QPN), QKey: e.UD.QKey, Private: abi.PrivateOf(e.UD.PrivateData), AH: handle(&av)}
 		return
 	}
 	switch e.Type {
@@ -113,7 +112,7 @@ func describe(ev *event, e *cm.Event) {
 		return
 	}
 	p := &e.Conn
-	ev.Conn = abi.ConnParam{QPN: uint32(p.QPN), Private: p.PrivateData, SRQ: p.SRQ,
+	ev.Param = &abi.ConnParam{QPN: uint32(p.QPN), Private: abi.PrivateOf(p.PrivateData), SRQ: p.SRQ,
 		ResponderResources: p.ResponderResources, InitiatorDepth: p.InitiatorDepth,
 		FlowControl: p.FlowControl, RetryCount: p.RetryCount, RNRRetryCount: p.RNRRetryCount}
 	// What this software says of itself is not for programs: their driver

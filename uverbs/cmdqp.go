@@ -5,12 +5,10 @@ package uverbs
 import (
 	"encoding/binary"
 	"net/netip"
-	"slices"
 	"sync/atomic"
 
 	"github.com/gosoftroce/rocev2/hca"
 	"github.com/gosoftroce/rocev2/ib"
-	"github.com/gosoftroce/rocev2/rocev2"
 	"github.com/gosoftroce/rocev2/uverbs/abi"
 	"github.com/gosoftroce/rocev2/uverbs/ring"
 )
@@ -167,11 +165,6 @@ func destroyQP(c *Client, r *abi.Request, req *abi.DestroyQPReq) abi.Reply {
 	q.use(-1)
 	c.qps.release(q.handle)
 	return r.Answer(out, nil)
-}
-
-// HasQP reports whether the queue pair with a number is the client's.
-func (c *Client) HasQP(n rocev2.QPN) bool {
-	return slices.ContainsFunc(c.qps.all(), func(q *ownedQP) bool { return q.core.QPN() == n })
 }
 
 // sends reports whether a queue pair in a state takes send requests: it has

@@ -14,32 +14,40 @@ package main
 #cgo CFLAGS: -I${SRCDIR}/../preload
 #define ROCEV2_ADAPTER_TYPES
 #include "adapter.h"
+
+void rocev2_forget(void);
 */
 import "C"
 
 import (
 	"path/filepath"
+	"sync"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
 
 // source says which source the preloaded library is of that this one goes with.
-// The build sets it.
+// The build sets it, and the tool that carries the library looks for it there.
 var source string
 
 func main() {}
 
 func init() {
+	if source == "" { // it is used, so that it stays
+		source = "unknown"
+	}
 	ownFiles.begin()
 }
+
+// settle gives back pages of the library's file that only its start has needed.
+var settle = sync.OnceFunc(func() { C.rocev2_forget() })
 
 // errno is the result of a call for an error number.
 func errno(e unix.Errno) C.int64_t { return -C.int64_t(e) }
 
 //export rocev2_version
 func rocev2_version() C.int64_t {
-	_ = source
 	return C.ROCEV2_ADAPTER_VERSION
 }
 
@@ -60,6 +68,7 @@ func rocev2_open(node *C.char, flags C.int32_t, out *C.struct_rocev2_opened) C.i
 		return errno(e)
 	}
 	out.handle, out.fd, out.doorbells = C.uint64_t(handle), C.int32_t(fd), C.uint64_t(f.doorbells())
+	settle()
 	return 0
 }
 

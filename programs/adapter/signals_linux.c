@@ -14,6 +14,8 @@
 #include <signal.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 /* runtime.sigTabT, and its flag _SigUnblock. */
 struct entry {
@@ -37,7 +39,7 @@ static int holds(struct dl_phdr_info *info, uintptr_t at, const ElfW(Phdr) *p)
 	return p->p_type == PT_LOAD && at - (info->dlpi_addr + p->p_vaddr) < p->p_memsz;
 }
 
-static int found(struct dl_phdr_info *info, const ElfW(Phdr) *p)
+static int open_none(struct dl_phdr_info *info, const ElfW(Phdr) *p)
 {
 	uintptr_t begin = (info->dlpi_addr + p->p_vaddr + sizeof(void *) - 1) & ~(sizeof(void *) - 1);
 	uintptr_t end = info->dlpi_addr + p->p_vaddr + p->p_filesz;
@@ -55,20 +57,45 @@ static int found(struct dl_phdr_info *info, const ElfW(Phdr) *p)
 	return 0;
 }
 
-static int look(struct dl_phdr_info *info, size_t size, void *me)
+/* What is done with the parts of the library that have these rights. */
+struct parts {
+	uint32_t rights;
+	int (*do_it)(struct dl_phdr_info *info, const ElfW(Phdr) *p); /* 1: no more */
+};
+
+static int look(struct dl_phdr_info *info, size_t size, void *arg)
 {
+	const struct parts *want = arg;
 	int mine = 0;
 
 	(void)size;
 	for (int i = 0; i < info->dlpi_phnum; i++)
-		mine |= holds(info, (uintptr_t)me, &info->dlpi_phdr[i]);
+		mine |= holds(info, (uintptr_t)look, &info->dlpi_phdr[i]);
 	for (int i = 0; mine && i < info->dlpi_phnum; i++)
-		if (info->dlpi_phdr[i].p_type == PT_LOAD && info->dlpi_phdr[i].p_flags & PF_W && found(info, &info->dlpi_phdr[i]))
+		if (info->dlpi_phdr[i].p_type == PT_LOAD && (info->dlpi_phdr[i].p_flags & (PF_W | PF_X)) == want->rights &&
+		    want->do_it(info, &info->dlpi_phdr[i]))
 			break;
 	return mine;
 }
 
 __attribute__((constructor(101))) static void before_the_runtime(void)
 {
-	dl_iterate_phdr(look, (void *)(uintptr_t)before_the_runtime);
+	dl_iterate_phdr(look, &(struct parts){ PF_W, open_none });
+}
+
+/*
+ * The loader and the start of the runtime have read relocations and tables
+ * that are hardly needed again. They come back from the file.
+ */
+static int drop(struct dl_phdr_info *info, const ElfW(Phdr) *p)
+{
+	uintptr_t begin = info->dlpi_addr + p->p_vaddr, page = (uintptr_t)sysconf(_SC_PAGESIZE);
+
+	madvise((void *)(begin & ~(page - 1)), p->p_memsz + (begin & (page - 1)), MADV_DONTNEED);
+	return 0;
+}
+
+void rocev2_forget(void)
+{
+	dl_iterate_phdr(look, &(struct parts){ 0, drop });
 }

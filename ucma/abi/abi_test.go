@@ -14,7 +14,7 @@ var parsers = map[abi.Number]struct {
 	size  int
 	parse func(abi.Number, []byte) uabi.Errno
 }{
-	abi.CreateID:        {19, of(abi.ParseCreateID)},
+	abi.CreateID:        {19, of(abi.Decode[abi.CreateIDCmd])},
 	abi.DestroyID:       {12, id},
 	abi.BindIP:          {40, bind},
 	abi.ResolveIP:       {64, resolve},
@@ -23,10 +23,10 @@ var parsers = map[abi.Number]struct {
 	abi.Connect:         {280, connect},
 	abi.Listen:          {8, id},
 	abi.Accept:          {288, connect},
-	abi.Reject:          {264, of(abi.ParseReject)},
+	abi.Reject:          {264, of(abi.Decode[abi.RejectCmd])},
 	abi.Disconnect:      {4, id},
 	abi.InitQPAttr:      {16, id},
-	abi.SetOption:       {24, of(abi.ParseSetOption)},
+	abi.SetOption:       {24, of(abi.Decode[abi.SetOptionCmd])},
 	abi.Notify:          {8, id},
 	abi.JoinIPMulticast: {48, join},
 	abi.LeaveMulticast:  {12, id},

@@ -34,49 +34,21 @@ func Parse(b []byte) (Command, uabi.Errno) {
 
 var le = binary.LittleEndian
 
-// reader reads the fields of a command. What lies behind its end is 0, and bad
-// is set.
-type reader struct {
-	b   []byte
-	bad bool
-}
-
-func (r *reader) take(n int) []byte {
-	if len(r.b) < n {
-		r.bad, r.b = true, nil
-		return make([]byte, n)
+// Decode decodes a command into a T, a struct of this package without what is
+// reserved at its end. A shorter command is refused.
+func Decode[T any](_ Number, b []byte) (c T, e uabi.Errno) {
+	if _, err := binary.Decode(b, le, &c); err != nil {
+		return c, uabi.EINVAL
 	}
-	b := r.b[:n]
-	r.b = r.b[n:]
-	return b
-}
-
-func (r *reader) u8() uint8   { return r.take(1)[0] }
-func (r *reader) u16() uint16 { return le.Uint16(r.take(2)) }
-func (r *reader) u32() uint32 { return le.Uint32(r.take(4)) }
-func (r *reader) u64() uint64 { return le.Uint64(r.take(8)) }
-
-func (r *reader) errno() uabi.Errno {
-	if r.bad {
-		return uabi.EINVAL
-	}
-	return 0
+	return c, 0
 }
 
 // CreateIDCmd is CREATE_ID.
 type CreateIDCmd struct {
 	UID    uint64
+	_      uint64 // where the response goes, here and below
 	PS     uint16
 	QPType uint8
-}
-
-// ParseCreateID decodes it.
-func ParseCreateID(_ Number, b []byte) (c CreateIDCmd, e uabi.Errno) {
-	r := reader{b: b}
-	c.UID = r.u64()
-	r.u64()
-	c.PS, c.QPType = r.u16(), r.u8()
-	return c, r.errno()
 }
 
 // IDCmd is a command with the number of an ID and one more value: DESTROY_ID,
@@ -90,19 +62,23 @@ type IDCmd struct {
 
 // ParseID decodes it.
 func ParseID(n Number, b []byte) (c IDCmd, e uabi.Errno) {
-	r := reader{b: b}
 	switch n {
 	case DestroyID, LeaveMulticast, QueryRoute, Query, InitQPAttr, MigrateID:
-		r.u64()
+		b = b[min(8, len(b)):]
 	}
-	c.ID = r.u32()
 	switch n {
 	case Disconnect, DestroyID, LeaveMulticast, QueryRoute:
-	default:
-		c.Value = r.u32()
+		c.ID, e = Decode[uint32](n, b)
+		return c, e
 	}
-	return c, r.errno()
+	return Decode[IDCmd](n, b)
 }
+
+// Addresses of commands: of IPv4 or IPv6, or of any family.
+type (
+	in6     [in6Len]byte
+	storage [storageLen]byte
+)
 
 // BindCmd is BIND_IP and BIND.
 type BindCmd struct {
@@ -111,21 +87,29 @@ type BindCmd struct {
 }
 
 // ParseBind decodes it.
-func ParseBind(n Number, b []byte) (c BindCmd, e uabi.Errno) {
-	r := reader{b: b}
+func ParseBind(n Number, b []byte) (BindCmd, uabi.Errno) {
 	if n == BindIP {
-		r.u64()
-		c.Addr = sockAddr(r.take(in6Len), -1)
-		c.ID = r.u32()
-		return c, r.errno()
+		c, e := Decode[struct {
+			_    uint64
+			Addr in6
+			ID   uint32
+		}](n, b)
+		return BindCmd{c.ID, sockAddr(c.Addr[:], -1)}, e
 	}
-	c.ID = r.u32()
-	size, reserved := r.u16(), r.u16()
-	c.Addr = sockAddr(r.take(storageLen), int(size))
-	if reserved != 0 || size == 0 {
-		r.bad = true
+	c, e := Decode[struct {
+		ID             uint32
+		Size, Reserved uint16
+		Addr           storage
+	}](n, b)
+	return BindCmd{c.ID, sockAddr(c.Addr[:], int(c.Size))}, invalid(e, c.Reserved != 0 || c.Size == 0)
+}
+
+// invalid returns the error of a command that was decoded and may be bad.
+func invalid(e uabi.Errno, bad bool) uabi.Errno {
+	if bad {
+		return uabi.EINVAL
 	}
-	return c, r.errno()
+	return e
 }
 
 // ResolveCmd is RESOLVE_IP and RESOLVE_ADDR. Src may be missing.
@@ -136,99 +120,84 @@ type ResolveCmd struct {
 }
 
 // ParseResolve decodes it.
-func ParseResolve(n Number, b []byte) (c ResolveCmd, e uabi.Errno) {
-	r := reader{b: b}
+func ParseResolve(n Number, b []byte) (ResolveCmd, uabi.Errno) {
 	if n == ResolveIP {
-		c.Src, c.Dst = sockAddr(r.take(in6Len), -1), sockAddr(r.take(in6Len), -1)
-		c.ID, c.Timeout = r.u32(), r.u32()
-		return c, r.errno()
+		c, e := Decode[struct {
+			Src, Dst    in6
+			ID, Timeout uint32
+		}](n, b)
+		return ResolveCmd{c.ID, sockAddr(c.Src[:], -1), sockAddr(c.Dst[:], -1), c.Timeout}, e
 	}
-	c.ID, c.Timeout = r.u32(), r.u32()
-	src, dst, reserved := r.u16(), r.u16(), r.u32()
-	from := r.take(storageLen)
-	if src != 0 {
-		c.Src = sockAddr(from, int(src))
+	c, e := Decode[struct {
+		ID, Timeout      uint32
+		SrcSize, DstSize uint16
+		Reserved         uint32
+		Src, Dst         storage
+	}](n, b)
+	r := ResolveCmd{ID: c.ID, Dst: sockAddr(c.Dst[:], int(c.DstSize)), Timeout: c.Timeout}
+	if c.SrcSize != 0 {
+		r.Src = sockAddr(c.Src[:], int(c.SrcSize))
 	}
-	c.Dst = sockAddr(r.take(storageLen), int(dst))
-	if reserved != 0 || dst == 0 {
-		r.bad = true
-	}
-	return c, r.errno()
+	return r, invalid(e, c.Reserved != 0 || c.DstSize == 0)
 }
+
+// Private is the private data of a command or an event.
+type Private struct {
+	Data [MaxPrivate]byte
+	Len  uint8
+}
+
+// PrivateOf returns private data.
+func PrivateOf(b []byte) (p Private) {
+	p.Len = uint8(min(copy(p.Data[:], b), 255))
+	return p
+}
+
+// Bytes returns it without what is behind its end.
+func (p *Private) Bytes() []byte { return p.Data[:p.Len] }
 
 // ConnParam is rdma_ucm_conn_param.
 type ConnParam struct {
 	QPN, QKey          uint32
-	Private            []byte
+	Private            Private
 	SRQ                bool
 	ResponderResources uint8
 	InitiatorDepth     uint8
 	FlowControl        bool
 	RetryCount         uint8
 	RNRRetryCount      uint8
-	Valid              bool
-}
-
-func (r *reader) connParam() (p ConnParam) {
-	p.QPN, p.QKey = r.u32(), r.u32()
-	private := r.take(MaxPrivate)
-	p.Private = append([]byte(nil), private[:r.u8()]...)
-	p.SRQ = r.u8() != 0
-	p.ResponderResources, p.InitiatorDepth = r.u8(), r.u8()
-	p.FlowControl = r.u8() != 0
-	p.RetryCount, p.RNRRetryCount = r.u8(), r.u8()
-	p.Valid = r.u8() != 0
-	return p
+	Valid              bool // of a command
 }
 
 // ECE is rdma_ucm_ece.
 type ECE struct{ Vendor, Options uint32 }
-
-// ece reads what older programs do not send.
-func (r *reader) ece() (e ECE) {
-	if len(r.b) >= 8 && !r.bad {
-		e = ECE{r.u32(), r.u32()}
-	}
-	return e
-}
 
 // ConnectCmd is CONNECT and ACCEPT.
 type ConnectCmd struct {
 	UID   uint64 // of ACCEPT
 	Param ConnParam
 	ID    uint32
-	ECE   ECE
+	_     uint32
+	ECE   ECE // which older programs do not send
 }
 
 // ParseConnect decodes it.
-func ParseConnect(n Number, b []byte) (c ConnectCmd, e uabi.Errno) {
-	r := reader{b: b}
-	if n == Accept {
-		c.UID = r.u64()
+func ParseConnect(n Number, b []byte) (ConnectCmd, uabi.Errno) {
+	if n == Connect {
+		b = append(make([]byte, 8), b...)
 	}
-	c.Param = r.connParam()
-	c.ID = r.u32()
-	r.u32()
-	c.ECE = r.ece()
-	return c, r.errno()
+	if old := binary.Size(ConnectCmd{}) - 8; len(b) >= old && len(b) < old+8 {
+		b = append(b[:old:old], make([]byte, 8)...)
+	}
+	return Decode[ConnectCmd](n, b)
 }
 
 // RejectCmd is REJECT.
 type RejectCmd struct {
-	ID      uint32
-	Reason  uint8
-	Private []byte
-}
-
-// ParseReject decodes it.
-func ParseReject(_ Number, b []byte) (c RejectCmd, e uabi.Errno) {
-	r := reader{b: b}
-	c.ID = r.u32()
-	n := r.u8()
-	c.Reason = r.u8()
-	r.u16()
-	c.Private = append([]byte(nil), r.take(MaxPrivate)[:n]...)
-	return c, r.errno()
+	ID          uint32
+	Len, Reason uint8
+	_           uint16
+	Private     [MaxPrivate]byte
 }
 
 // SetOptionCmd is SET_OPTION. The value lies in the memory of the program.
@@ -236,13 +205,6 @@ type SetOptionCmd struct {
 	Value           uint64
 	ID, Level, Name uint32
 	Len             uint32
-}
-
-// ParseSetOption decodes it.
-func ParseSetOption(_ Number, b []byte) (c SetOptionCmd, e uabi.Errno) {
-	r := reader{b: b}
-	c = SetOptionCmd{Value: r.u64(), ID: r.u32(), Level: r.u32(), Name: r.u32(), Len: r.u32()}
-	return c, r.errno()
 }
 
 // JoinCmd is JOIN_IP_MCAST and JOIN_MCAST.
@@ -254,21 +216,20 @@ type JoinCmd struct {
 }
 
 // ParseJoin decodes it.
-func ParseJoin(n Number, b []byte) (c JoinCmd, e uabi.Errno) {
-	r := reader{b: b}
-	r.u64()
-	c.UID = r.u64()
+func ParseJoin(n Number, b []byte) (JoinCmd, uabi.Errno) {
 	if n == JoinIPMulticast {
-		c.Addr = sockAddr(r.take(in6Len), -1)
-		c.ID = r.u32()
-		return c, r.errno()
+		c, e := Decode[struct {
+			_, UID uint64
+			Addr   in6
+			ID     uint32
+		}](n, b)
+		return JoinCmd{UID: c.UID, ID: c.ID, Addr: sockAddr(c.Addr[:], -1)}, e
 	}
-	c.ID = r.u32()
-	size := r.u16()
-	c.Flags = r.u16()
-	c.Addr = sockAddr(r.take(storageLen), int(size))
-	if size == 0 {
-		r.bad = true
-	}
-	return c, r.errno()
+	c, e := Decode[struct {
+		_, UID      uint64
+		ID          uint32
+		Size, Flags uint16
+		Addr        storage
+	}](n, b)
+	return JoinCmd{c.UID, c.ID, c.Flags, sockAddr(c.Addr[:], int(c.Size))}, invalid(e, c.Size == 0)
 }

@@ -59,11 +59,9 @@ const (
 	OptionIBPath = 1
 )
 
-// How a multicast group is joined.
-const (
-	JoinFullMember = 0
-	JoinSendOnly   = 1
-)
+// JoinSendOnly is how a multicast group is joined to send only. 0 is as a full
+// member.
+const JoinSendOnly = 1
 
 // MaxPrivate is the size of the private data of a command or an event.
 const MaxPrivate = 256

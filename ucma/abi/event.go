@@ -6,23 +6,22 @@ import (
 	uabi "github.com/gosoftroce/rocev2/uverbs/abi"
 )
 
-// Event is rdma_ucm_event_resp.
+// Event is rdma_ucm_event_resp, but for what both kinds of connections have
+// there.
 type Event struct {
-	UID       uint64
-	ID        uint32
-	Type      uint32
-	Status    int32
-	Datagrams bool // of the two, UD counts
-	Conn      ConnParam
-	UD        UDParam
-	ECE       ECE
+	UID    uint64
+	ID     uint32
+	Type   uint32
+	Status int32
+	Param  any // a *ConnParam or a *UDParam; nil: there is nothing to say
+	ECE    ECE
 }
 
 // UDParam is rdma_ucm_ud_param.
 type UDParam struct {
 	QPN, QKey uint32
 	AH        uabi.AHAttr
-	Private   []byte
+	Private   Private
 }
 
 // Encode returns the response of GET_EVENT, cut to the room that the program
@@ -36,35 +35,9 @@ func (e *Event) Encode(room int) []byte {
 	le.PutUint32(b[8:], e.ID)
 	le.PutUint32(b[12:], e.Type)
 	le.PutUint32(b[16:], uint32(e.Status))
-	if e.Datagrams {
-		e.UD.put(b[eventUnion:])
-	} else {
-		e.Conn.put(b[eventUnion:])
+	if e.Param != nil {
+		_, _ = binary.Encode(b[eventUnion:], le, e.Param) // it has room
 	}
-	le.PutUint32(b[328:], e.ECE.Vendor)
-	le.PutUint32(b[332:], e.ECE.Options)
+	_, _ = binary.Encode(b[EventLen-8:], le, e.ECE) // likewise
 	return b[:min(room, len(b))]
-}
-
-func (p *ConnParam) put(b []byte) {
-	le.PutUint32(b, p.QPN)
-	le.PutUint32(b[4:], p.QKey)
-	b[264] = uint8(min(copy(b[8:264], p.Private), 255))
-	b[265] = bit(p.SRQ)
-	b[266], b[267], b[268] = p.ResponderResources, p.InitiatorDepth, bit(p.FlowControl)
-	b[269], b[270] = p.RetryCount, p.RNRRetryCount
-}
-
-func (p *UDParam) put(b []byte) {
-	le.PutUint32(b, p.QPN)
-	le.PutUint32(b[4:], p.QKey)
-	_, _ = binary.Encode(b[8:], le, p.AH) // it has room
-	b[296] = uint8(min(copy(b[40:296], p.Private), 255))
-}
-
-func bit(v bool) uint8 {
-	if v {
-		return 1
-	}
-	return 0
 }

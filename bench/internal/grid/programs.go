@@ -39,6 +39,7 @@ func unmodified(b *builder) {
 	b.peer("programs/epoll/8B/one", Perftest, "the same, both programs on one address", cell.Micros, 8, programs.Epoll(b.o.A, b.o.A, n))
 	b.group = "programs: calls"
 	for _, f := range []struct{ cell, figure, what, unit string }{
+		{"idle", "idle_mb", "memory of a program that has opened a device and a queue pair, and sleeps", cell.Megabytes},
 		{"ibv_open_device/first", "first_us", "the first ibv_open_device of a process", cell.Micros},
 		{"ibv_open_device", "open_us", "ibv_open_device", cell.Micros},
 		{"ibv_post_send", "post_ns", "ibv_post_send of a WRITE of 8 bytes", cell.Nanos},

@@ -52,7 +52,8 @@ func inDir(f func(dir string) (cell.Sample, error)) cell.Sample {
 }
 
 // Calls returns a function that measures calls of libibverbs on an address, and
-// takes one of the figures: first_us, open_us, post_ns, poll_ns.
+// takes one of the figures: idle_mb, idle_threads, first_us, open_us, post_ns,
+// poll_ns.
 func Calls(addr, figure string) func(context.Context, cell.Window) cell.Sample {
 	return func(ctx context.Context, _ cell.Window) cell.Sample {
 		return inDir(func(dir string) (cell.Sample, error) {

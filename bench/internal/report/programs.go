@@ -38,6 +38,7 @@ func programs() (out []Target) {
 			Target{What: "ib_" + op + "_bw 1MiB, one address", Against: grid.UCXShm + ", put", Cell: bw, Peer: "programs/ucx/shm/put_bw/1MiB"})
 	}
 	out = append(out,
+		Target{What: "an idle program", Against: "MB resident", Cell: "programs/idle", AtMost: true, Bound: 8},
 		Target{What: "the first ibv_open_device", Against: "µs", Cell: "programs/ibv_open_device/first", AtMost: true, Bound: 2500},
 		Target{What: "ibv_open_device", Against: "µs", Cell: "programs/ibv_open_device", AtMost: true, Bound: 2500},
 		Target{What: "ibv_post_send", Against: "ns", Cell: "programs/ibv_post_send", AtMost: true},

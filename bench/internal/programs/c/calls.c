@@ -4,14 +4,20 @@
  * that posts one WRITE of 8 bytes; and one of ibv_poll_cq that finds nothing.
  * The queue pair is connected to itself.
  *
- * usage: calls. It prints "first_us N", "open_us N", "post_ns N" and
- * "poll_ns N"; all but the first are medians.
+ * Another process opens a device, makes a queue pair, and sleeps: how much
+ * larger it is then, and how many threads more it has.
+ *
+ * usage: calls. It prints "idle_mb N", "idle_threads N", "first_us N",
+ * "open_us N", "post_ns N" and "poll_ns N"; the last three are medians.
  */
 #include <infiniband/verbs.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 enum { OPENS = 101, ROUNDS = 101, BATCH = 64, POLLS = 1000, SIZE = 4096 };
 
@@ -42,6 +48,39 @@ static void need(int ok, const char *what)
 		perror(what);
 		exit(1);
 	}
+}
+
+static double status_of(const char *key)
+{
+	char line[256];
+	double v = -1;
+	FILE *f = fopen("/proc/self/status", "r");
+
+	need(f != NULL, "/proc/self/status");
+	while (v < 0 && fgets(line, sizeof line, f))
+		if (strncmp(line, key, strlen(key)) == 0)
+			v = atof(line + strlen(key));
+	fclose(f);
+	return v;
+}
+
+static void measure_idle(struct ibv_device *dev)
+{
+	double before = status_of("VmRSS:"), threads = status_of("Threads:");
+	struct ibv_context *c = ibv_open_device(dev);
+
+	need(c != NULL, "ibv_open_device");
+	struct ibv_cq *cq = ibv_create_cq(c, 64, NULL, NULL, 0);
+	struct ibv_qp_init_attr init = {
+		.send_cq = cq, .recv_cq = cq, .qp_type = IBV_QPT_RC,
+		.cap = { .max_send_wr = 16, .max_recv_wr = 16, .max_send_sge = 1, .max_recv_sge = 1 },
+	};
+
+	need(cq && ibv_create_qp(ibv_alloc_pd(c), &init), "ibv_create_qp");
+	sleep(2);
+	printf("idle_mb %.2f\n", (status_of("VmRSS:") - before) * 1024 / 1e6);
+	printf("idle_threads %.0f\n", status_of("Threads:") - threads);
+	fflush(stdout);
 }
 
 static void measure_open(struct ibv_device *dev)
@@ -147,6 +186,11 @@ int main(void)
 	struct ibv_device **list = ibv_get_device_list(NULL);
 
 	need(list && list[0], "no RDMA device");
+	if (fork() == 0) {
+		measure_idle(list[0]);
+		_exit(0);
+	}
+	wait(NULL);
 	measure_open(list[0]);
 	struct ibv_context *c = ibv_open_device(list[0]);
 
