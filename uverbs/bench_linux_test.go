@@ -57,6 +57,35 @@ func benchRings(b *testing.B, n int) {
 	}
 }
 
+// BenchmarkSend posts receives, then SENDs of 8 bytes to them, and polls for
+// both completions.
+func BenchmarkSend(b *testing.B) {
+	p, from, to := looped(b)
+	w := fake.SendWR{Opcode: fake.Send, Flags: fake.Signaled, SGE: []ib.SGE{p.sge(0, 8)}}
+	list := []ib.SGE{p.sge(64, 8)}
+	b.ReportAllocs()
+	for i := 0; i < b.N; i += mostGathered {
+		for range mostGathered {
+			to.recv.PostRecv(1, list...)
+			from.send.PostSend(w)
+		}
+		from.Serve()
+		for _, q := range []*appQP{from, to} {
+			for got := 0; got < mostGathered; {
+				c, ok := q.cq.Poll()
+				switch {
+				case !ok:
+					runtime.Gosched()
+				case c.Status != ib.StatusSuccess:
+					b.Fatal(c)
+				default:
+					got++
+				}
+			}
+		}
+	}
+}
+
 func benchDirect(b *testing.B) {
 	p, _, _ := looped(b)
 	own, pd := p.c.ctx, p.c.domains.get(p.pd).core

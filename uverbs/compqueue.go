@@ -46,11 +46,12 @@ func newCompQueue(mem *ringSpace, tell, overflow func()) (*CompQueue, error) {
 }
 
 // complete adds a completion. It returns false if that is lost: there is no
-// room, the program has set an index that cannot be, or the queue is closed. sl
-// goes to the program as the service level.
-func (q *CompQueue) complete(c *ib.WC, sl uint8) bool {
+// room, the program has set an index that cannot be, or the queue is closed. id
+// is the program's ID of the request, in place of that in c, and sl goes to it
+// as the service level.
+func (q *CompQueue) complete(c *ib.WC, id uint64, sl uint8) bool {
 	var e [ring.CQElem]byte
-	ring.EncodeWC(&e, c, sl)
+	ring.EncodeWC(&e, c, id, sl)
 	q.mu.Lock()
 	ok := q.put(&e)
 	if ok {

@@ -266,12 +266,10 @@ func (s *sendQueue) Complete(c *ib.WC) bool {
 	if c.Status == ib.StatusSuccess && !p.signaled {
 		return true
 	}
-	wc := *c
-	wc.ID = p.id
 	if c.Status != ib.StatusSuccess {
 		s.owner.late.Store(true)
 	}
-	return s.cq.complete(&wc, s.sl)
+	return s.cq.complete(c, p.id, s.sl)
 }
 
 // reset drops what is in the ring: the queue pair is in RESET.

@@ -195,7 +195,7 @@ func TestEncodeWC(t *testing.T) {
 			"0100000000000000" + "0a000000" + "01000000" + "62020000" + "00000000" + "00000000" + "05000000" + "00000000" + "00000000" + "0000" + "0000" + "02" + "00" + "01" + "00"},
 	} {
 		b := [CQElem]byte{63: 0xa5}
-		EncodeWC(&b, &c.wc, 2)
+		EncodeWC(&b, &c.wc, c.wc.ID, 2)
 		if got := hex.EncodeToString(b[:48]); got != c.want || !bytes.Equal(b[48:], make([]byte, 16)) {
 			t.Errorf("%s:\n got %s\nwant %s", c.why, got, c.want)
 		}
