@@ -28,9 +28,9 @@ func looped(t testing.TB) (p *app, a, b *appQP) {
 // BenchmarkWrite posts WRITEs of 8 bytes and polls for their completions:
 // through the rings, and as a Go program of the device does.
 func BenchmarkWrite(b *testing.B) {
-	for _, n := range []int{1, 16} {
-		b.Run(map[int]string{1: "rings", 16: "rings, 16 at once"}[n], func(b *testing.B) { benchRings(b, n) })
-	}
+	b.Run("rings", func(b *testing.B) { benchRings(b, 1) })
+	b.Run("rings, 16 at once", func(b *testing.B) { benchRings(b, 16) })
+	b.Run("rings, as many as wait for each other", func(b *testing.B) { benchRings(b, mostGathered) })
 	b.Run("hca", benchDirect)
 }
 
@@ -52,6 +52,35 @@ func benchRings(b *testing.B, n int) {
 				got++
 			} else {
 				runtime.Gosched()
+			}
+		}
+	}
+}
+
+// BenchmarkSend posts receives, then SENDs of 8 bytes to them, and polls for
+// both completions.
+func BenchmarkSend(b *testing.B) {
+	p, from, to := looped(b)
+	w := fake.SendWR{Opcode: fake.Send, Flags: fake.Signaled, SGE: []ib.SGE{p.sge(0, 8)}}
+	list := []ib.SGE{p.sge(64, 8)}
+	b.ReportAllocs()
+	for i := 0; i < b.N; i += mostGathered {
+		for range mostGathered {
+			to.recv.PostRecv(1, list...)
+			from.send.PostSend(w)
+		}
+		from.Serve()
+		for _, q := range []*appQP{from, to} {
+			for got := 0; got < mostGathered; {
+				c, ok := q.cq.Poll()
+				switch {
+				case !ok:
+					runtime.Gosched()
+				case c.Status != ib.StatusSuccess:
+					b.Fatal(c)
+				default:
+					got++
+				}
 			}
 		}
 	}

@@ -101,13 +101,13 @@ func TestResizeBesideCompletions(t *testing.T) {
 	const before, after = 20_000, 5000
 	q := newBareCQ(t, before+after)
 	for id := range uint64(before) {
-		q.complete(&ib.WC{ID: id}, 0)
+		q.complete(&ib.WC{}, id, 0)
 	}
 	to := space(2*(before+after), ring.CQElem)
 	var beside sync.WaitGroup
 	beside.Go(func() {
 		for id := range uint64(after) {
-			if !q.complete(&ib.WC{ID: before + id}, 0) {
+			if !q.complete(&ib.WC{}, before+id, 0) {
 				t.Errorf("completion %d is lost", id)
 			}
 			runtime.Gosched()
@@ -186,7 +186,7 @@ func TestCloseBesideResize(t *testing.T) {
 	for range 50 {
 		q := newBareCQ(t, 1000)
 		for id := range uint64(1000) {
-			q.complete(&ib.WC{ID: id}, 0)
+			q.complete(&ib.WC{}, id, 0)
 		}
 		var beside sync.WaitGroup
 		beside.Go(q.Close)
@@ -195,7 +195,7 @@ func TestCloseBesideResize(t *testing.T) {
 			t.Error(err)
 		}
 		beside.Wait()
-		if q.complete(&ib.WC{}, 0) {
+		if q.complete(&ib.WC{}, 0, 0) {
 			t.Error("a queue that is closed takes a completion")
 		}
 	}

@@ -46,25 +46,34 @@ func newCompQueue(mem *ringSpace, tell, overflow func()) (*CompQueue, error) {
 }
 
 // complete adds a completion. It returns false if that is lost: there is no
-// room, the program has set an index that cannot be, or the queue is closed. sl
-// goes to the program as the service level.
-func (q *CompQueue) complete(c *ib.WC, sl uint8) bool {
+// room, the program has set an index that cannot be, or the queue is closed. id
+// is the program's ID of the request, in place of that in c, and sl goes to it
+// as the service level.
+func (q *CompQueue) complete(c *ib.WC, id uint64, sl uint8) bool {
 	var e [ring.CQElem]byte
-	ring.EncodeWC(&e, c, sl)
+	ring.EncodeWC(&e, c, id, sl)
 	q.mu.Lock()
-	defer q.mu.Unlock()
+	ok := q.put(&e)
+	if ok {
+		q.notify(c.Solicited || c.Status != ib.StatusSuccess)
+	}
+	q.mu.Unlock()
+	return ok
+}
+
+// put is complete for the ring. The queue is locked.
+func (q *CompQueue) put(e *[ring.CQElem]byte) bool {
 	if q.closed {
 		return false
 	}
-	if q.ring.Put(e[:]) != nil {
-		if !q.lost {
-			q.lost = true
-			q.overflow()
-		}
-		return false
+	if q.ring.Put(e[:]) == nil {
+		return true
 	}
-	q.notify(c.Solicited || c.Status != ib.StatusSuccess)
-	return true
+	if !q.lost {
+		q.lost = true
+		q.overflow()
+	}
+	return false
 }
 
 // notify tells the program if it has asked to be told (IBTA 11.4.2.2). The

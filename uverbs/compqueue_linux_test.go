@@ -52,14 +52,14 @@ func TestArming(t *testing.T) {
 	} {
 		q.told = 0
 		q.armed.Store(c.arm)
-		q.complete(c.wc, 0)
+		q.complete(c.wc, c.wc.ID, 0)
 		if told := q.told == 1; told != c.told {
 			t.Errorf("%s: told %v", c.why, told)
 		}
 		if armed := q.armed.Load(); c.told && armed != 0 || !c.told && armed != c.arm {
 			t.Errorf("%s: it is armed %d", c.why, armed)
 		}
-		q.complete(c.wc, 0)
+		q.complete(c.wc, c.wc.ID, 0)
 		if q.told > 1 {
 			t.Errorf("%s: told twice", c.why)
 		}
@@ -74,7 +74,7 @@ func TestOverflow(t *testing.T) {
 		full func(q *bareCQ)
 	}{
 		{"full", func(q *bareCQ) {
-			for q.complete(&ib.WC{}, 0) {
+			for q.complete(&ib.WC{}, 0, 0) {
 			}
 		}},
 		{"an index that cannot be", func(q *bareCQ) { q.SetConsumer(4) }},
@@ -83,12 +83,12 @@ func TestOverflow(t *testing.T) {
 		q := newBareCQ(t, 3)
 		c.full(q)
 		for range 2 {
-			if q.complete(&ib.WC{}, 0) || q.lost != 1 {
+			if q.complete(&ib.WC{}, 0, 0) || q.lost != 1 {
 				t.Errorf("%s: the event came %d times", c.why, q.lost)
 			}
 		}
 		q.SetConsumer(q.Producer())
-		if !q.complete(&ib.WC{ID: 5}, 0) {
+		if !q.complete(&ib.WC{}, 5, 0) {
 			t.Errorf("%s: there is room again", c.why)
 		}
 	}
@@ -117,7 +117,7 @@ func TestResizeCompletions(t *testing.T) {
 	t.Parallel()
 	q := newBareCQ(t, 7)
 	for i := range uint64(7) {
-		q.complete(&ib.WC{ID: i}, 0)
+		q.complete(&ib.WC{}, i, 0)
 	}
 	for _, c := range []struct {
 		entries int
@@ -134,7 +134,7 @@ func TestResizeCompletions(t *testing.T) {
 		t.Errorf("%d completions, %v", n, err)
 	}
 	q.expect(ib.StatusSuccess, 0, 1, 2, 3, 4, 5, 6)
-	if q.complete(&ib.WC{ID: 9}, 0); q.expect(ib.StatusSuccess, 9) == nil {
+	if q.complete(&ib.WC{}, 9, 0); q.expect(ib.StatusSuccess, 9) == nil {
 		t.Error("nothing")
 	}
 }
@@ -144,7 +144,7 @@ func TestClosedCompletions(t *testing.T) {
 	q := newBareCQ(t, 7)
 	q.Arm(false)
 	q.Close()
-	if q.complete(&ib.WC{}, 0) || q.told > 0 || q.lost > 0 {
+	if q.complete(&ib.WC{}, 0, 0) || q.told > 0 || q.lost > 0 {
 		t.Error("a queue that is closed takes completions")
 	}
 }

@@ -94,20 +94,23 @@ func (r *recvQueue) Clear() {
 // back first.
 func (r *recvQueue) Complete(c *ib.WC) bool {
 	if r.srq != nil && c.Status == ib.StatusSuccess {
-		return r.cq.complete(c, r.sl)
+		return r.cq.complete(c, c.ID, r.sl)
 	}
-	wc := *c
+	id := c.ID
 	if c.Status != ib.StatusSuccess && !r.owner.late.Swap(true) {
 		r.owner.kick() // there may be more than are flushed at once
 	}
 	if r.srq == nil {
-		wc.ID = r.ids[c.ID&uint64(len(r.ids)-1)]
+		id = r.ids[c.ID&uint64(len(r.ids)-1)]
 		r.ring.Release(c.ID + 1)
 		if r.bad == c.ID+1 && c.Status == ib.StatusWRFlushErr {
-			r.bad, wc.Status = 0, ib.StatusLocQPOpErr
+			r.bad = 0
+			wc := *c
+			wc.Status = ib.StatusLocQPOpErr
+			return r.cq.complete(&wc, id, r.sl)
 		}
 	}
-	return r.cq.complete(&wc, r.sl)
+	return r.cq.complete(c, id, r.sl)
 }
 
 // SharedRecvQueue is a shared receive queue in a ring that the program fills.

@@ -82,7 +82,13 @@ type batch struct {
 	wrs   [batchSize]ib.SendWR
 }
 
-var batches = sync.Pool{New: func() any { return new(batch) }}
+var batches = sync.Pool{New: func() any {
+	b := new(batch)
+	for i := range b.taken {
+		b.taken[i].WR = &b.wrs[i]
+	}
+	return b
+}}
 
 // drain is Queues.Drain for the send queue.
 func (s *sendQueue) drain(most int) (more bool) {
@@ -161,7 +167,7 @@ func (s *sendQueue) post(b *batch, n int) bool {
 		return false
 	}
 	s.ring.Return(at + 1)
-	s.bad = badRequest{any: true, pos: at, status: status, opcode: b.taken[m].WR.Opcode.Completion()}
+	s.bad = badRequest{any: true, pos: at, status: status, opcode: b.wrs[m].Opcode.Completion()}
 	return s.finishBad()
 }
 
@@ -182,7 +188,6 @@ func (s *sendQueue) take(b *batch, i int, e []byte) ib.Status {
 			w.WR.AH = s.handleFor(w.Vector)
 		}
 	}
-	b.wrs[i] = w.WR
 	return ib.StatusSuccess
 }
 
@@ -261,12 +266,10 @@ func (s *sendQueue) Complete(c *ib.WC) bool {
 	if c.Status == ib.StatusSuccess && !p.signaled {
 		return true
 	}
-	wc := *c
-	wc.ID = p.id
 	if c.Status != ib.StatusSuccess {
 		s.owner.late.Store(true)
 	}
-	return s.cq.complete(&wc, s.sl)
+	return s.cq.complete(c, p.id, s.sl)
 }
 
 // reset drops what is in the ring: the queue pair is in RESET.

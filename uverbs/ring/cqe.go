@@ -34,12 +34,13 @@ const (
 // port is the number of a device's only port.
 const port = 1
 
-// EncodeWC writes a completion to b. The service level is what hardware reports
+// EncodeWC writes a completion to b, of the request that the program knows by
+// id. The service level is what hardware reports
 // for a datagram: which kind of packet it came in.
-func EncodeWC(b *[CQElem]byte, c *ib.WC, sl uint8) {
+func EncodeWC(b *[CQElem]byte, c *ib.WC, id uint64, sl uint8) {
 	*b = [CQElem]byte{}
 	u32 := func(at int, v uint32) { binary.NativeEndian.PutUint32(b[at:], v) }
-	binary.NativeEndian.PutUint64(b[:], c.ID)
+	binary.NativeEndian.PutUint64(b[:], id)
 	u32(8, uint32(c.Status))
 	u32(12, uint32(c.Opcode))
 	u32(wcVendorErr, c.VendorErr)

@@ -220,7 +220,7 @@ func TestForgetLooksAtFew(t *testing.T) {
 	const slots = 1 << 12
 	p, mem := newProducer(t, Shape{Slots: slots, Elem: 64})
 	var e [CQElem]byte
-	EncodeWC(&e, &ib.WC{QPN: 7}, 0)
+	EncodeWC(&e, &ib.WC{QPN: 7}, 0, 0)
 	for range slots - 1 {
 		if err := p.Put(e[:]); err != nil {
 			t.Fatal(err)

@@ -75,12 +75,14 @@ type Limits struct {
 // Send is a send request that was taken from a ring.
 type Send struct {
 	// WR is the request, but for AH. Its slices and its Bind lie in Send
-	// and in the element.
-	WR ib.SendWR
+	// and in the element. Decode fills what it points to: the caller has
+	// requests beside each other, and a copy of one takes longer than the
+	// rest of Decode. It makes one where there is none.
+	WR *ib.SendWR
 
 	// AH is the number of the address handle of a datagram. 0 is none: then
 	// Vector has what the element says, for the drivers before rdma-core 35
-	// name no handle.
+	// name no handle. Other requests leave both as they are.
 	AH     uint32
 	Vector ib.AddressVector
 
@@ -94,13 +96,15 @@ type Send struct {
 func (s *Send) Decode(e []byte, l Limits) ib.Status {
 	u32 := func(at int) uint32 { return binary.NativeEndian.Uint32(e[at:]) }
 	flags := u32(16)
-	s.WR = ib.SendWR{ID: binary.NativeEndian.Uint64(e), Signaled: flags&flagSignaled != 0}
-	s.AH, s.Vector = 0, ib.AddressVector{}
+	if s.WR == nil {
+		s.WR = new(ib.SendWR)
+	}
+	*s.WR = ib.SendWR{ID: binary.NativeEndian.Uint64(e), Signaled: flags&flagSignaled != 0}
 	op := ib.OpcodeOfIBV(u32(12))
 	if !op.Known() || op == ib.OpRegMR || op == ib.OpReadInv { // the last are for the kernel only
 		return ib.StatusLocQPOpErr
 	}
-	w := &s.WR
+	w := s.WR
 	w.Opcode = op
 	w.Solicited, w.Fence = flags&flagSolicited != 0, flags&flagFence != 0
 	switch op {
@@ -127,7 +131,7 @@ func (s *Send) Decode(e []byte, l Limits) ib.Status {
 func (s *Send) remote(e []byte) {
 	u32 := func(at int) uint32 { return binary.NativeEndian.Uint32(e[at:]) }
 	u64 := func(at int) uint64 { return binary.NativeEndian.Uint64(e[at:]) }
-	w := &s.WR
+	w := s.WR
 	w.Remote = ib.RemoteAddr{Addr: u64(24), RKey: ib.Key(u32(32))}
 	switch {
 	case w.Opcode.Is(ib.OpAtomic):

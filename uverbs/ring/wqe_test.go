@@ -89,8 +89,8 @@ func TestDecodeSend(t *testing.T) {
 		if len(s.WR.SGList) == 0 {
 			s.WR.SGList = nil
 		}
-		if !reflect.DeepEqual(s.WR, c.want) {
-			t.Errorf("%s:\n got %+v\nwant %+v", c.why, s.WR, c.want)
+		if !reflect.DeepEqual(*s.WR, c.want) {
+			t.Errorf("%s:\n got %+v\nwant %+v", c.why, *s.WR, c.want)
 		}
 	}
 }
@@ -195,7 +195,7 @@ func TestEncodeWC(t *testing.T) {
 			"0100000000000000" + "0a000000" + "01000000" + "62020000" + "00000000" + "00000000" + "05000000" + "00000000" + "00000000" + "0000" + "0000" + "02" + "00" + "01" + "00"},
 	} {
 		b := [CQElem]byte{63: 0xa5}
-		EncodeWC(&b, &c.wc, 2)
+		EncodeWC(&b, &c.wc, c.wc.ID, 2)
 		if got := hex.EncodeToString(b[:48]); got != c.want || !bytes.Equal(b[48:], make([]byte, 16)) {
 			t.Errorf("%s:\n got %s\nwant %s", c.why, got, c.want)
 		}
@@ -270,5 +270,40 @@ func TestChangesWhileRead(t *testing.T) {
 	}
 	if !bytes.Equal(guard, bytes.Repeat([]byte{0xa5}, 64)) {
 		t.Error("something was written behind the ring")
+	}
+}
+
+// Requests are decoded into their place, one after the other.
+func TestDecodeInPlace(t *testing.T) {
+	t.Parallel()
+	var wrs [2]ib.SendWR
+	var sends [2]Send
+	for i := range sends {
+		sends[i].WR = &wrs[i]
+		e := element(256, map[int]any{0: uint64(i + 5), 12: 2, 184: 8, 196: 1, 208: uint64(0x1000 * (i + 1)), 216: 8, 220: 1})
+		if st := sends[i].Decode(e, Limits{SGE: 3}); st != ib.StatusSuccess {
+			t.Fatal(st)
+		}
+	}
+	for i, w := range wrs {
+		if w.ID != uint64(i+5) || w.Opcode != ib.OpSend || len(w.SGList) != 1 || w.SGList[0].Addr != uint64(0x1000*(i+1)) {
+			t.Errorf("request %d: %+v", i, w)
+		}
+	}
+}
+
+// BenchmarkDecode reads a SEND with one entry into its place.
+func BenchmarkDecode(b *testing.B) {
+	e := element(256, map[int]any{0: uint64(7), 12: 2, 16: 2, 184: 8, 196: 1, 208: uint64(0x1000), 216: 8, 220: 1})
+	var wrs [64]ib.SendWR
+	var sends [64]Send
+	for i := range sends {
+		sends[i].WR = &wrs[i]
+	}
+	b.ReportAllocs()
+	for i := range b.N {
+		if sends[i%64].Decode(e, Limits{SGE: 3}) != ib.StatusSuccess {
+			b.Fatal("it is refused")
+		}
 	}
 }
