@@ -72,6 +72,7 @@ type Lease struct {
 	Slot    int    // the first of its slots
 	Slots   int    // how many it has, one for each shard
 	Since   time.Time
+	Told    bool // it has told its counters; else all of them are 0
 
 	QPs                  int    // open queue pairs
 	MadeQPs              uint64 // queue pairs made since the beginning

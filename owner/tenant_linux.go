@@ -47,6 +47,7 @@ type tenant struct {
 
 	mu     sync.Mutex // guards what follows
 	counts lease.Counts
+	tells  bool          // it has told counters
 	told   chan struct{} // closed when it has answered; nil: it is not asked
 }
 
@@ -194,7 +195,7 @@ func (t *tenant) check(h *lease.Hello) *lease.Refusal {
 	case h.Version != lease.Version:
 		return refusal(lease.BadRequest, "the program speaks version %d of the protocol, the owner (process %d) %d: use the same release of both", h.Version, os.Getpid(), lease.Version)
 	case t.uid != uint32(os.Geteuid()) && (o.cfg.Allow == nil || !o.cfg.Allow(t.uid)):
-		return refusal(lease.NotAllowed, "user %d may not lease the port of %v; user %d has it (process %d), and its configuration allows others", t.uid, o.Addr(), os.Geteuid(), os.Getpid())
+		return refusal(lease.NotAllowed, "user %d may not lease the port of %v, which process %[4]d of user %[3]d owns; its configuration names others that may (users of rocev2d)", t.uid, o.Addr(), os.Geteuid(), os.Getpid())
 	case h.Shards < 1 || h.Shards > min(mostShards, o.cfg.Slots/2) || h.Shards&(h.Shards-1) != 0:
 		return refusal(lease.BadRequest, "%d shards; it must be a power of two, %d at most", h.Shards, min(mostShards, o.cfg.Slots/2))
 	case len(h.Command) > 256:
@@ -371,7 +372,7 @@ func (t *tenant) handle(m *lease.Message) error {
 		x.release(t, m.Release)
 	case m.Tell != nil:
 		t.mu.Lock()
-		t.counts = *m.Tell
+		t.counts, t.tells = *m.Tell, true
 		t.counts.Bound(mostRate * (1 + uint64(time.Since(t.since)/time.Second)))
 		if t.told != nil {
 			close(t.told)
@@ -407,7 +408,7 @@ func (t *tenant) describe() Lease {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	c := &t.counts
-	return Lease{PID: t.pid, UID: t.uid, Command: t.command, Slot: t.slot, Slots: t.n, Since: t.since,
+	return Lease{PID: t.pid, UID: t.uid, Command: t.command, Slot: t.slot, Slots: t.n, Since: t.since, Told: t.tells,
 		QPs: c.QPs, MadeQPs: c.MadeQPs, TxPackets: c.TxPackets, RxPackets: c.RxPackets, TxBytes: c.TxBytes, RxBytes: c.RxBytes,
 		TxShm: c.TxShm, RxShm: c.RxShm, Reached: c.Peers[:min(len(c.Peers), transport.MostUsedPeers)]}
 }

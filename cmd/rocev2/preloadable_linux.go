@@ -5,7 +5,9 @@ import (
 	"debug/elf"
 	"errors"
 	"fmt"
+	"io"
 	"os"
+	"path"
 	"strings"
 	"syscall"
 
@@ -14,8 +16,8 @@ import (
 
 // preloadable returns an error that says why the dynamic linker preloads
 // nothing into a program.
-func preloadable(path string) error {
-	st, err := os.Stat(path)
+func preloadable(program string) error {
+	st, err := os.Stat(program)
 	if err != nil {
 		return err
 	}
@@ -23,21 +25,32 @@ func preloadable(path string) error {
 		return fmt.Errorf("it is %s, so the dynamic linker takes no library from outside: copy it without that bit, or name the library in /etc/ld.so.preload", who)
 	}
 	if os.Geteuid() != 0 {
-		if n, err := unix.Getxattr(path, "security.capability", nil); err == nil && n > 0 {
+		if n, err := unix.Getxattr(program, "security.capability", nil); err == nil && n > 0 {
 			return errors.New("it has file capabilities, so the dynamic linker takes no library from outside: copy it without them, or name the library in /etc/ld.so.preload")
 		}
 	}
-	f, err := elf.Open(path)
+	f, err := elf.Open(program)
 	if err != nil {
-		return interpreted(path)
+		return interpreted(program)
 	}
 	defer f.Close()
 	for _, p := range f.Progs {
 		if p.Type == elf.PT_INTERP {
-			return nil
+			return loads(p)
 		}
 	}
 	return errors.New("it is a static program, which loads no library: link it dynamically with libibverbs")
+}
+
+// loads returns an error that says why a program's dynamic linker, which the
+// segment names, cannot load the library. musl's lacks functions of glibc, and
+// ends a program whose library needs them.
+func loads(linker *elf.Prog) error {
+	name, err := io.ReadAll(io.LimitReader(linker.Open(), unix.PathMax))
+	if err == nil && strings.HasPrefix(path.Base(string(name)), "ld-musl-") {
+		return errors.New("it is built for musl, whose dynamic linker cannot load the library, nor the adapter in it: use a program that is built for glibc")
+	}
+	return nil
 }
 
 // changesTo says which other user or group a program runs as, "" if none. Root
@@ -59,8 +72,8 @@ func changesTo(st os.FileInfo) string {
 }
 
 // interpreted looks at the interpreter of a script.
-func interpreted(path string) error {
-	f, err := os.Open(path)
+func interpreted(script string) error {
+	f, err := os.Open(script)
 	if err != nil {
 		return nil // who may run it need not be able to read it
 	}
@@ -68,7 +81,7 @@ func interpreted(path string) error {
 	line, _ := bufio.NewReaderSize(f, 256).ReadSlice('\n')
 	rest, ok := strings.CutPrefix(string(line), "#!")
 	fields := strings.Fields(rest)
-	if !ok || len(fields) == 0 || fields[0] == path {
+	if !ok || len(fields) == 0 || fields[0] == script {
 		return nil
 	}
 	if e, err := elf.Open(fields[0]); err == nil {

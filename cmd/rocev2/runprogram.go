@@ -35,7 +35,7 @@ another process owns the port (rocev2d), that one knows them, and --stats does
 not: see its page and its metrics.
 
 Static programs and setuid programs cannot be run so: they load no library that
-is named from outside.
+is named from outside. Nor can programs for musl, whose loader refuses it.
 
 Environment: ROCEV2_PROGRAMS is the directory of the daemon to use or to start.
 A daemon that is there already keeps its devices: --device, --hardware and --shm

@@ -84,6 +84,7 @@ func TestRunProgram(t *testing.T) {
 		{name: "no program's format", args: []string{"-d", a, "--", script(t, "\x7fnonsense", 0o755)}, code: 126, err: "exec format error"},
 		{name: "no such address", args: []string{"-d", "192.0.2.1", "--", "true"}, code: 1, err: "192.0.2.1"},
 		{name: "a static program", args: []string{"--", staticProgram(t), "version"}, code: 126, err: "static program"},
+		{name: "a program for musl", args: []string{"--", muslProgram(t)}, code: 126, err: "built for musl"},
 	} {
 		var out, errs strings.Builder
 		cmd := p.command(c.args...)
@@ -148,6 +149,22 @@ func TestRunProgramBesideAnotherUsersDirectory(t *testing.T) {
 // staticProgram returns a program without a dynamic linker: the headers of
 // /bin/true without what names one.
 func staticProgram(t *testing.T) string {
+	return changedProgram(t, func(f *elf.File, b []byte, at int, _ *elf.Prog) {
+		f.ByteOrder.PutUint32(b[at:], uint32(elf.PT_NULL))
+	})
+}
+
+// muslProgram returns a program whose dynamic linker is that of musl, by name.
+func muslProgram(t *testing.T) string {
+	return changedProgram(t, func(_ *elf.File, b []byte, _ int, p *elf.Prog) {
+		clear(b[p.Off : p.Off+p.Filesz])
+		copy(b[p.Off:p.Off+p.Filesz], "/lib/ld-musl-any.so")
+	})
+}
+
+// changedProgram returns /bin/true after change, which gets where the header of
+// the segment is that names the dynamic linker.
+func changedProgram(t *testing.T, change func(f *elf.File, b []byte, at int, p *elf.Prog)) string {
 	t.Helper()
 	b, err := os.ReadFile("/bin/true")
 	if err != nil {
@@ -160,10 +177,10 @@ func staticProgram(t *testing.T) string {
 	const headers, header = 64, 56
 	for i, p := range f.Progs {
 		if p.Type == elf.PT_INTERP {
-			f.ByteOrder.PutUint32(b[headers+i*header:], uint32(elf.PT_NULL))
+			change(f, b, headers+i*header, p)
 		}
 	}
-	name := filepath.Join(t.TempDir(), "static")
+	name := filepath.Join(t.TempDir(), "changed")
 	if err := os.WriteFile(name, b, 0o700); err != nil {
 		t.Fatal(err)
 	}

@@ -14,9 +14,11 @@ import (
 	"strings"
 	"syscall"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gosoftroce/rocev2/owner"
 	"github.com/gosoftroce/rocev2/programs"
 	"github.com/gosoftroce/rocev2/transport/lease"
 )
@@ -40,7 +42,7 @@ func runWithStats(s streams, held *heldDaemon, path string, args, env []string) 
 			}
 		}
 	}()
-	err := cmd.Wait()
+	err := waitAndAsk(cmd, held.file)
 	list, e := programs.Report(held.file)
 	if e != nil {
 		fmt.Fprintf(s.err, "rocev2 run: %v\n", e)
@@ -57,9 +59,33 @@ func runWithStats(s streams, held *heldDaemon, path string, args, env []string) 
 	return statusError{nil, exit.ExitCode()}
 }
 
-// dieOf ends this process as the program has ended.
+// askEvery is how often processes are asked for their counters.
+const askEvery = 250 * time.Millisecond
+
+// waitAndAsk waits for the program. Meanwhile it has the daemon ask all
+// processes for their counters: one that ends by _exit, as children of fork do,
+// or by a signal, tells none at its end.
+func waitAndAsk(cmd *exec.Cmd, held *os.File) error {
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	tick := time.NewTicker(askEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case err := <-ended:
+			return err
+		case <-tick.C:
+			_, _ = programs.Report(held) // the last one tells of errors
+		}
+	}
+}
+
+// dieOf ends this process as the program has ended. Go's own handlers, which
+// stay for faults, would write what its goroutines do.
 func dieOf(sig syscall.Signal) error {
 	signal.Reset(sig)
+	var byDefault [4]uint64 // the kernel's struct sigaction, and SIG_DFL is 0
+	_, _, _ = unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(sig), uintptr(unsafe.Pointer(&byDefault)), 0, 8, 0, 0)
 	_ = unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}) // the program's core is the one to look at
 	_ = unix.Kill(os.Getpid(), sig)
 	return statusError{nil, 128 + int(sig)}
@@ -82,11 +108,18 @@ func writeUse(w io.Writer, program string, list []programs.Used) {
 	slices.SortStableFunc(list, func(a, b programs.Used) int {
 		return cmp.Or(cmp.Compare(a.Lease.PID, b.Lease.PID), strings.Compare(a.Device, b.Device))
 	})
+	list = withoutTries(list)
 	var sent, received uint64
+	told := true
 	for _, u := range list {
 		l := u.Lease
+		told = told && l.Told
 		sent, received = sent+l.TxPackets, received+l.RxPackets
 		fmt.Fprintf(w, "rocev2 run: %s, process %d, user %d, on %s (%v)\n", cmp.Or(l.Command, "?"), l.PID, l.UID, u.Device, u.Addr)
+		if !l.Told {
+			fmt.Fprintln(w, "  what it sent and received is not known: it ended soon, by _exit or a signal, and told nothing")
+			continue
+		}
 		fmt.Fprintf(w, "  sent      %s in %s%s\n", amount(l.TxBytes, "byte"), amount(l.TxPackets, "packet"), wayText(l.TxBytes, l.TxShm))
 		fmt.Fprintf(w, "  received  %s in %s%s\n", amount(l.RxBytes, "byte"), amount(l.RxPackets, "packet"), wayText(l.RxBytes, l.RxShm))
 		fmt.Fprintf(w, "  made      %s", amount(l.MadeQPs, "queue pair"))
@@ -98,9 +131,30 @@ func writeUse(w io.Writer, program string, list []programs.Used) {
 			fmt.Fprintf(w, "  peers     %s\n", text)
 		}
 	}
-	if sent == 0 && received == 0 {
+	if told && sent == 0 && received == 0 {
 		fmt.Fprintf(w, "rocev2 run: the devices were opened, and no packet passed the network: %s used another transport for its data, or stayed within one process.\n", program)
 	}
+}
+
+// withoutTries takes out what a process has opened and closed again unused,
+// where it has opened the device once more: libraries do so to see what there
+// is. The list is in order of processes and devices.
+func withoutTries(list []programs.Used) []programs.Used {
+	same := func(a, b programs.Used) bool { return a.Lease.PID == b.Lease.PID && a.Device == b.Device }
+	return slices.DeleteFunc(slices.Clone(list), func(u programs.Used) bool {
+		n := 0
+		for _, v := range list {
+			if same(u, v) && used(v.Lease) {
+				n++
+			}
+		}
+		return n > 0 && !used(u.Lease)
+	})
+}
+
+// used reports whether something may have been done with a lease.
+func used(l owner.Lease) bool {
+	return !l.Told || l.MadeQPs > 0 || l.TxPackets > 0 || l.RxPackets > 0 || l.Connections > 0
 }
 
 // wayText says how bytes went: through UDP, or through shared memory.

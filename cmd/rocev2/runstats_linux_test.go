@@ -13,9 +13,13 @@ import (
 func TestWriteUse(t *testing.T) {
 	t.Parallel()
 	a, b := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")
-	used := func(pid int, l owner.Lease) programs.Used {
+	silent := func(pid int, l owner.Lease) programs.Used {
 		l.PID, l.UID, l.Command = pid, 1000, "ib_write_bw"
 		return programs.Used{Device: "rxe_eth0", Addr: a, Lease: l}
+	}
+	used := func(pid int, l owner.Lease) programs.Used {
+		l.Told = true
+		return silent(pid, l)
 	}
 	for _, c := range []struct {
 		name string
@@ -32,6 +36,8 @@ func TestWriteUse(t *testing.T) {
 				"  peers     192.0.2.2 (rocev2), 192.0.2.1 (this address)\n", "no packet"},
 		{"shared memory", []programs.Used{used(7, owner.Lease{TxBytes: 100, TxPackets: 2, TxShm: 100, RxBytes: 30, RxPackets: 2, RxShm: 10})},
 			"  sent      100 bytes in 2 packets, all through shared memory\n  received  30 bytes in 2 packets, by UDP, and of them 10 bytes through shared memory\n", "no packet"},
+		{"a process that told nothing", []programs.Used{silent(7, owner.Lease{})}, "is not known", "no packet"},
+		{"a device opened to look", []programs.Used{used(7, owner.Lease{}), used(7, owner.Lease{RxPackets: 3, TxPackets: 3})}, "in 3 packets", "in 0 packets"},
 		{"in order", []programs.Used{used(9, owner.Lease{TxPackets: 1}), used(8, owner.Lease{})}, "process 8, ", "no packet"},
 	} {
 		var out strings.Builder
@@ -59,12 +65,13 @@ func TestRunProgramStats(t *testing.T) {
 	for _, c := range []struct {
 		script string
 		code   int
-	}{{"echo out", 0}, {"exit 7", 7}, {"kill -TERM $$", -1}} {
+	}{{"echo out", 0}, {"exit 7", 7}, {"kill -TERM $$", -1}, {"kill -SEGV $$", -1}} {
 		var out, errs strings.Builder
 		cmd := p.command("-d", freeAddress(), "--stats", "--", "sh", "-c", c.script)
 		cmd.Stdout, cmd.Stderr = &out, &errs
 		err := cmd.Run()
-		if cmd.ProcessState.ExitCode() != c.code || !strings.HasPrefix(errs.String(), "rocev2 run: sh has used no device") {
+		if cmd.ProcessState.ExitCode() != c.code || !strings.HasPrefix(errs.String(), "rocev2 run: sh has used no device") ||
+			strings.Contains(errs.String(), "goroutine") {
 			t.Errorf("%s: %v, %q, %q", c.script, err, out.String(), errs.String())
 		}
 	}
