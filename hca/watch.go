@@ -1,5 +1,7 @@
 package hca
 
+import "sync/atomic"
+
 // sleepless is after how many posts in a row without a wait a program counts as
 // one that never sleeps.
 const sleepless = 8
@@ -13,15 +15,15 @@ const mostPollsOn = 16
 // written to its memory: one that waits for a byte to change, after it has
 // taken the completion of its own request. When only answers have come since it
 // has posted, it goes on looking for a request for as long as that was seen to
-// pay (vigil), unless the program is one that polls on all the same: what it has
-// got waits meanwhile.
+// pay (vigil), unless the program is one that polls on all the same: what it
+// has got waits meanwhile.
 func (d *Device) Poll() bool {
 	s := d.shards[0]
 	if len(d.shards) > 1 || s.spin <= 1 || s.driven != nil {
 		return d.Progress()
 	}
 	if s.answered.Load() && s.answered.Swap(false) {
-		pollsOn(s)
+		s.pollsOn.polls()
 	}
 	any := s.progress()
 	d.yield.polled(any)
@@ -36,19 +38,21 @@ func (d *Device) Poll() bool {
 	return true
 }
 
-// pollsOn says that the program polls after answers alone, without a post in
-// between. So it does not look at its memory.
-func pollsOn(s *shard) {
-	if n := s.pollsOn.Load(); n < mostPollsOn {
-		s.pollsOn.Store(n + 1)
+// pollsOn is how often a program polls on after answers, without a post in
+// between: then it does not look at its memory.
+type pollsOn struct{ atomic.Int32 }
+
+func (p *pollsOn) polls() {
+	if n := p.Load(); n < mostPollsOn {
+		p.Store(n + 1)
 	}
 }
 
-// looksOn says that it posts next, as it does where it has looked at its memory
+// posts takes note that it posts next, as where it has looked at its memory
 // meanwhile.
-func looksOn(s *shard) {
-	if n := s.pollsOn.Load(); n > 0 {
-		s.pollsOn.Store(max(n-2, 0))
+func (p *pollsOn) posts() {
+	if n := p.Load(); n > 0 {
+		p.Store(max(n-2, 0))
 	}
 }
 
@@ -59,7 +63,7 @@ func (d *Device) Posts() {
 		s.asked.Store(false)
 	}
 	if s.answered.Load() && s.answered.Swap(false) {
-		looksOn(s)
+		s.pollsOn.posts()
 	}
 	if n := s.posts.Load(); n < sleepless {
 		s.posts.Store(n + 1)
