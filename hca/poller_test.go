@@ -85,3 +85,37 @@ func TestWatchLeavesItToTheReceiver(t *testing.T) {
 		})
 	}
 }
+
+// A program that polls on after answers does not look at its memory: what it
+// has got does not wait for a request of the peer, and the receiver stands by.
+func TestWatchIsNotForOneThatPollsOn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a, b, qa, m := watcher(t)
+		s := a.shard()
+		s.watched = vigil{since: s.now()} // it may not look yet
+		m.quick.Store(true)
+		for range mostPollsOn {
+			a.dev.Posts()
+			a.write(qa, b, 8)
+			synctest.Wait()
+			if !a.dev.Poll() {
+				t.Fatal("no acknowledgement came")
+			}
+			a.dev.Poll()
+		}
+		m.quick.Store(false)
+		s.watched = vigil{credit: maxVigilSpare, since: s.now(), gap: 10 * time.Microsecond}
+		a.dev.Posts()
+		a.write(qa, b, 8)
+		synctest.Wait()
+		if !a.dev.Poll() {
+			t.Fatal("no acknowledgement came")
+		}
+		synctest.Wait()
+		if !s.poller.standby.Load() {
+			t.Error("it polls on, and is taken for one that looks at its memory")
+		}
+		a.waitOK(mostPollsOn + 1)
+	})
+}

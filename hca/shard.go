@@ -56,6 +56,8 @@ type shard struct {
 	watching atomic.Bool  // a program watches
 	watched  vigil        // of that
 	posts    atomic.Int32 // of a program since it has waited; up to sleepless
+	answered atomic.Bool  // what a program has polled last were answers alone, and it has neither polled nor posted since
+	pollsOn  pollsOn      // up to mostPollsOn
 
 	wakeLink  atomic.Bool // somebody blocks in the link's Wait, and is to be woken
 	bulk      atomic.Bool // more of a bulk transfer may come any moment

@@ -1,26 +1,59 @@
 package hca
 
+import "sync/atomic"
+
 // sleepless is after how many posts in a row without a wait a program counts as
 // one that never sleeps.
 const sleepless = 8
+
+// mostPollsOn bounds what is remembered of a program that polls on after
+// answers. One that looks at its memory posts next: two of three times at the
+// least, or it is none.
+const mostPollsOn = 16
 
 // Poll is Progress for a program that may not call again before a peer has
 // written to its memory: one that waits for a byte to change, after it has
 // taken the completion of its own request. When only answers have come since it
 // has posted, it goes on looking for a request for as long as that was seen to
-// pay (vigil).
+// pay (vigil), unless the program is one that polls on all the same: what it
+// has got waits meanwhile.
 func (d *Device) Poll() bool {
 	s := d.shards[0]
 	if len(d.shards) > 1 || s.spin <= 1 || s.driven != nil {
 		return d.Progress()
 	}
+	if s.answered.Load() && s.answered.Swap(false) {
+		s.pollsOn.polls()
+	}
 	any := s.progress()
 	d.yield.polled(any)
-	if any && !s.asked.Load() && s.watching.CompareAndSwap(false, true) {
+	if !any || s.asked.Load() {
+		return any
+	}
+	s.answered.Store(true)
+	if s.pollsOn.Load() < mostPollsOn/2 && s.watching.CompareAndSwap(false, true) {
 		watch(s)
 		s.watching.Store(false)
 	}
-	return any
+	return true
+}
+
+// pollsOn is how often a program polls on after answers, without a post in
+// between: then it does not look at its memory.
+type pollsOn struct{ atomic.Int32 }
+
+func (p *pollsOn) polls() {
+	if n := p.Load(); n < mostPollsOn {
+		p.Store(n + 1)
+	}
+}
+
+// posts takes note that it posts next, as where it has looked at its memory
+// meanwhile.
+func (p *pollsOn) posts() {
+	if n := p.Load(); n > 0 {
+		p.Store(max(n-2, 0))
+	}
 }
 
 // Posts says that the program is about to post.
@@ -28,6 +61,9 @@ func (d *Device) Posts() {
 	s := d.shards[0]
 	if s.asked.Load() {
 		s.asked.Store(false)
+	}
+	if s.answered.Load() && s.answered.Swap(false) {
+		s.pollsOn.posts()
 	}
 	if n := s.posts.Load(); n < sleepless {
 		s.posts.Store(n + 1)

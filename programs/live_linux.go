@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gosoftroce/rocev2/uverbs"
 	"github.com/gosoftroce/rocev2/verbs"
 )
 
@@ -187,7 +188,7 @@ func (d *device) counters() map[string]uint64 {
 
 // portFiles are the files that say how a port is now.
 func portFiles(p verbs.PortAttr) map[string]string {
-	files := map[string]string{"ports/1/rate": rateText(p.Speed), "ports/1/state": stateDown, "ports/1/phys_state": physDisabled}
+	files := map[string]string{"ports/1/rate": rateText(uverbs.Rate(p.Interface, p.Speed)), "ports/1/state": stateDown, "ports/1/phys_state": physDisabled}
 	if p.State == verbs.PortActive {
 		files["ports/1/state"] = stateActive
 	}

@@ -354,3 +354,17 @@ func TestPostLeft(t *testing.T) {
 		t.Errorf("%d requests were posted before the file was closed", n)
 	}
 }
+
+// The loopback interface has no speed, and other interfaces have theirs.
+func TestRate(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		ifname       string
+		mbps         int
+		width, speed uint8
+	}{{"lo", 0, 2, 32}, {"eth0", 0, 1, 1}, {"eth0", 10000, 2, 1}, {"eth0", 25000, 1, 32}} {
+		if width, speed := linkRate(Rate(c.ifname, c.mbps)); width != c.width || speed != c.speed {
+			t.Errorf("%s with %d Mb/s: width %d, speed %d, want %d, %d", c.ifname, c.mbps, width, speed, c.width, c.speed)
+		}
+	}
+}

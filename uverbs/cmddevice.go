@@ -120,7 +120,7 @@ func queryPort(c *Client, r *abi.Request, req *abi.QueryPortReq) abi.Reply {
 		Flags:        abi.QueryPortFlagGRHNeed,
 	}
 	out.State, out.PhysState = portState(status.State)
-	out.ActiveWidth, out.ActiveSpeed = linkRate(status.Speed)
+	out.ActiveWidth, out.ActiveSpeed = linkRate(Rate(status.Interface, status.Speed))
 	return r.Answer(out, nil)
 }
 
@@ -135,6 +135,18 @@ func portState(s transport.PortState) (state, phys uint8) {
 		return down, 3
 	}
 	return active, 5
+}
+
+// Rate returns the rate that programs are told of an interface with a speed, in
+// Mb/s; 0: not known. The loopback interface has no speed. Programs would take
+// 2.5 Gb/s for its bandwidth, and copy messages where they would otherwise have
+// the peer READ them: so it is said to have more than two processes reach.
+func Rate(ifname string, mbps int) int {
+	const loopback = 100000
+	if ifname == "lo" {
+		return loopback
+	}
+	return mbps
 }
 
 // linkRate returns width and speed of the largest link that is not faster than
