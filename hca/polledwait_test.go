@@ -9,12 +9,12 @@ import (
 	"github.com/gosoftroce/rocev2/transport"
 )
 
-// pollable is a link for threads that wait by poll(2).
-type pollable struct{ *meddler }
+// polled is a link for threads that wait by poll(2).
+type polled struct{ *meddler }
 
-func (pollable) BeginPoll(fds []int) ([]int, time.Duration) { return append(fds, 0), 0 }
-func (pollable) EndPoll()                                   {}
-func (pollable) Files() []int                               { return nil }
+func (polled) BeginPoll(fds []int) ([]int, time.Duration) { return append(fds, 0), 0 }
+func (polled) EndPoll()                                   {}
+func (polled) Files() []int                               { return nil }
 
 // A thread that an acknowledgement has woken takes the answer, too, which comes
 // right after.
@@ -23,7 +23,7 @@ func TestEndWaitTakesTheAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		la, lb := fabric.Pair(testAddrA, testAddrB, fabric.Config{Port: fabric.PortConfig{Delay: testDelay}})
 		m := &meddler{Link: la}
-		a := &host{t: t, dev: New(Config{MinProbe: -1}, pollable{m})}
+		a := &host{t: t, dev: New(Config{MinProbe: -1}, polled{m})}
 		b := &host{t: t, dev: New(Config{}, lb)}
 		a.equip()
 		b.equip()

@@ -3,7 +3,6 @@
 package uverbs
 
 import (
-	"math"
 	"sync"
 	"sync/atomic"
 
@@ -44,16 +43,11 @@ func (e *errands) init(d *hca.Device) {
 	e.later, e.first, e.do = d.Later, d.Tell, e.run
 }
 
-// send hands an event over.
-func (e *errands) send(to *pipe, r record) { e.add(note{to: to, record: r}, maxPending) }
-
-// sendLast has a pipe end after what was handed over before.
-func (e *errands) sendLast(to *pipe) { e.add(note{to: to, last: true}, math.MaxInt) }
-
-// add adds a note where there are fewer than most.
-func (e *errands) add(n note, most int) {
+// send hands an event over, where there are fewer than maxPending, or has a pipe
+// end after what was handed over before.
+func (e *errands) send(n note) {
 	e.mu.Lock()
-	if len(e.notes) < most && !e.ended {
+	if (n.last || len(e.notes) < maxPending) && !e.ended {
 		e.notes = append(e.notes, n)
 	}
 	e.mu.Unlock()
