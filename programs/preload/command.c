@@ -183,7 +183,10 @@ ssize_t device_write(struct file *f, int fd, const void *buf, size_t n)
 	memcpy(&h, buf, sizeof h);
 	if (f->kind == VERBS && h.command == VERBS_POST_SEND && n >= 24) {
 		uint32_t qp = u32_at(buf, 16);
-		long result = leave_out(f->doorbells, qp) ? 0 : adapter_call(adapter.post, (long)f->handle, qp, 0, 0, 0);
+		long result;
+
+		poll_hopeful(f);
+		result = leave_out(f->doorbells, qp) ? 0 : adapter_call(adapter.post, (long)f->handle, qp, 0, 0, 0);
 
 		if (result >= 0)
 			return (ssize_t)n;

@@ -80,6 +80,47 @@ int receive(struct file *f)
 	return (int)adapter_call(adapter.poll, (long)f->handle, 0, 0, 0, 0);
 }
 
+/*
+ * A look for packets is a call of Go and one of the kernel. So a program that
+ * has polled in vain for LONG_VAIN looks every LOOK_EVERY only: a packet that
+ * it has waited for so long it gets half of that later on average, a fiftieth.
+ * A program that does other things between its polls always looks. PASS_MOST is
+ * for clocks that stand still, as those of some preloaded libraries do.
+ */
+enum { LONG_VAIN = 50000, LOOK_EVERY = 2000, PASS_MOST = 256 };
+
+static bool too_soon(struct looks *l, int64_t now)
+{
+	int64_t since = atomic_load_explicit(&l->since, memory_order_relaxed);
+	unsigned passed = atomic_load_explicit(&l->passed, memory_order_relaxed);
+
+	if (since == 0) {
+		atomic_store_explicit(&l->since, now, memory_order_relaxed);
+		return false;
+	}
+	if (now - since < LONG_VAIN || passed >= PASS_MOST ||
+	    now - atomic_load_explicit(&l->last, memory_order_relaxed) >= LOOK_EVERY)
+		return false;
+	atomic_store_explicit(&l->passed, passed + 1, memory_order_relaxed);
+	return true;
+}
+
+int poll_vain(struct file *f)
+{
+	struct looks *l = &f->looks;
+	int64_t now = time_now();
+	int came;
+
+	if (!doorbells_left(f) && too_soon(l, now))
+		return 0;
+	atomic_store_explicit(&l->last, now, memory_order_relaxed);
+	atomic_store_explicit(&l->passed, 0, memory_order_relaxed);
+	came = receive(f);
+	if (came > 0)
+		poll_hopeful(f);
+	return came;
+}
+
 static int poll_cq(struct verbs_cq *cq, int n, void *wc)
 {
 	int found = poll_kept(cq, n, wc), came;
@@ -87,7 +128,7 @@ static int poll_cq(struct verbs_cq *cq, int n, void *wc)
 
 	if (found < 0 || (found > 0 && found == n) || !(f = file_of(cq->context->cmd_fd)) || (found > 0 && !doorbells_left(f)))
 		return found;
-	came = receive(f);
+	came = poll_vain(f);
 	if (found > 0)
 		return found;
 	if (came < 0)

@@ -173,6 +173,16 @@ struct identity {
 	uint64_t dev, ino;
 };
 
+/*
+ * When a program that polls in vain looks for packets. Threads share it, and
+ * none waits for another.
+ */
+struct looks {
+	_Atomic(int64_t) since; /* it polls in vain (ns); 0: it does not */
+	_Atomic(int64_t) last;  /* it has looked */
+	atomic_uint passed;     /* polls without a look after that */
+};
+
 /* An open file. Several numbers may stand for one (dup). */
 struct file {
 	enum kind kind;
@@ -184,6 +194,7 @@ struct file {
 	unsigned generation; /* of the adapter that has it */
 	uint64_t handle;     /* the adapter's, of the device file */
 	struct rocev2_doorbells *doorbells; /* VERBS; NULL: it has none */
+	struct looks looks;  /* VERBS */
 	struct lock reading; /* ASYNC, CHANNEL */
 	atomic_bool told;    /* ASYNC: the program has got the fatal event */
 };
@@ -329,6 +340,9 @@ int device_open(const char *name, const char *path, int flags);
 struct pollfd;
 struct timespec;
 
+/* time_now is the time in ns, from some moment on. */
+int64_t time_now(void);
+
 /* wait_readable waits until a number of ours is: 1, or -1 with errno. */
 int wait_readable(int fd);
 
@@ -348,7 +362,17 @@ void start_poll_opened(void *context);
 
 /* ---- pollcq.c ---- */
 
-/* receive looks for packets, after a poll that has found nothing. */
+/* receive looks for packets: as rocev2_poll. */
 int receive(struct file *f);
+
+/* poll_vain does so after a poll that has found nothing, unless it is too soon. */
+int poll_vain(struct file *f);
+
+/* poll_hopeful says that there may soon be something to be polled. */
+static inline void poll_hopeful(struct file *f)
+{
+	if (atomic_load_explicit(&f->looks.since, memory_order_relaxed))
+		atomic_store_explicit(&f->looks.since, 0, memory_order_relaxed);
+}
 
 #endif

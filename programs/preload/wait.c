@@ -34,7 +34,7 @@ struct wait {
 
 /* ---- time ---- */
 
-static int64_t now(void)
+int64_t time_now(void)
 {
 	struct timespec t;
 
@@ -170,7 +170,7 @@ static int wait_once(struct wait *d, struct pollfd *all, nfds_t n, int64_t left,
  */
 static int wait_all(struct wait *d, struct pollfd *all, nfds_t n, int64_t timeout, const sigset_t *mask)
 {
-	int64_t end_at = timeout < 0 ? -1 : now() + timeout, left = timeout;
+	int64_t end_at = timeout < 0 ? -1 : time_now() + timeout, left = timeout;
 	int result;
 
 	for (;;) {
@@ -180,7 +180,7 @@ static int wait_all(struct wait *d, struct pollfd *all, nfds_t n, int64_t timeou
 		result = next_ppoll(all, n, 0, NULL); /* what the wait has made ready, too */
 		if (result != 0)
 			return result;
-		if (end_at >= 0 && (left = end_at - now()) <= 0)
+		if (end_at >= 0 && (left = end_at - time_now()) <= 0)
 			return 0;
 		if (timeout == 0)
 			return 0;
@@ -340,10 +340,10 @@ EXPORT int select(int n, fd_set *r, fd_set *w, fd_set *e, struct timeval *timeou
 		return NEXT(select)(n, r, w, e, timeout);
 	if (timeout)
 		wait = nanoseconds(&(struct timespec){ timeout->tv_sec, timeout->tv_usec * 1000 });
-	began = now();
+	began = time_now();
 	result = select_for(n, r, w, e, wait, NULL);
 	if (timeout && wait >= 0) {
-		int64_t left = wait - (now() - began);
+		int64_t left = wait - (time_now() - began);
 
 		if (left < 0)
 			left = 0;
