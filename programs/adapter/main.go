@@ -107,18 +107,18 @@ func rocev2_poll(handle C.uint64_t) C.int64_t {
 }
 
 //export rocev2_wait_begin
-func rocev2_wait_begin(handle C.uint64_t, fds *C.struct_pollfd, room C.int32_t, timeout *C.int64_t) C.int64_t {
+func rocev2_wait_begin(handle C.uint64_t, fds *C.struct_pollfd, room C.int32_t, timeout *C.int64_t, thread C.uint64_t) C.int64_t {
 	f := handles.get(uint64(handle))
 	if f == nil {
 		return 0
 	}
-	return C.int64_t(beginWait(f, unsafe.Slice((*pollFD)(unsafe.Pointer(fds)), max(room, 0)), (*int64)(timeout)))
+	return C.int64_t(beginWait(f, unsafe.Slice((*pollFD)(unsafe.Pointer(fds)), max(room, 0)), (*int64)(timeout), uint64(thread)))
 }
 
 //export rocev2_wait_end
-func rocev2_wait_end(handle C.uint64_t) C.int64_t {
+func rocev2_wait_end(handle, thread C.uint64_t) C.int64_t {
 	if f := handles.get(uint64(handle)); f != nil {
-		endWait(f)
+		endWait(f, uint64(thread))
 	}
 	return 0
 }

@@ -18,11 +18,11 @@ type pollFD struct {
 // waiting says which thread receives for a device.
 type waiting struct {
 	mu       sync.Mutex
-	receiver int // its number; 0: none of the program's does
+	receiver uint64 // its number; 0: none of the program's does
 }
 
 // beginWait is rocev2_wait_begin.
-func beginWait(f file, fds []pollFD, timeout *int64) (n int) {
+func beginWait(f file, fds []pollFD, timeout *int64, thread uint64) (n int) {
 	d := f.waitsFor()
 	if d == nil {
 		return 0
@@ -40,7 +40,7 @@ func beginWait(f file, fds []pollFD, timeout *int64) (n int) {
 	if !receives {
 		return 0
 	}
-	d.waiting.begin()
+	d.waiting.begin(thread)
 	for _, fd := range list {
 		if n < len(fds) {
 			fds[n] = pollFD{fd: int32(fd), events: unix.POLLIN}
@@ -57,23 +57,23 @@ func beginWait(f file, fds []pollFD, timeout *int64) (n int) {
 }
 
 // endWait is rocev2_wait_end.
-func endWait(f file) {
+func endWait(f file, thread uint64) {
 	if d := f.waitsFor(); d != nil {
-		d.core.EndWait(d.waiting.end())
+		d.core.EndWait(d.waiting.end(thread))
 	}
 }
 
-func (w *waiting) begin() {
+func (w *waiting) begin(thread uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.receiver = unix.Gettid()
+	w.receiver = thread
 }
 
 // end reports whether this thread is the one that receives.
-func (w *waiting) end() bool {
+func (w *waiting) end(thread uint64) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.receiver == 0 || w.receiver != unix.Gettid() {
+	if w.receiver != thread {
 		return false
 	}
 	w.receiver = 0

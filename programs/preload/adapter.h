@@ -12,7 +12,7 @@
 #include <poll.h>
 #include <stdint.h>
 
-enum { ROCEV2_ADAPTER_VERSION = 3 };
+enum { ROCEV2_ADAPTER_VERSION = 4 };
 
 struct rocev2_opened {
 	uint64_t handle; /* of the calls below */
@@ -63,10 +63,10 @@ int64_t rocev2_poll(uint64_t handle);
  * receives, so the thread waits for the channel's own file. *timeout is in
  * nanoseconds, -1 none, 0 where the thread only looks; the call may make it
  * shorter. rocev2_wait_end follows always, also on cancellation, from the same
- * thread: it receives.
+ * thread, which is a number that no other thread has: it receives.
  */
-int64_t rocev2_wait_begin(uint64_t handle, struct pollfd *fds, int32_t room, int64_t *timeout);
-int64_t rocev2_wait_end(uint64_t handle);
+int64_t rocev2_wait_begin(uint64_t handle, struct pollfd *fds, int32_t room, int64_t *timeout, uint64_t thread);
+int64_t rocev2_wait_end(uint64_t handle, uint64_t thread);
 
 /* All files that the adapter (and Go's runtime) have for themselves. */
 int64_t rocev2_descriptors(int32_t *fds, int32_t room);

@@ -28,14 +28,31 @@ signals set_mask(signals mask)
 	return before;
 }
 
-signals lock_take(struct lock *l)
+void lock_enter(struct lock *l)
 {
 	int saved = errno, free = 0;
-	signals before = set_mask(but_faults());
 
 	if (!atomic_compare_exchange_strong(&l->state, &free, 1))
 		while (atomic_exchange(&l->state, 2) != 0)
 			syscall(SYS_futex, &l->state, WAIT, 2, NULL, NULL, 0);
+	errno = saved;
+}
+
+void lock_leave(struct lock *l)
+{
+	int saved = errno;
+
+	if (atomic_exchange(&l->state, 0) == 2)
+		syscall(SYS_futex, &l->state, WAKE, 1, NULL, NULL, 0);
+	errno = saved;
+}
+
+signals lock_take(struct lock *l)
+{
+	int saved = errno;
+	signals before = set_mask(but_faults());
+
+	lock_enter(l);
 	errno = saved;
 	return before;
 }
@@ -44,8 +61,7 @@ void lock_give(struct lock *l, signals before)
 {
 	int saved = errno;
 
-	if (atomic_exchange(&l->state, 0) == 2)
-		syscall(SYS_futex, &l->state, WAKE, 1, NULL, NULL, 0);
+	lock_leave(l);
 	set_mask(before);
 	errno = saved;
 }

@@ -112,6 +112,10 @@ typedef uint64_t signals;
 signals lock_take(struct lock *l);
 void lock_give(struct lock *l, signals before);
 
+/* The same where signals_hold has them wait, which costs no system call. */
+void lock_enter(struct lock *l);
+void lock_leave(struct lock *l);
+
 /* set_mask sets the signals of this thread that are blocked. */
 signals set_mask(signals mask);
 
@@ -343,7 +347,10 @@ struct timespec;
 /* time_now is the time in ns, from some moment on. */
 int64_t time_now(void);
 
-/* wait_readable waits until a number of ours is: 1, or -1 with errno. */
+/*
+ * wait_readable waits until a number of ours is: 1, or -1 with errno. It may be
+ * too early, or late: the caller looks.
+ */
 int wait_readable(int fd);
 
 /* wait_suspend and wait_resume are around a handler of the program. */

@@ -26,6 +26,7 @@ struct wait {
 	int count, begun;
 	unsigned handled; /* handlers that have run before */
 	int64_t timeout;  /* ns; -1: none */
+	bool once;        /* the caller looks itself what is ready, and waits again */
 	struct pollfd *more;
 #ifdef __GLIBC__
 	__pthread_unwind_buf_t *cleanup;
@@ -79,7 +80,7 @@ static void end(struct wait *d)
 {
 	signals_hold();
 	while (d->begun > 0)
-		adapter_call(adapter.wait_end, (long)d->handles[--d->begun], 0, 0, 0, 0);
+		adapter_call(adapter.wait_end, (long)d->handles[--d->begun], (long)&self, 0, 0, 0);
 	signals_release();
 }
 
@@ -130,7 +131,7 @@ static int begin(struct wait *d, struct pollfd *fds, int64_t left)
 	signals_hold();
 	while (d->begun < d->count) {
 		long added = adapter_call(adapter.wait_begin, (long)d->handles[d->begun], (long)(fds + n), DEVICE_FILES,
-					  (long)&d->timeout, 0);
+					  (long)&d->timeout, (long)&self);
 
 		d->begun++;
 		if (added > 0)
@@ -177,6 +178,8 @@ static int wait_all(struct wait *d, struct pollfd *all, nfds_t n, int64_t timeou
 		result = wait_once(d, all, n, left, mask);
 		if (result < 0)
 			return -1;
+		if (d->once)
+			return 1;
 		result = next_ppoll(all, n, 0, NULL); /* what the wait has made ready, too */
 		if (result != 0)
 			return result;
@@ -187,10 +190,10 @@ static int wait_all(struct wait *d, struct pollfd *all, nfds_t n, int64_t timeou
 	}
 }
 
-static int wait_for(struct pollfd *fds, nfds_t n, int64_t timeout, const sigset_t *mask)
+static int wait_for(struct pollfd *fds, nfds_t n, int64_t timeout, const sigset_t *mask, bool once)
 {
 	struct pollfd few[FEW_FILES + MOST_DEVICES * DEVICE_FILES], *all = few;
-	struct wait d = { .handled = self.handled };
+	struct wait d = { .handled = self.handled, .once = once };
 	int result, saved;
 
 	if (n > FEW_FILES)
@@ -227,7 +230,7 @@ int wait_readable(int fd)
 
 	do {
 		self.interrupted = false;
-		result = wait_for(&p, 1, -1, NULL);
+		result = wait_for(&p, 1, -1, NULL, true);
 	} while (result < 0 && errno == EINTR && !self.interrupted);
 	return result;
 }
@@ -236,14 +239,14 @@ EXPORT int poll(struct pollfd *fds, nfds_t n, int timeout)
 {
 	if (!fds || !ours(fds, n))
 		return NEXT(poll)(fds, n, timeout);
-	return wait_for(fds, n, timeout < 0 ? -1 : (int64_t)timeout * 1000000, NULL);
+	return wait_for(fds, n, timeout < 0 ? -1 : (int64_t)timeout * 1000000, NULL, false);
 }
 
 EXPORT int ppoll(struct pollfd *fds, nfds_t n, const struct timespec *timeout, const sigset_t *mask)
 {
 	if (!fds || !ours(fds, n) || (timeout && (timeout->tv_sec < 0 || timeout->tv_nsec < 0 || timeout->tv_nsec > 999999999)))
 		return NEXT(ppoll)(fds, n, timeout, mask);
-	return wait_for(fds, n, nanoseconds(timeout), mask);
+	return wait_for(fds, n, nanoseconds(timeout), mask, false);
 }
 
 int __poll_chk(struct pollfd *fds, nfds_t n, int timeout, size_t size);
@@ -324,7 +327,7 @@ static int select_for(int n, fd_set *r, fd_set *w, fd_set *e, int64_t timeout, c
 {
 	struct pollfd fds[FD_SETSIZE];
 	nfds_t count = to_files(n, r, w, e, fds);
-	int result = wait_for(fds, count, timeout, mask);
+	int result = wait_for(fds, count, timeout, mask, false);
 
 	return result < 0 ? -1 : to_sets(fds, count, r, w, e);
 }
@@ -372,13 +375,15 @@ static ssize_t take(struct file *f, int fd, void *buf, size_t n)
 {
 	struct pollfd p = { .fd = fd, .events = POLLIN };
 	const struct timespec now = { 0, 0 };
-	signals before = lock_take(&f->reading);
 	ssize_t got = -1;
 
+	signals_hold();
+	lock_enter(&f->reading);
 	errno = EAGAIN;
 	if (syscall(SYS_ppoll, &p, 1, &now, NULL, 0) > 0)
 		got = syscall(SYS_read, fd, buf, n);
-	lock_give(&f->reading, before);
+	lock_leave(&f->reading);
+	signals_release();
 	return got;
 }
 

@@ -167,11 +167,12 @@ EXPORT int64_t rocev2_poll(uint64_t handle)
 	return drain(&devices[handle]);
 }
 
-EXPORT int64_t rocev2_wait_begin(uint64_t handle, struct pollfd *fds, int32_t room, int64_t *timeout)
+EXPORT int64_t rocev2_wait_begin(uint64_t handle, struct pollfd *fds, int32_t room, int64_t *timeout, uint64_t thread)
 {
 	struct device *d = &devices[handle];
 
 	(void)timeout;
+	(void)thread;
 	if (room < 1)
 		return 0;
 	atomic_fetch_add(&d->waits, 1);
@@ -181,8 +182,9 @@ EXPORT int64_t rocev2_wait_begin(uint64_t handle, struct pollfd *fds, int32_t ro
 	return 1;
 }
 
-EXPORT int64_t rocev2_wait_end(uint64_t handle)
+EXPORT int64_t rocev2_wait_end(uint64_t handle, uint64_t thread)
 {
+	(void)thread;
 	atomic_fetch_sub(&devices[handle].waits, 1);
 	return drain(&devices[handle]);
 }
