@@ -92,12 +92,17 @@ static void open_device(struct address *me)
 	need(0, "no GID of an IPv4 address");
 }
 
-static void connect_to(const struct address *peer)
+/* A queue pair takes receives from INIT on. */
+static void initialize(void)
 {
 	struct ibv_qp_attr a = { .qp_state = IBV_QPS_INIT, .port_num = 1 };
 
 	need(!ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS), "INIT");
-	a = (struct ibv_qp_attr){
+}
+
+static void connect_to(const struct address *peer)
+{
+	struct ibv_qp_attr a = {
 		.qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_1024, .dest_qp_num = peer->qpn,
 		.max_dest_rd_atomic = 1, .min_rnr_timer = 12,
 		.ah_attr = { .is_global = 1, .port_num = 1, .grh = { .hop_limit = 64, .dgid = peer->gid, .sgid_index = gid_index } },
@@ -185,6 +190,7 @@ int main(int argc, char **argv)
 	open_device(&me);
 	fd = tcp(argv[1], server);
 	need(write(fd, &me, sizeof me) == sizeof me && read(fd, &peer, sizeof peer) == sizeof peer, "exchange");
+	initialize();
 	for (int i = 0; i < DEPTH; i++)
 		post_receive();
 	connect_to(&peer);
