@@ -42,6 +42,11 @@ func (d *Device) BeginWait(fds []int, over func() bool) (all []int, most time.Du
 }
 
 // EndWait is the second. It receives what has come.
+//
+// A peer that is asleep, too, sends its answer right after the acknowledgement,
+// by the same system call. On one processor that has woken this thread in its
+// midst: it goes on first, so that the program sees both at once, and does not
+// sleep in between.
 func (d *Device) EndWait(receives bool) {
 	s := d.shards[0]
 	if !receives {
@@ -50,7 +55,10 @@ func (d *Device) EndWait(receives bool) {
 	}
 	s.poller.blocked.Store(false)
 	transport.AsPolled(s.link).EndPoll()
-	s.receiveAs(true, true)
+	if n, taken := s.receiveAs(true, true); n > 0 && taken && !s.asked.Load() {
+		yieldThread()
+		s.receiveAs(true, true)
+	}
 	s.poller.cease()
 }
 
