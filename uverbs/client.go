@@ -158,21 +158,16 @@ func (c *Client) event(e hca.AsyncEvent) {
 		if p := c.async.Load(); p != nil {
 			c.send(p, record{element: portNumber, kind: uint32(e.Kind), of: new(tally)})
 		}
-		if e.Kind == ib.EventDeviceFatal {
-			c.endEvents()
+		if e.Kind != ib.EventDeviceFatal {
+			return
+		}
+		for _, p := range c.pipes() { // no event follows: none is to wait for one
+			c.send(p, record{last: true})
 		}
 	default:
 		if q, ok := e.QP.UserData().(*ownedQP); ok {
 			q.tell(e.Kind)
 		}
-	}
-}
-
-// endEvents has the files of events end, after what was sent before: the device
-// is lost.
-func (c *Client) endEvents() {
-	for _, p := range c.pipes() {
-		c.errands.sendLast(p)
 	}
 }
 

@@ -39,7 +39,7 @@ func createCompChannel(c *Client, r *abi.Request, _ *abi.CreateCompChannelReq) a
 		return abi.Fail(abi.EMFILE)
 	}
 	if c.dev.Dev.Failed() {
-		c.channels.get(h).end() // endEvents has not seen it
+		c.channels.get(h).end() // the event has not reached it
 	}
 	out := r.Answer(abi.CreateCompChannelResp{}, nil)
 	out.Files = []abi.ReplyFile{{FD: fd, Offset: 0}}

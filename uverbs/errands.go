@@ -3,7 +3,6 @@
 package uverbs
 
 import (
-	"math"
 	"sync"
 	"sync/atomic"
 
@@ -33,7 +32,6 @@ type errands struct {
 type note struct {
 	to *pipe
 	record
-	last bool // no record: the pipe ends
 }
 
 // init prepares the errands of clients of a device. What a program posts that
@@ -45,16 +43,10 @@ func (e *errands) init(d *hca.Device) {
 }
 
 // send hands an event over.
-func (e *errands) send(to *pipe, r record) { e.add(note{to: to, record: r}, maxPending) }
-
-// sendLast has a pipe end after what was handed over before.
-func (e *errands) sendLast(to *pipe) { e.add(note{to: to, last: true}, math.MaxInt) }
-
-// add adds a note where there are fewer than most.
-func (e *errands) add(n note, most int) {
+func (e *errands) send(to *pipe, r record) {
 	e.mu.Lock()
-	if len(e.notes) < most && !e.ended {
-		e.notes = append(e.notes, n)
+	if (len(e.notes) < maxPending || r.last) && !e.ended {
+		e.notes = append(e.notes, note{to, r})
 	}
 	e.mu.Unlock()
 	e.soon()
@@ -102,11 +94,7 @@ func (e *errands) write() (queues bool) {
 		e.first()
 	}
 	for _, n := range notes {
-		if n.last {
-			n.to.end()
-		} else {
-			n.to.send(n.record)
-		}
+		n.to.send(n.record)
 		e.sent.Add(1)
 	}
 	clear(notes)

@@ -79,8 +79,8 @@ func readNode(path string) (n node, err error) {
 	return n, nil
 }
 
-// use opens the device of a node, unless it is open. One that is lost stays with
-// those that have it.
+// use opens the device of a node, unless it is open. One that is lost stays
+// with those that have it.
 func use(n node) (*device, error) {
 	devices.Lock()
 	defer devices.Unlock()
