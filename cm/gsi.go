@@ -35,6 +35,8 @@ type gsi struct {
 	handles map[verbs.AddressVector]*verbs.AddressHandle
 	batch   []verbs.SendWR
 	sges    []verbs.SGE
+
+	lost bool // the queue pair is in the error state: the device has failed
 }
 
 const recvSlotLen = verbs.GRHLen + madLen
@@ -150,6 +152,9 @@ func (g *gsi) poll(receive func(from verbs.GRH, datagram []byte)) (more bool) {
 }
 
 func (g *gsi) completed(wc *verbs.WC, receive func(from verbs.GRH, datagram []byte)) {
+	if wc.Status == verbs.StatusWRFlushErr {
+		g.lost = true
+	}
 	if wc.Opcode != verbs.WCRecv {
 		g.free = append(g.free, uint16(wc.ID))
 		return
@@ -161,6 +166,9 @@ func (g *gsi) completed(wc *verbs.WC, receive func(from verbs.GRH, datagram []by
 		if grh, err := verbs.ParseGRH(b); err == nil && wc.SrcQPN == gsiQPN {
 			receive(grh, b[verbs.GRHLen:])
 		}
+	}
+	if g.lost {
+		return // it would complete at once, and so on
 	}
 	_ = g.receive(wc.ID) // it fails only when the device is being closed
 }

@@ -76,6 +76,9 @@ func managerOf(dev *verbs.Device) (*manager, error) {
 		return m, nil
 	}
 	adapter := verbs.HCA(dev)
+	if adapter.Failed() {
+		return nil, errOver(dev)
+	}
 	lease, shared := adapter.Port().Lease()
 	var others reserver
 	if shared {
@@ -188,7 +191,12 @@ func (m *manager) receive() {
 		m.agent.Receive(now, agent.Path{Local: from.Dst, Remote: from.Src,
 			TrafficClass: from.TrafficClass, FlowLabel: from.FlowLabel}, b)
 	})
-	if more {
+	switch {
+	case m.gsi.lost:
+		if !m.closed {
+			m.tasks.Go(m.close)
+		}
+	case more:
 		m.arrived.Add(1)
 	}
 }
@@ -380,6 +388,8 @@ func (m *manager) close() {
 }
 
 // errOver says why nothing can be done with a manager that is closed.
-func (m *manager) errOver() error {
-	return fmt.Errorf("cm: device %v: %w", m.dev.Addr(), ErrClosed)
+func (m *manager) errOver() error { return errOver(m.dev) }
+
+func errOver(dev *verbs.Device) error {
+	return fmt.Errorf("cm: device %v: %w", dev.Addr(), ErrClosed)
 }

@@ -91,7 +91,7 @@ func TestWatchLeavesItToTheReceiver(t *testing.T) {
 func TestWatchIsNotForOneThatPollsOn(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		a, b, qa, m := watcher(t)
+		a, b, qa, _, m := watcher(t)
 		s := a.shard()
 		s.watched = vigil{since: s.now()} // it may not look yet
 		m.quick.Store(true)

@@ -186,7 +186,7 @@ func TestRefusals(t *testing.T) {
 	first.Close()
 	_, err = verbs.OpenAddr(addr, verbs.Config{Shards: 4})
 	want("no 4 side by side are free", err)
-	if s := o.Stats(); s.Leases != 3 || s.Refused != 2 {
+	if s := o.Stats(); s.Leases != 3 || s.Refused < 2 { // it has tried again while a slot rested
 		t.Errorf("%+v", s)
 	}
 	_, err = verbs.OpenAddr(addr, verbs.Config{Owner: true})

@@ -27,8 +27,7 @@ const (
 	// waits.
 	messageRate, messageBurst = 1000, 4096
 	// mostRate bounds each counter that a leaseholder tells, for each
-	// second of its lease: no device is as fast. So sums over leases do not
-	// wrap.
+	// second of its lease: no device is as fast. So sums do not wrap.
 	mostRate = 1 << 36
 	// answerTime is how long an answer may take to be written. A process
 	// that takes none for so long loses its lease.

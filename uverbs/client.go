@@ -156,12 +156,13 @@ func (c *Client) event(e hca.AsyncEvent) {
 	case !known(e.Kind):
 	case e.QP == nil:
 		if p := c.async.Load(); p != nil {
-			c.send(note{to: p, record: record{element: portNumber, kind: uint32(e.Kind), of: new(tally)}})
+			c.send(p, record{element: portNumber, kind: uint32(e.Kind), of: new(tally)})
 		}
-		if e.Kind == ib.EventDeviceFatal {
-			for _, to := range c.pipes() { // the device is lost
-				c.send(note{to: to, last: true})
-			}
+		if e.Kind != ib.EventDeviceFatal {
+			return
+		}
+		for _, p := range c.pipes() { // no event follows: none is to wait for one
+			c.send(p, record{last: true})
 		}
 	default:
 		if q, ok := e.QP.UserData().(*ownedQP); ok {
@@ -181,7 +182,7 @@ type object struct {
 // tell hands an asynchronous event to the program. It may be called with any
 // lock held but that of the errands.
 func (o *object) tell(e ib.Event) {
-	o.client.send(note{to: o.client.async.Load(), record: record{element: o.user, kind: uint32(e), of: &o.raised}})
+	o.client.send(o.client.async.Load(), record{element: o.user, kind: uint32(e), of: &o.raised})
 }
 
 // reported returns how many asynchronous events of an object, which raises no

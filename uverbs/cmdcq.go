@@ -39,7 +39,7 @@ func createCompChannel(c *Client, r *abi.Request, _ *abi.CreateCompChannelReq) a
 		return abi.Fail(abi.EMFILE)
 	}
 	if c.dev.Dev.Failed() {
-		c.channels.get(h).end() // the loss of the device has not seen it
+		c.channels.get(h).end() // the event has not reached it
 	}
 	out := r.Answer(abi.CreateCompChannelResp{}, nil)
 	out.Files = []abi.ReplyFile{{FD: fd, Offset: 0}}
@@ -129,7 +129,7 @@ func (q *ownedCQ) teller() func() {
 	if q.channel == nil {
 		return nil
 	}
-	return func() { q.client.send(note{to: q.channel, record: record{element: q.user, of: &q.told}}) }
+	return func() { q.client.send(q.channel, record{element: q.user, of: &q.told}) }
 }
 
 // resizeCQ changes how many completions a queue holds (IBTA 11.2.7.3).

@@ -29,7 +29,7 @@ func getContext(c *Client, r *abi.Request, _ *abi.GetContextReq) abi.Reply {
 	}
 	c.async.Store(p)
 	if c.dev.Dev.Failed() {
-		p.end() // the loss of the device has not seen it
+		p.end() // the event has not reached it
 	}
 	out := r.Answer(abi.GetContextResp{NumCompVectors: uint32(c.dev.Dev.CompletionVectors())}, nil)
 	out.Files = []abi.ReplyFile{{FD: fd, Offset: 0}}

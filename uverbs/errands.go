@@ -32,7 +32,6 @@ type errands struct {
 type note struct {
 	to *pipe
 	record
-	last bool // no record: the pipe ends
 }
 
 // init prepares the errands of clients of a device. What a program posts that
@@ -43,12 +42,11 @@ func (e *errands) init(d *hca.Device) {
 	e.later, e.first, e.do = d.Later, d.Tell, e.run
 }
 
-// send hands an event over, where there are fewer than maxPending, or has a pipe
-// end after what was handed over before.
-func (e *errands) send(n note) {
+// send hands an event over.
+func (e *errands) send(to *pipe, r record) {
 	e.mu.Lock()
-	if (n.last || len(e.notes) < maxPending) && !e.ended {
-		e.notes = append(e.notes, n)
+	if (len(e.notes) < maxPending || r.last) && !e.ended {
+		e.notes = append(e.notes, note{to, r})
 	}
 	e.mu.Unlock()
 	e.soon()
@@ -96,11 +94,7 @@ func (e *errands) write() (queues bool) {
 		e.first()
 	}
 	for _, n := range notes {
-		if n.last {
-			n.to.end()
-		} else {
-			n.to.send(n.record)
-		}
+		n.to.send(n.record)
 		e.sent.Add(1)
 	}
 	clear(notes)

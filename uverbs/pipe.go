@@ -30,6 +30,7 @@ type record struct {
 	element uint64 // the program's handle of the object
 	kind    uint32 // of an asynchronous event
 	of      *tally
+	last    bool // no event: the pipe ends
 }
 
 // tally counts the events of an object in a pipe, whose lock guards it.
@@ -128,6 +129,10 @@ func (p *pipe) abandoned() bool {
 
 // send writes an event, or keeps it until there is room.
 func (p *pipe) send(r record) {
+	if r.last {
+		p.end()
+		return
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed || p.gone || p.ended || r.of.over {
