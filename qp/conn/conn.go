@@ -105,7 +105,6 @@ type Scratch struct {
 	wc   ib.WC // on its way to a sink
 	word [8]byte
 	fly  cc.Flight
-	run  []byte // payloads that were read with one call; made with the first
 }
 
 func (c *Conn) scratch() *Scratch {
