@@ -35,7 +35,6 @@ type Engine struct {
 	groups    groups
 	holds     holds
 	grouped   []transport.RxPacket // scratch: those of the batch that are for groups
-	payloads  [][]byte             // scratch: of a run
 
 	placing  placing
 	counters Counters

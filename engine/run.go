@@ -55,11 +55,12 @@ func copyRun(e *Engine, v memreg.View, batch []transport.RxPacket, size int) boo
 		}
 		return true
 	}
-	e.payloads = e.payloads[:0]
 	for i := range batch {
-		e.payloads = append(e.payloads, batch[i].Data[rocev2.BTHLen:][:size])
+		if v.CopyIn(uint64(i*size), batch[i].Data[rocev2.BTHLen:][:size]) != ib.FaultNone {
+			return false
+		}
 	}
-	return v.CopyInV(0, e.payloads, uint64(len(batch)*size)) == ib.FaultNone
+	return true
 }
 
 // inMiddle reports whether a packet can be part of a run.

@@ -1,20 +1,18 @@
 package engine
 
 import (
-	"bytes"
 	"fmt"
 	"testing"
 
 	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/memreg"
-	"github.com/gosoftroce/rocev2/rocev2"
 )
 
 // vectorMemory is memory that is not local, of which some may have gone.
 type vectorMemory struct {
 	memreg.Memory
 	good       uint64 // bytes that are still there
-	in, inV    int    // calls of CopyIn and CopyInV
+	in         int    // calls of CopyIn
 	out, bytes int    // calls of CopyOut, and what they have read
 }
 
@@ -39,19 +37,6 @@ func (m *vectorMemory) CopyOut(dst []byte, off uint64) error {
 	}
 	m.bytes += len(dst)
 	return m.Memory.CopyOut(dst, off)
-}
-
-func (m *vectorMemory) CopyInV(off uint64, src [][]byte) error {
-	m.inV++
-	in := m.in
-	defer func() { m.in = in }()
-	for _, b := range src {
-		if err := m.CopyIn(off, b); err != nil {
-			return err
-		}
-		off += uint64(len(b))
-	}
-	return nil
 }
 
 // newVectorPair adds two hosts with vectored memory, and connects queue pairs.
@@ -82,31 +67,6 @@ func (h *host) vectored() *vectorMemory {
 	return m
 }
 
-// The packets in the middle of a message are read with one call for each run,
-// and written with one.
-func TestRunsAreVectored(t *testing.T) {
-	t.Parallel()
-	const n = 256 << 10 // more than goes as messages of one packet each
-	for _, op := range []ib.Opcode{ib.OpWrite, ib.OpSend, ib.OpRead} {
-		a, b, q, ma, mb := newVectorPair(t)
-		a.post(q, op, b, n)
-		a.waitOK(1)
-		from, to := ma, mb
-		if op == ib.OpRead {
-			from, to = mb, ma
-		}
-		if !bytes.Equal(a.mem[:n], b.mem[:n]) {
-			t.Errorf("%v: something else has arrived", op)
-		}
-		if from.out > n/1024/3 || from.bytes > n+n/4 {
-			t.Errorf("%v: %d calls have read %d bytes", op, from.out, from.bytes)
-		}
-		if to.inV == 0 || to.in+to.inV > n/1024/4 {
-			t.Errorf("%v: written with %d calls, and %d of a vector", op, to.in, to.inV)
-		}
-	}
-}
-
 // Memory that goes ends the message where it ends without runs.
 func TestRunsMeetVanishedMemory(t *testing.T) {
 	t.Parallel()
@@ -129,51 +89,5 @@ func TestRunsMeetVanishedMemory(t *testing.T) {
 				}
 			})
 		}
-	}
-}
-
-// Nothing allocates: not with memory that is copied by vectors, either.
-func TestVectorsDoNotAllocate(t *testing.T) {
-	a, b, q, _, _ := newVectorPair(t)
-	round := func() {
-		a.write(q, b, 256<<10)
-		a.waitOK(1)
-	}
-	w := newWorld(t, 5)
-	x, y := w.newPair(Config{Window: boundless})
-	local, _ := connectPair(x, y, true)
-	other := func() {
-		x.write(local, y, 256<<10)
-		x.waitOK(1)
-	}
-	round()
-	other()
-	if v, l := testing.AllocsPerRun(20, round), testing.AllocsPerRun(20, other); v > l {
-		t.Errorf("%v allocations, with local memory %v", v, l)
-	}
-}
-
-// benchmarkVector has WRITEs go between memories of a kind.
-func benchmarkVector(b *testing.B, size uint32, mtu rocev2.MTU, vector bool) {
-	w := newWorld(b, 1)
-	w.delay = 0
-	x, y := w.newPair(Config{Window: boundless})
-	if vector {
-		x.vectored()
-		y.vectored()
-	}
-	x.mtu, y.mtu = mtu, mtu
-	q, _ := connectPair(x, y, true)
-	b.SetBytes(int64(size))
-	for b.Loop() {
-		x.write(q, y, size)
-		x.waitOK(1)
-	}
-}
-
-// BenchmarkVector compares memory that is copied by vectors with local memory.
-func BenchmarkVector(b *testing.B) {
-	for _, vector := range []bool{false, true} {
-		b.Run(fmt.Sprint(vector), func(b *testing.B) { benchmarkVector(b, 1<<20, rocev2.MTU4096, vector) })
 	}
 }

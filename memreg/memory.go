@@ -55,16 +55,6 @@ type SparseMemory interface {
 	Contains(off, n uint64) bool
 }
 
-// VectorMemory is a Memory of which each call costs more than to copy a packet,
-// because it is a system call: packets that follow each other are written with
-// one call, and read with one.
-type VectorMemory interface {
-	Memory
-	// CopyInV writes buffers at off, one behind the other. After an error
-	// any part may have been written.
-	CopyInV(off uint64, src [][]byte) error
-}
-
 // Local returns b as a Memory. The caller keeps b in place and accessible until
 // regions on it are deregistered (ordinary Go memory always is). Its methods
 // return ib.FaultOutOfBounds and ib.FaultMisaligned; alignment is that of the

@@ -28,7 +28,6 @@ const (
 	isSealed  ib.Access = 1 << (10 + iota) // it is read-only
 	isPaged                                // it is a PagedMemory
 	isSparse                               // it is a SparseMemory
-	isVector                               // it is a VectorMemory
 	isGuarded                              // it is Guarded, and nothing else
 )
 

@@ -238,9 +238,6 @@ func (r *Region) setMemory() (length uint64, err error) {
 	if _, ok := r.mem.(SparseMemory); ok {
 		r.access |= isSparse
 	}
-	if _, ok := r.mem.(VectorMemory); ok && r.data == nil {
-		r.access |= isVector
-	}
 	if _, ok := r.mem.(*guarded); ok {
 		r.access |= isGuarded
 	}

@@ -108,9 +108,6 @@ func (v View) Target(off, n uint64) []byte {
 	return v.g.region.mem.(*guarded).bytes()[off : off+n : off+n]
 }
 
-// Vector reports whether the memory is a VectorMemory, and not local.
-func (v View) Vector() bool { return v.g != nil && v.g.region.access&isVector != 0 }
-
 // Part returns n bytes of the view from byte off on, which are inside of it,
 // with the same pin.
 func (v View) Part(off, n uint64) View {
@@ -120,31 +117,9 @@ func (v View) Part(off, n uint64) View {
 	return View{g: v.g, off: v.off + off, n: n}
 }
 
-// Placeable reports whether Target returns memory, or CopyInV writes with one
-// call.
+// Placeable reports whether Target returns memory.
 func (v View) Placeable() bool {
-	return v.g != nil && (v.g.region.data != nil || v.g.region.access&(isVector|isGuarded) != 0) && !v.g.region.sealed()
-}
-
-// CopyInV is CopyIn of buffers of size bytes in all, one behind the other.
-func (v View) CopyInV(off uint64, src [][]byte, size uint64) ib.Fault {
-	if !v.Vector() || v.g.region.sealed() {
-		for _, b := range src {
-			if f := v.CopyIn(off, b); f != ib.FaultNone {
-				return f
-			}
-			off += uint64(len(b))
-		}
-		return ib.FaultNone
-	}
-	r := v.g.region
-	if !inside(off, size, v.n) {
-		return ib.FaultOutOfBounds
-	}
-	if !r.present(v.off+off, size, true) {
-		return ib.FaultNotPresent
-	}
-	return faultOf(r.mem.(VectorMemory).CopyInV(v.off+off, src))
+	return v.g != nil && (v.g.region.data != nil || v.g.region.access&isGuarded != 0) && !v.g.region.sealed()
 }
 
 // CopyOut reads len(dst) bytes at byte off of the view; faults as CopyIn.

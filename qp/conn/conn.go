@@ -112,11 +112,9 @@ func (c *Conn) BTH(op rocev2.Opcode, psn rocev2.PSN) rocev2.BTH {
 // Scratch is memory for what lasts no longer than a call. Connections that are
 // not used at once may share it.
 type Scratch struct {
-	wc   ib.WC // on its way to a sink
-	word [8]byte
-	fly  cc.Flight
-	run  []byte // payloads that were read with one call; made with the first
-
+	wc    ib.WC // on its way to a sink
+	word  [8]byte
+	fly   cc.Flight
 	Trace *trace.Hook // gets what the connections decide, if it is not nil
 }
 

@@ -138,10 +138,6 @@ func (c *Conn) WriteRun(out *Output, t *Run) int {
 		at += rocev2.RETHLen
 	}
 	end := at + c.MTU
-	var ahead []byte
-	if t.View.Vector() {
-		ahead = c.readAhead(t)
-	}
 	for ; n < t.N; n++ {
 		buf := w.Room()
 		if buf == nil {
@@ -157,10 +153,7 @@ func (c *Conn) WriteRun(out *Output, t *Run) int {
 			e := rocev2.RETH{VA: t.VA + uint64(n)<<c.Shift, RKey: t.RKey, Length: uint32(c.MTU)}
 			e.AppendTo(buf[:reth])
 		}
-		if len(ahead) > 0 {
-			copy(buf[at:end], ahead)
-			ahead = ahead[c.MTU:]
-		} else if t.View.CopyOut(buf[at:end], t.Off+uint64(n)<<c.Shift) != ib.FaultNone {
+		if t.View.CopyOut(buf[at:end], t.Off+uint64(n)<<c.Shift) != ib.FaultNone {
 			break
 		}
 		w.Commit(end, nil)
@@ -168,23 +161,6 @@ func (c *Conn) WriteRun(out *Output, t *Run) int {
 	out.left -= n
 	out.Packets += n
 	return n
-}
-
-// maxAhead is how many bytes are read with one call: a turn.
-const maxAhead = 64 << 10
-
-// readAhead reads the payloads of a run with one call, as many as that may
-// have: none after a fault, so that the packet that meets it is found.
-func (c *Conn) readAhead(t *Run) []byte {
-	s := c.scratch()
-	if s.run == nil {
-		s.run = make([]byte, maxAhead)
-	}
-	b := s.run[:min(t.N, maxAhead>>c.Shift)<<c.Shift]
-	if t.View.CopyOut(b, t.Off) != ib.FaultNone {
-		return nil
-	}
-	return b
 }
 
 // psnOffset is where the word with AckReq, 0 here, and the PSN begins in a BTH.
