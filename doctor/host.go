@@ -12,6 +12,7 @@ import (
 
 	"github.com/gosoftroce/rocev2/internal/ifaddrs"
 	"github.com/gosoftroce/rocev2/internal/procfs"
+	"github.com/gosoftroce/rocev2/transport/lease"
 	"github.com/gosoftroce/rocev2/verbs"
 )
 
@@ -81,6 +82,14 @@ func (h *Host) portOf(addr netip.Addr) (free bool, why string) {
 		return false, "probably the kernel's Soft-RoCE (rdma_rxe)"
 	}
 	return false, "a process that is not visible here, of another user or namespace, or the kernel"
+}
+
+// leased reports whether the process that has UDP port 4791 of an address
+// leases parts of it.
+func (h *Host) leased(addr netip.Addr) bool {
+	pid := lease.OwnerPID(addr, verbs.UDPPort)
+	p, seen := procfs.HolderOf(h.Proc, netip.AddrPortFrom(addr, verbs.UDPPort))
+	return pid != 0 && (!seen || p.PID == pid)
 }
 
 func (h *Host) rxeLoaded() bool {

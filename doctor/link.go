@@ -49,7 +49,8 @@ type Link struct {
 	GIDIndex int    `json:"gid_index"`
 	Kernel   string `json:"kernel_device,omitempty"` // the kernel's RDMA device on the interface
 
-	Free   bool   `json:"port_free"` // UDP port 4791 of the address can be had
+	Free   bool   `json:"port_free"`             // UDP port 4791 of the address can be had
+	Shared bool   `json:"port_shared,omitempty"` // it has an owner that leases parts of it
 	Holder string `json:"port_holder,omitempty"`
 }
 
@@ -93,6 +94,7 @@ func (h *Host) link(ifi *Interface, addr netip.Addr, kernel []KernelDevice) Link
 		}
 	}
 	l.Free, l.Holder = h.portOf(addr)
+	l.Shared = !l.Free && h.leased(addr)
 	return l
 }
 

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gosoftroce/rocev2/internal/procfs"
+	"github.com/gosoftroce/rocev2/transport/lease"
 	"github.com/gosoftroce/rocev2/transport/udp"
 )
 
@@ -38,14 +39,21 @@ func openSlots(c *Config) (*udp.Slots, error) {
 	}
 }
 
-// hint adds to an error which process has the port, if that is a process that
-// is stopped: a leaseholder of an owner that has ended, which does not let go.
+// hint adds to an error which process has the port, if that is an owner, or a
+// process that is stopped: a leaseholder of an owner that has ended, which does
+// not let go.
 func hint(err error) error {
 	open := (*udp.OpenError)(nil)
 	if !errors.As(err, &open) || !errors.Is(err, unix.EADDRINUSE) {
 		return err
 	}
 	proc := procfs.Root()
+	if pid := lease.OwnerPID(open.Addr.Addr(), open.Addr.Port()); pid != 0 {
+		e := *open
+		e.Hint = fmt.Sprintf("process %d owns UDP port %d on %v already, and leases parts of it: use a lease, which needs no Config.Owner and no second rocev2d, or open another local address",
+			pid, open.Addr.Port(), open.Addr.Addr())
+		return &e
+	}
 	if p, ok := procfs.HolderOf(proc, open.Addr); ok && isStopped(proc, p.PID) {
 		e := *open
 		e.Hint = fmt.Sprintf("UDP port %d on %v is taken by %v, which is stopped; if it leased the port from an owner that has ended, it lets go of it when it goes on (kill -CONT %d) or ends (kill -KILL %d)",

@@ -26,6 +26,7 @@ type Dialer struct {
 	// the address by which packets to the peer leave, or one is opened
 	// there. Towards an IPv4 address of this host, which is the server's
 	// to have, a device on another loopback address serves. IPv6 has none.
+	// A port that has an owner is shared with the server.
 	Device *verbs.Device
 
 	// Timeout is how long a dial may take. 0 means that only the context

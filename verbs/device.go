@@ -37,7 +37,8 @@ type Device struct {
 }
 
 // Open opens a device on a local address ("127.0.0.1", "::1", "fe80::1%eth0")
-// or on the first address of a network interface ("eth0"), UDP port 4791.
+// or on the first address of a network interface ("eth0"), UDP port 4791. Where
+// that port has an owner the device shares it: see OpenAddr.
 func Open(name string) (*Device, error) {
 	addr, err := ResolveAddr(name)
 	if err != nil {

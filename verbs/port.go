@@ -25,7 +25,7 @@ func (c *Config) openLinks(addr netip.Addr) ([]Link, *owner.Owner, error) {
 		return nil, nil, err
 	}
 	if c.Leased {
-		return nil, nil, fmt.Errorf("%w that leases it; start rocev2d for the address, or a program with Config.Owner", err)
+		return nil, nil, fmt.Errorf("%w that this process can ask; start rocev2d for the address, or a program with Config.Owner, as the same user and in the same network namespace", err)
 	}
 	group, err := udp.OpenGroup(addr, want.UDP, c.Shards)
 	if err != nil {

@@ -144,6 +144,9 @@ func portText(l doctor.Link) string {
 	if l.Free {
 		return "free"
 	}
+	if l.Shared {
+		return "shared: " + l.Holder
+	}
 	return "taken: " + l.Holder
 }
 

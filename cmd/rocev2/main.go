@@ -108,8 +108,9 @@ It needs no RDMA hardware, no kernel module and no root. The peer is the Linux
 kernel's Soft-RoCE, or another rocev2.
 
 A device is one local address. -d names it, as an address or as a network
-interface. Two processes on one host need two addresses, for example 127.0.0.1
-and 127.0.0.2.`,
+interface. Processes share an address where one of them owns its UDP port, such
+as rocev2d; without an owner each needs an address of its own, for example
+127.0.0.1 and 127.0.0.2.`,
 		Example: `  rocev2 demo                                  run every operation
   rocev2 devinfo -d eth0                       show what the device on eth0 can do
   rocev2 perf write_bw -d 127.0.0.1            run the server of a bandwidth test ...

@@ -88,3 +88,14 @@ func TestReportOfARun(t *testing.T) {
 		t.Errorf("%s", out)
 	}
 }
+
+// A port of which parts can be had is shown as shared.
+func TestLinksShowSharedPorts(t *testing.T) {
+	t.Parallel()
+	p := buildTool(t)
+	addr := freeAddress()
+	out, err := p.command("-d", addr, "--", p.path, "links", addr).CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "shared: process ") {
+		t.Errorf("%v: %s", err, out)
+	}
+}

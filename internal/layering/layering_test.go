@@ -110,7 +110,7 @@ var layers = map[string][]string{
 	"cmd/...":     {"verbs", "qp/trace", "transport/...", "rocev2/mad", "dissect", "interop/...", "doctor/...", "rdma", "server/...", "programs", "owner", "fabric/lab", "internal/closest", "internal/tomllines", "internal/sockfilter", "internal/userdir", "cmd/..."},
 
 	// What stops people, and the tools that show it.
-	"doctor":       {"verbs", "rocev2", "transport/udp", "doctor/...", "internal/procfs", "internal/ifaddrs"},
+	"doctor":       {"verbs", "rocev2", "transport/udp", "transport/lease", "doctor/...", "internal/procfs", "internal/ifaddrs"},
 	"doctor/ping":  {"verbs", "rocev2", "rocev2/mad"},
 	"doctor/probe": {"rocev2", "internal/dontfrag"},
 

@@ -142,18 +142,42 @@ func openOnce(path string, c Config) (*Lease, error) {
 }
 
 // ownerOf names the process at the other end, as far as it is visible.
+// OwnerPID returns the process that owns the port of an address and can be
+// asked for a lease, 0 if none is visible here. It asks for nothing.
+func OwnerPID(addr netip.Addr, port uint16) int {
+	for _, p := range places() {
+		conn, err := Dial(filepath.Join(p.dir, SocketName(addr, port)))
+		if err != nil {
+			continue
+		}
+		pid := pidOf(conn)
+		conn.Close()
+		if pid != 0 {
+			return pid
+		}
+	}
+	return 0
+}
+
 func ownerOf(conn *net.UnixConn) string {
-	who := "a process that is not visible here"
+	if pid := pidOf(conn); pid != 0 {
+		return fmt.Sprintf("process %d", pid)
+	}
+	return "a process that is not visible here"
+}
+
+// pidOf returns the process at the other end, 0 if it is not visible here.
+func pidOf(conn *net.UnixConn) (pid int) {
 	raw, err := conn.SyscallConn()
 	if err != nil {
-		return who
+		return 0
 	}
 	_ = raw.Control(func(fd uintptr) {
-		if cred, err := unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED); err == nil && cred.Pid != 0 {
-			who = fmt.Sprintf("process %d", cred.Pid)
+		if cred, err := unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED); err == nil {
+			pid = int(cred.Pid)
 		}
 	})
-	return who
+	return pid
 }
 
 // open takes over conn.

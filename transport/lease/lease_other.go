@@ -17,5 +17,8 @@ func Open(netip.Addr, Config) (*Lease, error) { return nil, ErrNoOwner }
 // OpenAt finds no owner.
 func OpenAt(string, Config) (*Lease, error) { return nil, ErrNoOwner }
 
+// OwnerPID finds no owner.
+func OwnerPID(netip.Addr, uint16) int { return 0 }
+
 // Links returns nothing.
 func (l *Lease) Links() []transport.Link { return nil }

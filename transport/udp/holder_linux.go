@@ -41,7 +41,7 @@ func sourcePortHint(at netip.AddrPort, err error) string {
 // holder says who has the port, as far as /proc shows it, and what to do.
 func holder(at netip.AddrPort) string {
 	if who := holdingProcess(at); who != "" {
-		return fmt.Sprintf("by %s, and the port of an address has one owner; %s", who, otherPlace)
+		return fmt.Sprintf("by %s, which does not share it; %s", who, otherPlace)
 	}
 	if _, err := os.Stat("/sys/module/rdma_rxe"); err == nil {
 		return "and the kernel's Soft-RoCE (rdma_rxe) is loaded, which holds the port on every address of the initial network namespace; unload it (modprobe -r rdma_rxe) or run in another network namespace"
