@@ -49,7 +49,7 @@ type arrow struct {
 }
 
 // NewChart returns a chart of the connection with this ID, or with 0 of the
-// first one that it is given a packet of. It has at most so many arrows; 0
+// first one that it is given a packet of. It has at most that many arrows; 0
 // means DefaultArrows.
 func NewChart(id, arrows int) *Chart {
 	if arrows <= 0 {
@@ -209,7 +209,7 @@ const (
 	minColumns = 60
 )
 
-// WriteText draws the chart in so many columns.
+// WriteText draws the chart in that many columns.
 func (c *Chart) WriteText(w io.Writer, columns int) error {
 	if c.conn == nil {
 		_, err := fmt.Fprintln(w, "no packets of a connection")

@@ -105,8 +105,8 @@ func show(t *testing.T, way string) string {
 	return b.String()
 }
 
-// What people see of one connection is in testdata: whoever changes it reads
-// it. Write it anew with -update-text.
+// What users see of one connection is in testdata: read it after you change it.
+// Write it anew with -update-text.
 func TestShown(t *testing.T) {
 	t.Parallel()
 	for _, way := range []string{"lines", "details", "json", "stats", "stats-json", "connections", "chart", "svg"} {

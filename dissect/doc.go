@@ -1,7 +1,7 @@
 // Package dissect reads captures of RoCEv2 traffic and says what happens in
 // them. It decodes every packet, checks its ICRC, and follows the connections:
-// which packet is sent again, what is missing, who refused what, what was
-// acknowledged when, and which message a packet belongs to. Management
+// which packet is sent again, what is missing, which side refused what, what
+// was acknowledged when, and which message a packet belongs to. Management
 // datagrams of connection management are decoded, and tell which queue pairs
 // are connected.
 //

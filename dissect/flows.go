@@ -53,7 +53,7 @@ type streamKey struct {
 
 type hosts struct{ src, dst netip.Addr }
 
-// end is a connection and who sends on it.
+// end is a connection and the side that sends on it.
 type end struct {
 	conn *Connection
 	from int
@@ -111,7 +111,7 @@ func (f *Flows) Add(p *Packet) {
 	}
 }
 
-// malformed counts a packet that nobody takes on the connection that its
+// malformed counts a packet that no receiver takes, on the connection that its
 // destination tells.
 func (f *Flows) malformed(p *Packet) {
 	if !p.HasBTH {

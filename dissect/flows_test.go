@@ -72,8 +72,8 @@ func TestPairIsNotGuessed(t *testing.T) {
 	}
 }
 
-// A lost packet: what is behind it is a gap, the NAK says why it is sent again,
-// and what was acknowledged before it is complete.
+// A lost packet: what comes after it is a gap, the NAK says why it is sent
+// again, and what was acknowledged before it is complete.
 func TestLoss(t *testing.T) {
 	t.Parallel()
 	c := &traffic{}
@@ -105,7 +105,7 @@ func TestLoss(t *testing.T) {
 }
 
 // A lost acknowledgement: the request goes again after a timeout, and the
-// capture shows whether that was in vain.
+// capture shows whether that was needless.
 func TestTimeoutAndDuplicate(t *testing.T) {
 	t.Parallel()
 	c := &traffic{}

@@ -17,7 +17,7 @@ const (
 	typeRoCEv1 = 0x8915
 )
 
-// maxTags is how many VLAN tags are looked behind.
+// maxTags is how many VLAN tags are skipped at most.
 const maxTags = 4
 
 // network finds the IP packet in a frame, and the number of the innermost VLAN,
@@ -50,7 +50,7 @@ func network(link LinkType, b []byte) (ip []byte, vlan int) {
 	return nil, -1
 }
 
-// tagged looks behind VLAN tags.
+// tagged skips VLAN tags.
 func tagged(kind uint16, b []byte) (ip []byte, vlan int) {
 	vlan = -1
 	for range maxTags {
@@ -123,7 +123,7 @@ func (h *IP) parse4(b []byte) bool {
 	return flags&0x1fff == 0
 }
 
-// maxExtensions is how many extension headers are looked behind.
+// maxExtensions is how many extension headers are skipped at most.
 const maxExtensions = 8
 
 func (h *IP) parse6(b []byte) bool {

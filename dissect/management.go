@@ -16,8 +16,8 @@ type Management struct {
 	// classes, and for a message that is malformed: Err says why.
 	Message mad.Message
 	Err     error
-	// IP is what RDMA-CM says in front of the private data of REQ and
-	// SIDR_REQ, if HasIP, and Private the private data behind it.
+	// IP is what RDMA-CM puts before the private data of REQ and SIDR_REQ,
+	// if HasIP, and Private is the private data after it.
 	IP      mad.IPHeader
 	HasIP   bool
 	Private []byte

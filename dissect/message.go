@@ -93,7 +93,7 @@ func (m *messages) add(n Message, budget *int) *Message {
 // held returns what was taken from the budget.
 func (m *messages) held() int { return max(0, m.limit-minMessages) * messageSize }
 
-// behind returns how many messages begin at a PSN or in front of it.
+// It returns how many messages begin at a PSN or before it.
 func (m *messages) behind(p rocev2.PSN) int {
 	list := m.all()
 	low, high := 0, len(list)

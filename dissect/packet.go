@@ -54,7 +54,7 @@ type Packet struct {
 	Value      uint32 // the ICRC, as Wireshark shows it: its 4 bytes as a big-endian number
 	ICRC       Verdict
 
-	// Err says why the packet is malformed: nobody takes it.
+	// Err says why the packet is malformed: no receiver takes it.
 	Err error
 
 	// MAD is the management datagram, of packets to QP 0 and 1. Of those of
@@ -145,7 +145,7 @@ func (d *decoder) malformed(p *Packet, b []byte, length int, err error) {
 	p.setBTH(b)
 }
 
-// setBTH reads the BTH even of a packet whose opcode or version nobody knows.
+// setBTH reads the BTH even of a packet whose opcode or version is unknown.
 func (p *Packet) setBTH(b []byte) {
 	p.info = nil
 	if p.HasBTH = len(b) >= rocev2.BTHLen; !p.HasBTH {

@@ -46,7 +46,7 @@ func (f *file) section() error {
 	return f.sectionRest(h)
 }
 
-// sectionRest reads a section header behind its type, its length and its byte
+// sectionRest reads a section header after its type, its length and its byte
 // order, which are h.
 func (f *file) sectionRest(h []byte) error {
 	switch {

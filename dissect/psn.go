@@ -11,11 +11,11 @@ type Side struct {
 	Counters
 
 	started   bool
-	next      rocev2.PSN // behind the highest that was sent
+	next      rocev2.PSN // after the highest that was sent
 	una       rocev2.PSN // the oldest that is not acknowledged
 	firstUna  bool       // una was learned, from a response or from connection management
 	cause     string     // of what is sent again: "nak" or "rnr", until something new is sent
-	looseRead bool       // next is behind a READ whose number of PSNs is not known
+	looseRead bool       // next is after a READ whose number of PSNs is not known
 	readBytes int64      // of that READ
 	sent      ring
 	messages  messages
@@ -152,7 +152,7 @@ func (s *Side) fresh(c *Connection, p *Packet, f *Flows) {
 	s.cause = ""
 	s.assign(c, p, n, &f.budget)
 	if p.info.Last && c.Service == rocev2.ServiceUC {
-		// Nobody acknowledges: what arrives whole is complete.
+		// Nothing is acknowledged: what arrives whole is complete.
 		s.una = s.next
 		s.complete(p, s.next)
 	}

@@ -99,7 +99,7 @@ func (s *Side) acknowledge(p *Packet) {
 		s.cause = "rnr"
 	case syndrome == rocev2.NAKSequence:
 		s.NAKSequence++
-		if s.cause != "rnr" { // what comes behind a refused packet is out of sequence
+		if s.cause != "rnr" { // what comes after a refused packet is out of sequence
 			s.cause = "nak"
 		}
 	default:
@@ -113,7 +113,7 @@ func (s *Side) acknowledge(p *Packet) {
 	}
 }
 
-// advance moves the oldest unacknowledged PSN behind psn.
+// advance moves the oldest unacknowledged PSN past psn.
 func (s *Side) advance(p *Packet, psn rocev2.PSN) {
 	behind := psn.Next()
 	if behind.After(s.next) {

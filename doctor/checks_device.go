@@ -39,7 +39,7 @@ func (d *checks) gids() {
 	d.add(Finding{Check: "gid", Text: text, Advice: "list the peer's table there", Command: "grep -H . /sys/class/infiniband/*/ports/1/gids/* /sys/class/infiniband/*/ports/1/gid_attrs/types/* 2>/dev/null"})
 }
 
-// ports looks at who has UDP port 4791.
+// ports looks at which program has UDP port 4791.
 func (d *checks) ports() {
 	for _, l := range d.links {
 		subject := fmt.Sprint(netip.AddrPortFrom(l.Addr, verbs.UDPPort))
@@ -203,7 +203,7 @@ func (d *checks) offloads() {
 	}
 }
 
-// probePort is a UDP port to open a device at that nobody talks to.
+// probePort is a UDP port to open a device at, to which no program talks.
 const probePort = 47910
 
 func (d *checks) granted(p verbs.PortAttr) {

@@ -71,7 +71,7 @@ func (d *checks) unprivileged() {
 	}
 }
 
-// ephemeral looks at whether the system may give the port to somebody by
+// ephemeral looks at whether the system may give the port to a program by
 // chance.
 func (d *checks) ephemeral() {
 	if d.OS != "linux" {

@@ -8,7 +8,7 @@ type Status uint8
 // How bad a finding is.
 const (
 	OK         Status = iota // nothing to do
-	Warning                  // it works, but not as well as it could, or not for everybody
+	Warning                  // it works, but not as well as it could, or not for all
 	Problem                  // it does not work
 	NotChecked               // it cannot be found out here
 )

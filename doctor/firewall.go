@@ -142,7 +142,7 @@ func namesPort(list, to string) bool {
 	return inRanges(strings.ReplaceAll(list, to, "-"), verbs.UDPPort)
 }
 
-// after returns the word behind a word, "" if there is none.
+// after returns the word that follows word, "" if there is none.
 func after(words []string, word string) string {
 	i := slices.Index(words, word)
 	if i < 0 || i+1 == len(words) {

@@ -13,7 +13,7 @@ import (
 	"github.com/gosoftroce/rocev2/doctor/probe"
 )
 
-// answers is a peer that answers so many of the pings.
+// answers is a peer that answers that many of the pings.
 type answers int
 
 func (a answers) Run(_ context.Context, c ping.Config) (ping.Statistics, error) {

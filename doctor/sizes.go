@@ -30,7 +30,7 @@ type SizeResult struct {
 	Method  string `json:"method"`   // how the peer showed that packets arrive; "" if it did not
 	PathMTU int    `json:"path_mtu"` // the largest that fits; 0 if none or not known
 	Sizes   []Size `json:"sizes"`    // from the largest down to the first that fits
-	Lost    bool   `json:"lost"`     // larger ones vanish, and nobody says so
+	Lost    bool   `json:"lost"`     // larger ones vanish without a message
 }
 
 // tries is how often a packet is sent until it counts as lost. Hosts say once a

@@ -24,8 +24,8 @@ type Pinger interface {
 	Once(ctx context.Context, hops uint8, timeout time.Duration) (ping.Reply, bool, error)
 }
 
-// headroom is what a packet of RoCEv2 has beside its payload, at the most that
-// is common: UDP, BTH, RETH, immediate data, ICRC.
+// headroom is what a RoCEv2 packet commonly has besides its payload, at most:
+// UDP, BTH, RETH, immediate data, ICRC.
 const headroom = 8 + 12 + 16 + 4 + 4
 
 // packetSize returns the bytes of an IP packet to a peer with a payload of m.
@@ -171,7 +171,7 @@ func (t *tracer) endNote(a probe.Answer) string {
 	return a.Kind.String()
 }
 
-// shrink takes note of what does not fit.
+// shrink records what does not fit.
 func (t *tracer) shrink(h *Hop, a probe.Answer) {
 	old := t.size
 	if t.size = a.MTU; a.MTU <= 0 || a.MTU >= old {
@@ -241,14 +241,15 @@ func OpenPath(local, peer netip.Addr) (*Path, error) {
 	return p, nil
 }
 
-// closedPort is a UDP port that hardly anybody has: the first of traceroute.
+// closedPort is a UDP port that hardly any program has: the first of
+// traceroute.
 const closedPort = 33434
 
 // Path are the ways to ask a peer by packets of any size.
 type Path struct {
 	Peer   netip.Addr
 	Port   *probe.Prober // UDP to port 4791
-	Closed *probe.Prober // UDP to a port that nobody has
+	Closed *probe.Prober // UDP to a port that no program has
 	Echo   *probe.Prober // ICMP, or nil
 }
 

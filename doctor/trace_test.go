@@ -22,7 +22,7 @@ type way struct {
 
 type router struct {
 	addr string // "" = silent
-	mtu  int    // of the link behind it
+	mtu  int    // of the link after it
 	mute bool   // it does not say that something is too big
 	ends probe.Kind
 }
@@ -74,7 +74,7 @@ func TestTrace(t *testing.T) {
 		mtu     int
 		reached bool
 		pathMTU int
-		hops    []string // address, or * ; the note must contain what is behind a blank
+		hops    []string // address, or * ; the note must contain what follows a blank
 	}{
 		"a peer with RoCEv2": {routers: open, mtu: 9000, reached: true, pathMTU: 1024, hops: []string{
 			"192.0.2.1", "192.0.2.2", "* 192.0.2.2 passes 1500 bytes on, not 4160", "198.51.100.9 answers RoCEv2 pings"}},

@@ -107,7 +107,7 @@ type Attr struct {
 	RQPSN           rocev2.PSN // the first PSN expected from the peer
 	SQPSN           rocev2.PSN // the first PSN to send; the next new one in what QP.Attr returns
 	MaxRdAtomic     uint8      // READs and atomics that may be outstanding at the peer, at most 128
-	MaxDestRdAtomic uint8      // the same for the peer's here; replay state is kept for so many, and more are put off
+	MaxDestRdAtomic uint8      // the same for the peer's here; replay state is kept for that many, more are put off
 	MinRNRTimer     uint8      // the timer code that our receiver-not-ready NAKs carry, 0 to 31
 	DestQPN         rocev2.QPN
 	PathMigState    MigState // of the primary path, which is the only one

@@ -15,7 +15,7 @@ const (
 	FaultOutOfBounds            // address and length are not inside what the key stands for, or the list
 	FaultMisaligned             // a 64-bit atomic whose address is not a multiple of 8
 	FaultGone                   // the region was deregistered while it was in use
-	FaultMemory                 // the memory behind the region could not be accessed
+	FaultMemory                 // the memory of the region could not be accessed
 	FaultNotPresent             // a page must be fetched first, see memreg.PagedMemory
 	FaultNotInvalidatable       // the key is of a kind that only its owner can end
 	FaultState                  // a window or a fast registration region is not in the state for it

@@ -155,7 +155,8 @@ func (c WC) String() string {
 	return b.String()
 }
 
-// statusWords say what a status means to the one who gets it, or where to look.
+// statusWords say what a status means to the program that gets it, or where to
+// look.
 var statusWords = [NumStatuses]string{
 	StatusLocLenErr:      "a message is longer than the receive buffer",
 	StatusLocQPOpErr:     "the queue pair cannot carry out the request",

@@ -88,7 +88,7 @@ var rangeErrors = [...]error{
 const (
 	BadOffset = iota + 1 // its offset is negative
 	BadLength            // its length is negative
-	BadEnd               // it ends behind the region
+	BadEnd               // it ends beyond the region
 	BadSize              // it has more than the 4 GiB - 1 bytes of one entry
 )
 

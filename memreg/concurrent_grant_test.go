@@ -22,7 +22,7 @@ type bound struct {
 // makes new ones, and others invalidate them: no view outlives Revoke. The race
 // detector sees it too, because the writer overwrites a part that it revoked
 // without any synchronisation of its own. The region's rkey is busy all the
-// time, on a part that nobody writes.
+// time, on a part that is never written.
 func TestNoViewOutlivesRevoke(t *testing.T) {
 	t.Parallel()
 	const slots, rounds, readers = 16, 2000, 3

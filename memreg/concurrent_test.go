@@ -129,7 +129,7 @@ func checkBytes(t *testing.T, b []byte) {
 }
 
 // A key is dead from the start of Deregister (IBTA 9.7.4.1.5), and the memory
-// is given back when nobody uses it any more.
+// is given back when it is no longer in use.
 func TestDeregisterKillsAtOnceAndWaits(t *testing.T) {
 	t.Parallel()
 	tab := newTable(1)

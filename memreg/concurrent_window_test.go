@@ -77,7 +77,7 @@ func TestWindowsAtOnce(t *testing.T) {
 			runtime.Gosched()
 		}
 		tab.Invalidate(pd, 7, w.RKey())
-		// Who else has invalidated it may still wait for the views.
+		// Another goroutine that ended it may still wait for views.
 		w.Grant().drain()
 		if i > 0 { // the first part is the fast region's, too
 			clear(part)

@@ -26,8 +26,8 @@
 // foremost Resolve, ResolveLocal, Gather, Scatter, Bind, RegisterFast and
 // Invalidate, runs on any goroutine beside them, without a lock. Bind and
 // RegisterFast allocate, the others do not. A resolved View pins its grant
-// until Release. What ends a grant waits for the pins, so whoever holds a pin
-// must not block, and must not bind or invalidate.
+// until Release. What ends a grant waits for the pins, so a goroutine that
+// holds a pin must not block, and must not bind or invalidate.
 //
 // Remote writes and reads race with the application by nature, as they do on an
 // adapter: the completion is the happens-before edge. For polling a flag there
@@ -39,8 +39,8 @@
 // are a guard against mistakes and stale peers, not authentication.
 //
 // Memory whose pages may be elsewhere is a PagedMemory: views refuse what is
-// not present with ib.FaultNotPresent, so that nobody waits who holds a lock,
-// and Missing says what to fetch.
+// not present with ib.FaultNotPresent, so that no goroutine waits for a page
+// while it holds a lock, and Missing says what to fetch.
 //
 // An Implicit is the whole address space with an allow list, for implicit
 // on-demand regions.
@@ -48,6 +48,6 @@
 // A Phantom has a length and no bytes, for simulations.
 //
 // What it does not do: locking pages; and the lifetime of the memory itself
-// (the caller keeps it mapped until Deregister has returned, and nobody fetches
-// what is Missing of it).
+// (the caller keeps it mapped until Deregister has returned, and no fetch of
+// what is Missing of it is under way).
 package memreg

@@ -26,7 +26,8 @@ type FastRegion struct {
 	mapped atomic.Pointer[Memory]
 }
 
-// The states of a FastRegion. Whoever has made it busy alone changes it.
+// The states of a FastRegion. While one is busy, only the goroutine that made
+// it busy changes it.
 const (
 	fastFree int32 = iota
 	fastBusy

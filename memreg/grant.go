@@ -33,9 +33,9 @@ func (r *Region) inUse() error {
 // takes a pin and tells whether the key was alive.
 const dead int32 = 1 << 30
 
-// Grant is what a key stands for: who may access which part of a region, and
-// how. Every region has two of its own, for its lkey and its rkey.
-// [Table.Grant] makes more, such as those of memory windows.
+// Grant is what a key stands for: which part of a region may be accessed, how,
+// and by which queue pairs. Every region has two of its own, for its lkey and
+// its rkey. [Table.Grant] makes more, such as those of memory windows.
 //
 // All but the pin count is constant. The protection domain is the region's: a
 // window, its region and its queue pair have the same one (IBTA C10-72).
@@ -50,7 +50,7 @@ type Grant struct {
 	kind   grantKind
 }
 
-// grantKind says what a grant is of, and so who may end it.
+// grantKind says what a grant is of, and so what may end it.
 type grantKind uint8
 
 const (

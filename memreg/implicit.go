@@ -38,8 +38,8 @@ type allowed struct {
 	addr, n uint64
 	mem     Memory
 
-	// The users are counted here and not in a list: whoever forbids the
-	// range waits for all of them, whatever list they have found it in.
+	// The users are counted here and not in a list: a call that forbids the
+	// range waits for all of them, whatever list they found it in.
 	users    atomic.Int64 // accesses that are under way
 	fetching atomic.Int64 // fetches of pages, which may take long
 	gone     atomic.Bool  // it was forbidden
@@ -55,7 +55,7 @@ func NewImplicit() *Implicit {
 // AddrOf returns the real address of the first byte of b, which is not empty.
 func AddrOf(b []byte) uint64 { return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(b)))) }
 
-// search returns the index of the first range that ends behind addr.
+// search returns the index of the first range that ends after addr.
 func (l *allowList) search(addr uint64) int {
 	return sort.Search(len(l.ranges), func(i int) bool { return l.ranges[i].addr+(l.ranges[i].n-1) >= addr })
 }

@@ -20,7 +20,7 @@ func mustImplicit(t testing.TB, tab *Table, pd *PD) (*Implicit, *Region) {
 }
 
 // An implicit region reaches what is allowed, and nothing else: not the byte
-// before or behind, not from one range into the next, and not by an address and
+// before or after, not from one range into the next, and not by an address and
 // a length that wrap.
 func TestImplicitReachesOnlyWhatIsAllowed(t *testing.T) {
 	t.Parallel()
@@ -76,7 +76,7 @@ func TestImplicitReachesOnlyWhatIsAllowed(t *testing.T) {
 	refused("forbidden", 0x1000, 8)
 }
 
-// Words are those of the memory behind, in one range.
+// Words are those of the underlying memory, in one range.
 func TestImplicitWords(t *testing.T) {
 	t.Parallel()
 	tab := newTable(1)

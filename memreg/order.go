@@ -15,9 +15,9 @@ import (
 // keepsOrder says that stores are seen in the order in which they are made.
 const keepsOrder = runtime.GOARCH == "amd64" || runtime.GOARCH == "386" || runtime.GOARCH == "s390x"
 
-// CopyInLast is CopyIn for the end of a message. Who sees the last byte of src
-// with Load64, or its last 8 if they are an aligned word, sees all that was
-// written before.
+// CopyInLast is CopyIn for the end of a message. A reader that sees the last
+// byte of src with Load64, or its last 8 if they are an aligned word, sees all
+// that was written before.
 func (v View) CopyInLast(off uint64, src []byte) ib.Fault {
 	if keepsOrder {
 		return v.CopyIn(off, src)
@@ -55,7 +55,7 @@ func (v View) ending(off uint64, n int) int {
 	return min(n, 1)
 }
 
-// orderStores has all processors see the stores before it before those behind
+// orderStores makes all processors see the stores before it before those after
 // it: a store that releases comes before a load that acquires.
 func orderStores() {
 	var a atomic.Uint32

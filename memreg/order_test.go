@@ -48,9 +48,9 @@ func TestCopyInLast(t *testing.T) {
 	wantFault(t, "beyond no view", View{}.copyInLast(0, src, orderStores), ib.FaultOutOfBounds)
 }
 
-// What one store writes at the end is behind the barrier, and all else before
+// What one store writes at the end comes after the barrier, and all else before
 // it; also where there is nothing else: the packets and messages before this
-// one must be seen first, as when a flag of 8 bytes is written behind data.
+// one must be seen first, as when a flag of 8 bytes is written after data.
 func TestCopyInLastOrders(t *testing.T) {
 	t.Parallel()
 	const size = 64

@@ -5,8 +5,8 @@ import "github.com/gosoftroce/rocev2/ib"
 // PagedMemory is a Memory without local Bytes whose pages may have to be
 // fetched first, from a disk or over a network, which takes any time. A packet
 // does not touch a page that is not present: the access meets
-// ib.FaultNotPresent. Somebody who can wait calls Fetch, and the access is made
-// again.
+// ib.FaultNotPresent. A goroutine that can wait calls Fetch, and the access is
+// made again.
 //
 // The program's own accesses ([Region.CopyIn], Load64 and so on) do not ask
 // whether pages are present.

@@ -30,8 +30,8 @@ func persistent(m Memory) PersistentMemory {
 	return nil
 }
 
-// checkPersistent refuses ib.FlushPersistent for memory that has nothing behind
-// it.
+// checkPersistent refuses ib.FlushPersistent for memory that has no storage
+// below it.
 func checkPersistent(m Memory, a ib.Access) error {
 	if a&ib.FlushPersistent != 0 && persistent(m) == nil {
 		return fmt.Errorf("%w: FlushPersistent needs memory that a file on a disk stands behind, mapped shared and for writing; this has none",

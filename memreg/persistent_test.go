@@ -8,8 +8,8 @@ import (
 	"github.com/gosoftroce/rocev2/ib"
 )
 
-// fileMemory is memory that may have a file behind it, which takes note of what
-// is brought there.
+// fileMemory is memory that may be backed by a file, and records what is
+// brought there.
 type fileMemory struct {
 	Memory
 	without bool

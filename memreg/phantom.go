@@ -3,9 +3,9 @@ package memreg
 import "github.com/gosoftroce/rocev2/ib"
 
 // Phantom returns a Memory of n bytes that has none: for simulations, in which
-// thousands of adapters move data that nobody looks at. Keys, rights, bounds
+// thousands of adapters move data that is never looked at. Keys, rights, bounds
 // and alignment are checked as ever, and there the work ends: CopyIn drops what
-// it is given, CopyOut leaves dst as it is, and every word is 0 always.
+// it is given, CopyOut leaves dst as it is, and every word is always 0.
 //
 // So what is sent from it is whatever the buffer of the packet held before. A
 // region on it is for networks that carry the lengths of payloads and not their

@@ -6,7 +6,7 @@ import (
 	"github.com/gosoftroce/rocev2/ib"
 )
 
-// pieces are buffers one behind the other.
+// pieces are buffers that follow one another.
 type pieces struct {
 	bufs []local
 	ends []uint64 // where each ends

@@ -32,8 +32,8 @@ func (t *Table) Reregister(r *Region, pd *PD, m Memory, o Options) (*Region, err
 }
 
 // Replace is Reregister, but for the keys: the new region has those of the old
-// one, so that nobody must be told others. Whoever uses them meanwhile meets
-// the one or the other.
+// one, so that no peer has to be told new ones. An access with them meanwhile
+// meets the old region or the new one.
 func (t *Table) Replace(r *Region, pd *PD, m Memory, o Options) (*Region, error) {
 	next, err := t.successor(r, pd, m, o)
 	if err != nil {
@@ -48,8 +48,8 @@ func (t *Table) Replace(r *Region, pd *PD, m Memory, o Options) (*Region, error)
 	return next, nil
 }
 
-// successor makes a region that is to replace r, which nothing can be bound to
-// any more then. Nobody can find it yet.
+// successor makes a region that is to replace r; nothing can be bound to r any
+// more then. No lookup finds the new region yet.
 func (t *Table) successor(r *Region, pd *PD, m Memory, o Options) (*Region, error) {
 	if r == nil || r.pd.table != t || !r.Alive() {
 		return nil, ErrRegion

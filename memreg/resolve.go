@@ -11,9 +11,9 @@ import (
 // the key, the protection domain, the queue pair if the grant is bound to one,
 // every right in need, and the bounds, in this order (IBTA 9.7.4.1.5). A grant
 // that is bound to another queue pair is ib.FaultNoAccess. On ib.FaultNone the
-// view is pinned and the caller releases it. Of length 0 the same is asked,
-// with addr inside the grant or just behind it; a caller that does not validate
-// empty accesses does not call.
+// view is pinned and the caller releases it. Length 0 is checked in the same
+// way, with addr inside the grant or just past it; a caller that does not
+// validate empty accesses does not call.
 func (t *Table) Resolve(pd *PD, qpn rocev2.QPN, key ib.Key, addr, length uint64, need ib.Access) (View, ib.Fault) {
 	g := t.keys.lookup(key)
 	if g == nil {
@@ -133,7 +133,7 @@ func (t *Table) Scatter(pd *PD, sg []ib.SGE, off uint64, src []byte) ib.Fault {
 	return ib.FaultNone
 }
 
-// PlaceLocal returns what is behind byte off of a scatter list, to the end of
+// PlaceLocal returns the memory of a scatter list from byte off to the end of
 // the entry that has it, for others than Scatter to write while the view is
 // pinned. It returns nothing, and no pin, where Scatter would meet a fault, or
 // where the memory is not placeable.

@@ -149,7 +149,7 @@ func (t *Table) Register(pd *PD, m Memory, o Options) (*Region, error) {
 	return r, err
 }
 
-// prepare makes a region with its keys, which nobody can find yet.
+// prepare makes a region with its keys, which no lookup finds yet.
 func (t *Table) prepare(pd *PD, m Memory, o Options) (*Region, error) {
 	if pd == nil || pd.table != t {
 		return nil, ErrPD

@@ -136,8 +136,9 @@ func (t *Table) freeIndex(index ib.Key) bool {
 // or nothing, by a later one.
 //
 // Type 1 is for all queue pairs of its protection domain. Each bind gives it a
-// new key, and ends the one before. The device chooses the key, unless who
-// binds has: the drivers of libibverbs know it before the bind is carried out.
+// new key, and ends the one before. The device chooses the key, unless the
+// caller of the bind has chosen it: the drivers of libibverbs know it before
+// the bind is carried out.
 //
 // Type 2 is 2B: it is for the queue pair that has bound it, and for its
 // protection domain. The program chooses the low byte of its key. It must be
@@ -269,7 +270,7 @@ func (t *Table) Bind(pd *PD, qpn rocev2.QPN, b *ib.BindMW) ib.Fault {
 		}
 		next.key, next.qpn, next.kind = key, qpn, kind
 	}
-	if !s.current.CompareAndSwap(old, next) { // somebody else binds or frees it
+	if !s.current.CompareAndSwap(old, next) { // another call binds or frees it
 		next.endWindow()
 		return ib.FaultUnknownKey
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/gosoftroce/rocev2/rocev2"
 )
 
-// packetList is a Writer that keeps packets, and has room for so many.
+// packetList is a Writer that keeps at most room packets.
 type packetList struct {
 	room    int
 	packets [][]byte
@@ -55,7 +55,7 @@ func (f *failing) CopyOut(dst []byte, off uint64) error {
 }
 
 // twins are two pairs to which the same happens. One polls packet by packet,
-// the other one many at once: nobody must be able to tell them apart.
+// the other one polls many at once: there must be no other difference.
 type twins struct {
 	t    *testing.T
 	rng  *rand.Rand

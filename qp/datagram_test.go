@@ -321,7 +321,7 @@ func TestUCCongestion(t *testing.T) {
 	if a, b := p.a.Stats(), p.b.Stats(); b.ECNMarked != 3 || b.CNPsSent != 1 || a.CNPsReceived != 1 || b.RecvDone != 1 {
 		t.Errorf("%d marked, %d notifications sent, %d received", b.ECNMarked, b.CNPsSent, a.CNPsReceived)
 	}
-	// Over UD there is nobody to tell.
+	// Over UD there is no peer to tell.
 	p = newDatagramPair(t, ib.UD)
 	must(t, p.b.PostRecv(&ib.RecvWR{ID: 1, SGList: p.b.sge(0, 4096)}))
 	must(t, p.a.PostSend(p.send(1, 100)))

@@ -103,9 +103,9 @@ func TestAtomicsBeyondDepth(t *testing.T) {
 	}
 }
 
-// TestForgedDuplicates: whatever duplicates somebody invents, the responder
-// goes on, each gets one answer packet at the most, and what waits stays
-// bounded (IBTA 9.7.5.1.4).
+// TestForgedDuplicates: whatever duplicates an attacker invents, the responder
+// goes on, each gets at most one answer packet, and what waits stays bounded
+// (IBTA 9.7.5.1.4).
 func TestForgedDuplicates(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, pairConfig{attr: ib.Attr{MaxRdAtomic: 8, MaxDestRdAtomic: 2}})

@@ -267,7 +267,7 @@ func TestOverflow(t *testing.T) {
 	}
 }
 
-// TestVanished: with nobody there the time to RETRY_EXC_ERR is (count+1)
+// TestVanished: when the peer is gone, the time to RETRY_EXC_ERR is (count+1)
 // timeouts, for each count; 7 is no exception, and no timeout is a long one
 // (IBTA 9.7.6.1.3).
 func TestVanished(t *testing.T) {

@@ -103,8 +103,8 @@ func (q *QP) handleUC(a *Arrival, info *rocev2.OpcodeInfo) Drop {
 	return q.uc.HandleRequest(a, info)
 }
 
-// handleDatagram hands a datagram of anybody to the receiving half. It may be
-// for a group that the queue pair is in (IBTA 10.5.2).
+// handleDatagram hands a datagram from any sender to the receiving half. It may
+// be for a group that the queue pair is in (IBTA 10.5.2).
 func (q *QP) handleDatagram(a *Arrival, info *rocev2.OpcodeInfo) Drop {
 	h := &a.Packet.BTH
 	switch {

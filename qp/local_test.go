@@ -65,7 +65,7 @@ func (w *localWorld) step(keys []ib.Key, fastKey *ib.Key) {
 			return
 		}
 		next := *fastKey&^0xff | ib.Key(w.r.IntN(256))
-		// Behind a READ that ends the key it needs the fence.
+		// After a READ that ends the key it needs the fence.
 		w.post(ib.SendWR{Opcode: ib.OpRegMR, Fence: true, Reg: &ib.RegMR{Region: *fastKey, NewKey: next, Addr: 0x5000, Access: ib.LocalWrite}})
 		*fastKey = next
 	default:

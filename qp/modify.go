@@ -105,9 +105,9 @@ func (q *QP) reset() {
 	q.recv.Reset()
 }
 
-// Close ends the queue pair without completing anything, and lets go of its
-// queues, its sinks and its domain: whoever still holds it holds a few hundred
-// bytes. It holds no pins on memory between calls. Only State, QPN, Attr and
+// Close ends the queue pair without completing anything, and releases its
+// queues, its sinks and its domain: a reference to it keeps a few hundred bytes
+// alive. It holds no pins on memory between calls. Only State, QPN, Attr and
 // Stats may be called from now on.
 func (q *QP) Close() {
 	q.reset()

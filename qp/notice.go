@@ -81,12 +81,12 @@ const (
 // forgetNotices forgets what is due and what is held.
 func forgetNotices(q *QP) { q.cnp &= noticeHold }
 
-// notice takes note of a packet that was marked, and reports whether a
-// notification is to be sent because of it (IBTA A17.9). With noticeHold one
-// for which it is too early has its notification later, with the first packet
-// after the interval: the paper has one notification in N for a flow if any
-// packet was marked in that time (Zhu et al., section 3.1). Without a packet
-// for another interval it is forgotten: nothing is left then to slow down. A
+// notice records that a packet was marked, and reports whether a notification
+// is to be sent because of it (IBTA A17.9). With noticeHold, a mark for which
+// it is too early gets its notification later, with the first packet after the
+// interval: the paper has one notification in N for a flow if any packet was
+// marked in that time (Zhu et al., section 3.1). Without a packet for another
+// interval the mark is forgotten: nothing is left then to slow down. A
 // notification for a response, or one that is held, is one for the requester.
 func notice(q *QP, now clock.Time, response bool) bool {
 	n := noticesOf(q)
@@ -116,7 +116,7 @@ func unhold(q *QP, now clock.Time) {
 	switch {
 	case now >= n.held:
 		q.cnp &^= noticeHeld | noticeResponse
-	case now >= n.gate.next: // it may be shared, and somebody else was first
+	case now >= n.gate.next: // another queue pair of the gate was first
 		notice(q, now, false)
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/gosoftroce/rocev2/memreg"
 )
 
-// ownSource is a receive queue that somebody else keeps.
+// ownSource is a receive queue that is kept outside the queue pair.
 type ownSource struct {
 	wrs     []ib.RecvWR
 	pd      *memreg.PD
@@ -63,7 +63,7 @@ func toErr(t *testing.T, q *testEnd) {
 
 // TestOwnSource: a source that is the queue pair's own is flushed in order on
 // the way to ERR (IBTA 10.3.1), the receive in hand first. What it gets in ERR
-// is flushed when somebody says so.
+// is flushed when DrainReceives is called.
 func TestOwnSource(t *testing.T) {
 	t.Parallel()
 	for _, typ := range []ib.QPType{ib.RC, ib.UC, ib.UD} {
@@ -115,9 +115,9 @@ func TestOwnSourceReset(t *testing.T) {
 	}
 }
 
-// TestOwnSourceFlushesFew: who fills the source says how many receives there
-// are. The way to ERR flushes few of them, and so does each call that follows;
-// all calls together flush all, in order.
+// TestOwnSourceFlushesFew: the owner of the source determines how many receives
+// there are. The way to ERR flushes few of them, and so does each call that
+// follows; all calls together flush all, in order.
 func TestOwnSourceFlushesFew(t *testing.T) {
 	t.Parallel()
 	const few, all = 64, 200
@@ -142,8 +142,8 @@ func TestOwnSourceFlushesFew(t *testing.T) {
 	}
 }
 
-// TestOwnSourceRefilled: who adds receives while they are flushed does not keep
-// the queue pair from ending.
+// TestOwnSourceRefilled: receives that are added while others are flushed do
+// not keep the queue pair from ending.
 func TestOwnSourceRefilled(t *testing.T) {
 	t.Parallel()
 	p, s := newOwnSourcePair(t, ib.RC, 0)

@@ -55,9 +55,9 @@ type Config struct {
 	Congestion cc.Controller
 
 	// NotifyInterval is the least time between two congestion notifications
-	// to the peer, 2 s at the most. 0 means DefaultNotifyInterval; a
-	// negative number means one for each marked packet, as far as they do
-	// not come in one batch.
+	// to the peer, at most 2 s. 0 means DefaultNotifyInterval; a negative
+	// number means one for each marked packet, unless they come in one
+	// batch.
 	NotifyInterval time.Duration
 
 	// NotifyHold says that a packet which is marked too early for another
@@ -236,7 +236,7 @@ func (c *Config) check() error {
 func (q *QP) Type() ib.QPType { return q.typ }
 
 // Connected reports whether the queue pair has one peer. The others are of UD:
-// each request says where it goes, and anybody's datagrams are taken.
+// each request says where it goes, and datagrams from any sender are taken.
 func (q *QP) Connected() bool { return q.service != rocev2.ServiceUD }
 
 // Reliable reports whether the peer acknowledges what it gets.
@@ -383,17 +383,17 @@ func (q *QP) SharePauses(p *Pauses) {
 	}
 }
 
-// SetReorder says that the peer is native: it buffers what arrives after a
-// gap. From now on this queue pair does so too, in p, as long as there is room.
-// It executes the packets in order when the gap is closed: to the peer that is
-// as if the network had delayed them. After a loss it does not send everything
+// SetReorder says that the peer is native: it buffers what arrives after a gap.
+// From now on this queue pair does so too, in p, as long as there is room. It
+// executes the packets in order when the gap is closed: to the peer that is as
+// if the network had delayed them. After a loss it does not send everything
 // again that was in flight, but a few packets from the missing one on, and more
 // if they do not help. So a peer that buffers nothing, or not everything, costs
-// time only. With nil it is as with any other peer: go-back-N.
+// only time. With nil, it treats the peer as any other: go-back-N.
 //
 // A packet from the buffer takes effect without the packets before it having
 // shown that its PSN is right. So a PSN is up to 128 times easier to guess. The
-// program must know who the peer is.
+// program must know the identity of the peer.
 func (q *QP) SetReorder(p *Pool) {
 	if q.req != nil {
 		q.req.DiscardHeld()

@@ -266,7 +266,7 @@ func TestForgedPacketCost(t *testing.T) {
 }
 
 // TestNAKsAreBounded: packets ahead of the expected one cannot make a responder
-// send NAKs without end, whoever the peer is.
+// send NAKs without end, whatever the peer does.
 func TestNAKsAreBounded(t *testing.T) {
 	t.Parallel()
 	const packets, step = 2000, 10 * time.Microsecond

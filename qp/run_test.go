@@ -218,7 +218,7 @@ func (m *midst) refused(t *testing.T, op ib.Opcode) {
 	}
 }
 
-// Whoever has the key of a window may write through it as a run, until the
+// A peer that has the key of a window may write through it as a run, until the
 // window is gone.
 func TestMiddleThroughWindow(t *testing.T) {
 	t.Parallel()

@@ -25,8 +25,8 @@ func TestIdleSize(t *testing.T) {
 	t.Logf("%d bytes, %d of them the queue pair itself", size, own)
 }
 
-// TestClosedRefersToNothing: whoever still holds a closed queue pair holds no
-// queue, sink or domain. It is in RESET and keeps its number and counters.
+// TestClosedRefersToNothing: a closed queue pair holds no queue, sink or
+// domain. It is in RESET and keeps its number and counters.
 func TestClosedRefersToNothing(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, pairConfig{})

@@ -11,7 +11,7 @@ import (
 
 // Limit is what the driver lets a queue pair send now.
 type Limit struct {
-	Packets int // at the most
+	Packets int // at most this many
 	// Bytes bounds the requests, for a driver that shares a peer's buffers
 	// among queue pairs: while there are bytes left a request may go, and
 	// with 0 none. Answers go on. math.MaxInt is no bound.
@@ -118,8 +118,8 @@ const (
 	DropTooLong     = conn.DropTooLong
 )
 
-// NewPool makes a pool for so many packets of any size, of 4.5 KiB each at the
-// most.
+// NewPool makes a pool for that many packets of any size, of at most 4.5 KiB
+// each.
 func NewPool(packets int) *Pool { return queue.NewPool(packets) }
 
 // MakePool makes a pool that is bounded in bytes.

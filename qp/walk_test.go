@@ -173,7 +173,7 @@ func TestNoMigration(t *testing.T) {
 	if want := "qp: modify RC queue pair from RTS to RTS: attribute has a bad value: ALT_PATH: there is no path migration on RoCE: the queue pair has one path"; err == nil || err.Error() != want {
 		t.Errorf("%v, want %v", err, want)
 	}
-	// A hint that nobody knows is no error, another bit is.
+	// An unknown hint is no error, another unknown bit is.
 	if err := q.Modify(&ib.Attr{Access: ib.RemoteWrite | 1<<25}, ib.AttrAccess); err != nil {
 		t.Error(err)
 	}

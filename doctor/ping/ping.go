@@ -1,11 +1,11 @@
 // Package ping asks a RoCEv2 peer for an answer that any gives: it sends a
-// SIDR_REQ (IBTA 12.11) to the queue pair 1 of the peer, for a service that
-// nobody can listen on. The connection manager of a kernel, of an adapter's
+// SIDR_REQ (IBTA 12.11) to queue pair 1 of the peer, for a service that no
+// program can listen on. The connection manager of a kernel, of an adapter's
 // host, and of this software answers that the service is not supported. The
 // peer needs no program for that. It needs a connection manager: a kernel has
 // one when its module rdma_cm (or ib_cm) is loaded.
 //
-// A pinger has the queue pair 1 of its device, so the device has no connection
+// A pinger has queue pair 1 of its device, so the device has no connection
 // manager meanwhile: requests to connect get no answer.
 package ping
 
@@ -22,11 +22,11 @@ import (
 )
 
 const (
-	// The service asked for: port 0 of datagrams, which means "choose one"
-	// to whoever listens, so nobody has it.
+	// The service asked for: port 0 of datagrams. To listen on port 0 means
+	// "choose one", so no listener has it.
 	service = mad.ServiceID(mad.PortSpaceUDP) << 16
 
-	receives = 32 // posted at a time: anybody may send to QP 1
+	receives = 32 // posted at a time: any host may send to QP 1
 	slot     = verbs.GRHLen + mad.Len
 	fullPKey = 0xffff
 

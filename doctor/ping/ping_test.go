@@ -167,7 +167,7 @@ func TestNobodyAnswers(t *testing.T) {
 		if err != nil || s.Sent != 3 || s.Received != 0 || s.Loss() != 1 || s.Avg != 0 {
 			t.Errorf("%+v, %v", s, err)
 		}
-		// A second one has no queue pair 1, and leaves nothing behind.
+		// A second one gets no queue pair 1, and keeps nothing.
 		if _, err := New(a, b.Addr()); !errors.Is(err, verbs.ErrGSIInUse) {
 			t.Errorf("error is %v", err)
 		}
@@ -189,7 +189,7 @@ func TestOverSockets(t *testing.T) {
 		t.Cleanup(func() { dev.Close() })
 		return dev
 	}
-	net := fmt.Sprintf("127.%d.%d.", 1+rand.IntN(254), rand.IntN(256)) // nobody else has it
+	net := fmt.Sprintf("127.%d.%d.", 1+rand.IntN(254), rand.IntN(256)) // not in use
 	a, b := open(net+"1"), open(net+"2")
 	answerer(t, b, unsupported)
 	p := pinger(t, a, b)

@@ -22,7 +22,7 @@ type Kind uint8
 const (
 	Silent      Kind = iota // nothing came back in time
 	TimeUp                  // a router dropped it because its hop limit was used up
-	Refused                 // it reached the host, where nobody has the port
+	Refused                 // it reached the host, where the port is closed
 	TooBig                  // it does not fit what comes next; Answer.MTU would
 	Unreachable             // there is no way to the host, or it does not answer ARP or ND
 	Prohibited              // a firewall says that it may not pass
@@ -48,7 +48,7 @@ func (k Kind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
 // Answer is what came of a probe.
 type Answer struct {
 	Kind  Kind
-	From  netip.Addr    // who said it; invalid where nobody did
+	From  netip.Addr    // the source of the answer; invalid if none
 	Local bool          // this host itself said it: nothing was sent
 	MTU   int           // of TooBig: bytes of an IP packet that would fit; 0 if not told
 	RTT   time.Duration // until the answer came
@@ -93,8 +93,8 @@ func mark(b []byte, seq uint32) {
 	b[8], b[9], b[10], b[11] = byte(seq>>24), byte(seq>>16), byte(seq>>8), byte(seq)
 }
 
-// seqOf returns the sequence number of a probe, and false for what is none.
-// An ICMP message quotes 8 bytes behind the IP header at least, which is not
+// seqOf returns the sequence number of a probe, and false for what is none. An
+// ICMP message quotes at least 8 bytes after the IP header, which is not
 // enough.
 func seqOf(b []byte) (uint32, bool) {
 	if len(b) < 12 || b[0] != 0xff || b[1] != 0x0f {

@@ -4,8 +4,8 @@
 //
 // A file that is truncated under a mapping takes the process down with SIGBUS
 // when the lost part is touched. Options.Guard turns that into a memory fault,
-// for files that others may change, and lets who holds a lock ask for pages
-// before it touches them.
+// for files that others may change, and lets a goroutine that holds a lock ask
+// for pages before it touches them.
 //
 // What it does not do: huge pages, binding to NUMA nodes, device memory, and
 // sharing anonymous memory between processes.
@@ -23,8 +23,8 @@ import (
 	"github.com/gosoftroce/rocev2/memreg"
 )
 
-// Options of a mapping. The zero value maps for reading and writing, a file
-// shared with everybody else who maps it.
+// Options of a mapping. The zero value maps for reading and writing, and a file
+// is shared with all processes that map it.
 type Options struct {
 	// Lock keeps the pages in memory. It needs CAP_IPC_LOCK or a sufficient
 	// RLIMIT_MEMLOCK.
@@ -302,7 +302,7 @@ func (m *Mapping) Persist(off, n uint64) error {
 	return nil
 }
 
-// Close unmaps the memory. Whoever still uses it crashes: deregister its
+// Close unmaps the memory. An access to it after that crashes: deregister its
 // regions first. Closing again does nothing.
 func (m *Mapping) Close() error {
 	m.mu.Lock()

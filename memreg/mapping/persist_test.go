@@ -105,7 +105,7 @@ func TestPersistentKinds(t *testing.T) {
 	}
 }
 
-// A file that was truncated cannot be persisted behind its end, and nothing
+// A file that was truncated cannot be persisted past its end, and nothing
 // crashes; what is left of it can.
 func TestPersistOfTruncatedFile(t *testing.T) {
 	t.Parallel()

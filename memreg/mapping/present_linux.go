@@ -44,8 +44,9 @@ func onDisk(fd uintptr) bool {
 	return true
 }
 
-// mayAsk reports whether mincore tells the truth of a file's pages: to who owns
-// the file or may write it, for it would show what other programs read.
+// mayAsk reports whether mincore tells the truth about a file's pages. It does
+// so only to a process that owns the file or may write it, because it would
+// show what other programs read.
 func mayAsk(st os.FileInfo, o *Options) bool {
 	if !o.ReadOnly && !o.Private {
 		return true // open for writing

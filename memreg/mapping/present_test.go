@@ -84,7 +84,7 @@ func TestFetchOfTruncatedFile(t *testing.T) {
 	}
 }
 
-// Where the kernel does not populate pages they are touched, beside who uses
+// Where the kernel does not populate pages they are touched, while others use
 // them.
 func TestTouch(t *testing.T) {
 	t.Parallel()

@@ -8,8 +8,8 @@ import (
 	"github.com/gosoftroce/rocev2/clock"
 )
 
-// Whoever calls Acked reads the Limit again only if it says that there is
-// another: so it must say so each time, whatever happened before.
+// The caller of Acked reads the Limit again only if Acked says that it has
+// changed: so Acked must say so each time, whatever happened before.
 func TestAckedTellsOfAnotherLimit(t *testing.T) {
 	t.Parallel()
 	const packet = 1024 + PacketOverhead

@@ -144,7 +144,7 @@ type Controller interface {
 	SetConfig(c Config)
 
 	// Sent is called after requests, or answers to READs, were sent, if
-	// Limit.Burst is not 0: so many packets, of so many bytes as they count
+	// Limit.Burst is not 0: how many packets, and the bytes that they count
 	// in flight. The request for a READ counts as the packets that it asks
 	// for.
 	Sent(now clock.Time, bytes, packets int)
@@ -170,8 +170,8 @@ type Controller interface {
 	Advance(now clock.Time)
 }
 
-// Limit is what a controller lets a requester have in flight: so many bytes and
-// PSNs between the oldest unacknowledged packet and the next one.
+// Limit is what a controller lets a requester have in flight: the number of
+// bytes and of PSNs between the oldest unacknowledged packet and the next one.
 type Limit struct {
 	Bytes int
 	Max   int // what Bytes may grow to
@@ -226,7 +226,7 @@ func (l *Limit) Admits(inFlight uint64, inFlightPSNs uint32, cost uint64, psns u
 	return inFlightPSNs+psns <= l.PSNs && inFlight+cost <= size
 }
 
-// Room returns how many more packets of so many bytes may be sent.
+// Room returns how many more packets of that size may be sent.
 func (l *Limit) Room(inFlight uint64, inFlightPSNs uint32, packet int) int {
 	size := l.bytes()
 	if inFlight >= size || inFlightPSNs >= l.PSNs {
@@ -235,7 +235,7 @@ func (l *Limit) Room(inFlight uint64, inFlightPSNs uint32, packet int) int {
 	return min(int(size-inFlight)/packet, int(l.PSNs-inFlightPSNs))
 }
 
-// Charge returns what so many bytes in flight are to the peer's receive buffer.
+// Charge returns how much of the peer's receive buffer inFlight bytes take.
 func (l *Limit) Charge(inFlight int) int {
 	if l.Spare {
 		return inFlight - inFlight/(1+spareShare)
@@ -243,8 +243,8 @@ func (l *Limit) Charge(inFlight int) int {
 	return inFlight
 }
 
-// Pauses reports whether a packet of so many bytes is the last one before a
-// pause, other than a short one.
+// Pauses reports whether a packet of cost bytes is the last one before a pause
+// that is not a short one.
 func (l *Limit) Pauses(cost uint64) bool {
 	return l.Burst > 0 && uint64(l.Burst) <= cost && !l.Smooth
 }

@@ -60,7 +60,7 @@ const mostStages = 1 << 12
 // burst. One that waits longer is looked at again.
 const mostAhead = 64
 
-// burstTime is for how long a rate saves up at the most: at a low rate
+// burstTime is the longest time for which a rate saves up: at a low rate,
 // Profile.Burst would hold back answers for so long that the peer takes them
 // for lost.
 const burstTime = 1000 // of a second the part
@@ -269,8 +269,8 @@ func (d *DCQCN) grow() {
 }
 
 // cut makes the rate smaller by alpha's part, and begins the way back. Unless
-// alpha is sampled it grows with each cut, not with each notification: so who
-// sends more of those than one in a period gains nothing.
+// alpha is sampled, it grows with each cut, not with each notification: so a
+// peer that sends more than one notification in a period gains nothing.
 func (d *DCQCN) cut(now clock.Time) {
 	d.decay(now)
 	if d.p.ClampTarget || d.grown {

@@ -42,7 +42,7 @@ func (s *dcqcnScript) mark(at clock.Time, why string, want state) {
 	s.want(at, why, want)
 }
 
-// send sends so many bytes as they count for the rate.
+// send sends one packet, with bytes as they count for the rate.
 func (s *dcqcnScript) send(at clock.Time, bytes int, why string, want state) {
 	s.t.Helper()
 	s.d.Sent(at, bytes-WireOverhead+PacketOverhead, 1)
@@ -326,7 +326,7 @@ func TestProfileCheck(t *testing.T) {
 }
 
 // However large the window is, acknowledgements are asked for often enough that
-// nobody takes the peer for silent.
+// the peer is not taken for silent.
 func TestAckInterval(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -160,7 +160,7 @@ func TestChoiceOfNoRate(t *testing.T) {
 	if want := "min is 1, in bits per second: it takes 1000 to 100000000000, which is line"; err == nil || !strings.Contains(fmt.Sprint(err), want) {
 		t.Errorf("%v, want %s", err, want)
 	}
-	var r Rate // whoever sets it without a profile
+	var r Rate // set without a profile
 	r.Set(1, 1<<30)
 	for range 4 {
 		r.Sent(0, 1<<30, 1)

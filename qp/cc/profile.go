@@ -73,9 +73,9 @@ const (
 // PaperProfile returns the parameters of the paper (Zhu et al., "Congestion
 // Control for Large-Scale RDMA Deployments", SIGCOMM 2015), for a port of that
 // rate; 0 means 100 Gb/s. They were chosen for 40 Gb/s, for switches that mark
-// from 5 KB to 200 KB with up to 1 %, and for one notification in 50 µs: who
-// sends more of them achieves no more than that. The hyper increase and the
-// least rate are those of the authors' simulator.
+// from 5 KB to 200 KB with up to 1 %, and for one notification in 50 µs: a peer
+// that sends more of them achieves no more. The hyper increase and the least
+// rate are those of the authors' simulator.
 func PaperProfile(line uint64) Profile {
 	return Profile{
 		Line: lineOr(line), Min: 100 * mega,

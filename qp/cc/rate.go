@@ -19,8 +19,8 @@ const (
 	defaultBurstTime = 4 * time.Millisecond
 	minBurst         = 2 * (4096 + WireOverhead)
 
-	// longPause is between two bursts, if nobody asks for an
-	// acknowledgement, about when the peer could seem to be silent.
+	// longPause is the pause between two bursts, without a request for an
+	// acknowledgement, after which the peer could seem to be silent.
 	longPause = clock.Time(100 * time.Microsecond)
 )
 
@@ -69,8 +69,8 @@ func (r *Rate) Reset() { r.full, r.rest, r.room, r.next = 0, 0, int(r.burst), 0 
 // On reports whether there is a bound.
 func (r *Rate) On() bool { return r.perSecond != 0 }
 
-// takes returns how long so many bytes take at the rate, and what is left of
-// the division.
+// takes returns how long bytes take at the rate, and the remainder of the
+// division.
 func (r *Rate) takes(bytes, rest uint64) (t clock.Time, left uint64) {
 	hi, lo := bits.Mul64(bytes, 8*uint64(time.Second))
 	lo, carry := bits.Add64(lo, rest, 0)
@@ -81,9 +81,9 @@ func (r *Rate) takes(bytes, rest uint64) (t clock.Time, left uint64) {
 	return clock.Time(min(ns, uint64(never))), left
 }
 
-// Sent takes bytes of payload in so many packets out of the bucket. When that
-// is empty, nothing may be sent before it is half full: so packets go in
-// bursts, and a timer that is a little late costs nothing of the rate.
+// Sent takes the bytes of payload of that many packets out of the bucket. When
+// the bucket is empty, nothing may be sent before it is half full: so packets
+// go in bursts, and a timer that is a little late costs nothing of the rate.
 func (r *Rate) Sent(now clock.Time, bytes, packets int) {
 	if now > r.full {
 		r.full, r.rest = now, 0
@@ -105,9 +105,10 @@ func (r *Rate) refill(now clock.Time) {
 	r.room, r.next = int(max(r.burst/2, 1)), r.full-r.depth/2
 }
 
-// Change changes the rate, which is on and stays on, and the burst, 1 at the
-// least. What is missing in the bucket stays missing; a smaller one is empty at
-// the most, but for what more was sent than the larger one had.
+// Change changes the rate, which is on and stays on, and the burst, which is at
+// least 1. What is missing in the bucket stays missing. A smaller bucket
+// becomes at most empty, except for what was sent beyond the contents of the
+// larger one.
 func (r *Rate) Change(now clock.Time, perSecond uint64, burst int) {
 	missing, beyond := max(r.full-now, 0), clock.Time(0)
 	smaller := uint64(burst) < r.burst

@@ -157,9 +157,9 @@ func (w *Window) congested(f *Flight) {
 }
 
 // try begins a trial, if it is time for one: the window is halved for some
-// rounds. Who begins to send while others fill a queue takes that for a part of
-// the path. If the round trip gets shorter, some of the queue was the own, and
-// the window stays as it is; else it becomes resume.
+// rounds. A flow that begins to send while others fill a queue takes the queue
+// for a part of the path. If the round trip gets shorter, some of the queue was
+// the flow's own, and the window stays as it is; otherwise it becomes resume.
 func (w *Window) try(f *Flight, resume int) bool {
 	if w.trial || w.count < trialEvery || w.size < w.ssthresh {
 		return false
@@ -171,8 +171,8 @@ func (w *Window) try(f *Flight, resume int) bool {
 	return true
 }
 
-// pass takes note that n more bytes have arrived, or are lost. It ends rounds,
-// and a trial.
+// pass records that n more bytes have arrived or are lost. It ends rounds, and
+// a trial.
 func (w *Window) pass(f *Flight, n int) {
 	w.seen += int32(min(n, math.MaxInt32/2))
 	if w.seen < w.span {

@@ -16,8 +16,8 @@ type Static struct {
 // window says nothing about how long it takes: a segmentation run.
 const ackPSNs = 16
 
-// NewStatic returns a window of so many bytes, as they count in flight, within
-// the bounds of c. 0 means as many as those allow.
+// NewStatic returns a window of that many bytes, as they count in flight,
+// within the bounds of c. 0 means as many as those allow.
 func NewStatic(bytes int, c Config) *Static {
 	s := &Static{size: bytes}
 	s.SetConfig(c)

@@ -11,8 +11,8 @@ import (
 // MTUs would recover from the same loss several times more slowly.
 const growth = 4096 + PacketOverhead
 
-// regrowth is in how many windows at the most the size before repaired losses
-// is reached again.
+// regrowth is the number of windows within which the size before repaired
+// losses is reached again.
 const regrowth = 32
 
 // idleGrowth is by what part of itself the window grows for every window
@@ -23,8 +23,8 @@ const idleGrowth = 8
 // take seconds, whatever the loss was.
 const longPath = 500 * time.Microsecond
 
-// Window is a send window: so many bytes and PSNs in flight. It doubles for
-// every window acknowledged until the first loss or congestion notification
+// Window is a send window: how many bytes and PSNs may be in flight. It doubles
+// for every window acknowledged until the first loss or congestion notification
 // (slow start), and grows slowly after it.
 //
 // Silence halves it, and so does a loss after which everything is sent again:
@@ -146,7 +146,8 @@ func (w *Window) grow(n uint64, idle bool) {
 	w.size += min(grow, w.limit-w.size)
 }
 
-// cut halves the window after a loss, from size, to two packets at the least.
+// cut halves the window after a loss, from size, but to no less than two
+// packets.
 func (w *Window) cut(size int, f *Flight) {
 	w.ssthresh = max(size/2, 2*f.Packet)
 	w.size = min(w.ssthresh, w.limit)
@@ -155,8 +156,8 @@ func (w *Window) cut(size int, f *Flight) {
 	w.begin(w.size, 0) // all is sent again, with this size
 }
 
-// What is more losses in one window than chance: so many, or one packet of so
-// many.
+// More losses in one window than chance explains: burst packets, or one packet
+// in burstShare.
 const (
 	burst      = 16
 	burstShare = 8

@@ -32,8 +32,8 @@ func (g *Congestion) End() {
 	g.Reset()
 }
 
-// setRate bounds the rate in bits per second; 0 takes the bound away, and the
-// burst is in bytes. Without a bound nobody is asked for one.
+// setRate bounds the rate in bits per second; 0 removes the bound, and the
+// burst is in bytes. Without a bound there is no Pacer.
 func (g *Congestion) setRate(perSecond uint64, burst int) {
 	p, paced := g.Control.(*cc.Pacer)
 	switch {

@@ -8,9 +8,10 @@ import (
 	"github.com/gosoftroce/rocev2/qp/cc"
 )
 
-// RateCuts counts the cuts that happen, also those that a notification within
-// the cut period has put off, whoever carries them out: sending, a timer, or
-// the next notification. A notification that lowers nothing does not count.
+// RateCuts counts the cuts that happen, also those that were put off because
+// the notification came within the cut period, whatever carries them out:
+// sending, a timer, or the next notification. A notification that lowers
+// nothing does not count.
 func TestRateCutsThatWerePutOff(t *testing.T) {
 	t.Parallel()
 	profile := cc.PaperProfile(100e9)

@@ -164,8 +164,8 @@ func (c *Conn) Complete(sink queue.CompletionSink, wc *ib.WC) bool {
 }
 
 // Buffer keeps a packet that came at now after the gap at the expected PSN and
-// takes so many PSNs. The result is DropNone, or d if the packet is not kept,
-// or DropConflict.
+// takes psns PSNs. The result is DropNone, or d if the packet is not kept, or
+// DropConflict.
 func (c *Conn) Buffer(b *queue.Reorder, now clock.Time, p *rocev2.Packet, psns uint32, expected rocev2.PSN, d Drop) Drop {
 	if c.Pool == nil || c.Failed() || len(p.Payload) > c.MTU {
 		return d

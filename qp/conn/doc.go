@@ -1,5 +1,6 @@
-// Package conn has what the two halves of a reliable connection share: who the
-// connection is, its attributes, memory and counters, and how a half ends it.
+// Package conn has what the two halves of a reliable connection share: the
+// identity of the connection, its attributes, memory and counters, and how a
+// half ends it.
 //
 // The halves, packages requester and responder, do not know each other. What
 // one must let the other know goes through a Conn: the state, the round trip

@@ -55,7 +55,7 @@ type fetches struct {
 // slot is the place of a need among those of its half.
 func (n Need) slot() Need { return n & 1 }
 
-// Add takes note of what to fetch.
+// Add records what to fetch.
 func (f *Fetches) Add(need Need, m memreg.Missing) {
 	if f.fetches == nil {
 		f.fetches = &fetches{}

@@ -15,7 +15,7 @@ type Receives struct {
 	ours   bool           // the source is the queue pair's alone
 	Held   bool           // there is one in hand
 	Recv   queue.Recv     // the one in hand
-	Space  uint64         // of so many bytes
+	Space  uint64         // its size in bytes
 
 	c      *Conn
 	source queue.RecvSource
@@ -56,7 +56,7 @@ func (r *Receives) Reset() {
 	r.Recv, r.Held = queue.Recv{SGList: r.Recv.SGList[:0]}, false
 }
 
-// errReset is made once: a caller may post in vain again and again.
+// errReset is made once: a caller may post again and again without success.
 var errReset = fmt.Errorf("%w: %v: receives are posted from INIT on", ib.ErrState, ib.StateReset)
 
 // Post queues a receive in the own ring, from INIT on. In ERR it completes at
@@ -133,8 +133,8 @@ func (r *Receives) Flush() {
 	}
 }
 
-// drainAtOnce is how many receives of a source a call of Drain completes: who
-// fills the source says how many there are, and others wait meanwhile.
+// drainAtOnce is how many receives of a source a call of Drain completes: the
+// owner of the source determines how many there are, and others wait meanwhile.
 const drainAtOnce = 64
 
 // Drain completes in ERR some of what a source of its own has, with

@@ -34,7 +34,7 @@ type NoticeWriter interface {
 	CommitNotice(n int)
 }
 
-// Output is a Writer that takes a number of packets at the most.
+// Output is a Writer that takes a limited number of packets.
 type Output struct {
 	Packets int  // written
 	Full    bool // the writer took no more
@@ -43,7 +43,7 @@ type Output struct {
 	left int
 }
 
-// NewOutput returns an output of at most so many packets to w.
+// NewOutput returns an output of at most that many packets to w.
 func NewOutput(w Writer, packets int) Output { return Output{w: w, left: packets} }
 
 // Left returns how many more packets may be written.

@@ -3,8 +3,8 @@
 // pair (GSI), which is one of UD.
 //
 // Nothing is acknowledged. So a request completes when its last packet was
-// handed over, nothing is sent again, and nobody learns of a loss but by what
-// does not come.
+// handed over, nothing is sent again, and a loss shows only in what does not
+// arrive.
 //
 //	Sender      requests of both services    sender.go, post.go, transmit.go
 //	UCReceiver  messages of a connection     uc.go
@@ -26,10 +26,11 @@
 //
 // A SEND over UC that is longer than its receive ends the connection: the
 // receive completes with a length error (IBTA 11.6.2). A datagram that is
-// longer than its receive is dropped, and the receive stays: over UD anybody
-// who knows the Q_Key could end the queue pair otherwise. A receive whose own
-// memory has a fault completes with that, and ends either.
+// longer than its receive is dropped, and the receive stays: otherwise, over
+// UD, any sender that knows the Q_Key could end the queue pair. A receive whose
+// own memory has a fault completes with that fault, and ends the queue pair
+// over UC and over UD.
 //
 // A page that must be fetched is fetched. The message that met it is dropped,
-// because nobody can be asked for it again.
+// because no peer can be asked to send it again.
 package datagram

@@ -10,7 +10,7 @@ import (
 	"github.com/gosoftroce/rocev2/rocev2"
 )
 
-// stateErrors are made once: a caller may post in vain again and again.
+// stateErrors are made once: a caller may post again and again without success.
 var stateErrors = func() (errs [ib.NumStates]error) {
 	for s := range ib.NumStates {
 		errs[s] = fmt.Errorf("%w: %v: sends are posted from RTS on", ib.ErrState, s)

@@ -115,8 +115,8 @@ func (s *Sender) Deadline() (clock.Time, bool) {
 // NextPSN returns the PSN of the next packet.
 func (s *Sender) NextPSN() rocev2.PSN { return s.nxt }
 
-// NextCost returns what the next request counts in flight: nothing, because
-// nobody would ever take it out.
+// NextCost returns what the next request counts in flight: nothing, because no
+// acknowledgement would ever take it out.
 func (s *Sender) NextCost() int { return 0 }
 
 // Drained reports whether no message is under way.

@@ -58,7 +58,7 @@ func (r *receiver) Fetch() (conn.Fetch, bool) { return r.fetch.Poll(conn.NeedMes
 // WantsFetch reports whether Fetch has something to return.
 func (r *receiver) WantsFetch() bool { return r.fetch.Any() }
 
-// Fetched takes note that memory was fetched.
+// Fetched records that memory was fetched.
 func (r *receiver) Fetched(need conn.Need) { r.fetch.Done(need) }
 
 // want has memory fetched, for the messages to come.

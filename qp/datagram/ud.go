@@ -8,8 +8,8 @@ import (
 	"github.com/gosoftroce/rocev2/rocev2"
 )
 
-// UDReceiver is the receiving half of UD (IBTA 9.8.3). It takes datagrams of
-// anybody who knows the Q_Key.
+// UDReceiver is the receiving half of UD (IBTA 9.8.3). It takes datagrams from
+// any sender that knows the Q_Key.
 type UDReceiver struct {
 	receiver
 	epsn rocev2.PSN

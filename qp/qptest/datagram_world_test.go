@@ -45,7 +45,7 @@ type dgramMessage struct {
 const (
 	dgramMessages = 120
 	dgramSlots    = dgramMessages + 40 // those after the losses too
-	dgramPackets  = 6                  // of a message at the most
+	dgramPackets  = 6                  // of a message, at most
 	dgramMemory   = 0x10000
 )
 
@@ -154,7 +154,7 @@ func (w *dgramWorld) recv() error {
 	return err
 }
 
-// transmit polls up to so many packets onto the wire.
+// transmit polls at most that many packets onto the wire.
 func (w *dgramWorld) transmit(most int) {
 	var one onePacket
 	for range most {
@@ -217,7 +217,7 @@ func (w *dgramWorld) check() error {
 	return nil
 }
 
-// checkMemory finds bytes that nobody has written.
+// checkMemory finds bytes that no message has written.
 func (w *dgramWorld) checkMemory() error {
 	for i := range dgramSlots {
 		slot, n := w.rx[i*w.slot():][:w.slot()], 0

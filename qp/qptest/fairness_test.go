@@ -20,7 +20,7 @@ import (
 type router struct {
 	rate    int64 // bits per second
 	buffer  int   // bytes
-	from    int   // if not 0, marks are of this queue instead, from so many bytes on
+	from    int   // if not 0, this queue marks instead, from this many bytes on
 	free    clock.Time
 	tokens  float64    // packets that may come without a mark
 	at      clock.Time // when that was counted

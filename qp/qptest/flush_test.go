@@ -9,8 +9,7 @@ import (
 	"github.com/gosoftroce/rocev2/rocev2"
 )
 
-// disk is memory with a file after it, which takes note of what is brought
-// there.
+// disk is memory that is backed by a file, and records what is brought there.
 type disk struct {
 	memreg.Memory
 	persisted []span

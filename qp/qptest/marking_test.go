@@ -8,9 +8,9 @@ import (
 	"github.com/gosoftroce/rocev2/rocev2"
 )
 
-// TestMarksSpareTheBuffer: before a buffer that is too small, marks from a
-// quarter of it on leave a tenth of the losses at the most, and cost no
-// goodput. A queue marks before it must drop (RFC 3168 5).
+// TestMarksSpareTheBuffer: where a buffer is too small, marks from a quarter of
+// it on leave at most a tenth of the losses, and cost no goodput. A queue marks
+// before it must drop (RFC 3168 5).
 func TestMarksSpareTheBuffer(t *testing.T) {
 	t.Parallel()
 	for _, own := range []bool{false, true} {

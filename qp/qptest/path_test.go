@@ -156,8 +156,8 @@ func TestPathIsShared(t *testing.T) {
 	}
 }
 
-// share has a path shared from begin on. Who gets how much in some seconds is
-// chance in part: which one meets a full queue.
+// share has a path shared from begin on. How much each flow gets in some
+// seconds is partly chance: it depends on which one meets a full queue.
 func share(t *testing.T, op ib.Opcode, begin clock.Time, p floodParams) [2]int {
 	t.Helper()
 	const end = 5e9

@@ -211,7 +211,7 @@ func (a *args) text(key, def string) string {
 	return v
 }
 
-// done reports arguments that nobody read.
+// done reports arguments that were not read.
 func (a *args) done() error {
 	for k := range a.kv {
 		return fmt.Errorf("no argument %q here", k)

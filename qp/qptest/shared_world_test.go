@@ -295,8 +295,8 @@ func (w *sharedWorld) run() error {
 
 // TestSharedWorld plays seeded worlds of one shared receive queue: no receive
 // is lost or used twice, every completion is of the right queue pair and has
-// its bytes, whoever met no receive comes again until it has got one, and the
-// limit is told once for each arming.
+// its bytes, a message that met no receive is sent again until it has one, and
+// the limit is reported once for each arming.
 func TestSharedWorld(t *testing.T) {
 	t.Parallel()
 	all := []ib.QPType{ib.RC, ib.UC, ib.UD, ib.XRCInitiator}
@@ -327,16 +327,16 @@ func TestSharedWorld(t *testing.T) {
 	}
 }
 
-// What is guaranteed where receives are short: everybody finishes. How evenly
-// they do is for MinRNRTimer to say. Whoever met no receive comes again after
-// so long, and until then others take what is posted. With a time of the order
-// in which receives are posted, all go on together; with a much longer one they
-// finish one after the other, and later.
+// What is guaranteed where receives are short: every sender finishes. How
+// evenly they do depends on MinRNRTimer. A sender that met no receive tries
+// again after that time, and until then others take what is posted. With a time
+// of the order of the interval at which receives are posted, all proceed
+// together; with a much longer one they finish one after the other, and later.
 func TestSharedReceivesAreFair(t *testing.T) {
 	t.Parallel()
 	const short, long = 1, 12 // 10 µs and 0.64 ms
 	var last [2]clock.Time
-	var least [2]int // messages of whoever had fewest when the first one finished
+	var least [2]int // the fewest of a sender when the first one finished
 	for i, timer := range []uint8{short, long} {
 		least[i] = sharedMessages
 		for seed := uint64(3); seed <= 30; seed += 3 {

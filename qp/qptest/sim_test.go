@@ -46,7 +46,7 @@ type linkParams struct {
 	bitsPerSecond               int64
 	queue                       clock.Time // how far ahead a node may fill the link
 	buffer                      int        // bytes at the receiver that wait to be taken; 0: taken at once
-	takes                       int64      // at so many bits per second
+	takes                       int64      // how fast, in bits per second
 	mark                        float64    // probability that a packet is marked with Congestion Experienced
 	markFrom                    int        // bytes that wait in the buffer from which on packets are marked; 0: none are
 	router                      *router    // on the way; nil: there is none
@@ -82,7 +82,7 @@ type simQP struct {
 	hasTimer bool
 	ready    bool // may have something to send
 	closed   bool
-	burst    int   // packets of a Poll at the most, after which comes another's turn; 0: it is not called
+	burst    int   // most packets of a Poll, after which comes another's turn; 0: it is not called
 	model    *side // of the world; nil elsewhere
 }
 

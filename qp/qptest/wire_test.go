@@ -15,7 +15,7 @@ type wireRules struct {
 	drop, dup, swap, hold map[string]bool
 	mark                  map[string]bool // Congestion Experienced
 	from                  string          // only this side transmits
-	limit                 int             // at most so many packets are sent; 0 is no limit
+	limit                 int             // most packets that are sent; 0 is no limit
 	quiet                 bool            // print a count, not the packets
 }
 

@@ -24,7 +24,7 @@ type buffer struct {
 	have           []uint64   // the PSNs that are kept, modulo its bits
 }
 
-// words returns how many words of have are for so many PSNs: a power of two.
+// words returns how many words of have are for reach PSNs: a power of two.
 func words(reach int) int { return 1 << bits.Len(uint(max(reach, 64)-1)) / 64 }
 
 func (b *buffer) bit(psn rocev2.PSN) (word *uint64, mask uint64) {

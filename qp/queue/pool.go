@@ -54,8 +54,8 @@ type PoolConfig struct {
 // the least that it fits into.
 var rooms = [...]int{0, 256, 512, 1024, 2048, 4096}
 
-// NewPool makes a pool for so many packets of any size, of 4.5 KiB each at the
-// most.
+// NewPool makes a pool for that many packets of any size, of at most 4.5 KiB
+// each.
 func NewPool(packets int) *Pool {
 	s := &Pool{PoolConfig: PoolConfig{Limit: packets, Reach: MaxReorder}}
 	for i := range s.costs {
@@ -84,7 +84,7 @@ const (
 	packetSize = 384
 )
 
-// classOf returns the place of the least room for so many bytes.
+// classOf returns the index of the smallest room for payload bytes.
 func classOf(payload int) int {
 	for i, room := range rooms {
 		if payload <= room {
@@ -94,8 +94,8 @@ func classOf(payload int) int {
 	return len(rooms) - 1
 }
 
-// share returns what a queue pair that needs the pool can count on, in the unit
-// of the limit, where so many do.
+// share returns what each queue pair that needs the pool can count on, in the
+// unit of the limit; buffers is the number of such queue pairs.
 func (s *Pool) share(buffers int) int { return s.Limit / max(buffers, 1) }
 
 // Share returns how many packets with so much payload a queue pair that needs
@@ -116,8 +116,8 @@ type heldPacket struct {
 	payload      []byte // room for it; nil: its length is enough
 }
 
-// noBytes are the payloads of which only the length is kept. Nobody writes
-// here.
+// noBytes are the payloads of which only the length is kept. They are never
+// written.
 var noBytes [4096]byte
 
 // keep keeps a packet.

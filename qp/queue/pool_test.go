@@ -130,7 +130,7 @@ func (k *keeper) trim() {
 	}
 }
 
-// follow takes note of what another one has taken away, which are the newest.
+// follow records which packets another keeper has taken away: the newest ones.
 func (k *keeper) follow() {
 	l := &k.buffer
 	if l.Len() == len(k.want) {

@@ -20,7 +20,7 @@ type Recv struct {
 }
 
 // RecvSource is where a responder gets receives from: the ring of the queue
-// pair, a shared receive queue, or a ring of somebody else's. What it hands
+// pair, a shared receive queue, or a ring that is kept elsewhere. What it hands
 // over belongs to the queue pair and will be completed.
 type RecvSource interface {
 	// Next fills r with the next receive. It returns false if there is

@@ -102,9 +102,9 @@ func (r *Reorder) Expire(at clock.Time) (n int) {
 }
 
 // Insert keeps a packet that lies after the gap at the expected PSN and takes
-// so many PSNs, unless it lies too far ahead: more than 128 past the expected
-// PSN or past the last packet that is kept, or more than the pool's Reach past
-// the expected one.
+// psns PSNs, unless it lies too far ahead: more than 128 past the expected PSN
+// or past the last packet that is kept, or more than the pool's Reach past the
+// expected one.
 func (r *Reorder) Insert(pool *Pool, now clock.Time, p *rocev2.Packet, psns uint32, expected rocev2.PSN) Inserted {
 	if r.buffer != nil {
 		r.discardBefore(expected)
@@ -145,10 +145,10 @@ func (r *Reorder) Insert(pool *Pool, now clock.Time, p *rocev2.Packet, psns uint
 	return Buffered
 }
 
-// insertAgain takes a packet for whose PSN one is kept. If it says something
-// else, one of them is forged and nobody knows which: both go, and the peer
-// sends the right one again. A peer's program that changed its data meanwhile
-// looks the same, and costs no more.
+// insertAgain takes a packet with the PSN of one that is kept. If it says
+// something else, one of them is forged and there is no way to know which: both
+// are dropped, and the peer sends the right one again. A peer's program that
+// changed its data meanwhile looks the same, and costs no more.
 func (r *Reorder) insertAgain(k *heldPacket, p *rocev2.Packet) Inserted {
 	a, b := &k.packet, p
 	if isAcknowledge(a) && isAcknowledge(b) {
@@ -203,9 +203,9 @@ const (
 	ageTrips   = 4
 )
 
-// ReorderAge returns for how long a packet is kept at the most: 64 ms, or four
-// smoothed round trip times if that is longer, but at most 512 ms. An srtt of 0
-// is not known.
+// ReorderAge returns the longest time for which a packet is kept: 64 ms, or
+// four smoothed round trip times if that is longer, but at most 512 ms. An srtt
+// of 0 is not known.
 func ReorderAge(srtt time.Duration) time.Duration {
 	return min(max(minAge, ageTrips*srtt), maxAge)
 }

@@ -17,7 +17,8 @@ type Reordering struct {
 	// What has been missing since Missed, or for longer, is not only late.
 	Missed clock.Time
 	// What was sent again at Late or before must have been answered, if it
-	// has arrived. Behind Soon it is not likely to have been.
+	// has arrived. What was sent again after Soon is not likely to have
+	// been.
 	Late, Soon clock.Time
 	// Exact says that what is kept is known, not told: it is kept here.
 	Exact bool
@@ -28,7 +29,7 @@ type Reordering struct {
 	first    uint16     // the window until then
 	window   uint16     // packets
 	most     uint16     // what the window may become
-	seen     uint16     // by how many packets something was overtaken at the most, of late
+	seen     uint16     // the most packets by which something was overtaken of late
 	judgment uint16     // how much has turned out since the window last changed
 	spurious uint16     // packets that were sent again and had only been late, not taken yet
 }
@@ -46,7 +47,7 @@ const (
 	manyLate = 8
 )
 
-// SetMost bounds the window: so many packets after a gap may be kept.
+// SetMost bounds the window: at most that many packets after a gap may be kept.
 func (o *Reordering) SetMost(packets int) {
 	o.most = uint16(min(max(packets, 0), MaxReordering))
 	o.window = min(o.window, o.most)
@@ -83,12 +84,12 @@ func (o *Reordering) TakeSpurious() int {
 // must have been by what was sent first: sooner than a round trip takes, and
 // before packets have come that had been sent before it. Either alone may
 // deceive: a queue can have been in the shortest round trip, and packets can be
-// lost. What has come reaches so many PSNs beyond the hole.
+// lost. What has come extends reach PSNs beyond the hole.
 func (o *Reordering) early(h *Hole, reach uint32) bool {
 	return h.sent && !h.twice && h.at > o.Soon && reach+manyLate <= h.mark.Ahead(h.PSN)
 }
 
-// filled takes note that a hole is none any more.
+// filled records that a hole has been filled.
 func (o *Reordering) filled(h *Hole, early bool) {
 	switch {
 	case h.answer || h.guess:
@@ -105,25 +106,25 @@ func (o *Reordering) filled(h *Hole, early bool) {
 	o.judge(1)
 }
 
-// Again takes note that responses up to end are asked for once more, whether
-// they are missing or not.
+// Again records that responses up to end are asked for once more, whether they
+// are missing or not.
 func (o *Reordering) Again(end rocev2.PSN) {
 	if !o.again || end.After(o.upTo) {
 		o.again, o.upTo = true, end
 	}
 }
 
-// Advance takes note that everything before una has come.
+// Advance records that everything before una has come.
 func (o *Reordering) Advance(una rocev2.PSN) { o.again = o.again && una.Before(o.upTo) }
 
 // ComesTwice reports whether psn may come because it was asked for twice.
 func (o *Reordering) ComesTwice(psn rocev2.PSN) bool { return o.again && psn.Before(o.upTo) }
 
-// Passed takes note that something came by itself which one that was sent later
-// had overtaken.
+// Passed records that a packet came by itself which one that was sent later had
+// overtaken.
 func (o *Reordering) Passed() { o.filled(&Hole{over: 1}, false) }
 
-// Lost takes note that a packet is lost: enough others have overtaken it.
+// Lost records that a packet is lost: enough others have overtaken it.
 func (o *Reordering) Lost() {
 	o.judged = true
 	if o.window > 0 {

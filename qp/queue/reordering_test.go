@@ -28,9 +28,9 @@ func (b *lateBoard) update(una rocev2.PSN, wantLost, wantLate int, kept ...byte)
 	}
 }
 
-// TestReorderingGrows: what comes by itself that was taken for missing widens
-// the window to twice the packets that had overtaken it. Then nothing is lost
-// before more than so many have.
+// TestReorderingGrows: a packet that was taken for missing and comes by itself
+// widens the window to twice the number of packets that had overtaken it. Then
+// nothing is taken for lost before more packets than that have overtaken it.
 func TestReorderingGrows(t *testing.T) {
 	t.Parallel()
 	b := newLateBoard(t)

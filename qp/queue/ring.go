@@ -69,10 +69,10 @@ func (w *Send) Answered() bool { return w.Is(ib.OpAnswered) }
 func (w *Send) ConsumesRecv() bool { return w.Is(ib.OpConsumesRecv) }
 
 // A ring gets slots at the first post: one for requests, some for receives, of
-// which there are more than one at a time. It then has fewSlots at the least,
-// and doubles until it has all: many queue pairs never have more than a few
-// requests outstanding, and one that is idle takes no memory for what it might
-// do, but for a probe of its peer from time to time.
+// which there are more than one at a time. It then has at least fewSlots, and
+// doubles until it has all: many queue pairs never have more than a few
+// requests outstanding, and an idle one takes no memory for what it might do,
+// except for a probe of its peer from time to time.
 const (
 	firstRequests = 1
 	fewSlots      = 4

@@ -78,7 +78,7 @@ func TestRingsGrow(t *testing.T) {
 	}
 }
 
-// An idle queue pair takes no memory for requests that nobody posts.
+// An idle queue pair takes no memory for requests that are not posted.
 func TestRingsAreEmptyAtFirst(t *testing.T) {
 	t.Parallel()
 	var s SendRing

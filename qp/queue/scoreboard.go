@@ -118,8 +118,8 @@ func (s *Scoreboard) FirstLate() (at clock.Time, ok bool) {
 	return 0, false
 }
 
-// LoseLate takes note that what has been missed since path.Missed is lost, and
-// returns how many packets that are.
+// LoseLate records that what has been missed since path.Missed is lost, and
+// returns how many packets that is.
 func (s *Scoreboard) LoseLate() (n int) {
 	if s == nil {
 		return 0
@@ -145,8 +145,8 @@ func (s *Scoreboard) NextLost() *Hole {
 	return nil
 }
 
-// Sent takes note that a hole is sent again at now; highest is the first PSN
-// that was never sent.
+// Sent records that a hole is sent again at now; highest is the first PSN that
+// was never sent.
 func (s *Scoreboard) Sent(h *Hole, now clock.Time, highest rocev2.PSN) {
 	if h.late() {
 		s.late--
@@ -157,9 +157,9 @@ func (s *Scoreboard) Sent(h *Hole, now clock.Time, highest rocev2.PSN) {
 	h.lost, h.sent, h.again, h.at, h.mark = true, true, true, now, highest
 }
 
-// SendRow takes note that holes without a gap between them, from psn on and
-// before end, are sent again at now, and returns how many. It ends before one
-// that was sent before, or may be late, unless it must not.
+// SendRow records that holes without a gap between them, from psn on and before
+// end, are sent again at now, and returns how many. It ends before one that was
+// sent before, or may be late, unless it must not.
 func (s *Scoreboard) SendRow(psn, end rocev2.PSN, all bool, now clock.Time, highest rocev2.PSN) (n uint32) {
 	for i := s.from(psn); i < len(s.holes) && psn.Before(end); i++ {
 		h := &s.holes[i]
@@ -189,7 +189,7 @@ func (s *Scoreboard) Any(psn, end rocev2.PSN) bool {
 	return psn.Before(end) && uint32(s.from(end)-s.from(psn)) < end.Ahead(psn)
 }
 
-// Advance takes note that everything before una is acknowledged. It reports
+// Advance records that everything before una is acknowledged. It reports
 // whether the scoreboard is still of use.
 func (s *Scoreboard) Advance(una rocev2.PSN) bool {
 	n := 0
@@ -224,9 +224,9 @@ func (s *Scoreboard) count(h *Hole, n int) {
 	}
 }
 
-// Answers takes note that of so many PSNs from first on only each every-th is
-// that of a request for READs, and the others are of responses. It returns how
-// many of them were taken for lost.
+// Answers records that of psns PSNs from first on only each every-th belongs to
+// a READ request, and the others to responses. It returns how many of those
+// were taken for lost.
 func (s *Scoreboard) Answers(first rocev2.PSN, psns, every uint32) (n int) {
 	for i := s.from(first); i < len(s.holes) && s.holes[i].PSN.Ahead(first) < psns; i++ {
 		h := &s.holes[i]
@@ -242,8 +242,8 @@ func (s *Scoreboard) Answers(first rocev2.PSN, psns, every uint32) (n int) {
 	return n
 }
 
-// LoseRest takes note that what was sent before end has not arrived either, of
-// which nothing is known: so many packets at the most.
+// LoseRest records that the packets before end of which nothing is known have
+// not arrived either. The parameter most bounds how many.
 func (s *Scoreboard) LoseRest(end rocev2.PSN, most int) {
 	for ; s.high.Before(end) && len(s.holes) < MaxHoles && most > 0; most-- {
 		s.holes = append(s.holes, Hole{PSN: s.high, lost: true, guess: true})
@@ -252,9 +252,9 @@ func (s *Scoreboard) LoseRest(end rocev2.PSN, most int) {
 	}
 }
 
-// Missing takes note that the packet una is missing, as a sequence NAK says,
-// and reports whether that is news. On a path that does not keep the order it
-// may be late.
+// Missing records that the packet una is missing, as a sequence NAK says, and
+// reports whether that is news. On a path that does not keep the order it may
+// be late.
 func (s *Scoreboard) Missing(una rocev2.PSN) bool { return s.miss(una, !s.path.Waits(), false) }
 
 // Lose is Missing where it is lost in any case.
@@ -370,7 +370,7 @@ func (m *merger) merge(kept []byte, reach int) rocev2.PSN {
 	return m.high
 }
 
-// fill takes note that a hole is none any more.
+// fill records that a hole has been filled.
 func (m *merger) fill(h *Hole) { m.path.filled(h, m.path.early(h, m.high.Ahead(h.PSN))) }
 
 // hole adds the hole psn, false if there is no room.

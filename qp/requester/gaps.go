@@ -178,8 +178,9 @@ func (g *gaps) close(b **queue.Scoreboard) {
 // nothing is kept after it, while nothing that was sent is sent again. It
 // returns how many packets are to be sent again for that. If it is so again
 // when these have arrived, more is missing than single packets, and what came
-// behind is too far from the gap to be kept: so it is some times more each
-// time. Packet by packet a lost flight would take as many round trips.
+// after them is too far from the gap to be kept: so the number is multiplied
+// each time. Packet by packet, a lost flight would take as many round trips as
+// it has packets.
 func (g *gaps) loseBare(b *queue.Scoreboard) int {
 	if g.s.posUna >= g.flight {
 		g.bare = 0

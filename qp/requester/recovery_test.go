@@ -23,7 +23,7 @@ type recovered struct {
 	first rocev2.PSN
 }
 
-// newRecovered returns one of which a WRITE of so many packets is in flight.
+// newRecovered returns one of which a WRITE of that many packets is in flight.
 func newRecovered(t *testing.T, native bool, packets int) *recovered {
 	t.Helper()
 	s, done := newStream(0)
@@ -81,7 +81,7 @@ func (r *recovered) resend(now clock.Time) (places []uint32) {
 	return nil
 }
 
-// acknowledge acknowledges so many packets from the first on.
+// acknowledge acknowledges that many packets from the first on.
 func (r *recovered) acknowledge(now clock.Time, packets int) {
 	from, pos := r.s.una, r.s.posUna
 	r.s.acknowledgeBefore(r.first.Add(packets))

@@ -54,8 +54,8 @@ func TestRTT(t *testing.T) {
 }
 
 // TestRTTUnderLoad: where an answer takes longer than the floor, as with many
-// queue pairs on a device, there is one probe too many at the most before that
-// is known, whatever the time was before (RFC 6298, section 2).
+// queue pairs on a device, there is at most one probe too many before that is
+// known, whatever the time was before (RFC 6298, section 2).
 func TestRTTUnderLoad(t *testing.T) {
 	t.Parallel()
 	const floor, fast, slow = time.Millisecond, 20 * time.Microsecond, 30 * time.Millisecond

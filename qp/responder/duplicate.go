@@ -124,7 +124,7 @@ func (a *answers) replay(e *resource, index uint8) {
 
 // addAgain takes what came of a READ or FLUSH that was executed again, and adds
 // the answer. If it was refused this time, the peer is told, and nothing else
-// happens: anybody can guess a PSN that looks like a duplicate.
+// happens: an attacker can guess a PSN that looks like a duplicate.
 func (a *answers) addAgain(p *rocev2.Packet, op rocev2.Operation, o outcome) {
 	psn := p.BTH.PSN
 	if o.verdict == refused {

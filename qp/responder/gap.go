@@ -49,9 +49,9 @@ const (
 	mostLateGaps = 64
 )
 
-// take takes a request after the gap at the expected one, of so many PSNs. It
-// goes to the reorder buffer if the peer is native. The expected one gets a
-// sequence NAK, once (IBTA 9.7.5.1): ask is set if that is to be sent now.
+// take takes a request of psns PSNs after the gap at the expected one. It goes
+// to the reorder buffer if the peer is native. The expected one gets a sequence
+// NAK, once (IBTA 9.7.5.1): ask is set if that is to be sent now.
 func (g *gap) take(now clock.Time, p *rocev2.Packet, psns uint32, expected rocev2.PSN) (d conn.Drop, ask bool) {
 	psn := p.BTH.PSN
 	d = conn.DropOutOfOrder

@@ -9,8 +9,8 @@ import (
 	"github.com/gosoftroce/rocev2/rocev2"
 )
 
-// longEnd is an end in the middle of a SEND of which so many bytes have come.
-// Its receive is longer than any message.
+// longEnd is an end in the middle of a SEND of which done bytes have come. Its
+// receive is longer than any message.
 func longEnd(t *testing.T, done uint32) *end {
 	t.Helper()
 	e := newEnd(t)
