@@ -26,9 +26,9 @@ const (
 	// next call. A bulk transfer is answered at once.
 	MaxDelayed = 4
 
-	// After an acknowledgement has waited in vain, so many go at once
-	// before it is tried again: the least, and the most after it was in
-	// vain repeatedly.
+	// After an acknowledgement has waited without result, this many go at
+	// once before a wait is tried again: the least, and the most after
+	// repeated waits without result.
 	minImmediate = 16
 	maxImmediate = 4096
 )
@@ -38,11 +38,11 @@ type ackDelay struct {
 	since     clock.Time // when the latest message came whose acknowledgement waits; 0: none waits
 	batches   int        // that it stands for
 	immediate int        // how many more go at once; 0: they wait
-	backoff   int        // how many that will be after the next wait in vain
+	backoff   int        // how many that will be after the next wait without result
 }
 
-// hold takes note of a batch with requests that is left unanswered at now. It
-// reports whether its acknowledgement may wait any longer.
+// hold records a batch with requests that is left unanswered at now. It reports
+// whether its acknowledgement may wait any longer.
 func (d *ackDelay) hold(now clock.Time) bool {
 	switch {
 	case d.since == 0:
@@ -71,7 +71,7 @@ func (d *ackDelay) expired(now clock.Time) bool {
 	return true
 }
 
-// sent takes note that nothing waits any more.
+// sent records that nothing waits any more.
 func (d *ackDelay) sent() { d.since, d.batches = 0, 0 }
 
 // AckDelay has the lone acknowledgements of an engine wait. The driver says

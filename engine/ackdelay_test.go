@@ -43,7 +43,7 @@ func TestAckDelayIsBounded(t *testing.T) {
 }
 
 // waits plays n messages of a peer that sends the next one only when it has the
-// acknowledgement, and returns how many of these waited in vain.
+// acknowledgement, and returns how many acknowledgements waited without result.
 func (p *ackDelay) waits(now *clock.Time, n int) (vain int) {
 	for range n {
 		*now += 10000

@@ -98,7 +98,7 @@ func TestDoubleInvalidateOfAWindow(t *testing.T) {
 }
 
 // A window of one protection domain was bound to a region of another one. Here
-// the bind fails, and nobody reaches the region.
+// the bind fails, and the region cannot be reached.
 func TestWindowBindChecksTheDomain(t *testing.T) {
 	t.Parallel()
 	other := []string{"window", "region", "both", "none"}

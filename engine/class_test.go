@@ -61,7 +61,7 @@ func TestClasses(t *testing.T) {
 	if r := Ready(a.e); r != 1<<3|1<<0|1<<6 {
 		t.Errorf("ready %b", r)
 	}
-	take(1 << 1) // nobody is there
+	take(1 << 1) // no queue pair has this class
 	take(1 << 0)
 	take(AllClasses) // the highest
 	take(AllClasses &^ (1 << 6))
@@ -87,8 +87,8 @@ func TestClasses(t *testing.T) {
 	}
 }
 
-// What a queue pair leaves behind goes in its class, and so does one whose
-// class changes while it waits for its turn.
+// What a destroyed queue pair still has to send goes in its class, and a queue
+// pair whose class changes while it waits for its turn goes in the new one.
 func TestClassOfFinalPackets(t *testing.T) {
 	t.Parallel()
 	a, b, qps := classPair(t, 1024, 26<<2)

@@ -43,7 +43,7 @@ type Config struct {
 	// NotifyClass is the traffic class of congestion notifications, so that
 	// they need not queue with what they are to slow down. 0 means 192,
 	// which is DSCP 48, as adapters have it. They are not ECN-capable:
-	// nobody would answer a mark. A negative number means that of the
+	// nothing would answer a mark. A negative number means that of the
 	// connection.
 	NotifyClass int
 

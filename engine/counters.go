@@ -22,7 +22,7 @@ const (
 	DropBadICRC // IBTA 7.8.1
 	DropUnknownQP
 	DropSourcePort // not from the port of a native peer
-	DropGroup      // for a group that nobody is attached to, or sent to one and for a queue pair
+	DropGroup      // for a group that no queue pair is attached to, or sent to a group and for one queue pair
 	NumDeviceDrops
 )
 

@@ -127,8 +127,9 @@ func TestUnreliableSenderLeavesRoom(t *testing.T) {
 	}
 }
 
-// TestUnreliableIsNotLimited: what is in flight to a peer stops those who know
-// of it; nobody would tell a queue pair without acknowledgements to go on.
+// TestUnreliableIsNotLimited: the limit of what is in flight to a peer stops
+// reliable queue pairs only; without acknowledgements nothing would tell a
+// queue pair to go on.
 func TestUnreliableIsNotLimited(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
@@ -268,8 +269,8 @@ func TestDatagramsLoopBack(t *testing.T) {
 }
 
 // TestUnreliablePorts: neither UC nor UD learns the peer's source port from
-// what arrives: a packet of UC is taken whatever its PSN, so anybody's could
-// shut the peer out.
+// what arrives: a packet of UC is taken whatever its PSN, so one from any
+// sender could shut the peer out.
 func TestUnreliablePorts(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)

@@ -178,7 +178,7 @@ func isLocal(e *Engine, q *QP) bool {
 	return q.path.Dst == e.loop.addr && (!q.core.Connected() || e.cfg.inDevice(q.core.Attr().DestQPN))
 }
 
-// setAddress takes note of the address vector of q.
+// setAddress applies the address vector of q.
 func (e *Engine) setAddress(q *QP) {
 	e.receipts.forget(q.QPN())
 	av := q.core.Attr().AV

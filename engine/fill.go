@@ -167,7 +167,7 @@ func (e *Engine) pull(now clock.Time, q *QP) bool {
 	return true
 }
 
-// count takes note of what q has in flight now.
+// count records what q has in flight now.
 func (e *Engine) count(q *QP) {
 	if q.count(q.core.InFlight()) {
 		e.turns.push(q)

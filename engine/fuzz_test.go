@@ -38,7 +38,7 @@ func shot(in []byte, target int, flags byte, distance int8, datagram []byte) []b
 
 // FuzzDevice hands raw datagrams to an engine that has queue pairs of every
 // kind in every state, with and without valid addresses, PSNs, keys and ICRC.
-// Whatever comes: nothing panics, no memory changes that nobody granted,
+// Whatever comes: nothing panics, memory changes only where access was granted,
 // nothing completes that was not posted, and work and memory are bounded.
 func FuzzDevice(f *testing.F) {
 	for _, in := range deviceSeeds(f) {

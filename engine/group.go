@@ -61,9 +61,9 @@ func (e *Engine) detachAll(q *QP) {
 	q.groups = nil
 }
 
-// multicast hands the packet that was parsed, which is for a group, to every
-// queue pair that is attached. Each drops what is not for it: another service,
-// state, P_Key or Q_Key. Nobody is attached to an address of a host.
+// multicast hands the parsed packet, which is for a group, to every queue pair
+// that is attached. Each drops what is not for it: another service, state,
+// P_Key or Q_Key. No queue pair is attached to the address of a host.
 func (e *Engine) multicast(now clock.Time, r *Received, d *transport.RxPacket) {
 	members := e.groups[d.Dst]
 	switch {

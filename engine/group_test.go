@@ -122,9 +122,9 @@ func TestGroupDelivery(t *testing.T) {
 	}
 }
 
-// TestGroupForgery: what is not a datagram for a group that somebody is
-// attached to changes nothing: one datagram with opcode 0xff for the multicast
-// QPN ended other stacks.
+// TestGroupForgery: what is not a datagram for a group with members changes
+// nothing: one datagram with opcode 0xff for the multicast QPN ended other
+// stacks.
 func TestGroupForgery(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
@@ -224,7 +224,7 @@ func TestGroupNoAllocations(t *testing.T) {
 }
 
 // FuzzGroups attaches, detaches and destroys queue pairs while datagrams for
-// groups arrive. Who gets one is who a simple model says.
+// groups arrive. A simple model says which queue pairs get each one.
 func FuzzGroups(f *testing.F) {
 	f.Add([]byte{0, 1, 2, 3, 0x40, 0x41, 0xc0, 0x80, 0xc0, 0x20, 0xc0, 0x60, 0xa0, 0xc0})
 	f.Add([]byte{0, 0, 0xc0, 0x40, 0x40, 0xc0, 1, 0xc1, 0x31, 0xc1, 0xff})

@@ -66,8 +66,8 @@ func TestHeldNumberWaits(t *testing.T) {
 	}
 }
 
-// Also a queue pair that could receive gets nothing before it is handed over,
-// in RTS: who answers at once could not send.
+// Even a queue pair that could receive gets nothing before it is handed over,
+// in RTS: a program that answers at once could not send.
 func TestHeldNumberWaitsForRTS(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
@@ -99,8 +99,8 @@ func TestHeldNumberWaitsForRTS(t *testing.T) {
 	}
 }
 
-// Nobody gets a number that is held; how much is kept is bounded, for each
-// number and in all; and what is released is forgotten.
+// No queue pair gets a number that is held; how much is kept is bounded, for
+// each number and in all; and what is released is forgotten.
 func TestHoldsAreBounded(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)

@@ -51,10 +51,11 @@ func (q *QP) fromPeerPort(d *transport.RxPacket) bool {
 	return q.peerPort == 0 || q.peerPort == d.SrcPort
 }
 
-// verifyPort learns the port of the peer from the first packet whose PSN was
-// right, which one in millions of guesses is. A native peer sends from there
-// from now on. Another that uses the well-known port, as Linux never does, gets
-// the wide window and nothing else: anybody can choose its port.
+// verifyPort learns the port of the peer from the first packet with the right
+// PSN, which a forger guesses once in millions of attempts. A native peer sends
+// from there from now on. Another peer that uses the well-known port, as Linux
+// never does, gets the wide window and nothing else: any sender can choose that
+// port.
 func (q *QP) verifyPort(c *Config, d *transport.RxPacket) {
 	q.portVerified = true
 	switch {

@@ -9,9 +9,9 @@ import (
 	"github.com/gosoftroce/rocev2/rocev2"
 )
 
-// A peer of whom the program says nothing is not taken to be native whatever it
-// sends. From the well-known port it gets the wide window once a PSN was right,
-// and no packet after a gap is kept.
+// A peer of which the program says nothing is not taken to be native whatever
+// it sends. From the well-known port it gets the wide window once a PSN was
+// right, and no packet after a gap is kept.
 func TestNativeIsNotGuessed(t *testing.T) {
 	t.Parallel()
 	a, b := newWorld(t, 1).newPair(Config{})

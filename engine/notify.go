@@ -13,7 +13,7 @@ import (
 // noticeGate is one that queue pairs of this shard share. Each shard has its
 // part of what the port may send.
 func (c *Config) noticeGate() qp.NoticeGate {
-	every := min(cmp.Or(c.NotifyInterval, qp.DefaultNotifyInterval), math.MaxInt32) // which a gate has at the most
+	every := min(cmp.Or(c.NotifyInterval, qp.DefaultNotifyInterval), math.MaxInt32) // the longest that a gate can have
 	return qp.NewNoticeGate(every * time.Duration(c.OwnShards))
 }
 
@@ -49,8 +49,8 @@ func noticePath(c *Config, known *paths, q *QP) *transport.Path {
 }
 
 // maxNotices is how many packets may wait beside the queue pairs for a
-// notification to join them: else it stays in its queue pair, which has one at
-// the most.
+// notification to join them: otherwise it stays in its queue pair, which has at
+// most one.
 const maxNotices = 4096
 
 // takeNotice, where there are classes, has a congestion notification of q go by

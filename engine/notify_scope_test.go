@@ -18,9 +18,9 @@ func dataTo(q *QP, from, to *host, tc uint8) transport.RxPacket {
 		SrcPort: rocev2.UDPPort, TrafficClass: tc, ICRC: transport.ICRCVerified}
 }
 
-// Who shares the time between two notifications is as Config.NotifyScope says:
-// each queue pair has it for itself, those of one peer have it, or all. Two
-// shards each keep to twice as much, so that the port does not send more.
+// Config.NotifyScope says which queue pairs share the time between two
+// notifications: each has it for itself, those of one peer share it, or all do.
+// Two shards each keep to twice as much, so that the port does not send more.
 func TestNotifyScope(t *testing.T) {
 	t.Parallel()
 	const marked, every = 26<<2 | 3, 10 * time.Microsecond

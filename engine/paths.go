@@ -7,8 +7,7 @@ import (
 	"github.com/gosoftroce/rocev2/transport"
 )
 
-// maxPaths is how many paths are kept at the least, and half of how many are
-// kept at the most.
+// maxPaths is how many paths are kept at least; at most twice that many are.
 const maxPaths = 4096
 
 // paths are the ways that packets take to where no queue pair is connected: UD

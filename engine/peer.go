@@ -77,7 +77,7 @@ func (p *peer) linuxPath(src netip.Addr, path *transport.Path) *transport.Path {
 	})
 }
 
-// take takes note that q has n bytes in flight now.
+// take records that q has n bytes in flight now.
 func (a *account) take(q *QP, n int) {
 	if q.inFlight == 0 && n > 0 {
 		a.busy++
@@ -187,9 +187,9 @@ func (p *peers) disconnect(q *QP) {
 	}
 }
 
-// count takes note that q has n bytes in flight now, and whether its peer is
-// silent. It reports whether q was waiting for an account that it is not in any
-// more, and should go on.
+// count records that q has n bytes in flight now, and whether its peer is
+// silent. It reports whether q was waiting for an account that it has left, and
+// should go on.
 func (q *QP) count(n int, silent bool) (resume bool) {
 	account := uint8(accountLive)
 	if silent {
@@ -223,15 +223,16 @@ func (p *peers) stop(q *QP, first bool) {
 	}
 }
 
-// admitLook is how many peers are looked at before each turn, unless nobody has
-// anything to send.
+// admitLook is how many peers are looked at before each turn, unless no queue
+// pair has anything to send.
 const admitLook = 8
 
-// admit lets those that a peer's limit has stopped go on when there is room
-// again, one after the other: what an acknowledgement makes free is for who has
-// waited longest, not for who it came to. Each keeps its place until it has had
-// a turn's bytes (deficit round robin): if it got what happens to be free,
-// those that have much in flight would find much free, and so for ever.
+// admit lets the queue pairs that a peer's limit has stopped go on when there
+// is room again, one after the other: what an acknowledgement frees is for the
+// one that has waited longest, not for the one that was acknowledged. Each
+// keeps its place until it has had a turn's bytes (deficit round robin): if
+// each got what happens to be free, those that have much in flight would find
+// much free, and so on for ever.
 func (p *peers) admit(t *turns) {
 	n := len(p.limited)
 	if t.front(AllClasses) != nil {

@@ -93,9 +93,9 @@ func TestFailedQueuePairFreesTheLimit(t *testing.T) {
 	}
 }
 
-// Beyond the limit of a peer a part of it is shared out: who has nothing in
-// flight sends a little although others have used the limit up, and not all of
-// them when they are many.
+// Beyond the limit of a peer a part of it is shared out: a queue pair that has
+// nothing in flight sends a little although others have used the limit up, and
+// not all of them do when they are many.
 func TestShareBeyondTheLimit(t *testing.T) {
 	t.Parallel()
 	const limit = 64 << 10

@@ -57,9 +57,9 @@ func (h *host) receive(packets []transport.RxPacket) {
 	}
 }
 
-// place writes the payloads of the first packets of a buffer where they
-// belong. Behind them it writes what a forger has sent, or damaged packets,
-// before the link can know.
+// place writes the payloads of the first packets of a buffer where they belong.
+// After them it writes what a forger has sent, or damaged packets, before the
+// link can know.
 func (h *host) place(buffer []transport.RxPacket) (run transport.PlacedRun) {
 	const rest = rocev2.BTHLen + rocev2.ICRCLen
 	first := buffer[0]
@@ -193,7 +193,7 @@ func middle(t *testing.T, w *world, a, b *host, qa *QP, n, to int) [rocev2.BTHLe
 	return [rocev2.BTHLen]byte(second)
 }
 
-// Who gets a place is the next packet of the message, from its peer, and the
+// Only the next packet of the message, from the peer, gets a place, and the
 // place ends before the last packet.
 func TestPlaceRefused(t *testing.T) {
 	t.Parallel()
@@ -334,7 +334,7 @@ func TestPlacedLetsGo(t *testing.T) {
 	if !r.Taken || b.e.QPStats().RxPackets != 5 {
 		t.Errorf("%+v, %d packets in all", r, b.e.QPStats().RxPackets)
 	}
-	w.must(b.table.Deregister(b.mr)) // which waits for whoever holds it
+	w.must(b.table.Deregister(b.mr)) // which waits until nothing holds it
 }
 
 // total returns how many packets were dropped.

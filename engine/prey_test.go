@@ -40,7 +40,7 @@ type frozen struct {
 	was  []byte
 }
 
-// Parts of a prey's memory. Around each of them is memory of nobody.
+// Parts of a prey's memory. Around each of them is memory of no region.
 const (
 	preyPart  = 8 << 10
 	preyGap   = 256

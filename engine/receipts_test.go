@@ -139,7 +139,7 @@ func TestReceiptsAreBounded(t *testing.T) {
 
 // A queue pair that is made ready for another connection answers nothing for
 // the last one: the peer may be ahead, and begin at the same PSN. An
-// acknowledgement would complete what nobody executes.
+// acknowledgement would complete requests that are never executed.
 func TestReceiptIsNotForTheNextConnection(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)

@@ -56,9 +56,9 @@ func (e *Engine) Receive(now clock.Time, packets []transport.RxPacket) Received 
 	return r
 }
 
-// dispatch finds who receives a packet: the queue pair that its BTH names, or
-// those of the group that it was sent to (IBTA 9.6). It is the only place that
-// does.
+// dispatch finds the receiver of a packet: the queue pair that its BTH names,
+// or those of the group that it was sent to (IBTA 9.6). It is the only place
+// that does.
 func (e *Engine) dispatch(now clock.Time, r *Received, d *transport.RxPacket) {
 	if err := e.packet.Parse(d.Data); err != nil {
 		e.counters.malformed(err)

@@ -17,8 +17,8 @@ import (
 // ends the run before it, and has it handled alone. The result is what it would
 // be if all were.
 
-// maxRun is how many packets a run has at the most: the region is pinned until
-// they are copied.
+// maxRun is how many packets a run has at most: the region is pinned until they
+// are copied.
 const maxRun = 64
 
 // takeRun handles as a run what a batch begins with, of which the first packet

@@ -14,8 +14,8 @@ import (
 	"github.com/gosoftroce/rocev2/transport"
 )
 
-// arriving begins a message of n packets between a and b, the PSN of whose
-// first is one more than psn. It returns who receives its data, and the
+// arriving begins a message of n packets between a and b, whose first PSN is
+// one more than psn. It returns the host that receives its data, and the
 // packets.
 func arriving(t *testing.T, op ib.Opcode, psn rocev2.PSN, n uint32) (*host, []transport.RxPacket) {
 	w := newWorld(t, 3)
@@ -264,7 +264,7 @@ func TestRunOfAConnectionThatFails(t *testing.T) {
 				}
 			}
 			if h == a && writes < 2 {
-				return nil // and says so in vain
+				return nil // and b's NAK is lost
 			}
 			return p
 		}

@@ -9,8 +9,8 @@ import (
 	"github.com/gosoftroce/rocev2/transport"
 )
 
-// runsOf posts n requests of so many bytes on a and returns how many packets
-// and runs one batch has of what a host then sends: a its requests, or b the
+// runsOf posts n requests of size bytes on a and returns how many packets and
+// runs one batch has of what a host then sends: a its requests, or b the
 // answers.
 func runsOf(a, b *host, qa *QP, op ib.Opcode, size uint32, n int) (packets, runs int) {
 	from := a

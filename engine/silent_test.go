@@ -8,8 +8,9 @@ import (
 	"github.com/gosoftroce/rocev2/qp"
 )
 
-// A queue pair whose peer is gone asks for that in vain. That holds up nobody
-// whose own packet was lost, before, beside or after it.
+// A queue pair whose peer is gone keeps asking for it without result. That does
+// not hold up queue pairs whose own packet was lost, before, at the same time
+// or later.
 func TestLossBesideQueuePairsWithoutPeer(t *testing.T) {
 	t.Parallel()
 	for _, gone := range []int{1, 5, 100} {

@@ -78,8 +78,8 @@ func TestThousandEngines(t *testing.T) {
 }
 
 // part returns a part of a host's memory. Part 0 is what it sends. Of the
-// others connection d of the one who made it has three: what the peer is
-// written, what it is sent, and what is read from it.
+// others each connection d of the host that made it has three: what is written
+// to the peer, what is sent to it, and what is read from it.
 func (h *host) part(d, i int) ib.SGE {
 	if i == 0 {
 		return h.mr.SGE(0, simLen)

@@ -19,7 +19,7 @@ func throttled(t testing.TB, n int, profile cc.Profile) (*world, *host) {
 	a, b := w.newPair(Config{Window: boundless, MinProbe: -1, Congestion: func(c qp.WindowConfig) qp.Controller {
 		return cc.NewDCQCN(cc.NewStatic(0, c), &profile)
 	}})
-	a.held, b.held, a.slow = true, true, true // nobody answers
+	a.held, b.held, a.slow = true, true, true // nothing is answered
 	queues := make([]*QP, n)
 	for i := range queues {
 		queues[i], _ = connectPair(a, b, true)

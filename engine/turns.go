@@ -8,18 +8,18 @@ type turns struct {
 	above  []classTurns // of class 1 and up
 }
 
-// classTurns are those of a class: deficit round robin, in which those come
-// first that have just come to have something to send, as the new queues of
-// FQ-CoDel (RFC 8290, section 4.2). So an acknowledgement waits for a batch,
-// not for a turn of every queue pair that sends bulk. In one round nobody has
-// more than one turn; who has used up a part of it may come first again with
-// what is left.
+// classTurns are those of a class: deficit round robin, in which the queue
+// pairs come first that have just come to have something to send, like the new
+// queues of FQ-CoDel (RFC 8290, section 4.2). So an acknowledgement waits for a
+// batch, not for a turn of every queue pair that sends bulk. In one round no
+// queue pair has more than one turn; one that has used up a part of it may come
+// first again with what is left.
 type classTurns struct {
 	fresh list
 	round list // those without anything to send (QP.idle) only keep their place
 }
 
-// A turn is one segmentation run: so many bytes, or so many packets.
+// A turn is one segmentation run, which is limited in bytes and in packets.
 const (
 	turnBytes   = transport.MaxRunBytes
 	minTurnCost = transport.MaxRunBytes / transport.MaxRunSegments // that a packet takes of it
@@ -69,7 +69,7 @@ func (t *turns) front(classes Classes) *QP {
 	return nil
 }
 
-// ready returns the classes of which it is somebody's turn.
+// ready returns the classes in which a queue pair has its turn.
 func (t *turns) ready() (c Classes) {
 	if t.lowest.front() != nil {
 		c = 1

@@ -69,8 +69,8 @@ func TestBulkIsFairAtEveryMTU(t *testing.T) {
 }
 
 // An acknowledgement goes with the next batch, however many queue pairs send
-// bulk, and nobody who has just a little to send shuts the others out (RFC
-// 8290, section 4.2).
+// bulk, and queue pairs that have just a little to send do not shut the others
+// out (RFC 8290, section 4.2).
 func TestAcknowledgementsPassBulk(t *testing.T) {
 	t.Parallel()
 	for _, mtu := range allMTUs {

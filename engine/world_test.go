@@ -114,7 +114,7 @@ func addrOf(n int) netip.Addr {
 	return netip.AddrFrom4([4]byte{10, byte(n >> 16), byte(n >> 8), byte(n)})
 }
 
-// newHost adds a host with a region of so many bytes.
+// newHost adds a host with a region of size bytes.
 func (w *world) newHost(c Config, size int) *host {
 	w.t.Helper()
 	h := &host{w: w, addr: addrOf(len(w.hosts))}
@@ -296,7 +296,7 @@ func (w *world) sleep(d time.Duration) {
 	w.now = end
 }
 
-// waitOK waits for so many successful completions of h.
+// waitOK waits for n successful completions of h.
 func (h *host) waitOK(n int) {
 	h.w.t.Helper()
 	h.wait(n)
@@ -308,7 +308,7 @@ func (h *host) waitOK(n int) {
 	h.done = h.done[n:]
 }
 
-// wait waits until there are so many completions of h.
+// wait waits until h has n completions.
 func (h *host) wait(n int) {
 	h.w.t.Helper()
 	for len(h.done) < n {

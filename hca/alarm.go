@@ -43,8 +43,8 @@ func (a *alarm) set(at clock.Time, now func() clock.Time) {
 	a.timer.Reset(max(at.Sub(now()), 0))
 }
 
-// wentOff takes note that the function has run. The alarm can be set anew from
-// now on, to whatever time.
+// wentOff records that the function has run. From now on the alarm can be set
+// again, to any time.
 func (a *alarm) wentOff() { a.at.Store(0) }
 
 // stop ends the alarm.

@@ -156,7 +156,7 @@ func TestTimerInAFlood(t *testing.T) {
 		f := newFlood()
 		a, b := newMeddled(t, Config{}, &meddler{received: f.received})
 		qa := a.newQP()
-		a.connect(qa, testAddrB, 77) // nobody answers
+		a.connect(qa, testAddrB, 77) // there is no such queue pair
 		a.takePoller()
 		a.write(qa, b, 8)
 		f.on.Store(true)
@@ -173,7 +173,7 @@ func TestTimerInAFlood(t *testing.T) {
 }
 
 // Acknowledgements that come while a long post is sent let more of it go: one
-// goroutine sends many windows, though nobody else receives.
+// goroutine sends many windows, though no other receives.
 func TestSenderTakesAcknowledgements(t *testing.T) {
 	t.Parallel()
 	const window, size, messages = 256 << 10, 1 << 20, 8
@@ -257,8 +257,8 @@ func TestLingeringEnds(t *testing.T) {
 	}
 }
 
-// What somebody wants sent is sent, also when a goroutine that sends already is
-// to do it and a program posts before it comes to it.
+// What a goroutine wants sent is sent, even when another one that already sends
+// is to do it and a program posts before that one gets to it.
 func TestFlushBesideASender(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

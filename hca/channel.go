@@ -19,8 +19,8 @@ type CompChannel struct {
 	parker parker
 }
 
-// CreateCompChannel makes a completion channel. Who waits on one that is aside
-// does not receive for the device.
+// CreateCompChannel makes a completion channel. A goroutine that waits on one
+// that is aside does not receive for the device.
 func (c *Context) CreateCompChannel(aside bool) (*CompChannel, error) {
 	ch := &CompChannel{owner: c}
 	ch.parker.init(c.dev, nil)

@@ -42,7 +42,7 @@ type CQ struct {
 	pending      atomic.Uint32
 	handlerDue   atomic.Bool
 	handlerCalls atomic.Int32 // asked for and not done
-	handlerOver  bool         // it has learned that the queue is closed; of who calls it
+	handlerOver  bool         // the handler has learned that the queue is closed; guarded by handlerCalls
 
 	foreign atomic.Bool // queue pairs of other shards than that of the vector complete into it
 }
@@ -246,7 +246,7 @@ func (cq *CQ) Poll(wc []ib.WC) int {
 	return n
 }
 
-// PutBack puts a completion back that was taken and that nobody got. It comes
+// PutBack puts back a completion that was taken and not delivered. It comes
 // first again.
 func (cq *CQ) PutBack(c ib.WC) {
 	cq.mu.Lock()

@@ -108,7 +108,7 @@ func TestCQManyWaiters(t *testing.T) {
 	}
 }
 
-// The oldest events go when nobody reads, and those of a closed object go with
+// The oldest events go when none is read, and those of a closed object go with
 // it; the order of the others stays.
 func TestEventQueueIsBounded(t *testing.T) {
 	t.Parallel()

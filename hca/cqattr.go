@@ -32,8 +32,8 @@ type cqConfig struct {
 func WithTimestamps() CQOption { return func(c *cqOptions) { c.timestamps = true } }
 
 // WithVector gives the queue a completion vector, which is a shard: queue pairs
-// that complete into it live there, and who polls or waits for it drives that
-// shard and no other.
+// that complete into it live there, and a goroutine that polls or waits for it
+// drives that shard and no other.
 func WithVector(i int) CQOption {
 	return func(c *cqOptions) { c.vectored, c.vector = true, i }
 }
@@ -94,7 +94,7 @@ func (d *Device) shardFor(c *qp.Config) *shard {
 // Overrun is a completion that was lost because its queue was full.
 type Overrun struct {
 	QPN     rocev2.QPN // whose completion it was
-	Entries int        // for so many the queue had room; 0: none was lost
+	Entries int        // how many the queue had room for; 0: none was lost
 }
 
 // Overrun returns the first completion that was lost since the queue has its

@@ -221,8 +221,8 @@ func TestCQArm(t *testing.T) {
 	}
 }
 
-// Moderation holds a notification back until so many completions have come, or
-// so much time has passed.
+// Moderation holds a notification back until a number of completions have come,
+// or a time has passed.
 func TestCQModeration(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -162,8 +162,8 @@ func TestCQStorm(t *testing.T) {
 	}
 }
 
-// Closing a queue beside all else that is done with it leaves nothing behind:
-// no notification, no event, no timer that comes back.
+// Closing a queue beside all else that is done with it leaves nothing: no
+// notification, no event, no timer that comes back.
 func TestCQCloseStorm(t *testing.T) {
 	t.Parallel()
 	o := newTestOwner(t)

@@ -44,8 +44,8 @@ type Config struct {
 	// of a queue pair. 0 means 50 µs; see qp.Config.
 	NotifyInterval time.Duration
 
-	// NotifyScope and NotifyHold say who shares that time, and what becomes
-	// of marks within it, see engine.Config.
+	// NotifyScope and NotifyHold say which queue pairs share that time, and
+	// what becomes of marks within it, see engine.Config.
 	NotifyScope qp.NotifyScope
 	NotifyHold  bool
 

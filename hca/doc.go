@@ -4,12 +4,12 @@
 // system calls, contexts with quotas, completion queues and channels.
 //
 // A device has one or more shards, each an engine, a link and a lock. A
-// datagram's way in: whoever receives (a program that polls or waits, or the
+// datagram's way in: the receiver (a program that polls or waits, or the
 // shard's own goroutine while none does, see receiver.go) takes a batch from
 // the link, locks the shard once, has the engine handle the packets, and
-// unlocks. The way out: whoever has made work (a program that posted, the
-// receiver, a timer) has the engine fill one batch and sends it without the
-// lock.
+// unlocks. The way out: the goroutine that has made work (a program that
+// posted, the receiver, a timer) has the engine fill one batch and sends it
+// without the lock.
 //
 //	link.Recv → [shard lock] engine.Receive ──┐
 //	PostSend  → [shard lock] engine.PostSend ─┤

@@ -39,14 +39,15 @@ type Driver interface {
 type Driven struct {
 	driver  Driver
 	shard   *shard
-	polling task.Sleepers // who has polled in vain
-	sending task.Sleepers // who waits for the next packet to be sent
+	polling task.Sleepers // programs that have polled and found nothing
+	sending task.Sleepers // programs that wait for the next packet to be sent
 	jobs    []func()      // of the pager, for when no lock is held
 }
 
 const (
-	// pollPause is how long a poll in vain takes, unless something comes:
-	// a program that polls for ever does not stop the time.
+	// pollPause is how long a poll that finds nothing takes, unless
+	// something comes: a program that polls for ever does not stop the
+	// time.
 	pollPause = time.Microsecond
 
 	// turnPackets is how many packets a queue pair may still send before it
@@ -75,7 +76,7 @@ func (d *Device) drive(driver Driver) {
 	d.driven, d.events.driven = s.driven, s.driven
 	d.pager.spawn = s.driven.later
 
-	// The driver sends, and nobody waits until it has; it has the timer.
+	// The driver sends, and no goroutine waits for that; it has the timer.
 	s.sending, s.stuck = true, true
 	s.alarm.replaced()
 	d.moderator.alarm.replaced()
@@ -159,8 +160,8 @@ func (d *Driven) later(job func()) {
 	d.driver.Changed(false, d.driver.Now())
 }
 
-// poll lets a program wait that has polled in vain, so that time goes on. It
-// reports whether something may have come.
+// poll makes a program wait that has polled and found nothing, so that time
+// goes on. It reports whether something may have come.
 func (d *Driven) poll() bool {
 	return d.driver.Task() != nil && d.polling.Sleep(context.Background(), d.driver, pollPause) == nil
 }

@@ -52,7 +52,7 @@ func TestEventsGoToTheirContext(t *testing.T) {
 	}
 }
 
-// A link that somebody else closes ends the device: it says so once (IBTA
+// Closing the link under a device ends the device, which says so once (IBTA
 // 11.6.3.1).
 func TestDeviceFatal(t *testing.T) {
 	t.Parallel()

@@ -19,9 +19,10 @@ type event struct {
 }
 
 // eventQueue keeps events for a program that reads them, in a ring. It is
-// bounded: when nobody reads, the oldest are dropped and counted. It refers to
-// nothing but objects that are open: closing one takes its events out, as
-// destroying an object does in the kernel, and a slot that was read is cleared.
+// bounded: while they are not read, the oldest are dropped and counted. It
+// refers to nothing but objects that are open: closing one takes its events
+// out, as destroying an object does in the kernel, and a slot that was read is
+// cleared.
 type eventQueue struct {
 	mu      sync.Mutex
 	ring    []event // a power of two, at most maxEvents
@@ -131,7 +132,7 @@ func (q *eventQueue) get(ctx context.Context) (event, error) {
 	}
 }
 
-// lost returns how many events nobody has read in time.
+// lost returns how many events were not read in time.
 func (q *eventQueue) lost() uint64 {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -191,7 +192,7 @@ func (h *eventHub) broadcast(k ib.Event) {
 	}
 }
 
-// lost returns how many events nobody has read in time.
+// lost returns how many events were not read in time.
 func (h *eventHub) lost() uint64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -131,7 +131,7 @@ func (q *QP) detachAll() {
 	d.groups.mu.Lock()
 	defer d.groups.mu.Unlock()
 	for _, addr := range q.groups {
-		// What the link says of leaving concerns nobody now.
+		// The link's error from leaving no longer matters.
 		_ = q.detach(addr)
 	}
 	q.groups = nil

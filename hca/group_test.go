@@ -67,8 +67,8 @@ func (m *memberships) now() []netip.Addr {
 	return slices.Clone(m.joined)
 }
 
-// newGroupHosts makes two hosts of so many shards, at whose first link
-// everything arrives.
+// newGroupHosts makes two hosts with the given number of shards, at whose first
+// link everything arrives.
 func newGroupHosts(t *testing.T, cfg Config, shards int) (a, b *host, of [2]*memberships) {
 	t.Helper()
 	la, lb := fabric.Pair(testAddrA, testAddrB)
@@ -88,8 +88,8 @@ func newGroupHosts(t *testing.T, cfg Config, shards int) (a, b *host, of [2]*mem
 
 var lastReceive atomic.Uint32
 
-// ud makes a UD queue pair in RTS with so many receives, each in a place of its
-// own.
+// ud makes a UD queue pair in RTS with the given number of receives, each in a
+// place of its own.
 func (h *host) ud(qkey uint32, receives int) *QP {
 	h.t.Helper()
 	q, err := h.owner.CreateQP(qp.Config{Type: ib.UD, PD: h.pd.Core(), SendCQ: h.cq, RecvCQ: h.cq, MaxSendWR: 16, MaxRecvWR: 64, MaxInline: 8})
@@ -210,8 +210,8 @@ func TestGroups(t *testing.T) {
 	}
 }
 
-// TestGroupErrors: what cannot be attached is refused by name, and leaves
-// nothing behind.
+// TestGroupErrors: what cannot be attached is refused by name, and leaves no
+// trace.
 func TestGroupErrors(t *testing.T) {
 	t.Parallel()
 	a, _, of := newGroupHosts(t, Config{}, 1)

@@ -9,7 +9,7 @@ import (
 
 // WithHandler has f called when completions have come, and once when the queue
 // is closed: open is then false. f runs on the goroutine that has received
-// them, which wakes nobody, holds no lock, and waits for f. Calls never
+// them, which wakes no other, holds no lock, and waits for f. Calls never
 // overlap. f polls the queue until it is empty; what comes meanwhile makes one
 // more call.
 func WithHandler(f func(open bool)) CQOption {
@@ -68,9 +68,9 @@ func (h *handlers) run() {
 	}
 }
 
-// letRun lets those run whom a handler has woken. They run on the receiver's
-// thread at once. Else another one would have to be woken for them, while this
-// one goes to sleep in the link.
+// letRun lets the goroutines run that a handler has woken. They run on the
+// receiver's thread at once. Otherwise another thread would have to be woken
+// for them, while this one goes to sleep in the link.
 func (h *handlers) letRun() {
 	if h.ran.Swap(false) {
 		runtime.Gosched()
@@ -103,10 +103,10 @@ func (cq *CQ) over() bool {
 
 // Await waits until ready has a token, and takes it. It is for a goroutine that
 // waits for what the queue's handler will find: it receives for the device
-// meanwhile, if nobody else does, as a goroutine in Wait would, so that the
+// meanwhile, if no other goroutine does, as one in Wait would, so that the
 // answer wakes it and no other. It is for short waits: those in Wait receive
-// through it. Who puts the token calls Nudge afterwards. The error is
-// ErrClosed, or that of ctx.
+// through it. The goroutine that puts the token calls Nudge afterwards. The
+// error is ErrClosed, or that of ctx.
 func (cq *CQ) Await(ctx context.Context, ready <-chan struct{}) error {
 	p, w := &cq.parker, gate{cq, ready}
 	if p.dev.driven != nil {

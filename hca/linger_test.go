@@ -2,8 +2,8 @@ package hca
 
 import "testing"
 
-// Who lingers for nothing does so ever less, but never not at all; who gets
-// packets by it soon lingers as long as before.
+// A goroutine that lingers for nothing does so ever less, but never not at all;
+// one that gets packets by it soon lingers as long as before.
 func TestLingering(t *testing.T) {
 	t.Parallel()
 	var l lingering

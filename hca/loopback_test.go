@@ -13,8 +13,8 @@ import (
 	"github.com/gosoftroce/rocev2/transport"
 )
 
-// newLoopbackHost makes a device with so many shards whose packets to itself
-// loop back. far is another host's link.
+// newLoopbackHost makes a device with the given number of shards whose packets
+// to itself loop back. far is another host's link.
 func newLoopbackHost(t *testing.T, cfg Config, shards int) (h *host, far transport.Link) {
 	t.Helper()
 	cfg.Loopback = true
@@ -280,7 +280,7 @@ func TestLoopbackClosesUnderTraffic(t *testing.T) {
 				var wc [16]ib.WC
 				for n := 0; ; n++ {
 					q := []*QP{a, b}[n%2]
-					to := h.slot(0, 4*pair+n%2)[0].Addr // nobody else uses these bytes
+					to := h.slot(0, 4*pair+n%2)[0].Addr // nothing else uses these bytes
 					wr := ib.SendWR{Opcode: ib.OpWrite, SGList: h.slot(0, 4*pair+2+n%2), Remote: ib.RemoteAddr{Addr: to, RKey: h.mr.Region().RKey()}}
 					if _, err := q.PostSend([]ib.SendWR{wr}); errors.Is(err, ErrClosed) {
 						return

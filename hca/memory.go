@@ -84,10 +84,10 @@ func (pd *PD) Closed() bool {
 // Close deregisters what is registered in the domain, destroys its address
 // handles, and frees it. A queue pair of the domain lives on and reaches no
 // memory; a shared receive queue raises EventSRQError and takes no more
-// receives. The error is that of giving
-// memory back; the domain is freed all the same, unless a region has other
-// grants (memreg.ErrRegionInUse). Then Close can be called again. Whoever calls
-// it beside another, or beside the Close of a region, returns when all is done.
+// receives. The error is that of giving memory back; the domain is freed all
+// the same, unless a region has other grants (memreg.ErrRegionInUse). Then
+// Close can be called again. A call beside another, or beside the Close of a
+// region, returns when all is done.
 func (pd *PD) Close() error { return pd.closing.do(pd.close) }
 
 func (pd *PD) close() (done bool, err error) {

@@ -39,7 +39,7 @@ func TestDomainWaitsForItsRegions(t *testing.T) {
 		}
 		wg.Go(func() { pd.Close() })
 		o.dev.mu.Unlock()
-		if err := pd.Close(); err != nil { // at once, ahead of those who wait for the lock
+		if err := pd.Close(); err != nil { // at once, ahead of those that wait for the lock
 			t.Errorf("Close: %v", err)
 		}
 		o.dev.mu.Lock()

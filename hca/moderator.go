@@ -10,8 +10,7 @@ import (
 
 // moderator gives the notifications of completion queues that moderation holds
 // back, when their time has come. One timer serves all queues of a device. A
-// queue is in the heap once at the most: when its entry comes up it is asked
-// anew.
+// queue is in the heap at most once: when its entry comes up it is asked anew.
 type moderator struct {
 	alarm   alarm
 	now     func() clock.Time

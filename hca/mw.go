@@ -76,8 +76,8 @@ type FastMR struct {
 	closing closing
 }
 
-// AllocFastMR makes a fast registration region for at most so many bytes (IBTA
-// 11.2.8.4).
+// AllocFastMR makes a fast registration region of at most the given number of
+// bytes (IBTA 11.2.8.4).
 func (pd *PD) AllocFastMR(most uint64) (*FastMR, error) {
 	f := &FastMR{pd: pd}
 	err := pd.make(kindMR, func(t *memreg.Table) (err error) {

@@ -9,8 +9,8 @@ import (
 )
 
 // Memory that is forbidden while its pages are fetched is given back when they
-// are there, however long that takes. Whoever waits for that sleeps, as this
-// bubble shows: it never comes to rest while a goroutine spins.
+// are there, however long that takes. The goroutine that waits for that sleeps,
+// as this bubble shows: it never comes to rest while a goroutine spins.
 func TestForbidWhilePagesAreFetched(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -33,7 +33,7 @@ const (
 type pager struct {
 	mu      sync.Mutex
 	waiting []pageJob
-	busy    map[*memreg.Region]int // who fetches pages of it now
+	busy    map[*memreg.Region]int // how many fetches of its pages go on now
 	changed sync.Cond              // busy has, with mu
 	running int                    // goroutines that fetch pages
 	owners  map[*Context]int       // of these, how many each context has
@@ -41,7 +41,7 @@ type pager struct {
 	spawn   func(job func()) // does a job, beside the caller
 }
 
-// pageJob is memory to be fetched and who waits for it.
+// pageJob is memory to be fetched and what waits for it.
 type pageJob struct {
 	f      qp.Fetch
 	owner  *Context
@@ -115,7 +115,7 @@ func (p *pager) do(j pageJob, alive bool) {
 	p.start()
 }
 
-// fetch fetches memory for a caller who waits. It returns false if the region
+// fetch fetches memory for a caller that waits. It returns false if the region
 // is gone.
 func (p *pager) fetch(m memreg.Missing) bool {
 	p.mu.Lock()
@@ -141,8 +141,8 @@ func (p *pager) done(r *memreg.Region) {
 	p.changed.Broadcast()
 }
 
-// leave returns when nobody fetches pages of a region, which was deregistered:
-// then nobody will.
+// leave returns when no pages of a region are being fetched. The region was
+// deregistered, so that none will be later.
 func (p *pager) leave(r *memreg.Region) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -152,8 +152,8 @@ func (p *pager) leave(r *memreg.Region) {
 	}
 }
 
-// await returns when pages are not being fetched any more that nobody asks for
-// again.
+// await returns when the fetches have ended that fetching reports. They are not
+// asked for again.
 func (p *pager) await(fetching func() bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

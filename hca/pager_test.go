@@ -14,7 +14,7 @@ import (
 const pagerAccess = ib.LocalWrite | ib.RemoteWrite | ib.RemoteRead | ib.RemoteAtomic
 
 // farMemory is memory that must be fetched, which lasts until the test lets it
-// come; whoever touches it before waits as long.
+// come; an access before that waits as long.
 type farMemory struct {
 	memreg.Memory
 	bytes []byte
@@ -173,7 +173,7 @@ func TestPagesDoNotHoldUpTheShard(t *testing.T) {
 }
 
 // A region that is closed while its pages are fetched is dead at once, and its
-// memory is given back when nobody touches it any more.
+// memory is given back when nothing touches it any more.
 func TestRegionClosesAfterItsPages(t *testing.T) {
 	t.Parallel()
 	for op, n := range pagerOps {

@@ -16,21 +16,21 @@ type waitable interface {
 }
 
 // parker lets goroutines wait until something is there for them. One that waits
-// receives for its device meanwhile, if nobody else does.
+// receives for its device meanwhile, if no other does.
 type parker struct {
 	dev       *Device
 	shard     *shard       // in whose link to wait; nil: in none
 	followers atomic.Int32 // goroutines that wait and are not the poller
 	inWait    atomic.Bool  // the poller is about to block in link.Wait, or does
 
-	// Of many objects few are ever waited for. So the rest is made by the
-	// first who waits.
+	// Few of many objects are ever waited for. So the first goroutine that
+	// waits makes the rest.
 	mu     sync.Mutex
 	closed bool
 	w      *waiting
 }
 
-// waiting is what a parker needs when somebody waits.
+// waiting is what a parker needs when a goroutine waits.
 type waiting struct {
 	wake chan struct{} // a token for one follower
 	done chan struct{} // closed with the object
@@ -54,7 +54,7 @@ func (p *parker) init(d *Device, s *shard) {
 	p.dev, p.shard = d, s
 }
 
-// prepare makes what who waits needs.
+// prepare makes what a goroutine needs to wait.
 func (p *parker) prepare() *waiting {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -17,11 +17,11 @@ import (
 // during Recv, under rxMu. What it has placed is handled before that is given
 // up.
 //
-// Who gets a place holds the shard's lock until the payloads are there and
-// were looked at: so nothing that gives memory back to the program, such as
-// Modify to ERR, comes in between. It is held for a copy that would be made
-// under it otherwise. The pin holds up who deregisters the memory, without
-// that lock.
+// A goroutine that gets a place holds the shard's lock until the payloads are
+// there and were looked at: so nothing that gives memory back to the program,
+// such as Modify to ERR, comes in between. The lock is held for a copy that
+// would be made under it otherwise. Deregistration does not take that lock: the
+// pin holds it up.
 type placer struct {
 	s    *shard
 	view memreg.View

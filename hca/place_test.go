@@ -252,7 +252,7 @@ func TestPlacingInOneDomain(t *testing.T) {
 	several(false, "without the other domain")
 }
 
-// Who places asks in which domains the queue pairs are.
+// The placer checks in which domains the queue pairs are.
 func TestNothingPlacedBesideOthers(t *testing.T) {
 	t.Parallel()
 	a, b, l := newPlacing(t, 9)

@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// poller says who waits for a link. A packet that must wake one goroutine to be
-// received and a second one to be seen costs twice; so the goroutine that wants
-// the completion receives for itself whenever it can (the leader/followers
-// pattern):
+// poller says which goroutine waits for a link. A packet that must wake one
+// goroutine to be received and a second one to be seen costs twice; so the
+// goroutine that wants the completion receives for itself whenever it can (the
+// leader/followers pattern):
 //
 //   - A program that polls takes packets from the link as it polls.
 //   - A program that waits blocks in link.Wait itself: it is the poller.
@@ -19,7 +19,7 @@ import (
 // The poller is the one goroutine that may block in link.Wait. Receiving itself
 // is open to all, one at a time, under rxMu.
 type poller struct {
-	taken   atomic.Bool            // somebody is the poller
+	taken   atomic.Bool            // there is a poller
 	standby atomic.Bool            // the receiver stands by
 	dormant atomic.Bool            // it sleeps until a program ceases to be the poller, see rouse
 	blocked atomic.Bool            // a program is the poller, and is about to block in link.Wait, or does
@@ -47,19 +47,19 @@ const (
 
 func newPoller() poller { return poller{resume: make(chan struct{}, 1)} }
 
-// become makes the caller the poller. It reports false if somebody else is.
+// become makes the caller the poller. It reports false if there is one.
 func (p *poller) become() bool { return p.taken.CompareAndSwap(false, true) }
 
-// note takes note that a program polls or waits. (Most often that is known. To
-// look costs a fraction of what it costs to write.)
+// note records that a program polls or waits. (Most often that is known. A load
+// costs a fraction of a store.)
 func (p *poller) note() {
 	if !p.active.Load() {
 		p.active.Store(true)
 	}
 }
 
-// delay takes note of answers that wait for the program's next call. The shard
-// is locked.
+// delay records that answers wait for the program's next call. The shard is
+// locked.
 func (p *poller) delay() {
 	if !p.delayed.Load() {
 		p.delayed.Store(true)
@@ -74,7 +74,7 @@ func (p *poller) cease() {
 	}
 }
 
-// follow takes note that a program waits beside the poller.
+// follow records that a program waits beside the poller.
 func (p *poller) follow(heir *parker) {
 	p.heir.Store(heir)
 	p.parked.Add(1)
@@ -87,8 +87,8 @@ func (p *poller) unfollow(heir *parker) {
 }
 
 // handOver ends what become has begun, for the receiver. A program that waits
-// becomes the poller in its place: else nobody would receive until the receiver
-// looks again.
+// becomes the poller in its place: otherwise no goroutine would receive until
+// the receiver looks again.
 func (p *poller) handOver() {
 	p.taken.Store(false)
 	if heir := p.heir.Load(); heir != nil {
@@ -97,14 +97,15 @@ func (p *poller) handOver() {
 }
 
 // rouse has the receiver look after answers that wait, if it sleeps and the
-// poller is blocked: whoever has left them may not come back.
+// poller is blocked: the program that has left them may not come back.
 func (p *poller) rouse() {
 	if p.delayed.Load() && p.blocked.Load() && p.dormant.CompareAndSwap(true, false) {
 		p.wakeReceiver()
 	}
 }
 
-// outrunBatches are so many that the receiver gets none.
+// outrunBatches is how many batches programs take before the receiver is told
+// that it gets none.
 const outrunBatches = 8
 
 // took counts a batch that a program has taken. The receiver, which waits, is

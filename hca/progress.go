@@ -129,8 +129,8 @@ func (s *shard) onAlarm() {
 	due := !s.closed && s.eng.Due(s.now())
 	s.unlock()
 	if due {
-		// The answer may be there, only nobody has looked: on a busy
-		// machine everything here may have stood still.
+		// The answer may be there, and not have been received: on a
+		// busy machine everything here may have stood still.
 		s.drain()
 	}
 	s.lock()

@@ -340,8 +340,8 @@ func (q *QP) DrainReceives() (more bool) {
 }
 
 // Close destroys the queue pair. Work that is outstanding completes no more;
-// what the peer has sent is acknowledged. Its events that nobody has read are
-// dropped, and its memory is free also while somebody still holds q.
+// what the peer has sent is acknowledged. Its events that were not read are
+// dropped, and its memory is freed even while a program still holds q.
 func (q *QP) Close() error {
 	q.closeOnce.Do(q.shard.tasks(), func() {
 		q.destroy()

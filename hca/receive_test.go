@@ -177,8 +177,8 @@ func TestAckWaitsForTheNextMessage(t *testing.T) {
 	})
 }
 
-// Whatever a program does after it has received, the acknowledgement leaves:
-// nobody polls any more, somebody waits, or all is closed.
+// Whatever a program does after it has received, the acknowledgement leaves: it
+// polls no more, waits, or closes what it has.
 func TestAckLeaves(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -196,7 +196,7 @@ func TestAckLeaves(t *testing.T) {
 			b.t.Cleanup(cancel)
 			other, err := b.owner.CreateCQ(4, nil)
 			b.must(err)
-			b.shard().poller.taken.Store(true) // somebody leads who does not look
+			b.shard().poller.taken.Store(true) // the poller is a goroutine that does not look
 			b.t.Cleanup(b.shard().poller.cease)
 			go other.Wait(ctx, make([]ib.WC, 1))
 		}},

@@ -114,8 +114,8 @@ func (s *shard) standBy(tick *time.Timer) bool {
 	}
 }
 
-// comeBack ends standing by. It is done with the lock held, under which
-// programs leave answers unsent: none is left behind.
+// comeBack ends standing by. It is done with the lock held under which programs
+// leave answers unsent: so none is missed.
 func (s *shard) comeBack() {
 	s.lock()
 	s.poller.standby.Store(false)

@@ -26,7 +26,7 @@ type shared struct {
 	domains   domains
 	yield     yielder
 	failed    atomic.Bool   // EventDeviceFatal was raised
-	broken    chan struct{} // closed then: nobody waits for ever
+	broken    chan struct{} // closed then: no goroutine waits for ever
 	wake      atomic.Bool   // wakeLink of some shard is set
 	shards    []*shard
 
@@ -59,17 +59,17 @@ type shard struct {
 	answered atomic.Bool  // what a program has polled last were answers alone, and it has neither polled nor posted since
 	pollsOn  pollsOn      // up to mostPollsOn
 
-	wakeLink  atomic.Bool // somebody blocks in the link's Wait, and is to be woken
+	wakeLink  atomic.Bool // a goroutine blocks in the link's Wait, and is to be woken
 	bulk      atomic.Bool // more of a bulk transfer may come any moment
 	lingering lingering   // how long to wait for it
 	forwarded forwarded   // by other shards
 
 	mu      sync.Mutex // guards everything below; see lock and unlock
 	eng     *engine.Engine
-	sending bool               // somebody owns tx
-	tx      *transport.TxBatch // nil while nobody sends
-	sent    chan struct{}      // closed with the next batch that is sent, if somebody waits for that
-	stuck   bool               // somebody has waited for it in vain
+	sending bool               // a goroutine, or the driver, owns tx
+	tx      *transport.TxBatch // nil while none sends
+	sent    chan struct{}      // closed with the next batch that is sent, if a goroutine waits for that
+	stuck   bool               // a goroutine has waited for it without result
 	txErrs  uint64
 	closed  bool
 

@@ -11,7 +11,7 @@ import (
 )
 
 // PortSlots returns how many sockets the port of a device consists of: those of
-// its shards, or of the owner of whom it leases some.
+// its shards, or of the owner from which it leases some.
 func PortSlots(d *Device) uint16 { return uint16(d.slots) }
 
 // slotPorts are the peers on other hosts whose port consists of several

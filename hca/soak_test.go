@@ -19,8 +19,8 @@ import (
 )
 
 // What is posted to queue pairs with a peer completes, whatever others beside
-// them do, lose or leave behind; and in the end nothing is in flight, nothing
-// waits, and nothing is left.
+// them do, lose or leave unfinished; and in the end nothing is in flight,
+// nothing waits, and nothing is left.
 func TestRandomTraffic(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(soakSeeds) {

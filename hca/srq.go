@@ -276,8 +276,8 @@ func (s *SRQ) detach() {
 	s.mu.Unlock()
 }
 
-// fail takes note that the protection domain has gone: no memory of a receive
-// can be reached any more (IBTA 11.6.3.2).
+// fail records that the protection domain has gone: no memory of a receive can
+// be reached any more (IBTA 11.6.3.2).
 func (s *SRQ) fail() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

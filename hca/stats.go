@@ -14,7 +14,7 @@ type Stats struct {
 	SendErrors  uint64            // batches of which the link refused a part
 	QPs         int
 	MRs         int
-	Events      uint64 // asynchronous events dropped because nobody read them
+	Events      uint64 // asynchronous events dropped because they were not read
 }
 
 // dropForwarded is the reason for packets that were lost between shards: too

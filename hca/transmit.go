@@ -28,12 +28,12 @@ const (
 	// packets that pass inside the device: a request and its answer.
 	loopRounds = 3
 
-	// finalWait is how long somebody waits for a link that is full. Then
-	// the others do not, until it has taken a batch.
+	// finalWait is how long a goroutine waits for a link that is full.
+	// After that others do not wait, until the link has taken a batch.
 	finalWait = time.Second
 )
 
-// maxSpareBatches is how many transmit batches that nobody uses are kept.
+// maxSpareBatches is how many unused transmit batches are kept.
 const maxSpareBatches = 8
 
 // batchPool has transmit batches for all shards of the process: few of them
@@ -93,17 +93,17 @@ func (s *shard) flushFor(now clock.Time, caller *engine.QP, holdAcks bool) {
 			s.eng.AckDelay().First()
 		}
 		s.eng.AckDelay().Release()
-	case !s.sending: // the one who sends may be about to send them for somebody else
+	case !s.sending: // else the goroutine that sends may be about to send them for another
 		s.eng.AckDelay().Hold()
 	}
 	s.pump(now, txBudget, caller)
 }
 
-// pump sends up to so many batches, unless another goroutine is at it. It stops
-// early when caller, the queue pair that it is called for, if any, has nothing
-// more to send, and after txLongest: what others send must not hold up the
-// caller's program. Then the transmitter goes on in its place. It is called as
-// flush is.
+// pump sends up to the given number of batches, unless another goroutine is at
+// it. It stops early when caller, the queue pair that it is called for, if any,
+// has nothing more to send, and after txLongest: what others send must not hold
+// up the caller's program. Then the transmitter goes on in its place. It is
+// called as flush is.
 func (s *shard) pump(now clock.Time, batches int, caller *engine.QP) {
 	if s.sending || s.closed || !s.wantsOut() {
 		return
@@ -163,7 +163,7 @@ func (s *shard) sendBatches(now clock.Time, batches int, caller *engine.QP) (mor
 	return s.wantsOut()
 }
 
-// wantsOut reports whether there may be something to send, or somebody waits
+// wantsOut reports whether there may be something to send, or a goroutine waits
 // until there is not.
 func (s *shard) wantsOut() bool { return s.sent != nil || s.eng.Pending() }
 
@@ -220,8 +220,8 @@ func (s *shard) tooBig(err error) (p packetTooBig) {
 	return packetTooBig{peer: path.Dst, mtu: rocev2.LargestMTU(transport.ReadLinkMTU(s.link, path.Dst))}
 }
 
-// takeSent returns what to close when the batch is sent: those who wait for the
-// final packets of queue pairs wait until all are in a batch.
+// takeSent returns what to close when the batch is sent: goroutines that wait
+// for the final packets of queue pairs wait until all are in a batch.
 func (s *shard) takeSent() chan struct{} {
 	if s.sent == nil || s.eng.FinalPackets() > 0 {
 		return nil

@@ -15,10 +15,10 @@ import (
 // and to be woken for it costs both ends more than to stay awake.
 //
 // It is an account of time. A packet that comes while the poller looks, and
-// that a queue pair takes, is worth wakeWorth, and costs what it was waited
-// for. What is spent on nothing, or on what anybody sends, is at most what such
-// packets have earned, and a small share of all time, by which it is found out
-// that it pays again.
+// that a queue pair takes, is worth wakeWorth, and costs the time it was waited
+// for. The time spent on nothing, or on packets that no queue pair takes, is at
+// most what the others have earned, and a small share of all time, which shows
+// when looking pays again.
 type vigil struct {
 	credit time.Duration // may be spent
 	since  clock.Time    // up to when the share is in it
@@ -28,12 +28,12 @@ type vigil struct {
 }
 
 const (
-	// wakeWorth is what it is worth that nobody has to be woken for a
-	// packet: some 10 µs of latency, and as much of processors' time.
+	// wakeWorth is what it is worth not to wake a goroutine for a packet:
+	// some 10 µs of latency, and as much processor time.
 	wakeWorth = 30 * time.Microsecond
 
-	// One looks so long for a packet, by the average of the waits:
-	// some times as long, within bounds.
+	// The poller looks for a packet for several times the average wait,
+	// within bounds.
 	vigilGaps     = 4
 	shortestVigil = 20 * time.Microsecond
 	longestVigil  = 50 * time.Microsecond
@@ -43,15 +43,16 @@ const (
 	vigilShare    = 128
 	maxVigilSpare = 8 * longestVigil
 
-	// preempted is how long a look takes only if somebody else had the
-	// processor. Then there are more who want one than there are
-	// processors, and the poller sleeps for a while, longer each time.
+	// preempted is how long a look takes only if another thread had the
+	// processor. Then more threads want one than there are processors, and
+	// the poller sleeps for a while, longer each time.
 	preempted   = 200 * time.Microsecond
 	shortestBan = 10 * time.Millisecond
 	longestBan  = time.Second
 
-	// vigilPolls bounds the number of looks for one packet; after so many,
-	// the time is looked at; and after so many, who waits for a processor.
+	// vigilPolls bounds the number of looks for one packet. Every
+	// vigilClockPolls looks the poller looks at the time, and every
+	// vigilYieldPolls whether others wait for a processor.
 	vigilPolls      = 256
 	vigilClockPolls = 4
 	vigilYieldPolls = 64
@@ -79,7 +80,7 @@ func (v *vigil) limit(now clock.Time) time.Duration {
 	return d
 }
 
-// came takes note that a packet came after so long.
+// came records that a packet came after the time waited.
 func (v *vigil) came(waited time.Duration) {
 	v.credit = min(v.credit+wakeWorth-waited, maxVigilSpare)
 	if v.gap == 0 {
@@ -89,7 +90,7 @@ func (v *vigil) came(waited time.Duration) {
 	v.gap = max(v.gap, 1)
 }
 
-// vain takes note that none came for so long. The next one may come later, too.
+// vain records that none came for that time. The next one may come later, too.
 func (v *vigil) vain(waited time.Duration) {
 	v.credit -= waited
 	if v.gap > 0 {
@@ -97,8 +98,9 @@ func (v *vigil) vain(waited time.Duration) {
 	}
 }
 
-// ban takes note at now that somebody else wants the processor. Who wants it
-// all the time gets nearly all of it; who wants it now and then costs little.
+// ban records at now that another thread wants the processor. One that wants it
+// all the time gets nearly all of it; one that wants it now and then costs
+// little.
 func (v *vigil) ban(now clock.Time) {
 	if now > v.until.Add(8*v.banned) {
 		v.banned = 0 // it is rare

@@ -81,8 +81,8 @@ func TestVigilPays(t *testing.T) {
 	}
 }
 
-// Who wants the processor all the time gets nearly all of it; who wants it now
-// and then costs little.
+// A thread that wants the processor all the time gets nearly all of it; one
+// that wants it now and then costs little.
 func TestVigilGivesWay(t *testing.T) {
 	t.Parallel()
 	var v vigil
@@ -198,8 +198,8 @@ func TestReceiverKeepsVigil(t *testing.T) { // not parallel: the receivers of a 
 	}
 }
 
-// Packets that no queue pair takes keep nobody awake, however soon one comes
-// after the other: anybody can send them.
+// Packets that no queue pair takes do not keep the poller awake, however soon
+// one comes after the other: any host can send them.
 func TestStrangersKeepNobodyAwake(t *testing.T) { // not parallel, as TestReceiverKeepsVigil
 	synctest.Test(t, func(t *testing.T) {
 		const packets = 1000
@@ -264,7 +264,7 @@ func TestReceiverHandsOver(t *testing.T) {
 		if s.poller.blocked.Load() {
 			t.Fatal("the program is the poller beside the receiver")
 		}
-		b.write(qb, a, 8) // not for the one who waits
+		b.write(qb, a, 8) // not for the program that waits
 		deliver()
 		if !s.poller.blocked.Load() {
 			t.Error("nobody receives, though a program waits")

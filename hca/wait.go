@@ -14,10 +14,11 @@ import (
 // is worth more to go on receiving than to sleep. nil: the thread does not
 // sleep.
 //
-// It adds to fds the descriptors that are to be polled for reading, for most at
-// the most unless that is 0. receives says whether the thread receives for the
-// device; EndWait gets that. If it does not somebody else does, and nothing is
-// added. If it does and nothing is added it must not sleep.
+// It adds to fds the descriptors that are to be polled for reading; most is how
+// long they may be polled, unless it is 0. receives says whether the thread
+// receives for the device; EndWait gets that. If it does not, a goroutine or
+// another thread does, and nothing is added. If it does and nothing is added it
+// must not sleep.
 func (d *Device) BeginWait(fds []int, over func() bool) (all []int, most time.Duration, receives bool) {
 	s := d.shards[0]
 	link := transport.AsPolled(s.link)

@@ -7,8 +7,8 @@ import "sync/atomic"
 const sleepless = 8
 
 // mostPollsOn bounds what is remembered of a program that polls on after
-// answers. One that looks at its memory posts next: two of three times at the
-// least, or it is none.
+// answers. One that looks at its memory posts next at least two times out of
+// three, or it does not count as one.
 const mostPollsOn = 16
 
 // Poll is Progress for a program that may not call again before a peer has
@@ -48,8 +48,8 @@ func (p *pollsOn) polls() {
 	}
 }
 
-// posts takes note that it posts next, as where it has looked at its memory
-// meanwhile.
+// posts records that the program posts next, as one does that has looked at its
+// memory meanwhile.
 func (p *pollsOn) posts() {
 	if n := p.Load(); n > 0 {
 		p.Store(max(n-2, 0))

@@ -148,8 +148,8 @@ func TestWatchInVain(t *testing.T) {
 	}
 }
 
-// A program counts as one that never sleeps after so many posts without a wait,
-// of whatever kind.
+// A program counts as one that never sleeps after enough posts in a row without
+// a wait of any kind.
 func TestNeverSleeps(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -181,9 +181,9 @@ func TestNeverSleeps(t *testing.T) {
 	})
 }
 
-// While a program watches somebody else gets the processor. One that sleeps at
-// times gives way for a while. One that never sleeps watches on: the time that
-// others have had counts for nothing.
+// While a program watches, another thread gets the processor. A program that
+// sleeps at times gives way for a while. One that never sleeps watches on: the
+// time that others have had counts for nothing.
 func TestWatchInterrupted(t *testing.T) {
 	t.Parallel()
 	for _, awake := range []bool{false, true} {

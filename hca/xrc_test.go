@@ -70,8 +70,8 @@ func (h *host) sendXRC(q *QP, srqn uint32, at uint64, n uint32) error {
 
 // Many initiators send to the shared receive queues of one domain, whose
 // targets are of all shards. Each message takes one receive of the queue that
-// it names, in the order of its queue pair, and everybody finishes though there
-// are fewer receives than messages.
+// it names, in the order of its queue pair, and every queue pair finishes
+// though there are fewer receives than messages.
 func TestXRCOfManyShards(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(4) {

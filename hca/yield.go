@@ -8,26 +8,27 @@ import (
 )
 
 // yielder has programs that do nothing but poll let others run. Without that,
-// as many of them as there are processors shut out the timers, whoever was
-// interrupted with a lock held, and the programs that are to answer, until the
-// scheduler steps in after 10 ms, twice perhaps.
+// as many of them as there are processors shut out the timers, any goroutine
+// that was interrupted with a lock held, and the programs that are to answer,
+// until the scheduler steps in after 10 ms, twice perhaps.
 //
 // It does so only if some goroutine waits for a processor: where one is idle,
 // runtime.Gosched wakes it, and the program goes on there, later.
 type yielder struct {
-	vain     atomic.Uint32 // polls in vain, in a row
+	vain     atomic.Uint32 // polls that found nothing, in a row
 	mu       sync.Mutex
 	runnable []metrics.Sample
 }
 
-// yieldEvery is after how many polls in vain it is looked who waits.
+// yieldEvery is after how many polls that found nothing the yielder looks for
+// goroutines that wait for a processor.
 const yieldEvery = 64
 
 func (y *yielder) init() {
 	y.runnable = []metrics.Sample{{Name: "/sched/goroutines/runnable:goroutines"}}
 }
 
-// polled takes note of a poll, in vain or not.
+// polled records a poll; any says whether it found something.
 func (y *yielder) polled(any bool) {
 	if any {
 		if y.vain.Load() != 0 { // the programs on all processors share it

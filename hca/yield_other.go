@@ -2,6 +2,6 @@
 
 package hca
 
-// yieldThread lets another thread have this processor. There is no call for
-// that which all systems have; they take it from who uses it for long.
+// yieldThread lets another thread have this processor. No call for that exists
+// on all systems; they take the processor from a thread that uses it for long.
 func yieldThread() {}

@@ -9,7 +9,7 @@ import (
 )
 
 // A program that does nothing but poll leaves the processor to others now and
-// then, also while somebody else is about to receive.
+// then, even while another goroutine is about to receive.
 func TestPollYields(t *testing.T) { // not parallel: it changes GOMAXPROCS
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	a, _ := newHosts(t, Config{})

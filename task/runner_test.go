@@ -8,8 +8,8 @@ import (
 	"github.com/gosoftroce/rocev2/task"
 )
 
-// TestSleepAllocatesNothing: who looks at memory now and then, until a peer has
-// written there, leaves nothing to the collector.
+// TestSleepAllocatesNothing: a task that looks at memory now and then, until a
+// peer has written there, leaves nothing to the collector.
 func TestSleepAllocatesNothing(t *testing.T) { // not parallel: it counts
 	var r task.Runner
 	if n := testing.AllocsPerRun(100, func() {

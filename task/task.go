@@ -34,8 +34,8 @@ type Scheduler interface {
 	Go(f func())
 }
 
-// ErrNoTask is returned to who waits for what a Scheduler runs, and is none of
-// its programs.
+// ErrNoTask is returned to a caller that waits for something that a Scheduler
+// runs, and is none of its programs.
 var ErrNoTask = errors.New("only a program that the device's driver has started can wait for it")
 
 // Sleepers are programs of a scheduler that wait for the same.

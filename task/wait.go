@@ -53,7 +53,7 @@ func (e *Event) Wait(ctx context.Context) error {
 	return nil
 }
 
-// Group is a number of tasks that somebody waits for.
+// Group is a set of tasks whose end can be waited for.
 type Group struct {
 	r    Runner
 	real sync.WaitGroup
@@ -122,7 +122,7 @@ func (q *Queue[T]) Put(v T) bool {
 	return true
 }
 
-// Close returns the values that nobody has taken. There come no more, and who
+// Close returns the values that were not taken. No more come, and a task that
 // waits for one gets ErrClosed.
 func (q *Queue[T]) Close() []T {
 	q.mu.Lock()
@@ -143,12 +143,12 @@ func (q *Queue[T]) TryTake() (v T, ok bool) {
 	v = q.values[0]
 	q.values = q.values[1:]
 	if len(q.values) > 0 {
-		q.some.Ring() // there is one for somebody else, too
+		q.some.Ring() // there is one for another waiter, too
 	}
 	return v, true
 }
 
-// over reports whether the queue is closed, and has the next one who waits ask.
+// over reports whether the queue is closed, and if so has the next waiter ask.
 func (q *Queue[T]) over() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -174,7 +174,7 @@ func (q *Queue[T]) Take(ctx context.Context) (v T, err error) {
 	}
 }
 
-// Bell wakes a task that waits. A ring that nobody waits for is kept, once.
+// Bell wakes a task that waits. If none does, one ring is kept.
 type Bell struct {
 	r      Runner
 	token  chan struct{}
@@ -216,7 +216,7 @@ func (b *Bell) Wait(ctx context.Context) error {
 type Once struct {
 	real        sync.Once
 	begun, done bool
-	asleep      *Sleepers // who waits until it is done
+	asleep      *Sleepers // tasks that wait until it is done
 }
 
 // Do calls f, unless another call has. Then it returns when that is done.
