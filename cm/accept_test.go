@@ -73,14 +73,15 @@ func TestAcceptEnding(t *testing.T) {
 	}
 }
 
-// foreign is a scheduler that runs none of who asks.
+// foreign is a scheduler that does not run the goroutine that asks.
 type foreign struct{}
 
 func (foreign) Now() clock.Time { return 1 }
 func (foreign) Task() task.Task { return nil }
 func (foreign) Go(func())       {}
 
-// TestAcceptOutside: who cannot wait is told so, and does not try for ever.
+// TestAcceptOutside: an Accept that cannot wait says so, and does not try for
+// ever.
 func TestAcceptOutside(t *testing.T) {
 	t.Parallel()
 	l, _, _ := cm.BareListener(task.By(foreign{}))

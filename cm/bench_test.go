@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// openLoopback opens a device on a loopback address that nobody uses.
+// openLoopback opens a device on an unused loopback address.
 func openLoopback() (*verbs.Device, error) {
 	for {
 		addr := netip.AddrFrom4([4]byte{127, byte(100 + rand.N(100)), byte(rand.N(256)), byte(1 + rand.N(250))})

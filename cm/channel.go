@@ -73,8 +73,8 @@ func NewEventChannel(opts ...ChannelOption) *EventChannel {
 	return ch
 }
 
-// pending is an event that nobody has taken: one that is ready, or one of the
-// agent, of which the ID makes one when it is taken.
+// pending is an event that the program has not taken: one that is ready, or one
+// of the agent, of which the ID makes one when it is taken.
 type pending struct {
 	id         *ID
 	event      Event
@@ -178,8 +178,8 @@ func (ch *EventChannel) Get(ctx context.Context) (*Event, error) {
 }
 
 // Poll returns the next event, nil if there is none. It is for programs that
-// pass events on: a request that it returns counts as one that nobody has taken
-// until ID.Take. The error wraps ErrClosed.
+// pass events on: a request that it returns counts as not taken until ID.Take.
+// The error wraps ErrClosed.
 func (ch *EventChannel) Poll() (*Event, error) {
 	for {
 		p, err := ch.take()
@@ -247,7 +247,7 @@ func (ch *EventChannel) extract(id *ID) (taken []*pending) {
 type held struct {
 	dev   *verbs.Device
 	users *atomic.Int32
-	last  func() // called when nobody uses it any more
+	last  func() // called when it is no longer in use
 }
 
 func hold(dev *verbs.Device, last func()) held {

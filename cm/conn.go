@@ -37,7 +37,7 @@ type Conn struct {
 	err    error
 }
 
-// waiter is somebody who waits for the next event of a Conn.
+// waiter is a call that waits for the next event of a Conn.
 type waiter struct {
 	ready chan struct{} // a token: event or over is set
 	event agent.Event   // guarded by the manager's lock
@@ -71,8 +71,8 @@ func (c *Conn) LocalAddr() net.Addr { return &c.local }
 func (c *Conn) RemoteAddr() net.Addr { return &c.remote }
 
 // PrivateData returns what the peer's program has sent when the connection was
-// made: the whole field of its message, 196 bytes for those who dialed, 56 for
-// those who accepted, with zeros behind the data.
+// made: the whole field of its message, 196 bytes on the side that dialed, 56
+// on the side that accepted, with zeros after the data.
 func (c *Conn) PrivateData() []byte { return c.data.bytes() }
 
 // ECE returns what the peer says of itself.
@@ -239,8 +239,8 @@ func (c *Conn) over() {
 	}
 }
 
-// begin makes the caller the one who ends the connection, and reports whether
-// nobody else does.
+// begin has the caller end the connection, and reports false if that is already
+// under way.
 func (c *Conn) begin() bool {
 	if c.params.Type == verbs.UD {
 		return false

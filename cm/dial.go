@@ -57,11 +57,12 @@ type DialConfig struct {
 	WaitForServer bool
 }
 
-// Dial connects a queue pair, of RC, UC or XRCInitiator, with one of whoever
-// listens on an address. The queue pair is in RESET or INIT; to have receives
-// posted before the first message of the peer, call Init, post, then Dial. It
-// is in RTS afterwards, by the terms that the two sides have agreed on. After
-// an error it may be in INIT, RTR or RTS: reset it to dial again.
+// Dial connects a queue pair, of RC, UC or XRCInitiator, with one of the
+// program that listens on an address. The queue pair is in RESET or INIT; to
+// have receives posted before the first message of the peer, call Init, post,
+// then Dial. It is in RTS afterwards, by the terms that the two sides have
+// agreed on. After an error it may be in INIT, RTR or RTS: reset it to dial
+// again.
 //
 // The error wraps a *RejectedError, ErrNoDevice, ErrUnreachable, ErrClosed, a
 // *PortError, verbs.ErrTransition, or that of ctx: the peer is told then that
@@ -263,7 +264,7 @@ func unanswered(err error) error {
 	return err
 }
 
-// giveUp ends a connection that was not made. Nobody touches its queue pair
+// giveUp ends a connection that was not made. Its queue pair is not touched
 // afterwards: the program may use it for the next one.
 func (c *Conn) giveUp() {
 	c.m.lock()

@@ -14,10 +14,11 @@ import (
 )
 
 // A peer that accepts and disconnects in one breath: when Dial has returned its
-// error nobody touches the queue pair any more, so the program can use it for
+// error the queue pair is not touched any more, so the program can use it for
 // the next dial.
 func TestDialThatEndsAtOnce(t *testing.T) { // not parallel: it has one processor
-	// Who ends the connection runs when Dial waits for it, not beside it.
+	// The goroutine that ends the connection runs when Dial waits for it,
+	// not beside it.
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	synctest.Test(t, func(t *testing.T) {
 		hosts := network(t, fabric.Config{}, "192.0.2.1", "192.0.2.2")
@@ -40,7 +41,7 @@ func TestDialThatEndsAtOnce(t *testing.T) { // not parallel: it has one processo
 	})
 }
 
-// fickle answers each REQ with a REP and a DREQ behind it.
+// fickle answers each REQ with a REP and then a DREQ.
 func fickle(h *host) {
 	answering(h, func(m *mad.REQ, local mad.CommID) []mad.Message {
 		return []mad.Message{
@@ -107,7 +108,7 @@ func answering(h *host, answer func(m *mad.REQ, local mad.CommID) []mad.Message)
 }
 
 // A request is confirmed when its peer has answered the acceptance, and not
-// before: who forges one does not.
+// before: a forged one never is.
 func TestConfirmed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

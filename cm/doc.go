@@ -18,8 +18,8 @@
 // pair and lives as long as the device. It has no goroutine and one timer, and
 // an idle connection costs no work.
 //
-// Requests come from a network that may be hostile: anybody can forge them. How
-// many are held at once is bounded, in all, for each listener and for each
+// Requests come from a network that may be hostile: attackers can forge them.
+// How many are held at once is bounded, in all, for each listener and for each
 // source address; beyond the bounds only requests that come again are looked
 // at, as honest ones do. A connection is not authenticated by being made.
 package cm

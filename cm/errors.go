@@ -21,7 +21,7 @@ const (
 	ReasonNoResources    Reason = mad.ReasonNoResources
 	ReasonTimeout        Reason = mad.ReasonTimeout          // the peer has given up, or its answer came too late
 	ReasonUnsupported    Reason = mad.ReasonUnsupported      // of the request
-	ReasonInvalidService Reason = mad.ReasonInvalidServiceID // nobody listens on the port
+	ReasonInvalidService Reason = mad.ReasonInvalidServiceID // no program listens on the port
 	ReasonTransport      Reason = mad.ReasonInvalidTransport // the listener is for another type of queue pair
 	ReasonStale          Reason = mad.ReasonStale            // the queue pair is part of an older connection
 	ReasonGID            Reason = mad.ReasonInvalidGID       // the address is not the one that the request is for
@@ -76,7 +76,7 @@ func (*noDeviceError) Unwrap() error { return syscall.ECONNREFUSED }
 // ReasonInvalidService errors.Is(err, syscall.ECONNREFUSED) holds.
 type RejectedError struct {
 	Reason      Reason
-	PrivateData []byte // of the peer's program: the whole field of 148 bytes, zeros behind what was sent
+	PrivateData []byte // of the peer's program: the whole field of 148 bytes, zeros after what was sent
 	Info        []byte // additional information, of which the reason says what it means; mostly empty
 }
 
@@ -102,7 +102,7 @@ func (e *RejectedError) Is(target error) bool {
 // (SIDR). Where no program serves the port, errors.Is(err,
 // syscall.ECONNREFUSED) holds.
 type StatusError struct {
-	Status      mad.SIDRStatus // as IBTA 12.11.1.2 has them: 1 nobody serves the port, 2 rejected …
+	Status      mad.SIDRStatus // as IBTA 12.11.1.2 has them: 1 no program serves the port, 2 rejected …
 	PrivateData []byte         // of the peer's program
 }
 

@@ -33,8 +33,8 @@ const (
 	// EventConnectError: the queue pair does not take the terms of the
 	// peer. It was rejected.
 	EventConnectError EventType = 6
-	// EventUnreachable: the peer does not answer, or nobody there serves
-	// the port (UD).
+	// EventUnreachable: the peer does not answer, or no program there
+	// serves the port (UD).
 	EventUnreachable EventType = 7
 	// EventRejected: the peer has rejected; Status is the reason.
 	EventRejected EventType = 8

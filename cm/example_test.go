@@ -117,7 +117,7 @@ func ExampleListen() {
 	// cm: disconnected by the peer
 }
 
-// Nobody listens, so the peer rejects.
+// No program listens, so the peer rejects.
 func ExampleDial() {
 	client, server := twoMachines()
 	defer client.dev.Close()

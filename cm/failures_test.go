@@ -109,7 +109,8 @@ func TestUnreachable(t *testing.T) {
 	})
 }
 
-// A context ends a dial at once, and the listener learns that nobody waits.
+// A context ends a dial at once, and the listener learns that the dial was
+// given up.
 func TestDialContext(t *testing.T) {
 	t.Parallel()
 	bubble(t, fabric.Config{}, func(t *testing.T, client, server *host) {
@@ -148,8 +149,8 @@ func TestDialContext(t *testing.T) {
 	})
 }
 
-// Rejections: by the program, with words; by nobody; for the wrong type; for a
-// path MTU that the server's link does not carry.
+// Rejections: by the program, with words; because no program listens; for the
+// wrong type; for a path MTU that the server's link does not carry.
 func TestReject(t *testing.T) {
 	t.Parallel()
 	client, server := pair(t)
@@ -222,7 +223,7 @@ func TestRejectOnce(t *testing.T) {
 	}
 }
 
-// The peer's device goes: the connection ends at once, for all who wait.
+// The peer's device goes: the connection ends at once, for all calls that wait.
 func TestDeviceCloses(t *testing.T) {
 	t.Parallel()
 	client, server := pair(t)

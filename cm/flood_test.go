@@ -15,7 +15,7 @@ import (
 	"github.com/gosoftroce/rocev2/verbs"
 )
 
-// flooder sends REQs that nobody means, each with new IDs.
+// flooder sends REQs and does not follow them up, each with new IDs.
 type flooder struct {
 	*host
 	qp     *verbs.QP

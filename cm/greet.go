@@ -21,9 +21,9 @@ type Greeting struct {
 // Greeter decides about a request before anything is made for it. It returns
 // how the request is accepted, or an error for which it is rejected: the peer
 // is told its text, or the reason and the private data of a *RejectedError; or
-// ErrUndecided. Anybody can forge requests, very many. So it returns at once,
-// and remembers nothing. A request that comes again is asked about again, and
-// the answer must be the same. It must not use the listener.
+// ErrUndecided. Attackers can forge any number of requests, so it must return
+// at once and remember nothing. A request that comes again is asked about
+// again, and the answer must be the same. It must not use the listener.
 type Greeter func(*Greeting) (AcceptConfig, error)
 
 // ErrUndecided of a Greeter leaves a request to the program: Accept returns it

@@ -12,13 +12,13 @@ const (
 	gsiQPN = 1
 
 	recvSlots  = 4096 // datagrams that may wait: 40 ms of a flood, if the system lets us wait
-	recvStep   = 512  // receives are posted by so many: all of them when there is a crowd
+	recvStep   = 512  // receives are posted that many at a time: all of them when there is a crowd
 	sendSlots  = 256
 	pollRounds = 8 // of 32 datagrams each, before what they call for is sent
 
 	// maxHandles bounds the address handles that are kept. One in a million
-	// datagrams makes no difference; who floods from many addresses pays
-	// with work only.
+	// datagrams makes no difference; a flood from many addresses costs only
+	// work.
 	maxHandles = 256
 )
 

@@ -147,7 +147,7 @@ func (h *host) message() string {
 	}
 }
 
-// zeros returns text with zeros behind it, n bytes in all.
+// zeros returns text with zeros after it, n bytes in all.
 func zeros(text string, n int) []byte { return append([]byte(text), make([]byte, n-len(text))...) }
 
 func wantBytes(t testing.TB, what string, got, want []byte) {

@@ -433,8 +433,8 @@ func (id *ID) Close() error {
 	return nil
 }
 
-// MigrateID has the events of the ID come to another channel, those that nobody
-// has taken too: rdma_migrate_id.
+// MigrateID moves the events of the ID to another channel, also those that have
+// come and are not taken: rdma_migrate_id.
 func (id *ID) MigrateID(to *EventChannel) error { return id.out.migrate(id, to) }
 
 // tell gives the program an event.

@@ -58,7 +58,8 @@ func WithAckTimeout(code uint8) Option {
 }
 
 // WithReuseAddr lets an ID share the port that it is bound to afterwards with
-// others that do, of which one listens at the most (RDMA_OPTION_ID_REUSEADDR).
+// others that have this option; at most one of them listens
+// (RDMA_OPTION_ID_REUSEADDR).
 func WithReuseAddr(on bool) Option {
 	return func(id *ID) error {
 		if err := id.want("SetOption(WithReuseAddr)", idIdle); err != nil {
@@ -81,11 +82,11 @@ func WithAFOnly(on bool) Option {
 	}
 }
 
-// WithPatience has Connect ask again, for up to d, while nobody listens on the
-// peer's port: for programs whose sides start at the same time. At most 12 s.
-// Without it, as with Linux, that is EventRejected at once. Of an ID that
-// listens it has requests that come within d after its Close wait for the next
-// one that listens on the port.
+// WithPatience has Connect ask again, for up to d, while no program listens on
+// the peer's port: for programs whose sides start at the same time. d is at
+// most 12 s. Without it, as with Linux, EventRejected comes at once. If an ID
+// with it listens, requests that come within d after its Close wait for the
+// next ID that listens on the port.
 func WithPatience(d time.Duration) Option {
 	return func(id *ID) error {
 		id.patience = d

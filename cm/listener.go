@@ -141,8 +141,8 @@ func accept(ctx context.Context, ready *task.Bell, addr *Addr, next func() (*Req
 		if r, err := next(); r != nil || err != nil {
 			return r, err
 		}
-		// Who has taken a ring looks, even if ctx has ended meanwhile:
-		// nobody else will.
+		// A call that has taken a ring looks, even if ctx has ended
+		// meanwhile: no other one will.
 		err = ready.Wait(ctx)
 	}
 	return nil, fmt.Errorf("cm: accept on %v: %w", addr, err)
@@ -184,7 +184,7 @@ func (l *Listener) poll() (*Request, error) {
 	return r, nil
 }
 
-// Close ends the listener. Requests that nobody has accepted are rejected;
+// Close ends the listener. Requests that still wait for Accept are rejected;
 // those that Accept has returned can still be answered.
 func (l *Listener) Close() error {
 	l.m.lock()

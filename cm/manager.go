@@ -23,9 +23,9 @@ import (
 // manager runs the agent of one device: it gives it what the management queue
 // pair receives, sends what it wants to send, and hands out its events.
 //
-// It has no goroutine. Whoever has received datagrams for it brings them
-// (verbs.WithHandler). Whoever holds the lock, or finds it free, handles them:
-// nobody waits for it.
+// It has no goroutine. The goroutine that has received datagrams for it brings
+// them (verbs.WithHandler). The one that holds the lock, or finds it free,
+// handles them: none waits for the lock to do so.
 type manager struct {
 	dev   *verbs.Device
 	slots uint16 // of the port that others have parts of; 0: it is the device's alone
@@ -34,7 +34,7 @@ type manager struct {
 	ports *ports
 	base  time.Time // time 0 of the agent
 
-	arrived atomic.Int32 // calls of the handler that nobody has looked after
+	arrived atomic.Int32 // calls of the handler that are not looked after yet
 
 	mu        sync.Mutex // guards what follows
 	agent     *agent.Agent
@@ -105,8 +105,8 @@ func managerOf(dev *verbs.Device) (*manager, error) {
 }
 
 // Start makes the manager of a device, if it has none: then peers that ask for
-// what nobody serves are answered, and need not wait until they give up. Each
-// other use of the device does so, too.
+// what no program serves are answered, and need not wait until they give up.
+// Each other use of the device makes it, too.
 func Start(dev *verbs.Device) error {
 	_, err := managerOf(dev)
 	return err
@@ -117,12 +117,12 @@ func (m *manager) now() clock.Time { return clock.Time(m.tasks.Since(m.base)) + 
 // lock locks the manager.
 func (m *manager) lock() { m.mu.Lock() }
 
-// inlineRounds is how often one who gives up the lock handles what has come
-// meanwhile, before a goroutine does.
+// inlineRounds is how often a goroutine that gives up the lock handles what has
+// come meanwhile, before another one does.
 const inlineRounds = 4
 
 // await waits for the event of a waiter, and receives for the device meanwhile
-// if nobody else does.
+// if no other goroutine does.
 func (m *manager) await(ctx context.Context, w *waiter) error {
 	err := m.gsi.cq.Await(ctx, w.ready)
 	switch {
@@ -147,11 +147,11 @@ func (m *manager) unlock() {
 			m.gsi.cq.Nudge()
 		}
 		if m.arrived.Load() == 0 || !m.mu.TryLock() {
-			return // who holds the lock looks after it
+			return // the holder of the lock looks after it
 		}
 		m.receive()
 	}
-	// There is no end to it: somebody else goes on.
+	// There is no end to it: another goroutine goes on.
 	m.mu.Unlock()
 	m.tasks.Go(m.onArrival)
 }

@@ -19,8 +19,8 @@ const (
 	nativeAge  = time.Second
 	foreignAge = 10 * time.Second
 
-	// How long somebody waits for an answer: four round trips, if one is
-	// known. What comes later is for the next one.
+	// How long a call waits for an answer: four round trips, if the time of
+	// one is known. What comes later is for the next call.
 	leastPatience = 2 * time.Millisecond
 	mostPatience  = 50 * time.Millisecond
 
@@ -33,14 +33,14 @@ const (
 // It is for queue pairs whose program exchanges addresses in a way that does
 // not say so (see [verbs.Endpoint.Native]). Its own address is.
 //
-// It asks the connection manager of the peer. Any other answers, too, that
-// nobody has the service of the question, or says nothing. Answers are kept for
-// a while. Native waits for one 2 ms, and longer if the peer is known to be
-// further away, at most 50 ms. After that the peer counts as another.
+// It asks the connection manager of the peer. Other software answers only that
+// there is no such service, or does not answer. Answers are kept for a while.
+// Native waits for one 2 ms, and longer if the peer is known to be further
+// away, at most 50 ms. After that the peer counts as another.
 //
-// Who sees the question, or guesses its 32 random bits, can forge the answer.
-// Towards a peer that is wrongly taken for this software, data may be sent
-// again, or the connection fail; nothing of it is damaged.
+// Attackers who see the question, or guess its 32 random bits, can forge the
+// answer. Towards a peer that is wrongly taken for this software, data may be
+// sent again, or the connection may fail; no data is damaged.
 func Native(dev *verbs.Device, peer netip.Addr) bool {
 	peer = peer.Unmap().WithZone("")
 	if dev == nil || checkPeer(dev, peer) != nil {

@@ -96,8 +96,8 @@ func TestNativeSilence(t *testing.T) {
 	})
 }
 
-// An answer that comes too late is there for the next, who waits as long as
-// the way is.
+// An answer that comes too late is there for the next call, which waits as long
+// as a round trip takes.
 func TestNativeFarAway(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -128,7 +128,8 @@ func TestNativeMet(t *testing.T) {
 	})
 }
 
-// One question serves all who wait for it, and nobody holds up others.
+// One question serves all calls that wait for its answer, and none holds up
+// those for other peers.
 func TestNativeTogether(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -168,7 +169,7 @@ func TestNativeWithoutAQuestion(t *testing.T) {
 	})
 }
 
-// A device that is closed has nobody wait.
+// No call waits any longer when its device is closed.
 func TestNativeWhileItCloses(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -276,7 +277,8 @@ func TestNativeAnswers(t *testing.T) {
 	}
 }
 
-// Who sees no question guesses in vain: the address of the answer is checked.
+// A host that does not see the question cannot answer it: the address of the
+// answer is checked.
 func TestNativeForged(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

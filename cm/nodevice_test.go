@@ -54,7 +54,7 @@ func asking(t *testing.T, sw *fabric.Switch, addr string) (*host, *oracle) {
 	return newHostOn(t, dev), o
 }
 
-// Who dials a host where no device is open learns it at once, all its dials by
+// A dial to a host where no device is open fails at once; all dials learn it by
 // one probe.
 func TestNoDevice(t *testing.T) {
 	t.Parallel()
@@ -87,7 +87,7 @@ func TestNoDevice(t *testing.T) {
 	})
 }
 
-// What a host says, or somebody in its name, ends nothing that has an answer: a
+// What a host says, or another in its name, ends nothing that has an answer: a
 // dial that is answered soon, one that the peer has asked to wait, and a
 // connection.
 func TestForgedNoDevice(t *testing.T) {
@@ -166,7 +166,7 @@ func TestWaitForServer(t *testing.T) {
 	})
 }
 
-// Nobody listens: the error is one that programs know from TCP.
+// No program listens: the error is one that programs know from TCP.
 func TestRefusal(t *testing.T) {
 	t.Parallel()
 	client, server := pair(t)

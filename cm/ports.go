@@ -11,9 +11,9 @@ import (
 type PortError struct {
 	Space PortSpace
 	Port  uint16 // 0: none of the ephemeral ports is free
-	// Owner says who else has the port, where several processes share the
-	// device's address: it names the process. It is nil where the device
-	// itself has it.
+	// Owner names the process that has the port, where several processes
+	// share the device's address. It is nil where the device itself has the
+	// port.
 	Owner error
 }
 
@@ -54,8 +54,8 @@ type ports struct {
 	shared reserver
 	part   part // where it is shared
 
-	// reserving is held by who takes a port until it is reserved: who
-	// shares it must not have it before.
+	// reserving is held by a call that takes a port until that is reserved:
+	// no other call may share it before.
 	reserving sync.Mutex
 
 	mu   sync.Mutex
@@ -181,7 +181,7 @@ const allBits = ^uint64(0)
 func (k portKey) service() uint64 { return uint64(k.space.Service(k.port)) }
 
 // takeAny takes a free port. It begins anywhere, so that a port is not used
-// again soon and nobody can guess it.
+// again soon and cannot be guessed.
 func (p *ports) takeAny(space PortSpace, share bool) (portKey, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -222,7 +222,8 @@ func (p *ports) give(space PortSpace, port uint16) {
 	k := portKey{space, port}
 	reserved := p.shared != nil && !p.used[k].source
 	if p.drop(k) && reserved {
-		// Locked: who takes the port next reserves it after that.
+		// Locked: a call that takes the port next reserves it after
+		// that.
 		p.shared.ReleaseService(k.service(), allBits)
 	}
 }

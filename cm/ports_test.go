@@ -50,7 +50,7 @@ func TestPortsToDialFrom(t *testing.T) {
 	if len(p.used) != 0 || owner != (wanted{2, 2}) {
 		t.Errorf("%+v, and %d ports are in use", owner, len(p.used))
 	}
-	for range own { // who listens is to be found
+	for range own { // a listener is to be found
 		if _, err := p.take(TCP, 0, false); err != nil {
 			t.Fatal(err)
 		}
@@ -69,9 +69,8 @@ type slow struct {
 func (s slow) ReserveService(id, _ uint64) error { s.asked <- id; return <-s.answer }
 func (s slow) ReleaseService(_, _ uint64)        {}
 
-// Nobody shares a port of which the owner has yet to say whether it can be had,
-// be it a certain one or any: a port is taken with the lock that who shares it
-// needs.
+// A port, be it a certain one or any, is not shared before the owner has said
+// whether it can be had: it is taken with the lock that is needed to share it.
 func TestPortIsSharedWhenItIsReserved(t *testing.T) {
 	t.Parallel()
 	for _, first := range []uint16{0, 7000} {

@@ -8,7 +8,7 @@ import (
 )
 
 // Sizes of the private data of programs, in bytes. Messages do not say how much
-// of it was sent: the other side gets the whole field, zeros behind the data.
+// of it was sent: the other side gets the whole field, zeros after the data.
 const (
 	MaxDialPrivate   = mad.REQPrivateLen - mad.IPHeaderLen // 56, of a REQ
 	MaxAcceptPrivate = mad.REPPrivateLen                   // 196, of a REP

@@ -138,7 +138,7 @@ func (r *Request) LocalAddr() net.Addr { return &r.l.addr }
 func (r *Request) RemoteAddr() net.Addr { return &r.remote }
 
 // PrivateData returns what the peer's program has sent with the request: the
-// whole field of 56 bytes, of UD 180, with zeros behind the data.
+// whole field of 56 bytes, of UD 180, with zeros after the data.
 func (r *Request) PrivateData() []byte { return r.data.bytes() }
 
 // ECE returns what the peer says of itself.
@@ -245,7 +245,7 @@ func (r *Request) accept(qp *verbs.QP, cfg *AcceptConfig) (*Conn, error) {
 	return c, nil
 }
 
-// take makes the caller the one who answers.
+// take makes the caller the one that answers.
 func (r *Request) take() error {
 	r.m.lock()
 	defer r.m.unlock()
@@ -294,9 +294,9 @@ func (r *Request) answer(qp *verbs.QP, cfg *AcceptConfig) (*Conn, error) {
 }
 
 // Confirmed reports whether the peer has answered the acceptance, or has sent
-// over the queue pair: then there is somebody at the address that the request
-// came from. Anybody can forge a request. Of UD, where there is no such answer,
-// it is true when the request is answered.
+// over the queue pair: then there is a peer at the address that the request
+// came from. A request alone can be forged. With UD, where there is no such
+// answer, it is true when the request is answered.
 func (r *Request) Confirmed() bool {
 	if r.number != 0 {
 		return true

@@ -49,7 +49,7 @@ func (d *Datagram) LocalAddr() net.Addr { return &d.local }
 func (d *Datagram) RemoteAddr() net.Addr { return &d.remote }
 
 // PrivateData returns what the peer's program has sent with its answer: the
-// whole field of 136 bytes, with zeros behind the data.
+// whole field of 136 bytes, with zeros after the data.
 func (d *Datagram) PrivateData() []byte { return d.data.bytes() }
 
 // Resolve asks a peer which UD queue pair serves a port. That makes no

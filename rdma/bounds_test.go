@@ -12,7 +12,7 @@ import (
 )
 
 // An answer to another question than the one with its tag ends the connection:
-// nothing else would wake who has asked.
+// nothing else would wake the call that asked.
 func TestAnswerToAnotherQuestion(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, pairConfig{})
@@ -109,7 +109,7 @@ func TestReceivesWithoutMemory(t *testing.T) {
 	}
 }
 
-// late is a context that ends when it has been looked at so many times.
+// late is a context that ends once Err was called looks times.
 type late struct {
 	context.Context
 	looks atomic.Int32
@@ -122,8 +122,8 @@ func (l *late) Err() error {
 	return nil
 }
 
-// Who no longer waits for a connection, and has its request already, rejects
-// it: the peer would wait for minutes.
+// An Accept whose context ends when it has a request already rejects it:
+// otherwise the peer would wait for minutes.
 func TestAcceptThatIsGivenUp(t *testing.T) {
 	t.Parallel()
 	da, db := verbstest.Devices(t)

@@ -43,8 +43,8 @@ func dialed(t *testing.T) (l *Listener, client, server *Conn, cut func()) {
 }
 
 // A connection lingers in its Close, because the peer has not acknowledged what
-// was sent. Who closes it beside that, and who closes its listener, waits: the
-// memory of the messages goes last. The result of all is the same.
+// was sent. Another Close of it meanwhile, or of its listener, waits too: the
+// memory of the messages goes last. All return the same result.
 func TestCloseBesideClose(t *testing.T) {
 	t.Parallel()
 	for name, beside := range map[string]func(*Listener, *Conn) error{

@@ -126,7 +126,7 @@ func TestConcurrentSendersAndReceivers(t *testing.T) {
 	wg.Wait()
 }
 
-// A small message that is held back behind others goes out although its sender
+// A small message that is held back with others goes out although its sender
 // does nothing more.
 func TestHeldBackMessagesGoOut(t *testing.T) {
 	t.Parallel()
@@ -167,7 +167,8 @@ func TestShortBuffer(t *testing.T) {
 }
 
 // When a side closes the connection, the other one receives what was sent
-// before, and then io.EOF. Whoever waits on the closed side is told.
+// before, and then io.EOF. A call that waits on the closed side returns an
+// error.
 func TestClose(t *testing.T) {
 	t.Parallel()
 	a, b := newPair(t, pairConfig{}).connect()
@@ -214,7 +215,7 @@ func TestContexts(t *testing.T) {
 	if _, err := b.RecvMsg(ended); !errors.Is(err, context.Canceled) {
 		t.Errorf("Recv: %v", err)
 	}
-	// Nobody reads: at some time Send waits.
+	// The peer reads nothing: at some time Send waits.
 	sent := 0
 	for ; sent < 1000; sent++ {
 		if err := a.Send(ended, make([]byte, 4000)); err != nil {

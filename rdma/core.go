@@ -12,13 +12,13 @@ import (
 
 var errClosed = fmt.Errorf("closed: %w", net.ErrClosed)
 
-// core is a connection without its face: the queue pair, what is under way on
-// it, and who waits for that.
+// core is the inside of a connection: the queue pair, what is under way on it,
+// and the goroutines that wait for that.
 //
-// It has no goroutine. Whoever waits for something polls the completion queue,
-// and handles what comes for all who wait: it leads. The others wait for it,
-// and when it has what it wanted one of them leads. What nobody waits for the
-// hub handles, when it is notified.
+// It has no goroutine of its own. One of those that wait, the leader, polls the
+// completion queue and handles what comes for all of them. The others wait for
+// the leader; when it has what it wanted, one of them leads. What no goroutine
+// waits for is handled by the hub, when it is notified.
 type core struct {
 	hub     *hub
 	link    link
@@ -29,7 +29,7 @@ type core struct {
 	maxSend int        // the longest message that the peer takes
 
 	mu      sync.Mutex
-	leading bool          // somebody polls the completion queue
+	leading bool          // a goroutine polls the completion queue
 	armed   bool          // the hub is notified of any completion
 	deaf    bool          // it has been notified, and is not of anything any more
 	used    bool          // something came from the peer since look was called
@@ -83,8 +83,8 @@ func (c *core) greeted(h hello, native bool) {
 	}
 }
 
-// wait waits until something is there: leading, or for who leads. The caller
-// holds mu, and has it again afterwards.
+// wait waits until something is there: as the leader, or for the leader. The
+// caller holds mu, and has it again afterwards.
 func (c *core) wait(ctx context.Context, what want, ref *pending) error {
 	if c.ready(what, ref) {
 		return nil
@@ -133,7 +133,7 @@ func (c *core) lead(ctx context.Context) error {
 	return err
 }
 
-// follow waits for who leads.
+// follow waits for the leader.
 func (c *core) follow(ctx context.Context, what want, ref *pending) error {
 	w := c.hub.waiters.Get().(*waiter)
 	w.what, w.ref = what, ref
@@ -156,9 +156,9 @@ func (c *core) follow(ctx context.Context, what want, ref *pending) error {
 	return err
 }
 
-// handOver is called by who has waited, and goes: another one leads, and whom
-// something is there for is woken. What is held back is sent. The hub looks
-// after what remains.
+// handOver is called by a goroutine that has waited and leaves. Another one
+// leads, and those that have what they wait for are woken. What is held back is
+// sent. The hub looks after what remains.
 func (c *core) handOver() {
 	c.wakeReady()
 	if c.leading {
@@ -307,7 +307,7 @@ func (c *core) causeOf(wc *verbs.WC) error {
 	return causeOf(*wc)
 }
 
-// resolve takes note that one of the requests of a transfer has completed.
+// resolve notes that one of the requests of a transfer has completed.
 func (c *core) resolve(ref *pending, err error) {
 	if err != nil && ref.err == nil {
 		ref.err = err
@@ -370,7 +370,8 @@ func (c *core) end(err error) {
 		c.fail(err)
 		return
 	}
-	// Who leads waits for a completion. In ERR a request completes at once.
+	// The leader waits for a completion. In ERR a request completes at
+	// once.
 	c.qp.Modify(&verbs.Attr{State: verbs.StateErr}, verbs.AttrState)
 	c.out.post(&verbs.SendWR{Opcode: verbs.OpWrite, Signaled: true}, slot{})
 }
@@ -400,7 +401,7 @@ func (c *core) look() {
 // release frees what the connection has. It is over.
 func (c *core) release() {
 	c.mu.Lock()
-	for c.leading { // who leads sees the end at once
+	for c.leading { // the leader sees the end at once
 		c.follow(context.Background(), wantNothing, nil)
 	}
 	c.poll()

@@ -176,7 +176,7 @@ type sharedHub struct {
 	turn  int // counts get, for the timer
 }
 
-// hubLinger is how long a hub that nobody uses is kept for the next dial.
+// hubLinger is how long an unused hub is kept for the next dial.
 const hubLinger = time.Second
 
 // get returns a hub for connections to a peer, for put.

@@ -53,7 +53,7 @@
 //
 // # Protocol
 //
-// All numbers are big-endian. The private data of REQ (behind the IP header of
+// All numbers are big-endian. The private data of REQ (after the IP header of
 // RDMA CM) and REP begins with 16 bytes:
 //
 //	 0-3   "RMSG"
@@ -68,7 +68,7 @@
 // bits how many credits the SEND gives back. All kinds but 2 take a credit.
 //
 //	0  a message
-//	1  several messages, each behind its length in 16 bits
+//	1  several messages, each after its length in 16 bits
 //	2  no bytes, only credits. A side sends one when more than half of the
 //	   credits that it has granted are to be given back; so there is one
 //	   receive for it beside those that the credits stand for.
@@ -79,7 +79,7 @@
 // A request to the directory has these bytes:
 //
 //	0     1: the region of this name
-//	      2: the regions behind this name, in the order of their bytes
+//	      2: the regions after this name, in the order of their bytes
 //	1     0
 //	2-3   a tag, which the answer repeats
 //	4-    the name, at most 255 bytes; empty with 2 for the first regions
@@ -91,7 +91,7 @@
 //	      2: this client may not have it; 3: the request is not understood
 //	2-3   the tag
 //	4-5   how many regions follow
-//	6     1: ask for those behind the last one; else 0
+//	6     1: ask for those after the last one; else 0
 //	7     0
 //	8-    the regions:
 //	        0-7    wire address of the first byte

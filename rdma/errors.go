@@ -53,8 +53,8 @@ type permissionError struct{}
 func (permissionError) Error() string        { return "permission denied" }
 func (permissionError) Is(target error) bool { return target == fs.ErrPermission }
 
-// OpError says which operation failed, and with whom. errors.Is and errors.As
-// find the cause.
+// OpError says which operation failed, and with which peer. errors.Is and
+// errors.As find the cause.
 type OpError struct {
 	Op     string   // "dial", "send", "recv", "read", "region" …
 	Name   string   // of a region; may be empty
@@ -62,7 +62,7 @@ type OpError struct {
 	Err    error    // the cause
 }
 
-// Error says what failed, with whom, and why.
+// Error says what failed, with which peer, and why.
 func (e *OpError) Error() string {
 	s := "rdma: " + e.Op
 	if e.Name != "" {

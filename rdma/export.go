@@ -41,8 +41,8 @@ type Region struct {
 	// memory, and Writable.
 	Persistent bool
 
-	// Allow says who may have the region: clients with an address in one
-	// of these. None means everybody.
+	// Allow says which clients may have the region: those with an address
+	// in one of these. None means all clients.
 	//
 	// Others do not learn the key of the region. A client can pass a key on
 	// to another client of the same listener: where that matters, give

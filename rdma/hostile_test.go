@@ -100,8 +100,8 @@ func TestOversizedMessage(t *testing.T) {
 }
 
 // A client that floods the directory is answered as fast as it reads answers,
-// also when nobody on the other side looks at the connection; it cannot make
-// this side keep more than its window.
+// even when no goroutine on the other side looks at the connection; it cannot
+// make this side keep more than its window.
 func TestDirectoryFlood(t *testing.T) {
 	t.Parallel()
 	a, b := newPair(t, pairConfig{exports: map[string]Region{"r": {Size: 4096}}}).connect()
@@ -166,8 +166,8 @@ func FuzzWire(f *testing.F) {
 	})
 }
 
-// A peer that falls silent is noticed by the keepalive, although nobody sends:
-// Done is closed, and who waits for a message is told.
+// A peer that falls silent is noticed by the keepalive, although neither side
+// sends: Done is closed, and calls that wait for a message return an error.
 func TestSilentPeer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -18,7 +18,7 @@ import (
 type hub struct {
 	dev     *verbs.Device
 	pd      *verbs.PD
-	channel *verbs.CompChannel // tells of errors, of requests to the directory, and of what nobody waits for
+	channel *verbs.CompChannel // tells of errors, of requests to the directory, and of what no call waits for
 	size    int                // bytes of a buffer: of the largest message
 	tune    tuning
 	exports *directory // nil: none
@@ -84,7 +84,7 @@ type buffer struct {
 	mr    *verbs.MR
 	off   int // in mr
 	index uint32
-	refs  atomic.Int32 // of a received message: who reads it
+	refs  atomic.Int32 // of a received message: its readers
 	conn  *core        // of a received message
 	next  *buffer
 }
@@ -249,7 +249,7 @@ func (h *hub) put(b *buffer) {
 func (h *hub) putLocked(b *buffer) { b.next, h.free = h.free, b }
 
 // more makes buffers: as many as there are, so that there are few regions.
-// Memory that nobody touches costs addresses only.
+// Untouched memory costs only addresses.
 func (h *hub) more() error {
 	if h.closed {
 		return errClosed

@@ -6,8 +6,8 @@ import (
 	"github.com/gosoftroce/rocev2/verbs"
 )
 
-// inbox has the messages that have arrived and that nobody has read, and knows
-// how many more the peer may send.
+// inbox has the messages that have arrived and are not read, and knows how many
+// more the peer may send.
 type inbox struct {
 	c *core
 

@@ -59,8 +59,8 @@ type ListenConfig struct {
 	// Admit, if set, is asked about each request before anything is made
 	// for it: an error refuses the peer, which is told its text. foreign
 	// says that the peer does not speak the protocol of this package.
-	// Anybody can forge requests, very many. So the call must return at
-	// once, and use nothing of the listener.
+	// Attackers can forge any number of requests, so the call must return
+	// at once, and use nothing of the listener.
 	Admit func(client netip.Addr, foreign bool) error
 
 	// OnRegion, if set, is called when a client has asked for a region by
@@ -253,7 +253,7 @@ func (l *Listener) Accept(ctx context.Context) (*Conn, error) {
 		if err == nil {
 			return c, nil
 		}
-		r.Reject(nil) // if nobody has answered it: the peer would wait
+		r.Reject(nil) // if it is not answered: the peer would wait
 		if ctx.Err() != nil {
 			return nil, err
 		}

@@ -9,8 +9,8 @@ import (
 	"github.com/gosoftroce/rocev2/rdma"
 )
 
-// Whoever exports memory learns who asked for which region, and whether they
-// got it.
+// A program that exports memory learns which client asked for which region, and
+// whether the client got it.
 func TestOnRegion(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex

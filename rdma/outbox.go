@@ -19,14 +19,14 @@ type outbox struct {
 
 	pack    *buffer // small messages that are held back, or nil
 	packed  int     // bytes in it
-	watched int     // operations whose channel somebody has
+	watched int     // operations whose channel was asked for
 }
 
 // slot is what belongs to a request on the send queue.
 type slot struct {
 	kind slotKind
 	buf  *buffer  // goes back when the request has completed
-	ref  *pending // who waits for it
+	ref  *pending // the transfer that it is part of
 }
 
 type slotKind uint8
@@ -62,7 +62,7 @@ func (o *outbox) packable(p []byte) bool {
 	return len(p) <= packMessage && len(p)+packHeader <= o.packLimit()
 }
 
-// add takes note of a request and returns its ID.
+// add records a request and returns its ID.
 func (o *outbox) add(s slot) uint64 {
 	if int(o.tail-o.head) == len(o.ring) {
 		n := 1 // enough for the keepalives of an idle connection
@@ -166,7 +166,7 @@ func (o *outbox) sendBuffer(k kind, b *buffer, n int) error {
 	return err
 }
 
-// turn waits until a request can be posted, behind what is held back.
+// turn waits until a request can be posted, after what is held back.
 func (o *outbox) turn(ctx context.Context, what want) error {
 	c := o.c
 	for {
@@ -188,7 +188,7 @@ func (o *outbox) turn(ctx context.Context, what want) error {
 	}
 }
 
-// packIn puts a small message behind those that are held back.
+// packIn adds a small message to those that are held back.
 func (o *outbox) packIn(ctx context.Context, p []byte) error {
 	c := o.c
 	for o.pack != nil && o.packed+packHeader+len(p) > o.packLimit() {

@@ -115,8 +115,8 @@ func (r *RemoteRegion) at(off int64, n int, right uint8) (verbs.RemoteAddr, erro
 	return at, nil
 }
 
-// Read reads len(p) bytes at offset off. The error wraps ErrRange where the
-// region has not so many.
+// Read reads len(p) bytes at offset off. The error wraps ErrRange if the region
+// ends before that.
 func (r *RemoteRegion) Read(ctx context.Context, p []byte, off int64) error {
 	at, err := r.at(off, len(p), rightRead)
 	if err == nil && len(p) > 0 {
@@ -199,8 +199,8 @@ func (r *RemoteRegion) Persist(ctx context.Context, off int64, n int) error {
 	return err
 }
 
-// persistBytes is how much one request brings to the disk at the most: the
-// length of one has 32 bits.
+// persistBytes is how much one request brings to the disk at most: the length
+// of a request has 32 bits.
 const persistBytes = 1 << 30
 
 // chunkBytes is how much of a region CopyTo has under way in one piece. There

@@ -173,8 +173,8 @@ func (c *core) atomic(ctx context.Context, wr *verbs.SendWR) (uint64, error) {
 	return binary.NativeEndian.Uint64(s.word[:]), err // atomics have the byte order of memory
 }
 
-// regCache has memory of the program registered, because programs use the same
-// buffers again and again. Nobody but this side's own requests reaches it.
+// regCache keeps memory of the program registered, because programs use the
+// same buffers again and again. Only this side's own requests reach it.
 type regCache struct {
 	pd     *verbs.PD
 	mu     sync.Mutex
@@ -188,7 +188,7 @@ type lentMemory struct {
 	start uintptr
 	n     int
 	users int
-	idle  bool // nobody has used it since the last sweep
+	idle  bool // not used since the last sweep
 }
 
 const maxLent = 16
@@ -226,7 +226,7 @@ func (r *regCache) put(l *lentMemory) {
 	defer r.mu.Unlock()
 	l.users--
 	for i := 0; len(r.lent) > maxLent && i < len(r.lent); i++ {
-		if r.lent[i].users == 0 { // the oldest that nobody uses
+		if r.lent[i].users == 0 { // the oldest that is not in use
 			r.drop(i)
 			return
 		}
@@ -238,8 +238,8 @@ func (r *regCache) drop(i int) {
 	r.lent = append(r.lent[:i], r.lent[i+1:]...)
 }
 
-// sweep ends the registrations that nobody has used since the last sweep, so
-// that the program's memory can go. It reports whether any is left.
+// sweep ends the registrations that were not used since the last sweep, so that
+// the program's memory can go. It reports whether any is left.
 func (r *regCache) sweep() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -16,7 +16,7 @@ const (
 	wants
 )
 
-// ready reports whether what somebody waits for is there.
+// ready reports whether what a goroutine waits for is there.
 func (c *core) ready(what want, ref *pending) bool {
 	switch what {
 	case wantMessage:
@@ -43,11 +43,11 @@ func (o *outbox) mayPost() bool {
 // and that have not completed.
 type pending struct {
 	left   int           // requests; 0: it is over
-	limit  int           // how many may be left for who waits
+	limit  int           // how many may be left when the wait ends
 	err    error         // of the first that failed
-	ch     chan struct{} // closed at the end; nil: nobody asked for it
+	ch     chan struct{} // closed at the end; nil: not asked for
 	buf    *buffer       // where the data goes or comes from; nil: memory of the caller
-	orphan bool          // nobody waits any more
+	orphan bool          // no call waits any more
 }
 
 var pendings = sync.Pool{New: func() any { return new(pending) }}
@@ -62,7 +62,7 @@ func (c *core) drop(ref *pending) {
 	pendings.Put(ref)
 }
 
-// waiter is a goroutine that waits for who leads.
+// waiter is a goroutine that waits for the leader.
 type waiter struct {
 	what       want
 	ref        *pending

@@ -26,7 +26,7 @@ const (
 	helloRegions = 1 << 0
 
 	// What CM leaves for the program (IBTA 12.6): the REQ has room for 56
-	// bytes behind the IP header of RDMA CM, the REP for 196, the REJ for
+	// bytes after the IP header of RDMA CM, the REP for 196, the REJ for
 	// 148.
 	maxRequestData = 56 - helloLen
 	maxReplyData   = 196 - helloLen
@@ -77,7 +77,7 @@ type kind uint8
 
 const (
 	kindMessage kind = iota // one message
-	kindPacked              // several small messages, each behind its length (be16)
+	kindPacked              // several small messages, each after its length (be16)
 	kindCredit              // only credits
 	kindRequest             // of the directory
 	kindReply               // of the directory
@@ -115,7 +115,7 @@ type dirOp uint8
 
 const (
 	dirLookup dirOp = 1 // the region of that name
-	dirList   dirOp = 2 // the regions behind that name, in order
+	dirList   dirOp = 2 // the regions after that name, in order
 )
 
 type dirStatus uint8
@@ -187,7 +187,7 @@ type dirReply struct {
 	op      dirOp
 	status  dirStatus
 	tag     uint16
-	more    bool // the list goes on behind the last entry
+	more    bool // the list goes on after the last entry
 	entries []dirEntry
 }
 

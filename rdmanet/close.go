@@ -83,7 +83,7 @@ func (c *Conn) part() {
 
 	ctx, cancel := context.WithTimeout(context.Background(), partTime)
 	defer cancel()
-	c.link.Disconnect(ctx) // the peer may be gone: nobody is to be told
+	c.link.Disconnect(ctx) // the peer may be gone: that is no error here
 	c.link.Close()
 	c.ep.qp.Close()
 

@@ -13,9 +13,9 @@ import (
 // Conn is a stream over RDMA, a net.Conn. Its methods may be called from any
 // goroutine.
 //
-// Nobody looks after a connection but who calls its methods: a Read, Write or
-// Close that waits polls the completion queue for all that wait (c.driving);
-// the others sleep until it has something for them, or leaves.
+// Only calls of its methods look after a connection: a Read, Write or Close
+// that waits polls the completion queue for all calls that wait (c.driving);
+// the others sleep until it has something for them, or returns.
 type Conn struct {
 	ep   endpoint
 	link link
@@ -35,12 +35,12 @@ type Conn struct {
 	closed   bool  // by Close
 	noWrites bool  // by CloseWrite
 
-	driving bool // somebody waits for the completion queue
+	driving bool // a call waits for the completion queue
 	claimed bool // by a Write, which drives itself
 	waiting [roles]bool
 	changed sync.Cond     // of c.mu: those that wait are to look again
-	parted  chan struct{} // nil before Close, if nobody has asked for it
-	stop    *interrupt    // of who drives; nil before somebody does
+	parted  chan struct{} // nil before Close, if it was not asked for
+	stop    *interrupt    // of the call that drives; nil before one does
 
 	readBy, writeBy, lingerBy deadline
 	alive                     keepAlive

@@ -14,7 +14,7 @@ type deadline struct {
 	timer  *time.Timer
 }
 
-// set sets the deadline, and has whoever waits look again if it has passed.
+// set sets the deadline, and has waiting calls look again if it has passed.
 func (d *deadline) set(c *Conn, at time.Time) {
 	d.end()
 	if at.IsZero() {

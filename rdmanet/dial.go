@@ -39,18 +39,19 @@ type Dialer struct {
 	WaitForServer bool
 }
 
-// Dial connects to who listens on an address, with a zero Dialer. See
+// Dial connects to the listener on an address, with a zero Dialer. See
 // Dialer.DialContext.
 func Dial(ctx context.Context, network, address string) (*Conn, error) {
 	return new(Dialer).dial(ctx, network, address)
 }
 
-// DialContext connects to who listens on an address: "192.0.2.1:7471", or a
-// name in place of the address, of which each address is tried. No address, as
-// in ":7471", is this host. The network is "rdma"; "rdma4" and "rdma6" take
-// addresses of one IP version only. The names "tcp", "tcp4" and "tcp6" mean the
-// same, so that the method fits where those of net.Dialer do, such as in
-// http.Transport. The context is for the dial, and not for the connection.
+// DialContext connects to the listener on an address: "192.0.2.1:7471", or a
+// name in place of the IP address: then each of its addresses is tried. No
+// address, as in ":7471", is this host. The network is "rdma"; "rdma4" and
+// "rdma6" take addresses of one IP version only. The names "tcp", "tcp4" and
+// "tcp6" mean the same, so that the method fits where those of net.Dialer do,
+// such as in http.Transport. The context is for the dial, and not for the
+// connection.
 //
 // The error is a *net.OpError. If the port is closed, errors.Is(err,
 // syscall.ECONNREFUSED) holds; that shows at once if the peer's host says so,
@@ -151,9 +152,9 @@ type use struct {
 	ref *devices.Ref // nil: the device is the program's
 }
 
-// deviceLinger is how long a device stays open that nobody uses: a program that
-// dials again has it at once, and the last words of a connection are repeated
-// if they are lost.
+// deviceLinger is how long an unused device stays open: a program that dials
+// again has it at once, and the last words of a connection are repeated if they
+// are lost.
 const deviceLinger = time.Second
 
 func (u use) end() {

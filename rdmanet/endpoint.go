@@ -15,7 +15,7 @@ type endpoint struct {
 	pd   *verbs.PD
 	cq   *verbs.CQ
 	qp   *verbs.QP
-	ring *verbs.MR // the ring, and behind it the slots
+	ring *verbs.MR // the ring, and after it the slots
 
 	memory *mapping.Mapping // of ring
 	bytes  []byte           // all of memory
@@ -113,7 +113,7 @@ func (ep *endpoint) slots() []byte {
 	return ep.bytes[len(ep.bytes)-rsocket.SlotsLen:]
 }
 
-// close frees everything. Nobody may use the ring any more.
+// close frees everything. The ring must not be used any more.
 func (ep *endpoint) close() {
 	if ep.qp != nil {
 		ep.qp.Close()

@@ -60,10 +60,10 @@ func TestCreditsGrow(t *testing.T) {
 		write()
 	}
 	read(b, firstCredits)
-	_, err := b.Write([]byte{1}) // behind the credits
+	_, err := b.Write([]byte{1}) // after the credits
 	must(t, err)
 	read(a, 1)
-	for range 40 - firstCredits { // nobody reads them
+	for range 40 - firstCredits { // which b does not read yet
 		write()
 	}
 	read(b, 40-firstCredits)

@@ -21,7 +21,7 @@ import (
 )
 
 // A peer that does not keep to the protocol loses its connection, at once, and
-// harms nobody else.
+// harms no other connection.
 func TestHostilePeers(t *testing.T) {
 	t.Parallel()
 	a, b := verbstest.Devices(t)
@@ -65,8 +65,8 @@ func TestHostilePeers(t *testing.T) {
 	}
 }
 
-// Who asks for a connection with something else than a block is rejected, and
-// learns why; who gets such an answer does not go on.
+// A request for a connection that carries something other than a block is
+// rejected with the reason; a dialer that gets such an answer does not go on.
 func TestForgedBlocks(t *testing.T) {
 	t.Parallel()
 	ln, d := listening(t, Options{})
@@ -120,8 +120,8 @@ func TestPeerThatSpeaksAnotherProtocol(t *testing.T) {
 	}
 }
 
-// A dead peer shows: to who writes, by the retries, and to who only reads, by
-// the keepalive.
+// A dead peer is noticed: by the retries, if this side writes, and by the
+// keepalive, if it only reads.
 func TestDeadPeer(t *testing.T) {
 	t.Parallel()
 	for _, writes := range []bool{true, false} {
@@ -324,8 +324,8 @@ func (l *late) Err() error {
 	return nil
 }
 
-// Who no longer waits for a connection, and has it already, ends it: the peer
-// would wait for minutes.
+// An AcceptContext whose context ends when it has a connection already ends
+// that: otherwise the peer would wait for minutes.
 func TestAcceptThatIsGivenUp(t *testing.T) {
 	t.Parallel()
 	ln, d := listening(t, Options{})

@@ -39,7 +39,7 @@ type Options struct {
 const (
 	minBuffer = 4 << 10
 	maxBuffer = 512 << 20
-	// maxChunk is about how many bytes a message has at the most: so the
+	// maxChunk is about how many bytes a message has at most, so that the
 	// peer reads the first bytes of a large Write while the others are
 	// sent. Each message ends segmentation runs, so it should be some
 	// segmentation-offload buffers long.

@@ -71,7 +71,7 @@ func storm(t *testing.T, seed uint64) {
 				for i := range sent {
 					sent[i] = byte(rng.Uint32())
 				}
-				wrote := make(chan struct{}) // a bubble's time stands while somebody waits for a lock
+				wrote := make(chan struct{}) // a bubble's time stands while a goroutine waits for a lock
 				go func() { c.Write(sent); close(wrote) }()
 				got := make([]byte, rng.IntN(len(sent)+1))
 				n, err := io.ReadFull(c, got)

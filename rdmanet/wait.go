@@ -14,7 +14,7 @@ import (
 	"github.com/gosoftroce/rocev2/verbs"
 )
 
-// role is what somebody waits for.
+// role is what a call waits for.
 type role uint8
 
 const (
@@ -126,7 +126,7 @@ func (c *Conn) unclaim() {
 	}
 }
 
-// handOver has another one drive that waits, if nobody does.
+// handOver has another call that waits drive, if none does.
 func (c *Conn) handOver() {
 	if c.anyWaiting() && !c.driving {
 		c.changed.Broadcast()
@@ -161,7 +161,7 @@ type scratch struct{ wc [16]verbs.WC }
 var scratches = sync.Pool{New: func() any { return new(scratch) }}
 
 // drive waits for completions, or until interrupted, and handles them. c.mu is
-// held; it is given up meanwhile. Nobody else takes completions, so that they
+// held; it is given up meanwhile. No other call takes completions, so that they
 // are handled in order.
 func (c *Conn) drive() {
 	if c.stop == nil {
@@ -170,7 +170,7 @@ func (c *Conn) drive() {
 	c.take(c.stop)
 }
 
-// look is drive that does not wait, where nobody else drives.
+// look is drive that does not wait. It does nothing where another call drives.
 func (c *Conn) look() {
 	if c.driving {
 		return
@@ -208,7 +208,7 @@ func (c *Conn) take(stop *interrupt) {
 	c.sayAll()
 }
 
-// interrupt has whoever waits look again. c.mu is held.
+// interrupt has all calls that wait look again. c.mu is held.
 func (c *Conn) interrupt() {
 	if c.driving && c.stop != nil {
 		c.stop.fire()
@@ -257,7 +257,7 @@ func (c *Conn) completed(wc *verbs.WC) {
 	}
 }
 
-// repost posts receives anew, if that are so many.
+// repost posts receives anew, if at least that many have completed.
 func (c *Conn) repost(least int) {
 	if c.toPost < least || c.err != nil {
 		return
@@ -287,8 +287,8 @@ func (e *resetError) Error() string { return "connection reset: " + e.cause.Erro
 // the cause.
 func (e *resetError) Unwrap() []error { return []error{syscall.ECONNRESET, e.cause} }
 
-// interrupt is a context that ends when it is fired. It is one for package
-// context, so that nobody starts a goroutine to watch it.
+// interrupt is a context that ends when it is fired. It has AfterFunc, so that
+// package context starts no goroutine to watch it.
 type interrupt struct {
 	context.Context // of which nothing but Deadline and Value is used
 	done            chan struct{}

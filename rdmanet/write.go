@@ -12,7 +12,7 @@ import (
 // What completes: the number of a DATA message, or one of these.
 const (
 	idControl   uint64 = 1<<63 + iota // a message of Stream.Control
-	idLast                            // one behind which no DATA comes
+	idLast                            // one after which no DATA comes
 	idKeepAlive                       // an empty WRITE
 )
 
@@ -27,7 +27,7 @@ type sendQueue struct {
 
 	head, tail uint64   // bytes of the buffer that were freed and used
 	done, seq  uint64   // DATA messages that have completed, and all
-	ends       []uint64 // tail behind a message, by its number; nil before the first
+	ends       []uint64 // tail after a message, by its number; nil before the first
 	controls   int      // other messages on their way
 
 	silent      int    // messages since the last that completes with an entry
@@ -207,7 +207,7 @@ func (c *Conn) sayAll() {
 	}
 }
 
-// CloseWrite says that no more bytes are written: the peer reads io.EOF behind
+// CloseWrite says that no more bytes are written: the peer reads io.EOF after
 // those that were. This side reads on.
 func (c *Conn) CloseWrite() error {
 	c.mu.Lock()

@@ -12,7 +12,7 @@ import (
 const defaultResponse = 20
 
 // replyService is the code of the time that an MRA asks for a REP: 1.1 s. The
-// program has no more to do than to move its queue pair on. If the RTU behind
+// program has no more to do than to move its queue pair on. If the RTU after
 // the MRA is lost, the peer should not wait long.
 const replyService = 18
 

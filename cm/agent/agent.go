@@ -69,8 +69,8 @@ func (a *Agent) Listen(service mad.ServiceID, backlog int) error {
 	return nil
 }
 
-// Take says that the program has a request in hand. It does not have to: but a
-// request that nobody has taken is the first to make room for others.
+// Take says that the program has a request in hand. It does not have to, but a
+// request that is not taken is the first to make room for others.
 func (a *Agent) Take(id ID) {
 	if c, err := a.own(id); err == nil {
 		a.take(c)

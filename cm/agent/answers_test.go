@@ -7,7 +7,7 @@ import (
 	"github.com/gosoftroce/rocev2/rocev2/mad"
 )
 
-// Answers are remembered for a while, and only so many.
+// Answers are remembered for a while, and at most maxAnswers of them.
 func TestAnswers(t *testing.T) {
 	t.Parallel()
 	var s answers

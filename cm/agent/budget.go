@@ -6,10 +6,10 @@ import (
 	"github.com/gosoftroce/rocev2/clock"
 )
 
-// budget bounds how many answers strangers get in a second. To answer takes ten
-// times as long as to see that somebody asks, and a flood must leave time for
-// the others. A peer whose first request was one of too many is answered when
-// it asks again.
+// budget bounds how many answers strangers get in a second. To answer a request
+// takes ten times as long as to see it, and a flood must leave time for the
+// others. A peer whose first request was one of too many is answered when it
+// asks again.
 //
 // Each source has a small share that no other can use up: where a flood comes
 // from some sources, the others are answered at once.

@@ -153,7 +153,8 @@ func TestCandidateIsSilent(t *testing.T) {
 	}
 }
 
-// Who is refused costs nothing, and a peer that takes its request back no more.
+// A request that is refused costs nothing, and neither does one that its peer
+// takes back.
 func TestCandidateRefused(t *testing.T) {
 	t.Parallel()
 	g := newGreeted(t, Config{})

@@ -8,13 +8,13 @@ import (
 	"github.com/gosoftroce/rocev2/rocev2/mad"
 )
 
-// Config says who an agent is, and what it holds at most. A zero field has the
+// Config says what an agent is, and what it holds at most. A zero field has the
 // default that its comment names.
 type Config struct {
 	// GUID is the CA GUID, which no other host has. Peers take two
 	// connections with one GUID and one QPN for one that is stale.
 	GUID mad.GUID
-	// Random returns 32 random bits, which nobody can predict. It must be
+	// Random returns 32 random bits, which no peer can predict. It must be
 	// set.
 	Random func() uint32
 	// Identity is what the agent says of itself to those who ask (see

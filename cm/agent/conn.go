@@ -34,7 +34,7 @@ type conn struct {
 	indexed  bool  // in byID or sidr, by the remote ID
 	learned  bool  // in byQPN
 	released bool  // the program does not know it any more
-	asks     uint8 // how often it goes again at most because nobody listens
+	asks     uint8 // how often it goes again at most because no program listens
 	asking   bool  // it does when the timer fires
 	heard    bool  // active: the peer has answered something
 	extended bool  // an MRA has come since the last transmission

@@ -234,7 +234,7 @@ func (l *listener) listOf(c *conn) *list {
 	return &l.requests
 }
 
-// take moves a request from those that nobody has seen to those in hand.
+// take moves a request to those that the program has in hand.
 func (g *gate) take(c *conn) {
 	s := c.setup
 	if s != nil && s.ready {
@@ -248,7 +248,7 @@ func (g *gate) take(c *conn) {
 	s.listener.taken.add(c)
 }
 
-// repeated takes note that a request that waits has come again.
+// repeated records that a request that waits has come again.
 func (g *gate) repeated(c *conn) {
 	s := c.setup
 	if s.returned {

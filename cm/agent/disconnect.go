@@ -101,7 +101,7 @@ func (a *Agent) receiveDREQ(now clock.Time, path *Path, b []byte) {
 		return
 	}
 	if c := a.conns[m.RemoteID]; c == nil || c.remote != m.LocalID {
-		// Whoever asks for what has ended gets it (IBTA 12.9.8.3).
+		// A DREQ for what has ended is answered too (IBTA 12.9.8.3).
 		if c := a.cache.of(path, m.RemoteID, m.LocalID); c != nil {
 			dismiss(a, c)
 		} else {
@@ -200,10 +200,10 @@ func (a *Agent) Release(now clock.Time, id ID) {
 	a.remove(c)
 }
 
-// Leave is the last call of a program that ends. It sends the DREQs and DREPs
-// once more whose loss nobody will make up for: the peer would wait, a Linux
-// that asked for the end up to 98 s. Requests that wait for a listener are
-// refused.
+// Leave is the last call of a program that ends. It sends once more the DREQs
+// and DREPs whose loss could not be repaired later: the peer would wait, a
+// Linux that asked for the end up to 98 s. Requests that wait for a listener
+// are refused.
 func (a *Agent) Leave() {
 	clear(a.until)
 	answerHeld(a, a.now)

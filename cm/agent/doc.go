@@ -31,7 +31,7 @@
 // has in hand gets an MRA.
 //
 // A message must come from the address of the connection's peer, and carry both
-// communication IDs, where it has both. Both are 32 bits that nobody else can
+// communication IDs, where it has both. Both are 32 bits that no other host can
 // know.
 //
 // # What a peer can make an agent hold

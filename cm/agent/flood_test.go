@@ -51,8 +51,8 @@ func anySource(rng *rand.Rand) netip.Addr {
 // TestFlood: at 50,000 forged REQs a second, from one source, from many, from
 // the honest client's own address, or each sent again after a while, an honest
 // client still connects within a second, every time, to a program that makes
-// 5,000 queue pairs a second, or 500, unless it must wait behind others whose
-// requests come again. What the server holds is bounded.
+// 5,000 queue pairs a second, or 500, unless others whose requests come again
+// are before it. What the server holds is bounded.
 func TestFlood(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

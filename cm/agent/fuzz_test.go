@@ -14,7 +14,7 @@ import (
 
 // fuzzer plays what the input says: two agents, whose MADs are lost, doubled
 // and changed on their way, whose programs do anything in any order, and MADs
-// that nobody has sent.
+// that neither agent has sent.
 type fuzzer struct {
 	in   []byte
 	now  clock.Time

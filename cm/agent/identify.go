@@ -8,13 +8,13 @@ import (
 )
 
 // An agent can ask a peer what it is, without a connection. The question is a
-// SIDR_REQ for a service that nobody can have, and the mark of this software is
-// in its private data behind the IP header. Any communication manager answers
-// that nobody listens there. This one says in that answer what it is, by the
-// fields of enhanced connection establishment. It does so only for a question
-// with the mark: others get what they got before there were such questions.
+// SIDR_REQ for a service that no program can have, and the mark of this
+// software is in its private data after the IP header. Any communication
+// manager answers that no program listens there. This one says in that answer
+// what it is, by the fields of enhanced connection establishment. It does so
+// only for a question with the mark: others get the usual answer.
 
-// nobody is the service: port 0, which means "choose one" to who listens.
+// The service of the question: port 0, which means "choose one" to a listener.
 const nobody = mad.ServiceID(mad.PortSpaceUDP) << 16
 
 // identityLife is for how long an answer is waited for, with one repetition
@@ -24,13 +24,13 @@ const (
 	identityLife  = time.Second
 )
 
-// mark is what an identity's question has behind the IP header.
+// mark is what a question for the identity has after the IP header.
 func mark(e mad.ECE) []byte {
 	return []byte{byte(e.VendorID >> 16), byte(e.VendorID >> 8), byte(e.VendorID)}
 }
 
 // IdentityRequest asks a peer what it is, for Resolve. own is the identity of
-// who asks. What comes of it is an event: SIDRReply, whose ECE is the peer's
+// this side. What comes of it is an event: SIDRReply, whose ECE is the peer's
 // identity, or zero if it says nothing, or Unreachable.
 func IdentityRequest(p Path, own mad.ECE) *SIDRRequest {
 	ip := mad.IPHeader{Source: p.Local, Destination: p.Remote}

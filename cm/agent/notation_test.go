@@ -100,7 +100,7 @@ func (s *scene) value(x any) string {
 	return fmt.Sprint(x)
 }
 
-// showData shows private data as text, without the zeros behind it.
+// showData shows private data as text, without the zeros after it.
 func showData(b []byte) string {
 	b = []byte(strings.TrimRight(string(b), "\x00"))
 	for _, c := range b {
@@ -198,7 +198,7 @@ func (s *scene) parseMessage(name string, args []string, from, to *side) (mad.Me
 	return nil, fmt.Errorf("no message %q", name)
 }
 
-// showEvent writes an event: who learns what.
+// showEvent writes an event: which side learns what.
 func (s *scene) showEvent(at *side, e *Event) string {
 	out := fmt.Sprintf("%s: %v %s", at.name, e.Kind, s.idName(e.ID))
 	from := s.byAddr[e.Path.Remote]

@@ -9,7 +9,7 @@ import (
 )
 
 // receiveREQ takes a request, in the order of Linux: is it a duplicate, is a
-// connection stale, does anybody listen, is it in order; and then, is there
+// connection stale, is there a listener, is it in order; and then, is there
 // room.
 func (a *Agent) receiveREQ(now clock.Time, path *Path, b []byte) {
 	var m mad.REQ

@@ -6,13 +6,13 @@ import (
 	"github.com/gosoftroce/rocev2/clock"
 )
 
-// askPause is how long a request waits to go again where nobody listens.
+// askPause is how long a request waits to go again where no program listens.
 const askPause = 50 * time.Millisecond
 
 func (c *conn) setPatience(d time.Duration) { c.asks = uint8(min(max(d, 0)/askPause, 255)) }
 
 // askLater has a request go again in a moment, if there is patience left for a
-// peer where nobody listens. It reports whether it does.
+// peer where no program listens. It reports whether it does.
 func (h *timers) askLater(now clock.Time, c *conn) bool {
 	c.heard = true
 	if c.asking { // the peer has said so twice

@@ -194,7 +194,7 @@ func (h *host) disconnected(e *Event, k *known) {
 	}
 	k.phase = StateTimewait
 	if len(bytes.TrimRight(e.Private, "\x00")) == 0 {
-		return // a REJ, or a DREP of one who had nothing to say or has forgotten
+		return // a REJ, or a DREP of one that had nothing to say or has forgotten
 	}
 	name, _, _ := bytes.Cut(e.Private, []byte(" "))
 	h.expect(k, string(name), e.Private)

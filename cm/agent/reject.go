@@ -46,8 +46,8 @@ func (a *Agent) Ignore(now clock.Time, id ID) error {
 	return nil
 }
 
-// receiveREJ finds the connection as Linux does: by the GUID of who gives up
-// for a timeout, by this side's ID for a REQ, and by both IDs else.
+// receiveREJ finds the connection as Linux does: for a timeout by the GUID of
+// the side that gives up, for a REQ by this side's ID, and else by both IDs.
 func (a *Agent) receiveREJ(now clock.Time, path *Path, b []byte) {
 	var m mad.REJ
 	if m.Parse(b) != nil {

@@ -135,7 +135,8 @@ func (o *outbox) sendSIDRREP(c *conn, rep *mad.SIDRREP) *mad.SIDRREP {
 	return &m
 }
 
-// guidBytes is the additional information of a REJ for a timeout: who gives up.
+// guidBytes is the additional information of a REJ for a timeout: the GUID of
+// the side that gives up.
 func (o *outbox) guidBytes() []byte {
 	var b [8]byte
 	for i := range b {

@@ -146,8 +146,8 @@ func (t *table) forget(c *conn) {
 }
 
 // newID returns a local ID: not 0, not in use, not used lately, and not to be
-// guessed. It is a counter behind a permutation with a secret (a Feistel
-// network), and after it the slot, if there is one.
+// guessed. It is a counter under a secret permutation (a Feistel network), and
+// after it the slot, if there is one.
 func (t *table) newID() mad.CommID {
 	mask := uint32(1)<<t.idHalf - 1
 	for {

@@ -160,8 +160,8 @@ type ConnectRequest struct {
 	// beginning: the remote response timeout and half a second.
 	MaxTimeout time.Duration
 	// Patience is how long the agent asks again, several times a second,
-	// where the peer says that nobody listens: it may be about to. At most
-	// 12 s; 0 is not at all.
+	// where the peer says that no program listens: one may be about to. At
+	// most 12 s; 0 is not at all.
 	Patience time.Duration
 }
 

@@ -134,7 +134,7 @@ func (w *world) checkEnd() {
 	if w.loss > 0 || w.tally.Deaths > 0 || w.delay > 100e6 {
 		return
 	}
-	// Without losses and deaths nobody is silent, but the program.
+	// Without losses and deaths only programs are silent, not agents.
 	if w.tally.Timeouts > 0 {
 		w.fail("%d disconnects timed out without a loss", w.tally.Timeouts)
 	}

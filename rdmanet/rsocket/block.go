@@ -93,8 +93,8 @@ func parseMemory(p []byte, order binary.ByteOrder) Memory {
 	return Memory{Addr: order.Uint64(p), Key: order.Uint32(p[8:]), Length: order.Uint32(p[12:])}
 }
 
-// ParseBlock reads the block at the beginning of private data. What is behind
-// it is ignored: the connection manager pads private data. The error wraps
+// ParseBlock reads the block at the beginning of private data. What follows it
+// is ignored: the connection manager pads private data. The error wraps
 // [ErrBlock], and says what is wrong: the peer speaks another protocol, or
 // something that no side can work with.
 func ParseBlock(p []byte) (Block, error) {
@@ -131,6 +131,5 @@ func (b *Block) check() error {
 	return nil
 }
 
-// maxPeerSlots is how many slots of a peer are used at the most. Rsockets has
-// 2.
+// maxPeerSlots is how many slots of a peer are used at most. Rsockets has 2.
 const maxPeerSlots = 1 << 16

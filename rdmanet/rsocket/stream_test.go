@@ -10,7 +10,7 @@ import (
 )
 
 // side is one end of a connection in a test, with its memory: the slots at 0,
-// the ring behind them.
+// the ring after them.
 type side struct {
 	name   string
 	mem    []byte
@@ -109,7 +109,7 @@ func (s *side) widen(by int) {
 
 // TestStreamModel: whatever the sizes, the credits, the byte orders and the
 // order of steps, the bytes arrive as they were sent, in memory that the peer
-// has offered, with receives for all messages, and nobody waits for ever.
+// has offered, with receives for all messages, and no side waits for ever.
 func TestStreamModel(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(300) {
