@@ -27,8 +27,8 @@ func (p *Port) SetLoss(probability float64) {
 }
 
 // Cut cuts the port's cable. What is on it is lost in both directions, and so
-// is everything that follows, until Plug. As with a real cable nobody tells the
-// two sides: Send succeeds, and nothing arrives. The port keeps what it has
+// is everything that follows, until Plug. As with a real cable, the two sides
+// are not told: Send succeeds, and nothing arrives. The port keeps what it has
 // received. A second Cut changes nothing.
 func (p *Port) Cut() {
 	p.change(func() {

@@ -11,7 +11,7 @@ type source struct {
 // Counter is a metric under a name that operators know.
 type Counter struct {
 	Name string // without prefix and suffix
-	From string // who else has it: "rxe", "mlx5", "rxe, mlx5"
+	From string // which drivers have it, too: "rxe", "mlx5", "rxe, mlx5"
 	Help string
 
 	value func(*source) uint64

@@ -33,7 +33,7 @@ const (
 type byteTable [256]uint32
 
 var (
-	// sliceTables[k] is for a byte with k bytes behind it.
+	// sliceTables[k] is for a byte with k bytes after it.
 	sliceTables = buildSliceTables()
 
 	// The fields of the pseudo header, most significant byte first, with
@@ -91,7 +91,7 @@ func buildSliceTables() (t [16]byteTable) {
 }
 
 // fieldTables returns the tables of the two bytes of a 16-bit field with n
-// bytes behind it.
+// bytes after it.
 func fieldTables(n int) [2]byteTable {
 	return [2]byteTable{
 		newByteTable(func(x uint32) uint32 { return advance(x, n+2) }),
@@ -150,7 +150,7 @@ const maxRecede = (32*33 - 1) * 4
 
 // recoverID returns the IPv4 Identification that causes the difference between
 // two registers, given that they are those of the same packet with
-// Identification 0 and with the one sought, n bytes behind the field's first
+// Identification 0 and with the one sought, n bytes after the field's first
 // byte. A field of 16 bits reaches 2^16 of the 2^32 differences; the others
 // mean that there is none. n is a multiple of 4, up to maxRecede.
 func recoverID(diff uint32, n int) (ipID uint16, ok bool) {

@@ -52,8 +52,8 @@ func TestMultipliers(t *testing.T) {
 			behind += 64
 		}
 	}
-	// In a vector it is in bit 127, 32 higher; the second 64 bits of 128
-	// have none behind them.
+	// In a vector it is in bit 127, 32 higher; the second 64 of 128 bits
+	// have none after them.
 	check("group", table.group[0], groupBlocks*512+64-32)
 	check("group", table.group[1], groupBlocks*512-32)
 

@@ -14,7 +14,7 @@ import (
 // There are two ways out, and one that is both:
 //
 //   - Four chains over four parts of the packet. Each register is then taken
-//     over the parts behind its own. Every processor with CRC32X can do that.
+//     over the parts after its own. Every processor with CRC32X can do that.
 //   - Folding by multiplication (PMULL), see crc_amd64.go: two multiplications
 //     for 16 bytes, of which processors begin one to four every cycle. A block
 //     of 128 bytes is folded to the next one, so eight vectors are under way

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Not a byte in front of a packet or behind it is read: there may be no memory.
+// No byte before or after a packet is read: there may be no memory.
 func TestUpdateStaysInside(t *testing.T) {
 	t.Parallel()
 	page := unix.Getpagesize()

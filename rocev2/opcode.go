@@ -6,7 +6,7 @@ import "strconv"
 type Service uint8
 
 // The transport services (IBTA 9.2.1). The table has no opcode of ServiceRD,
-// which nobody has ever implemented.
+// which has never been implemented.
 const (
 	ServiceRC  Service = 0 // reliable connection
 	ServiceUC  Service = 1 // unreliable connection

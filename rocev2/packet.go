@@ -192,6 +192,6 @@ func (p *Packet) AppendTo(b []byte) []byte {
 	return append(b, zero[:p.BTH.PadCount]...)
 }
 
-// PadCount returns the number of pad bytes behind a payload of n bytes, 0 to 3:
+// PadCount returns the number of pad bytes after a payload of n bytes, 0 to 3:
 // the length of a packet is a multiple of 4 (IBTA 9.2).
 func PadCount(n int) uint8 { return uint8(-n & 3) }

@@ -34,8 +34,7 @@ func (p PSN) Before(q PSN) bool { return p.Sub(q) < 0 }
 func (p PSN) After(q PSN) bool { return p.Sub(q) > 0 }
 
 // Ahead returns the distance from q forward to p, 0 to 2^24-1. Unlike Sub it
-// does not take the shorter way: it is for PSNs that are known not to lie
-// behind q.
+// does not take the shorter way: it is for a p that is known not to precede q.
 func (p PSN) Ahead(q PSN) uint32 { return uint32(p-q) & uint32(PSNMask) }
 
 // QPN is a queue pair number: 24 bits.

@@ -6,7 +6,8 @@ import "sync/atomic"
 var rxBuffers bufferPool
 
 // bufferPool keeps some buffers of RxBufferLen bytes. It has no lock: a buffer
-// belongs to whoever takes it out of its slot. The zero pool is empty.
+// belongs to the goroutine that takes it out of its slot. The zero pool is
+// empty.
 type bufferPool struct {
 	slots [32]atomic.Pointer[[RxBufferLen]byte]
 }

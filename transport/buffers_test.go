@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// Nobody gets a buffer that somebody else has, and the pool keeps no more than
-// its slots.
+// A buffer is given to one goroutine at a time, and the pool keeps no more
+// buffers than it has slots.
 func TestBufferPool(t *testing.T) {
 	var p bufferPool
 	var wg sync.WaitGroup

@@ -1,9 +1,9 @@
 // Package transport defines how RoCEv2 datagrams get in and out of a device:
 // the [Link] interface, which moves batches, and the two kinds of batch. A
 // [TxBatch] is one contiguous arena. Packets are encoded one after the other,
-// each with room for its four ICRC bytes behind it. So adjacent packets of
-// equal size to one [Path] already form the buffer that UDP segmentation
-// offload takes:
+// each followed by room for its four ICRC bytes. So adjacent packets of equal
+// size to one [Path] already form the buffer that UDP segmentation offload
+// takes:
 //
 //	| BTH..pad | ICRC | BTH..pad | ICRC | BTH..pad | ICRC | ...
 //	|<- segment 0  -->|<- segment 1  -->|<- last -->|        one Run

@@ -19,12 +19,12 @@ type PlacingLink interface {
 // Placer knows where the payloads of packets belong.
 type Placer interface {
 	// Place is asked during Recv, before a coalesced buffer is received
-	// whose first packet has the header h. There are up to n packets of
-	// size bytes of payload behind a BTH, from src. It returns where the
-	// payloads of the next packets of that connection go, one behind the
-	// other: of n packets at the most, and nothing if it does not know.
-	// That memory is written before anything but h was looked at. So it is
-	// memory that the message under way writes in any case.
+	// whose first packet has the header h. There are up to n packets from
+	// src, each with size bytes of payload after its BTH. It returns where
+	// the payloads of the next packets of that connection go, one after the
+	// other: those of at most n packets, or nothing if it does not know.
+	// That memory is written before anything but h has been looked at. So
+	// it is memory that the message under way writes in any case.
 	Place(src netip.AddrPort, h *[rocev2.BTHLen]byte, size, n int) []byte
 
 	// Placed ends the use of what Place has returned. Until then nothing

@@ -8,9 +8,9 @@ import "fmt"
 type SourcePortOpener interface {
 	// OpenSourcePort makes the link ready for paths with SrcPort port and
 	// returns port. Unless exact, it may return another port, which spreads
-	// flows as well: when somebody else has the port, or when the link has
-	// as many open as it can. A port stays open until the link is closed.
-	// The call may run beside every other method.
+	// flows as well: when another process has the port, or when the link
+	// has as many open as it can. A port stays open until the link is
+	// closed. The call may run beside every other method.
 	OpenSourcePort(port uint16, exact bool) (uint16, error)
 }
 

@@ -93,15 +93,16 @@ type LinkCounters struct {
 	txShm, rxShm atomic.Uint64
 }
 
-// Sent counts packets that left in so many buffers, with so many bytes in all.
+// Sent counts packets that left in the given number of buffers, with the given
+// number of bytes.
 func (c *LinkCounters) Sent(packets, buffers, bytes int) {
 	c.txPackets.Add(uint64(packets))
 	c.txBuffers.Add(uint64(buffers))
 	c.txBytes.Add(uint64(bytes))
 }
 
-// Received counts the packets of b, which came in so many buffers, and the
-// datagrams that were dropped because they cannot be packets.
+// Received counts the packets of b, which came in the given number of buffers,
+// and the datagrams that were dropped because they cannot be packets.
 func (c *LinkCounters) Received(b *RxBatch, buffers, malformed int) {
 	bytes, bad, weak := 0, 0, 0
 	for i := range b.packets {

@@ -76,7 +76,8 @@ func sizeMix(rng *rand.Rand) func() int {
 }
 
 // A batch that is full before the end of its memory ends with a run that takes
-// no more, whatever the packets; and it is never full behind one that does.
+// no more, whatever the packets; and it is never full after a run that does
+// take more.
 func TestBatchEndsWithWholeRun(t *testing.T) {
 	t.Parallel()
 	early, late := 0, 0

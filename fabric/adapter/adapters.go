@@ -27,8 +27,8 @@ type Config struct {
 	MinProbe  time.Duration // see engine.Config
 
 	NotifyInterval time.Duration  // see engine.Config, as all of these
-	NotifyScope    qp.NotifyScope // who shares that time
-	NotifyHold     bool           // marks within it are reported behind it
+	NotifyScope    qp.NotifyScope // what shares that time
+	NotifyHold     bool           // marks within it are reported after it
 	NotifyClass    int
 
 	// Trace, if it is not nil, gets what the queue pairs of the hosts
@@ -50,8 +50,9 @@ type Adapters struct {
 	parts []*part // as the network's
 }
 
-// New returns the adapters of a network of so many hosts. None is there before
-// Host or Connect asks for it. It is an error if there are not 1 to 65535.
+// New returns the adapters of a network of that many hosts. None is there
+// before Host or Connect asks for it. It is an error if there are not 1 to
+// 65535.
 func New(n *network.Network, hosts int, c Config) (*Adapters, error) {
 	if hosts < 1 || hosts > maxHosts {
 		return nil, fmt.Errorf("adapter: %d hosts: there must be 1 to %d", hosts, maxHosts)

@@ -21,9 +21,9 @@
 //
 // An adapter takes no time: what it does in answer to a packet it does at the
 // moment in which the last bit has arrived. Its port is asked for a packet when
-// the cable is free, and gives one at a time. So nothing queues behind the
-// queue pairs: a class that is paused, or a flow that is slowed down, waits in
-// them.
+// the cable is free, and gives one at a time. So nothing queues between the
+// queue pairs and the cable: a class that is paused, or a flow that is slowed
+// down, waits in them.
 //
 // # In parts
 //

@@ -18,7 +18,7 @@ type part struct {
 	records records
 	tx      *transport.TxBatch // of the packet that is being sent
 	rx      [1]transport.RxPacket
-	scratch [rocev2.MaxPacketLen]byte // the packet that is received; behind its header 0
+	scratch [rocev2.MaxPacketLen]byte // the packet that is received; after its header 0
 
 	wr  [1]ib.SendWR // that is being posted
 	sge [1]ib.SGE

@@ -12,8 +12,8 @@ const recordLen = 56
 // The compiler refuses a longer header.
 const _ = uint(recordLen - rocev2.MaxHeaderLen)
 
-// record is a packet under way, 64 bytes. Of one without bytes behind its
-// header it is all there is.
+// record is a packet under way, 64 bytes. It is all there is of a packet
+// without bytes after its header.
 type record struct {
 	body         uint32 // of bodies, the whole packet; 0: there is none. Of a free record: the next one
 	n            uint16 // BTH to pad

@@ -78,7 +78,7 @@ func (p *patience) until(spin *atomic.Bool, come func() bool) bool {
 // takes notes how long a turn took that began at start.
 func (p *patience) takes(start time.Time) { p.turn = time.Since(start) }
 
-// New returns a Cores for so many calls at a time. Close ends it.
+// New returns a Cores for n calls at a time. Close ends it.
 func New(n int) *Cores {
 	c := &Cores{workers: make([]worker, max(n, 1)-1), done: make(chan struct{}, 1)}
 	for i := range c.workers {
@@ -132,7 +132,8 @@ func (c *Cores) Do(n int, turn func(int)) {
 		}
 	}
 	c.turn = turn
-	// Not off and on again: who looks just then would go to sleep.
+	// Not off and on again: a worker that looks just then would go to
+	// sleep.
 	if spin := n > 1 && n <= min(runtime.GOMAXPROCS(0), runtime.NumCPU()); c.spin.Load() != spin {
 		c.spin.Store(spin)
 	}

@@ -137,7 +137,7 @@ func TestNoCalls(t *testing.T) {
 	c.Do(0, func(i int) { t.Errorf("call %d of none", i) })
 }
 
-// After Close there is nobody to call, which is said.
+// After Close there is no worker to call: Do panics.
 func TestDoAfterClose(t *testing.T) {
 	t.Parallel()
 	c := New(2)

@@ -28,7 +28,7 @@ func newEntry(src uint32, at Time) entry {
 func (e *entry) before(o *entry) bool { return e.less(o) != 0 }
 
 // less returns 1 if e comes before o, else 0. It is a subtraction of 128 bits:
-// a branch that nobody can predict would cost more than all else here.
+// a branch that no processor can predict would cost more than all else here.
 func (e *entry) less(o *entry) uint64 {
 	_, borrow := bits.Sub64(e.rank, o.rank, 0)
 	_, borrow = bits.Sub64(uint64(e.at), uint64(o.at), borrow)

@@ -25,7 +25,7 @@ const Never Time = math.MaxInt64
 // Duration returns t in the unit of package time, rounded down to nanoseconds.
 func (t Time) Duration() time.Duration { return time.Duration(t / Nanosecond) }
 
-// Of returns d in picoseconds. Behind the end of time it is Never, and before
+// Of returns d in picoseconds. Beyond the end of time it is Never, and before
 // its beginning -Never.
 func Of(d time.Duration) Time {
 	const most = time.Duration(Never / Nanosecond)

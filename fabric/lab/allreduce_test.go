@@ -71,8 +71,8 @@ func (r *ringReduce) goOn(rank int) {
 }
 
 // ringFormula is how long a ring of the hosts of some leaves takes: the last
-// message has behind it 2(n-1) parts, one after the other, and the latencies of
-// as many steps around the ring, of which one in hosts leads over a spine.
+// message ends after 2(n-1) parts, one after the other, and the latencies of as
+// many steps around the ring, of which one in hosts leads over a spine.
 func ringFormula(leaves, hosts int, bytes int64) event.Time {
 	const mtu, rate = 4096, 100 * topology.Gbps
 	n := leaves * hosts

@@ -62,8 +62,8 @@ func completionTable(b *strings.Builder, results []*Result) {
 }
 
 // webSearch has flows as of a web search at 128 hosts, two to one above the
-// leaves. With pauses alone short flows wait behind long ones. DCQCN keeps
-// queues short, and long flows pay for it. The window does so at a lower price.
+// leaves. With pauses alone, short flows wait for long ones. DCQCN keeps queues
+// short, and long flows pay for it. The window does so at a lower price.
 func webSearch(t *testing.T) {
 	t.Parallel()
 	s := Scenario{Seed: 1, Limit: 100_000 * us}

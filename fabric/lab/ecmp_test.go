@@ -38,7 +38,7 @@ func spread(t *testing.T, g *topology.Graph, routing network.Routing, packets in
 		t.Errorf("%+v", got)
 	}
 	for port := range n {
-		// The ports behind those of the hosts go to the spines.
+		// The ports after those of the hosts go to the spines.
 		if carried := int(net.Port(2*n, n+port).Link().Packets); carried > 0 {
 			used++
 			most = max(most, carried)

@@ -17,8 +17,8 @@ import (
 const (
 	opRead = 2
 
-	// A flow goes in messages of at most so many bytes; one without an end
-	// has some shorter ones outstanding: more than a window.
+	// A flow goes in messages of at most this many bytes; one without an
+	// end has some shorter ones outstanding: more than a window.
 	mostMessage   = 1 << 30
 	mostFlow      = 16 * mostMessage
 	endlessBytes  = 1 << 20

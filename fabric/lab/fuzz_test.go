@@ -3,7 +3,7 @@ package lab
 import "testing"
 
 // A scenario of any content is played, or is refused: without a panic, and
-// without memory that nobody has.
+// without more memory than machines have.
 func FuzzScenario(f *testing.F) {
 	for _, name := range Names() {
 		text, _ := Text(name)

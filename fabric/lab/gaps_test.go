@@ -38,9 +38,9 @@ func (c *gapCase) scenario(loss float64, seed uint64) Scenario {
 	return s
 }
 
-// gaps: what is in flight when a packet is lost is kept behind the gap,
-// however much that is, so a loss now and then costs next to nothing. A READ is
-// asked for again in one piece.
+// gaps: what is in flight when a packet is lost is kept, however much that is,
+// so a loss now and then costs next to nothing. A READ is asked for again in
+// one piece.
 func gaps(t *testing.T) {
 	t.Parallel()
 	var b strings.Builder

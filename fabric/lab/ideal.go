@@ -17,7 +17,7 @@ type hop struct {
 	cuts  bool // the switch at its end sends on what it has not received whole
 }
 
-// takes returns how long so many bytes on the wire take.
+// takes returns how long that many bytes on the wire take.
 func (h hop) takes(bytes int) Time {
 	hi, lo := bits.Mul64(uint64(bytes)*8, 1e12)
 	q, _ := bits.Div64(hi, lo, uint64(h.rate))
@@ -123,7 +123,7 @@ func (p path) message(bytes int64, mtu, first, final int) Time {
 			send(mtu, 0)
 		}
 	}
-	if full > warmUpLong { // from now on each is behind the one before by the slowest cable so far
+	if full > warmUpLong { // from now on each follows the one before by its time on the slowest cable so far
 		slowest := Time(0)
 		for i, h := range p {
 			slowest = max(slowest, h.takes(network.WireSize(ipBytes+mtu)))

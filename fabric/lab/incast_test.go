@@ -75,17 +75,17 @@ func fixedPoint(n int) float64 {
 	return kmin + low/pmax*(kmax-kmin)
 }
 
-// incast: DCQCN with the parameters of the paper shares one cable fairly
-// among 2 to 20 senders, fills it, and pauses nobody. The queue before it is
-// below 100 KB, and near the fixed point as long as there is one below Kmax.
-// With more senders it goes up and down between almost nothing and above Kmax,
-// where all of them are cut at once: so it is shorter in the mean, and a little
-// of the rate is lost.
+// incast: DCQCN with the parameters of the paper shares one cable fairly among
+// 2 to 20 senders, fills it, and causes no pauses. The queue before it is below
+// 100 KB, and near the fixed point as long as there is one below Kmax. With
+// more senders it goes up and down between almost nothing and above Kmax, where
+// all of them are cut at once: so it is shorter in the mean, and a little of
+// the rate is lost.
 func incast(t *testing.T) {
 	t.Parallel()
 	cases := []struct {
 		k     int
-		share float64 // of the payload rate, at the least
+		share float64 // of the payload rate, at least
 	}{{2, .98}, {4, .98}, {8, .98}, {16, .95}, {20, .95}}
 	lines := make([]string, len(cases))
 	var all sync.WaitGroup
@@ -135,12 +135,13 @@ func below(queue float64) string {
 }
 
 // TestIncastOfMessages: 16 hosts write 1 MiB each to one, at 100 Gb/s, which
-// takes 1.37 ms at the least. Queues are bounded and lossy, and mark from a
-// quarter on. Nobody may be late by much: not the window, nor DCQCN as adapters
-// have it, which begins at the rate of the port. With a notification in 4 us
-// that goes down faster than the queue: to its least value, and for all senders
-// alike, who then come back together 300 us later. That takes longer than with
-// one in 50 us, or with one in 4 us for all queue pairs of the port.
+// takes at least 1.37 ms. Queues are bounded and lossy, and mark from a quarter
+// on. No control may be late by much: neither the window, nor DCQCN as adapters
+// have it, which begins at the rate of the port. With a notification every 4
+// us, DCQCN goes down faster than the queue: to its least value, and for all
+// senders alike, so that they come back together 300 us later. That takes
+// longer than with one every 50 us, or with one every 4 us for all queue pairs
+// of the port.
 func TestIncastOfMessages(t *testing.T) {
 	t.Parallel()
 	long(t)

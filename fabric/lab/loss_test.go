@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// lossOverECMP plays a permutation on cables that each lose packets at
-// random, four of them on a way. Flows take 5 % longer at the most than without
-// loss, also where each cable loses 1 %, and 4 % of the packets are sent twice.
+// lossOverECMP plays a permutation on cables that each lose packets at random,
+// four of them on a way. Flows take at most 5 % longer than without loss, also
+// where each cable loses 1 %, and 4 % of the packets are sent twice.
 func lossOverECMP(t *testing.T) {
 	t.Parallel()
 	var b strings.Builder

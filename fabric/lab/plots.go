@@ -16,7 +16,7 @@ type Plot struct {
 
 const (
 	plottedQueues = 6
-	leastQueue    = 50 // no queue is drawn that is so many times shorter than the longest
+	leastQueue    = 50 // no queue is drawn that is this many times shorter than the longest
 	fewFlows      = 50 // with fewer there is no distribution
 	sizeGroups    = 12
 )

@@ -103,7 +103,7 @@ func (d *byDelay) Acked(_ clock.Time, f *cc.Flight, _ uint64) bool {
 	if f.Una >= d.end && f.RTT > 0 {
 		if f.RTT <= d.target {
 			d.size += f.Packet
-		} else { // by 0.8 of the excess, by half at the most
+		} else { // by 0.8 of the excess, at most by half
 			d.size -= int(min(int64(d.size)*int64(f.RTT-d.target)*4/5/int64(f.RTT), int64(d.size/2)))
 		}
 		d.size = min(max(d.size, 2*f.Packet), d.most)

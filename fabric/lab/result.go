@@ -25,7 +25,7 @@ type Result struct {
 	Stats    qp.Stats // of all queue pairs
 	Flows    []*Flow  // in the order in which they have begun
 	Queues   []Queue  // the longest first
-	Still    Time     // since when the network stands still at the end, behind pauses that do not end (a deadlock); 0: it does not
+	Still    Time     // since when the network stands still at the end, held up by pauses that do not end (a deadlock); 0: it does not
 
 	Early      error        // what has ended the run before its end; nil: nothing
 	Unfinished []Unfinished // then: flows that have an end and have not come to it, those that have begun

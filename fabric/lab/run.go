@@ -170,7 +170,7 @@ func newRun(s *Scenario, parallel func(int, func(int))) (*run, error) {
 // random returns the randomness of a traffic. Each has its own, so that two of
 // them do not draw the same numbers.
 func (s *Scenario) random(i int) event.Rand {
-	const stream = 0x7aff1c // and those behind it, of a seed
+	const stream = 0x7aff1c // and those after it, of a seed
 	return event.NewRand(s.Seed, stream+uint64(i))
 }
 
@@ -226,7 +226,7 @@ func (r *run) adapters(p *topology.Profile) error {
 	return nil
 }
 
-// scopeOf returns who shares the time between two notifications.
+// scopeOf returns which queue pairs share the time between two notifications.
 func scopeOf(name string) (qp.NotifyScope, error) {
 	i, err := oneOf("adapter.notify_scope", name, []string{"qp", "peer", "port"}, 0)
 	return qp.NotifyScope(i), err

@@ -88,10 +88,10 @@ type Adapter struct {
 	DSCP        int    // of data; 0: the one that the profile has for RoCE
 	NoECN       bool   `toml:"no_ecn"`
 	Control     string // congestion control, see cc.ParseChoice; "": window
-	Window      Bytes  // in flight at the most, up to 1 GiB; 0: what the engine has. Of static the window
+	Window      Bytes  // most that may be in flight, up to 1 GiB; 0: what the engine has. Of static the window
 	Recovery    string // selective or go-back-n; "": selective
 	Notify      Time   // between two CNPs, in whole ns; 0: 50 µs, with dcqcn-adapter 4
-	NotifyScope string `toml:"notify_scope"` // who shares that time: qp, peer or port; "": qp
+	NotifyScope string `toml:"notify_scope"` // what shares that time: qp, peer or port; "": qp
 	MinProbe    Time   `toml:"min_probe"`    // in whole ns, see engine.Config; 0: 80 µs
 	Timeout     int    // code of the local ACK timeout (IBTA 9.7.6.1.3); 0: 14, which is 67 ms
 	Shared      bool   // flows with an end share a connection if they have hosts and SrcPort in common; else each has its own
@@ -103,7 +103,7 @@ type Adapter struct {
 //   - flow: Bytes from host From to host To
 //   - incast: Bytes from each of Senders hosts, 1 to Senders, to host 0
 //   - permutation: Bytes from each host to another one, by the seed; with
-//     Across to one behind another switch, with that many hosts a switch
+//     Across to one at another switch, with that many hosts a switch
 //   - all-to-all: Bytes from each host to each other
 //   - load: flows with sizes of the distribution Sizes arrive at random, which
 //     asks each host's cable for the share Load
@@ -138,7 +138,7 @@ type Failure struct {
 	Until Time // 0: never
 }
 
-// MostCores is what Scenario.Cores is at the most.
+// MostCores is the most that Scenario.Cores may be.
 const MostCores = 64
 
 // Names that a Scenario may have.
@@ -163,8 +163,9 @@ func oneOf(setting, name string, names []string, def int) (int, error) {
 	return 0, fmt.Errorf("%s is %q: there are %s%s", setting, name, strings.Join(names, ", "), closest.Question(name, names))
 }
 
-// share checks that a number is from 0 to 1, and returns how many parts of so
-// many it is. Another share by more than a thousandth is none.
+// share checks that a number is from 0 to 1, and returns it as a number of
+// parts of the whole. It refuses a number that this would change by more than a
+// thousandth.
 func share(setting string, v float64, parts int64) (int64, error) {
 	if !(v >= 0 && v <= 1) {
 		return 0, fmt.Errorf("%s is %v: it is a share, from 0 to 1", setting, v)

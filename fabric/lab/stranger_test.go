@@ -203,7 +203,7 @@ func TestRunEndsWithItsError(t *testing.T) {
 	}
 }
 
-// interrupted is a context that is done when it has been asked some times.
+// interrupted is a context that is done when it has been asked several times.
 type interrupted struct {
 	context.Context
 	left int
@@ -310,7 +310,7 @@ func TestErrorsAreTheSame(t *testing.T) {
 }
 
 // A flow alone takes what the formula says also through switches that cut
-// through, with cables of other rates behind them.
+// through, with cables of other rates after them.
 func TestAloneThroughCutThrough(t *testing.T) {
 	t.Parallel()
 	for _, up := range []Rate{25 * Gbps, 100 * Gbps, 400 * Gbps} {

@@ -78,7 +78,7 @@ func TestUnfinishedAreThoseThatHang(t *testing.T) {
 	}
 }
 
-// Whom pauses hold up says who pauses.
+// The report of flows that pauses hold up names the switch that pauses.
 func TestUnfinishedBehindPauses(t *testing.T) {
 	t.Parallel()
 	text, err := Text("deadlock")

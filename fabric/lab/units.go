@@ -95,8 +95,8 @@ func (t Time) String() string {
 	return write(int64(t), []unit{times[5], times[0], times[1], times[3]}, "ps")
 }
 
-// write writes a number with the largest unit that it has one of, and three
-// digits behind the point at the most.
+// write writes a number with the largest unit that it has one of, and at most
+// three digits after the point.
 func write(n int64, units []unit, least string) string {
 	for _, u := range units {
 		if n >= u.of {

@@ -54,7 +54,7 @@ type permutation struct {
 	number, to  int
 	left, owed  int
 	outstanding int
-	acks        [4]uint16 // who to acknowledge to
+	acks        [4]uint16 // the hosts to acknowledge to
 	received    uint64
 }
 

@@ -26,8 +26,9 @@
 //   - Pause frames (IEEE 802.1Qbb) take 84 bytes of wire, wait for the packet
 //     that is being sent, and arrive after the delay. Pause lasts until it is
 //     ended: frames are not repeated and do not expire. Cable.Loss spares them.
-//   - RED marks what leaves, by the length of the queue behind it (Switch.RED).
-//     Packets that are not ECN-capable are neither marked nor dropped by it.
+//   - RED marks what leaves, by the length of the rest of its queue
+//     (Switch.RED). Packets that are not ECN-capable are neither marked nor
+//     dropped by it.
 //   - A cable that goes down loses what is on it, what is queued for it, and
 //     what a host sends meanwhile.
 //

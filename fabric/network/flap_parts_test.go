@@ -59,10 +59,10 @@ type flapped struct {
 	down      uint64
 }
 
-// flaps returns what a small Clos network comes to in which everybody writes
-// to two hosts. Buffers fill up and pauses go out, and cables go down and come
-// back in the midst of it, for some nanoseconds or longer. look says that a
-// tap looks on, and that it runs in steps, between which cables come back, too.
+// flaps returns what a small Clos network comes to in which all hosts write to
+// two. Buffers fill up and pauses go out, and cables go down and come back in
+// the midst of it, for some nanoseconds or longer. look says that a tap looks
+// on, and that it runs in steps, between which cables come back, too.
 func flaps(t *testing.T, seed uint64, parts int, look bool) (f flapped) {
 	r := event.NewRand(seed, 31)
 	below := func(n int) int { return int(r.Uint64n(uint64(n))) }

@@ -98,8 +98,9 @@ func clients(n *Network, hosts []*source, from int, count int, p Packet) {
 	n.Kick(from, 0)
 }
 
-// A lossless Clos network loses nothing, whatever hosts send to whom, and does
-// not stand still: pauses go from switch to switch back to the senders.
+// A lossless Clos network loses nothing, whatever its hosts send to each other,
+// and does not stand still: pauses go from switch to switch back to the
+// senders.
 func TestLosslessClos(t *testing.T) {
 	t.Parallel()
 	seeds := uint64(200)
@@ -147,7 +148,7 @@ func TestLosslessClos(t *testing.T) {
 
 // Pause is fair to ports, not to flows (Zhu et al.: Congestion Control for
 // Large-Scale RDMA Deployments, SIGCOMM 2015, Figure 3): a sender beside the
-// receiver gets half of its cable, three behind one uplink a sixth each.
+// receiver gets half of its cable, three that share an uplink get a sixth each.
 func TestPauseIsFairToPorts(t *testing.T) {
 	t.Parallel()
 	const rate = 40 * gbit

@@ -145,7 +145,7 @@ func TestRED(t *testing.T) {
 				t.Errorf("ECN %d became %d", ecn, p.ECN)
 			}
 		}
-		// 19 to 2 packets are behind those that are marked.
+		// 19 to 2 packets are queued after those that are marked.
 		want := map[uint8]int{NotECT: 0, ECT0: 18, ECT1: 18, CE: 20}[ecn]
 		if marked != want || ecn != CE && n.Totals().Marks != uint64(want) {
 			t.Errorf("ECN %d: %d of 20 packets have CE, want %d", ecn, marked, want)

@@ -47,7 +47,7 @@ func (sw *swtch) choose(set []uint16, p *Packet) uint16 {
 }
 
 // leastQueue returns the port of a set with the fewest bytes queued. Of equal
-// ones it is any: if the flow decided, flows would collide behind it as with
+// ones it is any: if the flow decided, flows would collide further on as with
 // ECMP, where this switch does not see it. Ports whose cable is down are passed
 // over: a switch knows its own.
 func (sw *swtch) leastQueue(set []uint16) uint16 {

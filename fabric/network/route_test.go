@@ -87,7 +87,7 @@ func TestHashUsesPortsAndSeeds(t *testing.T) {
 }
 
 // Spraying gives each way the same share, packet by packet; by the least queue,
-// no packet waits behind others while a way is free.
+// no packet waits for others while a way is free.
 func TestSprayAndLeastQueue(t *testing.T) {
 	t.Parallel()
 	const ways, packets = 8, 800
@@ -290,8 +290,8 @@ func TestLeastQueueAvoidsDownPorts(t *testing.T) {
 	}
 }
 
-// A host whose own cable is down goes on sending at its rate, in vain: so its
-// retries end. What it pauses is told again when the cable is back.
+// A host whose own cable is down goes on sending at its rate, and all of it is
+// lost: so its retries end. Its pauses are sent again when the cable is back.
 func TestHostWithoutCable(t *testing.T) {
 	t.Parallel()
 	n, hosts := build(t, star(2, Switch{Buffer: 1 << 20}, 8*gbit, event.Microsecond))

@@ -12,7 +12,7 @@ func (o *port) schedule(s *slots, ready uint8) uint8 {
 		return uint8(bits.Len8(strict) - 1)
 	}
 	if ready&(ready-1) == 0 {
-		return uint8(bits.Len8(ready) - 1) // nobody to share with
+		return uint8(bits.Len8(ready) - 1) // no class to share with
 	}
 	for {
 		if c := o.turn; ready>>c&1 != 0 {

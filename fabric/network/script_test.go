@@ -21,7 +21,7 @@ var rewrite = flag.Bool("rewrite", false, "write what scripts print into their f
 //	star hosts=3 gbps=100 delay=1us buffer=100000 mtu=1000
 //	class 3 lossless reserve=0 alpha=-1 xonoffset=2000 headroom=0
 //
-// (cutthrough, detect=10us and restore=10us may stand behind star.)
+// (cutthrough, detect=10us and restore=10us may follow star.)
 //
 // Then there are
 //

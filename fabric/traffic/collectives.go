@@ -133,7 +133,7 @@ func (c tree) Step(rank, round int) Step {
 // halves, then quarters and so on, until each rank has the sum of its n-th of
 // the vector, and then the same back: 2*log2(n) rounds. With a number of ranks
 // that is no power of two, those beyond it hand their vectors to others in a
-// round before, and get the sum in a round behind.
+// round before, and get the sum in a round after.
 func HalvingDoubling(ranks int, bytes int64) (Collective, error) {
 	p, err := newPlan(ranks, bytes)
 	if err != nil {
@@ -191,7 +191,7 @@ func (c halving) Step(rank, round int) Step {
 	return Step{To: other, From: other, Send: low, Recv: high}
 }
 
-// fold is the round before and the one behind.
+// fold is the round before and the one after.
 func (c halving) fold(rank int, before bool) Step {
 	n := 1 << c.height
 	s := idle

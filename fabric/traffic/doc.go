@@ -1,5 +1,5 @@
-// Package traffic says who sends how much to whom, and when: what simulated
-// networks carry.
+// Package traffic says which hosts send how much to which, and when: what
+// simulated networks carry.
 //
 // Sizes are distributions of flow sizes as they were published (WebSearch,
 // Hadoop, AliStorage). Load has flows of such sizes that arrive as a Poisson

@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// Point is a point of a distribution: so many parts in 10,000 of all flows
-// have at most so many bytes.
+// Point is a point of a distribution: of 10,000 flows, Share have at most Bytes
+// bytes.
 type Point struct {
 	Bytes int64
 	Share int32 // of 10,000
@@ -98,7 +98,7 @@ func Fixed(bytes int64) (*Sizes, error) {
 // String returns the name.
 func (s *Sizes) String() string { return s.name }
 
-// Points returns the points behind 0.
+// Points returns the points after 0.
 func (s *Sizes) Points() []Point { return slices.Clone(s.points[1:]) }
 
 // Draw returns the size of a flow: from 1 byte to that of the last point.

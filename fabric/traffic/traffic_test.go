@@ -14,8 +14,8 @@ func near(got, want float64, parts float64) bool {
 	return math.Abs(got-want) <= want*parts/1000
 }
 
-// TestMeans checks the exact means, and those of seeded draws: to 1 percent,
-// as far as so many draws can show it.
+// TestMeans checks the exact means, and those of seeded draws: to 1 percent, as
+// far as that many draws can show it.
 func TestMeans(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -177,7 +177,7 @@ const (
 	wantDigest = 0x95f12a98c3e302a3
 )
 
-// TestLoadIsWhatWasAsked checks the sum of bytes, the times and who sends.
+// TestLoadIsWhatWasAsked checks the sum of bytes, the times and the senders.
 func TestLoadIsWhatWasAsked(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -43,8 +43,8 @@ func TestSleepBeyondTheEndOfTime(t *testing.T) {
 	}
 }
 
-// A value goes to the next who waits when the one who was woken for it gives
-// up.
+// A value goes to the next program that waits when the one that was woken for
+// it gives up.
 func TestBoxWakesTheNext(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, world.Config{Network: star(1)})
@@ -118,8 +118,8 @@ func TestWorldsAreApart(t *testing.T) {
 	must(t, w.Run())
 }
 
-// Packets for who is not in the world are lost, whatever the last bytes of his
-// address are.
+// Packets to an address outside the world are lost, whatever its last bytes
+// are.
 func TestAddressesOutside(t *testing.T) {
 	t.Parallel()
 	for _, addr := range []string{"192.168.0.1", "10.1.0.1", "10.0.0.77", "10.0.255.255"} {

@@ -41,7 +41,7 @@ func visit(ctx context.Context, dev *verbs.Device, to netip.AddrPort, text strin
 	return conn.Disconnect(ctx)
 }
 
-// welcome takes visits until there were so many, and returns what was written.
+// welcome takes that many visits, and returns what was written.
 func welcome(ctx context.Context, dev *verbs.Device, ln *cm.Listener, visits int) (texts []string, err error) {
 	for range visits {
 		r, err := ln.Accept(ctx)
@@ -126,8 +126,8 @@ func TestConnectionManager(t *testing.T) {
 	})
 }
 
-// Who dials where nobody listens is told in a round trip; who dials a host that
-// is not there gives up in its own time.
+// A dial to a host that does not listen fails in a round trip; a dial to a host
+// that is not there gives up in its own time.
 func TestDialInVain(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, world.Config{Network: star(3)})
@@ -166,7 +166,8 @@ func TestDialInVain(t *testing.T) {
 	must(t, w.Run())
 }
 
-// Who is no program of the world cannot wait for a connection, and is told so.
+// A goroutine that is no program of the world cannot wait for a connection, and
+// is told so.
 func TestConnectOutside(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, world.Config{Network: star(2)})

@@ -44,8 +44,8 @@ func (w *World) Listen(host int, port uint16) (net.Listener, error) {
 // firstFree is the first of the ports that programs do not choose.
 const firstFree = 49152
 
-// Dial connects a host with a listener. Nobody waits for that: if none is
-// there, the error wraps syscall.ECONNREFUSED, as over TCP.
+// Dial connects a host with a listener. It does not wait: if none is there, the
+// error wraps syscall.ECONNREFUSED, as over TCP.
 func (w *World) Dial(ctx context.Context, host int, to netip.AddrPort) (net.Conn, error) {
 	if err := w.checkHost(host); err != nil {
 		return nil, err
@@ -103,7 +103,7 @@ func (l *listener) Accept() (net.Conn, error) {
 	}
 }
 
-// Close implements net.Listener. Connections that nobody has accepted end.
+// Close implements net.Listener. Connections that have not been accepted end.
 func (l *listener) Close() error {
 	if l.closed {
 		return opError("close", l.Addr(), net.ErrClosed)

@@ -17,20 +17,20 @@
 //
 // Each program is a coroutine, and one runs at any moment. It takes no time:
 // time goes on when it waits, for a completion, a notification, an event, a
-// value of a Box, or by Sleep. Then the network handles its next event. Who is
-// waited for goes on at the time at which the last bit of the packet has
-// arrived. So a run depends on the programs, the network and the seeds alone:
-// Digest is the same each time, on every machine, with any number of
+// value of a Box, or by Sleep. Then the network handles its next event. A
+// program that waits for a packet goes on at the time at which the last bit of
+// it has arrived. So a run depends on the programs, the network and the seeds
+// alone: Digest is the same each time, on every machine, with any number of
 // processors.
 //
-// A poll in vain lasts until something comes for the device, a microsecond at
-// the most. [verbs.Device.Now] is the time of the world.
+// A poll that finds nothing lasts until something comes for the device, at most
+// a microsecond. [verbs.Device.Now] is the time of the world.
 //
 // # What programs must not do
 //
 // A program waits by the verbs, by what this package offers, and by package
 // task; never in another way for another program. It starts no goroutine that
-// touches a device: a wait of such a one ends the process. A
+// touches a device: if such a goroutine waits, that ends the process. A
 // [context.WithTimeout] or a [time.Sleep] counts real time: WithTimeout and
 // Sleep of the World count virtual time. A program that waits for a channel
 // stops the world for ever, and Run cannot tell: SIGQUIT has Go print the line.

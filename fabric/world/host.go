@@ -68,7 +68,7 @@ func (h *host) Pull(now event.Time, port int, paused uint8, p *network.Packet) b
 // Receive implements network.Host.
 func (h *host) Receive(_ event.Time, _ int, p *network.Packet) {
 	w := h.w
-	if h.driven == nil { // nobody has opened it
+	if h.driven == nil { // no program has opened it
 		w.packets.release(p.Handle)
 		return
 	}
@@ -174,7 +174,8 @@ func (h *host) Close() error {
 // Stats implements transport.Link.
 func (h *host) Stats() transport.LinkStats { return h.stats }
 
-// Wait implements transport.Link. Nobody calls it, Wake, Recv and Send.
+// Wait implements transport.Link. It is never called, nor are Wake, Recv and
+// Send.
 func (h *host) Wait() error                          { return transport.ErrClosed }
 func (h *host) Wake()                                {}
 func (h *host) Recv(*transport.RxBatch) (int, error) { return 0, transport.ErrClosed }

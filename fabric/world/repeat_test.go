@@ -241,7 +241,7 @@ func addPollers(t *testing.T, w *world.World) {
 	}
 }
 
-// notified takes so many messages by a completion channel.
+// notified takes that many messages by a completion channel.
 func notified(ctx context.Context, dev *verbs.Device, b boxes, messages int) error {
 	ch, err := dev.CreateCompChannel()
 	if err != nil {

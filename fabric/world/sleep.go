@@ -7,8 +7,8 @@ import (
 )
 
 // sleepers are programs of a host that go on at a time, the next one first. A
-// program that is woken before leaves no trace: else the time of a timeout that
-// nobody waits for any more would have to come.
+// program that is woken before leaves no trace: else the run would last until a
+// timeout that no program waits for any more.
 type sleepers []*program
 
 // sleepUntil has t woken at a time.
@@ -23,7 +23,7 @@ func (h *host) sleepUntil(t *program, at event.Time) {
 	}
 }
 
-// wakes takes note that t goes on.
+// wakes notes that t goes on.
 func (h *host) wakes(t *program) {
 	if t.until == event.Never {
 		return
@@ -31,7 +31,7 @@ func (h *host) wakes(t *program) {
 	first := t.sleeps == 0
 	heap.Remove(&h.asleep, t.sleeps)
 	t.until = event.Never
-	if first && !h.w.tasks.inside { // else whoever is inside does it
+	if first && !h.w.tasks.inside { // else the host that is called does it
 		h.arm()
 	}
 }

@@ -21,7 +21,7 @@ func (w *World) Waiting() string {
 	return w.tasks.waiting(mostNamed)
 }
 
-// waiting says who waits for what, of so many programs at most.
+// waiting says what each program waits for, for at most that many of them.
 func (s *scheduler) waiting(most int) string {
 	var text strings.Builder
 	for i, t := range s.all {

@@ -17,10 +17,10 @@ type scheduler struct {
 	w       *World
 	all     []*program // that have not returned
 	ready   []*program
-	next    int // of ready, who runs next
+	next    int // of ready, the one that runs next
 	current *program
 	running bool
-	inside  bool       // the network calls a host, which runs what is ready behind it
+	inside  bool       // the network calls a host, which runs what is ready afterwards
 	due     bool       // the network will call run
 	ended   bool       // nothing waits any more
 	watched []*program // that wait with a context of their own
@@ -53,7 +53,7 @@ const mostVain = 10000
 // start makes a program of a host that runs f.
 func (s *scheduler) start(h *host, f func()) {
 	if s.ended {
-		return // who has started it is being ended, too
+		return // the program that has started it is being ended, too
 	}
 	t := &program{s: s, host: h, parked: true, until: event.Never, place: len(s.all)}
 	t.resume, t.stop = iter.Pull(func(yield func(struct{}) bool) {
@@ -183,8 +183,8 @@ func (s *scheduler) wakeAll() {
 	}
 }
 
-// stop ends all programs, the latest first: who has started others finds them
-// gone.
+// stop ends all programs, the latest first: a program that has started others
+// finds them gone.
 func (s *scheduler) stop() {
 	s.ended = true
 	for len(s.all) > 0 {

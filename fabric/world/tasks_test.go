@@ -115,11 +115,11 @@ func closeQueue(ctx context.Context, r task.Runner) (errs [4]error) {
 	}
 	q.Close()
 	takers.Wait()
-	_, errs[3] = q.Take(ctx) // and who comes later
+	_, errs[3] = q.Take(ctx) // and a later one
 	return errs
 }
 
-// Who waits for a value of a queue that is closed is told so.
+// A task that waits for a value of a queue that is closed is told so.
 func TestCloseOfQueueWakesTakers(t *testing.T) {
 	t.Parallel()
 	check := func(t *testing.T, errs [4]error) {

@@ -30,7 +30,7 @@ type Box[T any] struct{ values *task.Queue[T] }
 // NewBox makes a box in a world.
 func NewBox[T any](w *World) *Box[T] { return &Box[T]{task.NewQueue[T](task.By(&w.hosts[0]))} }
 
-// Put puts a value in, behind the others. It may be called from anywhere.
+// Put puts a value in, after the others. It may be called from anywhere.
 func (b *Box[T]) Put(v T) { b.values.Put(v) }
 
 // Take takes the oldest value, and waits for one if there is none. The error is

@@ -23,8 +23,8 @@ type Config struct {
 	Network network.Config
 
 	// Device is what all devices are opened with. MinProbe 0 means 80 µs:
-	// no host of a world is ever busy, so who is silent for long has lost
-	// something.
+	// no host of a world is ever busy, so one that is silent for long has
+	// lost something.
 	Device verbs.Config
 
 	// Seed is that of queue pair numbers, PSNs and keys.

@@ -130,7 +130,7 @@ func doomed(ctx context.Context, w *world.World, dev *verbs.Device, b boxes, r e
 	over.Wait(ctx)
 }
 
-// dials listens, or dials somebody who may listen.
+// dials listens, or dials a host that may listen.
 func dials(ctx context.Context, w *world.World, dev *verbs.Device, r *event.Rand) {
 	ctx, cancel := w.WithTimeout(ctx, time.Duration(1+r.Uint64n(2_000_000)))
 	defer cancel()

@@ -116,7 +116,7 @@ func (t *table) openLocked(addr netip.Addr) (*Ref, error) {
 	return &Ref{table: t, entry: e}, nil
 }
 
-// usable reports whether nobody has closed the device of an entry.
+// usable reports whether the device of an entry is still open.
 func (t *table) usable(e *entry) bool {
 	pd, err := e.dev.AllocPD()
 	if err != nil {
@@ -126,8 +126,8 @@ func (t *table) usable(e *entry) bool {
 	return true
 }
 
-// discard takes a device that somebody has closed out of the table. Those who
-// hold it find it closed.
+// discard takes a device that one of its users has closed out of the table. The
+// others find it closed.
 func (t *table) discard(e *entry) {
 	e.dev.Close() // returns when its goroutines have ended
 	t.forget(e)

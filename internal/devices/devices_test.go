@@ -219,7 +219,7 @@ func TestTowardsNobody(t *testing.T) {
 	}
 }
 
-// A device that somebody has closed, or that has failed, is replaced.
+// A device that one of its users has closed, or that has failed, is replaced.
 func TestClosedByOthers(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, "192.0.2.1")

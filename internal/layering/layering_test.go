@@ -20,8 +20,8 @@ import (
 const module = "github.com/gosoftroce/rocev2"
 
 // layers says, for every package of the product, which packages of this module
-// it may import. A package that is not listed fails the test: whoever adds a
-// room says here what it may touch.
+// it may import. A package that is not listed fails the test: a change that
+// adds one says here what it may import.
 var layers = map[string][]string{
 	"rocev2":        {},
 	"rocev2/layers": {"rocev2"},

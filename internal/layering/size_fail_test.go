@@ -49,7 +49,7 @@ func TestTheSizesCanFail(t *testing.T) {
 	}
 }
 
-// full is a type T of package x with so many methods as it may have.
+// full is a type T of package x with as many methods as it may have.
 func full() string {
 	text := "package x\ntype T[K any] struct{ n int; hook func() }\n"
 	for i := range maxMethods {

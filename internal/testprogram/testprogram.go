@@ -38,7 +38,7 @@ func Build(t *testing.T) *Program {
 // Path returns where the program is.
 func (p *Program) Path() string { return p.path }
 
-// Addresses returns two addresses that nobody else has.
+// Addresses returns two addresses that no other program has.
 func Addresses() (a, b string) {
 	net := fmt.Sprintf("127.%d.%d.", 1+rand.IntN(254), rand.IntN(256))
 	return net + "1", net + "2"

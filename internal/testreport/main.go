@@ -76,7 +76,7 @@ type event struct {
 type report struct {
 	out                     io.Writer
 	output                  map[string][]string // by package and test, while it runs
-	late                    map[string][]string // by package: what came behind the result of a test
+	late                    map[string][]string // by package: what came after the result of a test
 	passed, failed, skipped int
 	skips                   []string
 	failures                []string

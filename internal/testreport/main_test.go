@@ -53,8 +53,8 @@ func TestReportShowsCrashes(t *testing.T) {
 	}
 }
 
-// What a process says that panics is taken for output of the test that has
-// ended last, and the result of that comes behind it.
+// What a process writes when it panics is taken for output of the test that has
+// ended last, and the result of that test comes after it.
 func TestReportShowsPanicsBehindAResult(t *testing.T) {
 	t.Parallel()
 	const in = `{"Action":"output","Package":"p","Test":"TestA","Output":"    a_test.go:1: a log\n"}

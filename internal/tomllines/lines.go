@@ -42,7 +42,7 @@ func Find(text string) map[string]int {
 	return found
 }
 
-// scan goes over a line, and returns how many brackets are open behind it, and
+// scan goes over a line, and returns how many brackets are open after it, and
 // which quotes of a string of several lines.
 func scan(line string, depth int, quote string) (int, string) {
 	for i := 0; i < len(line); i++ {

@@ -57,8 +57,8 @@ func Open(path string) (*os.File, error) {
 			if i > 0 {
 				name += "." + strconv.Itoa(i)
 			}
-			// One that is gone was somebody else's: nobody else can
-			// remove this user's.
+			// One that is gone was another user's: no other user
+			// can remove this user's.
 			f, err := attempt(name)
 			if !errors.Is(err, errForeign) && !errors.Is(err, fs.ErrNotExist) {
 				return f, err

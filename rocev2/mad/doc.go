@@ -10,6 +10,6 @@
 //
 // A message's struct holds its fields. AppendTo encodes the whole MAD of 256
 // bytes, and Parse decodes one. Neither allocates. Messages carry no length of
-// their private data: the receiver sees the whole field, with zeros behind what
+// their private data: the receiver sees the whole field, with zeros after what
 // was sent.
 package mad

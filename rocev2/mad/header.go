@@ -9,8 +9,7 @@ import (
 const (
 	// Len is the size of every MAD in bytes (IBTA 13.4.2).
 	Len = 256
-	// HeaderLen is the size of the header in bytes. The message is behind
-	// it.
+	// HeaderLen is the size of the header in bytes. The message follows it.
 	HeaderLen = 24
 	// QKey is the queue key of queue pair 1 (IBTA 10.2.5).
 	QKey = 0x80010000

@@ -48,7 +48,7 @@ func (h *IPHeader) AppendTo(b []byte) []byte {
 }
 
 // Parse decodes the header at the start of private data, and returns the
-// program's data behind it.
+// program's data after it.
 func (h *IPHeader) Parse(private []byte) (data []byte, err error) {
 	if len(private) < IPHeaderLen {
 		return nil, ErrIPHeaderLength

@@ -155,7 +155,7 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// Private data shorter than its field has zeros behind it; longer data is a
+// Private data shorter than its field is filled up with zeros; longer data is a
 // mistake.
 func TestPrivateData(t *testing.T) {
 	t.Parallel()

@@ -43,8 +43,8 @@ func New(a Attribute) Message {
 }
 
 // Parse decodes a MAD of connection management, whichever message it is. It
-// allocates; who expects a message uses its method. The error is one of this
-// package.
+// allocates; a caller that expects one message uses its Parse method. The error
+// is one of this package.
 func Parse(b []byte) (Header, Message, error) {
 	var h Header
 	if err := h.Parse(b); err != nil {

@@ -49,9 +49,9 @@ type Rule struct {
 
 	// The rest counts the packets that satisfy the conditions above.
 	Nth   int     // only the nth, the first being 1
-	Every int     // only every so many
+	Every int     // only each whose number is a multiple of this
 	Rate  float64 // only with this probability; 0 = always
-	Limit int     // only so many times
+	Limit int     // at most this many times
 
 	Delay    time.Duration // of Delay; with Reorder the longest that a packet is held, 0 = 10 ms
 	Distance int           // of Reorder: later packets of the direction that overtake, 0 = 1

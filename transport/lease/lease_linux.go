@@ -49,8 +49,8 @@ type Lease struct {
 // Open asks the owner of an address for a lease. The error is ErrNoOwner if
 // there is none that can be asked, or else says what the owner refuses. An
 // owner that has ended without closing, because it was killed, is perhaps about
-// to be started again. Open waits for that, for half a second: who bound the
-// port meanwhile would keep the new one out.
+// to be started again. Open waits for that, for half a second: a process that
+// bound the port meanwhile would keep the new owner out.
 func Open(addr netip.Addr, c Config) (*Lease, error) {
 	if a, err := udp.Resolve(addr.String()); err == nil {
 		addr = a // with its zone

@@ -138,7 +138,7 @@ func (s *strayer) run() {
 	}
 }
 
-// use takes note of the link by which run sends.
+// use sets the link by which run sends.
 func (s *strayer) use(link *udp.Link) {
 	s.mu.Lock()
 	s.link = link

@@ -14,10 +14,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The one who has packets for a peer connects to its socket and sends a hello,
-// with the memory and one of two bells, see newBells. The other one checks all
-// that, and answers. Then both use the memory. The connection stays open: when
-// it ends, the peer has ended.
+// The side that has packets for a peer connects to its socket and sends a
+// hello, with the memory and one of two bells, see newBells. The other side
+// checks all that, and answers. Then both use the memory. The connection stays
+// open: when it ends, the peer has ended.
 
 // hello is the first message, as JSON in one packet of the socket.
 type hello struct {

@@ -49,9 +49,10 @@ func newConn(l *Link, p *peer, slot int, s *net.UnixConn, mem []byte, dialed boo
 	}
 }
 
-// How long a Send waits for a peer that is far behind, as long as it goes on
-// taking: what lies in the caches is quicker. And how long it waits for one
-// that does not go on. Who has stopped is not waited for again.
+// How long a Send waits for a peer that lags, as long as the peer goes on
+// taking packets: what lies in the caches is quicker. And how long it waits for
+// a peer that does not go on. Send does not wait again for a peer that has
+// stopped.
 const (
 	waitAtMost   = time.Millisecond
 	stalledAfter = 100 * time.Microsecond
@@ -113,7 +114,7 @@ func (c *conn) putAgain(run []byte, m meta) bool {
 	return err == nil && c.prod.put(run, m)
 }
 
-// slowDown waits for a peer that is far behind.
+// slowDown waits for a peer that lags.
 func (c *conn) slowDown() {
 	var begun, moved time.Time
 	for {
@@ -155,7 +156,7 @@ func (c *conn) broken(err error) {
 // taken. It may be called at any time.
 func (c *conn) hangUp() {
 	c.dead.Store(true)
-	// Wakes who watches it, which does the rest, and the peer.
+	// This wakes watch, which does the rest, and the peer.
 	_ = c.socket.CloseWrite()
 	_ = c.socket.CloseRead()
 }

@@ -14,7 +14,7 @@ import (
 // relies on reading the same twice.
 type consumer struct {
 	ring     half
-	next     atomic.Uint32 // descriptor to be read; only who receives changes it
+	next     atomic.Uint32 // descriptor to be read; only the receiver changes it
 	released uint32        // all before were given back
 	stopped  atomic.Bool   // the producer is broken: nothing is taken any more
 	behind   bool          // the next descriptor waits for what came by UDP
@@ -57,7 +57,7 @@ const minPacketLen = rocev2.BTHLen + rocev2.ICRCLen
 // taken is what a take has found.
 type taken struct{ runs, bytes int }
 
-// take adds runs to b, up to so many and so many bytes or the next one. Their
+// take adds at most that many runs to b, and stops after that many bytes. Their
 // packets lie in the ring until release.
 func (c *consumer) take(b *transport.RxBatch, runs, bytes int) (t taken, err error) {
 	for t.runs < runs && t.bytes < bytes {

@@ -100,7 +100,7 @@ func Wrap(links ...transport.Link) []transport.Link {
 }
 
 // newDevice makes a device, if one of the directories can be used. A test may
-// change it before anybody finds it.
+// change it before any peer finds it.
 func newDevice(links []transport.Link, dirs []string, change func(*device)) (*device, error) {
 	first, ok := links[0].(Inner)
 	if !ok || first.Namespace() == 0 {
@@ -228,8 +228,8 @@ func (d *device) note(err error) {
 	}
 }
 
-// begin takes note of an agreement that is under way. It reports false if the
-// device is being closed.
+// begin records an agreement that is under way. It reports false if the device
+// is being closed.
 func (d *device) begin(c *net.UnixConn) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -123,8 +123,9 @@ func (d *directory) inode(name string) uint64 {
 	return st.Ino
 }
 
-// lock takes the lock of the directory, if it can be had at once: who holds it
-// may be stopped. Without it a socket may be lost, and its peers use UDP.
+// lock takes the lock of the directory, if it can be had at once: the process
+// that holds it may be stopped. Without it a socket may be lost, and its peers
+// use UDP.
 func (d *directory) lock(how int) (unlock func()) {
 	// A description of its own: those of one are not locked against each
 	// other.

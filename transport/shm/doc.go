@@ -21,9 +21,9 @@
 // In each direction there is a ring of descriptors, each of a run of packets of
 // equal size, and of the bytes that they lie in. A run is copied once into the
 // memory; its receiver takes it from there. A short packet lies in its
-// descriptor, so one cache line goes from one processor to the other. Who
-// sleeps says so in the memory, and is woken by a datagram, which the inner
-// link's Wait watches for, too.
+// descriptor, so one cache line goes from one processor to the other. A
+// receiver that sleeps says so in the memory, and is woken by a datagram, which
+// the inner link's Wait watches for, too.
 //
 // A peer is of the same user, and may still be broken. What it writes is read
 // once, checked, and then used. It cannot take the memory away, and no call
@@ -39,9 +39,9 @@
 // each other, and of devices with other addresses. A peer is an address and a
 // slot: the destination queue pair of a packet says which. The socket of a
 // lease has a name for each of its queue pair numbers modulo 256. When a slot
-// is leased to another process, that agrees anew. What is for queue pair 1 a
-// leaseholder sends by the owner of its port. A lease of an owner that is
-// another user shares memory with leases of the same port only: no socket of
+// is leased to another process, that process agrees anew. A leaseholder sends
+// what is for queue pair 1 by the owner of its port. A lease of an owner that
+// is another user shares memory with leases of the same port only: no socket of
 // its own user is bound to its address.
 //
 // What this package does not do: it carries no multicast, and nothing to the

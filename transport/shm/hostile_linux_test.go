@@ -174,7 +174,7 @@ func TestHostileAgreement(t *testing.T) {
 }
 
 // A peer that shuts down the socket by which it wakes this side makes it ready
-// for ever: the connection ends, and nobody is kept awake.
+// for ever: the connection ends, and keeps no goroutine awake.
 func TestBellIsShutDown(t *testing.T) {
 	t.Parallel()
 	dir := privateDir(t)
@@ -235,7 +235,7 @@ func TestStalledAgreements(t *testing.T) {
 }
 
 // A peer that asks to be woken again and again, and does not take the wake-ups,
-// holds nobody up, whatever it has done to the descriptor.
+// does not hold up this side, whatever it has done to the descriptor.
 func TestWakeDoesNotBlock(t *testing.T) {
 	t.Parallel()
 	dir := privateDir(t)
@@ -282,7 +282,8 @@ func TestRingHoldsWindow(t *testing.T) {
 	}
 }
 
-// A place for memory that could not be mapped may be anybody's by then.
+// The address at which memory could not be mapped may hold another mapping by
+// then.
 func TestFailedMapping(t *testing.T) {
 	file, err := os.Open(os.DevNull)
 	if err != nil {

@@ -326,7 +326,7 @@ func TestHostileSlots(t *testing.T) {
 }
 
 // A device has a name for each of the queue pair numbers modulo maxSlots that
-// are its own, so that it is found by who does not know the number of slots.
+// are its own, so that a peer that does not know the number of slots finds it.
 func TestNamesOfSlots(t *testing.T) {
 	t.Parallel()
 	dir := privateDir(t)

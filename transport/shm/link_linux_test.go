@@ -196,7 +196,7 @@ func (s *stream) share(to *Link) {
 }
 
 // Packets go through memory as soon as both sides have agreed, in order, in
-// both directions, and wake who sleeps.
+// both directions, and wake a receiver that sleeps.
 func TestLinks(t *testing.T) {
 	t.Parallel()
 	dir := privateDir(t)
@@ -211,7 +211,7 @@ func TestLinks(t *testing.T) {
 		ba.send(n, size, 5)
 		receive(t, a, ba.next-n, n)
 	}
-	// Somebody sleeps: it is woken for each.
+	// The receiver sleeps: it is woken for each.
 	first := ab.next
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -227,8 +227,8 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// A peer that does not take packets any more holds nobody up: what its memory
-// has no room for is lost. When it is back, it gets all others in order.
+// A peer that does not take packets any more holds up no sender: what its
+// memory has no room for is lost. When it is back, it gets all others in order.
 func TestStalledPeer(t *testing.T) {
 	t.Parallel()
 	dir := privateDir(t)

@@ -73,8 +73,8 @@ func mapMemory(fd int) ([]byte, error) {
 		return nil, err
 	}
 	if err := mapFixed(fd, at, unix.MAP_SHARED); err != nil {
-		// Some kernels have unmapped the place then, and it may be
-		// anybody's: it is not used again.
+		// Some kernels have unmapped the place then, and another
+		// mapping may be there: it is not used again.
 		return nil, err
 	}
 	return unsafe.Slice((*byte)(at), memoryLen), nil

@@ -21,7 +21,7 @@ type peer struct {
 	attempts map[int]*attempt // by the queue pair number modulo maxSlots
 }
 
-// question is for whom an agreement is under way.
+// question is what an agreement is under way for.
 type question struct{ link, qpn int }
 
 // attempt says when an agreement may be tried again.
@@ -127,7 +127,7 @@ func (p *peer) connOf(link, slot, slots int) *conn {
 }
 
 // set makes c the connection of a link to a slot of the peer. Where the port
-// has another number of slots than it had, somebody else has it now: the
+// has another number of slots than it had, another process has it now: the
 // connections from before end. The caller holds dev.mu.
 func (p *peer) set(link int, c *conn, slots int) {
 	r := &route{make([]*conn, slots)}

@@ -22,7 +22,7 @@ type producer struct {
 	// What lies in the data, in bytes that were ever written: only this
 	// side knows, so the consumer cannot have it overwrite anything.
 	tail, freed uint32
-	ends        [descCount]uint32 // tail behind each descriptor
+	ends        [descCount]uint32 // tail after each descriptor
 }
 
 func newProducer(r half) *producer { return &producer{ring: r} }
@@ -32,8 +32,8 @@ type errBroken string
 
 func (e errBroken) Error() string { return "shared memory: " + string(e) }
 
-// refresh takes note of what the consumer has given back. It reports whether
-// that was anything.
+// refresh reads what the consumer has given back. It reports whether that was
+// anything.
 func (p *producer) refresh() (moved bool, err error) {
 	head := p.ring.head().Load()
 	if head == p.head {
@@ -54,7 +54,7 @@ const (
 	nearDescs = descCount / 2
 )
 
-// ahead reports whether the consumer is further behind than that, as far as is
+// ahead reports whether the consumer lags by more than that, as far as is
 // known.
 func (p *producer) ahead() bool { return p.backlog() > nearLen || p.next-p.head > nearDescs }
 

@@ -87,8 +87,8 @@ func (r *receiver) pass() bool {
 	return r.vain < udpSkip
 }
 
-// takeAll takes from all connections in turn. behind reports that some packet
-// waits for those that went by UDP before.
+// takeAll takes from all connections in turn. The second result reports that
+// some packet waits for those that went by UDP before.
 func (l *Link) takeAll(list []*conn, b *transport.RxBatch) (n int, behind bool) {
 	r := &l.rx
 	runs, bytes := 0, 0

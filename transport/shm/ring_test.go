@@ -150,8 +150,9 @@ func TestRingAfterUDP(t *testing.T) {
 	}
 }
 
-// Who is about to sleep is told of what is there, also if it was told before
-// and has left some: the producer wakes it for nothing but what comes later.
+// A consumer that is about to sleep is told of what is there, even if it was
+// told before and has left some: the producer wakes it only for what comes
+// later.
 func TestRingIsNotLeft(t *testing.T) {
 	t.Parallel()
 	p, c := newRing()

@@ -115,8 +115,8 @@ func (d *device) propose(p *peer, l *Link, qpn int, socket *net.UnixConn) error 
 	return err
 }
 
-// validSlots reports whether a port may have so many slots, and this is one of
-// them.
+// validSlots reports whether a port may have that many slots, and slot is one
+// of them.
 func validSlots(slot, slots int) bool {
 	return slots > 0 && slots <= maxSlots && slots&(slots-1) == 0 && slot >= 0 && slot < slots
 }
@@ -235,9 +235,9 @@ func (d *device) check(h *hello, memory, bell int) error {
 }
 
 // bound reports whether a process of this user has the UDP port of an address:
-// nobody is to take the packets of another host, or of another user. The kernel
-// lists its sockets in parts, and one may be missing while others come and go.
-// So it is asked some times.
+// no process is to take the packets of another host, or of another user. The
+// kernel lists its sockets in parts, and one may be missing while others come
+// and go. So it is asked several times.
 func (d *device) bound(at netip.AddrPort) error {
 	if at == d.local {
 		return nil // this device has it, too

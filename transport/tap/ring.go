@@ -20,7 +20,7 @@ type Ring struct {
 	mu    sync.Mutex
 	buf   []byte
 	first uint64 // position of the oldest record, since the ring was made
-	next  uint64 // position behind the newest
+	next  uint64 // position after the newest
 	frame []byte
 	stats RingStats
 }
@@ -41,7 +41,7 @@ const recordHeader = 12
 // MinRing is the smallest size of a Ring, so that any packet has room.
 const MinRing = 64 << 10
 
-// NewRing makes a ring of so many bytes, MinRing at the least, for packets that
+// NewRing makes a ring of that many bytes, at least MinRing, for packets that
 // the filter lets through.
 func NewRing(bytes int, f Filter) *Ring {
 	return &Ring{filter: f, buf: make([]byte, max(bytes, MinRing))}
@@ -125,7 +125,8 @@ func (r *Ring) length(at uint64) int {
 const chunk = 128 << 10
 
 // read appends records from a position on, as they are in the ring, and returns
-// the position behind them. Those that have made room meanwhile are left out.
+// the position after them. Records that have made room for others meanwhile are
+// left out.
 func (r *Ring) read(b []byte, at, end uint64) ([]byte, uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

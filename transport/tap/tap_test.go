@@ -177,7 +177,7 @@ func TestCaptureUDP(t *testing.T) {
 		t.Cleanup(func() { l.Close() })
 		return l
 	}
-	net := fmt.Sprintf("127.%d.%d.", 1+rand.IntN(254), rand.IntN(256)) // nobody else has it
+	net := fmt.Sprintf("127.%d.%d.", 1+rand.IntN(254), rand.IntN(256)) // no other test has it
 	a, b := open(net+"1"), open(net+"2")
 	var ca, cb bytes.Buffer
 	la, err := tap.New(a, &ca)

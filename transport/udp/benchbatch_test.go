@@ -27,8 +27,8 @@ func BenchmarkPackageNet(b *testing.B) {
 }
 
 // BenchmarkBatch is the same by ReadBatch and WriteBatch of golang.org/x/net,
-// with so many packets a call. It computes no ICRC. BenchmarkPerPacket is what
-// the link of Linux takes for that, with the ICRC of both sides.
+// with n packets a call. It computes no ICRC. BenchmarkPerPacket is what the
+// link of Linux takes for that, with the ICRC of both sides.
 func BenchmarkBatch(b *testing.B) {
 	for _, payload := range []int{4096, 1024} {
 		for _, n := range []int{1, 16} {

@@ -11,8 +11,8 @@ import (
 
 // What queue pairs may have in flight to a peer fits into its receive buffer,
 // whatever the size of the packets, also where each is a datagram of its own
-// and nobody reads: half of the granted buffer as a window counts it, and a
-// quarter of that beyond (package hca).
+// and the receiver does not read: half of the granted buffer as a window counts
+// it, and a quarter of that beyond (package hca).
 func TestWindowFitsTheReceiveBuffer(t *testing.T) {
 	t.Parallel()
 	const buffer = 212992 // what Linux grants by default

@@ -36,8 +36,8 @@ const (
 	choiceBlocks = 17
 	// choiceReceives with something are a block.
 	choiceReceives = 8
-	// A choice lasts for minHold receives at first, and for maxHold at the
-	// most. A trial has 272, of which half go the way that loses.
+	// A choice lasts for minHold receives at first, and for at most
+	// maxHold. A trial has 272, of which half go the way that loses.
 	minHold, maxHold = 1 << 10, 1 << 14
 	// choiceGain is what places must save at least.
 	choiceGain = 0.02
@@ -68,7 +68,7 @@ func (c *choice) next(bytes int, now func() time.Duration) bool {
 // interrupt says that the last receive is not to be counted.
 func (c *choice) interrupt() { c.began = 0 }
 
-// placed takes note of a receive into places: whether anything was.
+// placed records a receive into places: whether anything was placed.
 func (c *choice) placed(any bool) {
 	if any {
 		c.worked, c.vain = true, 0
@@ -77,10 +77,10 @@ func (c *choice) placed(any bool) {
 	}
 }
 
-// damaged takes note of a wrong ICRC in a place. The network does that seldom.
-// A program can do it again and again: one that writes there itself, before
-// the packet was looked at. In a buffer it cannot. So buffers are the way for
-// a while, and the transfer goes on.
+// damaged records a wrong ICRC in a place. The network seldom causes one. A
+// program can cause them again and again, if it writes there itself before the
+// packet has been checked. It cannot write into a buffer. So buffers are the
+// way for a while, and the transfer goes on.
 func (c *choice) damaged() { *c = choice{hold: minHold, last: minHold} }
 
 // endBlock goes on with the other way, and after the last block with the one

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// machine has receives that cost so many ns for a byte, by way, with noise.
+// machine has receives that cost some ns for each byte, by way, with noise.
 type machine struct {
 	rng   *rand.Rand
 	now   time.Duration
@@ -32,7 +32,7 @@ func (m *machine) run(c *choice, receives int) {
 		bytes = 60000 + m.rng.IntN(3)*60000
 		cost *= 0.9 + 0.2*m.rng.Float64()
 		if m.rng.IntN(50) == 0 {
-			cost *= 20 // somebody else has the processor
+			cost *= 20 // another process has the processor
 		}
 		m.now += time.Duration(cost * float64(bytes))
 	}

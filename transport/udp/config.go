@@ -62,7 +62,7 @@ type OpenError struct {
 	Addr netip.AddrPort
 	Op   string // what failed: "check address", "bind" …
 	Err  error  // the cause, mostly the system's error
-	Hint string // who or what is in the way and what to do, may be empty
+	Hint string // what is in the way and what to do, may be empty
 }
 
 func (e *OpenError) Error() string {

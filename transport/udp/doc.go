@@ -15,23 +15,23 @@
 // ask for a source port, by which networks and adapters spread flows. On Linux
 // each such port is one more socket, up to MaxSourcePorts for a link or a group
 // of links. It sends like the link's own socket and drops what it receives:
-// RoCEv2 answers to port 4791, never to the source port. A port that somebody
-// else has is an error, of OpenSourcePort or else of Send. Packets of one batch
-// that follow each other and leave by the same port share a system call. On
-// other systems the link is limited, with one datagram per system call. IPv6 is
-// complete except for datagrams with checksum zero (RFC 6936), and on Windows
-// for the traffic class. Over IPv4, macOS and FreeBSD tell traffic classes of
-// what arrives; Windows and OpenBSD do not, and Windows sends none. Over IPv4,
-// macOS and FreeBSD give unfragmented packets the Identification 0 that they
-// are sealed for. Windows and OpenBSD choose another one, so that only peers
-// that do not see it accept them: those that run this package. The only source
-// port is the link's own; a path that asks for another is refused. The build
-// tag portable has this link on Linux, for tests. Open and ReadLinkMTU read the
-// MTU of the interface. On Linux, ReadLinkMTU also reads that of the way to a
-// peer: of the interface by which packets leave, and of the route. What ICMP
-// says of the path further on does not count, because anybody can send that:
-// packets that are too long for a router are lost. For one that is too long for
-// the interface the error is transport.ErrTooLong.
+// RoCEv2 answers to port 4791, never to the source port. If another process has
+// a port, that is an error of OpenSourcePort, or else of Send. Packets of one
+// batch that follow each other and leave by the same port share a system call.
+// On other systems the link is limited, with one datagram per system call. IPv6
+// is complete except for datagrams with checksum zero (RFC 6936), and on
+// Windows for the traffic class. Over IPv4, macOS and FreeBSD tell traffic
+// classes of what arrives; Windows and OpenBSD do not, and Windows sends none.
+// Over IPv4, macOS and FreeBSD give unfragmented packets the Identification 0
+// that they are sealed for. Windows and OpenBSD choose another one, so that
+// only peers that do not see it accept them: those that run this package. The
+// only source port is the link's own; a path that asks for another is refused.
+// The build tag portable has this link on Linux, for tests. Open and
+// ReadLinkMTU read the MTU of the interface. On Linux, ReadLinkMTU also reads
+// that of the way to a peer: of the interface by which packets leave, and of
+// the route. What ICMP says of the path further on does not count, because any
+// host can send that: packets that are too long for a router are lost. For one
+// that is too long for the interface the error is transport.ErrTooLong.
 //
 // The link's socket is bound to one unicast address. On Linux each multicast
 // group that the link joins is one more socket, bound to the group, up to

@@ -38,7 +38,8 @@ func sourcePortHint(at netip.AddrPort, err error) string {
 	return fmt.Sprintf("UDP port %d on %v is taken by %s; choose another source port, or let one be chosen", at.Port(), at.Addr(), who)
 }
 
-// holder says who has the port, as far as /proc shows it, and what to do.
+// holder says which process has the port, as far as /proc shows it, and what to
+// do.
 func holder(at netip.AddrPort) string {
 	if who := holdingProcess(at); who != "" {
 		return fmt.Sprintf("by %s, which does not share it; %s", who, otherPlace)

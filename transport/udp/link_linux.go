@@ -98,7 +98,7 @@ func OpenGroup(addr netip.Addr, c Config, n int) ([]*Link, error) {
 			Err: fmt.Errorf("%d links: the number must be a power of two", n)}
 	}
 	// Only these links share the port: the first one binds it alone, so
-	// that this fails if somebody else has it.
+	// that this fails if another process has it.
 	first, err := Open(addr, c)
 	if err != nil {
 		return nil, err
@@ -234,7 +234,7 @@ var _ transport.LinkMTUReader = (*Link)(nil)
 // waiter is the state of Wait: poll(2) on the socket, on an eventfd that wakes
 // it, and on what watches the sockets of groups, if there are any. The
 // runtime's poller would wake for every packet, even while a program polls and
-// nobody waits.
+// no goroutine waits.
 type waiter struct {
 	event    *os.File
 	raw      syscall.RawConn // of event
@@ -297,15 +297,16 @@ func (w *waiter) init(g *groups) error {
 	return nil
 }
 
-// otherEvent is a descriptor that somebody else wants Wait to watch.
+// otherEvent is a descriptor that Wait watches for another package.
 type otherEvent struct {
 	raw   syscall.RawConn
 	ready func()
 }
 
 // WaitAlso has Wait return when f is readable, too. Then it calls ready, which
-// ends that. f stays the caller's, who closes it after the link. It is called
-// once: a second call fails. A Wait that blocks already does not know of it.
+// ends that. The caller keeps f, and closes it after the link. WaitAlso is
+// called once: a second call fails. A Wait that blocks already does not know of
+// it.
 func (l *Link) WaitAlso(f *os.File, ready func()) error {
 	raw, err := f.SyscallConn()
 	if err != nil {
@@ -380,8 +381,8 @@ func (w *waiter) reset(fd uintptr) {
 	_, _ = unix.Read(int(fd), count[:])
 }
 
-// pause is how long Wait lasts after so many failed Recv calls in a row.
-// A broken socket must not keep a processor busy.
+// pause is how long Wait lasts after that many failed Recv calls in a row. A
+// broken socket must not keep a processor busy.
 func pause(failed int32) time.Duration {
 	return min(time.Millisecond<<min(failed-1, 10), maxPause)
 }

@@ -16,7 +16,7 @@ import (
 )
 
 // TestMulticastInterface: on real interfaces, where a link hears what comes by
-// its own one and the network hears who joins.
+// its own one and the network hears of its memberships.
 func TestMulticastInterface(t *testing.T) {
 	t.Parallel()
 	if !testnet.Isolated(t) {
@@ -121,7 +121,7 @@ func testMembership(t *testing.T, peer string) {
 	}{
 		{"198.18.0.1", "239.7.8.9", "/proc/net/igmp", "090807EF", func(b []byte) bool { return b[0]>>4 == 4 && b[9] == unix.IPPROTO_IGMP }},
 		{"fd18::1", "ff0e::7:8:9", "/proc/net/igmp6", "ff0e0000000000000000000700080009", func(b []byte) bool {
-			return b[0]>>4 == 6 && b[6] == 0 && len(b) > 48 && b[40] == unix.IPPROTO_ICMPV6 && b[48] == 143 // behind a hop-by-hop option
+			return b[0]>>4 == 6 && b[6] == 0 && len(b) > 48 && b[40] == unix.IPPROTO_ICMPV6 && b[48] == 143 // after a hop-by-hop option
 		}},
 	} {
 		group := mustAddr(c.group)

@@ -98,8 +98,8 @@ func TestParseRoute(t *testing.T) {
 }
 
 // TestLearnedMTUDoesNotCount: the kernel has a path MTU from ICMP (RFC 1191,
-// RFC 8201), which anybody can send, in the place of the route's own, with a
-// time at which it ends.
+// RFC 8201), which any host can send, in place of the route's own, with a time
+// at which it expires.
 func TestLearnedMTUDoesNotCount(t *testing.T) {
 	t.Parallel()
 	attr := func(typ uint16, data []byte) []byte {

@@ -85,7 +85,7 @@ func testGroup(t *testing.T, group, other netip.Addr, members []*Link, outside *
 		}
 		nothing(t, outside)
 	}
-	// Who is not a member can send, and hears nothing.
+	// A link that is not a member can send, and hears nothing.
 	send(t, outside, transport.Path{Dst: group, DstPort: members[0].Capabilities().Port}, 1)
 	for _, l := range members {
 		receive(t, l, 1)

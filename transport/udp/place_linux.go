@@ -98,8 +98,8 @@ func (r *receiver) mayPlace() bool {
 	return false
 }
 
-// takes note that n bytes were received into a buffer, as packets of segment
-// bytes, if they were coalesced. A large packet alone is the first or the last
+// takes records that n bytes were received into a buffer, as packets of segment
+// bytes if they were coalesced. A large packet alone is the first or the last
 // one of a message between two others.
 func (p *placement) takes(n, segment int) {
 	p.bytes += n
@@ -191,7 +191,7 @@ func (r *receiver) placeOne(fd uintptr, i int) bool {
 	return p.deliver(r.verifier, &p.gaps[i], meta, payload, size, n, rest[:min(int(got), len(rest))]) && int(got) == n*segment
 }
 
-// failed takes note of an error. The ordinary way meets those that last.
+// failed records an error. The ordinary way meets those that last.
 func (p *placement) failed(l *Link, errno unix.Errno) {
 	p.empty = errno == unix.EAGAIN
 	if errno == unix.EFAULT {
@@ -302,7 +302,7 @@ func (p *placement) add(meta transport.RxPacket, gaps *[placeMost + 1]gap, paylo
 // ackReq reports whether a header asks for an acknowledgement.
 func ackReq(h *[rocev2.BTHLen]byte) bool { return h[8]&0x80 != 0 }
 
-// follows reports whether h is the header of packet i behind first, which may
+// follows reports whether h is the header of packet i after first, which may
 // differ in AckReq.
 func follows(first, h *[rocev2.BTHLen]byte, i int) bool {
 	if binary.BigEndian.Uint64(first[:]) != binary.BigEndian.Uint64(h[:]) {

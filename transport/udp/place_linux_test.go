@@ -171,7 +171,7 @@ func flatten(b *transport.RxBatch) (all []transport.RxPacket) {
 }
 
 // A large packet alone, between coalesced ones, is the end of a message among
-// others. A small one, or one behind that, is no bulk.
+// others. A small one, or a large one after that, is no bulk.
 func TestLargeAmongCoalesced(t *testing.T) {
 	t.Parallel()
 	var p placement

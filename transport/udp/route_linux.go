@@ -19,8 +19,8 @@ type route struct {
 }
 
 // findRoute asks the kernel for the way from src, if that is valid, to dst.
-// What the kernel has learned of the path from ICMP does not count, because
-// anybody can send that.
+// What the kernel has learned of the path from ICMP does not count, because any
+// host can send that.
 func findRoute(src, dst netip.Addr, scope uint32) (r route, ok bool) {
 	var s routeSocket
 	s.open()
@@ -68,8 +68,8 @@ func (s *routeSocket) find(src, dst netip.Addr, scope uint32) (r route, ok bool)
 		return r, false
 	}
 	for {
-		// The answer is there when the request has been taken, behind
-		// what nobody has read.
+		// The answer is there when the request has been taken, after
+		// what has not been read yet.
 		var b [2048]byte
 		n, _, err := unix.Recvfrom(s.fd, b[:], unix.MSG_DONTWAIT)
 		if err != nil {

@@ -318,7 +318,7 @@ func (s *sender) plain() error {
 	run, n, at := s.slots[s.sent].run, s.n, s.sent
 	defer func() { s.n, s.sent = n, at+1 }()
 	failed := s.fail.Failed
-	// The slot of the run itself is reused; those behind it are untouched.
+	// The slot of the run itself is reused; those after it are untouched.
 	for i := run.First; i < run.Last; i++ {
 		r := s.batch.Run(i, false)
 		s.batch.Seal(&r, s.l.local)

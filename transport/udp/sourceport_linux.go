@@ -15,7 +15,7 @@ import (
 )
 
 // sourcePorts are the sockets beside their own from which a link, or all links
-// of a group, send. Nobody answers to these ports, so they do not receive.
+// of a group, send. No peer answers to these ports, so they do not receive.
 type sourcePorts struct {
 	at    netip.AddrPort // address with zone, and the links' own port
 	scope uint32

@@ -105,8 +105,8 @@ func TestManySourcePorts(t *testing.T) {
 	}
 }
 
-// A port that somebody else has is an error that says who, at once and when a
-// packet is sent; where any port does, it is another one.
+// A port that another socket has is an error that names its process, at once
+// and when a packet is sent; where any port does, another one is opened.
 func TestSourcePortTaken(t *testing.T) {
 	t.Parallel()
 	a, b, _ := ends(t, false, Config{}, transport.Path{})
@@ -176,7 +176,7 @@ func TestSourcePortLimit(t *testing.T) {
 	}
 }
 
-// free reports whether nobody has the port.
+// free reports whether no socket has the port.
 func free(t *testing.T, addr netip.Addr, port uint16) bool {
 	t.Helper()
 	c, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(addr, port)))

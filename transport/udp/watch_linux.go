@@ -51,8 +51,8 @@ func (l *Link) WatchPort(changed func(transport.PortChange)) (stop func()) {
 	return func() { l.watch.CompareAndSwap(f, nil); f.Close(); wg.Wait() }
 }
 
-// isOverrun reports whether the kernel has lost messages because nobody read
-// them in time. Others follow.
+// isOverrun reports whether the kernel has lost messages because they were not
+// read in time. Others follow.
 func isOverrun(err error) bool {
 	pe, ok := err.(*os.PathError)
 	return ok && pe.Err == syscall.ENOBUFS
