@@ -91,8 +91,8 @@ func startCapture(ctx context.Context, h *guest.Host, dev, file string) (*captur
 // seenLine is what tcpdump says on SIGUSR1.
 var seenLine = regexp.MustCompile(`(\d+) packets? captured, (\d+) packets? received by filter, (\d+) packets? dropped`)
 
-// behind returns how many frames tcpdump has not taken from the kernel, by the
-// last of its answers; -1 if there is none.
+// The number of frames that tcpdump has not taken from the kernel, by the last
+// of its answers; -1 if there is none.
 func behind(answers string) int {
 	all := seenLine.FindAllStringSubmatch(answers, -1)
 	if len(all) == 0 {

@@ -76,7 +76,7 @@ func flags(nameAndValue ...any) (argv []string) {
 	return argv
 }
 
-// flagAt passes the address behind a flag.
+// flagAt passes the address after a flag.
 func flagAt(flag string) func(cmCell, string) []string {
 	return func(_ cmCell, at string) []string { return []string{flag, at} }
 }
@@ -278,7 +278,8 @@ func filesOf(bin string) string             { return filepath.Join(filepath.Dir(
 func sourceOf(bin string) string            { return filepath.Join(filepath.Dir(bin), "source") }
 func (c cmCell) file(g *guest.Guest) string { return c.family("copy4.", "copy6.") + g.Line }
 
-// left compares what rcopy has copied, and asks our mckey who sent.
+// left compares what rcopy has copied, and checks the sender that our mckey
+// names.
 func (c cmCell) left(ctx context.Context, bin string, g *guest.Guest, weServe bool, server *guest.Process) error {
 	switch {
 	case c.tool == "mckey" && weServe:
@@ -331,7 +332,7 @@ func rcMessages(n int, lossy bool) (client, server cmSent) {
 	return cmSent{req: n, rtu: n}, cmSent{rep: n}
 }
 
-// silent: a receiver of multicast says nothing to anybody.
+// silent: a receiver of multicast sends nothing.
 func (c cmCell) silent(want traffic) bool { return c.tool == "mckey" && want.cast == 0 }
 
 // cmCells are run in both roles against every kernel.
@@ -358,8 +359,8 @@ func cmCells() []scenario {
 	return cells
 }
 
-// lossyCMCells are run while the guest loses packets in both directions. Nobody
-// repeats a lost datagram of udaddy or mckey.
+// lossyCMCells are run while the guest loses packets in both directions. Lost
+// datagrams of udaddy and mckey are not repeated, so they are not here.
 func lossyCMCells() []scenario {
 	return []scenario{
 		cmCell{tool: "rping", size: 1000, iters: 20, lossy: true},

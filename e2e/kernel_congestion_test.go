@@ -52,7 +52,7 @@ type congestionCell struct {
 	theirs bool   // the data is the kernel's, and so it is told to slow down
 }
 
-// congestionCells have data flow between a kernel and us, while somebody sends
+// congestionCells have data flow between a kernel and us, while the test sends
 // congestion notifications in the name of the side that receives it.
 var congestionCells = []congestionCell{
 	{name: "read", argv: "ib_read_bw"},

@@ -43,7 +43,8 @@ func (c daemonCell) kernelArgv(g *guest.Guest, _ int, server string) []string {
 	return c.scenario.kernelArgv(g, c.port, server)
 }
 
-// left compares what rcopy has copied. Whom our mckey has heard is in the log.
+// left compares what rcopy has copied. Which sender our mckey has heard is in
+// the log.
 func (c daemonCell) left(ctx context.Context, bin string, g *guest.Guest, _ bool, _ *guest.Process) error {
 	if of, ok := c.scenario.(cmCell); ok && of.tool != "mckey" {
 		return of.left(ctx, bin, g, true, nil)
@@ -105,8 +106,8 @@ type daemon struct {
 	p     *guest.Process
 }
 
-// startDaemon starts one with all addresses of our side. It listens for nobody
-// but the tools.
+// startDaemon starts one with all addresses of our side. It listens for the
+// tools alone.
 func startDaemon(t *testing.T, lab *guest.Lab, bin string) *daemon {
 	t.Helper()
 	var b strings.Builder
@@ -162,7 +163,7 @@ func (d *daemon) count(msg string, fits func(log) bool) (n int) {
 	return n
 }
 
-// await returns when so many lines fit.
+// await returns when n lines fit.
 func (d *daemon) await(ctx context.Context, msg string, fits func(log) bool, n int) error {
 	tick, late := time.NewTicker(20*time.Millisecond), time.After(grace)
 	defer tick.Stop()

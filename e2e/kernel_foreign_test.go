@@ -224,8 +224,8 @@ func echo(ctx context.Context, t *testing.T, c *rdma.Conn, answers bool) {
 	}
 }
 
-// dialStrange connects with the ECE of a vendor that nobody knows, and does
-// what rdma_client does.
+// dialStrange connects with the ECE of an unknown vendor, and does what
+// rdma_client does.
 func dialStrange(ctx context.Context, t *testing.T, dev *verbs.Device, to netip.AddrPort) {
 	pd := must(dev.AllocPD())(t)
 	cq := must(dev.CreateCQ(16))(t)

@@ -97,7 +97,7 @@ func TestPlacementSide(t *testing.T) {
 	}
 	p.toGuest()
 	p.fromGuest()
-	// A guest's memory has nothing behind it.
+	// A guest's memory has no storage below it.
 	if wc := p.do(verbs.SendWR{Opcode: verbs.OpFlush, FlushType: verbs.Persistence, Length: 8, Remote: p.peer.At(0)}); wc.Status != verbs.StatusRemInvReqErr && wc.Status != verbs.StatusRemAccessErr {
 		t.Errorf("a FLUSH to storage that is not there: %v", wc)
 	}
@@ -214,7 +214,7 @@ func (p *placement) toGuest() {
 	flush.FlushLevel = verbs.FlushRegion
 	p.want("FLUSH of the region", p.do(flush), verbs.WCFlush)
 	t.Logf("retransmitted: %d with the first FLUSH, %d with four others", first, p.qp.Stats().Retransmits-first)
-	// Behind each other, without waiting.
+	// One after the other, without waiting.
 	for i := range 12 {
 		wr := flush
 		if i%3 == 1 {

@@ -21,7 +21,7 @@ import (
 
 const (
 	enableEnv = "ROCEV2_E2E"        // set: run the tests against kernel guests; "require": fail where they cannot run
-	outEnv    = "ROCEV2_E2E_OUT"    // directory for what failures leave behind
+	outEnv    = "ROCEV2_E2E_OUT"    // directory for what is kept of failures
 	binEnv    = "ROCEV2_E2E_BIN"    // the program under test, and rocev2d beside it, instead of building them
 	matrixEnv = "ROCEV2_E2E_MATRIX" // file for the matrix as Markdown
 	pairEnv   = "ROCEV2_E2E_PAIR"   // "all": the whole matrix also between two kernels
@@ -275,8 +275,8 @@ func (r *run) tools(ctx context.Context) (srv *guest.Process, err error) {
 	return srv, bothEnded(srv, cl, cmp.Or(r.cell.traits().patience, grace))
 }
 
-// bothEnded waits for both. Whoever is last gets some time; then it is waiting
-// for nobody.
+// bothEnded waits for both. The last one gets some time; after that it waits
+// for a peer that has gone.
 func bothEnded(srv, cl *guest.Process, timeout time.Duration) error {
 	first, last := cl, srv
 	select {

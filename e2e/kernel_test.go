@@ -57,7 +57,7 @@ func TestGuestPair(t *testing.T) {
 }
 
 // testBetween is the network between two guests: they reach each other over it
-// alone, and over the bridge again behind it.
+// alone, and over the bridge again afterwards.
 func testBetween(t *testing.T, lab *guest.Lab, a, b *guest.Guest) {
 	ping := func(wait string) int {
 		t.Helper()

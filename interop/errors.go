@@ -70,7 +70,7 @@ func quote(b []byte) string {
 	return strconv.QuoteToASCII(string(b))
 }
 
-// speaker guesses from the first bytes who it was that sent them.
+// speaker guesses from the first bytes which program sent them.
 func speaker(b []byte) string {
 	switch {
 	case len(b) >= 5 && b[4] == ':' && isHex(b[:4]), string(b) == "0000":
@@ -143,7 +143,7 @@ func BadConfig(format string, args ...any) error {
 }
 
 // LossError says that a run over an unreliable service cannot go on: a message
-// that this side waits for does not come, and nobody sends it again.
+// that this side waits for does not come, and is not sent again.
 type LossError struct {
 	Service        Service
 	Sent, Received uint64        // messages, until then

@@ -14,12 +14,11 @@ import (
 // Attack is one way to harm a device, and what must hold against it.
 type Attack struct {
 	Name string // lower case, words joined by hyphens
-	What string // who sends what
+	What string // what is sent, and from where
 	Must string // what must hold
 
 	// Goodput is the share of its goodput that an innocent connection keeps
-	// at the least. It is judged in virtual time only; 0 means that it is
-	// not.
+	// at least. It is judged in virtual time only; 0 means that it is not.
 	Goodput float64
 
 	run func(*Trial)
@@ -30,8 +29,8 @@ type Scale struct {
 	Packets int           // of a flood, whose answers are counted
 	Conns   int           // connections that an attacker opens one after another
 	Rounds  int           // turns without and with the attack; 0: none
-	Bytes   int           // that a neighbour moves in a turn and direction, at the least
-	Turn    time.Duration // how long a turn lasts at the least
+	Bytes   int           // that a neighbour moves at least in a turn and direction
+	Turn    time.Duration // how long a turn lasts at least
 }
 
 // Short is for tests, Long for figures.

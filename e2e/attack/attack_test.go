@@ -124,9 +124,9 @@ func skipWithoutRaw(t *testing.T, raw bool) {
 	}
 }
 
-// TestForgedPacketsArrive shows that attacks which must have no effect are no
-// empty ones: a packet that is right in everything is executed, whoever sent
-// it.
+// TestForgedPacketsArrive shows that attacks which must have no effect are not
+// empty: a packet whose fields are all right is executed, wherever it comes
+// from.
 func TestForgedPacketsArrive(t *testing.T) {
 	for _, w := range wires {
 		t.Run(w.name, func(t *testing.T) {

@@ -26,8 +26,9 @@ type Guess struct {
 }
 
 // BlindResult says how many packets a guess needs. The numbers of packets are
-// extrapolated from the PSNs tried to the space of 2^24, for one known QPN; who
-// does not know it either needs 2^24 / number of queue pairs times as many.
+// extrapolated from the PSNs tried to the space of 2^24, for one known QPN; an
+// attacker who does not know it either needs 2^24 / number of queue pairs times
+// as many.
 type BlindResult struct {
 	Name     string  `json:"name"`
 	What     string  `json:"what"`
@@ -121,7 +122,7 @@ func (s *survey) do(near int) error {
 	return nil
 }
 
-// at tries one distance, which stands for so many.
+// at tries one distance, which stands for weight distances.
 func (s *survey) at(d int, weight float64) error {
 	o, err := s.try(d)
 	if err != nil {
@@ -211,7 +212,7 @@ func (g *Guess) try(m *rigMemory, d, msn int) (outcome, error) {
 	}
 	clear(m.b)
 	toRequester := g.syndrome != 0
-	const first = 4 // messages, so that there is something behind
+	const first = 4 // messages, so that there are PSNs before the expected one
 	if err := r.send(first); err != nil {
 		return outcome{}, err
 	}

@@ -41,7 +41,7 @@ func (t *Trial) sealed(src netip.Addr, b []byte) []byte {
 	return flow.Seal(0, b)
 }
 
-// unharmed notes what a datagram that belongs to nobody has changed: the
+// unharmed notes what a datagram that belongs to no connection has changed: the
 // memory, the answers, or what the queue pair expects.
 func (t *Trial) unharmed(e *end, what string, attack func()) {
 	t.fence()
@@ -94,8 +94,8 @@ func (t *Trial) shortened(src netip.Addr, e *end, op rocev2.Opcode) {
 	}
 }
 
-// An opcode that is not in the table indexed behind the end of it: one
-// datagram of anybody, opcode 0xff, to the multicast QPN.
+// An opcode that is not in the table indexed past its end: one datagram from
+// any host, opcode 0xff, to the multicast QPN.
 func TestUnknownOpcode(t *testing.T) {
 	bugClass(t, func(t *Trial) {
 		h := t.hostile(true)
@@ -129,8 +129,8 @@ func TestUnknownOpcode(t *testing.T) {
 	})
 }
 
-// An ATOMIC WRITE without its 8 bytes read them from behind the packet; so did
-// its repetition.
+// An ATOMIC WRITE without its 8 bytes read them from past the end of the
+// packet; so did its repetition.
 func TestZeroLengthAtomicWrite(t *testing.T) {
 	bugClass(t, func(t *Trial) {
 		for _, n := range []int{0, 4, 7, 12, 16} {
@@ -273,7 +273,7 @@ func TestNotExecutedAfterError(t *testing.T) {
 	})
 }
 
-// The second invalidation of a key found nothing behind it, and crashed.
+// The second invalidation of a key found no memory for it, and crashed.
 func TestDoubleInvalidate(t *testing.T) {
 	bugClass(t, func(t *Trial) {
 		f := t.foe(t.hostile(false), endConfig{})

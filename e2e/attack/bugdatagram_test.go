@@ -53,8 +53,8 @@ func TestDatagramPadIsNotWritten(t *testing.T) {
 	})
 }
 
-// One bad datagram ended a queue pair that serves everybody. Whatever anybody
-// sends, even with the right Q_Key, a UD queue pair goes on.
+// One bad datagram ended a queue pair that serves all hosts. Whatever is sent
+// to it, even with the right Q_Key, a UD queue pair goes on.
 func TestNoDatagramEndsTheQueuePair(t *testing.T) {
 	bugClass(t, func(t *Trial) {
 		for _, typ := range []verbs.QPType{verbs.UD, verbs.GSI} {

@@ -78,7 +78,7 @@ func TestMulticastGroupIsCompleteWhenVisible(t *testing.T) {
 	})
 }
 
-// What cannot be attached leaves no group behind.
+// An attachment that fails leaves no group.
 func TestFailedAttachLeavesNothing(t *testing.T) {
 	bugClass(t, func(t *Trial) {
 		closed := t.service(nil, verbs.UD, madSlot)
@@ -96,9 +96,9 @@ func TestFailedAttachLeavesNothing(t *testing.T) {
 	})
 }
 
-// Whatever is sent to a group reaches queue pairs that are attached, of UD, and
-// with the right Q_Key; packets for one queue pair that are sent to a group
-// reach nobody; nothing is answered.
+// What is sent to a group reaches only queue pairs that are attached, of UD,
+// and with the right Q_Key; packets for one queue pair that are sent to a group
+// reach none; nothing is answered.
 func TestMulticastFloodHasNoEffect(t *testing.T) {
 	bugClass(t, func(t *Trial) {
 		h := t.hostile(false)

@@ -11,13 +11,13 @@
 //
 // Labs stand on UDP sockets of the loopback network, where forged packets leave
 // through a raw socket if the process may open one, and else enter the victim's
-// link behind its socket (see Wire); or on a simulated network, inside a
+// link above its socket (see Wire); or on a simulated network, inside a
 // testing/synctest bubble, where time is virtual and goodput can be judged too.
 //
-// Blind measures how many packets an attacker needs who sees no traffic, at the
-// state machines themselves: it tries a forged packet on a fresh connection at
-// every distance from the expected PSN that may matter, and at samples of the
-// rest, and extrapolates to the space of 2^24 PSNs.
+// Blind measures, at the state machines themselves, how many packets an
+// attacker who sees no traffic needs: it tries a forged packet on a fresh
+// connection at every distance from the expected PSN that may matter, and at
+// samples of the rest, and extrapolates to the space of 2^24 PSNs.
 //
 // The command is cmd/roceattack; docs/threat-model.md says how to use it. What
 // is not attacked here: the control connections of the tools, and anything that

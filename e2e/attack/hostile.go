@@ -182,7 +182,8 @@ func payload(b []byte) func(*rocev2.Packet) {
 	return func(p *rocev2.Packet) { p.Payload = b }
 }
 
-// forged is the payload of messages that nobody of the connection has sent.
+// forged is the payload of messages that neither side of the connection has
+// sent.
 var forged = func() []byte {
 	b := make([]byte, slotSize)
 	for i := range b {

@@ -79,7 +79,7 @@ var offPath = []Attack{
 
 const (
 	silent    = 0       // answers allowed for each packet
-	shootHeap = 6 << 20 // bytes of small objects: packets behind gaps, and what connections take
+	shootHeap = 6 << 20 // bytes of small objects: packets after gaps, and what connections take
 	// buffersHeap is the bytes of receive buffers that the three devices
 	// take once: 64 of 64 KiB each.
 	buffersHeap = 3 * 64 << 16
@@ -265,7 +265,8 @@ func cnpFlood(t *Trial) {
 	}
 }
 
-// foreignPackets is what is in flight to a peer of unknown kind at the most.
+// foreignPackets is how many packets are in flight at most to a peer of unknown
+// kind.
 const foreignPackets = 128
 
 // cnpNative looks at how much the victim has in flight to a peer that never

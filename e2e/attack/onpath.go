@@ -99,7 +99,7 @@ func readStorm(t *Trial, mtu verbs.MTU) {
 	const reads = 16
 	h := t.hostile(true)
 	size := huge(2 << 30)
-	region := make([]byte, size) // of zeros that nobody touches: it costs no memory
+	region := make([]byte, size) // zeros that nothing touches: it costs no memory
 	mr, err := t.lab.victim.pd.RegisterMemory(region, verbs.RemoteRead)
 	t.check(err)
 	t.compare(t.neighbour(), func() func() {
@@ -218,7 +218,7 @@ func quietInError(t *Trial) {
 		return f.end.qp.State() == verbs.StateErr
 	})
 	before := f.end.qp.Stats().TxPackets
-	t.must(t.happens(giveUpAfter, func() bool { // who sends the data sends it, when it runs
+	t.must(t.happens(giveUpAfter, func() bool { // sent by the goroutine that sends the data, when it runs
 		s := f.end.qp.Stats() // an unfinished READ ends with a NAK of its own
 		return s.NAKInvalidSent+s.NAKAccessSent+s.NAKOpSent > 0
 	}), "no NAK")

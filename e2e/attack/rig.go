@@ -81,7 +81,7 @@ const (
 	ownPackets = qp.MaxReorder
 )
 
-// newRig connects two queue pairs, which with own keep packets behind gaps and
+// newRig connects two queue pairs, which with own keep packets after gaps and
 // have the wide window. Room for n receives is made.
 func newRig(m *rigMemory, own bool, n int) (*rig, error) {
 	r := &rig{room: make([]byte, rocev2.MaxPacketLen)}
@@ -153,7 +153,7 @@ func (r *rig) send(n int) error {
 }
 
 // hand gives a packet to q as if its peer had sent it. b has room for the ICRC,
-// which nobody looks at here.
+// which is not checked here.
 func (r *rig) hand(q *qp.QP, b []byte) error {
 	if err := r.packet.Parse(b); err != nil {
 		return err

@@ -29,7 +29,7 @@ func (t *Trial) service(h *hostile, typ verbs.QPType, size int) *end {
 	for i := range e.mr.Bytes() {
 		e.mr.Bytes()[i] = slotFill
 	}
-	const room = 2 // times the receive: what is written behind it is seen
+	const room = 2 // times the receive: what is written past its end is seen
 	for i := range serviceReceives {
 		t.check(e.qp.PostRecv(verbs.RecvWR{ID: uint64(i), SGList: []verbs.SGE{e.mr.Slice(i*room*size, size)}}))
 	}

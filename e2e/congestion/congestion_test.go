@@ -109,7 +109,7 @@ func TestManual(t *testing.T) {
 }
 
 // TestMistakes: a run that was started wrongly ends with the reason, whichever
-// side has the wrong flag, and leaves no program behind.
+// side has the wrong flag, and leaves no program running.
 func TestMistakes(t *testing.T) {
 	n := newNet(t)
 	for args, want := range map[string]string{
@@ -323,7 +323,7 @@ func (r *result) check(rates bool) error {
 	must(r.together(), "the senders did not send at the same time: %.1f %% of the cable", 100*r.share())
 	must(r.jain() >= 0.95, "Jain's index %.3f", r.jain())
 	must(r.dropped == 0, "%d packets dropped", r.dropped)
-	// Who is not scheduled for a while is asked whether it is still there.
+	// A sender probes a side that is not scheduled for a while.
 	must(r.again() <= r.sent/200, "%d of %d packets sent again, and none was lost", r.again(), r.sent)
 	for i := range r.senders {
 		s, sink := &r.senders[i], &r.sinks[i]

@@ -18,11 +18,11 @@ const FrameHeader = 14
 // FrameMTU is the longest IP packet in such a frame.
 const FrameMTU = linkMTU
 
-// Between takes two guests off the bridge, so that a program of the caller's
-// is the network between them. What a guest sends is read from its descriptor,
-// a frame of Ethernet each time, and what is written there reaches that guest.
-// Both descriptors do not block, and the caller closes them before restore
-// puts the guests back. Until then they reach nobody else, but commands still
+// Between takes two guests off the bridge, so that a program of the caller's is
+// the network between them. What a guest sends is read from its descriptor, a
+// frame of Ethernet each time, and what is written there reaches that guest.
+// Neither descriptor blocks, and the caller closes both before restore puts the
+// guests back. Until then the guests reach no other host, but commands still
 // reach them.
 func (l *Lab) Between(ctx context.Context, a, b *Guest) (ends [2]int, restore func(context.Context) error, err error) {
 	ends = [2]int{-1, -1}

@@ -31,7 +31,7 @@ type Node interface {
 	WaitListen(ctx context.Context, port int) error
 }
 
-// Result is what a program left behind.
+// Result is what came of a program that has ended.
 type Result struct {
 	Code   int // exit status; 128+n after signal n
 	Stdout string

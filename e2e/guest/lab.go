@@ -206,7 +206,7 @@ func (u unprivileged) Start(ctx context.Context, argv ...string) (*Process, erro
 // drop makes a program one of an ordinary user without any capability.
 var drop = []string{"setpriv", fmt.Sprintf("--reuid=%d", Nobody), fmt.Sprintf("--regid=%d", Nobody), "--clear-groups", "--bounding-set=-all", "--no-new-privs", "--pdeathsig=KILL"}
 
-// Nobody is the user and the group of programs without privileges.
+// The user and the group of programs without privileges.
 const Nobody = 65534
 
 // WaitListen returns when a TCP socket of the namespace listens on port.

@@ -56,7 +56,7 @@ func waitListen(ctx context.Context, port int, listening func() (bool, error)) e
 }
 
 // Alone is a namespace without guests: a host with two addresses in a network
-// that nobody else is in.
+// without other hosts.
 type Alone struct {
 	Host  *Host
 	Addrs [2]netip.Addr

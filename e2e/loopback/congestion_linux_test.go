@@ -35,7 +35,7 @@ func TestMarkedDatagrams(t *testing.T) {
 			if sent := b.qp.Stats(); sent.ECNMarked == 0 || sent.CNPsSent == 0 {
 				t.Fatalf("%d packets arrived marked, %d CNPs were sent", sent.ECNMarked, sent.CNPsSent)
 			}
-			// What b sends comes behind its first CNP.
+			// What b sends comes after its first CNP.
 			b.post(verbs.SendWR{ID: 2, Opcode: verbs.OpWrite, SGList: []verbs.SGE{b.mr.Slice(0, 8)}, Remote: a.mr.RemoteAt(0)})
 			b.waitOK(2)
 			if got := a.qp.Stats(); got.CNPsReceived == 0 || got.WindowCuts == 0 || got.ECNMarked > 0 {

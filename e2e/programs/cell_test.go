@@ -15,7 +15,7 @@ import (
 	"github.com/gosoftroce/rocev2/e2e/guest"
 )
 
-// kind says who plays the two sides of a cell.
+// kind says what plays the two sides of a cell.
 type kind int
 
 const (
@@ -97,8 +97,8 @@ func says(words string) ready {
 
 // waiting waits until the server waits for its client, as far as that is to be
 // seen: servers of the connection manager have no socket of TCP. A kernel tells
-// who listens. A program of ours has been idle for some time, or for a longer
-// one it has never slept: rstream asks again and again who has come.
+// which programs listen. A program of ours waits when it has been idle for some
+// time, or has not slept once for longer: rstream polls for its client.
 func waiting(ctx context.Context, st *stage, p *guest.Process) error {
 	if p.PID == 0 {
 		_, err := guest.Run(ctx, st.server.node, "sh", "-c", "until rdma res show cm_id | grep -q LISTEN; do sleep 0.05; done")

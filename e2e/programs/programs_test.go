@@ -200,7 +200,7 @@ func outcome(t *testing.T) string {
 	return "PASS"
 }
 
-// freePort is a TCP port that nobody has at the moment.
+// freePort is a TCP port that no socket has at the moment.
 func freePort(t *testing.T) int {
 	t.Helper()
 	l, err := net.Listen("tcp", "0.0.0.0:0")
@@ -213,7 +213,7 @@ func freePort(t *testing.T) int {
 
 var lastPort atomic.Int32
 
-// nextPort is for a namespace that nobody else is in. The next one is for a
+// nextPort is for a namespace without other programs. The next one is for a
 // second attempt.
 func nextPort(*testing.T) int { return int(20000 + lastPort.Add(2)%10000) }
 

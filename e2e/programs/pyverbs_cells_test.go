@@ -21,8 +21,8 @@ var pyverbsNeeds = []guest.Need{
 	{File: "/usr/share/doc/rdma-core", Package: "rdma-core"},
 }
 
-// So many of the tests pass where there are huge pages, and where there are
-// none. Of those that are for no vendor a kernel's rxe passes 97.
+// How many of the tests pass, and how many of these need huge pages. Of those
+// that are for no vendor a kernel's rxe passes 97.
 const (
 	pyverbsPasses = 110
 	pyverbsOfHuge = 2

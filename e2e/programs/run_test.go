@@ -24,7 +24,7 @@ const (
 	listens = 20 * time.Second // for a server that is not to be seen to listen
 	// For programs that are known to wait for ever.
 	hopeless = 10 * time.Second
-	outEnv   = "ROCEV2_E2E_OUT" // directory for what failures leave behind
+	outEnv   = "ROCEV2_E2E_OUT" // directory for what is kept of failures
 )
 
 // run runs a cell as the body of a test, keeps what its programs have said if

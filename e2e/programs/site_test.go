@@ -49,7 +49,7 @@ func (s *site) rename(t *testing.T, name string) {
 }
 
 // ourSite is an address with a daemon that `rocev2 run` starts and that ends
-// behind the last program. Cells that follow each other share it, or start the
+// after the last program. Cells that follow each other share it, or start the
 // next one.
 func ourSite(t *testing.T, n guest.Node, bin, addr string) *site {
 	t.Helper()

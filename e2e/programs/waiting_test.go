@@ -13,8 +13,8 @@ import (
 	"github.com/gosoftroce/rocev2/e2e/guest"
 )
 
-// TestWaitingServerThatIsAwake: a server that asks again and again who has come
-// waits, though it never sleeps, and others take its processor now and then.
+// TestWaitingServerThatIsAwake: a server that polls for its clients waits,
+// though it never sleeps and other programs take its processor now and then.
 func TestWaitingServerThatIsAwake(t *testing.T) {
 	t.Parallel()
 	var all, one unix.CPUSet

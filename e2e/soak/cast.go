@@ -16,7 +16,7 @@ import (
 	preload "github.com/gosoftroce/rocev2/programs"
 )
 
-// cast is who takes part in a soak.
+// cast is the processes that take part in a soak.
 type cast struct {
 	owner            *process // of the port, where all share an address
 	servers, clients []*process
@@ -39,8 +39,8 @@ func apart(o options) (*cast, error) {
 	return goProcesses(o, 4, func(i int) string { return network + strconv.Itoa(1+i) })
 }
 
-// goProcesses makes two servers and so many groups of clients, on addresses by
-// their number.
+// goProcesses makes two servers and as many groups of clients as groups says,
+// on addresses by their number.
 func goProcesses(o options, groups int, addr func(i int) string) (*cast, error) {
 	self, err := os.Executable()
 	if err != nil {

@@ -62,7 +62,7 @@ func open(local string, access verbs.Access) (s side, err error) {
 	return s, err
 }
 
-// listen offers its memory to the first who connects.
+// listen offers its memory to the first client that connects.
 func listen(ctx context.Context, addr string) error {
 	at, err := netip.ParseAddrPort(addr)
 	if err != nil {
@@ -102,7 +102,7 @@ func dial(ctx context.Context, local, addr string) error {
 	if err != nil {
 		return err
 	}
-	s, err := open(local, verbs.LocalWrite) // nobody else may touch this memory
+	s, err := open(local, verbs.LocalWrite) // no peer may touch this memory
 	if err != nil {
 		return err
 	}

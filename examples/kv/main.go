@@ -18,8 +18,8 @@ import (
 	"github.com/gosoftroce/rocev2/rdma"
 )
 
-// A slot has a version, which is odd while somebody writes, and then a key and
-// a value, each behind its length.
+// A slot has a version, which is odd while a client writes, and then a key and
+// a value, each after its length.
 const (
 	slotSize = 256
 	slots    = 1 << 16
@@ -101,7 +101,7 @@ func (s *store) find(key string) (off int64, version uint64, value string, err e
 			return 0, 0, "", err
 		}
 		if version%2 == 1 || now != version {
-			continue // somebody writes; who dies then leaves the slot locked
+			continue // a client writes; if it dies, the slot stays locked
 		}
 		k, v := int(slot[8]), int(slot[9])
 		if version == 0 || string(slot[10:10+k]) == key {
@@ -134,7 +134,7 @@ func (s *store) put(key, value string) error {
 			return err
 		}
 		if old != version {
-			continue // somebody else was faster
+			continue // another client was faster
 		}
 		text := append([]byte{byte(len(key)), byte(len(value))}, key+value...)
 		if err := s.region.Write(s.ctx, text, off+8); err != nil {

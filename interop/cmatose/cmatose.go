@@ -174,7 +174,7 @@ func (s *side) until(want link.Count) error {
 	}))
 }
 
-// explain adds to an error what may be behind it.
+// explain adds to an error what may be its cause.
 func (s *side) explain(err error) error {
 	var ce *interop.CompletionError
 	switch {

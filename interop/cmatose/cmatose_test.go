@@ -150,7 +150,7 @@ func TestTerms(t *testing.T) {
 	})
 }
 
-// TestRejected dials a server that takes nobody.
+// TestRejected dials a server that takes no client.
 func TestRejected(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -3,7 +3,7 @@
 // group, with the number of its queue pair as immediate data, and the Q_Key of
 // the connection manager. A receiver joins the group and takes as many.
 //
-// Nobody repeats what is lost, and the two sides do not know of each other:
+// What is lost is not sent again, and the two sides do not know of each other:
 // start the receivers first. A sender waits for 3 s before it sends, as the
 // original does, so that switches have learned of the members by then.
 //
@@ -179,7 +179,7 @@ func (r *run) join() error {
 }
 
 // postRecvs posts the receives of a member. The first has memory of its own,
-// since its header says who sends.
+// since its header names the sender.
 func (r *run) postRecvs(l *link.Link) error {
 	first := verbs.RecvWR{ID: link.RecvID, SGList: []verbs.SGE{l.MR.Slice(r.slot(), r.slot())}}
 	if err := l.QP.PostRecv(first); err != nil {

@@ -89,7 +89,7 @@ func TestLossIsNamed(t *testing.T) {
 	})
 }
 
-// TestReceiverWaitsForEver ends a receiver to which nobody sends.
+// TestReceiverWaitsForEver ends a receiver to which nothing is sent.
 func TestReceiverWaitsForEver(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

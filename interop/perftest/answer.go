@@ -117,9 +117,9 @@ type answerLane struct {
 	owed          int // receives used and not posted again
 }
 
-// What a decision waits for, at the least. A second message of send_bw comes
-// within a round trip; the first of any test but write_lat, at once after the
-// last handshake. A client that is slow to answer gets more time.
+// What a decision waits for at least. A second message of send_bw comes within
+// a round trip; the first of any test but write_lat, at once after the last
+// handshake. A client that is slow to answer gets more time.
 const (
 	answerDepth = 512
 	answerSends = 64
@@ -147,7 +147,7 @@ func (a *answerer) run(ctx context.Context) (err error) {
 		return err
 	}
 	// What the client writes, then what this side sends. All queue pairs
-	// share it: nobody looks at the content.
+	// share it: the content is never read.
 	a.grh = lanes.GRH(a.cfg.Service)
 	all := verbs.LocalWrite | verbs.RemoteWrite | verbs.RemoteRead | verbs.RemoteAtomic
 	if a.mr, err = a.pd.AllocMemory(a.source()+blockSize, all); err != nil {

@@ -153,8 +153,8 @@ func (a *answerer) take(wc *verbs.WC) error {
 	return a.echoes(l)
 }
 
-// echoes sends the answer that is due. The acknowledgements of some may come
-// behind the client's next messages.
+// echoes sends the answers that are due. Acknowledgements of earlier ones may
+// come after the client's next messages.
 func (a *answerer) echoes(l *answerLane) error {
 	if a.due > 0 && a.pending >= answerSends {
 		// It sends without waiting for answers, and has no receives for
@@ -240,7 +240,7 @@ var errSize = errors.New("the client waits, and does not answer a WRITE of 4096 
 const sizeLimit = 5 * time.Second
 
 // learnSize waits for the client's first WRITE, and sees by it how large its
-// messages are: what lies behind it is still zero. A message may come in
+// messages are: the memory after it is still zero. A message may come in
 // several packets, so it counts when no more have come for a moment.
 func (a *answerer) learnSize(g *work.Guard, l *answerLane) error {
 	start := tasksOf(a.dev).Now()

@@ -262,8 +262,8 @@ func (f *flow) repost(i int) error {
 		if n == 0 {
 			continue
 		}
-		// A receive that a lost message leaves behind takes one of the
-		// next size.
+		// A receive that is left over from a lost message takes one of
+		// the next size.
 		f.rsge[0] = f.s.mr.Slice(f.s.targetOffset(i), f.s.grh+f.s.cfg.Size)
 		for j := range n {
 			f.rwrs[j] = verbs.RecvWR{ID: recvFlag | uint64(i)<<indexShift, SGList: f.rsge[:]}

@@ -58,7 +58,7 @@ func bothByCM(t *testing.T, server, client Config, network ...verbstest.Config) 
 	return s, c
 }
 
-// dialUntilThere runs a client, and again while nobody listens yet.
+// dialUntilThere runs a client, and again until the server listens.
 func dialUntilThere(ctx context.Context, dev *verbs.Device, at netip.AddrPort, c Config) ([]Result, error) {
 	for {
 		res, err := RunCM(ctx, dev, at, c)
@@ -213,7 +213,7 @@ func TestLateListener(t *testing.T) {
 		}
 		dialed <- err
 	}()
-	if _, err := (connecting{s}).dialLaneOnce(t.Context(), 1); err == nil { // somebody is rejected
+	if _, err := (connecting{s}).dialLaneOnce(t.Context(), 1); err == nil { // rejected
 		t.Error("nobody listens, and it connects")
 	}
 	ln, err := cm.Listen(a.Dev, at, cm.ListenConfig{})

@@ -75,12 +75,12 @@ type Config struct {
 	TxDepth          int            // operations outstanding on a queue pair; 0 means DefaultTxDepth
 	RxDepth          int            // receives kept posted on a queue pair, or on the shared receive queue; 0 means DefaultRxDepth
 	SharedReceives   bool           // the queue pairs of this side have one receive queue, as those of XRC have
-	CQMod            int            // one completion for so many operations; 0 means a choice by size and depth
-	PostList         int            // operations are posted in lists of so many; 0 means as many as there is room for
+	CQMod            int            // one completion for that many operations; 0 means a choice by size and depth
+	PostList         int            // operations are posted in lists of that many; 0 means as many as there is room for
 	RecvPostList     int            // the same for receives
 	Margin           time.Duration  // at both ends of Duration that is not measured; 0 means a quarter of it
 	MTU              verbs.MTU      // path MTU, the smaller of both sides' is used; 0 means the largest that the link carries
-	Inline           int            // SENDs and WRITEs up to so many bytes carry their data in the work request
+	Inline           int            // SENDs and WRITEs up to that many bytes carry their data in the work request
 	OutstandingReads int            // READs and atomics outstanding on a queue pair; 0 means the most that the device can do
 	Timeout          uint8          // local ACK timeout, 4.096 µs × 2^n; 0 means DefaultTimeout
 	RetryCount       verbs.OptUint8 // how often a request is sent again; 7 by default
@@ -124,7 +124,7 @@ type Config struct {
 	sizeGiven bool // Size is the user's
 
 	// adopt, of a server: run what a client of this software says, if its
-	// messages need at most so many bytes of memory. 0 means not.
+	// messages need at most that many bytes of memory. 0 means not.
 	adopt int
 
 	plain bool // tests: behave towards this software as towards the originals

@@ -7,9 +7,9 @@
 // iterations, duration, direction and number of queue pairs. Where these
 // differ, one side waits for something that never comes, and the run ends with
 // an error after Config.IdleTimeout or Config.HandshakeTimeout. Two sides of
-// this software recognize each other by a mark behind the version, where the
-// originals have zeros that nobody reads. They compare what they run, and the
-// error names the difference. Serve waits for a client that sends its first
+// this software recognize each other by a mark after the version, where the
+// originals have zeros that they do not read. They compare what they run, and
+// the error names the difference. Serve waits for a client that sends its first
 // address; other clients do not end it. Run takes a connection that is open
 // already.
 //

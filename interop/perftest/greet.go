@@ -92,8 +92,8 @@ func (c *Config) checkFirst(a Address, ctl *control.Conn, dev *verbs.Device) err
 }
 
 // exchangeVersion exchanges the version, the client first. The number at its
-// beginning is looked at alone, since whoever speaks another protocol may send
-// no more.
+// beginning is read by itself, since a peer that speaks another protocol may
+// send no more.
 func exchangeVersion(ctx context.Context, ctl *control.Conn, mine, theirs []byte) error {
 	const step, head = "version", 4
 	if ctl.Role() == interop.Client {
@@ -160,8 +160,7 @@ func adoptParams(ctx context.Context, ctl *control.Conn, dev *verbs.Device, c *C
 	return ctl.Write(ctx, step, mine.append(nil))
 }
 
-// leftEarly adds what may be behind a server that closes the connection without
-// a word.
+// leftEarly adds why a server may close the connection without a word.
 func leftEarly(err error, role interop.Role) error {
 	var pe *interop.ProtocolError
 	if role == interop.Client && errors.As(err, &pe) && len(pe.Got) == 0 && errors.Is(err, interop.ErrPeerClosed) {

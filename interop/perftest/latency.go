@@ -226,7 +226,7 @@ func (p *pinger) handle(n int) error {
 	return nil
 }
 
-// settle waits for completions, as far as the next post needs them. Behind the
+// settle waits for completions, as far as the next post needs them. After the
 // last operation it waits for all.
 func (p *pinger) settle() error {
 	open := uint64(p.s.cfg.sendDepth()) - 1

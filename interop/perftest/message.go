@@ -152,7 +152,7 @@ const binaryLen = 56
 
 const binaryForm = "lid, reads, qpn, psn and rkey in 4 bytes each, 4 more, address in 8, gid in 16, srqn and gid index in 4 each, big-endian, 56 bytes"
 
-// ownGIDIndex is what an original has with -x 1. Nobody reads it.
+// ownGIDIndex is what an original has with -x 1. It is not read.
 const ownGIDIndex = 1
 
 // appendBinary adds the form that goes over a queue pair.

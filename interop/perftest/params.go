@@ -12,11 +12,11 @@ import (
 )
 
 // The version item of the originals is a short text in 16 bytes of which only
-// the number at the beginning is read. This software marks the bytes behind it;
+// the number at the beginning is read. This software marks the bytes after it;
 // two that find each other's mark exchange one item more, with what must be
 // alike on both sides, so that a difference is named instead of waited for.
 const (
-	ownMark   = "\x00rocev2\x01" // behind the number; the last byte counts the forms of params
+	ownMark   = "\x00rocev2\x01" // after the number; the last byte counts the forms of params
 	paramsLen = 64
 )
 

@@ -89,7 +89,7 @@ var variants = map[string]struct {
 	"one message":  {func(c *Config) { c.Iterations = 1 }, func(t Test) bool { return true }, 1},
 }
 
-// Two sides of this software keep what arrives behind a gap and repair single
+// Two sides of this software keep what arrives after a gap and repair single
 // losses; the originals would not.
 func TestNativeIsTold(t *testing.T) {
 	t.Parallel()

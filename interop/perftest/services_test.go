@@ -164,8 +164,8 @@ func TestLossIsCounted(t *testing.T) {
 	}
 }
 
-// The client of write_lat leaves when it has sent its last WRITE, which over UC
-// nobody acknowledges: it may come after the end of the control connection.
+// The client of write_lat leaves when it has sent its last WRITE, which is not
+// acknowledged over UC: it may come after the end of the control connection.
 func TestLastWriteComesLate(t *testing.T) {
 	t.Parallel()
 	cfg := Config{Test: Test{Write, Latency}, Service: interop.UC, Iterations: 2, IdleTimeout: time.Minute, LossTimeout: time.Minute}

@@ -87,7 +87,7 @@ const (
 
 // recognise looks at the first message. It may take long until it is whole.
 func (a *answerer) recognise(ctx context.Context) (Service, error) {
-	// Behind the third number the extended form has a fourth one, and the
+	// After the third number the extended form has a fourth one, and the
 	// plain one a GID.
 	const at = lidDigits + 1 + 3*(numberDigits+1) - 1
 	limit, cancel := a.tasks().WithTimeoutCause(ctx, a.cfg.HandshakeTimeout, errors.New("the client does not send its address"))

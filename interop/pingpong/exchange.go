@@ -22,8 +22,8 @@ func readFirst(ctx context.Context, ctl *control.Conn, dev *verbs.Device, c *Con
 	return a, checkAddress(a, ctl, dev, c)
 }
 
-// readAddress receives an address message. It looks at the first bytes alone,
-// since whoever speaks another protocol may send no more.
+// readAddress receives an address message. It reads the first bytes by
+// themselves, since a peer that speaks another protocol may send no more.
 func readAddress(ctx context.Context, ctl *control.Conn, f form) (Address, error) {
 	const head = lidDigits + 1
 	b := make([]byte, f.size())
@@ -48,7 +48,7 @@ func checkAddress(a Address, ctl *control.Conn, dev *verbs.Device, c *Config) er
 	return c.Peers.Check(a.GID, ctl.Peer())
 }
 
-// readRest receives the addresses behind the first one, and returns those of
+// readRest receives the addresses after the first one, and returns those of
 // queue pairs.
 func (s *session) readRest(ctx context.Context, first Address) ([]Address, error) {
 	t := s.cfg.traits()

@@ -155,7 +155,7 @@ func (s *session) send(at int, n *counts) error {
 
 // lastUnconfirmed reports whether the only failure is that the acknowledgement
 // of a last message did not come. The originals exit at once when they are
-// done, so nobody is left to repeat it if it is lost.
+// done, so it is not sent again if it is lost.
 func (s *session) lastUnconfirmed(err error, n *counts) bool {
 	var ce *interop.CompletionError
 	return errors.As(err, &ce) && ce.WC.Status == verbs.StatusRetryExcErr &&

@@ -50,7 +50,7 @@ var allTraits = [...]traits{
 }
 
 // MaxQPs is the largest number of queue pairs, which only SRQ may have. The
-// original exchanges so many addresses, however many it needs.
+// original exchanges that many addresses, however many it needs.
 const MaxQPs = 256
 
 // ending says how the control connection ends.

@@ -35,7 +35,7 @@ func (c command) String() string {
 
 const (
 	headerLen = 16
-	sizeLen   = 8 // behind the header of a WRITE
+	sizeLen   = 8 // after the header of a WRITE
 	maxPath   = 4096
 )
 

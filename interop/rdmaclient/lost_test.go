@@ -10,8 +10,8 @@ import (
 	"github.com/gosoftroce/rocev2/transport/fault"
 )
 
-// TestLastAcknowledgementLost has a client to whom no acknowledgement comes
-// before the server, which has its message, disconnects.
+// TestLastAcknowledgementLost has a client that gets no acknowledgement before
+// the server, which has its message, disconnects.
 func TestLastAcknowledgementLost(t *testing.T) {
 	t.Parallel()
 	acks := fault.Rule{Action: fault.Drop, Direction: fault.Rx, Opcodes: []rocev2.Opcode{rocev2.RCAcknowledge, rocev2.XRCAcknowledge}}

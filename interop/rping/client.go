@@ -13,8 +13,8 @@ import (
 // otherwise.
 var ErrMismatch = errors.New("data mismatch")
 
-// newClient makes the client's end: the data to be read, and behind them the
-// place for what comes back.
+// newClient makes the client's end: the data to be read, followed by the place
+// for what comes back.
 func newClient(dev *verbs.Device, c Config) (*side, error) {
 	return newSide(dev, 0, c, 2*c.Size, verbs.RemoteRead|verbs.RemoteWrite)
 }

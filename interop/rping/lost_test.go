@@ -17,7 +17,7 @@ import (
 	"github.com/gosoftroce/rocev2/transport/fault"
 )
 
-// lose runs a server and one client, between whom packets are lost.
+// lose runs a server and one client, and loses packets between them.
 func lose(t *testing.T, idle time.Duration, faults fault.Rule) (server outcome, client error) {
 	t.Helper()
 	const pings = 5

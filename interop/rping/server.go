@@ -70,7 +70,7 @@ func (s *side) answer(source buffer, res *Result) error {
 	return nil
 }
 
-// room has the memory of this side hold so many bytes.
+// room has the memory of this side hold size bytes.
 func (s *side) room(size uint32) error {
 	if size < 1 || uint64(size) > uint64(s.cfg.Size) {
 		return fmt.Errorf("the client offers %d bytes: pings have between 1 and %d here", size, s.cfg.Size)

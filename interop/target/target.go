@@ -1,6 +1,6 @@
 // Package target is a server that recognises its client: on one TCP port it
 // serves the ping-pongs of rdma-core and the clients of perftest, all tests,
-// one after the other and side by side, for ever. Nobody needs to tell it what
+// one after the other and side by side, for ever. It need not be told what
 // comes.
 //
 // The first bytes say which of the two a client is. What then shows by itself,

@@ -53,8 +53,8 @@ func (s *served) pingpong(ctx context.Context, c pingpong.Config) error {
 	return err
 }
 
-// TestServesAll has one server serve everybody, one after the other, with some
-// that are nobody in between.
+// TestServesAll has one server serve every kind of client, one after the other,
+// with some that speak another protocol in between.
 func TestServesAll(t *testing.T) {
 	t.Parallel()
 	s := start(t, Config{})
@@ -186,7 +186,7 @@ func TestCrowd(t *testing.T) {
 	s.end(nil)
 }
 
-// TestOnBegin has the program know who is there, and refuse some.
+// TestOnBegin has the program learn which client is there, and refuse some.
 func TestOnBegin(t *testing.T) {
 	t.Parallel()
 	refused := errors.New("not today")

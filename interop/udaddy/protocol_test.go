@@ -146,7 +146,7 @@ func TestThirdParty(t *testing.T) {
 		}
 		send(verbs.OpSend, 0, 100)           // without a number
 		send(verbs.OpSendImm, 1, 100)        // for the management of the host
-		send(verbs.OpSendImm, 0xffffff, 100) // for everybody
+		send(verbs.OpSendImm, 0xffffff, 100) // for multicast
 		e.server.cfg.OnStep = func(s Step) {
 			if s == Receiving { // the first message is there
 				send(verbs.OpSendImm, uint32(e.client.QP.QPN()), 100)

@@ -1,10 +1,10 @@
 // Package udaddy speaks the protocol of udaddy (rdma-core 44), as server and as
-// client: the client asks the connection manager for the queue pair behind a
-// port (SIDR), sends a number of datagrams there with the number of its own
-// queue pair as immediate data, and the server sends as many back. Both sides
-// need the same number and size of messages.
+// client: the client asks the connection manager for the queue pair of a port
+// (SIDR), sends a number of datagrams there with the number of its own queue
+// pair as immediate data, and the server sends as many back. Both sides need
+// the same number and size of messages.
 //
-// Nobody repeats what is lost. Then an original waits for ever; here the run
+// What is lost is not sent again. An original then waits for ever; here the run
 // ends with an error that wraps ErrLost.
 package udaddy
 
@@ -50,10 +50,10 @@ type Config struct {
 	AtOnce int
 
 	// FirstTimeout is how long a server waits for the first message of a
-	// client to whom it has named a queue pair; 0 means 10 s.
+	// client to which it has named a queue pair; 0 means 10 s.
 	FirstTimeout time.Duration
-	// LossTimeout ends a run for which nothing came for so long: the other
-	// messages are lost. 0 means 5 s.
+	// LossTimeout ends a run for which nothing came for that long: the
+	// other messages are lost. 0 means 5 s.
 	LossTimeout time.Duration
 
 	// OnStep, if set, is called with what a path does next, from several
@@ -196,8 +196,8 @@ func (s *side) first(ctx context.Context) error {
 	return s.receive(ctx, s.cfg.FirstTimeout, link.Count{Received: 1})
 }
 
-// runServer takes the messages behind the first one, and answers all. It
-// answers the queue pair that the messages name, at the address of ah.
+// runServer takes the messages after the first one, and answers all. It answers
+// the queue pair that the messages name, at the address of ah.
 func (s *side) runServer(ctx context.Context, ah *verbs.AddressHandle) error {
 	s.step(Receiving)
 	if err := s.receive(ctx, s.cfg.LossTimeout, link.Count{Received: s.cfg.Messages}); err != nil {

@@ -29,7 +29,7 @@ func Executable(file string) (Build, error) {
 }
 
 // WorkingTree builds what the tree of the current directory has, into dir, in
-// so many layouts.
+// that many layouts.
 func WorkingTree(ctx context.Context, dir string, layouts int) (Build, error) {
 	top, err := git(ctx, "", "rev-parse", "--show-toplevel")
 	if err != nil {
@@ -42,7 +42,7 @@ func WorkingTree(ctx context.Context, dir string, layouts int) (Build, error) {
 	return build(ctx, "working tree, "+commit, top, dir, layouts)
 }
 
-// Commit builds a commit in a worktree of its own below dir, in so many
+// Commit builds a commit in a worktree of its own below dir, in that many
 // layouts. The function that it returns removes the worktree.
 func Commit(ctx context.Context, ref, dir string, layouts int) (Build, func(), error) {
 	commit, err := git(ctx, "", "rev-parse", "--verify", "--short=12", "--end-of-options", ref+"^{commit}")

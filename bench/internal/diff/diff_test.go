@@ -130,7 +130,7 @@ type fakes struct {
 	calls []string
 	value map[string]float64
 	fail  string // a cell whose runs have errors
-	busy  int    // so many runs are disturbed
+	busy  int    // how many runs are disturbed
 }
 
 func (f *fakes) exec(_ context.Context, b *Build, args ...string) ([]byte, error) {
@@ -204,7 +204,7 @@ func TestLayouts(t *testing.T) {
 	}
 }
 
-// The two take turns cell by cell, and who begins changes with the round.
+// The two take turns cell by cell, and which one begins changes with the round.
 func TestTurns(t *testing.T) {
 	t.Parallel()
 	f := newFakes(t)

@@ -111,8 +111,8 @@ func lowerIsBetter(unit string) bool {
 	return true
 }
 
-// needed is how many rounds it takes until a difference in so many cells can be
-// real at all: 2/2^n must be at most alpha/cells.
+// needed is how many rounds it takes until a difference in that many cells can
+// be real at all: 2/2^n must be at most alpha/cells.
 func needed(cells int) int {
 	n := 1
 	for p := 1.0; p > alpha/float64(max(cells, 1)); n++ {

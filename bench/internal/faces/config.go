@@ -28,7 +28,7 @@ const (
 	Connect Test = "connect" // connections made and closed, one after the other
 	First   Test = "first"   // from Dial to the answer of a first message
 	Idle    Test = "idle"    // connections that are open and do nothing
-	Flood   Test = "flood"   // Dial while somebody sends forged requests
+	Flood   Test = "flood"   // Dial while a third party sends forged requests
 	Stream  Test = "stream"  // as many messages or bytes as possible
 	Latency Test = "latency" // a message there and back
 	HTTP    Test = "http"    // GET
@@ -54,7 +54,7 @@ type Source string
 
 // Sources.
 const (
-	OneSource   Source = "one"    // an address that nobody has
+	OneSource   Source = "one"    // an address that no host has
 	ManySources Source = "many"   // a new address each time
 	OwnSource   Source = "client" // the address of the honest client
 )

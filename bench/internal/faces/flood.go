@@ -21,9 +21,9 @@ import (
 	"github.com/gosoftroce/rocev2/rocev2/mad"
 )
 
-// flood dials again and again while requests for connections come to the same
-// listener that somebody has forged. The listening program accepts whatever
-// comes, as one that knows nothing of the flood.
+// flood dials again and again while forged requests for connections come to the
+// same listener. The listening program accepts whatever comes, as one that
+// knows nothing of the flood.
 type flood struct {
 	*base
 	forged atomic.Uint64

@@ -167,7 +167,7 @@ func converse(server, client *exec.Cmd) ([]byte, error) {
 	return said, readErr
 }
 
-// freePort returns a TCP port that nobody has at the moment.
+// freePort returns a TCP port that no socket has at the moment.
 func freePort(addr string) (string, error) {
 	l, err := net.Listen("tcp", net.JoinHostPort(addr, "0"))
 	if err != nil {

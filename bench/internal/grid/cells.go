@@ -99,7 +99,7 @@ func (b *builder) raw(name string, segment int, icrc bool) {
 		rawudp.Throughput(b.o.A, b.o.B, segment, icrc))
 }
 
-// ucx adds a test of ucx_perftest with so many operations under way.
+// ucx adds a test of ucx_perftest.
 func (b *builder) ucx(name, what, unit string, t peers.UCXTest) {
 	who := UCX
 	if t.Shm {

@@ -24,7 +24,7 @@ type Options struct {
 	Repeat int // runs of each cell
 	// Again is how often a run with errors is repeated at most if other
 	// programs took much of the processors meanwhile: a stack that is not
-	// scheduled sends again what nobody lost. Runs with errors on a quiet
+	// scheduled sends again what was not lost. Runs with errors on a quiet
 	// machine stand.
 	Again int
 	Logf  func(format string, args ...any)
@@ -160,7 +160,7 @@ func report(o Options, r *cell.Row, s *cell.Sample, round int, took time.Duratio
 	}
 }
 
-// Who measures, as the cells name them.
+// Stacks and programs that are measured, as the cells name them.
 const (
 	Rocev2    = "rocev2"
 	Tool      = "rocev2 perf"

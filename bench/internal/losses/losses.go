@@ -36,7 +36,7 @@ type Watch struct {
 func Begin(a, b string) Watch {
 	for _, s := range []string{a, b} {
 		if addr, err := netip.ParseAddr(s); err != nil || !addr.IsLoopback() {
-			return Watch{} // what a network loses, nobody counts
+			return Watch{} // nothing counts what a network loses
 		}
 	}
 	return begin(os.DirFS("/"))

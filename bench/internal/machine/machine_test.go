@@ -107,7 +107,7 @@ func TestLists(t *testing.T) {
 	}
 }
 
-// This machine says who it is, on whatever system the test runs.
+// This machine identifies itself, on whatever system the test runs.
 func TestHere(t *testing.T) {
 	t.Parallel()
 	p := Here()

@@ -18,7 +18,7 @@ const (
 	// least; larger messages get as much as they need.
 	targetBytes = 1 << 20
 	// recvAhead is how many receives a SEND finds posted, as a multiple of
-	// the sender's depth: completions of the receiver may lag behind.
+	// the sender's depth: completions of the receiver may be late.
 	recvAhead = 64
 	maxRecvs  = 32 << 10
 )
@@ -190,7 +190,7 @@ func (s *side) Connect(raw json.RawMessage) error {
 // recvFlag marks the IDs of receives; the rest is the queue pair's index.
 const recvFlag = 1 << 63
 
-// postRecvs posts n receives. They share memory: nobody looks at what arrives.
+// postRecvs posts n receives. They share memory: what arrives is never read.
 func (s *side) postRecvs(q *verbs.QP, index, n int) error {
 	wr := verbs.RecvWR{ID: recvFlag | uint64(index), SGList: []verbs.SGE{s.target.Slice(0, s.cfg.grh()+max(s.cfg.Size, 8))}}
 	for range n {

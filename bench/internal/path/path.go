@@ -2,7 +2,7 @@
 // between two network namespaces of this program's own. UDP and TCP go through
 // the same one. It needs Linux and root.
 //
-// The kernel's own emulator (sch_netem) is missing in many kernels, and behind
+// The kernel's own emulator (sch_netem) is missing in many kernels, and with
 // segmentation offload it loses buffers of 64 KiB where a network loses
 // packets. So the path is a program: a TUN device in each namespace, and one
 // thread that moves the packets. The devices offer no offload, so the kernel

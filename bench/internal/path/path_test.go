@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// A path delays by half the round trip behind what the rate takes, and drops
-// what its queue has no room for.
+// A path delays a packet by half the round trip, after the time that the rate
+// takes, and drops what its queue has no room for.
 func TestDirection(t *testing.T) {
 	t.Parallel()
 	for _, frame := range []int{0, 14} { // bytes of a link's header take no time, and no room

@@ -10,7 +10,7 @@ import (
 	"github.com/gosoftroce/rocev2/bench/internal/cell"
 )
 
-// Libfabric returns a function that measures fi_pingpong of messages of so many
+// Libfabric returns a function that measures fi_pingpong of messages of size
 // bytes with a provider, in Gb/s. Ping-pong has one message under way, in turns
 // in either direction.
 func Libfabric(provider string, size, iterations int) func(context.Context, cell.Window) cell.Sample {

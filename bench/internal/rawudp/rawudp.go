@@ -53,7 +53,7 @@ func Register() {
 	})
 }
 
-// Throughput returns a function that measures Gb/s of received segments of so
+// Throughput returns a function that measures Gb/s of received segments of that
 // many bytes, from address a to address b. The CRC is that of hash/crc32 or,
 // with icrc, of the product.
 func Throughput(a, b string, segment int, icrc bool) func(context.Context, cell.Window) cell.Sample {

@@ -114,7 +114,7 @@ func UpdateReadme(file, part string) error {
 	return os.WriteFile(file, []byte(out), 0o644)
 }
 
-// around returns what is before and behind the part, with its marks.
+// around returns what is before and after the part, with its marks.
 func around(b []byte) (before, after []byte, err error) {
 	from, to := bytes.Index(b, []byte(blockBegin)), bytes.Index(b, []byte(blockEnd))
 	if from < 0 || to < from {

@@ -19,7 +19,7 @@ type Target struct {
 	Against string                 // what it is compared with, or the unit of an absolute figure
 	Cell    string                 // name of the cell
 	Peer    string                 // name of the cell to divide by; "" for an absolute figure
-	Scale   float64                // the peer's value counts so many times; 0 = once
+	Scale   float64                // the peer's value counts that many times; 0 = once
 	AtMost  bool                   // the bound is an upper one
 	Bound   float64                // 0 = none: only compared
 	figure  func(rows Rows) Figure // computes the figure instead

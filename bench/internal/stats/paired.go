@@ -10,8 +10,8 @@ type Paired struct {
 	N     int     // rounds
 	Ratio float64 // new by old: the Hodges-Lehmann estimate
 	// Low and High bound the ratio with the confidence Level, which is as
-	// near above 0.95 as so many rounds allow. With five or fewer rounds it
-	// is below 0.95.
+	// near above 0.95 as N rounds allow. With five or fewer rounds it is
+	// below 0.95.
 	Low, High, Level float64
 	// P is the probability of a difference at least as clear if old and new
 	// were the same: the exact Wilcoxon signed-rank test, two-sided.

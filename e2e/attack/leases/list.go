@@ -2,10 +2,10 @@ package leases
 
 // Scale is how much of an attack is run.
 type Scale struct {
-	Packets int // forged ones, or messages, at the least
+	Packets int // forged ones, or messages, at least
 	Clients int // that come to the Unix socket
-	Rounds  int // messages, there and back, of the leaseholders meanwhile, at the least
-	Dials   int // meanwhile, at the least
+	Rounds  int // messages, there and back, of the leaseholders meanwhile, at least
+	Dials   int // meanwhile, at least
 }
 
 // Short is for tests, Long for figures.
@@ -24,7 +24,7 @@ type Options struct {
 // Attack is one way to harm an owner, or those that lease of it.
 type Attack struct {
 	Name string
-	What string // who does what
+	What string // what is done, and by which side
 	Must string // what must hold, beside what must hold always
 
 	run func(*trial)

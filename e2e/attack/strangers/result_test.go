@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// The table has each flood with all who connected beside it, and what did not
-// hold is said.
+// The table has each flood, with all clients that connected during it, and says
+// what did not hold.
 func TestText(t *testing.T) {
 	t.Parallel()
 	r := Result{Victim: "rocev2d", Before: 17, After: 19, Broken: []string{"it has ended"}, Floods: []Flood{{

@@ -89,7 +89,7 @@ func startListen() (*victim.Process, error) {
 	return v, nil
 }
 
-// startDaemon starts a rocev2d, which everybody may use.
+// startDaemon starts a rocev2d that every host may use.
 func startDaemon(path string) (*victim.Daemon, error) {
 	return victim.StartDaemon(path, victimAddr, honestAddr, "--region", region+"=4MiB;write;allow=any")
 }

@@ -134,9 +134,9 @@ func TestWaitListen(t *testing.T) {
 	<-served
 }
 
-// silentPort returns a TCP port that nobody listens on, and nobody can until
-// the test ends: a socket is bound to it on all addresses and does not listen.
-// A port that was just closed may be somebody else's the next moment.
+// silentPort returns a TCP port on which no program listens, or can listen
+// until the test ends: a socket is bound to it on all addresses and does not
+// listen. Another process may take a port that was just closed.
 func silentPort(t *testing.T) int {
 	t.Helper()
 	fd, err := unix.Socket(unix.AF_INET6, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)

@@ -41,7 +41,7 @@ var (
 
 // Admit accepts clients until one passes greet. That speaks with a client until
 // it knows whether to serve it. All clients are greeted at the same time, so
-// that a silent one delays nobody. Admit closes the listener and all other
+// that a silent one delays no other. Admit closes the listener and all other
 // connections.
 func Admit[T any](ctx context.Context, ln net.Listener, a Admission, greet func(context.Context, *Conn) (T, error)) (*Conn, T, error) {
 	defer ln.Close()
@@ -120,7 +120,7 @@ func (g *greeter[T]) run(ctx context.Context, c *candidate) {
 	c.cancel(nil)
 }
 
-// close has those refused whose news nobody has taken. ctx is that of Admit.
+// close refuses those whose news has not been taken. ctx is that of Admit.
 func (g *greeter[T]) close(ctx context.Context, tasks task.Runner) {
 	for _, n := range g.news.Close() {
 		if n.arrival != nil && n.arrival.err == nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/gosoftroce/rocev2/task"
 )
 
-// greetHello admits who says "hello".
+// greetHello admits a client that says "hello".
 func greetHello(ctx context.Context, c *Conn) (string, error) {
 	b := make([]byte, 5)
 	if err := c.Read(ctx, "greeting", b); err != nil {
@@ -77,7 +77,7 @@ func TestAdmitEndsWithItsContext(t *testing.T) {
 	if got := <-l.done; !errors.Is(got.err, why) {
 		t.Errorf("error is %v, expected the cause of the context", got.err)
 	}
-	// Not by dialling: somebody else may have got the port meanwhile.
+	// Not by dialling: another process may have got the port meanwhile.
 	if _, err := l.ln.Accept(); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("error is %v; expected the listener to be closed", err)
 	}

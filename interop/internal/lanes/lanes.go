@@ -58,8 +58,8 @@ type Peer struct {
 	Native  bool   // as in verbs.Endpoint
 }
 
-// New makes lanes whose queue pairs are in RESET. On an error it leaves nothing
-// behind.
+// New makes lanes whose queue pairs are in RESET. On an error it releases what
+// it has made.
 func New(c Config) (*Set, error) {
 	s := &Set{cfg: c}
 	if err := s.make(); err != nil {
@@ -215,7 +215,8 @@ func (s *Set) Find(qpn verbs.QPN) (int, error) {
 	return 0, fmt.Errorf("a completion of QP %v, which is not of this run", qpn)
 }
 
-// Received counts the peer's packets. Dropped ones may be anybody's.
+// Received counts the peer's packets, without dropped ones, which may come from
+// any host.
 func (s *Set) Received() (n uint64) {
 	for i := range s.Lanes {
 		for _, q := range s.Lanes[i].both() {

@@ -17,7 +17,7 @@ func (l *Link) Dial(ctx context.Context, to netip.AddrPort, c cm.DialConfig) (*c
 	return conn, Explain(ctx, to, err)
 }
 
-// Explain adds to an error of the connection manager what may be behind it.
+// Explain adds to an error of the connection manager what may be its cause.
 func Explain(ctx context.Context, to netip.AddrPort, err error) error {
 	var rejected *cm.RejectedError
 	var status *cm.StatusError

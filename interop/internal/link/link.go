@@ -47,8 +47,8 @@ type Peer interface {
 	Err() error
 }
 
-// New makes a link whose queue pair is in RESET. On an error it leaves nothing
-// behind.
+// New makes a link whose queue pair is in RESET. On an error it releases what
+// it has made.
 func New(dev *verbs.Device, c Config) (*Link, error) {
 	l := &Link{}
 	if err := l.make(dev, c); err != nil {

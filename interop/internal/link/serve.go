@@ -15,13 +15,13 @@ import (
 // Server says how a tool serves. A client comes to an R.
 type Server[R any] struct {
 	Listen  cm.ListenConfig
-	Clients int // it ends after so many clients; 0 means never
+	Clients int // it ends after that many clients; 0 means never
 	AtOnce  int // clients in service at a time; others are rejected
 
 	// Ready, if not nil, is called once clients can connect.
 	Ready func()
 
-	// Serve serves one client. Anybody can send a request, so a client
+	// Serve serves one client. Any host can send a request, so a client
 	// counts only when it has done what only a true peer does: then Serve
 	// calls admit, which fails where another client was first.
 	Serve func(ctx context.Context, r *cm.Request, admit func() error) (R, error)
@@ -106,7 +106,7 @@ func (r *running[R]) accept(ctx, accepting context.Context, ln *cm.Listener) err
 				err = nil // it was connected, and has left
 			}
 			if err = interop.Cause(vctx, err); err != nil {
-				_ = Reject(req, err) // if nobody has answered it: the peer would wait
+				_ = Reject(req, err) // if it has no answer yet: the peer would wait
 			}
 			r.leave(v, err)
 			r.tell(req, res, err)

@@ -12,8 +12,8 @@ import (
 )
 
 // Listener takes control connections on a port, and connections for data from
-// the peers of whom they are expected. It implements net.Listener for the first
-// kind.
+// the peers that are expected to make them. It implements net.Listener for the
+// first kind.
 type Listener struct {
 	ln     *cm.Listener
 	ctx    context.Context

@@ -15,7 +15,8 @@ import (
 var addrA, addrB = netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")
 
 // Buffer is the receive buffer of a port, in bytes, that holds all that a test
-// sends: what is unreliable is lost to nobody who is not scheduled for a while.
+// sends: a side that is not scheduled for a while loses nothing over an
+// unreliable service.
 const Buffer = 64 << 20
 
 // Devices returns two devices that reach each other, and lose nothing.

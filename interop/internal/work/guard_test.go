@@ -63,8 +63,8 @@ func (s *stopped) Park(_ context.Context, d time.Duration) error {
 	return nil
 }
 
-// TestQuietAfterAStop checks that a timer which has run out while nobody took
-// what was there does not end a run.
+// TestQuietAfterAStop checks that a timer which has run out while completions
+// were there, and had not been taken, does not end a run.
 func TestQuietAfterAStop(t *testing.T) {
 	t.Parallel()
 	over := errors.New("nothing comes any more")

@@ -3,7 +3,7 @@
 //
 // As root, or where a user may have a network namespace, it runs in one of its
 // own and forges packets on a raw socket there; otherwise they enter the
-// victim's link behind its socket.
+// victim's link above its socket.
 package main
 
 import (

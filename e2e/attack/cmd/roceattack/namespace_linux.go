@@ -10,7 +10,8 @@ import (
 )
 
 // namespaced is this program in a network namespace of its own, which ends with
-// it. Who is not root gets a user namespace too, where the system allows it.
+// it. A user who is not root gets a user namespace too, where the system allows
+// it.
 func namespaced() (*exec.Cmd, error) {
 	exe, err := os.Executable()
 	if err != nil {
