@@ -14,7 +14,7 @@ import "time"
 type attention struct {
 	credit time.Duration // may be spent
 	since  time.Duration // up to when the share is in it
-	until  time.Duration // no look before: somebody else wants the processor
+	until  time.Duration // no look before: another process wants the processor
 }
 
 const (
@@ -23,8 +23,8 @@ const (
 	lookShare = 128 // of all time
 	lookSpare = 8 * lookFor
 
-	// lookPreempted is how long a look takes only if somebody else had the
-	// processor. Then the owner sleeps at once, for lookBan.
+	// lookPreempted is how long a look takes only if another process had
+	// the processor. Then the owner sleeps at once, for lookBan.
 	lookPreempted = 200 * time.Microsecond
 	lookBan       = 10 * time.Millisecond
 )
@@ -36,13 +36,13 @@ func (a *attention) may(now time.Duration) bool {
 	return now >= a.until && a.credit >= lookFor
 }
 
-// came says that a datagram was passed on after so long.
+// came says that a datagram was passed on after a wait.
 func (a *attention) came(waited time.Duration) {
 	a.credit = min(a.credit+lookWorth-waited, lookSpare)
 }
 
-// nothing says that none came for so long.
+// nothing says that none came in the time waited.
 func (a *attention) nothing(waited time.Duration) { a.credit -= min(waited, lookFor) }
 
-// interrupted says at now that somebody else had the processor.
+// interrupted says at now that another process had the processor.
 func (a *attention) interrupted(now time.Duration) { a.until = now + lookBan }

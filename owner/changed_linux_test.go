@@ -23,7 +23,7 @@ func (h *heard) config() owner.Config {
 	return owner.Config{Changed: func() { h.changed.Add(1) }, Ended: func(owner.Lease) { h.ended.Add(1) }}
 }
 
-// await waits until the owner has told so much.
+// await waits until the owner has told that much.
 func (h *heard) await(changed, ended int64) {
 	for h.changed.Load() < changed || h.ended.Load() < ended {
 		runtime.Gosched()
@@ -54,7 +54,7 @@ func TestOwnerTellsOfChanges(t *testing.T) {
 	h.await(3, 1)
 	dev.Close()
 	h.await(4, 2)
-	// Who asks for nonsense, and who only looks, has no lease.
+	// A client that asks for nonsense, or only looks, has no lease.
 	for _, text := range []string{"nonsense", `{"hello":{"version":0}}`, ""} {
 		c := knock(t, o)
 		if text != "" {
@@ -107,8 +107,9 @@ func TestLeaseThatNeverBegan(t *testing.T) {
 	}
 }
 
-// Who would own a port that has an owner lets go of that one's socket: it would
-// have a place there until it has asked for something.
+// A process that asks to own a port that has an owner closes its connection to
+// that owner: the connection would have a place there until it has asked for
+// something.
 func TestRivalLetsGo(t *testing.T) {
 	if !testnet.Isolated(t) {
 		return

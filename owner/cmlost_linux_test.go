@@ -13,8 +13,8 @@ import (
 	"github.com/gosoftroce/rocev2/verbs"
 )
 
-// When the owner ends, the connection manager's users learn of it, who wait for
-// events that do not come.
+// When the owner ends, the connection manager tells its users, because the
+// events that they wait for do not come.
 func TestOwnerEndsUnderListener(t *testing.T) {
 	if !testnet.Isolated(t) {
 		return

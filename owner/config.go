@@ -10,7 +10,8 @@ import (
 	"github.com/gosoftroce/rocev2/transport/udp"
 )
 
-// Config says what an owner owns, and who may lease it. Addr is required.
+// Config says what an owner owns, and which users may lease it. Addr is
+// required.
 type Config struct {
 	// Addr is the local address.
 	Addr netip.Addr

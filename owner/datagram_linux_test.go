@@ -39,8 +39,8 @@ func (e *end) next() (wc verbs.WC, err error) {
 	return list[0], err
 }
 
-// tell sends a datagram to another end, which answers whom the completion and
-// the header name. Each byte of both is checked.
+// tell sends a datagram to another end, which answers the sender that the
+// completion and the header name. Each byte of both is checked.
 func (e *end) tell(ah *verbs.AddressHandle, to *end, from netip.Addr, i int) error {
 	for _, x := range []*end{e, to} {
 		if err := x.qp.PostRecv(verbs.RecvWR{ID: 1, SGList: []verbs.SGE{x.in.Slice(0, verbs.GRHLen+datagramLen)}}); err != nil {

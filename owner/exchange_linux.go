@@ -64,7 +64,7 @@ type pathKey struct {
 	flowLabel    uint32
 }
 
-// mostPaths is how many are kept: who makes many pays with work only.
+// mostPaths is how many are kept: a lease that uses more pays with work only.
 const mostPaths = 1024
 
 // exchangeBytes is how many bytes of datagrams are sent at once.

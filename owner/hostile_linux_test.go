@@ -53,8 +53,9 @@ func openFiles(t *testing.T) int {
 	return len(list)
 }
 
-// Who asks for nonsense gets nothing, and costs nothing: neither goroutines nor
-// files stay, also of those that pass some, and the next one gets a lease.
+// A client that asks for nonsense gets nothing, and costs nothing: neither
+// goroutines nor files stay, even for clients that pass some, and the next one
+// gets a lease.
 func TestHostileClients(t *testing.T) {
 	if !testnet.Isolated(t) {
 		return
@@ -73,7 +74,7 @@ func TestHostileClients(t *testing.T) {
 		`{"hello":{"version":99,"shards":1}}`, `{"hello":{"version":1,"shards":1,"command":"` + strings.Repeat("c", 300) + `"}}`,
 		hello[:len(hello)-1]} {
 		c := knock(t, o)
-		for range 3 { // what comes behind is not looked at
+		for range 3 { // what comes later is not looked at
 			if _, _, err := c.WriteMsgUnix([]byte(text), unix.UnixRights(int(null.Fd()), int(null.Fd())), nil); err != nil && !errors.Is(err, unix.EPIPE) && !errors.Is(err, unix.EMSGSIZE) {
 				break
 			}

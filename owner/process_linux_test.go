@@ -23,9 +23,8 @@ import (
 	"github.com/gosoftroce/rocev2/verbs"
 )
 
-// roleEnv has this test binary be another process: "owner", "program",
-// "abroad", which has a network namespace of its own, "nobody", which is
-// another user, "leaver" or "poor".
+// roleEnv has this test binary be another process, in a role that play knows.
+// One of them is another user, and "abroad" has a network namespace of its own.
 const roleEnv = "ROCEV2_TEST_OWNER_ROLE"
 
 func TestMain(m *testing.M) {

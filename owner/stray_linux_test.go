@@ -140,8 +140,8 @@ func leaseToken(t *testing.T, o *owner.Owner) lease.Token {
 	return m.Grant.Token
 }
 
-// sendForged sends envelopes to an owner until it has taken so many, whatever
-// it does with them.
+// sendForged sends envelopes to an owner until it has taken the given number,
+// whatever it does with them.
 func sendForged(t *testing.T, from transport.Link, o *owner.Owner, token lease.Token, inner []byte, many uint64) {
 	t.Helper()
 	local := netip.MustParseAddr("127.0.0.1")

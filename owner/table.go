@@ -42,8 +42,8 @@ func newTable(n int) table {
 	return t
 }
 
-// find returns k slots that are free one behind the other, the first a multiple
-// of k: the ones that have been free for longest.
+// find returns the first of k consecutive free slots, a multiple of k: of those
+// that have been free for longest.
 func (t table) find(k int) (first int, ok bool) {
 	var since time.Time
 	for i := 0; i+k <= len(t); i += k {

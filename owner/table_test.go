@@ -135,7 +135,8 @@ type closer struct{ closed bool }
 
 func (c *closer) Close() error { c.closed = true; return nil }
 
-// A user has so many places, all users together so many, and the oldest goes.
+// Each user has a bounded number of places, and so have all users together. The
+// oldest connection goes.
 func TestGuests(t *testing.T) {
 	t.Parallel()
 	var g guests

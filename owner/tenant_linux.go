@@ -23,14 +23,14 @@ import (
 const (
 	// mostShards is what one lease may have.
 	mostShards = 64
-	// Messages of a leaseholder in a second, and at once. Who sends more
-	// waits.
+	// Messages of a leaseholder in a second, and at once. One that sends
+	// more waits.
 	messageRate, messageBurst = 1000, 4096
 	// mostRate bounds each counter that a leaseholder tells, for each
 	// second of its lease: no device is as fast. So sums do not wrap.
 	mostRate = 1 << 36
 	// answerTime is how long an answer may take to be written. A process
-	// that takes none for so long loses its lease.
+	// that takes none for that long loses its lease.
 	answerTime = time.Second
 )
 

@@ -26,7 +26,7 @@ import (
 	"github.com/gosoftroce/rocev2/verbs"
 )
 
-// nobody is a user without rights.
+// The number of a user without rights.
 const nobody = 65534
 
 // leaver asks for a lease, and leaves the connection to a child.

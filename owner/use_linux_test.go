@@ -11,8 +11,8 @@ import (
 	"github.com/gosoftroce/rocev2/verbs"
 )
 
-// A lease tells which queue pairs there were, with whom, and what went through
-// shared memory, also after its end.
+// A lease tells which queue pairs there were, with which peers, and what went
+// through shared memory, also after its end.
 func TestLeaseTellsItsUse(t *testing.T) {
 	if !testnet.Isolated(t) {
 		return

@@ -104,7 +104,7 @@ func (h *Host) AddDevice(dev *verbs.Device, port *owner.Owner, ended *Ended, c v
 			return err
 		}
 	}
-	// A peer that asks for what nobody listens to is told so, as by a
+	// A peer that asks for a service with no listener is told so, as by a
 	// kernel. Otherwise it would ask for a minute.
 	if err := cm.Start(dev); err != nil {
 		return err

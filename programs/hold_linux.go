@@ -16,7 +16,7 @@ import (
 	"github.com/gosoftroce/rocev2/owner"
 )
 
-// holdSocket is the name of the socket that keeps the host while somebody is
+// holdSocket is the name of the socket that keeps the host while a process is
 // connected. It also shows the preloaded library that there is a host.
 const holdSocket = "socket"
 

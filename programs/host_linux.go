@@ -43,14 +43,14 @@ type Host struct {
 	lock   *os.File
 	tree   tree
 	door   *net.UnixListener // for Hold
-	eyes   *eyes             // nil: the system cannot tell who reads
+	eyes   *eyes             // nil: the system cannot tell of reads
 
 	mu      sync.Mutex
 	devices []*device
 	holders map[net.Conn]struct{}
 	changed chan struct{} // closed when a holder or a lease comes or goes
 	ready   bool          // processes may hold the host
-	came    bool          // somebody has been there
+	came    bool          // a process has been there
 	leaving bool          // Wait has returned: no more are let in
 	closed  bool
 

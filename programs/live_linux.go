@@ -77,13 +77,13 @@ func (e *eyes) look(folder string) error {
 	return errors.Join(err, os.NewSyscallError("inotify_add_watch", failed))
 }
 
-// wait returns when somebody has read, or an error when the eyes are closed.
+// wait returns when a program has read, or an error when the eyes are closed.
 func (e *eyes) wait(b []byte) error {
 	_, err := e.file.Read(b)
 	return err
 }
 
-// seen reports whether somebody has read since the last call.
+// seen reports whether a program has read since the last call.
 func (e *eyes) seen(b []byte) bool {
 	if e.file.SetReadDeadline(time.Now()) != nil {
 		return false // closed

@@ -177,7 +177,7 @@ func (t tree) clear() {
 	}
 }
 
-// remove leaves nothing behind but the directory, if others have files there.
+// remove removes all but the directory, which stays if others have files there.
 func (t tree) remove() {
 	t.clear()
 	os.RemoveAll(t.beside("sys"))

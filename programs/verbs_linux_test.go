@@ -10,8 +10,8 @@ import (
 	"github.com/gosoftroce/rocev2/verbs"
 )
 
-// program compiles a program of testdata with libibverbs. Where that cannot be,
-// the test is skipped.
+// program compiles a program of testdata with libibverbs. Where that is not
+// possible, the test is skipped.
 func program(t testing.TB, name string) string {
 	t.Helper()
 	cc := needCC(t)

@@ -159,7 +159,8 @@ func open(path string) bool {
 	return path == "/healthz" || path == "/readyz" || slices.Contains(web.Paths(), path) || path == "/"
 }
 
-// guard checks who asks, and from where, before anything is done.
+// guard checks the host name, site, token and content type of a request before
+// anything is done.
 func (s *Server) guard(next http.Handler) http.Handler {
 	origin := http.NewCrossOriginProtection()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -199,7 +200,7 @@ func (s *Server) guard(next http.Handler) http.Handler {
 }
 
 // goodHost reports whether a Host header stands for this host. A page of
-// somebody else reaches us by a name of its own that it lets stand for our
+// another site reaches us by a name of its own that it lets stand for our
 // address (DNS rebinding); an address cannot be rebound.
 func goodHost(host string, names []string) bool {
 	name := host

@@ -36,7 +36,8 @@ type CaptureStatus struct {
 	Most    int       `json:"most"`    // what size may be
 }
 
-// start begins a recording of so many bytes; 0 means as many as may be.
+// start begins a recording of the given size in bytes; 0 means the largest that
+// is allowed.
 func (c *recorder) start(now time.Time, taps []*tap.Switch, device, filter string, bytes int) error {
 	f, err := tap.ParseFilter(filter)
 	if err != nil {

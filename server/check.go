@@ -22,8 +22,8 @@ import (
 // Check says what would keep Start from doing what a configuration says: all of
 // it, where one error hides no other. It looks at addresses, files and
 // directories, and opens devices and listeners for a moment, at other ports: a
-// daemon that runs already is no mistake. It leaves nothing behind. targets are
-// those of Options. The error joins a *config.Error for each mistake.
+// daemon that runs already is no mistake. It cleans up after itself. targets
+// are those of Options. The error joins a *config.Error for each mistake.
 func Check(ctx context.Context, c *config.Config, targets []Target) error {
 	if targets == nil {
 		targets = Targets()

@@ -130,8 +130,8 @@ func TestCheckOfDevicesThatAreOne(t *testing.T) {
 	}
 }
 
-// All that can be served passes, also while a daemon serves it, and nothing is
-// left behind.
+// All that can be served passes, also while a daemon serves it, and nothing of
+// the check remains.
 func TestCheckPasses(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

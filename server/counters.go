@@ -23,8 +23,8 @@ type latencies struct {
 }
 
 // apiCounters returns the counters of every device, with the time in
-// milliseconds: whoever asks twice has rates. Those that show trouble come with
-// what they mean.
+// milliseconds: a client that asks twice has rates. Those that show trouble
+// come with what they mean.
 func (s *Server) apiCounters(*http.Request) (any, error) {
 	type deviceCounters struct {
 		Address  string            `json:"address"`

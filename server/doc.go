@@ -5,7 +5,7 @@
 //
 // Package server/config has the configuration, and server/web the page.
 //
-// # Who may do what
+// # Access and limits
 //
 // The admin listener is for the operator. Without a token it serves loopback
 // addresses only. It checks the Host header, so that a page in a browser that

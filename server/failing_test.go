@@ -8,8 +8,8 @@ import (
 	"github.com/gosoftroce/rocev2/server/config"
 )
 
-// Both listeners for HTTP fail. The daemon says so, and can be ended though
-// nobody asks.
+// Both listeners for HTTP fail. The daemon says so, and can be ended even if
+// Failed was not called.
 func TestBothListenersFail(t *testing.T) {
 	t.Parallel()
 	c := config.Default()
@@ -21,11 +21,11 @@ func TestBothListenersFail(t *testing.T) {
 	}
 	s.admin.ln.Close()
 	s.probing.ln.Close()
-	<-s.admin.done // nobody has asked Failed
+	<-s.admin.done // Failed was not called
 	<-s.probing.done
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	_ = s.Shutdown(ctx) // it returns; that the listeners are closed already is no matter
+	_ = s.Shutdown(ctx) // it returns, although the listeners are closed already
 	for range 2 {
 		if <-s.Failed() == nil {
 			t.Error("a listener failed for no reason")

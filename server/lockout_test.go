@@ -11,8 +11,8 @@ import (
 	"github.com/gosoftroce/rocev2/server/config"
 )
 
-// Strangers who have no token, and keep their connections open, keep nobody
-// out: whatever they asked for.
+// Clients without a token that keep their connections open do not keep others
+// out, whatever they asked for.
 func TestStrangersKeepNobodyOut(t *testing.T) {
 	t.Parallel()
 	d := start(t, func(c *config.Config) { c.Admin.Token = "0123456789abcdef0123" })

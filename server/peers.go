@@ -49,7 +49,7 @@ const manyOf = "cmtime"
 const maxMany = 4096
 
 // unanswering is the target whose clients never answer what they are told, so
-// that anybody can feign them, from any address. They take no place of others.
+// that any host can feign them, from any address. They take no place of others.
 const unanswering = "udaddy"
 
 // hostKey is a host, and the bound that its clients count for.
@@ -63,8 +63,8 @@ func boundOf(kind string) string {
 	return ""
 }
 
-// perHost is how many of so many clients may be of one host. The others are for
-// the other hosts.
+// perHost is how many clients one host may have, out of most in all. The others
+// are for the other hosts.
 func perHost(most int) int {
 	if most < 4 {
 		return most

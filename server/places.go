@@ -9,10 +9,10 @@ import (
 	"sync"
 )
 
-// places is a listener with so many connections at most. A new one always has a
-// place: when all are taken, the oldest of a stranger goes, which has not shown
-// the token and is not being answered. So silent connections keep no client
-// out.
+// places is a listener with a bounded number of connections. A new one always
+// has a place: when all are taken, the oldest of a stranger goes, which has not
+// shown the token and is not being answered. So silent connections keep no
+// client out.
 type places struct {
 	net.Listener
 	most, perHost int // connections in all; of strangers of one address

@@ -15,9 +15,9 @@ func (c fakeConn) RemoteAddr() net.Addr {
 	return net.TCPAddrFromAddrPort(netip.AddrPortFrom(c.from, 1))
 }
 
-// Who goes for a new connection: the oldest stranger of the same address, where
-// that has its places, else of all; then one that has shown the token and asks
-// nothing; and none that is being answered.
+// Which connection goes for a new one: the oldest stranger of the same address,
+// where that has its places, else of all; then one that has shown the token and
+// asks nothing; and none that is being answered.
 func TestWhoGoes(t *testing.T) {
 	t.Parallel()
 	p := newPlaces(nil, 6, 2)

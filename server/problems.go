@@ -14,7 +14,7 @@ type Problem struct {
 	Device  string    `json:"device,omitempty"`
 	Source  string    `json:"source"`            // "event", or the name of a target or a service
 	What    string    `json:"what"`              // what happened
-	Peer    string    `json:"peer,omitempty"`    // who was at the other end
+	Peer    string    `json:"peer,omitempty"`    // the other end
 	Meaning string    `json:"meaning,omitempty"` // in words
 	Remedy  string    `json:"remedy,omitempty"`  // what to do
 }

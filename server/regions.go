@@ -168,7 +168,7 @@ func ended(err error) error {
 	return err
 }
 
-// asked counts who asked for which region.
+// asked counts a client's request for a region.
 func (e *exporter) asked(client netip.Addr, name string, granted bool) {
 	e.mu.RLock()
 	r := e.list[name]
@@ -228,7 +228,7 @@ func (e *exporter) uses(name string) bool {
 }
 
 // remember returns the memory of a region: the same bytes on all devices, and
-// also behind a new key. It is not of the heap, whose collector would let
+// also under a new key. It is not of the heap, whose collector would let
 // garbage grow with it.
 func (s *Server) remember(c *config.Region) ([]byte, error) {
 	m := s.memory[c.Name]
@@ -340,7 +340,7 @@ func (e *exporter) add(c *config.Region) error {
 }
 
 // export exports a region, so that clients can have what they write brought to
-// the disk where it has one behind it.
+// the disk where its file is on one.
 func (e *exporter) export(name string, x rdma.Region) (*verbs.MR, error) {
 	if x.File != nil && x.Writable {
 		x.Persistent = true
@@ -352,7 +352,7 @@ func (e *exporter) export(name string, x rdma.Region) (*verbs.MR, error) {
 	return e.ln.Export(name, x)
 }
 
-// allowed returns the access list in the form that has nobody but those in it.
+// allowed returns the prefixes for rdma.Region, where nil allows all clients.
 func allowed(c *config.Region) []netip.Prefix {
 	switch {
 	case c.Any:

@@ -112,8 +112,8 @@ func TestRegions(t *testing.T) {
 	})
 }
 
-// A reload adds, ends and changes regions; who stays keeps its data, and its
-// connection.
+// A reload adds, ends and changes regions; one that stays keeps its data, and
+// its connection.
 func TestReloadOfRegions(t *testing.T) {
 	t.Parallel()
 	keep := config.Region{Name: "keep", Size: 4096, Access: config.ReadWrite}

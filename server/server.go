@@ -35,7 +35,7 @@ type Server struct {
 	begin   time.Time
 	ready   atomic.Bool
 	drain   atomic.Bool
-	cut     atomic.Bool // who is still there is cut off
+	cut     atomic.Bool // clients that are still there are cut off
 	failed  chan error  // has room for both listeners for HTTP: none waits for a reader
 
 	mu  sync.Mutex // guards cfg, which is replaced and never changed
@@ -244,8 +244,8 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return errors.Join(err, s.close())
 }
 
-// drainLook is how often it is looked whether something is under way. What has
-// moved nothing for so long is idle.
+// drainLook is how often the drain looks whether something is under way.
+// Connections over which nothing has moved for that time are idle.
 const drainLook = 50 * time.Millisecond
 
 // drained waits until no client of a target is there, and nothing moves any
@@ -305,7 +305,7 @@ func (s *Server) close() error {
 		s.exporting.Lock() // a reload may be under way
 		defer s.exporting.Unlock()
 		for _, m := range s.memory {
-			errs = append(errs, m.Close()) // nobody can reach it any more
+			errs = append(errs, m.Close()) // it can no longer be reached
 		}
 		s.memory = nil
 		s.closeErr = errors.Join(errs...)

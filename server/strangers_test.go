@@ -10,8 +10,8 @@ import (
 	"github.com/gosoftroce/rocev2/server/config"
 )
 
-// Nothing is made for strangers: who does not speak the protocol, or may have
-// no region, is refused before there is a connection.
+// Nothing is made for strangers: a client that does not speak the protocol, or
+// may have no region, is refused before there is a connection.
 func TestStrangersGetNothing(t *testing.T) {
 	t.Parallel()
 	d := withRegions(t, config.Region{Name: "open", Size: 4096, Access: config.ReadOnly})

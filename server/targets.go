@@ -52,7 +52,7 @@ func Targets() []Target {
 // anyPort stands for a target that has no port; 0 would turn it off.
 const anyPort = -1
 
-// idle ends a client that does nothing for so long.
+// idle is how long a client may do nothing before it is ended.
 const idle = time.Minute
 
 // What tells apart the clients that share a port: the originals ask for
@@ -103,7 +103,7 @@ func recognise(service interop.Service) func(context.Context, *Host) error {
 	}
 }
 
-// recognised are the clients of one port who are there. A connection is known
+// recognised are the clients of one port that are there. A connection is known
 // by the address value itself, a pointer, and not by its text: a client that
 // resets its connection can come again from the same port while the first
 // connection is still being served.
@@ -236,7 +236,7 @@ func round(d time.Duration) time.Duration {
 }
 
 // groupAddr is a multicast group as the peer of a record: a receiver does not
-// learn who sends.
+// learn the sender's address.
 type groupAddr struct {
 	group  netip.Addr
 	sender verbs.QPN

@@ -218,8 +218,8 @@ func TestDrainWaitsForTargets(t *testing.T) {
 	}
 }
 
-// Who is still there when the time of the drain is over is cut off, and the log
-// says by whom.
+// A client that is still there when the time of the drain is over is cut off,
+// and the log says that the daemon did it.
 func TestCutOff(t *testing.T) {
 	t.Parallel()
 	var log safeBuffer

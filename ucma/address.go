@@ -70,8 +70,9 @@ func deviceOn(devs []*verbs.Device, a netip.Addr) (*verbs.Device, uabi.Errno) {
 	return nil, uabi.EADDRNOTAVAIL
 }
 
-// Who binds to localhost has the first device, as Linux 6.12 does it, whatever
-// its address. All other addresses of loopback are those of devices.
+// A program that binds to localhost has the first device, as with Linux 6.12,
+// whatever the address of that device. All other loopback addresses are those
+// of devices.
 var localhost4, localhost6 = netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback()
 
 // ownAddress reports whether an address is of this host.

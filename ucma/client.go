@@ -25,8 +25,8 @@ type Program struct {
 	// Read copies from the program's memory.
 	Read func(addr uint64, b []byte) error
 
-	// File returns the client behind a file descriptor of the program, nil
-	// if it is none: for MIGRATE_ID.
+	// File returns the client of a file descriptor of the program, nil if
+	// it is none: for MIGRATE_ID.
 	File func(fd int) *Client
 
 	// LowPorts reports whether it may have ports below 1024
@@ -170,7 +170,7 @@ func (c *Client) command(cmd *abi.Command) ([]byte, uabi.Errno) {
 }
 
 // A program that does not take its events can have no more of them made than
-// these, and so many for each ID or group.
+// leastEvents, plus eventsOfID for each ID or group.
 const (
 	leastEvents = 64
 	eventsOfID  = 8

@@ -58,7 +58,7 @@ func (c *Client) happened(e *cm.Event) {
 		i.removed = true
 	}
 	if i.uid == 0 {
-		return // nobody has accepted the request, so nobody knows it
+		return // the request was not accepted, so the program does not know the ID
 	}
 	describe(ev, e)
 	c.events = append(c.events, ev)
@@ -136,7 +136,7 @@ func (c *Client) getEvent(cmd *abi.Command) ([]byte, uabi.Errno) {
 			break
 		}
 		i := c.enter(e.request, 0)
-		if i == nil { // the request comes again, and does not hold up what is behind it
+		if i == nil { // the request comes again, and does not hold up later events
 			_ = e.request.Ignore()
 			full := e
 			c.drop(func(q *event) bool { return q == full })

@@ -100,7 +100,7 @@ func TestPeerDiesBeforeAccept(t *testing.T) {
 	}
 }
 
-// A listener that is destroyed rejects what nobody has taken.
+// A listener that is destroyed rejects the requests that were not taken.
 func TestListenerEnds(t *testing.T) {
 	t.Parallel()
 	l := asking(t)

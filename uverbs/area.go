@@ -21,9 +21,9 @@ const (
 )
 
 // area is the memory that a client shares with the program's library: rings,
-// each on pages of its own behind the first, which has none. The file has a
-// fixed size, larger than what may be used, and is sealed: none can make it
-// shorter, which would be a bus error here.
+// each on pages of its own after the first page, which has none. The file has a
+// fixed size, larger than what may be used, and is sealed: no process can make
+// it shorter, which would be a bus error here.
 type area struct {
 	fd   int
 	mem  []byte
@@ -37,7 +37,7 @@ type area struct {
 // span is a part of the memory.
 type span struct{ off, n int }
 
-// newArea makes memory for so many bytes of rings.
+// newArea makes memory for rings of the given number of bytes in all.
 func newArea(most int) (*area, error) {
 	page := os.Getpagesize()
 	most = (most + page - 1) / page * page
@@ -154,7 +154,7 @@ func (r *ringSpace) release() {
 	}
 }
 
-// close unmaps the memory. Nobody uses it any more.
+// close unmaps the memory, which must no longer be in use.
 func (a *area) close() error {
 	return errors.Join(unix.Munmap(a.mem), unix.Close(a.fd))
 }

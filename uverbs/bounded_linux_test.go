@@ -179,8 +179,8 @@ func TestResizeBesideReceives(t *testing.T) {
 	}
 }
 
-// Who resizes a queue that another one closes meanwhile finds it closed, or has
-// resized it: nothing touches its memory when both have returned.
+// A resize of a queue that another goroutine closes meanwhile finds it closed,
+// or resizes it: nothing touches its memory when both have returned.
 func TestCloseBesideResize(t *testing.T) {
 	t.Parallel()
 	for range 50 {

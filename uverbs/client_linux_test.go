@@ -132,8 +132,8 @@ func TestAddressHandles(t *testing.T) {
 
 func ptr[T any](v T) *T { return &v }
 
-// Events that nobody has read are not reported, and nobody reads them later.
-// Those of others stay.
+// Events that were not read are not reported, and cannot be read later. Those
+// of others stay.
 func TestUnreadEvents(t *testing.T) {
 	t.Parallel()
 	da, db := hosts(t)

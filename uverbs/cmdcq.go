@@ -61,7 +61,7 @@ func (c *Client) dropChannels() {
 	}
 }
 
-// channelAt returns the channel behind a number of the program, or nil.
+// channelAt returns the channel of a file descriptor of the program, or nil.
 func (c *Client) channelAt(fd int) *pipe {
 	ino, ok := inode(fd)
 	for _, p := range c.channels.all() {

@@ -150,8 +150,8 @@ func Rate(ifname string, mbps int) int {
 }
 
 // linkRate returns width and speed of the largest link that is not faster than
-// so many Mb/s, in the codes of libibverbs. Soft-RoCE always says 2.5 Gb/s, and
-// so does this where the rate is not known.
+// mbps Mb/s, in the codes of libibverbs. Soft-RoCE always says 2.5 Gb/s, and so
+// does this where the rate is not known.
 func linkRate(mbps int) (width, speed uint8) {
 	for _, l := range []struct {
 		mbps         int

@@ -25,7 +25,7 @@ func onPlain[T any](do func(*Client, *abi.Request, *T) abi.Reply, reply any) met
 	}, reply}
 }
 
-// onExtended is an extended command of at least so many bytes.
+// onExtended is an extended command of at least the given number of bytes.
 func onExtended[T any](do func(*Client, *abi.Request, *T) abi.Reply, least int, reply any) method {
 	return method{func(c *Client, r *abi.Request) abi.Reply {
 		v := new(T)

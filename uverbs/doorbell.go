@@ -99,9 +99,10 @@ const (
 	mostGathered  = 36
 	gatheredBytes = 64 << 10
 
-	// They wait where so many are in flight. After manyGathered of them
-	// have waited for each other one is enough: the program posts much.
-	// Then few of them may come so many times before it is not any more.
+	// Requests wait while gatherAfter are in flight. After manyGathered of
+	// them have waited for each other, one in flight is enough: the program
+	// posts much. Then fewer may come gatherRetries times before one is no
+	// longer enough.
 	gatherAfter   = 4
 	manyGathered  = 8
 	gatherRetries = 16
@@ -124,8 +125,8 @@ func (d *doorbell) least() uint64 {
 	return gatherAfter
 }
 
-// offer has the doorbell be left out so many times, until revoke, unless
-// another queue pair has the word.
+// offer has the doorbell be left out the given number of times, until revoke,
+// unless another queue pair has the word.
 func (d *doorbell) offer(times uint32) {
 	d.offered = times
 	d.of.words[d.qp%doorbellWords].CompareAndSwap(0, (uint64(d.qp)+1)<<32|uint64(times))

@@ -9,9 +9,9 @@ import (
 	"github.com/gosoftroce/rocev2/hca"
 )
 
-// errands is what somebody leaves to be done who holds a lock of the device, as
-// who completes a request does: events to be written, and send queues to be
-// looked at. It is done when that lock is given up.
+// errands is work that a goroutine leaves for later while it holds a lock of
+// the device, as one does that completes a request: events to be written, and
+// send queues to be looked at. It is done when that lock is given up.
 type errands struct {
 	due   atomic.Bool
 	sent  atomic.Uint64 // events

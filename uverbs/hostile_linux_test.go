@@ -10,7 +10,7 @@ import (
 	fake "github.com/gosoftroce/rocev2/uverbs/uverbstest"
 )
 
-// A program that is killed in the middle leaves nothing behind, and its peer
+// Nothing remains of a program that is killed in the middle, and its peer
 // learns of it.
 func TestKilled(t *testing.T) {
 	t.Parallel()

@@ -17,8 +17,8 @@ func (q *appQP) untilErr() {
 	}
 }
 
-// A request that cannot be completes in its place, with its own status: after
-// those before it, and before those behind it, which are flushed.
+// An impossible request completes in its place, with its own status: after
+// those before it, and before those after it, which are flushed.
 func TestBadRequests(t *testing.T) {
 	t.Parallel()
 	put := binary.NativeEndian.PutUint32
@@ -161,8 +161,7 @@ func TestReceivesInErr(t *testing.T) {
 	}
 }
 
-// An index that cannot be ends a queue pair once: in ERR nobody is called for
-// it any more.
+// An impossible index ends a queue pair once: in ERR it has no further effect.
 func TestBadIndexInErr(t *testing.T) {
 	t.Parallel()
 	a, _ := pair(t, options{})
@@ -178,7 +177,7 @@ func TestBadIndexInErr(t *testing.T) {
 	}
 }
 
-// An index that cannot be ends the queue pair. RESET makes it good again.
+// An impossible index ends the queue pair. RESET makes it good again.
 func TestBadIndices(t *testing.T) {
 	t.Parallel()
 	a, b := pair(t, options{data: 8})

@@ -36,7 +36,7 @@ const (
 // Linux says less; what has no memory is ENOMEM.
 var longest = maximaOf(maxRings)
 
-// maximaOf returns those of so many bytes of rings.
+// maximaOf returns the maxima for rings of the given number of bytes in all.
 func maximaOf(rings int) maxima {
 	// A queue pair has two rings, and each is on pages of its own.
 	pages := max(rings/os.Getpagesize()/4, 1)
@@ -56,8 +56,8 @@ func maximaOf(rings int) maxima {
 	}
 }
 
-// entries returns how many elements the longest ring has that takes no more
-// than so many bytes, but for its header, and has so many slots.
+// entries returns how many elements the longest ring has that takes at most the
+// given bytes, without its header, and has at most the given slots.
 func entries(bytes, elem, slots int) int {
 	n := max(min(bytes/ring.ShapeFor(1, elem).Elem, slots), 2)
 	return 1<<(bits.Len(uint(n))-1) - 1

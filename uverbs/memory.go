@@ -19,7 +19,7 @@ import (
 // memoryAt returns n bytes at an address of the process as a memory: to be
 // written too, or only read. The error is EFAULT where not all of it is mapped
 // with that right, as a kernel that pins the pages has it. What becomes of it
-// later is not looked at: who uses it then meets ib.FaultMemory.
+// later is not looked at: an access to what is gone fails with ib.FaultMemory.
 func memoryAt(addr, n uint64, write bool) (memreg.Memory, error) {
 	const most = uint64(^uintptr(0) >> 1)
 	if addr > most || n > most-addr {

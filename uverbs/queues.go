@@ -134,8 +134,8 @@ func (q *Queues) unlock() {
 	}
 }
 
-// drain posts at most so many requests. It reports whether there is more that
-// can be posted now. The send queue is locked.
+// drain posts at most the given number of requests. It reports whether there is
+// more that can be posted now. The send queue is locked.
 func (q *Queues) drain(most int) (more bool) {
 	if q.fatal.Load() {
 		q.end()

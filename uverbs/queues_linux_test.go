@@ -144,7 +144,7 @@ func TestStates(t *testing.T) {
 	for round := range uint64(5) {
 		id := 100 * round
 		a.init()
-		a.send.PostSend(write(id + 1)) // nobody rings: the way to RTS looks for them
+		a.send.PostSend(write(id + 1)) // no doorbell rings: the way to RTS looks for them
 		a.send.PostSend(write(id + 2))
 		a.receive(8, id+11, id+12)
 		a.Serve()
@@ -190,7 +190,8 @@ func TestResetForgets(t *testing.T) {
 	}
 }
 
-// What fails first completes with its reason, all behind it is flushed.
+// The request that fails first completes with its reason, all after it are
+// flushed.
 func TestFlushOrder(t *testing.T) {
 	t.Parallel()
 	a, b := pair(t, options{})
@@ -240,7 +241,8 @@ func TestTurns(t *testing.T) {
 	}
 }
 
-// Elements come back before the completion: who sees it may post at once.
+// Elements come back before the completion: a program that sees it may post at
+// once.
 func TestRoomBeforeCompletion(t *testing.T) {
 	t.Parallel()
 	a, b := pair(t, options{data: 8})

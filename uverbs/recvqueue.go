@@ -30,7 +30,7 @@ type recvQueue struct {
 	ring ring.Consumer
 	elem []byte      // a copy of one
 	ids  []uint64    // by slot: the program's
-	bad  uint64      // position behind a receive that cannot be; 0: none
+	bad  uint64      // position after an impossible receive; 0: none
 	pass atomic.Bool // the queue pair is on its way to ERR, which flushes such a receive
 }
 
@@ -45,7 +45,7 @@ func (r *recvQueue) init(q *Queues, o *ownedQP, sl uint8) error {
 	return r.ring.Init(o.rq.mem, o.rq.shape)
 }
 
-// Next implements qp.RecvSource. A receive that cannot be is an error of the
+// Next implements qp.RecvSource. An impossible receive is an error of the
 // queue pair: it comes as soon as that is in ERR, and completes with its own
 // status.
 func (r *recvQueue) Next(w *qp.Recv) bool {
@@ -220,8 +220,8 @@ func (s *SharedRecvQueue) Resize(to *ringSpace) error {
 	return err
 }
 
-// Close ends the queue: its memory is not touched any more, and who asks gets
-// nothing.
+// Close ends the queue: its memory is no longer touched, and it gives no more
+// receives.
 func (s *SharedRecvQueue) Close() {
 	s.mu.Lock()
 	s.closed = true

@@ -236,7 +236,7 @@ func (s *sendQueue) forget() {
 
 // finishBad completes the bad request if all before it have, and ends the queue
 // pair. It returns false if they have not. Then the queue pair has no other
-// request, so that nobody else calls Complete.
+// request, so that nothing else calls Complete.
 func (s *sendQueue) finishBad() bool {
 	s.await.Store(s.bad.pos)
 	if s.ring.Released() < s.bad.pos {

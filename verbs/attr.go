@@ -24,8 +24,9 @@ const (
 	// UC is the unreliable connection (IBTA 9.8.2): SEND and WRITE without
 	// acknowledgement. What is lost stays lost, a message at a time.
 	UC QPType = ib.UC
-	// UD is the unreliable datagram (IBTA 9.8.3): SENDs of one packet to
-	// whom each request names, and from anybody who knows the Q_Key.
+	// UD is the unreliable datagram (IBTA 9.8.3): SENDs of one packet, to
+	// the destination that each request names, and from every sender that
+	// knows the Q_Key.
 	UD QPType = ib.UD
 	// GSI is queue pair 1, of which a device has one: management datagrams
 	// over UD (IBTA 13.5.1). Its number, and its Q_Key 0x80010000, are the
@@ -176,8 +177,8 @@ type Attr struct {
 	// PathMigState is MigMigrated: there is one path.
 	PathMigState MigState
 
-	// RateLimit is how fast data is sent at the most, in kb/s on the wire;
-	// 0 means no limit. See QP.SetRateLimit.
+	// RateLimit is how fast data is sent at most, in kb/s on the wire; 0
+	// means no limit. See QP.SetRateLimit.
 	RateLimit uint32
 
 	// RateBurst is how many bytes may go at once after a pause. 0 means

@@ -34,7 +34,7 @@ type caller struct {
 	id     uint64
 	posted map[uint64]bool // IDs of requests without completion
 	seen   map[verbs.Status]int
-	among  bool // others, who post and poll too
+	among  bool // other goroutines post and poll, too
 }
 
 // made is an object and the domain or device that it was made of.

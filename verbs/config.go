@@ -109,13 +109,13 @@ type Config struct {
 	// (CNPs) that a queue pair sends. 0 means 50 µs as in the paper, or 4
 	// µs with "dcqcn-adapter"; a negative number means one for each packet
 	// that the network has marked. With "dcqcn" a mark that comes within
-	// the time is reported behind it, as the paper has it.
+	// the time is reported after it, as in the paper.
 	NotifyInterval time.Duration
 
-	// NotifyScope says who shares that time: "qp" or "", each queue pair
-	// has it for itself; "peer", those that are connected to the same
-	// address, but for UC; "port", all of the device. NVIDIA's adapters
-	// have it per port.
+	// NotifyScope says which queue pairs share that time: none with "qp" or
+	// ""; with "peer" those that are connected to the same address, except
+	// UC; with "port" all of the device. NVIDIA's adapters have it per
+	// port.
 	NotifyScope string
 
 	// NotifyClass is the traffic class of congestion notifications, 1 to
@@ -151,12 +151,12 @@ type Config struct {
 	// setting, of one user, in one network namespace, on Linux. Two devices
 	// of one process share memory, too. The first packets to a peer begin
 	// the agreement. Before the two have agreed, and where they cannot,
-	// packets take the socket. Device.SharedPeers tells with whom it has
-	// worked. Programs of the other packages (cm, rdma, rdmanet) open such
-	// a device, and pass it on where those have a field Device. A capture
-	// of the interface does not see what passes through memory, and its
-	// ICRC is not computed; Wrap sees all packets. So it is off by default.
-	// LinkStats.TxShm and RxShm count what passes so.
+	// packets take the socket. Device.SharedPeers tells with which peers it
+	// has worked. Programs of the other packages (cm, rdma, rdmanet) open
+	// such a device, and pass it on where those have a field Device. A
+	// capture of the interface does not see what passes through memory, and
+	// its ICRC is not computed; Wrap sees all packets. So it is off by
+	// default. LinkStats.TxShm and RxShm count what passes so.
 	SharedMemory bool
 
 	// Wrap, if not nil, is called with every link that OpenAddr opens, and

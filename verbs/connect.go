@@ -96,7 +96,7 @@ func (o OptUint8) or(def uint8) uint8 {
 // ConnectOption adjusts Connect.
 type ConnectOption func(*ConnectConfig)
 
-// WithConfig replaces the whole configuration; options behind it adjust it.
+// WithConfig replaces the whole configuration; options after it adjust it.
 func WithConfig(c ConnectConfig) ConnectOption { return func(dst *ConnectConfig) { *dst = c } }
 
 // WithMTU sets the path MTU: MTU256 to MTU4096, or what MTUOf makes of a number

@@ -47,21 +47,21 @@ func WithTimestamps() CQOption {
 
 // WithHandler has f called when completions have come, and once more with open
 // false when the queue is closed. f takes them by Poll, until there are none.
-// It runs on the goroutine that has received them, one of the device's or one
-// that polls or waits for whatever queue: that wakes nobody, and all wait for
-// f, which therefore never blocks. Calls never overlap. It is for services that
-// a program has beside its own work, and that must not receive in its place, as
-// a goroutine in Wait would.
+// It runs on the goroutine that has received them: one of the device's, or one
+// that polls or waits for any queue. So no goroutine is woken, but all wait for
+// f, which must never block. Calls never overlap. It is for services that a
+// program has beside its own work, and that must not receive in its place, as a
+// goroutine in Wait would.
 func WithHandler(f func(open bool)) CQOption {
 	return func(c *cqConfig) { c.options = append(c.options, hca.WithHandler(f)) }
 }
 
 // Await waits until ready has a token, and takes it. It is for a goroutine that
-// waits for what the handler of the queue will find (WithHandler), and that
-// puts the token: it receives for the device meanwhile, as a goroutine in Wait
-// does, so that the answer wakes it and no other. It is for short waits,
-// because goroutines in Wait then receive through it. Who puts a token calls
-// Nudge afterwards. The error wraps ErrClosed, or that of ctx.
+// waits for what the handler of the queue (WithHandler) will find: the handler
+// puts the token. Meanwhile the goroutine receives for the device, as one in
+// Wait does, so that the answer wakes it and no other. It is for short waits,
+// because goroutines in Wait then receive through it. Code that puts a token
+// calls Nudge afterwards. The error wraps ErrClosed, or that of ctx.
 func (cq *CQ) Await(ctx context.Context, ready <-chan struct{}) error {
 	if err := cq.core.Await(ctx, ready); err != nil {
 		return fmt.Errorf("verbs: wait for a handler: %w", err)
@@ -117,10 +117,10 @@ type ChannelOption func(*channelConfig)
 type channelConfig struct{ aside bool }
 
 // Aside is for the channel of a service that a program has beside its own work.
-// Who waits on a channel otherwise receives for the device, in the place of a
-// program that waits for a completion: each of its completions would then take
-// a change of goroutines. With Aside the device's own goroutine receives when
-// no program does.
+// Without it, a goroutine that waits on a channel receives for the device, in
+// the place of a program that waits for a completion: each of its completions
+// would then take a change of goroutines. With Aside the device's own goroutine
+// receives when no program does.
 func Aside() ChannelOption { return func(c *channelConfig) { c.aside = true } }
 
 // CreateCompChannel makes a completion channel. The error wraps ErrClosed.

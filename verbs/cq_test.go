@@ -22,8 +22,8 @@ func (s *side) writeN(peer *side, first, n int) {
 	}
 }
 
-// A Go channel has every completion once, in order. What it has taken when its
-// context ends, and nobody has received, is still there to be polled.
+// A Go channel has every completion once, in order. A completion that it has
+// taken and that is not received before its context ends can still be polled.
 func TestChan(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -39,7 +39,7 @@ func TestChan(t *testing.T) {
 		synctest.Wait()
 		cancel()
 		for wc, open := <-ch; open; wc, open = <-ch {
-			t.Errorf("%v after the end", wc) // select may choose so, but nobody receives when it does
+			t.Errorf("%v after the end", wc) // select may choose to send, but no receiver waits when it does
 		}
 		for i := range uint64(10) {
 			a.waitOK(10 + i)

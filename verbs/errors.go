@@ -183,7 +183,7 @@ type OpenError struct {
 	Addr netip.AddrPort // what was to be opened
 	Op   string         // what failed: "check address", "bind" …
 	Err  error          // the cause, mostly the system's error
-	Hint string         // who has it, or what to do; may be empty
+	Hint string         // which process has it, or what to do; may be empty
 }
 
 // Error says what could not be opened and why.

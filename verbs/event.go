@@ -88,12 +88,11 @@ func (e AsyncEvent) String() string {
 	return e.Event.String()
 }
 
-// AsyncEvent waits for the next asynchronous event. Events are kept while
-// nobody reads them, the latest 4096 of them; [Stats.EventsDropped] counts the
-// others. Closing an object drops its events: what is read never tells of an
-// object that was closed before, and unread events keep nothing in memory. A
-// program that must not miss why a queue pair failed reads the events before it
-// closes it.
+// AsyncEvent waits for the next asynchronous event. Unread events are kept, the
+// latest 4096 of them; [Stats.EventsDropped] counts the others. Closing an
+// object drops its events: what is read never tells of an object that was
+// closed before, and unread events keep nothing in memory. A program that must
+// not miss why a queue pair failed reads the events before it closes it.
 //
 // Events of a queue pair or completion queue are affiliated: they name it. The
 // others, of the port or the device, are unaffiliated (IBTA 11.6.3).

@@ -17,7 +17,7 @@ type FastMR struct {
 	fast *memreg.FastRegion
 }
 
-// AllocFastMR makes a fast registration region for at most so many bytes. The
+// AllocFastMR makes a fast registration region for at most maxBytes bytes. The
 // error wraps ErrClosed or ErrNoResources, or says what is wrong with the size.
 func (pd *PD) AllocFastMR(maxBytes int) (*FastMR, error) {
 	core, err := pd.core.AllocFastMR(uint64(max(maxBytes, 0)))
@@ -27,7 +27,7 @@ func (pd *PD) AllocFastMR(maxBytes int) (*FastMR, error) {
 	return &FastMR{core: core, fast: core.Core()}, nil
 }
 
-// Map says which memory the region is of: the buffers, one behind the other. It
+// Map says which memory the region is of: the buffers, one after the other. It
 // stays so until the next Map. They stay in place and alive as long as the
 // region may be registered. A 64-bit word for atomics must lie in one of them.
 // The error says that the region is valid, and must be invalidated first, or
@@ -43,7 +43,7 @@ func (f *FastMR) Map(bufs ...[]byte) error {
 // the wire address addr for the first byte, and rights. Its rkey will be
 // Reg.NewKey of the request, whose low byte is one more than the present one.
 // The program may choose another low byte. The lkey gets the same low byte, see
-// LKeyWith. What is posted behind the request may use both keys already.
+// LKeyWith. Requests that are posted after it may already use both keys.
 //
 // It fails with StatusLocQPOpErr, and [WC.Fault] says why: FaultState if the
 // region is valid already, or no memory was mapped.

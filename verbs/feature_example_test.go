@@ -138,7 +138,7 @@ func ExamplePD_MapFile_onDemand() {
 }
 
 // The receiver of a datagram answers without knowing the sender: the header and
-// the completion say who it is.
+// the completion identify it.
 func ExamplePD_AHFromWC() {
 	const qkey = 0x1234
 	ctx := context.Background()

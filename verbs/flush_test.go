@@ -34,7 +34,7 @@ func (s *side) mapFile(size int) (*verbs.MR, *os.File) {
 }
 
 // What was flushed is in the file when the completion comes, and so is the
-// pointer that an ATOMIC WRITE behind the FLUSH has set.
+// pointer that a later ATOMIC WRITE has set.
 func TestFlushToFile(t *testing.T) {
 	t.Parallel()
 	const size = 1 << 20
@@ -68,7 +68,7 @@ func TestFlushToFile(t *testing.T) {
 	}
 }
 
-// A file that was truncated cannot be flushed behind its end. The program at
+// A file that was truncated cannot be flushed beyond its end. The program at
 // the other end learns that, and nothing crashes.
 func TestFlushOfTruncatedFile(t *testing.T) {
 	t.Parallel()
@@ -108,8 +108,8 @@ func TestFlushPersistentIsRefused(t *testing.T) {
 }
 
 // A log in a file of the peer: an entry is written and flushed, and then the
-// log's end moves behind it. That happens at once, and only when the entry is
-// on the disk. The program waits once.
+// end of the log moves past it. It moves at once when the entry is on the disk,
+// and not before. The program waits once.
 func ExampleSendWR_flush() {
 	linkA, linkB := fabric.Pair(netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2"))
 	devA, a, _ := open(linkA, "an entry of the log")

@@ -11,8 +11,8 @@ import (
 )
 
 // FuzzVerbs calls verbs in any order, on open and closed objects, with right
-// and wrong arguments. Nothing may panic. In virtual time what hangs is a
-// deadlock, and so is a goroutine that is left behind: both end the test.
+// and wrong arguments. Nothing may panic. In virtual time a call that hangs is
+// a deadlock, and so is a goroutine that does not end: both end the test.
 func FuzzVerbs(f *testing.F) {
 	for seed := range uint64(16) {
 		f.Add(randomCalls(seed, 200+100*int(seed)))
@@ -62,8 +62,8 @@ func TestRandomCallsGetSomewhere(t *testing.T) {
 	t.Logf("completions by status: %v", seen)
 }
 
-// Several goroutines call verbs in any order on the same objects. The race
-// detector looks on; nothing panics, hangs or is left behind.
+// Several goroutines call verbs in any order on the same objects, under the
+// race detector. Nothing panics or hangs, and all goroutines end.
 func TestRandomCallsAtOnce(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(20) {

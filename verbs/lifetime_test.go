@@ -31,7 +31,7 @@ func mustBeCollected[T any](t *testing.T, what string, objects ...weak.Pointer[T
 }
 
 // refused has the peer of a new queue pair of b name a wrong key, and closes
-// both sides. Nobody reads the event.
+// both sides. The event is not read.
 func refused(t *testing.T, a, b *side) weak.Pointer[verbs.QP] {
 	t.Helper()
 	small := verbs.QPConfig{MaxSendWR: 1, MaxRecvWR: 1, MaxInline: 8}
@@ -47,8 +47,8 @@ func refused(t *testing.T, a, b *side) weak.Pointer[verbs.QP] {
 	return weak.Make(qb)
 }
 
-// A peer that comes again and again with wrong keys costs no memory, though
-// nobody reads the events.
+// A peer that comes again and again with wrong keys costs no memory, even if
+// the events are not read.
 func TestRefusedPeersLeaveNothing(t *testing.T) {
 	t.Parallel()
 	n := 10_000
@@ -142,8 +142,9 @@ func TestTimersDoNotKeepQueuePairs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) { // where no timer comes up
 		a, _ := newPair(t, 64)
-		// Nobody answers, so that the timers run; those that are closed
-		// are the fewer ones, whose entries nobody clears away.
+		// No peer answers, so that the timers run. Fewer queue pairs
+		// are closed than stay open, so that their entries are not
+		// cleared away.
 		open := make([]*verbs.QP, 8)
 		for i := range open {
 			open[i] = a.newQP(verbs.QPConfig{})

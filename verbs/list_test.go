@@ -53,7 +53,7 @@ func TestFlow(t *testing.T) {
 	if at := a.qp.Query(); f.OldestPSN != at.SQPSN {
 		t.Errorf("nothing is in flight, and the oldest PSN is %v of %v", f.OldestPSN, at.SQPSN)
 	}
-	b.qp.Close() // nobody answers any more
+	b.qp.Close() // no peer answers any more
 	a.post(verbs.SendWR{ID: 1, Opcode: verbs.OpSend, Signaled: true, SGList: []verbs.SGE{a.mr.Slice(0, 64)}})
 	if g := a.qp.Flow(); g.Queued != 1 || g.InFlight < 64 || g.OldestPSN != f.OldestPSN {
 		t.Errorf("while a message is not acknowledged: %+v", g)

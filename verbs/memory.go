@@ -153,8 +153,8 @@ func (pd *PD) AllocMemory(size int, access Access, opts ...RegOption) (*MR, erro
 // With FlushPersistent the peer may have what it wrote brought to the disk:
 // OpFlush then completes after msync(2), with the data and what is needed to
 // read it. If that fails, or the file has become shorter, it fails with
-// StatusRemOpErr, which ends the connection. Bytes behind the end of the file
-// in its last page belong to no file.
+// StatusRemOpErr, which ends the connection. Bytes after the end of the file in
+// its last page belong to no file.
 func (pd *PD) MapFile(f *os.File, off int64, size int, access Access, opts ...RegOption) (*MR, error) {
 	m, err := mapping.File(f, off, size, mapping.Options{
 		ReadOnly: access&(LocalWrite|RemoteWrite|RemoteAtomic) == 0,
@@ -180,7 +180,7 @@ func (pd *PD) registerMapping(what string, m *mapping.Mapping, access Access, op
 func (pd *PD) register(what string, m memreg.Memory, access Access, opts []RegOption, free func() error) (*MR, error) {
 	o := memreg.Options{Access: access}
 	applyOptions(&o, opts)
-	data, n := m.Bytes(), m.Len() // m may be freed by a failure, or by who closes the domain
+	data, n := m.Bytes(), m.Len() // m may be freed by a failure, or when the domain is closed
 	core, err := pd.core.Register(m, o, free)
 	if err != nil {
 		return nil, fmt.Errorf("verbs: register %d bytes of %s: %w", n, what, err)
@@ -224,9 +224,9 @@ func (mr *MR) Slice(off, n int) SGE { return SGE(mr.region().Slice(off, n)) }
 func (mr *MR) All() SGE { return SGE(mr.region().All()) }
 
 // Invalidatable lets a peer end the region's rkey with an OpSendInv that names
-// it: when the receive completes, with [WC.WithInv], nobody reaches the region
-// through that key any more. Local use goes on. Regions that are not registered
-// for it refuse, which ends the connection.
+// it: when the receive completes, with [WC.WithInv], the region can no longer
+// be reached through that key. Local use goes on. Regions that are not
+// registered for it refuse, which ends the connection.
 func Invalidatable() RegOption {
 	return func(c *regConfig) { c.options.Invalidatable = true }
 }
@@ -239,7 +239,7 @@ type RemoteMemory struct {
 	RKey   Key    `json:"rkey"`   // of the region
 }
 
-// At returns the address off bytes into the memory. A place behind the memory
+// At returns the address off bytes into the memory. An offset beyond the memory
 // has none: PostSend refuses what At returns for it, with ErrRemote. If Length
 // is 0, the length is not known and not checked.
 func (m RemoteMemory) At(off uint64) RemoteAddr {
@@ -249,8 +249,8 @@ func (m RemoteMemory) At(off uint64) RemoteAddr {
 	return RemoteAddr{Addr: m.Addr + off, RKey: m.RKey}
 }
 
-// Slice returns n bytes, at least one, from offset off of the memory: a part
-// for somebody else, or to keep a transfer inside. The error wraps ErrRange.
+// Slice returns n bytes, at least one, from offset off of the memory: a part to
+// give to another peer, or to keep a transfer within. The error wraps ErrRange.
 func (m RemoteMemory) Slice(off, n uint64) (RemoteMemory, error) {
 	switch {
 	case m.Length == 0:

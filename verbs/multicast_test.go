@@ -105,7 +105,7 @@ func testMulticast(t *testing.T, cfg verbs.Config) {
 	}
 }
 
-// freePort returns a UDP port that nobody has on 127.0.0.1.
+// freePort returns a free UDP port on 127.0.0.1.
 func freePort(t *testing.T) uint16 {
 	t.Helper()
 	c, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})

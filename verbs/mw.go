@@ -94,7 +94,7 @@ func (mw *MW) Remote() RemoteMemory {
 // The request names the window by the key that it has now: post it before the
 // next is made. A window of type 2 will have the key Bind.NewKey of the
 // request, which is the present one with a low byte that is one more. The
-// program may choose another low byte. What is posted behind the request, such
+// program may choose another low byte. What is posted after the request, such
 // as a message that tells the peer the key, is sent when the window is bound.
 // RKey and Remote return the new key when it has been carried out.
 //

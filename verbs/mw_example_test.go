@@ -47,7 +47,7 @@ func ExampleFastMR() {
 	must(err)
 	must(fast.Map(make([]byte, 4096), make([]byte, 100)))
 	reg := fast.Register(0x1000, verbs.LocalWrite|verbs.RemoteWrite)
-	// The peer may be told reg.Reg.NewKey by a message behind reg.
+	// The peer may be told reg.Reg.NewKey by a message after reg.
 	must(b.carryOut(reg))
 	fmt.Println(fast.Valid(), fast.RKey() == reg.Reg.NewKey)
 	must(b.carryOut(fast.Invalidate()))

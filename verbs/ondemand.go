@@ -10,8 +10,8 @@ import (
 )
 
 // ImplicitMR is an implicit on-demand region: one pair of keys for all memory
-// that the program allows, now and later, at its real address. What is not on
-// the list cannot be reached by anybody. [PD.RegisterImplicit] makes one. Its
+// that the program allows, now and later, at its real address. Memory that is
+// not on the list cannot be reached. [PD.RegisterImplicit] makes one. Its
 // methods may be called from any goroutine.
 type ImplicitMR struct{ core *hca.ImplicitMR }
 

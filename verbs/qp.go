@@ -272,7 +272,7 @@ func (q *QP) startPSN() PSN {
 	return q.psn
 }
 
-// noteTakes takes note of the Endpoint.MaxDestRdAtomic of the peer.
+// noteTakes records the Endpoint.MaxDestRdAtomic of the peer.
 func (q *QP) noteTakes(n uint8) {
 	q.mu.Lock()
 	q.takes = n
@@ -319,11 +319,11 @@ func (q *QP) PostRecv(wrs ...RecvWR) error {
 	return err
 }
 
-// Close destroys the queue pair. Outstanding work does not complete any more,
-// and events that nobody has read are dropped. Completions that were delivered
-// stay in their queues. A goroutine that waits for outstanding work in
-// [CQ.Wait] waits on: to have the work complete with StatusWRFlushErr, go to
-// StateErr by [QP.Modify] before Close.
+// Close destroys the queue pair. Outstanding work no longer completes, and
+// unread events are dropped. Completions that were delivered stay in their
+// queues. A goroutine that waits for outstanding work in [CQ.Wait] waits on: to
+// have the work complete with StatusWRFlushErr, go to StateErr by [QP.Modify]
+// before Close.
 func (q *QP) Close() error { return q.core.Close() }
 
 // Endpoint is what a peer must know to connect. It is a plain value to be sent
@@ -348,12 +348,12 @@ type Endpoint struct {
 	QKey uint32 `json:"qkey,omitempty"`
 
 	// Native says that this side is this software. Its buffers take more in
-	// flight than is safe to send to others, it keeps packets behind a lost
-	// one, and it sends from one UDP port, so that packets from other ports
-	// are dropped. QP.Endpoint sets it. Where a program makes an Endpoint
-	// itself, for a peer that it learned of in another way, Native stays
-	// false unless the peer is known to be this software: towards others
-	// (Linux, adapters) it would lead to loss.
+	// flight than is safe to send to others, it keeps packets that come
+	// after a lost one, and it sends from one UDP port, so that packets
+	// from other ports are dropped. QP.Endpoint sets it. Where a program
+	// makes an Endpoint itself, for a peer that it learned of in another
+	// way, Native stays false unless the peer is known to be this software:
+	// towards others (Linux, adapters) it would lead to loss.
 	Native bool `json:"native,omitempty"`
 
 	// Slots is how many sockets the port of this side consists of, a power

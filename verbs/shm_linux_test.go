@@ -50,7 +50,7 @@ func TestNeighbour(t *testing.T) {
 	defer dev.Close()
 	s := newSide(t, dev, shmMemory)
 	out := json.NewEncoder(os.Stdout)
-	fmt.Println() // behind what package testing prints
+	fmt.Println() // after what package testing prints
 	check(t, out.Encode(neighbour{s.qp.Endpoint(), s.mr.Remote()}))
 	var peer verbs.Endpoint
 	in := bufio.NewReader(os.Stdin)
@@ -99,8 +99,8 @@ func (s *side) connectTo(p *process) {
 	check(s.t, p.out.Decode(&word))
 }
 
-// rounds writes to the process's memory and reads it back, until so many rounds
-// went through shared memory.
+// rounds writes to the process's memory and reads it back, until n rounds have
+// gone through shared memory.
 func (s *side) rounds(p *process, n int) {
 	s.t.Helper()
 	const half = shmMemory / 2
@@ -121,8 +121,8 @@ func (s *side) rounds(p *process, n int) {
 }
 
 // Two processes share memory. One that is killed in the middle of a transfer
-// takes only its own queue pairs with it; what comes after it at its address
-// shares memory again. Nothing is left behind.
+// takes only its own queue pairs with it; a process that comes after it at its
+// address shares memory again. No file remains.
 func TestSharedMemoryBetweenProcesses(t *testing.T) {
 	tmp := t.TempDir()
 	t.Setenv("TMPDIR", tmp)

@@ -85,8 +85,8 @@ func TestSourcePortsOverLoopback(t *testing.T) {
 	}
 }
 
-// Each side sends from the port that it chose, and a port that somebody else
-// has is an error of Connect. Ports are of the dynamic range (RFC 6335 6).
+// Each side sends from the port that it chose, and a port that is in use is an
+// error of Connect. Ports are of the dynamic range (RFC 6335 6).
 func TestWithSourcePort(t *testing.T) {
 	t.Parallel()
 	a, b := loopbackSide(t, verbs.Config{}, 5000), loopbackSide(t, verbs.Config{}, 5000)

@@ -28,7 +28,7 @@ type Stats struct {
 
 	QPs           int    // open queue pairs
 	MRs           int    // open memory regions
-	EventsDropped uint64 // asynchronous events dropped because nobody read them
+	EventsDropped uint64 // asynchronous events dropped because they were not read
 }
 
 // LinkStats are the counters of a link. Bytes count BTH to ICRC. Each field has

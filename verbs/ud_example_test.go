@@ -9,8 +9,9 @@ import (
 	"github.com/gosoftroce/rocev2/verbs"
 )
 
-// A server answers datagrams of whoever knows its Q_Key. A client needs its
-// Endpoint and an address handle; the server makes its own of what it gets.
+// A server answers datagrams of every client that knows its Q_Key. A client
+// needs its Endpoint and an address handle; the server makes its own handle
+// from what it receives.
 func ExampleQP_Activate() {
 	linkA, linkB := fabric.Pair(netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2"))
 	devA, client, _ := open(linkA, "ping")

@@ -44,8 +44,8 @@ func (s *side) datagram(o *side, id uint64, n int) verbs.SendWR {
 		AH: s.to(o), RemoteQPN: o.qp.QPN(), RemoteQKey: testQKey}
 }
 
-// TestDatagram: a datagram arrives behind 40 bytes of header, and can be
-// answered by what its completion and its buffer tell.
+// TestDatagram: a datagram arrives after 40 bytes of header, and can be
+// answered from what its completion and its buffer tell.
 func TestDatagram(t *testing.T) {
 	t.Parallel()
 	a, b := newDatagramPair(t, verbs.Config{})

@@ -48,7 +48,8 @@ var waiters = []waiter{
 }
 
 // Two programs play ping-pong and change now and then how they wait, so that
-// receiving changes hands in every way. Nobody ever sleeps over a message.
+// receiving changes hands in every way. Neither ever sleeps while a message
+// waits.
 func TestReceivingChangesHands(t *testing.T) {
 	t.Parallel()
 	const rounds, change = 4000, 37
@@ -105,8 +106,9 @@ func TestReceivingChangesHands(t *testing.T) {
 	wg.Wait()
 }
 
-// A program that closes right after it has received leaves nobody waiting for
-// the acknowledgement, which may have been put off until its next call.
+// A program that closes right after it has received does not leave its peer
+// waiting for the acknowledgement, which may have been put off until its next
+// call.
 func TestLastMessageIsAcknowledged(t *testing.T) {
 	t.Parallel()
 	for range 20 {

@@ -171,8 +171,8 @@ const (
 	FaultMisaligned Fault = ib.FaultMisaligned
 	// FaultGone: the region was closed while it was in use.
 	FaultGone Fault = ib.FaultGone
-	// FaultMemory: the memory behind the region cannot be reached, because
-	// its file was truncated for example. See PD.MapFile.
+	// FaultMemory: the memory of the region cannot be reached, for example
+	// because its file was truncated. See PD.MapFile.
 	FaultMemory Fault = ib.FaultMemory
 	// FaultNotInvalidatable: the key is of a region, or of a window of type
 	// 1, which only its owner ends.

@@ -32,17 +32,17 @@ const (
 	// were before goes to SGList.
 	OpFetchAdd Opcode = ib.OpFetchAdd
 	// OpReadInv is OpRead, and when the data is there the key of this side
-	// that is InvalidateKey ends. An OpRegMR or OpBindMW behind it that
+	// that is InvalidateKey ends. An OpRegMR or OpBindMW after it that
 	// gives the key a new meaning needs Fence.
 	OpReadInv Opcode = ib.OpReadInv
 	// OpLocalInv ends a key of this side: that of a memory window of type
 	// 2, of a FastMR, or of a region that is Invalidatable. It is carried
-	// out when all requests before it have completed, and requests behind
-	// it wait.
+	// out when all requests before it have completed, and requests after it
+	// wait.
 	OpLocalInv Opcode = ib.OpLocalInv
 	// OpBindMW binds a memory window: see MW.BindTo. It is carried out when
 	// all requests before it are under way, or with Fence when the READs
-	// and atomics among them have completed. Requests behind it wait.
+	// and atomics among them have completed. Requests after it wait.
 	OpBindMW Opcode = ib.OpBindMW
 	// OpRegMR makes a FastMR valid: see FastMR.Register. Its order is that
 	// of OpBindMW.
@@ -53,9 +53,9 @@ const (
 	// peer's region needs the right FlushGlobal or FlushPersistent.
 	//
 	// It takes the place of a READ among those that may be outstanding.
-	// What this queue pair posts behind it, READs apart, is executed when
-	// it is done: so an OpAtomicWrite behind it may point to what it has
-	// made persistent.
+	// Requests that this queue pair posts after it, except READs, are
+	// executed when it is done: so a later OpAtomicWrite may point to what
+	// it has made persistent.
 	OpFlush Opcode = ib.OpFlush
 	// OpAtomicWrite writes 8 aligned bytes of the peer at once: no reader
 	// sees a part of them. The bytes are Inline, or what SGList names, and

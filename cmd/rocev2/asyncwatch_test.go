@@ -51,8 +51,8 @@ func TestAsyncwatchForms(t *testing.T) {
 	}
 }
 
-// An interrupt is how the command ends. It watches a device that somebody else
-// has, too.
+// An interrupt is how the command ends. It also watches a device that is in
+// use.
 func TestAsyncwatchIsInterrupted(t *testing.T) {
 	t.Parallel()
 	dev, err := verbs.Open(freeAddress())

@@ -192,7 +192,7 @@ func TestPersistentServer(t *testing.T) {
 	}
 }
 
-// TestCMClientWithoutServer dials an address where nobody is, and a device
+// TestCMClientWithoutServer dials an address without a device, and a device
 // without a server.
 func TestCMClientWithoutServer(t *testing.T) {
 	t.Parallel()

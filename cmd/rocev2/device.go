@@ -58,8 +58,8 @@ func here(server string) bool {
 	return addr.Is4() && (own || addr.IsLoopback())
 }
 
-// openLoopback opens a device on a loopback address that nobody has: there are
-// 16 million, of which all belong to the host on Linux.
+// openLoopback opens a device on a free loopback address: there are 16 million,
+// of which all belong to the host on Linux.
 func openLoopback(open opener) (dev *verbs.Device, err error) {
 	addr := netip.AddrFrom4([4]byte{127, 0, 0, 1})
 	for range 64 {

@@ -11,8 +11,8 @@ import (
 	"github.com/gosoftroce/rocev2/verbs"
 )
 
-// A client whose server is on this host takes a loopback address that nobody
-// has, when another process has the address that leads to the server.
+// A client whose server is on this host takes a free loopback address when
+// another process has the address that leads to the server.
 func TestClientBesideServer(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

@@ -203,7 +203,7 @@ type interruptible struct {
 	ctx  context.Context
 	r    io.Reader
 	ch   chan []byte
-	err  error // behind the last of ch
+	err  error // after the last of ch
 	rest []byte
 }
 

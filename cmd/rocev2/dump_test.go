@@ -251,7 +251,7 @@ func TestDumpHelp(t *testing.T) {
 }
 
 // What dump counts as sent again is what the device counted that sent it.
-// Packets are lost behind the capture. SENDs are never split into several
+// Packets are lost after the capture. SENDs are never split into several
 // messages.
 func TestDumpCountsWhatTheDeviceCounts(t *testing.T) {
 	t.Parallel()

@@ -18,7 +18,7 @@ type dumper struct {
 	filter  *dissect.Filter
 	out     *bufio.Writer
 	err     io.Writer
-	live    bool // somebody may watch: lines must not wait
+	live    bool // a user may watch: lines must not wait
 	stats   dissect.Stats
 	chart   *dissect.Chart
 	capture *dissect.Capture

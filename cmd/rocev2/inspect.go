@@ -126,7 +126,7 @@ func (f *inspectFlags) begin(s streams) (*inspector, error) {
 }
 
 // isTerminal reports whether a person sees what is written. The null device is
-// a character device too, and nobody's terminal.
+// a character device too, but no terminal.
 func isTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	if !ok {
@@ -178,8 +178,8 @@ func (i *inspector) wrap(link verbs.Link, err *error) verbs.Link {
 	return link
 }
 
-// sayWay says how many packets did not go by UDP, because nobody sees them on
-// the interface; or that all did, where others were asked for.
+// sayWay says how many packets did not go by UDP, because the interface does
+// not show them; or that all did, where others were asked for.
 func (i *inspector) sayWay() {
 	switch st := i.device.Stats().Link; {
 	case i.flags.shm && st.TxShm+st.RxShm == 0:
@@ -200,8 +200,8 @@ func (i *inspector) ruleTexts() (list []string) {
 	return list
 }
 
-// flushEvery is how old the end of a capture gets: somebody may watch it, and
-// the process may be killed.
+// flushEvery is how old the end of a capture gets: a user may watch it, and the
+// process may be killed.
 const flushEvery = 200 * time.Millisecond
 
 // capture begins the capture of a link; end closes the file.

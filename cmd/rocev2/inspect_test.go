@@ -140,7 +140,7 @@ func TestPcapToStandardOutput(t *testing.T) {
 	}
 }
 
-// tripwire is a standard output that calls trip when so much has been written.
+// tripwire is a standard output that calls trip once enough has been written.
 type tripwire struct {
 	buffer
 	after int
@@ -184,7 +184,7 @@ func TestPcapOfInterruptedRun(t *testing.T) {
 	}
 }
 
-// full is a standard output that takes so many bytes.
+// full is a standard output with room for the given number of bytes.
 type full struct{ left int }
 
 func (w *full) Write(p []byte) (int, error) {
@@ -194,8 +194,8 @@ func (w *full) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// A capture that cannot begin ends the command before it waits for anybody; one
-// that cannot go on is said at the end, with the results.
+// A capture that cannot begin ends the command before it waits for a peer; one
+// that cannot go on is reported at the end, with the results.
 func TestPcapErrors(t *testing.T) {
 	t.Parallel()
 	for _, file := range []string{filepath.Join(t.TempDir(), "no", "such"), t.TempDir(), "/dev/full"} {
@@ -391,7 +391,7 @@ func TestDevinfoForms(t *testing.T) {
 	}
 }
 
-// A device that somebody else has is shown too.
+// A device that is in use is shown, too.
 func TestDevinfoOfDeviceInUse(t *testing.T) {
 	t.Parallel()
 	dev, err := verbs.Open(freeAddress())

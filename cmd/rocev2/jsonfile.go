@@ -100,7 +100,7 @@ func (j *jsonFile) result(r perftest.Result) {
 	j.results = append(j.results, o)
 }
 
-// rounded keeps so many digits behind the point.
+// rounded rounds to the given number of decimals.
 func rounded(v float64, digits int) float64 {
 	p := math.Pow10(digits)
 	return math.Round(v*p) / p

@@ -56,8 +56,8 @@ func invoke(ctx context.Context, args ...string) result {
 	return result{code, out.String(), errs.String()}
 }
 
-// freePort returns a TCP port that nobody has at the addresses of freeAddress.
-// It stays taken at another one, so that nobody gets it by chance.
+// freePort returns a free TCP port of the addresses of freeAddress. It stays
+// taken at another one, so that no other socket gets it by chance.
 func freePort(t *testing.T) string {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.77.0.1:0")

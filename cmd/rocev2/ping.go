@@ -173,7 +173,7 @@ func openPinger(io streams, device string, peer netip.Addr) (*verbs.Device, *pin
 }
 
 // openTowards opens a device to ask a peer from. If the peer is on this host,
-// that is a loopback address which nobody has.
+// that is a free loopback address.
 func openTowards(io streams, device string, peer netip.Addr) (*verbs.Device, error) {
 	_, here := udp.InterfaceOf(peer)
 	if here {

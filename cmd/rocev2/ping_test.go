@@ -127,7 +127,7 @@ func TestTrace(t *testing.T) {
 	if r.code != exitOK || !strings.Contains(r.out, " 1  "+peer) || !strings.Contains(r.out, "answers RoCEv2 pings") || !strings.Contains(r.out, peer+" is one hop away") {
 		t.Errorf("exit status %d: %s%s", r.code, r.out, r.err)
 	}
-	// A device that somebody has cannot ping.
+	// A device that is in use cannot ping.
 	r = invoke(t.Context(), "trace", "-W", "0.05", "--json", "-d", peer, freeAddress())
 	var way struct {
 		Hops []struct {

@@ -75,7 +75,7 @@ func changesTo(st os.FileInfo) string {
 func interpreted(script string) error {
 	f, err := os.Open(script)
 	if err != nil {
-		return nil // who may run it need not be able to read it
+		return nil // a user who may run it need not be able to read it
 	}
 	defer f.Close()
 	line, _ := bufio.NewReaderSize(f, 256).ReadSlice('\n')

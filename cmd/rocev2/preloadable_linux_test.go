@@ -8,7 +8,7 @@ import (
 )
 
 // A program that becomes another user loads no library, whichever user runs it.
-// One that stays who runs it does.
+// One that stays the user who runs it does.
 func TestSetuidPrograms(t *testing.T) {
 	t.Parallel()
 	self, err := os.ReadFile("/proc/self/exe")

@@ -18,7 +18,7 @@ type progress struct {
 	shown bool // a line stands that must be wiped
 }
 
-// A run shows progress once it has taken so long, and then so often.
+// A run shows progress after progressAfter, and then every progressEvery.
 const (
 	progressAfter    = 2 * time.Second
 	progressEvery    = 500 * time.Millisecond

@@ -139,7 +139,8 @@ func startDaemon(ctx context.Context, dir string, f programFlags, addrs []netip.
 	}
 }
 
-// The daemon tells whoever starts it, on the file that this variable names.
+// The daemon tells the process that starts it when it is ready, on the file
+// that this variable names.
 const (
 	readyEnv  = "ROCEV2_READY_FD"
 	readyText = "ready"

@@ -10,9 +10,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// inheritance is what a process has from whoever started it, and what a program
-// that it becomes would not have. Signals that are ignored are known here only
-// of those that Go's runtime leaves so: the interrupt and the hang-up.
+// inheritance is what a process has from the one that started it, and what a
+// program that it becomes would not have. Signals that are ignored are known
+// here only of those that Go's runtime leaves so: the interrupt and the
+// hang-up.
 type inheritance struct {
 	ignored []os.Signal
 	death   int // the signal for the end of the parent; of a thread

@@ -37,7 +37,7 @@ func serve(t *testing.T, args string, more ...string) *server {
 	return s
 }
 
-// dial connects to the server as anybody can.
+// dial connects to the server as any client can.
 func (s *server) dial(t *testing.T) *net.TCPConn {
 	t.Helper()
 	c, err := net.Dial("tcp", net.JoinHostPort(s.addr, s.port))

@@ -106,7 +106,8 @@ func oneScenario(_ *cobra.Command, args []string) error {
 	return nil
 }
 
-// coresOf returns how many cores there are, if the scenario says so many.
+// coresOf returns how many cores there are: what --cores says, or else said,
+// which is the scenario's number.
 func (f *simFlags) coresOf(cmd *cobra.Command, said int) (int, error) {
 	if !cmd.Flags().Changed("cores") {
 		return said, nil

@@ -20,5 +20,5 @@ func notify(state string) {
 		return
 	}
 	defer c.Close()
-	_, _ = c.Write([]byte(state)) // nobody can be told
+	_, _ = c.Write([]byte(state)) // there is no place to report an error
 }

@@ -12,8 +12,8 @@
 // for the lease that has reserved its service ID (Reserve). A REJ without the
 // receiver's ID is for the lease that got the REQ. What belongs to no lease is
 // for the relay's own communication manager, which serves nothing: it says so,
-// agrees to the end of connections that are not known any more, and answers
-// those who ask what this software is.
+// agrees to the end of connections that are no longer known, and answers
+// requests for what this software is.
 //
 // Inbound takes what has come from the network, Outbound what a lease sends.
 // Both say where it goes. They change and keep nothing of it. Where both sides
@@ -31,7 +31,7 @@
 // After each call of anything else pull Send until it is empty. Deadline says
 // when Advance must be called.
 //
-// # Who may do harm
+// # Security
 //
 // A message changes what is known of a connection only if it comes from the
 // address of its peer with both IDs, which are 32 bits each that nothing else

@@ -9,8 +9,8 @@ import (
 // response is the bit of the method of a MAD that answers one (IBTA 13.4.5).
 const response = 0x80
 
-// deliver says who on this address gets a MAD, and follows the connection that
-// it is about.
+// deliver says where on this address a MAD goes, and follows the connection
+// that it is about.
 func (r *Relay) deliver(now clock.Time, from Source, b []byte) Verdict {
 	var h mad.Header
 	if h.Parse(b) != nil || h.BaseVersion != 1 {

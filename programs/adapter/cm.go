@@ -73,7 +73,7 @@ func (f *cmFile) known() (list []ucma.Device) {
 	return list
 }
 
-// cmClient returns the client behind a number of the program, or nil.
+// cmClient returns the client of a file descriptor of the program, or nil.
 func cmClient(fd int) *ucma.Client {
 	var st unix.Stat_t
 	if unix.Fstat(fd, &st) != nil {
@@ -97,7 +97,7 @@ func bindsLow() bool {
 
 func (f *cmFile) command(b []byte) abi.Reply { return f.client.Command(b) }
 
-// response implements file: behind the header, but for CREATE_ID.
+// response implements file: after the header, except for CREATE_ID.
 func (f *cmFile) response(b []byte) int {
 	if binary.NativeEndian.Uint32(b) == 0 {
 		return 16

@@ -62,7 +62,7 @@ func respond(f file, b, resp []byte) error {
 }
 
 // responseOf returns where a command of verbs has the pointer to its response:
-// behind the header, but for MODIFY_SRQ, of which it is the driver's part.
+// after the header, except for MODIFY_SRQ, where it is in the driver's part.
 func responseOf(b []byte) int {
 	if binary.NativeEndian.Uint32(b) == uint32(abi.ModifySRQ) {
 		return 24

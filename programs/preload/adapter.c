@@ -25,7 +25,7 @@
 struct adapter adapter;
 static struct lock load_lock;
 static signals fork_signals;
-static atomic_uint generation = 1; /* how often fork has left it behind */
+static atomic_uint generation = 1; /* 1 + forks that lost the adapter */
 
 /* The adapter's file has the name of ours, with another word. */
 static const char our_word[] = "preload", its_word[] = "adapter";

@@ -6,8 +6,9 @@
 #include <string.h>
 
 /*
- * A glibc before 2.36 finds the oldest version behind RTLD_NEXT. Of what the
- * library stands before, libc has several of this one only.
+ * In glibc before 2.36, RTLD_NEXT finds the oldest version of a symbol. Of the
+ * functions that the library stands before, libc has several versions of this
+ * one only.
  */
 static void *newest(const char *name)
 {
@@ -31,7 +32,7 @@ void *next_symbol(const char *name)
 	return p;
 }
 
-/* The linker puts the entries of all files one behind the other. */
+/* The linker puts the entries of all files one after the other. */
 extern struct next __start_next_table[] __attribute__((visibility("hidden")));
 extern struct next __stop_next_table[] __attribute__((visibility("hidden")));
 

@@ -23,8 +23,8 @@ static bool named;
 static atomic_bool ready, answered;
 
 /*
- * /etc/ld.so.preload loads the library into setuid programs, too. Those must not
- * trust a daemon that whoever starts them has named.
+ * /etc/ld.so.preload loads the library into setuid programs, too. Those must
+ * not trust a daemon that the user who starts them has named.
  */
 void paths_init(void)
 {
@@ -88,7 +88,8 @@ static int connect_to(void)
 
 /*
  * await_tree waits until a daemon that has just begun shows its devices: it
- * answers who has connected. One that is stopped may have begun as well.
+ * then answers the process that has connected. One that is stopped may have
+ * begun as well.
  */
 static void await_tree(void)
 {

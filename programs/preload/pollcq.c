@@ -82,10 +82,11 @@ int receive(struct file *f)
 
 /*
  * A look for packets is a call of Go and one of the kernel. So a program that
- * has polled in vain for LONG_VAIN looks every LOOK_EVERY only: a packet that
- * it has waited for so long it gets half of that later on average, a fiftieth.
- * A program that does other things between its polls always looks. PASS_MOST is
- * for clocks that stand still, as those of some preloaded libraries do.
+ * has polled for LONG_VAIN without result looks only every LOOK_EVERY: on
+ * average a packet then comes half of that later, a fiftieth of the time that
+ * the program has waited for it. A program that does other things between its
+ * polls always looks. PASS_MOST is for clocks that stand still, as those of
+ * some preloaded libraries do.
  */
 enum { LONG_VAIN = 50000, LOOK_EVERY = 2000, PASS_MOST = 256 };
 

@@ -101,7 +101,7 @@ void next_look_up(void);
 
 /*
  * A lock that is held with all signals blocked, so that no handler finds its
- * own thread inside. Nobody waits for a program while holding one.
+ * own thread inside. No thread waits for a program while it holds one.
  */
 struct lock {
 	atomic_int state; /* 0 free, 1 held, 2 held and waited for */
@@ -178,12 +178,12 @@ struct identity {
 };
 
 /*
- * When a program that polls in vain looks for packets. Threads share it, and
- * none waits for another.
+ * When a program that polls without result looks for packets. Threads share it,
+ * and none waits for another.
  */
 struct looks {
-	_Atomic(int64_t) since; /* it polls in vain (ns); 0: it does not */
-	_Atomic(int64_t) last;  /* it has looked */
+	_Atomic(int64_t) since; /* polls without result since (ns), or 0 */
+	_Atomic(int64_t) last;  /* its last look */
 	atomic_uint passed;     /* polls without a look after that */
 };
 

@@ -144,8 +144,8 @@ EXPORT int stat_x(int fd, const char *path, int flags, unsigned mask, struct see
 }
 
 /*
- * Who may write the file in the daemon's directory may use the device; the
- * owner of the port looks again.
+ * A user who may write the file in the daemon's directory may use the device;
+ * the owner of the port looks again.
  */
 PATH_CALL(int, -1, access, (const char *path, int mode), (to, mode))
 PATH_CALL(int, -1, eaccess, (const char *path, int mode), (to, mode))

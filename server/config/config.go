@@ -72,8 +72,8 @@ type Region struct {
 	Size   int64          // bytes; 0: all of File
 	File   string         // that the memory is; empty: anonymous memory
 	Access Access         // what clients may do
-	Allow  []netip.Prefix // who may use it; empty: hosts of this machine alone
-	Any    bool           // everybody may
+	Allow  []netip.Prefix // which clients may use it; empty: hosts of this machine alone
+	Any    bool           // all clients may
 	Device string         // the address of the device that has it; empty: all have
 }
 
@@ -89,9 +89,9 @@ type Targets struct {
 	Clients int            // at the same time, of all targets together
 }
 
-// Programs says who shares the devices' ports with the daemon: unmodified verbs
-// programs of this host, and Go programs. A number that is 0 stands for what is
-// usual.
+// Programs is for the programs that share the devices' ports with the daemon:
+// unmodified verbs programs of this host, and Go programs. A number that is 0
+// stands for what is usual.
 type Programs struct {
 	Dir   string   // of the owners' sockets, and of what programs see as sysfs; empty: only the daemon's own user finds the ports, and without a tree
 	Users []string // names or numbers of those who may; empty: root and the daemon's own user

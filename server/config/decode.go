@@ -382,7 +382,7 @@ func (t *table) list(key, what string) (list []*table) {
 	return list
 }
 
-// end complains of settings that nobody has asked for.
+// end complains of settings that do not exist.
 func (t *table) end() {
 	for _, key := range slices.Sorted(maps.Keys(t.values)) {
 		if !slices.Contains(t.known, key) {

@@ -25,7 +25,7 @@ type Override struct {
 type Overridable struct {
 	Name, Help string
 	List       bool // the flag may be repeated
-	Secret     bool // no flag: everybody sees the arguments of a process
+	Secret     bool // no flag: all users see the arguments of a process
 	set        func(c *Config, value string) error
 }
 

@@ -42,8 +42,8 @@ type file struct {
 	plain, gzip []byte
 }
 
-// load reads and compresses the files when somebody asks for the page for the
-// first time: most daemons are never looked at.
+// load reads and compresses the files when the page is first asked for: most
+// daemons are never looked at.
 var load = sync.OnceValue(func() map[string]file {
 	all := map[string]file{}
 	for path, n := range names {

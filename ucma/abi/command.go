@@ -11,7 +11,7 @@ const headerLen = 8
 // Command is what a program wrote to the file.
 type Command struct {
 	Number Number
-	In     []byte // behind the header
+	In     []byte // after the header
 	Out    int    // room for the response
 }
 
@@ -52,7 +52,7 @@ type CreateIDCmd struct {
 }
 
 // IDCmd is a command with the number of an ID and one more value: DESTROY_ID,
-// LEAVE_MCAST, QUERY_ROUTE, QUERY, INIT_QP_ATTR, MIGRATE_ID behind their
+// LEAVE_MCAST, QUERY_ROUTE, QUERY, INIT_QP_ATTR and MIGRATE_ID after their
 // response pointers, and RESOLVE_ROUTE, LISTEN, DISCONNECT and NOTIFY, which
 // have none.
 type IDCmd struct {
@@ -153,7 +153,7 @@ func PrivateOf(b []byte) (p Private) {
 	return p
 }
 
-// Bytes returns it without what is behind its end.
+// Bytes returns the data without the unused room after it.
 func (p *Private) Bytes() []byte { return p.Data[:p.Len] }
 
 // ConnParam is rdma_ucm_conn_param.

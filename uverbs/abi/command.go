@@ -48,7 +48,7 @@ func (c Command) String() string { return "command " + strconv.Itoa(int(c)) }
 // The header of a command.
 const (
 	headerLen   = 8
-	exHeaderLen = 16 // behind the header, if the command is an extended one
+	exHeaderLen = 16 // after the header, if the command is an extended one
 	maxCommand  = 1 << 16
 
 	flagExtended = 1 << 31
@@ -60,7 +60,7 @@ const (
 type Request struct {
 	Command  Command
 	Extended bool
-	Core     []byte // the command; of a plain one with the driver's part behind it
+	Core     []byte // the command; of a plain one followed by the driver's part
 	Driver   []byte // the driver's part; of a plain one after Decode
 
 	coreRoom, driverRoom int // bytes of room for the reply
@@ -88,7 +88,7 @@ func Parse(b []byte) (Request, Errno) {
 	return r, r.parseExtended(b[headerLen:], in, out)
 }
 
-// parseExtended takes the second header off, behind which words have 8 bytes.
+// parseExtended takes the second header off, after which words have 8 bytes.
 func (r *Request) parseExtended(b []byte, in, out int) Errno {
 	if len(b) < exHeaderLen {
 		return EINVAL
@@ -109,7 +109,7 @@ func (r *Request) parseExtended(b []byte, in, out int) Errno {
 }
 
 // Decode decodes a plain command into v, a pointer to a struct of this package.
-// What is behind it is the driver's part.
+// What follows it is the driver's part.
 func (r *Request) Decode(v any) Errno {
 	n, err := binary.Decode(r.Core, binary.LittleEndian, v)
 	if err != nil {
@@ -150,8 +150,8 @@ func (r *Request) Room(n int) bool { return r.coreRoom >= n }
 func (r *Request) CoreRoom() int { return r.coreRoom }
 
 // Encode returns the reply of a command: structs of this package, or nil. The
-// driver's part is behind core in the reply to a plain command, and behind the
-// room for core in that to an extended one. What has no room is left out.
+// driver's part follows core in the reply to a plain command, and the room for
+// core in that to an extended one. What has no room is left out.
 func (r *Request) Encode(core, driver any) []byte {
 	out := appendStruct(nil, core)
 	room := r.coreRoom

@@ -26,7 +26,7 @@ func TestPlainCommand(t *testing.T) {
 	}
 }
 
-// The driver's part of a reply lies behind the core's room.
+// The driver's part of a reply comes after the core's room.
 func TestExtendedCommand(t *testing.T) {
 	r, errno := Parse(fake.Extended(CreateCQ, 24, 16, ExCreateCQReq{CQInit: CQInit{UserHandle: 9, Cqe: 5}}))
 	if errno != 0 || r.Command != CreateCQ || !r.Extended {

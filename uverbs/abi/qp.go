@@ -186,7 +186,7 @@ type ExModifyQPResp struct {
 }
 
 // PostSendReq is the head of a PostSend. Programs of Soft-RoCE send nothing
-// behind it: it says that there is something in the ring.
+// after it: it says that there is something in the ring.
 type PostSendReq struct {
 	Response uint64
 	QpHandle uint32

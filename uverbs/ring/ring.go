@@ -30,7 +30,7 @@ const maxBytes = 1<<32 - 1
 // Shape is how many elements a ring has, and of what size. Both are powers of
 // two.
 type Shape struct {
-	Slots int // one more than it holds at the most, so that full differs from empty
+	Slots int // one more than it can hold, so that full differs from empty
 	Elem  int // bytes
 }
 
@@ -51,8 +51,8 @@ func (s Shape) valid() bool {
 		uint64(s.Slots) <= maxBytes/uint64(s.Elem) && s.Size() <= maxBytes
 }
 
-// ErrIndex is what a ring gives whose program has set an index that cannot be:
-// behind the last element, or ahead of all that can be in the ring.
+// ErrIndex is what a ring gives whose program has set an impossible index: past
+// the last element, or ahead of all that can be in the ring.
 var ErrIndex = errors.New("ring: the program has set an impossible index")
 
 // ErrShape is wrapped by what is returned for memory that is no ring.

@@ -240,7 +240,7 @@ func TestForgetLooksAtFew(t *testing.T) {
 			t.Fatalf("%d calls have marked %d", calls, n)
 		}
 	}
-	setIndex(mem, 256, slots) // an index that cannot be
+	setIndex(mem, 256, slots) // an impossible index
 	if got := p.Forget(7, 0, p.Next()); got != p.Next() {
 		t.Errorf("it goes on at %d", got)
 	}
@@ -286,7 +286,7 @@ func TestMove(t *testing.T) {
 	if err := large.Put([]byte{77}); err != nil || largeMem[384+64*3] != 77 {
 		t.Errorf("the next one: %v, %d", err, largeMem[384+64*3])
 	}
-	setIndex(mem, 256, 4) // an index that cannot be
+	setIndex(mem, 256, 4) // an impossible index
 	if _, err := p.Unread(); !errors.Is(err, ErrIndex) {
 		t.Errorf("%v", err)
 	}
@@ -322,7 +322,7 @@ func TestMoveReceives(t *testing.T) {
 	if again.Take(e[:]); e[0] != 42 {
 		t.Errorf("it is %d", e[0])
 	}
-	setIndex(mem, 128, 4) // an index that cannot be
+	setIndex(mem, 128, 4) // an impossible index
 	if _, _, err := c.CopyTo(wide, first, first); !errors.Is(err, ErrIndex) {
 		t.Errorf("%v", err)
 	}

@@ -38,11 +38,11 @@ const (
 	recvHeader = recvDMA + dmaList
 )
 
-// SendElem returns the bytes of a send request with so many entries, or so much
-// data.
+// SendElem returns the bytes of a send request with that many entries, or that
+// much data.
 func SendElem(sge, inline int) int { return sendHeader + max(sge*sgeSize, inline) }
 
-// RecvElem returns the bytes of a receive with so many entries.
+// RecvElem returns the bytes of a receive with that many entries.
 func RecvElem(sge int) int { return recvHeader + sge*sgeSize }
 
 // Flags of a send request, enum ibv_send_flags.
@@ -204,7 +204,7 @@ func (s *Send) payload(dma []byte, inline bool, l Limits) ib.Status {
 	return ib.StatusSuccess
 }
 
-// list reads the entries of dma, most at the most, into to[:0].
+// list reads the entries of dma, of which there may be most, into to[:0].
 func list(to []ib.SGE, dma []byte, most int) ([]ib.SGE, ib.Status) {
 	n := binary.NativeEndian.Uint32(dma[dmaEntries:])
 	if uint64(n) > uint64(most) || uint64(n) > uint64(len(dma)-dmaList)/sgeSize {

@@ -61,8 +61,8 @@ type Side struct {
 	Port *fabric.Port // of the network: its loss, its cable
 }
 
-// The addresses of the two sides: documentation addresses (RFC 5737), which are
-// nobody's.
+// The addresses of the two sides: documentation addresses (RFC 5737), which
+// belong to no host.
 var (
 	addrA = netip.MustParseAddr("192.0.2.1")
 	addrB = netip.MustParseAddr("192.0.2.2")
