@@ -50,7 +50,7 @@ var CounterMeanings = []CounterMeaning{
 	{"nak_access_received", "a peer refused access to its memory", "compare keys, ranges and rights with what the peer has told"},
 	{"nak_invalid_sent", "a peer sent requests that are not valid", "look at the peer: messages longer than the receive, or operations that it may not use"},
 	{"nak_invalid_received", "a peer took requests of this side as not valid", "messages may be longer than its receives, or it does not know the operation"},
-	{"nak_op_sent", "memory could not be reached here, such as a file that was truncated", "look at the file behind the region"},
+	{"nak_op_sent", "memory could not be reached here, such as a file that was truncated", "look at the file of the region"},
 	{"nak_op_received", "a peer could not carry out a request", "look at the log of the peer"},
 	{"cq_overflows", "completions were lost because a completion queue was full", "poll more often, or make the queue larger"},
 	{"ecn_marked", "switches on the way are congested: they mark packets", "nothing; the senders slow down"},
@@ -63,13 +63,13 @@ var CounterMeanings = []CounterMeaning{
 	{"socket_errors", "a host on the way answered with ICMP errors", "see whether the peer listens on UDP port 4791"},
 	{"drop_bad_icrc", "packets came with a wrong ICRC", "look for NAT, for a middlebox that changes the IP header, or for faulty hardware"},
 	{"drop_unknown_qpn", "packets came for queue pairs that do not exist: late ones of closed connections, or forged ones", "nothing, if they stop; a peer that crashed sends some for a while"},
-	{"drop_peer", "packets came to a queue pair from another address than its peer's", "look for NAT between the hosts, or for somebody who forges packets"},
+	{"drop_peer", "packets came to a queue pair from another address than its peer's", "look for NAT between the hosts, or for a host that forges packets"},
 	{"drop_duplicate", "requests came twice: an acknowledgement was late or lost", "nothing, if it stays rare"},
-	{"drop_out_of_order", "requests came behind a gap", "look for loss or reordering on the way from the peer"},
+	{"drop_out_of_order", "requests came after a gap", "look for loss or reordering on the way from the peer"},
 	{"drop_qkey", "datagrams came with a wrong Q_Key", "give both sides the same Q_Key"},
 	{"drop_state", "packets came to a queue pair whose state takes none", "nothing, if it stays rare: the peer went on after an error"},
-	{"drop_wrong_source_port", "packets of a peer came from another UDP port than before", "look for NAT, or for somebody who forges packets"},
-	{"drop_conflict", "two packets came with the same number and different content, so one is forged", "look for somebody who forges packets on this network"},
+	{"drop_wrong_source_port", "packets of a peer came from another UDP port than before", "look for NAT, or for a host that forges packets"},
+	{"drop_conflict", "two packets came with the same number and different content, so one is forged", "look for a host on this network that forges packets"},
 }
 
 // troubleOf explains a counter, if it shows trouble.
