@@ -185,7 +185,7 @@ func (d *dialing) check(ctx context.Context) error {
 	case !validSpace(c.Space):
 		return fmt.Errorf("there is no port space 0x%x; use TCP or IB", uint16(c.Space))
 	case d.peer.Port() == 0:
-		return errors.New("port 0: nobody listens there")
+		return errors.New("port 0: no program listens there")
 	case c.PathMTU != 0 && !c.PathMTU.Valid():
 		return c.PathMTU.Err()
 	case c.AckTimeout > 31:

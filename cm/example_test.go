@@ -130,7 +130,7 @@ func ExampleDial() {
 	defer l.Close()
 	_, err = cm.Dial(context.Background(), client.qp, netip.MustParseAddrPort("192.0.2.2:7"), cm.DialConfig{})
 	fmt.Println(err)
-	// Output: cm: dial 192.0.2.2:7: cm: rejected by the peer: invalid service ID: nobody listens there (reason 8); start the server first, give both sides the same port, or wait for it (WaitForServer)
+	// Output: cm: dial 192.0.2.2:7: cm: rejected by the peer: invalid service ID: no program listens there (reason 8); start the server first, give both sides the same port, or wait for it (WaitForServer)
 }
 
 // The calls and events of librdmacm.

@@ -77,7 +77,7 @@ func resolve(ctx context.Context, dev *verbs.Device, addr netip.AddrPort, cfg *R
 	case cfg.Space == TCP || !validSpace(cfg.Space):
 		return nil, fmt.Errorf("port space %v has no datagrams; use UDP, IPoIB or IB", cfg.Space)
 	case addr.Port() == 0:
-		return nil, fmt.Errorf("port 0: nobody listens there")
+		return nil, fmt.Errorf("port 0: no program listens there")
 	}
 	if err := checkPeer(dev, addr.Addr()); err != nil {
 		return nil, err

@@ -66,7 +66,7 @@ func (f *file) sectionRest(h []byte) error {
 		return err
 	}
 	if major := f.order.Uint16(version); major != 1 {
-		return f.wrong(fmt.Errorf("version %d of pcapng, which nobody knows; 1 is the only one", major))
+		return f.wrong(fmt.Errorf("version %d of pcapng, which is not known; 1 is the only one", major))
 	}
 	f.interfaces = f.interfaces[:0]
 	return f.skip(n - 16)

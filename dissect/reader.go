@@ -119,7 +119,7 @@ func (f *file) pcapHeader() error {
 		f.nanos = time.Nanosecond
 	}
 	if major := f.order.Uint16(h[4:]); major != 2 {
-		return f.wrong(fmt.Errorf("version %d of pcap, which nobody knows; 2 is the only one", major))
+		return f.wrong(fmt.Errorf("version %d of pcap, which is not known; 2 is the only one", major))
 	}
 	// The upper bits are about frame check sequences.
 	f.link = LinkType(f.order.Uint32(h[20:]) & 0xffff)

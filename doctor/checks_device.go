@@ -132,7 +132,7 @@ func (d *checks) kernel() {
 	_, owned := procfs.Holder(d.Proc, sockets)
 	switch {
 	case len(devices) == 0 && d.rxeLoaded():
-		d.add(Finding{Check: "kernel rdma", Subject: "rdma_rxe", Status: Warning, Text: "the module is loaded, and its sockets may have UDP port 4791", Advice: "unload it if nobody uses it", Command: "modprobe -r rdma_rxe"})
+		d.add(Finding{Check: "kernel rdma", Subject: "rdma_rxe", Status: Warning, Text: "the module is loaded, and its sockets may have UDP port 4791", Advice: "unload it if nothing uses it", Command: "modprobe -r rdma_rxe"})
 	case len(devices) == 0:
 		d.ok("kernel rdma", "", "no RDMA device of the kernel, and no Soft-RoCE, is beside us")
 	}

@@ -40,10 +40,10 @@ func explain(ctx context.Context, methods []Method, timeout time.Duration) (Sile
 		case a.Kind == probe.Unreachable:
 			return Silence{fmt.Sprintf("%v has no way to that host (ICMP)", a.From), "check the address and the routes there"}, nil
 		case i == 0 && a.Kind == probe.Refused:
-			return Silence{"the host is there, and nobody has UDP port 4791 (ICMP port unreachable)", "start RoCEv2 on it: rocev2d or a rocev2 server on that address, or the kernel's Soft-RoCE (modprobe rdma_rxe; rdma link add rxe0 type rxe netdev IFACE)"}, nil
+			return Silence{"the host is there, and no process has UDP port 4791 (ICMP port unreachable)", "start RoCEv2 on it: rocev2d or a rocev2 server on that address, or the kernel's Soft-RoCE (modprobe rdma_rxe; rdma link add rxe0 type rxe netdev IFACE)"}, nil
 		}
 		return Silence{fmt.Sprintf("the host is there (%s: %v) and is silent at UDP port 4791", m.Name, a.Kind),
 			"a firewall drops UDP port 4791 here or there, or the RoCEv2 there has no connection manager (modprobe rdma_cm), or none on that address"}, nil
 	}
-	return Silence{"nothing comes back at all", "nobody has that address, or a firewall drops everything without a word; check the address, then the firewalls on both sides"}, nil
+	return Silence{"nothing comes back at all", "no host has that address, or a firewall drops everything without a word; check the address, then the firewalls on both sides"}, nil
 }

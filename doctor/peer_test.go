@@ -37,7 +37,7 @@ func TestRunPeer(t *testing.T) {
 		"well": {answers(20), refusing(), 9000, func(context.Context) (string, error) { return "10 Gb/s", nil },
 			map[string]string{"ping": "ok 20 of 20", "loss": "ok none of 20", "path mtu": "ok 4096 fits", "rate": "ok 10 Gb/s"}},
 		"loss":       {answers(18), refusing(), 1500, nil, map[string]string{"loss": "warn 2 of 20", "path mtu": "ok 1024 fits", "rate": "not checked no server"}},
-		"silence":    {answers(0), refusing(), 1500, nil, map[string]string{"ping": "problem nobody has UDP port 4791"}},
+		"silence":    {answers(0), refusing(), 1500, nil, map[string]string{"ping": "problem no process has UDP port 4791"}},
 		"darkness":   {answers(0), mute, 1500, nil, map[string]string{"ping": "problem nothing comes back", "path mtu": "not checked keeps silent"}},
 		"no device":  {nil, refusing(), 1500, nil, map[string]string{"ping": "not checked somebody has it"}},
 		"no ICMP":    {answers(0), nil, 1500, nil, map[string]string{"ping": "problem none of 20", "path mtu": "not checked ICMP errors"}},

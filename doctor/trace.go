@@ -166,7 +166,7 @@ func (t *tracer) endNote(a probe.Answer) string {
 	case a.Local:
 		return "this host: " + a.Kind.String()
 	case a.Kind == probe.Refused && a.Reached(t.c.Peer):
-		return "the peer is there, and nobody has UDP port 4791"
+		return "the peer is there, and no process has UDP port 4791"
 	}
 	return a.Kind.String()
 }

@@ -79,7 +79,7 @@ func TestTrace(t *testing.T) {
 		"a peer with RoCEv2": {routers: open, mtu: 9000, reached: true, pathMTU: 1024, hops: []string{
 			"192.0.2.1", "192.0.2.2", "* 192.0.2.2 passes 1500 bytes on, not 4160", "198.51.100.9 answers RoCEv2 pings"}},
 		"nobody has the port": {routers: open[:2], end: probe.Refused, noPing: true, mtu: 9000, reached: true, pathMTU: 1024, hops: []string{
-			"192.0.2.1", "192.0.2.2", "198.51.100.9 nobody has UDP port 4791"}},
+			"192.0.2.1", "192.0.2.2", "198.51.100.9 no process has UDP port 4791"}},
 		"nobody answers": {mtu: 1500, noPing: true, hops: []string{"*", "*", "*", "*", "*"}},
 		"a firewall": {routers: []router{{addr: "192.0.2.1", mtu: 9000}, {addr: "192.0.2.2", ends: probe.Prohibited}}, noPing: true, mtu: 1500, pathMTU: 1024, hops: []string{
 			"192.0.2.1", "192.0.2.2 prohibited"}},
@@ -149,7 +149,7 @@ func TestExplain(t *testing.T) {
 		kinds []probe.Answer
 		want  string
 	}{
-		{[]probe.Answer{{Kind: probe.Refused, From: peer}}, "nobody has UDP port 4791"},
+		{[]probe.Answer{{Kind: probe.Refused, From: peer}}, "no process has UDP port 4791"},
 		{[]probe.Answer{{Kind: probe.Prohibited, From: netip.MustParseAddr("192.0.2.1")}}, "firewall at 192.0.2.1"},
 		{[]probe.Answer{{Kind: probe.Prohibited, Local: true}}, "firewall of this host"},
 		{[]probe.Answer{{Kind: probe.Unreachable, Local: true}}, "does not answer ARP"},

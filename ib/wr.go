@@ -80,7 +80,7 @@ var ErrRange = errors.New("range outside of the memory region")
 var rangeErrors = [...]error{
 	BadOffset: fmt.Errorf("%w: its offset is negative", ErrRange),
 	BadLength: fmt.Errorf("%w: its length is negative", ErrRange),
-	BadEnd:    fmt.Errorf("%w: it ends behind the region", ErrRange),
+	BadEnd:    fmt.Errorf("%w: it ends beyond the region", ErrRange),
 	BadSize:   fmt.Errorf("%w: one entry has at most 4 GiB - 1 bytes, use several", ErrRange),
 }
 

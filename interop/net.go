@@ -51,9 +51,9 @@ func Dial(ctx context.Context, local netip.Addr, host string, port int) (net.Con
 	var addr *net.AddrError
 	switch {
 	case errors.Is(err, syscall.ECONNREFUSED) && isIPv6(host):
-		return nil, fmt.Errorf("connect to %s: nobody listens there: the tools of rdma-core and perftest listen on IPv4 only, so name the server by its IPv4 address and choose the IPv6 device with -d; a rocev2 server listens on the address of its device unless --listen says otherwise: %w", target, err)
+		return nil, fmt.Errorf("connect to %s: no program listens there: the tools of rdma-core and perftest listen on IPv4 only, so name the server by its IPv4 address and choose the IPv6 device with -d; a rocev2 server listens on the address of its device unless --listen says otherwise: %w", target, err)
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return nil, fmt.Errorf("connect to %s: nobody listens there: start the server side first, and give both sides the same port (-p); a rocev2 server listens on the address of its device unless --listen says otherwise: %w", target, err)
+		return nil, fmt.Errorf("connect to %s: no program listens there: start the server side first, and give both sides the same port (-p); a rocev2 server listens on the address of its device unless --listen says otherwise: %w", target, err)
 	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH):
 		return nil, fmt.Errorf("connect to %s: there is no route to that host: %w", target, err)
 	case local.IsValid() && (errors.As(err, &addr) || errors.Is(err, syscall.EADDRNOTAVAIL) || errors.Is(err, syscall.EINVAL)):

@@ -34,7 +34,7 @@ func persistent(m Memory) PersistentMemory {
 // below it.
 func checkPersistent(m Memory, a ib.Access) error {
 	if a&ib.FlushPersistent != 0 && persistent(m) == nil {
-		return fmt.Errorf("%w: FlushPersistent needs memory that a file on a disk stands behind, mapped shared and for writing; this has none",
+		return fmt.Errorf("%w: FlushPersistent needs memory that a file on a disk backs, mapped shared and for writing; this has none",
 			ErrAccess)
 	}
 	return nil

@@ -79,7 +79,7 @@ func New(c Config) *Collector {
 	m.qps = desc("queue_pairs", "open queue pairs, by state", "device", "state")
 	m.mrs = desc("memory_regions", "registered memory regions", device...)
 	m.up = desc("port_up", "1 if the port is active, as in PORT_ACTIVE of ibv_devinfo", device...)
-	m.lost = desc("events_dropped_total", "asynchronous events that nobody read", device...)
+	m.lost = desc("events_dropped_total", "asynchronous events that no program read", device...)
 	m.loop = desc("loopback_packets_total", "packets that passed inside the device", device...)
 	m.info = desc("build_info", "1; the version of the program", "version")
 	m.took = desc("scrape_seconds", "how long it took to read the counters of the devices")

@@ -24,13 +24,13 @@ var Known = []Counter{
 	{"rcvd_pkts", "rxe", "packets received, bad ones included", func(s *source) uint64 { return s.stats.Link.RxPackets }},
 	{"rx_icrc_encapsulated", "mlx5", "packets received with a wrong ICRC", func(s *source) uint64 { return s.stats.Link.RxBadICRC }},
 	{"duplicate_request", "rxe, mlx5", "requests received again that were executed before", func(s *source) uint64 { return s.qps.Drops.Duplicate }},
-	{"out_of_seq_request", "rxe", "requests received behind a gap", func(s *source) uint64 { return s.qps.Drops.OutOfOrder + s.qps.Reordered }},
-	{"out_of_sequence", "mlx5", "packets received behind a gap, responses included", func(s *source) uint64 {
+	{"out_of_seq_request", "rxe", "requests received after a gap", func(s *source) uint64 { return s.qps.Drops.OutOfOrder + s.qps.Reordered }},
+	{"out_of_sequence", "mlx5", "packets received after a gap, responses included", func(s *source) uint64 {
 		return s.qps.Drops.OutOfOrder + s.qps.Drops.Gap + s.qps.Reordered
 	}},
 	{"packet_seq_err", "mlx5", "sequence NAKs received: the peer has not got a packet", func(s *source) uint64 { return s.qps.NAKSeqReceived }},
 	{"rcvd_seq_err", "rxe", "sequence NAKs received: the peer has not got a packet", func(s *source) uint64 { return s.qps.NAKSeqReceived }},
-	{"implied_nak_seq_err", "mlx5", "responses received behind a lost one", func(s *source) uint64 { return s.qps.Drops.Gap }},
+	{"implied_nak_seq_err", "mlx5", "responses received after a lost one", func(s *source) uint64 { return s.qps.Drops.Gap }},
 	{"out_of_buffer", "mlx5", "messages that found no receive posted", func(s *source) uint64 { return s.qps.RNRSent }},
 	{"send_rnr_err", "rxe", "receiver-not-ready NAKs sent", func(s *source) uint64 { return s.qps.RNRSent }},
 	{"rcvd_rnr_err", "rxe", "receiver-not-ready NAKs received", func(s *source) uint64 { return s.qps.RNRReceived }},

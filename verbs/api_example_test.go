@@ -146,7 +146,7 @@ func ExampleMR_Slice() {
 	fmt.Println(err)
 	// Output:
 	// true
-	// verbs: work request 0 (id 1) refused: scatter/gather entry 0: range outside of the memory region: it ends behind the region
+	// verbs: work request 0 (id 1) refused: scatter/gather entry 0: range outside of the memory region: it ends beyond the region
 }
 
 // A completion says which check of a memory access failed.

@@ -92,7 +92,7 @@ func TestFlushPersistentIsRefused(t *testing.T) {
 	t.Parallel()
 	a, _ := newPair(t, 4096)
 	_, err := a.pd.RegisterMemory(make([]byte, 4096), flushAccess)
-	if err == nil || !strings.Contains(err.Error(), "FlushPersistent needs memory that a file on a disk stands behind") {
+	if err == nil || !strings.Contains(err.Error(), "FlushPersistent needs memory that a file on a disk backs") {
 		t.Errorf("Go memory: %v", err)
 	}
 	_, err = a.pd.AllocMemory(4096, flushAccess)

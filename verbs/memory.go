@@ -390,7 +390,7 @@ func noFault(doing string, f ib.Fault) error {
 	case ib.FaultNoAccess:
 		return fmt.Errorf("verbs: %s memory: %w: it is mapped for reading only", doing, f)
 	case ib.FaultMemory:
-		return fmt.Errorf("verbs: %s memory: %w: the file behind it has become shorter, or cannot be read", doing, f)
+		return fmt.Errorf("verbs: %s memory: %w: its file has become shorter, or cannot be read", doing, f)
 	}
 	return fmt.Errorf("verbs: %s memory: %w", doing, f)
 }

@@ -197,10 +197,10 @@ func TestPersistentServer(t *testing.T) {
 func TestCMClientWithoutServer(t *testing.T) {
 	t.Parallel()
 	s := cmServe(t, "rdma_server -s @")
-	if c := s.client(t, "ucmatose -s @ -p 99"); c.code != exitFailure || !strings.Contains(c.err, "nobody listens there: start the server side first") || !strings.HasSuffix(c.out, "return status -1\n") {
+	if c := s.client(t, "ucmatose -s @ -p 99"); c.code != exitFailure || !strings.Contains(c.err, "no program listens there: start the server side first") || !strings.HasSuffix(c.out, "return status -1\n") {
 		t.Errorf("the client ends with %d: %s%s", c.code, c.out, c.err)
 	}
-	if c := s.client(t, "udaddy -s @"); c.code != exitFailure || !strings.Contains(c.err, "nobody listens there") {
+	if c := s.client(t, "udaddy -s @"); c.code != exitFailure || !strings.Contains(c.err, "no program listens there") {
 		t.Errorf("the client ends with %d: %s", c.code, c.err)
 	}
 	s.cancel()

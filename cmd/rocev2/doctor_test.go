@@ -77,7 +77,7 @@ func TestDoctorMeasures(t *testing.T) {
 		t.Errorf("server: exit status %d: %s", code, errs.String())
 	}
 	r = invoke(t.Context(), "doctor", "--rate", "-p", port, "-c", "1", "-W", "0.2", answering(t))
-	if !strings.Contains(r.out, "[ -- ] rate") || !strings.Contains(r.out, "nobody listens there") {
+	if !strings.Contains(r.out, "[ -- ] rate") || !strings.Contains(r.out, "no program listens there") {
 		t.Errorf("exit status %d: %s%s", r.code, r.out, r.err)
 	}
 }

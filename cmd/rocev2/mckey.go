@@ -64,7 +64,7 @@ func (f *mckeyFlags) setGroup() error {
 	a, err := netip.ParseAddr(name)
 	switch {
 	case name == "0" || err == nil && a.IsUnspecified():
-		return usagef("%s: nobody assigns groups here: Ethernet has no subnet administrator, so name one", name)
+		return usagef("%s: nothing assigns groups here: Ethernet has no subnet administrator, so name one", name)
 	case err != nil:
 		return usagef("%s: this is not an address", name)
 	}

@@ -179,7 +179,7 @@ func openTowards(io streams, device string, peer netip.Addr) (*verbs.Device, err
 	if here {
 		free, err := links(peer.String())
 		if err == nil && free[0].Free {
-			return nil, fmt.Errorf("%v is an address of this host, and nobody has its UDP port %d: start a rocev2 server or rocev2d there (-d %v)", peer, verbs.UDPPort, peer)
+			return nil, fmt.Errorf("%v is an address of this host, and no process has its UDP port %d: start a rocev2 server or rocev2d there (-d %v)", peer, verbs.UDPPort, peer)
 		}
 	}
 	if !here || device != "" {

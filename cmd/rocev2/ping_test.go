@@ -101,7 +101,7 @@ func TestPingExplainsSilence(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer dev.Close()
-	silent, nobody := "silent at UDP port 4791", "nobody has its UDP port 4791"
+	silent, nobody := "silent at UDP port 4791", "no process has its UDP port 4791"
 	if runtime.GOOS != "linux" {
 		silent = "cannot be found out here"
 	}
@@ -139,7 +139,7 @@ func TestTrace(t *testing.T) {
 		PathMTU int `json:"path_mtu"`
 	}
 	if err := json.Unmarshal([]byte(r.out), &way); err != nil || r.code != exitOK || !strings.Contains(r.err, "without RoCEv2 ping") ||
-		!way.Reached || len(way.Hops) != 1 || !strings.Contains(way.Hops[0].Note, "nobody has UDP port 4791") || way.PathMTU != 4096 {
+		!way.Reached || len(way.Hops) != 1 || !strings.Contains(way.Hops[0].Note, "no process has UDP port 4791") || way.PathMTU != 4096 {
 		t.Errorf("exit status %d, %+v, %v: %s%s", r.code, way, err, r.out, r.err)
 	}
 }

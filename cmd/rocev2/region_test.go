@@ -114,7 +114,7 @@ func TestRegionRefusals(t *testing.T) {
 		{"read HOST/data --timeout -1s", exitUsage, "must be positive"},
 		{"read HOST/none", exitFailure, "shows the names"},
 		{"read HOST/secret", exitFailure, "not on the list"},
-		{"read HOST/data --offset 10MiB", exitFailure, "has 9437184 bytes: offset 10485760 is behind its end"},
+		{"read HOST/data --offset 10MiB", exitFailure, "has 9437184 bytes: offset 10485760 is beyond its end"},
 		{"read HOST/data --length 10MiB", exitFailure, "has 9437184 bytes"},
 		{"write HOST/fixed", exitFailure, "read-only"},
 		{"write HOST/data --persist", exitFailure, "no stable storage"},

@@ -73,7 +73,7 @@ func newRegionRead(s streams) *cobra.Command {
 func readRegion(ctx context.Context, s streams, r *rdma.RemoteRegion, off, n int64, out string, asHex, quiet, always bool) (err error) {
 	switch {
 	case off > r.Size():
-		return fmt.Errorf("region %s has %d bytes: offset %d is behind its end", r.Name(), r.Size(), off)
+		return fmt.Errorf("region %s has %d bytes: offset %d is beyond its end", r.Name(), r.Size(), off)
 	case n > r.Size()-off:
 		return fmt.Errorf("region %s has %d bytes: there are not %d at offset %d", r.Name(), r.Size(), n, off)
 	}
@@ -160,7 +160,7 @@ func writeRegion(ctx context.Context, s streams, r *rdma.RemoteRegion, from io.R
 	case !r.Writable():
 		return fmt.Errorf("region %s is read-only", r.Name())
 	case persist && !r.Persistent():
-		return fmt.Errorf("--persist: region %s has no stable storage behind it", r.Name())
+		return fmt.Errorf("--persist: region %s has no stable storage", r.Name())
 	case off > r.Size():
 		return fmt.Errorf("region %s has %d bytes: there is nothing at offset %d", r.Name(), r.Size(), off)
 	}

@@ -47,7 +47,7 @@ func (r *run) begin(t *Traffic, rand *event.Rand) error {
 	case !inRange(t.Start, t.Until):
 		return fmt.Errorf("start or until is negative, or above %v", mostTime)
 	case t.Bytes < 0 || t.Bytes > mostFlow:
-		return fmt.Errorf("bytes is %v: a flow has %v at the most", t.Bytes, Bytes(mostFlow))
+		return fmt.Errorf("bytes is %v: a flow has at most %v", t.Bytes, Bytes(mostFlow))
 	case t.SrcPort != 0 && (t.SrcPort < ib.MinSrcPort || t.SrcPort > math.MaxUint16):
 		return fmt.Errorf("src_port is %d: it is %d to %d", t.SrcPort, ib.MinSrcPort, math.MaxUint16)
 	case r.s.Until > 0 && t.Start >= r.s.Until:

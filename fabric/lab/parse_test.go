@@ -159,7 +159,7 @@ func TestWrongScenarios(t *testing.T) {
 		"9 senders":                                func(s *Scenario) { s.Traffic[0].Senders = 9 },
 		"set until":                                func(s *Scenario) { s.Traffic[0].Bytes = 0 },
 		"from host 0 to host 9":                    func(s *Scenario) { s.Traffic[0] = Traffic{Kind: "flow", To: 9, Bytes: 1} },
-		"16GiB at the most":                        func(s *Scenario) { s.Traffic[0].Bytes = 1 << 40 },
+		"at most 16GiB":                            func(s *Scenario) { s.Traffic[0].Bytes = 1 << 40 },
 		"when arrivals end":                        func(s *Scenario) { s.Traffic[0] = Traffic{Kind: "load", Sizes: "hadoop", Load: .5} },
 		"load is 7":                                func(s *Scenario) { s.Traffic[0] = Traffic{Kind: "load", Sizes: "hadoop", Load: 7, Until: us} },
 		"how long flows are":                       func(s *Scenario) { s.Traffic[0] = Traffic{Kind: "load", Load: .5, Until: us} },
@@ -209,7 +209,7 @@ func TestDeadlockAtTheLimit(t *testing.T) {
 	for i := range s.Traffic {
 		s.Traffic[i].Bytes = 100 << 20
 	}
-	if _, err := Run(t.Context(), s); err == nil || !strings.Contains(err.Error(), "the network stands still, behind pauses that do not end") {
+	if _, err := Run(t.Context(), s); err == nil || !strings.Contains(err.Error(), "the network stands still, in pauses that do not end") {
 		t.Errorf("%v", err)
 	}
 }

@@ -22,7 +22,7 @@ func playable(g *topology.Graph) error {
 	const mostBytes, mostSteps = 1 << 30, 1 << 32
 	bytes, steps := int64(g.Switches())*(4*leaves+2*int64(g.Hosts())), leaves*int64(len(g.Links()))
 	if bytes > mostBytes || steps > mostSteps {
-		return fmt.Errorf("network is too large: %d switches with ways to %d hosts behind %d of them, and %d links", g.Switches(), g.Hosts(), leaves, len(g.Links()))
+		return fmt.Errorf("network is too large: %d switches with ways to %d hosts at %d of them, and %d links", g.Switches(), g.Hosts(), leaves, len(g.Links()))
 	}
 	return nil
 }
@@ -110,7 +110,7 @@ func (r *run) play(ctx context.Context, m *sampler) {
 			err = fmt.Errorf("flows go on to arrive at the limit, and %d have not completed", r.open)
 		}
 		if since := m.still(); since > 0 {
-			err = fmt.Errorf("%w; since %v the network stands still, behind pauses that do not end", err, since)
+			err = fmt.Errorf("%w; since %v the network stands still, in pauses that do not end", err, since)
 		}
 		r.stop(err)
 	}

@@ -295,13 +295,13 @@ func (s *Scenario) check() error {
 	case a.Timeout < 0 || a.Timeout > 31:
 		return fmt.Errorf("adapter.timeout is %d: it is a code, from 1 to 31 for 8.192us to 8796s; 14 is 67ms", a.Timeout)
 	case a.ReadChunk > mostWindow:
-		return fmt.Errorf("adapter.read_chunk is %v: it is %v at the most", a.ReadChunk, Bytes(mostWindow))
+		return fmt.Errorf("adapter.read_chunk is %v: it is at most %v", a.ReadChunk, Bytes(mostWindow))
 	case a.Window > mostWindow:
-		return fmt.Errorf("adapter.window is %v: it is %v at the most", a.Window, Bytes(mostWindow))
+		return fmt.Errorf("adapter.window is %v: it is at most %v", a.Window, Bytes(mostWindow))
 	case a.Notify%nanosecond != 0 || a.Notify > mostWait:
-		return fmt.Errorf("adapter.notify is %v: it is whole nanoseconds, and %v at the most", a.Notify, mostWait)
+		return fmt.Errorf("adapter.notify is %v: it is whole nanoseconds, and at most %v", a.Notify, mostWait)
 	case a.MinProbe%nanosecond != 0 || a.MinProbe > mostWait:
-		return fmt.Errorf("adapter.min_probe is %v: it is whole nanoseconds, and %v at the most", a.MinProbe, mostWait)
+		return fmt.Errorf("adapter.min_probe is %v: it is whole nanoseconds, and at most %v", a.MinProbe, mostWait)
 	case s.Until > 0 && s.Warm >= s.Until:
 		return fmt.Errorf("warm is %v, and the run ends at %v: nothing would be measured", s.Warm, s.Until)
 	}
@@ -337,7 +337,7 @@ func (n *Network) check() error {
 		delay Time
 	}{{"delay", n.Delay}, {"up_delay", n.UpDelay}} {
 		if d.delay < 0 || d.delay > Time(event.Second) {
-			return fmt.Errorf("network.%s is %v: it is 1s at the most", d.name, d.delay)
+			return fmt.Errorf("network.%s is %v: it is at most 1s", d.name, d.delay)
 		}
 	}
 	if n.RED != nil && n.RED.Kmax > 0 && n.RED.Kmin > n.RED.Kmax {

@@ -65,7 +65,7 @@ func Open(path string) (*os.File, error) {
 			}
 		}
 	}
-	return nil, fmt.Errorf("%s, and %d more with numbers behind it, are not of this user: remove them, or set TMPDIR", path, mostNames-1)
+	return nil, fmt.Errorf("%s, and %d more with numbers after it, are not of this user: remove them, or set TMPDIR", path, mostNames-1)
 }
 
 // errForeign is the reason not to use a directory.

@@ -78,7 +78,7 @@ func TestOtherMode(t *testing.T) {
 		want           string
 	}{
 		"nobody answers":     {OneWay, Plain, "after 1 messages sent and 0 received: the peer disconnected"},
-		"another port space": {Plain, XRC, "nobody listens there"},
+		"another port space": {Plain, XRC, "no program listens there"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -105,7 +105,7 @@ func TestNobodyListens(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer ln.Close()
-		if _, err := Run(t.Context(), b, portOf(a), Config{}); err == nil || !strings.Contains(err.Error(), "nobody listens there") {
+		if _, err := Run(t.Context(), b, portOf(a), Config{}); err == nil || !strings.Contains(err.Error(), "no program listens there") {
 			t.Errorf("it ends with %v", err)
 		}
 	})

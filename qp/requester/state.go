@@ -104,7 +104,7 @@ func (r *Requester) Check() error {
 		return fmt.Errorf("%d READs outstanding and nothing in flight", s.rd)
 	}
 	if rec.gaps != nil && rec.gaps.reads != nil && s.readsUntil(rec.gaps.reads.End()) != rec.gaps.reads.End() {
-		return fmt.Errorf("responses to READs are known up to %d, behind another request", rec.gaps.reads.End())
+		return fmt.Errorf("responses to READs are known up to %d, after another request", rec.gaps.reads.End())
 	}
 	_, armed := r.Deadline()
 	working := s.una != s.nxt || rec.rnr.waiting || r.reorder.Len() > 0 || rec.paced

@@ -51,7 +51,7 @@ var reasons = map[Reason]string{
 	ReasonUnsupported:              "unsupported request",
 	ReasonInvalidCommID:            "invalid communication ID",
 	ReasonInvalidCommInstance:      "invalid communication instance",
-	ReasonInvalidServiceID:         "invalid service ID: nobody listens there",
+	ReasonInvalidServiceID:         "invalid service ID: no program listens there",
 	ReasonInvalidTransport:         "invalid transport service type",
 	ReasonStale:                    "stale connection",
 	ReasonNoRDC:                    "RDC does not exist",
@@ -103,7 +103,7 @@ const (
 
 var sidrStatuses = [...]string{
 	"success",
-	"service ID not supported: nobody listens there",
+	"service ID not supported: no program listens there",
 	"rejected by the program",
 	"no queue pair available",
 	"redirection",

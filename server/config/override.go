@@ -38,7 +38,7 @@ func (o *Overridable) Environment() string {
 // Overrides are the settings that flags and the environment can give.
 var Overrides = []Overridable{
 	{Name: "device", List: true, Help: "`address` of this host, or interface, to open a device on (repeatable)", set: addDevice},
-	{Name: "region", List: true, Help: "export memory: `NAME=SIZE`, then options behind semicolons: write, file=PATH, allow=ADDRESS (repeatable)", set: addRegion},
+	{Name: "region", List: true, Help: "export memory: `NAME=SIZE`, then options after semicolons: write, file=PATH, allow=ADDRESS (repeatable)", set: addRegion},
 	{Name: "admin", Help: "`HOST:PORT` of the page, the metrics and the JSON interface; \"off\" for none", set: func(c *Config, v string) error {
 		if c.Admin.Listen = v; v == "off" {
 			c.Admin.Listen = ""

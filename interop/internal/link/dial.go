@@ -26,7 +26,7 @@ func Explain(ctx context.Context, to netip.AddrPort, err error) error {
 		return nil
 	case errors.As(err, &rejected) && rejected.Reason == cm.ReasonInvalidService,
 		errors.As(err, &status) && status.Status == 1:
-		return fmt.Errorf("connect to %v: nobody listens there: start the server side first, and give both sides the same port (-p): %w", to, err)
+		return fmt.Errorf("connect to %v: no program listens there: start the server side first, and give both sides the same port (-p): %w", to, err)
 	case errors.Is(err, cm.ErrUnreachable):
 		return fmt.Errorf("connect to %v: no answer: is there a RoCE device at that address, and does UDP port 4791 pass? %w", to, err)
 	case ctx.Err() != nil:
