@@ -97,12 +97,12 @@ const (
 	// programs have between two signaled requests (perftest: 100), so that
 	// the peer takes some while the program posts the next.
 	mostGathered  = 36
-	gatheredBytes = 64 << 10
+	gatheredBytes = 256 << 10
 
 	// Requests wait while gatherAfter are in flight. After manyGathered of
-	// them have waited for each other, one in flight is enough: the program
-	// posts much. Then fewer may come gatherRetries times before one is no
-	// longer enough.
+	// them have waited for each other, or as many long ones as may, one in
+	// flight is enough: the program posts much. Then fewer may come
+	// gatherRetries times before one is no longer enough.
 	gatherAfter   = 4
 	manyGathered  = 8
 	gatherRetries = 16
@@ -143,7 +143,7 @@ func (d *doorbell) revoke() {
 		if !word.CompareAndSwap(w, 0) {
 			continue
 		}
-		if left := d.offered - uint32(w); left >= manyGathered {
+		if left := d.offered - uint32(w); left >= min(manyGathered, d.offered) {
 			d.eager = gatherRetries
 		} else if left > 0 && d.eager > 0 {
 			d.eager--
@@ -158,7 +158,7 @@ func (d *doorbell) revoke() {
 func (s *sendQueue) gather() {
 	n := min(mostGathered-1, gatheredBytes/max(s.longest, 1))
 	taken := s.ring.Taken()
-	if s.bell.of == nil || n < 2 || s.bad.any || taken-s.ring.Released() < s.bell.least() {
+	if s.bell.of == nil || n < 1 || s.bad.any || taken-s.ring.Released() < s.bell.least() {
 		return
 	}
 	if more, err := s.ring.Waiting(); more > 0 || err != nil {

@@ -78,6 +78,26 @@ func TestDoorbellsLeftOut(t *testing.T) {
 	a.cq.expect(ib.StatusSuccess, ids...)
 }
 
+// Of long requests few doorbells may be left out. A program that leaves out all
+// of them posts much, one that leaves out fewer does not.
+func TestDoorbellsOfLongRequests(t *testing.T) {
+	t.Parallel()
+	const offered = manyGathered / 2
+	for left, least := range map[int]uint64{offered: 1, offered - 1: gatherAfter} {
+		var all Doorbells
+		bell := doorbell{of: &all, qp: 5}
+		bell.offer(offered)
+		for range left {
+			if !all.LeaveOut(5) {
+				t.Fatal("a doorbell cannot be left out")
+			}
+		}
+		if bell.revoke(); bell.least() != least {
+			t.Errorf("after %d of %d: requests wait while %d are in flight, want %d", left, offered, bell.least(), least)
+		}
+	}
+}
+
 // revoked waits until no doorbell is left out any more, and nothing is posted.
 func (q *appQP) revoked() {
 	for q.word().Load() != 0 {
