@@ -299,7 +299,7 @@ func TestFailures(t *testing.T) {
 	}{
 		"unknown address":     {"devinfo -d 203.0.113.9", []string{"203.0.113.9", "local", "127.0.0.1"}},
 		"unknown interface":   {"devinfo -d eth77", []string{"eth77", "interfaces are", "lo"}},
-		"no server":           {"perf write_bw -d " + freeAddress() + " -p " + freePort(t) + " " + freeAddress(), []string{"nobody listens", "-p", "--listen"}},
+		"no server":           {"perf write_bw -d " + freeAddress() + " -p " + freePort(t) + " " + freeAddress(), []string{"no program listens", "-p", "--listen"}},
 		"no server over IPv6": {"pingpong -d " + freeAddress() + " -p " + freePort(t) + " ::1", []string{"[::1]"}},
 		"port taken":          {"pingpong -d " + freeAddress() + " --timeout 10s -p " + port, []string{"taken", "-p", port}},
 		"nobody comes":        {"perf send_lat -d " + freeAddress() + " --timeout 50ms -p " + freePort(t), []string{"wait for a client", "--timeout 50ms"}},

@@ -57,7 +57,7 @@ func TestMckeyUsage(t *testing.T) {
 		"mckey":                                        "-m is missing",
 		"mckey -m 192.0.2.1 -b 127.94.3.17":            "no multicast address",
 		"mckey -m x":                                   "not an address",
-		"mckey -m 0.0.0.0":                             "nobody assigns groups",
+		"mckey -m 0.0.0.0":                             "nothing assigns groups",
 		"mckey -M ff05::1":                             "requires binding to source address",
 		"mckey -M ff05::1 -m 239.0.0.1":                "-m and -M",
 		"mckey -m 239.0.0.1 -p 2":                      "no IPoIB",

@@ -81,7 +81,7 @@ func (p *place) copy(t *testing.T, data []byte, name string) (Result, error) {
 	defer f.Close()
 	for {
 		res, err := Run(t.Context(), p.dev, p.at, f, name, Config{IdleTimeout: time.Minute})
-		if err == nil || !strings.Contains(err.Error(), "nobody listens") {
+		if err == nil || !strings.Contains(err.Error(), "no program listens") {
 			return res, err
 		}
 	}

@@ -57,7 +57,7 @@ func run(t *testing.T, client, server Config) (results, served []Result, clientE
 	go func() { done <- Serve(ctx, a, at, server) }()
 	for {
 		results, clientErr = Run(ctx, b, at, client)
-		if clientErr == nil || !strings.Contains(clientErr.Error(), "nobody listens") {
+		if clientErr == nil || !strings.Contains(clientErr.Error(), "no program listens") {
 			break
 		}
 	}
