@@ -191,7 +191,7 @@ func TestRefusals(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 	_, err = verbs.OpenAddr(addr, verbs.Config{Owner: true})
-	want(fmt.Sprint("pid ", os.Getpid()), err)
+	want(fmt.Sprintf("process %d owns", os.Getpid()), err)
 }
 
 // A user with devices of many shards does not have all slots: others get some.

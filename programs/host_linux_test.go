@@ -111,6 +111,9 @@ func TestAnAddressHasOneOwner(t *testing.T) {
 	if err := other.OpenDevice(h.Ports()[0].Addr, verbs.Config{}); !errors.Is(err, syscall.EADDRINUSE) {
 		t.Errorf("got %v", err)
 	}
+	if err := other.Ready(); err != nil {
+		t.Fatal(err)
+	}
 	if entries, err := os.ReadDir(filepath.Join(other.config.Dir, "dev/infiniband")); err != nil || len(entries) > 0 {
 		t.Errorf("it has the files %v, %v", entries, err)
 	}

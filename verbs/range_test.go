@@ -27,13 +27,13 @@ func TestSliceOutsideRegion(t *testing.T) {
 		off, n int
 		want   string
 	}{
-		{"longer than 32 bits", 0, far(), "behind the region"},
+		{"longer than 32 bits", 0, far(), "beyond the region"},
 		{"negative length", 0, -1, "length is negative"},
 		{"negative length that wraps to a small one", 0, -far() + 8, "length is negative"},
 		{"negative offset", -8, 8, "offset is negative"},
-		{"behind", 4096, 1, "behind the region"},
-		{"across the end", 4090, 8, "behind the region"},
-		{"sum that wraps", math.MaxInt, math.MaxInt, "behind the region"},
+		{"behind", 4096, 1, "beyond the region"},
+		{"across the end", 4090, 8, "beyond the region"},
+		{"sum that wraps", math.MaxInt, math.MaxInt, "beyond the region"},
 	} {
 		e := a.mr.Slice(c.off, c.n)
 		if err := e.Err(); !errors.Is(err, verbs.ErrRange) || !strings.Contains(err.Error(), c.want) {

@@ -46,7 +46,7 @@ func TestNothingMeansSomethingElse(t *testing.T) {
 		"messages in all": func(s *Scenario) {
 			s.Network.Hosts, s.Traffic[0] = 20_000, Traffic{Kind: "ring", Bytes: 1 << 20}
 		},
-		"ways to 16384 hosts behind": func(s *Scenario) {
+		"ways to 16384 hosts at": func(s *Scenario) {
 			s.Network = Network{Topology: "ring", Switches: 1 << 14, PerSwitch: 1}
 		},
 		"too large": func(s *Scenario) {

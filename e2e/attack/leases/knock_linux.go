@@ -100,7 +100,7 @@ func (t *trial) takeAll() {
 			t.result.Sent++
 			if err != nil {
 				var no *lease.Refusal
-				t.must(errors.As(err, &no) && no.Reason == lease.NoSlot, "%v", err)
+				t.must(errors.As(err, &no) && (no.Reason == lease.NoSlot || no.Reason == lease.Resting), "%v", err)
 				break
 			}
 			all = append(all, h)
