@@ -52,7 +52,7 @@ func newLeases(t *testing.T) (l leases) {
 	}
 	t.Cleanup(func() { l.from.Close() })
 	if !l.from.Capabilities().SegmentOffload || !l.links[0].Capabilities().ReceiveOffload {
-		t.Skip("the kernel does not coalesce")
+		t.Skip("the kernel does not coalesce datagrams (UDP_GRO); Linux 5.0 and later do")
 	}
 	return l
 }

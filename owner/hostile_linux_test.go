@@ -235,7 +235,7 @@ func TestLeases(t *testing.T) {
 // 64 processes with one connection each have one address.
 func TestSixtyFourProcesses(t *testing.T) {
 	if testing.Short() {
-		t.Skip("many processes")
+		t.Skip("it starts many processes: run without -short")
 	}
 	if !testnet.Isolated(t) {
 		return

@@ -123,7 +123,7 @@ func TestOtherUser(t *testing.T) {
 // their lease go on.
 func TestStoppedOwner(t *testing.T) {
 	if testing.Short() {
-		t.Skip("it waits for an owner that does not answer")
+		t.Skip("it waits for an owner that does not answer: run without -short")
 	}
 	if !testnet.Isolated(t) {
 		return

@@ -21,7 +21,7 @@ func sanitized(t *testing.T, name, kind string, args ...string) string {
 		out, err = exec.Command(probe).CombinedOutput() // some kernels' layout of memory is not theirs
 	}
 	if err != nil {
-		t.Skipf("the compiler has no -fsanitize=%s: %v %s", kind, err, out)
+		t.Skipf("the compiler has no -fsanitize=%s (on Debian: apt-get install gcc): %v %s", kind, err, out)
 	}
 	sources, err := filepath.Glob("preload/*.c")
 	if err != nil {

@@ -28,7 +28,7 @@ func program(t testing.TB, name string) string {
 func reachPrograms(t testing.TB) {
 	t.Helper()
 	if strconv.IntSize == 32 {
-		t.Skip("a daemon of 32 bits does not reach the memory of programs of 64")
+		t.Skip("a daemon of 32 bits does not reach the memory of programs of 64: run it in one of 64")
 	}
 }
 

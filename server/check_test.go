@@ -122,7 +122,7 @@ func TestCheckOfDevicesThatAreOne(t *testing.T) {
 	}
 	addr, err := verbs.ResolveAddr(name)
 	if err != nil {
-		t.Skip("no interface has the loopback address")
+		t.Skip("no interface has the loopback address (ip link set lo up)")
 	}
 	text := fmt.Sprintf("[[device]]\naddress = %q\n[[device]]\naddress = %q\n", addr, name)
 	if err := server.Check(t.Context(), parsed(t, text), nil); err == nil || !strings.HasPrefix(err.Error(), "test.toml:4: device.address: ") || !strings.Contains(err.Error(), "the device of test.toml:2 already") {

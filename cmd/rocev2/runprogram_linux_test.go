@@ -172,7 +172,7 @@ func changedProgram(t *testing.T, change func(f *elf.File, b []byte, at int, p *
 	}
 	f, err := elf.NewFile(bytes.NewReader(b))
 	if err != nil || f.Class != elf.ELFCLASS64 {
-		t.Skip("/bin/true is no program of 64 bits")
+		t.Skip("/bin/true is no program of 64 bits: run it on a system of 64 bits")
 	}
 	const headers, header = 64, 56
 	for i, p := range f.Progs {

@@ -298,7 +298,7 @@ func TestCommandLine(t *testing.T) {
 func TestProgramsDirectoryIsOpen(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS != "linux" {
-		t.Skip("programs are served on Linux only")
+		t.Skip("programs are served on Linux only: run it there")
 	}
 	path, err := binary()
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 func long(t *testing.T) {
 	t.Helper()
 	if race.Enabled {
-		t.Skip("an experiment has one goroutine, and the race detector has nothing to find")
+		t.Skip("an experiment has one goroutine, and the race detector has nothing to find: run it without -race")
 	}
 	if testing.Short() {
 		t.Skip("an experiment: run without -short")

@@ -188,7 +188,7 @@ func TestUserNamespaces(t *testing.T) {
 		for _, uid := range []int{20001, 20002, 20003} {
 			got, err := as(t, self, uid, path)
 			if err != nil && got == "" {
-				t.Skipf("no user namespace can be made here: %v", err)
+				t.Skipf("this user may not make a user namespace (run as root, or set sysctl user.max_user_namespaces): %v", err)
 			}
 			if err != nil || got != want[uid] {
 				t.Errorf("user %d: %s, %v; want %s", uid, got, err, want[uid])

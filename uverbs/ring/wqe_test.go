@@ -177,7 +177,7 @@ func TestDecodeRecv(t *testing.T) {
 func TestEncodeWC(t *testing.T) {
 	t.Parallel()
 	if binary.NativeEndian.Uint16([]byte{1, 0}) != 1 {
-		t.Skip("the expected bytes are those of a little-endian machine")
+		t.Skip("the expected bytes are those of a little-endian machine: run it on one")
 	}
 	for _, c := range []struct {
 		why  string
