@@ -25,7 +25,7 @@ preload: ## the libraries that let verbs programs use devices of rocev2
 
 demo: build ## two processes exchange every operation over loopback; a daemon exports memory
 	$(BIN)/rocev2 demo
-	scripts/demo-daemon.sh $(BIN)
+	internal/scripts/demo-daemon.sh $(BIN)
 
 # Each package's tests have a network namespace of their own where the system
 # allows it: no port is taken there.
@@ -51,11 +51,11 @@ test-all: ## the tests that make test leaves out: kernels, programs, experiments
 
 test-kernel: ## against Linux rxe in emulated guests (needs Linux, root and Debian packages, which it installs: QEMU, cpio ...)
 	$(GO) run ./internal/testreport -env ROCEV2_E2E=1 -- -timeout 25m ./e2e
-	$(GO) run ./internal/testreport -env ROCEV2_E2E=1 -- -run 'Tshark|^Test(Pcap|Capture)' ./dissect ./transport/tap ./cmd/rocev2
+	$(GO) run ./internal/testreport -env ROCEV2_E2E=1 -- -run 'Tshark|^Test(Pcap|Capture)' ./observe/dissect ./transport/tap ./cmd/rocev2
 
 test-programs: preload ## programs of the distribution on our devices, and a browser (needs Linux; root to install the packages: perftest, chromium ...)
 	$(GO) run ./internal/testreport -env ROCEV2_E2E=1 -- -timeout 25m ./e2e/programs
-	$(GO) run ./internal/testreport -env ROCEV2_E2E=1 -- -run '^Test(Page|CopierOfTools|RunDevinfo)' ./server ./programs ./cmd/rocev2
+	$(GO) run ./internal/testreport -env ROCEV2_E2E=1 -- -run '^Test(Page|CopierOfTools|RunDevinfo)' ./cmd/rocev2d/server ./programs ./cmd/rocev2
 
 test-experiments: ## statistics of simulated networks, compared with the tables that are committed (needs nothing but time)
 	$(GO) run ./internal/testreport -- -timeout 25m -run '^TestExperiments$$' ./fabric/lab -experiments
@@ -115,16 +115,16 @@ test-arm64: ## the ICRC and the digests of simulated networks on emulated arm64 
 # What the portable link lacks: source ports, groups of sockets (shards), events
 # of the interface, and the name of the process that has the port.
 test-portable: ## the link of other systems, on this one
-	$(GO) test -tags portable ./transport/udp ./hca ./verbs ./interop/... ./e2e/loopback ./cmd/... \
+	$(GO) test -tags portable ./transport/udp ./hca ./verbs ./programs/interop/... ./e2e/loopback ./cmd/... \
 		-skip 'SourcePort|^TestDemoWithFaults$$|^TestShards$$|^TestMulticast$$/shards|^TestWrap$$|^TestAsyncwatchTellsOfThePort$$|^TestOpenErrorsSayWhatToDo$$'
 
 seeds: ## the seeded worlds in virtual time, SEEDS of each
-	$(GO) test ./qp/qptest ./cm/agent ./owner/relay -count=1 -timeout 25m -run '^Test(XRC|Shared|Datagram)?World' -seeds $(SEEDS)
+	$(GO) test ./qp/qptest ./rdma/cm/agent ./transport/owner/relay -count=1 -timeout 25m -run '^Test(XRC|Shared|Datagram)?World' -seeds $(SEEDS)
 	$(GO) test ./fabric/network -count=1 -timeout 25m -run '^TestWorlds$$' -worlds $(SEEDS)
 	$(GO) test ./fabric/lab -count=1 -timeout 25m -run '^TestWild$$' -wild 1000
 
 fuzz: ## every fuzz target for FUZZTIME
-	scripts/fuzz.sh $(FUZZTIME)
+	internal/scripts/fuzz.sh $(FUZZTIME)
 
 e2e-rxe: ## the matrix against Linux rxe in guests, every cell printed
 	ROCEV2_E2E=1 $(GO) test ./e2e/... -count=1 -timeout 30m -v

@@ -23,9 +23,9 @@ import (
 
 	"github.com/google/gopacket/pcapgo"
 
-	"github.com/gosoftroce/rocev2/dissect"
 	"github.com/gosoftroce/rocev2/e2e/guest"
-	"github.com/gosoftroce/rocev2/interop"
+	"github.com/gosoftroce/rocev2/observe/dissect"
+	"github.com/gosoftroce/rocev2/programs/interop"
 	"github.com/gosoftroce/rocev2/rocev2"
 	"github.com/gosoftroce/rocev2/rocev2/mad"
 )

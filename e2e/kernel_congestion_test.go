@@ -20,8 +20,8 @@ import (
 
 	"github.com/gosoftroce/rocev2/e2e/attack"
 	"github.com/gosoftroce/rocev2/e2e/guest"
-	"github.com/gosoftroce/rocev2/interop"
-	"github.com/gosoftroce/rocev2/interop/perftest"
+	"github.com/gosoftroce/rocev2/programs/interop"
+	"github.com/gosoftroce/rocev2/programs/interop/perftest"
 	"github.com/gosoftroce/rocev2/verbs"
 )
 

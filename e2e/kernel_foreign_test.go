@@ -16,10 +16,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gosoftroce/rocev2/cm"
-	"github.com/gosoftroce/rocev2/dissect"
 	"github.com/gosoftroce/rocev2/e2e/guest"
+	"github.com/gosoftroce/rocev2/observe/dissect"
 	"github.com/gosoftroce/rocev2/rdma"
+	"github.com/gosoftroce/rocev2/rdma/cm"
 	"github.com/gosoftroce/rocev2/rocev2/mad"
 	"github.com/gosoftroce/rocev2/verbs"
 )

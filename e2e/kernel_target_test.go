@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"github.com/gosoftroce/rocev2/e2e/guest"
-	"github.com/gosoftroce/rocev2/interop/target"
+	"github.com/gosoftroce/rocev2/programs/interop/target"
 	"github.com/gosoftroce/rocev2/verbs"
 )
 

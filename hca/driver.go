@@ -4,9 +4,9 @@ import (
 	"context"
 	"time"
 
-	"github.com/gosoftroce/rocev2/clock"
-	"github.com/gosoftroce/rocev2/engine"
-	"github.com/gosoftroce/rocev2/task"
+	"github.com/gosoftroce/rocev2/hca/engine"
+	"github.com/gosoftroce/rocev2/hca/task"
+	"github.com/gosoftroce/rocev2/rocev2/clock"
 	"github.com/gosoftroce/rocev2/transport"
 )
 

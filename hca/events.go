@@ -4,8 +4,8 @@ import (
 	"context"
 	"sync"
 
+	"github.com/gosoftroce/rocev2/hca/task"
 	"github.com/gosoftroce/rocev2/ib"
-	"github.com/gosoftroce/rocev2/task"
 )
 
 // maxEvents is how many events are kept for a program that does not read them.

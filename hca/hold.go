@@ -3,7 +3,7 @@ package hca
 import (
 	"net/netip"
 
-	"github.com/gosoftroce/rocev2/engine"
+	"github.com/gosoftroce/rocev2/hca/engine"
 	"github.com/gosoftroce/rocev2/rocev2"
 )
 

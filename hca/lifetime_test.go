@@ -7,7 +7,7 @@ import (
 	"testing"
 	"weak"
 
-	"github.com/gosoftroce/rocev2/engine"
+	"github.com/gosoftroce/rocev2/hca/engine"
 	"github.com/gosoftroce/rocev2/ib"
 )
 

@@ -4,8 +4,8 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/gosoftroce/rocev2/clock"
 	"github.com/gosoftroce/rocev2/internal/heap"
+	"github.com/gosoftroce/rocev2/rocev2/clock"
 )
 
 // moderator gives the notifications of completion queues that moderation holds

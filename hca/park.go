@@ -5,7 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/gosoftroce/rocev2/task"
+	"github.com/gosoftroce/rocev2/hca/task"
 )
 
 // waitable is what goroutines wait for.

@@ -1,7 +1,7 @@
 package hca
 
 import (
-	"github.com/gosoftroce/rocev2/engine"
+	"github.com/gosoftroce/rocev2/hca/engine"
 	"github.com/gosoftroce/rocev2/qp"
 )
 

@@ -5,11 +5,11 @@ import (
 	"net/netip"
 	"sync/atomic"
 
-	"github.com/gosoftroce/rocev2/engine"
+	"github.com/gosoftroce/rocev2/hca/engine"
+	"github.com/gosoftroce/rocev2/hca/task"
 	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/qp"
 	"github.com/gosoftroce/rocev2/rocev2"
-	"github.com/gosoftroce/rocev2/task"
 )
 
 // QP is a queue pair on a device. Its methods may be called from any

@@ -6,8 +6,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/gosoftroce/rocev2/engine"
 	"github.com/gosoftroce/rocev2/fabric"
+	"github.com/gosoftroce/rocev2/hca/engine"
 	"github.com/gosoftroce/rocev2/ib"
 )
 

@@ -3,7 +3,7 @@ package hca
 import (
 	"time"
 
-	"github.com/gosoftroce/rocev2/clock"
+	"github.com/gosoftroce/rocev2/rocev2/clock"
 )
 
 // start starts the goroutines of the shard.

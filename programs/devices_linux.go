@@ -8,8 +8,8 @@ import (
 	"strconv"
 	"unicode"
 
-	"github.com/gosoftroce/rocev2/cm"
-	"github.com/gosoftroce/rocev2/owner"
+	"github.com/gosoftroce/rocev2/rdma/cm"
+	"github.com/gosoftroce/rocev2/transport/owner"
 	"github.com/gosoftroce/rocev2/verbs"
 )
 

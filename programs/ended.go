@@ -3,7 +3,7 @@ package programs
 import (
 	"sync"
 
-	"github.com/gosoftroce/rocev2/owner"
+	"github.com/gosoftroce/rocev2/transport/owner"
 )
 
 // mostEnded is how many leases are remembered after their end.

@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gosoftroce/rocev2/owner"
+	"github.com/gosoftroce/rocev2/transport/owner"
 )
 
 // holdSocket is the name of the socket that keeps the host while a process is

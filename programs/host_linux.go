@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gosoftroce/rocev2/owner"
+	"github.com/gosoftroce/rocev2/transport/owner"
 )
 
 // Config is how a host serves programs.

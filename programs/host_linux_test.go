@@ -13,8 +13,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/gosoftroce/rocev2/owner"
 	"github.com/gosoftroce/rocev2/transport/lease"
+	"github.com/gosoftroce/rocev2/transport/owner"
 	"github.com/gosoftroce/rocev2/verbs"
 )
 

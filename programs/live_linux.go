@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gosoftroce/rocev2/uverbs"
+	"github.com/gosoftroce/rocev2/programs/uverbs"
 	"github.com/gosoftroce/rocev2/verbs"
 )
 

@@ -1,10 +1,10 @@
 package qp
 
 import (
-	"github.com/gosoftroce/rocev2/clock"
 	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/qp/conn"
 	"github.com/gosoftroce/rocev2/rocev2"
+	"github.com/gosoftroce/rocev2/rocev2/clock"
 )
 
 // noSend is the sending half of an XRC target, which has none (IBTA A14). It

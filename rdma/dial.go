@@ -9,8 +9,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gosoftroce/rocev2/cm"
 	"github.com/gosoftroce/rocev2/internal/devices"
+	"github.com/gosoftroce/rocev2/rdma/cm"
 	"github.com/gosoftroce/rocev2/verbs"
 )
 

@@ -4,7 +4,7 @@ import (
 	"net"
 	"net/netip"
 
-	"github.com/gosoftroce/rocev2/cm"
+	"github.com/gosoftroce/rocev2/rdma/cm"
 )
 
 // greet has the listener answer requests itself, or leave them to the program

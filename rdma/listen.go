@@ -11,9 +11,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/gosoftroce/rocev2/cm"
 	"github.com/gosoftroce/rocev2/internal/devices"
 	"github.com/gosoftroce/rocev2/memreg/mapping"
+	"github.com/gosoftroce/rocev2/rdma/cm"
 	"github.com/gosoftroce/rocev2/verbs"
 )
 

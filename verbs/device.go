@@ -9,11 +9,11 @@ import (
 	"sync/atomic"
 
 	"github.com/gosoftroce/rocev2/hca"
-	"github.com/gosoftroce/rocev2/owner"
+	"github.com/gosoftroce/rocev2/hca/task"
 	"github.com/gosoftroce/rocev2/qp"
 	"github.com/gosoftroce/rocev2/rocev2"
-	"github.com/gosoftroce/rocev2/task"
 	"github.com/gosoftroce/rocev2/transport"
+	"github.com/gosoftroce/rocev2/transport/owner"
 	"github.com/gosoftroce/rocev2/transport/shm"
 	"github.com/gosoftroce/rocev2/transport/udp"
 )

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"net/netip"
 
-	"github.com/gosoftroce/rocev2/owner"
 	"github.com/gosoftroce/rocev2/transport/lease"
+	"github.com/gosoftroce/rocev2/transport/owner"
 	"github.com/gosoftroce/rocev2/transport/udp"
 )
 

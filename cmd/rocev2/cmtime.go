@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/gosoftroce/rocev2/interop/cmtime"
+	"github.com/gosoftroce/rocev2/programs/interop/cmtime"
 )
 
 // cmtimeFlags are the flags of cmtime.

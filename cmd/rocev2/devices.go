@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/gosoftroce/rocev2/doctor"
+	"github.com/gosoftroce/rocev2/observe/doctor"
 	"github.com/gosoftroce/rocev2/verbs"
 )
 

@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/gosoftroce/rocev2/interop"
+	"github.com/gosoftroce/rocev2/programs/interop"
 	"github.com/gosoftroce/rocev2/verbs"
 )
 

@@ -11,9 +11,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/gosoftroce/rocev2/doctor"
-	"github.com/gosoftroce/rocev2/interop"
-	"github.com/gosoftroce/rocev2/interop/perftest"
+	"github.com/gosoftroce/rocev2/observe/doctor"
+	"github.com/gosoftroce/rocev2/programs/interop"
+	"github.com/gosoftroce/rocev2/programs/interop/perftest"
 	"github.com/gosoftroce/rocev2/transport/udp"
 	"github.com/gosoftroce/rocev2/verbs"
 )

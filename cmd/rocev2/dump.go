@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/gosoftroce/rocev2/dissect"
+	"github.com/gosoftroce/rocev2/observe/dissect"
 )
 
 // dumpFlags are the flags of dump.

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gosoftroce/rocev2/dissect"
+	"github.com/gosoftroce/rocev2/observe/dissect"
 )
 
 const goldenDir = "../../rocev2/testdata/golden/"

@@ -9,7 +9,7 @@ import (
 	"os"
 	"slices"
 
-	"github.com/gosoftroce/rocev2/dissect"
+	"github.com/gosoftroce/rocev2/observe/dissect"
 )
 
 // dumper shows the packets of a capture.

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/net/bpf"
 	"golang.org/x/sys/unix"
 
-	"github.com/gosoftroce/rocev2/dissect"
 	"github.com/gosoftroce/rocev2/internal/sockfilter"
+	"github.com/gosoftroce/rocev2/observe/dissect"
 )
 
 // live captures on network interfaces with a packet socket.

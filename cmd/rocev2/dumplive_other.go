@@ -8,7 +8,7 @@ import (
 	"io"
 	"runtime"
 
-	"github.com/gosoftroce/rocev2/dissect"
+	"github.com/gosoftroce/rocev2/observe/dissect"
 )
 
 // live exists on Linux only.

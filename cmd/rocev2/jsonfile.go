@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gosoftroce/rocev2/interop/perftest"
+	"github.com/gosoftroce/rocev2/programs/interop/perftest"
 )
 
 // jsonFile writes the report to a file besides what another printer shows. The

@@ -23,7 +23,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/gosoftroce/rocev2/internal/closest"
-	"github.com/gosoftroce/rocev2/interop"
+	"github.com/gosoftroce/rocev2/programs/interop"
 )
 
 func main() {

@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/gosoftroce/rocev2/interop/mckey"
+	"github.com/gosoftroce/rocev2/programs/interop/mckey"
 )
 
 // mckeyFlags are the flags of mckey.

@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gosoftroce/rocev2/internal/closest"
-	"github.com/gosoftroce/rocev2/interop"
-	"github.com/gosoftroce/rocev2/interop/perftest"
+	"github.com/gosoftroce/rocev2/programs/interop"
+	"github.com/gosoftroce/rocev2/programs/interop/perftest"
 	"github.com/gosoftroce/rocev2/verbs"
 )
 

@@ -12,9 +12,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/gosoftroce/rocev2/doctor"
-	"github.com/gosoftroce/rocev2/doctor/ping"
-	"github.com/gosoftroce/rocev2/doctor/probe"
+	"github.com/gosoftroce/rocev2/observe/doctor"
+	"github.com/gosoftroce/rocev2/observe/doctor/ping"
+	"github.com/gosoftroce/rocev2/observe/doctor/probe"
 	"github.com/gosoftroce/rocev2/rocev2/mad"
 	"github.com/gosoftroce/rocev2/transport/udp"
 	"github.com/gosoftroce/rocev2/verbs"

@@ -5,8 +5,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/gosoftroce/rocev2/interop"
-	"github.com/gosoftroce/rocev2/interop/pingpong"
+	"github.com/gosoftroce/rocev2/programs/interop"
+	"github.com/gosoftroce/rocev2/programs/interop/pingpong"
 )
 
 func newPingpong(io streams) *cobra.Command {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/gosoftroce/rocev2/interop/rcopy"
+	"github.com/gosoftroce/rocev2/programs/interop/rcopy"
 	"github.com/gosoftroce/rocev2/verbs"
 )
 

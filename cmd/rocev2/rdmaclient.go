@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/gosoftroce/rocev2/interop/rdmaclient"
+	"github.com/gosoftroce/rocev2/programs/interop/rdmaclient"
 	"github.com/gosoftroce/rocev2/verbs"
 )
 

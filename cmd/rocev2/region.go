@@ -16,8 +16,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/gosoftroce/rocev2/cmd/rocev2d/server/config"
 	"github.com/gosoftroce/rocev2/rdma"
-	"github.com/gosoftroce/rocev2/server/config"
 	"github.com/gosoftroce/rocev2/verbs"
 )
 

@@ -12,8 +12,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gosoftroce/rocev2/cmd/rocev2d/server/config"
 	"github.com/gosoftroce/rocev2/rdma"
-	"github.com/gosoftroce/rocev2/server/config"
 	"github.com/gosoftroce/rocev2/verbs"
 )
 

@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/gosoftroce/rocev2/interop/perftest"
+	"github.com/gosoftroce/rocev2/programs/interop/perftest"
 )
 
 // printer shows the results of a test.

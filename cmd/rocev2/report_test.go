@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gosoftroce/rocev2/interop/perftest"
+	"github.com/gosoftroce/rocev2/programs/interop/perftest"
 )
 
 // TestRowsArePerftests compares rows with what ib_write_bw, ib_send_bw and

@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/gosoftroce/rocev2/interop/rping"
+	"github.com/gosoftroce/rocev2/programs/interop/rping"
 	"github.com/gosoftroce/rocev2/verbs"
 )
 

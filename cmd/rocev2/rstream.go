@@ -12,7 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/gosoftroce/rocev2/interop/rstream"
+	"github.com/gosoftroce/rocev2/programs/interop/rstream"
 	"github.com/gosoftroce/rocev2/verbs"
 )
 

@@ -18,9 +18,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gosoftroce/rocev2/owner"
 	"github.com/gosoftroce/rocev2/programs"
 	"github.com/gosoftroce/rocev2/transport/lease"
+	"github.com/gosoftroce/rocev2/transport/owner"
 )
 
 // runWithStats runs the program as a child, and tells at the end what it and

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gosoftroce/rocev2/owner"
 	"github.com/gosoftroce/rocev2/programs"
+	"github.com/gosoftroce/rocev2/transport/owner"
 )
 
 func TestWriteUse(t *testing.T) {

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gosoftroce/rocev2/interop"
-	"github.com/gosoftroce/rocev2/interop/perftest"
+	"github.com/gosoftroce/rocev2/programs/interop"
+	"github.com/gosoftroce/rocev2/programs/interop/perftest"
 )
 
 const rule = "---------------------------------------------------------------------------------------"

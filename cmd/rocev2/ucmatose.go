@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/gosoftroce/rocev2/interop/cmatose"
+	"github.com/gosoftroce/rocev2/programs/interop/cmatose"
 )
 
 // ucmatoseFlags are the flags of ucmatose.

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/gosoftroce/rocev2/interop/udaddy"
+	"github.com/gosoftroce/rocev2/programs/interop/udaddy"
 )
 
 // udaddyFlags are the flags of udaddy.

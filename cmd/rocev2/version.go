@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/gosoftroce/rocev2/interop/perftest"
+	"github.com/gosoftroce/rocev2/programs/interop/perftest"
 )
 
 func newVersion(io streams) *cobra.Command {

@@ -23,9 +23,9 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/gosoftroce/rocev2/cmd/rocev2d/server"
+	"github.com/gosoftroce/rocev2/cmd/rocev2d/server/config"
 	"github.com/gosoftroce/rocev2/internal/closest"
-	"github.com/gosoftroce/rocev2/server"
-	"github.com/gosoftroce/rocev2/server/config"
 )
 
 func main() {

@@ -16,8 +16,8 @@ import (
 
 	"go.yaml.in/yaml/v2"
 
+	"github.com/gosoftroce/rocev2/cmd/rocev2d/server/config"
 	"github.com/gosoftroce/rocev2/programs"
-	"github.com/gosoftroce/rocev2/server/config"
 )
 
 func read(t *testing.T, path string) string {

@@ -90,7 +90,7 @@ func TestManual(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	commands := regexp.MustCompile(`(?m)^\$ sudo (scripts/marking-net\.sh .*)$`).FindAllSubmatch(text, -1)
+	commands := regexp.MustCompile(`(?m)^\$ sudo (internal/scripts/marking-net\.sh .*)$`).FindAllSubmatch(text, -1)
 	if len(commands) < 3 {
 		t.Fatalf("%s has %d commands, not up, run and down", manual, len(commands))
 	}
@@ -118,7 +118,7 @@ func TestMistakes(t *testing.T) {
 		"run write":                       "run takes write_bw, send_bw or read_bw",
 		"run":                             "run takes write_bw",
 	} {
-		out, err := n.command(t, append([]string{"scripts/marking-net.sh"}, strings.Fields(args)...)...)
+		out, err := n.command(t, append([]string{"internal/scripts/marking-net.sh"}, strings.Fields(args)...)...)
 		if err == nil || strings.Count(out, want) != 1 {
 			t.Errorf("%s: %v, %q; it should say %s", args, err, out, want)
 		}
@@ -129,7 +129,7 @@ func TestMistakes(t *testing.T) {
 		}
 	}
 	n.script(t, "down")
-	out, err := n.command(t, "scripts/marking-net.sh", "run", "write_bw")
+	out, err := n.command(t, "internal/scripts/marking-net.sh", "run", "write_bw")
 	if err == nil || !strings.Contains(out, "there is no network "+n.name) {
 		t.Errorf("without a network: %v, %q", err, out)
 	}
@@ -168,7 +168,7 @@ func newNet(t *testing.T) *network {
 		}
 	}
 	t.Cleanup(func() { n.script(t, "down") })
-	if out, err := n.command(t, "scripts/marking-net.sh", "up"); err != nil {
+	if out, err := n.command(t, "internal/scripts/marking-net.sh", "up"); err != nil {
 		unable("this kernel has no network with marks: %v: %s", err, out)
 	}
 	return n
@@ -198,7 +198,7 @@ func (n *network) command(t *testing.T, argv ...string) (string, error) {
 
 func (n *network) script(t *testing.T, args ...string) string {
 	t.Helper()
-	out, err := n.command(t, append([]string{"scripts/marking-net.sh"}, args...)...)
+	out, err := n.command(t, append([]string{"internal/scripts/marking-net.sh"}, args...)...)
 	if err != nil {
 		t.Fatalf("marking-net.sh %s: %v\n%s", strings.Join(args, " "), err, out)
 	}

@@ -13,7 +13,7 @@ import (
 	"net/http"
 	"os"
 
-	"github.com/gosoftroce/rocev2/rdmanet"
+	"github.com/gosoftroce/rocev2/rdma/rdmanet"
 )
 
 func main() {

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gosoftroce/rocev2/rdmanet"
+	"github.com/gosoftroce/rocev2/rdma/rdmanet"
 )
 
 func TestGet(t *testing.T) {

@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gosoftroce/rocev2/engine"
 	"github.com/gosoftroce/rocev2/fabric/event"
 	"github.com/gosoftroce/rocev2/fabric/network"
+	"github.com/gosoftroce/rocev2/hca/engine"
 	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/internal/race"
 	"github.com/gosoftroce/rocev2/qp"

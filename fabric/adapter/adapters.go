@@ -5,13 +5,13 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/gosoftroce/rocev2/clock"
-	"github.com/gosoftroce/rocev2/engine"
 	"github.com/gosoftroce/rocev2/fabric/event"
 	"github.com/gosoftroce/rocev2/fabric/network"
+	"github.com/gosoftroce/rocev2/hca/engine"
 	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/memreg"
 	"github.com/gosoftroce/rocev2/qp"
+	"github.com/gosoftroce/rocev2/rocev2/clock"
 )
 
 // Config is what the adapters of a network have in common. The zero Config has

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/gosoftroce/rocev2/fabric/world"
+	"github.com/gosoftroce/rocev2/hca/task"
 	"github.com/gosoftroce/rocev2/internal/race"
-	"github.com/gosoftroce/rocev2/task"
 	"github.com/gosoftroce/rocev2/verbs"
 )
 

@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gosoftroce/rocev2/cm"
 	"github.com/gosoftroce/rocev2/fabric/world"
-	"github.com/gosoftroce/rocev2/task"
+	"github.com/gosoftroce/rocev2/hca/task"
+	"github.com/gosoftroce/rocev2/rdma/cm"
 	"github.com/gosoftroce/rocev2/verbs"
 )
 

@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/gosoftroce/rocev2/task"
+	"github.com/gosoftroce/rocev2/hca/task"
 )
 
 // Hosts have a second network beside the simulated one, as machines have one

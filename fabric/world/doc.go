@@ -38,9 +38,9 @@
 // A program that needs goroutines, timers or the time, and is to run over
 // sockets, too, takes them from the [task.Runner] of its device, which
 // verbs.HCA(dev).Tasks() returns. So do the tests of perftest (package
-// interop/perftest, which `rocev2 perf` runs) and the ping-pongs
-// (interop/pingpong), and connections by package cm, where a program waits for
-// the end by Conn.Wait and not for Conn.Done.
+// programs/interop/perftest, which `rocev2 perf` runs) and the ping-pongs
+// (programs/interop/pingpong), and connections by package cm, where a program
+// waits for the end by Conn.Wait and not for Conn.Done.
 //
 // What does not run here: [verbs.CQ.Chan], the IDs and event channels of
 // package cm, and packages rdma and rdmanet with all that stands on a net.Conn

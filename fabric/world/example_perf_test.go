@@ -6,8 +6,8 @@ import (
 	"net/netip"
 
 	"github.com/gosoftroce/rocev2/fabric/world"
-	"github.com/gosoftroce/rocev2/interop"
-	"github.com/gosoftroce/rocev2/interop/perftest"
+	"github.com/gosoftroce/rocev2/programs/interop"
+	"github.com/gosoftroce/rocev2/programs/interop/perftest"
 	"github.com/gosoftroce/rocev2/verbs"
 )
 

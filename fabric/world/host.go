@@ -4,13 +4,13 @@ import (
 	"cmp"
 	"net/netip"
 
-	"github.com/gosoftroce/rocev2/clock"
-	"github.com/gosoftroce/rocev2/engine"
 	"github.com/gosoftroce/rocev2/fabric/event"
 	"github.com/gosoftroce/rocev2/fabric/network"
 	"github.com/gosoftroce/rocev2/hca"
+	"github.com/gosoftroce/rocev2/hca/engine"
+	"github.com/gosoftroce/rocev2/hca/task"
 	"github.com/gosoftroce/rocev2/rocev2"
-	"github.com/gosoftroce/rocev2/task"
+	"github.com/gosoftroce/rocev2/rocev2/clock"
 	"github.com/gosoftroce/rocev2/transport"
 	"github.com/gosoftroce/rocev2/verbs"
 )

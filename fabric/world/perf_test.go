@@ -13,8 +13,8 @@ import (
 	"github.com/gosoftroce/rocev2/fabric/network"
 	"github.com/gosoftroce/rocev2/fabric/world"
 	"github.com/gosoftroce/rocev2/internal/race"
-	"github.com/gosoftroce/rocev2/interop"
-	"github.com/gosoftroce/rocev2/interop/perftest"
+	"github.com/gosoftroce/rocev2/programs/interop"
+	"github.com/gosoftroce/rocev2/programs/interop/perftest"
 	"github.com/gosoftroce/rocev2/verbs"
 )
 

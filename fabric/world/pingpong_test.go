@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"github.com/gosoftroce/rocev2/fabric/world"
-	"github.com/gosoftroce/rocev2/interop"
-	"github.com/gosoftroce/rocev2/interop/pingpong"
+	"github.com/gosoftroce/rocev2/programs/interop"
+	"github.com/gosoftroce/rocev2/programs/interop/pingpong"
 	"github.com/gosoftroce/rocev2/verbs"
 )
 

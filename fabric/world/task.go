@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/gosoftroce/rocev2/fabric/event"
-	"github.com/gosoftroce/rocev2/task"
+	"github.com/gosoftroce/rocev2/hca/task"
 )
 
 // scheduler runs programs, one at a time, in the order in which they became

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/gosoftroce/rocev2/fabric/world"
-	"github.com/gosoftroce/rocev2/task"
+	"github.com/gosoftroce/rocev2/hca/task"
 	"github.com/gosoftroce/rocev2/verbs"
 )
 

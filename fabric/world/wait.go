@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/gosoftroce/rocev2/task"
+	"github.com/gosoftroce/rocev2/hca/task"
 )
 
 // Sleep has the program that calls wait for a while, in virtual time. The error

@@ -7,10 +7,10 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/gosoftroce/rocev2/clock"
 	"github.com/gosoftroce/rocev2/fabric/event"
 	"github.com/gosoftroce/rocev2/fabric/network"
 	"github.com/gosoftroce/rocev2/rocev2"
+	"github.com/gosoftroce/rocev2/rocev2/clock"
 	"github.com/gosoftroce/rocev2/transport"
 	"github.com/gosoftroce/rocev2/verbs"
 )

@@ -8,10 +8,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gosoftroce/rocev2/cm"
 	"github.com/gosoftroce/rocev2/fabric/event"
 	"github.com/gosoftroce/rocev2/fabric/world"
 	"github.com/gosoftroce/rocev2/internal/race"
+	"github.com/gosoftroce/rocev2/rdma/cm"
 	"github.com/gosoftroce/rocev2/verbs"
 )
 

@@ -23,29 +23,29 @@ const module = "github.com/gosoftroce/rocev2"
 // it may import. A package that is not listed fails the test: a change that
 // adds one says here what it may import.
 var layers = map[string][]string{
-	"rocev2":        {},
-	"rocev2/layers": {"rocev2"},
-	"rocev2/mad":    {"rocev2"},
-	"dissect":       {"rocev2", "rocev2/mad"},
+	"rocev2":          {},
+	"rocev2/layers":   {"rocev2"},
+	"rocev2/mad":      {"rocev2"},
+	"observe/dissect": {"rocev2", "rocev2/mad"},
 
-	"clock": {},
-	"task":  {"clock"},
-	"ib":    {"rocev2"},
+	"rocev2/clock": {},
+	"hca/task":     {"rocev2/clock"},
+	"ib":           {"rocev2"},
 
-	"cm/agent": {"clock", "rocev2", "rocev2/mad"},
+	"rdma/cm/agent": {"rocev2/clock", "rocev2", "rocev2/mad"},
 
 	"memreg":         {"rocev2", "ib"},
 	"memreg/mapping": {"ib", "memreg"},
 
-	"qp/queue":     {"clock", "rocev2", "ib", "memreg"},
-	"qp/cc":        {"clock"},
+	"qp/queue":     {"rocev2/clock", "rocev2", "ib", "memreg"},
+	"qp/cc":        {"rocev2/clock"},
 	"qp/trace":     {"rocev2", "ib"},
-	"qp/conn":      {"clock", "rocev2", "ib", "memreg", "qp/queue", "qp/cc", "qp/trace"},
-	"qp/requester": {"clock", "rocev2", "ib", "memreg", "qp/queue", "qp/cc", "qp/trace", "qp/conn"}, // never the responder
-	"qp/responder": {"clock", "rocev2", "ib", "memreg", "qp/queue", "qp/cc", "qp/conn"},             // never the requester
-	"qp/datagram":  {"clock", "rocev2", "ib", "memreg", "qp/queue", "qp/cc", "qp/conn"},             // neither of the two
-	"qp":           {"clock", "rocev2", "ib", "memreg", "qp/queue", "qp/cc", "qp/trace", "qp/conn", "qp/requester", "qp/responder", "qp/datagram"},
-	"qp/qptest":    {"clock", "rocev2", "ib", "memreg", "qp", "qp/queue", "qp/cc"},
+	"qp/conn":      {"rocev2/clock", "rocev2", "ib", "memreg", "qp/queue", "qp/cc", "qp/trace"},
+	"qp/requester": {"rocev2/clock", "rocev2", "ib", "memreg", "qp/queue", "qp/cc", "qp/trace", "qp/conn"}, // never the responder
+	"qp/responder": {"rocev2/clock", "rocev2", "ib", "memreg", "qp/queue", "qp/cc", "qp/conn"},             // never the requester
+	"qp/datagram":  {"rocev2/clock", "rocev2", "ib", "memreg", "qp/queue", "qp/cc", "qp/conn"},             // neither of the two
+	"qp":           {"rocev2/clock", "rocev2", "ib", "memreg", "qp/queue", "qp/cc", "qp/trace", "qp/conn", "qp/requester", "qp/responder", "qp/datagram"},
+	"qp/qptest":    {"rocev2/clock", "rocev2", "ib", "memreg", "qp", "qp/queue", "qp/cc"},
 
 	"transport":       {"rocev2"},
 	"transport/udp":   {"rocev2", "transport", "internal/procfs", "internal/sockfilter", "internal/dontfrag", "internal/ifaddrs"},
@@ -54,8 +54,8 @@ var layers = map[string][]string{
 	"transport/fault": {"rocev2", "transport"},
 	"transport/tap":   {"rocev2", "transport"},
 
-	"owner/relay": {"clock", "rocev2", "rocev2/mad", "cm/agent"},
-	"owner": {"clock", "rocev2", "rocev2/mad", "transport", "transport/udp", "transport/lease", "owner/relay",
+	"transport/owner/relay": {"rocev2/clock", "rocev2", "rocev2/mad", "rdma/cm/agent"},
+	"transport/owner": {"rocev2/clock", "rocev2", "rocev2/mad", "transport", "transport/udp", "transport/lease", "transport/owner/relay",
 		"internal/userdir", "internal/procfs", "internal/loglimit"},
 
 	"fabric": {"rocev2", "transport", "internal/heap"},
@@ -64,87 +64,87 @@ var layers = map[string][]string{
 	"fabric/event":    {},
 	"fabric/network":  {"fabric/event", "internal/heap"},
 	"fabric/cores":    {}, // goroutines, for those that run a network: it is a parameter there
-	"fabric/adapter":  {"fabric/event", "fabric/network", "clock", "rocev2", "ib", "memreg", "qp", "qp/cc", "engine", "transport"},
+	"fabric/adapter":  {"fabric/event", "fabric/network", "rocev2/clock", "rocev2", "ib", "memreg", "qp", "qp/cc", "hca/engine", "transport"},
 	"fabric/topology": {"fabric/event", "fabric/network"},
 	"fabric/traffic":  {},
 	"fabric/plot":     {},
 	"fabric/lab": {"fabric/event", "fabric/cores", "fabric/network", "fabric/topology", "fabric/traffic", "fabric/adapter", "fabric/plot",
-		"ib", "rocev2", "qp", "qp/cc", "qp/trace", "engine", "internal/closest", "internal/tomllines"},
-	"fabric/world": {"fabric/event", "fabric/network", "clock", "task", "rocev2", "engine", "transport", "hca", "verbs"}, // above the verbs: it runs programs
+		"ib", "rocev2", "qp", "qp/cc", "qp/trace", "hca/engine", "internal/closest", "internal/tomllines"},
+	"fabric/world": {"fabric/event", "fabric/network", "rocev2/clock", "hca/task", "rocev2", "hca/engine", "transport", "hca", "verbs"}, // above the verbs: it runs programs
 
-	"engine": {"clock", "internal/heap", "rocev2", "ib", "memreg", "qp", "transport"}, // of transport only the batches and the path, which are plain data
-	"hca":    {"clock", "task", "internal/heap", "rocev2", "ib", "memreg", "qp", "engine", "transport", "transport/udp", "fabric", "internal/ifaddrs"},
+	"hca/engine": {"rocev2/clock", "internal/heap", "rocev2", "ib", "memreg", "qp", "transport"}, // of transport only the batches and the path, which are plain data
+	"hca":        {"rocev2/clock", "hca/task", "internal/heap", "rocev2", "ib", "memreg", "qp", "hca/engine", "transport", "transport/udp", "fabric", "internal/ifaddrs"},
 
-	"verbs": {"task", "rocev2", "ib", "memreg", "memreg/mapping", "qp", "qp/cc", "qp/trace", "transport", "transport/udp", "transport/shm", "transport/lease", "owner", "hca"},
+	"verbs": {"hca/task", "rocev2", "ib", "memreg", "memreg/mapping", "qp", "qp/cc", "qp/trace", "transport", "transport/udp", "transport/shm", "transport/lease", "transport/owner", "hca"},
 
 	// Faces beside verbs may import hca, too: verbs.HCA has the adapter
 	// below a device.
 
-	"cm":   {"clock", "task", "rocev2/mad", "cm/agent", "verbs", "internal/devices"},
-	"rdma": {"verbs", "cm", "internal/devices", "memreg/mapping"},
+	"rdma/cm": {"rocev2/clock", "hca/task", "rocev2/mad", "rdma/cm/agent", "verbs", "internal/devices"},
+	"rdma":    {"verbs", "rdma/cm", "internal/devices", "memreg/mapping"},
 
-	"rdmanet/rsocket": {},
-	"rdmanet":         {"verbs", "cm", "internal/devices", "memreg/mapping", "rdmanet/rsocket"},
+	"rdma/rdmanet/rsocket": {},
+	"rdma/rdmanet":         {"verbs", "rdma/cm", "internal/devices", "memreg/mapping", "rdma/rdmanet/rsocket"},
 
 	// The kernel's side of the verbs, for unmodified programs.
-	"uverbs/abi":        {},
-	"uverbs/ring":       {"rocev2", "ib"},
-	"uverbs":            {"clock", "rocev2", "ib", "memreg", "qp", "hca", "transport", "uverbs/abi", "uverbs/ring"},
-	"uverbs/uverbstest": {"ib"}, // for tests only
+	"programs/uverbs/abi":        {},
+	"programs/uverbs/ring":       {"rocev2", "ib"},
+	"programs/uverbs":            {"rocev2/clock", "rocev2", "ib", "memreg", "qp", "hca", "transport", "programs/uverbs/abi", "programs/uverbs/ring"},
+	"programs/uverbs/uverbstest": {"ib"}, // for tests only
 
 	// And of the connection manager: errors are those of the verbs.
-	"ucma/abi": {"uverbs/abi"},
-	"ucma":     {"verbs", "cm", "ucma/abi", "uverbs/abi"},
+	"programs/ucma/abi": {"programs/uverbs/abi"},
+	"programs/ucma":     {"verbs", "rdma/cm", "programs/ucma/abi", "programs/uverbs/abi"},
 
-	"programs":           {"verbs", "cm", "owner", "transport/lease", "uverbs", "uverbs/...", "ucma"},
+	"programs":           {"verbs", "rdma/cm", "transport/owner", "transport/lease", "programs/uverbs", "programs/uverbs/...", "programs/ucma"},
 	"programs/mkpreload": {"programs"},
-	"programs/adapter":   {"verbs", "cm", "hca", "memreg", "uverbs", "uverbs/...", "ucma"}, // a library for programs in C
+	"programs/adapter":   {"verbs", "rdma/cm", "hca", "memreg", "programs/uverbs", "programs/uverbs/...", "programs/ucma"}, // a library for programs in C
 
 	"verbs/verbstest": {"verbs", "fabric"}, // imports testing: for tests only
 
-	"interop/internal/testpair": {"interop", "cm", "verbs", "verbs/verbstest", "fabric", "transport/fault"},
+	"programs/interop/internal/testpair": {"programs/interop", "rdma/cm", "verbs", "verbs/verbstest", "fabric", "transport/fault"},
 
 	// Programs import verbs, and a kind of link where they want another
 	// one. What is below verbs (ib, memreg, qp, hca) is not theirs.
-	"interop/...": {"task", "verbs", "cm", "rdmanet", "interop/..."},
-	"cmd/...":     {"verbs", "qp/trace", "transport/...", "rocev2/mad", "dissect", "interop/...", "doctor/...", "rdma", "server/...", "programs", "owner", "fabric/lab", "internal/closest", "internal/tomllines", "internal/sockfilter", "internal/userdir", "cmd/..."},
+	"programs/interop/...": {"hca/task", "verbs", "rdma/cm", "rdma/rdmanet", "programs/interop/..."},
+	"cmd/...":              {"verbs", "qp/trace", "transport/...", "rocev2/mad", "observe/dissect", "programs/interop/...", "observe/doctor/...", "rdma", "cmd/rocev2d/server/...", "programs", "transport/owner", "fabric/lab", "internal/closest", "internal/tomllines", "internal/sockfilter", "internal/userdir", "cmd/..."},
 
 	// What stops people, and the tools that show it.
-	"doctor":       {"verbs", "rocev2", "transport/udp", "transport/lease", "doctor/...", "internal/procfs", "internal/ifaddrs"},
-	"doctor/ping":  {"verbs", "rocev2", "rocev2/mad"},
-	"doctor/probe": {"rocev2", "internal/dontfrag"},
+	"observe/doctor":       {"verbs", "rocev2", "transport/udp", "transport/lease", "observe/doctor/...", "internal/procfs", "internal/ifaddrs"},
+	"observe/doctor/ping":  {"verbs", "rocev2", "rocev2/mad"},
+	"observe/doctor/probe": {"rocev2", "internal/dontfrag"},
 
 	// The daemon, and what it shows.
-	"metrics":       {"verbs"},
-	"server/config": {"qp/cc", "internal/closest", "internal/tomllines"},
-	"server/web":    {},
-	"server":        {"internal/loglimit", "verbs", "memreg/mapping", "rdma", "cm", "transport/tap", "metrics", "programs", "owner", "interop/...", "server/..."},
+	"observe/metrics":           {"verbs"},
+	"cmd/rocev2d/server/config": {"qp/cc", "internal/closest", "internal/tomllines"},
+	"cmd/rocev2d/server/web":    {},
+	"cmd/rocev2d/server":        {"internal/loglimit", "verbs", "memreg/mapping", "rdma", "rdma/cm", "transport/tap", "observe/metrics", "programs", "transport/owner", "programs/interop/...", "cmd/rocev2d/server/..."},
 
 	"e2e/...":  {"verbs", "e2e/..."},
 	"e2e/soak": {"programs", "rdma", "verbs", "transport/udp", "transport/fault"},
 	// The attacker forges packets, and attacks a queue pair without a
 	// device, too.
-	"e2e/attack": {"e2e/attack/strangers", "verbs", "rocev2", "transport", "transport/udp", "fabric", "clock", "ib", "memreg", "qp/...", "uverbs", "uverbs/..."},
+	"e2e/attack": {"e2e/attack/strangers", "verbs", "rocev2", "transport", "transport/udp", "fabric", "rocev2/clock", "ib", "memreg", "qp/...", "programs/uverbs", "programs/uverbs/..."},
 	// Floods at processes, and honest peers beside them.
-	"e2e/attack/strangers": {"e2e/attack/victim", "verbs", "rocev2", "rocev2/mad", "cm", "rdma", "rdmanet/rsocket"},
+	"e2e/attack/strangers": {"e2e/attack/victim", "verbs", "rocev2", "rocev2/mad", "rdma/cm", "rdma", "rdma/rdmanet/rsocket"},
 	// The owner of a port, and those that lease of it.
 	"e2e/attack/leases": {"e2e/attack", "e2e/attack/victim", "verbs", "rocev2", "rocev2/mad", "rdma", "transport/lease", "transport"},
-	"examples/...":      {"verbs", "verbs/verbstest", "cm", "rdma", "rdmanet", "fabric", "transport/..."},
+	"examples/...":      {"verbs", "verbs/verbstest", "rdma/cm", "rdma", "rdma/rdmanet", "fabric", "transport/..."},
 	"internal/...":      {},
 
-	"internal/testforge": {"verbs", "cm", "rocev2/mad"},
+	"internal/testforge": {"verbs", "rdma/cm", "rocev2/mad"},
 
 	"internal/pathlength/walk": {"verbs"},
 
-	"internal/devices": {"verbs", "task", "internal/ifaddrs"}, // for what dials and listens
+	"internal/devices": {"verbs", "hca/task", "internal/ifaddrs"}, // for what dials and listens
 }
 
 // pure packages hold no goroutine, lock, clock, socket or log: time and
 // randomness are parameters.
-var pure = []string{"clock", "internal/heap", "internal/tomllines", "rocev2", "rocev2/layers", "rocev2/mad", "dissect", "ib", "memreg", "transport", "engine",
+var pure = []string{"rocev2/clock", "internal/heap", "internal/tomllines", "rocev2", "rocev2/layers", "rocev2/mad", "observe/dissect", "ib", "memreg", "transport", "hca/engine",
 	"qp", "qp/queue", "qp/cc", "qp/trace", "qp/conn", "qp/requester", "qp/responder", "qp/datagram",
 	"fabric/event", "fabric/network", "fabric/adapter", "fabric/topology", "fabric/traffic",
-	"cm/agent", "owner/relay", "rdmanet/rsocket", "uverbs/abi", "uverbs/ring", "ucma/abi"}
+	"rdma/cm/agent", "transport/owner/relay", "rdma/rdmanet/rsocket", "programs/uverbs/abi", "programs/uverbs/ring", "programs/ucma/abi"}
 
 // bannedImports are what a pure package (tests excepted) never imports.
 var bannedImports = []string{
@@ -163,10 +163,10 @@ var allowedOfNet = []string{"ErrClosed"}
 // onlyIn names outside packages that just some rooms may import.
 var onlyIn = map[string][]string{
 	"github.com/google/gopacket":                     {"rocev2/layers", "internal/captures", "e2e/..."},
-	"github.com/prometheus/client_golang":            {"metrics"},
-	"github.com/BurntSushi/toml":                     {"server/config", "fabric/lab"},
+	"github.com/prometheus/client_golang":            {"observe/metrics"},
+	"github.com/BurntSushi/toml":                     {"cmd/rocev2d/server/config", "fabric/lab"},
 	"github.com/spf13/cobra":                         {"cmd/..."},
-	"golang.org/x/sys/unix":                          {"programs", "programs/adapter", "uverbs", "transport/udp", "transport/shm", "transport/lease", "owner", "memreg/mapping", "hca", "e2e/...", "cmd/...", "doctor/...", "internal/testnet", "internal/isolated", "internal/userdir", "internal/sockfilter", "internal/dontfrag"},
+	"golang.org/x/sys/unix":                          {"programs", "programs/adapter", "programs/uverbs", "transport/udp", "transport/shm", "transport/lease", "transport/owner", "memreg/mapping", "hca", "e2e/...", "cmd/...", "observe/doctor/...", "internal/testnet", "internal/isolated", "internal/userdir", "internal/sockfilter", "internal/dontfrag"},
 	"golang.org/x/sys/windows":                       {"internal/dontfrag", "memreg/mapping"},
 	"github.com/gosoftroce/rocev2/rocev2/layers":     {"e2e/..."},
 	"github.com/gosoftroce/rocev2/qp/qptest":         {},

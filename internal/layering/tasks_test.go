@@ -13,11 +13,11 @@ import (
 
 // simulated packages run over sockets and in package fabric/world. Goroutines,
 // the time and waiting they have of package task.
-var simulated = []string{"cm", "interop/perftest", "interop/pingpong", "interop/internal/work", "interop/internal/control", "interop/internal/lanes"}
+var simulated = []string{"rdma/cm", "programs/interop/perftest", "programs/interop/pingpong", "programs/interop/internal/work", "programs/interop/internal/control", "programs/interop/internal/lanes"}
 
 // byChannels are files that have channels all the same: what they offer does
 // not run in a world.
-var byChannels = []string{"cm/channel.go"}
+var byChannels = []string{"rdma/cm/channel.go"}
 
 // bannedOf are functions of packages that start goroutines, wait, or read a
 // clock.

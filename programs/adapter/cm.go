@@ -9,8 +9,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gosoftroce/rocev2/ucma"
-	"github.com/gosoftroce/rocev2/uverbs/abi"
+	"github.com/gosoftroce/rocev2/programs/ucma"
+	"github.com/gosoftroce/rocev2/programs/uverbs/abi"
 )
 
 // cmNode is the device file of the connection manager.

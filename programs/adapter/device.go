@@ -15,10 +15,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gosoftroce/rocev2/cm"
 	"github.com/gosoftroce/rocev2/hca"
-	"github.com/gosoftroce/rocev2/ucma"
-	"github.com/gosoftroce/rocev2/uverbs"
+	"github.com/gosoftroce/rocev2/programs/ucma"
+	"github.com/gosoftroce/rocev2/programs/uverbs"
+	"github.com/gosoftroce/rocev2/rdma/cm"
 	"github.com/gosoftroce/rocev2/verbs"
 )
 

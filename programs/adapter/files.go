@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gosoftroce/rocev2/uverbs"
+	"github.com/gosoftroce/rocev2/programs/uverbs"
 )
 
 // ownFiles are the files that this library has for itself: the program must not

@@ -7,8 +7,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gosoftroce/rocev2/uverbs"
-	"github.com/gosoftroce/rocev2/uverbs/abi"
+	"github.com/gosoftroce/rocev2/programs/uverbs"
+	"github.com/gosoftroce/rocev2/programs/uverbs/abi"
 )
 
 // verbsFile is an open file of a device.

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gosoftroce/rocev2/uverbs/abi"
+	"github.com/gosoftroce/rocev2/programs/uverbs/abi"
 	"github.com/gosoftroce/rocev2/verbs"
 )
 

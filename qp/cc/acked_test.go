@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gosoftroce/rocev2/clock"
+	"github.com/gosoftroce/rocev2/rocev2/clock"
 )
 
 // The caller of Acked reads the Limit again only if Acked says that it has

@@ -29,7 +29,7 @@ import (
 	"cmp"
 	"time"
 
-	"github.com/gosoftroce/rocev2/clock"
+	"github.com/gosoftroce/rocev2/rocev2/clock"
 )
 
 // PacketOverhead is what a packet counts in flight beyond its payload, in

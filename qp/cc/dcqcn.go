@@ -3,7 +3,7 @@ package cc
 import (
 	"math/bits"
 
-	"github.com/gosoftroce/rocev2/clock"
+	"github.com/gosoftroce/rocev2/rocev2/clock"
 )
 
 // DCQCN is the rate control of RDMA adapters: each connection has a rate, which

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gosoftroce/rocev2/clock"
+	"github.com/gosoftroce/rocev2/rocev2/clock"
 )
 
 const us = clock.Time(time.Microsecond)

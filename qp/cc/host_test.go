@@ -3,7 +3,7 @@ package cc
 import (
 	"testing"
 
-	"github.com/gosoftroce/rocev2/clock"
+	"github.com/gosoftroce/rocev2/rocev2/clock"
 )
 
 // The parameters for hosts are the paper's, twenty times slower: the same rates

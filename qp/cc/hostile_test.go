@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gosoftroce/rocev2/clock"
+	"github.com/gosoftroce/rocev2/rocev2/clock"
 )
 
 // A flood of forged notifications does what one in a period does, and nothing

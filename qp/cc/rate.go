@@ -5,7 +5,7 @@ import (
 	"math/bits"
 	"time"
 
-	"github.com/gosoftroce/rocev2/clock"
+	"github.com/gosoftroce/rocev2/rocev2/clock"
 )
 
 // WireOverhead is what a packet takes of a rate beyond its payload, in bytes:

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gosoftroce/rocev2/clock"
+	"github.com/gosoftroce/rocev2/rocev2/clock"
 )
 
 // sends drives a rate with packets of so many bytes until d has passed, with a

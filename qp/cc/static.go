@@ -1,6 +1,6 @@
 package cc
 
-import "github.com/gosoftroce/rocev2/clock"
+import "github.com/gosoftroce/rocev2/rocev2/clock"
 
 // Static is a window that never changes. It is made as large as what the
 // longest path of a network holds (its bandwidth-delay product): then a

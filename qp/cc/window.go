@@ -3,7 +3,7 @@ package cc
 import (
 	"time"
 
-	"github.com/gosoftroce/rocev2/clock"
+	"github.com/gosoftroce/rocev2/rocev2/clock"
 )
 
 // growth is by how many bytes the window grows for every window acknowledged

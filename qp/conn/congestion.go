@@ -3,9 +3,9 @@ package conn
 import (
 	"math"
 
-	"github.com/gosoftroce/rocev2/clock"
 	"github.com/gosoftroce/rocev2/qp/cc"
 	"github.com/gosoftroce/rocev2/qp/trace"
+	"github.com/gosoftroce/rocev2/rocev2/clock"
 )
 
 // Congestion is the congestion control of a connection. Both halves send data,

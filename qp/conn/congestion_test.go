@@ -4,8 +4,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gosoftroce/rocev2/clock"
 	"github.com/gosoftroce/rocev2/qp/cc"
+	"github.com/gosoftroce/rocev2/rocev2/clock"
 )
 
 // RateCuts counts the cuts that happen, also those that were put off because

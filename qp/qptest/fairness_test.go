@@ -7,16 +7,16 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gosoftroce/rocev2/clock"
 	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/memreg"
 	"github.com/gosoftroce/rocev2/qp"
 	"github.com/gosoftroce/rocev2/rocev2"
+	"github.com/gosoftroce/rocev2/rocev2/clock"
 )
 
 // router has one cable for the packets of several senders, with a queue that
-// marks before it is full, as that of scripts/marking-net.sh does: packets that
-// come faster than 99 % of the rate, beyond a burst of 32.
+// marks before it is full, as that of internal/scripts/marking-net.sh does:
+// packets that come faster than 99 % of the rate, beyond a burst of 32.
 type router struct {
 	rate    int64 // bits per second
 	buffer  int   // bytes

@@ -10,12 +10,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gosoftroce/rocev2/clock"
 	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/internal/scripts"
 	"github.com/gosoftroce/rocev2/memreg"
 	"github.com/gosoftroce/rocev2/qp"
 	"github.com/gosoftroce/rocev2/rocev2"
+	"github.com/gosoftroce/rocev2/rocev2/clock"
 )
 
 const (

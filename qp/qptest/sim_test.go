@@ -4,11 +4,11 @@ import (
 	"math"
 	"math/rand/v2"
 
-	"github.com/gosoftroce/rocev2/clock"
 	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/internal/heap"
 	"github.com/gosoftroce/rocev2/qp"
 	"github.com/gosoftroce/rocev2/rocev2"
+	"github.com/gosoftroce/rocev2/rocev2/clock"
 )
 
 // sim is a discrete-event simulation of two nodes and the link between them. It

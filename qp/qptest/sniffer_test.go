@@ -4,9 +4,9 @@ import (
 	"cmp"
 	"hash/crc32"
 
-	"github.com/gosoftroce/rocev2/clock"
 	"github.com/gosoftroce/rocev2/qp"
 	"github.com/gosoftroce/rocev2/rocev2"
+	"github.com/gosoftroce/rocev2/rocev2/clock"
 )
 
 // sniffer watches what one side sends and checks that it is what the rules of

@@ -3,8 +3,8 @@ package queue
 import (
 	"math/bits"
 
-	"github.com/gosoftroce/rocev2/clock"
 	"github.com/gosoftroce/rocev2/rocev2"
+	"github.com/gosoftroce/rocev2/rocev2/clock"
 )
 
 // buffer is what one direction of a queue pair has in a pool: packets

@@ -3,8 +3,8 @@ package queue
 import (
 	"math/bits"
 
-	"github.com/gosoftroce/rocev2/clock"
 	"github.com/gosoftroce/rocev2/rocev2"
+	"github.com/gosoftroce/rocev2/rocev2/clock"
 )
 
 // How many PSNs past the expected one a packet may be to be kept: MaxReorder is

@@ -5,8 +5,8 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/gosoftroce/rocev2/clock"
 	"github.com/gosoftroce/rocev2/rocev2"
+	"github.com/gosoftroce/rocev2/rocev2/clock"
 )
 
 // keeper is a queue pair as its reorder buffer sees it, and what should be

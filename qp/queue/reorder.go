@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/gosoftroce/rocev2/clock"
 	"github.com/gosoftroce/rocev2/rocev2"
+	"github.com/gosoftroce/rocev2/rocev2/clock"
 )
 
 // Reorder is a reorder buffer: the packets of one direction of a connection

@@ -1,8 +1,8 @@
 package queue
 
 import (
-	"github.com/gosoftroce/rocev2/clock"
 	"github.com/gosoftroce/rocev2/rocev2"
+	"github.com/gosoftroce/rocev2/rocev2/clock"
 )
 
 // Reordering is how far a path brings packets out of their order: what is

@@ -5,8 +5,8 @@ import (
 	"math/bits"
 	"sort"
 
-	"github.com/gosoftroce/rocev2/clock"
 	"github.com/gosoftroce/rocev2/rocev2"
+	"github.com/gosoftroce/rocev2/rocev2/clock"
 )
 
 // MaxHoles is how many missing packets a scoreboard knows at once. What is

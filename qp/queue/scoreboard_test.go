@@ -3,8 +3,8 @@ package queue
 import (
 	"testing"
 
-	"github.com/gosoftroce/rocev2/clock"
 	"github.com/gosoftroce/rocev2/rocev2"
+	"github.com/gosoftroce/rocev2/rocev2/clock"
 )
 
 // TestScoreboard: a hole is lost once when it shows, and again when something

@@ -3,9 +3,9 @@ package requester
 import (
 	"testing"
 
-	"github.com/gosoftroce/rocev2/clock"
 	"github.com/gosoftroce/rocev2/qp/cc"
 	"github.com/gosoftroce/rocev2/rocev2"
+	"github.com/gosoftroce/rocev2/rocev2/clock"
 )
 
 // rate is a controller with a rate, which a notification halves.

@@ -3,9 +3,9 @@ package requester
 import (
 	"time"
 
-	"github.com/gosoftroce/rocev2/clock"
 	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/rocev2"
+	"github.com/gosoftroce/rocev2/rocev2/clock"
 )
 
 // GuardTimeout stands in for the local ACK timeout if the attribute is 0,

@@ -4,9 +4,9 @@ import (
 	"math"
 	"time"
 
-	"github.com/gosoftroce/rocev2/clock"
 	"github.com/gosoftroce/rocev2/qp/queue"
 	"github.com/gosoftroce/rocev2/rocev2"
+	"github.com/gosoftroce/rocev2/rocev2/clock"
 )
 
 // rtt estimates the round trip time: from a packet to its acknowledgement, one

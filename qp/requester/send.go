@@ -1,11 +1,11 @@
 package requester
 
 import (
-	"github.com/gosoftroce/rocev2/clock"
 	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/qp/conn"
 	"github.com/gosoftroce/rocev2/qp/queue"
 	"github.com/gosoftroce/rocev2/qp/trace"
+	"github.com/gosoftroce/rocev2/rocev2/clock"
 )
 
 // turn is one Poll: it says what may be sent now, has the encoder write it, and

@@ -5,8 +5,8 @@
 // service IDs with the port spaces of RDMA-CM, and the IP header that RDMA-CM
 // puts in front of private data (IBTA A11).
 //
-// It has no protocol: package cm/agent knows which message is expected when. It
-// decodes no UD packet: a MAD is the payload of one.
+// It has no protocol: package rdma/cm/agent knows which message is expected
+// when. It decodes no UD packet: a MAD is the payload of one.
 //
 // A message's struct holds its fields. AppendTo encodes the whole MAD of 256
 // bytes, and Parse decodes one. Neither allocates. Messages carry no length of

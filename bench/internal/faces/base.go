@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/gosoftroce/rocev2/bench/internal/pair"
-	"github.com/gosoftroce/rocev2/cm"
+	"github.com/gosoftroce/rocev2/rdma/cm"
 	"github.com/gosoftroce/rocev2/verbs"
 )
 

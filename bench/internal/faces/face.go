@@ -8,9 +8,9 @@ import (
 	"net"
 	"net/netip"
 
-	"github.com/gosoftroce/rocev2/cm"
 	"github.com/gosoftroce/rocev2/rdma"
-	"github.com/gosoftroce/rocev2/rdmanet"
+	"github.com/gosoftroce/rocev2/rdma/cm"
+	"github.com/gosoftroce/rocev2/rdma/rdmanet"
 	"github.com/gosoftroce/rocev2/verbs"
 )
 

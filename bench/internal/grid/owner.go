@@ -9,7 +9,7 @@ import (
 	"github.com/gosoftroce/rocev2/bench/internal/cell"
 	"github.com/gosoftroce/rocev2/bench/internal/faces"
 	"github.com/gosoftroce/rocev2/bench/internal/ours"
-	"github.com/gosoftroce/rocev2/owner"
+	"github.com/gosoftroce/rocev2/transport/owner"
 )
 
 // OwnerPrefix begins the names of the cells of a port that several processes

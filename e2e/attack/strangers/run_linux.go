@@ -7,10 +7,10 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/gosoftroce/rocev2/cm"
 	"github.com/gosoftroce/rocev2/e2e/attack/victim"
 	"github.com/gosoftroce/rocev2/rdma"
-	"github.com/gosoftroce/rocev2/rdmanet/rsocket"
+	"github.com/gosoftroce/rocev2/rdma/cm"
+	"github.com/gosoftroce/rocev2/rdma/rdmanet/rsocket"
 	"github.com/gosoftroce/rocev2/verbs"
 )
 

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/net/ipv4"
 
-	"github.com/gosoftroce/rocev2/cm"
+	"github.com/gosoftroce/rocev2/rdma/cm"
 	"github.com/gosoftroce/rocev2/rocev2"
 	"github.com/gosoftroce/rocev2/rocev2/mad"
 )

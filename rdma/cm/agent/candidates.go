@@ -1,0 +1,193 @@
+package agent
+
+import (
+	"time"
+
+	"github.com/gosoftroce/rocev2/rocev2"
+	"github.com/gosoftroce/rocev2/rocev2/clock"
+	"github.com/gosoftroce/rocev2/rocev2/mad"
+)
+
+// Greeter answers a request: by a REP, or by a REJ if that is nil. If both are
+// nil the request is one of those that the program is asked about. The agent
+// fills in what it does for Accept and Reject, and the QPN and the starting PSN
+// of the REP. A request that comes again is asked about again.
+type Greeter func(path *Path, req *mad.REQ) (*mad.REP, *mad.REJ)
+
+// Greet has the agent answer the requests of a listener itself, at once. The
+// event Request comes when the peer has answered that, and the connection is
+// established then. Before, nothing is made for the peer, which may not exist:
+// only a candidate is kept. nil ends it, as Unlisten does. The service is
+// listened for.
+func (ls listeners) Greet(service mad.ServiceID, g Greeter) { ls[service].greeter = g }
+
+// candidate is a peer that was answered and that has not shown that it gets
+// answers, as an entry of a SYN cache.
+type candidate struct {
+	addresses     addresses
+	local, remote mad.CommID
+	qpn           rocev2.QPN // held for it
+	psn           rocev2.PSN
+	flowLabel     uint32
+	class         uint8
+	ece           mad.ECE // that it was told
+	hash          uint64  // of what identifies the request
+	at            clock.Time
+	listener      *listener // that has answered; over when it greets no more
+	source        *candidates
+	links         [2]candidateLinks
+	req           [mad.Len]byte
+}
+
+type candidateLinks struct{ prev, next *candidate }
+
+// candidates is a list, the oldest first.
+type candidates struct {
+	first, last *candidate
+	n           int
+	kind        int // which links
+}
+
+const (
+	ofAll = iota
+	ofOne
+)
+
+func (l *candidates) add(c *candidate) {
+	c.links[l.kind] = candidateLinks{prev: l.last}
+	if l.last == nil {
+		l.first = c
+	} else {
+		l.last.links[l.kind].next = c
+	}
+	l.last = c
+	l.n++
+}
+
+func (l *candidates) remove(c *candidate) {
+	n := &c.links[l.kind]
+	if n.prev == nil {
+		l.first = n.next
+	} else {
+		n.prev.links[l.kind].next = n.next
+	}
+	if n.next == nil {
+		l.last = n.prev
+	} else {
+		n.next.links[l.kind].prev = n.prev
+	}
+	l.n--
+}
+
+const (
+	// candidateLife is how long a peer has to answer a REP.
+	candidateLife = 20 * time.Second
+	// fewCandidates are so few that each REP may go again.
+	fewCandidates = 1024
+)
+
+// repeats says how long after its request a candidate has a turn: the RTU may
+// be lost. Data that has come stands for it. The first turn is early, because a
+// peer that gets no acknowledgement gives up after half a second. From the
+// second turn on the REP goes again.
+var repeats = [...]time.Duration{50 * time.Millisecond, 250 * time.Millisecond, time.Second, 3 * time.Second}
+
+func (c *candidate) path() Path {
+	return Path{Local: c.addresses.local, Remote: c.addresses.remote, TrafficClass: c.class, HopLimit: hopLimit, FlowLabel: c.flowLabel}
+}
+
+// candidateCache has the candidates of all listeners.
+type candidateCache struct {
+	cfg     *Config
+	byHash  map[uint64]*candidate
+	byID    map[mad.CommID]*candidate
+	all     candidates
+	sources *[1 << sourceBits]candidates // one of them pushes out its own first
+	next    [len(repeats)]*candidate     // the first whose REP is still to go again
+}
+
+// enter adds a candidate. It returns the one that makes room for it, if one has
+// to: the oldest of its source, or of all.
+func (h *candidateCache) enter(c *candidate, source uint64) (gone *candidate) {
+	if h.byID == nil {
+		h.byID, h.byHash = map[mad.CommID]*candidate{}, map[uint64]*candidate{}
+		h.sources = new([1 << sourceBits]candidates)
+	}
+	c.source = &h.sources[source>>(64-sourceBits)]
+	c.source.kind = ofOne
+	switch {
+	case c.source.n >= h.cfg.Candidates/4:
+		gone = c.source.first
+	case h.all.n >= h.cfg.Candidates:
+		gone = h.all.first
+	}
+	if gone != nil {
+		h.unlist(gone)
+	}
+	h.all.add(c)
+	c.source.add(c)
+	h.byID[c.local], h.byHash[c.hash] = c, c
+	for i := range h.next {
+		if h.next[i] == nil {
+			h.next[i] = c
+		}
+	}
+	return gone
+}
+
+// leave takes a candidate out.
+func (h *candidateCache) leave(c *candidate) {
+	h.unlist(c)
+	if h.all.n == 0 { // maps keep the memory of a flood
+		*h = candidateCache{cfg: h.cfg}
+	}
+}
+
+func (h *candidateCache) unlist(c *candidate) {
+	for i := range h.next {
+		if h.next[i] == c {
+			h.next[i] = c.links[ofAll].next
+		}
+	}
+	h.all.remove(c)
+	c.source.remove(c)
+	delete(h.byID, c.local)
+	delete(h.byHash, c.hash)
+}
+
+// of returns the candidate whose peer has sent a message with both IDs, or nil.
+func (h *candidateCache) of(path *Path, local, remote mad.CommID) *candidate {
+	c := h.byID[local]
+	if c == nil || c.remote != remote || c.addresses != addressesOf(path) {
+		return nil
+	}
+	return c
+}
+
+// deadline returns when attend must be called, and whether at all.
+func (h *candidateCache) deadline() (at clock.Time, ok bool) {
+	if h.all.first == nil {
+		return 0, false
+	}
+	at = h.all.first.at.Add(candidateLife)
+	for i, c := range h.next {
+		if c != nil {
+			at = min(at, c.at.Add(repeats[i]))
+		}
+	}
+	return at, true
+}
+
+// due returns a candidate that has a turn, and which: the last is to go.
+func (h *candidateCache) due(now clock.Time) (c *candidate, turn int) {
+	if c = h.all.first; c != nil && c.at.Add(candidateLife) <= now {
+		return c, len(repeats)
+	}
+	for i, c := range h.next {
+		if c != nil && c.at.Add(repeats[i]) <= now {
+			h.next[i] = c.links[ofAll].next
+			return c, i
+		}
+	}
+	return nil, 0
+}

@@ -1,0 +1,196 @@
+package agent
+
+import (
+	"time"
+
+	"github.com/gosoftroce/rocev2/rocev2"
+	"github.com/gosoftroce/rocev2/rocev2/clock"
+	"github.com/gosoftroce/rocev2/rocev2/mad"
+)
+
+// receiveREQ takes a request, in the order of Linux: is it a duplicate, is a
+// connection stale, is there a listener, is it in order; and then, is there
+// room.
+func (a *Agent) receiveREQ(now clock.Time, path *Path, b []byte) {
+	var m mad.REQ
+	if m.Parse(b) != nil || m.LocalID == 0 {
+		a.stats.Malformed++
+		return
+	}
+	p := a.peers[addressesOf(path)]
+	if p != nil {
+		if c := a.byID[key{m.LocalGUID, p.number, uint32(m.LocalID)}]; c != nil {
+			a.duplicateREQ(now, c)
+			return
+		}
+		if old := a.byQPN[key{m.LocalGUID, p.number, uint32(m.LocalQPN)}]; old != nil {
+			if a.stale(now, old) {
+				a.refuse(path, m.TransactionID, 0, m.LocalID, mad.StageREQ, mad.ReasonStale, nil)
+				return
+			}
+		}
+	}
+	l := a.listeners[m.ServiceID]
+	if l == nil && a.hold(now, path, m.ServiceID, m.LocalID, false, b) {
+		return
+	}
+	if l == nil {
+		a.refuse(path, m.TransactionID, 0, m.LocalID, mad.StageREQ, mad.ReasonInvalidServiceID, nil)
+		return
+	}
+	if reason, ari := check(path, &m); reason != 0 {
+		a.refuse(path, m.TransactionID, 0, m.LocalID, mad.StageREQ, reason, ari)
+		return
+	}
+	if l.greeter != nil {
+		way, req := *path, m // what is refused is not copied
+		if greet(a, now, &way, l, &req, b) {
+			return
+		}
+	}
+	v := a.makeRoom(now, l, p, a.sieve.hash(path, m.LocalGUID, m.LocalID))
+	if !v.ok {
+		return
+	}
+	path.FlowLabel, path.TrafficClass = m.Primary.FlowLabel, m.Primary.TrafficClass
+	c := a.add(path, StateREQReceived)
+	c.remote, c.remoteQPN, c.guid, c.transaction = m.LocalID, m.LocalQPN, m.LocalGUID, m.TransactionID
+	c.ackTimeout, c.maxRetries = m.Primary.AckTimeout, m.MaxRetries
+	c.maxInterval = uint32(min(mad.Timeout(m.LocalResponseTimeout), a.cfg.MaxTimeout) / time.Microsecond)
+	a.index(c)
+	a.learn(c)
+	a.openSetup(c, l, v)
+	a.timers.set(c, now.Add(a.cfg.RequestLife))
+	req := m // what is refused is not copied
+	req.Private = cloned(m.Private)
+	a.tell(c, Event{Kind: EventRequest, Request: &req})
+}
+
+// makeRoom decides whether another request of a peer is taken. If an older one
+// has to go for it, it goes without a word: if its peer is honest, its request
+// comes again, and then it has a claim.
+func (a *Agent) makeRoom(now clock.Time, l *listener, p *peer, hash uint64) verdict {
+	v := a.admit(now, l, p, hash)
+	if !v.ok {
+		a.stats.Overloaded++
+	} else if v.victim != nil {
+		a.stats.Evicted++
+		a.expect(now, v.victim)
+		a.finish(v.victim, Event{Kind: EventUnreachable})
+	}
+	return v
+}
+
+// check returns why a request cannot be met, and what the REJ says of it; or 0.
+func check(path *Path, m *mad.REQ) (mad.Reason, []byte) {
+	switch {
+	case m.Transport == mad.TransportRD:
+		return mad.ReasonInvalidTransport, nil
+	case m.LocalQPN <= rocev2.GSIQPN || m.LocalQPN == rocev2.MulticastQPN:
+		return mad.ReasonUnsupported, nil
+	case m.Primary.LocalGID != path.Remote.Unmap() || m.Primary.RemoteGID != path.Local.Unmap() || m.PKey&0x7fff != 0x7fff:
+		gid := path.Local.As16()
+		return mad.ReasonInvalidGID, gid[:]
+	case m.Alternate.LocalLID != 0: // RoCE does not migrate paths
+		gid := path.Local.As16()
+		return mad.ReasonInvalidAltGID, gid[:]
+	case m.PathMTU < 1 || m.PathMTU > 5:
+		return mad.ReasonInvalidMTU, []byte{5}
+	}
+	return 0, nil
+}
+
+// duplicateREQ answers a request that has come before.
+func (a *Agent) duplicateREQ(now clock.Time, c *conn) {
+	if c.state == StateREQReceived { // the program has it in hand
+		a.repeated(c)
+		a.timers.set(c, now.Add(a.cfg.RequestLife))
+	}
+	if !a.again() {
+		return
+	}
+	switch c.state {
+	case StateREQReceived:
+		c.acked = true
+		a.send(c, &mad.MRA{
+			TransactionID: c.transaction, LocalID: c.local, RemoteID: c.remote,
+			Message: mad.StageREQ, ServiceTimeout: a.cfg.ServiceTimeout,
+		})
+	case StateREPSent: // the REP was lost, or is late
+		a.resend(c)
+	case StateTimewait: // a late copy must not make a connection
+		a.sendREJ(c, mad.StageREQ, mad.ReasonStale, nil, nil)
+	}
+}
+
+// Accept answers a request with a REP. It fills in the transaction ID, both
+// communication IDs and the CA GUID. What comes of it is an event: Established,
+// Rejected, Unreachable or DisconnectRequested.
+func (a *Agent) Accept(now clock.Time, id ID, rep *mad.REP) error {
+	c, err := a.own(id)
+	switch {
+	case err != nil:
+		return err
+	case c.state != StateREQReceived:
+		return &StateError{"accept", c.state}
+	case len(rep.Private) > mad.REPPrivateLen:
+		return errTooLong
+	}
+	m := *rep
+	m.TransactionID, m.LocalID, m.RemoteID, m.LocalGUID = c.transaction, c.local, c.remote, a.cfg.GUID
+	c.localQPN = m.LocalQPN
+	a.setState(c, StateREPSent)
+	a.answered(c)
+	a.keep(c, &m)
+	a.timers.pace(now, c, a.cfg.FirstTimeout, time.Duration(c.maxInterval)*time.Microsecond, c.maxRetries)
+	return nil
+}
+
+func (a *Agent) receiveRTU(now clock.Time, path *Path, b []byte) {
+	var m mad.RTU
+	if m.Parse(b) != nil {
+		a.stats.Malformed++
+		return
+	}
+	if c := a.cache.of(path, m.RemoteID, m.LocalID); c != nil {
+		welcome(a, now, c)
+		return
+	}
+	if a.conns[m.RemoteID] == nil {
+		// The peer takes the connection for established.
+		a.stats.Unexpected++
+		a.refuse(path, m.TransactionID, m.RemoteID, m.LocalID, mad.StageOther, mad.ReasonInvalidCommID, nil)
+		return
+	}
+	c := a.pair(path, m.RemoteID, m.LocalID)
+	if c == nil {
+		return
+	}
+	if c.state != StateREPSent {
+		a.stats.Duplicates++
+		return
+	}
+	a.establish(c)
+	if c.released {
+		a.startDisconnect(now, c, nil)
+		return
+	}
+	a.tell(c, Event{Kind: EventEstablished, Private: cloned(m.Private)})
+}
+
+func (a *Agent) establish(c *conn) {
+	a.timers.stop(c)
+	a.closeSetup(c)
+	c.message = nil
+	a.setState(c, StateEstablished)
+}
+
+// Communicated says that data has come from the peer over the queue pair of a
+// connection: it is established, though the RTU is late (IBTA 12.9.7.2). It
+// does nothing in other states than "REP sent".
+func (a *Agent) Communicated(id ID) {
+	if c, err := a.own(id); err == nil && c.state == StateREPSent {
+		a.establish(c)
+		a.tell(c, Event{Kind: EventEstablished})
+	}
+}
