@@ -6,6 +6,15 @@ FUZZTIME ?= 10s
 SEEDS    ?= 10000
 BIN      := bin
 
+# The modules whose tests run here: the product, and the tests with kernels,
+# programs and attackers. The third one, bench, measures.
+MODULES := . e2e
+
+# $(call each,COMMAND,ARGUMENTS) runs "go COMMAND -C MODULE ARGUMENTS" for each.
+each = for m in $(MODULES); do $(GO) $(1) -C $$m $(2) || exit 1; done
+REPORT := $(GO) run ./internal/testreport
+ALL    := $(addprefix -C ,$(MODULES))
+
 .PHONY: all build preload demo quick test test-all test-kernel test-programs test-experiments test-386 test-arm64 test-portable measure steady isolated check fuzz e2e-rxe e2e-programs attack bench bench-short bench-quick bench-diff microbench benchcheck soak fmt vet lint tidy race seeds clean help
 
 all: build
@@ -35,33 +44,33 @@ TESTEXEC = $(if $(shell '$(ISOLATED)' > /dev/null 2>&1 && echo yes),-exec '"$(IS
 # Tests that call the Go command find the modules of every system here, since
 # they have no network.
 isolated:
-	@$(GO) mod download || true
+	@for m in $(MODULES); do (cd $$m && $(GO) mod download) || true; done
 	@case "$$($(GO) env GOOS)" in linux) $(GO) build -o '$(ISOLATED)' ./internal/isolated && { '$(ISOLATED)' || true; };; esac
 
 # Without -exec, with which go test runs again what has not changed.
 quick: ## the tests to run at each save: no root, no packages, no kernel (45 seconds, then only what has changed)
-	$(GO) test -p 4 -short ./...
+	@$(call each,test,-p 4 -short ./...)
 
 test: isolated preload ## all tests that need no kernel guests and no programs of the distribution (4 minutes)
-	$(GO) run ./internal/testreport -- $(TESTEXEC) -timeout 20m ./...
+	$(REPORT) $(ALL) -- $(TESTEXEC) -timeout 20m ./...
 
 # What one of them needs and does not find it skips, with the reason.
 test-all: ## the tests that make test leaves out: kernels, programs, experiments, emulated processors (12 minutes)
 	@$(MAKE) --no-print-directory -k -j2 test-kernel test-programs test-experiments test-arm64
 
 test-kernel: ## against Linux rxe in emulated guests (needs Linux, root and Debian packages, which it installs: QEMU, cpio ...)
-	$(GO) run ./internal/testreport -env ROCEV2_E2E=1 -- -timeout 25m ./e2e
-	$(GO) run ./internal/testreport -env ROCEV2_E2E=1 -- -run 'Tshark|^Test(Pcap|Capture)' ./observe/dissect ./transport/tap ./cmd/rocev2
+	$(REPORT) -env ROCEV2_E2E=1 -C e2e -- -timeout 25m .
+	$(REPORT) -env ROCEV2_E2E=1 -- -run 'Tshark|^Test(Pcap|Capture)' ./observe/dissect ./transport/tap ./cmd/rocev2
 
 test-programs: preload ## programs of the distribution on our devices, and a browser (needs Linux; root to install the packages: perftest, chromium ...)
-	$(GO) run ./internal/testreport -env ROCEV2_E2E=1 -- -timeout 25m ./e2e/programs
-	$(GO) run ./internal/testreport -env ROCEV2_E2E=1 -- -run '^Test(Page|CopierOfTools|RunDevinfo)' ./cmd/rocev2d/server ./programs ./cmd/rocev2
+	$(REPORT) -env ROCEV2_E2E=1 -C e2e -- -timeout 25m ./programs
+	$(REPORT) -env ROCEV2_E2E=1 -- -run '^Test(Page|CopierOfTools|RunDevinfo)' ./cmd/rocev2d/server ./programs ./cmd/rocev2
 
 test-experiments: ## statistics of simulated networks, compared with the tables that are committed (needs nothing but time)
-	$(GO) run ./internal/testreport -- -timeout 25m -run '^TestExperiments$$' ./fabric/lab -experiments
+	$(REPORT) -- -timeout 25m -run '^TestExperiments$$' ./fabric/lab -experiments
 
 measure: ## rates and fairness in real time, judged; what the machine does beside it matters (needs Linux, root, nftables, ethtool; half a minute)
-	$(GO) run ./internal/testreport -env ROCEV2_MEASURE=1 -- -timeout 25m -count=1 ./e2e/congestion
+	$(REPORT) -env ROCEV2_MEASURE=1 -C e2e -- -timeout 25m -count=1 ./congestion
 
 N    ?= 10
 PKG  ?= ./...
@@ -69,9 +78,10 @@ LOAD ?= 16
 
 # The ports are taken in a network namespace of its own, away from this machine's
 # other programs; the tests have another one.
-steady: isolated ## every test binary N times beside busy threads, with pauses, one processor and taken ports (PKG=./hca chooses packages; hours)
-	$(GO) list -deps -test $(PKG) > /dev/null && $(GO) build -o $(BIN)/steady ./internal/steady
-	$(if $(TESTEXEC),'$(ISOLATED)') $(BIN)/steady -n $(N) -load $(LOAD) $(if $(TESTEXEC),-ports $(subst ",,$(TESTEXEC))) $(PKG)
+steady: isolated ## every test binary N times beside busy threads, with pauses, one processor and taken ports (MODULES=. PKG=./hca chooses packages; hours)
+	$(GO) build -o $(BIN)/steady ./internal/steady
+	@for m in $(MODULES); do $(GO) list -C $$m -deps -test $(PKG) > /dev/null && \
+		$(if $(TESTEXEC),'$(ISOLATED)') $(BIN)/steady -n $(N) -load $(LOAD) $(if $(TESTEXEC),-ports $(subst ",,$(TESTEXEC))) -C $$m $(PKG) || exit 1; done
 
 check: fmt vet lint tidy race test-386 test-arm64 test-portable benchcheck seeds fuzz ## what must hold before a change is proposed
 
@@ -83,24 +93,25 @@ fmt: ## every file is formatted
 PLATFORMS := linux/arm64 linux/386 linux/arm windows/amd64 freebsd/amd64 openbsd/amd64 darwin/arm64 linux/s390x
 
 vet: ## go vet, also for other systems
-	$(GO) vet ./...
-	$(GO) vet -tags portable ./...
+	@$(call each,vet,./...)
+	@$(call each,vet,-tags portable ./...)
 	@for p in $(PLATFORMS); do echo "vet for $$p"; \
-		CGO_ENABLED=0 GOOS=$${p%/*} GOARCH=$${p#*/} $(GO) vet ./... || exit 1; done
+		export CGO_ENABLED=0 GOOS=$${p%/*} GOARCH=$${p#*/}; $(call each,vet,./...); done
 
 lint: ## staticcheck, the version that go.mod names
 	$(GO) tool staticcheck ./...
+	cd e2e && "$$($(GO) -C .. tool -n staticcheck)" ./...
 
-tidy: ## go.mod and go.sum are what the code needs
-	$(GO) mod tidy -diff
+tidy: ## go.mod and go.sum of each module are what the code needs
+	@for m in $(MODULES) bench; do (cd $$m && $(GO) mod tidy -diff) || exit 1; done
 
 race: isolated ## all tests under the race detector, and with one processor (no kernel guests)
-	$(GO) run ./internal/testreport -- $(TESTEXEC) -race -timeout 25m ./...
+	$(REPORT) $(ALL) -- $(TESTEXEC) -race -timeout 25m ./...
 	GOMAXPROCS=1 $(GO) test -count=1 ./hca ./verbs
 
 test-386: isolated ## all tests as a 32-bit process (x86 alone; no race detector, no kernel guests)
 	@case "$$($(GO) env GOHOSTARCH)" in \
-	amd64|386) CGO_ENABLED=0 GOARCH=386 $(GO) run ./internal/testreport -- $(TESTEXEC) -timeout 25m ./... ;; \
+	amd64|386) CGO_ENABLED=0 GOARCH=386 $(REPORT) $(ALL) -- $(TESTEXEC) -timeout 25m ./... ;; \
 	*) echo "SKIPPED test-386: this machine does not run 386 programs" ;; esac
 
 ARM64_CPUS := max cortex-a53 neoverse-n1
@@ -114,9 +125,11 @@ test-arm64: ## the ICRC and the digests of simulated networks on emulated arm64 
 
 # What the portable link lacks: source ports, groups of sockets (shards), events
 # of the interface, and the name of the process that has the port.
+NOT_PORTABLE := 'SourcePort|^TestDemoWithFaults$$|^TestShards$$|^TestMulticast$$/shards|^TestWrap$$|^TestAsyncwatchTellsOfThePort$$|^TestOpenErrorsSayWhatToDo$$'
+
 test-portable: ## the link of other systems, on this one
-	$(GO) test -tags portable ./transport/udp ./hca ./verbs ./programs/interop/... ./e2e/loopback ./cmd/... \
-		-skip 'SourcePort|^TestDemoWithFaults$$|^TestShards$$|^TestMulticast$$/shards|^TestWrap$$|^TestAsyncwatchTellsOfThePort$$|^TestOpenErrorsSayWhatToDo$$'
+	$(GO) test -tags portable ./transport/udp ./hca ./verbs ./programs/interop/... ./cmd/... -skip $(NOT_PORTABLE)
+	$(GO) test -C e2e -tags portable ./loopback -skip $(NOT_PORTABLE)
 
 seeds: ## the seeded worlds in virtual time, SEEDS of each
 	$(GO) test ./qp/qptest ./rdma/cm/agent ./transport/owner/relay -count=1 -timeout 25m -run '^Test(XRC|Shared|Datagram)?World' -seeds $(SEEDS)
@@ -127,19 +140,19 @@ fuzz: ## every fuzz target for FUZZTIME
 	internal/scripts/fuzz.sh $(FUZZTIME)
 
 e2e-rxe: ## the matrix against Linux rxe in guests, every cell printed
-	ROCEV2_E2E=1 $(GO) test ./e2e/... -count=1 -timeout 30m -v
+	ROCEV2_E2E=1 $(GO) test -C e2e ./... -count=1 -timeout 30m -v
 
 e2e-programs: ## the programs of a distribution under rocev2 run, every cell printed (docs/programs.md)
-	ROCEV2_E2E=1 ROCEV2_E2E_PROGRAMS=all ROCEV2_E2E_DOC="$$PWD/docs/programs.md" $(GO) test ./e2e/programs -count=1 -timeout 60m -v -run TestAllPrograms
+	ROCEV2_E2E=1 ROCEV2_E2E_PROGRAMS=all ROCEV2_E2E_DOC="$$PWD/docs/programs.md" $(GO) test -C e2e ./programs -count=1 -timeout 60m -v -run TestAllPrograms
 
 attack: build ## attacks on live devices, on rocev2d and on a listener, and what came of them (docs/threat-model.md)
-	$(GO) run ./e2e/attack/cmd/roceattack -daemon bin/rocev2d
+	cd e2e && $(GO) run ./attack/cmd/roceattack -daemon ../bin/rocev2d
 
 SOAK ?= 1h
 
 soak: preload ## 64 connections for SOAK, with loss, while processes are killed and stopped; then on one shared address
-	$(GO) run ./e2e/soak -for $(SOAK)
-	$(GO) run ./e2e/soak -shared -for $(SOAK)
+	cd e2e && $(GO) run ./soak -for $(SOAK)
+	cd e2e && $(GO) run ./soak -shared -for $(SOAK)
 
 REPORTS := -reports report -readme ../README.md
 

@@ -4,6 +4,7 @@ go 1.26.0
 
 require (
 	github.com/gosoftroce/rocev2 v0.0.0
+	github.com/gosoftroce/rocev2/e2e v0.0.0
 	github.com/quic-go/quic-go v0.65.0
 	golang.org/x/image v0.30.0
 	golang.org/x/net v0.62.0
@@ -23,3 +24,5 @@ require (
 )
 
 replace github.com/gosoftroce/rocev2 => ../
+
+replace github.com/gosoftroce/rocev2/e2e => ../e2e

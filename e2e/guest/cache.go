@@ -4,14 +4,13 @@ package guest
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/gosoftroce/rocev2/internal/debian"
 )
 
 // CacheEnv names the environment variable that moves the cache.
@@ -31,27 +30,6 @@ func cacheDir() (string, error) {
 		return "", fmt.Errorf("%w (set %s)", err, CacheEnv)
 	}
 	return filepath.Join(d, "rocev2", "e2e"), nil
-}
-
-// lock takes a lock of the cache for this process; the returned function gives
-// it back. The kernel releases it too when the process dies.
-func lock(dir, name string, logf func(string, ...any)) (func(), error) {
-	f, err := os.OpenFile(filepath.Join(dir, name), os.O_CREATE|os.O_RDWR, 0o644)
-	if err != nil {
-		return nil, err
-	}
-	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-	if errors.Is(err, unix.EWOULDBLOCK) {
-		logf("waiting for another run, which has %s", f.Name())
-		for err = unix.EINTR; errors.Is(err, unix.EINTR); {
-			err = unix.Flock(int(f.Fd()), unix.LOCK_EX)
-		}
-	}
-	if err != nil {
-		f.Close()
-		return nil, err
-	}
-	return func() { f.Close() }, nil
 }
 
 // recipe is raised whenever what a manifest describes would be built
@@ -102,7 +80,7 @@ func Missing() string {
 	if _, err := os.Stat("/dev/net/tun"); err != nil {
 		return "kernel guests need TAP devices: " + err.Error()
 	}
-	if pkgs := missing(hostNeeds); len(pkgs) > 0 {
+	if pkgs := debian.Missing(hostNeeds); len(pkgs) > 0 {
 		return "kernel guests need " + strings.Join(pkgs, ", ")
 	}
 	dir, err := cacheDir()

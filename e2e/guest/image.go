@@ -13,6 +13,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/gosoftroce/rocev2/internal/debian"
 )
 
 // Lines are the kernel lines that can be booted.
@@ -33,7 +35,7 @@ func Prepare(ctx context.Context, logf func(string, ...any)) ([]Image, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
-	unlock, err := lock(dir, "lock", logf)
+	unlock, err := debian.Lock(dir, "lock", logf)
 	if err != nil {
 		return nil, err
 	}

@@ -120,7 +120,7 @@ var layers = map[string][]string{
 	"cmd/rocev2d/server/web":    {},
 	"cmd/rocev2d/server":        {"internal/loglimit", "verbs", "memreg/mapping", "rdma", "rdma/cm", "transport/tap", "observe/metrics", "programs", "transport/owner", "programs/interop/...", "cmd/rocev2d/server/..."},
 
-	"e2e/...":  {"verbs", "e2e/..."},
+	"e2e/...":  {"verbs", "internal/debian", "e2e/..."},
 	"e2e/soak": {"programs", "rdma", "verbs", "transport/udp", "transport/fault"},
 	// The attacker forges packets, and attacks a queue pair without a
 	// device, too.
@@ -166,7 +166,7 @@ var onlyIn = map[string][]string{
 	"github.com/prometheus/client_golang":            {"observe/metrics"},
 	"github.com/BurntSushi/toml":                     {"cmd/rocev2d/server/config", "fabric/lab"},
 	"github.com/spf13/cobra":                         {"cmd/..."},
-	"golang.org/x/sys/unix":                          {"programs", "programs/adapter", "programs/uverbs", "transport/udp", "transport/shm", "transport/lease", "transport/owner", "memreg/mapping", "hca", "e2e/...", "cmd/...", "observe/doctor/...", "internal/testnet", "internal/isolated", "internal/userdir", "internal/sockfilter", "internal/dontfrag"},
+	"golang.org/x/sys/unix":                          {"programs", "programs/adapter", "programs/uverbs", "transport/udp", "transport/shm", "transport/lease", "transport/owner", "memreg/mapping", "hca", "e2e/...", "cmd/...", "observe/doctor/...", "internal/debian", "internal/testnet", "internal/isolated", "internal/userdir", "internal/sockfilter", "internal/dontfrag"},
 	"golang.org/x/sys/windows":                       {"internal/dontfrag", "memreg/mapping"},
 	"github.com/gosoftroce/rocev2/rocev2/layers":     {"e2e/..."},
 	"github.com/gosoftroce/rocev2/qp/qptest":         {},
@@ -180,9 +180,22 @@ type pkg struct {
 	Imports    []string
 }
 
-func listPackages(t *testing.T) []pkg {
+// modules are the directories of the modules whose imports have rules.
+var modules = []string{filepath.Join("..", ".."), filepath.Join("..", "..", "e2e")}
+
+func listPackages(t *testing.T) (all []pkg) {
 	t.Helper()
-	cmd := exec.Command("go", "list", "-json=ImportPath,Dir,GoFiles,Imports", module+"/...")
+	for _, dir := range modules {
+		all = append(all, packagesIn(t, dir)...)
+	}
+	return all
+}
+
+// packagesIn returns the packages of the module of a directory.
+func packagesIn(t *testing.T, dir string) []pkg {
+	t.Helper()
+	cmd := exec.Command("go", "list", "-json=ImportPath,Dir,GoFiles,Imports", "./...")
+	cmd.Dir = dir
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()

@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
-# fuzz.sh TIME: runs every fuzz target of the module for TIME (10s, 5m, or a
-# number of executions such as 20000x).
+# fuzz.sh TIME: runs every fuzz target of the modules of the product and of e2e
+# for TIME (10s, 5m, or a number of executions such as 20000x).
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 time=${1:?usage: fuzz.sh TIME}
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 count=0
-for pkg in $(go list ./...); do
-	for target in $(go test -list '^Fuzz' "$pkg" | grep '^Fuzz' || true); do
+for module in . e2e; do for pkg in $(go list -C "$module" ./...); do
+	for target in $(go test -C "$module" -list '^Fuzz' "$pkg" | grep '^Fuzz' || true); do
 		echo "== $pkg $target ($time)"
 		count=$((count + 1))
-		if go test "$pkg" -run '^$' -fuzz "^$target\$" -fuzztime "$time" -fuzzminimizetime 10x 2>&1 | tee "$log" | tail -n 3; then
+		if go test -C "$module" "$pkg" -run '^$' -fuzz "^$target\$" -fuzztime "$time" -fuzzminimizetime 10x 2>&1 | tee "$log" | tail -n 3; then
 			continue
 		fi
 		# The fuzzer may end its time with this instead of success; a finding
@@ -23,7 +23,7 @@ for pkg in $(go list ./...); do
 		cat "$log"
 		exit 1
 	done
-done
+done; done
 if [ "$count" -eq 0 ]; then
 	echo "no fuzz target found" >&2
 	exit 1

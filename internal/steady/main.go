@@ -4,7 +4,7 @@
 // failure that comes once in a hundred runs on an idle machine comes here.
 //
 //	go run ./internal/steady [-n 10] [-load 16] [-seed 1] [-run EXPRESSION]
-//		[-exec PROGRAM] [-ports] [packages]
+//		[-exec PROGRAM] [-ports] [-C DIRECTORY] [packages]
 //
 // Beside the tests some threads are busy all the time. With -ports the ports
 // of RoCEv2 and of the field's tools are taken, too. So the tests need a
@@ -36,6 +36,7 @@ type options struct {
 	seed         uint64
 	timeout      time.Duration
 	run, exec    string
+	dir          string // of the module, if not this one
 	ports        bool
 	packages     []string
 }
@@ -48,6 +49,7 @@ func main() {
 	flag.DurationVar(&o.timeout, "timeout", 20*time.Minute, "how long a round of a package may take")
 	flag.StringVar(&o.run, "run", "", "only tests that match the `expression`, as go test -run")
 	flag.StringVar(&o.exec, "exec", "", "run test binaries by this `program`, as go test -exec")
+	flag.StringVar(&o.dir, "C", "", "the packages are those of the module in this `directory`")
 	flag.BoolVar(&o.ports, "ports", false, "take the ports of RoCEv2 and of the field's tools in this network namespace")
 	flag.Parse()
 	if o.packages = flag.Args(); len(o.packages) == 0 {
@@ -67,7 +69,7 @@ func main() {
 
 // steady runs all rounds of all packages and returns how many have failed.
 func steady(ctx context.Context, o options, out io.Writer) (failed int, err error) {
-	packages, err := testsOf(ctx, o.packages)
+	packages, err := testsOf(ctx, o.dir, o.packages)
 	if err != nil {
 		return 0, err
 	}
@@ -88,7 +90,9 @@ func steady(ctx context.Context, o options, out io.Writer) (failed int, err erro
 	var failures []string
 	for _, p := range packages {
 		p.binary = filepath.Join(dir, "tests")
-		if text, err := exec.CommandContext(ctx, "go", "test", "-c", "-o", p.binary, p.path).CombinedOutput(); err != nil {
+		build := exec.CommandContext(ctx, "go", "test", "-c", "-o", p.binary, p.path)
+		build.Dir = o.dir
+		if text, err := build.CombinedOutput(); err != nil {
 			return 0, fmt.Errorf("build the tests of %s: %w\n%s", p.path, err, text)
 		}
 		for i := range o.rounds {
@@ -119,10 +123,10 @@ type tests struct {
 }
 
 // testsOf returns the packages that have tests.
-func testsOf(ctx context.Context, patterns []string) ([]tests, error) {
+func testsOf(ctx context.Context, module string, patterns []string) ([]tests, error) {
 	const form = "{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}\t{{.Dir}}{{end}}"
 	cmd := exec.CommandContext(ctx, "go", append([]string{"list", "-f", form}, patterns...)...)
-	cmd.Stderr = os.Stderr
+	cmd.Dir, cmd.Stderr = module, os.Stderr
 	out, err := cmd.Output()
 	if err != nil {
 		return nil, fmt.Errorf("go list: %w", err)

@@ -47,6 +47,9 @@ func (r *round) command(o options, p tests) string {
 	if o.exec != "" {
 		words = append(words, fmt.Sprintf("-exec '%s'", o.exec))
 	}
+	if o.dir != "" {
+		words = append(words, "-C "+o.dir)
+	}
 	if o.ports {
 		words = append(words, "-ports")
 	}

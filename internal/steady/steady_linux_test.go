@@ -102,7 +102,7 @@ func TestSeeds(t *testing.T) {
 	if long == 0 || long > 200 {
 		t.Errorf("%d of 1000 pauses are long", long)
 	}
-	if got := newRound(3).command(options{load: 2, run: "^A$", exec: "x"}, tests{path: "./p"}); got != "go run ./internal/steady -n 1 -seed 3 -load 2 -run '^A$' -exec 'x' ./p" {
+	if got := newRound(3).command(options{load: 2, run: "^A$", exec: "x", dir: "e2e"}, tests{path: "./p"}); got != "go run ./internal/steady -n 1 -seed 3 -load 2 -run '^A$' -exec 'x' -C e2e ./p" {
 		t.Errorf("%s", got)
 	}
 }

@@ -1,7 +1,11 @@
 // Command testreport runs go test and reports the result of every package, the
 // whole output of what failed, and every skipped test with its reason.
 //
-//	go run ./internal/testreport [-env NAME=VALUE]... -- [go test arguments]
+//	go run ./internal/testreport [-env NAME=VALUE]... [-C DIRECTORY]...
+//		-- [go test arguments]
+//
+// With -C it runs go test in each of the directories, one after the other: a
+// module of its own has its packages in no other module's ./...
 //
 // It shows the lines that begin with "report: " even of tests that pass: tables
 // for the reader of the run.
@@ -9,6 +13,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -21,16 +26,20 @@ import (
 	"strings"
 )
 
-type envList []string
+type list []string
 
-func (e *envList) String() string     { return strings.Join(*e, " ") }
-func (e *envList) Set(v string) error { *e = append(*e, v); return nil }
+func (l *list) String() string     { return strings.Join(*l, " ") }
+func (l *list) Set(v string) error { *l = append(*l, v); return nil }
 
 func main() {
-	var env envList
+	var env, dirs list
 	flag.Var(&env, "env", "NAME=VALUE for the tests (may be repeated)")
+	flag.Var(&dirs, "C", "a `directory` in which go test runs, instead of this one (may be repeated)")
 	flag.Parse()
-	code, err := run(env, flag.Args(), os.Stdout)
+	if len(dirs) == 0 {
+		dirs = list{"."}
+	}
+	code, err := run(env, dirs, flag.Args(), os.Stdout)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "testreport:", err)
 		os.Exit(1)
@@ -38,10 +47,23 @@ func main() {
 	os.Exit(code)
 }
 
-func run(env, args []string, out io.Writer) (int, error) {
+// run returns the exit status of the first go test that fails. The others run
+// all the same.
+func run(env, dirs, args []string, out io.Writer) (code int, err error) {
+	r := newReport(out)
+	for _, dir := range dirs {
+		status, failed := r.test(dir, env, args)
+		code, err = cmp.Or(code, status), errors.Join(err, failed)
+	}
+	r.summary()
+	return code, err
+}
+
+// test runs go test in a directory.
+func (r *report) test(dir string, env, args []string) (int, error) {
 	cmd := exec.Command("go", append([]string{"test", "-json"}, args...)...)
+	cmd.Dir, cmd.Stderr = dir, os.Stderr
 	cmd.Env = append(os.Environ(), env...)
-	cmd.Stderr = os.Stderr
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
 		return 1, err
@@ -49,10 +71,8 @@ func run(env, args []string, out io.Writer) (int, error) {
 	if err := cmd.Start(); err != nil {
 		return 1, err
 	}
-	r := newReport(out)
 	readErr := r.read(stdout)
 	waitErr := cmd.Wait()
-	r.summary()
 	var exit *exec.ExitError
 	switch {
 	case readErr != nil:

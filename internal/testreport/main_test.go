@@ -1,6 +1,8 @@
 package main
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -71,5 +73,24 @@ func TestReportShowsPanicsBehindAResult(t *testing.T) {
 	}
 	if got := out.String(); strings.Count(got, "panic: boom\n") != 1 || strings.Contains(got, "a log") {
 		t.Errorf("the report is:\n%s", got)
+	}
+}
+
+// The report is of all directories, and the status that of what has failed.
+func TestModules(t *testing.T) {
+	t.Parallel()
+	dirs := make([]string, 2)
+	for i, test := range []string{"func TestA(t *testing.T) { t.Error() }", `func TestB(t *testing.T) { t.Skip("no tool") }`} {
+		dirs[i] = t.TempDir()
+		for name, text := range map[string]string{"go.mod": "module example.net/m\n", "m_test.go": "package m\nimport \"testing\"\n" + test + "\n"} {
+			if err := os.WriteFile(filepath.Join(dirs[i], name), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	var out strings.Builder
+	code, err := run([]string{"GOFLAGS=-mod=mod"}, dirs, []string{"./..."}, &out)
+	if got := out.String(); code != 1 || err != nil || !strings.Contains(got, "m_test.go:3: no tool") || !strings.HasSuffix(got, "\n0 passed, 1 failed, 1 skipped\n") {
+		t.Errorf("%d, %v, and the report is:\n%s", code, err, got)
 	}
 }

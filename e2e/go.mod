@@ -1,0 +1,33 @@
+module github.com/gosoftroce/rocev2/e2e
+
+go 1.26.0
+
+require (
+	github.com/google/gopacket v1.1.19
+	github.com/gosoftroce/rocev2 v0.0.0
+	golang.org/x/net v0.62.0
+	golang.org/x/sys v0.49.0
+)
+
+require (
+	github.com/BurntSushi/toml v1.6.0 // indirect
+	github.com/beorn7/perks v1.0.1 // indirect
+	github.com/cespare/xxhash/v2 v2.3.0 // indirect
+	github.com/inconshreveable/mousetrap v1.1.0 // indirect
+	github.com/munnerz/goautoneg v0.0.0-20191010083416-a7dc8b61c822 // indirect
+	github.com/prometheus/client_golang v1.25.0 // indirect
+	github.com/prometheus/client_model v0.6.3 // indirect
+	github.com/prometheus/common v0.72.0 // indirect
+	github.com/prometheus/procfs v0.22.0 // indirect
+	github.com/spf13/cobra v1.10.2 // indirect
+	github.com/spf13/pflag v1.0.9 // indirect
+	google.golang.org/protobuf v1.36.12 // indirect
+)
+
+replace github.com/gosoftroce/rocev2 => ../
+
+// What the tests build and run.
+tool (
+	github.com/gosoftroce/rocev2/cmd/rocev2
+	github.com/gosoftroce/rocev2/cmd/rocev2d
+)
