@@ -31,8 +31,9 @@ var ErrNoGo = errors.New("this program carries no adapter for its programs, and 
 	"install Go (https://go.dev/dl), or use a program that was built by 'make' where cc is")
 
 // BuildAdapter compiles the adapter with the Go and C compilers into a file:
-// from the module of the working folder if it is this one, or else from the
-// version of this module that the running program is made of.
+// from the module of the working folder if it is this one, or has this one's
+// source beside it, or else from the version of this module that the running
+// program is made of.
 func BuildAdapter(ctx context.Context, file string) error {
 	if _, err := compiler(); err != nil {
 		return err
@@ -67,8 +68,8 @@ func goCommand(ctx context.Context, tool, dir string, args ...string) *exec.Cmd 
 
 // moduleSource finds the folder of this module's source.
 func moduleSource(ctx context.Context, tool string) (string, error) {
-	out, err := goCommand(ctx, tool, "", "list", "-m", "-f", "{{.Path}}\t{{.Dir}}").Output()
-	if path, dir, _ := strings.Cut(string(bytes.TrimSpace(out)), "\t"); err == nil && path == modulePath {
+	out, err := goCommand(ctx, tool, "", "list", "-m", "-f", "{{if or .Main .Replace}}{{.Dir}}{{end}}", modulePath).Output()
+	if dir := string(bytes.TrimSpace(out)); err == nil && dir != "" {
 		return dir, nil
 	}
 	version := moduleVersion()

@@ -3,7 +3,7 @@
 // at their ends at random. It fails if something that was acknowledged is lost,
 // if a connection does not come back, or if memory or goroutines grow.
 //
-//	go run ./e2e/soak -for 1h
+//	cd e2e && go run ./soak -for 1h
 //
 // Two servers export a journal and counters, both in mapped files, and echo
 // messages. The first server is stopped at times, the second one is killed too.
