@@ -10,12 +10,15 @@ BIN      := bin
 # programs and attackers. The third one, bench, measures.
 MODULES := . e2e
 
+# The core of docs/architecture.md. Its tests run first.
+CORE := ./rocev2/... ./ib/... ./memreg/... ./qp/... ./hca/... ./transport/... ./verbs/... ./rdma/cm/agent/...
+
 # $(call each,COMMAND,ARGUMENTS) runs "go COMMAND -C MODULE ARGUMENTS" for each.
 each = for m in $(MODULES); do $(GO) $(1) -C $$m $(2) || exit 1; done
 REPORT := $(GO) run ./internal/testreport
-ALL    := $(addprefix -C ,$(MODULES))
+ALL    := -C '. $(CORE) ./...' -C 'e2e ./...'
 
-.PHONY: all build preload demo quick test test-all test-kernel test-programs test-experiments test-386 test-arm64 test-portable measure steady isolated check fuzz e2e-rxe e2e-programs attack bench bench-short bench-quick bench-diff microbench benchcheck soak fmt vet lint tidy race seeds clean help
+.PHONY: all build preload demo quick core test test-all test-kernel test-programs test-experiments test-386 test-arm64 test-portable measure steady isolated check fuzz e2e-rxe e2e-programs attack bench bench-short bench-quick bench-diff microbench benchcheck soak fmt vet lint tidy race seeds clean help
 
 all: build
 
@@ -49,10 +52,14 @@ isolated:
 
 # Without -exec, with which go test runs again what has not changed.
 quick: ## the tests to run at each save: no root, no packages, no kernel (45 seconds, then only what has changed)
-	@$(call each,test,-p 4 -short ./...)
+	$(GO) test -p 4 -short $(CORE) ./...
+	$(GO) test -C e2e -p 4 -short ./...
+
+core: isolated ## all tests of the core alone: what a change of the core runs first (2 minutes)
+	$(REPORT) -- $(TESTEXEC) -timeout 20m $(CORE)
 
 test: isolated preload ## all tests that need no kernel guests and no programs of the distribution (4 minutes)
-	$(REPORT) $(ALL) -- $(TESTEXEC) -timeout 20m ./...
+	$(REPORT) $(ALL) -- $(TESTEXEC) -timeout 20m
 
 # What one of them needs and does not find it skips, with the reason.
 test-all: ## the tests that make test leaves out: kernels, programs, experiments, emulated processors (12 minutes)
@@ -106,12 +113,12 @@ tidy: ## go.mod and go.sum of each module are what the code needs
 	@for m in $(MODULES) bench; do (cd $$m && $(GO) mod tidy -diff) || exit 1; done
 
 race: isolated ## all tests under the race detector, and with one processor (no kernel guests)
-	$(REPORT) $(ALL) -- $(TESTEXEC) -race -timeout 25m ./...
+	$(REPORT) $(ALL) -- $(TESTEXEC) -race -timeout 25m
 	GOMAXPROCS=1 $(GO) test -count=1 ./hca ./verbs
 
 test-386: isolated ## all tests as a 32-bit process (x86 alone; no race detector, no kernel guests)
 	@case "$$($(GO) env GOHOSTARCH)" in \
-	amd64|386) CGO_ENABLED=0 GOARCH=386 $(REPORT) $(ALL) -- $(TESTEXEC) -timeout 25m ./... ;; \
+	amd64|386) CGO_ENABLED=0 GOARCH=386 $(REPORT) $(ALL) -- $(TESTEXEC) -timeout 25m ;; \
 	*) echo "SKIPPED test-386: this machine does not run 386 programs" ;; esac
 
 ARM64_CPUS := max cortex-a53 neoverse-n1

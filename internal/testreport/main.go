@@ -5,7 +5,10 @@
 //		-- [go test arguments]
 //
 // With -C it runs go test in each of the directories, one after the other: a
-// module of its own has its packages in no other module's ./...
+// module of its own has its packages in no other module's ./... A directory may
+// be followed by packages, which are tested in their order:
+//
+//	go run ./internal/testreport -C '. ./qp ./...' -C 'e2e ./...' -- -race
 //
 // It shows the lines that begin with "report: " even of tests that pass: tables
 // for the reader of the run.
@@ -34,7 +37,7 @@ func (l *list) Set(v string) error { *l = append(*l, v); return nil }
 func main() {
 	var env, dirs list
 	flag.Var(&env, "env", "NAME=VALUE for the tests (may be repeated)")
-	flag.Var(&dirs, "C", "a `directory` in which go test runs, instead of this one (may be repeated)")
+	flag.Var(&dirs, "C", "a `directory` in which go test runs, and perhaps packages there (may be repeated)")
 	flag.Parse()
 	if len(dirs) == 0 {
 		dirs = list{"."}
@@ -52,7 +55,8 @@ func main() {
 func run(env, dirs, args []string, out io.Writer) (code int, err error) {
 	r := newReport(out)
 	for _, dir := range dirs {
-		status, failed := r.test(dir, env, args)
+		words := strings.Fields(dir)
+		status, failed := r.test(words[0], env, slices.Concat(args, words[1:]))
 		code, err = cmp.Or(code, status), errors.Join(err, failed)
 	}
 	r.summary()
