@@ -55,7 +55,7 @@ quick: ## the tests to run at each save: no root, no packages, no kernel (45 sec
 	$(GO) test -p 4 -short $(CORE) ./...
 	$(GO) test -C e2e -p 4 -short ./...
 
-core: isolated ## all tests of the core alone: what a change of the core runs first (2 minutes)
+core: isolated ## all tests of the core alone: what a change of the core runs first (1 minute)
 	$(REPORT) -- $(TESTEXEC) -timeout 20m $(CORE)
 
 test: isolated preload ## all tests that need no kernel guests and no programs of the distribution (4 minutes)
