@@ -91,7 +91,7 @@ func (s *Sender) mayGoOn() bool {
 // It returns false if it cannot.
 func (s *Sender) pollNext(buf []byte, out *conn.Output) bool {
 	w := s.queue.At(s.queue.Head)
-	if w.Is(ib.OpLocal) {
+	if w.Kind&ib.OpLocal != 0 {
 		return s.executeLocal(w)
 	}
 	if s.sent == 0 {
@@ -181,12 +181,12 @@ func (s *Sender) build(w *queue.Send, off, n uint32, buf []byte) (int, ib.Fault)
 		b = e.AppendTo(h.AppendTo(buf[:0]))
 	} else {
 		b = h.AppendTo(buf[:0])
-		if w.Is(ib.OpRemote) && place&placeFirst != 0 {
+		if w.Kind&ib.OpRemote != 0 && place&placeFirst != 0 {
 			e := rocev2.RETH{VA: w.Remote, RKey: w.RKey, Length: w.Length}
 			b = e.AppendTo(b)
 		}
 	}
-	if place&placeLast != 0 && w.Is(ib.OpArgument) {
+	if place&placeLast != 0 && w.Kind&ib.OpArgument != 0 {
 		b = binary.BigEndian.AppendUint32(b, w.Arg)
 	}
 	at, end := len(b), len(b)+int(n)

@@ -36,7 +36,7 @@ func (rq *request) limit(psns uint32, shift uint8) { rq.psns, rq.n = psns, psns<
 // those before it are lost once more.
 func (rq *request) stopAt(kept queue.Reorder, una rocev2.PSN, shift uint8) {
 	k := kept.Lowest()
-	if !rq.w.Is(ib.OpReads) || k == nil {
+	if rq.w.Kind&ib.OpReads == 0 || k == nil {
 		return
 	}
 	if info, _ := k.BTH.Opcode.Info(); info.Operation != rocev2.OpReadResponse {
@@ -55,7 +55,7 @@ func (s *stream) cut(rq *request, i uint32, psn rocev2.PSN) {
 	rq.w, rq.i, rq.psn, rq.rel, rq.psns = w, i, psn, psn.Ahead(w.First), 1
 	rq.off = rq.rel << s.c.Shift
 	rq.n = w.Length - rq.off
-	if w.Is(ib.OpReads) {
+	if w.Kind&ib.OpReads != 0 {
 		end := s.chunk.end(w, rq.rel)
 		rq.psns = end - rq.rel
 		if end < w.PSNs {
@@ -110,7 +110,7 @@ func (c chunk) place(w *queue.Send, rel uint32) (first, last bool) {
 func (c chunk) messages(w *queue.Send) uint32 {
 	switch {
 	case w.PSNs <= 1:
-	case w.Is(ib.OpReads):
+	case w.Kind&ib.OpReads != 0:
 		n := c.of(w)
 		return (w.PSNs + n - 1) / n
 	case w.Flags&queue.Split != 0:
@@ -203,7 +203,7 @@ func (t *turn) shape(w *queue.Send, psns uint32) uint8 {
 		if w.Length <= splitBytes && s.accepted.has(w) {
 			return queue.Split
 		}
-	case !w.Is(ib.OpReads) || !rec.rtt.known:
+	case w.Kind&ib.OpReads == 0 || !rec.rtt.known:
 	case psns <= uint32(s.chunk):
 		// No more pairs are in flight than MaxRdAtomic. That must be
 		// enough: as much as the longest request asks for, and what

@@ -103,7 +103,7 @@ func (r *recovery) sent(now clock.Time, rq *request, n int, repeated bool) {
 	if repeated {
 		r.c.Stats.Retransmits += uint64(n)
 		r.gaps.askedAgain(rq)
-		if rq.w.Is(ib.OpReads) {
+		if rq.w.Kind&ib.OpReads != 0 {
 			r.again = min(r.again+rq.psns, maxChunk)
 		}
 	} else {
@@ -145,7 +145,7 @@ func (r *recovery) waits() bool { return r.repair.left > 0 || r.gaps.waits() }
 // was.
 func (r *recovery) sentAgain(now clock.Time, rq *request) {
 	r.c.Stats.Retransmits++
-	if rq.w.Is(ib.OpCarries) {
+	if rq.w.Kind&ib.OpCarries != 0 {
 		r.c.Stats.TxBytes += uint64(rq.n)
 	}
 	if r.c.Traces() {

@@ -1,6 +1,7 @@
 package requester
 
 import (
+	"github.com/gosoftroce/rocev2/ib"
 	"github.com/gosoftroce/rocev2/qp/cc"
 	"github.com/gosoftroce/rocev2/rocev2"
 )
@@ -51,7 +52,7 @@ func (p *repair) begin(s *stream, run, reads uint32, grows bool) bool {
 		return false
 	}
 	w := s.head()
-	if end := w.First.Add(int(w.PSNs)); w.Answered() {
+	if end := w.First.Add(int(w.PSNs)); w.Kind&ib.OpAnswered != 0 {
 		if !p.nextRead(w.First, end) {
 			return false
 		}
@@ -91,7 +92,7 @@ func (p *repair) next(s *stream) (cur uint32, psn rocev2.PSN, ok bool) {
 		p.left = 0 // done meanwhile
 		return 0, 0, false
 	}
-	if p.nxt != s.una && s.ring.At(p.cur).Answered() {
+	if p.nxt != s.una && s.ring.At(p.cur).Kind&ib.OpAnswered != 0 {
 		// A READ or an atomic is repaired when its turn comes. What is
 		// acknowledged up to here says nothing about it.
 		p.left, p.end, p.limit = 0, p.nxt, p.nxt
@@ -103,7 +104,7 @@ func (p *repair) next(s *stream) (cur uint32, psn rocev2.PSN, ok bool) {
 // sent takes that rq, the next packet, was sent.
 func (p *repair) sent(s *stream, rq *request) {
 	p.left--
-	if rq.w.Answered() {
+	if rq.w.Kind&ib.OpAnswered != 0 {
 		return
 	}
 	p.nxt = p.nxt.Next()

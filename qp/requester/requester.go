@@ -129,9 +129,9 @@ func (r *Requester) NextCost() int {
 		n -= uint64(rel) << s.c.Shift
 	}
 	switch {
-	case w.Is(ib.OpReads) && begun:
+	case w.Kind&ib.OpReads != 0 && begun:
 		psns = uint64(s.chunk.end(w, rel) - rel)
-	case w.Is(ib.OpReads):
+	case w.Kind&ib.OpReads != 0:
 		psns = min(uint64(s.c.PSNs(w.Length)), uint64(s.chunk))
 	}
 	return int(min(min(n, psns<<s.c.Shift)+psns*cc.PacketOverhead, mostCounted))
@@ -189,7 +189,7 @@ func (r *Requester) Middle(psn rocev2.PSN, ahead int) memreg.View {
 	}
 	w := s.head()
 	rel := psn.Ahead(w.First)
-	if !w.Is(ib.OpReads) || rel >= w.PSNs || rel%s.chunk.of(w) == 0 {
+	if w.Kind&ib.OpReads == 0 || rel >= w.PSNs || rel%s.chunk.of(w) == 0 {
 		return memreg.View{}
 	}
 	v := c.Memory.PlaceLocal(c.PD, s.ring.List(s.ring.Head, w), uint64(rel)<<c.Shift)

@@ -109,7 +109,7 @@ func (x *response) stale() conn.Drop {
 		x.r.credit.update(&x.p.AETH)
 	case code.IsNAK() && code != rocev2.NAKSequence && !s.drained():
 		w := s.head()
-		if w.Is(ib.OpReads) && psn.Ahead(w.First) < s.una.Ahead(w.First) && s.possible(x.p, x.info) {
+		if w.Kind&ib.OpReads != 0 && psn.Ahead(w.First) < s.una.Ahead(w.First) && s.possible(x.p, x.info) {
 			x.countNAK()
 			x.refused()
 			return conn.DropNone
@@ -187,7 +187,7 @@ func (x *response) atomicResponse() conn.Drop {
 		return x.unreached()
 	}
 	w := s.head()
-	if !w.Is(ib.OpAtomic) || !x.p.AETH.Syndrome.IsACK() {
+	if w.Kind&ib.OpAtomic == 0 || !x.p.AETH.Syndrome.IsACK() {
 		return x.misfit()
 	}
 	x.r.credit.update(&x.p.AETH)
@@ -230,7 +230,7 @@ func (x *response) executeKept() {
 		}
 		x.p = kept.Lowest()
 		x.info, _ = x.p.BTH.Opcode.Info()
-		if psn != s.una && s.head().Answered() {
+		if psn != s.una && s.head().Kind&ib.OpAnswered != 0 {
 			if executed {
 				rec.impliedNAK(x.now, psn, x.info)
 			}

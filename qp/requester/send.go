@@ -61,7 +61,7 @@ func (t *turn) next(buf []byte) bool {
 		return false
 	}
 	w := s.ring.At(s.cur)
-	if w.Is(ib.OpLocal) {
+	if w.Kind&ib.OpLocal != 0 {
 		return s.executeLocal()
 	}
 	begun := s.cur != s.started
@@ -162,7 +162,7 @@ func (t *turn) fetches(rq *request, fault ib.Fault) bool {
 func (t *turn) runLength(rq *request) int {
 	s, rec, c := t.r.parts()
 	w, l := rq.w, &c.CC.Limit
-	if !w.Is(ib.OpCarries) || w.NumSGE != 1 || rec.repair.left > 0 || w.ConsumesRecv() && !t.r.credit.allows(w.SSN) {
+	if w.Kind&ib.OpCarries == 0 || w.NumSGE != 1 || rec.repair.left > 0 || w.Kind&ib.OpConsumesRecv != 0 && !t.r.credit.allows(w.SSN) {
 		return 1
 	}
 	// The last one that the limit or the driver admits asks for an
@@ -188,10 +188,10 @@ func (t *turn) mayStart(rq *request) bool {
 	if !c.CC.Limit.Admits(rec.pipe(), inFlight, rq.cost, rq.psns) {
 		return false
 	}
-	if w.Is(ib.OpReads) && (t.r.reorder.Len() > 0 || rec.gaps != nil && rec.gaps.reads != nil) && int(inFlight+rq.psns) > c.Pool.Share(c.MTU) {
+	if w.Kind&ib.OpReads != 0 && (t.r.reorder.Len() > 0 || rec.gaps != nil && rec.gaps.reads != nil) && int(inFlight+rq.psns) > c.Pool.Share(c.MTU) {
 		return false // while something is missing there is no room for what comes
 	}
-	if w.Answered() {
+	if w.Kind&ib.OpAnswered != 0 {
 		if c.Attr.MaxRdAtomic == 0 { // lowered in SQD after the request was posted
 			s.fail(ib.StatusLocQPOpErr, 0)
 			return false
@@ -205,7 +205,7 @@ func (t *turn) mayStart(rq *request) bool {
 		// a READ before it that is repeated from its first PSN with
 		// remote access error. So such a request waits, as with a
 		// fence.
-		spoils := c.Pool == nil && w.Length == 0 && w.Is(ib.OpRemote) && (w.Opcode != ib.OpFlush || w.Arg == 0)
+		spoils := c.Pool == nil && w.Length == 0 && w.Kind&ib.OpRemote != 0 && (w.Opcode != ib.OpFlush || w.Arg == 0)
 		if w.Flags&queue.Fence != 0 || spoils {
 			return false
 		}
@@ -219,7 +219,7 @@ func (t *turn) mayStart(rq *request) bool {
 func (t *turn) mayProbe(rq *request, inFlight uint32) bool {
 	s, _, c := t.r.parts()
 	w := rq.w
-	if !w.ConsumesRecv() || t.r.credit.allows(w.SSN) || inFlight == 0 || s.ring.Head == s.cur && s.una != w.First {
+	if w.Kind&ib.OpConsumesRecv == 0 || t.r.credit.allows(w.SSN) || inFlight == 0 || s.ring.Head == s.cur && s.una != w.First {
 		t.r.credit.stalled = false
 		return true
 	}
@@ -238,10 +238,10 @@ func (t *turn) mayProbe(rq *request, inFlight uint32) bool {
 func (t *turn) asks(rq *request) bool {
 	s, rec, c := t.r.parts()
 	l, size := &c.CC.Limit, fullPacket(c)
-	if rq.w.Is(ib.OpReads) || rec.sinceAck+1 >= l.AckInterval(size) || rec.repair.left == 1 || uint64(max(t.left, 0)) <= rq.cost {
+	if rq.w.Kind&ib.OpReads != 0 || rec.sinceAck+1 >= l.AckInterval(size) || rec.repair.left == 1 || uint64(max(t.left, 0)) <= rq.cost {
 		return true
 	}
-	if rq.rel == 0 && rq.w.ConsumesRecv() && !t.r.credit.allows(rq.w.SSN) {
+	if rq.rel == 0 && rq.w.Kind&ib.OpConsumesRecv != 0 && !t.r.credit.allows(rq.w.SSN) {
 		return true
 	}
 	return l.Pauses(rq.cost) || !l.Admits(rec.pipe()+rq.cost, rq.psn.Ahead(s.una)+1, uint64(size), 1)
