@@ -196,7 +196,7 @@ const nearby = time.Millisecond
 // shape decides how a request of several packets goes, of which nothing was
 // sent yet: split, in longer requests, or as it is, 0.
 func (t *turn) shape(w *queue.Send, psns uint32) uint8 {
-	s, rec, c := t.r.parts()
+	s, rec, c := t.s, t.rec, t.c
 	switch {
 	case c.Pool == nil:
 	case w.Opcode == ib.OpWrite:
@@ -211,7 +211,7 @@ func (t *turn) shape(w *queue.Send, psns uint32) uint8 {
 		bytes := pair * c.MTU
 		inFlight := int(c.Attr.MaxRdAtomic) * bytes
 		if psns > pair && bytes >= leastPair && inFlight>>c.Shift >= int(s.chunk) &&
-			time.Duration(inFlight/readRate) >= rec.rtt.minRTT.duration() {
+			time.Duration(inFlight/readRate) >= time.Duration(rec.rtt.minRTT) {
 			return queue.Split
 		}
 	case s.longReads && s.chunk <= maxChunk/(longer*mostLonger) && t.lengthens(psns):
@@ -226,9 +226,9 @@ func (t *turn) shape(w *queue.Send, psns uint32) uint8 {
 // what is lost makes it smaller. And they must fit into what the other queue
 // pairs to that peer leave of its socket buffer.
 func (t *turn) lengthens(psns uint32) bool {
-	s, rec, c := t.r.parts()
+	s, rec, c := t.s, t.rec, t.c
 	l := &c.CC.Limit
-	if l.Burst > 0 || rec.rtt.minRTT.duration() > nearby {
+	if l.Burst > 0 || time.Duration(rec.rtt.minRTT) > nearby {
 		return false
 	}
 	long := longer * uint32(s.chunk)

@@ -51,7 +51,7 @@ func (g *gaps) pipe() uint64 {
 }
 
 // waits reports whether anything is to be sent again.
-func (g *gaps) waits() bool { return g != nil && (g.tail || g.twins.due || g.lost() > 0) }
+func (g *gaps) waits() bool { return g.tail || g.twins.due || g.lost() > 0 }
 
 // arrived returns how many bytes have arrived at the peer that the controller
 // does not know of, in whatever order.

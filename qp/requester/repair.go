@@ -113,20 +113,21 @@ func (p *repair) sent(s *stream, rq *request) {
 	}
 }
 
-// failed reports that just the last run is acknowledged, and nothing of what
-// had been sent after it before: the peer has not kept that.
-func (p *repair) failed(una rocev2.PSN) bool {
-	return p.run > 0 && p.left == 0 && una == p.end && una.Before(p.limit)
-}
-
-// forget ends what una has got past: the repair, which may have waited for its
-// time, and the memory of the last run when all that it was about has come.
-// PSNs come again.
-func (p *repair) forget(una rocev2.PSN) {
+// progress takes that everything before una is acknowledged. It reports whether
+// the repair has failed: just the last run is acknowledged, and nothing of what
+// had been sent after it before, so the peer has not kept that. Else it ends
+// what una has got past: the repair, which may have waited for its time, and
+// the memory of the last run when all that it was about has come. PSNs come
+// again.
+func (p *repair) progress(una rocev2.PSN) (failed bool) {
+	if p.run > 0 && p.left == 0 && una == p.end && una.Before(p.limit) {
+		return true
+	}
 	if p.left > 0 && p.nxt.Before(una) {
 		p.left = 0
 	}
 	if p.run > 0 && p.left == 0 && una.After(p.end) && !una.Before(p.limit) {
 		p.run = 0
 	}
+	return false
 }

@@ -33,11 +33,6 @@ type Requester struct {
 	reorder  queue.Reorder // responses after a gap
 }
 
-// parts returns what sending and responses go through.
-func (r *Requester) parts() (*stream, *recovery, *conn.Conn) {
-	return &r.stream, &r.recovery, r.stream.c
-}
-
 // Init makes a requester of c, which is in RESET.
 func (r *Requester) Init(c *conn.Conn, config Config) {
 	*r = Requester{}
@@ -93,7 +88,7 @@ func (r *Requester) SetLimits(l cc.Config) {
 func (r *Requester) SharePauses(p *Pauses) { r.recovery.rtt.share(p) }
 
 // Heard takes that a packet of the peer has come.
-func (r *Requester) Heard(now clock.Time) { r.recovery.rtt.host().heard = now }
+func (r *Requester) Heard(now clock.Time) { r.recovery.rtt.pauses.heard = now }
 
 // Marked takes a sign of congestion on the path of what is in flight: a
 // notification of the peer (CNP), or a response that came marked.
@@ -156,8 +151,10 @@ func (r *Requester) HandleTimeout(now clock.Time) {
 // at all.
 func (r *Requester) Deadline() (clock.Time, bool) {
 	at, armed := r.recovery.deadline()
-	if t, ok := r.reorder.Deadline(queue.ReorderAge(r.stream.c.SRTT)); ok && (!armed || t < at) {
-		return t, true
+	if r.reorder.Len() > 0 {
+		if t, _ := r.reorder.Deadline(queue.ReorderAge(r.stream.c.SRTT)); !armed || t < at {
+			return t, true
+		}
 	}
 	return at, armed
 }

@@ -69,11 +69,6 @@ func (s *stream) setMTU() {
 // begin begins at PSN first.
 func (s *stream) begin(first rocev2.PSN) { s.una, s.nxt, s.max = first, first, first }
 
-// push takes a request of length bytes, for which there is room.
-func (s *stream) push(wr *ib.SendWR, length uint32) {
-	s.ring.Push(wr, length, wr.Signaled || s.signalAll)
-}
-
 // head returns the oldest request.
 func (s *stream) head() *queue.Send { return s.ring.At(s.ring.Head) }
 

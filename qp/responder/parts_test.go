@@ -90,7 +90,7 @@ func newExecutor(t *testing.T) (*executor, *memreg.Region) {
 	t.Helper()
 	const all = ib.LocalWrite | ib.RemoteWrite | ib.RemoteRead | ib.RemoteAtomic
 	table := memreg.NewTable(rand.New(rand.NewPCG(1, 1)).Uint32)
-	c := &conn.Conn{State: ib.StateRTS, MTU: 256, Shift: 8, Memory: table, PD: table.AllocPD()}
+	c := &conn.Conn{State: ib.StateRTS, MTU: 256, Shift: 8, Memory: table, PD: table.AllocPD(), Scratch: new(conn.Scratch)}
 	c.Attr.Access, c.Attr.PathMTU = all, rocev2.MTU256
 	mr, err := table.Register(c.PD, memreg.Local(make([]byte, 4096)), memreg.Options{Access: all})
 	if err != nil {
