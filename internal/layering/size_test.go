@@ -157,7 +157,6 @@ var over = map[string]int{
 	"memreg.Region":               41,
 	"memreg.registered":           41,
 	"qp.QP":                       61,
-	"qp/datagram.Sender":          42,
 	"rdma.Conn":                   69,
 	"server.Server":               42,
 	"transport/udp.Link":          42,

@@ -55,16 +55,13 @@ func (r *receiver) Flush(conn.End) {
 // Fetch returns the next memory that must be fetched, each once.
 func (r *receiver) Fetch() (conn.Fetch, bool) { return r.fetch.Poll(conn.NeedMessage) }
 
-// WantsFetch reports whether Fetch has something to return.
-func (r *receiver) WantsFetch() bool { return r.fetch.Any() }
-
 // Fetched records that memory was fetched.
 func (r *receiver) Fetched(need conn.Need) { r.fetch.Done(need) }
 
 // want has memory fetched, for the messages to come.
 func (r *receiver) want(m memreg.Missing) conn.Drop {
 	if !r.fetch.Pending(conn.NeedMessage) {
-		r.fetch.Add(conn.NeedMessage, m)
+		r.fetch.Add(r.c, conn.NeedMessage, m)
 	}
 	return conn.DropNotPresent
 }

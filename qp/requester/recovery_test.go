@@ -231,14 +231,14 @@ func TestRecoveryRNR(t *testing.T) {
 func TestRecoveryWaitsForMemory(t *testing.T) {
 	t.Parallel()
 	r := newRecovered(t, false, 4)
-	r.fetch.Add(conn.NeedPayload, memreg.Missing{})
+	r.fetch.Add(r.c, conn.NeedPayload, memreg.Missing{})
 	for range 2 {
 		r.timeout(clock.Time(time.Hour))
 	}
 	if _, ok := r.deadline(); ok || r.c.Stats.Rare().Timeouts != 0 {
 		t.Error("a timer runs")
 	}
-	r.fetch.Add(conn.NeedResult, memreg.Missing{})
+	r.fetch.Add(r.c, conn.NeedResult, memreg.Missing{})
 	if r.sequenceNAK(0); !r.holds() || r.s.goesAgain() {
 		t.Error("all is sent again while the place of a response is fetched")
 	}

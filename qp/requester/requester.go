@@ -162,9 +162,6 @@ func (r *Requester) Deadline() (clock.Time, bool) {
 // Fetch returns the next memory that must be fetched, each once.
 func (r *Requester) Fetch() (conn.Fetch, bool) { return r.recovery.fetch.Poll(conn.NeedPayload) }
 
-// WantsFetch reports whether Fetch has something to return.
-func (r *Requester) WantsFetch() bool { return r.recovery.fetch.Any() }
-
 // Fetched has what waited for a fetch go on. It may come late.
 func (r *Requester) Fetched(now clock.Time, need conn.Need) {
 	if r.recovery.fetch.Done(need) && need == conn.NeedPayload && r.stream.inFlight() > 0 {

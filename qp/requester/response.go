@@ -213,7 +213,7 @@ func (x *response) misplaced(f ib.Fault, list []ib.SGE, off uint64, n int) conn.
 		return conn.DropNone
 	}
 	if !rec.fetch.Pending(conn.NeedResult) {
-		rec.fetch.Add(conn.NeedResult, c.Memory.MissingLocal(c.PD, list, off, uint64(n), ib.LocalWrite))
+		rec.fetch.Add(c, conn.NeedResult, c.Memory.MissingLocal(c.PD, list, off, uint64(n), ib.LocalWrite))
 	}
 	rec.rewind()
 	return conn.DropNotPresent

@@ -157,7 +157,7 @@ func (t *turn) sendAgain(rq *request, buf []byte) bool {
 func (t *turn) fetches(rq *request, fault ib.Fault) bool {
 	s, rec, c := t.s, t.rec, t.c
 	if fault == ib.FaultNotPresent && !rec.fetch.Pending(conn.NeedPayload) {
-		rec.fetch.Add(conn.NeedPayload, c.Memory.MissingLocal(c.PD, s.ring.List(rq.i, rq.w), uint64(rq.off), uint64(rq.n), 0))
+		rec.fetch.Add(c, conn.NeedPayload, c.Memory.MissingLocal(c.PD, s.ring.List(rq.i, rq.w), uint64(rq.off), uint64(rq.n), 0))
 	}
 	return fault == ib.FaultNotPresent
 }

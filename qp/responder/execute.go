@@ -280,7 +280,7 @@ func (x *executor) abort(o outcome) {
 func (x *executor) await(p *rocev2.Packet, m memreg.Missing) outcome {
 	if !x.awaits(p.BTH.PSN) {
 		x.pagePSN = p.BTH.PSN
-		x.fetch.Add(conn.NeedMessage, m)
+		x.fetch.Add(x.c, conn.NeedMessage, m)
 	}
 	return outcome{verdict: notPresent}
 }
