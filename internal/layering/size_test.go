@@ -154,12 +154,9 @@ var over = map[string]int{
 	"interop/perftest.answerer":   71,
 	"interop/perftest.connecting": 45,
 	"interop/perftest.session":    46,
-	"memreg.Region":               41,
-	"memreg.registered":           41,
 	"qp.QP":                       61,
 	"rdma.Conn":                   69,
 	"server.Server":               42,
-	"transport/udp.Link":          42,
 	"ucma.Client":                 43,
 	"uverbs.Client":               61,
 }
