@@ -159,7 +159,9 @@ func (q *QP) Poll(now clock.Time, limit Limit, w Writer) (p Polled) {
 		yields = q.resp.Yields() && now >= q.conn.CC.Limit.NotBefore
 	}
 	if owed != responder.Nothing {
-		owed = q.resp.Poll(now, true, &out)
+		if owed != responder.AckMayWait {
+			owed = q.resp.Poll(now, true, &out)
+		}
 		done = !limit.AckFirst && lead(q, now, limit, owed, &out, &p)
 		owed = q.resp.Poll(now, limit.DelayAck, &out)
 	}

@@ -203,7 +203,7 @@ func (r *UCReceiver) executeSend(p *rocev2.Packet, info *rocev2.OpcodeInfo) conn
 	}
 	n := len(p.Payload)
 	end := uint64(r.done) + uint64(n)
-	if !info.Payload.Allows(n, r.c.Attr.PathMTU) || end > ib.MaxMessage {
+	if !info.Payload.Allows(n, r.c.MTU) || end > ib.MaxMessage {
 		return conn.DropInvalid
 	}
 	if end > r.receives.Space {
@@ -225,7 +225,7 @@ func (r *UCReceiver) executeWrite(p *rocev2.Packet, info *rocev2.OpcodeInfo) con
 		}
 		r.va, r.rkey, r.left = p.RETH.VA, ib.Key(p.RETH.RKey), p.RETH.Length
 	}
-	if !info.Payload.Allows(int(n), r.c.Attr.PathMTU) || n > r.left || info.Last != (n == r.left) {
+	if !info.Payload.Allows(int(n), r.c.MTU) || n > r.left || info.Last != (n == r.left) {
 		return conn.DropInvalid
 	}
 	if info.WithImm && !r.receives.Take() {
